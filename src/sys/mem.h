@@ -1,0 +1,36 @@
+/*
+ * Reading another process's memory, never writing it (that is sys/edit).
+ *
+ * A `scry_mem` reads by process_vm_readv where it can and by its /proc/PID/mem fd where it must
+ * (pages without read permission). Reads are bounded, may fail and never stop the target. The mem fd
+ * pins the address space: after the target's exec it reads nothing, so it can not be fooled by pid reuse.
+ */
+#ifndef SCRY_SYS_MEM_H
+#define SCRY_SYS_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct scry_mem {
+	pid_t pid;
+	int fd;	      /* /proc/PID/mem, O_RDONLY or O_RDWR, owned; -1 for an image */
+	const void *image; /* tests: a saved image instead of a process */
+	int (*image_read)(const void *image, uint64_t addr, void *buf, size_t size);
+};
+
+/* Opens PID's memory; `writable` asks for O_RDWR (for sys/edit). 0 or -errno with a sentence. */
+int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable);
+void scry_mem_close(struct scry_mem *mem);
+
+/* Reads exactly `size` bytes at `addr`: 0, -EFAULT when any byte is not there, -ESRCH when the process is gone. No sentence: "not there" is an answer. */
+int scry_mem_read(const struct scry_mem *mem, uint64_t addr, void *buf, size_t size);
+
+/* Reads up to `size` bytes; returns how many came before the first hole, or -errno when none. */
+ssize_t scry_mem_read_some(const struct scry_mem *mem, uint64_t addr, void *buf, size_t size);
+
+/* One little-endian word. Same returns as scry_mem_read; *ret untouched on failure. */
+int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret);
+int scry_mem_u32(const struct scry_mem *mem, uint64_t addr, uint32_t *ret);
+
+#endif
