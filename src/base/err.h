@@ -2,8 +2,8 @@
  * One sentence about the first thing that failed.
  *
  * Functions return 0 or -errno. The place that knows adds the sentence with scry_fail(); all others
- * pass the number up; main prints the sentence once. Lower case, no full stop, names quoted, and how
- * a person can mend it: "no symbol 'x' in 'y'; fix: ...". The sentence is per thread.
+ * pass the number up; main prints the sentence once. Lower case, no full stop, names quoted, and
+ * how a person can mend it: "no symbol 'x' in 'y'; fix: ...". The sentence is per thread.
  */
 #ifndef SCRY_BASE_ERR_H
 #define SCRY_BASE_ERR_H
@@ -11,7 +11,7 @@
 /* Stores the sentence (cut at 1 KiB) and returns `err`, a negative errno. Replaces an older one. */
 int scry_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The stored sentence, "" when there is none. Owned by the library, valid until the next scry_fail. */
+/* The stored sentence, "" when there is none. Valid until this thread's next scry_fail. */
 const char *scry_error(void);
 
 /* Forgets the sentence: for callers for whom the failure is an ordinary answer. */

@@ -1,8 +1,7 @@
 /*
  * Reading another process's memory, never writing it (that is sys/edit).
  *
- * A `scry_mem` reads by process_vm_readv where it can and by its /proc/PID/mem fd where it must
- * (pages without read permission). Reads are bounded, may fail and never stop the target. The mem fd
+ * A `scry_mem` reads by its /proc/PID/mem fd, large blocks by process_vm_readv confirmed by that fd. Reads are bounded, may fail and never stop the target. The mem fd
  * pins the address space: after the target's exec it reads nothing, so it can not be fooled by pid reuse.
  */
 #ifndef SCRY_SYS_MEM_H

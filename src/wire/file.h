@@ -37,7 +37,7 @@ struct scry_chunk {
 	uint64_t count;		 /* of events in it */
 	uint64_t first_ns;
 	uint64_t last_ns;
-	uint64_t check; /* XXH3 64 of the payload */
+	uint64_t check; /* XXH3 64 of the payload, seeded with XXH3 64 of the 56 bytes above */
 };
 _Static_assert(sizeof(struct scry_chunk) == 64, "the chunk head is part of the format");
 

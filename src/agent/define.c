@@ -1,0 +1,183 @@
+/*
+ * A DEF record: what a piece of code is called and on which line it stands, copied while it is alive.
+ *
+ * Evaluated code may be gone a millisecond later, so its names are copied here and not looked up by
+ * the keeper afterwards. Plain loads only, along a layout that was learned and validated; each step is
+ * checked (flags of the iseq, pc inside its code, sizes bounded), and where a check fails the record
+ * says "unknown" and the `bad` counter goes up. Runs once per site, not per object.
+ */
+#include "agent/agent.h"
+
+static uint64_t load64(uint64_t address)
+{
+	return *(const volatile uint64_t *)address;
+}
+
+static uint32_t load32(uint64_t address)
+{
+	return *(const volatile uint32_t *)address;
+}
+
+/* An object on the Ruby heap, as far as a pointer can tell: aligned, in user space, not an immediate. */
+static int is_pointer(uint64_t value)
+{
+	return !(value & 7) && value > 0x10000 && value < 0x7fffffffffffull;
+}
+
+static uint32_t ones(uint64_t bits) /* the popcnt instruction may be missing, libgcc is */
+{
+	bits -= bits >> 1 & 0x5555555555555555ull;
+	bits = (bits & 0x3333333333333333ull) + (bits >> 2 & 0x3333333333333333ull);
+	bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return (uint32_t)(bits * 0x0101010101010101ull >> 56);
+}
+
+/*
+ * Rank query on the VM's succinct table of line entries (iseq.c, succ_index_lookup): positions below 54
+ * have a 7-bit count each, nine to a word; later ones lie in blocks of 512 positions (80 bytes: rank,
+ * seven 9-bit partial ranks, eight words of bits).
+ */
+static uint32_t rank(uint64_t table, uint32_t position)
+{
+	uint32_t in_block, group;
+	uint64_t block, bits, partial;
+
+	if (position < 54)
+		return load64(table + position / 9 * 8) >> (position % 9 * 7) & 0x7f;
+	position -= 54;
+	block = table + 48 + position / 512 * 80ull;
+	in_block = position % 512;
+	group = in_block / 64;
+	partial = group ? load64(block + 8) >> (group - 1) * 9 & 0x1ff : 0;
+	bits = load64(block + 16 + group * 8) << (63 - in_block % 64);
+	return load32(block) + (uint32_t)partial + ones(bits);
+}
+
+static uint32_t line_of(uint64_t body, uint32_t position)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t info = body + r->body_insns_info;
+	uint64_t entries = load64(info + r->insns_entries);
+	uint32_t count = load32(info + r->insns_count);
+	uint64_t table = load64(info + r->insns_succ);
+	uint32_t entry = 0;
+
+	if (!count || !is_pointer(entries & ~7ull))
+		return 0;
+	if (count > 1) {
+		if (!is_pointer(table))
+			return 0;
+		entry = rank(table, position);
+		if (!entry || entry > count)
+			return 0;
+		entry--;
+	}
+	return load32(entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
+}
+
+/* Copies at most `room` bytes of the Ruby String `value`; returns how many. */
+static uint16_t copy_string(uint64_t value, uint8_t *to, uint32_t room)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t flags, length, text;
+
+	if (!is_pointer(value))
+		return 0;
+	flags = load64(value);
+	if ((flags & 0x1f) != 5) /* T_STRING */
+		return 0;
+	if (flags & r->string_noembed) {
+		length = load64(value + r->string_len);
+		text = load64(value + r->string_ptr);
+	} else {
+		length = r->string_embed_len_mask
+				 ? (flags & r->string_embed_len_mask) >> r->string_embed_len_shift
+				 : load64(value + r->string_len);
+		text = value + r->string_embed;
+	}
+	if (!text || length > 1u << 20)
+		return 0;
+	if (length > room) { /* the end of a path says more than its beginning */
+		text += length - room;
+		length = room;
+	}
+	for (uint64_t i = 0; i < length; i++)
+		to[i] = *(const volatile uint8_t *)(text + i);
+	return (uint16_t)length;
+}
+
+/* A path is a String, or an Array whose first element is one. */
+static uint16_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t flags;
+
+	if (!is_pointer(value))
+		return 0;
+	flags = load64(value);
+	if ((flags & 0x1f) == 7) { /* T_ARRAY */
+		uint64_t at = flags & r->array_embed ? value + r->array_embed_ptr
+						     : load64(value + r->array_ptr);
+
+		if (!is_pointer(at))
+			return 0;
+		value = load64(at);
+	}
+	return copy_string(value, to, room);
+}
+
+static void describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t body, encoded, first;
+	uint32_t size, path_room = SCRY_DEF_TEXT_MAX * 3 / 4;
+
+	if (!is_pointer(place->iseq) ||
+	    (load64(place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
+		goto bad;
+	body = load64(place->iseq + r->iseq_body);
+	if (!is_pointer(body))
+		goto bad;
+	encoded = load64(body + r->body_encoded);
+	size = load32(body + r->body_size);
+	if (place->pc < encoded || place->pc > encoded + 8ull * size)
+		goto bad;
+	def->iseq = place->iseq;
+	def->position = (uint32_t)((place->pc - encoded) / 8);
+	def->opcode = def->position < size ? load64(place->pc) : 0;
+	def->line_at = def->position < size ? line_of(body, def->position) : 0;
+	def->line_before = line_of(body, def->position ? def->position - 1 : 0);
+	first = load64(body + r->body_first_line);
+	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
+	def->path_size = copy_path(load64(body + r->body_path), text, path_room);
+	def->label_size = copy_string(load64(body + r->body_label), text + def->path_size,
+				      SCRY_DEF_TEXT_MAX - def->path_size);
+	return;
+bad:
+	scry_agent.control->bad++;
+}
+
+int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass, uint64_t flags)
+{
+	struct {
+		struct scry_ring_def def;
+		uint64_t text[SCRY_DEF_TEXT_MAX / 8];
+	} record;
+	uint64_t words, *from = (uint64_t *)&record;
+
+	record.def = (struct scry_ring_def){.slot = slot,
+					    .klass = klass,
+					    .flags = flags,
+					    .depth = (uint16_t)place->depth,
+					    .top = (uint16_t)place->top};
+	if (place->pc)
+		describe(&record.def, place, (uint8_t *)record.text);
+	words = (sizeof(record.def) + record.def.path_size + record.def.label_size + 7) / 8;
+	if (!scry_ring_reserve(words + 1))
+		return 0;
+	scry_ring_put(SCRY_RING_ESCAPE_WORD(SCRY_RING_DEF, words));
+	for (uint64_t i = 0; i < words; i++)
+		scry_ring_put(from[i]);
+	scry_agent.control->defs++;
+	return 1;
+}

@@ -1,0 +1,217 @@
+/*
+ * The VM's NEWOBJ/FREEOBJ events, and the way onto and off its hook list.
+ *
+ * On: scry_agent_register is run in a Ruby thread by the host (it only calls the VM's async-signal-safe
+ * rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint, which puts the raw hook
+ * on. Off: the keeper clears `wanted`; the next event takes the hook off from inside (legal: the VM only
+ * marks it deleted while the list runs), or a second `reconcile` does. In a fork child the gate page is
+ * zero: the first event there takes the hook off that child's own list and records nothing.
+ *
+ * The handler may not allocate, wait, or call the VM except to take itself off.
+ */
+#include "agent/agent.h"
+
+#define EVENT_NEWOBJ 0x100000u /* ruby/internal/event.h; public since 2.1 */
+#define EVENT_FREEOBJ 0x200000u
+#define HOOK_SAFE 1 /* ruby/debug.h, rb_event_hook_flag_t */
+#define HOOK_RAW_ARG 4
+#define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
+
+#define TYPE_MASK 0x1fu
+#define TYPE_CLASS 2u
+#define TYPE_MODULE 3u
+#define TYPE_IMEMO 0x1au
+
+typedef void (*event_func)(uint64_t data, const void *trace_arg);
+
+SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg);
+SCRY_EXPORT void scry_agent_reconcile(void *unused);
+SCRY_EXPORT void scry_agent_register(void);
+SCRY_EXPORT void scry_agent_boot(void);
+
+static uint64_t word_at(const uint8_t *base, uint32_t offset)
+{
+	return *(const uint64_t *)(base + offset);
+}
+
+/* A new watch: what the last one defined means nothing to this keeper. */
+static void take_up(uint32_t watch)
+{
+	scry_site_forget_all();
+	scry_agent.until_lease_check = 1;
+	scry_agent.tail_seen = scry_agent.control->tail;
+	scry_agent.watch = watch;
+	__atomic_store_n(&scry_agent.control->armed, watch, __ATOMIC_RELEASE);
+}
+
+static void hook_on(uint32_t watch)
+{
+	void (*add)(event_func, uint32_t, uint64_t, int) = (void *)scry_agent.ruby.add_event_hook2;
+
+	if (!scry_agent.gate->hooked) {
+		scry_agent.gate->hooked = 1;
+		add((event_func)scry_agent_event, EVENT_NEWOBJ | EVENT_FREEOBJ, 0,
+		    HOOK_SAFE | HOOK_RAW_ARG);
+	}
+	if (scry_agent.watch != watch)
+		take_up(watch);
+}
+
+static void hook_off(void)
+{
+	int (*remove)(event_func, uint64_t) = (void *)scry_agent.ruby.remove_event_hook;
+
+	if (remove((event_func)scry_agent_event, 0) <= 0)
+		return;
+	if (!scry_agent.gate->open) /* a fork child: the shared page is the parent's */
+		return;
+	scry_agent.gate->hooked = 0;
+	__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
+			 __ATOMIC_RELEASE);
+}
+
+/* The innermost Ruby frame at or above `cfp`; pc 0 when there is none before the stack ends. */
+static void find_place(const uint8_t *trace_arg, struct scry_agent_place *place)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, r->trace_ec);
+	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, r->trace_cfp);
+	uint64_t pc = word_at(cfp, r->frame_pc), end;
+
+	place->depth = 0xffff;
+	place->top = 0;
+	place->iseq = word_at(cfp, r->frame_iseq);
+	if (likely(pc && place->iseq)) {
+		uint64_t depth = (word_at(cfp, r->frame_sp) - word_at(cfp, r->frame_ep)) >> 3;
+
+		place->top = 1;
+		if (depth < 0xffff)
+			place->depth = (uint32_t)depth;
+		place->pc = pc - 8 * r->trace_pc_advanced;
+		return;
+	}
+	end = word_at(ec, r->ec_stack) + 8 * word_at(ec, r->ec_stack_size);
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		cfp += r->frame_size;
+		if ((uint64_t)cfp + r->frame_size > end)
+			break;
+		place->pc = word_at(cfp, r->frame_pc);
+		place->iseq = word_at(cfp, r->frame_iseq);
+		if (place->pc && place->iseq)
+			return;
+	}
+	place->pc = place->iseq = 0;
+}
+
+static void on_alloc(const uint8_t *trace_arg, uint64_t object)
+{
+	struct scry_agent_place place;
+	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, scry_agent.ruby.trace_ec);
+	uint32_t code;
+
+	scry_agent.control->allocs++;
+	if (unlikely(word_at(ec, scry_agent.ruby.ec_cfp) !=
+		     word_at(trace_arg, scry_agent.ruby.trace_cfp))) {
+		scry_agent.control->bad++; /* not the layout that was learned: follow no pointer */
+		place = (struct scry_agent_place){.depth = 0xffff};
+	} else {
+		find_place(trace_arg, &place);
+	}
+	code = scry_site_code(&place, word_at((const uint8_t *)object, 8),
+			      word_at((const uint8_t *)object, 0));
+	if (unlikely(!code) || unlikely(!scry_ring_reserve(1)))
+		return;
+	scry_ring_put(object >> 3 << 20 | code);
+	scry_ring_publish();
+}
+
+static void on_free(uint64_t object)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t flags = word_at((const uint8_t *)object, 0);
+	uint32_t type = flags & TYPE_MASK;
+
+	scry_agent.control->frees++;
+	if (unlikely(type == TYPE_CLASS || type == TYPE_MODULE)) {
+		scry_site_forget_class(object);
+		if (scry_ring_reserve(2)) {
+			scry_ring_put(SCRY_RING_ESCAPE_WORD(SCRY_RING_CLASS_DIED, 1));
+			scry_ring_put(object);
+		}
+	} else if (unlikely(type == TYPE_IMEMO &&
+			    (flags & r->iseq_flags_mask) == r->iseq_flags_value)) {
+		scry_site_forget_iseq(object);
+	}
+	if (!scry_ring_reserve(1))
+		return;
+	scry_ring_put(object >> 3 << 20);
+	scry_ring_publish();
+}
+
+void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
+{
+	struct scry_gate *gate = scry_agent.gate;
+	uint64_t object;
+	uint32_t wanted;
+
+	(void)data;
+	if (unlikely(gate->handling)) { /* a signal handler that allocates, or a second ractor */
+		scry_agent.control->busy++;
+		return;
+	}
+	gate->handling = 1;
+	__asm__ volatile("" ::: "memory");
+	wanted = scry_agent.control->wanted;
+	if (unlikely(!gate->open) || unlikely(!wanted)) {
+		hook_off();
+	} else {
+		if (unlikely(wanted != scry_agent.watch))
+			take_up(wanted);
+		object = word_at(trace_arg, scry_agent.ruby.trace_data);
+		if (*(const uint32_t *)trace_arg == EVENT_NEWOBJ)
+			on_alloc(trace_arg, object);
+		else
+			on_free(object);
+	}
+	__asm__ volatile("" ::: "memory");
+	gate->handling = 0;
+}
+
+/* Runs in the VM's own time, with the GVL, at a safepoint. Sets the hook list to what is wanted. */
+void scry_agent_reconcile(void *unused)
+{
+	struct scry_gate *gate = scry_agent.gate;
+
+	(void)unused;
+	if (!gate->open)
+		return;
+	__atomic_fetch_add(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+	gate->jobs_run++;
+	if (scry_agent.control->wanted)
+		hook_on(scry_agent.control->wanted);
+	else if (gate->hooked)
+		hook_off();
+	__atomic_fetch_sub(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Run by the host in a thread that has an execution context; async-signal-safe. */
+void scry_agent_register(void)
+{
+	int (*job)(unsigned, void (*)(void *), void *) = (void *)scry_agent.ruby.job_register;
+
+	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+	if (job(0, scry_agent_reconcile, 0) == 1)
+		__atomic_fetch_add(&scry_agent.gate->jobs_registered, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Reached through a GOT slot of the main program just before it loads the script: the VM is up. */
+void scry_agent_boot(void)
+{
+	struct scry_gate *gate = scry_agent.gate;
+
+	__atomic_fetch_add(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+	if (gate->open && scry_agent.control->wanted)
+		hook_on(scry_agent.control->wanted);
+	__atomic_fetch_sub(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+}

@@ -1,0 +1,32 @@
+/*
+ * The sentence of the last failure, one per thread. See err.h.
+ */
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static __thread char sentence[1024];
+
+int scry_fail(int err, const char *fmt, ...)
+{
+	/* The arguments may contain the older sentence, so it is replaced only at the end. */
+	char fresh[sizeof(sentence)];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(fresh, sizeof(fresh), fmt, ap);
+	va_end(ap);
+	__builtin_memcpy(sentence, fresh, sizeof(sentence));
+	return err;
+}
+
+const char *scry_error(void)
+{
+	return sentence;
+}
+
+void scry_error_clear(void)
+{
+	sentence[0] = '\0';
+}

@@ -1,0 +1,390 @@
+/*
+ * One table of options over getopt_long. See opt.h.
+ *
+ * getopt reports a long option by its row's number above every char, a short one by its letter.
+ */
+#include "base/opt.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPT_LONG_BASE 256
+#define OPT_HELP_COLUMN 30
+#define OPT_HELP_WIDTH 100
+
+struct opt_unit {
+	const char *name;
+	uint64_t factor;
+};
+
+static const struct opt_unit duration_units[] = {
+	{"", 1000000000},
+	{"ns", 1},
+	{"us", 1000},
+	{"ms", 1000000},
+	{"s", 1000000000},
+	{"m", UINT64_C(60000000000)},
+	{"min", UINT64_C(60000000000)},
+	{"h", UINT64_C(3600000000000)},
+	{NULL, 0},
+};
+
+static const struct opt_unit size_units[] = {
+	{"", 1},
+	{"B", 1},
+	{"K", 1u << 10},
+	{"k", 1u << 10},
+	{"KiB", 1u << 10},
+	{"M", 1u << 20},
+	{"MiB", 1u << 20},
+	{"G", 1u << 30},
+	{"GiB", 1u << 30},
+	{"T", UINT64_C(1) << 40},
+	{"TiB", UINT64_C(1) << 40},
+	{NULL, 0},
+};
+
+static bool opt_has_arg(const struct scry_opt *row)
+{
+	return row->kind != SCRY_OPT_FLAG && row->kind != SCRY_OPT_COUNT;
+}
+
+int scry_opt_read_u64(const char *text, uint64_t *ret_value)
+{
+	unsigned long long value;
+	char *end;
+
+	/* strtoull takes "-1" and leading blanks; we do not. */
+	if (!isdigit((unsigned char)text[0]))
+		return scry_fail(-EINVAL, "'%s' is not a number", text);
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (*end)
+		return scry_fail(-EINVAL, "'%s' is not a number", text);
+	if (errno)
+		return scry_fail(-ERANGE, "'%s' is too big a number", text);
+	*ret_value = value;
+	return 0;
+}
+
+/* A number with up to nine decimals, and a unit: all in integers, so 0.1 is exact. */
+static int opt_read_unit(const char *text, const struct opt_unit *units, uint64_t *ret_value)
+{
+	unsigned __int128 whole = 0, part = 0;
+	uint64_t scale = 1;
+	const char *at = text;
+	const struct opt_unit *unit;
+
+	for (; isdigit((unsigned char)*at) && whole <= UINT64_MAX; at++)
+		whole = whole * 10 + (unsigned int)(*at - '0');
+	if (at == text)
+		return -EINVAL;
+	if (*at == '.') {
+		for (at++; isdigit((unsigned char)*at); at++) {
+			if (scale >= 1000000000)
+				return -EINVAL;
+			part = part * 10 + (unsigned int)(*at - '0');
+			scale *= 10;
+		}
+	}
+	for (unit = units; unit->name; unit++)
+		if (!strcmp(unit->name, at))
+			break;
+	if (!unit->name)
+		return -EINVAL;
+	if (whole > UINT64_MAX / unit->factor)
+		return -ERANGE;
+	whole = whole * unit->factor + part * unit->factor / scale;
+	if (whole > UINT64_MAX)
+		return -ERANGE;
+	*ret_value = (uint64_t)whole;
+	return 0;
+}
+
+int scry_opt_read_duration(const char *text, uint64_t *ret_ns)
+{
+	int err = opt_read_unit(text, duration_units, ret_ns);
+
+	if (err == -ERANGE)
+		return scry_fail(err, "'%s' is too long a time", text);
+	if (err)
+		return scry_fail(err, "'%s' is not a time; fix: like 50ms, 30s, 5m or 2h", text);
+	return 0;
+}
+
+int scry_opt_read_size(const char *text, uint64_t *ret_bytes)
+{
+	int err = opt_read_unit(text, size_units, ret_bytes);
+
+	if (err == -ERANGE)
+		return scry_fail(err, "'%s' is too big a size", text);
+	if (err)
+		return scry_fail(err, "'%s' is not a size; fix: like 64KiB, 256MiB or 1GiB", text);
+	return 0;
+}
+
+/* The next word of "a|b|c": its length; *words moves behind it. 0 at the end. */
+static size_t opt_next_choice(const char **words, const char **ret_word)
+{
+	size_t len = strcspn(*words, "|");
+
+	*ret_word = *words;
+	*words += len + ((*words)[len] == '|');
+	return len;
+}
+
+static int opt_read_choice(const struct scry_opt *row, const char *text)
+{
+	const char *words = row->choices, *word;
+	size_t len;
+	int index;
+
+	for (index = 0; (len = opt_next_choice(&words, &word)) > 0; index++) {
+		if (strlen(text) == len && !memcmp(text, word, len)) {
+			*(int *)row->target = index;
+			return 0;
+		}
+	}
+	return scry_fail(-EINVAL, "'%s' is not one of %s", text, row->choices);
+}
+
+static int opt_read_list(struct scry_opt_list *list, const char *text)
+{
+	while (*text) {
+		size_t len = strcspn(text, ",");
+		char item[32];
+		int err;
+
+		if (list->count >= SCRY_OPT_LIST_MAX)
+			return scry_fail(-EINVAL, "more than %d values", SCRY_OPT_LIST_MAX);
+		snprintf(item, sizeof(item), "%.*s", (int)(len < 31 ? len : 31), text);
+		err = scry_opt_read_u64(item, &list->values[list->count]);
+		if (err)
+			return err;
+		list->count++;
+		text += len;
+		if (*text == ',' && !*++text)
+			break;
+	}
+	return list->count ? 0 : scry_fail(-EINVAL, "'' is not a number");
+}
+
+static int opt_store(const struct scry_opt *row, const char *text)
+{
+	switch (row->kind) {
+	case SCRY_OPT_FLAG:
+		*(bool *)row->target = true;
+		return 0;
+	case SCRY_OPT_COUNT:
+		++*(int *)row->target;
+		return 0;
+	case SCRY_OPT_STRING:
+		*(const char **)row->target = text;
+		return 0;
+	case SCRY_OPT_CHOICE:
+		return opt_read_choice(row, text);
+	case SCRY_OPT_U64:
+		return scry_opt_read_u64(text, row->target);
+	case SCRY_OPT_DURATION:
+		return scry_opt_read_duration(text, row->target);
+	case SCRY_OPT_SIZE:
+		return scry_opt_read_size(text, row->target);
+	case SCRY_OPT_U64_LIST:
+		return opt_read_list(row->target, text);
+	}
+	assert(!"an option row has an unknown kind");
+	return -EINVAL;
+}
+
+static const struct scry_opt *opt_by_code(const struct scry_opt *rows, size_t count, int code)
+{
+	size_t i;
+
+	if (code >= OPT_LONG_BASE)
+		return (size_t)(code - OPT_LONG_BASE) < count ? &rows[code - OPT_LONG_BASE] : NULL;
+	for (i = 0; i < count; i++)
+		if (rows[i].short_name == code)
+			return &rows[i];
+	return NULL;
+}
+
+/* What getopt needs. "+": stop at the first non-option; ":": tell a missing argument apart. */
+static void opt_fill(const struct scry_opt *rows, size_t count, char *shorts, struct option *longs)
+{
+	size_t i;
+
+	*shorts++ = '+';
+	*shorts++ = ':';
+	for (i = 0; i < count; i++) {
+		longs[i] = (struct option){
+			.name = rows[i].long_name,
+			.has_arg = opt_has_arg(&rows[i]) ? required_argument : no_argument,
+			.val = OPT_LONG_BASE + (int)i,
+		};
+		if (!rows[i].short_name)
+			continue;
+		*shorts++ = rows[i].short_name;
+		if (opt_has_arg(&rows[i]))
+			*shorts++ = ':';
+	}
+	longs[count] = (struct option){0};
+	*shorts = '\0';
+}
+
+/* getopt said '?' or ':' about the word before optind, or about the letter in optopt. */
+static int opt_complain(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+			int code)
+{
+	const struct scry_opt *row = optopt ? opt_by_code(rows, count, optopt) : NULL;
+	const char *word = args.argv[optind - 1];
+
+	if (code == ':')
+		return scry_fail(-EINVAL, "option --%s needs %s", row ? row->long_name : word,
+				 row && row->arg ? row->arg : "an argument");
+	if (row && !strncmp(word, "--", 2))
+		return scry_fail(-EINVAL, "option --%s takes no argument", row->long_name);
+	if (optopt && optopt < OPT_LONG_BASE)
+		return scry_fail(-EINVAL, "unknown option '-%c'; fix: --help lists them", optopt);
+	return scry_fail(-EINVAL, "unknown or ambiguous option '%s'; fix: --help lists them", word);
+}
+
+int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+		   int *ret_rest)
+{
+	char shorts[2 * SCRY_OPT_ROWS_MAX + 3];
+	struct option longs[SCRY_OPT_ROWS_MAX + 1];
+	int code, err;
+
+	assert(count <= SCRY_OPT_ROWS_MAX);
+	opt_fill(rows, count, shorts, longs);
+	optind = 0; /* glibc: begin anew */
+	opterr = 0;
+	while ((code = getopt_long(args.argc, args.argv, shorts, longs, NULL)) != -1) {
+		const struct scry_opt *row;
+		char why[512];
+
+		if (code == '?' || code == ':')
+			return opt_complain(rows, count, args, code);
+		row = opt_by_code(rows, count, code);
+		err = opt_store(row, optarg);
+		if (err) {
+			snprintf(why, sizeof(why), "%s", scry_error());
+			return scry_fail(-EINVAL, "option --%s: %s", row->long_name, why);
+		}
+	}
+	*ret_rest = optind;
+	return 0;
+}
+
+static const char *opt_arg_name(const struct scry_opt *row)
+{
+	if (row->arg)
+		return row->arg;
+	return row->choices ? row->choices : "VALUE";
+}
+
+/* Prints `text` from OPT_HELP_COLUMN on, broken at blanks before OPT_HELP_WIDTH. */
+static void opt_wrap(const char *text, FILE *out)
+{
+	size_t column = OPT_HELP_COLUMN;
+
+	while (*text) {
+		size_t len = strcspn(text, " ");
+
+		if (column > OPT_HELP_COLUMN && column + 1 + len > OPT_HELP_WIDTH) {
+			fprintf(out, "\n%*s", OPT_HELP_COLUMN, "");
+			column = OPT_HELP_COLUMN;
+		} else if (column > OPT_HELP_COLUMN) {
+			fputc(' ', out);
+			column++;
+		}
+		fwrite(text, 1, len, out);
+		column += len;
+		text += len;
+		text += strspn(text, " ");
+	}
+	fputc('\n', out);
+}
+
+void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		int width = rows[i].short_name ? fprintf(out, "  -%c, ", rows[i].short_name)
+					       : fprintf(out, "      ");
+
+		width += fprintf(out, "--%s", rows[i].long_name);
+		if (opt_has_arg(&rows[i]))
+			width += fprintf(out, "=%s", opt_arg_name(&rows[i]));
+		if (width + 2 > OPT_HELP_COLUMN)
+			fprintf(out, "\n%*s", OPT_HELP_COLUMN, "");
+		else
+			fprintf(out, "%*s", OPT_HELP_COLUMN - width, "");
+		opt_wrap(rows[i].help, out);
+	}
+}
+
+/* roff: a backslash is \e, a hyphen to be typed is \-, a line must not begin with . or '. */
+static void opt_roff(const char *text, FILE *out)
+{
+	if (*text == '.' || *text == '\'')
+		fputs("\\&", out);
+	for (; *text; text++) {
+		if (*text == '\\')
+			fputs("\\e", out);
+		else if (*text == '-')
+			fputs("\\-", out);
+		else
+			fputc(*text, out);
+	}
+}
+
+void scry_opt_man(const struct scry_opt *rows, size_t count, FILE *out)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		fputs(".TP\n", out);
+		if (rows[i].short_name)
+			fprintf(out, "\\fB\\-%c\\fR, ", rows[i].short_name);
+		fputs("\\fB\\-\\-", out);
+		opt_roff(rows[i].long_name, out);
+		fputs("\\fR", out);
+		if (opt_has_arg(&rows[i])) {
+			fputs("=\\fI", out);
+			opt_roff(opt_arg_name(&rows[i]), out);
+			fputs("\\fR", out);
+		}
+		fputc('\n', out);
+		opt_roff(rows[i].help, out);
+		fputc('\n', out);
+	}
+}
+
+void scry_opt_words(const struct scry_opt *rows, size_t count, FILE *out)
+{
+	const char *gap = "";
+	size_t i, len;
+
+	for (i = 0; i < count; i++) {
+		const char *words = rows[i].choices, *word;
+
+		if (rows[i].short_name)
+			fprintf(out, "%s-%c", gap, rows[i].short_name);
+		gap = rows[i].short_name ? " " : gap;
+		fprintf(out, "%s--%s%s", gap, rows[i].long_name,
+			opt_has_arg(&rows[i]) && !words ? "=" : "");
+		gap = " ";
+		while (words && (len = opt_next_choice(&words, &word)) > 0)
+			fprintf(out, " --%s=%.*s", rows[i].long_name, (int)len, word);
+	}
+	fputc('\n', out);
+}

@@ -1,0 +1,73 @@
+/*
+ * One table of options: it parses the command line, prints the help, the man page and the
+ * completion.
+ *
+ * A command writes an array of rows with targets in its own options struct; rows shared by commands
+ * are macros that expand to rows. Parsing stops at the first word that is no option, or after `--`,
+ * so the arguments of the program to run are left alone. A row given twice: the last one wins,
+ * except for a list, which grows. Over getopt_long: `--long=VALUE`, `--long VALUE`, unambiguous
+ * prefixes, `-dVALUE`.
+ */
+#ifndef SCRY_BASE_OPT_H
+#define SCRY_BASE_OPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum scry_opt_kind {
+	SCRY_OPT_FLAG,	   /* bool *: set to true */
+	SCRY_OPT_COUNT,	   /* int *: counts how often it was given (-v -v) */
+	SCRY_OPT_STRING,   /* const char **: points into argv */
+	SCRY_OPT_CHOICE,   /* int *: index of the word in `choices` */
+	SCRY_OPT_U64,	   /* uint64_t * */
+	SCRY_OPT_DURATION, /* uint64_t *: ns; 50ms, 1.5s, 30s, 5m, 2h; a bare number is seconds */
+	SCRY_OPT_SIZE,	   /* uint64_t *: bytes; 64KiB, 256M, 1GiB; powers of 1024 */
+	SCRY_OPT_U64_LIST, /* struct scry_opt_list *: repeatable, commas too */
+};
+
+#define SCRY_OPT_LIST_MAX 64
+#define SCRY_OPT_ROWS_MAX 64
+
+struct scry_opt_list {
+	size_t count;
+	uint64_t values[SCRY_OPT_LIST_MAX];
+};
+
+struct scry_opt {
+	char short_name;       /* 0: none */
+	const char *long_name; /* never NULL */
+	enum scry_opt_kind kind;
+	void *target;	     /* as the kind says; untouched when the option is not given */
+	const char *arg;     /* name of the argument in the help; NULL for flags */
+	const char *help;    /* one sentence, lower case, no full stop */
+	const char *choices; /* CHOICE only: "line|class|file" */
+};
+
+/*
+ * Reads argv[1...]. 0 and in *ret_rest the index of the first word that was not consumed (argc when
+ * none); -EINVAL with a sentence for anything a user can get wrong. argv is not reordered. Not
+ * re-entrant (getopt); call before threads start.
+ */
+struct scry_opt_args {
+	int argc;
+	char **argv;
+};
+int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+		   int *ret_rest);
+
+/* Two columns for a terminal of 100 columns. */
+void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out);
+
+/* The items of a man page's OPTIONS section, man(7) macros. */
+void scry_opt_man(const struct scry_opt *rows, size_t count, FILE *out);
+
+/* All option words in one line, `--by=line` for each choice: for `complete -W`. */
+void scry_opt_words(const struct scry_opt *rows, size_t count, FILE *out);
+
+/* Text to numbers as the kinds above read them. 0, -EINVAL or -ERANGE with a sentence. */
+int scry_opt_read_u64(const char *text, uint64_t *ret_value);
+int scry_opt_read_duration(const char *text, uint64_t *ret_ns);
+int scry_opt_read_size(const char *text, uint64_t *ret_bytes);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * Foreign bytes as text that is safe to show, and numbers as people read them.
+ *
+ * Strings of a watched process may hold anything: terminal escapes, broken UTF-8, characters that
+ * turn the writing direction. What is printed for people goes through scry_text_escape first.
+ */
+#ifndef SCRY_BASE_TEXT_H
+#define SCRY_BASE_TEXT_H
+
+#include "base/buf.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Length of the well-formed UTF-8 character at `bytes` (1-4), or 0 when it is not one; then
+ * *ret_bad is the number of bytes of the maximal bad part (table 3-7 of the Unicode standard).
+ * `len` at least 1.
+ */
+size_t scry_utf8_length(const unsigned char *bytes, size_t len, size_t *ret_bad);
+
+/*
+ * Appends the bytes; control characters (C0, DEL, C1), bidirectional controls and bad UTF-8 become
+ * \n, \t or \xNN for each byte. 0 or -ENOMEM.
+ */
+int scry_text_escape(struct scry_buf *buf, const char *bytes, size_t len);
+
+/* The same between double quotes, with quotes and backslashes escaped: can be read back. */
+int scry_text_quote(struct scry_buf *buf, const char *bytes, size_t len);
+
+/* Columns that escaped text takes: its characters, each counted as one. */
+size_t scry_text_width(const char *text);
+
+/* Appends 1234567 as 1,234,567. 0 or -ENOMEM. */
+int scry_text_count(struct scry_buf *buf, uint64_t value);
+
+/* Appends a size: 512 B, 1.5 KiB, 49.4 MiB. 0 or -ENOMEM. */
+int scry_text_size(struct scry_buf *buf, uint64_t bytes);
+
+/* Appends a time: 850 us, 0.4 ms, 30.0 s, 5 min 3 s. 0 or -ENOMEM. */
+int scry_text_duration(struct scry_buf *buf, uint64_t ns);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * The commands: one function each, called by main with argv[0] the command's own name.
+ *
+ * The value returned is the exit code: 0 complete, 1 failure, 2 usage, 3 not permitted, 4 target
+ * not supported, 5 target gone. When it is not 0, main prints scry_error() once, if there is one.
+ */
+#ifndef SCRY_CMD_CMD_H
+#define SCRY_CMD_CMD_H
+
+#define SCRY_EXIT_FAILURE 1
+#define SCRY_EXIT_USAGE 2
+
+int scry_cmd_objects(int argc, char **argv);
+int scry_cmd_patch(int argc, char **argv);
+int scry_cmd_patch_list(int argc, char **argv);
+int scry_cmd_undo(int argc, char **argv);
+int scry_cmd_ps(int argc, char **argv);
+int scry_cmd_doctor(int argc, char **argv);
+int scry_cmd_report(int argc, char **argv);
+int scry_cmd_info(int argc, char **argv);
+
+#endif

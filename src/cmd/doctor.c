@@ -1,0 +1,127 @@
+/*
+ * `scry doctor`: what works on this machine, why not, and the command that mends it. With -p PID: whether that
+ * process can be watched, and everything that was learned about its Ruby, how, and how it was checked.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "hook/inject.h"
+#include "vm/ruby.h"
+
+static int problems;
+
+static void line(const char *item, bool ok, const char *text, const char *fix)
+{
+	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "", ok ? "" : fix);
+	problems += !ok;
+}
+
+static int read_int(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	int value = -1;
+
+	if (f && fscanf(f, "%d", &value) != 1)
+		value = -1;
+	if (f)
+		fclose(f);
+	return value;
+}
+
+static bool has_capability(int bit)
+{
+	unsigned long long caps = 0;
+	char text[256];
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(text, sizeof(text), f))
+		sscanf(text, "CapEff: %llx", &caps);
+	if (f)
+		fclose(f);
+	return caps >> bit & 1;
+}
+
+static void check_machine(void)
+{
+	struct utsname un;
+	char text[256];
+	int scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
+	bool ptrace_any = has_capability(19), map_files = has_capability(21) || has_capability(40);
+
+	uname(&un);
+	snprintf(text, sizeof(text), "%s %s %s", un.sysname, un.release, un.machine);
+	line("kernel", !strcmp(un.machine, "x86_64"), text, "scry runs on x86_64 only");
+	snprintf(text, sizeof(text), "uid %u, %s", geteuid(),
+		 ptrace_any ? "may trace any process" : "may trace your own processes");
+	line("permission to trace", ptrace_any || scope <= 0, text, "run scry as root (sudo scry ...)");
+	if (scope > 0 && !ptrace_any) {
+		snprintf(text, sizeof(text), "kernel.yama.ptrace_scope is %d", scope);
+		line("yama", false, text, "sudo scry ..., or sudo sysctl kernel.yama.ptrace_scope=0");
+	}
+	line("shared ring", map_files,
+	     map_files ? "may open another process's mappings" : "may not open another process's mappings",
+	     "run scry as root, or give it CAP_CHECKPOINT_RESTORE");
+	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem", "mount /proc");
+}
+
+static void check_process(pid_t pid)
+{
+	struct scry_proc proc;
+	struct scry_ruby *ruby;
+	char text[768];
+	int r = scry_proc_open(&proc, pid);
+
+	if (r < 0) {
+		line("process", false, scry_error(), "");
+		return;
+	}
+	snprintf(text, sizeof(text), "%d (%s), uid %u, %d threads", proc.pid, proc.comm, proc.uid, proc.threads);
+	line("process", true, text, "");
+	r = scry_inject_check(&proc);
+	line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
+	r = scry_ruby_open(pid, true, &ruby);
+	if (r < 0) {
+		line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
+	} else {
+		snprintf(text, sizeof(text), "%s in %s", ruby->description, ruby->module);
+		line("ruby", true, text, "");
+		line("switch for events", scry_ruby_symbol(ruby, "rb_postponed_job_register_one") != 0,
+		     "rb_postponed_job_register_one", "this Ruby is not supported yet");
+		scry_ruby_print_checks(ruby, stdout);
+		scry_ruby_free(ruby);
+	}
+	scry_proc_close(&proc);
+}
+
+int scry_cmd_doctor(int argc, char **argv)
+{
+	uint64_t pid = 0;
+	bool help = false;
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_U64, &pid, "PID", "look at this process too", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
+	};
+	int rest, r = scry_opt_parse(rows, 2, (struct scry_opt_args){argc, argv}, &rest);
+
+	if (r == 0 && (rest < argc || pid > 4194304))
+		r = scry_fail(-EINVAL, "usage: scry doctor [-p PID]");
+	if (r < 0)
+		return SCRY_EXIT_USAGE;
+	if (help) {
+		printf("usage: scry doctor [-p PID]\n\n");
+		scry_opt_help(rows, 2, stdout);
+		return 0;
+	}
+	check_machine();
+	if (pid)
+		check_process((pid_t)pid);
+	scry_error_clear();
+	return problems ? 1 : 0;
+}

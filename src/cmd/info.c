@@ -1,0 +1,39 @@
+/*
+ * `scry info FILE`: what a recording is made of.
+ */
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/report.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+static const char usage[] = "scry info [--json] FILE";
+
+int scry_cmd_info(int argc, char **argv)
+{
+	struct scry_report_opts opts = {.view = "info", .rows = SCRY_VIEW_OPTS_DEFAULT};
+	bool wants_help = false;
+	const struct scry_opt rows[] = {
+		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
+	};
+	size_t count = sizeof(rows) / sizeof(rows[0]);
+	int fd, rest, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
+
+	if (!err && wants_help) {
+		printf("usage: %s\n\nSays what a recording holds.\n\n", usage);
+		scry_opt_help(rows, count, stdout);
+		return 0;
+	}
+	if (!err && rest + 1 != argc)
+		err = scry_fail(-EINVAL, "say which one recording; usage: %s", usage);
+	if (err)
+		return SCRY_EXIT_USAGE;
+	err = scry_recording_open(argv[rest], &fd);
+	if (err)
+		return SCRY_EXIT_FAILURE;
+	err = scry_report_fd(fd, &opts, stdout);
+	close(fd);
+	return err ? SCRY_EXIT_FAILURE : 0;
+}

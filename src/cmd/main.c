@@ -1,0 +1,60 @@
+/* The command table. A command is one file and one row; main prints the usage and picks the row. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "cmd/watch.h"
+
+struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *summary;
+};
+
+static const struct command commands[] = {
+	{"objects", scry_cmd_objects, "which lines of a Ruby program allocate what"},
+	{"patch", scry_cmd_patch, "count calls of native functions; list and undo changes"},
+	{"report", scry_cmd_report, "show a recording"},
+	{"info", scry_cmd_info, "what a recording holds"},
+	{"ps", scry_cmd_ps, "Ruby processes, and where scry is or was"},
+	{"undo", scry_cmd_undo, "take out what a scry that died left in a process"},
+	{"doctor", scry_cmd_doctor, "what works here, why not, and what mends it"},
+};
+
+static void usage(FILE *out)
+{
+	fprintf(out, "scry " SCRY_VERSION ": sees inside a running program\n\n"
+		     "  scry objects -p PID -d 30s      watch a live Ruby process\n"
+		     "  scry objects -- ruby app.rb     run a program and watch it\n\n");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fprintf(out, "\nscry COMMAND --help shows its options; man scry the rest.\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		usage(stderr);
+		return 2;
+	}
+	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+		usage(stdout);
+		return 0;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("scry " SCRY_VERSION "\n");
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name)) {
+			int status = commands[i].run(argc - 1, argv + 1);
+
+			if (status && *scry_error())
+				scry_log_error("%s", scry_error());
+			return status;
+		}
+	fprintf(stderr, "scry: no command '%s'; scry --help lists them\n", argv[1]);
+	return 2;
+}

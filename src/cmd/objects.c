@@ -1,0 +1,432 @@
+/*
+ * `scry objects`: which lines allocate what. Source: the VM's own NEWOBJ and FREEOBJ events, taken by the
+ * agent's raw hook (agent/ruby_events.c), switched on through a postponed job in a live process, or just before
+ * the script is loaded in one that is being started.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/report.h"
+#include "cmd/watch_opts.h"
+#include "name/objects.h"
+#include "vm/ruby.h"
+
+#define BOOT_FUNCTION "ruby_options" /* main() calls it when the VM is up and before it loads anything */
+#define EVENT_COST_NS_X10 120	     /* bench/objects.md: handler and ring, per event */
+#define RETRY_NS 500000000ull
+
+struct objects {
+	struct scry_ruby *ruby;
+	struct scry_objects *names;
+	struct scry_agent_ruby plan;
+	uint64_t boot_slot;   /* address of the GOT slot; 0: none */
+	uint64_t *batch, *later;
+	uint64_t tail;	      /* words consumed */
+	uint64_t defs_seen;
+	uint64_t armed_ns;    /* when the hook was seen to be on; 0: not yet */
+	uint64_t retry_ns;    /* next time to try again */
+	uint64_t base_allocs, base_frees, base_lost, base_lease, base_busy, base_bad;
+	bool booting;	      /* started by us: validate when the VM is up */
+	bool refused;	      /* the live check failed: the report says so */
+	int ractors_at_start;
+	bool registered;      /* in at least one thread */
+};
+
+static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+
+	*p = (struct scry_agent_ruby){
+		.frame_size = l->frame_size, .frame_pc = l->frame_pc, .frame_sp = l->frame_sp,
+		.frame_iseq = l->frame_iseq, .frame_ep = l->frame_ep,
+		.ec_stack = l->ec_stack, .ec_stack_size = l->ec_stack_size, .ec_cfp = l->ec_cfp,
+		.trace_ec = l->trace_ec, .trace_cfp = l->trace_cfp, .trace_data = l->trace_data,
+		.trace_pc_advanced = l->trace_pc_advanced,
+		.iseq_body = l->iseq_body, .body_encoded = l->body_encoded, .body_size = l->body_size,
+		.body_path = l->body_path, .body_label = l->body_label,
+		.body_first_line = l->body_first_line, .body_insns_info = l->body_insns_info,
+		.insns_entries = l->insns_entries, .insns_count = l->insns_count,
+		.insns_succ = l->insns_succ, .insns_entry_size = l->insns_entry_size,
+		.insns_entry_line = l->insns_entry_line,
+		.string_ptr = l->string_ptr, .string_len = l->string_len,
+		.string_embed = l->string_embed, .string_embed_len_shift = l->string_embed_len_shift,
+		.array_embed_ptr = l->array_embed_ptr, .array_ptr = l->array_ptr,
+		.first_line_is_value = l->first_line_is_value,
+		.iseq_flags_mask = l->iseq_flags_mask, .iseq_flags_value = l->iseq_flags_value,
+		.string_noembed = l->string_noembed, .string_embed_len_mask = l->string_embed_len_mask,
+		.array_embed = l->array_embed,
+		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
+		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
+		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
+	};
+}
+
+/* The slot through which the main program calls BOOT_FUNCTION. */
+static void find_boot_slot(struct scry_watch *w, struct objects *o)
+{
+	const struct scry_maps *maps = &o->ruby->maps;
+	uint64_t entry, slot, bias;
+	const struct scry_map_entry *m;
+	struct scry_elf *elf;
+
+	if (scry_proc_auxv(w->proc.pid, 9 /* AT_ENTRY */, &entry) < 0)
+		return;
+	m = scry_maps_at(maps, entry);
+	if (!m || scry_elf_open_mapped(w->proc.pid, m, &elf) < 0)
+		return;
+	if (scry_elf_got_slot(elf, BOOT_FUNCTION, &slot) == 0 && scry_elf_bias(elf, maps, m, &bias) == 0)
+		o->boot_slot = slot + bias;
+	scry_elf_close(elf);
+}
+
+static int prepare(struct scry_watch *w)
+{
+	struct objects *o = calloc(1, sizeof(*o));
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	w->state = o;
+	r = scry_ruby_open(w->proc.pid, !w->held, &o->ruby);
+	if (r < 0)
+		return r;
+	fill_plan(o->ruby, &o->plan);
+	if (!o->plan.add_event_hook2 || !o->plan.remove_event_hook || !o->plan.job_register)
+		return scry_fail(-ENOTSUP,
+				 "this Ruby (%s) does not export %s, by which scry switches its events on and "
+				 "off: such a Ruby is not supported yet",
+				 o->ruby->description,
+				 !o->plan.job_register ? "rb_postponed_job_register_one"
+						       : "rb_add_event_hook2");
+	o->batch = malloc(8ull * SCRY_RING_WORDS);
+	o->later = malloc(8ull * SCRY_RING_WORDS);
+	o->names = scry_objects_new(o->ruby, w->opts->memory);
+	if (!o->batch || !o->later || !o->names)
+		return scry_fail(-ENOMEM, "not enough memory for the tables");
+	w->near = o->ruby->bias;
+	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
+	if (w->held)
+		find_boot_slot(w, o);
+	return 0;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct objects *o = w->state;
+
+	fprintf(out, "  runtime     %s\n", o->ruby->description);
+	fprintf(out, "  module      %s\n", o->ruby->module);
+	fprintf(out, "  source      NEWOBJ and FREEOBJ events of the VM, by a raw event hook\n");
+	fprintf(out, "  code        no byte of the program's or Ruby's code or data is patched by us; the\n"
+		     "              VM's own hook list gets one entry, which is taken out at the end\n");
+	fprintf(out, "  layout      %zu items learned and checked (scry doctor -p %d lists them)\n",
+		o->ruby->check_count, w->proc.pid);
+	fprintf(out, "  cost        about 2x on code that only allocates, a few percent on programs\n");
+}
+
+static bool is_armed(const struct scry_watch *w)
+{
+	return __atomic_load_n(&w->inj.control->armed, __ATOMIC_ACQUIRE) == w->watch;
+}
+
+static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
+{
+	uint64_t until = scry_now_ns() + ns;
+
+	while (!is_armed(w) && scry_now_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	return is_armed(w);
+}
+
+/*
+ * Runs scry_agent_register in the Ruby threads, running ones first, until `done` says that the VM has got to
+ * it. A thread is only held for the call. Returns how many threads were asked.
+ */
+static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watch *, uint64_t))
+{
+	struct objects *o = w->state;
+	struct scry_ruby_thread *threads;
+	ssize_t n = scry_ruby_threads(o->ruby, &threads);
+	int asked = 0;
+	bool finished = false;
+
+	if (n < 0) {
+		w->errors++;
+		return 0;
+	}
+	for (int pass = 0; pass < 2 && !finished; pass++) {
+		for (ssize_t i = 0; i < n && !finished; i++) {
+			char state = scry_proc_task_state(w->proc.pid, threads[i].tid);
+
+			if (!threads[i].tid || (state == 'R') != (pass == 0))
+				continue;
+			if (scry_inject_run(&w->inj, threads[i].tid, "scry_agent_register") == 0) {
+				asked++;
+				finished = done(w, 300000);
+			}
+		}
+	}
+	free(threads);
+	scry_error_clear();
+	return asked;
+}
+
+static int hook_boot(struct scry_watch *w, struct objects *o)
+{
+	uint64_t old, original = scry_ruby_symbol(o->ruby, BOOT_FUNCTION);
+	uint64_t to = scry_inject_symbol(&w->inj, "scry_agent_boot_slot");
+	struct scry_change change = {.addr = o->boot_slot, .size = 8, .kind = SCRY_EDIT_SLOT, .old = &old,
+				     .new_ = &to,
+				     .mapping = scry_maps_at(&w->inj.maps, o->boot_slot)};
+	int r;
+
+	if (!o->boot_slot || !original || scry_mem_u64(&w->inj.mem, o->boot_slot, &old) < 0)
+		return -ENOENT;
+	r = scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_boot_original"), &original,
+			   8);
+	return r < 0 ? r : scry_edit_change(&w->inj.edit, &change);
+}
+
+static int enter(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+	struct scry_control *c = w->inj.control;
+	int r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby), &o->plan,
+			       sizeof(o->plan));
+
+	if (r < 0)
+		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
+	o->base_allocs = c->allocs, o->base_frees = c->frees, o->base_lost = c->lost;
+	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
+	o->tail = c->head;
+	c->tail = o->tail;
+	__atomic_store_n(&c->wanted, w->watch, __ATOMIC_RELEASE);
+	if (w->held) {
+		o->booting = true;
+		r = hook_boot(w, o);
+		if (r == -ENOENT)
+			scry_watch_note(w, "this ruby starts in a way that scry does not know: objects made before "
+					   "the watch took hold are not counted");
+		return r == -ENOENT ? 0 : r;
+	}
+	o->ractors_at_start = scry_ruby_ractors(o->ruby);
+	o->registered = ask_threads(w, wait_for_armed) > 0;
+	o->retry_ns = scry_now_ns() + RETRY_NS;
+	return 0;
+}
+
+static size_t copy_words(const struct scry_watch *w, uint64_t from, uint64_t to, uint64_t *out)
+{
+	uint64_t mask = SCRY_RING_WORDS - 1;
+	size_t n = (size_t)(to - from), first = SCRY_RING_WORDS - (size_t)(from & mask);
+
+	if (first > n)
+		first = n;
+	memcpy(out, w->inj.ring + (from & mask), 8 * first);
+	memcpy(out + first, w->inj.ring, 8 * (n - first));
+	return n;
+}
+
+/* What came in after the batch that is being read: only looked at, not consumed. */
+static size_t look_later(void *arg, const uint64_t **ret_words)
+{
+	struct scry_watch *w = arg;
+	struct objects *o = w->state;
+	uint64_t head = __atomic_load_n(&w->inj.control->head, __ATOMIC_ACQUIRE);
+
+	if (head - o->tail > SCRY_RING_WORDS)
+		return 0;
+	*ret_words = o->later;
+	return copy_words(w, o->tail, head, o->later);
+}
+
+/* A started program: once its VM is up, the layout is checked on it; until then the agent checks each step. */
+static void check_booted(struct scry_watch *w, struct objects *o)
+{
+	int r;
+
+	if (!o->booting || !is_armed(w))
+		return;
+	r = scry_ruby_validate(o->ruby);
+	if (r == -EAGAIN)
+		return;
+	o->booting = false;
+	o->ractors_at_start = scry_ruby_ractors(o->ruby);
+	if (r < 0) {
+		w->inj.control->wanted = 0;
+		o->refused = true;
+		scry_watch_note(w, "the watch was ended at once: %s", scry_error());
+	}
+}
+
+static void notice_armed(struct scry_watch *w, struct objects *o)
+{
+	uint64_t now;
+
+	if (o->armed_ns)
+		return;
+	now = scry_now_ns();
+	if (is_armed(w)) {
+		o->armed_ns = now;
+	} else if (!o->registered && now > o->retry_ns && !w->held && !o->booting) {
+		o->retry_ns = now + RETRY_NS;
+		o->registered = ask_threads(w, wait_for_armed) > 0;
+	}
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+	struct scry_control *c = w->inj.control;
+	struct scry_objects_batch batch = {.words = o->batch, .later = look_later, .arg = w};
+	uint64_t head = __atomic_load_n(&c->head, __ATOMIC_ACQUIRE), began;
+	int fill = (int)((head - o->tail) * 1000 / SCRY_RING_WORDS);
+
+	notice_armed(w, o);
+	check_booted(w, o);
+	if (head - o->tail > SCRY_RING_WORDS) { /* not written by our agent */
+		w->errors++;
+		o->tail = head;
+		c->tail = head;
+		return -EIO;
+	}
+	if (head == o->tail)
+		return 0;
+	began = scry_now_ns();
+	batch.count = copy_words(w, o->tail, head, o->batch);
+	o->tail = head;
+	__atomic_store_n(&c->tail, head, __ATOMIC_RELEASE);
+	if (w->opts->raw) {
+		struct scry_objects_run run = {.producer = {.pid = (uint32_t)w->proc.pid,
+							    .start_ticks = w->proc.start_ticks},
+					       .first_ns = began,
+					       .last_ns = began};
+
+		scry_objects_raw(o->names, &batch, w->writer, &run);
+	} else {
+		scry_objects_feed(o->names, &batch);
+	}
+	return fill;
+}
+
+static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
+{
+	uint64_t until = scry_now_ns() + ns;
+	struct scry_gate gate = {.hooked = 1};
+
+	while (scry_inject_gate(&w->inj, &gate) == 0 && gate.hooked && scry_now_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	return !gate.hooked;
+}
+
+static void leave(struct scry_watch *w)
+{
+	w->inj.control->wanted = 0;
+	if (wait_for_unhooked(w, 20000000) || w->held)
+		return;
+	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next safepoint */
+	wait_for_unhooked(w, 20000000);
+}
+
+static void write_notes(struct scry_watch *w, struct objects *o, const struct scry_objects_totals *t)
+{
+	const struct scry_control *c = w->inj.control;
+	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
+
+	if (!o->armed_ns && !is_armed(w) && o->booting)
+		scry_watch_note(w, "the program ended before its Ruby VM was up: nothing was watched");
+	else if (!o->armed_ns && !is_armed(w) && !o->refused)
+		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when one wakes, and none "
+				   "did; fix: watch longer, or while there is work");
+	else if (o->armed_ns > w->began_ns + 100000000 && !w->held && o->registered)
+		scry_watch_note(w, "the program was idle: the watch took hold %.1f s after scry came",
+				(double)(o->armed_ns - w->began_ns) / 1e9);
+	if (ractors > 1 || o->ractors_at_start > 1)
+		scry_watch_note(w, "%d ractors: only the one that was armed is watched, objects of the others are "
+				   "not seen",
+				ractors > o->ractors_at_start ? ractors : o->ractors_at_start);
+	if (t->untracked)
+		scry_watch_note(w, "%llu objects beyond --memory: made counted, not followed to their end",
+				(unsigned long long)t->untracked);
+	if (c->busy != o->base_busy)
+		scry_watch_note(w, "%llu events came while the handler ran (a signal handler that allocates) and "
+				   "were not recorded",
+				(unsigned long long)(c->busy - o->base_busy));
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+	const struct scry_control *c = w->inj.control;
+	struct scry_objects_totals t;
+	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid, .uid = w->proc.uid,
+				    .start_ticks = w->proc.start_ticks};
+	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
+
+	scry_writer_string(w->writer, w->proc.exe, strlen(w->proc.exe), &p.exe_str);
+	scry_writer_string(w->writer, o->ruby->description, strlen(o->ruby->description), &p.runtime_str);
+	scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_PROCESS}, &p, sizeof(p));
+	scry_objects_totals(o->names, &t);
+	w->events = c->allocs - o->base_allocs + c->frees - o->base_frees;
+	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
+	w->frees_older = t.frees_older;
+	write_notes(w, o, &t);
+	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
+	scry_watch_lost(w, lease, "scry was held up for more than a second");
+	scry_watch_lost(w, c->busy - o->base_busy, "the handler was interrupted by itself");
+	return scry_objects_write(o->names, w->writer, (uint32_t)w->proc.pid);
+}
+
+static void done(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+
+	scry_objects_free(o->names);
+	scry_ruby_free(o->ruby);
+	free(o->batch);
+	free(o->later);
+	free(o);
+	w->state = NULL;
+}
+
+const struct scry_instrument scry_instrument_objects = {
+	.name = "objects",
+	.summary = "which lines of a Ruby program allocate what",
+	.needs_ruby = true,
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
+	.done = done,
+};
+
+int scry_cmd_objects(int argc, char **argv)
+{
+	struct scry_watch_opts opts = {0};
+	struct scry_talk_opts talk = {0};
+	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	const struct scry_opt rows[] = {
+		SCRY_WATCH_ROWS(&opts, &talk),
+		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL, "keep every event in the recording (with -o x.scry)",
+		 NULL},
+		SCRY_REPORT_OPT_ROWS(&report),
+	};
+	const struct scry_watch_cli cli = {
+		.rows = rows, .count = sizeof(rows) / sizeof(rows[0]), .opts = &opts, .talk = &talk,
+		.usage = "scry objects -p PID [-d TIME] | scry objects [OPTIONS] -- CMD...",
+	};
+	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
+
+	if (r)
+		return r == 1 ? 0 : SCRY_EXIT_USAGE;
+	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
+			    : scry_run(&opts, &scry_instrument_objects, &report);
+}

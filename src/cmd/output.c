@@ -1,0 +1,67 @@
+/*
+ * Files that scry writes for a person. See output.h.
+ */
+#include "cmd/output.h"
+
+#include "base/err.h"
+#include "base/opt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The number in an environment variable of sudo's. */
+static bool sudo_id(const char *name, uint64_t *ret_id)
+{
+	const char *text = getenv(name);
+
+	if (!text || scry_opt_read_u64(text, ret_id)) {
+		scry_error_clear();
+		return false;
+	}
+	return *ret_id <= UINT32_MAX;
+}
+
+/* A file that stays root's is still a good recording: failing here is no error. */
+static void give_to_caller(int fd)
+{
+	uint64_t uid, gid;
+
+	if (geteuid() == 0 && sudo_id("SUDO_UID", &uid) && sudo_id("SUDO_GID", &gid)) {
+		int kept = fchown(fd, (uid_t)uid, (gid_t)gid);
+
+		(void)kept;
+	}
+}
+
+static int remove_old(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return 0;
+	if (!S_ISREG(st.st_mode))
+		return scry_fail(-EEXIST, "'%s' is no regular file and is not replaced", path);
+	if (unlink(path))
+		return scry_fail(-errno, "cannot replace '%s': %s", path, strerror(errno));
+	return 0;
+}
+
+int scry_output_open(const char *path, bool force, int *ret_fd)
+{
+	int fd, err = force ? remove_old(path) : 0;
+
+	if (err)
+		return err;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == EEXIST)
+		return scry_fail(-EEXIST, "'%s' exists; fix: another name, or --force", path);
+	if (fd < 0)
+		return scry_fail(-errno, "cannot create '%s': %s", path, strerror(errno));
+	give_to_caller(fd);
+	*ret_fd = fd;
+	return 0;
+}

@@ -1,0 +1,168 @@
+/* `scry ps`: the Ruby processes of this machine, and every process that holds an agent. Reads only. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "hook/inject.h"
+#include "vm/ruby.h"
+
+struct row {
+	struct scry_proc proc;
+	bool is_ruby, has_agent, owner_lives;
+	char module[256];
+	uint32_t owner;
+	uint64_t agent_bytes, changes;
+};
+
+static void look_at_agent(struct row *row, const struct scry_mem *mem, const struct scry_maps *maps)
+{
+	struct scry_agent_header h;
+	struct scry_control c;
+	struct scry_edit edit;
+
+	if (scry_agent_find(mem, maps, &h) < 0)
+		return;
+	row->has_agent = true;
+	row->agent_bytes = h.text_size + h.private_size + h.shared_size;
+	if (scry_mem_read(mem, h.shared, &c, sizeof(c)) == 0 && c.target_pid == (uint64_t)row->proc.pid) {
+		row->owner = c.owner_pid;
+		row->owner_lives = c.owner_pid && scry_proc_start_ticks((pid_t)c.owner_pid) == c.owner_start;
+	}
+	if (scry_edit_open(&edit, (struct scry_mem *)mem, scry_agent_journal(&h)) == 0)
+		row->changes = scry_edit_standing(&edit);
+}
+
+/* False: nothing to show, or not ours to read. */
+static bool look(pid_t pid, struct row *row)
+{
+	struct scry_maps maps;
+	struct scry_mem mem;
+	size_t entry;
+
+	memset(row, 0, sizeof(*row));
+	if (scry_proc_open(&row->proc, pid) < 0)
+		return false;
+	if (scry_maps_read(pid, &maps) == 0) {
+		if (scry_ruby_find(pid, &maps, &entry) == 0) {
+			row->is_ruby = true;
+			snprintf(row->module, sizeof(row->module), "%s", maps.entries[entry].path);
+		}
+		if (scry_mem_open(&mem, pid, 0) == 0) {
+			look_at_agent(row, &mem, &maps);
+			scry_mem_close(&mem);
+		}
+		scry_maps_done(&maps);
+	}
+	scry_error_clear();
+	if (row->is_ruby || row->has_agent)
+		return true;
+	scry_proc_close(&row->proc);
+	return false;
+}
+
+static const char *agent_words(const struct row *row, char *buf, size_t size)
+{
+	if (!row->has_agent)
+		return "-";
+	if (row->owner_lives)
+		snprintf(buf, size, "watched by scry %u", row->owner);
+	else if (row->changes)
+		snprintf(buf, size, "%llu changes stand; scry undo -p %d", (unsigned long long)row->changes,
+			 row->proc.pid);
+	else
+		snprintf(buf, size, "left in place, %llu KiB; scry undo -p %d",
+			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);
+	return buf;
+}
+
+static void print_json(struct scry_json *j, const struct row *row)
+{
+	scry_json_object_begin(j);
+	scry_json_key(j, "pid");
+	scry_json_u64(j, (uint64_t)row->proc.pid);
+	scry_json_key(j, "uid");
+	scry_json_u64(j, row->proc.uid);
+	scry_json_key(j, "threads");
+	scry_json_u64(j, (uint64_t)row->proc.threads);
+	scry_json_key(j, "command");
+	scry_json_text(j, row->proc.comm);
+	scry_json_key(j, "ruby");
+	scry_json_text(j, row->module);
+	scry_json_key(j, "agent_bytes");
+	scry_json_u64(j, row->agent_bytes);
+	scry_json_key(j, "agent_changes");
+	scry_json_u64(j, row->changes);
+	scry_json_key(j, "owner_pid");
+	scry_json_u64(j, row->owner_lives ? row->owner : 0);
+	scry_json_object_end(j);
+}
+
+static void each_process(struct scry_json *json, int *ret_shown)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir))) {
+		struct row row;
+		char words[96];
+
+		if (!isdigit((unsigned char)d->d_name[0]) || !look((pid_t)atoi(d->d_name), &row))
+			continue;
+		if (json)
+			print_json(json, &row);
+		else
+			printf("%8d  %6u  %7d  %-16s %-36s  %s\n", row.proc.pid, row.proc.uid, row.proc.threads,
+			       row.proc.comm, row.is_ruby ? row.module : "-",
+			       agent_words(&row, words, sizeof(words)));
+		++*ret_shown;
+		scry_proc_close(&row.proc);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+int scry_cmd_ps(int argc, char **argv)
+{
+	bool json = false, help = false;
+	const struct scry_opt rows[] = {
+		{0, "json", SCRY_OPT_FLAG, &json, NULL, "machine-readable output", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
+	};
+	struct scry_json j;
+	int rest, shown = 0, r = scry_opt_parse(rows, 2, (struct scry_opt_args){argc, argv}, &rest);
+
+	if (r == 0 && rest < argc)
+		r = scry_fail(-EINVAL, "ps takes no words; usage: scry ps [--json]");
+	if (r < 0)
+		return SCRY_EXIT_USAGE;
+	if (help) {
+		printf("usage: scry ps [--json]\n\n");
+		scry_opt_help(rows, 2, stdout);
+		return 0;
+	}
+	if (json) {
+		scry_json_init(&j, stdout);
+		scry_json_object_begin(&j);
+		scry_json_key(&j, "schema");
+		scry_json_text(&j, "scry.ps/1");
+		scry_json_key(&j, "rows");
+		scry_json_array_begin(&j);
+		each_process(&j, &shown);
+		scry_json_array_end(&j);
+		scry_json_object_end(&j);
+		return scry_json_done(&j) < 0 ? 1 : 0;
+	}
+	printf("%8s  %6s  %7s  %-16s %-36s  %s\n", "pid", "uid", "threads", "command", "ruby", "agent");
+	each_process(NULL, &shown);
+	if (!shown)
+		printf("no Ruby process is running%s\n", geteuid() ? " that you may look at" : "");
+	return 0;
+}

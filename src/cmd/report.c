@@ -1,0 +1,161 @@
+/*
+ * `scry report FILE`: a recording as a report. See report.h.
+ */
+#include "cmd/report.h"
+
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SESSION_WITHIN 64 /* events from the beginning: the session is the first thing told */
+
+/* The view named like the instrument that recorded; the events view when there is none. */
+static int default_view(int fd, const struct scry_view **ret_view)
+{
+	const struct scry_event *event;
+	const struct scry_ev_session *session;
+	const char *name = NULL;
+	struct scry_reader *r;
+	int i, err = scry_reader_open(fd, &r);
+
+	if (err)
+		return err;
+	*ret_view = NULL;
+	for (i = 0; !*ret_view && i < SESSION_WITHIN && scry_reader_next(r, &event) > 0; i++) {
+		if (event->type != SCRY_EVENT_SESSION)
+			continue;
+		session = (const void *)(event + 1);
+		name = scry_reader_string(r, session->instrument_str, NULL);
+		*ret_view = name ? scry_view_find(name) : NULL;
+		break;
+	}
+	scry_reader_close(r);
+	if (!*ret_view)
+		*ret_view = scry_view_find("events");
+	scry_error_clear();
+	return 0;
+}
+
+static int run_view(struct scry_reader *reader, const struct scry_view *view,
+		    const struct scry_report_opts *opts, FILE *out)
+{
+	struct scry_doc doc = {
+		.view = view->name,
+		.schema = view->schema,
+		.is_stream = view->is_stream,
+		.out = out,
+		.talk = stderr,
+	};
+	int err = opts->json ? scry_out_json_open(&doc) : scry_out_text_open(&doc);
+
+	if (err)
+		return err;
+	err = view->run(reader, &opts->rows, &doc);
+	if (!err)
+		return scry_doc_end(&doc);
+	scry_doc_abandon(&doc);
+	return err;
+}
+
+int scry_recording_open(const char *path, int *ret_fd)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hang us */
+
+	if (fd < 0)
+		return scry_fail(-errno, "cannot open '%s': %s", path, strerror(errno));
+	*ret_fd = fd;
+	return 0;
+}
+
+int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
+{
+	const struct scry_view *view = NULL;
+	struct scry_reader *reader;
+	int err = 0;
+
+	if (opts->view) {
+		view = scry_view_find(opts->view);
+		err = view ? 0 : -EINVAL;
+	} else {
+		err = default_view(fd, &view);
+	}
+	if (!err)
+		err = scry_reader_open(fd, &reader);
+	if (err)
+		return err;
+	err = run_view(reader, view, opts, out);
+	scry_reader_close(reader);
+	return err;
+}
+
+static const char usage[] = "scry report [OPTIONS] FILE";
+
+static void help(const struct scry_opt *rows, size_t count)
+{
+	const struct scry_view *view;
+
+	printf("usage: %s\n\nPrints a report of a recording.\n\n", usage);
+	scry_opt_help(rows, count, stdout);
+	printf("\nviews:\n");
+	for (view = scry_views; view->name; view++)
+		printf("  %-10s %s\n", view->name, view->help);
+}
+
+static int report_to(int fd, const struct scry_report_opts *opts, const char *path, bool force)
+{
+	FILE *out = stdout;
+	int out_fd, err;
+
+	if (!path)
+		return scry_report_fd(fd, opts, out);
+	err = scry_output_open(path, force, &out_fd);
+	if (err)
+		return err;
+	out = fdopen(out_fd, "w");
+	if (!out) {
+		close(out_fd);
+		return scry_fail(-ENOMEM, "no memory to write '%s'", path);
+	}
+	err = scry_report_fd(fd, opts, out);
+	if (fclose(out) && !err)
+		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
+	return err;
+}
+
+int scry_cmd_report(int argc, char **argv)
+{
+	struct scry_report_opts opts = SCRY_REPORT_OPTS_DEFAULT;
+	const char *path = NULL;
+	bool force = false, wants_help = false;
+	const struct scry_opt rows[] = {
+		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
+		SCRY_REPORT_OPT_ROWS(&opts),
+		{'o', "output", SCRY_OPT_STRING, &path, "FILE", "write the report to FILE", NULL},
+		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
+	};
+	size_t count = sizeof(rows) / sizeof(rows[0]);
+	int fd, rest, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
+
+	if (!err && wants_help) {
+		help(rows, count);
+		return 0;
+	}
+	if (!err && opts.view && !scry_view_find(opts.view))
+		err = -EINVAL;
+	if (!err && rest + 1 != argc)
+		err = scry_fail(-EINVAL, "say which one recording; usage: %s", usage);
+	if (err)
+		return SCRY_EXIT_USAGE;
+	err = scry_recording_open(argv[rest], &fd);
+	if (err)
+		return SCRY_EXIT_FAILURE;
+	err = report_to(fd, &opts, path, force);
+	close(fd);
+	return err ? SCRY_EXIT_FAILURE : 0;
+}

@@ -1,0 +1,294 @@
+/*
+ * The front of every watching command: opens the output, forks the keeper, starts the program for `-- CMD`,
+ * waits, and shows the report from the recording. It enters nothing itself.
+ *
+ * First ^C: the keeper is told to stop and everything is put back, written and reported. Second: the front
+ * leaves at once; the keeper sees its socket close and undoes. An attached target is never killed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "cmd/output.h"
+#include "cmd/report.h"
+#include "cmd/watch.h"
+
+enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+
+struct front {
+	struct scry_watch_opts *opts;
+	const struct scry_instrument *instrument;
+	int fd;	    /* the keeper's socket */
+	int rec_fd;
+	pid_t keeper, child;
+	int go_fd;    /* one byte lets the program exec */
+	int fault_fd; /* errno of a failed exec comes here */
+	int failed;   /* -errno that the keeper reported */
+	bool is_done;
+	bool entered;
+};
+
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	if (++interrupts > 1)
+		_exit(130);
+}
+
+static void catch_signals(void)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+/* Exit status for what went wrong, by the command-line contract. */
+static int status_of(int err)
+{
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+		return 3;
+	case ENOTSUP:
+	case ENOENT:
+	case ENOEXEC:
+		return 4;
+	case ESRCH:
+		return 5;
+	case EINVAL:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
+/* One message; false when the keeper is gone. */
+static bool take_news(struct front *f)
+{
+	struct scry_news_head head;
+	char text[4096] = "";
+
+	if (recv(f->fd, &head, sizeof(head), MSG_WAITALL) != sizeof(head))
+		return false;
+	if (head.size >= sizeof(text) ||
+	    (head.size && recv(f->fd, text, head.size, MSG_WAITALL) != (ssize_t)head.size))
+		return false;
+	switch (head.kind) {
+	case SCRY_NEWS_SAY:
+		scry_log_say("%s", text);
+		break;
+	case SCRY_NEWS_ENTERED:
+		f->entered = true;
+		if (!f->opts->command && !f->opts->duration_ns)
+			scry_log_say("watching process %llu; ^C stops and reports",
+				     (unsigned long long)f->opts->pid);
+		break;
+	case SCRY_NEWS_FAILED:
+		f->failed = head.value ? head.value : -EIO;
+		scry_log_error("%s", text);
+		break;
+	case SCRY_NEWS_GO:
+		if (write(f->go_fd, "g", 1) == 1)
+			close(f->go_fd), f->go_fd = -1;
+		break;
+	case SCRY_NEWS_DONE:
+		f->is_done = true;
+		break;
+	}
+	return true;
+}
+
+/* The program that is started: waits for the keeper to follow it, then execs. */
+static void run_program(struct front *f, int go, int fault)
+{
+	char byte;
+	int err;
+
+	signal(SIGPIPE, SIG_DFL);
+	signal(SIGXFSZ, SIG_DFL);
+	prctl(PR_SET_PTRACER, f->keeper, 0, 0, 0); /* for Yama; no effect where it is not */
+	if (read(go, &byte, 1) != 1)
+		_exit(EXIT_OWN);
+	execvp(f->opts->command[0], f->opts->command);
+	err = errno;
+	if (write(fault, &err, sizeof(err)) < 0)
+		_exit(EXIT_OWN);
+	_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+}
+
+static int start_program(struct front *f)
+{
+	int go[2], fault[2];
+
+	if (pipe2(go, O_CLOEXEC) < 0 || pipe2(fault, O_CLOEXEC) < 0)
+		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
+	f->child = fork();
+	if (f->child < 0)
+		return scry_fail(-errno, "cannot fork: %s", strerror(errno));
+	if (f->child == 0) {
+		close(go[1]);
+		run_program(f, go[0], fault[1]);
+	}
+	close(go[0]);
+	close(fault[1]);
+	f->go_fd = go[1];
+	f->fault_fd = fault[0];
+	return 0;
+}
+
+static int start_keeper(struct front *f)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return scry_fail(-errno, "cannot make a socket: %s", strerror(errno));
+	fflush(NULL);
+	f->keeper = fork();
+	if (f->keeper < 0)
+		return scry_fail(-errno, "cannot fork: %s", strerror(errno));
+	if (f->keeper == 0) {
+		close(pair[0]);
+		scry_keeper_run(f->opts, f->instrument, pair[1], f->rec_fd);
+	}
+	close(pair[1]);
+	f->fd = pair[0];
+	return 0;
+}
+
+/* Until the keeper has ended. ^C is passed on as an order; a program that was started gets its own from the tty. */
+static void wait_for_keeper(struct front *f)
+{
+	struct pollfd p = {.fd = f->fd, .events = POLLIN};
+	int told = 0;
+	char order = SCRY_ORDER_STOP;
+
+	for (;;) {
+		if (interrupts && !told) {
+			told = 1;
+			if (!f->opts->command)
+				send(f->fd, &order, 1, MSG_NOSIGNAL);
+		}
+		if (poll(&p, 1, 200) > 0 && !take_news(f))
+			break;
+	}
+	close(f->fd);
+	while (waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static int wait_for_program(struct front *f)
+{
+	int status, err = 0;
+
+	if (f->go_fd >= 0) { /* the keeper failed before: run the program all the same */
+		if (write(f->go_fd, "g", 1) < 0)
+			scry_log_error("cannot start '%s'", f->opts->command[0]);
+		close(f->go_fd);
+	}
+	while (waitpid(f->child, &status, 0) < 0)
+		if (errno != EINTR)
+			return EXIT_OWN;
+	if (read(f->fault_fd, &err, sizeof(err)) == sizeof(err)) {
+		scry_log_error("cannot run '%s': %s", f->opts->command[0], strerror(err));
+		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+	}
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool has_suffix(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), m = strlen(suffix);
+
+	return n >= m && !strcmp(s + n - m, suffix);
+}
+
+/* `-o x.scry` keeps the recording; `-o x.json` or x.txt renders at once; neither: a report on stdout. */
+static int open_files(struct front *f, FILE **ret_out, struct scry_report_opts *report)
+{
+	const char *path = f->opts->output;
+	bool renders = path && (has_suffix(path, ".json") || has_suffix(path, ".txt"));
+	int fd = -1;
+
+	*ret_out = stdout;
+	if (path) {
+		int r = scry_output_open(path, f->opts->force, &fd);
+
+		if (r < 0)
+			return r;
+	}
+	if (renders) {
+		*ret_out = fdopen(fd, "w");
+		report->json = report->json || has_suffix(path, ".json");
+	} else if (path) {
+		*ret_out = NULL;
+	}
+	f->rec_fd = path && !renders ? fd : memfd_create("scry", MFD_CLOEXEC);
+	if (f->rec_fd < 0)
+		return scry_fail(-errno, "cannot make the recording: %s", strerror(errno));
+	return 0;
+}
+
+static int show(struct front *f, FILE *out, const struct scry_report_opts *report)
+{
+	int r = 0;
+
+	if (!f->is_done)
+		return f->failed ? f->failed : scry_fail(-EIO, "the keeper ended early; what it recorded is kept");
+	if (out)
+		r = scry_report_fd(f->rec_fd, report, out);
+	else
+		scry_log_say("recorded to '%s'; scry report %s shows it", f->opts->output, f->opts->output);
+	if (out && fflush(out) && r == 0)
+		r = scry_fail(-errno, "cannot write the report: %s", strerror(errno));
+	return r;
+}
+
+int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+	     const struct scry_report_opts *report)
+{
+	struct front f = {.opts = opts, .instrument = instrument, .fd = -1, .go_fd = -1, .fault_fd = -1};
+	struct scry_report_opts how = *report;
+	int32_t child = 0;
+	int program = 0, r;
+	FILE *out;
+
+	catch_signals();
+	r = open_files(&f, &out, &how);
+	if (r == 0)
+		r = start_keeper(&f);
+	if (r == 0 && opts->command)
+		r = start_program(&f);
+	if (r == 0) {
+		child = f.child;
+		if (send(f.fd, &child, sizeof(child), MSG_NOSIGNAL) != sizeof(child))
+			r = scry_fail(-EIO, "the keeper died at once");
+	}
+	if (r < 0)
+		return opts->command ? EXIT_OWN : status_of(r);
+	wait_for_keeper(&f);
+	if (opts->command)
+		program = wait_for_program(&f);
+	r = show(&f, out, &how);
+	if (f.failed)
+		scry_error_clear(); /* the keeper's sentence was printed when it came */
+	if (opts->command)
+		return program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN || r == 0 ? program : EXIT_OWN;
+	return r < 0 ? status_of(r) : 0;
+}

@@ -1,0 +1,184 @@
+/*
+ * `scry undo -p PID`: takes out what a scry that died left in a process. `scry patch list -p PID`: shows it.
+ *
+ * Trusts nothing in the target: an agent is known by its header page, a change is undone only where our bytes
+ * stand and the old ones are the file's. A process whose owner lives is left to its owner.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "hook/inject.h"
+
+struct undo_opts {
+	uint64_t pid;
+	uint64_t max_pause_ns;
+	bool help;
+};
+
+static int parse(struct undo_opts *o, int argc, char **argv, const char *usage)
+{
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_U64, &o->pid, "PID", "the process", NULL},
+		{0, "max-pause", SCRY_OPT_DURATION, &o->max_pause_ns, "TIME",
+		 "give up rather than hold the program longer (default 50ms)", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &o->help, NULL, "this help", NULL},
+	};
+	int rest, r;
+
+	o->max_pause_ns = 50000000;
+	r = scry_opt_parse(rows, 3, (struct scry_opt_args){argc, argv}, &rest);
+	if (r == 0 && o->help) {
+		printf("usage: %s\n\n", usage);
+		scry_opt_help(rows, 3, stdout);
+		return 1;
+	}
+	if (r == 0 && (!o->pid || o->pid > 4194304 || rest < argc))
+		r = scry_fail(-EINVAL, "say which process: -p PID; usage: %s", usage);
+	return r;
+}
+
+static int report_failure(int r)
+{
+	if (!*scry_error())
+		scry_fail(r, "%s", strerror(-r));
+	return r == -EPERM || r == -EACCES ? 3 : r == -ESRCH ? 5 : r == -ENOTSUP ? 4 : r == -EINVAL ? 2 : 1;
+}
+
+/* Nothing found: is there really nothing? Says so; exit status 0. */
+static int nothing(const struct scry_proc *proc)
+{
+	printf("process %d (%s): no agent of scry is in it, nothing to undo\n", proc->pid, proc->comm);
+	return 0;
+}
+
+static bool has_agent(const struct scry_proc *proc, int *ret_error)
+{
+	struct scry_agent_header h;
+	struct scry_maps maps = {0};
+	struct scry_mem mem;
+	int r = scry_mem_open(&mem, proc->pid, 0);
+
+	*ret_error = r;
+	if (r < 0)
+		return false;
+	r = scry_maps_read(proc->pid, &maps);
+	*ret_error = r;
+	if (r == 0)
+		r = scry_agent_find(&mem, &maps, &h);
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	return r == 0;
+}
+
+static int undo(struct scry_inject *inj, const struct scry_proc *proc)
+{
+	struct scry_undo_report report;
+	struct scry_gate gate;
+	uint64_t left, standing;
+	int r;
+
+	standing = scry_edit_standing(&inj->edit);
+	inj->control->wanted = 0;
+	for (int i = 0; i < 40 && scry_inject_gate(inj, &gate) == 0 && gate.hooked; i++)
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	r = scry_inject_leave(inj, &report, &left);
+	printf("process %d (%s): %llu changes stood, %llu bytes put back and verified", proc->pid, proc->comm,
+	       (unsigned long long)standing, (unsigned long long)report.bytes);
+	if (left)
+		printf("; %llu KiB of agent stay mapped without effect, because the VM has not let go of it (it does "
+		       "at its next allocation)\n",
+		       (unsigned long long)left / 1024);
+	else
+		printf("; the agent is unmapped\n");
+	return r;
+}
+
+int scry_cmd_undo(int argc, char **argv)
+{
+	struct undo_opts o = {0};
+	struct scry_proc proc;
+	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
+	int r = parse(&o, argc, argv, "scry undo -p PID");
+
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = scry_proc_open(&proc, (pid_t)o.pid);
+	if (r < 0)
+		return report_failure(r);
+	if (!has_agent(&proc, &r) && r == 0) {
+		r = nothing(&proc);
+		scry_proc_close(&proc);
+		return r;
+	}
+	if (r == 0)
+		r = scry_inject_check(&proc);
+	if (r == 0)
+		r = scry_inject_lock(&inj, &proc);
+	if (r == 0) {
+		inj.max_pause_ns = o.max_pause_ns;
+		inj.only_adopt = true;
+		r = scry_inject_enter(&inj, 0, NULL);
+	}
+	if (r == 0)
+		r = undo(&inj, &proc);
+	scry_inject_done(&inj);
+	scry_proc_close(&proc);
+	return r < 0 ? report_failure(r) : 0;
+}
+
+static void print_entry(size_t i, const struct scry_journal_entry *j)
+{
+	static const char *const states[] = {"none", "planned", "applied", "undone"};
+
+	printf("%4zu  %#14llx  %2u  %-5s  %-7s ", i, (unsigned long long)j->address, j->size,
+	       j->kind == SCRY_EDIT_TEXT ? "text" : "slot", j->state < 4 ? states[j->state] : "?");
+	for (uint32_t b = 0; b < j->size; b++)
+		printf(" %02x", j->old[b]);
+	printf(" ->");
+	for (uint32_t b = 0; b < j->size; b++)
+		printf(" %02x", j->new_[b]);
+	printf("\n");
+}
+
+int scry_cmd_patch_list(int argc, char **argv)
+{
+	struct undo_opts o = {0};
+	struct scry_proc proc;
+	struct scry_mem mem = {.fd = -1};
+	struct scry_maps maps = {0};
+	struct scry_agent_header h;
+	struct scry_journal_entry j;
+	struct scry_edit edit;
+	int r = parse(&o, argc, argv, "scry patch list -p PID");
+
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = scry_proc_open(&proc, (pid_t)o.pid);
+	if (r < 0)
+		return report_failure(r);
+	r = scry_mem_open(&mem, proc.pid, 0);
+	if (r == 0)
+		r = scry_maps_read(proc.pid, &maps);
+	if (r == 0 && scry_agent_find(&mem, &maps, &h) < 0) {
+		nothing(&proc);
+	} else if (r == 0) {
+		r = scry_edit_open(&edit, &mem, scry_agent_journal(&h));
+		printf("process %d (%s): agent at %#llx, %zu changes\n", proc.pid, proc.comm,
+		       (unsigned long long)h.text, r == 0 ? edit.count : 0);
+		for (size_t i = 0; r == 0 && i < edit.count; i++)
+			if (scry_edit_entry(&edit, i, &j) == 0)
+				print_entry(i, &j);
+	}
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	scry_proc_close(&proc);
+	return r < 0 ? report_failure(r) : 0;
+}

@@ -1,0 +1,101 @@
+/*
+ * One watch: what the front asks for, what the keeper does, and what an instrument adds.
+ *
+ * The front (run.c) parses, opens the output, forks the keeper (keeper.c) and, for `-- CMD`, the program. The
+ * keeper alone traces, edits, drains and writes. An instrument is one row of function pointers; it never
+ * forks, prints or exits.
+ */
+#ifndef SCRY_CMD_WATCH_H
+#define SCRY_CMD_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "hook/inject.h"
+#include "rec/writer.h"
+#include "sys/proc.h"
+
+struct scry_watch_opts {
+	uint64_t pid;
+	char **command; /* NULL: -p */
+	uint64_t duration_ns; /* 0: until stopped */
+	uint64_t max_pause_ns;
+	uint64_t memory;   /* bytes for the keeper's tables */
+	uint64_t max_size; /* of the recording; 0: no limit */
+	const char *output;
+	bool raw, force, dry_run;
+	const char *command_line; /* scry's own, for the recording */
+	void *instrument_opts;
+};
+
+struct scry_watch {
+	const struct scry_watch_opts *opts;
+	const struct scry_instrument *instrument;
+	struct scry_proc proc;
+	struct scry_inject inj;
+	struct scry_writer *writer;
+	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
+	void *state;		  /* the instrument's */
+	uint64_t near;		  /* set by prepare: where the agent should lie */
+	uint32_t watch;		  /* number of this watch, for control->wanted */
+	uint64_t began_ns, ended_ns;
+	uint64_t cpu_began_ns;
+	bool target_gone;
+	uint64_t errors, lost, events, frees_older;
+	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/; 0 unknown */
+};
+
+struct scry_instrument {
+	const char *name;
+	const char *summary; /* one line for the help */
+	bool needs_ruby;     /* `-- CMD`: wait for an image that is one */
+	/* Reads only: learn, plan, refuse. */
+	int (*prepare)(struct scry_watch *w);
+	/* What --dry-run prints after prepare. */
+	void (*describe)(struct scry_watch *w, FILE *out);
+	/* The agent is in: put hooks on. Live or with w->held. */
+	int (*enter)(struct scry_watch *w);
+	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
+	int (*drain)(struct scry_watch *w);
+	/* Stop producing; called while the target lives. */
+	void (*leave)(struct scry_watch *w);
+	/* Last events into the recording. */
+	int (*finish)(struct scry_watch *w);
+	void (*done)(struct scry_watch *w);
+};
+
+extern const struct scry_instrument scry_instrument_objects, scry_instrument_count;
+
+/* Messages of the keeper to the front: a head, then `size` bytes of text. */
+enum scry_news {
+	SCRY_NEWS_SAY = 1,  /* talk for stderr */
+	SCRY_NEWS_ENTERED,  /* hooks are on */
+	SCRY_NEWS_FAILED,   /* the sentence; `value` is -errno */
+	SCRY_NEWS_GO,	    /* -- CMD: the program may exec now */
+	SCRY_NEWS_DONE,	    /* the recording is complete and the target restored */
+};
+struct scry_news_head {
+	uint32_t kind;
+	int32_t value;
+	uint32_t size;
+	uint32_t reserved;
+};
+/* Messages of the front to the keeper are single bytes. End of file means: the front is gone, undo. */
+#define SCRY_ORDER_STOP 's'
+
+/* The keeper's whole life; never returns. `fd` is the front's socket, `rec_fd` an empty file. */
+void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument, int fd,
+		     int rec_fd) __attribute__((noreturn));
+
+/* A sentence for every report of this recording (a NOTE event). */
+void scry_watch_note(struct scry_watch *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A LOST event: `count` events are missing because of `why`. Nothing for 0. */
+void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
+
+/* The front's whole run of a watching command. Returns the exit status. */
+struct scry_report_opts;
+int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+	     const struct scry_report_opts *report);
+
+#endif

@@ -1,0 +1,86 @@
+/* Common options of the watching commands, and --dry-run. */
+#include "cmd/watch_opts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+
+static char command_line[4096];
+
+static void join(int argc, char **argv)
+{
+	size_t at = (size_t)snprintf(command_line, sizeof(command_line), "scry");
+
+	for (int i = 0; i < argc && at < sizeof(command_line); i++)
+		at += (size_t)snprintf(command_line + at, sizeof(command_line) - at, " %s", argv[i]);
+}
+
+int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest)
+{
+	struct scry_watch_opts *o = cli->opts;
+	enum scry_log_color color = SCRY_LOG_COLOR_AUTO;
+	int rest, r;
+
+	o->max_pause_ns = 50000000;
+	o->memory = 256u << 20;
+	r = scry_opt_parse(cli->rows, cli->count, (struct scry_opt_args){argc, argv}, &rest);
+	if (r == 0 && cli->talk->color)
+		r = scry_log_color_parse(cli->talk->color, &color);
+	if (r < 0)
+		return r;
+	scry_log_setup(cli->talk->quiet ? -1 : cli->talk->verbose ? 1 : 0, color);
+	if (cli->talk->help) {
+		printf("usage: %s\n\n", cli->usage);
+		scry_opt_help(cli->rows, cli->count, stdout);
+		return 1;
+	}
+	join(argc, argv);
+	o->command_line = command_line;
+	if (cli->wants_words) {
+		*ret_rest = rest;
+		while (rest < argc && strcmp(argv[rest - 1], "--"))
+			rest++;
+	}
+	if (rest < argc)
+		o->command = argv + rest;
+	if (!o->pid == !o->command)
+		return scry_fail(-EINVAL, "%s; usage: %s",
+				 o->pid ? "either -p PID or a command, not both" : "say what to watch: -p PID, or -- CMD",
+				 cli->usage);
+	if (o->pid > 4194304) /* the kernel's PID_MAX_LIMIT */
+		return scry_fail(-EINVAL, "%llu is not a process id", (unsigned long long)o->pid);
+	return 0;
+}
+
+int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument)
+{
+	struct scry_watch w = {.opts = opts, .instrument = instrument, .proc.pidfd = -1};
+	int r;
+
+	if (opts->command) {
+		r = scry_fail(-EINVAL, "--dry-run looks at a live process: give -p PID");
+	} else {
+		r = scry_proc_open(&w.proc, (pid_t)opts->pid);
+		if (r == 0)
+			r = scry_inject_check(&w.proc);
+		if (r == 0)
+			r = instrument->prepare(&w);
+	}
+	if (r == 0) {
+		printf("scry %s would enter process %d (%s):\n", instrument->name, w.proc.pid, w.proc.comm);
+		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 40 KiB of code)\n");
+		printf("  pause       one thread held for some 0.1 to 1 ms to map it, each Ruby thread at most once\n"
+		       "              for some 0.1 ms; %d threads now; all of them once at the end, for some 0.05 ms\n"
+		       "              each; never longer than %llu ms\n",
+		       w.proc.threads, (unsigned long long)opts->max_pause_ns / 1000000);
+		instrument->describe(&w, stdout);
+		printf("nothing was touched\n");
+	}
+	if (w.state)
+		instrument->done(&w);
+	scry_proc_close(&w.proc);
+	return r == 0 ? 0 : r == -EPERM || r == -EACCES ? 3 : r == -ESRCH ? 5 : r == -EINVAL ? 2 : 4;
+}

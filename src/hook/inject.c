@@ -1,0 +1,560 @@
+/*
+ * Layout of what is mapped (see wire/control.h), one reservation near the hooked module:
+ *
+ *   header page | stubs | agent text          r-x, private
+ *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
+ *   control page | ring                       rw-, shared with the keeper
+ *
+ * The trick: the return values of the remote syscalls are seen by ptrace, but nothing depends on our being
+ * alive to see them: see sys/tracee.
+ */
+#include "hook/inject.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+#define STUBS_SIZE (8 * SCRY_PAGE)
+#define REACH (1ull << 30)
+#define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
+
+static uint64_t page_up(uint64_t n)
+{
+	return (n + SCRY_PAGE - 1) & ~(uint64_t)(SCRY_PAGE - 1);
+}
+
+uint64_t scry_agent_gate(const struct scry_agent_header *h)
+{
+	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES - SCRY_PAGE;
+}
+
+uint64_t scry_agent_journal(const struct scry_agent_header *h)
+{
+	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES;
+}
+
+static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
+{
+	return h->magic == SCRY_AGENT_MAGIC && h->text == m->start && h->text_size &&
+	       h->text_size <= 1 << 20 && h->private_size <= 64u << 20 && h->shared_size <= 1u << 30 &&
+	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE && !(h->private_ % SCRY_PAGE) &&
+	       !(h->shared % SCRY_PAGE);
+}
+
+int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
+		    struct scry_agent_header *ret)
+{
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+		struct scry_agent_header h;
+
+		if (!m->x || m->w || m->inode || *m->path)
+			continue;
+		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
+			*ret = h;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
+static bool is_secure(const struct scry_proc *proc)
+{
+	uint64_t secure = 0;
+
+	return scry_proc_auxv(proc->pid, 23, &secure) == 0 && secure;
+}
+
+int scry_inject_check(const struct scry_proc *p)
+{
+	const char *why = NULL, *fix = "";
+
+	if (p->state == 'Z' || p->state == 'X') {
+		scry_fail(-ESRCH, "process %d (%s) has ended", p->pid, p->comm);
+		return -ESRCH;
+	}
+	if (p->pid == getpid())
+		why = "is scry itself";
+	else if (p->tracer)
+		return scry_fail(-EPERM,
+				 "cannot enter process %d (%s): process %d traces it already; fix: end that "
+				 "tracer",
+				 p->pid, p->comm, p->tracer);
+	else if (p->state == 'T' || p->state == 't')
+		why = "is stopped by a signal", fix = "; fix: continue it first (kill -CONT)";
+	else if (p->seccomp)
+		why = "runs under seccomp, which may kill it for a system call that scry makes in it";
+	else if (is_secure(p))
+		why = "gained rights at its start (setuid, setgid or file capabilities)";
+	if (why)
+		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm, why,
+				 fix);
+	return 0;
+}
+
+static void owner_sentence(const struct scry_proc *proc)
+{
+	struct scry_mem mem;
+	struct scry_maps maps = {0};
+	struct scry_agent_header h;
+	struct scry_control c = {0};
+
+	if (scry_mem_open(&mem, proc->pid, 0) == 0) {
+		if (scry_maps_read(proc->pid, &maps) == 0 && scry_agent_find(&mem, &maps, &h) == 0)
+			scry_mem_read(&mem, h.shared, &c, offsetof(struct scry_control, pad0));
+		scry_maps_done(&maps);
+		scry_mem_close(&mem);
+	}
+	if (c.owner_pid)
+		scry_fail(-EBUSY,
+			  "process %d (%s) is being watched by another scry: process %u of uid %u; fix: end "
+			  "that one first",
+			  proc->pid, proc->comm, c.owner_pid, c.owner_uid);
+	else
+		scry_fail(-EBUSY, "process %d (%s) is being entered by another scry; fix: try again later",
+			  proc->pid, proc->comm);
+}
+
+int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	int n, fd;
+
+	*inj = (struct scry_inject){.proc = proc, .lock = -1, .mem.fd = -1};
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return scry_fail(-errno, "cannot make a socket: %s", strerror(errno));
+	/* An abstract name: taken atomically, gone with its owner however that dies. */
+	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "scry-owner-%d-%llu", proc->pid,
+		     (unsigned long long)proc->start_ticks);
+	if (bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0) {
+		close(fd);
+		owner_sentence(proc);
+		return -EBUSY;
+	}
+	inj->lock = fd;
+	return 0;
+}
+
+void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
+{
+	inj->pauses++;
+	inj->pause_total_ns += ns * threads;
+	if (ns > inj->pause_max_ns) {
+		inj->pause_max_ns = ns;
+		inj->pause_threads = threads;
+	}
+}
+
+/* Chooses an address for everything: one gap, in reach of `near`. */
+static int plan_addresses(struct scry_inject *inj, uint64_t near)
+{
+	struct scry_agent_header *h = &inj->header;
+	uint64_t text, private_, shared, base;
+
+	text = SCRY_PAGE + STUBS_SIZE + inj->source.data_at;
+	private_ = inj->source.data_size + SCRY_PAGE + SCRY_JOURNAL_BYTES;
+	shared = SCRY_PAGE + 8ull * SCRY_RING_WORDS;
+	base = scry_maps_gap(&inj->maps, near ? near : inj->gadgets.restorer, text + private_ + shared, REACH);
+	if (!base)
+		return scry_fail(-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
+				 (unsigned long long)(text + private_ + shared),
+				 (unsigned long long)near);
+	*h = (struct scry_agent_header){
+		.magic = SCRY_AGENT_MAGIC,
+		.abi = SCRY_AGENT_ABI,
+		.image_hash = inj->source.hash,
+		.text = base,
+		.text_size = text,
+		.private_ = base + text,
+		.private_size = private_,
+		.shared = base + text + private_,
+		.shared_size = page_up(shared),
+		.stubs = base + SCRY_PAGE,
+		.stubs_size = STUBS_SIZE,
+		.image = base + SCRY_PAGE + STUBS_SIZE,
+	};
+	h->image_data = h->image + inj->source.data_at;
+	return 0;
+}
+
+static int remote(struct scry_tracee *t, const struct scry_call *how, const uint64_t call[7])
+{
+	int64_t value;
+	int r = scry_tracee_syscall(t, how, call, &value);
+
+	if (r < 0)
+		return r;
+	return value < 0 && value > -4096 ? (int)value : 0;
+}
+
+static int map_in(struct scry_inject *inj, struct scry_tracee *t, const struct scry_call *how)
+{
+	const struct scry_agent_header *h = &inj->header;
+	const uint64_t flags = MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	const uint64_t none = (uint64_t)-1;
+	const uint64_t calls[][7] = {
+		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags | MAP_PRIVATE, none, 0},
+		{SYS_mmap, h->private_, h->private_size, PROT_READ | PROT_WRITE, flags | MAP_PRIVATE, none, 0},
+		{SYS_mmap, h->shared, h->shared_size, PROT_READ | PROT_WRITE, flags | MAP_SHARED, none, 0},
+		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+	};
+	int r = 0, end;
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && r == 0; i++)
+		r = remote(t, how, calls[i]);
+	end = scry_tracee_finish(t, how);
+	if (r < 0 || end < 0)
+		return scry_fail(r < 0 ? r : end, "cannot map memory in process %d: %s", inj->proc->pid,
+				 strerror(r < 0 ? -r : -end));
+	return 0;
+}
+
+/* Holds one thread, the best for a call: sleeping, without a restart block. NULL in `held` on failure. */
+static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
+{
+	pid_t *tids;
+	ssize_t n = scry_proc_tasks(inj->proc->pid, &tids);
+	int r = n < 0 ? (int)n : -EAGAIN;
+
+	for (int pass = 0; pass < 3 && r == -EAGAIN; pass++) {
+		for (ssize_t i = 0; i < n && r == -EAGAIN; i++) {
+			char state = scry_proc_task_state(inj->proc->pid, tids[i]);
+
+			if (!state || state == 'Z' || state == 'D' || (pass == 0 && state != 'S'))
+				continue;
+			r = scry_tracee_seize(t, inj->proc->pid, tids[i]);
+			if (r == -ESRCH)
+				r = -EAGAIN;
+			if (r < 0)
+				continue;
+			r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
+			if (r == 0 && scry_tracee_can_call(t, &inj->maps) &&
+			    (pass == 2 || (int64_t)t->regs.orig_rax < 0 || (int64_t)t->regs.rax != -516))
+				break;
+			scry_tracee_release(t);
+			scry_inject_count_pause(inj, t->held_ns, 1);
+			r = -EAGAIN;
+		}
+	}
+	if (n >= 0)
+		free(tids);
+	if (r == -EAGAIN)
+		return scry_fail(-EBUSY,
+				 "no thread of process %d could be held within %llu ms at a place where it can "
+				 "map memory; fix: try again",
+				 inj->proc->pid, (unsigned long long)(inj->max_pause_ns / 1000000));
+	return r;
+}
+
+static int map_agent(struct scry_inject *inj, struct scry_tracee *held)
+{
+	struct scry_call how = {.gadgets = &inj->gadgets, .mem_fd = inj->mem.fd};
+	struct scry_tracee own;
+	struct scry_tracee *t = held;
+	int r;
+
+	if (!held) {
+		r = hold_one(inj, &own);
+		if (r < 0)
+			return r;
+		t = &own;
+	}
+	how.deadline_ns = scry_now_ns() + CALL_NS;
+	r = map_in(inj, t, &how);
+	if (!held) {
+		scry_tracee_release(&own);
+		scry_inject_count_pause(inj, own.held_ns, 1);
+	}
+	return r;
+}
+
+/* Our own view of the shared mapping. map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. */
+static int open_shared(struct scry_inject *inj)
+{
+	const struct scry_agent_header *h = &inj->header;
+	char path[96];
+	void *p;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", inj->proc->pid,
+		 (unsigned long long)h->shared, (unsigned long long)(h->shared + h->shared_size));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return scry_fail(-errno,
+				 "cannot open the shared memory of process %d: %s; fix: run scry as root (sudo "
+				 "scry ...)",
+				 inj->proc->pid, strerror(errno));
+	p = mmap(NULL, h->shared_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return scry_fail(-errno, "cannot map the ring of process %d: %s", inj->proc->pid,
+				 strerror(errno));
+	inj->control = p;
+	inj->ring = (uint64_t *)((char *)p + SCRY_PAGE);
+	return 0;
+}
+
+static void fill_owner(struct scry_inject *inj)
+{
+	struct scry_control *c = inj->control;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	c->owner_uid = getuid();
+	c->owner_start = scry_proc_start_ticks(getpid());
+	c->owner_since_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	c->target_pid = (uint64_t)inj->proc->pid;
+	c->target_start = inj->proc->start_ticks;
+	c->owner_pid = (uint32_t)getpid();
+}
+
+/* Agent text, data and gate, then the header page: from that moment on it can be found. */
+static int write_image(struct scry_inject *inj)
+{
+	const struct scry_agent_header *h = &inj->header;
+	const struct scry_agent_source *src = &inj->source;
+	uint64_t fields[3] = {scry_agent_gate(h), h->shared, h->shared + SCRY_PAGE};
+	struct scry_gate gate = {.open = 1};
+	uint64_t mask = SCRY_RING_WORDS - 1;
+	unsigned char *text = malloc(src->text_size), *data = malloc(src->data_file + 1);
+	int fd = inj->mem.fd, r = -ENOMEM;
+
+	if (text && data)
+		r = scry_agent_source_place(src, h->image, text, data);
+	if (r == 0)
+		r = scry_edit_poke(fd, h->image, text, src->text_size);
+	if (r == 0)
+		r = scry_edit_poke(fd, h->image_data, data, src->data_file);
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->data, fields, sizeof(fields));
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, ring_mask), &mask, 8);
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->gate, &gate, sizeof(gate));
+	free(text);
+	free(data);
+	if (r < 0)
+		return scry_fail(r, "cannot write the agent into process %d: %s", inj->proc->pid,
+				 strerror(-r));
+	inj->control->abi = SCRY_AGENT_ABI;
+	inj->control->ring_mask = mask;
+	inj->control->magic = SCRY_CONTROL_MAGIC;
+	return scry_edit_poke(fd, h->text, h, sizeof(*h));
+}
+
+/* An agent that an earlier scry left: ours if it is the same build and its text is as we would write it. */
+static bool is_adoptable(const struct scry_inject *inj, const struct scry_agent_header *h)
+{
+	unsigned char *want = malloc(inj->source.text_size), *data = malloc(inj->source.data_file + 1);
+	unsigned char *have = malloc(inj->source.text_size);
+	bool same = false;
+
+	if (want && data && have && h->abi == SCRY_AGENT_ABI && h->image_hash == inj->source.hash &&
+	    h->shared_size == page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS) &&
+	    scry_agent_source_place(&inj->source, h->image, want, data) == 0 &&
+	    scry_mem_read(&inj->mem, h->image, have, inj->source.text_size) == 0)
+		same = !memcmp(want, have, inj->source.text_size);
+	free(want);
+	free(data);
+	free(have);
+	return same;
+}
+
+/* Text must be written with no thread inside a window; slots need no stop but share it. */
+static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
+			struct scry_undo_report *report)
+{
+	struct scry_journal_entry j;
+
+	for (size_t i = 0; i < inj->edit.count; i++)
+		if (scry_edit_entry(&inj->edit, i, &j) == 0 && j.kind == SCRY_EDIT_TEXT &&
+		    scry_world_inside(w, j.address + 1, j.address + j.size))
+			return -EAGAIN;
+	return scry_edit_undo(&inj->edit, &inj->maps, report);
+}
+
+/* What a scry that died left changed is put back before anything new is changed. */
+static int undo_older(struct scry_inject *inj)
+{
+	struct scry_undo_report report;
+	struct scry_world w;
+	uint32_t held;
+	int r = scry_world_stop(&w, inj->proc->pid, inj->max_pause_ns);
+
+	if (r < 0)
+		return r;
+	r = undo_stopped(inj, &w, &report);
+	held = (uint32_t)w.count;
+	scry_world_release(&w);
+	scry_inject_count_pause(inj, w.pause_ns, held);
+	return r == -EAGAIN ? scry_fail(-EBUSY, "a thread of process %d stands inside changed code; fix: try "
+						"again",
+					inj->proc->pid)
+			    : r;
+}
+
+int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
+{
+	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
+
+	if (r == 0)
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_gadgets_find(&inj->mem, &inj->maps, &inj->gadgets);
+	if (r == 0)
+		r = scry_agent_source_read(&inj->source);
+	if (r < 0)
+		return r;
+	inj->adopted = scry_agent_find(&inj->mem, &inj->maps, &inj->header) == 0;
+	if (inj->adopted && !is_adoptable(inj, &inj->header))
+		return scry_fail(-EBUSY,
+				 "process %d holds the agent of another build of scry; fix: scry undo -p %d with "
+				 "that build, or restart the process",
+				 inj->proc->pid, inj->proc->pid);
+	if (!inj->adopted && inj->only_adopt)
+		return scry_fail(-ENOENT, "no agent of scry is in process %d", inj->proc->pid);
+	if (!inj->adopted) {
+		r = plan_addresses(inj, near);
+		if (r == 0)
+			r = map_agent(inj, held);
+	}
+	if (r == 0)
+		r = open_shared(inj);
+	if (r < 0)
+		return r;
+	inj->gate = scry_agent_gate(&inj->header);
+	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
+	if (!inj->adopted)
+		r = write_image(inj);
+	if (r == 0)
+		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
+	if (r == 0 && scry_edit_standing(&inj->edit))
+		r = undo_older(inj);
+	if (r == 0)
+		fill_owner(inj);
+	return r;
+}
+
+uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)
+{
+	uint64_t offset = scry_agent_source_symbol(name);
+
+	return offset ? inj->header.image + offset : 0;
+}
+
+int scry_inject_gate(const struct scry_inject *inj, struct scry_gate *ret)
+{
+	return scry_mem_read(&inj->mem, inj->gate, ret, sizeof(*ret));
+}
+
+int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
+{
+	struct scry_gadgets own = inj->gadgets;
+	struct scry_call how = {.gadgets = &own, .mem_fd = inj->mem.fd};
+	struct scry_tracee t;
+	int r = scry_tracee_seize(&t, inj->proc->pid, tid);
+
+	if (r < 0)
+		return r == -ESRCH ? -EAGAIN : r;
+	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_tracee_stop(&t, scry_now_ns() + inj->max_pause_ns);
+	if (r == 0)
+		r = scry_tracee_can_call(&t, &inj->maps) ? 0 : -EAGAIN;
+	how.deadline_ns = scry_now_ns() + CALL_NS;
+	if (r == 0)
+		r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
+	scry_tracee_release(&t);
+	scry_inject_count_pause(inj, t.held_ns, 1);
+	return r == -ETIMEDOUT || r == -ESRCH ? -EAGAIN : r;
+}
+
+/* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
+static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
+{
+	const struct scry_agent_header *h = &inj->header;
+	struct scry_gate gate;
+
+	return !scry_world_inside(w, h->text, h->text + h->text_size) &&
+	       scry_inject_gate(inj, &gate) == 0 && !gate.inflight && !gate.handling && !gate.hooked &&
+	       gate.jobs_registered == gate.jobs_run && !scry_edit_standing(&inj->edit);
+}
+
+static int unmap_all(struct scry_inject *inj, struct scry_world *w)
+{
+	const struct scry_agent_header *h = &inj->header;
+	struct scry_call how = {.gadgets = &inj->gadgets, .mem_fd = inj->mem.fd};
+	const uint64_t calls[][7] = {
+		{SYS_munmap, h->text, h->text_size},
+		{SYS_munmap, h->private_, h->private_size},
+		{SYS_munmap, h->shared, h->shared_size},
+	};
+	struct scry_tracee *t = scry_world_caller(w, &inj->maps);
+	int r = t ? 0 : -EAGAIN;
+
+	how.deadline_ns = scry_now_ns() + CALL_NS;
+	for (size_t i = 0; i < 3 && r == 0; i++)
+		r = remote(t, &how, calls[i]);
+	if (t)
+		scry_tracee_finish(t, &how);
+	return r;
+}
+
+int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
+{
+	const struct scry_agent_header *h = &inj->header;
+	struct scry_world w;
+	int r = -EAGAIN;
+
+	*report = (struct scry_undo_report){0};
+	*ret_left = h->text_size + h->private_size + h->shared_size;
+	for (int i = 0; i < 5 && r == -EAGAIN; i++) {
+		scry_maps_done(&inj->maps);
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+		if (r == 0)
+			r = scry_world_stop(&w, inj->proc->pid, inj->max_pause_ns);
+		if (r < 0)
+			break;
+		r = undo_stopped(inj, &w, report);
+		if (r == 0 && is_unused(inj, &w) && unmap_all(inj, &w) == 0)
+			*ret_left = 0;
+		uint32_t held = (uint32_t)w.count;
+		scry_world_release(&w);
+		scry_inject_count_pause(inj, w.pause_ns, held);
+		if (r == 0 && *ret_left && i < 2)
+			r = -EAGAIN; /* once more: somebody was inside */
+		if (r == -EAGAIN)
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	}
+	if (*ret_left && inj->control) {
+		inj->control->owner_pid = 0;
+		madvise((char *)inj->control + SCRY_PAGE, h->shared_size - SCRY_PAGE, MADV_REMOVE);
+	}
+	return r == -EAGAIN ? 0 : r;
+}
+
+void scry_inject_done(struct scry_inject *inj)
+{
+	if (inj->control)
+		munmap(inj->control, inj->header.shared_size);
+	scry_mem_close(&inj->mem);
+	scry_maps_done(&inj->maps);
+	if (inj->lock >= 0)
+		close(inj->lock);
+	*inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
+}

@@ -1,0 +1,435 @@
+/*
+ * From ring words to counters. A *place* is what a DEF record says, by content: the same code defined again
+ * (after an eviction, another eval) is the same place, so memory follows the program's size and not its age.
+ *
+ * Which line? A frame's pc stands behind the running instruction, except for "leaf" instructions that
+ * allocate while pc still points at them. The layout knows which handlers are leaf and what type they
+ * make. Where a leaf follows, on another line, an instruction that allocates the same type itself, the
+ * depth of the value stack tells them apart: the leaf that pops nothing stands deeper. That is only
+ * known when both were seen, so lines are settled at the end (settle_line).
+ */
+#include "name/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+#include "base/map.h"
+#include "name/live.h"
+#include "wire/control.h"
+
+#define PLACES_MAX ((1u << 20) - 2) /* a packed word has 20 bits for it */
+#define NAMES_BYTES_MAX (256u << 20)
+#define CLASS_NAME_MAX 512
+#define UNKNOWN 0u /* string id */
+
+struct place_key { /* hashed as bytes: no padding */
+	uint32_t path, label, klass;
+	uint32_t line_at, line_before, first_line;
+	uint32_t position;
+	uint16_t depth;
+	uint8_t top, type;
+	uint32_t leaf; /* index + 1 of the handler in the layout's list */
+	uint32_t internal;
+};
+
+struct place {
+	struct place_key key;
+	uint64_t allocated, freed;
+	uint32_t written_line; /* of the SITE event already written, +1; 0 none */
+};
+
+struct scry_objects {
+	const struct scry_ruby *ruby;
+	struct scry_intern names;
+	struct scry_intern keys; /* place_key bytes -> place index + 1 */
+	struct place *places;
+	size_t place_cap;
+	struct scry_live live;
+	struct scry_map classes; /* address -> name id */
+	struct scry_map deepest; /* hash of (path, first_line, position) -> depth of a leaf place */
+	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place index + 1 */
+	uint64_t *raw;			     /* scratch of scry_objects_raw */
+	struct scry_objects_totals totals;
+};
+
+struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit_bytes)
+{
+	struct scry_objects *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->ruby = ruby;
+	scry_intern_init(&o->names, PLACES_MAX, NAMES_BYTES_MAX);
+	scry_intern_init(&o->keys, PLACES_MAX, PLACES_MAX * (sizeof(struct place_key) + 1ul));
+	scry_live_init(&o->live, ruby ? ruby->layout.slot_size : 40, limit_bytes);
+	scry_map_init(&o->classes, PLACES_MAX);
+	scry_map_init(&o->deepest, PLACES_MAX);
+	return o;
+}
+
+void scry_objects_free(struct scry_objects *o)
+{
+	if (!o)
+		return;
+	scry_intern_done(&o->names);
+	scry_intern_done(&o->keys);
+	scry_live_done(&o->live);
+	scry_map_done(&o->classes);
+	scry_map_done(&o->deepest);
+	free(o->places);
+	free(o->raw);
+	free(o);
+}
+
+static uint32_t name_id(struct scry_objects *o, const char *bytes, size_t size)
+{
+	uint32_t id = UNKNOWN;
+
+	if (size)
+		scry_intern_put(&o->names, bytes, size, &id);
+	return id;
+}
+
+/* Length of the record at `i` in words, its head included; 0 when it does not fit: the rest is damaged. */
+static size_t record_words(const uint64_t *words, size_t count, size_t i)
+{
+	size_t n = 1;
+
+	if ((words[i] & SCRY_OBJ_CODE_MASK) == SCRY_RING_ESCAPE)
+		n += words[i] >> 32 & 0xffff;
+	return n <= count - i ? n : 0;
+}
+
+static bool is_record(uint64_t word, enum scry_ring_record kind)
+{
+	return (word & SCRY_OBJ_CODE_MASK) == SCRY_RING_ESCAPE && (word >> 20 & 0xfff) == kind;
+}
+
+/* Did `klass` die in these words? Its name may then have been read too late. */
+static bool died_in(const uint64_t *words, size_t count, uint64_t klass)
+{
+	size_t n;
+
+	for (size_t i = 0; i < count; i += n) {
+		n = record_words(words, count, i);
+		if (!n)
+			return true;
+		if (n == 2 && is_record(words[i], SCRY_RING_CLASS_DIED) && words[i + 1] == klass)
+			return true;
+	}
+	return false;
+}
+
+static uint32_t read_class_name(struct scry_objects *o, uint64_t klass)
+{
+	char name[CLASS_NAME_MAX];
+
+	if (!o->ruby || scry_ruby_class_name(o->ruby, klass, name, sizeof(name)) < 0)
+		return UNKNOWN;
+	return name_id(o, name, strlen(name));
+}
+
+/*
+ * Names the classes that this batch defines for the first time, before anything in it is counted. A death
+ * is in the ring before the memory is freed, so a class that did not die up to the words that came in
+ * after the reading was alive while it was read.
+ */
+static void name_classes(struct scry_objects *o, const struct scry_objects_batch *b)
+{
+	size_t fresh[256], count = 0, n, later_count = 0;
+	const uint64_t *later = NULL;
+	uint64_t known;
+
+	for (size_t i = 0; i < b->count && count < 256; i += n) {
+		const struct scry_ring_def *def = (const void *)&b->words[i + 1];
+
+		n = record_words(b->words, b->count, i);
+		if (!n)
+			break;
+		if (n * 8 < sizeof(*def) + 8 || !is_record(b->words[i], SCRY_RING_DEF) || !def->klass ||
+		    scry_map_get(&o->classes, def->klass, &known))
+			continue;
+		if (scry_map_put(&o->classes, def->klass, read_class_name(o, def->klass)) == 0)
+			fresh[count++] = i;
+	}
+	if (!count)
+		return;
+	if (b->later)
+		later_count = b->later(b->arg, &later);
+	for (size_t k = 0; k < count; k++) {
+		size_t from = fresh[k] + record_words(b->words, b->count, fresh[k]);
+		const struct scry_ring_def *def = (const void *)&b->words[fresh[k] + 1];
+
+		if (died_in(b->words + from, b->count - from, def->klass) ||
+		    died_in(later, later_count, def->klass))
+			scry_map_put(&o->classes, def->klass, UNKNOWN);
+	}
+}
+
+static uint64_t code_hash(const struct place_key *k)
+{
+	uint64_t h = ((uint64_t)k->path << 32 | k->first_line) * 0x9e3779b97f4a7c15ull;
+
+	return (h ^ ((uint64_t)k->label << 32 | k->position)) * 0xff51afd7ed558ccdull;
+}
+
+static uint32_t leaf_index(const struct scry_objects *o, const struct scry_ring_def *def)
+{
+	const struct scry_ruby_layout *l = o->ruby ? &o->ruby->layout : NULL;
+
+	for (uint32_t i = 0; l && def->top && i < l->leaf_count; i++)
+		if (def->opcode == l->leaf[i].word + o->ruby->bias)
+			return i + 1;
+	return 0;
+}
+
+/* The index + 1 of the place that `key` describes; 0 at the limit. */
+static uint32_t place_of(struct scry_objects *o, const struct place_key *key)
+{
+	uint32_t id = 0, before = o->keys.count;
+
+	if (scry_intern_put(&o->keys, (const char *)key, sizeof(*key), &id) < 0)
+		return 0;
+	if (o->keys.count == before)
+		return id;
+	if (id > o->place_cap) {
+		size_t cap = o->place_cap ? 2 * o->place_cap : 1024;
+		struct place *more = realloc(o->places, cap * sizeof(*more));
+
+		if (!more)
+			return 0;
+		o->places = more;
+		o->place_cap = cap;
+	}
+	o->places[id - 1] = (struct place){.key = *key};
+	o->totals.places = id;
+	if (key->leaf && key->depth != 0xffff) {
+		uint64_t *deepest = scry_map_ref(&o->deepest, code_hash(key));
+
+		if (deepest && *deepest < key->depth)
+			*deepest = key->depth;
+	}
+	return id;
+}
+
+static void define(struct scry_objects *o, const uint64_t *words, size_t count)
+{
+	struct scry_ring_def def;
+	const char *text = (const char *)words + sizeof(def);
+	struct place_key key;
+	uint64_t klass = UNKNOWN;
+
+	memcpy(&def, words, sizeof(def));
+	if (!def.slot || def.slot > SCRY_SITE_SLOTS ||
+	    sizeof(def) + def.path_size + def.label_size > count * 8) {
+		o->totals.damaged++;
+		return;
+	}
+	o->totals.defs++;
+	if (def.klass)
+		scry_map_get(&o->classes, def.klass, &klass);
+	memset(&key, 0, sizeof(key));
+	key.path = name_id(o, text, def.path_size);
+	key.label = name_id(o, text + def.path_size, def.label_size);
+	key.klass = (uint32_t)klass;
+	key.line_at = def.line_at;
+	key.line_before = def.line_before;
+	key.first_line = def.first_line;
+	key.position = def.position;
+	key.depth = def.depth;
+	key.top = (uint8_t)def.top;
+	key.type = def.flags & 0x1f;
+	key.leaf = leaf_index(o, &def);
+	key.internal = !def.klass || key.type == 0x1a; /* hidden from Ruby, or T_IMEMO */
+	o->slots[def.slot] = place_of(o, &key);
+}
+
+static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
+{
+	uint32_t place = code <= SCRY_SITE_SLOTS ? o->slots[code] : 0, *entry;
+
+	o->totals.allocs++;
+	if (!place) {
+		o->totals.damaged++;
+		return;
+	}
+	o->places[place - 1].allocated++;
+	entry = scry_live_at(&o->live, address, 1);
+	if (!entry) {
+		o->totals.untracked++;
+		return;
+	}
+	if (*entry) {
+		o->totals.replaced++;
+		o->places[*entry - 1].freed++;
+	}
+	*entry = place;
+}
+
+static void count_free(struct scry_objects *o, uint64_t address)
+{
+	uint32_t *entry = scry_live_at(&o->live, address, 0);
+
+	o->totals.frees++;
+	if (!entry || !*entry) {
+		o->totals.frees_older++;
+		return;
+	}
+	o->places[*entry - 1].freed++;
+	*entry = 0;
+}
+
+static void escape(struct scry_objects *o, const uint64_t *words, size_t n)
+{
+	if (is_record(*words, SCRY_RING_DEF) && n * 8 >= sizeof(struct scry_ring_def) + 8)
+		define(o, words + 1, n - 1);
+	else if (is_record(*words, SCRY_RING_CLASS_DIED) && n == 2)
+		scry_map_remove(&o->classes, words[1], NULL);
+	else
+		o->totals.damaged++;
+}
+
+void scry_objects_feed(struct scry_objects *o, const struct scry_objects_batch *b)
+{
+	size_t n;
+
+	name_classes(o, b);
+	for (size_t i = 0; i < b->count; i += n) {
+		uint64_t word = b->words[i];
+		uint32_t code = word & SCRY_OBJ_CODE_MASK;
+
+		n = 1;
+		if (code == 0) {
+			count_free(o, word >> 20 << 3);
+		} else if (code != SCRY_RING_ESCAPE) {
+			count_alloc(o, word >> 20 << 3, code);
+		} else {
+			n = record_words(b->words, b->count, i);
+			if (!n) {
+				o->totals.damaged++;
+				return;
+			}
+			escape(o, &b->words[i], n);
+		}
+	}
+}
+
+static uint32_t settle_line(const struct scry_objects *o, const struct place_key *k)
+{
+	const struct scry_ruby_leaf *leaf;
+	uint64_t deepest;
+
+	if (!k->leaf)
+		return k->line_before;
+	leaf = &o->ruby->layout.leaf[k->leaf - 1];
+	if (leaf->type && leaf->type != k->type)
+		return k->line_before; /* this instruction makes something else */
+	if (leaf->pops_nothing && k->depth != 0xffff &&
+	    scry_map_get(&o->deepest, code_hash(k), &deepest) && k->depth < deepest)
+		return k->line_before;
+	return k->line_at;
+}
+
+static int string_event(struct scry_objects *o, struct scry_writer *w, uint32_t name, uint32_t *ret)
+{
+	size_t size;
+	const char *bytes = name ? scry_intern_get(&o->names, name, &size) : NULL;
+
+	*ret = 0;
+	return bytes ? scry_writer_string(w, bytes, size, ret) : 0;
+}
+
+static int write_site(struct scry_objects *o, struct scry_writer *w, size_t i, uint32_t pid)
+{
+	struct place *p = &o->places[i];
+	uint32_t line = settle_line(o, &p->key);
+	struct scry_ev_site site = {.site = (uint32_t)i + 1, .pid = pid, .line = line};
+	int r = 0, e;
+
+	if (p->written_line == line + 1)
+		return 0;
+	r = string_event(o, w, p->key.path, &site.file_str);
+	e = string_event(o, w, p->key.klass, &site.class_str);
+	r = r ? r : e;
+	e = string_event(o, w, p->key.label, &site.method_str);
+	r = r ? r : e;
+	site.flags = (p->key.internal ? SCRY_SITE_INTERNAL : 0) |
+		     (!p->key.internal && !p->key.klass ? SCRY_SITE_UNNAMED : 0);
+	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
+	p->written_line = line + 1;
+	e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site, sizeof(site));
+	return r ? r : e;
+}
+
+int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t pid)
+{
+	uint64_t slot = o->ruby ? o->ruby->layout.slot_size : 0;
+	int r = 0;
+
+	for (size_t i = 0; i < o->totals.places; i++) {
+		const struct place *p = &o->places[i];
+		struct scry_ev_objects ev = {.site = (uint32_t)i + 1,
+					     .allocated = p->allocated,
+					     .freed = p->freed,
+					     .bytes = p->allocated * slot};
+		int e;
+
+		if (!p->allocated)
+			continue;
+		e = write_site(o, w, i, pid);
+		r = r ? r : e;
+		e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
+					sizeof(ev));
+		r = r ? r : e;
+	}
+	return r;
+}
+
+int scry_objects_raw(struct scry_objects *o, const struct scry_objects_batch *b, struct scry_writer *w,
+		     const struct scry_objects_run *head)
+{
+	struct scry_objects_run run = *head;
+	uint64_t *out = realloc(o->raw, (b->count + 1) * 8);
+	size_t n, count = 0;
+	int r = 0, e;
+
+	if (!out)
+		return -ENOMEM;
+	o->raw = out;
+	for (size_t i = 0; i < b->count; i += n) {
+		uint64_t word = b->words[i];
+		uint32_t code = word & SCRY_OBJ_CODE_MASK, place;
+		struct scry_objects_batch one = {.words = &b->words[i], .later = b->later, .arg = b->arg};
+
+		n = record_words(b->words, b->count, i);
+		if (!n)
+			break;
+		one.count = n;
+		scry_objects_feed(o, &one);
+		if (code == SCRY_RING_ESCAPE)
+			continue;
+		place = code && code <= SCRY_SITE_SLOTS ? o->slots[code] : 0;
+		if (code && !place)
+			continue;
+		if (place && !o->places[place - 1].written_line) {
+			e = write_site(o, w, place - 1, head->producer.pid);
+			r = r ? r : e;
+		}
+		out[count++] = (word & ~(uint64_t)SCRY_OBJ_CODE_MASK) | place;
+	}
+	run.words = out;
+	run.count = count;
+	e = count ? scry_writer_objects(w, &run) : 0;
+	return r ? r : e;
+}
+
+void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)
+{
+	*ret = o->totals;
+	ret->unnamed = 0;
+	for (size_t i = 0; i < o->totals.places; i++)
+		if (!o->places[i].key.internal && !o->places[i].key.klass)
+			ret->unnamed += o->places[i].allocated;
+}

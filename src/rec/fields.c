@@ -1,0 +1,142 @@
+/*
+ * One row per field of every payload. See fields.h.
+ */
+#include "rec/fields.h"
+
+#include <string.h>
+
+#define FIELD(type, member, label, what)                                               \
+	{                                                                              \
+		.name = label, .offset = offsetof(struct type, member),                \
+		.size = sizeof(((struct type *)0)->member), .kind = SCRY_FIELD_##what, \
+	}
+
+static const struct scry_field fields_scry_ev_session[] = {
+	FIELD(scry_ev_session, instrument_str, "instrument", STRING),
+	FIELD(scry_ev_session, command_str, "command", STRING),
+	FIELD(scry_ev_session, version_str, "version", STRING),
+	FIELD(scry_ev_session, host_str, "host", STRING),
+	FIELD(scry_ev_session, wall_ns, "wall_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_string[] = {
+	FIELD(scry_ev_string, id, "id", NUMBER),
+	FIELD(scry_ev_string, length, "length", NUMBER),
+};
+static const struct scry_field fields_scry_ev_process[] = {
+	FIELD(scry_ev_process, pid, "pid", NUMBER),
+	FIELD(scry_ev_process, uid, "uid", NUMBER),
+	FIELD(scry_ev_process, start_ticks, "start_ticks", NUMBER),
+	FIELD(scry_ev_process, exe_str, "exe", STRING),
+	FIELD(scry_ev_process, runtime_str, "runtime", STRING),
+};
+static const struct scry_field fields_scry_ev_site[] = {
+	FIELD(scry_ev_site, site, "site", NUMBER),
+	FIELD(scry_ev_site, pid, "pid", NUMBER),
+	FIELD(scry_ev_site, file_str, "file", STRING),
+	FIELD(scry_ev_site, line, "line", NUMBER),
+	FIELD(scry_ev_site, class_str, "class", STRING),
+	FIELD(scry_ev_site, method_str, "method", STRING),
+	FIELD(scry_ev_site, flags, "flags", NUMBER),
+	FIELD(scry_ev_site, slot_bytes, "slot_bytes", NUMBER),
+};
+static const struct scry_field fields_scry_ev_objects[] = {
+	FIELD(scry_ev_objects, site, "site", SITE),
+	FIELD(scry_ev_objects, slice, "slice", NUMBER),
+	FIELD(scry_ev_objects, allocated, "allocated", NUMBER),
+	FIELD(scry_ev_objects, freed, "freed", NUMBER),
+	FIELD(scry_ev_objects, bytes, "bytes", NUMBER),
+};
+static const struct scry_field fields_scry_ev_alloc[] = {
+	FIELD(scry_ev_alloc, address, "address", ADDRESS),
+	FIELD(scry_ev_alloc, site, "site", SITE),
+	FIELD(scry_ev_alloc, reserved, "reserved", RESERVED),
+};
+static const struct scry_field fields_scry_ev_free[] = {
+	FIELD(scry_ev_free, address, "address", ADDRESS),
+	FIELD(scry_ev_free, site, "site", SITE),
+	FIELD(scry_ev_free, reserved, "reserved", RESERVED),
+};
+static const struct scry_field fields_scry_ev_lost[] = {
+	FIELD(scry_ev_lost, count, "count", NUMBER),
+	FIELD(scry_ev_lost, why_str, "why", STRING),
+	FIELD(scry_ev_lost, reserved, "reserved", RESERVED),
+};
+static const struct scry_field fields_scry_ev_pause[] = {
+	FIELD(scry_ev_pause, duration_ns, "duration_ns", NUMBER),
+	FIELD(scry_ev_pause, threads, "threads", NUMBER),
+	FIELD(scry_ev_pause, why_str, "why", STRING),
+};
+static const struct scry_field fields_scry_ev_attach[] = {
+	FIELD(scry_ev_attach, pid, "pid", NUMBER),
+	FIELD(scry_ev_attach, threads, "threads", NUMBER),
+	FIELD(scry_ev_attach, agent_address, "agent_address", ADDRESS),
+	FIELD(scry_ev_attach, agent_bytes, "agent_bytes", NUMBER),
+	FIELD(scry_ev_attach, bytes_changed, "bytes_changed", NUMBER),
+};
+static const struct scry_field fields_scry_ev_detach[] = {
+	FIELD(scry_ev_detach, pid, "pid", NUMBER),
+	FIELD(scry_ev_detach, verified, "verified", NUMBER),
+	FIELD(scry_ev_detach, bytes_restored, "bytes_restored", NUMBER),
+	FIELD(scry_ev_detach, bytes_left, "bytes_left", NUMBER),
+	FIELD(scry_ev_detach, reason_str, "reason", STRING),
+	FIELD(scry_ev_detach, reserved, "reserved", RESERVED),
+};
+static const struct scry_field fields_scry_ev_note[] = {
+	FIELD(scry_ev_note, text_str, "text", STRING),
+	FIELD(scry_ev_note, reserved, "reserved", RESERVED),
+};
+static const struct scry_field fields_scry_ev_totals[] = {
+	FIELD(scry_ev_totals, events, "events", NUMBER),
+	FIELD(scry_ev_totals, lost, "lost", NUMBER),
+	FIELD(scry_ev_totals, errors, "errors", NUMBER),
+	FIELD(scry_ev_totals, pause_max_ns, "pause_max_ns", NUMBER),
+	FIELD(scry_ev_totals, pause_total_ns, "pause_total_ns", NUMBER),
+	FIELD(scry_ev_totals, target_cpu_ns, "target_cpu_ns", NUMBER),
+	FIELD(scry_ev_totals, overhead_cpu_ns, "overhead_cpu_ns", NUMBER),
+	FIELD(scry_ev_totals, watched_ns, "watched_ns", NUMBER),
+	FIELD(scry_ev_totals, frees_older, "frees_older", NUMBER),
+	FIELD(scry_ev_totals, pid, "pid", NUMBER),
+	FIELD(scry_ev_totals, reserved, "reserved", RESERVED),
+};
+static const struct scry_field fields_scry_ev_count[] = {
+	FIELD(scry_ev_count, symbol_str, "symbol", STRING),
+	FIELD(scry_ev_count, module_str, "module", STRING),
+	FIELD(scry_ev_count, way_str, "way", STRING),
+	FIELD(scry_ev_count, pid, "pid", NUMBER),
+	FIELD(scry_ev_count, calls, "calls", NUMBER),
+	FIELD(scry_ev_count, address, "address", ADDRESS),
+};
+
+static const struct scry_event_kind kinds[] = {
+#define SCRY_EVENT(id, NAME, label, payload, what)                                     \
+	[id] = {                                                                       \
+		.name = #label,                                                        \
+		.meaning = what,                                                       \
+		.payload_size = sizeof(struct payload),                                \
+		.fields = fields_##payload,                                            \
+		.field_count = sizeof(fields_##payload) / sizeof(fields_##payload[0]), \
+	},
+#include "wire/events.def"
+#undef SCRY_EVENT
+};
+
+const struct scry_event_kind *scry_event_kind(uint16_t type)
+{
+	if (type >= sizeof(kinds) / sizeof(kinds[0]) || !kinds[type].name)
+		return NULL;
+	return &kinds[type];
+}
+
+uint64_t scry_field_value(const struct scry_field *field, const struct scry_event *event)
+{
+	const char *at = (const char *)(event + 1) + field->offset;
+	uint64_t wide;
+	uint32_t narrow;
+
+	if (field->size == sizeof(wide)) {
+		memcpy(&wide, at, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, at, sizeof(narrow));
+	return narrow;
+}

@@ -1,0 +1,372 @@
+/*
+ * The one reader of recordings. See reader.h.
+ *
+ * A chunk is copied into memory before it is checked, so a file that changes under us cannot change
+ * what was checked. Events are mended in that copy.
+ */
+#include "rec/reader.h"
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "rec/check.h"
+#include "rec/fields.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STRINGS_MAX (4u << 20)
+#define STRING_BYTES_MAX (512u << 20)
+#define SITES_MAX (1u << 24)
+#define HEAD_SIZE_MAX 4096u
+
+struct scry_reader {
+	int fd;
+	struct scry_file_head head;
+	struct scry_reader_stats stats;
+	uint64_t next_chunk; /* file offset */
+	bool at_end;
+	bool has_chunk;
+	struct scry_chunk chunk;
+	char *payload;
+	size_t payload_cap;
+	size_t at; /* in the payload: the next event or word */
+	struct scry_intern strings;
+	struct scry_map string_ids; /* id in the file -> id in `strings` */
+	unsigned char *sites;	    /* a bit per site defined */
+	_Alignas(8) char scratch[SCRY_EVENT_MAX];
+};
+
+/* `len` bytes at `offset`: 1, 0 when the file ends before, or -errno with a sentence. */
+static int read_at(const struct scry_reader *r, void *to, size_t len, uint64_t offset)
+{
+	size_t got = 0;
+
+	while (got < len) {
+		ssize_t n = pread(r->fd, (char *)to + got, len - got, (off_t)(offset + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return scry_fail(-errno, "cannot read the recording: %s", strerror(errno));
+		if (n == 0)
+			return 0;
+		got += (size_t)n;
+	}
+	return 1;
+}
+
+static int reader_head(struct scry_reader *r)
+{
+	int got = read_at(r, &r->head, sizeof(r->head), 0);
+
+	if (got < 0)
+		return got;
+	if (!got)
+		return scry_fail(-EINVAL, "not a scry recording: shorter than its head");
+	if (memcmp(r->head.magic, SCRY_FILE_MAGIC, sizeof(r->head.magic)))
+		return scry_fail(-EINVAL, "not a scry recording: it does not begin as one");
+	if (r->head.version > SCRY_FILE_VERSION)
+		return scry_fail(-ENOTSUP,
+				 "the recording has format version %u, this scry reads up to %u; "
+				 "fix: a newer scry",
+				 r->head.version, SCRY_FILE_VERSION);
+	if (!r->head.version || r->head.head_size < sizeof(r->head) ||
+	    r->head.head_size > HEAD_SIZE_MAX || r->head.head_size > r->stats.file_bytes)
+		return scry_fail(-EINVAL, "not a scry recording: its head is damaged");
+	r->next_chunk = r->head.head_size;
+	return 0;
+}
+
+int scry_reader_open(int fd, struct scry_reader **ret_reader)
+{
+	struct scry_reader *r;
+	struct stat st;
+	int err;
+
+	if (fstat(fd, &st))
+		return scry_fail(-errno, "cannot read the recording: %s", strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return scry_fail(-ESPIPE, "a recording can only be read from a regular file");
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return scry_fail(-ENOMEM, "no memory for the recording's reader");
+	r->fd = fd;
+	r->stats.file_bytes = (uint64_t)st.st_size;
+	scry_intern_init(&r->strings, STRINGS_MAX, STRING_BYTES_MAX);
+	scry_map_init(&r->string_ids, STRINGS_MAX);
+	r->sites = calloc(SITES_MAX / 8, 1);
+	err = r->sites ? reader_head(r) : scry_fail(-ENOMEM, "no memory for the table of sites");
+	if (err) {
+		scry_reader_close(r);
+		return err;
+	}
+	*ret_reader = r;
+	return 0;
+}
+
+void scry_reader_close(struct scry_reader *r)
+{
+	if (!r)
+		return;
+	scry_intern_done(&r->strings);
+	scry_map_done(&r->string_ids);
+	free(r->sites);
+	free(r->payload);
+	free(r);
+}
+
+/* The recording ends here; what follows the last whole chunk is left out. */
+static int reader_end(struct scry_reader *r)
+{
+	r->at_end = true;
+	if (r->stats.file_bytes > r->next_chunk)
+		r->stats.left_out = r->stats.file_bytes - r->next_chunk;
+	return 0;
+}
+
+static bool chunk_fits(const struct scry_reader *r, const struct scry_chunk *chunk)
+{
+	uint64_t room = r->stats.file_bytes - r->next_chunk - sizeof(*chunk);
+
+	return chunk->magic == SCRY_CHUNK_MAGIC && chunk->bytes % 8 == 0 &&
+	       chunk->bytes <= SCRY_CHUNK_MAX && chunk->bytes <= room;
+}
+
+static int reader_room(struct scry_reader *r, size_t bytes)
+{
+	char *grown;
+
+	if (bytes <= r->payload_cap)
+		return 0;
+	grown = malloc(bytes);
+	if (!grown)
+		return scry_fail(-ENOMEM, "no memory for a chunk of %zu bytes", bytes);
+	free(r->payload);
+	r->payload = grown;
+	r->payload_cap = bytes;
+	return 0;
+}
+
+static void reader_count_chunk(struct scry_reader *r)
+{
+	uint32_t kind = r->chunk.kind < SCRY_READER_KINDS ? r->chunk.kind : 0;
+	struct scry_reader_kind *row = &r->stats.kinds[kind];
+
+	row->chunks++;
+	row->bytes += sizeof(r->chunk) + r->chunk.bytes;
+	row->events += r->chunk.count;
+}
+
+int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_chunk)
+{
+	struct scry_chunk chunk;
+	int got;
+
+	if (r->at_end)
+		return 0;
+	if (r->stats.file_bytes - r->next_chunk < sizeof(chunk))
+		return reader_end(r);
+	got = read_at(r, &chunk, sizeof(chunk), r->next_chunk);
+	if (got < 0)
+		return got;
+	if (!got || !chunk_fits(r, &chunk))
+		return reader_end(r);
+	got = reader_room(r, chunk.bytes);
+	if (got < 0)
+		return got;
+	got = read_at(r, r->payload, chunk.bytes, r->next_chunk + sizeof(chunk));
+	if (got < 0)
+		return got;
+	if (!got || scry_chunk_check(&chunk, r->payload) != chunk.check)
+		return reader_end(r);
+	r->next_chunk += sizeof(chunk) + chunk.bytes;
+	r->chunk = chunk;
+	r->has_chunk = true;
+	r->at = 0;
+	reader_count_chunk(r);
+	*ret_chunk = &r->chunk;
+	return 1;
+}
+
+static bool site_is_known(const struct scry_reader *r, uint64_t site)
+{
+	return site < SITES_MAX && r->sites[site / 8] & (1u << site % 8);
+}
+
+/* False when the event defines what cannot be: it is then left out. */
+static bool reader_define_string(struct scry_reader *r, const struct scry_event *event)
+{
+	struct scry_ev_string string;
+	const char *bytes = (const char *)(event + 1) + sizeof(string);
+	uint64_t known;
+	uint32_t own;
+
+	memcpy(&string, event + 1, sizeof(string));
+	if (!string.id || string.length > event->size - sizeof(*event) - sizeof(string))
+		return false;
+	if (scry_map_get(&r->string_ids, string.id, &known))
+		return false;
+	if (scry_intern_put(&r->strings, bytes, string.length, &own))
+		return false;
+	return scry_map_put(&r->string_ids, string.id, own) == 0;
+}
+
+static bool reader_define_site(struct scry_reader *r, const struct scry_event *event)
+{
+	struct scry_ev_site site;
+
+	memcpy(&site, event + 1, sizeof(site));
+	if (!site.site || site.site >= SITES_MAX)
+		return false;
+	r->sites[site.site / 8] |= (unsigned char)(1u << site.site % 8);
+	return true;
+}
+
+/* Ids that were not defined become 0. */
+static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kind,
+			struct scry_event *event)
+{
+	size_t i;
+
+	for (i = 0; i < kind->field_count; i++) {
+		const struct scry_field *field = &kind->fields[i];
+		uint64_t id, known;
+
+		if (field->kind != SCRY_FIELD_STRING && field->kind != SCRY_FIELD_SITE)
+			continue;
+		id = scry_field_value(field, event);
+		if (!id)
+			continue;
+		if (field->kind == SCRY_FIELD_STRING ? scry_map_get(&r->string_ids, id, &known)
+						     : site_is_known(r, id))
+			continue;
+		memset((char *)(event + 1) + field->offset, 0, field->size);
+		r->stats.errors++;
+	}
+}
+
+/* Makes an event of the chunk fit to be yielded; NULL when it must be left out. */
+static struct scry_event *reader_check(struct scry_reader *r, struct scry_event *event)
+{
+	const struct scry_event_kind *kind = scry_event_kind(event->type);
+
+	if (!kind)
+		return event; /* of a newer scry: yielded as it is */
+	if (event->size - sizeof(*event) < kind->payload_size) {
+		memcpy(r->scratch, event, event->size);
+		memset(r->scratch + event->size, 0,
+		       sizeof(*event) + kind->payload_size - event->size);
+		event = (struct scry_event *)r->scratch;
+		event->size = (uint16_t)(sizeof(*event) + kind->payload_size);
+	}
+	if (event->type == SCRY_EVENT_STRING && !reader_define_string(r, event))
+		return NULL;
+	if (event->type == SCRY_EVENT_SITE && !reader_define_site(r, event))
+		return NULL;
+	reader_mend(r, kind, event);
+	return event;
+}
+
+static const struct scry_event *reader_next_event(struct scry_reader *r)
+{
+	while (r->at < r->chunk.bytes) {
+		struct scry_event *event = (struct scry_event *)(r->payload + r->at);
+		size_t left = r->chunk.bytes - r->at;
+
+		/* Without a size the next event cannot be found: the rest of the chunk is lost. */
+		if (left < sizeof(*event) || event->size < sizeof(*event) || event->size % 8 ||
+		    event->size > left || event->size > SCRY_EVENT_MAX) {
+			r->stats.errors++;
+			r->at = r->chunk.bytes;
+			return NULL;
+		}
+		r->at += event->size;
+		event = reader_check(r, event);
+		if (event)
+			return event;
+		r->stats.errors++;
+	}
+	return NULL;
+}
+
+static const struct scry_event *reader_next_word(struct scry_reader *r)
+{
+	struct scry_event *event = (struct scry_event *)r->scratch;
+	struct scry_ev_alloc object = {0}; /* FREE has the same shape */
+	uint64_t word;
+
+	if (r->at >= r->chunk.bytes)
+		return NULL;
+	memcpy(&word, r->payload + r->at, sizeof(word));
+	r->at += sizeof(word);
+	object.address = word >> SCRY_OBJ_CODE_BITS << 3;
+	object.site = word & SCRY_OBJ_CODE_MASK;
+	*event = (struct scry_event){
+		.time_ns = r->chunk.first_ns,
+		.type = object.site ? SCRY_EVENT_ALLOC : SCRY_EVENT_FREE,
+		.size = sizeof(*event) + sizeof(object),
+	};
+	if (object.site && !site_is_known(r, object.site)) {
+		object.site = 0;
+		r->stats.errors++;
+	}
+	memcpy(event + 1, &object, sizeof(object));
+	return event;
+}
+_Static_assert(sizeof(struct scry_ev_alloc) == sizeof(struct scry_ev_free), "yielded as one shape");
+_Static_assert(SCRY_OBJ_CODE_MASK < SITES_MAX, "a packed code is a legal site");
+
+int scry_reader_next(struct scry_reader *r, const struct scry_event **ret_event)
+{
+	for (;;) {
+		const struct scry_event *event = NULL;
+		const struct scry_chunk *chunk;
+		int got;
+
+		if (r->has_chunk && r->chunk.kind == SCRY_CHUNK_EVENTS)
+			event = reader_next_event(r);
+		else if (r->has_chunk && r->chunk.kind == SCRY_CHUNK_OBJECTS)
+			event = reader_next_word(r);
+		if (event) {
+			*ret_event = event;
+			return 1;
+		}
+		got = scry_reader_next_chunk(r, &chunk);
+		if (got <= 0)
+			return got;
+	}
+}
+
+const struct scry_chunk *scry_reader_chunk(const struct scry_reader *r)
+{
+	return r->has_chunk ? &r->chunk : NULL;
+}
+
+const struct scry_file_head *scry_reader_head(const struct scry_reader *r)
+{
+	return &r->head;
+}
+
+const char *scry_reader_string(const struct scry_reader *r, uint32_t id, size_t *ret_len)
+{
+	uint64_t own;
+
+	if (!scry_map_get(&r->string_ids, id, &own))
+		return NULL;
+	return scry_intern_get(&r->strings, (uint32_t)own, ret_len);
+}
+
+bool scry_reader_is_torn(const struct scry_reader *r)
+{
+	return r->stats.left_out > 0;
+}
+
+void scry_reader_stats(const struct scry_reader *r, struct scry_reader_stats *ret_stats)
+{
+	*ret_stats = r->stats;
+	ret_stats->strings = (uint32_t)r->string_ids.count;
+}

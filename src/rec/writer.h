@@ -1,0 +1,91 @@
+/*
+ * The one writer of recordings.
+ *
+ * Events are gathered in memory and written as whole, checksummed chunks, each by one writev, so a
+ * writer killed at any moment leaves a shorter recording. Nothing written is ever revised. The
+ * caller flushes at least once a second; the writer itself flushes at SCRY_WRITER_BUFFER bytes.
+ *
+ * When the disk is full or broken (ENOSPC, EDQUOT, EFBIG, EIO...) the file is cut back to its last
+ * whole chunk, the failing call returns the error with a sentence, and from then on everything is
+ * counted as lost and calls return 0: watching and undoing go on. scry_writer_close then tries to
+ * leave the TOTALS and a LOST event in the room that is left. The process must ignore SIGXFSZ.
+ *
+ * One thread. The fd stays the caller's: empty, at offset 0, opened for writing; a pipe works too.
+ */
+#ifndef SCRY_REC_WRITER_H
+#define SCRY_REC_WRITER_H
+
+#include "wire/event.h"
+#include "wire/file.h"
+
+#include <stddef.h>
+
+#define SCRY_WRITER_BUFFER (256u << 10) /* bytes of events held back at most */
+#define SCRY_WRITER_TAIL_MAX \
+	(16u << 20) /* an eighth of max_size, at most this, is for events only */
+
+struct scry_writer;
+
+struct scry_producer { /* who made the events of a packed chunk */
+	uint32_t pid;
+	uint32_t ring;
+	uint64_t start_ticks; /* of the process */
+};
+
+struct scry_objects_run { /* packed ALLOC/FREE words, see wire/file.h */
+	struct scry_producer producer;
+	const uint64_t *words;
+	size_t count;
+	uint64_t first_ns;
+	uint64_t last_ns;
+};
+
+struct scry_writer_stats {
+	uint64_t size;		  /* bytes written, whole chunks */
+	uint64_t events;	  /* written, packed ones included, STRING excluded */
+	uint64_t lost;		  /* given to the writer and not written, STRING excluded */
+	uint64_t strings_refused; /* beyond the limits of the string table: id 0 was given */
+};
+
+/*
+ * Writes the file's head. `max_size` in bytes, 0: no limit. 0 or -errno with a sentence. Free with
+ * scry_writer_close.
+ */
+int scry_writer_open(int fd, uint64_t max_size, struct scry_writer **ret_writer);
+
+/*
+ * Adds one event, copied; size and type must be valid (asserted). 0, or the error of a write, once.
+ */
+int scry_writer_event(struct scry_writer *w, const struct scry_event *event);
+
+/*
+ * The same from a head (time_ns, tid, type; size is ignored) and `bytes` of payload, which is
+ * padded. At most SCRY_EVENT_MAX - 24 bytes.
+ */
+int scry_writer_payload(struct scry_writer *w, const struct scry_event *head, const void *payload,
+			size_t bytes);
+
+/*
+ * The id of a string, which is recorded when it is new; cut at SCRY_EVENT_MAX. *ret_id is 0
+ * (unknown) when the table is full (4 Mi strings or 512 MiB), which is counted. 0, or the error of
+ * a write, once.
+ */
+int scry_writer_string(struct scry_writer *w, const char *bytes, size_t len, uint32_t *ret_id);
+
+/*
+ * Writes packed events at once, after what is buffered, so that sites come before their use. Words
+ * are not checked here: the reader does. 0, or the error of a write, once.
+ */
+int scry_writer_objects(struct scry_writer *w, const struct scry_objects_run *run);
+
+/* Writes what is buffered. 0, or the error of a write, once. */
+int scry_writer_flush(struct scry_writer *w);
+
+/* Numbers so far. */
+void scry_writer_stats(const struct scry_writer *w, struct scry_writer_stats *ret_stats);
+
+/* Flushes and frees; NULL is legal. 0, or the error of this last write. Does not fsync, nor close.
+ */
+int scry_writer_close(struct scry_writer *w);
+
+#endif

@@ -1,0 +1,413 @@
+/*
+ * An ELF file that a process has mapped.
+ *
+ * Opened through /proc/PID/map_files/START-END, a link to the very inode that is mapped: right in
+ * containers, for deleted files, and not foolable by a file put in its place. Where that needs a
+ * privilege we lack, /proc/PID/root + path, which must then be the same device and inode.
+ *
+ * Must not read the process's memory, and must not trust the file: libelf checks the structure,
+ * every index and string that comes from it is checked here again. Only 64-bit x86-64 files are
+ * taken. One trick: bias comes from the program header whose file range covers the mapping's
+ * offset, so any mapping of the file will do.
+ */
+#include "sys/elf.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define PAGE 4096u
+#define PHDRS_MAX 64u
+#define SYMBOLS_MAX (16u << 20)
+
+struct symbol_table {
+	Elf_Data *data;
+	size_t count;
+	size_t strings; /* section index of the string table */
+};
+
+struct scry_elf {
+	int fd;
+	Elf *elf;
+	GElf_Ehdr header;
+	GElf_Phdr segments[PHDRS_MAX];
+	size_t segment_count;
+	struct symbol_table tables[2]; /* .dynsym, .symtab */
+	const uint8_t *build_id;
+	size_t build_id_size;
+	char path[512]; /* for messages */
+};
+
+static bool is_same_file(const struct stat *st, const struct scry_map_entry *m)
+{
+	return S_ISREG(st->st_mode) && st->st_ino == m->inode &&
+	       major(st->st_dev) == m->dev_major && minor(st->st_dev) == m->dev_minor;
+}
+
+/* Section of `type` as a symbol table; left empty when there is none. */
+static void find_table(struct scry_elf *elf, Elf64_Word type, struct symbol_table *ret)
+{
+	Elf_Scn *section = NULL;
+
+	while ((section = elf_nextscn(elf->elf, section))) {
+		GElf_Shdr shdr;
+
+		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != type)
+			continue;
+		ret->data = elf_getdata(section, NULL);
+		if (!ret->data || shdr.sh_entsize != sizeof(Elf64_Sym))
+			continue;
+		ret->count = ret->data->d_size / sizeof(Elf64_Sym);
+		if (ret->count > SYMBOLS_MAX)
+			ret->count = SYMBOLS_MAX;
+		ret->strings = shdr.sh_link;
+		return;
+	}
+	*ret = (struct symbol_table){0};
+}
+
+static void find_build_id(struct scry_elf *elf)
+{
+	Elf_Scn *section = NULL;
+
+	while ((section = elf_nextscn(elf->elf, section))) {
+		size_t at = 0, name_at, desc_at;
+		GElf_Shdr shdr;
+		GElf_Nhdr note;
+		Elf_Data *data;
+
+		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != SHT_NOTE)
+			continue;
+		data = elf_getdata(section, NULL);
+		while (data && (at = gelf_getnote(data, at, &note, &name_at, &desc_at)) > 0) {
+			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
+			    memcmp((char *)data->d_buf + name_at, "GNU", 4) != 0)
+				continue;
+			elf->build_id = (const uint8_t *)data->d_buf + desc_at;
+			elf->build_id_size = note.n_descsz;
+			return;
+		}
+	}
+}
+
+/* Takes over `fd`, closes it on failure. */
+static int open_fd(int fd, const char *path, struct scry_elf **ret)
+{
+	struct scry_elf *elf = calloc(1, sizeof(*elf));
+	size_t segments = 0;
+	int err = -ENOEXEC;
+
+	if (!elf) {
+		close(fd);
+		return scry_fail(-ENOMEM, "no memory to open '%s'", path);
+	}
+	elf->fd = fd;
+	snprintf(elf->path, sizeof(elf->path), "%s", path);
+	elf_version(EV_CURRENT);
+	elf->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (!elf->elf || elf_kind(elf->elf) != ELF_K_ELF || !gelf_getehdr(elf->elf, &elf->header)) {
+		scry_fail(err, "'%s' is not an ELF file", path);
+		goto out;
+	}
+	if (elf->header.e_ident[EI_CLASS] != ELFCLASS64 || elf->header.e_machine != EM_X86_64 ||
+	    elf->header.e_ident[EI_DATA] != ELFDATA2LSB) {
+		scry_fail(err, "'%s' is not made for x86-64", path);
+		goto out;
+	}
+	if (elf_getphdrnum(elf->elf, &segments) != 0 || segments > PHDRS_MAX) {
+		scry_fail(err, "'%s' has broken or too many program headers", path);
+		goto out;
+	}
+	for (size_t i = 0; i < segments; i++) {
+		if (gelf_getphdr(elf->elf, (int)i, &elf->segments[elf->segment_count]))
+			elf->segment_count++;
+	}
+	find_table(elf, SHT_DYNSYM, &elf->tables[0]);
+	find_table(elf, SHT_SYMTAB, &elf->tables[1]);
+	find_build_id(elf);
+	*ret = elf;
+	return 0;
+out:
+	scry_elf_close(elf);
+	return err;
+}
+
+int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_elf **ret)
+{
+	char path[4200];
+	struct stat st;
+	int fd, err;
+
+	if (m->inode == 0)
+		return scry_fail(-ENOENT, "the mapping at 0x%" PRIx64 " of process %d has no file",
+				 m->start, (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
+		 m->end);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && !m->deleted) {
+		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (fd < 0) {
+		err = -errno;
+		return scry_fail(err, "cannot open '%s' of process %d: %s", m->path, (int)pid,
+				 strerror(-err));
+	}
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return scry_fail(-ENOENT, "'%s' of process %d is not a regular file", m->path,
+				 (int)pid);
+	}
+	/* On overlay and btrfs st_dev is not what maps prints; the map_files link needs no such
+	 * proof. */
+	if (!is_same_file(&st, m) && !strstr(path, "/map_files/")) {
+		close(fd);
+		return scry_fail(-ESTALE, "'%s' is no longer the file that process %d has mapped",
+				 m->path, (int)pid);
+	}
+	return open_fd(fd, m->path, ret);
+}
+
+int scry_elf_open_path(const char *path, struct scry_elf **ret)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) {
+		int err = -errno;
+
+		return scry_fail(err, "cannot open '%s': %s", path, strerror(-err));
+	}
+	return open_fd(fd, path, ret);
+}
+
+void scry_elf_close(struct scry_elf *elf)
+{
+	if (!elf)
+		return;
+	if (elf->elf)
+		elf_end(elf->elf);
+	close(elf->fd);
+	free(elf);
+}
+
+/* Entry `i` of a table when it is defined and named. */
+static bool symbol_get(struct scry_elf *elf, const struct symbol_table *table, size_t i,
+		       struct scry_sym *ret)
+{
+	GElf_Sym sym;
+	const char *name;
+
+	if (!gelf_getsym(table->data, (int)i, &sym) || sym.st_shndx == SHN_UNDEF)
+		return false;
+	name = elf_strptr(elf->elf, table->strings, sym.st_name);
+	if (!name || !*name)
+		return false;
+	*ret = (struct scry_sym){
+		.value = sym.st_value,
+		.size = sym.st_size,
+		.type = GELF_ST_TYPE(sym.st_info),
+		.bind = GELF_ST_BIND(sym.st_info),
+		.section = sym.st_shndx,
+		.name = name,
+	};
+	return true;
+}
+
+int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret)
+{
+	for (size_t t = 0; t < 2; t++) {
+		const struct symbol_table *table = &elf->tables[t];
+		struct scry_sym sym;
+
+		for (size_t i = 1; i < table->count; i++) {
+			if (symbol_get(elf, table, i, &sym) && strcmp(sym.name, name) == 0 &&
+			    sym.type != STT_FILE && sym.type != STT_SECTION) {
+				*ret = sym;
+				return 0;
+			}
+		}
+	}
+	return -ENOENT;
+}
+
+/* Global names are what people know a function by: prefer them to local aliases. */
+static bool is_better(const struct scry_sym *sym, const struct scry_sym *best)
+{
+	if (!best->name || sym->value > best->value)
+		return true;
+	return sym->value == best->value && sym->bind == STB_GLOBAL && best->bind != STB_GLOBAL;
+}
+
+int scry_elf_symbol_at(struct scry_elf *elf, uint64_t addr, struct scry_sym *ret)
+{
+	struct scry_sym best = {0};
+
+	for (size_t t = 0; t < 2; t++) {
+		const struct symbol_table *table = &elf->tables[t];
+		struct scry_sym sym;
+
+		for (size_t i = 1; i < table->count; i++) {
+			if (!symbol_get(elf, table, i, &sym))
+				continue;
+			if (sym.type != STT_FUNC && sym.type != STT_GNU_IFUNC)
+				continue;
+			if (addr < sym.value || addr - sym.value >= (sym.size ? sym.size : 1))
+				continue;
+			if (is_better(&sym, &best))
+				best = sym;
+		}
+	}
+	if (!best.name)
+		return -ENOENT;
+	*ret = best;
+	return 0;
+}
+
+/* With this bias, does the first loaded segment lie where its file is mapped? */
+static bool bias_holds(struct scry_elf *elf, const struct scry_maps *maps,
+		       const struct scry_map_entry *m, uint64_t bias)
+{
+	for (size_t i = 0; i < elf->segment_count; i++) {
+		const GElf_Phdr *p = &elf->segments[i];
+		const struct scry_map_entry *at;
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		at = scry_maps_at(maps, bias + p->p_vaddr);
+		return at && at->inode == m->inode && at->dev_major == m->dev_major &&
+		       at->dev_minor == m->dev_minor &&
+		       bias + p->p_vaddr - at->start + at->offset == p->p_offset;
+	}
+	return false;
+}
+
+int scry_elf_bias(struct scry_elf *elf, const struct scry_maps *maps,
+		  const struct scry_map_entry *m, uint64_t *ret)
+{
+	if (m < maps->entries || m >= maps->entries + maps->count)
+		return scry_fail(-EINVAL, "the mapping of '%s' is not of this snapshot", elf->path);
+	/* Two segments may share a page of the file, so each candidate must prove itself. */
+	for (size_t i = 0; i < elf->segment_count; i++) {
+		const GElf_Phdr *p = &elf->segments[i];
+		uint64_t first = p->p_offset & ~(uint64_t)(PAGE - 1);
+		uint64_t end = (p->p_offset + p->p_filesz + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+		uint64_t bias = m->start - m->offset + p->p_offset - p->p_vaddr;
+
+		if (p->p_type != PT_LOAD || m->offset < first || m->offset >= end)
+			continue;
+		if (!bias_holds(elf, maps, m, bias))
+			continue;
+		*ret = bias;
+		return 0;
+	}
+	return scry_fail(-ENOEXEC, "no segment of '%s' begins at file offset 0x%" PRIx64, elf->path,
+			 m->offset);
+}
+
+int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret)
+{
+	Elf_Scn *section = NULL;
+	uint64_t data_slot = 0;
+
+	while ((section = elf_nextscn(elf->elf, section))) {
+		GElf_Shdr shdr;
+		Elf_Data *data;
+
+		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != SHT_RELA)
+			continue;
+		data = elf_getdata(section, NULL);
+		for (int i = 0; data && i < (int)(data->d_size / sizeof(Elf64_Rela)); i++) {
+			uint64_t type;
+			GElf_Rela rela;
+			GElf_Sym sym;
+			const char *at;
+
+			if (!gelf_getrela(data, i, &rela))
+				break;
+			type = GELF_R_TYPE(rela.r_info);
+			if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT)
+				continue;
+			if (!elf->tables[0].data ||
+			    !gelf_getsym(elf->tables[0].data, (int)GELF_R_SYM(rela.r_info), &sym))
+				continue;
+			at = elf_strptr(elf->elf, elf->tables[0].strings, sym.st_name);
+			if (!at || strcmp(at, name) != 0)
+				continue;
+			if (type == R_X86_64_JUMP_SLOT) {
+				*ret = rela.r_offset;
+				return 0;
+			}
+			data_slot = rela.r_offset;
+		}
+	}
+	if (!data_slot)
+		return -ENOENT;
+	*ret = data_slot;
+	return 0;
+}
+
+size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret)
+{
+	if (elf->build_id_size)
+		*ret = elf->build_id;
+	return elf->build_id_size;
+}
+
+int scry_elf_read(struct scry_elf *elf, uint64_t addr, void *buf, size_t size)
+{
+	for (size_t i = 0; i < elf->segment_count; i++) {
+		const GElf_Phdr *p = &elf->segments[i];
+
+		if (p->p_type != PT_LOAD || addr < p->p_vaddr || addr - p->p_vaddr >= p->p_filesz)
+			continue;
+		if (size > p->p_filesz - (addr - p->p_vaddr))
+			return -EFAULT;
+		if (pread(elf->fd, buf, size, (off_t)(p->p_offset + (addr - p->p_vaddr))) !=
+		    (ssize_t)size)
+			return -EFAULT;
+		return 0;
+	}
+	return -EFAULT;
+}
+
+static const GElf_Phdr *segment(struct scry_elf *elf, uint32_t type)
+{
+	for (size_t i = 0; i < elf->segment_count; i++) {
+		if (elf->segments[i].p_type == type)
+			return &elf->segments[i];
+	}
+	return NULL;
+}
+
+bool scry_elf_has_interp(struct scry_elf *elf)
+{
+	return segment(elf, PT_INTERP) != NULL;
+}
+
+uint64_t scry_elf_entry(struct scry_elf *elf)
+{
+	return elf->header.e_entry;
+}
+
+bool scry_elf_has_tls(struct scry_elf *elf)
+{
+	return segment(elf, PT_TLS) != NULL;
+}
+
+void scry_elf_relro(struct scry_elf *elf, uint64_t *ret_start, uint64_t *ret_end)
+{
+	const GElf_Phdr *p = segment(elf, PT_GNU_RELRO);
+
+	*ret_start = p ? p->p_vaddr : 0;
+	*ret_end = p ? p->p_vaddr + p->p_memsz : 0;
+}

@@ -1,0 +1,238 @@
+/*
+ * A parsed copy of /proc/PID/maps.
+ *
+ * The file is read whole into one buffer; the paths of the entries point into it, so a snapshot is
+ * two allocations. One trick: the kernel hands out the text page by page, and each page is
+ * consistent in itself, but mappings may change in between; entries that would overlap their
+ * predecessor are dropped, so that the list is ascending whatever happens.
+ */
+#include "sys/maps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define ENTRIES_MAX 65536u
+#define TEXT_MAX (64u << 20)
+#define PAGE 4096u
+#define LOWEST (1ull << 20)
+#define HIGHEST (1ull << 47)
+
+static const char deleted_mark[] = " (deleted)";
+
+/* Reads the whole file. 0 or -errno; *ret_text is malloc'ed and NUL-terminated. */
+static int read_text(pid_t pid, char **ret_text)
+{
+	char path[64], *text = NULL;
+	size_t room = 0, used = 0;
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		ssize_t n;
+
+		if (room - used < 8192) {
+			char *more;
+
+			room = room ? room * 2 : 65536;
+			more = room > TEXT_MAX ? NULL : realloc(text, room);
+			if (!more) {
+				err = -ENOMEM;
+				break;
+			}
+			text = more;
+		}
+		n = read(fd, text + used, room - used - 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			err = -errno;
+		if (n <= 0)
+			break;
+		used += (size_t)n;
+	}
+	close(fd);
+	if (err == 0 && used == 0)
+		err = -ESRCH; /* a zombie has an empty list */
+	if (err) {
+		free(text);
+		return err;
+	}
+	text[used] = '\0';
+	*ret_text = text;
+	return 0;
+}
+
+/* The kernel prints a newline in a path as \012 and nothing else is escaped. In place. */
+static void unescape(char *path)
+{
+	char *in = path, *out = path;
+
+	while (*in) {
+		if (strncmp(in, "\\012", 4) == 0) {
+			*out++ = '\n';
+			in += 4;
+		} else {
+			*out++ = *in++;
+		}
+	}
+	*out = '\0';
+}
+
+/* One line, already NUL-terminated. False when it is not a mapping. */
+static bool parse_line(char *line, struct scry_map_entry *ret)
+{
+	struct scry_map_entry e = {.path = ""};
+	char perms[5];
+	int at = 0;
+	size_t len;
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 "%n", &e.start,
+		   &e.end, perms, &e.offset, &e.dev_major, &e.dev_minor, &e.inode, &at) != 7)
+		return false;
+	if (e.end <= e.start || strlen(perms) != 4)
+		return false;
+	e.r = perms[0] == 'r';
+	e.w = perms[1] == 'w';
+	e.x = perms[2] == 'x';
+	e.shared = perms[3] == 's';
+
+	line += at;
+	line += strspn(line, " ");
+	len = strlen(line);
+	if (len > sizeof(deleted_mark) - 1 &&
+	    strcmp(line + len - (sizeof(deleted_mark) - 1), deleted_mark) == 0) {
+		line[len - (sizeof(deleted_mark) - 1)] = '\0';
+		e.deleted = true;
+	}
+	unescape(line);
+	e.path = line;
+	*ret = e;
+	return true;
+}
+
+int scry_maps_read(pid_t pid, struct scry_maps *ret)
+{
+	struct scry_maps maps = {0};
+	size_t lines = 0;
+	char *next;
+	int err = read_text(pid, &maps.text);
+
+	if (err == -ENOENT || err == -ESRCH)
+		return scry_fail(-ESRCH, "process %d is gone", (int)pid);
+	if (err)
+		return scry_fail(err, "cannot read the mappings of process %d: %s", (int)pid,
+				 strerror(-err));
+	for (const char *p = maps.text; (p = strchr(p, '\n')); p++)
+		lines++;
+	if (lines > ENTRIES_MAX)
+		lines = ENTRIES_MAX;
+	maps.entries = calloc(lines ? lines : 1, sizeof(*maps.entries));
+	if (!maps.entries) {
+		free(maps.text);
+		return scry_fail(-ENOMEM, "no memory for %zu mappings", lines);
+	}
+	for (char *line = maps.text; *line && maps.count < lines; line = next) {
+		struct scry_map_entry *e = &maps.entries[maps.count];
+		char *end = strchr(line, '\n');
+
+		if (!end)
+			break;
+		*end = '\0';
+		next = end + 1;
+		if (!parse_line(line, e))
+			continue;
+		if (maps.count && e->start < e[-1].end)
+			continue;
+		maps.count++;
+	}
+	*ret = maps;
+	return 0;
+}
+
+void scry_maps_done(struct scry_maps *maps)
+{
+	if (!maps)
+		return;
+	free(maps->entries);
+	free(maps->text);
+	memset(maps, 0, sizeof(*maps));
+}
+
+/* Index of the first entry that ends above `addr`; count when none does. */
+static size_t first_above(const struct scry_maps *maps, uint64_t addr)
+{
+	size_t low = 0, high = maps->count;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (maps->entries[mid].end > addr)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low;
+}
+
+const struct scry_map_entry *scry_maps_at(const struct scry_maps *maps, uint64_t addr)
+{
+	size_t i = first_above(maps, addr);
+
+	if (i == maps->count || maps->entries[i].start > addr)
+		return NULL;
+	return &maps->entries[i];
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : b - a;
+}
+
+uint64_t scry_maps_gap(const struct scry_maps *maps, uint64_t near, uint64_t size, uint64_t reach)
+{
+	/* A margin on both sides keeps us off the guard gaps of growing stacks and lets the heap
+	 * grow. */
+	const uint64_t margin = 16 * PAGE;
+	uint64_t low = near > reach + LOWEST ? near - reach : LOWEST;
+	uint64_t high = near < HIGHEST - reach ? near + reach : HIGHEST;
+	uint64_t best = 0, best_far = UINT64_MAX;
+
+	size = (size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	low = (low + PAGE - 1) & ~(uint64_t)(PAGE - 1);
+	if (size == 0)
+		return 0;
+	for (size_t i = 0; i <= maps->count; i++) {
+		uint64_t from = i ? maps->entries[i - 1].end + margin : LOWEST;
+		uint64_t to = i < maps->count ? maps->entries[i].start : HIGHEST;
+		uint64_t at, far;
+
+		to = to > margin ? to - margin : 0;
+		from = from > low ? from : low;
+		to = to < high ? to : high;
+		if (from >= to || to - from < size)
+			continue;
+		/* The nearest place in [from, to - size]. */
+		at = (near & ~(uint64_t)(PAGE - 1));
+		if (at > to - size)
+			at = (to - size) & ~(uint64_t)(PAGE - 1);
+		if (at < from)
+			at = from;
+		far = distance(at, near) > distance(at + size, near) ? distance(at, near)
+								     : distance(at + size, near);
+		if (far <= reach && far < best_far) {
+			best = at;
+			best_far = far;
+		}
+	}
+	return best;
+}

@@ -1,0 +1,312 @@
+/*
+ * A process and its identity, read from /proc.
+ *
+ * A pid alone names whoever has it now; (pid, start time) names one process for ever, and a pidfd
+ * keeps the kernel's own hold on it. The order in scry_proc_open is the trick: start time, pidfd,
+ * start time again; when both times agree, the pidfd belongs to the process whose files we read.
+ *
+ * Must not stop, trace or change the process; every file of /proc may vanish between two reads.
+ */
+#include "sys/proc.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define TASKS_MAX 4194304u /* PID_MAX_LIMIT of the kernel */
+
+/* Reads a small file of /proc whole, NUL-terminates it. Length or -errno. */
+static ssize_t read_file(const char *path, char *buf, size_t size)
+{
+	size_t got = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	while (got < size - 1) {
+		ssize_t n = read(fd, buf + got, size - 1 - got);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			int err = errno;
+
+			close(fd);
+			return -err;
+		}
+		if (n == 0)
+			break;
+		got += (size_t)n;
+	}
+	close(fd);
+	buf[got] = '\0';
+	return (ssize_t)got;
+}
+
+/*
+ * Field `number` (proc(5) counts from 1) of a stat line, for number >= 3. The command in field 2 is
+ * in parentheses and may hold anything, also ") R 1 (": so count from the LAST parenthesis.
+ */
+static const char *stat_field(const char *line, int number)
+{
+	const char *p = strrchr(line, ')');
+
+	if (!p)
+		return NULL;
+	for (int i = 2; i < number; i++) {
+		p = strchr(p, ' ');
+		if (!p)
+			return NULL;
+		p++;
+	}
+	return p;
+}
+
+static int read_stat(const char *path, int number, uint64_t *ret)
+{
+	char line[1024];
+	const char *field;
+	ssize_t n = read_file(path, line, sizeof(line));
+
+	if (n < 0)
+		return (int)n;
+	field = stat_field(line, number);
+	if (!field)
+		return -ESRCH;
+	*ret = strtoull(field, NULL, 10);
+	return 0;
+}
+
+/* The text after "Key:\t" in a status file, or NULL. */
+static const char *status_value(const char *text, const char *key)
+{
+	size_t len = strlen(key);
+
+	for (const char *p = text; p && *p; p = strchr(p, '\n'), p = p ? p + 1 : NULL) {
+		if (strncmp(p, key, len) == 0 && p[len] == ':')
+			return p + len + 1 + strspn(p + len + 1, " \t");
+	}
+	return NULL;
+}
+
+static long status_number(const char *text, const char *key)
+{
+	const char *value = status_value(text, key);
+
+	return value ? strtol(value, NULL, 10) : 0;
+}
+
+static void read_exe(struct scry_proc *proc)
+{
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)proc->pid);
+	n = readlink(path, proc->exe, sizeof(proc->exe) - 1);
+	proc->exe[n > 0 ? n : 0] = '\0';
+}
+
+/* Fills all fields that come from /proc/PID/status and exe; *ret_tgid is the process of the task.
+ */
+static int read_status(struct scry_proc *proc, pid_t *ret_tgid)
+{
+	char path[64], text[8192];
+	const char *value;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)proc->pid);
+	n = read_file(path, text, sizeof(text));
+	if (n < 0)
+		return n == -ENOENT ? -ESRCH : (int)n;
+
+	value = status_value(text, "Name");
+	snprintf(proc->comm, sizeof(proc->comm), "%.*s", value ? (int)strcspn(value, "\n") : 0,
+		 value ? value : "");
+	value = status_value(text, "State");
+	proc->state = value ? *value : 'X';
+	proc->ppid = (pid_t)status_number(text, "PPid");
+	proc->tracer = (pid_t)status_number(text, "TracerPid");
+	proc->threads = (int)status_number(text, "Threads");
+	proc->seccomp = (int)status_number(text, "Seccomp");
+	value = status_value(text, "Uid");
+	if (value)
+		sscanf(value, "%u %u", &proc->uid, &proc->euid);
+	value = status_value(text, "Gid");
+	if (value)
+		sscanf(value, "%u %u", &proc->gid, &proc->egid);
+	*ret_tgid = (pid_t)status_number(text, "Tgid");
+	read_exe(proc);
+	return 0;
+}
+
+uint64_t scry_proc_start_ticks(pid_t pid)
+{
+	char path[64];
+	uint64_t ticks;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return read_stat(path, 22, &ticks) == 0 ? ticks : 0;
+}
+
+int scry_proc_open(struct scry_proc *ret, pid_t pid)
+{
+	struct scry_proc proc = {.pid = pid, .pidfd = -1};
+	pid_t tgid = 0;
+	int err;
+
+	if (pid <= 0)
+		return scry_fail(-ESRCH, "no process %d: a process id is a positive number",
+				 (int)pid);
+	proc.start_ticks = scry_proc_start_ticks(pid);
+	if (proc.start_ticks == 0)
+		return scry_fail(-ESRCH, "no process %d", (int)pid);
+	err = read_status(&proc, &tgid);
+	if (err)
+		return scry_fail(err, "cannot read the status of process %d: %s", (int)pid,
+				 strerror(-err));
+	if (tgid != pid)
+		return scry_fail(-EINVAL, "%d is a thread of process %d; fix: name the process, %d",
+				 (int)pid, (int)tgid, (int)tgid);
+
+	proc.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (proc.pidfd < 0) {
+		err = -errno;
+		return scry_fail(err, "cannot pin process %d: %s", (int)pid, strerror(-err));
+	}
+	if (scry_proc_start_ticks(pid) != proc.start_ticks) {
+		scry_proc_close(&proc);
+		return scry_fail(-ESRCH, "process %d ended while it was opened", (int)pid);
+	}
+	*ret = proc;
+	return 0;
+}
+
+void scry_proc_close(struct scry_proc *proc)
+{
+	if (proc && proc->pidfd >= 0) {
+		close(proc->pidfd);
+		proc->pidfd = -1;
+	}
+}
+
+int scry_proc_refresh(struct scry_proc *proc)
+{
+	struct scry_proc now = *proc;
+	pid_t tgid = 0;
+
+	if (read_status(&now, &tgid) != 0 || now.state == 'X' ||
+	    scry_proc_start_ticks(proc->pid) != proc->start_ticks)
+		return scry_fail(-ESRCH, "process %d is gone", (int)proc->pid);
+	*proc = now;
+	return 0;
+}
+
+bool scry_proc_is_alive(const struct scry_proc *proc)
+{
+	struct pollfd p = {.fd = proc->pidfd, .events = POLLIN};
+
+	if (proc->pidfd < 0)
+		return scry_proc_start_ticks(proc->pid) == proc->start_ticks;
+	/* A pidfd becomes readable when the process ends, waited for or not. */
+	return poll(&p, 1, 0) == 0;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+ssize_t scry_proc_tasks(pid_t pid, pid_t **ret)
+{
+	char path[64];
+	pid_t *list = NULL;
+	size_t count = 0, room = 0;
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	if (!dir)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (count < TASKS_MAX && (entry = readdir(dir))) {
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		if (count == room) {
+			pid_t *more;
+
+			room = room ? room * 2 : 64;
+			more = realloc(list, room * sizeof(*list));
+			if (!more) {
+				free(list);
+				closedir(dir);
+				return -ENOMEM;
+			}
+			list = more;
+		}
+		list[count++] = (pid_t)strtol(entry->d_name, NULL, 10);
+	}
+	closedir(dir);
+	if (count == 0) {
+		free(list);
+		return -ESRCH;
+	}
+	qsort(list, count, sizeof(*list), compare_pids);
+	*ret = list;
+	return (ssize_t)count;
+}
+
+char scry_proc_task_state(pid_t pid, pid_t tid)
+{
+	char path[64], line[1024];
+	const char *field;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+	if (read_file(path, line, sizeof(line)) < 0)
+		return 0;
+	field = stat_field(line, 3);
+	return field ? *field : 0;
+}
+
+uint64_t scry_proc_cpu_ns(pid_t pid)
+{
+	char path[64];
+	uint64_t user, kernel;
+	long hz = sysconf(_SC_CLK_TCK);
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (hz <= 0 || read_stat(path, 14, &user) != 0 || read_stat(path, 15, &kernel) != 0)
+		return 0;
+	return (user + kernel) * (1000000000u / (uint64_t)hz);
+}
+
+int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)
+{
+	Elf64_auxv_t vector[64];
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)pid);
+	n = read_file(path, (char *)vector, sizeof(vector));
+	if (n < 0)
+		return n == -ENOENT ? -ESRCH : (int)n;
+	for (size_t i = 0; i < (size_t)n / sizeof(vector[0]); i++) {
+		if (vector[i].a_type == AT_NULL)
+			break;
+		if (vector[i].a_type == type) {
+			*ret = vector[i].a_un.a_val;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,507 @@
+/*
+ * Holding one thread, and self-healing calls in it. The trick is the frame (see tracee.h):
+ *
+ *   rsp as found        |
+ *   rsp - 128           | red zone, untouched
+ *   64-byte aligned     | xsave area with both magics, as the kernel writes it
+ *   F + 8               | ucontext: registers as found, syscall restart already applied; siginfo
+ *   F (F % 16 == 8)     | return address: restorer (mov $15, %rax; syscall)
+ *
+ * ONE SETREGS starts a call: rip = code, rsp = F, orig_rax = -1. Whatever happens to us from then on,
+ * the code returns into the restorer and the kernel puts everything back.
+ */
+#include "sys/tracee.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "sys/edit.h"
+#include "sys/maps.h"
+#include "sys/mem.h"
+#include "sys/proc.h"
+
+#define ERESTARTSYS 512 /* include/linux/errno.h: never seen by user space except by a tracer */
+#define ERESTARTNOINTR 513
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
+#define NR_RT_SIGRETURN 15
+#define NR_RESTART_SYSCALL 219
+
+#define XSTATE_MAX 16384
+#define FRAME_ROOM 24576 /* red zone + xsave area + frame + what our code needs */
+#define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
+#define FX_MAGIC2 0x46505845u
+#define FX_SW_OFFSET 464
+
+struct signal_frame { /* arch/x86/include/asm/sigframe.h, struct rt_sigframe on x86_64 */
+	uint64_t return_address;
+	uint64_t uc_flags, uc_link;
+	uint64_t ss_sp;
+	uint32_t ss_flags, ss_pad;
+	uint64_t ss_size;
+	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+	uint64_t di, si, bp, bx, dx, ax, cx, sp, ip, flags;
+	uint16_t cs, gs, fs, ss;
+	uint64_t err, trapno, oldmask, cr2;
+	uint64_t fpstate;
+	uint64_t reserved[8];
+	uint64_t sigmask;
+	unsigned char siginfo[128];
+};
+_Static_assert(offsetof(struct signal_frame, sigmask) == 304, "kernel ABI: 8 + sizeof(ucontext) - 8");
+
+uint64_t scry_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int find_bytes(const struct scry_mem *mem, const struct scry_map_entry *m, const void *bytes,
+		      size_t size, uint64_t *ret)
+{
+	enum { CHUNK = 1 << 16 };
+	unsigned char *buf = malloc(CHUNK + 16);
+	int r = -ENOENT;
+
+	if (!buf)
+		return -ENOMEM;
+	for (uint64_t at = m->start; at < m->end; at += CHUNK) {
+		ssize_t n = scry_mem_read_some(mem, at, buf, CHUNK + 16);
+		unsigned char *hit = n > 0 ? memmem(buf, (size_t)n, bytes, size) : NULL;
+
+		if (hit) {
+			*ret = at + (uint64_t)(hit - buf);
+			r = 0;
+			break;
+		}
+	}
+	free(buf);
+	return r;
+}
+
+int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
+		      struct scry_gadgets *ret)
+{
+	static const unsigned char syscall_ret[] = {0x0f, 0x05, 0xc3};
+	static const unsigned char restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	struct scry_gadgets g = {0};
+
+	/* From the top: libc and the loader lie above the program's own big text. */
+	for (size_t i = maps->count; i-- > 0 && !(g.syscall_ret && g.restorer);) {
+		const struct scry_map_entry *m = &maps->entries[i];
+
+		if (!m->x || !m->r || m->w || (!m->inode && strcmp(m->path, "[vdso]")))
+			continue;
+		if (!g.syscall_ret)
+			find_bytes(mem, m, syscall_ret, sizeof(syscall_ret), &g.syscall_ret);
+		if (!g.restorer)
+			find_bytes(mem, m, restorer, sizeof(restorer), &g.restorer);
+	}
+	if (!g.syscall_ret || !g.restorer)
+		return scry_fail(-ENOTSUP,
+				 "process %d has no %s in its code, which a safe entry needs", mem->pid,
+				 g.syscall_ret ? "signal restorer" : "'syscall; ret' sequence");
+	*ret = g;
+	return 0;
+}
+
+static int seize_error(pid_t pid, int err)
+{
+	struct scry_proc p;
+	int r;
+
+	if (err == -ESRCH)
+		return scry_fail(err, "process %d is gone", pid);
+	r = scry_proc_open(&p, pid);
+	if (r < 0)
+		return r;
+	if (p.tracer)
+		scry_fail(-EPERM,
+			  "cannot enter process %d (%s): process %d traces it already; fix: end that tracer",
+			  pid, p.comm, p.tracer);
+	else
+		scry_fail(-EPERM,
+			  "cannot enter process %d (%s, uid %u): not permitted; you are uid %u; fix: run scry "
+			  "as root (sudo scry ...)",
+			  pid, p.comm, p.uid, geteuid());
+	scry_proc_close(&p);
+	return -EPERM;
+}
+
+int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid)
+{
+	/* Without SYSGOOD a syscall stop looks like a SIGTRAP, which must never be delivered. */
+	const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
+
+	*t = (struct scry_tracee){.pid = pid, .tid = tid};
+	if (ptrace(PTRACE_SEIZE, tid, 0, options) < 0)
+		return errno == ESRCH && tid != pid ? -ESRCH : seize_error(pid, -errno);
+	t->seized = true;
+	return 0;
+}
+
+/* One status of the thread, waited for until the deadline by polling: waitpid has no time-out. */
+static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_status)
+{
+	for (unsigned spins = 0;; spins++) {
+		pid_t r = waitpid(t->tid, ret_status, __WALL | WNOHANG);
+
+		if (r == t->tid)
+			break;
+		if (r < 0 && errno != EINTR)
+			return -ESRCH;
+		if (scry_now_ns() > deadline_ns)
+			return -ETIMEDOUT;
+		if (spins > 20)
+			nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+	}
+	if (WIFEXITED(*ret_status) || WIFSIGNALED(*ret_status)) {
+		t->seized = t->stopped = false;
+		return -ESRCH;
+	}
+	t->stopped = true;
+	return 0;
+}
+
+static int read_registers(struct scry_tracee *t)
+{
+	struct iovec iov = {.iov_base = &t->regs, .iov_len = sizeof(t->regs)};
+
+	if (ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &iov) < 0)
+		return -errno;
+	return 0;
+}
+
+int scry_tracee_interrupt(struct scry_tracee *t)
+{
+	if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) < 0)
+		return -errno;
+	return 0;
+}
+
+int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
+{
+	int status, r;
+
+	for (;;) {
+		r = next_status(t, deadline_ns, &status);
+		if (r < 0)
+			return r;
+		if (status >> 16 == PTRACE_EVENT_STOP)
+			break;
+		/* A signal came first: deliver it, the interrupt is still pending. Other events just go on. */
+		r = status >> 16 ? 0 : WSTOPSIG(status);
+		if (r == (SIGTRAP | 0x80))
+			r = 0;
+		t->stopped = false;
+		if (ptrace(PTRACE_CONT, t->tid, 0, r) < 0)
+			return -errno;
+	}
+	t->group_stopped = WSTOPSIG(status) != SIGTRAP;
+	t->stopped_at_ns = scry_now_ns();
+	return read_registers(t);
+}
+
+int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns)
+{
+	int r = scry_tracee_interrupt(t);
+
+	return r < 0 ? r : scry_tracee_wait_stop(t, deadline_ns);
+}
+
+/*
+ * Threads that were asked to stop and have not done so yet (vfork, D state). They will stop some day, and
+ * must then find somebody who lets them go: scry_tracee_poll_lingering. If we end, the kernel does it.
+ */
+#define LINGERING_MAX 256
+static struct scry_tracee lingering[LINGERING_MAX];
+static size_t lingering_count;
+
+void scry_tracee_poll_lingering(void)
+{
+	for (size_t i = lingering_count; i-- > 0;) {
+		struct scry_tracee *t = &lingering[i];
+
+		if (scry_tracee_wait_stop(t, 0) == -ETIMEDOUT)
+			continue;
+		if (t->stopped)
+			ptrace(PTRACE_DETACH, t->tid, 0, 0);
+		*t = lingering[--lingering_count];
+	}
+}
+
+void scry_tracee_release(struct scry_tracee *t)
+{
+	if (t->seized && !t->stopped && scry_tracee_interrupt(t) == 0 &&
+	    scry_tracee_wait_stop(t, scry_now_ns() + 20000000ull) == -ETIMEDOUT &&
+	    lingering_count < LINGERING_MAX) {
+		lingering[lingering_count] = *t;
+		lingering[lingering_count++].xstate = NULL;
+	}
+	if (t->seized && t->stopped) {
+		ptrace(PTRACE_DETACH, t->tid, 0, t->signal);
+		if (t->stopped_at_ns)
+			t->held_ns = scry_now_ns() - t->stopped_at_ns;
+	}
+	free(t->xstate);
+	t->xstate = NULL;
+	t->seized = t->stopped = t->has_frame = false;
+}
+
+bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, t->regs.rsp);
+
+	if (t->group_stopped || !t->regs.fs_base)
+		return false;
+	if (t->regs.cs != 0x33) /* in 32-bit code */
+		return false;
+	return m && m->r && m->w && t->regs.rsp - m->start >= FRAME_ROOM;
+}
+
+/* Where the thread goes on: an interrupted syscall is made again, as the kernel itself would do it. */
+static void resume_point(const struct scry_tracee *t, uint64_t *ret_ip, uint64_t *ret_ax)
+{
+	int64_t ax = (int64_t)t->regs.rax;
+
+	*ret_ip = t->regs.rip;
+	*ret_ax = t->regs.rax;
+	if ((int64_t)t->regs.orig_rax < 0)
+		return;
+	if (ax == -ERESTARTSYS || ax == -ERESTARTNOINTR || ax == -ERESTARTNOHAND) {
+		*ret_ip -= 2;
+		*ret_ax = t->regs.orig_rax;
+	} else if (ax == -ERESTART_RESTARTBLOCK) {
+		*ret_ax = (uint64_t)-EINTR; /* only if we die; see scry_tracee_finish */
+	}
+}
+
+static int read_xstate(struct scry_tracee *t)
+{
+	struct iovec iov;
+
+	free(t->xstate);
+	t->xstate = calloc(1, XSTATE_MAX + 16);
+	if (!t->xstate)
+		return -ENOMEM;
+	iov = (struct iovec){.iov_base = t->xstate, .iov_len = XSTATE_MAX};
+	if (ptrace(PTRACE_GETREGSET, t->tid, NT_X86_XSTATE, &iov) < 0)
+		return -errno;
+	t->xstate_size = iov.iov_len;
+	return t->xstate_size >= 576 ? 0 : -ENOTSUP;
+}
+
+/* The xsave area as a signal handler's frame has it: software bytes at 464, second magic behind it. */
+static void dress_xstate(unsigned char *area, size_t size)
+{
+	uint64_t features;
+	uint32_t word;
+
+	memcpy(&features, area + FX_SW_OFFSET, 8);
+	memset(area + FX_SW_OFFSET, 0, 48);
+	word = FX_MAGIC1;
+	memcpy(area + FX_SW_OFFSET, &word, 4);
+	word = (uint32_t)size + 4;
+	memcpy(area + FX_SW_OFFSET + 4, &word, 4);
+	memcpy(area + FX_SW_OFFSET + 8, &features, 8);
+	word = (uint32_t)size;
+	memcpy(area + FX_SW_OFFSET + 16, &word, 4);
+	word = FX_MAGIC2;
+	memcpy(area + size, &word, 4);
+}
+
+static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint64_t restorer)
+{
+	const struct user_regs_struct *r = &t->regs;
+
+	*f = (struct signal_frame){
+		.return_address = restorer,
+		.uc_flags = 7,	     /* FP_XSTATE, SIGCONTEXT_SS, STRICT_RESTORE_SS */
+		.ss_flags = 0x7777, /* invalid on purpose: the alternate stack is left alone */
+		.r8 = r->r8, .r9 = r->r9, .r10 = r->r10, .r11 = r->r11,
+		.r12 = r->r12, .r13 = r->r13, .r14 = r->r14, .r15 = r->r15,
+		.di = r->rdi, .si = r->rsi, .bp = r->rbp, .bx = r->rbx, .dx = r->rdx,
+		.cx = r->rcx, .sp = r->rsp, .flags = r->eflags,
+		.cs = (uint16_t)r->cs, .ss = (uint16_t)r->ss,
+	};
+	resume_point(t, &f->ip, &f->ax);
+}
+
+static int write_frame(struct scry_tracee *t, const struct scry_call *how)
+{
+	unsigned char *buf;
+	uint64_t xstate_at, frame_at, mask = 0;
+	struct signal_frame f;
+	size_t size;
+	int r = read_xstate(t);
+
+	if (r < 0)
+		return scry_fail(r, "cannot read the vector registers of thread %d", t->tid);
+	if (ptrace(PTRACE_GETSIGMASK, t->tid, 8, &mask) < 0)
+		return -errno;
+	xstate_at = (t->regs.rsp - 128 - t->xstate_size - 4) & ~63ull;
+	frame_at = ((xstate_at - sizeof(f)) & ~15ull) - 8;
+	fill_frame(t, &f, how->gadgets->restorer);
+	f.fpstate = xstate_at;
+	f.sigmask = mask;
+	size = xstate_at + t->xstate_size + 4 - frame_at;
+	buf = calloc(1, size);
+	if (!buf)
+		return -ENOMEM;
+	memcpy(buf, &f, sizeof(f));
+	memcpy(buf + (xstate_at - frame_at), t->xstate, t->xstate_size);
+	dress_xstate(buf + (xstate_at - frame_at), t->xstate_size);
+	r = scry_edit_poke(how->mem_fd, frame_at, buf, size);
+	free(buf);
+	if (r < 0)
+		return r;
+	t->frame = frame_at;
+	t->has_frame = true;
+	return 0;
+}
+
+static int set_registers(struct scry_tracee *t, struct user_regs_struct *regs)
+{
+	struct iovec iov = {.iov_base = regs, .iov_len = sizeof(*regs)};
+
+	return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov) < 0 ? -errno : 0;
+}
+
+/* Goes on to the next syscall entry or exit. Signals that come are delivered at once. */
+static int next_syscall_stop(struct scry_tracee *t, const struct scry_call *how,
+			     struct __ptrace_syscall_info *ret)
+{
+	int signal = 0, status, r;
+
+	for (;;) {
+		t->stopped = false;
+		if (ptrace(PTRACE_SYSCALL, t->tid, 0, signal) < 0)
+			return -errno;
+		r = next_status(t, how->deadline_ns, &status);
+		if (r < 0)
+			return r;
+		if (ptrace(PTRACE_GET_SYSCALL_INFO, t->tid, sizeof(*ret), ret) < 0)
+			return -errno;
+		if (ret->op == PTRACE_SYSCALL_INFO_ENTRY || ret->op == PTRACE_SYSCALL_INFO_EXIT)
+			return 0;
+		signal = status >> 16 ? 0 : WSTOPSIG(status);
+	}
+}
+
+static int start(struct scry_tracee *t, const struct scry_call *how, uint64_t ip,
+		 const uint64_t nr_and_args[7])
+{
+	struct user_regs_struct regs;
+	int r;
+
+	if (!t->has_frame) {
+		r = write_frame(t, how);
+		if (r < 0)
+			return r;
+	}
+	regs = t->regs;
+	regs.rip = ip;
+	regs.rsp = t->frame;
+	regs.orig_rax = (uint64_t)-1;
+	regs.eflags &= ~0x400ull; /* direction flag clear, as the ABI wants it */
+	if (nr_and_args) {
+		regs.rax = nr_and_args[0];
+		regs.rdi = nr_and_args[1];
+		regs.rsi = nr_and_args[2];
+		regs.rdx = nr_and_args[3];
+		regs.r10 = nr_and_args[4];
+		regs.r8 = nr_and_args[5];
+		regs.r9 = nr_and_args[6];
+	}
+	t->restarted = true;
+	return set_registers(t, &regs);
+}
+
+int scry_tracee_syscall(struct scry_tracee *t, const struct scry_call *how,
+			const uint64_t nr_and_args[7], int64_t *ret)
+{
+	struct __ptrace_syscall_info info;
+	int r = start(t, how, how->gadgets->syscall_ret, nr_and_args);
+
+	if (r < 0)
+		return r;
+	do {
+		r = next_syscall_stop(t, how, &info);
+		if (r < 0)
+			return r;
+	} while (info.op != PTRACE_SYSCALL_INFO_EXIT || info.stack_pointer != t->frame ||
+		 info.instruction_pointer != how->gadgets->syscall_ret + 2);
+	*ret = info.exit.rval;
+	return 0;
+}
+
+/* Is the thread at the entry of the rt_sigreturn that ends our frame? */
+static bool at_our_sigreturn(const struct scry_tracee *t, const struct __ptrace_syscall_info *info)
+{
+	return info->op == PTRACE_SYSCALL_INFO_ENTRY && info->entry.nr == NR_RT_SIGRETURN &&
+	       info->stack_pointer == t->frame + 8;
+}
+
+/*
+ * The thread is about to make our rt_sigreturn. A syscall with a restart block is continued by one SETREGS
+ * instead: the sigreturn is skipped (orig_rax -1) and restart_syscall is made from the original place.
+ */
+static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
+{
+	struct user_regs_struct regs = t->regs;
+	struct __ptrace_syscall_info info;
+	struct iovec iov = {.iov_base = t->xstate, .iov_len = t->xstate_size};
+	int r;
+
+	if ((int64_t)regs.orig_rax >= 0 && (int64_t)regs.rax == -ERESTART_RESTARTBLOCK) {
+		ptrace(PTRACE_SETREGSET, t->tid, NT_X86_XSTATE, &iov);
+		regs.rip -= 2;
+		regs.rax = NR_RESTART_SYSCALL;
+		regs.orig_rax = (uint64_t)-1;
+		r = set_registers(t, &regs);
+		if (r < 0)
+			return r;
+	} else {
+		r = next_syscall_stop(t, how, &info); /* the exit of sigreturn */
+		if (r < 0)
+			return r;
+	}
+	t->has_frame = false;
+	t->restarted = false;
+	return 0;
+}
+
+static int run_to_sigreturn(struct scry_tracee *t, const struct scry_call *how)
+{
+	struct __ptrace_syscall_info info;
+	int r;
+
+	do {
+		r = next_syscall_stop(t, how, &info);
+		if (r < 0)
+			return r;
+	} while (!at_our_sigreturn(t, &info));
+	return leave_frame(t, how);
+}
+
+int scry_tracee_function(struct scry_tracee *t, const struct scry_call *how, uint64_t address)
+{
+	int r = start(t, how, address, NULL);
+
+	return r < 0 ? r : run_to_sigreturn(t, how);
+}
+
+int scry_tracee_finish(struct scry_tracee *t, const struct scry_call *how)
+{
+	return t->restarted ? run_to_sigreturn(t, how) : 0;
+}

@@ -1,0 +1,103 @@
+/*
+ * A document: what a view says, in the order in which it says it.
+ *
+ * A view pushes honesty, notes, totals, a table's columns, its rows, remarks; a renderer (a row of
+ * scry_doc_ops) prints each at once. So a document of gigabytes needs no memory, and N views and M
+ * renderers need no N x M. Order: honesty, notes, totals, then each table: columns, rows, remarks;
+ * then scry_doc_end. A stream (events) pushes records only, and its honesty at the end.
+ *
+ * Cells are foreign bytes; making them safe to show is the renderer's business.
+ */
+#ifndef SCRY_VIEW_DOC_H
+#define SCRY_VIEW_DOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SCRY_DOC_COLUMNS_MAX 16
+
+enum scry_cell_kind {
+	SCRY_CELL_TEXT,	  /* left */
+	SCRY_CELL_COUNT,  /* right, 1,234,567 */
+	SCRY_CELL_NUMBER, /* right, 1234567: pids, lines, ids */
+	SCRY_CELL_HEX,	  /* right, 0x7f...; a string in JSON */
+	SCRY_CELL_TIME,	  /* right, ns shown as seconds with six decimals; ns in JSON */
+};
+
+struct scry_column {
+	const char *title; /* NULL: not in text */
+	const char *key;   /* snake_case, unit at the end; NULL: not in JSON */
+	enum scry_cell_kind kind;
+};
+
+struct scry_cell {
+	bool is_unknown;   /* "-", null */
+	const char *bytes; /* TEXT */
+	size_t length;
+	uint64_t number; /* all others */
+};
+
+struct scry_pair { /* a named value: a total, or a field of a record */
+	const char *key;
+	const char *unit; /* text: put behind the value; may be NULL */
+	enum scry_cell_kind kind;
+	unsigned int bare_width; /* records: shown without its key, this wide; 0: key=value */
+	struct scry_cell cell;
+};
+
+struct scry_honesty;
+struct scry_doc;
+
+struct scry_doc_ops {
+	void (*honesty)(struct scry_doc *doc, const struct scry_honesty *honesty);
+	void (*note)(struct scry_doc *doc, const char *bytes, size_t length);
+	void (*totals)(struct scry_doc *doc, const struct scry_pair *pairs, size_t count);
+	void (*table)(struct scry_doc *doc);
+	void (*row)(struct scry_doc *doc, const struct scry_cell *cells);
+	void (*remark)(struct scry_doc *doc, const char *text);
+	void (*record)(struct scry_doc *doc, const struct scry_pair *pairs, size_t count);
+	int (*end)(struct scry_doc *doc);
+	void (*abandon)(struct scry_doc *doc); /* frees, prints no more */
+};
+
+struct scry_doc {
+	const struct scry_doc_ops *ops;
+	FILE *out;
+	FILE *talk;	     /* where a text stream's honesty goes; may be NULL */
+	const char *view;    /* "objects" */
+	unsigned int schema; /* version of the view's JSON */
+	bool is_stream;
+	bool is_data; /* read by programs: give all rows, ungrouped */
+	const struct scry_column *columns;
+	size_t column_count;
+	void *renderer; /* the renderer's own state */
+};
+
+/*
+ * The renderers: 0 or -ENOMEM with a sentence. The caller has set view, schema, is_stream, out and
+ * talk.
+ */
+int scry_out_text_open(struct scry_doc *doc);
+int scry_out_json_open(struct scry_doc *doc);
+
+/* Begins a table; `columns` must live until the next table or the end. */
+void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);
+
+/* A sentence under the table, for people only. */
+void scry_doc_remark(struct scry_doc *doc, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Finishes, flushes and frees the renderer. 0 or -errno with a sentence when writing failed. */
+int scry_doc_end(struct scry_doc *doc);
+
+/* Instead of scry_doc_end, when the view failed: what was printed stays as it is, cut. */
+void scry_doc_abandon(struct scry_doc *doc);
+
+/* Cells. */
+struct scry_cell scry_cell_text(const char *bytes, size_t length); /* NULL: unknown */
+struct scry_cell scry_cell_number(uint64_t number);
+struct scry_cell scry_cell_unknown(void);
+
+#endif

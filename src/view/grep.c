@@ -1,0 +1,47 @@
+/*
+ * --grep. See grep.h.
+ */
+#include "view/grep.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int scry_grep_init(struct scry_grep *grep, const char *pattern)
+{
+	size_t len = pattern ? strlen(pattern) : 0;
+	char *inner, why[128];
+	int code;
+
+	*grep = (struct scry_grep){.text = pattern};
+	if (len < 3 || pattern[0] != '/' || pattern[len - 1] != '/')
+		return 0;
+	inner = strndup(pattern + 1, len - 2);
+	if (!inner)
+		return scry_fail(-ENOMEM, "no memory for the pattern");
+	code = regcomp(&grep->regex, inner, REG_EXTENDED | REG_NOSUB);
+	free(inner);
+	if (code) {
+		regerror(code, &grep->regex, why, sizeof(why));
+		return scry_fail(-EINVAL, "the pattern '%s' is no regular expression: %s", pattern,
+				 why);
+	}
+	grep->is_regex = true;
+	return 0;
+}
+
+void scry_grep_done(struct scry_grep *grep)
+{
+	if (grep->is_regex)
+		regfree(&grep->regex);
+	*grep = (struct scry_grep){0};
+}
+
+bool scry_grep_matches(const struct scry_grep *grep, const char *text)
+{
+	if (grep->is_regex)
+		return regexec(&grep->regex, text, 0, NULL, 0) == 0;
+	return !grep->text || strstr(text, grep->text);
+}

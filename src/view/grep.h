@@ -1,0 +1,22 @@
+/*
+ * --grep: a substring, or /regex/ (POSIX extended).
+ */
+#ifndef SCRY_VIEW_GREP_H
+#define SCRY_VIEW_GREP_H
+
+#include <regex.h>
+#include <stdbool.h>
+
+struct scry_grep {
+	const char *text; /* NULL: matches everything */
+	bool is_regex;
+	regex_t regex;
+};
+
+/* Reads the pattern; NULL matches everything. 0, or -EINVAL with a sentence for a bad regex. */
+int scry_grep_init(struct scry_grep *grep, const char *pattern);
+void scry_grep_done(struct scry_grep *grep);
+
+bool scry_grep_matches(const struct scry_grep *grep, const char *text);
+
+#endif

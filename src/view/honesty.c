@@ -1,0 +1,238 @@
+/*
+ * The honesty of a recording. See honesty.h.
+ */
+#include "view/honesty.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void scry_honesty_init(struct scry_honesty *h, const struct scry_reader *reader)
+{
+	*h = (struct scry_honesty){.reader = reader};
+}
+
+static void on_session(struct scry_honesty *h, const void *payload)
+{
+	const struct scry_ev_session *session = payload;
+
+	h->instrument_str = session->instrument_str;
+}
+
+static void on_process(struct scry_honesty *h, const void *payload)
+{
+	const struct scry_ev_process *process = payload;
+
+	if (h->process_count < SCRY_HONESTY_PROCESSES)
+		h->processes[h->process_count] = (struct scry_honesty_process){
+			.pid = process->pid,
+			.exe_str = process->exe_str,
+			.runtime_str = process->runtime_str,
+		};
+	h->process_count++;
+}
+
+static void on_note(struct scry_honesty *h, const void *payload)
+{
+	const struct scry_ev_note *note = payload;
+	uint32_t i;
+
+	for (i = 0; i < h->note_count && i < SCRY_HONESTY_NOTES; i++)
+		if (h->notes[i] == note->text_str)
+			return;
+	if (i < SCRY_HONESTY_NOTES)
+		h->notes[i] = note->text_str;
+	h->note_count++;
+}
+
+static void on_lost(struct scry_honesty *h, const void *payload)
+{
+	const struct scry_ev_lost *lost = payload;
+	uint32_t i;
+
+	h->lost_events += lost->count;
+	for (i = 0; i < h->cause_count; i++)
+		if (h->causes[i].why_str == lost->why_str)
+			break;
+	if (i == SCRY_HONESTY_CAUSES)
+		return;
+	h->cause_count += i == h->cause_count;
+	h->causes[i].why_str = lost->why_str;
+	h->causes[i].count += lost->count;
+}
+
+static void saw_pause(struct scry_honesty *h, uint64_t ns)
+{
+	h->has_pause = true;
+	if (ns > h->pause_max_ns)
+		h->pause_max_ns = ns;
+}
+
+static void on_pause(struct scry_honesty *h, const void *payload)
+{
+	saw_pause(h, ((const struct scry_ev_pause *)payload)->duration_ns);
+}
+
+static void on_totals(struct scry_honesty *h, const void *payload)
+{
+	const struct scry_ev_totals *totals = payload;
+
+	h->has_totals = true;
+	h->events += totals->events;
+	h->lost += totals->lost;
+	h->errors += totals->errors;
+	h->target_cpu_ns += totals->target_cpu_ns;
+	h->overhead_cpu_ns += totals->overhead_cpu_ns;
+	h->frees_older += totals->frees_older;
+	if (totals->watched_ns > h->watched_ns)
+		h->watched_ns = totals->watched_ns;
+	saw_pause(h, totals->pause_max_ns);
+}
+
+void scry_honesty_event(struct scry_honesty *h, const struct scry_event *event)
+{
+	static void (*const rows[])(struct scry_honesty *, const void *) = {
+		[SCRY_EVENT_SESSION] = on_session, [SCRY_EVENT_PROCESS] = on_process,
+		[SCRY_EVENT_NOTE] = on_note,	   [SCRY_EVENT_LOST] = on_lost,
+		[SCRY_EVENT_PAUSE] = on_pause,	   [SCRY_EVENT_TOTALS] = on_totals,
+	};
+
+	if (event->type < sizeof(rows) / sizeof(rows[0]) && rows[event->type])
+		rows[event->type](h, event + 1);
+}
+
+void scry_honesty_close(struct scry_honesty *h)
+{
+	struct scry_reader_stats stats;
+
+	scry_reader_stats(h->reader, &stats);
+	if (h->lost_events > h->lost)
+		h->lost = h->lost_events;
+	h->read_errors = stats.errors;
+	h->errors += stats.errors;
+	h->left_out = stats.left_out;
+}
+
+bool scry_honesty_overhead(const struct scry_honesty *h, double *ret_percent)
+{
+	if (!h->has_totals || !h->target_cpu_ns)
+		return false;
+	*ret_percent = 100.0 * (double)h->overhead_cpu_ns / (double)h->target_cpu_ns;
+	return true;
+}
+
+/* "ruby 3.1.2p20 (2022-04-12 ...)" is shown as "ruby 3.1.2". */
+static void put_runtime(const struct scry_honesty *h, uint32_t id, struct scry_buf *buf)
+{
+	size_t len, word;
+	const char *text = scry_reader_string(h->reader, id, &len);
+
+	if (!text || !len)
+		return;
+	word = strcspn(text, " ");
+	if (text[word] == ' ')
+		word += 1 + strspn(text + word + 1, "0123456789.");
+	scry_buf_append(buf, " ", 1);
+	scry_text_escape(buf, text, word < len ? word : len);
+}
+
+static void put_processes(const struct scry_honesty *h, struct scry_buf *buf)
+{
+	if (h->process_count == 1)
+		scry_buf_printf(buf, " pid %u", h->processes[0].pid);
+	else
+		scry_buf_printf(buf, " %u processes", h->process_count);
+	if (h->process_count)
+		put_runtime(h, h->processes[0].runtime_str, buf);
+}
+
+static void put_counted(struct scry_buf *buf, uint64_t count, const char *noun)
+{
+	scry_buf_append(buf, ", ", 2);
+	scry_text_count(buf, count);
+	scry_buf_printf(buf, " %s", noun);
+}
+
+void scry_honesty_line(const struct scry_honesty *h, const char *view, struct scry_buf *buf)
+{
+	double percent;
+
+	scry_buf_printf(buf, "scry %s:", view);
+	put_processes(h, buf);
+	if (h->watched_ns) {
+		scry_buf_append(buf, ", ", 2);
+		scry_text_duration(buf, h->watched_ns);
+	}
+	if (h->noun)
+		put_counted(buf, h->shown, h->noun);
+	if (h->lost || h->has_totals)
+		put_counted(buf, h->lost, "lost");
+	else
+		scry_buf_printf(buf, ", losses unknown");
+	put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
+	if (h->has_pause) {
+		scry_buf_printf(buf, ", longest pause ");
+		scry_text_duration(buf, h->pause_max_ns);
+	}
+	if (scry_honesty_overhead(h, &percent))
+		scry_buf_printf(buf, ", overhead ~%.*f %%", percent < 9.95 ? 1 : 0, percent);
+}
+
+static void note_printed(struct scry_doc *doc, struct scry_buf *buf)
+{
+	doc->ops->note(doc, scry_buf_str(buf), buf->len);
+	scry_buf_clear(buf);
+}
+
+static void push_losses(const struct scry_honesty *h, struct scry_doc *doc, struct scry_buf *buf)
+{
+	uint32_t i;
+
+	for (i = 0; i < h->cause_count; i++) {
+		const char *why = scry_reader_string(h->reader, h->causes[i].why_str, NULL);
+
+		if (!h->causes[i].count)
+			continue;
+		scry_text_count(buf, h->causes[i].count);
+		scry_buf_printf(buf, " events lost: %s", why ? why : "for an unknown reason");
+		note_printed(doc, buf);
+	}
+}
+
+void scry_honesty_push(const struct scry_honesty *h, struct scry_doc *doc)
+{
+	struct scry_buf buf = {0};
+	uint32_t i;
+
+	doc->ops->honesty(doc, h);
+	for (i = 0; i < h->note_count && i < SCRY_HONESTY_NOTES; i++) {
+		size_t len = 0;
+		const char *text = scry_reader_string(h->reader, h->notes[i], &len);
+
+		doc->ops->note(doc, text ? text : "(a note that cannot be read)", text ? len : 28);
+	}
+	if (h->note_count > SCRY_HONESTY_NOTES) {
+		scry_buf_printf(&buf, "%u more notes are not shown; --view events shows them",
+				h->note_count - SCRY_HONESTY_NOTES);
+		note_printed(doc, &buf);
+	}
+	push_losses(h, doc, &buf);
+	if (h->left_out) {
+		scry_text_count(&buf, h->left_out);
+		scry_buf_printf(&buf, " bytes at the end of the recording are torn and left out");
+		note_printed(doc, &buf);
+	}
+	if (!h->has_totals) {
+		scry_buf_printf(&buf, "the recording has no totals: scry was ended before it could "
+				      "write them, so losses and cost are not known");
+		note_printed(doc, &buf);
+	}
+	if (h->read_errors) {
+		scry_text_count(&buf, h->read_errors);
+		scry_buf_printf(&buf, " events of the recording are damaged and were mended or "
+				      "left out");
+		note_printed(doc, &buf);
+	}
+	scry_buf_done(&buf);
+}

@@ -1,0 +1,67 @@
+/*
+ * The honesty of a recording: what was watched, what is missing from it, what watching cost.
+ *
+ * Every view gives each event to scry_honesty_event and, when all are read, closes the sum with
+ * scry_honesty_close and shows it first. What the recording does not say is unknown and not shown.
+ * Losses: TOTALS.lost and LOST events may tell of the same events, so the greater sum counts.
+ */
+#ifndef SCRY_VIEW_HONESTY_H
+#define SCRY_VIEW_HONESTY_H
+
+#include "base/buf.h"
+#include "rec/reader.h"
+#include "view/doc.h"
+
+#define SCRY_HONESTY_PROCESSES 64 /* listed; more are counted */
+#define SCRY_HONESTY_NOTES 64
+#define SCRY_HONESTY_CAUSES 16
+
+struct scry_honesty_process {
+	uint32_t pid;
+	uint32_t exe_str;
+	uint32_t runtime_str;
+};
+
+struct scry_honesty_cause {
+	uint32_t why_str;
+	uint64_t count;
+};
+
+struct scry_honesty {
+	const struct scry_reader *reader;
+	const char *noun; /* of what `shown` counts: "objects", "calls"; NULL: nothing to say */
+	uint64_t shown;
+	uint32_t instrument_str;
+	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];
+	uint32_t process_count;		    /* may exceed what is listed */
+	uint32_t notes[SCRY_HONESTY_NOTES]; /* string ids, each once */
+	uint32_t note_count;		    /* may exceed what is listed */
+	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];
+	uint32_t cause_count;
+	bool has_totals, has_pause;
+	uint64_t events, lost, errors; /* lost and errors are final after close */
+	uint64_t lost_events, read_errors, left_out;
+	uint64_t pause_max_ns;
+	uint64_t target_cpu_ns, overhead_cpu_ns;
+	uint64_t watched_ns, frees_older;
+};
+
+/* Begins the sum for a recording. */
+void scry_honesty_init(struct scry_honesty *h, const struct scry_reader *reader);
+
+/* Adds what one event says. */
+void scry_honesty_event(struct scry_honesty *h, const struct scry_event *event);
+
+/* All is read: adds what the reader itself found. */
+void scry_honesty_close(struct scry_honesty *h);
+
+/* "scry objects: pid 4711 ruby 3.1.2, 30.0 s, ..." */
+void scry_honesty_line(const struct scry_honesty *h, const char *view, struct scry_buf *buf);
+
+/* Estimated cost in percent of the target's CPU time; false when unknown. */
+bool scry_honesty_overhead(const struct scry_honesty *h, double *ret_percent);
+
+/* Pushes honesty and notes: the recording's own, and those about losses and torn tails. */
+void scry_honesty_push(const struct scry_honesty *h, struct scry_doc *doc);
+
+#endif

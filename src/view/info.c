@@ -1,0 +1,139 @@
+/*
+ * The info view: what a recording is made of, whole or torn.
+ */
+#include "base/text.h"
+#include "view/honesty.h"
+#include "view/view.h"
+
+#include <string.h>
+#include <time.h>
+
+struct info {
+	struct scry_reader *reader;
+	struct scry_honesty honesty;
+	struct scry_ev_session session;
+	uint64_t first_ns, last_ns;
+};
+
+static void see_times(struct info *info)
+{
+	const struct scry_chunk *chunk = scry_reader_chunk(info->reader);
+
+	if (chunk->first_ns && (!info->first_ns || chunk->first_ns < info->first_ns))
+		info->first_ns = chunk->first_ns;
+	if (chunk->last_ns > info->last_ns)
+		info->last_ns = chunk->last_ns;
+}
+
+static int read_all(struct info *info)
+{
+	const struct scry_event *event;
+	int got;
+
+	while ((got = scry_reader_next(info->reader, &event)) > 0) {
+		see_times(info);
+		scry_honesty_event(&info->honesty, event);
+		info->honesty.shown += event->type != SCRY_EVENT_STRING;
+		if (event->type == SCRY_EVENT_SESSION)
+			memcpy(&info->session, event + 1, sizeof(info->session));
+	}
+	scry_honesty_close(&info->honesty);
+	return got;
+}
+
+static struct scry_cell string_cell(const struct info *info, uint32_t id)
+{
+	struct scry_cell cell = {0};
+
+	cell.bytes = scry_reader_string(info->reader, id, &cell.length);
+	cell.is_unknown = !cell.bytes;
+	return cell;
+}
+
+static void push_totals(const struct info *info, struct scry_doc *doc)
+{
+	const struct scry_file_head *head = scry_reader_head(info->reader);
+	time_t wall = (time_t)(head->wall_ns / 1000000000);
+	struct scry_reader_stats stats;
+	char begun[40] = "";
+	struct tm tm;
+
+	scry_reader_stats(info->reader, &stats);
+	if (gmtime_r(&wall, &tm))
+		strftime(begun, sizeof(begun), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	const struct scry_pair pairs[] = {
+		{"instrument", "instrument", SCRY_CELL_TEXT, 0,
+		 string_cell(info, info->session.instrument_str)},
+		{"begun", "begun (UTC)", SCRY_CELL_TEXT, 0, scry_cell_text(begun, strlen(begun))},
+		{"span_ns", "s from the first to the last event", SCRY_CELL_TIME, 0,
+		 scry_cell_number(info->last_ns - info->first_ns)},
+		{"format_version", "format version", SCRY_CELL_NUMBER, 0,
+		 scry_cell_number(head->version)},
+		{"scry_version", "scry that wrote it", SCRY_CELL_TEXT, 0,
+		 string_cell(info, info->session.version_str)},
+		{"host", "host", SCRY_CELL_TEXT, 0, string_cell(info, info->session.host_str)},
+		{"command", "command", SCRY_CELL_TEXT, 0,
+		 string_cell(info, info->session.command_str)},
+		{"size_bytes", "bytes in the file", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(stats.file_bytes)},
+		{"torn_bytes", "bytes torn at its end, left out", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(stats.left_out)},
+		{"damaged_events", "damaged events", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(stats.errors)},
+		{"strings", "strings", SCRY_CELL_COUNT, 0, scry_cell_number(stats.strings)},
+	};
+
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+static void push_kinds(const struct info *info, struct scry_doc *doc)
+{
+	static const struct scry_column columns[] = {
+		{"chunks", "chunks", SCRY_CELL_COUNT},
+		{"events", "events", SCRY_CELL_COUNT},
+		{"bytes", "bytes", SCRY_CELL_COUNT},
+		{"kind", "kind", SCRY_CELL_TEXT},
+	};
+	static const char *const names[SCRY_READER_KINDS] = {
+		[0] = "unknown to this scry",
+		[SCRY_CHUNK_EVENTS] = "events",
+		[SCRY_CHUNK_OBJECTS] = "objects, packed",
+	};
+	struct scry_reader_stats stats;
+	size_t i;
+
+	scry_reader_stats(info->reader, &stats);
+	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (i = 0; i < SCRY_READER_KINDS; i++) {
+		const char *name = names[i] ? names[i] : names[0];
+		struct scry_cell cells[] = {
+			scry_cell_number(stats.kinds[i].chunks),
+			scry_cell_number(stats.kinds[i].events),
+			scry_cell_number(stats.kinds[i].bytes),
+			scry_cell_text(name, strlen(name)),
+		};
+
+		if (stats.kinds[i].chunks)
+			doc->ops->row(doc, cells);
+	}
+}
+
+int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,
+		   struct scry_doc *doc)
+{
+	struct info info = {.reader = reader};
+	int err;
+
+	scry_honesty_init(&info.honesty, reader);
+	err = read_all(&info);
+	if (err)
+		return err;
+	info.honesty.noun = "events";
+	scry_honesty_push(&info.honesty, doc);
+	push_totals(&info, doc);
+	push_kinds(&info, doc);
+	if (info.honesty.process_count > 1)
+		scry_doc_remark(doc, "processes: %u; --view events lists them",
+				info.honesty.process_count);
+	return 0;
+}

@@ -1,0 +1,272 @@
+/*
+ * The JSON renderer: made to be depended on; doc/JSON.md is its contract.
+ *
+ * A document is one object: schema, honesty, notes, totals, rows. The sections come in this order
+ * and each is closed when the next one begins. A stream is JSON lines: one object a record, honesty
+ * last.
+ */
+#include "base/err.h"
+#include "base/json.h"
+#include "view/doc.h"
+#include "view/honesty.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct out_json {
+	struct scry_json json;
+	bool in_notes;
+	bool in_rows;
+};
+
+/* Sections and rows begin a line; a stream's object is one line. */
+static void new_line(const struct scry_doc *doc, struct scry_json *json)
+{
+	if (!doc->is_stream)
+		scry_json_break(json);
+}
+
+static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const struct scry_cell *cell)
+{
+	char hex[24];
+
+	if (cell->is_unknown) {
+		scry_json_null(json);
+	} else if (kind == SCRY_CELL_TEXT) {
+		scry_json_string(json, cell->bytes, cell->length);
+	} else if (kind == SCRY_CELL_HEX) {
+		snprintf(hex, sizeof(hex), "0x%" PRIx64, cell->number);
+		scry_json_text(json, hex);
+	} else {
+		scry_json_u64(json, cell->number);
+	}
+}
+
+static void key_u64(struct scry_json *json, const char *key, uint64_t value)
+{
+	scry_json_key(json, key);
+	scry_json_u64(json, value);
+}
+
+static void key_known(struct scry_json *json, const char *key, uint64_t value, bool is_known)
+{
+	scry_json_key(json, key);
+	if (is_known)
+		scry_json_u64(json, value);
+	else
+		scry_json_null(json);
+}
+
+static void key_string(struct scry_json *json, const struct scry_reader *reader, const char *key,
+		       uint32_t id)
+{
+	struct scry_cell cell = {0};
+
+	cell.bytes = scry_reader_string(reader, id, &cell.length);
+	cell.is_unknown = !cell.bytes;
+	scry_json_key(json, key);
+	put_cell(json, SCRY_CELL_TEXT, &cell);
+}
+
+static void put_processes(struct scry_json *json, const struct scry_honesty *h)
+{
+	uint32_t i;
+
+	scry_json_key(json, "processes");
+	scry_json_array_begin(json);
+	for (i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++) {
+		scry_json_object_begin(json);
+		key_u64(json, "pid", h->processes[i].pid);
+		key_string(json, h->reader, "exe", h->processes[i].exe_str);
+		key_string(json, h->reader, "runtime", h->processes[i].runtime_str);
+		scry_json_object_end(json);
+	}
+	scry_json_array_end(json);
+}
+
+static void put_causes(struct scry_json *json, const struct scry_honesty *h)
+{
+	uint32_t i;
+
+	scry_json_key(json, "lost_by_cause");
+	scry_json_array_begin(json);
+	for (i = 0; i < h->cause_count; i++) {
+		scry_json_object_begin(json);
+		key_string(json, h->reader, "why", h->causes[i].why_str);
+		key_u64(json, "count", h->causes[i].count);
+		scry_json_object_end(json);
+	}
+	scry_json_array_end(json);
+}
+
+static void begin_document(struct scry_doc *doc, struct scry_json *json)
+{
+	char schema[64];
+
+	snprintf(schema, sizeof(schema), "scry.%s/%u", doc->view, doc->schema);
+	scry_json_object_begin(json);
+	scry_json_key(json, "schema");
+	scry_json_text(json, schema);
+	new_line(doc, json);
+}
+
+static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
+{
+	struct scry_json *json = &((struct out_json *)doc->renderer)->json;
+	double percent;
+
+	begin_document(doc, json);
+	scry_json_key(json, "honesty");
+	scry_json_object_begin(json);
+	scry_json_key(json, "is_complete");
+	scry_json_bool(json, h->has_totals && !h->lost && !h->left_out);
+	key_known(json, "events", h->events, h->has_totals);
+	key_u64(json, "lost", h->lost);
+	key_u64(json, "errors", h->errors);
+	key_u64(json, "torn_bytes", h->left_out);
+	scry_json_key(json, "pause_max_us");
+	if (h->has_pause)
+		scry_json_double(json, (double)h->pause_max_ns / 1000);
+	else
+		scry_json_null(json);
+	scry_json_key(json, "overhead_pct");
+	if (scry_honesty_overhead(h, &percent))
+		scry_json_double(json, (double)(int64_t)(percent * 100 + 0.5) / 100);
+	else
+		scry_json_null(json);
+	key_known(json, "watched_ns", h->watched_ns, h->has_totals);
+	put_processes(json, h);
+	put_causes(json, h);
+	scry_json_object_end(json);
+}
+
+static void json_note(struct scry_doc *doc, const char *bytes, size_t length)
+{
+	struct out_json *out = doc->renderer;
+
+	if (!out->in_notes) {
+		new_line(doc, &out->json);
+		scry_json_key(&out->json, "notes");
+		scry_json_array_begin(&out->json);
+		out->in_notes = true;
+	}
+	scry_json_string(&out->json, bytes, length);
+}
+
+/* Closes the section that is open. */
+static void json_section(struct scry_doc *doc)
+{
+	struct out_json *out = doc->renderer;
+
+	if (out->in_rows)
+		new_line(doc, &out->json);
+	if (out->in_notes || out->in_rows)
+		scry_json_array_end(&out->json);
+	out->in_notes = out->in_rows = false;
+	new_line(doc, &out->json);
+}
+
+static void json_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+	struct out_json *out = doc->renderer;
+	size_t i;
+
+	json_section(doc);
+	scry_json_key(&out->json, "totals");
+	scry_json_object_begin(&out->json);
+	for (i = 0; i < count; i++) {
+		scry_json_key(&out->json, pairs[i].key);
+		put_cell(&out->json, pairs[i].kind, &pairs[i].cell);
+	}
+	scry_json_object_end(&out->json);
+}
+
+static void json_table(struct scry_doc *doc)
+{
+	struct out_json *out = doc->renderer;
+
+	json_section(doc);
+	scry_json_key(&out->json, "rows");
+	scry_json_array_begin(&out->json);
+	out->in_rows = true;
+}
+
+static void json_row(struct scry_doc *doc, const struct scry_cell *cells)
+{
+	struct scry_json *json = &((struct out_json *)doc->renderer)->json;
+	size_t i;
+
+	scry_json_break(json);
+	scry_json_object_begin(json);
+	for (i = 0; i < doc->column_count; i++) {
+		if (!doc->columns[i].key)
+			continue;
+		scry_json_key(json, doc->columns[i].key);
+		put_cell(json, doc->columns[i].kind, &cells[i]);
+	}
+	scry_json_object_end(json);
+}
+
+/* Remarks are for people. */
+static void json_remark(struct scry_doc *doc, const char *remark)
+{
+}
+
+static void json_record(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+	struct scry_json *json = &((struct out_json *)doc->renderer)->json;
+	size_t i;
+
+	scry_json_object_begin(json);
+	for (i = 0; i < count; i++) {
+		scry_json_key(json, pairs[i].key);
+		put_cell(json, pairs[i].kind, &pairs[i].cell);
+	}
+	scry_json_object_end(json);
+	fputc('\n', doc->out);
+	scry_json_init(json, doc->out); /* the next line is a document of its own */
+}
+
+static void json_abandon(struct scry_doc *doc)
+{
+	free(doc->renderer);
+	doc->renderer = NULL;
+}
+
+static int json_end(struct scry_doc *doc)
+{
+	struct out_json *out = doc->renderer;
+	int err;
+
+	if (out->in_rows || out->in_notes)
+		json_section(doc);
+	scry_json_object_end(&out->json);
+	err = scry_json_done(&out->json);
+	json_abandon(doc);
+	return err;
+}
+
+int scry_out_json_open(struct scry_doc *doc)
+{
+	static const struct scry_doc_ops ops = {
+		.honesty = json_honesty,
+		.note = json_note,
+		.totals = json_totals,
+		.table = json_table,
+		.row = json_row,
+		.remark = json_remark,
+		.record = json_record,
+		.end = json_end,
+		.abandon = json_abandon,
+	};
+	struct out_json *out = calloc(1, sizeof(*out));
+
+	if (!out)
+		return scry_fail(-ENOMEM, "no memory for the report");
+	scry_json_init(&out->json, doc->out);
+	doc->ops = &ops;
+	doc->renderer = out;
+	doc->is_data = true;
+	return 0;
+}

@@ -1,0 +1,306 @@
+/*
+ * The text renderer: made to be read.
+ *
+ * Columns are as wide as their cells, so a table's first rows are held back (HELD_ROWS or
+ * HELD_BYTES) until their widths are known; later rows are printed at once in those widths. A held
+ * cell is escaped text with its NUL, one after the other.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "view/doc.h"
+#include "view/honesty.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HELD_ROWS 1000u
+#define HELD_BYTES (1u << 20)
+#define WIDTH_MAX 120u
+#define TOTAL_WIDTH_MAX 40u
+
+struct text {
+	struct scry_buf held;
+	size_t held_rows;
+	bool is_flowing; /* widths are settled, rows go out at once */
+	bool has_table;
+	bool has_rows; /* printed; the next remark keeps its distance */
+	size_t widths[SCRY_DOC_COLUMNS_MAX];
+	struct scry_buf line;
+};
+
+/* The cell as people read it, escaped. */
+static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struct scry_cell *cell)
+{
+	if (cell->is_unknown) {
+		scry_buf_append(buf, "-", 1);
+		return;
+	}
+	switch (kind) {
+	case SCRY_CELL_TEXT:
+		scry_text_escape(buf, cell->bytes, cell->length);
+		break;
+	case SCRY_CELL_COUNT:
+		scry_text_count(buf, cell->number);
+		break;
+	case SCRY_CELL_NUMBER:
+		scry_buf_printf(buf, "%" PRIu64, cell->number);
+		break;
+	case SCRY_CELL_HEX:
+		scry_buf_printf(buf, "0x%" PRIx64, cell->number);
+		break;
+	case SCRY_CELL_TIME:
+		scry_buf_printf(buf, "%" PRIu64 ".%06" PRIu64, cell->number / 1000000000,
+				cell->number % 1000000000 / 1000);
+		break;
+	}
+}
+
+static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+{
+	struct text *text = doc->renderer;
+	FILE *out = doc->is_stream ? doc->talk : doc->out;
+
+	scry_buf_clear(&text->line);
+	scry_honesty_line(honesty, doc->view, &text->line);
+	if (out)
+		fprintf(out, "%s\n", scry_buf_str(&text->line));
+}
+
+static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
+{
+	struct text *text = doc->renderer;
+	FILE *out = doc->is_stream ? doc->talk : doc->out;
+
+	scry_buf_clear(&text->line);
+	scry_text_escape(&text->line, bytes, length);
+	if (out)
+		fprintf(out, "note: %s\n", scry_buf_str(&text->line));
+}
+
+/* Values right-aligned in one column, what they are behind them. */
+static void text_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+	struct text *text = doc->renderer;
+	size_t i, width = 0, pass;
+
+	fputc('\n', doc->out);
+	for (pass = 0; pass < 2; pass++) {
+		for (i = 0; i < count; i++) {
+			size_t own;
+
+			scry_buf_clear(&text->line);
+			put_cell(&text->line, pairs[i].kind, &pairs[i].cell);
+			own = scry_text_width(scry_buf_str(&text->line));
+			if (own > width)
+				width = own < TOTAL_WIDTH_MAX ? own : TOTAL_WIDTH_MAX;
+			if (pass)
+				fprintf(doc->out, "%*s%s  %s\n",
+					(int)(own < width ? width - own : 0), "",
+					scry_buf_str(&text->line), pairs[i].unit);
+		}
+	}
+}
+
+static bool is_right(enum scry_cell_kind kind)
+{
+	return kind != SCRY_CELL_TEXT;
+}
+
+/* One line of cells that lie one behind the other at `cells`; returns what follows them. */
+static const char *print_line(struct scry_doc *doc, const char *cells)
+{
+	const struct text *text = doc->renderer;
+	size_t i, gap = 0; /* blanks owed before the next cell: none hang at a line's end */
+
+	for (i = 0; i < doc->column_count; i++) {
+		size_t width = scry_text_width(cells);
+		size_t pad = text->widths[i] > width ? text->widths[i] - width : 0;
+		bool right = is_right(doc->columns[i].kind);
+
+		if (!doc->columns[i].title)
+			continue;
+		fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
+		gap = 2 + (right ? 0 : pad);
+		cells += strlen(cells) + 1;
+	}
+	fputc('\n', doc->out);
+	return cells;
+}
+
+static void measure(const struct scry_doc *doc, const char *cells)
+{
+	struct text *text = doc->renderer;
+	size_t i;
+
+	for (i = 0; i < doc->column_count; i++) {
+		size_t width;
+
+		if (!doc->columns[i].title)
+			continue;
+		width = scry_text_width(cells);
+		if (width > WIDTH_MAX)
+			width = WIDTH_MAX;
+		if (width > text->widths[i])
+			text->widths[i] = width;
+		cells += strlen(cells) + 1;
+	}
+}
+
+/* Prints what is held; from then on widths are settled. */
+static void let_flow(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+	const char *at = text->held.data;
+	size_t i;
+
+	if (text->is_flowing || !text->has_table)
+		return;
+	text->is_flowing = true;
+	if (text->held.failed || text->held_rows < 2) /* the titles alone say nothing */
+		return;
+	text->has_rows = true;
+	for (i = 0; i < text->held_rows; i++)
+		at = print_line(doc, at);
+	scry_buf_done(&text->held);
+}
+
+static void hold(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+
+	if (scry_buf_append(&text->held, text->line.data, text->line.len))
+		return;
+	measure(doc, text->line.data);
+	text->held_rows++;
+	if (text->held_rows >= HELD_ROWS || text->held.len >= HELD_BYTES)
+		let_flow(doc);
+}
+
+static void text_table(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+	size_t i;
+
+	if (text->has_table)
+		let_flow(doc);
+	fputc('\n', doc->out);
+	memset(text->widths, 0, sizeof(text->widths));
+	scry_buf_clear(&text->held);
+	text->held_rows = 0;
+	text->is_flowing = false;
+	text->has_table = true;
+	scry_buf_clear(&text->line);
+	for (i = 0; i < doc->column_count; i++)
+		if (doc->columns[i].title)
+			scry_buf_append(&text->line, doc->columns[i].title,
+					strlen(doc->columns[i].title) + 1);
+	hold(doc);
+}
+
+static void text_row(struct scry_doc *doc, const struct scry_cell *cells)
+{
+	struct text *text = doc->renderer;
+	size_t i;
+
+	scry_buf_clear(&text->line);
+	for (i = 0; i < doc->column_count; i++) {
+		if (!doc->columns[i].title)
+			continue;
+		put_cell(&text->line, doc->columns[i].kind, &cells[i]);
+		scry_buf_zeros(&text->line, 1);
+	}
+	if (text->line.failed)
+		return;
+	if (text->is_flowing)
+		print_line(doc, text->line.data);
+	else
+		hold(doc);
+}
+
+static void text_remark(struct scry_doc *doc, const char *remark)
+{
+	struct text *text = doc->renderer;
+
+	let_flow(doc);
+	if (text->has_rows)
+		fputc('\n', doc->out);
+	text->has_rows = false;
+	scry_buf_clear(&text->line);
+	scry_text_escape(&text->line, remark, strlen(remark));
+	fprintf(doc->out, "%s\n", scry_buf_str(&text->line));
+}
+
+static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+	struct text *text = doc->renderer;
+	struct scry_buf *line = &text->line;
+	size_t i;
+
+	scry_buf_clear(line);
+	for (i = 0; i < count; i++) {
+		const struct scry_pair *pair = &pairs[i];
+		size_t begin = line->len, width;
+
+		if (i)
+			scry_buf_append(line, "  ", pair->bare_width ? 2 : 1);
+		if (!pair->bare_width)
+			scry_buf_printf(line, "%s=", pair->key);
+		if (!pair->bare_width && pair->kind == SCRY_CELL_TEXT && !pair->cell.is_unknown)
+			scry_text_quote(line, pair->cell.bytes, pair->cell.length);
+		else
+			put_cell(line, pair->kind, &pair->cell);
+		width = line->len - begin - (pair->bare_width && i ? 2 : 0);
+		if (i + 1 < count && width < pair->bare_width)
+			scry_buf_printf(line, "%*s", (int)(pair->bare_width - width), "");
+	}
+	fprintf(doc->out, "%s\n", scry_buf_str(line));
+}
+
+static void text_abandon(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+
+	scry_buf_done(&text->held);
+	scry_buf_done(&text->line);
+	free(text);
+	doc->renderer = NULL;
+}
+
+static int text_end(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+	bool failed;
+
+	let_flow(doc);
+	failed = text->held.failed || text->line.failed;
+	text_abandon(doc);
+	if (failed)
+		return scry_fail(-ENOMEM, "no memory for the report");
+	errno = 0;
+	if (fflush(doc->out) || ferror(doc->out))
+		return scry_fail(errno ? -errno : -EIO, "cannot write the report: %s",
+				 strerror(errno ? errno : EIO));
+	return 0;
+}
+
+int scry_out_text_open(struct scry_doc *doc)
+{
+	static const struct scry_doc_ops ops = {
+		.honesty = text_honesty,
+		.note = text_note,
+		.totals = text_totals,
+		.table = text_table,
+		.row = text_row,
+		.remark = text_remark,
+		.record = text_record,
+		.end = text_end,
+		.abandon = text_abandon,
+	};
+
+	doc->ops = &ops;
+	doc->renderer = calloc(1, sizeof(struct text));
+	return doc->renderer ? 0 : scry_fail(-ENOMEM, "no memory for the report");
+}

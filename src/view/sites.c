@@ -1,0 +1,169 @@
+/*
+ * What a recording tells of each site. See sites.h.
+ */
+#include "view/sites.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SITES_MAX (4u << 20)
+#define LIVE_MAX (16u << 20)
+#define PIDS_MAX (1u << 20)
+#define ADDRESS_BITS 44 /* address >> 3, below 2^47 */
+
+int scry_sites_init(struct scry_sites *sites)
+{
+	*sites = (struct scry_sites){.count = 1, .cap = 1024};
+	scry_map_init(&sites->ids, SITES_MAX);
+	scry_map_init(&sites->pids, PIDS_MAX - 1);
+	scry_map_init(&sites->live, LIVE_MAX);
+	sites->rows = calloc(sites->cap, sizeof(*sites->rows));
+	if (!sites->rows)
+		return scry_fail(-ENOMEM, "no memory for the table of sites");
+	sites->rows[0].place.flags = SCRY_SITE_UNNAMED;
+	return 0;
+}
+
+void scry_sites_done(struct scry_sites *sites)
+{
+	scry_map_done(&sites->ids);
+	scry_map_done(&sites->pids);
+	scry_map_done(&sites->live);
+	free(sites->rows);
+	sites->rows = NULL;
+}
+
+static int sites_grow(struct scry_sites *sites)
+{
+	size_t cap = sites->cap * 2;
+	struct scry_site *rows = reallocarray(sites->rows, cap, sizeof(*rows));
+
+	if (!rows)
+		return scry_fail(-ENOMEM, "no memory for %zu sites", cap);
+	memset(rows + sites->cap, 0, (cap - sites->cap) * sizeof(*rows));
+	sites->rows = rows;
+	sites->cap = cap;
+	return 0;
+}
+
+/* A site may be told again, better named: counters stay. */
+static int on_site(struct scry_sites *sites, const struct scry_ev_site *place)
+{
+	uint64_t index;
+
+	if (!scry_map_get(&sites->ids, place->site, &index)) {
+		if (sites->count == sites->cap && sites_grow(sites))
+			return -ENOMEM;
+		index = sites->count;
+		if (scry_map_put(&sites->ids, place->site, index)) {
+			sites->dropped++;
+			return 0;
+		}
+		sites->count++;
+	}
+	sites->rows[index].place = *place;
+	return 0;
+}
+
+static uint64_t sites_index(const struct scry_sites *sites, uint32_t site)
+{
+	uint64_t index = 0;
+
+	scry_map_get(&sites->ids, site, &index);
+	return index;
+}
+
+static void on_objects(struct scry_sites *sites, const struct scry_ev_objects *objects)
+{
+	struct scry_site *row = &sites->rows[sites_index(sites, objects->site)];
+
+	sites->events++;
+	if (objects->slice) /* a part of the watch; the whole is told too */
+		return;
+	row->has_counters = true;
+	if (row == sites->rows) { /* many sites that are not known share this row */
+		row->allocated += objects->allocated;
+		row->freed += objects->freed < objects->allocated ? objects->freed : 0;
+		row->bytes += objects->bytes;
+		return;
+	}
+	row->allocated = objects->allocated;
+	row->freed = objects->freed < objects->allocated ? objects->freed : objects->allocated;
+	row->bytes = objects->bytes;
+}
+
+/* The key of an object in `live`. */
+static uint64_t sites_key(struct scry_sites *sites, uint32_t pid, uint64_t address)
+{
+	uint64_t *number = scry_map_ref(&sites->pids, pid);
+
+	if (number && !*number)
+		*number = sites->pids.count;
+	return (number ? *number : 0) << ADDRESS_BITS | address >> 3;
+}
+
+static void on_alloc(struct scry_sites *sites, uint32_t pid, const struct scry_ev_alloc *alloc)
+{
+	uint64_t index = sites_index(sites, alloc->site);
+
+	sites->events++;
+	sites->rows[index].seen_allocated++;
+	if (scry_map_put(&sites->live, sites_key(sites, pid, alloc->address), index))
+		sites->dropped++;
+}
+
+static void on_free(struct scry_sites *sites, uint32_t pid, const struct scry_ev_free *gone)
+{
+	uint64_t index;
+
+	sites->events++;
+	if (scry_map_remove(&sites->live, sites_key(sites, pid, gone->address), &index))
+		sites->rows[index].seen_freed++;
+	else
+		sites->frees_older++;
+}
+
+int scry_sites_event(struct scry_sites *sites, const struct scry_reader *reader,
+		     const struct scry_event *event)
+{
+	const void *payload = event + 1;
+	uint32_t pid = scry_reader_chunk(reader)->producer_pid;
+
+	switch (event->type) {
+	case SCRY_EVENT_SITE:
+		return on_site(sites, payload);
+	case SCRY_EVENT_OBJECTS:
+		on_objects(sites, payload);
+		return 0;
+	case SCRY_EVENT_ALLOC:
+		on_alloc(sites, pid, payload);
+		return 0;
+	case SCRY_EVENT_FREE:
+		on_free(sites, pid, payload);
+		return 0;
+	}
+	return 0;
+}
+
+void scry_sites_close(struct scry_sites *sites)
+{
+	size_t i;
+
+	for (i = 0; i < sites->count; i++) {
+		struct scry_site *row = &sites->rows[i];
+
+		if (row->has_counters)
+			continue;
+		row->allocated = row->seen_allocated;
+		row->freed = row->seen_freed;
+		row->bytes = row->allocated * row->place.slot_bytes;
+	}
+}
+
+uint64_t scry_live_bytes(uint64_t bytes, uint64_t live, uint64_t allocated)
+{
+	return allocated ? (uint64_t)((unsigned __int128)bytes * live / allocated) : 0;
+}

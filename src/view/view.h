@@ -1,0 +1,84 @@
+/*
+ * The table of views. A view reads a recording once and pushes a document; it touches no process.
+ *
+ * A feature is one file plus one row in view.c.
+ */
+#ifndef SCRY_VIEW_VIEW_H
+#define SCRY_VIEW_VIEW_H
+
+#include "base/opt.h"
+#include "rec/reader.h"
+#include "view/doc.h"
+
+#define SCRY_VIEW_TOP_DEFAULT \
+	UINT64_MAX /* top was not given: 30 rows for people, all for programs */
+#define SCRY_VIEW_TOP_ROWS 30
+
+enum scry_view_by { SCRY_VIEW_BY_LINE, SCRY_VIEW_BY_CLASS, SCRY_VIEW_BY_FILE };
+enum scry_view_sort { SCRY_VIEW_SORT_ALLOCATED, SCRY_VIEW_SORT_BYTES, SCRY_VIEW_SORT_LIVE };
+
+struct scry_view_opts {
+	int by;		  /* enum scry_view_by */
+	int sort;	  /* enum scry_view_sort */
+	uint64_t top;	  /* rows; 0: all; SCRY_VIEW_TOP_DEFAULT */
+	const char *grep; /* substring or /regex/ of "file:line class"; NULL: all */
+};
+
+#define SCRY_VIEW_OPTS_DEFAULT               \
+	{                                    \
+		.top = SCRY_VIEW_TOP_DEFAULT \
+	}
+
+/* The rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
+ */
+#define SCRY_VIEW_OPT_ROWS(o)                                                                    \
+	{0,                                                                                      \
+	 "by",                                                                                   \
+	 SCRY_OPT_CHOICE,                                                                        \
+	 &(o)->by,                                                                               \
+	 NULL,                                                                                   \
+	 "one row for each line, class or file",                                                 \
+	 "line|class|file"},                                                                     \
+		{0,                                                                              \
+		 "sort",                                                                         \
+		 SCRY_OPT_CHOICE,                                                                \
+		 &(o)->sort,                                                                     \
+		 NULL,                                                                           \
+		 "biggest first, by this column",                                                \
+		 "allocated|bytes|live"},                                                        \
+		{0,	    "top", SCRY_OPT_U64,                                                 \
+		 &(o)->top, "N",   "show N rows, 0 all (default 30; all in JSON)",               \
+		 NULL},                                                                          \
+	{                                                                                        \
+		0, "grep", SCRY_OPT_STRING, &(o)->grep, "TEXT",                                  \
+			"only rows whose \"file:line class\" contains TEXT, or matches /REGEX/", \
+			NULL                                                                     \
+	}
+
+struct scry_view {
+	const char *name;
+	const char *help;
+	unsigned int
+		schema; /* of its JSON: scry.NAME/schema; raised only when a key goes or changes */
+	bool is_stream; /* records as they come, honesty last */
+	int (*run)(struct scry_reader *reader, const struct scry_view_opts *opts,
+		   struct scry_doc *doc);
+};
+
+extern const struct scry_view scry_views[]; /* ends with a row without a name */
+
+/* The row of that name; NULL with a sentence that lists the names. */
+const struct scry_view *scry_view_find(const char *name);
+
+/* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
+int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *opts,
+		      struct scry_doc *doc);
+int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opts,
+		    struct scry_doc *doc);
+int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *opts,
+		     struct scry_doc *doc);
+
+int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,
+		   struct scry_doc *doc);
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * Learning the layout from the calibration child; private to src/vm.
+ *
+ * `child` is a half-filled scry_ruby of the calibration child: its layout is completed step by step, and
+ * each step may use what the earlier ones learned, by the same readers that later work on the target.
+ * Each step tries all places and demands exactly one that explains all the facts.
+ */
+#ifndef SCRY_VM_RUBY_LEARN_H
+#define SCRY_VM_RUBY_LEARN_H
+
+#include <stdbool.h>
+
+#include "vm/ruby.h"
+#include "vm/ruby_calib.h"
+#include "vm/ruby_iseq.h"
+#include "vm/ruby_still.h"
+#include "vm/ruby_value.h"
+
+#define SCRY_LEARN_PIECES 128
+
+/* A piece of code that the child told about. */
+struct scry_learn_piece {
+	const struct scry_fact *fact; /* "iseq"; its "insn" facts follow */
+	size_t insn_count;
+	uint64_t wrapper, iseq, body, encoded;
+	uint32_t size, first_line;
+	char label[64], path[64];
+};
+
+/* A thread that the child told about: its VALUE, its th, and the facts of its frames that follow. */
+struct scry_learn_thread {
+	const struct scry_fact *fact;
+	size_t frame_count;
+	uint64_t value, th, ec;
+	uint32_t tid; /* 0: unknown */
+};
+
+#define SCRY_LEARN_THREADS 16
+
+struct scry_learn {
+	const struct scry_calib *calib;
+	struct scry_still *still;
+	struct scry_ruby *child;  /* mem reads through `still` */
+	struct scry_ruby *target; /* gets the checks */
+	struct scry_learn_piece pieces[SCRY_LEARN_PIECES];
+	size_t piece_count;
+	struct scry_learn_thread threads[SCRY_LEARN_THREADS];
+	size_t thread_count; /* without main and other ractors' */
+	struct scry_learn_thread main, other; /* other: of a second ractor, value 0 when there is none */
+	uint64_t ractor, other_ractor, vm;
+	uint32_t data_offset; /* of the pointer in a T_DATA */
+	const char *words_name[512]; /* instruction names, and their handler words */
+	uint64_t words[512];
+	size_t word_count;
+};
+
+/* Steps, in this order. 0, or -ENOTSUP with a sentence that names the item. */
+int scry_learn_strings(struct scry_learn *learn);
+int scry_learn_arrays(struct scry_learn *learn);
+int scry_learn_slots(struct scry_learn *learn);
+int scry_learn_pieces(struct scry_learn *learn);
+int scry_learn_code(struct scry_learn *learn);
+int scry_learn_lines(struct scry_learn *learn);
+int scry_learn_threads(struct scry_learn *learn);
+int scry_learn_frames(struct scry_learn *learn);
+int scry_learn_vm(struct scry_learn *learn);
+int scry_learn_tids(struct scry_learn *learn);
+int scry_learn_classes(struct scry_learn *learn);
+int scry_learn_allocators(struct scry_learn *learn);
+int scry_learn_trace(struct scry_learn *learn);
+
+/* Reads a word of the child. */
+static inline bool scry_learn_word(struct scry_learn *learn, uint64_t addr, uint64_t *ret)
+{
+	return scry_still_word(learn->still, addr, ret);
+}
+/* Is VALUE `value` a String with this text? */
+bool scry_learn_is_string(struct scry_learn *learn, uint64_t value, const char *text);
+
+/* Counts candidates: remembers the first, so that "exactly one" can be demanded. */
+struct scry_pick {
+	uint64_t value;
+	unsigned int hits;
+};
+static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
+{
+	if (pick->hits && pick->value == value)
+		return;
+	if (pick->hits++ == 0)
+		pick->value = value;
+}
+
+/* Writes a check row; returns 0 when hits is 1, else -ENOTSUP with the sentence. `fmt` is the proof. */
+int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
+		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* Appends a row for `scry doctor`; without memory the row is missing. */
+void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
+
+/* Learns everything for `target` into target->layout. */
+int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc);
+
+#endif

@@ -1,0 +1,378 @@
+/*
+ * Learns iseqs: where a wrapper keeps its iseq, the body, label, path, first line, instruction words
+ * and line table.
+ *
+ * The facts are what the VM's own disassembler says (InstructionSequence#to_a): for some 70 pieces of
+ * code each instruction's position, name and line. The instruction array is proved by its content: the same
+ * name has the same handler word everywhere, different names have different words, all in the module's text.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "vm/ruby_learn.h"
+
+#define BODY_BYTES 512u
+#define STABLE_FLAGS 0xf01fu /* type, and the kind of internal object in bits 12..15 */
+
+static void read_pieces(struct scry_learn *learn)
+{
+	const struct scry_calib *c = learn->calib;
+	const struct scry_fact *f = NULL, *end = c->facts + c->fact_count;
+
+	while (learn->piece_count < SCRY_LEARN_PIECES && (f = scry_fact_next(c, f, "iseq"))) {
+		struct scry_learn_piece *p = &learn->pieces[learn->piece_count++];
+
+		p->fact = f;
+		p->wrapper = scry_fact_addr(f, 1);
+		scry_fact_text(f, 2, p->label, sizeof(p->label));
+		scry_fact_text(f, 3, p->path, sizeof(p->path));
+		p->first_line = (uint32_t)scry_fact_number(f, 4);
+		p->size = (uint32_t)scry_fact_number(f, 5);
+		while (f + 1 + p->insn_count < end &&
+		       strcmp(f[1 + p->insn_count].words[0], "insn") == 0)
+			p->insn_count++;
+	}
+}
+
+/* The iseq of piece `p` if the wrapper keeps it at `at`, directly or behind one more pointer. */
+static bool iseq_of(struct scry_learn *learn, const struct scry_learn_piece *p, uint64_t at,
+		    bool indirect, uint64_t *ret)
+{
+	uint64_t word, flags;
+
+	if (!scry_learn_word(learn, p->wrapper + at, &word) ||
+	    (indirect && !scry_learn_word(learn, word, &word)))
+		return false;
+	if (!scry_learn_word(learn, word, &flags) ||
+	    (flags & SCRY_RUBY_TYPE_MASK) != SCRY_RUBY_T_IMEMO)
+		return false;
+	*ret = word;
+	return true;
+}
+
+/* Do all bodies, reached this way, hold their label at `label`? */
+static bool labels_fit(struct scry_learn *learn, uint64_t body, uint64_t label)
+{
+	for (size_t i = 0; i < learn->piece_count; i++) {
+		struct scry_learn_piece *p = &learn->pieces[i];
+		uint64_t base, value;
+
+		if (!scry_learn_word(learn, p->iseq + body, &base) ||
+		    !scry_learn_word(learn, base + label, &value) ||
+		    !scry_learn_is_string(learn, value, p->label))
+			return false;
+		p->body = base;
+	}
+	return true;
+}
+
+/* With the iseqs set, tries all (body, label). True when it found any. */
+static bool try_bodies(struct scry_learn *learn, struct scry_pick *body, struct scry_pick *label)
+{
+	bool found = false;
+
+	for (uint64_t b = 8; b < 64; b += 8) {
+		for (uint64_t l = 0; l < BODY_BYTES; l += 8) {
+			if (!labels_fit(learn, b, l))
+				continue;
+			scry_pick_add(body, b);
+			scry_pick_add(label, l);
+			found = true;
+		}
+	}
+	return found;
+}
+
+int scry_learn_pieces(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick body = {0}, label = {0}, way = {0}, flags = {0};
+	uint64_t value;
+	int err;
+
+	read_pieces(learn);
+	for (uint64_t at = 8; at < 64 && learn->piece_count; at += 8) {
+		for (int indirect = 0; indirect < 2; indirect++) {
+			bool all = true;
+
+			for (size_t i = 0; i < learn->piece_count && all; i++)
+				all = iseq_of(learn, &learn->pieces[i], at, indirect,
+					      &learn->pieces[i].iseq);
+			if (all && try_bodies(learn, &body, &label))
+				scry_pick_add(&way, at | (uint64_t)indirect);
+		}
+	}
+	err = scry_learn_item(learn, "iseq of its wrapper", &way, "%zu pieces of code",
+			      learn->piece_count);
+	if (!err)
+		err = scry_learn_item(learn, "iseq body", &body, "%zu labels", learn->piece_count);
+	if (!err)
+		err = scry_learn_item(learn, "iseq label", &label, "%zu labels",
+				      learn->piece_count);
+	if (err)
+		return err;
+	l->iseq_body = (uint32_t)body.value;
+	l->body_label = (uint32_t)label.value;
+	for (size_t i = 0; i < learn->piece_count; i++) {
+		struct scry_learn_piece *p = &learn->pieces[i];
+
+		if (!iseq_of(learn, p, way.value & ~1ull, way.value & 1, &p->iseq) ||
+		    !scry_learn_word(learn, p->iseq + l->iseq_body, &p->body) ||
+		    !scry_learn_word(learn, p->iseq, &value))
+			return scry_fail(-ENOTSUP, "the calibration child's code moved");
+		scry_pick_add(&flags, value & STABLE_FLAGS);
+	}
+	l->iseq_flags_mask = STABLE_FLAGS;
+	l->iseq_flags_value = flags.value;
+	return scry_learn_item(learn, "iseq flags", &flags, "%zu iseqs", learn->piece_count);
+}
+
+static bool is_path(struct scry_learn *learn, uint64_t value, const char *path)
+{
+	const struct scry_ruby_layout *l = &learn->child->layout;
+	uint64_t flags, at;
+
+	if (!scry_learn_word(learn, value, &flags))
+		return false;
+	if ((flags & SCRY_RUBY_TYPE_MASK) == SCRY_RUBY_T_ARRAY) {
+		at = value + l->array_embed_ptr;
+		if (!(flags & l->array_embed) &&
+		    !scry_learn_word(learn, value + l->array_ptr, &at))
+			return false;
+		if (!scry_learn_word(learn, at, &value))
+			return false;
+	}
+	return scry_learn_is_string(learn, value, path);
+}
+
+enum field { FIELD_PATH, FIELD_LINE_VALUE, FIELD_LINE_INT, FIELD_SIZE, FIELD_CODE };
+
+static bool code_fits(struct scry_learn *learn, const struct scry_learn_piece *p, uint64_t code,
+		      bool record);
+
+static bool field_fits(struct scry_learn *learn, const struct scry_learn_piece *p, enum field field,
+		       uint64_t at)
+{
+	uint64_t word = 0;
+	uint32_t half = 0;
+
+	if (field == FIELD_LINE_INT || field == FIELD_SIZE) {
+		if (scry_mem_u32(&learn->child->mem, p->body + at, &half))
+			return false;
+		return half == (field == FIELD_SIZE ? p->size : p->first_line);
+	}
+	if (!scry_learn_word(learn, p->body + at, &word))
+		return false;
+	if (field == FIELD_PATH)
+		return is_path(learn, word, p->path);
+	if (field == FIELD_LINE_VALUE)
+		return word == p->first_line * 2ull + 1;
+	return code_fits(learn, p, word, false);
+}
+
+static struct scry_pick pick_field(struct scry_learn *learn, enum field field)
+{
+	uint64_t step = field == FIELD_LINE_INT || field == FIELD_SIZE ? 4 : 8;
+	struct scry_pick pick = {0};
+
+	for (uint64_t at = 0; at < BODY_BYTES; at += step) {
+		bool fits = learn->piece_count > 0;
+
+		for (size_t i = 0; i < learn->piece_count && fits; i++)
+			fits = field_fits(learn, &learn->pieces[i], field, at);
+		if (fits)
+			scry_pick_add(&pick, at);
+	}
+	return pick;
+}
+
+static bool is_module_text(struct scry_learn *learn, uint64_t addr)
+{
+	const struct scry_map_entry *m = scry_maps_at(&learn->child->maps, addr);
+
+	return m && m->x && strcmp(m->path, learn->child->module) == 0;
+}
+
+/* Does `name` always go with `word`? Records new pairs when asked. */
+static bool word_fits(struct scry_learn *learn, const char *name, uint64_t word, bool record)
+{
+	for (size_t i = 0; i < learn->word_count; i++) {
+		bool same_name = strcmp(learn->words_name[i], name) == 0;
+
+		if (same_name || learn->words[i] == word)
+			return same_name && learn->words[i] == word;
+	}
+	if (record && learn->word_count < 512) {
+		learn->words_name[learn->word_count] = name;
+		learn->words[learn->word_count++] = word;
+	}
+	return true;
+}
+
+static bool code_fits(struct scry_learn *learn, const struct scry_learn_piece *p, uint64_t code,
+		      bool record)
+{
+	for (size_t i = 0; i < p->insn_count; i++) {
+		const struct scry_fact *f = &p->fact[1 + i];
+		uint64_t word;
+
+		if (!scry_learn_word(learn, code + 8 * (uint64_t)scry_fact_number(f, 1), &word) ||
+		    !is_module_text(learn, word) || f->count < 4)
+			return false;
+		if (record && !word_fits(learn, f->words[2], word, true))
+			return false;
+	}
+	return true;
+}
+
+/* Records all pairs; false when one name had two words or one word two names. */
+static bool prove_words(struct scry_learn *learn)
+{
+	for (size_t i = 0; i < learn->piece_count; i++) {
+		struct scry_learn_piece *p = &learn->pieces[i];
+
+		if (!scry_learn_word(learn, p->body + learn->child->layout.body_encoded,
+				     &p->encoded) ||
+		    !code_fits(learn, p, p->encoded, true))
+			return false;
+	}
+	return true;
+}
+
+int scry_learn_code(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick path = pick_field(learn, FIELD_PATH);
+	struct scry_pick line = pick_field(learn, FIELD_LINE_VALUE);
+	struct scry_pick size = pick_field(learn, FIELD_SIZE);
+	struct scry_pick code = pick_field(learn, FIELD_CODE);
+	size_t n = learn->piece_count;
+	int err;
+
+	l->first_line_fixnum = line.hits > 0;
+	if (!line.hits) {
+		/* An int is repeated in the code location behind it; the first one is the field. */
+		line = pick_field(learn, FIELD_LINE_INT);
+		line.hits = line.hits ? 1 : 0;
+	}
+	l->body_path = (uint32_t)path.value;
+	l->body_first_line = (uint32_t)line.value;
+	l->body_size = (uint32_t)size.value;
+	l->body_encoded = (uint32_t)code.value;
+	err = scry_learn_item(learn, "iseq path", &path, "%zu paths", n);
+	if (!err)
+		err = scry_learn_item(learn, "iseq first line", &line, "%zu lines", n);
+	if (!err)
+		err = scry_learn_item(learn, "iseq size", &size, "%zu sizes", n);
+	if (!err && code.hits == 1 && !prove_words(learn))
+		code.hits = 0;
+	if (!err)
+		err = scry_learn_item(learn, "iseq instruction words", &code,
+				      "%zu instructions, each with its own word",
+				      learn->word_count);
+	return err;
+}
+
+/* Do these offsets give every known line of piece `p`? `l` has the candidate in it. */
+static bool lines_fit(struct scry_learn *learn, const struct scry_learn_piece *p)
+{
+	struct scry_ruby_iseq iseq = {p->iseq, p->body, p->encoded, p->size};
+
+	for (size_t i = 0; i < p->insn_count; i++) {
+		const struct scry_fact *f = &p->fact[1 + i];
+		uint32_t line;
+
+		if (scry_ruby_iseq_line(learn->child, &iseq, (uint32_t)scry_fact_number(f, 1),
+					&line) ||
+		    line != (uint32_t)scry_fact_number(f, 3))
+			return false;
+	}
+	return true;
+}
+
+/* The longest piece refuses wrong candidates soonest. */
+static const struct scry_learn_piece *longest(struct scry_learn *learn)
+{
+	size_t big = 0;
+
+	for (size_t i = 0; i < learn->piece_count; i++) {
+		if (learn->pieces[i].size > learn->pieces[big].size)
+			big = i;
+	}
+	return &learn->pieces[big];
+}
+
+/* The last position's rank is the number of entries: proves the table and the count by each other. */
+static bool count_fits(struct scry_learn *learn, const struct scry_learn_piece *p)
+{
+	const struct scry_ruby_layout *l = &learn->child->layout;
+	uint64_t succ, info = p->body + l->body_insns_info;
+	uint32_t count, rank;
+
+	return scry_learn_word(learn, info + l->insns_succ, &succ) &&
+	       scry_mem_u32(&learn->child->mem, info + l->insns_count, &count) == 0 && count > 1 &&
+	       scry_ruby_succ_rank(&learn->child->mem, succ, p->size - 1, &rank) == 0 &&
+	       rank == count;
+}
+
+static bool all_lines_fit(struct scry_learn *learn)
+{
+	if (!lines_fit(learn, longest(learn)))
+		return false;
+	for (size_t i = 0; i < learn->piece_count; i++) {
+		if (!lines_fit(learn, &learn->pieces[i]))
+			return false;
+	}
+	return true;
+}
+
+/* The entry's shape, with the places in insns_info given. */
+static void try_entries(struct scry_learn *learn, struct scry_pick *info, struct scry_pick *shape)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+
+	if (!count_fits(learn, longest(learn)))
+		return;
+	for (uint32_t size = 4; size <= 24; size += 4) {
+		for (uint32_t line = 0; line < size; line += 4) {
+			l->insns_entry_size = size;
+			l->insns_entry_line = line;
+			if (!all_lines_fit(learn))
+				continue;
+			scry_pick_add(info, (uint64_t)l->body_insns_info << 32 |
+						    l->insns_succ << 16 | l->insns_count);
+			scry_pick_add(shape, (uint64_t)size << 32 | line);
+		}
+	}
+}
+
+int scry_learn_lines(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick info = {0}, shape = {0};
+	unsigned int lines = 0;
+	int err;
+
+	if (!learn->piece_count)
+		return scry_fail(-ENOTSUP, "cannot learn line tables: no code");
+	l->insns_entries = 0;
+	for (l->body_insns_info = 0; l->body_insns_info < BODY_BYTES; l->body_insns_info += 8) {
+		for (l->insns_succ = 8; l->insns_succ <= 40; l->insns_succ += 8) {
+			for (l->insns_count = 8; l->insns_count <= 40; l->insns_count += 4)
+				try_entries(learn, &info, &shape);
+		}
+	}
+	l->body_insns_info = (uint32_t)(info.value >> 32);
+	l->insns_succ = (uint32_t)(info.value >> 16) & 0xffff;
+	l->insns_count = (uint32_t)info.value & 0xffff;
+	l->insns_entry_size = (uint32_t)(shape.value >> 32);
+	l->insns_entry_line = (uint32_t)shape.value;
+	for (size_t i = 0; i < learn->piece_count; i++)
+		lines += (unsigned int)learn->pieces[i].insn_count;
+	err = scry_learn_item(learn, "line table", &info, "%u of %u lines", lines, lines);
+	if (!err)
+		err = scry_learn_item(learn, "line entry", &shape, "%u of %u lines", lines, lines);
+	return err;
+}

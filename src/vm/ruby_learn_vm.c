@@ -1,0 +1,253 @@
+/*
+ * Learns the VM, its ractors, their thread lists, the word that holds the VM, and native thread ids.
+ *
+ * Lists are intrusive rings whose head lies in the owner. The trick: a ring proves three things at once. If
+ * walking from a word comes back to it through exactly the known threads, then this word is the head, it lies in
+ * the owner, and the nodes lie at one distance inside the threads.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "vm/ruby_learn.h"
+
+#define OWNER_BYTES 2048u
+#define TH_BYTES 1024u
+#define MEMBERS_MAX (SCRY_LEARN_THREADS + 2)
+
+/* Does the ring at `head` go through exactly the members, each at `member + node`? */
+static bool ring_fits(struct scry_learn *learn, uint64_t head, const uint64_t *members, size_t n,
+		      uint64_t node)
+{
+	bool seen[MEMBERS_MAX] = {false};
+	uint64_t at = head, next, back;
+
+	for (size_t step = 0; step <= n; step++) {
+		size_t i;
+
+		if (!scry_learn_word(learn, at, &next) || !scry_learn_word(learn, next + 8, &back) ||
+		    back != at)
+			return false;
+		at = next;
+		if (at == head)
+			return step == n;
+		for (i = 0; i < n && members[i] + node != at; i++)
+			;
+		if (i == n || seen[i])
+			return false;
+		seen[i] = true;
+	}
+	return false;
+}
+
+/* Finds (head in owner, node in members). */
+static void pick_ring(struct scry_learn *learn, uint64_t owner, const uint64_t *members, size_t n,
+		      struct scry_pick *ret)
+{
+	for (uint64_t head = 0; head < OWNER_BYTES; head += 8) {
+		uint64_t first;
+
+		if (!scry_learn_word(learn, owner + head, &first))
+			return;
+		/* The first node decides the distance: it lies in one of the members. */
+		for (size_t i = 0; i < n; i++) {
+			uint64_t node = first - members[i];
+
+			if (node < TH_BYTES && ring_fits(learn, owner + head, members, n, node))
+				scry_pick_add(ret, head << 32 | node);
+		}
+	}
+}
+
+/* Is the word at `at` in th `first` for the main ractor's threads and `other` for the second's? */
+static bool common_at(struct scry_learn *learn, uint64_t at, uint64_t first, uint64_t other)
+{
+	uint64_t word;
+
+	for (size_t i = 0; i < learn->thread_count; i++) {
+		if (!scry_learn_word(learn, learn->threads[i].th + at, &word) || word != first)
+			return false;
+	}
+	return scry_learn_word(learn, learn->main.th + at, &word) && word == first &&
+	       scry_learn_word(learn, learn->other.th + at, &word) && word == other;
+}
+
+static int learn_ractors(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "ractor");
+	uint64_t members[MEMBERS_MAX];
+	struct scry_pick owner = {0}, ring = {0};
+	size_t n = 0;
+	int err;
+
+	if (!f || !learn->other.value)
+		return scry_fail(-ENOTSUP, "cannot learn ractors: this Ruby has none");
+	if (!scry_learn_word(learn, scry_fact_addr(f, 1) + learn->data_offset, &learn->ractor))
+		return scry_fail(-ENOTSUP, "cannot read the main ractor of the child");
+	f = scry_fact_next(learn->calib, f, "ractor");
+	if (!scry_learn_word(learn, scry_fact_addr(f, 1) + learn->data_offset,
+			     &learn->other_ractor))
+		return scry_fail(-ENOTSUP, "cannot read the second ractor of the child");
+	for (uint64_t at = 0; at < TH_BYTES; at += 8) {
+		if (common_at(learn, at, learn->ractor, learn->other_ractor))
+			scry_pick_add(&owner, at);
+	}
+	err = scry_learn_item(learn, "ractor of its thread", &owner, "%zu threads, 2 ractors",
+			      learn->thread_count + 2);
+	if (err)
+		return err;
+	l->th_ractor = (uint32_t)owner.value;
+
+	for (size_t i = 0; i < learn->thread_count; i++)
+		members[n++] = learn->threads[i].th;
+	members[n++] = learn->main.th;
+	pick_ring(learn, learn->ractor, members, n, &ring);
+	err = scry_learn_item(learn, "thread ring of a ractor", &ring, "a ring of %zu threads", n);
+	l->ractor_threads = (uint32_t)(ring.value >> 32);
+	l->th_node = (uint32_t)ring.value;
+	if (!err && !ring_fits(learn, learn->other_ractor + l->ractor_threads, &learn->other.th, 1,
+			       l->th_node))
+		err = scry_fail(-ENOTSUP, "the second ractor's threads are not where the first's are");
+	return err;
+}
+
+/* Each word that all threads have in common may be the VM; it is the one that holds the ring of ractors. */
+static int learn_vm_struct(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	const uint64_t ractors[2] = {learn->ractor, learn->other_ractor};
+	struct scry_pick vm = {0}, ring = {0};
+	int err;
+
+	for (uint64_t at = 0; at < TH_BYTES; at += 8) {
+		struct scry_pick found = {0};
+		uint64_t word;
+
+		if (!scry_learn_word(learn, learn->main.th + at, &word) || word < 4096)
+			continue;
+		if (!common_at(learn, at, word, word))
+			continue;
+		pick_ring(learn, word, ractors, 2, &found);
+		if (!found.hits)
+			continue;
+		/* A struct inside the VM would see the same ring; the VM's own address is in the module. */
+		scry_pick_add(&vm, at);
+		ring = found;
+		learn->vm = word;
+	}
+	err = scry_learn_item(learn, "VM of its thread", &vm, "%zu threads, ring of 2 ractors",
+			      learn->thread_count + 2);
+	if (!err)
+		err = scry_learn_item(learn, "ractor ring of the VM", &ring, "a ring of 2 ractors");
+	l->th_vm = (uint32_t)vm.value;
+	l->vm_ractors = (uint32_t)(ring.value >> 32);
+	l->ractor_node = (uint32_t)ring.value;
+	return err;
+}
+
+/* Is this mapping the module's data: the file's writable part, or the anonymous rest (bss) right after it? */
+static bool is_module_data(const struct scry_ruby *ruby, size_t i)
+{
+	const struct scry_map_entry *e = &ruby->maps.entries[i];
+
+	if (!e->r)
+		return false;
+	if (strcmp(e->path, ruby->module) == 0)
+		return !e->x && (e->w || e->offset);
+	return e->w && e->inode == 0 && e->path[0] == '\0' && i > 0 && e[-1].end == e->start &&
+	       strcmp(e[-1].path, ruby->module) == 0;
+}
+
+static int learn_root(struct scry_learn *learn)
+{
+	struct scry_ruby *child = learn->child;
+	uint64_t named = scry_ruby_symbol(child, "ruby_current_vm_ptr"), word;
+	struct scry_pick pick = {0};
+	unsigned int held = 0;
+
+	for (size_t i = 0; i < child->maps.count; i++) {
+		const struct scry_map_entry *e = &child->maps.entries[i];
+
+		if (!is_module_data(child, i) || e->end - e->start > 64u << 20)
+			continue;
+		for (uint64_t at = e->start; at < e->end; at += 8) {
+			if (!scry_learn_word(learn, at, &word) || word != learn->vm)
+				continue;
+			held++;
+			if (!named || at == named)
+				scry_pick_add(&pick, at - child->bias);
+		}
+	}
+	child->layout.vm_root = pick.value;
+	return scry_learn_item(learn, "VM word in the module", &pick, "%u words hold the VM%s", held,
+			       named ? ", one is ruby_current_vm_ptr" : "");
+}
+
+int scry_learn_vm(struct scry_learn *learn)
+{
+	int err = learn_ractors(learn);
+
+	if (!err)
+		err = learn_vm_struct(learn);
+	if (!err)
+		err = learn_root(learn);
+	return err;
+}
+
+/* Does the int at `at`, in th or behind its pointer at `nt`, tell each known thread's id? */
+static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
+{
+	uint32_t seen[SCRY_LEARN_THREADS + 1];
+
+	for (size_t i = 0; i <= learn->thread_count; i++) {
+		struct scry_learn_thread *t =
+			i < learn->thread_count ? &learn->threads[i] : &learn->main;
+		uint64_t base = t->th;
+
+		if (nt != SCRY_RUBY_NONE && !scry_learn_word(learn, t->th + nt, &base))
+			return false;
+		if (scry_mem_u32(&learn->child->mem, base + at, &seen[i]) || seen[i] == 0)
+			return false;
+		if (t->tid ? seen[i] != t->tid
+			   : scry_proc_task_state(learn->calib->pid, (pid_t)seen[i]) == 0)
+			return false;
+		for (size_t j = 0; j < i; j++) {
+			if (seen[j] == seen[i])
+				return false;
+		}
+	}
+	return true;
+}
+
+/* A Ruby that keeps no tid (2.7, 3.0) is not an error: threads then have no tid. */
+int scry_learn_tids(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick pick = {0};
+
+	l->th_tid = l->th_nt = SCRY_RUBY_NONE;
+	for (uint64_t at = 0; at < TH_BYTES && !pick.hits; at += 4) {
+		if (tid_fits(learn, SCRY_RUBY_NONE, at))
+			scry_pick_add(&pick, at);
+	}
+	if (pick.hits) {
+		l->th_tid = (uint32_t)pick.value;
+		return scry_learn_item(learn, "native thread id", &pick, "%zu threads",
+				       learn->thread_count + 1);
+	}
+	for (uint32_t nt = 0; nt < 256 && !pick.hits; nt += 8) {
+		for (uint64_t at = 0; at < 128 && !pick.hits; at += 4) {
+			if (!tid_fits(learn, nt, at))
+				continue;
+			scry_pick_add(&pick, (uint64_t)nt << 32 | at);
+			l->th_nt = nt;
+			l->th_tid = (uint32_t)at;
+		}
+	}
+	if (pick.hits)
+		scry_learn_item(learn, "native thread id", &pick, "%zu threads, behind a pointer",
+				learn->thread_count + 1);
+	return 0;
+}

@@ -1,0 +1,222 @@
+/*
+ * Walks VM -> ractors -> threads of another process.
+ *
+ * Lists are intrusive rings {next, prev}; the head is a node too. Each step checks that the next node points
+ * back; a list that changes under us fails that check and is walked again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "vm/ruby.h"
+
+#define RACTORS_MAX 4096u
+#define THREADS_MAX 65536u
+#define TRIES 3
+
+struct nodes {
+	uint64_t *at;
+	size_t count, room;
+};
+
+static int push(struct nodes *nodes, uint64_t value)
+{
+	if (nodes->count == nodes->room) {
+		size_t room = nodes->room ? nodes->room * 2 : 16;
+		uint64_t *more = realloc(nodes->at, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		nodes->at = more;
+		nodes->room = room;
+	}
+	nodes->at[nodes->count++] = value;
+	return 0;
+}
+
+/* Owners of the nodes of the ring at `head`, each `node` bytes before its node. -EAGAIN: it changed. */
+static int walk_ring(const struct scry_mem *mem, uint64_t head, uint32_t node, size_t max,
+		     struct nodes *ret)
+{
+	uint64_t at = head;
+
+	for (size_t i = 0; i <= max; i++) {
+		uint64_t next, back;
+
+		if (scry_mem_u64(mem, at, &next) || next % 8 || scry_mem_u64(mem, next + 8, &back) ||
+		    back != at)
+			return -EAGAIN;
+		if (next == head)
+			return 0;
+		if (push(ret, next - node))
+			return -ENOMEM;
+		at = next;
+	}
+	return -EAGAIN; /* a ring through freed nodes may never come back */
+}
+
+static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t vm, first;
+
+	if (scry_mem_u64(&ruby->mem, ruby->bias + l->vm_root, &vm))
+		return -ESRCH;
+	/* Before boot the word is 0, then the list is not linked yet. */
+	if (vm == 0 || scry_mem_u64(&ruby->mem, vm + l->vm_ractors, &first) || first == 0)
+		return -ENODATA;
+	return walk_ring(&ruby->mem, vm + l->vm_ractors, l->ractor_node, RACTORS_MAX, ret);
+}
+
+int scry_ruby_ractors(const struct scry_ruby *ruby)
+{
+	int err = -EAGAIN;
+
+	for (int try = 0; try < TRIES && err == -EAGAIN; try++) {
+		struct nodes ractors = {0};
+
+		err = walk_ractors(ruby, &ractors);
+		free(ractors.at);
+		if (err == 0)
+			return (int)ractors.count;
+	}
+	if (err == -ENODATA)
+		return scry_fail(-EAGAIN, "the Ruby in process %d has not booted yet", (int)ruby->pid);
+	return err == -EAGAIN ? scry_fail(-ENOTSUP, "the list of ractors in process %d does not close",
+					  (int)ruby->pid)
+			      : err;
+}
+
+/*
+ * The target may live in its own pid namespace, and then knows its threads by other numbers. The last number of
+ * the NSpid line of a task is the one in its own namespace.
+ */
+struct tids {
+	size_t count;
+	pid_t *host;
+	pid_t *inner;
+};
+
+static pid_t inner_tid(pid_t pid, pid_t tid)
+{
+	char path[64], line[256];
+	pid_t inner = tid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *last;
+
+		if (strncmp(line, "NSpid:", 6) != 0)
+			continue;
+		last = strrchr(line, '\t');
+		inner = last ? (pid_t)strtol(last + 1, NULL, 10) : tid;
+		break;
+	}
+	if (f)
+		fclose(f);
+	return inner;
+}
+
+/* Reads the pairs only when the namespaces differ: one file of /proc per thread is dear. */
+static void read_tids(pid_t pid, struct tids *ret)
+{
+	pid_t *host = NULL;
+	ssize_t n;
+
+	*ret = (struct tids){0};
+	if (inner_tid(pid, pid) == pid)
+		return;
+	n = scry_proc_tasks(pid, &host);
+	if (n <= 0)
+		return;
+	ret->inner = calloc((size_t)n, sizeof(*ret->inner));
+	if (!ret->inner) {
+		free(host);
+		return;
+	}
+	ret->host = host;
+	ret->count = (size_t)n;
+	for (size_t i = 0; i < ret->count; i++)
+		ret->inner[i] = inner_tid(pid, host[i]);
+}
+
+static pid_t host_tid(const struct tids *tids, uint32_t inner)
+{
+	if (!tids->count)
+		return (pid_t)inner;
+	for (size_t i = 0; i < tids->count; i++) {
+		if (tids->inner[i] == (pid_t)inner)
+			return tids->host[i];
+	}
+	return 0;
+}
+
+static void read_thread(const struct scry_ruby *ruby, const struct tids *tids,
+			struct scry_ruby_thread *t)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t base = t->th;
+	uint32_t tid = 0;
+
+	if (scry_mem_u64(&ruby->mem, t->th + l->th_ec, &t->ec))
+		t->ec = 0;
+	if (l->th_tid == SCRY_RUBY_NONE)
+		return;
+	if (l->th_nt != SCRY_RUBY_NONE && scry_mem_u64(&ruby->mem, t->th + l->th_nt, &base))
+		return;
+	if (base && scry_mem_u32(&ruby->mem, base + l->th_tid, &tid) == 0)
+		t->tid = host_tid(tids, tid);
+}
+
+/* One walk over everything. Count or -errno. */
+static ssize_t walk_threads(const struct scry_ruby *ruby, const struct tids *tids,
+			    struct scry_ruby_thread **ret)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	struct nodes ractors = {0}, ths = {0}, owners = {0};
+	struct scry_ruby_thread *threads = NULL;
+	int err = walk_ractors(ruby, &ractors);
+
+	for (size_t i = 0; i < ractors.count && !err; i++) {
+		err = walk_ring(&ruby->mem, ractors.at[i] + l->ractor_threads, l->th_node,
+				THREADS_MAX, &ths);
+		while (owners.count < ths.count && !err)
+			err = push(&owners, ractors.at[i]);
+	}
+	if (!err && !(threads = calloc(ths.count ? ths.count : 1, sizeof(*threads))))
+		err = -ENOMEM;
+	for (size_t i = 0; i < ths.count && !err; i++) {
+		threads[i].th = ths.at[i];
+		threads[i].ractor = owners.at[i];
+		read_thread(ruby, tids, &threads[i]);
+	}
+	free(ractors.at);
+	free(ths.at);
+	free(owners.at);
+	if (err)
+		return err;
+	*ret = threads;
+	return (ssize_t)ths.count;
+}
+
+ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread **ret)
+{
+	ssize_t n = -EAGAIN;
+	struct tids tids;
+
+	read_tids(ruby->pid, &tids);
+	for (int try = 0; try < TRIES && n == -EAGAIN; try++)
+		n = walk_threads(ruby, &tids, ret);
+	free(tids.host);
+	free(tids.inner);
+	if (n == -ENODATA)
+		return scry_fail(-EAGAIN, "the Ruby in process %d has not booted yet", (int)ruby->pid);
+	if (n == -EAGAIN)
+		return scry_fail(-ENOTSUP, "the thread lists in process %d do not close",
+				 (int)ruby->pid);
+	return n;
+}

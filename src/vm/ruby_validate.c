@@ -1,0 +1,191 @@
+/*
+ * Judges a layout on a live Ruby that goes on running.
+ *
+ * A read of a running VM may be torn, so one bad look proves nothing and one good look does: each rule is
+ * tried up to five times. Frames are read twice and only those that stood still between the
+ * two reads are judged; a busy thread still shows its older frames. Nothing is stopped or written.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "vm/ruby_iseq.h"
+#include "vm/ruby_learn.h"
+
+#define TRIES 5
+#define THREADS_JUDGED 64u
+#define FRAMES_JUDGED 48u
+#define FRAME_MAX 128u
+
+struct tally {
+	unsigned int threads, frames, code; /* judged; code: frames that run Ruby code */
+	char why[96];
+};
+
+static int bad(struct tally *tally, const char *why)
+{
+	snprintf(tally->why, sizeof(tally->why), "%s", why);
+	return -ENOTSUP;
+}
+
+static uint64_t word_in(const uint8_t *frame, uint32_t at)
+{
+	uint64_t word;
+
+	memcpy(&word, frame + at, sizeof(word));
+	return word;
+}
+
+/* One frame that stood still. */
+static int judge_frame(const struct scry_ruby *ruby, const uint8_t *frame, struct tally *tally)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t pc = word_in(frame, l->frame_pc), code = word_in(frame, l->frame_iseq), flags;
+	struct scry_ruby_iseq iseq;
+	uint32_t pos, line = 0;
+	char text[256];
+	int err;
+
+	if (scry_mem_u64(&ruby->mem, word_in(frame, l->frame_ep), &flags) || !(flags & 1))
+		return bad(tally, "a frame's ep does not point at a flag word");
+	tally->frames++;
+	if (pc == 0 || code == 0)
+		return 0; /* a C method, or one that is being set up */
+	if (scry_ruby_iseq_read(ruby, code, &iseq))
+		return bad(tally, "a frame's iseq is not an iseq");
+	if (scry_ruby_iseq_position(&iseq, pc, &pos))
+		return bad(tally, "a frame's pc is not inside its iseq");
+	if (scry_ruby_iseq_label(ruby, &iseq, text, sizeof(text)) < 0)
+		return bad(tally, "an iseq's label is not a String");
+	if (scry_ruby_iseq_path(ruby, &iseq, text, sizeof(text)) < 0)
+		return bad(tally, "an iseq's path is not a String");
+	err = scry_ruby_iseq_line(ruby, &iseq, pos, &line);
+	if ((err && err != -ENOENT) || line > 10000000)
+		return bad(tally, "an iseq's line table does not answer");
+	tally->code++;
+	return 0;
+}
+
+/*
+ * The newest frames of a thread, oldest of them last. Frames are counted from the high end, so that the
+ * two readings are laid over each other by address, whatever was pushed or popped between them.
+ */
+static int judge_frames(const struct scry_ruby *ruby, uint64_t cfp, uint64_t end, uint64_t ec,
+			struct tally *tally)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	static _Thread_local uint8_t first[FRAMES_JUDGED * FRAME_MAX];
+	static _Thread_local uint8_t second[FRAMES_JUDGED * FRAME_MAX];
+	uint64_t count = (end - cfp) / l->frame_size, again;
+	int err = 0;
+
+	/* A deep stack: its oldest frames are the quiet ones, but the newest prove cfp. Take the newest. */
+	if (count > FRAMES_JUDGED)
+		count = FRAMES_JUDGED;
+	if (scry_mem_read(&ruby->mem, cfp, first, count * l->frame_size))
+		return bad(tally, "the control frames cannot be read");
+	for (uint64_t i = 0; i < count && !err; i++) {
+		uint64_t addr = cfp + i * l->frame_size;
+		uint8_t *frame = first + i * l->frame_size;
+		uint8_t *twin = second + i * l->frame_size;
+
+		if (addr + l->frame_size == end)
+			break; /* the oldest is a dummy */
+		err = judge_frame(ruby, frame, tally);
+		if (!err)
+			continue;
+		/* Bad, or gone meanwhile? Then it has changed, or its slot is no frame any more. */
+		if (scry_mem_read(&ruby->mem, addr, twin, l->frame_size) ||
+		    scry_mem_u64(&ruby->mem, ec + l->ec_cfp, &again))
+			return bad(tally, "the control frames cannot be read");
+		if (addr <= again || memcmp(frame, twin, l->frame_size) != 0)
+			err = 0;
+	}
+	return err;
+}
+
+static int judge_thread(const struct scry_ruby *ruby, const struct scry_ruby_thread *t,
+			struct tally *tally)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t back, stack, size, cfp, end;
+
+	if (t->ec == 0)
+		return 0; /* starting or ending */
+	if (scry_mem_u64(&ruby->mem, t->ec + l->ec_thread, &back) ||
+	    scry_mem_u64(&ruby->mem, t->ec + l->ec_stack, &stack) ||
+	    scry_mem_u64(&ruby->mem, t->ec + l->ec_stack_size, &size) ||
+	    scry_mem_u64(&ruby->mem, t->ec + l->ec_cfp, &cfp))
+		return bad(tally, "a thread's ec cannot be read");
+	if (stack == 0 || cfp == 0)
+		return 0;
+	if (back != t->th)
+		return bad(tally, "a thread's ec does not point back at it");
+	end = stack + 8 * size;
+	if (size > 1u << 26 || cfp <= stack || cfp > end)
+		return bad(tally, "a thread's newest frame is not in its stack");
+	if ((end - cfp) % l->frame_size)
+		return bad(tally, "a thread's stack does not hold whole frames");
+	if (t->tid && scry_proc_task_state(ruby->pid, t->tid) == 0 && l->th_nt == SCRY_RUBY_NONE)
+		return bad(tally, "a thread's native id is not a task of the process");
+	tally->threads++;
+	return judge_frames(ruby, cfp, end, t->ec, tally);
+}
+
+/* All threads once. */
+static int judge(const struct scry_ruby *ruby, struct tally *tally)
+{
+	struct scry_ruby_thread *threads = NULL;
+	ssize_t n = scry_ruby_threads(ruby, &threads);
+	int err = 0;
+
+	if (n < 0) {
+		if (n == -ENOTSUP)
+			return bad(tally, "the lists of ractors and threads do not close");
+		return (int)n;
+	}
+	if (n == 0) {
+		free(threads);
+		return -EAGAIN;
+	}
+	for (ssize_t i = 0; i < n && tally->threads < THREADS_JUDGED && !err; i++)
+		err = judge_thread(ruby, &threads[i], tally);
+	free(threads);
+	if (!err && tally->threads == 0)
+		err = -EAGAIN;
+	return err;
+}
+
+int scry_ruby_validate(struct scry_ruby *ruby)
+{
+	struct scry_ruby_check check = {.item = "live threads", .how = "the running target"};
+	struct timespec pause = {0, 200000};
+	struct tally tally = {0};
+	int err = 0;
+
+	for (int i = 0; i < TRIES; i++) {
+		tally = (struct tally){0};
+		err = judge(ruby, &tally);
+		if (err != -ENOTSUP && err != -EAGAIN)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	ruby->booted = err == 0;
+	if (err == -EAGAIN)
+		return scry_fail(err, "the Ruby in process %d has not booted yet", (int)ruby->pid);
+	check.ok = err == 0;
+	snprintf(check.value, sizeof(check.value), "%u threads", tally.threads);
+	if (err)
+		snprintf(check.proof, sizeof(check.proof), "%s", tally.why);
+	else
+		snprintf(check.proof, sizeof(check.proof), "%u frames hold, %u of them Ruby code",
+			 tally.frames, tally.code);
+	scry_ruby_add_check(ruby, &check);
+	if (err == -ENOTSUP)
+		return scry_fail(err, "the learned layout does not fit process %d: %s", (int)ruby->pid,
+				 tally.why);
+	return err;
+}

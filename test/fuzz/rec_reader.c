@@ -1,0 +1,183 @@
+/*
+ * Fuzzer of the recording reader, two ways.
+ *
+ * With -fsanitize=fuzzer -DSCRY_LIBFUZZER: LLVMFuzzerTestOneInput. Else a main: with file names it
+ * reads those; without, it changes a valid recording 20,000 times from a fixed seed. Each input is
+ * read as it is and once more with its checksums made to hold, else no mutation would get past
+ * them.
+ */
+#include "base/err.h"
+#include "rec/check.h"
+#include "rec/reader.h"
+#include "rec/writer.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(int holds, const char *what)
+{
+	if (!holds) {
+		fprintf(stderr, "%s\n", what);
+		abort();
+	}
+}
+
+static void read_fd(int fd)
+{
+	const struct scry_event *event;
+	struct scry_reader_stats stats;
+	struct scry_reader *r;
+	uint64_t sum = 0;
+	size_t i, len;
+
+	if (scry_reader_open(fd, &r)) {
+		must(scry_error()[0] != '\0', "a failure without a sentence");
+		return;
+	}
+	while (scry_reader_next(r, &event) > 0) {
+		must(event->size >= sizeof(*event) && event->size <= SCRY_EVENT_MAX, "size");
+		for (i = 0; i < event->size; i++)
+			sum += ((const uint8_t *)event)[i];
+		if (event->type == SCRY_EVENT_NOTE) {
+			const struct scry_ev_note *note = (const void *)(event + 1);
+			const char *text = scry_reader_string(r, note->text_str, &len);
+
+			must(!note->text_str || text, "a string id that was not checked");
+			must(!text || text[len] == '\0', "a string without its end");
+		}
+	}
+	scry_reader_stats(r, &stats);
+	must(stats.left_out <= stats.file_bytes, "more left out than there is");
+	scry_reader_close(r);
+	/* Keeps the loop above from being optimized away. */
+	__asm__ volatile("" ::"r"(sum));
+}
+
+/* Makes the checksum of every chunk hold that can be found. */
+static void reseal(uint8_t *data, size_t size)
+{
+	struct scry_chunk chunk;
+	size_t at = sizeof(struct scry_file_head);
+
+	while (at + sizeof(chunk) <= size) {
+		memcpy(&chunk, data + at, sizeof(chunk));
+		if (chunk.bytes > size - at - sizeof(chunk))
+			break;
+		chunk.check = scry_chunk_check(&chunk, data + at + sizeof(chunk));
+		memcpy(data + at, &chunk, sizeof(chunk));
+		at += sizeof(chunk) + chunk.bytes;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	uint8_t *copy = malloc(size + 1);
+
+	must(fd >= 0 && copy, "no memory");
+	memcpy(copy, data, size);
+	must(write(fd, copy, size) == (ssize_t)size, "write");
+	read_fd(fd);
+	reseal(copy, size);
+	must(pwrite(fd, copy, size, 0) == (ssize_t)size, "pwrite");
+	read_fd(fd);
+	free(copy);
+	close(fd);
+	return 0;
+}
+
+#ifndef SCRY_LIBFUZZER
+
+#define ROUNDS 20000
+
+static uint64_t rng = 0x5c71u;
+
+static uint32_t next_random(uint32_t below)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return (uint32_t)(rng >> 32) % below;
+}
+
+/* A small recording with every kind of event and a packed chunk. */
+static size_t valid_recording(uint8_t *ret_bytes, size_t room)
+{
+	const uint64_t words[] = {1u << 20 | 1, 2u << 20 | 2, 1u << 20};
+	struct scry_objects_run run = {{9, 1, 2}, words, 3, 500, 600};
+	int fd = memfd_create("valid", MFD_CLOEXEC);
+	uint32_t payload[64], id, i;
+	struct scry_writer *w;
+	uint16_t type;
+	ssize_t len;
+
+	must(!scry_writer_open(fd, 0, &w), "open");
+	for (i = 0; i < 4; i++)
+		scry_writer_string(w, &"/usr/lib/ruby/3.1.0/set.rb"[i], 26 - i, &id);
+	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_COUNT; type++) {
+		struct scry_event head = {.type = type, .time_ns = type};
+
+		for (i = 0; i < 64; i++)
+			payload[i] = 1 + i % 2;
+		scry_writer_payload(w, &head, payload, 80);
+		if (type % 5 == 0)
+			scry_writer_objects(w, &run);
+	}
+	must(!scry_writer_close(w), "close");
+	len = pread(fd, ret_bytes, room, 0);
+	must(len > 0 && (size_t)len < room, "pread");
+	close(fd);
+	return (size_t)len;
+}
+
+static size_t mutate(uint8_t *bytes, size_t len)
+{
+	static const uint32_t edges[] = {
+		0, 1, 7, 8, 15, 16, 0x7fff, 0x8000, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff};
+	uint32_t changes = 1 + next_random(6);
+
+	while (changes--) {
+		size_t at = next_random((uint32_t)len - 4);
+
+		if (next_random(3) == 0)
+			bytes[at] ^= (uint8_t)(1u << next_random(8));
+		else if (next_random(2))
+			bytes[at] = (uint8_t)next_random(256);
+		else
+			memcpy(bytes + at, &edges[next_random(12)], 1u << next_random(3));
+	}
+	return next_random(4) ? len : next_random((uint32_t)len + 1);
+}
+
+int main(int argc, char **argv)
+{
+	static uint8_t valid[16384], bytes[16384];
+	size_t len;
+	int i;
+
+	for (i = 1; i < argc; i++) {
+		int fd = open(argv[i], O_RDONLY | O_CLOEXEC);
+
+		must(fd >= 0, argv[i]);
+		read_fd(fd);
+		close(fd);
+	}
+	if (argc > 1)
+		return 0;
+	len = valid_recording(valid, sizeof(valid));
+	for (i = 0; i < ROUNDS; i++) {
+		memcpy(bytes, valid, len);
+		LLVMFuzzerTestOneInput(bytes, mutate(bytes, len));
+	}
+	printf("1..1\nok 1 - rec_reader: %d changed recordings read\n", ROUNDS);
+	return 0;
+}
+
+#endif

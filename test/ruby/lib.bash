@@ -1,0 +1,101 @@
+# shellcheck shell=bash disable=SC2034
+# Shared by the bats files of this folder: where scry is, waiting without sleeping, and programs that
+# are ended by their pid when the test is over.
+
+ROOT="$(cd "$BATS_TEST_DIRNAME/../.." && pwd)"
+HERE="$BATS_TEST_DIRNAME"
+SCRY="${SCRY:-$ROOT/build/scry}"
+RUBY="${RUBY:-ruby}"
+unset RUBYOPT RUBYLIB
+
+need_scry() {
+	[ -x "$SCRY" ] || skip "no scry at $SCRY: run make first"
+}
+
+# need_gem NAME: skips aloud where the library is not installed.
+need_gem() {
+	"$RUBY" -e 'require ARGV[0]' "$1" 2>/dev/null || skip "ruby has no library '$1': run make deps"
+}
+
+# wait_for SECONDS COMMAND...: runs the command every 50 ms until it succeeds.
+wait_for() {
+	local left=$(($1 * 20))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		left=$((left - 1))
+		if [ "$left" -le 0 ]; then
+			echo "gave up waiting for: $*"
+			return 1
+		fi
+		sleep 0.05
+	done
+}
+
+# start NAME COMMAND...: in the background, output in $BATS_TEST_TMPDIR/NAME.{out,err}, pid in $PID.
+start() {
+	local name=$1
+	shift
+	"$@" >"$BATS_TEST_TMPDIR/$name.out" 2>"$BATS_TEST_TMPDIR/$name.err" 3>&- &
+	PID=$!
+	STARTED="$STARTED $PID"
+}
+
+# finish PID: waits for the end of a started program, returns its status.
+finish() {
+	STARTED="${STARTED/ $1/}"
+	wait "$1"
+}
+
+end_started() {
+	local pid
+	for pid in $STARTED; do
+		kill -KILL "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
+	done
+	STARTED=""
+}
+
+is_gone() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+# in_file PATTERN FILE
+in_file() {
+	grep -q -- "$1" "$2"
+}
+
+# json FILE RUBY-EXPRESSION: the expression sees the report as `r`, its rows as `rows`.
+json() {
+	"$RUBY" -rjson -e 'r = JSON.parse(File.read(ARGV[0])); rows = r["rows"]; x = eval(ARGV[1]); puts x' "$1" "$2"
+}
+
+# json_is FILE RUBY-EXPRESSION: fails, and shows the report's head, unless it is true.
+json_is() {
+	local got
+	got="$(json "$1" "$2")" || return 1
+	[ "$got" = true ] && return 0
+	echo "not true of $1: $2 (it is: $got)"
+	head -c 2000 "$1"
+	return 1
+}
+
+# mappings PID: how many mappings of the target can only be scry's: executable ones of no file (Ruby
+# without a JIT has none), shared anonymous ones, and whatever carries scry's name.
+mappings() {
+	awk '/scry/ || ($2 ~ /x/ && NF == 5) || $6 == "/dev/zero" { n++ } END { print n + 0 }' "/proc/$1/maps"
+}
+
+# text_of PID: a digest of all executable file mappings, to be equal before and after.
+text_of() {
+	"$RUBY" -rdigest -e '
+	  pid = ARGV[0]
+	  File.open("/proc/#{pid}/mem", "rb") do |mem|
+	    File.foreach("/proc/#{pid}/maps") do |line|
+	      range, perms, _, _, _, path = line.split
+	      next unless perms.include?("x") && path&.start_with?("/")
+	      from, to = range.split("-").map(&:hex)
+	      mem.seek(from)
+	      puts "#{range} #{path} #{Digest::MD5.hexdigest(mem.read(to - from))}"
+	    end
+	  end' "$1"
+}

@@ -1,0 +1,151 @@
+/* The option table: parsing, what it refuses, and the texts made from it. */
+#include "base/opt.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct {
+	bool json;
+	int verbose, by;
+	const char *output;
+	uint64_t top, duration_ns, memory_bytes;
+	struct scry_opt_list pids;
+} got;
+
+static const struct scry_opt rows[] = {
+	{'p', "pid", SCRY_OPT_U64_LIST, &got.pids, "PID", "watch this process", NULL},
+	{'d', "duration", SCRY_OPT_DURATION, &got.duration_ns, "TIME", "stop after TIME", NULL},
+	{'o', "output", SCRY_OPT_STRING, &got.output, "FILE", "write to FILE", NULL},
+	{'v', "verbose", SCRY_OPT_COUNT, &got.verbose, NULL, "say more", NULL},
+	{0, "json", SCRY_OPT_FLAG, &got.json, NULL, "print one JSON object", NULL},
+	{0, "by", SCRY_OPT_CHOICE, &got.by, NULL, "group the rows", "line|class|file"},
+	{0, "top", SCRY_OPT_U64, &got.top, "N", "show N rows", NULL},
+	{0, "memory", SCRY_OPT_SIZE, &got.memory_bytes, "SIZE", "use at most SIZE", NULL},
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* Parses `line`, split at blanks; the index of the rest, or the error. */
+static int parse(const char *line)
+{
+	static char copy[256];
+	char *argv[32] = {"scry"}, *save;
+	int argc = 1, rest, err;
+
+	memset(&got, 0, sizeof(got));
+	snprintf(copy, sizeof(copy), "%s", line);
+	for (char *word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save))
+		argv[argc++] = word;
+	err = scry_opt_parse(rows, ROWS, (struct scry_opt_args){argc, argv}, &rest);
+	return err ? err : rest;
+}
+
+static void reads_every_kind(void **state)
+{
+	assert_int_equal(parse("-p 12 --pid=13,14 -d 1.5s -oout -vv --json --by class --top 0 "
+			       "--memory=256MiB -- ruby -v"),
+			 15);
+	assert_int_equal(got.pids.count, 3);
+	assert_int_equal(got.pids.values[2], 14);
+	assert_int_equal(got.duration_ns, 1500000000);
+	assert_string_equal(got.output, "out");
+	assert_int_equal(got.verbose, 2);
+	assert_true(got.json);
+	assert_int_equal(got.by, 1);
+	assert_int_equal(got.memory_bytes, 256 << 20);
+}
+
+static void stops_at_first_word(void **state)
+{
+	assert_int_equal(parse("--json ruby --nothing -x"), 2);
+	assert_int_equal(parse(""), 1);
+}
+
+static void refused(const char *line, const char *sentence)
+{
+	assert_int_equal(parse(line), -EINVAL);
+	assert_string_equal(scry_error(), sentence);
+}
+
+static void refuses(void **state)
+{
+	refused("--nothing", "unknown or ambiguous option '--nothing'; fix: --help lists them");
+	refused("-x", "unknown option '-x'; fix: --help lists them");
+	refused("-vx", "unknown option '-x'; fix: --help lists them");
+	refused("-p", "option --pid needs PID");
+	refused("--top", "option --top needs N");
+	refused("--json=1", "option --json takes no argument");
+	refused("--top -1", "option --top: '-1' is not a number");
+	refused("--top 3x", "option --top: '3x' is not a number");
+	refused("--top 99999999999999999999",
+		"option --top: '99999999999999999999' is too big a number");
+	refused("--by colour", "option --by: 'colour' is not one of line|class|file");
+	refused("--by lin", "option --by: 'lin' is not one of line|class|file");
+	refused("-d soon",
+		"option --duration: 'soon' is not a time; fix: like 50ms, 30s, 5m or 2h");
+	refused("-p 1,x", "option --pid: 'x' is not a number");
+	refused("-p ,", "option --pid: '' is not a number");
+}
+
+static void times_and_sizes(void **state)
+{
+	uint64_t value;
+
+	assert_int_equal(scry_opt_read_duration("30", &value), 0);
+	assert_int_equal(value, 30000000000);
+	assert_int_equal(scry_opt_read_duration("50ms", &value), 0);
+	assert_int_equal(value, 50000000);
+	assert_int_equal(scry_opt_read_duration("0.1ms", &value), 0);
+	assert_int_equal(value, 100000);
+	assert_int_equal(scry_opt_read_duration("5m", &value), 0);
+	assert_int_equal(value, 300000000000);
+	assert_int_equal(scry_opt_read_duration("-1s", &value), -EINVAL);
+	assert_int_equal(scry_opt_read_duration("", &value), -EINVAL);
+	assert_int_equal(scry_opt_read_duration("99999999h", &value), -ERANGE);
+	assert_int_equal(scry_opt_read_size("1.5K", &value), 0);
+	assert_int_equal(value, 1536);
+	assert_int_equal(scry_opt_read_size("18446744073709551615", &value), 0);
+	assert_int_equal(value, UINT64_MAX);
+	assert_int_equal(scry_opt_read_size("18446744073709551616", &value), -ERANGE);
+	assert_int_equal(scry_opt_read_size("1TB", &value), -EINVAL);
+}
+
+static void texts(void **state)
+{
+	char *text;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	scry_opt_help(rows, ROWS, out);
+	scry_opt_man(rows + 1, 1, out);
+	scry_opt_words(rows, ROWS, out);
+	fclose(out);
+	assert_non_null(strstr(text, "  -p, --pid=PID               watch this process\n"));
+	assert_non_null(strstr(text, "      --by=line|class|file    group the rows\n"));
+	assert_non_null(strstr(text, ".TP\n\\fB\\-d\\fR, \\fB\\-\\-duration\\fR=\\fITIME\\fR\n"
+				     "stop after TIME\n"));
+	assert_non_null(strstr(text,
+			       "-v --verbose --json --by --by=line --by=class --by=file --top="
+			       " --memory=\n"));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_every_kind),
+		cmocka_unit_test(stops_at_first_word),
+		cmocka_unit_test(refuses),
+		cmocka_unit_test(times_and_sizes),
+		cmocka_unit_test(texts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+/* Foreign bytes made safe, numbers made readable. */
+#include "base/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct scry_buf buf;
+
+static void is(const char *want)
+{
+	assert_string_equal(scry_buf_str(&buf), want);
+	scry_buf_clear(&buf);
+}
+
+static void escapes(void **state)
+{
+	scry_text_escape(&buf, "app.rb \"a\\b\" \xc3\xa9", 15);
+	is("app.rb \"a\\b\" \xc3\xa9");
+	scry_text_escape(&buf, "\0\x1b[2J\n\t\x7f", 8);
+	is("\\x00\\x1b[2J\\n\\t\\x7f");
+	scry_text_escape(&buf,
+			 "\xc2\x9b"
+			 "0m\xe2\x80\xaex\xff\xe2\x82",
+			 10);
+	is("\\xc2\\x9b0m\\xe2\\x80\\xaex\\xff\\xe2");
+	scry_text_quote(&buf, "a\"b\\c\n", 6);
+	is("\"a\\\"b\\\\c\\n\"");
+	scry_text_quote(&buf, "", 0);
+	is("\"\"");
+	scry_text_quote(&buf, "\0", 1);
+	is("\"\\x00\"");
+	assert_int_equal(scry_text_width("\xc3\xa9t\xc3\xa9"), 3);
+}
+
+static void numbers(void **state)
+{
+	scry_text_count(&buf, 0);
+	is("0");
+	scry_text_count(&buf, 999);
+	is("999");
+	scry_text_count(&buf, UINT64_MAX);
+	is("18,446,744,073,709,551,615");
+	scry_text_size(&buf, 1023);
+	is("1023 B");
+	scry_text_size(&buf, 1048575);
+	is("1.0 MiB");
+	scry_text_size(&buf, UINT64_MAX);
+	is("16.0 EiB");
+	scry_text_duration(&buf, 0);
+	is("0 ms");
+	scry_text_duration(&buf, 45000);
+	is("45 us");
+	scry_text_duration(&buf, 450000);
+	is("0.5 ms");
+	scry_text_duration(&buf, 30000000000);
+	is("30.0 s");
+	scry_text_duration(&buf, 303000000000);
+	is("5 min 3 s");
+}
+
+static int done(void **state)
+{
+	scry_buf_done(&buf);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(escapes),
+		cmocka_unit_test(numbers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, done);
+}

@@ -1,0 +1,220 @@
+/* sys/elf against the dynamic linker: dlsym, dladdr1, dl_iterate_phdr, and against memory itself.
+ */
+#include "sys/elf.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+
+int sys_elf_test_marker(int x);
+__attribute__((noinline)) int sys_elf_test_marker(int x)
+{
+	return x * 3 + 1;
+}
+
+struct opened {
+	struct scry_maps maps;
+	struct scry_elf *elf;
+	uint64_t bias;
+};
+
+static void open_at(struct opened *o, uint64_t addr)
+{
+	const struct scry_map_entry *m;
+
+	assert_int_equal(scry_maps_read(getpid(), &o->maps), 0);
+	m = scry_maps_at(&o->maps, addr);
+	assert_non_null(m);
+	assert_int_equal(scry_elf_open_mapped(getpid(), m, &o->elf), 0);
+	assert_int_equal(scry_elf_bias(o->elf, &o->maps, m, &o->bias), 0);
+}
+
+static void close_it(struct opened *o)
+{
+	scry_elf_close(o->elf);
+	scry_maps_done(&o->maps);
+}
+
+static void test_libc_symbols(void **state)
+{
+	const char *names[] = {"read", "malloc", "environ", "_dl_debug_state_not_there"};
+	struct opened o;
+	struct scry_sym sym;
+
+	open_at(&o, (uintptr_t)dlsym(RTLD_NEXT, "read"));
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(scry_elf_symbol(o.elf, names[i], &sym), 0);
+		assert_string_equal(sym.name, names[i]);
+	}
+	assert_int_equal(scry_elf_symbol(o.elf, "read", &sym), 0);
+	assert_true(o.bias + sym.value == (uintptr_t)dlsym(RTLD_NEXT, "read"));
+	assert_int_equal(sym.type, STT_FUNC);
+	assert_int_equal(scry_elf_symbol_at(o.elf, sym.value + 1, &sym), 0);
+	assert_true(o.bias + sym.value == (uintptr_t)dlsym(RTLD_NEXT, "read"));
+	assert_int_equal(scry_elf_symbol(o.elf, "errno", &sym), 0);
+	assert_int_equal(sym.type, STT_TLS);
+	assert_int_equal(scry_elf_symbol(o.elf, names[3], &sym), -ENOENT);
+	assert_true(scry_elf_has_tls(o.elf));
+	close_it(&o);
+}
+
+static int check_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+	char path[4096];
+	int *seen = data;
+	struct scry_maps maps;
+
+	if (!realpath(info->dlpi_name, path))
+		return 0; /* the program itself, the vdso */
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	for (size_t i = 0; i < maps.count; i++) {
+		struct scry_map_entry *m = &maps.entries[i];
+		uint64_t bias, start = info->dlpi_addr, start_relro, end_relro;
+		struct scry_elf *elf;
+
+		/* Every mapping of the object, whatever its offset, must give the same bias. */
+		if (m->inode == 0 || m->start < start || m->start >= start + 0x4000000 ||
+		    strcmp(m->path, path) != 0)
+			continue;
+		assert_int_equal(scry_elf_open_mapped(getpid(), m, &elf), 0);
+		assert_int_equal(scry_elf_bias(elf, &maps, m, &bias), 0);
+		assert_true(bias == info->dlpi_addr);
+		scry_elf_relro(elf, &start_relro, &end_relro);
+		for (int p = 0; p < info->dlpi_phnum; p++) {
+			if (info->dlpi_phdr[p].p_type == PT_GNU_RELRO)
+				assert_true(start_relro == info->dlpi_phdr[p].p_vaddr);
+		}
+		scry_elf_close(elf);
+		(*seen)++;
+	}
+	scry_maps_done(&maps);
+	return 0;
+}
+
+static void test_bias_of_all(void **state)
+{
+	int seen = 0;
+
+	dl_iterate_phdr(check_object, &seen);
+	assert_true(seen >= 4);
+}
+
+static void test_self(void **state)
+{
+	const uint8_t *id = NULL;
+	unsigned char text[16];
+	uint64_t slot;
+	struct opened o;
+	struct scry_sym sym;
+
+	open_at(&o, (uintptr_t)sys_elf_test_marker);
+	assert_true(o.bias + scry_elf_entry(o.elf) == getauxval(AT_ENTRY));
+	assert_true(scry_elf_has_interp(o.elf));
+	assert_int_equal(scry_elf_symbol(o.elf, "sys_elf_test_marker", &sym), 0);
+	assert_true(o.bias + sym.value == (uintptr_t)sys_elf_test_marker);
+	assert_int_equal(scry_elf_symbol_at(o.elf, sym.value + 2, &sym), 0);
+	assert_string_equal(sym.name, "sys_elf_test_marker");
+	assert_int_equal(scry_elf_read(o.elf, sym.value, text, sizeof(text)), 0);
+	assert_memory_equal(text, (void *)(uintptr_t)sys_elf_test_marker, sizeof(text));
+	assert_int_equal(scry_elf_read(o.elf, UINT64_MAX - 20, text, sizeof(text)), -EFAULT);
+
+	/* The slot through which we call getpid holds getpid once it has been called. */
+	assert_true(getppid() > 0);
+	assert_int_equal(scry_elf_got_slot(o.elf, "getppid", &slot), 0);
+	assert_true(*(uint64_t *)(o.bias + slot) == (uintptr_t)dlsym(RTLD_DEFAULT, "getppid"));
+	assert_int_equal(scry_elf_got_slot(o.elf, "no_such_import", &slot), -ENOENT);
+	assert_true(scry_elf_build_id(o.elf, &id) == 0 || id != NULL);
+	close_it(&o);
+}
+
+static void test_build_id(void **state)
+{
+	struct link_map *map;
+	const uint8_t *id = NULL;
+	char command[300], line[200] = "", hex[80] = "";
+	struct scry_elf *elf;
+	Dl_info info;
+	size_t n;
+	FILE *f;
+
+	assert_true(dladdr1(dlsym(RTLD_NEXT, "read"), &info, (void **)&map, RTLD_DL_LINKMAP));
+	assert_int_equal(scry_elf_open_path(map->l_name, &elf), 0);
+	n = scry_elf_build_id(elf, &id);
+	for (size_t i = 0; i < n && i < 32; i++)
+		sprintf(hex + 2 * i, "%02x", id[i]);
+	scry_elf_close(elf);
+	snprintf(command, sizeof(command), "readelf -n %s 2>/dev/null | grep 'Build ID'",
+		 map->l_name);
+	f = popen(command, "r");
+	if (!f || !fgets(line, sizeof(line), f)) {
+		print_message("skipped: no readelf to compare with\n");
+		if (f)
+			pclose(f);
+		skip();
+	}
+	pclose(f);
+	assert_true(n > 0);
+	assert_non_null(strstr(line, hex));
+}
+
+static void test_refusals(void **state)
+{
+	struct scry_maps maps;
+	struct scry_elf *elf;
+	char path[] = "/tmp/scry_elf.XXXXXX";
+	int fd = mkstemp(path);
+	Elf64_Ehdr broken = {.e_ident = "\x7f"
+					"ELF",
+			     .e_phnum = 60000,
+			     .e_phoff = 1,
+			     .e_shoff = 7,
+			     .e_shnum = 9000};
+
+	assert_int_equal(scry_elf_open_path("/nonexistent", &elf), -ENOENT);
+	assert_int_equal(scry_elf_open_path("/etc/passwd", &elf), -ENOEXEC);
+	assert_non_null(strstr(scry_error(), "not an ELF file"));
+	broken.e_ident[EI_CLASS] = ELFCLASS64;
+	broken.e_ident[EI_DATA] = ELFDATA2LSB;
+	broken.e_ident[EI_VERSION] = EV_CURRENT;
+	broken.e_machine = EM_X86_64;
+	assert_int_equal(write(fd, &broken, sizeof(broken)), sizeof(broken));
+	close(fd);
+	if (scry_elf_open_path(path, &elf) == 0) { /* opened as empty: then it must answer no */
+		struct scry_sym sym;
+
+		assert_int_equal(scry_elf_symbol(elf, "x", &sym), -ENOENT);
+		scry_elf_close(elf);
+	}
+	unlink(path);
+
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	for (size_t i = 0; i < maps.count; i++) {
+		if (maps.entries[i].inode)
+			continue;
+		assert_int_equal(scry_elf_open_mapped(getpid(), &maps.entries[i], &elf), -ENOENT);
+		break;
+	}
+	scry_maps_done(&maps);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_libc_symbols), cmocka_unit_test(test_bias_of_all),
+		cmocka_unit_test(test_self),	     cmocka_unit_test(test_build_id),
+		cmocka_unit_test(test_refusals),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,139 @@
+/* sys/maps against mmap's own answers. */
+#include "sys/maps.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+
+static void test_entries(void **state)
+{
+	char path[] = "/tmp/scry maps (x).XXXXXX";
+	int fd = mkstemp(path);
+	const struct scry_map_entry *e;
+	struct scry_maps maps;
+	struct stat st;
+	void *shared, *priv;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 0x4000), 0);
+	fstat(fd, &st);
+	shared = mmap(NULL, 0x2000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0x1000);
+	priv = mmap(NULL, 0x3000, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	assert_true(maps.count > 10);
+	for (size_t i = 1; i < maps.count; i++)
+		assert_true(maps.entries[i].start >= maps.entries[i - 1].end);
+
+	e = scry_maps_at(&maps, (uintptr_t)shared);
+	assert_non_null(e);
+	assert_true(e->start == (uintptr_t)shared && e->end == (uintptr_t)shared + 0x2000);
+	assert_true(e->r && e->w && !e->x && e->shared && !e->deleted);
+	assert_true(e->offset == 0x1000);
+	assert_true(e->inode == st.st_ino);
+	assert_int_equal(e->dev_major, major(st.st_dev));
+	assert_int_equal(e->dev_minor, minor(st.st_dev));
+	assert_string_equal(e->path, path);
+	assert_ptr_equal(scry_maps_at(&maps, (uintptr_t)shared + 0x1fff), e);
+
+	e = scry_maps_at(&maps, (uintptr_t)priv);
+	assert_non_null(e);
+	assert_true(e->r && !e->w && e->x && !e->shared);
+	assert_string_equal(e->path, "");
+	assert_null(scry_maps_at(&maps, 0));
+	assert_null(scry_maps_at(&maps, UINT64_MAX));
+	scry_maps_done(&maps);
+
+	unlink(path);
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	e = scry_maps_at(&maps, (uintptr_t)shared);
+	assert_true(e && e->deleted);
+	assert_string_equal(e->path, path);
+	scry_maps_done(&maps);
+	munmap(shared, 0x2000);
+	munmap(priv, 0x3000);
+	close(fd);
+}
+
+static void test_code_and_stack(void **state)
+{
+	struct scry_maps maps;
+	int local = 0;
+	const struct scry_map_entry *e;
+
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	e = scry_maps_at(&maps, (uintptr_t)test_code_and_stack);
+	assert_true(e && e->x && e->inode);
+	e = scry_maps_at(&maps, (uintptr_t)&local);
+	assert_true(e && e->w);
+	assert_string_equal(e->path, "[stack]");
+	scry_maps_done(&maps);
+}
+
+/* The kernel must agree that the gap is free and takes a mapping there. */
+static void test_gap(void **state)
+{
+	uint64_t near = (uintptr_t)&printf, size = 0x10000;
+	struct scry_maps maps;
+	uint64_t at;
+	void *got;
+
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	at = scry_maps_gap(&maps, near, size, 0x7fff0000);
+	assert_true(at != 0 && at % 4096 == 0);
+	assert_true((at > near ? at + size - near : near - at) <= 0x7fff0000);
+	got = mmap((void *)at, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+		   -1, 0);
+	assert_true((uintptr_t)got == at);
+	munmap(got, size);
+	/* Nothing within one page of a busy place; a reach that leaves the address space is cut. */
+	assert_true(scry_maps_gap(&maps, near, size, 4096) == 0);
+	assert_true(scry_maps_gap(&maps, near, 0, 0x7fff0000) == 0);
+	scry_maps_done(&maps);
+}
+
+static void test_gap_of_bytes(void **state)
+{
+	struct scry_map_entry e[] = {
+		{.start = 0x10000000, .end = 0x10100000},
+		{.start = 0x10180000, .end = 0x20000000},
+	};
+	struct scry_maps maps = {.entries = e, .count = 2};
+
+	/* The hole 0x10100000..0x10180000 less a margin of 64 KiB on each side. */
+	assert_true(scry_maps_gap(&maps, 0x10000000, 0x1000, 0x8000000) == 0xffef000);
+	assert_true(scry_maps_gap(&maps, 0x10100000, 0x1000, 0x80000) == 0x10110000);
+	assert_true(scry_maps_gap(&maps, 0x10140000, 0x60000, 0x80000) == 0x10110000);
+	assert_true(scry_maps_gap(&maps, 0x10140000, 0x61000, 0x80000) == 0);
+	/* Never below 1 MiB. */
+	assert_true(scry_maps_gap(&maps, 0x1000, 0x1000, 0x10000) == 0);
+}
+
+static void test_gone(void **state)
+{
+	struct scry_maps maps;
+
+	assert_int_equal(scry_maps_read(0x3ffffff, &maps), -ESRCH);
+	assert_non_null(strstr(scry_error(), "gone"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_entries), cmocka_unit_test(test_code_and_stack),
+		cmocka_unit_test(test_gap),	cmocka_unit_test(test_gap_of_bytes),
+		cmocka_unit_test(test_gone),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
