@@ -8,6 +8,8 @@
  */
 #include "agent/agent.h"
 
+#define CLASS_IVARS_MAX 4096 /* more: not worth the time inside an allocation */
+
 static uint64_t load64(uint64_t address)
 {
 	return *(const volatile uint64_t *)address;
@@ -126,11 +128,49 @@ static uint16_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
 	return copy_string(value, to, room);
 }
 
+/* The value under the hidden id of class names in a class's ivar table (Rubies up to 3.1). */
+static uint64_t name_in_table(uint64_t table)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t entry, i, bound;
+
+	if (!is_pointer(table))
+		return 0;
+	entry = load64(table + r->st_entries);
+	i = load64(table + r->st_bound_start);
+	bound = load64(table + r->st_bound);
+	if (!is_pointer(entry) || bound > CLASS_IVARS_MAX)
+		return 0;
+	for (; i < bound; i++) /* an entry is {hash, key, value}; a deleted one has hash ~0 */
+		if (load64(entry + 24 * i + 8) == r->classpath_id && load64(entry + 24 * i) != ~0ull)
+			return load64(entry + 24 * i + 16);
+	return 0;
+}
+
+/* The name of a plain class; singletons and nameless ones are left to the host. */
+static uint16_t copy_class_name(uint64_t klass, uint8_t *to, uint32_t room)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t fields, name, flags;
+
+	if (!is_pointer(klass))
+		return 0;
+	flags = load64(klass);
+	if ((flags & 0x1f) != 2 || flags & r->singleton_flag) /* T_CLASS */
+		return 0;
+	fields = r->class_ext ? load64(klass + r->class_ext) : klass;
+	if (!is_pointer(fields))
+		return 0;
+	name = r->class_path_table ? name_in_table(load64(fields + r->class_path_table))
+				   : load64(fields + r->class_path);
+	return copy_string(name, to, room);
+}
+
 static void describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t body, encoded, first;
-	uint32_t size, path_room = SCRY_DEF_TEXT_MAX * 3 / 4;
+	uint32_t size, path_room = SCRY_DEF_TEXT_MAX / 2;
 
 	if (!is_pointer(place->iseq) ||
 	    (load64(place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
@@ -151,7 +191,7 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
 	def->path_size = copy_path(load64(body + r->body_path), text, path_room);
 	def->label_size = copy_string(load64(body + r->body_label), text + def->path_size,
-				      SCRY_DEF_TEXT_MAX - def->path_size);
+				      SCRY_DEF_TEXT_MAX / 4);
 	return;
 bad:
 	scry_agent.control->bad++;
@@ -164,6 +204,7 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 		uint64_t text[SCRY_DEF_TEXT_MAX / 8];
 	} record;
 	uint64_t words, *from = (uint64_t *)&record;
+	uint32_t size;
 
 	record.def = (struct scry_ring_def){.slot = slot,
 					    .klass = klass,
@@ -172,7 +213,11 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .top = (uint16_t)place->top};
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
-	words = (sizeof(record.def) + record.def.path_size + record.def.label_size + 7) / 8;
+	size = record.def.path_size + record.def.label_size;
+	if ((flags & 0x1f) != 0x1a) /* T_IMEMO has no class: the word is its own */
+		record.def.class_size =
+			copy_class_name(klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);
+	words = (sizeof(record.def) + size + record.def.class_size + 7) / 8;
 	if (!scry_ring_reserve(words + 1))
 		return 0;
 	scry_ring_put(SCRY_RING_ESCAPE_WORD(SCRY_RING_DEF, words));

@@ -249,6 +249,16 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	event(w, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 
+static void write_process(struct scry_watch *w)
+{
+	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid, .uid = w->proc.uid,
+				    .start_ticks = w->proc.start_ticks};
+
+	p.exe_str = str(w, w->proc.exe);
+	p.runtime_str = w->runtime ? str(w, w->runtime) : 0;
+	event(w, SCRY_EVENT_PROCESS, &p, sizeof(p));
+}
+
 /* From entered to left. Also the way out when entering failed half-way. */
 static int run_entered(struct scry_watch *w, int entered)
 {
@@ -271,6 +281,7 @@ static int run_entered(struct scry_watch *w, int entered)
 		audit(w, "detach", &undo);
 	if (entered == 0) {
 		w->instrument->drain(w);
+		write_process(w);
 		r = w->instrument->finish(w);
 		if (left)
 			scry_watch_note(w, "%llu KiB of scry stay mapped in process %d, without effect; scry undo "

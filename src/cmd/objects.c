@@ -57,10 +57,14 @@ static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 		.string_ptr = l->string_ptr, .string_len = l->string_len,
 		.string_embed = l->string_embed, .string_embed_len_shift = l->string_embed_len_shift,
 		.array_embed_ptr = l->array_embed_ptr, .array_ptr = l->array_ptr,
-		.first_line_is_value = l->first_line_is_value,
+		.first_line_is_value = l->first_line_fixnum,
 		.iseq_flags_mask = l->iseq_flags_mask, .iseq_flags_value = l->iseq_flags_value,
 		.string_noembed = l->string_noembed, .string_embed_len_mask = l->string_embed_len_mask,
 		.array_embed = l->array_embed,
+		.class_ext = l->class_ext, .class_path = l->class_path,
+		.class_path_table = l->class_path_table, .st_entries = l->st_entries,
+		.st_bound_start = l->st_bound_start, .st_bound = l->st_bound,
+		.classpath_id = l->classpath_id, .singleton_flag = l->singleton_flag,
 		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
 		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
 		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
@@ -110,6 +114,7 @@ static int prepare(struct scry_watch *w)
 	if (!o->batch || !o->later || !o->names)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
 	w->near = o->ruby->bias;
+	w->runtime = o->ruby->description;
 	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
 	if (w->held)
 		find_boot_slot(w, o);
@@ -365,13 +370,8 @@ static int finish(struct scry_watch *w)
 	struct objects *o = w->state;
 	const struct scry_control *c = w->inj.control;
 	struct scry_objects_totals t;
-	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid, .uid = w->proc.uid,
-				    .start_ticks = w->proc.start_ticks};
 	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
-	scry_writer_string(w->writer, w->proc.exe, strlen(w->proc.exe), &p.exe_str);
-	scry_writer_string(w->writer, o->ruby->description, strlen(o->ruby->description), &p.runtime_str);
-	scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_PROCESS}, &p, sizeof(p));
 	scry_objects_totals(o->names, &t);
 	w->events = c->allocs - o->base_allocs + c->frees - o->base_frees;
 	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;

@@ -37,6 +37,7 @@ struct scry_watch {
 	struct scry_writer *writer;
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
+	const char *runtime;	  /* set by prepare: "ruby 3.1.2...", or NULL */
 	uint64_t near;		  /* set by prepare: where the agent should lie */
 	uint32_t watch;		  /* number of this watch, for control->wanted */
 	uint64_t began_ns, ended_ns;

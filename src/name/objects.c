@@ -23,6 +23,7 @@
 #define NAMES_BYTES_MAX (256u << 20)
 #define CLASS_NAME_MAX 512
 #define UNKNOWN 0u /* string id */
+#define T_IMEMO 0x1a /* internal to the VM: no class, no Ruby code sees it */
 
 struct place_key { /* hashed as bytes: no padding */
 	uint32_t path, label, klass;
@@ -132,7 +133,8 @@ static uint32_t read_class_name(struct scry_objects *o, uint64_t klass)
 }
 
 /*
- * Names the classes that this batch defines for the first time, before anything in it is counted. A death
+ * Names the classes that the agent could not name (singletons, nameless ones) before anything in the batch is
+ * counted. A death
  * is in the ring before the memory is freed, so a class that did not die up to the words that came in
  * after the reading was alive while it was read.
  */
@@ -149,6 +151,7 @@ static void name_classes(struct scry_objects *o, const struct scry_objects_batch
 		if (!n)
 			break;
 		if (n * 8 < sizeof(*def) + 8 || !is_record(b->words[i], SCRY_RING_DEF) || !def->klass ||
+		    def->class_size || (def->flags & 0x1f) == T_IMEMO ||
 		    scry_map_get(&o->classes, def->klass, &known))
 			continue;
 		if (scry_map_put(&o->classes, def->klass, read_class_name(o, def->klass)) == 0)
@@ -223,16 +226,19 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 
 	memcpy(&def, words, sizeof(def));
 	if (!def.slot || def.slot > SCRY_SITE_SLOTS ||
-	    sizeof(def) + def.path_size + def.label_size > count * 8) {
+	    sizeof(def) + def.path_size + def.label_size + def.class_size > count * 8) {
 		o->totals.damaged++;
 		return;
 	}
 	o->totals.defs++;
-	if (def.klass)
+	text += def.path_size + def.label_size;
+	if (def.class_size)
+		klass = name_id(o, text, def.class_size);
+	else if (def.klass)
 		scry_map_get(&o->classes, def.klass, &klass);
 	memset(&key, 0, sizeof(key));
-	key.path = name_id(o, text, def.path_size);
-	key.label = name_id(o, text + def.path_size, def.label_size);
+	key.label = name_id(o, text - def.label_size, def.label_size);
+	key.path = name_id(o, text - def.label_size - def.path_size, def.path_size);
 	key.klass = (uint32_t)klass;
 	key.line_at = def.line_at;
 	key.line_before = def.line_before;
@@ -242,7 +248,7 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 	key.top = (uint8_t)def.top;
 	key.type = def.flags & 0x1f;
 	key.leaf = leaf_index(o, &def);
-	key.internal = !def.klass || key.type == 0x1a; /* hidden from Ruby, or T_IMEMO */
+	key.internal = !def.klass || key.type == T_IMEMO;
 	o->slots[def.slot] = place_of(o, &key);
 }
 
@@ -324,7 +330,7 @@ static uint32_t settle_line(const struct scry_objects *o, const struct place_key
 	if (!k->leaf)
 		return k->line_before;
 	leaf = &o->ruby->layout.leaf[k->leaf - 1];
-	if (leaf->type && leaf->type != k->type)
+	if (!(leaf->types >> k->type & 1))
 		return k->line_before; /* this instruction makes something else */
 	if (leaf->pops_nothing && k->depth != 0xffff &&
 	    scry_map_get(&o->deepest, code_hash(k), &deepest) && k->depth < deepest)

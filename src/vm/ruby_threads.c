@@ -45,8 +45,11 @@ static int walk_ring(const struct scry_mem *mem, uint64_t head, uint32_t node, s
 	for (size_t i = 0; i <= max; i++) {
 		uint64_t next, back;
 
-		if (scry_mem_u64(mem, at, &next) || next % 8 || scry_mem_u64(mem, next + 8, &back) ||
-		    back != at)
+		if (scry_mem_u64(mem, at, &next))
+			return -EAGAIN;
+		if (next == 0)
+			return -ENODATA; /* the VM boots and has not linked this list yet */
+		if (next % 8 || scry_mem_u64(mem, next + 8, &back) || back != at)
 			return -EAGAIN;
 		if (next == head)
 			return 0;
@@ -60,43 +63,24 @@ static int walk_ring(const struct scry_mem *mem, uint64_t head, uint32_t node, s
 static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	uint64_t vm, first;
+	uint64_t vm;
+	int err = scry_mem_u64(&ruby->mem, ruby->bias + l->vm_root, &vm);
 
-	if (scry_mem_u64(&ruby->mem, ruby->bias + l->vm_root, &vm))
-		return -ESRCH;
-	/* Before boot the word is 0, then the list is not linked yet. */
-	if (vm == 0 || scry_mem_u64(&ruby->mem, vm + l->vm_ractors, &first) || first == 0)
+	if (err)
+		return err == -ESRCH ? err : -ENODATA; /* the loader has not mapped it yet */
+	if (vm == 0)
 		return -ENODATA;
 	return walk_ring(&ruby->mem, vm + l->vm_ractors, l->ractor_node, RACTORS_MAX, ret);
 }
 
-int scry_ruby_ractors(const struct scry_ruby *ruby)
-{
-	int err = -EAGAIN;
-
-	for (int try = 0; try < TRIES && err == -EAGAIN; try++) {
-		struct nodes ractors = {0};
-
-		err = walk_ractors(ruby, &ractors);
-		free(ractors.at);
-		if (err == 0)
-			return (int)ractors.count;
-	}
-	if (err == -ENODATA)
-		return scry_fail(-EAGAIN, "the Ruby in process %d has not booted yet", (int)ruby->pid);
-	return err == -EAGAIN ? scry_fail(-ENOTSUP, "the list of ractors in process %d does not close",
-					  (int)ruby->pid)
-			      : err;
-}
-
 /*
- * The target may live in its own pid namespace, and then knows its threads by other numbers. The last number of
- * the NSpid line of a task is the one in its own namespace.
+ * The tasks of the process. The target may live in its own pid namespace, and then knows them by other numbers:
+ * the last number of the NSpid line of a task is the one in its own namespace.
  */
 struct tids {
 	size_t count;
 	pid_t *host;
-	pid_t *inner;
+	pid_t *inner; /* NULL: the same as host */
 };
 
 static pid_t inner_tid(pid_t pid, pid_t tid)
@@ -121,38 +105,48 @@ static pid_t inner_tid(pid_t pid, pid_t tid)
 	return inner;
 }
 
-/* Reads the pairs only when the namespaces differ: one file of /proc per thread is dear. */
+/* Inner numbers only when the namespaces differ: one file of /proc per thread is dear. */
 static void read_tids(pid_t pid, struct tids *ret)
 {
 	pid_t *host = NULL;
-	ssize_t n;
+	ssize_t n = scry_proc_tasks(pid, &host);
 
-	*ret = (struct tids){0};
-	if (inner_tid(pid, pid) == pid)
+	*ret = (struct tids){.count = n > 0 ? (size_t)n : 0, .host = host};
+	if (n <= 0 || inner_tid(pid, pid) == pid)
 		return;
-	n = scry_proc_tasks(pid, &host);
-	if (n <= 0)
-		return;
-	ret->inner = calloc((size_t)n, sizeof(*ret->inner));
-	if (!ret->inner) {
-		free(host);
-		return;
-	}
-	ret->host = host;
-	ret->count = (size_t)n;
-	for (size_t i = 0; i < ret->count; i++)
+	ret->inner = calloc(ret->count, sizeof(*ret->inner));
+	for (size_t i = 0; ret->inner && i < ret->count; i++)
 		ret->inner[i] = inner_tid(pid, host[i]);
 }
 
+/* The task that the target calls `inner`, 0 when there is none. */
 static pid_t host_tid(const struct tids *tids, uint32_t inner)
 {
-	if (!tids->count)
-		return (pid_t)inner;
 	for (size_t i = 0; i < tids->count; i++) {
-		if (tids->inner[i] == (pid_t)inner)
+		if ((tids->inner ? tids->inner[i] : tids->host[i]) == (pid_t)inner)
 			return tids->host[i];
 	}
 	return 0;
+}
+
+/*
+ * After fork(2) the one thread that lives on keeps the id it had in the parent (Ruby 3.1 does not renew it).
+ * It is the new process's first task: so a single thread without a task is that one, if no other is.
+ */
+static void mend_forked(pid_t pid, struct scry_ruby_thread *threads, size_t n)
+{
+	struct scry_ruby_thread *lost = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (threads[i].tid == pid)
+			return;
+		if (threads[i].tid == 0 && threads[i].ec && lost)
+			return;
+		if (threads[i].tid == 0 && threads[i].ec)
+			lost = &threads[i];
+	}
+	if (lost)
+		lost->tid = pid;
 }
 
 static void read_thread(const struct scry_ruby *ruby, const struct tids *tids,
@@ -170,6 +164,20 @@ static void read_thread(const struct scry_ruby *ruby, const struct tids *tids,
 		return;
 	if (base && scry_mem_u32(&ruby->mem, base + l->th_tid, &tid) == 0)
 		t->tid = host_tid(tids, tid);
+}
+
+/* The sentence for what a walk can say at worst. */
+static int explain(const struct scry_ruby *ruby, int err)
+{
+	if (err == -ENODATA)
+		return scry_fail(-EAGAIN, "the Ruby in process %d has not booted yet",
+				 (int)ruby->pid);
+	if (err == -EAGAIN)
+		return scry_fail(-ENOTSUP, "the lists of ractors and threads in process %d do not close",
+				 (int)ruby->pid);
+	if (err == -ESRCH)
+		return scry_fail(err, "process %d is gone", (int)ruby->pid);
+	return scry_fail(err, "no memory for the threads of process %d", (int)ruby->pid);
 }
 
 /* One walk over everything. Count or -errno. */
@@ -194,6 +202,8 @@ static ssize_t walk_threads(const struct scry_ruby *ruby, const struct tids *tid
 		threads[i].ractor = owners.at[i];
 		read_thread(ruby, tids, &threads[i]);
 	}
+	if (!err && l->th_tid != SCRY_RUBY_NONE)
+		mend_forked(ruby->pid, threads, ths.count);
 	free(ractors.at);
 	free(ths.at);
 	free(owners.at);
@@ -213,10 +223,20 @@ ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread 
 		n = walk_threads(ruby, &tids, ret);
 	free(tids.host);
 	free(tids.inner);
-	if (n == -ENODATA)
-		return scry_fail(-EAGAIN, "the Ruby in process %d has not booted yet", (int)ruby->pid);
-	if (n == -EAGAIN)
-		return scry_fail(-ENOTSUP, "the thread lists in process %d do not close",
-				 (int)ruby->pid);
-	return n;
+	return n < 0 ? explain(ruby, (int)n) : n;
+}
+
+int scry_ruby_ractors(const struct scry_ruby *ruby)
+{
+	int err = -EAGAIN;
+
+	for (int try = 0; try < TRIES && err == -EAGAIN; try++) {
+		struct nodes ractors = {0};
+
+		err = walk_ractors(ruby, &ractors);
+		free(ractors.at);
+		if (err == 0)
+			return (int)ractors.count;
+	}
+	return explain(ruby, err);
 }

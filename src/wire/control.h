@@ -114,11 +114,12 @@ enum scry_ring_record { SCRY_RING_DEF = 1, SCRY_RING_CLASS_DIED = 2 };
 	((uint64_t)SCRY_RING_ESCAPE | (uint64_t)(kind) << 20 | (uint64_t)(words) << 32)
 
 #define SCRY_SITE_SLOTS 65536u /* codes 1 .. SCRY_SITE_SLOTS */
-#define SCRY_DEF_TEXT_MAX 480u
+#define SCRY_DEF_TEXT_MAX 640u
 
 struct scry_ring_def {
 	uint32_t slot;	   /* code that the following words use */
-	uint32_t tid_hint; /* 0 */
+	uint16_t class_size; /* 0: the agent could not tell: singleton, anonymous, unknown layout */
+	uint16_t reserved;
 	uint64_t klass;	   /* the object's class word */
 	uint64_t flags;	   /* the object's flags word */
 	uint64_t iseq;	   /* 0: no Ruby frame was found */
@@ -129,7 +130,7 @@ struct scry_ring_def {
 	uint32_t first_line;
 	uint16_t depth; /* (sp - ep) / 8 of the frame; 0xffff not known */
 	uint16_t top;	/* 1: the Ruby frame itself was running, 0: a C function above it was */
-	uint16_t path_size, label_size; /* bytes that follow, path then label, padded to 8 */
+	uint16_t path_size, label_size; /* bytes that follow: path, label, class; padded to 8 */
 };
 _Static_assert(sizeof(struct scry_ring_def) == 64, "part of the ring format");
 
@@ -144,7 +145,10 @@ struct scry_agent_ruby {
 	uint32_t string_ptr, string_len, string_embed, string_embed_len_shift;
 	uint32_t array_embed_ptr, array_ptr;
 	uint32_t first_line_is_value; /* a Fixnum VALUE rather than an int */
+	uint32_t class_ext, class_path, class_path_table; /* as in scry_ruby_layout */
+	uint32_t st_entries, st_bound_start, st_bound;
 	uint32_t reserved;
+	uint64_t classpath_id, singleton_flag;
 	uint64_t iseq_flags_mask, iseq_flags_value;
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
 	/* run-time addresses in the Ruby module */

@@ -1,0 +1,472 @@
+/*
+ * vm/ruby against a real, unmodified ruby that runs known scripts: what it prints of itself (addresses by
+ * Kernel#to_s, thread ids, lines) must be what we read from outside.
+ */
+#include "vm/ruby.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "vm/ruby_iseq.h"
+
+#define ADDRESS "def at(o) Kernel.instance_method(:to_s).bind(o).call[/0x(\\h+)/, 1] end\n"
+
+struct child {
+	pid_t pid;
+	FILE *out;
+};
+
+static bool have_ruby(void)
+{
+	return access("/usr/bin/ruby", X_OK) == 0;
+}
+
+#define NEED_RUBY()                                                     \
+	do {                                                            \
+		if (!have_ruby()) {                                     \
+			print_message("skipped: no /usr/bin/ruby\n"); \
+			skip();                                         \
+		}                                                       \
+	} while (0)
+
+static struct child start(const char *program, const char *script)
+{
+	struct child c = {0};
+	int p[2];
+
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+	c.pid = fork();
+	if (c.pid == 0) {
+		dup2(p[1], 1);
+		execl(program, "ruby", "-W0", "-e", script, NULL);
+		_exit(127);
+	}
+	close(p[1]);
+	c.out = fdopen(p[0], "r");
+	return c;
+}
+
+static void stop(struct child *c)
+{
+	kill(c->pid, SIGKILL);
+	waitpid(c->pid, NULL, 0);
+	if (c->out)
+		fclose(c->out);
+}
+
+static void read_line(struct child *c, char *buf, int size)
+{
+	assert_non_null(fgets(buf, size, c->out));
+	buf[strcspn(buf, "\n")] = '\0';
+}
+
+/* The newest `n` Ruby frames' lines and labels of a thread, C frames left out. */
+static int stack_of(const struct scry_ruby *r, const struct scry_ruby_thread *t, uint32_t *lines,
+		    char labels[][64], int n)
+{
+	uint64_t stack, size, cfp, pc, code;
+	int found = 0;
+
+	assert_int_equal(scry_mem_u64(&r->mem, t->ec + r->layout.ec_stack, &stack), 0);
+	assert_int_equal(scry_mem_u64(&r->mem, t->ec + r->layout.ec_stack_size, &size), 0);
+	assert_int_equal(scry_mem_u64(&r->mem, t->ec + r->layout.ec_cfp, &cfp), 0);
+	for (; cfp + r->layout.frame_size < stack + 8 * size && found < n;
+	     cfp += r->layout.frame_size) {
+		struct scry_ruby_iseq iseq;
+		uint32_t pos;
+
+		assert_int_equal(scry_mem_u64(&r->mem, cfp + r->layout.frame_pc, &pc), 0);
+		assert_int_equal(scry_mem_u64(&r->mem, cfp + r->layout.frame_iseq, &code), 0);
+		if (!pc || !code)
+			continue;
+		assert_int_equal(scry_ruby_iseq_read(r, code, &iseq), 0);
+		assert_int_equal(scry_ruby_iseq_position(&iseq, pc, &pos), 0);
+		assert_int_equal(scry_ruby_iseq_line(r, &iseq, pos, &lines[found]), 0);
+		assert_true(scry_ruby_iseq_label(r, &iseq, labels[found], 64) > 0);
+		found++;
+	}
+	return found;
+}
+
+/* Each thread tells its tid and the line on which it will sleep. */
+static const char threads_script[] =
+	"$stdout.sync = true\n"				  /* 1 */
+	"def told(line) puts \"#{Thread.current.native_thread_id} #{line}\"; end\n" /* 2 */
+	"def one\n"					  /* 3 */
+	"  told(5)\n"					  /* 4 */
+	"  sleep\n"					  /* 5 */
+	"end\n"						  /* 6 */
+	"a = Thread.new { one }\n"			  /* 7 */
+	"b = Thread.new {\n"				  /* 8 */
+	"  told(11)\n"					  /* 9 */
+	"  [1].each { |x|\n"				  /* 10 */
+	"    Queue.new.pop } }\n"			  /* 11 */
+	"def deep(n) n == 0 ? one : deep(n - 1) end\n"	  /* 12 */
+	"c = Thread.new { deep(3) }\n"			  /* 13 */
+	"Thread.pass until [a, b, c].all?(&:stop?)\n"	  /* 14 */
+	"told(17)\n"					  /* 15 */
+	"puts 'go'\n"					  /* 16 */
+	"sleep\n";					  /* 17 */
+
+static void test_threads(void **state)
+{
+	struct child c;
+	struct scry_ruby *r = NULL;
+	struct scry_ruby_thread *threads = NULL;
+	int tids[4], told[4], matched = 0;
+	char line[128];
+	ssize_t n;
+
+	NEED_RUBY();
+	c = start("/usr/bin/ruby", threads_script);
+	for (int i = 0; i < 4; i++) {
+		read_line(&c, line, sizeof(line));
+		assert_int_equal(sscanf(line, "%d %d", &tids[i], &told[i]), 2);
+	}
+	read_line(&c, line, sizeof(line));
+	usleep(20000);
+	if (scry_ruby_open(c.pid, true, &r) != 0)
+		fail_msg("%s", scry_error());
+	assert_true(r->booted && r->is_driver);
+	assert_int_equal(strncmp(r->description, "ruby ", 5), 0);
+	assert_int_equal(scry_ruby_ractors(r), 1);
+	n = scry_ruby_threads(r, &threads);
+	assert_int_equal(n, 4);
+	for (ssize_t i = 0; i < n; i++) {
+		uint32_t lines[8] = {0};
+		char labels[8][64];
+		int frames = stack_of(r, &threads[i], lines, labels, 8);
+
+		for (int j = 0; j < 4; j++) {
+			if (tids[j] != threads[i].tid)
+				continue;
+			assert_int_equal(lines[0], told[j]);
+			matched++;
+			if (frames == 6) { /* the deep one */
+				assert_string_equal(labels[0], "one");
+				assert_string_equal(labels[1], "deep");
+				assert_string_equal(labels[4], "deep");
+				assert_string_equal(labels[5], "block in <main>");
+				assert_int_equal(lines[1], 12);
+				assert_int_equal(lines[5], 13);
+			}
+		}
+	}
+	assert_int_equal(matched, 4);
+	for (size_t i = 0; i < r->check_count; i++)
+		assert_true(r->checks[i].ok);
+	free(threads);
+	scry_ruby_free(r);
+	stop(&c);
+}
+
+static const char classes_script[] =
+	ADDRESS "$stdout.sync = true\n"
+		"module Outer; class Inner; class Third < String; end; end; end\n"
+		"o = Object.new; def o.mine; end\n"
+		"k = Class.new; k.const_set(:Named, Class.new)\n"
+		"class One; include Outer; end\n"
+		"$keep = [Outer, Outer::Inner, Outer::Inner::Third, Object, Hash, Process::Status, k,\n"
+		"         k::Named, o.singleton_class, One.singleton_class, Comparable,\n"
+		"         One.singleton_class.singleton_class, Module.new, BasicObject]\n"
+		"$keep.each { |x| puts \"#{at(x)} #{x.inspect}\" }\n"
+		"$keep << Outer::Inner::Third.new('x' * 50) << (+'h\\u00e9llo') << ('y' * 300) << +''\n"
+		"puts '-'\n"
+		"$keep.last(4).each { |x| puts \"#{at(x)} #{x}\" }\n"
+		"puts at($keep[-4]) + ' ' + at(o)\n"
+		"sleep\n";
+
+static void test_classes_and_strings(void **state)
+{
+	char line[1024], name[512];
+	struct scry_ruby *r = NULL;
+	uint64_t value, klass, flags;
+	struct child c;
+
+	NEED_RUBY();
+	c = start("/usr/bin/ruby", classes_script);
+	usleep(300000);
+	if (scry_ruby_open(c.pid, true, &r) != 0)
+		fail_msg("%s", scry_error());
+	for (read_line(&c, line, sizeof(line)); line[0] != '-'; read_line(&c, line, sizeof(line))) {
+		char *text = strchr(line, ' ');
+
+		assert_non_null(text);
+		value = strtoull(line, NULL, 16);
+		assert_int_equal(scry_ruby_class_name(r, value, name, sizeof(name)), 0);
+		assert_string_equal(name, text + 1);
+	}
+	for (int i = 0; i < 4; i++) {
+		read_line(&c, line, sizeof(line));
+		value = strtoull(line, NULL, 16);
+		assert_true(scry_ruby_string(r, value, name, sizeof(name)) ==
+			    (ssize_t)strlen(strchr(line, ' ') + 1));
+		assert_string_equal(name, strchr(line, ' ') + 1);
+		assert_true(scry_ruby_string(r, value, name, 3) <= 2);
+		assert_int_equal(scry_ruby_class_name(r, value, name, sizeof(name)), -ENOENT);
+	}
+	read_line(&c, line, sizeof(line));
+	value = strtoull(line, NULL, 16);
+	assert_int_equal(scry_mem_u64(&r->mem, value + 8, &klass), 0);
+	assert_int_equal(scry_ruby_class_name(r, klass, name, sizeof(name)), 0);
+	assert_string_equal(name, "Outer::Inner::Third");
+	assert_int_equal(scry_mem_u64(&r->mem, value, &flags), 0);
+
+	/* What is not a class or string is refused, also in the middle of things. */
+	assert_int_equal(scry_ruby_class_name(r, 0, name, sizeof(name)), -ENOENT);
+	assert_int_equal(scry_ruby_class_name(r, 8, name, sizeof(name)), -ENOENT);
+	assert_int_equal(scry_ruby_class_name(r, 0x4141414141414148ull, name, sizeof(name)), -ENOENT);
+	assert_true(scry_ruby_string(r, 0, name, sizeof(name)) < 0);
+	assert_true(scry_ruby_string(r, klass, name, sizeof(name)) < 0);
+	for (uint64_t at = value - 4096; at < value + 4096; at += 4)
+		scry_ruby_class_name(r, at, name, sizeof(name));
+	scry_ruby_free(r);
+	stop(&c);
+}
+
+static void test_no_ruby(void **state)
+{
+	struct scry_ruby *r = NULL;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execl("/bin/sleep", "sleep", "100", NULL);
+		_exit(127);
+	}
+	usleep(50000);
+	assert_int_equal(scry_ruby_open(pid, false, &r), -ENOENT);
+	assert_non_null(strstr(scry_error(), "has no Ruby in it"));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(scry_ruby_open(pid, false, &r), -ESRCH);
+}
+
+/* A program that is not the ruby command must not be run again to learn from it. */
+static void test_embedded(void **state)
+{
+	char path[] = "/tmp/scry_host.XXXXXX", command[256];
+	struct scry_ruby *r = NULL;
+	struct child c;
+	int fd;
+
+	NEED_RUBY();
+	fd = mkstemp(path);
+	close(fd);
+	snprintf(command, sizeof(command), "cp \"$(readlink -f /usr/bin/ruby)\" %s && chmod 755 %s",
+		 path, path);
+	assert_int_equal(system(command), 0);
+	c = start(path, "sleep");
+	usleep(200000);
+	assert_int_equal(scry_ruby_open(c.pid, true, &r), -ENOTSUP);
+	assert_non_null(strstr(scry_error(), "embeds Ruby"));
+	stop(&c);
+	unlink(path);
+}
+
+static bool libruby_is_mapped(pid_t pid)
+{
+	struct scry_maps maps;
+	bool found = false;
+
+	if (scry_maps_read(pid, &maps) != 0)
+		return false;
+	for (size_t i = 0; i < maps.count; i++)
+		found = found || (maps.entries[i].w && strstr(maps.entries[i].path, "ruby"));
+	scry_maps_done(&maps);
+	return found;
+}
+
+/* Stopped while the loader works: the layout can be learned, the VM is not there. */
+static void test_before_boot(void **state)
+{
+	struct scry_ruby *r = NULL;
+	int status = 0;
+	pid_t pid;
+
+	NEED_RUBY();
+	pid = fork();
+	if (pid == 0) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		execl("/usr/bin/ruby", "ruby", "-e", "sleep", NULL);
+		_exit(127);
+	}
+	waitpid(pid, &status, 0);
+	for (int i = 0; i < 2000 && WIFSTOPPED(status) && !libruby_is_mapped(pid); i++) {
+		ptrace(PTRACE_SYSCALL, pid, 0, 0);
+		waitpid(pid, &status, 0);
+	}
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(scry_ruby_open(pid, true, &r), -EAGAIN);
+	assert_non_null(strstr(scry_error(), "not booted"));
+	if (scry_ruby_open(pid, false, &r) != 0)
+		fail_msg("%s", scry_error());
+	assert_false(r->booted);
+	assert_true(r->layout.frame_size >= 56);
+	assert_int_equal(scry_ruby_validate(r), -EAGAIN);
+
+	/* The same handle sees the VM come up. */
+	ptrace(PTRACE_DETACH, pid, 0, 0);
+	for (int i = 0; i < 2000 && scry_ruby_validate(r) != 0; i++)
+		usleep(1000);
+	assert_true(r->booted);
+	scry_ruby_free(r);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* The one thread of a forked child keeps its parent's native id in the VM; we must not. */
+static void test_forked(void **state)
+{
+	struct scry_ruby_thread *threads = NULL;
+	struct scry_ruby *r = NULL;
+	struct child c;
+	char line[64];
+	pid_t pid;
+
+	NEED_RUBY();
+	c = start("/usr/bin/ruby",
+		  "$stdout.sync = true; Thread.new { sleep }; p = fork { sleep }; puts p; sleep");
+	read_line(&c, line, sizeof(line));
+	pid = (pid_t)atoi(line);
+	usleep(50000);
+	if (scry_ruby_open(pid, true, &r) != 0)
+		fail_msg("%s", scry_error());
+	assert_int_equal(scry_ruby_threads(r, &threads), 1);
+	assert_int_equal(threads[0].tid, pid);
+	free(threads);
+	scry_ruby_free(r);
+	kill(pid, SIGKILL);
+	stop(&c);
+}
+
+static const char busy_script[] =
+	"def fib(n) n < 2 ? n : fib(n - 1) + fib(n - 2) end\n"
+	"4.times { |i| Thread.new { loop { i.even? ? fib(12) : [1, 2].map { |y| y.to_s + 'a' }\n"
+	"  begin; raise 'x'; rescue => e; e; end } } }\n"
+	"Thread.new { loop { Thread.new { fib(5) }.join } }\n"
+	"Thread.new { f = Fiber.new { loop { Fiber.yield fib(8) } }; loop { f.resume } }\n"
+	"Thread.new { loop { eval('def x; [1, 2]; end'); GC.start if rand(50) == 0 } }\n"
+	"$stdout.puts 'go'; $stdout.flush\n"
+	"loop { fib(15) }\n";
+
+/* A right layout is never refused, however busy the target. */
+static void test_busy(void **state)
+{
+	struct scry_ruby *r = NULL;
+	struct child c;
+	char line[16];
+	int refused = 0;
+
+	NEED_RUBY();
+	c = start("/usr/bin/ruby", busy_script);
+	read_line(&c, line, sizeof(line));
+	for (int i = 0; i < 10; i++) {
+		if (scry_ruby_open(c.pid, true, &r) != 0)
+			fail_msg("%s", scry_error());
+		for (int j = 0; j < 100; j++) {
+			struct scry_ruby_thread *threads = NULL;
+
+			refused += scry_ruby_validate(r) != 0;
+			if (scry_ruby_threads(r, &threads) > 0)
+				free(threads);
+		}
+		scry_ruby_free(r);
+	}
+	assert_int_equal(refused, 0);
+	stop(&c);
+}
+
+/* A wrong layout is refused: each of these offsets is bent by one word. */
+static void test_wrong_layout(void **state)
+{
+	struct scry_ruby *r = NULL;
+	struct child c;
+	char line[64];
+
+	NEED_RUBY();
+	c = start("/usr/bin/ruby",
+		  "$stdout.sync = true; def a(n) n == 0 ? (puts 'go'; sleep) : a(n - 1) end; a(5)");
+	read_line(&c, line, sizeof(line));
+	usleep(20000);
+	assert_int_equal(scry_ruby_open(c.pid, true, &r), 0);
+	uint32_t *const fields[] = {
+		&r->layout.frame_size,	 &r->layout.frame_pc,	    &r->layout.frame_iseq,
+		&r->layout.frame_ep,	 &r->layout.ec_cfp,	    &r->layout.ec_thread,
+		&r->layout.iseq_body,	 &r->layout.body_encoded,   &r->layout.body_label,
+		&r->layout.body_path,	 &r->layout.ractor_threads, &r->layout.vm_ractors,
+		&r->layout.string_embed,
+	};
+	for (size_t i = 0; i + 1 < sizeof(fields) / sizeof(fields[0]); i++) {
+		*fields[i] += 8;
+		if (scry_ruby_validate(r) == 0)
+			fail_msg("field %zu may be wrong and nobody sees it", i);
+		*fields[i] -= 8;
+	}
+	assert_int_equal(scry_ruby_validate(r), 0);
+	scry_ruby_free(r);
+	stop(&c);
+}
+
+/* What Debian's 3.1.2 is known to do; on others the lists are only well-formed. */
+static void test_leaves(void **state)
+{
+	struct scry_ruby *r = NULL;
+	struct child c;
+
+	NEED_RUBY();
+	c = start("/usr/bin/ruby", "sleep");
+	usleep(200000);
+	assert_int_equal(scry_ruby_open(c.pid, true, &r), 0);
+	for (uint32_t i = 0; i < r->layout.leaf_count; i++) {
+		const struct scry_map_entry *m =
+			scry_maps_at(&r->maps, r->bias + r->layout.leaf[i].word);
+
+		assert_true(m && m->x);
+		assert_true(r->layout.leaf[i].types != 0 && r->layout.leaf[i].words >= 1);
+		for (uint32_t j = 0; j < r->layout.after_count; j++)
+			assert_true(r->layout.after[j].word != r->layout.leaf[i].word);
+	}
+	if (strncmp(r->description, "ruby 3.1.2p20 ", 14) == 0) {
+		uint32_t pops_nothing = 0;
+
+		assert_true(r->layout.trace_pc_advanced);
+		assert_true(r->layout.leaf_count >= 8);	 /* putstring duparray duphash newarray ... */
+		assert_true(r->layout.after_count >= 8); /* newhash newrange concatstrings ... */
+		for (uint32_t i = 0; i < r->layout.leaf_count; i++)
+			pops_nothing += r->layout.leaf[i].pops_nothing;
+		assert_int_equal(pops_nothing, 3); /* putstring, duparray, duphash */
+		assert_int_equal(r->layout.trace_ec, 8);
+		assert_int_equal(r->layout.trace_cfp, 16);
+		assert_int_equal(r->layout.trace_data, 56);
+	} else {
+		print_message("leaf lists not compared: %s\n", r->description);
+	}
+	scry_ruby_free(r);
+	stop(&c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_threads),	      cmocka_unit_test(test_classes_and_strings),
+		cmocka_unit_test(test_no_ruby),	      cmocka_unit_test(test_embedded),
+		cmocka_unit_test(test_before_boot),   cmocka_unit_test(test_forked),
+		cmocka_unit_test(test_busy),	      cmocka_unit_test(test_wrong_layout),
+		cmocka_unit_test(test_leaves),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
