@@ -72,5 +72,10 @@ void scry_site_forget_all(void);
 
 /* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is alive. */
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass, uint64_t flags);
+/* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how many. */
+uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
+
+/* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
+uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 
 #endif

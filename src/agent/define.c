@@ -7,24 +7,7 @@
  * says "unknown" and the `bad` counter goes up. Runs once per site, not per object.
  */
 #include "agent/agent.h"
-
-#define CLASS_IVARS_MAX 4096 /* more: not worth the time inside an allocation */
-
-static uint64_t load64(uint64_t address)
-{
-	return *(const volatile uint64_t *)address;
-}
-
-static uint32_t load32(uint64_t address)
-{
-	return *(const volatile uint32_t *)address;
-}
-
-/* An object on the Ruby heap, as far as a pointer can tell: aligned, in user space, not an immediate. */
-static int is_pointer(uint64_t value)
-{
-	return !(value & 7) && value > 0x10000 && value < 0x7fffffffffffull;
-}
+#include "agent/load.h"
 
 static uint32_t ones(uint64_t bits) /* the popcnt instruction may be missing, libgcc is */
 {
@@ -78,7 +61,7 @@ static uint32_t line_of(uint64_t body, uint32_t position)
 }
 
 /* Copies at most `room` bytes of the Ruby String `value`; returns how many. */
-static uint16_t copy_string(uint64_t value, uint8_t *to, uint32_t room)
+uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t flags, length, text;
@@ -86,7 +69,7 @@ static uint16_t copy_string(uint64_t value, uint8_t *to, uint32_t room)
 	if (!is_pointer(value))
 		return 0;
 	flags = load64(value);
-	if ((flags & 0x1f) != 5) /* T_STRING */
+	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_STRING)
 		return 0;
 	if (flags & r->string_noembed) {
 		length = load64(value + r->string_len);
@@ -105,11 +88,11 @@ static uint16_t copy_string(uint64_t value, uint8_t *to, uint32_t room)
 	}
 	for (uint64_t i = 0; i < length; i++)
 		to[i] = *(const volatile uint8_t *)(text + i);
-	return (uint16_t)length;
+	return (uint32_t)length;
 }
 
 /* A path is a String, or an Array whose first element is one. */
-static uint16_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
+static uint32_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t flags;
@@ -117,7 +100,7 @@ static uint16_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
 	if (!is_pointer(value))
 		return 0;
 	flags = load64(value);
-	if ((flags & 0x1f) == 7) { /* T_ARRAY */
+	if ((flags & SCRY_TYPE_MASK) == SCRY_TYPE_ARRAY) {
 		uint64_t at = flags & r->array_embed ? value + r->array_embed_ptr
 						     : load64(value + r->array_ptr);
 
@@ -125,45 +108,7 @@ static uint16_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
 			return 0;
 		value = load64(at);
 	}
-	return copy_string(value, to, room);
-}
-
-/* The value under the hidden id of class names in a class's ivar table (Rubies up to 3.1). */
-static uint64_t name_in_table(uint64_t table)
-{
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	uint64_t entry, i, bound;
-
-	if (!is_pointer(table))
-		return 0;
-	entry = load64(table + r->st_entries);
-	i = load64(table + r->st_bound_start);
-	bound = load64(table + r->st_bound);
-	if (!is_pointer(entry) || bound > CLASS_IVARS_MAX)
-		return 0;
-	for (; i < bound; i++) /* an entry is {hash, key, value}; a deleted one has hash ~0 */
-		if (load64(entry + 24 * i + 8) == r->classpath_id && load64(entry + 24 * i) != ~0ull)
-			return load64(entry + 24 * i + 16);
-	return 0;
-}
-
-/* The name of a plain class; singletons and nameless ones are left to the host. */
-static uint16_t copy_class_name(uint64_t klass, uint8_t *to, uint32_t room)
-{
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	uint64_t fields, name, flags;
-
-	if (!is_pointer(klass))
-		return 0;
-	flags = load64(klass);
-	if ((flags & 0x1f) != 2 || flags & r->singleton_flag) /* T_CLASS */
-		return 0;
-	fields = r->class_ext ? load64(klass + r->class_ext) : klass;
-	if (!is_pointer(fields))
-		return 0;
-	name = r->class_path_table ? name_in_table(load64(fields + r->class_path_table))
-				   : load64(fields + r->class_path);
-	return copy_string(name, to, room);
+	return scry_copy_string(value, to, room);
 }
 
 static void describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
@@ -185,12 +130,14 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 	def->iseq = place->iseq;
 	def->position = (uint32_t)((place->pc - encoded) / 8);
 	def->opcode = def->position < size ? load64(place->pc) : 0;
+	for (uint32_t i = 0; i < SCRY_DEF_BEFORE && i < def->position; i++)
+		def->before[i] = load64(place->pc - 8 * (i + 1));
 	def->line_at = def->position < size ? line_of(body, def->position) : 0;
 	def->line_before = line_of(body, def->position ? def->position - 1 : 0);
 	first = load64(body + r->body_first_line);
 	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
-	def->path_size = copy_path(load64(body + r->body_path), text, path_room);
-	def->label_size = copy_string(load64(body + r->body_label), text + def->path_size,
+	def->path_size = (uint16_t)copy_path(load64(body + r->body_path), text, path_room);
+	def->label_size = (uint16_t)scry_copy_string(load64(body + r->body_label), text + def->path_size,
 				      SCRY_DEF_TEXT_MAX / 4);
 	return;
 bad:
@@ -214,9 +161,9 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
-	if ((flags & 0x1f) != 0x1a) /* T_IMEMO has no class: the word is its own */
-		record.def.class_size =
-			copy_class_name(klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);
+	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
+		record.def.class_size = (uint16_t)scry_class_name(klass, (uint8_t *)record.text + size,
+								  SCRY_DEF_TEXT_MAX - size);
 	words = (sizeof(record.def) + size + record.def.class_size + 7) / 8;
 	if (!scry_ring_reserve(words + 1))
 		return 0;

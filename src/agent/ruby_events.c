@@ -10,17 +10,13 @@
  * The handler may not allocate, wait, or call the VM except to take itself off.
  */
 #include "agent/agent.h"
+#include "agent/load.h"
 
 #define EVENT_NEWOBJ 0x100000u /* ruby/internal/event.h; public since 2.1 */
 #define EVENT_FREEOBJ 0x200000u
 #define HOOK_SAFE 1 /* ruby/debug.h, rb_event_hook_flag_t */
 #define HOOK_RAW_ARG 4
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
-
-#define TYPE_MASK 0x1fu
-#define TYPE_CLASS 2u
-#define TYPE_MODULE 3u
-#define TYPE_IMEMO 0x1au
 
 typedef void (*event_func)(uint64_t data, const void *trace_arg);
 
@@ -129,16 +125,12 @@ static void on_free(uint64_t object)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t flags = word_at((const uint8_t *)object, 0);
-	uint32_t type = flags & TYPE_MASK;
+	uint32_t type = flags & SCRY_TYPE_MASK;
 
 	scry_agent.control->frees++;
-	if (unlikely(type == TYPE_CLASS || type == TYPE_MODULE)) {
+	if (unlikely(type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE)) {
 		scry_site_forget_class(object);
-		if (scry_ring_reserve(2)) {
-			scry_ring_put(SCRY_RING_ESCAPE_WORD(SCRY_RING_CLASS_DIED, 1));
-			scry_ring_put(object);
-		}
-	} else if (unlikely(type == TYPE_IMEMO &&
+	} else if (unlikely(type == SCRY_TYPE_IMEMO &&
 			    (flags & r->iseq_flags_mask) == r->iseq_flags_value)) {
 		scry_site_forget_iseq(object);
 	}

@@ -283,6 +283,28 @@ int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_ar
 	return 0;
 }
 
+int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+		       const char **ret_word)
+{
+	const char *word = NULL;
+	int rest, err;
+
+	for (;;) {
+		err = scry_opt_parse(rows, count, args, &rest);
+		if (err)
+			return err;
+		if (rest >= args.argc)
+			break;
+		if (word)
+			return scry_fail(-EINVAL, "'%s' is one word too many", args.argv[rest]);
+		word = args.argv[rest];
+		args.argv += rest; /* the word stands where a program's name does */
+		args.argc -= rest;
+	}
+	*ret_word = word;
+	return 0;
+}
+
 static const char *opt_arg_name(const struct scry_opt *row)
 {
 	if (row->arg)

@@ -56,6 +56,13 @@ struct scry_opt_args {
 int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
 		   int *ret_rest);
 
+/*
+ * For commands with exactly one word of their own, options before and after it: `report FILE
+ * --json`. *ret_word is NULL when there is none. 0 or -EINVAL with a sentence.
+ */
+int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+		       const char **ret_word);
+
 /* Two columns for a terminal of 100 columns. */
 void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out);
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-static const char usage[] = "scry info [--json] FILE";
+static const char usage[] = "scry info FILE [--json]";
 
 int scry_cmd_info(int argc, char **argv)
 {
@@ -19,21 +19,25 @@ int scry_cmd_info(int argc, char **argv)
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
-	int fd, rest, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
+	const char *recording = NULL;
+	int fd, err;
 
+	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {
 		printf("usage: %s\n\nSays what a recording holds.\n\n", usage);
 		scry_opt_help(rows, count, stdout);
 		return 0;
 	}
-	if (!err && rest + 1 != argc)
-		err = scry_fail(-EINVAL, "say which one recording; usage: %s", usage);
+	if (!err && !recording)
+		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)
 		return SCRY_EXIT_USAGE;
-	err = scry_recording_open(argv[rest], &fd);
+	err = scry_recording_open(recording, &fd);
 	if (err)
 		return SCRY_EXIT_FAILURE;
 	err = scry_report_fd(fd, &opts, stdout);
 	close(fd);
+	if (err == -EINVAL || err == -ENOTSUP || err == -ESPIPE) /* what was read is to blame */
+		scry_fail(err, "'%s': %s", recording, scry_error());
 	return err ? SCRY_EXIT_FAILURE : 0;
 }

@@ -26,7 +26,7 @@ struct objects {
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
 	uint64_t boot_slot;   /* address of the GOT slot; 0: none */
-	uint64_t *batch, *later;
+	uint64_t *batch;
 	uint64_t tail;	      /* words consumed */
 	uint64_t defs_seen;
 	uint64_t armed_ns;    /* when the hook was seen to be on; 0: not yet */
@@ -64,7 +64,9 @@ static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 		.class_ext = l->class_ext, .class_path = l->class_path,
 		.class_path_table = l->class_path_table, .st_entries = l->st_entries,
 		.st_bound_start = l->st_bound_start, .st_bound = l->st_bound,
-		.classpath_id = l->classpath_id, .singleton_flag = l->singleton_flag,
+		.classpath_id = l->classpath_id,
+		.tmp_classpath_id = l->tmp_classpath_id, .attached_id = l->attached_id,
+		 .singleton_flag = l->singleton_flag,
 		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
 		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
 		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
@@ -109,9 +111,8 @@ static int prepare(struct scry_watch *w)
 				 !o->plan.job_register ? "rb_postponed_job_register_one"
 						       : "rb_add_event_hook2");
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
-	o->later = malloc(8ull * SCRY_RING_WORDS);
 	o->names = scry_objects_new(o->ruby, w->opts->memory);
-	if (!o->batch || !o->later || !o->names)
+	if (!o->batch || !o->names)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
 	w->near = o->ruby->bias;
 	w->runtime = o->ruby->description;
@@ -238,19 +239,6 @@ static size_t copy_words(const struct scry_watch *w, uint64_t from, uint64_t to,
 	return n;
 }
 
-/* What came in after the batch that is being read: only looked at, not consumed. */
-static size_t look_later(void *arg, const uint64_t **ret_words)
-{
-	struct scry_watch *w = arg;
-	struct objects *o = w->state;
-	uint64_t head = __atomic_load_n(&w->inj.control->head, __ATOMIC_ACQUIRE);
-
-	if (head - o->tail > SCRY_RING_WORDS)
-		return 0;
-	*ret_words = o->later;
-	return copy_words(w, o->tail, head, o->later);
-}
-
 /* A started program: once its VM is up, the layout is checked on it; until then the agent checks each step. */
 static void check_booted(struct scry_watch *w, struct objects *o)
 {
@@ -289,7 +277,7 @@ static int drain(struct scry_watch *w)
 {
 	struct objects *o = w->state;
 	struct scry_control *c = w->inj.control;
-	struct scry_objects_batch batch = {.words = o->batch, .later = look_later, .arg = w};
+	size_t count;
 	uint64_t head = __atomic_load_n(&c->head, __ATOMIC_ACQUIRE), began;
 	int fill = (int)((head - o->tail) * 1000 / SCRY_RING_WORDS);
 
@@ -304,18 +292,20 @@ static int drain(struct scry_watch *w)
 	if (head == o->tail)
 		return 0;
 	began = scry_now_ns();
-	batch.count = copy_words(w, o->tail, head, o->batch);
+	count = copy_words(w, o->tail, head, o->batch);
 	o->tail = head;
 	__atomic_store_n(&c->tail, head, __ATOMIC_RELEASE);
 	if (w->opts->raw) {
 		struct scry_objects_run run = {.producer = {.pid = (uint32_t)w->proc.pid,
 							    .start_ticks = w->proc.start_ticks},
+					       .words = o->batch,
+					       .count = count,
 					       .first_ns = began,
 					       .last_ns = began};
 
-		scry_objects_raw(o->names, &batch, w->writer, &run);
+		scry_objects_raw(o->names, &run, w->writer);
 	} else {
-		scry_objects_feed(o->names, &batch);
+		scry_objects_feed(o->names, o->batch, count);
 	}
 	return fill;
 }
@@ -390,7 +380,6 @@ static void done(struct scry_watch *w)
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
 	free(o->batch);
-	free(o->later);
 	free(o);
 	w->state = NULL;
 }

@@ -93,7 +93,7 @@ int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 	return err;
 }
 
-static const char usage[] = "scry report [OPTIONS] FILE";
+static const char usage[] = "scry report FILE [OPTIONS]";
 
 static void help(const struct scry_opt *rows, size_t count)
 {
@@ -140,22 +140,26 @@ int scry_cmd_report(int argc, char **argv)
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
-	int fd, rest, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
+	const char *recording = NULL;
+	int fd, err;
 
+	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {
 		help(rows, count);
 		return 0;
 	}
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
-	if (!err && rest + 1 != argc)
-		err = scry_fail(-EINVAL, "say which one recording; usage: %s", usage);
+	if (!err && !recording)
+		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)
 		return SCRY_EXIT_USAGE;
-	err = scry_recording_open(argv[rest], &fd);
+	err = scry_recording_open(recording, &fd);
 	if (err)
 		return SCRY_EXIT_FAILURE;
 	err = report_to(fd, &opts, path, force);
 	close(fd);
+	if (err == -EINVAL || err == -ENOTSUP || err == -ESPIPE) /* what was read is to blame */
+		scry_fail(err, "'%s': %s", recording, scry_error());
 	return err ? SCRY_EXIT_FAILURE : 0;
 }

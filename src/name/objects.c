@@ -21,8 +21,8 @@
 
 #define PLACES_MAX ((1u << 20) - 2) /* a packed word has 20 bits for it */
 #define NAMES_BYTES_MAX (256u << 20)
-#define CLASS_NAME_MAX 512
 #define UNKNOWN 0u /* string id */
+#define T_ICLASS 0x1c /* a module's stand-in among the ancestors */
 #define T_IMEMO 0x1a /* internal to the VM: no class, no Ruby code sees it */
 
 struct place_key { /* hashed as bytes: no padding */
@@ -48,7 +48,6 @@ struct scry_objects {
 	struct place *places;
 	size_t place_cap;
 	struct scry_live live;
-	struct scry_map classes; /* address -> name id */
 	struct scry_map deepest; /* hash of (path, first_line, position) -> depth of a leaf place */
 	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place index + 1 */
 	uint64_t *raw;			     /* scratch of scry_objects_raw */
@@ -65,7 +64,6 @@ struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit
 	scry_intern_init(&o->names, PLACES_MAX, NAMES_BYTES_MAX);
 	scry_intern_init(&o->keys, PLACES_MAX, PLACES_MAX * (sizeof(struct place_key) + 1ul));
 	scry_live_init(&o->live, ruby ? ruby->layout.slot_size : 40, limit_bytes);
-	scry_map_init(&o->classes, PLACES_MAX);
 	scry_map_init(&o->deepest, PLACES_MAX);
 	return o;
 }
@@ -77,7 +75,6 @@ void scry_objects_free(struct scry_objects *o)
 	scry_intern_done(&o->names);
 	scry_intern_done(&o->keys);
 	scry_live_done(&o->live);
-	scry_map_done(&o->classes);
 	scry_map_done(&o->deepest);
 	free(o->places);
 	free(o->raw);
@@ -106,69 +103,6 @@ static size_t record_words(const uint64_t *words, size_t count, size_t i)
 static bool is_record(uint64_t word, enum scry_ring_record kind)
 {
 	return (word & SCRY_OBJ_CODE_MASK) == SCRY_RING_ESCAPE && (word >> 20 & 0xfff) == kind;
-}
-
-/* Did `klass` die in these words? Its name may then have been read too late. */
-static bool died_in(const uint64_t *words, size_t count, uint64_t klass)
-{
-	size_t n;
-
-	for (size_t i = 0; i < count; i += n) {
-		n = record_words(words, count, i);
-		if (!n)
-			return true;
-		if (n == 2 && is_record(words[i], SCRY_RING_CLASS_DIED) && words[i + 1] == klass)
-			return true;
-	}
-	return false;
-}
-
-static uint32_t read_class_name(struct scry_objects *o, uint64_t klass)
-{
-	char name[CLASS_NAME_MAX];
-
-	if (!o->ruby || scry_ruby_class_name(o->ruby, klass, name, sizeof(name)) < 0)
-		return UNKNOWN;
-	return name_id(o, name, strlen(name));
-}
-
-/*
- * Names the classes that the agent could not name (singletons, nameless ones) before anything in the batch is
- * counted. A death
- * is in the ring before the memory is freed, so a class that did not die up to the words that came in
- * after the reading was alive while it was read.
- */
-static void name_classes(struct scry_objects *o, const struct scry_objects_batch *b)
-{
-	size_t fresh[256], count = 0, n, later_count = 0;
-	const uint64_t *later = NULL;
-	uint64_t known;
-
-	for (size_t i = 0; i < b->count && count < 256; i += n) {
-		const struct scry_ring_def *def = (const void *)&b->words[i + 1];
-
-		n = record_words(b->words, b->count, i);
-		if (!n)
-			break;
-		if (n * 8 < sizeof(*def) + 8 || !is_record(b->words[i], SCRY_RING_DEF) || !def->klass ||
-		    def->class_size || (def->flags & 0x1f) == T_IMEMO ||
-		    scry_map_get(&o->classes, def->klass, &known))
-			continue;
-		if (scry_map_put(&o->classes, def->klass, read_class_name(o, def->klass)) == 0)
-			fresh[count++] = i;
-	}
-	if (!count)
-		return;
-	if (b->later)
-		later_count = b->later(b->arg, &later);
-	for (size_t k = 0; k < count; k++) {
-		size_t from = fresh[k] + record_words(b->words, b->count, fresh[k]);
-		const struct scry_ring_def *def = (const void *)&b->words[fresh[k] + 1];
-
-		if (died_in(b->words + from, b->count - from, def->klass) ||
-		    died_in(later, later_count, def->klass))
-			scry_map_put(&o->classes, def->klass, UNKNOWN);
-	}
 }
 
 static uint64_t code_hash(const struct place_key *k)
@@ -222,7 +156,6 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 	struct scry_ring_def def;
 	const char *text = (const char *)words + sizeof(def);
 	struct place_key key;
-	uint64_t klass = UNKNOWN;
 
 	memcpy(&def, words, sizeof(def));
 	if (!def.slot || def.slot > SCRY_SITE_SLOTS ||
@@ -231,15 +164,12 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 		return;
 	}
 	o->totals.defs++;
-	text += def.path_size + def.label_size;
-	if (def.class_size)
-		klass = name_id(o, text, def.class_size);
-	else if (def.klass)
-		scry_map_get(&o->classes, def.klass, &klass);
 	memset(&key, 0, sizeof(key));
-	key.label = name_id(o, text - def.label_size, def.label_size);
-	key.path = name_id(o, text - def.label_size - def.path_size, def.path_size);
-	key.klass = (uint32_t)klass;
+	key.path = name_id(o, text, def.path_size);
+	text += def.path_size;
+	key.label = name_id(o, text, def.label_size);
+	text += def.label_size;
+	key.klass = name_id(o, text, def.class_size);
 	key.line_at = def.line_at;
 	key.line_before = def.line_before;
 	key.first_line = def.first_line;
@@ -248,7 +178,7 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 	key.top = (uint8_t)def.top;
 	key.type = def.flags & 0x1f;
 	key.leaf = leaf_index(o, &def);
-	key.internal = !def.klass || key.type == T_IMEMO;
+	key.internal = !def.klass || key.type == T_IMEMO || key.type == T_ICLASS;
 	o->slots[def.slot] = place_of(o, &key);
 }
 
@@ -291,33 +221,29 @@ static void escape(struct scry_objects *o, const uint64_t *words, size_t n)
 {
 	if (is_record(*words, SCRY_RING_DEF) && n * 8 >= sizeof(struct scry_ring_def) + 8)
 		define(o, words + 1, n - 1);
-	else if (is_record(*words, SCRY_RING_CLASS_DIED) && n == 2)
-		scry_map_remove(&o->classes, words[1], NULL);
 	else
 		o->totals.damaged++;
 }
 
-void scry_objects_feed(struct scry_objects *o, const struct scry_objects_batch *b)
+void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count)
 {
 	size_t n;
 
-	name_classes(o, b);
-	for (size_t i = 0; i < b->count; i += n) {
-		uint64_t word = b->words[i];
-		uint32_t code = word & SCRY_OBJ_CODE_MASK;
+	for (size_t i = 0; i < count; i += n) {
+		uint32_t code = words[i] & SCRY_OBJ_CODE_MASK;
 
 		n = 1;
 		if (code == 0) {
-			count_free(o, word >> 20 << 3);
+			count_free(o, words[i] >> 20 << 3);
 		} else if (code != SCRY_RING_ESCAPE) {
-			count_alloc(o, word >> 20 << 3, code);
+			count_alloc(o, words[i] >> 20 << 3, code);
 		} else {
-			n = record_words(b->words, b->count, i);
+			n = record_words(words, count, i);
 			if (!n) {
 				o->totals.damaged++;
 				return;
 			}
-			escape(o, &b->words[i], n);
+			escape(o, &words[i], n);
 		}
 	}
 }
@@ -393,34 +319,31 @@ int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t p
 	return r;
 }
 
-int scry_objects_raw(struct scry_objects *o, const struct scry_objects_batch *b, struct scry_writer *w,
-		     const struct scry_objects_run *head)
+int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batch, struct scry_writer *w)
 {
-	struct scry_objects_run run = *head;
-	uint64_t *out = realloc(o->raw, (b->count + 1) * 8);
+	struct scry_objects_run run = *batch;
+	uint64_t *out = realloc(o->raw, (batch->count + 1) * 8);
 	size_t n, count = 0;
 	int r = 0, e;
 
 	if (!out)
 		return -ENOMEM;
 	o->raw = out;
-	for (size_t i = 0; i < b->count; i += n) {
-		uint64_t word = b->words[i];
+	for (size_t i = 0; i < batch->count; i += n) {
+		uint64_t word = batch->words[i];
 		uint32_t code = word & SCRY_OBJ_CODE_MASK, place;
-		struct scry_objects_batch one = {.words = &b->words[i], .later = b->later, .arg = b->arg};
 
-		n = record_words(b->words, b->count, i);
+		n = record_words(batch->words, batch->count, i);
 		if (!n)
 			break;
-		one.count = n;
-		scry_objects_feed(o, &one);
+		scry_objects_feed(o, &batch->words[i], n);
 		if (code == SCRY_RING_ESCAPE)
 			continue;
 		place = code && code <= SCRY_SITE_SLOTS ? o->slots[code] : 0;
 		if (code && !place)
 			continue;
 		if (place && !o->places[place - 1].written_line) {
-			e = write_site(o, w, place - 1, head->producer.pid);
+			e = write_site(o, w, place - 1, batch->producer.pid);
 			r = r ? r : e;
 		}
 		out[count++] = (word & ~(uint64_t)SCRY_OBJ_CODE_MASK) | place;

@@ -1,9 +1,9 @@
 /*
  * The objects stream of one process: ring words in, counters per named place out.
  *
- * Names are resolved for each drained batch while the target lives. Code is named by the agent itself (a DEF
- * record carries path, label and lines); classes are named here, by reading the target, and a class that
- * died meanwhile is called unknown, never guessed. Memory is bounded: see scry_objects_new.
+ * A DEF record of the agent carries path, label, lines and class name, copied while they were alive, so nothing
+ * is read from the target here. What remains is to settle the line, to count, and to follow objects to
+ * their end. Memory is bounded: see scry_objects_new.
  */
 #ifndef SCRY_NAME_OBJECTS_H
 #define SCRY_NAME_OBJECTS_H
@@ -34,27 +34,17 @@ struct scry_objects_totals {
 struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit_bytes);
 void scry_objects_free(struct scry_objects *o);
 
-/*
- * Takes complete records: `words[0..count)`. `later` looks at what came into the ring after them, and is called
- * only when new classes were named: it returns words (valid until the next call) or 0.
- */
-struct scry_objects_batch {
-	const uint64_t *words;
-	size_t count;
-	size_t (*later)(void *arg, const uint64_t **ret_words);
-	void *arg;
-};
-void scry_objects_feed(struct scry_objects *o, const struct scry_objects_batch *batch);
+/* Takes complete records: `words[0..count)`. */
+void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count);
 
 /* Writes SITE and OBJECTS events for all places so far. 0 or the writer's error. */
 int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t pid);
 
 /*
- * For --raw: feeds the batch, and writes its words as a packed chunk whose codes are site ids, with SITE events
- * for new ones before it. `head` says producer and times. A class defined in the batch is named when its turn comes.
+ * For --raw: feeds the words of `batch`, and writes them as a packed chunk whose codes are site ids, with SITE
+ * events for new ones before it. The batch says producer and times too.
  */
-int scry_objects_raw(struct scry_objects *o, const struct scry_objects_batch *batch,
-		     struct scry_writer *w, const struct scry_objects_run *head);
+int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batch, struct scry_writer *w);
 
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret);
 

@@ -108,22 +108,24 @@ _Static_assert(sizeof(struct scry_control) == 512 * 3 + 2048, "three private cac
  * meaning a DEF record sets from that point of the stream on. Escape words carry their length in words.
  */
 #define SCRY_RING_ESCAPE 0xfffffu
-enum scry_ring_record { SCRY_RING_DEF = 1, SCRY_RING_CLASS_DIED = 2 };
+enum scry_ring_record { SCRY_RING_DEF = 1 };
 /* escape word: bits 0..19 all ones, 20..31 record kind, 32..47 words that follow */
 #define SCRY_RING_ESCAPE_WORD(kind, words) \
 	((uint64_t)SCRY_RING_ESCAPE | (uint64_t)(kind) << 20 | (uint64_t)(words) << 32)
 
 #define SCRY_SITE_SLOTS 65536u /* codes 1 .. SCRY_SITE_SLOTS */
 #define SCRY_DEF_TEXT_MAX 640u
+#define SCRY_DEF_BEFORE 3
 
 struct scry_ring_def {
 	uint32_t slot;	   /* code that the following words use */
-	uint16_t class_size; /* 0: the agent could not tell: singleton, anonymous, unknown layout */
+	uint16_t class_size; /* 0: not known */
 	uint16_t reserved;
 	uint64_t klass;	   /* the object's class word */
 	uint64_t flags;	   /* the object's flags word */
 	uint64_t iseq;	   /* 0: no Ruby frame was found */
 	uint64_t opcode;   /* word at pc; 0 where pc is the end of the code */
+	uint64_t before[SCRY_DEF_BEFORE]; /* words at pc - 8, pc - 16, ...; 0 before the beginning */
 	uint32_t position; /* (pc - encoded) / 8, pc as the VM keeps it outside the hook */
 	uint32_t line_at;  /* line of `position`; 0 unknown */
 	uint32_t line_before; /* line of `position` - 1 */
@@ -132,7 +134,7 @@ struct scry_ring_def {
 	uint16_t top;	/* 1: the Ruby frame itself was running, 0: a C function above it was */
 	uint16_t path_size, label_size; /* bytes that follow: path, label, class; padded to 8 */
 };
-_Static_assert(sizeof(struct scry_ring_def) == 64, "part of the ring format");
+_Static_assert(sizeof(struct scry_ring_def) == 88, "part of the ring format");
 
 /* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host writes. */
 struct scry_agent_ruby {
@@ -148,7 +150,7 @@ struct scry_agent_ruby {
 	uint32_t class_ext, class_path, class_path_table; /* as in scry_ruby_layout */
 	uint32_t st_entries, st_bound_start, st_bound;
 	uint32_t reserved;
-	uint64_t classpath_id, singleton_flag;
+	uint64_t classpath_id, tmp_classpath_id, attached_id, singleton_flag;
 	uint64_t iseq_flags_mask, iseq_flags_value;
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
 	/* run-time addresses in the Ruby module */

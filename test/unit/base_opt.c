@@ -68,6 +68,23 @@ static void stops_at_first_word(void **state)
 	assert_int_equal(parse(""), 1);
 }
 
+static void one_word_anywhere(void **state)
+{
+	char *argv[] = {"report", "--json", "x.scry", "--top", "3", "--", "-v"};
+	const char *word = "";
+
+	memset(&got, 0, sizeof(got));
+	assert_int_equal(scry_opt_parse_one(rows, ROWS, (struct scry_opt_args){5, argv}, &word), 0);
+	assert_string_equal(word, "x.scry");
+	assert_true(got.json);
+	assert_int_equal(got.top, 3);
+	assert_int_equal(scry_opt_parse_one(rows, ROWS, (struct scry_opt_args){2, argv}, &word), 0);
+	assert_null(word);
+	assert_int_equal(scry_opt_parse_one(rows, ROWS, (struct scry_opt_args){7, argv}, &word),
+			 -EINVAL);
+	assert_string_equal(scry_error(), "'-v' is one word too many");
+}
+
 static void refused(const char *line, const char *sentence)
 {
 	assert_int_equal(parse(line), -EINVAL);
@@ -140,11 +157,9 @@ static void texts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_every_kind),
-		cmocka_unit_test(stops_at_first_word),
-		cmocka_unit_test(refuses),
-		cmocka_unit_test(times_and_sizes),
-		cmocka_unit_test(texts),
+		cmocka_unit_test(reads_every_kind),  cmocka_unit_test(stops_at_first_word),
+		cmocka_unit_test(one_word_anywhere), cmocka_unit_test(refuses),
+		cmocka_unit_test(times_and_sizes),   cmocka_unit_test(texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

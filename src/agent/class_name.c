@@ -1,0 +1,143 @@
+/*
+ * The name of a class as Ruby prints it, copied while the class is alive: "Foo::Bar", "#<Class:0x000...>" for
+ * one without a name, "#<Class:Foo>" and "#<Class:#<Foo:0x000...>>" for singletons.
+ *
+ * Up to 3.1 the name lies in the class's ivar table under a hidden id, later in a field; the layout says
+ * which. Plain loads, every pointer checked for shape, every loop bounded; 0 bytes mean: not known.
+ */
+#include "agent/agent.h"
+#include "agent/load.h"
+
+#define IVARS_MAX 4096 /* more: not worth the time inside an allocation */
+#define SINGLETONS_MAX 4
+#define SUPERS_MAX 64
+
+struct text {
+	uint8_t *at;
+	uint32_t room;
+};
+
+static void put(struct text *t, const char *s)
+{
+	for (; *s && t->room; s++, t->room--)
+		*t->at++ = (uint8_t)*s;
+}
+
+static void put_address(struct text *t, uint64_t value)
+{
+	char hex[20] = ":0x";
+
+	for (int i = 0; i < 16; i++)
+		hex[3 + i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
+	hex[19] = 0;
+	put(t, hex);
+}
+
+static int is_class(uint64_t flags)
+{
+	return (flags & SCRY_TYPE_MASK) == SCRY_TYPE_CLASS || (flags & SCRY_TYPE_MASK) == SCRY_TYPE_MODULE;
+}
+
+static uint64_t fields_of(uint64_t klass)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+
+	return r->class_ext ? load64(klass + r->class_ext) : klass;
+}
+
+/* The value under `key` in the class's ivar table; an entry is {hash, key, value}, a deleted one has hash ~0. */
+static uint64_t look_up(uint64_t klass, uint64_t key)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t fields = fields_of(klass), table, entry, i, bound;
+
+	if (!key || !is_pointer(fields))
+		return 0;
+	table = load64(fields + r->class_path_table);
+	if (!is_pointer(table))
+		return 0;
+	entry = load64(table + r->st_entries);
+	i = load64(table + r->st_bound_start);
+	bound = load64(table + r->st_bound);
+	if (!is_pointer(entry) || bound > IVARS_MAX)
+		return 0;
+	for (; i < bound; i++)
+		if (load64(entry + 24 * i + 8) == key && load64(entry + 24 * i) != ~0ull)
+			return load64(entry + 24 * i + 16);
+	return 0;
+}
+
+static void put_plain(struct text *t, uint64_t klass, uint64_t flags)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t fields = fields_of(klass), name = 0;
+	uint32_t size;
+
+	if (r->class_path_table) {
+		name = look_up(klass, r->classpath_id);
+		if (!name)
+			name = look_up(klass, r->tmp_classpath_id);
+	} else if (is_pointer(fields)) {
+		name = load64(fields + r->class_path);
+	}
+	size = scry_copy_string(name, t->at, t->room);
+	t->at += size;
+	t->room -= size;
+	if (size)
+		return;
+	put(t, (flags & SCRY_TYPE_MASK) == SCRY_TYPE_MODULE ? "#<Module" : "#<Class");
+	put_address(t, klass);
+	put(t, ">");
+}
+
+/* "#<Foo:0x...>": the object that a singleton class belongs to; its class is the first that is no singleton. */
+static int put_object(struct text *t, uint64_t object, uint64_t klass)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+
+	for (int i = 0; i < SUPERS_MAX && is_pointer(klass); i++) {
+		uint64_t flags = load64(klass);
+
+		if (is_class(flags) && !(flags & r->singleton_flag)) {
+			put(t, "#<");
+			put_plain(t, klass, flags);
+			put_address(t, object);
+			put(t, ">");
+			return 1;
+		}
+		klass = load64(klass + 16); /* the superclass, in every version */
+	}
+	return 0;
+}
+
+uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	struct text t = {to, room};
+	uint64_t flags, attached;
+
+	for (int depth = 0; depth <= SINGLETONS_MAX && is_pointer(klass); depth++) {
+		flags = load64(klass);
+		if (!is_class(flags))
+			return 0;
+		if ((flags & SCRY_TYPE_MASK) == SCRY_TYPE_MODULE || !(flags & r->singleton_flag)) {
+			put_plain(&t, klass, flags);
+		} else {
+			put(&t, "#<Class:");
+			attached = look_up(klass, r->attached_id);
+			if (!is_pointer(attached))
+				return 0;
+			if (is_class(load64(attached))) {
+				klass = attached;
+				continue;
+			}
+			depth++;
+			if (!put_object(&t, attached, klass))
+				return 0;
+		}
+		for (; depth > 0; depth--)
+			put(&t, ">");
+		return room - t.room;
+	}
+	return 0;
+}
