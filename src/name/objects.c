@@ -3,10 +3,11 @@
  * (after an eviction, another eval) is the same place, so memory follows the program's size and not its age.
  *
  * Which line? A frame's pc stands behind the running instruction, except for "leaf" instructions that
- * allocate while pc still points at them. The layout knows which handlers are leaf and what type they
- * make. Where a leaf follows, on another line, an instruction that allocates the same type itself, the
- * depth of the value stack tells them apart: the leaf that pops nothing stands deeper. That is only
- * known when both were seen, so lines are settled at the end (settle_line).
+ * allocate while pc still points at them. The layout knows which handlers are leaf, which are not, and what
+ * types they make. Where a leaf follows, on another line, an instruction that makes the same type, both
+ * allocate at one pc; then the depth of the value stack tells them apart, because each stands on its own
+ * operands: the earlier one lower if it takes none, higher if it takes two or more. That is known only
+ * when both were seen, so lines are settled at the end (settle_line). Taking one, it cannot be told.
  */
 #include "name/objects.h"
 
@@ -31,8 +32,11 @@ struct place_key { /* hashed as bytes: no padding */
 	uint32_t position;
 	uint16_t depth;
 	uint8_t top, type;
-	uint32_t leaf; /* index + 1 of the handler in the layout's list */
-	uint32_t internal;
+	uint16_t leaf;	/* index + 1 in layout.leaf of the instruction at pc */
+	uint16_t after; /* index + 1 in layout.after of the one before it, if it makes this type */
+	uint8_t after_takes_none;
+	uint8_t internal;
+	uint16_t reserved;
 };
 
 struct place {
@@ -48,7 +52,7 @@ struct scry_objects {
 	struct place *places;
 	size_t place_cap;
 	struct scry_live live;
-	struct scry_map deepest; /* hash of (path, first_line, position) -> depth of a leaf place */
+	struct scry_map depths; /* code_hash -> least depth seen << 16 | greatest */
 	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place index + 1 */
 	uint64_t *raw;			     /* scratch of scry_objects_raw */
 	struct scry_objects_totals totals;
@@ -64,7 +68,7 @@ struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit
 	scry_intern_init(&o->names, PLACES_MAX, NAMES_BYTES_MAX);
 	scry_intern_init(&o->keys, PLACES_MAX, PLACES_MAX * (sizeof(struct place_key) + 1ul));
 	scry_live_init(&o->live, ruby ? ruby->layout.slot_size : 40, limit_bytes);
-	scry_map_init(&o->deepest, PLACES_MAX);
+	scry_map_init(&o->depths, PLACES_MAX);
 	return o;
 }
 
@@ -75,7 +79,7 @@ void scry_objects_free(struct scry_objects *o)
 	scry_intern_done(&o->names);
 	scry_intern_done(&o->keys);
 	scry_live_done(&o->live);
-	scry_map_done(&o->deepest);
+	scry_map_done(&o->depths);
 	free(o->places);
 	free(o->raw);
 	free(o);
@@ -109,17 +113,37 @@ static uint64_t code_hash(const struct place_key *k)
 {
 	uint64_t h = ((uint64_t)k->path << 32 | k->first_line) * 0x9e3779b97f4a7c15ull;
 
-	return (h ^ ((uint64_t)k->label << 32 | k->position)) * 0xff51afd7ed558ccdull;
+	h = (h ^ ((uint64_t)k->label << 32 | k->position)) * 0xff51afd7ed558ccdull;
+	return (h ^ ((uint64_t)k->leaf << 40 | (uint64_t)k->type << 32 | k->line_at)) *
+	       0x9e3779b97f4a7c15ull;
 }
 
-static uint32_t leaf_index(const struct scry_objects *o, const struct scry_ring_def *def)
+static uint16_t leaf_index(const struct scry_objects *o, const struct scry_ring_def *def)
 {
 	const struct scry_ruby_layout *l = o->ruby ? &o->ruby->layout : NULL;
 
 	for (uint32_t i = 0; l && def->top && i < l->leaf_count; i++)
 		if (def->opcode == l->leaf[i].word + o->ruby->bias)
-			return i + 1;
+			return (uint16_t)(i + 1);
 	return 0;
+}
+
+/* The instruction that ends at pc, if it is one that makes objects of this type by itself. */
+static void find_after(const struct scry_objects *o, const struct scry_ring_def *def,
+		       struct place_key *key)
+{
+	const struct scry_ruby_layout *l = &o->ruby->layout;
+
+	for (uint32_t i = 0; i < l->after_count; i++) {
+		const struct scry_ruby_leaf *a = &l->after[i];
+
+		if (!a->words || a->words > SCRY_DEF_BEFORE || !(a->types >> key->type & 1) ||
+		    def->before[a->words - 1] != a->word + o->ruby->bias)
+			continue;
+		key->after = (uint16_t)(i + 1);
+		/* `{}` is the instruction that takes n operands with n = 0 */
+		key->after_takes_none = a->pops_nothing || (a->words == 2 && def->before[0] == 0);
+	}
 }
 
 /* The index + 1 of the place that `key` describes; 0 at the limit. */
@@ -142,11 +166,15 @@ static uint32_t place_of(struct scry_objects *o, const struct place_key *key)
 	}
 	o->places[id - 1] = (struct place){.key = *key};
 	o->totals.places = id;
-	if (key->leaf && key->depth != 0xffff) {
-		uint64_t *deepest = scry_map_ref(&o->deepest, code_hash(key));
+	if (key->after && key->depth != 0xffff) {
+		uint64_t *seen = scry_map_ref(&o->depths, code_hash(key)), least, most;
 
-		if (deepest && *deepest < key->depth)
-			*deepest = key->depth;
+		if (seen) {
+			least = *seen ? *seen >> 16 : key->depth;
+			most = *seen & 0xffff;
+			*seen = (least < key->depth ? least : key->depth) << 16 |
+				(most > key->depth ? most : key->depth);
+		}
 	}
 	return id;
 }
@@ -178,6 +206,8 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 	key.top = (uint8_t)def.top;
 	key.type = def.flags & 0x1f;
 	key.leaf = leaf_index(o, &def);
+	if (key.leaf && def.line_at != def.line_before)
+		find_after(o, &def, &key);
 	key.internal = !def.klass || key.type == T_IMEMO || key.type == T_ICLASS;
 	o->slots[def.slot] = place_of(o, &key);
 }
@@ -250,18 +280,17 @@ void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t cou
 
 static uint32_t settle_line(const struct scry_objects *o, const struct place_key *k)
 {
-	const struct scry_ruby_leaf *leaf;
-	uint64_t deepest;
+	uint64_t seen;
+	bool is_leaf;
 
 	if (!k->leaf)
 		return k->line_before;
-	leaf = &o->ruby->layout.leaf[k->leaf - 1];
-	if (!(leaf->types >> k->type & 1))
-		return k->line_before; /* this instruction makes something else */
-	if (leaf->pops_nothing && k->depth != 0xffff &&
-	    scry_map_get(&o->deepest, code_hash(k), &deepest) && k->depth < deepest)
-		return k->line_before;
-	return k->line_at;
+	if (!(o->ruby->layout.leaf[k->leaf - 1].types >> k->type & 1))
+		return k->line_before; /* the instruction at pc makes something else */
+	if (!k->after || k->depth == 0xffff || !scry_map_get(&o->depths, code_hash(k), &seen))
+		return k->line_at;
+	is_leaf = k->depth == (k->after_takes_none ? seen & 0xffff : seen >> 16);
+	return is_leaf ? k->line_at : k->line_before;
 }
 
 static int string_event(struct scry_objects *o, struct scry_writer *w, uint32_t name, uint32_t *ret)
