@@ -223,8 +223,7 @@ a = {b: 1}|{c: 2, **a}
 END
 TYPES = {"Object" => 1, "Float" => 4, "String" => 5, "Regexp" => 6, "Array" => 7, "Hash" => 8,
          "Range" => 9, "Integer" => 10, "Proc" => 12, "MatchData" => 13, "Symbol" => 20}
-def try_leaf(setup, expression)
-  iseq = RubyVM::InstructionSequence.compile("#{setup}\nx =\n#{expression}\nx", "scry_leaf", nil, 1)
+def try_leaf(iseq, run)
   KEEP << iseq
   rows = tell_iseq(iseq)
   store = rows.rindex { |_, name, _| name.to_s.start_with?("setlocal") }
@@ -234,19 +233,31 @@ def try_leaf(setup, expression)
   after_position, _, after = rows[store]
   before = store > 1 ? rows[store - 2][2] : -1
   x = nil
-  ObjectSpace.trace_object_allocations { x = iseq.eval }
+  ObjectSpace.trace_object_allocations { x = run.call }
   KEEP << x
   return unless ObjectSpace.allocation_sourcefile(x) == "scry_leaf"
   line = ObjectSpace.allocation_sourceline(x)
-  through_c = ObjectSpace.allocation_method_id(x) ? 1 : 0
+  through_c = [nil, :scry_block_parameter].include?(ObjectSpace.allocation_method_id(x)) ? 0 : 1
   fact "leaf", position, after_position - position, name, TYPES[x.class.name] || 0, line, before, own,
        after, through_c
+end
+def try_row(setup, expression)
+  iseq = RubyVM::InstructionSequence.compile("#{setup}\nx =\n#{expression}\nx", "scry_leaf", nil, 1)
+  try_leaf(iseq, iseq.method(:eval))
+rescue SyntaxError, StandardError
+  nil
+end
+# A block parameter becomes a Proc when it is first read.
+def try_block
+  eval("def scry_block_parameter(&b)\nx =\nb\nx\nend", TOPLEVEL_BINDING, "scry_leaf", 1)
+  try_leaf(RubyVM::InstructionSequence.of(method(:scry_block_parameter)), proc { scry_block_parameter {} })
 rescue SyntaxError, StandardError
   nil
 end
 begin
   require "objspace"
-  LEAF.each { |row| try_leaf(*row.split("|", 2)) }
+  LEAF.each { |row| try_row(*row.split("|", 2)) }
+  try_block
 rescue LoadError
   nil
 end

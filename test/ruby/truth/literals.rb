@@ -131,6 +131,8 @@ end
 work
 
 # Where the VM names the line of the next instruction:
+# late: 5 Hash: ruby=1 scry=0
+# late: 9 Hash: ruby=0 scry=1
 # late: 11 Hash: ruby=2 scry=1
 # late: 14 Hash: ruby=0 scry=1
 # late: 40 Hash: ruby=0 scry=20
