@@ -141,6 +141,7 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	w->inj.max_pause_ns = w->opts->max_pause_ns;
+	w->inj.purpose = w->instrument->name;
 	r = scry_inject_enter(&w->inj, w->near, w->held);
 	if (r < 0)
 		return r;

@@ -19,6 +19,7 @@ struct row {
 	bool is_ruby, has_agent, owner_lives;
 	char module[256];
 	uint32_t owner;
+	char does[17];
 	uint64_t agent_bytes, changes;
 };
 
@@ -34,6 +35,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 	row->agent_bytes = h.text_size + h.private_size + h.shared_size;
 	if (scry_mem_read(mem, h.shared, &c, sizeof(c)) == 0 && c.target_pid == (uint64_t)row->proc.pid) {
 		row->owner = c.owner_pid;
+		snprintf(row->does, sizeof(row->does), "%.16s", c.owner_does);
 		row->owner_lives = c.owner_pid && scry_proc_start_ticks((pid_t)c.owner_pid) == c.owner_start;
 	}
 	if (scry_edit_open(&edit, (struct scry_mem *)mem, scry_agent_journal(&h)) == 0)
@@ -73,7 +75,7 @@ static const char *agent_words(const struct row *row, char *buf, size_t size)
 	if (!row->has_agent)
 		return "-";
 	if (row->owner_lives)
-		snprintf(buf, size, "watched by scry %u", row->owner);
+		snprintf(buf, size, "watched by scry %s, process %u", row->does, row->owner);
 	else if (row->changes)
 		snprintf(buf, size, "%llu changes stand; scry undo -p %d", (unsigned long long)row->changes,
 			 row->proc.pid);

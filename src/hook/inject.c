@@ -119,9 +119,9 @@ static void owner_sentence(const struct scry_proc *proc)
 	}
 	if (c.owner_pid)
 		scry_fail(-EBUSY,
-			  "process %d (%s) is being watched by another scry: process %u of uid %u; fix: end "
-			  "that one first",
-			  proc->pid, proc->comm, c.owner_pid, c.owner_uid);
+			  "process %d (%s) is being watched already: by scry %.15s, process %u of uid %u; "
+			  "fix: end that one first",
+			  proc->pid, proc->comm, c.owner_does, c.owner_pid, c.owner_uid);
 	else
 		scry_fail(-EBUSY, "process %d (%s) is being entered by another scry; fix: try again later",
 			  proc->pid, proc->comm);
@@ -318,6 +318,7 @@ static void fill_owner(struct scry_inject *inj)
 	c->owner_since_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 	c->target_pid = (uint64_t)inj->proc->pid;
 	c->target_start = inj->proc->start_ticks;
+	snprintf(c->owner_does, sizeof(c->owner_does), "%s", inj->purpose ? inj->purpose : "");
 	c->owner_pid = (uint32_t)getpid();
 }
 

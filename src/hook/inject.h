@@ -32,6 +32,7 @@ struct scry_inject {
 	struct scry_gadgets gadgets;
 	struct scry_agent_source source;
 	struct scry_agent_header header; /* of the agent in the target */
+	const char *purpose; /* set by the caller: what other users are told */
 	bool only_adopt; /* set by the caller: do not map a new agent */
 	bool adopted;	/* it was there before */
 	struct scry_control *control; /* the shared mapping, in our own address space */

@@ -2,9 +2,9 @@
  * Finds the Ruby in a process and opens it.
  *
  * The module that IS Ruby defines `ruby_version`: libruby, or the program itself when it is linked
- * statically; a 15 KB `ruby` program that only loads libruby does not. Names of files are asked first
- * because opening each of a hundred libraries is dear.
- * The one trick: nothing is known of any version; see ruby_layout.c.
+ * statically; a 15 KB `ruby` program that only loads libruby does not. Names of files are asked
+ * first because opening each of a hundred libraries is dear. The one trick: nothing is known of any
+ * version; see ruby_layout.c.
  */
 #include "vm/ruby.h"
 
@@ -52,7 +52,8 @@ static bool is_candidate(const struct scry_maps *maps, size_t i, const char *exe
 	return strcmp(m->path, exe) == 0;
 }
 
-/* Path of the program as maps prints it: the mapping that holds the auxiliary vector's entry point. */
+/* Path of the program as maps prints it: the mapping that holds the auxiliary vector's entry point.
+ */
 static const char *program_path(pid_t pid, const struct scry_maps *maps)
 {
 	const struct scry_map_entry *m = NULL;
@@ -86,7 +87,8 @@ uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name)
 	return scry_elf_symbol(ruby->elf, name, &sym) == 0 ? ruby->bias + sym.value : 0;
 }
 
-/* The description is a C string in the module's constants; read from the file, true before boot too. */
+/* The description is a C string in the module's constants; read from the file, true before boot
+ * too. */
 static void read_description(struct scry_ruby *ruby)
 {
 	struct scry_sym sym;
@@ -132,10 +134,11 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool 
 	if (err)
 		return err;
 	if (!ruby->is_driver)
-		return scry_fail(-ENOTSUP,
-				 "process %d (%s) embeds Ruby ('%s'); its layout can only be learned "
-				 "from the ruby command itself",
-				 (int)ruby->pid, proc->comm, ruby->module);
+		return scry_fail(
+			-ENOTSUP,
+			"process %d (%s) embeds Ruby ('%s'); its layout can only be learned "
+			"from the ruby command itself",
+			(int)ruby->pid, proc->comm, ruby->module);
 	err = scry_ruby_learn(ruby, proc);
 	if (err)
 		return err;

@@ -1,10 +1,11 @@
 /*
  * Runs the calibration child.
  *
- * Everything that may allocate or fail with a sentence is done before the fork; between fork and exec
- * only system calls run. The binary is executed by descriptor (opened through /proc/PID/exe), so a
- * deleted or replaced file does not matter. The child enters the target's mount namespace first, for its
- * libraries are there. The working directory is "/": nothing is written, so nothing must be cleaned up.
+ * Everything that may allocate or fail with a sentence is done before the fork; between fork and
+ * exec only system calls run. The binary is executed by descriptor (opened through /proc/PID/exe),
+ * so a deleted or replaced file does not matter. The child enters the target's mount namespace
+ * first, for its libraries are there. The working directory is "/": nothing is written, so nothing
+ * must be cleaned up.
  */
 #include "vm/ruby_calib.h"
 
@@ -102,8 +103,9 @@ static _Noreturn void run_child(const struct plan *plan)
 	if (chdir("/") != 0 || dup2(plan->in[0], 0) < 0 || dup2(plan->out[1], 1) < 0 ||
 	    dup2(null >= 0 ? null : plan->out[1], 2) < 0)
 		_exit(122);
-	if (geteuid() == 0 && (setgroups(0, NULL) != 0 || setresgid(t->egid, t->egid, t->egid) != 0 ||
-			       setresuid(t->euid, t->euid, t->euid) != 0))
+	if (geteuid() == 0 &&
+	    (setgroups(0, NULL) != 0 || setresgid(t->egid, t->egid, t->egid) != 0 ||
+	     setresuid(t->euid, t->euid, t->euid) != 0))
 		_exit(123);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -135,7 +137,8 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Feeds the script and collects the facts until the line "ready". Returns malloc'ed text or NULL. */
+/* Feeds the script and collects the facts until the line "ready". Returns malloc'ed text or NULL.
+ */
 static char *talk(int in, int out, uint64_t end_ms)
 {
 	size_t sent = 0, used = 0, room = 1u << 16, total = sizeof(calib_script) - 1;
@@ -223,7 +226,8 @@ int scry_calib_parse(struct scry_calib *calib, char *text)
 		}
 		calib->fact_count += fact->count > 0;
 	}
-	if (!calib->fact_count || strcmp(calib->facts[calib->fact_count - 1].words[0], "ready") != 0)
+	if (!calib->fact_count ||
+	    strcmp(calib->facts[calib->fact_count - 1].words[0], "ready") != 0)
 		return scry_fail(-EPROTO, "the calibration child did not finish its facts");
 	return 0;
 }
@@ -232,9 +236,12 @@ int scry_calib_parse(struct scry_calib *calib, char *text)
 static int explain(pid_t *pid)
 {
 	static const char *const why[] = {
-		"cannot enter the target's mount namespace", "cannot set up its files",
-		"cannot become the target's user",	     "its parent is gone",
-		"cannot pass the binary on",		     "cannot execute the binary",
+		"cannot enter the target's mount namespace",
+		"cannot set up its files",
+		"cannot become the target's user",
+		"its parent is gone",
+		"cannot pass the binary on",
+		"cannot execute the binary",
 	};
 	int status = 0;
 
@@ -248,7 +255,8 @@ static int explain(pid_t *pid)
 	if (WIFEXITED(status))
 		return scry_fail(-ENOTSUP, "the calibration child ended with status %d",
 				 WEXITSTATUS(status));
-	return scry_fail(-ENOTSUP, "the calibration child was ended by signal %d", WTERMSIG(status));
+	return scry_fail(-ENOTSUP, "the calibration child was ended by signal %d",
+			 WTERMSIG(status));
 }
 
 static int open_plan(struct plan *plan)
@@ -305,8 +313,12 @@ static char *talk_quietly(struct plan *plan, uint64_t end_ms)
 
 int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 {
-	struct plan plan = {.target = target, .exe = -1, .mount_ns = -1, .in = {-1, -1},
-			    .out = {-1, -1}, .parent = getpid()};
+	struct plan plan = {.target = target,
+			    .exe = -1,
+			    .mount_ns = -1,
+			    .in = {-1, -1},
+			    .out = {-1, -1},
+			    .parent = getpid()};
 	struct scry_calib calib = {0};
 	uint64_t end_ms = now_ms() + LIMIT_MS;
 	char *text;

@@ -1,9 +1,9 @@
 /*
  * The calibration child: the target's own ruby, run with a script of known shape (ruby_calib.rb).
  *
- * It runs as the target's user, with a clean environment, no new privileges, small limits, no open files but
- * two pipes, for at most 5 s, and is killed by pid whatever happens (PR_SET_PDEATHSIG if we die).
- * It prints facts and then sits still, to be read by sys/mem.
+ * It runs as the target's user, with a clean environment, no new privileges, small limits, no open
+ * files but two pipes, for at most 5 s, and is killed by pid whatever happens (PR_SET_PDEATHSIG if
+ * we die). It prints facts and then sits still, to be read by sys/mem.
  */
 #ifndef SCRY_VM_RUBY_CALIB_H
 #define SCRY_VM_RUBY_CALIB_H
@@ -34,13 +34,15 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
 /* Kills and reaps the child, frees the facts. */
 void scry_calib_stop(struct scry_calib *calib);
 
-/* Splits `text` (taken over, changed) into facts. 0, -EPROTO when the last fact is not "ready", -ENOMEM. */
+/* Splits `text` (taken over, changed) into facts. 0, -EPROTO when the last fact is not "ready",
+ * -ENOMEM. */
 int scry_calib_parse(struct scry_calib *calib, char *text);
 
 /* The next fact of `kind` after `last` (NULL: the first), NULL at the end. */
 const struct scry_fact *scry_fact_next(const struct scry_calib *calib, const struct scry_fact *last,
 				       const char *kind);
-/* Word `i` as an address (hex), a number (decimal) or a text (hex-coded; length returned); 0 when missing. */
+/* Word `i` as an address (hex), a number (decimal) or a text (hex-coded; length returned); 0 when
+ * missing. */
 uint64_t scry_fact_addr(const struct scry_fact *fact, int i);
 long scry_fact_number(const struct scry_fact *fact, int i);
 size_t scry_fact_text(const struct scry_fact *fact, int i, char *buf, size_t size);

@@ -1,10 +1,11 @@
 /*
  * Names of classes in another process, as Ruby prints them.
  *
- * To Ruby 3.1 a class has no name field: the name is a value in the class's ivar table, an st_table,
- * under a hidden id ("__classpath__"); a class inside an anonymous one has "__tmp_classpath__" instead. A singleton
- * class has neither, but its object under "__attached__", and is called after it. From 3.2 on the name is a field.
- * One loop, no recursion: "#<Class:" is written for each singleton on the way to a class that has a name.
+ * To Ruby 3.1 a class has no name field: the name is a value in the class's ivar table, an
+ * st_table, under a hidden id ("__classpath__"); a class inside an anonymous one has
+ * "__tmp_classpath__" instead. A singleton class has neither, but its object under "__attached__",
+ * and is called after it. From 3.2 on the name is a field. One loop, no recursion: "#<Class:" is
+ * written for each singleton on the way to a class that has a name.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -38,7 +39,8 @@ static bool is_class(uint64_t flags)
 	return type == SCRY_RUBY_T_CLASS || type == SCRY_RUBY_T_MODULE;
 }
 
-/* Where the class's fields are: behind its ext pointer, or in the slot itself. 0 when unreadable. */
+/* Where the class's fields are: behind its ext pointer, or in the slot itself. 0 when unreadable.
+ */
 static uint64_t fields_of(const struct scry_ruby *ruby, uint64_t klass)
 {
 	uint64_t ext;
@@ -83,7 +85,8 @@ static int look_up(const struct scry_ruby *ruby, uint64_t klass, const uint64_t 
 	return 0;
 }
 
-/* The String with the name (0: none), and the object a singleton belongs to (0: none or unknown). */
+/* The String with the name (0: none), and the object a singleton belongs to (0: none or unknown).
+ */
 static int name_of(const struct scry_ruby *ruby, uint64_t klass, uint64_t *ret_name,
 		   uint64_t *ret_attached)
 {
@@ -167,7 +170,8 @@ int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf
 			klass = attached;
 			continue;
 		}
-		/* A singleton of an object: "#<Class:#<Foo:0x...>>"; of an unknown one: its superclass. */
+		/* A singleton of an object: "#<Class:#<Foo:0x...>>"; of an unknown one: its
+		 * superclass. */
 		klass = real_class(ruby, klass);
 		flags = flags_of(ruby, klass);
 		if (!klass)
@@ -179,8 +183,8 @@ int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf
 			if (used + 24 < sizeof(name)) {
 				memmove(name + 2, name, used + 1);
 				memcpy(name, "#<", 2);
-				snprintf(name + used + 2, sizeof(name) - used - 2, ":0x%016" PRIx64 ">",
-					 attached);
+				snprintf(name + used + 2, sizeof(name) - used - 2,
+					 ":0x%016" PRIx64 ">", attached);
 			}
 		}
 		break;

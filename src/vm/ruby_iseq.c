@@ -2,8 +2,8 @@
  * Reads iseqs of another process.
  *
  * One trick, the VM's own: line entries are not looked up by a search but by rank in a succinct bit
- * table (see the header); entry number = rank - 1. The table's small head answers for short code with
- * one word, and longer code costs three reads.
+ * table (see the header); entry number = rank - 1. The table's small head answers for short code
+ * with one word, and longer code costs three reads.
  */
 #include "vm/ruby_iseq.h"
 
@@ -89,10 +89,9 @@ int scry_ruby_iseq_line(const struct scry_ruby *ruby, const struct scry_ruby_ise
 		return -EFAULT;
 	if (rank == 0 || rank > count)
 		return -EFAULT;
-	return scry_mem_u32(&ruby->mem,
-			    entries + (uint64_t)(rank - 1) * l->insns_entry_size +
-				    l->insns_entry_line,
-			    ret);
+	return scry_mem_u32(
+		&ruby->mem,
+		entries + (uint64_t)(rank - 1) * l->insns_entry_size + l->insns_entry_line, ret);
 }
 
 /* A path is a String, or an Array of [path, real path]. */

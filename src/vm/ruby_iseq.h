@@ -25,7 +25,8 @@ int scry_ruby_iseq_read(const struct scry_ruby *ruby, uint64_t iseq, struct scry
 int scry_ruby_iseq_line(const struct scry_ruby *ruby, const struct scry_ruby_iseq *iseq,
 			uint32_t pos, uint32_t *ret);
 
-/* Position of the instruction that a frame with this pc executes: one word before pc, as the VM counts. -EINVAL: pc is not in the iseq. */
+/* Position of the instruction that a frame with this pc executes: one word before pc, as the VM
+ * counts. -EINVAL: pc is not in the iseq. */
 int scry_ruby_iseq_position(const struct scry_ruby_iseq *iseq, uint64_t pc, uint32_t *ret);
 
 /* Path and label as Ruby's backtrace prints them, first line of the code. Length or -errno. */
@@ -37,9 +38,10 @@ int scry_ruby_iseq_first_line(const struct scry_ruby *ruby, const struct scry_ru
 			      uint32_t *ret);
 
 /*
- * Rank of `pos` in the succinct table at `succ`: how many line entries begin at or before it. 0 or -EFAULT.
- * Layout (iseq.c, struct succ_index_table): positions 0..53 are u64 words of nine 7-bit ranks; from 54,
- * blocks of 512 positions of 80 bytes: u32 rank (padded to 8), u64 of seven 9-bit ranks, eight u64 bit sets.
+ * Rank of `pos` in the succinct table at `succ`: how many line entries begin at or before it. 0 or
+ * -EFAULT. Layout (iseq.c, struct succ_index_table): positions 0..53 are u64 words of nine 7-bit
+ * ranks; from 54, blocks of 512 positions of 80 bytes: u32 rank (padded to 8), u64 of seven 9-bit
+ * ranks, eight u64 bit sets.
  */
 int scry_ruby_succ_rank(const struct scry_mem *mem, uint64_t succ, uint32_t pos, uint32_t *ret);
 

@@ -16,9 +16,9 @@
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
-	scry_learn_slots,   scry_learn_strings, scry_learn_arrays,  scry_learn_pieces,
-	scry_learn_code,    scry_learn_lines,	scry_learn_threads, scry_learn_frames,
-	scry_learn_vm,	    scry_learn_tids,	scry_learn_classes, scry_learn_allocators,
+	scry_learn_slots, scry_learn_strings, scry_learn_arrays,  scry_learn_pieces,
+	scry_learn_code,  scry_learn_lines,   scry_learn_threads, scry_learn_frames,
+	scry_learn_vm,	  scry_learn_tids,    scry_learn_classes, scry_learn_allocators,
 	scry_learn_trace,
 };
 
@@ -54,11 +54,10 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 		memcpy(check.how, check.proof, sizeof(check.how) - 1);
 		snprintf(check.proof, sizeof(check.proof), "one load from the argument");
 	}
-	/* Two or three offsets of one item are packed by 32 and 16 bits. */
-	if (value >> 32 && value & 0xffff0000 && !(value & (value - 1) ? 0 : 1))
+	if (pick->parts == 3)
 		snprintf(check.value, sizeof(check.value), "%u, %u, %u", (uint32_t)(value >> 32),
 			 (uint32_t)(value >> 16) & 0xffff, (uint32_t)value & 0xffff);
-	else if (value >> 32 && value & (value - 1))
+	else if (pick->parts == 2)
 		snprintf(check.value, sizeof(check.value), "%u, %u", (uint32_t)(value >> 32),
 			 (uint32_t)value);
 	else
@@ -66,13 +65,13 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 			 value);
 	if (!check.ok)
 		snprintf(check.proof, sizeof(check.proof), "%s",
-			 pick->hits ? "more than one place explains the facts" :
-				      "no place explains the facts");
+			 pick->hits ? "more than one place explains the facts"
+				    : "no place explains the facts");
 	scry_ruby_add_check(learn->target, &check);
 	if (check.ok)
 		return 0;
-	return scry_fail(-ENOTSUP, "cannot learn '%s' of the Ruby in '%s': %s (%u candidates)", item,
-			 learn->target->module, check.proof, pick->hits);
+	return scry_fail(-ENOTSUP, "cannot learn '%s' of the Ruby in '%s': %s (%u candidates)",
+			 item, learn->target->module, check.proof, pick->hits);
 }
 
 /* The module of the target in the child: same file, its own place. */
@@ -99,8 +98,9 @@ static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 	size_t n = scry_elf_build_id(a->elf, &ida), m = scry_elf_build_id(b->elf, &idb);
 
 	if (n != m || (n && memcmp(ida, idb, n) != 0))
-		return scry_fail(-ENOTSUP, "'%s' on disk is not the library that process %d runs; "
-					   "fix: restart the program",
+		return scry_fail(-ENOTSUP,
+				 "'%s' on disk is not the library that process %d runs; "
+				 "fix: restart the program",
 				 a->module, (int)a->pid);
 	return 0;
 }

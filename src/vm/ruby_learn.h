@@ -1,9 +1,9 @@
 /*
  * Learning the layout from the calibration child; private to src/vm.
  *
- * `child` is a half-filled scry_ruby of the calibration child: its layout is completed step by step, and
- * each step may use what the earlier ones learned, by the same readers that later work on the target.
- * Each step tries all places and demands exactly one that explains all the facts.
+ * `child` is a half-filled scry_ruby of the calibration child: its layout is completed step by
+ * step, and each step may use what the earlier ones learned, by the same readers that later work on
+ * the target. Each step tries all places and demands exactly one that explains all the facts.
  */
 #ifndef SCRY_VM_RUBY_LEARN_H
 #define SCRY_VM_RUBY_LEARN_H
@@ -27,7 +27,8 @@ struct scry_learn_piece {
 	char label[64], path[64];
 };
 
-/* A thread that the child told about: its VALUE, its th, and the facts of its frames that follow. */
+/* A thread that the child told about: its VALUE, its th, and the facts of its frames that follow.
+ */
 struct scry_learn_thread {
 	const struct scry_fact *fact;
 	size_t frame_count;
@@ -46,9 +47,10 @@ struct scry_learn {
 	size_t piece_count;
 	struct scry_learn_thread threads[SCRY_LEARN_THREADS];
 	size_t thread_count; /* without main and other ractors' */
-	struct scry_learn_thread main, other; /* other: of a second ractor, value 0 when there is none */
+	struct scry_learn_thread main,
+		other; /* other: of a second ractor, value 0 when there is none */
 	uint64_t ractor, other_ractor, vm;
-	uint32_t data_offset; /* of the pointer in a T_DATA */
+	uint32_t data_offset;	     /* of the pointer in a T_DATA */
 	const char *words_name[512]; /* instruction names, and their handler words */
 	uint64_t words[512];
 	size_t word_count;
@@ -81,6 +83,7 @@ bool scry_learn_is_string(struct scry_learn *learn, uint64_t value, const char *
 struct scry_pick {
 	uint64_t value;
 	unsigned int hits;
+	int parts; /* value holds 2 offsets (upper, lower half) or 3 (upper half, two quarters) */
 };
 static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
 {
@@ -90,7 +93,8 @@ static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
 		pick->value = value;
 }
 
-/* Writes a check row; returns 0 when hits is 1, else -ENOTSUP with the sentence. `fmt` is the proof. */
+/* Writes a check row; returns 0 when hits is 1, else -ENOTSUP with the sentence. `fmt` is the
+ * proof. */
 int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -2,10 +2,11 @@
  * Learns which instructions allocate, and where the frame's pc stands while they do; and what a raw
  * event hook receives.
  *
- * The child let Ruby itself say the line of each allocation. Around the hook the VM may add one word to
- * the newest frame's pc, and computes the line from pc minus one word. So with that addition the reported line is
- * the line of what pc points at: the instruction's own line (a leaf: pc still stands at it) or the
- * following one's. Without the addition it is the previous instruction's line or its own.
+ * The child let Ruby itself say the line of each allocation. Around the hook the VM may add one
+ * word to the newest frame's pc, and computes the line from pc minus one word. So with that
+ * addition the reported line is the line of what pc points at: the instruction's own line (a leaf:
+ * pc still stands at it) or the following one's. Without the addition it is the previous
+ * instruction's line or its own.
  */
 #include <Zydis/Zydis.h>
 #include <elf.h>
@@ -20,14 +21,16 @@
 /* Words of a "leaf" fact. */
 enum { LEAF_WORDS = 2, LEAF_NAME, LEAF_TYPE, LEAF_LINE, LEAF_BEFORE, LEAF_OWN, LEAF_AFTER, LEAF_C };
 
-/* Any allocation reported on a following line proves the addition; on a previous line, its absence. */
+/* Any allocation reported on a following line proves the addition; on a previous line, its absence.
+ */
 static void count_lines(struct scry_learn *learn, unsigned int *ret_after, unsigned int *ret_before)
 {
 	const struct scry_fact *f = NULL;
 
 	while ((f = scry_fact_next(learn->calib, f, "leaf"))) {
 		long line = scry_fact_number(f, LEAF_LINE), own = scry_fact_number(f, LEAF_OWN);
-		long after = scry_fact_number(f, LEAF_AFTER), before = scry_fact_number(f, LEAF_BEFORE);
+		long after = scry_fact_number(f, LEAF_AFTER),
+		     before = scry_fact_number(f, LEAF_BEFORE);
 
 		if (scry_fact_number(f, LEAF_C))
 			continue;
@@ -55,8 +58,8 @@ struct verdict {
 };
 
 /*
- * An instruction that begins a statement has an empty value stack below it, so it takes nothing from it: then
- * the instruction before belongs to the set-up on line 1, or does not exist (-1).
+ * An instruction that begins a statement has an empty value stack below it, so it takes nothing
+ * from it: then the instruction before belongs to the set-up on line 1, or does not exist (-1).
  */
 static struct verdict judge(struct scry_learn *learn, const char *name, uint64_t word)
 {
@@ -111,28 +114,33 @@ int scry_learn_allocators(struct scry_learn *learn)
 	snprintf(check.how, sizeof(check.how), "ObjectSpace.allocation_sourceline in the child");
 	if (after == 0 && before == 0)
 		snprintf(check.proof, sizeof(check.proof),
-			 "the child could not load 'objspace': lines of allocations may be the next one's");
+			 "the child could not load 'objspace': lines of allocations may be the "
+			 "next one's");
 	else
 		snprintf(check.proof, sizeof(check.proof),
 			 "pc %s around the hook: %u lines say so, %u the contrary",
 			 l->trace_pc_advanced ? "is advanced" : "is not advanced",
-			 l->trace_pc_advanced ? after : before, l->trace_pc_advanced ? before : after);
+			 l->trace_pc_advanced ? after : before,
+			 l->trace_pc_advanced ? before : after);
 	scry_ruby_add_check(learn->target, &check);
 	return 0;
 }
 
-/* --- the trace argument ---------------------------------------------------------------------------- */
+/* --- the trace argument
+ * ---------------------------------------------------------------------------- */
 
 struct load {
 	ZydisRegister to;
 	int64_t disp;
 };
 
-/* Is `op` a load of 8 bytes from [argument + disp]? `copy` is a register the argument was copied to. */
+/* Is `op` a load of 8 bytes from [argument + disp]? `copy` is a register the argument was copied
+ * to. */
 static bool is_argument_load(const ZydisDecodedOperand *op, ZydisRegister copy)
 {
-	return op[0].type == ZYDIS_OPERAND_TYPE_REGISTER && op[1].type == ZYDIS_OPERAND_TYPE_MEMORY &&
-	       op[1].size == 64 && op[1].mem.index == ZYDIS_REGISTER_NONE &&
+	return op[0].type == ZYDIS_OPERAND_TYPE_REGISTER &&
+	       op[1].type == ZYDIS_OPERAND_TYPE_MEMORY && op[1].size == 64 &&
+	       op[1].mem.index == ZYDIS_REGISTER_NONE &&
 	       (op[1].mem.base == ZYDIS_REGISTER_RDI || op[1].mem.base == copy);
 }
 
@@ -158,7 +166,8 @@ static size_t argument_loads(struct scry_learn *learn, const char *function, str
 		return 0;
 	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	for (size_t at = 0; at < size && n < room; at += insn.length) {
-		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&decoder, code + at, size - at, &insn, op)))
+		if (!ZYAN_SUCCESS(
+			    ZydisDecoderDecodeFull(&decoder, code + at, size - at, &insn, op)))
 			break;
 		if (insn.mnemonic == ZYDIS_MNEMONIC_CALL)
 			break;
@@ -196,7 +205,8 @@ int scry_learn_trace(struct scry_learn *learn)
 	struct scry_pick ec = pick_load(learn, "rb_tracearg_binding", ZYDIS_REGISTER_RDI);
 	struct scry_pick cfp = pick_load(learn, "rb_tracearg_binding", ZYDIS_REGISTER_RSI);
 	struct scry_ruby_check check = {.item = "trace argument ec, cfp", .ok = true};
-	int err = scry_learn_item(learn, "trace argument data", &data, "decoded rb_tracearg_object");
+	int err =
+		scry_learn_item(learn, "trace argument data", &data, "decoded rb_tracearg_object");
 
 	if (err)
 		return err;

@@ -1,9 +1,10 @@
 /*
  * Learns where a class keeps its name.
  *
- * Two shapes exist: a String in the class or its extension (3.2 on), or a String in the class's ivar
- * st_table under a hidden id (to 3.1). All paths of at most three pointers are tried; the right one leads from
- * every known class to a String with its full name, and for the table, under the same key.
+ * Two shapes exist: a String in the class or its extension (3.2 on), or a String in the class's
+ * ivar st_table under a hidden id (to 3.1). All paths of at most three pointers are tried; the
+ * right one leads from every known class to a String with its full name, and for the table, under
+ * the same key.
  */
 #include <errno.h>
 #include <string.h>
@@ -45,7 +46,8 @@ static uint64_t key_of_text(struct scry_learn *learn, uint64_t entries, const ch
 	for (uint32_t i = 0; i < ENTRIES_LOOKED; i++) {
 		uint64_t key, record, at = entries + i * (uint64_t)ENTRY_BYTES;
 
-		if (!scry_learn_word(learn, at + 8, &key) || !scry_learn_word(learn, at + 16, &record))
+		if (!scry_learn_word(learn, at + 8, &key) ||
+		    !scry_learn_word(learn, at + 16, &record))
 			return 0;
 		if (scry_learn_is_string(learn, record, text))
 			return key;
@@ -59,7 +61,8 @@ static uint64_t key_of_value(struct scry_learn *learn, uint64_t entries, uint64_
 	for (uint32_t i = 0; i < ENTRIES_LOOKED; i++) {
 		uint64_t key, record, at = entries + i * (uint64_t)ENTRY_BYTES;
 
-		if (!scry_learn_word(learn, at + 8, &key) || !scry_learn_word(learn, at + 16, &record))
+		if (!scry_learn_word(learn, at + 8, &key) ||
+		    !scry_learn_word(learn, at + 16, &record))
 			return 0;
 		if (record == value)
 			return key;
@@ -114,7 +117,7 @@ static bool direct_fits(struct scry_learn *learn, uint32_t ext, uint32_t field)
 static int learn_direct(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	struct scry_pick pick = {0};
+	struct scry_pick pick = {.parts = 2};
 
 	for (uint32_t ext = 0; ext < 64; ext += ext ? 8 : 16) {
 		for (uint32_t field = 8; field < EXT_BYTES; field += 8) {
@@ -127,7 +130,8 @@ static int learn_direct(struct scry_learn *learn)
 	return scry_learn_item(learn, "class name", &pick, "all named classes");
 }
 
-/* Where the table says which entries are in use, from tables with known holes at their beginning. */
+/* Where the table says which entries are in use, from tables with known holes at their beginning.
+ */
 static int learn_bounds(struct scry_learn *learn, const struct path *p)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
@@ -190,15 +194,15 @@ static struct scry_pick pick_singleton_flag(struct scry_learn *learn)
 
 static struct scry_pick pick_table_path(struct scry_learn *learn)
 {
-	struct scry_pick pick = {0};
+	struct scry_pick pick = {.parts = 3};
 	struct path p;
 
 	for (p.ext = 0; p.ext < 64; p.ext += p.ext ? 8 : 16) {
 		for (p.field = 8; p.field < EXT_BYTES; p.field += 8) {
 			for (p.entries = 0; p.entries < TABLE_BYTES; p.entries += 8) {
 				if (common_key(learn, "class", &p))
-					scry_pick_add(&pick, (uint64_t)p.ext << 32 |
-								     p.field << 16 | p.entries);
+					scry_pick_add(&pick, (uint64_t)p.ext << 32 | p.field << 16 |
+								     p.entries);
 			}
 		}
 	}

@@ -1,10 +1,11 @@
 /*
- * Learns iseqs: where a wrapper keeps its iseq, the body, label, path, first line, instruction words
- * and line table.
+ * Learns iseqs: where a wrapper keeps its iseq, the body, label, path, first line, instruction
+ * words and line table.
  *
- * The facts are what the VM's own disassembler says (InstructionSequence#to_a): for some 70 pieces of
- * code each instruction's position, name and line. The instruction array is proved by its content: the same
- * name has the same handler word everywhere, different names have different words, all in the module's text.
+ * The facts are what the VM's own disassembler says (InstructionSequence#to_a): for some 70 pieces
+ * of code each instruction's position, name and line. The instruction array is proved by its
+ * content: the same name has the same handler word everywhere, different names have different
+ * words, all in the module's text.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -138,8 +139,7 @@ static bool is_path(struct scry_learn *learn, uint64_t value, const char *path)
 		return false;
 	if ((flags & SCRY_RUBY_TYPE_MASK) == SCRY_RUBY_T_ARRAY) {
 		at = value + l->array_embed_ptr;
-		if (!(flags & l->array_embed) &&
-		    !scry_learn_word(learn, value + l->array_ptr, &at))
+		if (!(flags & l->array_embed) && !scry_learn_word(learn, value + l->array_ptr, &at))
 			return false;
 		if (!scry_learn_word(learn, at, &value))
 			return false;
@@ -304,7 +304,8 @@ static const struct scry_learn_piece *longest(struct scry_learn *learn)
 	return &learn->pieces[big];
 }
 
-/* The last position's rank is the number of entries: proves the table and the count by each other. */
+/* The last position's rank is the number of entries: proves the table and the count by each other.
+ */
 static bool count_fits(struct scry_learn *learn, const struct scry_learn_piece *p)
 {
 	const struct scry_ruby_layout *l = &learn->child->layout;
@@ -351,7 +352,7 @@ static void try_entries(struct scry_learn *learn, struct scry_pick *info, struct
 int scry_learn_lines(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	struct scry_pick info = {0}, shape = {0};
+	struct scry_pick info = {.parts = 3}, shape = {.parts = 2};
 	unsigned int lines = 0;
 	int err;
 

@@ -2,7 +2,8 @@
  * Learns Strings, Arrays and the slot size from samples whose address and content the child told.
  *
  * The trick in all three: samples come in two kinds (inside the slot, outside), and the kind is
- * seen from the bytes themselves; the flag bit is then what all of one kind have and none of the other.
+ * seen from the bytes themselves; the flag bit is then what all of one kind have and none of the
+ * other.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -140,7 +141,8 @@ int scry_learn_strings(struct scry_learn *learn)
 	n = collect(learn, "string", samples);
 	for (uint64_t at = 8; at < l->slot_size; at += 8) {
 		for (int i = 0; i < n; i++) {
-			if (samples[i].length >= 5 && text_at(learn, samples[i].addr + at, &samples[i]))
+			if (samples[i].length >= 5 &&
+			    text_at(learn, samples[i].addr + at, &samples[i]))
 				scry_pick_add(&embed, at);
 		}
 	}
@@ -175,7 +177,8 @@ bool scry_learn_is_string(struct scry_learn *learn, uint64_t value, const char *
 	if (!scry_learn_word(learn, value, &flags) ||
 	    (flags & SCRY_RUBY_TYPE_MASK) != SCRY_RUBY_T_STRING)
 		return false;
-	return scry_ruby_string(learn->child, value, buf, sizeof(buf)) >= 0 && strcmp(buf, text) == 0;
+	return scry_ruby_string(learn->child, value, buf, sizeof(buf)) >= 0 &&
+	       strcmp(buf, text) == 0;
 }
 
 static bool elements_at(struct scry_learn *learn, uint64_t addr, const struct sample *s)
@@ -197,7 +200,8 @@ int scry_learn_arrays(struct scry_learn *learn)
 	if (!samples)
 		return scry_fail(-ENOMEM, "no memory to learn arrays");
 	n = collect(learn, "array", samples);
-	/* One object in a slot may be an element or a left-over; all short arrays agree on one place. */
+	/* One object in a slot may be an element or a left-over; all short arrays agree on one
+	 * place. */
 	for (uint64_t at = 8; at < l->slot_size; at += 8) {
 		int fits = 0, shorts = 0;
 
@@ -210,7 +214,8 @@ int scry_learn_arrays(struct scry_learn *learn)
 			scry_pick_add(&embed, at);
 	}
 	for (int i = 0; i < n; i++) {
-		samples[i].embedded = elements_at(learn, samples[i].addr + embed.value, &samples[i]);
+		samples[i].embedded =
+			elements_at(learn, samples[i].addr + embed.value, &samples[i]);
 		inside += samples[i].embedded;
 	}
 	for (uint64_t at = 8; at < SLOT_WORDS * 8; at += 8) {
@@ -230,7 +235,8 @@ int scry_learn_arrays(struct scry_learn *learn)
 	l->array_embed_ptr = (uint32_t)embed.value;
 	l->array_ptr = (uint32_t)ptr.value;
 	l->array_embed = flag.value;
-	err = scry_learn_item(learn, "array elements in slot", &embed, "%d of %d arrays", inside, n);
+	err = scry_learn_item(learn, "array elements in slot", &embed, "%d of %d arrays", inside,
+			      n);
 	if (!err)
 		err = scry_learn_item(learn, "array pointer", &ptr, "%d arrays", n - inside);
 	if (!err)
@@ -246,7 +252,8 @@ static int compare_addresses(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Neighbours in a page differ by multiples of the slot size; the greatest common divisor is the size. */
+/* Neighbours in a page differ by multiples of the slot size; the greatest common divisor is the
+ * size. */
 int scry_learn_slots(struct scry_learn *learn)
 {
 	const struct scry_fact *f = NULL;

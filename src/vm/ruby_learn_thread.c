@@ -2,8 +2,8 @@
  * Learns threads, execution contexts and control frames.
  *
  * A Thread object, its th and its ec point at each other in a triangle that only the right offsets
- * close for all threads. The frame size is then the one stride at which the known iseqs of the known
- * backtraces lie, beginning at the ec's newest frame, in every thread.
+ * close for all threads. The frame size is then the one stride at which the known iseqs of the
+ * known backtraces lie, beginning at the ec's newest frame, in every thread.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,9 @@
 #define STRUCT_BYTES 512u /* fields are looked for in the first bytes of th and ec */
 #define EC_BYTES 256u
 #define FRAMES_CHECKED 30
-#define FRAME_METHOD 0x1111u /* VM_FRAME_MAGIC_METHOD, in the upper half of the frame's flag word */
+#define FRAME_METHOD                                                                 \
+	0x1111u /* VM_FRAME_MAGIC_METHOD, in the upper half of the frame's flag word \
+		 */
 
 static void read_threads(struct scry_learn *learn)
 {
@@ -124,8 +126,8 @@ static bool frames_fit(struct scry_learn *learn, uint64_t cfp_at, uint64_t strid
 }
 
 /*
- * stack < cfp < stack + 8 * size, whole frames lie between cfp and the end in every thread, and there are as
- * many as the thread's backtrace has, plus the same few dummies at the bottom.
+ * stack < cfp < stack + 8 * size, whole frames lie between cfp and the end in every thread, and
+ * there are as many as the thread's backtrace has, plus the same few dummies at the bottom.
  */
 static bool stack_fits(struct scry_learn *learn, uint64_t stack_at, uint64_t size_at)
 {
@@ -181,8 +183,9 @@ static void try_context(struct scry_learn *learn, struct scry_pick *frame, struc
 }
 
 /*
- * The root fiber, which contains its thread's ec, points back at the thread just like the ec does, so two
- * triangles may close. The ec is the one that begins with its stack (vm_core.h says "do not move").
+ * The root fiber, which contains its thread's ec, points back at the thread just like the ec does,
+ * so two triangles may close. The ec is the one that begins with its stack (vm_core.h says "do not
+ * move").
  */
 static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 {
@@ -190,7 +193,7 @@ static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 
 	for (uint64_t ec = 0; ec < STRUCT_BYTES; ec += 8) {
 		for (uint64_t thread = 0; thread < STRUCT_BYTES; thread += 8) {
-			struct scry_pick frame = {0}, stack = {0};
+			struct scry_pick frame = {.parts = 3}, stack = {.parts = 2};
 
 			if (!ec_fits(learn, ec, thread))
 				continue;
@@ -211,7 +214,7 @@ static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 int scry_learn_threads(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	struct scry_pick self = {0}, picks[4] = {{0}};
+	struct scry_pick self = {.parts = 2}, picks[4] = {{0}};
 	size_t n;
 	int err;
 
@@ -252,7 +255,8 @@ int scry_learn_threads(struct scry_learn *learn)
 	return 0;
 }
 
-/* --- the words of a frame ------------------------------------------------------------------------ */
+/* --- the words of a frame ------------------------------------------------------------------------
+ */
 
 struct known_frame {
 	uint64_t addr, stack, cfp;

@@ -1,9 +1,10 @@
 /*
- * Learns the VM, its ractors, their thread lists, the word that holds the VM, and native thread ids.
+ * Learns the VM, its ractors, their thread lists, the word that holds the VM, and native thread
+ * ids.
  *
- * Lists are intrusive rings whose head lies in the owner. The trick: a ring proves three things at once. If
- * walking from a word comes back to it through exactly the known threads, then this word is the head, it lies in
- * the owner, and the nodes lie at one distance inside the threads.
+ * Lists are intrusive rings whose head lies in the owner. The trick: a ring proves three things at
+ * once. If walking from a word comes back to it through exactly the known threads, then this word
+ * is the head, it lies in the owner, and the nodes lie at one distance inside the threads.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,8 +27,8 @@ static bool ring_fits(struct scry_learn *learn, uint64_t head, const uint64_t *m
 	for (size_t step = 0; step <= n; step++) {
 		size_t i;
 
-		if (!scry_learn_word(learn, at, &next) || !scry_learn_word(learn, next + 8, &back) ||
-		    back != at)
+		if (!scry_learn_word(learn, at, &next) ||
+		    !scry_learn_word(learn, next + 8, &back) || back != at)
 			return false;
 		at = next;
 		if (at == head)
@@ -78,7 +79,7 @@ static int learn_ractors(struct scry_learn *learn)
 	struct scry_ruby_layout *l = &learn->child->layout;
 	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "ractor");
 	uint64_t members[MEMBERS_MAX];
-	struct scry_pick owner = {0}, ring = {0};
+	struct scry_pick owner = {0}, ring = {.parts = 2};
 	size_t n = 0;
 	int err;
 
@@ -109,20 +110,22 @@ static int learn_ractors(struct scry_learn *learn)
 	l->th_node = (uint32_t)ring.value;
 	if (!err && !ring_fits(learn, learn->other_ractor + l->ractor_threads, &learn->other.th, 1,
 			       l->th_node))
-		err = scry_fail(-ENOTSUP, "the second ractor's threads are not where the first's are");
+		err = scry_fail(-ENOTSUP,
+				"the second ractor's threads are not where the first's are");
 	return err;
 }
 
-/* Each word that all threads have in common may be the VM; it is the one that holds the ring of ractors. */
+/* Each word that all threads have in common may be the VM; it is the one that holds the ring of
+ * ractors. */
 static int learn_vm_struct(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
 	const uint64_t ractors[2] = {learn->ractor, learn->other_ractor};
-	struct scry_pick vm = {0}, ring = {0};
+	struct scry_pick vm = {0}, ring = {.parts = 2};
 	int err;
 
 	for (uint64_t at = 0; at < TH_BYTES; at += 8) {
-		struct scry_pick found = {0};
+		struct scry_pick found = {.parts = 2};
 		uint64_t word;
 
 		if (!scry_learn_word(learn, learn->main.th + at, &word) || word < 4096)
@@ -132,7 +135,8 @@ static int learn_vm_struct(struct scry_learn *learn)
 		pick_ring(learn, word, ractors, 2, &found);
 		if (!found.hits)
 			continue;
-		/* A struct inside the VM would see the same ring; the VM's own address is in the module. */
+		/* A struct inside the VM would see the same ring; the VM's own address is in the
+		 * module. */
 		scry_pick_add(&vm, at);
 		ring = found;
 		learn->vm = word;
@@ -147,7 +151,8 @@ static int learn_vm_struct(struct scry_learn *learn)
 	return err;
 }
 
-/* Is this mapping the module's data: the file's writable part, or the anonymous rest (bss) right after it? */
+/* Is this mapping the module's data: the file's writable part, or the anonymous rest (bss) right
+ * after it? */
 static bool is_module_data(const struct scry_ruby *ruby, size_t i)
 {
 	const struct scry_map_entry *e = &ruby->maps.entries[i];
@@ -181,8 +186,8 @@ static int learn_root(struct scry_learn *learn)
 		}
 	}
 	child->layout.vm_root = pick.value;
-	return scry_learn_item(learn, "VM word in the module", &pick, "%u words hold the VM%s", held,
-			       named ? ", one is ruby_current_vm_ptr" : "");
+	return scry_learn_item(learn, "VM word in the module", &pick, "%u words hold the VM%s",
+			       held, named ? ", one is ruby_current_vm_ptr" : "");
 }
 
 int scry_learn_vm(struct scry_learn *learn)

@@ -1,5 +1,6 @@
 /*
- * A page cache over scry_mem: open addressing, 2^16 pages (256 MiB) at most, holes are remembered too.
+ * A page cache over scry_mem: open addressing, 2^16 pages (256 MiB) at most, holes are remembered
+ * too.
  *
  * When the table is full, further pages are read from the source each time: slower, never wrong.
  */
@@ -13,7 +14,7 @@
 #define TABLE (1u << 16)
 
 struct page {
-	uint64_t addr; /* 0: free */
+	uint64_t addr;	/* 0: free */
 	uint8_t *bytes; /* NULL: a hole */
 };
 

@@ -12,13 +12,16 @@
 
 #define TEXT_MAX (64u << 10)
 
-/* Length of the valid UTF-8 sequence at `p` with `left` bytes, 0 when it is none or a control code. */
+/* Length of the valid UTF-8 sequence at `p` with `left` bytes, 0 when it is none or a control code.
+ */
 static size_t sequence(const unsigned char *p, size_t left)
 {
 	static const unsigned char lowest[5] = {0, 0, 0, 0xa0, 0x90};
-	size_t n = *p < 0x80 ? 1 : *p >= 0xc2 && *p < 0xe0 ? 2 : (*p & 0xf0) == 0xe0 ? 3 :
-		   *p >= 0xf0 && *p < 0xf5				     ? 4 :
-									       0;
+	size_t n = *p < 0x80		     ? 1
+		   : *p >= 0xc2 && *p < 0xe0 ? 2
+		   : (*p & 0xf0) == 0xe0     ? 3
+		   : *p >= 0xf0 && *p < 0xf5 ? 4
+					     : 0;
 
 	if (n == 1)
 		return *p >= 0x20 && *p != 0x7f;

@@ -1,8 +1,8 @@
 /*
  * Walks VM -> ractors -> threads of another process.
  *
- * Lists are intrusive rings {next, prev}; the head is a node too. Each step checks that the next node points
- * back; a list that changes under us fails that check and is walked again.
+ * Lists are intrusive rings {next, prev}; the head is a node too. Each step checks that the next
+ * node points back; a list that changes under us fails that check and is walked again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -36,7 +36,8 @@ static int push(struct nodes *nodes, uint64_t value)
 	return 0;
 }
 
-/* Owners of the nodes of the ring at `head`, each `node` bytes before its node. -EAGAIN: it changed. */
+/* Owners of the nodes of the ring at `head`, each `node` bytes before its node. -EAGAIN: it
+ * changed. */
 static int walk_ring(const struct scry_mem *mem, uint64_t head, uint32_t node, size_t max,
 		     struct nodes *ret)
 {
@@ -74,8 +75,8 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 }
 
 /*
- * The tasks of the process. The target may live in its own pid namespace, and then knows them by other numbers:
- * the last number of the NSpid line of a task is the one in its own namespace.
+ * The tasks of the process. The target may live in its own pid namespace, and then knows them by
+ * other numbers: the last number of the NSpid line of a task is the one in its own namespace.
  */
 struct tids {
 	size_t count;
@@ -130,8 +131,9 @@ static pid_t host_tid(const struct tids *tids, uint32_t inner)
 }
 
 /*
- * After fork(2) the one thread that lives on keeps the id it had in the parent (Ruby 3.1 does not renew it).
- * It is the new process's first task: so a single thread without a task is that one, if no other is.
+ * After fork(2) the one thread that lives on keeps the id it had in the parent (Ruby 3.1 does not
+ * renew it). It is the new process's first task: so a single thread without a task is that one, if
+ * no other is.
  */
 static void mend_forked(pid_t pid, struct scry_ruby_thread *threads, size_t n)
 {
@@ -173,7 +175,8 @@ static int explain(const struct scry_ruby *ruby, int err)
 		return scry_fail(-EAGAIN, "the Ruby in process %d has not booted yet",
 				 (int)ruby->pid);
 	if (err == -EAGAIN)
-		return scry_fail(-ENOTSUP, "the lists of ractors and threads in process %d do not close",
+		return scry_fail(-ENOTSUP,
+				 "the lists of ractors and threads in process %d do not close",
 				 (int)ruby->pid);
 	if (err == -ESRCH)
 		return scry_fail(err, "process %d is gone", (int)ruby->pid);

@@ -1,8 +1,8 @@
 /*
  * Judges a layout on a live Ruby that goes on running.
  *
- * A read of a running VM may be torn, so one bad look proves nothing and one good look does: each rule is
- * tried up to five times. Frames are read twice and only those that stood still between the
+ * A read of a running VM may be torn, so one bad look proves nothing and one good look does: each
+ * rule is tried up to five times. Frames are read twice and only those that stood still between the
  * two reads are judged; a busy thread still shows its older frames. Nothing is stopped or written.
  */
 #include <errno.h>
@@ -71,8 +71,8 @@ static int judge_frame(const struct scry_ruby *ruby, const uint8_t *frame, struc
 }
 
 /*
- * The newest frames of a thread, oldest of them last. Frames are counted from the high end, so that the
- * two readings are laid over each other by address, whatever was pushed or popped between them.
+ * The newest frames of a thread, oldest of them last. Frames are counted from the high end, so that
+ * the two readings are laid over each other by address, whatever was pushed or popped between them.
  */
 static int judge_frames(const struct scry_ruby *ruby, uint64_t cfp, uint64_t end, uint64_t ec,
 			struct tally *tally)
@@ -83,7 +83,8 @@ static int judge_frames(const struct scry_ruby *ruby, uint64_t cfp, uint64_t end
 	uint64_t count = (end - cfp) / l->frame_size, again;
 	int err = 0;
 
-	/* A deep stack: its oldest frames are the quiet ones, but the newest prove cfp. Take the newest. */
+	/* A deep stack: its oldest frames are the quiet ones, but the newest prove cfp. Take the
+	 * newest. */
 	if (count > FRAMES_JUDGED)
 		count = FRAMES_JUDGED;
 	if (scry_mem_read(&ruby->mem, cfp, first, count * l->frame_size))
@@ -185,11 +186,12 @@ int scry_ruby_validate(struct scry_ruby *ruby)
 	if (err)
 		snprintf(check.proof, sizeof(check.proof), "%s", tally.why);
 	else
-		snprintf(check.proof, sizeof(check.proof), "%u frames hold, %u Ruby code; %u tids are tasks",
-			 tally.frames, tally.code, tally.tids);
+		snprintf(check.proof, sizeof(check.proof),
+			 "%u frames hold, %u Ruby code; %u tids are tasks", tally.frames,
+			 tally.code, tally.tids);
 	scry_ruby_add_check(ruby, &check);
 	if (err == -ENOTSUP)
-		return scry_fail(err, "the learned layout does not fit process %d: %s", (int)ruby->pid,
-				 tally.why);
+		return scry_fail(err, "the learned layout does not fit process %d: %s",
+				 (int)ruby->pid, tally.why);
 	return err;
 }

@@ -80,7 +80,8 @@ struct scry_control {
 	uint64_t lease_tsc;	    /* handlers record until the TSC passes this; refreshed each 100 ms */
 	uint64_t lease_end_tsc;	    /* beyond this nobody comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
-	uint64_t pad0[55];
+	char owner_does[16]; /* "objects", NUL terminated */
+	uint64_t pad0[53];
 
 	/* agent writes, keeper reads */
 	uint64_t head; /* words ever put into the ring */

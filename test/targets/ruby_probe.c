@@ -1,7 +1,8 @@
 /*
- * ruby_probe PID [VALUE...]: opens the Ruby of PID and prints, as data for tests, one fact per line:
- *   ruby DESCRIPTION / module PATH / open_us N / check ... / thread TH tid N / frame LINE PATH LABEL / class VALUE NAME
- * Options before PID: -q no checks, -b do not need a booted VM, -n N open it N times. Exit 0, or 1 with the sentence on stderr.
+ * ruby_probe PID [VALUE...]: opens the Ruby of PID and prints, as data for tests, one fact per
+ * line: ruby DESCRIPTION / module PATH / open_us N / check ... / thread TH tid N / frame LINE PATH
+ * LABEL / class VALUE NAME Options before PID: -q no checks, -b do not need a booted VM, -n N open
+ * it N times. Exit 0, or 1 with the sentence on stderr.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -85,8 +86,9 @@ static void print_value(const struct scry_ruby *ruby, uint64_t value)
 static void print_leaves(const char *kind, const struct scry_ruby_leaf *leaves, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		printf("%s 0x%" PRIx64 " words %u types 0x%x%s\n", kind, leaves[i].word, leaves[i].words,
-		       leaves[i].types, leaves[i].pops_nothing ? " pops-nothing" : "");
+		printf("%s 0x%" PRIx64 " words %u types 0x%x%s\n", kind, leaves[i].word,
+		       leaves[i].words, leaves[i].types,
+		       leaves[i].pops_nothing ? " pops-nothing" : "");
 }
 
 static int usage(void)

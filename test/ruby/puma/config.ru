@@ -2,7 +2,7 @@
 
 require 'json'
 require 'erb'
-require 'digest'
+require 'digest/sha2' # not by const_missing: its first use by many threads at once may fail
 
 PAGE = ERB.new("<ul>\n<% items.each do |i| %><li><%= i %></li>\n<% end %></ul>\n")
 
