@@ -2,13 +2,15 @@
  * Inside the agent: its one block of private data, and what its files share.
  *
  * The agent runs in the target: no libc, no malloc, no locks, no TLS, no syscalls, no printing.
- * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills `scry_agent`
- * before anything of ours can run, and points `gate` and `control` at the pages of wire/control.h.
+ * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
+ * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
+ * wire/control.h.
  */
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
 #include "wire/control.h"
+#include "wire/ruby_ring.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -19,8 +21,8 @@ struct scry_agent_site {
 	uint64_t pc;
 	uint64_t klass;
 	uint64_t iseq;
-	uint32_t depth; /* and the object's type, see site.c */
-	uint32_t next_iseq;  /* chains of slot numbers, 0 ends */
+	uint32_t depth;	    /* and the object's type, see site.c */
+	uint32_t next_iseq; /* chains of slot numbers, 0 ends */
 	uint32_t next_klass;
 	uint32_t reserved;
 };
@@ -47,7 +49,7 @@ extern struct scry_agent_data scry_agent __attribute__((visibility("protected"))
 
 /* What the event handler knows of the frame that is running. */
 struct scry_agent_place {
-	uint64_t pc;	/* address the frame's pc has outside the hook; 0: no Ruby frame */
+	uint64_t pc; /* address the frame's pc has outside the hook; 0: no Ruby frame */
 	uint64_t iseq;
 	uint32_t depth; /* 0xffff unknown */
 	uint32_t top;
@@ -64,15 +66,19 @@ static inline void scry_ring_publish(void)
 	__atomic_store_n(&scry_agent.control->head, scry_agent.head, __ATOMIC_RELEASE);
 }
 
-/* site.c: the code for an object of `klass` made at `place`, defining it in the ring where it is new. 0: no room in the ring. */
+/* site.c: the code for an object of `klass` made at `place`, defining it in the ring where it is
+ * new. 0: no room in the ring. */
 uint32_t scry_site_code(const struct scry_agent_place *place, uint64_t klass, uint64_t flags);
 void scry_site_forget_iseq(uint64_t iseq);
 void scry_site_forget_class(uint64_t klass);
 void scry_site_forget_all(void);
 
-/* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is alive. */
-int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass, uint64_t flags);
-/* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how many. */
+/* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
+ * alive. */
+int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
+		uint64_t flags);
+/* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
+ * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
 
 /* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */

@@ -1,9 +1,11 @@
 /*
- * The name of a class as Ruby prints it, copied while the class is alive: "Foo::Bar", "#<Class:0x000...>" for
- * one without a name, "#<Class:Foo>" and "#<Class:#<Foo:0x000...>>" for singletons.
+ * The name of a class as Ruby prints it, copied while the class is alive: "Foo::Bar",
+ * "#<Class:0x000...>" for one without a name, "#<Class:Foo>" and "#<Class:#<Foo:0x000...>>" for
+ * singletons.
  *
- * Up to 3.1 the name lies in the class's ivar table under a hidden id, later in a field; the layout says
- * which. Plain loads, every pointer checked for shape, every loop bounded; 0 bytes mean: not known.
+ * Up to 3.1 the name lies in the class's ivar table under a hidden id, later in a field; the layout
+ * says which. Plain loads, every pointer checked for shape, every loop bounded; 0 bytes mean: not
+ * known.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -35,7 +37,8 @@ static void put_address(struct text *t, uint64_t value)
 
 static int is_class(uint64_t flags)
 {
-	return (flags & SCRY_TYPE_MASK) == SCRY_TYPE_CLASS || (flags & SCRY_TYPE_MASK) == SCRY_TYPE_MODULE;
+	return (flags & SCRY_TYPE_MASK) == SCRY_TYPE_CLASS ||
+	       (flags & SCRY_TYPE_MASK) == SCRY_TYPE_MODULE;
 }
 
 static uint64_t fields_of(uint64_t klass)
@@ -45,7 +48,8 @@ static uint64_t fields_of(uint64_t klass)
 	return r->class_ext ? load64(klass + r->class_ext) : klass;
 }
 
-/* The value under `key` in the class's ivar table; an entry is {hash, key, value}, a deleted one has hash ~0. */
+/* The value under `key` in the class's ivar table; an entry is {hash, key, value}, a deleted one
+ * has hash ~0. */
 static uint64_t look_up(uint64_t klass, uint64_t key)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
@@ -90,7 +94,8 @@ static void put_plain(struct text *t, uint64_t klass, uint64_t flags)
 	put(t, ">");
 }
 
-/* "#<Foo:0x...>": the object that a singleton class belongs to; its class is the first that is no singleton. */
+/* "#<Foo:0x...>": the object that a singleton class belongs to; its class is the first that is no
+ * singleton. */
 static int put_object(struct text *t, uint64_t object, uint64_t klass)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;

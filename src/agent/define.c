@@ -1,10 +1,11 @@
 /*
- * A DEF record: what a piece of code is called and on which line it stands, copied while it is alive.
+ * A DEF record: what a piece of code is called and on which line it stands, copied while it is
+ * alive.
  *
  * Evaluated code may be gone a millisecond later, so its names are copied here and not looked up by
- * the keeper afterwards. Plain loads only, along a layout that was learned and validated; each step is
- * checked (flags of the iseq, pc inside its code, sizes bounded), and where a check fails the record
- * says "unknown" and the `bad` counter goes up. Runs once per site, not per object.
+ * the keeper afterwards. Plain loads only, along a layout that was learned and validated; each step
+ * is checked (flags of the iseq, pc inside its code, sizes bounded), and where a check fails the
+ * record says "unknown" and the `bad` counter goes up. Runs once per site, not per object.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -18,9 +19,9 @@ static uint32_t ones(uint64_t bits) /* the popcnt instruction may be missing, li
 }
 
 /*
- * Rank query on the VM's succinct table of line entries (iseq.c, succ_index_lookup): positions below 54
- * have a 7-bit count each, nine to a word; later ones lie in blocks of 512 positions (80 bytes: rank,
- * seven 9-bit partial ranks, eight words of bits).
+ * Rank query on the VM's succinct table of line entries (iseq.c, succ_index_lookup): positions
+ * below 54 have a 7-bit count each, nine to a word; later ones lie in blocks of 512 positions (80
+ * bytes: rank, seven 9-bit partial ranks, eight words of bits).
  */
 static uint32_t rank(uint64_t table, uint32_t position)
 {
@@ -137,8 +138,8 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 	first = load64(body + r->body_first_line);
 	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
 	def->path_size = (uint16_t)copy_path(load64(body + r->body_path), text, path_room);
-	def->label_size = (uint16_t)scry_copy_string(load64(body + r->body_label), text + def->path_size,
-				      SCRY_DEF_TEXT_MAX / 4);
+	def->label_size = (uint16_t)scry_copy_string(load64(body + r->body_label),
+						     text + def->path_size, SCRY_DEF_TEXT_MAX / 4);
 	return;
 bad:
 	scry_agent.control->bad++;
@@ -162,8 +163,8 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
 	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
-		record.def.class_size = (uint16_t)scry_class_name(klass, (uint8_t *)record.text + size,
-								  SCRY_DEF_TEXT_MAX - size);
+		record.def.class_size = (uint16_t)scry_class_name(
+			klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);
 	words = (sizeof(record.def) + size + record.def.class_size + 7) / 8;
 	if (!scry_ring_reserve(words + 1))
 		return 0;

@@ -1,11 +1,12 @@
 /*
  * The VM's NEWOBJ/FREEOBJ events, and the way onto and off its hook list.
  *
- * On: scry_agent_register is run in a Ruby thread by the host (it only calls the VM's async-signal-safe
- * rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint, which puts the raw hook
- * on. Off: the keeper clears `wanted`; the next event takes the hook off from inside (legal: the VM only
- * marks it deleted while the list runs), or a second `reconcile` does. In a fork child the gate page is
- * zero: the first event there takes the hook off that child's own list and records nothing.
+ * On: scry_agent_register is run in a Ruby thread by the host (it only calls the VM's
+ * async-signal-safe rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint,
+ * which puts the raw hook on. Off: the keeper clears `wanted`; the next event takes the hook off
+ * from inside (legal: the VM only marks it deleted while the list runs), or a second `reconcile`
+ * does. In a fork child the gate page is zero: the first event there takes the hook off that
+ * child's own list and records nothing.
  *
  * The handler may not allocate, wait, or call the VM except to take itself off.
  */

@@ -1,6 +1,7 @@
 /*
- * `scry doctor`: what works on this machine, why not, and the command that mends it. With -p PID: whether that
- * process can be watched, and everything that was learned about its Ruby, how, and how it was checked.
+ * `scry doctor`: what works on this machine, why not, and the command that mends it. With -p PID:
+ * whether that process can be watched, and everything that was learned about its Ruby, how, and how
+ * it was checked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,8 @@ static int problems;
 
 static void line(const char *item, bool ok, const char *text, const char *fix)
 {
-	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "", ok ? "" : fix);
+	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "",
+	       ok ? "" : fix);
 	problems += !ok;
 }
 
@@ -60,15 +62,19 @@ static void check_machine(void)
 	line("kernel", !strcmp(un.machine, "x86_64"), text, "scry runs on x86_64 only");
 	snprintf(text, sizeof(text), "uid %u, %s", geteuid(),
 		 ptrace_any ? "may trace any process" : "may trace your own processes");
-	line("permission to trace", ptrace_any || scope <= 0, text, "run scry as root (sudo scry ...)");
+	line("permission to trace", ptrace_any || scope <= 0, text,
+	     "run scry as root (sudo scry ...)");
 	if (scope > 0 && !ptrace_any) {
 		snprintf(text, sizeof(text), "kernel.yama.ptrace_scope is %d", scope);
-		line("yama", false, text, "sudo scry ..., or sudo sysctl kernel.yama.ptrace_scope=0");
+		line("yama", false, text,
+		     "sudo scry ..., or sudo sysctl kernel.yama.ptrace_scope=0");
 	}
 	line("shared ring", map_files,
-	     map_files ? "may open another process's mappings" : "may not open another process's mappings",
+	     map_files ? "may open another process's mappings"
+		       : "may not open another process's mappings",
 	     "run scry as root, or give it CAP_CHECKPOINT_RESTORE");
-	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem", "mount /proc");
+	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
+	     "mount /proc");
 }
 
 static void check_process(pid_t pid)
@@ -82,7 +88,8 @@ static void check_process(pid_t pid)
 		line("process", false, scry_error(), "");
 		return;
 	}
-	snprintf(text, sizeof(text), "%d (%s), uid %u, %d threads", proc.pid, proc.comm, proc.uid, proc.threads);
+	snprintf(text, sizeof(text), "%d (%s), uid %u, %d threads", proc.pid, proc.comm, proc.uid,
+		 proc.threads);
 	line("process", true, text, "");
 	r = scry_inject_check(&proc);
 	line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
@@ -92,7 +99,8 @@ static void check_process(pid_t pid)
 	} else {
 		snprintf(text, sizeof(text), "%s in %s", ruby->description, ruby->module);
 		line("ruby", true, text, "");
-		line("switch for events", scry_ruby_symbol(ruby, "rb_postponed_job_register_one") != 0,
+		line("switch for events",
+		     scry_ruby_symbol(ruby, "rb_postponed_job_register_one") != 0,
 		     "rb_postponed_job_register_one", "this Ruby is not supported yet");
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);

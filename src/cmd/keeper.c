@@ -1,8 +1,10 @@
 /*
- * The keeper: forked before anything is entered, in its own session, deaf to the terminal. It holds the
- * pidfd, the mem fd and the ring; when the front's socket closes it ends the recording and undoes.
+ * The keeper: forked before anything is entered, in its own session, deaf to the terminal. It holds
+ * the pidfd, the mem fd and the ring; when the front's socket closes it ends the recording and
+ * undoes.
  *
- * Life: follow (a program being started) or open (a live one) -> prepare -> lock -> enter -> loop -> leave
+ * Life: follow (a program being started) or open (a live one) -> prepare -> lock -> enter -> loop
+ * -> leave
  * -> finish. Whatever fails after `enter` goes through `leave`: every path out ends in undo.
  */
 #include <errno.h>
@@ -25,8 +27,8 @@
 #include "sys/spawn.h"
 #include "vm/ruby.h"
 
-#define LEASE_NS 1000000000ull	     /* handlers record this long after the last refresh */
-#define LEASE_END_NS 60000000000ull  /* then they take themselves off */
+#define LEASE_NS 1000000000ull	    /* handlers record this long after the last refresh */
+#define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
 
@@ -57,8 +59,8 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 		n = sizeof(text) - 1;
 	scry_writer_string(w->writer, text, (size_t)n, &note.text_str);
 	scry_writer_payload(w->writer,
-			    &(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_NOTE}, &note,
-			    sizeof(note));
+			    &(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_NOTE},
+			    &note, sizeof(note));
 }
 
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
@@ -70,8 +72,8 @@ void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
 	w->lost += count;
 	scry_writer_string(w->writer, why, strlen(why), &lost.why_str);
 	scry_writer_payload(w->writer,
-			    &(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_LOST}, &lost,
-			    sizeof(lost));
+			    &(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_LOST},
+			    &lost, sizeof(lost));
 }
 
 static uint32_t str(struct scry_watch *w, const char *text)
@@ -84,8 +86,8 @@ static uint32_t str(struct scry_watch *w, const char *text)
 
 static void event(struct scry_watch *w, uint16_t type, const void *payload, size_t size)
 {
-	scry_writer_payload(w->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type}, payload,
-			    size);
+	scry_writer_payload(w->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
+			    payload, size);
 }
 
 static void write_session(struct scry_watch *w)
@@ -104,7 +106,8 @@ static void write_session(struct scry_watch *w)
 	event(w, SCRY_EVENT_SESSION, &s, sizeof(s));
 }
 
-/* Nanoseconds of TSC ticks, from a pair taken at the keeper's birth; at least 5 ms lie between by now. */
+/* Nanoseconds of TSC ticks, from a pair taken at the keeper's birth; at least 5 ms lie between by
+ * now. */
 static uint64_t tsc_after(uint64_t ns)
 {
 	uint64_t dt = scry_now_ns() - keeper.ns0, now = __rdtsc();
@@ -126,10 +129,13 @@ static void refresh_lease(struct scry_watch *w)
 static void audit(const struct scry_watch *w, const char *what, const struct scry_undo_report *undo)
 {
 	syslog(LOG_NOTICE,
-	       "%s: uid %u %s process %d (%s): %llu bytes changed, longest pause %llu us, undo %s", what,
-	       getuid(), w->instrument->name, w->proc.pid, w->proc.comm,
-	       (unsigned long long)w->inj.edit.bytes_changed, (unsigned long long)w->inj.pause_max_ns / 1000,
-	       !undo ? "pending" : undo->failed || undo->foreign ? "INCOMPLETE" : "verified");
+	       "%s: uid %u %s process %d (%s): %llu bytes changed, longest pause %llu us, undo %s",
+	       what, getuid(), w->instrument->name, w->proc.pid, w->proc.comm,
+	       (unsigned long long)w->inj.edit.bytes_changed,
+	       (unsigned long long)w->inj.pause_max_ns / 1000,
+	       !undo			       ? "pending"
+	       : undo->failed || undo->foreign ? "INCOMPLETE"
+					       : "verified");
 }
 
 /* In: lock, map, write, hook. */
@@ -152,7 +158,8 @@ static int enter(struct scry_watch *w)
 	r = w->instrument->enter(w);
 	at.threads = (uint32_t)w->proc.threads;
 	at.agent_address = w->inj.header.text;
-	at.agent_bytes = w->inj.header.text_size + w->inj.header.private_size + w->inj.header.shared_size;
+	at.agent_bytes =
+		w->inj.header.text_size + w->inj.header.private_size + w->inj.header.shared_size;
 	at.bytes_changed = w->inj.edit.bytes_changed;
 	event(w, SCRY_EVENT_ATTACH, &at, sizeof(at));
 	audit(w, "attach", NULL);
@@ -162,7 +169,8 @@ static int enter(struct scry_watch *w)
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
 static const char *wait_turn(struct scry_watch *w, int timeout_ms)
 {
-	struct pollfd fds[2] = {{.fd = keeper.fd, .events = POLLIN}, {.fd = w->proc.pidfd, .events = POLLIN}};
+	struct pollfd fds[2] = {{.fd = keeper.fd, .events = POLLIN},
+				{.fd = w->proc.pidfd, .events = POLLIN}};
 	char order;
 	ssize_t n;
 
@@ -182,12 +190,14 @@ static const char *wait_turn(struct scry_watch *w, int timeout_ms)
 	return NULL;
 }
 
-/* Is the address space still the one that was entered? After an exec nothing of ours is left in it. */
+/* Is the address space still the one that was entered? After an exec nothing of ours is left in it.
+ */
 static bool has_execed(struct scry_watch *w)
 {
 	uint64_t magic;
 
-	return scry_mem_u64(&w->inj.mem, w->inj.header.text, &magic) < 0 || magic != SCRY_AGENT_MAGIC;
+	return scry_mem_u64(&w->inj.mem, w->inj.header.text, &magic) < 0 ||
+	       magic != SCRY_AGENT_MAGIC;
 }
 
 static const char *watch(struct scry_watch *w)
@@ -226,7 +236,8 @@ static const char *watch(struct scry_watch *w)
 static void write_end(struct scry_watch *w, const char *why, const struct scry_undo_report *undo,
 		      uint64_t left)
 {
-	struct scry_ev_pause pause = {.duration_ns = w->inj.pause_max_ns, .threads = w->inj.pause_threads};
+	struct scry_ev_pause pause = {.duration_ns = w->inj.pause_max_ns,
+				      .threads = w->inj.pause_threads};
 	struct scry_ev_detach d = {.pid = (uint32_t)w->proc.pid,
 				   .verified = w->target_gone || !(undo->failed || undo->foreign),
 				   .bytes_restored = undo->bytes,
@@ -252,7 +263,8 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 
 static void write_process(struct scry_watch *w)
 {
-	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid, .uid = w->proc.uid,
+	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid,
+				    .uid = w->proc.uid,
 				    .start_ticks = w->proc.start_ticks};
 
 	p.exe_str = str(w, w->proc.exe);
@@ -285,7 +297,9 @@ static int run_entered(struct scry_watch *w, int entered)
 		write_process(w);
 		r = w->instrument->finish(w);
 		if (left)
-			scry_watch_note(w, "%llu KiB of scry stay mapped in process %d, without effect; scry undo "
+			scry_watch_note(w,
+					"%llu KiB of scry stay mapped in process %d, without "
+					"effect; scry undo "
 					"-p %d takes them out",
 					(unsigned long long)left / 1024, w->proc.pid, w->proc.pid);
 		write_end(w, why, &undo, left);
@@ -293,7 +307,8 @@ static int run_entered(struct scry_watch *w, int entered)
 	return r;
 }
 
-/* Until a relocated image stands still that the instrument wants. 0; -ENOENT: the program ended without one. */
+/* Until a relocated image stands still that the instrument wants. 0; -ENOENT: the program ended
+ * without one. */
 static int follow_start(struct scry_watch *w, struct scry_spawn *spawn)
 {
 	const char *why = NULL;
@@ -309,7 +324,8 @@ static int follow_start(struct scry_watch *w, struct scry_spawn *spawn)
 		if (news == SCRY_SPAWN_NOTHING) {
 			why = wait_turn(w, spawn->starting ? 0 : 1);
 			if (why && strcmp(why, "the target ended"))
-				return scry_fail(-EINTR, "stopped before the program was entered: %s", why);
+				return scry_fail(-EINTR,
+						 "stopped before the program was entered: %s", why);
 			continue;
 		}
 		if (w->instrument->needs_ruby) {
@@ -374,7 +390,8 @@ static pid_t read_child(void)
 
 static void become_keeper(int fd)
 {
-	static const int deaf[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
+	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
+				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
 
 	setsid();
 	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
@@ -387,10 +404,12 @@ static void become_keeper(int fd)
 	keeper.ns0 = scry_now_ns();
 }
 
-void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument, int fd,
-		     int rec_fd)
+void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+		     int fd, int rec_fd)
 {
-	struct scry_watch w = {.opts = opts, .instrument = instrument, .proc.pidfd = -1,
+	struct scry_watch w = {.opts = opts,
+			       .instrument = instrument,
+			       .proc.pidfd = -1,
 			       .inj = {.lock = -1, .mem.fd = -1}};
 	pid_t child;
 	int r;

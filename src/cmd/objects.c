@@ -1,7 +1,7 @@
 /*
- * `scry objects`: which lines allocate what. Source: the VM's own NEWOBJ and FREEOBJ events, taken by the
- * agent's raw hook (agent/ruby_events.c), switched on through a postponed job in a live process, or just before
- * the script is loaded in one that is being started.
+ * `scry objects`: which lines allocate what. Source: the VM's own NEWOBJ and FREEOBJ events, taken
+ * by the agent's raw hook (agent/ruby_events.c), switched on through a postponed job in a live
+ * process, or just before the script is loaded in one that is being started.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,25 +17,26 @@
 #include "name/objects.h"
 #include "vm/ruby.h"
 
-#define BOOT_FUNCTION "ruby_options" /* main() calls it when the VM is up and before it loads anything */
-#define EVENT_COST_NS_X10 120	     /* bench/objects.md: handler and ring, per event */
+#define BOOT_FUNCTION \
+	"ruby_options"	      /* main() calls it when the VM is up and before it loads anything */
+#define EVENT_COST_NS_X10 120 /* bench/objects.md: handler and ring, per event */
 #define RETRY_NS 500000000ull
 
 struct objects {
 	struct scry_ruby *ruby;
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
-	uint64_t boot_slot;   /* address of the GOT slot; 0: none */
+	uint64_t boot_slot; /* address of the GOT slot; 0: none */
 	uint64_t *batch;
-	uint64_t tail;	      /* words consumed */
+	uint64_t tail; /* words consumed */
 	uint64_t defs_seen;
-	uint64_t armed_ns;    /* when the hook was seen to be on; 0: not yet */
-	uint64_t retry_ns;    /* next time to try again */
+	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
+	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_allocs, base_frees, base_lost, base_lease, base_busy, base_bad;
-	bool booting;	      /* started by us: validate when the VM is up */
-	bool refused;	      /* the live check failed: the report says so */
+	bool booting; /* started by us: validate when the VM is up */
+	bool refused; /* the live check failed: the report says so */
 	int ractors_at_start;
-	bool registered;      /* in at least one thread */
+	bool registered; /* in at least one thread */
 };
 
 static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
@@ -43,30 +44,52 @@ static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 	const struct scry_ruby_layout *l = &ruby->layout;
 
 	*p = (struct scry_agent_ruby){
-		.frame_size = l->frame_size, .frame_pc = l->frame_pc, .frame_sp = l->frame_sp,
-		.frame_iseq = l->frame_iseq, .frame_ep = l->frame_ep,
-		.ec_stack = l->ec_stack, .ec_stack_size = l->ec_stack_size, .ec_cfp = l->ec_cfp,
-		.trace_ec = l->trace_ec, .trace_cfp = l->trace_cfp, .trace_data = l->trace_data,
+		.frame_size = l->frame_size,
+		.frame_pc = l->frame_pc,
+		.frame_sp = l->frame_sp,
+		.frame_iseq = l->frame_iseq,
+		.frame_ep = l->frame_ep,
+		.ec_stack = l->ec_stack,
+		.ec_stack_size = l->ec_stack_size,
+		.ec_cfp = l->ec_cfp,
+		.trace_ec = l->trace_ec,
+		.trace_cfp = l->trace_cfp,
+		.trace_data = l->trace_data,
 		.trace_pc_advanced = l->trace_pc_advanced,
-		.iseq_body = l->iseq_body, .body_encoded = l->body_encoded, .body_size = l->body_size,
-		.body_path = l->body_path, .body_label = l->body_label,
-		.body_first_line = l->body_first_line, .body_insns_info = l->body_insns_info,
-		.insns_entries = l->insns_entries, .insns_count = l->insns_count,
-		.insns_succ = l->insns_succ, .insns_entry_size = l->insns_entry_size,
+		.iseq_body = l->iseq_body,
+		.body_encoded = l->body_encoded,
+		.body_size = l->body_size,
+		.body_path = l->body_path,
+		.body_label = l->body_label,
+		.body_first_line = l->body_first_line,
+		.body_insns_info = l->body_insns_info,
+		.insns_entries = l->insns_entries,
+		.insns_count = l->insns_count,
+		.insns_succ = l->insns_succ,
+		.insns_entry_size = l->insns_entry_size,
 		.insns_entry_line = l->insns_entry_line,
-		.string_ptr = l->string_ptr, .string_len = l->string_len,
-		.string_embed = l->string_embed, .string_embed_len_shift = l->string_embed_len_shift,
-		.array_embed_ptr = l->array_embed_ptr, .array_ptr = l->array_ptr,
+		.string_ptr = l->string_ptr,
+		.string_len = l->string_len,
+		.string_embed = l->string_embed,
+		.string_embed_len_shift = l->string_embed_len_shift,
+		.array_embed_ptr = l->array_embed_ptr,
+		.array_ptr = l->array_ptr,
 		.first_line_is_value = l->first_line_fixnum,
-		.iseq_flags_mask = l->iseq_flags_mask, .iseq_flags_value = l->iseq_flags_value,
-		.string_noembed = l->string_noembed, .string_embed_len_mask = l->string_embed_len_mask,
+		.iseq_flags_mask = l->iseq_flags_mask,
+		.iseq_flags_value = l->iseq_flags_value,
+		.string_noembed = l->string_noembed,
+		.string_embed_len_mask = l->string_embed_len_mask,
 		.array_embed = l->array_embed,
-		.class_ext = l->class_ext, .class_path = l->class_path,
-		.class_path_table = l->class_path_table, .st_entries = l->st_entries,
-		.st_bound_start = l->st_bound_start, .st_bound = l->st_bound,
+		.class_ext = l->class_ext,
+		.class_path = l->class_path,
+		.class_path_table = l->class_path_table,
+		.st_entries = l->st_entries,
+		.st_bound_start = l->st_bound_start,
+		.st_bound = l->st_bound,
 		.classpath_id = l->classpath_id,
-		.tmp_classpath_id = l->tmp_classpath_id, .attached_id = l->attached_id,
-		 .singleton_flag = l->singleton_flag,
+		.tmp_classpath_id = l->tmp_classpath_id,
+		.attached_id = l->attached_id,
+		.singleton_flag = l->singleton_flag,
 		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
 		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
 		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
@@ -86,7 +109,8 @@ static void find_boot_slot(struct scry_watch *w, struct objects *o)
 	m = scry_maps_at(maps, entry);
 	if (!m || scry_elf_open_mapped(w->proc.pid, m, &elf) < 0)
 		return;
-	if (scry_elf_got_slot(elf, BOOT_FUNCTION, &slot) == 0 && scry_elf_bias(elf, maps, m, &bias) == 0)
+	if (scry_elf_got_slot(elf, BOOT_FUNCTION, &slot) == 0 &&
+	    scry_elf_bias(elf, maps, m, &bias) == 0)
 		o->boot_slot = slot + bias;
 	scry_elf_close(elf);
 }
@@ -105,7 +129,8 @@ static int prepare(struct scry_watch *w)
 	fill_plan(o->ruby, &o->plan);
 	if (!o->plan.add_event_hook2 || !o->plan.remove_event_hook || !o->plan.job_register)
 		return scry_fail(-ENOTSUP,
-				 "this Ruby (%s) does not export %s, by which scry switches its events on and "
+				 "this Ruby (%s) does not export %s, by which scry switches its "
+				 "events on and "
 				 "off: such a Ruby is not supported yet",
 				 o->ruby->description,
 				 !o->plan.job_register ? "rb_postponed_job_register_one"
@@ -129,11 +154,14 @@ static void describe(struct scry_watch *w, FILE *out)
 	fprintf(out, "  runtime     %s\n", o->ruby->description);
 	fprintf(out, "  module      %s\n", o->ruby->module);
 	fprintf(out, "  source      NEWOBJ and FREEOBJ events of the VM, by a raw event hook\n");
-	fprintf(out, "  code        no byte of the program's or Ruby's code or data is patched by us; the\n"
-		     "              VM's own hook list gets one entry, which is taken out at the end\n");
+	fprintf(out,
+		"  code        no byte of the program's or Ruby's code or data is patched by us; "
+		"the\n"
+		"              VM's own hook list gets one entry, which is taken out at the end\n");
 	fprintf(out, "  layout      %zu items learned and checked (scry doctor -p %d lists them)\n",
 		o->ruby->check_count, w->proc.pid);
-	fprintf(out, "  cost        about 2x on code that only allocates, a few percent on programs\n");
+	fprintf(out,
+		"  cost        about 2x on code that only allocates, a few percent on programs\n");
 }
 
 static bool is_armed(const struct scry_watch *w)
@@ -151,8 +179,8 @@ static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
 }
 
 /*
- * Runs scry_agent_register in the Ruby threads, running ones first, until `done` says that the VM has got to
- * it. A thread is only held for the call. Returns how many threads were asked.
+ * Runs scry_agent_register in the Ruby threads, running ones first, until `done` says that the VM
+ * has got to it. A thread is only held for the call. Returns how many threads were asked.
  */
 static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watch *, uint64_t))
 {
@@ -187,15 +215,18 @@ static int hook_boot(struct scry_watch *w, struct objects *o)
 {
 	uint64_t old, original = scry_ruby_symbol(o->ruby, BOOT_FUNCTION);
 	uint64_t to = scry_inject_symbol(&w->inj, "scry_agent_boot_slot");
-	struct scry_change change = {.addr = o->boot_slot, .size = 8, .kind = SCRY_EDIT_SLOT, .old = &old,
+	struct scry_change change = {.addr = o->boot_slot,
+				     .size = 8,
+				     .kind = SCRY_EDIT_SLOT,
+				     .old = &old,
 				     .new_ = &to,
 				     .mapping = scry_maps_at(&w->inj.maps, o->boot_slot)};
 	int r;
 
 	if (!o->boot_slot || !original || scry_mem_u64(&w->inj.mem, o->boot_slot, &old) < 0)
 		return -ENOENT;
-	r = scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_boot_original"), &original,
-			   8);
+	r = scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_boot_original"),
+			   &original, 8);
 	return r < 0 ? r : scry_edit_change(&w->inj.edit, &change);
 }
 
@@ -203,8 +234,8 @@ static int enter(struct scry_watch *w)
 {
 	struct objects *o = w->state;
 	struct scry_control *c = w->inj.control;
-	int r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby), &o->plan,
-			       sizeof(o->plan));
+	int r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
+			       &o->plan, sizeof(o->plan));
 
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
@@ -217,7 +248,8 @@ static int enter(struct scry_watch *w)
 		o->booting = true;
 		r = hook_boot(w, o);
 		if (r == -ENOENT)
-			scry_watch_note(w, "this ruby starts in a way that scry does not know: objects made before "
+			scry_watch_note(w, "this ruby starts in a way that scry does not know: "
+					   "objects made before "
 					   "the watch took hold are not counted");
 		return r == -ENOENT ? 0 : r;
 	}
@@ -239,7 +271,8 @@ static size_t copy_words(const struct scry_watch *w, uint64_t from, uint64_t to,
 	return n;
 }
 
-/* A started program: once its VM is up, the layout is checked on it; until then the agent checks each step. */
+/* A started program: once its VM is up, the layout is checked on it; until then the agent checks
+ * each step. */
 static void check_booted(struct scry_watch *w, struct objects *o)
 {
 	int r;
@@ -325,33 +358,43 @@ static void leave(struct scry_watch *w)
 	w->inj.control->wanted = 0;
 	if (wait_for_unhooked(w, 20000000) || w->held)
 		return;
-	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next safepoint */
+	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next
+					      safepoint */
 	wait_for_unhooked(w, 20000000);
 }
 
-static void write_notes(struct scry_watch *w, struct objects *o, const struct scry_objects_totals *t)
+static void write_notes(struct scry_watch *w, struct objects *o,
+			const struct scry_objects_totals *t)
 {
 	const struct scry_control *c = w->inj.control;
 	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
 
 	if (!o->armed_ns && !is_armed(w) && o->booting)
-		scry_watch_note(w, "the program ended before its Ruby VM was up: nothing was watched");
+		scry_watch_note(w,
+				"the program ended before its Ruby VM was up: nothing was watched");
 	else if (!o->armed_ns && !is_armed(w) && !o->refused)
-		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when one wakes, and none "
+		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when "
+				   "one wakes, and none "
 				   "did; fix: watch longer, or while there is work");
 	else if (o->armed_ns > w->began_ns + 100000000 && !w->held && o->registered)
-		scry_watch_note(w, "the program was idle: the watch took hold %.1f s after scry came",
+		scry_watch_note(w,
+				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
 	if (ractors > 1 || o->ractors_at_start > 1)
-		scry_watch_note(w, "%d ractors: only the one that was armed is watched, objects of the others are "
-				   "not seen",
+		scry_watch_note(w,
+				"%d ractors: only the one that was armed is watched, objects of "
+				"the others are "
+				"not seen",
 				ractors > o->ractors_at_start ? ractors : o->ractors_at_start);
 	if (t->untracked)
-		scry_watch_note(w, "%llu objects beyond --memory: made counted, not followed to their end",
-				(unsigned long long)t->untracked);
+		scry_watch_note(
+			w, "%llu objects beyond --memory: made counted, not followed to their end",
+			(unsigned long long)t->untracked);
 	if (c->busy != o->base_busy)
-		scry_watch_note(w, "%llu events came while the handler ran (a signal handler that allocates) and "
-				   "were not recorded",
+		scry_watch_note(w,
+				"%llu events came while the handler ran (a signal handler that "
+				"allocates) and "
+				"were not recorded",
 				(unsigned long long)(c->busy - o->base_busy));
 }
 
@@ -404,12 +447,15 @@ int scry_cmd_objects(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
-		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL, "keep every event in the recording (with -o x.scry)",
-		 NULL},
+		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
+		 "keep every event in the recording (with -o x.scry)", NULL},
 		SCRY_REPORT_OPT_ROWS(&report),
 	};
 	const struct scry_watch_cli cli = {
-		.rows = rows, .count = sizeof(rows) / sizeof(rows[0]), .opts = &opts, .talk = &talk,
+		.rows = rows,
+		.count = sizeof(rows) / sizeof(rows[0]),
+		.opts = &opts,
+		.talk = &talk,
 		.usage = "scry objects -p PID [-d TIME] | scry objects [OPTIONS] -- CMD...",
 	};
 	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);

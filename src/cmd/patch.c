@@ -1,6 +1,7 @@
 /*
- * `scry patch count SYMBOL[@LIB]... -p PID`: how often functions are called; the patching engine's own front.
- * `scry patch list -p PID` shows what stands changed in a process, `scry patch undo -p PID` puts it back.
+ * `scry patch count SYMBOL[@LIB]... -p PID`: how often functions are called; the patching engine's
+ * own front. `scry patch list -p PID` shows what stands changed in a process, `scry patch undo -p
+ * PID` puts it back.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -42,10 +43,14 @@ static int prepare(struct scry_watch *w)
 		struct scry_count_hook *hook = &c->hooks[c->hook_count];
 
 		r = scry_count_plan(&w->proc, opts->specs[i], (enum scry_hook_way)opts->way, hook);
-		/* One agent, one neighbourhood: what lies too far for a jump is reached through the GOT. */
-		if (r == 0 && hook->way == SCRY_WAY_ENTRY && w->near && !is_near(w->near, hook->address))
+		/* One agent, one neighbourhood: what lies too far for a jump is reached through the
+		 * GOT. */
+		if (r == 0 && hook->way == SCRY_WAY_ENTRY && w->near &&
+		    !is_near(w->near, hook->address))
 			r = opts->way == SCRY_WAY_ENTRY
-				    ? scry_fail(-ENOTSUP, "'%s' lies too far from '%s' for one agent; fix: --via=got",
+				    ? scry_fail(-ENOTSUP,
+						"'%s' lies too far from '%s' for one agent; fix: "
+						"--via=got",
 						hook->symbol, c->hooks[0].symbol)
 				    : scry_count_plan(&w->proc, opts->specs[i], SCRY_WAY_GOT, hook);
 		if (r == 0 && hook->way == SCRY_WAY_ENTRY && !w->near)
@@ -67,8 +72,8 @@ static void describe(struct scry_watch *w, FILE *out)
 			fprintf(out, "  change      5 bytes at %#llx, the entry of %s in %s\n",
 				(unsigned long long)h->address, h->symbol, h->module);
 		else
-			fprintf(out, "  change      %u GOT slots of %s in %s, 8 bytes each\n", h->slot_count,
-				h->symbol, h->module);
+			fprintf(out, "  change      %u GOT slots of %s in %s, 8 bytes each\n",
+				h->slot_count, h->symbol, h->module);
 	}
 }
 
@@ -107,7 +112,8 @@ static int finish(struct scry_watch *w)
 		scry_writer_string(w->writer, h->symbol, strlen(h->symbol), &ev.symbol_str);
 		scry_writer_string(w->writer, h->module, strlen(h->module), &ev.module_str);
 		scry_writer_string(w->writer, way, strlen(way), &ev.way_str);
-		e = scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_COUNT}, &ev, sizeof(ev));
+		e = scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_COUNT},
+					&ev, sizeof(ev));
 		r = r ? r : e;
 	}
 	return r;
@@ -138,13 +144,16 @@ static int cmd_count(int argc, char **argv)
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
-		{0, "via", SCRY_OPT_CHOICE, &count.way, "WAY", "how to reach the function (default auto)",
-		 "auto|entry|got"},
+		{0, "via", SCRY_OPT_CHOICE, &count.way, "WAY",
+		 "how to reach the function (default auto)", "auto|entry|got"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
 	const struct scry_watch_cli cli = {
-		.rows = rows, .count = sizeof(rows) / sizeof(rows[0]), .opts = &opts, .talk = &talk,
+		.rows = rows,
+		.count = sizeof(rows) / sizeof(rows[0]),
+		.opts = &opts,
+		.talk = &talk,
 		.usage = "scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|got]",
 		.wants_words = true,
 	};
@@ -159,7 +168,8 @@ static int cmd_count(int argc, char **argv)
 	if (r == 1)
 		return 0;
 	if (r == 0 && !count.spec_count)
-		r = scry_fail(-EINVAL, "name a function to count: scry patch count SYMBOL[@LIB] -p PID");
+		r = scry_fail(-EINVAL,
+			      "name a function to count: scry patch count SYMBOL[@LIB] -p PID");
 	if (r == 0 && count.spec_count > SCRY_COUNT_HOOKS_MAX)
 		r = scry_fail(-EINVAL, "at most %d functions at once", SCRY_COUNT_HOOKS_MAX);
 	if (r == 0 && opts.command)
@@ -172,9 +182,10 @@ static int cmd_count(int argc, char **argv)
 
 int scry_cmd_patch(int argc, char **argv)
 {
-	static const char usage[] = "usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|got]\n"
-				    "       scry patch list -p PID\n"
-				    "       scry patch undo -p PID\n";
+	static const char usage[] =
+		"usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|got]\n"
+		"       scry patch list -p PID\n"
+		"       scry patch undo -p PID\n";
 
 	if (argc > 1 && !strcmp(argv[1], "count"))
 		return cmd_count(argc - 1, argv + 1);

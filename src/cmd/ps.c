@@ -1,4 +1,5 @@
-/* `scry ps`: the Ruby processes of this machine, and every process that holds an agent. Reads only. */
+/* `scry ps`: the Ruby processes of this machine, and every process that holds an agent. Reads only.
+ */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -33,10 +34,12 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 		return;
 	row->has_agent = true;
 	row->agent_bytes = h.text_size + h.private_size + h.shared_size;
-	if (scry_mem_read(mem, h.shared, &c, sizeof(c)) == 0 && c.target_pid == (uint64_t)row->proc.pid) {
+	if (scry_mem_read(mem, h.shared, &c, sizeof(c)) == 0 &&
+	    c.target_pid == (uint64_t)row->proc.pid) {
 		row->owner = c.owner_pid;
 		snprintf(row->does, sizeof(row->does), "%.16s", c.owner_does);
-		row->owner_lives = c.owner_pid && scry_proc_start_ticks((pid_t)c.owner_pid) == c.owner_start;
+		row->owner_lives =
+			c.owner_pid && scry_proc_start_ticks((pid_t)c.owner_pid) == c.owner_start;
 	}
 	if (scry_edit_open(&edit, (struct scry_mem *)mem, scry_agent_journal(&h)) == 0)
 		row->changes = scry_edit_standing(&edit);
@@ -77,8 +80,8 @@ static const char *agent_words(const struct row *row, char *buf, size_t size)
 	if (row->owner_lives)
 		snprintf(buf, size, "watched by scry %s, process %u", row->does, row->owner);
 	else if (row->changes)
-		snprintf(buf, size, "%llu changes stand; scry undo -p %d", (unsigned long long)row->changes,
-			 row->proc.pid);
+		snprintf(buf, size, "%llu changes stand; scry undo -p %d",
+			 (unsigned long long)row->changes, row->proc.pid);
 	else
 		snprintf(buf, size, "left in place, %llu KiB; scry undo -p %d",
 			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);
@@ -121,8 +124,8 @@ static void each_process(struct scry_json *json, int *ret_shown)
 		if (json)
 			print_json(json, &row);
 		else
-			printf("%8d  %6u  %7d  %-16s %-36s  %s\n", row.proc.pid, row.proc.uid, row.proc.threads,
-			       row.proc.comm, row.is_ruby ? row.module : "-",
+			printf("%8d  %6u  %7d  %-16s %-36s  %s\n", row.proc.pid, row.proc.uid,
+			       row.proc.threads, row.proc.comm, row.is_ruby ? row.module : "-",
 			       agent_words(&row, words, sizeof(words)));
 		++*ret_shown;
 		scry_proc_close(&row.proc);
@@ -162,7 +165,8 @@ int scry_cmd_ps(int argc, char **argv)
 		scry_json_object_end(&j);
 		return scry_json_done(&j) < 0 ? 1 : 0;
 	}
-	printf("%8s  %6s  %7s  %-16s %-36s  %s\n", "pid", "uid", "threads", "command", "ruby", "agent");
+	printf("%8s  %6s  %7s  %-16s %-36s  %s\n", "pid", "uid", "threads", "command", "ruby",
+	       "agent");
 	each_process(NULL, &shown);
 	if (!shown)
 		printf("no Ruby process is running%s\n", geteuid() ? " that you may look at" : "");

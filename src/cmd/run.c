@@ -1,9 +1,10 @@
 /*
- * The front of every watching command: opens the output, forks the keeper, starts the program for `-- CMD`,
- * waits, and shows the report from the recording. It enters nothing itself.
+ * The front of every watching command: opens the output, forks the keeper, starts the program for
+ * `-- CMD`, waits, and shows the report from the recording. It enters nothing itself.
  *
- * First ^C: the keeper is told to stop and everything is put back, written and reported. Second: the front
- * leaves at once; the keeper sees its socket close and undoes. An attached target is never killed.
+ * First ^C: the keeper is told to stop and everything is put back, written and reported. Second:
+ * the front leaves at once; the keeper sees its socket close and undoes. An attached target is
+ * never killed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@ enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 struct front {
 	struct scry_watch_opts *opts;
 	const struct scry_instrument *instrument;
-	int fd;	    /* the keeper's socket */
+	int fd; /* the keeper's socket */
 	int rec_fd;
 	pid_t keeper, child;
 	int go_fd;    /* one byte lets the program exec */
@@ -172,7 +173,8 @@ static int start_keeper(struct front *f)
 	return 0;
 }
 
-/* Until the keeper has ended. ^C is passed on as an order; a program that was started gets its own from the tty. */
+/* Until the keeper has ended. ^C is passed on as an order; a program that was started gets its own
+ * from the tty. */
 static void wait_for_keeper(struct front *f)
 {
 	struct pollfd p = {.fd = f->fd, .events = POLLIN};
@@ -219,7 +221,8 @@ static bool has_suffix(const char *s, const char *suffix)
 	return n >= m && !strcmp(s + n - m, suffix);
 }
 
-/* `-o x.scry` keeps the recording; `-o x.json` or x.txt renders at once; neither: a report on stdout. */
+/* `-o x.scry` keeps the recording; `-o x.json` or x.txt renders at once; neither: a report on
+ * stdout. */
 static int open_files(struct front *f, FILE **ret_out, struct scry_report_opts *report)
 {
 	const char *path = f->opts->output;
@@ -250,11 +253,14 @@ static int show(struct front *f, FILE *out, const struct scry_report_opts *repor
 	int r = 0;
 
 	if (!f->is_done)
-		return f->failed ? f->failed : scry_fail(-EIO, "the keeper ended early; what it recorded is kept");
+		return f->failed ? f->failed
+				 : scry_fail(-EIO,
+					     "the keeper ended early; what it recorded is kept");
 	if (out)
 		r = scry_report_fd(f->rec_fd, report, out);
 	else
-		scry_log_say("recorded to '%s'; scry report %s shows it", f->opts->output, f->opts->output);
+		scry_log_say("recorded to '%s'; scry report %s shows it", f->opts->output,
+			     f->opts->output);
 	if (out && fflush(out) && r == 0)
 		r = scry_fail(-errno, "cannot write the report: %s", strerror(errno));
 	return r;
@@ -263,7 +269,8 @@ static int show(struct front *f, FILE *out, const struct scry_report_opts *repor
 int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 	     const struct scry_report_opts *report)
 {
-	struct front f = {.opts = opts, .instrument = instrument, .fd = -1, .go_fd = -1, .fault_fd = -1};
+	struct front f = {
+		.opts = opts, .instrument = instrument, .fd = -1, .go_fd = -1, .fault_fd = -1};
 	struct scry_report_opts how = *report;
 	int32_t child = 0;
 	int program = 0, r;
@@ -289,6 +296,7 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	if (f.failed)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
 	if (opts->command)
-		return program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN || r == 0 ? program : EXIT_OWN;
+		return program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN || r == 0 ? program
+											 : EXIT_OWN;
 	return r < 0 ? status_of(r) : 0;
 }

@@ -1,8 +1,10 @@
 /*
- * `scry undo -p PID`: takes out what a scry that died left in a process. `scry patch list -p PID`: shows it.
+ * `scry undo -p PID`: takes out what a scry that died left in a process. `scry patch list -p PID`:
+ * shows it.
  *
- * Trusts nothing in the target: an agent is known by its header page, a change is undone only where our bytes
- * stand and the old ones are the file's. A process whose owner lives is left to its owner.
+ * Trusts nothing in the target: an agent is known by its header page, a change is undone only where
+ * our bytes stand and the old ones are the file's. A process whose owner lives is left to its
+ * owner.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -47,13 +49,18 @@ static int report_failure(int r)
 {
 	if (!*scry_error())
 		scry_fail(r, "%s", strerror(-r));
-	return r == -EPERM || r == -EACCES ? 3 : r == -ESRCH ? 5 : r == -ENOTSUP ? 4 : r == -EINVAL ? 2 : 1;
+	return r == -EPERM || r == -EACCES ? 3
+	       : r == -ESRCH		   ? 5
+	       : r == -ENOTSUP		   ? 4
+	       : r == -EINVAL		   ? 2
+					   : 1;
 }
 
 /* Nothing found: is there really nothing? Says so; exit status 0. */
 static int nothing(const struct scry_proc *proc)
 {
-	printf("process %d (%s): no agent of scry is in it, nothing to undo\n", proc->pid, proc->comm);
+	printf("process %d (%s): no agent of scry is in it, nothing to undo\n", proc->pid,
+	       proc->comm);
 	return 0;
 }
 
@@ -88,10 +95,11 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	for (int i = 0; i < 40 && scry_inject_gate(inj, &gate) == 0 && gate.hooked; i++)
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 	r = scry_inject_leave(inj, &report, &left);
-	printf("process %d (%s): %llu changes stood, %llu bytes put back and verified", proc->pid, proc->comm,
-	       (unsigned long long)standing, (unsigned long long)report.bytes);
+	printf("process %d (%s): %llu changes stood, %llu bytes put back and verified", proc->pid,
+	       proc->comm, (unsigned long long)standing, (unsigned long long)report.bytes);
 	if (left)
-		printf("; %llu KiB of agent stay mapped without effect, because the VM has not let go of it (it does "
+		printf("; %llu KiB of agent stay mapped without effect, because the VM has not let "
+		       "go of it (it does "
 		       "at its next allocation)\n",
 		       (unsigned long long)left / 1024);
 	else

@@ -1,9 +1,9 @@
 /*
  * One watch: what the front asks for, what the keeper does, and what an instrument adds.
  *
- * The front (run.c) parses, opens the output, forks the keeper (keeper.c) and, for `-- CMD`, the program. The
- * keeper alone traces, edits, drains and writes. An instrument is one row of function pointers; it never
- * forks, prints or exits.
+ * The front (run.c) parses, opens the output, forks the keeper (keeper.c) and, for `-- CMD`, the
+ * program. The keeper alone traces, edits, drains and writes. An instrument is one row of function
+ * pointers; it never forks, prints or exits.
  */
 #ifndef SCRY_CMD_WATCH_H
 #define SCRY_CMD_WATCH_H
@@ -18,7 +18,7 @@
 
 struct scry_watch_opts {
 	uint64_t pid;
-	char **command; /* NULL: -p */
+	char **command;	      /* NULL: -p */
 	uint64_t duration_ns; /* 0: until stopped */
 	uint64_t max_pause_ns;
 	uint64_t memory;   /* bytes for the keeper's tables */
@@ -44,7 +44,8 @@ struct scry_watch {
 	uint64_t cpu_began_ns;
 	bool target_gone;
 	uint64_t errors, lost, events, frees_older;
-	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/; 0 unknown */
+	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/;
+				       0 unknown */
 };
 
 struct scry_instrument {
@@ -70,11 +71,11 @@ extern const struct scry_instrument scry_instrument_objects, scry_instrument_cou
 
 /* Messages of the keeper to the front: a head, then `size` bytes of text. */
 enum scry_news {
-	SCRY_NEWS_SAY = 1,  /* talk for stderr */
-	SCRY_NEWS_ENTERED,  /* hooks are on */
-	SCRY_NEWS_FAILED,   /* the sentence; `value` is -errno */
-	SCRY_NEWS_GO,	    /* -- CMD: the program may exec now */
-	SCRY_NEWS_DONE,	    /* the recording is complete and the target restored */
+	SCRY_NEWS_SAY = 1, /* talk for stderr */
+	SCRY_NEWS_ENTERED, /* hooks are on */
+	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
+	SCRY_NEWS_GO,	   /* -- CMD: the program may exec now */
+	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
 };
 struct scry_news_head {
 	uint32_t kind;
@@ -82,15 +83,17 @@ struct scry_news_head {
 	uint32_t size;
 	uint32_t reserved;
 };
-/* Messages of the front to the keeper are single bytes. End of file means: the front is gone, undo. */
+/* Messages of the front to the keeper are single bytes. End of file means: the front is gone, undo.
+ */
 #define SCRY_ORDER_STOP 's'
 
 /* The keeper's whole life; never returns. `fd` is the front's socket, `rec_fd` an empty file. */
-void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument, int fd,
-		     int rec_fd) __attribute__((noreturn));
+void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+		     int fd, int rec_fd) __attribute__((noreturn));
 
 /* A sentence for every report of this recording (a NOTE event). */
-void scry_watch_note(struct scry_watch *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* A LOST event: `count` events are missing because of `why`. Nothing for 0. */
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
 

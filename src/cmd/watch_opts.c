@@ -15,7 +15,8 @@ static void join(int argc, char **argv)
 	size_t at = (size_t)snprintf(command_line, sizeof(command_line), "scry");
 
 	for (int i = 0; i < argc && at < sizeof(command_line); i++)
-		at += (size_t)snprintf(command_line + at, sizeof(command_line) - at, " %s", argv[i]);
+		at += (size_t)snprintf(command_line + at, sizeof(command_line) - at, " %s",
+				       argv[i]);
 }
 
 int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest)
@@ -48,7 +49,8 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 		o->command = argv + rest;
 	if (!o->pid == !o->command)
 		return scry_fail(-EINVAL, "%s; usage: %s",
-				 o->pid ? "either -p PID or a command, not both" : "say what to watch: -p PID, or -- CMD",
+				 o->pid ? "either -p PID or a command, not both"
+					: "say what to watch: -p PID, or -- CMD",
 				 cli->usage);
 	if (o->pid > 4194304) /* the kernel's PID_MAX_LIMIT */
 		return scry_fail(-EINVAL, "%llu is not a process id", (unsigned long long)o->pid);
@@ -70,10 +72,14 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 			r = instrument->prepare(&w);
 	}
 	if (r == 0) {
-		printf("scry %s would enter process %d (%s):\n", instrument->name, w.proc.pid, w.proc.comm);
-		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 40 KiB of code)\n");
-		printf("  pause       one thread held for some 0.1 to 1 ms to map it, each Ruby thread at most once\n"
-		       "              for some 0.1 ms; %d threads now; all of them once at the end, for some 0.05 ms\n"
+		printf("scry %s would enter process %d (%s):\n", instrument->name, w.proc.pid,
+		       w.proc.comm);
+		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 40 KiB of "
+		       "code)\n");
+		printf("  pause       one thread held for some 0.1 to 1 ms to map it, each Ruby "
+		       "thread at most once\n"
+		       "              for some 0.1 ms; %d threads now; all of them once at the "
+		       "end, for some 0.05 ms\n"
 		       "              each; never longer than %llu ms\n",
 		       w.proc.threads, (unsigned long long)opts->max_pause_ns / 1000000);
 		instrument->describe(&w, stdout);
@@ -82,5 +88,9 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 	if (w.state)
 		instrument->done(&w);
 	scry_proc_close(&w.proc);
-	return r == 0 ? 0 : r == -EPERM || r == -EACCES ? 3 : r == -ESRCH ? 5 : r == -EINVAL ? 2 : 4;
+	return r == 0			     ? 0
+	       : r == -EPERM || r == -EACCES ? 3
+	       : r == -ESRCH		     ? 5
+	       : r == -EINVAL		     ? 2
+					     : 4;
 }

@@ -1,4 +1,5 @@
-/* A minimal reader of our own, trusted, embedded ELF object: two LOAD segments, a dynamic symbol table. */
+/* A minimal reader of our own, trusted, embedded ELF object: two LOAD segments, a dynamic symbol
+ * table. */
 #include "hook/agent_source.h"
 
 #include <elf.h>
@@ -46,19 +47,21 @@ int scry_agent_source_read(struct scry_agent_source *ret)
 	const Elf64_Phdr *text = load_segment(1), *data = load_segment(0);
 
 	if (!text || !data || text->p_vaddr != 0)
-		return scry_fail(-ENOEXEC, "the agent inside this scry is not what the build promised");
+		return scry_fail(-ENOEXEC,
+				 "the agent inside this scry is not what the build promised");
 	*ret = (struct scry_agent_source){
 		.text_size = page_up(text->p_memsz),
 		.data_at = data->p_vaddr & ~(uint64_t)(SCRY_PAGE - 1),
 		.hash = XXH3_64bits(scry_agent_image,
-				    (size_t)(scry_agent_image_end - scry_agent_image)),
+				    (uintptr_t)scry_agent_image_end - (uintptr_t)scry_agent_image),
 	};
 	ret->data_size = page_up(data->p_vaddr + data->p_memsz) - ret->data_at;
 	ret->data_file = data->p_vaddr + data->p_filesz - ret->data_at;
 	return 0;
 }
 
-int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, void *text, void *data)
+int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, void *text,
+			    void *data)
 {
 	const Elf64_Phdr *t = load_segment(1), *d = load_segment(0);
 	const Elf64_Shdr *rela = section(SHT_RELA);
@@ -66,14 +69,16 @@ int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, 
 	memset(text, 0, src->text_size);
 	memset(data, 0, src->data_file);
 	memcpy(text, scry_agent_image + t->p_offset, t->p_filesz);
-	memcpy((char *)data + (d->p_vaddr - src->data_at), scry_agent_image + d->p_offset, d->p_filesz);
+	memcpy((char *)data + (d->p_vaddr - src->data_at), scry_agent_image + d->p_offset,
+	       d->p_filesz);
 	for (size_t i = 0; rela && i < rela->sh_size / sizeof(Elf64_Rela); i++) {
 		const Elf64_Rela *r = (const Elf64_Rela *)(scry_agent_image + rela->sh_offset) + i;
 		uint64_t value = base + (uint64_t)r->r_addend;
 
 		if (ELF64_R_TYPE(r->r_info) != R_X86_64_RELATIVE || r->r_offset < src->data_at ||
 		    r->r_offset + 8 > src->data_at + src->data_file)
-			return scry_fail(-ENOEXEC, "the agent inside this scry has a relocation of kind %u",
+			return scry_fail(-ENOEXEC,
+					 "the agent inside this scry has a relocation of kind %u",
 					 (unsigned)ELF64_R_TYPE(r->r_info));
 		memcpy((char *)data + (r->r_offset - src->data_at), &value, 8);
 	}

@@ -1,8 +1,9 @@
 /*
- * The agent as bytes inside scry: its symbols, its segments, and an image made ready for one address.
+ * The agent as bytes inside scry: its symbols, its segments, and an image made ready for one
+ * address.
  *
- * The agent is a shared object without imports (checked in `make lint`); only RELATIVE relocations are
- * applied. No agent file is installed or read.
+ * The agent is a shared object without imports (checked in `make lint`); only RELATIVE relocations
+ * are applied. No agent file is installed or read.
  */
 #ifndef SCRY_HOOK_AGENT_SOURCE_H
 #define SCRY_HOOK_AGENT_SOURCE_H
@@ -11,7 +12,8 @@
 #include <stdint.h>
 
 struct scry_agent_source {
-	size_t text_size; /* bytes of the executable part, whole pages, from the image's address 0 */
+	size_t text_size; /* bytes of the executable part, whole pages, from the image's address 0
+			   */
 	size_t data_at;	  /* where the writable part begins in the image, page aligned */
 	size_t data_size; /* in memory, whole pages */
 	size_t data_file; /* bytes of it that are not zero at the start */
@@ -22,7 +24,8 @@ struct scry_agent_source {
 int scry_agent_source_read(struct scry_agent_source *ret);
 
 /* Fills `text` (text_size) and `data` (data_file bytes) for an image at `base`. */
-int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, void *text, void *data);
+int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, void *text,
+			    void *data);
 
 /* Offset of an exported symbol from the image's address 0; 0: not there (a build fault). */
 uint64_t scry_agent_source_symbol(const char *name);

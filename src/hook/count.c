@@ -10,7 +10,8 @@
  *   ENTRY: the window's no-op, then jmp back to entry + window
  *   GOT:   jmp *2f(%rip) ; 2: .quad function
  *
- * Written before any place points at it. Entry windows are plain no-ops, so nothing has to be moved.
+ * Written before any place points at it. Entry windows are plain no-ops, so nothing has to be
+ * moved.
  */
 #include "hook/count.h"
 
@@ -25,7 +26,8 @@
 
 #define STUB_BYTES 64
 
-/* Length of the no-op at `code`, endbr64 in front kept apart in *ret_skip; 0: it begins with something else. */
+/* Length of the no-op at `code`, endbr64 in front kept apart in *ret_skip; 0: it begins with
+ * something else. */
 static uint8_t nop_window(const uint8_t *code, size_t size, uint8_t *ret_skip)
 {
 	ZydisDecoder d;
@@ -56,9 +58,11 @@ struct search {
 	const char *library; /* part of the path, or NULL */
 };
 
-/* First mapping of each file, in address order: fn gets the opened object. Returns fn's first non-zero. */
-static int each_object(struct search *s, int (*fn)(struct search *, struct scry_elf *,
-						   const struct scry_map_entry *, uint64_t bias, void *),
+/* First mapping of each file, in address order: fn gets the opened object. Returns fn's first
+ * non-zero. */
+static int each_object(struct search *s,
+		       int (*fn)(struct search *, struct scry_elf *, const struct scry_map_entry *,
+				 uint64_t bias, void *),
 		       void *arg)
 {
 	for (size_t i = 0; i < s->maps.count; i++) {
@@ -67,7 +71,8 @@ static int each_object(struct search *s, int (*fn)(struct search *, struct scry_
 		uint64_t bias;
 		int r = 0;
 
-		if (!m->inode || m->offset || !m->r || (i && s->maps.entries[i - 1].inode == m->inode))
+		if (!m->inode || m->offset || !m->r ||
+		    (i && s->maps.entries[i - 1].inode == m->inode))
 			continue;
 		if (scry_elf_open_mapped(s->proc->pid, m, &elf) < 0)
 			continue;
@@ -105,7 +110,8 @@ static int find_slot(struct search *s, struct scry_elf *elf, const struct scry_m
 	(void)m;
 	if (scry_elf_got_slot(elf, s->name, &slot) < 0 || hook->slot_count == SCRY_COUNT_SLOTS_MAX)
 		return 0;
-	/* A lazy slot that was never used holds its own PLT address: that object's calls stay unseen. */
+	/* A lazy slot that was never used holds its own PLT address: that object's calls stay
+	 * unseen. */
 	if (scry_mem_u64(&s->mem, slot + bias, &value) == 0 && value == hook->address)
 		hook->slots[hook->slot_count++] = slot + bias;
 	return 0;
@@ -126,14 +132,16 @@ static int choose_way(struct search *s, enum scry_hook_way way, struct scry_coun
 		return 0;
 	}
 	if (way == SCRY_WAY_ENTRY)
-		return scry_fail(-ENOTSUP,
-				 "'%s' does not begin with a no-op of 5 bytes or more: its entry cannot be "
-				 "changed yet; fix: --via=got",
-				 s->name);
+		return scry_fail(
+			-ENOTSUP,
+			"'%s' does not begin with a no-op of 5 bytes or more: its entry cannot be "
+			"changed yet; fix: --via=got",
+			s->name);
 	each_object(s, find_slot, hook);
 	if (!hook->slot_count)
 		return scry_fail(-ENOTSUP,
-				 "'%s' in '%s' is called through no GOT slot that is bound, and does not begin "
+				 "'%s' in '%s' is called through no GOT slot that is bound, and "
+				 "does not begin "
 				 "with a no-op: it cannot be counted yet",
 				 s->name, hook->module);
 	hook->way = SCRY_WAY_GOT;
@@ -157,8 +165,10 @@ int scry_count_plan(const struct scry_proc *proc, const char *spec, enum scry_ho
 	if (r == 0)
 		r = each_object(&s, find_function, &hook) == 1
 			    ? choose_way(&s, way, &hook)
-			    : scry_fail(-ENOENT, "no loaded object of process %d defines a function '%s'%s%s",
-					proc->pid, s.name, at ? " in " : "", at ? at + 1 : "");
+			    : scry_fail(
+				      -ENOENT,
+				      "no loaded object of process %d defines a function '%s'%s%s",
+				      proc->pid, s.name, at ? " in " : "", at ? at + 1 : "");
 	scry_maps_done(&s.maps);
 	scry_mem_close(&s.mem);
 	if (r == 0)
@@ -179,16 +189,18 @@ static size_t put_rel32(uint8_t *code, size_t at, uint64_t next, uint64_t target
 	return put(code, at, &rel, 4);
 }
 
-static size_t emit_stub(const struct scry_inject *inj, const struct scry_count_hook *h, uint8_t *code)
+static size_t emit_stub(const struct scry_inject *inj, const struct scry_count_hook *h,
+			uint8_t *code)
 {
-	uint64_t counter = inj->header.shared + offsetof(struct scry_control, counters) + 8ull * h->counter;
+	uint64_t counter =
+		inj->header.shared + offsetof(struct scry_control, counters) + 8ull * h->counter;
 	size_t at = 0;
 
 	at = put(code, at, "\xf3\x0f\x1e\xfa\x9c", 5); /* endbr64; pushfq */
 	at = put(code, at, "\x48\x83\x3d", 3);	       /* cmpq $0, gate.open(%rip) */
 	at = put_rel32(code, at, h->stub + at + 5, inj->gate);
-	at = put(code, at, "\x00\x74\x08", 3);	       /* je +8 */
-	at = put(code, at, "\xf0\x48\xff\x05", 4);     /* lock incq counter(%rip) */
+	at = put(code, at, "\x00\x74\x08", 3);	   /* je +8 */
+	at = put(code, at, "\xf0\x48\xff\x05", 4); /* lock incq counter(%rip) */
 	at = put_rel32(code, at, h->stub + at + 4, counter);
 	at = put(code, at, "\x9d", 1); /* popfq */
 	if (h->way == SCRY_WAY_ENTRY) {
@@ -214,8 +226,9 @@ static int write_stubs(struct scry_inject *inj, struct scry_count_hook *hooks, s
 	int r;
 
 	if (used + count * STUB_BYTES > inj->header.stubs_size || count > SCRY_COUNTERS)
-		return scry_fail(-ENOSPC, "no room for %zu more stubs in process %d; fix: scry undo -p %d", count,
-				 inj->proc->pid, inj->proc->pid);
+		return scry_fail(-ENOSPC,
+				 "no room for %zu more stubs in process %d; fix: scry undo -p %d",
+				 count, inj->proc->pid, inj->proc->pid);
 	for (size_t i = 0; i < count; i++) {
 		uint8_t code[STUB_BYTES];
 
@@ -238,8 +251,11 @@ static int write_stubs(struct scry_inject *inj, struct scry_count_hook *hooks, s
 static int change_entry(struct scry_inject *inj, const struct scry_count_hook *h)
 {
 	uint8_t jump[SCRY_EDIT_MAX];
-	struct scry_change change = {.addr = h->address, .size = 5, .kind = SCRY_EDIT_TEXT,
-				     .old = h->old, .new_ = jump,
+	struct scry_change change = {.addr = h->address,
+				     .size = 5,
+				     .kind = SCRY_EDIT_TEXT,
+				     .old = h->old,
+				     .new_ = jump,
 				     .mapping = scry_maps_at(&inj->maps, h->address)};
 
 	jump[0] = 0xe9;
@@ -252,8 +268,11 @@ static int change_slots(struct scry_inject *inj, const struct scry_count_hook *h
 	int r = 0;
 
 	for (uint32_t i = 0; i < h->slot_count && r == 0; i++) {
-		struct scry_change change = {.addr = h->slots[i], .size = 8, .kind = SCRY_EDIT_SLOT,
-					     .old = &h->address, .new_ = &h->stub,
+		struct scry_change change = {.addr = h->slots[i],
+					     .size = 8,
+					     .kind = SCRY_EDIT_SLOT,
+					     .old = &h->address,
+					     .new_ = &h->stub,
 					     .mapping = scry_maps_at(&inj->maps, h->slots[i])};
 
 		r = scry_edit_change(&inj->edit, &change);
@@ -261,7 +280,8 @@ static int change_slots(struct scry_inject *inj, const struct scry_count_hook *h
 	return r;
 }
 
-static bool is_anyone_inside(const struct scry_world *w, const struct scry_count_hook *hooks, size_t count)
+static bool is_anyone_inside(const struct scry_world *w, const struct scry_count_hook *hooks,
+			     size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (hooks[i].way == SCRY_WAY_ENTRY &&
@@ -282,7 +302,8 @@ int scry_count_apply(struct scry_inject *inj, struct scry_count_hook *hooks, siz
 	if (r < 0)
 		return r;
 	if (is_anyone_inside(&w, hooks, count))
-		r = scry_fail(-EBUSY, "a thread stands inside a window to be changed; fix: try again");
+		r = scry_fail(-EBUSY,
+			      "a thread stands inside a window to be changed; fix: try again");
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = hooks[i].way == SCRY_WAY_ENTRY ? change_entry(inj, &hooks[i])
 						   : change_slots(inj, &hooks[i]);

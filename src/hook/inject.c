@@ -5,8 +5,8 @@
  *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
  *   control page | ring                       rw-, shared with the keeper
  *
- * The trick: the return values of the remote syscalls are seen by ptrace, but nothing depends on our being
- * alive to see them: see sys/tracee.
+ * The trick: the return values of the remote syscalls are seen by ptrace, but nothing depends on
+ * our being alive to see them: see sys/tracee.
  */
 #include "hook/inject.h"
 
@@ -47,9 +47,9 @@ uint64_t scry_agent_journal(const struct scry_agent_header *h)
 static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
 {
 	return h->magic == SCRY_AGENT_MAGIC && h->text == m->start && h->text_size &&
-	       h->text_size <= 1 << 20 && h->private_size <= 64u << 20 && h->shared_size <= 1u << 30 &&
-	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE && !(h->private_ % SCRY_PAGE) &&
-	       !(h->shared % SCRY_PAGE);
+	       h->text_size <= 1 << 20 && h->private_size <= 64u << 20 &&
+	       h->shared_size <= 1u << 30 && h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE &&
+	       !(h->private_ % SCRY_PAGE) && !(h->shared % SCRY_PAGE);
 }
 
 int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
@@ -88,19 +88,21 @@ int scry_inject_check(const struct scry_proc *p)
 	if (p->pid == getpid())
 		why = "is scry itself";
 	else if (p->tracer)
-		return scry_fail(-EPERM,
-				 "cannot enter process %d (%s): process %d traces it already; fix: end that "
-				 "tracer",
-				 p->pid, p->comm, p->tracer);
+		return scry_fail(
+			-EPERM,
+			"cannot enter process %d (%s): process %d traces it already; fix: end that "
+			"tracer",
+			p->pid, p->comm, p->tracer);
 	else if (p->state == 'T' || p->state == 't')
 		why = "is stopped by a signal", fix = "; fix: continue it first (kill -CONT)";
 	else if (p->seccomp)
-		why = "runs under seccomp, which may kill it for a system call that scry makes in it";
+		why = "runs under seccomp, which may kill it for a system call that scry makes in "
+		      "it";
 	else if (is_secure(p))
 		why = "gained rights at its start (setuid, setgid or file capabilities)";
 	if (why)
-		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm, why,
-				 fix);
+		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm,
+				 why, fix);
 	return 0;
 }
 
@@ -119,11 +121,13 @@ static void owner_sentence(const struct scry_proc *proc)
 	}
 	if (c.owner_pid)
 		scry_fail(-EBUSY,
-			  "process %d (%s) is being watched already: by scry %.15s, process %u of uid %u; "
+			  "process %d (%s) is being watched already: by scry %.15s, process %u of "
+			  "uid %u; "
 			  "fix: end that one first",
 			  proc->pid, proc->comm, c.owner_does, c.owner_pid, c.owner_uid);
 	else
-		scry_fail(-EBUSY, "process %d (%s) is being entered by another scry; fix: try again later",
+		scry_fail(-EBUSY,
+			  "process %d (%s) is being entered by another scry; fix: try again later",
 			  proc->pid, proc->comm);
 }
 
@@ -139,7 +143,8 @@ int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
 	/* An abstract name: taken atomically, gone with its owner however that dies. */
 	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "scry-owner-%d-%llu", proc->pid,
 		     (unsigned long long)proc->start_ticks);
-	if (bind(fd, (struct sockaddr *)&un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0) {
+	if (bind(fd, (struct sockaddr *)&un,
+		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0) {
 		close(fd);
 		owner_sentence(proc);
 		return -EBUSY;
@@ -167,11 +172,12 @@ static int plan_addresses(struct scry_inject *inj, uint64_t near)
 	text = SCRY_PAGE + STUBS_SIZE + inj->source.data_at;
 	private_ = inj->source.data_size + SCRY_PAGE + SCRY_JOURNAL_BYTES;
 	shared = SCRY_PAGE + 8ull * SCRY_RING_WORDS;
-	base = scry_maps_gap(&inj->maps, near ? near : inj->gadgets.restorer, text + private_ + shared, REACH);
+	base = scry_maps_gap(&inj->maps, near ? near : inj->gadgets.restorer,
+			     text + private_ + shared, REACH);
 	if (!base)
-		return scry_fail(-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
-				 (unsigned long long)(text + private_ + shared),
-				 (unsigned long long)near);
+		return scry_fail(
+			-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
+			(unsigned long long)(text + private_ + shared), (unsigned long long)near);
 	*h = (struct scry_agent_header){
 		.magic = SCRY_AGENT_MAGIC,
 		.abi = SCRY_AGENT_ABI,
@@ -206,9 +212,12 @@ static int map_in(struct scry_inject *inj, struct scry_tracee *t, const struct s
 	const uint64_t flags = MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
 	const uint64_t none = (uint64_t)-1;
 	const uint64_t calls[][7] = {
-		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags | MAP_PRIVATE, none, 0},
-		{SYS_mmap, h->private_, h->private_size, PROT_READ | PROT_WRITE, flags | MAP_PRIVATE, none, 0},
-		{SYS_mmap, h->shared, h->shared_size, PROT_READ | PROT_WRITE, flags | MAP_SHARED, none, 0},
+		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags | MAP_PRIVATE, none,
+		 0},
+		{SYS_mmap, h->private_, h->private_size, PROT_READ | PROT_WRITE,
+		 flags | MAP_PRIVATE, none, 0},
+		{SYS_mmap, h->shared, h->shared_size, PROT_READ | PROT_WRITE, flags | MAP_SHARED,
+		 none, 0},
 		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
 	};
 	int r = 0, end;
@@ -217,12 +226,13 @@ static int map_in(struct scry_inject *inj, struct scry_tracee *t, const struct s
 		r = remote(t, how, calls[i]);
 	end = scry_tracee_finish(t, how);
 	if (r < 0 || end < 0)
-		return scry_fail(r < 0 ? r : end, "cannot map memory in process %d: %s", inj->proc->pid,
-				 strerror(r < 0 ? -r : -end));
+		return scry_fail(r < 0 ? r : end, "cannot map memory in process %d: %s",
+				 inj->proc->pid, strerror(r < 0 ? -r : -end));
 	return 0;
 }
 
-/* Holds one thread, the best for a call: sleeping, without a restart block. NULL in `held` on failure. */
+/* Holds one thread, the best for a call: sleeping, without a restart block. NULL in `held` on
+ * failure. */
 static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 {
 	pid_t *tids;
@@ -242,7 +252,8 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 				continue;
 			r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
 			if (r == 0 && scry_tracee_can_call(t, &inj->maps) &&
-			    (pass == 2 || (int64_t)t->regs.orig_rax < 0 || (int64_t)t->regs.rax != -516))
+			    (pass == 2 || (int64_t)t->regs.orig_rax < 0 ||
+			     (int64_t)t->regs.rax != -516))
 				break;
 			scry_tracee_release(t);
 			scry_inject_count_pause(inj, t->held_ns, 1);
@@ -253,7 +264,8 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 		free(tids);
 	if (r == -EAGAIN)
 		return scry_fail(-EBUSY,
-				 "no thread of process %d could be held within %llu ms at a place where it can "
+				 "no thread of process %d could be held within %llu ms at a place "
+				 "where it can "
 				 "map memory; fix: try again",
 				 inj->proc->pid, (unsigned long long)(inj->max_pause_ns / 1000000));
 	return r;
@@ -294,7 +306,8 @@ static int open_shared(struct scry_inject *inj)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return scry_fail(-errno,
-				 "cannot open the shared memory of process %d: %s; fix: run scry as root (sudo "
+				 "cannot open the shared memory of process %d: %s; fix: run scry "
+				 "as root (sudo "
 				 "scry ...)",
 				 inj->proc->pid, strerror(errno));
 	p = mmap(NULL, h->shared_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -342,7 +355,8 @@ static int write_image(struct scry_inject *inj)
 	if (r == 0)
 		r = scry_edit_poke(fd, inj->data, fields, sizeof(fields));
 	if (r == 0)
-		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, ring_mask), &mask, 8);
+		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, ring_mask),
+				   &mask, 8);
 	if (r == 0)
 		r = scry_edit_poke(fd, inj->gate, &gate, sizeof(gate));
 	free(text);
@@ -356,10 +370,12 @@ static int write_image(struct scry_inject *inj)
 	return scry_edit_poke(fd, h->text, h, sizeof(*h));
 }
 
-/* An agent that an earlier scry left: ours if it is the same build and its text is as we would write it. */
+/* An agent that an earlier scry left: ours if it is the same build and its text is as we would
+ * write it. */
 static bool is_adoptable(const struct scry_inject *inj, const struct scry_agent_header *h)
 {
-	unsigned char *want = malloc(inj->source.text_size), *data = malloc(inj->source.data_file + 1);
+	unsigned char *want = malloc(inj->source.text_size),
+		      *data = malloc(inj->source.data_file + 1);
 	unsigned char *have = malloc(inj->source.text_size);
 	bool same = false;
 
@@ -401,10 +417,12 @@ static int undo_older(struct scry_inject *inj)
 	held = (uint32_t)w.count;
 	scry_world_release(&w);
 	scry_inject_count_pause(inj, w.pause_ns, held);
-	return r == -EAGAIN ? scry_fail(-EBUSY, "a thread of process %d stands inside changed code; fix: try "
-						"again",
-					inj->proc->pid)
-			    : r;
+	return r == -EAGAIN
+		       ? scry_fail(-EBUSY,
+				   "a thread of process %d stands inside changed code; fix: try "
+				   "again",
+				   inj->proc->pid)
+		       : r;
 }
 
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
@@ -422,7 +440,8 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	inj->adopted = scry_agent_find(&inj->mem, &inj->maps, &inj->header) == 0;
 	if (inj->adopted && !is_adoptable(inj, &inj->header))
 		return scry_fail(-EBUSY,
-				 "process %d holds the agent of another build of scry; fix: scry undo -p %d with "
+				 "process %d holds the agent of another build of scry; fix: scry "
+				 "undo -p %d with "
 				 "that build, or restart the process",
 				 inj->proc->pid, inj->proc->pid);
 	if (!inj->adopted && inj->only_adopt)
@@ -492,8 +511,9 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	struct scry_gate gate;
 
 	return !scry_world_inside(w, h->text, h->text + h->text_size) &&
-	       scry_inject_gate(inj, &gate) == 0 && !gate.inflight && !gate.handling && !gate.hooked &&
-	       gate.jobs_registered == gate.jobs_run && !scry_edit_standing(&inj->edit);
+	       scry_inject_gate(inj, &gate) == 0 && !gate.inflight && !gate.handling &&
+	       !gate.hooked && gate.jobs_registered == gate.jobs_run &&
+	       !scry_edit_standing(&inj->edit);
 }
 
 static int unmap_all(struct scry_inject *inj, struct scry_world *w)

@@ -1,10 +1,11 @@
 /*
  * The one way in and the one way out.
  *
- * In: take the owner's lock, find an agent that an earlier scry left or map a new one by remote syscalls in
- * one stopped thread (nothing is dlopen'ed), write its image while the target runs, header last. Out: undo
- * every change; unmap only when, with all threads stopped, nobody is inside and nothing of ours is pending;
- * else leave the agent, harmless, for the next attach or `scry undo`.
+ * In: take the owner's lock, find an agent that an earlier scry left or map a new one by remote
+ * syscalls in one stopped thread (nothing is dlopen'ed), write its image while the target runs,
+ * header last. Out: undo every change; unmap only when, with all threads stopped, nobody is inside
+ * and nothing of ours is pending; else leave the agent, harmless, for the next attach or `scry
+ * undo`.
  */
 #ifndef SCRY_HOOK_INJECT_H
 #define SCRY_HOOK_INJECT_H
@@ -26,19 +27,19 @@
 struct scry_inject {
 	const struct scry_proc *proc;
 	uint64_t max_pause_ns;
-	int lock;	 /* abstract socket that says who owns the target; -1 */
+	int lock;	     /* abstract socket that says who owns the target; -1 */
 	struct scry_mem mem; /* writable, opened once, never reopened */
 	struct scry_maps maps;
 	struct scry_gadgets gadgets;
 	struct scry_agent_source source;
 	struct scry_agent_header header; /* of the agent in the target */
-	const char *purpose; /* set by the caller: what other users are told */
-	bool only_adopt; /* set by the caller: do not map a new agent */
-	bool adopted;	/* it was there before */
-	struct scry_control *control; /* the shared mapping, in our own address space */
+	const char *purpose;		 /* set by the caller: what other users are told */
+	bool only_adopt;		 /* set by the caller: do not map a new agent */
+	bool adopted;			 /* it was there before */
+	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
-	uint64_t gate;	/* addresses in the target */
-	uint64_t data;	/* struct scry_agent_data */
+	uint64_t gate; /* addresses in the target */
+	uint64_t data; /* struct scry_agent_data */
 	struct scry_edit edit;
 	/* measured */
 	uint64_t pause_max_ns, pause_total_ns;
@@ -54,8 +55,8 @@ uint64_t scry_agent_gate(const struct scry_agent_header *h);
 uint64_t scry_agent_journal(const struct scry_agent_header *h);
 
 /*
- * May this process be entered? Reasons for no, each with a sentence and the command that mends it: stopped,
- * traced, seccomp, setuid or not dumpable, 32-bit, a zombie, not permitted. Reads only.
+ * May this process be entered? Reasons for no, each with a sentence and the command that mends it:
+ * stopped, traced, seccomp, setuid or not dumpable, 32-bit, a zombie, not permitted. Reads only.
  */
 int scry_inject_check(const struct scry_proc *proc);
 
@@ -63,12 +64,14 @@ int scry_inject_check(const struct scry_proc *proc);
 int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
 
 /*
- * Enters: after scry_inject_lock. `near` is an address the agent should lie within 1 GiB of (0: anywhere). `held`
- * is a thread that is stopped already (a program being started), or NULL: one is chosen and held briefly.
+ * Enters: after scry_inject_lock. `near` is an address the agent should lie within 1 GiB of (0:
+ * anywhere). `held` is a thread that is stopped already (a program being started), or NULL: one is
+ * chosen and held briefly.
  */
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held);
 
-/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: this thread cannot be used now. */
+/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: this thread cannot be
+ * used now. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 
 /* Run-time address of an exported symbol of the agent. */
@@ -77,7 +80,8 @@ uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
 /* Reads the gate page. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
 int scry_inject_gate(const struct scry_inject *inj, struct scry_gate *ret);
 
-/* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left` bytes stay mapped. */
+/* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
+ * bytes stay mapped. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
 
 /* Releases host resources only. */

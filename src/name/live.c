@@ -1,11 +1,13 @@
-/* See live.h. Two addresses a slot or more apart never share an entry: index = (low 16 bits) / slot_size. */
+/* See live.h. Two addresses a slot or more apart never share an entry: index = (low 16 bits) /
+ * slot_size. */
 #include "name/live.h"
 
 #include <stdlib.h>
 
 void scry_live_init(struct scry_live *live, uint32_t slot_size, size_t limit_bytes)
 {
-	*live = (struct scry_live){.slot_size = slot_size >= 8 ? slot_size : 8, .limit = limit_bytes};
+	*live = (struct scry_live){.slot_size = slot_size >= 8 ? slot_size : 8,
+				   .limit = limit_bytes};
 	live->per_region = 65536 / live->slot_size + 1;
 	scry_map_init(&live->regions, limit_bytes / (4 * live->per_region) + 16);
 }

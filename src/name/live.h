@@ -1,8 +1,9 @@
 /*
  * Which objects are alive: address of a heap slot -> u32, for tens of millions of slots.
  *
- * Not a hash per object: Ruby's slots have a fixed stride, so each 64 KiB of heap is one small array. A
- * set or clear costs a few ns. 4 bytes a slot, bounded by a limit: beyond it set fails, and the caller counts.
+ * Not a hash per object: Ruby's slots have a fixed stride, so each 64 KiB of heap is one small
+ * array. A set or clear costs a few ns. 4 bytes a slot, bounded by a limit: beyond it set fails,
+ * and the caller counts.
  */
 #ifndef SCRY_NAME_LIVE_H
 #define SCRY_NAME_LIVE_H

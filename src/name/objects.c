@@ -1,13 +1,15 @@
 /*
- * From ring words to counters. A *place* is what a DEF record says, by content: the same code defined again
- * (after an eviction, another eval) is the same place, so memory follows the program's size and not its age.
+ * From ring words to counters. A *place* is what a DEF record says, by content: the same code
+ * defined again (after an eviction, another eval) is the same place, so memory follows the
+ * program's size and not its age.
  *
- * Which line? A frame's pc stands behind the running instruction, except for "leaf" instructions that
- * allocate while pc still points at them. The layout knows which handlers are leaf, which are not, and what
- * types they make. Where a leaf follows, on another line, an instruction that makes the same type, both
- * allocate at one pc; then the depth of the value stack tells them apart, because each stands on its own
- * operands: the earlier one lower if it takes none, higher if it takes two or more. That is known only
- * when both were seen, so lines are settled at the end (settle_line). Taking one, it cannot be told.
+ * Which line? A frame's pc stands behind the running instruction, except for "leaf" instructions
+ * that allocate while pc still points at them. The layout knows which handlers are leaf, which are
+ * not, and what types they make. Where a leaf follows, on another line, an instruction that makes
+ * the same type, both allocate at one pc; then the depth of the value stack tells them apart,
+ * because each stands on its own operands: the earlier one lower if it takes none, higher if it
+ * takes two or more. That is known only when both were seen, so lines are settled at the end
+ * (settle_line). Taking one, it cannot be told.
  */
 #include "name/objects.h"
 
@@ -18,13 +20,14 @@
 #include "base/intern.h"
 #include "base/map.h"
 #include "name/live.h"
-#include "wire/control.h"
+#include "wire/file.h"
+#include "wire/ruby_ring.h"
 
 #define PLACES_MAX ((1u << 20) - 2) /* a packed word has 20 bits for it */
 #define NAMES_BYTES_MAX (256u << 20)
-#define UNKNOWN 0u /* string id */
+#define UNKNOWN 0u    /* string id */
 #define T_ICLASS 0x1c /* a module's stand-in among the ancestors */
-#define T_IMEMO 0x1a /* internal to the VM: no class, no Ruby code sees it */
+#define T_IMEMO 0x1a  /* internal to the VM: no class, no Ruby code sees it */
 
 struct place_key { /* hashed as bytes: no padding */
 	uint32_t path, label, klass;
@@ -52,7 +55,7 @@ struct scry_objects {
 	struct place *places;
 	size_t place_cap;
 	struct scry_live live;
-	struct scry_map depths; /* code_hash -> least depth seen << 16 | greatest */
+	struct scry_map depths;		     /* code_hash -> least depth seen << 16 | greatest */
 	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place index + 1 */
 	uint64_t *raw;			     /* scratch of scry_objects_raw */
 	struct scry_objects_totals totals;
@@ -94,7 +97,8 @@ static uint32_t name_id(struct scry_objects *o, const char *bytes, size_t size)
 	return id;
 }
 
-/* Length of the record at `i` in words, its head included; 0 when it does not fit: the rest is damaged. */
+/* Length of the record at `i` in words, its head included; 0 when it does not fit: the rest is
+ * damaged. */
 static size_t record_words(const uint64_t *words, size_t count, size_t i)
 {
 	size_t n = 1;
@@ -320,7 +324,8 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, size_t i, u
 		     (!p->key.internal && !p->key.klass ? SCRY_SITE_UNNAMED : 0);
 	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
 	p->written_line = line + 1;
-	e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site, sizeof(site));
+	e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
+				sizeof(site));
 	return r ? r : e;
 }
 
@@ -348,7 +353,8 @@ int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t p
 	return r;
 }
 
-int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batch, struct scry_writer *w)
+int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batch,
+		     struct scry_writer *w)
 {
 	struct scry_objects_run run = *batch;
 	uint64_t *out = realloc(o->raw, (batch->count + 1) * 8);

@@ -1,7 +1,8 @@
 /*
- * Journal, expect, write, verify, undo. Every write is one pwrite on /proc/PID/mem that stays within one
- * page: the kernel copies it in one go, so a SIGKILL leaves either the old bytes or the new ones. The order
- * of the writes is the proof: entry PLANNED before the first changed byte, APPLIED after the last.
+ * Journal, expect, write, verify, undo. Every write is one pwrite on /proc/PID/mem that stays
+ * within one page: the kernel copies it in one go, so a SIGKILL leaves either the old bytes or the
+ * new ones. The order of the writes is the proof: entry PLANNED before the first changed byte,
+ * APPLIED after the last.
  */
 #include "sys/edit.h"
 
@@ -47,8 +48,8 @@ int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal)
 	if (r < 0)
 		return scry_fail(r, "cannot read the journal of process %d", mem->pid);
 	if (count > SCRY_JOURNAL_MAX)
-		return scry_fail(-EINVAL, "the journal in process %d is damaged: %llu entries", mem->pid,
-				 (unsigned long long)count);
+		return scry_fail(-EINVAL, "the journal in process %d is damaged: %llu entries",
+				 mem->pid, (unsigned long long)count);
 	*e = (struct scry_edit){.mem = mem, .journal = journal, .count = (size_t)count};
 	return 0;
 }
@@ -65,8 +66,8 @@ int scry_edit_entry(const struct scry_edit *e, size_t i, struct scry_journal_ent
 static int set_state(const struct scry_edit *e, size_t i, uint16_t state)
 {
 	return scry_edit_poke(e->mem->fd,
-			      entry_address(e, i) + offsetof(struct scry_journal_entry, state), &state,
-			      sizeof(state));
+			      entry_address(e, i) + offsetof(struct scry_journal_entry, state),
+			      &state, sizeof(state));
 }
 
 static int check_change(const struct scry_edit *e, const struct scry_change *c)
@@ -74,8 +75,10 @@ static int check_change(const struct scry_edit *e, const struct scry_change *c)
 	unsigned char now[SCRY_EDIT_MAX];
 	int r;
 
-	if (!c->size || c->size > SCRY_EDIT_MAX || c->addr / SCRY_PAGE != (c->addr + c->size - 1) / SCRY_PAGE)
-		return scry_fail(-ERANGE, "the %zu bytes at %#llx cross a page: a torn write could run",
+	if (!c->size || c->size > SCRY_EDIT_MAX ||
+	    c->addr / SCRY_PAGE != (c->addr + c->size - 1) / SCRY_PAGE)
+		return scry_fail(-ERANGE,
+				 "the %zu bytes at %#llx cross a page: a torn write could run",
 				 c->size, (unsigned long long)c->addr);
 	if (c->kind == SCRY_EDIT_SLOT && (c->size != 8 || c->addr % 8))
 		return scry_fail(-ERANGE, "slot %#llx is not an aligned word",
@@ -86,7 +89,8 @@ static int check_change(const struct scry_edit *e, const struct scry_change *c)
 				 e->mem->pid);
 	if (memcmp(now, c->old, c->size))
 		return scry_fail(-EBUSY,
-				 "the bytes at %#llx in process %d are not those of its file: another tool has "
+				 "the bytes at %#llx in process %d are not those of its file: "
+				 "another tool has "
 				 "changed them",
 				 (unsigned long long)c->addr, e->mem->pid);
 	return 0;

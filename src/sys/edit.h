@@ -1,10 +1,10 @@
 /*
  * The only writer into other processes.
  *
- * Two kinds of writing. POKE: into memory that is ours (agent pages, dead stack below a red zone). CHANGE:
- * into the target's own code and slots, by a transaction of five steps: expect the old bytes, journal them
- * in the target, write, read back, and undo later only where our bytes still stand. The journal lies in the
- * agent's mapping, so that any later scry can undo without us.
+ * Two kinds of writing. POKE: into memory that is ours (agent pages, dead stack below a red zone).
+ * CHANGE: into the target's own code and slots, by a transaction of five steps: expect the old
+ * bytes, journal them in the target, write, read back, and undo later only where our bytes still
+ * stand. The journal lies in the agent's mapping, so that any later scry can undo without us.
  */
 #ifndef SCRY_SYS_EDIT_H
 #define SCRY_SYS_EDIT_H
@@ -39,9 +39,10 @@ int scry_edit_poke(int mem_fd, uint64_t addr, const void *buf, size_t size);
 int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal);
 
 /*
- * Changes `size` bytes (1..16, within one page) at `addr` from `old` to `new_`. TEXT wants every thread
- * stopped with no ip in (addr, addr + size); SLOT is one aligned word and needs no stop. 0; -EBUSY: the old
- * bytes are not there; -ENOSPC: journal full; -ERANGE: crosses a page; all with a sentence, nothing changed.
+ * Changes `size` bytes (1..16, within one page) at `addr` from `old` to `new_`. TEXT wants every
+ * thread stopped with no ip in (addr, addr + size); SLOT is one aligned word and needs no stop. 0;
+ * -EBUSY: the old bytes are not there; -ENOSPC: journal full; -ERANGE: crosses a page; all with a
+ * sentence, nothing changed.
  */
 struct scry_change {
 	uint64_t addr;
@@ -54,8 +55,9 @@ struct scry_change {
 int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
 
 /*
- * Puts every journalled change back, newest first. Trusts no entry blindly: the current bytes must be ours,
- * and for TEXT the old bytes must be those of the mapped file. Returns 0 when nothing of ours is left.
+ * Puts every journalled change back, newest first. Trusts no entry blindly: the current bytes must
+ * be ours, and for TEXT the old bytes must be those of the mapped file. Returns 0 when nothing of
+ * ours is left.
  */
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);
 

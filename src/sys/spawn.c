@@ -47,7 +47,8 @@ static void look_at_image(struct scry_spawn *s)
 	if (m) {
 		s->loader_start = m->start;
 		for (size_t i = 0; i < maps.count; i++)
-			if (maps.entries[i].inode == m->inode && maps.entries[i].end > s->loader_end)
+			if (maps.entries[i].inode == m->inode &&
+			    maps.entries[i].end > s->loader_end)
 				s->loader_end = maps.entries[i].end;
 	}
 	scry_maps_done(&maps);
@@ -79,7 +80,8 @@ static enum scry_spawn_news at_syscall(struct scry_spawn *s)
 	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
 		s->nr = info.entry.nr;
 		s->arg = info.entry.args[0];
-	} else if (info.op == PTRACE_SYSCALL_INFO_EXIT && is_relocated(s, info.instruction_pointer) &&
+	} else if (info.op == PTRACE_SYSCALL_INFO_EXIT &&
+		   is_relocated(s, info.instruction_pointer) &&
 		   ptrace(PTRACE_GETREGSET, s->t.tid, NT_PRSTATUS, &iov) == 0) {
 		s->starting = false;
 		s->t.group_stopped = false;
@@ -109,7 +111,8 @@ enum scry_spawn_news scry_spawn_step(struct scry_spawn *s)
 		resume(s, 0);
 	} else if (event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP) {
 		s->t.stopped = false;
-		ptrace(PTRACE_LISTEN, s->t.tid, 0, 0); /* job control: stays stopped until continued */
+		ptrace(PTRACE_LISTEN, s->t.tid, 0,
+		       0); /* job control: stays stopped until continued */
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		return at_syscall(s);
 	} else {

@@ -7,8 +7,8 @@
  *   F + 8               | ucontext: registers as found, syscall restart already applied; siginfo
  *   F (F % 16 == 8)     | return address: restorer (mov $15, %rax; syscall)
  *
- * ONE SETREGS starts a call: rip = code, rsp = F, orig_rax = -1. Whatever happens to us from then on,
- * the code returns into the restorer and the kernel puts everything back.
+ * ONE SETREGS starts a call: rip = code, rsp = F, orig_rax = -1. Whatever happens to us from then
+ * on, the code returns into the restorer and the kernel puts everything back.
  */
 #include "sys/tracee.h"
 
@@ -36,7 +36,7 @@
 #define NR_RESTART_SYSCALL 219
 
 #define XSTATE_MAX 16384
-#define FRAME_ROOM 24576 /* red zone + xsave area + frame + what our code needs */
+#define FRAME_ROOM 24576      /* red zone + xsave area + frame + what our code needs */
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
 #define FX_MAGIC2 0x46505845u
 #define FX_SW_OFFSET 464
@@ -56,7 +56,8 @@ struct signal_frame { /* arch/x86/include/asm/sigframe.h, struct rt_sigframe on 
 	uint64_t sigmask;
 	unsigned char siginfo[128];
 };
-_Static_assert(offsetof(struct signal_frame, sigmask) == 304, "kernel ABI: 8 + sizeof(ucontext) - 8");
+_Static_assert(offsetof(struct signal_frame, sigmask) == 304,
+	       "kernel ABI: 8 + sizeof(ucontext) - 8");
 
 uint64_t scry_now_ns(void)
 {
@@ -108,9 +109,9 @@ int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
 			find_bytes(mem, m, restorer, sizeof(restorer), &g.restorer);
 	}
 	if (!g.syscall_ret || !g.restorer)
-		return scry_fail(-ENOTSUP,
-				 "process %d has no %s in its code, which a safe entry needs", mem->pid,
-				 g.syscall_ret ? "signal restorer" : "'syscall; ret' sequence");
+		return scry_fail(
+			-ENOTSUP, "process %d has no %s in its code, which a safe entry needs",
+			mem->pid, g.syscall_ret ? "signal restorer" : "'syscall; ret' sequence");
 	*ret = g;
 	return 0;
 }
@@ -127,11 +128,13 @@ static int seize_error(pid_t pid, int err)
 		return r;
 	if (p.tracer)
 		scry_fail(-EPERM,
-			  "cannot enter process %d (%s): process %d traces it already; fix: end that tracer",
+			  "cannot enter process %d (%s): process %d traces it already; fix: end "
+			  "that tracer",
 			  pid, p.comm, p.tracer);
 	else
 		scry_fail(-EPERM,
-			  "cannot enter process %d (%s, uid %u): not permitted; you are uid %u; fix: run scry "
+			  "cannot enter process %d (%s, uid %u): not permitted; you are uid %u; "
+			  "fix: run scry "
 			  "as root (sudo scry ...)",
 			  pid, p.comm, p.uid, geteuid());
 	scry_proc_close(&p);
@@ -199,7 +202,8 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 			return r;
 		if (status >> 16 == PTRACE_EVENT_STOP)
 			break;
-		/* A signal came first: deliver it, the interrupt is still pending. Other events just go on. */
+		/* A signal came first: deliver it, the interrupt is still pending. Other events
+		 * just go on. */
 		r = status >> 16 ? 0 : WSTOPSIG(status);
 		if (r == (SIGTRAP | 0x80))
 			r = 0;
@@ -220,8 +224,9 @@ int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns)
 }
 
 /*
- * Threads that were asked to stop and have not done so yet (vfork, D state). They will stop some day, and
- * must then find somebody who lets them go: scry_tracee_poll_lingering. If we end, the kernel does it.
+ * Threads that were asked to stop and have not done so yet (vfork, D state). They will stop some
+ * day, and must then find somebody who lets them go: scry_tracee_poll_lingering. If we end, the
+ * kernel does it.
  */
 #define LINGERING_MAX 256
 static struct scry_tracee lingering[LINGERING_MAX];
@@ -269,7 +274,8 @@ bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *m
 	return m && m->r && m->w && t->regs.rsp - m->start >= FRAME_ROOM;
 }
 
-/* Where the thread goes on: an interrupted syscall is made again, as the kernel itself would do it. */
+/* Where the thread goes on: an interrupted syscall is made again, as the kernel itself would do it.
+ */
 static void resume_point(const struct scry_tracee *t, uint64_t *ret_ip, uint64_t *ret_ax)
 {
 	int64_t ax = (int64_t)t->regs.rax;
@@ -301,7 +307,8 @@ static int read_xstate(struct scry_tracee *t)
 	return t->xstate_size >= 576 ? 0 : -ENOTSUP;
 }
 
-/* The xsave area as a signal handler's frame has it: software bytes at 464, second magic behind it. */
+/* The xsave area as a signal handler's frame has it: software bytes at 464, second magic behind it.
+ */
 static void dress_xstate(unsigned char *area, size_t size)
 {
 	uint64_t features;
@@ -326,13 +333,26 @@ static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint
 
 	*f = (struct signal_frame){
 		.return_address = restorer,
-		.uc_flags = 7,	     /* FP_XSTATE, SIGCONTEXT_SS, STRICT_RESTORE_SS */
+		.uc_flags = 7,	    /* FP_XSTATE, SIGCONTEXT_SS, STRICT_RESTORE_SS */
 		.ss_flags = 0x7777, /* invalid on purpose: the alternate stack is left alone */
-		.r8 = r->r8, .r9 = r->r9, .r10 = r->r10, .r11 = r->r11,
-		.r12 = r->r12, .r13 = r->r13, .r14 = r->r14, .r15 = r->r15,
-		.di = r->rdi, .si = r->rsi, .bp = r->rbp, .bx = r->rbx, .dx = r->rdx,
-		.cx = r->rcx, .sp = r->rsp, .flags = r->eflags,
-		.cs = (uint16_t)r->cs, .ss = (uint16_t)r->ss,
+		.r8 = r->r8,
+		.r9 = r->r9,
+		.r10 = r->r10,
+		.r11 = r->r11,
+		.r12 = r->r12,
+		.r13 = r->r13,
+		.r14 = r->r14,
+		.r15 = r->r15,
+		.di = r->rdi,
+		.si = r->rsi,
+		.bp = r->rbp,
+		.bx = r->rbx,
+		.dx = r->rdx,
+		.cx = r->rcx,
+		.sp = r->rsp,
+		.flags = r->eflags,
+		.cs = (uint16_t)r->cs,
+		.ss = (uint16_t)r->ss,
 	};
 	resume_point(t, &f->ip, &f->ax);
 }
@@ -453,8 +473,9 @@ static bool at_our_sigreturn(const struct scry_tracee *t, const struct __ptrace_
 }
 
 /*
- * The thread is about to make our rt_sigreturn. A syscall with a restart block is continued by one SETREGS
- * instead: the sigreturn is skipped (orig_rax -1) and restart_syscall is made from the original place.
+ * The thread is about to make our rt_sigreturn. A syscall with a restart block is continued by one
+ * SETREGS instead: the sigreturn is skipped (orig_rax -1) and restart_syscall is made from the
+ * original place.
  */
 static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
 {

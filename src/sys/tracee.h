@@ -1,11 +1,12 @@
 /*
  * One thread of the target, held by ptrace for as short as possible, and made to run things safely.
  *
- * SEIZE + INTERRUPT, never SIGSTOP. What a thread is made to run stands on a synthetic signal frame below
- * its stack pointer whose return is rt_sigreturn: if this process dies at any instant, the thread goes
- * on by itself with every register as it was (an interrupted syscall is restarted by the frame). A thread
- * in a syscall with a restart block (a timed sleep) is resumed by us instead, because sigreturn would
- * drop the block; only when we die in that moment does its caller see EINTR, which is a legal answer.
+ * SEIZE + INTERRUPT, never SIGSTOP. What a thread is made to run stands on a synthetic signal frame
+ * below its stack pointer whose return is rt_sigreturn: if this process dies at any instant, the
+ * thread goes on by itself with every register as it was (an interrupted syscall is restarted by
+ * the frame). A thread in a syscall with a restart block (a timed sleep) is resumed by us instead,
+ * because sigreturn would drop the block; only when we die in that moment does its caller see
+ * EINTR, which is a legal answer.
  *
  * Each stop makes epoll_wait and a few other calls return EINTR: stop seldom, never periodically.
  */
@@ -18,7 +19,7 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
-struct scry_gadgets {	   /* bytes that exist in every dynamically linked program */
+struct scry_gadgets {	      /* bytes that exist in every dynamically linked program */
 	uint64_t syscall_ret; /* syscall; ret */
 	uint64_t restorer;    /* mov $15, %rax; syscall */
 };
@@ -26,8 +27,8 @@ struct scry_gadgets {	   /* bytes that exist in every dynamically linked program
 struct scry_tracee {
 	pid_t pid, tid;
 	bool seized, stopped, has_frame, restarted;
-	bool group_stopped; /* held by a job-control stop, not by us */
-	int signal;	    /* to deliver when it goes on */
+	bool group_stopped;	/* held by a job-control stop, not by us */
+	int signal;		/* to deliver when it goes on */
 	uint64_t stopped_at_ns; /* CLOCK_MONOTONIC */
 	uint64_t held_ns;	/* of the last completed hold */
 	uint64_t frame;
@@ -39,11 +40,13 @@ struct scry_tracee {
 /* Finds both gadgets in the executable file mappings of `pid`. 0 or -ENOTSUP with a sentence. */
 struct scry_mem;
 struct scry_maps;
-int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps, struct scry_gadgets *ret);
+int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
+		      struct scry_gadgets *ret);
 
 /* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. */
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid);
-/* Asks for a stop and waits until `deadline_ns`. 0; -ETIMEDOUT (still running; ask again or let go); -ESRCH. Fills regs. */
+/* Asks for a stop and waits until `deadline_ns`. 0; -ETIMEDOUT (still running; ask again or let
+ * go); -ESRCH. Fills regs. */
 int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns);
 /* The same in two steps, for many threads at once. */
 int scry_tracee_interrupt(struct scry_tracee *t);
@@ -51,10 +54,12 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns);
 /* Lets it go on and detaches. Safe in every state; -ESRCH is not an error. */
 void scry_tracee_release(struct scry_tracee *t);
 
-/* Lets go of threads that were released before they could stop. The keeper's loop calls it each turn. */
+/* Lets go of threads that were released before they could stop. The keeper's loop calls it each
+ * turn. */
 void scry_tracee_poll_lingering(void);
 
-/* True when this thread may be made to run something: not group-stopped, a stack with room, a thread control block. Says why not. */
+/* True when this thread may be made to run something: not group-stopped, a stack with room, a
+ * thread control block. Says why not. */
 bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps);
 
 /*
@@ -66,11 +71,13 @@ struct scry_call {
 	int mem_fd;
 	uint64_t deadline_ns; /* for waiting on the thread */
 };
-int scry_tracee_syscall(struct scry_tracee *t, const struct scry_call *how, const uint64_t nr_and_args[7],
-			int64_t *ret);
-/* Runs void function(void) at `address`, whose return is the frame's restorer. Returns when it has come back. */
+int scry_tracee_syscall(struct scry_tracee *t, const struct scry_call *how,
+			const uint64_t nr_and_args[7], int64_t *ret);
+/* Runs void function(void) at `address`, whose return is the frame's restorer. Returns when it has
+ * come back. */
 int scry_tracee_function(struct scry_tracee *t, const struct scry_call *how, uint64_t address);
-/* Gives the thread its registers back through the frame; needed after syscall/function, before release. */
+/* Gives the thread its registers back through the frame; needed after syscall/function, before
+ * release. */
 int scry_tracee_finish(struct scry_tracee *t, const struct scry_call *how);
 
 /* CLOCK_MONOTONIC now, ns. */

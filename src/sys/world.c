@@ -1,4 +1,5 @@
-/* Seize everybody first (nobody stops yet), interrupt everybody, wait: so the pause is one wait long. */
+/* Seize everybody first (nobody stops yet), interrupt everybody, wait: so the pause is one wait
+ * long. */
 #include "sys/world.h"
 
 #include <errno.h>
@@ -40,7 +41,8 @@ static int is_known(const struct scry_world *w, pid_t tid)
 	return 0;
 }
 
-/* Seizes threads not seen yet; returns how many, or -errno. Zombies and the dying are passed over. */
+/* Seizes threads not seen yet; returns how many, or -errno. Zombies and the dying are passed over.
+ */
 static int seize_new(struct scry_world *w)
 {
 	pid_t *tids;
@@ -115,7 +117,8 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 		nanosleep(&(struct timespec){.tv_nsec = 20000000L * (i + 1)}, NULL);
 	}
 	return scry_fail(-EBUSY,
-			 "thread %d of process %d would not stop within %llu ms, %d times (vfork in flight, or "
+			 "thread %d of process %d would not stop within %llu ms, %d times (vfork "
+			 "in flight, or "
 			 "waiting in the kernel); fix: try again, or a longer --max-pause",
 			 late, pid, (unsigned long long)(max_pause_ns / 1000000), TRIES);
 }
@@ -137,7 +140,8 @@ void scry_world_release(struct scry_world *w)
 	w->count = w->capacity = 0;
 }
 
-const struct scry_tracee *scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end)
+const struct scry_tracee *scry_world_inside(const struct scry_world *w, uint64_t start,
+					    uint64_t end)
 {
 	for (size_t i = 0; i < w->count; i++) {
 		const struct scry_tracee *t = &w->threads[i];

@@ -22,13 +22,13 @@
 struct scry_agent_header {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t stub_used; /* bytes of the stub area in use */
+	uint32_t stub_used;  /* bytes of the stub area in use */
 	uint64_t image_hash; /* of the embedded agent: adopt only an equal one */
 	uint64_t text, text_size;
 	uint64_t private_, private_size;
 	uint64_t shared, shared_size;
-	uint64_t image;	  /* where the agent's ELF image begins (text + page) */
-	uint64_t image_data; /* where its writable segment lies */
+	uint64_t image;		    /* where the agent's ELF image begins (text + page) */
+	uint64_t image_data;	    /* where its writable segment lies */
 	uint64_t stubs, stubs_size; /* part of the text mapping, for near code */
 };
 
@@ -38,14 +38,15 @@ struct scry_agent_header {
  */
 struct scry_gate {
 	uint64_t open;
-	int64_t inflight; /* registering, reconciling, booting */
-	uint64_t handling; /* the event handler runs */
+	int64_t inflight;	  /* registering, reconciling, booting */
+	uint64_t handling;	  /* the event handler runs */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
 	uint64_t hooked;	  /* the VM's hook list holds our function */
 };
 
-/* One changed place. Written before the first byte is changed: state goes PLANNED, APPLIED, UNDONE. */
+/* One changed place. Written before the first byte is changed: state goes PLANNED, APPLIED, UNDONE.
+ */
 #define SCRY_EDIT_MAX 16u
 enum scry_edit_state { SCRY_EDIT_NONE, SCRY_EDIT_PLANNED, SCRY_EDIT_APPLIED, SCRY_EDIT_UNDONE };
 enum scry_edit_kind { SCRY_EDIT_TEXT = 1, SCRY_EDIT_SLOT = 2 };
@@ -56,7 +57,8 @@ struct scry_journal_entry {
 	uint16_t kind;
 	uint8_t old[SCRY_EDIT_MAX];
 	uint8_t new_[SCRY_EDIT_MAX];
-	uint64_t inode, file_offset; /* of the mapping, for TEXT: a later undo compares with the file */
+	uint64_t inode,
+		file_offset; /* of the mapping, for TEXT: a later undo compares with the file */
 };
 _Static_assert(sizeof(struct scry_journal_entry) == 64, "64 entries a page");
 struct scry_journal {
@@ -75,88 +77,34 @@ struct scry_control {
 	uint32_t wanted; /* 0: off; else the number of the watch that is on; keeper writes */
 	/* the owner: who may edit this process; keeper writes */
 	uint32_t owner_pid, owner_uid;
-	uint64_t owner_start;	    /* start ticks of that process */
-	uint64_t owner_since_ns;    /* CLOCK_REALTIME */
-	uint64_t lease_tsc;	    /* handlers record until the TSC passes this; refreshed each 100 ms */
-	uint64_t lease_end_tsc;	    /* beyond this nobody comes back: the handler takes itself off */
+	uint64_t owner_start;	 /* start ticks of that process */
+	uint64_t owner_since_ns; /* CLOCK_REALTIME */
+	uint64_t lease_tsc; /* handlers record until the TSC passes this; refreshed each 100 ms */
+	uint64_t lease_end_tsc; /* beyond this nobody comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
 	char owner_does[16]; /* "objects", NUL terminated */
 	uint64_t pad0[53];
 
 	/* agent writes, keeper reads */
-	uint64_t head; /* words ever put into the ring */
-	uint64_t armed; /* the watch whose `wanted` number the handler last took up */
-	uint64_t removed; /* how often the VM hook was taken off */
+	uint64_t head;		/* words ever put into the ring */
+	uint64_t armed;		/* the watch whose `wanted` number the handler last took up */
+	uint64_t removed;	/* how often the VM hook was taken off */
 	uint64_t allocs, frees; /* events seen by the handler while recording */
-	uint64_t lost;	/* events not recorded: ring full or lease gone */
-	uint64_t lost_lease; /* of those, because the keeper did not refresh the lease */
-	uint64_t busy;	/* handler entered while it was running: not recorded */
-	uint64_t bad;	/* self-checks that failed: such objects are counted as unnamed */
-	uint64_t defs;	/* site definitions sent */
+	uint64_t lost;		/* events not recorded: ring full or lease gone */
+	uint64_t lost_lease;	/* of those, because the keeper did not refresh the lease */
+	uint64_t busy;		/* handler entered while it was running: not recorded */
+	uint64_t bad;		/* self-checks that failed: such objects are counted as unnamed */
+	uint64_t defs;		/* site definitions sent */
 	uint64_t pad1[54];
 
 	/* keeper writes, agent reads */
-	uint64_t tail; /* words consumed */
+	uint64_t tail;	    /* words consumed */
 	uint64_t ring_mask; /* words - 1 */
 	uint64_t pad2[62];
 
 	uint64_t counters[SCRY_COUNTERS]; /* one per count hook */
 };
-_Static_assert(sizeof(struct scry_control) == 512 * 3 + 2048, "three private cache line groups and the counters");
-
-/*
- * The objects ring: u64 words as in SCRY_CHUNK_OBJECTS, but `code` is a slot of the agent's site table, whose
- * meaning a DEF record sets from that point of the stream on. Escape words carry their length in words.
- */
-#define SCRY_RING_ESCAPE 0xfffffu
-enum scry_ring_record { SCRY_RING_DEF = 1 };
-/* escape word: bits 0..19 all ones, 20..31 record kind, 32..47 words that follow */
-#define SCRY_RING_ESCAPE_WORD(kind, words) \
-	((uint64_t)SCRY_RING_ESCAPE | (uint64_t)(kind) << 20 | (uint64_t)(words) << 32)
-
-#define SCRY_SITE_SLOTS 65536u /* codes 1 .. SCRY_SITE_SLOTS */
-#define SCRY_DEF_TEXT_MAX 640u
-#define SCRY_DEF_BEFORE 3
-
-struct scry_ring_def {
-	uint32_t slot;	   /* code that the following words use */
-	uint16_t class_size; /* 0: not known */
-	uint16_t reserved;
-	uint64_t klass;	   /* the object's class word */
-	uint64_t flags;	   /* the object's flags word */
-	uint64_t iseq;	   /* 0: no Ruby frame was found */
-	uint64_t opcode;   /* word at pc; 0 where pc is the end of the code */
-	uint64_t before[SCRY_DEF_BEFORE]; /* words at pc - 8, pc - 16, ...; 0 before the beginning */
-	uint32_t position; /* (pc - encoded) / 8, pc as the VM keeps it outside the hook */
-	uint32_t line_at;  /* line of `position`; 0 unknown */
-	uint32_t line_before; /* line of `position` - 1 */
-	uint32_t first_line;
-	uint16_t depth; /* (sp - ep) / 8 of the frame; 0xffff not known */
-	uint16_t top;	/* 1: the Ruby frame itself was running, 0: a C function above it was */
-	uint16_t path_size, label_size; /* bytes that follow: path, label, class; padded to 8 */
-};
-_Static_assert(sizeof(struct scry_ring_def) == 88, "part of the ring format");
-
-/* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host writes. */
-struct scry_agent_ruby {
-	uint32_t frame_size, frame_pc, frame_sp, frame_iseq, frame_ep;
-	uint32_t ec_stack, ec_stack_size, ec_cfp;
-	uint32_t trace_ec, trace_cfp, trace_data, trace_pc_advanced;
-	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
-	uint32_t body_insns_info, insns_entries, insns_count, insns_succ;
-	uint32_t insns_entry_size, insns_entry_line;
-	uint32_t string_ptr, string_len, string_embed, string_embed_len_shift;
-	uint32_t array_embed_ptr, array_ptr;
-	uint32_t first_line_is_value; /* a Fixnum VALUE rather than an int */
-	uint32_t class_ext, class_path, class_path_table; /* as in scry_ruby_layout */
-	uint32_t st_entries, st_bound_start, st_bound;
-	uint32_t reserved;
-	uint64_t classpath_id, tmp_classpath_id, attached_id, singleton_flag;
-	uint64_t iseq_flags_mask, iseq_flags_value;
-	uint64_t string_noembed, string_embed_len_mask, array_embed;
-	/* run-time addresses in the Ruby module */
-	uint64_t add_event_hook2, remove_event_hook, job_register;
-	uint64_t boot_original; /* what the boot hook goes on to; 0 none */
-};
+_Static_assert(sizeof(struct scry_control) == 512 * 3 + 2048,
+	       "three private cache line groups and the counters");
 
 #endif

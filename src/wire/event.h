@@ -13,9 +13,10 @@
 /* One event: this head, then (size - sizeof(head)) bytes of payload, `size` a multiple of 8. */
 struct scry_event {
 	uint64_t time_ns; /* CLOCK_MONOTONIC of the recording machine; 0 where no clock was read */
-	uint32_t tid;	  /* kernel thread id in the target's own pid namespace as the host sees it; 0 unknown */
-	uint16_t type;	  /* enum scry_event_type */
-	uint16_t size;	  /* bytes, this head included, multiple of 8, at most SCRY_EVENT_MAX */
+	uint32_t tid;  /* kernel thread id in the target's own pid namespace as the host sees it; 0
+			  unknown */
+	uint16_t type; /* enum scry_event_type */
+	uint16_t size; /* bytes, this head included, multiple of 8, at most SCRY_EVENT_MAX */
 };
 _Static_assert(sizeof(struct scry_event) == 16, "the event head is part of the format");
 
@@ -98,26 +99,26 @@ struct scry_ev_attach {
 };
 struct scry_ev_detach {
 	uint32_t pid;
-	uint32_t verified;     /* 1: every changed byte was read back as the original */
+	uint32_t verified; /* 1: every changed byte was read back as the original */
 	uint64_t bytes_restored;
-	uint64_t bytes_left;   /* agent memory left mapped in the target */
-	uint32_t reason_str;   /* "duration", "interrupt", "target exited", ... */
+	uint64_t bytes_left; /* agent memory left mapped in the target */
+	uint32_t reason_str; /* "duration", "interrupt", "target exited", ... */
 	uint32_t reserved;
 };
 struct scry_ev_note { /* a sentence that every report must show: limits, degraded modes */
 	uint32_t text_str;
 	uint32_t reserved;
 };
-struct scry_ev_totals { /* one per process, at the end */
-	uint64_t events;	 /* produced in the target */
-	uint64_t lost;		 /* of those, dropped */
-	uint64_t errors;	 /* reads, names, checks that failed */
-	uint64_t pause_max_ns;	 /* longest hold of any thread */
+struct scry_ev_totals {	       /* one per process, at the end */
+	uint64_t events;       /* produced in the target */
+	uint64_t lost;	       /* of those, dropped */
+	uint64_t errors;       /* reads, names, checks that failed */
+	uint64_t pause_max_ns; /* longest hold of any thread */
 	uint64_t pause_total_ns;
-	uint64_t target_cpu_ns;	 /* used by the target while watched */
+	uint64_t target_cpu_ns;	  /* used by the target while watched */
 	uint64_t overhead_cpu_ns; /* estimate: events x calibrated cost + pauses */
 	uint64_t watched_ns;
-	uint64_t frees_older;	 /* objects freed that were born before the watch */
+	uint64_t frees_older; /* objects freed that were born before the watch */
 	uint32_t pid;
 	uint32_t reserved;
 };

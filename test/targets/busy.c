@@ -40,9 +40,9 @@ BODY uint64_t busy_scale_body(uint64_t value, uint64_t by)
 /* Six arguments in registers and one on the stack. */
 HOOKABLE(busy_six);
 BODY uint64_t busy_six_body(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
-			   uint64_t g);
+			    uint64_t g);
 BODY uint64_t busy_six_body(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
-			   uint64_t g)
+			    uint64_t g)
 {
 	return a + 2 * b + 3 * c + 5 * d + 7 * e + 11 * f + 13 * g;
 }

@@ -1,0 +1,70 @@
+/*
+ * The objects instrument between agent and keeper: the words of the ring, and what the agent is
+ * told of the VM.
+ *
+ * Freestanding. What comes out of the ring is hostile input for the host.
+ */
+#ifndef SCRY_WIRE_RUBY_RING_H
+#define SCRY_WIRE_RUBY_RING_H
+
+#include <stdint.h>
+
+/*
+ * The objects ring: u64 words as in SCRY_CHUNK_OBJECTS, but `code` is a slot of the agent's site
+ * table, whose meaning a DEF record sets from that point of the stream on. Escape words carry their
+ * length in words.
+ */
+#define SCRY_RING_ESCAPE 0xfffffu
+enum scry_ring_record { SCRY_RING_DEF = 1 };
+/* escape word: bits 0..19 all ones, 20..31 record kind, 32..47 words that follow */
+#define SCRY_RING_ESCAPE_WORD(kind, words) \
+	((uint64_t)SCRY_RING_ESCAPE | (uint64_t)(kind) << 20 | (uint64_t)(words) << 32)
+
+#define SCRY_SITE_SLOTS 65536u /* codes 1 .. SCRY_SITE_SLOTS */
+#define SCRY_DEF_TEXT_MAX 640u
+#define SCRY_DEF_BEFORE 3
+
+struct scry_ring_def {
+	uint32_t slot;	     /* code that the following words use */
+	uint16_t class_size; /* 0: not known */
+	uint16_t reserved;
+	uint64_t klass;	 /* the object's class word */
+	uint64_t flags;	 /* the object's flags word */
+	uint64_t iseq;	 /* 0: no Ruby frame was found */
+	uint64_t opcode; /* word at pc; 0 where pc is the end of the code */
+	uint64_t
+		before[SCRY_DEF_BEFORE]; /* words at pc - 8, pc - 16, ...; 0 before the beginning */
+	uint32_t position;    /* (pc - encoded) / 8, pc as the VM keeps it outside the hook */
+	uint32_t line_at;     /* line of `position`; 0 unknown */
+	uint32_t line_before; /* line of `position` - 1 */
+	uint32_t first_line;
+	uint16_t depth; /* (sp - ep) / 8 of the frame; 0xffff not known */
+	uint16_t top;	/* 1: the Ruby frame itself was running, 0: a C function above it was */
+	uint16_t path_size, label_size; /* bytes that follow: path, label, class; padded to 8 */
+};
+_Static_assert(sizeof(struct scry_ring_def) == 88, "part of the ring format");
+
+/* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host
+ * writes. */
+struct scry_agent_ruby {
+	uint32_t frame_size, frame_pc, frame_sp, frame_iseq, frame_ep;
+	uint32_t ec_stack, ec_stack_size, ec_cfp;
+	uint32_t trace_ec, trace_cfp, trace_data, trace_pc_advanced;
+	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
+	uint32_t body_insns_info, insns_entries, insns_count, insns_succ;
+	uint32_t insns_entry_size, insns_entry_line;
+	uint32_t string_ptr, string_len, string_embed, string_embed_len_shift;
+	uint32_t array_embed_ptr, array_ptr;
+	uint32_t first_line_is_value;			  /* a Fixnum VALUE rather than an int */
+	uint32_t class_ext, class_path, class_path_table; /* as in scry_ruby_layout */
+	uint32_t st_entries, st_bound_start, st_bound;
+	uint32_t reserved;
+	uint64_t classpath_id, tmp_classpath_id, attached_id, singleton_flag;
+	uint64_t iseq_flags_mask, iseq_flags_value;
+	uint64_t string_noembed, string_embed_len_mask, array_embed;
+	/* run-time addresses in the Ruby module */
+	uint64_t add_event_hook2, remove_event_hook, job_register;
+	uint64_t boot_original; /* what the boot hook goes on to; 0 none */
+};
+
+#endif
