@@ -16,15 +16,19 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-/* A slot of the site table: (pc, klass, depth) -> code. Four ways to a set; `pc` 0 means empty. */
-struct scry_agent_site {
-	uint64_t pc;
+/*
+ * A slot of the site table. The key is exact and two words long, so that the four ways of a set are
+ * one cache line: `code` = a set bit, pc / 8 in 44 bits, depth in 16, top in 1; 0 means empty.
+ * `klass` = class / 8 in 44 bits, type in 5. What is needed only to forget a slot lies apart, in
+ * `links`.
+ */
+struct scry_agent_key {
+	uint64_t code;
 	uint64_t klass;
+};
+struct scry_agent_link {
 	uint64_t iseq;
-	uint32_t depth;	    /* and the object's type, see site.c */
-	uint32_t next_iseq; /* chains of slot numbers, 0 ends */
-	uint32_t next_klass;
-	uint32_t reserved;
+	uint32_t next_iseq, next_klass; /* chains of slot numbers + 1, 0 ends */
 };
 
 #define SCRY_SITE_HEADS 4096u
@@ -33,16 +37,17 @@ struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
 	uint64_t *ring;
-	uint64_t head, tail_seen, ring_mask;
+	uint64_t ring_mask;
+	struct scry_agent_state state;
+	uint64_t tail_seen;
 	uint64_t until_lease_check;
 	uint32_t lease_ok;
-	uint32_t watch; /* number of the watch whose sites the table holds */
-	uint32_t reserved;
 	uint32_t evict; /* round robin */
 	struct scry_agent_ruby ruby;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
-	struct scry_agent_site sites[SCRY_SITE_SLOTS];
+	struct scry_agent_link links[SCRY_SITE_SLOTS];
+	struct scry_agent_key keys[SCRY_SITE_SLOTS] __attribute__((aligned(64)));
 };
 
 extern struct scry_agent_data scry_agent __attribute__((visibility("protected")));
@@ -59,16 +64,16 @@ struct scry_agent_place {
 int scry_ring_reserve(uint64_t words);
 static inline void scry_ring_put(uint64_t word)
 {
-	scry_agent.ring[scry_agent.head++ & scry_agent.ring_mask] = word;
+	scry_agent.ring[scry_agent.state.head++ & scry_agent.ring_mask] = word;
 }
 static inline void scry_ring_publish(void)
 {
-	__atomic_store_n(&scry_agent.control->head, scry_agent.head, __ATOMIC_RELEASE);
+	__atomic_store_n(&scry_agent.control->head, scry_agent.state.head, __ATOMIC_RELEASE);
 }
 
-/* site.c: the code for an object of `klass` made at `place`, defining it in the ring where it is
+/* site.c: the code for `object` made at `place`, defining it in the ring where it is
  * new. 0: no room in the ring. */
-uint32_t scry_site_code(const struct scry_agent_place *place, uint64_t klass, uint64_t flags);
+uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *object);
 void scry_site_forget_iseq(uint64_t iseq);
 void scry_site_forget_class(uint64_t klass);
 void scry_site_forget_all(void);

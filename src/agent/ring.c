@@ -42,10 +42,10 @@ int scry_ring_reserve(uint64_t words)
 		c->lost++;
 		return 0;
 	}
-	if (likely(scry_agent.head + words - scry_agent.tail_seen <= scry_agent.ring_mask))
+	if (likely(scry_agent.state.head + words - scry_agent.tail_seen <= scry_agent.ring_mask))
 		return 1;
 	scry_agent.tail_seen = __atomic_load_n(&c->tail, __ATOMIC_ACQUIRE);
-	if (scry_agent.head + words - scry_agent.tail_seen <= scry_agent.ring_mask)
+	if (scry_agent.state.head + words - scry_agent.tail_seen <= scry_agent.ring_mask)
 		return 1;
 	c->lost++;
 	return 0;

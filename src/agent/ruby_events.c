@@ -37,7 +37,7 @@ static void take_up(uint32_t watch)
 	scry_site_forget_all();
 	scry_agent.until_lease_check = 1;
 	scry_agent.tail_seen = scry_agent.control->tail;
-	scry_agent.watch = watch;
+	scry_agent.state.watch = watch;
 	__atomic_store_n(&scry_agent.control->armed, watch, __ATOMIC_RELEASE);
 }
 
@@ -45,12 +45,12 @@ static void hook_on(uint32_t watch)
 {
 	void (*add)(event_func, uint32_t, uint64_t, int) = (void *)scry_agent.ruby.add_event_hook2;
 
-	if (!scry_agent.gate->hooked) {
-		scry_agent.gate->hooked = 1;
+	if (!scry_agent.state.hooked) {
+		scry_agent.state.hooked = 1;
 		add((event_func)scry_agent_event, EVENT_NEWOBJ | EVENT_FREEOBJ, 0,
 		    HOOK_SAFE | HOOK_RAW_ARG);
 	}
-	if (scry_agent.watch != watch)
+	if (scry_agent.state.watch != watch)
 		take_up(watch);
 }
 
@@ -60,11 +60,10 @@ static void hook_off(void)
 
 	if (remove((event_func)scry_agent_event, 0) <= 0)
 		return;
-	if (!scry_agent.gate->open) /* a fork child: the shared page is the parent's */
-		return;
-	scry_agent.gate->hooked = 0;
-	__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
-			 __ATOMIC_RELEASE);
+	scry_agent.state.hooked = 0;
+	if (scry_agent.gate->open) /* in a fork child the shared page is the parent's */
+		__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
+				 __ATOMIC_RELEASE);
 }
 
 /* The innermost Ruby frame at or above `cfp`; pc 0 when there is none before the stack ends. */
@@ -114,8 +113,7 @@ static void on_alloc(const uint8_t *trace_arg, uint64_t object)
 	} else {
 		find_place(trace_arg, &place);
 	}
-	code = scry_site_code(&place, word_at((const uint8_t *)object, 8),
-			      word_at((const uint8_t *)object, 0));
+	code = scry_site_code(&place, (const uint64_t *)object);
 	if (unlikely(!code) || unlikely(!scry_ring_reserve(1)))
 		return;
 	scry_ring_put(object >> 3 << 20 | code);
@@ -158,7 +156,7 @@ void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	if (unlikely(!gate->open) || unlikely(!wanted)) {
 		hook_off();
 	} else {
-		if (unlikely(wanted != scry_agent.watch))
+		if (unlikely(wanted != scry_agent.state.watch))
 			take_up(wanted);
 		object = word_at(trace_arg, scry_agent.ruby.trace_data);
 		if (*(const uint32_t *)trace_arg == EVENT_NEWOBJ)
@@ -176,13 +174,11 @@ void scry_agent_reconcile(void *unused)
 	struct scry_gate *gate = scry_agent.gate;
 
 	(void)unused;
-	if (!gate->open)
-		return;
 	__atomic_fetch_add(&gate->inflight, 1, __ATOMIC_SEQ_CST);
-	gate->jobs_run++;
-	if (scry_agent.control->wanted)
+	scry_agent.state.jobs_run++;
+	if (gate->open && scry_agent.control->wanted)
 		hook_on(scry_agent.control->wanted);
-	else if (gate->hooked)
+	else if (scry_agent.state.hooked)
 		hook_off();
 	__atomic_fetch_sub(&gate->inflight, 1, __ATOMIC_SEQ_CST);
 }
@@ -194,7 +190,7 @@ void scry_agent_register(void)
 
 	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
 	if (job(0, scry_agent_reconcile, 0) == 1)
-		__atomic_fetch_add(&scry_agent.gate->jobs_registered, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&scry_agent.state.jobs_registered, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_sub(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
 }
 

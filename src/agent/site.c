@@ -15,75 +15,86 @@ static uint32_t head_of(uint64_t address)
 	return (uint32_t)((address >> 3) * 0x9e3779b97f4a7c15ull >> 52) & (SCRY_SITE_HEADS - 1);
 }
 
+static uint64_t class_of(uint32_t slot)
+{
+	return scry_agent.keys[slot].klass >> 5 << 3;
+}
+
 static void unlink_iseq(uint32_t slot)
 {
-	uint32_t *at = &scry_agent.iseq_heads[head_of(scry_agent.sites[slot].iseq)];
+	uint32_t *at = &scry_agent.iseq_heads[head_of(scry_agent.links[slot].iseq)];
 
 	while (*at && *at - 1 != slot)
-		at = &scry_agent.sites[*at - 1].next_iseq;
+		at = &scry_agent.links[*at - 1].next_iseq;
 	if (*at)
-		*at = scry_agent.sites[slot].next_iseq;
+		*at = scry_agent.links[slot].next_iseq;
 }
 
 static void unlink_klass(uint32_t slot)
 {
-	uint32_t *at = &scry_agent.klass_heads[head_of(scry_agent.sites[slot].klass)];
+	uint32_t *at = &scry_agent.klass_heads[head_of(class_of(slot))];
 
 	while (*at && *at - 1 != slot)
-		at = &scry_agent.sites[*at - 1].next_klass;
+		at = &scry_agent.links[*at - 1].next_klass;
 	if (*at)
-		*at = scry_agent.sites[slot].next_klass;
+		*at = scry_agent.links[slot].next_klass;
 }
 
 static void empty_slot(uint32_t slot)
 {
 	unlink_iseq(slot);
 	unlink_klass(slot);
-	scry_agent.sites[slot].pc = 0;
+	scry_agent.keys[slot].code = 0;
 }
 
-static void fill_slot(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
-		      uint32_t key)
+static void fill_slot(uint32_t slot, const struct scry_agent_key *key, uint64_t iseq)
 {
-	struct scry_agent_site *s = &scry_agent.sites[slot];
+	struct scry_agent_link *link = &scry_agent.links[slot];
 	uint32_t *head;
 
-	s->pc = place->pc | 1; /* never 0; code words are 8-byte aligned */
-	s->klass = klass;
-	s->iseq = place->iseq;
-	s->depth = key;
-	head = &scry_agent.iseq_heads[head_of(s->iseq)];
-	s->next_iseq = *head;
+	scry_agent.keys[slot] = *key;
+	link->iseq = iseq;
+	head = &scry_agent.iseq_heads[head_of(iseq)];
+	link->next_iseq = *head;
 	*head = slot + 1;
-	head = &scry_agent.klass_heads[head_of(klass)];
-	s->next_klass = *head;
+	head = &scry_agent.klass_heads[head_of(class_of(slot))];
+	link->next_klass = *head;
 	*head = slot + 1;
 }
 
-uint32_t scry_site_code(const struct scry_agent_place *place, uint64_t klass, uint64_t flags)
+static __attribute__((noinline)) uint32_t define(uint32_t set, const struct scry_agent_key *key,
+						 const struct scry_agent_place *place,
+						 const uint64_t *object)
 {
-	/* depth, whether the Ruby frame itself runs, and the object's type (5 bits) */
-	uint32_t key = place->depth | place->top << 16 | (uint32_t)(flags & 0x1f) << 17;
-	uint64_t hash = ((place->pc >> 3) ^ (klass << 7) ^ key) * 0x9e3779b97f4a7c15ull;
-	uint32_t set = (uint32_t)(hash >> 50) & ~3u;
-	uint32_t way, slot;
+	uint32_t slot = set + (scry_agent.evict++ & 3);
 
-	for (way = 0; way < 4; way++) {
-		const struct scry_agent_site *s = &scry_agent.sites[set + way];
-
-		if (likely(s->pc == (place->pc | 1) && s->klass == klass && s->depth == key))
-			return set + way + 1;
-	}
-	slot = set + (scry_agent.evict++ & 3);
-	for (way = 0; way < 4; way++)
-		if (!scry_agent.sites[set + way].pc)
+	for (uint32_t way = 0; way < 4; way++)
+		if (!scry_agent.keys[set + way].code)
 			slot = set + way;
-	if (!scry_define(slot + 1, place, klass, flags))
+	if (!scry_define(slot + 1, place, object[1], object[0]))
 		return 0;
-	if (scry_agent.sites[slot].pc)
+	if (scry_agent.keys[slot].code)
 		empty_slot(slot);
-	fill_slot(slot, place, klass, key);
+	fill_slot(slot, key, place->iseq);
 	return slot + 1;
+}
+
+uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *object)
+{
+	/* bit 61 keeps a place without a Ruby frame from looking empty */
+	struct scry_agent_key key = {
+		.code = 1ull << 61 | place->pc >> 3 << 17 | (uint64_t)place->depth << 1 |
+			place->top,
+		.klass = object[1] >> 3 << 5 | (object[0] & 0x1f),
+	};
+	uint64_t hash = (key.code ^ key.klass * 0xff51afd7ed558ccdull) * 0x9e3779b97f4a7c15ull;
+	uint32_t set = (uint32_t)(hash >> 50) << 2;
+	const struct scry_agent_key *k = &scry_agent.keys[set];
+
+	for (uint32_t way = 0; way < 4; way++)
+		if (likely(k[way].code == key.code && k[way].klass == key.klass))
+			return set + way + 1;
+	return define(set, &key, place, object);
 }
 
 void scry_site_forget_iseq(uint64_t iseq)
@@ -93,8 +104,8 @@ void scry_site_forget_iseq(uint64_t iseq)
 	while (at) {
 		uint32_t slot = at - 1;
 
-		at = scry_agent.sites[slot].next_iseq;
-		if (scry_agent.sites[slot].iseq == iseq)
+		at = scry_agent.links[slot].next_iseq;
+		if (scry_agent.links[slot].iseq == iseq)
 			empty_slot(slot);
 	}
 }
@@ -106,8 +117,8 @@ void scry_site_forget_class(uint64_t klass)
 	while (at) {
 		uint32_t slot = at - 1;
 
-		at = scry_agent.sites[slot].next_klass;
-		if (scry_agent.sites[slot].klass == klass)
+		at = scry_agent.links[slot].next_klass;
+		if (class_of(slot) == klass)
 			empty_slot(slot);
 	}
 }
@@ -117,5 +128,5 @@ void scry_site_forget_all(void)
 	for (uint32_t i = 0; i < SCRY_SITE_HEADS; i++)
 		scry_agent.iseq_heads[i] = scry_agent.klass_heads[i] = 0;
 	for (uint32_t i = 0; i < SCRY_SITE_SLOTS; i++)
-		scry_agent.sites[i].pc = 0;
+		scry_agent.keys[i].code = 0;
 }

@@ -346,11 +346,11 @@ static int drain(struct scry_watch *w)
 static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 {
 	uint64_t until = scry_now_ns() + ns;
-	struct scry_gate gate = {.hooked = 1};
+	struct scry_agent_state state = {.hooked = 1};
 
-	while (scry_inject_gate(&w->inj, &gate) == 0 && gate.hooked && scry_now_ns() < until)
+	while (scry_inject_state(&w->inj, &state) == 0 && state.hooked && scry_now_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-	return !gate.hooked;
+	return !state.hooked;
 }
 
 static void leave(struct scry_watch *w)

@@ -17,7 +17,8 @@
 
 struct row {
 	struct scry_proc proc;
-	bool is_ruby, has_agent, owner_lives;
+	bool is_ruby, has_agent, is_incomplete, owner_lives;
+	uint32_t heir_of; /* the agent came by fork from this process */
 	char module[256];
 	uint32_t owner;
 	char does[17];
@@ -77,11 +78,16 @@ static const char *agent_words(const struct row *row, char *buf, size_t size)
 {
 	if (!row->has_agent)
 		return "-";
-	if (row->owner_lives)
+	if (row->is_incomplete)
+		snprintf(buf, size, "mapping was interrupted; scry undo -p %d", row->proc.pid);
+	else if (row->owner_lives)
 		snprintf(buf, size, "watched by scry %s, process %u", row->does, row->owner);
 	else if (row->changes)
 		snprintf(buf, size, "%llu changes stand; scry undo -p %d",
 			 (unsigned long long)row->changes, row->proc.pid);
+	else if (row->heir_of)
+		snprintf(buf, size, "without effect, by fork from %u; scry undo -p %d",
+			 row->heir_of, row->proc.pid);
 	else
 		snprintf(buf, size, "left in place, %llu KiB; scry undo -p %d",
 			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);

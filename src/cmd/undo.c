@@ -86,21 +86,21 @@ static bool has_agent(const struct scry_proc *proc, int *ret_error)
 static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 {
 	struct scry_undo_report report;
-	struct scry_gate gate;
-	uint64_t left, standing;
+	struct scry_agent_state state;
+	uint64_t left;
 	int r;
 
-	standing = scry_edit_standing(&inj->edit);
 	inj->control->wanted = 0;
-	for (int i = 0; i < 40 && scry_inject_gate(inj, &gate) == 0 && gate.hooked; i++)
+	for (int i = 0; i < 40 && scry_inject_state(inj, &state) == 0 && state.hooked; i++)
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 	r = scry_inject_leave(inj, &report, &left);
-	printf("process %d (%s): %llu changes stood, %llu bytes put back and verified", proc->pid,
-	       proc->comm, (unsigned long long)standing, (unsigned long long)report.bytes);
+	printf("process %d (%s): %zu changes stood, %llu bytes put back and verified", proc->pid,
+	       proc->comm, inj->older.entries + report.entries,
+	       (unsigned long long)(inj->older.bytes + report.bytes));
 	if (left)
 		printf("; %llu KiB of agent stay mapped without effect, because the VM has not let "
-		       "go of it (it does "
-		       "at its next allocation)\n",
+		       "go of it (it "
+		       "does at its next allocation)\n",
 		       (unsigned long long)left / 1024);
 	else
 		printf("; the agent is unmapped\n");
@@ -134,8 +134,14 @@ int scry_cmd_undo(int argc, char **argv)
 		inj.only_adopt = true;
 		r = scry_inject_enter(&inj, 0, NULL);
 	}
-	if (r == 0)
+	if (r == -ENOENT && inj.removed_part) {
+		printf("process %d (%s): what an interrupted scry had mapped is unmapped; nothing "
+		       "was changed\n",
+		       proc.pid, proc.comm);
+		r = 0;
+	} else if (r == 0) {
 		r = undo(&inj, &proc);
+	}
 	scry_inject_done(&inj);
 	scry_proc_close(&proc);
 	return r < 0 ? report_failure(r) : 0;

@@ -222,7 +222,7 @@ static bool in_reach(uint64_t from, uint64_t to)
 
 static int write_stubs(struct scry_inject *inj, struct scry_count_hook *hooks, size_t count)
 {
-	uint32_t used = inj->header.stub_used;
+	uint64_t used = inj->header.stub_used;
 	int r;
 
 	if (used + count * STUB_BYTES > inj->header.stubs_size || count > SCRY_COUNTERS)
@@ -244,8 +244,8 @@ static int write_stubs(struct scry_inject *inj, struct scry_count_hook *hooks, s
 		if (r < 0)
 			return scry_fail(r, "cannot write a stub into process %d", inj->proc->pid);
 	}
-	inj->header.stub_used = used + (uint32_t)count * STUB_BYTES;
-	return scry_edit_poke(inj->mem.fd, inj->header.text, &inj->header, sizeof(inj->header));
+	inj->header.stub_used = used + count * STUB_BYTES;
+	return scry_agent_write_header(&inj->header, inj->mem.fd);
 }
 
 static int change_entry(struct scry_inject *inj, const struct scry_count_hook *h)

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,49 +24,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define STUBS_SIZE (8 * SCRY_PAGE)
-#define REACH (1ull << 30)
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
-
-static uint64_t page_up(uint64_t n)
-{
-	return (n + SCRY_PAGE - 1) & ~(uint64_t)(SCRY_PAGE - 1);
-}
-
-uint64_t scry_agent_gate(const struct scry_agent_header *h)
-{
-	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES - SCRY_PAGE;
-}
-
-uint64_t scry_agent_journal(const struct scry_agent_header *h)
-{
-	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES;
-}
-
-static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
-{
-	return h->magic == SCRY_AGENT_MAGIC && h->text == m->start && h->text_size &&
-	       h->text_size <= 1 << 20 && h->private_size <= 64u << 20 &&
-	       h->shared_size <= 1u << 30 && h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE &&
-	       !(h->private_ % SCRY_PAGE) && !(h->shared % SCRY_PAGE);
-}
-
-int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
-		    struct scry_agent_header *ret)
-{
-	for (size_t i = 0; i < maps->count; i++) {
-		const struct scry_map_entry *m = &maps->entries[i];
-		struct scry_agent_header h;
-
-		if (!m->x || m->w || m->inode || *m->path)
-			continue;
-		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
-			*ret = h;
-			return 0;
-		}
-	}
-	return -ENOENT;
-}
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
 static bool is_secure(const struct scry_proc *proc)
@@ -163,74 +120,6 @@ void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t thre
 	}
 }
 
-/* Chooses an address for everything: one gap, in reach of `near`. */
-static int plan_addresses(struct scry_inject *inj, uint64_t near)
-{
-	struct scry_agent_header *h = &inj->header;
-	uint64_t text, private_, shared, base;
-
-	text = SCRY_PAGE + STUBS_SIZE + inj->source.data_at;
-	private_ = inj->source.data_size + SCRY_PAGE + SCRY_JOURNAL_BYTES;
-	shared = SCRY_PAGE + 8ull * SCRY_RING_WORDS;
-	base = scry_maps_gap(&inj->maps, near ? near : inj->gadgets.restorer,
-			     text + private_ + shared, REACH);
-	if (!base)
-		return scry_fail(
-			-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
-			(unsigned long long)(text + private_ + shared), (unsigned long long)near);
-	*h = (struct scry_agent_header){
-		.magic = SCRY_AGENT_MAGIC,
-		.abi = SCRY_AGENT_ABI,
-		.image_hash = inj->source.hash,
-		.text = base,
-		.text_size = text,
-		.private_ = base + text,
-		.private_size = private_,
-		.shared = base + text + private_,
-		.shared_size = page_up(shared),
-		.stubs = base + SCRY_PAGE,
-		.stubs_size = STUBS_SIZE,
-		.image = base + SCRY_PAGE + STUBS_SIZE,
-	};
-	h->image_data = h->image + inj->source.data_at;
-	return 0;
-}
-
-static int remote(struct scry_tracee *t, const struct scry_call *how, const uint64_t call[7])
-{
-	int64_t value;
-	int r = scry_tracee_syscall(t, how, call, &value);
-
-	if (r < 0)
-		return r;
-	return value < 0 && value > -4096 ? (int)value : 0;
-}
-
-static int map_in(struct scry_inject *inj, struct scry_tracee *t, const struct scry_call *how)
-{
-	const struct scry_agent_header *h = &inj->header;
-	const uint64_t flags = MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-	const uint64_t none = (uint64_t)-1;
-	const uint64_t calls[][7] = {
-		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags | MAP_PRIVATE, none,
-		 0},
-		{SYS_mmap, h->private_, h->private_size, PROT_READ | PROT_WRITE,
-		 flags | MAP_PRIVATE, none, 0},
-		{SYS_mmap, h->shared, h->shared_size, PROT_READ | PROT_WRITE, flags | MAP_SHARED,
-		 none, 0},
-		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
-	};
-	int r = 0, end;
-
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && r == 0; i++)
-		r = remote(t, how, calls[i]);
-	end = scry_tracee_finish(t, how);
-	if (r < 0 || end < 0)
-		return scry_fail(r < 0 ? r : end, "cannot map memory in process %d: %s",
-				 inj->proc->pid, strerror(r < 0 ? -r : -end));
-	return 0;
-}
-
 /* Holds one thread, the best for a call: sleeping, without a restart block. NULL in `held` on
  * failure. */
 static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
@@ -271,21 +160,20 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 	return r;
 }
 
-static int map_agent(struct scry_inject *inj, struct scry_tracee *held)
+typedef int (*map_work)(const struct scry_agent_header *, struct scry_tracee *,
+			const struct scry_call *);
+
+/* Does `work` in `held`, or in a thread that is held for it. */
+static int in_thread(struct scry_inject *inj, struct scry_tracee *held, map_work work)
 {
 	struct scry_call how = {.gadgets = &inj->gadgets, .mem_fd = inj->mem.fd};
 	struct scry_tracee own;
-	struct scry_tracee *t = held;
-	int r;
+	int r = held ? 0 : hold_one(inj, &own);
 
-	if (!held) {
-		r = hold_one(inj, &own);
-		if (r < 0)
-			return r;
-		t = &own;
-	}
+	if (r < 0)
+		return r;
 	how.deadline_ns = scry_now_ns() + CALL_NS;
-	r = map_in(inj, t, &how);
+	r = work(&inj->header, held ? held : &own, &how);
 	if (!held) {
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
@@ -335,10 +223,10 @@ static void fill_owner(struct scry_inject *inj)
 	c->owner_pid = (uint32_t)getpid();
 }
 
-/* Agent text, data and gate, then the header page: from that moment on it can be found. */
+/* Agent text, data and gate; then the header says READY. */
 static int write_image(struct scry_inject *inj)
 {
-	const struct scry_agent_header *h = &inj->header;
+	struct scry_agent_header *h = &inj->header;
 	const struct scry_agent_source *src = &inj->source;
 	uint64_t fields[3] = {scry_agent_gate(h), h->shared, h->shared + SCRY_PAGE};
 	struct scry_gate gate = {.open = 1};
@@ -364,30 +252,8 @@ static int write_image(struct scry_inject *inj)
 	if (r < 0)
 		return scry_fail(r, "cannot write the agent into process %d: %s", inj->proc->pid,
 				 strerror(-r));
-	inj->control->abi = SCRY_AGENT_ABI;
-	inj->control->ring_mask = mask;
-	inj->control->magic = SCRY_CONTROL_MAGIC;
-	return scry_edit_poke(fd, h->text, h, sizeof(*h));
-}
-
-/* An agent that an earlier scry left: ours if it is the same build and its text is as we would
- * write it. */
-static bool is_adoptable(const struct scry_inject *inj, const struct scry_agent_header *h)
-{
-	unsigned char *want = malloc(inj->source.text_size),
-		      *data = malloc(inj->source.data_file + 1);
-	unsigned char *have = malloc(inj->source.text_size);
-	bool same = false;
-
-	if (want && data && have && h->abi == SCRY_AGENT_ABI && h->image_hash == inj->source.hash &&
-	    h->shared_size == page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS) &&
-	    scry_agent_source_place(&inj->source, h->image, want, data) == 0 &&
-	    scry_mem_read(&inj->mem, h->image, have, inj->source.text_size) == 0)
-		same = !memcmp(want, have, inj->source.text_size);
-	free(want);
-	free(data);
-	free(have);
-	return same;
+	h->stage = SCRY_AGENT_READY;
+	return scry_agent_write_header(h, fd);
 }
 
 /* Text must be written with no thread inside a window; slots need no stop but share it. */
@@ -406,14 +272,13 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
 /* What a scry that died left changed is put back before anything new is changed. */
 static int undo_older(struct scry_inject *inj)
 {
-	struct scry_undo_report report;
 	struct scry_world w;
 	uint32_t held;
 	int r = scry_world_stop(&w, inj->proc->pid, inj->max_pause_ns);
 
 	if (r < 0)
 		return r;
-	r = undo_stopped(inj, &w, &report);
+	r = undo_stopped(inj, &w, &inj->older);
 	held = (uint32_t)w.count;
 	scry_world_release(&w);
 	scry_inject_count_pause(inj, w.pause_ns, held);
@@ -425,8 +290,86 @@ static int undo_older(struct scry_inject *inj)
 		       : r;
 }
 
+/* Is the shared page that of this very process? A fork child has inherited its parent's. */
+static bool is_own_page(struct scry_inject *inj)
+{
+	struct scry_control c;
+
+	return scry_mem_read(&inj->mem, inj->header.shared, &c,
+			     offsetof(struct scry_control, pad0)) == 0 &&
+	       c.magic == SCRY_CONTROL_MAGIC && c.target_pid == (uint64_t)inj->proc->pid &&
+	       c.target_start == inj->proc->start_ticks;
+}
+
+/* What is there: an agent to adopt (1), none (0); an incomplete one is taken out first. */
+static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
+{
+	int r;
+
+	if (scry_agent_find(&inj->mem, &inj->maps, &inj->header) < 0)
+		return 0;
+	if (scry_agent_is_whole(&inj->header, &inj->maps)) {
+		if (scry_agent_is_ours(&inj->header, &inj->mem, &inj->source))
+			return 1;
+		return scry_fail(-EBUSY,
+				 "process %d holds the agent of another build of scry; fix: scry "
+				 "undo -p %d with "
+				 "that build, or restart the process",
+				 inj->proc->pid, inj->proc->pid);
+	}
+	inj->removed_part = true;
+	r = in_thread(inj, held, scry_agent_unmap);
+	scry_maps_done(&inj->maps);
+	return r < 0 ? scry_fail(r, "cannot unmap what an interrupted scry left in process %d",
+				 inj->proc->pid)
+		     : scry_maps_read(inj->proc->pid, &inj->maps);
+}
+
+static int map_new(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
+{
+	int r = scry_agent_plan(&inj->maps, &inj->source, near ? near : inj->gadgets.restorer,
+				&inj->header);
+
+	return r < 0 ? r : in_thread(inj, held, scry_agent_map);
+}
+
+/* The control page of a new, or newly housed, agent: it goes on where the agent's own accounts
+ * stand. */
+static int fill_control(struct scry_inject *inj)
+{
+	static const struct scry_gate gate = {.open = 1};
+	struct scry_agent_state state;
+	struct scry_control *c = inj->control;
+	int r = scry_inject_state(inj, &state);
+
+	if (r < 0)
+		return r;
+	c->abi = SCRY_AGENT_ABI;
+	c->ring_mask = SCRY_RING_WORDS - 1;
+	c->head = c->tail = state.head;
+	c->armed = state.watch;
+	c->magic = SCRY_CONTROL_MAGIC;
+	return scry_edit_poke(inj->mem.fd, inj->gate, &gate, sizeof(gate));
+}
+
+static int settle(struct scry_inject *inj, bool own_page)
+{
+	int r = inj->adopted ? 0 : write_image(inj);
+
+	if (r == 0 && !own_page)
+		r = fill_control(inj);
+	if (r == 0)
+		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
+	if (r == 0)
+		fill_owner(inj);
+	if (r == 0 && scry_edit_standing(&inj->edit))
+		r = undo_older(inj);
+	return r;
+}
+
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {
+	bool own_page = false;
 	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
 
 	if (r == 0)
@@ -435,37 +378,26 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 		r = scry_gadgets_find(&inj->mem, &inj->maps, &inj->gadgets);
 	if (r == 0)
 		r = scry_agent_source_read(&inj->source);
+	if (r == 0)
+		r = look_for_agent(inj, held);
 	if (r < 0)
 		return r;
-	inj->adopted = scry_agent_find(&inj->mem, &inj->maps, &inj->header) == 0;
-	if (inj->adopted && !is_adoptable(inj, &inj->header))
-		return scry_fail(-EBUSY,
-				 "process %d holds the agent of another build of scry; fix: scry "
-				 "undo -p %d with "
-				 "that build, or restart the process",
-				 inj->proc->pid, inj->proc->pid);
+	inj->adopted = r;
 	if (!inj->adopted && inj->only_adopt)
-		return scry_fail(-ENOENT, "no agent of scry is in process %d", inj->proc->pid);
-	if (!inj->adopted) {
-		r = plan_addresses(inj, near);
-		if (r == 0)
-			r = map_agent(inj, held);
-	}
-	if (r == 0)
+		return -ENOENT;
+	if (inj->adopted)
+		own_page = is_own_page(inj);
+	if (!inj->adopted)
+		r = map_new(inj, near, held);
+	else
+		r = own_page ? 0 : in_thread(inj, held, scry_agent_rehome);
+	if (r >= 0)
 		r = open_shared(inj);
 	if (r < 0)
 		return r;
 	inj->gate = scry_agent_gate(&inj->header);
 	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
-	if (!inj->adopted)
-		r = write_image(inj);
-	if (r == 0)
-		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
-	if (r == 0 && scry_edit_standing(&inj->edit))
-		r = undo_older(inj);
-	if (r == 0)
-		fill_owner(inj);
-	return r;
+	return settle(inj, own_page);
 }
 
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)
@@ -475,9 +407,10 @@ uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)
 	return offset ? inj->header.image + offset : 0;
 }
 
-int scry_inject_gate(const struct scry_inject *inj, struct scry_gate *ret)
+int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret)
 {
-	return scry_mem_read(&inj->mem, inj->gate, ret, sizeof(*ret));
+	return scry_mem_read(&inj->mem, inj->data + offsetof(struct scry_agent_data, state), ret,
+			     sizeof(*ret));
 }
 
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
@@ -508,32 +441,25 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 {
 	const struct scry_agent_header *h = &inj->header;
+	struct scry_agent_state state;
 	struct scry_gate gate;
 
 	return !scry_world_inside(w, h->text, h->text + h->text_size) &&
-	       scry_inject_gate(inj, &gate) == 0 && !gate.inflight && !gate.handling &&
-	       !gate.hooked && gate.jobs_registered == gate.jobs_run &&
-	       !scry_edit_standing(&inj->edit);
+	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
+	       state.jobs_registered == state.jobs_run &&
+	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
+	       !gate.handling && !scry_edit_standing(&inj->edit);
 }
 
-static int unmap_all(struct scry_inject *inj, struct scry_world *w)
+static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
 {
-	const struct scry_agent_header *h = &inj->header;
 	struct scry_call how = {.gadgets = &inj->gadgets, .mem_fd = inj->mem.fd};
-	const uint64_t calls[][7] = {
-		{SYS_munmap, h->text, h->text_size},
-		{SYS_munmap, h->private_, h->private_size},
-		{SYS_munmap, h->shared, h->shared_size},
-	};
 	struct scry_tracee *t = scry_world_caller(w, &inj->maps);
-	int r = t ? 0 : -EAGAIN;
 
 	how.deadline_ns = scry_now_ns() + CALL_NS;
-	for (size_t i = 0; i < 3 && r == 0; i++)
-		r = remote(t, &how, calls[i]);
-	if (t)
-		scry_tracee_finish(t, &how);
-	return r;
+	if (!t || !is_unused(inj, w))
+		return -EAGAIN;
+	return scry_agent_unmap(&inj->header, t, &how);
 }
 
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
@@ -552,7 +478,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		if (r < 0)
 			break;
 		r = undo_stopped(inj, &w, report);
-		if (r == 0 && is_unused(inj, &w) && unmap_all(inj, &w) == 0)
+		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
 		uint32_t held = (uint32_t)w.count;
 		scry_world_release(&w);

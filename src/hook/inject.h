@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "hook/agent_map.h"
 #include "hook/agent_source.h"
 #include "sys/edit.h"
 #include "sys/maps.h"
@@ -21,8 +22,6 @@
 #include "sys/tracee.h"
 #include "sys/world.h"
 #include "wire/control.h"
-
-#define SCRY_RING_WORDS (1u << 20) /* 8 MiB: some 40 ms of the busiest allocator */
 
 struct scry_inject {
 	const struct scry_proc *proc;
@@ -36,23 +35,18 @@ struct scry_inject {
 	const char *purpose;		 /* set by the caller: what other users are told */
 	bool only_adopt;		 /* set by the caller: do not map a new agent */
 	bool adopted;			 /* it was there before */
+	bool removed_part;		 /* an incomplete one was taken out */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t gate; /* addresses in the target */
 	uint64_t data; /* struct scry_agent_data */
 	struct scry_edit edit;
+	struct scry_undo_report older; /* what a scry that died had left, put back on entering */
 	/* measured */
 	uint64_t pause_max_ns, pause_total_ns;
 	uint32_t pause_threads;
 	uint32_t pauses;
 };
-
-/* An agent in some process, found by its header page. 0 or -ENOENT (no sentence). */
-int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
-		    struct scry_agent_header *ret);
-/* Addresses that follow from a header. */
-uint64_t scry_agent_gate(const struct scry_agent_header *h);
-uint64_t scry_agent_journal(const struct scry_agent_header *h);
 
 /*
  * May this process be entered? Reasons for no, each with a sentence and the command that mends it:
@@ -77,8 +71,8 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
 
-/* Reads the gate page. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
-int scry_inject_gate(const struct scry_inject *inj, struct scry_gate *ret);
+/* Reads the agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
+int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
  * bytes stay mapped. */

@@ -64,6 +64,17 @@ static const char *program_path(pid_t pid, const struct scry_maps *maps)
 	return m ? m->path : "";
 }
 
+/* A module that runs has executable pages; a tool that reads the file (we do) has none. */
+static bool is_executable(const struct scry_maps *maps, const struct scry_map_entry *m)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->entries[i].x && maps->entries[i].inode == m->inode &&
+		    maps->entries[i].dev_minor == m->dev_minor &&
+		    maps->entries[i].dev_major == m->dev_major)
+			return true;
+	return false;
+}
+
 int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry)
 {
 	const char *exe = program_path(pid, maps);
@@ -71,6 +82,7 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry)
 	for (int round = 0; round < 2; round++) {
 		for (size_t i = 0; i < maps->count; i++) {
 			if (!is_candidate(maps, i, exe, round) ||
+			    !is_executable(maps, &maps->entries[i]) ||
 			    !exports_ruby(pid, &maps->entries[i]))
 				continue;
 			*ret_entry = i;

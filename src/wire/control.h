@@ -18,31 +18,47 @@
 #define SCRY_AGENT_ABI 1u
 #define SCRY_PAGE 4096u
 
-/* First page of the text mapping: how ps, undo and the next attach find an agent. Written last. */
+/*
+ * First page of the text mapping: how ps, undo and the next attach find an agent. Written as soon
+ * as the page exists, so that whoever dies later leaves something that can be found.
+ */
+enum scry_agent_stage {
+	SCRY_AGENT_MAPPING = 1, /* not complete: no code of it can be running */
+	SCRY_AGENT_READY,
+	SCRY_AGENT_LEAVING, /* proven unused; being unmapped */
+};
 struct scry_agent_header {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t stub_used;  /* bytes of the stub area in use */
+	uint32_t stage;	     /* enum scry_agent_stage */
 	uint64_t image_hash; /* of the embedded agent: adopt only an equal one */
 	uint64_t text, text_size;
 	uint64_t private_, private_size;
 	uint64_t shared, shared_size;
-	uint64_t image;		    /* where the agent's ELF image begins (text + page) */
+	uint64_t image;		    /* where the agent's ELF image begins */
 	uint64_t image_data;	    /* where its writable segment lies */
 	uint64_t stubs, stubs_size; /* part of the text mapping, for near code */
+	uint64_t stub_used;	    /* bytes of it in use */
 };
 
 /*
  * Gate page: private and MADV_WIPEONFORK, so a fork child finds `open` 0 and knows itself.
- * `inflight` and `handling` are 0 when nobody is inside agent code.
+ * `inflight` and `handling` are 0 when nobody is inside agent code; in a child nobody is.
  */
 struct scry_gate {
 	uint64_t open;
-	int64_t inflight;	  /* registering, reconciling, booting */
-	uint64_t handling;	  /* the event handler runs */
+	int64_t inflight;  /* registering, reconciling, booting */
+	uint64_t handling; /* the event handler runs */
+};
+
+/* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
+ * accounts. */
+struct scry_agent_state {
+	uint64_t hooked;	  /* the VM's hook list holds our function */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
-	uint64_t hooked;	  /* the VM's hook list holds our function */
+	uint64_t head;		  /* ring words written, published or not */
+	uint64_t watch;		  /* number of the watch whose sites the table holds */
 };
 
 /* One changed place. Written before the first byte is changed: state goes PLANNED, APPLIED, UNDONE.

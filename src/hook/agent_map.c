@@ -1,0 +1,201 @@
+/* See agent_map.h. Every remote result is looked at, but nothing depends on our living to see it.
+ */
+#include "hook/agent_map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "base/err.h"
+#include "sys/edit.h"
+
+#define STUBS_SIZE (8 * SCRY_PAGE)
+#define REACH (1ull << 30)
+
+static uint64_t page_up(uint64_t n)
+{
+	return (n + SCRY_PAGE - 1) & ~(uint64_t)(SCRY_PAGE - 1);
+}
+
+uint64_t scry_agent_gate(const struct scry_agent_header *h)
+{
+	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES - SCRY_PAGE;
+}
+
+uint64_t scry_agent_journal(const struct scry_agent_header *h)
+{
+	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES;
+}
+
+static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
+{
+	return h->magic == SCRY_AGENT_MAGIC && h->text == m->start &&
+	       h->text_size == m->end - m->start && h->text_size <= 1 << 20 &&
+	       h->private_ == h->text + h->text_size && h->private_size <= 64u << 20 &&
+	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
+	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE;
+}
+
+int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
+		    struct scry_agent_header *ret)
+{
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+		struct scry_agent_header h;
+
+		if (!m->x || m->w || m->inode || *m->path)
+			continue;
+		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
+			*ret = h;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* Is [start, start + size) mapped without a hole, writable, private or shared as wanted? */
+static bool is_mapped(const struct scry_maps *maps, uint64_t start, uint64_t size, bool shared)
+{
+	const struct scry_map_entry *m;
+
+	for (uint64_t at = start; at < start + size; at = m->end) {
+		m = scry_maps_at(maps, at);
+		if (!m || !m->w || m->shared != shared)
+			return false;
+	}
+	return true;
+}
+
+bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_maps *maps)
+{
+	return h->stage == SCRY_AGENT_READY &&
+	       is_mapped(maps, h->private_, h->private_size, false) &&
+	       is_mapped(maps, h->shared, h->shared_size, true);
+}
+
+bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem *mem,
+			const struct scry_agent_source *source)
+{
+	unsigned char *want = malloc(source->text_size), *data = malloc(source->data_file + 1);
+	unsigned char *have = malloc(source->text_size);
+	bool same = false;
+
+	if (want && data && have && h->abi == SCRY_AGENT_ABI && h->image_hash == source->hash &&
+	    h->shared_size == page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS) &&
+	    scry_agent_source_place(source, h->image, want, data) == 0 &&
+	    scry_mem_read(mem, h->image, have, source->text_size) == 0)
+		same = !memcmp(want, have, source->text_size);
+	free(want);
+	free(data);
+	free(have);
+	return same;
+}
+
+int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
+		    uint64_t near, struct scry_agent_header *ret)
+{
+	uint64_t text = SCRY_PAGE + STUBS_SIZE + source->data_at;
+	uint64_t private_ = source->data_size + SCRY_PAGE + SCRY_JOURNAL_BYTES;
+	uint64_t shared = page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
+	uint64_t base = scry_maps_gap(maps, near, text + private_ + shared, REACH);
+
+	if (!base)
+		return scry_fail(
+			-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
+			(unsigned long long)(text + private_ + shared), (unsigned long long)near);
+	*ret = (struct scry_agent_header){
+		.magic = SCRY_AGENT_MAGIC,
+		.abi = SCRY_AGENT_ABI,
+		.stage = SCRY_AGENT_MAPPING,
+		.image_hash = source->hash,
+		.text = base,
+		.text_size = text,
+		.private_ = base + text,
+		.private_size = private_,
+		.shared = base + text + private_,
+		.shared_size = shared,
+		.stubs = base + SCRY_PAGE,
+		.stubs_size = STUBS_SIZE,
+		.image = base + SCRY_PAGE + STUBS_SIZE,
+		.image_data = base + SCRY_PAGE + STUBS_SIZE + source->data_at,
+	};
+	return 0;
+}
+
+static int remote(struct scry_tracee *t, const struct scry_call *how, const uint64_t call[7])
+{
+	int64_t value;
+	int r = scry_tracee_syscall(t, how, call, &value);
+
+	if (r < 0)
+		return r;
+	return value < 0 && value > -4096 ? (int)value : 0;
+}
+
+int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd)
+{
+	return scry_edit_poke(mem_fd, h->text, h, sizeof(*h));
+}
+
+int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
+		   const struct scry_call *how)
+{
+	const uint64_t flags = MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, none = (uint64_t)-1;
+	const uint64_t rw = PROT_READ | PROT_WRITE;
+	const uint64_t text[7] = {
+		SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags | MAP_PRIVATE, none};
+	const uint64_t rest[][7] = {
+		{SYS_mmap, h->private_, h->private_size, rw, flags | MAP_PRIVATE, none},
+		{SYS_mmap, h->shared, h->shared_size, rw, flags | MAP_SHARED, none},
+		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+	};
+	int r = remote(t, how, text), end;
+
+	if (r == 0)
+		r = scry_agent_write_header(h, how->mem_fd);
+	for (size_t i = 0; i < 3 && r == 0; i++)
+		r = remote(t, how, rest[i]);
+	end = scry_tracee_finish(t, how);
+	r = r < 0 ? r : end;
+	if (r < 0)
+		return scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
+	return 0;
+}
+
+int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how)
+{
+	const uint64_t call[7] = {SYS_mmap,
+				  h->shared,
+				  h->shared_size,
+				  PROT_READ | PROT_WRITE,
+				  MAP_ANONYMOUS | MAP_FIXED | MAP_SHARED,
+				  (uint64_t)-1};
+	int r = remote(t, how, call), end = scry_tracee_finish(t, how);
+
+	r = r < 0 ? r : end;
+	if (r < 0)
+		return scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
+	return 0;
+}
+
+int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
+		     const struct scry_call *how)
+{
+	struct scry_agent_header leaving = *h;
+	const uint64_t calls[][7] = {
+		{SYS_munmap, h->shared, h->shared_size},
+		{SYS_munmap, h->private_, h->private_size},
+		{SYS_munmap, h->text, h->text_size},
+	};
+	int r, end;
+
+	leaving.stage = SCRY_AGENT_LEAVING;
+	r = scry_agent_write_header(&leaving, how->mem_fd);
+	for (size_t i = 0; i < 3 && r == 0; i++)
+		r = remote(t, how, calls[i]);
+	end = scry_tracee_finish(t, how);
+	return r < 0 ? r : end;
+}

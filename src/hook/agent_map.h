@@ -1,0 +1,64 @@
+/*
+ * The agent's memory in a process: finding it, mapping it, taking it out.
+ *
+ * Layout (wire/control.h), one reservation near the hooked module:
+ *
+ *   header page | stubs | agent text          r-x, private
+ *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
+ *   control page | ring                       rw-, shared with the keeper
+ *
+ * The header page is written right after its own mmap and unmapped last, so that whatever is killed
+ * in between leaves something that the next scry finds. Remote syscalls only (sys/tracee).
+ */
+#ifndef SCRY_HOOK_AGENT_MAP_H
+#define SCRY_HOOK_AGENT_MAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hook/agent_source.h"
+#include "sys/maps.h"
+#include "sys/mem.h"
+#include "sys/tracee.h"
+#include "wire/control.h"
+
+#define SCRY_RING_WORDS (1u << 20) /* 8 MiB: some 40 ms of the busiest allocator */
+
+/* An agent in some process, complete or not, found by its header page. 0 or -ENOENT (no sentence).
+ */
+int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
+		    struct scry_agent_header *ret);
+
+/* Addresses that follow from a header. */
+uint64_t scry_agent_gate(const struct scry_agent_header *h);
+uint64_t scry_agent_journal(const struct scry_agent_header *h);
+
+/* Is the agent READY and are all its mappings there as the header says? */
+bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_maps *maps);
+
+/* Are its code bytes those that this scry would write? Only such an agent is adopted. */
+bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem *mem,
+			const struct scry_agent_source *source);
+
+/* Chooses addresses within 1 GiB of `near`. 0, or -ENOMEM with a sentence. */
+int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
+		    uint64_t near, struct scry_agent_header *ret);
+
+/* Maps everything that `h` plans, in the stopped thread `t`. 0 or -errno with a sentence. Stage
+ * MAPPING remains. */
+int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
+		   const struct scry_call *how);
+
+/* Gives a fork child shared pages of its own, at the same address. */
+int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how);
+
+/* Takes all mappings out, the header's last. Only when nothing of the agent can be running. 0 or
+ * -errno. */
+int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
+		     const struct scry_call *how);
+
+/* Writes the header page (stage included). */
+int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd);
+
+#endif

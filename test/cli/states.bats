@@ -1,0 +1,399 @@
+#!/usr/bin/env bats
+# Entering a program whose threads stand in every state, and programs in situations a tool seldom
+# meets. Each of them checks itself: no wait may be cut short, no result may be wrong.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED=""
+}
+
+teardown() {
+	for pid in $HELD; do kill -KILL "$pid" 2>/dev/null || true; done
+	end_started
+}
+
+# cycles N PID SPEC...: attaches and detaches; each must succeed.
+cycles() {
+	local n=$1 pid=$2 i
+	shift 2
+	for ((i = 0; i < n; i++)); do
+		scry_ends 0 patch count "$@" -p "$pid" -d 0.02s || return 1
+	done
+}
+
+@test "threads in every state: cycles by the entry and through the GOT" {
+	target states
+	wait_for 10 in_file "^ok 2" "$T/states.out"
+	before=$(text "$PID")
+	cycles "$(share 15 100)" "$PID" work_fold work_mix
+	cycles "$(share 15 100)" "$PID" work_fold nanosleep poll --via=got
+	text_is "$PID" "$before"
+	goes_on "$T/states.out"
+	ends_right "$PID" states
+}
+
+# alone NAME...: a program of one thread, whose every wait is measured by itself, entered 20 times.
+alone() {
+	local name=$1 spec=$2 before lines
+	shift 2
+	target "$name" "$@"
+	wait_for 10 bash -c "[ \$(wc -l <'$T/$name.out') -gt 2 ]"
+	before=$(state_of "$PID")
+	cycles "$(share 20 100)" "$PID" "$spec" --via=got
+	as_before "$PID" "$before" "after the cycles"
+	goes_on "$T/$name.out"
+	ends_right "$PID" "$name"
+}
+
+@test "one thread in nanosleep" { alone sleeper nanosleep nanosleep 100; }
+@test "one thread in a short nanosleep" { alone sleeper nanosleep nanosleep 3; }
+@test "one thread in poll" { alone odd poll poll; }
+@test "one thread, nearly always in a signal handler" { alone odd work_fold handler; }
+
+@test "one thread in pause" {
+	target sleeper pause
+	before=$(state_of "$PID")
+	cycles "$(share 20 100)" "$PID" pause@libc --via=got
+	as_before "$PID" "$before" "after the cycles"
+	[ "$(wc -l <"$T/sleeper.out")" -eq 1 ] # it never came back
+	ends_right "$PID" sleeper
+}
+
+@test "one thread in a long nanosleep: it ends when it would have" {
+	target sleeper nanosleep 3000
+	began=$(date +%s%N)
+	cycles 10 "$PID" nanosleep --via=got
+	wait_for 10 in_file "^ok 1" "$T/sleeper.out"
+	took=$((($(date +%s%N) - began) / 1000000))
+	[ "$took" -lt 5000 ]
+	ends_right "$PID" sleeper
+}
+
+@test "the first thread has ended, others run" {
+	target odd leaderless
+	wait_for 10 in_file "^round" "$T/odd.out"
+	cycles 5 "$PID" work_fold work_mix
+	goes_on "$T/odd.out"
+	ends_right "$PID" odd
+}
+
+@test "vfork in flight: entered or refused within bounded time, nobody hangs" {
+	target odd vfork
+	before=$(text "$PID")
+	entered=0 refused=0
+	for _ in 1 2 3 4 5; do
+		status=0
+		timeout 20 "$SCRY" patch count work_fold work_mix -p "$PID" -d 0.1s >"$T/out" 2>"$T/err" || status=$?
+		case "$status" in
+		0) entered=$((entered + 1)) ;;
+		1)
+			refused=$((refused + 1))
+			grep -qi "fix:" "$T/err"
+			;;
+		*)
+			echo "status $status"
+			cat "$T/err"
+			false
+			;;
+		esac
+		goes_on "$T/odd.out"
+	done
+	echo "entered $entered, refused $refused"
+	# The child of a vfork runs in its parent's memory: it must find it whole too.
+	wait_for 10 text_is "$PID" "$before" || timeout 20 "$SCRY" undo -p "$PID" --max-pause 2s
+	text_is "$PID" "$before"
+	ends_right "$PID" odd
+}
+
+@test "a program that forks all the time" {
+	target forker
+	wait_for 10 in_file "^ok 3" "$T/forker.out"
+	before=$(text "$PID")
+	for _ in $(seq "$(share 10 60)"); do
+		timeout 20 "$SCRY" patch count work_fold work_mix -p "$PID" -d 0.1s >"$T/out" 2>"$T/err" || grep -q "fix:" "$T/err"
+	done
+	text_is "$PID" "$before"
+	goes_on "$T/forker.out"
+	ends_right "$PID" forker
+}
+
+@test "a fork child that outlives the watch: undo cleans it, its parent's watch is not disturbed" {
+	target odd child
+	parent=$PID
+	before=$(text "$parent")
+	start scry "$SCRY" patch count work_fold work_mix -p "$parent" -d 3s
+	scry=$PID
+	wait_for 10 watched "$parent"
+	kill -USR1 "$parent"
+	wait_for 10 in_file "^child" "$T/odd.out"
+	child="$(sed -n 's/^child //p' "$T/odd.out")"
+	HELD=$child
+	scry_ends 0 undo -p "$child"
+	grep -q "2 changes stood" "$T/scry.out"
+	text_is "$child" "$before"
+	watched "$parent"
+	! text_is "$parent" "$before"
+	scry_ends 0 patch count work_fold -p "$child" -d 0.2s
+	watched "$parent"
+	finish "$scry"
+	text_is "$parent" "$before"
+	text_is "$child" "$before"
+	kill -TERM "$child"
+	ends_right "$parent" odd
+}
+
+@test "a ruby's fork child has a watch of its own, during its parent's and after it" {
+	cat >"$T/parent.rb" <<'RUBY'
+$stdout.sync = true
+trap(:USR1) { $go = true }
+trap(:TERM) { $stop = true }
+puts "pid #{$$}"
+until $stop
+  Array.new(3)
+  next unless $go
+  $go = false
+  fork do
+    puts "child #{$$}"
+    until $stop
+      Object.new
+    end
+  end
+end
+RUBY
+	start parent "$RUBY" "$T/parent.rb"
+	parent=$PID
+	wait_for 10 in_file "^pid" "$T/parent.out"
+	start scry "$SCRY" objects -p "$parent" -d 4s --top 0 -o "$T/parent.json"
+	scry=$PID
+	wait_for 10 watched "$parent"
+	kill -USR1 "$parent"
+	wait_for 10 in_file "^child" "$T/parent.out"
+	child="$(sed -n 's/^child //p' "$T/parent.out")"
+	HELD=$child
+	sleep 0.5
+	"$SCRY" objects -p "$child" -d 0.5s --top 0 -o "$T/during.json"
+	watched "$parent"
+	finish "$scry"
+	"$SCRY" objects -p "$child" -d 0.5s --top 0 -o "$T/after.json"
+	for f in during after; do
+		json_is "$T/$f.json" 'rows.any? { |x| x["line"] == 12 && x["class"] == "Object" && x["allocated"] > 1000 }'
+		json_is "$T/$f.json" 'rows.none? { |x| x["line"] == 6 }'
+	done
+	json_is "$T/parent.json" 'rows.any? { |x| x["line"] == 6 && x["class"] == "Array" && x["allocated"] > 1000 }'
+	json_is "$T/parent.json" 'rows.none? { |x| x["line"] == 12 }'
+	scry_ends 0 undo -p "$child"
+	[ "$(mappings "$child")" -eq 0 ]
+	kill -TERM "$child" "$parent"
+}
+
+@test "an exec while it is watched" {
+	target odd exec "$TARGETS/target_busy" 2
+	odd=$PID
+	start scry "$SCRY" patch count work_fold work_mix -p "$odd" -d 30s
+	scry=$PID
+	wait_for 10 watched "$odd"
+	kill -USR1 "$odd"
+	run finish "$scry"
+	echo "$status"
+	cat "$T/scry.out" "$T/scry.err"
+	[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
+	grep -qi "exec\|ended" "$T/scry.out" "$T/scry.err"
+	goes_on "$T/odd.out"
+	[ "$(mappings "$odd")" -eq 0 ]
+	# It is another program now, which can be entered.
+	scry_ends 0 patch count busy_six -p "$odd" -d 0.1s
+	ends_right "$odd" odd
+}
+
+@test "execs at any moment of the attach" {
+	for i in $(seq "$(share 10 60)"); do
+		target odd exec "$TARGETS/target_busy" 2
+		odd=$PID
+		start scry "$SCRY" patch count work_fold work_mix -p "$odd" -d 0.1s
+		scry=$PID
+		sleep "0.0$((i * 7 % 90 + 10))"
+		kill -USR1 "$odd"
+		run finish "$scry"
+		[ "$status" -lt 126 ]
+		goes_on "$T/odd.out"
+		ends_right "$odd" odd
+		[ "$(mappings "$$")" -eq 0 ]
+	done
+}
+
+@test "an exit while it is watched, with its status" {
+	for ms in 300 310 330 370 600; do
+		target odd exit 9 "$ms"
+		odd=$PID
+		start scry "$SCRY" patch count work_fold work_mix -p "$odd" -d 30s
+		run finish "$PID"
+		cat "$T/scry.err"
+		[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
+		run finish "$odd"
+		[ "$status" -eq 9 ]
+	done
+}
+
+@test "killed while it is watched" {
+	counted
+	ruby=$PID
+	start scry "$SCRY" objects -p "$ruby" -d 30s
+	scry=$PID
+	wait_for 10 watched "$ruby"
+	kill -KILL "$ruby"
+	run finish "$scry"
+	[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
+	run finish "$ruby"
+	[ "$status" -eq 137 ]
+}
+
+@test "stopped by a signal before: refused, with the command that mends it" {
+	target busy 2
+	kill -STOP "$PID"
+	wait_for 5 grep -q "^State:.*stopped" "/proc/$PID/status"
+	before=$(state_of "$PID")
+	scry_ends 4 patch count work_mix -p "$PID" -d 0.1s
+	says "stopped.*kill -CONT"
+	as_before "$PID" "$before" "refused"
+	kill -CONT "$PID"
+	scry_ends 0 patch count work_mix -p "$PID" -d 0.1s
+	ends_right "$PID" busy
+}
+
+@test "stopped by a signal while it is watched: scry leaves, it runs right when it is continued" {
+	target busy 2
+	busy=$PID
+	before=$(text "$busy")
+	# shellcheck disable=SC2086
+	start scry "$SCRY" patch count $WORDS -p "$busy" -d 1s
+	scry=$PID
+	wait_for 10 watched "$busy"
+	kill -STOP "$busy"
+	run finish "$scry"
+	cat "$T/scry.out" "$T/scry.err"
+	[ "$status" -eq 0 ]
+	wait_for 5 grep -q "^State:.*stopped" "/proc/$busy/status" # still: scry has not let it run
+	text_is "$busy" "$before"
+	kill -CONT "$busy"
+	goes_on "$T/busy.out"
+	[ "$(mappings "$busy")" -eq 0 ] || grep -q "stay mapped" "$T/scry.out" "$T/scry.err"
+	undo "$busy"
+	[ "$(mappings "$busy")" -eq 0 ]
+	ends_right "$busy" busy
+}
+
+@test "a ruby stopped while it is watched" {
+	counted
+	ruby=$PID
+	start scry "$SCRY" objects -p "$ruby" -d 1s
+	scry=$PID
+	wait_for 10 watched "$ruby"
+	kill -STOP "$ruby"
+	run finish "$scry"
+	[ "$status" -eq 0 ]
+	grep -q "stay mapped" "$T/scry.out" "$T/scry.err"
+	kill -CONT "$ruby"
+	sleep 0.5
+	undo "$ruby"
+	[ "$(mappings "$ruby")" -eq 0 ]
+	kill -TERM "$ruby"
+	finish "$ruby"
+}
+
+@test "traced already: refused, the tracer is named" {
+	target busy 2
+	busy=$PID
+	start tracer "$TARGETS/tracer" "$busy"
+	tracer=$PID
+	wait_for 10 in_file "^tracing" "$T/tracer.out"
+	scry_ends 3 patch count work_mix -p "$busy" -d 0.1s
+	says "$tracer"
+	kill -TERM "$tracer"
+	run finish "$tracer"
+	scry_ends 0 patch count work_mix -p "$busy" -d 0.1s
+	ends_right "$busy" busy
+}
+
+@test "one thread is traced: refused, nothing is changed" {
+	target busy 3
+	busy=$PID
+	before=$(state_of "$busy")
+	tid=$(ls "/proc/$busy/task" | tail -1)
+	start tracer "$TARGETS/tracer" "$tid"
+	wait_for 10 in_file "^tracing" "$T/tracer.out"
+	scry_ends 3 patch count work_mix -p "$busy" -d 0.1s
+	says "$PID"
+	kill -TERM "$PID"
+	run finish "$PID"
+	text_is "$busy" "$(head -1 <<<"$before")"
+	undo "$busy"
+	as_before "$busy" "$before" "after undo"
+	scry_ends 0 patch count work_mix -p "$busy" -d 0.1s
+	ends_right "$busy" busy
+}
+
+@test "a seccomp filter: refused with the reason" {
+	target odd seccomp
+	before=$(state_of "$PID")
+	scry_ends 4 patch count work_mix -p "$PID" -d 0.1s
+	says seccomp
+	as_before "$PID" "$before" "refused"
+	ends_right "$PID" odd
+}
+
+@test "a setuid program: refused with the reason" {
+	need_root "a setuid program"
+	command -v setpriv >/dev/null || skip "no setpriv: apt-get install util-linux"
+	cp "$TARGETS/target_busy" "$TARGETS/libwork.so" "$T/"
+	chown root "$T/target_busy"
+	chmod 4755 "$T/target_busy"
+	chmod 755 "$T" "$T"/.. "$T/libwork.so"
+	[ ! -g "$T" ] || chmod g-s "$T"
+	findmnt -no OPTIONS -T "$T" | grep -q nosuid && skip "$T is on a file system mounted nosuid"
+	start busy setpriv --reuid=65534 --regid=65534 --clear-groups "$T/target_busy" 2
+	wait_for 5 in_file "^pid" "$T/busy.out" || skip "nobody may not run programs in $T: $(cat "$T/busy.err")"
+	scry_ends 4 patch count busy_six -p "$PID" -d 0.1s
+	says "setuid"
+	ends_right "$PID" busy
+}
+
+@test "a zombie, and a process that is not there" {
+	bash -c 'sleep 0 & echo $!; exec sleep 20' >"$T/zombie.out" 3>&- &
+	STARTED="$STARTED $!"
+	wait_for 5 bash -c "grep -q '^State:.*Z' /proc/\$(cat '$T/zombie.out')/status"
+	scry_ends 5 patch count write -p "$(cat "$T/zombie.out")" -d 0.1s
+	says "ended|gone"
+	scry_ends 5 patch count write -p 4194304 -d 0.1s
+	scry_ends 5 undo -p 4194304
+}
+
+@test "many cycles on busy threads leave nothing" {
+	target busy
+	cycles 2 "$PID" busy_six
+	before=$(state_of "$PID")
+	maps=$(wc -l <"/proc/$PID/maps")
+	# shellcheck disable=SC2086
+	cycles "$(share 30 100)" "$PID" $WORDS
+	as_before "$PID" "$before" "after the cycles"
+	[ "$(wc -l <"/proc/$PID/maps")" -le $((maps + 1)) ]
+	ends_right "$PID" busy
+}
+
+@test "many cycles on a ruby leave nothing" {
+	counted
+	scry_ends 0 objects -p "$PID" -d 0.02s
+	before=$(state_of "$PID" | grep -v "scry's")
+	maps=$(wc -l <"/proc/$PID/maps")
+	for _ in $(seq "$(share 20 100)"); do
+		scry_ends 0 objects -p "$PID" -d 0.02s
+		[ "$(wc -l <"/proc/$PID/maps")" -le $((maps + 3)) ]
+	done
+	undo "$PID"
+	[ "$(state_of "$PID" | grep -v "scry's")" = "$before" ]
+	[ "$(mappings "$PID")" -eq 0 ]
+	kill -TERM "$PID"
+	finish "$PID"
+}
