@@ -138,10 +138,22 @@ static void audit(const struct scry_watch *w, const char *what, const struct scr
 					       : "verified");
 }
 
+static void write_process(struct scry_watch *w)
+{
+	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid,
+				    .uid = w->proc.uid,
+				    .start_ticks = w->proc.start_ticks};
+
+	p.exe_str = str(w, w->proc.exe);
+	p.runtime_str = w->runtime ? str(w, w->runtime) : 0;
+	event(w, SCRY_EVENT_PROCESS, &p, sizeof(p));
+}
+
 /* In: lock, map, write, hook. */
 static int enter(struct scry_watch *w)
 {
 	struct scry_ev_attach at = {.pid = (uint32_t)w->proc.pid};
+	char text[256];
 	int r = scry_inject_lock(&w->inj, &w->proc);
 
 	if (r < 0)
@@ -155,6 +167,7 @@ static int enter(struct scry_watch *w)
 	refresh_lease(w);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	w->began_ns = scry_now_ns();
+	write_process(w);
 	r = w->instrument->enter(w);
 	at.threads = (uint32_t)w->proc.threads;
 	at.agent_address = w->inj.header.text;
@@ -163,6 +176,12 @@ static int enter(struct scry_watch *w)
 	at.bytes_changed = w->inj.edit.bytes_changed;
 	event(w, SCRY_EVENT_ATTACH, &at, sizeof(at));
 	audit(w, "attach", NULL);
+	snprintf(text, sizeof(text),
+		 "agent %s at %#llx, %llu KiB, near %#llx; longest pause so far %.2f ms",
+		 w->inj.adopted ? "adopted" : "mapped", (unsigned long long)w->inj.header.text,
+		 (unsigned long long)at.agent_bytes / 1024, (unsigned long long)w->near,
+		 (double)w->inj.pause_max_ns / 1e6);
+	tell(SCRY_NEWS_DETAIL, 0, text);
 	return r;
 }
 
@@ -261,17 +280,6 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	event(w, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 
-static void write_process(struct scry_watch *w)
-{
-	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid,
-				    .uid = w->proc.uid,
-				    .start_ticks = w->proc.start_ticks};
-
-	p.exe_str = str(w, w->proc.exe);
-	p.runtime_str = w->runtime ? str(w, w->runtime) : 0;
-	event(w, SCRY_EVENT_PROCESS, &p, sizeof(p));
-}
-
 /* From entered to left. Also the way out when entering failed half-way. */
 static int run_entered(struct scry_watch *w, int entered)
 {
@@ -285,6 +293,7 @@ static int run_entered(struct scry_watch *w, int entered)
 		why = watch(w);
 	}
 	w->ended_ns = scry_now_ns();
+	tell(SCRY_NEWS_DETAIL, 0, why);
 	if (w->inj.control && !w->target_gone) {
 		w->instrument->leave(w);
 		if (scry_inject_leave(&w->inj, &undo, &left) < 0)
@@ -294,7 +303,6 @@ static int run_entered(struct scry_watch *w, int entered)
 		audit(w, "detach", &undo);
 	if (entered == 0) {
 		w->instrument->drain(w);
-		write_process(w);
 		r = w->instrument->finish(w);
 		if (left)
 			scry_watch_note(w,
@@ -363,6 +371,11 @@ static int run_started(struct scry_watch *w, pid_t child)
 	if (r == 0)
 		r = enter(w);
 	scry_spawn_close(&spawn);
+	if (spawn.t.held_ns >
+	    w->inj.pause_max_ns) { /* held before it began: a wait, no cost of its time */
+		w->inj.pause_max_ns = spawn.t.held_ns;
+		w->inj.pause_threads = 1;
+	}
 	w->held = NULL;
 	return w->inj.control ? run_entered(w, r) : r;
 }

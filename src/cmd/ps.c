@@ -130,7 +130,7 @@ static void each_process(struct scry_json *json, int *ret_shown)
 		if (json)
 			print_json(json, &row);
 		else
-			printf("%8d  %6u  %7d  %-16s %-36s  %s\n", row.proc.pid, row.proc.uid,
+			printf("%8d  %6u  %7d  %-16s %-48s  %s\n", row.proc.pid, row.proc.uid,
 			       row.proc.threads, row.proc.comm, row.is_ruby ? row.module : "-",
 			       agent_words(&row, words, sizeof(words)));
 		++*ret_shown;
@@ -171,7 +171,7 @@ int scry_cmd_ps(int argc, char **argv)
 		scry_json_object_end(&j);
 		return scry_json_done(&j) < 0 ? 1 : 0;
 	}
-	printf("%8s  %6s  %7s  %-16s %-36s  %s\n", "pid", "uid", "threads", "command", "ruby",
+	printf("%8s  %6s  %7s  %-16s %-48s  %s\n", "pid", "uid", "threads", "command", "ruby",
 	       "agent");
 	each_process(NULL, &shown);
 	if (!shown)

@@ -36,22 +36,28 @@ struct front {
 	int go_fd;    /* one byte lets the program exec */
 	int fault_fd; /* errno of a failed exec comes here */
 	int failed;   /* -errno that the keeper reported */
+	char sentence[1024];
 	bool is_done;
 	bool entered;
 };
 
 static volatile sig_atomic_t interrupts;
+static volatile pid_t pass_on_to; /* the program of `-- CMD` */
 
-static void on_signal(int sig)
+/* A signal sent to us by somebody is meant for the program too; one from the terminal has reached
+ * it already. */
+static void on_signal(int sig, siginfo_t *info, void *context)
 {
-	(void)sig;
-	if (++interrupts > 1)
-		_exit(130);
+	(void)context;
+	if (pass_on_to > 0 && info->si_code <= 0)
+		kill(pass_on_to, sig);
+	else if (++interrupts > 1)
+		_exit(128 + sig);
 }
 
 static void catch_signals(void)
 {
-	struct sigaction sa = {.sa_handler = on_signal};
+	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
@@ -95,6 +101,9 @@ static bool take_news(struct front *f)
 	case SCRY_NEWS_SAY:
 		scry_log_say("%s", text);
 		break;
+	case SCRY_NEWS_DETAIL:
+		scry_log_detail("%s", text);
+		break;
 	case SCRY_NEWS_ENTERED:
 		f->entered = true;
 		if (!f->opts->command && !f->opts->duration_ns)
@@ -103,7 +112,10 @@ static bool take_news(struct front *f)
 		break;
 	case SCRY_NEWS_FAILED:
 		f->failed = head.value ? head.value : -EIO;
-		scry_log_error("%s", text);
+		if (f->opts->command) /* said when it is known how the program ended */
+			snprintf(f->sentence, sizeof(f->sentence), "%s", text);
+		else
+			scry_log_error("%s", text);
 		break;
 	case SCRY_NEWS_GO:
 		if (write(f->go_fd, "g", 1) == 1)
@@ -147,6 +159,7 @@ static int start_program(struct front *f)
 		close(go[1]);
 		run_program(f, go[0], fault[1]);
 	}
+	pass_on_to = f->child;
 	close(go[0]);
 	close(fault[1]);
 	f->go_fd = go[1];
@@ -284,7 +297,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		r = start_program(&f);
 	if (r == 0) {
 		child = f.child;
-		if (send(f.fd, &child, sizeof(child), MSG_NOSIGNAL) != sizeof(child))
+		if (send(f.fd, &child, sizeof(child), MSG_NOSIGNAL) != sizeof(child) &&
+		    !opts->command)
 			r = scry_fail(-EIO, "the keeper died at once");
 	}
 	if (r < 0)
@@ -293,8 +307,12 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	if (opts->command)
 		program = wait_for_program(&f);
 	r = show(&f, out, &how);
-	if (f.failed)
+	if (f.failed && !opts->command)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
+	else if (program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN)
+		scry_error_clear(); /* wait_for_program has said what is the matter */
+	else if (f.failed)
+		scry_fail(f.failed, "%s", f.sentence);
 	if (opts->command)
 		return program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN || r == 0 ? program
 											 : EXIT_OWN;

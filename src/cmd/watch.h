@@ -72,6 +72,7 @@ extern const struct scry_instrument scry_instrument_objects, scry_instrument_cou
 /* Messages of the keeper to the front: a head, then `size` bytes of text. */
 enum scry_news {
 	SCRY_NEWS_SAY = 1, /* talk for stderr */
+	SCRY_NEWS_DETAIL,  /* shown with -v */
 	SCRY_NEWS_ENTERED, /* hooks are on */
 	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
 	SCRY_NEWS_GO,	   /* -- CMD: the program may exec now */

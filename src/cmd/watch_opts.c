@@ -22,17 +22,14 @@ static void join(int argc, char **argv)
 int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest)
 {
 	struct scry_watch_opts *o = cli->opts;
-	enum scry_log_color color = SCRY_LOG_COLOR_AUTO;
 	int rest, r;
 
 	o->max_pause_ns = 50000000;
 	o->memory = 256u << 20;
 	r = scry_opt_parse(cli->rows, cli->count, (struct scry_opt_args){argc, argv}, &rest);
-	if (r == 0 && cli->talk->color)
-		r = scry_log_color_parse(cli->talk->color, &color);
 	if (r < 0)
 		return r;
-	scry_log_setup(cli->talk->quiet ? -1 : cli->talk->verbose ? 1 : 0, color);
+	scry_log_setup(cli->talk->quiet ? -1 : cli->talk->verbose ? 1 : 0, SCRY_LOG_COLOR_AUTO);
 	if (cli->talk->help) {
 		printf("usage: %s\n\n", cli->usage);
 		scry_opt_help(cli->rows, cli->count, stdout);
@@ -52,6 +49,9 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 				 o->pid ? "either -p PID or a command, not both"
 					: "say what to watch: -p PID, or -- CMD",
 				 cli->usage);
+	if (o->raw && (!o->output || strstr(o->output, ".json") || strstr(o->output, ".txt")))
+		return scry_fail(-EINVAL,
+				 "--raw keeps every event in a recording: give one, -o x.scry");
 	if (o->pid > 4194304) /* the kernel's PID_MAX_LIMIT */
 		return scry_fail(-EINVAL, "%llu is not a process id", (unsigned long long)o->pid);
 	return 0;
@@ -72,16 +72,15 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 			r = instrument->prepare(&w);
 	}
 	if (r == 0) {
-		printf("scry %s would enter process %d (%s):\n", instrument->name, w.proc.pid,
-		       w.proc.comm);
-		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 40 KiB of "
+		printf("scry would enter process %d (%s, %d thread%s) to watch %s:\n", w.proc.pid,
+		       w.proc.comm, w.proc.threads, w.proc.threads == 1 ? "" : "s",
+		       instrument->name);
+		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
 		       "code)\n");
-		printf("  pause       one thread held for some 0.1 to 1 ms to map it, each Ruby "
-		       "thread at most once\n"
-		       "              for some 0.1 ms; %d threads now; all of them once at the "
-		       "end, for some 0.05 ms\n"
-		       "              each; never longer than %llu ms\n",
-		       w.proc.threads, (unsigned long long)opts->max_pause_ns / 1000000);
+		printf("  pause       one thread for some 0.1 to 1 ms to map it; all threads "
+		       "together at the end,\n"
+		       "              for some 0.05 ms each; never longer than %llu ms\n",
+		       (unsigned long long)opts->max_pause_ns / 1000000);
 		instrument->describe(&w, stdout);
 		printf("nothing was touched\n");
 	}

@@ -50,8 +50,6 @@
 		 NULL},                                                                            \
 		{'q', "quiet", SCRY_OPT_FLAG, &(talk)->quiet, NULL, "no talk on stderr", NULL},    \
 		{'v', "verbose", SCRY_OPT_COUNT, &(talk)->verbose, NULL, "more talk", NULL},       \
-		{0,   "color", SCRY_OPT_STRING, &(talk)->color, "WHEN", "auto, always or never",   \
-		 NULL},                                                                            \
 	{                                                                                          \
 		'h', "help", SCRY_OPT_FLAG, &(talk)->help, NULL, "this help", NULL                 \
 	}
@@ -59,7 +57,6 @@
 struct scry_talk_opts {
 	bool quiet, help;
 	int verbose;
-	const char *color;
 };
 
 /*

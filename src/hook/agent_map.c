@@ -3,10 +3,13 @@
 #include "hook/agent_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "sys/edit.h"
@@ -124,14 +127,18 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 	return 0;
 }
 
-static int remote(struct scry_tracee *t, const struct scry_call *how, const uint64_t call[7])
+/* One remote syscall; its result or -errno. */
+static int64_t remote(struct scry_tracee *t, const struct scry_call *how, const uint64_t call[7])
 {
 	int64_t value;
 	int r = scry_tracee_syscall(t, how, call, &value);
 
-	if (r < 0)
-		return r;
-	return value < 0 && value > -4096 ? (int)value : 0;
+	return r < 0 ? r : value;
+}
+
+static int failed(int64_t r)
+{
+	return r < 0 && r > -4096 ? (int)r : 0;
 }
 
 int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd)
@@ -139,46 +146,126 @@ int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd)
 	return scry_edit_poke(mem_fd, h->text, h, sizeof(*h));
 }
 
-int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
-		   const struct scry_call *how)
+int scry_agent_open_shared(const struct scry_agent_header *h, pid_t pid)
 {
-	const uint64_t flags = MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, none = (uint64_t)-1;
-	const uint64_t rw = PROT_READ | PROT_WRITE;
-	const uint64_t text[7] = {
-		SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags | MAP_PRIVATE, none};
-	const uint64_t rest[][7] = {
-		{SYS_mmap, h->private_, h->private_size, rw, flags | MAP_PRIVATE, none},
-		{SYS_mmap, h->shared, h->shared_size, rw, flags | MAP_SHARED, none},
-		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
-	};
-	int r = remote(t, how, text), end;
+	char path[96];
+	int fd;
 
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid,
+		 (unsigned long long)h->shared, (unsigned long long)(h->shared + h->shared_size));
+	fd = open(path, O_RDWR | O_CLOEXEC); /* CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE */
+	return fd < 0 ? -EACCES : fd;
+}
+
+/* May we open mappings at all? Asked before anything is mapped. */
+static bool may_open_mappings(void)
+{
+	static int answer = -1;
+	char path[96];
+	void *page;
+	int fd;
+
+	if (answer >= 0)
+		return answer;
+	page = mmap(NULL, SCRY_PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	snprintf(path, sizeof(path), "/proc/self/map_files/%llx-%llx",
+		 (unsigned long long)(uintptr_t)page,
+		 (unsigned long long)(uintptr_t)page + SCRY_PAGE);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	answer = fd >= 0;
+	if (fd >= 0)
+		close(fd);
+	munmap(page, SCRY_PAGE);
+	return answer;
+}
+
+/* The target makes a memfd, maps it and closes it; in between we open it for ourselves. */
+static int map_memfd(const struct scry_agent_header *h, struct scry_tracee *t,
+		     const struct scry_call *how, int *ret_fd)
+{
+	static const char name[] = "scry";
+	const uint64_t at = h->text + SCRY_PAGE / 2; /* in the header page */
+	const uint64_t make[7] = {SYS_memfd_create, at, MFD_CLOEXEC};
+	uint64_t size[7] = {SYS_ftruncate, 0, h->shared_size}, shut[7] = {SYS_close};
+	uint64_t map[7] = {SYS_mmap, h->shared, h->shared_size, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED};
+	char path[64];
+	int64_t fd, r;
+
+	r = scry_edit_poke(how->mem_fd, at, name, sizeof(name));
+	fd = r < 0 ? r : remote(t, how, make);
+	if (fd < 0)
+		return (int)fd;
+	size[1] = map[5] = shut[1] = (uint64_t)fd;
+	r = remote(t, how, size);
 	if (r == 0)
-		r = scry_agent_write_header(h, how->mem_fd);
-	for (size_t i = 0; i < 3 && r == 0; i++)
-		r = remote(t, how, rest[i]);
-	end = scry_tracee_finish(t, how);
+		r = failed(remote(t, how, map));
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, (int)fd);
+	*ret_fd = r == 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	if (r == 0 && *ret_fd < 0)
+		r = -errno;
+	remote(t, how, shut);
+	return (int)r;
+}
+
+static int map_shared(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how, int *ret_fd)
+{
+	const uint64_t map[7] = {SYS_mmap,
+				 h->shared,
+				 h->shared_size,
+				 PROT_READ | PROT_WRITE,
+				 MAP_ANONYMOUS | MAP_FIXED | MAP_SHARED,
+				 (uint64_t)-1};
+	int r;
+
+	if (!may_open_mappings())
+		return map_memfd(h, t, how, ret_fd);
+	r = failed(remote(t, how, map));
+	if (r == 0)
+		r = *ret_fd = scry_agent_open_shared(h, t->pid);
+	return r < 0 ? r : 0;
+}
+
+static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
+{
+	int end = scry_tracee_finish(t, how);
+
 	r = r < 0 ? r : end;
 	if (r < 0)
 		return scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
 	return 0;
 }
 
-int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
-		      const struct scry_call *how)
+int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
+		   const struct scry_call *how, int *ret_fd)
 {
-	const uint64_t call[7] = {SYS_mmap,
-				  h->shared,
-				  h->shared_size,
-				  PROT_READ | PROT_WRITE,
-				  MAP_ANONYMOUS | MAP_FIXED | MAP_SHARED,
-				  (uint64_t)-1};
-	int r = remote(t, how, call), end = scry_tracee_finish(t, how);
+	const uint64_t flags = MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
+		       none = (uint64_t)-1;
+	const uint64_t calls[][7] = {
+		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags, none},
+		/* the shared pages too, so that MAP_FIXED then replaces nothing but these */
+		{SYS_mmap, h->private_, h->private_size + h->shared_size, PROT_READ | PROT_WRITE,
+		 flags, none},
+		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+	};
+	int r = failed(remote(t, how, calls[0]));
 
-	r = r < 0 ? r : end;
-	if (r < 0)
-		return scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
-	return 0;
+	*ret_fd = -1;
+	if (r == 0)
+		r = scry_agent_write_header(h, how->mem_fd);
+	for (size_t i = 1; i < 3 && r == 0; i++)
+		r = failed(remote(t, how, calls[i]));
+	if (r == 0)
+		r = map_shared(h, t, how, ret_fd);
+	return finish(t, how, r);
+}
+
+int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how, int *ret_fd)
+{
+	*ret_fd = -1;
+	return finish(t, how, map_shared(h, t, how, ret_fd));
 }
 
 int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
@@ -195,7 +282,7 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 	leaving.stage = SCRY_AGENT_LEAVING;
 	r = scry_agent_write_header(&leaving, how->mem_fd);
 	for (size_t i = 0; i < 3 && r == 0; i++)
-		r = remote(t, how, calls[i]);
+		r = failed(remote(t, how, calls[i]));
 	end = scry_tracee_finish(t, how);
 	return r < 0 ? r : end;
 }

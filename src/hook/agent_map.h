@@ -44,14 +44,21 @@ bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem
 int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
 		    uint64_t near, struct scry_agent_header *ret);
 
-/* Maps everything that `h` plans, in the stopped thread `t`. 0 or -errno with a sentence. Stage
- * MAPPING remains. */
+/*
+ * Maps everything that `h` plans, in the stopped thread `t`. 0 or -errno with a sentence; stage
+ * MAPPING remains. *ret_fd (caller closes) opens the shared pages for us: by /proc/PID/map_files,
+ * or, where that is not permitted, by a memfd that the target makes and closes again.
+ */
 int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
-		   const struct scry_call *how);
+		   const struct scry_call *how, int *ret_fd);
 
-/* Gives a fork child shared pages of its own, at the same address. */
+/* New shared pages at the old address: for a fork child, which has its parent's. Same *ret_fd. */
 int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
-		      const struct scry_call *how);
+		      const struct scry_call *how, int *ret_fd);
+
+/* Opens the shared pages of an agent that is there. The fd, or -EACCES: not permitted (rehome
+ * instead). */
+int scry_agent_open_shared(const struct scry_agent_header *h, pid_t pid);
 
 /* Takes all mappings out, the header's last. Only when nothing of the agent can be running. 0 or
  * -errno. */

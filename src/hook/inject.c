@@ -11,7 +11,6 @@
 #include "hook/inject.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,20 +159,30 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 	return r;
 }
 
-typedef int (*map_work)(const struct scry_agent_header *, struct scry_tracee *,
-			const struct scry_call *);
+enum work { WORK_MAP, WORK_REHOME, WORK_UNMAP };
 
-/* Does `work` in `held`, or in a thread that is held for it. */
-static int in_thread(struct scry_inject *inj, struct scry_tracee *held, map_work work)
+static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work work, int *ret_fd)
 {
-	struct scry_call how = {.gadgets = &inj->gadgets, .mem_fd = inj->mem.fd};
+	struct scry_call how = {.gadgets = &inj->gadgets,
+				.mem_fd = inj->mem.fd,
+				.deadline_ns = scry_now_ns() + CALL_NS};
+
+	if (work == WORK_MAP)
+		return scry_agent_map(&inj->header, t, &how, ret_fd);
+	if (work == WORK_REHOME)
+		return scry_agent_rehome(&inj->header, t, &how, ret_fd);
+	return scry_agent_unmap(&inj->header, t, &how);
+}
+
+/* Does it in `held`, or in a thread that is held for it. */
+static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum work work, int *ret_fd)
+{
 	struct scry_tracee own;
 	int r = held ? 0 : hold_one(inj, &own);
 
 	if (r < 0)
 		return r;
-	how.deadline_ns = scry_now_ns() + CALL_NS;
-	r = work(&inj->header, held ? held : &own, &how);
+	r = do_work(inj, held ? held : &own, work, ret_fd);
 	if (!held) {
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
@@ -181,24 +190,11 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, map_work
 	return r;
 }
 
-/* Our own view of the shared mapping. map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. */
-static int open_shared(struct scry_inject *inj)
+/* Our own view of the shared pages; takes `fd`. */
+static int view_shared(struct scry_inject *inj, int fd)
 {
-	const struct scry_agent_header *h = &inj->header;
-	char path[96];
-	void *p;
-	int fd;
+	void *p = mmap(NULL, inj->header.shared_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", inj->proc->pid,
-		 (unsigned long long)h->shared, (unsigned long long)(h->shared + h->shared_size));
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return scry_fail(-errno,
-				 "cannot open the shared memory of process %d: %s; fix: run scry "
-				 "as root (sudo "
-				 "scry ...)",
-				 inj->proc->pid, strerror(errno));
-	p = mmap(NULL, h->shared_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (p == MAP_FAILED)
 		return scry_fail(-errno, "cannot map the ring of process %d: %s", inj->proc->pid,
@@ -318,19 +314,11 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 				 inj->proc->pid, inj->proc->pid);
 	}
 	inj->removed_part = true;
-	r = in_thread(inj, held, scry_agent_unmap);
+	r = in_thread(inj, held, WORK_UNMAP, NULL);
 	scry_maps_done(&inj->maps);
 	return r < 0 ? scry_fail(r, "cannot unmap what an interrupted scry left in process %d",
 				 inj->proc->pid)
 		     : scry_maps_read(inj->proc->pid, &inj->maps);
-}
-
-static int map_new(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
-{
-	int r = scry_agent_plan(&inj->maps, &inj->source, near ? near : inj->gadgets.restorer,
-				&inj->header);
-
-	return r < 0 ? r : in_thread(inj, held, scry_agent_map);
 }
 
 /* The control page of a new, or newly housed, agent: it goes on where the agent's own accounts
@@ -367,9 +355,31 @@ static int settle(struct scry_inject *inj, bool own_page)
 	return r;
 }
 
+/* Maps a new agent, or the pages that an old one lacks. `*ret_own`: the control page is in use and
+ * kept. */
+static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee *held,
+		     bool *ret_own)
+{
+	int fd = -1, r = 0;
+
+	*ret_own = inj->adopted && is_own_page(inj);
+	if (*ret_own)
+		fd = scry_agent_open_shared(&inj->header, inj->proc->pid);
+	if (fd < 0 && inj->adopted) {
+		*ret_own = false;
+		r = in_thread(inj, held, WORK_REHOME, &fd);
+	} else if (!inj->adopted) {
+		r = scry_agent_plan(&inj->maps, &inj->source, near ? near : inj->gadgets.restorer,
+				    &inj->header);
+		if (r == 0)
+			r = in_thread(inj, held, WORK_MAP, &fd);
+	}
+	return r < 0 ? r : view_shared(inj, fd);
+}
+
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {
-	bool own_page = false;
+	bool own_page;
 	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
 
 	if (r == 0)
@@ -385,14 +395,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	inj->adopted = r;
 	if (!inj->adopted && inj->only_adopt)
 		return -ENOENT;
-	if (inj->adopted)
-		own_page = is_own_page(inj);
-	if (!inj->adopted)
-		r = map_new(inj, near, held);
-	else
-		r = own_page ? 0 : in_thread(inj, held, scry_agent_rehome);
-	if (r >= 0)
-		r = open_shared(inj);
+	r = get_pages(inj, near, held, &own_page);
 	if (r < 0)
 		return r;
 	inj->gate = scry_agent_gate(&inj->header);
@@ -453,13 +456,9 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 
 static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
 {
-	struct scry_call how = {.gadgets = &inj->gadgets, .mem_fd = inj->mem.fd};
 	struct scry_tracee *t = scry_world_caller(w, &inj->maps);
 
-	how.deadline_ns = scry_now_ns() + CALL_NS;
-	if (!t || !is_unused(inj, w))
-		return -EAGAIN;
-	return scry_agent_unmap(&inj->header, t, &how);
+	return t && is_unused(inj, w) ? do_work(inj, t, WORK_UNMAP, NULL) : -EAGAIN;
 }
 
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
