@@ -36,13 +36,9 @@ struct scry_agent_link {
 struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
-	uint64_t *ring;
-	uint64_t ring_mask;
 	struct scry_agent_state state;
-	uint64_t tail_seen;
-	uint64_t until_lease_check;
-	uint32_t lease_ok;
 	uint32_t evict; /* round robin */
+	uint32_t reserved;
 	struct scry_agent_ruby ruby;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
@@ -61,14 +57,14 @@ struct scry_agent_place {
 };
 
 /* ring.c: room for `words`, or 0 and counted as lost. Publishing is one store. */
-int scry_ring_reserve(uint64_t words);
-static inline void scry_ring_put(uint64_t word)
+int scry_ring_reserve(struct scry_gate *g, uint64_t words);
+static inline void scry_ring_put(struct scry_gate *g, uint64_t word)
 {
-	scry_agent.ring[scry_agent.state.head++ & scry_agent.ring_mask] = word;
+	((uint64_t *)g->ring)[g->head++ & g->ring_mask] = word;
 }
-static inline void scry_ring_publish(void)
+static inline void scry_ring_publish(const struct scry_gate *g)
 {
-	__atomic_store_n(&scry_agent.control->head, scry_agent.state.head, __ATOMIC_RELEASE);
+	__atomic_store_n(&scry_agent.control->head, g->head, __ATOMIC_RELEASE);
 }
 
 /* site.c: the code for `object` made at `place`, defining it in the ring where it is

@@ -151,6 +151,7 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 		struct scry_ring_def def;
 		uint64_t text[SCRY_DEF_TEXT_MAX / 8];
 	} record;
+	struct scry_gate *g = scry_agent.gate;
 	uint64_t words, *from = (uint64_t *)&record;
 	uint32_t size;
 
@@ -166,11 +167,11 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 		record.def.class_size = (uint16_t)scry_class_name(
 			klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);
 	words = (sizeof(record.def) + size + record.def.class_size + 7) / 8;
-	if (!scry_ring_reserve(words + 1))
+	if (!scry_ring_reserve(g, words + 1))
 		return 0;
-	scry_ring_put(SCRY_RING_ESCAPE_WORD(SCRY_RING_DEF, words));
+	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_DEF, words));
 	for (uint64_t i = 0; i < words; i++)
-		scry_ring_put(from[i]);
+		scry_ring_put(g, from[i]);
 	scry_agent.control->defs++;
 	return 1;
 }

@@ -20,33 +20,38 @@ static uint64_t tsc(void)
 }
 
 /* Reads the clock once in 64 events: the lease is a second long, an event some ten nanoseconds. */
-static void check_lease(void)
+static __attribute__((noinline)) void check_lease(struct scry_gate *g)
 {
 	const struct scry_control *c = scry_agent.control;
 	uint64_t now = tsc();
 
-	scry_agent.until_lease_check = LEASE_CHECK_EVERY;
-	scry_agent.lease_ok = now < c->lease_tsc;
+	g->until_lease_check = LEASE_CHECK_EVERY;
+	g->lease_ok = now < c->lease_tsc;
 	if (now >= c->lease_end_tsc)
-		scry_agent.control->wanted = 0;
+		g->wanted = 0; /* nobody comes back */
 }
 
-int scry_ring_reserve(uint64_t words)
+static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g, uint64_t words)
 {
 	struct scry_control *c = scry_agent.control;
 
-	if (unlikely(--scry_agent.until_lease_check == 0))
-		check_lease();
-	if (unlikely(!scry_agent.lease_ok)) {
+	if (!g->lease_ok) {
 		c->lost_lease++;
 		c->lost++;
 		return 0;
 	}
-	if (likely(scry_agent.state.head + words - scry_agent.tail_seen <= scry_agent.ring_mask))
-		return 1;
-	scry_agent.tail_seen = __atomic_load_n(&c->tail, __ATOMIC_ACQUIRE);
-	if (scry_agent.state.head + words - scry_agent.tail_seen <= scry_agent.ring_mask)
+	g->tail_seen = __atomic_load_n(&c->tail, __ATOMIC_ACQUIRE);
+	if (g->head + words - g->tail_seen <= g->ring_mask)
 		return 1;
 	c->lost++;
 	return 0;
+}
+
+int scry_ring_reserve(struct scry_gate *g, uint64_t words)
+{
+	if (unlikely(--g->until_lease_check == 0))
+		check_lease(g);
+	if (likely(g->lease_ok) && likely(g->head + words - g->tail_seen <= g->ring_mask))
+		return 1;
+	return reserve_slowly(g, words);
 }

@@ -32,16 +32,16 @@ static uint64_t word_at(const uint8_t *base, uint32_t offset)
 }
 
 /* A new watch: what the last one defined means nothing to this keeper. */
-static void take_up(uint32_t watch)
+static void take_up(struct scry_gate *g)
 {
 	scry_site_forget_all();
-	scry_agent.until_lease_check = 1;
-	scry_agent.tail_seen = scry_agent.control->tail;
-	scry_agent.state.watch = watch;
-	__atomic_store_n(&scry_agent.control->armed, watch, __ATOMIC_RELEASE);
+	g->until_lease_check = 1;
+	g->tail_seen = scry_agent.control->tail;
+	g->taken = g->wanted;
+	__atomic_store_n(&scry_agent.control->armed, g->taken, __ATOMIC_RELEASE);
 }
 
-static void hook_on(uint32_t watch)
+static void hook_on(struct scry_gate *g)
 {
 	void (*add)(event_func, uint32_t, uint64_t, int) = (void *)scry_agent.ruby.add_event_hook2;
 
@@ -50,137 +50,138 @@ static void hook_on(uint32_t watch)
 		add((event_func)scry_agent_event, EVENT_NEWOBJ | EVENT_FREEOBJ, 0,
 		    HOOK_SAFE | HOOK_RAW_ARG);
 	}
-	if (scry_agent.state.watch != watch)
-		take_up(watch);
+	if (g->taken != g->wanted)
+		take_up(g);
 }
 
-static void hook_off(void)
+static void hook_off(const struct scry_gate *g)
 {
 	int (*remove)(event_func, uint64_t) = (void *)scry_agent.ruby.remove_event_hook;
 
 	if (remove((event_func)scry_agent_event, 0) <= 0)
 		return;
 	scry_agent.state.hooked = 0;
-	if (scry_agent.gate->open) /* in a fork child the shared page is the parent's */
+	if (g->open) /* in a fork child the shared page is the parent's */
 		__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
 				 __ATOMIC_RELEASE);
 }
 
-/* The innermost Ruby frame at or above `cfp`; pc 0 when there is none before the stack ends. */
-static void find_place(const uint8_t *trace_arg, struct scry_agent_place *place)
+/* The first Ruby frame above a C frame; pc 0 when there is none before the stack ends. */
+static void find_caller(const struct scry_agent_frames *f, const uint8_t *ec, const uint8_t *cfp,
+			struct scry_agent_place *place)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, r->trace_ec);
-	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, r->trace_cfp);
-	uint64_t pc = word_at(cfp, r->frame_pc), end;
+	uint64_t end = word_at(ec, f->ec_stack) + 8 * word_at(ec, f->ec_stack_size);
 
-	place->depth = 0xffff;
 	place->top = 0;
-	place->iseq = word_at(cfp, r->frame_iseq);
-	if (likely(pc && place->iseq)) {
-		uint64_t depth = (word_at(cfp, r->frame_sp) - word_at(cfp, r->frame_ep)) >> 3;
-
-		place->top = 1;
-		if (depth < 0xffff)
-			place->depth = (uint32_t)depth;
-		place->pc = pc - 8 * r->trace_pc_advanced;
-		return;
-	}
-	end = word_at(ec, r->ec_stack) + 8 * word_at(ec, r->ec_stack_size);
+	place->depth = 0xffff;
 	for (int i = 0; i < FRAMES_MAX; i++) {
-		cfp += r->frame_size;
-		if ((uint64_t)cfp + r->frame_size > end)
+		cfp += f->frame_size;
+		if ((uint64_t)cfp + f->frame_size > end)
 			break;
-		place->pc = word_at(cfp, r->frame_pc);
-		place->iseq = word_at(cfp, r->frame_iseq);
+		place->pc = word_at(cfp, f->frame_pc);
+		place->iseq = word_at(cfp, f->frame_iseq);
 		if (place->pc && place->iseq)
 			return;
 	}
 	place->pc = place->iseq = 0;
 }
 
-static void on_alloc(const uint8_t *trace_arg, uint64_t object)
+/* Where the object is made: the newest Ruby frame. Follows no pointer when the layout is not as
+ * learned. */
+static void find_place(const struct scry_agent_frames *f, const uint8_t *trace_arg,
+		       struct scry_agent_place *place)
 {
-	struct scry_agent_place place;
-	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, scry_agent.ruby.trace_ec);
-	uint32_t code;
+	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, f->trace_ec);
+	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, f->trace_cfp);
+	uint64_t depth;
 
-	scry_agent.control->allocs++;
-	if (unlikely(word_at(ec, scry_agent.ruby.ec_cfp) !=
-		     word_at(trace_arg, scry_agent.ruby.trace_cfp))) {
-		scry_agent.control->bad++; /* not the layout that was learned: follow no pointer */
-		place = (struct scry_agent_place){.depth = 0xffff};
-	} else {
-		find_place(trace_arg, &place);
-	}
-	code = scry_site_code(&place, (const uint64_t *)object);
-	if (unlikely(!code) || unlikely(!scry_ring_reserve(1)))
+	if (unlikely(word_at(ec, f->ec_cfp) != (uint64_t)cfp)) {
+		scry_agent.control->bad++;
+		*place = (struct scry_agent_place){.depth = 0xffff};
 		return;
-	scry_ring_put(object >> 3 << 20 | code);
-	scry_ring_publish();
+	}
+	place->pc = word_at(cfp, f->frame_pc);
+	place->iseq = word_at(cfp, f->frame_iseq);
+	if (unlikely(!place->pc || !place->iseq)) {
+		find_caller(f, ec, cfp, place);
+		return;
+	}
+	depth = (word_at(cfp, f->frame_sp) - word_at(cfp, f->frame_ep)) >> 3;
+	place->depth = depth < 0xffff ? (uint32_t)depth : 0xffff;
+	place->top = 1;
+	place->pc -= f->pc_advanced;
 }
 
-static void on_free(uint64_t object)
+static void on_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+{
+	struct scry_agent_place place;
+	uint32_t code;
+
+	find_place(&g->frames, trace_arg, &place);
+	code = scry_site_code(&place, (const uint64_t *)object);
+	if (unlikely(!code) || unlikely(!scry_ring_reserve(g, 1)))
+		return;
+	scry_ring_put(g, object >> 3 << 20 | code);
+	scry_ring_publish(g);
+}
+
+static void on_free(struct scry_gate *g, uint64_t object)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t flags = word_at((const uint8_t *)object, 0);
 	uint32_t type = flags & SCRY_TYPE_MASK;
 
-	scry_agent.control->frees++;
-	if (unlikely(type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE)) {
+	if (unlikely(type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE))
 		scry_site_forget_class(object);
-	} else if (unlikely(type == SCRY_TYPE_IMEMO &&
-			    (flags & r->iseq_flags_mask) == r->iseq_flags_value)) {
+	else if (unlikely(type == SCRY_TYPE_IMEMO) &&
+		 (flags & r->iseq_flags_mask) == r->iseq_flags_value)
 		scry_site_forget_iseq(object);
-	}
-	if (!scry_ring_reserve(1))
+	if (!scry_ring_reserve(g, 1))
 		return;
-	scry_ring_put(object >> 3 << 20);
-	scry_ring_publish();
+	scry_ring_put(g, object >> 3 << 20);
+	scry_ring_publish(g);
 }
 
 void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 {
-	struct scry_gate *gate = scry_agent.gate;
+	struct scry_gate *g = scry_agent.gate;
 	uint64_t object;
-	uint32_t wanted;
 
 	(void)data;
-	if (unlikely(gate->handling)) { /* a signal handler that allocates, or a second ractor */
+	if (unlikely(g->handling)) { /* a signal handler that allocates, or a second ractor */
 		scry_agent.control->busy++;
 		return;
 	}
-	gate->handling = 1;
+	g->handling = 1;
 	__asm__ volatile("" ::: "memory");
-	wanted = scry_agent.control->wanted;
-	if (unlikely(!gate->open) || unlikely(!wanted)) {
-		hook_off();
+	if (unlikely(g->wanted != g->taken) && g->wanted)
+		take_up(g);
+	if (unlikely(!g->wanted)) { /* off, or a fork child, whose gate page is zero */
+		hook_off(g);
 	} else {
-		if (unlikely(wanted != scry_agent.state.watch))
-			take_up(wanted);
-		object = word_at(trace_arg, scry_agent.ruby.trace_data);
+		object = word_at(trace_arg, g->frames.trace_data);
 		if (*(const uint32_t *)trace_arg == EVENT_NEWOBJ)
-			on_alloc(trace_arg, object);
+			on_alloc(g, trace_arg, object);
 		else
-			on_free(object);
+			on_free(g, object);
 	}
 	__asm__ volatile("" ::: "memory");
-	gate->handling = 0;
+	g->handling = 0;
 }
 
 /* Runs in the VM's own time, with the GVL, at a safepoint. Sets the hook list to what is wanted. */
 void scry_agent_reconcile(void *unused)
 {
-	struct scry_gate *gate = scry_agent.gate;
+	struct scry_gate *g = scry_agent.gate;
 
 	(void)unused;
-	__atomic_fetch_add(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	scry_agent.state.jobs_run++;
-	if (gate->open && scry_agent.control->wanted)
-		hook_on(scry_agent.control->wanted);
+	if (g->wanted)
+		hook_on(g);
 	else if (scry_agent.state.hooked)
-		hook_off();
-	__atomic_fetch_sub(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+		hook_off(g);
+	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Run by the host in a thread that has an execution context; async-signal-safe. */
@@ -197,10 +198,10 @@ void scry_agent_register(void)
 /* Reached through a GOT slot of the main program just before it loads the script: the VM is up. */
 void scry_agent_boot(void)
 {
-	struct scry_gate *gate = scry_agent.gate;
+	struct scry_gate *g = scry_agent.gate;
 
-	__atomic_fetch_add(&gate->inflight, 1, __ATOMIC_SEQ_CST);
-	if (gate->open && scry_agent.control->wanted)
-		hook_on(scry_agent.control->wanted);
-	__atomic_fetch_sub(&gate->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	if (g->wanted)
+		hook_on(g);
+	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
 }

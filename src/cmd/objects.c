@@ -32,7 +32,7 @@ struct objects {
 	uint64_t defs_seen;
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
-	uint64_t base_allocs, base_frees, base_lost, base_lease, base_busy, base_bad;
+	uint64_t base_lost, base_lease, base_busy, base_bad;
 	bool booting; /* started by us: validate when the VM is up */
 	bool refused; /* the live check failed: the report says so */
 	int ractors_at_start;
@@ -44,18 +44,6 @@ static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 	const struct scry_ruby_layout *l = &ruby->layout;
 
 	*p = (struct scry_agent_ruby){
-		.frame_size = l->frame_size,
-		.frame_pc = l->frame_pc,
-		.frame_sp = l->frame_sp,
-		.frame_iseq = l->frame_iseq,
-		.frame_ep = l->frame_ep,
-		.ec_stack = l->ec_stack,
-		.ec_stack_size = l->ec_stack_size,
-		.ec_cfp = l->ec_cfp,
-		.trace_ec = l->trace_ec,
-		.trace_cfp = l->trace_cfp,
-		.trace_data = l->trace_data,
-		.trace_pc_advanced = l->trace_pc_advanced,
 		.iseq_body = l->iseq_body,
 		.body_encoded = l->body_encoded,
 		.body_size = l->body_size,
@@ -113,6 +101,24 @@ static void find_boot_slot(struct scry_watch *w, struct objects *o)
 	    scry_elf_bias(elf, maps, m, &bias) == 0)
 		o->boot_slot = slot + bias;
 	scry_elf_close(elf);
+}
+
+static void fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f)
+{
+	*f = (struct scry_agent_frames){
+		.trace_ec = l->trace_ec,
+		.trace_cfp = l->trace_cfp,
+		.trace_data = l->trace_data,
+		.frame_pc = l->frame_pc,
+		.frame_iseq = l->frame_iseq,
+		.frame_sp = l->frame_sp,
+		.frame_ep = l->frame_ep,
+		.frame_size = l->frame_size,
+		.ec_cfp = l->ec_cfp,
+		.ec_stack = l->ec_stack,
+		.ec_stack_size = l->ec_stack_size,
+		.pc_advanced = l->trace_pc_advanced ? 8 : 0,
+	};
 }
 
 static int prepare(struct scry_watch *w)
@@ -236,16 +242,24 @@ static int enter(struct scry_watch *w)
 {
 	struct objects *o = w->state;
 	struct scry_control *c = w->inj.control;
-	int r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
-			       &o->plan, sizeof(o->plan));
+	struct scry_agent_frames frames;
+	int r;
 
+	fill_frames(&o->ruby->layout, &frames);
+	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
+			   &o->plan, sizeof(o->plan));
+	if (r == 0)
+		r = scry_edit_poke(w->inj.mem.fd, w->inj.gate + offsetof(struct scry_gate, frames),
+				   &frames, sizeof(frames));
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
-	o->base_allocs = c->allocs, o->base_frees = c->frees, o->base_lost = c->lost;
+	o->base_lost = c->lost;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
 	o->tail = c->head;
 	c->tail = o->tail;
-	__atomic_store_n(&c->wanted, w->watch, __ATOMIC_RELEASE);
+	r = scry_inject_want(&w->inj, w->watch);
+	if (r < 0)
+		return scry_fail(r, "process %d is gone", w->proc.pid);
 	if (w->held) {
 		o->booting = true;
 		r = hook_boot(w, o);
@@ -287,7 +301,7 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	o->booting = false;
 	o->ractors_at_start = scry_ruby_ractors(o->ruby);
 	if (r < 0) {
-		w->inj.control->wanted = 0;
+		scry_inject_want(&w->inj, 0);
 		o->refused = true;
 		scry_watch_note(w, "the watch was ended at once: %s", scry_error());
 	}
@@ -357,7 +371,7 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 
 static void leave(struct scry_watch *w)
 {
-	w->inj.control->wanted = 0;
+	scry_inject_want(&w->inj, 0);
 	if (wait_for_unhooked(w, 20000000) || w->held)
 		return;
 	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next
@@ -408,7 +422,7 @@ static int finish(struct scry_watch *w)
 	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
 	scry_objects_totals(o->names, &t);
-	w->events = c->allocs - o->base_allocs + c->frees - o->base_frees;
+	w->events = t.allocs + t.frees + lost;
 	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
 	w->frees_older = t.frees_older;
 	write_notes(w, o, &t);

@@ -90,7 +90,7 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	uint64_t left;
 	int r;
 
-	inj->control->wanted = 0;
+	scry_inject_want(inj, 0);
 	for (int i = 0; i < 40 && scry_inject_state(inj, &state) == 0 && state.hooked; i++)
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 	r = scry_inject_leave(inj, &report, &left);

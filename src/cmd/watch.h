@@ -39,7 +39,7 @@ struct scry_watch {
 	void *state;		  /* the instrument's */
 	const char *runtime;	  /* set by prepare: "ruby 3.1.2...", or NULL */
 	uint64_t near;		  /* set by prepare: where the agent should lie */
-	uint32_t watch;		  /* number of this watch, for control->wanted */
+	uint32_t watch;		  /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	bool target_gone;

@@ -198,7 +198,7 @@ static size_t emit_stub(const struct scry_inject *inj, const struct scry_count_h
 
 	at = put(code, at, "\xf3\x0f\x1e\xfa\x9c", 5); /* endbr64; pushfq */
 	at = put(code, at, "\x48\x83\x3d", 3);	       /* cmpq $0, gate.open(%rip) */
-	at = put_rel32(code, at, h->stub + at + 5, inj->gate);
+	at = put_rel32(code, at, h->stub + at + 5, inj->gate + offsetof(struct scry_gate, open));
 	at = put(code, at, "\x00\x74\x08", 3);	   /* je +8 */
 	at = put(code, at, "\xf0\x48\xff\x05", 4); /* lock incq counter(%rip) */
 	at = put_rel32(code, at, h->stub + at + 4, counter);

@@ -224,9 +224,7 @@ static int write_image(struct scry_inject *inj)
 {
 	struct scry_agent_header *h = &inj->header;
 	const struct scry_agent_source *src = &inj->source;
-	uint64_t fields[3] = {scry_agent_gate(h), h->shared, h->shared + SCRY_PAGE};
-	struct scry_gate gate = {.open = 1};
-	uint64_t mask = SCRY_RING_WORDS - 1;
+	uint64_t fields[2] = {scry_agent_gate(h), h->shared};
 	unsigned char *text = malloc(src->text_size), *data = malloc(src->data_file + 1);
 	int fd = inj->mem.fd, r = -ENOMEM;
 
@@ -238,11 +236,6 @@ static int write_image(struct scry_inject *inj)
 		r = scry_edit_poke(fd, h->image_data, data, src->data_file);
 	if (r == 0)
 		r = scry_edit_poke(fd, inj->data, fields, sizeof(fields));
-	if (r == 0)
-		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, ring_mask),
-				   &mask, 8);
-	if (r == 0)
-		r = scry_edit_poke(fd, inj->gate, &gate, sizeof(gate));
 	free(text);
 	free(data);
 	if (r < 0)
@@ -321,23 +314,27 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 		     : scry_maps_read(inj->proc->pid, &inj->maps);
 }
 
-/* The control page of a new, or newly housed, agent: it goes on where the agent's own accounts
- * stand. */
+/* The control page of a new, or newly housed, agent goes on where the agent's own gate page stands.
+ */
 static int fill_control(struct scry_inject *inj)
 {
-	static const struct scry_gate gate = {.open = 1};
-	struct scry_agent_state state;
 	struct scry_control *c = inj->control;
-	int r = scry_inject_state(inj, &state);
+	struct scry_gate gate;
+	int r = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
 
 	if (r < 0)
 		return r;
 	c->abi = SCRY_AGENT_ABI;
-	c->ring_mask = SCRY_RING_WORDS - 1;
-	c->head = c->tail = state.head;
-	c->armed = state.watch;
+	c->head = c->tail = gate.head;
+	c->armed = gate.taken;
 	c->magic = SCRY_CONTROL_MAGIC;
-	return scry_edit_poke(inj->mem.fd, inj->gate, &gate, sizeof(gate));
+	gate.ring = inj->header.shared + SCRY_PAGE;
+	gate.ring_mask = SCRY_RING_WORDS - 1;
+	gate.until_lease_check = 1;
+	gate.open = 1;
+	r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, ring), &gate.ring,
+			   offsetof(struct scry_gate, frames) - offsetof(struct scry_gate, ring));
+	return r;
 }
 
 static int settle(struct scry_inject *inj, bool own_page)
@@ -401,6 +398,12 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	inj->gate = scry_agent_gate(&inj->header);
 	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 	return settle(inj, own_page);
+}
+
+int scry_inject_want(struct scry_inject *inj, uint32_t watch)
+{
+	return scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, wanted), &watch,
+			      sizeof(watch));
 }
 
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name)

@@ -71,6 +71,10 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
 
+/* Tells the agent which watch is on, 0: none. It goes by it at its next event. 0 or -errno: the
+ * target is gone. */
+int scry_inject_want(struct scry_inject *inj, uint32_t watch);
+
 /* Reads the agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 

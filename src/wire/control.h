@@ -42,14 +42,31 @@ struct scry_agent_header {
 };
 
 /*
- * Gate page: private and MADV_WIPEONFORK, so a fork child finds `open` 0 and knows itself.
- * `inflight` and `handling` are 0 when nobody is inside agent code; in a child nobody is.
+ * Gate page: private and MADV_WIPEONFORK, so a fork child finds it all zero and knows itself.
+ * Everything that an event handler touches each time lies here, on few lines of one page.
  */
-struct scry_gate {
-	uint64_t open;
-	int64_t inflight;  /* registering, reconciling, booting */
-	uint64_t handling; /* the event handler runs */
+struct scry_agent_frames { /* the part of the VM's layout that each event needs, offsets in bytes */
+	uint32_t trace_ec, trace_cfp, trace_data;
+	uint32_t frame_pc, frame_iseq, frame_sp, frame_ep, frame_size;
+	uint32_t ec_cfp, ec_stack, ec_stack_size;
+	uint32_t pc_advanced; /* bytes that the VM adds to the newest frame's pc around the hook */
 };
+struct scry_gate {
+	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
+	uint32_t taken;	   /* the watch that the handler has taken up */
+	uint64_t handling; /* the event handler runs */
+	uint64_t head;	   /* ring words written, published or not */
+	uint64_t tail_seen;
+	uint64_t ring; /* address of the ring's words */
+	uint64_t ring_mask;
+	uint32_t until_lease_check; /* events */
+	uint32_t lease_ok;
+	uint64_t open; /* 1 in the process that was entered */
+	struct scry_agent_frames frames;
+	int64_t inflight; /* threads in the agent's other entries: registering, reconciling, booting
+			   */
+};
+_Static_assert(sizeof(struct scry_gate) == 120, "two cache lines");
 
 /* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
  * accounts. */
@@ -57,8 +74,6 @@ struct scry_agent_state {
 	uint64_t hooked;	  /* the VM's hook list holds our function */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
-	uint64_t head;		  /* ring words written, published or not */
-	uint64_t watch;		  /* number of the watch whose sites the table holds */
 };
 
 /* One changed place. Written before the first byte is changed: state goes PLANNED, APPLIED, UNDONE.
@@ -90,7 +105,7 @@ struct scry_journal {
 struct scry_control {
 	uint64_t magic;
 	uint32_t abi;
-	uint32_t wanted; /* 0: off; else the number of the watch that is on; keeper writes */
+	uint32_t reserved;
 	/* the owner: who may edit this process; keeper writes */
 	uint32_t owner_pid, owner_uid;
 	uint64_t owner_start;	 /* start ticks of that process */
@@ -102,21 +117,19 @@ struct scry_control {
 	uint64_t pad0[53];
 
 	/* agent writes, keeper reads */
-	uint64_t head;		/* words ever put into the ring */
-	uint64_t armed;		/* the watch whose `wanted` number the handler last took up */
-	uint64_t removed;	/* how often the VM hook was taken off */
-	uint64_t allocs, frees; /* events seen by the handler while recording */
-	uint64_t lost;		/* events not recorded: ring full or lease gone */
-	uint64_t lost_lease;	/* of those, because the keeper did not refresh the lease */
-	uint64_t busy;		/* handler entered while it was running: not recorded */
-	uint64_t bad;		/* self-checks that failed: such objects are counted as unnamed */
-	uint64_t defs;		/* site definitions sent */
-	uint64_t pad1[54];
+	uint64_t head;	     /* words ever put into the ring */
+	uint64_t armed;	     /* the watch whose `wanted` number the handler last took up */
+	uint64_t removed;    /* how often the VM hook was taken off */
+	uint64_t lost;	     /* events not recorded: ring full or lease gone */
+	uint64_t lost_lease; /* of those, because the keeper did not refresh the lease */
+	uint64_t busy;	     /* handler entered while it was running: not recorded */
+	uint64_t bad;	     /* self-checks that failed: such objects are counted as unnamed */
+	uint64_t defs;	     /* site definitions sent */
+	uint64_t pad1[56];
 
 	/* keeper writes, agent reads */
-	uint64_t tail;	    /* words consumed */
-	uint64_t ring_mask; /* words - 1 */
-	uint64_t pad2[62];
+	uint64_t tail; /* words consumed */
+	uint64_t pad2[63];
 
 	uint64_t counters[SCRY_COUNTERS]; /* one per count hook */
 };

@@ -47,9 +47,6 @@ _Static_assert(sizeof(struct scry_ring_def) == 88, "part of the ring format");
 /* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host
  * writes. */
 struct scry_agent_ruby {
-	uint32_t frame_size, frame_pc, frame_sp, frame_iseq, frame_ep;
-	uint32_t ec_stack, ec_stack_size, ec_cfp;
-	uint32_t trace_ec, trace_cfp, trace_data, trace_pc_advanced;
 	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
 	uint32_t body_insns_info, insns_entries, insns_count, insns_succ;
 	uint32_t insns_entry_size, insns_entry_line;
@@ -64,7 +61,6 @@ struct scry_agent_ruby {
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
 	/* run-time addresses in the Ruby module */
 	uint64_t add_event_hook2, remove_event_hook, job_register;
-	uint64_t boot_original; /* what the boot hook goes on to; 0 none */
 };
 
 #endif

@@ -167,7 +167,7 @@ RUBY
 		keeper=$(pgrep -P "$scry" scry-keeper)
 		[ "$who" = front ] || kill -KILL "$keeper"
 		kill -KILL "$scry"
-		run finish "$scry"
+		ended "$scry"
 		wait_for 4 is_gone "$keeper"
 		kill -0 "$ruby"
 		wait_for 10 in_file right "$T/long.done"
@@ -225,7 +225,7 @@ randomly() {
 	scry=$PID
 	wait_for 10 watched "$busy"
 	kill -KILL "$(pgrep -P "$scry" scry-keeper)" "$scry"
-	run finish "$scry"
+	ended "$scry"
 	goes_on "$T/busy.out"
 	"$SCRY" ps | grep -w "$busy" | grep "4 changes stand; scry undo -p $busy"
 	! text_is "$busy" "$(head -1 <<<"$before")"
@@ -243,7 +243,7 @@ randomly() {
 	scry=$PID
 	wait_for 10 watched "$ruby"
 	kill -KILL "$(pgrep -P "$scry" scry-keeper)" "$scry"
-	run finish "$scry"
+	ended "$scry"
 	sleep 2 # the lease is over, the ring has had time to run over
 	"$SCRY" ps | grep -w "$ruby" | grep "scry undo -p $ruby"
 	undo "$ruby"

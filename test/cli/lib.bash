@@ -94,6 +94,12 @@ undo() {
 	scry_ends 0 undo -p "$1"
 }
 
+# ended PID: waits for the end of a started program, its status in $status.
+ended() {
+	status=0
+	finish "$1" || status=$?
+}
+
 # watched PID: scry has entered it.
 watched() {
 	"$SCRY" ps | grep -w "^ *$1" | grep -q "watched by"

@@ -7,7 +7,7 @@ load lib
 setup() {
 	need_targets
 	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	STARTED="" HELD=""
 }
 
 teardown() {
@@ -196,7 +196,7 @@ RUBY
 	scry=$PID
 	wait_for 10 watched "$odd"
 	kill -USR1 "$odd"
-	run finish "$scry"
+	ended "$scry"
 	echo "$status"
 	cat "$T/scry.out" "$T/scry.err"
 	[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
@@ -216,7 +216,7 @@ RUBY
 		scry=$PID
 		sleep "0.0$((i * 7 % 90 + 10))"
 		kill -USR1 "$odd"
-		run finish "$scry"
+		ended "$scry"
 		[ "$status" -lt 126 ]
 		goes_on "$T/odd.out"
 		ends_right "$odd" odd
@@ -229,10 +229,10 @@ RUBY
 		target odd exit 9 "$ms"
 		odd=$PID
 		start scry "$SCRY" patch count work_fold work_mix -p "$odd" -d 30s
-		run finish "$PID"
+		ended "$PID"
 		cat "$T/scry.err"
 		[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
-		run finish "$odd"
+		ended "$odd"
 		[ "$status" -eq 9 ]
 	done
 }
@@ -244,9 +244,9 @@ RUBY
 	scry=$PID
 	wait_for 10 watched "$ruby"
 	kill -KILL "$ruby"
-	run finish "$scry"
+	ended "$scry"
 	[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
-	run finish "$ruby"
+	ended "$ruby"
 	[ "$status" -eq 137 ]
 }
 
@@ -272,7 +272,7 @@ RUBY
 	scry=$PID
 	wait_for 10 watched "$busy"
 	kill -STOP "$busy"
-	run finish "$scry"
+	ended "$scry"
 	cat "$T/scry.out" "$T/scry.err"
 	[ "$status" -eq 0 ]
 	wait_for 5 grep -q "^State:.*stopped" "/proc/$busy/status" # still: scry has not let it run
@@ -292,7 +292,7 @@ RUBY
 	scry=$PID
 	wait_for 10 watched "$ruby"
 	kill -STOP "$ruby"
-	run finish "$scry"
+	ended "$scry"
 	[ "$status" -eq 0 ]
 	grep -q "stay mapped" "$T/scry.out" "$T/scry.err"
 	kill -CONT "$ruby"
@@ -312,7 +312,7 @@ RUBY
 	scry_ends 3 patch count work_mix -p "$busy" -d 0.1s
 	says "$tracer"
 	kill -TERM "$tracer"
-	run finish "$tracer"
+	ended "$tracer"
 	scry_ends 0 patch count work_mix -p "$busy" -d 0.1s
 	ends_right "$busy" busy
 }
@@ -327,7 +327,7 @@ RUBY
 	scry_ends 3 patch count work_mix -p "$busy" -d 0.1s
 	says "$PID"
 	kill -TERM "$PID"
-	run finish "$PID"
+	ended "$PID"
 	text_is "$busy" "$(head -1 <<<"$before")"
 	undo "$busy"
 	as_before "$busy" "$before" "after undo"
