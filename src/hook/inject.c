@@ -23,6 +23,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
+#define HOLD_TRIES 10
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -37,11 +38,12 @@ int scry_inject_check(const struct scry_proc *p)
 {
 	const char *why = NULL, *fix = "";
 
-	if (p->state == 'Z' || p->state == 'X') {
-		scry_fail(-ESRCH, "process %d (%s) has ended", p->pid, p->comm);
-		return -ESRCH;
-	}
-	if (p->pid == getpid())
+	if ((p->state == 'Z' || p->state == 'X') && p->threads <= 1)
+		return scry_fail(-ESRCH, "process %d (%s) has ended", p->pid, p->comm);
+	if (p->state == 'Z')
+		why = "goes on without its first thread, and the kernel shows no memory of such a "
+		      "process";
+	else if (p->pid == getpid())
 		why = "is scry itself";
 	else if (p->tracer)
 		return scry_fail(
@@ -119,9 +121,24 @@ void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t thre
 	}
 }
 
-/* Holds one thread, the best for a call: sleeping, without a restart block. NULL in `held` on
- * failure. */
-static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
+/* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
+static int hold_thread(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, bool any)
+{
+	int r = scry_tracee_seize(t, inj->proc->pid, tid);
+
+	if (r < 0)
+		return r == -ESRCH ? -EAGAIN : r;
+	r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
+	if (r == 0 && scry_tracee_can_call(t, &inj->maps) && (any || !scry_tracee_has_restart(t)))
+		return 0;
+	scry_tracee_release(t);
+	scry_inject_count_pause(inj, t->held_ns, 1);
+	return -EAGAIN;
+}
+
+/* The best thread for a call: sleeping, without a restart block; then any; in the end any at all.
+ */
+static int hold_best(struct scry_inject *inj, struct scry_tracee *t)
 {
 	pid_t *tids;
 	ssize_t n = scry_proc_tasks(inj->proc->pid, &tids);
@@ -131,31 +148,33 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 		for (ssize_t i = 0; i < n && r == -EAGAIN; i++) {
 			char state = scry_proc_task_state(inj->proc->pid, tids[i]);
 
-			if (!state || state == 'Z' || state == 'D' || (pass == 0 && state != 'S'))
-				continue;
-			r = scry_tracee_seize(t, inj->proc->pid, tids[i]);
-			if (r == -ESRCH)
-				r = -EAGAIN;
-			if (r < 0)
-				continue;
-			r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
-			if (r == 0 && scry_tracee_can_call(t, &inj->maps) &&
-			    (pass == 2 || (int64_t)t->regs.orig_rax < 0 ||
-			     (int64_t)t->regs.rax != -516))
-				break;
-			scry_tracee_release(t);
-			scry_inject_count_pause(inj, t->held_ns, 1);
-			r = -EAGAIN;
+			if (state && state != 'Z' && state != 'D' && (pass || state == 'S'))
+				r = hold_thread(inj, t, tids[i], pass == 2);
 		}
 	}
 	if (n >= 0)
 		free(tids);
+	return r;
+}
+
+/* Tries for a while: a lone thread may be in vfork, or on a stack without room. */
+static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < HOLD_TRIES && r == -EAGAIN; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+		scry_tracee_poll_lingering();
+		r = hold_best(inj, t);
+	}
 	if (r == -EAGAIN)
-		return scry_fail(-EBUSY,
-				 "no thread of process %d could be held within %llu ms at a place "
-				 "where it can "
-				 "map memory; fix: try again",
-				 inj->proc->pid, (unsigned long long)(inj->max_pause_ns / 1000000));
+		return scry_fail(
+			-EBUSY,
+			"no thread of process %d could be held within %llu ms at a place where it "
+			"can "
+			"map memory (vfork in flight, or waiting in the kernel); fix: try again",
+			inj->proc->pid, (unsigned long long)(inj->max_pause_ns / 1000000));
 	return r;
 }
 

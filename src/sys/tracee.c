@@ -141,11 +141,35 @@ static int seize_error(pid_t pid, int err)
 	return -EPERM;
 }
 
+/*
+ * Threads that were asked to stop and have not done so yet (vfork, D state). They will stop some
+ * day, and must then find somebody who lets them go: scry_tracee_poll_lingering. If we end, the
+ * kernel does it.
+ */
+#define LINGERING_MAX 256
+static struct scry_tracee lingering[LINGERING_MAX];
+static size_t lingering_count;
+
+/* A thread that lingers is ours already. */
+static bool take_over(struct scry_tracee *t, pid_t tid)
+{
+	for (size_t i = 0; i < lingering_count; i++) {
+		if (lingering[i].tid != tid)
+			continue;
+		*t = lingering[i];
+		lingering[i] = lingering[--lingering_count];
+		return true;
+	}
+	return false;
+}
+
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid)
 {
 	/* Without SYSGOOD a syscall stop looks like a SIGTRAP, which must never be delivered. */
 	const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
 
+	if (take_over(t, tid))
+		return 0;
 	*t = (struct scry_tracee){.pid = pid, .tid = tid};
 	if (ptrace(PTRACE_SEIZE, tid, 0, options) < 0)
 		return errno == ESRCH && tid != pid ? -ESRCH : seize_error(pid, -errno);
@@ -176,12 +200,37 @@ static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_sta
 	return 0;
 }
 
+/*
+ * A syscall that only the kernel's restart block can continue. IN: it was interrupted, the kernel
+ * is about to turn it into restart_syscall. BEFORE: that has happened (by us or by the kernel), and
+ * the thread stands in front of the instruction. A sigreturn in either state would drop the block.
+ */
+enum restart { RESTART_NONE, RESTART_IN, RESTART_BEFORE };
+
+static enum restart restart_of(const struct scry_tracee *t)
+{
+	const struct user_regs_struct *r = &t->regs;
+
+	if ((int64_t)r->orig_rax >= 0 && (int64_t)r->rax == -ERESTART_RESTARTBLOCK)
+		return RESTART_IN;
+	if (r->rax == NR_RESTART_SYSCALL &&
+	    (ptrace(PTRACE_PEEKTEXT, t->tid, r->rip, 0) & 0xffff) == 0x050f) /* syscall */
+		return RESTART_BEFORE;
+	return RESTART_NONE;
+}
+
+bool scry_tracee_has_restart(const struct scry_tracee *t)
+{
+	return t->restart != RESTART_NONE;
+}
+
 static int read_registers(struct scry_tracee *t)
 {
 	struct iovec iov = {.iov_base = &t->regs, .iov_len = sizeof(t->regs)};
 
 	if (ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &iov) < 0)
 		return -errno;
+	t->restart = restart_of(t);
 	return 0;
 }
 
@@ -222,15 +271,6 @@ int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns)
 
 	return r < 0 ? r : scry_tracee_wait_stop(t, deadline_ns);
 }
-
-/*
- * Threads that were asked to stop and have not done so yet (vfork, D state). They will stop some
- * day, and must then find somebody who lets them go: scry_tracee_poll_lingering. If we end, the
- * kernel does it.
- */
-#define LINGERING_MAX 256
-static struct scry_tracee lingering[LINGERING_MAX];
-static size_t lingering_count;
 
 void scry_tracee_poll_lingering(void)
 {
@@ -484,9 +524,10 @@ static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
 	struct iovec iov = {.iov_base = t->xstate, .iov_len = t->xstate_size};
 	int r;
 
-	if ((int64_t)regs.orig_rax >= 0 && (int64_t)regs.rax == -ERESTART_RESTARTBLOCK) {
+	if (t->restart != RESTART_NONE) {
 		ptrace(PTRACE_SETREGSET, t->tid, NT_X86_XSTATE, &iov);
-		regs.rip -= 2;
+		if (t->restart == RESTART_IN)
+			regs.rip -= 2;
 		regs.rax = NR_RESTART_SYSCALL;
 		regs.orig_rax = (uint64_t)-1;
 		r = set_registers(t, &regs);

@@ -19,6 +19,9 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+struct scry_mem;
+struct scry_maps;
+
 struct scry_gadgets {	      /* bytes that exist in every dynamically linked program */
 	uint64_t syscall_ret; /* syscall; ret */
 	uint64_t restorer;    /* mov $15, %rax; syscall */
@@ -27,6 +30,7 @@ struct scry_gadgets {	      /* bytes that exist in every dynamically linked prog
 struct scry_tracee {
 	pid_t pid, tid;
 	bool seized, stopped, has_frame, restarted;
+	uint8_t restart;	/* see tracee.c */
 	bool group_stopped;	/* held by a job-control stop, not by us */
 	int signal;		/* to deliver when it goes on */
 	uint64_t stopped_at_ns; /* CLOCK_MONOTONIC */
@@ -38,8 +42,6 @@ struct scry_tracee {
 };
 
 /* Finds both gadgets in the executable file mappings of `pid`. 0 or -ENOTSUP with a sentence. */
-struct scry_mem;
-struct scry_maps;
 int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
 		      struct scry_gadgets *ret);
 
@@ -58,8 +60,14 @@ void scry_tracee_release(struct scry_tracee *t);
  * turn. */
 void scry_tracee_poll_lingering(void);
 
+/*
+ * Does it stand in, or just before, a syscall that only the kernel's restart block can continue (a
+ * timed sleep or poll)? A call in it is legal, but another thread is better.
+ */
+bool scry_tracee_has_restart(const struct scry_tracee *t);
+
 /* True when this thread may be made to run something: not group-stopped, a stack with room, a
- * thread control block. Says why not. */
+ * thread control block. */
 bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps);
 
 /*

@@ -161,7 +161,7 @@ struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct s
 
 		if (!t->stopped || !scry_tracee_can_call(t, maps))
 			continue;
-		if ((int64_t)t->regs.orig_rax < 0 || (int64_t)t->regs.rax != -516)
+		if (!scry_tracee_has_restart(t))
 			return t;
 		second = t;
 	}
