@@ -26,12 +26,24 @@ struct scry_agent_key {
 	uint64_t code;
 	uint64_t klass;
 };
-struct scry_agent_link {
+struct scry_agent_link { /* doubly linked: the slots of String alone are hundreds */
 	uint64_t iseq;
-	uint32_t next_iseq, next_klass; /* chains of slot numbers + 1, 0 ends */
+	uint32_t next_iseq, prev_iseq; /* slot numbers + 1, 0 ends */
+	uint32_t next_klass, prev_klass;
 };
 
 #define SCRY_SITE_HEADS 4096u
+
+/*
+ * The few sites that make most objects, once more: 64 KiB, where the whole table is a
+ * megabyte whose lines and translations the program keeps pushing out of the caches.
+ */
+#define SCRY_SITE_FRONT 2048u
+struct scry_agent_front {
+	struct scry_agent_key key;
+	uint64_t slot;
+	uint64_t reserved; /* two to a cache line */
+};
 
 struct scry_agent_data {
 	struct scry_gate *gate;
@@ -43,6 +55,7 @@ struct scry_agent_data {
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
+	struct scry_agent_front front[SCRY_SITE_FRONT] __attribute__((aligned(64)));
 	struct scry_agent_key keys[SCRY_SITE_SLOTS] __attribute__((aligned(64)));
 };
 

@@ -7,7 +7,7 @@
  */
 #include "agent/agent.h"
 
-#define LEASE_CHECK_EVERY 64
+#define LEASE_CHECK_EVERY 256
 
 struct scry_agent_data scry_agent;
 
@@ -19,7 +19,7 @@ static uint64_t tsc(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
-/* Reads the clock once in 64 events: the lease is a second long, an event some ten nanoseconds. */
+/* Reads the clock once in 256 events: the lease is a second long, an event some ten nanoseconds. */
 static __attribute__((noinline)) void check_lease(struct scry_gate *g)
 {
 	const struct scry_control *c = scry_agent.control;

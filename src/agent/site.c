@@ -22,26 +22,44 @@ static uint64_t class_of(uint32_t slot)
 
 static void unlink_iseq(uint32_t slot)
 {
-	uint32_t *at = &scry_agent.iseq_heads[head_of(scry_agent.links[slot].iseq)];
+	const struct scry_agent_link *link = &scry_agent.links[slot];
 
-	while (*at && *at - 1 != slot)
-		at = &scry_agent.links[*at - 1].next_iseq;
-	if (*at)
-		*at = scry_agent.links[slot].next_iseq;
+	if (link->prev_iseq)
+		scry_agent.links[link->prev_iseq - 1].next_iseq = link->next_iseq;
+	else
+		scry_agent.iseq_heads[head_of(link->iseq)] = link->next_iseq;
+	if (link->next_iseq)
+		scry_agent.links[link->next_iseq - 1].prev_iseq = link->prev_iseq;
 }
 
 static void unlink_klass(uint32_t slot)
 {
-	uint32_t *at = &scry_agent.klass_heads[head_of(class_of(slot))];
+	const struct scry_agent_link *link = &scry_agent.links[slot];
 
-	while (*at && *at - 1 != slot)
-		at = &scry_agent.links[*at - 1].next_klass;
-	if (*at)
-		*at = scry_agent.links[slot].next_klass;
+	if (link->prev_klass)
+		scry_agent.links[link->prev_klass - 1].next_klass = link->next_klass;
+	else
+		scry_agent.klass_heads[head_of(class_of(slot))] = link->next_klass;
+	if (link->next_klass)
+		scry_agent.links[link->next_klass - 1].prev_klass = link->prev_klass;
+}
+
+static uint64_t hash_of(const struct scry_agent_key *key)
+{
+	return (key->code + (key->klass << 29 | key->klass >> 35)) * 0x9e3779b97f4a7c15ull;
+}
+
+static struct scry_agent_front *front_of(uint64_t hash)
+{
+	return &scry_agent.front[hash >> 40 & (SCRY_SITE_FRONT - 1)];
 }
 
 static void empty_slot(uint32_t slot)
 {
+	struct scry_agent_front *front = front_of(hash_of(&scry_agent.keys[slot]));
+
+	if (front->slot == slot)
+		front->key.code = 0;
 	unlink_iseq(slot);
 	unlink_klass(slot);
 	scry_agent.keys[slot].code = 0;
@@ -53,11 +71,14 @@ static void fill_slot(uint32_t slot, const struct scry_agent_key *key, uint64_t 
 	uint32_t *head;
 
 	scry_agent.keys[slot] = *key;
-	link->iseq = iseq;
 	head = &scry_agent.iseq_heads[head_of(iseq)];
-	link->next_iseq = *head;
+	if (*head)
+		scry_agent.links[*head - 1].prev_iseq = slot + 1;
+	*link = (struct scry_agent_link){.iseq = iseq, .next_iseq = *head};
 	*head = slot + 1;
 	head = &scry_agent.klass_heads[head_of(class_of(slot))];
+	if (*head)
+		scry_agent.links[*head - 1].prev_klass = slot + 1;
 	link->next_klass = *head;
 	*head = slot + 1;
 }
@@ -79,6 +100,19 @@ static __attribute__((noinline)) uint32_t define(uint32_t set, const struct scry
 	return slot + 1;
 }
 
+/* The whole table. Its slot + 1, 0: no room in the ring. */
+static uint32_t look_up(uint64_t hash, const struct scry_agent_key *key,
+			const struct scry_agent_place *place, const uint64_t *object)
+{
+	uint32_t set = (uint32_t)(hash >> 50) << 2;
+	const struct scry_agent_key *k = &scry_agent.keys[set];
+
+	for (uint32_t way = 0; way < 4; way++)
+		if (likely(k[way].code == key->code && k[way].klass == key->klass))
+			return set + way + 1;
+	return define(set, key, place, object);
+}
+
 uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *object)
 {
 	/* bit 61 keeps a place without a Ruby frame from looking empty */
@@ -87,14 +121,16 @@ uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *ob
 			place->top,
 		.klass = object[1] >> 3 << 5 | (object[0] & 0x1f),
 	};
-	uint64_t hash = (key.code ^ key.klass * 0xff51afd7ed558ccdull) * 0x9e3779b97f4a7c15ull;
-	uint32_t set = (uint32_t)(hash >> 50) << 2;
-	const struct scry_agent_key *k = &scry_agent.keys[set];
+	uint64_t hash = hash_of(&key);
+	struct scry_agent_front *front = front_of(hash);
+	uint32_t slot;
 
-	for (uint32_t way = 0; way < 4; way++)
-		if (likely(k[way].code == key.code && k[way].klass == key.klass))
-			return set + way + 1;
-	return define(set, &key, place, object);
+	if (likely(front->key.code == key.code && front->key.klass == key.klass))
+		return (uint32_t)front->slot + 1;
+	slot = look_up(hash, &key, place, object);
+	if (slot)
+		*front = (struct scry_agent_front){.key = key, .slot = slot - 1};
+	return slot;
 }
 
 void scry_site_forget_iseq(uint64_t iseq)
@@ -127,6 +163,8 @@ void scry_site_forget_all(void)
 {
 	for (uint32_t i = 0; i < SCRY_SITE_HEADS; i++)
 		scry_agent.iseq_heads[i] = scry_agent.klass_heads[i] = 0;
+	for (uint32_t i = 0; i < SCRY_SITE_FRONT; i++)
+		scry_agent.front[i].key.code = 0;
 	for (uint32_t i = 0; i < SCRY_SITE_SLOTS; i++)
 		scry_agent.keys[i].code = 0;
 }

@@ -10,7 +10,7 @@ load lib
 setup() {
 	need_targets
 	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	STARTED="" HELD=""
 	RANDOM=4711
 }
 
@@ -223,7 +223,7 @@ randomly() {
 	# shellcheck disable=SC2086
 	start scry "$SCRY" patch count $WORDS -p "$busy" -d 60s
 	scry=$PID
-	wait_for 10 watched "$busy"
+	wait_for 10 hooked "$busy"
 	kill -KILL "$(pgrep -P "$scry" scry-keeper)" "$scry"
 	ended "$scry"
 	goes_on "$T/busy.out"

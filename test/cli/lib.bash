@@ -100,6 +100,24 @@ ended() {
 	finish "$1" || status=$?
 }
 
+# At the end of a test. All are killed before one is waited for: a traced program ends only after its
+# tracer. $HELD: processes that are no children of ours.
+end_started() {
+	local pid
+	for pid in $HELD $STARTED; do
+		kill -KILL "$pid" 2>/dev/null || true
+	done
+	for pid in $STARTED; do
+		wait "$pid" 2>/dev/null || true
+	done
+	STARTED="" HELD=""
+}
+
+# hooked PID: changes of scry stand in it, and its keeper lives.
+hooked() {
+	watched "$1" && "$SCRY" patch list -p "$1" | grep -q applied
+}
+
 # watched PID: scry has entered it.
 watched() {
 	"$SCRY" ps | grep -w "^ *$1" | grep -q "watched by"

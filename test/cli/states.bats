@@ -11,7 +11,6 @@ setup() {
 }
 
 teardown() {
-	for pid in $HELD; do kill -KILL "$pid" 2>/dev/null || true; done
 	end_started
 }
 
@@ -126,7 +125,7 @@ alone() {
 	before=$(text "$parent")
 	start scry "$SCRY" patch count work_fold work_mix -p "$parent" -d 3s
 	scry=$PID
-	wait_for 10 watched "$parent"
+	wait_for 10 hooked "$parent"
 	kill -USR1 "$parent"
 	wait_for 10 in_file "^child" "$T/odd.out"
 	child="$(sed -n 's/^child //p' "$T/odd.out")"
@@ -194,7 +193,7 @@ RUBY
 	odd=$PID
 	start scry "$SCRY" patch count work_fold work_mix -p "$odd" -d 30s
 	scry=$PID
-	wait_for 10 watched "$odd"
+	wait_for 10 hooked "$odd"
 	kill -USR1 "$odd"
 	ended "$scry"
 	echo "$status"
@@ -270,7 +269,7 @@ RUBY
 	# shellcheck disable=SC2086
 	start scry "$SCRY" patch count $WORDS -p "$busy" -d 1s
 	scry=$PID
-	wait_for 10 watched "$busy"
+	wait_for 10 hooked "$busy"
 	kill -STOP "$busy"
 	ended "$scry"
 	cat "$T/scry.out" "$T/scry.err"

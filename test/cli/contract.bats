@@ -1,0 +1,325 @@
+#!/usr/bin/env bats
+# The command line's contract: exit statuses, files, signals, who may what, JSON that parses.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+
+need_nobody() {
+	need_root "being another user"
+	command -v setpriv >/dev/null || skip "no setpriv: apt-get install util-linux"
+	as_nobody "$SCRY" --version >/dev/null 2>&1 || skip "nobody may not run $SCRY"
+}
+
+json_parses() {
+	"$RUBY" -rjson -e 'JSON.parse(File.read(ARGV[0]))' "$1"
+}
+
+@test "usage errors end with 2 and say how it goes" {
+	for words in "" "nonsense" "objects" "objects -p" "objects -p x" "objects -p 1 -- true" "objects --nonsense -p 1" \
+		"patch" "patch nonsense" "patch count -p 1" "patch count work_mix" "patch list" "undo" "undo -p x" \
+		"objects -p 1 -d x" "objects -p 99999999" "report" "info" "ps nonsense" "doctor -p x" "patch count x -- true"; do
+		status=0
+		# shellcheck disable=SC2086
+		timeout 5 "$SCRY" $words >"$T/out" 2>"$T/err" </dev/null || status=$?
+		echo "scry $words: $status"
+		[ "$status" -eq 2 ]
+		[ -s "$T/err" ]
+		[ ! -s "$T/out" ]
+	done
+}
+
+@test "a mistake is told once" {
+	"$SCRY" objects -p 4194304 -d 1s 2>"$T/err" || true
+	cat "$T/err"
+	[ "$(grep -c "4194304" "$T/err")" -eq 1 ]
+	"$SCRY" objects -p x 2>"$T/err" || true
+	[ "$(wc -l <"$T/err")" -le 2 ]
+}
+
+@test "help goes to stdout and ends with 0" {
+	for words in "--help" "objects --help" "patch --help" "patch count --help" "undo --help" "ps --help" "doctor --help" \
+		"report --help" "info --help" "--version"; do
+		# shellcheck disable=SC2086
+		"$SCRY" $words >"$T/out" 2>"$T/err"
+		[ -s "$T/out" ]
+		[ ! -s "$T/err" ]
+	done
+}
+
+@test "another user's process: 3, with the command that mends it" {
+	need_nobody
+	counted
+	before=$(state_of "$PID")
+	for words in "objects -p $PID -d 0.1s" "patch count write -p $PID -d 0.1s" "undo -p $PID" "patch list -p $PID"; do
+		status=0
+		# shellcheck disable=SC2086
+		as_nobody "$SCRY" $words >"$T/out" 2>"$T/err" || status=$?
+		echo "scry $words: $status: $(cat "$T/err")"
+		[ "$status" -eq 3 ]
+		grep -qE "fix:.*(sudo|root)" "$T/err"
+	done
+	as_before "$PID" "$before" "refused"
+}
+
+@test "one's own process as a user without rights: said what is missing, nothing changed" {
+	need_nobody
+	chmod 755 "$T" "$T/.." "$T/../.."
+	start busy setpriv --reuid=65534 --regid=65534 --clear-groups "$TARGETS/target_busy" 2
+	wait_for 5 in_file "^round" "$T/busy.out" || skip "nobody may not run $TARGETS/target_busy"
+	before=$(state_of "$PID")
+	status=0
+	as_nobody "$SCRY" patch count work_mix -p "$PID" -d 0.1s >"$T/out" 2>"$T/err" || status=$?
+	cat "$T/err"
+	[ "$status" -eq 0 ] || [ "$status" -eq 3 ]
+	[ "$status" -eq 0 ] || grep -qE "fix:.*(sudo|root)" "$T/err"
+	as_before "$PID" "$before" "after status $status"
+	ends_right "$PID" busy
+}
+
+@test "not a ruby: 4; a function that is not there: 4" {
+	target busy 2
+	scry_ends 4 objects -p "$PID" -d 0.1s
+	scry_ends 4 patch count no_such_function -p "$PID" -d 0.1s
+	says no_such_function
+	scry_ends 4 patch count busy_float@nowhere -p "$PID" -d 0.1s
+	ends_right "$PID" busy
+}
+
+@test "-- CMD: the program's own status, 128 + N, 127, 126" {
+	scry_ends 7 objects -- "$RUBY" -e 'exit 7'
+	scry_ends 137 objects -- "$RUBY" -e 'Process.kill(:KILL, $$); sleep'
+	scry_ends 143 objects -- "$RUBY" -e 'Process.kill(:TERM, $$); sleep'
+	scry_ends 127 objects -- "$T/not-there"
+	says "not-there"
+	echo "not a program" >"$T/plain"
+	scry_ends 126 objects -- "$T/plain"
+	scry_ends 125 objects -o "$T/no/such/folder.scry" -- "$RUBY" -e 'puts "ran"'
+	! grep -q "^ran" "$T/scry.out"
+}
+
+@test "-- CMD with no ruby in it: the program runs, scry says that it saw nothing" {
+	scry_ends 125 objects -- bash -c 'echo ran; exit 3'
+	grep -q "^ran" "$T/scry.out"
+	says "no ruby"
+}
+
+@test "-- CMD: stdin, stdout and stderr are the program's" {
+	echo "through" | "$SCRY" objects -o "$T/o.scry" -- "$RUBY" -e 'puts gets; warn "to stderr"; exit 0' >"$T/out" 2>"$T/err"
+	[ "$(cat "$T/out")" = through ]
+	grep -q "^to stderr" "$T/err"
+}
+
+@test "-o: mode 0600, refuses to overwrite, --force replaces, a symlink is never followed" {
+	counted
+	umask 0
+	scry_ends 0 objects -p "$PID" -d 0.1s -o "$T/a.scry"
+	[ "$(stat -c %a "$T/a.scry")" = 600 ]
+	sum=$(md5sum "$T/a.scry")
+	scry_ends 1 objects -p "$PID" -d 0.1s -o "$T/a.scry"
+	says "exists.*--force"
+	[ "$(md5sum "$T/a.scry")" = "$sum" ]
+	scry_ends 0 objects -p "$PID" -d 0.1s --force -o "$T/a.scry"
+	[ "$(md5sum "$T/a.scry")" != "$sum" ]
+	[ "$(stat -c %a "$T/a.scry")" = 600 ]
+	echo precious >"$T/precious"
+	ln -s "$T/precious" "$T/link.scry"
+	scry_ends 1 objects -p "$PID" -d 0.1s -o "$T/link.scry"
+	scry_ends 1 objects -p "$PID" -d 0.1s --force -o "$T/link.scry"
+	[ "$(cat "$T/precious")" = precious ]
+	ln -s "$T/nowhere" "$T/dangling.scry"
+	scry_ends 1 objects -p "$PID" -d 0.1s -o "$T/dangling.scry"
+	[ ! -e "$T/nowhere" ]
+	mkdir "$T/folder"
+	scry_ends 1 objects -p "$PID" -d 0.1s --force -o "$T/folder"
+}
+
+@test "stdout is data, stderr is talk" {
+	counted
+	scry_ends 0 objects -p "$PID" -d 0.1s --json
+	json_parses "$T/scry.out"
+	scry_ends 0 objects -p "$PID" -d 0.1s -o "$T/quiet.scry"
+	[ ! -s "$T/scry.out" ]
+	scry_ends 0 objects -p "$PID" -d 0.1s -v
+	! grep -q "agent mapped" "$T/scry.out"
+	! grep -q $'\e' "$T/scry.out" "$T/scry.err"
+}
+
+@test "a recording is read by report, info and the events view, as text and as JSON" {
+	counted
+	scry_ends 0 objects -p "$PID" -d 0.2s -o "$T/plain.scry"
+	scry_ends 0 objects --raw -p "$PID" -d 0.05s -o "$T/raw.scry"
+	kill -TERM "$PID"
+	finish "$PID"
+	target busy 2
+	scry_ends 0 patch count work_mix -p "$PID" -d 0.1s -o "$T/count.scry"
+	ends_right "$PID" busy
+	for f in plain raw count; do
+		for words in "report" "info" "report --view events"; do
+			# shellcheck disable=SC2086
+			scry_ends 0 $words "$T/$f.scry"
+			[ -s "$T/scry.out" ]
+			# shellcheck disable=SC2086
+			scry_ends 0 $words --json "$T/$f.scry"
+			if [ "$words" = "report --view events" ]; then
+				"$RUBY" -rjson -e 'STDIN.each_line { |l| JSON.parse(l) }' <"$T/scry.out" || json_parses "$T/scry.out"
+			else
+				json_parses "$T/scry.out"
+			fi
+		done
+	done
+	scry_ends 0 report "$T/plain.scry"
+	grep -q "counted.rb:11" "$T/scry.out"
+	scry_ends 0 report "$T/raw.scry"
+	grep -q "counted.rb:11" "$T/scry.out"
+	scry_ends 0 report "$T/count.scry"
+	grep -q work_mix "$T/scry.out"
+	echo "no recording" >"$T/no.scry"
+	scry_ends 1 report "$T/no.scry"
+	scry_ends 1 info "$T/missing.scry"
+	says "missing.scry"
+}
+
+@test "first ^C: restored and reported; second: the front leaves at once, the keeper undoes" {
+	target busy 2
+	busy=$PID
+	before=$(state_of "$busy")
+	# An interactive shell's child: a background one would ignore SIGINT.
+	start scry "$RUBY" -e 'trap(:INT, "DEFAULT"); exec(*ARGV)' "$SCRY" patch count work_mix -p "$busy"
+	scry=$PID
+	wait_for 10 hooked "$busy"
+	kill -INT "$scry"
+	ended "$scry"
+	[ "$status" -eq 0 ]
+	grep -q work_mix "$T/scry.out"
+	as_before "$busy" "$before" "after ^C"
+
+	start scry "$RUBY" -e 'trap(:INT, "DEFAULT"); exec(*ARGV)' "$SCRY" patch count work_mix -p "$busy"
+	scry=$PID
+	wait_for 10 hooked "$busy"
+	keeper=$(pgrep -P "$scry" scry-keeper)
+	kill -STOP "$keeper" # it cannot answer the first
+	kill -INT "$scry"
+	sleep 0.3
+	kill -INT "$scry"
+	ended "$scry"
+	[ "$status" -eq 130 ]
+	kill -CONT "$keeper"
+	wait_for 4 is_gone "$keeper"
+	as_before "$busy" "$before" "after the second ^C"
+	ends_right "$busy" busy
+}
+
+@test "SIGTERM and SIGHUP end a watch like ^C" {
+	target busy 2
+	busy=$PID
+	before=$(state_of "$busy")
+	for sig in TERM HUP; do
+		start scry "$SCRY" patch count work_mix -p "$busy"
+		scry=$PID
+		wait_for 10 hooked "$busy"
+		kill "-$sig" "$scry"
+		ended "$scry"
+		[ "$status" -eq 0 ]
+		grep -q work_mix "$T/scry.out"
+		as_before "$busy" "$before" "after SIG$sig"
+	done
+	ends_right "$busy" busy
+}
+
+@test "the reader of a pipe goes away: the target is restored" {
+	target busy 2
+	before=$(state_of "$PID")
+	"$SCRY" patch count work_mix -p "$PID" -d 0.3s 2>"$T/err" | true
+	as_before "$PID" "$before" "after a broken pipe"
+	ends_right "$PID" busy
+}
+
+@test "two editors of one target: the second is refused, the first is named and not disturbed" {
+	target busy 2
+	busy=$PID
+	before=$(state_of "$busy")
+	start first "$SCRY" patch count work_mix -p "$busy" -d 3s
+	first=$PID
+	wait_for 10 hooked "$busy"
+	keeper=$(pgrep -P "$first" scry-keeper)
+	for words in "patch count work_fold -p $busy -d 0.1s" "undo -p $busy"; do
+		# shellcheck disable=SC2086
+		scry_ends 1 $words
+		says "$keeper"
+		says "scry count"
+	done
+	hooked "$busy"
+	ended "$first"
+	[ "$status" -eq 0 ]
+	as_before "$busy" "$before" "after the first"
+	# Many at once: one wins, the others are refused, nothing is left.
+	for i in 1 2 3 4 5; do
+		start "many$i" "$SCRY" patch count work_mix -p "$busy" -d 0.5s
+		many="$many $PID"
+	done
+	won=0
+	for pid in $many; do
+		ended "$pid"
+		[ "$status" -le 1 ]
+		[ "$status" -ne 0 ] || won=$((won + 1))
+	done
+	[ "$won" -ge 1 ]
+	as_before "$busy" "$before" "after many"
+	ends_right "$busy" busy
+}
+
+@test "ps: what runs, who watches, what was left, as text and as JSON" {
+	counted
+	ruby=$PID
+	scry_ends 0 ps --json
+	json_is "$T/scry.out" 'r["schema"] == "scry.ps/1"'
+	json_is "$T/scry.out" "rows.any? { |x| x['pid'] == $ruby && x['ruby'].include?('ruby') && x['owner_pid'] == 0 && x['agent_bytes'] == 0 }"
+	json_is "$T/scry.out" 'rows.none? { |x| x["command"] =~ /scry/ }'
+	start first "$SCRY" objects -p "$ruby" -d 3s
+	first=$PID
+	wait_for 10 watched "$ruby"
+	keeper=$(pgrep -P "$first" scry-keeper)
+	scry_ends 0 ps --json
+	json_is "$T/scry.out" "rows.any? { |x| x['pid'] == $ruby && x['owner_pid'] == $keeper && x['agent_bytes'] > 0 }"
+	json_is "$T/scry.out" 'rows.none? { |x| x["command"] =~ /scry/ }'
+	ended "$first"
+}
+
+@test "doctor says what works, and about a process" {
+	status=0
+	"$SCRY" doctor >"$T/out" 2>"$T/err" || status=$?
+	[ "$status" -le 1 ]
+	grep -qE "^(ok|NO) " "$T/out"
+	[ "$(id -u)" -ne 0 ] || [ "$status" -eq 0 ] || ! grep -q "^NO" "$T/out"
+	counted
+	scry_ends 0 doctor -p "$PID"
+	grep -q "may be entered" "$T/scry.out"
+	target busy 2
+	kill -STOP "$PID"
+	scry_ends 1 doctor -p "$PID"
+	grep -q "^NO.*kill -CONT" "$T/scry.out"
+	kill -CONT "$PID"
+	ends_right "$PID" busy
+}
+
+@test "a dry run changes nothing" {
+	target busy 2
+	before=$(state_of "$PID")
+	scry_ends 0 patch count busy_six work_mix -p "$PID" --dry-run
+	grep -q "nothing was touched" "$T/scry.out"
+	as_before "$PID" "$before" "after a dry run"
+	ends_right "$PID" busy
+}

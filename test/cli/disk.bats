@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# No room for the recording: the program that is watched does not notice; what was written is a
+# shorter recording which can be read; the end says so.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+	[ ! -d "$T/small" ] || umount "$T/small" 2>/dev/null || true
+}
+
+# After a watch of counted.rb, pid $1, whose recording $2 could not grow: status $3, talk in $T/err.
+is_short_but_whole() {
+	local ruby=$1 file=$2 status=$3
+	cat "$T/err"
+	kill -0 "$ruby"
+	[ "$status" -ne 0 ]
+	[ "$status" -lt 126 ]
+	grep -qiE "no space|too large|largest size|full" "$T/err"
+	scry_ends 0 info "$file"
+	scry_ends 0 report "$file"
+	scry_ends 0 report "$file" --json
+	json_is "$T/scry.out" 'r["honesty"]["lost"] > 0 || r["honesty"]["torn"]'
+	scry_ends 0 report "$file" --view events
+	[ "$(mappings "$ruby")" -le 3 ]
+	"$SCRY" undo -p "$ruby"
+	kill -TERM "$ruby"
+	finish "$ruby"
+	tail -1 "$T/counted.out" | grep -q "^rounds [0-9]"
+}
+
+@test "a full disk while every event is recorded" {
+	need_root "mounting a small tmpfs"
+	mkdir "$T/small"
+	mount -t tmpfs -o size=1m tmpfs "$T/small" || skip "no tmpfs may be mounted here"
+	counted
+	before=$(text "$PID")
+	status=0
+	"$SCRY" objects --raw -p "$PID" -d 1s -o "$T/small/full.scry" >"$T/out" 2>"$T/err" || status=$?
+	text_is "$PID" "$before"
+	is_short_but_whole "$PID" "$T/small/full.scry" "$status"
+}
+
+@test "a limit on the size of files while every event is recorded" {
+	counted
+	status=0
+	(
+		ulimit -f 1024 # KiB
+		exec "$SCRY" objects --raw -p "$PID" -d 1s -o "$T/limit.scry" >"$T/out" 2>"$T/err"
+	) || status=$?
+	is_short_but_whole "$PID" "$T/limit.scry" "$status"
+}
+
+@test "a full disk from the beginning" {
+	need_root "mounting a small tmpfs"
+	mkdir "$T/small"
+	mount -t tmpfs -o size=64k tmpfs "$T/small" || skip "no tmpfs may be mounted here"
+	dd if=/dev/zero of="$T/small/filler" bs=4k 2>/dev/null || true
+	counted
+	status=0
+	"$SCRY" objects -p "$PID" -d 0.3s -o "$T/small/o.scry" >"$T/out" 2>"$T/err" || status=$?
+	cat "$T/err"
+	[ "$status" -ne 0 ]
+	[ "$status" -lt 126 ]
+	grep -qi "no space" "$T/err"
+	"$SCRY" undo -p "$PID"
+	[ "$(mappings "$PID")" -eq 0 ]
+	kill -TERM "$PID"
+	finish "$PID"
+}
+
+@test "--max-size is kept, and the report says what is missing" {
+	counted
+	"$SCRY" objects --raw --max-size 1m -p "$PID" -d 1s -o "$T/max.scry" >"$T/out" 2>"$T/err" || true
+	cat "$T/err"
+	[ "$(stat -c %s "$T/max.scry")" -le 1048576 ]
+	scry_ends 0 report "$T/max.scry" --json
+	json_is "$T/scry.out" 'r["honesty"]["lost"] > 0'
+}
+
+@test "a report to a full disk" {
+	[ -e /dev/full ] || skip "no /dev/full"
+	target busy 2
+	status=0
+	"$SCRY" patch count work_mix -p "$PID" -d 0.1s >/dev/full 2>"$T/err" || status=$?
+	cat "$T/err"
+	[ "$status" -eq 1 ]
+	grep -qi "no space" "$T/err"
+	ends_right "$PID" busy
+}
