@@ -31,6 +31,7 @@
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
+#define CPU_TICKS_TRUSTED_NS 200000000ull
 
 static struct {
 	int fd;
@@ -149,6 +150,16 @@ static void write_process(struct scry_watch *w)
 	event(w, SCRY_EVENT_PROCESS, &p, sizeof(p));
 }
 
+/* Is the address space still the one that was entered? After an exec nothing of ours is left in it.
+ */
+static bool has_execed(struct scry_watch *w)
+{
+	uint64_t magic;
+
+	return scry_mem_u64(&w->inj.mem, w->inj.header.text, &magic) < 0 ||
+	       magic != SCRY_AGENT_MAGIC;
+}
+
 /* In: lock, map, write, hook. */
 static int enter(struct scry_watch *w)
 {
@@ -169,6 +180,13 @@ static int enter(struct scry_watch *w)
 	w->began_ns = scry_now_ns();
 	write_process(w);
 	r = w->instrument->enter(w);
+	if (r < 0 && has_execed(w)) {
+		w->target_gone = true;
+		r = scry_fail(
+			-ESRCH,
+			"process %d ran another program (exec) or ended while scry entered it",
+			w->proc.pid);
+	}
 	at.threads = (uint32_t)w->proc.threads;
 	at.agent_address = w->inj.header.text;
 	at.agent_bytes =
@@ -207,16 +225,6 @@ static const char *wait_turn(struct scry_watch *w, int timeout_ms)
 		return "the target ended";
 	}
 	return NULL;
-}
-
-/* Is the address space still the one that was entered? After an exec nothing of ours is left in it.
- */
-static bool has_execed(struct scry_watch *w)
-{
-	uint64_t magic;
-
-	return scry_mem_u64(&w->inj.mem, w->inj.header.text, &magic) < 0 ||
-	       magic != SCRY_AGENT_MAGIC;
 }
 
 static const char *watch(struct scry_watch *w)
@@ -276,6 +284,8 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	d.reason_str = str(w, why);
 	event(w, SCRY_EVENT_DETACH, &d, sizeof(d));
 	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
+	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
+		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
 	t.overhead_cpu_ns = w->events * w->event_cost_ns_x10 / 10 + w->inj.pause_total_ns;
 	event(w, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
@@ -285,6 +295,7 @@ static int run_entered(struct scry_watch *w, int entered)
 {
 	struct scry_undo_report undo = {0};
 	const char *why = "entering failed";
+	char text[256];
 	uint64_t left = 0;
 	int r = entered;
 
@@ -293,7 +304,8 @@ static int run_entered(struct scry_watch *w, int entered)
 		why = watch(w);
 	}
 	w->ended_ns = scry_now_ns();
-	tell(SCRY_NEWS_DETAIL, 0, why);
+	snprintf(text, sizeof(text), "ended: %s", why);
+	tell(SCRY_NEWS_DETAIL, 0, text);
 	if (w->inj.control && !w->target_gone) {
 		w->instrument->leave(w);
 		if (scry_inject_leave(&w->inj, &undo, &left) < 0)
@@ -301,6 +313,13 @@ static int run_entered(struct scry_watch *w, int entered)
 	}
 	if (w->inj.control)
 		audit(w, "detach", &undo);
+	if (left && entered < 0) {
+		snprintf(text, sizeof(text),
+			 "%llu KiB of scry stay mapped in process %d, without effect; fix: "
+			 "scry undo -p %d",
+			 (unsigned long long)left / 1024, w->proc.pid, w->proc.pid);
+		tell(SCRY_NEWS_SAY, 0, text);
+	}
 	if (entered == 0) {
 		w->instrument->drain(w);
 		r = w->instrument->finish(w);

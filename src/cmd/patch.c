@@ -30,6 +30,26 @@ static bool is_near(uint64_t a, uint64_t b)
 	return (a > b ? a - b : b - a) < 1u << 30;
 }
 
+/* One agent, one neighbourhood: what lies too far for a jump is reached through the GOT. */
+static int plan_far(struct scry_watch *w, const struct count_opts *opts, int i,
+		    struct scry_count_hook *hook)
+{
+	const struct count *c = w->state;
+	char symbol[sizeof(hook->symbol)];
+	int r = -ENOTSUP;
+
+	memcpy(symbol, hook->symbol, sizeof(symbol));
+	if (opts->way != SCRY_WAY_ENTRY)
+		r = scry_count_plan(&w->proc, opts->specs[i], SCRY_WAY_GOT, hook);
+	return r == 0 ? 0
+		      : scry_fail(
+				r,
+				"'%s' lies more than 1 GiB from '%s', too far for the jumps of one "
+				"agent, and "
+				"no bound GOT slot leads to it; fix: count it in a run of its own",
+				symbol, c->hooks[0].symbol);
+}
+
 static int prepare(struct scry_watch *w)
 {
 	const struct count_opts *opts = w->opts->instrument_opts;
@@ -47,12 +67,7 @@ static int prepare(struct scry_watch *w)
 		 * GOT. */
 		if (r == 0 && hook->way == SCRY_WAY_ENTRY && w->near &&
 		    !is_near(w->near, hook->address))
-			r = opts->way == SCRY_WAY_ENTRY
-				    ? scry_fail(-ENOTSUP,
-						"'%s' lies too far from '%s' for one agent; fix: "
-						"--via=got",
-						hook->symbol, c->hooks[0].symbol)
-				    : scry_count_plan(&w->proc, opts->specs[i], SCRY_WAY_GOT, hook);
+			r = plan_far(w, opts, i, hook);
 		if (r == 0 && hook->way == SCRY_WAY_ENTRY && !w->near)
 			w->near = hook->address;
 		if (r == 0)

@@ -40,7 +40,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 		row->owner = c.owner_pid;
 		snprintf(row->does, sizeof(row->does), "%.16s", c.owner_does);
 		row->owner_lives =
-			c.owner_pid && scry_proc_start_ticks((pid_t)c.owner_pid) == c.owner_start;
+			c.owner_pid && scry_proc_is_running((pid_t)c.owner_pid, c.owner_start);
 	}
 	if (scry_edit_open(&edit, (struct scry_mem *)mem, scry_agent_journal(&h)) == 0)
 		row->changes = scry_edit_standing(&edit);

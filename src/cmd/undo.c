@@ -28,7 +28,7 @@ static int parse(struct undo_opts *o, int argc, char **argv, const char *usage)
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64, &o->pid, "PID", "the process", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o->max_pause_ns, "TIME",
-		 "give up rather than hold the program longer (default 50ms)", NULL},
+		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o->help, NULL, "this help", NULL},
 	};
 	int rest, r;

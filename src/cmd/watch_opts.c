@@ -78,8 +78,9 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
 		       "code)\n");
 		printf("  pause       one thread for some 0.1 to 1 ms to map it; all threads "
-		       "together at the end,\n"
-		       "              for some 0.05 ms each; never longer than %llu ms\n",
+		       "together at the\n"
+		       "              end, some 0.05 ms each; given up when they do not stop "
+		       "within %llu ms\n",
 		       (unsigned long long)opts->max_pause_ns / 1000000);
 		instrument->describe(&w, stdout);
 		printf("nothing was touched\n");

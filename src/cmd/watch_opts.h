@@ -30,7 +30,7 @@
 		 SCRY_OPT_DURATION,                                                                \
 		 &(o)->max_pause_ns,                                                               \
 		 "TIME",                                                                           \
-		 "give up rather than hold the program longer (default 50ms)",                     \
+		 "give up when its threads do not stop within this (default 50ms)",                \
 		 NULL},                                                                            \
 		{0,   "max-size", SCRY_OPT_SIZE, &(o)->max_size, "SIZE", "limit of the recording", \
 		 NULL},                                                                            \

@@ -312,7 +312,7 @@ static bool is_own_page(struct scry_inject *inj)
 /* What is there: an agent to adopt (1), none (0); an incomplete one is taken out first. */
 static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 {
-	int r;
+	int unused, r;
 
 	if (scry_agent_find(&inj->mem, &inj->maps, &inj->header) < 0)
 		return 0;
@@ -326,7 +326,7 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 				 inj->proc->pid, inj->proc->pid);
 	}
 	inj->removed_part = true;
-	r = in_thread(inj, held, WORK_UNMAP, NULL);
+	r = in_thread(inj, held, WORK_UNMAP, &unused);
 	scry_maps_done(&inj->maps);
 	return r < 0 ? scry_fail(r, "cannot unmap what an interrupted scry left in process %d",
 				 inj->proc->pid)
@@ -480,7 +480,9 @@ static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
 {
 	struct scry_tracee *t = scry_world_caller(w, &inj->maps);
 
-	return t && is_unused(inj, w) ? do_work(inj, t, WORK_UNMAP, NULL) : -EAGAIN;
+	int unused;
+
+	return t && is_unused(inj, w) ? do_work(inj, t, WORK_UNMAP, &unused) : -EAGAIN;
 }
 
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)

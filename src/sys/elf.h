@@ -1,9 +1,10 @@
 /*
- * An ELF file that a process has mapped: segments, dynamic symbols, full symbols, relocations, build-id.
+ * An ELF file that a process has mapped: segments, dynamic symbols, full symbols, relocations,
+ * build-id.
  *
- * The file is opened through /proc/PID/map_files or /proc/PID/root and must be the regular file that
- * the mapping names (device and inode), so that containers and deleted files work and a swapped file
- * is refused. Reads the file with libelf; never the process's memory.
+ * The file is opened through /proc/PID/map_files or /proc/PID/root and must be the regular file
+ * that the mapping names (device and inode), so that containers and deleted files work and a
+ * swapped file is refused. Reads the file with libelf; never the process's memory.
  */
 #ifndef SCRY_SYS_ELF_H
 #define SCRY_SYS_ELF_H
@@ -20,8 +21,8 @@ struct scry_elf;
 struct scry_sym {
 	uint64_t value; /* link-time address (add the bias), or TLS offset when type is STT_TLS */
 	uint64_t size;
-	uint8_t type;	/* STT_* */
-	uint8_t bind;	/* STB_* */
+	uint8_t type; /* STT_* */
+	uint8_t bind; /* STB_* */
 	uint16_t section;
 	const char *name; /* owned by the elf */
 };
@@ -38,18 +39,22 @@ int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret
 int scry_elf_symbol_at(struct scry_elf *elf, uint64_t addr, struct scry_sym *ret);
 
 /* Difference between run-time and link-time addresses, from any mapping of the file in `maps`. */
-int scry_elf_bias(struct scry_elf *elf, const struct scry_maps *maps, const struct scry_map_entry *m, uint64_t *ret);
+int scry_elf_bias(struct scry_elf *elf, const struct scry_maps *maps,
+		  const struct scry_map_entry *m, uint64_t *ret);
 
-/* Link-time address of the GOT slot through which this object calls `name` (JUMP_SLOT or GLOB_DAT). -ENOENT when none. */
+/* Link-time address of the GOT slot through which this object calls `name` (JUMP_SLOT or GLOB_DAT).
+ * -ENOENT when none. */
 int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret);
 
 /* GNU build-id bytes; returns length (0: none). Owned by the elf. */
 size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret);
 
-/* Bytes of the file as they are mapped at link-time address `addr`: 0 or -EFAULT. For comparing memory with its file. */
+/* Bytes of the file as they are mapped at link-time address `addr`: 0 or -EFAULT. For comparing
+ * memory with its file. */
 int scry_elf_read(struct scry_elf *elf, uint64_t addr, void *buf, size_t size);
 
-/* Does it have PT_INTERP / a TLS segment; entry point; [start, end) of PT_GNU_RELRO (0,0 when none). */
+/* Does it have PT_INTERP / a TLS segment; entry point; [start, end) of PT_GNU_RELRO (0,0 when
+ * none). */
 bool scry_elf_has_interp(struct scry_elf *elf);
 uint64_t scry_elf_entry(struct scry_elf *elf);
 bool scry_elf_has_tls(struct scry_elf *elf);

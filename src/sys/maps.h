@@ -27,16 +27,17 @@ struct scry_maps {
 	char *text; /* backing store of the paths */
 };
 
-/* Takes a snapshot. 0, or -errno with a sentence (-ESRCH: the process is gone). At most 65,536 entries (sysctl's own default limit). */
+/* Takes a snapshot. 0, or -errno with a sentence (-ESRCH: the process is gone). At most 65,536
+ * entries (sysctl's own default limit). */
 int scry_maps_read(pid_t pid, struct scry_maps *ret);
 void scry_maps_done(struct scry_maps *maps);
 
 /* The entry that holds `addr`, or NULL. */
 const struct scry_map_entry *scry_maps_at(const struct scry_maps *maps, uint64_t addr);
 
-/* A free, page-aligned gap of `size` bytes as near as possible to `near` and within `reach` bytes of
- * all of [near - reach, near + reach], keeping `margin` bytes away from any other mapping; never below
- * 1 MiB. 0 when there is none. */
+/* A free, page-aligned gap of `size` bytes as near as possible to `near` and within `reach` bytes
+ * of all of [near - reach, near + reach], keeping `margin` bytes away from any other mapping; never
+ * below 1 MiB. 0 when there is none. */
 uint64_t scry_maps_gap(const struct scry_maps *maps, uint64_t near, uint64_t size, uint64_t reach);
 
 #endif

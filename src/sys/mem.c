@@ -21,10 +21,25 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/proc.h"
 
 #define ADDRESS_END (1ull << 47)
 #define PAGE 4096u
 #define LARGE (2 * PAGE)
+
+static int refused(pid_t pid, int err)
+{
+	struct scry_proc p;
+
+	if (scry_proc_open(&p, pid) < 0)
+		return -ESRCH;
+	scry_proc_close(&p);
+	return scry_fail(
+		-err,
+		"cannot read process %d (%s, uid %u): not permitted; you are uid %u and have no "
+		"CAP_SYS_PTRACE over it; fix: sudo scry ...",
+		(int)pid, p.comm, p.uid, geteuid());
+}
 
 int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable)
 {
@@ -38,10 +53,7 @@ int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable)
 		if (err == ENOENT || err == ESRCH)
 			return scry_fail(-ESRCH, "process %d is gone", (int)pid);
 		if (err == EACCES || err == EPERM)
-			return scry_fail(-err,
-					 "cannot open the memory of process %d: not permitted; "
-					 "fix: run as root or give CAP_SYS_PTRACE",
-					 (int)pid);
+			return refused(pid, err);
 		return scry_fail(-err, "cannot open the memory of process %d: %s", (int)pid,
 				 strerror(err));
 	}

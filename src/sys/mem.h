@@ -1,8 +1,9 @@
 /*
  * Reading another process's memory, never writing it (that is sys/edit).
  *
- * A `scry_mem` reads by its /proc/PID/mem fd, large blocks by process_vm_readv confirmed by that fd. Reads are bounded, may fail and never stop the target. The mem fd
- * pins the address space: after the target's exec it reads nothing, so it can not be fooled by pid reuse.
+ * A `scry_mem` reads by its /proc/PID/mem fd, large blocks by process_vm_readv confirmed by that
+ * fd. Reads are bounded, may fail and never stop the target. The mem fd pins the address space:
+ * after the target's exec it reads nothing, so it can not be fooled by pid reuse.
  */
 #ifndef SCRY_SYS_MEM_H
 #define SCRY_SYS_MEM_H
@@ -13,7 +14,7 @@
 
 struct scry_mem {
 	pid_t pid;
-	int fd;	      /* /proc/PID/mem, O_RDONLY or O_RDWR, owned; -1 for an image */
+	int fd;		   /* /proc/PID/mem, O_RDONLY or O_RDWR, owned; -1 for an image */
 	const void *image; /* tests: a saved image instead of a process */
 	int (*image_read)(const void *image, uint64_t addr, void *buf, size_t size);
 };
@@ -22,7 +23,8 @@ struct scry_mem {
 int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable);
 void scry_mem_close(struct scry_mem *mem);
 
-/* Reads exactly `size` bytes at `addr`: 0, -EFAULT when any byte is not there, -ESRCH when the process is gone. No sentence: "not there" is an answer. */
+/* Reads exactly `size` bytes at `addr`: 0, -EFAULT when any byte is not there, -ESRCH when the
+ * process is gone. No sentence: "not there" is an answer. */
 int scry_mem_read(const struct scry_mem *mem, uint64_t addr, void *buf, size_t size);
 
 /* Reads up to `size` bytes; returns how many came before the first hole, or -errno when none. */

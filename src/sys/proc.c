@@ -157,6 +157,28 @@ uint64_t scry_proc_start_ticks(pid_t pid)
 	return read_stat(path, 22, &ticks) == 0 ? ticks : 0;
 }
 
+pid_t scry_proc_tracer(pid_t pid, pid_t tid)
+{
+	char path[64], text[256];
+	int tracer = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+	f = fopen(path, "re");
+	while (f && fgets(text, sizeof(text), f))
+		sscanf(text, "TracerPid: %d", &tracer);
+	if (f)
+		fclose(f);
+	return tracer;
+}
+
+bool scry_proc_is_running(pid_t pid, uint64_t start_ticks)
+{
+	char state = scry_proc_task_state(pid, pid);
+
+	return state && state != 'Z' && state != 'X' && scry_proc_start_ticks(pid) == start_ticks;
+}
+
 int scry_proc_open(struct scry_proc *ret, pid_t pid)
 {
 	struct scry_proc proc = {.pid = pid, .pidfd = -1};

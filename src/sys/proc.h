@@ -18,25 +18,28 @@ struct scry_proc {
 	uid_t uid, euid;
 	gid_t gid, egid;
 	pid_t ppid;
-	pid_t tracer;	/* 0: none */
-	int seccomp;	/* 0 none, 1 strict, 2 filter */
-	char state;	/* R S D T t Z X */
+	pid_t tracer; /* 0: none */
+	int seccomp;  /* 0 none, 1 strict, 2 filter */
+	char state;   /* R S D T t Z X */
 	int threads;
 	char comm[32];
-	char exe[512];	/* as readlink of /proc/PID/exe says; "" when not readable */
+	char exe[512]; /* as readlink of /proc/PID/exe says; "" when not readable */
 };
 
-/* Opens and pins PID. 0; -ESRCH: no such process; -EINVAL: a thread id, not a process id; both with a sentence. */
+/* Opens and pins PID. 0; -ESRCH: no such process; -EINVAL: a thread id, not a process id; both with
+ * a sentence. */
 int scry_proc_open(struct scry_proc *ret, pid_t pid);
 void scry_proc_close(struct scry_proc *proc);
 
-/* Reads /proc again into state, threads, tracer, seccomp, exe. -ESRCH when gone or replaced by another process. */
+/* Reads /proc again into state, threads, tracer, seccomp, exe. -ESRCH when gone or replaced by
+ * another process. */
 int scry_proc_refresh(struct scry_proc *proc);
 
 /* True while the very same process lives (a zombie does not). Costs one poll(2). */
 bool scry_proc_is_alive(const struct scry_proc *proc);
 
-/* Task ids, ascending, into *ret (malloc'ed, caller frees). Returns the count or -errno. Threads come and go meanwhile. */
+/* Task ids, ascending, into *ret (malloc'ed, caller frees). Returns the count or -errno. Threads
+ * come and go meanwhile. */
 ssize_t scry_proc_tasks(pid_t pid, pid_t **ret);
 
 /* One letter of /proc/PID/task/TID/stat: R S D T t Z X; 0 when gone. */
@@ -47,6 +50,13 @@ uint64_t scry_proc_cpu_ns(pid_t pid);
 
 /* Value of entry `type` (AT_*) of the auxiliary vector. 0 or -ENOENT / -errno. */
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
+
+/* Does the process of that start time run, and is it no zombie? For identities that came from
+ * elsewhere. */
+bool scry_proc_is_running(pid_t pid, uint64_t start_ticks);
+
+/* Who traces thread `tid`; 0: nobody, or gone. */
+pid_t scry_proc_tracer(pid_t pid, pid_t tid);
 
 /* Start time alone, without opening; 0 when there is no such process. */
 uint64_t scry_proc_start_ticks(pid_t pid);

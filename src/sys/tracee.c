@@ -116,8 +116,9 @@ int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
 	return 0;
 }
 
-static int seize_error(pid_t pid, int err)
+static int seize_error(pid_t pid, pid_t tid, int err)
 {
+	pid_t tracer = scry_proc_tracer(pid, tid);
 	struct scry_proc p;
 	int r;
 
@@ -126,17 +127,18 @@ static int seize_error(pid_t pid, int err)
 	r = scry_proc_open(&p, pid);
 	if (r < 0)
 		return r;
-	if (p.tracer)
+	if (tracer)
 		scry_fail(-EPERM,
-			  "cannot enter process %d (%s): process %d traces it already; fix: end "
-			  "that tracer",
-			  pid, p.comm, p.tracer);
+			  "cannot enter process %d (%s): process %d traces its thread %d already; "
+			  "fix: "
+			  "end that tracer",
+			  pid, p.comm, tracer, tid);
 	else
-		scry_fail(-EPERM,
-			  "cannot enter process %d (%s, uid %u): not permitted; you are uid %u; "
-			  "fix: run scry "
-			  "as root (sudo scry ...)",
-			  pid, p.comm, p.uid, geteuid());
+		scry_fail(
+			-EPERM,
+			"cannot enter process %d (%s, uid %u): not permitted; you are uid %u; fix: "
+			"run scry as root (sudo scry ...)",
+			pid, p.comm, p.uid, geteuid());
 	scry_proc_close(&p);
 	return -EPERM;
 }
@@ -172,7 +174,7 @@ int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid)
 		return 0;
 	*t = (struct scry_tracee){.pid = pid, .tid = tid};
 	if (ptrace(PTRACE_SEIZE, tid, 0, options) < 0)
-		return errno == ESRCH && tid != pid ? -ESRCH : seize_error(pid, -errno);
+		return errno == ESRCH && tid != pid ? -ESRCH : seize_error(pid, tid, -errno);
 	t->seized = true;
 	return 0;
 }

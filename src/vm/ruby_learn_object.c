@@ -257,7 +257,7 @@ static int compare_addresses(const void *a, const void *b)
 int scry_learn_slots(struct scry_learn *learn)
 {
 	const struct scry_fact *f = NULL;
-	uint64_t addrs[256], size = 0;
+	uint64_t addrs[256] = {0}, size = 0;
 	struct scry_pick pick = {0};
 	int n = 0, used = 0;
 

@@ -2,8 +2,8 @@
  * What host and agent share: the pages that scry maps into a target, and who writes which word.
  *
  *   text     r-x private   header page, then the agent's code           written by the host, once
- *   private  rw- private   gate page (wiped in fork children), journal,  agent and host
- *                          the agent's data
+ *   private  rw- private   agent data, gate page (wiped in fork children),  agent and host
+ *                          journal
  *   shared   rw- shared    control page, then the ring                   agent and keeper
  *
  * Freestanding. Everything read from these pages by the host is hostile input: copy, then check.

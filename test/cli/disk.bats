@@ -77,7 +77,7 @@ is_short_but_whole() {
 
 @test "--max-size is kept, and the report says what is missing" {
 	counted
-	"$SCRY" objects --raw --max-size 1m -p "$PID" -d 1s -o "$T/max.scry" >"$T/out" 2>"$T/err" || true
+	"$SCRY" objects --raw --max-size 1MiB -p "$PID" -d 1s -o "$T/max.scry" >"$T/out" 2>"$T/err" || true
 	cat "$T/err"
 	[ "$(stat -c %s "$T/max.scry")" -le 1048576 ]
 	scry_ends 0 report "$T/max.scry" --json

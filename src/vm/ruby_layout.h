@@ -1,0 +1,85 @@
+/*
+ * What is learned of a Ruby's structs: offsets in bytes, flag bits, handlers of instructions.
+ * Nothing here is typed in by version: ruby_calib learns it from a child, ruby_validate checks it
+ * on the live target.
+ */
+#ifndef SCRY_VM_RUBY_LAYOUT_H
+#define SCRY_VM_RUBY_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SCRY_RUBY_LEAF_MAX 64
+#define SCRY_RUBY_NONE 0xffffffffu
+
+/*
+ * An instruction that allocates by itself, with its frame the newest. A leaf does so while the
+ * frame's pc still points AT it; an "after" one when pc has moved past it, so that its handler is
+ * the word at pc - 8 * words. When a leaf stands at pc and an after-instruction ends there, either
+ * may have allocated; the types tell them apart where they differ, the depth of the value stack
+ * where pops_nothing.
+ */
+struct scry_ruby_leaf {
+	uint64_t word;	   /* handler: the instruction's word in iseq_encoded, module-relative */
+	uint32_t types;	   /* 1 << T_type of each kind of object it was seen to make */
+	uint8_t type;	   /* T_type when it makes one kind only, else 0 */
+	uint8_t words;	   /* length, operands included */
+	bool pops_nothing; /* it takes no operand from the value stack */
+};
+
+/* What was learned. Offsets in bytes; all addresses of code are relative to the Ruby module's bias.
+ */
+struct scry_ruby_layout {
+	/* control frame */
+	uint32_t frame_size; /* stride of the control frame array */
+	uint32_t frame_pc, frame_sp, frame_iseq, frame_self, frame_ep;
+	/* execution context */
+	uint32_t ec_stack, ec_stack_size, ec_cfp, ec_thread;
+	/* thread, ractor, vm */
+	uint32_t th_ec, th_ractor, th_vm, th_self;
+	uint32_t th_tid;	 /* SCRY_RUBY_NONE when this Ruby keeps none */
+	uint32_t th_nt;		 /* pointer to the struct that th_tid is in; NONE: th itself */
+	uint32_t th_node;	 /* list node inside the thread */
+	uint32_t ractor_threads; /* list head inside the ractor */
+	uint32_t ractor_node;	 /* list node inside the ractor */
+	uint32_t vm_ractors;	 /* list head inside the vm */
+	uint64_t vm_root;	 /* module-relative address of the word that holds the vm */
+	/* iseq */
+	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
+	bool first_line_fixnum;	  /* body_first_line is a VALUE (2n + 1), not an int */
+	uint32_t body_insns_info; /* struct iseq_insn_info */
+	uint32_t insns_entry_size, insns_entry_line;
+	uint32_t insns_entries, insns_count,
+		insns_succ; /* inside insns_info: entries*, size, succ table* */
+	uint64_t iseq_flags_mask,
+		iseq_flags_value; /* flags & mask == value for every iseq object */
+	/* objects */
+	uint32_t slot_size;
+	uint64_t string_noembed;	 /* flag bit: text is not in the slot */
+	uint32_t string_ptr, string_len; /* of a string not embedded */
+	uint32_t string_embed;		 /* embedded text */
+	uint64_t string_embed_len_mask; /* embedded length = (flags & mask) >> shift; mask 0: length
+					   word at string_len */
+	uint32_t string_embed_len_shift;
+	uint64_t array_embed; /* flag bit: elements are in the slot */
+	uint32_t array_embed_ptr, array_ptr;
+	/* class name: see ruby_class.c */
+	uint32_t class_ext;	   /* RClass -> ext pointer (or 0: the fields follow in the slot) */
+	uint32_t class_path;	   /* ext -> name String, when class_path_table is 0 */
+	uint32_t class_path_table; /* ext -> st_table holding {classpath id: String}; 0 unused */
+	uint32_t st_entries, st_bound_start, st_bound; /* inside st_table */
+	uint64_t classpath_id;			       /* key in that table */
+	uint64_t tmp_classpath_id; /* key of the name of a class inside an anonymous one; 0 unknown
+				    */
+	uint64_t attached_id;	   /* key of a singleton's object; 0 unknown */
+	uint64_t singleton_flag;
+	/* the trace argument that a raw event hook receives */
+	uint32_t trace_ec, trace_cfp, trace_data;
+	bool trace_pc_advanced; /* the VM adds one word to the top frame's pc around the hook */
+	/* instructions that allocate without pushing a frame: see struct scry_ruby_leaf */
+	uint32_t leaf_count, after_count;
+	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];
+	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
+};
+
+#endif

@@ -1,0 +1,33 @@
+# 64 threads that make objects and check them, every tenth round of each under GC.stress, until SIGTERM.
+# A wrong result ends it with status 1; else the last line is "rounds N" and the status 0.
+
+THREADS = 64
+
+def work(seed)
+  words = Array.new(20) { |i| "#{seed}-#{i}" }
+  index = words.each_with_index.to_h
+  text = words.map { |w| w.sub('-', ':') }.join(',')
+  index.size == 20 && text.count(':') == 20 && Struct.new(:a, :b).new(seed, text).b.equal?(text)
+end
+
+$stdout.sync = true
+stop = false
+trap(:TERM) { stop = true }
+counts = Array.new(THREADS, 0)
+threads = Array.new(THREADS) do |t|
+  Thread.new do
+    until stop
+      GC.stress = true if t.zero? && (counts[t] % 10).zero?
+      unless work(t)
+        puts "wrong: thread #{t}"
+        exit! 1
+      end
+      GC.stress = false if t.zero?
+      counts[t] += 1
+      sleep 0.001 if t.odd?
+    end
+  end
+end
+puts "pid #{$$}"
+threads.each(&:join)
+puts "rounds #{counts.sum}"
