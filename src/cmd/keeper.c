@@ -227,6 +227,25 @@ static const char *wait_turn(struct scry_watch *w, int timeout_ms)
 	return NULL;
 }
 
+/* Said once, when it happens: the watch goes on, its recording does not. */
+static void report_short_recording(struct scry_watch *w)
+{
+	struct scry_writer_stats stats;
+	char text[256];
+
+	scry_writer_stats(w->writer, &stats);
+	if (!stats.lost || w->is_short)
+		return;
+	w->is_short = true;
+	snprintf(text, sizeof(text),
+		 "the recording ends at %llu bytes: %s; what is there is whole, the watch goes on "
+		 "to its end",
+		 (unsigned long long)stats.size,
+		 w->opts->max_size ? "--max-size, or the disk is full"
+				   : "the disk is full, or a limit is reached");
+	tell(SCRY_NEWS_SAY, 0, text);
+}
+
 static const char *watch(struct scry_watch *w)
 {
 	uint64_t end = w->opts->duration_ns ? w->began_ns + w->opts->duration_ns : UINT64_MAX;
@@ -240,11 +259,14 @@ static const char *watch(struct scry_watch *w)
 		if (now >= next_lease) {
 			next_lease = now + LEASE_EVERY_NS;
 			refresh_lease(w);
-			if (scry_writer_flush(w->writer) < 0)
-				tell(SCRY_NEWS_SAY, 0, scry_error());
+			scry_writer_flush(w->writer);
+			report_short_recording(w);
 			if (has_execed(w)) {
 				w->target_gone = true;
-				why = "the target ended or ran another program (exec)";
+				why = scry_proc_is_alive(&w->proc)
+					      ? "the process ran another program (exec), which is "
+						"not followed"
+					      : "the target ended";
 				break;
 			}
 		}
@@ -323,6 +345,8 @@ static int run_entered(struct scry_watch *w, int entered)
 	if (entered == 0) {
 		w->instrument->drain(w);
 		r = w->instrument->finish(w);
+		if (w->target_gone && !w->opts->command)
+			scry_watch_note(w, "the watch ended before its time: %s", why);
 		if (left)
 			scry_watch_note(w,
 					"%llu KiB of scry stay mapped in process %d, without "
@@ -457,8 +481,13 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 		instrument->done(&w);
 	if (r < 0)
 		tell(SCRY_NEWS_FAILED, r, *scry_error() ? scry_error() : strerror(-r));
-	if (w.writer && scry_writer_close(w.writer) < 0)
-		tell(SCRY_NEWS_SAY, 0, scry_error());
+	if (w.writer) {
+		report_short_recording(&w);
+		if (scry_writer_close(w.writer) < 0)
+			tell(SCRY_NEWS_SAY, 0, scry_error());
+	}
+	if (r == 0 && w.is_short && !opts->max_size)
+		tell(SCRY_NEWS_SHORT, 0, "");
 	scry_inject_done(&w.inj);
 	scry_proc_close(&w.proc);
 	if (r == 0)

@@ -37,7 +37,7 @@ struct front {
 	int fault_fd; /* errno of a failed exec comes here */
 	int failed;   /* -errno that the keeper reported */
 	char sentence[1024];
-	bool is_done;
+	bool is_done, is_short;
 	bool entered;
 };
 
@@ -120,6 +120,9 @@ static bool take_news(struct front *f)
 	case SCRY_NEWS_GO:
 		if (write(f->go_fd, "g", 1) == 1)
 			close(f->go_fd), f->go_fd = -1;
+		break;
+	case SCRY_NEWS_SHORT:
+		f->is_short = true;
 		break;
 	case SCRY_NEWS_DONE:
 		f->is_done = true;
@@ -276,6 +279,8 @@ static int show(struct front *f, FILE *out, const struct scry_report_opts *repor
 			     f->opts->output);
 	if (out && fflush(out) && r == 0)
 		r = scry_fail(-errno, "cannot write the report: %s", strerror(errno));
+	if (r == 0 && f->is_short)
+		r = scry_fail(-ENOSPC, "the recording lacks its end");
 	return r;
 }
 

@@ -43,6 +43,7 @@ struct scry_watch {
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	bool target_gone;
+	bool is_short; /* the recording could not be written to its end */
 	uint64_t errors, lost, events, frees_older;
 	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/;
 				       0 unknown */
@@ -76,6 +77,7 @@ enum scry_news {
 	SCRY_NEWS_ENTERED, /* hooks are on */
 	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
 	SCRY_NEWS_GO,	   /* -- CMD: the program may exec now */
+	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
 	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
 };
 struct scry_news_head {

@@ -209,7 +209,7 @@ json_parses() {
 	start scry "$RUBY" -e 'trap(:INT, "DEFAULT"); exec(*ARGV)' "$SCRY" patch count work_mix -p "$busy"
 	scry=$PID
 	wait_for 10 hooked "$busy"
-	keeper=$(pgrep -P "$scry" scry-keeper)
+	keeper=$(keeper_of "$scry")
 	kill -STOP "$keeper" # it cannot answer the first
 	kill -INT "$scry"
 	sleep 0.3
@@ -254,7 +254,7 @@ json_parses() {
 	start first "$SCRY" patch count work_mix -p "$busy" -d 3s
 	first=$PID
 	wait_for 10 hooked "$busy"
-	keeper=$(pgrep -P "$first" scry-keeper)
+	keeper=$(keeper_of "$first")
 	for words in "patch count work_fold -p $busy -d 0.1s" "undo -p $busy"; do
 		# shellcheck disable=SC2086
 		scry_ends 1 $words
@@ -291,7 +291,7 @@ json_parses() {
 	start first "$SCRY" objects -p "$ruby" -d 3s
 	first=$PID
 	wait_for 10 watched "$ruby"
-	keeper=$(pgrep -P "$first" scry-keeper)
+	keeper=$(keeper_of "$first")
 	scry_ends 0 ps --json
 	json_is "$T/scry.out" "rows.any? { |x| x['pid'] == $ruby && x['owner_pid'] == $keeper && x['agent_bytes'] > 0 }"
 	json_is "$T/scry.out" 'rows.none? { |x| x["command"] =~ /scry/ }'

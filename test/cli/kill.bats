@@ -23,7 +23,7 @@ stops() {
 	"$TARGETS/killer" both 0 -- "$SCRY" "$@" 2>&1 >/dev/null 3>&- | sed -n 's/^killer: stops //p'
 }
 
-keeper_of() {
+keeper_killed() {
 	sed -n 's/^killer: keeper //p' "$T/killer.err"
 }
 
@@ -35,7 +35,7 @@ check() {
 		return 1
 	}
 	if [ "$who" = front ]; then
-		keeper=$(keeper_of)
+		keeper=$(keeper_killed)
 		# Promised: 2 s. A machine that is busy with other tests gets twice that.
 		if [ -n "$keeper" ] && ! wait_for 4 is_gone "$keeper"; then
 			echo "the keeper $keeper lives on, $where"
@@ -164,7 +164,7 @@ RUBY
 		wait_for 10 in_file "^pid" "$T/long.out"
 		ruby="$(sed -n 's/^pid //p' "$T/long.out")"
 		STARTED="$STARTED $ruby"
-		keeper=$(pgrep -P "$scry" scry-keeper)
+		keeper=$(keeper_of "$scry")
 		[ "$who" = front ] || kill -KILL "$keeper"
 		kill -KILL "$scry"
 		ended "$scry"
@@ -224,7 +224,7 @@ randomly() {
 	start scry "$SCRY" patch count $WORDS -p "$busy" -d 60s
 	scry=$PID
 	wait_for 10 hooked "$busy"
-	kill -KILL "$(pgrep -P "$scry" scry-keeper)" "$scry"
+	kill -KILL "$scry" "$(keeper_of "$scry")"
 	ended "$scry"
 	goes_on "$T/busy.out"
 	"$SCRY" ps | grep -w "$busy" | grep "4 changes stand; scry undo -p $busy"
@@ -242,7 +242,7 @@ randomly() {
 	start scry "$SCRY" objects -p "$ruby" -d 60s
 	scry=$PID
 	wait_for 10 watched "$ruby"
-	kill -KILL "$(pgrep -P "$scry" scry-keeper)" "$scry"
+	kill -KILL "$scry" "$(keeper_of "$scry")"
 	ended "$scry"
 	sleep 2 # the lease is over, the ring has had time to run over
 	"$SCRY" ps | grep -w "$ruby" | grep "scry undo -p $ruby"
@@ -261,7 +261,7 @@ randomly() {
 	start scry "$SCRY" objects -p "$ruby" -d 5s --top 0 -o "$T/o.json"
 	scry=$PID
 	wait_for 10 watched "$ruby"
-	keeper=$(pgrep -P "$scry" scry-keeper)
+	keeper=$(keeper_of "$scry")
 	kill -STOP "$keeper"
 	sleep 3
 	kill -CONT "$keeper"

@@ -118,6 +118,16 @@ hooked() {
 	watched "$1" && "$SCRY" patch list -p "$1" | grep -q applied
 }
 
+# is_gone PID: it has ended, though perhaps nobody has waited for it yet.
+is_gone() {
+	! kill -0 "$1" 2>/dev/null || grep -q "^State:.*Z" "/proc/$1/status" 2>/dev/null
+}
+
+# keeper_of FRONT: the keeper's pid. A keeper that follows a program has the program beside it.
+keeper_of() {
+	pgrep -P "$1" scry-keeper
+}
+
 # watched PID: scry has entered it.
 watched() {
 	"$SCRY" ps | grep -w "^ *$1" | grep -q "watched by"
