@@ -165,10 +165,8 @@ static int enter(struct scry_watch *w)
 {
 	struct scry_ev_attach at = {.pid = (uint32_t)w->proc.pid};
 	char text[256];
-	int r = scry_inject_lock(&w->inj, &w->proc);
+	int r;
 
-	if (r < 0)
-		return r;
 	w->inj.max_pause_ns = w->opts->max_pause_ns;
 	w->inj.purpose = w->instrument->name;
 	r = scry_inject_enter(&w->inj, w->near, w->held);
@@ -397,6 +395,8 @@ static int run_started(struct scry_watch *w, pid_t child)
 	int r = scry_proc_open(&w->proc, child);
 
 	if (r == 0)
+		r = scry_inject_lock(&w->inj, &w->proc);
+	if (r == 0)
 		r = scry_spawn_open(&spawn, child);
 	if (r < 0)
 		return r;
@@ -427,6 +427,11 @@ static int run_live(struct scry_watch *w)
 {
 	int r = scry_proc_open(&w->proc, (pid_t)w->opts->pid);
 
+	/* The lock first: what another scry does at this moment looks like a foreign tracer. */
+	if (r == 0)
+		r = scry_inject_lock(&w->inj, &w->proc);
+	if (r == 0)
+		r = scry_proc_refresh(&w->proc);
 	if (r == 0)
 		r = scry_inject_check(&w->proc);
 	if (r == 0)

@@ -364,9 +364,10 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 	uint64_t until = scry_now_ns() + ns;
 	struct scry_agent_state state = {.hooked = 1};
 
-	while (scry_inject_state(&w->inj, &state) == 0 && state.hooked && scry_now_ns() < until)
+	while (scry_inject_state(&w->inj, &state) == 0 &&
+	       (state.hooked || state.jobs_registered != state.jobs_run) && scry_now_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-	return !state.hooked;
+	return !state.hooked && state.jobs_registered == state.jobs_run;
 }
 
 static void leave(struct scry_watch *w)

@@ -91,7 +91,10 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	int r;
 
 	scry_inject_want(inj, 0);
-	for (int i = 0; i < 40 && scry_inject_state(inj, &state) == 0 && state.hooked; i++)
+	/* A busy VM lets go at its next event, or when the job that was registered runs. */
+	for (int i = 0; i < 100 && scry_inject_state(inj, &state) == 0 &&
+			(state.hooked || state.jobs_registered != state.jobs_run);
+	     i++)
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 	r = scry_inject_leave(inj, &report, &left);
 	printf("process %d (%s): %zu changes stood, %llu bytes put back and verified", proc->pid,
@@ -126,9 +129,11 @@ int scry_cmd_undo(int argc, char **argv)
 		return r;
 	}
 	if (r == 0)
-		r = scry_inject_check(&proc);
-	if (r == 0)
 		r = scry_inject_lock(&inj, &proc);
+	if (r == 0)
+		r = scry_proc_refresh(&proc);
+	if (r == 0)
+		r = scry_inject_check(&proc);
 	if (r == 0) {
 		inj.max_pause_ns = o.max_pause_ns;
 		inj.only_adopt = true;

@@ -148,6 +148,50 @@ RUBY
 	started_at keeper
 }
 
+# The front is killed: the program either never began (its pipe closed) or ends right; nobody hangs.
+started_and_left() {
+	local who=$1 points total n i answer bad=0
+	cat >"$T/answer.rb" <<'RUBY'
+sum = 0
+20_000.times { |i| sum += [i, i.to_s].size }
+File.write(ARGV[0], "answer #{sum}\n")
+RUBY
+	total=$(stops objects -o "$T/o.json" -- "$RUBY" "$T/answer.rb" "$T/answer")
+	answer=$(cat "$T/answer")
+	points=$(share 10 400)
+	for ((i = 0; i < points && bad < 5; i++)); do
+		n=$((1 + i * (total - 1) / points))
+		rm -f "$T/answer"
+		"$TARGETS/killer" "$who" "$n" -- "$SCRY" objects --force -o "$T/o.json" -- "$RUBY" "$T/answer.rb" "$T/answer" \
+			>/dev/null 2>"$T/killer.err" 3>&- || true
+		if ! wait_for 10 no_process_of "$T/answer.rb"; then
+			bad=$((bad + 1))
+			echo "it hangs, $(tr '\n' ' ' <"$T/killer.err")"
+			HELD="$HELD $(pgrep -f "$T/answer.rb")"
+			break
+		elif [ -e "$T/answer" ] && [ "$(cat "$T/answer")" != "$answer" ]; then
+			bad=$((bad + 1))
+			echo "wrong, $(tr '\n' ' ' <"$T/killer.err")"
+		elif [ ! -e "$T/answer" ] && [ "$n" -gt $((total / 2)) ]; then
+			bad=$((bad + 1))
+			echo "no answer, $(tr '\n' ' ' <"$T/killer.err")"
+		fi
+	done
+	[ "$bad" -eq 0 ]
+}
+
+no_process_of() {
+	! pgrep -f "$1" >/dev/null
+}
+
+@test "a started program is never left hanging when the front is killed at any syscall" {
+	started_and_left front
+}
+
+@test "a started program is never left hanging when both are killed at any syscall" {
+	started_and_left both
+}
+
 @test "a started program goes on when the front is killed" {
 	cat >"$T/long.rb" <<'RUBY'
 $stdout.sync = true
@@ -227,10 +271,10 @@ randomly() {
 	kill -KILL "$scry" "$(keeper_of "$scry")"
 	ended "$scry"
 	goes_on "$T/busy.out"
-	"$SCRY" ps | grep -w "$busy" | grep "4 changes stand; scry undo -p $busy"
+	"$SCRY" ps | grep -w "$busy" | grep -E "[4-9] changes stand; scry undo -p $busy"
 	! text_is "$busy" "$(head -1 <<<"$before")"
 	undo "$busy"
-	grep -q "4 changes stood" "$T/scry.out"
+	grep -qE "[4-9] changes stood" "$T/scry.out"
 	as_before "$busy" "$before" "after undo"
 	ends_right "$busy" busy
 }
