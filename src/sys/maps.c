@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/proc.h"
 
 #define ENTRIES_MAX 65536u
 #define TEXT_MAX (64u << 20)
@@ -27,13 +28,12 @@
 static const char deleted_mark[] = " (deleted)";
 
 /* Reads the whole file. 0 or -errno; *ret_text is malloc'ed and NUL-terminated. */
-static int read_text(pid_t pid, char **ret_text)
+static int read_text(const char *path, char **ret_text)
 {
-	char path[64], *text = NULL;
+	char *text = NULL;
 	size_t room = 0, used = 0;
 	int fd, err = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -120,12 +120,35 @@ static bool parse_line(char *line, struct scry_map_entry *ret)
 	return true;
 }
 
+/* The process's list; that of any thread which lives, where the first one has ended before the
+ * others. */
+static int read_any_text(pid_t pid, char **ret_text)
+{
+	char path[64];
+	pid_t *tids;
+	ssize_t n;
+	int err;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	err = read_text(path, ret_text);
+	if (err != -ESRCH)
+		return err;
+	n = scry_proc_tasks(pid, &tids);
+	for (ssize_t i = 0; i < n && err == -ESRCH; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/maps", (int)pid, (int)tids[i]);
+		err = read_text(path, ret_text);
+	}
+	if (n >= 0)
+		free(tids);
+	return err;
+}
+
 int scry_maps_read(pid_t pid, struct scry_maps *ret)
 {
 	struct scry_maps maps = {0};
 	size_t lines = 0;
 	char *next;
-	int err = read_text(pid, &maps.text);
+	int err = read_any_text(pid, &maps.text);
 
 	if (err == -ENOENT || err == -ESRCH)
 		return scry_fail(-ESRCH, "process %d is gone", (int)pid);

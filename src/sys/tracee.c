@@ -12,6 +12,7 @@
  */
 #include "sys/tracee.h"
 
+#include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -40,6 +41,9 @@
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
 #define FX_MAGIC2 0x46505845u
 #define FX_SW_OFFSET 464
+#define XSAVE_IN_USE 512 /* XSTATE_BV, the first word of the xsave header */
+#define XSAVE_HEADER_END 576
+#define PROTECTION_KEYS (1ull << 9)
 
 struct signal_frame { /* arch/x86/include/asm/sigframe.h, struct rt_sigframe on x86_64 */
 	uint64_t return_address;
@@ -349,24 +353,52 @@ static int read_xstate(struct scry_tracee *t)
 	return t->xstate_size >= 576 ? 0 : -ENOTSUP;
 }
 
-/* The xsave area as a signal handler's frame has it: software bytes at 464, second magic behind it.
+/*
+ * Bytes of the standard-format area up to the last feature in use. The kernel takes a frame only up
+ * to the size that the thread is allowed (tile registers, for one, need a permission); beyond it
+ * falls back to the SSE state alone and clears the rest, which would be somebody's data.
  */
-static void dress_xstate(unsigned char *area, size_t size)
+static size_t size_in_use(uint64_t features)
 {
-	uint64_t features;
-	uint32_t word;
+	size_t size = XSAVE_HEADER_END;
+	unsigned int bytes, offset, ecx, edx;
 
-	memcpy(&features, area + FX_SW_OFFSET, 8);
+	for (unsigned int i = 2; i < 63; i++) {
+		if (!(features >> i & 1))
+			continue;
+		__cpuid_count(0xd, i, bytes, offset, ecx, edx);
+		if (offset + bytes > size)
+			size = offset + bytes;
+	}
+	return size;
+}
+
+/*
+ * Makes the area that ptrace gave (t->xstate) what a signal handler's frame has: software bytes at
+ * 464, a second magic behind it, and no more than is in use. Returns its size without that magic.
+ */
+static size_t dress_xstate(unsigned char *area)
+{
+	uint64_t enabled, in_use;
+	uint32_t words[4];
+	size_t size;
+
+	memcpy(&enabled, area + FX_SW_OFFSET, 8); /* XCR0 */
+	memcpy(&in_use, area + XSAVE_IN_USE, 8);
+	in_use |= 3 | (enabled &
+		       PROTECTION_KEYS); /* its word is always right, its bit not always set */
+	memcpy(area + XSAVE_IN_USE, &in_use, 8);
+	size = size_in_use(in_use);
+	words[0] = FX_MAGIC1;
+	words[1] = (uint32_t)size + 4;
+	words[2] = (uint32_t)size;
+	words[3] = FX_MAGIC2;
 	memset(area + FX_SW_OFFSET, 0, 48);
-	word = FX_MAGIC1;
-	memcpy(area + FX_SW_OFFSET, &word, 4);
-	word = (uint32_t)size + 4;
-	memcpy(area + FX_SW_OFFSET + 4, &word, 4);
-	memcpy(area + FX_SW_OFFSET + 8, &features, 8);
-	word = (uint32_t)size;
-	memcpy(area + FX_SW_OFFSET + 16, &word, 4);
-	word = FX_MAGIC2;
-	memcpy(area + size, &word, 4);
+	memcpy(area + FX_SW_OFFSET, &words[0], 8); /* magic, extended size */
+	memcpy(area + FX_SW_OFFSET + 8, &in_use, 8);
+	memcpy(area + FX_SW_OFFSET + 16, &words[2], 4);
+	memcpy(area + size, &words[3], 4);
+	return size;
 }
 
 static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint64_t restorer)
@@ -401,28 +433,29 @@ static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint
 
 static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 {
-	unsigned char *buf;
+	unsigned char *buf, area[XSTATE_MAX + 16];
 	uint64_t xstate_at, frame_at, mask = 0;
+	size_t size, xsize;
 	struct signal_frame f;
-	size_t size;
 	int r = read_xstate(t);
 
 	if (r < 0)
 		return scry_fail(r, "cannot read the vector registers of thread %d", t->tid);
 	if (ptrace(PTRACE_GETSIGMASK, t->tid, 8, &mask) < 0)
 		return -errno;
-	xstate_at = (t->regs.rsp - 128 - t->xstate_size - 4) & ~63ull;
+	memcpy(area, t->xstate, sizeof(area));
+	xsize = dress_xstate(area);
+	xstate_at = (t->regs.rsp - 128 - xsize - 4) & ~63ull;
 	frame_at = ((xstate_at - sizeof(f)) & ~15ull) - 8;
 	fill_frame(t, &f, how->gadgets->restorer);
 	f.fpstate = xstate_at;
 	f.sigmask = mask;
-	size = xstate_at + t->xstate_size + 4 - frame_at;
+	size = xstate_at + xsize + 4 - frame_at;
 	buf = calloc(1, size);
 	if (!buf)
 		return -ENOMEM;
 	memcpy(buf, &f, sizeof(f));
-	memcpy(buf + (xstate_at - frame_at), t->xstate, t->xstate_size);
-	dress_xstate(buf + (xstate_at - frame_at), t->xstate_size);
+	memcpy(buf + (xstate_at - frame_at), area, xsize + 4);
 	r = scry_edit_poke(how->mem_fd, frame_at, buf, size);
 	free(buf);
 	if (r < 0)

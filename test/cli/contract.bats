@@ -273,7 +273,7 @@ json_parses() {
 	won=0
 	for pid in $many; do
 		ended "$pid"
-		[ "$status" -le 1 ]
+		[ "$status" -le 1 ] || { cat "$T"/many*.err; false; }
 		[ "$status" -ne 0 ] || won=$((won + 1))
 	done
 	[ "$won" -ge 1 ]

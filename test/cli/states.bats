@@ -53,6 +53,11 @@ alone() {
 @test "one thread in poll" { alone odd poll poll; }
 @test "one thread, nearly always in a signal handler" { alone odd work_fold handler; }
 
+@test "one thread, all in vector registers" {
+	grep -qw avx2 /proc/cpuinfo || skip "this processor has no AVX2"
+	alone odd work_fold vector
+}
+
 @test "one thread in pause" {
 	target sleeper pause
 	before=$(state_of "$PID")
@@ -73,12 +78,29 @@ alone() {
 }
 
 @test "the first thread has ended, others run: refused with the reason" {
-	target odd leaderless
-	wait_for 10 in_file "^round" "$T/odd.out"
+	target odd leaderless 0
+	wait_for 10 grep -q "^State:.*Z" "/proc/$PID/status"
 	scry_ends 4 patch count work_fold work_mix -p "$PID" -d 0.1s
 	says "first thread"
 	goes_on "$T/odd.out"
 	ends_right "$PID" odd
+}
+
+@test "the first thread ends while it is watched: the hooks are taken out all the same" {
+	target odd leaderless 600
+	odd=$PID
+	before=$(text "$odd")
+	tid=$(ls "/proc/$odd/task" | tail -1)
+	start scry "$SCRY" patch count work_fold work_mix -p "$odd" -d 1.5s
+	scry=$PID
+	wait_for 10 hooked "$odd"
+	ended "$scry"
+	cat "$T/scry.out" "$T/scry.err"
+	grep -q "^State:.*Z" "/proc/$odd/status"
+	# The kernel shows no memory of it but through another thread.
+	text_is "$odd/task/$tid" "$before" || [ "$status" -ne 0 ]
+	goes_on "$T/odd.out"
+	ends_right "$odd" odd
 }
 
 @test "vfork in flight: entered or refused within bounded time, nobody hangs" {

@@ -4,9 +4,11 @@
  *   odd exit STATUS MS   computes for MS milliseconds, then ends with STATUS
  *   odd seccomp          computes under a seccomp filter that allows everything
  *   odd vfork            a thread is in vfork nearly always: its children sleep a second
- *   odd leaderless       the first thread has ended, two others compute
+ *   odd leaderless MS    the first thread ends after MS milliseconds, two others compute on
  *   odd poll             one thread, in poll with a time-out of 50 ms, each measured
  *   odd handler          one thread, in a signal handler nearly always
+ *   odd vector           one thread that keeps its results in vector registers: ymm0 to ymm15, and
+ *                        zmm16, 23, 31 and k1 where the processor has them
  *   odd child            waits for SIGUSR1, then forks a child that computes on for itself and
  *                        prints "child PID"
  *
@@ -171,6 +173,7 @@ static int be_leaderless(char **argv)
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, compute_and_end, NULL) != 0)
 			return 2;
+	usleep((useconds_t)atoi(argv[0]) * 1000);
 	pthread_exit(NULL);
 }
 
@@ -215,6 +218,72 @@ static int be_handler(char **argv)
 	return 0;
 }
 
+/* Each lane of each register counts to `times`; the registers are held all the while, so a stop at
+ * any instruction finds them in use. */
+#define REGISTERS(X) \
+	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define YMM_CLEAR(n) "vpxor %%ymm" #n ", %%ymm" #n ", %%ymm" #n "\n"
+#define YMM_ADD(n) "vpaddq (%[one]), %%ymm" #n ", %%ymm" #n "\n"
+#define YMM_STORE(n) "vmovdqu %%ymm" #n ", 32*" #n "(%[got])\n"
+
+static void count_in_ymm(uint64_t times, uint64_t *got)
+{
+	static const uint64_t one[4] = {1, 1, 1, 1};
+
+	__asm__ volatile(REGISTERS(YMM_CLEAR) "1:\n" REGISTERS(YMM_ADD) "dec %[times]\njnz 1b\n"
+			 REGISTERS(YMM_STORE) "vzeroupper\n"
+			 : [times] "+r"(times)
+			 : [one] "r"(one), [got] "r"(got)
+			 : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6",
+			   "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+			   "xmm15");
+}
+
+/* The same in zmm16, zmm23 and zmm31 under the mask k1, which has all bits set. */
+__attribute__((target("avx512f"))) static void count_in_zmm(uint64_t times, uint64_t *got)
+{
+	static const uint64_t one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+
+	__asm__ volatile("kxnorw %%k1, %%k1, %%k1\n"
+			 "vpxorq %%zmm16, %%zmm16, %%zmm16\n"
+			 "vpxorq %%zmm23, %%zmm23, %%zmm23\n"
+			 "vpxorq %%zmm31, %%zmm31, %%zmm31\n"
+			 "1:\n"
+			 "vpaddq (%[one]), %%zmm16, %%zmm16%{%%k1%}\n"
+			 "vpaddq (%[one]), %%zmm23, %%zmm23%{%%k1%}\n"
+			 "vpaddq (%[one]), %%zmm31, %%zmm31%{%%k1%}\n"
+			 "dec %[times]\njnz 1b\n"
+			 "vmovdqu64 %%zmm16, (%[got])\n"
+			 "vmovdqu64 %%zmm23, 64(%[got])\n"
+			 "vmovdqu64 %%zmm31, 128(%[got])\n"
+			 : [times] "+r"(times)
+			 : [one] "r"(one), [got] "r"(got)
+			 : "memory", "cc", "xmm16", "xmm23", "xmm31", "k1");
+}
+
+static int be_vector(char **argv)
+{
+	const uint64_t times = 2000000;
+	uint64_t got[64];
+
+	if (!__builtin_cpu_supports("avx2"))
+		return 77; /* nothing to hold: the test is skipped */
+	while (!stop) {
+		count_in_ymm(times, got);
+		for (int i = 0; i < 64; i++)
+			if (got[i] != times)
+				return wrong("ymm");
+		if (__builtin_cpu_supports("avx512f")) {
+			count_in_zmm(times, got);
+			for (int i = 0; i < 24; i++)
+				if (got[i] != times)
+					return wrong("zmm");
+		}
+		check();
+	}
+	return 0;
+}
+
 static int be_child(char **argv)
 {
 	while (!stop) {
@@ -241,7 +310,8 @@ static const struct {
 } situations[] = {
 	{"exec", be_exec, 1},		  {"exit", be_exit, 2}, {"seccomp", be_seccomp, 0},
 	{"vfork", be_vfork, 0},		  {"poll", be_poll, 0}, {"handler", be_handler, 0},
-	{"leaderless", be_leaderless, 0}, {"child", be_child, 0},
+	{"leaderless", be_leaderless, 1}, {"child", be_child, 0},
+	{"vector", be_vector, 0},
 };
 
 int main(int argc, char **argv)
