@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/proc.h"
 
 #define PAGE 4096u
 #define PHDRS_MAX 64u
@@ -142,6 +144,24 @@ out:
 	return err;
 }
 
+/* The first thread may have ended before the others: then only theirs have a root. */
+static int open_by_threads(pid_t pid, const struct scry_map_entry *m)
+{
+	char path[PATH_MAX];
+	pid_t *tids;
+	ssize_t n = scry_proc_tasks(pid, &tids);
+	int fd = -1;
+
+	for (ssize_t i = 0; i < n && fd < 0; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/root%s", (int)pid, (int)tids[i],
+			 m->path);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	}
+	if (n >= 0)
+		free(tids);
+	return fd;
+}
+
 int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_elf **ret)
 {
 	char path[4200];
@@ -158,6 +178,8 @@ int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_
 		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
 		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
+	if (fd < 0 && !m->deleted)
+		fd = open_by_threads(pid, m);
 	if (fd < 0) {
 		err = -errno;
 		return scry_fail(err, "cannot open '%s' of process %d: %s", m->path, (int)pid,

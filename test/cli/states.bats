@@ -383,8 +383,8 @@ RUBY
 }
 
 @test "a zombie, and a process that is not there" {
-	bash -c 'sleep 0 & echo $!; exec sleep 20' >"$T/zombie.out" 3>&- &
-	STARTED="$STARTED $!"
+	start zombie "$RUBY" -e '$stdout.sync = true; puts fork { exit! }; sleep'
+	wait_for 5 in_file "^[0-9]" "$T/zombie.out"
 	wait_for 5 bash -c "grep -q '^State:.*Z' /proc/\$(cat '$T/zombie.out')/status"
 	scry_ends 5 patch count write -p "$(cat "$T/zombie.out")" -d 0.1s
 	says "ended|gone"
