@@ -91,9 +91,8 @@ static void do_kill(void)
 
 static int only_waits(void)
 {
-	static const long long waits[] = {SYS_wait4,	       SYS_nanosleep,
-					  SYS_clock_nanosleep, SYS_restart_syscall,
-					  SYS_poll,	       SYS_recvfrom};
+	static const long long waits[] = {SYS_wait4,	       SYS_nanosleep, SYS_clock_nanosleep,
+					  SYS_restart_syscall, SYS_poll,      SYS_recvfrom};
 
 	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
 		if (nr == waits[i])
