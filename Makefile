@@ -49,7 +49,7 @@ t/%: all
 
 soak: deps-test
 	@$(MAKE) --no-print-directory all
-	@SCRY_SOAK=1 tools/run-tests $(B)
+	@test/soak/soak.sh $(B)
 
 lint: deps-lint
 	@$(MAKE) --no-print-directory all

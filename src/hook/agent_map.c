@@ -32,6 +32,11 @@ uint64_t scry_agent_journal(const struct scry_agent_header *h)
 	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES;
 }
 
+static uint64_t text_bytes(const struct scry_agent_source *source)
+{
+	return SCRY_PAGE + STUBS_SIZE + source->data_at;
+}
+
 static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
 {
 	return h->magic == SCRY_AGENT_MAGIC && h->text == m->start &&
@@ -39,6 +44,29 @@ static bool is_plausible(const struct scry_agent_header *h, const struct scry_ma
 	       h->private_ == h->text + h->text_size && h->private_size <= 64u << 20 &&
 	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
 	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE;
+}
+
+/*
+ * The very first step of a scry that died in the next instant: pages of the exact size, private,
+ * anonymous, executable but never writable, and all zero. Nothing else makes such a mapping and
+ * leaves it unwritten.
+ */
+static bool is_first_step(const struct scry_mem *mem, const struct scry_map_entry *m)
+{
+	struct scry_agent_source source;
+	unsigned char page[SCRY_PAGE];
+
+	if (scry_agent_source_read(&source) < 0 || m->shared || !m->r ||
+	    m->end - m->start != text_bytes(&source))
+		return false;
+	for (uint64_t at = m->start; at < m->end; at += SCRY_PAGE) {
+		if (scry_mem_read(mem, at, page, sizeof(page)) < 0)
+			return false;
+		for (size_t i = 0; i < sizeof(page); i++)
+			if (page[i])
+				return false;
+	}
+	return true;
 }
 
 int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
@@ -52,6 +80,14 @@ int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 			continue;
 		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
 			*ret = h;
+			return 0;
+		}
+		if (is_first_step(mem, m)) {
+			*ret = (struct scry_agent_header){.magic = SCRY_AGENT_MAGIC,
+							  .abi = SCRY_AGENT_ABI,
+							  .stage = SCRY_AGENT_MAPPING,
+							  .text = m->start,
+							  .text_size = m->end - m->start};
 			return 0;
 		}
 	}
@@ -99,7 +135,7 @@ bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem
 int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
 		    uint64_t near, struct scry_agent_header *ret)
 {
-	uint64_t text = SCRY_PAGE + STUBS_SIZE + source->data_at;
+	uint64_t text = text_bytes(source);
 	uint64_t private_ = source->data_size + SCRY_PAGE + SCRY_JOURNAL_BYTES;
 	uint64_t shared = page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
 	uint64_t base = scry_maps_gap(maps, near, text + private_ + shared, REACH);
@@ -282,7 +318,8 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 	leaving.stage = SCRY_AGENT_LEAVING;
 	r = scry_agent_write_header(&leaving, how->mem_fd);
 	for (size_t i = 0; i < 3 && r == 0; i++)
-		r = failed(remote(t, how, calls[i]));
+		r = calls[i][2] ? failed(remote(t, how, calls[i]))
+				: 0; /* not mapped yet when it died */
 	end = scry_tracee_finish(t, how);
 	return r < 0 ? r : end;
 }
