@@ -73,7 +73,8 @@ struct scry_agent_place {
 int scry_ring_reserve(struct scry_gate *g, uint64_t words);
 static inline void scry_ring_put(struct scry_gate *g, uint64_t word)
 {
-	((uint64_t *)g->ring)[g->head++ & g->ring_mask] = word;
+	((uint64_t *)g->ring)[g->at++] = word;
+	g->head++;
 }
 static inline void scry_ring_publish(const struct scry_gate *g)
 {

@@ -31,7 +31,29 @@ static __attribute__((noinline)) void check_lease(struct scry_gate *g)
 		g->wanted = 0; /* nobody comes back */
 }
 
-static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g, uint64_t words)
+/* Closes the segment in use and goes on in the free one with the lowest number. 0: none is free. */
+static int next_segment(struct scry_gate *g)
+{
+	struct scry_control *c = scry_agent.control;
+	struct scry_segment *done = &c->segments[g->segment];
+
+	for (uint32_t i = 0; i < SCRY_SEGMENTS; i++) {
+		if (__atomic_load_n(&c->taken[i], __ATOMIC_ACQUIRE))
+			continue;
+		c->taken[i] = 1;
+		done->next = i;
+		done->used = (uint32_t)(g->at % SCRY_SEGMENT_WORDS);
+		if (!done->used) /* filled to its last word */
+			done->used = SCRY_SEGMENT_WORDS;
+		g->segment = i;
+		g->at = (uint64_t)i * SCRY_SEGMENT_WORDS;
+		g->end = g->at + SCRY_SEGMENT_WORDS;
+		return 1;
+	}
+	return 0;
+}
+
+static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g)
 {
 	struct scry_control *c = scry_agent.control;
 
@@ -40,8 +62,7 @@ static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g, uint64_
 		c->lost++;
 		return 0;
 	}
-	g->tail_seen = __atomic_load_n(&c->tail, __ATOMIC_ACQUIRE);
-	if (g->head + words - g->tail_seen <= g->ring_mask)
+	if (next_segment(g))
 		return 1;
 	c->lost++;
 	return 0;
@@ -51,7 +72,7 @@ int scry_ring_reserve(struct scry_gate *g, uint64_t words)
 {
 	if (unlikely(--g->until_lease_check == 0))
 		check_lease(g);
-	if (likely(g->lease_ok) && likely(g->head + words - g->tail_seen <= g->ring_mask))
+	if (likely(g->lease_ok) && likely(g->at + words <= g->end))
 		return 1;
-	return reserve_slowly(g, words);
+	return reserve_slowly(g);
 }

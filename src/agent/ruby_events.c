@@ -36,7 +36,6 @@ static void take_up(struct scry_gate *g)
 {
 	scry_site_forget_all();
 	g->until_lease_check = 1;
-	g->tail_seen = scry_agent.control->tail;
 	g->taken = g->wanted;
 	__atomic_store_n(&scry_agent.control->armed, g->taken, __ATOMIC_RELEASE);
 }

@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
+#include "hook/ring.h"
 #include "name/objects.h"
 #include "vm/ruby.h"
 
@@ -28,13 +29,14 @@ struct objects {
 	struct scry_agent_ruby plan;
 	uint64_t boot_slot; /* address of the GOT slot; 0: none */
 	uint64_t *batch;
-	uint64_t tail; /* words consumed */
+	struct scry_ring ring;
 	uint64_t defs_seen;
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad;
-	bool booting; /* started by us: validate when the VM is up */
-	bool refused; /* the live check failed: the report says so */
+	bool booting;	 /* started by us: validate when the VM is up */
+	bool is_damaged; /* the ring made no sense */
+	bool refused;	 /* the live check failed: the report says so */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 };
@@ -255,8 +257,9 @@ static int enter(struct scry_watch *w)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	o->base_lost = c->lost;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
-	o->tail = c->head;
-	c->tail = o->tail;
+	r = scry_ring_open(&o->ring, &w->inj);
+	if (r < 0)
+		return r;
 	r = scry_inject_want(&w->inj, w->watch);
 	if (r < 0)
 		return scry_fail(r, "process %d is gone", w->proc.pid);
@@ -273,18 +276,6 @@ static int enter(struct scry_watch *w)
 	o->registered = ask_threads(w, wait_for_armed) > 0;
 	o->retry_ns = scry_now_ns() + RETRY_NS;
 	return 0;
-}
-
-static size_t copy_words(const struct scry_watch *w, uint64_t from, uint64_t to, uint64_t *out)
-{
-	uint64_t mask = SCRY_RING_WORDS - 1;
-	size_t n = (size_t)(to - from), first = SCRY_RING_WORDS - (size_t)(from & mask);
-
-	if (first > n)
-		first = n;
-	memcpy(out, w->inj.ring + (from & mask), 8 * first);
-	memcpy(out + first, w->inj.ring, 8 * (n - first));
-	return n;
 }
 
 /* A started program: once its VM is up, the layout is checked on it; until then the agent checks
@@ -325,36 +316,31 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 static int drain(struct scry_watch *w)
 {
 	struct objects *o = w->state;
-	struct scry_control *c = w->inj.control;
-	size_t count;
-	uint64_t head = __atomic_load_n(&c->head, __ATOMIC_ACQUIRE), began;
-	int fill = (int)((head - o->tail) * 1000 / SCRY_RING_WORDS);
+	uint64_t began = scry_now_ns();
+	ssize_t count;
+	int fill;
 
 	notice_armed(w, o);
 	check_booted(w, o);
-	if (head - o->tail > SCRY_RING_WORDS) { /* not written by our agent */
-		w->errors++;
-		o->tail = head;
-		c->tail = head;
+	if (o->is_damaged)
 		return -EIO;
+	count = scry_ring_take(&o->ring, o->batch, &fill);
+	if (count < 0) { /* not written by our agent */
+		w->errors++;
+		o->is_damaged = true;
+		return (int)count;
 	}
-	if (head == o->tail)
-		return 0;
-	began = scry_now_ns();
-	count = copy_words(w, o->tail, head, o->batch);
-	o->tail = head;
-	__atomic_store_n(&c->tail, head, __ATOMIC_RELEASE);
-	if (w->opts->raw) {
+	if (count && w->opts->raw) {
 		struct scry_objects_run run = {.producer = {.pid = (uint32_t)w->proc.pid,
 							    .start_ticks = w->proc.start_ticks},
 					       .words = o->batch,
-					       .count = count,
+					       .count = (size_t)count,
 					       .first_ns = began,
 					       .last_ns = began};
 
 		scry_objects_raw(o->names, &run, w->writer);
-	} else {
-		scry_objects_feed(o->names, o->batch, count);
+	} else if (count) {
+		scry_objects_feed(o->names, o->batch, (size_t)count);
 	}
 	return fill;
 }

@@ -22,8 +22,6 @@
 #include "sys/tracee.h"
 #include "wire/control.h"
 
-#define SCRY_RING_WORDS (1u << 20) /* 8 MiB: some 40 ms of the busiest allocator */
-
 /* An agent in some process, complete or not, found by its header page. 0 or -ENOENT (no sentence).
  */
 int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,

@@ -346,19 +346,45 @@ static int fill_control(struct scry_inject *inj)
 	c->abi = SCRY_AGENT_ABI;
 	c->head = c->tail = gate.head;
 	c->armed = gate.taken;
+	c->taken[0] = 1;
 	c->magic = SCRY_CONTROL_MAGIC;
 	gate.ring = inj->header.shared + SCRY_PAGE;
-	gate.ring_mask = SCRY_RING_WORDS - 1;
+	gate.at = gate.segment = 0;
+	gate.end = SCRY_SEGMENT_WORDS;
 	gate.until_lease_check = 1;
 	gate.open = 1;
-	r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, ring), &gate.ring,
-			   offsetof(struct scry_gate, frames) - offsetof(struct scry_gate, ring));
+	r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, segment),
+			   &gate.segment, sizeof(gate.segment));
+	if (r == 0)
+		r = scry_edit_poke(
+			inj->mem.fd, inj->gate + offsetof(struct scry_gate, ring), &gate.ring,
+			offsetof(struct scry_gate, frames) - offsetof(struct scry_gate, ring));
+	return r;
+}
+
+/* An agent whose scry died a moment ago may still record: it is told to stop, and let finish its
+ * event. */
+static int quiet(struct scry_inject *inj)
+{
+	struct scry_gate gate = {.handling = 1};
+	int r = scry_inject_want(inj, 0);
+
+	for (int i = 0; i < 1000 && r == 0 && gate.handling; i++) {
+		r = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
+		if (r == 0 && gate.handling)
+			nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	}
+	if (r == 0 && gate.handling)
+		return scry_fail(-EBUSY,
+				 "an event of the last watch is still being handled in process %d; "
+				 "fix: try again",
+				 inj->proc->pid);
 	return r;
 }
 
 static int settle(struct scry_inject *inj, bool own_page)
 {
-	int r = inj->adopted ? 0 : write_image(inj);
+	int r = inj->adopted ? quiet(inj) : write_image(inj);
 
 	if (r == 0 && !own_page)
 		r = fill_control(inj);

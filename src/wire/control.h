@@ -55,18 +55,19 @@ struct scry_gate {
 	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
 	uint32_t taken;	   /* the watch that the handler has taken up */
 	uint64_t handling; /* the event handler runs */
-	uint64_t head;	   /* ring words written, published or not */
-	uint64_t tail_seen;
-	uint64_t ring; /* address of the ring's words */
-	uint64_t ring_mask;
+	uint64_t head;	   /* ring words ever written, published or not */
+	uint64_t ring;	   /* address of the ring's words */
+	uint64_t at, end;  /* next word and end of the segment in use, as indices into the ring */
 	uint32_t until_lease_check; /* events */
 	uint32_t lease_ok;
 	uint64_t open; /* 1 in the process that was entered */
 	struct scry_agent_frames frames;
 	int64_t inflight; /* threads in the agent's other entries: registering, reconciling, booting
 			   */
+	uint32_t segment;
+	uint32_t reserved;
 };
-_Static_assert(sizeof(struct scry_gate) == 120, "two cache lines");
+_Static_assert(sizeof(struct scry_gate) == 128, "two cache lines");
 
 /* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
  * accounts. */
@@ -100,7 +101,21 @@ struct scry_journal {
 #define SCRY_JOURNAL_BYTES (8 * SCRY_PAGE)
 #define SCRY_JOURNAL_MAX ((SCRY_JOURNAL_BYTES - 64) / 64)
 
-#define SCRY_COUNTERS 256
+/*
+ * The ring is a pool of segments. The producer fills one to its end and then takes the free one
+ * with the lowest number, so that it walks in a few hundred KiB of cache while the keeper keeps up,
+ * and in all 8 MiB when not. `used` (0: open) and `next` are set when a segment is closed, before
+ * the head moves beyond it.
+ */
+#define SCRY_SEGMENTS 64u
+#define SCRY_SEGMENT_WORDS 16384u
+#define SCRY_RING_WORDS (SCRY_SEGMENTS * SCRY_SEGMENT_WORDS)
+struct scry_segment {
+	uint32_t used; /* words; the keeper sets it back to 0 when it has read them */
+	uint32_t next;
+};
+
+#define SCRY_COUNTERS 128
 
 struct scry_control {
 	uint64_t magic;
@@ -128,12 +143,15 @@ struct scry_control {
 	uint64_t pad1[56];
 
 	/* keeper writes, agent reads */
-	uint64_t tail; /* words consumed */
-	uint64_t pad2[63];
+	uint64_t tail;		       /* words consumed */
+	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
+	uint64_t pad2[31];
+
+	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 
 	uint64_t counters[SCRY_COUNTERS]; /* one per count hook */
 };
-_Static_assert(sizeof(struct scry_control) == 512 * 3 + 2048,
+_Static_assert(sizeof(struct scry_control) == 512 * 4 + 1024,
 	       "three private cache line groups and the counters");
 
 #endif

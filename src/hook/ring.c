@@ -1,0 +1,86 @@
+/*
+ * See ring.h. The head is read first, with acquire: a segment that was closed before those words
+ * were published is then seen closed. A segment is given back only when it was read to its end.
+ */
+#include "hook/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+
+int scry_ring_open(struct scry_ring *r, struct scry_inject *inj)
+{
+	struct scry_control *c = inj->control;
+	struct scry_gate gate;
+	int err = scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate));
+
+	if (err)
+		return scry_fail(err, "process %d is gone", inj->proc->pid);
+	if (gate.segment >= SCRY_SEGMENTS || gate.at / SCRY_SEGMENT_WORDS > SCRY_SEGMENTS)
+		return scry_fail(-EIO, "the ring in process %d is damaged; fix: scry undo -p %d",
+				 inj->proc->pid, inj->proc->pid);
+	*r = (struct scry_ring){
+		.control = c,
+		.words = inj->ring,
+		.tail = gate.head,
+		.segment = gate.segment,
+		.at = (uint32_t)(gate.at - (uint64_t)gate.segment * SCRY_SEGMENT_WORDS),
+	};
+	c->head = c->tail = gate.head;
+	for (uint32_t i = 0; i < SCRY_SEGMENTS; i++) {
+		c->segments[i].used = 0;
+		c->taken[i] = i == gate.segment;
+	}
+	return r->at <= SCRY_SEGMENT_WORDS ? 0 : -EIO;
+}
+
+/* The segment being read was closed and read to its end: give it back, go on with the one that
+ * follows. */
+static int go_on(struct scry_ring *r)
+{
+	struct scry_control *c = r->control;
+	uint32_t next = c->segments[r->segment].next;
+
+	if (next >= SCRY_SEGMENTS || next == r->segment)
+		return -EIO;
+	c->segments[r->segment].used = 0;
+	__atomic_store_n(&c->taken[r->segment], 0, __ATOMIC_RELEASE);
+	r->segment = next;
+	r->at = 0;
+	return 0;
+}
+
+ssize_t scry_ring_take(struct scry_ring *r, uint64_t *out, int *ret_fill)
+{
+	uint64_t head = __atomic_load_n(&r->control->head, __ATOMIC_ACQUIRE);
+	uint64_t left = head - r->tail;
+	size_t count = 0;
+
+	*ret_fill = 0;
+	if (left > SCRY_RING_WORDS)
+		return -EIO;
+	*ret_fill = (int)(left * 1000 / SCRY_RING_WORDS);
+	while (left) {
+		uint32_t used =
+			__atomic_load_n(&r->control->segments[r->segment].used, __ATOMIC_ACQUIRE);
+		uint32_t end = used ? used : SCRY_SEGMENT_WORDS;
+		uint64_t n;
+
+		if (end > SCRY_SEGMENT_WORDS || r->at > end)
+			return -EIO;
+		n = end - r->at < left ? end - r->at : left;
+		memcpy(out + count, r->words + (uint64_t)r->segment * SCRY_SEGMENT_WORDS + r->at,
+		       8 * n);
+		count += n;
+		left -= n;
+		r->at += (uint32_t)n;
+		if (left && !used)
+			return -EIO; /* more words than the open segment holds */
+		if (used && r->at == used && go_on(r) < 0)
+			return -EIO;
+	}
+	r->tail = head;
+	r->control->tail = head;
+	return (ssize_t)count;
+}
