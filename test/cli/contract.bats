@@ -309,6 +309,7 @@ json_parses() {
 	grep -q "may be entered" "$T/scry.out"
 	target busy 2
 	kill -STOP "$PID"
+	wait_for 10 grep -q "^State:.*T" "/proc/$PID/status"
 	scry_ends 1 doctor -p "$PID"
 	grep -q "^NO.*kill -CONT" "$T/scry.out"
 	kill -CONT "$PID"
