@@ -369,7 +369,9 @@ static int follow_start(struct scry_watch *w, struct scry_spawn *spawn)
 		bool wanted = true;
 
 		if (news == SCRY_SPAWN_EXITED)
-			return scry_fail(-ENOENT, "the program ended and no Ruby was seen in it");
+			return scry_fail(-ENOENT, "the program ended and no Ruby was seen in it; "
+						  "fix: name ruby itself, "
+						  "the program's children are not watched");
 		if (news == SCRY_SPAWN_NOTHING) {
 			why = wait_turn(w, spawn->starting ? 0 : 1);
 			if (why && strcmp(why, "the target ended"))
