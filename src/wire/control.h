@@ -11,6 +11,8 @@
 #ifndef SCRY_WIRE_CONTROL_H
 #define SCRY_WIRE_CONTROL_H
 
+#include "wire/journal.h"
+
 #include <stdint.h>
 
 #define SCRY_AGENT_MAGIC 0x31746e6761797263ull /* "cryagnt1" */
@@ -76,30 +78,6 @@ struct scry_agent_state {
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
 };
-
-/* One changed place. Written before the first byte is changed: state goes PLANNED, APPLIED, UNDONE.
- */
-#define SCRY_EDIT_MAX 16u
-enum scry_edit_state { SCRY_EDIT_NONE, SCRY_EDIT_PLANNED, SCRY_EDIT_APPLIED, SCRY_EDIT_UNDONE };
-enum scry_edit_kind { SCRY_EDIT_TEXT = 1, SCRY_EDIT_SLOT = 2 };
-struct scry_journal_entry {
-	uint64_t address;
-	uint32_t size;
-	uint16_t state;
-	uint16_t kind;
-	uint8_t old[SCRY_EDIT_MAX];
-	uint8_t new_[SCRY_EDIT_MAX];
-	uint64_t inode,
-		file_offset; /* of the mapping, for TEXT: a later undo compares with the file */
-};
-_Static_assert(sizeof(struct scry_journal_entry) == 64, "64 entries a page");
-struct scry_journal {
-	uint64_t count; /* entries in use; a crash may leave the last one PLANNED */
-	uint64_t reserved[7];
-	struct scry_journal_entry entries[];
-};
-#define SCRY_JOURNAL_BYTES (8 * SCRY_PAGE)
-#define SCRY_JOURNAL_MAX ((SCRY_JOURNAL_BYTES - 64) / 64)
 
 /*
  * The ring is a pool of segments. The producer fills one to its end and then takes the free one
