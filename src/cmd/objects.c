@@ -20,7 +20,7 @@
 
 #define BOOT_FUNCTION \
 	"ruby_options"	      /* main() calls it when the VM is up and before it loads anything */
-#define EVENT_COST_NS_X10 300 /* bench/objects.md: one event, with the VM's own part */
+#define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
 #define RETRY_NS 500000000ull
 
 struct objects {
