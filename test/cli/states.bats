@@ -26,8 +26,10 @@ cycles() {
 @test "threads in every state: cycles by the entry and through the GOT" {
 	target states
 	wait_for 10 in_file "^ok 2" "$T/states.out"
-	wait_for 5 text "$PID" # it loads and unloads a library all the time
-	before=$(text "$PID" || text "$PID")
+	# It maps and unmaps a library all the time: its text is compared as it is without that library, which
+	# is what most of the looks with the fewest mappings show.
+	before=$(for _ in $(seq 60); do text "$PID" || true; done | sort | uniq -c |
+		sort -k5,5n -k1,1nr | head -1 | sed 's/^ *[0-9]* //')
 	cycles "$(share 15 100)" "$PID" work_fold work_mix
 	cycles "$(share 15 100)" "$PID" work_fold nanosleep poll --via=got
 	wait_for 5 text_is "$PID" "$before"
