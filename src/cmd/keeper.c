@@ -328,7 +328,8 @@ static int run_entered(struct scry_watch *w, int entered)
 	tell(SCRY_NEWS_DETAIL, 0, text);
 	if (w->inj.control && !w->target_gone) {
 		w->instrument->leave(w);
-		w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
+		w->instrument->drain(
+			w); /* before an agent that stays gives its ring's memory back */
 		if (scry_inject_leave(&w->inj, &undo, &left) < 0)
 			tell(SCRY_NEWS_SAY, 0, scry_error());
 	}
