@@ -57,14 +57,20 @@ class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
   @second_variable = 2
   SOME_CONSTANT = 3
 end
+# Named late: variables came first.
+ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
+ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
 [ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
+ ScryCalibrationNamedLate, ScryCalibrationNamedLater,
  ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
   fact "class", at(c), hex(c.name)
 end
-fact "classof", at(SELF), at(SELF.class)
-fact "classof", at(+"a string"), at(String)
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
+ ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
+  fact "super", at(c), at(c.superclass)
+end
 
 3.times do
   outer = Class.new
