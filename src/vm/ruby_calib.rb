@@ -268,6 +268,19 @@ rescue LoadError
   nil
 end
 
+# --- heap pages: slots of each size that this Ruby has --------------------------------------------------
+# 240 objects of one size do not fit into one page, so that each size tells of several.
+if ObjectSpace.respond_to?(:dump)
+  [1, 7, 17, 37, 75].each do |n|
+    list = Array.new(240) { Array.new(n) }
+    list.each_slice(12) do |part|
+      size = ObjectSpace.dump(part[0])[/"slot_size":(\d+)/, 1]
+      fact "page", at(part[0]), size if size
+    end
+  end
+end
+fact "gcstat", GC.stat.key?(:compact_count) ? 1 : 0
+
 # --- stacks ----------------------------------------------------------------------------------------
 THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
