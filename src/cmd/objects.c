@@ -392,7 +392,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
-	if (ractors > 1 || o->ractors_at_start > 1)
+	if ((ractors > 1 || o->ractors_at_start > 1) && !o->ruby->layout.hooks_of_all_ractors)
 		scry_watch_note(w,
 				"%d ractors: only the one that was armed is watched, objects of "
 				"the others are "

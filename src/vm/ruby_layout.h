@@ -91,6 +91,8 @@ struct scry_ruby_layout {
 	uint64_t singleton_flag;
 	/* the trace argument that a raw event hook receives */
 	uint32_t trace_ec, trace_cfp, trace_data;
+	bool hooks_of_all_ractors; /* an event hook holds in every ractor, not in one */
+	bool hooks_break_ractors;  /* the VM crashes when a ractor starts while they are on */
 	bool trace_pc_advanced; /* the VM adds one word to the top frame's pc around the hook */
 	/* instructions that allocate without pushing a frame: see struct scry_ruby_leaf */
 	uint32_t leaf_count, after_count;

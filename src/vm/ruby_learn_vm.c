@@ -7,6 +7,7 @@
  * is the head, it lies in the owner, and the nodes lie at one distance inside the threads.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,9 +189,28 @@ static int learn_root(struct scry_learn *learn)
 			       held, named ? ", one is ruby_current_vm_ptr" : "");
 }
 
+static void learn_hooks(struct scry_learn *learn)
+{
+	struct scry_ruby_check check = {.item = "event hooks", .how = "calibration child", .ok = true};
+	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "hooks");
+	bool all = f && scry_fact_number(f, 1) == 1;
+	bool breaks = f && f->count > 1 && strcmp(f->words[1], "crash") == 0;
+
+	learn->child->layout.hooks_of_all_ractors = all;
+	learn->child->layout.hooks_break_ractors = breaks;
+	snprintf(check.value, sizeof(check.value), all ? "of all ractors" : "of one ractor");
+	snprintf(check.proof, sizeof(check.proof), "%s",
+		 breaks ? "this Ruby crashes when a ractor starts while they are on"
+		 : f	? "an object made in a second ractor"
+			: "not tried: others are not seen");
+	scry_ruby_add_check(learn->target, &check);
+}
+
 int scry_learn_vm(struct scry_learn *learn)
 {
 	int err = learn_ractors(learn);
+
+	learn_hooks(learn);
 
 	if (!err)
 		err = learn_vm_struct(learn);
