@@ -402,6 +402,11 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (t->replaced && o->ruby->layout.recycles)
+		scry_watch_note(w,
+				"%llu objects were taken back by the VM without an event: they count "
+				"as freed from when their place was used again",
+				(unsigned long long)t->replaced);
 	if (c->busy != o->base_busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
@@ -419,7 +424,9 @@ static int finish(struct scry_watch *w)
 
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
+	w->errors += (c->bad - o->base_bad) + t.damaged;
+	if (!o->ruby->layout.recycles)
+		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	write_notes(w, o, &t);
 	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
