@@ -101,10 +101,17 @@ static void forget(uint64_t object, uint64_t flags)
 	}
 }
 
-static int64_t scry_agent_size(uint64_t object, uint64_t flags)
+static inline int load_in_place(void *ctx, uint64_t address, uint32_t width, uint64_t *ret)
 {
-	(void)object;
-	(void)flags;
+	(void)ctx;
+	if (width == 8)
+		*ret = load64(address);
+	else if (width == 4)
+		*ret = load32(address);
+	else if (width == 2)
+		*ret = *(const volatile uint16_t *)address;
+	else
+		*ret = *(const volatile uint8_t *)address;
 	return 0;
 }
 
@@ -116,7 +123,7 @@ static void record_free(struct scry_gate *g, uint64_t object)
 	forget(object, flags);
 	if (!scry_ring_reserve(g, 3))
 		return;
-	extra = scry_agent_size(object, flags);
+	extra = scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
 	if (extra > SCRY_RING_SIZED_MAX) {
 		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_SIZE, 1));
 		scry_ring_put(g, (uint64_t)extra);

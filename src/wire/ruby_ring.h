@@ -7,6 +7,8 @@
 #ifndef SCRY_WIRE_RUBY_RING_H
 #define SCRY_WIRE_RUBY_RING_H
 
+#include "wire/ruby_size.h"
+
 #include <stdint.h>
 
 /*
@@ -107,10 +109,11 @@ struct scry_agent_ruby {
 	uint32_t page_header, page_slot_size; /* heap page of an object: address & ~page_mask */
 	uint64_t page_mask;
 	uint32_t stacks; /* 1: each object with the stack that made it */
-	uint32_t sizes_on;
+	uint32_t reserved2;
 	/* run-time addresses in the Ruby module */
 	uint64_t add_event_hook2, remove_event_hook, job_register;
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
+	struct scry_size_rules sizes;
 };
 
 #endif
