@@ -99,7 +99,7 @@ static int prepare(struct scry_watch *w)
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->plan.stacks = opts->stacks;
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
-						    &o->sampling);
+						    o->plan.page_mask != 0, &o->sampling);
 	o->next_site = o->next_stack = 1;
 	o->names = scry_objects_new(&(struct scry_objects_setup){
 		.ruby = o->ruby,

@@ -122,7 +122,7 @@ static double fill_gaps(double mean, uint32_t *gaps)
 }
 
 double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint32_t slot_size,
-				  struct scry_agent_sampling *ret)
+				  bool slots_differ, struct scry_agent_sampling *ret)
 {
 	double mean = sample->bytes ? fmax(2, (double)sample->bytes / slot_size)
 				    : (double)sample->every;
@@ -131,7 +131,7 @@ double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint
 	if (!sample->bytes && !sample->every)
 		return 0;
 	ret->on = 1;
-	ret->by_bytes = sample->bytes != 0;
+	ret->by_bytes = sample->bytes != 0 && slots_differ;
 	ret->unit = slot_size;
 	return fill_gaps(mean, ret->gaps);
 }

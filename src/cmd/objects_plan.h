@@ -18,7 +18,7 @@ int scry_objects_read_sample(const char *text, struct scry_objects_sample *ret);
 
 /* Fills `ret` and returns the mean gap in objects, or in slots by bytes; 0: no sampling. */
 double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint32_t slot_size,
-				  struct scry_agent_sampling *ret);
+				  bool slots_differ, struct scry_agent_sampling *ret);
 
 void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p);
 void scry_objects_fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f);
