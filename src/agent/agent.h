@@ -54,7 +54,8 @@ struct scry_agent_data {
 	uint32_t evict;	     /* round robin */
 	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
-	uint64_t major_gc_count; /* the Symbol; 0: this VM cannot say which GCs are full */
+	uint64_t anchor, anchor_data; /* moved.c: the hidden object, 0: none; what it owns */
+	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_sampled sampled;
 	struct scry_agent_stacks stacks;
@@ -121,6 +122,10 @@ void scry_hook_off(const struct scry_gate *g);
 
 /* The same of a node of the stack tree. 0: no room in the ring. */
 int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
+
+/* moved.c: at a safepoint; anywhere the hook may be taken off. */
+void scry_moved_on(void);
+void scry_moved_off(void);
 
 /* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);

@@ -64,6 +64,7 @@ static void hook_on(struct scry_gate *g)
 		scry_hook_off(g);
 	if (!scry_agent.state.hooked) {
 		learn_gc_counter(g);
+		scry_moved_on();
 		scry_agent.state.hooked = 1;
 		scry_agent.state.handler = (uint64_t)handler();
 		add(handler(),
@@ -81,6 +82,7 @@ void scry_hook_off(const struct scry_gate *g)
 
 	if (!scry_agent.state.hooked || remove((event_func)scry_agent.state.handler, 0) <= 0)
 		return;
+	scry_moved_off();
 	scry_agent.state.hooked = 0;
 	if (g->open) /* in a fork child the shared page is the parent's */
 		__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,

@@ -40,7 +40,7 @@ struct objects {
 	double sample_mean;
 	uint32_t next_site, next_stack;
 	uint32_t slice;
-	uint64_t slice_ns; /* when the slice under way began */
+	uint64_t slice_ns;  /* when the slice under way began */
 	uint64_t boot_slot; /* address of the GOT slot; 0: none */
 	uint64_t *batch;
 	struct scry_ring ring;
@@ -51,6 +51,7 @@ struct objects {
 	bool booting;	 /* started by us: validate when the VM is up */
 	bool is_damaged; /* the ring made no sense */
 	bool refused;	 /* the live check failed: the report says so */
+	uint64_t blind;	 /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
@@ -230,6 +231,7 @@ static int enter(struct scry_watch *w)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	o->base_lost = c->lost;
 	o->base_untracked = c->untracked;
+	o->blind = c->blind;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
 	r = scry_ring_open(&o->ring, &w->inj);
 	if (r < 0)
@@ -346,6 +348,10 @@ static int drain(struct scry_watch *w)
 	} else if (count) {
 		scry_objects_feed(o->names, o->batch, (size_t)count);
 	}
+	if (o->blind != w->inj.control->blind) {
+		o->blind = w->inj.control->blind;
+		scry_objects_lose_sight(o->names);
+	}
 	return fill;
 }
 
@@ -435,9 +441,15 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (t->out_of_sight)
+		scry_watch_note(w,
+				"%llu living objects were lost sight of in a GC compaction: they "
+				"are counted as made, neither as live nor as freed",
+				(unsigned long long)t->out_of_sight);
 	if (o->gc_missed)
-		scry_watch_note(w, "--force-gc: the program did not come to a safepoint within 2 s; "
-				   "no GC was made");
+		scry_watch_note(w,
+				"--force-gc: the program did not come to a safepoint within 2 s; "
+				"no GC was made");
 	if (c->untracked != o->base_untracked)
 		scry_watch_note(w,
 				"%llu samples beyond the agent's table: made counted, not followed "
@@ -455,6 +467,7 @@ static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
 	const struct scry_control *c = w->inj.control;
+	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
 	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
@@ -463,6 +476,14 @@ static int finish(struct scry_watch *w)
 	w->events = t.allocs + t.frees + lost;
 	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
 	w->frees_older = t.frees_older;
+	w->totals = (struct scry_ev_totals){
+		.gcs = t.gcs,
+		.full_gcs = t.full_gcs,
+		.compactions = t.compactions,
+		.moved = t.moved,
+		.sample_every = (uint64_t)(o->sample_mean + 0.5),
+		.sample_bytes = opts->sample.bytes,
+	};
 	write_notes(w, o, &t);
 	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
 	scry_watch_lost(w, lease, "scry was held up for more than a second");

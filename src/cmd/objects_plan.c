@@ -61,6 +61,12 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.intern = scry_ruby_symbol(ruby, "rb_intern"),
 		.id2sym = scry_ruby_symbol(ruby, "rb_id2sym"),
 		.gc_start = scry_ruby_symbol(ruby, "rb_gc_start"),
+		.xmalloc = scry_ruby_symbol(ruby, "ruby_xmalloc"),
+		.data_wrap = scry_ruby_symbol(ruby, "rb_data_typed_object_wrap"),
+		.gc_register = scry_ruby_symbol(ruby, "rb_gc_register_address"),
+		.gc_unregister = scry_ruby_symbol(ruby, "rb_gc_unregister_address"),
+		.gc_location = scry_ruby_symbol(ruby, "rb_gc_location"),
+		.each_objects = scry_ruby_symbol(ruby, "rb_objspace_each_objects_without_setup"),
 	};
 	p->sizes = l->sizes;
 	for (uint32_t i = 0; i < SCRY_SIZE_RULES_MAX; i++)
@@ -124,8 +130,8 @@ static double fill_gaps(double mean, uint32_t *gaps)
 double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint32_t slot_size,
 				  bool slots_differ, struct scry_agent_sampling *ret)
 {
-	double mean = sample->bytes ? fmax(2, (double)sample->bytes / slot_size)
-				    : (double)sample->every;
+	double mean =
+		sample->bytes ? fmax(2, (double)sample->bytes / slot_size) : (double)sample->every;
 
 	memset(ret, 0, sizeof(*ret));
 	if (!sample->bytes && !sample->every)

@@ -34,8 +34,8 @@ struct scry_live_region *scry_live_next(const struct scry_live *live, size_t *cu
 
 static struct scry_live_region *find(struct scry_live *live, uint64_t key, int make)
 {
-	size_t bytes = sizeof(struct scry_live_region) +
-		       live->per_region * sizeof(struct scry_live_entry);
+	size_t bytes =
+		sizeof(struct scry_live_region) + live->per_region * sizeof(struct scry_live_entry);
 	struct scry_live_region *region;
 	uint64_t value;
 

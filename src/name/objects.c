@@ -24,6 +24,7 @@
 
 struct counters {
 	double allocated, freed, freed_bytes;
+	double out_of_sight; /* nobody knows whether they live */
 	uint64_t samples, freed_samples;
 	/* of the living; set by scry_objects_measure */
 	double live_bytes, old_live, old_live_bytes;
@@ -198,8 +199,7 @@ static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
 static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
 {
 	struct scry_live_region *region = scry_live_region(&o->live, address, 0);
-	struct scry_live_entry *entry =
-		region ? scry_live_entry(&o->live, region, address) : NULL;
+	struct scry_live_entry *entry = region ? scry_live_entry(&o->live, region, address) : NULL;
 	int64_t extra = (int64_t)o->size;
 
 	o->size = 0;
@@ -290,15 +290,14 @@ static void define_node(struct scry_objects *o, const uint64_t *words, size_t co
 		o->totals.damaged++;
 		return;
 	}
-	scry_stacks_define(
-		&o->stacks, node.node,
-		(struct scry_stack_frame){
-			.parent = node.parent,
-			.path = scry_places_name(&o->places, text, node.path_size),
-			.label = scry_places_name(&o->places, text + node.path_size,
-						  node.label_size),
-			.line = node.line,
-		});
+	scry_stacks_define(&o->stacks, node.node,
+			   (struct scry_stack_frame){
+				   .parent = node.parent,
+				   .path = scry_places_name(&o->places, text, node.path_size),
+				   .label = scry_places_name(&o->places, text + node.path_size,
+							     node.label_size),
+				   .line = node.line,
+			   });
 }
 
 /* A record: its escape word at words[0], then `count` words. */
@@ -318,10 +317,32 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 		o->size = words[1] < SCRY_SIZE_MAX ? words[1] : 0;
 	} else if (kind == SCRY_RING_MOVED) {
 		o->totals.compactions += *words >> 48 & 1;
+		if (*words >> 49 & 1)
+			scry_objects_lose_sight(o);
 		for (size_t i = 1; i + 1 <= count; i += 2)
 			move(o, words[i], words[i + 1]);
 	} else {
 		o->totals.damaged++;
+	}
+}
+
+void scry_objects_lose_sight(struct scry_objects *o)
+{
+	struct scry_live_region *region;
+	size_t cursor = 0;
+
+	while ((region = scry_live_next(&o->live, &cursor))) {
+		for (size_t i = 0; region->count && i < o->live.per_region; i++) {
+			struct counters *c = counters_of(o, region->at[i].place);
+
+			if (!c)
+				continue;
+			c->out_of_sight += weight(o, slot_size_at(o, region, region->base));
+			c->freed_samples++;
+			region->at[i].place = 0;
+			region->count--;
+			o->totals.out_of_sight++;
+		}
 	}
 }
 
@@ -491,8 +512,8 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t pl
 	site.flags = (key.internal ? SCRY_SITE_INTERNAL : 0) |
 		     (!key.internal && !key.klass ? SCRY_SITE_UNNAMED : 0);
 	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
-	site.stack = scry_stacks_write(&o->stacks, key.stack, &o->places.names, w,
-				       o->setup.next_stack);
+	site.stack =
+		scry_stacks_write(&o->stacks, key.stack, &o->places.names, w, o->setup.next_stack);
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
 				   sizeof(site));
 }

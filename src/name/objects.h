@@ -36,8 +36,9 @@ struct scry_objects_totals {
 	uint64_t defs;
 	uint64_t gcs, full_gcs;
 	uint64_t compactions, moved;
-	uint64_t unsized; /* objects of which the slot only is counted */
-	size_t places;	  /* distinct raw places */
+	uint64_t out_of_sight; /* objects lost sight of in a compaction */
+	uint64_t unsized;      /* objects of which the slot only is counted */
+	size_t places;	       /* distinct raw places */
 };
 
 /* Places are bounded at one million. NULL: out of memory. */
@@ -53,6 +54,9 @@ void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t cou
  * target is gone (`is_gone`), sizes are slots.
  */
 void scry_objects_measure(struct scry_objects *o, bool is_gone);
+
+/* A compaction moved objects and nobody knows where to: the living are not followed any more. */
+void scry_objects_lose_sight(struct scry_objects *o);
 
 /* Writes SITE and OBJECTS events for all places so far. 0 or the writer's error. */
 int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t pid, uint32_t slice);

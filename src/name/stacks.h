@@ -12,8 +12,8 @@
 #include "rec/writer.h"
 #include "wire/ruby_ring.h"
 
-struct scry_stack_frame { /* hashed as bytes: no padding */
-	uint32_t parent;  /* frame number, 0: the outermost */
+struct scry_stack_frame {     /* hashed as bytes: no padding */
+	uint32_t parent;      /* frame number, 0: the outermost */
 	uint32_t path, label; /* ids in the caller's table of names */
 	uint32_t line;
 };
@@ -28,7 +28,8 @@ struct scry_stacks {
 void scry_stacks_init(struct scry_stacks *s);
 void scry_stacks_done(struct scry_stacks *s);
 
-/* A NODE record of the ring: node `node` means this frame, whose `parent` is the number of a node. */
+/* A NODE record of the ring: node `node` means this frame, whose `parent` is the number of a node.
+ */
 void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_frame frame);
 
 /*

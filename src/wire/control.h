@@ -131,7 +131,8 @@ struct scry_control {
 	uint64_t defs;	     /* site definitions sent */
 	uint64_t untracked;  /* sampled objects whose end is not followed: the table is full */
 	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
-	uint64_t pad1[54];
+	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
+	uint64_t pad1[53];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

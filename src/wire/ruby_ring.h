@@ -24,7 +24,8 @@ enum scry_ring_record {
 	SCRY_RING_STACK,   /* no word: the node in bits 48..63 called what the next objects are from
 			    */
 	SCRY_RING_SIZE,	   /* one word: bytes outside the slot of the object freed next */
-	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to */
+	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to. Bit 48
+			      of the escape word: a new compaction; 49: it was not followed */
 };
 enum scry_ring_gc {
 	SCRY_RING_GC_START = 1,
@@ -113,6 +114,7 @@ struct scry_agent_ruby {
 	/* run-time addresses in the Ruby module */
 	uint64_t add_event_hook2, remove_event_hook, job_register;
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
+	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
 	struct scry_size_rules sizes;
 };
 
