@@ -120,12 +120,12 @@ void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg);
 void scry_take_up(struct scry_gate *g);
 void scry_hook_off(const struct scry_gate *g);
 
-/* The same of a node of the stack tree. 0: no room in the ring. */
-int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
-
 /* moved.c: at a safepoint; anywhere the hook may be taken off. */
 void scry_moved_on(void);
 void scry_moved_off(void);
+
+/* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
+SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
 /* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);

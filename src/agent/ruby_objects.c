@@ -224,7 +224,7 @@ static void take_sample(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 static int64_t units_of(uint64_t object)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	uint64_t page = r->page_mask ? load64((object & ~r->page_mask) + r->page_header) : 0;
+	uint64_t page = r->page_mask ? load64((object & r->page_mask) + r->page_header) : 0;
 
 	if (!is_pointer(page))
 		return 1;

@@ -71,6 +71,17 @@ void scry_ruby_free(struct scry_ruby *ruby);
  * the reason. */
 int scry_ruby_validate(struct scry_ruby *ruby);
 
+/*
+ * Where a starting program calls `function` (ruby_options: the VM is up, nothing is loaded yet):
+ * an aligned word with its address, or, is_call, the 5 bytes of a `call rel32`. 0, or -ENOENT when
+ * it starts in another way.
+ */
+struct scry_ruby_boot {
+	uint64_t addr, function;
+	bool is_call;
+};
+int scry_ruby_boot(const struct scry_ruby *ruby, struct scry_ruby_boot *ret);
+
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */
 uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name);
 
@@ -87,6 +98,11 @@ ssize_t scry_ruby_string(const struct scry_ruby *ruby, uint64_t str, char *buf, 
 /* Name of a class as Ruby prints it: "Hash", "Foo::Bar", "#<Class:0x000...>" (anonymous),
  * "#<Class:Foo>" (singleton). 0; -ENOENT: not a class now. */
 int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf, size_t size);
+
+/* Values of up to three ivars of a class that shapes place (3.2), by their ids; those not there stay
+ * 0. 0 or -EFAULT. */
+int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const uint64_t keys[3],
+			  uint64_t ret_values[3]);
 
 /* Prints each check, one line. */
 void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out);

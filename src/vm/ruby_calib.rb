@@ -20,7 +20,7 @@ end
 
 # --- objects ---------------------------------------------------------------------------------------
 class ScryCalibrationPlainObject; end
-200.times { fact "slot", at(ScryCalibrationPlainObject.new) }
+Array.new(200) { ScryCalibrationPlainObject.new }.each { |o| fact "slot", at(o) }
 SELF = ScryCalibrationPlainObject.new
 
 [1, 2, 3, 5, 8, 13, 16, 19, 22, 23].each do |n|
@@ -57,14 +57,20 @@ class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
   @second_variable = 2
   SOME_CONSTANT = 3
 end
+# Named late: variables came first.
+ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
+ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
 [ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
+ ScryCalibrationNamedLate, ScryCalibrationNamedLater,
  ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
   fact "class", at(c), hex(c.name)
 end
-fact "classof", at(SELF), at(SELF.class)
-fact "classof", at(+"a string"), at(String)
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
+ ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
+  fact "super", at(c), at(c.superclass)
+end
 
 3.times do
   outer = Class.new
@@ -262,6 +268,19 @@ rescue LoadError
   nil
 end
 
+# --- heap pages: slots of each size that this Ruby has --------------------------------------------------
+# 240 objects of one size do not fit into one page, so that each size tells of several.
+if ObjectSpace.respond_to?(:dump)
+  [1, 7, 17, 37, 75].each do |n|
+    list = Array.new(240) { Array.new(n) }
+    list.each_slice(12) do |part|
+      size = ObjectSpace.dump(part[0])[/"slot_size":(\d+)/, 1]
+      fact "page", at(part[0]), size if size
+    end
+  end
+end
+fact "gcstat", GC.stat.key?(:compact_count) ? 1 : 0
+
 # --- stacks ----------------------------------------------------------------------------------------
 THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
@@ -271,7 +290,7 @@ THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)
   fact "thread", at(thread), native || 0
-  (thread.backtrace_locations || []).each { |l| fact "frame", hex(l.label), l.lineno, hex(l.path) }
+  (thread.backtrace_locations || []).each { |l| fact "frame", hex(l.base_label), l.lineno, hex(l.path) }
 end
 def native_id(thread)
   thread.respond_to?(:native_thread_id) ? thread.native_thread_id : 0
@@ -283,12 +302,22 @@ fact "main", at(Thread.current), native_id(Thread.current)
 if defined?(Ractor)
   # Ractor.main is newer than Ractor itself; the count of ractors is one more proof.
   fact "ractor", at(Ractor.current), at(Thread.current)
-  r = Ractor.new do
-    t = Thread.current
-    Ractor.yield(t.to_s)
-    sleep
+  if defined?(Ractor::Port)
+    port = Ractor::Port.new
+    r = Ractor.new(port) do |to|
+      to << Thread.current.to_s
+      sleep
+    end
+    text = port.receive
+  else
+    r = Ractor.new do
+      t = Thread.current
+      Ractor.yield(t.to_s)
+      sleep
+    end
+    text = r.take
   end
-  r.take[/0x(\h+)/, 1].tap { |t| fact "ractor", at(r), t }
+  fact "ractor", at(r), text[/0x(\h+)/, 1]
 end
 
 fact "ready"

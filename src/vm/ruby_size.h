@@ -19,7 +19,9 @@ static inline int scry_ruby_sizes(const struct scry_ruby *ruby, const uint64_t *
 }
 static inline uint32_t scry_ruby_slot_size(const struct scry_ruby *ruby, uint64_t address)
 {
-	(void)address;
+	uint64_t page; uint64_t word;
+	if (!ruby->layout.page_mask || scry_mem_u64(&ruby->mem, (address & ruby->layout.page_mask) + ruby->layout.page_header, &page) < 0 || scry_mem_u64(&ruby->mem, (page + ruby->layout.page_slot_size) & ~7ull, &word) < 0)
 	return ruby->layout.slot_size;
+	return (uint16_t)(word >> ((page + ruby->layout.page_slot_size) & 7) * 8);
 }
 #endif

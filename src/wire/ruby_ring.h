@@ -102,17 +102,24 @@ struct scry_agent_ruby {
 	uint32_t array_embed_ptr, array_ptr;
 	uint32_t first_line_is_value;			  /* a Fixnum VALUE rather than an int */
 	uint32_t class_ext, class_path, class_path_table; /* as in scry_ruby_layout */
+	uint32_t class_super, class_attached;
 	uint32_t st_entries, st_bound_start, st_bound;
+	uint32_t class_ivs, vm_shapes;
+	uint32_t shape_size, shape_edge, shape_index, shape_parent;
 	uint32_t reserved;
 	uint64_t classpath_id, tmp_classpath_id, attached_id, singleton_flag;
 	uint64_t iseq_flags_mask, iseq_flags_value;
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
-	uint32_t page_header, page_slot_size; /* heap page of an object: address & ~page_mask */
+	uint32_t page_header, page_slot_size; /* heap page of an object: address & page_mask */
 	uint64_t page_mask;
 	uint32_t stacks; /* 1: each object with the stack that made it */
 	uint32_t reserved2;
 	/* run-time addresses in the Ruby module */
-	uint64_t add_event_hook2, remove_event_hook, job_register;
+	uint64_t vm_word; /* holds the VM; 0 once that is taken down */
+	uint64_t add_event_hook2, remove_event_hook;
+	uint64_t job_register;			/* to 3.2 */
+	uint64_t job_preregister, job_trigger;	/* 3.3 on; 0: not there */
+	uint64_t job_wake;			/* a function that does nothing: see agent/job.c */
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
 	struct scry_size_rules sizes;
