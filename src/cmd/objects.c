@@ -549,6 +549,8 @@ int scry_cmd_objects(int argc, char **argv)
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	opts.instrument_opts = &objects;
+	if (scry_report_opts_check(&report, opts.output))
+		return SCRY_EXIT_USAGE;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
 			    : scry_run(&opts, &scry_instrument_objects, &report);
 }
