@@ -276,6 +276,8 @@ static const char *watch(struct scry_watch *w)
 		fill = w->instrument->drain(w);
 		if (fill < 0 && !why)
 			why = "the ring is damaged";
+		if (w->enough && !why)
+			why = w->enough;
 	}
 	return why;
 }

@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/objects_plan.h"
 #include "cmd/report.h"
+#include "cmd/until.h"
 #include "cmd/watch_opts.h"
 #include "hook/ring.h"
 #include "name/objects.h"
@@ -22,12 +23,15 @@
 #define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
 #define RETRY_NS 500000000ull
 
+#define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
 
 struct objects_opts {
 	struct scry_objects_sample sample;
 	bool stacks, force_gc;
 	uint64_t every_ns; /* 0: one report for all */
+	struct scry_until until;
+	const char *until_text;
 };
 
 struct objects {
@@ -38,6 +42,7 @@ struct objects {
 	double sample_mean;
 	uint32_t next_site, next_stack;
 	uint32_t slice;
+	uint64_t until_ns;	    /* when --until is looked at next */
 	uint64_t slice_ns;	    /* when the slice under way began */
 	struct scry_ruby_boot boot; /* addr 0: none */
 	uint64_t *batch;
@@ -305,6 +310,26 @@ static void end_slice(struct scry_watch *w, struct objects *o)
 	o->slice_ns = now;
 }
 
+/* --until: looked at each 100 ms. */
+static void check_until(struct scry_watch *w, struct objects *o)
+{
+	const struct objects_opts *opts = w->opts->instrument_opts;
+	struct scry_objects_totals t;
+	struct scry_until_now is;
+	uint64_t now = scry_now_ns();
+
+	if (opts->until.quantity == SCRY_UNTIL_NEVER || now < o->until_ns || w->ended_ns)
+		return;
+	o->until_ns = now + UNTIL_EVERY_NS;
+	scry_objects_totals(o->names, &t);
+	is = (struct scry_until_now){.rss_bytes = scry_proc_rss(w->proc.pid),
+				     .allocated = t.estimated,
+				     .live = t.estimated_live,
+				     .gcs = t.gcs};
+	if (scry_until_holds(&opts->until, &is))
+		w->enough = opts->until_text;
+}
+
 static int drain(struct scry_watch *w)
 {
 	struct objects *o = w->state;
@@ -315,6 +340,7 @@ static int drain(struct scry_watch *w)
 	notice_armed(w, o);
 	check_booted(w, o);
 	end_slice(w, o);
+	check_until(w, o);
 	if (o->is_damaged)
 		return -EIO;
 	count = scry_ring_take(&o->ring, o->batch, &fill);
@@ -528,6 +554,8 @@ int scry_cmd_objects(int argc, char **argv)
 		 "record who called the line that makes an object", NULL},
 		{0, "every", SCRY_OPT_DURATION, &objects.every_ns, "TIME",
 		 "record the counters each TIME, for scry diff", NULL},
+		{0, "until", SCRY_OPT_STRING, &objects.until_text, "EXPR",
+		 "stop when 'rss>2G', 'live>1000000', 'allocated>5000000' or 'gcs>50' holds", NULL},
 		{0, "force-gc", SCRY_OPT_FLAG, &objects.force_gc, NULL,
 		 "make the program collect its garbage before the end (it stands still meanwhile)",
 		 NULL},
@@ -546,6 +574,8 @@ int scry_cmd_objects(int argc, char **argv)
 
 	if (r == 0 && sample)
 		r = scry_objects_read_sample(sample, &objects.sample);
+	if (r == 0)
+		r = scry_until_parse(objects.until_text, &objects.until);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	opts.instrument_opts = &objects;

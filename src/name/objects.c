@@ -607,15 +607,22 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)
 {
 	struct scry_place_key key;
+	double made = 0, live = 0;
 
 	*ret = o->totals;
 	ret->places = o->places.keys.count;
 	ret->unnamed = 0;
 	for (uint32_t place = 1; place <= o->cap; place++) {
-		if (!o->counters[place - 1].samples)
+		const struct counters *c = &o->counters[place - 1];
+
+		if (!c->samples)
 			continue;
+		made += c->allocated;
+		live += c->allocated - c->freed - c->out_of_sight;
 		scry_places_key(&o->places, place, &key);
 		if (!key.internal && !key.klass)
-			ret->unnamed += whole(o->counters[place - 1].allocated);
+			ret->unnamed += whole(c->allocated);
 	}
+	ret->estimated = whole(made);
+	ret->estimated_live = whole(live);
 }
