@@ -79,7 +79,7 @@ static void collect(struct study *st)
 		if (!read_sample(st->learn, f, s))
 			continue;
 		st->sample_count++;
-		if (!then || then == s->flags)
+		if (!then || (then & ~(uint64_t)AGE_BITS) == (s->flags & ~(uint64_t)AGE_BITS))
 			continue;
 		s[1] = s[0];
 		s[1].flags = then;
@@ -314,7 +314,6 @@ static void refuse_unseen(struct study *st)
 static bool prove(struct study *st, size_t *ret_held_out, size_t *ret_sizes)
 {
 	struct scry_size_rules rules;
-	bool odd = false;
 	int64_t last = -1;
 
 	scry_ruby_size_rules(st->learn->child, &rules);
@@ -329,16 +328,15 @@ static bool prove(struct study *st, size_t *ret_held_out, size_t *ret_sizes)
 					s->flags);
 		/* A complex object may be unknown, no other. */
 		if (extra != s->extra && (extra >= 0 || s->tag == SCRY_SAMPLE_PLAIN)) {
-			fprintf(stderr, "type %u sample %zu flags %lx says %ld is %ld odd %d\n",
-				st->type, i, s->flags, extra, s->extra, odd);
+			fprintf(stderr, "type %u sample %zu flags %lx says %ld is %ld held %d\n",
+				st->type, i, s->flags, extra, s->extra, s->held_out);
 			return false;
 		}
 		if (s->tag == SCRY_SAMPLE_IVARS)
 			continue;
-		*ret_held_out += odd;
+		*ret_held_out += s->held_out;
 		*ret_sizes += extra > 0 && extra != last;
 		last = extra;
-		odd = !odd;
 	}
 	return true;
 }
@@ -361,15 +359,14 @@ static void say(struct study *st, size_t held_out, size_t sizes)
 	scry_ruby_add_check(st->learn->target, &check);
 }
 
-/* Every second sample makes the rules; all must come out right. */
+/* Half of the samples make the rules; all must come out right. */
 static void learn_type(struct study *st)
 {
 	struct scry_size_type *type = &st->rules->type[st->type];
 	const struct scry_size_sample *some[SAMPLES_MAX];
 	struct scry_size_set set = {.at = some, .type = st->type};
 	uint32_t before = st->rules->rule_count;
-	size_t held_out = 0, sizes = 0;
-	bool odd = false;
+	size_t held_out = 0, sizes = 0, n = 0;
 
 	st->why = NULL;
 	st->set.count = 0;
@@ -377,9 +374,11 @@ static void learn_type(struct study *st)
 	for (size_t i = 0; i < st->sample_count; i++) {
 		if (!is_of_type(st, &st->samples[i]) || st->samples[i].tag == SCRY_SAMPLE_IVARS)
 			continue;
-		if (!odd)
+		/* 0 1 1 0: of two samples of one object each is the first in turn */
+		st->samples[i].held_out = (n ^ n >> 1) & 1;
+		if (!st->samples[i].held_out)
 			st->set.at[st->set.count++] = &st->samples[i];
-		odd = !odd;
+		n++;
 	}
 	*type = (struct scry_size_type){.first = (uint16_t)before};
 	part(&st->set, &(struct scry_size_rule){0}, true, &set);

@@ -20,6 +20,7 @@ struct scry_size_sample {
 	uint64_t addr, flags;
 	int64_t extra; /* bytes outside the slot, as memsize_of says */
 	uint8_t tag;
+	bool held_out;
 	uint8_t head_size;
 	uint8_t head[SCRY_SIZE_HEAD];
 };
