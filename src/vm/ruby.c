@@ -177,6 +177,7 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 		err = open_ruby(ruby, &proc, need_booted);
 		scry_proc_close(&proc);
 	}
+	if (err && getenv("SCRYDBG")) scry_ruby_print_checks(ruby, stderr);
 	if (err)
 		scry_ruby_free(ruby);
 	else
