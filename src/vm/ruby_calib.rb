@@ -77,7 +77,7 @@ def size_strings
   [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
   Encoding.list.each_with_index do |e, i|
     size(("p" * 8).force_encoding(e))
-    (e.name =~ /\AUTF-(16|32)/ ? 24 : 2).times do |n|
+    (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
       s = ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e)
       s.valid_encoding? if n % 6 < 4
       size(s)
