@@ -75,6 +75,7 @@ def size_strings
   20.times { |i| size(("\xff" * (700 + i)).tap(&:valid_encoding?).tap(&:hash)) }
   20.times { |i| size((+"r" * (700 + i)).tap(&:ascii_only?).tap(&:object_id)) }
   [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
+  (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s)).each { |s| size(s) }
   Encoding.list.each_with_index do |e, i|
     size(("p" * 8).force_encoding(e))
     (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
@@ -122,7 +123,7 @@ def size_hashes
   20.times { |i| size(made[i].tap { |h| h.instance_variable_set("@h#{i}", i) }, "ivars") }
 end
 def size_objects
-  [0..40, 0..40, 45..60].each do |counts|
+  [0..40, 0..40, 45..60, 82..84, 160..164].each do |counts|
     counts.each do |n|
       c = Class.new
       4.times { |k| size(c.new.tap { |o| (n + k).times { |i| o.instance_variable_set("@v#{i}", "v") } }) }
@@ -155,6 +156,7 @@ def size_others
   80.times { |n| size((3**(40 + n * 11)) * (n.even? ? 1 : -1)) }
   40.times { |n| size(2**(63 + n * 5) - 1) }
   40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
+  40.times { |n| size(2**(6000 + n * 777)) }
   40.times { |n| size(1.0e-300 * (n + 1)) }
   Encoding.list.each_with_index do |e, i|
     size("sym\xe9#{i}".dup.force_encoding(e).to_sym) rescue next

@@ -111,8 +111,8 @@ static void add_leaf(struct study *st, const struct scry_size_set *set, struct s
 {
 	uint8_t table = 0;
 
-	while (table < SCRY_SIZE_TABLES && st->rules->bytes[table][SCRY_SIZE_POWERS - 1])
-		table++;
+	for (uint32_t i = 0; i < st->rules->rule_count; i++)
+		table += st->rules->rule[i].kind == SCRY_SIZE_TABLE;
 	if (rule->kind == SCRY_SIZE_TABLE && table == SCRY_SIZE_TABLES) {
 		st->why = "more tables than there is room for";
 		return;
@@ -170,6 +170,40 @@ static bool find_split(struct study *st, const struct scry_size_set *set,
 	return best > 0;
 }
 
+/* Does a field of several flag bits, where it is 0, set apart what has something outside? */
+static bool is_zero_field(const struct scry_size_set *set, uint64_t mask)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		if (!(set->at[i]->flags & mask) != (set->at[i]->extra > 0))
+			return false;
+	}
+	return true;
+}
+
+/* A length of the content in the slot, 0 where it is outside: the narrowest such field. */
+static bool grow_zero_field(struct study *st, const struct scry_size_set *set)
+{
+	const struct scry_size_sample *some[SAMPLES_MAX];
+	struct scry_size_set outside = {.at = some};
+
+	for (uint32_t width = 2; width <= 16; width++) {
+		for (uint32_t shift = SCRY_SIZE_TYPE_BIT; shift + width <= 32; shift++) {
+			struct scry_size_rule rule = {.mask = ((1ull << width) - 1) << shift}, leaf;
+
+			if (!is_zero_field(set, rule.mask))
+				continue;
+			part(set, &rule, true, &outside);
+			if (!scry_fit_leaf(st->learn, &outside, &leaf))
+				return false;
+			leaf.mask = rule.mask;
+			add_leaf(st, &outside, &leaf);
+			add_rule(st, &(struct scry_size_rule){.kind = SCRY_SIZE_NONE});
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool finish_list(struct study *st, const struct scry_size_set *set)
 {
 	struct scry_size_rule selected[SCRY_SIZE_SELECTED_MAX], rule;
@@ -185,27 +219,17 @@ static bool finish_list(struct study *st, const struct scry_size_set *set)
 	return n > 0;
 }
 
-#if 1
-static void dump(struct study *st, const struct scry_size_set *set, const char *what)
+static void forget(struct study *st)
 {
-	fprintf(stderr, "%s type %u: %zu left\n", what, st->type, set->count);
-	for (size_t i = 0; i < set->count && i < 60; i++) {
-		uint64_t w[10];
-		memcpy(w, set->at[i]->head, 80);
-		fprintf(stderr, " %lx extra %ld:", w[0], set->at[i]->extra);
-		for (int k = 2; k < 9; k++)
-			fprintf(stderr, " %lx", w[k]);
-		fprintf(stderr, "\n");
-	}
+	struct scry_size_type *type = &st->rules->type[st->type];
+
+	st->rules->rule_count = type->first;
+	type->count = 0;
 }
-#else
-#define dump(a, b, c)
-#endif
+
 /* Rules that explain the whole set, or none of them. `set` is used up. */
 static bool grow(struct study *st, struct scry_size_set *set)
 {
-	uint32_t before = st->rules->rule_count;
-	uint16_t count = st->rules->type[st->type].count;
 	struct scry_size_rule rule;
 
 	for (int i = 0; i < SPLITS_MAX; i++) {
@@ -220,13 +244,11 @@ static bool grow(struct study *st, struct scry_size_set *set)
 		add_leaf(st, &with, &rule);
 		part(set, &rule, false, set);
 	}
-	dump(st, set, "grow");
 	if (st->type == SCRY_RUBY_T_OBJECT && scry_fit_shape(st->learn, set, &rule)) {
 		add_rule(st, &rule);
 		return true;
 	}
-	st->rules->rule_count = before;
-	st->rules->type[st->type].count = count;
+	forget(st);
 	return false;
 }
 
@@ -282,32 +304,37 @@ static bool grow_beside_complex(struct study *st)
 
 /* --- the proof ---------------------------------------------------------------------------------*/
 
-static void refuse_unseen(struct study *st)
+/*
+ * Flag bits that are alike in all samples: an object that has others is in a state that was not
+ * seen. The upper half holds the number of the shape, which says something only where the lower
+ * half does not tell objects with variables of their own.
+ */
+static void find_same(struct study *st)
 {
-	uint64_t seen = AGE_BITS | SCRY_RUBY_TYPE_MASK, refuse;
-	bool told = true;
+	struct scry_size_type *type = &st->rules->type[st->type];
+	uint64_t set = ~0ull, clear = ~0ull;
+	bool told = false;
 
 	for (size_t i = 0; i < st->sample_count; i++) {
-		if (is_of_type(st, &st->samples[i]) && st->samples[i].tag != SCRY_SAMPLE_IVARS)
-			seen |= st->samples[i].flags;
+		if (!is_of_type(st, &st->samples[i]) || st->samples[i].tag == SCRY_SAMPLE_IVARS)
+			continue;
+		set &= st->samples[i].flags;
+		clear &= ~st->samples[i].flags;
 	}
-	/* The upper half holds the number of the shape, which says something only where the lower
-	 * half does not tell objects with variables. */
-	for (int whole = 0; whole < 2; whole++) {
-		refuse = ~seen & (whole ? ~0ull : LOW);
+	for (int whole = 0; whole < 2 && !told; whole++) {
+		type->same_mask = (set | clear) & ~(uint64_t)(AGE_BITS | SCRY_RUBY_TYPE_MASK) &
+				  (whole ? ~0ull : LOW);
+		type->same_value = set & type->same_mask;
 		told = true;
 		for (size_t i = 0; i < st->sample_count; i++) {
 			const struct scry_size_sample *s = &st->samples[i];
 
-			told = told && (!is_of_type(st, s) || s->tag != SCRY_SAMPLE_IVARS ||
-					(s->flags & refuse));
+			if (is_of_type(st, s) && s->tag == SCRY_SAMPLE_IVARS)
+				told = told && (s->flags & type->same_mask) != type->same_value;
 		}
-		if (told)
-			break;
 	}
 	if (!told)
 		st->why = "objects with instance variables look like others";
-	st->rules->type[st->type].refuse = refuse;
 }
 
 /* Do all samples come out right? */
@@ -327,11 +354,8 @@ static bool prove(struct study *st, size_t *ret_held_out, size_t *ret_sizes)
 		extra = scry_size_extra(&rules, scry_ruby_size_load, st->learn->child, s->addr,
 					s->flags);
 		/* A complex object may be unknown, no other. */
-		if (extra != s->extra && (extra >= 0 || s->tag == SCRY_SAMPLE_PLAIN)) {
-			fprintf(stderr, "type %u sample %zu flags %lx says %ld is %ld held %d\n",
-				st->type, i, s->flags, extra, s->extra, s->held_out);
+		if (extra != s->extra && (extra >= 0 || s->tag == SCRY_SAMPLE_PLAIN))
 			return false;
-		}
 		if (s->tag == SCRY_SAMPLE_IVARS)
 			continue;
 		*ret_held_out += s->held_out;
@@ -365,7 +389,6 @@ static void learn_type(struct study *st)
 	struct scry_size_type *type = &st->rules->type[st->type];
 	const struct scry_size_sample *some[SAMPLES_MAX];
 	struct scry_size_set set = {.at = some, .type = st->type};
-	uint32_t before = st->rules->rule_count;
 	size_t held_out = 0, sizes = 0, n = 0;
 
 	st->why = NULL;
@@ -380,20 +403,18 @@ static void learn_type(struct study *st)
 			st->set.at[st->set.count++] = &st->samples[i];
 		n++;
 	}
-	*type = (struct scry_size_type){.first = (uint16_t)before};
+	*type = (struct scry_size_type){.first = (uint16_t)st->rules->rule_count};
 	part(&st->set, &(struct scry_size_rule){0}, true, &set);
 	if (st->set.count == 0)
 		st->why = "the child told no samples";
-	else if (!grow(st, &set) && !grow_beside_complex(st))
+	else if (!grow(st, &set) && !grow_beside_complex(st) && !grow_zero_field(st, &st->set))
 		st->why = "no rule explains the samples";
 	if (!st->why)
-		refuse_unseen(st);
+		find_same(st);
 	if (!st->why && !prove(st, &held_out, &sizes))
 		st->why = "held-out samples have other sizes";
-	if (st->why) {
-		st->rules->rule_count = before;
-		type->count = 0;
-	}
+	if (st->why)
+		forget(st);
 	say(st, held_out, sizes);
 }
 

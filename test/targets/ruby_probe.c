@@ -99,7 +99,8 @@ static void print_size_rules(const struct scry_size_rules *r)
 		const struct scry_size_type *type = &r->type[t];
 
 		if (type->count)
-			printf("size type %u refuse 0x%" PRIx64 "\n", t, type->refuse);
+			printf("size type %u same 0x%" PRIx64 " == 0x%" PRIx64 "\n", t,
+			       type->same_mask, type->same_value);
 		for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
 			const struct scry_size_rule *rule = &r->rule[i];
 
