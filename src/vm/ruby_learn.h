@@ -72,12 +72,16 @@ int scry_learn_classes(struct scry_learn *learn);
 int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars placed by shapes */
 int scry_learn_allocators(struct scry_learn *learn);
 int scry_learn_trace(struct scry_learn *learn);
+/* Sizes: 0 always; a type that is not learned stays unknown, and its row says so. */
+int scry_learn_sizes(struct scry_learn *learn);
 
 /* Reads a word of the child. */
 static inline bool scry_learn_word(struct scry_learn *learn, uint64_t addr, uint64_t *ret)
 {
 	return scry_still_word(learn->still, addr, ret);
 }
+/* Is mapping `i` the Ruby module's data: the file's writable part, or its bss? */
+bool scry_learn_is_module_data(const struct scry_ruby *ruby, size_t i);
 /* Is VALUE `value` a String with this text? */
 bool scry_learn_is_string(struct scry_learn *learn, uint64_t value, const char *text);
 

@@ -50,7 +50,7 @@ _Static_assert(sizeof(struct scry_size_rule) == 48, "goes to the agent");
 
 /* The rules of one type, tried in order; none holds: unknown. */
 struct scry_size_type {
-	uint64_t refuse; /* any of these flag bits: unknown. Bits that learning has not seen. */
+	uint64_t same_mask, same_value; /* flag bits that all samples had alike; else: unknown */
 	uint16_t first, count;
 	uint32_t reserved;
 };
@@ -132,7 +132,7 @@ scry_size_extra(const struct scry_size_rules *rules, scry_load_fn load, void *ct
 	const struct scry_size_rule *rule = &rules->rule[type->first], *end = rule + type->count;
 	uint64_t word;
 
-	if (flags & type->refuse)
+	if ((flags & type->same_mask) != type->same_value)
 		return -1;
 	for (; rule != end; rule++) {
 		if ((flags & rule->mask) != rule->value)

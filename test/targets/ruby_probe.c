@@ -91,6 +91,35 @@ static void print_leaves(const char *kind, const struct scry_ruby_leaf *leaves, 
 		       leaves[i].pops_nothing ? " pops-nothing" : "");
 }
 
+static void print_size_rules(const struct scry_size_rules *r)
+{
+	static const char *const kinds[] = {"unknown", "none", "const", "linear", "table", "shape"};
+
+	for (uint32_t t = 0; t < SCRY_SIZE_TYPES; t++) {
+		const struct scry_size_type *type = &r->type[t];
+
+		if (type->count)
+			printf("size type %u same 0x%" PRIx64 " == 0x%" PRIx64 "\n", t,
+			       type->same_mask, type->same_value);
+		for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
+			const struct scry_size_rule *rule = &r->rule[i];
+
+			printf("size rule 0x%" PRIx64 " == 0x%" PRIx64 ": %s via %u at %u width %u "
+			       "* %u + %d null_at %u table %u\n",
+			       rule->mask, rule->value, kinds[rule->kind], rule->via, rule->at,
+			       rule->width, rule->scale, rule->add, rule->null_at, rule->table);
+		}
+	}
+	for (uint32_t t = 0; t < SCRY_SIZE_TABLES && r->bytes[t][0]; t++) {
+		printf("size table %u:", t);
+		for (uint32_t i = 0; i < SCRY_SIZE_POWERS; i++)
+			printf(" %" PRId64, r->bytes[t][i]);
+		printf("\n");
+	}
+	printf("size shapes root 0x%" PRIx64 " inner %u stride %u mask 0x%x\n", r->shape_root,
+	       r->shape_inner, r->shape_stride, r->shape_mask);
+}
+
 static int usage(void)
 {
 	fprintf(stderr, "usage: ruby_probe [-q] [-b] [-n TIMES] PID [VALUE...]\n");
@@ -133,6 +162,7 @@ int main(int argc, char **argv)
 		scry_ruby_print_checks(ruby, stdout);
 		print_leaves("leaf", ruby->layout.leaf, ruby->layout.leaf_count);
 		print_leaves("after", ruby->layout.after, ruby->layout.after_count);
+		print_size_rules(&ruby->layout.sizes);
 	}
 	if (ruby->booted && (n = scry_ruby_threads(ruby, &threads)) >= 0) {
 		printf("ractors %d\nthreads %zd\n", scry_ruby_ractors(ruby), n);
