@@ -465,6 +465,11 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (t->nowhere)
+		scry_watch_note(w,
+				"%llu objects were made at places beyond the first million: they "
+				"are counted, not named",
+				(unsigned long long)t->nowhere);
 	if (t->out_of_sight)
 		scry_watch_note(w,
 				"%llu living objects were lost sight of in a GC compaction: they "

@@ -154,18 +154,13 @@ static void help(const struct scry_opt *rows, size_t count)
 static int report_to(int fd, const struct scry_report_opts *opts, const char *path, bool force)
 {
 	FILE *out = stdout;
-	int out_fd, err;
+	int err;
 
 	if (!path)
 		return scry_report_fd(fd, opts, out);
-	err = scry_output_open(path, force, &out_fd);
+	err = scry_output_stream(path, force, &out);
 	if (err)
 		return err;
-	out = fdopen(out_fd, "w");
-	if (!out) {
-		close(out_fd);
-		return scry_fail(-ENOMEM, "no memory to write '%s'", path);
-	}
 	err = scry_report_fd(fd, opts, out);
 	if (fclose(out) && !err)
 		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));

@@ -47,7 +47,8 @@ struct scry_objects {
 	struct counters *counters; /* by place number - 1 */
 	size_t cap;
 	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place number */
-	uint32_t stack;			     /* the frame that the next objects are called from */
+	uint32_t nowhere; /* the place of all that find no room: the limit of places is reached */
+	uint32_t stack;	  /* the frame that the next objects are called from */
 	struct pair pairs[PAIRS];
 	uint64_t size;	   /* outside the slot, of the object freed next; 0 not said */
 	uint32_t gcs;	   /* begun */
@@ -67,6 +68,7 @@ struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 	o->setup = *setup;
 	o->ruby = setup->ruby;
 	scry_places_init(&o->places, o->ruby);
+	o->nowhere = scry_places_nowhere(&o->places);
 	scry_stacks_init(&o->stacks);
 	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
 		       setup->limit_bytes);
@@ -149,7 +151,7 @@ static uint32_t with_stack(struct scry_objects *o, uint32_t place)
 	if (pair->place != place || pair->stack != o->stack)
 		*pair = (struct pair){place, o->stack,
 				      scry_places_with_stack(&o->places, place, o->stack)};
-	return pair->result;
+	return pair->result ? pair->result : o->nowhere;
 }
 
 static void count_end(struct scry_objects *o, uint32_t place, uint32_t slot, int64_t extra)
@@ -280,12 +282,12 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 		return;
 	}
 	o->totals.defs++;
-	o->slots[code] = place;
+	o->slots[code] = place ? place : o->nowhere;
 }
 
 static void define_node(struct scry_objects *o, const uint64_t *words, size_t count)
 {
-	struct scry_ring_node node;
+	struct scry_ring_node node = {0};
 	const char *text = (const char *)words + sizeof(node);
 
 	if (count * 8 >= sizeof(node))
@@ -618,7 +620,7 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 
 	*ret = o->totals;
 	ret->places = o->places.keys.count;
-	ret->unnamed = 0;
+	ret->unnamed = ret->nowhere = 0;
 	for (uint32_t place = 1; place <= o->cap; place++) {
 		const struct counters *c = &o->counters[place - 1];
 
@@ -627,6 +629,8 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 		made += c->allocated;
 		live += c->allocated - c->freed - c->out_of_sight;
 		scry_places_key(&o->places, place, &key);
+		if (place == o->nowhere)
+			ret->nowhere = whole(c->allocated);
 		if (!key.internal && !key.klass)
 			ret->unnamed += whole(c->allocated);
 	}
