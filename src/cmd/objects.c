@@ -555,8 +555,6 @@ int scry_cmd_objects(int argc, char **argv)
 		SCRY_WATCH_ROWS(&opts, &talk),
 		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
 		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
-		{0, "stacks", SCRY_OPT_FLAG, &objects.stacks, NULL,
-		 "record who called the line that makes an object", NULL},
 		{0, "every", SCRY_OPT_DURATION, &objects.every_ns, "TIME",
 		 "record the counters each TIME, for scry diff", NULL},
 		{0, "until", SCRY_OPT_STRING, &objects.until_text, "EXPR",
@@ -583,9 +581,10 @@ int scry_cmd_objects(int argc, char **argv)
 		r = scry_until_parse(objects.until_text, &objects.until);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
-	opts.instrument_opts = &objects;
 	if (scry_report_opts_check(&report, opts.output))
 		return SCRY_EXIT_USAGE;
+	objects.stacks = report.rows.stacks;
+	opts.instrument_opts = &objects;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
 			    : scry_run(&opts, &scry_instrument_objects, &report);
 }
