@@ -32,7 +32,7 @@ rescue SystemCallError
   nil
 end
 def slot_of(object)
-  ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i
+  SLOTS_DIFFER ? ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i : 0
 end
 def size(object, tag = "-")
   memsize = ObjectSpace.memsize_of(object)
@@ -115,15 +115,16 @@ def size_hashes
   (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
   (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
   (0..20).each { |n| size(made[n].select { true }) }
-  (6..16).each { |n| 2.times { |i| size({}.tap { |h| ((1 << n) - i * (1 << n - 2)).times { |k| h[k] = h } }) } }
   big = {}
-  (1 << 16 | 1).times { |k| big[k] = big }
-  2.times { size(big.dup) }
+  (6..17).each do |n|
+    big[big.size] = 0 while big.size <= 1 << n - 1
+    2.times { size(big.dup) }
+  end
   [0, 1, 20].each { |n| size_flags { Hash[(1..n).map { |i| [i, i] }] } }
   20.times { |i| size(made[i].tap { |h| h.instance_variable_set("@h#{i}", i) }, "ivars") }
 end
 def size_objects
-  [0..40, 0..40, 45..60, 82..84, 160..164].each do |counts|
+  [0..40, 0..12, 45..52, 82..84, 160..164].each do |counts|
     counts.each do |n|
       c = Class.new
       4.times { |k| size(c.new.tap { |o| (n + k).times { |i| o.instance_variable_set("@v#{i}", "v") } }) }
@@ -146,9 +147,9 @@ def size_objects
   end
 end
 def size_others
-  (1..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
+  (1..20).chain(79..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
   4.times { (1..9).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } }
-  (1..30).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
+  (1..20).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
   [2, 20].each { |n| Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).tap { |c| size_flags { c.new } } }
   10.times { |n| size(("a".."b#{n}")) }
   10.times { |n| size((1..n + 2**70)) }
@@ -167,6 +168,7 @@ def size_others
 end
 begin
   require "objspace"
+  SLOTS_DIFFER = ObjectSpace.dump("").include?("slot_size")
   [:size_objects, :size_others, :size_hashes, :size_arrays, :size_strings].each do |kind|
     send(kind)
   rescue StandardError, SyntaxError
