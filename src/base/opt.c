@@ -176,6 +176,14 @@ static int opt_read_list(struct scry_opt_list *list, const char *text)
 	return list->count ? 0 : scry_fail(-EINVAL, "'' is not a number");
 }
 
+static int opt_add_string(struct scry_opt_strings *list, const char *text)
+{
+	if (list->count >= SCRY_OPT_LIST_MAX)
+		return scry_fail(-EINVAL, "given more than %d times", SCRY_OPT_LIST_MAX);
+	list->values[list->count++] = text;
+	return 0;
+}
+
 static int opt_store(const struct scry_opt *row, const char *text)
 {
 	switch (row->kind) {
@@ -198,6 +206,8 @@ static int opt_store(const struct scry_opt *row, const char *text)
 		return scry_opt_read_size(text, row->target);
 	case SCRY_OPT_U64_LIST:
 		return opt_read_list(row->target, text);
+	case SCRY_OPT_STRINGS:
+		return opt_add_string(row->target, text);
 	}
 	assert(!"an option row has an unknown kind");
 	return -EINVAL;

@@ -20,6 +20,7 @@
 #define HELD_BYTES (1u << 20)
 #define WIDTH_MAX 120u
 #define TOTAL_WIDTH_MAX 40u
+#define ELASTIC_MIN 24u /* columns: less of a path says nothing */
 
 struct text {
 	struct scry_buf held;
@@ -28,14 +29,17 @@ struct text {
 	bool has_table;
 	bool has_rows; /* printed; the next remark keeps its distance */
 	size_t widths[SCRY_DOC_COLUMNS_MAX];
+	size_t limits[SCRY_DOC_COLUMNS_MAX]; /* elastic columns are cut to these; 0: no limit */
 	struct scry_buf line;
 };
 
 /* The cell as people read it, escaped. */
 static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struct scry_cell *cell)
 {
+	if (cell->is_blank)
+		return;
 	if (cell->is_unknown) {
-		scry_buf_append(buf, "-", 1);
+		scry_buf_append(buf, cell->mark ? "- " : "-", cell->mark ? 2 : 1);
 		return;
 	}
 	switch (kind) {
@@ -55,7 +59,21 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 		scry_buf_printf(buf, "%" PRIu64 ".%06" PRIu64, cell->number / 1000000000,
 				cell->number % 1000000000 / 1000);
 		break;
+	case SCRY_CELL_DELTA:
+		if (cell->number)
+			scry_buf_append(buf, (int64_t)cell->number < 0 ? "-" : "+", 1);
+		scry_text_count(buf, (int64_t)cell->number < 0 ? -cell->number : cell->number);
+		break;
+	case SCRY_CELL_TENTHS:
+		scry_buf_printf(buf, "%" PRIu64 ".%u", cell->number / 10,
+				(unsigned int)(cell->number % 10));
+		break;
+	case SCRY_CELL_BOOL:
+	case SCRY_CELL_FRAMES: /* not for people */
+		break;
 	}
+	if (cell->mark)
+		scry_buf_append(buf, &cell->mark, 1);
 }
 
 static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
@@ -109,6 +127,18 @@ static bool is_right(enum scry_cell_kind kind)
 	return kind != SCRY_CELL_TEXT;
 }
 
+/* Prints the last `limit` characters of `text`, an ellipsis first. */
+static void print_tail(struct scry_doc *doc, const char *text, size_t limit)
+{
+	size_t over = scry_text_width(text) - limit + 3;
+
+	while (over && *text) {
+		text++;
+		over -= ((unsigned char)*text & 0xc0) != 0x80;
+	}
+	fprintf(doc->out, "...%s", text);
+}
+
 /* One line of cells that lie one behind the other at `cells`; returns what follows them. */
 static const char *print_line(struct scry_doc *doc, const char *cells)
 {
@@ -116,14 +146,23 @@ static const char *print_line(struct scry_doc *doc, const char *cells)
 	size_t i, gap = 0; /* blanks owed before the next cell: none hang at a line's end */
 
 	for (i = 0; i < doc->column_count; i++) {
-		size_t width = scry_text_width(cells);
-		size_t pad = text->widths[i] > width ? text->widths[i] - width : 0;
 		bool right = is_right(doc->columns[i].kind);
+		size_t limit = text->limits[i], width, pad;
 
 		if (!doc->columns[i].title)
 			continue;
-		fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
-		gap = 2 + (right ? 0 : pad);
+		width = scry_text_width(cells);
+		pad = text->widths[i] > width ? text->widths[i] - width : 0;
+		if (!*cells) { /* blank: a line must not end in blanks */
+			gap += 2 + text->widths[i];
+		} else if (limit && width > limit) {
+			fprintf(doc->out, "%*s", (int)gap, "");
+			print_tail(doc, cells, limit);
+			gap = 2;
+		} else {
+			fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
+			gap = 2 + (right ? 0 : pad);
+		}
 		cells += strlen(cells) + 1;
 	}
 	fputc('\n', doc->out);
@@ -149,6 +188,33 @@ static void measure(const struct scry_doc *doc, const char *cells)
 	}
 }
 
+/* Cuts elastic columns, the widest first, until a line fits the terminal. */
+static void fit(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+	size_t i, total = 0, widest;
+
+	memset(text->limits, 0, sizeof(text->limits));
+	for (i = 0; i < doc->column_count; i++)
+		total += doc->columns[i].title ? text->widths[i] + (total ? 2 : 0) : 0;
+	while (doc->width && total > doc->width) {
+		for (i = 0, widest = doc->column_count; i < doc->column_count; i++)
+			if (doc->columns[i].title && doc->columns[i].is_elastic &&
+			    text->widths[i] > ELASTIC_MIN &&
+			    (widest == doc->column_count || text->widths[i] > text->widths[widest]))
+				widest = i;
+		if (widest == doc->column_count)
+			return;
+		text->widths[widest]--;
+		text->limits[widest] = text->widths[widest];
+		total--;
+	}
+	/* Rows that come later may be wider than those that were measured. */
+	for (i = 0; doc->width && i < doc->column_count; i++)
+		if (doc->columns[i].is_elastic && !text->limits[i])
+			text->limits[i] = text->widths[i] + (doc->width - total);
+}
+
 /* Prints what is held; from then on widths are settled. */
 static void let_flow(struct scry_doc *doc)
 {
@@ -159,6 +225,7 @@ static void let_flow(struct scry_doc *doc)
 	if (text->is_flowing || !text->has_table)
 		return;
 	text->is_flowing = true;
+	fit(doc);
 	if (text->held.failed || text->held_rows < 2) /* the titles alone say nothing */
 		return;
 	text->has_rows = true;

@@ -99,6 +99,11 @@ ssize_t scry_ruby_string(const struct scry_ruby *ruby, uint64_t str, char *buf, 
  * "#<Class:Foo>" (singleton). 0; -ENOENT: not a class now. */
 int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf, size_t size);
 
+/* Values of up to three ivars of a class that shapes place (3.2), by their ids; those not there stay
+ * 0. 0 or -EFAULT. */
+int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const uint64_t keys[3],
+			  uint64_t ret_values[3]);
+
 /* Prints each check, one line. */
 void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out);
 

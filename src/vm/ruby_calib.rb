@@ -217,14 +217,20 @@ class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
   @second_variable = 2
   SOME_CONSTANT = 3
 end
+# Named late: variables came first.
+ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
+ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
 [ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
+ ScryCalibrationNamedLate, ScryCalibrationNamedLater,
  ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
   fact "class", at(c), hex(c.name)
 end
-fact "classof", at(SELF), at(SELF.class)
-fact "classof", at(+"a string"), at(String)
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
+ ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
+  fact "super", at(c), at(c.superclass)
+end
 
 3.times do
   outer = Class.new
@@ -421,6 +427,19 @@ begin
 rescue LoadError
   nil
 end
+
+# --- heap pages: slots of each size that this Ruby has --------------------------------------------------
+# 240 objects of one size do not fit into one page, so that each size tells of several.
+if ObjectSpace.respond_to?(:dump)
+  [1, 7, 17, 37, 75].each do |n|
+    list = Array.new(240) { Array.new(n) }
+    list.each_slice(12) do |part|
+      size = ObjectSpace.dump(part[0])[/"slot_size":(\d+)/, 1]
+      fact "page", at(part[0]), size if size
+    end
+  end
+end
+fact "gcstat", GC.stat.key?(:compact_count) ? 1 : 0
 
 # --- stacks ----------------------------------------------------------------------------------------
 THREADS = []

@@ -67,14 +67,25 @@ struct scry_gate {
 	int64_t inflight; /* threads in the agent's other entries: registering, reconciling, booting
 			   */
 	uint32_t segment;
-	uint32_t reserved;
+	uint32_t last_node; /* the stack that the newest word of the ring goes by */
+	/* sampling */
+	int64_t until_sample; /* objects, or units of the smallest slot, until the next one */
+	uint64_t random;      /* xorshift64, never 0 */
+	uint64_t gcs;	      /* GCs begun since the watch was taken up */
+	uint64_t full_gcs;    /* the VM's own count of full ones, at the end of the last mark */
+	uint32_t sweeping;    /* what died in the last mark is being swept */
+	uint32_t tracked;     /* sampled objects whose end is waited for */
+	uint64_t by_bytes;    /* until_sample counts units of slot bytes, not objects; host writes
+			       */
+	uint64_t spare[2];
 };
-_Static_assert(sizeof(struct scry_gate) == 128, "two cache lines");
+_Static_assert(sizeof(struct scry_gate) == 192, "three cache lines, the third for sampling");
 
 /* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
  * accounts. */
 struct scry_agent_state {
-	uint64_t hooked;	  /* the VM's hook list holds our function */
+	uint64_t hooked;	  /* the VM's hook list holds our function ... */
+	uint64_t handler;	  /* ... which is this one */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
 	uint64_t jobs_refused;	  /* times that the VM's table had no room */
@@ -119,12 +130,16 @@ struct scry_control {
 	uint64_t busy;	     /* handler entered while it was running: not recorded */
 	uint64_t bad;	     /* self-checks that failed: such objects are counted as unnamed */
 	uint64_t defs;	     /* site definitions sent */
-	uint64_t pad1[56];
+	uint64_t untracked;  /* sampled objects whose end is not followed: the table is full */
+	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
+	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
+	uint64_t pad1[53];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
 	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
-	uint64_t pad2[31];
+	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
+	uint64_t pad2[30];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 
