@@ -287,6 +287,15 @@ class ScryCalibrationPlainObject
     sleep
   end
 
+  # Methods written in C, an operator among them, that call back into Ruby.
+  def <=>(_)
+    "x".each_byte { {1 => 2}.each_value { instance_exec { scry_recursion_with_a_long_name(3) } } }
+  end
+
+  def scry_c_methods
+    [self] <=> [3]
+  end
+
   def scry_temporaries
     [11, 22, 33,
      scry_wait]
@@ -446,6 +455,7 @@ THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
 [1, 5, 9, 60, 149].each { |n| THREADS << Thread.new { SELF.scry_long_method_a(n) } }
 THREADS << Thread.new { SELF.scry_temporaries }
+THREADS << Thread.new { SELF.scry_c_methods }
 THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)

@@ -350,7 +350,7 @@ bool scry_fit_shape(struct scry_learn *learn, const struct scry_size_set *set,
 	for (size_t i = 0; i < child->maps.count; i++) {
 		const struct scry_map_entry *e = &child->maps.entries[i];
 
-		if (!scry_learn_is_module_data(child, i) || e->end - e->start > 64u << 20)
+		if (!scry_learn_is_data(child, i) || e->end - e->start > 64u << 20)
 			continue;
 		for (uint64_t at = e->start; at < e->end; at += 8) {
 			if (try_root(&search, at, ret))
