@@ -55,7 +55,8 @@ def size_flags
   4.times do
     size(yield.tap(&:object_id))
     size(yield.freeze)
-    size(yield.tap { |o| ObjectSpace.define_finalizer(o, proc {}) })
+    o = yield
+    size(o.tap { ObjectSpace.define_finalizer(o, proc {}) }) unless o.frozen?
     size(Ractor.make_shareable(yield)) if defined?(Ractor.make_shareable)
   end
 end
@@ -158,6 +159,8 @@ def size_others
   40.times { |n| size(2**(63 + n * 5) - 1) }
   40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
   40.times { |n| size(2**(6000 + n * 777)) }
+  [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
+  size_flags { "symbol #{rand(1 << 40)}".to_sym }
   40.times { |n| size(1.0e-300 * (n + 1)) }
   Encoding.list.each_with_index do |e, i|
     size("sym\xe9#{i}".dup.force_encoding(e).to_sym) rescue next
