@@ -131,13 +131,8 @@ static uint32_t slot_size_at(struct scry_objects *o, struct scry_live_region *re
 {
 	if (!region)
 		return base_slot(o);
-	if (!region->slot_size) {
-		struct scry_ruby_size size = {0};
-
-		if (o->ruby && o->ruby->layout.page_mask)
-			scry_ruby_sizes(o->ruby, &address, 1, &size);
-		region->slot_size = size.slot_known ? size.slot_bytes : base_slot(o);
-	}
+	if (!region->slot_size)
+		region->slot_size = o->ruby ? scry_ruby_slot_size(o->ruby, address) : base_slot(o);
 	return region->slot_size;
 }
 
@@ -406,13 +401,13 @@ static void count_living(struct scry_objects *o, const struct scry_live_entry *e
 			 const struct scry_ruby_size *size)
 {
 	struct counters *c = counters_of(o, entry->place);
-	double w = weight(o, size->slot_bytes);
-	double bytes = w * (size->slot_bytes + (double)size->extra_bytes);
+	double w = weight(o, size->slot);
+	double bytes = w * (size->slot + (double)size->extra);
 
 	if (!c)
 		return;
 	c->live_bytes += bytes;
-	if (!size->extra_known || !size->slot_known) {
+	if (!size->known) {
 		c->is_unsized = true;
 		o->totals.unsized++;
 	}
@@ -431,12 +426,12 @@ static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
 	if (is_gone || !o->ruby || scry_ruby_sizes(o->ruby, b->address, b->count, b->size) < 0)
 		memset(b->size, 0, sizeof(b->size));
 	for (size_t i = 0; i < b->count; i++) {
-		if (!b->size[i].slot_known)
-			b->size[i].slot_bytes =
+		if (!b->size[i].slot)
+			b->size[i].slot =
 				b->region[i]->slot_size ? b->region[i]->slot_size : base_slot(o);
 		/* births only are recorded when sampling: an end shows in the slot */
 		if (o->setup.sample_mean && b->size[i].is_free && !is_gone) {
-			count_end(o, b->entry[i]->place, b->size[i].slot_bytes, -1);
+			count_end(o, b->entry[i]->place, b->size[i].slot, -1);
 			b->entry[i]->place = 0;
 			b->region[i]->count--;
 		} else {

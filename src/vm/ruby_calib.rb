@@ -32,7 +32,7 @@ rescue SystemCallError
   nil
 end
 def slot_of(object)
-  ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i
+  SLOTS_DIFFER ? ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i : 0
 end
 def size(object, tag = "-")
   memsize = ObjectSpace.memsize_of(object)
@@ -55,7 +55,8 @@ def size_flags
   4.times do
     size(yield.tap(&:object_id))
     size(yield.freeze)
-    size(yield.tap { |o| ObjectSpace.define_finalizer(o, proc {}) })
+    o = yield
+    size(o.tap { ObjectSpace.define_finalizer(o, proc {}) }) unless o.frozen?
     size(Ractor.make_shareable(yield)) if defined?(Ractor.make_shareable)
   end
 end
@@ -115,15 +116,16 @@ def size_hashes
   (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
   (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
   (0..20).each { |n| size(made[n].select { true }) }
-  (6..16).each { |n| 2.times { |i| size({}.tap { |h| ((1 << n) - i * (1 << n - 2)).times { |k| h[k] = h } }) } }
   big = {}
-  (1 << 16 | 1).times { |k| big[k] = big }
-  2.times { size(big.dup) }
+  (6..17).each do |n|
+    big[big.size] = 0 while big.size <= 1 << n - 1
+    2.times { size(big.dup) }
+  end
   [0, 1, 20].each { |n| size_flags { Hash[(1..n).map { |i| [i, i] }] } }
   20.times { |i| size(made[i].tap { |h| h.instance_variable_set("@h#{i}", i) }, "ivars") }
 end
 def size_objects
-  [0..40, 0..40, 45..60, 82..84, 160..164].each do |counts|
+  [0..40, 0..12, 45..52, 82..84, 160..164].each do |counts|
     counts.each do |n|
       c = Class.new
       4.times { |k| size(c.new.tap { |o| (n + k).times { |i| o.instance_variable_set("@v#{i}", "v") } }) }
@@ -146,9 +148,9 @@ def size_objects
   end
 end
 def size_others
-  (1..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
+  (1..20).chain(79..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
   4.times { (1..9).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } }
-  (1..30).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
+  (1..20).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
   [2, 20].each { |n| Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).tap { |c| size_flags { c.new } } }
   10.times { |n| size(("a".."b#{n}")) }
   10.times { |n| size((1..n + 2**70)) }
@@ -157,6 +159,8 @@ def size_others
   40.times { |n| size(2**(63 + n * 5) - 1) }
   40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
   40.times { |n| size(2**(6000 + n * 777)) }
+  [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
+  size_flags { "symbol #{rand(1 << 40)}".to_sym }
   40.times { |n| size(1.0e-300 * (n + 1)) }
   Encoding.list.each_with_index do |e, i|
     size("sym\xe9#{i}".dup.force_encoding(e).to_sym) rescue next
@@ -167,6 +171,7 @@ def size_others
 end
 begin
   require "objspace"
+  SLOTS_DIFFER = ObjectSpace.dump("").include?("slot_size")
   [:size_objects, :size_others, :size_hashes, :size_arrays, :size_strings].each do |kind|
     send(kind)
   rescue StandardError, SyntaxError
@@ -283,6 +288,15 @@ class ScryCalibrationPlainObject
   def scry_wait
     Thread.current[:ready] = true
     sleep
+  end
+
+  # Methods written in C, an operator among them, that call back into Ruby.
+  def <=>(_)
+    "x".each_byte { {1 => 2}.each_value { instance_exec { scry_recursion_with_a_long_name(3) } } }
+  end
+
+  def scry_c_methods
+    [self] <=> [3]
   end
 
   def scry_temporaries
@@ -444,6 +458,7 @@ THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
 [1, 5, 9, 60, 149].each { |n| THREADS << Thread.new { SELF.scry_long_method_a(n) } }
 THREADS << Thread.new { SELF.scry_temporaries }
+THREADS << Thread.new { SELF.scry_c_methods }
 THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)

@@ -15,6 +15,7 @@
 #define POWERS_MIN 6u	/* different powers that prove a table */
 #define FIELD_FIRST 16u /* flags and class come before */
 #define SCALE_MAX 4096u
+#define TRIED_MAX 1024u
 
 static bool field_of(const struct scry_size_sample *s, uint32_t at, uint32_t width, uint64_t *ret)
 {
@@ -272,42 +273,64 @@ static bool is_shape_list(struct scry_learn *learn, const struct scry_size_set *
 	return false;
 }
 
-/* The list is mapped or a large block: its address is that of a page, or a block's head behind
- * one. The same list for ids of fewer bits is the list as well: what lies above are other flags. */
-static bool try_list(struct scry_learn *learn, const struct scry_size_set *set, uint64_t base,
-		     struct scry_size_rule *ret)
-{
-	struct scry_size_rules *r = &learn->child->layout.sizes;
+/* What a search for the list of shapes has seen. */
+struct shape_search {
+	struct scry_learn *learn;
+	const struct scry_size_set *set;
+	uint64_t used; /* bits that the numbers of the samples' shapes have */
+	uint64_t tried[TRIED_MAX];
+	size_t tried_count;
+};
 
-	if (!scry_size_is_pointer(base) || (base % 4096 && base % 4096 != 16))
+static bool is_tried(struct shape_search *search, uint64_t base)
+{
+	for (size_t i = 0; i < search->tried_count; i++) {
+		if (search->tried[i] == base)
+			return true;
+	}
+	if (search->tried_count < TRIED_MAX)
+		search->tried[search->tried_count++] = base;
+	return false;
+}
+
+/* The list is mapped or a large block: its address is that of a page, or a block's head behind
+ * one. The number of the shape may have flags above it: as many bits as fit are the number. */
+static bool try_list(struct shape_search *search, uint64_t base, struct scry_size_rule *ret)
+{
+	struct scry_size_rules *r = &search->learn->child->layout.sizes;
+
+	if (!scry_size_is_pointer(base) || (base % 4096 && base % 4096 != 16) ||
+	    is_tried(search, base))
 		return false;
 	r->shape_shift = 32;
 	for (unsigned int bits = 32; bits >= 16; bits--) {
+		if (bits < 32 && !(search->used >> bits & 1))
+			continue; /* the same numbers as with one bit more */
 		r->shape_mask = (uint32_t)((1ull << bits) - 1);
-		if (is_shape_list(learn, set, base, ret))
+		if (is_shape_list(search->learn, search->set, base, ret))
 			return true;
 	}
 	return false;
 }
 
 /* The word at `root`, or one of those behind it, as the list of shapes. */
-static bool try_root(struct scry_learn *learn, const struct scry_size_set *set, uint64_t root,
-		     struct scry_size_rule *ret)
+static bool try_root(struct shape_search *search, uint64_t root, struct scry_size_rule *ret)
 {
-	struct scry_size_rules *r = &learn->child->layout.sizes;
-	uint64_t struct_size =
-		root == learn->child->bias + learn->child->layout.vm_root ? 8192 : 64;
+	const struct scry_ruby *child = search->learn->child;
+	struct scry_size_rules *r = &search->learn->child->layout.sizes;
+	uint64_t struct_size = root == child->bias + child->layout.vm_root ? 8192 : 64;
 	uint64_t value, word;
 
-	if (!scry_learn_word(learn, root, &value) || !scry_size_is_pointer(value))
+	if (!scry_learn_word(search->learn, root, &value) || !scry_size_is_pointer(value))
 		return false;
-	r->shape_root = root - learn->child->bias;
+	r->shape_root = root - child->bias;
 	r->shape_inner = SCRY_SIZE_DIRECT;
-	if (try_list(learn, set, value, ret))
+	if (try_list(search, value, ret))
 		return true;
 	for (uint64_t inner = 0; inner < struct_size; inner += 8) {
 		r->shape_inner = (uint16_t)inner;
-		if (scry_learn_word(learn, value + inner, &word) && try_list(learn, set, word, ret))
+		if (scry_learn_word(search->learn, value + inner, &word) &&
+		    try_list(search, word, ret))
 			return true;
 	}
 	return false;
@@ -318,16 +341,19 @@ bool scry_fit_shape(struct scry_learn *learn, const struct scry_size_set *set,
 {
 	struct scry_size_rules *r = &learn->child->layout.sizes;
 	const struct scry_ruby *child = learn->child;
+	struct shape_search search = {.learn = learn, .set = set};
 
 	if (different(set, VALUES_MIN) < VALUES_MIN)
 		return false;
+	for (size_t i = 0; i < set->count; i++)
+		search.used |= set->at[i]->flags >> 32;
 	for (size_t i = 0; i < child->maps.count; i++) {
 		const struct scry_map_entry *e = &child->maps.entries[i];
 
-		if (!scry_learn_is_module_data(child, i) || e->end - e->start > 64u << 20)
+		if (!scry_learn_is_data(child, i) || e->end - e->start > 64u << 20)
 			continue;
 		for (uint64_t at = e->start; at < e->end; at += 8) {
-			if (try_root(learn, set, at, ret))
+			if (try_root(&search, at, ret))
 				return true;
 		}
 	}

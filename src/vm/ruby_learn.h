@@ -68,6 +68,7 @@ int scry_learn_threads(struct scry_learn *learn);
 int scry_learn_frames(struct scry_learn *learn);
 int scry_learn_vm(struct scry_learn *learn);
 int scry_learn_tids(struct scry_learn *learn);
+int scry_learn_methods(struct scry_learn *learn);
 int scry_learn_classes(struct scry_learn *learn);
 int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars placed by shapes */
 int scry_learn_allocators(struct scry_learn *learn);
@@ -75,13 +76,15 @@ int scry_learn_trace(struct scry_learn *learn);
 /* Sizes: 0 always; a type that is not learned stays unknown, and its row says so. */
 int scry_learn_sizes(struct scry_learn *learn);
 
+/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right after it?
+ */
+bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i);
+
 /* Reads a word of the child. */
 static inline bool scry_learn_word(struct scry_learn *learn, uint64_t addr, uint64_t *ret)
 {
 	return scry_still_word(learn->still, addr, ret);
 }
-/* Is mapping `i` the Ruby module's data: the file's writable part, or its bss? */
-bool scry_learn_is_module_data(const struct scry_ruby *ruby, size_t i);
 /* Is VALUE `value` a String with this text? */
 bool scry_learn_is_string(struct scry_learn *learn, uint64_t value, const char *text);
 

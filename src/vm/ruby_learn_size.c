@@ -227,24 +227,24 @@ static void forget(struct study *st)
 	type->count = 0;
 }
 
-/* Rules that explain the whole set, or none of them. `set` is used up. */
-static bool grow(struct study *st, struct scry_size_set *set)
+/* Rules that explain the samples with, or without, flags & mask == value, or none of them. */
+static bool grow(struct study *st, const struct scry_size_rule *which, bool with, bool by_shape)
 {
+	const struct scry_size_sample *left[SAMPLES_MAX], *some[SAMPLES_MAX];
+	struct scry_size_set set = {.at = left}, explained = {.at = some};
 	struct scry_size_rule rule;
 
+	part(&st->set, which, with, &set);
 	for (int i = 0; i < SPLITS_MAX; i++) {
-		const struct scry_size_sample *some[SAMPLES_MAX];
-		struct scry_size_set with = {.at = some};
-
-		if (finish_list(st, set))
+		if (finish_list(st, &set))
 			return true;
-		if (!find_split(st, set, &rule))
+		if (!find_split(st, &set, &rule))
 			break;
-		part(set, &rule, true, &with);
-		add_leaf(st, &with, &rule);
-		part(set, &rule, false, set);
+		part(&set, &rule, true, &explained);
+		add_leaf(st, &explained, &rule);
+		part(&set, &rule, false, &set);
 	}
-	if (st->type == SCRY_RUBY_T_OBJECT && scry_fit_shape(st->learn, set, &rule)) {
+	if (by_shape && scry_fit_shape(st->learn, &set, &rule)) {
 		add_rule(st, &rule);
 		return true;
 	}
@@ -298,8 +298,18 @@ static bool grow_beside_complex(struct study *st)
 	leaf.mask = rule.mask;
 	leaf.value = rule.value;
 	add_leaf(st, &set, &leaf);
-	part(&st->set, &rule, false, &set);
-	return grow(st, &set);
+	return grow(st, &rule, false, true);
+}
+
+static bool grow_any(struct study *st)
+{
+	const struct scry_size_rule all = {0};
+
+	if (grow(st, &all, true, false))
+		return true;
+	if (st->type == SCRY_RUBY_T_OBJECT)
+		return grow_beside_complex(st) || grow(st, &all, true, true);
+	return grow_zero_field(st, &st->set);
 }
 
 /* --- the proof ---------------------------------------------------------------------------------*/
@@ -387,8 +397,6 @@ static void say(struct study *st, size_t held_out, size_t sizes)
 static void learn_type(struct study *st)
 {
 	struct scry_size_type *type = &st->rules->type[st->type];
-	const struct scry_size_sample *some[SAMPLES_MAX];
-	struct scry_size_set set = {.at = some, .type = st->type};
 	size_t held_out = 0, sizes = 0, n = 0;
 
 	st->why = NULL;
@@ -404,10 +412,9 @@ static void learn_type(struct study *st)
 		n++;
 	}
 	*type = (struct scry_size_type){.first = (uint16_t)st->rules->rule_count};
-	part(&st->set, &(struct scry_size_rule){0}, true, &set);
 	if (st->set.count == 0)
 		st->why = "the child told no samples";
-	else if (!grow(st, &set) && !grow_beside_complex(st) && !grow_zero_field(st, &st->set))
+	else if (!grow_any(st))
 		st->why = "no rule explains the samples";
 	if (!st->why)
 		find_same(st);

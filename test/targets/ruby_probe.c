@@ -2,7 +2,8 @@
  * ruby_probe PID [VALUE...]: opens the Ruby of PID and prints, as data for tests, one fact per
  * line: ruby DESCRIPTION / module PATH / open_us N / check ... / thread TH tid N / frame LINE PATH
  * LABEL / class VALUE NAME Options before PID: -q no checks, -b do not need a booted VM, -n N open
- * it N times. Exit 0, or 1 with the sentence on stderr.
+ * it N times, -s sizes of the objects whose addresses come by standard input. Exit 0, or 1 with the
+ * sentence on stderr.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/err.h"
 #include "vm/ruby.h"
 #include "vm/ruby_iseq.h"
+#include "vm/ruby_size.h"
 #include "vm/ruby_value.h"
 
 #define FRAMES_MAX 400
@@ -120,24 +122,54 @@ static void print_size_rules(const struct scry_size_rules *r)
 	       r->shape_inner, r->shape_stride, r->shape_mask);
 }
 
+/* "size ADDRESS type N slot N extra N|?|free" for each address (hex) of standard input, and how
+ * long it took. */
+static int print_sizes(const struct scry_ruby *ruby)
+{
+	size_t count = 0, room = 1u << 22;
+	uint64_t *address = malloc(room * sizeof(*address)), start;
+	struct scry_ruby_size *size = malloc(room * sizeof(*size));
+
+	while (address && size && count < room && scanf("%" SCNx64, &address[count]) == 1)
+		count++;
+	start = now_us();
+	if (!address || !size || scry_ruby_sizes(ruby, address, count, size) != 0) {
+		fprintf(stderr, "ruby_probe: %s\n", scry_error());
+		return 1;
+	}
+	printf("sizes %zu us %" PRIu64 "\n", count, now_us() - start);
+	for (size_t i = 0; i < count; i++) {
+		printf("size 0x%" PRIx64 " type %u slot %u extra ", address[i], size[i].type,
+		       size[i].slot);
+		if (size[i].known)
+			printf("%" PRIu64 "\n", size[i].extra);
+		else
+			printf("%s\n", size[i].is_free ? "free" : "?");
+	}
+	free(address);
+	free(size);
+	return 0;
+}
+
 static int usage(void)
 {
-	fprintf(stderr, "usage: ruby_probe [-q] [-b] [-n TIMES] PID [VALUE...]\n");
+	fprintf(stderr, "usage: ruby_probe [-q] [-b] [-s] [-n TIMES] PID [VALUE...]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	struct scry_ruby_thread *threads = NULL;
-	bool quiet = false, need_booted = true;
+	bool quiet = false, need_booted = true, sizes = false;
 	struct scry_ruby *ruby = NULL;
 	int option, times = 1;
 	uint64_t start = 0, took = 0;
 	ssize_t n;
 
-	while ((option = getopt(argc, argv, "qbn:")) != -1) {
+	while ((option = getopt(argc, argv, "qbsn:")) != -1) {
 		quiet = quiet || option == 'q';
 		need_booted = need_booted && option != 'b';
+		sizes = sizes || option == 's';
 		times = option == 'n' ? atoi(optarg) : times;
 		if (option == '?')
 			return usage();
@@ -155,6 +187,12 @@ int main(int argc, char **argv)
 		took = now_us() - start;
 	}
 	printf("ruby %s\nmodule %s\nopen_us %" PRIu64 "\n", ruby->description, ruby->module, took);
+	if (sizes) {
+		int bad = print_sizes(ruby);
+
+		scry_ruby_free(ruby);
+		return bad;
+	}
 	start = now_us();
 	if (ruby->booted && scry_ruby_validate(ruby) == 0)
 		printf("validate_us %" PRIu64 "\n", now_us() - start);
