@@ -455,7 +455,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
-	if (ractors > 1 || o->ractors_at_start > 1)
+	if ((ractors > 1 || o->ractors_at_start > 1) && !o->ruby->layout.hooks_of_all_ractors)
 		scry_watch_note(w,
 				"%d ractors: only the one that was armed is watched, objects of "
 				"the others are "
@@ -484,6 +484,12 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 				"%llu samples beyond the agent's table: made counted, not followed "
 				"to their end; fix: sample fewer",
 				(unsigned long long)(c->untracked - o->base_untracked));
+	if (t->replaced && o->ruby->layout.recycles)
+		scry_watch_note(
+			w,
+			"%llu objects were taken back by the VM without an event: they count "
+			"as freed from when their place was used again",
+			(unsigned long long)t->replaced);
 	if (c->busy != o->base_busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
@@ -503,7 +509,9 @@ static int finish(struct scry_watch *w)
 	scry_objects_measure(o->names, w->target_gone);
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
+	w->errors += (c->bad - o->base_bad) + t.damaged;
+	if (!o->ruby->layout.recycles)
+		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	w->totals = (struct scry_ev_totals){
 		.gcs = t.gcs,

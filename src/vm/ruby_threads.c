@@ -71,6 +71,8 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 		return err == -ESRCH ? err : -ENODATA; /* the loader has not mapped it yet */
 	if (vm == 0)
 		return -ENODATA;
+	if (l->vm_ractors == SCRY_RUBY_NONE)
+		return push(ret, vm);
 	return walk_ring(&ruby->mem, vm + l->vm_ractors, l->ractor_node, RACTORS_MAX, ret);
 }
 
