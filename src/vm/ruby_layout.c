@@ -91,18 +91,35 @@ static int find_module(struct scry_learn *learn)
 	return 0;
 }
 
-/* A library with the same name may have been replaced since the target started. */
+static const struct scry_map_entry *module_entry(const struct scry_ruby *ruby)
+{
+	for (size_t i = 0; i < ruby->maps.count; i++) {
+		if (strcmp(ruby->maps.entries[i].path, ruby->module) == 0)
+			return &ruby->maps.entries[i];
+	}
+	return NULL;
+}
+
+/*
+ * A library with the same name may have been replaced since the target started. The build-id
+ * decides; without one only the same file will do.
+ */
 static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 {
+	const struct scry_map_entry *ma = module_entry(a), *mb = module_entry(b);
 	const uint8_t *ida = NULL, *idb = NULL;
 	size_t n = scry_elf_build_id(a->elf, &ida), m = scry_elf_build_id(b->elf, &idb);
+	bool same = n == m && n && memcmp(ida, idb, n) == 0;
 
-	if (n != m || (n && memcmp(ida, idb, n) != 0))
-		return scry_fail(-ENOTSUP,
-				 "'%s' on disk is not the library that process %d runs; "
-				 "fix: restart the program",
-				 a->module, (int)a->pid);
-	return 0;
+	if (n == 0 && m == 0)
+		same = ma && mb && ma->inode == mb->inode && ma->dev_major == mb->dev_major &&
+		       ma->dev_minor == mb->dev_minor;
+	if (same)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "'%s' on disk is not the library that process %d runs, so its layout "
+			 "cannot be learned from it; fix: restart the program",
+			 a->module, (int)a->pid);
 }
 
 static int run_steps(struct scry_learn *learn)
