@@ -275,8 +275,10 @@ static void test_embedded(void **state)
 	assert_int_equal(system(command), 0);
 	c = start(path, "sleep");
 	usleep(200000);
+	setenv("SCRY_NO_CACHE", "1", 1);
 	assert_int_equal(scry_ruby_open(c.pid, true, &r), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "embeds Ruby"));
+	unsetenv("SCRY_NO_CACHE");
 	stop(&c);
 	unlink(path);
 }
@@ -409,10 +411,11 @@ static void test_wrong_layout(void **state)
 	usleep(20000);
 	assert_int_equal(scry_ruby_open(c.pid, true, &r), 0);
 	uint32_t *const fields[] = {
-		&r->layout.frame_size,	   &r->layout.frame_pc,	    &r->layout.frame_iseq,
-		&r->layout.frame_ep,	   &r->layout.ec_cfp,	    &r->layout.ec_thread,
-		&r->layout.iseq_body,	   &r->layout.body_encoded, &r->layout.body_label,
-		&r->layout.ractor_threads, &r->layout.vm_ractors,
+		&r->layout.frame_size,	     &r->layout.frame_pc,     &r->layout.frame_iseq,
+		&r->layout.frame_ep,	     &r->layout.ec_cfp,	      &r->layout.ec_thread,
+		&r->layout.iseq_body,	     &r->layout.body_encoded, &r->layout.body_label,
+		&r->layout.ractor_threads,   &r->layout.vm_ractors,   &r->layout.class_ext,
+		&r->layout.class_path_table, &r->layout.st_entries,   &r->layout.string_embed,
 	};
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		*fields[i] += 8;
