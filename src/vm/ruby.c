@@ -321,7 +321,7 @@ void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out)
 	for (size_t i = 0; i < ruby->check_count; i++) {
 		const struct scry_ruby_check *c = &ruby->checks[i];
 
-		fprintf(out, "%-4s %-26s %-20s %s; %s\n", c->ok ? "ok" : "FAIL", c->item, c->value,
-			c->how, c->proof);
+		fprintf(out, "%-4s %-26s %-20s %s; %s%s%s\n", c->ok ? "ok" : "FAIL", c->item,
+			c->value, c->how, c->proof, c->second[0] ? "; also " : "", c->second);
 	}
 }

@@ -44,10 +44,11 @@ struct scry_ruby {
 
 /* One learned or validated item, for `scry doctor -p`. */
 struct scry_ruby_check {
-	char item[40];	/* "frame size" */
-	char value[40]; /* "64" */
-	char how[64];	/* "calibration child", "decoded rb_tracearg_object" */
-	char proof[96]; /* "17 of 17 frames", or the reason why not */
+	char item[40];	 /* "frame size" */
+	char value[40];	 /* "64" */
+	char how[64];	 /* "calibration child", "decoded rb_tracearg_object" */
+	char proof[96];	 /* "17 of 17 frames", or the reason why not */
+	char second[64]; /* other witnesses that say the same: "DWARF, rb_iseq_label"; or not */
 	bool ok;
 };
 

@@ -107,7 +107,8 @@ static bool row_holds(const uint8_t *bytes)
 		return false;
 	memcpy(&row, bytes, sizeof(row));
 	return is_text(row.item, sizeof(row.item)) && is_text(row.value, sizeof(row.value)) &&
-	       is_text(row.how, sizeof(row.how)) && is_text(row.proof, sizeof(row.proof));
+	       is_text(row.how, sizeof(row.how)) && is_text(row.proof, sizeof(row.proof)) &&
+	       is_text(row.second, sizeof(row.second));
 }
 
 static bool head_holds(const struct scry_cache_key *key, const struct head *head, size_t size)

@@ -132,6 +132,8 @@ static int run_steps(struct scry_learn *learn)
 		err = steps[i](learn);
 	if (!err)
 		err = scry_ruby_validate(learn->child);
+	if (!err)
+		err = scry_ruby_cross_check(learn->child, learn->target);
 	return err;
 }
 

@@ -101,6 +101,10 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 /* Appends a row for `scry doctor`; without memory the row is missing. */
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
 
+/* Compares what was learned with debug information and decoded functions; adds to the rows of
+ * `rows`. 0, or -ENOTSUP with a sentence that has both values. */
+int scry_ruby_cross_check(struct scry_ruby *ruby, struct scry_ruby *rows);
+
 /* Learns everything for `target` into target->layout. */
 int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc);
 

@@ -84,9 +84,9 @@ static size_t mutate(uint8_t *bytes, size_t size)
 
 int main(int argc, char **argv)
 {
-	struct scry_ruby_check rows[3] = {{"an item", "1", "child", "3 of 3", true},
-					  {"b", "2", "c", "d", false},
-					  {"e", "", "", "", true}};
+	struct scry_ruby_check rows[3] = {{"an item", "1", "child", "3 of 3", "", true},
+					  {"b", "2", "c", "d", "e", false},
+					  {"e", "", "", "", "", true}};
 	struct scry_cached c = {.checks = rows, .check_count = 3, .learned_s = 1};
 	size_t size = 0;
 	uint8_t *valid = scry_cache_format(&key, &c, &size), *bytes = malloc(size);

@@ -55,8 +55,9 @@ static struct scry_cached sample(void)
 	c.layout.first_line_fixnum = true;
 	c.layout.leaf_count = 1;
 	c.layout.leaf[0].word = 0x1000;
-	c.checks[0] = (struct scry_ruby_check){"frame size", "56", "child", "17 frames", true};
-	c.checks[1] = (struct scry_ruby_check){"else", "no", "child", "because", false};
+	c.checks[0] =
+		(struct scry_ruby_check){"frame size", "56", "child", "17 frames", "DWARF", true};
+	c.checks[1] = (struct scry_ruby_check){"else", "no", "child", "because", "", false};
 	return c;
 }
 
