@@ -96,6 +96,9 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
  * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
 
+/* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
+SCRY_EXPORT void scry_agent_reconcile(void *unused);
+
 /* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 

@@ -22,8 +22,6 @@
 typedef void (*event_func)(uint64_t data, const void *trace_arg);
 
 SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg);
-SCRY_EXPORT void scry_agent_reconcile(void *unused);
-SCRY_EXPORT void scry_agent_register(void);
 SCRY_EXPORT void scry_agent_boot(void);
 
 static uint64_t word_at(const uint8_t *base, uint32_t offset)
@@ -175,7 +173,7 @@ void scry_agent_reconcile(void *unused)
 
 	(void)unused;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
-	scry_agent.state.jobs_run++;
+	__atomic_fetch_add(&scry_agent.state.jobs_run, 1, __ATOMIC_SEQ_CST);
 	if (g->wanted)
 		hook_on(g);
 	else if (scry_agent.state.hooked)
@@ -183,18 +181,7 @@ void scry_agent_reconcile(void *unused)
 	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Run by the host in a thread that has an execution context; async-signal-safe. */
-void scry_agent_register(void)
-{
-	int (*job)(unsigned, void (*)(void *), void *) = (void *)scry_agent.ruby.job_register;
-
-	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
-	if (job(0, scry_agent_reconcile, 0) == 1)
-		__atomic_fetch_add(&scry_agent.state.jobs_registered, 1, __ATOMIC_SEQ_CST);
-	__atomic_fetch_sub(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
-}
-
-/* Reached through a GOT slot of the main program just before it loads the script: the VM is up. */
+/* Reached from the main program just before it loads the script: the VM is up. */
 void scry_agent_boot(void)
 {
 	struct scry_gate *g = scry_agent.gate;

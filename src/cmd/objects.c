@@ -18,8 +18,6 @@
 #include "name/objects.h"
 #include "vm/ruby.h"
 
-#define BOOT_FUNCTION \
-	"ruby_options"	      /* main() calls it when the VM is up and before it loads anything */
 #define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
 #define RETRY_NS 500000000ull
 
@@ -27,7 +25,7 @@ struct objects {
 	struct scry_ruby *ruby;
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
-	uint64_t boot_slot; /* address of the GOT slot; 0: none */
+	struct scry_ruby_boot boot; /* addr 0: none */
 	uint64_t *batch;
 	struct scry_ring ring;
 	uint64_t defs_seen;
@@ -82,27 +80,12 @@ static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 		.singleton_flag = l->singleton_flag,
 		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
 		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
+		.vm_word = ruby->bias + l->vm_root,
 		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
+		.job_preregister = scry_ruby_symbol(ruby, "rb_postponed_job_preregister"),
+		.job_trigger = scry_ruby_symbol(ruby, "rb_postponed_job_trigger"),
+		.job_wake = scry_ruby_symbol(ruby, "rb_during_gc"),
 	};
-}
-
-/* The slot through which the main program calls BOOT_FUNCTION. */
-static void find_boot_slot(struct scry_watch *w, struct objects *o)
-{
-	const struct scry_maps *maps = &o->ruby->maps;
-	uint64_t entry, slot, bias;
-	const struct scry_map_entry *m;
-	struct scry_elf *elf;
-
-	if (scry_proc_auxv(w->proc.pid, 9 /* AT_ENTRY */, &entry) < 0)
-		return;
-	m = scry_maps_at(maps, entry);
-	if (!m || scry_elf_open_mapped(w->proc.pid, m, &elf) < 0)
-		return;
-	if (scry_elf_got_slot(elf, BOOT_FUNCTION, &slot) == 0 &&
-	    scry_elf_bias(elf, maps, m, &bias) == 0)
-		o->boot_slot = slot + bias;
-	scry_elf_close(elf);
 }
 
 static void fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f)
@@ -135,14 +118,14 @@ static int prepare(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	fill_plan(o->ruby, &o->plan);
-	if (!o->plan.add_event_hook2 || !o->plan.remove_event_hook || !o->plan.job_register)
+	if (!o->plan.add_event_hook2 || !o->plan.remove_event_hook ||
+	    !(o->plan.job_register || (o->plan.job_preregister && o->plan.job_trigger)))
 		return scry_fail(-ENOTSUP,
 				 "this Ruby (%s) does not export %s, by which scry switches its "
-				 "events on and "
-				 "off: such a Ruby is not supported yet",
+				 "events on and off: such a Ruby is not supported yet",
 				 o->ruby->description,
-				 !o->plan.job_register ? "rb_postponed_job_register_one"
-						       : "rb_add_event_hook2");
+				 o->plan.add_event_hook2 ? "rb_postponed_job_trigger"
+							 : "rb_add_event_hook2");
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->names = scry_objects_new(o->ruby, w->opts->memory);
 	if (!o->batch || !o->names)
@@ -151,7 +134,7 @@ static int prepare(struct scry_watch *w)
 	w->runtime = o->ruby->description;
 	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
 	if (w->held)
-		find_boot_slot(w, o);
+		scry_ruby_boot(o->ruby, &o->boot);
 	return 0;
 }
 
@@ -221,22 +204,30 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 	return asked;
 }
 
+/* The call or slot by which the program starts leads to the agent first. */
 static int hook_boot(struct scry_watch *w, struct objects *o)
 {
-	uint64_t old, original = scry_ruby_symbol(o->ruby, BOOT_FUNCTION);
 	uint64_t to = scry_inject_symbol(&w->inj, "scry_agent_boot_slot");
-	struct scry_change change = {.addr = o->boot_slot,
-				     .size = 8,
-				     .kind = SCRY_EDIT_SLOT,
-				     .old = &old,
-				     .new_ = &to,
-				     .mapping = scry_maps_at(&w->inj.maps, o->boot_slot)};
+	struct scry_change change = {.addr = o->boot.addr,
+				     .mapping = scry_maps_at(&w->inj.maps, o->boot.addr)};
+	uint8_t old[8], new_[8] = {0xe8}; /* call rel32 */
+	int32_t distance = (int32_t)(to - (o->boot.addr + 5));
 	int r;
 
-	if (!o->boot_slot || !original || scry_mem_u64(&w->inj.mem, o->boot_slot, &old) < 0)
+	change.size = o->boot.is_call ? 5 : 8;
+	change.kind = o->boot.is_call ? SCRY_EDIT_TEXT : SCRY_EDIT_SLOT;
+	change.old = old;
+	change.new_ = new_;
+	if (!o->boot.addr || scry_mem_read(&w->inj.mem, o->boot.addr, old, change.size) < 0)
 		return -ENOENT;
+	if (o->boot.is_call && (old[0] != 0xe8 || o->boot.addr + 5 + (int64_t)distance != to))
+		return -ENOENT;
+	if (o->boot.is_call)
+		memcpy(new_ + 1, &distance, sizeof(distance));
+	else
+		memcpy(new_, &to, sizeof(to));
 	r = scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_boot_original"),
-			   &original, 8);
+			   &o->boot.function, 8);
 	return r < 0 ? r : scry_edit_change(&w->inj.edit, &change);
 }
 
@@ -366,6 +357,13 @@ static void leave(struct scry_watch *w)
 	wait_for_unhooked(w, 20000000);
 }
 
+static bool is_table_full(struct scry_watch *w)
+{
+	struct scry_agent_state state;
+
+	return scry_inject_state(&w->inj, &state) == 0 && state.jobs_refused;
+}
+
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
@@ -375,6 +373,9 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 	if (!o->armed_ns && !is_armed(w) && o->booting)
 		scry_watch_note(w,
 				"the program ended before its Ruby VM was up: nothing was watched");
+	else if (!o->armed_ns && !is_armed(w) && is_table_full(w))
+		scry_watch_note(w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
+				   "full; fix: restart the program");
 	else if (!o->armed_ns && !is_armed(w) && !o->refused)
 		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when "
 				   "one wakes, and none "

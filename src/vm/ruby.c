@@ -229,8 +229,7 @@ static bool may_keep(const struct scry_ruby *ruby)
 	    ours.st_ino != theirs.st_ino)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)ruby->pid);
-	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) &&
-	       ruby->layout.leaf_count + ruby->layout.after_count > 0;
+	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) && ruby->whole;
 }
 
 static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
@@ -298,6 +297,8 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 		err = open_ruby(ruby, &proc, need_booted);
 		scry_proc_close(&proc);
 	}
+	if (err && getenv("SCRYDBG"))
+		scry_ruby_print_checks(ruby, stderr);
 	if (err)
 		scry_ruby_free(ruby);
 	else

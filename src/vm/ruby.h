@@ -37,6 +37,7 @@ struct scry_ruby {
 	char description[128]; /* the ruby_description string */
 	bool is_driver; /* the main program is the ruby command (not a program that embeds it) */
 	struct scry_ruby_layout layout;
+	bool whole;  /* learned with everything of the Ruby's own library at hand */
 	bool booted; /* the vm root is set and a thread runs */
 	struct scry_ruby_check *checks;
 	size_t check_count;
@@ -71,6 +72,17 @@ void scry_ruby_free(struct scry_ruby *ruby);
 /* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ENOTSUP with
  * the reason. */
 int scry_ruby_validate(struct scry_ruby *ruby);
+
+/*
+ * Where a starting program calls `function` (ruby_options: the VM is up, nothing is loaded yet):
+ * an aligned word with its address, or, is_call, the 5 bytes of a `call rel32`. 0, or -ENOENT when
+ * it starts in another way.
+ */
+struct scry_ruby_boot {
+	uint64_t addr, function;
+	bool is_call;
+};
+int scry_ruby_boot(const struct scry_ruby *ruby, struct scry_ruby_boot *ret);
 
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */
 uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name);

@@ -20,7 +20,7 @@ end
 
 # --- objects ---------------------------------------------------------------------------------------
 class ScryCalibrationPlainObject; end
-200.times { fact "slot", at(ScryCalibrationPlainObject.new) }
+Array.new(200) { ScryCalibrationPlainObject.new }.each { |o| fact "slot", at(o) }
 SELF = ScryCalibrationPlainObject.new
 
 [1, 2, 3, 5, 8, 13, 16, 19, 22, 23].each do |n|
@@ -271,7 +271,7 @@ THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)
   fact "thread", at(thread), native || 0
-  (thread.backtrace_locations || []).each { |l| fact "frame", hex(l.label), l.lineno, hex(l.path) }
+  (thread.backtrace_locations || []).each { |l| fact "frame", hex(l.base_label), l.lineno, hex(l.path) }
 end
 def native_id(thread)
   thread.respond_to?(:native_thread_id) ? thread.native_thread_id : 0
@@ -283,12 +283,22 @@ fact "main", at(Thread.current), native_id(Thread.current)
 if defined?(Ractor)
   # Ractor.main is newer than Ractor itself; the count of ractors is one more proof.
   fact "ractor", at(Ractor.current), at(Thread.current)
-  r = Ractor.new do
-    t = Thread.current
-    Ractor.yield(t.to_s)
-    sleep
+  if defined?(Ractor::Port)
+    port = Ractor::Port.new
+    r = Ractor.new(port) do |to|
+      to << Thread.current.to_s
+      sleep
+    end
+    text = port.receive
+  else
+    r = Ractor.new do
+      t = Thread.current
+      Ractor.yield(t.to_s)
+      sleep
+    end
+    text = r.take
   end
-  r.take[/0x(\h+)/, 1].tap { |t| fact "ractor", at(r), t }
+  fact "ractor", at(r), text[/0x(\h+)/, 1]
 end
 
 fact "ready"

@@ -164,8 +164,11 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 	child->pid = calib.pid;
 	child->mem = scry_still_mem(learn->still);
 	err = run_steps(learn);
-	if (!err)
+	if (!err) {
 		target->layout = child->layout;
+		/* Told only when the child could load 'objspace'. */
+		target->whole = scry_fact_next(&calib, NULL, "leaf") != NULL;
+	}
 out:
 	if (learn)
 		scry_still_free(learn->still);

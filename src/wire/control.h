@@ -77,6 +77,7 @@ struct scry_agent_state {
 	uint64_t hooked;	  /* the VM's hook list holds our function */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
+	uint64_t jobs_refused;	  /* times that the VM's table had no room */
 };
 
 /*
