@@ -28,7 +28,7 @@ struct scry_ruby_thread {
 };
 
 struct scry_ruby {
-	pid_t pid;
+	pid_t pid;	       /* 0: a saved image, for tests */
 	struct scry_mem mem;   /* own handle, closed with the ruby */
 	struct scry_maps maps; /* snapshot at open */
 	struct scry_elf *elf;  /* the module that is Ruby */

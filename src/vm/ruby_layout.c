@@ -75,7 +75,7 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 }
 
 /* The module of the target in the child: same file, its own place. */
-static int find_module(struct scry_learn *learn)
+int scry_learn_module(struct scry_learn *learn)
 {
 	struct scry_ruby *child = learn->child;
 	size_t at;
@@ -122,12 +122,10 @@ static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 			 a->module, (int)a->pid);
 }
 
-static int run_steps(struct scry_learn *learn)
+int scry_learn_all(struct scry_learn *learn)
 {
-	int err = find_module(learn);
+	int err = 0;
 
-	if (!err)
-		err = is_same_module(learn->target, learn->child);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !err; i++)
 		err = steps[i](learn);
 	if (!err)
@@ -163,7 +161,11 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 	learn->child = child;
 	child->pid = calib.pid;
 	child->mem = scry_still_mem(learn->still);
-	err = run_steps(learn);
+	err = scry_learn_module(learn);
+	if (!err)
+		err = is_same_module(target, child);
+	if (!err)
+		err = scry_learn_all(learn);
 	if (!err) {
 		target->layout = child->layout;
 		/* Told only when the child could load 'objspace'. */

@@ -106,24 +106,24 @@ static int stack_of(const struct scry_ruby *r, const struct scry_ruby_thread *t,
 
 /* Each thread tells its tid and the line on which it will sleep. */
 static const char threads_script[] =
-	"$stdout.sync = true\n" /* 1 */
+	"$stdout.sync = true; $told = []\n" /* 1 */
 	"def told(line) $stdout.write(\"#{Thread.current.native_thread_id} "
-	"#{line}\\n\"); end\n"			       /* 2 */
-	"def one\n"				       /* 3 */
-	"  told(5)\n"				       /* 4 */
-	"  sleep\n"				       /* 5 */
-	"end\n"					       /* 6 */
-	"a = Thread.new { one }\n"		       /* 7 */
-	"b = Thread.new {\n"			       /* 8 */
-	"  told(11)\n"				       /* 9 */
-	"  [1].each { |x|\n"			       /* 10 */
-	"    Queue.new.pop } }\n"		       /* 11 */
-	"def deep(n) n == 0 ? one : deep(n - 1) end\n" /* 12 */
-	"c = Thread.new { deep(3) }\n"		       /* 13 */
-	"Thread.pass until [a, b, c].all?(&:stop?)\n"  /* 14 */
-	"told(17)\n"				       /* 15 */
-	"puts 'go'\n"				       /* 16 */
-	"sleep\n";				       /* 17 */
+	"#{line}\\n\"); $told << 1; end\n"				 /* 2 */
+	"def one\n"							 /* 3 */
+	"  told(5)\n"							 /* 4 */
+	"  sleep\n"							 /* 5 */
+	"end\n"								 /* 6 */
+	"a = Thread.new { one }\n"					 /* 7 */
+	"b = Thread.new {\n"						 /* 8 */
+	"  told(11)\n"							 /* 9 */
+	"  [1].each { |x|\n"						 /* 10 */
+	"    Queue.new.pop } }\n"					 /* 11 */
+	"def deep(n) n == 0 ? one : deep(n - 1) end\n"			 /* 12 */
+	"c = Thread.new { deep(3) }\n"					 /* 13 */
+	"Thread.pass until $told.size == 3 && [a, b, c].all?(&:stop?)\n" /* 14 */
+	"told(17)\n"							 /* 15 */
+	"puts 'go'\n"							 /* 16 */
+	"sleep\n";							 /* 17 */
 
 static void test_threads(void **state)
 {
