@@ -57,14 +57,20 @@ class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
   @second_variable = 2
   SOME_CONSTANT = 3
 end
+# Named late: variables came first.
+ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
+ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
 [ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
+ ScryCalibrationNamedLate, ScryCalibrationNamedLater,
  ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
   fact "class", at(c), hex(c.name)
 end
-fact "classof", at(SELF), at(SELF.class)
-fact "classof", at(+"a string"), at(String)
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
+ ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
+  fact "super", at(c), at(c.superclass)
+end
 
 3.times do
   outer = Class.new
@@ -119,6 +125,15 @@ class ScryCalibrationPlainObject
   def scry_wait
     Thread.current[:ready] = true
     sleep
+  end
+
+  # Methods written in C, an operator among them, that call back into Ruby.
+  def <=>(_)
+    "x".each_byte { {1 => 2}.each_value { instance_exec { scry_recursion_with_a_long_name(3) } } }
+  end
+
+  def scry_c_methods
+    [self] <=> [3]
   end
 
   def scry_temporaries
@@ -262,11 +277,25 @@ rescue LoadError
   nil
 end
 
+# --- heap pages: slots of each size that this Ruby has --------------------------------------------------
+# 240 objects of one size do not fit into one page, so that each size tells of several.
+if ObjectSpace.respond_to?(:dump)
+  [1, 7, 17, 37, 75].each do |n|
+    list = Array.new(240) { Array.new(n) }
+    list.each_slice(12) do |part|
+      size = ObjectSpace.dump(part[0])[/"slot_size":(\d+)/, 1]
+      fact "page", at(part[0]), size if size
+    end
+  end
+end
+fact "gcstat", GC.stat.key?(:compact_count) ? 1 : 0
+
 # --- stacks ----------------------------------------------------------------------------------------
 THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
 [1, 5, 9, 60, 149].each { |n| THREADS << Thread.new { SELF.scry_long_method_a(n) } }
 THREADS << Thread.new { SELF.scry_temporaries }
+THREADS << Thread.new { SELF.scry_c_methods }
 THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)

@@ -16,10 +16,11 @@
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
-	scry_learn_slots, scry_learn_strings, scry_learn_arrays,  scry_learn_pieces,
-	scry_learn_code,  scry_learn_lines,   scry_learn_threads, scry_learn_frames,
-	scry_learn_vm,	  scry_learn_tids,    scry_learn_classes, scry_learn_allocators,
-	scry_learn_trace,
+	scry_learn_slots, scry_learn_pages,   scry_learn_strings,    scry_learn_arrays,
+	scry_learn_pieces, scry_learn_code,   scry_learn_lines,	     scry_learn_threads,
+	scry_learn_frames, scry_learn_vm,     scry_learn_tids,	     scry_learn_methods,
+	scry_learn_classes,
+	scry_learn_allocators, scry_learn_trace,
 };
 
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check)
@@ -39,11 +40,36 @@ void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *c
 	ruby->checks[ruby->check_count++] = *check;
 }
 
+static void print_value(const struct scry_pick *pick, char *buf, size_t size)
+{
+	uint64_t value = pick->value;
+
+	if (pick->parts == 3)
+		snprintf(buf, size, "%u, %u, %u", (uint32_t)(value >> 32),
+			 (uint32_t)(value >> 16) & 0xffff, (uint32_t)value & 0xffff);
+	else if (pick->parts == 2)
+		snprintf(buf, size, "%u, %u", (uint32_t)(value >> 32), (uint32_t)value);
+	else
+		snprintf(buf, size, value < 4096 ? "%" PRIu64 : "0x%" PRIx64, value);
+}
+
+bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
+			 const char *proof, const char *without)
+{
+	struct scry_ruby_check check = {.value = "not known", .how = "calibration child", .ok = true};
+
+	snprintf(check.item, sizeof(check.item), "%s", item);
+	if (pick->hits == 1)
+		print_value(pick, check.value, sizeof(check.value));
+	snprintf(check.proof, sizeof(check.proof), "%s", pick->hits == 1 ? proof : without);
+	scry_ruby_add_check(learn->target, &check);
+	return pick->hits == 1;
+}
+
 int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...)
 {
 	struct scry_ruby_check check = {.how = "calibration child", .ok = pick->hits == 1};
-	uint64_t value = pick->value;
 	va_list args;
 
 	snprintf(check.item, sizeof(check.item), "%s", item);
@@ -54,15 +80,7 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 		memcpy(check.how, check.proof, sizeof(check.how) - 1);
 		snprintf(check.proof, sizeof(check.proof), "one load from the argument");
 	}
-	if (pick->parts == 3)
-		snprintf(check.value, sizeof(check.value), "%u, %u, %u", (uint32_t)(value >> 32),
-			 (uint32_t)(value >> 16) & 0xffff, (uint32_t)value & 0xffff);
-	else if (pick->parts == 2)
-		snprintf(check.value, sizeof(check.value), "%u, %u", (uint32_t)(value >> 32),
-			 (uint32_t)value);
-	else
-		snprintf(check.value, sizeof(check.value), value < 4096 ? "%" PRIu64 : "0x%" PRIx64,
-			 value);
+	print_value(pick, check.value, sizeof(check.value));
 	if (!check.ok)
 		snprintf(check.proof, sizeof(check.proof), "%s",
 			 pick->hits ? "more than one place explains the facts"

@@ -60,6 +60,7 @@ struct scry_learn {
 int scry_learn_strings(struct scry_learn *learn);
 int scry_learn_arrays(struct scry_learn *learn);
 int scry_learn_slots(struct scry_learn *learn);
+int scry_learn_pages(struct scry_learn *learn);
 int scry_learn_pieces(struct scry_learn *learn);
 int scry_learn_code(struct scry_learn *learn);
 int scry_learn_lines(struct scry_learn *learn);
@@ -67,9 +68,15 @@ int scry_learn_threads(struct scry_learn *learn);
 int scry_learn_frames(struct scry_learn *learn);
 int scry_learn_vm(struct scry_learn *learn);
 int scry_learn_tids(struct scry_learn *learn);
+int scry_learn_methods(struct scry_learn *learn);
 int scry_learn_classes(struct scry_learn *learn);
+int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars placed by shapes */
 int scry_learn_allocators(struct scry_learn *learn);
 int scry_learn_trace(struct scry_learn *learn);
+
+/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right after it?
+ */
+bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i);
 
 /* Reads a word of the child. */
 static inline bool scry_learn_word(struct scry_learn *learn, uint64_t addr, uint64_t *ret)
@@ -97,6 +104,11 @@ static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
  * proof. */
 int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same for what may be missing: the row then says `without`, and what that means. Returns whether
+ * it is known. */
+bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
+			 const char *proof, const char *without);
 
 /* Appends a row for `scry doctor`; without memory the row is missing. */
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);

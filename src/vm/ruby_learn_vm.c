@@ -151,9 +151,7 @@ static int learn_vm_struct(struct scry_learn *learn)
 	return err;
 }
 
-/* Is this mapping the module's data: the file's writable part, or the anonymous rest (bss) right
- * after it? */
-static bool is_module_data(const struct scry_ruby *ruby, size_t i)
+bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i)
 {
 	const struct scry_map_entry *e = &ruby->maps.entries[i];
 
@@ -175,7 +173,7 @@ static int learn_root(struct scry_learn *learn)
 	for (size_t i = 0; i < child->maps.count; i++) {
 		const struct scry_map_entry *e = &child->maps.entries[i];
 
-		if (!is_module_data(child, i) || e->end - e->start > 64u << 20)
+		if (!scry_learn_is_data(child, i) || e->end - e->start > 64u << 20)
 			continue;
 		for (uint64_t at = e->start; at < e->end; at += 8) {
 			if (!scry_learn_word(learn, at, &word) || word != learn->vm)

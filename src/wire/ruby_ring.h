@@ -54,7 +54,10 @@ struct scry_agent_ruby {
 	uint32_t array_embed_ptr, array_ptr;
 	uint32_t first_line_is_value;			  /* a Fixnum VALUE rather than an int */
 	uint32_t class_ext, class_path, class_path_table; /* as in scry_ruby_layout */
+	uint32_t class_super, class_attached;
 	uint32_t st_entries, st_bound_start, st_bound;
+	uint32_t class_ivs, vm_shapes;
+	uint32_t shape_size, shape_edge, shape_index, shape_parent;
 	uint32_t reserved;
 	uint64_t classpath_id, tmp_classpath_id, attached_id, singleton_flag;
 	uint64_t iseq_flags_mask, iseq_flags_value;

@@ -22,7 +22,7 @@ agree() {
 	local -a ruby
 	read -ra ruby <<<"$1"
 	TRUTH="$T/truth.json" "${ruby[@]}" -r "$HERE/truth.rb" "$2" >"$T/truth.out" &&
-		"$SCRY" objects --top 0 -o "$T/scry.json" --force -- "${ruby[@]}" "$2" >"$T/scry.out" &&
+		"$SCRY" objects --top 0 -o "$T/scry.json" --force -- "${ruby[@]}" -r "$HERE/quiet.rb" "$2" >"$T/scry.out" &&
 		cmp "$T/truth.out" "$T/scry.out" &&
 		"${ruby[0]}" "$HERE/compare.rb" any "$2" "$T/truth.json" "$T/scry.json"
 }
