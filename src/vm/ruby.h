@@ -28,7 +28,7 @@ struct scry_ruby_thread {
 };
 
 struct scry_ruby {
-	pid_t pid;
+	pid_t pid;	       /* 0: a saved image, for tests */
 	struct scry_mem mem;   /* own handle, closed with the ruby */
 	struct scry_maps maps; /* snapshot at open */
 	struct scry_elf *elf;  /* the module that is Ruby */
@@ -37,6 +37,7 @@ struct scry_ruby {
 	char description[128]; /* the ruby_description string */
 	bool is_driver; /* the main program is the ruby command (not a program that embeds it) */
 	struct scry_ruby_layout layout;
+	bool whole;  /* learned with everything of the Ruby's own library at hand */
 	bool booted; /* the vm root is set and a thread runs */
 	struct scry_ruby_check *checks;
 	size_t check_count;
@@ -44,10 +45,11 @@ struct scry_ruby {
 
 /* One learned or validated item, for `scry doctor -p`. */
 struct scry_ruby_check {
-	char item[40];	/* "frame size" */
-	char value[40]; /* "64" */
-	char how[64];	/* "calibration child", "decoded rb_tracearg_object" */
-	char proof[96]; /* "17 of 17 frames", or the reason why not */
+	char item[40];	 /* "frame size" */
+	char value[40];	 /* "64" */
+	char how[64];	 /* "calibration child", "decoded rb_tracearg_object" */
+	char proof[96];	 /* "17 of 17 frames", or the reason why not */
+	char second[64]; /* other witnesses that say the same: "DWARF, rb_iseq_label"; or not */
 	bool ok;
 };
 

@@ -159,7 +159,7 @@ bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i)
 	if (!e->r)
 		return false;
 	if (strcmp(e->path, ruby->module) == 0)
-		return !e->x && (e->w || e->offset);
+		return !e->x && e->w;
 	return e->w && e->inode == 0 && e->path[0] == '\0' && i > 0 && e[-1].end == e->start &&
 	       strcmp(e[-1].path, ruby->module) == 0;
 }
