@@ -46,7 +46,7 @@ struct scry_doc_frame {
 };
 
 struct scry_cell {
-	bool is_unknown;   /* "-", null */
+	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */
 	bool is_blank;	   /* text: nothing at all */
 	char mark;	   /* text: behind the number; a blank keeps a marked column straight */
 	const char *bytes; /* TEXT */
@@ -118,6 +118,7 @@ void scry_doc_abandon(struct scry_doc *doc);
 struct scry_cell scry_cell_text(const char *bytes, size_t length); /* NULL: unknown */
 struct scry_cell scry_cell_number(uint64_t number);
 struct scry_cell scry_cell_unknown(void);
+struct scry_cell scry_cell_few_samples(void); /* unknown, because of that */
 struct scry_cell scry_cell_known(uint64_t number, bool is_known);
 
 #endif
