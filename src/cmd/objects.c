@@ -448,10 +448,16 @@ int scry_cmd_objects(int argc, char **argv)
 	struct scry_watch_opts opts = {0};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	const char *until = NULL;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
 		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
 		 "keep every event in the recording (with -o x.scry)", NULL},
+		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
+		 "note how all counters stand each 5m, ...: scry diff compares them", NULL},
+		{0, "until", SCRY_OPT_STRING, &until, "EXPR",
+		 "stop when it holds: 'rss>2G', 'live>1000000', 'allocated>1000000', 'gcs>50'",
+		 NULL},
 		SCRY_REPORT_OPT_ROWS(&report),
 	};
 	const struct scry_watch_cli cli = {
@@ -465,7 +471,7 @@ int scry_cmd_objects(int argc, char **argv)
 
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
-	if (scry_report_opts_check(&report, opts.output))
+	if (scry_until_parse(until, &opts.until) || scry_report_opts_check(&report, opts.output))
 		return SCRY_EXIT_USAGE;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
 			    : scry_run(&opts, &scry_instrument_objects, &report);
