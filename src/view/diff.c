@@ -20,6 +20,7 @@ struct diff_row {
 	struct scry_object_row key; /* its counts are those of `to` */
 	struct scry_object_counts from;
 	int64_t growth; /* of the column that sorts */
+	int64_t allocated_growth;
 };
 
 struct diff {
@@ -47,6 +48,8 @@ static int compare_growth(const void *left, const void *right)
 
 	if (a->growth != b->growth)
 		return a->growth < b->growth ? 1 : -1;
+	if (a->allocated_growth != b->allocated_growth)
+		return a->allocated_growth < b->allocated_growth ? 1 : -1;
 	return scry_object_texts_compare(&a->key, &b->key);
 }
 
@@ -99,6 +102,7 @@ static int match(struct diff *d)
 		}
 		row->growth = grown(scry_object_figure(&row->from, d->sort),
 				    scry_object_figure(&row->key.counts, d->sort));
+		row->allocated_growth = grown(row->from.allocated, row->key.counts.allocated);
 		d->grown += row->growth > 0;
 		d->shrunk += row->growth < 0;
 		d->rows[d->count++] = *row;
@@ -187,7 +191,7 @@ static void choose_columns(const struct diff *d, struct scry_column columns[COLU
 	if (d->from.all.is_scaled || d->to.all.is_scaled)
 		columns[COLUMN_LIVE_GROWTH_ERROR].title = "+-";
 	if (has_ages(d))
-		columns[COLUMN_AGE].title = "age";
+		columns[COLUMN_AGE].title = "GC age";
 	if (d->opts->stacks)
 		columns[COLUMN_STACK].key = "stack";
 }
@@ -205,7 +209,7 @@ static struct scry_cell error_cell(const struct diff_row *row)
 	if ((from->is_scaled || to->is_scaled) &&
 	    !scry_object_interval(from->live_variance + to->live_variance,
 				  from->live_samples + to->live_samples, &half))
-		return scry_cell_unknown(); /* few samples */
+		return scry_cell_few_samples();
 	return scry_cell_number(half);
 }
 
@@ -410,6 +414,21 @@ static void push_remarks(const struct diff *d, size_t shown)
 	scry_buf_done(&buf);
 }
 
+/* For people in the order of time; for programs the later one is "honesty". */
+static void push_honesty(struct diff *d)
+{
+	struct scry_honesty *from = &d->from.honesty, *to = &d->to.honesty;
+
+	if (!d->from_side->name) {
+		d->doc->ops->honesty(d->doc, to);
+		return;
+	}
+	from->label = d->from_side->name;
+	to->label = d->to_side->name;
+	d->doc->ops->honesty(d->doc, d->doc->is_data ? to : from);
+	d->doc->ops->honesty(d->doc, d->doc->is_data ? from : to);
+}
+
 static void push(struct diff *d)
 {
 	struct scry_column columns[COLUMNS];
@@ -424,9 +443,7 @@ static void push(struct diff *d)
 	d->to.honesty.noun = d->from.honesty.noun = "objects";
 	d->to.honesty.shown = d->to.all.allocated;
 	d->from.honesty.shown = d->from.all.allocated;
-	d->doc->ops->honesty(d->doc, &d->to.honesty);
-	if (d->from_side->name)
-		d->doc->ops->honesty(d->doc, &d->from.honesty);
+	push_honesty(d);
 	scry_honesty_notes(&d->to.honesty, d->doc);
 	if (d->from_side->name)
 		scry_honesty_notes(&d->from.honesty, d->doc);
