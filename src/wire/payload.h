@@ -55,6 +55,7 @@ struct scry_ev_objects { /* counters of one site since the watch began */
 	uint64_t live_samples;
 	uint64_t old_live; /* of the living: born before the last full mark, so survived it */
 	uint64_t old_live_bytes;
+	uint64_t unfollowed; /* neither freed nor live: nobody knows what became of them */
 };
 #define SCRY_OBJECTS_SLOTS 1u  /* sizes are slots only, for all objects or some */
 #define SCRY_OBJECTS_SCALED 2u /* counts and bytes are scaled up from samples */
