@@ -10,6 +10,7 @@
 #define SCRY_AGENT_H
 
 #include "wire/control.h"
+#include "wire/lanes.h"
 #include "wire/ruby_ring.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
@@ -52,7 +53,12 @@ struct scry_agent_data {
 	uint32_t evict; /* round robin */
 	uint32_t reserved;
 	struct scry_agent_ruby ruby;
-	uint32_t iseq_heads[SCRY_SITE_HEADS];
+	struct scry_follow follow;
+	/*
+	 * From here to its end: the site table, on pages of its own, MADV_WIPEONFORK like the gate.
+	 * A fork child finds it empty and copies nothing.
+	 */
+	uint32_t iseq_heads[SCRY_SITE_HEADS] __attribute__((aligned(4096)));
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
 	struct scry_agent_front front[SCRY_SITE_FRONT] __attribute__((aligned(64)));
@@ -87,6 +93,10 @@ uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *ob
 void scry_site_forget_iseq(uint64_t iseq);
 void scry_site_forget_class(uint64_t klass);
 void scry_site_forget_all(void);
+
+/* lane.c: the first event in a fork child. 1: it has a lane and records from now on; 0: nobody
+ * follows, or no lane is free. */
+int scry_lane_claim(struct scry_gate *g);
 
 /* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
  * alive. */

@@ -5,8 +5,8 @@
  * async-signal-safe rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint,
  * which puts the raw hook on. Off: the keeper clears `wanted`; the next event takes the hook off
  * from inside (legal: the VM only marks it deleted while the list runs), or a second `reconcile`
- * does. In a fork child the gate page is zero: the first event there takes the hook off that
- * child's own list and records nothing.
+ * does. In a fork child the gate page is zero: the first event there moves it into a lane of its own
+ * (lane.c), or, when it is not followed, takes the hook off that child's own list.
  *
  * The handler may not allocate, wait, or call the VM except to take itself off.
  */
@@ -155,7 +155,9 @@ void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	__asm__ volatile("" ::: "memory");
 	if (unlikely(g->wanted != g->taken) && g->wanted)
 		take_up(g);
-	if (unlikely(!g->wanted)) { /* off, or a fork child, whose gate page is zero */
+	/* Off; or a fork child, whose gate page is zero: it records in a lane of its own, if it is
+	 * followed. */
+	if (unlikely(!g->wanted) && (g->open || !scry_lane_claim(g))) {
 		hook_off(g);
 	} else {
 		object = word_at(trace_arg, g->frames.trace_data);
@@ -176,7 +178,7 @@ void scry_agent_reconcile(void *unused)
 	(void)unused;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	scry_agent.state.jobs_run++;
-	if (g->wanted)
+	if (g->wanted || (!g->open && scry_lane_claim(g)))
 		hook_on(g);
 	else if (scry_agent.state.hooked)
 		hook_off(g);

@@ -5,6 +5,7 @@
  *   private  rw- private   agent data, gate page (wiped in fork children),  agent and host
  *                          journal
  *   shared   rw- shared    control page, then the ring                   agent and keeper
+ *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
  *
  * Freestanding. Everything read from these pages by the host is hostile input: copy, then check.
  */
@@ -41,6 +42,7 @@ struct scry_agent_header {
 	uint64_t image_data;	    /* where its writable segment lies */
 	uint64_t stubs, stubs_size; /* part of the text mapping, for near code */
 	uint64_t stub_used;	    /* bytes of it in use */
+	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
 };
 
 /*
