@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
+#include "cmd/session.h"
 #include "cmd/watch_opts.h"
 #include "hook/ring.h"
 #include "name/objects.h"
@@ -22,6 +23,7 @@
 	"ruby_options"	      /* main() calls it when the VM is up and before it loads anything */
 #define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
 #define RETRY_NS 500000000ull
+#define SLIPPED_NS 100000000ull
 
 struct objects {
 	struct scry_ruby *ruby;
@@ -34,12 +36,16 @@ struct objects {
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad;
+	uint64_t lost, lease, busy, bad; /* of this watch, or of all that are summed here */
 	bool booting;	 /* started by us: validate when the VM is up */
 	bool is_damaged; /* the ring made no sense */
 	bool refused;	 /* the live check failed: the report says so */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 };
+
+/* What all processes of a run have in common. */
+static struct scry_objects_shared shared;
 
 static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 {
@@ -147,6 +153,7 @@ static int prepare(struct scry_watch *w)
 	o->names = scry_objects_new(o->ruby, w->opts->memory);
 	if (!o->batch || !o->names)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
+	scry_objects_share(o->names, &shared);
 	w->near = o->ruby->bias;
 	w->runtime = o->ruby->description;
 	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
@@ -194,12 +201,14 @@ static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
  */
 static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watch *, uint64_t))
 {
-	struct objects *o = w->state;
+	struct objects *o = w->state, *root = w->root ? w->root->state : NULL;
 	struct scry_ruby_thread *threads;
-	ssize_t n = scry_ruby_threads(o->ruby, &threads);
+	ssize_t n = o->ruby ? 0 : scry_ruby_fork(root->ruby, w->proc.pid, &o->ruby);
 	int asked = 0;
 	bool finished = false;
 
+	if (n == 0)
+		n = scry_ruby_threads(o->ruby, &threads);
 	if (n < 0) {
 		w->errors++;
 		return 0;
@@ -255,6 +264,10 @@ static int enter(struct scry_watch *w)
 				   &frames, sizeof(frames));
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
+	if (w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &frames);
+	if (r < 0)
+		return scry_fail(r, "process %d is gone", w->proc.pid);
 	o->base_lost = c->lost;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
 	r = scry_ring_open(&o->ring, &w->inj);
@@ -298,6 +311,17 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	}
 }
 
+/* It was caught in its start, and its VM was up before the boot slot led to us. */
+static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now)
+{
+	if (!w->is_caught || !o->booting || now < w->began_ns + SLIPPED_NS ||
+	    scry_ruby_validate(o->ruby) < 0)
+		return false;
+	o->booting = false;
+	w->session->late++;
+	return true;
+}
+
 static void notice_armed(struct scry_watch *w, struct objects *o)
 {
 	uint64_t now;
@@ -307,6 +331,8 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 	now = scry_now_ns();
 	if (is_armed(w)) {
 		o->armed_ns = now;
+	} else if (has_slipped_by(w, o, now)) {
+		o->registered = ask_threads(w, wait_for_armed) > 0;
 	} else if (!o->registered && now > o->retry_ns && !w->held && !o->booting) {
 		o->retry_ns = now + RETRY_NS;
 		o->registered = ask_threads(w, wait_for_armed) > 0;
@@ -345,6 +371,27 @@ static int drain(struct scry_watch *w)
 	return fill;
 }
 
+/* A fork child that records in a lane already: all is as in its root, but for what it counts. */
+static int adopt(struct scry_watch *w)
+{
+	const struct objects *root = w->root->state;
+	struct objects *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -ENOMEM;
+	w->state = o;
+	o->batch = root->batch;
+	o->names = scry_objects_new(root->ruby, w->opts->memory);
+	if (!o->names)
+		return scry_fail(-ENOMEM, "not enough memory for the tables");
+	scry_objects_share(o->names, &shared);
+	o->armed_ns = scry_now_ns();
+	w->runtime = root->ruby->description;
+	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
+	scry_ring_open_lane(&o->ring, w->inj.control, w->inj.ring);
+	return 0;
+}
+
 static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 {
 	uint64_t until = scry_now_ns() + ns;
@@ -369,8 +416,7 @@ static void leave(struct scry_watch *w)
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
-	const struct scry_control *c = w->inj.control;
-	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
+	int ractors = w->target_gone || !o->ruby ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
 
 	if (!o->armed_ns && !is_armed(w) && o->booting)
 		scry_watch_note(w,
@@ -393,30 +439,67 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
-	if (c->busy != o->base_busy)
+	if (o->busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
 				"allocates) and "
 				"were not recorded",
-				(unsigned long long)(c->busy - o->base_busy));
+				(unsigned long long)o->busy);
+}
+
+/* What the agent counted in this watch; a lane is somebody else's afterwards. */
+static void take_counters(struct scry_watch *w, struct objects *o)
+{
+	const struct scry_control *c = w->inj.control;
+
+	if (!c)
+		return;
+	o->lost = c->lost - o->base_lost;
+	o->lease = c->lost_lease - o->base_lease;
+	o->busy = c->busy - o->base_busy;
+	o->bad = c->bad - o->base_bad;
 }
 
 static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
-	const struct scry_control *c = w->inj.control;
 	struct scry_objects_totals t;
-	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
+	take_counters(w, o);
 	scry_objects_totals(o->names, &t);
-	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
+	w->events = t.allocs + t.frees + o->lost;
+	w->errors += o->bad + t.damaged + t.replaced;
 	w->frees_older = t.frees_older;
-	write_notes(w, o, &t);
-	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
-	scry_watch_lost(w, lease, "scry was held up for more than a second");
-	scry_watch_lost(w, c->busy - o->base_busy, "the handler was interrupted by itself");
+	if (w->proc.pid)
+		write_notes(w, o, &t);
+	scry_watch_lost(w, o->lost - o->lease,
+			"the ring was full: scry did not get to run in time");
+	scry_watch_lost(w, o->lease, "scry was held up for more than a second");
+	scry_watch_lost(w, o->busy, "the handler was interrupted by itself");
 	return scry_objects_write(o->names, w->writer, (uint32_t)w->proc.pid);
+}
+
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	struct objects *sum = into->state, *o = w->state;
+
+	if (!sum) {
+		sum = into->state = calloc(1, sizeof(*sum));
+		if (sum)
+			sum->names = scry_objects_new(NULL, 0);
+		if (!sum || !sum->names)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+		scry_objects_share(sum->names, &shared);
+		into->event_cost_ns_x10 = w->event_cost_ns_x10;
+	}
+	take_counters(w, o);
+	sum->lost += o->lost;
+	sum->lease += o->lease;
+	sum->busy += o->busy;
+	sum->bad += o->bad;
+	into->errors += w->errors;
+	scry_objects_merge(sum->names, o->names);
+	return 0;
 }
 
 static void done(struct scry_watch *w)
@@ -425,7 +508,8 @@ static void done(struct scry_watch *w)
 
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
-	free(o->batch);
+	if (!w->root)
+		free(o->batch);
 	free(o);
 	w->state = NULL;
 }
@@ -437,9 +521,11 @@ const struct scry_instrument scry_instrument_objects = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,
+	.merge = merge,
 	.done = done,
 };
 
@@ -450,6 +536,8 @@ int scry_cmd_objects(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
+		 "watch child processes too", NULL},
 		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
 		 "keep every event in the recording (with -o x.scry)", NULL},
 		SCRY_REPORT_OPT_ROWS(&report),
@@ -459,7 +547,7 @@ int scry_cmd_objects(int argc, char **argv)
 		.count = sizeof(rows) / sizeof(rows[0]),
 		.opts = &opts,
 		.talk = &talk,
-		.usage = "scry objects -p PID [-d TIME] | scry objects [OPTIONS] -- CMD...",
+		.usage = "scry objects -p PID... [-d TIME] | scry objects [OPTIONS] -- CMD...",
 	};
 	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
 

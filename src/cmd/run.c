@@ -107,8 +107,11 @@ static bool take_news(struct front *f)
 	case SCRY_NEWS_ENTERED:
 		f->entered = true;
 		if (!f->opts->command && !f->opts->duration_ns)
-			scry_log_say("watching process %llu; ^C stops and reports",
-				     (unsigned long long)f->opts->pid);
+			scry_log_say("watching process %llu%s; ^C stops and reports",
+				     (unsigned long long)f->opts->pids.values[0],
+				     f->opts->pids.count > 1 ? " and others"
+				     : f->opts->follow	     ? " and its children"
+							     : "");
 		break;
 	case SCRY_NEWS_FAILED:
 		f->failed = head.value ? head.value : -EIO;

@@ -44,16 +44,18 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 	}
 	if (rest < argc)
 		o->command = argv + rest;
-	if (!o->pid == !o->command)
+	if (!o->pids.count == !o->command)
 		return scry_fail(-EINVAL, "%s; usage: %s",
-				 o->pid ? "either -p PID or a command, not both"
+				 o->pids.count ? "either -p PID or a command, not both"
 					: "say what to watch: -p PID, or -- CMD",
 				 cli->usage);
 	if (o->raw && (!o->output || strstr(o->output, ".json") || strstr(o->output, ".txt")))
 		return scry_fail(-EINVAL,
 				 "--raw keeps every event in a recording: give one, -o x.scry");
-	if (o->pid > 4194304) /* the kernel's PID_MAX_LIMIT */
-		return scry_fail(-EINVAL, "%llu is not a process id", (unsigned long long)o->pid);
+	for (size_t i = 0; i < o->pids.count; i++)
+		if (!o->pids.values[i] || o->pids.values[i] > 4194304) /* PID_MAX_LIMIT */
+			return scry_fail(-EINVAL, "%llu is not a process id",
+					 (unsigned long long)o->pids.values[i]);
 	return 0;
 }
 
@@ -65,7 +67,7 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 	if (opts->command) {
 		r = scry_fail(-EINVAL, "--dry-run looks at a live process: give -p PID");
 	} else {
-		r = scry_proc_open(&w.proc, (pid_t)opts->pid);
+		r = scry_proc_open(&w.proc, (pid_t)opts->pids.values[0]);
 		if (r == 0)
 			r = scry_inject_check(&w.proc);
 		if (r == 0)

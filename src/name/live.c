@@ -12,10 +12,18 @@ void scry_live_init(struct scry_live *live, uint32_t slot_size, size_t limit_byt
 	scry_map_init(&live->regions, limit_bytes / (4 * live->per_region) + 16);
 }
 
+void scry_live_share(struct scry_live *live, size_t *used)
+{
+	live->used = used;
+}
+
 void scry_live_done(struct scry_live *live)
 {
 	struct scry_map_slot slot;
 	size_t cursor = 0;
+
+	if (live->used)
+		*live->used -= live->bytes;
 
 	while (scry_map_next(&live->regions, &cursor, &slot))
 		free((void *)(uintptr_t)slot.value);
@@ -30,7 +38,7 @@ static uint32_t *region(struct scry_live *live, uint64_t key, int make)
 
 	if (scry_map_get(&live->regions, key, &value))
 		return (uint32_t *)(uintptr_t)value;
-	if (!make || live->bytes + bytes > live->limit)
+	if (!make || (live->used ? *live->used : live->bytes) + bytes > live->limit)
 		return NULL;
 	array = calloc(1, bytes);
 	if (!array || scry_map_put(&live->regions, key, (uintptr_t)array) < 0) {
@@ -38,6 +46,8 @@ static uint32_t *region(struct scry_live *live, uint64_t key, int make)
 		return NULL;
 	}
 	live->bytes += bytes;
+	if (live->used)
+		*live->used += bytes;
 	return array;
 }
 

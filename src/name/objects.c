@@ -46,6 +46,7 @@ struct place {
 	struct place_key key;
 	uint64_t allocated, freed;
 	uint32_t written_line; /* of the SITE event already written, +1; 0 none */
+	uint32_t site;	       /* its number in the recording; 0: not written yet */
 };
 
 struct scry_objects {
@@ -59,6 +60,8 @@ struct scry_objects {
 	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place index + 1 */
 	uint64_t *raw;			     /* scratch of scry_objects_raw */
 	struct scry_objects_totals totals;
+	uint32_t own_sites, *next_site;
+	uint32_t slot_size;
 };
 
 struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit_bytes)
@@ -68,6 +71,8 @@ struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit
 	if (!o)
 		return NULL;
 	o->ruby = ruby;
+	o->next_site = &o->own_sites;
+	o->slot_size = ruby ? ruby->layout.slot_size : 0;
 	scry_intern_init(&o->names, PLACES_MAX, NAMES_BYTES_MAX);
 	scry_intern_init(&o->keys, PLACES_MAX, PLACES_MAX * (sizeof(struct place_key) + 1ul));
 	scry_live_init(&o->live, ruby ? ruby->layout.slot_size : 40, limit_bytes);
@@ -310,11 +315,14 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, size_t i, u
 {
 	struct place *p = &o->places[i];
 	uint32_t line = settle_line(o, &p->key);
-	struct scry_ev_site site = {.site = (uint32_t)i + 1, .pid = pid, .line = line};
+	struct scry_ev_site site = {.pid = pid, .line = line};
 	int r = 0, e;
 
 	if (p->written_line == line + 1)
 		return 0;
+	if (!p->site)
+		p->site = ++*o->next_site;
+	site.site = p->site;
 	r = string_event(o, w, p->key.path, &site.file_str);
 	e = string_event(o, w, p->key.klass, &site.class_str);
 	r = r ? r : e;
@@ -322,7 +330,7 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, size_t i, u
 	r = r ? r : e;
 	site.flags = (p->key.internal ? SCRY_SITE_INTERNAL : 0) |
 		     (!p->key.internal && !p->key.klass ? SCRY_SITE_UNNAMED : 0);
-	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
+	site.slot_bytes = o->slot_size;
 	p->written_line = line + 1;
 	e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
 				sizeof(site));
@@ -331,13 +339,12 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, size_t i, u
 
 int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t pid)
 {
-	uint64_t slot = o->ruby ? o->ruby->layout.slot_size : 0;
+	uint64_t slot = o->slot_size;
 	int r = 0;
 
 	for (size_t i = 0; i < o->totals.places; i++) {
 		const struct place *p = &o->places[i];
-		struct scry_ev_objects ev = {.site = (uint32_t)i + 1,
-					     .allocated = p->allocated,
+		struct scry_ev_objects ev = {.allocated = p->allocated,
 					     .freed = p->freed,
 					     .bytes = p->allocated * slot};
 		int e;
@@ -346,6 +353,7 @@ int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t p
 			continue;
 		e = write_site(o, w, i, pid);
 		r = r ? r : e;
+		ev.site = p->site;
 		e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
 					sizeof(ev));
 		r = r ? r : e;
@@ -381,12 +389,64 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 			e = write_site(o, w, place - 1, batch->producer.pid);
 			r = r ? r : e;
 		}
-		out[count++] = (word & ~(uint64_t)SCRY_OBJ_CODE_MASK) | place;
+		if (place && o->places[place - 1].site >= SCRY_RING_ESCAPE) {
+			o->totals.damaged++; /* the counters have it; a packed word has no room */
+			continue;
+		}
+		out[count++] = (word & ~(uint64_t)SCRY_OBJ_CODE_MASK) |
+			       (place ? o->places[place - 1].site : 0);
 	}
 	run.words = out;
 	run.count = count;
 	e = count ? scry_writer_objects(w, &run) : 0;
 	return r ? r : e;
+}
+
+void scry_objects_share(struct scry_objects *o, struct scry_objects_shared *shared)
+{
+	o->next_site = &shared->last_site;
+	scry_live_share(&o->live, &shared->live_bytes);
+}
+
+static uint32_t name_in(struct scry_objects *into, const struct scry_objects *from, uint32_t name)
+{
+	size_t size;
+	const char *bytes = name ? scry_intern_get(&from->names, name, &size) : NULL;
+
+	return bytes ? name_id(into, bytes, size) : UNKNOWN;
+}
+
+void scry_objects_merge(struct scry_objects *into, const struct scry_objects *from)
+{
+	struct scry_objects_totals *t = &into->totals;
+
+	for (size_t i = 0; i < from->totals.places; i++) {
+		const struct place *p = &from->places[i];
+		struct place_key key;
+		uint32_t place;
+
+		memset(&key, 0, sizeof(key));
+		key.path = name_in(into, from, p->key.path);
+		key.label = name_in(into, from, p->key.label);
+		key.klass = name_in(into, from, p->key.klass);
+		key.line_at = key.line_before = settle_line(from, &p->key);
+		key.internal = p->key.internal;
+		place = place_of(into, &key);
+		if (!place) {
+			t->damaged += p->allocated;
+			continue;
+		}
+		into->places[place - 1].allocated += p->allocated;
+		into->places[place - 1].freed += p->freed;
+	}
+	into->slot_size = from->slot_size;
+	t->allocs += from->totals.allocs;
+	t->frees += from->totals.frees;
+	t->frees_older += from->totals.frees_older;
+	t->replaced += from->totals.replaced;
+	t->untracked += from->totals.untracked;
+	t->damaged += from->totals.damaged;
+	t->defs += from->totals.defs;
 }
 
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)

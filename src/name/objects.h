@@ -34,6 +34,20 @@ struct scry_objects_totals {
 struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit_bytes);
 void scry_objects_free(struct scry_objects *o);
 
+/*
+ * Several processes in one recording: what they have in common, of the caller, zero at first. Right
+ * after scry_objects_new, and to outlive them all.
+ */
+struct scry_objects_shared {
+	uint32_t last_site; /* sites of all are numbered in one row */
+	size_t live_bytes;  /* the limit of live objects is that of all */
+};
+void scry_objects_share(struct scry_objects *o, struct scry_objects_shared *shared);
+
+/* Adds the counters of `from`, lines settled, to `into`: for processes that are reported as a sum.
+ */
+void scry_objects_merge(struct scry_objects *into, const struct scry_objects *from);
+
 /* Takes complete records: `words[0..count)`. */
 void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count);
 

@@ -184,6 +184,40 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 	return err;
 }
 
+static int open_like(struct scry_ruby *ruby, const struct scry_ruby *parent)
+{
+	int err = scry_mem_open(&ruby->mem, ruby->pid, 0);
+
+	if (!err)
+		err = scry_maps_read(ruby->pid, &ruby->maps);
+	for (size_t i = 0; !err && !ruby->elf && i < ruby->maps.count; i++)
+		if (!strcmp(ruby->maps.entries[i].path, parent->module))
+			err = scry_elf_open_mapped(ruby->pid, &ruby->maps.entries[i], &ruby->elf);
+	return err || ruby->elf ? err : -ENOENT;
+}
+
+int scry_ruby_fork(const struct scry_ruby *parent, pid_t pid, struct scry_ruby **ret)
+{
+	struct scry_ruby *ruby = malloc(sizeof(*ruby));
+	int err;
+
+	if (!ruby)
+		return scry_fail(-ENOMEM, "no memory to open process %d", (int)pid);
+	*ruby = *parent;
+	ruby->pid = pid;
+	ruby->mem = (struct scry_mem){.fd = -1};
+	ruby->maps = (struct scry_maps){0};
+	ruby->elf = NULL;
+	ruby->checks = NULL;
+	ruby->check_count = 0;
+	err = open_like(ruby, parent);
+	if (err)
+		scry_ruby_free(ruby);
+	else
+		*ret = ruby;
+	return err;
+}
+
 void scry_ruby_free(struct scry_ruby *ruby)
 {
 	if (!ruby)

@@ -67,6 +67,10 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
 int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret);
 void scry_ruby_free(struct scry_ruby *ruby);
 
+/* The Ruby of `pid`, a fork child of `parent`'s process: the same module and layout, learned once.
+ */
+int scry_ruby_fork(const struct scry_ruby *parent, pid_t pid, struct scry_ruby **ret);
+
 /* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ENOTSUP with
  * the reason. */
 int scry_ruby_validate(struct scry_ruby *ruby);
