@@ -442,6 +442,11 @@ bool scry_follow_expects(const struct scry_session *s)
 	return false;
 }
 
+bool scry_follow_is_busy(const struct scry_session *s)
+{
+	return count_strays(s) != 0;
+}
+
 void scry_follow_turn(struct scry_session *s)
 {
 	find_new(s);

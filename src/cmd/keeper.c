@@ -132,8 +132,10 @@ static int reap(struct scry_session *s, bool look_for_exec)
 
 		if (!w->is_over && !w->target_gone && pid && look_for_exec &&
 		    scry_watch_has_execed(w)) {
-			w->target_gone = true;
-			if (scry_proc_is_alive(&w->proc))
+			struct scry_proc_stat st;
+
+			w->target_gone = true; /* one that is ending has no image */
+			if (scry_proc_stat(pid, &st) == 0 && st.image)
 				why = s->opts->follow
 					      ? "it ran another program (exec)"
 					      : "the process ran another program (exec), which is "
@@ -237,7 +239,7 @@ static int turn_ms(const struct scry_session *s, int fill)
 {
 	if (fill > 100 || scry_spawns_is_starting(&s->spawns))
 		return 0;
-	return fill > 20 || s->spawns.count ? 1 : TURN_MS;
+	return fill > 20 || s->spawns.count || scry_follow_is_busy(s) ? 1 : TURN_MS;
 }
 
 /* Until the reason to stop. */

@@ -77,6 +77,8 @@ int scry_session_end(struct scry_session *s);
 void scry_follow_turn(struct scry_session *s);
 /* A watched process became another program. */
 void scry_follow_exec(struct scry_session *s, pid_t pid);
+/* Are there lanes whose owner is sought? Then come again soon. */
+bool scry_follow_is_busy(const struct scry_session *s);
 /* Of an ended one: do processes live that were forked from it, and may still take a lane of its pool?
  */
 bool scry_follow_has_heirs(struct scry_watch *w);
