@@ -202,6 +202,7 @@ void scry_agent_boot(void)
 	struct scry_gate *g = scry_agent.gate;
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	scry_agent.control->booted = 1;
 	if (g->wanted)
 		hook_on(g);
 	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);

@@ -209,6 +209,9 @@ bool scry_follow_has_heirs(struct scry_watch *w)
 	heirs = 0;
 	each_process(w->session, count_heir);
 	w->heirs_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
+	/* After that: who is gone by now may have left words in a lane that we have not seen yet. */
+	for (uint32_t lane = 0; lane < SCRY_LANES && !heirs; lane++)
+		heirs = scry_pool_is_taken(&w->pool, lane);
 	return heirs;
 }
 
@@ -328,44 +331,21 @@ static bool has_ruby(const struct scry_session *s, pid_t pid)
 	return r;
 }
 
-static void enter_live(struct scry_session *s, pid_t pid)
-{
-	struct scry_watch *w = scry_watch_new(s);
-	int r = w ? scry_proc_open(&w->proc, pid) : -ENOMEM;
-
-	if (r == 0)
-		r = scry_watch_enter(w);
-	if (r < 0 && w)
-		scry_watch_free(w);
-	s->late += r == 0;
-	s->not_entered += r < 0 && r != -ESRCH;
-}
-
-/* An image with a Ruby in it. At its start it is held until it is entered; later it is entered as
- * it runs, once its VM is up. False: not yet. */
+/*
+ * An image with a Ruby in it, held until it is entered. What lies before its boot is followed to
+ * the right moment. Later it is entered where it stands: then either the boot slot leads to the
+ * agent, or the VM is up and the instrument finds another way. False: not now.
+ */
 static bool enter_ruby(struct scry_session *s, pid_t pid)
 {
 	struct scry_tracee *t;
-	struct scry_ruby *ruby = NULL;
 	int r = scry_spawns_catch(&s->spawns, pid, &t);
 
-	if (r == 1)
-		return true; /* its image will come */
 	if (r == 0) {
-		r = scry_ruby_open(pid, false, &ruby);
-		if (r == 0 && ruby->booted) {
-			scry_spawns_let_go(&s->spawns, t);
-			enter_live(s, pid);
-		} else if (r == 0) {
-			s->is_catching = true;
-			scry_session_image(s, t);
-			s->is_catching = false;
-		} else {
-			scry_spawns_let_go(&s->spawns, t);
-			s->not_entered++;
-		}
-		scry_ruby_free(ruby);
-	}
+		s->is_catching = true;
+		scry_session_image(s, t);
+		s->is_catching = false;
+	} /* 1: its image will come */
 	scry_error_clear();
 	return r != -EAGAIN;
 }

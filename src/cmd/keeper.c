@@ -29,6 +29,7 @@
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
+#define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
 
 static struct {
 	int fd;
@@ -246,7 +247,7 @@ static int turn_ms(const struct scry_session *s, int fill)
 static int run(struct scry_session *s, const char **ret_why)
 {
 	uint64_t end = s->opts->duration_ns ? s->began_ns + s->opts->duration_ns : UINT64_MAX;
-	uint64_t next_lease = 0;
+	uint64_t next_lease = 0, next_follow = 0;
 	const char *why = NULL;
 	int fill = 0, r = 0, e;
 
@@ -265,8 +266,10 @@ static int run(struct scry_session *s, const char **ret_why)
 		why = now >= end && s->entered ? "duration" : wait_turn(s, turn_ms(s, fill));
 		scry_tracee_poll_lingering();
 		r = start_turn(s);
-		if (s->opts->follow)
+		if (s->opts->follow && now >= next_follow) {
 			scry_follow_turn(s);
+			next_follow = scry_now_ns() + FOLLOW_EVERY_NS;
+		}
 		fill = drain(s);
 		e = reap(s, is_lease || s->opts->follow);
 		r = r ? r : e;
@@ -294,8 +297,8 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 				(unsigned long long)s->refused, SCRY_LANES);
 	if (s->late)
 		scry_watch_note(any,
-				"%llu Ruby programs started by watched ones were noticed after their "
-				"start: objects made before are not counted",
+				"%llu Ruby programs that a watched one started were noticed late: "
+				"objects made before are not counted",
 				(unsigned long long)s->late);
 	if (s->not_entered)
 		scry_watch_note(any, "%llu Ruby programs could not be entered and were not watched",

@@ -23,7 +23,7 @@
 	"ruby_options"	      /* main() calls it when the VM is up and before it loads anything */
 #define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
 #define RETRY_NS 500000000ull
-#define SLIPPED_NS 100000000ull
+#define SLIPPED_NS 20000000ull
 
 struct objects {
 	struct scry_ruby *ruby;
@@ -311,15 +311,13 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	}
 }
 
-/* It was caught in its start, and its VM was up before the boot slot led to us. */
+/* It was caught in its start, and its VM is up: the boot slot may have been passed already. */
 static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now)
 {
-	if (!w->is_caught || !o->booting || now < w->began_ns + SLIPPED_NS ||
-	    scry_ruby_validate(o->ruby) < 0)
+	if (!w->is_caught || !o->booting || now < o->retry_ns)
 		return false;
-	o->booting = false;
-	w->session->late++;
-	return true;
+	o->retry_ns = now + SLIPPED_NS;
+	return scry_ruby_validate(o->ruby) == 0;
 }
 
 static void notice_armed(struct scry_watch *w, struct objects *o)
@@ -454,6 +452,7 @@ static void take_counters(struct scry_watch *w, struct objects *o)
 
 	if (!c)
 		return;
+	w->session->late += w->is_caught && !c->booted;
 	o->lost = c->lost - o->base_lost;
 	o->lease = c->lost_lease - o->base_lease;
 	o->busy = c->busy - o->base_busy;

@@ -70,6 +70,7 @@ struct scry_doc {
 	unsigned int schema; /* version of the view's JSON */
 	bool is_stream;
 	bool is_data; /* read by programs: give all rows, ungrouped */
+	const char *title; /* a line above the next table, for people; NULL: none */
 	const struct scry_column *columns;
 	size_t column_count;
 	void *renderer; /* the renderer's own state */

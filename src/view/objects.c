@@ -21,6 +21,9 @@
 static const char no_frame[] = "(no Ruby frame)";
 static const char unknown[] = "(unknown)";
 
+#define PROCESSES_SHOWN 6 /* tables of their own, for people */
+#define PROCESS_ROWS 8
+
 struct sums {
 	uint64_t allocated, bytes, live, freed, frees_older, internal, unnamed, filtered;
 };
@@ -35,6 +38,8 @@ struct objects {
 	struct sums sums;
 	struct scry_object_row *rows;
 	size_t row_count;
+	bool is_one; /* only the sites of this process */
+	uint32_t only_pid;
 };
 
 static void put_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
@@ -109,7 +114,7 @@ static void collect(struct objects *o)
 			.live_bytes = scry_live_bytes(site->bytes, live, site->allocated),
 		};
 
-		if (!site->allocated)
+		if (!site->allocated || (o->is_one && site->place.pid != o->only_pid))
 			continue;
 		o->sums.allocated += site->allocated;
 		o->sums.bytes += site->bytes;
@@ -144,7 +149,7 @@ static void push_totals(const struct objects *o)
 		 SCRY_CELL_COUNT,
 		 0,
 		 {.number = s->frees_older,
-		  .is_unknown = !o->honesty.has_totals && !s->frees_older}},
+		  .is_unknown = (!o->honesty.has_totals && !s->frees_older) || o->is_one}},
 		{"internal",
 		 "internal to the VM, not listed",
 		 SCRY_CELL_COUNT,
@@ -254,12 +259,121 @@ static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_
 	scry_buf_done(&buf);
 }
 
+struct process {
+	uint32_t pid; /* 0: many, summed */
+	uint64_t allocated;
+};
+
+static int compare_processes(const void *left, const void *right)
+{
+	const struct process *a = left, *b = right;
+
+	if (a->allocated != b->allocated)
+		return a->allocated < b->allocated ? 1 : -1;
+	return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+static int compare_pids(const void *left, const void *right)
+{
+	uint32_t a = ((const struct process *)left)->pid, b = ((const struct process *)right)->pid;
+
+	return (a > b) - (a < b);
+}
+
+/* One entry a process into *ret (caller frees), biggest first. How many; 0 also without memory. */
+static size_t list_processes(const struct objects *o, struct process **ret)
+{
+	struct process *list = calloc(o->sites.count, sizeof(*list));
+	size_t i, kept = 0;
+
+	*ret = list;
+	if (!list)
+		return 0;
+	for (i = 0; i < o->sites.count; i++)
+		list[i] = (struct process){o->sites.rows[i].place.pid,
+					   o->sites.rows[i].allocated};
+	qsort(list, o->sites.count, sizeof(*list), compare_pids);
+	for (i = 0; i < o->sites.count; i++) {
+		if (!list[i].allocated)
+			continue;
+		if (kept && list[kept - 1].pid == list[i].pid)
+			list[kept - 1].allocated += list[i].allocated;
+		else
+			list[kept++] = list[i];
+	}
+	qsort(list, kept, sizeof(*list), compare_processes);
+	return kept;
+}
+
+static void push_rows(const struct objects *o, size_t count, uint64_t *ret_objects)
+{
+	struct scry_buf place = {0};
+
+	for (size_t i = 0; i < count; i++) {
+		push_row(o, &o->rows[i], &place);
+		*ret_objects += o->rows[i].allocated;
+	}
+	scry_buf_done(&place);
+}
+
+static void make_rows(struct objects *o)
+{
+	o->row_count = 0;
+	collect(o);
+	o->row_count = scry_object_rows_merge(o->rows, o->row_count);
+	scry_object_rows_sort(o->rows, o->row_count, o->opts->sort);
+}
+
+/* The biggest rows of one process. Uses the memory of the rows that are printed already. */
+static void push_process(const struct objects *all, uint32_t pid, struct scry_buf *title)
+{
+	struct scry_column columns[COLUMNS];
+	struct objects one = *all;
+	uint64_t objects = 0;
+
+	one.sums = (struct sums){0};
+	one.is_one = true;
+	one.only_pid = pid;
+	make_rows(&one);
+	scry_buf_clear(title);
+	if (pid)
+		scry_buf_printf(title, "process %u: ", pid);
+	else
+		scry_buf_printf(title, "other processes, summed: ");
+	scry_text_count(title, one.sums.allocated);
+	scry_buf_printf(title, " objects, ");
+	scry_text_count(title, one.sums.live);
+	scry_buf_printf(title, " still live");
+	one.doc->title = scry_buf_str(title);
+	push_table(&one, columns);
+	one.doc->title = NULL;
+	push_rows(&one, one.row_count < PROCESS_ROWS ? one.row_count : PROCESS_ROWS, &objects);
+}
+
+/* Several were watched: after the sum, a table for each of the biggest. */
+static void push_processes(const struct objects *o)
+{
+	struct scry_buf title = {0};
+	struct process *list = NULL;
+	size_t count = 0;
+
+	if (!o->doc->is_data && !o->is_one)
+		count = list_processes(o, &list);
+	for (size_t i = 0; count > 1 && i < count && i < PROCESSES_SHOWN; i++)
+		push_process(o, list[i].pid, &title);
+	if (count > PROCESSES_SHOWN)
+		scry_doc_remark(o->doc,
+				"%zu more processes are not shown; scry report FILE --pid N shows "
+				"one, --json has all",
+				count - PROCESSES_SHOWN);
+	scry_buf_done(&title);
+	free(list);
+}
+
 static void push(struct objects *o)
 {
 	struct scry_column columns[COLUMNS];
-	struct scry_buf place = {0};
 	uint64_t top = o->opts->top, shown_objects = 0;
-	size_t i;
 
 	if (top == SCRY_VIEW_TOP_DEFAULT)
 		top = o->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
@@ -270,17 +384,14 @@ static void push(struct objects *o)
 	scry_honesty_push(&o->honesty, o->doc);
 	push_totals(o);
 	push_table(o, columns);
-	for (i = 0; i < top; i++) {
-		push_row(o, &o->rows[i], &place);
-		shown_objects += o->rows[i].allocated;
-	}
-	scry_buf_done(&place);
+	push_rows(o, top, &shown_objects);
 	if (!o->row_count) {
 		explain_empty(o);
 		return;
 	}
 	push_left_out(o, top, shown_objects);
 	scry_doc_remark(o->doc, "bytes: heap slots only; buffers outside the slot are not counted");
+	push_processes(o);
 }
 
 static int read_all(struct objects *o)
@@ -309,7 +420,13 @@ static int read_all(struct objects *o)
 int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *opts,
 		      struct scry_doc *doc)
 {
-	struct objects o = {.reader = reader, .opts = opts, .doc = doc};
+	struct objects o = {
+		.reader = reader,
+		.opts = opts,
+		.doc = doc,
+		.is_one = opts->pid != 0,
+		.only_pid = (uint32_t)opts->pid,
+	};
 	int err = scry_grep_init(&o.grep, opts->grep);
 
 	if (err)
@@ -325,9 +442,7 @@ int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *o
 		err = scry_fail(-ENOMEM, "no memory for %zu rows", o.sites.count);
 		goto out;
 	}
-	collect(&o);
-	o.row_count = scry_object_rows_merge(o.rows, o.row_count);
-	scry_object_rows_sort(o.rows, o.row_count, opts->sort);
+	make_rows(&o);
 	push(&o);
 out:
 	free(o.rows);

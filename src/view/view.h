@@ -22,6 +22,7 @@ struct scry_view_opts {
 	int sort;	  /* enum scry_view_sort */
 	uint64_t top;	  /* rows; 0: all; SCRY_VIEW_TOP_DEFAULT */
 	const char *grep; /* substring or /regex/ of "file:line class"; NULL: all */
+	uint64_t pid;	  /* only this process; 0: all */
 };
 
 #define SCRY_VIEW_OPTS_DEFAULT               \
