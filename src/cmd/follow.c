@@ -266,7 +266,7 @@ static void add_suspect(struct scry_session *s, pid_t pid, const struct scry_pro
 		.pid = pid,
 		.start_ticks = st->start_ticks,
 		.image = st->image,
-		.since_ns = scry_now_ns(),
+		.since_ns = s->last_pid ? scry_now_ns() : 0, /* 0: it was there before us */
 	};
 }
 
@@ -295,11 +295,18 @@ static void look_at_new(struct scry_session *s, pid_t pid)
 static void find_new(struct scry_session *s)
 {
 	pid_t newest = scry_proc_newest(), last = (pid_t)s->last_pid;
+	size_t known = 0;
 
 	if (newest == last)
 		return;
+	while (!last && known < s->suspect_count + 1) { /* those that are there, and theirs */
+		known = s->suspect_count + 1;
+		each_process(s, look_at_new);
+	}
 	s->last_pid = (uint64_t)newest;
-	if (!last || newest < last || newest - last > NEW_MAX) {
+	if (!last)
+		return;
+	if (newest < last || newest - last > NEW_MAX) {
 		each_process(s, look_at_new);
 		return;
 	}
@@ -331,16 +338,34 @@ static bool has_ruby(const struct scry_session *s, pid_t pid)
 	return r;
 }
 
+/* A child that was there before the watch is entered as its parent was. */
+static bool enter_live(struct scry_session *s, pid_t pid)
+{
+	struct scry_watch *w = scry_watch_new(s);
+	int r = w ? scry_proc_open(&w->proc, pid) : -ENOMEM;
+
+	if (r == 0)
+		r = scry_watch_enter(w);
+	if (r < 0 && w)
+		scry_watch_free(w);
+	s->not_entered += r < 0 && r != -ESRCH;
+	scry_error_clear();
+	return true;
+}
+
 /*
  * An image with a Ruby in it, held until it is entered. What lies before its boot is followed to
  * the right moment. Later it is entered where it stands: then either the boot slot leads to the
  * agent, or the VM is up and the instrument finds another way. False: not now.
  */
-static bool enter_ruby(struct scry_session *s, pid_t pid)
+static bool enter_ruby(struct scry_session *s, const struct scry_suspect *p)
 {
 	struct scry_tracee *t;
-	int r = scry_spawns_catch(&s->spawns, pid, &t);
+	int r;
 
+	if (!p->since_ns)
+		return enter_live(s, p->pid);
+	r = scry_spawns_catch(&s->spawns, p->pid, &t);
 	if (r == 0) {
 		s->is_catching = true;
 		scry_session_image(s, t);
@@ -360,7 +385,7 @@ static void look(struct scry_session *s, size_t i, uint64_t now)
 		p->look_ns = UINT64_MAX;
 	} else if (!has_ruby(s, pid)) {
 		p->look_ns = now < p->since_ns + YOUNG_NS ? now : UINT64_MAX;
-	} else if (!enter_ruby(s, pid)) {
+	} else if (!enter_ruby(s, p)) {
 		p->look_ns = now;
 	} else {
 		p->look_ns = UINT64_MAX;

@@ -42,9 +42,12 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	struct scry_ev_note note = {0};
 	char text[512];
 	va_list ap;
+	int n = 0;
 
+	if (w->proc.pid && w->session->entered > 1) /* which one */
+		n = snprintf(text, sizeof(text), "process %d: ", w->proc.pid);
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
 	va_end(ap);
 	note.text_str = scry_session_string(w->session, text);
 	scry_session_event(w->session, SCRY_EVENT_NOTE, &note, sizeof(note));
