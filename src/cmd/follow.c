@@ -123,8 +123,7 @@ static void identify(struct scry_watch *w, pid_t pid)
 		return;
 	}
 	forget_suspect(s, pid);
-	if (s->own < SCRY_OWN_MAX)
-		scry_watch_introduce(w);
+	scry_watch_introduce(w);
 }
 
 /* What `pid` says to each family with a stray. Bits of the lanes that it has, or tries to get. */
@@ -133,9 +132,13 @@ static void ask(struct scry_session *s, pid_t pid)
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *root = s->watches[i], *w;
 		struct scry_claim claim;
+		int r = -ENOENT;
 
-		if (!root->pool.head || !root->lanes_taken ||
-		    scry_pool_ask(&root->pool, pid, &claim) < 0)
+		if (root->pool.head && root->lanes_taken)
+			r = scry_pool_ask(&root->pool, pid, &claim);
+		if (r == -EAGAIN)
+			s->is_blind = true;
+		if (r < 0)
 			continue;
 		if (claim.trying && claim.trying <= SCRY_LANES)
 			root->lanes_seen |= 1ull << (claim.trying - 1);
@@ -173,8 +176,9 @@ static void scan(struct scry_session *s)
 		s->watches[i]->lanes_seen = 0;
 		s->watches[i]->is_sought = is_stray(s->watches[i]);
 	}
+	s->is_blind = false;
 	each_process(s, ask);
-	for (size_t i = s->count; i-- > 0;) {
+	for (size_t i = s->is_blind ? 0 : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
 		if (!w->is_sought || !is_stray(w) || w->root->lanes_seen >> w->lane & 1)
@@ -194,7 +198,8 @@ static void count_heir(struct scry_session *s, pid_t pid)
 	struct scry_claim claim;
 
 	(void)s;
-	heirs += !heirs && scry_pool_ask(&heirs_of->pool, pid, &claim) == 0;
+	if (!heirs)
+		heirs = scry_pool_ask(&heirs_of->pool, pid, &claim) != -ENOENT;
 }
 
 bool scry_follow_has_heirs(struct scry_watch *w)

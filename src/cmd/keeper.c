@@ -316,6 +316,9 @@ static int leave_all(struct scry_session *s, const char *why)
 
 	if (s->opts->follow)
 		scry_follow_end(s);
+	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
+		if (!s->watches[i]->is_over && !s->watches[i]->target_gone && s->watches[i]->proc.pid)
+			scry_inject_want(&s->watches[i]->inj, 0);
 	for (int roots = 0; roots < 2; roots++)
 		for (size_t i = s->count; i-- > 0;) {
 			struct scry_watch *w = s->watches[i];
@@ -397,7 +400,7 @@ static void become_keeper(int fd)
 {
 	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
 				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
-	struct sigaction sa = {.sa_handler = on_child};
+	struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_RESTART};
 	struct rlimit files;
 
 	setsid();

@@ -48,6 +48,7 @@ struct scry_session {
 	uint64_t not_entered;	 /* Rubies that could not be entered */
 	uint64_t refused;	 /* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
+	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
 	bool is_short; /* the recording could not be written to its end */
 };
@@ -63,7 +64,7 @@ int scry_watch_enter(struct scry_watch *w);
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
 /* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
 int scry_watch_end(struct scry_watch *w, const char *why);
-/* PROCESS and ATTACH: from now on it has rows of its own. */
+/* PROCESS and ATTACH: from now on it has rows of its own; unless SCRY_OWN_MAX others have. */
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);

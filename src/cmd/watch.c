@@ -132,7 +132,6 @@ void scry_watch_lease(struct scry_watch *w)
 	__atomic_store_n(&w->inj.control->lease_tsc, s->lease_tsc, __ATOMIC_RELEASE);
 }
 
-/* Who is watched, and with what: PROCESS and ATTACH. */
 void scry_watch_introduce(struct scry_watch *w)
 {
 	struct scry_session *s = w->session;
@@ -147,6 +146,8 @@ void scry_watch_introduce(struct scry_watch *w)
 					    h->text_size + h->private_size + h->shared_size,
 				    .bytes_changed = w->inj.edit.bytes_changed};
 
+	if (s->own == SCRY_OWN_MAX)
+		return;
 	p.exe_str = scry_session_string(s, w->proc.exe);
 	p.runtime_str = w->runtime ? scry_session_string(s, w->runtime) : 0;
 	scry_session_event(s, SCRY_EVENT_PROCESS, &p, sizeof(p));
@@ -311,6 +312,9 @@ static int sum_up(struct scry_watch *w)
 		s->others->target_gone = true;
 	}
 	s->others_count++;
+	s->others->inj.pause_total_ns += w->inj.pause_total_ns;
+	if (w->inj.pause_max_ns > s->others->inj.pause_max_ns)
+		s->others->inj.pause_max_ns = w->inj.pause_max_ns;
 	return s->instrument->merge(s->others, w);
 }
 

@@ -104,6 +104,10 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 	uint64_t magic;
 	int r = scry_mem_open(&mem, pid, 0);
 
+	if (r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM) {
+		scry_error_clear();
+		return -EAGAIN;
+	}
 	if (r == 0 && (scry_mem_u64(&mem, p->text, &magic) < 0 || magic != SCRY_AGENT_MAGIC ||
 		       scry_mem_read(&mem, p->data + offsetof(struct scry_agent_data, follow),
 				     &follow, offsetof(struct scry_follow, frames)) < 0 ||
