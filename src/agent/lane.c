@@ -2,8 +2,8 @@
  * A fork child moves into a lane of its own. See wire/lanes.h.
  *
  * Runs inside the child's first event (or a postponed job that it inherited), on a gate page that
- * the fork wiped. The inherited site table is empty by then: its pages are wiped too. Plain stores
- * and two atomic operations; no system call, no waiting.
+ * the fork wiped. The inherited tables are empty by then: their pages are wiped too. Plain stores
+ * and a few atomic operations; no system call, no waiting.
  */
 #include "agent/agent.h"
 
@@ -12,11 +12,20 @@ static struct scry_claim *claim_of(struct scry_gate *g)
 	return (struct scry_claim *)((uint8_t *)g + SCRY_CLAIM_OFFSET);
 }
 
+static uint64_t tsc(void)
+{
+	uint32_t lo, hi;
+
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+	return (uint64_t)hi << 32 | lo;
+}
+
 /* The order matters to those who look at us from outside: `owned` is last. */
 static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch)
 {
 	uint64_t at = (uint64_t)scry_agent.follow.lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES;
 	struct scry_control *c = (struct scry_control *)at;
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
 
 	scry_agent.control = c;
 	c->taken[0] = 1;
@@ -25,10 +34,15 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch)
 	g->head = g->at = 0;
 	g->segment = 0;
 	g->end = SCRY_SEGMENT_WORDS;
-	g->until_lease_check = 1;
 	g->open = 1;
-	g->wanted = g->taken = watch;
-	__atomic_store_n(&c->armed, watch, __ATOMIC_RELEASE);
+	/* each child draws samples of its own, and its first object has been counted already */
+	g->random = (tsc() ^ (uint64_t)lane << 40) * 0x9e3779b97f4a7c15ull | 1;
+	g->by_bytes = scry_agent.sampling.by_bytes;
+	if (scry_agent.major_gc_count)
+		g->full_gcs = stat(scry_agent.major_gc_count);
+	g->wanted = watch;
+	scry_take_up(g);
+	g->until_sample--;
 	__atomic_store_n(&claim_of(g)->owned, lane + 1, __ATOMIC_RELEASE);
 }
 

@@ -123,7 +123,9 @@ static void identify(struct scry_watch *w, pid_t pid)
 		return;
 	}
 	forget_suspect(s, pid);
+	w->instrument->identified(w);
 	scry_watch_introduce(w);
+	scry_error_clear();
 }
 
 /* What `pid` says to each family with a stray. Bits of the lanes that it has, or tries to get. */

@@ -275,6 +275,8 @@ static int run(struct scry_session *s, const char **ret_why)
 		r = r ? r : e;
 		if (!why && fill < 0)
 			why = "the ring is damaged";
+		for (size_t i = 0; i < s->count && !why; i++)
+			why = s->watches[i]->enough;
 		if (!why && !remains(s))
 			why = "the target ended";
 		if (end == UINT64_MAX || s->opts->pids.count || !s->entered)

@@ -247,12 +247,13 @@ static bool has_suffix(const char *s, const char *suffix)
 	return n >= m && !strcmp(s + n - m, suffix);
 }
 
-/* `-o x.scry` keeps the recording; `-o x.json` or x.txt renders at once; neither: a report on
- * stdout. */
-static int open_files(struct front *f, FILE **ret_out, struct scry_report_opts *report)
+/* `-o x.scry` keeps the recording; `-o x.json`, x.txt or x.folded renders at once; neither: a
+ * report on stdout. */
+static int open_files(struct front *f, FILE **ret_out)
 {
 	const char *path = f->opts->output;
-	bool renders = path && (has_suffix(path, ".json") || has_suffix(path, ".txt"));
+	bool renders = path && (has_suffix(path, ".json") || has_suffix(path, ".txt") ||
+				has_suffix(path, ".folded"));
 	int fd = -1;
 
 	*ret_out = stdout;
@@ -264,7 +265,6 @@ static int open_files(struct front *f, FILE **ret_out, struct scry_report_opts *
 	}
 	if (renders) {
 		*ret_out = fdopen(fd, "w");
-		report->json = report->json || has_suffix(path, ".json");
 	} else if (path) {
 		*ret_out = NULL;
 	}
@@ -299,13 +299,12 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 {
 	struct front f = {
 		.opts = opts, .instrument = instrument, .fd = -1, .go_fd = -1, .fault_fd = -1};
-	struct scry_report_opts how = *report;
 	int32_t child = 0;
 	int program = 0, r;
 	FILE *out;
 
 	catch_signals();
-	r = open_files(&f, &out, &how);
+	r = open_files(&f, &out);
 	if (r == 0)
 		r = start_keeper(&f);
 	if (r == 0 && opts->command)
@@ -321,7 +320,7 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	wait_for_keeper(&f);
 	if (opts->command)
 		program = wait_for_program(&f);
-	r = show(&f, out, &how);
+	r = show(&f, out, report);
 	if (f.failed && !opts->command)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
 	else if (program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN)

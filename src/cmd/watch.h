@@ -58,9 +58,11 @@ struct scry_watch {
 	uint32_t watch;		  /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
+	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
 	bool target_gone;
 	bool is_short; /* the recording could not be written to its end */
 	uint64_t errors, lost, events, frees_older;
+	struct scry_ev_totals totals; /* what only the instrument knows of it */
 	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/;
 				       0 unknown */
 };
@@ -78,6 +80,8 @@ struct scry_instrument {
 	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
 	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
 	int (*adopt)(struct scry_watch *w);
+	/* It is known now: w->proc and w->inj are those of that process. */
+	void (*identified)(struct scry_watch *w);
 	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
 	/* Stop producing; called while the target lives. */

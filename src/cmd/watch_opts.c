@@ -49,7 +49,8 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 				 o->pids.count ? "either -p PID or a command, not both"
 					: "say what to watch: -p PID, or -- CMD",
 				 cli->usage);
-	if (o->raw && (!o->output || strstr(o->output, ".json") || strstr(o->output, ".txt")))
+	if (o->raw && (!o->output || strstr(o->output, ".json") || strstr(o->output, ".txt") ||
+		       strstr(o->output, ".folded")))
 		return scry_fail(-EINVAL,
 				 "--raw keeps every event in a recording: give one, -o x.scry");
 	for (size_t i = 0; i < o->pids.count; i++)

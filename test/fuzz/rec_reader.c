@@ -7,6 +7,7 @@
  * them.
  */
 #include "base/err.h"
+#include "base/map.h"
 #include "rec/check.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
@@ -29,8 +30,25 @@ static void must(int holds, const char *what)
 	}
 }
 
+/* Frames are defined once, after their parents; sites name only frames that are. */
+static void must_be_tree(struct scry_map *frames, const struct scry_event *event)
+{
+	const struct scry_ev_stack *stack = (const void *)(event + 1);
+	const struct scry_ev_site *site = (const void *)(event + 1);
+	uint64_t known;
+
+	if (event->type == SCRY_EVENT_STACK) {
+		must(!stack->parent || scry_map_get(frames, stack->parent, &known), "a parent");
+		must(stack->id && !scry_map_get(frames, stack->id, &known), "a frame again");
+		must(!scry_map_put(frames, stack->id, 1), "no memory");
+	} else if (event->type == SCRY_EVENT_SITE) {
+		must(!site->stack || scry_map_get(frames, site->stack, &known), "a stack");
+	}
+}
+
 static void read_fd(int fd)
 {
+	struct scry_map frames;
 	const struct scry_event *event;
 	struct scry_reader_stats stats;
 	struct scry_reader *r;
@@ -41,7 +59,9 @@ static void read_fd(int fd)
 		must(scry_error()[0] != '\0', "a failure without a sentence");
 		return;
 	}
+	scry_map_init(&frames, 1u << 24);
 	while (scry_reader_next(r, &event) > 0) {
+		must_be_tree(&frames, event);
 		must(event->size >= sizeof(*event) && event->size <= SCRY_EVENT_MAX, "size");
 		for (i = 0; i < event->size; i++)
 			sum += ((const uint8_t *)event)[i];
@@ -53,6 +73,7 @@ static void read_fd(int fd)
 			must(!text || text[len] == '\0', "a string without its end");
 		}
 	}
+	scry_map_done(&frames);
 	scry_reader_stats(r, &stats);
 	must(stats.left_out <= stats.file_bytes, "more left out than there is");
 	scry_reader_close(r);
@@ -121,12 +142,12 @@ static size_t valid_recording(uint8_t *ret_bytes, size_t room)
 	must(!scry_writer_open(fd, 0, &w), "open");
 	for (i = 0; i < 4; i++)
 		scry_writer_string(w, &"/usr/lib/ruby/3.1.0/set.rb"[i], 26 - i, &id);
-	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_COUNT; type++) {
+	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_SLICE; type++) {
 		struct scry_event head = {.type = type, .time_ns = type};
 
 		for (i = 0; i < 64; i++)
 			payload[i] = 1 + i % 2;
-		scry_writer_payload(w, &head, payload, 80);
+		scry_writer_payload(w, &head, payload, sizeof(payload));
 		if (type % 5 == 0)
 			scry_writer_objects(w, &run);
 	}
