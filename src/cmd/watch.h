@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "base/opt.h"
+#include "cmd/until.h"
 #include "hook/inject.h"
 #include "hook/lanes.h"
 #include "rec/writer.h"
@@ -24,6 +25,8 @@ struct scry_watch_opts {
 	char **command;		   /* NULL: -p */
 	bool follow;		   /* children too */
 	uint64_t duration_ns; /* 0: until stopped */
+	uint64_t every_ns;    /* a slice of the recording each so often; 0: none */
+	struct scry_until until;
 	uint64_t max_pause_ns;
 	uint64_t memory;   /* bytes for the keeper's tables */
 	uint64_t max_size; /* of the recording; 0: no limit */

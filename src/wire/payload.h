@@ -1,6 +1,4 @@
-/*
- * What follows the head of each kind of event. Included by wire/event.h.
- */
+/* What follows the head of each kind of event. Included by wire/event.h. */
 #ifndef SCRY_WIRE_PAYLOAD_H
 #define SCRY_WIRE_PAYLOAD_H
 
