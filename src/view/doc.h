@@ -88,6 +88,7 @@ struct scry_doc {
 	bool is_data;	    /* read by programs: give all rows, ungrouped */
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
+	const char *title;  /* a line above the next table, for people; NULL: none */
 	struct scry_column columns[SCRY_DOC_COLUMNS_MAX]; /* of the table that is open */
 	size_t column_count;
 	void *renderer; /* the renderer's own state */

@@ -184,7 +184,8 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 		const struct scry_site *site = &sites->rows[i];
 		struct scry_object_row row;
 
-		if (!site->counts.allocated)
+		if (!site->counts.allocated ||
+		    (list->opts->pid && site->place.pid != list->opts->pid))
 			continue;
 		row = row_of(list, reader, site);
 		scry_object_counts_add(&list->all, &row.counts);
@@ -202,6 +203,9 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 		list->has_stacks |= row.stack != 0;
 		widen(list, &row);
 		list->rows[list->count++] = row;
+		row.pid = site->place.pid;
+		if (list->splits)
+			list->split[list->split_count++] = row;
 	}
 }
 
@@ -211,6 +215,12 @@ static void settle(struct scry_object_list *list)
 	size_t i, kept = 0;
 
 	list->count = scry_object_rows_merge(list->rows, list->count);
+	list->split_count = scry_object_rows_merge(list->split, list->split_count);
+	for (i = 0; i < list->split_count; i++)
+		if (!list->opts->live || list->split[i].counts.old_live)
+			list->split[kept++] = list->split[i];
+	list->split_count = kept;
+	kept = 0;
 	for (i = 0; i < list->count; i++) {
 		const struct scry_object_row *row = &list->rows[i];
 
@@ -266,7 +276,9 @@ static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
 	err = read_events(list, reader, &sites);
 	if (!err) {
 		list->rows = calloc(sites.count, sizeof(*list->rows));
-		if (!list->rows)
+		if (list->splits)
+			list->split = calloc(sites.count, sizeof(*list->split));
+		if (!list->rows || (list->splits && !list->split))
 			err = scry_fail(-ENOMEM, "no memory for %zu rows", sites.count);
 	}
 	if (!err) {
@@ -297,6 +309,7 @@ int scry_object_list_read(struct scry_object_list *list, struct scry_reader *rea
 void scry_object_list_done(struct scry_object_list *list)
 {
 	free(list->rows);
-	list->rows = NULL;
+	free(list->split);
+	list->rows = list->split = NULL;
 	list->count = 0;
 }

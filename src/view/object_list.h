@@ -27,12 +27,15 @@ struct scry_object_list {
 	const struct scry_view_opts *opts;
 	bool keeps_pids;    /* a row for each process */
 	bool keeps_methods; /* by line: a row for each method too */
+	bool splits;	    /* `split` too */
 	uint64_t until_ns;  /* the counters of the slices that had ended by then; 0: the end */
 	bool is_nothing;    /* only honesty is read: everything counts as zero */
 	/* results */
 	struct scry_honesty honesty;
 	struct scry_object_row *rows;
 	size_t count;
+	struct scry_object_row *split; /* the same, a row for each process */
+	size_t split_count;
 	struct scry_object_counts all; /* of every site, listed or not */
 	uint64_t freed, unfollowed, frees_older, internal, unnamed;
 	uint64_t grepped, filtered,

@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PROCESSES_SHOWN 6 /* tables of their own, for people */
+#define PROCESS_ROWS 8
+
 struct objects {
 	struct scry_object_list list;
 	const struct scry_view_opts *opts;
@@ -216,7 +219,8 @@ static void push_totals(const struct objects *o)
 		TOTAL(is_data || l->unfollowed, "unfollowed", "not followed to their end",
 		      scry_cell_number(l->unfollowed)),
 		TOTAL(true, "frees_older", "freed that were made before the watch",
-		      scry_cell_known(l->frees_older, l->honesty.has_totals || l->frees_older)),
+		      scry_cell_known(l->frees_older, (l->honesty.has_totals || l->frees_older) &&
+							      !o->opts->pid)),
 		TOTAL(true, "internal",
 		      o->opts->internal ? "internal to the VM" : "internal to the VM, not listed",
 		      scry_cell_number(l->internal)),
@@ -353,6 +357,87 @@ static void push_table(struct objects *o)
 		explain_empty(o);
 }
 
+struct process {
+	uint32_t pid; /* 0: many, summed */
+	uint64_t allocated, live;
+};
+
+static int compare_processes(const void *left, const void *right)
+{
+	const struct process *a = left, *b = right;
+
+	if (a->allocated != b->allocated)
+		return a->allocated < b->allocated ? 1 : -1;
+	return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+/* One entry a process into *ret (caller frees), biggest first. How many; 0 also without memory.
+ * Rows of one process lie together: merging has sorted them so. */
+static size_t list_processes(const struct scry_object_list *l, struct process **ret)
+{
+	struct process *list = calloc(l->split_count + 1, sizeof(*list));
+	size_t kept = 0;
+
+	*ret = list;
+	for (size_t i = 0; list && i < l->split_count; i++) {
+		const struct scry_object_row *row = &l->split[i];
+
+		if (!kept || list[kept - 1].pid != row->pid)
+			list[kept++].pid = row->pid;
+		list[kept - 1].allocated += row->counts.allocated;
+		list[kept - 1].live += row->counts.live;
+	}
+	if (kept)
+		qsort(list, kept, sizeof(*list), compare_processes);
+	return kept;
+}
+
+/* The biggest rows of one process, in the memory of the rows of all, which are printed. */
+static void push_process(struct objects *o, const struct process *p, struct scry_buf *buf)
+{
+	struct scry_column columns[COLUMNS];
+	struct scry_object_list *l = &o->list;
+
+	l->count = 0;
+	for (size_t i = 0; i < l->split_count; i++)
+		if (l->split[i].pid == p->pid)
+			l->rows[l->count++] = l->split[i];
+	scry_object_rows_sort(l->rows, l->count, o->sort);
+	scry_buf_clear(buf);
+	if (p->pid)
+		scry_buf_printf(buf, "process %u: ", p->pid);
+	else
+		scry_buf_printf(buf, "other processes, summed: ");
+	scry_text_count(buf, p->allocated);
+	scry_buf_printf(buf, " objects listed, ");
+	scry_text_count(buf, p->live);
+	scry_buf_printf(buf, " of them live");
+	choose_columns(o, columns);
+	o->doc->title = scry_buf_str(buf);
+	scry_doc_table(o->doc, columns, COLUMNS);
+	o->doc->title = NULL;
+	for (size_t i = 0; i < l->count && i < PROCESS_ROWS; i++)
+		push_row(o, &l->rows[i], buf);
+}
+
+/* Several were watched: after the sum, a table for each of the biggest. */
+static void push_processes(struct objects *o)
+{
+	struct scry_buf buf = {0};
+	struct process *list = NULL;
+	size_t count = list_processes(&o->list, &list);
+
+	for (size_t i = 0; count > 1 && i < count && i < PROCESSES_SHOWN; i++)
+		push_process(o, &list[i], &buf);
+	if (count > PROCESSES_SHOWN)
+		scry_doc_remark(o->doc,
+				"%zu more processes are not shown; scry report FILE --pid N shows "
+				"one, --json has all",
+				count - PROCESSES_SHOWN);
+	scry_buf_done(&buf);
+	free(list);
+}
+
 static int push_tree(struct objects *o)
 {
 	uint64_t top = o->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : o->opts->top, all = 0;
@@ -398,6 +483,8 @@ static int push(struct objects *o)
 	if (o->opts->stacks && !o->doc->is_data)
 		return push_tree(o);
 	push_table(o);
+	if (l->splits)
+		push_processes(o);
 	return 0;
 }
 
@@ -409,6 +496,7 @@ int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *o
 		.list = {.tables = &tables,
 			 .opts = opts,
 			 .keeps_pids = doc->is_data,
+			 .splits = !doc->is_data && !opts->stacks && !opts->pid,
 			 .keeps_methods = doc->is_data || opts->stacks},
 		.opts = opts,
 		.doc = doc,

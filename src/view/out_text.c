@@ -282,6 +282,8 @@ static void text_table(struct scry_doc *doc)
 	if (text->has_table)
 		let_flow(doc);
 	fputc('\n', doc->out);
+	if (doc->title)
+		fprintf(doc->out, "%s\n", doc->title);
 	memset(text->widths, 0, sizeof(text->widths));
 	scry_buf_clear(&text->held);
 	text->held_rows = 0;

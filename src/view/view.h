@@ -41,6 +41,7 @@ struct scry_view_opts {
 	bool live;			/* only what survived the last full mark */
 	bool internal;			/* the VM's own objects too */
 	bool stacks;			/* by callers */
+	uint64_t pid;			/* only this process; 0: all */
 };
 
 #define SCRY_VIEW_OPTS_DEFAULT                                                \
