@@ -267,8 +267,10 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	if (!o->booting || !is_armed(w))
 		return;
 	r = scry_ruby_validate(o->ruby);
-	if (r == -EAGAIN)
+	if (r == -EAGAIN || r == -ESRCH) {
+		scry_error_clear();
 		return;
+	}
 	o->booting = false;
 	o->ractors_at_start = scry_ruby_ractors(o->ruby);
 	if (r < 0) {
