@@ -56,7 +56,7 @@ struct scry_agent_data {
 	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
 	struct scry_follow follow;
-	uint64_t anchor, anchor_data; /* moved.c: the hidden object, 0: none; what it owns */
+	uint64_t anchor, anchor_data; /* moved.c: the hidden object; what it owns, 0: none */
 	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
 	struct scry_agent_sampling sampling;
 	/*

@@ -71,8 +71,11 @@ static int walk(void *begin, void *end, uint64_t stride, void *context)
 		if ((load64(at) & SCRY_TYPE_MASK) != T_MOVED)
 			continue;
 		to = location(at);
-		if (scry_agent.sampling.on && !scry_sample_moved(scry_agent.gate, at, to))
-			continue;
+		if (scry_agent.sampling.on) { /* what was taken at `to` has made room: it is dead */
+			scry_sample_reused(scry_agent.gate, to);
+			if (!scry_sample_moved(scry_agent.gate, at, to))
+				continue;
+		}
 		if (b->count == 2 * BATCH)
 			flush(b);
 		b->words[b->count++] = at;
@@ -104,6 +107,9 @@ static void compacted(void *unused)
 	g->handling = 1;
 	__asm__ volatile("" ::: "memory");
 	b.count = b.is_full = 0;
+	/* sites and stacks are known by the addresses of code and classes, which have moved too */
+	scry_site_forget_all();
+	scry_stack_forget_all();
 	say(RECORD_FIRST | (each ? 0 : RECORD_BLIND));
 	if (each) {
 		each(walk, &b);
@@ -115,6 +121,10 @@ static void compacted(void *unused)
 	g->handling = 0;
 }
 
+/*
+ * The root comes first, as registering it allocates: the VM does not look for references in our
+ * memory, and an object that nothing refers to may be collected there.
+ */
 void scry_moved_on(void)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
@@ -123,7 +133,7 @@ void scry_moved_on(void)
 	void (*root)(uint64_t *) = (void *)r->gc_register;
 	struct anchor *a;
 
-	if (scry_agent.anchor || !r->xmalloc || !r->data_wrap || !r->gc_register ||
+	if (scry_agent.anchor_data || !r->xmalloc || !r->data_wrap || !r->gc_register ||
 	    !r->gc_unregister || !r->gc_location)
 		return;
 	a = allocate(sizeof(*a));
@@ -131,18 +141,19 @@ void scry_moved_on(void)
 	for (int i = 0; i < 4; i++)
 		a->name[i] = "scry"[i];
 	a->type.name = a->name;
+	scry_agent.anchor = 0;
+	root(&scry_agent.anchor);
 	scry_agent.anchor_data = (uint64_t)a;
 	scry_agent.anchor = wrap(0, a, &a->type);
-	root(&scry_agent.anchor);
 }
 
 void scry_moved_off(void)
 {
 	void (*unroot)(uint64_t *) = (void *)scry_agent.ruby.gc_unregister;
 
-	if (!scry_agent.anchor)
+	if (!scry_agent.anchor_data)
 		return;
 	((struct anchor *)scry_agent.anchor_data)->type.compact = 0;
 	unroot(&scry_agent.anchor);
-	scry_agent.anchor = 0;
+	scry_agent.anchor = scry_agent.anchor_data = 0;
 }

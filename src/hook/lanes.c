@@ -11,8 +11,9 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS) /* a lane that was used for more gives memory back \
-						*/
+#define WORDS_KEPT                                                                     \
+	(4ull * SCRY_SEGMENT_WORDS) /* a lane that was used for more gives memory back \
+				     */
 
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held)
 {

@@ -136,10 +136,8 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 };
 #define SCRY_STACK_C 1u /* a C function's frame: file and line are its caller's */
 
-/*
- * Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
- * since the watch began, as they stood at end_ns.
- */
+/* Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
+ * since the watch began, as they stood at end_ns. */
 struct scry_ev_slice {
 	uint32_t slice; /* from 1 */
 	uint32_t pid;

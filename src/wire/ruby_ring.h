@@ -122,6 +122,8 @@ struct scry_agent_ruby {
 	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
+	uint64_t is_marked; /* to 3.3 */
+	uint64_t in_heap;   /* 3.4 on */
 	struct scry_size_rules sizes;
 };
 
