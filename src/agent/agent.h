@@ -9,6 +9,7 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/pages.h"
 #include "agent/sample.h"
 #include "agent/stack.h"
 #include "wire/control.h"
@@ -65,6 +66,7 @@ struct scry_agent_data {
 	 */
 	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
 	struct scry_agent_stacks stacks;
+	struct scry_agent_pages pages;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];

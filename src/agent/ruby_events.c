@@ -32,6 +32,7 @@ void scry_take_up(struct scry_gate *g)
 		return;
 	scry_site_forget_all();
 	scry_stack_forget_all();
+	scry_pages_forget_all();
 	if (scry_agent.sampling.on)
 		scry_sample_forget_all(g);
 	g->gcs = 0;

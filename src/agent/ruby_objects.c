@@ -70,6 +70,7 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 {
 	struct scry_agent_place place;
 	uint32_t code, node = 0;
+	uint64_t page = object >> 16;
 
 	find_place(&g->frames, trace_arg, &place);
 	if (scry_agent.ruby.stacks) {
@@ -86,6 +87,9 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
+	if (scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page &&
+	    !scry_agent.ruby.each_objects && !scry_agent.sampling.on)
+		scry_pages_add(page);
 	return 1;
 }
 

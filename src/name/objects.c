@@ -322,8 +322,6 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 		o->size = words[1] < SCRY_SIZE_MAX ? words[1] : 0;
 	} else if (kind == SCRY_RING_MOVED) {
 		o->totals.compactions += *words >> 48 & 1;
-		if (*words >> 49 & 1)
-			scry_objects_lose_sight(o);
 		for (size_t i = 1; i + 1 <= count; i += 2)
 			move(o, words[i], words[i + 1]);
 	} else {

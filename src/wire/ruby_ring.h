@@ -25,7 +25,7 @@ enum scry_ring_record {
 			    */
 	SCRY_RING_SIZE,	   /* one word: bytes outside the slot of the object freed next */
 	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to. Bit 48
-			      of the escape word: a new compaction; 49: it was not followed */
+			      of the escape word: a new compaction */
 };
 enum scry_ring_gc {
 	SCRY_RING_GC_START = 1,
