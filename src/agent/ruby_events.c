@@ -5,8 +5,8 @@
  * async-signal-safe rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint,
  * which puts the raw hook on. Off: the keeper clears `wanted`; the next event takes the hook off
  * from inside (legal: the VM only marks it deleted while the list runs), or a second `reconcile`
- * does. In a fork child the gate page is zero: the first event there moves it into a lane of its own
- * (lane.c), or, when it is not followed, takes the hook off that child's own list.
+ * does. In a fork child the gate page is zero: the first event there moves it into a lane of its
+ * own (lane.c), or, when it is not followed, takes the hook off that child's own list.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -24,11 +24,15 @@ static event_func handler(void)
 						   : (void *)scry_agent_event);
 }
 
-/* A new watch: what the last one defined means nothing to this keeper. */
+/* A new watch: what the last one defined means nothing to this keeper. A handler that an earlier
+ * watch has left on the list may be the wrong one; it is taken off, and a job puts the other on. */
 void scry_take_up(struct scry_gate *g)
 {
+	if (scry_agent.state.handler != (uint64_t)handler())
+		return;
 	scry_site_forget_all();
 	scry_stack_forget_all();
+	scry_pages_forget_all();
 	if (scry_agent.sampling.on)
 		scry_sample_forget_all(g);
 	g->gcs = 0;

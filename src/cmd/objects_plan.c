@@ -84,6 +84,8 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.gc_unregister = scry_ruby_symbol(ruby, "rb_gc_unregister_address"),
 		.gc_location = scry_ruby_symbol(ruby, "rb_gc_location"),
 		.each_objects = scry_ruby_symbol(ruby, "rb_objspace_each_objects_without_setup"),
+		.is_marked = scry_ruby_symbol(ruby, "rb_objspace_marked_object_p"),
+		.in_heap = scry_ruby_symbol(ruby, "rb_gc_pointer_to_heap_p"),
 	};
 	scry_ruby_size_rules(ruby, &p->sizes);
 }

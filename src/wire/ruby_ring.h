@@ -25,7 +25,7 @@ enum scry_ring_record {
 			    */
 	SCRY_RING_SIZE,	   /* one word: bytes outside the slot of the object freed next */
 	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to. Bit 48
-			      of the escape word: a new compaction; 49: it was not followed */
+			      of the escape word: a new compaction */
 };
 enum scry_ring_gc {
 	SCRY_RING_GC_START = 1,
@@ -123,6 +123,8 @@ struct scry_agent_ruby {
 	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
+	uint64_t is_marked; /* to 3.3 */
+	uint64_t in_heap;   /* 3.4 on */
 	struct scry_size_rules sizes;
 };
 
