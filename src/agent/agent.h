@@ -9,6 +9,8 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/sample.h"
+#include "agent/stack.h"
 #include "wire/control.h"
 #include "wire/ruby_ring.h"
 
@@ -49,9 +51,14 @@ struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
 	struct scry_agent_state state;
-	uint32_t evict; /* round robin */
-	uint32_t reserved;
+	uint32_t evict;	     /* round robin */
+	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
+	uint64_t anchor, anchor_data; /* moved.c: the hidden object, 0: none; what it owns */
+	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
+	struct scry_agent_sampling sampling;
+	struct scry_agent_sampled sampled;
+	struct scry_agent_stacks stacks;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
@@ -61,11 +68,17 @@ struct scry_agent_data {
 
 extern struct scry_agent_data scry_agent __attribute__((visibility("protected")));
 
+static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
+{
+	return *(const uint64_t *)(base + offset);
+}
+
 /* What the event handler knows of the frame that is running. */
 struct scry_agent_place {
 	uint64_t pc; /* address the frame's pc has outside the hook; 0: no Ruby frame */
 	uint64_t iseq;
-	uint32_t depth; /* 0xffff unknown */
+	uint64_t ec, cfp; /* the frame itself */
+	uint32_t depth;	  /* 0xffff unknown */
 	uint32_t top;
 };
 
@@ -95,6 +108,24 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 /* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
  * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
+
+/* The same of a node of the stack tree. 0: no room in the ring. */
+int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
+
+/* ruby_objects.c: the two handlers; bytes of `object` outside its slot, -1 not known */
+void scry_agent_event(uint64_t data, const uint8_t *trace_arg);
+void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg);
+
+/* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list. */
+void scry_take_up(struct scry_gate *g);
+void scry_hook_off(const struct scry_gate *g);
+
+/* moved.c: at a safepoint; anywhere the hook may be taken off. */
+void scry_moved_on(void);
+void scry_moved_off(void);
+
+/* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
+SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
 /* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);

@@ -3,15 +3,16 @@
  * "#<Class:0x000...>" for one without a name, "#<Class:Foo>" and "#<Class:#<Foo:0x000...>>" for
  * singletons.
  *
- * Up to 3.1 the name lies in the class's ivar table under a hidden id, later in a field; the layout
- * says which. Plain loads, every pointer checked for shape, every loop bounded; 0 bytes mean: not
- * known.
+ * Up to 3.1 the name lies in the class's ivar table under a hidden id, in 3.2 in an array at a
+ * place that the class's shape tells, later in a field; the layout says which. Plain loads, every
+ * pointer checked for shape, every loop bounded; 0 bytes mean: not known.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
 
 #define IVARS_MAX 4096 /* more: not worth the time inside an allocation */
 #define SINGLETONS_MAX 4
+#define SHAPE_NUMBER_MAX (1u << 24) /* the root's parent is ~0 */
 #define SUPERS_MAX 64
 
 struct text {
@@ -48,9 +49,29 @@ static uint64_t fields_of(uint64_t klass)
 	return r->class_ext ? load64(klass + r->class_ext) : klass;
 }
 
+/* The ivar `key` of a class whose shapes place it. */
+static uint64_t look_up_shape(uint64_t klass, uint64_t key)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t ivs = load64(klass + r->class_ivs), vm = load64(r->vm_word), list, shape;
+	uint32_t number = (uint32_t)(load64(klass) >> 32), place;
+
+	list = is_pointer(vm) ? load64(vm + r->vm_shapes) : 0;
+	if (!key || !is_pointer(ivs) || !is_pointer(list))
+		return 0;
+	for (int i = 0; i < IVARS_MAX && number < SHAPE_NUMBER_MAX; i++) {
+		shape = list + (uint64_t)number * r->shape_size;
+		place = load32(shape + r->shape_index);
+		if (load64(shape + r->shape_edge) == key && place && place <= IVARS_MAX)
+			return load64(ivs + 8ull * (place - 1));
+		number = load32(shape + r->shape_parent);
+	}
+	return 0;
+}
+
 /* The value under `key` in the class's ivar table; an entry is {hash, key, value}, a deleted one
  * has hash ~0. */
-static uint64_t look_up(uint64_t klass, uint64_t key)
+static uint64_t look_up_table(uint64_t klass, uint64_t key)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t fields = fields_of(klass), table, entry, i, bound;
@@ -71,13 +92,30 @@ static uint64_t look_up(uint64_t klass, uint64_t key)
 	return 0;
 }
 
+static uint64_t look_up(uint64_t klass, uint64_t key)
+{
+	return scry_agent.ruby.class_ivs ? look_up_shape(klass, key) : look_up_table(klass, key);
+}
+
+/* The object a singleton class belongs to; 0: not known. */
+static uint64_t attached_to(uint64_t klass)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t fields;
+
+	if (r->class_path_table || r->class_ivs)
+		return look_up(klass, r->attached_id);
+	fields = fields_of(klass);
+	return r->class_attached && is_pointer(fields) ? load64(fields + r->class_attached) : 0;
+}
+
 static void put_plain(struct text *t, uint64_t klass, uint64_t flags)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t fields = fields_of(klass), name = 0;
 	uint32_t size;
 
-	if (r->class_path_table) {
+	if (r->class_path_table || r->class_ivs) {
 		name = look_up(klass, r->classpath_id);
 		if (!name)
 			name = look_up(klass, r->tmp_classpath_id);
@@ -110,7 +148,7 @@ static int put_object(struct text *t, uint64_t object, uint64_t klass)
 			put(t, ">");
 			return 1;
 		}
-		klass = load64(klass + 16); /* the superclass, in every version */
+		klass = load64(klass + r->class_super);
 	}
 	return 0;
 }
@@ -129,7 +167,7 @@ uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room)
 			put_plain(&t, klass, flags);
 		} else {
 			put(&t, "#<Class:");
-			attached = look_up(klass, r->attached_id);
+			attached = attached_to(klass);
 			if (!is_pointer(attached))
 				return 0;
 			if (is_class(load64(attached))) {

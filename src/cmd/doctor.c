@@ -81,6 +81,7 @@ static void check_process(pid_t pid)
 {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
+	bool classic, triggered;
 	char text[768];
 	int r = scry_proc_open(&proc, pid);
 
@@ -99,9 +100,12 @@ static void check_process(pid_t pid)
 	} else {
 		snprintf(text, sizeof(text), "%s in %s", ruby->description, ruby->module);
 		line("ruby", true, text, "");
-		line("switch for events",
-		     scry_ruby_symbol(ruby, "rb_postponed_job_register_one") != 0,
-		     "rb_postponed_job_register_one", "this Ruby is not supported yet");
+		classic = scry_ruby_symbol(ruby, "rb_postponed_job_register_one") != 0;
+		triggered = scry_ruby_symbol(ruby, "rb_postponed_job_preregister") &&
+			    scry_ruby_symbol(ruby, "rb_postponed_job_trigger");
+		line("switch for events", classic || triggered,
+		     triggered ? "rb_postponed_job_trigger" : "rb_postponed_job_register_one",
+		     "this Ruby is not supported yet");
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);
 	}

@@ -276,6 +276,8 @@ static const char *watch(struct scry_watch *w)
 		fill = w->instrument->drain(w);
 		if (fill < 0 && !why)
 			why = "the ring is damaged";
+		if (w->enough && !why)
+			why = w->enough;
 	}
 	return why;
 }
@@ -289,20 +291,21 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 				   .verified = w->target_gone || !(undo->failed || undo->foreign),
 				   .bytes_restored = undo->bytes,
 				   .bytes_left = left};
-	struct scry_ev_totals t = {.pid = (uint32_t)w->proc.pid,
-				   .events = w->events,
-				   .lost = w->lost,
-				   .errors = w->errors,
-				   .frees_older = w->frees_older,
-				   .pause_max_ns = w->inj.pause_max_ns,
-				   .pause_total_ns = w->inj.pause_total_ns,
-				   .watched_ns = w->ended_ns - w->began_ns};
+	struct scry_ev_totals t = w->totals;
 	uint64_t cpu = scry_proc_cpu_ns(w->proc.pid);
 
 	pause.why_str = str(w, "entering and leaving");
 	event(w, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
 	d.reason_str = str(w, why);
 	event(w, SCRY_EVENT_DETACH, &d, sizeof(d));
+	t.pid = (uint32_t)w->proc.pid;
+	t.events = w->events;
+	t.lost = w->lost;
+	t.errors = w->errors;
+	t.frees_older = w->frees_older;
+	t.pause_max_ns = w->inj.pause_max_ns;
+	t.pause_total_ns = w->inj.pause_total_ns;
+	t.watched_ns = w->ended_ns - w->began_ns;
 	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
 	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
 		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */

@@ -45,9 +45,11 @@ struct scry_watch {
 	uint32_t watch;		  /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
+	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
 	bool target_gone;
 	bool is_short; /* the recording could not be written to its end */
 	uint64_t errors, lost, events, frees_older;
+	struct scry_ev_totals totals; /* what only the instrument knows of it */
 	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/;
 				       0 unknown */
 };

@@ -312,6 +312,15 @@ uint64_t scry_proc_cpu_ns(pid_t pid)
 	return (user + kernel) * (1000000000u / (uint64_t)hz);
 }
 
+uint64_t scry_proc_rss(pid_t pid)
+{
+	char path[64];
+	uint64_t pages;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return read_stat(path, 24, &pages) == 0 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)
 {
 	Elf64_auxv_t vector[64];

@@ -48,6 +48,9 @@ char scry_proc_task_state(pid_t pid, pid_t tid);
 /* User + system CPU time of the process so far, ns (clock-tick resolution); 0 when gone. */
 uint64_t scry_proc_cpu_ns(pid_t pid);
 
+/* Resident memory in bytes, 0 when it is gone. */
+uint64_t scry_proc_rss(pid_t pid);
+
 /* Value of entry `type` (AT_*) of the auxiliary vector. 0 or -ENOENT / -errno. */
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
 

@@ -18,9 +18,172 @@ def fact(*words)
   puts words.join(" ")
 end
 
+# --- sizes -----------------------------------------------------------------------------------------
+# "size ADDRESS MEMSIZE TAG FLAGS SLOT": every way in which a kind of object can hold its content, with values
+# that are pointers and with room to spare, so that no field is the right one by chance.
+# TAG: "ivars" has instance variables of its own though it is no plain object, "complex" is of a class with
+# too many sets of variables, "hidden" is told by a wrapper.
+# FLAGS now; they change when a String is scanned, and when a Ractor ends the transient heap (up to Ruby
+# 3.2), which holds small contents until it is full: so this section comes first. "-": not known.
+# SLOT: 0 where Ruby does not say it; then all slots have one size.
+MEMORY = begin
+  File.open("/proc/self/mem", "rb")
+rescue SystemCallError
+  nil
+end
+def slot_of(object)
+  SLOTS_DIFFER ? ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i : 0
+end
+def size(object, tag = "-")
+  memsize = ObjectSpace.memsize_of(object)
+  address = at(object)
+  flags = MEMORY ? MEMORY.pread(8, address.hex).unpack("Q")[0].to_s(16) : "-"
+  fact "size", address, memsize, tag, flags, slot_of(object)
+  object
+end
+# What a shared String or Array shares is seen by nobody; its wrapper's memsize is its own slot and the hidden one's.
+def size_hidden(object)
+  ObjectSpace.reachable_objects_from(object).each do |o|
+    size(o) if String === o && o != object
+    next unless ObjectSpace::InternalObjectWrapper === o && [:T_STRING, :T_ARRAY].include?(o.type)
+    KEEP << object
+    fact "size", o.inspect[/0x(\h+)/, 1], ObjectSpace.memsize_of(o), "hidden", "-", slot_of(o)
+  end
+end
+# Flags that any object may have.
+def size_flags
+  4.times do
+    size(yield.tap(&:object_id))
+    size(yield.freeze)
+    o = yield
+    size(o.tap { ObjectSpace.define_finalizer(o, proc {}) }) unless o.frozen?
+    size(Ractor.make_shareable(yield)) if defined?(Ractor.make_shareable)
+  end
+end
+def size_strings
+  (0..30).each { |n| size("x" * n) }
+  [40, 47, 50, 77, 80, 100, 118, 119, 150, 160, 161, 200, 230, 300, 319, 320, 400, 560, 600].each { |n| size("y" * n) }
+  40.times { |i| size("z" * (650 + i * i * 31)) }
+  40.times { |i| size(String.new(capacity: 700 + i * 97) << "short") }
+  40.times { |i| size((+"").tap { |s| (90 + i * 37).times { s << "ab" } }) }
+  40.times { |i| size(eval("'#{"q" * (700 + i * 3)}'.dup")) }
+  20.times { |i| size_hidden(size(("w" * (900 + i * 13))[5 + i..-1])) }
+  20.times { |i| size(("v" * (900 + i * 13)).freeze) }
+  20.times { |i| size(-("u#{i}" * (200 + i))) }
+  20.times { |i| size(("t#{i}" * (200 + i)).to_sym.to_s) }
+  20.times { |i| size(("s#{i}" * (200 + i)).to_sym.to_proc.inspect) }
+  20.times { |i| size(("\u00e9" * (350 + i)).tap(&:valid_encoding?)) }
+  20.times { |i| size(("\xff" * (700 + i)).tap(&:valid_encoding?).tap(&:hash)) }
+  20.times { |i| size((+"r" * (700 + i)).tap(&:ascii_only?).tap(&:object_id)) }
+  [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
+  (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s)).each { |s| size(s) }
+  Encoding.list.each_with_index do |e, i|
+    size(("p" * 8).force_encoding(e))
+    (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
+      s = ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e)
+      s.valid_encoding? if n % 6 < 4
+      size(s)
+    end
+  rescue StandardError
+    next
+  end
+  [3, 1000].each { |n| size_flags { "n" * n } }
+  20.times { |i| size(("o" * (i * 80)).tap { |s| s.instance_variable_set("@o#{i}", i) }, "ivars") }
+end
+def size_arrays
+  (0..90).each { |n| size(Array.new(n) { "a" }) }
+  40.times { |i| size(Array.new(100 + i * 29) { "b" }) }
+  40.times { |i| size([].tap { |a| (4 + i * 9).times { |n| a << n.to_s } }) }
+  30.times { |i| size(Array.new(120 + i * 5).tap { |a| a.pop(100 + i) }) }
+  30.times { |i| size(Array.new(120 + i * 5).tap { |a| a.shift(3 + i) }) }
+  30.times { |i| size_hidden(size(Array.new(120 + i * 5)[3 + i..-1])) }
+  30.times { |i| size(Array.new(120 + i * 5) { "c" }.tap { |a| KEEP << a[3..-1] }) }
+  30.times { |i| size(Array.new(120 + i * 5) { "d" }.freeze.tap { |a| KEEP << a[3..-1] }) }
+  30.times { |i| size(Array.new(120 + i * 5) { "e" }.freeze) }
+  30.times { |i| size(eval("[#{(1..i * 3).to_a.join(",")}]")) }
+  20.times { |i| size(Array.new(i * 9).tap(&:hash).tap(&:object_id)) }
+  20.times { |i| size(Array.new(i * 9).sort_by!(&:to_s).concat([1, 2, 3])) }
+  [1, 200].each { |n| size_flags { Array.new(n) } }
+  20.times { |i| size(Array.new(i * 9).tap { |a| a.instance_variable_set("@a#{i}", i) }, "ivars") }
+end
+def size_hashes
+  made = proc { |n| {}.tap { |h| n.times { |i| h["k#{i}"] = h } } }
+  3.times { (0..60).each { |n| size(made[n]) } }
+  (0..30).each { |n| size(made[n].compare_by_identity) }
+  (0..30).each { |n| size(made[n * 3].tap { |h| h.keys.first(n * 2).each { |k| h.delete(k) } }) }
+  (0..30).each { |n| size(made[n].dup.tap { |h| h.default = "x" }) }
+  (0..20).each { |n| size(made[n].clear) }
+  (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
+  (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
+  (0..20).each { |n| size(made[n].select { true }) }
+  big = {}
+  (6..17).each do |n|
+    big[big.size] = 0 while big.size <= 1 << n - 1
+    2.times { size(big.dup) }
+  end
+  [0, 1, 20].each { |n| size_flags { Hash[(1..n).map { |i| [i, i] }] } }
+  20.times { |i| size(made[i].tap { |h| h.instance_variable_set("@h#{i}", i) }, "ivars") }
+end
+def size_objects
+  [0..40, 0..12, 45..52, 82..84, 160..164].each do |counts|
+    counts.each do |n|
+      c = Class.new
+      4.times { |k| size(c.new.tap { |o| (n + k).times { |i| o.instance_variable_set("@v#{i}", "v") } }) }
+    end
+  end
+  20.times do |n|
+    o = Class.new.new
+    (n + 2).times { |i| o.instance_variable_set("@v#{i}", "v") }
+    n.times { |i| o.remove_instance_variable("@v#{i}") }
+    size(o.freeze.tap(&:object_id))
+  end
+  [0, 2, 30].each do |n|
+    c = Class.new
+    size_flags { c.new.tap { |o| n.times { |i| o.instance_variable_set("@u#{i}", i) } } }
+  end
+  c = Class.new
+  40.times { |n| c.new.tap { |o| (n + 3).times { |i| o.instance_variable_set("@w#{n}_#{i}", "w") } } }
+  24.times do |n|
+    size(c.new.tap { |o| (n * 2 + 1).times { |i| o.instance_variable_set("@x#{n}_#{i}", "x") } }, "complex")
+  end
+end
+def size_others
+  (1..20).chain(79..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
+  4.times { (1..9).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } }
+  (1..20).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
+  [2, 20].each { |n| Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).tap { |c| size_flags { c.new } } }
+  10.times { |n| size(("a".."b#{n}")) }
+  10.times { |n| size((1..n + 2**70)) }
+  10.times { |n| size(Struct.new(:a, :b).new(1).tap { |s| s.instance_variable_set("@s#{n}", n) }, "ivars") }
+  80.times { |n| size((3**(40 + n * 11)) * (n.even? ? 1 : -1)) }
+  40.times { |n| size(2**(63 + n * 5) - 1) }
+  40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
+  40.times { |n| size(2**(6000 + n * 777)) }
+  [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
+  size_flags { "symbol #{rand(1 << 40)}".to_sym }
+  40.times { |n| size(1.0e-300 * (n + 1)) }
+  Encoding.list.each_with_index do |e, i|
+    size("sym\xe9#{i}".dup.force_encoding(e).to_sym) rescue next
+  end
+  40.times { |n| size("scry symbol #{n}".to_sym) }
+  40.times { |n| size(Rational(n + 1, 97 + n)) }
+  40.times { |n| size(Complex(n, 2**(n + 60))) }
+end
+begin
+  require "objspace"
+  SLOTS_DIFFER = ObjectSpace.dump("").include?("slot_size")
+  [:size_objects, :size_others, :size_hashes, :size_arrays, :size_strings].each do |kind|
+    send(kind)
+  rescue StandardError, SyntaxError
+    next
+  end
+rescue LoadError
+  nil
+end
+
 # --- objects ---------------------------------------------------------------------------------------
 class ScryCalibrationPlainObject; end
-200.times { fact "slot", at(ScryCalibrationPlainObject.new) }
+Array.new(200) { ScryCalibrationPlainObject.new }.each { |o| fact "slot", at(o) }
 SELF = ScryCalibrationPlainObject.new
 
 [1, 2, 3, 5, 8, 13, 16, 19, 22, 23].each do |n|
@@ -57,14 +220,20 @@ class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
   @second_variable = 2
   SOME_CONSTANT = 3
 end
+# Named late: variables came first.
+ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
+ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
 [ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
+ ScryCalibrationNamedLate, ScryCalibrationNamedLater,
  ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
  ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
   fact "class", at(c), hex(c.name)
 end
-fact "classof", at(SELF), at(SELF.class)
-fact "classof", at(+"a string"), at(String)
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
+ ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
+  fact "super", at(c), at(c.superclass)
+end
 
 3.times do
   outer = Class.new
@@ -119,6 +288,15 @@ class ScryCalibrationPlainObject
   def scry_wait
     Thread.current[:ready] = true
     sleep
+  end
+
+  # Methods written in C, an operator among them, that call back into Ruby.
+  def <=>(_)
+    "x".each_byte { {1 => 2}.each_value { instance_exec { scry_recursion_with_a_long_name(3) } } }
+  end
+
+  def scry_c_methods
+    [self] <=> [3]
   end
 
   def scry_temporaries
@@ -262,16 +440,66 @@ rescue LoadError
   nil
 end
 
+# --- heap pages: slots of each size that this Ruby has --------------------------------------------------
+# 240 objects of one size do not fit into one page, so that each size tells of several.
+if ObjectSpace.respond_to?(:dump)
+  [1, 7, 17, 37, 75].each do |n|
+    list = Array.new(240) { Array.new(n) }
+    list.each_slice(12) do |part|
+      size = ObjectSpace.dump(part[0])[/"slot_size":(\d+)/, 1]
+      fact "page", at(part[0]), size if size
+    end
+  end
+end
+fact "gcstat", GC.stat.key?(:compact_count) ? 1 : 0
+
+# --- event hooks and ractors ---------------------------------------------------------------------------
+def start_ractor
+  if defined?(Ractor::Port)
+    port = Ractor::Port.new
+    r = Ractor.new(port) do |to|
+      to << Ractor.make_shareable([Thread.current.to_s, Object.new])
+      sleep
+    end
+    [r, *port.receive]
+  else
+    r = Ractor.new do
+      Ractor.yield(Ractor.make_shareable([Thread.current.to_s, Object.new]))
+      sleep
+    end
+    [r, *r.take]
+  end
+end
+# Does the allocation tracing of one ractor see an object of another, or crash when another starts (to
+# 3.1.2)? Tried in a process of its own.
+if defined?(Ractor) && ObjectSpace.respond_to?(:trace_object_allocations)
+  $stdout.flush
+  r, w = IO.pipe
+  pid = fork do
+    Thread.new { sleep 1; Process.exit!(false) }
+    seen = ObjectSpace.trace_object_allocations { start_ractor }
+    w.write(ObjectSpace.allocation_sourcefile(seen[2]) ? "1" : "0")
+    w.close
+    Process.exit!(true)
+  end
+  w.close
+  said = r.read if IO.select([r], nil, nil, 2)
+  Process.kill(:KILL, pid)
+  Process.wait(pid)
+  fact "hooks", said.to_s.empty? ? "crash" : said
+end
+
 # --- stacks ----------------------------------------------------------------------------------------
 THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
 [1, 5, 9, 60, 149].each { |n| THREADS << Thread.new { SELF.scry_long_method_a(n) } }
 THREADS << Thread.new { SELF.scry_temporaries }
+THREADS << Thread.new { SELF.scry_c_methods }
 THREADS.each { |t| Thread.pass until t[:ready] && t.stop? }
 
 def tell_thread(thread, native)
   fact "thread", at(thread), native || 0
-  (thread.backtrace_locations || []).each { |l| fact "frame", hex(l.label), l.lineno, hex(l.path) }
+  (thread.backtrace_locations || []).each { |l| fact "frame", hex(l.base_label), l.lineno, hex(l.path) }
 end
 def native_id(thread)
   thread.respond_to?(:native_thread_id) ? thread.native_thread_id : 0
@@ -283,12 +511,9 @@ fact "main", at(Thread.current), native_id(Thread.current)
 if defined?(Ractor)
   # Ractor.main is newer than Ractor itself; the count of ractors is one more proof.
   fact "ractor", at(Ractor.current), at(Thread.current)
-  r = Ractor.new do
-    t = Thread.current
-    Ractor.yield(t.to_s)
-    sleep
-  end
-  r.take[/0x(\h+)/, 1].tap { |t| fact "ractor", at(r), t }
+  seen = start_ractor
+  KEEP << seen
+  fact "ractor", at(seen[0]), seen[1][/0x(\h+)/, 1]
 end
 
 fact "ready"

@@ -4,8 +4,9 @@
  * To Ruby 3.1 a class has no name field: the name is a value in the class's ivar table, an
  * st_table, under a hidden id ("__classpath__"); a class inside an anonymous one has
  * "__tmp_classpath__" instead. A singleton class has neither, but its object under "__attached__",
- * and is called after it. From 3.2 on the name is a field. One loop, no recursion: "#<Class:" is
- * written for each singleton on the way to a class that has a name.
+ * and is called after it. In 3.2 they are ivars under the same ids, but in an array, and the shape of
+ * the class tells their places. From 3.3 on name and object are fields. One loop, no recursion:
+ * "#<Class:" is written for each singleton on the way to a class that has a name.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,6 +19,8 @@
 #define ENTRIES_MAX 65536u
 #define CHUNK 64u
 #define DEPTH 8
+#define SHAPES_MAX 4096
+#define SHAPE_NUMBER_MAX (1u << 24) /* the root's parent is ~0 */
 
 struct entry {
 	uint64_t hash, key, record;
@@ -85,6 +88,34 @@ static int look_up(const struct scry_ruby *ruby, uint64_t klass, const uint64_t 
 	return 0;
 }
 
+int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const uint64_t keys[3],
+			  uint64_t ret_values[3])
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t flags, vm, list, shape, edge, ivs;
+	uint32_t place, number;
+
+	if (scry_mem_u64(&ruby->mem, klass, &flags) ||
+	    scry_mem_u64(&ruby->mem, ruby->bias + l->vm_root, &vm) ||
+	    scry_mem_u64(&ruby->mem, vm + l->vm_shapes, &list) ||
+	    scry_mem_u64(&ruby->mem, klass + l->class_ivs, &ivs))
+		return -EFAULT;
+	number = (uint32_t)(flags >> 32);
+	for (int i = 0; i < SHAPES_MAX && number < SHAPE_NUMBER_MAX; i++) {
+		shape = list + (uint64_t)number * l->shape_size;
+		if (scry_mem_u64(&ruby->mem, shape + l->shape_edge, &edge) ||
+		    scry_mem_u32(&ruby->mem, shape + l->shape_index, &place) ||
+		    scry_mem_u32(&ruby->mem, shape + l->shape_parent, &number))
+			return -EFAULT;
+		for (int k = 0; k < 3 && place && place <= SHAPES_MAX; k++) {
+			if (keys[k] && edge == keys[k] && !ret_values[k] &&
+			    scry_mem_u64(&ruby->mem, ivs + 8ull * (place - 1), &ret_values[k]))
+				return -EFAULT;
+		}
+	}
+	return 0;
+}
+
 /* The String with the name (0: none), and the object a singleton belongs to (0: none or unknown).
  */
 static int name_of(const struct scry_ruby *ruby, uint64_t klass, uint64_t *ret_name,
@@ -95,15 +126,18 @@ static int name_of(const struct scry_ruby *ruby, uint64_t klass, uint64_t *ret_n
 	uint64_t values[3] = {0}, fields;
 	int err;
 
-	if (l->class_path_table) {
-		err = look_up(ruby, klass, keys, values);
+	if (l->class_path_table || l->class_ivs) {
+		err = l->class_ivs ? scry_ruby_shape_ivars(ruby, klass, keys, values)
+				   : look_up(ruby, klass, keys, values);
 		*ret_name = values[0] ? values[0] : values[1];
 		*ret_attached = values[2];
 		return err;
 	}
 	*ret_attached = 0;
 	fields = fields_of(ruby, klass);
-	if (!fields || scry_mem_u64(&ruby->mem, fields + l->class_path, ret_name))
+	if (!fields || scry_mem_u64(&ruby->mem, fields + l->class_path, ret_name) ||
+	    (l->class_attached &&
+	     scry_mem_u64(&ruby->mem, fields + l->class_attached, ret_attached)))
 		return -EFAULT;
 	if (*ret_name < SCRY_RUBY_NIL_MAX)
 		*ret_name = 0;
@@ -134,8 +168,7 @@ static uint64_t real_class(const struct scry_ruby *ruby, uint64_t klass)
 
 		if (is_class(flags) && !(flags & ruby->layout.singleton_flag))
 			return klass;
-		/* Superclass is the third word in every version. */
-		if (!flags || scry_mem_u64(&ruby->mem, klass + 16, &klass))
+		if (!flags || scry_mem_u64(&ruby->mem, klass + ruby->layout.class_super, &klass))
 			return 0;
 	}
 	return 0;

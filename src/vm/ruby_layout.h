@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/ruby_size.h"
+
 #define SCRY_RUBY_LEAF_MAX 64
 #define SCRY_RUBY_NONE 0xffffffffu
 
@@ -42,7 +44,7 @@ struct scry_ruby_layout {
 	uint32_t th_node;	 /* list node inside the thread */
 	uint32_t ractor_threads; /* list head inside the ractor */
 	uint32_t ractor_node;	 /* list node inside the ractor */
-	uint32_t vm_ractors;	 /* list head inside the vm */
+	uint32_t vm_ractors;	 /* list head inside the vm; NONE: no ractors, the vm stands for one */
 	uint64_t vm_root;	 /* module-relative address of the word that holds the vm */
 	/* iseq */
 	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
@@ -55,6 +57,12 @@ struct scry_ruby_layout {
 		iseq_flags_value; /* flags & mask == value for every iseq object */
 	/* objects */
 	uint32_t slot_size;
+	/* where the page of an object says how long its slots are; page_mask 0: not known, and then
+	 * all slots are slot_size long */
+	uint64_t page_mask;	 /* address & page_mask: the page's memory */
+	uint32_t page_header;	 /* there: pointer to the page's struct */
+	uint32_t page_slot_size; /* in that: u16 */
+	bool gc_stat_compact;	 /* GC.stat has :compact_count */
 	uint64_t string_noembed;	 /* flag bit: text is not in the slot */
 	uint32_t string_ptr, string_len; /* of a string not embedded */
 	uint32_t string_embed;		 /* embedded text */
@@ -63,23 +71,38 @@ struct scry_ruby_layout {
 	uint32_t string_embed_len_shift;
 	uint64_t array_embed; /* flag bit: elements are in the slot */
 	uint32_t array_embed_ptr, array_ptr;
-	/* class name: see ruby_class.c */
+	/* the method that a C frame runs, and names of ids; frame_me 0: not known */
+	uint32_t frame_me;	 /* bytes below ep: the method entry */
+	uint32_t me_def, def_id; /* its definition, and there the id it was defined under */
+	uint64_t me_flags;	 /* flags & iseq_flags_mask of a method entry */
+	uint64_t ids_root;	 /* module-relative address of the word with the Array of names */
+	/* class name, one of three ways: see ruby_class.c */
 	uint32_t class_ext;	   /* RClass -> ext pointer (or 0: the fields follow in the slot) */
-	uint32_t class_path;	   /* ext -> name String, when class_path_table is 0 */
+	uint32_t class_super;	   /* superclass, from the class itself */
+	uint32_t class_path;	   /* ext -> name String, when neither of the other two */
+	uint32_t class_attached;   /* ext -> a singleton's object, with class_path; 0 unknown */
 	uint32_t class_path_table; /* ext -> st_table holding {classpath id: String}; 0 unused */
 	uint32_t st_entries, st_bound_start, st_bound; /* inside st_table */
-	uint64_t classpath_id;			       /* key in that table */
+	uint32_t class_ivs; /* ext -> array of ivars, whose place a shape tells; 0 unused */
+	uint32_t vm_shapes; /* vm -> array of shapes; the number of a class's is in flags >> 32 */
+	uint32_t shape_size, shape_edge, shape_index, shape_parent; /* id, place + 1, number */
+	uint64_t classpath_id;	   /* key in table or shapes */
 	uint64_t tmp_classpath_id; /* key of the name of a class inside an anonymous one; 0 unknown
 				    */
 	uint64_t attached_id;	   /* key of a singleton's object; 0 unknown */
 	uint64_t singleton_flag;
 	/* the trace argument that a raw event hook receives */
 	uint32_t trace_ec, trace_cfp, trace_data;
+	bool recycles; /* the VM frees some objects without an event (rb_gc_force_recycle, to 3.0) */
+	bool hooks_of_all_ractors; /* an event hook holds in every ractor, not in one */
+	bool hooks_break_ractors;  /* the VM crashes when a ractor starts while they are on */
 	bool trace_pc_advanced; /* the VM adds one word to the top frame's pc around the hook */
 	/* instructions that allocate without pushing a frame: see struct scry_ruby_leaf */
 	uint32_t leaf_count, after_count;
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
+	/* bytes of an object outside its slot; addresses in it are module-relative here */
+	struct scry_size_rules sizes;
 };
 
 #endif

@@ -60,6 +60,7 @@ struct scry_learn {
 int scry_learn_strings(struct scry_learn *learn);
 int scry_learn_arrays(struct scry_learn *learn);
 int scry_learn_slots(struct scry_learn *learn);
+int scry_learn_pages(struct scry_learn *learn);
 int scry_learn_pieces(struct scry_learn *learn);
 int scry_learn_code(struct scry_learn *learn);
 int scry_learn_lines(struct scry_learn *learn);
@@ -67,9 +68,17 @@ int scry_learn_threads(struct scry_learn *learn);
 int scry_learn_frames(struct scry_learn *learn);
 int scry_learn_vm(struct scry_learn *learn);
 int scry_learn_tids(struct scry_learn *learn);
+int scry_learn_methods(struct scry_learn *learn);
 int scry_learn_classes(struct scry_learn *learn);
+int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars placed by shapes */
 int scry_learn_allocators(struct scry_learn *learn);
 int scry_learn_trace(struct scry_learn *learn);
+/* Sizes: 0 always; a type that is not learned stays unknown, and its row says so. */
+int scry_learn_sizes(struct scry_learn *learn);
+
+/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right after it?
+ */
+bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i);
 
 /* Reads a word of the child. */
 static inline bool scry_learn_word(struct scry_learn *learn, uint64_t addr, uint64_t *ret)
@@ -98,8 +107,23 @@ static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
 int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
+/* The same for what may be missing: the row then says `without`, and what that means. Returns whether
+ * it is known. */
+bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
+			 const char *proof, const char *without);
+
 /* Appends a row for `scry doctor`; without memory the row is missing. */
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
+
+/* Compares what was learned with debug information and decoded functions; adds to the rows of
+ * `rows`. 0, or -ENOTSUP with a sentence that has both values. */
+int scry_ruby_cross_check(struct scry_ruby *ruby, struct scry_ruby *rows);
+
+/* Finds the Ruby module of learn->child: maps, elf, bias, module. 0 or -errno with a sentence. */
+int scry_learn_module(struct scry_learn *learn);
+/* All steps, the validator and the second witnesses, on a child whose module is known. The layout
+ * is in learn->child. Works on a saved image (pid 0) as on a process. */
+int scry_learn_all(struct scry_learn *learn);
 
 /* Learns everything for `target` into target->layout. */
 int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc);

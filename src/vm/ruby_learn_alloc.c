@@ -21,11 +21,19 @@
 /* Words of a "leaf" fact. */
 enum { LEAF_WORDS = 2, LEAF_NAME, LEAF_TYPE, LEAF_LINE, LEAF_BEFORE, LEAF_OWN, LEAF_AFTER, LEAF_C };
 
-/* Any allocation reported on a following line proves the addition; on a previous line, its absence.
+/*
+ * Any allocation reported on a following line proves the addition; on a previous line, its absence.
+ * From 3.3 on each is reported on its own line: pc stands behind every instruction, and nothing is
+ * added to it.
  */
-static void count_lines(struct scry_learn *learn, unsigned int *ret_after, unsigned int *ret_before)
+struct lines {
+	unsigned int after, before, own;
+};
+
+static struct lines count_lines(struct scry_learn *learn)
 {
 	const struct scry_fact *f = NULL;
+	struct lines n = {0};
 
 	while ((f = scry_fact_next(learn->calib, f, "leaf"))) {
 		long line = scry_fact_number(f, LEAF_LINE), own = scry_fact_number(f, LEAF_OWN);
@@ -34,9 +42,11 @@ static void count_lines(struct scry_learn *learn, unsigned int *ret_after, unsig
 
 		if (scry_fact_number(f, LEAF_C))
 			continue;
-		*ret_after += line == after && line != own && line != before;
-		*ret_before += line == before && line != own && line != after;
+		n.after += line == after && line != own && line != before;
+		n.before += line == before && line != own && line != after;
+		n.own += line == own && own != before && before >= 0 && own != after;
 	}
+	return n;
 }
 
 /* 1: pc stood at the instruction, 0: after it, -1: this fact says nothing. */
@@ -99,29 +109,31 @@ static void add_instruction(struct scry_learn *learn, const char *name, uint64_t
 int scry_learn_allocators(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	unsigned int after = 0, before = 0;
-	struct scry_ruby_check check = {.item = "allocating instructions", .ok = true};
+	struct lines n = count_lines(learn);
+	struct scry_ruby_check check = {.item = "allocating instructions",
+					.ok = !(n.after && n.before)};
 
-	count_lines(learn, &after, &before);
-	l->trace_pc_advanced = after > 0 && before == 0;
-	check.ok = !(after && before);
-	if (!after != !before) {
+	l->trace_pc_advanced = n.after > 0 && n.before == 0;
+	if (!n.after != !n.before) {
 		for (size_t i = 0; i < learn->word_count; i++)
 			add_instruction(learn, learn->words_name[i], learn->words[i]);
 	}
 	snprintf(check.value, sizeof(check.value), "%u at pc, %u before pc", l->leaf_count,
 		 l->after_count);
 	snprintf(check.how, sizeof(check.how), "ObjectSpace.allocation_sourceline in the child");
-	if (after == 0 && before == 0)
-		snprintf(check.proof, sizeof(check.proof),
-			 "the child could not load 'objspace': lines of allocations may be the "
-			 "next one's");
-	else
+	if (n.after || n.before)
 		snprintf(check.proof, sizeof(check.proof),
 			 "pc %s around the hook: %u lines say so, %u the contrary",
 			 l->trace_pc_advanced ? "is advanced" : "is not advanced",
-			 l->trace_pc_advanced ? after : before,
-			 l->trace_pc_advanced ? before : after);
+			 l->trace_pc_advanced ? n.after : n.before,
+			 l->trace_pc_advanced ? n.before : n.after);
+	else if (n.own)
+		snprintf(check.proof, sizeof(check.proof),
+			 "pc stands behind every instruction: %u lines say so", n.own);
+	else
+		snprintf(check.proof, sizeof(check.proof),
+			 "the child could not load 'objspace': lines of allocations may be the "
+			 "next one's");
 	scry_ruby_add_check(learn->target, &check);
 	return 0;
 }
@@ -197,6 +209,24 @@ static struct scry_pick pick_load(struct scry_learn *learn, const char *function
 	return pick;
 }
 
+#define EMPTY_FUNCTION 16u /* bytes; since 3.1 the function is there and does nothing */
+
+static void learn_recycling(struct scry_learn *learn)
+{
+	struct scry_ruby_check check = {.item = "frees without an event", .ok = true};
+	struct scry_sym sym = {0};
+	bool found = scry_elf_symbol(learn->child->elf, "rb_gc_force_recycle", &sym) == 0;
+
+	learn->child->layout.recycles = found && sym.size > EMPTY_FUNCTION;
+	snprintf(check.value, sizeof(check.value), learn->child->layout.recycles ? "yes" : "no");
+	snprintf(check.how, sizeof(check.how), "size of rb_gc_force_recycle");
+	if (found)
+		snprintf(check.proof, sizeof(check.proof), "%" PRIu64 " bytes", sym.size);
+	else
+		snprintf(check.proof, sizeof(check.proof), "this Ruby has none");
+	scry_ruby_add_check(learn->target, &check);
+}
+
 int scry_learn_trace(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
@@ -208,6 +238,7 @@ int scry_learn_trace(struct scry_learn *learn)
 	int err =
 		scry_learn_item(learn, "trace argument data", &data, "decoded rb_tracearg_object");
 
+	learn_recycling(learn);
 	if (err)
 		return err;
 	l->trace_data = (uint32_t)data.value;

@@ -1,10 +1,10 @@
 /*
- * Learns where a class keeps its name.
+ * Learns where a class keeps its name, its superclass, and a singleton class its object.
  *
- * Two shapes exist: a String in the class or its extension (3.2 on), or a String in the class's
- * ivar st_table under a hidden id (to 3.1). All paths of at most three pointers are tried; the
- * right one leads from every known class to a String with its full name, and for the table, under
- * the same key.
+ * Three shapes exist: a String in the class or its extension (3.3 on), an ivar whose place a shape
+ * tells (3.2, see ruby_learn_shape.c), an ivar in the class's st_table (to 3.1), the latter two
+ * under a hidden id. All paths of at most three pointers are tried; the right one leads from every
+ * known class to a String with its full name, and for ivars, under the same key.
  */
 #include <errno.h>
 #include <string.h>
@@ -114,10 +114,35 @@ static bool direct_fits(struct scry_learn *learn, uint32_t ext, uint32_t field)
 	return n > 3;
 }
 
-static int learn_direct(struct scry_learn *learn)
+/* The word of the ext that is its object, in all singleton classes. */
+static struct scry_pick pick_attached(struct scry_learn *learn, uint32_t ext)
+{
+	struct scry_pick pick = {0};
+
+	for (uint32_t field = 8; field < EXT_BYTES; field += 8) {
+		const struct scry_fact *f = NULL;
+		bool fits = false;
+
+		while ((f = scry_fact_next(learn->calib, f, "singleton"))) {
+			uint64_t base, word;
+
+			fits = ext_of(learn, scry_fact_addr(f, 1), ext, &base) &&
+			       scry_learn_word(learn, base + field, &word) &&
+			       word == scry_fact_addr(f, 2);
+			if (!fits)
+				break;
+		}
+		if (fits)
+			scry_pick_add(&pick, field);
+	}
+	return pick;
+}
+
+static int learn_direct(struct scry_learn *learn, bool *found)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	struct scry_pick pick = {.parts = 2};
+	struct scry_pick pick = {.parts = 2}, attached;
+	int err;
 
 	for (uint32_t ext = 0; ext < 64; ext += ext ? 8 : 16) {
 		for (uint32_t field = 8; field < EXT_BYTES; field += 8) {
@@ -125,9 +150,42 @@ static int learn_direct(struct scry_learn *learn)
 				scry_pick_add(&pick, (uint64_t)ext << 32 | field);
 		}
 	}
+	*found = pick.hits > 0;
+	if (!*found)
+		return 0;
 	l->class_ext = (uint32_t)(pick.value >> 32);
 	l->class_path = (uint32_t)pick.value;
-	return scry_learn_item(learn, "class name", &pick, "all named classes");
+	err = scry_learn_item(learn, "class name", &pick, "all named classes");
+	if (err)
+		return err;
+	attached = pick_attached(learn, l->class_ext);
+	l->class_attached = (uint32_t)attached.value;
+	return scry_learn_item(learn, "object of a singleton class", &attached,
+			       "all singleton classes");
+}
+
+/* The superclass, in the first words of every class whose superclass is no included module. */
+static int learn_super(struct scry_learn *learn)
+{
+	struct scry_pick pick = {0};
+
+	for (uint32_t at = 16; at < EXT_BYTES; at += 8) {
+		const struct scry_fact *f = NULL;
+		bool fits = false;
+
+		while ((f = scry_fact_next(learn->calib, f, "super"))) {
+			uint64_t word;
+
+			fits = scry_learn_word(learn, scry_fact_addr(f, 1) + at, &word) &&
+			       word == scry_fact_addr(f, 2);
+			if (!fits)
+				break;
+		}
+		if (fits)
+			scry_pick_add(&pick, at);
+	}
+	learn->child->layout.class_super = (uint32_t)pick.value;
+	return scry_learn_item(learn, "superclass", &pick, "all known superclasses");
 }
 
 /* Where the table says which entries are in use, from tables with known holes at their beginning.
@@ -185,7 +243,7 @@ static struct scry_pick pick_singleton_flag(struct scry_learn *learn)
 		if (scry_learn_word(learn, scry_fact_addr(f, 1), &flags))
 			other |= flags;
 	}
-	for (int bit = 5; bit < 64; bit++) {
+	for (int bit = 5; bit < 32; bit++) { /* a shape's number may lie above */
 		if (all & ~other & (1ull << bit))
 			scry_pick_add(&pick, 1ull << bit);
 	}
@@ -209,22 +267,17 @@ static struct scry_pick pick_table_path(struct scry_learn *learn)
 	return pick;
 }
 
-int scry_learn_classes(struct scry_learn *learn)
+static int learn_table(struct scry_learn *learn, const struct scry_pick *way)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	struct scry_pick way = pick_table_path(learn), flag = pick_singleton_flag(learn);
 	struct scry_pick key = {0};
 	struct path p;
-	int err;
+	int err = scry_learn_item(learn, "class name table", way, "all named classes");
 
-	l->singleton_flag = flag.hits == 1 ? flag.value : 0;
-	if (!way.hits)
-		return learn_direct(learn);
-	err = scry_learn_item(learn, "class name table", &way, "all named classes");
 	if (err)
 		return err;
-	p = (struct path){(uint32_t)(way.value >> 32), (uint32_t)(way.value >> 16) & 0xffff,
-			  (uint32_t)way.value & 0xffff};
+	p = (struct path){(uint32_t)(way->value >> 32), (uint32_t)(way->value >> 16) & 0xffff,
+			  (uint32_t)way->value & 0xffff};
 	l->class_ext = p.ext;
 	l->class_path_table = p.field;
 	l->st_entries = p.entries;
@@ -235,7 +288,23 @@ int scry_learn_classes(struct scry_learn *learn)
 	err = learn_bounds(learn, &p);
 	if (!err)
 		err = scry_learn_item(learn, "class name key", &key, "all named classes");
-	if (!err)
-		err = scry_learn_item(learn, "singleton flag", &flag, "all singleton classes");
 	return err;
+}
+
+int scry_learn_classes(struct scry_learn *learn)
+{
+	struct scry_pick way = pick_table_path(learn), flag = pick_singleton_flag(learn);
+	bool found = false;
+	int err;
+
+	learn->child->layout.singleton_flag = flag.value;
+	err = scry_learn_item(learn, "singleton flag", &flag, "all singleton classes");
+	if (!err)
+		err = learn_super(learn);
+	if (err)
+		return err;
+	if (way.hits)
+		return learn_table(learn, &way);
+	err = learn_direct(learn, &found);
+	return err || found ? err : scry_learn_shapes(learn);
 }

@@ -63,7 +63,7 @@ static struct scry_pick flag_of(const struct sample *samples, int n, bool embedd
 		else
 			other |= samples[i].flags;
 	}
-	for (int bit = 0; bit < 64; bit++) {
+	for (int bit = 0; bit < 32; bit++) { /* a shape's number may lie above */
 		if (all & ~other & (1ull << bit))
 			scry_pick_add(&pick, 1ull << bit);
 	}
@@ -112,7 +112,7 @@ static bool find_embedded_length(struct scry_learn *learn, const struct sample *
 	if (by_word)
 		return true;
 	for (uint32_t width = 1; width <= 16; width++) {
-		for (uint32_t shift = 5; shift + width <= 64; shift++) {
+		for (uint32_t shift = 5; shift + width <= 32; shift++) {
 			uint64_t mask = ((1ull << width) - 1) << shift;
 			bool fits = true;
 

@@ -185,7 +185,8 @@ static void try_context(struct scry_learn *learn, struct scry_pick *frame, struc
 /*
  * The root fiber, which contains its thread's ec, points back at the thread just like the ec does,
  * so two triangles may close. The ec is the one that begins with its stack (vm_core.h says "do not
- * move").
+ * move"). And the machine registers saved at the ec's end may hold its thread once more: the field
+ * is the first place.
  */
 static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 {
@@ -198,7 +199,8 @@ static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 			if (!ec_fits(learn, ec, thread))
 				continue;
 			try_context(learn, &frame, &stack);
-			if (!frame.hits || !stack.hits || (stack.value >> 32) > best)
+			if (!frame.hits || !stack.hits || (stack.value >> 32) > best ||
+			    ((stack.value >> 32) == best && picks[0].value == ec))
 				continue;
 			if ((stack.value >> 32) < best)
 				memset(picks, 0, 4 * sizeof(*picks));

@@ -3,6 +3,8 @@
 #
 #   ruby compare.rb truth  SCRIPT TRUTH.json SCRY.json   both agree, but for the declared lines
 #   ruby compare.rb expect SCRIPT TRUTH.json [SCRY.json] both say what the script's table says
+#   ruby compare.rb any    SCRIPT TRUTH.json SCRY.json   on another Ruby than the one that the tables
+#                                                        were made on: equal, or as declared for scry
 #   ruby compare.rb table  DIR                           the table of doc/TRUTH.md, from DIR/*.rb
 #
 # Declarations are comments of the script, a line may be FILE:LINE for eval'ed code:
@@ -62,14 +64,14 @@ class Script
 end
 
 # Rows of one report as {[file, line, class] => count}, only the script's own files.
-def counts(path, script)
+def counts(path, script, what = 'allocated')
   report = JSON.parse(File.read(path))
   honesty = report['honesty'] || {}
   %w[lost errors].each { |k| abort "#{path}: #{k} is #{honesty[k]}, the counts prove nothing" if honesty[k].to_i != 0 }
   report.fetch('rows').each_with_object(Hash.new(0)) do |row, sum|
     next unless script.files.include?(row['file']) && row['line'].to_i.positive?
 
-    sum[[row['file'], row['line'], row['class'].gsub(/0x\h+/, '0x')]] += row['allocated']
+    sum[[row['file'], row['line'], row['class'].gsub(/0x\h+/, '0x')]] += row[what].to_i
   end
 end
 
@@ -91,6 +93,28 @@ def truth(script, ruby, scry)
   end
   abort "#{script.path}: the VM saw no allocation at all" if ruby.empty?
   differences(script, ruby, scry, %w[ruby scry])
+end
+
+# A Ruby whose lines are never late agrees everywhere; one whose are agrees with the tables. What the VM
+# has hidden may have been hidden after its birth.
+def any(script, ruby, scry)
+  abort "#{script.path}: the VM saw no allocation at all" if ruby.empty?
+  counts(ARGV.fetch(1), script, 'hidden').each do |key, hidden|
+    ruby[key] += (scry.fetch(key, 0) - ruby.fetch(key, 0)).clamp(0, hidden)
+  end
+  right = script.expect.merge(script.differs.transform_values { |_, b| b })
+  same = right.select { |key, n| scry.fetch(key, 0) == n }.keys
+  same.each { |key| [ruby, scry].each { |counts| counts.delete(key) } }
+  bad = differences(script, ruby, scry, %w[ruby scry])
+  return bad if bad.empty? || RUBY_VERSION >= '3.3'
+
+  # To 3.2 the VM's line may be the next instruction's, whose line depends on the version: then each
+  # object is somewhere else, but none is missing.
+  sums = [ruby, scry].map { |c| c.each_with_object(Hash.new(0)) { |((file, _, klass), n), sum| sum[[file, klass]] += n } }
+  return bad if sums[0] != sums[1]
+
+  puts bad.map { |line| "elsewhere: #{line}" }
+  []
 end
 
 def expect(script, ruby, scry)
@@ -119,7 +143,7 @@ script = Script.new(ARGV.fetch(0))
 ruby = counts(ARGV.fetch(1), script)
 scry = ARGV[2] && counts(ARGV[2], script)
 total = (scry || ruby).values.sum
-bad = mode == 'truth' ? truth(script, ruby, scry) : expect(script, ruby, scry)
+bad = send({ 'truth' => :truth, 'expect' => :expect, 'any' => :any }.fetch(mode), script, ruby, scry)
 unless bad.empty?
   puts bad
   abort "#{File.basename(script.path)}: #{bad.size} lines differ"
