@@ -1,15 +1,13 @@
 /*
- * What follows the head of each kind of event. Included by wire/event.h.
+ * What follows the head of each kind of event. Included by wire/event.h. A field called *_str is
+ * the id of a STRING event that came before; 0 means unknown. A payload may grow at its end; a
+ * reader zero-fills what an older file lacks.
  */
 #ifndef SCRY_WIRE_PAYLOAD_H
 #define SCRY_WIRE_PAYLOAD_H
 
 #include <stdint.h>
 
-/*
- * Payloads. A field called *_str is the id of a STRING event that came before; 0 means unknown.
- * A payload may grow at its end; a reader zero-fills what an older file lacks.
- */
 struct scry_ev_session {
 	uint32_t instrument_str; /* "objects", "count" */
 	uint32_t command_str;	 /* scry's own command line */
