@@ -24,8 +24,8 @@
 
 struct counters {
 	double allocated, freed, freed_bytes;
-	double out_of_sight; /* nobody knows whether they live */
-	uint64_t samples, freed_samples;
+	double unfollowed;		 /* nobody knows whether they live */
+	uint64_t samples, freed_samples; /* freed or not followed */
 	/* of the living; set by scry_objects_measure */
 	double live_bytes, old_live, old_live_bytes;
 	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
@@ -185,6 +185,8 @@ static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
 	c->samples++;
 	if (!region) {
 		o->totals.untracked++;
+		c->unfollowed += weight(o, slot);
+		c->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, region, address);
@@ -255,6 +257,8 @@ static void move(struct scry_objects *o, uint64_t from, uint64_t to)
 	other = scry_live_region(&o->live, to, 1);
 	if (!other) {
 		o->totals.untracked++;
+		counters_of(o, was.place)->unfollowed += weight(o, base_slot(o));
+		counters_of(o, was.place)->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, other, to);
@@ -339,7 +343,7 @@ void scry_objects_lose_sight(struct scry_objects *o)
 
 			if (!c)
 				continue;
-			c->out_of_sight += weight(o, slot_size_at(o, region, region->base));
+			c->unfollowed += weight(o, slot_size_at(o, region, region->base));
 			c->freed_samples++;
 			region->at[i].place = 0;
 			region->count--;
@@ -547,6 +551,7 @@ static int write_counters(struct scry_objects *o, struct scry_writer *w, uint32_
 		.live_samples = sampled ? c->samples - c->freed_samples : 0,
 		.old_live = whole(c->old_live),
 		.old_live_bytes = whole(c->old_live_bytes),
+		.unfollowed = whole(c->unfollowed),
 	};
 
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
@@ -622,7 +627,7 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 		if (!c->samples)
 			continue;
 		made += c->allocated;
-		live += c->allocated - c->freed - c->out_of_sight;
+		live += c->allocated - c->freed - c->unfollowed;
 		scry_places_key(&o->places, place, &key);
 		if (place == o->nowhere)
 			ret->nowhere = whole(c->allocated);

@@ -200,6 +200,7 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 		scry_object_counts_add(&list->all, &row.counts);
 		list->all_slots &= row.counts.is_slots;
 		list->freed += site->counts.freed;
+		list->unfollowed += site->counts.unfollowed;
 		if (row.is_internal)
 			list->internal += row.counts.allocated;
 		if (row.is_internal && !list->opts->internal)

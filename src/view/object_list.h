@@ -36,7 +36,7 @@ struct scry_object_list {
 	struct scry_object_row *rows;
 	size_t count;
 	struct scry_object_counts all; /* of every site, listed or not */
-	uint64_t freed, frees_older, internal, unnamed;
+	uint64_t freed, unfollowed, frees_older, internal, unnamed;
 	uint64_t grepped, filtered,
 		died;		   /* of all allocated: left out by --grep, --filter, --live */
 	uint64_t events;	   /* that tell of objects */

@@ -64,6 +64,8 @@ static void push_totals(const struct objects *o)
 		TOTAL(is_data || o->opts->live, "old_live_bytes", "bytes of those",
 		      scry_cell_known(all->old_live_bytes, o->table.has_full)),
 		TOTAL(true, "freed", "freed", scry_cell_number(l->freed)),
+		TOTAL(is_data || l->unfollowed, "unfollowed", "not followed to their end",
+		      scry_cell_number(l->unfollowed)),
 		TOTAL(true, "frees_older", "freed that were made before the watch",
 		      scry_cell_known(l->frees_older,
 				      !l->is_one && (l->honesty.has_totals || l->frees_older))),

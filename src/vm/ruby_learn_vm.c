@@ -191,7 +191,8 @@ static int learn_root(struct scry_learn *learn)
 
 static void learn_hooks(struct scry_learn *learn)
 {
-	struct scry_ruby_check check = {.item = "event hooks", .how = "calibration child", .ok = true};
+	struct scry_ruby_check check = {
+		.item = "event hooks", .how = "calibration child", .ok = true};
 	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "hooks");
 	bool all = f && scry_fact_number(f, 1) == 1;
 	bool breaks = f && f->count > 1 && strcmp(f->words[1], "crash") == 0;
@@ -247,8 +248,8 @@ static int learn_lone_vm(struct scry_learn *learn)
 	}
 	err = scry_learn_item(learn, "VM of its thread", &vm, "%zu threads, no ractors", n);
 	if (!err)
-		err = scry_learn_item(learn, "thread ring of the VM", &ring, "a ring of %zu threads",
-				      n);
+		err = scry_learn_item(learn, "thread ring of the VM", &ring,
+				      "a ring of %zu threads", n);
 	l->th_vm = l->th_ractor = (uint32_t)vm.value;
 	l->ractor_threads = (uint32_t)(ring.value >> 32);
 	l->th_node = (uint32_t)ring.value;
