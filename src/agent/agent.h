@@ -12,6 +12,7 @@
 #include "agent/sample.h"
 #include "agent/stack.h"
 #include "wire/control.h"
+#include "wire/lanes.h"
 #include "wire/ruby_ring.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
@@ -54,10 +55,15 @@ struct scry_agent_data {
 	uint32_t evict;	     /* round robin */
 	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
+	struct scry_follow follow;
 	uint64_t anchor, anchor_data; /* moved.c: the hidden object, 0: none; what it owns */
 	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
 	struct scry_agent_sampling sampling;
-	struct scry_agent_sampled sampled;
+	/*
+	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
+	 * child finds them empty and copies nothing.
+	 */
+	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
 	struct scry_agent_stacks stacks;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
@@ -100,6 +106,10 @@ uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *ob
 void scry_site_forget_iseq(uint64_t iseq);
 void scry_site_forget_class(uint64_t klass);
 void scry_site_forget_all(void);
+
+/* lane.c: the first event in a fork child. 1: it has a lane and records from now on; 0: nobody
+ * follows, or no lane is free. */
+int scry_lane_claim(struct scry_gate *g);
 
 /* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
  * alive. */

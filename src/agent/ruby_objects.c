@@ -176,7 +176,9 @@ static int begin(struct scry_gate *g)
 		scry_take_up(g);
 	if (likely(g->wanted))
 		return 1;
-	scry_hook_off(g); /* off, or a fork child, whose gate page is zero */
+	if (!g->open && scry_lane_claim(g)) /* a fork child, whose gate page is zero */
+		return 1;
+	scry_hook_off(g); /* off, or a child that is not followed */
 	g->handling = 0;
 	return 0;
 }

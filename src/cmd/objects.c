@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/objects_plan.h"
 #include "cmd/report.h"
+#include "cmd/session.h"
 #include "cmd/until.h"
 #include "cmd/watch_opts.h"
 #include "hook/ring.h"
@@ -22,6 +23,7 @@
 
 #define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
 #define RETRY_NS 500000000ull
+#define SLIPPED_NS 20000000ull
 
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
@@ -31,13 +33,18 @@ struct objects_opts {
 	bool stacks, force_gc;
 };
 
+/* What all processes of a run have in common. */
+static struct {
+	uint32_t next_site, next_stack;
+	size_t live_bytes;
+} shared = {1, 1, 0};
+
 struct objects {
 	struct scry_ruby *ruby;
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
 	struct scry_agent_sampling sampling;
 	double sample_mean;
-	uint32_t next_site, next_stack;
 	uint32_t slice;
 	uint64_t until_ns;	    /* when --until is looked at next */
 	uint64_t slice_ns;	    /* when the slice under way began */
@@ -48,6 +55,7 @@ struct objects {
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
+	uint64_t lost, lease, busy, bad, unfollowed; /* of this watch, or of all summed here */
 	bool booting;	 /* started by us: validate when the VM is up */
 	bool is_damaged; /* the ring made no sense */
 	bool refused;	 /* the live check failed: the report says so */
@@ -56,6 +64,19 @@ struct objects {
 	bool registered; /* in at least one thread */
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
 };
+
+static struct scry_objects *new_names(const struct scry_watch *w, const struct objects *o)
+{
+	return scry_objects_new(&(struct scry_objects_setup){
+		.ruby = o->ruby,
+		.limit_bytes = w->opts->memory,
+		.sample_mean = o->sample_mean,
+		.sample_unit = o->sampling.by_bytes ? o->sampling.unit : 0,
+		.next_site = &shared.next_site,
+		.next_stack = &shared.next_stack,
+		.live_bytes = &shared.live_bytes,
+	});
+}
 
 static int prepare(struct scry_watch *w)
 {
@@ -82,15 +103,7 @@ static int prepare(struct scry_watch *w)
 	o->plan.stacks = opts->stacks;
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
 						    o->plan.page_mask != 0, &o->sampling);
-	o->next_site = o->next_stack = 1;
-	o->names = scry_objects_new(&(struct scry_objects_setup){
-		.ruby = o->ruby,
-		.limit_bytes = w->opts->memory,
-		.sample_mean = o->sample_mean,
-		.sample_unit = o->sampling.by_bytes ? o->sampling.unit : 0,
-		.next_site = &o->next_site,
-		.next_stack = &o->next_stack,
-	});
+	o->names = new_names(w, o);
 	if (!o->batch || !o->names)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
 	w->near = o->ruby->bias;
@@ -216,6 +229,8 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_edit_poke(w->inj.mem.fd, w->inj.gate + offsetof(struct scry_gate, frames),
 				   &frames, sizeof(frames));
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	o->base_lost = c->lost;
@@ -263,6 +278,15 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	}
 }
 
+/* It was caught in its start, and its VM is up: the boot slot may have been passed already. */
+static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now)
+{
+	if (!w->is_caught || !o->booting || now < o->retry_ns)
+		return false;
+	o->retry_ns = now + SLIPPED_NS;
+	return scry_ruby_validate(o->ruby) == 0;
+}
+
 static void notice_armed(struct scry_watch *w, struct objects *o)
 {
 	uint64_t now;
@@ -272,6 +296,8 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 	now = scry_now_ns();
 	if (is_armed(w)) {
 		o->armed_ns = now;
+	} else if (has_slipped_by(w, o, now)) {
+		o->registered = ask_threads(w, wait_for_armed) > 0;
 	} else if (!o->registered && now > o->retry_ns && !w->held && !o->booting) {
 		o->retry_ns = now + RETRY_NS;
 		o->registered = ask_threads(w, wait_for_armed) > 0;
@@ -285,7 +311,7 @@ static void end_slice(struct scry_watch *w, struct objects *o)
 	struct scry_objects_totals t;
 	uint64_t now;
 
-	if (!w->opts->every_ns || w->ended_ns)
+	if (!w->opts->every_ns || w->ended_ns || !w->is_own)
 		return;
 	now = scry_now_ns();
 	if (!o->slice_ns)
@@ -363,6 +389,41 @@ static int drain(struct scry_watch *w)
 	return fill;
 }
 
+/*
+ * A fork child that records in a lane already: all is as in its root, but for what it counts. Whose
+ * memory it is, is not known yet: until then nothing of it is read.
+ */
+static int adopt(struct scry_watch *w)
+{
+	const struct objects *root = w->root->state;
+	struct objects *o = calloc(1, sizeof(*o));
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	w->state = o;
+	o->batch = root->batch;
+	o->sampling = root->sampling;
+	o->sample_mean = root->sample_mean;
+	o->armed_ns = scry_now_ns();
+	w->runtime = w->root->runtime;
+	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
+	scry_ring_open_lane(&o->ring, w->inj.control, w->inj.ring);
+	r = scry_ruby_like(root->ruby, &o->ruby);
+	if (r < 0)
+		return r;
+	o->names = new_names(w, o);
+	return o->names ? 0 : scry_fail(-ENOMEM, "not enough memory for the tables");
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+
+	if (scry_ruby_bind(o->ruby, w->proc.pid) == 0)
+		o->ractors_at_start = scry_ruby_ractors(o->ruby);
+}
+
 static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 {
 	uint64_t until = scry_now_ns() + ns;
@@ -432,7 +493,6 @@ static bool is_table_full(struct scry_watch *w)
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
-	const struct scry_control *c = w->inj.control;
 	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
 
 	if (!o->armed_ns && !is_armed(w) && o->booting)
@@ -474,38 +534,52 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"--force-gc: the program did not come to a safepoint within 2 s; "
 				"no GC was made");
-	if (c->untracked != o->base_untracked)
+	if (o->unfollowed)
 		scry_watch_note(w,
 				"%llu samples beyond the agent's table: made counted, not followed "
 				"to their end; fix: sample fewer",
-				(unsigned long long)(c->untracked - o->base_untracked));
+				(unsigned long long)o->unfollowed);
 	if (t->replaced && o->ruby->layout.recycles)
 		scry_watch_note(
 			w,
 			"%llu objects were taken back by the VM without an event: they count "
 			"as freed from when their place was used again",
 			(unsigned long long)t->replaced);
-	if (c->busy != o->base_busy)
+	if (o->busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
 				"allocates) and "
 				"were not recorded",
-				(unsigned long long)(c->busy - o->base_busy));
+				(unsigned long long)o->busy);
+}
+
+/* What the agent counted in this watch; a lane is somebody else's afterwards. */
+static void take_counters(struct scry_watch *w, struct objects *o)
+{
+	const struct scry_control *c = w->inj.control;
+
+	if (!c) /* a sum */
+		return;
+	w->session->late += w->is_caught && !c->booted;
+	o->lost = c->lost - o->base_lost;
+	o->lease = c->lost_lease - o->base_lease;
+	o->busy = c->busy - o->base_busy;
+	o->bad = c->bad - o->base_bad;
+	o->unfollowed = c->untracked - o->base_untracked;
+	scry_objects_measure(o->names, w->target_gone);
 }
 
 static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
-	const struct scry_control *c = w->inj.control;
 	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
-	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
-	scry_objects_measure(o->names, w->target_gone);
+	take_counters(w, o);
 	scry_objects_totals(o->names, &t);
-	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged;
-	if (!o->ruby->layout.recycles)
+	w->events = t.allocs + t.frees + o->lost;
+	w->errors += o->bad + t.damaged;
+	if (!o->ruby || !o->ruby->layout.recycles)
 		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	w->totals = (struct scry_ev_totals){
@@ -516,11 +590,42 @@ static int finish(struct scry_watch *w)
 		.sample_every = (uint64_t)(o->sample_mean + 0.5),
 		.sample_bytes = opts->sample.bytes,
 	};
-	write_notes(w, o, &t);
-	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
-	scry_watch_lost(w, lease, "scry was held up for more than a second");
-	scry_watch_lost(w, c->busy - o->base_busy, "the handler was interrupted by itself");
+	if (o->ruby)
+		write_notes(w, o, &t);
+	scry_watch_lost(w, o->lost - o->lease,
+			"the ring was full: scry did not get to run in time");
+	scry_watch_lost(w, o->lease, "scry was held up for more than a second");
+	scry_watch_lost(w, o->busy, "the handler was interrupted by itself");
 	return scry_objects_write(o->names, w->writer, (uint32_t)w->proc.pid, 0);
+}
+
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	struct objects *sum = into->state, *o = w->state;
+	struct scry_objects_totals t;
+
+	take_counters(w, o);
+	if (!sum) {
+		sum = into->state = calloc(1, sizeof(*sum));
+		if (!sum)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+		sum->sample_mean = o->sample_mean;
+		sum->sampling = o->sampling;
+		sum->names = new_names(into, sum);
+		if (!sum->names)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+		into->event_cost_ns_x10 = w->event_cost_ns_x10;
+	}
+	sum->lost += o->lost;
+	sum->lease += o->lease;
+	sum->busy += o->busy;
+	sum->bad += o->bad;
+	into->errors += w->errors;
+	scry_objects_totals(o->names, &t);
+	if (o->ruby->layout.recycles)
+		into->errors -= t.replaced; /* as in finish: an event that this VM does not make */
+	scry_objects_merge(sum->names, o->names);
+	return 0;
 }
 
 static void done(struct scry_watch *w)
@@ -529,7 +634,8 @@ static void done(struct scry_watch *w)
 
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
-	free(o->batch);
+	if (!w->root)
+		free(o->batch);
 	free(o);
 	w->state = NULL;
 }
@@ -541,9 +647,12 @@ const struct scry_instrument scry_instrument_objects = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,
+	.merge = merge,
 	.done = done,
 };
 
@@ -556,6 +665,8 @@ int scry_cmd_objects(int argc, char **argv)
 	const char *sample = NULL, *until = NULL;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
+		 NULL},
 		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
 		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
 		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
@@ -574,7 +685,7 @@ int scry_cmd_objects(int argc, char **argv)
 		.count = sizeof(rows) / sizeof(rows[0]),
 		.opts = &opts,
 		.talk = &talk,
-		.usage = "scry objects -p PID [-d TIME] | scry objects [OPTIONS] -- CMD...",
+		.usage = "scry objects -p PID... [-d TIME] | scry objects [OPTIONS] -- CMD...",
 	};
 	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
 

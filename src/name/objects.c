@@ -72,6 +72,7 @@ struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 	scry_stacks_init(&o->stacks);
 	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
 		       setup->limit_bytes);
+	scry_live_share(&o->live, setup->live_bytes);
 	return o;
 }
 
@@ -519,7 +520,7 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t pl
 	site.method_str = string_event(o, w, key.label);
 	site.flags = (key.internal ? SCRY_SITE_INTERNAL : 0) |
 		     (!key.internal && !key.klass ? SCRY_SITE_UNNAMED : 0);
-	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
+	site.slot_bytes = base_slot(o);
 	site.stack =
 		scry_stacks_write(&o->stacks, key.stack, &o->places.names, w, o->setup.next_stack);
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
@@ -603,7 +604,12 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 				    ? 0
 				    : write_site(o, w, place, batch->producer.pid);
 			r = r ? r : e;
-			word |= o->counters[place - 1].site & SCRY_OBJ_CODE_MASK;
+			if (o->counters[place - 1].site > SCRY_PLACES_MAX) {
+				o->totals.damaged++; /* of several processes: the counters have it,
+							a packed word has no room */
+				continue;
+			}
+			word |= o->counters[place - 1].site;
 		}
 		out[count++] = word;
 	}
@@ -611,6 +617,103 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 	run.count = count;
 	e = count ? scry_writer_objects(w, &run) : 0;
 	return r ? r : e;
+}
+
+/* --- summing processes ----------------------------------------------------------------------- */
+
+#define SUM_GCS UINT32_MAX /* ages are counted back from here: each process had its own GCs */
+
+static uint32_t name_in(struct scry_objects *into, const struct scry_objects *from, uint32_t name)
+{
+	size_t size;
+	const char *bytes = name ? scry_intern_get(&from->places.names, name, &size) : NULL;
+
+	return bytes ? scry_places_name(&into->places, bytes, size) : 0;
+}
+
+/* Frame numbers of `from` as those of `into`, by number; parents come first. NULL: no memory. */
+static uint32_t *merge_stacks(struct scry_objects *into, const struct scry_objects *from)
+{
+	uint32_t count = from->stacks.frames.count;
+	uint32_t *map = calloc(count + 1ul, sizeof(*map));
+	struct scry_stack_frame frame;
+
+	for (uint32_t i = 1; map && i <= count; i++) {
+		if (scry_stacks_frame(&from->stacks, i, &frame) < 0)
+			continue;
+		frame.parent = frame.parent < i ? map[frame.parent] : 0;
+		frame.path = name_in(into, from, frame.path);
+		frame.label = name_in(into, from, frame.label);
+		map[i] = scry_stacks_add(&into->stacks, &frame);
+	}
+	return map;
+}
+
+static void add_counters(struct counters *sum, const struct counters *c, uint32_t gcs)
+{
+	uint64_t oldest = c->oldest ? SUM_GCS - (gcs - (c->oldest - 1)) + 1 : 0;
+
+	sum->allocated += c->allocated;
+	sum->freed += c->freed;
+	sum->freed_bytes += c->freed_bytes;
+	sum->out_of_sight += c->out_of_sight;
+	sum->samples += c->samples;
+	sum->freed_samples += c->freed_samples;
+	sum->live_bytes += c->live_bytes;
+	sum->old_live += c->old_live;
+	sum->old_live_bytes += c->old_live_bytes;
+	sum->is_unsized |= c->is_unsized;
+	if (oldest && (!sum->oldest || oldest < sum->oldest))
+		sum->oldest = oldest;
+}
+
+static void add_totals(struct scry_objects_totals *sum, const struct scry_objects_totals *t)
+{
+	sum->allocs += t->allocs;
+	sum->frees += t->frees;
+	sum->frees_older += t->frees_older;
+	sum->replaced += t->replaced;
+	sum->untracked += t->untracked;
+	sum->damaged += t->damaged;
+	sum->defs += t->defs;
+	sum->gcs += t->gcs;
+	sum->full_gcs += t->full_gcs;
+	sum->compactions += t->compactions;
+	sum->moved += t->moved;
+	sum->out_of_sight += t->out_of_sight;
+	sum->unsized += t->unsized;
+}
+
+void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
+{
+	uint32_t *stacks = merge_stacks(into, from);
+
+	into->gcs = SUM_GCS;
+	into->live.slot_size = from->live.slot_size;
+	for (uint32_t place = 1; place <= from->cap; place++) {
+		struct scry_place_key key, is;
+		struct counters *sum;
+		uint32_t id;
+
+		if (!from->counters[place - 1].samples)
+			continue;
+		scry_places_key(&from->places, place, &is);
+		memset(&key, 0, sizeof(key));
+		key.path = name_in(into, from, is.path);
+		key.label = name_in(into, from, is.label);
+		key.klass = name_in(into, from, is.klass);
+		key.line_at = key.line_before = scry_places_line(&from->places, &is);
+		key.stack = stacks ? stacks[is.stack] : 0;
+		key.internal = is.internal;
+		id = place == from->nowhere ? 0 : scry_places_add(&into->places, &key);
+		sum = counters_of(into, id ? id : into->nowhere);
+		if (sum)
+			add_counters(sum, &from->counters[place - 1], from->gcs);
+		else
+			into->totals.damaged++;
+	}
+	add_totals(&into->totals, &from->totals);
+	free(stacks);
 }
 
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)

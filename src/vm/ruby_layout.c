@@ -153,7 +153,45 @@ int scry_learn_all(struct scry_learn *learn)
 	return err;
 }
 
-int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
+/*
+ * What was learned of a module in this run of scry, by its build id: the second process of a
+ * cluster, or the hundredth of a test run, is not kept waiting for a calibration child.
+ */
+#define KNOWN_MAX 8
+#define ID_MAX 64
+static struct known {
+	size_t id_size;
+	uint8_t id[ID_MAX];
+	struct scry_ruby_layout layout;
+} known[KNOWN_MAX];
+
+static struct known *known_of(const struct scry_ruby *ruby)
+{
+	const uint8_t *id = NULL;
+	size_t n = scry_elf_build_id(ruby->elf, &id);
+
+	for (size_t i = 0; n && i < KNOWN_MAX; i++)
+		if (known[i].id_size == n && !memcmp(known[i].id, id, n))
+			return &known[i];
+	return NULL;
+}
+
+static void remember(const struct scry_ruby *ruby)
+{
+	static size_t next;
+	struct known *k = &known[next % KNOWN_MAX];
+	const uint8_t *id = NULL;
+	size_t n = scry_elf_build_id(ruby->elf, &id);
+
+	if (!n || n > ID_MAX)
+		return;
+	next++;
+	k->id_size = n;
+	memcpy(k->id, id, n);
+	k->layout = ruby->layout;
+}
+
+static int learn_from_child(struct scry_ruby *target, const struct scry_proc *proc)
 {
 	struct scry_learn *learn = calloc(1, sizeof(*learn));
 	struct scry_ruby *child = calloc(1, sizeof(*child));
@@ -196,5 +234,19 @@ out:
 	scry_calib_stop(&calib);
 	scry_ruby_free(child);
 	free(learn);
+	return err;
+}
+
+int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
+{
+	const struct known *k = known_of(target);
+	int err = 0;
+
+	if (k)
+		target->layout = k->layout;
+	else
+		err = learn_from_child(target, proc);
+	if (!k && !err)
+		remember(target);
 	return err;
 }
