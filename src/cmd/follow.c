@@ -216,7 +216,8 @@ bool scry_follow_has_heirs(struct scry_watch *w)
 	heirs = 0;
 	each_process(w->session, count_heir);
 	w->heirs_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
-	/* After that: who is gone by now may have left words in a lane that we have not seen yet. */
+	/* After that: who is gone by now may have left words in a lane that we have not seen yet.
+	 */
 	for (uint32_t lane = 0; lane < SCRY_LANES && !heirs; lane++)
 		heirs = scry_pool_is_taken(&w->pool, lane);
 	return heirs;

@@ -231,9 +231,9 @@ static bool remains(const struct scry_session *s)
 {
 	if (s->spawns.count)
 		return true;
-	return s->count ||
-	       (s->opts->follow && (scry_follow_expects(s) ||
-		(s->leader && scry_proc_is_running(s->leader, s->leader_start))));
+	return s->count || (s->opts->follow &&
+			    (scry_follow_expects(s) ||
+			     (s->leader && scry_proc_is_running(s->leader, s->leader_start))));
 }
 
 static int turn_ms(const struct scry_session *s, int fill)
@@ -294,8 +294,7 @@ static int run(struct scry_session *s, const char **ret_why)
 static void write_notes(struct scry_session *s, struct scry_watch *any)
 {
 	if (s->refused)
-		scry_watch_note(any,
-				"%llu fork children were not watched: all %u lanes were taken",
+		scry_watch_note(any, "%llu fork children were not watched: all %u lanes were taken",
 				(unsigned long long)s->refused, SCRY_LANES);
 	if (s->late)
 		scry_watch_note(any,
@@ -319,7 +318,8 @@ static int leave_all(struct scry_session *s, const char *why)
 	if (s->opts->follow)
 		scry_follow_end(s);
 	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
-		if (!s->watches[i]->is_over && !s->watches[i]->target_gone && s->watches[i]->proc.pid)
+		if (!s->watches[i]->is_over && !s->watches[i]->target_gone &&
+		    s->watches[i]->proc.pid)
 			scry_inject_want(&s->watches[i]->inj, 0);
 	for (int roots = 0; roots < 2; roots++)
 		for (size_t i = s->count; i-- > 0;) {

@@ -56,10 +56,10 @@ struct objects {
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
 	uint64_t lost, lease, busy, bad, unfollowed; /* of this watch, or of all summed here */
-	bool booting;	 /* started by us: validate when the VM is up */
-	bool is_damaged; /* the ring made no sense */
-	bool refused;	 /* the live check failed: the report says so */
-	uint64_t blind;	 /* compactions not followed, by the agent's count */
+	bool booting;				     /* started by us: validate when the VM is up */
+	bool is_damaged;			     /* the ring made no sense */
+	bool refused;				     /* the live check failed: the report says so */
+	uint64_t blind; /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
@@ -267,8 +267,10 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	if (!o->booting || !is_armed(w))
 		return;
 	r = scry_ruby_validate(o->ruby);
-	if (r == -EAGAIN)
+	if (r == -EAGAIN || r == -ESRCH) {
+		scry_error_clear();
 		return;
+	}
 	o->booting = false;
 	o->ractors_at_start = scry_ruby_ractors(o->ruby);
 	if (r < 0) {

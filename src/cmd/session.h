@@ -20,10 +20,10 @@
 struct scry_suspect {
 	pid_t pid;
 	uint64_t start_ticks;
-	uint64_t image;	  /* changes with an exec */
+	uint64_t image;	   /* changes with an exec */
 	uint64_t since_ns; /* when this image was first seen */
-	uint64_t look_ns; /* next time to look what it is; UINT64_MAX: it is known */
-	uint64_t poll_ns; /* next time to look whether it still is */
+	uint64_t look_ns;  /* next time to look what it is; UINT64_MAX: it is known */
+	uint64_t poll_ns;  /* next time to look whether it still is */
 };
 
 struct scry_session {
@@ -35,22 +35,22 @@ struct scry_session {
 	size_t count;
 	struct scry_watch *others; /* ended processes without rows of their own, summed */
 	size_t own, others_count;
-	size_t entered;		 /* processes ever */
+	size_t entered; /* processes ever */
 	struct scry_spawns spawns;
 	pid_t leader; /* of `-- CMD` */
 	uint64_t leader_start;
 	struct scry_suspect *suspects;
 	size_t suspect_count;
 	uint64_t began_ns;
-	uint64_t scan_ns;	 /* next full look through /proc */
-	uint64_t last_pid;	 /* newest pid of the machine at the last look */
-	uint64_t late;		 /* Rubies that were entered after their start */
-	uint64_t not_entered;	 /* Rubies that could not be entered */
-	uint64_t refused;	 /* fork children that found no lane */
+	uint64_t scan_ns;     /* next full look through /proc */
+	uint64_t last_pid;    /* newest pid of the machine at the last look */
+	uint64_t late;	      /* Rubies that were entered after their start */
+	uint64_t not_entered; /* Rubies that could not be entered */
+	uint64_t refused;     /* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
-	bool is_short; /* the recording could not be written to its end */
+	bool is_short;	  /* the recording could not be written to its end */
 };
 
 /* watch.c */
@@ -80,7 +80,8 @@ void scry_follow_turn(struct scry_session *s);
 void scry_follow_exec(struct scry_session *s, pid_t pid);
 /* Are there lanes whose owner is sought? Then come again soon. */
 bool scry_follow_is_busy(const struct scry_session *s);
-/* Of an ended one: do processes live that were forked from it, and may still take a lane of its pool?
+/* Of an ended one: do processes live that were forked from it, and may still take a lane of its
+ * pool?
  */
 bool scry_follow_has_heirs(struct scry_watch *w);
 /* Has somebody appeared so lately that he may still become a Ruby? */

@@ -160,7 +160,8 @@ static size_t descendants(pid_t pid, pid_t *list, size_t max)
 	struct dirent *d;
 
 	list[0] = pid;
-	while (before != count && count < max) { /* a child may have a lower number than its parent */
+	while (before != count &&
+	       count < max) { /* a child may have a lower number than its parent */
 		DIR *dir = opendir("/proc");
 
 		before = count;

@@ -24,8 +24,8 @@ struct scry_watch_opts {
 	struct scry_opt_list pids; /* -p */
 	char **command;		   /* NULL: -p */
 	bool follow;		   /* children too */
-	uint64_t duration_ns; /* 0: until stopped */
-	uint64_t every_ns;    /* a slice of the recording each so often; 0: none */
+	uint64_t duration_ns;	   /* 0: until stopped */
+	uint64_t every_ns;	   /* a slice of the recording each so often; 0: none */
 	struct scry_until until;
 	uint64_t max_pause_ns;
 	uint64_t memory;   /* bytes for the keeper's tables */
@@ -45,20 +45,21 @@ struct scry_watch {
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
 	struct scry_session *session;
-	struct scry_watch *root;  /* a fork child: the process that was entered, whose pool it uses */
-	uint32_t lane;		  /* there */
-	struct scry_pool pool;	  /* of an entered process, when its children are followed */
+	struct scry_watch
+		*root;	       /* a fork child: the process that was entered, whose pool it uses */
+	uint32_t lane;	       /* there */
+	struct scry_pool pool; /* of an entered process, when its children are followed */
 	struct scry_watch *in_lane[SCRY_LANES]; /* who has which lane of it */
 	uint32_t lanes_taken;
 	uint64_t lanes_seen; /* bits: somebody has it, in this look through /proc */
 	bool is_sought;	     /* its owner, in this look */
 	uint64_t heirs_ns;   /* when to look again whether children of an ended one live */
-	bool is_over;	/* ended and written; an entered process is kept for its lanes */
-	bool is_own;	/* it has rows of its own in the recording */
-	bool is_caught; /* noticed after its exec: the VM may have been up by then */
-	const char *runtime;	  /* set by prepare: "ruby 3.1.2...", or NULL */
-	uint64_t near;		  /* set by prepare: where the agent should lie */
-	uint32_t watch;		  /* number of this watch, for scry_inject_want */
+	bool is_over;	     /* ended and written; an entered process is kept for its lanes */
+	bool is_own;	     /* it has rows of its own in the recording */
+	bool is_caught;	     /* noticed after its exec: the VM may have been up by then */
+	const char *runtime; /* set by prepare: "ruby 3.1.2...", or NULL */
+	uint64_t near;	     /* set by prepare: where the agent should lie */
+	uint32_t watch;	     /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */

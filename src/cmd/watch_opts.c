@@ -47,7 +47,7 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 	if (!o->pids.count == !o->command)
 		return scry_fail(-EINVAL, "%s; usage: %s",
 				 o->pids.count ? "either -p PID or a command, not both"
-					: "say what to watch: -p PID, or -- CMD",
+					       : "say what to watch: -p PID, or -- CMD",
 				 cli->usage);
 	if (o->raw && (!o->output || strstr(o->output, ".json") || strstr(o->output, ".txt") ||
 		       strstr(o->output, ".folded")))
@@ -84,7 +84,8 @@ static int dry_run_one(const struct scry_watch_opts *opts, const struct scry_ins
 		       (unsigned long long)opts->max_pause_ns / 1000000);
 		instrument->describe(&w, stdout);
 		if (opts->follow)
-			printf("  children    512 MiB of address space more, for what up to 64 fork "
+			printf("  children    512 MiB of address space more, for what up to 64 "
+			       "fork "
 			       "children\n"
 			       "              record; pages cost when they are used\n");
 		printf("nothing was touched\n");

@@ -315,8 +315,8 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		{SYS_mmap, h->private_, h->private_size + h->shared_size, PROT_READ | PROT_WRITE,
 		 flags, none},
 		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
-		{SYS_madvise, data + offsetof(struct scry_agent_data, iseq_heads),
-		 sizeof(struct scry_agent_data) - offsetof(struct scry_agent_data, iseq_heads),
+		{SYS_madvise, data + offsetof(struct scry_agent_data, sampled),
+		 sizeof(struct scry_agent_data) - offsetof(struct scry_agent_data, sampled),
 		 MADV_WIPEONFORK},
 	};
 	int r = failed(remote(t, how, calls[0]));

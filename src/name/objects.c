@@ -656,7 +656,7 @@ static void add_counters(struct counters *sum, const struct counters *c, uint32_
 	sum->allocated += c->allocated;
 	sum->freed += c->freed;
 	sum->freed_bytes += c->freed_bytes;
-	sum->out_of_sight += c->out_of_sight;
+	sum->unfollowed += c->unfollowed;
 	sum->samples += c->samples;
 	sum->freed_samples += c->freed_samples;
 	sum->live_bytes += c->live_bytes;

@@ -24,7 +24,8 @@ struct scry_objects_setup {
 	uint32_t sample_unit;	      /* bytes; 0: objects are counted */
 	/* ids of SITE and STACK events are taken from here: one pair for a recording */
 	uint32_t *next_site, *next_stack;
-	size_t *live_bytes; /* several processes under one limit_bytes: in use by all; NULL: alone */
+	size_t *live_bytes; /* several processes under one limit_bytes: in use by all; NULL: alone
+			     */
 };
 
 struct scry_objects_totals {

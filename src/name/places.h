@@ -53,7 +53,8 @@ uint32_t scry_places_define(struct scry_places *p, const uint64_t *words, size_t
 /* A place without path, line and class, which counts as unnamed. */
 uint32_t scry_places_nowhere(struct scry_places *p);
 
-/* The number of the place that `key` describes, its names being ids of this table. 0 at the limit. */
+/* The number of the place that `key` describes, its names being ids of this table. 0 at the limit.
+ */
 uint32_t scry_places_add(struct scry_places *p, const struct scry_place_key *key);
 
 /* The same place, called by stack frame `stack`. 0 at the limit. */

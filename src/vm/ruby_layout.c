@@ -163,6 +163,9 @@ static struct known {
 	size_t id_size;
 	uint8_t id[ID_MAX];
 	struct scry_ruby_layout layout;
+	bool whole;
+	struct scry_ruby_check *checks;
+	size_t check_count;
 } known[KNOWN_MAX];
 
 static struct known *known_of(const struct scry_ruby *ruby)
@@ -176,19 +179,23 @@ static struct known *known_of(const struct scry_ruby *ruby)
 	return NULL;
 }
 
-static void remember(const struct scry_ruby *ruby)
+/* With the checks from number `first` on. Kept for the life of this process. */
+static void remember(const struct scry_ruby *ruby, size_t first)
 {
 	static size_t next;
-	struct known *k = &known[next % KNOWN_MAX];
+	struct known k = {.layout = ruby->layout, .whole = ruby->whole};
 	const uint8_t *id = NULL;
-	size_t n = scry_elf_build_id(ruby->elf, &id);
 
-	if (!n || n > ID_MAX)
+	k.id_size = scry_elf_build_id(ruby->elf, &id);
+	if (!k.id_size || k.id_size > ID_MAX || next == KNOWN_MAX)
 		return;
-	next++;
-	k->id_size = n;
-	memcpy(k->id, id, n);
-	k->layout = ruby->layout;
+	memcpy(k.id, id, k.id_size);
+	k.check_count = ruby->check_count - first;
+	k.checks = calloc(k.check_count + 1, sizeof(*k.checks));
+	if (!k.checks)
+		return;
+	memcpy(k.checks, ruby->checks + first, k.check_count * sizeof(*k.checks));
+	known[next++] = k;
 }
 
 static int learn_from_child(struct scry_ruby *target, const struct scry_proc *proc)
@@ -240,13 +247,18 @@ out:
 int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 {
 	const struct known *k = known_of(target);
-	int err = 0;
+	size_t first = target->check_count;
+	int err;
 
-	if (k)
-		target->layout = k->layout;
-	else
+	if (!k) {
 		err = learn_from_child(target, proc);
-	if (!k && !err)
-		remember(target);
-	return err;
+		if (!err)
+			remember(target, first);
+		return err;
+	}
+	target->layout = k->layout;
+	target->whole = k->whole;
+	for (size_t i = 0; i < k->check_count; i++)
+		scry_ruby_add_check(target, &k->checks[i]);
+	return 0;
 }
