@@ -247,9 +247,9 @@ static void push_process(const struct objects *o, const struct process *process)
 	else
 		scry_buf_printf(&title, "other processes, summed: ");
 	scry_text_count(&title, process->allocated);
-	scry_buf_printf(&title, " objects, ");
+	scry_buf_printf(&title, " objects listed, ");
 	scry_text_count(&title, process->live);
-	scry_buf_printf(&title, " still live");
+	scry_buf_printf(&title, " of them live");
 	scry_object_list_settle(&list, false);
 	scry_object_rows_sort(list.rows, list.count, o->sort);
 	table = scry_object_table_of(&list, o->doc);
