@@ -220,6 +220,8 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 		record_free(g, object);
 	else
 		record_gc(g, event);
+	if (unlikely(!g->wanted)) /* it was the last one: see define.c */
+		scry_hook_off(g);
 	end(g);
 }
 
@@ -267,7 +269,8 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	if (likely(event == SCRY_RUBY_NEWOBJ)) {
 		object = word_at(trace_arg, g->frames.trace_data);
 		g->until_sample -= g->by_bytes ? units_of(object) : 1;
-		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)))
+		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)) &&
+		    !scry_comes_ractor(load64(object), load64(object + 8)))
 			return;
 	}
 	if (!begin(g))
@@ -285,6 +288,9 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 				scry_sample_gap(g); /* the rest of its units counts for nobody */
 			take_sample(g, trace_arg, object);
 		}
+		scry_end_before_ractor(g, load64(object), load64(object + 8));
 	}
+	if (unlikely(!g->wanted))
+		scry_hook_off(g);
 	end(g);
 }
