@@ -102,15 +102,15 @@ ssize_t scry_ruby_string(const struct scry_ruby *ruby, uint64_t str, char *buf, 
 int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf, size_t size);
 
 /*
- * Name of the method that the C frame at `cfp` runs ("each_value", "<=>"), as its backtrace line says.
- * Length; -ENOENT: this Ruby's method entries are not known, or the frame has none; -EFAULT.
+ * Name of the method that the C frame at `cfp` runs ("each_value", "<=>"), as its backtrace line
+ * says. Length; -ENOENT: this Ruby's method entries are not known, or the frame has none; -EFAULT.
  */
 ssize_t scry_ruby_c_method(const struct scry_ruby *ruby, uint64_t cfp, char *buf, size_t size);
 /* The name that an ID stands for; length, -ENOENT: none or not known, -EFAULT. */
 ssize_t scry_ruby_id_name(const struct scry_ruby *ruby, uint64_t id, char *buf, size_t size);
 
-/* Values of up to three ivars of a class that shapes place (3.2), by their ids; those not there stay
- * 0. 0 or -EFAULT. */
+/* Values of up to three ivars of a class that shapes place (3.2), by their ids; those not there
+ * stay 0. 0 or -EFAULT. */
 int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const uint64_t keys[3],
 			  uint64_t ret_values[3]);
 

@@ -16,11 +16,10 @@
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
-	scry_learn_slots, scry_learn_pages,   scry_learn_strings,    scry_learn_arrays,
-	scry_learn_pieces, scry_learn_code,   scry_learn_lines,	     scry_learn_threads,
-	scry_learn_frames, scry_learn_vm,     scry_learn_tids,	     scry_learn_methods,
-	scry_learn_classes,
-	scry_learn_allocators, scry_learn_trace,
+	scry_learn_slots,   scry_learn_pages,	   scry_learn_strings, scry_learn_arrays,
+	scry_learn_pieces,  scry_learn_code,	   scry_learn_lines,   scry_learn_threads,
+	scry_learn_frames,  scry_learn_vm,	   scry_learn_tids,    scry_learn_methods,
+	scry_learn_classes, scry_learn_allocators, scry_learn_trace,
 };
 
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check)
@@ -56,7 +55,8 @@ static void print_value(const struct scry_pick *pick, char *buf, size_t size)
 bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 			 const char *proof, const char *without)
 {
-	struct scry_ruby_check check = {.value = "not known", .how = "calibration child", .ok = true};
+	struct scry_ruby_check check = {
+		.value = "not known", .how = "calibration child", .ok = true};
 
 	snprintf(check.item, sizeof(check.item), "%s", item);
 	if (pick->hits == 1)

@@ -27,7 +27,8 @@ struct scry_ruby_leaf {
 	bool pops_nothing; /* it takes no operand from the value stack */
 };
 
-/* What was learned. Offsets in bytes; all addresses of code are relative to the Ruby module's bias.
+/* What was learned. Each bool is also in ruby_cache.c's table. Offsets in bytes; all addresses of
+ * code are relative to the Ruby module's bias.
  */
 struct scry_ruby_layout {
 	/* control frame */
@@ -57,10 +58,10 @@ struct scry_ruby_layout {
 	uint32_t slot_size;
 	/* where the page of an object says how long its slots are; page_mask 0: not known, and then
 	 * all slots are slot_size long */
-	uint64_t page_mask;	 /* address & page_mask: the page's memory */
-	uint32_t page_header;	 /* there: pointer to the page's struct */
-	uint32_t page_slot_size; /* in that: u16 */
-	bool gc_stat_compact;	 /* GC.stat has :compact_count */
+	uint64_t page_mask;		 /* address & page_mask: the page's memory */
+	uint32_t page_header;		 /* there: pointer to the page's struct */
+	uint32_t page_slot_size;	 /* in that: u16 */
+	bool gc_stat_compact;		 /* GC.stat has :compact_count */
 	uint64_t string_noembed;	 /* flag bit: text is not in the slot */
 	uint32_t string_ptr, string_len; /* of a string not embedded */
 	uint32_t string_embed;		 /* embedded text */
@@ -84,7 +85,7 @@ struct scry_ruby_layout {
 	uint32_t class_ivs; /* ext -> array of ivars, whose place a shape tells; 0 unused */
 	uint32_t vm_shapes; /* vm -> array of shapes; the number of a class's is in flags >> 32 */
 	uint32_t shape_size, shape_edge, shape_index, shape_parent; /* id, place + 1, number */
-	uint64_t classpath_id;	   /* key in table or shapes */
+	uint64_t classpath_id;					    /* key in table or shapes */
 	uint64_t tmp_classpath_id; /* key of the name of a class inside an anonymous one; 0 unknown
 				    */
 	uint64_t attached_id;	   /* key of a singleton's object; 0 unknown */

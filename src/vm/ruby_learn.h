@@ -74,7 +74,8 @@ int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars p
 int scry_learn_allocators(struct scry_learn *learn);
 int scry_learn_trace(struct scry_learn *learn);
 
-/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right after it?
+/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right
+ * after it?
  */
 bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i);
 
@@ -105,8 +106,8 @@ static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
 int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same for what may be missing: the row then says `without`, and what that means. Returns whether
- * it is known. */
+/* The same for what may be missing: the row then says `without`, and what that means. Returns
+ * whether it is known. */
 bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 			 const char *proof, const char *without);
 

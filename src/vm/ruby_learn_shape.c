@@ -1,11 +1,12 @@
 /*
  * Learns class names that are ivars placed by shapes (3.2).
  *
- * A class's flags hold the number of its shape in their upper half; the VM has an array of shapes; a
- * shape says which ivar was added last (its edge), at which place, and what its parent is. The name is
- * the ivar under a hidden id. All places are tried; the right ones lead from every known class,
- * over its chain of shapes, to the place of a String with its full name, always under the same id. Two
- * classes that were named late (their chains differ) keep other words of a shape from looking like ids.
+ * A class's flags hold the number of its shape in their upper half; the VM has an array of shapes;
+ * a shape says which ivar was added last (its edge), at which place, and what its parent is. The
+ * name is the ivar under a hidden id. All places are tried; the right ones lead from every known
+ * class, over its chain of shapes, to the place of a String with its full name, always under the
+ * same id. Two classes that were named late (their chains differ) keep other words of a shape from
+ * looking like ids.
  */
 #include <errno.h>
 #include <string.h>
@@ -176,8 +177,7 @@ int scry_learn_shapes(struct scry_learn *learn)
 	l->shape_edge = (uint32_t)(places.value >> 32);
 	l->shape_index = (uint32_t)(places.value >> 16) & 0xffff;
 	l->shape_parent = (uint32_t)places.value & 0xffff;
-	err = scry_learn_item(learn, "shapes of the VM, and size", &list,
-			      "all named classes");
+	err = scry_learn_item(learn, "shapes of the VM, and size", &list, "all named classes");
 	if (!err)
 		err = scry_learn_item(learn, "edge, place, parent", &places, "all named classes");
 	l->classpath_id = edge_of(learn, "class");
