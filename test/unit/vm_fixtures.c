@@ -69,6 +69,8 @@ static void test_all(void **state)
 		fixture_load(names[n], &f);
 		if (fixture_learn(&f, &learned) != 0)
 			fail_msg("%s: %s", names[n], scry_error());
+		if (scry_ruby_cross_check(&learned.child, &learned.target) != 0)
+			fail_msg("%s: %s", names[n], scry_error());
 		compared = compare(names[n], &learned.child.layout, false);
 		print_message("%s: %u offsets as gdb says, %zu pages\n", names[n], compared,
 			      f.page_count);
