@@ -5,7 +5,8 @@
  *
  * Moved are the fields of threads, execution contexts, ractors, the VM, iseqs and their bodies, the
  * line table and its entries, the words of control frames and their stride, and, where no symbol
- * names it, the word that holds the VM. Every pointer to a moved field follows it. What stays
+ * names it, the word that holds the VM. Every pointer to a moved field follows it. Then the same
+ * with a decoy: a second word that says what a field says in every struct of its kind. What stays
  * together is what a struct inside a struct is: list nodes, and first line with code location.
  * SCRY_SHUFFLE_SEEDS sets how many are tried of each Ruby.
  */
@@ -470,6 +471,42 @@ static const char *const names[] = {
 	"trace_data",
 };
 
+/* Fields that a decoy may copy, and their struct. */
+static const struct {
+	const char *name;
+	enum kind kind;
+} copied[] = {
+	{"th_ec", TH},	     {"th_ractor", TH},	  {"th_vm", TH},	{"th_self", TH},
+	{"ec_cfp", EC},	     {"ec_thread", EC},	  {"ec_stack", EC},	{"ec_stack_size", EC},
+	{"iseq_body", ISEQ}, {"body_path", BODY}, {"body_label", BODY}, {"body_encoded", BODY},
+};
+
+static bool is_field(const struct scry_ruby_layout *l, uint32_t word)
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (field_of(l, names[i]) / 8 == word)
+			return true;
+	}
+	return false;
+}
+
+/* A second word that says the same in every struct of the kind. Returns its name. */
+static const char *add_decoy(struct image *m, const struct scry_ruby_layout *l)
+{
+	uint32_t which = next_random(sizeof(copied) / sizeof(copied[0])), to;
+	uint32_t from = (uint32_t)field_of(l, copied[which].name);
+	enum kind kind = copied[which].kind;
+
+	do {
+		to = next_random(window[kind] / 8 - 1) + 1;
+	} while (kind != ISEQ && is_field(l, to));
+	for (size_t i = 0; i < m->instance_count; i++) {
+		if (m->instances[i].kind == kind)
+			put(m, m->instances[i].base + to * 8, get(m, m->instances[i].base + from));
+	}
+	return copied[which].name;
+}
+
 /* The machine code still is the real Ruby's: it must say that such a layout is none. */
 static void distrusted(struct learned *learned, bool moved_label)
 {
@@ -483,8 +520,9 @@ static void distrusted(struct learned *learned, bool moved_label)
 }
 
 /* True when it was learned, as it must then be. */
-static bool try_seed(struct image *m, const char *name, uint64_t seed)
+static bool try_seed(struct image *m, const char *name, uint64_t seed, bool decoy)
 {
+	const char *copy = "";
 	struct scry_ruby_layout want;
 	struct learned learned;
 	struct shuffle s;
@@ -496,6 +534,8 @@ static bool try_seed(struct image *m, const char *name, uint64_t seed)
 	s = draw(m);
 	want = expected(m, &s);
 	apply(m, &s);
+	if (decoy)
+		copy = add_decoy(m, &want);
 	found = fixture_learn(&m->f, &learned) == 0;
 	if (found)
 		distrusted(&learned, want.body_label != m->l.body_label);
@@ -509,8 +549,9 @@ static bool try_seed(struct image *m, const char *name, uint64_t seed)
 			      names[i], (int)a, (int)b);
 		wrong++;
 	}
-	if (!found && getenv("SCRY_SHUFFLE_TALK"))
-		print_message("%s, seed %d: %s\n", name, (int)seed, scry_error());
+	if (getenv("SCRY_SHUFFLE_TALK"))
+		print_message("%s, seed %d, decoy '%s': %s\n", name, (int)seed, copy,
+			      found ? wrong ? "WRONG" : "right" : scry_error());
 	learned_done(&learned);
 	assert_int_equal(wrong, 0);
 	return found;
@@ -520,14 +561,18 @@ static void shuffle_all(const char *name)
 {
 	static struct image m;
 	const char *text = getenv("SCRY_SHUFFLE_SEEDS");
-	int seeds = text ? atoi(text) : SEEDS, found = 0;
+	int seeds = text ? atoi(text) : SEEDS, found = 0, decoyed = 0;
 
 	load(name, &m);
 	for (int i = 0; i < seeds; i++)
-		found += try_seed(&m, name, (uint64_t)i);
-	print_message("%s: %d of %d shuffled ones learned, %d refused, 0 wrong\n", name, found,
-		      seeds, seeds - found);
-	assert_true(found * 2 >= seeds); /* a learner that refuses everything is none */
+		found += try_seed(&m, name, (uint64_t)i, false);
+	for (int i = 0; i < seeds; i++)
+		decoyed += try_seed(&m, name, (uint64_t)(seeds + i), true);
+	print_message("%s: %d of %d shuffled ones learned, %d refused, 0 wrong; with a decoy %d "
+		      "learned, %d refused, 0 wrong\n",
+		      name, found, seeds, seeds - found, decoyed, seeds - decoyed);
+	assert_true(found * 4 >= seeds * 3); /* a learner that refuses everything is none */
+	assert_true(decoyed < seeds);	     /* and nor is one that is never in doubt */
 	free(m.pages);
 	fixture_done(&m.f);
 }
