@@ -357,8 +357,8 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 {
 	struct scry_claim claim;
 
-	if (!h->lanes || scry_mem_read(mem, scry_agent_gate(h) + SCRY_CLAIM_OFFSET, &claim,
-				       sizeof(claim)) < 0)
+	if (!h->lanes ||
+	    scry_mem_read(mem, scry_agent_gate(h) + SCRY_CLAIM_OFFSET, &claim, sizeof(claim)) < 0)
 		return h->shared;
 	return claim.owned && claim.owned <= SCRY_LANES
 		       ? h->lanes + SCRY_PAGE + (claim.owned - 1) * SCRY_LANE_BYTES

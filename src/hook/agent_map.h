@@ -7,8 +7,9 @@
  *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
  *   control page | ring                       rw-, shared with the keeper
  *
- * and, anywhere, the lanes of fork children (wire/lanes.h), rw- and shared. The header page is written right after its own mmap and unmapped last, so that whatever is killed
- * in between leaves something that the next scry finds. Remote syscalls only (sys/tracee).
+ * and, anywhere, the lanes of fork children (wire/lanes.h), rw- and shared. The header page is
+ * written right after its own mmap and unmapped last, so that whatever is killed in between leaves
+ * something that the next scry finds. Remote syscalls only (sys/tracee).
  */
 #ifndef SCRY_HOOK_AGENT_MAP_H
 #define SCRY_HOOK_AGENT_MAP_H

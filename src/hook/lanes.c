@@ -11,7 +11,8 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS) /* a lane that was used for more gives memory back */
+/* a lane that was used for more gives its memory back */
+#define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS)
 
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held)
 {
@@ -20,7 +21,8 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 
 	if (r < 0)
 		return r;
-	view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+	view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+		    0);
 	close(fd);
 	if (view == MAP_FAILED)
 		return scry_fail(-errno, "cannot map the lanes of process %d: %s", inj->proc->pid,

@@ -38,8 +38,9 @@ struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane)
 /* The owner is gone and its words are read: another child may have it. */
 void scry_pool_free(struct scry_pool *p, uint32_t lane);
 
-/* What process `pid` says of itself. 0; -ENOENT: not of this family, not alive, or not ours to read;
- * -EAGAIN: it could not be asked (no descriptor, no memory). Costs an open and three reads. */
+/* What process `pid` says of itself. 0; -ENOENT: not of this family, not alive, or not ours to
+ * read; -EAGAIN: it could not be asked (no descriptor, no memory). Costs an open and three reads.
+ */
 int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret);
 
 #endif

@@ -219,8 +219,8 @@ static void push_totals(const struct objects *o)
 		TOTAL(is_data || l->unfollowed, "unfollowed", "not followed to their end",
 		      scry_cell_number(l->unfollowed)),
 		TOTAL(true, "frees_older", "freed that were made before the watch",
-		      scry_cell_known(l->frees_older, (l->honesty.has_totals || l->frees_older) &&
-							      !o->opts->pid)),
+		      scry_cell_known(l->frees_older,
+				      (l->honesty.has_totals || l->frees_older) && !o->opts->pid)),
 		TOTAL(true, "internal",
 		      o->opts->internal ? "internal to the VM" : "internal to the VM, not listed",
 		      scry_cell_number(l->internal)),

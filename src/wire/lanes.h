@@ -45,8 +45,8 @@ struct scry_claim {
 
 /* Private, inherited by children, written by the host before the watch is on. */
 struct scry_follow {
-	struct scry_lanes *lanes; /* 0: children are not followed */
-	uint64_t nonce;		  /* of this pool: says that a process is of this family */
+	struct scry_lanes *lanes;	 /* 0: children are not followed */
+	uint64_t nonce;			 /* of this pool: says that a process is of this family */
 	struct scry_agent_frames frames; /* for a child's gate page */
 };
 
