@@ -24,11 +24,15 @@ static event_func handler(void)
 						   : (void *)scry_agent_event);
 }
 
-/* A new watch: what the last one defined means nothing to this keeper. */
+/* A new watch: what the last one defined means nothing to this keeper. A handler that an earlier
+ * watch has left on the list may be the wrong one; it is taken off, and a job puts the other on. */
 void scry_take_up(struct scry_gate *g)
 {
+	if (scry_agent.state.handler != (uint64_t)handler())
+		return;
 	scry_site_forget_all();
 	scry_stack_forget_all();
+	scry_pages_forget_all();
 	if (scry_agent.sampling.on)
 		scry_sample_forget_all(g);
 	g->gcs = 0;

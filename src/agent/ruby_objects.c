@@ -4,11 +4,12 @@
  *
  * Two handlers, of which one is on the VM's list. `scry_agent_event` records every object from
  * birth to end. `scry_agent_sampled` is put on for births and GCs only, which is what makes it
- * cheap; the end of the few objects it took is seen when their slots are used again
- * (sample.c), or by the keeper, which looks at the slots.
+ * cheap; the end of the few objects it took is seen when a GC has marked, or when their
+ * slots are used again (sample.c).
  *
- * A handler may not allocate or wait, and calls nothing of the VM but its own removal and
- * `rb_gc_stat`, which returns a number.
+ * A handler may not allocate or wait, and calls nothing of the VM but its own removal,
+ * `rb_gc_stat`, which returns a number, and `rb_objspace_marked_object_p` or
+ * `rb_gc_pointer_to_heap_p`, which look at a bit.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -64,26 +65,32 @@ static void find_place(const struct scry_agent_frames *f, const uint8_t *trace_a
 	place->pc -= f->pc_advanced;
 }
 
-static void record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+/* 0: it could not be recorded, and is counted as lost. */
+static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
 {
 	struct scry_agent_place place;
 	uint32_t code, node = 0;
+	uint64_t page = object >> 16;
 
 	find_place(&g->frames, trace_arg, &place);
 	if (scry_agent.ruby.stacks) {
 		node = scry_stack_node(&g->frames, &place);
 		if (unlikely(node == SCRY_STACK_LOST))
-			return;
+			return 0;
 	}
 	code = scry_site_code(&place, (const uint64_t *)object);
 	if (unlikely(!code) || unlikely(!scry_ring_reserve(g, 2)))
-		return;
+		return 0;
 	if (node != g->last_node) {
 		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_STACK, 0) | (uint64_t)node << 48);
 		g->last_node = node;
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
+	if (scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page &&
+	    !scry_agent.ruby.each_objects && !scry_agent.sampling.on)
+		scry_pages_add(page);
+	return 1;
 }
 
 /* Code and classes end: what is known by their address is forgotten. */
@@ -115,12 +122,12 @@ static inline int load_in_place(void *ctx, uint64_t address, uint32_t width, uin
 	return 0;
 }
 
-static void record_free(struct scry_gate *g, uint64_t object)
+/* The object is still whole, or its flags are 0. */
+static void put_end(struct scry_gate *g, uint64_t object, uint64_t flags)
 {
-	uint64_t flags = load64(object), code = SCRY_RING_FREED;
+	uint64_t code = SCRY_RING_FREED;
 	int64_t extra;
 
-	forget(object, flags);
 	if (!scry_ring_reserve(g, 3))
 		return;
 	extra = scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
@@ -133,6 +140,14 @@ static void record_free(struct scry_gate *g, uint64_t object)
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
+}
+
+static void record_free(struct scry_gate *g, uint64_t object)
+{
+	uint64_t flags = load64(object);
+
+	forget(object, flags);
+	put_end(g, object, flags);
 }
 
 static void record_gc(struct scry_gate *g, uint32_t event)
@@ -174,11 +189,11 @@ static int begin(struct scry_gate *g)
 	__asm__ volatile("" ::: "memory");
 	if (unlikely(g->wanted != g->taken) && g->wanted)
 		scry_take_up(g);
-	if (likely(g->wanted))
+	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
 	if (!g->open && scry_lane_claim(g)) /* a fork child, whose gate page is zero */
 		return 1;
-	scry_hook_off(g); /* off, or a child that is not followed */
+	scry_hook_off(g); /* off, a child that is not followed, or the wrong handler */
 	g->handling = 0;
 	return 0;
 }
@@ -205,6 +220,8 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 		record_free(g, object);
 	else
 		record_gc(g, event);
+	if (unlikely(!g->wanted)) /* it was the last one: see define.c */
+		scry_hook_off(g);
 	end(g);
 }
 
@@ -218,8 +235,8 @@ static void take_sample(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 		scry_site_forget_all();
 		scry_stack_forget_all();
 	}
-	record_alloc(g, trace_arg, object);
-	scry_sample_track(g, object);
+	if (record_alloc(g, trace_arg, object))
+		scry_sample_track(g, object);
 }
 
 /* Slot bytes of `object` in units of the smallest slot: the heap page says. */
@@ -233,6 +250,15 @@ static int64_t units_of(uint64_t object)
 	return *(const volatile uint16_t *)(page + r->page_slot_size) / scry_agent.sampling.unit;
 }
 
+static void end_samples(struct scry_gate *g, uint32_t event)
+{
+	uint32_t cursor = 0;
+	uint64_t object;
+
+	while ((object = scry_sample_next_dead(g, event, &cursor)))
+		put_end(g, object, event == SCRY_RUBY_GC_END_MARK ? load64(object) : 0);
+}
+
 SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 {
 	struct scry_gate *g = scry_agent.gate;
@@ -243,22 +269,28 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	if (likely(event == SCRY_RUBY_NEWOBJ)) {
 		object = word_at(trace_arg, g->frames.trace_data);
 		g->until_sample -= g->by_bytes ? units_of(object) : 1;
-		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)))
+		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)) &&
+		    !scry_comes_ractor(load64(object), load64(object + 8)))
 			return;
 	}
 	if (!begin(g))
 		return;
 	if (event != SCRY_RUBY_NEWOBJ) {
 		record_gc(g, event);
+		end_samples(g, event);
 		scry_site_forget_all();
 		scry_stack_forget_all();
 	} else {
 		object = word_at(trace_arg, g->frames.trace_data);
 		scry_sample_reused(g, object);
 		if (g->until_sample <= 0) {
-			g->until_sample += scry_sample_gap(g);
+			g->until_sample =
+				scry_sample_gap(g); /* the rest of its units counts for nobody */
 			take_sample(g, trace_arg, object);
 		}
+		scry_end_before_ractor(g, load64(object), load64(object + 8));
 	}
+	if (unlikely(!g->wanted))
+		scry_hook_off(g);
 	end(g);
 }

@@ -5,7 +5,8 @@
  * the geometric distribution, so that each object has the same chance whatever the program's
  * rhythm. The slots of the objects taken are kept in a small hash table, before it a filter of one
  * bit per hash: the one load that every object costs. An object made in a slot that is in the
- * table says that the one taken there is dead.
+ * table says that the one taken there is dead; the others are looked at when a GC has marked, or,
+ * where the VM does not say what is marked, has swept.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -107,6 +108,39 @@ static uint32_t find(uint64_t object)
 	return scry_agent.sampled.objects[at] == object ? at : SCRY_TRACKED;
 }
 
+/*
+ * rb_objspace_marked_object_p (gc.c: "only for GC_END_MARK timing") looks into the object's heap
+ * page. That page is there: an entry is of a slot that was in use after the last mark, and those
+ * that are not marked now are removed. After a sweep the page may be gone: that is asked first.
+ */
+static int is_dead(uint32_t event, uint64_t object)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	int (*is_marked)(uint64_t) = (void *)r->is_marked;
+	_Bool (*in_heap)(uint64_t) = (void *)r->in_heap;
+
+	if (is_marked)
+		return event == SCRY_RUBY_GC_END_MARK && !is_marked(object);
+	if (in_heap && event == SCRY_RUBY_GC_END_SWEEP)
+		return !in_heap(object) || !(load64(object) & SCRY_TYPE_MASK);
+	return 0;
+}
+
+uint64_t scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor)
+{
+	while (g->tracked && *cursor < SCRY_TRACKED) {
+		uint32_t at = (*cursor)++;
+		uint64_t object = scry_agent.sampled.objects[at];
+
+		if (object <= REMOVED || !is_dead(event, object))
+			continue;
+		scry_agent.sampled.objects[at] = REMOVED;
+		g->tracked--;
+		return object;
+	}
+	return 0;
+}
+
 int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
 {
 	uint32_t at = find(from);
@@ -117,6 +151,23 @@ int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
 	g->tracked--;
 	scry_sample_track(g, to);
 	return 1;
+}
+
+void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context)
+{
+	uint64_t *list = scry_agent.pages.set; /* of no other use while sampling */
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
+		if (scry_agent.sampled.objects[i] > REMOVED)
+			list[count++] = scry_agent.sampled.objects[i];
+	while (count--) {
+		uint64_t to = scry_pages_moved(list[count]);
+
+		if (to)
+			moved(context, list[count], to);
+		list[count] = 0;
+	}
 }
 
 void scry_sample_reused(struct scry_gate *g, uint64_t object)

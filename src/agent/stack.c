@@ -32,6 +32,7 @@ void scry_stack_forget_all(void)
 	for (uint32_t i = 0; i < SCRY_STACK_FILTER_BITS / 64; i++)
 		s->iseqs[i] = 0;
 	s->count = 0;
+	scry_agent.gate->last_node = SCRY_STACK_LOST; /* its number may mean another stack now */
 }
 
 void scry_stack_forget_iseq(uint64_t iseq)

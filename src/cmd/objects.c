@@ -99,6 +99,12 @@ static int prepare(struct scry_watch *w)
 				 o->ruby->description,
 				 o->plan.add_event_hook2 ? "rb_postponed_job_trigger"
 							 : "rb_add_event_hook2");
+	if (o->ruby->layout.hooks_break_ractors &&
+	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
+		return scry_fail(-ENOTSUP,
+				 "process %d has several ractors, and this Ruby (%s) crashes when a "
+				 "ractor starts while events are on; fix: Ruby 3.1.4 or later",
+				 w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->plan.stacks = opts->stacks;
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
@@ -233,6 +239,7 @@ static int enter(struct scry_watch *w)
 		r = scry_pool_tell(&w->pool, &w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
+	c->ended = 0;
 	o->base_lost = c->lost;
 	o->base_untracked = c->untracked;
 	o->blind = c->blind;
@@ -522,6 +529,10 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (w->inj.control->ended)
+		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby "
+				   "crashes when one starts while events are on; fix: Ruby 3.1.4 "
+				   "or later");
 	if (t->nowhere)
 		scry_watch_note(w,
 				"%llu objects were made at places beyond the first million: they "

@@ -53,7 +53,6 @@ struct scry_objects {
 	uint64_t size;	   /* outside the slot, of the object freed next; 0 not said */
 	uint32_t gcs;	   /* begun */
 	uint32_t full_gc;  /* number of the last full GC that was swept, 0 none */
-	bool is_swept;	   /* sampled objects may have ended unseen since */
 	uint32_t full_now; /* of one that marked and has not swept yet */
 	uint64_t *raw;	   /* scratch of scry_objects_raw */
 	struct scry_objects_totals totals;
@@ -233,7 +232,6 @@ static void count_gc(struct scry_objects *o, uint64_t word)
 		o->full_now = o->gcs;
 		break;
 	case SCRY_RING_GC_SWEPT:
-		o->is_swept = true;
 		if (o->full_now)
 			o->full_gc = o->full_now;
 		o->full_now = 0;
@@ -324,8 +322,6 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 		o->size = words[1] < SCRY_SIZE_MAX ? words[1] : 0;
 	} else if (kind == SCRY_RING_MOVED) {
 		o->totals.compactions += *words >> 48 & 1;
-		if (*words >> 49 & 1)
-			scry_objects_lose_sight(o);
 		for (size_t i = 1; i + 1 <= count; i += 2)
 			move(o, words[i], words[i + 1]);
 	} else {
@@ -369,7 +365,7 @@ static bool is_freed(uint32_t code)
 	return code == SCRY_RING_FREED || code >= SCRY_RING_FREED_UNKNOWN;
 }
 
-static void feed(struct scry_objects *o, const uint64_t *words, size_t count)
+void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count)
 {
 	size_t n;
 
@@ -434,14 +430,7 @@ static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
 		if (!b->size[i].slot)
 			b->size[i].slot =
 				b->region[i]->slot_size ? b->region[i]->slot_size : base_slot(o);
-		/* births only are recorded when sampling: an end shows in the slot */
-		if (o->setup.sample_mean && b->size[i].is_free && !is_gone) {
-			count_end(o, b->entry[i]->place, b->size[i].slot, -1);
-			b->entry[i]->place = 0;
-			b->region[i]->count--;
-		} else {
-			count_living(o, b->entry[i], &b->size[i]);
-		}
+		count_living(o, b->entry[i], &b->size[i]);
 	}
 	b->count = 0;
 }
@@ -476,15 +465,6 @@ void scry_objects_measure(struct scry_objects *o, bool is_gone)
 	}
 	measure_batch(o, b, is_gone);
 	free(b);
-}
-
-void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count)
-{
-	feed(o, words, count);
-	if (!o->setup.sample_mean || !o->is_swept)
-		return;
-	scry_objects_measure(o, false); /* births only are recorded: look who is gone */
-	o->is_swept = false;
 }
 
 /* --- writing -------------------------------------------------------------------------------- */
@@ -592,7 +572,7 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 		n = record_words(batch->words, batch->count, i);
 		if (!n)
 			break;
-		feed(o, &batch->words[i], n);
+		scry_objects_feed(o, &batch->words[i], n);
 		if (code == SCRY_RING_ESCAPE)
 			continue;
 		word &= ~(uint64_t)SCRY_OBJ_CODE_MASK;

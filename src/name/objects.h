@@ -53,8 +53,8 @@ void scry_objects_free(struct scry_objects *o);
 void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count);
 
 /*
- * Looks at all living objects: their sizes, their ages, which of them survived the last full mark;
- * with sampling, which are still there. For the next scry_objects_write. Without it, or when the
+ * Looks at all living objects: their sizes, their ages, which of them survived the last full mark.
+ * For the next scry_objects_write. Without it, or when the
  * target is gone (`is_gone`), sizes are slots.
  */
 void scry_objects_measure(struct scry_objects *o, bool is_gone);

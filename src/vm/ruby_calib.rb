@@ -471,7 +471,7 @@ def start_ractor
   end
 end
 # Does the allocation tracing of one ractor see an object of another, or crash when another starts (to
-# 3.1.2)? Tried in a process of its own.
+# 3.1.3)? Tried in a process of its own.
 if defined?(Ractor) && ObjectSpace.respond_to?(:trace_object_allocations)
   $stdout.flush
   r, w = IO.pipe

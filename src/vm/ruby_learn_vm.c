@@ -300,33 +300,38 @@ static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
 	return true;
 }
 
-/* A Ruby that keeps no tid (2.7, 3.0) is not an error: threads then have no tid. */
+#define BEHIND_BYTES 1024u /* to 3.0 the C library's own thread struct is what th points at */
+
+/*
+ * In th (3.1), behind a pointer to the VM's native thread (3.2 on) or to the C library's (to 3.0). Without
+ * it threads have no tid.
+ */
 int scry_learn_tids(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
 	struct scry_pick pick = {0};
+	char proof[96];
 
 	l->th_tid = l->th_nt = SCRY_RUBY_NONE;
 	for (uint64_t at = 0; at < TH_BYTES && !pick.hits; at += 4) {
-		if (tid_fits(learn, SCRY_RUBY_NONE, at))
-			scry_pick_add(&pick, at);
-	}
-	if (pick.hits) {
-		l->th_tid = (uint32_t)pick.value;
-		return scry_learn_item(learn, "native thread id", &pick, "%zu threads",
-				       learn->thread_count + 1);
+		if (!tid_fits(learn, SCRY_RUBY_NONE, at))
+			continue;
+		scry_pick_add(&pick, at);
+		l->th_tid = (uint32_t)at;
 	}
 	for (uint32_t nt = 0; nt < 256 && !pick.hits; nt += 8) {
-		for (uint64_t at = 0; at < 128 && !pick.hits; at += 4) {
+		for (uint64_t at = 0; at < BEHIND_BYTES && !pick.hits; at += 4) {
 			if (!tid_fits(learn, nt, at))
 				continue;
+			pick.parts = 2;
 			scry_pick_add(&pick, (uint64_t)nt << 32 | at);
 			l->th_nt = nt;
 			l->th_tid = (uint32_t)at;
 		}
 	}
-	if (pick.hits)
-		scry_learn_item(learn, "native thread id", &pick, "%zu threads, behind a pointer",
-				learn->thread_count + 1);
+	snprintf(proof, sizeof(proof), "%zu threads%s", learn->thread_count + 1,
+		 pick.parts ? ", behind a pointer" : "");
+	scry_learn_optional(learn, "native thread id", &pick, proof,
+			    "threads have no tid: a live process cannot be entered");
 	return 0;
 }

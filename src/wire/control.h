@@ -99,7 +99,8 @@ struct scry_control {
 	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
 	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
 	uint64_t booted;     /* the boot slot led to the agent */
-	uint64_t pad1[52];
+	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
+	uint64_t pad1[51];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

@@ -4,10 +4,8 @@
 
 #include <stdint.h>
 
-/*
- * Payloads. A field called *_str is the id of a STRING event that came before; 0 means unknown.
- * A payload may grow at its end; a reader zero-fills what an older file lacks.
- */
+/* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
+ * at its end; a reader zero-fills what an older file lacks. */
 struct scry_ev_session {
 	uint32_t instrument_str; /* "objects", "count" */
 	uint32_t command_str;	 /* scry's own command line */
