@@ -144,7 +144,7 @@ def size_objects
   c = Class.new
   40.times { |n| c.new.tap { |o| (n + 3).times { |i| o.instance_variable_set("@w#{n}_#{i}", "w") } } }
   24.times do |n|
-    size(c.new.tap { |o| (n * 2 + 1).times { |i| o.instance_variable_set("@x#{n}_#{i}", "x") } }, "complex")
+    size(c.new.tap { |o| ((1 << n / 3) + 1).times { |i| o.instance_variable_set("@x#{n}_#{i}", "x") } }, "complex")
   end
 end
 def size_others
@@ -159,6 +159,7 @@ def size_others
   40.times { |n| size(2**(63 + n * 5) - 1) }
   40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
   40.times { |n| size(2**(6000 + n * 777)) }
+  40.times { |n| size(2**(900 + n * 117)) }
   [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
   size_flags { "symbol #{rand(1 << 40)}".to_sym }
   40.times { |n| size(1.0e-300 * (n + 1)) }

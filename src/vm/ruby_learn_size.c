@@ -150,7 +150,7 @@ static bool find_split(struct study *st, const struct scry_size_set *set,
 	struct scry_size_set with = {.at = some[0]}, rest = {.at = some[1]};
 	size_t best = 0;
 
-	for (unsigned int i = 2 * SCRY_SIZE_TYPE_BIT; i < 2 * 64; i++) {
+	for (unsigned int i = 2 * SCRY_SIZE_TYPE_BIT; i < 2 * 32; i++) {
 		struct scry_size_rule rule = {.mask = 1ull << i / 2}, leaf, other;
 
 		rule.value = i % 2 ? rule.mask : 0;
