@@ -67,6 +67,11 @@ def size_strings
   40.times { |i| size(String.new(capacity: 700 + i * 97) << "short") }
   40.times { |i| size((+"").tap { |s| (90 + i * 37).times { s << "ab" } }) }
   40.times { |i| size(eval("'#{"q" * (700 + i * 3)}'.dup")) }
+  [8, 30, 800].each do |n|
+    8.times { |i| ["", ".freeze", ".dup.freeze.itself"].each { |how| size(eval("'#{"l" * (n + i)}'#{how}")) } }
+    8.times { |i| size(eval("# frozen_string_literal: true\n'#{"k" * (n + 9 + i)}'")) }
+    8.times { |i| size(eval("{'#{"j" * (n + i)}' => 1}").keys[0]) }
+  end
   20.times { |i| size_hidden(size(("w" * (900 + i * 13))[5 + i..-1])) }
   20.times { |i| size(("v" * (900 + i * 13)).freeze) }
   20.times { |i| size(-("u#{i}" * (200 + i))) }
