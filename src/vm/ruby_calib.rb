@@ -18,13 +18,89 @@ def fact(*words)
   puts words.join(" ")
 end
 
+# --- objects ---------------------------------------------------------------------------------------
+class ScryCalibrationPlainObject; end
+Array.new(200) { ScryCalibrationPlainObject.new }.each { |o| fact "slot", at(o) }
+SELF = ScryCalibrationPlainObject.new
+
+[1, 2, 3, 5, 8, 13, 16, 19, 22, 23].each do |n|
+  s = +""
+  n.times { |i| s << (97 + (i * 7 + n) % 26).chr }
+  fact "string", at(s.dup), n, hex(s)
+end
+[1000, 1500, 2001, 4000].each do |n|
+  s = +""
+  n.times { |i| s << (65 + (i * 5 + n) % 26).chr }
+  fact "string", at(s), n, hex(s)
+end
+
+OBJECTS = Array.new(120) { ScryCalibrationPlainObject.new }
+[1, 2, 3, 100, 110].each do |n|
+  first = OBJECTS.first(n)
+  list = []
+  first.each { |o| list << o }
+  list = [first[0]] if n == 1
+  list = [first[0], first[1]] if n == 2
+  list = [first[0], first[1], first[2]] if n == 3
+  fact "array", at(list), n, at(first[0]), at(first[n - 1])
+end
+
+# --- classes ---------------------------------------------------------------------------------------
+module ScryCalibrationModuleWithALongName
+  class InnerClassOfTheModule; end
+  module InnerModuleOfTheModule
+    class ThirdLevelOfNesting; end
+  end
+end
+class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
+  @first_variable = 1
+  @second_variable = 2
+  SOME_CONSTANT = 3
+end
+# Named late: variables came first.
+ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
+ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
+[ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
+ ScryCalibrationNamedLate, ScryCalibrationNamedLater,
+ ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
+ ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
+ ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
+  fact "class", at(c), hex(c.name)
+end
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
+ ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
+  fact "super", at(c), at(c.superclass)
+end
+
+3.times do
+  outer = Class.new
+  outer.const_set(:ScryInner, Class.new)
+  fact "tempclass", at(outer::ScryInner), hex(outer::ScryInner.name || "-")
+  fact "anonymous", at(outer)
+end
+[[8, 0], [11, 2], [10, 0], [13, 3], [9, 1]].each do |bound, start|
+  c = Class.new
+  bound.times { |i| c.instance_variable_set("@v#{i}", i + 1000) }
+  start.times { |i| c.remove_instance_variable("@v#{i}") }
+  c.send(:remove_instance_variable, "@v#{bound / 2 + 1}") if start != 0
+  fact "table", at(c), start, bound
+end
+3.times do
+  o = ScryCalibrationPlainObject.new
+  def o.only_mine; end
+  fact "singleton", at(o.singleton_class), at(o)
+end
+[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass].each do |c|
+  fact "singleton", at(c.singleton_class), at(c)
+end
+
 # --- sizes -----------------------------------------------------------------------------------------
 # "size ADDRESS MEMSIZE TAG FLAGS SLOT": every way in which a kind of object can hold its content, with values
 # that are pointers and with room to spare, so that no field is the right one by chance.
 # TAG: "ivars" has instance variables of its own though it is no plain object, "complex" is of a class with
 # too many sets of variables, "hidden" is told by a wrapper.
 # FLAGS now; they change when a String is scanned, and when a Ractor ends the transient heap (up to Ruby
-# 3.2), which holds small contents until it is full: so this section comes first. "-": not known.
+# 3.2), which holds small contents until it is full: so this section comes early. "-": not known.
 # SLOT: 0 where Ruby does not say it; then all slots have one size.
 MEMORY = begin
   File.open("/proc/self/mem", "rb")
@@ -185,82 +261,6 @@ begin
   end
 rescue LoadError
   nil
-end
-
-# --- objects ---------------------------------------------------------------------------------------
-class ScryCalibrationPlainObject; end
-Array.new(200) { ScryCalibrationPlainObject.new }.each { |o| fact "slot", at(o) }
-SELF = ScryCalibrationPlainObject.new
-
-[1, 2, 3, 5, 8, 13, 16, 19, 22, 23].each do |n|
-  s = +""
-  n.times { |i| s << (97 + (i * 7 + n) % 26).chr }
-  fact "string", at(s.dup), n, hex(s)
-end
-[1000, 1500, 2001, 4000].each do |n|
-  s = +""
-  n.times { |i| s << (65 + (i * 5 + n) % 26).chr }
-  fact "string", at(s), n, hex(s)
-end
-
-OBJECTS = Array.new(120) { ScryCalibrationPlainObject.new }
-[1, 2, 3, 100, 110].each do |n|
-  first = OBJECTS.first(n)
-  list = []
-  first.each { |o| list << o }
-  list = [first[0]] if n == 1
-  list = [first[0], first[1]] if n == 2
-  list = [first[0], first[1], first[2]] if n == 3
-  fact "array", at(list), n, at(first[0]), at(first[n - 1])
-end
-
-# --- classes ---------------------------------------------------------------------------------------
-module ScryCalibrationModuleWithALongName
-  class InnerClassOfTheModule; end
-  module InnerModuleOfTheModule
-    class ThirdLevelOfNesting; end
-  end
-end
-class ScryCalibrationOneMoreClass < ScryCalibrationPlainObject
-  @first_variable = 1
-  @second_variable = 2
-  SOME_CONSTANT = 3
-end
-# Named late: variables came first.
-ScryCalibrationNamedLate = Class.new.tap { |c| c.instance_variable_set(:@one, 1) }
-ScryCalibrationNamedLater = Class.new.tap { |c| 3.times { |i| c.instance_variable_set("@three#{i}", i) } }
-[ScryCalibrationPlainObject, ScryCalibrationModuleWithALongName, ScryCalibrationOneMoreClass,
- ScryCalibrationNamedLate, ScryCalibrationNamedLater,
- ScryCalibrationModuleWithALongName::InnerClassOfTheModule, Object, String, Thread, Comparable,
- ScryCalibrationModuleWithALongName::InnerModuleOfTheModule, Process::Status,
- ScryCalibrationModuleWithALongName::InnerModuleOfTheModule::ThirdLevelOfNesting].each do |c|
-  fact "class", at(c), hex(c.name)
-end
-[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass, ScryCalibrationNamedLate,
- ScryCalibrationOneMoreClass.singleton_class, Integer, Process::Status].each do |c|
-  fact "super", at(c), at(c.superclass)
-end
-
-3.times do
-  outer = Class.new
-  outer.const_set(:ScryInner, Class.new)
-  fact "tempclass", at(outer::ScryInner), hex(outer::ScryInner.name || "-")
-  fact "anonymous", at(outer)
-end
-[[8, 0], [11, 2], [10, 0], [13, 3], [9, 1]].each do |bound, start|
-  c = Class.new
-  bound.times { |i| c.instance_variable_set("@v#{i}", i + 1000) }
-  start.times { |i| c.remove_instance_variable("@v#{i}") }
-  c.send(:remove_instance_variable, "@v#{bound / 2 + 1}") if start != 0
-  fact "table", at(c), start, bound
-end
-3.times do
-  o = ScryCalibrationPlainObject.new
-  def o.only_mine; end
-  fact "singleton", at(o.singleton_class), at(o)
-end
-[ScryCalibrationPlainObject, ScryCalibrationOneMoreClass].each do |c|
-  fact "singleton", at(c.singleton_class), at(c)
 end
 
 # --- code ------------------------------------------------------------------------------------------
