@@ -66,12 +66,17 @@ static int walk(void *begin, void *end, uint64_t stride, void *context)
 	struct batch *b = context;
 
 	for (uint64_t at = (uint64_t)begin; at + stride <= (uint64_t)end; at += stride) {
+		uint64_t to;
+
 		if ((load64(at) & SCRY_TYPE_MASK) != T_MOVED)
+			continue;
+		to = location(at);
+		if (scry_agent.sampling.on && !scry_sample_moved(scry_agent.gate, at, to))
 			continue;
 		if (b->count == 2 * BATCH)
 			flush(b);
 		b->words[b->count++] = at;
-		b->words[b->count++] = location(at);
+		b->words[b->count++] = to;
 	}
 	return 0;
 }

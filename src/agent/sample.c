@@ -97,13 +97,33 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 	set_filter(object);
 }
 
-void scry_sample_reused(struct scry_gate *g, uint64_t object)
+/* The entry of `object`; SCRY_TRACKED: none. */
+static uint32_t find(uint64_t object)
 {
 	uint32_t at = slot_of(object);
 
 	while (scry_agent.sampled.objects[at] && scry_agent.sampled.objects[at] != object)
 		at = (at + 1) & (SCRY_TRACKED - 1);
-	if (scry_agent.sampled.objects[at] != object)
+	return scry_agent.sampled.objects[at] == object ? at : SCRY_TRACKED;
+}
+
+int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
+{
+	uint32_t at = find(from);
+
+	if (at == SCRY_TRACKED)
+		return 0;
+	scry_agent.sampled.objects[at] = REMOVED;
+	g->tracked--;
+	scry_sample_track(g, to);
+	return 1;
+}
+
+void scry_sample_reused(struct scry_gate *g, uint64_t object)
+{
+	uint32_t at = find(object);
+
+	if (at == SCRY_TRACKED)
 		return;
 	if (!scry_ring_reserve(g, 1))
 		return; /* it stays in the table; the next one made there says it again */

@@ -23,6 +23,8 @@ int64_t scry_sample_gap(struct scry_gate *g);
 void scry_sample_track(struct scry_gate *g, uint64_t object);
 /* An object is made at `object`: if one was taken there, that one is dead. */
 void scry_sample_reused(struct scry_gate *g, uint64_t object);
+/* A compaction moved the object at `from`; not 0: it is a sampled one. */
+int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to);
 void scry_sample_forget_all(struct scry_gate *g);
 
 /* Neighbours share a word of the filter: allocation walks through the heap in order. */

@@ -92,7 +92,7 @@ static struct scry_agent_stack_cache *cache_of(uint64_t ec)
 static uint32_t extend(const struct scry_agent_frames *f, struct scry_agent_stack_cache *c,
 		       uint64_t at, uint64_t end, uint32_t i)
 {
-	uint32_t node = i ? c->frames[i - 1].node : 0;
+	uint32_t node = i ? c->node[i - 1] : 0;
 
 	for (; at > end && i < SCRY_STACK_DEPTH; at -= f->frame_size, i++) {
 		uint64_t pc = load64(at + f->frame_pc), iseq = load64(at + f->frame_iseq);
@@ -104,27 +104,48 @@ static uint32_t extend(const struct scry_agent_frames *f, struct scry_agent_stac
 			c->count = i;
 			return node;
 		}
-		c->frames[i].pc = pc;
-		c->frames[i].node = node;
+		c->pc[i] = pc;
+		c->node[i] = node;
 	}
 	c->count = i;
 	return node;
+}
+
+/*
+ * How many of the frames, from the oldest at `at` on, are those of the cache; `count` at most. Four
+ * at a time without a branch: this is most of what a stack costs.
+ */
+static uint32_t same_frames(const struct scry_agent_frames *f,
+			    const struct scry_agent_stack_cache *c, uint64_t at, uint32_t count)
+{
+	uint64_t size = f->frame_size, pc = at + f->frame_pc;
+	uint32_t i = 0;
+
+	for (; i + 4 <= count; i += 4, pc -= 4 * size)
+		if ((load64(pc) ^ c->pc[i]) | (load64(pc - size) ^ c->pc[i + 1]) |
+		    (load64(pc - 2 * size) ^ c->pc[i + 2]) | (load64(pc - 3 * size) ^ c->pc[i + 3]))
+			break;
+	for (; i < count && load64(pc) == c->pc[i]; i++)
+		pc -= size;
+	return i;
 }
 
 /* The node of the frame that called `place`'s frame, 0 when nobody did. */
 static uint32_t callers(const struct scry_agent_frames *f, const struct scry_agent_place *place)
 {
 	struct scry_agent_stack_cache *c = cache_of(place->ec);
-	uint64_t at = load64(place->ec + f->ec_stack) + 8 * load64(place->ec + f->ec_stack_size);
-	uint32_t i, known = c->count;
+	uint64_t end = load64(place->ec + f->ec_stack) + 8 * load64(place->ec + f->ec_stack_size);
+	uint64_t at = end - f->frame_size;
+	/* frames older than the place's own */
+	uint64_t count = at > place->cfp ? (uint32_t)(at - place->cfp) / f->frame_size : 0;
+	uint32_t i;
 
-	at -= f->frame_size;
-	for (i = 0; i < known && at > place->cfp; i++, at -= f->frame_size)
-		if (load64(at + f->frame_pc) != c->frames[i].pc)
-			break;
-	if (at <= place->cfp || i >= SCRY_STACK_DEPTH)
-		return i ? c->frames[i - 1].node : 0;
-	return extend(f, c, at, place->cfp, i);
+	if (count > SCRY_STACK_DEPTH)
+		count = SCRY_STACK_DEPTH;
+	i = same_frames(f, c, at, (uint32_t)(count < c->count ? count : c->count));
+	if (i == count)
+		return i ? c->node[i - 1] : 0;
+	return extend(f, c, at - (uint64_t)i * f->frame_size, place->cfp, i);
 }
 
 uint32_t scry_stack_node(const struct scry_agent_frames *f, const struct scry_agent_place *place)

@@ -16,14 +16,12 @@ struct scry_agent_node {
 	uint64_t pc; /* 0: empty */
 	uint32_t parent, reserved;
 };
-struct scry_agent_stack_frame {
-	uint64_t pc; /* 0: a C frame */
-	uint64_t node;
-};
 struct scry_agent_stack_cache {
 	uint64_t ec;
 	uint64_t count;
-	struct scry_agent_stack_frame frames[SCRY_STACK_DEPTH]; /* oldest first */
+	/* by frame, the oldest first */
+	uint64_t pc[SCRY_STACK_DEPTH]; /* 0: a C frame */
+	uint32_t node[SCRY_STACK_DEPTH];
 };
 struct scry_agent_stacks {
 	uint32_t count, newest;

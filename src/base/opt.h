@@ -63,9 +63,18 @@ int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_ar
 		   int *ret_rest);
 
 /*
- * For commands with exactly one word of their own, options before and after it: `report FILE
- * --json`. *ret_word is NULL when there is none. 0 or -EINVAL with a sentence.
+ * For commands with words of their own, options before, between and after them: `diff A B --json`.
+ * 0 or -EINVAL with a sentence.
  */
+#define SCRY_OPT_WORDS_MAX 2
+struct scry_opt_words {
+	size_t count;
+	const char *words[SCRY_OPT_WORDS_MAX];
+};
+int scry_opt_parse_words(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+			 struct scry_opt_words *ret_words);
+
+/* The same for at most one word: `report FILE --json`. *ret_word is NULL when there is none. */
 int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
 		       const char **ret_word);
 

@@ -29,9 +29,6 @@
 struct objects_opts {
 	struct scry_objects_sample sample;
 	bool stacks, force_gc;
-	uint64_t every_ns; /* 0: one report for all */
-	struct scry_until until;
-	const char *until_text;
 };
 
 struct objects {
@@ -284,17 +281,16 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 /* --every: the counters as they stand now. */
 static void end_slice(struct scry_watch *w, struct objects *o)
 {
-	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct scry_ev_slice slice = {.pid = (uint32_t)w->proc.pid};
 	struct scry_objects_totals t;
 	uint64_t now;
 
-	if (!opts->every_ns || w->ended_ns)
+	if (!w->opts->every_ns || w->ended_ns)
 		return;
 	now = scry_now_ns();
 	if (!o->slice_ns)
 		o->slice_ns = w->began_ns;
-	if (now < o->slice_ns + opts->every_ns)
+	if (now < o->slice_ns + w->opts->every_ns)
 		return;
 	scry_objects_measure(o->names, false);
 	scry_objects_totals(o->names, &t);
@@ -313,12 +309,11 @@ static void end_slice(struct scry_watch *w, struct objects *o)
 /* --until: looked at each 100 ms. */
 static void check_until(struct scry_watch *w, struct objects *o)
 {
-	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
 	struct scry_until_now is;
 	uint64_t now = scry_now_ns();
 
-	if (opts->until.quantity == SCRY_UNTIL_NEVER || now < o->until_ns || w->ended_ns)
+	if (w->opts->until.quantity == SCRY_UNTIL_NEVER || now < o->until_ns || w->ended_ns)
 		return;
 	o->until_ns = now + UNTIL_EVERY_NS;
 	scry_objects_totals(o->names, &t);
@@ -326,8 +321,8 @@ static void check_until(struct scry_watch *w, struct objects *o)
 				     .allocated = t.estimated,
 				     .live = t.estimated_live,
 				     .gcs = t.gcs};
-	if (scry_until_holds(&opts->until, &is))
-		w->enough = opts->until_text;
+	if (scry_until_holds(&w->opts->until, &is))
+		w->enough = "--until holds";
 }
 
 static int drain(struct scry_watch *w)
@@ -455,7 +450,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
-	if (ractors > 1 || o->ractors_at_start > 1)
+	if ((ractors > 1 || o->ractors_at_start > 1) && !o->ruby->layout.hooks_of_all_ractors)
 		scry_watch_note(w,
 				"%d ractors: only the one that was armed is watched, objects of "
 				"the others are "
@@ -465,6 +460,11 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (t->nowhere)
+		scry_watch_note(w,
+				"%llu objects were made at places beyond the first million: they "
+				"are counted, not named",
+				(unsigned long long)t->nowhere);
 	if (t->out_of_sight)
 		scry_watch_note(w,
 				"%llu living objects were lost sight of in a GC compaction: they "
@@ -479,6 +479,12 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 				"%llu samples beyond the agent's table: made counted, not followed "
 				"to their end; fix: sample fewer",
 				(unsigned long long)(c->untracked - o->base_untracked));
+	if (t->replaced && o->ruby->layout.recycles)
+		scry_watch_note(
+			w,
+			"%llu objects were taken back by the VM without an event: they count "
+			"as freed from when their place was used again",
+			(unsigned long long)t->replaced);
 	if (c->busy != o->base_busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
@@ -498,7 +504,9 @@ static int finish(struct scry_watch *w)
 	scry_objects_measure(o->names, w->target_gone);
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
+	w->errors += (c->bad - o->base_bad) + t.damaged;
+	if (!o->ruby->layout.recycles)
+		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	w->totals = (struct scry_ev_totals){
 		.gcs = t.gcs,
@@ -545,16 +553,14 @@ int scry_cmd_objects(int argc, char **argv)
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct objects_opts objects = {0};
-	const char *sample = NULL;
+	const char *sample = NULL, *until = NULL;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
 		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
 		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
-		{0, "stacks", SCRY_OPT_FLAG, &objects.stacks, NULL,
-		 "record who called the line that makes an object", NULL},
-		{0, "every", SCRY_OPT_DURATION, &objects.every_ns, "TIME",
+		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
 		 "record the counters each TIME, for scry diff", NULL},
-		{0, "until", SCRY_OPT_STRING, &objects.until_text, "EXPR",
+		{0, "until", SCRY_OPT_STRING, &until, "EXPR",
 		 "stop when 'rss>2G', 'live>1000000', 'allocated>5000000' or 'gcs>50' holds", NULL},
 		{0, "force-gc", SCRY_OPT_FLAG, &objects.force_gc, NULL,
 		 "make the program collect its garbage before the end (it stands still meanwhile)",
@@ -575,12 +581,13 @@ int scry_cmd_objects(int argc, char **argv)
 	if (r == 0 && sample)
 		r = scry_objects_read_sample(sample, &objects.sample);
 	if (r == 0)
-		r = scry_until_parse(objects.until_text, &objects.until);
+		r = scry_until_parse(until, &opts.until);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
-	opts.instrument_opts = &objects;
 	if (scry_report_opts_check(&report, opts.output))
 		return SCRY_EXIT_USAGE;
+	objects.stacks = report.rows.stacks;
+	opts.instrument_opts = &objects;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
 			    : scry_run(&opts, &scry_instrument_objects, &report);
 }

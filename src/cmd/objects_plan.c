@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/opt.h"
+#include "vm/ruby_size.h"
 
 #define SAMPLE_MAX 1000000u
 #define SAMPLE_BYTES_MIN 1024u
@@ -83,12 +84,7 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.gc_location = scry_ruby_symbol(ruby, "rb_gc_location"),
 		.each_objects = scry_ruby_symbol(ruby, "rb_objspace_each_objects_without_setup"),
 	};
-	p->sizes = l->sizes;
-	for (uint32_t i = 0; i < SCRY_SIZE_RULES_MAX; i++)
-		if (p->sizes.rule[i].relative)
-			p->sizes.rule[i].word += ruby->bias;
-	if (p->sizes.shape_root)
-		p->sizes.shape_root += ruby->bias;
+	scry_ruby_size_rules(ruby, &p->sizes);
 }
 
 void scry_objects_fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f)

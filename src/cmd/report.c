@@ -154,18 +154,13 @@ static void help(const struct scry_opt *rows, size_t count)
 static int report_to(int fd, const struct scry_report_opts *opts, const char *path, bool force)
 {
 	FILE *out = stdout;
-	int out_fd, err;
+	int err;
 
 	if (!path)
 		return scry_report_fd(fd, opts, out);
-	err = scry_output_open(path, force, &out_fd);
+	err = scry_output_stream(path, force, &out);
 	if (err)
 		return err;
-	out = fdopen(out_fd, "w");
-	if (!out) {
-		close(out_fd);
-		return scry_fail(-ENOMEM, "no memory to write '%s'", path);
-	}
 	err = scry_report_fd(fd, opts, out);
 	if (fclose(out) && !err)
 		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
@@ -180,7 +175,8 @@ int scry_cmd_report(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
-		{'o', "output", SCRY_OPT_STRING, &path, "FILE", "write the report to FILE", NULL},
+		{'o', "output", SCRY_OPT_STRING, &path, "FILE",
+		 "write the report to FILE; x.json is JSON, x.folded is folded", NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cmd/until.h"
 #include "hook/inject.h"
 #include "rec/writer.h"
 #include "sys/proc.h"
@@ -20,6 +21,8 @@ struct scry_watch_opts {
 	uint64_t pid;
 	char **command;	      /* NULL: -p */
 	uint64_t duration_ns; /* 0: until stopped */
+	uint64_t every_ns;    /* a slice of the recording each so often; 0: none */
+	struct scry_until until;
 	uint64_t max_pause_ns;
 	uint64_t memory;   /* bytes for the keeper's tables */
 	uint64_t max_size; /* of the recording; 0: no limit */

@@ -22,7 +22,7 @@
 		 SCRY_OPT_STRING,                                                                  \
 		 &(o)->output,                                                                     \
 		 "FILE",                                                                           \
-		 "keep the recording (x.scry), or render at once (x.json, x.txt)",                 \
+		 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)",       \
 		 NULL},                                                                            \
 		{0, "force", SCRY_OPT_FLAG, &(o)->force, NULL, "replace FILE if it exists", NULL}, \
 		{0,                                                                                \

@@ -47,7 +47,8 @@ struct scry_objects {
 	struct counters *counters; /* by place number - 1 */
 	size_t cap;
 	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place number */
-	uint32_t stack;			     /* the frame that the next objects are called from */
+	uint32_t nowhere; /* the place of all that find no room: the limit of places is reached */
+	uint32_t stack;	  /* the frame that the next objects are called from */
 	struct pair pairs[PAIRS];
 	uint64_t size;	   /* outside the slot, of the object freed next; 0 not said */
 	uint32_t gcs;	   /* begun */
@@ -67,6 +68,7 @@ struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 	o->setup = *setup;
 	o->ruby = setup->ruby;
 	scry_places_init(&o->places, o->ruby);
+	o->nowhere = scry_places_nowhere(&o->places);
 	scry_stacks_init(&o->stacks);
 	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
 		       setup->limit_bytes);
@@ -144,7 +146,7 @@ static uint32_t with_stack(struct scry_objects *o, uint32_t place)
 	if (pair->place != place || pair->stack != o->stack)
 		*pair = (struct pair){place, o->stack,
 				      scry_places_with_stack(&o->places, place, o->stack)};
-	return pair->result;
+	return pair->result ? pair->result : o->nowhere;
 }
 
 static void count_end(struct scry_objects *o, uint32_t place, uint32_t slot, int64_t extra)
@@ -275,12 +277,12 @@ static void define(struct scry_objects *o, const uint64_t *words, size_t count)
 		return;
 	}
 	o->totals.defs++;
-	o->slots[code] = place;
+	o->slots[code] = place ? place : o->nowhere;
 }
 
 static void define_node(struct scry_objects *o, const uint64_t *words, size_t count)
 {
-	struct scry_ring_node node;
+	struct scry_ring_node node = {0};
 	const char *text = (const char *)words + sizeof(node);
 
 	if (count * 8 >= sizeof(node))
@@ -399,7 +401,8 @@ static void count_living(struct scry_objects *o, const struct scry_live_entry *e
 			 const struct scry_ruby_size *size)
 {
 	struct counters *c = counters_of(o, entry->place);
-	double w = weight(o, size->slot), bytes = w * (size->slot + (double)size->extra);
+	double w = weight(o, size->slot);
+	double bytes = w * (size->slot + (double)size->extra);
 
 	if (!c)
 		return;
@@ -421,12 +424,13 @@ static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
 	if (!b->count)
 		return;
 	if (is_gone || !o->ruby || scry_ruby_sizes(o->ruby, b->address, b->count, b->size) < 0)
-		for (size_t i = 0; i < b->count; i++)
-			b->size[i] = (struct scry_ruby_size){
-				.slot = slot_size_at(o, b->region[i], b->address[i])};
+		memset(b->size, 0, sizeof(b->size));
 	for (size_t i = 0; i < b->count; i++) {
+		if (!b->size[i].slot)
+			b->size[i].slot =
+				b->region[i]->slot_size ? b->region[i]->slot_size : base_slot(o);
 		/* births only are recorded when sampling: an end shows in the slot */
-		if (o->setup.sample_mean && b->size[i].is_free) {
+		if (o->setup.sample_mean && b->size[i].is_free && !is_gone) {
 			count_end(o, b->entry[i]->place, b->size[i].slot, -1);
 			b->entry[i]->place = 0;
 			b->region[i]->count--;
@@ -611,7 +615,7 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 
 	*ret = o->totals;
 	ret->places = o->places.keys.count;
-	ret->unnamed = 0;
+	ret->unnamed = ret->nowhere = 0;
 	for (uint32_t place = 1; place <= o->cap; place++) {
 		const struct counters *c = &o->counters[place - 1];
 
@@ -620,6 +624,8 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 		made += c->allocated;
 		live += c->allocated - c->freed - c->out_of_sight;
 		scry_places_key(&o->places, place, &key);
+		if (place == o->nowhere)
+			ret->nowhere = whole(c->allocated);
 		if (!key.internal && !key.klass)
 			ret->unnamed += whole(c->allocated);
 	}

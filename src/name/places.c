@@ -98,6 +98,15 @@ static uint32_t place_of(struct scry_places *p, const struct scry_place_key *key
 	return id;
 }
 
+uint32_t scry_places_nowhere(struct scry_places *p)
+{
+	struct scry_place_key key;
+
+	memset(&key, 0, sizeof(key));
+	key.depth = 0xffff;
+	return place_of(p, &key);
+}
+
 uint32_t scry_places_define(struct scry_places *p, const uint64_t *words, size_t count,
 			    uint32_t *ret_code)
 {

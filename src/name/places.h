@@ -50,6 +50,9 @@ uint32_t scry_places_name(struct scry_places *p, const char *bytes, size_t size)
 uint32_t scry_places_define(struct scry_places *p, const uint64_t *words, size_t count,
 			    uint32_t *ret_code);
 
+/* A place without path, line and class, which counts as unnamed. */
+uint32_t scry_places_nowhere(struct scry_places *p);
+
 /* The same place, called by stack frame `stack`. 0 at the limit. */
 uint32_t scry_places_with_stack(struct scry_places *p, uint32_t place, uint32_t stack);
 

@@ -27,6 +27,11 @@ void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_
 	if (node >= SCRY_STACK_NODES || frame.parent >= SCRY_STACK_NODES)
 		return;
 	frame.parent = s->nodes[frame.parent];
+	if (!frame.line) { /* the VM's own frame below the program's: it has no line, and changes
+			      its name when the script is loaded */
+		s->nodes[node] = frame.parent;
+		return;
+	}
 	scry_intern_put(&s->frames, (const char *)&frame, sizeof(frame), &id);
 	s->nodes[node] = id;
 }

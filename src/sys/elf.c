@@ -378,6 +378,11 @@ int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret)
 	return 0;
 }
 
+int scry_elf_fd(const struct scry_elf *elf)
+{
+	return elf->fd;
+}
+
 size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret)
 {
 	if (elf->build_id_size)

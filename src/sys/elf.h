@@ -49,6 +49,9 @@ int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret);
 /* GNU build-id bytes; returns length (0: none). Owned by the elf. */
 size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret);
 
+/* The file itself, for readers of what is not read here (debug information). Owned by the elf. */
+int scry_elf_fd(const struct scry_elf *elf);
+
 /* Bytes of the file as they are mapped at link-time address `addr`: 0 or -EFAULT. For comparing
  * memory with its file. */
 int scry_elf_read(struct scry_elf *elf, uint64_t addr, void *buf, size_t size);

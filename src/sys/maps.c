@@ -143,18 +143,12 @@ static int read_any_text(pid_t pid, char **ret_text)
 	return err;
 }
 
-int scry_maps_read(pid_t pid, struct scry_maps *ret)
+int scry_maps_parse(char *text, struct scry_maps *ret)
 {
-	struct scry_maps maps = {0};
+	struct scry_maps maps = {.text = text};
 	size_t lines = 0;
 	char *next;
-	int err = read_any_text(pid, &maps.text);
 
-	if (err == -ENOENT || err == -ESRCH)
-		return scry_fail(-ESRCH, "process %d is gone", (int)pid);
-	if (err)
-		return scry_fail(err, "cannot read the mappings of process %d: %s", (int)pid,
-				 strerror(-err));
 	for (const char *p = maps.text; (p = strchr(p, '\n')); p++)
 		lines++;
 	if (lines > ENTRIES_MAX)
@@ -180,6 +174,19 @@ int scry_maps_read(pid_t pid, struct scry_maps *ret)
 	}
 	*ret = maps;
 	return 0;
+}
+
+int scry_maps_read(pid_t pid, struct scry_maps *ret)
+{
+	char *text = NULL;
+	int err = read_any_text(pid, &text);
+
+	if (err == -ENOENT || err == -ESRCH)
+		return scry_fail(-ESRCH, "process %d is gone", (int)pid);
+	if (err)
+		return scry_fail(err, "cannot read the mappings of process %d: %s", (int)pid,
+				 strerror(-err));
+	return scry_maps_parse(text, ret);
 }
 
 void scry_maps_done(struct scry_maps *maps)

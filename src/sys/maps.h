@@ -30,6 +30,9 @@ struct scry_maps {
 /* Takes a snapshot. 0, or -errno with a sentence (-ESRCH: the process is gone). At most 65,536
  * entries (sysctl's own default limit). */
 int scry_maps_read(pid_t pid, struct scry_maps *ret);
+/* The same from text in the form of /proc/PID/maps, malloc'ed; it is taken over and changed, also
+ * on failure. 0 or -ENOMEM. */
+int scry_maps_parse(char *text, struct scry_maps *ret);
 void scry_maps_done(struct scry_maps *maps);
 
 /* The entry that holds `addr`, or NULL. */

@@ -12,7 +12,7 @@
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count)
 {
 	assert(count <= SCRY_DOC_COLUMNS_MAX && !doc->is_stream);
-	doc->columns = columns;
+	memcpy(doc->columns, columns, count * sizeof(*columns));
 	doc->column_count = count;
 	doc->ops->table(doc);
 }
@@ -46,6 +46,11 @@ struct scry_cell scry_cell_text(const char *bytes, size_t length)
 struct scry_cell scry_cell_number(uint64_t number)
 {
 	return (struct scry_cell){.number = number};
+}
+
+struct scry_cell scry_cell_few_samples(void)
+{
+	return (struct scry_cell){.is_unknown = true, .bytes = "few samples", .length = 11};
 }
 
 struct scry_cell scry_cell_known(uint64_t number, bool is_known)

@@ -46,7 +46,7 @@ struct scry_doc_frame {
 };
 
 struct scry_cell {
-	bool is_unknown;   /* "-", null */
+	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */
 	bool is_blank;	   /* text: nothing at all */
 	char mark;	   /* text: behind the number; a blank keeps a marked column straight */
 	const char *bytes; /* TEXT */
@@ -88,7 +88,7 @@ struct scry_doc {
 	bool is_data;	    /* read by programs: give all rows, ungrouped */
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
-	const struct scry_column *columns;
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX]; /* of the table that is open */
 	size_t column_count;
 	void *renderer; /* the renderer's own state */
 };
@@ -101,7 +101,7 @@ int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
 
-/* Begins a table; `columns` must live until the next table or the end. */
+/* Begins a table; `columns` is copied, their texts must live until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);
 
 /* A sentence under the table, for people only. */
@@ -118,6 +118,7 @@ void scry_doc_abandon(struct scry_doc *doc);
 struct scry_cell scry_cell_text(const char *bytes, size_t length); /* NULL: unknown */
 struct scry_cell scry_cell_number(uint64_t number);
 struct scry_cell scry_cell_unknown(void);
+struct scry_cell scry_cell_few_samples(void); /* unknown, because of that */
 struct scry_cell scry_cell_known(uint64_t number, bool is_known);
 
 #endif

@@ -178,6 +178,11 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 	double percent;
 
 	scry_buf_printf(buf, "scry %s:", view);
+	if (h->label) {
+		scry_buf_append(buf, " ", 1);
+		scry_text_escape(buf, h->label, strlen(h->label));
+		scry_buf_append(buf, ":", 1);
+	}
 	put_processes(h, buf);
 	if (h->watched_ns) {
 		scry_buf_append(buf, ", ", 2);
@@ -235,9 +240,8 @@ static void push_losses(const struct scry_honesty *h, struct scry_doc *doc, stru
 static void push_ways(const struct scry_honesty *h, struct scry_doc *doc, struct scry_buf *buf)
 {
 	if (h->sample_every > 1 || h->sample_bytes) {
-		scry_buf_printf(buf,
-				"counts and bytes are scaled up from samples; the true count lies "
-				"within +- of 95 %% of them");
+		scry_buf_printf(buf, "counts and bytes are scaled up from samples; with 95 %% "
+				     "confidence the true count lies within +- of what is shown");
 		note_printed(doc, buf);
 	}
 	if (h->compactions) {

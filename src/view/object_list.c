@@ -97,7 +97,7 @@ static const char *text_of(const struct scry_object_row *row, uint32_t id)
 	return text ? text : "";
 }
 
-/* False, and counted, when --grep, --filter or --live leave the row out. */
+/* False, and counted, when --grep or --filter leave the row out. */
 static bool is_wanted(struct scry_object_list *list, const struct scry_object_row *row,
 		      struct wanted *wanted)
 {
@@ -119,10 +119,6 @@ static bool is_wanted(struct scry_object_list *list, const struct scry_object_ro
 	}
 	if (!scry_filter_matches(&wanted->filter, texts)) {
 		list->filtered += row->counts.allocated;
-		return false;
-	}
-	if (list->opts->live && !row->counts.old_live) {
-		list->died += row->counts.allocated;
 		return false;
 	}
 	return true;
@@ -192,6 +188,7 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 			continue;
 		row = row_of(list, reader, site);
 		scry_object_counts_add(&list->all, &row.counts);
+		list->all_slots &= row.counts.is_slots;
 		list->freed += site->counts.freed;
 		if (row.is_internal)
 			list->internal += row.counts.allocated;
@@ -201,12 +198,30 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 			list->unnamed += row.counts.allocated;
 		if (!is_wanted(list, &row, wanted))
 			continue;
-		list->has_slots |= row.counts.is_slots;
-		list->has_sizes |= !row.counts.is_slots;
 		list->has_stacks |= row.stack != 0;
 		widen(list, &row);
 		list->rows[list->count++] = row;
 	}
+}
+
+/* Merges what --by sums up; then --live leaves out the rows of which nothing survived. */
+static void settle(struct scry_object_list *list)
+{
+	size_t i, kept = 0;
+
+	list->count = scry_object_rows_merge(list->rows, list->count);
+	for (i = 0; i < list->count; i++) {
+		const struct scry_object_row *row = &list->rows[i];
+
+		if (list->opts->live && !row->counts.old_live) {
+			list->died += row->counts.allocated;
+			continue;
+		}
+		list->has_slots |= row->counts.is_slots;
+		list->has_sizes |= !row->counts.is_slots;
+		list->rows[kept++] = *row;
+	}
+	list->count = kept;
 }
 
 static int read_events(struct scry_object_list *list, struct scry_reader *reader,
@@ -254,8 +269,9 @@ static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
 			err = scry_fail(-ENOMEM, "no memory for %zu rows", sites.count);
 	}
 	if (!err) {
+		list->all_slots = true;
 		collect(list, reader, &sites, wanted);
-		list->count = scry_object_rows_merge(list->rows, list->count);
+		settle(list);
 	}
 	scry_sites_done(&sites);
 	return err;

@@ -16,6 +16,7 @@
 
 #define PRUNE_PERCENT 1
 #define INDENT_MAX 120u
+#define WIDE 120u /* columns of a terminal that has room for all figures */
 
 struct node {
 	struct scry_object_counts counts;
@@ -184,15 +185,56 @@ static int build(struct tree *t)
 	return 0;
 }
 
-static const struct scry_column columns[] = {
-	{"allocated", NULL, SCRY_CELL_COUNT, false},
-	{"%", NULL, SCRY_CELL_TENTHS, false},
-	{"bytes", NULL, SCRY_CELL_COUNT, false},
-	{"live", NULL, SCRY_CELL_COUNT, false},
-	{"live bytes", NULL, SCRY_CELL_COUNT, false},
-	{"called from the outermost frame down", NULL, SCRY_CELL_TEXT, true},
+enum {
+	COLUMN_PERCENT,
+	COLUMN_ALLOCATED,
+	COLUMN_BYTES,
+	COLUMN_LIVE,
+	COLUMN_LIVE_BYTES,
+	COLUMN_FRAME,
+	COLUMNS
 };
-#define COLUMNS (sizeof(columns) / sizeof(columns[0]))
+
+/* What the percentages are of stands before them. */
+static void choose_columns(const struct tree *t, struct scry_column columns[COLUMNS])
+{
+	static const char *const percents[] = {
+		[SCRY_VIEW_SORT_ALLOCATED] = "% allocated",
+		[SCRY_VIEW_SORT_BYTES] = "% bytes",
+		[SCRY_VIEW_SORT_LIVE] = "% live",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = "% live bytes",
+		[SCRY_VIEW_SORT_AGE] = NULL, /* ages have no sum: view.c refuses it */
+		[SCRY_VIEW_SORT_OLD_LIVE] = "% survived",
+		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "% survived bytes",
+	};
+	bool live = t->list->opts->live, stars = t->list->has_slots && !t->list->has_sizes;
+
+	columns[COLUMN_PERCENT] =
+		(struct scry_column){percents[t->sort], NULL, SCRY_CELL_TENTHS, false};
+	columns[COLUMN_ALLOCATED] = (struct scry_column){"allocated", NULL, SCRY_CELL_COUNT, false};
+	columns[COLUMN_BYTES] =
+		(struct scry_column){stars ? "bytes*" : "bytes", NULL, SCRY_CELL_COUNT, false};
+	columns[COLUMN_LIVE] =
+		(struct scry_column){live ? "survived" : "live", NULL, SCRY_CELL_COUNT, false};
+	columns[COLUMN_LIVE_BYTES] =
+		(struct scry_column){live ? (stars ? "survived bytes*" : "survived bytes")
+					  : (stars ? "live bytes*" : "live bytes"),
+				     NULL, SCRY_CELL_COUNT, false};
+	if (t->doc->width && t->doc->width < WIDE) /* the frames need the room */
+		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
+	columns[COLUMN_FRAME] =
+		(struct scry_column){"frame, outermost first", NULL, SCRY_CELL_TEXT, true};
+}
+
+static struct scry_cell bytes_cell(const struct tree *t, const struct scry_object_counts *counts,
+				   uint64_t bytes)
+{
+	struct scry_cell cell = scry_cell_number(bytes);
+
+	if (t->list->has_slots && t->list->has_sizes)
+		cell.mark = counts->is_slots ? '*' : ' ';
+	return cell;
+}
 
 static uint64_t tenths(const struct tree *t, uint64_t part)
 {
@@ -202,12 +244,14 @@ static uint64_t tenths(const struct tree *t, uint64_t part)
 static void push_row(struct tree *t, const struct step *step)
 {
 	const struct scry_object_counts *counts = &t->nodes[step->id].counts;
+	bool live = t->list->opts->live;
 	struct scry_cell cells[COLUMNS] = {
-		scry_cell_number(counts->allocated),
-		scry_cell_number(tenths(t, figure(t, step->id))),
-		scry_cell_number(counts->bytes),
-		scry_cell_number(counts->live),
-		scry_cell_number(counts->live_bytes),
+		[COLUMN_PERCENT] = scry_cell_number(tenths(t, figure(t, step->id))),
+		[COLUMN_ALLOCATED] = scry_cell_number(counts->allocated),
+		[COLUMN_BYTES] = bytes_cell(t, counts, counts->bytes),
+		[COLUMN_LIVE] = scry_cell_number(live ? counts->old_live : counts->live),
+		[COLUMN_LIVE_BYTES] =
+			bytes_cell(t, counts, live ? counts->old_live_bytes : counts->live_bytes),
 	};
 
 	scry_buf_clear(&t->line);
@@ -215,7 +259,7 @@ static void push_row(struct tree *t, const struct step *step)
 		scry_buf_printf(&t->line, "%*s%s", step->indent - 2, "",
 				step->is_branch ? "+ " : "  ");
 	scry_object_frame_text(t->list->tables, step->id, &t->line);
-	cells[COLUMNS - 1] = scry_cell_text(scry_buf_str(&t->line), t->line.len);
+	cells[COLUMN_FRAME] = scry_cell_text(scry_buf_str(&t->line), t->line.len);
 	t->doc->ops->row(t->doc, cells);
 	t->rows++;
 }
@@ -255,7 +299,7 @@ static void push_rows(struct tree *t)
 	while (t->step_count) {
 		if (t->top && t->rows >= t->top) {
 			scry_doc_remark(t->doc, "more rows are not shown; --top 0 shows them");
-			break;
+			return;
 		}
 		step = t->steps[--t->step_count];
 		push_row(t, &step);
@@ -275,9 +319,11 @@ int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_
 			  struct scry_doc *doc)
 {
 	struct tree t = {.list = list, .doc = doc, .sort = sort, .top = top};
+	struct scry_column columns[COLUMNS];
 	int err = build(&t);
 
 	if (!err) {
+		choose_columns(&t, columns);
 		scry_doc_table(doc, columns, COLUMNS);
 		push_rows(&t);
 	}

@@ -101,7 +101,7 @@ static void choose_columns(const struct objects *o, struct scry_column columns[C
 	if (o->list.all.is_scaled)
 		columns[COLUMN_ALLOCATED_ERROR].title = columns[COLUMN_LIVE_ERROR].title = "+-";
 	if (o->has_ages)
-		columns[COLUMN_AGE].title = "age";
+		columns[COLUMN_AGE].title = "GC age";
 	if (o->opts->live) {
 		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
 		columns[COLUMN_OLD_LIVE].title = "survived";
@@ -128,7 +128,7 @@ static struct scry_cell error_cell(const struct scry_object_counts *counts, doub
 	uint64_t half = 0;
 
 	if (counts->is_scaled && !scry_object_interval(variance, samples, &half))
-		return scry_cell_unknown(); /* few samples */
+		return scry_cell_few_samples();
 	return scry_cell_number(half);
 }
 
@@ -197,12 +197,13 @@ static void push_totals(const struct objects *o)
 	}
 		TOTAL(true, "allocated", "objects allocated", scry_cell_number(all->allocated)),
 		TOTAL(is_data || all->is_scaled, "allocated_error",
-		      "of them more or less, by chance",
+		      "of these more or less (95 % interval)",
 		      error_cell(all, all->allocated_variance, all->samples)),
 		TOTAL(true, "bytes", all->is_slots ? "bytes* allocated" : "bytes allocated",
 		      scry_cell_number(all->bytes)),
 		TOTAL(true, "live", "still live at the end", scry_cell_number(all->live)),
-		TOTAL(is_data || all->is_scaled, "live_error", "of them more or less, by chance",
+		TOTAL(is_data || all->is_scaled, "live_error",
+		      "of these more or less (95 % interval)",
 		      error_cell(all, all->live_variance, all->live_samples)),
 		TOTAL(true, "live_bytes",
 		      all->is_slots ? "bytes* of the live" : "bytes of the live",
@@ -243,7 +244,7 @@ static void push_notes(const struct objects *o)
 	const struct scry_object_list *l = &o->list;
 	struct scry_buf buf = {0};
 
-	if (l->all.is_slots && l->has_sizes)
+	if (l->all.is_slots && !l->all_slots)
 		note(o, o->doc->is_data
 				? "bytes of rows with is_slots_only are heap slots; buffers "
 				  "outside the "
@@ -322,7 +323,7 @@ static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_
 	scry_buf_done(&buf);
 	remark_count(o, l->grepped, "objects are left out by --grep");
 	remark_count(o, l->filtered, "objects are left out by --filter");
-	remark_count(o, l->died, "objects are left out by --live: none of their row survived");
+	remark_count(o, l->died, "objects are left out by --live: nothing in their rows survived");
 }
 
 static void push_table(struct objects *o)

@@ -20,7 +20,7 @@
 #define HELD_BYTES (1u << 20)
 #define WIDTH_MAX 120u
 #define TOTAL_WIDTH_MAX 40u
-#define ELASTIC_MIN 24u /* columns: less of a path says nothing */
+#define ELASTIC_MIN 16u /* columns: less of a path says nothing */
 
 struct text {
 	struct scry_buf held;
@@ -39,7 +39,9 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 	if (cell->is_blank)
 		return;
 	if (cell->is_unknown) {
-		scry_buf_append(buf, cell->mark ? "- " : "-", cell->mark ? 2 : 1);
+		scry_buf_append(buf, cell->bytes ? cell->bytes : "-",
+				cell->bytes ? cell->length : 1);
+		scry_buf_append(buf, " ", cell->mark ? 1 : 0);
 		return;
 	}
 	switch (kind) {
@@ -76,6 +78,31 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 		scry_buf_append(buf, &cell->mark, 1);
 }
 
+/* A sentence, broken at blanks where it is wider than the terminal. */
+static void print_wrapped(const struct scry_doc *doc, FILE *out, const char *sentence)
+{
+	size_t column = 0;
+
+	while (*sentence) {
+		size_t len = strcspn(sentence, " "), i, width = 0;
+
+		for (i = 0; i < len; i++)
+			width += ((unsigned char)sentence[i] & 0xc0) != 0x80;
+		if (column && doc->width && column + 1 + width > doc->width) {
+			fputs("\n  ", out);
+			column = 2;
+		} else if (column) {
+			fputc(' ', out);
+			column++;
+		}
+		fwrite(sentence, 1, len, out);
+		column += width;
+		sentence += len;
+		sentence += *sentence == ' ';
+	}
+	fputc('\n', out);
+}
+
 static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
 {
 	struct text *text = doc->renderer;
@@ -84,7 +111,7 @@ static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honest
 	scry_buf_clear(&text->line);
 	scry_honesty_line(honesty, doc->view, &text->line);
 	if (out)
-		fprintf(out, "%s\n", scry_buf_str(&text->line));
+		print_wrapped(doc, out, scry_buf_str(&text->line));
 }
 
 static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
@@ -93,9 +120,10 @@ static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
 	FILE *out = doc->is_stream ? doc->talk : doc->out;
 
 	scry_buf_clear(&text->line);
+	scry_buf_append(&text->line, "note: ", 6);
 	scry_text_escape(&text->line, bytes, length);
 	if (out)
-		fprintf(out, "note: %s\n", scry_buf_str(&text->line));
+		print_wrapped(doc, out, scry_buf_str(&text->line));
 }
 
 /* Values right-aligned in one column, what they are behind them. */
@@ -297,7 +325,7 @@ static void text_remark(struct scry_doc *doc, const char *remark)
 	text->has_rows = false;
 	scry_buf_clear(&text->line);
 	scry_text_escape(&text->line, remark, strlen(remark));
-	fprintf(doc->out, "%s\n", scry_buf_str(&text->line));
+	print_wrapped(doc, doc->out, scry_buf_str(&text->line));
 }
 
 static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)

@@ -48,9 +48,13 @@ struct scry_view_opts {
 		.sort = SCRY_VIEW_SORT_DEFAULT, .top = SCRY_VIEW_TOP_DEFAULT, \
 	}
 
-/* The rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
+#define SCRY_VIEW_SORT_CHOICES "allocated|bytes|live|live-bytes|age"
+
+/*
+ * Rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
+ * PICK: which rows there are.
  */
-#define SCRY_VIEW_OPT_ROWS(o)                                                                    \
+#define SCRY_VIEW_PICK_OPT_ROWS(o)                                                               \
 	{0,                                                                                      \
 	 "by",                                                                                   \
 	 SCRY_OPT_CHOICE,                                                                        \
@@ -58,13 +62,6 @@ struct scry_view_opts {
 	 NULL,                                                                                   \
 	 "one row for each line, class, ...",                                                    \
 	 "line|class|file|method|gem"},                                                          \
-		{0,                                                                              \
-		 "sort",                                                                         \
-		 SCRY_OPT_CHOICE,                                                                \
-		 &(o)->sort,                                                                     \
-		 NULL,                                                                           \
-		 "biggest first, by this column (default allocated; live with --live)",          \
-		 "allocated|bytes|live|live-bytes|age"},                                         \
 		{0,	    "top", SCRY_OPT_U64,                                                 \
 		 &(o)->top, "N",   "show N rows, 0 all (default 30; all in JSON)",               \
 		 NULL},                                                                          \
@@ -84,13 +81,6 @@ struct scry_view_opts {
 		 "be repeated",                                                                  \
 		 NULL},                                                                          \
 		{0,                                                                              \
-		 "live",                                                                         \
-		 SCRY_OPT_FLAG,                                                                  \
-		 &(o)->live,                                                                     \
-		 NULL,                                                                           \
-		 "only what survived the last full mark of the garbage collector",               \
-		 NULL},                                                                          \
-		{0,                                                                              \
 		 "internal",                                                                     \
 		 SCRY_OPT_FLAG,                                                                  \
 		 &(o)->internal,                                                                 \
@@ -101,6 +91,23 @@ struct scry_view_opts {
 		0, "stacks", SCRY_OPT_FLAG, &(o)->stacks, NULL,                                  \
 			"by callers: a tree, arrays in JSON", NULL                               \
 	}
+
+#define SCRY_VIEW_OPT_ROWS(o)                                                      \
+	{0,                                                                        \
+	 "sort",                                                                   \
+	 SCRY_OPT_CHOICE,                                                          \
+	 &(o)->sort,                                                               \
+	 NULL,                                                                     \
+	 "biggest first, by this column (default allocated; live with --live)",    \
+	 SCRY_VIEW_SORT_CHOICES},                                                  \
+		{0,                                                                \
+		 "live",                                                           \
+		 SCRY_OPT_FLAG,                                                    \
+		 &(o)->live,                                                       \
+		 NULL,                                                             \
+		 "only what survived the last full mark of the garbage collector", \
+		 NULL},                                                            \
+		SCRY_VIEW_PICK_OPT_ROWS(o)
 
 struct scry_view {
 	const char *name;

@@ -12,9 +12,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
+#include "vm/ruby_cache.h"
 #include "vm/ruby_learn.h"
+#include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
 static const char *base_name(const char *path)
 {
@@ -137,24 +142,139 @@ static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 	return 0;
 }
 
+static bool make_key(const struct scry_ruby *ruby, struct scry_cache_key *ret)
+{
+	const uint8_t *id = NULL;
+	size_t size = scry_elf_build_id(ruby->elf, &id);
+
+	if (size == 0 || size > sizeof(ret->id))
+		return false;
+	*ret = (struct scry_cache_key){.id_size = (uint32_t)size, .learners = SCRY_LEARNERS};
+	memcpy(ret->id, id, size);
+	return true;
+}
+
+/* The first row: where the layout is from. */
+static void tell_source(struct scry_ruby *ruby, const char *value, int64_t learned_s)
+{
+	struct scry_ruby_check check = {.item = "layout", .ok = true, .proof = "validated now"};
+	time_t when = (time_t)learned_s;
+	struct tm tm;
+
+	snprintf(check.value, sizeof(check.value), "%s", value);
+	if (localtime_r(&when, &tm))
+		strftime(check.how, sizeof(check.how), "learned %Y-%m-%d %H:%M", &tm);
+	scry_ruby_add_check(ruby, &check);
+}
+
+static void forget(struct scry_ruby *ruby)
+{
+	ruby->layout = (struct scry_ruby_layout){0};
+	free(ruby->checks);
+	ruby->checks = NULL;
+	ruby->check_count = 0;
+	ruby->booted = false;
+	scry_error_clear();
+}
+
+/*
+ * A layout that was learned before, if the live target says that it holds. A Ruby that has not
+ * booted cannot say so, and nothing that was not judged is used: then it is learned. 0, -ESRCH, or
+ * -ENOENT.
+ */
+static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
+{
+	struct scry_cached cached;
+	int err;
+
+	if (scry_cache_load(key, &cached) != 0)
+		return -ENOENT;
+	ruby->layout = cached.layout;
+	tell_source(ruby, "from the cache", cached.learned_s);
+	for (size_t i = 0; i < cached.check_count; i++)
+		scry_ruby_add_check(ruby, &cached.checks[i]);
+	scry_cached_done(&cached);
+	err = scry_ruby_validate(ruby);
+	if (err == 0 || err == -ESRCH)
+		return err;
+	forget(ruby);
+	return -ENOENT;
+}
+
+static bool is_trusted(const char *path, uint64_t inode)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && (!inode || st.st_ino == inode) &&
+	       (st.st_uid == 0 || st.st_uid == geteuid());
+}
+
+/*
+ * May what was learned from this target serve others? A build-id can be forged, and the child was
+ * the target's own program. So only files of root or the caller count, in our own mount namespace;
+ * and only a layout without gaps.
+ */
+static bool may_keep(const struct scry_ruby *ruby)
+{
+	const struct scry_map_entry *m = NULL;
+	struct stat ours, theirs;
+	char path[64];
+
+	for (size_t i = 0; i < ruby->maps.count && !m; i++) {
+		if (strcmp(ruby->maps.entries[i].path, ruby->module) == 0)
+			m = &ruby->maps.entries[i];
+	}
+	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)ruby->pid);
+	if (!m || stat("/proc/self/ns/mnt", &ours) != 0 || stat(path, &theirs) != 0 ||
+	    ours.st_ino != theirs.st_ino)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)ruby->pid);
+	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) && ruby->whole;
+}
+
+static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
+		     const struct scry_cache_key *key)
+{
+	struct scry_cached fresh = {.learned_s = (int64_t)time(NULL)};
+	size_t rows;
+	int err;
+
+	if (!ruby->is_driver)
+		return scry_fail(
+			-ENOTSUP,
+			"process %d (%s) embeds Ruby ('%s'); its layout can only be learned "
+			"from the ruby command itself; fix: scry doctor -p PID of a ruby that uses "
+			"the same library, once; then try again",
+			(int)ruby->pid, proc->comm, ruby->module);
+	tell_source(ruby, "learned now", fresh.learned_s);
+	err = scry_ruby_learn(ruby, proc);
+	if (err)
+		return err;
+	rows = ruby->check_count - 1;
+	err = scry_ruby_validate(ruby);
+	if ((err == 0 || err == -EAGAIN) && key && may_keep(ruby)) {
+		fresh.layout = ruby->layout;
+		fresh.checks = ruby->checks + 1;
+		fresh.check_count = rows;
+		scry_cache_store(key, &fresh);
+	}
+	return err;
+}
+
 static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool need_booted)
 {
+	struct scry_cache_key key, *known = NULL;
 	int err = scry_mem_open(&ruby->mem, ruby->pid, 0);
 
 	if (!err)
 		err = open_module(ruby, proc);
 	if (err)
 		return err;
-	if (!ruby->is_driver)
-		return scry_fail(
-			-ENOTSUP,
-			"process %d (%s) embeds Ruby ('%s'); its layout can only be learned "
-			"from the ruby command itself",
-			(int)ruby->pid, proc->comm, ruby->module);
-	err = scry_ruby_learn(ruby, proc);
-	if (err)
-		return err;
-	err = scry_ruby_validate(ruby);
+	if (make_key(ruby, &key))
+		known = &key;
+	err = known ? use_cached(ruby, known) : -ENOENT;
+	if (err == -ENOENT)
+		err = learn_now(ruby, proc, known);
 	if (err == -EAGAIN && !need_booted) {
 		scry_error_clear();
 		err = 0;
@@ -177,7 +297,8 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 		err = open_ruby(ruby, &proc, need_booted);
 		scry_proc_close(&proc);
 	}
-	if (err && getenv("SCRYDBG")) scry_ruby_print_checks(ruby, stderr);
+	if (err && getenv("SCRYDBG"))
+		scry_ruby_print_checks(ruby, stderr);
 	if (err)
 		scry_ruby_free(ruby);
 	else
@@ -201,7 +322,7 @@ void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out)
 	for (size_t i = 0; i < ruby->check_count; i++) {
 		const struct scry_ruby_check *c = &ruby->checks[i];
 
-		fprintf(out, "%-4s %-26s %-20s %s; %s\n", c->ok ? "ok" : "FAIL", c->item, c->value,
-			c->how, c->proof);
+		fprintf(out, "%-4s %-26s %-20s %s; %s%s%s\n", c->ok ? "ok" : "FAIL", c->item,
+			c->value, c->how, c->proof, c->second[0] ? "; also " : "", c->second);
 	}
 }

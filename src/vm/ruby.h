@@ -28,7 +28,7 @@ struct scry_ruby_thread {
 };
 
 struct scry_ruby {
-	pid_t pid;
+	pid_t pid;	       /* 0: a saved image, for tests */
 	struct scry_mem mem;   /* own handle, closed with the ruby */
 	struct scry_maps maps; /* snapshot at open */
 	struct scry_elf *elf;  /* the module that is Ruby */
@@ -37,6 +37,7 @@ struct scry_ruby {
 	char description[128]; /* the ruby_description string */
 	bool is_driver; /* the main program is the ruby command (not a program that embeds it) */
 	struct scry_ruby_layout layout;
+	bool whole;  /* learned with everything of the Ruby's own library at hand */
 	bool booted; /* the vm root is set and a thread runs */
 	struct scry_ruby_check *checks;
 	size_t check_count;
@@ -44,10 +45,11 @@ struct scry_ruby {
 
 /* One learned or validated item, for `scry doctor -p`. */
 struct scry_ruby_check {
-	char item[40];	/* "frame size" */
-	char value[40]; /* "64" */
-	char how[64];	/* "calibration child", "decoded rb_tracearg_object" */
-	char proof[96]; /* "17 of 17 frames", or the reason why not */
+	char item[40];	 /* "frame size" */
+	char value[40];	 /* "64" */
+	char how[64];	 /* "calibration child", "decoded rb_tracearg_object" */
+	char proof[96];	 /* "17 of 17 frames", or the reason why not */
+	char second[64]; /* other witnesses that say the same: "DWARF, rb_iseq_label"; or not */
 	bool ok;
 };
 
@@ -100,15 +102,15 @@ ssize_t scry_ruby_string(const struct scry_ruby *ruby, uint64_t str, char *buf, 
 int scry_ruby_class_name(const struct scry_ruby *ruby, uint64_t klass, char *buf, size_t size);
 
 /*
- * Name of the method that the C frame at `cfp` runs ("each_value", "<=>"), as its backtrace line says.
- * Length; -ENOENT: this Ruby's method entries are not known, or the frame has none; -EFAULT.
+ * Name of the method that the C frame at `cfp` runs ("each_value", "<=>"), as its backtrace line
+ * says. Length; -ENOENT: this Ruby's method entries are not known, or the frame has none; -EFAULT.
  */
 ssize_t scry_ruby_c_method(const struct scry_ruby *ruby, uint64_t cfp, char *buf, size_t size);
 /* The name that an ID stands for; length, -ENOENT: none or not known, -EFAULT. */
 ssize_t scry_ruby_id_name(const struct scry_ruby *ruby, uint64_t id, char *buf, size_t size);
 
-/* Values of up to three ivars of a class that shapes place (3.2), by their ids; those not there stay
- * 0. 0 or -EFAULT. */
+/* Values of up to three ivars of a class that shapes place (3.2), by their ids; those not there
+ * stay 0. 0 or -EFAULT. */
 int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const uint64_t keys[3],
 			  uint64_t ret_values[3]);
 

@@ -45,8 +45,8 @@ static uint64_t next(struct code *c)
 	uint64_t at = c->at + c->done;
 
 	if (c->done >= c->size ||
-	    !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&c->decoder, c->bytes + c->done,
-						 c->size - c->done, &c->insn, c->op)))
+	    !ZYAN_SUCCESS(ZydisDecoderDecodeFull(&c->decoder, c->bytes + c->done, c->size - c->done,
+						 &c->insn, c->op)))
 		return 0;
 	c->done += c->insn.length;
 	return at;

@@ -3,15 +3,17 @@
  *
  * Everything that may allocate or fail with a sentence is done before the fork; between fork and
  * exec only system calls run. The binary is executed by descriptor (opened through /proc/PID/exe),
- * so a deleted or replaced file does not matter. The child enters the target's mount namespace
- * first, for its libraries are there. The working directory is "/": nothing is written, so nothing
- * must be cleaned up.
+ * so a deleted or replaced file does not matter. The child enters the target's mount namespace and
+ * root directory first, for its libraries are there. The working directory is "/": nothing is
+ * written, so nothing must be cleaned up. What it says on stderr is kept for the refusal.
  */
 #include "vm/ruby_calib.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,11 +35,18 @@
 #define TEXT_MAX (4u << 20)
 #define FACTS_MAX 65536u
 
+#define GROUPS_MAX 1024
+#define STACK_BYTES (8ull << 20)
+#define MEMORY_BYTES (8ull << 30)
+
 struct plan {
 	const struct scry_proc *target;
-	int exe, mount_ns; /* mount_ns -1: ours */
-	int in[2], out[2];
+	int exe;
+	int mount_ns, root; /* -1: ours */
+	int in[2], out[2], err[2];
 	char library_path[4096]; /* "LD_LIBRARY_PATH=..." or "" */
+	gid_t groups[GROUPS_MAX];
+	size_t group_count;
 	pid_t parent;
 };
 
@@ -63,19 +72,45 @@ static void find_library_path(struct plan *plan)
 		fclose(f);
 }
 
-/* The target's mount namespace when it is not ours; -1 when it is, or when we may not enter it. */
-static int open_mount_ns(pid_t pid)
+/* The target's supplementary groups. */
+static void find_groups(struct plan *plan)
 {
+	char path[64], *text = NULL, *at, *end;
+	size_t size = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)plan->target->pid);
+	f = fopen(path, "re");
+	while (f && getline(&text, &size, f) > 0) {
+		if (strncmp(text, "Groups:", 7) != 0)
+			continue;
+		for (at = text + 7; plan->group_count < GROUPS_MAX; at = end) {
+			gid_t gid = (gid_t)strtoul(at, &end, 10);
+
+			if (end == at)
+				break;
+			plan->groups[plan->group_count++] = gid;
+		}
+		break;
+	}
+	free(text);
+	if (f)
+		fclose(f);
+}
+
+/* Opens /proc/PID/NAME of the target if it is another file than our own `ours`; else -1. */
+static int open_other(pid_t pid, const char *name, const char *ours, int flags)
+{
+	struct stat mine, theirs;
 	char path[64];
-	struct stat ours, theirs;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	fd = open(path, flags | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &theirs) == 0 && stat("/proc/self/ns/mnt", &ours) == 0 &&
-	    (ours.st_ino != theirs.st_ino || ours.st_dev != theirs.st_dev))
+	if (fstat(fd, &theirs) == 0 && stat(ours, &mine) == 0 &&
+	    (mine.st_ino != theirs.st_ino || mine.st_dev != theirs.st_dev))
 		return fd;
 	close(fd);
 	return -1;
@@ -88,45 +123,101 @@ static void limit(int what, rlim_t value)
 	setrlimit(what, &r);
 }
 
+/*
+ * Exit statuses of a child that failed before it became Ruby, and why. Set-up goes from what needs
+ * rights to what gives them up.
+ */
+enum { FAILED_ROOT = 120, FAILED_FILES, FAILED_USER, FAILED_PARENT, FAILED_EXEC };
+static const char *const why[] = {
+	"cannot enter the target's mount namespace and root directory",
+	"cannot set up its files",
+	"cannot become the target's user",
+	"its parent is gone",
+	"cannot execute the binary",
+};
+
+/* In the child: the errno goes to the parent as text. */
+static _Noreturn void give_up(int status)
+{
+	const char *text = strerrordesc_np(errno);
+
+	if (text && write(2, text, strlen(text)) < 0)
+		_exit(status);
+	_exit(status);
+}
+
+static void enter_target(const struct plan *plan)
+{
+	if (plan->mount_ns >= 0 && setns(plan->mount_ns, CLONE_NEWNS) != 0)
+		give_up(FAILED_ROOT);
+	if (plan->root >= 0 && (fchdir(plan->root) != 0 || chroot(".") != 0))
+		give_up(FAILED_ROOT);
+	if (chdir("/") != 0)
+		give_up(FAILED_ROOT);
+	if (syscall(SYS_close_range, 4, ~0u, 0) != 0)
+		give_up(FAILED_FILES);
+	unshare(CLONE_NEWNET); /* no network; not permitted to all, and then it has ours */
+}
+
+/* 0, 1 and 2 are pipes, 3 is the binary, which the exec closes. Those of the plan are above 3. */
+static void set_files(const struct plan *plan)
+{
+	if (dup2(plan->err[1], 2) < 0 || dup2(plan->in[0], 0) < 0 || dup2(plan->out[1], 1) < 0 ||
+	    dup3(plan->exe, 3, O_CLOEXEC) < 0)
+		give_up(FAILED_FILES);
+}
+
+/*
+ * The target's user, without any capability. As root an exec would give all of them back: the
+ * bounding set, the securebits and no_new_privs each prevent it.
+ */
+static void drop_rights(const struct plan *plan)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2] = {{0}};
+	const struct scry_proc *t = plan->target;
+
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	for (int cap = 0; cap < 64; cap++)
+		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+					 SECBIT_NO_SETUID_FIXUP_LOCKED);
+	if (geteuid() == 0 && (setgroups(plan->group_count, plan->groups) != 0 ||
+			       setresgid(t->egid, t->egid, t->egid) != 0 ||
+			       setresuid(t->euid, t->euid, t->euid) != 0))
+		give_up(FAILED_USER);
+	if (syscall(SYS_capset, &head, none) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		give_up(FAILED_USER);
+}
+
 /* After fork: system calls only; never returns. */
 static _Noreturn void run_child(const struct plan *plan)
 {
 	static char *const argv[] = {"ruby", "--disable=gems,rubyopt", "-W0", "-", NULL};
 	char *envp[] = {(char *)(uintptr_t)plan->library_path, NULL};
-	const struct scry_proc *t = plan->target;
 	sigset_t none;
-	int null;
 
-	if (plan->mount_ns >= 0 && setns(plan->mount_ns, CLONE_NEWNS) != 0)
-		_exit(121);
-	null = open("/dev/null", O_WRONLY);
-	if (chdir("/") != 0 || dup2(plan->in[0], 0) < 0 || dup2(plan->out[1], 1) < 0 ||
-	    dup2(null >= 0 ? null : plan->out[1], 2) < 0)
-		_exit(122);
-	if (geteuid() == 0 &&
-	    (setgroups(0, NULL) != 0 || setresgid(t->egid, t->egid, t->egid) != 0 ||
-	     setresuid(t->euid, t->euid, t->euid) != 0))
-		_exit(123);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	if (getppid() != plan->parent)
-		_exit(124);
-	limit(RLIMIT_CPU, 5);
+	set_files(plan);
+	enter_target(plan);
+	limit(RLIMIT_CPU, LIMIT_MS / 1000);
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, 0);
 	limit(RLIMIT_NOFILE, 64);
-	limit(RLIMIT_AS, 8ull << 30);
+	limit(RLIMIT_STACK, STACK_BYTES);
+	limit(RLIMIT_AS, MEMORY_BYTES);
+	drop_rights(plan);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != plan->parent)
+		give_up(FAILED_PARENT);
 	for (int s = 1; s < 32; s++)
 		signal(s, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
-	/* Keep 0, 1, 2 and the binary as 3, which the exec closes. */
-	if (plan->exe != 3 && dup3(plan->exe, 3, O_CLOEXEC) < 0)
-		_exit(125);
-	syscall(SYS_close_range, 4, ~0u, 0);
+	/* The kernel ends it, even if we are stopped. */
+	alarm(LIMIT_MS / 1000);
 	syscall(SYS_execveat, 3, "", argv, plan->library_path[0] ? envp : envp + 1, AT_EMPTY_PATH);
-	_exit(126);
+	give_up(FAILED_EXEC);
 }
 
 static uint64_t now_ms(void)
@@ -255,55 +346,98 @@ int scry_calib_parse(struct scry_calib *calib, char *text)
 	return link_kinds(calib);
 }
 
-/* Why the child said nothing, from its exit status. Reaps it if it ended: *pid is 0 then. */
-static int explain(pid_t *pid)
+/* The first line of what the child said on stderr, printable; "" when nothing. */
+static void read_complaint(int fd, char *buf, size_t size)
 {
-	static const char *const why[] = {
-		"cannot enter the target's mount namespace",
-		"cannot set up its files",
-		"cannot become the target's user",
-		"its parent is gone",
-		"cannot pass the binary on",
-		"cannot execute the binary",
-	};
-	int status = 0;
+	ssize_t n = read(fd, buf, size - 1);
+	size_t used = n > 0 ? (size_t)n : 0;
 
-	if (waitpid(*pid, &status, WNOHANG) != *pid)
+	for (size_t i = 0; i < used; i++) {
+		if (buf[i] == '\n')
+			used = i;
+		else if (buf[i] < ' ' || buf[i] > '~')
+			buf[i] = '?';
+	}
+	buf[used] = '\0';
+}
+
+/*
+ * Why the child said nothing, from its exit status and its stderr. Reaps it if it ended: *pid is 0
+ * then.
+ */
+static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
+{
+	const char *reason = NULL;
+	char said[200], how[64];
+	int status = 0, code;
+	pid_t ended;
+
+	while ((ended = waitpid(*pid, &status, WNOHANG)) == 0 && now_ms() < end_ms)
+		poll(NULL, 0, 1);
+	if (ended == *pid)
+		*pid = 0;
+	if (*pid || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
 		return scry_fail(-ENOTSUP, "the calibration child was not ready after %d s",
 				 LIMIT_MS / 1000);
-	*pid = 0;
-	if (WIFEXITED(status) && WEXITSTATUS(status) >= 121 && WEXITSTATUS(status) <= 126)
-		return scry_fail(-ENOTSUP, "the calibration child failed: %s",
-				 why[WEXITSTATUS(status) - 121]);
-	if (WIFEXITED(status))
-		return scry_fail(-ENOTSUP, "the calibration child ended with status %d",
-				 WEXITSTATUS(status));
-	return scry_fail(-ENOTSUP, "the calibration child was ended by signal %d",
-			 WTERMSIG(status));
+	code = WIFEXITED(status) ? WEXITSTATUS(status) - FAILED_ROOT : -1;
+	if (code >= 0 && code < (int)(sizeof(why) / sizeof(why[0])))
+		reason = why[code];
+	else if (WIFEXITED(status))
+		snprintf(how, sizeof(how), "it ended with status %d", WEXITSTATUS(status));
+	else
+		snprintf(how, sizeof(how), "it was ended by signal %d", WTERMSIG(status));
+	read_complaint(err_fd, said, sizeof(said));
+	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s", reason ? reason : how,
+			 said[0] ? ": " : "", said);
+}
+
+/* A pipe whose ends are above 3, so that the child's dup2() cannot overwrite one it still needs. */
+static int open_pipe(int fds[2])
+{
+	if (pipe2(fds, O_CLOEXEC) != 0) {
+		fds[0] = fds[1] = -1;
+		return -errno;
+	}
+	for (int i = 0; i < 2; i++) {
+		int high = fcntl(fds[i], F_DUPFD_CLOEXEC, 4);
+
+		if (high < 0)
+			return -errno;
+		close(fds[i]);
+		fds[i] = high;
+	}
+	return 0;
 }
 
 static int open_plan(struct plan *plan)
 {
+	pid_t pid = plan->target->pid;
 	char path[64];
-	int err;
+	int err, low;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)plan->target->pid);
-	plan->exe = open(path, O_RDONLY | O_CLOEXEC);
-	if (plan->exe < 0) {
-		err = -errno;
-		return scry_fail(err, "cannot open the program of process %d: %s",
-				 (int)plan->target->pid, strerror(-err));
-	}
-	if (pipe2(plan->in, O_CLOEXEC) != 0)
-		plan->in[0] = plan->in[1] = -1;
-	if (plan->in[0] < 0 || pipe2(plan->out, O_CLOEXEC) != 0) {
-		err = -errno;
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	low = open(path, O_RDONLY | O_CLOEXEC);
+	plan->exe = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 4);
+	err = plan->exe < 0 ? -errno : 0;
+	if (low >= 0)
+		close(low);
+	if (err)
+		return scry_fail(err, "cannot open the program of process %d: %s", (int)pid,
+				 strerror(-err));
+	err = open_pipe(plan->in);
+	if (!err)
+		err = open_pipe(plan->out);
+	if (!err)
+		err = open_pipe(plan->err);
+	if (err)
 		return scry_fail(err, "cannot make a pipe: %s", strerror(-err));
-	}
 	fcntl(plan->in[1], F_SETFL, O_NONBLOCK);
 	fcntl(plan->out[0], F_SETFL, O_NONBLOCK);
-	plan->mount_ns = open_mount_ns(plan->target->pid);
+	fcntl(plan->err[0], F_SETFL, O_NONBLOCK);
+	plan->mount_ns = open_other(pid, "ns/mnt", "/proc/self/ns/mnt", O_RDONLY);
+	plan->root = open_other(pid, "root", "/", O_PATH | O_DIRECTORY);
 	find_library_path(plan);
+	find_groups(plan);
 	return 0;
 }
 
@@ -339,8 +473,10 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 	struct plan plan = {.target = target,
 			    .exe = -1,
 			    .mount_ns = -1,
+			    .root = -1,
 			    .in = {-1, -1},
 			    .out = {-1, -1},
+			    .err = {-1, -1},
 			    .parent = getpid()};
 	struct scry_calib calib = {0};
 	uint64_t end_ms = now_ms() + LIMIT_MS;
@@ -359,10 +495,10 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 	}
 	close_fd(&plan.in[0]);
 	close_fd(&plan.out[1]);
+	close_fd(&plan.err[1]);
 	text = talk_quietly(&plan, end_ms);
 	if (!text) {
-		poll(NULL, 0, 10); /* its exit status comes a moment after its pipe closes */
-		err = explain(&calib.pid);
+		err = explain(&calib.pid, plan.err[0], end_ms);
 	} else {
 		err = scry_calib_parse(&calib, text);
 		if (!err && !wait_still(calib.pid, end_ms))
@@ -371,10 +507,13 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 out:
 	close_fd(&plan.exe);
 	close_fd(&plan.mount_ns);
+	close_fd(&plan.root);
 	close_fd(&plan.in[0]);
 	close_fd(&plan.in[1]);
 	close_fd(&plan.out[0]);
 	close_fd(&plan.out[1]);
+	close_fd(&plan.err[0]);
+	close_fd(&plan.err[1]);
 	if (err)
 		scry_calib_stop(&calib);
 	else
@@ -387,6 +526,7 @@ void scry_calib_stop(struct scry_calib *calib)
 	if (!calib)
 		return;
 	if (calib->pid > 0) {
+		kill(-calib->pid, SIGKILL); /* it leads a session of its own */
 		kill(calib->pid, SIGKILL);
 		while (waitpid(calib->pid, NULL, 0) < 0 && errno == EINTR)
 			;

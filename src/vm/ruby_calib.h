@@ -1,9 +1,11 @@
 /*
  * The calibration child: the target's own ruby, run with a script of known shape (ruby_calib.rb).
  *
- * It runs as the target's user, with a clean environment, no new privileges, small limits, no open
- * files but two pipes, for at most 5 s, and is killed by pid whatever happens (PR_SET_PDEATHSIG if
- * we die). It prints facts and then sits still, to be read by sys/mem.
+ * It runs as the target's user and groups, in its mount namespace and root directory, with nothing
+ * of its environment but LD_LIBRARY_PATH, without capabilities or new privileges, without a network
+ * where a network namespace may be made, with small limits and no open files but three pipes. It is
+ * killed by pid when it has been read, by PR_SET_PDEATHSIG if we die, and by the kernel's alarm
+ * clock after 5 s in any case. It prints facts and then sits still, to be read by sys/mem.
  */
 #ifndef SCRY_VM_RUBY_CALIB_H
 #define SCRY_VM_RUBY_CALIB_H

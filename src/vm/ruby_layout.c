@@ -16,11 +16,10 @@
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
-	scry_learn_slots, scry_learn_pages,   scry_learn_strings,    scry_learn_arrays,
-	scry_learn_pieces, scry_learn_code,   scry_learn_lines,	     scry_learn_threads,
-	scry_learn_frames, scry_learn_vm,     scry_learn_tids,	     scry_learn_methods,
-	scry_learn_classes,
-	scry_learn_allocators, scry_learn_trace, scry_learn_sizes,
+	scry_learn_slots,   scry_learn_pages,	   scry_learn_strings, scry_learn_arrays,
+	scry_learn_pieces,  scry_learn_code,	   scry_learn_lines,   scry_learn_threads,
+	scry_learn_frames,  scry_learn_vm,	   scry_learn_tids,    scry_learn_methods,
+	scry_learn_classes, scry_learn_allocators, scry_learn_trace,   scry_learn_sizes,
 };
 
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check)
@@ -56,7 +55,8 @@ static void print_value(const struct scry_pick *pick, char *buf, size_t size)
 bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 			 const char *proof, const char *without)
 {
-	struct scry_ruby_check check = {.value = "not known", .how = "calibration child", .ok = true};
+	struct scry_ruby_check check = {
+		.value = "not known", .how = "calibration child", .ok = true};
 
 	snprintf(check.item, sizeof(check.item), "%s", item);
 	if (pick->hits == 1)
@@ -93,7 +93,7 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 }
 
 /* The module of the target in the child: same file, its own place. */
-static int find_module(struct scry_learn *learn)
+int scry_learn_module(struct scry_learn *learn)
 {
 	struct scry_ruby *child = learn->child;
 	size_t at;
@@ -109,30 +109,47 @@ static int find_module(struct scry_learn *learn)
 	return 0;
 }
 
-/* A library with the same name may have been replaced since the target started. */
-static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
+static const struct scry_map_entry *module_entry(const struct scry_ruby *ruby)
 {
-	const uint8_t *ida = NULL, *idb = NULL;
-	size_t n = scry_elf_build_id(a->elf, &ida), m = scry_elf_build_id(b->elf, &idb);
-
-	if (n != m || (n && memcmp(ida, idb, n) != 0))
-		return scry_fail(-ENOTSUP,
-				 "'%s' on disk is not the library that process %d runs; "
-				 "fix: restart the program",
-				 a->module, (int)a->pid);
-	return 0;
+	for (size_t i = 0; i < ruby->maps.count; i++) {
+		if (strcmp(ruby->maps.entries[i].path, ruby->module) == 0)
+			return &ruby->maps.entries[i];
+	}
+	return NULL;
 }
 
-static int run_steps(struct scry_learn *learn)
+/*
+ * A library with the same name may have been replaced since the target started. The build-id
+ * decides; without one only the same file will do.
+ */
+static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 {
-	int err = find_module(learn);
+	const struct scry_map_entry *ma = module_entry(a), *mb = module_entry(b);
+	const uint8_t *ida = NULL, *idb = NULL;
+	size_t n = scry_elf_build_id(a->elf, &ida), m = scry_elf_build_id(b->elf, &idb);
+	bool same = n == m && n && memcmp(ida, idb, n) == 0;
 
-	if (!err)
-		err = is_same_module(learn->target, learn->child);
+	if (n == 0 && m == 0)
+		same = ma && mb && ma->inode == mb->inode && ma->dev_major == mb->dev_major &&
+		       ma->dev_minor == mb->dev_minor;
+	if (same)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "'%s' on disk is not the library that process %d runs, so its layout "
+			 "cannot be learned from it; fix: restart the program",
+			 a->module, (int)a->pid);
+}
+
+int scry_learn_all(struct scry_learn *learn)
+{
+	int err = 0;
+
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !err; i++)
 		err = steps[i](learn);
 	if (!err)
 		err = scry_ruby_validate(learn->child);
+	if (!err)
+		err = scry_ruby_cross_check(learn->child, learn->target);
 	return err;
 }
 
@@ -162,9 +179,16 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 	learn->child = child;
 	child->pid = calib.pid;
 	child->mem = scry_still_mem(learn->still);
-	err = run_steps(learn);
+	err = scry_learn_module(learn);
 	if (!err)
+		err = is_same_module(target, child);
+	if (!err)
+		err = scry_learn_all(learn);
+	if (!err) {
 		target->layout = child->layout;
+		/* Told only when the child could load 'objspace'. */
+		target->whole = scry_fact_next(&calib, NULL, "leaf") != NULL;
+	}
 out:
 	if (learn)
 		scry_still_free(learn->still);

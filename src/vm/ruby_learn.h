@@ -115,6 +115,16 @@ bool scry_learn_optional(struct scry_learn *learn, const char *item, const struc
 /* Appends a row for `scry doctor`; without memory the row is missing. */
 void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
 
+/* Compares what was learned with debug information and decoded functions; adds to the rows of
+ * `rows`. 0, or -ENOTSUP with a sentence that has both values. */
+int scry_ruby_cross_check(struct scry_ruby *ruby, struct scry_ruby *rows);
+
+/* Finds the Ruby module of learn->child: maps, elf, bias, module. 0 or -errno with a sentence. */
+int scry_learn_module(struct scry_learn *learn);
+/* All steps, the validator and the second witnesses, on a child whose module is known. The layout
+ * is in learn->child. Works on a saved image (pid 0) as on a process. */
+int scry_learn_all(struct scry_learn *learn);
+
 /* Learns everything for `target` into target->layout. */
 int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc);
 

@@ -185,8 +185,8 @@ static void try_context(struct scry_learn *learn, struct scry_pick *frame, struc
 /*
  * The root fiber, which contains its thread's ec, points back at the thread just like the ec does,
  * so two triangles may close. The ec is the one that begins with its stack (vm_core.h says "do not
- * move"). And the machine registers saved at the ec's end may hold its thread once more: the field is
- * the first place.
+ * move"). And the machine registers saved at the ec's end may hold its thread once more: the field
+ * is the first place.
  */
 static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 {

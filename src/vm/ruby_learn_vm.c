@@ -7,6 +7,7 @@
  * is the head, it lies in the owner, and the nodes lie at one distance inside the threads.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,7 +159,7 @@ bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i)
 	if (!e->r)
 		return false;
 	if (strcmp(e->path, ruby->module) == 0)
-		return !e->x && (e->w || e->offset);
+		return !e->x && e->w;
 	return e->w && e->inode == 0 && e->path[0] == '\0' && i > 0 && e[-1].end == e->start &&
 	       strcmp(e[-1].path, ruby->module) == 0;
 }
@@ -188,9 +189,83 @@ static int learn_root(struct scry_learn *learn)
 			       held, named ? ", one is ruby_current_vm_ptr" : "");
 }
 
+static void learn_hooks(struct scry_learn *learn)
+{
+	struct scry_ruby_check check = {.item = "event hooks", .how = "calibration child", .ok = true};
+	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "hooks");
+	bool all = f && scry_fact_number(f, 1) == 1;
+	bool breaks = f && f->count > 1 && strcmp(f->words[1], "crash") == 0;
+
+	learn->child->layout.hooks_of_all_ractors = all;
+	learn->child->layout.hooks_break_ractors = breaks;
+	snprintf(check.value, sizeof(check.value), all ? "of all ractors" : "of one ractor");
+	snprintf(check.proof, sizeof(check.proof), "%s",
+		 breaks ? "this Ruby crashes when a ractor starts while they are on"
+		 : f	? "an object made in a second ractor"
+			: "not tried: others are not seen");
+	scry_ruby_add_check(learn->target, &check);
+}
+
+/* The word at `at` in every thread, 0 when they differ. */
+static uint64_t word_of_all(struct scry_learn *learn, uint64_t at)
+{
+	uint64_t first, word;
+
+	if (!scry_learn_word(learn, learn->main.th + at, &first))
+		return 0;
+	for (size_t i = 0; i < learn->thread_count; i++) {
+		if (!scry_learn_word(learn, learn->threads[i].th + at, &word) || word != first)
+			return 0;
+	}
+	return first;
+}
+
+/* 2.7 has no ractors: the threads hang on the VM itself, which then stands for the only ractor. */
+static int learn_lone_vm(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick vm = {0}, ring = {.parts = 2};
+	uint64_t members[MEMBERS_MAX];
+	size_t n = 0;
+	int err;
+
+	for (size_t i = 0; i < learn->thread_count; i++)
+		members[n++] = learn->threads[i].th;
+	members[n++] = learn->main.th;
+	for (uint64_t at = 0; at < TH_BYTES; at += 8) {
+		struct scry_pick found = {.parts = 2};
+		uint64_t word = word_of_all(learn, at);
+
+		if (word < 4096)
+			continue;
+		pick_ring(learn, word, members, n, &found);
+		if (!found.hits)
+			continue;
+		scry_pick_add(&vm, at);
+		ring = found;
+		learn->vm = word;
+	}
+	err = scry_learn_item(learn, "VM of its thread", &vm, "%zu threads, no ractors", n);
+	if (!err)
+		err = scry_learn_item(learn, "thread ring of the VM", &ring, "a ring of %zu threads",
+				      n);
+	l->th_vm = l->th_ractor = (uint32_t)vm.value;
+	l->ractor_threads = (uint32_t)(ring.value >> 32);
+	l->th_node = (uint32_t)ring.value;
+	l->vm_ractors = SCRY_RUBY_NONE;
+	return err;
+}
+
 int scry_learn_vm(struct scry_learn *learn)
 {
-	int err = learn_ractors(learn);
+	int err;
+
+	learn_hooks(learn);
+	if (!scry_fact_next(learn->calib, NULL, "ractor")) {
+		err = learn_lone_vm(learn);
+		return err ? err : learn_root(learn);
+	}
+	err = learn_ractors(learn);
 
 	if (!err)
 		err = learn_vm_struct(learn);

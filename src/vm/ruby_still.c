@@ -12,10 +12,12 @@
 
 #define PAGE 4096u
 #define TABLE (1u << 16)
+#define LINE (PAGE / 64)
 
 struct page {
 	uint64_t addr;	/* 0: free */
 	uint8_t *bytes; /* NULL: a hole */
+	uint64_t read;	/* a bit for each LINE bytes that were asked for */
 };
 
 struct scry_still {
@@ -83,6 +85,8 @@ static int read_cached(const void *image, uint64_t addr, void *buf, size_t size)
 			return -EFAULT;
 		} else {
 			memcpy(out, p->bytes + at, n);
+			for (size_t line = at / LINE; line <= (at + n - 1) / LINE; line++)
+				p->read |= 1ull << line;
 		}
 		out += n;
 		addr += n;
@@ -99,6 +103,23 @@ struct scry_mem scry_still_mem(struct scry_still *still)
 		.image = still,
 		.image_read = read_cached,
 	};
+}
+
+void scry_still_each(const struct scry_still *still,
+		     void (*fn)(void *arg, uint64_t addr, const uint8_t *bytes), void *arg)
+{
+	for (size_t i = 0; i < TABLE; i++) {
+		const struct page *p = &still->pages[i];
+		uint8_t bytes[PAGE] = {0};
+
+		if (!p->addr || !p->bytes || !p->read)
+			continue;
+		for (size_t line = 0; line < 64; line++) {
+			if (p->read >> line & 1)
+				memcpy(bytes + line * LINE, p->bytes + line * LINE, LINE);
+		}
+		fn(arg, p->addr, bytes);
+	}
 }
 
 bool scry_still_word(struct scry_still *still, uint64_t addr, uint64_t *ret)

@@ -22,6 +22,11 @@ void scry_still_free(struct scry_still *still);
 /* A scry_mem that reads through the cache; valid while the still lives, needs no close. */
 struct scry_mem scry_still_mem(struct scry_still *still);
 
+/* Calls `fn` for each page of which something was read, in no order; what was not is zero. What a
+ * saved image needs. */
+void scry_still_each(const struct scry_still *still,
+		     void (*fn)(void *arg, uint64_t addr, const uint8_t *bytes), void *arg);
+
 /* One word; false when it is not there or `addr` is not 8-aligned. */
 bool scry_still_word(struct scry_still *still, uint64_t addr, uint64_t *ret);
 

@@ -71,6 +71,8 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 		return err == -ESRCH ? err : -ENODATA; /* the loader has not mapped it yet */
 	if (vm == 0)
 		return -ENODATA;
+	if (l->vm_ractors == SCRY_RUBY_NONE)
+		return push(ret, vm);
 	return walk_ring(&ruby->mem, vm + l->vm_ractors, l->ractor_node, RACTORS_MAX, ret);
 }
 
@@ -79,6 +81,7 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
  * other numbers: the last number of the NSpid line of a task is the one in its own namespace.
  */
 struct tids {
+	bool saved; /* a saved image has no tasks: numbers are taken as they are */
 	size_t count;
 	pid_t *host;
 	pid_t *inner; /* NULL: the same as host */
@@ -110,9 +113,9 @@ static pid_t inner_tid(pid_t pid, pid_t tid)
 static void read_tids(pid_t pid, struct tids *ret)
 {
 	pid_t *host = NULL;
-	ssize_t n = scry_proc_tasks(pid, &host);
+	ssize_t n = pid ? scry_proc_tasks(pid, &host) : 0;
 
-	*ret = (struct tids){.count = n > 0 ? (size_t)n : 0, .host = host};
+	*ret = (struct tids){.saved = pid == 0, .count = n > 0 ? (size_t)n : 0, .host = host};
 	if (n <= 0 || inner_tid(pid, pid) == pid)
 		return;
 	ret->inner = calloc(ret->count, sizeof(*ret->inner));
@@ -123,6 +126,8 @@ static void read_tids(pid_t pid, struct tids *ret)
 /* The task that the target calls `inner`, 0 when there is none. */
 static pid_t host_tid(const struct tids *tids, uint32_t inner)
 {
+	if (tids->saved)
+		return (pid_t)inner;
 	for (size_t i = 0; i < tids->count; i++) {
 		if ((tids->inner ? tids->inner[i] : tids->host[i]) == (pid_t)inner)
 			return tids->host[i];

@@ -20,9 +20,24 @@
 #define FRAMES_JUDGED 48u
 #define FRAME_MAX 128u
 
+/* Classes that every Ruby exports in a variable, and what they are called. */
+static const struct {
+	const char *symbol, *name;
+} known[] = {
+	{"rb_cObject", "Object"},
+	{"rb_cString", "String"},
+	{"rb_mKernel", "Kernel"},
+	{"rb_cThread", "Thread"},
+	{"rb_eStandardError", "StandardError"},
+	{"rb_mFileTest", "FileTest"},
+	{"rb_mProcess", "Process"},
+	{"rb_cStat", "File::Stat"},
+};
+
 struct tally {
 	unsigned int threads, tids; /* judged; of them with a task of the process */
 	unsigned int frames, code;  /* judged; of them running Ruby code */
+	unsigned int classes;	    /* known ones whose name was right */
 	char why[96];
 };
 
@@ -136,6 +151,28 @@ static int judge_thread(const struct scry_ruby *ruby, const struct scry_ruby_thr
 	return judge_frames(ruby, cfp, end, t->ec, tally);
 }
 
+/* Names prove the way from a class to its name, and how Strings lie. */
+static int judge_classes(const struct scry_ruby *ruby, struct tally *tally)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	char name[64];
+
+	/* Not learned; or the VM boots, and its classes are still without names. */
+	if ((!l->class_path && !l->class_path_table) || tally->code == 0)
+		return 0;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		uint64_t at = scry_ruby_symbol(ruby, known[i].symbol), klass;
+
+		if (!at || scry_mem_u64(&ruby->mem, at, &klass) || klass == 0)
+			continue;
+		if (scry_ruby_class_name(ruby, klass, name, sizeof(name)) != 0 ||
+		    strcmp(name, known[i].name) != 0)
+			return bad(tally, "a class that is known has another name");
+		tally->classes++;
+	}
+	return 0;
+}
+
 /* All threads once. */
 static int judge(const struct scry_ruby *ruby, struct tally *tally)
 {
@@ -157,6 +194,8 @@ static int judge(const struct scry_ruby *ruby, struct tally *tally)
 	free(threads);
 	if (!err && tally->threads == 0)
 		err = -EAGAIN;
+	if (!err)
+		err = judge_classes(ruby, tally);
 	/* One may just start or end; M:N threads (th_nt) have a task only while they run. */
 	if (!err && ruby->layout.th_tid != SCRY_RUBY_NONE && ruby->layout.th_nt == SCRY_RUBY_NONE &&
 	    tally->tids + 2 < tally->threads)
@@ -187,8 +226,8 @@ int scry_ruby_validate(struct scry_ruby *ruby)
 		snprintf(check.proof, sizeof(check.proof), "%s", tally.why);
 	else
 		snprintf(check.proof, sizeof(check.proof),
-			 "%u frames hold, %u Ruby code; %u tids are tasks", tally.frames,
-			 tally.code, tally.tids);
+			 "%u frames hold, %u Ruby code; %u tids are tasks; %u class names right",
+			 tally.frames, tally.code, tally.tids, tally.classes);
 	scry_ruby_add_check(ruby, &check);
 	if (err == -ENOTSUP)
 		return scry_fail(err, "the learned layout does not fit process %d: %s",

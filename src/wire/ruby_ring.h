@@ -117,9 +117,9 @@ struct scry_agent_ruby {
 	/* run-time addresses in the Ruby module */
 	uint64_t vm_word; /* holds the VM; 0 once that is taken down */
 	uint64_t add_event_hook2, remove_event_hook;
-	uint64_t job_register;			/* to 3.2 */
-	uint64_t job_preregister, job_trigger;	/* 3.3 on; 0: not there */
-	uint64_t job_wake;			/* a function that does nothing: see agent/job.c */
+	uint64_t job_register;		       /* to 3.2 */
+	uint64_t job_preregister, job_trigger; /* 3.3 on; 0: not there */
+	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
 	struct scry_size_rules sizes;

@@ -11,6 +11,8 @@
 #include "rec/check.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
+#include "view/diff.h"
+#include "view/view.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -81,6 +83,49 @@ static void read_fd(int fd)
 	__asm__ volatile("" ::"r"(sum));
 }
 
+static FILE *sink;
+
+/* Opens a renderer; the forms take turns. */
+static void open_doc(struct scry_doc *doc, unsigned int turn)
+{
+	if (!sink)
+		sink = fopen("/dev/null", "w");
+	must(sink != NULL, "/dev/null");
+	*doc = (struct scry_doc){.view = "fuzz", .out = sink, .width = turn % 2 ? 60 : 0};
+	must(!(turn % 4 == 2   ? scry_out_json_open(doc)
+	       : turn % 4 == 3 ? scry_out_folded_open(doc)
+			       : scry_out_text_open(doc)),
+	     "a renderer");
+}
+
+/* The views on the same bytes: they believe the reader, so what it yields must be safe for them. */
+static void show_fd(int fd)
+{
+	static unsigned int turn;
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_diff_side from = {.moment.until_ns = 500 + turn % 3}, to = {0};
+	struct scry_doc doc;
+
+	turn++;
+	opts.stacks = turn % 3 == 0 || turn % 4 == 3; /* folded wants them */
+	opts.internal = opts.live = turn % 5 == 0;
+	opts.by = opts.stacks ? SCRY_VIEW_BY_LINE : (int)(turn % 5);
+	opts.top = turn % 7 ? SCRY_VIEW_TOP_DEFAULT : 1;
+	if (scry_reader_open(fd, &from.reader))
+		return;
+	must(!scry_reader_open(fd, &to.reader), "a second reader");
+	open_doc(&doc, turn);
+	must(!scry_view_objects(to.reader, &opts, &doc) && !scry_doc_end(&doc), "the view");
+	scry_reader_close(to.reader);
+	must(!scry_reader_open(fd, &to.reader), "a third reader");
+	open_doc(&doc, turn % 4 == 3 ? 0 : turn); /* a diff is not folded */
+	must(!scry_moment_find(fd, turn % 2 ? SCRY_MOMENT_END : SCRY_MOMENT_BEGINNING, &to.moment),
+	     "a moment");
+	must(!scry_view_diff(&from, &to, &opts, &doc) && !scry_doc_end(&doc), "the diff");
+	scry_reader_close(from.reader);
+	scry_reader_close(to.reader);
+}
+
 /* Makes the checksum of every chunk hold that can be found. */
 static void reseal(uint8_t *data, size_t size)
 {
@@ -109,6 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	reseal(copy, size);
 	must(pwrite(fd, copy, size, 0) == (ssize_t)size, "pwrite");
 	read_fd(fd);
+	show_fd(fd);
 	free(copy);
 	close(fd);
 	return 0;

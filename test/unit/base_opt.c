@@ -88,6 +88,24 @@ static void stops_at_first_word(void **state)
 	assert_int_equal(parse(""), 1);
 }
 
+static void two_words_anywhere(void **state)
+{
+	char *argv[] = {"diff", "a", "--json", "b", "--top", "3"},
+	     *more[] = {"diff", "a", "b", "c"};
+	struct scry_opt_words words = {7, {NULL, NULL}};
+
+	memset(&got, 0, sizeof(got));
+	assert_int_equal(scry_opt_parse_words(rows, ROWS, (struct scry_opt_args){4, more}, &words),
+			 -EINVAL);
+	assert_int_equal(words.count, 7);
+	assert_int_equal(scry_opt_parse_words(rows, ROWS, (struct scry_opt_args){6, argv}, &words),
+			 0);
+	assert_int_equal(words.count, 2);
+	assert_string_equal(words.words[0], "a");
+	assert_string_equal(words.words[1], "b");
+	assert_true(got.json && got.top == 3);
+}
+
 static void one_word_anywhere(void **state)
 {
 	char *argv[] = {"report", "--json", "x.scry", "--top", "3", "--", "-v"};
@@ -177,13 +195,10 @@ static void texts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_every_kind),
-		cmocka_unit_test(strings_are_gathered),
-		cmocka_unit_test(stops_at_first_word),
-		cmocka_unit_test(one_word_anywhere),
-		cmocka_unit_test(refuses),
-		cmocka_unit_test(times_and_sizes),
-		cmocka_unit_test(texts),
+		cmocka_unit_test(reads_every_kind),    cmocka_unit_test(strings_are_gathered),
+		cmocka_unit_test(stops_at_first_word), cmocka_unit_test(one_word_anywhere),
+		cmocka_unit_test(two_words_anywhere),  cmocka_unit_test(refuses),
+		cmocka_unit_test(times_and_sizes),     cmocka_unit_test(texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,24 +106,24 @@ static int stack_of(const struct scry_ruby *r, const struct scry_ruby_thread *t,
 
 /* Each thread tells its tid and the line on which it will sleep. */
 static const char threads_script[] =
-	"$stdout.sync = true\n" /* 1 */
+	"$stdout.sync = true; $told = []\n" /* 1 */
 	"def told(line) $stdout.write(\"#{Thread.current.native_thread_id} "
-	"#{line}\\n\"); end\n"			       /* 2 */
-	"def one\n"				       /* 3 */
-	"  told(5)\n"				       /* 4 */
-	"  sleep\n"				       /* 5 */
-	"end\n"					       /* 6 */
-	"a = Thread.new { one }\n"		       /* 7 */
-	"b = Thread.new {\n"			       /* 8 */
-	"  told(11)\n"				       /* 9 */
-	"  [1].each { |x|\n"			       /* 10 */
-	"    Queue.new.pop } }\n"		       /* 11 */
-	"def deep(n) n == 0 ? one : deep(n - 1) end\n" /* 12 */
-	"c = Thread.new { deep(3) }\n"		       /* 13 */
-	"Thread.pass until [a, b, c].all?(&:stop?)\n"  /* 14 */
-	"told(17)\n"				       /* 15 */
-	"puts 'go'\n"				       /* 16 */
-	"sleep\n";				       /* 17 */
+	"#{line}\\n\"); $told << 1; end\n"				 /* 2 */
+	"def one\n"							 /* 3 */
+	"  told(5)\n"							 /* 4 */
+	"  sleep\n"							 /* 5 */
+	"end\n"								 /* 6 */
+	"a = Thread.new { one }\n"					 /* 7 */
+	"b = Thread.new {\n"						 /* 8 */
+	"  told(11)\n"							 /* 9 */
+	"  [1].each { |x|\n"						 /* 10 */
+	"    Queue.new.pop } }\n"					 /* 11 */
+	"def deep(n) n == 0 ? one : deep(n - 1) end\n"			 /* 12 */
+	"c = Thread.new { deep(3) }\n"					 /* 13 */
+	"Thread.pass until $told.size == 3 && [a, b, c].all?(&:stop?)\n" /* 14 */
+	"told(17)\n"							 /* 15 */
+	"puts 'go'\n"							 /* 16 */
+	"sleep\n";							 /* 17 */
 
 static void test_threads(void **state)
 {
@@ -275,8 +275,10 @@ static void test_embedded(void **state)
 	assert_int_equal(system(command), 0);
 	c = start(path, "sleep");
 	usleep(200000);
+	setenv("SCRY_NO_CACHE", "1", 1);
 	assert_int_equal(scry_ruby_open(c.pid, true, &r), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "embeds Ruby"));
+	unsetenv("SCRY_NO_CACHE");
 	stop(&c);
 	unlink(path);
 }
@@ -409,10 +411,11 @@ static void test_wrong_layout(void **state)
 	usleep(20000);
 	assert_int_equal(scry_ruby_open(c.pid, true, &r), 0);
 	uint32_t *const fields[] = {
-		&r->layout.frame_size,	   &r->layout.frame_pc,	    &r->layout.frame_iseq,
-		&r->layout.frame_ep,	   &r->layout.ec_cfp,	    &r->layout.ec_thread,
-		&r->layout.iseq_body,	   &r->layout.body_encoded, &r->layout.body_label,
-		&r->layout.ractor_threads, &r->layout.vm_ractors,
+		&r->layout.frame_size,	     &r->layout.frame_pc,     &r->layout.frame_iseq,
+		&r->layout.frame_ep,	     &r->layout.ec_cfp,	      &r->layout.ec_thread,
+		&r->layout.iseq_body,	     &r->layout.body_encoded, &r->layout.body_label,
+		&r->layout.ractor_threads,   &r->layout.vm_ractors,   &r->layout.class_ext,
+		&r->layout.class_path_table, &r->layout.st_entries,   &r->layout.string_embed,
 	};
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		*fields[i] += 8;
