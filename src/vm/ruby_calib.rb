@@ -1,7 +1,7 @@
 # The calibration child's script: builds objects, code and stacks of known shape, says what it built,
 # and sits still. Runs on every Ruby from 2.7; what a Ruby lacks is left out and then not learned.
 # Each line is one fact: a word, then addresses (hex) and numbers; text is hex so that words stay words.
-# Nothing here may be freed or moved: no GC runs, all samples hang on a constant.
+# Nothing here may be freed or moved: all samples hang on a constant, and GC runs only after the sizes.
 
 GC.disable
 $stdout.sync = false
@@ -164,6 +164,7 @@ def size_strings
       s = ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e)
       s.valid_encoding? if n % 6 < 4
       size(s)
+      size(s[100..-1]) if n % 4 == 0
     end
   rescue StandardError
     next
@@ -262,6 +263,7 @@ begin
 rescue LoadError
   nil
 end
+4.times { GC.start(full_mark: false) } # old objects leave the transient heap
 
 # --- code ------------------------------------------------------------------------------------------
 ISEQS = []
