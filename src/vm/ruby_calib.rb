@@ -136,7 +136,20 @@ def size_flags
     size(Ractor.make_shareable(yield)) if defined?(Ractor.make_shareable)
   end
 end
+# Content, length, encoding, and whether it was scanned or made unique have nothing to do with each other.
+def size_mixed_strings
+  marks = [:itself, :valid_encoding?, :freeze, :hash, :object_id]
+  ["a", "\u00e9", "\xff"].product([1, 4, 150, 400], ["UTF-8", "US-ASCII", "BINARY", "EUC-JP"], marks, [:itself, :freeze]) do |text, n, encoding, a, b|
+    s = (text * n).force_encoding(encoding)
+    s = s[40..-1] if n == 400
+    s.send(a)
+    s.send(b)
+    size(s)
+    size(-(text * n).force_encoding(encoding)) if a == :freeze
+  end
+end
 def size_strings
+  size_mixed_strings
   (0..30).each { |n| size("x" * n) }
   [40, 47, 50, 77, 80, 100, 118, 119, 150, 160, 161, 200, 230, 300, 319, 320, 400, 560, 600].each { |n| size("y" * n) }
   40.times { |i| size("z" * (650 + i * i * 31)) }
@@ -157,14 +170,14 @@ def size_strings
   20.times { |i| size(("\xff" * (700 + i)).tap(&:valid_encoding?).tap(&:hash)) }
   20.times { |i| size((+"r" * (700 + i)).tap(&:ascii_only?).tap(&:object_id)) }
   [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
-  (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s)).each { |s| size(s) }
+  (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s) + RubyVM::OPTS).each { |s| size(s) }
   Encoding.list.each_with_index do |e, i|
     size(("p" * 8).force_encoding(e))
     (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
-      s = ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e)
+      s, slice = Array.new(2) { ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e) }
       s.valid_encoding? if n % 6 < 4
       size(s)
-      size(s[100..-1]) if n % 4 == 0
+      size(slice[100..-1]) if n % 4 == 0 # makes `slice` another kind
     end
   rescue StandardError
     next
@@ -230,7 +243,7 @@ def size_objects
   end
 end
 def size_others
-  (1..20).chain(79..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
+  [*1..20, 32, 33, 48, 63, 64, 65, *79..100].each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
   4.times { (1..9).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } }
   (1..20).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
   [2, 20].each { |n| Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).tap { |c| size_flags { c.new } } }
@@ -240,8 +253,8 @@ def size_others
   80.times { |n| size((3**(40 + n * 11)) * (n.even? ? 1 : -1)) }
   40.times { |n| size(2**(63 + n * 5) - 1) }
   40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
-  40.times { |n| size(2**(6000 + n * 777)) }
-  40.times { |n| size(2**(900 + n * 117)) }
+  40.times { |n| size((2**(6000 + n * 777)) * (n.even? ? 1 : -1)) }
+  40.times { |n| size((2**(900 + n * 117)) * (n % 3 == 0 ? -1 : 1)) }
   [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
   size_flags { "symbol #{rand(1 << 40)}".to_sym }
   40.times { |n| size(1.0e-300 * (n + 1)) }

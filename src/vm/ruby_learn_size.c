@@ -425,6 +425,27 @@ static struct scry_size_rule *rule_of(struct study *st, uint64_t flags)
 	return NULL;
 }
 
+/* A guard that a held-out sample comes to: here is an object for which the bits disagree, so the
+ * proof will show which of them decides. */
+static void drop_met_guards(struct study *st)
+{
+	struct scry_size_type *type = &st->rules->type[st->type];
+
+	for (size_t i = 0; i < st->sample_count; i++) {
+		struct scry_size_rule *rule;
+
+		if (!is_of_type(st, &st->samples[i]) || st->samples[i].tag != SCRY_SAMPLE_PLAIN)
+			continue;
+		while ((rule = rule_of(st, st->samples[i].flags)) &&
+		       rule->kind == SCRY_SIZE_UNKNOWN) {
+			struct scry_size_rule *end = &st->rules->rule[--st->rules->rule_count];
+
+			memmove(rule, rule + 1, (size_t)(end - rule) * sizeof(*rule));
+			type->count--;
+		}
+	}
+}
+
 /* As find_same, for the bits of the type in the samples of each rule: what a rule has not been
  * shown is not its to judge. */
 static void find_same_of_rules(struct study *st)
@@ -519,8 +540,10 @@ static void learn_type(struct study *st)
 		st->why = "the child told no samples";
 	else if (!grow_any(st))
 		st->why = "no rule explains the samples";
-	if (!st->why)
+	if (!st->why) {
+		drop_met_guards(st);
 		find_same(st);
+	}
 	if (!st->why && !prove(st, &held_out, &sizes))
 		st->why = "held-out samples have other sizes";
 	if (!st->why)
