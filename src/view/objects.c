@@ -68,11 +68,7 @@ static void push_totals(const struct objects *o)
 		      scry_cell_number(l->unfollowed)),
 		TOTAL(true, "frees_older", "freed that were made before the watch",
 		      scry_cell_known(l->frees_older,
-<<<<<<< HEAD
-				      (l->honesty.has_totals || l->frees_older) && !o->opts->pid)),
-=======
 				      !l->is_one && (l->honesty.has_totals || l->frees_older))),
->>>>>>> main
 		TOTAL(true, "internal",
 		      o->opts->internal ? "internal to the VM" : "internal to the VM, not listed",
 		      scry_cell_number(l->internal)),
