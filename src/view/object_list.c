@@ -59,6 +59,16 @@ struct scry_cell scry_object_class(const struct scry_object_row *row)
 				: scry_cell_text(unknown, sizeof(unknown) - 1);
 }
 
+struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
+					uint64_t samples)
+{
+	uint64_t half = 0;
+
+	if (counts->is_scaled && !scry_object_interval(variance, samples, &half))
+		return scry_cell_few_samples();
+	return scry_cell_number(half);
+}
+
 void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
 {
 	struct scry_cell file = scry_object_text(row->names, row->file);
@@ -184,8 +194,7 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 		const struct scry_site *site = &sites->rows[i];
 		struct scry_object_row row;
 
-		if (!site->counts.allocated ||
-		    (list->opts->pid && site->place.pid != list->opts->pid))
+		if (!site->counts.allocated || (list->is_one && site->place.pid != list->only_pid))
 			continue;
 		row = row_of(list, reader, site);
 		scry_object_counts_add(&list->all, &row.counts);
@@ -203,24 +212,17 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 		list->has_stacks |= row.stack != 0;
 		widen(list, &row);
 		list->rows[list->count++] = row;
-		row.pid = site->place.pid;
-		if (list->splits)
-			list->split[list->split_count++] = row;
 	}
 }
 
-/* Merges what --by sums up; then --live leaves out the rows of which nothing survived. */
-static void settle(struct scry_object_list *list)
+void scry_object_list_settle(struct scry_object_list *list, bool sums_pids)
 {
 	size_t i, kept = 0;
 
+	for (i = 0; sums_pids && i < list->count; i++)
+		list->rows[i].pid = 0;
 	list->count = scry_object_rows_merge(list->rows, list->count);
-	list->split_count = scry_object_rows_merge(list->split, list->split_count);
-	for (i = 0; i < list->split_count; i++)
-		if (!list->opts->live || list->split[i].counts.old_live)
-			list->split[kept++] = list->split[i];
-	list->split_count = kept;
-	kept = 0;
+	list->has_slots = list->has_sizes = false;
 	for (i = 0; i < list->count; i++) {
 		const struct scry_object_row *row = &list->rows[i];
 
@@ -276,15 +278,13 @@ static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
 	err = read_events(list, reader, &sites);
 	if (!err) {
 		list->rows = calloc(sites.count, sizeof(*list->rows));
-		if (list->splits)
-			list->split = calloc(sites.count, sizeof(*list->split));
-		if (!list->rows || (list->splits && !list->split))
+		if (!list->rows)
 			err = scry_fail(-ENOMEM, "no memory for %zu rows", sites.count);
 	}
 	if (!err) {
 		list->all_slots = true;
 		collect(list, reader, &sites, wanted);
-		settle(list);
+		list->count = scry_object_rows_merge(list->rows, list->count);
 	}
 	scry_sites_done(&sites);
 	return err;
@@ -309,7 +309,6 @@ int scry_object_list_read(struct scry_object_list *list, struct scry_reader *rea
 void scry_object_list_done(struct scry_object_list *list)
 {
 	free(list->rows);
-	free(list->split);
-	list->rows = list->split = NULL;
+	list->rows = NULL;
 	list->count = 0;
 }

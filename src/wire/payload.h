@@ -1,13 +1,11 @@
-/*
- * What follows the head of each kind of event. Included by wire/event.h. A field called *_str is
- * the id of a STRING event that came before; 0 means unknown. A payload may grow at its end; a
- * reader zero-fills what an older file lacks.
- */
+/* What follows the head of each kind of event. Included by wire/event.h. */
 #ifndef SCRY_WIRE_PAYLOAD_H
 #define SCRY_WIRE_PAYLOAD_H
 
 #include <stdint.h>
 
+/* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
+ * at its end; a reader zero-fills what an older file lacks. */
 struct scry_ev_session {
 	uint32_t instrument_str; /* "objects", "count" */
 	uint32_t command_str;	 /* scry's own command line */
@@ -136,8 +134,10 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 };
 #define SCRY_STACK_C 1u /* a C function's frame: file and line are its caller's */
 
-/* Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
- * since the watch began, as they stood at end_ns. */
+/*
+ * Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
+ * since the watch began, as they stood at end_ns.
+ */
 struct scry_ev_slice {
 	uint32_t slice; /* from 1 */
 	uint32_t pid;
