@@ -533,9 +533,9 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
 	if (w->inj.control->ended)
-		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby "
-				   "crashes when one starts while events are on; fix: Ruby 3.1.4 "
-				   "or later");
+		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby may "
+				   "crash when one starts while events are on; fix: Ruby 3.1.4 or "
+				   "later");
 	if (t->nowhere)
 		scry_watch_note(w,
 				"%llu objects were made at places beyond the first million: they "
