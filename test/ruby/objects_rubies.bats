@@ -34,11 +34,26 @@ on_each() {
 		for script in "$HERE/$1"/*.rb; do
 			read -ra words <<<"$ruby"
 			"${words[@]}" "$script" >/dev/null 2>&1 || { echo "$ruby cannot run $script" >&3; continue; }
-			# Once more: with a JIT the VM's own account now and then misses an object of a thread.
-			agree "$ruby" "$script" >"$T/log" 2>&1 || agree "$ruby" "$script" >"$T/log" 2>&1 || { echo "$ruby: $(cat "$T/log")"; bad=1; }
+			# Again: a busy machine loses events, and with a JIT the VM's own account now and then misses
+			# an object of a thread.
+			for _ in 1 2 3; do
+				agree "$ruby" "$script" >"$T/log" 2>&1 && continue 2
+			done
+			echo "$ruby: $(cat "$T/log")"
+			bad=1
 		done
 	done
 	[ "$bad" = 0 ]
+}
+
+# watch_whole PID: a short watch into $T/o.json; again when the machine was too busy to see all.
+watch_whole() {
+	for _ in 1 2 3 4 5; do
+		"$SCRY" objects -p "$1" -d 500ms --top 0 -o "$T/o.json" --force || return 1
+		json_is "$T/o.json" 'r["honesty"]["lost"] == 0' >/dev/null && return 0
+	done
+	echo "events were lost in each of five watches"
+	return 1
 }
 
 @test "truth, on every Ruby" {
@@ -55,12 +70,12 @@ on_each() {
 		start counted "${words[@]}" "$HERE/programs/counted.rb"
 		wait_for 10 in_file "^pid" "$T/counted.out"
 		for i in 1 2 3; do
-			"$SCRY" objects -p "$PID" -d 500ms --top 0 -o "$T/o.json" --force
+			watch_whole "$PID"
 			point="$(json "$T/o.json" 'rows.select { |x| x["line"] == 11 && x["class"] == "Point" }.sum { |x| x["allocated"] }')"
 			echo "$ruby: $point"
 			[ "$point" -gt 100 ]
 			json_is "$T/o.json" "rows.select { |x| x['line'] == 15 && x['class'] == 'String' }.sum { |x| x['allocated'] }.then { |n| (n - 3 * $point).abs <= 4 }"
-			json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+			json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
 		done
 		"$SCRY" ps | grep -w "$PID"
 		kill -TERM "$PID"
