@@ -27,22 +27,24 @@ struct undo_opts {
 	bool follow, help;
 };
 
-static int parse(struct undo_opts *o, int argc, char **argv, const char *usage)
+#define UNDO_ROWS 4 /* with -f, which undo has and list has not */
+
+static int parse(struct undo_opts *o, int argc, char **argv, const char *usage, size_t count)
 {
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64, &o->pid, "PID", "the process", NULL},
-		{'f', "follow", SCRY_OPT_FLAG, &o->follow, NULL, "its child processes too", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o->max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o->help, NULL, "this help", NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &o->follow, NULL, "its child processes too", NULL},
 	};
 	int rest, r;
 
 	o->max_pause_ns = 50000000;
-	r = scry_opt_parse(rows, 4, (struct scry_opt_args){argc, argv}, &rest);
+	r = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
 	if (r == 0 && o->help) {
 		printf("usage: %s\n\n", usage);
-		scry_opt_help(rows, 4, stdout);
+		scry_opt_help(rows, count, stdout);
 		return 1;
 	}
 	if (r == 0 && (!o->pid || o->pid > 4194304 || rest < argc))
@@ -206,7 +208,7 @@ static int undo_children(const struct undo_opts *o)
 int scry_cmd_undo(int argc, char **argv)
 {
 	struct undo_opts o = {0};
-	int r = parse(&o, argc, argv, "scry undo -p PID"), e = 0;
+	int r = parse(&o, argc, argv, "scry undo -p PID [-f]", UNDO_ROWS), e = 0;
 
 	if (r == 1)
 		return 0;
@@ -242,7 +244,7 @@ int scry_cmd_patch_list(int argc, char **argv)
 	struct scry_agent_header h;
 	struct scry_journal_entry j;
 	struct scry_edit edit;
-	int r = parse(&o, argc, argv, "scry patch list -p PID");
+	int r = parse(&o, argc, argv, "scry patch list -p PID", UNDO_ROWS - 1);
 
 	if (r == 1)
 		return 0;

@@ -11,9 +11,8 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define WORDS_KEPT                                                                     \
-	(4ull * SCRY_SEGMENT_WORDS) /* a lane that was used for more gives memory back \
-				     */
+/* a lane that was used for more gives its memory back */
+#define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS)
 
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held)
 {

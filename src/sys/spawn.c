@@ -27,7 +27,8 @@ static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *ro
 	size_t capacity = s->capacity ? 2 * s->capacity : 16;
 
 	if (s->count == s->capacity) {
-		more = s->count < SCRY_SPAWNS_MAX ? reallocarray(s->rows, capacity, sizeof(*more)) : NULL;
+		more = s->count < SCRY_SPAWNS_MAX ? reallocarray(s->rows, capacity, sizeof(*more))
+						  : NULL;
 		if (!more)
 			return NULL;
 		s->rows = more;
