@@ -99,7 +99,9 @@ uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
 /* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
 SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
-/* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
+/* class_name.c: is it Ractor or made from it? Asked only where ractor_class is set. */
+int scry_is_ractor(uint64_t klass);
+/* Writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 
 #endif

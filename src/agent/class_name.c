@@ -153,6 +153,19 @@ static int put_object(struct text *t, uint64_t object, uint64_t klass)
 	return 0;
 }
 
+int scry_is_ractor(uint64_t klass)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t ractor = load64(r->ractor_class);
+
+	for (int i = 0; i < SUPERS_MAX && is_pointer(klass); i++) {
+		if (klass == ractor)
+			return 1;
+		klass = load64(klass + r->class_super);
+	}
+	return 0;
+}
+
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;

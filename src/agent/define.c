@@ -160,6 +160,15 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .flags = flags,
 					    .depth = (uint16_t)place->depth,
 					    .top = (uint16_t)place->top};
+	/*
+	 * To 3.1.3 a ractor that starts allocates before it has a frame, and the VM's own event code
+	 * follows that null pointer. Its object is made first, and here: the hook goes now.
+	 */
+	if (scry_agent.ruby.ractor_class && (flags & SCRY_TYPE_MASK) == SCRY_TYPE_DATA &&
+	    scry_is_ractor(klass)) {
+		scry_agent.control->ended = 1;
+		g->wanted = 0;
+	}
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;

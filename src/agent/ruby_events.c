@@ -161,6 +161,8 @@ void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 			on_alloc(g, trace_arg, object);
 		else
 			on_free(g, object);
+		if (unlikely(!g->wanted)) /* it was the last one: see define.c */
+			hook_off(g);
 	}
 	__asm__ volatile("" ::: "memory");
 	g->handling = 0;

@@ -88,6 +88,7 @@ static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 		.singleton_flag = l->singleton_flag,
 		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
 		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
+		.ractor_class = l->hooks_break_ractors ? scry_ruby_symbol(ruby, "rb_cRactor") : 0,
 		.vm_word = ruby->bias + l->vm_root,
 		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
 		.job_preregister = scry_ruby_symbol(ruby, "rb_postponed_job_preregister"),
@@ -134,6 +135,12 @@ static int prepare(struct scry_watch *w)
 				 o->ruby->description,
 				 o->plan.add_event_hook2 ? "rb_postponed_job_trigger"
 							 : "rb_add_event_hook2");
+	if (o->ruby->layout.hooks_break_ractors &&
+	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
+		return scry_fail(-ENOTSUP,
+				 "process %d has several ractors, and this Ruby (%s) crashes when a ractor "
+				 "starts while events are on; fix: Ruby 3.1.4 or later",
+				 w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->names = scry_objects_new(o->ruby, w->opts->memory);
 	if (!o->batch || !o->names)
@@ -254,6 +261,7 @@ static int enter(struct scry_watch *w)
 				   &frames, sizeof(frames));
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
+	c->ended = 0;
 	o->base_lost = c->lost;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
 	r = scry_ring_open(&o->ring, &w->inj);
@@ -392,7 +400,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
-	if (ractors > 1 || o->ractors_at_start > 1)
+	if ((ractors > 1 || o->ractors_at_start > 1) && !o->ruby->layout.hooks_of_all_ractors)
 		scry_watch_note(w,
 				"%d ractors: only the one that was armed is watched, objects of "
 				"the others are "
@@ -402,6 +410,14 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (c->ended)
+		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby crashes when "
+				   "one starts while events are on; fix: Ruby 3.1.4 or later");
+	if (t->replaced && o->ruby->layout.recycles)
+		scry_watch_note(w,
+				"%llu objects were taken back by the VM without an event: they count "
+				"as freed from when their place was used again",
+				(unsigned long long)t->replaced);
 	if (c->busy != o->base_busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
@@ -419,7 +435,9 @@ static int finish(struct scry_watch *w)
 
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged + t.replaced;
+	w->errors += (c->bad - o->base_bad) + t.damaged;
+	if (!o->ruby->layout.recycles)
+		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	write_notes(w, o, &t);
 	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");

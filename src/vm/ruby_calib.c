@@ -503,6 +503,7 @@ void scry_calib_stop(struct scry_calib *calib)
 	if (!calib)
 		return;
 	if (calib->pid > 0) {
+		kill(-calib->pid, SIGKILL); /* it leads a session of its own */
 		kill(calib->pid, SIGKILL);
 		while (waitpid(calib->pid, NULL, 0) < 0 && errno == EINTR)
 			;

@@ -290,6 +290,42 @@ if ObjectSpace.respond_to?(:dump)
 end
 fact "gcstat", GC.stat.key?(:compact_count) ? 1 : 0
 
+# --- event hooks and ractors ---------------------------------------------------------------------------
+def start_ractor
+  if defined?(Ractor::Port)
+    port = Ractor::Port.new
+    r = Ractor.new(port) do |to|
+      to << Ractor.make_shareable([Thread.current.to_s, Object.new])
+      sleep
+    end
+    [r, *port.receive]
+  else
+    r = Ractor.new do
+      Ractor.yield(Ractor.make_shareable([Thread.current.to_s, Object.new]))
+      sleep
+    end
+    [r, *r.take]
+  end
+end
+# Does the allocation tracing of one ractor see an object of another, or crash when another starts (to
+# 3.1.3)? Tried in a process of its own.
+if defined?(Ractor) && ObjectSpace.respond_to?(:trace_object_allocations)
+  $stdout.flush
+  r, w = IO.pipe
+  pid = fork do
+    Thread.new { sleep 1; Process.exit!(false) }
+    seen = ObjectSpace.trace_object_allocations { start_ractor }
+    w.write(ObjectSpace.allocation_sourcefile(seen[2]) ? "1" : "0")
+    w.close
+    Process.exit!(true)
+  end
+  w.close
+  said = r.read if IO.select([r], nil, nil, 2)
+  Process.kill(:KILL, pid)
+  Process.wait(pid)
+  fact "hooks", said.to_s.empty? ? "crash" : said
+end
+
 # --- stacks ----------------------------------------------------------------------------------------
 THREADS = []
 THREADS << Thread.new { SELF.scry_recursion_with_a_long_name(24) }
@@ -312,22 +348,9 @@ fact "main", at(Thread.current), native_id(Thread.current)
 if defined?(Ractor)
   # Ractor.main is newer than Ractor itself; the count of ractors is one more proof.
   fact "ractor", at(Ractor.current), at(Thread.current)
-  if defined?(Ractor::Port)
-    port = Ractor::Port.new
-    r = Ractor.new(port) do |to|
-      to << Thread.current.to_s
-      sleep
-    end
-    text = port.receive
-  else
-    r = Ractor.new do
-      t = Thread.current
-      Ractor.yield(t.to_s)
-      sleep
-    end
-    text = r.take
-  end
-  fact "ractor", at(r), text[/0x(\h+)/, 1]
+  seen = start_ractor
+  KEEP << seen
+  fact "ractor", at(seen[0]), seen[1][/0x(\h+)/, 1]
 end
 
 fact "ready"

@@ -43,8 +43,8 @@ struct scry_ruby_layout {
 	uint32_t th_node;	 /* list node inside the thread */
 	uint32_t ractor_threads; /* list head inside the ractor */
 	uint32_t ractor_node;	 /* list node inside the ractor */
-	uint32_t vm_ractors;	 /* list head inside the vm */
-	uint64_t vm_root;	 /* module-relative address of the word that holds the vm */
+	uint32_t vm_ractors; /* list head inside the vm; NONE: no ractors, the vm stands for one */
+	uint64_t vm_root;    /* module-relative address of the word that holds the vm */
 	/* iseq */
 	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
 	bool first_line_fixnum;	  /* body_first_line is a VALUE (2n + 1), not an int */
@@ -92,7 +92,11 @@ struct scry_ruby_layout {
 	uint64_t singleton_flag;
 	/* the trace argument that a raw event hook receives */
 	uint32_t trace_ec, trace_cfp, trace_data;
-	bool trace_pc_advanced; /* the VM adds one word to the top frame's pc around the hook */
+	bool recycles; /* the VM frees some objects without an event (rb_gc_force_recycle, to 3.0)
+			*/
+	bool hooks_of_all_ractors; /* an event hook holds in every ractor, not in one */
+	bool hooks_break_ractors;  /* the VM crashes when a ractor starts while they are on */
+	bool trace_pc_advanced;	   /* the VM adds one word to the top frame's pc around the hook */
 	/* instructions that allocate without pushing a frame: see struct scry_ruby_leaf */
 	uint32_t leaf_count, after_count;
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];

@@ -209,6 +209,24 @@ static struct scry_pick pick_load(struct scry_learn *learn, const char *function
 	return pick;
 }
 
+#define EMPTY_FUNCTION 16u /* bytes; since 3.1 the function is there and does nothing */
+
+static void learn_recycling(struct scry_learn *learn)
+{
+	struct scry_ruby_check check = {.item = "frees without an event", .ok = true};
+	struct scry_sym sym = {0};
+	bool found = scry_elf_symbol(learn->child->elf, "rb_gc_force_recycle", &sym) == 0;
+
+	learn->child->layout.recycles = found && sym.size > EMPTY_FUNCTION;
+	snprintf(check.value, sizeof(check.value), learn->child->layout.recycles ? "yes" : "no");
+	snprintf(check.how, sizeof(check.how), "size of rb_gc_force_recycle");
+	if (found)
+		snprintf(check.proof, sizeof(check.proof), "%" PRIu64 " bytes", sym.size);
+	else
+		snprintf(check.proof, sizeof(check.proof), "this Ruby has none");
+	scry_ruby_add_check(learn->target, &check);
+}
+
 int scry_learn_trace(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
@@ -220,6 +238,7 @@ int scry_learn_trace(struct scry_learn *learn)
 	int err =
 		scry_learn_item(learn, "trace argument data", &data, "decoded rb_tracearg_object");
 
+	learn_recycling(learn);
 	if (err)
 		return err;
 	l->trace_data = (uint32_t)data.value;

@@ -275,8 +275,11 @@ int scry_learn_code(struct scry_learn *learn)
 	return err;
 }
 
-/* Do these offsets give every known line of piece `p`? `l` has the candidate in it. */
-static bool lines_fit(struct scry_learn *learn, const struct scry_learn_piece *p)
+/*
+ * Do these offsets give every known line of piece `p`? `l` has the candidate in it. What the
+ * compiler added itself may have line 0, which the disassembler leaves out.
+ */
+static bool lines_fit(struct scry_learn *learn, const struct scry_learn_piece *p, size_t *zeros)
 {
 	struct scry_ruby_iseq iseq = {p->iseq, p->body, p->encoded, p->size};
 
@@ -285,8 +288,10 @@ static bool lines_fit(struct scry_learn *learn, const struct scry_learn_piece *p
 		uint32_t line;
 
 		if (scry_ruby_iseq_line(learn->child, &iseq, (uint32_t)scry_fact_number(f, 1),
-					&line) ||
-		    line != (uint32_t)scry_fact_number(f, 3))
+					&line))
+			return false;
+		*zeros += line == 0;
+		if (line && line != (uint32_t)scry_fact_number(f, 3))
 			return false;
 	}
 	return true;
@@ -320,13 +325,17 @@ static bool count_fits(struct scry_learn *learn, const struct scry_learn_piece *
 
 static bool all_lines_fit(struct scry_learn *learn)
 {
-	if (!lines_fit(learn, longest(learn)))
+	size_t zeros = 0, lines = longest(learn)->insn_count;
+
+	if (!lines_fit(learn, longest(learn), &zeros) || zeros * 20 > lines)
 		return false;
+	lines = zeros = 0;
 	for (size_t i = 0; i < learn->piece_count; i++) {
-		if (!lines_fit(learn, &learn->pieces[i]))
+		lines += learn->pieces[i].insn_count;
+		if (!lines_fit(learn, &learn->pieces[i], &zeros))
 			return false;
 	}
-	return true;
+	return zeros * 20 <= lines;
 }
 
 /* The entry's shape, with the places in insns_info given. */

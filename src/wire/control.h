@@ -119,7 +119,8 @@ struct scry_control {
 	uint64_t busy;	     /* handler entered while it was running: not recorded */
 	uint64_t bad;	     /* self-checks that failed: such objects are counted as unnamed */
 	uint64_t defs;	     /* site definitions sent */
-	uint64_t pad1[56];
+	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
+	uint64_t pad1[55];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

@@ -63,7 +63,8 @@ struct scry_agent_ruby {
 	uint64_t iseq_flags_mask, iseq_flags_value;
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
 	/* run-time addresses in the Ruby module */
-	uint64_t vm_word; /* holds the VM; 0 once that is taken down */
+	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor; or 0 */
+	uint64_t vm_word;      /* holds the VM; 0 once that is taken down */
 	uint64_t add_event_hook2, remove_event_hook;
 	uint64_t job_register;			/* to 3.2 */
 	uint64_t job_preregister, job_trigger;	/* 3.3 on; 0: not there */

@@ -26,14 +26,15 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void print_frame(const struct scry_ruby *ruby, uint64_t pc, uint64_t code)
+static void print_frame(const struct scry_ruby *ruby, uint64_t cfp, uint64_t pc, uint64_t code)
 {
-	char path[512] = "?", label[256] = "?";
+	char path[512] = "?", label[256] = "";
 	struct scry_ruby_iseq iseq;
 	uint32_t pos, line = 0;
 
 	if (!pc || !code) {
-		printf("frame c\n");
+		scry_ruby_c_method(ruby, cfp, label, sizeof(label));
+		printf("frame c %s\n", label);
 		return;
 	}
 	if (scry_ruby_iseq_read(ruby, code, &iseq) || scry_ruby_iseq_position(&iseq, pc, &pos)) {
@@ -63,7 +64,7 @@ static void print_thread(const struct scry_ruby *ruby, const struct scry_ruby_th
 		if (scry_mem_u64(&ruby->mem, cfp + l->frame_pc, &pc) ||
 		    scry_mem_u64(&ruby->mem, cfp + l->frame_iseq, &code))
 			return;
-		print_frame(ruby, pc, code);
+		print_frame(ruby, cfp, pc, code);
 	}
 }
 
