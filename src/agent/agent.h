@@ -9,7 +9,11 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/pages.h"
+#include "agent/sample.h"
+#include "agent/stack.h"
 #include "wire/control.h"
+#include "wire/lanes.h"
 #include "wire/ruby_ring.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
@@ -49,9 +53,20 @@ struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
 	struct scry_agent_state state;
-	uint32_t evict; /* round robin */
-	uint32_t reserved;
+	uint32_t evict;	     /* round robin */
+	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
+	struct scry_follow follow;
+	uint64_t anchor, anchor_data; /* moved.c: the hidden object; what it owns, 0: none */
+	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
+	struct scry_agent_sampling sampling;
+	/*
+	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
+	 * child finds them empty and copies nothing.
+	 */
+	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
+	struct scry_agent_stacks stacks;
+	struct scry_agent_pages pages;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
@@ -61,11 +76,17 @@ struct scry_agent_data {
 
 extern struct scry_agent_data scry_agent __attribute__((visibility("protected")));
 
+static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
+{
+	return *(const uint64_t *)(base + offset);
+}
+
 /* What the event handler knows of the frame that is running. */
 struct scry_agent_place {
 	uint64_t pc; /* address the frame's pc has outside the hook; 0: no Ruby frame */
 	uint64_t iseq;
-	uint32_t depth; /* 0xffff unknown */
+	uint64_t ec, cfp; /* the frame itself */
+	uint32_t depth;	  /* 0xffff unknown */
 	uint32_t top;
 };
 
@@ -88,6 +109,10 @@ void scry_site_forget_iseq(uint64_t iseq);
 void scry_site_forget_class(uint64_t klass);
 void scry_site_forget_all(void);
 
+/* lane.c: the first event in a fork child. 1: it has a lane and records from now on; 0: nobody
+ * follows, or no lane is free. */
+int scry_lane_claim(struct scry_gate *g);
+
 /* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
  * alive. */
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
@@ -96,11 +121,29 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
  * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
 
+/* The same of a node of the stack tree. 0: no room in the ring. */
+int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
+
+/* ruby_objects.c: the two handlers; bytes of `object` outside its slot, -1 not known */
+void scry_agent_event(uint64_t data, const uint8_t *trace_arg);
+void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg);
+
+/* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list. */
+void scry_take_up(struct scry_gate *g);
+void scry_hook_off(const struct scry_gate *g);
+
+/* moved.c: at a safepoint; anywhere the hook may be taken off. */
+void scry_moved_on(void);
+void scry_moved_off(void);
+
 /* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
 SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
-/* class_name.c: is it Ractor or made from it? Asked only where ractor_class is set. */
-int scry_is_ractor(uint64_t klass);
+/* class_name.c: is this object a ractor, and the VM one that breaks when it starts (ractor_class)?
+ */
+int scry_comes_ractor(uint64_t flags, uint64_t klass);
+/* Then the watch ends. */
+void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
 /* Writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 

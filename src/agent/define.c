@@ -145,14 +145,26 @@ bad:
 	scry_agent.control->bad++;
 }
 
+/* Words of `record`, the escape word before it; 0: no room. */
+static int send(uint32_t kind, const uint64_t *record, uint64_t words)
+{
+	struct scry_gate *g = scry_agent.gate;
+
+	if (!scry_ring_reserve(g, words + 1))
+		return 0;
+	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(kind, words));
+	for (uint64_t i = 0; i < words; i++)
+		scry_ring_put(g, record[i]);
+	scry_agent.control->defs++;
+	return 1;
+}
+
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass, uint64_t flags)
 {
 	struct {
 		struct scry_ring_def def;
 		uint64_t text[SCRY_DEF_TEXT_MAX / 8];
 	} record;
-	struct scry_gate *g = scry_agent.gate;
-	uint64_t words, *from = (uint64_t *)&record;
 	uint32_t size;
 
 	record.def = (struct scry_ring_def){.slot = slot,
@@ -160,27 +172,32 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .flags = flags,
 					    .depth = (uint16_t)place->depth,
 					    .top = (uint16_t)place->top};
-	/*
-	 * To 3.1.3 a ractor that starts allocates before it has a frame, and the VM's own event code
-	 * follows that null pointer. Its object is made first, and here: the hook goes now.
-	 */
-	if (scry_agent.ruby.ractor_class && (flags & SCRY_TYPE_MASK) == SCRY_TYPE_DATA &&
-	    scry_is_ractor(klass)) {
-		scry_agent.control->ended = 1;
-		g->wanted = 0;
-	}
+	scry_end_before_ractor(scry_agent.gate, flags, klass);
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
 	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
 		record.def.class_size = (uint16_t)scry_class_name(
 			klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);
-	words = (sizeof(record.def) + size + record.def.class_size + 7) / 8;
-	if (!scry_ring_reserve(g, words + 1))
-		return 0;
-	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_DEF, words));
-	for (uint64_t i = 0; i < words; i++)
-		scry_ring_put(g, from[i]);
-	scry_agent.control->defs++;
-	return 1;
+	size += record.def.class_size;
+	return send(SCRY_RING_DEF, (uint64_t *)&record, (sizeof(record.def) + size + 7) / 8);
+}
+
+int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq)
+{
+	struct {
+		struct scry_ring_node node;
+		uint64_t text[SCRY_DEF_TEXT_MAX / 8];
+	} record;
+	struct scry_agent_place place = {.pc = pc, .iseq = iseq};
+	struct scry_ring_def def = {0};
+
+	describe(&def, &place, (uint8_t *)record.text);
+	record.node = (struct scry_ring_node){.node = node,
+					      .parent = parent,
+					      .line = def.line_before,
+					      .path_size = def.path_size,
+					      .label_size = def.label_size};
+	return send(SCRY_RING_NODE, (uint64_t *)&record,
+		    (sizeof(record.node) + def.path_size + def.label_size + 7u) / 8);
 }

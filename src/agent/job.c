@@ -5,15 +5,16 @@
  *
  * To 3.2 a job is put into a queue, once, and leaves it when it runs: as many run as were accepted.
  *
- * From 3.3 on the VM has a table of 32 functions, whose slots are taken for the life of the process,
- * and a bit for each. rb_postponed_job_preregister puts a function into the first free slot, or finds
- * it in the one it has, by compare-and-swap: no lock, no memory, in all versions to 4.0 (vm_trace.c),
- * where it also serves the older call from signal handlers. rb_postponed_job_trigger sets the bit
- * and flags the thread. Triggers of a bit that is set already are one run, and a run that has begun
- * in one thread while the bit is set again in another cannot be told from one that has not. Nobody
- * could then say whether a job is pending. So ours is triggered only when none is: as many run as
- * were triggered. A thread that is to be flagged while ours is pending triggers a function that
- * does nothing and never goes away (job_wake, rb_during_gc): its safepoint runs all bits, ours too.
+ * From 3.3 on the VM has a table of 32 functions, whose slots are taken for the life of the
+ * process, and a bit for each. rb_postponed_job_preregister puts a function into the first free
+ * slot, or finds it in the one it has, by compare-and-swap: no lock, no memory, in all versions
+ * to 4.0 (vm_trace.c), where it also serves the older call from signal handlers.
+ * rb_postponed_job_trigger sets the bit and flags the thread. Triggers of a bit that is set already
+ * are one run, and a run that has begun in one thread while the bit is set again in another cannot
+ * be told from one that has not. Nobody could then say whether a job is pending. So ours is
+ * triggered only when none is: as many run as were triggered. A thread that is to be flagged while
+ * ours is pending triggers a function that does nothing and never goes away (job_wake,
+ * rb_during_gc): its safepoint runs all bits, ours too.
  *
  * What is left in the table points at memory of ours that may be gone. Nobody triggers it, for
  * nobody else knows the slot's number but who has a function at just that address. The next scry
@@ -22,7 +23,9 @@
 #include "agent/agent.h"
 #include "agent/load.h"
 
-#define JOBS_MAX 32u /* bits; the VM's "table is full" is ~0: triggering that would set a bit of someone else */
+#define JOBS_MAX                                                                                \
+	32u /* bits; the VM's "table is full" is ~0: triggering that would set a bit of someone \
+	       else */
 
 SCRY_EXPORT void scry_agent_register(void);
 

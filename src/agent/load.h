@@ -16,6 +16,13 @@
 #define SCRY_TYPE_IMEMO 0x1au
 #define SCRY_TYPE_ICLASS 0x1cu
 
+/* ruby/internal/event.h; public since 2.1 */
+#define SCRY_RUBY_NEWOBJ 0x100000u
+#define SCRY_RUBY_FREEOBJ 0x200000u
+#define SCRY_RUBY_GC_START 0x400000u
+#define SCRY_RUBY_GC_END_MARK 0x800000u
+#define SCRY_RUBY_GC_END_SWEEP 0x1000000u
+
 static inline uint64_t load64(uint64_t address)
 {
 	return *(const volatile uint64_t *)address;

@@ -19,13 +19,14 @@ static uint64_t tsc(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
-/* Reads the clock once in 256 events: the lease is a second long, an event some ten nanoseconds. */
+/* Reads the clock once in 256 events: the lease is a second long, an event some ten nanoseconds. A
+ * sample may be a second's work away from the next. */
 static __attribute__((noinline)) void check_lease(struct scry_gate *g)
 {
 	const struct scry_control *c = scry_agent.control;
 	uint64_t now = tsc();
 
-	g->until_lease_check = LEASE_CHECK_EVERY;
+	g->until_lease_check = scry_agent.sampling.on ? 1 : LEASE_CHECK_EVERY;
 	g->lease_ok = now < c->lease_tsc;
 	if (now >= c->lease_end_tsc)
 		g->wanted = 0; /* nobody comes back */

@@ -10,6 +10,11 @@
  */
 #include "agent/agent.h"
 
+/* Above the class and the type in a key: forgetting all is adding one. */
+#define GENERATION_SHIFT 49
+#define GENERATIONS 0x7fffu
+#define KLASS_BITS ((1ull << GENERATION_SHIFT) - 1)
+
 static uint32_t head_of(uint64_t address)
 {
 	return (uint32_t)((address >> 3) * 0x9e3779b97f4a7c15ull >> 52) & (SCRY_SITE_HEADS - 1);
@@ -17,7 +22,7 @@ static uint32_t head_of(uint64_t address)
 
 static uint64_t class_of(uint32_t slot)
 {
-	return scry_agent.keys[slot].klass >> 5 << 3;
+	return (scry_agent.keys[slot].klass & KLASS_BITS) >> 5 << 3;
 }
 
 static void unlink_iseq(uint32_t slot)
@@ -119,7 +124,8 @@ uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *ob
 	struct scry_agent_key key = {
 		.code = 1ull << 61 | place->pc >> 3 << 17 | (uint64_t)place->depth << 1 |
 			place->top,
-		.klass = object[1] >> 3 << 5 | (object[0] & 0x1f),
+		.klass = (object[1] >> 3 << 5 | (object[0] & 0x1f)) ^
+			 (uint64_t)scry_agent.generation << GENERATION_SHIFT,
 	};
 	uint64_t hash = hash_of(&key);
 	struct scry_agent_front *front = front_of(hash);
@@ -161,6 +167,9 @@ void scry_site_forget_class(uint64_t klass)
 
 void scry_site_forget_all(void)
 {
+	scry_agent.generation = (scry_agent.generation + 1) & GENERATIONS;
+	if (scry_agent.generation)
+		return;
 	for (uint32_t i = 0; i < SCRY_SITE_HEADS; i++)
 		scry_agent.iseq_heads[i] = scry_agent.klass_heads[i] = 0;
 	for (uint32_t i = 0; i < SCRY_SITE_FRONT; i++)

@@ -176,6 +176,14 @@ static int opt_read_list(struct scry_opt_list *list, const char *text)
 	return list->count ? 0 : scry_fail(-EINVAL, "'' is not a number");
 }
 
+static int opt_add_string(struct scry_opt_strings *list, const char *text)
+{
+	if (list->count >= SCRY_OPT_LIST_MAX)
+		return scry_fail(-EINVAL, "given more than %d times", SCRY_OPT_LIST_MAX);
+	list->values[list->count++] = text;
+	return 0;
+}
+
 static int opt_store(const struct scry_opt *row, const char *text)
 {
 	switch (row->kind) {
@@ -198,6 +206,8 @@ static int opt_store(const struct scry_opt *row, const char *text)
 		return scry_opt_read_size(text, row->target);
 	case SCRY_OPT_U64_LIST:
 		return opt_read_list(row->target, text);
+	case SCRY_OPT_STRINGS:
+		return opt_add_string(row->target, text);
 	}
 	assert(!"an option row has an unknown kind");
 	return -EINVAL;
@@ -283,10 +293,9 @@ int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_ar
 	return 0;
 }
 
-int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
-		       const char **ret_word)
+static int opt_parse_words(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+			   struct scry_opt_words *words, size_t max)
 {
-	const char *word = NULL;
 	int rest, err;
 
 	for (;;) {
@@ -294,15 +303,35 @@ int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_op
 		if (err)
 			return err;
 		if (rest >= args.argc)
-			break;
-		if (word)
+			return 0;
+		if (words->count == max)
 			return scry_fail(-EINVAL, "'%s' is one word too many", args.argv[rest]);
-		word = args.argv[rest];
+		words->words[words->count++] = args.argv[rest];
 		args.argv += rest; /* the word stands where a program's name does */
 		args.argc -= rest;
 	}
-	*ret_word = word;
-	return 0;
+}
+
+int scry_opt_parse_words(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+			 struct scry_opt_words *ret_words)
+{
+	struct scry_opt_words words = {0};
+	int err = opt_parse_words(rows, count, args, &words, SCRY_OPT_WORDS_MAX);
+
+	if (!err)
+		*ret_words = words;
+	return err;
+}
+
+int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+		       const char **ret_word)
+{
+	struct scry_opt_words words = {0};
+	int err = opt_parse_words(rows, count, args, &words, 1);
+
+	if (!err)
+		*ret_word = words.words[0];
+	return err;
 }
 
 static const char *opt_arg_name(const struct scry_opt *row)

@@ -24,6 +24,7 @@ enum scry_opt_kind {
 	SCRY_OPT_DURATION, /* uint64_t *: ns; 50ms, 1.5s, 30s, 5m, 2h; a bare number is seconds */
 	SCRY_OPT_SIZE,	   /* uint64_t *: bytes; 64KiB, 256M, 1GiB; powers of 1024 */
 	SCRY_OPT_U64_LIST, /* struct scry_opt_list *: repeatable, commas too */
+	SCRY_OPT_STRINGS,  /* struct scry_opt_strings *: repeatable, point into argv */
 };
 
 #define SCRY_OPT_LIST_MAX 64
@@ -32,6 +33,11 @@ enum scry_opt_kind {
 struct scry_opt_list {
 	size_t count;
 	uint64_t values[SCRY_OPT_LIST_MAX];
+};
+
+struct scry_opt_strings {
+	size_t count;
+	const char *values[SCRY_OPT_LIST_MAX];
 };
 
 struct scry_opt {
@@ -57,9 +63,18 @@ int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_ar
 		   int *ret_rest);
 
 /*
- * For commands with exactly one word of their own, options before and after it: `report FILE
- * --json`. *ret_word is NULL when there is none. 0 or -EINVAL with a sentence.
+ * For commands with words of their own, options before, between and after them: `diff A B --json`.
+ * 0 or -EINVAL with a sentence.
  */
+#define SCRY_OPT_WORDS_MAX 2
+struct scry_opt_words {
+	size_t count;
+	const char *words[SCRY_OPT_WORDS_MAX];
+};
+int scry_opt_parse_words(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
+			 struct scry_opt_words *ret_words);
+
+/* The same for at most one word: `report FILE --json`. *ret_word is NULL when there is none. */
 int scry_opt_parse_one(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
 		       const char **ret_word);
 

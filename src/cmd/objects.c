@@ -12,111 +12,79 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/objects_plan.h"
 #include "cmd/report.h"
+#include "cmd/session.h"
+#include "cmd/until.h"
 #include "cmd/watch_opts.h"
 #include "hook/ring.h"
 #include "name/objects.h"
 #include "vm/ruby.h"
 
-#define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
+/* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
+#define EVENT_NS 25   /* a birth or an end that is recorded */
+#define STACK_NS 45   /* more, for the stack of a birth */
+#define BIRTH_NS 20   /* a birth that sampling passes over */
+#define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
+#define SLIPPED_NS 20000000ull
+
+#define UNTIL_EVERY_NS 100000000ull
+#define FORCE_GC_NS 2000000000ull
+
+struct objects_opts {
+	struct scry_objects_sample sample;
+	bool stacks, force_gc;
+};
+
+/* What all processes of a run have in common. */
+static struct {
+	uint32_t next_site, next_stack;
+	size_t live_bytes;
+} shared = {1, 1, 0};
 
 struct objects {
 	struct scry_ruby *ruby;
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
+	struct scry_agent_sampling sampling;
+	double sample_mean;
+	uint32_t slice;
+	uint64_t until_ns;	    /* when --until is looked at next */
+	uint64_t slice_ns;	    /* when the slice under way began */
 	struct scry_ruby_boot boot; /* addr 0: none */
 	uint64_t *batch;
 	struct scry_ring ring;
 	uint64_t defs_seen;
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
-	uint64_t base_lost, base_lease, base_busy, base_bad;
-	bool booting;	 /* started by us: validate when the VM is up */
-	bool is_damaged; /* the ring made no sense */
-	bool refused;	 /* the live check failed: the report says so */
+	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
+	uint64_t lost, lease, busy, bad, unfollowed; /* of this watch, or of all summed here */
+	bool booting;				     /* started by us: validate when the VM is up */
+	bool is_damaged;			     /* the ring made no sense */
+	bool refused;				     /* the live check failed: the report says so */
+	uint64_t blind; /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
+	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
 };
 
-static void fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
+static struct scry_objects *new_names(const struct scry_watch *w, const struct objects *o)
 {
-	const struct scry_ruby_layout *l = &ruby->layout;
-
-	*p = (struct scry_agent_ruby){
-		.iseq_body = l->iseq_body,
-		.body_encoded = l->body_encoded,
-		.body_size = l->body_size,
-		.body_path = l->body_path,
-		.body_label = l->body_label,
-		.body_first_line = l->body_first_line,
-		.body_insns_info = l->body_insns_info,
-		.insns_entries = l->insns_entries,
-		.insns_count = l->insns_count,
-		.insns_succ = l->insns_succ,
-		.insns_entry_size = l->insns_entry_size,
-		.insns_entry_line = l->insns_entry_line,
-		.string_ptr = l->string_ptr,
-		.string_len = l->string_len,
-		.string_embed = l->string_embed,
-		.string_embed_len_shift = l->string_embed_len_shift,
-		.array_embed_ptr = l->array_embed_ptr,
-		.array_ptr = l->array_ptr,
-		.first_line_is_value = l->first_line_fixnum,
-		.iseq_flags_mask = l->iseq_flags_mask,
-		.iseq_flags_value = l->iseq_flags_value,
-		.string_noembed = l->string_noembed,
-		.string_embed_len_mask = l->string_embed_len_mask,
-		.array_embed = l->array_embed,
-		.class_ext = l->class_ext,
-		.class_path = l->class_path,
-		.class_path_table = l->class_path_table,
-		.class_super = l->class_super,
-		.class_attached = l->class_attached,
-		.class_ivs = l->class_ivs,
-		.vm_shapes = l->vm_shapes,
-		.shape_size = l->shape_size,
-		.shape_edge = l->shape_edge,
-		.shape_index = l->shape_index,
-		.shape_parent = l->shape_parent,
-		.st_entries = l->st_entries,
-		.st_bound_start = l->st_bound_start,
-		.st_bound = l->st_bound,
-		.classpath_id = l->classpath_id,
-		.tmp_classpath_id = l->tmp_classpath_id,
-		.attached_id = l->attached_id,
-		.singleton_flag = l->singleton_flag,
-		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
-		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
-		.ractor_class = l->hooks_break_ractors ? scry_ruby_symbol(ruby, "rb_cRactor") : 0,
-		.vm_word = ruby->bias + l->vm_root,
-		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
-		.job_preregister = scry_ruby_symbol(ruby, "rb_postponed_job_preregister"),
-		.job_trigger = scry_ruby_symbol(ruby, "rb_postponed_job_trigger"),
-		.job_wake = scry_ruby_symbol(ruby, "rb_during_gc"),
-	};
-}
-
-static void fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f)
-{
-	*f = (struct scry_agent_frames){
-		.trace_ec = l->trace_ec,
-		.trace_cfp = l->trace_cfp,
-		.trace_data = l->trace_data,
-		.frame_pc = l->frame_pc,
-		.frame_iseq = l->frame_iseq,
-		.frame_sp = l->frame_sp,
-		.frame_ep = l->frame_ep,
-		.frame_size = l->frame_size,
-		.ec_cfp = l->ec_cfp,
-		.ec_stack = l->ec_stack,
-		.ec_stack_size = l->ec_stack_size,
-		.pc_advanced = l->trace_pc_advanced ? 8 : 0,
-	};
+	return scry_objects_new(&(struct scry_objects_setup){
+		.ruby = o->ruby,
+		.limit_bytes = w->opts->memory,
+		.sample_mean = o->sample_mean,
+		.sample_unit = o->sampling.by_bytes ? o->sampling.unit : 0,
+		.next_site = &shared.next_site,
+		.next_stack = &shared.next_stack,
+		.live_bytes = &shared.live_bytes,
+	});
 }
 
 static int prepare(struct scry_watch *w)
 {
+	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct objects *o = calloc(1, sizeof(*o));
 	int r;
 
@@ -126,7 +94,7 @@ static int prepare(struct scry_watch *w)
 	r = scry_ruby_open(w->proc.pid, !w->held, &o->ruby);
 	if (r < 0)
 		return r;
-	fill_plan(o->ruby, &o->plan);
+	scry_objects_fill_plan(o->ruby, &o->plan);
 	if (!o->plan.add_event_hook2 || !o->plan.remove_event_hook ||
 	    !(o->plan.job_register || (o->plan.job_preregister && o->plan.job_trigger)))
 		return scry_fail(-ENOTSUP,
@@ -137,17 +105,20 @@ static int prepare(struct scry_watch *w)
 							 : "rb_add_event_hook2");
 	if (o->ruby->layout.hooks_break_ractors &&
 	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
-		return scry_fail(-ENOTSUP,
-				 "process %d has several ractors, and this Ruby (%s) crashes when a ractor "
-				 "starts while events are on; fix: Ruby 3.1.4 or later",
-				 w->proc.pid, o->ruby->description);
+		return scry_fail(
+			-ENOTSUP,
+			"process %d has several ractors, and this Ruby (%s) crashes when a "
+			"ractor starts while events are on; fix: Ruby 3.1.4 or later",
+			w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
-	o->names = scry_objects_new(o->ruby, w->opts->memory);
+	o->plan.stacks = opts->stacks;
+	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
+						    o->plan.page_mask != 0, &o->sampling);
+	o->names = new_names(w, o);
 	if (!o->batch || !o->names)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
 	w->near = o->ruby->bias;
 	w->runtime = o->ruby->description;
-	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
 	if (w->held)
 		scry_ruby_boot(o->ruby, &o->boot);
 	return 0;
@@ -251,18 +222,31 @@ static int enter(struct scry_watch *w)
 	struct objects *o = w->state;
 	struct scry_control *c = w->inj.control;
 	struct scry_agent_frames frames;
+	uint64_t by_bytes = o->sampling.by_bytes;
 	int r;
 
-	fill_frames(&o->ruby->layout, &frames);
+	scry_objects_fill_frames(&o->ruby->layout, &frames);
 	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
 			   &o->plan, sizeof(o->plan));
 	if (r == 0)
+		r = scry_edit_poke(w->inj.mem.fd,
+				   w->inj.data + offsetof(struct scry_agent_data, sampling),
+				   &o->sampling, sizeof(o->sampling));
+	if (r == 0)
+		r = scry_edit_poke(w->inj.mem.fd,
+				   w->inj.gate + offsetof(struct scry_gate, by_bytes), &by_bytes,
+				   sizeof(by_bytes));
+	if (r == 0)
 		r = scry_edit_poke(w->inj.mem.fd, w->inj.gate + offsetof(struct scry_gate, frames),
 				   &frames, sizeof(frames));
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	c->ended = 0;
 	o->base_lost = c->lost;
+	o->base_untracked = c->untracked;
+	o->blind = c->blind;
 	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
 	r = scry_ring_open(&o->ring, &w->inj);
 	if (r < 0)
@@ -294,8 +278,10 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	if (!o->booting || !is_armed(w))
 		return;
 	r = scry_ruby_validate(o->ruby);
-	if (r == -EAGAIN)
+	if (r == -EAGAIN || r == -ESRCH) {
+		scry_error_clear();
 		return;
+	}
 	o->booting = false;
 	o->ractors_at_start = scry_ruby_ractors(o->ruby);
 	if (r < 0) {
@@ -303,6 +289,15 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 		o->refused = true;
 		scry_watch_note(w, "the watch was ended at once: %s", scry_error());
 	}
+}
+
+/* It was caught in its start, and its VM is up: the boot slot may have been passed already. */
+static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now)
+{
+	if (!w->is_caught || !o->booting || now < o->retry_ns)
+		return false;
+	o->retry_ns = now + SLIPPED_NS;
+	return scry_ruby_validate(o->ruby) == 0;
 }
 
 static void notice_armed(struct scry_watch *w, struct objects *o)
@@ -314,10 +309,59 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 	now = scry_now_ns();
 	if (is_armed(w)) {
 		o->armed_ns = now;
+	} else if (has_slipped_by(w, o, now)) {
+		o->registered = ask_threads(w, wait_for_armed) > 0;
 	} else if (!o->registered && now > o->retry_ns && !w->held && !o->booting) {
 		o->retry_ns = now + RETRY_NS;
 		o->registered = ask_threads(w, wait_for_armed) > 0;
 	}
+}
+
+/* --every: the counters as they stand now. */
+static void end_slice(struct scry_watch *w, struct objects *o)
+{
+	struct scry_ev_slice slice = {.pid = (uint32_t)w->proc.pid};
+	struct scry_objects_totals t;
+	uint64_t now;
+
+	if (!w->opts->every_ns || w->ended_ns || !w->is_own)
+		return;
+	now = scry_now_ns();
+	if (!o->slice_ns)
+		o->slice_ns = w->began_ns;
+	if (now < o->slice_ns + w->opts->every_ns)
+		return;
+	scry_objects_measure(o->names, false);
+	scry_objects_totals(o->names, &t);
+	slice.slice = ++o->slice;
+	slice.begin_ns = o->slice_ns;
+	slice.end_ns = now;
+	slice.gc_count = t.gcs;
+	slice.rss_bytes = scry_proc_rss(w->proc.pid);
+	scry_writer_payload(w->writer,
+			    &(struct scry_event){.time_ns = now, .type = SCRY_EVENT_SLICE}, &slice,
+			    sizeof(slice));
+	scry_objects_write(o->names, w->writer, slice.pid, slice.slice);
+	o->slice_ns = now;
+}
+
+/* --until: looked at each 100 ms. */
+static void check_until(struct scry_watch *w, struct objects *o)
+{
+	struct scry_objects_totals t;
+	struct scry_until_now is;
+	uint64_t now = scry_now_ns();
+
+	if (w->opts->until.quantity == SCRY_UNTIL_NEVER || now < o->until_ns || w->ended_ns)
+		return;
+	o->until_ns = now + UNTIL_EVERY_NS;
+	scry_objects_totals(o->names, &t);
+	is = (struct scry_until_now){.rss_bytes = scry_proc_rss(w->proc.pid),
+				     .allocated = t.estimated,
+				     .live = t.estimated_live,
+				     .gcs = t.gcs};
+	if (scry_until_holds(&w->opts->until, &is))
+		w->enough = "--until holds";
 }
 
 static int drain(struct scry_watch *w)
@@ -329,6 +373,8 @@ static int drain(struct scry_watch *w)
 
 	notice_armed(w, o);
 	check_booted(w, o);
+	end_slice(w, o);
+	check_until(w, o);
 	if (o->is_damaged)
 		return -EIO;
 	count = scry_ring_take(&o->ring, o->batch, &fill);
@@ -349,7 +395,45 @@ static int drain(struct scry_watch *w)
 	} else if (count) {
 		scry_objects_feed(o->names, o->batch, (size_t)count);
 	}
+	if (o->blind != w->inj.control->blind) {
+		o->blind = w->inj.control->blind;
+		scry_objects_lose_sight(o->names);
+	}
 	return fill;
+}
+
+/*
+ * A fork child that records in a lane already: all is as in its root, but for what it counts. Whose
+ * memory it is, is not known yet: until then nothing of it is read.
+ */
+static int adopt(struct scry_watch *w)
+{
+	const struct objects *root = w->root->state;
+	struct objects *o = calloc(1, sizeof(*o));
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	w->state = o;
+	o->batch = root->batch;
+	o->sampling = root->sampling;
+	o->sample_mean = root->sample_mean;
+	o->armed_ns = scry_now_ns();
+	w->runtime = w->root->runtime;
+	scry_ring_open_lane(&o->ring, w->inj.control, w->inj.ring);
+	r = scry_ruby_like(root->ruby, &o->ruby);
+	if (r < 0)
+		return r;
+	o->names = new_names(w, o);
+	return o->names ? 0 : scry_fail(-ENOMEM, "not enough memory for the tables");
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+
+	if (scry_ruby_bind(o->ruby, w->proc.pid) == 0)
+		o->ractors_at_start = scry_ruby_ractors(o->ruby);
 }
 
 static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
@@ -363,8 +447,46 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 	return !state.hooked && state.jobs_registered == state.jobs_run;
 }
 
+static bool is_gc_done(const struct scry_watch *w)
+{
+	return __atomic_load_n(&w->inj.control->forced_gcs, __ATOMIC_ACQUIRE) ==
+	       w->inj.control->force_gcs;
+}
+
+static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
+{
+	uint64_t until = scry_now_ns() + ns;
+
+	while (!is_gc_done(w) && scry_now_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	return is_gc_done(w);
+}
+
+/* --force-gc: what lives after it is referenced by something. */
+static void force_gc(struct scry_watch *w, struct objects *o)
+{
+	uint64_t until = scry_now_ns() + FORCE_GC_NS;
+
+	if (!is_armed(w))
+		return;
+	__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs + 1,
+			 __ATOMIC_RELEASE);
+	ask_threads(w, wait_for_gc);
+	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
+		drain(w);
+	drain(w);
+	o->gc_missed = !is_gc_done(w);
+	if (o->gc_missed)
+		__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs,
+				 __ATOMIC_RELEASE);
+}
+
 static void leave(struct scry_watch *w)
 {
+	const struct objects_opts *opts = w->opts->instrument_opts;
+
+	if (opts->force_gc)
+		force_gc(w, w->state);
 	scry_inject_want(&w->inj, 0);
 	if (wait_for_unhooked(w, 20000000) || w->held)
 		return;
@@ -383,15 +505,15 @@ static bool is_table_full(struct scry_watch *w)
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
-	const struct scry_control *c = w->inj.control;
 	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
 
 	if (!o->armed_ns && !is_armed(w) && o->booting)
 		scry_watch_note(w,
 				"the program ended before its Ruby VM was up: nothing was watched");
 	else if (!o->armed_ns && !is_armed(w) && is_table_full(w))
-		scry_watch_note(w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
-				   "full; fix: restart the program");
+		scry_watch_note(
+			w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
+			   "full; fix: restart the program");
 	else if (!o->armed_ns && !is_armed(w) && !o->refused)
 		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when "
 				   "one wakes, and none "
@@ -410,40 +532,125 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
-	if (c->ended)
-		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby crashes when "
-				   "one starts while events are on; fix: Ruby 3.1.4 or later");
-	if (t->replaced && o->ruby->layout.recycles)
+	if (w->inj.control->ended)
+		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby "
+				   "crashes when one starts while events are on; fix: Ruby 3.1.4 "
+				   "or later");
+	if (t->nowhere)
 		scry_watch_note(w,
-				"%llu objects were taken back by the VM without an event: they count "
-				"as freed from when their place was used again",
-				(unsigned long long)t->replaced);
-	if (c->busy != o->base_busy)
+				"%llu objects were made at places beyond the first million: they "
+				"are counted, not named",
+				(unsigned long long)t->nowhere);
+	if (t->out_of_sight)
+		scry_watch_note(w,
+				"%llu living objects were lost sight of in a GC compaction: they "
+				"are counted as made, neither as live nor as freed",
+				(unsigned long long)t->out_of_sight);
+	if (o->gc_missed)
+		scry_watch_note(w,
+				"--force-gc: the program did not come to a safepoint within 2 s; "
+				"no GC was made");
+	if (o->unfollowed)
+		scry_watch_note(w,
+				"%llu samples beyond the agent's table: made counted, not followed "
+				"to their end; fix: sample fewer",
+				(unsigned long long)o->unfollowed);
+	if (t->replaced && o->ruby->layout.recycles)
+		scry_watch_note(
+			w,
+			"%llu objects were taken back by the VM without an event: they count "
+			"as freed from when their place was used again",
+			(unsigned long long)t->replaced);
+	if (o->busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
 				"allocates) and "
 				"were not recorded",
-				(unsigned long long)(c->busy - o->base_busy));
+				(unsigned long long)o->busy);
+}
+
+/* What the agent counted in this watch; a lane is somebody else's afterwards. */
+static void take_counters(struct scry_watch *w, struct objects *o)
+{
+	const struct scry_control *c = w->inj.control;
+
+	if (!c) /* a sum */
+		return;
+	w->session->late += w->is_caught && !c->booted;
+	o->lost = c->lost - o->base_lost;
+	o->lease = c->lost_lease - o->base_lease;
+	o->busy = c->busy - o->base_busy;
+	o->bad = c->bad - o->base_bad;
+	o->unfollowed = c->untracked - o->base_untracked;
+	scry_objects_measure(o->names, w->target_gone);
+}
+
+static uint64_t cost_ns(const struct objects *o, const struct objects_opts *opts,
+			const struct scry_objects_totals *t)
+{
+	uint64_t stacks = opts->stacks ? t->allocs * STACK_NS : 0;
+
+	return stacks + (o->sampling.on ? t->estimated * BIRTH_NS + t->allocs * SAMPLE_NS
+					: (t->allocs + t->frees + o->lost) * EVENT_NS);
 }
 
 static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
-	const struct scry_control *c = w->inj.control;
+	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
-	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
+	take_counters(w, o);
 	scry_objects_totals(o->names, &t);
-	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged;
-	if (!o->ruby->layout.recycles)
+	w->events = t.allocs + t.frees + o->lost;
+	w->cost_ns = cost_ns(o, opts, &t);
+	w->errors += o->bad + t.damaged;
+	if (!o->ruby || !o->ruby->layout.recycles)
 		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
-	write_notes(w, o, &t);
-	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
-	scry_watch_lost(w, lease, "scry was held up for more than a second");
-	scry_watch_lost(w, c->busy - o->base_busy, "the handler was interrupted by itself");
-	return scry_objects_write(o->names, w->writer, (uint32_t)w->proc.pid);
+	w->totals = (struct scry_ev_totals){
+		.gcs = t.gcs,
+		.full_gcs = t.full_gcs,
+		.compactions = t.compactions,
+		.moved = t.moved,
+		.sample_every = (uint64_t)(o->sample_mean + 0.5),
+		.sample_bytes = opts->sample.bytes,
+	};
+	if (o->ruby)
+		write_notes(w, o, &t);
+	scry_watch_lost(w, o->lost - o->lease,
+			"the ring was full: scry did not get to run in time");
+	scry_watch_lost(w, o->lease, "scry was held up for more than a second");
+	scry_watch_lost(w, o->busy, "the handler was interrupted by itself");
+	return scry_objects_write(o->names, w->writer, (uint32_t)w->proc.pid, 0);
+}
+
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	struct objects *sum = into->state, *o = w->state;
+	struct scry_objects_totals t;
+
+	take_counters(w, o);
+	if (!sum) {
+		sum = into->state = calloc(1, sizeof(*sum));
+		if (!sum)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+		sum->sample_mean = o->sample_mean;
+		sum->sampling = o->sampling;
+		sum->names = new_names(into, sum);
+		if (!sum->names)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+	}
+	sum->lost += o->lost;
+	sum->lease += o->lease;
+	sum->busy += o->busy;
+	sum->bad += o->bad;
+	into->errors += w->errors;
+	scry_objects_totals(o->names, &t);
+	if (o->ruby->layout.recycles)
+		into->errors -= t.replaced; /* as in finish: an event that this VM does not make */
+	scry_objects_merge(sum->names, o->names);
+	return 0;
 }
 
 static void done(struct scry_watch *w)
@@ -452,7 +659,8 @@ static void done(struct scry_watch *w)
 
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
-	free(o->batch);
+	if (!w->root)
+		free(o->batch);
 	free(o);
 	w->state = NULL;
 }
@@ -464,9 +672,12 @@ const struct scry_instrument scry_instrument_objects = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,
+	.merge = merge,
 	.done = done,
 };
 
@@ -475,8 +686,21 @@ int scry_cmd_objects(int argc, char **argv)
 	struct scry_watch_opts opts = {0};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	struct objects_opts objects = {0};
+	const char *sample = NULL, *until = NULL;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
+		 NULL},
+		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
+		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
+		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
+		 "record the counters each TIME, for scry diff", NULL},
+		{0, "until", SCRY_OPT_STRING, &until, "EXPR",
+		 "stop when 'rss>2G', 'live>1000000', 'allocated>5000000' or 'gcs>50' holds", NULL},
+		{0, "force-gc", SCRY_OPT_FLAG, &objects.force_gc, NULL,
+		 "make the program collect its garbage before the end (it stands still meanwhile)",
+		 NULL},
 		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
 		 "keep every event in the recording (with -o x.scry)", NULL},
 		SCRY_REPORT_OPT_ROWS(&report),
@@ -486,12 +710,20 @@ int scry_cmd_objects(int argc, char **argv)
 		.count = sizeof(rows) / sizeof(rows[0]),
 		.opts = &opts,
 		.talk = &talk,
-		.usage = "scry objects -p PID [-d TIME] | scry objects [OPTIONS] -- CMD...",
+		.usage = "scry objects -p PID... [-d TIME] | scry objects [OPTIONS] -- CMD...",
 	};
 	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
 
+	if (r == 0 && sample)
+		r = scry_objects_read_sample(sample, &objects.sample);
+	if (r == 0)
+		r = scry_until_parse(until, &opts.until);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
+	if (scry_report_opts_check(&report, opts.output))
+		return SCRY_EXIT_USAGE;
+	objects.stacks = report.rows.stacks;
+	opts.instrument_opts = &objects;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
 			    : scry_run(&opts, &scry_instrument_objects, &report);
 }

@@ -65,3 +65,19 @@ int scry_output_open(const char *path, bool force, int *ret_fd)
 	*ret_fd = fd;
 	return 0;
 }
+
+int scry_output_stream(const char *path, bool force, FILE **ret_out)
+{
+	int fd, err = scry_output_open(path, force, &fd);
+	FILE *out;
+
+	if (err)
+		return err;
+	out = fdopen(fd, "w");
+	if (!out) {
+		close(fd);
+		return scry_fail(-ENOMEM, "no memory to write '%s'", path);
+	}
+	*ret_out = out;
+	return 0;
+}

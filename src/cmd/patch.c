@@ -189,6 +189,10 @@ static int cmd_count(int argc, char **argv)
 		r = scry_fail(-EINVAL, "at most %d functions at once", SCRY_COUNT_HOOKS_MAX);
 	if (r == 0 && opts.command)
 		r = scry_fail(-EINVAL, "patch count wants a live process: -p PID");
+	if (r == 0)
+		r = scry_report_opts_check(&report, opts.output);
+	if (r == 0 && report.folded)
+		r = scry_fail(-EINVAL, "'%s': counts have no stacks to fold", opts.output);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_count)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define SESSION_WITHIN 64 /* events from the beginning: the session is the first thing told */
@@ -41,6 +42,47 @@ static int default_view(int fd, const struct scry_view **ret_view)
 	return 0;
 }
 
+/* Columns of the terminal that `out` is; 0: none. */
+static unsigned int terminal_width(FILE *out)
+{
+	int fd = fileno(out);
+	struct winsize size;
+
+	if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size))
+		return 0;
+	return size.ws_col;
+}
+
+static bool has_ending(const char *path, const char *ending)
+{
+	size_t len = strlen(path), end = strlen(ending);
+
+	return len >= end && !strcmp(path + len - end, ending);
+}
+
+int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
+{
+	if (path) {
+		opts->json |= has_ending(path, ".json");
+		opts->folded |= has_ending(path, ".folded");
+	}
+	if (opts->folded && opts->json)
+		return scry_fail(-EINVAL,
+				 "--folded and --json are two forms of a report; fix: one");
+	opts->rows.stacks |= opts->folded;
+	return scry_view_opts_check(&opts->rows);
+}
+
+int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
+{
+	if (opts->json)
+		return scry_out_json_open(doc);
+	if (opts->folded)
+		return scry_out_folded_open(doc);
+	doc->width = terminal_width(doc->out);
+	return scry_out_text_open(doc);
+}
+
 static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		    const struct scry_report_opts *opts, FILE *out)
 {
@@ -51,8 +93,11 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		.out = out,
 		.talk = stderr,
 	};
-	int err = opts->json ? scry_out_json_open(&doc) : scry_out_text_open(&doc);
+	int err;
 
+	if (opts->folded && strcmp(view->name, "objects"))
+		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
+	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
 	err = view->run(reader, &opts->rows, &doc);
@@ -109,18 +154,13 @@ static void help(const struct scry_opt *rows, size_t count)
 static int report_to(int fd, const struct scry_report_opts *opts, const char *path, bool force)
 {
 	FILE *out = stdout;
-	int out_fd, err;
+	int err;
 
 	if (!path)
 		return scry_report_fd(fd, opts, out);
-	err = scry_output_open(path, force, &out_fd);
+	err = scry_output_stream(path, force, &out);
 	if (err)
 		return err;
-	out = fdopen(out_fd, "w");
-	if (!out) {
-		close(out_fd);
-		return scry_fail(-ENOMEM, "no memory to write '%s'", path);
-	}
 	err = scry_report_fd(fd, opts, out);
 	if (fclose(out) && !err)
 		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
@@ -135,7 +175,10 @@ int scry_cmd_report(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
-		{'o', "output", SCRY_OPT_STRING, &path, "FILE", "write the report to FILE", NULL},
+		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
+		 NULL},
+		{'o', "output", SCRY_OPT_STRING, &path, "FILE",
+		 "write the report to FILE; x.json is JSON, x.folded is folded", NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
@@ -150,6 +193,8 @@ int scry_cmd_report(int argc, char **argv)
 	}
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
+	if (!err)
+		err = scry_report_opts_check(&opts, path);
 	if (!err && !recording)
 		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)

@@ -11,7 +11,7 @@
 
 struct scry_report_opts {
 	const char *view; /* NULL: the one of the instrument that recorded */
-	bool json;
+	bool json, folded;
 	struct scry_view_opts rows;
 };
 
@@ -23,9 +23,26 @@ struct scry_report_opts {
 /* Option rows shared by `report` and the live commands. `o`: struct scry_report_opts *. */
 #define SCRY_REPORT_OPT_ROWS(o)                                                                \
 	SCRY_VIEW_OPT_ROWS(&(o)->rows),                                                        \
+		{0,                                                                            \
+		 "folded",                                                                     \
+		 SCRY_OPT_FLAG,                                                                \
+		 &(o)->folded,                                                                 \
+		 NULL,                                                                         \
+		 "print one line per stack, for flame graph tools; implies --stacks",          \
+		 NULL},                                                                        \
 	{                                                                                      \
 		0, "json", SCRY_OPT_FLAG, &(o)->json, NULL, "print JSON instead of text", NULL \
 	}
+
+/*
+ * After parsing, and before a watch: what the options cannot mean. `path` is where the report or
+ * the recording goes (NULL: stdout): x.json and x.folded choose the form. 0, or -EINVAL with a
+ * sentence.
+ */
+int scry_report_opts_check(struct scry_report_opts *opts, const char *path);
+
+/* Chooses and opens the renderer; `doc` is set as for it, but for the width. As the renderers. */
+int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts);
 
 /* Opens a recording for reading. 0 and the fd (close-on-exec), or -errno with a sentence. */
 int scry_recording_open(const char *path, int *ret_fd);

@@ -107,8 +107,11 @@ static bool take_news(struct front *f)
 	case SCRY_NEWS_ENTERED:
 		f->entered = true;
 		if (!f->opts->command && !f->opts->duration_ns)
-			scry_log_say("watching process %llu; ^C stops and reports",
-				     (unsigned long long)f->opts->pid);
+			scry_log_say("watching process %llu%s; ^C stops and reports",
+				     (unsigned long long)f->opts->pids.values[0],
+				     f->opts->pids.count > 1 ? " and others"
+				     : f->opts->follow	     ? " and its children"
+							     : "");
 		break;
 	case SCRY_NEWS_FAILED:
 		f->failed = head.value ? head.value : -EIO;
@@ -189,8 +192,16 @@ static int start_keeper(struct front *f)
 	return 0;
 }
 
+static bool has_program_ended(const struct front *f)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)f->child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == f->child;
+}
+
 /* Until the keeper has ended. ^C is passed on as an order; a program that was started gets its own
- * from the tty. */
+ * from the tty, unless it has ended and only its children are still watched. */
 static void wait_for_keeper(struct front *f)
 {
 	struct pollfd p = {.fd = f->fd, .events = POLLIN};
@@ -198,10 +209,9 @@ static void wait_for_keeper(struct front *f)
 	char order = SCRY_ORDER_STOP;
 
 	for (;;) {
-		if (interrupts && !told) {
+		if (interrupts && !told && (!f->opts->command || has_program_ended(f))) {
 			told = 1;
-			if (!f->opts->command)
-				send(f->fd, &order, 1, MSG_NOSIGNAL);
+			send(f->fd, &order, 1, MSG_NOSIGNAL);
 		}
 		if (poll(&p, 1, 200) > 0 && !take_news(f))
 			break;
@@ -237,12 +247,13 @@ static bool has_suffix(const char *s, const char *suffix)
 	return n >= m && !strcmp(s + n - m, suffix);
 }
 
-/* `-o x.scry` keeps the recording; `-o x.json` or x.txt renders at once; neither: a report on
- * stdout. */
-static int open_files(struct front *f, FILE **ret_out, struct scry_report_opts *report)
+/* `-o x.scry` keeps the recording; `-o x.json`, x.txt or x.folded renders at once; neither: a
+ * report on stdout. */
+static int open_files(struct front *f, FILE **ret_out)
 {
 	const char *path = f->opts->output;
-	bool renders = path && (has_suffix(path, ".json") || has_suffix(path, ".txt"));
+	bool renders = path && (has_suffix(path, ".json") || has_suffix(path, ".txt") ||
+				has_suffix(path, ".folded"));
 	int fd = -1;
 
 	*ret_out = stdout;
@@ -254,7 +265,6 @@ static int open_files(struct front *f, FILE **ret_out, struct scry_report_opts *
 	}
 	if (renders) {
 		*ret_out = fdopen(fd, "w");
-		report->json = report->json || has_suffix(path, ".json");
 	} else if (path) {
 		*ret_out = NULL;
 	}
@@ -289,13 +299,12 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 {
 	struct front f = {
 		.opts = opts, .instrument = instrument, .fd = -1, .go_fd = -1, .fault_fd = -1};
-	struct scry_report_opts how = *report;
 	int32_t child = 0;
 	int program = 0, r;
 	FILE *out;
 
 	catch_signals();
-	r = open_files(&f, &out, &how);
+	r = open_files(&f, &out);
 	if (r == 0)
 		r = start_keeper(&f);
 	if (r == 0 && opts->command)
@@ -311,7 +320,7 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	wait_for_keeper(&f);
 	if (opts->command)
 		program = wait_for_program(&f);
-	r = show(&f, out, &how);
+	r = show(&f, out, report);
 	if (f.failed && !opts->command)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
 	else if (program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN)

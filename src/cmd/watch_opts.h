@@ -9,7 +9,9 @@
 
 /* Rows for `struct scry_watch_opts *o` and three talk settings. */
 #define SCRY_WATCH_ROWS(o, talk)                                                                   \
-	{'p', "pid", SCRY_OPT_U64, &(o)->pid, "PID", "watch this live process", NULL},             \
+	{'p',	     "pid", SCRY_OPT_U64_LIST,                                                     \
+	 &(o)->pids, "PID", "watch this live process; may be given again",                         \
+	 NULL},                                                                                    \
 		{'d',                                                                              \
 		 "duration",                                                                       \
 		 SCRY_OPT_DURATION,                                                                \
@@ -22,7 +24,7 @@
 		 SCRY_OPT_STRING,                                                                  \
 		 &(o)->output,                                                                     \
 		 "FILE",                                                                           \
-		 "keep the recording (x.scry), or render at once (x.json, x.txt)",                 \
+		 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)",       \
 		 NULL},                                                                            \
 		{0, "force", SCRY_OPT_FLAG, &(o)->force, NULL, "replace FILE if it exists", NULL}, \
 		{0,                                                                                \

@@ -1,77 +1,77 @@
 /*
- * From ring words to counters. A *place* is what a DEF record says, by content: the same code
- * defined again (after an eviction, another eval) is the same place, so memory follows the
- * program's size and not its age.
+ * From ring words to counters. See objects.h; what a place is: places.h; who called it: stacks.h.
  *
- * Which line? A frame's pc stands behind the running instruction, except for "leaf" instructions
- * that allocate while pc still points at them. The layout knows which handlers are leaf, which are
- * not, and what types they make. Where a leaf follows, on another line, an instruction that makes
- * the same type, both allocate at one pc; then the depth of the value stack tells them apart,
- * because each stands on its own operands: the earlier one lower if it takes none, higher if it
- * takes two or more. That is known only when both were seen, so lines are settled at the end
- * (settle_line). Taking one, it cannot be told.
+ * Counters are sums of weights: 1 for each object, or with sampling the inverse of its chance to be
+ * taken. Doubles hold whole numbers up to 2^53 exactly.
  */
 #include "name/objects.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/intern.h"
-#include "base/map.h"
 #include "name/live.h"
+#include "name/places.h"
+#include "name/stacks.h"
+#include "vm/ruby_size.h"
 #include "wire/file.h"
 #include "wire/ruby_ring.h"
 
-#define PLACES_MAX ((1u << 20) - 2) /* a packed word has 20 bits for it */
-#define NAMES_BYTES_MAX (256u << 20)
-#define UNKNOWN 0u    /* string id */
-#define T_ICLASS 0x1c /* a module's stand-in among the ancestors */
-#define T_IMEMO 0x1a  /* internal to the VM: no class, no Ruby code sees it */
+#define SLOT_SIZE_FALLBACK 40u
+#define PAIRS 8192u /* (place, stack) looked up last, by hash */
+#define MEASURE_BATCH 4096u
 
-struct place_key { /* hashed as bytes: no padding */
-	uint32_t path, label, klass;
-	uint32_t line_at, line_before, first_line;
-	uint32_t position;
-	uint16_t depth;
-	uint8_t top, type;
-	uint16_t leaf;	/* index + 1 in layout.leaf of the instruction at pc */
-	uint16_t after; /* index + 1 in layout.after of the one before it, if it makes this type */
-	uint8_t after_takes_none;
-	uint8_t internal;
-	uint16_t reserved;
+struct counters {
+	double allocated, freed, freed_bytes;
+	double unfollowed;		 /* nobody knows whether they live */
+	uint64_t samples, freed_samples; /* freed or not followed */
+	/* of the living; set by scry_objects_measure */
+	double live_bytes, old_live, old_live_bytes;
+	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
+	uint32_t site;	 /* id of the SITE event; 0 none yet */
+	uint32_t line;	 /* that it was written with */
+	bool is_unsized; /* some sizes are slots only */
 };
 
-struct place {
-	struct place_key key;
-	uint64_t allocated, freed;
-	uint32_t written_line; /* of the SITE event already written, +1; 0 none */
+struct pair {
+	uint32_t place, stack, result;
 };
 
 struct scry_objects {
+	struct scry_objects_setup setup;
 	const struct scry_ruby *ruby;
-	struct scry_intern names;
-	struct scry_intern keys; /* place_key bytes -> place index + 1 */
-	struct place *places;
-	size_t place_cap;
+	struct scry_places places;
+	struct scry_stacks stacks;
 	struct scry_live live;
-	struct scry_map depths;		     /* code_hash -> least depth seen << 16 | greatest */
-	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place index + 1 */
-	uint64_t *raw;			     /* scratch of scry_objects_raw */
+	struct counters *counters; /* by place number - 1 */
+	size_t cap;
+	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place number */
+	uint32_t nowhere; /* the place of all that find no room: the limit of places is reached */
+	uint32_t stack;	  /* the frame that the next objects are called from */
+	struct pair pairs[PAIRS];
+	uint64_t size;	   /* outside the slot, of the object freed next; 0 not said */
+	uint32_t gcs;	   /* begun */
+	uint32_t full_gc;  /* number of the last full GC that was swept, 0 none */
+	uint32_t full_now; /* of one that marked and has not swept yet */
+	uint64_t *raw;	   /* scratch of scry_objects_raw */
 	struct scry_objects_totals totals;
 };
 
-struct scry_objects *scry_objects_new(const struct scry_ruby *ruby, size_t limit_bytes)
+struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 {
 	struct scry_objects *o = calloc(1, sizeof(*o));
 
 	if (!o)
 		return NULL;
-	o->ruby = ruby;
-	scry_intern_init(&o->names, PLACES_MAX, NAMES_BYTES_MAX);
-	scry_intern_init(&o->keys, PLACES_MAX, PLACES_MAX * (sizeof(struct place_key) + 1ul));
-	scry_live_init(&o->live, ruby ? ruby->layout.slot_size : 40, limit_bytes);
-	scry_map_init(&o->depths, PLACES_MAX);
+	o->setup = *setup;
+	o->ruby = setup->ruby;
+	scry_places_init(&o->places, o->ruby);
+	o->nowhere = scry_places_nowhere(&o->places);
+	scry_stacks_init(&o->stacks);
+	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
+		       setup->limit_bytes);
+	scry_live_share(&o->live, setup->live_bytes);
 	return o;
 }
 
@@ -79,22 +79,274 @@ void scry_objects_free(struct scry_objects *o)
 {
 	if (!o)
 		return;
-	scry_intern_done(&o->names);
-	scry_intern_done(&o->keys);
+	scry_places_done(&o->places);
+	scry_stacks_done(&o->stacks);
 	scry_live_done(&o->live);
-	scry_map_done(&o->depths);
-	free(o->places);
+	free(o->counters);
 	free(o->raw);
 	free(o);
 }
 
-static uint32_t name_id(struct scry_objects *o, const char *bytes, size_t size)
+static uint32_t base_slot(const struct scry_objects *o)
 {
-	uint32_t id = UNKNOWN;
+	return o->live.slot_size;
+}
 
-	if (size)
-		scry_intern_put(&o->names, bytes, size, &id);
-	return id;
+/* Objects that one sample stands for. */
+static double weight(const struct scry_objects *o, uint32_t slot_size)
+{
+	double mean = o->setup.sample_mean, units = 1;
+
+	if (mean <= 1)
+		return 1;
+	if (o->setup.sample_unit && slot_size > o->setup.sample_unit)
+		units = slot_size / o->setup.sample_unit; /* as the agent counts: whole ones */
+	return units == 1 ? mean : 1 / (1 - pow(1 - 1 / mean, units));
+}
+
+/* The counters of a place, made when it is new. NULL: none, or no memory. */
+static struct counters *counters_of(struct scry_objects *o, uint32_t place)
+{
+	if (!place)
+		return NULL;
+	if (place > o->cap) {
+		size_t cap = o->cap ? 2 * o->cap : 1024;
+		struct counters *more;
+
+		while (cap < place)
+			cap *= 2;
+		more = realloc(o->counters, cap * sizeof(*more));
+		if (!more)
+			return NULL;
+		memset(more + o->cap, 0, (cap - o->cap) * sizeof(*more));
+		o->counters = more;
+		o->cap = cap;
+	}
+	return &o->counters[place - 1];
+}
+
+/* Which slot size the heap page has that `address` lies in; asked once while a region is in use. */
+static uint32_t slot_size_at(struct scry_objects *o, struct scry_live_region *region,
+			     uint64_t address)
+{
+	if (!region)
+		return base_slot(o);
+	if (!region->slot_size)
+		region->slot_size = o->ruby ? scry_ruby_slot_size(o->ruby, address) : base_slot(o);
+	return region->slot_size;
+}
+
+static uint32_t with_stack(struct scry_objects *o, uint32_t place)
+{
+	struct pair *pair;
+
+	if (!o->stack || !place)
+		return place;
+	pair = &o->pairs[(place * 0x9e3779b1u ^ o->stack * 0x85ebca6bu) >> 19];
+	if (pair->place != place || pair->stack != o->stack)
+		*pair = (struct pair){place, o->stack,
+				      scry_places_with_stack(&o->places, place, o->stack)};
+	return pair->result ? pair->result : o->nowhere;
+}
+
+static void count_end(struct scry_objects *o, uint32_t place, uint32_t slot, int64_t extra)
+{
+	struct counters *c = counters_of(o, place);
+	double w = weight(o, slot);
+
+	if (!c)
+		return;
+	c->freed += w;
+	c->freed_samples++;
+	c->freed_bytes += w * (slot + (double)(extra > 0 ? extra : 0));
+	if (extra < 0) {
+		c->is_unsized = true;
+		o->totals.unsized++;
+	}
+}
+
+static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
+{
+	uint32_t place = with_stack(o, code <= SCRY_SITE_SLOTS ? o->slots[code] : 0);
+	struct scry_live_region *region = scry_live_region(&o->live, address, 1);
+	struct counters *c = counters_of(o, place);
+	struct scry_live_entry *entry;
+	uint32_t slot;
+
+	o->totals.allocs++;
+	if (!c) {
+		o->totals.damaged++;
+		return;
+	}
+	if (region && !region->count)
+		region->slot_size = 0; /* the page may have been given back in between */
+	slot = slot_size_at(o, region, address);
+	c->allocated += weight(o, slot);
+	c->samples++;
+	if (!region) {
+		o->totals.untracked++;
+		c->unfollowed += weight(o, slot);
+		c->freed_samples++;
+		return;
+	}
+	entry = scry_live_entry(&o->live, region, address);
+	if (entry->place) {
+		o->totals.replaced++;
+		count_end(o, entry->place, slot, -1);
+	} else {
+		region->count++;
+	}
+	*entry = (struct scry_live_entry){
+		.place = place, .offset = scry_live_offset(&o->live, address), .birth = o->gcs};
+}
+
+static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
+{
+	struct scry_live_region *region = scry_live_region(&o->live, address, 0);
+	struct scry_live_entry *entry = region ? scry_live_entry(&o->live, region, address) : NULL;
+	int64_t extra = (int64_t)o->size;
+
+	o->size = 0;
+	o->totals.frees++;
+	if (!entry || !entry->place) {
+		o->totals.frees_older++;
+		return;
+	}
+	if (code != SCRY_RING_FREED)
+		extra = code == SCRY_RING_FREED_UNKNOWN ? -1
+							: (int64_t)code - SCRY_RING_FREED_SIZED;
+	count_end(o, entry->place, slot_size_at(o, region, address), extra);
+	entry->place = 0;
+	region->count--;
+}
+
+static void count_gc(struct scry_objects *o, uint64_t word)
+{
+	o->gcs = (uint32_t)(word >> 8);
+	switch (word & 0xff) {
+	case SCRY_RING_GC_START:
+		o->totals.gcs++;
+		break;
+	case SCRY_RING_GC_FULL_MARKED:
+		o->totals.full_gcs++;
+		o->full_now = o->gcs;
+		break;
+	case SCRY_RING_GC_SWEPT:
+		if (o->full_now)
+			o->full_gc = o->full_now;
+		o->full_now = 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static void move(struct scry_objects *o, uint64_t from, uint64_t to)
+{
+	struct scry_live_region *region = scry_live_region(&o->live, from, 0), *other;
+	struct scry_live_entry *entry = region ? scry_live_entry(&o->live, region, from) : NULL;
+	struct scry_live_entry was;
+
+	if (!entry || !entry->place)
+		return; /* born before the watch */
+	was = *entry;
+	entry->place = 0;
+	region->count--;
+	o->totals.moved++;
+	other = scry_live_region(&o->live, to, 1);
+	if (!other) {
+		o->totals.untracked++;
+		counters_of(o, was.place)->unfollowed += weight(o, base_slot(o));
+		counters_of(o, was.place)->freed_samples++;
+		return;
+	}
+	entry = scry_live_entry(&o->live, other, to);
+	if (entry->place) {
+		o->totals.replaced++;
+		count_end(o, entry->place, slot_size_at(o, other, to), -1);
+	} else {
+		other->count++;
+	}
+	*entry = was;
+	entry->offset = scry_live_offset(&o->live, to);
+}
+
+static void define(struct scry_objects *o, const uint64_t *words, size_t count)
+{
+	uint32_t code = 0, place = scry_places_define(&o->places, words, count, &code);
+
+	if (!code) {
+		o->totals.damaged++;
+		return;
+	}
+	o->totals.defs++;
+	o->slots[code] = place ? place : o->nowhere;
+}
+
+static void define_node(struct scry_objects *o, const uint64_t *words, size_t count)
+{
+	struct scry_ring_node node = {0};
+	const char *text = (const char *)words + sizeof(node);
+
+	if (count * 8 >= sizeof(node))
+		memcpy(&node, words, sizeof(node));
+	if (count * 8 < sizeof(node) ||
+	    sizeof(node) + node.path_size + node.label_size > count * 8) {
+		o->totals.damaged++;
+		return;
+	}
+	scry_stacks_define(&o->stacks, node.node,
+			   (struct scry_stack_frame){
+				   .parent = node.parent,
+				   .path = scry_places_name(&o->places, text, node.path_size),
+				   .label = scry_places_name(&o->places, text + node.path_size,
+							     node.label_size),
+				   .line = node.line,
+			   });
+}
+
+/* A record: its escape word at words[0], then `count` words. */
+static void take_record(struct scry_objects *o, const uint64_t *words, size_t count)
+{
+	uint32_t kind = *words >> 20 & 0xfff;
+
+	if (kind == SCRY_RING_DEF) {
+		define(o, words + 1, count);
+	} else if (kind == SCRY_RING_NODE) {
+		define_node(o, words + 1, count);
+	} else if (kind == SCRY_RING_STACK) {
+		o->stack = o->stacks.nodes[*words >> 48];
+	} else if (kind == SCRY_RING_GC && count == 1) {
+		count_gc(o, words[1]);
+	} else if (kind == SCRY_RING_SIZE && count == 1) {
+		o->size = words[1] < SCRY_SIZE_MAX ? words[1] : 0;
+	} else if (kind == SCRY_RING_MOVED) {
+		o->totals.compactions += *words >> 48 & 1;
+		for (size_t i = 1; i + 1 <= count; i += 2)
+			move(o, words[i], words[i + 1]);
+	} else {
+		o->totals.damaged++;
+	}
+}
+
+void scry_objects_lose_sight(struct scry_objects *o)
+{
+	struct scry_live_region *region;
+	size_t cursor = 0;
+
+	while ((region = scry_live_next(&o->live, &cursor))) {
+		for (size_t i = 0; region->count && i < o->live.per_region; i++) {
+			struct counters *c = counters_of(o, region->at[i].place);
+
+			if (!c)
+				continue;
+			c->unfollowed += weight(o, slot_size_at(o, region, region->base));
+			c->freed_samples++;
+			region->at[i].place = 0;
+			region->count--;
+			o->totals.out_of_sight++;
+		}
+	}
 }
 
 /* Length of the record at `i` in words, its head included; 0 when it does not fit: the rest is
@@ -108,155 +360,9 @@ static size_t record_words(const uint64_t *words, size_t count, size_t i)
 	return n <= count - i ? n : 0;
 }
 
-static bool is_record(uint64_t word, enum scry_ring_record kind)
+static bool is_freed(uint32_t code)
 {
-	return (word & SCRY_OBJ_CODE_MASK) == SCRY_RING_ESCAPE && (word >> 20 & 0xfff) == kind;
-}
-
-static uint64_t code_hash(const struct place_key *k)
-{
-	uint64_t h = ((uint64_t)k->path << 32 | k->first_line) * 0x9e3779b97f4a7c15ull;
-
-	h = (h ^ ((uint64_t)k->label << 32 | k->position)) * 0xff51afd7ed558ccdull;
-	return (h ^ ((uint64_t)k->leaf << 40 | (uint64_t)k->type << 32 | k->line_at)) *
-	       0x9e3779b97f4a7c15ull;
-}
-
-static uint16_t leaf_index(const struct scry_objects *o, const struct scry_ring_def *def)
-{
-	const struct scry_ruby_layout *l = o->ruby ? &o->ruby->layout : NULL;
-
-	for (uint32_t i = 0; l && def->top && i < l->leaf_count; i++)
-		if (def->opcode == l->leaf[i].word + o->ruby->bias)
-			return (uint16_t)(i + 1);
-	return 0;
-}
-
-/* The instruction that ends at pc, if it is one that makes objects of this type by itself. */
-static void find_after(const struct scry_objects *o, const struct scry_ring_def *def,
-		       struct place_key *key)
-{
-	const struct scry_ruby_layout *l = &o->ruby->layout;
-
-	for (uint32_t i = 0; i < l->after_count; i++) {
-		const struct scry_ruby_leaf *a = &l->after[i];
-
-		if (!a->words || a->words > SCRY_DEF_BEFORE || !(a->types >> key->type & 1) ||
-		    def->before[a->words - 1] != a->word + o->ruby->bias)
-			continue;
-		key->after = (uint16_t)(i + 1);
-		/* `{}` is the instruction that takes n operands with n = 0 */
-		key->after_takes_none = a->pops_nothing || (a->words == 2 && def->before[0] == 0);
-	}
-}
-
-/* The index + 1 of the place that `key` describes; 0 at the limit. */
-static uint32_t place_of(struct scry_objects *o, const struct place_key *key)
-{
-	uint32_t id = 0, before = o->keys.count;
-
-	if (scry_intern_put(&o->keys, (const char *)key, sizeof(*key), &id) < 0)
-		return 0;
-	if (o->keys.count == before)
-		return id;
-	if (id > o->place_cap) {
-		size_t cap = o->place_cap ? 2 * o->place_cap : 1024;
-		struct place *more = realloc(o->places, cap * sizeof(*more));
-
-		if (!more)
-			return 0;
-		o->places = more;
-		o->place_cap = cap;
-	}
-	o->places[id - 1] = (struct place){.key = *key};
-	o->totals.places = id;
-	if (key->after && key->depth != 0xffff) {
-		uint64_t *seen = scry_map_ref(&o->depths, code_hash(key)), least, most;
-
-		if (seen) {
-			least = *seen ? *seen >> 16 : key->depth;
-			most = *seen & 0xffff;
-			*seen = (least < key->depth ? least : key->depth) << 16 |
-				(most > key->depth ? most : key->depth);
-		}
-	}
-	return id;
-}
-
-static void define(struct scry_objects *o, const uint64_t *words, size_t count)
-{
-	struct scry_ring_def def;
-	const char *text = (const char *)words + sizeof(def);
-	struct place_key key;
-
-	memcpy(&def, words, sizeof(def));
-	if (!def.slot || def.slot > SCRY_SITE_SLOTS ||
-	    sizeof(def) + def.path_size + def.label_size + def.class_size > count * 8) {
-		o->totals.damaged++;
-		return;
-	}
-	o->totals.defs++;
-	memset(&key, 0, sizeof(key));
-	key.path = name_id(o, text, def.path_size);
-	text += def.path_size;
-	key.label = name_id(o, text, def.label_size);
-	text += def.label_size;
-	key.klass = name_id(o, text, def.class_size);
-	key.line_at = def.line_at;
-	key.line_before = def.line_before;
-	key.first_line = def.first_line;
-	key.position = def.position;
-	key.depth = def.depth;
-	key.top = (uint8_t)def.top;
-	key.type = def.flags & 0x1f;
-	key.leaf = leaf_index(o, &def);
-	if (key.leaf && def.line_at != def.line_before)
-		find_after(o, &def, &key);
-	key.internal = !def.klass || key.type == T_IMEMO || key.type == T_ICLASS;
-	o->slots[def.slot] = place_of(o, &key);
-}
-
-static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
-{
-	uint32_t place = code <= SCRY_SITE_SLOTS ? o->slots[code] : 0, *entry;
-
-	o->totals.allocs++;
-	if (!place) {
-		o->totals.damaged++;
-		return;
-	}
-	o->places[place - 1].allocated++;
-	entry = scry_live_at(&o->live, address, 1);
-	if (!entry) {
-		o->totals.untracked++;
-		return;
-	}
-	if (*entry) {
-		o->totals.replaced++;
-		o->places[*entry - 1].freed++;
-	}
-	*entry = place;
-}
-
-static void count_free(struct scry_objects *o, uint64_t address)
-{
-	uint32_t *entry = scry_live_at(&o->live, address, 0);
-
-	o->totals.frees++;
-	if (!entry || !*entry) {
-		o->totals.frees_older++;
-		return;
-	}
-	o->places[*entry - 1].freed++;
-	*entry = 0;
-}
-
-static void escape(struct scry_objects *o, const uint64_t *words, size_t n)
-{
-	if (is_record(*words, SCRY_RING_DEF) && n * 8 >= sizeof(struct scry_ring_def) + 8)
-		define(o, words + 1, n - 1);
-	else
-		o->totals.damaged++;
+	return code == SCRY_RING_FREED || code >= SCRY_RING_FREED_UNKNOWN;
 }
 
 void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count)
@@ -267,87 +373,182 @@ void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t cou
 		uint32_t code = words[i] & SCRY_OBJ_CODE_MASK;
 
 		n = 1;
-		if (code == 0) {
-			count_free(o, words[i] >> 20 << 3);
-		} else if (code != SCRY_RING_ESCAPE) {
-			count_alloc(o, words[i] >> 20 << 3, code);
-		} else {
+		if (code == SCRY_RING_ESCAPE) {
 			n = record_words(words, count, i);
 			if (!n) {
 				o->totals.damaged++;
 				return;
 			}
-			escape(o, &words[i], n);
+			take_record(o, &words[i], n - 1);
+		} else if (is_freed(code)) {
+			count_free(o, words[i] >> 20 << 3, code);
+		} else {
+			count_alloc(o, words[i] >> 20 << 3, code);
 		}
 	}
 }
 
-static uint32_t settle_line(const struct scry_objects *o, const struct place_key *k)
-{
-	uint64_t seen;
-	bool is_leaf;
+/* --- looking at the living ------------------------------------------------------------------ */
 
-	if (!k->leaf)
-		return k->line_before;
-	if (!(o->ruby->layout.leaf[k->leaf - 1].types >> k->type & 1))
-		return k->line_before; /* the instruction at pc makes something else */
-	if (!k->after || k->depth == 0xffff || !scry_map_get(&o->depths, code_hash(k), &seen))
-		return k->line_at;
-	is_leaf = k->depth == (k->after_takes_none ? seen & 0xffff : seen >> 16);
-	return is_leaf ? k->line_at : k->line_before;
+struct batch {
+	uint64_t address[MEASURE_BATCH];
+	struct scry_live_entry *entry[MEASURE_BATCH];
+	struct scry_live_region *region[MEASURE_BATCH];
+	struct scry_ruby_size size[MEASURE_BATCH];
+	size_t count;
+};
+
+static void count_living(struct scry_objects *o, const struct scry_live_entry *entry,
+			 const struct scry_ruby_size *size)
+{
+	struct counters *c = counters_of(o, entry->place);
+	double w = weight(o, size->slot);
+	double bytes = w * (size->slot + (double)size->extra);
+
+	if (!c)
+		return;
+	c->live_bytes += bytes;
+	if (!size->known) {
+		c->is_unsized = true;
+		o->totals.unsized++;
+	}
+	if (!c->oldest || entry->birth + 1ull < c->oldest)
+		c->oldest = entry->birth + 1ull;
+	if (entry->birth < o->full_gc) {
+		c->old_live += w;
+		c->old_live_bytes += bytes;
+	}
 }
 
-static int string_event(struct scry_objects *o, struct scry_writer *w, uint32_t name, uint32_t *ret)
+static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
+{
+	if (!b->count)
+		return;
+	if (is_gone || !o->ruby || scry_ruby_sizes(o->ruby, b->address, b->count, b->size) < 0)
+		memset(b->size, 0, sizeof(b->size));
+	for (size_t i = 0; i < b->count; i++) {
+		if (!b->size[i].slot)
+			b->size[i].slot =
+				b->region[i]->slot_size ? b->region[i]->slot_size : base_slot(o);
+		count_living(o, b->entry[i], &b->size[i]);
+	}
+	b->count = 0;
+}
+
+void scry_objects_measure(struct scry_objects *o, bool is_gone)
+{
+	struct batch *b = malloc(sizeof(*b));
+	struct scry_live_region *region;
+	size_t cursor = 0;
+
+	for (size_t i = 0; i < o->cap; i++) {
+		struct counters *c = &o->counters[i];
+
+		c->live_bytes = c->old_live = c->old_live_bytes = 0;
+		c->oldest = 0;
+	}
+	if (!b)
+		return;
+	b->count = 0;
+	while ((region = scry_live_next(&o->live, &cursor))) {
+		if (!region->count)
+			continue;
+		for (size_t i = 0; i < o->live.per_region; i++) {
+			if (!region->at[i].place)
+				continue;
+			b->address[b->count] = scry_live_address(&o->live, region, i);
+			b->entry[b->count] = &region->at[i];
+			b->region[b->count++] = region;
+			if (b->count == MEASURE_BATCH)
+				measure_batch(o, b, is_gone);
+		}
+	}
+	measure_batch(o, b, is_gone);
+	free(b);
+}
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+static uint32_t string_event(struct scry_objects *o, struct scry_writer *w, uint32_t name)
 {
 	size_t size;
-	const char *bytes = name ? scry_intern_get(&o->names, name, &size) : NULL;
+	const char *bytes = name ? scry_intern_get(&o->places.names, name, &size) : NULL;
+	uint32_t id = 0;
 
-	*ret = 0;
-	return bytes ? scry_writer_string(w, bytes, size, ret) : 0;
+	if (bytes)
+		scry_writer_string(w, bytes, size, &id);
+	return id;
 }
 
-static int write_site(struct scry_objects *o, struct scry_writer *w, size_t i, uint32_t pid)
+/* A SITE event where the place is new or its line has been settled otherwise. */
+static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t place, uint32_t pid)
 {
-	struct place *p = &o->places[i];
-	uint32_t line = settle_line(o, &p->key);
-	struct scry_ev_site site = {.site = (uint32_t)i + 1, .pid = pid, .line = line};
+	struct counters *c = &o->counters[place - 1];
+	struct scry_ev_site site = {.pid = pid};
+	struct scry_place_key key;
+
+	scry_places_key(&o->places, place, &key);
+	site.line = scry_places_line(&o->places, &key);
+	if (c->site && c->line == site.line)
+		return 0;
+	if (!c->site)
+		c->site = (*o->setup.next_site)++;
+	c->line = site.line;
+	site.site = c->site;
+	site.file_str = string_event(o, w, key.path);
+	site.class_str = string_event(o, w, key.klass);
+	site.method_str = string_event(o, w, key.label);
+	site.flags = (key.internal ? SCRY_SITE_INTERNAL : 0) |
+		     (!key.internal && !key.klass ? SCRY_SITE_UNNAMED : 0);
+	site.slot_bytes = base_slot(o);
+	site.stack =
+		scry_stacks_write(&o->stacks, key.stack, &o->places.names, w, o->setup.next_stack);
+	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
+				   sizeof(site));
+}
+
+static uint64_t whole(double value)
+{
+	return value > 0 ? (uint64_t)(value + 0.5) : 0;
+}
+
+static int write_counters(struct scry_objects *o, struct scry_writer *w, uint32_t place,
+			  uint32_t slice)
+{
+	const struct counters *c = &o->counters[place - 1];
+	bool sampled = o->setup.sample_mean > 0;
+	struct scry_ev_objects ev = {
+		.site = c->site,
+		.slice = slice,
+		.allocated = whole(c->allocated),
+		.freed = whole(c->freed),
+		.live_bytes = whole(c->live_bytes),
+		.freed_bytes = whole(c->freed_bytes),
+		.bytes = whole(c->live_bytes) + whole(c->freed_bytes),
+		.max_age = c->oldest ? o->gcs - (c->oldest - 1) : 0,
+		.flags = (c->is_unsized ? SCRY_OBJECTS_SLOTS : 0) |
+			 (sampled ? SCRY_OBJECTS_SCALED : 0),
+		.samples = sampled ? c->samples : 0,
+		.live_samples = sampled ? c->samples - c->freed_samples : 0,
+		.old_live = whole(c->old_live),
+		.old_live_bytes = whole(c->old_live_bytes),
+		.unfollowed = whole(c->unfollowed),
+	};
+
+	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
+				   sizeof(ev));
+}
+
+int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t pid, uint32_t slice)
+{
 	int r = 0, e;
 
-	if (p->written_line == line + 1)
-		return 0;
-	r = string_event(o, w, p->key.path, &site.file_str);
-	e = string_event(o, w, p->key.klass, &site.class_str);
-	r = r ? r : e;
-	e = string_event(o, w, p->key.label, &site.method_str);
-	r = r ? r : e;
-	site.flags = (p->key.internal ? SCRY_SITE_INTERNAL : 0) |
-		     (!p->key.internal && !p->key.klass ? SCRY_SITE_UNNAMED : 0);
-	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
-	p->written_line = line + 1;
-	e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
-				sizeof(site));
-	return r ? r : e;
-}
-
-int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t pid)
-{
-	uint64_t slot = o->ruby ? o->ruby->layout.slot_size : 0;
-	int r = 0;
-
-	for (size_t i = 0; i < o->totals.places; i++) {
-		const struct place *p = &o->places[i];
-		struct scry_ev_objects ev = {.site = (uint32_t)i + 1,
-					     .allocated = p->allocated,
-					     .freed = p->freed,
-					     .bytes = p->allocated * slot};
-		int e;
-
-		if (!p->allocated)
+	for (uint32_t place = 1; place <= o->cap; place++) {
+		if (!o->counters[place - 1].samples)
 			continue;
-		e = write_site(o, w, i, pid);
+		e = write_site(o, w, place, pid);
 		r = r ? r : e;
-		e = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
-					sizeof(ev));
+		e = write_counters(o, w, place, slice);
 		r = r ? r : e;
 	}
 	return r;
@@ -374,14 +575,23 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 		scry_objects_feed(o, &batch->words[i], n);
 		if (code == SCRY_RING_ESCAPE)
 			continue;
-		place = code && code <= SCRY_SITE_SLOTS ? o->slots[code] : 0;
-		if (code && !place)
-			continue;
-		if (place && !o->places[place - 1].written_line) {
-			e = write_site(o, w, place - 1, batch->producer.pid);
+		word &= ~(uint64_t)SCRY_OBJ_CODE_MASK;
+		if (!is_freed(code)) {
+			place = with_stack(o, code <= SCRY_SITE_SLOTS ? o->slots[code] : 0);
+			if (!place)
+				continue;
+			e = o->counters[place - 1].site
+				    ? 0
+				    : write_site(o, w, place, batch->producer.pid);
 			r = r ? r : e;
+			if (o->counters[place - 1].site > SCRY_PLACES_MAX) {
+				o->totals.damaged++; /* of several processes: the counters have it,
+							a packed word has no room */
+				continue;
+			}
+			word |= o->counters[place - 1].site;
 		}
-		out[count++] = (word & ~(uint64_t)SCRY_OBJ_CODE_MASK) | place;
+		out[count++] = word;
 	}
 	run.words = out;
 	run.count = count;
@@ -389,11 +599,124 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 	return r ? r : e;
 }
 
+/* --- summing processes ----------------------------------------------------------------------- */
+
+#define SUM_GCS UINT32_MAX /* ages are counted back from here: each process had its own GCs */
+
+static uint32_t name_in(struct scry_objects *into, const struct scry_objects *from, uint32_t name)
+{
+	size_t size;
+	const char *bytes = name ? scry_intern_get(&from->places.names, name, &size) : NULL;
+
+	return bytes ? scry_places_name(&into->places, bytes, size) : 0;
+}
+
+/* Frame numbers of `from` as those of `into`, by number; parents come first. NULL: no memory. */
+static uint32_t *merge_stacks(struct scry_objects *into, const struct scry_objects *from)
+{
+	uint32_t count = from->stacks.frames.count;
+	uint32_t *map = calloc(count + 1ul, sizeof(*map));
+	struct scry_stack_frame frame;
+
+	for (uint32_t i = 1; map && i <= count; i++) {
+		if (scry_stacks_frame(&from->stacks, i, &frame) < 0)
+			continue;
+		frame.parent = frame.parent < i ? map[frame.parent] : 0;
+		frame.path = name_in(into, from, frame.path);
+		frame.label = name_in(into, from, frame.label);
+		map[i] = scry_stacks_add(&into->stacks, &frame);
+	}
+	return map;
+}
+
+static void add_counters(struct counters *sum, const struct counters *c, uint32_t gcs)
+{
+	uint64_t oldest = c->oldest ? SUM_GCS - (gcs - (c->oldest - 1)) + 1 : 0;
+
+	sum->allocated += c->allocated;
+	sum->freed += c->freed;
+	sum->freed_bytes += c->freed_bytes;
+	sum->unfollowed += c->unfollowed;
+	sum->samples += c->samples;
+	sum->freed_samples += c->freed_samples;
+	sum->live_bytes += c->live_bytes;
+	sum->old_live += c->old_live;
+	sum->old_live_bytes += c->old_live_bytes;
+	sum->is_unsized |= c->is_unsized;
+	if (oldest && (!sum->oldest || oldest < sum->oldest))
+		sum->oldest = oldest;
+}
+
+static void add_totals(struct scry_objects_totals *sum, const struct scry_objects_totals *t)
+{
+	sum->allocs += t->allocs;
+	sum->frees += t->frees;
+	sum->frees_older += t->frees_older;
+	sum->replaced += t->replaced;
+	sum->untracked += t->untracked;
+	sum->damaged += t->damaged;
+	sum->defs += t->defs;
+	sum->gcs += t->gcs;
+	sum->full_gcs += t->full_gcs;
+	sum->compactions += t->compactions;
+	sum->moved += t->moved;
+	sum->out_of_sight += t->out_of_sight;
+	sum->unsized += t->unsized;
+}
+
+void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
+{
+	uint32_t *stacks = merge_stacks(into, from);
+
+	into->gcs = SUM_GCS;
+	into->live.slot_size = from->live.slot_size;
+	for (uint32_t place = 1; place <= from->cap; place++) {
+		struct scry_place_key key, is;
+		struct counters *sum;
+		uint32_t id;
+
+		if (!from->counters[place - 1].samples)
+			continue;
+		scry_places_key(&from->places, place, &is);
+		memset(&key, 0, sizeof(key));
+		key.path = name_in(into, from, is.path);
+		key.label = name_in(into, from, is.label);
+		key.klass = name_in(into, from, is.klass);
+		key.line_at = key.line_before = scry_places_line(&from->places, &is);
+		key.stack = stacks ? stacks[is.stack] : 0;
+		key.internal = is.internal;
+		id = place == from->nowhere ? 0 : scry_places_add(&into->places, &key);
+		sum = counters_of(into, id ? id : into->nowhere);
+		if (sum)
+			add_counters(sum, &from->counters[place - 1], from->gcs);
+		else
+			into->totals.damaged++;
+	}
+	add_totals(&into->totals, &from->totals);
+	free(stacks);
+}
+
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)
 {
+	struct scry_place_key key;
+	double made = 0, live = 0;
+
 	*ret = o->totals;
-	ret->unnamed = 0;
-	for (size_t i = 0; i < o->totals.places; i++)
-		if (!o->places[i].key.internal && !o->places[i].key.klass)
-			ret->unnamed += o->places[i].allocated;
+	ret->places = o->places.keys.count;
+	ret->unnamed = ret->nowhere = 0;
+	for (uint32_t place = 1; place <= o->cap; place++) {
+		const struct counters *c = &o->counters[place - 1];
+
+		if (!c->samples)
+			continue;
+		made += c->allocated;
+		live += c->allocated - c->freed - c->unfollowed;
+		scry_places_key(&o->places, place, &key);
+		if (place == o->nowhere)
+			ret->nowhere = whole(c->allocated);
+		if (!key.internal && !key.klass)
+			ret->unnamed += whole(c->allocated);
+	}
+	ret->estimated = whole(made);
+	ret->estimated_live = whole(live);
 }

@@ -38,6 +38,8 @@ static const struct scry_field fields_scry_ev_site[] = {
 	FIELD(scry_ev_site, method_str, "method", STRING),
 	FIELD(scry_ev_site, flags, "flags", NUMBER),
 	FIELD(scry_ev_site, slot_bytes, "slot_bytes", NUMBER),
+	FIELD(scry_ev_site, stack, "stack", STACK),
+	FIELD(scry_ev_site, reserved2, "reserved", RESERVED),
 };
 static const struct scry_field fields_scry_ev_objects[] = {
 	FIELD(scry_ev_objects, site, "site", SITE),
@@ -45,6 +47,15 @@ static const struct scry_field fields_scry_ev_objects[] = {
 	FIELD(scry_ev_objects, allocated, "allocated", NUMBER),
 	FIELD(scry_ev_objects, freed, "freed", NUMBER),
 	FIELD(scry_ev_objects, bytes, "bytes", NUMBER),
+	FIELD(scry_ev_objects, live_bytes, "live_bytes", NUMBER),
+	FIELD(scry_ev_objects, freed_bytes, "freed_bytes", NUMBER),
+	FIELD(scry_ev_objects, max_age, "max_age", NUMBER),
+	FIELD(scry_ev_objects, flags, "flags", NUMBER),
+	FIELD(scry_ev_objects, samples, "samples", NUMBER),
+	FIELD(scry_ev_objects, live_samples, "live_samples", NUMBER),
+	FIELD(scry_ev_objects, old_live, "old_live", NUMBER),
+	FIELD(scry_ev_objects, old_live_bytes, "old_live_bytes", NUMBER),
+	FIELD(scry_ev_objects, unfollowed, "unfollowed", NUMBER),
 };
 static const struct scry_field fields_scry_ev_alloc[] = {
 	FIELD(scry_ev_alloc, address, "address", ADDRESS),
@@ -97,6 +108,12 @@ static const struct scry_field fields_scry_ev_totals[] = {
 	FIELD(scry_ev_totals, frees_older, "frees_older", NUMBER),
 	FIELD(scry_ev_totals, pid, "pid", NUMBER),
 	FIELD(scry_ev_totals, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_totals, gcs, "gcs", NUMBER),
+	FIELD(scry_ev_totals, full_gcs, "full_gcs", NUMBER),
+	FIELD(scry_ev_totals, compactions, "compactions", NUMBER),
+	FIELD(scry_ev_totals, moved, "moved", NUMBER),
+	FIELD(scry_ev_totals, sample_every, "sample_every", NUMBER),
+	FIELD(scry_ev_totals, sample_bytes, "sample_bytes", NUMBER),
 };
 static const struct scry_field fields_scry_ev_count[] = {
 	FIELD(scry_ev_count, symbol_str, "symbol", STRING),
@@ -105,6 +122,23 @@ static const struct scry_field fields_scry_ev_count[] = {
 	FIELD(scry_ev_count, pid, "pid", NUMBER),
 	FIELD(scry_ev_count, calls, "calls", NUMBER),
 	FIELD(scry_ev_count, address, "address", ADDRESS),
+};
+
+static const struct scry_field fields_scry_ev_stack[] = {
+	FIELD(scry_ev_stack, id, "id", NUMBER),
+	FIELD(scry_ev_stack, parent, "parent", STACK),
+	FIELD(scry_ev_stack, file_str, "file", STRING),
+	FIELD(scry_ev_stack, line, "line", NUMBER),
+	FIELD(scry_ev_stack, method_str, "method", STRING),
+	FIELD(scry_ev_stack, flags, "flags", NUMBER),
+};
+static const struct scry_field fields_scry_ev_slice[] = {
+	FIELD(scry_ev_slice, slice, "slice", NUMBER),
+	FIELD(scry_ev_slice, pid, "pid", NUMBER),
+	FIELD(scry_ev_slice, begin_ns, "begin_ns", NUMBER),
+	FIELD(scry_ev_slice, end_ns, "end_ns", NUMBER),
+	FIELD(scry_ev_slice, gc_count, "gc_count", NUMBER),
+	FIELD(scry_ev_slice, rss_bytes, "rss_bytes", NUMBER),
 };
 
 static const struct scry_event_kind kinds[] = {

@@ -16,6 +16,7 @@ enum scry_field_kind {
 	SCRY_FIELD_NUMBER,
 	SCRY_FIELD_STRING,   /* id of a string, 0 unknown */
 	SCRY_FIELD_SITE,     /* id of a site defined before, 0 unknown */
+	SCRY_FIELD_STACK,    /* id of a stack frame defined before, 0 none */
 	SCRY_FIELD_ADDRESS,  /* printed in hex */
 	SCRY_FIELD_RESERVED, /* not printed */
 };

@@ -21,6 +21,7 @@
 #define STRINGS_MAX (4u << 20)
 #define STRING_BYTES_MAX (512u << 20)
 #define SITES_MAX (1u << 24)
+#define STACKS_MAX (1u << 24)
 #define HEAD_SIZE_MAX 4096u
 
 struct scry_reader {
@@ -37,6 +38,7 @@ struct scry_reader {
 	struct scry_intern strings;
 	struct scry_map string_ids; /* id in the file -> id in `strings` */
 	unsigned char *sites;	    /* a bit per site defined */
+	unsigned char *stacks;	    /* the same for stack frames */
 	_Alignas(8) char scratch[SCRY_EVENT_MAX];
 };
 
@@ -99,7 +101,9 @@ int scry_reader_open(int fd, struct scry_reader **ret_reader)
 	scry_intern_init(&r->strings, STRINGS_MAX, STRING_BYTES_MAX);
 	scry_map_init(&r->string_ids, STRINGS_MAX);
 	r->sites = calloc(SITES_MAX / 8, 1);
-	err = r->sites ? reader_head(r) : scry_fail(-ENOMEM, "no memory for the table of sites");
+	r->stacks = calloc(STACKS_MAX / 8, 1);
+	err = r->sites && r->stacks ? reader_head(r)
+				    : scry_fail(-ENOMEM, "no memory for the table of sites");
 	if (err) {
 		scry_reader_close(r);
 		return err;
@@ -115,6 +119,7 @@ void scry_reader_close(struct scry_reader *r)
 	scry_intern_done(&r->strings);
 	scry_map_done(&r->string_ids);
 	free(r->sites);
+	free(r->stacks);
 	free(r->payload);
 	free(r);
 }
@@ -226,6 +231,42 @@ static bool reader_define_site(struct scry_reader *r, const struct scry_event *e
 	return true;
 }
 
+static bool stack_is_known(const struct scry_reader *r, uint64_t stack)
+{
+	return stack < STACKS_MAX && r->stacks[stack / 8] & (1u << stack % 8);
+}
+
+/*
+ * A frame is defined once and after its parent (checked before): whoever follows parents comes to
+ * an end.
+ */
+static bool reader_define_stack(struct scry_reader *r, const struct scry_event *event)
+{
+	struct scry_ev_stack stack;
+
+	memcpy(&stack, event + 1, sizeof(stack));
+	if (!stack.id || stack.id >= STACKS_MAX || stack_is_known(r, stack.id))
+		return false;
+	r->stacks[stack.id / 8] |= (unsigned char)(1u << stack.id % 8);
+	return true;
+}
+
+static bool id_is_known(const struct scry_reader *r, enum scry_field_kind kind, uint64_t id)
+{
+	uint64_t own;
+
+	switch (kind) {
+	case SCRY_FIELD_STRING:
+		return scry_map_get(&r->string_ids, id, &own);
+	case SCRY_FIELD_SITE:
+		return site_is_known(r, id);
+	case SCRY_FIELD_STACK:
+		return stack_is_known(r, id);
+	default:
+		return true; /* not an id */
+	}
+}
+
 /* Ids that were not defined become 0. */
 static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kind,
 			struct scry_event *event)
@@ -234,15 +275,9 @@ static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kin
 
 	for (i = 0; i < kind->field_count; i++) {
 		const struct scry_field *field = &kind->fields[i];
-		uint64_t id, known;
+		uint64_t id = scry_field_value(field, event);
 
-		if (field->kind != SCRY_FIELD_STRING && field->kind != SCRY_FIELD_SITE)
-			continue;
-		id = scry_field_value(field, event);
-		if (!id)
-			continue;
-		if (field->kind == SCRY_FIELD_STRING ? scry_map_get(&r->string_ids, id, &known)
-						     : site_is_known(r, id))
+		if (!id || id_is_known(r, field->kind, id))
 			continue;
 		memset((char *)(event + 1) + field->offset, 0, field->size);
 		r->stats.errors++;
@@ -268,6 +303,8 @@ static struct scry_event *reader_check(struct scry_reader *r, struct scry_event 
 	if (event->type == SCRY_EVENT_SITE && !reader_define_site(r, event))
 		return NULL;
 	reader_mend(r, kind, event);
+	if (event->type == SCRY_EVENT_STACK && !reader_define_stack(r, event))
+		return NULL;
 	return event;
 }
 

@@ -86,6 +86,38 @@ static int read_stat(const char *path, int number, uint64_t *ret)
 	return 0;
 }
 
+int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret)
+{
+	char path[64], line[1024];
+	const char *state, *ppid, *start, *code, *stack;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_file(path, line, sizeof(line)) < 0)
+		return -ESRCH;
+	state = stat_field(line, 3), ppid = stat_field(line, 4), start = stat_field(line, 22);
+	code = stat_field(line, 26), stack = stat_field(line, 28);
+	if (!state || !ppid || !start || !code || !stack)
+		return -ESRCH;
+	*ret = (struct scry_proc_stat){
+		.state = *state,
+		.ppid = (pid_t)strtol(ppid, NULL, 10),
+		.start_ticks = strtoull(start, NULL, 10),
+		.image = strtoull(code, NULL, 10) ^ strtoull(stack, NULL, 10),
+	};
+	return 0;
+}
+
+pid_t scry_proc_newest(void)
+{
+	char text[256];
+	const char *last;
+
+	if (read_file("/proc/loadavg", text, sizeof(text)) < 0)
+		return 0;
+	last = strrchr(text, ' ');
+	return last ? (pid_t)strtol(last, NULL, 10) : 0;
+}
+
 /* The text after "Key:\t" in a status file, or NULL. */
 static const char *status_value(const char *text, const char *key)
 {
@@ -310,6 +342,15 @@ uint64_t scry_proc_cpu_ns(pid_t pid)
 	if (hz <= 0 || read_stat(path, 14, &user) != 0 || read_stat(path, 15, &kernel) != 0)
 		return 0;
 	return (user + kernel) * (1000000000u / (uint64_t)hz);
+}
+
+uint64_t scry_proc_rss(pid_t pid)
+{
+	char path[64];
+	uint64_t pages;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return read_stat(path, 24, &pages) == 0 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)

@@ -48,12 +48,26 @@ char scry_proc_task_state(pid_t pid, pid_t tid);
 /* User + system CPU time of the process so far, ns (clock-tick resolution); 0 when gone. */
 uint64_t scry_proc_cpu_ns(pid_t pid);
 
+/* Resident memory in bytes, 0 when it is gone. */
+uint64_t scry_proc_rss(pid_t pid);
+
 /* Value of entry `type` (AT_*) of the auxiliary vector. 0 or -ENOENT / -errno. */
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
 
 /* Does the process of that start time run, and is it no zombie? For identities that came from
  * elsewhere. */
 bool scry_proc_is_running(pid_t pid, uint64_t start_ticks);
+
+/* What one line of /proc/PID/stat says. `image` changes with every exec; 0 when not permitted. */
+struct scry_proc_stat {
+	pid_t ppid;
+	char state;
+	uint64_t start_ticks, image;
+};
+int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret);
+
+/* The newest pid of this machine: when it has not changed, no process was made. 0: not known. */
+pid_t scry_proc_newest(void);
 
 /* Who traces thread `tid`; 0: nobody, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);

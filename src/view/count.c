@@ -114,9 +114,12 @@ static void push(struct counts *c, const struct scry_grep *grep, const struct sc
 		 struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{NULL, "pid", SCRY_CELL_NUMBER},      {"calls", "calls", SCRY_CELL_COUNT},
-		{"symbol", "symbol", SCRY_CELL_TEXT}, {"module", "module", SCRY_CELL_TEXT},
-		{"way", "way", SCRY_CELL_TEXT},	      {"address", "address", SCRY_CELL_HEX},
+		{NULL, "pid", SCRY_CELL_NUMBER, false},
+		{"calls", "calls", SCRY_CELL_COUNT, false},
+		{"symbol", "symbol", SCRY_CELL_TEXT, false},
+		{"module", "module", SCRY_CELL_TEXT, true},
+		{"way", "way", SCRY_CELL_TEXT, false},
+		{"address", "address", SCRY_CELL_HEX, false},
 	};
 	uint64_t top = opts->top, shown = 0, hidden = 0;
 	size_t i;

@@ -48,6 +48,16 @@ struct scry_cell scry_cell_number(uint64_t number)
 	return (struct scry_cell){.number = number};
 }
 
+struct scry_cell scry_cell_few_samples(void)
+{
+	return (struct scry_cell){.is_unknown = true, .bytes = "few samples", .length = 11};
+}
+
+struct scry_cell scry_cell_known(uint64_t number, bool is_known)
+{
+	return (struct scry_cell){.number = number, .is_unknown = !is_known};
+}
+
 struct scry_cell scry_cell_unknown(void)
 {
 	return (struct scry_cell){.is_unknown = true};

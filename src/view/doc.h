@@ -3,8 +3,9 @@
  *
  * A view pushes honesty, notes, totals, a table's columns, its rows, remarks; a renderer (a row of
  * scry_doc_ops) prints each at once. So a document of gigabytes needs no memory, and N views and M
- * renderers need no N x M. Order: honesty, notes, totals, then each table: columns, rows, remarks;
- * then scry_doc_end. A stream (events) pushes records only, and its honesty at the end.
+ * renderers need no N x M. Order: honesty (twice where two recordings are compared), notes, totals,
+ * then each table: columns, rows, remarks; then scry_doc_end. A stream (events) pushes records
+ * only, and its honesty at the end.
  *
  * Cells are foreign bytes; making them safe to show is the renderer's business.
  */
@@ -16,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SCRY_DOC_COLUMNS_MAX 16
+#define SCRY_DOC_COLUMNS_MAX 32
 
 enum scry_cell_kind {
 	SCRY_CELL_TEXT,	  /* left */
@@ -24,19 +25,34 @@ enum scry_cell_kind {
 	SCRY_CELL_NUMBER, /* right, 1234567: pids, lines, ids */
 	SCRY_CELL_HEX,	  /* right, 0x7f...; a string in JSON */
 	SCRY_CELL_TIME,	  /* right, ns shown as seconds with six decimals; ns in JSON */
+	SCRY_CELL_DELTA,  /* right, the number as int64_t: +1,234,567; signed in JSON */
+	SCRY_CELL_TENTHS, /* right, 12.3; not in JSON */
+	SCRY_CELL_BOOL,	  /* JSON only */
+	SCRY_CELL_FRAMES, /* JSON and folded only: a stack, outermost first */
 };
 
 struct scry_column {
 	const char *title; /* NULL: not in text */
 	const char *key;   /* snake_case, unit at the end; NULL: not in JSON */
 	enum scry_cell_kind kind;
+	bool is_elastic; /* TEXT: may be cut at its beginning where the page is too wide */
+};
+
+struct scry_doc_frame {
+	const char *file, *method; /* NULL: not known */
+	size_t file_length, method_length;
+	uint32_t line;
+	bool is_c; /* a C function: file and line are its caller's */
 };
 
 struct scry_cell {
-	bool is_unknown;   /* "-", null */
+	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */
+	bool is_blank;	   /* text: nothing at all */
+	char mark;	   /* text: behind the number; a blank keeps a marked column straight */
 	const char *bytes; /* TEXT */
 	size_t length;
-	uint64_t number; /* all others */
+	uint64_t number;		     /* all others */
+	const struct scry_doc_frame *frames; /* FRAMES: `number` of them */
 };
 
 struct scry_pair { /* a named value: a total, or a field of a record */
@@ -69,8 +85,11 @@ struct scry_doc {
 	const char *view;    /* "objects" */
 	unsigned int schema; /* version of the view's JSON */
 	bool is_stream;
-	bool is_data; /* read by programs: give all rows, ungrouped */
-	const struct scry_column *columns;
+	bool is_data;	    /* read by programs: give all rows, ungrouped */
+	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
+	const char *weight; /* folded: key of the column that is counted */
+	const struct scry_column *columns; /* of the table that is open */
+	const char *title;		   /* a line above the next table, for people; NULL: none */
 	size_t column_count;
 	void *renderer; /* the renderer's own state */
 };
@@ -81,8 +100,9 @@ struct scry_doc {
  */
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
+int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
 
-/* Begins a table; `columns` must live until the next table or the end. */
+/* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);
 
 /* A sentence under the table, for people only. */
@@ -99,5 +119,7 @@ void scry_doc_abandon(struct scry_doc *doc);
 struct scry_cell scry_cell_text(const char *bytes, size_t length); /* NULL: unknown */
 struct scry_cell scry_cell_number(uint64_t number);
 struct scry_cell scry_cell_unknown(void);
+struct scry_cell scry_cell_few_samples(void); /* unknown, because of that */
+struct scry_cell scry_cell_known(uint64_t number, bool is_known);
 
 #endif

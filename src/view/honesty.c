@@ -85,9 +85,27 @@ static void on_totals(struct scry_honesty *h, const void *payload)
 	h->target_cpu_ns += totals->target_cpu_ns;
 	h->overhead_cpu_ns += totals->overhead_cpu_ns;
 	h->frees_older += totals->frees_older;
+	h->gcs += totals->gcs;
+	h->full_gcs += totals->full_gcs;
+	h->compactions += totals->compactions;
+	h->moved += totals->moved;
+	if (totals->sample_every > h->sample_every)
+		h->sample_every = totals->sample_every;
+	if (totals->sample_bytes > h->sample_bytes)
+		h->sample_bytes = totals->sample_bytes;
 	if (totals->watched_ns > h->watched_ns)
 		h->watched_ns = totals->watched_ns;
 	saw_pause(h, totals->pause_max_ns);
+}
+
+static void on_slice(struct scry_honesty *h, const void *payload)
+{
+	const struct scry_ev_slice *slice = payload;
+
+	if (slice->slice > h->last_slice)
+		h->last_slice = slice->slice;
+	if (!h->first_slice_ns || slice->begin_ns < h->first_slice_ns)
+		h->first_slice_ns = slice->begin_ns;
 }
 
 void scry_honesty_event(struct scry_honesty *h, const struct scry_event *event)
@@ -96,6 +114,7 @@ void scry_honesty_event(struct scry_honesty *h, const struct scry_event *event)
 		[SCRY_EVENT_SESSION] = on_session, [SCRY_EVENT_PROCESS] = on_process,
 		[SCRY_EVENT_NOTE] = on_note,	   [SCRY_EVENT_LOST] = on_lost,
 		[SCRY_EVENT_PAUSE] = on_pause,	   [SCRY_EVENT_TOTALS] = on_totals,
+		[SCRY_EVENT_SLICE] = on_slice,
 	};
 
 	if (event->type < sizeof(rows) / sizeof(rows[0]) && rows[event->type])
@@ -159,6 +178,11 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 	double percent;
 
 	scry_buf_printf(buf, "scry %s:", view);
+	if (h->label) {
+		scry_buf_append(buf, " ", 1);
+		scry_text_escape(buf, h->label, strlen(h->label));
+		scry_buf_append(buf, ":", 1);
+	}
 	put_processes(h, buf);
 	if (h->watched_ns) {
 		scry_buf_append(buf, ", ", 2);
@@ -166,11 +190,24 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 	}
 	if (h->noun)
 		put_counted(buf, h->shown, h->noun);
+	if (h->sample_every > 1) {
+		scry_buf_printf(buf, ", sampled 1 in ");
+		scry_text_count(buf, h->sample_every);
+	} else if (h->sample_bytes) {
+		scry_buf_printf(buf, ", sampled 1 each ");
+		scry_text_size(buf, h->sample_bytes);
+	}
 	if (h->lost || h->has_totals)
 		put_counted(buf, h->lost, "lost");
 	else
 		scry_buf_printf(buf, ", losses unknown");
 	put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
+	if (h->gcs) {
+		put_counted(buf, h->gcs, h->gcs == 1 ? "GC" : "GCs");
+		scry_buf_append(buf, " (", 2);
+		scry_text_count(buf, h->full_gcs);
+		scry_buf_printf(buf, " full)");
+	}
 	if (h->has_pause) {
 		scry_buf_printf(buf, ", longest pause ");
 		scry_text_duration(buf, h->pause_max_ns);
@@ -200,12 +237,33 @@ static void push_losses(const struct scry_honesty *h, struct scry_doc *doc, stru
 	}
 }
 
+static void push_ways(const struct scry_honesty *h, struct scry_doc *doc, struct scry_buf *buf)
+{
+	if (h->sample_every > 1 || h->sample_bytes) {
+		scry_buf_printf(buf, "counts and bytes are scaled up from samples; with 95 %% "
+				     "confidence the true count lies within +- of what is shown");
+		note_printed(doc, buf);
+	}
+	if (h->compactions) {
+		scry_text_count(buf, h->compactions);
+		scry_buf_printf(buf, " compaction%s of the heap: ", h->compactions == 1 ? "" : "s");
+		scry_text_count(buf, h->moved);
+		scry_buf_printf(buf, " objects were moved and followed to their new places");
+		note_printed(doc, buf);
+	}
+}
+
 void scry_honesty_push(const struct scry_honesty *h, struct scry_doc *doc)
+{
+	doc->ops->honesty(doc, h);
+	scry_honesty_notes(h, doc);
+}
+
+void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc)
 {
 	struct scry_buf buf = {0};
 	uint32_t i;
 
-	doc->ops->honesty(doc, h);
 	for (i = 0; i < h->note_count && i < SCRY_HONESTY_NOTES; i++) {
 		size_t len = 0;
 		const char *text = scry_reader_string(h->reader, h->notes[i], &len);
@@ -218,6 +276,7 @@ void scry_honesty_push(const struct scry_honesty *h, struct scry_doc *doc)
 		note_printed(doc, &buf);
 	}
 	push_losses(h, doc, &buf);
+	push_ways(h, doc, &buf);
 	if (h->left_out) {
 		scry_text_count(&buf, h->left_out);
 		scry_buf_printf(&buf, " bytes at the end of the recording are torn and left out");

@@ -29,7 +29,8 @@ struct scry_honesty_cause {
 
 struct scry_honesty {
 	const struct scry_reader *reader;
-	const char *noun; /* of what `shown` counts: "objects", "calls"; NULL: nothing to say */
+	const char *label; /* of the recording, where two are compared; NULL: none */
+	const char *noun;  /* of what `shown` counts: "objects", "calls"; NULL: nothing to say */
 	uint64_t shown;
 	uint32_t instrument_str;
 	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];
@@ -44,6 +45,10 @@ struct scry_honesty {
 	uint64_t pause_max_ns;
 	uint64_t target_cpu_ns, overhead_cpu_ns;
 	uint64_t watched_ns, frees_older;
+	uint64_t gcs, full_gcs, compactions, moved;
+	uint64_t sample_every, sample_bytes; /* 0: every object is counted */
+	uint32_t last_slice;		     /* greatest number; 0: none */
+	uint64_t first_slice_ns;	     /* when the first one began */
 };
 
 /* Begins the sum for a recording. */
@@ -61,7 +66,10 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 /* Estimated cost in percent of the target's CPU time; false when unknown. */
 bool scry_honesty_overhead(const struct scry_honesty *h, double *ret_percent);
 
-/* Pushes honesty and notes: the recording's own, and those about losses and torn tails. */
+/* Pushes honesty, then the notes. */
 void scry_honesty_push(const struct scry_honesty *h, struct scry_doc *doc);
+
+/* The notes alone: the recording's own, and those about losses, samples, moves and torn tails. */
+void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc);
 
 #endif

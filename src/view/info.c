@@ -89,10 +89,10 @@ static void push_totals(const struct info *info, struct scry_doc *doc)
 static void push_kinds(const struct info *info, struct scry_doc *doc)
 {
 	static const struct scry_column columns[] = {
-		{"chunks", "chunks", SCRY_CELL_COUNT},
-		{"events", "events", SCRY_CELL_COUNT},
-		{"bytes", "bytes", SCRY_CELL_COUNT},
-		{"kind", "kind", SCRY_CELL_TEXT},
+		{"chunks", "chunks", SCRY_CELL_COUNT, false},
+		{"events", "events", SCRY_CELL_COUNT, false},
+		{"bytes", "bytes", SCRY_CELL_COUNT, false},
+		{"kind", "kind", SCRY_CELL_TEXT, false},
 	};
 	static const char *const names[SCRY_READER_KINDS] = {
 		[0] = "unknown to this scry",

@@ -1,337 +1,369 @@
 /*
  * The objects view: which line makes objects of which class, and how many of them live.
  *
- * Sites are sorted by what the rows are grouped by, neighbours with the same key are summed, and
- * the sums are sorted again by the column asked for: two sorts, no second hash. Bounded by
- * scry_sites.
+ * object_list reads and sums; here is what is shown of it: totals, a table, one more for each
+ * of the biggest processes where there are several, and why a page is empty. Bounded by scry_sites.
  */
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "view/grep.h"
-#include "view/honesty.h"
-#include "view/object_rows.h"
-#include "view/sites.h"
+#include "view/object_list.h"
+#include "view/object_table.h"
+#include "view/object_tree.h"
 #include "view/view.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char no_frame[] = "(no Ruby frame)";
-static const char unknown[] = "(unknown)";
-
-struct sums {
-	uint64_t allocated, bytes, live, freed, frees_older, internal, unnamed, filtered;
-};
-
 struct objects {
-	struct scry_reader *reader;
+	struct scry_object_list list;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
-	struct scry_honesty honesty;
-	struct scry_sites sites;
-	struct scry_grep grep;
-	struct sums sums;
-	struct scry_object_row *rows;
-	size_t row_count;
+	int sort;
+	struct scry_object_table table;
+	struct scry_object_row *by_pid; /* the rows of each process, processes in order */
+	size_t by_pid_count;
 };
 
-static void put_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
-{
-	size_t len = 0;
-	const char *file = scry_reader_string(row->reader, row->file_str, &len);
-
-	if (!row->line && with_line && !row->is_lost)
-		scry_buf_append(buf, no_frame, sizeof(no_frame) - 1);
-	else if (!file)
-		scry_buf_append(buf, unknown, sizeof(unknown) - 1);
-	else
-		scry_buf_append(buf, file, len);
-	if (row->line && with_line)
-		scry_buf_printf(buf, ":%u", row->line);
-}
-
-static bool is_wanted(const struct objects *o, const struct scry_object_row *row,
-		      struct scry_buf *buf)
-{
-	size_t len;
-	const char *name = scry_reader_string(row->reader, row->class_str, &len);
-
-	if (!o->grep.text)
-		return true;
-	scry_buf_clear(buf);
-	put_place(row, true, buf);
-	scry_buf_printf(buf, " ");
-	scry_buf_append(buf, name ? name : unknown, name ? len : sizeof(unknown) - 1);
-	return scry_grep_matches(&o->grep, scry_buf_str(buf));
-}
-
-/* Forgets what is summed over: for people processes and methods too, and what `by` does not name.
- */
-static void widen(const struct objects *o, struct scry_object_row *row)
-{
-	if (!o->doc->is_data)
-		row->pid = row->method_str = 0;
-	if (!row->line)
-		row->file_str = 0;
-	if (o->opts->by == SCRY_VIEW_BY_LINE)
-		return;
-	row->method_str = 0;
-	if (o->opts->by == SCRY_VIEW_BY_CLASS) {
-		row->file_str = row->line = row->is_lost = 0;
-	} else {
-		row->class_str = 0;
-		row->line = row->line ? 1 : 0; /* 0 still means: no Ruby frame */
-	}
-}
-
-/* One row per site that is to be listed; all others are summed and left out. */
-static void collect(struct objects *o)
-{
-	struct scry_buf buf = {0};
-	size_t i;
-
-	for (i = 0; i < o->sites.count; i++) {
-		const struct scry_site *site = &o->sites.rows[i];
-		uint64_t live = site->allocated - site->freed;
-		struct scry_object_row row = {
-			.reader = o->reader,
-			.pid = site->place.pid,
-			.file_str = site->place.file_str,
-			.line = site->place.line,
-			.class_str = site->place.class_str,
-			.method_str = site->place.method_str,
-			.is_lost = !site->place.line && site->place.flags & SCRY_SITE_UNNAMED,
-			.allocated = site->allocated,
-			.bytes = site->bytes,
-			.live = live,
-			.live_bytes = scry_live_bytes(site->bytes, live, site->allocated),
-		};
-
-		if (!site->allocated)
-			continue;
-		o->sums.allocated += site->allocated;
-		o->sums.bytes += site->bytes;
-		o->sums.live += live;
-		o->sums.freed += site->freed;
-		if (site->place.flags & SCRY_SITE_INTERNAL) {
-			o->sums.internal += site->allocated;
-			continue;
-		}
-		if (site->place.flags & SCRY_SITE_UNNAMED)
-			o->sums.unnamed += site->allocated;
-		if (!is_wanted(o, &row, &buf)) {
-			o->sums.filtered += site->allocated;
-			continue;
-		}
-		widen(o, &row);
-		o->rows[o->row_count++] = row;
-	}
-	scry_buf_done(&buf);
-}
+#define PROCESSES_SHOWN 6 /* tables of their own, for people */
+#define PROCESS_ROWS 8
 
 static void push_totals(const struct objects *o)
 {
-	const struct sums *s = &o->sums;
-	const struct scry_pair pairs[] = {
-		{"allocated", "objects allocated", SCRY_CELL_COUNT, 0, {.number = s->allocated}},
-		{"bytes", "bytes allocated", SCRY_CELL_COUNT, 0, {.number = s->bytes}},
-		{"live", "still live at the end", SCRY_CELL_COUNT, 0, {.number = s->live}},
-		{"freed", "freed", SCRY_CELL_COUNT, 0, {.number = s->freed}},
-		{"frees_older",
-		 "freed that were made before the watch",
-		 SCRY_CELL_COUNT,
-		 0,
-		 {.number = s->frees_older,
-		  .is_unknown = !o->honesty.has_totals && !s->frees_older}},
-		{"internal",
-		 "internal to the VM, not listed",
-		 SCRY_CELL_COUNT,
-		 0,
-		 {.number = s->internal}},
-		{"unnamed",
-		 "unnamed: gone before they could be named",
-		 SCRY_CELL_COUNT,
-		 0,
-		 {.number = s->unnamed}},
-	};
-
-	o->doc->ops->totals(o->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
-}
-
-static struct scry_cell string_cell(const struct objects *o, uint32_t id)
-{
-	struct scry_cell cell = {0};
-
-	cell.bytes = scry_reader_string(o->reader, id, &cell.length);
-	cell.is_unknown = !cell.bytes;
-	return cell;
-}
-
-/* One table for people and programs: titles are for the one, keys for the other. */
-static const struct scry_column all_columns[] = {
-	{NULL, "pid", SCRY_CELL_NUMBER},       {NULL, "file", SCRY_CELL_TEXT},
-	{NULL, "line", SCRY_CELL_NUMBER},      {NULL, "class", SCRY_CELL_TEXT},
-	{NULL, "method", SCRY_CELL_TEXT},      {"allocated", "allocated", SCRY_CELL_COUNT},
-	{"bytes", "bytes", SCRY_CELL_COUNT},   {"live", "live", SCRY_CELL_COUNT},
-	{NULL, "live_bytes", SCRY_CELL_COUNT}, {"file:line", NULL, SCRY_CELL_TEXT},
-	{"class", NULL, SCRY_CELL_TEXT},
-};
-#define COLUMNS (sizeof(all_columns) / sizeof(all_columns[0]))
-#define COLUMN_PLACE 9
-#define COLUMN_CLASS 10
-
-/* Cells in the order of all_columns. */
-static void push_row(const struct objects *o, const struct scry_object_row *row,
-		     struct scry_buf *place)
-{
-	struct scry_cell cells[COLUMNS], name = string_cell(o, row->class_str);
-	bool by_line = o->opts->by == SCRY_VIEW_BY_LINE;
-
-	scry_buf_clear(place);
-	put_place(row, o->opts->by != SCRY_VIEW_BY_CLASS && (by_line || !row->line), place);
-	cells[0] = row->pid ? scry_cell_number(row->pid) : scry_cell_unknown();
-	cells[1] = row->line ? string_cell(o, row->file_str) : scry_cell_unknown();
-	cells[2] = by_line ? scry_cell_number(row->line) : scry_cell_unknown();
-	cells[3] = name;
-	cells[4] = string_cell(o, row->method_str);
-	cells[5] = scry_cell_number(row->allocated);
-	cells[6] = scry_cell_number(row->bytes);
-	cells[7] = scry_cell_number(row->live);
-	cells[8] = scry_cell_number(row->live_bytes);
-	cells[9] = scry_cell_text(scry_buf_str(place), place->len);
-	cells[10] = name.is_unknown ? scry_cell_text(unknown, sizeof(unknown) - 1) : name;
-	o->doc->ops->row(o->doc, cells);
-}
-
-static void push_table(const struct objects *o, struct scry_column columns[COLUMNS])
-{
-	memcpy(columns, all_columns, sizeof(all_columns));
-	if (o->opts->by == SCRY_VIEW_BY_CLASS)
-		columns[COLUMN_PLACE].title = NULL;
-	if (o->opts->by == SCRY_VIEW_BY_FILE) {
-		columns[COLUMN_PLACE].title = "file";
-		columns[COLUMN_CLASS].title = NULL;
+	const struct scry_object_list *l = &o->list;
+	const struct scry_object_counts *all = &l->all;
+	const bool is_data = o->doc->is_data;
+	const struct {
+		bool is_shown;
+		struct scry_pair pair;
+	} rows[] = {
+#define TOTAL(shown, key, unit, ...)                               \
+	{                                                          \
+		shown,                                             \
+		{                                                  \
+			key, unit, SCRY_CELL_COUNT, 0, __VA_ARGS__ \
+		}                                                  \
 	}
-	scry_doc_table(o->doc, columns, COLUMNS);
+		TOTAL(true, "allocated", "objects allocated", scry_cell_number(all->allocated)),
+		TOTAL(is_data || all->is_scaled, "allocated_error",
+		      "of these more or less (95 % interval)",
+		      scry_object_error_cell(all, all->allocated_variance, all->samples)),
+		TOTAL(true, "bytes", all->is_slots ? "bytes* allocated" : "bytes allocated",
+		      scry_cell_number(all->bytes)),
+		TOTAL(true, "live", "still live at the end", scry_cell_number(all->live)),
+		TOTAL(is_data || all->is_scaled, "live_error",
+		      "of these more or less (95 % interval)",
+		      scry_object_error_cell(all, all->live_variance, all->live_samples)),
+		TOTAL(true, "live_bytes",
+		      all->is_slots ? "bytes* of the live" : "bytes of the live",
+		      scry_cell_number(all->live_bytes)),
+		TOTAL(is_data || o->table.has_full, "old_live",
+		      "of the live survived the last full mark",
+		      scry_cell_known(all->old_live, o->table.has_full)),
+		TOTAL(is_data || o->opts->live, "old_live_bytes", "bytes of those",
+		      scry_cell_known(all->old_live_bytes, o->table.has_full)),
+		TOTAL(true, "freed", "freed", scry_cell_number(l->freed)),
+		TOTAL(is_data || l->unfollowed, "unfollowed", "not followed to their end",
+		      scry_cell_number(l->unfollowed)),
+		TOTAL(true, "frees_older", "freed that were made before the watch",
+		      scry_cell_known(l->frees_older,
+				      !l->is_one && (l->honesty.has_totals || l->frees_older))),
+		TOTAL(true, "internal",
+		      o->opts->internal ? "internal to the VM" : "internal to the VM, not listed",
+		      scry_cell_number(l->internal)),
+		TOTAL(true, "unnamed", "unnamed: gone before they could be named",
+		      scry_cell_number(l->unnamed)),
+		TOTAL(is_data, "left_out", "",
+		      scry_cell_number(l->grepped + l->filtered + l->died)),
+#undef TOTAL
+	};
+	struct scry_pair pairs[sizeof(rows) / sizeof(rows[0])];
+	size_t i, count = 0;
+
+	for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].is_shown)
+			pairs[count++] = rows[i].pair;
+	o->doc->ops->totals(o->doc, pairs, count);
+}
+
+static void note(const struct objects *o, const char *text)
+{
+	o->doc->ops->note(o->doc, text, strlen(text));
+}
+
+/* What the figures do not say of themselves. */
+static void push_notes(const struct objects *o)
+{
+	const struct scry_object_list *l = &o->list;
+	struct scry_buf buf = {0};
+
+	if (l->all.is_slots && !l->all_slots)
+		note(o, o->doc->is_data
+				? "bytes of rows with is_slots_only are heap slots; buffers "
+				  "outside the "
+				  "slot are not counted, or not all"
+				: "* marks bytes of heap slots: buffers outside the slot are not "
+				  "counted there, or not all");
+	else if (l->all.is_slots)
+		note(o,
+		     o->doc->is_data
+			     ? "bytes are heap slots only; buffers outside the slot are not counted"
+			     : "bytes* are heap slots only; buffers outside the slot are not "
+			       "counted");
+	if (l->slice_end_ns) {
+		scry_buf_printf(&buf, "the end is missing: the figures are those of ");
+		scry_text_duration(&buf, l->slice_end_ns - l->honesty.first_slice_ns);
+		scry_buf_printf(&buf, " after the beginning, when the last slice was written");
+		note(o, scry_buf_str(&buf));
+	}
+	scry_buf_done(&buf);
 }
 
 /* An empty table says why. */
 static void explain_empty(const struct objects *o)
 {
-	if (!o->sites.events && !o->honesty.has_totals)
+	const struct scry_object_list *l = &o->list;
+
+	if (!l->events && !l->honesty.has_totals)
 		scry_doc_remark(o->doc, "no counters: scry was ended before it could write them");
-	else if (!o->sums.allocated)
+	else if (!l->all.allocated)
 		scry_doc_remark(o->doc, "no object was made while watching");
-	else if (o->sums.filtered)
+	else if (o->opts->live && !o->table.has_full && l->died)
+		scry_doc_remark(o->doc,
+				"no full mark of the garbage collector was seen, so nothing "
+				"is known to have survived one; fix: watch longer");
+	else if (l->died)
+		scry_doc_remark(o->doc,
+				"nothing that could be listed has survived the last full mark");
+	else if (l->grepped && !l->filtered)
 		scry_doc_remark(o->doc, "no row contains '%s'", o->opts->grep);
+	else if (l->grepped || l->filtered)
+		scry_doc_remark(o->doc, "no row is let through by --filter%s",
+				l->grepped ? " and --grep" : "");
 	else
-		scry_doc_remark(o->doc, "all objects made were internal to the VM");
+		scry_doc_remark(o->doc,
+				"all objects made were internal to the VM; --internal lists "
+				"them");
+}
+
+static void remark_count(const struct objects *o, uint64_t count, const char *what)
+{
+	struct scry_buf buf = {0};
+
+	if (count) {
+		scry_text_count(&buf, count);
+		scry_doc_remark(o->doc, "%s %s", scry_buf_str(&buf), what);
+	}
+	scry_buf_done(&buf);
 }
 
 static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_objects)
 {
+	const struct scry_object_list *l = &o->list;
 	struct scry_buf buf = {0};
 	uint64_t listed = 0;
 	size_t i;
 
-	for (i = 0; i < o->row_count; i++)
-		listed += o->rows[i].allocated;
-	if (shown < o->row_count) {
-		scry_text_count(&buf, o->row_count - shown);
+	for (i = 0; i < l->count; i++)
+		listed += l->rows[i].counts.allocated;
+	if (shown < l->count) {
+		scry_text_count(&buf, l->count - shown);
 		scry_buf_printf(&buf, " more rows with ");
 		scry_text_count(&buf, listed - shown_objects);
 		scry_buf_printf(&buf, " objects are not shown; --top 0 shows them");
 		scry_doc_remark(o->doc, "%s", scry_buf_str(&buf));
 	}
-	scry_buf_clear(&buf);
-	if (o->sums.filtered && o->row_count) {
-		scry_text_count(&buf, o->sums.filtered);
-		scry_buf_printf(&buf, " objects are left out by --grep");
-		scry_doc_remark(o->doc, "%s", scry_buf_str(&buf));
-	}
 	scry_buf_done(&buf);
+	remark_count(o, l->grepped, "objects are left out by --grep");
+	remark_count(o, l->filtered, "objects are left out by --filter");
+	remark_count(o, l->died, "objects are left out by --live: nothing in their rows survived");
 }
 
-static void push(struct objects *o)
+static void push_table(struct objects *o)
 {
-	struct scry_column columns[COLUMNS];
-	struct scry_buf place = {0};
-	uint64_t top = o->opts->top, shown_objects = 0;
-	size_t i;
+	struct scry_object_list *l = &o->list;
+	uint64_t top = o->opts->top, objects;
 
 	if (top == SCRY_VIEW_TOP_DEFAULT)
 		top = o->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
-	if (!top || top > o->row_count)
-		top = o->row_count;
-	o->honesty.noun = "objects";
-	o->honesty.shown = o->sums.allocated;
-	scry_honesty_push(&o->honesty, o->doc);
-	push_totals(o);
-	push_table(o, columns);
-	for (i = 0; i < top; i++) {
-		push_row(o, &o->rows[i], &place);
-		shown_objects += o->rows[i].allocated;
-	}
-	scry_buf_done(&place);
-	if (!o->row_count) {
+	if (!top || top > l->count)
+		top = l->count;
+	scry_object_rows_sort(l->rows, l->count, o->sort);
+	objects = scry_object_table_push(&o->table, top);
+	if (l->count)
+		push_left_out(o, top, objects);
+	else
 		explain_empty(o);
-		return;
-	}
-	push_left_out(o, top, shown_objects);
-	scry_doc_remark(o->doc, "bytes: heap slots only; buffers outside the slot are not counted");
 }
 
-static int read_all(struct objects *o)
+struct process { /* its rows, in objects.by_pid */
+	size_t first, count;
+	uint64_t allocated, live;
+};
+
+static int compare_processes(const void *left, const void *right)
 {
-	const struct scry_event *event;
-	int got;
+	const struct process *a = left, *b = right;
 
-	while ((got = scry_reader_next(o->reader, &event)) > 0) {
-		int err = scry_sites_event(&o->sites, o->reader, event);
+	if (a->allocated != b->allocated)
+		return a->allocated < b->allocated ? 1 : -1;
+	return (a->first > b->first) - (a->first < b->first);
+}
 
-		if (err)
-			return err;
-		scry_honesty_event(&o->honesty, event);
+/* One entry a process into *ret (caller frees), biggest first. How many; 0 also without memory. */
+static size_t list_processes(const struct objects *o, struct process **ret)
+{
+	struct process *list = calloc(o->by_pid_count + 1, sizeof(*list));
+	size_t i, count = 0;
+
+	*ret = list;
+	for (i = 0; list && i < o->by_pid_count; i++) {
+		const struct scry_object_row *row = &o->by_pid[i];
+
+		if (!i || row->pid != row[-1].pid)
+			list[count++].first = i;
+		list[count - 1].count++;
+		list[count - 1].allocated += row->counts.allocated;
+		list[count - 1].live += row->counts.live;
 	}
-	if (got < 0)
-		return got;
-	scry_sites_close(&o->sites);
-	scry_honesty_close(&o->honesty);
-	o->honesty.errors += o->sites.dropped;
-	o->sums.frees_older = o->honesty.frees_older;
-	if (!o->honesty.has_totals)
-		o->sums.frees_older = o->sites.frees_older;
+	if (count)
+		qsort(list, count, sizeof(*list), compare_processes);
+	return count;
+}
+
+static void push_process(const struct objects *o, const struct process *process)
+{
+	struct scry_object_list list = o->list;
+	struct scry_object_table table;
+	struct scry_buf title = {0};
+	uint32_t pid;
+
+	list.rows = o->by_pid + process->first;
+	list.count = process->count;
+	pid = list.rows[0].pid;
+	if (pid)
+		scry_buf_printf(&title, "process %u: ", pid);
+	else
+		scry_buf_printf(&title, "other processes, summed: ");
+	scry_text_count(&title, process->allocated);
+	scry_buf_printf(&title, " objects listed, ");
+	scry_text_count(&title, process->live);
+	scry_buf_printf(&title, " of them live");
+	scry_object_list_settle(&list, false);
+	scry_object_rows_sort(list.rows, list.count, o->sort);
+	table = scry_object_table_of(&list, o->doc);
+	o->doc->title = scry_buf_str(&title);
+	scry_object_table_push(&table, list.count < PROCESS_ROWS ? list.count : PROCESS_ROWS);
+	o->doc->title = NULL;
+	scry_object_table_done(&table);
+	scry_buf_done(&title);
+}
+
+/* Several were watched: after the sum, a table for each of the biggest. */
+static void push_processes(const struct objects *o)
+{
+	struct process *list;
+	size_t i, count = list_processes(o, &list);
+
+	for (i = 0; count > 1 && i < count && i < PROCESSES_SHOWN; i++)
+		push_process(o, &list[i]);
+	if (count > PROCESSES_SHOWN)
+		scry_doc_remark(o->doc,
+				"%zu more processes are not shown; scry report FILE --pid N shows "
+				"one, --json has all",
+				count - PROCESSES_SHOWN);
+	free(list);
+}
+
+static int push_tree(struct objects *o)
+{
+	uint64_t top = o->opts->top == SCRY_VIEW_TOP_DEFAULT ? 0 : o->opts->top, all = 0;
+	size_t i;
+	int err = scry_object_tree_push(&o->list, o->sort, top, o->doc);
+
+	if (err)
+		return err;
+	for (i = 0; i < o->list.count; i++)
+		all += o->list.rows[i].counts.allocated;
+	if (!o->list.count)
+		explain_empty(o);
+	else
+		push_left_out(o, o->list.count, all);
+	return 0;
+}
+
+static int push(struct objects *o)
+{
+	struct scry_object_list *l = &o->list;
+	const char *weights[] = {
+		[SCRY_VIEW_SORT_ALLOCATED] = "allocated",
+		[SCRY_VIEW_SORT_BYTES] = "bytes",
+		[SCRY_VIEW_SORT_LIVE] = "live",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = "live_bytes",
+		[SCRY_VIEW_SORT_OLD_LIVE] = "old_live",
+		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "old_live_bytes",
+		[SCRY_VIEW_SORT_AGE] = "allocated",
+	};
+
+	o->sort = scry_view_sort_of(o->opts);
+	o->doc->weight = weights[o->sort];
+	o->table = scry_object_table_of(l, o->doc);
+	l->honesty.noun = "objects";
+	l->honesty.shown = l->all.allocated;
+	scry_honesty_push(&l->honesty, o->doc);
+	push_notes(o);
+	if (o->opts->stacks && l->count && !l->has_stacks)
+		note(o, "the recording holds no stacks; fix: record with --stacks");
+	push_totals(o);
+	if (o->opts->stacks && !o->doc->is_data)
+		return push_tree(o);
+	push_table(o);
+	push_processes(o);
+	return 0;
+}
+
+/* For people processes are summed; what each of them did is kept for tables of its own. */
+static int sum_up(struct objects *o)
+{
+	struct scry_object_list *l = &o->list;
+
+	if (!o->doc->is_data && !o->opts->stacks && !l->is_one && l->count) {
+		o->by_pid = malloc(l->count * sizeof(*o->by_pid));
+		if (!o->by_pid)
+			return scry_fail(-ENOMEM, "no memory for %zu rows", l->count);
+		memcpy(o->by_pid, l->rows, l->count * sizeof(*o->by_pid));
+		o->by_pid_count = l->count;
+	}
+	scry_object_list_settle(l, !o->doc->is_data);
 	return 0;
 }
 
 int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *opts,
 		      struct scry_doc *doc)
 {
-	struct objects o = {.reader = reader, .opts = opts, .doc = doc};
-	int err = scry_grep_init(&o.grep, opts->grep);
+	struct scry_object_tables tables;
+	struct objects o = {
+		.list = {.tables = &tables,
+			 .opts = opts,
+			 .keeps_pids = true,
+			 .is_one = opts->pid != 0,
+			 .only_pid = (uint32_t)opts->pid,
+			 .keeps_methods = doc->is_data || opts->stacks},
+		.opts = opts,
+		.doc = doc,
+	};
+	int err;
 
-	if (err)
-		return err;
-	scry_honesty_init(&o.honesty, reader);
-	err = scry_sites_init(&o.sites);
+	scry_object_tables_init(&tables);
+	err = scry_object_list_read(&o.list, reader);
 	if (!err)
-		err = read_all(&o);
-	if (err)
-		goto out;
-	o.rows = calloc(o.sites.count, sizeof(*o.rows));
-	if (!o.rows) {
-		err = scry_fail(-ENOMEM, "no memory for %zu rows", o.sites.count);
-		goto out;
-	}
-	collect(&o);
-	o.row_count = scry_object_rows_merge(o.rows, o.row_count);
-	scry_object_rows_sort(o.rows, o.row_count, opts->sort);
-	push(&o);
-out:
-	free(o.rows);
-	scry_sites_done(&o.sites);
-	scry_grep_done(&o.grep);
+		err = sum_up(&o);
+	if (!err)
+		err = push(&o);
+	scry_object_table_done(&o.table);
+	free(o.by_pid);
+	scry_object_list_done(&o.list);
+	scry_object_tables_done(&tables);
 	return err;
 }

@@ -16,6 +16,7 @@
 
 struct out_json {
 	struct scry_json json;
+	bool has_honesty;
 	bool in_notes;
 	bool in_rows;
 };
@@ -27,12 +28,48 @@ static void new_line(const struct scry_doc *doc, struct scry_json *json)
 		scry_json_break(json);
 }
 
+static void put_text(struct scry_json *json, const char *bytes, size_t length)
+{
+	if (bytes)
+		scry_json_string(json, bytes, length);
+	else
+		scry_json_null(json);
+}
+
+static void put_frames(struct scry_json *json, const struct scry_cell *cell)
+{
+	uint64_t i;
+
+	scry_json_array_begin(json);
+	for (i = 0; i < cell->number; i++) {
+		const struct scry_doc_frame *frame = &cell->frames[i];
+
+		scry_json_object_begin(json);
+		scry_json_key(json, "file");
+		put_text(json, frame->file, frame->file_length);
+		scry_json_key(json, "line");
+		scry_json_u64(json, frame->line);
+		scry_json_key(json, "method");
+		put_text(json, frame->method, frame->method_length);
+		scry_json_key(json, "is_c");
+		scry_json_bool(json, frame->is_c);
+		scry_json_object_end(json);
+	}
+	scry_json_array_end(json);
+}
+
 static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const struct scry_cell *cell)
 {
 	char hex[24];
 
 	if (cell->is_unknown) {
 		scry_json_null(json);
+	} else if (kind == SCRY_CELL_FRAMES) {
+		put_frames(json, cell);
+	} else if (kind == SCRY_CELL_BOOL) {
+		scry_json_bool(json, cell->number != 0);
+	} else if (kind == SCRY_CELL_DELTA) {
+		scry_json_i64(json, (int64_t)cell->number);
 	} else if (kind == SCRY_CELL_TEXT) {
 		scry_json_string(json, cell->bytes, cell->length);
 	} else if (kind == SCRY_CELL_HEX) {
@@ -113,11 +150,16 @@ static void begin_document(struct scry_doc *doc, struct scry_json *json)
 
 static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 {
-	struct scry_json *json = &((struct out_json *)doc->renderer)->json;
+	struct out_json *out = doc->renderer;
+	struct scry_json *json = &out->json;
 	double percent;
 
-	begin_document(doc, json);
-	scry_json_key(json, "honesty");
+	if (!out->has_honesty)
+		begin_document(doc, json);
+	else
+		new_line(doc, json);
+	scry_json_key(json, out->has_honesty ? "honesty_from" : "honesty");
+	out->has_honesty = true;
 	scry_json_object_begin(json);
 	scry_json_key(json, "is_complete");
 	scry_json_bool(json, h->has_totals && !h->lost && !h->left_out);
@@ -136,6 +178,12 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 	else
 		scry_json_null(json);
 	key_known(json, "watched_ns", h->watched_ns, h->has_totals);
+	key_known(json, "gcs", h->gcs, h->has_totals);
+	key_known(json, "full_gcs", h->full_gcs, h->has_totals);
+	key_known(json, "compactions", h->compactions, h->has_totals);
+	key_known(json, "moved", h->moved, h->has_totals);
+	key_known(json, "sample_every", h->sample_every, h->has_totals);
+	key_known(json, "sample_bytes", h->sample_bytes, h->has_totals);
 	put_processes(json, h);
 	put_causes(json, h);
 	scry_json_object_end(json);

@@ -20,22 +20,30 @@
 #define HELD_BYTES (1u << 20)
 #define WIDTH_MAX 120u
 #define TOTAL_WIDTH_MAX 40u
+#define ELASTIC_MIN 16u /* columns: less of a path says nothing */
 
 struct text {
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX]; /* of the table whose rows are held */
+	size_t column_count;
 	struct scry_buf held;
 	size_t held_rows;
 	bool is_flowing; /* widths are settled, rows go out at once */
 	bool has_table;
 	bool has_rows; /* printed; the next remark keeps its distance */
 	size_t widths[SCRY_DOC_COLUMNS_MAX];
+	size_t limits[SCRY_DOC_COLUMNS_MAX]; /* elastic columns are cut to these; 0: no limit */
 	struct scry_buf line;
 };
 
 /* The cell as people read it, escaped. */
 static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struct scry_cell *cell)
 {
+	if (cell->is_blank)
+		return;
 	if (cell->is_unknown) {
-		scry_buf_append(buf, "-", 1);
+		scry_buf_append(buf, cell->bytes ? cell->bytes : "-",
+				cell->bytes ? cell->length : 1);
+		scry_buf_append(buf, " ", cell->mark ? 1 : 0);
 		return;
 	}
 	switch (kind) {
@@ -55,7 +63,46 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 		scry_buf_printf(buf, "%" PRIu64 ".%06" PRIu64, cell->number / 1000000000,
 				cell->number % 1000000000 / 1000);
 		break;
+	case SCRY_CELL_DELTA:
+		if (cell->number)
+			scry_buf_append(buf, (int64_t)cell->number < 0 ? "-" : "+", 1);
+		scry_text_count(buf, (int64_t)cell->number < 0 ? -cell->number : cell->number);
+		break;
+	case SCRY_CELL_TENTHS:
+		scry_buf_printf(buf, "%" PRIu64 ".%u", cell->number / 10,
+				(unsigned int)(cell->number % 10));
+		break;
+	case SCRY_CELL_BOOL:
+	case SCRY_CELL_FRAMES: /* not for people */
+		break;
 	}
+	if (cell->mark)
+		scry_buf_append(buf, &cell->mark, 1);
+}
+
+/* A sentence, broken at blanks where it is wider than the terminal. */
+static void print_wrapped(const struct scry_doc *doc, FILE *out, const char *sentence)
+{
+	size_t column = 0;
+
+	while (*sentence) {
+		size_t len = strcspn(sentence, " "), i, width = 0;
+
+		for (i = 0; i < len; i++)
+			width += ((unsigned char)sentence[i] & 0xc0) != 0x80;
+		if (column && doc->width && column + 1 + width > doc->width) {
+			fputs("\n  ", out);
+			column = 2;
+		} else if (column) {
+			fputc(' ', out);
+			column++;
+		}
+		fwrite(sentence, 1, len, out);
+		column += width;
+		sentence += len;
+		sentence += *sentence == ' ';
+	}
+	fputc('\n', out);
 }
 
 static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
@@ -66,7 +113,7 @@ static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honest
 	scry_buf_clear(&text->line);
 	scry_honesty_line(honesty, doc->view, &text->line);
 	if (out)
-		fprintf(out, "%s\n", scry_buf_str(&text->line));
+		print_wrapped(doc, out, scry_buf_str(&text->line));
 }
 
 static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
@@ -75,9 +122,10 @@ static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
 	FILE *out = doc->is_stream ? doc->talk : doc->out;
 
 	scry_buf_clear(&text->line);
+	scry_buf_append(&text->line, "note: ", 6);
 	scry_text_escape(&text->line, bytes, length);
 	if (out)
-		fprintf(out, "note: %s\n", scry_buf_str(&text->line));
+		print_wrapped(doc, out, scry_buf_str(&text->line));
 }
 
 /* Values right-aligned in one column, what they are behind them. */
@@ -109,21 +157,42 @@ static bool is_right(enum scry_cell_kind kind)
 	return kind != SCRY_CELL_TEXT;
 }
 
+/* Prints the last `limit` characters of `text`, an ellipsis first. */
+static void print_tail(struct scry_doc *doc, const char *text, size_t limit)
+{
+	size_t over = scry_text_width(text) - limit + 3;
+
+	while (over && *text) {
+		text++;
+		over -= ((unsigned char)*text & 0xc0) != 0x80;
+	}
+	fprintf(doc->out, "...%s", text);
+}
+
 /* One line of cells that lie one behind the other at `cells`; returns what follows them. */
 static const char *print_line(struct scry_doc *doc, const char *cells)
 {
 	const struct text *text = doc->renderer;
 	size_t i, gap = 0; /* blanks owed before the next cell: none hang at a line's end */
 
-	for (i = 0; i < doc->column_count; i++) {
-		size_t width = scry_text_width(cells);
-		size_t pad = text->widths[i] > width ? text->widths[i] - width : 0;
-		bool right = is_right(doc->columns[i].kind);
+	for (i = 0; i < text->column_count; i++) {
+		bool right = is_right(text->columns[i].kind);
+		size_t limit = text->limits[i], width, pad;
 
-		if (!doc->columns[i].title)
+		if (!text->columns[i].title)
 			continue;
-		fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
-		gap = 2 + (right ? 0 : pad);
+		width = scry_text_width(cells);
+		pad = text->widths[i] > width ? text->widths[i] - width : 0;
+		if (!*cells) { /* blank: a line must not end in blanks */
+			gap += 2 + text->widths[i];
+		} else if (limit && width > limit) {
+			fprintf(doc->out, "%*s", (int)gap, "");
+			print_tail(doc, cells, limit);
+			gap = 2;
+		} else {
+			fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
+			gap = 2 + (right ? 0 : pad);
+		}
 		cells += strlen(cells) + 1;
 	}
 	fputc('\n', doc->out);
@@ -135,10 +204,10 @@ static void measure(const struct scry_doc *doc, const char *cells)
 	struct text *text = doc->renderer;
 	size_t i;
 
-	for (i = 0; i < doc->column_count; i++) {
+	for (i = 0; i < text->column_count; i++) {
 		size_t width;
 
-		if (!doc->columns[i].title)
+		if (!text->columns[i].title)
 			continue;
 		width = scry_text_width(cells);
 		if (width > WIDTH_MAX)
@@ -147,6 +216,34 @@ static void measure(const struct scry_doc *doc, const char *cells)
 			text->widths[i] = width;
 		cells += strlen(cells) + 1;
 	}
+}
+
+/* Cuts elastic columns, the widest first, until a line fits the terminal. */
+static void fit(struct scry_doc *doc)
+{
+	struct text *text = doc->renderer;
+	size_t i, total = 0, widest;
+
+	memset(text->limits, 0, sizeof(text->limits));
+	for (i = 0; i < text->column_count; i++)
+		total += text->columns[i].title ? text->widths[i] + (total ? 2 : 0) : 0;
+	while (doc->width && total > doc->width) {
+		for (i = 0, widest = text->column_count; i < text->column_count; i++)
+			if (text->columns[i].title && text->columns[i].is_elastic &&
+			    text->widths[i] > ELASTIC_MIN &&
+			    (widest == text->column_count ||
+			     text->widths[i] > text->widths[widest]))
+				widest = i;
+		if (widest == text->column_count)
+			return;
+		text->widths[widest]--;
+		text->limits[widest] = text->widths[widest];
+		total--;
+	}
+	/* Rows that come later may be wider than those that were measured. */
+	for (i = 0; doc->width && i < text->column_count; i++)
+		if (text->columns[i].is_elastic && !text->limits[i])
+			text->limits[i] = text->widths[i] + (doc->width - total);
 }
 
 /* Prints what is held; from then on widths are settled. */
@@ -159,6 +256,7 @@ static void let_flow(struct scry_doc *doc)
 	if (text->is_flowing || !text->has_table)
 		return;
 	text->is_flowing = true;
+	fit(doc);
 	if (text->held.failed || text->held_rows < 2) /* the titles alone say nothing */
 		return;
 	text->has_rows = true;
@@ -186,7 +284,11 @@ static void text_table(struct scry_doc *doc)
 
 	if (text->has_table)
 		let_flow(doc);
+	memcpy(text->columns, doc->columns, doc->column_count * sizeof(*doc->columns));
+	text->column_count = doc->column_count;
 	fputc('\n', doc->out);
+	if (doc->title)
+		print_wrapped(doc, doc->out, doc->title);
 	memset(text->widths, 0, sizeof(text->widths));
 	scry_buf_clear(&text->held);
 	text->held_rows = 0;
@@ -230,7 +332,7 @@ static void text_remark(struct scry_doc *doc, const char *remark)
 	text->has_rows = false;
 	scry_buf_clear(&text->line);
 	scry_text_escape(&text->line, remark, strlen(remark));
-	fprintf(doc->out, "%s\n", scry_buf_str(&text->line));
+	print_wrapped(doc, doc->out, scry_buf_str(&text->line));
 }
 
 static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)

@@ -76,23 +76,46 @@ static uint64_t sites_index(const struct scry_sites *sites, uint32_t site)
 	return index;
 }
 
+static void on_slice(struct scry_sites *sites, const struct scry_ev_slice *slice)
+{
+	sites->slice = slice->slice;
+	sites->slice_end_ns = slice->end_ns;
+}
+
+/* Whether these counters are of the moment asked for, or before it. */
+static bool is_asked(const struct scry_sites *sites, const struct scry_ev_objects *objects)
+{
+	if (!sites->until_ns)
+		return true;
+	return objects->slice && objects->slice == sites->slice &&
+	       sites->slice_end_ns <= sites->until_ns;
+}
+
 static void on_objects(struct scry_sites *sites, const struct scry_ev_objects *objects)
 {
 	struct scry_site *row = &sites->rows[sites_index(sites, objects->site)];
+	struct scry_ev_objects *counts = &row->counts;
 
 	sites->events++;
-	if (objects->slice) /* a part of the watch; the whole is told too */
+	if (!is_asked(sites, objects))
 		return;
+	sites->has_final |= !objects->slice;
+	row->is_final |= !objects->slice;
 	row->has_counters = true;
-	if (row == sites->rows) { /* many sites that are not known share this row */
-		row->allocated += objects->allocated;
-		row->freed += objects->freed < objects->allocated ? objects->freed : 0;
-		row->bytes += objects->bytes;
+	if (row > sites->rows) {
+		*counts = *objects;
 		return;
 	}
-	row->allocated = objects->allocated;
-	row->freed = objects->freed < objects->allocated ? objects->freed : objects->allocated;
-	row->bytes = objects->bytes;
+	if (objects->slice) /* many sites that are not known share this row: told once, at the end
+			     */
+		return;
+	counts->allocated += objects->allocated;
+	counts->freed += objects->freed < objects->allocated ? objects->freed : 0;
+	counts->unfollowed += objects->unfollowed;
+	counts->bytes += objects->bytes;
+	counts->live_bytes += objects->live_bytes;
+	counts->freed_bytes += objects->freed_bytes;
+	counts->flags |= objects->flags;
 }
 
 /* The key of an object in `live`. */
@@ -135,6 +158,9 @@ int scry_sites_event(struct scry_sites *sites, const struct scry_reader *reader,
 	switch (event->type) {
 	case SCRY_EVENT_SITE:
 		return on_site(sites, payload);
+	case SCRY_EVENT_SLICE:
+		on_slice(sites, payload);
+		return 0;
 	case SCRY_EVENT_OBJECTS:
 		on_objects(sites, payload);
 		return 0;
@@ -148,22 +174,46 @@ int scry_sites_event(struct scry_sites *sites, const struct scry_reader *reader,
 	return 0;
 }
 
+/* What a stranger's file says is made to hold together. */
+static void settle(struct scry_ev_objects *c)
+{
+	uint64_t live;
+
+	if (c->freed > c->allocated)
+		c->freed = c->allocated;
+	if (c->unfollowed > c->allocated - c->freed)
+		c->unfollowed = c->allocated - c->freed;
+	live = c->allocated - c->freed - c->unfollowed;
+	if (!c->live_bytes && !c->freed_bytes && c->bytes) {
+		c->live_bytes = (uint64_t)((unsigned __int128)c->bytes * live /
+					   (c->allocated ? c->allocated : 1));
+		c->freed_bytes = c->bytes - c->live_bytes;
+		c->flags |= SCRY_OBJECTS_SLOTS;
+	}
+	if (c->old_live > live)
+		c->old_live = live;
+	if (c->old_live_bytes > c->live_bytes)
+		c->old_live_bytes = c->live_bytes;
+	if (c->samples > c->allocated)
+		c->samples = c->allocated;
+	if (c->live_samples > live)
+		c->live_samples = live;
+}
+
 void scry_sites_close(struct scry_sites *sites)
 {
 	size_t i;
 
 	for (i = 0; i < sites->count; i++) {
 		struct scry_site *row = &sites->rows[i];
+		bool has_newer = row->seen_allocated && !row->is_final; /* than a slice */
 
-		if (row->has_counters)
-			continue;
-		row->allocated = row->seen_allocated;
-		row->freed = row->seen_freed;
-		row->bytes = row->allocated * row->place.slot_bytes;
+		if (!sites->until_ns && (!row->has_counters || has_newer))
+			row->counts = (struct scry_ev_objects){
+				.allocated = row->seen_allocated,
+				.freed = row->seen_freed,
+				.bytes = row->seen_allocated * row->place.slot_bytes,
+			};
+		settle(&row->counts);
 	}
-}
-
-uint64_t scry_live_bytes(uint64_t bytes, uint64_t live, uint64_t allocated)
-{
-	return allocated ? (uint64_t)((unsigned __int128)bytes * live / allocated) : 0;
 }

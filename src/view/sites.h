@@ -1,9 +1,11 @@
 /*
  * What a recording tells of each site: its place, its counters.
  *
- * OBJECTS events are counters since the watch began: the last one of a site counts. A site without
- * one (a raw recording whose end is missing) is counted from its ALLOC and FREE events; a FREE is
- * then given to the site of the last ALLOC of that address in that process.
+ * OBJECTS events are counters since the watch began: the last one of a site counts, so where the
+ * end of a recording is missing the last slice stands in. A site without one (a raw recording whose
+ * end is missing) is counted from its ALLOC and FREE events; a FREE is then given to the site of
+ * the last ALLOC of that address in that process. With `until_ns` the counters are those of the
+ * slices that had ended by then, and nothing else counts.
  *
  * Limits: 4 Mi sites, 16 Mi live addresses; beyond, events are counted in `dropped`.
  */
@@ -15,9 +17,10 @@
 
 struct scry_site {
 	struct scry_ev_site place;
-	uint64_t allocated, freed, bytes;
+	struct scry_ev_objects counts;	     /* settled by close: freed <= allocated, bytes split */
 	uint64_t seen_allocated, seen_freed; /* single events */
 	bool has_counters;
+	bool is_final; /* they are those of the end */
 };
 
 struct scry_sites {
@@ -30,9 +33,13 @@ struct scry_sites {
 	uint64_t dropped;
 	uint64_t frees_older; /* single FREE events of unknown objects */
 	uint64_t events;      /* OBJECTS, ALLOC and FREE events seen */
+	uint64_t until_ns;    /* CLOCK_MONOTONIC; 0: the end */
+	uint32_t slice;	      /* the last SLICE event: its number, its end */
+	uint64_t slice_end_ns;
+	bool has_final; /* counters of the end were seen */
 };
 
-/* 0 or -ENOMEM with a sentence. */
+/* 0 or -ENOMEM with a sentence. `until_ns` may be set afterwards. */
 int scry_sites_init(struct scry_sites *sites);
 void scry_sites_done(struct scry_sites *sites);
 
@@ -40,11 +47,10 @@ void scry_sites_done(struct scry_sites *sites);
 int scry_sites_event(struct scry_sites *sites, const struct scry_reader *reader,
 		     const struct scry_event *event);
 
-/* All is read: settles the counters of sites that have only single events. */
-void scry_sites_close(struct scry_sites *sites);
-
-/* Bytes of the objects of these counters that are still there: one size per site, so in proportion.
+/*
+ * All is read: settles the counters. Where a site has only single events they are counted; where
+ * its sizes are not split (an older recording) one size per site is taken, slots only.
  */
-uint64_t scry_live_bytes(uint64_t bytes, uint64_t live, uint64_t allocated);
+void scry_sites_close(struct scry_sites *sites);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "view/filter.h"
+#include "view/grep.h"
 
 #include <errno.h>
 #include <string.h>
@@ -31,4 +33,31 @@ const struct scry_view *scry_view_find(const char *name)
 	scry_fail(-EINVAL, "unknown view '%s'; fix: one of %s", name, scry_buf_str(&names));
 	scry_buf_done(&names);
 	return NULL;
+}
+
+int scry_view_opts_check(const struct scry_view_opts *opts)
+{
+	struct scry_filter filter;
+	struct scry_grep grep;
+	int err = scry_grep_init(&grep, opts->grep);
+
+	if (err)
+		return err;
+	scry_grep_done(&grep);
+	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
+		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
+	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)
+		return scry_fail(-EINVAL, "ages of many stacks have no sum; fix: --sort live");
+	return scry_filter_init(&filter, &opts->filter);
+}
+
+int scry_view_sort_of(const struct scry_view_opts *opts)
+{
+	if (opts->sort == SCRY_VIEW_SORT_DEFAULT)
+		return opts->live ? SCRY_VIEW_SORT_OLD_LIVE : SCRY_VIEW_SORT_ALLOCATED;
+	if (opts->live && opts->sort == SCRY_VIEW_SORT_LIVE)
+		return SCRY_VIEW_SORT_OLD_LIVE;
+	if (opts->live && opts->sort == SCRY_VIEW_SORT_LIVE_BYTES)
+		return SCRY_VIEW_SORT_OLD_LIVE_BYTES;
+	return opts->sort;
 }

@@ -14,46 +14,101 @@
 	UINT64_MAX /* top was not given: 30 rows for people, all for programs */
 #define SCRY_VIEW_TOP_ROWS 30
 
-enum scry_view_by { SCRY_VIEW_BY_LINE, SCRY_VIEW_BY_CLASS, SCRY_VIEW_BY_FILE };
-enum scry_view_sort { SCRY_VIEW_SORT_ALLOCATED, SCRY_VIEW_SORT_BYTES, SCRY_VIEW_SORT_LIVE };
-
-struct scry_view_opts {
-	int by;		  /* enum scry_view_by */
-	int sort;	  /* enum scry_view_sort */
-	uint64_t top;	  /* rows; 0: all; SCRY_VIEW_TOP_DEFAULT */
-	const char *grep; /* substring or /regex/ of "file:line class"; NULL: all */
+enum scry_view_by {
+	SCRY_VIEW_BY_LINE,
+	SCRY_VIEW_BY_CLASS,
+	SCRY_VIEW_BY_FILE,
+	SCRY_VIEW_BY_METHOD,
+	SCRY_VIEW_BY_GEM,
+};
+enum scry_view_sort {
+	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */
+	SCRY_VIEW_SORT_ALLOCATED,
+	SCRY_VIEW_SORT_BYTES,
+	SCRY_VIEW_SORT_LIVE,
+	SCRY_VIEW_SORT_LIVE_BYTES,
+	SCRY_VIEW_SORT_AGE,
+	SCRY_VIEW_SORT_OLD_LIVE, /* what live and live-bytes mean with --live */
+	SCRY_VIEW_SORT_OLD_LIVE_BYTES,
 };
 
-#define SCRY_VIEW_OPTS_DEFAULT               \
-	{                                    \
-		.top = SCRY_VIEW_TOP_DEFAULT \
+struct scry_view_opts {
+	int by;				/* enum scry_view_by */
+	int sort;			/* enum scry_view_sort */
+	uint64_t top;			/* rows; 0: all; SCRY_VIEW_TOP_DEFAULT */
+	const char *grep;		/* substring or /regex/ of "file:line class"; NULL: all */
+	struct scry_opt_strings filter; /* view/filter.h */
+	uint64_t pid;			/* only this process; 0: all */
+	bool live;			/* only what survived the last full mark */
+	bool internal;			/* the VM's own objects too */
+	bool stacks;			/* by callers */
+};
+
+#define SCRY_VIEW_OPTS_DEFAULT                                                \
+	{                                                                     \
+		.sort = SCRY_VIEW_SORT_DEFAULT, .top = SCRY_VIEW_TOP_DEFAULT, \
 	}
 
-/* The rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
+#define SCRY_VIEW_SORT_CHOICES "allocated|bytes|live|live-bytes|age"
+
+/*
+ * Rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
+ * PICK: which rows there are.
  */
-#define SCRY_VIEW_OPT_ROWS(o)                                                                    \
+#define SCRY_VIEW_PICK_OPT_ROWS(o)                                                               \
 	{0,                                                                                      \
 	 "by",                                                                                   \
 	 SCRY_OPT_CHOICE,                                                                        \
 	 &(o)->by,                                                                               \
 	 NULL,                                                                                   \
-	 "one row for each line, class or file",                                                 \
-	 "line|class|file"},                                                                     \
-		{0,                                                                              \
-		 "sort",                                                                         \
-		 SCRY_OPT_CHOICE,                                                                \
-		 &(o)->sort,                                                                     \
-		 NULL,                                                                           \
-		 "biggest first, by this column",                                                \
-		 "allocated|bytes|live"},                                                        \
+	 "one row for each line, class, ...",                                                    \
+	 "line|class|file|method|gem"},                                                          \
 		{0,	    "top", SCRY_OPT_U64,                                                 \
 		 &(o)->top, "N",   "show N rows, 0 all (default 30; all in JSON)",               \
 		 NULL},                                                                          \
+		{0,                                                                              \
+		 "grep",                                                                         \
+		 SCRY_OPT_STRING,                                                                \
+		 &(o)->grep,                                                                     \
+		 "TEXT",                                                                         \
+		 "only rows whose \"file:line class\" contains TEXT, or matches /REGEX/",        \
+		 NULL},                                                                          \
+		{0,                                                                              \
+		 "filter",                                                                       \
+		 SCRY_OPT_STRINGS,                                                               \
+		 &(o)->filter,                                                                   \
+		 "KEY=GLOB",                                                                     \
+		 "only rows whose file, class, method or gem matches, or with != does not; may " \
+		 "be repeated",                                                                  \
+		 NULL},                                                                          \
+		{0,                                                                              \
+		 "internal",                                                                     \
+		 SCRY_OPT_FLAG,                                                                  \
+		 &(o)->internal,                                                                 \
+		 NULL,                                                                           \
+		 "list objects internal to the VM too",                                          \
+		 NULL},                                                                          \
 	{                                                                                        \
-		0, "grep", SCRY_OPT_STRING, &(o)->grep, "TEXT",                                  \
-			"only rows whose \"file:line class\" contains TEXT, or matches /REGEX/", \
-			NULL                                                                     \
+		0, "stacks", SCRY_OPT_FLAG, &(o)->stacks, NULL,                                  \
+			"by callers: a tree, arrays in JSON", NULL                               \
 	}
+
+#define SCRY_VIEW_OPT_ROWS(o)                                                      \
+	{0,                                                                        \
+	 "sort",                                                                   \
+	 SCRY_OPT_CHOICE,                                                          \
+	 &(o)->sort,                                                               \
+	 NULL,                                                                     \
+	 "biggest first, by this column (default allocated; live with --live)",    \
+	 SCRY_VIEW_SORT_CHOICES},                                                  \
+		{0,                                                                \
+		 "live",                                                           \
+		 SCRY_OPT_FLAG,                                                    \
+		 &(o)->live,                                                       \
+		 NULL,                                                             \
+		 "only what survived the last full mark of the garbage collector", \
+		 NULL},                                                            \
+		SCRY_VIEW_PICK_OPT_ROWS(o)
 
 struct scry_view {
 	const char *name;
@@ -69,6 +124,15 @@ extern const struct scry_view scry_views[]; /* ends with a row without a name */
 
 /* The row of that name; NULL with a sentence that lists the names. */
 const struct scry_view *scry_view_find(const char *name);
+
+/*
+ * What the options cannot mean: patterns that are none, combinations. To be asked before a watch,
+ * not after it. 0, or -EINVAL with a sentence.
+ */
+int scry_view_opts_check(const struct scry_view_opts *opts);
+
+/* The column (enum scry_view_sort) that --sort and --live mean for the objects view. */
+int scry_view_sort_of(const struct scry_view_opts *opts);
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *opts,

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/ruby_size.h"
+
 #define SCRY_RUBY_LEAF_MAX 64
 #define SCRY_RUBY_NONE 0xffffffffu
 
@@ -101,6 +103,8 @@ struct scry_ruby_layout {
 	uint32_t leaf_count, after_count;
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
+	/* bytes of an object outside its slot; addresses in it are module-relative here */
+	struct scry_size_rules sizes;
 };
 
 #endif

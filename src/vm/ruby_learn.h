@@ -73,6 +73,8 @@ int scry_learn_classes(struct scry_learn *learn);
 int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars placed by shapes */
 int scry_learn_allocators(struct scry_learn *learn);
 int scry_learn_trace(struct scry_learn *learn);
+/* Sizes: 0 always; a type that is not learned stays unknown, and its row says so. */
+int scry_learn_sizes(struct scry_learn *learn);
 
 /* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right
  * after it?

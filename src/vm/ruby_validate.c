@@ -192,7 +192,8 @@ static int judge(const struct scry_ruby *ruby, struct tally *tally)
 	for (ssize_t i = 0; i < n && tally->threads < THREADS_JUDGED && !err; i++)
 		err = judge_thread(ruby, &threads[i], tally);
 	free(threads);
-	if (!err && tally->threads == 0)
+	/* Without Ruby code the VM is still being made: not all that we would call is there yet. */
+	if (!err && (tally->threads == 0 || tally->code == 0))
 		err = -EAGAIN;
 	if (!err)
 		err = judge_classes(ruby, tally);

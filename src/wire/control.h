@@ -5,12 +5,14 @@
  *   private  rw- private   agent data, gate page (wiped in fork children),  agent and host
  *                          journal
  *   shared   rw- shared    control page, then the ring                   agent and keeper
+ *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
  *
  * Freestanding. Everything read from these pages by the host is hostile input: copy, then check.
  */
 #ifndef SCRY_WIRE_CONTROL_H
 #define SCRY_WIRE_CONTROL_H
 
+#include "wire/gate.h"
 #include "wire/journal.h"
 
 #include <stdint.h>
@@ -41,40 +43,14 @@ struct scry_agent_header {
 	uint64_t image_data;	    /* where its writable segment lies */
 	uint64_t stubs, stubs_size; /* part of the text mapping, for near code */
 	uint64_t stub_used;	    /* bytes of it in use */
+	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
 };
-
-/*
- * Gate page: private and MADV_WIPEONFORK, so a fork child finds it all zero and knows itself.
- * Everything that an event handler touches each time lies here, on few lines of one page.
- */
-struct scry_agent_frames { /* the part of the VM's layout that each event needs, offsets in bytes */
-	uint32_t trace_ec, trace_cfp, trace_data;
-	uint32_t frame_pc, frame_iseq, frame_sp, frame_ep, frame_size;
-	uint32_t ec_cfp, ec_stack, ec_stack_size;
-	uint32_t pc_advanced; /* bytes that the VM adds to the newest frame's pc around the hook */
-};
-struct scry_gate {
-	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
-	uint32_t taken;	   /* the watch that the handler has taken up */
-	uint64_t handling; /* the event handler runs */
-	uint64_t head;	   /* ring words ever written, published or not */
-	uint64_t ring;	   /* address of the ring's words */
-	uint64_t at, end;  /* next word and end of the segment in use, as indices into the ring */
-	uint32_t until_lease_check; /* events */
-	uint32_t lease_ok;
-	uint64_t open; /* 1 in the process that was entered */
-	struct scry_agent_frames frames;
-	int64_t inflight; /* threads in the agent's other entries: registering, reconciling, booting
-			   */
-	uint32_t segment;
-	uint32_t reserved;
-};
-_Static_assert(sizeof(struct scry_gate) == 128, "two cache lines");
 
 /* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
  * accounts. */
 struct scry_agent_state {
-	uint64_t hooked;	  /* the VM's hook list holds our function */
+	uint64_t hooked;	  /* the VM's hook list holds our function ... */
+	uint64_t handler;	  /* ... which is this one */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
 	uint64_t jobs_refused;	  /* times that the VM's table had no room */
@@ -119,13 +95,18 @@ struct scry_control {
 	uint64_t busy;	     /* handler entered while it was running: not recorded */
 	uint64_t bad;	     /* self-checks that failed: such objects are counted as unnamed */
 	uint64_t defs;	     /* site definitions sent */
+	uint64_t untracked;  /* sampled objects whose end is not followed: the table is full */
+	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
+	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
+	uint64_t booted;     /* the boot slot led to the agent */
 	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
-	uint64_t pad1[55];
+	uint64_t pad1[51];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
 	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
-	uint64_t pad2[31];
+	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
+	uint64_t pad2[30];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 

@@ -7,6 +7,8 @@
 #ifndef SCRY_WIRE_RUBY_RING_H
 #define SCRY_WIRE_RUBY_RING_H
 
+#include "wire/ruby_size.h"
+
 #include <stdint.h>
 
 /*
@@ -15,10 +17,34 @@
  * length in words.
  */
 #define SCRY_RING_ESCAPE 0xfffffu
-enum scry_ring_record { SCRY_RING_DEF = 1 };
-/* escape word: bits 0..19 all ones, 20..31 record kind, 32..47 words that follow */
+enum scry_ring_record {
+	SCRY_RING_DEF = 1, /* struct scry_ring_def: what a code means from here on */
+	SCRY_RING_GC,	   /* one word: GCs begun << 8 | enum scry_ring_gc */
+	SCRY_RING_NODE,	   /* struct scry_ring_node: what a node of the stack tree means */
+	SCRY_RING_STACK,   /* no word: the node in bits 48..63 called what the next objects are from
+			    */
+	SCRY_RING_SIZE,	   /* one word: bytes outside the slot of the object freed next */
+	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to. Bit 48
+			      of the escape word: a new compaction */
+};
+enum scry_ring_gc {
+	SCRY_RING_GC_START = 1,
+	SCRY_RING_GC_MARKED,	  /* what is to die is known */
+	SCRY_RING_GC_FULL_MARKED, /* the same of a full mark */
+	SCRY_RING_GC_SWEPT,	  /* and is gone */
+};
+/* escape word: bits 0..19 all ones, 20..31 record kind, 32..47 words that follow, 48..63 by kind */
 #define SCRY_RING_ESCAPE_WORD(kind, words) \
 	((uint64_t)SCRY_RING_ESCAPE | (uint64_t)(kind) << 20 | (uint64_t)(words) << 32)
+
+/*
+ * Codes of the word of a freed object: nothing outside its slot (or what a SIZE record before it
+ * says), size not known, or so many bytes. Codes up to SCRY_SITE_SLOTS are objects made.
+ */
+#define SCRY_RING_FREED 0u
+#define SCRY_RING_FREED_UNKNOWN 0x1ffffu
+#define SCRY_RING_FREED_SIZED 0x20000u
+#define SCRY_RING_SIZED_MAX (SCRY_RING_ESCAPE - SCRY_RING_FREED_SIZED - 1)
 
 #define SCRY_SITE_SLOTS 65536u /* codes 1 .. SCRY_SITE_SLOTS */
 #define SCRY_DEF_TEXT_MAX 640u
@@ -44,6 +70,28 @@ struct scry_ring_def {
 };
 _Static_assert(sizeof(struct scry_ring_def) == 88, "part of the ring format");
 
+/*
+ * A frame that called something, in the tree of all stacks seen. Node 0 is nobody. A node may be
+ * defined anew; its children are then defined anew before they are used.
+ */
+#define SCRY_STACK_NODES 65536u
+struct scry_ring_node {
+	uint32_t node, parent;
+	uint32_t line;
+	uint16_t path_size, label_size; /* bytes that follow, padded to 8 */
+};
+_Static_assert(sizeof(struct scry_ring_node) == 16, "part of the ring format");
+
+/* How sampling is done: one object in `mean`, by gaps drawn from `gaps`. Host writes. */
+#define SCRY_SAMPLE_GAPS 1024u
+struct scry_agent_sampling {
+	uint32_t on;
+	uint32_t by_bytes; /* a gap counts units of slot bytes, not objects */
+	uint32_t unit;	   /* bytes */
+	uint32_t reserved;
+	uint32_t gaps[SCRY_SAMPLE_GAPS];
+};
+
 /* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host
  * writes. */
 struct scry_agent_ruby {
@@ -62,13 +110,23 @@ struct scry_agent_ruby {
 	uint64_t classpath_id, tmp_classpath_id, attached_id, singleton_flag;
 	uint64_t iseq_flags_mask, iseq_flags_value;
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
+	uint32_t page_header, page_slot_size; /* heap page of an object: address & page_mask */
+	uint64_t page_mask;
+	uint32_t stacks; /* 1: each object with the stack that made it */
+	uint32_t reserved2;
 	/* run-time addresses in the Ruby module */
-	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor; or 0 */
+	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor;
+				  or 0 */
 	uint64_t vm_word;      /* holds the VM; 0 once that is taken down */
 	uint64_t add_event_hook2, remove_event_hook;
-	uint64_t job_register;			/* to 3.2 */
-	uint64_t job_preregister, job_trigger;	/* 3.3 on; 0: not there */
-	uint64_t job_wake;			/* a function that does nothing: see agent/job.c */
+	uint64_t job_register;		       /* to 3.2 */
+	uint64_t job_preregister, job_trigger; /* 3.3 on; 0: not there */
+	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
+	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
+	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
+	uint64_t is_marked; /* to 3.3 */
+	uint64_t in_heap;   /* 3.4 on */
+	struct scry_size_rules sizes;
 };
 
 #endif

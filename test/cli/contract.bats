@@ -30,7 +30,10 @@ json_parses() {
 @test "usage errors end with 2 and say how it goes" {
 	for words in "" "nonsense" "objects" "objects -p" "objects -p x" "objects -p 1 -- true" "objects --nonsense -p 1" \
 		"patch" "patch nonsense" "patch count -p 1" "patch count work_mix" "patch list" "undo" "undo -p x" \
-		"objects -p 1 -d x" "objects -p 99999999" "report" "info" "ps nonsense" "doctor -p x" "patch count x -- true"; do
+		"objects -p 1 -d x" "objects -p 99999999" "report" "info" "ps nonsense" \
+		"objects -p 1 --by nonsense" "objects -p 1 --grep /(/" "objects -p 1 --filter nonsense" "objects -p 1 --until rss" \
+		"objects -p 1 --stacks --by gem" "objects -p 1 --folded --json" "objects -p 1 --every x" "report x --folded --json" \
+		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x" "patch count x -- true"; do
 		status=0
 		# shellcheck disable=SC2086
 		timeout 5 "$SCRY" $words >"$T/out" 2>"$T/err" </dev/null || status=$?
@@ -51,7 +54,7 @@ json_parses() {
 
 @test "help goes to stdout and ends with 0" {
 	for words in "--help" "objects --help" "patch --help" "patch count --help" "undo --help" "ps --help" "doctor --help" \
-		"report --help" "info --help" "--version"; do
+		"report --help" "diff --help" "info --help" "--version"; do
 		# shellcheck disable=SC2086
 		"$SCRY" $words >"$T/out" 2>"$T/err"
 		[ -s "$T/out" ]
@@ -186,6 +189,23 @@ json_parses() {
 	grep -q "counted.rb:11" "$T/scry.out"
 	scry_ends 0 report "$T/count.scry"
 	grep -q work_mix "$T/scry.out"
+	for form in txt json folded; do
+		scry_ends 0 report "$T/plain.scry" -o "$T/written.$form"
+		[ -s "$T/written.$form" ]
+	done
+	json_parses "$T/written.json"
+	grep -qE "^[^ ]*counted.rb:11:[^ ;]*;\[[^]]*\] [0-9]+$" "$T/written.folded"
+	scry_ends 1 report --folded "$T/count.scry"
+	scry_ends 0 diff "$T/plain.scry" "$T/raw.scry"
+	grep -q "counted.rb:11" "$T/scry.out"
+	scry_ends 0 diff "$T/plain.scry" "$T/raw.scry" --json
+	json_parses "$T/scry.out"
+	scry_ends 0 diff "$T/plain.scry" "$T/plain.scry"
+	grep -q "nothing has changed" "$T/scry.out"
+	scry_ends 1 diff "$T/plain.scry" --from 5m
+	says "plain.scry.*no slices.*--every"
+	scry_ends 1 diff "$T/plain.scry" "$T/missing.scry"
+	says "missing.scry"
 	echo "no recording" >"$T/no.scry"
 	scry_ends 1 report "$T/no.scry"
 	scry_ends 1 info "$T/missing.scry"

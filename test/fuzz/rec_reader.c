@@ -7,9 +7,12 @@
  * them.
  */
 #include "base/err.h"
+#include "base/map.h"
 #include "rec/check.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
+#include "view/diff.h"
+#include "view/view.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,8 +32,25 @@ static void must(int holds, const char *what)
 	}
 }
 
+/* Frames are defined once, after their parents; sites name only frames that are. */
+static void must_be_tree(struct scry_map *frames, const struct scry_event *event)
+{
+	const struct scry_ev_stack *stack = (const void *)(event + 1);
+	const struct scry_ev_site *site = (const void *)(event + 1);
+	uint64_t known;
+
+	if (event->type == SCRY_EVENT_STACK) {
+		must(!stack->parent || scry_map_get(frames, stack->parent, &known), "a parent");
+		must(stack->id && !scry_map_get(frames, stack->id, &known), "a frame again");
+		must(!scry_map_put(frames, stack->id, 1), "no memory");
+	} else if (event->type == SCRY_EVENT_SITE) {
+		must(!site->stack || scry_map_get(frames, site->stack, &known), "a stack");
+	}
+}
+
 static void read_fd(int fd)
 {
+	struct scry_map frames;
 	const struct scry_event *event;
 	struct scry_reader_stats stats;
 	struct scry_reader *r;
@@ -41,7 +61,9 @@ static void read_fd(int fd)
 		must(scry_error()[0] != '\0', "a failure without a sentence");
 		return;
 	}
+	scry_map_init(&frames, 1u << 24);
 	while (scry_reader_next(r, &event) > 0) {
+		must_be_tree(&frames, event);
 		must(event->size >= sizeof(*event) && event->size <= SCRY_EVENT_MAX, "size");
 		for (i = 0; i < event->size; i++)
 			sum += ((const uint8_t *)event)[i];
@@ -53,11 +75,55 @@ static void read_fd(int fd)
 			must(!text || text[len] == '\0', "a string without its end");
 		}
 	}
+	scry_map_done(&frames);
 	scry_reader_stats(r, &stats);
 	must(stats.left_out <= stats.file_bytes, "more left out than there is");
 	scry_reader_close(r);
 	/* Keeps the loop above from being optimized away. */
 	__asm__ volatile("" ::"r"(sum));
+}
+
+static FILE *sink;
+
+/* Opens a renderer; the forms take turns. */
+static void open_doc(struct scry_doc *doc, unsigned int turn)
+{
+	if (!sink)
+		sink = fopen("/dev/null", "w");
+	must(sink != NULL, "/dev/null");
+	*doc = (struct scry_doc){.view = "fuzz", .out = sink, .width = turn % 2 ? 60 : 0};
+	must(!(turn % 4 == 2   ? scry_out_json_open(doc)
+	       : turn % 4 == 3 ? scry_out_folded_open(doc)
+			       : scry_out_text_open(doc)),
+	     "a renderer");
+}
+
+/* The views on the same bytes: they believe the reader, so what it yields must be safe for them. */
+static void show_fd(int fd)
+{
+	static unsigned int turn;
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_diff_side from = {.moment.until_ns = 500 + turn % 3}, to = {0};
+	struct scry_doc doc;
+
+	turn++;
+	opts.stacks = turn % 3 == 0 || turn % 4 == 3; /* folded wants them */
+	opts.internal = opts.live = turn % 5 == 0;
+	opts.by = opts.stacks ? SCRY_VIEW_BY_LINE : (int)(turn % 5);
+	opts.top = turn % 7 ? SCRY_VIEW_TOP_DEFAULT : 1;
+	if (scry_reader_open(fd, &from.reader))
+		return;
+	must(!scry_reader_open(fd, &to.reader), "a second reader");
+	open_doc(&doc, turn);
+	must(!scry_view_objects(to.reader, &opts, &doc) && !scry_doc_end(&doc), "the view");
+	scry_reader_close(to.reader);
+	must(!scry_reader_open(fd, &to.reader), "a third reader");
+	open_doc(&doc, turn % 4 == 3 ? 0 : turn); /* a diff is not folded */
+	must(!scry_moment_find(fd, turn % 2 ? SCRY_MOMENT_END : SCRY_MOMENT_BEGINNING, &to.moment),
+	     "a moment");
+	must(!scry_view_diff(&from, &to, &opts, &doc) && !scry_doc_end(&doc), "the diff");
+	scry_reader_close(from.reader);
+	scry_reader_close(to.reader);
 }
 
 /* Makes the checksum of every chunk hold that can be found. */
@@ -88,6 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	reseal(copy, size);
 	must(pwrite(fd, copy, size, 0) == (ssize_t)size, "pwrite");
 	read_fd(fd);
+	show_fd(fd);
 	free(copy);
 	close(fd);
 	return 0;
@@ -121,12 +188,12 @@ static size_t valid_recording(uint8_t *ret_bytes, size_t room)
 	must(!scry_writer_open(fd, 0, &w), "open");
 	for (i = 0; i < 4; i++)
 		scry_writer_string(w, &"/usr/lib/ruby/3.1.0/set.rb"[i], 26 - i, &id);
-	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_COUNT; type++) {
+	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_SLICE; type++) {
 		struct scry_event head = {.type = type, .time_ns = type};
 
 		for (i = 0; i < 64; i++)
 			payload[i] = 1 + i % 2;
-		scry_writer_payload(w, &head, payload, 80);
+		scry_writer_payload(w, &head, payload, sizeof(payload));
 		if (type % 5 == 0)
 			scry_writer_objects(w, &run);
 	}

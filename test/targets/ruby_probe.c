@@ -2,7 +2,8 @@
  * ruby_probe PID [VALUE...]: opens the Ruby of PID and prints, as data for tests, one fact per
  * line: ruby DESCRIPTION / module PATH / open_us N / check ... / thread TH tid N / frame LINE PATH
  * LABEL / class VALUE NAME Options before PID: -q no checks, -b do not need a booted VM, -n N open
- * it N times. Exit 0, or 1 with the sentence on stderr.
+ * it N times, -s sizes of the objects whose addresses come by standard input. Exit 0, or 1 with the
+ * sentence on stderr.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/err.h"
 #include "vm/ruby.h"
 #include "vm/ruby_iseq.h"
+#include "vm/ruby_size.h"
 #include "vm/ruby_value.h"
 
 #define FRAMES_MAX 400
@@ -92,24 +94,85 @@ static void print_leaves(const char *kind, const struct scry_ruby_leaf *leaves, 
 		       leaves[i].pops_nothing ? " pops-nothing" : "");
 }
 
+static void print_size_rules(const struct scry_size_rules *r)
+{
+	static const char *const kinds[] = {"unknown", "none", "const", "linear", "table", "shape"};
+
+	for (uint32_t t = 0; t < SCRY_SIZE_TYPES; t++) {
+		const struct scry_size_type *type = &r->type[t];
+
+		if (type->count)
+			printf("size type %u same 0x%" PRIx64 " == 0x%" PRIx64 "\n", t,
+			       type->same_mask, type->same_value);
+		for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
+			const struct scry_size_rule *rule = &r->rule[i];
+
+			printf("size rule 0x%" PRIx64 " == 0x%" PRIx64
+			       " same 0x%x == 0x%x: %s via %u at "
+			       "%u width %u * %u + %d null_at %u table %u\n",
+			       rule->mask, rule->value, rule->same_mask, rule->same_value,
+			       kinds[rule->kind], rule->via, rule->at, rule->width, rule->scale,
+			       rule->add, rule->null_at, rule->table);
+		}
+	}
+	for (uint32_t t = 0; t < SCRY_SIZE_TABLES && r->bytes[t][0]; t++) {
+		printf("size table %u:", t);
+		for (uint32_t i = 0; i < SCRY_SIZE_POWERS; i++)
+			printf(" %" PRId64, r->bytes[t][i]);
+		printf("\n");
+	}
+	printf("size shapes root 0x%" PRIx64 " inner %u stride %u mask 0x%x\n", r->shape_root,
+	       r->shape_inner, r->shape_stride, r->shape_mask);
+}
+
+/* "size ADDRESS type N slot N extra N|?|free" for each address (hex) of standard input, and how
+ * long it took. */
+static int print_sizes(const struct scry_ruby *ruby)
+{
+	size_t count = 0, room = 1u << 22;
+	uint64_t *address = malloc(room * sizeof(*address)), start;
+	struct scry_ruby_size *size = malloc(room * sizeof(*size));
+
+	while (address && size && count < room && scanf("%" SCNx64, &address[count]) == 1)
+		count++;
+	start = now_us();
+	if (!address || !size || scry_ruby_sizes(ruby, address, count, size) != 0) {
+		fprintf(stderr, "ruby_probe: %s\n", scry_error());
+		return 1;
+	}
+	printf("sizes %zu us %" PRIu64 "\n", count, now_us() - start);
+	for (size_t i = 0; i < count; i++) {
+		printf("size 0x%" PRIx64 " type %u slot %u extra ", address[i], size[i].type,
+		       size[i].slot);
+		if (size[i].known)
+			printf("%" PRIu64 "\n", size[i].extra);
+		else
+			printf("%s\n", size[i].is_free ? "free" : "?");
+	}
+	free(address);
+	free(size);
+	return 0;
+}
+
 static int usage(void)
 {
-	fprintf(stderr, "usage: ruby_probe [-q] [-b] [-n TIMES] PID [VALUE...]\n");
+	fprintf(stderr, "usage: ruby_probe [-q] [-b] [-s] [-n TIMES] PID [VALUE...]\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
 	struct scry_ruby_thread *threads = NULL;
-	bool quiet = false, need_booted = true;
+	bool quiet = false, need_booted = true, sizes = false;
 	struct scry_ruby *ruby = NULL;
 	int option, times = 1;
 	uint64_t start = 0, took = 0;
 	ssize_t n;
 
-	while ((option = getopt(argc, argv, "qbn:")) != -1) {
+	while ((option = getopt(argc, argv, "qbsn:")) != -1) {
 		quiet = quiet || option == 'q';
 		need_booted = need_booted && option != 'b';
+		sizes = sizes || option == 's';
 		times = option == 'n' ? atoi(optarg) : times;
 		if (option == '?')
 			return usage();
@@ -127,6 +190,12 @@ int main(int argc, char **argv)
 		took = now_us() - start;
 	}
 	printf("ruby %s\nmodule %s\nopen_us %" PRIu64 "\n", ruby->description, ruby->module, took);
+	if (sizes) {
+		int bad = print_sizes(ruby);
+
+		scry_ruby_free(ruby);
+		return bad;
+	}
 	start = now_us();
 	if (ruby->booted && scry_ruby_validate(ruby) == 0)
 		printf("validate_us %" PRIu64 "\n", now_us() - start);
@@ -134,6 +203,7 @@ int main(int argc, char **argv)
 		scry_ruby_print_checks(ruby, stdout);
 		print_leaves("leaf", ruby->layout.leaf, ruby->layout.leaf_count);
 		print_leaves("after", ruby->layout.after, ruby->layout.after_count);
+		print_size_rules(&ruby->layout.sizes);
 	}
 	if (ruby->booted && (n = scry_ruby_threads(ruby, &threads)) >= 0) {
 		printf("ractors %d\nthreads %zd\n", scry_ruby_ractors(ruby), n);

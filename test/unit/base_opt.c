@@ -18,6 +18,7 @@ static struct {
 	const char *output;
 	uint64_t top, duration_ns, memory_bytes;
 	struct scry_opt_list pids;
+	struct scry_opt_strings filters;
 } got;
 
 static const struct scry_opt rows[] = {
@@ -28,6 +29,7 @@ static const struct scry_opt rows[] = {
 	{0, "json", SCRY_OPT_FLAG, &got.json, NULL, "print one JSON object", NULL},
 	{0, "by", SCRY_OPT_CHOICE, &got.by, NULL, "group the rows", "line|class|file"},
 	{0, "top", SCRY_OPT_U64, &got.top, "N", "show N rows", NULL},
+	{0, "filter", SCRY_OPT_STRINGS, &got.filters, "WHAT", "only WHAT", NULL},
 	{0, "memory", SCRY_OPT_SIZE, &got.memory_bytes, "SIZE", "use at most SIZE", NULL},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -45,6 +47,24 @@ static int parse(const char *line)
 		argv[argc++] = word;
 	err = scry_opt_parse(rows, ROWS, (struct scry_opt_args){argc, argv}, &rest);
 	return err ? err : rest;
+}
+
+static void strings_are_gathered(void **state)
+{
+	static char *argv[SCRY_OPT_LIST_MAX + 3] = {"scry"};
+	int rest;
+	size_t i;
+
+	assert_true(parse("--filter a,b --top 3 --filter=c") > 0);
+	assert_int_equal(got.filters.count, 2);
+	assert_string_equal(got.filters.values[0], "a,b"); /* commas are theirs */
+	assert_string_equal(got.filters.values[1], "c");
+	for (i = 1; i <= SCRY_OPT_LIST_MAX + 1; i++)
+		argv[i] = "--filter=x";
+	memset(&got, 0, sizeof(got));
+	assert_int_equal(scry_opt_parse(rows, ROWS, (struct scry_opt_args){(int)i, argv}, &rest),
+			 -EINVAL);
+	assert_non_null(strstr(scry_error(), "more than 64 times"));
 }
 
 static void reads_every_kind(void **state)
@@ -66,6 +86,24 @@ static void stops_at_first_word(void **state)
 {
 	assert_int_equal(parse("--json ruby --nothing -x"), 2);
 	assert_int_equal(parse(""), 1);
+}
+
+static void two_words_anywhere(void **state)
+{
+	char *argv[] = {"diff", "a", "--json", "b", "--top", "3"},
+	     *more[] = {"diff", "a", "b", "c"};
+	struct scry_opt_words words = {7, {NULL, NULL}};
+
+	memset(&got, 0, sizeof(got));
+	assert_int_equal(scry_opt_parse_words(rows, ROWS, (struct scry_opt_args){4, more}, &words),
+			 -EINVAL);
+	assert_int_equal(words.count, 7);
+	assert_int_equal(scry_opt_parse_words(rows, ROWS, (struct scry_opt_args){6, argv}, &words),
+			 0);
+	assert_int_equal(words.count, 2);
+	assert_string_equal(words.words[0], "a");
+	assert_string_equal(words.words[1], "b");
+	assert_true(got.json && got.top == 3);
 }
 
 static void one_word_anywhere(void **state)
@@ -150,16 +188,17 @@ static void texts(void **state)
 				     "stop after TIME\n"));
 	assert_non_null(strstr(text,
 			       "-v --verbose --json --by --by=line --by=class --by=file --top="
-			       " --memory=\n"));
+			       " --filter= --memory=\n"));
 	free(text);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_every_kind),  cmocka_unit_test(stops_at_first_word),
-		cmocka_unit_test(one_word_anywhere), cmocka_unit_test(refuses),
-		cmocka_unit_test(times_and_sizes),   cmocka_unit_test(texts),
+		cmocka_unit_test(reads_every_kind),    cmocka_unit_test(strings_are_gathered),
+		cmocka_unit_test(stops_at_first_word), cmocka_unit_test(one_word_anywhere),
+		cmocka_unit_test(two_words_anywhere),  cmocka_unit_test(refuses),
+		cmocka_unit_test(times_and_sizes),     cmocka_unit_test(texts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

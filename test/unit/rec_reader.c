@@ -237,7 +237,8 @@ static void forged_ids_become_unknown(void **state)
 	struct {
 		struct scry_event head;
 		struct scry_ev_objects objects;
-	} forged = {{.type = SCRY_EVENT_OBJECTS, .size = 48}, {.site = 12345, .allocated = 1}};
+	} forged = {{.type = SCRY_EVENT_OBJECTS, .size = sizeof(forged)},
+		    {.site = 12345, .allocated = 1}};
 	struct {
 		struct scry_event head;
 		struct scry_ev_note note;
@@ -261,6 +262,63 @@ static void forged_ids_become_unknown(void **state)
 	assert_int_equal(((const struct scry_ev_alloc *)(event + 1))->address, 64);
 	scry_reader_stats(r, &stats);
 	assert_int_equal(stats.errors, 3);
+	scry_reader_close(r);
+	close(fd);
+	scry_buf_done(&buf);
+}
+
+struct frame_event {
+	struct scry_event head;
+	struct scry_ev_stack stack;
+};
+
+static void forge_frame(struct frame_event *frame, uint32_t id, uint32_t parent)
+{
+	*frame = (struct frame_event){{.type = SCRY_EVENT_STACK, .size = sizeof(*frame)},
+				      {.id = id, .parent = parent}};
+}
+
+/* Whoever follows parents comes to an end: a parent is defined before, a frame once. */
+static void stacks_are_trees(void **state)
+{
+	static const uint32_t parents[] = {0, 1, 0, 3, 2};
+	struct {
+		struct scry_event head;
+		struct scry_ev_site site;
+	} site = {{.type = SCRY_EVENT_SITE, .size = sizeof(site)}, {.site = 1, .stack = 99}};
+	const struct scry_event *event;
+	struct frame_event run[8];
+	struct scry_buf buf = forge();
+	struct scry_reader_stats stats;
+	struct scry_reader *r;
+	int fd;
+	size_t i;
+
+	forge_frame(&run[0], 1, 0);
+	forge_frame(&run[1], 2, 1);
+	forge_frame(&run[2], 3, 3); /* its own parent: mended */
+	forge_frame(&run[3], 1, 2); /* again, as a ring: left out */
+	forge_frame(&run[4], 0, 1); /* no id: left out */
+	forge_frame(&run[5], 4, 3);
+	forge_frame(&run[6], 1u << 24, 1); /* beyond the limit: left out */
+	forge_frame(&run[7], 5, 2);
+	forge_chunk(&buf, SCRY_CHUNK_EVENTS, run, sizeof(run));
+	forge_chunk(&buf, SCRY_CHUNK_EVENTS, &site, sizeof(site));
+	fd = file_of(buf.data, buf.len);
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	for (i = 0; i < 5; i++) {
+		const struct scry_ev_stack *stack;
+
+		assert_int_equal(scry_reader_next(r, &event), 1);
+		stack = (const void *)(event + 1);
+		assert_int_equal(stack->id, i + 1);
+		assert_int_equal(stack->parent, parents[i]);
+	}
+	assert_int_equal(scry_reader_next(r, &event), 1);
+	assert_int_equal(((const struct scry_ev_site *)(event + 1))->stack, 0);
+	assert_int_equal(scry_reader_next(r, &event), 0);
+	scry_reader_stats(r, &stats);
+	assert_int_equal(stats.errors, 1 + 3 + 1);
 	scry_reader_close(r);
 	close(fd);
 	scry_buf_done(&buf);
@@ -342,7 +400,7 @@ static void fields_cover_payloads(void **state)
 		assert_int_equal(covered, kind->payload_size);
 		assert_int_equal(covered % 8, 0);
 	}
-	assert_true(type > SCRY_EVENT_COUNT);
+	assert_true(type > SCRY_EVENT_SLICE);
 }
 
 int main(void)
@@ -354,6 +412,7 @@ int main(void)
 		cmocka_unit_test(unknown_kinds_are_skipped),
 		cmocka_unit_test(old_payloads_grow),
 		cmocka_unit_test(forged_ids_become_unknown),
+		cmocka_unit_test(stacks_are_trees),
 		cmocka_unit_test(bad_events),
 		cmocka_unit_test(heads),
 		cmocka_unit_test(fields_cover_payloads),

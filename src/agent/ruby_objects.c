@@ -1,0 +1,296 @@
+/*
+ * The handlers of the VM's events: an object was made, was freed; a GC began, had marked, had
+ * swept.
+ *
+ * Two handlers, of which one is on the VM's list. `scry_agent_event` records every object from
+ * birth to end. `scry_agent_sampled` is put on for births and GCs only, which is what makes it
+ * cheap; the end of the few objects it took is seen when a GC has marked, or when their
+ * slots are used again (sample.c).
+ *
+ * A handler may not allocate or wait, and calls nothing of the VM but its own removal,
+ * `rb_gc_stat`, which returns a number, and `rb_objspace_marked_object_p` or
+ * `rb_gc_pointer_to_heap_p`, which look at a bit.
+ */
+#include "agent/agent.h"
+#include "agent/load.h"
+
+#define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
+
+/* The first Ruby frame above a C frame; pc 0 when there is none before the stack ends. */
+static void find_caller(const struct scry_agent_frames *f, const uint8_t *ec, const uint8_t *cfp,
+			struct scry_agent_place *place)
+{
+	uint64_t end = word_at(ec, f->ec_stack) + 8 * word_at(ec, f->ec_stack_size);
+
+	place->top = 0;
+	place->depth = 0xffff;
+	for (int i = 0; i < FRAMES_MAX; i++) {
+		cfp += f->frame_size;
+		if ((uint64_t)cfp + f->frame_size > end)
+			break;
+		place->pc = word_at(cfp, f->frame_pc);
+		place->iseq = word_at(cfp, f->frame_iseq);
+		place->cfp = (uint64_t)cfp;
+		if (place->pc && place->iseq)
+			return;
+	}
+	place->pc = place->iseq = 0;
+}
+
+/* Where the object is made: the newest Ruby frame. Follows no pointer when the layout is not as
+ * learned. */
+static void find_place(const struct scry_agent_frames *f, const uint8_t *trace_arg,
+		       struct scry_agent_place *place)
+{
+	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, f->trace_ec);
+	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, f->trace_cfp);
+	uint64_t depth;
+
+	if (unlikely(word_at(ec, f->ec_cfp) != (uint64_t)cfp)) {
+		scry_agent.control->bad++;
+		*place = (struct scry_agent_place){.depth = 0xffff};
+		return;
+	}
+	place->ec = (uint64_t)ec;
+	place->cfp = (uint64_t)cfp;
+	place->pc = word_at(cfp, f->frame_pc);
+	place->iseq = word_at(cfp, f->frame_iseq);
+	if (unlikely(!place->pc || !place->iseq)) {
+		find_caller(f, ec, cfp, place);
+		return;
+	}
+	depth = (word_at(cfp, f->frame_sp) - word_at(cfp, f->frame_ep)) >> 3;
+	place->depth = depth < 0xffff ? (uint32_t)depth : 0xffff;
+	place->top = 1;
+	place->pc -= f->pc_advanced;
+}
+
+/* 0: it could not be recorded, and is counted as lost. */
+static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+{
+	struct scry_agent_place place;
+	uint32_t code, node = 0;
+	uint64_t page = object >> 16;
+
+	find_place(&g->frames, trace_arg, &place);
+	if (scry_agent.ruby.stacks) {
+		node = scry_stack_node(&g->frames, &place);
+		if (unlikely(node == SCRY_STACK_LOST))
+			return 0;
+	}
+	code = scry_site_code(&place, (const uint64_t *)object);
+	if (unlikely(!code) || unlikely(!scry_ring_reserve(g, 2)))
+		return 0;
+	if (node != g->last_node) {
+		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_STACK, 0) | (uint64_t)node << 48);
+		g->last_node = node;
+	}
+	scry_ring_put(g, object >> 3 << 20 | code);
+	scry_ring_publish(g);
+	if (scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page &&
+	    !scry_agent.ruby.each_objects && !scry_agent.sampling.on)
+		scry_pages_add(page);
+	return 1;
+}
+
+/* Code and classes end: what is known by their address is forgotten. */
+static void forget(uint64_t object, uint64_t flags)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint32_t type = flags & SCRY_TYPE_MASK;
+
+	if (unlikely(type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE)) {
+		scry_site_forget_class(object);
+	} else if (unlikely(type == SCRY_TYPE_IMEMO) &&
+		   (flags & r->iseq_flags_mask) == r->iseq_flags_value) {
+		scry_site_forget_iseq(object);
+		scry_stack_forget_iseq(object);
+	}
+}
+
+static inline int load_in_place(void *ctx, uint64_t address, uint32_t width, uint64_t *ret)
+{
+	(void)ctx;
+	if (width == 8)
+		*ret = load64(address);
+	else if (width == 4)
+		*ret = load32(address);
+	else if (width == 2)
+		*ret = *(const volatile uint16_t *)address;
+	else
+		*ret = *(const volatile uint8_t *)address;
+	return 0;
+}
+
+/* The object is still whole, or its flags are 0. */
+static void put_end(struct scry_gate *g, uint64_t object, uint64_t flags)
+{
+	uint64_t code = SCRY_RING_FREED;
+	int64_t extra;
+
+	if (!scry_ring_reserve(g, 3))
+		return;
+	extra = scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
+	if (extra > SCRY_RING_SIZED_MAX) {
+		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_SIZE, 1));
+		scry_ring_put(g, (uint64_t)extra);
+	} else if (extra) {
+		code = extra < 0 ? SCRY_RING_FREED_UNKNOWN
+				 : SCRY_RING_FREED_SIZED + (uint64_t)extra;
+	}
+	scry_ring_put(g, object >> 3 << 20 | code);
+	scry_ring_publish(g);
+}
+
+static void record_free(struct scry_gate *g, uint64_t object)
+{
+	uint64_t flags = load64(object);
+
+	forget(object, flags);
+	put_end(g, object, flags);
+}
+
+static void record_gc(struct scry_gate *g, uint32_t event)
+{
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+	uint32_t what = SCRY_RING_GC_SWEPT;
+
+	if (event == SCRY_RUBY_GC_START) {
+		g->gcs++;
+		what = SCRY_RING_GC_START;
+	} else if (event == SCRY_RUBY_GC_END_MARK) {
+		uint64_t full = scry_agent.major_gc_count ? stat(scry_agent.major_gc_count) : 0;
+
+		what = full != g->full_gcs ? SCRY_RING_GC_FULL_MARKED : SCRY_RING_GC_MARKED;
+		g->full_gcs = full;
+	}
+	g->sweeping = what != SCRY_RING_GC_START && what != SCRY_RING_GC_SWEPT;
+	if (!scry_ring_reserve(g, 2))
+		return;
+	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_GC, 1));
+	scry_ring_put(g, g->gcs << 8 | what);
+	scry_ring_publish(g);
+}
+
+static int may_be_sampled(uint64_t object)
+{
+	uint32_t bit = scry_sample_bit(object);
+
+	return scry_agent.sampled.filter[bit / 64] >> bit % 64 & 1;
+}
+
+static int begin(struct scry_gate *g)
+{
+	if (unlikely(g->handling)) { /* a signal handler that allocates, or a second ractor */
+		scry_agent.control->busy++;
+		return 0;
+	}
+	g->handling = 1;
+	__asm__ volatile("" ::: "memory");
+	if (unlikely(g->wanted != g->taken) && g->wanted)
+		scry_take_up(g);
+	if (likely(g->wanted) && likely(g->wanted == g->taken))
+		return 1;
+	if (!g->open && scry_lane_claim(g)) /* a fork child, whose gate page is zero */
+		return 1;
+	scry_hook_off(g); /* off, a child that is not followed, or the wrong handler */
+	g->handling = 0;
+	return 0;
+}
+
+static void end(struct scry_gate *g)
+{
+	__asm__ volatile("" ::: "memory");
+	g->handling = 0;
+}
+
+SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
+{
+	struct scry_gate *g = scry_agent.gate;
+	uint32_t event = *(const uint32_t *)trace_arg;
+	uint64_t object;
+
+	(void)data;
+	if (!begin(g))
+		return;
+	object = word_at(trace_arg, g->frames.trace_data);
+	if (event == SCRY_RUBY_NEWOBJ)
+		record_alloc(g, trace_arg, object);
+	else if (event == SCRY_RUBY_FREEOBJ)
+		record_free(g, object);
+	else
+		record_gc(g, event);
+	if (unlikely(!g->wanted)) /* it was the last one: see define.c */
+		scry_hook_off(g);
+	end(g);
+}
+
+/*
+ * While objects of the last mark are being swept, and whenever a GC has begun or ended, code and
+ * classes may have died unseen: what was defined until then may not be used again.
+ */
+static void take_sample(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+{
+	if (g->sweeping) {
+		scry_site_forget_all();
+		scry_stack_forget_all();
+	}
+	if (record_alloc(g, trace_arg, object))
+		scry_sample_track(g, object);
+}
+
+/* Slot bytes of `object` in units of the smallest slot: the heap page says. */
+static int64_t units_of(uint64_t object)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t page = r->page_mask ? load64((object & r->page_mask) + r->page_header) : 0;
+
+	if (!is_pointer(page))
+		return 1;
+	return *(const volatile uint16_t *)(page + r->page_slot_size) / scry_agent.sampling.unit;
+}
+
+static void end_samples(struct scry_gate *g, uint32_t event)
+{
+	uint32_t cursor = 0;
+	uint64_t object;
+
+	while ((object = scry_sample_next_dead(g, event, &cursor)))
+		put_end(g, object, event == SCRY_RUBY_GC_END_MARK ? load64(object) : 0);
+}
+
+SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
+{
+	struct scry_gate *g = scry_agent.gate;
+	uint32_t event = *(const uint32_t *)trace_arg;
+	uint64_t object;
+
+	(void)data;
+	if (likely(event == SCRY_RUBY_NEWOBJ)) {
+		object = word_at(trace_arg, g->frames.trace_data);
+		g->until_sample -= g->by_bytes ? units_of(object) : 1;
+		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)) &&
+		    !scry_comes_ractor(load64(object), load64(object + 8)))
+			return;
+	}
+	if (!begin(g))
+		return;
+	if (event != SCRY_RUBY_NEWOBJ) {
+		record_gc(g, event);
+		end_samples(g, event);
+		scry_site_forget_all();
+		scry_stack_forget_all();
+	} else {
+		object = word_at(trace_arg, g->frames.trace_data);
+		scry_sample_reused(g, object);
+		if (g->until_sample <= 0) {
+			g->until_sample =
+				scry_sample_gap(g); /* the rest of its units counts for nobody */
+			take_sample(g, trace_arg, object);
+		}
+		scry_end_before_ractor(g, load64(object), load64(object + 8));
+	}
+	if (unlikely(!g->wanted))
+		scry_hook_off(g);
+	end(g);
+}

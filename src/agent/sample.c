@@ -1,0 +1,185 @@
+/*
+ * Sampling: which objects are taken, and what became of them.
+ *
+ * The gaps between samples are drawn from a table that the host has filled with the quantiles of
+ * the geometric distribution, so that each object has the same chance whatever the program's
+ * rhythm. The slots of the objects taken are kept in a small hash table, before it a filter of one
+ * bit per hash: the one load that every object costs. An object made in a slot that is in the
+ * table says that the one taken there is dead; the others are looked at when a GC has marked, or,
+ * where the VM does not say what is marked, has swept.
+ */
+#include "agent/agent.h"
+#include "agent/load.h"
+
+#define EMPTY 0ull
+#define REMOVED 1ull
+
+static uint32_t slot_of(uint64_t object)
+{
+	return (uint32_t)((object >> 3) * 0x9e3779b97f4a7c15ull >> 40) & (SCRY_TRACKED - 1);
+}
+
+static void set_filter(uint64_t object)
+{
+	uint32_t bit = scry_sample_bit(object);
+
+	scry_agent.sampled.filter[bit / 64] |= 1ull << bit % 64;
+}
+
+int64_t scry_sample_gap(struct scry_gate *g)
+{
+	g->random ^= g->random << 13;
+	g->random ^= g->random >> 7;
+	g->random ^= g->random << 17;
+	return scry_agent.sampling.gaps[g->random >> 32 & (SCRY_SAMPLE_GAPS - 1)];
+}
+
+static void fill_filter(void)
+{
+	for (uint32_t i = 0; i < SCRY_SAMPLE_FILTER_BITS / 64; i++)
+		scry_agent.sampled.filter[i] = 0;
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
+		if (scry_agent.sampled.objects[i] > REMOVED)
+			set_filter(scry_agent.sampled.objects[i]);
+}
+
+void scry_sample_forget_all(struct scry_gate *g)
+{
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
+		scry_agent.sampled.objects[i] = EMPTY;
+	fill_filter();
+	g->tracked = 0;
+	scry_agent.sampled.used = 0;
+	if (!g->random)
+		g->random = 0x2545f4914f6cdd1dull ^ scry_agent.control->lease_tsc;
+	g->until_sample = scry_sample_gap(g);
+}
+
+/* A table full of removed entries is made anew: what is alive in it is put back. */
+static void clean(struct scry_gate *g)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++) {
+		uint64_t object = scry_agent.sampled.objects[i];
+
+		scry_agent.sampled.objects[i] = EMPTY;
+		if (object > REMOVED)
+			scry_agent.sampled.scratch[kept++] = object;
+	}
+	for (uint32_t i = 0; i < kept; i++) {
+		uint32_t at = slot_of(scry_agent.sampled.scratch[i]);
+
+		while (scry_agent.sampled.objects[at])
+			at = (at + 1) & (SCRY_TRACKED - 1);
+		scry_agent.sampled.objects[at] = scry_agent.sampled.scratch[i];
+	}
+	scry_agent.sampled.used = g->tracked = kept;
+	fill_filter();
+}
+
+void scry_sample_track(struct scry_gate *g, uint64_t object)
+{
+	uint32_t at = slot_of(object);
+
+	if (scry_agent.sampled.used >= SCRY_TRACKED / 4 * 3) {
+		if (g->tracked >= SCRY_TRACKED / 2) {
+			scry_agent.control->untracked++;
+			return;
+		}
+		clean(g);
+	}
+	while (scry_agent.sampled.objects[at] > REMOVED)
+		at = (at + 1) & (SCRY_TRACKED - 1);
+	if (scry_agent.sampled.objects[at] == EMPTY)
+		scry_agent.sampled.used++;
+	scry_agent.sampled.objects[at] = object;
+	g->tracked++;
+	set_filter(object);
+}
+
+/* The entry of `object`; SCRY_TRACKED: none. */
+static uint32_t find(uint64_t object)
+{
+	uint32_t at = slot_of(object);
+
+	while (scry_agent.sampled.objects[at] && scry_agent.sampled.objects[at] != object)
+		at = (at + 1) & (SCRY_TRACKED - 1);
+	return scry_agent.sampled.objects[at] == object ? at : SCRY_TRACKED;
+}
+
+/*
+ * rb_objspace_marked_object_p (gc.c: "only for GC_END_MARK timing") looks into the object's heap
+ * page. That page is there: an entry is of a slot that was in use after the last mark, and those
+ * that are not marked now are removed. After a sweep the page may be gone: that is asked first.
+ */
+static int is_dead(uint32_t event, uint64_t object)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	int (*is_marked)(uint64_t) = (void *)r->is_marked;
+	_Bool (*in_heap)(uint64_t) = (void *)r->in_heap;
+
+	if (is_marked)
+		return event == SCRY_RUBY_GC_END_MARK && !is_marked(object);
+	if (in_heap && event == SCRY_RUBY_GC_END_SWEEP)
+		return !in_heap(object) || !(load64(object) & SCRY_TYPE_MASK);
+	return 0;
+}
+
+uint64_t scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor)
+{
+	while (g->tracked && *cursor < SCRY_TRACKED) {
+		uint32_t at = (*cursor)++;
+		uint64_t object = scry_agent.sampled.objects[at];
+
+		if (object <= REMOVED || !is_dead(event, object))
+			continue;
+		scry_agent.sampled.objects[at] = REMOVED;
+		g->tracked--;
+		return object;
+	}
+	return 0;
+}
+
+int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
+{
+	uint32_t at = find(from);
+
+	if (at == SCRY_TRACKED)
+		return 0;
+	scry_agent.sampled.objects[at] = REMOVED;
+	g->tracked--;
+	scry_sample_track(g, to);
+	return 1;
+}
+
+void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context)
+{
+	uint64_t *list = scry_agent.pages.set; /* of no other use while sampling */
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
+		if (scry_agent.sampled.objects[i] > REMOVED)
+			list[count++] = scry_agent.sampled.objects[i];
+	while (count--) {
+		uint64_t to = scry_pages_moved(list[count]);
+
+		if (to)
+			moved(context, list[count], to);
+		list[count] = 0;
+	}
+}
+
+void scry_sample_reused(struct scry_gate *g, uint64_t object)
+{
+	uint32_t at = find(object);
+
+	if (at == SCRY_TRACKED)
+		return;
+	if (!scry_ring_reserve(g, 1))
+		return; /* it stays in the table; the next one made there says it again */
+	scry_agent.sampled.objects[at] = REMOVED;
+	g->tracked--;
+	scry_ring_put(g, object >> 3 << 20 | SCRY_RING_FREED_UNKNOWN);
+	scry_ring_publish(g);
+}

@@ -1,0 +1,43 @@
+/*
+ * Sampling: see sample.c.
+ */
+#ifndef SCRY_AGENT_SAMPLE_H
+#define SCRY_AGENT_SAMPLE_H
+
+#include "wire/control.h"
+#include "wire/ruby_ring.h"
+
+#define SCRY_TRACKED 65536u /* entries; at most half of them are living objects */
+#define SCRY_SAMPLE_FILTER_BITS 524288u
+
+struct scry_agent_sampled {
+	uint32_t used; /* entries that are not empty, removed ones included */
+	uint32_t reserved;
+	uint64_t filter[SCRY_SAMPLE_FILTER_BITS / 64];
+	uint64_t objects[SCRY_TRACKED], scratch[SCRY_TRACKED / 2];
+};
+
+/* How many objects (or units of bytes) until the next sample. */
+int64_t scry_sample_gap(struct scry_gate *g);
+/* `object` was taken: its end is waited for. */
+void scry_sample_track(struct scry_gate *g, uint64_t object);
+/* An object is made at `object`: if one was taken there, that one is dead. */
+void scry_sample_reused(struct scry_gate *g, uint64_t object);
+/*
+ * A GC has marked or swept: those of the objects taken that are dead, each once; the caller says
+ * so in the ring. *cursor begins with 0; the answer 0 ends.
+ */
+uint64_t scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor);
+/* A compaction moved the object at `from`; not 0: it is a sampled one. */
+int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to);
+/* Calls `moved` for every sampled object that the compaction under way has moved. */
+void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context);
+void scry_sample_forget_all(struct scry_gate *g);
+
+/* Neighbours share a word of the filter: allocation walks through the heap in order. */
+static inline uint32_t scry_sample_bit(uint64_t object)
+{
+	return object >> 3 & (SCRY_SAMPLE_FILTER_BITS - 1);
+}
+
+#endif

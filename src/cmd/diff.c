@@ -1,0 +1,221 @@
+/*
+ * `scry diff`: what grew between two recordings, or between two slices of one. See view/diff.h.
+ */
+#include "view/diff.h"
+
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/output.h"
+#include "cmd/report.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct diff_opts {
+	struct scry_report_opts report;
+	const char *from, *to; /* moments of one recording */
+	const char *output;
+	bool force, help;
+};
+
+struct side {	    /* "x.scry@5m" */
+	char *path; /* owned */
+	uint64_t since_ns;
+	int fd;
+	struct scry_diff_side diff;
+};
+
+static const char usage[] =
+	"scry diff A.scry B.scry | scry diff X.scry@5m X.scry@30m | scry diff X.scry --from 5m";
+
+static int read_moment(const char *text, uint64_t *ret_since_ns)
+{
+	if (!strcmp(text, "start")) {
+		*ret_since_ns = SCRY_MOMENT_BEGINNING;
+		return 0;
+	}
+	if (!strcmp(text, "end")) {
+		*ret_since_ns = SCRY_MOMENT_END;
+		return 0;
+	}
+	return scry_opt_read_duration(text, ret_since_ns);
+}
+
+/* A file whose name has an @ in it is a file all the same. */
+static int side_parse(struct side *side, const char *word)
+{
+	const char *at = strrchr(word, '@');
+
+	side->since_ns = SCRY_MOMENT_END;
+	side->path = strdup(word);
+	if (!side->path)
+		return scry_fail(-ENOMEM, "no memory");
+	if (!at || at == word || !access(word, F_OK))
+		return 0;
+	side->path[at - word] = '\0';
+	return read_moment(at + 1, &side->since_ns);
+}
+
+/* Two words are two moments; one is a recording, whose moments --from and --to name. */
+static int sides_parse(struct side sides[2], const struct diff_opts *opts,
+		       const struct scry_opt_words *words)
+{
+	int err;
+
+	if (words->count == 2 && (opts->from || opts->to))
+		return scry_fail(-EINVAL,
+				 "--from and --to are for one recording; fix: '%s'@TIME, or one "
+				 "recording",
+				 words->words[0]);
+	if (words->count == 0 || (words->count == 1 && !opts->from && !opts->to))
+		return scry_fail(-EINVAL, "say what to compare; usage: %s", usage);
+	err = side_parse(&sides[0], words->words[0]);
+	if (!err)
+		err = side_parse(&sides[1], words->words[words->count - 1]);
+	if (err || words->count == 2)
+		return err;
+	if (sides[0].since_ns != SCRY_MOMENT_END)
+		return scry_fail(-EINVAL, "'%s' names a moment already; fix: without @",
+				 words->words[0]);
+	sides[0].since_ns = SCRY_MOMENT_BEGINNING;
+	if (opts->from)
+		err = read_moment(opts->from, &sides[0].since_ns);
+	if (!err && opts->to)
+		err = read_moment(opts->to, &sides[1].since_ns);
+	return err;
+}
+
+static int blame(const struct side *side, int err)
+{
+	char why[1024];
+
+	strncpy(why, scry_error(), sizeof(why) - 1);
+	why[sizeof(why) - 1] = '\0';
+	return scry_fail(err, "'%s': %s", side->path, why);
+}
+
+static int side_open(struct side *side)
+{
+	int err = scry_recording_open(side->path, &side->fd);
+
+	if (err)
+		return err;
+	err = scry_reader_open(side->fd, &side->diff.reader);
+	if (!err)
+		err = scry_moment_find(side->fd, side->since_ns, &side->diff.moment);
+	return err ? blame(side, err) : 0;
+}
+
+static void side_close(struct side *side)
+{
+	scry_reader_close(side->diff.reader);
+	if (side->fd >= 0)
+		close(side->fd);
+	free(side->path);
+}
+
+/* Two recordings are told apart by name; two moments of one need none. */
+static void name_sides(struct side sides[2])
+{
+	struct stat a, b;
+	int i;
+
+	if (!fstat(sides[0].fd, &a) && !fstat(sides[1].fd, &b) && a.st_dev == b.st_dev &&
+	    a.st_ino == b.st_ino)
+		return;
+	for (i = 0; i < 2; i++)
+		sides[i].diff.name = sides[i].path;
+}
+
+static int print(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+{
+	struct scry_doc doc = {
+		.view = "diff", .schema = SCRY_DIFF_SCHEMA, .out = out, .talk = stderr};
+	int err = scry_report_open(&doc, &opts->report);
+
+	if (err)
+		return err;
+	err = scry_view_diff(&sides[0].diff, &sides[1].diff, &opts->report.rows, &doc);
+	if (!err)
+		return scry_doc_end(&doc);
+	scry_doc_abandon(&doc);
+	return err;
+}
+
+static int print_to(const struct side sides[2], const struct diff_opts *opts)
+{
+	FILE *out = stdout;
+	int err;
+
+	if (!opts->output)
+		return print(sides, opts, out);
+	err = scry_output_stream(opts->output, opts->force, &out);
+	if (err)
+		return err;
+	err = print(sides, opts, out);
+	if (fclose(out) && !err)
+		err = scry_fail(-errno, "cannot write '%s': %s", opts->output, strerror(errno));
+	return err;
+}
+
+static void help(const struct scry_opt *rows, size_t count)
+{
+	printf("usage: %s\n\nPrints what grew between two recordings of `scry objects`, or between "
+	       "two moments of\none that was made with --every. A moment is a time since the "
+	       "beginning, start or end.\n\n",
+	       usage);
+	scry_opt_help(rows, count, stdout);
+}
+
+int scry_cmd_diff(int argc, char **argv)
+{
+	struct diff_opts opts = {.report = SCRY_REPORT_OPTS_DEFAULT};
+	const struct scry_opt rows[] = {
+		{0, "from", SCRY_OPT_STRING, &opts.from, "TIME",
+		 "of one recording: from this moment (default start)", NULL},
+		{0, "to", SCRY_OPT_STRING, &opts.to, "TIME", "to this one (default end)", NULL},
+		{0, "sort", SCRY_OPT_CHOICE, &opts.report.rows.sort, NULL,
+		 "most growth first, of this (default live)", SCRY_VIEW_SORT_CHOICES},
+		SCRY_VIEW_PICK_OPT_ROWS(&opts.report.rows),
+		{0, "json", SCRY_OPT_FLAG, &opts.report.json, NULL, "print JSON instead of text",
+		 NULL},
+		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
+		 "write the report to FILE; x.json is JSON", NULL},
+		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &opts.help, NULL, "this help", NULL},
+	};
+	size_t count = sizeof(rows) / sizeof(rows[0]);
+	struct side sides[2] = {{.fd = -1}, {.fd = -1}};
+	struct scry_opt_words words = {0};
+	int err = scry_opt_parse_words(rows, count, (struct scry_opt_args){argc, argv}, &words);
+	int status = SCRY_EXIT_USAGE;
+
+	if (!err && opts.help) {
+		help(rows, count);
+		return 0;
+	}
+	if (!err)
+		err = scry_report_opts_check(&opts.report, opts.output);
+	if (!err && opts.report.folded)
+		err = scry_fail(-EINVAL, "'%s': growth cannot be folded", opts.output);
+	if (!err)
+		err = sides_parse(sides, &opts, &words);
+	if (err)
+		goto out;
+	status = SCRY_EXIT_FAILURE;
+	err = side_open(&sides[0]);
+	if (!err)
+		err = side_open(&sides[1]);
+	if (err)
+		goto out;
+	name_sides(sides);
+	err = print_to(sides, &opts);
+	status = err ? SCRY_EXIT_FAILURE : 0;
+out:
+	side_close(&sides[0]);
+	side_close(&sides[1]);
+	return status;
+}

@@ -1,0 +1,26 @@
+/*
+ * What the agent is told for a watch of objects: the layout, the VM's functions, how to sample.
+ */
+#ifndef SCRY_CMD_OBJECTS_PLAN_H
+#define SCRY_CMD_OBJECTS_PLAN_H
+
+#include "vm/ruby.h"
+#include "wire/control.h"
+#include "wire/ruby_ring.h"
+
+struct scry_objects_sample { /* both 0: every object */
+	uint64_t every;	     /* one object in so many */
+	uint64_t bytes;	     /* one in so many bytes of heap slots */
+};
+
+/* "1000" or "512KiB". 0, or -EINVAL with a sentence. */
+int scry_objects_read_sample(const char *text, struct scry_objects_sample *ret);
+
+/* Fills `ret` and returns the mean gap in objects, or in slots by bytes; 0: no sampling. */
+double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint32_t slot_size,
+				  bool slots_differ, struct scry_agent_sampling *ret);
+
+void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p);
+void scry_objects_fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * The callers of places. See frames.h.
+ */
+#include "view/frames.h"
+
+#include <string.h>
+
+#define FRAMES_MAX (16u << 20)
+
+_Static_assert(sizeof(struct scry_frame) == 20, "hashed as bytes: no padding");
+
+void scry_frames_init(struct scry_frames *frames)
+{
+	scry_intern_init(&frames->keys, FRAMES_MAX, FRAMES_MAX * (sizeof(struct scry_frame) + 1));
+	scry_map_init(&frames->recording, FRAMES_MAX);
+}
+
+void scry_frames_done(struct scry_frames *frames)
+{
+	scry_intern_done(&frames->keys);
+	scry_map_done(&frames->recording);
+}
+
+uint32_t scry_frames_put(struct scry_frames *frames, const struct scry_frame *frame)
+{
+	uint32_t id;
+
+	if (scry_intern_put(&frames->keys, (const char *)frame, sizeof(*frame), &id))
+		return frame->parent;
+	return id;
+}
+
+struct scry_frame scry_frames_get(const struct scry_frames *frames, uint32_t id)
+{
+	const char *bytes = scry_intern_get(&frames->keys, id, NULL);
+	struct scry_frame frame = {0};
+
+	if (bytes)
+		memcpy(&frame, bytes, sizeof(frame));
+	return frame;
+}
+
+void scry_frames_begin(struct scry_frames *frames)
+{
+	scry_map_done(&frames->recording);
+	scry_map_init(&frames->recording, FRAMES_MAX);
+}
+
+uint32_t scry_name_id(struct scry_intern *names, const struct scry_reader *reader, uint32_t str)
+{
+	size_t len;
+	const char *bytes = str ? scry_reader_string(reader, str, &len) : NULL;
+	uint32_t id = 0;
+
+	if (bytes && scry_intern_put(names, bytes, len, &id))
+		return 0;
+	return id;
+}
+
+void scry_frames_event(struct scry_frames *frames, struct scry_intern *names,
+		       const struct scry_reader *reader, const struct scry_ev_stack *stack)
+{
+	struct scry_frame frame = {
+		.parent = scry_frames_find(frames, stack->parent),
+		.file = scry_name_id(names, reader, stack->file_str),
+		.line = stack->line,
+		.method = scry_name_id(names, reader, stack->method_str),
+		.flags = stack->flags & SCRY_STACK_C,
+	};
+
+	/* A map that is full forgets the frame: sites then have no stack. */
+	scry_map_put(&frames->recording, stack->id, scry_frames_put(frames, &frame));
+}
+
+uint32_t scry_frames_find(const struct scry_frames *frames, uint32_t recorded_id)
+{
+	uint64_t id = 0;
+
+	if (recorded_id)
+		scry_map_get(&frames->recording, recorded_id, &id);
+	return (uint32_t)id;
+}

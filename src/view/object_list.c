@@ -1,0 +1,314 @@
+/*
+ * From a recording to the rows of the objects view. See object_list.h.
+ */
+#include "view/object_list.h"
+
+#include "base/err.h"
+#include "view/filter.h"
+#include "view/gem.h"
+#include "view/grep.h"
+#include "view/sites.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_MAX (8u << 20) /* two recordings of 4 Mi strings */
+#define NAMES_BYTES_MAX (1u << 30)
+
+static const char no_frame[] = "(no Ruby frame)";
+static const char unknown[] = "(unknown)";
+static const char internal[] = "(internal)";
+
+struct wanted { /* what may be listed */
+	struct scry_grep grep;
+	struct scry_filter filter;
+	struct scry_buf line; /* scratch */
+};
+
+void scry_object_tables_init(struct scry_object_tables *tables)
+{
+	scry_intern_init(&tables->names, NAMES_MAX, NAMES_BYTES_MAX);
+	scry_map_init(&tables->gems, NAMES_MAX);
+	scry_frames_init(&tables->frames);
+}
+
+void scry_object_tables_done(struct scry_object_tables *tables)
+{
+	scry_intern_done(&tables->names);
+	scry_map_done(&tables->gems);
+	scry_frames_done(&tables->frames);
+}
+
+struct scry_cell scry_object_text(const struct scry_intern *names, uint32_t id)
+{
+	struct scry_cell cell = {0};
+
+	cell.bytes = id ? scry_intern_get(names, id, &cell.length) : NULL;
+	cell.is_unknown = !cell.bytes;
+	return cell;
+}
+
+struct scry_cell scry_object_class(const struct scry_object_row *row)
+{
+	struct scry_cell cell = scry_object_text(row->names, row->class);
+
+	if (!cell.is_unknown)
+		return cell;
+	return row->is_internal ? scry_cell_text(internal, sizeof(internal) - 1)
+				: scry_cell_text(unknown, sizeof(unknown) - 1);
+}
+
+struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
+					uint64_t samples)
+{
+	uint64_t half = 0;
+
+	if (counts->is_scaled && !scry_object_interval(variance, samples, &half))
+		return scry_cell_few_samples();
+	return scry_cell_number(half);
+}
+
+void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
+{
+	struct scry_cell file = scry_object_text(row->names, row->file);
+
+	if (!row->line && with_line && !row->is_lost)
+		scry_buf_append(buf, no_frame, sizeof(no_frame) - 1);
+	else if (file.is_unknown)
+		scry_buf_append(buf, unknown, sizeof(unknown) - 1);
+	else
+		scry_buf_append(buf, file.bytes, file.length);
+	if (row->line && with_line)
+		scry_buf_printf(buf, ":%u", row->line);
+}
+
+static uint32_t gem_of(struct scry_object_tables *tables, uint32_t file)
+{
+	const char *path = file ? scry_intern_get(&tables->names, file, NULL) : NULL, *name;
+	uint64_t *gem = path ? scry_map_ref(&tables->gems, file) : NULL;
+	uint32_t id;
+	size_t len;
+
+	if (!gem)
+		return 0;
+	if (!*gem) {
+		name = scry_gem_name(path, &len);
+		if (!scry_intern_put(&tables->names, name, len, &id))
+			*gem = id;
+	}
+	return (uint32_t)*gem;
+}
+
+static const char *text_of(const struct scry_object_row *row, uint32_t id)
+{
+	const char *text = id ? scry_intern_get(row->names, id, NULL) : NULL;
+
+	return text ? text : "";
+}
+
+/* False, and counted, when --grep or --filter leave the row out. */
+static bool is_wanted(struct scry_object_list *list, const struct scry_object_row *row,
+		      struct wanted *wanted)
+{
+	const char *const texts[SCRY_FILTER_KEYS] = {
+		[SCRY_FILTER_FILE] = row->line ? text_of(row, row->file) : "",
+		[SCRY_FILTER_CLASS] = text_of(row, row->class),
+		[SCRY_FILTER_METHOD] = text_of(row, row->method),
+		[SCRY_FILTER_GEM] = row->line ? text_of(row, row->gem) : "",
+	};
+	struct scry_cell class = scry_object_class(row);
+
+	scry_buf_clear(&wanted->line);
+	scry_object_place(row, true, &wanted->line);
+	scry_buf_append(&wanted->line, " ", 1);
+	scry_buf_append(&wanted->line, class.bytes, class.length);
+	if (!scry_grep_matches(&wanted->grep, scry_buf_str(&wanted->line))) {
+		list->grepped += row->counts.allocated;
+		return false;
+	}
+	if (!scry_filter_matches(&wanted->filter, texts)) {
+		list->filtered += row->counts.allocated;
+		return false;
+	}
+	return true;
+}
+
+/* Forgets what is summed over. A line of 1 then means: some line; 0 still means: no Ruby frame. */
+static void widen(const struct scry_object_list *list, struct scry_object_row *row)
+{
+	int by = list->opts->by;
+
+	if (!list->keeps_pids)
+		row->pid = 0;
+	if (!list->opts->stacks)
+		row->stack = 0;
+	if (!row->line)
+		row->file = row->gem = 0;
+	if (by == SCRY_VIEW_BY_LINE) {
+		if (!list->keeps_methods)
+			row->method = 0;
+		return;
+	}
+	if (by != SCRY_VIEW_BY_CLASS) {
+		row->class = row->is_internal = 0;
+		row->line = row->line ? 1 : 0;
+	}
+	if (by != SCRY_VIEW_BY_METHOD)
+		row->method = 0;
+	if (by == SCRY_VIEW_BY_CLASS)
+		row->line = row->is_lost = row->gem = 0;
+	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
+		row->file = 0;
+}
+
+static struct scry_object_row row_of(struct scry_object_list *list, struct scry_reader *reader,
+				     const struct scry_site *site)
+{
+	struct scry_object_tables *tables = list->tables;
+	const struct scry_ev_site *place = &site->place;
+	struct scry_object_row row = {
+		.names = &tables->names,
+		.pid = place->pid,
+		.file = scry_name_id(&tables->names, reader, place->file_str),
+		.line = place->line,
+		.class = scry_name_id(&tables->names, reader, place->class_str),
+		.method = scry_name_id(&tables->names, reader, place->method_str),
+		.stack = scry_frames_find(&tables->frames, place->stack),
+		.is_lost = !place->line && place->flags & SCRY_SITE_UNNAMED,
+		.is_internal = place->flags & SCRY_SITE_INTERNAL,
+		.counts = scry_object_counts_of(&site->counts),
+	};
+
+	row.gem = gem_of(tables, row.file);
+	return row;
+}
+
+/* One row per site that is to be listed; all others are summed and left out. */
+static void collect(struct scry_object_list *list, struct scry_reader *reader,
+		    const struct scry_sites *sites, struct wanted *wanted)
+{
+	size_t i;
+
+	for (i = 0; i < sites->count; i++) {
+		const struct scry_site *site = &sites->rows[i];
+		struct scry_object_row row;
+
+		if (!site->counts.allocated || (list->is_one && site->place.pid != list->only_pid))
+			continue;
+		row = row_of(list, reader, site);
+		scry_object_counts_add(&list->all, &row.counts);
+		list->all_slots &= row.counts.is_slots;
+		list->freed += site->counts.freed;
+		list->unfollowed += site->counts.unfollowed;
+		if (row.is_internal)
+			list->internal += row.counts.allocated;
+		if (row.is_internal && !list->opts->internal)
+			continue;
+		if (site->place.flags & SCRY_SITE_UNNAMED)
+			list->unnamed += row.counts.allocated;
+		if (!is_wanted(list, &row, wanted))
+			continue;
+		list->has_stacks |= row.stack != 0;
+		widen(list, &row);
+		list->rows[list->count++] = row;
+	}
+}
+
+void scry_object_list_settle(struct scry_object_list *list, bool sums_pids)
+{
+	size_t i, kept = 0;
+
+	for (i = 0; sums_pids && i < list->count; i++)
+		list->rows[i].pid = 0;
+	list->count = scry_object_rows_merge(list->rows, list->count);
+	list->has_slots = list->has_sizes = false;
+	for (i = 0; i < list->count; i++) {
+		const struct scry_object_row *row = &list->rows[i];
+
+		if (list->opts->live && !row->counts.old_live) {
+			list->died += row->counts.allocated;
+			continue;
+		}
+		list->has_slots |= row->counts.is_slots;
+		list->has_sizes |= !row->counts.is_slots;
+		list->rows[kept++] = *row;
+	}
+	list->count = kept;
+}
+
+static int read_events(struct scry_object_list *list, struct scry_reader *reader,
+		       struct scry_sites *sites)
+{
+	const struct scry_event *event;
+	int got;
+
+	while ((got = scry_reader_next(reader, &event)) > 0) {
+		int err = list->is_nothing ? 0 : scry_sites_event(sites, reader, event);
+
+		if (err)
+			return err;
+		scry_honesty_event(&list->honesty, event);
+		if (event->type == SCRY_EVENT_STACK)
+			scry_frames_event(&list->tables->frames, &list->tables->names, reader,
+					  (const void *)(event + 1));
+	}
+	if (got < 0)
+		return got;
+	scry_sites_close(sites);
+	scry_honesty_close(&list->honesty);
+	list->honesty.errors += sites->dropped;
+	list->events = sites->events;
+	list->frees_older =
+		list->honesty.has_totals ? list->honesty.frees_older : sites->frees_older;
+	if (sites->slice && !sites->has_final && !sites->until_ns)
+		list->slice_end_ns = sites->slice_end_ns;
+	return 0;
+}
+
+static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
+		     struct wanted *wanted)
+{
+	struct scry_sites sites;
+	int err = scry_sites_init(&sites);
+
+	if (err)
+		return err;
+	sites.until_ns = list->until_ns;
+	err = read_events(list, reader, &sites);
+	if (!err) {
+		list->rows = calloc(sites.count, sizeof(*list->rows));
+		if (!list->rows)
+			err = scry_fail(-ENOMEM, "no memory for %zu rows", sites.count);
+	}
+	if (!err) {
+		list->all_slots = true;
+		collect(list, reader, &sites, wanted);
+		list->count = scry_object_rows_merge(list->rows, list->count);
+	}
+	scry_sites_done(&sites);
+	return err;
+}
+
+int scry_object_list_read(struct scry_object_list *list, struct scry_reader *reader)
+{
+	struct wanted wanted = {0};
+	int err = scry_grep_init(&wanted.grep, list->opts->grep);
+
+	scry_honesty_init(&list->honesty, reader);
+	scry_frames_begin(&list->tables->frames);
+	if (!err)
+		err = scry_filter_init(&wanted.filter, &list->opts->filter);
+	if (!err)
+		err = read_rows(list, reader, &wanted);
+	scry_grep_done(&wanted.grep);
+	scry_buf_done(&wanted.line);
+	return err;
+}
+
+void scry_object_list_done(struct scry_object_list *list)
+{
+	free(list->rows);
+	list->rows = NULL;
+	list->count = 0;
+}

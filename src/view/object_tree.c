@@ -1,0 +1,336 @@
+/*
+ * The tree of --stacks. See object_tree.h.
+ *
+ * Places and classes are put into the table of frames too, so the whole tree is that table: ids
+ * grow from the root to the leaves, and one loop from the last id to the first sums everything up.
+ * A chain of frames with one branch each is not indented: `+` begins a branch.
+ */
+#include "view/object_tree.h"
+
+#include "base/err.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PRUNE_PERCENT 1
+#define INDENT_MAX 120u
+#define WIDE 120u /* columns of a terminal that has room for all figures */
+
+struct node {
+	struct scry_object_counts counts;
+	uint32_t first_child, child_count; /* in `order`, biggest first */
+};
+
+struct tree {
+	const struct scry_object_list *list;
+	struct scry_doc *doc;
+	int sort;
+	uint64_t top, rows, total;
+	struct node *nodes; /* by frame id; [0]: the root above all */
+	uint32_t *order;    /* frame ids, sorted by parent, then biggest first */
+	uint32_t *parents;  /* by frame id */
+	struct step *steps; /* what is still to be printed */
+	uint32_t step_count;
+	size_t count; /* of nodes */
+	uint64_t pruned, pruned_branches;
+	struct scry_buf line;
+};
+
+struct step {
+	uint32_t id;
+	uint16_t indent;
+	bool is_branch;
+};
+
+void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id,
+			    struct scry_buf *buf)
+{
+	struct scry_frame frame = scry_frames_get(&tables->frames, id);
+	struct scry_cell file = scry_object_text(&tables->names, frame.file);
+	struct scry_cell method = scry_object_text(&tables->names, frame.method);
+
+	if (frame.flags & SCRY_FRAME_CLASS) {
+		scry_buf_append(buf, "[", 1);
+		if (method.is_unknown)
+			scry_buf_printf(buf, "(unknown)");
+		else
+			scry_buf_append(buf, method.bytes, method.length);
+		scry_buf_append(buf, "]", 1);
+		return;
+	}
+	if (frame.flags & SCRY_STACK_C && !method.is_unknown) {
+		scry_buf_append(buf, method.bytes, method.length);
+		scry_buf_printf(buf, " (C)");
+		return;
+	}
+	if (file.is_unknown)
+		scry_buf_printf(buf, frame.line ? "(unknown)" : "(no Ruby frame)");
+	else
+		scry_buf_append(buf, file.bytes, file.length);
+	if (frame.line)
+		scry_buf_printf(buf, ":%u", frame.line);
+	if (!method.is_unknown) {
+		scry_buf_append(buf, "  ", 2);
+		scry_buf_append(buf, method.bytes, method.length);
+	}
+}
+
+struct scry_cell scry_object_frames_cell(const struct scry_object_tables *tables, uint32_t stack,
+					 struct scry_object_frames *frames)
+{
+	uint32_t id, depth = 0;
+	size_t at;
+
+	for (id = stack; id; id = scry_frames_get(&tables->frames, id).parent)
+		depth++;
+	if (!depth)
+		return scry_cell_unknown();
+	if (depth > frames->cap) {
+		void *grown = reallocarray(frames->frames, depth, sizeof(*frames->frames));
+
+		if (!grown)
+			return scry_cell_unknown();
+		frames->frames = grown;
+		frames->cap = depth;
+	}
+	for (id = stack, at = depth; id; at--) {
+		struct scry_frame frame = scry_frames_get(&tables->frames, id);
+		struct scry_cell file = scry_object_text(&tables->names, frame.file);
+		struct scry_cell method = scry_object_text(&tables->names, frame.method);
+
+		frames->frames[at - 1] = (struct scry_doc_frame){
+			.file = file.bytes,
+			.file_length = file.length,
+			.method = method.bytes,
+			.method_length = method.length,
+			.line = frame.line,
+			.is_c = frame.flags & SCRY_STACK_C,
+		};
+		id = frame.parent;
+	}
+	return (struct scry_cell){.frames = frames->frames, .number = depth};
+}
+
+/* The leaf of a row: its stack, then its place, then its class. */
+static uint32_t leaf_of(struct scry_object_tables *tables, const struct scry_object_row *row)
+{
+	struct scry_frame place = {
+		.parent = row->stack,
+		.file = row->file,
+		.line = row->line,
+		.method = row->method,
+	};
+	struct scry_frame class = {.method = row->class, .flags = SCRY_FRAME_CLASS};
+	struct scry_cell name = scry_object_class(row);
+
+	if (!class.method)
+		scry_intern_put(&tables->names, name.bytes, name.length, &class.method);
+	class.parent = scry_frames_put(&tables->frames, &place);
+	return scry_frames_put(&tables->frames, &class);
+}
+
+static uint64_t figure(const struct tree *t, uint32_t id)
+{
+	return scry_object_figure(&t->nodes[id].counts, t->sort);
+}
+
+static int compare_order(const void *left, const void *right, void *arg)
+{
+	const struct tree *t = arg;
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	uint64_t x = figure(t, a), y = figure(t, b);
+
+	if (t->parents[a] != t->parents[b])
+		return t->parents[a] < t->parents[b] ? -1 : 1;
+	if (x != y)
+		return x < y ? 1 : -1;
+	return (a > b) - (a < b);
+}
+
+static int build(struct tree *t)
+{
+	struct scry_object_tables *tables = t->list->tables;
+	uint32_t *leaves = calloc(t->list->count + 1, sizeof(*leaves)), id;
+	size_t i;
+
+	if (!leaves)
+		return -ENOMEM;
+	for (i = 0; i < t->list->count; i++)
+		leaves[i] = leaf_of(tables, &t->list->rows[i]);
+	t->count = (size_t)tables->frames.keys.count + 1;
+	t->nodes = calloc(t->count, sizeof(*t->nodes));
+	t->order = calloc(t->count, sizeof(*t->order));
+	t->parents = calloc(t->count, sizeof(*t->parents));
+	t->steps = calloc(t->count, sizeof(*t->steps));
+	for (i = 0; t->nodes && i < t->list->count; i++)
+		scry_object_counts_add(&t->nodes[leaves[i]].counts, &t->list->rows[i].counts);
+	free(leaves);
+	if (!t->nodes || !t->order || !t->parents || !t->steps)
+		return -ENOMEM;
+	for (id = (uint32_t)t->count - 1; id; id--) {
+		t->parents[id] = scry_frames_get(&tables->frames, id).parent;
+		scry_object_counts_add(&t->nodes[t->parents[id]].counts, &t->nodes[id].counts);
+		t->order[id] = id;
+	}
+	qsort_r(t->order + 1, t->count - 1, sizeof(*t->order), compare_order, t);
+	for (i = 1; i < t->count; i++) {
+		struct node *parent = &t->nodes[t->parents[t->order[i]]];
+
+		if (!parent->child_count++)
+			parent->first_child = (uint32_t)i;
+	}
+	t->total = figure(t, 0);
+	return 0;
+}
+
+enum {
+	COLUMN_PERCENT,
+	COLUMN_ALLOCATED,
+	COLUMN_BYTES,
+	COLUMN_LIVE,
+	COLUMN_LIVE_BYTES,
+	COLUMN_FRAME,
+	COLUMNS
+};
+
+/* What the percentages are of stands before them. */
+static void choose_columns(const struct tree *t, struct scry_column columns[COLUMNS])
+{
+	static const char *const percents[] = {
+		[SCRY_VIEW_SORT_ALLOCATED] = "% allocated",
+		[SCRY_VIEW_SORT_BYTES] = "% bytes",
+		[SCRY_VIEW_SORT_LIVE] = "% live",
+		[SCRY_VIEW_SORT_LIVE_BYTES] = "% live bytes",
+		[SCRY_VIEW_SORT_AGE] = NULL, /* ages have no sum: view.c refuses it */
+		[SCRY_VIEW_SORT_OLD_LIVE] = "% survived",
+		[SCRY_VIEW_SORT_OLD_LIVE_BYTES] = "% survived bytes",
+	};
+	bool live = t->list->opts->live, stars = t->list->has_slots && !t->list->has_sizes;
+
+	columns[COLUMN_PERCENT] =
+		(struct scry_column){percents[t->sort], NULL, SCRY_CELL_TENTHS, false};
+	columns[COLUMN_ALLOCATED] = (struct scry_column){"allocated", NULL, SCRY_CELL_COUNT, false};
+	columns[COLUMN_BYTES] =
+		(struct scry_column){stars ? "bytes*" : "bytes", NULL, SCRY_CELL_COUNT, false};
+	columns[COLUMN_LIVE] =
+		(struct scry_column){live ? "survived" : "live", NULL, SCRY_CELL_COUNT, false};
+	columns[COLUMN_LIVE_BYTES] =
+		(struct scry_column){live ? (stars ? "survived bytes*" : "survived bytes")
+					  : (stars ? "live bytes*" : "live bytes"),
+				     NULL, SCRY_CELL_COUNT, false};
+	if (t->doc->width && t->doc->width < WIDE) /* the frames need the room */
+		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
+	columns[COLUMN_FRAME] =
+		(struct scry_column){"frame, outermost first", NULL, SCRY_CELL_TEXT, true};
+}
+
+static struct scry_cell bytes_cell(const struct tree *t, const struct scry_object_counts *counts,
+				   uint64_t bytes)
+{
+	struct scry_cell cell = scry_cell_number(bytes);
+
+	if (t->list->has_slots && t->list->has_sizes)
+		cell.mark = counts->is_slots ? '*' : ' ';
+	return cell;
+}
+
+static uint64_t tenths(const struct tree *t, uint64_t part)
+{
+	return t->total ? (uint64_t)((1000.0 * (double)part / (double)t->total) + 0.5) : 0;
+}
+
+static void push_row(struct tree *t, const struct step *step)
+{
+	const struct scry_object_counts *counts = &t->nodes[step->id].counts;
+	bool live = t->list->opts->live;
+	struct scry_cell cells[COLUMNS] = {
+		[COLUMN_PERCENT] = scry_cell_number(tenths(t, figure(t, step->id))),
+		[COLUMN_ALLOCATED] = scry_cell_number(counts->allocated),
+		[COLUMN_BYTES] = bytes_cell(t, counts, counts->bytes),
+		[COLUMN_LIVE] = scry_cell_number(live ? counts->old_live : counts->live),
+		[COLUMN_LIVE_BYTES] =
+			bytes_cell(t, counts, live ? counts->old_live_bytes : counts->live_bytes),
+	};
+
+	scry_buf_clear(&t->line);
+	if (step->indent)
+		scry_buf_printf(&t->line, "%*s%s", step->indent - 2, "",
+				step->is_branch ? "+ " : "  ");
+	scry_object_frame_text(t->list->tables, step->id, &t->line);
+	cells[COLUMN_FRAME] = scry_cell_text(scry_buf_str(&t->line), t->line.len);
+	t->doc->ops->row(t->doc, cells);
+	t->rows++;
+}
+
+/* Puts the children that are big enough on the pile, the biggest on top; the rest is summed. */
+static void push_children(struct tree *t, const struct step *step)
+{
+	const struct node *node = &t->nodes[step->id];
+	uint16_t indent = step->indent;
+	uint32_t i, shown = 0;
+
+	for (i = 0; i < node->child_count; i++) {
+		uint32_t child = t->order[node->first_child + i];
+
+		if (figure(t, child) &&
+		    100.0 * (double)figure(t, child) >= PRUNE_PERCENT * (double)t->total) {
+			shown++;
+			continue;
+		}
+		if (!t->nodes[child].counts.allocated)
+			continue;
+		t->pruned += figure(t, child);
+		t->pruned_branches++;
+	}
+	if (shown > 1 && indent < INDENT_MAX)
+		indent += 2;
+	for (i = shown; i > 0; i--)
+		t->steps[t->step_count++] =
+			(struct step){t->order[node->first_child + i - 1], indent, shown > 1};
+}
+
+static void push_rows(struct tree *t)
+{
+	struct step step = {0};
+
+	push_children(t, &step);
+	while (t->step_count) {
+		if (t->top && t->rows >= t->top) {
+			scry_doc_remark(t->doc, "more rows are not shown; --top 0 shows them");
+			return;
+		}
+		step = t->steps[--t->step_count];
+		push_row(t, &step);
+		push_children(t, &step);
+	}
+	if (!t->pruned_branches)
+		return;
+	scry_buf_clear(&t->line);
+	scry_text_count(&t->line, t->pruned_branches);
+	scry_buf_printf(&t->line, " branches below %d %% are left out, together %llu.%llu %%",
+			PRUNE_PERCENT, (unsigned long long)tenths(t, t->pruned) / 10,
+			(unsigned long long)tenths(t, t->pruned) % 10);
+	scry_doc_remark(t->doc, "%s", scry_buf_str(&t->line));
+}
+
+int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_t top,
+			  struct scry_doc *doc)
+{
+	struct tree t = {.list = list, .doc = doc, .sort = sort, .top = top};
+	struct scry_column columns[COLUMNS];
+	int err = build(&t);
+
+	if (!err) {
+		choose_columns(&t, columns);
+		scry_doc_table(doc, columns, COLUMNS);
+		push_rows(&t);
+	}
+	scry_buf_done(&t.line);
+	free(t.nodes);
+	free(t.order);
+	free(t.parents);
+	free(t.steps);
+	return err ? scry_fail(err, "no memory for the tree of callers") : 0;
+}

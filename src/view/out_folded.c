@@ -1,0 +1,181 @@
+/*
+ * The folded renderer: one line per stack, `frame;frame;[Class] count`, as flame graph tools take
+ * it. Rows are stacks; honesty and notes go to the talk, since such a file has no place for them.
+ *
+ * A frame is file:line:method; a C function's is its name and "_[c]". A `;` in a text becomes a
+ * `,`, and blanks and control characters become `_`, so that a line splits in one way only.
+ */
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/text.h"
+#include "view/doc.h"
+#include "view/honesty.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STACK, FILE_, LINE, METHOD, CLASS, WEIGHT, PARTS };
+
+struct folded {
+	struct scry_buf line;
+	size_t columns[PARTS]; /* where they are in a row */
+	bool is_short;	       /* no memory for a line */
+};
+
+static void folded_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
+{
+	struct folded *folded = doc->renderer;
+
+	scry_buf_clear(&folded->line);
+	scry_honesty_line(honesty, doc->view, &folded->line);
+	if (doc->talk)
+		fprintf(doc->talk, "%s\n", scry_buf_str(&folded->line));
+}
+
+static void folded_note(struct scry_doc *doc, const char *bytes, size_t length)
+{
+	struct folded *folded = doc->renderer;
+
+	scry_buf_clear(&folded->line);
+	scry_text_escape(&folded->line, bytes, length);
+	if (doc->talk)
+		fprintf(doc->talk, "note: %s\n", scry_buf_str(&folded->line));
+}
+
+static void folded_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+}
+
+static void folded_table(struct scry_doc *doc)
+{
+	struct folded *folded = doc->renderer;
+	const char *keys[PARTS] = {"stack", "file", "line", "method", "class", doc->weight};
+	size_t i, part;
+
+	for (part = 0; part < PARTS; part++) {
+		folded->columns[part] = doc->column_count;
+		for (i = 0; i < doc->column_count; i++)
+			if (doc->columns[i].key && !strcmp(doc->columns[i].key, keys[part]))
+				folded->columns[part] = i;
+		assert(folded->columns[part] < doc->column_count);
+	}
+}
+
+/* Bytes that would split a line are replaced. */
+static void put_plain(struct scry_buf *buf, const char *bytes, size_t length)
+{
+	size_t i, begin = buf->len;
+
+	scry_text_escape(buf, bytes, length);
+	for (i = begin; i < buf->len; i++) {
+		if (buf->data[i] == ';')
+			buf->data[i] = ',';
+		else if (buf->data[i] == ' ')
+			buf->data[i] = '_';
+	}
+}
+
+static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame)
+{
+	if (frame->is_c && frame->method) {
+		put_plain(buf, frame->method, frame->method_length);
+		scry_buf_append(buf, "_[c]", 4);
+		return;
+	}
+	if (frame->file)
+		put_plain(buf, frame->file, frame->file_length);
+	else
+		put_plain(buf, "(no Ruby frame)", 15);
+	if (frame->line)
+		scry_buf_printf(buf, ":%" PRIu32, frame->line);
+	if (frame->method) {
+		scry_buf_append(buf, ":", 1);
+		put_plain(buf, frame->method, frame->method_length);
+	}
+}
+
+static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
+{
+	struct folded *folded = doc->renderer;
+	const struct scry_cell *stack = &cells[folded->columns[STACK]];
+	const struct scry_cell *file = &cells[folded->columns[FILE_]];
+	const struct scry_cell *method = &cells[folded->columns[METHOD]];
+	const struct scry_cell *class = &cells[folded->columns[CLASS]];
+	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
+	const struct scry_doc_frame place = {
+		.file = file->bytes,
+		.file_length = file->length,
+		.line = (uint32_t)cells[folded->columns[LINE]].number,
+		.method = method->bytes,
+		.method_length = method->length,
+	};
+	struct scry_buf *line = &folded->line;
+	uint64_t i;
+
+	if (weight->is_unknown || !weight->number)
+		return;
+	scry_buf_clear(line);
+	for (i = 0; i < stack->number && !stack->is_unknown; i++) {
+		put_frame(line, &stack->frames[i]);
+		scry_buf_append(line, ";", 1);
+	}
+	put_frame(line, &place);
+	scry_buf_append(line, ";[", 2);
+	put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,
+		  class->is_unknown ? 9 : class->length);
+	scry_buf_printf(line, "] %" PRIu64 "\n", weight->number);
+	folded->is_short |= line->failed;
+	if (!line->failed)
+		fputs(scry_buf_str(line), doc->out);
+}
+
+static void folded_remark(struct scry_doc *doc, const char *remark)
+{
+	if (doc->talk)
+		fprintf(doc->talk, "%s\n", remark);
+}
+
+static void folded_abandon(struct scry_doc *doc)
+{
+	struct folded *folded = doc->renderer;
+
+	scry_buf_done(&folded->line);
+	free(folded);
+	doc->renderer = NULL;
+}
+
+static int folded_end(struct scry_doc *doc)
+{
+	bool is_short = ((struct folded *)doc->renderer)->is_short;
+
+	folded_abandon(doc);
+	if (is_short)
+		return scry_fail(-ENOMEM, "no memory for the report");
+	errno = 0;
+	if (fflush(doc->out) || ferror(doc->out))
+		return scry_fail(errno ? -errno : -EIO, "cannot write the report: %s",
+				 strerror(errno ? errno : EIO));
+	return 0;
+}
+
+int scry_out_folded_open(struct scry_doc *doc)
+{
+	static const struct scry_doc_ops ops = {
+		.honesty = folded_honesty,
+		.note = folded_note,
+		.totals = folded_totals,
+		.table = folded_table,
+		.row = folded_row,
+		.remark = folded_remark,
+		.end = folded_end,
+		.abandon = folded_abandon,
+	};
+
+	doc->ops = &ops;
+	doc->is_data = true;
+	doc->renderer = calloc(1, sizeof(struct folded));
+	return doc->renderer ? 0 : scry_fail(-ENOMEM, "no memory for the report");
+}

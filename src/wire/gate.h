@@ -1,0 +1,47 @@
+/*
+ * The gate page of an agent: what every event handler touches. Freestanding.
+ */
+#ifndef SCRY_WIRE_GATE_H
+#define SCRY_WIRE_GATE_H
+
+#include <stdint.h>
+
+/*
+ * Gate page: private and MADV_WIPEONFORK, so a fork child finds it all zero and knows itself.
+ * Everything that an event handler touches each time lies here, on few lines of one page.
+ */
+struct scry_agent_frames { /* the part of the VM's layout that each event needs, offsets in bytes */
+	uint32_t trace_ec, trace_cfp, trace_data;
+	uint32_t frame_pc, frame_iseq, frame_sp, frame_ep, frame_size;
+	uint32_t ec_cfp, ec_stack, ec_stack_size;
+	uint32_t pc_advanced; /* bytes that the VM adds to the newest frame's pc around the hook */
+};
+struct scry_gate {
+	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
+	uint32_t taken;	   /* the watch that the handler has taken up */
+	uint64_t handling; /* the event handler runs */
+	uint64_t head;	   /* ring words ever written, published or not */
+	uint64_t ring;	   /* address of the ring's words */
+	uint64_t at, end;  /* next word and end of the segment in use, as indices into the ring */
+	uint32_t until_lease_check; /* events */
+	uint32_t lease_ok;
+	uint64_t open; /* 1 in the process that was entered */
+	struct scry_agent_frames frames;
+	int64_t inflight; /* threads in the agent's other entries: registering, reconciling, booting
+			   */
+	uint32_t segment;
+	uint32_t last_node; /* the stack that the newest word of the ring goes by */
+	/* sampling */
+	int64_t until_sample; /* objects, or units of the smallest slot, until the next one */
+	uint64_t random;      /* xorshift64, never 0 */
+	uint64_t gcs;	      /* GCs begun since the watch was taken up */
+	uint64_t full_gcs;    /* the VM's own count of full ones, at the end of the last mark */
+	uint32_t sweeping;    /* what died in the last mark is being swept */
+	uint32_t tracked;     /* sampled objects whose end is waited for */
+	uint64_t by_bytes;    /* until_sample counts units of slot bytes, not objects; host writes
+			       */
+	uint64_t spare[2];
+};
+_Static_assert(sizeof(struct scry_gate) == 192, "three cache lines, the third for sampling");
+
+#endif

@@ -1,0 +1,149 @@
+/* What follows the head of each kind of event. Included by wire/event.h. */
+#ifndef SCRY_WIRE_PAYLOAD_H
+#define SCRY_WIRE_PAYLOAD_H
+
+#include <stdint.h>
+
+/* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
+ * at its end; a reader zero-fills what an older file lacks. */
+struct scry_ev_session {
+	uint32_t instrument_str; /* "objects", "count" */
+	uint32_t command_str;	 /* scry's own command line */
+	uint32_t version_str;	 /* scry's version */
+	uint32_t host_str;
+	uint64_t wall_ns; /* CLOCK_REALTIME at time_ns of this event */
+};
+struct scry_ev_string {
+	uint32_t id;
+	uint32_t length; /* bytes that follow, not NUL terminated, padded with zeros to 8 */
+};
+struct scry_ev_process {
+	uint32_t pid;
+	uint32_t uid;
+	uint64_t start_ticks; /* field 22 of /proc/PID/stat: pins the identity */
+	uint32_t exe_str;
+	uint32_t runtime_str; /* "ruby 3.1.2p20 ..." or 0 */
+};
+struct scry_ev_site {
+	uint32_t site; /* dense id, from 1 */
+	uint32_t pid;
+	uint32_t file_str;
+	uint32_t line; /* 0: no Ruby frame was running */
+	uint32_t class_str;
+	uint32_t method_str;
+	uint32_t flags; /* SCRY_SITE_* */
+	uint32_t slot_bytes;
+	uint32_t stack; /* id of a STACK: who called the place; 0: not recorded */
+	uint32_t reserved2;
+};
+#define SCRY_SITE_INTERNAL 1u /* an object no Ruby code can see (imemo, hidden) */
+#define SCRY_SITE_UNNAMED 2u  /* the code or class died before it could be named */
+
+struct scry_ev_objects { /* counters of one site since the watch began */
+	uint32_t site;
+	uint32_t slice; /* 0: at the end of the watch; else at the end of that SLICE */
+	uint64_t allocated;
+	uint64_t freed; /* of those allocated */
+	uint64_t bytes; /* of all allocated; with `freed_bytes` slots and buffers, else slots */
+	uint64_t live_bytes;
+	uint64_t freed_bytes; /* bytes = live_bytes + freed_bytes; both 0: not known apart */
+	uint64_t max_age;     /* GCs that the oldest living object has survived */
+	uint64_t flags;	      /* SCRY_OBJECTS_* */
+	uint64_t samples;     /* sampled allocations behind `allocated`; 0 without sampling */
+	uint64_t live_samples;
+	uint64_t old_live; /* of the living: born before the last full mark, so survived it */
+	uint64_t old_live_bytes;
+	uint64_t unfollowed; /* neither freed nor live: nobody knows what became of them */
+};
+#define SCRY_OBJECTS_SLOTS 1u  /* sizes are slots only, for all objects or some */
+#define SCRY_OBJECTS_SCALED 2u /* counts and bytes are scaled up from samples */
+
+struct scry_ev_alloc {
+	uint64_t address;
+	uint32_t site;
+	uint32_t reserved;
+};
+struct scry_ev_free {
+	uint64_t address;
+	uint32_t site; /* 0: born before the watch */
+	uint32_t reserved;
+};
+struct scry_ev_lost { /* events that happened and are not in the recording */
+	uint64_t count;
+	uint32_t why_str;
+	uint32_t reserved;
+};
+struct scry_ev_pause { /* threads held by scry */
+	uint64_t duration_ns;
+	uint32_t threads; /* how many were held */
+	uint32_t why_str;
+};
+struct scry_ev_attach {
+	uint32_t pid;
+	uint32_t threads;	/* tasks at that moment */
+	uint64_t agent_address; /* 0: no agent */
+	uint64_t agent_bytes;	/* mapped in the target */
+	uint64_t bytes_changed; /* of text and GOT */
+};
+struct scry_ev_detach {
+	uint32_t pid;
+	uint32_t verified; /* 1: every changed byte was read back as the original */
+	uint64_t bytes_restored;
+	uint64_t bytes_left; /* agent memory left mapped in the target */
+	uint32_t reason_str; /* "duration", "interrupt", "target exited", ... */
+	uint32_t reserved;
+};
+struct scry_ev_note { /* a sentence that every report must show: limits, degraded modes */
+	uint32_t text_str;
+	uint32_t reserved;
+};
+struct scry_ev_totals {	       /* one per process, at the end */
+	uint64_t events;       /* produced in the target */
+	uint64_t lost;	       /* of those, dropped */
+	uint64_t errors;       /* reads, names, checks that failed */
+	uint64_t pause_max_ns; /* longest hold of any thread */
+	uint64_t pause_total_ns;
+	uint64_t target_cpu_ns;	  /* used by the target while watched */
+	uint64_t overhead_cpu_ns; /* estimate: events x calibrated cost + pauses */
+	uint64_t watched_ns;
+	uint64_t frees_older; /* objects freed that were born before the watch */
+	uint32_t pid;
+	uint32_t reserved;
+	uint64_t gcs; /* seen */
+	uint64_t full_gcs;
+	uint64_t compactions;
+	uint64_t moved;	       /* objects followed to their new place */
+	uint64_t sample_every; /* one object in so many was recorded; 0: all */
+	uint64_t sample_bytes; /* one object each so many bytes; 0: not by bytes */
+};
+struct scry_ev_count { /* calls of one hooked function */
+	uint32_t symbol_str;
+	uint32_t module_str;
+	uint32_t way_str; /* "entry", "got" */
+	uint32_t pid;
+	uint64_t calls;
+	uint64_t address;
+};
+struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its parent before it */
+	uint32_t id;	 /* dense, from 1 */
+	uint32_t parent; /* the frame that called this one; 0: it is the outermost */
+	uint32_t file_str;
+	uint32_t line;
+	uint32_t method_str;
+	uint32_t flags; /* SCRY_STACK_* */
+};
+#define SCRY_STACK_C 1u /* a C function's frame: file and line are its caller's */
+
+/*
+ * Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
+ * since the watch began, as they stood at end_ns.
+ */
+struct scry_ev_slice {
+	uint32_t slice; /* from 1 */
+	uint32_t pid;
+	uint64_t begin_ns, end_ns; /* CLOCK_MONOTONIC */
+	uint64_t gc_count;
+	uint64_t rss_bytes;
+};
+
+#endif
