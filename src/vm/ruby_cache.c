@@ -37,6 +37,9 @@ _Static_assert(sizeof(struct head) == 120, "no padding: it is compared and writt
 static const size_t bools[] = {
 	offsetof(struct scry_ruby_layout, first_line_fixnum),
 	offsetof(struct scry_ruby_layout, gc_stat_compact),
+	offsetof(struct scry_ruby_layout, recycles),
+	offsetof(struct scry_ruby_layout, hooks_of_all_ractors),
+	offsetof(struct scry_ruby_layout, hooks_break_ractors),
 	offsetof(struct scry_ruby_layout, trace_pc_advanced),
 };
 
