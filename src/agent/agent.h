@@ -139,7 +139,8 @@ void scry_moved_off(void);
 /* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
 SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
-/* class_name.c: is this object a ractor, and the VM one that breaks when it starts (ractor_class)? */
+/* class_name.c: is this object a ractor, and the VM one that breaks when it starts (ractor_class)?
+ */
 int scry_comes_ractor(uint64_t flags, uint64_t klass);
 /* Then the watch ends. */
 void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);

@@ -154,8 +154,8 @@ static int put_object(struct text *t, uint64_t object, uint64_t klass)
 }
 
 /*
- * To 3.1.3 a ractor that starts allocates before it has a frame, and the VM's own event code follows
- * that null pointer. Its object is made before it starts.
+ * To 3.1.3 a ractor that starts allocates before it has a frame, and the VM's own event code
+ * follows that null pointer. Its object is made before it starts.
  */
 int scry_comes_ractor(uint64_t flags, uint64_t klass)
 {

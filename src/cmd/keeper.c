@@ -66,10 +66,12 @@ static uint64_t tsc_after(uint64_t ns)
 	return now + (uint64_t)((double)ns * ((double)(now - keeper.tsc0) / (double)dt));
 }
 
-static void make_lease(struct scry_session *s)
+void scry_session_lease(struct scry_session *s, uint64_t ns)
 {
 	s->lease_end_tsc = tsc_after(LEASE_END_NS);
-	s->lease_tsc = tsc_after(LEASE_NS);
+	s->lease_tsc = tsc_after(ns);
+	for (size_t i = 0; i < s->count; i++)
+		scry_watch_lease(s->watches[i]);
 }
 
 /* Said once, when it happens: the watch goes on, its recording does not. */
@@ -257,9 +259,7 @@ static int run(struct scry_session *s, const char **ret_why)
 
 		if (is_lease) {
 			next_lease = now + LEASE_EVERY_NS;
-			make_lease(s);
-			for (size_t i = 0; i < s->count; i++)
-				scry_watch_lease(s->watches[i]);
+			scry_session_lease(s, LEASE_NS);
 			scry_writer_flush(s->writer);
 			report_short_recording(s);
 		}
@@ -363,7 +363,7 @@ static int enter_all(struct scry_session *s)
 	const struct scry_opt_list *pids = &s->opts->pids;
 	int r = 0;
 
-	make_lease(s);
+	scry_session_lease(s, LEASE_NS);
 	for (size_t i = 0; i < pids->count; i++) {
 		struct scry_watch *w = scry_watch_new(s);
 		int e = w ? scry_proc_open(&w->proc, (pid_t)pids->values[i]) : -ENOMEM;
@@ -426,7 +426,7 @@ static int keep(struct scry_session *s, pid_t child)
 	int r, e;
 
 	write_session(s);
-	make_lease(s);
+	scry_session_lease(s, LEASE_NS);
 	r = child > 0 ? start(s, child) : enter_all(s);
 	if (child <= 0)
 		s->began_ns = scry_now_ns();

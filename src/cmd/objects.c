@@ -101,10 +101,11 @@ static int prepare(struct scry_watch *w)
 							 : "rb_add_event_hook2");
 	if (o->ruby->layout.hooks_break_ractors &&
 	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
-		return scry_fail(-ENOTSUP,
-				 "process %d has several ractors, and this Ruby (%s) crashes when a "
-				 "ractor starts while events are on; fix: Ruby 3.1.4 or later",
-				 w->proc.pid, o->ruby->description);
+		return scry_fail(
+			-ENOTSUP,
+			"process %d has several ractors, and this Ruby (%s) crashes when a "
+			"ractor starts while events are on; fix: Ruby 3.1.4 or later",
+			w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->plan.stacks = opts->stacks;
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,

@@ -68,6 +68,8 @@ int scry_watch_end(struct scry_watch *w, const char *why);
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);
+/* keeper.c: all handlers record until then. Before something that takes long: for longer. */
+void scry_session_lease(struct scry_session *s, uint64_t ns);
 uint32_t scry_session_string(struct scry_session *s, const char *text);
 void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
 /* TOTALS of the summed ones, and what is to be said of all. */

@@ -14,6 +14,7 @@
 #include "cmd/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
+#define LEARNING_NS 5000000000ull /* to learn a Ruby that is not known yet */
 
 void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text)
 {
@@ -252,6 +253,8 @@ int scry_watch_enter(struct scry_watch *w)
 	}
 	if (r == 0)
 		r = scry_inject_check(&w->proc);
+	if (r == 0 && w->session->count > 1)
+		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
 	if (r == 0)
 		r = w->instrument->prepare(w);
 	if (r == 0)
