@@ -25,7 +25,6 @@
 #include "cmd/session.h"
 #include "vm/ruby.h"
 
-#define LEASE_NS 1000000000ull	    /* handlers record this long after the last refresh */
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
@@ -259,7 +258,7 @@ static int run(struct scry_session *s, const char **ret_why)
 
 		if (is_lease) {
 			next_lease = now + LEASE_EVERY_NS;
-			scry_session_lease(s, LEASE_NS);
+			scry_session_lease(s, SCRY_LEASE_NS);
 			scry_writer_flush(s->writer);
 			report_short_recording(s);
 		}
@@ -363,7 +362,7 @@ static int enter_all(struct scry_session *s)
 	const struct scry_opt_list *pids = &s->opts->pids;
 	int r = 0;
 
-	scry_session_lease(s, LEASE_NS);
+	scry_session_lease(s, SCRY_LEASE_NS);
 	for (size_t i = 0; i < pids->count; i++) {
 		struct scry_watch *w = scry_watch_new(s);
 		int e = w ? scry_proc_open(&w->proc, (pid_t)pids->values[i]) : -ENOMEM;
@@ -426,7 +425,7 @@ static int keep(struct scry_session *s, pid_t child)
 	int r, e;
 
 	write_session(s);
-	scry_session_lease(s, LEASE_NS);
+	scry_session_lease(s, SCRY_LEASE_NS);
 	r = child > 0 ? start(s, child) : enter_all(s);
 	if (child <= 0)
 		s->began_ns = scry_now_ns();

@@ -14,6 +14,7 @@
 #define SCRY_WATCHES_MAX 256 /* at once */
 #define SCRY_OWN_MAX 256     /* processes with rows of their own */
 #define SCRY_SUSPECTS_MAX 1024
+#define SCRY_LEASE_NS 1000000000ull /* handlers record this long after the last refresh */
 
 /* A process below a watched one that has no lane: a fork child that made no object yet, or another
  * program. Looked at until it is entered or ends. */
