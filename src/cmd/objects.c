@@ -21,7 +21,11 @@
 #include "name/objects.h"
 #include "vm/ruby.h"
 
-#define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
+/* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
+#define EVENT_NS 25   /* a birth or an end that is recorded */
+#define STACK_NS 45   /* more, for the stack of a birth */
+#define BIRTH_NS 20   /* a birth that sampling passes over */
+#define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
 #define SLIPPED_NS 20000000ull
 
@@ -115,7 +119,6 @@ static int prepare(struct scry_watch *w)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
 	w->near = o->ruby->bias;
 	w->runtime = o->ruby->description;
-	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
 	if (w->held)
 		scry_ruby_boot(o->ruby, &o->boot);
 	return 0;
@@ -418,7 +421,6 @@ static int adopt(struct scry_watch *w)
 	o->sample_mean = root->sample_mean;
 	o->armed_ns = scry_now_ns();
 	w->runtime = w->root->runtime;
-	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
 	scry_ring_open_lane(&o->ring, w->inj.control, w->inj.ring);
 	r = scry_ruby_like(root->ruby, &o->ruby);
 	if (r < 0)
@@ -584,6 +586,15 @@ static void take_counters(struct scry_watch *w, struct objects *o)
 	scry_objects_measure(o->names, w->target_gone);
 }
 
+static uint64_t cost_ns(const struct objects *o, const struct objects_opts *opts,
+			const struct scry_objects_totals *t)
+{
+	uint64_t stacks = opts->stacks ? t->allocs * STACK_NS : 0;
+
+	return stacks + (o->sampling.on ? t->estimated * BIRTH_NS + t->allocs * SAMPLE_NS
+					: (t->allocs + t->frees + o->lost) * EVENT_NS);
+}
+
 static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
@@ -593,6 +604,7 @@ static int finish(struct scry_watch *w)
 	take_counters(w, o);
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + o->lost;
+	w->cost_ns = cost_ns(o, opts, &t);
 	w->errors += o->bad + t.damaged;
 	if (!o->ruby || !o->ruby->layout.recycles)
 		w->errors += t.replaced;
@@ -629,7 +641,6 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 		sum->names = new_names(into, sum);
 		if (!sum->names)
 			return scry_fail(-ENOMEM, "not enough memory for the tables");
-		into->event_cost_ns_x10 = w->event_cost_ns_x10;
 	}
 	sum->lost += o->lost;
 	sum->lease += o->lease;

@@ -303,7 +303,7 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
 	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
 		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
-	t.overhead_cpu_ns = w->events * w->event_cost_ns_x10 / 10 + w->inj.pause_total_ns;
+	t.overhead_cpu_ns = w->cost_ns + w->inj.pause_total_ns;
 	scry_session_event(s, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 

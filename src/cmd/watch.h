@@ -67,8 +67,7 @@ struct scry_watch {
 	bool is_short; /* the recording could not be written to its end */
 	uint64_t errors, lost, events, frees_older;
 	struct scry_ev_totals totals; /* what only the instrument knows of it */
-	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/;
-				       0 unknown */
+	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
 };
 
 struct scry_instrument {

@@ -295,6 +295,29 @@ static bool wait_still(pid_t pid, uint64_t end_ms)
 	return quiet >= 2;
 }
 
+/* Links the facts of each kind, for they are walked again and again. */
+static int link_kinds(struct scry_calib *calib)
+{
+	size_t last[SCRY_FACT_KINDS];
+
+	for (size_t i = 0; i < calib->fact_count; i++) {
+		const char *kind = calib->facts[i].words[0];
+		size_t k = 0;
+
+		while (k < calib->kind_count &&
+		       strcmp(calib->facts[calib->first[k]].words[0], kind) != 0)
+			k++;
+		if (k == SCRY_FACT_KINDS)
+			return scry_fail(-EPROTO, "the calibration child tells too many kinds");
+		if (k == calib->kind_count)
+			calib->first[calib->kind_count++] = i;
+		else
+			calib->facts[last[k]].next = i;
+		last[k] = i;
+	}
+	return 0;
+}
+
 int scry_calib_parse(struct scry_calib *calib, char *text)
 {
 	size_t lines = 1;
@@ -320,7 +343,7 @@ int scry_calib_parse(struct scry_calib *calib, char *text)
 	if (!calib->fact_count ||
 	    strcmp(calib->facts[calib->fact_count - 1].words[0], "ready") != 0)
 		return scry_fail(-EPROTO, "the calibration child did not finish its facts");
-	return 0;
+	return link_kinds(calib);
 }
 
 /* The first line of what the child said on stderr, printable; "" when nothing. */
@@ -516,9 +539,16 @@ void scry_calib_stop(struct scry_calib *calib)
 const struct scry_fact *scry_fact_next(const struct scry_calib *calib, const struct scry_fact *last,
 				       const char *kind)
 {
-	for (size_t i = last ? (size_t)(last - calib->facts) + 1 : 0; i < calib->fact_count; i++) {
-		if (strcmp(calib->facts[i].words[0], kind) == 0)
-			return &calib->facts[i];
+	if (last && strcmp(last->words[0], kind) == 0)
+		return last->next ? &calib->facts[last->next] : NULL;
+	for (size_t k = 0; k < calib->kind_count; k++) {
+		const struct scry_fact *f = &calib->facts[calib->first[k]];
+
+		if (strcmp(f->words[0], kind) != 0)
+			continue;
+		while (last && f <= last && f->next)
+			f = &calib->facts[f->next];
+		return last && f <= last ? NULL : f;
 	}
 	return NULL;
 }

@@ -146,59 +146,10 @@ int scry_learn_all(struct scry_learn *learn)
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !err; i++)
 		err = steps[i](learn);
-	if (!err)
-		err = scry_ruby_validate(learn->child);
-	if (!err)
-		err = scry_ruby_cross_check(learn->child, learn->target);
-	return err;
+	return err ? err : scry_ruby_validate(learn->child);
 }
 
-/*
- * What was learned of a module in this run of scry, by its build id: the second process of a
- * cluster, or the hundredth of a test run, is not kept waiting for a calibration child.
- */
-#define KNOWN_MAX 8
-#define ID_MAX 64
-static struct known {
-	size_t id_size;
-	uint8_t id[ID_MAX];
-	struct scry_ruby_layout layout;
-	bool whole;
-	struct scry_ruby_check *checks;
-	size_t check_count;
-} known[KNOWN_MAX];
-
-static struct known *known_of(const struct scry_ruby *ruby)
-{
-	const uint8_t *id = NULL;
-	size_t n = scry_elf_build_id(ruby->elf, &id);
-
-	for (size_t i = 0; n && i < KNOWN_MAX; i++)
-		if (known[i].id_size == n && !memcmp(known[i].id, id, n))
-			return &known[i];
-	return NULL;
-}
-
-/* With the checks from number `first` on. Kept for the life of this process. */
-static void remember(const struct scry_ruby *ruby, size_t first)
-{
-	static size_t next;
-	struct known k = {.layout = ruby->layout, .whole = ruby->whole};
-	const uint8_t *id = NULL;
-
-	k.id_size = scry_elf_build_id(ruby->elf, &id);
-	if (!k.id_size || k.id_size > ID_MAX || next == KNOWN_MAX)
-		return;
-	memcpy(k.id, id, k.id_size);
-	k.check_count = ruby->check_count - first;
-	k.checks = calloc(k.check_count + 1, sizeof(*k.checks));
-	if (!k.checks)
-		return;
-	memcpy(k.checks, ruby->checks + first, k.check_count * sizeof(*k.checks));
-	known[next++] = k;
-}
-
-static int learn_from_child(struct scry_ruby *target, const struct scry_proc *proc)
+int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 {
 	struct scry_learn *learn = calloc(1, sizeof(*learn));
 	struct scry_ruby *child = calloc(1, sizeof(*child));
@@ -229,6 +180,8 @@ static int learn_from_child(struct scry_ruby *target, const struct scry_proc *pr
 		err = is_same_module(target, child);
 	if (!err)
 		err = scry_learn_all(learn);
+	if (!err)
+		err = scry_ruby_cross_check(child, target);
 	if (!err) {
 		target->layout = child->layout;
 		/* Told only when the child could load 'objspace'. */
@@ -242,23 +195,4 @@ out:
 	scry_ruby_free(child);
 	free(learn);
 	return err;
-}
-
-int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
-{
-	const struct known *k = known_of(target);
-	size_t first = target->check_count;
-	int err;
-
-	if (!k) {
-		err = learn_from_child(target, proc);
-		if (!err)
-			remember(target, first);
-		return err;
-	}
-	target->layout = k->layout;
-	target->whole = k->whole;
-	for (size_t i = 0; i < k->check_count; i++)
-		scry_ruby_add_check(target, &k->checks[i]);
-	return 0;
 }

@@ -29,7 +29,8 @@ struct scry_ruby_leaf {
 	bool pops_nothing; /* it takes no operand from the value stack */
 };
 
-/* What was learned. Offsets in bytes; all addresses of code are relative to the Ruby module's bias.
+/* What was learned. Each bool is also in ruby_cache.c's table. Offsets in bytes; all addresses of
+ * code are relative to the Ruby module's bias.
  */
 struct scry_ruby_layout {
 	/* control frame */

@@ -122,8 +122,8 @@ int scry_ruby_cross_check(struct scry_ruby *ruby, struct scry_ruby *rows);
 
 /* Finds the Ruby module of learn->child: maps, elf, bias, module. 0 or -errno with a sentence. */
 int scry_learn_module(struct scry_learn *learn);
-/* All steps, the validator and the second witnesses, on a child whose module is known. The layout
- * is in learn->child. Works on a saved image (pid 0) as on a process. */
+/* All steps and the validator, on a child whose module is known. The layout is in learn->child.
+ * Works on a saved image (pid 0) as on a process. */
 int scry_learn_all(struct scry_learn *learn);
 
 /* Learns everything for `target` into target->layout. */

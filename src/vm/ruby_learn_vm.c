@@ -303,8 +303,8 @@ static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
 #define BEHIND_BYTES 1024u /* to 3.0 the C library's own thread struct is what th points at */
 
 /*
- * In th (3.1), behind a pointer to the VM's native thread (3.2 on) or to the C library's (to 3.0). Without
- * it threads have no tid.
+ * In th (3.1), behind a pointer to the VM's native thread (3.2 on) or to the C library's (to 3.0).
+ * Without it threads have no tid.
  */
 int scry_learn_tids(struct scry_learn *learn)
 {

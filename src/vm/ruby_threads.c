@@ -69,7 +69,8 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 
 	if (err)
 		return err == -ESRCH ? err : -ENODATA; /* the loader has not mapped it yet */
-	/* The loader clears the module's last page after it has mapped it: until then it is no address. */
+	/* The loader clears the module's last page after it has mapped it: until then it is no
+	 * address. */
 	if (vm < 65536 || vm % 8 || vm >> 47)
 		return -ENODATA;
 	if (l->vm_ractors == SCRY_RUBY_NONE)

@@ -115,7 +115,8 @@ struct scry_agent_ruby {
 	uint32_t stacks; /* 1: each object with the stack that made it */
 	uint32_t reserved2;
 	/* run-time addresses in the Ruby module */
-	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor; or 0 */
+	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor;
+				  or 0 */
 	uint64_t vm_word;      /* holds the VM; 0 once that is taken down */
 	uint64_t add_event_hook2, remove_event_hook;
 	uint64_t job_register;		       /* to 3.2 */

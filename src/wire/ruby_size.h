@@ -30,9 +30,11 @@ enum scry_size_kind {
 	SCRY_SIZE_SHAPE,  /* field of the object's shape, * scale + add */
 };
 
-/* Holds where (flags & mask) == value and, with word_at, the word there is `word`. */
+/* Holds where (flags & mask) == value and, with word_at, the word there is `word`. An object that
+ * is unlike all samples of the rule is unknown. */
 struct scry_size_rule {
 	uint64_t mask, value;
+	uint32_t same_mask, same_value; /* of the flags, as in struct scry_size_type */
 	uint64_t word;
 	uint8_t kind;	  /* enum scry_size_kind */
 	uint8_t width;	  /* of the field: 1, 2, 4, 8 */
@@ -46,7 +48,7 @@ struct scry_size_rule {
 	uint32_t scale;
 	int32_t add;
 };
-_Static_assert(sizeof(struct scry_size_rule) == 48, "goes to the agent");
+_Static_assert(sizeof(struct scry_size_rule) == 56, "goes to the agent");
 
 /* The rules of one type, tried in order; none holds: unknown. */
 struct scry_size_type {
@@ -139,8 +141,11 @@ scry_size_extra(const struct scry_size_rules *rules, scry_load_fn load, void *ct
 			continue;
 		if (rule->word_at && load(ctx, object + rule->word_at, 8, &word))
 			return -1;
-		if (!rule->word_at || word == rule->word)
-			return scry_size_by_rule(rules, rule, load, ctx, object, flags);
+		if (rule->word_at && word != rule->word)
+			continue;
+		if ((flags & rule->same_mask) != rule->same_value)
+			return -1;
+		return scry_size_by_rule(rules, rule, load, ctx, object, flags);
 	}
 	return -1;
 }

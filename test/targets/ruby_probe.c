@@ -107,10 +107,12 @@ static void print_size_rules(const struct scry_size_rules *r)
 		for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
 			const struct scry_size_rule *rule = &r->rule[i];
 
-			printf("size rule 0x%" PRIx64 " == 0x%" PRIx64 ": %s via %u at %u width %u "
-			       "* %u + %d null_at %u table %u\n",
-			       rule->mask, rule->value, kinds[rule->kind], rule->via, rule->at,
-			       rule->width, rule->scale, rule->add, rule->null_at, rule->table);
+			printf("size rule 0x%" PRIx64 " == 0x%" PRIx64
+			       " same 0x%x == 0x%x: %s via %u at "
+			       "%u width %u * %u + %d null_at %u table %u\n",
+			       rule->mask, rule->value, rule->same_mask, rule->same_value,
+			       kinds[rule->kind], rule->via, rule->at, rule->width, rule->scale,
+			       rule->add, rule->null_at, rule->table);
 		}
 	}
 	for (uint32_t t = 0; t < SCRY_SIZE_TABLES && r->bytes[t][0]; t++) {
