@@ -331,6 +331,8 @@ static int leave_all(struct scry_session *s, const char *why)
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
 		}
+	if (s->opts->follow)
+		scry_follow_leave_heirs(s);
 	while (s->count) {
 		struct scry_watch *w = s->watches[s->count - 1];
 

@@ -91,6 +91,8 @@ bool scry_follow_has_heirs(struct scry_watch *w);
 bool scry_follow_expects(const struct scry_session *s);
 /* The last look, when children may take no more lanes. */
 void scry_follow_end(struct scry_session *s);
+/* After all are left: their children that made no object, too. */
+void scry_follow_leave_heirs(struct scry_session *s);
 /* A started or exec'ed image stands still in `t`: entered if the instrument wants it. 1: entered;
  * 0: not wanted; -errno with a sentence. `t` is let go, but for 0. */
 int scry_session_image(struct scry_session *s, struct scry_tracee *t);
