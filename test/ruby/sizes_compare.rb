@@ -22,6 +22,7 @@ File.foreach(ARGV[1]) do |line|
   counts[type][kind] += 1
   next unless kind == 2 || (kind == 1 && MUST.include?(type) && !own[address])
   bad += 1
+  line = "wrong: #{line}" if kind == 2
   puts "#{line.chomp} but #{dump[0, 300]} memsize #{memsize}" if bad <= 5
 end
 counts.sort.each { |type, n| puts format("%-10s %7d equal %7d unknown %7d wrong", type, *n) }
