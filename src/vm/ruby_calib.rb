@@ -540,6 +540,7 @@ if defined?(Ractor)
   fact "ractor", at(seen[0]), seen[1][/0x(\h+)/, 1]
 end
 
+MEMORY&.close
 fact "ready"
 $stdout.flush
 sleep
