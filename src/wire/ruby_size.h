@@ -99,11 +99,11 @@ static inline __attribute__((always_inline)) int64_t
 scry_size_by_rule(const struct scry_size_rules *rules, const struct scry_size_rule *rule,
 		  scry_load_fn load, void *ctx, uint64_t object, uint64_t flags)
 {
-	uint64_t field = 0, base = object;
+	uint64_t field = 0, word = 0, base = object;
 
 	if (rule->kind <= SCRY_SIZE_NONE)
 		return rule->kind == SCRY_SIZE_NONE ? 0 : -1;
-	if (rule->null_at) {
+	if (rule->null_at && rule->kind != SCRY_SIZE_TABLE) {
 		if (load(ctx, base + rule->null_at, 8, &field))
 			return -1;
 		if (field == 0)
@@ -118,8 +118,11 @@ scry_size_by_rule(const struct scry_size_rules *rules, const struct scry_size_ru
 		return -1;
 	if (!scry_size_is_pointer(base) || load(ctx, base + rule->at, rule->width, &field))
 		return -1;
+	if (rule->kind == SCRY_SIZE_TABLE && rule->null_at &&
+	    load(ctx, base + rule->null_at, 8, &word))
+		return -1;
 	if (rule->kind == SCRY_SIZE_TABLE)
-		return field < SCRY_SIZE_POWERS ? rules->bytes[rule->table][field] : -1;
+		return field < SCRY_SIZE_POWERS ? rules->bytes[rule->table + !!word][field] : -1;
 	if (field > (uint64_t)SCRY_SIZE_MAX)
 		return -1;
 	return (int64_t)field * rule->scale + rule->add;
