@@ -446,8 +446,11 @@ static void drop_met_guards(struct study *st)
 	}
 }
 
-/* As find_same, for the bits of the type in the samples of each rule: what a rule has not been
- * shown is not its to judge. */
+/*
+ * As find_same, for the bits of the type in the samples of each rule that counts something: a bit
+ * that it has not been shown may be one more reason why nothing is outside. That there is nothing
+ * is said by a bit which no other could stand for (guard_split), whatever else is set.
+ */
 static void find_same_of_rules(struct study *st)
 {
 	const struct scry_size_type *type = &st->rules->type[st->type];
@@ -457,6 +460,8 @@ static void find_same_of_rules(struct study *st)
 		struct scry_size_rule *rule = &st->rules->rule[i];
 		uint32_t set = ~0u, clear = ~0u;
 
+		if (rule->kind == SCRY_SIZE_NONE)
+			continue;
 		for (size_t k = 0; k < st->sample_count; k++) {
 			const struct scry_size_sample *s = &st->samples[k];
 

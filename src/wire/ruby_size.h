@@ -3,9 +3,7 @@
  *
  * The rules are learned (vm/ruby_learn_size.c); nothing here knows a version. The evaluator gets
  * its loads from the caller: the agent loads in place, inside the FREEOBJ event; the host reads
- * another process. With a constant `load` all of it is inlined, so it makes no call and needs no
- * relocation.
- *
+ * another process. With a constant `load` all of it is inlined: no call, no relocation.
  * Of an object just made (NEWOBJ) nothing but flags and class is written: ask when it is freed, or
  * of a living one. All zero means that no type is known.
  */
@@ -41,10 +39,9 @@ struct scry_size_rule {
 	uint8_t table;	  /* index into bytes */
 	uint8_t relative; /* `word` is relative to the Ruby module: the host adds the bias */
 	uint16_t word_at; /* 0: no word to test */
-	uint16_t
-		null_at; /* where the word at object + null_at is 0, there is nothing; 0: no test */
-	uint16_t via;	 /* TABLE: pointer at object + via; SCRY_SIZE_DIRECT: in the object */
-	uint16_t at;	 /* of the field: in the object, the st_table, the shape */
+	uint16_t null_at; /* where the word at object + this is 0, nothing is; 0: no test */
+	uint16_t via;	  /* TABLE: pointer at object + via; SCRY_SIZE_DIRECT: in the object */
+	uint16_t at;	  /* of the field: in the object, the st_table, the shape */
 	uint32_t scale;
 	int32_t add;
 };
@@ -73,7 +70,7 @@ struct scry_size_rules {
 	uint32_t rule_count;
 };
 
-/* Reads `width` bytes at `address`, zero-extended. 0, or not 0 when they are not there. */
+/* Reads `width` bytes at `address`, zero-extended; not 0 when they are not there. */
 typedef int (*scry_load_fn)(void *ctx, uint64_t address, uint32_t width, uint64_t *ret);
 
 static inline __attribute__((always_inline)) int scry_size_is_pointer(uint64_t value)
