@@ -477,3 +477,46 @@ void scry_follow_end(struct scry_session *s)
 	if (count_strays(s))
 		scan(s);
 }
+
+/* A fork child that made no object: it holds our memory and perhaps a hook, and is left as if it
+ * had been watched. What cannot be taken out now has no effect; scry undo -f takes it out later. */
+static void leave_heir(struct scry_session *s, pid_t pid)
+{
+	struct scry_watch *root = NULL, *w;
+	struct scry_undo_report undo;
+	uint64_t left;
+	int r;
+
+	for (size_t i = 0; i < s->count && !root; i++)
+		if (s->watches[i]->pool.head && scry_pool_is_heir(&s->watches[i]->pool, pid))
+			root = s->watches[i];
+	w = root && !is_watched(s, pid) ? scry_watch_new(s) : NULL;
+	if (!w)
+		return;
+	w->root = root;
+	w->watch = UINT32_MAX; /* none that is on */
+	r = scry_proc_open(&w->proc, pid);
+	if (r == 0)
+		r = scry_inject_lock(&w->inj, &w->proc);
+	if (r == 0)
+		r = scry_inject_check(&w->proc);
+	w->inj.max_pause_ns = s->opts->max_pause_ns;
+	w->inj.purpose = s->instrument->name;
+	w->inj.only_adopt = true;
+	if (r == 0)
+		r = scry_inject_enter(&w->inj, 0, NULL);
+	if (r == 0)
+		r = s->instrument->adopt(w);
+	if (r == 0) {
+		s->instrument->identified(w);
+		s->instrument->leave(w);
+		scry_inject_leave(&w->inj, &undo, &left);
+	}
+	scry_watch_free(w);
+	scry_error_clear();
+}
+
+void scry_follow_leave_heirs(struct scry_session *s)
+{
+	each_process(s, leave_heir);
+}

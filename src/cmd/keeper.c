@@ -25,7 +25,6 @@
 #include "cmd/session.h"
 #include "vm/ruby.h"
 
-#define LEASE_NS 1000000000ull	    /* handlers record this long after the last refresh */
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
@@ -66,10 +65,12 @@ static uint64_t tsc_after(uint64_t ns)
 	return now + (uint64_t)((double)ns * ((double)(now - keeper.tsc0) / (double)dt));
 }
 
-static void make_lease(struct scry_session *s)
+void scry_session_lease(struct scry_session *s, uint64_t ns)
 {
 	s->lease_end_tsc = tsc_after(LEASE_END_NS);
-	s->lease_tsc = tsc_after(LEASE_NS);
+	s->lease_tsc = tsc_after(ns);
+	for (size_t i = 0; i < s->count; i++)
+		scry_watch_lease(s->watches[i]);
 }
 
 /* Said once, when it happens: the watch goes on, its recording does not. */
@@ -257,9 +258,7 @@ static int run(struct scry_session *s, const char **ret_why)
 
 		if (is_lease) {
 			next_lease = now + LEASE_EVERY_NS;
-			make_lease(s);
-			for (size_t i = 0; i < s->count; i++)
-				scry_watch_lease(s->watches[i]);
+			scry_session_lease(s, SCRY_LEASE_NS);
 			scry_writer_flush(s->writer);
 			report_short_recording(s);
 		}
@@ -332,6 +331,8 @@ static int leave_all(struct scry_session *s, const char *why)
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
 		}
+	if (s->opts->follow)
+		scry_follow_leave_heirs(s);
 	while (s->count) {
 		struct scry_watch *w = s->watches[s->count - 1];
 
@@ -363,7 +364,7 @@ static int enter_all(struct scry_session *s)
 	const struct scry_opt_list *pids = &s->opts->pids;
 	int r = 0;
 
-	make_lease(s);
+	scry_session_lease(s, SCRY_LEASE_NS);
 	for (size_t i = 0; i < pids->count; i++) {
 		struct scry_watch *w = scry_watch_new(s);
 		int e = w ? scry_proc_open(&w->proc, (pid_t)pids->values[i]) : -ENOMEM;
@@ -426,7 +427,7 @@ static int keep(struct scry_session *s, pid_t child)
 	int r, e;
 
 	write_session(s);
-	make_lease(s);
+	scry_session_lease(s, SCRY_LEASE_NS);
 	r = child > 0 ? start(s, child) : enter_all(s);
 	if (child <= 0)
 		s->began_ns = scry_now_ns();

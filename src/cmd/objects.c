@@ -170,7 +170,8 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 	bool finished = false;
 
 	if (n < 0) {
-		w->errors++;
+		w->errors += scry_proc_is_alive(&w->proc);
+		scry_error_clear();
 		return 0;
 	}
 	for (int pass = 0; pass < 2 && !finished; pass++) {

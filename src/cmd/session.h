@@ -14,6 +14,7 @@
 #define SCRY_WATCHES_MAX 256 /* at once */
 #define SCRY_OWN_MAX 256     /* processes with rows of their own */
 #define SCRY_SUSPECTS_MAX 1024
+#define SCRY_LEASE_NS 1000000000ull /* handlers record this long after the last refresh */
 
 /* A process below a watched one that has no lane: a fork child that made no object yet, or another
  * program. Looked at until it is entered or ends. */
@@ -68,6 +69,8 @@ int scry_watch_end(struct scry_watch *w, const char *why);
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);
+/* keeper.c: all handlers record until then. Before something that takes long: for longer. */
+void scry_session_lease(struct scry_session *s, uint64_t ns);
 uint32_t scry_session_string(struct scry_session *s, const char *text);
 void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
 /* TOTALS of the summed ones, and what is to be said of all. */
@@ -88,6 +91,8 @@ bool scry_follow_has_heirs(struct scry_watch *w);
 bool scry_follow_expects(const struct scry_session *s);
 /* The last look, when children may take no more lanes. */
 void scry_follow_end(struct scry_session *s);
+/* After all are left: their children that made no object, too. */
+void scry_follow_leave_heirs(struct scry_session *s);
 /* A started or exec'ed image stands still in `t`: entered if the instrument wants it. 1: entered;
  * 0: not wanted; -errno with a sentence. `t` is let go, but for 0. */
 int scry_session_image(struct scry_session *s, struct scry_tracee *t);

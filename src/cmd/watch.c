@@ -14,6 +14,7 @@
 #include "cmd/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
+#define LEARNING_NS 5000000000ull /* to learn a Ruby that is not known yet */
 
 void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text)
 {
@@ -180,7 +181,7 @@ static int put_in(struct scry_watch *w)
 		return r;
 	w->watch = (uint32_t)w->inj.control->armed + 1;
 	open_pool(w);
-	scry_watch_lease(w);
+	scry_session_lease(w->session, SCRY_LEASE_NS);
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
@@ -209,12 +210,19 @@ static int put_in(struct scry_watch *w)
 
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left)
 {
+	int r;
+
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, 0);
 	w->instrument->leave(w);
 	w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
-	if (scry_inject_leave(&w->inj, undo, ret_left) < 0)
+	r = scry_inject_leave(&w->inj, undo, ret_left);
+	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
+		w->target_gone = true;
+		*ret_left = 0;
+	} else if (r < 0) {
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, scry_error());
+	}
 	scry_error_clear();
 }
 
@@ -252,6 +260,8 @@ int scry_watch_enter(struct scry_watch *w)
 	}
 	if (r == 0)
 		r = scry_inject_check(&w->proc);
+	if (r == 0 && w->session->count > 1)
+		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
 	if (r == 0)
 		r = w->instrument->prepare(w);
 	if (r == 0)

@@ -57,6 +57,9 @@ int scry_inject_check(const struct scry_proc *p)
 	else if (p->seccomp)
 		why = "runs under seccomp, which may kill it for a system call that scry makes in "
 		      "it";
+	else if (scry_proc_share_memory(p->pid, p->ppid))
+		why = "has its parent's memory as long as it has not run a program (vfork)",
+		fix = "; fix: try again";
 	else if (is_secure(p))
 		why = "gained rights at its start (setuid, setgid or file capabilities)";
 	if (why)

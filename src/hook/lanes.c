@@ -120,3 +120,17 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 	scry_error_clear();
 	return r < 0 ? -ENOENT : 0;
 }
+
+bool scry_pool_is_heir(const struct scry_pool *p, pid_t pid)
+{
+	struct scry_mem mem = {.fd = -1};
+	struct scry_gate gate = {.open = 1};
+	struct scry_claim claim;
+	bool r = scry_pool_ask(p, pid, &claim) == 0 && !claim.owned &&
+		 scry_mem_open(&mem, pid, 0) == 0 &&
+		 scry_mem_read(&mem, p->gate, &gate, sizeof(gate)) == 0 && !gate.open;
+
+	scry_mem_close(&mem);
+	scry_error_clear();
+	return r;
+}

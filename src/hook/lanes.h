@@ -38,6 +38,10 @@ struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane)
 /* The owner is gone and its words are read: another child may have it. */
 void scry_pool_free(struct scry_pool *p, uint32_t lane);
 
+/* Is `pid` of this family, and has it never recorded (its gate page is as the fork left it)? Then
+ * its VM may have our hook, which goes at its first event. */
+bool scry_pool_is_heir(const struct scry_pool *p, pid_t pid);
+
 /* What process `pid` says of itself. 0; -ENOENT: not of this family, not alive, or not ours to
  * read; -EAGAIN: it could not be asked (no descriptor, no memory). Costs an open and three reads.
  */

@@ -13,6 +13,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,6 +203,11 @@ pid_t scry_proc_tracer(pid_t pid, pid_t tid)
 	if (f)
 		fclose(f);
 	return tracer;
+}
+
+bool scry_proc_share_memory(pid_t a, pid_t b)
+{
+	return a > 0 && b > 0 && syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
 }
 
 bool scry_proc_is_running(pid_t pid, uint64_t start_ticks)

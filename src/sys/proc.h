@@ -69,6 +69,10 @@ int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret);
 /* The newest pid of this machine: when it has not changed, no process was made. 0: not known. */
 pid_t scry_proc_newest(void);
 
+/* Do both processes have one address space (vfork in flight, CLONE_VM)? False also when the kernel
+ * cannot tell (CONFIG_KCMP). */
+bool scry_proc_share_memory(pid_t a, pid_t b);
+
 /* Who traces thread `tid`; 0: nobody, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);
 

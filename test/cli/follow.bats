@@ -92,7 +92,7 @@ killed_in_storm() {
 	scry_ends 1 undo -p "$long"
 	says "watched already"
 	kill -INT "$scry"
-	finish "$scry"
+	finish "$scry" || { cat "$T/scry.err"; false; }
 	kids_end_right "$parent"
 }
 
