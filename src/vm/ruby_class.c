@@ -19,7 +19,7 @@
 #define ENTRIES_MAX 65536u
 #define CHUNK 64u
 #define DEPTH 8
-#define SHAPES_MAX 4096
+#define IVARS_MAX 4096
 #define SHAPE_NUMBER_MAX (1u << 24) /* the root's parent is ~0 */
 
 struct entry {
@@ -101,13 +101,15 @@ int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const ui
 	    scry_mem_u64(&ruby->mem, klass + l->class_ivs, &ivs))
 		return -EFAULT;
 	number = (uint32_t)(flags >> 32);
-	for (int i = 0; i < SHAPES_MAX && number < SHAPE_NUMBER_MAX; i++) {
+	/* A parent is older than its child, so its number is smaller. */
+	for (uint32_t child = SHAPE_NUMBER_MAX; number < child;) {
+		child = number;
 		shape = list + (uint64_t)number * l->shape_size;
 		if (scry_mem_u64(&ruby->mem, shape + l->shape_edge, &edge) ||
 		    scry_mem_u32(&ruby->mem, shape + l->shape_index, &place) ||
 		    scry_mem_u32(&ruby->mem, shape + l->shape_parent, &number))
 			return -EFAULT;
-		for (int k = 0; k < 3 && place && place <= SHAPES_MAX; k++) {
+		for (int k = 0; k < 3 && place && place <= IVARS_MAX; k++) {
 			if (keys[k] && edge == keys[k] && !ret_values[k] &&
 			    scry_mem_u64(&ruby->mem, ivs + 8ull * (place - 1), &ret_values[k]))
 				return -EFAULT;
