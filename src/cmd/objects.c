@@ -66,6 +66,7 @@ struct objects {
 	uint64_t blind; /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
+	bool table_full; /* the VM takes no more postponed jobs */
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
 };
 
@@ -166,6 +167,7 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 	struct objects *o = w->state;
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(o->ruby, &threads);
+	struct scry_agent_state state;
 	int asked = 0;
 	bool finished = false;
 
@@ -187,6 +189,8 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 		}
 	}
 	free(threads);
+	if (scry_inject_state(&w->inj, &state) == 0)
+		o->table_full = state.jobs_refused != 0;
 	scry_error_clear();
 	return asked;
 }
@@ -496,13 +500,6 @@ static void leave(struct scry_watch *w)
 	wait_for_unhooked(w, 20000000);
 }
 
-static bool is_table_full(struct scry_watch *w)
-{
-	struct scry_agent_state state;
-
-	return scry_inject_state(&w->inj, &state) == 0 && state.jobs_refused;
-}
-
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
@@ -511,7 +508,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 	if (!o->armed_ns && !is_armed(w) && o->booting)
 		scry_watch_note(w,
 				"the program ended before its Ruby VM was up: nothing was watched");
-	else if (!o->armed_ns && !is_armed(w) && is_table_full(w))
+	else if (!o->armed_ns && !is_armed(w) && o->table_full)
 		scry_watch_note(
 			w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
 			   "full; fix: restart the program");
