@@ -167,7 +167,7 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 	struct objects *o = w->state;
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(o->ruby, &threads);
-	struct scry_agent_state state;
+	struct scry_agent_state agent;
 	int asked = 0;
 	bool finished = false;
 
@@ -189,8 +189,8 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 		}
 	}
 	free(threads);
-	if (scry_inject_state(&w->inj, &state) == 0)
-		o->table_full = state.jobs_refused != 0;
+	if (scry_inject_state(&w->inj, &agent) == 0)
+		o->table_full = agent.jobs_refused != 0;
 	scry_error_clear();
 	return asked;
 }
