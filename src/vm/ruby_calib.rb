@@ -214,6 +214,8 @@ def size_hashes
   (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
   (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
   (0..20).each { |n| size(made[n].select { true }) }
+  (9..40).each { |n| 2.times { size(eval("{#{(1..n).map { |i| "'k#{i}' => #{i}" }.join(",")}}")) } }
+  (9..40).each { |n| 2.times { size(Hash[*(1..2 * n)]) } }
   big = {}
   (6..17).each do |n|
     big[big.size] = 0 while big.size <= 1 << n - 1

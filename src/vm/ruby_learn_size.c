@@ -113,14 +113,14 @@ static void add_leaf(struct study *st, const struct scry_size_set *set, struct s
 	uint8_t table = 0;
 
 	for (uint32_t i = 0; i < st->rules->rule_count; i++)
-		table += st->rules->rule[i].kind == SCRY_SIZE_TABLE;
-	if (rule->kind == SCRY_SIZE_TABLE && table == SCRY_SIZE_TABLES) {
+		table += 2 * (st->rules->rule[i].kind == SCRY_SIZE_TABLE);
+	if (rule->kind == SCRY_SIZE_TABLE && table + 2u > SCRY_SIZE_TABLES) {
 		st->why = "more tables than there is room for";
 		return;
 	}
 	if (rule->kind == SCRY_SIZE_TABLE) {
 		rule->table = table;
-		scry_fit_table_bytes(st->learn, set, rule, st->rules->bytes[table]);
+		scry_fit_table_bytes(st->learn, set, rule, &st->rules->bytes[table]);
 	}
 	add_rule(st, rule);
 }

@@ -32,6 +32,7 @@ end
   KEPT << h << h.dup << h.invert << h.select { |_, v| v.odd? } << {} << {a: i} << h.merge({z: 1}) << h.to_a << h.compare_by_identity
   KEPT << Hash.new { |x, k| x[k] = k } << h.dup.tap { |x| x.keys.first(n / 2).each { |k| x.delete(k) } } << h.group_by { |_, v| v % 3 }
 end
+(9..40).each { |n| KEPT << eval("{#{(0...n).map { |i| "k#{i}: #{i}" }.join(",")}}") << Hash[*(1..2 * n)] }
 8.times { |n| KEPT << (0...(3 << 2 * n)).each_with_object({}) { |k, x| x[k] = k } }
 
 POINTS = (1..12).map { |n| Struct.new(*(1..n).map { |i| :"m#{i}" }) }
