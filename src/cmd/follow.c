@@ -244,8 +244,11 @@ static void find_owners(struct scry_session *s)
 
 /* ---- suspects ---- */
 
+/* Not 0: that is the number of a lane whose process was not found yet, and of init's parent. */
 static bool is_watched(const struct scry_session *s, pid_t pid)
 {
+	if (pid <= 0)
+		return false;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->proc.pid == pid && !s->watches[i]->is_over)
 			return true;

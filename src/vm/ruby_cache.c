@@ -205,7 +205,8 @@ void *scry_cache_format(const struct scry_cache_key *key, const struct scry_cach
 	memcpy(head.id, key->id, sizeof(head.id));
 	memcpy(bytes, &head, sizeof(head));
 	memcpy(bytes + sizeof(head), &cached->layout, sizeof(cached->layout));
-	memcpy(bytes + sizeof(head) + sizeof(cached->layout), cached->checks, rows);
+	if (rows)
+		memcpy(bytes + sizeof(head) + sizeof(cached->layout), cached->checks, rows);
 	scry_cache_seal(bytes, size);
 	*ret_size = size;
 	return bytes;

@@ -114,3 +114,31 @@ SH
 		finish "$front" || true
 	done
 }
+
+# Lanes whose process is not found yet have no number, like the parent of a namespace's first
+# process. All of /proc is looked through when numbers begin anew, so they are made to.
+@test "nobody else's process is taken in a storm of children whose numbers wrap" {
+	unshare -pf --mount-proc true 2>/dev/null || skip "no right to make a pid namespace"
+	cat >"$T/space.sh" <<'SH'
+"$RUBY" --disable-gems -e 'puts "runs"; $stdout.flush; loop { Object.new; sleep 0.01 }' >"$T/stranger.out" &
+stranger=$!
+until grep -q runs "$T/stranger.out"; do sleep 0.05; done
+"$SCRY" objects -f --force -o "$T/o.scry" -- "$RUBY" --disable-gems "$STORM" 1000000 8 &
+front=$!
+until grep -q scry-owner- /proc/net/unix; do sleep 0.05; done
+for i in 1 2 3 4 5 6; do
+	echo 20000 >/proc/sys/kernel/ns_last_pid
+	sleep 0.3
+	echo 2000 >/proc/sys/kernel/ns_last_pid
+	sleep 0.3
+	grep "scry-owner-$stranger-" /proc/net/unix && taken=1
+done
+kill -KILL "$stranger"
+kill -INT "$front"
+wait "$front"
+exit ${taken:-0}
+SH
+	export RUBY SCRY T STORM="$ROOT/test/ruby/programs/storm.rb"
+	run timeout 60 unshare -pf --mount-proc -n bash "$T/space.sh"
+	[ "$status" -eq 0 ] || { echo "$output" | tail -5; false; }
+}
