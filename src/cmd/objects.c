@@ -378,6 +378,8 @@ static int drain(struct scry_watch *w)
 	check_until(w, o);
 	if (o->is_damaged)
 		return -EIO;
+	if (!o->ring.control) /* entering failed before it was opened */
+		return 0;
 	count = scry_ring_take(&o->ring, o->batch, &fill);
 	if (count < 0) { /* not written by our agent */
 		w->errors++;
