@@ -107,8 +107,8 @@ static int prepare(struct scry_watch *w)
 	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
 		return scry_fail(
 			-ENOTSUP,
-			"process %d has several ractors, and this Ruby (%s) crashes when a "
-			"ractor starts while events are on; fix: Ruby 3.1.4 or later",
+			"process %d has several ractors, and this Ruby (%s) may crash when "
+			"a ractor starts while events are on; fix: Ruby 3.1.4 or later",
 			w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->plan.stacks = opts->stacks;
@@ -536,9 +536,9 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
 	if (w->inj.control->ended)
-		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby "
-				   "crashes when one starts while events are on; fix: Ruby 3.1.4 "
-				   "or later");
+		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby may "
+				   "crash when one starts while events are on; fix: Ruby 3.1.4 or "
+				   "later");
 	if (t->nowhere)
 		scry_watch_note(w,
 				"%llu objects were made at places beyond the first million: they "

@@ -36,6 +36,8 @@
 #define FACTS_MAX 65536u
 
 #define GROUPS_MAX 1024
+/* A layout in the cache is used where no child can run. */
+#define FIX "scry doctor -p PID of another ruby of the same build, once; then try again"
 #define STACK_BYTES (8ull << 20)
 #define MEMORY_BYTES (8ull << 30)
 
@@ -377,7 +379,8 @@ static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
 	if (ended == *pid)
 		*pid = 0;
 	if (*pid || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
-		return scry_fail(-ENOTSUP, "the calibration child was not ready after %d s",
+		return scry_fail(-ENOTSUP,
+				 "the calibration child was not ready after %d s; fix: " FIX,
 				 LIMIT_MS / 1000);
 	code = WIFEXITED(status) ? WEXITSTATUS(status) - FAILED_ROOT : -1;
 	if (code >= 0 && code < (int)(sizeof(why) / sizeof(why[0])))
@@ -387,8 +390,8 @@ static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
 	else
 		snprintf(how, sizeof(how), "it was ended by signal %d", WTERMSIG(status));
 	read_complaint(err_fd, said, sizeof(said));
-	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s", reason ? reason : how,
-			 said[0] ? ": " : "", said);
+	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s; fix: " FIX,
+			 reason ? reason : how, said[0] ? ": " : "", said);
 }
 
 /* A pipe whose ends are above 3, so that the child's dup2() cannot overwrite one it still needs. */

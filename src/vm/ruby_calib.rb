@@ -164,13 +164,16 @@ def size_strings
   20.times { |i| size_hidden(size(("w" * (900 + i * 13))[5 + i..-1])) }
   20.times { |i| size(("v" * (900 + i * 13)).freeze) }
   20.times { |i| size(-("u#{i}" * (200 + i))) }
-  20.times { |i| size(("t#{i}" * (200 + i)).to_sym.to_s) }
+  [1, 9, 200].each { |n| 12.times { |i| size(("t#{i}" * (n + i)).to_sym.to_s) } }
   20.times { |i| size(("s#{i}" * (200 + i)).to_sym.to_proc.inspect) }
   20.times { |i| size(("\u00e9" * (350 + i)).tap(&:valid_encoding?)) }
   20.times { |i| size(("\xff" * (700 + i)).tap(&:valid_encoding?).tap(&:hash)) }
   20.times { |i| size((+"r" * (700 + i)).tap(&:ascii_only?).tap(&:object_id)) }
   [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
   (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s) + RubyVM::OPTS).each { |s| size(s) }
+  (0..12).each { |i| size(i.to_s) }
+  names = Symbol.method_defined?(:name) ? Symbol.all_symbols.first(3000) : []
+  names.each_slice(20) { |symbols| size(symbols[0].name) }
   Encoding.list.each_with_index do |e, i|
     size(("p" * 8).force_encoding(e))
     (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
@@ -211,6 +214,8 @@ def size_hashes
   (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
   (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
   (0..20).each { |n| size(made[n].select { true }) }
+  (9..40).each { |n| 2.times { size(eval("{#{(1..n).map { |i| "'k#{i}' => #{i}" }.join(",")}}")) } }
+  (9..40).each { |n| 2.times { size(Hash[*(1..2 * n)]) } }
   big = {}
   (6..17).each do |n|
     big[big.size] = 0 while big.size <= 1 << n - 1
@@ -537,6 +542,7 @@ if defined?(Ractor)
   fact "ractor", at(seen[0]), seen[1][/0x(\h+)/, 1]
 end
 
+MEMORY&.close
 fact "ready"
 $stdout.flush
 sleep

@@ -113,14 +113,14 @@ static void add_leaf(struct study *st, const struct scry_size_set *set, struct s
 	uint8_t table = 0;
 
 	for (uint32_t i = 0; i < st->rules->rule_count; i++)
-		table += st->rules->rule[i].kind == SCRY_SIZE_TABLE;
-	if (rule->kind == SCRY_SIZE_TABLE && table == SCRY_SIZE_TABLES) {
+		table += 2 * (st->rules->rule[i].kind == SCRY_SIZE_TABLE);
+	if (rule->kind == SCRY_SIZE_TABLE && table + 2u > SCRY_SIZE_TABLES) {
 		st->why = "more tables than there is room for";
 		return;
 	}
 	if (rule->kind == SCRY_SIZE_TABLE) {
 		rule->table = table;
-		scry_fit_table_bytes(st->learn, set, rule, st->rules->bytes[table]);
+		scry_fit_table_bytes(st->learn, set, rule, &st->rules->bytes[table]);
 	}
 	add_rule(st, rule);
 }
@@ -446,8 +446,11 @@ static void drop_met_guards(struct study *st)
 	}
 }
 
-/* As find_same, for the bits of the type in the samples of each rule: what a rule has not been
- * shown is not its to judge. */
+/*
+ * As find_same, for the bits of the type in the samples of each rule that counts something: a bit
+ * that it has not been shown may be one more reason why nothing is outside. That there is nothing
+ * is said by a bit which no other could stand for (guard_split), whatever else is set.
+ */
 static void find_same_of_rules(struct study *st)
 {
 	const struct scry_size_type *type = &st->rules->type[st->type];
@@ -457,6 +460,8 @@ static void find_same_of_rules(struct study *st)
 		struct scry_size_rule *rule = &st->rules->rule[i];
 		uint32_t set = ~0u, clear = ~0u;
 
+		if (rule->kind == SCRY_SIZE_NONE)
+			continue;
 		for (size_t k = 0; k < st->sample_count; k++) {
 			const struct scry_size_sample *s = &st->samples[k];
 

@@ -195,15 +195,18 @@ static void learn_hooks(struct scry_learn *learn)
 		.item = "event hooks", .how = "calibration child", .ok = true};
 	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "hooks");
 	bool all = f && scry_fact_number(f, 1) == 1;
+	bool has_ractors = scry_fact_next(learn->calib, NULL, "ractor") != NULL;
 	bool breaks = f && f->count > 1 && strcmp(f->words[1], "crash") == 0;
 
 	learn->child->layout.hooks_of_all_ractors = all;
-	learn->child->layout.hooks_break_ractors = breaks;
+	/* Without an answer the worse one is taken. */
+	learn->child->layout.hooks_break_ractors = breaks || (has_ractors && !f);
 	snprintf(check.value, sizeof(check.value), all ? "of all ractors" : "of one ractor");
 	snprintf(check.proof, sizeof(check.proof), "%s",
-		 breaks ? "this Ruby crashes when a ractor starts while they are on"
-		 : f	? "an object made in a second ractor"
-			: "not tried: others are not seen");
+		 breaks	       ? "this Ruby crashes when a ractor starts while they are on"
+		 : f	       ? "an object made in a second ractor"
+		 : has_ractors ? "not tried: a ractor that starts may crash while they are on"
+			       : "no ractors");
 	scry_ruby_add_check(learn->target, &check);
 }
 

@@ -3,9 +3,8 @@
 # wrong, or when an object is unknown whose kind must be known and that has no instance variables of its own.
 MUST = %w[STRING ARRAY HASH OBJECT STRUCT BIGNUM FLOAT SYMBOL RATIONAL COMPLEX].freeze
 truth = {}
-own = {}
+own = File.readlines("#{ARGV[0]}.own").map { |line| [line.hex, true] }.to_h
 File.foreach(ARGV[0]) do |line|
-  own[$1.hex] = true if line =~ /\Aown 0x(\h+)/
   next unless line =~ /\A\{"address":"0x(\h+)", "type":"(\w+)"/
   address, type = $1.hex, $2
   truth[address] = [type, line[/"memsize":(\d+)/, 1].to_i, line] unless type == "SHAPE"
@@ -22,6 +21,7 @@ File.foreach(ARGV[1]) do |line|
   counts[type][kind] += 1
   next unless kind == 2 || (kind == 1 && MUST.include?(type) && !own[address])
   bad += 1
+  line = "wrong: #{line}" if kind == 2
   puts "#{line.chomp} but #{dump[0, 300]} memsize #{memsize}" if bad <= 5
 end
 counts.sort.each { |type, n| puts format("%-10s %7d equal %7d unknown %7d wrong", type, *n) }

@@ -125,12 +125,12 @@ static void print_size_rules(const struct scry_size_rules *r)
 	       r->shape_inner, r->shape_stride, r->shape_mask);
 }
 
-/* "size ADDRESS type N slot N extra N|?|free" for each address (hex) of standard input, and how
- * long it took. */
+/* "size ADDRESS type N slot N extra N|? flags F|free" for each address (hex) of standard input, and
+ * how long it took. */
 static int print_sizes(const struct scry_ruby *ruby)
 {
 	size_t count = 0, room = 1u << 22;
-	uint64_t *address = malloc(room * sizeof(*address)), start;
+	uint64_t *address = malloc(room * sizeof(*address)), start, flags;
 	struct scry_ruby_size *size = malloc(room * sizeof(*size));
 
 	while (address && size && count < room && scanf("%" SCNx64, &address[count]) == 1)
@@ -146,8 +146,10 @@ static int print_sizes(const struct scry_ruby *ruby)
 		       size[i].slot);
 		if (size[i].known)
 			printf("%" PRIu64 "\n", size[i].extra);
+		else if (size[i].is_free || scry_mem_u64(&ruby->mem, address[i], &flags))
+			printf("free\n");
 		else
-			printf("%s\n", size[i].is_free ? "free" : "?");
+			printf("? flags 0x%" PRIx64 "\n", flags);
 	}
 	free(address);
 	free(size);

@@ -156,6 +156,7 @@ static void load(const char *name, struct image *m)
 
 	memset(m, 0, sizeof(*m));
 	fixture_load(name, &m->f);
+	fixture_drop_facts(&m->f, "size "); /* not moved, and dear */
 	if (fixture_learn(&m->f, &learned) != 0)
 		fail_msg("%s: %s", name, scry_error());
 	m->l = learned.child.layout;
