@@ -652,8 +652,13 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	scry_objects_totals(o->names, &t);
 	if (o->ruby->layout.recycles)
 		into->errors -= t.replaced; /* as in finish: an event that this VM does not make */
-	scry_objects_merge(sum->names, o->names);
-	return 0;
+	if (!w->opts->raw) {
+		scry_objects_merge(sum->names, o->names);
+		return 0;
+	}
+	/* its sites have been told, with its single events */
+	scry_objects_merge_totals(sum->names, o->names);
+	return scry_objects_write(o->names, w->writer, 0, 0);
 }
 
 static void done(struct scry_watch *w)
