@@ -104,10 +104,15 @@ static void identify(struct scry_watch *w, pid_t pid)
 	struct scry_session *s = w->session;
 	struct scry_control *c = w->inj.control;
 	uint64_t *ring = w->inj.ring;
+	struct scry_claim claim;
 	int r;
 
 	pid = owner_of(&w->root->pool, pid, w->lane + 1);
 	r = scry_proc_open(&w->proc, pid);
+	/* now that it is pinned: is it still the one that was asked? */
+	if (r == 0 &&
+	    (scry_pool_ask(&w->root->pool, pid, &claim) < 0 || claim.owned != w->lane + 1))
+		r = -ESRCH;
 	if (r == 0)
 		r = scry_inject_lock(&w->inj, &w->proc);
 	if (r == 0)
@@ -281,6 +286,18 @@ static void add_suspect(struct scry_session *s, pid_t pid, const struct scry_pro
 	};
 }
 
+/* Is the process that has this number now one of ours? Numbers are given out again. */
+static bool is_ours(const struct scry_session *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i]->proc.pid == pid && !s->watches[i]->is_over)
+			return scry_proc_is_alive(&s->watches[i]->proc);
+	for (size_t i = 0; i < s->suspect_count; i++)
+		if (s->suspects[i].pid == pid)
+			return scry_proc_start_ticks(pid) == s->suspects[i].start_ticks;
+	return false;
+}
+
 static bool is_process(pid_t pid)
 {
 	struct scry_proc p;
@@ -297,8 +314,7 @@ static void look_at_new(struct scry_session *s, pid_t pid)
 	struct scry_proc_stat st;
 
 	if (scry_proc_stat(pid, &st) < 0 || st.state == 'Z' || st.state == 'X' ||
-	    is_watched(s, pid) || is_suspect(s, pid) ||
-	    !(is_watched(s, st.ppid) || is_suspect(s, st.ppid)) || !is_process(pid))
+	    is_watched(s, pid) || is_suspect(s, pid) || !is_ours(s, st.ppid) || !is_process(pid))
 		return;
 	add_suspect(s, pid, &st);
 }
@@ -350,11 +366,13 @@ static bool has_ruby(const struct scry_session *s, pid_t pid)
 }
 
 /* A child that was there before the watch is entered as its parent was. */
-static bool enter_live(struct scry_session *s, pid_t pid)
+static bool enter_live(struct scry_session *s, const struct scry_suspect *p)
 {
 	struct scry_watch *w = scry_watch_new(s);
-	int r = w ? scry_proc_open(&w->proc, pid) : -ENOMEM;
+	int r = w ? scry_proc_open(&w->proc, p->pid) : -ENOMEM;
 
+	if (r == 0 && w->proc.start_ticks != p->start_ticks)
+		r = -ESRCH;
 	if (r == 0)
 		r = scry_watch_enter(w);
 	if (r < 0 && w)
@@ -375,7 +393,9 @@ static bool enter_ruby(struct scry_session *s, const struct scry_suspect *p)
 	int r;
 
 	if (!p->since_ns)
-		return enter_live(s, p->pid);
+		return enter_live(s, p);
+	if (scry_proc_start_ticks(p->pid) != p->start_ticks)
+		return true; /* gone */
 	r = scry_spawns_catch(&s->spawns, p->pid, &t);
 	if (r == 0) {
 		s->is_catching = true;

@@ -382,6 +382,8 @@ static int drain(struct scry_watch *w)
 	check_until(w, o);
 	if (o->is_damaged)
 		return -EIO;
+	if (!o->ring.control) /* entering failed before it was opened */
+		return 0;
 	count = scry_ring_take(&o->ring, o->batch, &fill);
 	if (count < 0) { /* not written by our agent */
 		w->errors++;
@@ -647,8 +649,13 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	scry_objects_totals(o->names, &t);
 	if (o->ruby->layout.recycles)
 		into->errors -= t.replaced; /* as in finish: an event that this VM does not make */
-	scry_objects_merge(sum->names, o->names);
-	return 0;
+	if (!w->opts->raw) {
+		scry_objects_merge(sum->names, o->names);
+		return 0;
+	}
+	/* its sites have been told, with its single events */
+	scry_objects_merge_totals(sum->names, o->names);
+	return scry_objects_write(o->names, w->writer, 0, 0);
 }
 
 static void done(struct scry_watch *w)

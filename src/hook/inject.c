@@ -280,6 +280,8 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
 {
 	struct scry_journal_entry j;
 
+	if (!inj->edit.mem) /* entering failed before the journal was opened: nothing is changed */
+		return 0;
 	for (size_t i = 0; i < inj->edit.count; i++)
 		if (scry_edit_entry(&inj->edit, i, &j) == 0 && j.kind == SCRY_EDIT_TEXT &&
 		    scry_world_inside(w, j.address + 1, j.address + j.size))
@@ -577,7 +579,7 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
 	       state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !scry_edit_standing(&inj->edit);
+	       !gate.handling && !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
 
 static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)

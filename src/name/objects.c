@@ -31,6 +31,7 @@ struct counters {
 	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
 	uint32_t site;	 /* id of the SITE event; 0 none yet */
 	uint32_t line;	 /* that it was written with */
+	uint32_t pid;	 /* as well; it may be known later only */
 	bool is_unsized; /* some sizes are slots only */
 };
 
@@ -489,11 +490,12 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t pl
 
 	scry_places_key(&o->places, place, &key);
 	site.line = scry_places_line(&o->places, &key);
-	if (c->site && c->line == site.line)
+	if (c->site && c->line == site.line && c->pid == pid)
 		return 0;
 	if (!c->site)
 		c->site = (*o->setup.next_site)++;
 	c->line = site.line;
+	c->pid = pid;
 	site.site = c->site;
 	site.file_str = string_event(o, w, key.path);
 	site.class_str = string_event(o, w, key.klass);
@@ -647,8 +649,11 @@ static void add_counters(struct counters *sum, const struct counters *c, uint32_
 		sum->oldest = oldest;
 }
 
-static void add_totals(struct scry_objects_totals *sum, const struct scry_objects_totals *t)
+void scry_objects_merge_totals(struct scry_objects *into, const struct scry_objects *from)
 {
+	struct scry_objects_totals *sum = &into->totals;
+	const struct scry_objects_totals *t = &from->totals;
+
 	sum->allocs += t->allocs;
 	sum->frees += t->frees;
 	sum->frees_older += t->frees_older;
@@ -692,7 +697,7 @@ void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
 		else
 			into->totals.damaged++;
 	}
-	add_totals(&into->totals, &from->totals);
+	scry_objects_merge_totals(into, from);
 	free(stacks);
 }
 

@@ -64,6 +64,8 @@ void scry_objects_measure(struct scry_objects *o, bool is_gone);
  * `into` is fed no words of its own.
  */
 void scry_objects_merge(struct scry_objects *into, struct scry_objects *from);
+/* Only what scry_objects_totals says: the counters of `from` have been written themselves. */
+void scry_objects_merge_totals(struct scry_objects *into, const struct scry_objects *from);
 
 /* A compaction moved objects and nobody knows where to: the living are not followed any more. */
 void scry_objects_lose_sight(struct scry_objects *o);

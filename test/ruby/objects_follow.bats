@@ -179,6 +179,24 @@ RUBY
 	json_is "$T/o.json" "($(made Kid) - 800_000).abs < 60_000"
 }
 
+@test "every single event of children is kept, once" {
+	"$SCRY" objects -f --raw -o "$T/raw.scry" -- "$RUBY" "$HERE/programs/family.rb" >"$T/out"
+	"$SCRY" report "$T/raw.scry" --json >"$T/o.json"
+	whole
+	json_is "$T/o.json" "$(made Child) == 6009 && $(made Grandchild) == 231"
+	"$SCRY" report "$T/raw.scry" --view events >"$T/events"
+	allocs="$(grep -c '  alloc ' "$T/events")"
+	json_is "$T/o.json" "r['totals']['allocated'] == $allocs"
+}
+
+@test "slices of each process" {
+	"$SCRY" objects -f --every 100ms -o "$T/every.scry" -- "$RUBY" "$HERE/programs/family.rb" >"$T/out"
+	"$SCRY" report "$T/every.scry" --view events | grep '  slice ' >"$T/slices"
+	for pid in $(sed -n 's/^parent //p; s/^child //p' "$T/out"); do
+		grep -q "pid=$pid\b" "$T/slices"
+	done
+}
+
 # A clustered puma on $PORT under load by $LOAD; "$@" is what starts it, its pid in $FRONT.
 cluster() {
 	need_gem rack
