@@ -112,6 +112,12 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 	json_is "$T/o.json" "rows.find { |x| x['class'] == 'Dropped' }['live'] == $gone"
 }
 
+@test "--force-gc on a program whose collector is off: none is made, and the report says so" {
+	watched garbage.rb off -- --by class --force-gc
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001'
+	json_is "$T/o.json" 'r["notes"].any? { |n| n.include?("switched its collector off") }'
+}
+
 @test "a target that sleeps makes no GC, and the report says so" {
 	start sleeper "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 3; puts "idle"; sleep'
 	wait_for 20 in_file "^pid" "$T/sleeper.out"
