@@ -13,6 +13,7 @@ tool = ARGV[2]
 TOOLS = {
   'none' => [-> {}, -> {}],
   'rawhook' => [-> { require ENV.fetch('RAWHOOK'); RawHook.start }, -> { RawHook.counts.all?(&:positive?) or abort 'rawhook saw nothing' }],
+  'rawhook_births' => [-> { require ENV.fetch('RAWHOOK'); RawHook.start_births }, -> { RawHook.counts[0].positive? or abort 'rawhook saw nothing' }],
   'objspace' => [-> { require 'objspace'; ObjectSpace.trace_object_allocations_start },
                  -> { ObjectSpace.trace_object_allocations_stop }],
   'memory_profiler' => [-> { require 'memory_profiler'; MemoryProfiler.start }, -> { MemoryProfiler.stop }],

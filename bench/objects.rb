@@ -26,8 +26,12 @@ at_exit { FileUtils.remove_entry(TMP) }
 TOOLS = {
   'plain' => { child: 'none' },
   'empty raw hook' => { child: 'rawhook' },
+  'empty raw hook, births only' => { child: 'rawhook_births' },
   'scry objects --' => { child: 'none', wrap: :spawn },
   'scry objects -p' => { child: 'none', wrap: :attach },
+  'scry objects --stacks -p' => { child: 'none', wrap: :attach, options: %w[--stacks] },
+  'scry objects --sample 1000 -p' => { child: 'none', wrap: :attach, options: %w[--sample 1000] },
+  'scry objects --sample 1000 --stacks -p' => { child: 'none', wrap: :attach, options: %w[--sample 1000 --stacks] },
   'ObjectSpace.trace_object_allocations' => { child: 'objspace' },
   'stackprof, mode: :object' => { child: 'stackprof' },
   'memory_profiler' => { child: 'memory_profiler', scale: 0.05 },
@@ -49,15 +53,15 @@ end
 
 def missing(tool)
   return "no scry at #{SCRY}" if tool[:wrap] && !File.executable?(SCRY)
-  return if %w[none rawhook objspace].include?(tool[:child])
+  return if %w[none rawhook rawhook_births objspace].include?(tool[:child])
 
   system(RbConfig.ruby, '-e', "require '#{tool[:child]}'", err: File::NULL) ? nil : "no library #{tool[:child]}"
 end
 
 # Attaches, and waits until scry is in the process (there is code of no file: Ruby without a JIT has
 # none), and half a second more for the hooks.
-def attach(pid, out)
-  scry = Process.spawn(SCRY, 'objects', '-p', pid.to_s, '-o', out, out: File::NULL)
+def attach(pid, out, options)
+  scry = Process.spawn(SCRY, 'objects', *options, '-p', pid.to_s, '-o', out, out: File::NULL)
   60.times do
     break sleep(0.5) if File.foreach("/proc/#{pid}/maps").any? { |l| l.include?('scry') || l =~ /^\S+ ..x. \S+ 00:00 0\s*$/ }
 
@@ -73,7 +77,7 @@ def run_once(workload, tool)
   command = [SCRY, 'objects', '-o', out, '--'] + command if tool[:wrap] == :spawn
   Open3.popen2(*command) do |to, from, thread|
     ready = from.gets or abort "bench: #{command.join(' ')} did not start"
-    scry = attach(ready[/\d+/].to_i, out) if tool[:wrap] == :attach
+    scry = attach(ready[/\d+/].to_i, out, tool.fetch(:options, [])) if tool[:wrap] == :attach
     to.puts
     answer = from.gets or abort "bench: #{command.join(' ')} said nothing"
     if scry

@@ -15,13 +15,24 @@ static void count(VALUE data, const rb_trace_arg_t *arg)
 		freed++;
 }
 
-static VALUE start(VALUE self)
+static void hook(rb_event_flag_t events)
 {
 	/* A raw hook is called with the event's argument in place of the fields; the type in the
 	 * header is that of the ordinary one. */
-	rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))count,
-			   RUBY_INTERNAL_EVENT_NEWOBJ | RUBY_INTERNAL_EVENT_FREEOBJ, Qnil,
+	rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))count, events, Qnil,
 			   RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG);
+}
+
+static VALUE start(VALUE self)
+{
+	hook(RUBY_INTERNAL_EVENT_NEWOBJ | RUBY_INTERNAL_EVENT_FREEOBJ);
+	return Qnil;
+}
+
+/* What a tool pays that samples and needs no ends. */
+static VALUE start_births(VALUE self)
+{
+	hook(RUBY_INTERNAL_EVENT_NEWOBJ);
 	return Qnil;
 }
 
@@ -37,5 +48,6 @@ void Init_rawhook(void)
 	VALUE module = rb_define_module("RawHook");
 
 	rb_define_singleton_method(module, "start", start, 0);
+	rb_define_singleton_method(module, "start_births", start_births, 0);
 	rb_define_singleton_method(module, "counts", counts, 0);
 }

@@ -9,9 +9,11 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/pages.h"
 #include "agent/sample.h"
 #include "agent/stack.h"
 #include "wire/control.h"
+#include "wire/lanes.h"
 #include "wire/ruby_ring.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
@@ -54,11 +56,17 @@ struct scry_agent_data {
 	uint32_t evict;	     /* round robin */
 	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
+	struct scry_follow follow;
 	uint64_t anchor, anchor_data; /* moved.c: the hidden object; what it owns, 0: none */
 	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
 	struct scry_agent_sampling sampling;
-	struct scry_agent_sampled sampled;
+	/*
+	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
+	 * child finds them empty and copies nothing.
+	 */
+	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
 	struct scry_agent_stacks stacks;
+	struct scry_agent_pages pages;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
@@ -101,6 +109,10 @@ void scry_site_forget_iseq(uint64_t iseq);
 void scry_site_forget_class(uint64_t klass);
 void scry_site_forget_all(void);
 
+/* lane.c: the first event in a fork child. 1: it has a lane and records from now on; 0: nobody
+ * follows, or no lane is free. */
+int scry_lane_claim(struct scry_gate *g);
+
 /* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
  * alive. */
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
@@ -127,7 +139,12 @@ void scry_moved_off(void);
 /* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
 SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
-/* class_name.c: writes the class's name; returns its bytes, 0 when it is not known. */
+/* class_name.c: is this object a ractor, and the VM one that breaks when it starts (ractor_class)?
+ */
+int scry_comes_ractor(uint64_t flags, uint64_t klass);
+/* Then the watch ends. */
+void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
+/* Writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 
 #endif

@@ -153,6 +153,34 @@ static int put_object(struct text *t, uint64_t object, uint64_t klass)
 	return 0;
 }
 
+/*
+ * To 3.1.3 a ractor that starts allocates before it has a frame, and the VM's own event code
+ * follows that null pointer. Its object is made before it starts.
+ */
+int scry_comes_ractor(uint64_t flags, uint64_t klass)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t ractor;
+
+	if (likely(!r->ractor_class) || (flags & SCRY_TYPE_MASK) != SCRY_TYPE_DATA)
+		return 0;
+	ractor = load64(r->ractor_class);
+	for (int i = 0; i < SUPERS_MAX && is_pointer(klass); i++) {
+		if (klass == ractor)
+			return 1;
+		klass = load64(klass + r->class_super);
+	}
+	return 0;
+}
+
+void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass)
+{
+	if (likely(!scry_comes_ractor(flags, klass)))
+		return;
+	scry_agent.control->ended = 1;
+	g->wanted = 0; /* the handler takes the hook off when it is done with this event */
+}
+
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;

@@ -172,6 +172,7 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .flags = flags,
 					    .depth = (uint16_t)place->depth,
 					    .top = (uint16_t)place->top};
+	scry_end_before_ractor(scry_agent.gate, flags, klass);
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;

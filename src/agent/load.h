@@ -12,6 +12,7 @@
 #define SCRY_TYPE_MODULE 3u
 #define SCRY_TYPE_STRING 5u
 #define SCRY_TYPE_ARRAY 7u
+#define SCRY_TYPE_DATA 0x0cu
 #define SCRY_TYPE_IMEMO 0x1au
 #define SCRY_TYPE_ICLASS 0x1cu
 

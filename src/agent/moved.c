@@ -8,8 +8,8 @@
  * memory of the VM's own allocator that the object owns, so when the agent goes it leaves ordinary
  * garbage, with no pointer to us.
  *
- * Pages are walked by rb_objspace_each_objects_without_setup, which is there up to Ruby 3.3; later
- * ones are told that the objects were not followed, and the keeper says so.
+ * Pages are walked by rb_objspace_each_objects_without_setup, which is there up to Ruby 3.3; for
+ * later ones see pages.c. If not all moves can be told, the keeper is told that.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -18,7 +18,6 @@
 #define BATCH 126u		  /* pairs in a record */
 #define DEFAULT_FREE (~0ull)	  /* RUBY_DEFAULT_FREE: xfree the data */
 #define RECORD_FIRST (1ull << 48) /* of a compaction */
-#define RECORD_BLIND (1ull << 49) /* no pairs: where the objects went is not known */
 
 struct data_type { /* rb_data_type_t, ruby/internal/core/rtypeddata.h, since 2.7 */
 	const char *name;
@@ -59,29 +58,47 @@ static void flush(struct batch *b)
 	b->count = 0;
 }
 
+static void moved(void *context, uint64_t from, uint64_t to)
+{
+	struct batch *b = context;
+
+	if (scry_agent.sampling.on) { /* what was taken at `to` has made room: it is dead */
+		scry_sample_reused(scry_agent.gate, to);
+		if (!scry_sample_moved(scry_agent.gate, from, to))
+			return;
+	}
+	if (b->count == 2 * BATCH)
+		flush(b);
+	b->words[b->count++] = from;
+	b->words[b->count++] = to;
+}
+
 /* Slots of one heap page, or of a run of them. */
 static int walk(void *begin, void *end, uint64_t stride, void *context)
 {
 	uint64_t (*location)(uint64_t) = (void *)scry_agent.ruby.gc_location;
-	struct batch *b = context;
 
-	for (uint64_t at = (uint64_t)begin; at + stride <= (uint64_t)end; at += stride) {
-		uint64_t to;
-
-		if ((load64(at) & SCRY_TYPE_MASK) != T_MOVED)
-			continue;
-		to = location(at);
-		if (scry_agent.sampling.on) { /* what was taken at `to` has made room: it is dead */
-			scry_sample_reused(scry_agent.gate, to);
-			if (!scry_sample_moved(scry_agent.gate, at, to))
-				continue;
-		}
-		if (b->count == 2 * BATCH)
-			flush(b);
-		b->words[b->count++] = at;
-		b->words[b->count++] = to;
-	}
+	for (uint64_t at = (uint64_t)begin; at + stride <= (uint64_t)end; at += stride)
+		if ((load64(at) & SCRY_TYPE_MASK) == T_MOVED)
+			moved(context, at, location(at));
 	return 0;
+}
+
+/* 0: not every move was found. */
+static int find_moves(struct batch *b)
+{
+	int (*each)(int (*)(void *, void *, uint64_t, void *), void *) =
+		(void *)scry_agent.ruby.each_objects;
+	int is_whole = 1;
+
+	if (each)
+		each(walk, b);
+	else if (scry_agent.sampling.on)
+		scry_sample_walk(moved, b);
+	else
+		is_whole = scry_pages_walk(moved, b);
+	flush(b);
+	return is_whole && !b->is_full;
 }
 
 static void say(uint64_t what)
@@ -96,8 +113,6 @@ static void say(uint64_t what)
 
 static void compacted(void *unused)
 {
-	int (*each)(int (*)(void *, void *, uint64_t, void *), void *) =
-		(void *)scry_agent.ruby.each_objects;
 	struct scry_gate *g = scry_agent.gate;
 	struct batch b;
 
@@ -110,13 +125,9 @@ static void compacted(void *unused)
 	/* sites and stacks are known by the addresses of code and classes, which have moved too */
 	scry_site_forget_all();
 	scry_stack_forget_all();
-	say(RECORD_FIRST | (each ? 0 : RECORD_BLIND));
-	if (each) {
-		each(walk, &b);
-		flush(&b);
-		if (b.is_full)
-			scry_agent.control->blind++; /* the keeper looks at this counter too */
-	}
+	say(RECORD_FIRST);
+	if (!find_moves(&b))
+		scry_agent.control->blind++; /* the keeper looks at this counter too */
 	__asm__ volatile("" ::: "memory");
 	g->handling = 0;
 }
@@ -153,7 +164,9 @@ void scry_moved_off(void)
 
 	if (!scry_agent.anchor_data)
 		return;
-	((struct anchor *)scry_agent.anchor_data)->type.compact = 0;
+	/* while a VM is taken down its data objects go first, and what they own with them */
+	if ((load64(scry_agent.anchor) & SCRY_TYPE_MASK) == SCRY_TYPE_DATA)
+		((struct anchor *)scry_agent.anchor_data)->type.compact = 0;
 	unroot(&scry_agent.anchor);
 	scry_agent.anchor = scry_agent.anchor_data = 0;
 }

@@ -5,8 +5,8 @@
  * async-signal-safe rb_postponed_job_register_one), the VM runs `reconcile` at its next safepoint,
  * which puts the raw hook on. Off: the keeper clears `wanted`; the next event takes the hook off
  * from inside (legal: the VM only marks it deleted while the list runs), or a second `reconcile`
- * does. In a fork child the gate page is zero: the first event there takes the hook off that
- * child's own list and records nothing.
+ * does. In a fork child the gate page is zero: the first event there moves it into a lane of its
+ * own (lane.c), or, when it is not followed, takes the hook off that child's own list.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
@@ -32,6 +32,7 @@ void scry_take_up(struct scry_gate *g)
 		return;
 	scry_site_forget_all();
 	scry_stack_forget_all();
+	scry_pages_forget_all();
 	if (scry_agent.sampling.on)
 		scry_sample_forget_all(g);
 	g->gcs = 0;
@@ -110,7 +111,7 @@ void scry_agent_reconcile(void *unused)
 	(void)unused;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&scry_agent.state.jobs_run, 1, __ATOMIC_SEQ_CST);
-	if (g->wanted) {
+	if (g->wanted || (!g->open && scry_lane_claim(g))) {
 		hook_on(g);
 		force_gc(g);
 	} else if (scry_agent.state.hooked) {
@@ -125,6 +126,7 @@ void scry_agent_boot(void)
 	struct scry_gate *g = scry_agent.gate;
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	scry_agent.control->booted = 1;
 	if (g->wanted)
 		hook_on(g);
 	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);

@@ -70,6 +70,7 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 {
 	struct scry_agent_place place;
 	uint32_t code, node = 0;
+	uint64_t page = object >> 16;
 
 	find_place(&g->frames, trace_arg, &place);
 	if (scry_agent.ruby.stacks) {
@@ -86,6 +87,9 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
+	if (scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page &&
+	    !scry_agent.ruby.each_objects && !scry_agent.sampling.on)
+		scry_pages_add(page);
 	return 1;
 }
 
@@ -187,7 +191,9 @@ static int begin(struct scry_gate *g)
 		scry_take_up(g);
 	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
-	scry_hook_off(g); /* off, or a fork child, whose gate page is zero, or the wrong handler */
+	if (!g->open && scry_lane_claim(g)) /* a fork child, whose gate page is zero */
+		return 1;
+	scry_hook_off(g); /* off, a child that is not followed, or the wrong handler */
 	g->handling = 0;
 	return 0;
 }
@@ -214,6 +220,8 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 		record_free(g, object);
 	else
 		record_gc(g, event);
+	if (unlikely(!g->wanted)) /* it was the last one: see define.c */
+		scry_hook_off(g);
 	end(g);
 }
 
@@ -261,7 +269,8 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	if (likely(event == SCRY_RUBY_NEWOBJ)) {
 		object = word_at(trace_arg, g->frames.trace_data);
 		g->until_sample -= g->by_bytes ? units_of(object) : 1;
-		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)))
+		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)) &&
+		    !scry_comes_ractor(load64(object), load64(object + 8)))
 			return;
 	}
 	if (!begin(g))
@@ -279,6 +288,9 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 				scry_sample_gap(g); /* the rest of its units counts for nobody */
 			take_sample(g, trace_arg, object);
 		}
+		scry_end_before_ractor(g, load64(object), load64(object + 8));
 	}
+	if (unlikely(!g->wanted))
+		scry_hook_off(g);
 	end(g);
 }

@@ -153,6 +153,23 @@ int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
 	return 1;
 }
 
+void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context)
+{
+	uint64_t *list = scry_agent.pages.set; /* of no other use while sampling */
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
+		if (scry_agent.sampled.objects[i] > REMOVED)
+			list[count++] = scry_agent.sampled.objects[i];
+	while (count--) {
+		uint64_t to = scry_pages_moved(list[count]);
+
+		if (to)
+			moved(context, list[count], to);
+		list[count] = 0;
+	}
+}
+
 void scry_sample_reused(struct scry_gate *g, uint64_t object)
 {
 	uint32_t at = find(object);

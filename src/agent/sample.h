@@ -30,6 +30,8 @@ void scry_sample_reused(struct scry_gate *g, uint64_t object);
 uint64_t scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor);
 /* A compaction moved the object at `from`; not 0: it is a sampled one. */
 int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to);
+/* Calls `moved` for every sampled object that the compaction under way has moved. */
+void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context);
 void scry_sample_forget_all(struct scry_gate *g);
 
 /* Neighbours share a word of the filter: allocation walks through the heap in order. */

@@ -14,14 +14,20 @@
 #include "cmd/cmd.h"
 #include "cmd/objects_plan.h"
 #include "cmd/report.h"
+#include "cmd/session.h"
 #include "cmd/until.h"
 #include "cmd/watch_opts.h"
 #include "hook/ring.h"
 #include "name/objects.h"
 #include "vm/ruby.h"
 
-#define EVENT_COST_NS_X10 250 /* bench/objects.md: one event, with the VM's own part */
+/* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
+#define EVENT_NS 25   /* a birth or an end that is recorded */
+#define STACK_NS 45   /* more, for the stack of a birth */
+#define BIRTH_NS 20   /* a birth that sampling passes over */
+#define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
+#define SLIPPED_NS 20000000ull
 
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
@@ -31,13 +37,18 @@ struct objects_opts {
 	bool stacks, force_gc;
 };
 
+/* What all processes of a run have in common. */
+static struct {
+	uint32_t next_site, next_stack;
+	size_t live_bytes;
+} shared = {1, 1, 0};
+
 struct objects {
 	struct scry_ruby *ruby;
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
 	struct scry_agent_sampling sampling;
 	double sample_mean;
-	uint32_t next_site, next_stack;
 	uint32_t slice;
 	uint64_t until_ns;	    /* when --until is looked at next */
 	uint64_t slice_ns;	    /* when the slice under way began */
@@ -48,15 +59,29 @@ struct objects {
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
-	bool booting;	 /* started by us: validate when the VM is up */
-	bool is_damaged; /* the ring made no sense */
-	bool refused;	 /* the live check failed: the report says so */
-	uint64_t blind;	 /* compactions not followed, by the agent's count */
+	uint64_t lost, lease, busy, bad, unfollowed; /* of this watch, or of all summed here */
+	bool booting;				     /* started by us: validate when the VM is up */
+	bool is_damaged;			     /* the ring made no sense */
+	bool refused;				     /* the live check failed: the report says so */
+	uint64_t blind; /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
 	bool gc_refused; /* --force-gc: it came, and the VM made none */
 };
+
+static struct scry_objects *new_names(const struct scry_watch *w, const struct objects *o)
+{
+	return scry_objects_new(&(struct scry_objects_setup){
+		.ruby = o->ruby,
+		.limit_bytes = w->opts->memory,
+		.sample_mean = o->sample_mean,
+		.sample_unit = o->sampling.by_bytes ? o->sampling.unit : 0,
+		.next_site = &shared.next_site,
+		.next_stack = &shared.next_stack,
+		.live_bytes = &shared.live_bytes,
+	});
+}
 
 static int prepare(struct scry_watch *w)
 {
@@ -79,24 +104,22 @@ static int prepare(struct scry_watch *w)
 				 o->ruby->description,
 				 o->plan.add_event_hook2 ? "rb_postponed_job_trigger"
 							 : "rb_add_event_hook2");
+	if (o->ruby->layout.hooks_break_ractors &&
+	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
+		return scry_fail(
+			-ENOTSUP,
+			"process %d has several ractors, and this Ruby (%s) may crash when "
+			"a ractor starts while events are on; fix: Ruby 3.1.4 or later",
+			w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->plan.stacks = opts->stacks;
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
 						    o->plan.page_mask != 0, &o->sampling);
-	o->next_site = o->next_stack = 1;
-	o->names = scry_objects_new(&(struct scry_objects_setup){
-		.ruby = o->ruby,
-		.limit_bytes = w->opts->memory,
-		.sample_mean = o->sample_mean,
-		.sample_unit = o->sampling.by_bytes ? o->sampling.unit : 0,
-		.next_site = &o->next_site,
-		.next_stack = &o->next_stack,
-	});
+	o->names = new_names(w, o);
 	if (!o->batch || !o->names)
 		return scry_fail(-ENOMEM, "not enough memory for the tables");
 	w->near = o->ruby->bias;
 	w->runtime = o->ruby->description;
-	w->event_cost_ns_x10 = EVENT_COST_NS_X10;
 	if (w->held)
 		scry_ruby_boot(o->ruby, &o->boot);
 	return 0;
@@ -148,7 +171,8 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 	bool finished = false;
 
 	if (n < 0) {
-		w->errors++;
+		w->errors += scry_proc_is_alive(&w->proc);
+		scry_error_clear();
 		return 0;
 	}
 	for (int pass = 0; pass < 2 && !finished; pass++) {
@@ -217,8 +241,11 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_edit_poke(w->inj.mem.fd, w->inj.gate + offsetof(struct scry_gate, frames),
 				   &frames, sizeof(frames));
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
+	c->ended = 0;
 	o->base_lost = c->lost;
 	o->base_untracked = c->untracked;
 	o->blind = c->blind;
@@ -253,8 +280,10 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	if (!o->booting || !is_armed(w))
 		return;
 	r = scry_ruby_validate(o->ruby);
-	if (r == -EAGAIN)
+	if (r == -EAGAIN || r == -ESRCH) {
+		scry_error_clear();
 		return;
+	}
 	o->booting = false;
 	o->ractors_at_start = scry_ruby_ractors(o->ruby);
 	if (r < 0) {
@@ -262,6 +291,15 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 		o->refused = true;
 		scry_watch_note(w, "the watch was ended at once: %s", scry_error());
 	}
+}
+
+/* It was caught in its start, and its VM is up: the boot slot may have been passed already. */
+static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now)
+{
+	if (!w->is_caught || !o->booting || now < o->retry_ns)
+		return false;
+	o->retry_ns = now + SLIPPED_NS;
+	return scry_ruby_validate(o->ruby) == 0;
 }
 
 static void notice_armed(struct scry_watch *w, struct objects *o)
@@ -273,6 +311,8 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 	now = scry_now_ns();
 	if (is_armed(w)) {
 		o->armed_ns = now;
+	} else if (has_slipped_by(w, o, now)) {
+		o->registered = ask_threads(w, wait_for_armed) > 0;
 	} else if (!o->registered && now > o->retry_ns && !w->held && !o->booting) {
 		o->retry_ns = now + RETRY_NS;
 		o->registered = ask_threads(w, wait_for_armed) > 0;
@@ -286,7 +326,7 @@ static void end_slice(struct scry_watch *w, struct objects *o)
 	struct scry_objects_totals t;
 	uint64_t now;
 
-	if (!w->opts->every_ns || w->ended_ns)
+	if (!w->opts->every_ns || w->ended_ns || !w->is_own)
 		return;
 	now = scry_now_ns();
 	if (!o->slice_ns)
@@ -364,6 +404,40 @@ static int drain(struct scry_watch *w)
 	return fill;
 }
 
+/*
+ * A fork child that records in a lane already: all is as in its root, but for what it counts. Whose
+ * memory it is, is not known yet: until then nothing of it is read.
+ */
+static int adopt(struct scry_watch *w)
+{
+	const struct objects *root = w->root->state;
+	struct objects *o = calloc(1, sizeof(*o));
+	int r;
+
+	if (!o)
+		return -ENOMEM;
+	w->state = o;
+	o->batch = root->batch;
+	o->sampling = root->sampling;
+	o->sample_mean = root->sample_mean;
+	o->armed_ns = scry_now_ns();
+	w->runtime = w->root->runtime;
+	scry_ring_open_lane(&o->ring, w->inj.control, w->inj.ring);
+	r = scry_ruby_like(root->ruby, &o->ruby);
+	if (r < 0)
+		return r;
+	o->names = new_names(w, o);
+	return o->names ? 0 : scry_fail(-ENOMEM, "not enough memory for the tables");
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+
+	if (scry_ruby_bind(o->ruby, w->proc.pid) == 0)
+		o->ractors_at_start = scry_ruby_ractors(o->ruby);
+}
+
 static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 {
 	uint64_t until = scry_now_ns() + ns;
@@ -438,7 +512,6 @@ static bool is_table_full(struct scry_watch *w)
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
-	const struct scry_control *c = w->inj.control;
 	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
 
 	if (!o->armed_ns && !is_armed(w) && o->booting)
@@ -466,6 +539,10 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
+	if (w->inj.control->ended)
+		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby may "
+				   "crash when one starts while events are on; fix: Ruby 3.1.4 or "
+				   "later");
 	if (t->nowhere)
 		scry_watch_note(w,
 				"%llu objects were made at places beyond the first million: they "
@@ -483,38 +560,62 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 	if (o->gc_refused)
 		scry_watch_note(w, "--force-gc: the VM made no GC: the program has switched its "
 				   "collector off");
-	if (c->untracked != o->base_untracked)
+	if (o->unfollowed)
 		scry_watch_note(w,
 				"%llu samples beyond the agent's table: made counted, not followed "
 				"to their end; fix: sample fewer",
-				(unsigned long long)(c->untracked - o->base_untracked));
+				(unsigned long long)o->unfollowed);
 	if (t->replaced && o->ruby->layout.recycles)
 		scry_watch_note(
 			w,
 			"%llu objects were taken back by the VM without an event: they count "
 			"as freed from when their place was used again",
 			(unsigned long long)t->replaced);
-	if (c->busy != o->base_busy)
+	if (o->busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
 				"allocates) and "
 				"were not recorded",
-				(unsigned long long)(c->busy - o->base_busy));
+				(unsigned long long)o->busy);
+}
+
+/* What the agent counted in this watch; a lane is somebody else's afterwards. */
+static void take_counters(struct scry_watch *w, struct objects *o)
+{
+	const struct scry_control *c = w->inj.control;
+
+	if (!c) /* a sum */
+		return;
+	w->session->late += w->is_caught && !c->booted;
+	o->lost = c->lost - o->base_lost;
+	o->lease = c->lost_lease - o->base_lease;
+	o->busy = c->busy - o->base_busy;
+	o->bad = c->bad - o->base_bad;
+	o->unfollowed = c->untracked - o->base_untracked;
+	scry_objects_measure(o->names, w->target_gone);
+}
+
+static uint64_t cost_ns(const struct objects *o, const struct objects_opts *opts,
+			const struct scry_objects_totals *t)
+{
+	uint64_t stacks = opts->stacks ? t->allocs * STACK_NS : 0;
+
+	return stacks + (o->sampling.on ? t->estimated * BIRTH_NS + t->allocs * SAMPLE_NS
+					: (t->allocs + t->frees + o->lost) * EVENT_NS);
 }
 
 static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
-	const struct scry_control *c = w->inj.control;
 	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
-	uint64_t lease = c->lost_lease - o->base_lease, lost = c->lost - o->base_lost;
 
-	scry_objects_measure(o->names, w->target_gone);
+	take_counters(w, o);
 	scry_objects_totals(o->names, &t);
-	w->events = t.allocs + t.frees + lost;
-	w->errors += (c->bad - o->base_bad) + t.damaged;
-	if (!o->ruby->layout.recycles)
+	w->events = t.allocs + t.frees + o->lost;
+	w->cost_ns = cost_ns(o, opts, &t);
+	w->errors += o->bad + t.damaged;
+	if (!o->ruby || !o->ruby->layout.recycles)
 		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	w->totals = (struct scry_ev_totals){
@@ -525,11 +626,41 @@ static int finish(struct scry_watch *w)
 		.sample_every = (uint64_t)(o->sample_mean + 0.5),
 		.sample_bytes = opts->sample.bytes,
 	};
-	write_notes(w, o, &t);
-	scry_watch_lost(w, lost - lease, "the ring was full: scry did not get to run in time");
-	scry_watch_lost(w, lease, "scry was held up for more than a second");
-	scry_watch_lost(w, c->busy - o->base_busy, "the handler was interrupted by itself");
+	if (o->ruby)
+		write_notes(w, o, &t);
+	scry_watch_lost(w, o->lost - o->lease,
+			"the ring was full: scry did not get to run in time");
+	scry_watch_lost(w, o->lease, "scry was held up for more than a second");
+	scry_watch_lost(w, o->busy, "the handler was interrupted by itself");
 	return scry_objects_write(o->names, w->writer, (uint32_t)w->proc.pid, 0);
+}
+
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	struct objects *sum = into->state, *o = w->state;
+	struct scry_objects_totals t;
+
+	take_counters(w, o);
+	if (!sum) {
+		sum = into->state = calloc(1, sizeof(*sum));
+		if (!sum)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+		sum->sample_mean = o->sample_mean;
+		sum->sampling = o->sampling;
+		sum->names = new_names(into, sum);
+		if (!sum->names)
+			return scry_fail(-ENOMEM, "not enough memory for the tables");
+	}
+	sum->lost += o->lost;
+	sum->lease += o->lease;
+	sum->busy += o->busy;
+	sum->bad += o->bad;
+	into->errors += w->errors;
+	scry_objects_totals(o->names, &t);
+	if (o->ruby->layout.recycles)
+		into->errors -= t.replaced; /* as in finish: an event that this VM does not make */
+	scry_objects_merge(sum->names, o->names);
+	return 0;
 }
 
 static void done(struct scry_watch *w)
@@ -538,7 +669,8 @@ static void done(struct scry_watch *w)
 
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
-	free(o->batch);
+	if (!w->root)
+		free(o->batch);
 	free(o);
 	w->state = NULL;
 }
@@ -550,9 +682,12 @@ const struct scry_instrument scry_instrument_objects = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,
+	.merge = merge,
 	.done = done,
 };
 
@@ -565,6 +700,8 @@ int scry_cmd_objects(int argc, char **argv)
 	const char *sample = NULL, *until = NULL;
 	const struct scry_opt rows[] = {
 		SCRY_WATCH_ROWS(&opts, &talk),
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
+		 NULL},
 		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
 		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
 		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
@@ -583,7 +720,7 @@ int scry_cmd_objects(int argc, char **argv)
 		.count = sizeof(rows) / sizeof(rows[0]),
 		.opts = &opts,
 		.talk = &talk,
-		.usage = "scry objects -p PID [-d TIME] | scry objects [OPTIONS] -- CMD...",
+		.usage = "scry objects -p PID... [-d TIME] | scry objects [OPTIONS] -- CMD...",
 	};
 	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
 

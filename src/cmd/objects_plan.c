@@ -65,6 +65,7 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.singleton_flag = l->singleton_flag,
 		.add_event_hook2 = scry_ruby_symbol(ruby, "rb_add_event_hook2"),
 		.remove_event_hook = scry_ruby_symbol(ruby, "rb_remove_event_hook_with_data"),
+		.ractor_class = l->hooks_break_ractors ? scry_ruby_symbol(ruby, "rb_cRactor") : 0,
 		.vm_word = ruby->bias + l->vm_root,
 		.job_register = scry_ruby_symbol(ruby, "rb_postponed_job_register_one"),
 		.job_preregister = scry_ruby_symbol(ruby, "rb_postponed_job_preregister"),

@@ -35,7 +35,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 		return;
 	row->has_agent = true;
 	row->agent_bytes = h.text_size + h.private_size + h.shared_size;
-	if (scry_mem_read(mem, h.shared, &c, sizeof(c)) == 0 &&
+	if (scry_mem_read(mem, scry_agent_control(&h, mem), &c, sizeof(c)) == 0 &&
 	    c.target_pid == (uint64_t)row->proc.pid) {
 		row->owner = c.owner_pid;
 		snprintf(row->does, sizeof(row->does), "%.16s", c.owner_does);

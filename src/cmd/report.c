@@ -175,6 +175,8 @@ int scry_cmd_report(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
+		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
+		 NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "FILE",
 		 "write the report to FILE; x.json is JSON, x.folded is folded", NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},

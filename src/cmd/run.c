@@ -107,8 +107,11 @@ static bool take_news(struct front *f)
 	case SCRY_NEWS_ENTERED:
 		f->entered = true;
 		if (!f->opts->command && !f->opts->duration_ns)
-			scry_log_say("watching process %llu; ^C stops and reports",
-				     (unsigned long long)f->opts->pid);
+			scry_log_say("watching process %llu%s; ^C stops and reports",
+				     (unsigned long long)f->opts->pids.values[0],
+				     f->opts->pids.count > 1 ? " and others"
+				     : f->opts->follow	     ? " and its children"
+							     : "");
 		break;
 	case SCRY_NEWS_FAILED:
 		f->failed = head.value ? head.value : -EIO;
@@ -189,8 +192,16 @@ static int start_keeper(struct front *f)
 	return 0;
 }
 
+static bool has_program_ended(const struct front *f)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)f->child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid == f->child;
+}
+
 /* Until the keeper has ended. ^C is passed on as an order; a program that was started gets its own
- * from the tty. */
+ * from the tty, unless it has ended and only its children are still watched. */
 static void wait_for_keeper(struct front *f)
 {
 	struct pollfd p = {.fd = f->fd, .events = POLLIN};
@@ -198,10 +209,9 @@ static void wait_for_keeper(struct front *f)
 	char order = SCRY_ORDER_STOP;
 
 	for (;;) {
-		if (interrupts && !told) {
+		if (interrupts && !told && (!f->opts->command || has_program_ended(f))) {
 			told = 1;
-			if (!f->opts->command)
-				send(f->fd, &order, 1, MSG_NOSIGNAL);
+			send(f->fd, &order, 1, MSG_NOSIGNAL);
 		}
 		if (poll(&p, 1, 200) > 0 && !take_news(f))
 			break;

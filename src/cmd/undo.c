@@ -6,8 +6,10 @@
  * our bytes stand and the old ones are the file's. A process whose owner lives is left to its
  * owner.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,27 +19,32 @@
 #include "cmd/cmd.h"
 #include "hook/inject.h"
 
+#define DESCENDANTS_MAX 4096
+
 struct undo_opts {
 	uint64_t pid;
 	uint64_t max_pause_ns;
-	bool help;
+	bool follow, help;
 };
 
-static int parse(struct undo_opts *o, int argc, char **argv, const char *usage)
+#define UNDO_ROWS 4 /* with -f, which undo has and list has not */
+
+static int parse(struct undo_opts *o, int argc, char **argv, const char *usage, size_t count)
 {
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64, &o->pid, "PID", "the process", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o->max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o->help, NULL, "this help", NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &o->follow, NULL, "its child processes too", NULL},
 	};
 	int rest, r;
 
 	o->max_pause_ns = 50000000;
-	r = scry_opt_parse(rows, 3, (struct scry_opt_args){argc, argv}, &rest);
+	r = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
 	if (r == 0 && o->help) {
 		printf("usage: %s\n\n", usage);
-		scry_opt_help(rows, 3, stdout);
+		scry_opt_help(rows, count, stdout);
 		return 1;
 	}
 	if (r == 0 && (!o->pid || o->pid > 4194304 || rest < argc))
@@ -110,19 +117,14 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	return r;
 }
 
-int scry_cmd_undo(int argc, char **argv)
+static int undo_one(const struct undo_opts *o, pid_t pid)
 {
-	struct undo_opts o = {0};
 	struct scry_proc proc;
 	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
-	int r = parse(&o, argc, argv, "scry undo -p PID");
+	int r = scry_proc_open(&proc, pid);
 
-	if (r == 1)
-		return 0;
-	if (r == 0)
-		r = scry_proc_open(&proc, (pid_t)o.pid);
 	if (r < 0)
-		return report_failure(r);
+		return r;
 	if (!has_agent(&proc, &r) && r == 0) {
 		r = nothing(&proc);
 		scry_proc_close(&proc);
@@ -135,7 +137,7 @@ int scry_cmd_undo(int argc, char **argv)
 	if (r == 0)
 		r = scry_inject_check(&proc);
 	if (r == 0) {
-		inj.max_pause_ns = o.max_pause_ns;
+		inj.max_pause_ns = o->max_pause_ns;
 		inj.only_adopt = true;
 		r = scry_inject_enter(&inj, 0, NULL);
 	}
@@ -149,7 +151,74 @@ int scry_cmd_undo(int argc, char **argv)
 	}
 	scry_inject_done(&inj);
 	scry_proc_close(&proc);
-	return r < 0 ? report_failure(r) : 0;
+	return r;
+}
+
+/* The descendants of `pid` into `list`, whoever they are. Returns how many. */
+static size_t descendants(pid_t pid, pid_t *list, size_t max)
+{
+	struct scry_proc_stat st;
+	size_t count = 1, before = 0;
+	struct dirent *d;
+
+	list[0] = pid;
+	while (before != count &&
+	       count < max) { /* a child may have a lower number than its parent */
+		DIR *dir = opendir("/proc");
+
+		before = count;
+		while (dir && count < max && (d = readdir(dir))) {
+			pid_t p = (pid_t)atoi(d->d_name);
+			bool is_child = false, is_known = false;
+
+			if (p <= 0 || scry_proc_stat(p, &st) < 0)
+				continue;
+			for (size_t i = 0; i < count; i++) {
+				is_child |= list[i] == st.ppid;
+				is_known |= list[i] == p;
+			}
+			if (is_child && !is_known)
+				list[count++] = p;
+		}
+		if (dir)
+			closedir(dir);
+	}
+	return count;
+}
+
+/* Those that hold an agent. One that ended meanwhile needs nothing. */
+static int undo_children(const struct undo_opts *o)
+{
+	static pid_t list[DESCENDANTS_MAX];
+	size_t count = descendants((pid_t)o->pid, list, DESCENDANTS_MAX);
+	int r = 0, e;
+
+	for (size_t i = 1; i < count; i++) {
+		struct scry_proc proc;
+
+		if (scry_proc_open(&proc, list[i]) < 0)
+			continue;
+		e = has_agent(&proc, &e) ? undo_one(o, list[i]) : 0;
+		scry_proc_close(&proc);
+		r = e == -ESRCH || r ? r : e;
+	}
+	return r;
+}
+
+int scry_cmd_undo(int argc, char **argv)
+{
+	struct undo_opts o = {0};
+	int r = parse(&o, argc, argv, "scry undo -p PID [-f]", UNDO_ROWS), e = 0;
+
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = undo_one(&o, (pid_t)o.pid);
+	if (r == 0 && o.follow)
+		e = undo_children(&o);
+	if (r == 0 && e == 0)
+		scry_error_clear();
+	return r < 0 ? report_failure(r) : e < 0 ? report_failure(e) : 0;
 }
 
 static void print_entry(size_t i, const struct scry_journal_entry *j)
@@ -175,7 +244,7 @@ int scry_cmd_patch_list(int argc, char **argv)
 	struct scry_agent_header h;
 	struct scry_journal_entry j;
 	struct scry_edit edit;
-	int r = parse(&o, argc, argv, "scry patch list -p PID");
+	int r = parse(&o, argc, argv, "scry patch list -p PID", UNDO_ROWS - 1);
 
 	if (r == 1)
 		return 0;

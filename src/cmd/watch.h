@@ -1,9 +1,10 @@
 /*
- * One watch: what the front asks for, what the keeper does, and what an instrument adds.
+ * One watched process: what the front asks for, what the keeper does, and what an instrument adds.
  *
  * The front (run.c) parses, opens the output, forks the keeper (keeper.c) and, for `-- CMD`, the
- * program. The keeper alone traces, edits, drains and writes. An instrument is one row of function
- * pointers; it never forks, prints or exits.
+ * program. The keeper alone traces, edits, drains and writes. Its session (session.h) has a
+ * `struct scry_watch` for each process. An instrument is one row of function pointers; it never
+ * forks, prints or exits.
  */
 #ifndef SCRY_CMD_WATCH_H
 #define SCRY_CMD_WATCH_H
@@ -12,16 +13,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/opt.h"
 #include "cmd/until.h"
 #include "hook/inject.h"
+#include "hook/lanes.h"
 #include "rec/writer.h"
 #include "sys/proc.h"
 
 struct scry_watch_opts {
-	uint64_t pid;
-	char **command;	      /* NULL: -p */
-	uint64_t duration_ns; /* 0: until stopped */
-	uint64_t every_ns;    /* a slice of the recording each so often; 0: none */
+	struct scry_opt_list pids; /* -p */
+	char **command;		   /* NULL: -p */
+	bool follow;		   /* children too */
+	uint64_t duration_ns;	   /* 0: until stopped */
+	uint64_t every_ns;	   /* a slice of the recording each so often; 0: none */
 	struct scry_until until;
 	uint64_t max_pause_ns;
 	uint64_t memory;   /* bytes for the keeper's tables */
@@ -40,9 +44,22 @@ struct scry_watch {
 	struct scry_writer *writer;
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
-	const char *runtime;	  /* set by prepare: "ruby 3.1.2...", or NULL */
-	uint64_t near;		  /* set by prepare: where the agent should lie */
-	uint32_t watch;		  /* number of this watch, for scry_inject_want */
+	struct scry_session *session;
+	struct scry_watch
+		*root;	       /* a fork child: the process that was entered, whose pool it uses */
+	uint32_t lane;	       /* there */
+	struct scry_pool pool; /* of an entered process, when its children are followed */
+	struct scry_watch *in_lane[SCRY_LANES]; /* who has which lane of it */
+	uint32_t lanes_taken;
+	uint64_t lanes_seen; /* bits: somebody has it, in this look through /proc */
+	bool is_sought;	     /* its owner, in this look */
+	uint64_t heirs_ns;   /* when to look again whether children of an ended one live */
+	bool is_over;	     /* ended and written; an entered process is kept for its lanes */
+	bool is_own;	     /* it has rows of its own in the recording */
+	bool is_caught;	     /* noticed after its exec: the VM may have been up by then */
+	const char *runtime; /* set by prepare: "ruby 3.1.2...", or NULL */
+	uint64_t near;	     /* set by prepare: where the agent should lie */
+	uint32_t watch;	     /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
@@ -50,8 +67,7 @@ struct scry_watch {
 	bool is_short; /* the recording could not be written to its end */
 	uint64_t errors, lost, events, frees_older;
 	struct scry_ev_totals totals; /* what only the instrument knows of it */
-	uint64_t event_cost_ns_x10; /* calibrated cost of one event in tenths of a ns, from bench/;
-				       0 unknown */
+	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
 };
 
 struct scry_instrument {
@@ -64,12 +80,19 @@ struct scry_instrument {
 	void (*describe)(struct scry_watch *w, FILE *out);
 	/* The agent is in: put hooks on. Live or with w->held. */
 	int (*enter)(struct scry_watch *w);
+	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
+	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
+	int (*adopt)(struct scry_watch *w);
+	/* It is known now: w->proc and w->inj are those of that process. */
+	void (*identified)(struct scry_watch *w);
 	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
 	/* Stop producing; called while the target lives. */
 	void (*leave)(struct scry_watch *w);
 	/* Last events into the recording. */
 	int (*finish)(struct scry_watch *w);
+	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
+	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
 };
 

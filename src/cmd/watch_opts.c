@@ -44,39 +44,38 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 	}
 	if (rest < argc)
 		o->command = argv + rest;
-	if (!o->pid == !o->command)
+	if (!o->pids.count == !o->command)
 		return scry_fail(-EINVAL, "%s; usage: %s",
-				 o->pid ? "either -p PID or a command, not both"
-					: "say what to watch: -p PID, or -- CMD",
+				 o->pids.count ? "either -p PID or a command, not both"
+					       : "say what to watch: -p PID, or -- CMD",
 				 cli->usage);
 	if (o->raw && (!o->output || strstr(o->output, ".json") || strstr(o->output, ".txt") ||
 		       strstr(o->output, ".folded")))
 		return scry_fail(-EINVAL,
 				 "--raw keeps every event in a recording: give one, -o x.scry");
-	if (o->pid > 4194304) /* the kernel's PID_MAX_LIMIT */
-		return scry_fail(-EINVAL, "%llu is not a process id", (unsigned long long)o->pid);
+	for (size_t i = 0; i < o->pids.count; i++)
+		if (!o->pids.values[i] || o->pids.values[i] > 4194304) /* PID_MAX_LIMIT */
+			return scry_fail(-EINVAL, "%llu is not a process id",
+					 (unsigned long long)o->pids.values[i]);
 	return 0;
 }
 
-int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument)
+static int dry_run_one(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+		       pid_t pid)
 {
 	struct scry_watch w = {.opts = opts, .instrument = instrument, .proc.pidfd = -1};
 	int r;
 
-	if (opts->command) {
-		r = scry_fail(-EINVAL, "--dry-run looks at a live process: give -p PID");
-	} else {
-		r = scry_proc_open(&w.proc, (pid_t)opts->pid);
-		if (r == 0)
-			r = scry_inject_check(&w.proc);
-		if (r == 0)
-			r = instrument->prepare(&w);
-	}
+	r = scry_proc_open(&w.proc, pid);
+	if (r == 0)
+		r = scry_inject_check(&w.proc);
+	if (r == 0)
+		r = instrument->prepare(&w);
 	if (r == 0) {
 		printf("scry would enter process %d (%s, %d thread%s) to watch %s:\n", w.proc.pid,
 		       w.proc.comm, w.proc.threads, w.proc.threads == 1 ? "" : "s",
 		       instrument->name);
-		printf("  memory      about 11 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
+		printf("  memory      about 14 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
 		       "code)\n");
 		printf("  pause       one thread for some 0.1 to 1 ms to map it; all threads "
 		       "together at the\n"
@@ -84,11 +83,28 @@ int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *ins
 		       "within %llu ms\n",
 		       (unsigned long long)opts->max_pause_ns / 1000000);
 		instrument->describe(&w, stdout);
+		if (opts->follow)
+			printf("  children    512 MiB of address space more, for what up to 64 "
+			       "fork "
+			       "children\n"
+			       "              record; pages cost when they are used\n");
 		printf("nothing was touched\n");
 	}
 	if (w.state)
 		instrument->done(&w);
 	scry_proc_close(&w.proc);
+	return r;
+}
+
+int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument)
+{
+	size_t count = opts->pids.count;
+	int r = 0;
+
+	if (opts->command)
+		r = scry_fail(-EINVAL, "--dry-run looks at a live process: give -p PID");
+	for (size_t i = 0; i < count && r == 0; i++)
+		r = dry_run_one(opts, instrument, (pid_t)opts->pids.values[i]);
 	return r == 0			     ? 0
 	       : r == -EPERM || r == -EACCES ? 3
 	       : r == -ESRCH		     ? 5

@@ -9,7 +9,9 @@
 
 /* Rows for `struct scry_watch_opts *o` and three talk settings. */
 #define SCRY_WATCH_ROWS(o, talk)                                                                   \
-	{'p', "pid", SCRY_OPT_U64, &(o)->pid, "PID", "watch this live process", NULL},             \
+	{'p',	     "pid", SCRY_OPT_U64_LIST,                                                     \
+	 &(o)->pids, "PID", "watch this live process; may be given again",                         \
+	 NULL},                                                                                    \
 		{'d',                                                                              \
 		 "duration",                                                                       \
 		 SCRY_OPT_DURATION,                                                                \

@@ -11,8 +11,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "base/err.h"
 #include "sys/edit.h"
+#include "wire/lanes.h"
 
 #define STUBS_SIZE (8 * SCRY_PAGE)
 #define REACH (1ull << 30)
@@ -182,15 +184,20 @@ int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd)
 	return scry_edit_poke(mem_fd, h->text, h, sizeof(*h));
 }
 
-int scry_agent_open_shared(const struct scry_agent_header *h, pid_t pid)
+static int open_mapping(pid_t pid, uint64_t start, uint64_t size)
 {
 	char path[96];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid,
-		 (unsigned long long)h->shared, (unsigned long long)(h->shared + h->shared_size));
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)start,
+		 (unsigned long long)(start + size));
 	fd = open(path, O_RDWR | O_CLOEXEC); /* CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE */
 	return fd < 0 ? -EACCES : fd;
+}
+
+int scry_agent_open_shared(const struct scry_agent_header *h, pid_t pid)
+{
+	return open_mapping(pid, h->shared, h->shared_size);
 }
 
 /* May we open mappings at all? Asked before anything is mapped. */
@@ -215,16 +222,22 @@ static bool may_open_mappings(void)
 	return answer;
 }
 
+struct region {
+	uint64_t start, size;
+	uint64_t name_at; /* in the header page: room for the name of a memfd */
+	uint64_t fixed;	  /* MAP_FIXED or MAP_FIXED_NOREPLACE */
+};
+
 /* The target makes a memfd, maps it and closes it; in between we open it for ourselves. */
-static int map_memfd(const struct scry_agent_header *h, struct scry_tracee *t,
-		     const struct scry_call *how, int *ret_fd)
+static int map_memfd(const struct region *to, struct scry_tracee *t, const struct scry_call *how,
+		     int *ret_fd)
 {
 	static const char name[] = "scry";
-	const uint64_t at = h->text + SCRY_PAGE / 2; /* in the header page */
+	const uint64_t at = to->name_at;
 	const uint64_t make[7] = {SYS_memfd_create, at, MFD_CLOEXEC};
-	uint64_t size[7] = {SYS_ftruncate, 0, h->shared_size}, shut[7] = {SYS_close};
-	uint64_t map[7] = {SYS_mmap, h->shared, h->shared_size, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_FIXED};
+	uint64_t size[7] = {SYS_ftruncate, 0, to->size}, shut[7] = {SYS_close};
+	uint64_t map[7] = {SYS_mmap, to->start, to->size, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | to->fixed};
 	char path[64];
 	int64_t fd, r;
 
@@ -244,23 +257,40 @@ static int map_memfd(const struct scry_agent_header *h, struct scry_tracee *t,
 	return (int)r;
 }
 
-static int map_shared(const struct scry_agent_header *h, struct scry_tracee *t,
-		      const struct scry_call *how, int *ret_fd)
+/* MAP_NORESERVE: the pool is large and mostly never touched. */
+static int map_region(const struct region *to, struct scry_tracee *t, const struct scry_call *how,
+		      int *ret_fd)
 {
 	const uint64_t map[7] = {SYS_mmap,
-				 h->shared,
-				 h->shared_size,
+				 to->start,
+				 to->size,
 				 PROT_READ | PROT_WRITE,
-				 MAP_ANONYMOUS | MAP_FIXED | MAP_SHARED,
+				 MAP_ANONYMOUS | MAP_SHARED | MAP_NORESERVE | to->fixed,
 				 (uint64_t)-1};
 	int r;
 
 	if (!may_open_mappings())
-		return map_memfd(h, t, how, ret_fd);
+		return map_memfd(to, t, how, ret_fd);
 	r = failed(remote(t, how, map));
 	if (r == 0)
-		r = *ret_fd = scry_agent_open_shared(h, t->pid);
+		r = *ret_fd = open_mapping(t->pid, to->start, to->size);
 	return r < 0 ? r : 0;
+}
+
+static int map_shared(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how, int *ret_fd)
+{
+	const struct region to = {h->shared, h->shared_size, h->text + SCRY_PAGE / 2, MAP_FIXED};
+
+	return map_region(&to, t, how, ret_fd);
+}
+
+bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_maps *maps)
+{
+	const struct scry_map_entry *m = h->lanes ? scry_maps_at(maps, h->lanes) : NULL;
+
+	return m && m->start == h->lanes && m->end == h->lanes + h->lanes_size && m->shared &&
+	       m->r && m->w && !m->x && m->deleted && h->lanes_size == SCRY_LANES_BYTES;
 }
 
 static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
@@ -278,23 +308,61 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 {
 	const uint64_t flags = MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
 		       none = (uint64_t)-1;
+	const uint64_t data = h->image + scry_agent_source_symbol("scry_agent");
 	const uint64_t calls[][7] = {
 		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags, none},
 		/* the shared pages too, so that MAP_FIXED then replaces nothing but these */
 		{SYS_mmap, h->private_, h->private_size + h->shared_size, PROT_READ | PROT_WRITE,
 		 flags, none},
 		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+		{SYS_madvise, data + offsetof(struct scry_agent_data, sampled),
+		 sizeof(struct scry_agent_data) - offsetof(struct scry_agent_data, sampled),
+		 MADV_WIPEONFORK},
 	};
 	int r = failed(remote(t, how, calls[0]));
 
 	*ret_fd = -1;
 	if (r == 0)
 		r = scry_agent_write_header(h, how->mem_fd);
-	for (size_t i = 1; i < 3 && r == 0; i++)
+	for (size_t i = 1; i < 4 && r == 0; i++)
 		r = failed(remote(t, how, calls[i]));
 	if (r == 0)
 		r = map_shared(h, t, how, ret_fd);
 	return finish(t, how, r);
+}
+
+int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *t,
+			 const struct scry_call *how, int *ret_fd)
+{
+	const uint64_t gone[7] = {SYS_munmap, h->lanes, h->lanes_size};
+	const uint64_t no_dump[7] = {SYS_madvise, h->lanes, h->lanes_size, MADV_DONTDUMP};
+	struct region to = {h->lanes, h->lanes_size, h->text + SCRY_PAGE / 2, MAP_FIXED_NOREPLACE};
+	struct scry_maps maps;
+	int r = scry_maps_read(t->pid, &maps);
+
+	*ret_fd = -1;
+	if (r < 0)
+		return r;
+	if (scry_agent_has_lanes(h, &maps)) /* of an earlier watch */
+		r = failed(remote(t, how, gone));
+	scry_maps_done(&maps);
+	if (r == 0)
+		r = map_region(&to, t, how, ret_fd);
+	if (r == 0) /* a core dump would bring all its pages to life */
+		r = failed(remote(t, how, no_dump));
+	return finish(t, how, r);
+}
+
+uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem)
+{
+	struct scry_claim claim;
+
+	if (!h->lanes ||
+	    scry_mem_read(mem, scry_agent_gate(h) + SCRY_CLAIM_OFFSET, &claim, sizeof(claim)) < 0)
+		return h->shared;
+	return claim.owned && claim.owned <= SCRY_LANES
+		       ? h->lanes + SCRY_PAGE + (claim.owned - 1) * SCRY_LANE_BYTES
+		       : h->shared;
 }
 
 int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
@@ -309,6 +377,7 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 {
 	struct scry_agent_header leaving = *h;
 	const uint64_t calls[][7] = {
+		{SYS_munmap, h->lanes, h->lanes_size},
 		{SYS_munmap, h->shared, h->shared_size},
 		{SYS_munmap, h->private_, h->private_size},
 		{SYS_munmap, h->text, h->text_size},
@@ -317,7 +386,7 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 
 	leaving.stage = SCRY_AGENT_LEAVING;
 	r = scry_agent_write_header(&leaving, how->mem_fd);
-	for (size_t i = 0; i < 3 && r == 0; i++)
+	for (size_t i = 0; i < 4 && r == 0; i++)
 		r = calls[i][2] ? failed(remote(t, how, calls[i]))
 				: 0; /* not mapped yet when it died */
 	end = scry_tracee_finish(t, how);

@@ -7,8 +7,9 @@
  *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
  *   control page | ring                       rw-, shared with the keeper
  *
- * The header page is written right after its own mmap and unmapped last, so that whatever is killed
- * in between leaves something that the next scry finds. Remote syscalls only (sys/tracee).
+ * and, anywhere, the lanes of fork children (wire/lanes.h), rw- and shared. The header page is
+ * written right after its own mmap and unmapped last, so that whatever is killed in between leaves
+ * something that the next scry finds. Remote syscalls only (sys/tracee).
  */
 #ifndef SCRY_HOOK_AGENT_MAP_H
 #define SCRY_HOOK_AGENT_MAP_H
@@ -49,6 +50,19 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
  */
 int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		   const struct scry_call *how, int *ret_fd);
+
+/*
+ * The pool of lanes (wire/lanes.h) at h->lanes, which the header names already; new pages in the
+ * place of older ones when `maps` shows such. Same *ret_fd.
+ */
+int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *t,
+			 const struct scry_call *how, int *ret_fd);
+/* Is what `maps` shows at h->lanes a pool of ours, and nothing else? */
+bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_maps *maps);
+
+/* The control page that this process records by: its lane's when it is a fork child that has one,
+ * else h->shared. */
+uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem);
 
 /* New shared pages at the old address: for a fork child, which has its parent's. Same *ret_fd. */
 int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,

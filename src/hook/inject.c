@@ -22,6 +22,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "wire/lanes.h"
 
 #define HOLD_TRIES 10
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
@@ -56,6 +57,9 @@ int scry_inject_check(const struct scry_proc *p)
 	else if (p->seccomp)
 		why = "runs under seccomp, which may kill it for a system call that scry makes in "
 		      "it";
+	else if (scry_proc_share_memory(p->pid, p->ppid))
+		why = "has its parent's memory as long as it has not run a program (vfork)",
+		fix = "; fix: try again";
 	else if (is_secure(p))
 		why = "gained rights at its start (setuid, setgid or file capabilities)";
 	if (why)
@@ -73,7 +77,8 @@ static void owner_sentence(const struct scry_proc *proc)
 
 	if (scry_mem_open(&mem, proc->pid, 0) == 0) {
 		if (scry_maps_read(proc->pid, &maps) == 0 && scry_agent_find(&mem, &maps, &h) == 0)
-			scry_mem_read(&mem, h.shared, &c, offsetof(struct scry_control, pad0));
+			scry_mem_read(&mem, scry_agent_control(&h, &mem), &c,
+				      offsetof(struct scry_control, pad0));
 		scry_maps_done(&maps);
 		scry_mem_close(&mem);
 	}
@@ -178,19 +183,24 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 	return r;
 }
 
-enum work { WORK_MAP, WORK_REHOME, WORK_UNMAP };
+enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_UNMAP };
 
 static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work work, int *ret_fd)
 {
 	struct scry_call how = {.gadgets = &inj->gadgets,
 				.mem_fd = inj->mem.fd,
 				.deadline_ns = scry_now_ns() + CALL_NS};
+	struct scry_agent_header leaving = inj->header;
 
 	if (work == WORK_MAP)
 		return scry_agent_map(&inj->header, t, &how, ret_fd);
 	if (work == WORK_REHOME)
 		return scry_agent_rehome(&inj->header, t, &how, ret_fd);
-	return scry_agent_unmap(&inj->header, t, &how);
+	if (work == WORK_LANES)
+		return scry_agent_map_lanes(&inj->header, t, &how, ret_fd);
+	if (!scry_agent_has_lanes(&inj->header, &inj->maps)) /* whatever lies there is not ours */
+		leaving.lanes = leaving.lanes_size = 0;
+	return scry_agent_unmap(&leaving, t, &how);
 }
 
 /* Does it in `held`, or in a thread that is held for it. */
@@ -298,12 +308,16 @@ static int undo_older(struct scry_inject *inj)
 		       : r;
 }
 
-/* Is the shared page that of this very process? A fork child has inherited its parent's. */
+/*
+ * Is the shared page that of this very process? A fork child has inherited its parent's; one that
+ * recorded in a lane (of a scry that died) moves out of it into pages of its own.
+ */
 static bool is_own_page(struct scry_inject *inj)
 {
 	struct scry_control c;
 
-	return scry_mem_read(&inj->mem, inj->header.shared, &c,
+	return scry_agent_control(&inj->header, &inj->mem) == inj->header.shared &&
+	       scry_mem_read(&inj->mem, inj->header.shared, &c,
 			     offsetof(struct scry_control, pad0)) == 0 &&
 	       c.magic == SCRY_CONTROL_MAGIC && c.target_pid == (uint64_t)inj->proc->pid &&
 	       c.target_start == inj->proc->start_ticks;
@@ -382,10 +396,32 @@ static int quiet(struct scry_inject *inj)
 	return r;
 }
 
+/* What an older watch told the agent of lanes is over: children are not followed, and this process
+ * records by its own control page. */
+static int forget_lanes(struct scry_inject *inj)
+{
+	const struct scry_claim none = {0};
+	const uint64_t no_lanes = 0, control = inj->header.shared;
+	int fd = inj->mem.fd;
+	int r = scry_edit_poke(fd,
+			       inj->data + offsetof(struct scry_agent_data, follow) +
+				       offsetof(struct scry_follow, lanes),
+			       &no_lanes, sizeof(no_lanes));
+
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, control),
+				   &control, sizeof(control));
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->gate + SCRY_CLAIM_OFFSET, &none, sizeof(none));
+	return r;
+}
+
 static int settle(struct scry_inject *inj, bool own_page)
 {
 	int r = inj->adopted ? quiet(inj) : write_image(inj);
 
+	if (r == 0 && inj->adopted)
+		r = forget_lanes(inj);
 	if (r == 0 && !own_page)
 		r = fill_control(inj);
 	if (r == 0)
@@ -443,6 +479,48 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	inj->gate = scry_agent_gate(&inj->header);
 	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 	return settle(inj, own_page);
+}
+
+int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)
+{
+	struct scry_agent_header *h = &inj->header;
+	int r;
+
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0 && !scry_agent_has_lanes(h, &inj->maps)) {
+		h->lanes_size = SCRY_LANES_BYTES;
+		h->lanes = scry_maps_gap(&inj->maps, h->text, h->lanes_size, 1ull << 46);
+		if (!h->lanes)
+			return scry_fail(-ENOMEM,
+					 "no free address space for the lanes of fork children");
+		r = scry_agent_write_header(h, inj->mem.fd);
+	}
+	return r < 0 ? r : in_thread(inj, held, WORK_LANES, ret_fd);
+}
+
+int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane)
+{
+	const struct scry_proc *proc = inj->proc;
+	struct scry_control *c = (struct scry_control *)lane;
+	int r = scry_mem_open(&inj->mem, proc->pid, 1);
+
+	if (r < 0)
+		return r;
+	inj->gadgets = root->gadgets;
+	inj->source = root->source;
+	inj->header = root->header;
+	inj->max_pause_ns = root->max_pause_ns;
+	inj->purpose = root->purpose;
+	inj->gate = root->gate;
+	inj->data = root->data;
+	inj->adopted = inj->is_borrowed = true;
+	inj->control = c;
+	inj->ring = lane + SCRY_PAGE / 8;
+	r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
+	if (r == 0)
+		fill_owner(inj);
+	return r;
 }
 
 int scry_inject_want(struct scry_inject *inj, uint32_t watch)
@@ -546,7 +624,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 void scry_inject_done(struct scry_inject *inj)
 {
-	if (inj->control)
+	if (inj->control && !inj->is_borrowed)
 		munmap(inj->control, inj->header.shared_size);
 	scry_mem_close(&inj->mem);
 	scry_maps_done(&inj->maps);

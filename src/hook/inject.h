@@ -36,6 +36,7 @@ struct scry_inject {
 	bool only_adopt;		 /* set by the caller: do not map a new agent */
 	bool adopted;			 /* it was there before */
 	bool removed_part;		 /* an incomplete one was taken out */
+	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t gate; /* addresses in the target */
@@ -63,6 +64,16 @@ int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
  * chosen and held briefly.
  */
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held);
+
+/* Maps a fresh pool of lanes (wire/lanes.h) into an entered process, in `held` or in a thread held
+ * for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
+int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
+
+/*
+ * The other way in: a fork child of `root` that has taken a lane, whose control page lies at `lane`
+ * in our address space. After scry_inject_lock; nobody is stopped. 0 or -errno.
+ */
+int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane);
 
 /* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: this thread cannot be
  * used now. */

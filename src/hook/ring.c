@@ -35,6 +35,11 @@ int scry_ring_open(struct scry_ring *r, struct scry_inject *inj)
 	return r->at <= SCRY_SEGMENT_WORDS ? 0 : -EIO;
 }
 
+void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, const uint64_t *words)
+{
+	*r = (struct scry_ring){.control = control, .words = words};
+}
+
 /* The segment being read was closed and read to its end: give it back, go on with the one that
  * follows. */
 static int go_on(struct scry_ring *r)

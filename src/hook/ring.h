@@ -25,6 +25,9 @@ struct scry_ring {
  * scry_inject_enter, before a watch is wanted. 0 or -errno: the target is gone. */
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj);
 
+/* Begins at the first word ever written to a lane (wire/lanes.h), which was clean when taken. */
+void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, const uint64_t *words);
+
 /*
  * Copies all published words into `out` (room for SCRY_RING_WORDS) and gives their segments back.
  * Returns the count, or -EIO: not written by our agent. *ret_fill: how full the ring was, 0..1000.

@@ -12,6 +12,11 @@ void scry_live_init(struct scry_live *live, uint32_t slot_size, size_t limit_byt
 		      limit_bytes / (sizeof(struct scry_live_entry) * live->per_region) + 16);
 }
 
+void scry_live_share(struct scry_live *live, size_t *used)
+{
+	live->used = used;
+}
+
 void scry_live_done(struct scry_live *live)
 {
 	struct scry_live_region *region;
@@ -19,6 +24,8 @@ void scry_live_done(struct scry_live *live)
 
 	while ((region = scry_live_next(live, &cursor)))
 		free(region);
+	if (live->used)
+		*live->used -= live->bytes;
 	scry_map_done(&live->regions);
 	live->last = NULL;
 }
@@ -41,7 +48,7 @@ static struct scry_live_region *find(struct scry_live *live, uint64_t key, int m
 
 	if (scry_map_get(&live->regions, key, &value))
 		return (struct scry_live_region *)(uintptr_t)value;
-	if (!make || live->bytes + bytes > live->limit)
+	if (!make || (live->used ? *live->used : live->bytes) + bytes > live->limit)
 		return NULL;
 	region = calloc(1, bytes);
 	if (!region || scry_map_put(&live->regions, key, (uintptr_t)region) < 0) {
@@ -50,6 +57,8 @@ static struct scry_live_region *find(struct scry_live *live, uint64_t key, int m
 	}
 	region->base = key << 16;
 	live->bytes += bytes;
+	if (live->used)
+		*live->used += bytes;
 	return region;
 }
 

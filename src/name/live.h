@@ -32,10 +32,13 @@ struct scry_live {
 	uint32_t slot_size;	 /* bytes, smallest distance of two objects */
 	size_t per_region;	 /* entries */
 	size_t bytes, limit;
+	size_t *used; /* bytes of all that share the limit; NULL: of this one alone */
 	struct scry_live_region *last; /* the one used last */
 };
 
 void scry_live_init(struct scry_live *live, uint32_t slot_size, size_t limit_bytes);
+/* Several processes, one limit: `used` (of the caller, begins at 0) counts for all. While empty. */
+void scry_live_share(struct scry_live *live, size_t *used);
 void scry_live_done(struct scry_live *live);
 
 /* The region of `address`, made when it is new and `make` is set; NULL: none, or at the limit. */

@@ -24,8 +24,8 @@
 
 struct counters {
 	double allocated, freed, freed_bytes;
-	double out_of_sight; /* nobody knows whether they live */
-	uint64_t samples, freed_samples;
+	double unfollowed;		 /* nobody knows whether they live */
+	uint64_t samples, freed_samples; /* freed or not followed */
 	/* of the living; set by scry_objects_measure */
 	double live_bytes, old_live, old_live_bytes;
 	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
@@ -71,6 +71,7 @@ struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 	scry_stacks_init(&o->stacks);
 	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
 		       setup->limit_bytes);
+	scry_live_share(&o->live, setup->live_bytes);
 	return o;
 }
 
@@ -184,6 +185,8 @@ static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
 	c->samples++;
 	if (!region) {
 		o->totals.untracked++;
+		c->unfollowed += weight(o, slot);
+		c->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, region, address);
@@ -253,6 +256,8 @@ static void move(struct scry_objects *o, uint64_t from, uint64_t to)
 	other = scry_live_region(&o->live, to, 1);
 	if (!other) {
 		o->totals.untracked++;
+		counters_of(o, was.place)->unfollowed += weight(o, base_slot(o));
+		counters_of(o, was.place)->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, other, to);
@@ -317,8 +322,6 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 		o->size = words[1] < SCRY_SIZE_MAX ? words[1] : 0;
 	} else if (kind == SCRY_RING_MOVED) {
 		o->totals.compactions += *words >> 48 & 1;
-		if (*words >> 49 & 1)
-			scry_objects_lose_sight(o);
 		for (size_t i = 1; i + 1 <= count; i += 2)
 			move(o, words[i], words[i + 1]);
 	} else {
@@ -337,7 +340,7 @@ void scry_objects_lose_sight(struct scry_objects *o)
 
 			if (!c)
 				continue;
-			c->out_of_sight += weight(o, slot_size_at(o, region, region->base));
+			c->unfollowed += weight(o, slot_size_at(o, region, region->base));
 			c->freed_samples++;
 			region->at[i].place = 0;
 			region->count--;
@@ -497,7 +500,7 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t pl
 	site.method_str = string_event(o, w, key.label);
 	site.flags = (key.internal ? SCRY_SITE_INTERNAL : 0) |
 		     (!key.internal && !key.klass ? SCRY_SITE_UNNAMED : 0);
-	site.slot_bytes = o->ruby ? o->ruby->layout.slot_size : 0;
+	site.slot_bytes = base_slot(o);
 	site.stack =
 		scry_stacks_write(&o->stacks, key.stack, &o->places.names, w, o->setup.next_stack);
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
@@ -529,6 +532,7 @@ static int write_counters(struct scry_objects *o, struct scry_writer *w, uint32_
 		.live_samples = sampled ? c->samples - c->freed_samples : 0,
 		.old_live = whole(c->old_live),
 		.old_live_bytes = whole(c->old_live_bytes),
+		.unfollowed = whole(c->unfollowed),
 	};
 
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
@@ -580,7 +584,12 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 				    ? 0
 				    : write_site(o, w, place, batch->producer.pid);
 			r = r ? r : e;
-			word |= o->counters[place - 1].site & SCRY_OBJ_CODE_MASK;
+			if (o->counters[place - 1].site > SCRY_PLACES_MAX) {
+				o->totals.damaged++; /* of several processes: the counters have it,
+							a packed word has no room */
+				continue;
+			}
+			word |= o->counters[place - 1].site;
 		}
 		out[count++] = word;
 	}
@@ -588,6 +597,103 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 	run.count = count;
 	e = count ? scry_writer_objects(w, &run) : 0;
 	return r ? r : e;
+}
+
+/* --- summing processes ----------------------------------------------------------------------- */
+
+#define SUM_GCS UINT32_MAX /* ages are counted back from here: each process had its own GCs */
+
+static uint32_t name_in(struct scry_objects *into, const struct scry_objects *from, uint32_t name)
+{
+	size_t size;
+	const char *bytes = name ? scry_intern_get(&from->places.names, name, &size) : NULL;
+
+	return bytes ? scry_places_name(&into->places, bytes, size) : 0;
+}
+
+/* Frame numbers of `from` as those of `into`, by number; parents come first. NULL: no memory. */
+static uint32_t *merge_stacks(struct scry_objects *into, const struct scry_objects *from)
+{
+	uint32_t count = from->stacks.frames.count;
+	uint32_t *map = calloc(count + 1ul, sizeof(*map));
+	struct scry_stack_frame frame;
+
+	for (uint32_t i = 1; map && i <= count; i++) {
+		if (scry_stacks_frame(&from->stacks, i, &frame) < 0)
+			continue;
+		frame.parent = frame.parent < i ? map[frame.parent] : 0;
+		frame.path = name_in(into, from, frame.path);
+		frame.label = name_in(into, from, frame.label);
+		map[i] = scry_stacks_add(&into->stacks, &frame);
+	}
+	return map;
+}
+
+static void add_counters(struct counters *sum, const struct counters *c, uint32_t gcs)
+{
+	uint64_t oldest = c->oldest ? SUM_GCS - (gcs - (c->oldest - 1)) + 1 : 0;
+
+	sum->allocated += c->allocated;
+	sum->freed += c->freed;
+	sum->freed_bytes += c->freed_bytes;
+	sum->unfollowed += c->unfollowed;
+	sum->samples += c->samples;
+	sum->freed_samples += c->freed_samples;
+	sum->live_bytes += c->live_bytes;
+	sum->old_live += c->old_live;
+	sum->old_live_bytes += c->old_live_bytes;
+	sum->is_unsized |= c->is_unsized;
+	if (oldest && (!sum->oldest || oldest < sum->oldest))
+		sum->oldest = oldest;
+}
+
+static void add_totals(struct scry_objects_totals *sum, const struct scry_objects_totals *t)
+{
+	sum->allocs += t->allocs;
+	sum->frees += t->frees;
+	sum->frees_older += t->frees_older;
+	sum->replaced += t->replaced;
+	sum->untracked += t->untracked;
+	sum->damaged += t->damaged;
+	sum->defs += t->defs;
+	sum->gcs += t->gcs;
+	sum->full_gcs += t->full_gcs;
+	sum->compactions += t->compactions;
+	sum->moved += t->moved;
+	sum->out_of_sight += t->out_of_sight;
+	sum->unsized += t->unsized;
+}
+
+void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
+{
+	uint32_t *stacks = merge_stacks(into, from);
+
+	into->gcs = SUM_GCS;
+	into->live.slot_size = from->live.slot_size;
+	for (uint32_t place = 1; place <= from->cap; place++) {
+		struct scry_place_key key, is;
+		struct counters *sum;
+		uint32_t id;
+
+		if (!from->counters[place - 1].samples)
+			continue;
+		scry_places_key(&from->places, place, &is);
+		memset(&key, 0, sizeof(key));
+		key.path = name_in(into, from, is.path);
+		key.label = name_in(into, from, is.label);
+		key.klass = name_in(into, from, is.klass);
+		key.line_at = key.line_before = scry_places_line(&from->places, &is);
+		key.stack = stacks ? stacks[is.stack] : 0;
+		key.internal = is.internal;
+		id = place == from->nowhere ? 0 : scry_places_add(&into->places, &key);
+		sum = counters_of(into, id ? id : into->nowhere);
+		if (sum)
+			add_counters(sum, &from->counters[place - 1], from->gcs);
+		else
+			into->totals.damaged++;
+	}
+	add_totals(&into->totals, &from->totals);
+	free(stacks);
 }
 
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)
@@ -604,7 +710,7 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 		if (!c->samples)
 			continue;
 		made += c->allocated;
-		live += c->allocated - c->freed - c->out_of_sight;
+		live += c->allocated - c->freed - c->unfollowed;
 		scry_places_key(&o->places, place, &key);
 		if (place == o->nowhere)
 			ret->nowhere = whole(c->allocated);

@@ -24,6 +24,8 @@ struct scry_objects_setup {
 	uint32_t sample_unit;	      /* bytes; 0: objects are counted */
 	/* ids of SITE and STACK events are taken from here: one pair for a recording */
 	uint32_t *next_site, *next_stack;
+	size_t *live_bytes; /* several processes under one limit_bytes: in use by all; NULL: alone
+			     */
 };
 
 struct scry_objects_totals {
@@ -56,6 +58,12 @@ void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t cou
  * target is gone (`is_gone`), sizes are slots.
  */
 void scry_objects_measure(struct scry_objects *o, bool is_gone);
+
+/*
+ * Adds the counters of `from`, as measured, to `into`: for processes that are reported as a sum.
+ * `into` is fed no words of its own.
+ */
+void scry_objects_merge(struct scry_objects *into, struct scry_objects *from);
 
 /* A compaction moved objects and nobody knows where to: the living are not followed any more. */
 void scry_objects_lose_sight(struct scry_objects *o);

@@ -98,6 +98,11 @@ static uint32_t place_of(struct scry_places *p, const struct scry_place_key *key
 	return id;
 }
 
+uint32_t scry_places_add(struct scry_places *p, const struct scry_place_key *key)
+{
+	return place_of(p, key);
+}
+
 uint32_t scry_places_nowhere(struct scry_places *p)
 {
 	struct scry_place_key key;

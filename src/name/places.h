@@ -53,6 +53,10 @@ uint32_t scry_places_define(struct scry_places *p, const uint64_t *words, size_t
 /* A place without path, line and class, which counts as unnamed. */
 uint32_t scry_places_nowhere(struct scry_places *p);
 
+/* The number of the place that `key` describes, its names being ids of this table. 0 at the limit.
+ */
+uint32_t scry_places_add(struct scry_places *p, const struct scry_place_key *key);
+
 /* The same place, called by stack frame `stack`. 0 at the limit. */
 uint32_t scry_places_with_stack(struct scry_places *p, uint32_t place, uint32_t stack);
 

@@ -1,6 +1,7 @@
 /* See stacks.h. */
 #include "name/stacks.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,25 @@ void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_
 	}
 	scry_intern_put(&s->frames, (const char *)&frame, sizeof(frame), &id);
 	s->nodes[node] = id;
+}
+
+uint32_t scry_stacks_add(struct scry_stacks *s, const struct scry_stack_frame *frame)
+{
+	uint32_t id = 0;
+
+	scry_intern_put(&s->frames, (const char *)frame, sizeof(*frame), &id);
+	return id;
+}
+
+int scry_stacks_frame(const struct scry_stacks *s, uint32_t number, struct scry_stack_frame *ret)
+{
+	size_t size;
+	const char *bytes = scry_intern_get(&s->frames, number, &size);
+
+	if (!bytes || size != sizeof(*ret))
+		return -ENOENT;
+	memcpy(ret, bytes, sizeof(*ret));
+	return 0;
 }
 
 static uint32_t write_string(struct scry_writer *w, const struct scry_intern *names, uint32_t id)

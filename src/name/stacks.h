@@ -32,6 +32,11 @@ void scry_stacks_done(struct scry_stacks *s);
  */
 void scry_stacks_define(struct scry_stacks *s, uint32_t node, struct scry_stack_frame frame);
 
+/* The number of a frame whose parent is a frame number, not a node. 0 at the limit. */
+uint32_t scry_stacks_add(struct scry_stacks *s, const struct scry_stack_frame *frame);
+/* Frame `number` as it was added. 0, or -ENOENT. */
+int scry_stacks_frame(const struct scry_stacks *s, uint32_t number, struct scry_stack_frame *ret);
+
 /*
  * The STACK id of frame `frame`, writing it and its parents where they are new; ids are taken from
  * *next. `names` turns frame.path and frame.label into text. 0: no frame, or it was not written.

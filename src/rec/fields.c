@@ -55,6 +55,7 @@ static const struct scry_field fields_scry_ev_objects[] = {
 	FIELD(scry_ev_objects, live_samples, "live_samples", NUMBER),
 	FIELD(scry_ev_objects, old_live, "old_live", NUMBER),
 	FIELD(scry_ev_objects, old_live_bytes, "old_live_bytes", NUMBER),
+	FIELD(scry_ev_objects, unfollowed, "unfollowed", NUMBER),
 };
 static const struct scry_field fields_scry_ev_alloc[] = {
 	FIELD(scry_ev_alloc, address, "address", ADDRESS),

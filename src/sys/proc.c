@@ -13,6 +13,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,38 @@ static int read_stat(const char *path, int number, uint64_t *ret)
 		return -ESRCH;
 	*ret = strtoull(field, NULL, 10);
 	return 0;
+}
+
+int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret)
+{
+	char path[64], line[1024];
+	const char *state, *ppid, *start, *code, *stack;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_file(path, line, sizeof(line)) < 0)
+		return -ESRCH;
+	state = stat_field(line, 3), ppid = stat_field(line, 4), start = stat_field(line, 22);
+	code = stat_field(line, 26), stack = stat_field(line, 28);
+	if (!state || !ppid || !start || !code || !stack)
+		return -ESRCH;
+	*ret = (struct scry_proc_stat){
+		.state = *state,
+		.ppid = (pid_t)strtol(ppid, NULL, 10),
+		.start_ticks = strtoull(start, NULL, 10),
+		.image = strtoull(code, NULL, 10) ^ strtoull(stack, NULL, 10),
+	};
+	return 0;
+}
+
+pid_t scry_proc_newest(void)
+{
+	char text[256];
+	const char *last;
+
+	if (read_file("/proc/loadavg", text, sizeof(text)) < 0)
+		return 0;
+	last = strrchr(text, ' ');
+	return last ? (pid_t)strtol(last, NULL, 10) : 0;
 }
 
 /* The text after "Key:\t" in a status file, or NULL. */
@@ -170,6 +203,11 @@ pid_t scry_proc_tracer(pid_t pid, pid_t tid)
 	if (f)
 		fclose(f);
 	return tracer;
+}
+
+bool scry_proc_share_memory(pid_t a, pid_t b)
+{
+	return a > 0 && b > 0 && syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
 }
 
 bool scry_proc_is_running(pid_t pid, uint64_t start_ticks)

@@ -58,6 +58,21 @@ int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
  * elsewhere. */
 bool scry_proc_is_running(pid_t pid, uint64_t start_ticks);
 
+/* What one line of /proc/PID/stat says. `image` changes with every exec; 0 when not permitted. */
+struct scry_proc_stat {
+	pid_t ppid;
+	char state;
+	uint64_t start_ticks, image;
+};
+int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret);
+
+/* The newest pid of this machine: when it has not changed, no process was made. 0: not known. */
+pid_t scry_proc_newest(void);
+
+/* Do both processes have one address space (vfork in flight, CLONE_VM)? False also when the kernel
+ * cannot tell (CONFIG_KCMP). */
+bool scry_proc_share_memory(pid_t a, pid_t b);
+
 /* Who traces thread `tid`; 0: nobody, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);
 

@@ -1,9 +1,13 @@
-/* See spawn.h. State machine over wait statuses; each step takes at most what is there. */
+/*
+ * See spawn.h. State machine over wait statuses; each step takes at most what is there. Each thread
+ * is waited for by its own number: a status of another tracee of ours is never taken.
+ */
 #include "sys/spawn.h"
 
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -15,10 +19,52 @@
 #include "sys/maps.h"
 #include "sys/proc.h"
 
-int scry_spawn_open(struct scry_spawn *s, pid_t pid)
+#define CATCH_NS 50000000ull
+
+static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *row)
 {
-	*s = (struct scry_spawn){0};
-	return scry_tracee_seize(&s->t, pid, pid);
+	struct scry_spawn *more;
+	size_t capacity = s->capacity ? 2 * s->capacity : 16;
+
+	if (s->count == s->capacity) {
+		more = s->count < SCRY_SPAWNS_MAX ? reallocarray(s->rows, capacity, sizeof(*more))
+						  : NULL;
+		if (!more)
+			return NULL;
+		s->rows = more;
+		s->capacity = capacity;
+	}
+	s->rows[s->count] = *row;
+	return &s->rows[s->count++];
+}
+
+static void forget(struct scry_spawns *s, struct scry_spawn *row)
+{
+	scry_tracee_release(&row->t);
+	*row = s->rows[--s->count];
+}
+
+static int seize(struct scry_spawns *s, pid_t pid, struct scry_spawn **ret)
+{
+	const unsigned long children =
+		PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
+	struct scry_spawn row = {0};
+	int r = scry_tracee_seize_with(&row.t, pid, pid, s->follows ? children : 0);
+
+	if (r < 0)
+		return r;
+	*ret = add(s, &row);
+	if (*ret)
+		return 0;
+	scry_tracee_release(&row.t);
+	return scry_fail(-ENOMEM, "too many processes are followed at once");
+}
+
+int scry_spawns_add(struct scry_spawns *s, pid_t pid)
+{
+	struct scry_spawn *row;
+
+	return seize(s, pid, &row);
 }
 
 /* Where the main program's RELRO and the loader lie in the image that was just exec'ed. */
@@ -70,13 +116,14 @@ static void resume(struct scry_spawn *s, int signal)
 	ptrace(s->starting ? PTRACE_SYSCALL : PTRACE_CONT, s->t.tid, 0, signal);
 }
 
-static enum scry_spawn_news at_syscall(struct scry_spawn *s)
+/* Is the moment there? Else it goes on. */
+static bool at_syscall(struct scry_spawn *s)
 {
 	struct __ptrace_syscall_info info;
 	struct iovec iov = {.iov_base = &s->t.regs, .iov_len = sizeof(s->t.regs)};
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, s->t.tid, sizeof(info), &info) < 0)
-		return SCRY_SPAWN_NOTHING;
+		return false;
 	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
 		s->nr = info.entry.nr;
 		s->arg = info.entry.args[0];
@@ -86,48 +133,154 @@ static enum scry_spawn_news at_syscall(struct scry_spawn *s)
 		s->starting = false;
 		s->t.group_stopped = false;
 		s->t.stopped_at_ns = scry_now_ns();
-		return SCRY_SPAWN_IMAGE;
+		return true;
 	}
 	resume(s, 0);
-	return SCRY_SPAWN_NOTHING;
+	return false;
 }
 
-enum scry_spawn_news scry_spawn_step(struct scry_spawn *s)
+/* A process or thread that `parent` made: it is ours already, and will stop by itself. */
+static void add_child(struct scry_spawns *s, pid_t parent)
 {
-	int status, event;
-	pid_t r = waitpid(s->t.tid, &status, __WALL | WNOHANG);
+	struct scry_spawn row = {.t.seized = true};
+	unsigned long tid = 0;
 
-	if (r == 0)
-		return SCRY_SPAWN_NOTHING;
-	if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
-		s->t.seized = s->t.stopped = false;
-		return SCRY_SPAWN_EXITED;
+	if (ptrace(PTRACE_GETEVENTMSG, parent, 0, &tid) < 0 || !tid)
+		return;
+	row.t.tid = row.t.pid = (pid_t)tid; /* of a thread the process is named when it execs */
+	if (!add(s, &row)) {
+		s->refused++;
+		scry_tracee_release(&row.t);
 	}
-	s->t.stopped = true;
-	event = status >> 16;
+}
+
+/* One status. True: its image stands still. */
+static bool take(struct scry_spawns *s, size_t i, int status)
+{
+	struct scry_spawn *row = &s->rows[i];
+	int event = status >> 16;
+
+	row->t.stopped = true;
 	if (event == PTRACE_EVENT_EXEC) {
-		s->starting = true;
-		look_at_image(s);
-		resume(s, 0);
+		row->t.pid = row->t.tid;
+		row->starting = true;
+		look_at_image(row);
+		resume(row, 0);
 	} else if (event == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP) {
-		s->t.stopped = false;
-		ptrace(PTRACE_LISTEN, s->t.tid, 0,
+		row->t.stopped = false;
+		ptrace(PTRACE_LISTEN, row->t.tid, 0,
 		       0); /* job control: stays stopped until continued */
+	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
+		   event == PTRACE_EVENT_CLONE) {
+		add_child(s, row->t.tid);
+		resume(&s->rows[i], 0);
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
-		return at_syscall(s);
+		return at_syscall(row);
 	} else {
-		resume(s, event ? 0 : WSTOPSIG(status));
+		resume(row, event ? 0 : WSTOPSIG(status));
 	}
-	return SCRY_SPAWN_NOTHING;
+	return false;
 }
 
-void scry_spawn_go_on(struct scry_spawn *s)
+struct scry_tracee *scry_spawns_step(struct scry_spawns *s)
 {
-	s->starting = false;
-	resume(s, 0);
+	for (size_t i = s->count; i-- > 0;) {
+		struct scry_spawn *row = &s->rows[i];
+		int status;
+		pid_t r;
+
+		if (row->t.stopped) /* handed out, and not given back */
+			continue;
+		r = waitpid(row->t.tid, &status, __WALL | WNOHANG);
+		if (r == 0)
+			continue;
+		if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
+			row->t.seized = row->t.stopped = false;
+			forget(s, row);
+		} else if (take(s, i, status)) {
+			return &s->rows[i].t;
+		}
+	}
+	return NULL;
 }
 
-void scry_spawn_close(struct scry_spawn *s)
+bool scry_spawns_is_starting(const struct scry_spawns *s)
 {
-	scry_tracee_release(&s->t);
+	for (size_t i = 0; i < s->count; i++)
+		if (s->rows[i].starting)
+			return true;
+	return false;
+}
+
+static struct scry_spawn *row_of(struct scry_tracee *t)
+{
+	return (struct scry_spawn *)((char *)t - offsetof(struct scry_spawn, t));
+}
+
+/* The loader takes the right to write from the main program's RELRO when all is relocated. */
+static bool was_relocated(const struct scry_spawn *row)
+{
+	const struct scry_map_entry *m;
+	struct scry_maps maps;
+	bool r = true;
+
+	if (scry_maps_read(row->t.pid, &maps) < 0)
+		return true;
+	m = row->relro_start ? scry_maps_at(&maps, row->relro_start) : NULL;
+	if (m)
+		r = !m->w;
+	scry_maps_done(&maps);
+	return r;
+}
+
+int scry_spawns_catch(struct scry_spawns *s, pid_t pid, struct scry_tracee **ret)
+{
+	struct scry_spawn *row;
+	int r = seize(s, pid, &row);
+
+	if (r == 0) {
+		r = scry_tracee_stop(&row->t, scry_now_ns() + CATCH_NS);
+		if (r < 0 || row->t.group_stopped) {
+			forget(s, row);
+			return r < 0 ? r : -EAGAIN;
+		}
+	}
+	if (r < 0)
+		return r;
+	look_at_image(row);
+	if (!was_relocated(row)) {
+		row->starting = true;
+		resume(row, 0);
+		return 1;
+	}
+	*ret = &row->t;
+	return 0;
+}
+
+void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
+{
+	struct scry_spawn *row = row_of(t);
+
+	(void)s;
+	row->starting = false;
+	resume(row, 0);
+}
+
+uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t)
+{
+	struct scry_spawn *row = row_of(t);
+
+	/* Its own measure: release fills held_ns, forget moves another row here. */
+	uint64_t since = t->stopped_at_ns;
+
+	forget(s, row);
+	return since ? scry_now_ns() - since : 0;
+}
+
+void scry_spawns_done(struct scry_spawns *s)
+{
+	while (s->count)
+		forget(s, &s->rows[s->count - 1]);
+	free(s->rows);
+	*s = (struct scry_spawns){.follows = s->follows};
 }

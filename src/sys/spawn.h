@@ -1,47 +1,66 @@
 /*
- * Following a program that is being started, up to the moment when everything is relocated and no
+ * Following programs that are being started, up to the moment when everything is relocated and no
  * constructor has run.
  *
  * Only syscall stops are used, never a breakpoint: if we die, the kernel lets the program go and
  * nothing of ours is in it. The moment is the return of the loader's mprotect that makes the main
  * program's RELRO read-only: the main program is relocated last. Without RELRO it is the first
  * syscall made from outside the loader; in a static program the first syscall of all.
+ *
+ * A set of them: with `follows` the processes and threads that a followed one makes are followed
+ * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are let go.
  */
 #ifndef SCRY_SYS_SPAWN_H
 #define SCRY_SYS_SPAWN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "sys/tracee.h"
 
-enum scry_spawn_news {
-	SCRY_SPAWN_NOTHING, /* nothing yet: call again soon */
-	SCRY_SPAWN_IMAGE, /* a relocated image stands still; *t is stopped and may be used for calls
-			   */
-	SCRY_SPAWN_EXITED,
-};
-
-struct scry_spawn {
+struct scry_spawn { /* one followed thread */
 	struct scry_tracee t;
 	bool starting;			 /* between exec and the relocated moment */
-	bool entering;			 /* at a syscall's entry */
 	uint64_t relro_start, relro_end; /* run-time, of the main program; 0: has none */
 	uint64_t loader_start, loader_end;
 	uint64_t nr, arg; /* of the syscall that runs */
 };
 
-/* Seizes `pid`, which has not exec'ed yet, and follows its execs. 0 or -errno with a sentence. */
-int scry_spawn_open(struct scry_spawn *s, pid_t pid);
+struct scry_spawns {
+	struct scry_spawn *rows;
+	size_t count, capacity;
+	bool follows;
+	size_t refused; /* children that were let go, because there were too many */
+};
 
-/* Takes what has happened, without waiting. */
-enum scry_spawn_news scry_spawn_step(struct scry_spawn *s);
+#define SCRY_SPAWNS_MAX 4096
 
-/* After IMAGE: not what was looked for; go on to the next exec. */
-void scry_spawn_go_on(struct scry_spawn *s);
+/* Follows `pid`, which has not exec'ed yet. 0 or -errno with a sentence. */
+int scry_spawns_add(struct scry_spawns *s, pid_t pid);
 
-/* After IMAGE, or at any time: let it go for good. */
-void scry_spawn_close(struct scry_spawn *s);
+/*
+ * Follows `pid`, which exec'ed a moment ago. 1: it is in its start, and scry_spawns_step says when
+ * its image stands still; 0: it was relocated already and stands still now (*ret as there); or
+ * -errno, and it is not followed.
+ */
+int scry_spawns_catch(struct scry_spawns *s, pid_t pid, struct scry_tracee **ret);
+
+/*
+ * Takes what has happened, without waiting. Returns a thread of a process whose relocated image
+ * stands still: it may be used for calls, and is then let go; or NULL. Call again soon, at once
+ * while one is `starting`. Those that end are forgotten.
+ */
+struct scry_tracee *scry_spawns_step(struct scry_spawns *s);
+bool scry_spawns_is_starting(const struct scry_spawns *s);
+
+/* After step: not what was looked for; it goes on to the next exec, followed. */
+void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
+/* After step: it goes on alone. Returns for how long it was held, ns. */
+uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t);
+
+/* Lets all go. */
+void scry_spawns_done(struct scry_spawns *s);
 
 #endif

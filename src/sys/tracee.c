@@ -171,8 +171,13 @@ static bool take_over(struct scry_tracee *t, pid_t tid)
 
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid)
 {
+	return scry_tracee_seize_with(t, pid, tid, 0);
+}
+
+int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options)
+{
 	/* Without SYSGOOD a syscall stop looks like a SIGTRAP, which must never be delivered. */
-	const unsigned long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
+	options |= PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
 
 	if (take_over(t, tid))
 		return 0;

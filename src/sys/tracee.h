@@ -47,6 +47,8 @@ int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
 
 /* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. */
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid);
+/* The same with PTRACE_O_* of the caller's beside our own: TRACESYSGOOD and TRACEEXEC. */
+int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options);
 /* Asks for a stop and waits until `deadline_ns`. 0; -ETIMEDOUT (still running; ask again or let
  * go); -ESRCH. Fills regs. */
 int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns);

@@ -12,7 +12,7 @@
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count)
 {
 	assert(count <= SCRY_DOC_COLUMNS_MAX && !doc->is_stream);
-	memcpy(doc->columns, columns, count * sizeof(*columns));
+	doc->columns = columns;
 	doc->column_count = count;
 	doc->ops->table(doc);
 }

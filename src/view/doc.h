@@ -88,7 +88,8 @@ struct scry_doc {
 	bool is_data;	    /* read by programs: give all rows, ungrouped */
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
-	struct scry_column columns[SCRY_DOC_COLUMNS_MAX]; /* of the table that is open */
+	const struct scry_column *columns; /* of the table that is open */
+	const char *title;		   /* a line above the next table, for people; NULL: none */
 	size_t column_count;
 	void *renderer; /* the renderer's own state */
 };
@@ -101,7 +102,7 @@ int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
 
-/* Begins a table; `columns` is copied, their texts must live until the end. */
+/* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);
 
 /* A sentence under the table, for people only. */

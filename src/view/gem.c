@@ -86,6 +86,24 @@ static const char *installed_gem(const char *path, size_t *ret_length)
 	return found;
 }
 
+/* A gem's description is code that rubygems runs. */
+static const char *described_gem(const char *path, size_t *ret_length)
+{
+	const char *at = strstr(path, "/specifications/");
+	size_t len;
+
+	if (!at)
+		return NULL;
+	at += 16;
+	if (begins(at, "default/"))
+		at += 8;
+	len = strlen(at);
+	if (len < 8 || strcmp(at + len - 8, ".gemspec"))
+		return NULL;
+	*ret_length = name_before_version(at, len);
+	return *ret_length ? at : NULL;
+}
+
 /* What follows `folder`, a library folder without versions in names. */
 static const char *vendored(const char *path, const char *folder, size_t *ret_length)
 {
@@ -136,6 +154,8 @@ const char *scry_gem_name(const char *path, size_t *ret_length)
 	if (begins(path, "(eval") || !strcmp(path, "(erb)") || !strcmp(path, "<compiled>"))
 		return literal(eval, ret_length);
 	name = installed_gem(path, ret_length);
+	if (!name)
+		name = described_gem(path, ret_length);
 	if (!name)
 		name = vendored(path, "/vendor_ruby/", ret_length);
 	if (!name)

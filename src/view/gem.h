@@ -6,6 +6,7 @@
  *   (eval), (eval at F:1), (erb), <compiled>     "(eval)": evaluated, without a file of its own
  *   .../bundler/gems/NAME-SHA/...                NAME, the last such part of the path
  *   .../gems/NAME-VERSION[-PLATFORM]/...         NAME, the last such part of the path
+ *   .../specifications/[default/]NAME-VERSION.gemspec   NAME
  *   .../vendor_ruby/[X.Y.Z/]NAME[.rb|/...]       NAME: Debian's packages; site_ruby is the same.
  *                                                rubygems is Ruby's own
  *   .../lib/[TRIPLET/]ruby/X.Y.Z/...             "(ruby)": the standard library

@@ -59,6 +59,16 @@ struct scry_cell scry_object_class(const struct scry_object_row *row)
 				: scry_cell_text(unknown, sizeof(unknown) - 1);
 }
 
+struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
+					uint64_t samples)
+{
+	uint64_t half = 0;
+
+	if (counts->is_scaled && !scry_object_interval(variance, samples, &half))
+		return scry_cell_few_samples();
+	return scry_cell_number(half);
+}
+
 void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
 {
 	struct scry_cell file = scry_object_text(row->names, row->file);
@@ -184,12 +194,13 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 		const struct scry_site *site = &sites->rows[i];
 		struct scry_object_row row;
 
-		if (!site->counts.allocated)
+		if (!site->counts.allocated || (list->is_one && site->place.pid != list->only_pid))
 			continue;
 		row = row_of(list, reader, site);
 		scry_object_counts_add(&list->all, &row.counts);
 		list->all_slots &= row.counts.is_slots;
 		list->freed += site->counts.freed;
+		list->unfollowed += site->counts.unfollowed;
 		if (row.is_internal)
 			list->internal += row.counts.allocated;
 		if (row.is_internal && !list->opts->internal)
@@ -204,12 +215,14 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 	}
 }
 
-/* Merges what --by sums up; then --live leaves out the rows of which nothing survived. */
-static void settle(struct scry_object_list *list)
+void scry_object_list_settle(struct scry_object_list *list, bool sums_pids)
 {
 	size_t i, kept = 0;
 
+	for (i = 0; sums_pids && i < list->count; i++)
+		list->rows[i].pid = 0;
 	list->count = scry_object_rows_merge(list->rows, list->count);
+	list->has_slots = list->has_sizes = false;
 	for (i = 0; i < list->count; i++) {
 		const struct scry_object_row *row = &list->rows[i];
 
@@ -271,7 +284,7 @@ static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
 	if (!err) {
 		list->all_slots = true;
 		collect(list, reader, &sites, wanted);
-		settle(list);
+		list->count = scry_object_rows_merge(list->rows, list->count);
 	}
 	scry_sites_done(&sites);
 	return err;

@@ -29,12 +29,14 @@ struct scry_object_list {
 	bool keeps_methods; /* by line: a row for each method too */
 	uint64_t until_ns;  /* the counters of the slices that had ended by then; 0: the end */
 	bool is_nothing;    /* only honesty is read: everything counts as zero */
+	bool is_one;	    /* only the sites of `only_pid` */
+	uint32_t only_pid;
 	/* results */
 	struct scry_honesty honesty;
 	struct scry_object_row *rows;
 	size_t count;
 	struct scry_object_counts all; /* of every site, listed or not */
-	uint64_t freed, frees_older, internal, unnamed;
+	uint64_t freed, unfollowed, frees_older, internal, unnamed;
 	uint64_t grepped, filtered,
 		died;		   /* of all allocated: left out by --grep, --filter, --live */
 	uint64_t events;	   /* that tell of objects */
@@ -44,8 +46,15 @@ struct scry_object_list {
 	bool has_stacks;
 };
 
-/* Reads all of `reader`. 0 or -errno with a sentence. Done in every case. */
+/*
+ * Reads all of `reader`: rows with equal keys are summed, in the order of keys (processes first). 0
+ * or -errno with a sentence. Done in every case.
+ */
 int scry_object_list_read(struct scry_object_list *list, struct scry_reader *reader);
+
+/* Then: sums over processes if `sums_pids`, leaves out what --live does, knows what is listed. */
+void scry_object_list_settle(struct scry_object_list *list, bool sums_pids);
+
 void scry_object_list_done(struct scry_object_list *list);
 
 /* "app.rb:3", "(no Ruby frame)", "(unknown)". */
@@ -53,6 +62,10 @@ void scry_object_place(const struct scry_object_row *row, bool with_line, struct
 
 /* The text of an id; unknown for 0. */
 struct scry_cell scry_object_text(const struct scry_intern *names, uint32_t id);
+
+/* Half the width of the interval of a figure of `counts`; 0 when it is exact. */
+struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
+					uint64_t samples);
 
 /* The class as people read it: never empty. */
 struct scry_cell scry_object_class(const struct scry_object_row *row);

@@ -31,7 +31,7 @@ static double variance_of(uint64_t figure, uint64_t samples)
 
 struct scry_object_counts scry_object_counts_of(const struct scry_ev_objects *objects)
 {
-	uint64_t live = objects->allocated - objects->freed;
+	uint64_t live = objects->allocated - objects->freed - objects->unfollowed;
 	struct scry_object_counts counts = {
 		.allocated = objects->allocated,
 		.bytes = objects->bytes,

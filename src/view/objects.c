@@ -1,15 +1,18 @@
 /*
  * The objects view: which line makes objects of which class, and how many of them live.
  *
- * object_list reads and sums; here is what is shown of it: totals, one table for people and
- * programs, and why a page is empty. Bounded by scry_sites.
+ * object_list reads and sums; here is what is shown of it: totals, a table, one more for each
+ * of the biggest processes where there are several, and why a page is empty. Bounded by scry_sites.
  */
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/text.h"
 #include "view/object_list.h"
+#include "view/object_table.h"
 #include "view/object_tree.h"
 #include "view/view.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,166 +21,13 @@ struct objects {
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
 	int sort;
-	bool has_ages, has_full; /* GCs were seen, full ones */
-	bool has_stars;		 /* only some sizes are of slots only */
-	struct scry_object_frames frames;
+	struct scry_object_table table;
+	struct scry_object_row *by_pid; /* the rows of each process, processes in order */
+	size_t by_pid_count;
 };
 
-/* One table for people and programs: titles are for the one, keys for the other. */
-enum {
-	COLUMN_PID,
-	COLUMN_FILE,
-	COLUMN_LINE,
-	COLUMN_CLASS,
-	COLUMN_METHOD,
-	COLUMN_GEM,
-	COLUMN_INTERNAL,
-	COLUMN_ALLOCATED,
-	COLUMN_ALLOCATED_ERROR,
-	COLUMN_BYTES,
-	COLUMN_LIVE,
-	COLUMN_LIVE_ERROR,
-	COLUMN_LIVE_BYTES,
-	COLUMN_OLD_LIVE,
-	COLUMN_OLD_LIVE_BYTES,
-	COLUMN_AGE,
-	COLUMN_SLOTS,
-	COLUMN_SAMPLES,
-	COLUMN_LIVE_SAMPLES,
-	COLUMN_STACK,
-	COLUMN_TEXT_METHOD,
-	COLUMN_TEXT_PLACE,
-	COLUMN_TEXT_CLASS,
-	COLUMNS,
-};
-_Static_assert(COLUMNS <= SCRY_DOC_COLUMNS_MAX, "the table fits");
-
-static const struct scry_column all_columns[COLUMNS] = {
-	[COLUMN_PID] = {NULL, "pid", SCRY_CELL_NUMBER, false},
-	[COLUMN_FILE] = {NULL, "file", SCRY_CELL_TEXT, false},
-	[COLUMN_LINE] = {NULL, "line", SCRY_CELL_NUMBER, false},
-	[COLUMN_CLASS] = {NULL, "class", SCRY_CELL_TEXT, false},
-	[COLUMN_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
-	[COLUMN_GEM] = {NULL, "gem", SCRY_CELL_TEXT, true},
-	[COLUMN_INTERNAL] = {NULL, "is_internal", SCRY_CELL_BOOL, false},
-	[COLUMN_ALLOCATED] = {"allocated", "allocated", SCRY_CELL_COUNT, false},
-	[COLUMN_ALLOCATED_ERROR] = {NULL, "allocated_error", SCRY_CELL_COUNT, false},
-	[COLUMN_BYTES] = {"bytes", "bytes", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE] = {"live", "live", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_ERROR] = {NULL, "live_error", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_BYTES] = {"live bytes", "live_bytes", SCRY_CELL_COUNT, false},
-	[COLUMN_OLD_LIVE] = {NULL, "old_live", SCRY_CELL_COUNT, false},
-	[COLUMN_OLD_LIVE_BYTES] = {NULL, "old_live_bytes", SCRY_CELL_COUNT, false},
-	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, false},
-	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, false},
-	[COLUMN_SAMPLES] = {NULL, "samples", SCRY_CELL_COUNT, false},
-	[COLUMN_LIVE_SAMPLES] = {NULL, "live_samples", SCRY_CELL_COUNT, false},
-	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, false},
-	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, true},
-	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, true},
-	[COLUMN_TEXT_CLASS] = {"class", NULL, SCRY_CELL_TEXT, true},
-};
-
-/* What people see depends on what is asked and on what is known. */
-static void choose_columns(const struct objects *o, struct scry_column columns[COLUMNS])
-{
-	int by = o->opts->by;
-
-	memcpy(columns, all_columns, sizeof(all_columns));
-	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
-		columns[COLUMN_TEXT_PLACE].title = NULL;
-	if (by == SCRY_VIEW_BY_FILE || by == SCRY_VIEW_BY_METHOD)
-		columns[COLUMN_TEXT_PLACE].title = "file";
-	if (by != SCRY_VIEW_BY_LINE && by != SCRY_VIEW_BY_CLASS)
-		columns[COLUMN_TEXT_CLASS].title = NULL;
-	if (by == SCRY_VIEW_BY_METHOD)
-		columns[COLUMN_TEXT_METHOD].title = "method";
-	if (by == SCRY_VIEW_BY_GEM)
-		columns[COLUMN_TEXT_METHOD].title = "gem";
-	if (o->list.has_slots && !o->has_stars) {
-		columns[COLUMN_BYTES].title = "bytes*";
-		columns[COLUMN_LIVE_BYTES].title = "live bytes*";
-	}
-	if (o->list.all.is_scaled)
-		columns[COLUMN_ALLOCATED_ERROR].title = columns[COLUMN_LIVE_ERROR].title = "+-";
-	if (o->has_ages)
-		columns[COLUMN_AGE].title = "GC age";
-	if (o->opts->live) {
-		columns[COLUMN_BYTES].title = columns[COLUMN_LIVE_BYTES].title = NULL;
-		columns[COLUMN_OLD_LIVE].title = "survived";
-		columns[COLUMN_OLD_LIVE_BYTES].title =
-			o->list.has_slots && !o->has_stars ? "survived bytes*" : "survived bytes";
-	}
-	if (o->opts->stacks)
-		columns[COLUMN_STACK].key = "stack";
-}
-
-static struct scry_cell bytes_cell(const struct objects *o, const struct scry_object_row *row,
-				   uint64_t bytes)
-{
-	struct scry_cell cell = scry_cell_number(bytes);
-
-	if (o->has_stars)
-		cell.mark = row->counts.is_slots ? '*' : ' ';
-	return cell;
-}
-
-static struct scry_cell error_cell(const struct scry_object_counts *counts, double variance,
-				   uint64_t samples)
-{
-	uint64_t half = 0;
-
-	if (counts->is_scaled && !scry_object_interval(variance, samples, &half))
-		return scry_cell_few_samples();
-	return scry_cell_number(half);
-}
-
-static void fill_counts(const struct objects *o, const struct scry_object_row *row,
-			struct scry_cell cells[COLUMNS])
-{
-	const struct scry_object_counts *c = &row->counts;
-
-	cells[COLUMN_ALLOCATED] = scry_cell_number(c->allocated);
-	cells[COLUMN_ALLOCATED_ERROR] = error_cell(c, c->allocated_variance, c->samples);
-	cells[COLUMN_BYTES] = bytes_cell(o, row, c->bytes);
-	cells[COLUMN_LIVE] = scry_cell_number(c->live);
-	cells[COLUMN_LIVE_ERROR] = error_cell(c, c->live_variance, c->live_samples);
-	cells[COLUMN_LIVE_BYTES] = bytes_cell(o, row, c->live_bytes);
-	cells[COLUMN_OLD_LIVE] = scry_cell_known(c->old_live, o->has_full);
-	cells[COLUMN_OLD_LIVE_BYTES] = bytes_cell(o, row, c->old_live_bytes);
-	cells[COLUMN_OLD_LIVE_BYTES].is_unknown = !o->has_full;
-	cells[COLUMN_AGE] = scry_cell_known(c->max_age, o->has_ages && c->live);
-	cells[COLUMN_SLOTS] = scry_cell_number(c->is_slots);
-	cells[COLUMN_SAMPLES] = scry_cell_known(c->samples, c->is_scaled);
-	cells[COLUMN_LIVE_SAMPLES] = scry_cell_known(c->live_samples, c->is_scaled);
-}
-
-static void push_row(struct objects *o, const struct scry_object_row *row, struct scry_buf *place)
-{
-	const struct scry_intern *names = row->names;
-	int by = o->opts->by;
-	bool by_line = by == SCRY_VIEW_BY_LINE;
-	struct scry_cell cells[COLUMNS];
-
-	scry_buf_clear(place);
-	scry_object_place(row, by != SCRY_VIEW_BY_CLASS && (by_line || !row->line), place);
-	cells[COLUMN_PID] = scry_cell_known(row->pid, row->pid);
-	cells[COLUMN_FILE] = row->line ? scry_object_text(names, row->file) : scry_cell_unknown();
-	cells[COLUMN_LINE] = scry_cell_known(row->line, by_line);
-	cells[COLUMN_CLASS] = scry_object_text(names, row->class);
-	cells[COLUMN_METHOD] = scry_object_text(names, row->method);
-	cells[COLUMN_GEM] = scry_object_text(names, row->gem);
-	cells[COLUMN_INTERNAL] = scry_cell_number(row->is_internal);
-	fill_counts(o, row, cells);
-	cells[COLUMN_STACK] = scry_object_frames_cell(o->list.tables, row->stack, &o->frames);
-	cells[COLUMN_TEXT_METHOD] =
-		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
-	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);
-	if (by == SCRY_VIEW_BY_GEM && cells[COLUMN_GEM].is_unknown)
-		cells[COLUMN_TEXT_METHOD] = cells[COLUMN_TEXT_PLACE];
-	cells[COLUMN_TEXT_CLASS] = scry_object_class(row);
-	o->doc->ops->row(o->doc, cells);
-}
+#define PROCESSES_SHOWN 6 /* tables of their own, for people */
+#define PROCESS_ROWS 8
 
 static void push_totals(const struct objects *o)
 {
@@ -198,23 +48,27 @@ static void push_totals(const struct objects *o)
 		TOTAL(true, "allocated", "objects allocated", scry_cell_number(all->allocated)),
 		TOTAL(is_data || all->is_scaled, "allocated_error",
 		      "of these more or less (95 % interval)",
-		      error_cell(all, all->allocated_variance, all->samples)),
+		      scry_object_error_cell(all, all->allocated_variance, all->samples)),
 		TOTAL(true, "bytes", all->is_slots ? "bytes* allocated" : "bytes allocated",
 		      scry_cell_number(all->bytes)),
 		TOTAL(true, "live", "still live at the end", scry_cell_number(all->live)),
 		TOTAL(is_data || all->is_scaled, "live_error",
 		      "of these more or less (95 % interval)",
-		      error_cell(all, all->live_variance, all->live_samples)),
+		      scry_object_error_cell(all, all->live_variance, all->live_samples)),
 		TOTAL(true, "live_bytes",
 		      all->is_slots ? "bytes* of the live" : "bytes of the live",
 		      scry_cell_number(all->live_bytes)),
-		TOTAL(is_data || o->has_full, "old_live", "of the live survived the last full mark",
-		      scry_cell_known(all->old_live, o->has_full)),
+		TOTAL(is_data || o->table.has_full, "old_live",
+		      "of the live survived the last full mark",
+		      scry_cell_known(all->old_live, o->table.has_full)),
 		TOTAL(is_data || o->opts->live, "old_live_bytes", "bytes of those",
-		      scry_cell_known(all->old_live_bytes, o->has_full)),
+		      scry_cell_known(all->old_live_bytes, o->table.has_full)),
 		TOTAL(true, "freed", "freed", scry_cell_number(l->freed)),
+		TOTAL(is_data || l->unfollowed, "unfollowed", "not followed to their end",
+		      scry_cell_number(l->unfollowed)),
 		TOTAL(true, "frees_older", "freed that were made before the watch",
-		      scry_cell_known(l->frees_older, l->honesty.has_totals || l->frees_older)),
+		      scry_cell_known(l->frees_older,
+				      !l->is_one && (l->honesty.has_totals || l->frees_older))),
 		TOTAL(true, "internal",
 		      o->opts->internal ? "internal to the VM" : "internal to the VM, not listed",
 		      scry_cell_number(l->internal)),
@@ -275,7 +129,7 @@ static void explain_empty(const struct objects *o)
 		scry_doc_remark(o->doc, "no counters: scry was ended before it could write them");
 	else if (!l->all.allocated)
 		scry_doc_remark(o->doc, "no object was made while watching");
-	else if (o->opts->live && !o->has_full && l->died)
+	else if (o->opts->live && !o->table.has_full && l->died)
 		scry_doc_remark(o->doc,
 				"no full mark of the garbage collector was seen, so nothing "
 				"is known to have survived one; fix: watch longer");
@@ -328,27 +182,98 @@ static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_
 
 static void push_table(struct objects *o)
 {
-	struct scry_column columns[COLUMNS];
-	struct scry_buf place = {0};
-	uint64_t top = o->opts->top, shown_objects = 0;
-	size_t i;
+	struct scry_object_list *l = &o->list;
+	uint64_t top = o->opts->top, objects;
 
 	if (top == SCRY_VIEW_TOP_DEFAULT)
 		top = o->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
-	if (!top || top > o->list.count)
-		top = o->list.count;
-	scry_object_rows_sort(o->list.rows, o->list.count, o->sort);
-	choose_columns(o, columns);
-	scry_doc_table(o->doc, columns, COLUMNS);
-	for (i = 0; i < top; i++) {
-		push_row(o, &o->list.rows[i], &place);
-		shown_objects += o->list.rows[i].counts.allocated;
-	}
-	scry_buf_done(&place);
-	if (o->list.count)
-		push_left_out(o, top, shown_objects);
+	if (!top || top > l->count)
+		top = l->count;
+	scry_object_rows_sort(l->rows, l->count, o->sort);
+	objects = scry_object_table_push(&o->table, top);
+	if (l->count)
+		push_left_out(o, top, objects);
 	else
 		explain_empty(o);
+}
+
+struct process { /* its rows, in objects.by_pid */
+	size_t first, count;
+	uint64_t allocated, live;
+};
+
+static int compare_processes(const void *left, const void *right)
+{
+	const struct process *a = left, *b = right;
+
+	if (a->allocated != b->allocated)
+		return a->allocated < b->allocated ? 1 : -1;
+	return (a->first > b->first) - (a->first < b->first);
+}
+
+/* One entry a process into *ret (caller frees), biggest first. How many; 0 also without memory. */
+static size_t list_processes(const struct objects *o, struct process **ret)
+{
+	struct process *list = calloc(o->by_pid_count + 1, sizeof(*list));
+	size_t i, count = 0;
+
+	*ret = list;
+	for (i = 0; list && i < o->by_pid_count; i++) {
+		const struct scry_object_row *row = &o->by_pid[i];
+
+		if (!i || row->pid != row[-1].pid)
+			list[count++].first = i;
+		list[count - 1].count++;
+		list[count - 1].allocated += row->counts.allocated;
+		list[count - 1].live += row->counts.live;
+	}
+	if (count)
+		qsort(list, count, sizeof(*list), compare_processes);
+	return count;
+}
+
+static void push_process(const struct objects *o, const struct process *process)
+{
+	struct scry_object_list list = o->list;
+	struct scry_object_table table;
+	struct scry_buf title = {0};
+	uint32_t pid;
+
+	list.rows = o->by_pid + process->first;
+	list.count = process->count;
+	pid = list.rows[0].pid;
+	if (pid)
+		scry_buf_printf(&title, "process %u: ", pid);
+	else
+		scry_buf_printf(&title, "other processes, summed: ");
+	scry_text_count(&title, process->allocated);
+	scry_buf_printf(&title, " objects listed, ");
+	scry_text_count(&title, process->live);
+	scry_buf_printf(&title, " of them live");
+	scry_object_list_settle(&list, false);
+	scry_object_rows_sort(list.rows, list.count, o->sort);
+	table = scry_object_table_of(&list, o->doc);
+	o->doc->title = scry_buf_str(&title);
+	scry_object_table_push(&table, list.count < PROCESS_ROWS ? list.count : PROCESS_ROWS);
+	o->doc->title = NULL;
+	scry_object_table_done(&table);
+	scry_buf_done(&title);
+}
+
+/* Several were watched: after the sum, a table for each of the biggest. */
+static void push_processes(const struct objects *o)
+{
+	struct process *list;
+	size_t i, count = list_processes(o, &list);
+
+	for (i = 0; count > 1 && i < count && i < PROCESSES_SHOWN; i++)
+		push_process(o, &list[i]);
+	if (count > PROCESSES_SHOWN)
+		scry_doc_remark(o->doc,
+				"%zu more processes are not shown; scry report FILE --pid N shows "
+				"one, --json has all",
+				count - PROCESSES_SHOWN);
+	free(list);
 }
 
 static int push_tree(struct objects *o)
@@ -383,9 +308,7 @@ static int push(struct objects *o)
 
 	o->sort = scry_view_sort_of(o->opts);
 	o->doc->weight = weights[o->sort];
-	o->has_full = l->honesty.full_gcs > 0;
-	o->has_ages = l->honesty.gcs > 0 || l->all.max_age > 0;
-	o->has_stars = l->has_slots && l->has_sizes;
+	o->table = scry_object_table_of(l, o->doc);
 	l->honesty.noun = "objects";
 	l->honesty.shown = l->all.allocated;
 	scry_honesty_push(&l->honesty, o->doc);
@@ -396,6 +319,23 @@ static int push(struct objects *o)
 	if (o->opts->stacks && !o->doc->is_data)
 		return push_tree(o);
 	push_table(o);
+	push_processes(o);
+	return 0;
+}
+
+/* For people processes are summed; what each of them did is kept for tables of its own. */
+static int sum_up(struct objects *o)
+{
+	struct scry_object_list *l = &o->list;
+
+	if (!o->doc->is_data && !o->opts->stacks && !l->is_one && l->count) {
+		o->by_pid = malloc(l->count * sizeof(*o->by_pid));
+		if (!o->by_pid)
+			return scry_fail(-ENOMEM, "no memory for %zu rows", l->count);
+		memcpy(o->by_pid, l->rows, l->count * sizeof(*o->by_pid));
+		o->by_pid_count = l->count;
+	}
+	scry_object_list_settle(l, !o->doc->is_data);
 	return 0;
 }
 
@@ -406,7 +346,9 @@ int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *o
 	struct objects o = {
 		.list = {.tables = &tables,
 			 .opts = opts,
-			 .keeps_pids = doc->is_data,
+			 .keeps_pids = true,
+			 .is_one = opts->pid != 0,
+			 .only_pid = (uint32_t)opts->pid,
 			 .keeps_methods = doc->is_data || opts->stacks},
 		.opts = opts,
 		.doc = doc,
@@ -416,8 +358,11 @@ int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *o
 	scry_object_tables_init(&tables);
 	err = scry_object_list_read(&o.list, reader);
 	if (!err)
+		err = sum_up(&o);
+	if (!err)
 		err = push(&o);
-	free(o.frames.frames);
+	scry_object_table_done(&o.table);
+	free(o.by_pid);
 	scry_object_list_done(&o.list);
 	scry_object_tables_done(&tables);
 	return err;

@@ -23,6 +23,8 @@
 #define ELASTIC_MIN 16u /* columns: less of a path says nothing */
 
 struct text {
+	struct scry_column columns[SCRY_DOC_COLUMNS_MAX]; /* of the table whose rows are held */
+	size_t column_count;
 	struct scry_buf held;
 	size_t held_rows;
 	bool is_flowing; /* widths are settled, rows go out at once */
@@ -173,11 +175,11 @@ static const char *print_line(struct scry_doc *doc, const char *cells)
 	const struct text *text = doc->renderer;
 	size_t i, gap = 0; /* blanks owed before the next cell: none hang at a line's end */
 
-	for (i = 0; i < doc->column_count; i++) {
-		bool right = is_right(doc->columns[i].kind);
+	for (i = 0; i < text->column_count; i++) {
+		bool right = is_right(text->columns[i].kind);
 		size_t limit = text->limits[i], width, pad;
 
-		if (!doc->columns[i].title)
+		if (!text->columns[i].title)
 			continue;
 		width = scry_text_width(cells);
 		pad = text->widths[i] > width ? text->widths[i] - width : 0;
@@ -202,10 +204,10 @@ static void measure(const struct scry_doc *doc, const char *cells)
 	struct text *text = doc->renderer;
 	size_t i;
 
-	for (i = 0; i < doc->column_count; i++) {
+	for (i = 0; i < text->column_count; i++) {
 		size_t width;
 
-		if (!doc->columns[i].title)
+		if (!text->columns[i].title)
 			continue;
 		width = scry_text_width(cells);
 		if (width > WIDTH_MAX)
@@ -223,23 +225,24 @@ static void fit(struct scry_doc *doc)
 	size_t i, total = 0, widest;
 
 	memset(text->limits, 0, sizeof(text->limits));
-	for (i = 0; i < doc->column_count; i++)
-		total += doc->columns[i].title ? text->widths[i] + (total ? 2 : 0) : 0;
+	for (i = 0; i < text->column_count; i++)
+		total += text->columns[i].title ? text->widths[i] + (total ? 2 : 0) : 0;
 	while (doc->width && total > doc->width) {
-		for (i = 0, widest = doc->column_count; i < doc->column_count; i++)
-			if (doc->columns[i].title && doc->columns[i].is_elastic &&
+		for (i = 0, widest = text->column_count; i < text->column_count; i++)
+			if (text->columns[i].title && text->columns[i].is_elastic &&
 			    text->widths[i] > ELASTIC_MIN &&
-			    (widest == doc->column_count || text->widths[i] > text->widths[widest]))
+			    (widest == text->column_count ||
+			     text->widths[i] > text->widths[widest]))
 				widest = i;
-		if (widest == doc->column_count)
+		if (widest == text->column_count)
 			return;
 		text->widths[widest]--;
 		text->limits[widest] = text->widths[widest];
 		total--;
 	}
 	/* Rows that come later may be wider than those that were measured. */
-	for (i = 0; doc->width && i < doc->column_count; i++)
-		if (doc->columns[i].is_elastic && !text->limits[i])
+	for (i = 0; doc->width && i < text->column_count; i++)
+		if (text->columns[i].is_elastic && !text->limits[i])
 			text->limits[i] = text->widths[i] + (doc->width - total);
 }
 
@@ -281,7 +284,11 @@ static void text_table(struct scry_doc *doc)
 
 	if (text->has_table)
 		let_flow(doc);
+	memcpy(text->columns, doc->columns, doc->column_count * sizeof(*doc->columns));
+	text->column_count = doc->column_count;
 	fputc('\n', doc->out);
+	if (doc->title)
+		print_wrapped(doc, doc->out, doc->title);
 	memset(text->widths, 0, sizeof(text->widths));
 	scry_buf_clear(&text->held);
 	text->held_rows = 0;

@@ -111,6 +111,7 @@ static void on_objects(struct scry_sites *sites, const struct scry_ev_objects *o
 		return;
 	counts->allocated += objects->allocated;
 	counts->freed += objects->freed < objects->allocated ? objects->freed : 0;
+	counts->unfollowed += objects->unfollowed;
 	counts->bytes += objects->bytes;
 	counts->live_bytes += objects->live_bytes;
 	counts->freed_bytes += objects->freed_bytes;
@@ -180,7 +181,9 @@ static void settle(struct scry_ev_objects *c)
 
 	if (c->freed > c->allocated)
 		c->freed = c->allocated;
-	live = c->allocated - c->freed;
+	if (c->unfollowed > c->allocated - c->freed)
+		c->unfollowed = c->allocated - c->freed;
+	live = c->allocated - c->freed - c->unfollowed;
 	if (!c->live_bytes && !c->freed_bytes && c->bytes) {
 		c->live_bytes = (uint64_t)((unsigned __int128)c->bytes * live /
 					   (c->allocated ? c->allocated : 1));

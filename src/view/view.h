@@ -38,6 +38,7 @@ struct scry_view_opts {
 	uint64_t top;			/* rows; 0: all; SCRY_VIEW_TOP_DEFAULT */
 	const char *grep;		/* substring or /regex/ of "file:line class"; NULL: all */
 	struct scry_opt_strings filter; /* view/filter.h */
+	uint64_t pid;			/* only this process; 0: all */
 	bool live;			/* only what survived the last full mark */
 	bool internal;			/* the VM's own objects too */
 	bool stacks;			/* by callers */

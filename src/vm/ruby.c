@@ -306,6 +306,44 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 	return err;
 }
 
+int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret)
+{
+	struct scry_ruby *ruby = malloc(sizeof(*ruby));
+
+	if (!ruby)
+		return scry_fail(-ENOMEM, "no memory for another Ruby");
+	*ruby = *parent;
+	ruby->pid = 0;
+	ruby->mem = (struct scry_mem){.fd = -1};
+	ruby->maps = (struct scry_maps){0};
+	ruby->elf = NULL;
+	ruby->checks = NULL;
+	ruby->check_count = 0;
+	*ret = ruby;
+	return 0;
+}
+
+int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid)
+{
+	struct scry_mem mem = {.fd = -1};
+	int err = scry_mem_open(&mem, pid, 0);
+
+	if (!err)
+		err = scry_maps_read(pid, &ruby->maps);
+	for (size_t i = 0; !err && !ruby->elf && i < ruby->maps.count; i++)
+		if (!strcmp(ruby->maps.entries[i].path, ruby->module))
+			err = scry_elf_open_mapped(pid, &ruby->maps.entries[i], &ruby->elf);
+	if (!err && !ruby->elf)
+		err = -ENOENT;
+	if (err) {
+		scry_mem_close(&mem);
+		return err;
+	}
+	ruby->pid = pid;
+	ruby->mem = mem;
+	return 0;
+}
+
 void scry_ruby_free(struct scry_ruby *ruby)
 {
 	if (!ruby)

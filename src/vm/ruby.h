@@ -69,6 +69,13 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
 int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret);
 void scry_ruby_free(struct scry_ruby *ruby);
 
+/*
+ * The Ruby of a fork child of `parent`'s process: the same module and layout, learned once. Nothing
+ * can be read of it until it is bound, as soon as it is known which process that is. 0 or -errno.
+ */
+int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret);
+int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
+
 /* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ENOTSUP with
  * the reason. */
 int scry_ruby_validate(struct scry_ruby *ruby);

@@ -36,6 +36,10 @@ _Static_assert(sizeof(struct head) == 120, "no padding: it is compared and writt
 /* Bytes that become a bool must be 0 or 1. Leaves are checked one by one. */
 static const size_t bools[] = {
 	offsetof(struct scry_ruby_layout, first_line_fixnum),
+	offsetof(struct scry_ruby_layout, gc_stat_compact),
+	offsetof(struct scry_ruby_layout, recycles),
+	offsetof(struct scry_ruby_layout, hooks_of_all_ractors),
+	offsetof(struct scry_ruby_layout, hooks_break_ractors),
 	offsetof(struct scry_ruby_layout, trace_pc_advanced),
 };
 
@@ -74,6 +78,28 @@ static bool leaves_hold(const uint8_t *layout, size_t at, uint32_t count)
 	return true;
 }
 
+/* The evaluator indexes by these, in the target too. */
+static bool rules_hold(const uint8_t *bytes)
+{
+	struct scry_size_rules rules;
+
+	memcpy(&rules, bytes, sizeof(rules));
+	if (rules.rule_count > SCRY_SIZE_RULES_MAX || rules.shape_shift > 63)
+		return false;
+	for (size_t i = 0; i < SCRY_SIZE_TYPES; i++) {
+		if (rules.type[i].first + (uint32_t)rules.type[i].count > rules.rule_count)
+			return false;
+	}
+	for (size_t i = 0; i < rules.rule_count; i++) {
+		const struct scry_size_rule *rule = &rules.rule[i];
+
+		if (rule->kind > SCRY_SIZE_SHAPE || rule->table >= SCRY_SIZE_TABLES ||
+		    rule->width > 8 || rule->relative > 1)
+			return false;
+	}
+	return true;
+}
+
 static bool layout_holds(const uint8_t *bytes)
 {
 	uint32_t leaves, afters;
@@ -84,7 +110,8 @@ static bool layout_holds(const uint8_t *bytes)
 	}
 	memcpy(&leaves, bytes + offsetof(struct scry_ruby_layout, leaf_count), sizeof(leaves));
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
-	return leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&
+	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
+	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, after), afters);
 }
 

@@ -36,6 +36,8 @@
 #define FACTS_MAX 65536u
 
 #define GROUPS_MAX 1024
+/* A layout in the cache is used where no child can run. */
+#define FIX "scry doctor -p PID of another ruby of the same build, once; then try again"
 #define STACK_BYTES (8ull << 20)
 #define MEMORY_BYTES (8ull << 30)
 
@@ -295,6 +297,29 @@ static bool wait_still(pid_t pid, uint64_t end_ms)
 	return quiet >= 2;
 }
 
+/* Links the facts of each kind, for they are walked again and again. */
+static int link_kinds(struct scry_calib *calib)
+{
+	size_t last[SCRY_FACT_KINDS];
+
+	for (size_t i = 0; i < calib->fact_count; i++) {
+		const char *kind = calib->facts[i].words[0];
+		size_t k = 0;
+
+		while (k < calib->kind_count &&
+		       strcmp(calib->facts[calib->first[k]].words[0], kind) != 0)
+			k++;
+		if (k == SCRY_FACT_KINDS)
+			return scry_fail(-EPROTO, "the calibration child tells too many kinds");
+		if (k == calib->kind_count)
+			calib->first[calib->kind_count++] = i;
+		else
+			calib->facts[last[k]].next = i;
+		last[k] = i;
+	}
+	return 0;
+}
+
 int scry_calib_parse(struct scry_calib *calib, char *text)
 {
 	size_t lines = 1;
@@ -320,7 +345,7 @@ int scry_calib_parse(struct scry_calib *calib, char *text)
 	if (!calib->fact_count ||
 	    strcmp(calib->facts[calib->fact_count - 1].words[0], "ready") != 0)
 		return scry_fail(-EPROTO, "the calibration child did not finish its facts");
-	return 0;
+	return link_kinds(calib);
 }
 
 /* The first line of what the child said on stderr, printable; "" when nothing. */
@@ -354,7 +379,8 @@ static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
 	if (ended == *pid)
 		*pid = 0;
 	if (*pid || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
-		return scry_fail(-ENOTSUP, "the calibration child was not ready after %d s",
+		return scry_fail(-ENOTSUP,
+				 "the calibration child was not ready after %d s; fix: " FIX,
 				 LIMIT_MS / 1000);
 	code = WIFEXITED(status) ? WEXITSTATUS(status) - FAILED_ROOT : -1;
 	if (code >= 0 && code < (int)(sizeof(why) / sizeof(why[0])))
@@ -364,8 +390,8 @@ static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
 	else
 		snprintf(how, sizeof(how), "it was ended by signal %d", WTERMSIG(status));
 	read_complaint(err_fd, said, sizeof(said));
-	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s", reason ? reason : how,
-			 said[0] ? ": " : "", said);
+	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s; fix: " FIX,
+			 reason ? reason : how, said[0] ? ": " : "", said);
 }
 
 /* A pipe whose ends are above 3, so that the child's dup2() cannot overwrite one it still needs. */
@@ -516,9 +542,16 @@ void scry_calib_stop(struct scry_calib *calib)
 const struct scry_fact *scry_fact_next(const struct scry_calib *calib, const struct scry_fact *last,
 				       const char *kind)
 {
-	for (size_t i = last ? (size_t)(last - calib->facts) + 1 : 0; i < calib->fact_count; i++) {
-		if (strcmp(calib->facts[i].words[0], kind) == 0)
-			return &calib->facts[i];
+	if (last && strcmp(last->words[0], kind) == 0)
+		return last->next ? &calib->facts[last->next] : NULL;
+	for (size_t k = 0; k < calib->kind_count; k++) {
+		const struct scry_fact *f = &calib->facts[calib->first[k]];
+
+		if (strcmp(f->words[0], kind) != 0)
+			continue;
+		while (last && f <= last && f->next)
+			f = &calib->facts[f->next];
+		return last && f <= last ? NULL : f;
 	}
 	return NULL;
 }

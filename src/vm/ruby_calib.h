@@ -22,13 +22,18 @@
 struct scry_fact {
 	const char *words[SCRY_FACT_WORDS];
 	int count;
+	size_t next; /* index of the next fact of this kind, 0: none */
 };
+
+#define SCRY_FACT_KINDS 64
 
 struct scry_calib {
 	pid_t pid;
 	char *text;
 	struct scry_fact *facts;
 	size_t fact_count;
+	size_t first[SCRY_FACT_KINDS]; /* index of the first fact of each kind */
+	size_t kind_count;
 };
 
 /* Starts the child for `target` and waits until it sits still. 0 or -errno with a sentence. */

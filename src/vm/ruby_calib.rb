@@ -1,7 +1,7 @@
 # The calibration child's script: builds objects, code and stacks of known shape, says what it built,
 # and sits still. Runs on every Ruby from 2.7; what a Ruby lacks is left out and then not learned.
 # Each line is one fact: a word, then addresses (hex) and numbers; text is hex so that words stay words.
-# Nothing here may be freed or moved: no GC runs, all samples hang on a constant.
+# Nothing here may be freed or moved: all samples hang on a constant, and GC runs only after the sizes.
 
 GC.disable
 $stdout.sync = false
@@ -16,169 +16,6 @@ def hex(text)
 end
 def fact(*words)
   puts words.join(" ")
-end
-
-# --- sizes -----------------------------------------------------------------------------------------
-# "size ADDRESS MEMSIZE TAG FLAGS SLOT": every way in which a kind of object can hold its content, with values
-# that are pointers and with room to spare, so that no field is the right one by chance.
-# TAG: "ivars" has instance variables of its own though it is no plain object, "complex" is of a class with
-# too many sets of variables, "hidden" is told by a wrapper.
-# FLAGS now; they change when a String is scanned, and when a Ractor ends the transient heap (up to Ruby
-# 3.2), which holds small contents until it is full: so this section comes first. "-": not known.
-# SLOT: 0 where Ruby does not say it; then all slots have one size.
-MEMORY = begin
-  File.open("/proc/self/mem", "rb")
-rescue SystemCallError
-  nil
-end
-def slot_of(object)
-  SLOTS_DIFFER ? ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i : 0
-end
-def size(object, tag = "-")
-  memsize = ObjectSpace.memsize_of(object)
-  address = at(object)
-  flags = MEMORY ? MEMORY.pread(8, address.hex).unpack("Q")[0].to_s(16) : "-"
-  fact "size", address, memsize, tag, flags, slot_of(object)
-  object
-end
-# What a shared String or Array shares is seen by nobody; its wrapper's memsize is its own slot and the hidden one's.
-def size_hidden(object)
-  ObjectSpace.reachable_objects_from(object).each do |o|
-    size(o) if String === o && o != object
-    next unless ObjectSpace::InternalObjectWrapper === o && [:T_STRING, :T_ARRAY].include?(o.type)
-    KEEP << object
-    fact "size", o.inspect[/0x(\h+)/, 1], ObjectSpace.memsize_of(o), "hidden", "-", slot_of(o)
-  end
-end
-# Flags that any object may have.
-def size_flags
-  4.times do
-    size(yield.tap(&:object_id))
-    size(yield.freeze)
-    o = yield
-    size(o.tap { ObjectSpace.define_finalizer(o, proc {}) }) unless o.frozen?
-    size(Ractor.make_shareable(yield)) if defined?(Ractor.make_shareable)
-  end
-end
-def size_strings
-  (0..30).each { |n| size("x" * n) }
-  [40, 47, 50, 77, 80, 100, 118, 119, 150, 160, 161, 200, 230, 300, 319, 320, 400, 560, 600].each { |n| size("y" * n) }
-  40.times { |i| size("z" * (650 + i * i * 31)) }
-  40.times { |i| size(String.new(capacity: 700 + i * 97) << "short") }
-  40.times { |i| size((+"").tap { |s| (90 + i * 37).times { s << "ab" } }) }
-  40.times { |i| size(eval("'#{"q" * (700 + i * 3)}'.dup")) }
-  20.times { |i| size_hidden(size(("w" * (900 + i * 13))[5 + i..-1])) }
-  20.times { |i| size(("v" * (900 + i * 13)).freeze) }
-  20.times { |i| size(-("u#{i}" * (200 + i))) }
-  20.times { |i| size(("t#{i}" * (200 + i)).to_sym.to_s) }
-  20.times { |i| size(("s#{i}" * (200 + i)).to_sym.to_proc.inspect) }
-  20.times { |i| size(("\u00e9" * (350 + i)).tap(&:valid_encoding?)) }
-  20.times { |i| size(("\xff" * (700 + i)).tap(&:valid_encoding?).tap(&:hash)) }
-  20.times { |i| size((+"r" * (700 + i)).tap(&:ascii_only?).tap(&:object_id)) }
-  [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
-  (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s)).each { |s| size(s) }
-  Encoding.list.each_with_index do |e, i|
-    size(("p" * 8).force_encoding(e))
-    (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
-      s = ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e)
-      s.valid_encoding? if n % 6 < 4
-      size(s)
-    end
-  rescue StandardError
-    next
-  end
-  [3, 1000].each { |n| size_flags { "n" * n } }
-  20.times { |i| size(("o" * (i * 80)).tap { |s| s.instance_variable_set("@o#{i}", i) }, "ivars") }
-end
-def size_arrays
-  (0..90).each { |n| size(Array.new(n) { "a" }) }
-  40.times { |i| size(Array.new(100 + i * 29) { "b" }) }
-  40.times { |i| size([].tap { |a| (4 + i * 9).times { |n| a << n.to_s } }) }
-  30.times { |i| size(Array.new(120 + i * 5).tap { |a| a.pop(100 + i) }) }
-  30.times { |i| size(Array.new(120 + i * 5).tap { |a| a.shift(3 + i) }) }
-  30.times { |i| size_hidden(size(Array.new(120 + i * 5)[3 + i..-1])) }
-  30.times { |i| size(Array.new(120 + i * 5) { "c" }.tap { |a| KEEP << a[3..-1] }) }
-  30.times { |i| size(Array.new(120 + i * 5) { "d" }.freeze.tap { |a| KEEP << a[3..-1] }) }
-  30.times { |i| size(Array.new(120 + i * 5) { "e" }.freeze) }
-  30.times { |i| size(eval("[#{(1..i * 3).to_a.join(",")}]")) }
-  20.times { |i| size(Array.new(i * 9).tap(&:hash).tap(&:object_id)) }
-  20.times { |i| size(Array.new(i * 9).sort_by!(&:to_s).concat([1, 2, 3])) }
-  [1, 200].each { |n| size_flags { Array.new(n) } }
-  20.times { |i| size(Array.new(i * 9).tap { |a| a.instance_variable_set("@a#{i}", i) }, "ivars") }
-end
-def size_hashes
-  made = proc { |n| {}.tap { |h| n.times { |i| h["k#{i}"] = h } } }
-  3.times { (0..60).each { |n| size(made[n]) } }
-  (0..30).each { |n| size(made[n].compare_by_identity) }
-  (0..30).each { |n| size(made[n * 3].tap { |h| h.keys.first(n * 2).each { |k| h.delete(k) } }) }
-  (0..30).each { |n| size(made[n].dup.tap { |h| h.default = "x" }) }
-  (0..20).each { |n| size(made[n].clear) }
-  (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
-  (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
-  (0..20).each { |n| size(made[n].select { true }) }
-  big = {}
-  (6..17).each do |n|
-    big[big.size] = 0 while big.size <= 1 << n - 1
-    2.times { size(big.dup) }
-  end
-  [0, 1, 20].each { |n| size_flags { Hash[(1..n).map { |i| [i, i] }] } }
-  20.times { |i| size(made[i].tap { |h| h.instance_variable_set("@h#{i}", i) }, "ivars") }
-end
-def size_objects
-  [0..40, 0..12, 45..52, 82..84, 160..164].each do |counts|
-    counts.each do |n|
-      c = Class.new
-      4.times { |k| size(c.new.tap { |o| (n + k).times { |i| o.instance_variable_set("@v#{i}", "v") } }) }
-    end
-  end
-  20.times do |n|
-    o = Class.new.new
-    (n + 2).times { |i| o.instance_variable_set("@v#{i}", "v") }
-    n.times { |i| o.remove_instance_variable("@v#{i}") }
-    size(o.freeze.tap(&:object_id))
-  end
-  [0, 2, 30].each do |n|
-    c = Class.new
-    size_flags { c.new.tap { |o| n.times { |i| o.instance_variable_set("@u#{i}", i) } } }
-  end
-  c = Class.new
-  40.times { |n| c.new.tap { |o| (n + 3).times { |i| o.instance_variable_set("@w#{n}_#{i}", "w") } } }
-  24.times do |n|
-    size(c.new.tap { |o| (n * 2 + 1).times { |i| o.instance_variable_set("@x#{n}_#{i}", "x") } }, "complex")
-  end
-end
-def size_others
-  (1..20).chain(79..100).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
-  4.times { (1..9).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } }
-  (1..20).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
-  [2, 20].each { |n| Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).tap { |c| size_flags { c.new } } }
-  10.times { |n| size(("a".."b#{n}")) }
-  10.times { |n| size((1..n + 2**70)) }
-  10.times { |n| size(Struct.new(:a, :b).new(1).tap { |s| s.instance_variable_set("@s#{n}", n) }, "ivars") }
-  80.times { |n| size((3**(40 + n * 11)) * (n.even? ? 1 : -1)) }
-  40.times { |n| size(2**(63 + n * 5) - 1) }
-  40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
-  40.times { |n| size(2**(6000 + n * 777)) }
-  [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
-  size_flags { "symbol #{rand(1 << 40)}".to_sym }
-  40.times { |n| size(1.0e-300 * (n + 1)) }
-  Encoding.list.each_with_index do |e, i|
-    size("sym\xe9#{i}".dup.force_encoding(e).to_sym) rescue next
-  end
-  40.times { |n| size("scry symbol #{n}".to_sym) }
-  40.times { |n| size(Rational(n + 1, 97 + n)) }
-  40.times { |n| size(Complex(n, 2**(n + 60))) }
-end
-begin
-  require "objspace"
-  SLOTS_DIFFER = ObjectSpace.dump("").include?("slot_size")
-  [:size_objects, :size_others, :size_hashes, :size_arrays, :size_strings].each do |kind|
-    send(kind)
-  rescue StandardError, SyntaxError
-    next
-  end
-rescue LoadError
-  nil
 end
 
 # --- objects ---------------------------------------------------------------------------------------
@@ -256,6 +93,195 @@ end
 [ScryCalibrationPlainObject, ScryCalibrationOneMoreClass].each do |c|
   fact "singleton", at(c.singleton_class), at(c)
 end
+
+# --- sizes -----------------------------------------------------------------------------------------
+# "size ADDRESS MEMSIZE TAG FLAGS SLOT": every way in which a kind of object can hold its content, with values
+# that are pointers and with room to spare, so that no field is the right one by chance.
+# TAG: "ivars" has instance variables of its own though it is no plain object, "complex" is of a class with
+# too many sets of variables, "hidden" is told by a wrapper.
+# FLAGS now; they change when a String is scanned, and when a Ractor ends the transient heap (up to Ruby
+# 3.2), which holds small contents until it is full: so this section comes early. "-": not known.
+# SLOT: 0 where Ruby does not say it; then all slots have one size.
+MEMORY = begin
+  File.open("/proc/self/mem", "rb")
+rescue SystemCallError
+  nil
+end
+def slot_of(object)
+  SLOTS_DIFFER ? ObjectSpace.dump(object)[/"slot_size":(\d+)/, 1].to_i : 0
+end
+def size(object, tag = "-")
+  memsize = ObjectSpace.memsize_of(object)
+  address = at(object)
+  flags = MEMORY ? MEMORY.pread(8, address.hex).unpack("Q")[0].to_s(16) : "-"
+  fact "size", address, memsize, tag, flags, slot_of(object)
+  object
+end
+# What a shared String or Array shares is seen by nobody; its wrapper's memsize is its own slot and the hidden one's.
+def size_hidden(object)
+  ObjectSpace.reachable_objects_from(object).each do |o|
+    size(o) if String === o && o != object
+    next unless ObjectSpace::InternalObjectWrapper === o && [:T_STRING, :T_ARRAY].include?(o.type)
+    KEEP << object
+    fact "size", o.inspect[/0x(\h+)/, 1], ObjectSpace.memsize_of(o), "hidden", "-", slot_of(o)
+  end
+end
+# Flags that any object may have.
+def size_flags
+  4.times do
+    size(yield.tap(&:object_id))
+    size(yield.freeze)
+    o = yield
+    size(o.tap { ObjectSpace.define_finalizer(o, proc {}) }) unless o.frozen?
+    size(Ractor.make_shareable(yield)) if defined?(Ractor.make_shareable)
+  end
+end
+# Content, length, encoding, and whether it was scanned or made unique have nothing to do with each other.
+def size_mixed_strings
+  marks = [:itself, :valid_encoding?, :freeze, :hash, :object_id]
+  ["a", "\u00e9", "\xff"].product([1, 4, 150, 400], ["UTF-8", "US-ASCII", "BINARY", "EUC-JP"], marks, [:itself, :freeze]) do |text, n, encoding, a, b|
+    s = (text * n).force_encoding(encoding)
+    s = s[40..-1] if n == 400
+    s.send(a)
+    s.send(b)
+    size(s)
+    size(-(text * n).force_encoding(encoding)) if a == :freeze
+  end
+end
+def size_strings
+  size_mixed_strings
+  (0..30).each { |n| size("x" * n) }
+  [40, 47, 50, 77, 80, 100, 118, 119, 150, 160, 161, 200, 230, 300, 319, 320, 400, 560, 600].each { |n| size("y" * n) }
+  40.times { |i| size("z" * (650 + i * i * 31)) }
+  40.times { |i| size(String.new(capacity: 700 + i * 97) << "short") }
+  40.times { |i| size((+"").tap { |s| (90 + i * 37).times { s << "ab" } }) }
+  40.times { |i| size(eval("'#{"q" * (700 + i * 3)}'.dup")) }
+  [8, 30, 800].each do |n|
+    8.times { |i| ["", ".freeze", ".dup.freeze.itself"].each { |how| size(eval("'#{"l" * (n + i)}'#{how}")) } }
+    8.times { |i| size(eval("# frozen_string_literal: true\n'#{"k" * (n + 9 + i)}'")) }
+    8.times { |i| size(eval("{'#{"j" * (n + i)}' => 1}").keys[0]) }
+  end
+  20.times { |i| size_hidden(size(("w" * (900 + i * 13))[5 + i..-1])) }
+  20.times { |i| size(("v" * (900 + i * 13)).freeze) }
+  20.times { |i| size(-("u#{i}" * (200 + i))) }
+  [1, 9, 200].each { |n| 12.times { |i| size(("t#{i}" * (n + i)).to_sym.to_s) } }
+  20.times { |i| size(("s#{i}" * (200 + i)).to_sym.to_proc.inspect) }
+  20.times { |i| size(("\u00e9" * (350 + i)).tap(&:valid_encoding?)) }
+  20.times { |i| size(("\xff" * (700 + i)).tap(&:valid_encoding?).tap(&:hash)) }
+  20.times { |i| size((+"r" * (700 + i)).tap(&:ascii_only?).tap(&:object_id)) }
+  [RUBY_VERSION, RUBY_PLATFORM, RUBY_DESCRIPTION, RUBY_COPYRIGHT, RUBY_ENGINE, RUBY_RELEASE_DATE].each { |s| size(s) }
+  (Encoding.list.map(&:name) + [nil, true, false].map(&:to_s) + RubyVM::OPTS).each { |s| size(s) }
+  (0..12).each { |i| size(i.to_s) }
+  names = Symbol.method_defined?(:name) ? Symbol.all_symbols.first(3000) : []
+  names.each_slice(20) { |symbols| size(symbols[0].name) }
+  Encoding.list.each_with_index do |e, i|
+    size(("p" * 8).force_encoding(e))
+    (e.name =~ /\AUTF-(16|32)/ ? 24 : 4).times do |n|
+      s, slice = Array.new(2) { ((n % 6 < 2 ? "p\0\0\0" : "\xd8\xd8\xff\xff") * (200 + i + 7 * n)).force_encoding(e) }
+      s.valid_encoding? if n % 6 < 4
+      size(s)
+      size(slice[100..-1]) if n % 4 == 0 # makes `slice` another kind
+    end
+  rescue StandardError
+    next
+  end
+  [3, 1000].each { |n| size_flags { "n" * n } }
+  20.times { |i| size(("o" * (i * 80)).tap { |s| s.instance_variable_set("@o#{i}", i) }, "ivars") }
+end
+def size_arrays
+  (0..90).each { |n| size(Array.new(n) { "a" }) }
+  40.times { |i| size(Array.new(100 + i * 29) { "b" }) }
+  40.times { |i| size([].tap { |a| (4 + i * 9).times { |n| a << n.to_s } }) }
+  30.times { |i| size(Array.new(120 + i * 5).tap { |a| a.pop(100 + i) }) }
+  30.times { |i| size(Array.new(120 + i * 5).tap { |a| a.shift(3 + i) }) }
+  30.times { |i| size_hidden(size(Array.new(120 + i * 5)[3 + i..-1])) }
+  30.times { |i| size(Array.new(120 + i * 5) { "c" }.tap { |a| KEEP << a[3..-1] }) }
+  30.times { |i| size(Array.new(120 + i * 5) { "d" }.freeze.tap { |a| KEEP << a[3..-1] }) }
+  30.times { |i| size(Array.new(120 + i * 5) { "e" }.freeze) }
+  30.times { |i| size(eval("[#{(1..i * 3).to_a.join(",")}]")) }
+  20.times { |i| size(Array.new(i * 9).tap(&:hash).tap(&:object_id)) }
+  20.times { |i| size(Array.new(i * 9).sort_by!(&:to_s).concat([1, 2, 3])) }
+  [1, 200].each { |n| size_flags { Array.new(n) } }
+  20.times { |i| size(Array.new(i * 9).tap { |a| a.instance_variable_set("@a#{i}", i) }, "ivars") }
+end
+def size_hashes
+  made = proc { |n| {}.tap { |h| n.times { |i| h["k#{i}"] = h } } }
+  3.times { (0..60).each { |n| size(made[n]) } }
+  (0..30).each { |n| size(made[n].compare_by_identity) }
+  (0..30).each { |n| size(made[n * 3].tap { |h| h.keys.first(n * 2).each { |k| h.delete(k) } }) }
+  (0..30).each { |n| size(made[n].dup.tap { |h| h.default = "x" }) }
+  (0..20).each { |n| size(made[n].clear) }
+  (0..20).each { |n| size(made[n].freeze.tap(&:object_id)) }
+  (0..20).each { |n| size(Hash.new { |h, k| h[k] = k }.merge!(made[n])) }
+  (0..20).each { |n| size(made[n].select { true }) }
+  (9..40).each { |n| 2.times { size(eval("{#{(1..n).map { |i| "'k#{i}' => #{i}" }.join(",")}}")) } }
+  (9..40).each { |n| 2.times { size(Hash[*(1..2 * n)]) } }
+  big = {}
+  (6..17).each do |n|
+    big[big.size] = 0 while big.size <= 1 << n - 1
+    2.times { size(big.dup) }
+  end
+  [0, 1, 20].each { |n| size_flags { Hash[(1..n).map { |i| [i, i] }] } }
+  20.times { |i| size(made[i].tap { |h| h.instance_variable_set("@h#{i}", i) }, "ivars") }
+end
+def size_objects
+  [0..40, 0..12, 45..52, 82..84, 160..164].each do |counts|
+    counts.each do |n|
+      c = Class.new
+      4.times { |k| size(c.new.tap { |o| (n + k).times { |i| o.instance_variable_set("@v#{i}", "v") } }) }
+    end
+  end
+  20.times do |n|
+    o = Class.new.new
+    (n + 2).times { |i| o.instance_variable_set("@v#{i}", "v") }
+    n.times { |i| o.remove_instance_variable("@v#{i}") }
+    size(o.freeze.tap(&:object_id))
+  end
+  [0, 2, 30].each do |n|
+    c = Class.new
+    size_flags { c.new.tap { |o| n.times { |i| o.instance_variable_set("@u#{i}", i) } } }
+  end
+  c = Class.new
+  40.times { |n| c.new.tap { |o| (n + 3).times { |i| o.instance_variable_set("@w#{n}_#{i}", "w") } } }
+  24.times do |n|
+    size(c.new.tap { |o| ((1 << n / 3) + 1).times { |i| o.instance_variable_set("@x#{n}_#{i}", "x") } }, "complex")
+  end
+end
+def size_others
+  [*1..20, 32, 33, 48, 63, 64, 65, *79..100].each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new("s")) }
+  4.times { (1..9).each { |n| size(Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } }
+  (1..20).each { |n| size(Data.define(*(1..n).map { |i| "m#{i}".to_sym }).new(*["s"] * n)) } if defined?(Data.define)
+  [2, 20].each { |n| Struct.new(*(1..n).map { |i| "m#{i}".to_sym }).tap { |c| size_flags { c.new } } }
+  10.times { |n| size(("a".."b#{n}")) }
+  10.times { |n| size((1..n + 2**70)) }
+  10.times { |n| size(Struct.new(:a, :b).new(1).tap { |s| s.instance_variable_set("@s#{n}", n) }, "ivars") }
+  80.times { |n| size((3**(40 + n * 11)) * (n.even? ? 1 : -1)) }
+  40.times { |n| size(2**(63 + n * 5) - 1) }
+  40.times { |n| size(2**(70 + n * 13) / 3**n + 2**64) }
+  40.times { |n| size((2**(6000 + n * 777)) * (n.even? ? 1 : -1)) }
+  40.times { |n| size((2**(900 + n * 117)) * (n % 3 == 0 ? -1 : 1)) }
+  [proc { 2**64 }, proc { 2**7000 }, proc { 1.5e-300 }, proc { Rational(3, 7) }, proc { Complex(3, 7) }].each { |made| size_flags(&made) }
+  size_flags { "symbol #{rand(1 << 40)}".to_sym }
+  40.times { |n| size(1.0e-300 * (n + 1)) }
+  Encoding.list.each_with_index do |e, i|
+    size("sym\xe9#{i}".dup.force_encoding(e).to_sym) rescue next
+  end
+  40.times { |n| size("scry symbol #{n}".to_sym) }
+  40.times { |n| size(Rational(n + 1, 97 + n)) }
+  40.times { |n| size(Complex(n, 2**(n + 60))) }
+end
+begin
+  require "objspace"
+  SLOTS_DIFFER = ObjectSpace.dump("").include?("slot_size")
+  [:size_objects, :size_others, :size_hashes, :size_arrays, :size_strings].each do |kind|
+    send(kind)
+  rescue StandardError, SyntaxError
+    next
+  end
+rescue LoadError
+  nil
+end
+4.times { GC.start(full_mark: false) } # old objects leave the transient heap
 
 # --- code ------------------------------------------------------------------------------------------
 ISEQS = []
@@ -471,7 +497,7 @@ def start_ractor
   end
 end
 # Does the allocation tracing of one ractor see an object of another, or crash when another starts (to
-# 3.1.2)? Tried in a process of its own.
+# 3.1.3)? Tried in a process of its own.
 if defined?(Ractor) && ObjectSpace.respond_to?(:trace_object_allocations)
   $stdout.flush
   r, w = IO.pipe
@@ -516,6 +542,7 @@ if defined?(Ractor)
   fact "ractor", at(seen[0]), seen[1][/0x(\h+)/, 1]
 end
 
+MEMORY&.close
 fact "ready"
 $stdout.flush
 sleep

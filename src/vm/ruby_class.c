@@ -4,8 +4,8 @@
  * To Ruby 3.1 a class has no name field: the name is a value in the class's ivar table, an
  * st_table, under a hidden id ("__classpath__"); a class inside an anonymous one has
  * "__tmp_classpath__" instead. A singleton class has neither, but its object under "__attached__",
- * and is called after it. In 3.2 they are ivars under the same ids, but in an array, and the shape of
- * the class tells their places. From 3.3 on name and object are fields. One loop, no recursion:
+ * and is called after it. In 3.2 they are ivars under the same ids, but in an array, and the shape
+ * of the class tells their places. From 3.3 on name and object are fields. One loop, no recursion:
  * "#<Class:" is written for each singleton on the way to a class that has a name.
  */
 #include <errno.h>

@@ -13,6 +13,7 @@
 #define LEAF_MIN 3u	/* samples that prove "nothing" or a constant */
 #define VALUES_MIN 5u	/* different sizes that prove a field */
 #define POWERS_MIN 6u	/* different powers that prove a table */
+#define BINS_MAX 48u	/* where in an st_table the pointer to its bins may be */
 #define FIELD_FIRST 16u /* flags and class come before */
 #define SCALE_MAX 4096u
 #define TRIED_MAX 1024u
@@ -148,33 +149,37 @@ static bool fit_field(const struct scry_size_set *set, fit_fn fits, struct scry_
 
 /* Does this byte select the size? Fills bytes for the powers that were seen. */
 static bool is_power(struct scry_learn *learn, const struct scry_size_set *set,
-		     const struct scry_size_rule *rule, int64_t bytes[SCRY_SIZE_POWERS])
+		     const struct scry_size_rule *rule, int64_t bytes[2][SCRY_SIZE_POWERS])
 {
 	unsigned int n = 0;
-	int64_t last = 0;
 
-	for (size_t i = 0; i < SCRY_SIZE_POWERS; i++)
-		bytes[i] = -1;
+	memset(bytes, -1, 2 * sizeof(bytes[0]));
 	for (size_t i = 0; i < set->count; i++) {
-		uint64_t base = set->at[i]->addr, word;
+		uint64_t base = set->at[i]->addr, word, bins = 0;
+		int64_t *entry;
 		uint8_t power;
 
 		if (rule->via != SCRY_SIZE_DIRECT &&
 		    (!field_of(set->at[i], rule->via, 8, &base) || !scry_size_is_pointer(base)))
 			return false;
-		if (!scry_learn_word(learn, (base + rule->at) & ~7ull, &word))
+		if (!scry_learn_word(learn, (base + rule->at) & ~7ull, &word) ||
+		    (rule->null_at && !scry_learn_word(learn, base + rule->null_at, &bins)))
 			return false;
 		power = (uint8_t)(word >> (base + rule->at) % 8 * 8);
-		if (power >= SCRY_SIZE_POWERS ||
-		    (bytes[power] >= 0 && bytes[power] != set->at[i]->extra))
+		entry = &bytes[bins != 0][power % SCRY_SIZE_POWERS];
+		if (power >= SCRY_SIZE_POWERS || (*entry >= 0 && *entry != set->at[i]->extra))
 			return false;
-		bytes[power] = set->at[i]->extra;
+		*entry = set->at[i]->extra;
 	}
-	for (size_t i = 0; i < SCRY_SIZE_POWERS; i++) {
-		if (bytes[i] >= 0 && bytes[i] <= last)
-			return false;
-		last = bytes[i] >= 0 ? bytes[i] : last;
-		n += bytes[i] >= 0;
+	for (size_t t = 0; t < 2; t++) {
+		int64_t last = 0;
+
+		for (size_t i = 0; i < SCRY_SIZE_POWERS; i++) {
+			if (bytes[t][i] >= 0 && bytes[t][i] <= last)
+				return false;
+			last = bytes[t][i] >= 0 ? bytes[t][i] : last;
+			n += bytes[t][i] >= 0;
+		}
 	}
 	return n >= POWERS_MIN;
 }
@@ -182,45 +187,58 @@ static bool is_power(struct scry_learn *learn, const struct scry_size_set *set,
 /*
  * Larger tables than a child should make: each power doubles entries and bins, and a bin has the
  * same width from 2^16 to 2^31 entries (st.c, features). Only where the sizes seen obey: the
- * constant part is the same at both ends.
+ * constant part is the same in the smallest tables, which have no bins, and in the largest.
  */
-static void extend_powers(int64_t bytes[SCRY_SIZE_POWERS])
+static void extend_powers(const int64_t small[SCRY_SIZE_POWERS], int64_t large[SCRY_SIZE_POWERS])
 {
 	size_t top = SCRY_SIZE_POWERS - 1, low = 0;
 	int64_t constant;
 
-	while (top > 0 && bytes[top] < 0)
+	while (top > 0 && large[top] < 0)
 		top--;
-	while (low < top && bytes[low] < 0)
+	while (low < 4 && small[low] < 0)
 		low++;
-	if (top < 17 || low + 1 > 4 || bytes[top - 1] < 0 || bytes[low + 1] < 0)
+	if (top < 17 || low + 1 > 4 || large[top - 1] < 0 || small[low + 1] < 0)
 		return;
-	constant = 2 * bytes[top - 1] - bytes[top];
-	if (constant != 2 * bytes[low] - bytes[low + 1])
+	constant = 2 * large[top - 1] - large[top];
+	if (constant != 2 * small[low] - small[low + 1])
 		return;
 	for (size_t i = top + 1; i < SCRY_SIZE_POWERS; i++)
-		bytes[i] = 2 * bytes[i - 1] - constant;
+		large[i] = 2 * large[i - 1] - constant;
+}
+
+/* With the table of a st_table given: by the power alone, or by the power and whether there are
+ * bins, as a small table may have them too. */
+static bool fit_power(struct scry_learn *learn, const struct scry_size_set *set,
+		      struct scry_size_rule *ret)
+{
+	int64_t bytes[2][SCRY_SIZE_POWERS];
+
+	for (uint32_t bins = 0; bins <= BINS_MAX; bins += 8) {
+		ret->null_at = (uint16_t)(bins ? (ret->at & ~7u) + bins : 0);
+		if (is_power(learn, set, ret, bytes))
+			return true;
+	}
+	return false;
 }
 
 static bool fit_table(struct scry_learn *learn, const struct scry_size_set *set,
 		      struct scry_size_rule *ret)
 {
-	int64_t bytes[SCRY_SIZE_POWERS];
-
 	if (different(set, POWERS_MIN) < POWERS_MIN)
 		return false;
 	*ret = (struct scry_size_rule){
 		.kind = SCRY_SIZE_TABLE, .width = 1, .via = SCRY_SIZE_DIRECT};
 	for (uint32_t at = FIELD_FIRST; at < set->at[0]->head_size; at++) {
 		ret->at = (uint16_t)at;
-		if (is_power(learn, set, ret, bytes))
+		if (fit_power(learn, set, ret))
 			return true;
 	}
 	for (uint32_t via = FIELD_FIRST; via + 8 <= set->at[0]->head_size; via += 8) {
 		ret->via = (uint16_t)via;
 		for (uint32_t at = 0; at < 8; at++) {
 			ret->at = (uint16_t)at;
-			if (is_power(learn, set, ret, bytes))
+			if (fit_power(learn, set, ret))
 				return true;
 		}
 	}
@@ -228,10 +246,10 @@ static bool fit_table(struct scry_learn *learn, const struct scry_size_set *set,
 }
 
 void scry_fit_table_bytes(struct scry_learn *learn, const struct scry_size_set *set,
-			  const struct scry_size_rule *rule, int64_t ret[SCRY_SIZE_POWERS])
+			  const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS])
 {
 	if (is_power(learn, set, rule, ret))
-		extend_powers(ret);
+		extend_powers(ret[0], ret[rule->null_at != 0]);
 }
 
 /* --- shapes ------------------------------------------------------------------------------------*/

@@ -146,11 +146,7 @@ int scry_learn_all(struct scry_learn *learn)
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !err; i++)
 		err = steps[i](learn);
-	if (!err)
-		err = scry_ruby_validate(learn->child);
-	if (!err)
-		err = scry_ruby_cross_check(learn->child, learn->target);
-	return err;
+	return err ? err : scry_ruby_validate(learn->child);
 }
 
 int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
@@ -184,6 +180,8 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 		err = is_same_module(target, child);
 	if (!err)
 		err = scry_learn_all(learn);
+	if (!err)
+		err = scry_ruby_cross_check(child, target);
 	if (!err) {
 		target->layout = child->layout;
 		/* Told only when the child could load 'objspace'. */

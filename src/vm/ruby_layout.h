@@ -29,7 +29,8 @@ struct scry_ruby_leaf {
 	bool pops_nothing; /* it takes no operand from the value stack */
 };
 
-/* What was learned. Offsets in bytes; all addresses of code are relative to the Ruby module's bias.
+/* What was learned. Each bool is also in ruby_cache.c's table. Offsets in bytes; all addresses of
+ * code are relative to the Ruby module's bias.
  */
 struct scry_ruby_layout {
 	/* control frame */
@@ -44,8 +45,8 @@ struct scry_ruby_layout {
 	uint32_t th_node;	 /* list node inside the thread */
 	uint32_t ractor_threads; /* list head inside the ractor */
 	uint32_t ractor_node;	 /* list node inside the ractor */
-	uint32_t vm_ractors;	 /* list head inside the vm; NONE: no ractors, the vm stands for one */
-	uint64_t vm_root;	 /* module-relative address of the word that holds the vm */
+	uint32_t vm_ractors; /* list head inside the vm; NONE: no ractors, the vm stands for one */
+	uint64_t vm_root;    /* module-relative address of the word that holds the vm */
 	/* iseq */
 	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
 	bool first_line_fixnum;	  /* body_first_line is a VALUE (2n + 1), not an int */
@@ -59,10 +60,10 @@ struct scry_ruby_layout {
 	uint32_t slot_size;
 	/* where the page of an object says how long its slots are; page_mask 0: not known, and then
 	 * all slots are slot_size long */
-	uint64_t page_mask;	 /* address & page_mask: the page's memory */
-	uint32_t page_header;	 /* there: pointer to the page's struct */
-	uint32_t page_slot_size; /* in that: u16 */
-	bool gc_stat_compact;	 /* GC.stat has :compact_count */
+	uint64_t page_mask;		 /* address & page_mask: the page's memory */
+	uint32_t page_header;		 /* there: pointer to the page's struct */
+	uint32_t page_slot_size;	 /* in that: u16 */
+	bool gc_stat_compact;		 /* GC.stat has :compact_count */
 	uint64_t string_noembed;	 /* flag bit: text is not in the slot */
 	uint32_t string_ptr, string_len; /* of a string not embedded */
 	uint32_t string_embed;		 /* embedded text */
@@ -86,17 +87,18 @@ struct scry_ruby_layout {
 	uint32_t class_ivs; /* ext -> array of ivars, whose place a shape tells; 0 unused */
 	uint32_t vm_shapes; /* vm -> array of shapes; the number of a class's is in flags >> 32 */
 	uint32_t shape_size, shape_edge, shape_index, shape_parent; /* id, place + 1, number */
-	uint64_t classpath_id;	   /* key in table or shapes */
+	uint64_t classpath_id;					    /* key in table or shapes */
 	uint64_t tmp_classpath_id; /* key of the name of a class inside an anonymous one; 0 unknown
 				    */
 	uint64_t attached_id;	   /* key of a singleton's object; 0 unknown */
 	uint64_t singleton_flag;
 	/* the trace argument that a raw event hook receives */
 	uint32_t trace_ec, trace_cfp, trace_data;
-	bool recycles; /* the VM frees some objects without an event (rb_gc_force_recycle, to 3.0) */
+	bool recycles; /* the VM frees some objects without an event (rb_gc_force_recycle, to 3.0)
+			*/
 	bool hooks_of_all_ractors; /* an event hook holds in every ractor, not in one */
 	bool hooks_break_ractors;  /* the VM crashes when a ractor starts while they are on */
-	bool trace_pc_advanced; /* the VM adds one word to the top frame's pc around the hook */
+	bool trace_pc_advanced;	   /* the VM adds one word to the top frame's pc around the hook */
 	/* instructions that allocate without pushing a frame: see struct scry_ruby_leaf */
 	uint32_t leaf_count, after_count;
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];

@@ -76,7 +76,8 @@ int scry_learn_trace(struct scry_learn *learn);
 /* Sizes: 0 always; a type that is not learned stays unknown, and its row says so. */
 int scry_learn_sizes(struct scry_learn *learn);
 
-/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right after it?
+/* Is mapping `i` the module's data: the file's writable part, or the anonymous rest (bss) right
+ * after it?
  */
 bool scry_learn_is_data(const struct scry_ruby *ruby, size_t i);
 
@@ -107,8 +108,8 @@ static inline void scry_pick_add(struct scry_pick *pick, uint64_t value)
 int scry_learn_item(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same for what may be missing: the row then says `without`, and what that means. Returns whether
- * it is known. */
+/* The same for what may be missing: the row then says `without`, and what that means. Returns
+ * whether it is known. */
 bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 			 const char *proof, const char *without);
 
@@ -121,8 +122,8 @@ int scry_ruby_cross_check(struct scry_ruby *ruby, struct scry_ruby *rows);
 
 /* Finds the Ruby module of learn->child: maps, elf, bias, module. 0 or -errno with a sentence. */
 int scry_learn_module(struct scry_learn *learn);
-/* All steps, the validator and the second witnesses, on a child whose module is known. The layout
- * is in learn->child. Works on a saved image (pid 0) as on a process. */
+/* All steps and the validator, on a child whose module is known. The layout is in learn->child.
+ * Works on a saved image (pid 0) as on a process. */
 int scry_learn_all(struct scry_learn *learn);
 
 /* Learns everything for `target` into target->layout. */

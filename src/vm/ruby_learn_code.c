@@ -276,8 +276,8 @@ int scry_learn_code(struct scry_learn *learn)
 }
 
 /*
- * Do these offsets give every known line of piece `p`? `l` has the candidate in it. What the compiler
- * added itself may have line 0, which the disassembler leaves out.
+ * Do these offsets give every known line of piece `p`? `l` has the candidate in it. What the
+ * compiler added itself may have line 0, which the disassembler leaves out.
  */
 static bool lines_fit(struct scry_learn *learn, const struct scry_learn_piece *p, size_t *zeros)
 {

@@ -1,10 +1,10 @@
 /*
  * Learns the method entries of C frames and the table of names.
  *
- * The child's threads stand in C methods whose names their backtraces tell. Every word below ep, every
- * place of a definition in it and of an id in that, and every word of the module's data as the table
- * is tried, by the same reader that later names frames; the right ones name every frame. All of it is
- * optional.
+ * The child's threads stand in C methods whose names their backtraces tell. Every word below ep,
+ * every place of a definition in it and of an id in that, and every word of the module's data as
+ * the table is tried, by the same reader that later names frames; the right ones name every frame.
+ * All of it is optional.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /*
- * Learns where a heap page says how long its slots are (3.2 on: five sizes or more), and what GC.stat
- * tells.
+ * Learns where a heap page says how long its slots are (3.2 on: five sizes or more), and what
+ * GC.stat tells.
  *
  * The memory of a page is aligned, and begins with a pointer to the page's struct. The facts are
- * objects of each size, several pages full, with the size that ObjectSpace.dump says. Only the right
- * alignment and places lead from every one of them to its size.
+ * objects of each size, several pages full, with the size that ObjectSpace.dump says. Only the
+ * right alignment and places lead from every one of them to its size.
  */
 #include <string.h>
 
@@ -27,7 +27,8 @@ static size_t collect(struct scry_learn *learn, struct sample *samples, unsigned
 	size_t n = 0, before;
 
 	while (n < SAMPLES && (f = scry_fact_next(learn->calib, f, "page"))) {
-		samples[n] = (struct sample){scry_fact_addr(f, 1), (uint32_t)scry_fact_number(f, 2)};
+		samples[n] =
+			(struct sample){scry_fact_addr(f, 1), (uint32_t)scry_fact_number(f, 2)};
 		for (before = 0; before < n && samples[before].size != samples[n].size; before++)
 			;
 		*ret_sizes += before == n;

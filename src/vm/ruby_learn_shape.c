@@ -1,11 +1,12 @@
 /*
  * Learns class names that are ivars placed by shapes (3.2).
  *
- * A class's flags hold the number of its shape in their upper half; the VM has an array of shapes; a
- * shape says which ivar was added last (its edge), at which place, and what its parent is. The name is
- * the ivar under a hidden id. All places are tried; the right ones lead from every known class,
- * over its chain of shapes, to the place of a String with its full name, always under the same id. Two
- * classes that were named late (their chains differ) keep other words of a shape from looking like ids.
+ * A class's flags hold the number of its shape in their upper half; the VM has an array of shapes;
+ * a shape says which ivar was added last (its edge), at which place, and what its parent is. The
+ * name is the ivar under a hidden id. All places are tried; the right ones lead from every known
+ * class, over its chain of shapes, to the place of a String with its full name, always under the
+ * same id. Two classes that were named late (their chains differ) keep other words of a shape from
+ * looking like ids.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,118 +18,138 @@
 #define VM_BYTES 4096u
 #define IVS_LOOKED 32u
 #define SHAPE_BYTES 64u
+#define KNOWN_MAX 32u
 
-static uint64_t ivs_of(struct scry_learn *learn, uint64_t klass, uint32_t field)
+/* What the child said of its classes, looked up once: the search below asks for it very often. */
+struct known {
+	uint64_t klass, flags, ivs, value; /* value: of a singleton's object */
+	char text[128];			   /* the name */
+};
+struct search {
+	struct known known[KNOWN_MAX];
+	size_t count;
+	struct scry_pick list, places;
+};
+
+static void collect(struct scry_learn *learn, const char *kind, uint32_t field, struct search *ret)
 {
-	uint64_t ivs;
+	const struct scry_fact *f = NULL;
 
-	return scry_learn_word(learn, klass + field, &ivs) ? ivs : 0;
+	ret->count = 0;
+	while (ret->count < KNOWN_MAX && (f = scry_fact_next(learn->calib, f, kind))) {
+		struct known *k = &ret->known[ret->count];
+
+		*k = (struct known){.klass = scry_fact_addr(f, 1), .value = scry_fact_addr(f, 2)};
+		scry_fact_text(f, 2, k->text, sizeof(k->text));
+		if (strcmp(kind, "singleton") == 0)
+			k->text[0] = '\0';
+		if (scry_learn_word(learn, k->klass, &k->flags) &&
+		    scry_learn_word(learn, k->klass + field, &k->ivs))
+			ret->count++;
+	}
+}
+
+static bool is_value(struct scry_learn *learn, const struct known *k, uint64_t value)
+{
+	return k->text[0] ? scry_learn_is_string(learn, value, k->text) : value == k->value;
 }
 
 /* Does every class keep its name somewhere in the array at `field`? */
-static bool ivs_fit(struct scry_learn *learn, uint32_t field)
+static bool ivs_fit(struct scry_learn *learn, uint32_t field, struct search *s)
 {
-	const struct scry_fact *f = NULL;
+	uint64_t value;
 
-	while ((f = scry_fact_next(learn->calib, f, "class"))) {
-		uint64_t ivs = ivs_of(learn, scry_fact_addr(f, 1), field), value;
-		char text[256];
+	collect(learn, "class", field, s);
+	for (size_t i = 0; i < s->count; i++) {
 		bool has = false;
 
-		scry_fact_text(f, 2, text, sizeof(text));
-		for (uint32_t i = 0; i < IVS_LOOKED && !has; i++)
-			has = scry_learn_word(learn, ivs + 8ull * i, &value) &&
-			      scry_learn_is_string(learn, value, text);
+		for (uint32_t j = 0; j < IVS_LOOKED && !has; j++)
+			has = scry_learn_word(learn, s->known[i].ivs + 8ull * j, &value) &&
+			      is_value(learn, &s->known[i], value);
 		if (!has)
 			return false;
 	}
-	return scry_fact_next(learn->calib, NULL, "class") != NULL;
+	return s->count > 3;
 }
 
-/* The value of `key` in each class of the facts is what the fact says. */
-static bool key_fits(struct scry_learn *learn, const char *kind, uint64_t key)
+/* Under `key` each class has what its fact says. */
+static bool key_fits(struct scry_learn *learn, const struct search *s, uint64_t key)
 {
-	const struct scry_fact *f = NULL;
-	bool any = false;
+	const uint64_t keys[3] = {key};
 
-	while ((f = scry_fact_next(learn->calib, f, kind))) {
-		const uint64_t keys[3] = {key};
+	for (size_t i = 0; i < s->count; i++) {
 		uint64_t values[3] = {0};
-		char text[256];
 
-		if (scry_ruby_shape_ivars(learn->child, scry_fact_addr(f, 1), keys, values))
+		if (scry_ruby_shape_ivars(learn->child, s->known[i].klass, keys, values) ||
+		    !is_value(learn, &s->known[i], values[0]))
 			return false;
-		scry_fact_text(f, 2, text, sizeof(text));
-		if (strcmp(kind, "singleton") == 0 ? values[0] != scry_fact_addr(f, 2)
-						   : !scry_learn_is_string(learn, values[0], text))
-			return false;
-		any = true;
 	}
-	return any;
+	return s->count > 0;
 }
 
-/* The edge of the newest shape of the first class of `kind`, whose name or object came last. */
-static uint64_t edge_of(struct scry_learn *learn, const char *kind)
+/* Where the newest shape of the first class lies; 0: nowhere. */
+static uint64_t shape_of(struct scry_learn *learn, const struct search *s)
 {
 	const struct scry_ruby_layout *l = &learn->child->layout;
-	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, kind);
-	uint64_t flags, list, edge;
+	uint64_t list, word;
 
-	if (!f || !scry_learn_word(learn, scry_fact_addr(f, 1), &flags) ||
-	    !scry_learn_word(learn, learn->vm + l->vm_shapes, &list) ||
-	    !scry_learn_word(learn, list + (flags >> 32) * l->shape_size + l->shape_edge, &edge))
+	if (!s->count || !scry_learn_word(learn, learn->vm + l->vm_shapes, &list) || list % 8)
 		return 0;
-	return edge;
+	list += (s->known[0].flags >> 32) * l->shape_size;
+	return scry_learn_word(learn, list, &word) ? list : 0;
 }
 
-/* Does the newest shape of the first class say at `shape_index` where its name is? */
-static bool index_fits(struct scry_learn *learn)
+/* The edge of that shape: the id of the ivar that came last, the name or object of the class. */
+static uint64_t edge_of(struct scry_learn *learn, const struct search *s)
 {
-	const struct scry_ruby_layout *l = &learn->child->layout;
-	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "class");
-	uint64_t flags, list, value, klass = scry_fact_addr(f, 1);
-	uint32_t place;
-	char text[256];
+	uint64_t shape = shape_of(learn, s), edge;
 
-	scry_fact_text(f, 2, text, sizeof(text));
-	return scry_learn_word(learn, klass, &flags) &&
-	       scry_learn_word(learn, learn->vm + l->vm_shapes, &list) &&
-	       scry_mem_u32(&learn->child->mem,
-			    list + (flags >> 32) * l->shape_size + l->shape_index, &place) == 0 &&
+	if (!shape || !scry_learn_word(learn, shape + learn->child->layout.shape_edge, &edge))
+		return 0;
+	return edge >> 32 ? 0 : edge; /* an id is no pointer */
+}
+
+/* Does it say at `at` where the name is? */
+static bool index_fits(struct scry_learn *learn, const struct search *s, uint64_t shape)
+{
+	uint64_t value;
+	uint32_t place;
+
+	return scry_mem_u32(&learn->child->mem, shape + learn->child->layout.shape_index, &place) ==
+		       0 &&
 	       place && place <= IVS_LOOKED &&
-	       scry_learn_word(learn, ivs_of(learn, klass, l->class_ivs) + 8ull * (place - 1),
-			       &value) &&
-	       scry_learn_is_string(learn, value, text);
+	       scry_learn_word(learn, s->known[0].ivs + 8ull * (place - 1), &value) &&
+	       is_value(learn, &s->known[0], value);
 }
 
 /* With the list, the size of a shape, the edge and the index given. */
-static void try_parents(struct scry_learn *learn, uint64_t edge, struct scry_pick *list,
-			struct scry_pick *places)
+static void try_parents(struct scry_learn *learn, struct search *s, uint64_t edge)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
 
 	for (l->shape_parent = 0; l->shape_parent < l->shape_size; l->shape_parent += 4) {
-		if (!key_fits(learn, "class", edge))
+		if (!key_fits(learn, s, edge))
 			continue;
-		scry_pick_add(list, (uint64_t)l->vm_shapes << 32 | l->shape_size);
-		scry_pick_add(places, (uint64_t)l->shape_edge << 32 | l->shape_index << 16 |
-					      l->shape_parent);
+		scry_pick_add(&s->list, (uint64_t)l->vm_shapes << 32 | l->shape_size);
+		scry_pick_add(&s->places, (uint64_t)l->shape_edge << 32 | l->shape_index << 16 |
+						  l->shape_parent);
 	}
 }
 
 /* With the list and the size of a shape given: all places inside. */
-static void try_places(struct scry_learn *learn, struct scry_pick *list, struct scry_pick *places)
+static void try_places(struct scry_learn *learn, struct search *s)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
+	uint64_t shape = shape_of(learn, s);
 
-	for (l->shape_edge = 0; l->shape_edge < l->shape_size; l->shape_edge += 8) {
-		uint64_t edge = edge_of(learn, "class");
+	for (l->shape_edge = 0; shape && l->shape_edge < l->shape_size; l->shape_edge += 8) {
+		uint64_t edge = edge_of(learn, s);
 
 		if (!edge)
 			continue;
 		for (l->shape_index = 0; l->shape_index < l->shape_size; l->shape_index += 4) {
-			if (index_fits(learn))
-				try_parents(learn, edge, list, places);
+			if (index_fits(learn, s, shape))
+				try_parents(learn, s, edge);
 		}
 	}
 }
@@ -136,9 +157,12 @@ static void try_places(struct scry_learn *learn, struct scry_pick *list, struct 
 /* The hidden id of another ivar of classes; 0 when not all know it. */
 static uint64_t other_key(struct scry_learn *learn, const char *kind)
 {
-	uint64_t edge = edge_of(learn, kind);
+	struct search s;
+	uint64_t edge;
 
-	return edge && key_fits(learn, kind, edge) ? edge : 0;
+	collect(learn, kind, learn->child->layout.class_ivs, &s);
+	edge = edge_of(learn, &s);
+	return edge && key_fits(learn, &s, edge) ? edge : 0;
 }
 
 /* The VM also points at the root shape, which is the first of the array: the same address. */
@@ -154,33 +178,34 @@ static bool is_seen(struct scry_learn *learn, const struct scry_pick *list)
 int scry_learn_shapes(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
-	struct scry_pick ivs = {0}, list = {.parts = 2}, places = {.parts = 3};
+	struct search s = {.list = {.parts = 2}, .places = {.parts = 3}};
+	struct scry_pick ivs = {0};
 	int err;
 
 	for (uint32_t field = 8; field < IVS_BYTES; field += 8) {
-		if (ivs_fit(learn, field))
+		if (ivs_fit(learn, field, &s))
 			scry_pick_add(&ivs, field);
 	}
 	err = scry_learn_item(learn, "class name", &ivs, "all named classes, among their ivars");
 	if (err)
 		return err;
 	l->class_ivs = (uint32_t)ivs.value;
+	collect(learn, "class", l->class_ivs, &s);
 	for (l->vm_shapes = 0; l->vm_shapes < VM_BYTES; l->vm_shapes += 8) {
-		if (is_seen(learn, &list))
+		if (is_seen(learn, &s.list))
 			continue;
 		for (l->shape_size = 16; l->shape_size <= SHAPE_BYTES; l->shape_size += 8)
-			try_places(learn, &list, &places);
+			try_places(learn, &s);
 	}
-	l->vm_shapes = (uint32_t)(list.value >> 32);
-	l->shape_size = (uint32_t)list.value;
-	l->shape_edge = (uint32_t)(places.value >> 32);
-	l->shape_index = (uint32_t)(places.value >> 16) & 0xffff;
-	l->shape_parent = (uint32_t)places.value & 0xffff;
-	err = scry_learn_item(learn, "shapes of the VM, and size", &list,
-			      "all named classes");
+	l->vm_shapes = (uint32_t)(s.list.value >> 32);
+	l->shape_size = (uint32_t)s.list.value;
+	l->shape_edge = (uint32_t)(s.places.value >> 32);
+	l->shape_index = (uint32_t)(s.places.value >> 16) & 0xffff;
+	l->shape_parent = (uint32_t)s.places.value & 0xffff;
+	err = scry_learn_item(learn, "shapes of the VM, and size", &s.list, "all named classes");
 	if (!err)
-		err = scry_learn_item(learn, "edge, place, parent", &places, "all named classes");
-	l->classpath_id = edge_of(learn, "class");
+		err = scry_learn_item(learn, "edge, place, parent", &s.places, "all named classes");
+	l->classpath_id = edge_of(learn, &s);
 	l->tmp_classpath_id = other_key(learn, "tempclass");
 	l->attached_id = other_key(learn, "singleton");
 	return err;

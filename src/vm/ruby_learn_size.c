@@ -19,6 +19,7 @@
 
 #define SAMPLES_MAX 8192u
 #define SPLITS_MAX 8
+#define GUARDS_MAX 3
 #define AGE_BITS 0x60u /* an object grows old: it is no bit of its kind (fl_type.h, PROMOTED) */
 #define LOW 0xffffffffull
 
@@ -112,14 +113,14 @@ static void add_leaf(struct study *st, const struct scry_size_set *set, struct s
 	uint8_t table = 0;
 
 	for (uint32_t i = 0; i < st->rules->rule_count; i++)
-		table += st->rules->rule[i].kind == SCRY_SIZE_TABLE;
-	if (rule->kind == SCRY_SIZE_TABLE && table == SCRY_SIZE_TABLES) {
+		table += 2 * (st->rules->rule[i].kind == SCRY_SIZE_TABLE);
+	if (rule->kind == SCRY_SIZE_TABLE && table + 2u > SCRY_SIZE_TABLES) {
 		st->why = "more tables than there is room for";
 		return;
 	}
 	if (rule->kind == SCRY_SIZE_TABLE) {
 		rule->table = table;
-		scry_fit_table_bytes(st->learn, set, rule, st->rules->bytes[table]);
+		scry_fit_table_bytes(st->learn, set, rule, &st->rules->bytes[table]);
 	}
 	add_rule(st, rule);
 }
@@ -150,7 +151,7 @@ static bool find_split(struct study *st, const struct scry_size_set *set,
 	struct scry_size_set with = {.at = some[0]}, rest = {.at = some[1]};
 	size_t best = 0;
 
-	for (unsigned int i = 2 * SCRY_SIZE_TYPE_BIT; i < 2 * 64; i++) {
+	for (unsigned int i = 2 * SCRY_SIZE_TYPE_BIT; i < 2 * 32; i++) {
 		struct scry_size_rule rule = {.mask = 1ull << i / 2}, leaf, other;
 
 		rule.value = i % 2 ? rule.mask : 0;
@@ -204,6 +205,67 @@ static bool grow_zero_field(struct study *st, const struct scry_size_set *set)
 	return false;
 }
 
+static bool is_pure(const struct scry_size_set *set, const struct scry_size_rule *literal)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		if ((set->at[i]->flags & literal->mask) == literal->value && set->at[i]->extra)
+			return false;
+	}
+	return true;
+}
+
+/* The literal (a bit of the flags and its value) that alone means "nothing outside", and covers
+ * most of what is not covered yet. 0: none. */
+static size_t best_cover(const struct scry_size_set *set, const struct scry_size_set *open,
+			 uint64_t used, struct scry_size_rule *ret)
+{
+	size_t best = 0;
+
+	for (unsigned int i = 2 * SCRY_SIZE_TYPE_BIT; i < 2 * 32; i++) {
+		struct scry_size_rule rule = {.mask = 1ull << i / 2};
+		size_t covers = 0;
+
+		rule.value = i % 2 ? rule.mask : 0;
+		if ((used & rule.mask) || !is_pure(set, &rule))
+			continue;
+		for (size_t k = 0; k < open->count; k++)
+			covers += (open->at[k]->flags & rule.mask) == rule.value;
+		if (covers > best) {
+			best = covers;
+			*ret = rule;
+		}
+	}
+	return best;
+}
+
+/*
+ * `split` says that some samples have nothing outside. Where other bits say the same of all of
+ * them, nobody can tell which it is that decides (a transient heap may hold just what is not in the
+ * slot): an object for which they disagree is unknown.
+ */
+static void guard_split(struct study *st, const struct scry_size_set *set,
+			const struct scry_size_rule *split)
+{
+	const struct scry_size_sample *some[SAMPLES_MAX];
+	struct scry_size_set open = {.at = some};
+	struct scry_size_rule other, guard;
+	uint64_t used = split->mask;
+
+	for (int covers = 0; covers < GUARDS_MAX; covers++) {
+		guard = (struct scry_size_rule){.mask = split->mask, .value = split->value};
+		part(set, split, true, &open);
+		while (open.count && best_cover(set, &open, used, &other)) {
+			used |= other.mask;
+			guard.mask |= other.mask;
+			guard.value |= ~other.value & other.mask;
+			part(&open, &other, false, &open);
+		}
+		if (open.count)
+			return;
+		add_rule(st, &guard);
+	}
+}
+
 static bool finish_list(struct study *st, const struct scry_size_set *set)
 {
 	struct scry_size_rule selected[SCRY_SIZE_SELECTED_MAX], rule;
@@ -241,6 +303,8 @@ static bool grow(struct study *st, const struct scry_size_rule *which, bool with
 		if (!find_split(st, &set, &rule))
 			break;
 		part(&set, &rule, true, &explained);
+		if (rule.kind == SCRY_SIZE_NONE)
+			guard_split(st, &set, &rule);
 		add_leaf(st, &explained, &rule);
 		part(&set, &rule, false, &set);
 	}
@@ -347,6 +411,71 @@ static void find_same(struct study *st)
 		st->why = "objects with instance variables look like others";
 }
 
+/* The rule that `flags` come to, NULL: none. */
+static struct scry_size_rule *rule_of(struct study *st, uint64_t flags)
+{
+	const struct scry_size_type *type = &st->rules->type[st->type];
+
+	for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
+		struct scry_size_rule *rule = &st->rules->rule[i];
+
+		if ((flags & rule->mask) == rule->value)
+			return rule;
+	}
+	return NULL;
+}
+
+/* A guard that a held-out sample comes to: here is an object for which the bits disagree, so the
+ * proof will show which of them decides. */
+static void drop_met_guards(struct study *st)
+{
+	struct scry_size_type *type = &st->rules->type[st->type];
+
+	for (size_t i = 0; i < st->sample_count; i++) {
+		struct scry_size_rule *rule;
+
+		if (!is_of_type(st, &st->samples[i]) || st->samples[i].tag != SCRY_SAMPLE_PLAIN)
+			continue;
+		while ((rule = rule_of(st, st->samples[i].flags)) &&
+		       rule->kind == SCRY_SIZE_UNKNOWN) {
+			struct scry_size_rule *end = &st->rules->rule[--st->rules->rule_count];
+
+			memmove(rule, rule + 1, (size_t)(end - rule) * sizeof(*rule));
+			type->count--;
+		}
+	}
+}
+
+/*
+ * As find_same, for the bits of the type in the samples of each rule that counts something: a bit
+ * that it has not been shown may be one more reason why nothing is outside. That there is nothing
+ * is said by a bit which no other could stand for (guard_split), whatever else is set.
+ */
+static void find_same_of_rules(struct study *st)
+{
+	const struct scry_size_type *type = &st->rules->type[st->type];
+	uint32_t bits = (uint32_t)(LOW << SCRY_SIZE_TYPE_BIT);
+
+	for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
+		struct scry_size_rule *rule = &st->rules->rule[i];
+		uint32_t set = ~0u, clear = ~0u;
+
+		if (rule->kind == SCRY_SIZE_NONE)
+			continue;
+		for (size_t k = 0; k < st->sample_count; k++) {
+			const struct scry_size_sample *s = &st->samples[k];
+
+			if (!is_of_type(st, s) || s->tag == SCRY_SAMPLE_IVARS ||
+			    rule_of(st, s->flags) != rule)
+				continue;
+			set &= (uint32_t)s->flags;
+			clear &= ~(uint32_t)s->flags;
+		}
+		rule->same_mask = (set | clear) & bits;
+		rule->same_value = set & rule->same_mask & ~clear;
+	}
+}
+
 /* Do all samples come out right? */
 static bool prove(struct study *st, size_t *ret_held_out, size_t *ret_sizes)
 {
@@ -416,11 +545,15 @@ static void learn_type(struct study *st)
 		st->why = "the child told no samples";
 	else if (!grow_any(st))
 		st->why = "no rule explains the samples";
-	if (!st->why)
+	if (!st->why) {
+		drop_met_guards(st);
 		find_same(st);
+	}
 	if (!st->why && !prove(st, &held_out, &sizes))
 		st->why = "held-out samples have other sizes";
-	if (st->why)
+	if (!st->why)
+		find_same_of_rules(st);
+	else
 		forget(st);
 	say(st, held_out, sizes);
 }

@@ -50,8 +50,8 @@ bool scry_fit_shape(struct scry_learn *learn, const struct scry_size_set *set,
 size_t scry_fit_selected(const struct scry_size_set *set,
 			 struct scry_size_rule ret[SCRY_SIZE_SELECTED_MAX]);
 
-/* Fills bytes[] of a TABLE rule that scry_fit_leaf found for this set. */
+/* Fills the two tables of a TABLE rule that scry_fit_leaf found for this set. */
 void scry_fit_table_bytes(struct scry_learn *learn, const struct scry_size_set *set,
-			  const struct scry_size_rule *rule, int64_t ret[SCRY_SIZE_POWERS]);
+			  const struct scry_size_rule *rule, int64_t ret[2][SCRY_SIZE_POWERS]);
 
 #endif

@@ -13,6 +13,7 @@
 
 #define STRUCT_BYTES 512u /* fields are looked for in the first bytes of th and ec */
 #define EC_BYTES 256u
+#define EC_THREAD_BYTES 144u /* before the machine registers that an ec keeps at its end */
 #define FRAMES_CHECKED 30
 #define FRAME_METHOD                                                                 \
 	0x1111u /* VM_FRAME_MAGIC_METHOD, in the upper half of the frame's flag word \
@@ -185,22 +186,21 @@ static void try_context(struct scry_learn *learn, struct scry_pick *frame, struc
 /*
  * The root fiber, which contains its thread's ec, points back at the thread just like the ec does,
  * so two triangles may close. The ec is the one that begins with its stack (vm_core.h says "do not
- * move"). And the machine registers saved at the ec's end may hold its thread once more: the field
- * is the first place.
+ * move"). The machine registers saved at the ec's end may hold its thread once more: they are left
+ * out, as "the first place" would take any copy before the field for it.
  */
 static void try_ecs(struct scry_learn *learn, struct scry_pick picks[4])
 {
 	uint64_t best = ~0ull;
 
 	for (uint64_t ec = 0; ec < STRUCT_BYTES; ec += 8) {
-		for (uint64_t thread = 0; thread < STRUCT_BYTES; thread += 8) {
+		for (uint64_t thread = 0; thread < EC_THREAD_BYTES; thread += 8) {
 			struct scry_pick frame = {.parts = 3}, stack = {.parts = 2};
 
 			if (!ec_fits(learn, ec, thread))
 				continue;
 			try_context(learn, &frame, &stack);
-			if (!frame.hits || !stack.hits || (stack.value >> 32) > best ||
-			    ((stack.value >> 32) == best && picks[0].value == ec))
+			if (!frame.hits || !stack.hits || (stack.value >> 32) > best)
 				continue;
 			if ((stack.value >> 32) < best)
 				memset(picks, 0, 4 * sizeof(*picks));

@@ -191,18 +191,22 @@ static int learn_root(struct scry_learn *learn)
 
 static void learn_hooks(struct scry_learn *learn)
 {
-	struct scry_ruby_check check = {.item = "event hooks", .how = "calibration child", .ok = true};
+	struct scry_ruby_check check = {
+		.item = "event hooks", .how = "calibration child", .ok = true};
 	const struct scry_fact *f = scry_fact_next(learn->calib, NULL, "hooks");
 	bool all = f && scry_fact_number(f, 1) == 1;
+	bool has_ractors = scry_fact_next(learn->calib, NULL, "ractor") != NULL;
 	bool breaks = f && f->count > 1 && strcmp(f->words[1], "crash") == 0;
 
 	learn->child->layout.hooks_of_all_ractors = all;
-	learn->child->layout.hooks_break_ractors = breaks;
+	/* Without an answer the worse one is taken. */
+	learn->child->layout.hooks_break_ractors = breaks || (has_ractors && !f);
 	snprintf(check.value, sizeof(check.value), all ? "of all ractors" : "of one ractor");
 	snprintf(check.proof, sizeof(check.proof), "%s",
-		 breaks ? "this Ruby crashes when a ractor starts while they are on"
-		 : f	? "an object made in a second ractor"
-			: "not tried: others are not seen");
+		 breaks	       ? "this Ruby crashes when a ractor starts while they are on"
+		 : f	       ? "an object made in a second ractor"
+		 : has_ractors ? "not tried: a ractor that starts may crash while they are on"
+			       : "no ractors");
 	scry_ruby_add_check(learn->target, &check);
 }
 
@@ -247,8 +251,8 @@ static int learn_lone_vm(struct scry_learn *learn)
 	}
 	err = scry_learn_item(learn, "VM of its thread", &vm, "%zu threads, no ractors", n);
 	if (!err)
-		err = scry_learn_item(learn, "thread ring of the VM", &ring, "a ring of %zu threads",
-				      n);
+		err = scry_learn_item(learn, "thread ring of the VM", &ring,
+				      "a ring of %zu threads", n);
 	l->th_vm = l->th_ractor = (uint32_t)vm.value;
 	l->ractor_threads = (uint32_t)(ring.value >> 32);
 	l->th_node = (uint32_t)ring.value;
@@ -299,33 +303,38 @@ static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
 	return true;
 }
 
-/* A Ruby that keeps no tid (2.7, 3.0) is not an error: threads then have no tid. */
+#define BEHIND_BYTES 1024u /* to 3.0 the C library's own thread struct is what th points at */
+
+/*
+ * In th (3.1), behind a pointer to the VM's native thread (3.2 on) or to the C library's (to 3.0).
+ * Without it threads have no tid.
+ */
 int scry_learn_tids(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
 	struct scry_pick pick = {0};
+	char proof[96];
 
 	l->th_tid = l->th_nt = SCRY_RUBY_NONE;
 	for (uint64_t at = 0; at < TH_BYTES && !pick.hits; at += 4) {
-		if (tid_fits(learn, SCRY_RUBY_NONE, at))
-			scry_pick_add(&pick, at);
-	}
-	if (pick.hits) {
-		l->th_tid = (uint32_t)pick.value;
-		return scry_learn_item(learn, "native thread id", &pick, "%zu threads",
-				       learn->thread_count + 1);
+		if (!tid_fits(learn, SCRY_RUBY_NONE, at))
+			continue;
+		scry_pick_add(&pick, at);
+		l->th_tid = (uint32_t)at;
 	}
 	for (uint32_t nt = 0; nt < 256 && !pick.hits; nt += 8) {
-		for (uint64_t at = 0; at < 128 && !pick.hits; at += 4) {
+		for (uint64_t at = 0; at < BEHIND_BYTES && !pick.hits; at += 4) {
 			if (!tid_fits(learn, nt, at))
 				continue;
+			pick.parts = 2;
 			scry_pick_add(&pick, (uint64_t)nt << 32 | at);
 			l->th_nt = nt;
 			l->th_tid = (uint32_t)at;
 		}
 	}
-	if (pick.hits)
-		scry_learn_item(learn, "native thread id", &pick, "%zu threads, behind a pointer",
-				learn->thread_count + 1);
+	snprintf(proof, sizeof(proof), "%zu threads%s", learn->thread_count + 1,
+		 pick.parts ? ", behind a pointer" : "");
+	scry_learn_optional(learn, "native thread id", &pick, proof,
+			    "threads have no tid: a live process cannot be entered");
 	return 0;
 }

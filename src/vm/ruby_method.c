@@ -1,10 +1,10 @@
 /*
  * Names of ids, and of the methods that C frames run.
  *
- * A C frame has no code to name it. Its method entry lies below its ep, the entry's definition has the id
- * under which it was defined, and the VM's symbol table is an Array of Arrays of 512 pairs {name,
- * symbol} (symbol.c, get_id_serial_entry): pair number id >> 4, but for operators, whose id is the
- * number itself and small.
+ * A C frame has no code to name it. Its method entry lies below its ep, the entry's definition has
+ * the id under which it was defined, and the VM's symbol table is an Array of Arrays of 512 pairs
+ * {name, symbol} (symbol.c, get_id_serial_entry): pair number id >> 4, but for operators, whose id
+ * is the number itself and small.
  */
 #include <errno.h>
 

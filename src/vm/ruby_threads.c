@@ -69,7 +69,9 @@ static int walk_ractors(const struct scry_ruby *ruby, struct nodes *ret)
 
 	if (err)
 		return err == -ESRCH ? err : -ENODATA; /* the loader has not mapped it yet */
-	if (vm == 0)
+	/* The loader clears the module's last page after it has mapped it: until then it is no
+	 * address. */
+	if (vm < 65536 || vm % 8 || vm >> 47)
 		return -ENODATA;
 	if (l->vm_ractors == SCRY_RUBY_NONE)
 		return push(ret, vm);

@@ -158,7 +158,7 @@ static int judge_classes(const struct scry_ruby *ruby, struct tally *tally)
 	char name[64];
 
 	/* Not learned; or the VM boots, and its classes are still without names. */
-	if ((!l->class_path && !l->class_path_table) || tally->code == 0)
+	if ((!l->class_path && !l->class_path_table && !l->class_ivs) || tally->code == 0)
 		return 0;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		uint64_t at = scry_ruby_symbol(ruby, known[i].symbol), klass;
@@ -192,7 +192,8 @@ static int judge(const struct scry_ruby *ruby, struct tally *tally)
 	for (ssize_t i = 0; i < n && tally->threads < THREADS_JUDGED && !err; i++)
 		err = judge_thread(ruby, &threads[i], tally);
 	free(threads);
-	if (!err && tally->threads == 0)
+	/* Without Ruby code the VM is still being made: not all that we would call is there yet. */
+	if (!err && (tally->threads == 0 || tally->code == 0))
 		err = -EAGAIN;
 	if (!err)
 		err = judge_classes(ruby, tally);

@@ -5,6 +5,7 @@
  *   private  rw- private   agent data, gate page (wiped in fork children),  agent and host
  *                          journal
  *   shared   rw- shared    control page, then the ring                   agent and keeper
+ *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
  *
  * Freestanding. Everything read from these pages by the host is hostile input: copy, then check.
  */
@@ -42,6 +43,7 @@ struct scry_agent_header {
 	uint64_t image_data;	    /* where its writable segment lies */
 	uint64_t stubs, stubs_size; /* part of the text mapping, for near code */
 	uint64_t stub_used;	    /* bytes of it in use */
+	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
 };
 
 /* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
@@ -96,7 +98,9 @@ struct scry_control {
 	uint64_t untracked;  /* sampled objects whose end is not followed: the table is full */
 	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
 	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
-	uint64_t pad1[53];
+	uint64_t booted;     /* the boot slot led to the agent */
+	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
+	uint64_t pad1[51];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

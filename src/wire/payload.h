@@ -4,10 +4,8 @@
 
 #include <stdint.h>
 
-/*
- * Payloads. A field called *_str is the id of a STRING event that came before; 0 means unknown.
- * A payload may grow at its end; a reader zero-fills what an older file lacks.
- */
+/* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
+ * at its end; a reader zero-fills what an older file lacks. */
 struct scry_ev_session {
 	uint32_t instrument_str; /* "objects", "count" */
 	uint32_t command_str;	 /* scry's own command line */
@@ -55,6 +53,7 @@ struct scry_ev_objects { /* counters of one site since the watch began */
 	uint64_t live_samples;
 	uint64_t old_live; /* of the living: born before the last full mark, so survived it */
 	uint64_t old_live_bytes;
+	uint64_t unfollowed; /* neither freed nor live: nobody knows what became of them */
 };
 #define SCRY_OBJECTS_SLOTS 1u  /* sizes are slots only, for all objects or some */
 #define SCRY_OBJECTS_SCALED 2u /* counts and bytes are scaled up from samples */

@@ -25,7 +25,7 @@ enum scry_ring_record {
 			    */
 	SCRY_RING_SIZE,	   /* one word: bytes outside the slot of the object freed next */
 	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to. Bit 48
-			      of the escape word: a new compaction; 49: it was not followed */
+			      of the escape word: a new compaction */
 };
 enum scry_ring_gc {
 	SCRY_RING_GC_START = 1,
@@ -115,7 +115,9 @@ struct scry_agent_ruby {
 	uint32_t stacks; /* 1: each object with the stack that made it */
 	uint32_t reserved2;
 	/* run-time addresses in the Ruby module */
-	uint64_t vm_word; /* holds the VM; 0 once that is taken down */
+	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor;
+				  or 0 */
+	uint64_t vm_word;      /* holds the VM; 0 once that is taken down */
 	uint64_t add_event_hook2, remove_event_hook;
 	uint64_t job_register;		       /* to 3.2 */
 	uint64_t job_preregister, job_trigger; /* 3.3 on; 0: not there */

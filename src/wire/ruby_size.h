@@ -6,14 +6,15 @@
  * another process. With a constant `load` all of it is inlined, so it makes no call and needs no
  * relocation.
  *
- * Of an object just made (NEWOBJ) nothing but flags and class is written: ask when it is freed, or
- * of a living one. All zero means that no type is known.
+ * Of an object just made (NEWOBJ) only flags and class are written: ask when it is freed, or of a
+ * living one. All zero: no type is known.
  */
 #ifndef SCRY_WIRE_RUBY_SIZE_H
 #define SCRY_WIRE_RUBY_SIZE_H
 
 #include <stdint.h>
 
+#define SCRY_INLINED static inline __attribute__((always_inline))
 #define SCRY_SIZE_TYPES 32u /* the low five bits of the flags */
 #define SCRY_SIZE_RULES_MAX 64u
 #define SCRY_SIZE_TABLES 4u
@@ -33,20 +34,20 @@ enum scry_size_kind {
 /* Holds where (flags & mask) == value and, with word_at, the word there is `word`. */
 struct scry_size_rule {
 	uint64_t mask, value;
+	uint32_t same_mask, same_value; /* as in scry_size_type */
 	uint64_t word;
 	uint8_t kind;	  /* enum scry_size_kind */
 	uint8_t width;	  /* of the field: 1, 2, 4, 8 */
 	uint8_t table;	  /* index into bytes */
 	uint8_t relative; /* `word` is relative to the Ruby module: the host adds the bias */
 	uint16_t word_at; /* 0: no word to test */
-	uint16_t
-		null_at; /* where the word at object + null_at is 0, there is nothing; 0: no test */
-	uint16_t via;	 /* TABLE: pointer at object + via; SCRY_SIZE_DIRECT: in the object */
-	uint16_t at;	 /* of the field: in the object, the st_table, the shape */
+	uint16_t null_at; /* pointer: 0, nothing outside; TABLE: in it, not 0, bytes[table + 1] */
+	uint16_t via;	  /* TABLE: pointer at object + via; SCRY_SIZE_DIRECT: in the object */
+	uint16_t at;	  /* of the field: in the object, the st_table, the shape */
 	uint32_t scale;
 	int32_t add;
 };
-_Static_assert(sizeof(struct scry_size_rule) == 48, "goes to the agent");
+_Static_assert(sizeof(struct scry_size_rule) == 56, "goes to the agent");
 
 /* The rules of one type, tried in order; none holds: unknown. */
 struct scry_size_type {
@@ -59,11 +60,8 @@ struct scry_size_rules {
 	struct scry_size_type type[SCRY_SIZE_TYPES];
 	struct scry_size_rule rule[SCRY_SIZE_RULES_MAX];
 	int64_t bytes[SCRY_SIZE_TABLES][SCRY_SIZE_POWERS]; /* -1: unknown */
-	/*
-	 * The shape of an object: list + stride * (flags >> shape_shift & shape_mask). The list's
-	 * address is the word at shape_root, or with shape_inner (not SCRY_SIZE_DIRECT) the word
-	 * at that offset of what shape_root points to.
-	 */
+	/* The shape of an object: list + stride * (flags >> shape_shift & shape_mask). The list is
+	 * the word at shape_root, or the word at shape_inner of what that points to. */
 	uint64_t shape_root; /* relative to the Ruby module until the host adds the bias; 0: none */
 	uint32_t shape_mask;
 	uint16_t shape_stride, shape_inner;
@@ -71,17 +69,17 @@ struct scry_size_rules {
 	uint32_t rule_count;
 };
 
-/* Reads `width` bytes at `address`, zero-extended. 0, or not 0 when they are not there. */
+/* Reads `width` bytes, zero-extended. 0, or not 0 when they are not there. */
 typedef int (*scry_load_fn)(void *ctx, uint64_t address, uint32_t width, uint64_t *ret);
 
-static inline __attribute__((always_inline)) int scry_size_is_pointer(uint64_t value)
+static inline int scry_size_is_pointer(uint64_t value)
 {
 	return !(value & 7) && value > 0x10000 && value < 0x7fffffffffffull;
 }
 
 /* Address of the object's shape, 0 when it is not known. */
-static inline __attribute__((always_inline)) uint64_t
-scry_size_shape(const struct scry_size_rules *rules, scry_load_fn load, void *ctx, uint64_t flags)
+SCRY_INLINED uint64_t scry_size_shape(const struct scry_size_rules *rules, scry_load_fn load,
+				      void *ctx, uint64_t flags)
 {
 	uint64_t list, id = flags >> rules->shape_shift & rules->shape_mask;
 
@@ -93,15 +91,15 @@ scry_size_shape(const struct scry_size_rules *rules, scry_load_fn load, void *ct
 	return scry_size_is_pointer(list) ? list + id * rules->shape_stride : 0;
 }
 
-static inline __attribute__((always_inline)) int64_t
-scry_size_by_rule(const struct scry_size_rules *rules, const struct scry_size_rule *rule,
-		  scry_load_fn load, void *ctx, uint64_t object, uint64_t flags)
+SCRY_INLINED int64_t scry_size_by_rule(const struct scry_size_rules *rules,
+				       const struct scry_size_rule *rule, scry_load_fn load,
+				       void *ctx, uint64_t object, uint64_t flags)
 {
-	uint64_t field = 0, base = object;
+	uint64_t field = 0, word = 0, base = object;
 
 	if (rule->kind <= SCRY_SIZE_NONE)
 		return rule->kind == SCRY_SIZE_NONE ? 0 : -1;
-	if (rule->null_at) {
+	if (rule->null_at && rule->kind != SCRY_SIZE_TABLE) {
 		if (load(ctx, base + rule->null_at, 8, &field))
 			return -1;
 		if (field == 0)
@@ -116,17 +114,17 @@ scry_size_by_rule(const struct scry_size_rules *rules, const struct scry_size_ru
 		return -1;
 	if (!scry_size_is_pointer(base) || load(ctx, base + rule->at, rule->width, &field))
 		return -1;
-	if (rule->kind == SCRY_SIZE_TABLE)
-		return field < SCRY_SIZE_POWERS ? rules->bytes[rule->table][field] : -1;
-	if (field > (uint64_t)SCRY_SIZE_MAX)
-		return -1;
-	return (int64_t)field * rule->scale + rule->add;
+	if (rule->kind == SCRY_SIZE_TABLE) {
+		if (rule->null_at && load(ctx, base + rule->null_at, 8, &word))
+			return -1;
+		return field < SCRY_SIZE_POWERS ? rules->bytes[rule->table + !!word][field] : -1;
+	}
+	return field < (uint64_t)SCRY_SIZE_MAX ? (int64_t)field * rule->scale + rule->add : -1;
 }
 
 /* Bytes that `object`, whose first word is `flags`, has outside its slot; -1 unknown. */
-static inline __attribute__((always_inline)) int64_t
-scry_size_extra(const struct scry_size_rules *rules, scry_load_fn load, void *ctx, uint64_t object,
-		uint64_t flags)
+SCRY_INLINED int64_t scry_size_extra(const struct scry_size_rules *rules, scry_load_fn load,
+				     void *ctx, uint64_t object, uint64_t flags)
 {
 	const struct scry_size_type *type = &rules->type[flags % SCRY_SIZE_TYPES];
 	const struct scry_size_rule *rule = &rules->rule[type->first], *end = rule + type->count;
@@ -139,8 +137,11 @@ scry_size_extra(const struct scry_size_rules *rules, scry_load_fn load, void *ct
 			continue;
 		if (rule->word_at && load(ctx, object + rule->word_at, 8, &word))
 			return -1;
-		if (!rule->word_at || word == rule->word)
-			return scry_size_by_rule(rules, rule, load, ctx, object, flags);
+		if (rule->word_at && word != rule->word)
+			continue;
+		if ((flags & rule->same_mask) != rule->same_value)
+			return -1;
+		return scry_size_by_rule(rules, rule, load, ctx, object, flags);
 	}
 	return -1;
 }

@@ -31,6 +31,13 @@ static void read_bytes(const uint8_t *data, size_t size)
 	taken++;
 	must(c.layout.leaf_count <= SCRY_RUBY_LEAF_MAX, "leaves");
 	must(c.layout.after_count <= SCRY_RUBY_LEAF_MAX, "afters");
+	must(c.layout.sizes.rule_count <= SCRY_SIZE_RULES_MAX, "rules");
+	for (size_t i = 0; i < SCRY_SIZE_TYPES; i++)
+		must(c.layout.sizes.type[i].first + c.layout.sizes.type[i].count <=
+			     SCRY_SIZE_RULES_MAX,
+		     "rules of a type");
+	for (size_t i = 0; i < c.layout.sizes.rule_count; i++)
+		must(c.layout.sizes.rule[i].table < SCRY_SIZE_TABLES, "table");
 	must(c.check_count <= SCRY_CACHE_CHECKS_MAX, "rows");
 	for (size_t i = 0; i < c.check_count; i++) {
 		must(memchr(c.checks[i].item, 0, sizeof(c.checks[i].item)) != NULL, "item");
@@ -88,6 +95,9 @@ int main(int argc, char **argv)
 					  {"b", "2", "c", "d", "e", false},
 					  {"e", "", "", "", "", true}};
 	struct scry_cached c = {.checks = rows, .check_count = 3, .learned_s = 1};
+
+	c.layout.sizes.rule_count = 5;
+	c.layout.sizes.type[5] = (struct scry_size_type){.first = 1, .count = 4};
 	size_t size = 0;
 	uint8_t *valid = scry_cache_format(&key, &c, &size), *bytes = malloc(size);
 

@@ -28,14 +28,15 @@ static uint64_t now_us(void)
 	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void print_frame(const struct scry_ruby *ruby, uint64_t pc, uint64_t code)
+static void print_frame(const struct scry_ruby *ruby, uint64_t cfp, uint64_t pc, uint64_t code)
 {
-	char path[512] = "?", label[256] = "?";
+	char path[512] = "?", label[256] = "";
 	struct scry_ruby_iseq iseq;
 	uint32_t pos, line = 0;
 
 	if (!pc || !code) {
-		printf("frame c\n");
+		scry_ruby_c_method(ruby, cfp, label, sizeof(label));
+		printf("frame c %s\n", label);
 		return;
 	}
 	if (scry_ruby_iseq_read(ruby, code, &iseq) || scry_ruby_iseq_position(&iseq, pc, &pos)) {
@@ -65,7 +66,7 @@ static void print_thread(const struct scry_ruby *ruby, const struct scry_ruby_th
 		if (scry_mem_u64(&ruby->mem, cfp + l->frame_pc, &pc) ||
 		    scry_mem_u64(&ruby->mem, cfp + l->frame_iseq, &code))
 			return;
-		print_frame(ruby, pc, code);
+		print_frame(ruby, cfp, pc, code);
 	}
 }
 
@@ -106,10 +107,12 @@ static void print_size_rules(const struct scry_size_rules *r)
 		for (uint32_t i = type->first; i < (uint32_t)type->first + type->count; i++) {
 			const struct scry_size_rule *rule = &r->rule[i];
 
-			printf("size rule 0x%" PRIx64 " == 0x%" PRIx64 ": %s via %u at %u width %u "
-			       "* %u + %d null_at %u table %u\n",
-			       rule->mask, rule->value, kinds[rule->kind], rule->via, rule->at,
-			       rule->width, rule->scale, rule->add, rule->null_at, rule->table);
+			printf("size rule 0x%" PRIx64 " == 0x%" PRIx64
+			       " same 0x%x == 0x%x: %s via %u at "
+			       "%u width %u * %u + %d null_at %u table %u\n",
+			       rule->mask, rule->value, rule->same_mask, rule->same_value,
+			       kinds[rule->kind], rule->via, rule->at, rule->width, rule->scale,
+			       rule->add, rule->null_at, rule->table);
 		}
 	}
 	for (uint32_t t = 0; t < SCRY_SIZE_TABLES && r->bytes[t][0]; t++) {
@@ -122,12 +125,12 @@ static void print_size_rules(const struct scry_size_rules *r)
 	       r->shape_inner, r->shape_stride, r->shape_mask);
 }
 
-/* "size ADDRESS type N slot N extra N|?|free" for each address (hex) of standard input, and how
- * long it took. */
+/* "size ADDRESS type N slot N extra N|? flags F|free" for each address (hex) of standard input, and
+ * how long it took. */
 static int print_sizes(const struct scry_ruby *ruby)
 {
 	size_t count = 0, room = 1u << 22;
-	uint64_t *address = malloc(room * sizeof(*address)), start;
+	uint64_t *address = malloc(room * sizeof(*address)), start, flags;
 	struct scry_ruby_size *size = malloc(room * sizeof(*size));
 
 	while (address && size && count < room && scanf("%" SCNx64, &address[count]) == 1)
@@ -143,8 +146,10 @@ static int print_sizes(const struct scry_ruby *ruby)
 		       size[i].slot);
 		if (size[i].known)
 			printf("%" PRIu64 "\n", size[i].extra);
+		else if (size[i].is_free || scry_mem_u64(&ruby->mem, address[i], &flags))
+			printf("free\n");
 		else
-			printf("%s\n", size[i].is_free ? "free" : "?");
+			printf("? flags 0x%" PRIx64 "\n", flags);
 	}
 	free(address);
 	free(size);

@@ -146,6 +146,9 @@ static void objects(void **state)
 
 	golden_check(fd, "objects", "objects.txt", &plain);
 	golden_check(fd, "objects", "objects.json", &plain);
+	opts.pid = 4712;
+	golden_check(fd, "objects", "objects_pid.txt", &opts);
+	opts = plain;
 	opts.by = SCRY_VIEW_BY_CLASS;
 	golden_check(fd, "objects", "objects_class.txt", &opts);
 	golden_check(fd, "objects", "objects_class.json", &opts);

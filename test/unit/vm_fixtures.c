@@ -27,7 +27,8 @@ static bool is_other_shape(const struct scry_ruby_layout *l, const char *name)
 	return strncmp(name, "st_", 3) == 0 && !table;
 }
 
-static unsigned int compare(const char *name, const struct scry_ruby_layout *l)
+/* How many offsets were compared; `partly`: some may be unknown, but none wrong. */
+static unsigned int compare(const char *name, const struct scry_ruby_layout *l, bool partly)
 {
 	unsigned int compared = 0, wrong = 0;
 	char path[512], line[256], field[64];
@@ -44,7 +45,7 @@ static unsigned int compare(const char *name, const struct scry_ruby_layout *l)
 			continue;
 		got = field_of(l, field);
 		compared++;
-		if (got == want)
+		if (got == want || (partly && (got == 0 || got == SCRY_RUBY_NONE)))
 			continue;
 		wrong++;
 		print_message("%s: %s is %llu by gdb, %llu as learned\n", name, field, want,
@@ -68,7 +69,9 @@ static void test_all(void **state)
 		fixture_load(names[n], &f);
 		if (fixture_learn(&f, &learned) != 0)
 			fail_msg("%s: %s", names[n], scry_error());
-		compared = compare(names[n], &learned.child.layout);
+		if (scry_ruby_cross_check(&learned.child, &learned.target) != 0)
+			fail_msg("%s: %s", names[n], scry_error());
+		compared = compare(names[n], &learned.child.layout, false);
 		print_message("%s: %u offsets as gdb says, %zu pages\n", names[n], compared,
 			      f.page_count);
 		assert_true(compared >= 40);
@@ -78,7 +81,7 @@ static void test_all(void **state)
 	assert_true(n >= 5);
 }
 
-/* A saved child whose facts or memory lack something is refused, not half learned. */
+/* A page that is missing: refused, or an item that may be missing is; nothing becomes wrong. */
 static void test_gaps(void **state)
 {
 	struct learned learned;
@@ -86,10 +89,10 @@ static void test_gaps(void **state)
 	unsigned int refused = 0, same = 0;
 
 	fixture_load(fixture_names()[0], &f);
+	fixture_drop_facts(&f, "size ");
 	assert_int_equal(fixture_learn(&f, &learned), 0);
-	struct scry_ruby_layout whole = learned.child.layout;
 	learned_done(&learned);
-	for (size_t i = 0; i < f.page_count; i += 7) {
+	for (size_t i = 0; i < f.page_count; i += 13) {
 		struct page kept = f.pages[i];
 
 		memset(f.pages[i].bytes, 0, sizeof(f.pages[i].bytes));
@@ -97,15 +100,13 @@ static void test_gaps(void **state)
 			assert_true(scry_error()[0] != '\0');
 			refused++;
 		} else {
-			assert_memory_equal(&learned.child.layout, &whole,
-					    offsetof(struct scry_ruby_layout, trace_pc_advanced));
+			compare(fixture_names()[0], &learned.child.layout, true);
 			same++;
 		}
 		learned_done(&learned);
 		f.pages[i] = kept;
 	}
-	print_message("%u pages blanked: %u refused, %u without effect\n", refused + same, refused,
-		      same);
+	print_message("%u pages blanked: %u refused, %u learned\n", refused + same, refused, same);
 	assert_true(refused > 0);
 	fixture_done(&f);
 }

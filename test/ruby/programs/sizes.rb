@@ -1,6 +1,7 @@
 # Makes thousands of objects of each kind that scry can measure, in all the states in which they hold their
 # content, then writes every living object of the heap as the VM sees it (ObjectSpace.dump_all) to
-# ARGV[0] and sits still. Hidden objects are in that list too.
+# ARGV[0], the addresses of those with instance variables to ARGV[0].own, and sits still. Hidden objects
+# are in the first list too.
 require "objspace"
 require "json"
 require "set"
@@ -31,6 +32,7 @@ end
   KEPT << h << h.dup << h.invert << h.select { |_, v| v.odd? } << {} << {a: i} << h.merge({z: 1}) << h.to_a << h.compare_by_identity
   KEPT << Hash.new { |x, k| x[k] = k } << h.dup.tap { |x| x.keys.first(n / 2).each { |k| x.delete(k) } } << h.group_by { |_, v| v % 3 }
 end
+(9..40).each { |n| KEPT << eval("{#{(0...n).map { |i| "k#{i}: #{i}" }.join(",")}}") << Hash[*(1..2 * n)] }
 8.times { |n| KEPT << (0...(3 << 2 * n)).each_with_object({}) { |k, x| x[k] = k } }
 
 POINTS = (1..12).map { |n| Struct.new(*(1..n).map { |i| :"m#{i}" }) }
@@ -59,6 +61,10 @@ KEPT.each_with_index { |o, i| o.object_id if i % 7 == 0 }
 3000.times { |i| KEPT << text(random, i % 90) << [i, i.to_s] << {i => [i]} } # young ones as well
 GC.disable
 File.open(ARGV[0], "w") { |f| ObjectSpace.dump_all(output: f) }
+address = Kernel.instance_method(:to_s)
+File.open("#{ARGV[0]}.own", "w") do |f|
+  ObjectSpace.each_object { |o| f.puts address.bind(o).call[/0x\h+/] if Object === o && o.instance_variables.any? }
+end
 puts "ready"
 $stdout.flush
 sleep

@@ -1,0 +1,81 @@
+/*
+ * A fork child moves into a lane of its own. See wire/lanes.h.
+ *
+ * Runs inside the child's first event (or a postponed job that it inherited), on a gate page that
+ * the fork wiped. The inherited tables are empty by then: their pages are wiped too. Plain stores
+ * and a few atomic operations; no system call, no waiting.
+ */
+#include "agent/agent.h"
+
+static struct scry_claim *claim_of(struct scry_gate *g)
+{
+	return (struct scry_claim *)((uint8_t *)g + SCRY_CLAIM_OFFSET);
+}
+
+static uint64_t tsc(void)
+{
+	uint32_t lo, hi;
+
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+	return (uint64_t)hi << 32 | lo;
+}
+
+/* The order matters to those who look at us from outside: `owned` is last. */
+static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch)
+{
+	uint64_t at = (uint64_t)scry_agent.follow.lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES;
+	struct scry_control *c = (struct scry_control *)at;
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+
+	scry_agent.control = c;
+	c->taken[0] = 1;
+	g->frames = scry_agent.follow.frames;
+	g->ring = at + SCRY_PAGE;
+	g->head = g->at = 0;
+	g->segment = 0;
+	g->end = SCRY_SEGMENT_WORDS;
+	g->open = 1;
+	/* each child draws samples of its own, and its first object has been counted already */
+	g->random = (tsc() ^ (uint64_t)lane << 40) * 0x9e3779b97f4a7c15ull | 1;
+	g->by_bytes = scry_agent.sampling.by_bytes;
+	if (scry_agent.major_gc_count)
+		g->full_gcs = stat(scry_agent.major_gc_count);
+	g->wanted = watch;
+	scry_take_up(g);
+	g->until_sample--;
+	__atomic_store_n(&claim_of(g)->owned, lane + 1, __ATOMIC_RELEASE);
+}
+
+int scry_lane_claim(struct scry_gate *g)
+{
+	struct scry_lanes *lanes = scry_agent.follow.lanes;
+	struct scry_claim *claim = claim_of(g);
+	uint32_t watch;
+
+	if (!lanes || claim->trying == SCRY_CLAIM_GIVEN_UP)
+		return 0;
+	watch = __atomic_load_n(&lanes->follow, __ATOMIC_SEQ_CST);
+	for (uint32_t i = 0; watch && i < SCRY_LANES; i++) {
+		uint32_t is_free = 0;
+
+		if (__atomic_load_n(&lanes->taken[i], __ATOMIC_RELAXED))
+			continue;
+		__atomic_store_n(&claim->trying, i + 1, __ATOMIC_SEQ_CST);
+		if (!__atomic_compare_exchange_n(&lanes->taken[i], &is_free, 1, 0, __ATOMIC_SEQ_CST,
+						 __ATOMIC_SEQ_CST))
+			continue;
+		/* The keeper clears `follow`, then looks who has a lane: one of us two sees the
+		 * other. */
+		if (__atomic_load_n(&lanes->follow, __ATOMIC_SEQ_CST) != watch) {
+			__atomic_store_n(&lanes->taken[i], 0, __ATOMIC_SEQ_CST);
+			break;
+		}
+		__atomic_fetch_add(&lanes->claims, 1, __ATOMIC_RELAXED);
+		move_in(g, i, watch);
+		return 1;
+	}
+	claim->trying = SCRY_CLAIM_GIVEN_UP;
+	if (watch)
+		__atomic_fetch_add(&lanes->refused, 1, __ATOMIC_RELAXED);
+	return 0;
+}

@@ -1,0 +1,100 @@
+/*
+ * The keeper's whole run: one writer, one recording, and a watch for each process.
+ *
+ * Life of a watch: new -> enter (keeper) or adopt (follow) -> drained each turn -> end: what it has
+ * counted is written, or, for the many that come after the first SCRY_OWN_MAX, summed as "others".
+ * Whatever fails after it was entered goes through scry_watch_leave: every path out ends in undo.
+ */
+#ifndef SCRY_CMD_SESSION_H
+#define SCRY_CMD_SESSION_H
+
+#include "cmd/watch.h"
+#include "sys/spawn.h"
+
+#define SCRY_WATCHES_MAX 256 /* at once */
+#define SCRY_OWN_MAX 256     /* processes with rows of their own */
+#define SCRY_SUSPECTS_MAX 1024
+#define SCRY_LEASE_NS 1000000000ull /* handlers record this long after the last refresh */
+
+/* A process below a watched one that has no lane: a fork child that made no object yet, or another
+ * program. Looked at until it is entered or ends. */
+struct scry_suspect {
+	pid_t pid;
+	uint64_t start_ticks;
+	uint64_t image;	   /* changes with an exec */
+	uint64_t since_ns; /* when this image was first seen */
+	uint64_t look_ns;  /* next time to look what it is; UINT64_MAX: it is known */
+	uint64_t poll_ns;  /* next time to look whether it still is */
+};
+
+struct scry_session {
+	const struct scry_watch_opts *opts;
+	const struct scry_instrument *instrument;
+	struct scry_writer *writer;
+	int fd; /* the front's socket */
+	struct scry_watch *watches[SCRY_WATCHES_MAX];
+	size_t count;
+	struct scry_watch *others; /* ended processes without rows of their own, summed */
+	size_t own, others_count;
+	size_t entered; /* processes ever */
+	struct scry_spawns spawns;
+	pid_t leader; /* of `-- CMD` */
+	uint64_t leader_start;
+	struct scry_suspect *suspects;
+	size_t suspect_count;
+	uint64_t began_ns;
+	uint64_t scan_ns;     /* next full look through /proc */
+	uint64_t last_pid;    /* newest pid of the machine at the last look */
+	uint64_t late;	      /* Rubies that were entered after their start */
+	uint64_t not_entered; /* Rubies that could not be entered */
+	uint64_t refused;     /* fork children that found no lane */
+	uint64_t lease_tsc, lease_end_tsc;
+	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
+	bool is_catching; /* what is entered now was noticed after its exec */
+	bool is_short;	  /* the recording could not be written to its end */
+};
+
+/* watch.c */
+void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text);
+struct scry_watch *scry_watch_new(struct scry_session *s);
+/* Takes it out of the session and frees it. Nothing of it may stand in its process. */
+void scry_watch_free(struct scry_watch *w);
+/* Lock, map, hook: a live process, or one held at its start. After scry_proc_open. */
+int scry_watch_enter(struct scry_watch *w);
+/* The target lives: hooks off, undone, unmapped if unused. */
+void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
+/* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
+int scry_watch_end(struct scry_watch *w, const char *why);
+/* PROCESS and ATTACH: from now on it has rows of its own; unless SCRY_OWN_MAX others have. */
+void scry_watch_introduce(struct scry_watch *w);
+bool scry_watch_has_execed(struct scry_watch *w);
+void scry_watch_lease(struct scry_watch *w);
+/* keeper.c: all handlers record until then. Before something that takes long: for longer. */
+void scry_session_lease(struct scry_session *s, uint64_t ns);
+uint32_t scry_session_string(struct scry_session *s, const char *text);
+void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
+/* TOTALS of the summed ones, and what is to be said of all. */
+int scry_session_end(struct scry_session *s);
+
+/* follow.c: children. Once a turn: takes up lanes, finds their owners, frees those of the dead,
+ * enters programs that were exec'ed. */
+void scry_follow_turn(struct scry_session *s);
+/* A watched process became another program. */
+void scry_follow_exec(struct scry_session *s, pid_t pid);
+/* Are there lanes whose owner is sought? Then come again soon. */
+bool scry_follow_is_busy(const struct scry_session *s);
+/* Of an ended one: do processes live that were forked from it, and may still take a lane of its
+ * pool?
+ */
+bool scry_follow_has_heirs(struct scry_watch *w);
+/* Has somebody appeared so lately that he may still become a Ruby? */
+bool scry_follow_expects(const struct scry_session *s);
+/* The last look, when children may take no more lanes. */
+void scry_follow_end(struct scry_session *s);
+/* After all are left: their children that made no object, too. */
+void scry_follow_leave_heirs(struct scry_session *s);
+/* A started or exec'ed image stands still in `t`: entered if the instrument wants it. 1: entered;
+ * 0: not wanted; -errno with a sentence. `t` is let go, but for 0. */
+int scry_session_image(struct scry_session *s, struct scry_tracee *t);
+
+#endif

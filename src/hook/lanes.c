@@ -1,0 +1,136 @@
+/* See lanes.h. A lane is made clean by the one who frees it, so that a child finds all words 0. */
+#include "hook/lanes.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+/* a lane that was used for more gives its memory back */
+#define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS)
+
+int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held)
+{
+	void *view;
+	int fd, r = scry_inject_lanes(inj, held, &fd);
+
+	if (r < 0)
+		return r;
+	view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+		    0);
+	close(fd);
+	if (view == MAP_FAILED)
+		return scry_fail(-errno, "cannot map the lanes of process %d: %s", inj->proc->pid,
+				 strerror(errno));
+	*p = (struct scry_pool){.head = view,
+				.address = inj->header.lanes,
+				.gate = inj->gate,
+				.data = inj->data,
+				.text = inj->header.text};
+	if (getrandom(&p->nonce, sizeof(p->nonce), 0) != sizeof(p->nonce))
+		p->nonce = scry_now_ns();
+	for (uint32_t i = 0; i < SCRY_LANES; i++)
+		scry_pool_control(p, i)->magic = SCRY_CONTROL_MAGIC;
+	return 0;
+}
+
+void scry_pool_close(struct scry_pool *p)
+{
+	if (p->head)
+		munmap(p->head, SCRY_LANES_BYTES);
+	p->head = NULL;
+}
+
+/* The pointer last: a child that is born in between sees none, or all. */
+int scry_pool_tell(struct scry_pool *p, struct scry_inject *inj,
+		   const struct scry_agent_frames *frames)
+{
+	const struct scry_follow f = {
+		.lanes = (struct scry_lanes *)p->address, .nonce = p->nonce, .frames = *frames};
+	const uint64_t at = inj->data + offsetof(struct scry_agent_data, follow);
+	const size_t after = offsetof(struct scry_follow, nonce);
+	int r = scry_edit_poke(inj->mem.fd, at + after, (const char *)&f + after,
+			       sizeof(f) - after);
+
+	return r < 0 ? r : scry_edit_poke(inj->mem.fd, at, &f.lanes, sizeof(f.lanes));
+}
+
+void scry_pool_follow(struct scry_pool *p, uint32_t watch)
+{
+	__atomic_store_n(&p->head->follow, watch, __ATOMIC_SEQ_CST);
+}
+
+struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane)
+{
+	return (struct scry_control *)((char *)p->head + SCRY_PAGE + lane * SCRY_LANE_BYTES);
+}
+
+void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end_tsc)
+{
+	for (uint32_t i = 0; i < SCRY_LANES; i++) {
+		struct scry_control *c = scry_pool_control(p, i);
+
+		c->lease_end_tsc = lease_end_tsc;
+		__atomic_store_n(&c->lease_tsc, lease_tsc, __ATOMIC_RELEASE);
+	}
+}
+
+bool scry_pool_is_taken(const struct scry_pool *p, uint32_t lane)
+{
+	return __atomic_load_n(&p->head->taken[lane], __ATOMIC_SEQ_CST) != 0;
+}
+
+void scry_pool_free(struct scry_pool *p, uint32_t lane)
+{
+	struct scry_control *c = scry_pool_control(p, lane);
+
+	if (c->head > WORDS_KEPT)
+		madvise((char *)c + SCRY_PAGE, SCRY_LANE_BYTES - SCRY_PAGE, MADV_REMOVE);
+	c->owner_pid = 0;
+	c->target_pid = c->target_start = 0;
+	memset(&c->head, 0,
+	       offsetof(struct scry_control, counters) - offsetof(struct scry_control, head));
+	__atomic_store_n(&p->head->taken[lane], 0, __ATOMIC_SEQ_CST);
+}
+
+/* No sentence anywhere: that a process is somebody else's, or gone, is the usual answer. */
+int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
+{
+	struct scry_mem mem = {.fd = -1};
+	struct scry_follow follow;
+	uint64_t magic;
+	int r = scry_mem_open(&mem, pid, 0);
+
+	if (r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM) {
+		scry_error_clear();
+		return -EAGAIN;
+	}
+	if (r == 0 && (scry_mem_u64(&mem, p->text, &magic) < 0 || magic != SCRY_AGENT_MAGIC ||
+		       scry_mem_read(&mem, p->data + offsetof(struct scry_agent_data, follow),
+				     &follow, offsetof(struct scry_follow, frames)) < 0 ||
+		       (uint64_t)follow.lanes != p->address || follow.nonce != p->nonce ||
+		       scry_mem_read(&mem, p->gate + SCRY_CLAIM_OFFSET, ret, sizeof(*ret)) < 0))
+		r = -ENOENT;
+	scry_mem_close(&mem);
+	scry_error_clear();
+	return r < 0 ? -ENOENT : 0;
+}
+
+bool scry_pool_is_heir(const struct scry_pool *p, pid_t pid)
+{
+	struct scry_mem mem = {.fd = -1};
+	struct scry_gate gate = {.open = 1};
+	struct scry_claim claim;
+	bool r = scry_pool_ask(p, pid, &claim) == 0 && !claim.owned &&
+		 scry_mem_open(&mem, pid, 0) == 0 &&
+		 scry_mem_read(&mem, p->gate, &gate, sizeof(gate)) == 0 && !gate.open;
+
+	scry_mem_close(&mem);
+	scry_error_clear();
+	return r;
+}

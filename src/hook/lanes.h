@@ -1,0 +1,50 @@
+/*
+ * The host's end of the lanes: the pool of one entered process and all its fork descendants.
+ *
+ * Life: open (map it) -> tell (the agent knows of it) -> follow -> watch the claims: find the owner
+ * of each taken lane, read the lane, free it when the owner is gone -> follow 0 -> close. What is
+ * read here any process of the family can write: indices are ours, words are checked.
+ */
+#ifndef SCRY_HOOK_LANES_H
+#define SCRY_HOOK_LANES_H
+
+#include "hook/inject.h"
+#include "wire/lanes.h"
+
+struct scry_pool {
+	struct scry_lanes *head; /* our own view; NULL: there is no pool */
+	uint64_t address;	 /* of the pool in every process of the family */
+	uint64_t gate, data, text;
+	uint64_t nonce;
+};
+
+/* Maps the pool into the process. After scry_inject_enter; `held` as there. */
+int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held);
+void scry_pool_close(struct scry_pool *p);
+
+/* Tells the agent: from now on it can give a child its frames. Before the hook is on. */
+int scry_pool_tell(struct scry_pool *p, struct scry_inject *inj,
+		   const struct scry_agent_frames *frames);
+
+/* Children take up this watch from now on; 0: no more. */
+void scry_pool_follow(struct scry_pool *p, uint32_t watch);
+
+/* When handlers stop recording, and when they take themselves off, for all lanes. */
+void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end_tsc);
+
+bool scry_pool_is_taken(const struct scry_pool *p, uint32_t lane);
+struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane);
+
+/* The owner is gone and its words are read: another child may have it. */
+void scry_pool_free(struct scry_pool *p, uint32_t lane);
+
+/* Is `pid` of this family, and has it never recorded (its gate page is as the fork left it)? Then
+ * its VM may have our hook, which goes at its first event. */
+bool scry_pool_is_heir(const struct scry_pool *p, pid_t pid);
+
+/* What process `pid` says of itself. 0; -ENOENT: not of this family, not alive, or not ours to
+ * read; -EAGAIN: it could not be asked (no descriptor, no memory). Costs an open and three reads.
+ */
+int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret);
+
+#endif

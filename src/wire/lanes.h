@@ -1,0 +1,53 @@
+/*
+ * The pool of lanes: where fork children of a watched process record, from their first event on.
+ *
+ *   head page | lane 0: control page, ring | lane 1 | ...          rw-, shared by the whole family
+ *
+ * A child finds its gate page zero, takes a free lane by one compare-and-swap and goes on as if it
+ * had been entered: no system call, nobody is stopped, nothing is lost. The keeper finds out later
+ * whose lane it is (hook/lanes), reads it to its end when that process ends, and frees it.
+ *
+ * Freestanding. What the host reads here is hostile: any process of the family can write it.
+ */
+#ifndef SCRY_WIRE_LANES_H
+#define SCRY_WIRE_LANES_H
+
+#include "wire/control.h"
+
+#define SCRY_LANES 64u
+#define SCRY_LANE_BYTES (SCRY_PAGE + 8ull * SCRY_RING_WORDS)
+#define SCRY_LANES_BYTES (SCRY_PAGE + SCRY_LANES * SCRY_LANE_BYTES) /* touched pages cost only */
+
+struct scry_lanes {
+	/* keeper writes */
+	uint32_t follow; /* the watch that children take up; 0: they take the hook off */
+	uint32_t reserved;
+	uint64_t pad0[7];
+	/* agents add */
+	uint64_t claims;  /* lanes ever taken */
+	uint64_t refused; /* children that found none */
+	uint64_t pad1[6];
+	uint32_t taken[SCRY_LANES]; /* 0 free, 1 taken; a child swaps it in, the keeper clears it */
+};
+_Static_assert(sizeof(struct scry_lanes) <= SCRY_PAGE, "the head page");
+
+/*
+ * In the gate page, and so wiped by a fork: which lane this process has. `trying` is written before
+ * the swap and `owned` after it: a lane that is taken while no process tries or owns it is a dead
+ * one's.
+ */
+#define SCRY_CLAIM_OFFSET 2048u
+#define SCRY_CLAIM_GIVEN_UP 0xffffffffu
+struct scry_claim {
+	uint32_t trying; /* lane + 1; SCRY_CLAIM_GIVEN_UP: found none */
+	uint32_t owned;	 /* lane + 1 */
+};
+
+/* Private, inherited by children, written by the host before the watch is on. */
+struct scry_follow {
+	struct scry_lanes *lanes;	 /* 0: children are not followed */
+	uint64_t nonce;			 /* of this pool: says that a process is of this family */
+	struct scry_agent_frames frames; /* for a child's gate page */
+};
+
+#endif

@@ -1,0 +1,148 @@
+#!/usr/bin/env bats
+# Where a layout comes from when the calibration child has a hard time: the program's file is gone,
+# its libraries lie in another mount namespace, its file may not be executed, it is another user's.
+# Either it is learned, or it comes from the cache, or the refusal says why.
+
+load lib
+
+setup() {
+	need_scry
+	T="$BATS_TEST_TMPDIR"
+	STARTED=""
+	export XDG_CACHE_HOME="$T/cache"
+	mkdir "$XDG_CACHE_HOME"
+	RUBY_FILE="$(readlink -f "$(command -v "$RUBY")")"
+}
+
+teardown() {
+	end_started
+}
+
+need_namespaces() {
+	unshare -m true 2>/dev/null || skip "no right to make a mount namespace"
+}
+
+# A program that allocates and says that it runs; its pid in $PID, as the host sees it.
+loop='$stdout.sync = true; puts "runs"; loop { Array.new(10) { Object.new }; sleep 0.001 }'
+running() {
+	start "$@"
+	wait_for 10 in_file runs "$T/$1.out"
+}
+
+# records PID: its objects, without an error.
+records() {
+	"$SCRY" objects -p "$1" -d 0.5s --top 0 -o "$T/o.json" --force
+	json_is "$T/o.json" 'r["totals"]["allocated"] > 0 && r["honesty"]["errors"] == 0'
+}
+
+layout_of() {
+	"$SCRY" doctor -p "$1" | sed -n 's/^ok   layout *//p'
+}
+
+@test "a deleted program is learned from the file that runs" {
+	mkdir "$T/bin"
+	cp "$RUBY_FILE" "$T/bin/ruby"
+	running gone "$T/bin/ruby" -e "$loop"
+	rm -r "$T/bin"
+	[[ "$(readlink "/proc/$PID/exe")" == *"(deleted)" ]]
+	records "$PID"
+	[[ "$(SCRY_NO_CACHE=1 layout_of "$PID")" == "learned now "* ]]
+}
+
+@test "a target in another mount namespace is learned with what is mounted there" {
+	need_namespaces
+	mkdir "$T/there"
+	# The program exists in that namespace only.
+	running other unshare -m sh -c '
+		mount -t tmpfs none "$1" && cp "$2" "$1/ruby" && exec "$1/ruby" -e "$3"' - "$T/there" "$RUBY_FILE" "$loop"
+	[ ! -e "$T/there/ruby" ]
+	records "$PID"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	# What a foreign namespace taught is not kept for others.
+	[ ! -e "$XDG_CACHE_HOME/scry" ]
+}
+
+@test "without the standard library the layout is learned, but not kept" {
+	need_namespaces
+	lib="$("$RUBY" -e 'puts RbConfig::CONFIG["rubyarchdir"]')"
+	running bare unshare -m sh -c '
+		mount -t tmpfs none "$1" && exec "$2" --disable=gems -e "$3"' - "$lib" "$RUBY_FILE" "$loop"
+	run "$SCRY" doctor -p "$PID"
+	[[ "$output" == *"could not load 'objspace'"* ]]
+	[[ "$output" == *"layout "*"learned now"* ]]
+	[ ! -e "$XDG_CACHE_HOME/scry" ]
+	# Another ruby of the same build knows more; then it serves this one too.
+	running whole "$RUBY_FILE" -e "$loop"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	for pid in $STARTED; do
+		[[ "$(layout_of "$pid")" == "from the cache "*"validated now"* ]]
+	done
+}
+
+@test "a file that may not be executed any more: refused with the reason; the cache carries" {
+	need_namespaces
+	mkdir "$T/there"
+	running noexec unshare -m sh -c '
+		mount -t tmpfs none "$1" && cp "$2" "$1/ruby" && { "$1/ruby" -e "$3" & } &&
+		until grep -q runs "$4"; do sleep 0.05; done && mount -o remount,noexec "$1"; echo remounted; wait' \
+		- "$T/there" "$RUBY_FILE" "$loop" "$T/noexec.out"
+	wait_for 10 in_file remounted "$T/noexec.out"
+	target="$(pgrep -P "$PID" ruby)"
+	STARTED="$target $STARTED"
+	run "$SCRY" objects -p "$target" -d 0.2s
+	[ "$status" -eq 4 ]
+	[[ "$output" == *"cannot execute the binary: Permission denied"* ]]
+	[[ "$output" == *"fix: "* ]]
+
+	running whole "$RUBY_FILE" -e "$loop"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	[[ "$(layout_of "$target")" == "from the cache "* ]]
+	records "$target"
+}
+
+@test "a library that was replaced on disk is not taken for the one that runs" {
+	[ "$(id -u)" = 0 ] || skip "not root: a deleted library cannot be opened"
+	library="$(ldd "$RUBY_FILE" | sed -n 's/.*libruby[^ ]* => \([^ ]*\) .*/\1/p')"
+	[ -n "$library" ] || skip "this ruby has no libruby"
+	mkdir "$T/lib"
+	name="$(basename "$library")"
+	cp -L "$library" "$T/lib/$name"
+	running old env LD_LIBRARY_PATH="$T/lib" "$RUBY_FILE" -e "$loop"
+	# The same library, but of another build.
+	id="$(readelf -n "$library" | sed -n 's/.*Build ID: //p')"
+	"$RUBY" -e 'b = File.binread(ARGV[0]); id = [ARGV[2]].pack("H*"); b[b.index(id), 4] = "\1\2\3\4"; File.binwrite(ARGV[1], b)' \
+		"$library" "$T/lib/new" "$id"
+	mv "$T/lib/new" "$T/lib/$name"
+	run "$SCRY" objects -p "$PID" -d 0.2s
+	[ "$status" -eq 4 ]
+	[[ "$output" == *"is not the library that process $PID runs"*"fix: "* ]]
+	# Put back, it is the same build again, though another file.
+	cp -L "$library" "$T/lib/$name"
+	records "$PID"
+}
+
+@test "another root directory: the child runs there" {
+	need_namespaces
+	mkdir -p "$T/root"
+	running jail unshare -m sh -c '
+		mkdir -p "$1/etc" "$1/dev" && for d in usr lib lib64 proc; do
+			mkdir -p "$1/$d" && mount --rbind "/$d" "$1/$d"; done &&
+		mv_to="$1/only-here" && mkdir "$mv_to" && cp "$2" "$mv_to/ruby" &&
+		exec chroot "$1" /only-here/ruby -e "$3"' - "$T/root" "$RUBY_FILE" "$loop"
+	[[ "$(readlink "/proc/$PID/root")" != / ]]
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+}
+
+@test "the cache is used and judged at each attach; SCRY_NO_CACHE goes without" {
+	running plain "$RUBY_FILE" -e "$loop"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	[[ "$(layout_of "$PID")" == "from the cache "*"validated now"* ]]
+	records "$PID"
+	[[ "$(SCRY_NO_CACHE=1 layout_of "$PID")" == "learned now "* ]]
+	file="$(echo "$XDG_CACHE_HOME"/scry/layout-*)"
+	[ "$(stat -c %a "$file")" = 600 ]
+	[ "$(stat -c %a "$XDG_CACHE_HOME/scry")" = 700 ]
+	truncate -s 1000 "$file"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	[[ "$(layout_of "$PID")" == "from the cache "* ]]
+}
