@@ -68,6 +68,7 @@ struct objects {
 	bool registered; /* in at least one thread */
 	bool table_full; /* the VM takes no more postponed jobs */
 	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
+	bool gc_refused; /* --force-gc: it came, and the VM made none */
 };
 
 static struct scry_objects *new_names(const struct scry_watch *w, const struct objects *o)
@@ -472,17 +473,22 @@ static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
 /* --force-gc: what lives after it is referenced by something. */
 static void force_gc(struct scry_watch *w, struct objects *o)
 {
+	struct scry_objects_totals before, after;
 	uint64_t until = scry_now_ns() + FORCE_GC_NS;
 
 	if (!is_armed(w))
 		return;
+	drain(w);
+	scry_objects_totals(o->names, &before);
 	__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs + 1,
 			 __ATOMIC_RELEASE);
 	ask_threads(w, wait_for_gc);
 	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
 		drain(w);
 	drain(w);
+	scry_objects_totals(o->names, &after);
 	o->gc_missed = !is_gc_done(w);
+	o->gc_refused = !o->gc_missed && after.full_gcs == before.full_gcs;
 	if (o->gc_missed)
 		__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs,
 				 __ATOMIC_RELEASE);
@@ -550,6 +556,9 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"--force-gc: the program did not come to a safepoint within 2 s; "
 				"no GC was made");
+	if (o->gc_refused)
+		scry_watch_note(w, "--force-gc: the VM made no GC: the program has switched its "
+				   "collector off");
 	if (o->unfollowed)
 		scry_watch_note(w,
 				"%llu samples beyond the agent's table: made counted, not followed "

@@ -33,7 +33,7 @@ load_under() {
 	wait_for 20 bash -c "'$SCRY' ps | grep -w $load | grep -q 'watched by'"
 	echo >&7
 	wait_for 120 in_file "^sum" "$T/load.out"
-	kill -INT "$scry"
+	kill -INT "$scry" || { cat "$T/scry.err"; false; }
 	finish "$scry" || { cat "$T/scry.err"; false; }
 	echo >&7
 	finish "$load" || { cat "$T/load.out" "$T/load.err"; false; }

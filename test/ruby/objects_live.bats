@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# What lives, what it weighs, how old it is: `scry objects` against ObjectSpace and GC, asked inside
+# the program while nothing else runs. Programs are in live/.
+
+load lib
+
+setup() {
+	need_scry
+	T="$BATS_TEST_TMPDIR"
+	STARTED=""
+}
+
+teardown() {
+	end_started
+}
+
+# watched SCRIPT [ARGS...] -- SCRY-OPTIONS...: the script is watched from its first line on stdin until
+# it says "ready"; report in $T/o.json.
+watched() {
+	local script=$1
+	local -a args=()
+	shift
+	while [ $# -gt 0 ] && [ "$1" != -- ]; do
+		args+=("$1")
+		shift
+	done
+	shift
+	mkfifo "$T/go"
+	exec 7<>"$T/go"
+	start target "$RUBY" "$HERE/live/$script" "$T/go" "${args[@]}"
+	local target=$PID
+	wait_for 20 in_file "^pid" "$T/target.out"
+	start scry "$SCRY" objects -p "$target" --top 0 -o "$T/o.json" "$@"
+	local scry=$PID
+	wait_for 20 bash -c "'$SCRY' ps | grep -w $target | grep -q 'watched by'"
+	echo >&7
+	wait_for 60 in_file "^ready" "$T/target.out"
+	kill -INT "$scry" || { cat "$T/scry.err"; false; }
+	finish "$scry" || { cat "$T/scry.err"; false; }
+	echo >&7
+	finish "$target" || { cat "$T/target.err"; false; }
+	exec 7>&-
+	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+}
+
+# sums FILE: per class [allocated, live, live_bytes, freed bytes, stars] of counts.rb's own objects
+SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["class"]) }.group_by { |x| x["class"] }'
+
+@test "live and live bytes by class are those of each_object and memsize_of" {
+	watched counts.rb "$T/truth.json" -- --by class
+	"$RUBY" -rjson -e '
+	  truth, report = ARGV.map { |f| JSON.parse(File.read(f)) }
+	  rows = report["rows"].to_h { |r| [r["class"], r] }
+	  bad = truth["live"].reject { |k, (n, bytes)| rows[k]["live"] == n && rows[k]["live_bytes"] == bytes }
+	  bad.each_key { |k| puts "#{k}: program #{truth["live"][k]}, scry #{rows[k].slice("live", "live_bytes", "is_slots_only")}" }
+	  # 3001 of each were made, and the same number has died or lives.
+	  made = truth["live"].keys.reject { |k| rows[k]["allocated"] == 3001 }
+	  puts "made: #{made.map { |k| [k, rows[k]["allocated"]] }}" unless made.empty?
+	  stars = truth["live"].keys.select { |k| rows[k]["is_slots_only"] }
+	  puts "sizes not known: #{stars}" unless stars.empty?
+	  passing = rows["Passing"]["live"] == truth["passing"]
+	  puts "Passing: #{rows["Passing"]["live"]}, not #{truth["passing"]}" unless passing
+	  exit bad.empty? && made.empty? && stars.empty? && passing' "$T/truth.json" "$T/o.json"
+	# What was born before is counted apart: 100 OldText at least are among the older ones.
+	json_is "$T/o.json" 'rows.none? { |x| x["class"] == "OldText" } && r["totals"]["frees_older"] >= 100'
+}
+
+@test "bytes of the freed are what they were when they died" {
+	watched counts.rb "$T/truth.json" -- --by class
+	"$RUBY" -rjson -e '
+	  truth, report = ARGV.map { |f| JSON.parse(File.read(f)) }
+	  rows = report["rows"].to_h { |r| [r["class"], r] }
+	  # made(0) is in neither account of the program; and what of the dropped still lives is in both.
+	  bad = truth["died"].reject do |k, (n, bytes)|
+	    row = rows[k]
+	    live, live_bytes = truth["live"][k]
+	    if live == 1000 # all the dropped are gone
+	      last = row["bytes"] - row["live_bytes"] - bytes # of the one made(0) made
+	      row["allocated"] - row["live"] == n + 1 && last.between?(40, 640)
+	    else
+	      (row["bytes"] - bytes - live_bytes).abs <= 2 * 640
+	    end
+	  end
+	  bad.each_key { |k| puts "#{k}: program died #{truth["died"][k]} live #{truth["live"][k]}, scry #{rows[k].slice("allocated", "bytes", "live", "live_bytes")}" }
+	  exit bad.empty?' "$T/truth.json" "$T/o.json"
+}
+
+@test "max age: the GCs since the oldest was born" {
+	watched ages.rb -- --by class
+	json_is "$T/o.json" 'a = rows.to_h { |x| [x["class"], x["max_age_gcs"]] }; [a["First"], a["Second"], a["Third"]] == [9, 2, 0]'
+	json_is "$T/o.json" 'r["honesty"]["gcs"] == 10 && r["honesty"]["full_gcs"] == 10'
+	# survived the last full mark: all but the Third
+	json_is "$T/o.json" 'a = rows.to_h { |x| [x["class"], x["old_live"]] }; [a["First"], a["Second"], a["Third"]] == [1, 1, 0]'
+}
+
+@test "--live lists what survived the last full mark, and nothing else" {
+	watched ages.rb -- --by class --live
+	json_is "$T/o.json" 'c = rows.map { |x| x["class"] }; c.include?("First") && c.include?("Second") && !c.include?("Third")'
+	json_is "$T/o.json" 'rows.all? { |x| x["old_live"] > 0 && x["old_live"] <= x["live"] }'
+}
+
+@test "garbage counts as live until it is collected, and --force-gc collects it" {
+	watched garbage.rb -- --by class
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001'
+	rm "$T/go" "$T/o.json"
+	watched garbage.rb -- --by class --force-gc
+	# The machine stack may hold a few of the last.
+	json_is "$T/o.json" 'd = rows.find { |x| x["class"] == "Dropped" }; d["allocated"] == 5001 && d["live"] <= 3'
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Kept" }["live"] == 70 && r["honesty"]["full_gcs"] == 1'
+	# It was the program's own garbage: as many are gone there.
+	gone="$(tail -1 "$T/target.out")"
+	json_is "$T/o.json" "rows.find { |x| x['class'] == 'Dropped' }['live'] == $gone"
+}
+
+@test "--force-gc on a program whose collector is off: none is made, and the report says so" {
+	watched garbage.rb off -- --by class --force-gc
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001'
+	json_is "$T/o.json" 'r["notes"].any? { |n| n.include?("switched its collector off") }'
+}
+
+@test "a target that sleeps makes no GC, and the report says so" {
+	start sleeper "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 3; puts "idle"; sleep'
+	wait_for 20 in_file "^pid" "$T/sleeper.out"
+	start scry "$SCRY" objects -p "$PID" -o "$T/o.json" --force-gc
+	wait_for 20 in_file "^idle" "$T/sleeper.out"
+	kill -INT "$PID"
+	finish "$PID"
+	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 && (r["notes"] || []).any? { |n| n.include?("--force-gc") }'
+}
+
+@test "addresses are used again: each object has one life" {
+	cat >"$T/reuse.rb" <<'RUBY'
+class A; end
+class B; end
+200.times { 1000.times { A.new }; 300.times { B.new }; GC.start(full_mark: false) if rand < 0.3 }
+KEPT = Array.new(50) { B.new }
+2.times { GC.start }
+puts ObjectSpace.each_object(A).count, ObjectSpace.each_object(B).count
+RUBY
+	"$SCRY" objects --by class -o "$T/o.json" -- "$RUBY" "$T/reuse.rb" >"$T/out"
+	a="$(head -1 "$T/out")" b="$(tail -1 "$T/out")"
+	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" "x = rows.find { |x| x['class'] == 'A' }; x['allocated'] == 200_000 && x['live'] == $a"
+	json_is "$T/o.json" "x = rows.find { |x| x['class'] == 'B' }; x['allocated'] == 60_050 && x['live'] == $b"
+}
