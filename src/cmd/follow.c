@@ -249,7 +249,6 @@ static void find_owners(struct scry_session *s)
 
 /* ---- suspects ---- */
 
-/* Not 0: that is the number of a lane whose process was not found yet, and of init's parent. */
 static bool is_watched(const struct scry_session *s, pid_t pid)
 {
 	if (pid <= 0)
@@ -289,6 +288,9 @@ static void add_suspect(struct scry_session *s, pid_t pid, const struct scry_pro
 /* Is the process that has this number now one of ours? Numbers are given out again. */
 static bool is_ours(const struct scry_session *s, pid_t pid)
 {
+	if (pid <=
+	    0) /* the number of a lane whose process was not found yet, and of init's parent */
+		return false;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->proc.pid == pid && !s->watches[i]->is_over)
 			return scry_proc_is_alive(&s->watches[i]->proc);
