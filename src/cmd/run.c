@@ -209,6 +209,8 @@ static void wait_for_keeper(struct front *f)
 	char order = SCRY_ORDER_STOP;
 
 	for (;;) {
+		if (pass_on_to > 0 && has_program_ended(f))
+			pass_on_to = 0; /* its children are still watched: signals are for us */
 		if (interrupts && !told && (!f->opts->command || has_program_ended(f))) {
 			told = 1;
 			send(f->fd, &order, 1, MSG_NOSIGNAL);
