@@ -142,6 +142,25 @@ two_scripts() {
 	[ "$status" -eq 125 ]
 }
 
+@test "nobody else is entered while children come and go" {
+	start others "$RUBY" -e '$stdout.sync = true; loop { pid = spawn(ARGV[0], "-e", "sleep 0.2"); puts pid; Process.wait(pid) }' "$RUBY"
+	other=$PID
+	wait_for 10 in_file "^[0-9]" "$T/others.out"
+	start scry "$SCRY" objects -f --top 0 -o "$T/o.json" -- "$RUBY" "$HERE/programs/storm.rb" 1000 8
+	scry=$PID
+	while kill -0 "$scry" 2>/dev/null; do
+		for pid in "$other" $(pgrep -P "$other"); do
+			[ "$(mappings "$pid" 2>/dev/null || echo 0)" -eq 0 ] || {
+				echo "process $pid was entered"
+				return 1
+			}
+		done
+		sleep 0.05
+	done
+	finish "$scry"
+	json_is "$T/o.json" "rows.none? { |x| x['pid'] == $other }"
+}
+
 @test "a child that is killed" {
 	cat >"$T/killed.rb" <<'RUBY'
 class Kid; end
