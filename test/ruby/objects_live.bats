@@ -32,7 +32,7 @@ watched() {
 	wait_for 20 in_file "^pid" "$T/target.out"
 	start scry "$SCRY" objects -p "$target" --top 0 -o "$T/o.json" "$@"
 	local scry=$PID
-	wait_for 20 bash -c "'$SCRY' ps | grep -w $target | grep -q 'watched by'"
+	wait_for 30 in_file "watching process" "$T/scry.err"
 	echo >&7
 	wait_for 60 in_file "^ready" "$T/target.out"
 	kill -INT "$scry" || { cat "$T/scry.err"; false; }

@@ -30,7 +30,7 @@ load_under() {
 	wait_for 20 in_file "^pid" "$T/load.out"
 	start scry "$SCRY" objects -p "$load" --top 0 -o "$T/o.json" "$@"
 	local scry=$PID
-	wait_for 20 bash -c "'$SCRY' ps | grep -w $load | grep -q 'watched by'"
+	wait_for 30 in_file "watching process" "$T/scry.err"
 	echo >&7
 	wait_for 120 in_file "^sum" "$T/load.out"
 	kill -INT "$scry" || { cat "$T/scry.err"; false; }
