@@ -66,6 +66,8 @@ static void moved(void *context, uint64_t from, uint64_t to)
 		scry_sample_reused(scry_agent.gate, to);
 		if (!scry_sample_moved(scry_agent.gate, from, to))
 			return;
+	} else if (!scry_agent.ruby.each_objects) {
+		scry_pages_add(to >> 16); /* from there it may move on */
 	}
 	if (b->count == 2 * BATCH)
 		flush(b);

@@ -308,6 +308,11 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 				s->spawns.refused);
 }
 
+static bool is_in(const struct scry_watch *w)
+{
+	return !w->is_over && !w->target_gone && w->proc.pid;
+}
+
 /* Every process is left, whatever happened; children first, they use their root's pool. */
 static int leave_all(struct scry_session *s, const char *why)
 {
@@ -316,9 +321,11 @@ static int leave_all(struct scry_session *s, const char *why)
 
 	if (s->opts->follow)
 		scry_follow_end(s);
+	for (size_t i = 0; s->instrument->conclude && i < s->count; i++)
+		if (is_in(s->watches[i]))
+			s->instrument->conclude(s->watches[i]);
 	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
-		if (!s->watches[i]->is_over && !s->watches[i]->target_gone &&
-		    s->watches[i]->proc.pid)
+		if (is_in(s->watches[i]))
 			scry_inject_want(&s->watches[i]->inj, 0);
 	for (int roots = 0; roots < 2; roots++)
 		for (size_t i = s->count; i-- > 0;) {

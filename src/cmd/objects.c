@@ -471,12 +471,14 @@ static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
 }
 
 /* --force-gc: what lives after it is referenced by something. */
-static void force_gc(struct scry_watch *w, struct objects *o)
+static void conclude(struct scry_watch *w)
 {
+	const struct objects_opts *opts = w->opts->instrument_opts;
+	struct objects *o = w->state;
 	struct scry_objects_totals before, after;
 	uint64_t until = scry_now_ns() + FORCE_GC_NS;
 
-	if (!is_armed(w))
+	if (!opts->force_gc || !is_armed(w))
 		return;
 	drain(w);
 	scry_objects_totals(o->names, &before);
@@ -496,10 +498,6 @@ static void force_gc(struct scry_watch *w, struct objects *o)
 
 static void leave(struct scry_watch *w)
 {
-	const struct objects_opts *opts = w->opts->instrument_opts;
-
-	if (opts->force_gc)
-		force_gc(w, w->state);
 	scry_inject_want(&w->inj, 0);
 	if (wait_for_unhooked(w, 20000000) || w->held)
 		return;
@@ -689,6 +687,7 @@ const struct scry_instrument scry_instrument_objects = {
 	.adopt = adopt,
 	.identified = identified,
 	.drain = drain,
+	.conclude = conclude,
 	.leave = leave,
 	.finish = finish,
 	.merge = merge,

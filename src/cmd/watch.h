@@ -87,6 +87,9 @@ struct scry_instrument {
 	void (*identified)(struct scry_watch *w);
 	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
+	/* The watch is about to end, in the target all is still on; called of every watch before
+	 * one is left. May be NULL. */
+	void (*conclude)(struct scry_watch *w);
 	/* Stop producing; called while the target lives. */
 	void (*leave)(struct scry_watch *w);
 	/* Last events into the recording. */

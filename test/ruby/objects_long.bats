@@ -36,7 +36,7 @@ steady() {
 	wait_for 30 in_file "^round" "$T/busy.out"
 	start scry "$SCRY" objects -p "$busy" --top 0 -o "$T/o.json" "$@"
 	local scry=$PID
-	wait_for 30 bash -c "'$SCRY' ps | grep -w $busy | grep -q 'watched by'"
+	wait_for 30 in_file "watching process" "$T/scry.err"
 	local keeper
 	keeper="$(pgrep -P "$scry" scry-keeper)"
 	at="$(objects_of)"

@@ -47,7 +47,8 @@ until_holds() {
 
 @test "--until live: it is so, and was not much before" {
 	until_holds 'live>2000'
-	json_is "$T/o.json" 'r["totals"]["live"] > 1500 && r["totals"]["allocated"] < 1_000_000'
+	# a GC may have come between the look and the end
+	json_is "$T/o.json" 'r["totals"]["live"] > 100 && r["totals"]["allocated"].between?(2000, 1_000_000)'
 	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Kept" }["live"] == rows.find { |x| x["class"] == "Kept" }["allocated"]'
 }
 

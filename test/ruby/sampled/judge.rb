@@ -24,7 +24,7 @@ ARGV.each do |path|
     held = known.count { |r| (r[what] - truth).abs <= r["#{what}_error"] }
     squares = known.sum { |r| ((r[what] - truth) / (r["#{what}_error"] / 1.96))**2 } / known.size
     puts "#{File.basename(path)} #{what}: #{held} of #{known.size} hold the truth, mean square #{squares.round(2)}"
-    bad << "#{what}: only #{known.size} have an interval" if known.size < 395
+    bad << "#{what}: only #{known.size} have an interval" if known.size < 385
     bad << "#{what}: #{held} hold the truth" if held <= 355 - (400 - known.size)
     bad << "#{what}: mean square #{squares}" if (squares - 1).abs > 0.4
     spread = Math.sqrt(rows.sum { |r| (r["#{what}_error"].to_f / 1.96)**2 })
