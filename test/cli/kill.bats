@@ -202,7 +202,7 @@ n += [n].size while Process.clock_gettime(Process::CLOCK_MONOTONIC) - t < 2
 File.write(ARGV[0], n == 0 ? "wrong" : "right")
 RUBY
 	for who in front both; do
-		rm -f "$T/long.done"
+		rm -f "$T/long.done" "$T/long.out"
 		start long "$SCRY" objects -o "$T/$who.scry" -- "$RUBY" "$T/long.rb" "$T/long.done"
 		scry=$PID
 		wait_for 10 in_file "^pid" "$T/long.out"
