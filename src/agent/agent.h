@@ -141,7 +141,11 @@ SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
 /* class_name.c: is this object a ractor, and the VM one that breaks when it starts (ractor_class)?
  */
-int scry_comes_ractor(uint64_t flags, uint64_t klass);
+int scry_is_ractor(uint64_t klass);
+static inline int scry_comes_ractor(uint64_t flags, uint64_t klass)
+{
+	return unlikely((flags & 0x1f) == 0x0c) && scry_is_ractor(klass); /* T_DATA */
+}
 /* Then the watch ends. */
 void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
 /* Writes the class's name; returns its bytes, 0 when it is not known. */

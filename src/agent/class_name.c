@@ -157,12 +157,12 @@ static int put_object(struct text *t, uint64_t object, uint64_t klass)
  * To 3.1.3 a ractor that starts allocates before it has a frame, and the VM's own event code
  * follows that null pointer. Its object is made before it starts.
  */
-int scry_comes_ractor(uint64_t flags, uint64_t klass)
+int scry_is_ractor(uint64_t klass)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t ractor;
 
-	if (likely(!r->ractor_class) || (flags & SCRY_TYPE_MASK) != SCRY_TYPE_DATA)
+	if (likely(!r->ractor_class))
 		return 0;
 	ractor = load64(r->ractor_class);
 	for (int i = 0; i < SUPERS_MAX && is_pointer(klass); i++) {

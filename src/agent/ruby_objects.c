@@ -225,20 +225,6 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	end(g);
 }
 
-/*
- * While objects of the last mark are being swept, and whenever a GC has begun or ended, code and
- * classes may have died unseen: what was defined until then may not be used again.
- */
-static void take_sample(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
-{
-	if (g->sweeping) {
-		scry_site_forget_all();
-		scry_stack_forget_all();
-	}
-	if (record_alloc(g, trace_arg, object))
-		scry_sample_track(g, object);
-}
-
 /* Slot bytes of `object` in units of the smallest slot: the heap page says. */
 static int64_t units_of(uint64_t object)
 {
@@ -257,6 +243,17 @@ static void end_samples(struct scry_gate *g, uint32_t event)
 
 	while ((object = scry_sample_next_dead(g, event, &cursor)))
 		put_end(g, object, event == SCRY_RUBY_GC_END_MARK ? load64(object) : 0);
+}
+
+/*
+ * Code and classes end unseen here. What was defined up to the end of a mark may be of those that
+ * it left out. What is defined later is of living ones, which this sweep passes over and which only
+ * the sweep after the next mark could take.
+ */
+static void forget_the_dead(void)
+{
+	scry_site_forget_all();
+	scry_stack_forget_all();
 }
 
 SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
@@ -278,15 +275,16 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	if (event != SCRY_RUBY_NEWOBJ) {
 		record_gc(g, event);
 		end_samples(g, event);
-		scry_site_forget_all();
-		scry_stack_forget_all();
+		if (event == SCRY_RUBY_GC_END_MARK)
+			forget_the_dead();
 	} else {
 		object = word_at(trace_arg, g->frames.trace_data);
 		scry_sample_reused(g, object);
 		if (g->until_sample <= 0) {
 			g->until_sample =
 				scry_sample_gap(g); /* the rest of its units counts for nobody */
-			take_sample(g, trace_arg, object);
+			if (record_alloc(g, trace_arg, object))
+				scry_sample_track(g, object);
 		}
 		scry_end_before_ractor(g, load64(object), load64(object + 8));
 	}
