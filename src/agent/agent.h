@@ -10,6 +10,7 @@
 #define SCRY_AGENT_H
 
 #include "agent/pages.h"
+#include "agent/ractor.h"
 #include "agent/sample.h"
 #include "agent/stack.h"
 #include "wire/control.h"
@@ -139,14 +140,7 @@ void scry_moved_off(void);
 /* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
 SCRY_EXPORT void scry_agent_reconcile(void *unused);
 
-/* class_name.c: is this object a ractor, and the VM one that breaks when it starts (ractor_class)?
- */
-int scry_is_ractor(uint64_t klass);
-static inline int scry_comes_ractor(uint64_t flags, uint64_t klass)
-{
-	return unlikely((flags & 0x1f) == 0x0c) && scry_is_ractor(klass); /* T_DATA */
-}
-/* Then the watch ends. */
+/* class_name.c: the watch ends where a ractor begins that breaks the VM, see ractor.h */
 void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
 /* Writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);

@@ -80,7 +80,7 @@ void scry_object_place(const struct scry_object_row *row, bool with_line, struct
 	else
 		scry_buf_append(buf, file.bytes, file.length);
 	if (row->line && with_line)
-		scry_buf_printf(buf, ":%u", row->line);
+		scry_buf_printf(buf, ":%d", (int)row->line);
 }
 
 static uint32_t gem_of(struct scry_object_tables *tables, uint32_t file)

@@ -70,7 +70,7 @@ void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id
 	else
 		scry_buf_append(buf, file.bytes, file.length);
 	if (frame.line)
-		scry_buf_printf(buf, ":%u", frame.line);
+		scry_buf_printf(buf, ":%d", (int)frame.line);
 	if (!method.is_unknown) {
 		scry_buf_append(buf, "  ", 2);
 		scry_buf_append(buf, method.bytes, method.length);
