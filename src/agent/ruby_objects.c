@@ -73,7 +73,7 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 	uint64_t page = object >> 16;
 
 	find_place(&g->frames, trace_arg, &place);
-	if (scry_agent.ruby.stacks) {
+	if (g->frames.with_stacks) {
 		node = scry_stack_node(&g->frames, &place);
 		if (unlikely(node == SCRY_STACK_LOST))
 			return 0;
@@ -87,8 +87,7 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
-	if (scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page &&
-	    !scry_agent.ruby.each_objects && !scry_agent.sampling.on)
+	if (g->frames.with_pages && scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page)
 		scry_pages_add(page);
 	return 1;
 }
@@ -122,6 +121,14 @@ static inline int load_in_place(void *ctx, uint64_t address, uint32_t width, uin
 	return 0;
 }
 
+/* Most objects have all in their slot, which their flags say. */
+static int is_plain(uint64_t flags)
+{
+	const struct scry_agent_plain *plain = &scry_agent.ruby.plain[flags & SCRY_TYPE_MASK];
+
+	return (flags & plain->mask) == plain->value;
+}
+
 /* The object is still whole, or its flags are 0. */
 static void put_end(struct scry_gate *g, uint64_t object, uint64_t flags)
 {
@@ -130,7 +137,9 @@ static void put_end(struct scry_gate *g, uint64_t object, uint64_t flags)
 
 	if (!scry_ring_reserve(g, 3))
 		return;
-	extra = scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
+	extra = is_plain(flags)
+			? 0
+			: scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
 	if (extra > SCRY_RING_SIZED_MAX) {
 		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_SIZE, 1));
 		scry_ring_put(g, (uint64_t)extra);

@@ -13,6 +13,7 @@
 
 #define EMPTY 0ull
 #define REMOVED 1ull
+#define REMOVED_MAX 2048u /* entries; each has left a bit in the filter */
 
 static uint32_t slot_of(uint64_t object)
 {
@@ -24,6 +25,31 @@ static void set_filter(uint64_t object)
 	uint32_t bit = scry_sample_bit(object);
 
 	scry_agent.sampled.filter[bit / 64] |= 1ull << bit % 64;
+}
+
+static void set_entry(uint32_t at, uint64_t object)
+{
+	scry_agent.sampled.objects[at] = object;
+	scry_agent.sampled.living[at / 64] |= 1ull << at % 64;
+}
+
+static void remove_entry(struct scry_gate *g, uint32_t at)
+{
+	scry_agent.sampled.objects[at] = REMOVED;
+	scry_agent.sampled.living[at / 64] &= ~(1ull << at % 64);
+	g->tracked--;
+}
+
+/* The first entry from `at` on that is an object; SCRY_TRACKED: none. */
+static uint32_t next_entry(uint32_t at)
+{
+	for (; at < SCRY_TRACKED; at = (at / 64 + 1) * 64) {
+		uint64_t bits = scry_agent.sampled.living[at / 64] >> at % 64;
+
+		if (bits)
+			return at + (uint32_t)__builtin_ctzll(bits);
+	}
+	return SCRY_TRACKED;
 }
 
 int64_t scry_sample_gap(struct scry_gate *g)
@@ -38,15 +64,16 @@ static void fill_filter(void)
 {
 	for (uint32_t i = 0; i < SCRY_SAMPLE_FILTER_BITS / 64; i++)
 		scry_agent.sampled.filter[i] = 0;
-	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
-		if (scry_agent.sampled.objects[i] > REMOVED)
-			set_filter(scry_agent.sampled.objects[i]);
+	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
+		set_filter(scry_agent.sampled.objects[i]);
 }
 
 void scry_sample_forget_all(struct scry_gate *g)
 {
 	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
 		scry_agent.sampled.objects[i] = EMPTY;
+	for (uint32_t i = 0; i < SCRY_TRACKED / 64; i++)
+		scry_agent.sampled.living[i] = 0;
 	fill_filter();
 	g->tracked = 0;
 	scry_agent.sampled.used = 0;
@@ -55,24 +82,23 @@ void scry_sample_forget_all(struct scry_gate *g)
 	g->until_sample = scry_sample_gap(g);
 }
 
-/* A table full of removed entries is made anew: what is alive in it is put back. */
+/* Removed entries, and the bits that they left in the filter, go: what is alive is put in anew. */
 static void clean(struct scry_gate *g)
 {
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < SCRY_TRACKED; i++) {
-		uint64_t object = scry_agent.sampled.objects[i];
-
+	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
+		scry_agent.sampled.scratch[kept++] = scry_agent.sampled.objects[i];
+	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
 		scry_agent.sampled.objects[i] = EMPTY;
-		if (object > REMOVED)
-			scry_agent.sampled.scratch[kept++] = object;
-	}
+	for (uint32_t i = 0; i < SCRY_TRACKED / 64; i++)
+		scry_agent.sampled.living[i] = 0;
 	for (uint32_t i = 0; i < kept; i++) {
 		uint32_t at = slot_of(scry_agent.sampled.scratch[i]);
 
 		while (scry_agent.sampled.objects[at])
 			at = (at + 1) & (SCRY_TRACKED - 1);
-		scry_agent.sampled.objects[at] = scry_agent.sampled.scratch[i];
+		set_entry(at, scry_agent.sampled.scratch[i]);
 	}
 	scry_agent.sampled.used = g->tracked = kept;
 	fill_filter();
@@ -93,7 +119,7 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 		at = (at + 1) & (SCRY_TRACKED - 1);
 	if (scry_agent.sampled.objects[at] == EMPTY)
 		scry_agent.sampled.used++;
-	scry_agent.sampled.objects[at] = object;
+	set_entry(at, object);
 	g->tracked++;
 	set_filter(object);
 }
@@ -128,16 +154,19 @@ static int is_dead(uint32_t event, uint64_t object)
 
 uint64_t scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor)
 {
-	while (g->tracked && *cursor < SCRY_TRACKED) {
-		uint32_t at = (*cursor)++;
+	uint32_t at;
+
+	while ((at = next_entry(*cursor)) < SCRY_TRACKED) {
 		uint64_t object = scry_agent.sampled.objects[at];
 
-		if (object <= REMOVED || !is_dead(event, object))
+		*cursor = at + 1;
+		if (!is_dead(event, object))
 			continue;
-		scry_agent.sampled.objects[at] = REMOVED;
-		g->tracked--;
+		remove_entry(g, at);
 		return object;
 	}
+	if (scry_agent.sampled.used - g->tracked > REMOVED_MAX)
+		clean(g);
 	return 0;
 }
 
@@ -147,8 +176,7 @@ int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
 
 	if (at == SCRY_TRACKED)
 		return 0;
-	scry_agent.sampled.objects[at] = REMOVED;
-	g->tracked--;
+	remove_entry(g, at);
 	scry_sample_track(g, to);
 	return 1;
 }
@@ -158,9 +186,8 @@ void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *c
 	uint64_t *list = scry_agent.pages.set; /* of no other use while sampling */
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
-		if (scry_agent.sampled.objects[i] > REMOVED)
-			list[count++] = scry_agent.sampled.objects[i];
+	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
+		list[count++] = scry_agent.sampled.objects[i];
 	while (count--) {
 		uint64_t to = scry_pages_moved(list[count]);
 
@@ -178,8 +205,7 @@ void scry_sample_reused(struct scry_gate *g, uint64_t object)
 		return;
 	if (!scry_ring_reserve(g, 1))
 		return; /* it stays in the table; the next one made there says it again */
-	scry_agent.sampled.objects[at] = REMOVED;
-	g->tracked--;
+	remove_entry(g, at);
 	scry_ring_put(g, object >> 3 << 20 | SCRY_RING_FREED_UNKNOWN);
 	scry_ring_publish(g);
 }

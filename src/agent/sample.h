@@ -14,6 +14,7 @@ struct scry_agent_sampled {
 	uint32_t used; /* entries that are not empty, removed ones included */
 	uint32_t reserved;
 	uint64_t filter[SCRY_SAMPLE_FILTER_BITS / 64];
+	uint64_t living[SCRY_TRACKED / 64]; /* a bit for each entry that is an object */
 	uint64_t objects[SCRY_TRACKED], scratch[SCRY_TRACKED / 2];
 };
 

@@ -113,7 +113,6 @@ static int prepare(struct scry_watch *w)
 			"a ractor starts while events are on; fix: Ruby 3.1.4 or later",
 			w->proc.pid, o->ruby->description);
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
-	o->plan.stacks = opts->stacks;
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
 						    o->plan.page_mask != 0, &o->sampling);
 	o->names = new_names(w, o);
@@ -225,13 +224,15 @@ static int hook_boot(struct scry_watch *w, struct objects *o)
 
 static int enter(struct scry_watch *w)
 {
+	const struct objects_opts *opts = w->opts->instrument_opts;
 	struct objects *o = w->state;
 	struct scry_control *c = w->inj.control;
 	struct scry_agent_frames frames;
 	uint64_t by_bytes = o->sampling.by_bytes;
 	int r;
 
-	scry_objects_fill_frames(&o->ruby->layout, &frames);
+	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
+				 !o->plan.each_objects && !o->sampling.on, &frames);
 	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
 			   &o->plan, sizeof(o->plan));
 	if (r == 0)

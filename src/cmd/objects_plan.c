@@ -16,6 +16,37 @@
 #define SAMPLE_BYTES_MIN 1024u
 #define SAMPLE_BYTES_MAX (64u << 20)
 
+/* Can both hold of one object? */
+static bool may_both(uint64_t mask, uint64_t value, const struct scry_size_rule *rule)
+{
+	return !((value ^ rule->value) & mask & rule->mask);
+}
+
+/* The first rule of `type` that says "nothing outside" by flags alone, and that no rule before it
+ * takes objects from. */
+static struct scry_agent_plain plain_of(const struct scry_size_rules *rules, uint32_t type)
+{
+	const struct scry_size_type *t = &rules->type[type];
+
+	for (uint32_t i = 0; i < t->count; i++) {
+		const struct scry_size_rule *rule = &rules->rule[t->first + i];
+		struct scry_agent_plain plain = {
+			rule->mask | t->same_mask | rule->same_mask,
+			rule->value | t->same_value | rule->same_value,
+		};
+		uint32_t before = 0;
+
+		if (rule->kind != SCRY_SIZE_NONE || rule->word_at)
+			continue;
+		while (before < i &&
+		       !may_both(plain.mask, plain.value, &rules->rule[t->first + before]))
+			before++;
+		if (before == i)
+			return plain;
+	}
+	return (struct scry_agent_plain){0, 1};
+}
+
 void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
@@ -88,9 +119,12 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.in_heap = scry_ruby_symbol(ruby, "rb_gc_pointer_to_heap_p"),
 	};
 	scry_ruby_size_rules(ruby, &p->sizes);
+	for (uint32_t type = 0; type < SCRY_SIZE_TYPES; type++)
+		p->plain[type] = plain_of(&p->sizes, type);
 }
 
-void scry_objects_fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f)
+void scry_objects_fill_frames(const struct scry_ruby_layout *l, bool with_stacks, bool with_pages,
+			      struct scry_agent_frames *f)
 {
 	*f = (struct scry_agent_frames){
 		.trace_ec = l->trace_ec,
@@ -105,6 +139,8 @@ void scry_objects_fill_frames(const struct scry_ruby_layout *l, struct scry_agen
 		.ec_stack = l->ec_stack,
 		.ec_stack_size = l->ec_stack_size,
 		.pc_advanced = l->trace_pc_advanced ? 8 : 0,
+		.with_stacks = with_stacks,
+		.with_pages = with_pages,
 	};
 }
 

@@ -21,6 +21,7 @@ double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint
 				  bool slots_differ, struct scry_agent_sampling *ret);
 
 void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p);
-void scry_objects_fill_frames(const struct scry_ruby_layout *l, struct scry_agent_frames *f);
+void scry_objects_fill_frames(const struct scry_ruby_layout *l, bool with_stacks, bool with_pages,
+			      struct scry_agent_frames *f);
 
 #endif

@@ -15,6 +15,8 @@ struct scry_agent_frames { /* the part of the VM's layout that each event needs,
 	uint32_t frame_pc, frame_iseq, frame_sp, frame_ep, frame_size;
 	uint32_t ec_cfp, ec_stack, ec_stack_size;
 	uint32_t pc_advanced; /* bytes that the VM adds to the newest frame's pc around the hook */
+	uint32_t with_stacks; /* each object with the stack that made it */
+	uint32_t with_pages;  /* pages in which objects are made are noted: agent/pages.c */
 };
 struct scry_gate {
 	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */
@@ -40,7 +42,7 @@ struct scry_gate {
 	uint32_t tracked;     /* sampled objects whose end is waited for */
 	uint64_t by_bytes;    /* until_sample counts units of slot bytes, not objects; host writes
 			       */
-	uint64_t spare[2];
+	uint64_t spare;
 };
 _Static_assert(sizeof(struct scry_gate) == 192, "three cache lines, the third for sampling");
 

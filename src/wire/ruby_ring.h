@@ -92,6 +92,11 @@ struct scry_agent_sampling {
 	uint32_t gaps[SCRY_SAMPLE_GAPS];
 };
 
+/* Flags that say of an object that nothing lies outside its slot; mask 0 with value 1: none do. */
+struct scry_agent_plain {
+	uint64_t mask, value;
+};
+
 /* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host
  * writes. */
 struct scry_agent_ruby {
@@ -112,8 +117,6 @@ struct scry_agent_ruby {
 	uint64_t string_noembed, string_embed_len_mask, array_embed;
 	uint32_t page_header, page_slot_size; /* heap page of an object: address & page_mask */
 	uint64_t page_mask;
-	uint32_t stacks; /* 1: each object with the stack that made it */
-	uint32_t reserved2;
 	/* run-time addresses in the Ruby module */
 	uint64_t ractor_class; /* word that holds it, where a watch must end with the first ractor;
 				  or 0 */
@@ -127,6 +130,7 @@ struct scry_agent_ruby {
 	uint64_t is_marked; /* to 3.3 */
 	uint64_t in_heap;   /* 3.4 on */
 	struct scry_size_rules sizes;
+	struct scry_agent_plain plain[SCRY_SIZE_TYPES]; /* by type */
 };
 
 #endif
