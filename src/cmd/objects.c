@@ -172,7 +172,7 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 	bool finished = false;
 
 	if (n < 0) {
-		w->errors += scry_proc_is_alive(&w->proc);
+		w->errors += n != -ESRCH; /* its memory goes before it ends */
 		scry_error_clear();
 		return 0;
 	}
