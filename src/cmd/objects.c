@@ -24,7 +24,7 @@
 /* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
 #define EVENT_NS 25   /* a birth or an end that is recorded */
 #define STACK_NS 45   /* more, for the stack of a birth */
-#define BIRTH_NS 20   /* a birth that sampling passes over */
+#define BIRTH_NS 27   /* a birth that sampling passes over */
 #define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
 #define SLIPPED_NS 20000000ull
