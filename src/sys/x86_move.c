@@ -124,7 +124,9 @@ static enum scry_x86_refusal shape_branch(struct insn *in)
 	const ZydisDecodedInstruction *z = &in->z;
 	bool is_relative = z->raw.imm[0].is_relative;
 
-	if (is_relative && has_prefix(z, 0x66))
+	/* A VEX one is jkzd of a Xeon Phi that is gone. */
+	if (is_relative &&
+	    (has_prefix(z, 0x66) || z->encoding != ZYDIS_INSTRUCTION_ENCODING_LEGACY))
 		return SCRY_X86_FORM;
 	if (is_relative)
 		in->target = in->next + (uint64_t)z->raw.imm[0].value.s;
@@ -419,7 +421,7 @@ static bool put_insn(const struct insn *in, uint8_t *to, uint64_t address, uint6
 		put_push(to, in->next);
 		if (!put_copy(in, to + PUSH_BYTES, address + PUSH_BYTES))
 			return false;
-		to[PUSH_BYTES + in->z.raw.modrm.offset] ^= (2 ^ 4) << 3;
+		to[PUSH_BYTES + in->z.raw.modrm.offset] ^= 0x30; /* /2 becomes /4 */
 		return true;
 	case SHAPE_CALL:
 		put_push(to, in->next);
