@@ -200,8 +200,7 @@ static int put_in(struct scry_watch *w)
 		"process %d: agent %s at %#llx, %llu KiB, near %#llx; longest pause so far %.2f ms",
 		w->proc.pid, w->inj.adopted ? "adopted" : "mapped",
 		(unsigned long long)w->inj.header.text,
-		(unsigned long long)scry_agent_bytes(&w->inj.header) /
-			1024,
+		(unsigned long long)scry_agent_bytes(&w->inj.header) / 1024,
 		(unsigned long long)w->near, (double)w->inj.pause_max_ns / 1e6);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 	return r;
