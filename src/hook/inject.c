@@ -274,13 +274,11 @@ static int write_image(struct scry_inject *inj)
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
-	const uint64_t restorers[] = {inj->gadgets.restorer,
-				      scry_inject_symbol(inj, "scry_agent_restorer")};
 	int r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
 
 	if (r < 0)
 		return r;
-	r = scry_world_look(w, &inj->mem, &inj->maps, restorers, 2);
+	r = scry_world_look(w, &inj->mem, &inj->maps);
 	if (r < 0)
 		scry_inject_go(inj, w);
 	return r;
