@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "sys/code.h"
+#include "sys/text.h"
 
 #define JUMP_BYTES 5
 #define AWAY 0x8000000 /* of a copy from its function */
@@ -26,12 +26,12 @@ struct census {
 
 static bool verbose;
 
-static void list(const struct scry_code_range *range, const struct scry_x86_code *code,
+static void list(const struct scry_text_range *range, const struct scry_x86_code *text,
 		 const char *why)
 {
-	printf("  %" PRIx64 " size %zu avail %zu: %s:", range->start, code->size, code->avail, why);
-	for (size_t i = 0; i < 16 && i < code->avail; i++)
-		printf(" %02x", code->bytes[i]);
+	printf("  %" PRIx64 " size %zu avail %zu: %s:", range->start, text->size, text->avail, why);
+	for (size_t i = 0; i < 16 && i < text->avail; i++)
+		printf(" %02x", text->bytes[i]);
 	printf("\n");
 }
 
@@ -45,8 +45,8 @@ static void take_window(struct census *c, const struct scry_x86_window *w)
 	c->single += (w->has & SCRY_X86_ONE) != 0;
 }
 
-static void take_function(struct census *c, const struct scry_code *object,
-			  const struct scry_code_range *range)
+static void take_function(struct census *c, const struct scry_text *object,
+			  const struct scry_text_range *range)
 {
 	struct scry_x86_place place = {.address = range->start + AWAY, .back = true};
 	enum scry_x86_refusal why;
@@ -55,7 +55,7 @@ static void take_function(struct census *c, const struct scry_code *object,
 	struct scry_x86_code code;
 	uint64_t start;
 
-	scry_code_bytes(object, range, &code);
+	scry_text_bytes(object, range, &code);
 	c->functions++;
 	why = scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &w);
 	if (!why)
@@ -68,14 +68,14 @@ static void take_function(struct census *c, const struct scry_code *object,
 	}
 	start = range->start + w.endbr;
 	c->endbr += w.endbr != 0;
-	if (scry_code_enters(object, start, start + w.bytes, NULL)) {
+	if (scry_text_enters(object, start, start + w.bytes, NULL)) {
 		c->entered++;
 		if (verbose)
 			list(range, &code, "a branch leads into the window");
 		return;
 	}
 	take_window(c, &w);
-	c->loops += scry_code_loops(object, range->start, w.endbr + (size_t)w.bytes) != 0;
+	c->loops += scry_text_loops(object, range->start, w.endbr + (size_t)w.bytes) != 0;
 }
 
 static double now_ms(void)
@@ -86,7 +86,7 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static void print(const char *path, const struct census *c, const struct scry_code_stats *s,
+static void print(const char *path, const struct census *c, const struct scry_text_stats *s,
 		  double ms)
 {
 	char copy[4096];
@@ -118,25 +118,25 @@ static void print(const char *path, const struct census *c, const struct scry_co
 static int census(const char *path)
 {
 	struct census c = {0};
-	struct scry_code_stats stats;
-	struct scry_code *object;
+	struct scry_text_stats stats;
+	struct scry_text *object;
 	struct scry_elf *elf;
 	double start, ms;
 
 	if (scry_elf_open_path(path, &elf) < 0)
 		return -1;
 	start = now_ms();
-	if (scry_code_open(elf, &object) < 0) {
+	if (scry_text_read(elf, &object) < 0) {
 		scry_elf_close(elf);
 		return -1;
 	}
 	ms = now_ms() - start;
-	for (size_t i = 0; i < scry_code_count(object); i++)
-		if (scry_code_range(object, i)->kind == SCRY_CODE_FUNCTION)
-			take_function(&c, object, scry_code_range(object, i));
-	scry_code_stats(object, &stats);
+	for (size_t i = 0; i < scry_text_range_count(object); i++)
+		if (scry_text_range(object, i)->kind == SCRY_TEXT_FUNCTION)
+			take_function(&c, object, scry_text_range(object, i));
+	scry_text_stats(object, &stats);
 	print(path, &c, &stats, ms);
-	scry_code_close(object);
+	scry_text_free(object);
 	scry_elf_close(elf);
 	return 0;
 }

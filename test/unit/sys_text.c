@@ -1,9 +1,9 @@
 /*
- * sys/code and sys/fde against independent truths: objdump's disassembly for who leads where,
+ * sys/text and sys/fde against independent truths: objdump's disassembly for who leads where,
  * readelf's reading of the unwind tables for the ranges, programs that print where their own
  * switches lead, symbols for the cold parts.
  */
-#include "sys/code.h"
+#include "sys/text.h"
 
 #include <inttypes.h>
 #include <libgen.h>
@@ -25,15 +25,15 @@ struct row {
 
 static char build[4096]; /* where this test lies: build/test */
 
-static struct scry_code *open_path(const char *path)
+static struct scry_text *open_path(const char *path)
 {
-	struct scry_code *code = NULL;
+	struct scry_text *text = NULL;
 	struct scry_elf *elf;
 
-	if (scry_elf_open_path(path, &elf) < 0 || scry_code_open(elf, &code) < 0)
+	if (scry_elf_open_path(path, &elf) < 0 || scry_text_read(elf, &text) < 0)
 		fail_msg("%s", scry_error());
 	scry_elf_close(elf);
-	return code;
+	return text;
 }
 
 static const char *in_build(const char *name)
@@ -92,7 +92,7 @@ static bool parse(char *line, struct row *ret)
 	       !strncmp(word, "xbegin", 6);
 }
 
-static size_t disassemble(const char *path, const struct scry_code *code, struct row **ret)
+static size_t disassemble(const char *path, const struct scry_text *text, struct row **ret)
 {
 	FILE *f = run("objdump -d -w --no-show-raw-insn '%s' 2>/dev/null", path);
 	size_t count = 0, room = 1u << 20;
@@ -101,7 +101,7 @@ static size_t disassemble(const char *path, const struct scry_code *code, struct
 
 	assert_non_null(rows);
 	while (fgets(line, sizeof(line), f)) {
-		if (!parse(line, &row) || !scry_code_at(code, row.source))
+		if (!parse(line, &row) || !scry_text_at(text, row.source))
 			continue;
 		assert_true(count < room);
 		rows[count++] = row;
@@ -122,11 +122,11 @@ static int by_target(const void *a, const void *b)
 
 /* Is `row` among what enters? The source is told apart from the asked range by asking for the
  * target's byte alone. */
-static bool knows(const struct scry_code *code, const struct row *row)
+static bool knows(const struct scry_text *text, const struct row *row)
 {
 	static struct scry_transfer rows[65536];
 	struct scry_transfers found = {rows, 65536};
-	size_t n = scry_code_enters(code, row->target - 1, row->target + 1, &found);
+	size_t n = scry_text_enters(text, row->target - 1, row->target + 1, &found);
 
 	if (row->source == row->target || row->source == row->target - 1)
 		return true; /* its own window: left out by contract */
@@ -138,27 +138,27 @@ static bool knows(const struct scry_code *code, const struct row *row)
 }
 
 /* Sites of each function: objdump's transfers to its start from outside it and its cold parts. */
-static void compare_sites(const struct scry_code *code, const struct row *rows, size_t count)
+static void compare_sites(const struct scry_text *text, const struct row *rows, size_t count)
 {
 	size_t at = 0, functions = 0, sites = 0;
 
-	for (size_t i = 0; i < scry_code_count(code); i++) {
-		const struct scry_code_range *range = scry_code_range(code, i);
+	for (size_t i = 0; i < scry_text_range_count(text); i++) {
+		const struct scry_text_range *range = scry_text_range(text, i);
 		size_t expected = 0;
 
 		while (at < count && rows[at].target < range->start)
 			at++;
 		for (; at < count && rows[at].target == range->start; at++) {
-			const struct scry_code_range *from = scry_code_at(code, rows[at].source);
+			const struct scry_text_range *from = scry_text_at(text, rows[at].source);
 
-			if (from != range && !(from->kind == SCRY_CODE_COLD && from->parent == i))
+			if (from != range && !(from->kind == SCRY_TEXT_COLD && from->parent == i))
 				expected++;
 		}
-		if (range->kind == SCRY_CODE_COLD)
+		if (range->kind == SCRY_TEXT_COLD)
 			continue;
-		assert_true(scry_code_sites(code, range->start, NULL) >= expected);
+		assert_true(scry_text_sites(text, range->start, NULL) >= expected);
 		/* More only by calls from code without unwind tables. */
-		assert_true(scry_code_sites(code, range->start, NULL) <= expected + 2);
+		assert_true(scry_text_sites(text, range->start, NULL) <= expected + 2);
 		sites += expected;
 		functions++;
 	}
@@ -167,22 +167,22 @@ static void compare_sites(const struct scry_code *code, const struct row *rows, 
 
 static void compare_transfers(const char *path)
 {
-	struct scry_code *code = open_path(path);
-	struct scry_code_stats stats;
+	struct scry_text *text = open_path(path);
+	struct scry_text_stats stats;
 	size_t count, direct = 0, unknown = 0;
 	struct row *rows;
 
-	count = disassemble(path, code, &rows);
+	count = disassemble(path, text, &rows);
 	if (count == 0) {
 		print_message("skipped: no objdump to compare with; fix: apt-get install "
 			      "binutils\n");
 		skip();
 	}
-	scry_code_stats(code, &stats);
+	scry_text_stats(text, &stats);
 	for (int i = 0; i < SCRY_TRANSFER_TABLE; i++)
 		direct += stats.transfers[i];
 	for (size_t i = 0; i < count; i++) {
-		if (!knows(code, &rows[i])) {
+		if (!knows(text, &rows[i])) {
 			if (unknown++ < 5)
 				print_message("# unknown: %" PRIx64 " -> %" PRIx64 "\n",
 					      rows[i].source, rows[i].target);
@@ -196,9 +196,9 @@ static void compare_transfers(const char *path)
 	/* Ours has those of the gaps, too: at least two bytes each. */
 	assert_true(direct >= count && direct - count <= stats.gap_bytes / 2);
 	qsort(rows, count, sizeof(*rows), by_target);
-	compare_sites(code, rows, count);
+	compare_sites(text, rows, count);
 	free(rows);
-	scry_code_close(code);
+	scry_text_free(text);
 }
 
 static void test_small(void **state)
@@ -220,19 +220,19 @@ static void test_libc(void **state)
 static void compare_ranges(const char *path)
 {
 	FILE *f = run("readelf --debug-dump=frames '%s' 2>/dev/null", path);
-	struct scry_code *code = open_path(path);
+	struct scry_text *text = open_path(path);
 	size_t seen = 0;
 	char line[1000];
 
 	while (fgets(line, sizeof(line), f)) {
 		char *pc = strstr(line, " FDE ") ? strstr(line, "pc=") : NULL;
-		const struct scry_code_range *range;
+		const struct scry_text_range *range;
 		uint64_t start, end;
 
 		if (!pc || sscanf(pc, "pc=%" SCNx64 "..%" SCNx64, &start, &end) != 2 ||
 		    start == end)
 			continue;
-		range = scry_code_at(code, start);
+		range = scry_text_at(text, start);
 		assert_non_null(range);
 		assert_true(range->start == start && range->end == end);
 		seen++;
@@ -243,8 +243,8 @@ static void compare_ranges(const char *path)
 			      "binutils\n");
 		skip();
 	}
-	assert_int_equal(seen, scry_code_count(code));
-	scry_code_close(code);
+	assert_int_equal(seen, scry_text_range_count(text));
+	scry_text_free(text);
 }
 
 static void test_ranges(void **state)
@@ -255,11 +255,11 @@ static void test_ranges(void **state)
 }
 
 /* The place behind which a case of the switch begins: some transfer of its kind, not far before. */
-static bool is_led_to(const struct scry_code *code, uint64_t here, enum scry_transfer_kind kind)
+static bool is_led_to(const struct scry_text *text, uint64_t here, enum scry_transfer_kind kind)
 {
 	struct scry_transfer rows[64];
 	struct scry_transfers found = {rows, 64};
-	size_t n = scry_code_enters(code, here - 12, here + 1, &found);
+	size_t n = scry_text_enters(text, here - 12, here + 1, &found);
 
 	for (size_t i = 0; i < n && i < 64; i++)
 		if (rows[i].kind == kind)
@@ -270,8 +270,8 @@ static bool is_led_to(const struct scry_code *code, uint64_t here, enum scry_tra
 static void compare_switch(const char *name, enum scry_transfer_kind kind)
 {
 	FILE *f = run("'%s'", in_build(name));
-	struct scry_code *code = open_path(in_build(name));
-	const struct scry_code_range *first = NULL;
+	struct scry_text *text = open_path(in_build(name));
+	const struct scry_text_range *first = NULL;
 	uint64_t bias = 0, here;
 	size_t cases = 0;
 	struct scry_elf *elf;
@@ -279,21 +279,21 @@ static void compare_switch(const char *name, enum scry_transfer_kind kind)
 
 	assert_int_equal(scry_elf_open_path(in_build(name), &elf), 0);
 	assert_int_equal(scry_elf_symbol(elf, "fixed_way", &sym), 0);
-	first = scry_code_at(code, sym.value);
+	first = scry_text_at(text, sym.value);
 	assert_non_null(first);
 	assert_true(first->has_symbol && first->jumps_indirect);
 	while (fscanf(f, "%" SCNx64, &here) == 1) {
 		/* The bias is whole pages: the first address is in the same page of the file. */
 		if (cases == 0)
 			bias = (here - sym.value) & ~0xfffull;
-		assert_true(scry_code_at(code, here - bias) == first);
-		assert_true(is_led_to(code, here - bias, kind));
+		assert_true(scry_text_at(text, here - bias) == first);
+		assert_true(is_led_to(text, here - bias, kind));
 		cases++;
 	}
 	assert_int_equal(cases, 8);
 	pclose(f);
 	scry_elf_close(elf);
-	scry_code_close(code);
+	scry_text_free(text);
 }
 
 static void test_switch(void **state)
@@ -305,8 +305,8 @@ static void test_switch(void **state)
 /* Stripped, the cold parts must be found by their unwind rules and entrances alone. */
 static void compare_cold(const char *path, size_t least)
 {
-	char stripped[] = "/tmp/scry_code.XXXXXX", command[5000];
-	struct scry_code *with, *without;
+	char stripped[] = "/tmp/scry_text.XXXXXX", command[5000];
+	struct scry_text *with, *without;
 	size_t cold = 0, missed = 0, wrong = 0;
 	int fd = mkstemp(stripped);
 
@@ -321,28 +321,28 @@ static void compare_cold(const char *path, size_t least)
 	with = open_path(path);
 	without = open_path(stripped);
 	unlink(stripped);
-	assert_int_equal(scry_code_count(with), scry_code_count(without));
-	for (size_t i = 0; i < scry_code_count(with); i++) {
-		const struct scry_code_range *a = scry_code_range(with, i),
-					     *b = scry_code_range(without, i);
+	assert_int_equal(scry_text_range_count(with), scry_text_range_count(without));
+	for (size_t i = 0; i < scry_text_range_count(with); i++) {
+		const struct scry_text_range *a = scry_text_range(with, i),
+					     *b = scry_text_range(without, i);
 
-		cold += a->kind == SCRY_CODE_COLD;
-		missed += a->kind == SCRY_CODE_COLD && b->kind == SCRY_CODE_FUNCTION;
-		wrong += a->kind == SCRY_CODE_FUNCTION && b->kind == SCRY_CODE_COLD;
-		if (a->kind == SCRY_CODE_FUNCTION && b->kind == SCRY_CODE_COLD)
+		cold += a->kind == SCRY_TEXT_COLD;
+		missed += a->kind == SCRY_TEXT_COLD && b->kind == SCRY_TEXT_FUNCTION;
+		wrong += a->kind == SCRY_TEXT_FUNCTION && b->kind == SCRY_TEXT_COLD;
+		if (a->kind == SCRY_TEXT_FUNCTION && b->kind == SCRY_TEXT_COLD)
 			print_message("# taken for cold: %" PRIx64 "\n", a->start);
-		if (a->kind == SCRY_CODE_COLD && b->kind == SCRY_CODE_COLD)
+		if (a->kind == SCRY_TEXT_COLD && b->kind == SCRY_TEXT_COLD)
 			assert_int_equal(a->parent, b->parent);
 	}
 	print_message(
 		"# %s: %zu cold parts, stripped: %zu missed, %zu functions taken for cold, of "
 		"%zu ranges\n",
-		path, cold, missed, wrong, scry_code_count(with));
+		path, cold, missed, wrong, scry_text_range_count(with));
 	assert_true(cold >= least);
 	assert_true(missed * 10 <= cold); /* entered by one plain jump, no frame */
-	assert_true(wrong * 100 <= scry_code_count(with));
-	scry_code_close(with);
-	scry_code_close(without);
+	assert_true(wrong * 100 <= scry_text_range_count(with));
+	scry_text_free(with);
+	scry_text_free(without);
 }
 
 static void test_cold(void **state)
@@ -361,9 +361,10 @@ __asm__(".text\n.globl code_test_loop\n.type code_test_loop,@function\ncode_test
 
 static void test_questions(void **state)
 {
-	struct scry_code *code = open_path("/proc/self/exe");
+	struct scry_text *text = open_path("/proc/self/exe");
 	struct scry_transfer rows[4];
 	struct scry_transfers found = {rows, 4};
+	struct scry_text_function function;
 	struct scry_x86_code bytes;
 	struct scry_elf *elf;
 	struct scry_sym loop, other;
@@ -371,36 +372,44 @@ static void test_questions(void **state)
 	assert_int_equal(scry_elf_open_path("/proc/self/exe", &elf), 0);
 	assert_int_equal(scry_elf_symbol(elf, "code_test_loop", &loop), 0);
 	assert_int_equal(scry_elf_symbol(elf, "code_test_other", &other), 0);
-	assert_int_equal(scry_code_at(code, loop.value)->kind, SCRY_CODE_FUNCTION);
-	assert_int_equal(scry_code_enters(code, loop.value, loop.value + 9, &found), 0);
-	assert_int_equal(scry_code_enters(code, loop.value, loop.value + 10, &found), 1);
+	assert_int_equal(scry_text_at(text, loop.value)->kind, SCRY_TEXT_FUNCTION);
+	assert_int_equal(scry_text_enters(text, loop.value, loop.value + 9, &found), 0);
+	assert_int_equal(scry_text_enters(text, loop.value, loop.value + 10, &found), 1);
 	assert_int_equal(rows[0].source, other.value);
 	assert_int_equal(rows[0].target, loop.value + 9);
 	assert_int_equal(rows[0].kind, SCRY_TRANSFER_JMP8);
-	assert_int_equal(scry_code_sites(code, loop.value, &found), 2);
+	assert_int_equal(scry_text_sites(text, loop.value, &found), 2);
 	assert_int_equal(rows[0].kind, SCRY_TRANSFER_JCC8);
 	assert_int_equal(rows[1].kind, SCRY_TRANSFER_CALL32);
 	assert_int_equal(rows[1].source, other.value + 4);
-	assert_int_equal(scry_code_loops(code, loop.value, 5), 1);
-	assert_int_equal(scry_code_loops(code, loop.value, 14), 0); /* moves along */
-	assert_false(scry_code_is_pointed(code, loop.value));
-	assert_int_equal(scry_code_enters(code, 0, 5, &found), 0);
-	assert_int_equal(scry_code_sites(code, UINT64_MAX, &found), 0);
-	assert_null(scry_code_at(code, 0));
-	assert_null(scry_code_range(code, scry_code_count(code)));
-	scry_code_bytes(code, scry_code_at(code, loop.value), &bytes);
+	assert_int_equal(scry_text_loops(text, loop.value, 5), 1);
+	assert_int_equal(scry_text_loops(text, loop.value, 14), 0); /* moves along */
+	assert_true(scry_text_function(text, loop.value + 3, &function));
+	assert_int_equal(function.start, loop.value);
+	assert_int_equal(function.end, loop.value + loop.size);
+	assert_int_equal(function.next, other.value);
+	assert_true(function.is_jumped_to && !function.is_cold);
+	assert_true(scry_text_function(text, other.value, &function));
+	assert_false(function.is_jumped_to);
+	assert_false(scry_text_function(text, 1, &function));
+	assert_false(scry_text_is_pointed(text, loop.value));
+	assert_int_equal(scry_text_enters(text, 0, 5, &found), 0);
+	assert_int_equal(scry_text_sites(text, UINT64_MAX, &found), 0);
+	assert_null(scry_text_at(text, 0));
+	assert_null(scry_text_range(text, scry_text_range_count(text)));
+	scry_text_bytes(text, scry_text_at(text, loop.value), &bytes);
 	assert_int_equal(bytes.address, loop.value);
 	assert_int_equal(bytes.size, loop.size);
 	assert_memory_equal(bytes.bytes, "\x48\x8d\x7c\x3f\x01", 5);
 	scry_elf_close(elf);
-	scry_code_close(code);
+	scry_text_free(text);
 }
 
 static void test_no_tables(void **state)
 {
-	char path[] = "/tmp/scry_code.XXXXXX", command[5000];
+	char path[] = "/tmp/scry_text.XXXXXX", command[5000];
 	int fd = mkstemp(path);
-	struct scry_code *code;
+	struct scry_text *text;
 	struct scry_elf *elf;
 
 	assert_true(fd >= 0);
@@ -415,7 +424,7 @@ static void test_no_tables(void **state)
 	}
 	assert_int_equal(scry_elf_open_path(path, &elf), 0);
 	unlink(path);
-	assert_int_equal(scry_code_open(elf, &code), -2);
+	assert_int_equal(scry_text_read(elf, &text), -2);
 	assert_non_null(strstr(scry_error(), "no unwind tables"));
 	scry_elf_close(elf);
 }

@@ -5,7 +5,7 @@
  * nothing more is needed. After a byte that is no instruction a range goes on at the next byte, a
  * gap is given up.
  */
-#include "sys/code_decode.h"
+#include "sys/text_decode.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,23 +16,23 @@
 #include "base/err.h"
 
 struct decoding {
-	struct scry_code *code;
+	struct scry_text *text;
 	ZydisDecoder decoder;
-	uint32_t range; /* index, or SCRY_CODE_NO_PARENT in a gap */
+	uint32_t range; /* index, or SCRY_TEXT_NO_PARENT in a gap */
 };
 
-static int add_lea(struct scry_code *code, const struct scry_code_lea *lea)
+static int add_lea(struct scry_text *text, const struct scry_text_lea *lea)
 {
-	if (code->lea_count == code->lea_room) {
-		size_t more = code->lea_room ? 2 * code->lea_room : 1024;
-		struct scry_code_lea *rows = reallocarray(code->leas, more, sizeof(*rows));
+	if (text->lea_count == text->lea_room) {
+		size_t more = text->lea_room ? 2 * text->lea_room : 1024;
+		struct scry_text_lea *rows = reallocarray(text->leas, more, sizeof(*rows));
 
 		if (!rows)
 			return scry_fail(-ENOMEM, "no memory for %zu references", more);
-		code->leas = rows;
-		code->lea_room = more;
+		text->leas = rows;
+		text->lea_room = more;
 	}
-	code->leas[code->lea_count++] = *lea;
+	text->leas[text->lea_count++] = *lea;
 	return 0;
 }
 
@@ -65,15 +65,15 @@ static bool is_rip_relative(const ZydisDecodedInstruction *z)
 /* An operand that is an address: of code, a pointer; of other bytes, maybe a table. */
 static int take_address(struct decoding *d, uint64_t source, uint64_t address)
 {
-	struct scry_code *code = d->code;
-	struct scry_code_lea lea = {
-		.range = d->range, .source = (uint32_t)(source - code->base), .address = address};
+	struct scry_text *text = d->text;
+	struct scry_text_lea lea = {
+		.range = d->range, .source = (uint32_t)(source - text->base), .address = address};
 
-	if (address >= code->base && address < code->end)
-		return scry_code_add(code, source, address, SCRY_TRANSFER_POINTER);
-	if (d->range == SCRY_CODE_NO_PARENT || !scry_image_part(&code->image, address))
+	if (address >= text->base && address < text->end)
+		return scry_text_add(text, source, address, SCRY_TRANSFER_POINTER);
+	if (d->range == SCRY_TEXT_NO_PARENT || !scry_image_part(&text->image, address))
 		return 0;
-	return add_lea(code, &lea);
+	return add_lea(text, &lea);
 }
 
 static int take_insn(struct decoding *d, const ZydisDecodedInstruction *z, uint64_t address)
@@ -83,15 +83,15 @@ static int take_insn(struct decoding *d, const ZydisDecodedInstruction *z, uint6
 	int r = 0;
 
 	if (z->raw.imm[0].is_relative)
-		return scry_code_add(d->code, address,
+		return scry_text_add(d->text, address,
 				     address + z->length + (uint64_t)z->raw.imm[0].value.s,
 				     branch_kind(z));
 	if (is_default && z->opcode == 0xff && z->raw.modrm.reg == 4 && !is_rip &&
-	    d->range != SCRY_CODE_NO_PARENT)
-		d->code->ranges[d->range].jumps_indirect = true;
+	    d->range != SCRY_TEXT_NO_PARENT)
+		d->text->ranges[d->range].jumps_indirect = true;
 	if (is_rip && is_default && z->opcode == 0x8d)
 		r = take_address(d, address, address + z->length + (uint64_t)z->raw.disp.value);
-	if (r == 0 && d->code->is_fixed && z->raw.imm[0].size == 32)
+	if (r == 0 && d->text->is_fixed && z->raw.imm[0].size == 32)
 		r = take_address(d, address, (uint32_t)z->raw.imm[0].value.u);
 	return r;
 }
@@ -107,7 +107,7 @@ static uint64_t decode_run(struct decoding *d, const uint8_t *bytes, uint64_t st
 		if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(
 			    &d->decoder, NULL, bytes + (at - start), end - at, &z)))
 			return at;
-		d->code->stats.instructions++;
+		d->text->stats.instructions++;
 		if (take_insn(d, &z, at) < 0)
 			return 0;
 		at += z.length;
@@ -117,19 +117,19 @@ static uint64_t decode_run(struct decoding *d, const uint8_t *bytes, uint64_t st
 
 static int decode_range(struct decoding *d, size_t i)
 {
-	const struct scry_code_range *range = &d->code->ranges[i];
+	const struct scry_text_range *range = &d->text->ranges[i];
 	uint64_t at = range->start;
 	size_t avail;
-	const uint8_t *bytes = scry_image_at(&d->code->image, at, &avail);
+	const uint8_t *bytes = scry_image_at(&d->text->image, at, &avail);
 
 	d->range = (uint32_t)i;
-	d->code->stats.range_bytes += range->end - at;
+	d->text->stats.range_bytes += range->end - at;
 	while (at < range->end) {
 		at = decode_run(d, bytes + (at - range->start), at, range->end);
 		if (!at)
 			return -ENOMEM;
 		if (at < range->end) {
-			d->code->stats.range_errors++;
+			d->text->stats.range_errors++;
 			at++;
 		}
 	}
@@ -161,27 +161,27 @@ static size_t filler(const struct decoding *d, const uint8_t *bytes, size_t size
 static int decode_gap(struct decoding *d, uint64_t from, uint64_t to)
 {
 	size_t avail, skip;
-	const uint8_t *bytes = scry_image_at(&d->code->image, from, &avail);
+	const uint8_t *bytes = scry_image_at(&d->text->image, from, &avail);
 	uint64_t at;
 
-	d->range = SCRY_CODE_NO_PARENT;
+	d->range = SCRY_TEXT_NO_PARENT;
 	if (!bytes || avail < to - from)
 		return 0; /* between two segments */
 	skip = filler(d, bytes, to - from);
 	at = decode_run(d, bytes + skip, from + skip, to);
 	if (!at)
 		return -ENOMEM;
-	d->code->stats.gap_bytes += at - (from + skip);
+	d->text->stats.gap_bytes += at - (from + skip);
 	if (at < to)
-		d->code->stats.gap_errors++;
+		d->text->stats.gap_errors++;
 	return 0;
 }
 
 /* Where code begins before the first range, or ends behind the last: with the segment, unless that
  * holds the file's head, and so data, too. */
-static uint64_t edge(const struct scry_code *code, uint64_t addr, bool is_end)
+static uint64_t edge(const struct scry_text *text, uint64_t addr, bool is_end)
 {
-	const struct scry_image_part *part = scry_image_part(&code->image, addr);
+	const struct scry_image_part *part = scry_image_part(&text->image, addr);
 
 	if (part->end - part->start >= 4 && memcmp(part->bytes,
 						   "\x7f"
@@ -191,23 +191,23 @@ static uint64_t edge(const struct scry_code *code, uint64_t addr, bool is_end)
 	return is_end ? part->end : part->start;
 }
 
-int scry_code_decode(struct scry_code *code)
+int scry_text_decode(struct scry_text *text)
 {
-	struct decoding d = {.code = code};
+	struct decoding d = {.text = text};
 	uint64_t at;
 	int r = 0;
 
 	ZydisDecoderInit(&d.decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	ZydisDecoderEnableMode(&d.decoder, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
-	at = edge(code, code->ranges[0].start, false);
-	for (size_t i = 0; i < code->count && r == 0; i++) {
-		if (at < code->ranges[i].start)
-			r = decode_gap(&d, at, code->ranges[i].start);
+	at = edge(text, text->ranges[0].start, false);
+	for (size_t i = 0; i < text->count && r == 0; i++) {
+		if (at < text->ranges[i].start)
+			r = decode_gap(&d, at, text->ranges[i].start);
 		if (r == 0)
 			r = decode_range(&d, i);
-		at = code->ranges[i].end;
+		at = text->ranges[i].end;
 	}
-	if (r == 0 && at < edge(code, at - 1, true))
-		r = decode_gap(&d, at, edge(code, at - 1, true));
+	if (r == 0 && at < edge(text, at - 1, true))
+		r = decode_gap(&d, at, edge(text, at - 1, true));
 	return r;
 }
