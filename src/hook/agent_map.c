@@ -370,10 +370,9 @@ int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_ma
 		code += SCRY_PAGE;
 	at = scry_maps_gap(maps, near, code + SCRY_PAGE + shared, REACH);
 	if (!at)
-		return scry_fail(-ENOMEM,
-				 "no free address space of %llu bytes within 1 GiB of %#llx",
-				 (unsigned long long)(code + SCRY_PAGE + shared),
-				 (unsigned long long)near);
+		return scry_fail(
+			-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
+			(unsigned long long)(code + SCRY_PAGE + shared), (unsigned long long)near);
 	*ret = (struct scry_slab){.code = at,
 				  .code_size = code,
 				  .gate = at + code,

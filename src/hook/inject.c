@@ -522,7 +522,8 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 	int fd = -1, r;
 
 	if (number == SCRY_SLABS_MAX)
-		return scry_fail(-ENOSPC, "no room for more stubs in process %d; fix: scry undo -p %d",
+		return scry_fail(-ENOSPC,
+				 "no room for more stubs in process %d; fix: scry undo -p %d",
 				 inj->proc->pid, inj->proc->pid);
 	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
@@ -642,8 +643,8 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	struct scry_agent_state state;
 	struct scry_gate gate;
 
-	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 &&
-	       !state.hooked && state.jobs_registered == state.jobs_run &&
+	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 && !state.hooked &&
+	       state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
