@@ -34,7 +34,7 @@ struct scry_object {
 	uint64_t r_debug;  /* of its namespace; 0 in a static program */
 	bool is_main, is_loader;
 	bool is_vdso;			      /* has no file */
-	const struct scry_map_entry *mapping; /* that holds `dynamic`; NULL: of no file */
+	const struct scry_map_entry *mapping; /* of its file; NULL: it has none */
 	uint64_t start, end;		      /* of the mappings of its file, adjacent ones */
 	const char *name;		      /* l_name, or the mapped file's path; never NULL */
 	/* of scry_linkmap_open_all: loaded with the namespace's first object, not dlopen'ed later

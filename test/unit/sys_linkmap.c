@@ -260,7 +260,7 @@ static void test_deleted(void **state)
 	bool seen = false;
 
 	assert_true(mkstemp(path) >= 0);
-	snprintf(command, sizeof(command), "cp " PLUG " %s", path);
+	snprintf(command, sizeof(command), "cp " SCRY_TARGET_DIR "/libwork.so %s", path);
 	assert_int_equal(system(command), 0);
 	assert_true(child_start(&c, "target_loader", NULL));
 	snprintf(ask, sizeof(ask), "open %s", path);
