@@ -310,14 +310,116 @@ static void test_brk(void **state)
 	child_end(&c);
 }
 
+/* Our own memory, of which one word is not what it is. */
+struct forged {
+	uint64_t at, value;
+};
+
+static int read_forged(const void *image, uint64_t addr, void *buf, size_t size)
+{
+	const struct forged *f = image;
+	struct scry_mem real;
+	int r = scry_mem_open(&real, getpid(), 0);
+
+	if (r == 0)
+		r = scry_mem_read(&real, addr, buf, size);
+	scry_mem_close(&real);
+	for (size_t i = 0; r == 0 && i < 8; i++)
+		if (f->at + i >= addr && f->at + i < addr + size)
+			((uint8_t *)buf)[f->at + i - addr] = (uint8_t)(f->value >> 8 * i);
+	return r;
+}
+
+/* Not _r_debug, of which the linker may have made a copy. */
+static const struct r_debug *own_debug(void)
+{
+	for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_DEBUG)
+			return (const void *)d->d_un.d_ptr;
+	fail_msg("no DT_DEBUG");
+	return NULL;
+}
+
+/* Chains that lead in a circle, nowhere, or are too long end; what was read is kept and said. */
+static void test_hostile(void **state)
+{
+	const struct r_debug *debug = own_debug();
+	struct link_map *first = debug->r_map, *second = first->l_next, *third = second->l_next;
+	const struct {
+		struct forged word;
+		size_t count; /* 0: refused */
+	} rows[] = {
+		{{(uintptr_t)&second->l_next, (uintptr_t)first}, 2},
+		{{(uintptr_t)&second->l_next, (uintptr_t)second}, 2},
+		{{(uintptr_t)&second->l_next, 0x10}, 2},
+		{{(uintptr_t)&second->l_next, UINT64_MAX - 3}, 2},
+		{{(uintptr_t)&third->l_prev, (uintptr_t)first}, 2},
+		{{(uintptr_t)&debug->r_map, 0x1234567}, 0},
+		{{(uintptr_t)&debug->r_map, 0}, 0},
+		{{(uintptr_t)debug, 0}, 0},
+		{{(uintptr_t)debug, 2}, SIZE_MAX}, /* then r_next is believed, which is 0 */
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct scry_mem mem = {.pid = getpid(),
+				       .fd = -1,
+				       .image = &rows[i].word,
+				       .image_read = read_forged};
+		struct scry_linkmap lm;
+		int r = scry_linkmap_read(getpid(), &mem, &lm);
+
+		assert_int_equal(r, rows[i].count ? 0 : -EFAULT);
+		if (r < 0) {
+			assert_non_null(strstr(scry_error(), "list of loaded objects"));
+			continue;
+		}
+		assert_int_equal(lm.is_cut, rows[i].count != SIZE_MAX);
+		if (lm.is_cut)
+			assert_int_equal(lm.count, rows[i].count);
+		scry_linkmap_done(&lm);
+	}
+}
+
+/* Names and addresses that are nonsense make an object without a file. */
+static void test_hostile_object(void **state)
+{
+	struct link_map *second = own_debug()->r_map->l_next;
+	const struct forged words[] = {
+		{(uintptr_t)&second->l_name, 8},
+		{(uintptr_t)&second->l_ld, UINT64_MAX},
+		{(uintptr_t)&second->l_addr, 0x123},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct scry_mem mem = {
+			.pid = getpid(), .fd = -1, .image = &words[i], .image_read = read_forged};
+		struct scry_linkmap lm;
+
+		assert_int_equal(scry_linkmap_read(getpid(), &mem, &lm), 0);
+		assert_false(lm.is_cut);
+		assert_non_null(lm.objects[1].name);
+		if (words[i].value == UINT64_MAX) {
+			assert_null(lm.objects[1].mapping);
+			assert_int_equal(scry_linkmap_open(&lm, 1), -ENOENT);
+		}
+		scry_linkmap_done(&lm);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pie),	cmocka_unit_test(test_non_pie),
-		cmocka_unit_test(test_musl),	cmocka_unit_test(test_explicit_loader),
-		cmocka_unit_test(test_static),	cmocka_unit_test(test_dlopen),
-		cmocka_unit_test(test_dlmopen), cmocka_unit_test(test_deleted),
+		cmocka_unit_test(test_pie),
+		cmocka_unit_test(test_non_pie),
+		cmocka_unit_test(test_musl),
+		cmocka_unit_test(test_explicit_loader),
+		cmocka_unit_test(test_static),
+		cmocka_unit_test(test_dlopen),
+		cmocka_unit_test(test_dlmopen),
+		cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_brk),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_hostile_object),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
