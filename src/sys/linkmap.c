@@ -415,6 +415,23 @@ void scry_linkmap_done(struct scry_linkmap *lm)
 	*lm = (struct scry_linkmap){0};
 }
 
+/* Is what is mapped there what the list says? Not when it changed between the two readings. */
+static int check_place(const struct scry_linkmap *lm, const struct scry_object *o)
+{
+	uint64_t bias, addr, size;
+	int r = scry_elf_bias(o->elf, &lm->maps, o->mapping, &bias);
+
+	if (r < 0)
+		return r;
+	if (bias != o->bias ||
+	    (scry_elf_dynamic(o->elf, &addr, &size) && o->dynamic != bias + addr))
+		return scry_fail(
+			-ESTALE,
+			"'%s' does not lie where the loader of process %d says; fix: try again",
+			o->mapping->path, (int)lm->pid);
+	return 0;
+}
+
 int scry_linkmap_open(struct scry_linkmap *lm, size_t i)
 {
 	struct scry_object *o = &lm->objects[i];
@@ -426,6 +443,8 @@ int scry_linkmap_open(struct scry_linkmap *lm, size_t i)
 				 "the file of loaded object '%s' of process %d cannot be read",
 				 o->name, (int)lm->pid);
 	o->open_error = scry_elf_open_mapped(lm->pid, o->mapping, &o->elf);
+	if (o->open_error == 0)
+		o->open_error = check_place(lm, o);
 	if (o->open_error == 0)
 		o->open_error = scry_dynamic_open(o->elf, &o->tables);
 	if (o->open_error < 0) {

@@ -77,7 +77,7 @@ int scry_linkmap_read(pid_t pid, const struct scry_mem *mem, struct scry_linkmap
 void scry_linkmap_done(struct scry_linkmap *lm);
 
 /* Opens the file and the tables of object `i`, once; owned by the list. 0 or -errno with a sentence
- * (-ENOENT: the vdso, and what is mapped from no file). */
+ * (-ENOENT: the vdso, and what is mapped from no file; -ESTALE: another file lies there). */
 int scry_linkmap_open(struct scry_linkmap *lm, size_t i);
 
 /* Opens all and finds out which are at_startup. Returns how many, besides the vdso, cannot be read.

@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -310,6 +313,65 @@ static void test_brk(void **state)
 	child_end(&c);
 }
 
+/* A program that opens and closes all the time: each answer is one of those it goes through. */
+static void test_churn(void **state)
+{
+	size_t whole = 0, with = 0;
+	struct scry_linkmap before, lm;
+	struct scry_mem mem;
+	struct child c;
+
+	assert_true(child_start(&c, "target_loader", NULL));
+	look(&c, &before);
+	assert_int_equal(scry_mem_open(&mem, c.pid, 0), 0);
+	fprintf(c.to, "churn 3000 " PLUG "\n");
+	fflush(c.to);
+	for (int i = 0; i < 500; i++) {
+		assert_int_equal(scry_linkmap_read(c.pid, &mem, &lm), 0);
+		assert_true(lm.count >= before.count || lm.is_cut);
+		for (size_t j = 0; j < before.count && !lm.is_cut; j++) /* these never go */
+			assert_ptr_equal(scry_linkmap_find(&lm, &before.objects[j]),
+					 &lm.objects[j]);
+		scry_linkmap_open_all(&lm);
+		whole += !lm.is_cut && !lm.is_changing;
+		with += lm.count > before.count;
+		scry_linkmap_done(&lm);
+	}
+	assert_string_equal(child_next(&c), "churned");
+	assert_true(whole > 0);
+	print_message("%zu of 500 lists whole, %zu with what came and went\n", whole, with);
+	scry_mem_close(&mem);
+	look(&c, &lm);
+	assert_int_equal(lm.count, before.count);
+	scry_linkmap_done(&lm);
+	scry_linkmap_done(&before);
+	child_end(&c);
+}
+
+/* Between exec and the loader's first steps there is no list yet. */
+static void test_too_early(void **state)
+{
+	struct scry_linkmap lm;
+	struct scry_mem mem;
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		execl(SCRY_TARGET_DIR "/target_loader", "target_loader", NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+	assert_int_equal(scry_mem_open(&mem, pid, 0), 0);
+	assert_int_equal(scry_linkmap_read(pid, &mem, &lm), -EAGAIN);
+	assert_non_null(strstr(scry_error(), "fix: try again"));
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(scry_linkmap_read(pid, &mem, &lm) < 0);
+	scry_mem_close(&mem);
+}
+
 /* Our own memory, of which one word is not what it is. */
 struct forged {
 	uint64_t at, value;
@@ -420,6 +482,8 @@ int main(void)
 		cmocka_unit_test(test_brk),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_hostile_object),
+		cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_too_early),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,12 +105,13 @@ static void see_way(const char *target, bool is_lazy, enum scry_slot_kind kind, 
 {
 	const struct scry_slot *s;
 	char type[64] = "";
-	uint64_t at = readelf_slot(target, "work_fold", type);
 	struct found f;
 	struct child c;
+	uint64_t at;
 
 	if (!child_start(&c, target, NULL))
 		skip();
+	at = readelf_slot(target, "work_fold", type);
 	look(c.pid, &f, "work_fold@libwork");
 	assert_int_equal(f.functions.count, 1);
 	assert_true(f.functions.rows[0].address == where(&c, "work_fold"));
@@ -158,6 +159,11 @@ static void test_ibt(void **state)
 static void test_no_pie(void **state)
 {
 	see_way("target_caller_nopie", true, SCRY_SLOT_JUMP, false);
+}
+
+static void test_relr(void **state)
+{
+	see_way("target_caller_relr", true, SCRY_SLOT_JUMP, false);
 }
 
 static void test_musl(void **state)
@@ -372,7 +378,7 @@ int main(void)
 		cmocka_unit_test(test_ifunc),  cmocka_unit_test(test_static),
 		cmocka_unit_test(test_dlopen), cmocka_unit_test(test_aliases),
 		cmocka_unit_test(test_all),    cmocka_unit_test(test_interposed),
-		cmocka_unit_test(test_unsure),
+		cmocka_unit_test(test_unsure), cmocka_unit_test(test_relr),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
