@@ -12,7 +12,9 @@
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
-#include "hook/count.h"
+#include "hook/hooks.h"
+
+#define CALL_NS 2 /* what counting adds to a call; bench/hooks.md */
 
 struct count_opts {
 	char **specs;
@@ -20,83 +22,67 @@ struct count_opts {
 	int way; /* enum scry_hook_way */
 };
 
-struct count {
-	struct scry_count_hook hooks[SCRY_COUNT_HOOKS_MAX];
-	size_t hook_count;
-};
-
-static bool is_near(uint64_t a, uint64_t b)
-{
-	return (a > b ? a - b : b - a) < 1u << 30;
-}
-
-/* One agent, one neighbourhood: what lies too far for a jump is reached through the GOT. */
-static int plan_far(struct scry_watch *w, const struct count_opts *opts, int i,
-		    struct scry_count_hook *hook)
-{
-	const struct count *c = w->state;
-	char symbol[sizeof(hook->symbol)];
-	int r = -ENOTSUP;
-
-	memcpy(symbol, hook->symbol, sizeof(symbol));
-	if (opts->way != SCRY_WAY_ENTRY)
-		r = scry_count_plan(&w->proc, opts->specs[i], SCRY_WAY_GOT, hook);
-	return r == 0 ? 0
-		      : scry_fail(
-				r,
-				"'%s' lies more than 1 GiB from '%s', too far for the jumps of one "
-				"agent, and "
-				"no bound GOT slot leads to it; fix: count it in a run of its own",
-				symbol, c->hooks[0].symbol);
-}
-
 static int prepare(struct scry_watch *w)
 {
 	const struct count_opts *opts = w->opts->instrument_opts;
-	struct count *c = calloc(1, sizeof(*c));
-	int r = 0;
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = (enum scry_hook_way)opts->way};
+	struct scry_hooks *h = calloc(1, sizeof(*h));
+	int r;
 
-	if (!c)
+	if (!h)
 		return -ENOMEM;
-	w->state = c;
-	for (int i = 0; i < opts->spec_count && r == 0; i++) {
-		struct scry_count_hook *hook = &c->hooks[c->hook_count];
-
-		r = scry_count_plan(&w->proc, opts->specs[i], (enum scry_hook_way)opts->way, hook);
-		/* One agent, one neighbourhood: what lies too far for a jump is reached through the
-		 * GOT. */
-		if (r == 0 && hook->way == SCRY_WAY_ENTRY && w->near &&
-		    !is_near(w->near, hook->address))
-			r = plan_far(w, opts, i, hook);
-		if (r == 0 && hook->way == SCRY_WAY_ENTRY && !w->near)
-			w->near = hook->address;
-		if (r == 0)
-			c->hook_count++;
-	}
+	w->state = h;
+	r = scry_hooks_open(h, &w->proc);
+	for (int i = 0; i < opts->spec_count && r == 0; i++)
+		r = scry_hooks_want(h, opts->specs[i], &to);
+	if (r == 0)
+		r = scry_hooks_plan(h);
+	if (r == 0)
+		w->near = h->rows[0].address;
 	return r;
 }
 
 static void describe(struct scry_watch *w, FILE *out)
 {
-	const struct count *c = w->state;
+	const struct scry_hooks *h = w->state;
 
-	for (size_t i = 0; i < c->hook_count; i++) {
-		const struct scry_count_hook *h = &c->hooks[i];
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
 
-		if (h->way == SCRY_WAY_ENTRY)
+		if (row->way == SCRY_WAY_ENTRY)
 			fprintf(out, "  change      5 bytes at %#llx, the entry of %s in %s\n",
-				(unsigned long long)h->address, h->symbol, h->module);
+				(unsigned long long)(row->address + row->window.endbr), row->symbol,
+				row->module);
+		else if (row->way == SCRY_WAY_GOT)
+			fprintf(out, "  change      %zu GOT slots of %s in %s, 8 bytes each\n",
+				row->slot_count, row->symbol, row->module);
 		else
-			fprintf(out, "  change      %u GOT slots of %s in %s, 8 bytes each\n",
-				h->slot_count, h->symbol, h->module);
+			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
+				row->why);
 	}
+}
+
+/* What is not counted, and why: a sentence for one or two, a number for more. */
+static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
+{
+	if (h->refused > 2)
+		scry_watch_note(w, "%zu of %zu functions cannot be reached and are not counted; -v "
+				   "and --dry-run name them",
+				h->refused, h->count);
+	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
+		if (h->rows[i].way == SCRY_WAY_AUTO)
+			scry_watch_note(w, "%s in %s is not counted: %s", h->rows[i].symbol,
+					h->rows[i].module, h->rows[i].why);
 }
 
 static int enter(struct scry_watch *w)
 {
-	struct count *c = w->state;
+	struct scry_hooks *h = w->state;
+	int r = scry_hooks_on(h, &w->inj, w->held);
 
-	return scry_count_apply(&w->inj, c->hooks, c->hook_count);
+	if (r == 0)
+		tell_refused(w, h);
+	return r;
 }
 
 static int drain(struct scry_watch *w)
@@ -110,32 +96,51 @@ static void leave(struct scry_watch *w)
 	(void)w;
 }
 
+static void intern(struct scry_watch *w, const char *text, uint32_t *ret)
+{
+	scry_writer_string(w->writer, text, strlen(text), ret);
+}
+
 static int finish(struct scry_watch *w)
 {
-	struct count *c = w->state;
+	const struct scry_hooks *h = w->state;
+	size_t silent = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < c->hook_count; i++) {
-		const struct scry_count_hook *h = &c->hooks[i];
-		const char *way = h->way == SCRY_WAY_ENTRY ? "entry" : "got";
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+		const char *way = scry_hook_way_name(row->way);
 		struct scry_ev_count ev = {.pid = (uint32_t)w->proc.pid,
-					   .calls = w->inj.control->counters[h->counter],
-					   .address = h->address};
+					   .calls = scry_hook_calls(row, &w->inj),
+					   .address = row->address};
+		char name[32];
 		int e;
 
+		if (row->way == SCRY_WAY_AUTO)
+			continue;
+		if (!ev.calls && strpbrk(h->requests[row->request], "*?[")) {
+			silent++;
+			continue;
+		}
+		snprintf(name, sizeof(name), "%#llx", (unsigned long long)row->address);
 		w->events += ev.calls;
-		scry_writer_string(w->writer, h->symbol, strlen(h->symbol), &ev.symbol_str);
-		scry_writer_string(w->writer, h->module, strlen(h->module), &ev.module_str);
-		scry_writer_string(w->writer, way, strlen(way), &ev.way_str);
+		intern(w, *row->symbol ? row->symbol : name, &ev.symbol_str);
+		intern(w, row->module, &ev.module_str);
+		intern(w, way, &ev.way_str);
 		e = scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_COUNT},
 					&ev, sizeof(ev));
 		r = r ? r : e;
 	}
+	w->cost_ns = w->events * CALL_NS;
+	if (silent)
+		scry_watch_note(w, "%zu more functions were watched and not called", silent);
 	return r;
 }
 
 static void done(struct scry_watch *w)
 {
+	if (w->state)
+		scry_hooks_close(w->state);
 	free(w->state);
 	w->state = NULL;
 }
@@ -185,8 +190,6 @@ static int cmd_count(int argc, char **argv)
 	if (r == 0 && !count.spec_count)
 		r = scry_fail(-EINVAL,
 			      "name a function to count: scry patch count SYMBOL[@LIB] -p PID");
-	if (r == 0 && count.spec_count > SCRY_COUNT_HOOKS_MAX)
-		r = scry_fail(-EINVAL, "at most %d functions at once", SCRY_COUNT_HOOKS_MAX);
 	if (r == 0 && opts.command)
 		r = scry_fail(-EINVAL, "patch count wants a live process: -p PID");
 	if (r == 0)

@@ -34,7 +34,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 	if (scry_agent_find(mem, maps, &h) < 0)
 		return;
 	row->has_agent = true;
-	row->agent_bytes = h.text_size + h.private_size + h.shared_size;
+	row->agent_bytes = scry_agent_bytes(&h);
 	if (scry_mem_read(mem, scry_agent_control(&h, mem), &c, sizeof(c)) == 0 &&
 	    c.target_pid == (uint64_t)row->proc.pid) {
 		row->owner = c.owner_pid;
@@ -44,6 +44,7 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 	}
 	if (scry_edit_open(&edit, (struct scry_mem *)mem, scry_agent_journal(&h)) == 0)
 		row->changes = scry_edit_standing(&edit);
+	scry_edit_close(&edit);
 }
 
 /* False: nothing to show, or not ours to read. */

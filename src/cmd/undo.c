@@ -242,7 +242,6 @@ int scry_cmd_patch_list(int argc, char **argv)
 	struct scry_mem mem = {.fd = -1};
 	struct scry_maps maps = {0};
 	struct scry_agent_header h;
-	struct scry_journal_entry j;
 	struct scry_edit edit;
 	int r = parse(&o, argc, argv, "scry patch list -p PID", UNDO_ROWS - 1);
 
@@ -262,8 +261,8 @@ int scry_cmd_patch_list(int argc, char **argv)
 		printf("process %d (%s): agent at %#llx, %zu changes\n", proc.pid, proc.comm,
 		       (unsigned long long)h.text, r == 0 ? edit.count : 0);
 		for (size_t i = 0; r == 0 && i < edit.count; i++)
-			if (scry_edit_entry(&edit, i, &j) == 0)
-				print_entry(i, &j);
+			print_entry(i, &edit.entries[i]);
+		scry_edit_close(&edit);
 	}
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);

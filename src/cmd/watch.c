@@ -143,7 +143,7 @@ void scry_watch_introduce(struct scry_watch *w)
 	struct scry_ev_attach at = {.pid = (uint32_t)w->proc.pid,
 				    .threads = (uint32_t)w->proc.threads,
 				    .agent_address = h->text,
-				    .agent_bytes = h->text_size + h->private_size + h->shared_size,
+				    .agent_bytes = scry_agent_bytes(h),
 				    .bytes_changed = w->inj.edit.bytes_changed};
 
 	if (s->own == SCRY_OWN_MAX)
@@ -200,9 +200,7 @@ static int put_in(struct scry_watch *w)
 		"process %d: agent %s at %#llx, %llu KiB, near %#llx; longest pause so far %.2f ms",
 		w->proc.pid, w->inj.adopted ? "adopted" : "mapped",
 		(unsigned long long)w->inj.header.text,
-		(unsigned long long)(w->inj.header.text_size + w->inj.header.private_size +
-				     w->inj.header.shared_size) /
-			1024,
+		(unsigned long long)scry_agent_bytes(&w->inj.header) / 1024,
 		(unsigned long long)w->near, (double)w->inj.pause_max_ns / 1e6);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 	return r;

@@ -16,7 +16,6 @@
 #include "sys/edit.h"
 #include "wire/lanes.h"
 
-#define STUBS_SIZE (8 * SCRY_PAGE)
 #define REACH (1ull << 30)
 
 static uint64_t page_up(uint64_t n)
@@ -36,7 +35,7 @@ uint64_t scry_agent_journal(const struct scry_agent_header *h)
 
 static uint64_t text_bytes(const struct scry_agent_source *source)
 {
-	return SCRY_PAGE + STUBS_SIZE + source->data_at;
+	return SCRY_PAGE + source->data_at;
 }
 
 static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
@@ -45,7 +44,7 @@ static bool is_plausible(const struct scry_agent_header *h, const struct scry_ma
 	       h->text_size == m->end - m->start && h->text_size <= 1 << 20 &&
 	       h->private_ == h->text + h->text_size && h->private_size <= 64u << 20 &&
 	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
-	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE;
+	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE && h->slab_count <= SCRY_SLABS_MAX;
 }
 
 /*
@@ -157,10 +156,8 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		.private_size = private_,
 		.shared = base + text + private_,
 		.shared_size = shared,
-		.stubs = base + SCRY_PAGE,
-		.stubs_size = STUBS_SIZE,
-		.image = base + SCRY_PAGE + STUBS_SIZE,
-		.image_data = base + SCRY_PAGE + STUBS_SIZE + source->data_at,
+		.image = base + SCRY_PAGE,
+		.image_data = base + SCRY_PAGE + source->data_at,
 	};
 	return 0;
 }
@@ -353,6 +350,82 @@ int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *
 	return finish(t, how, r);
 }
 
+uint64_t scry_agent_bytes(const struct scry_agent_header *h)
+{
+	uint64_t bytes = h->text_size + h->private_size + h->shared_size;
+
+	for (uint64_t i = 0; i < h->slab_count; i++)
+		bytes += h->slabs[i].code_size + SCRY_PAGE + h->slabs[i].counters_size;
+	return bytes;
+}
+
+int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_maps *maps,
+			 uint64_t near, uint64_t code_size, uint64_t counters,
+			 struct scry_slab *ret)
+{
+	uint64_t code = page_up(code_size), shared = page_up(counters * 8);
+	uint64_t at;
+
+	if (code == h->text_size) /* so that nobody takes its empty pages for an agent's */
+		code += SCRY_PAGE;
+	at = scry_maps_gap(maps, near, code + SCRY_PAGE + shared, REACH);
+	if (!at)
+		return scry_fail(-ENOMEM,
+				 "no free address space of %llu bytes within 1 GiB of %#llx",
+				 (unsigned long long)(code + SCRY_PAGE + shared),
+				 (unsigned long long)near);
+	*ret = (struct scry_slab){.code = at,
+				  .code_size = code,
+				  .gate = at + code,
+				  .counters = at + code + SCRY_PAGE,
+				  .counters_size = shared};
+	return 0;
+}
+
+int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_slab *slab,
+			struct scry_tracee *t, const struct scry_call *how, int *ret_fd)
+{
+	const uint64_t flags = MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
+		       none = (uint64_t)-1;
+	const uint64_t calls[][7] = {
+		{SYS_mmap, slab->code, slab->code_size, PROT_READ | PROT_EXEC, flags, none},
+		{SYS_mmap, slab->gate, SCRY_PAGE + slab->counters_size, PROT_READ | PROT_WRITE,
+		 flags, none},
+		{SYS_madvise, slab->gate, SCRY_PAGE, MADV_WIPEONFORK},
+	};
+	const struct region to = {slab->counters, slab->counters_size, h->text + SCRY_PAGE / 2,
+				  MAP_FIXED};
+	const uint64_t magic = SCRY_SLAB_MAGIC, open_ = 1;
+	int r = failed(remote(t, how, calls[0]));
+
+	*ret_fd = -1;
+	if (r == 0)
+		r = scry_edit_poke(how->mem_fd, slab->code, &magic, sizeof(magic));
+	for (size_t i = 1; i < 3 && r == 0; i++)
+		r = failed(remote(t, how, calls[i]));
+	if (r == 0)
+		r = map_region(&to, t, how, ret_fd);
+	if (r == 0)
+		r = scry_edit_poke(how->mem_fd, slab->gate, &open_, sizeof(open_));
+	return finish(t, how, r);
+}
+
+/* How many bytes of it are there, from its code on: 0, the code only, or all. */
+static uint64_t slab_mapped(const struct scry_slab *slab, const struct scry_maps *maps, int mem_fd)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, slab->code);
+	uint64_t magic = 0;
+
+	if (!m || !m->x || m->w || m->inode || m->start != slab->code ||
+	    m->end != slab->code + slab->code_size ||
+	    pread(mem_fd, &magic, sizeof(magic), (off_t)slab->code) != sizeof(magic) ||
+	    (magic && magic != SCRY_SLAB_MAGIC))
+		return 0;
+	if (magic && is_mapped(maps, slab->gate, SCRY_PAGE, false))
+		return slab->code_size + SCRY_PAGE + slab->counters_size;
+	return slab->code_size;
+}
+
 uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem)
 {
 	struct scry_claim claim;
@@ -376,19 +449,29 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 		     const struct scry_call *how)
 {
 	struct scry_agent_header leaving = *h;
-	const uint64_t calls[][7] = {
-		{SYS_munmap, h->lanes, h->lanes_size},
-		{SYS_munmap, h->shared, h->shared_size},
-		{SYS_munmap, h->private_, h->private_size},
-		{SYS_munmap, h->text, h->text_size},
-	};
-	int r, end;
+	uint64_t calls[SCRY_SLABS_MAX + 4][7];
+	size_t n = 0;
+	struct scry_maps maps;
+	int end, r = scry_maps_read(t->pid, &maps);
 
+	if (r < 0)
+		return r;
+	for (uint64_t i = 0; i < h->slab_count; i++, n++) {
+		calls[n][1] = h->slabs[i].code;
+		calls[n][2] = slab_mapped(&h->slabs[i], &maps, how->mem_fd);
+	}
+	scry_maps_done(&maps);
+	calls[n][1] = h->lanes, calls[n++][2] = h->lanes_size;
+	calls[n][1] = h->shared, calls[n++][2] = h->shared_size;
+	calls[n][1] = h->private_, calls[n++][2] = h->private_size;
+	calls[n][1] = h->text, calls[n++][2] = h->text_size;
 	leaving.stage = SCRY_AGENT_LEAVING;
 	r = scry_agent_write_header(&leaving, how->mem_fd);
-	for (size_t i = 0; i < 4 && r == 0; i++)
-		r = calls[i][2] ? failed(remote(t, how, calls[i]))
-				: 0; /* not mapped yet when it died */
+	for (size_t i = 0; i < n && r == 0; i++) {
+		calls[i][0] = SYS_munmap;
+		if (calls[i][2]) /* else not mapped yet when it died */
+			r = failed(remote(t, how, calls[i]));
+	}
 	end = scry_tracee_finish(t, how);
 	return r < 0 ? r : end;
 }

@@ -3,11 +3,12 @@
  *
  * Layout (wire/control.h), one reservation near the hooked module:
  *
- *   header page | stubs | agent text          r-x, private
+ *   header page | agent text                  r-x, private
  *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
  *   control page | ring                       rw-, shared with the keeper
  *
- * and, anywhere, the lanes of fork children (wire/lanes.h), rw- and shared. The header page is
+ * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
+ * children (wire/lanes.h), rw- and shared. The header page is
  * written right after its own mmap and unmapped last, so that whatever is killed in between leaves
  * something that the next scry finds. Remote syscalls only (sys/tracee).
  */
@@ -50,6 +51,20 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
  */
 int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		   const struct scry_call *how, int *ret_fd);
+
+/* All that is mapped for it, bytes. */
+uint64_t scry_agent_bytes(const struct scry_agent_header *h);
+
+/*
+ * A slab for `code_size` bytes of stubs within 1 GiB of `near`, with `counters` counters: its
+ * addresses. 0, or -ENOMEM with a sentence. Map: the header must name it before; *ret_fd (caller
+ * closes) opens the counters for us.
+ */
+int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_maps *maps,
+			 uint64_t near, uint64_t code_size, uint64_t counters,
+			 struct scry_slab *ret);
+int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_slab *slab,
+			struct scry_tracee *t, const struct scry_call *how, int *ret_fd);
 
 /*
  * The pool of lanes (wire/lanes.h) at h->lanes, which the header names already; new pages in the

@@ -1,10 +1,4 @@
 /*
- * Layout of what is mapped (see wire/control.h), one reservation near the hooked module:
- *
- *   header page | stubs | agent text          r-x, private
- *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
- *   control page | ring                       rw-, shared with the keeper
- *
  * The trick: the return values of the remote syscalls are seen by ptrace, but nothing depends on
  * our being alive to see them: see sys/tracee.
  */
@@ -183,7 +177,7 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 	return r;
 }
 
-enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_UNMAP };
+enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_SLAB, WORK_UNMAP };
 
 static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work work, int *ret_fd)
 {
@@ -198,6 +192,10 @@ static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work wor
 		return scry_agent_rehome(&inj->header, t, &how, ret_fd);
 	if (work == WORK_LANES)
 		return scry_agent_map_lanes(&inj->header, t, &how, ret_fd);
+	if (work == WORK_SLAB)
+		return scry_agent_map_slab(&inj->header,
+					   &inj->header.slabs[inj->header.slab_count - 1], t, &how,
+					   ret_fd);
 	if (!scry_agent_has_lanes(&inj->header, &inj->maps)) /* whatever lies there is not ours */
 		leaving.lanes = leaving.lanes_size = 0;
 	return scry_agent_unmap(&leaving, t, &how);
@@ -274,18 +272,41 @@ static int write_image(struct scry_inject *inj)
 	return scry_agent_write_header(h, fd);
 }
 
+int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
+{
+	const uint64_t restorers[] = {inj->gadgets.restorer,
+				      scry_inject_symbol(inj, "scry_agent_restorer")};
+	int r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
+
+	if (r < 0)
+		return r;
+	r = scry_world_look(w, &inj->mem, &inj->maps, restorers, 2);
+	if (r < 0)
+		scry_inject_go(inj, w);
+	return r;
+}
+
+void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
+{
+	uint32_t held = (uint32_t)w->count;
+
+	scry_world_release(w);
+	scry_inject_count_pause(inj, w->pause_ns, held);
+}
+
 /* Text must be written with no thread inside a window; slots need no stop but share it. */
 static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
 			struct scry_undo_report *report)
 {
-	struct scry_journal_entry j;
-
 	if (!inj->edit.mem) /* entering failed before the journal was opened: nothing is changed */
 		return 0;
-	for (size_t i = 0; i < inj->edit.count; i++)
-		if (scry_edit_entry(&inj->edit, i, &j) == 0 && j.kind == SCRY_EDIT_TEXT &&
-		    scry_world_inside(w, j.address + 1, j.address + j.size))
+	for (size_t i = 0; i < inj->edit.count; i++) {
+		const struct scry_journal_entry *j = &inj->edit.entries[i];
+
+		if (j->kind == SCRY_EDIT_TEXT && j->state != SCRY_EDIT_UNDONE &&
+		    scry_world_inside(w, j->address + 1, j->address + j->size))
 			return -EAGAIN;
+	}
 	return scry_edit_undo(&inj->edit, &inj->maps, report);
 }
 
@@ -293,15 +314,12 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
 static int undo_older(struct scry_inject *inj)
 {
 	struct scry_world w;
-	uint32_t held;
-	int r = scry_world_stop(&w, inj->proc->pid, inj->max_pause_ns);
+	int r = scry_inject_stop(inj, &w);
 
 	if (r < 0)
 		return r;
 	r = undo_stopped(inj, &w, &inj->older);
-	held = (uint32_t)w.count;
-	scry_world_release(&w);
-	scry_inject_count_pause(inj, w.pause_ns, held);
+	scry_inject_go(inj, &w);
 	return r == -EAGAIN
 		       ? scry_fail(-EBUSY,
 				   "a thread of process %d stands inside changed code; fix: try "
@@ -483,6 +501,45 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	return settle(inj, own_page);
 }
 
+static int view_counters(struct scry_inject *inj, uint64_t number, int fd)
+{
+	uint64_t size = inj->header.slabs[number].counters_size;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	close(fd);
+	if (p == MAP_FAILED)
+		return scry_fail(-errno, "cannot map the counters of process %d: %s",
+				 inj->proc->pid, strerror(errno));
+	inj->counters[number] = p;
+	return 0;
+}
+
+int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
+		     uint64_t code_size, uint64_t counters)
+{
+	struct scry_agent_header *h = &inj->header;
+	uint64_t number = h->slab_count;
+	int fd = -1, r;
+
+	if (number == SCRY_SLABS_MAX)
+		return scry_fail(-ENOSPC, "no room for more stubs in process %d; fix: scry undo -p %d",
+				 inj->proc->pid, inj->proc->pid);
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_agent_plan_slab(h, &inj->maps, near, code_size, counters,
+					 &h->slabs[number]);
+	if (r < 0)
+		return r;
+	h->slab_count++;
+	r = scry_agent_write_header(h, inj->mem.fd);
+	if (r == 0)
+		r = in_thread(inj, held, WORK_SLAB, &fd);
+	if (r == 0)
+		r = view_counters(inj, number, fd);
+	return r < 0 ? r : (int)number;
+}
+
 int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)
 {
 	struct scry_agent_header *h = &inj->header;
@@ -568,16 +625,25 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	return r == -ETIMEDOUT || r == -ESRCH ? -EAGAIN : r;
 }
 
+static bool is_anyone_in_code(const struct scry_inject *inj, const struct scry_world *w)
+{
+	const struct scry_agent_header *h = &inj->header;
+
+	for (uint64_t i = 0; i < h->slab_count; i++)
+		if (scry_world_inside(w, h->slabs[i].code,
+				      h->slabs[i].code + h->slabs[i].code_size))
+			return true;
+	return scry_world_inside(w, h->text, h->text + h->text_size);
+}
+
 /* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
 static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 {
-	const struct scry_agent_header *h = &inj->header;
 	struct scry_agent_state state;
 	struct scry_gate gate;
 
-	return !scry_world_inside(w, h->text, h->text + h->text_size) &&
-	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
-	       state.jobs_registered == state.jobs_run &&
+	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 &&
+	       !state.hooked && state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
@@ -598,20 +664,18 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 	int r = -EAGAIN;
 
 	*report = (struct scry_undo_report){0};
-	*ret_left = h->text_size + h->private_size + h->shared_size;
+	*ret_left = scry_agent_bytes(h);
 	for (int i = 0; i < 5 && r == -EAGAIN; i++) {
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
 		if (r == 0)
-			r = scry_world_stop(&w, inj->proc->pid, inj->max_pause_ns);
+			r = scry_inject_stop(inj, &w);
 		if (r < 0)
 			break;
 		r = undo_stopped(inj, &w, report);
 		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
-		uint32_t held = (uint32_t)w.count;
-		scry_world_release(&w);
-		scry_inject_count_pause(inj, w.pause_ns, held);
+		scry_inject_go(inj, &w);
 		if (r == 0 && *ret_left && i < 2)
 			r = -EAGAIN; /* once more: somebody was inside */
 		if (r == -EAGAIN)
@@ -628,6 +692,10 @@ void scry_inject_done(struct scry_inject *inj)
 {
 	if (inj->control && !inj->is_borrowed)
 		munmap(inj->control, inj->header.shared_size);
+	for (uint64_t i = 0; i < SCRY_SLABS_MAX; i++)
+		if (inj->counters[i])
+			munmap(inj->counters[i], inj->header.slabs[i].counters_size);
+	scry_edit_close(&inj->edit);
 	scry_mem_close(&inj->mem);
 	scry_maps_done(&inj->maps);
 	if (inj->lock >= 0)

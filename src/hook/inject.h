@@ -39,6 +39,7 @@ struct scry_inject {
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
+	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
 	uint64_t gate; /* addresses in the target */
 	uint64_t data; /* struct scry_agent_data */
 	struct scry_edit edit;
@@ -64,6 +65,21 @@ int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
  * chosen and held briefly.
  */
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held);
+
+/*
+ * A new slab for `code_size` bytes of stubs within 1 GiB of `near`, mapped in `held` or in a thread
+ * held for it. Returns its number in the header, or -errno with a sentence. Its first 64 bytes of
+ * code are the magic and literals, its counters are at inj->counters[number]. Unmapped with the
+ * agent.
+ */
+int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
+		     uint64_t code_size, uint64_t counters);
+
+/* Stops all threads and finds their signal frames: for changing code. 0 or -errno; ends with
+ * scry_inject_go. */
+int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
+/* Lets them go, and counts the pause. */
+void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
 
 /* Maps a fresh pool of lanes (wire/lanes.h) into an entered process, in `held` or in a thread held
  * for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */

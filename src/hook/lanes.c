@@ -93,8 +93,7 @@ void scry_pool_free(struct scry_pool *p, uint32_t lane)
 		madvise((char *)c + SCRY_PAGE, SCRY_LANE_BYTES - SCRY_PAGE, MADV_REMOVE);
 	c->owner_pid = 0;
 	c->target_pid = c->target_start = 0;
-	memset(&c->head, 0,
-	       offsetof(struct scry_control, counters) - offsetof(struct scry_control, head));
+	memset(&c->head, 0, sizeof(*c) - offsetof(struct scry_control, head));
 	__atomic_store_n(&p->head->taken[lane], 0, __ATOMIC_SEQ_CST);
 }
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -40,41 +41,94 @@ static uint64_t entry_address(const struct scry_edit *e, size_t i)
 	       i * sizeof(struct scry_journal_entry);
 }
 
+static int make_room(struct scry_edit *e, size_t n)
+{
+	struct scry_journal_entry *more;
+	size_t capacity = e->capacity ? e->capacity : 64;
+
+	while (capacity < e->count + n)
+		capacity *= 2;
+	if (capacity == e->capacity)
+		return 0;
+	more = realloc(e->entries, capacity * sizeof(*more));
+	if (!more)
+		return scry_fail(-ENOMEM, "not enough memory for the journal");
+	e->entries = more;
+	e->capacity = capacity;
+	return 0;
+}
+
 int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal)
 {
 	uint64_t count;
 	int r = scry_mem_u64(mem, journal, &count);
 
+	*e = (struct scry_edit){.mem = mem, .journal = journal};
 	if (r < 0)
 		return scry_fail(r, "cannot read the journal of process %d", mem->pid);
 	if (count > SCRY_JOURNAL_MAX)
 		return scry_fail(-EINVAL, "the journal in process %d is damaged: %llu entries",
 				 mem->pid, (unsigned long long)count);
-	*e = (struct scry_edit){.mem = mem, .journal = journal, .count = (size_t)count};
+	r = make_room(e, count);
+	if (r == 0 && count)
+		r = scry_mem_read(mem, entry_address(e, 0), e->entries,
+				  count * sizeof(*e->entries));
+	if (r < 0)
+		return scry_fail(r, "cannot read the journal of process %d", mem->pid);
+	for (size_t i = 0; i < count; i++)
+		if (!e->entries[i].size || e->entries[i].size > SCRY_EDIT_MAX)
+			return scry_fail(-EINVAL, "the journal in process %d is damaged: entry %zu",
+					 mem->pid, i);
+	e->count = (size_t)count;
 	return 0;
 }
 
-int scry_edit_entry(const struct scry_edit *e, size_t i, struct scry_journal_entry *ret)
+void scry_edit_close(struct scry_edit *e)
 {
-	int r = scry_mem_read(e->mem, entry_address(e, i), ret, sizeof(*ret));
+	free(e->entries);
+	*e = (struct scry_edit){0};
+}
+
+/* The entries [first, first + n) as we have them, into the target. */
+static int write_entries(const struct scry_edit *e, size_t first, size_t n)
+{
+	int r = n ? scry_edit_poke(e->mem->fd, entry_address(e, first), e->entries + first,
+				   n * sizeof(*e->entries))
+		  : 0;
+
+	return r < 0 ? scry_fail(r, "cannot write the journal in process %d", e->mem->pid) : 0;
+}
+
+static int write_count(struct scry_edit *e, size_t count)
+{
+	uint64_t word = count;
+	int r = scry_edit_poke(e->mem->fd, e->journal, &word, sizeof(word));
 
 	if (r < 0)
-		return r;
-	return ret->size && ret->size <= SCRY_EDIT_MAX ? 0 : -EINVAL;
+		return scry_fail(r, "cannot write the journal in process %d", e->mem->pid);
+	e->count = count;
+	return 0;
 }
 
-static int set_state(const struct scry_edit *e, size_t i, uint16_t state)
-{
-	return scry_edit_poke(e->mem->fd,
-			      entry_address(e, i) + offsetof(struct scry_journal_entry, state),
-			      &state, sizeof(state));
-}
-
-static int check_change(const struct scry_edit *e, const struct scry_change *c)
+/* Are these bytes there? */
+static int expect(const struct scry_edit *e, uint64_t addr, const void *bytes, size_t size)
 {
 	unsigned char now[SCRY_EDIT_MAX];
-	int r;
+	int r = scry_mem_read(e->mem, addr, now, size);
 
+	if (r < 0)
+		return scry_fail(r, "cannot read %#llx in process %d", (unsigned long long)addr,
+				 e->mem->pid);
+	if (memcmp(now, bytes, size))
+		return scry_fail(-EBUSY,
+				 "the bytes at %#llx in process %d are not those of its file: "
+				 "another tool has changed them",
+				 (unsigned long long)addr, e->mem->pid);
+	return 0;
+}
+
+int scry_edit_check(const struct scry_edit *e, const struct scry_change *c)
+{
 	if (!c->size || c->size > SCRY_EDIT_MAX ||
 	    c->addr / SCRY_PAGE != (c->addr + c->size - 1) / SCRY_PAGE)
 		return scry_fail(-ERANGE,
@@ -83,128 +137,175 @@ static int check_change(const struct scry_edit *e, const struct scry_change *c)
 	if (c->kind == SCRY_EDIT_SLOT && (c->size != 8 || c->addr % 8))
 		return scry_fail(-ERANGE, "slot %#llx is not an aligned word",
 				 (unsigned long long)c->addr);
-	r = scry_mem_read(e->mem, c->addr, now, c->size);
-	if (r < 0)
-		return scry_fail(r, "cannot read %#llx in process %d", (unsigned long long)c->addr,
-				 e->mem->pid);
-	if (memcmp(now, c->old, c->size))
-		return scry_fail(-EBUSY,
-				 "the bytes at %#llx in process %d are not those of its file: "
-				 "another tool has "
-				 "changed them",
-				 (unsigned long long)c->addr, e->mem->pid);
-	return 0;
+	return expect(e, c->addr, c->old, c->size);
 }
 
-int scry_edit_change(struct scry_edit *e, const struct scry_change *c)
+int scry_edit_plan(struct scry_edit *e, const struct scry_change *changes, size_t n)
 {
-	struct scry_journal_entry entry = {.address = c->addr,
-					   .size = (uint32_t)c->size,
-					   .state = SCRY_EDIT_PLANNED,
-					   .kind = (uint16_t)c->kind};
-	unsigned char now[SCRY_EDIT_MAX];
-	uint64_t count = e->count + 1;
-	int r = check_change(e, c);
+	int r = 0;
+
+	if (e->count + n > SCRY_JOURNAL_MAX)
+		return scry_fail(-ENOSPC, "the journal has room for %zu changes, %zu are asked for",
+				 (size_t)SCRY_JOURNAL_MAX - e->count, n);
+	r = make_room(e, n);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct scry_change *c = &changes[i];
+		struct scry_journal_entry *entry = &e->entries[e->count + i];
+
+		*entry = (struct scry_journal_entry){.address = c->addr,
+						     .size = (uint32_t)c->size,
+						     .state = SCRY_EDIT_PLANNED,
+						     .kind = (uint16_t)c->kind};
+		r = scry_edit_check(e, c);
+		memcpy(entry->old, c->old, c->size);
+		memcpy(entry->new_, c->new_, c->size);
+		if (c->mapping) {
+			entry->inode = c->mapping->inode;
+			entry->file_offset = c->addr - c->mapping->start + c->mapping->offset;
+		}
+	}
+	if (r == 0)
+		r = write_entries(e, e->count, n);
+	return r < 0 ? r : write_count(e, e->count + n);
+}
+
+static int apply_entry(struct scry_edit *e, struct scry_journal_entry *j)
+{
+	int r = expect(e, j->address, j->old, j->size);
 
 	if (r < 0)
 		return r;
-	if (e->count >= SCRY_JOURNAL_MAX)
-		return scry_fail(-ENOSPC, "the journal is full: %zu changes", e->count);
-	memcpy(entry.old, c->old, c->size);
-	memcpy(entry.new_, c->new_, c->size);
-	if (c->mapping) {
-		entry.inode = c->mapping->inode;
-		entry.file_offset = c->addr - c->mapping->start + c->mapping->offset;
+	r = scry_edit_poke(e->mem->fd, j->address, j->new_, j->size);
+	if (r == 0)
+		r = expect(e, j->address, j->new_, j->size);
+	if (r < 0)
+		return scry_fail(r, "cannot change %u bytes at %#llx in process %d", j->size,
+				 (unsigned long long)j->address, e->mem->pid);
+	j->state = SCRY_EDIT_APPLIED;
+	e->bytes_changed += j->size;
+	return 0;
+}
+
+int scry_edit_apply(struct scry_edit *e, size_t first, size_t n)
+{
+	int r = 0, written;
+
+	for (size_t i = first; i < first + n && r == 0; i++)
+		if (e->entries[i].state == SCRY_EDIT_PLANNED)
+			r = apply_entry(e, &e->entries[i]);
+	written = write_entries(e, first, n);
+	return r < 0 ? r : written;
+}
+
+int scry_edit_change(struct scry_edit *e, const struct scry_change *change)
+{
+	int r = scry_edit_plan(e, change, 1);
+
+	return r < 0 ? r : scry_edit_apply(e, e->count - 1, 1);
+}
+
+/* The file of the mapping looked at last: changes come in the order of their addresses. */
+struct seen {
+	uint64_t start;
+	struct scry_elf *elf; /* NULL: it cannot be opened */
+	uint64_t bias;
+};
+
+static void look_at(const struct scry_edit *e, const struct scry_maps *maps,
+		    const struct scry_map_entry *m, struct seen *seen)
+{
+	scry_elf_close(seen->elf);
+	*seen = (struct seen){.start = m->start};
+	if (scry_elf_open_mapped(e->mem->pid, m, &seen->elf) < 0)
+		seen->elf = NULL;
+	else if (scry_elf_bias(seen->elf, maps, m, &seen->bias) < 0) {
+		scry_elf_close(seen->elf);
+		seen->elf = NULL;
 	}
-	r = scry_edit_poke(e->mem->fd, entry_address(e, e->count), &entry, sizeof(entry));
-	if (r == 0)
-		r = scry_edit_poke(e->mem->fd, e->journal, &count, sizeof(count));
-	if (r < 0)
-		return scry_fail(r, "cannot write the journal in process %d", e->mem->pid);
-	e->count++;
-	r = scry_edit_poke(e->mem->fd, c->addr, c->new_, c->size);
-	if (r == 0)
-		r = scry_mem_read(e->mem, c->addr, now, c->size);
-	if (r == 0 && memcmp(now, c->new_, c->size))
-		r = -EIO;
-	if (r < 0)
-		return scry_fail(r, "cannot change %zu bytes at %#llx in process %d", c->size,
-				 (unsigned long long)c->addr, e->mem->pid);
-	e->bytes_changed += c->size;
-	return set_state(e, e->count - 1, SCRY_EDIT_APPLIED);
 }
 
 /* Are the old bytes of a TEXT entry those of the file that is mapped there? */
 static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *maps,
-			   const struct scry_journal_entry *j)
+			   const struct scry_journal_entry *j, struct seen *seen)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
 	unsigned char file[SCRY_EDIT_MAX];
-	struct scry_elf *elf;
-	uint64_t bias;
-	bool same;
 
-	if (!m || m->inode != j->inode || scry_elf_open_mapped(e->mem->pid, m, &elf) < 0)
+	if (!m || m->inode != j->inode)
 		return false;
-	same = scry_elf_bias(elf, maps, m, &bias) == 0 &&
-	       scry_elf_read(elf, j->address - bias, file, j->size) == 0 &&
+	if (seen->start != m->start)
+		look_at(e, maps, m, seen);
+	return seen->elf &&
+	       scry_elf_read(seen->elf, j->address - seen->bias, file, j->size) == 0 &&
 	       !memcmp(file, j->old, j->size);
-	scry_elf_close(elf);
-	return same;
 }
 
-static void undo_entry(struct scry_edit *e, const struct scry_maps *maps, size_t i,
+static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
+		       struct scry_journal_entry *j, struct seen *seen,
 		       struct scry_undo_report *report)
 {
-	struct scry_journal_entry j;
 	unsigned char now[SCRY_EDIT_MAX];
 
-	if (scry_edit_entry(e, i, &j) < 0 || j.state == SCRY_EDIT_UNDONE)
+	if (j->state == SCRY_EDIT_UNDONE)
 		return;
 	report->entries++;
-	if (scry_mem_read(e->mem, j.address, now, j.size) < 0) {
+	if (scry_mem_read(e->mem, j->address, now, j->size) < 0) {
 		report->failed++;
 		return;
 	}
-	if (memcmp(now, j.old, j.size)) {
-		if (memcmp(now, j.new_, j.size) ||
-		    (j.kind == SCRY_EDIT_TEXT && !is_files_bytes(e, maps, &j))) {
+	if (memcmp(now, j->old, j->size)) {
+		if (memcmp(now, j->new_, j->size) ||
+		    (j->kind == SCRY_EDIT_TEXT && !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
 			return;
 		}
-		if (scry_edit_poke(e->mem->fd, j.address, j.old, j.size) < 0 ||
-		    scry_mem_read(e->mem, j.address, now, j.size) < 0 ||
-		    memcmp(now, j.old, j.size)) {
+		if (scry_edit_poke(e->mem->fd, j->address, j->old, j->size) < 0 ||
+		    scry_mem_read(e->mem, j->address, now, j->size) < 0 ||
+		    memcmp(now, j->old, j->size)) {
 			report->failed++;
 			return;
 		}
-		report->bytes += j.size;
+		report->bytes += j->size;
 	}
 	report->restored++;
-	set_state(e, i, SCRY_EDIT_UNDONE);
+	j->state = SCRY_EDIT_UNDONE;
+}
+
+int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
+			struct scry_undo_report *ret)
+{
+	struct seen seen = {0};
+	int r;
+
+	*ret = (struct scry_undo_report){0};
+	for (size_t i = first + n; i-- > first;)
+		undo_entry(e, maps, &e->entries[i], &seen, ret);
+	scry_elf_close(seen.elf);
+	r = write_entries(e, first, n);
+	if (ret->foreign || ret->failed)
+		return scry_fail(-EBUSY, "%zu of %zu changes in process %d could not be put back",
+				 ret->foreign + ret->failed, ret->entries, e->mem->pid);
+	return r < 0 || first + n < e->count ? r : write_count(e, first);
 }
 
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret)
 {
-	struct scry_undo_report report = {0};
-	uint64_t none = 0;
+	return scry_edit_undo_some(e, maps, 0, e->count, ret);
+}
 
-	for (size_t i = e->count; i-- > 0;)
-		undo_entry(e, maps, i, &report);
-	*ret = report;
-	if (report.foreign || report.failed)
-		return scry_fail(-EBUSY, "%zu of %zu changes in process %d could not be put back",
-				 report.foreign + report.failed, report.entries, e->mem->pid);
-	e->count = 0;
-	return scry_edit_poke(e->mem->fd, e->journal, &none, sizeof(none));
+int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end)
+{
+	for (size_t i = 0; i < e->count; i++)
+		if (e->entries[i].address >= start && e->entries[i].address < end)
+			e->entries[i].state = SCRY_EDIT_UNDONE;
+	return write_entries(e, 0, e->count);
 }
 
 size_t scry_edit_standing(const struct scry_edit *e)
 {
-	struct scry_journal_entry j;
 	size_t standing = 0;
 
 	for (size_t i = 0; i < e->count; i++)
-		standing += scry_edit_entry(e, i, &j) == 0 && j.state != SCRY_EDIT_UNDONE;
+		standing += e->entries[i].state != SCRY_EDIT_UNDONE;
 	return standing;
 }

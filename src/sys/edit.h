@@ -20,7 +20,8 @@
 struct scry_edit {
 	struct scry_mem *mem; /* opened writable; the address space it pins is the one we edit */
 	uint64_t journal;     /* address of struct scry_journal in the target */
-	size_t count;	      /* entries in use */
+	struct scry_journal_entry *entries; /* what stands there, owned: read once, when opened */
+	size_t count, capacity;
 	uint64_t bytes_changed;
 };
 
@@ -35,14 +36,13 @@ struct scry_undo_report {
 /* Writes memory that belongs to us. 0, -ESRCH (gone or exec'ed), -EFAULT. */
 int scry_edit_poke(int mem_fd, uint64_t addr, const void *buf, size_t size);
 
-/* Binds to the journal at `journal` and reads how far it is filled. 0 or -errno with a sentence. */
+/* Binds to the journal at `journal` and copies it. 0 or -errno with a sentence. */
 int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal);
+void scry_edit_close(struct scry_edit *e);
 
 /*
- * Changes `size` bytes (1..16, within one page) at `addr` from `old` to `new_`. TEXT wants every
- * thread stopped with no ip in (addr, addr + size); SLOT is one aligned word and needs no stop. 0;
- * -EBUSY: the old bytes are not there; -ENOSPC: journal full; -ERANGE: crosses a page; all with a
- * sentence, nothing changed.
+ * `size` bytes (1..16, within one page) at `addr`, from `old` to `new_`. TEXT is applied with every
+ * thread stopped and no ip in (addr, addr + size); SLOT is one aligned word and needs no stop.
  */
 struct scry_change {
 	uint64_t addr;
@@ -52,19 +52,31 @@ struct scry_change {
 	const void *new_;
 	const struct scry_map_entry *mapping; /* of addr: its file identity goes into the journal */
 };
+/* May it be made? 0; -EBUSY: the old bytes are not there; -ERANGE: crosses a page; with a sentence. */
+int scry_edit_check(const struct scry_edit *e, const struct scry_change *change);
+/*
+ * Two steps, so that the long one is taken while all run. Plan: checks and journals `n` changes,
+ * all or none. Apply: looks once more for the old bytes of the entries [first, first + n), writes,
+ * reads back. 0; as scry_edit_check; -ENOSPC: journal full. What was applied before a failure
+ * stands, and is journalled.
+ */
+int scry_edit_plan(struct scry_edit *e, const struct scry_change *changes, size_t n);
+int scry_edit_apply(struct scry_edit *e, size_t first, size_t n);
+/* Both for one change. */
 int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
 
 /*
- * Puts every journalled change back, newest first. Trusts no entry blindly: the current bytes must
- * be ours, and for TEXT the old bytes must be those of the mapped file. Returns 0 when nothing of
- * ours is left.
+ * Puts journalled changes back, newest first: all, or those of entries [first, first + n). Trusts no
+ * entry blindly: the current bytes must be ours, and for TEXT the old bytes must be those of the
+ * mapped file. Returns 0 when nothing of ours is left in them.
  */
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);
+int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
+			struct scry_undo_report *ret);
+/* The object at [start, end) is unmapped: its entries are over, nothing is written there. */
+int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end);
 
 /* How many entries still stand in the target. */
 size_t scry_edit_standing(const struct scry_edit *e);
-
-/* Reads entry `i` of the journal: for stops that must know every changed window. 0 or -errno. */
-int scry_edit_entry(const struct scry_edit *e, size_t i, struct scry_journal_entry *ret);
 
 #endif

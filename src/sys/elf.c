@@ -482,3 +482,63 @@ void scry_elf_relro(struct scry_elf *elf, uint64_t *ret_start, uint64_t *ret_end
 	*ret_start = p ? p->p_vaddr : 0;
 	*ret_end = p ? p->p_vaddr + p->p_memsz : 0;
 }
+
+size_t scry_elf_view(struct scry_elf *elf, uint64_t addr, const uint8_t **ret)
+{
+	size_t size = 0;
+	const char *bytes = elf_rawfile(elf->elf, &size);
+
+	for (size_t i = 0; bytes && i < elf->segment_count; i++) {
+		const GElf_Phdr *p = &elf->segments[i];
+		uint64_t at = addr - p->p_vaddr;
+
+		if (p->p_type != PT_LOAD || addr < p->p_vaddr || at >= p->p_filesz)
+			continue;
+		if (p->p_offset >= size || at >= size - p->p_offset)
+			return 0;
+		*ret = (const uint8_t *)bytes + p->p_offset + at;
+		return p->p_filesz < size - p->p_offset ? p->p_filesz - at
+							: size - p->p_offset - at;
+	}
+	return 0;
+}
+
+bool scry_elf_dynamic(struct scry_elf *elf, uint64_t *ret_addr, uint64_t *ret_size)
+{
+	const GElf_Phdr *p = segment(elf, PT_DYNAMIC);
+
+	if (!p)
+		return false;
+	*ret_addr = p->p_vaddr;
+	*ret_size = p->p_filesz;
+	return true;
+}
+
+bool scry_elf_rela_next(struct scry_elf *elf, size_t *cursor, const uint8_t **ret, size_t *ret_size)
+{
+	Elf_Scn *section;
+
+	while ((section = elf_getscn(elf->elf, ++*cursor))) {
+		GElf_Shdr shdr;
+		size_t size;
+
+		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != SHT_RELA ||
+		    !(shdr.sh_flags & SHF_ALLOC))
+			continue;
+		size = scry_elf_view(elf, shdr.sh_addr, ret);
+		*ret_size = shdr.sh_size < size ? shdr.sh_size : size;
+		if (*ret_size)
+			return true;
+	}
+	return false;
+}
+
+bool scry_elf_symtab_next(struct scry_elf *elf, size_t *cursor, struct scry_sym *ret)
+{
+	const struct symbol_table *table = &elf->tables[1];
+
+	while (++*cursor < table->count)
+		if (symbol_get(elf, table, *cursor, ret))
+			return true;
+	return false;
+}

@@ -69,6 +69,22 @@ int scry_elf_fd(const struct scry_elf *elf);
  * memory with its file. */
 int scry_elf_read(struct scry_elf *elf, uint64_t addr, void *buf, size_t size);
 
+/* The file's bytes as they are mapped at link-time address `addr`, up to the end of that segment's
+ * part of the file: *ret and their count, 0 when the address is not in the file. Owned by the elf.
+ */
+size_t scry_elf_view(struct scry_elf *elf, uint64_t addr, const uint8_t **ret);
+
+/* Link-time address and bytes of PT_DYNAMIC; false: has none (a static program). */
+bool scry_elf_dynamic(struct scry_elf *elf, uint64_t *ret_addr, uint64_t *ret_size);
+
+/* The RELA tables that section headers name and that are loaded, one a call from *cursor 0: bytes
+ * and their count. For static programs, which have no PT_DYNAMIC. False at the end. */
+bool scry_elf_rela_next(struct scry_elf *elf, size_t *cursor, const uint8_t **ret,
+			size_t *ret_size);
+
+/* The defined symbols of .symtab, one a call from *cursor 0; false at the end. */
+bool scry_elf_symtab_next(struct scry_elf *elf, size_t *cursor, struct scry_sym *ret);
+
 /* Does it have PT_INTERP / a TLS segment; entry point; [start, end) of PT_GNU_RELRO (0,0 when
  * none). */
 bool scry_elf_has_interp(struct scry_elf *elf);

@@ -94,24 +94,35 @@ static int find_bytes(const struct scry_mem *mem, const struct scry_map_entry *m
 	return r;
 }
 
+/* From the top: libc and the loader lie above the program's own big text. 0: nowhere. */
+static uint64_t find_in_code(const struct scry_mem *mem, const struct scry_maps *maps,
+			     const void *bytes, size_t size)
+{
+	uint64_t at;
+
+	for (size_t i = maps->count; i-- > 0;) {
+		const struct scry_map_entry *m = &maps->entries[i];
+
+		if (m->x && m->r && !m->w && (m->inode || !strcmp(m->path, "[vdso]")) &&
+		    find_bytes(mem, m, bytes, size, &at) == 0)
+			return at;
+	}
+	return 0;
+}
+
 int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
 		      struct scry_gadgets *ret)
 {
 	static const unsigned char syscall_ret[] = {0x0f, 0x05, 0xc3};
-	static const unsigned char restorer[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-	struct scry_gadgets g = {0};
+	static const unsigned char glibc[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	static const unsigned char musl[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	struct scry_gadgets g = {
+		.syscall_ret = find_in_code(mem, maps, syscall_ret, sizeof(syscall_ret)),
+		.restorer = find_in_code(mem, maps, glibc, sizeof(glibc)),
+	};
 
-	/* From the top: libc and the loader lie above the program's own big text. */
-	for (size_t i = maps->count; i-- > 0 && !(g.syscall_ret && g.restorer);) {
-		const struct scry_map_entry *m = &maps->entries[i];
-
-		if (!m->x || !m->r || m->w || (!m->inode && strcmp(m->path, "[vdso]")))
-			continue;
-		if (!g.syscall_ret)
-			find_bytes(mem, m, syscall_ret, sizeof(syscall_ret), &g.syscall_ret);
-		if (!g.restorer)
-			find_bytes(mem, m, restorer, sizeof(restorer), &g.restorer);
-	}
+	if (!g.restorer)
+		g.restorer = find_in_code(mem, maps, musl, sizeof(musl));
 	if (!g.syscall_ret || !g.restorer)
 		return scry_fail(
 			-ENOTSUP, "process %d has no %s in its code, which a safe entry needs",
@@ -243,6 +254,19 @@ static int read_registers(struct scry_tracee *t)
 		return -errno;
 	t->restart = restart_of(t);
 	return 0;
+}
+
+int scry_tracee_move(struct scry_tracee *t, uint64_t ip)
+{
+	struct user_regs_struct regs = t->regs;
+	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
+
+	regs.rip = ip;
+	if (ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov) < 0)
+		return scry_fail(-errno, "cannot move thread %d of process %d: %s", t->tid, t->pid,
+				 strerror(errno));
+	t->regs.rip = ip;
+	return 1;
 }
 
 int scry_tracee_interrupt(struct scry_tracee *t)

@@ -5,9 +5,13 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/err.h"
+#include "sys/edit.h"
+#include "sys/maps.h"
+#include "sys/mem.h"
 #include "sys/proc.h"
 
 #define TRIES 5
@@ -136,20 +140,116 @@ void scry_world_release(struct scry_world *w)
 	if (pause > w->pause_ns)
 		w->pause_ns = pause;
 	free(w->threads);
+	free(w->saved);
 	w->threads = NULL;
-	w->count = w->capacity = 0;
+	w->saved = NULL;
+	w->count = w->capacity = w->saved_count = w->saved_capacity = 0;
 }
 
-const struct scry_tracee *scry_world_inside(const struct scry_world *w, uint64_t start,
-					    uint64_t end)
+#define LOOK_BYTES (256u << 10)
+#define FRAME_IP 176 /* asm/sigframe.h: return address, uc head, 16 registers */
+#define FRAME_CS 192
+
+static int add_saved(struct scry_world *w, uint64_t at, uint64_t ip)
+{
+	if (w->saved_count == w->saved_capacity) {
+		size_t capacity = w->saved_capacity ? 2 * w->saved_capacity : 16;
+		struct scry_saved_ip *more = realloc(w->saved, capacity * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		w->saved = more;
+		w->saved_capacity = capacity;
+	}
+	w->saved[w->saved_count++] = (struct scry_saved_ip){at, ip};
+	return 0;
+}
+
+static int look_through(struct scry_world *w, const unsigned char *stack, size_t size,
+			uint64_t address, const uint64_t *restorers, size_t restorer_count)
+{
+	int r = 0;
+
+	for (size_t at = 0; at + FRAME_CS + 8 <= size && r == 0; at += 8) {
+		uint64_t word, ip;
+		uint16_t cs;
+
+		memcpy(&word, stack + at, 8);
+		for (size_t i = 0; i < restorer_count && r == 0; i++) {
+			if (word != restorers[i] || !word)
+				continue;
+			memcpy(&ip, stack + at + FRAME_IP, 8);
+			memcpy(&cs, stack + at + FRAME_CS, 2);
+			if (cs == 0x33)
+				r = add_saved(w, address + at + FRAME_IP, ip);
+		}
+	}
+	return r;
+}
+
+int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps,
+		    const uint64_t *restorers, size_t restorer_count)
+{
+	unsigned char *stack = malloc(LOOK_BYTES);
+	int r = stack ? 0 : -ENOMEM;
+
+	w->saved_count = 0;
+	for (size_t i = 0; i < w->count && r == 0; i++) {
+		uint64_t rsp = w->threads[i].regs.rsp & ~7ull;
+		const struct scry_map_entry *m = scry_maps_at(maps, rsp);
+		uint64_t size = m ? m->end - rsp : LOOK_BYTES;
+		ssize_t n;
+
+		if (!w->threads[i].stopped)
+			continue;
+		n = scry_mem_read_some(mem, rsp, stack, size < LOOK_BYTES ? size : LOOK_BYTES);
+		if (n > 0)
+			r = look_through(w, stack, (size_t)n, rsp, restorers, restorer_count);
+	}
+	free(stack);
+	return r < 0 ? scry_fail(r, "not enough memory to look at stacks") : 0;
+}
+
+bool scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end)
 {
 	for (size_t i = 0; i < w->count; i++) {
 		const struct scry_tracee *t = &w->threads[i];
 
 		if (t->stopped && t->regs.rip >= start && t->regs.rip < end)
-			return t;
+			return true;
 	}
-	return NULL;
+	for (size_t i = 0; i < w->saved_count; i++)
+		if (w->saved[i].ip >= start && w->saved[i].ip < end)
+			return true;
+	return false;
+}
+
+int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void *arg, uint64_t ip),
+		    const void *arg)
+{
+	int moved = 0;
+
+	for (size_t i = 0; i < w->count; i++) {
+		struct scry_tracee *t = &w->threads[i];
+		uint64_t ip = t->stopped ? to(arg, t->regs.rip) : t->regs.rip;
+		int r = ip == t->regs.rip ? 0 : scry_tracee_move(t, ip);
+
+		if (r < 0)
+			return r;
+		moved += r;
+	}
+	for (size_t i = 0; i < w->saved_count; i++) {
+		uint64_t ip = to(arg, w->saved[i].ip);
+		int r = ip == w->saved[i].ip
+				? 0
+				: scry_edit_poke(mem_fd, w->saved[i].at, &ip, sizeof(ip));
+
+		if (r < 0)
+			return scry_fail(r, "cannot write a signal frame of process %d", w->pid);
+		moved += ip != w->saved[i].ip;
+		w->saved[i].ip = ip;
+	}
+	return moved;
 }
 
 struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_maps *maps)

@@ -8,15 +8,23 @@
 #ifndef SCRY_SYS_WORLD_H
 #define SCRY_SYS_WORLD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "sys/tracee.h"
 
+struct scry_saved_ip { /* where a thread goes on when a signal handler of its returns */
+	uint64_t at;   /* address of the word on its stack */
+	uint64_t ip;
+};
+
 struct scry_world {
 	pid_t pid;
 	struct scry_tracee *threads;
 	size_t count, capacity;
+	struct scry_saved_ip *saved;
+	size_t saved_count, saved_capacity;
 	uint64_t began_ns, pause_ns;
 };
 
@@ -26,9 +34,26 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns);
 /* Lets all go, measures the pause, frees the list. Legal after a failed stop. */
 void scry_world_release(struct scry_world *w);
 
-/* The first thread whose ip lies in [start, end), or NULL. Only while stopped. */
-const struct scry_tracee *scry_world_inside(const struct scry_world *w, uint64_t start,
-					    uint64_t end);
+/*
+ * Finds the signal frames on the stacks of the stopped threads: a frame begins with the address of
+ * a restorer. Looks at no more than 256 KiB above each stack pointer; a handler that itself uses
+ * more hides its frame. 0 or -ENOMEM.
+ */
+int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps,
+		    const uint64_t *restorers, size_t restorer_count);
+
+/* Does any thread stand in [start, end), or go on there after a signal that was looked for? Only
+ * while stopped. */
+bool scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end);
+
+/*
+ * Makes threads go on elsewhere: `to` says where an ip is to go, or returns it unchanged. One
+ * SETREGS a thread, one word written a frame: whoever dies in between leaves each thread at a place
+ * that is right by itself, as long as both places do the same. Returns how many were moved, or
+ * -errno.
+ */
+int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void *arg, uint64_t ip),
+		    const void *arg);
 /* A thread in which a call may be made, preferring one without a restart block; NULL: none. */
 struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_maps *maps);
 

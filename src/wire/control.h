@@ -2,6 +2,7 @@
  * What host and agent share: the pages that scry maps into a target, and who writes which word.
  *
  *   text     r-x private   header page, then the agent's code           written by the host, once
+ *   slabs    r-x, rw-      stubs near the code they are hooked into, and their counters
  *   private  rw- private   agent data, gate page (wiped in fork children),  agent and host
  *                          journal
  *   shared   rw- shared    control page, then the ring                   agent and keeper
@@ -31,6 +32,20 @@ enum scry_agent_stage {
 	SCRY_AGENT_READY,
 	SCRY_AGENT_LEAVING, /* proven unused; being unmapped */
 };
+/*
+ * A slab: stubs within reach of the code that is hooked. Code, then one private page that fork
+ * children find wiped (its first word is 1 in the process that was entered), then counters, shared
+ * with the keeper. A header may name one that could not be mapped any more: the magic at the
+ * beginning of its code tells.
+ */
+#define SCRY_SLAB_MAGIC 0x31626c7379726373ull
+#define SCRY_SLABS_MAX 16u
+struct scry_slab {
+	uint64_t code, code_size, used; /* bytes */
+	uint64_t gate;
+	uint64_t counters, counters_size; /* 8 bytes each */
+};
+
 struct scry_agent_header {
 	uint64_t magic;
 	uint32_t abi;
@@ -41,9 +56,9 @@ struct scry_agent_header {
 	uint64_t shared, shared_size;
 	uint64_t image;		    /* where the agent's ELF image begins */
 	uint64_t image_data;	    /* where its writable segment lies */
-	uint64_t stubs, stubs_size; /* part of the text mapping, for near code */
-	uint64_t stub_used;	    /* bytes of it in use */
 	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
+	uint64_t slab_count;
+	struct scry_slab slabs[SCRY_SLABS_MAX];
 };
 
 /* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
@@ -69,8 +84,6 @@ struct scry_segment {
 	uint32_t used; /* words; the keeper sets it back to 0 when it has read them */
 	uint32_t next;
 };
-
-#define SCRY_COUNTERS 128
 
 struct scry_control {
 	uint64_t magic;
@@ -109,10 +122,7 @@ struct scry_control {
 	uint64_t pad2[30];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
-
-	uint64_t counters[SCRY_COUNTERS]; /* one per count hook */
 };
-_Static_assert(sizeof(struct scry_control) == 512 * 4 + 1024,
-	       "three private cache line groups and the counters");
+_Static_assert(sizeof(struct scry_control) == 512 * 4, "three private cache line groups");
 
 #endif

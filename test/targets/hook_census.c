@@ -53,7 +53,9 @@ static void take_function(struct census *c, const struct scry_text *object,
 	struct scry_x86_window w;
 	struct scry_x86_moved m;
 	struct scry_x86_code code;
+	struct scry_transfer who;
 	uint64_t start;
+	char text[100];
 
 	scry_text_bytes(object, range, &code);
 	c->functions++;
@@ -68,10 +70,12 @@ static void take_function(struct census *c, const struct scry_text *object,
 	}
 	start = range->start + w.endbr;
 	c->endbr += w.endbr != 0;
-	if (scry_text_enters(object, start, start + w.bytes, NULL)) {
+	if (scry_text_enters(object, start, start + w.bytes, &(struct scry_transfers){&who, 1})) {
 		c->entered++;
+		snprintf(text, sizeof(text), "entered inside, kind %d, %" PRIx64 " -> %" PRIx64,
+			 who.kind, who.source, who.target);
 		if (verbose)
-			list(range, &code, "a branch leads into the window");
+			list(range, &code, text);
 		return;
 	}
 	take_window(c, &w);

@@ -1,0 +1,111 @@
+/*
+ * Functions that a process calls, and the places changed so that scry sees the calls.
+ *
+ * A set of hooks: wanted by name or address (sys/symbols), each with the way by which it is reached,
+ * chosen or forced, or the reason why it is not. Ways:
+ *
+ *   entry   the function's first instructions become a jump; all calls are seen
+ *   got     the slots through which objects call it are pointed at the stub (sys/slots); calls within
+ *           its own object that go through no slot are not seen
+ *
+ * Life: open, want..., plan (all of it reads only); on and off, any number of times, after
+ * scry_inject_enter; close. Two steps each: stubs, journal and checks while all run, then one stop
+ * for the writes. On and off are legal in the keeper only.
+ */
+#ifndef SCRY_HOOK_HOOKS_H
+#define SCRY_HOOK_HOOKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hook/inject.h"
+#include "hook/stub.h"
+#include "sys/linkmap.h"
+#include "sys/slots.h"
+#include "sys/symbols.h"
+#include "sys/text.h"
+
+#define SCRY_HOOK_HANDLERS_MAX 7
+
+enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_GOT };
+
+/* What calls shall lead to. */
+struct scry_hook_to {
+	enum scry_hook_kind kind;
+	enum scry_hook_way way;
+	const char *handler; /* CALL: exported thunk of the agent; REPLACE: exported function */
+	uint32_t cookie;     /* CALL */
+};
+
+struct scry_hook {
+	uint64_t address; /* of the function */
+	char *symbol;	  /* "" for a bare address */
+	char *module;	  /* path of the object that defines it */
+	uint64_t object_start, object_end;
+	struct scry_hook_to to;
+	uint32_t request; /* that asked for it */
+	enum scry_hook_way way; /* chosen; AUTO: none */
+	const char *why;	/* not; or why not the better way; NULL */
+	/* entry */
+	struct scry_x86_window window;
+	uint8_t code[64]; /* the function's first bytes */
+	size_t size, avail;
+	bool spares_red_zone;
+	/* got: rows of the set's slots, those that lead to `target` */
+	size_t first_slot, slot_count;
+	uint64_t target;
+	/* on */
+	bool has_stub, is_gone; /* gone: its object was unloaded */
+	uint64_t stub, copy;	/* addresses; copy: of the displaced instructions */
+	uint16_t copied[SCRY_X86_COUNT_MAX + 1];
+	uint32_t slab, counter;
+	uint32_t handler; /* index into the set's handlers */
+};
+
+struct scry_hooks {
+	const struct scry_proc *proc;
+	struct scry_mem mem;
+	struct scry_linkmap objects;
+	struct scry_slots slots;
+	struct scry_functions functions;
+	struct scry_text **texts; /* by object; NULL: not read */
+	struct scry_hook *rows;	  /* by address, once planned */
+	size_t count, room;
+	char **requests;
+	struct scry_hook_to *request_to;
+	size_t request_count;
+	size_t first_edit, edit_count; /* in the journal, while on */
+	size_t refused;
+	bool is_on;
+	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
+	size_t handler_count;
+	size_t moved; /* threads that stood in a window and were moved, in all */
+};
+
+/* Reads the list of loaded objects. 0 or -errno with a sentence. */
+int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc);
+void scry_hooks_close(struct scry_hooks *h);
+
+/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB]. 0; -ENOENT: no such function; with a sentence. */
+int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
+
+/*
+ * Chooses a way for each. 0, or -ENOTSUP with the reason when none of them can be reached; rows
+ * without a way (refused of them) say why. Reads code and unwind tables of each object concerned.
+ */
+int scry_hooks_plan(struct scry_hooks *h);
+
+/* Changes all places in one stop; `held` is the stopped thread of a program being started, or NULL.
+ * 0 or -errno with a sentence: what had been changed is put back, and counts as off. */
+int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
+/* Puts all back, in one stop. */
+int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
+
+/* Calls counted by a COUNT hook so far, in all threads. */
+uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
+
+/* "entry", "got". */
+const char *scry_hook_way_name(enum scry_hook_way way);
+
+#endif

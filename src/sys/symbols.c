@@ -1,0 +1,239 @@
+/*
+ * SYMBOL[@LIB] to functions.
+ *
+ * An exact name is looked up by the GNU hash too, but not only: that finds one version of it. So
+ * each object's tables are walked once per request; strcmp ends at the first character mostly.
+ */
+#include "sys/symbols.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define NAME_MAX_BYTES 512
+
+struct request {
+	char name[NAME_MAX_BYTES];
+	const char *library; /* NULL: any */
+	bool is_glob, is_address, by_part;
+	uint64_t address;
+};
+
+static bool has_glob(const char *text)
+{
+	return strpbrk(text, "*?[") != NULL;
+}
+
+static int parse(const char *text, struct request *ret)
+{
+	struct request q = {0};
+	const char *at = strchr(text, '@');
+	size_t len = at ? (size_t)(at - text) : strlen(text);
+	char *end;
+
+	if (len == 0 || len >= sizeof(q.name) || (at && !at[1]))
+		return scry_fail(-EINVAL,
+				 "'%s' names no function; fix: SYMBOL, SYMBOL@LIB or 0xADDRESS@LIB",
+				 text);
+	memcpy(q.name, text, len);
+	q.library = at ? at + 1 : NULL;
+	q.is_glob = has_glob(q.name);
+	if (strncmp(q.name, "0x", 2) == 0) {
+		errno = 0;
+		q.address = strtoull(q.name + 2, &end, 16);
+		q.is_address = true;
+		if (errno || *end || end == q.name + 2)
+			return scry_fail(-EINVAL, "'%s' is no hexadecimal address", q.name);
+	}
+	*ret = q;
+	return 0;
+}
+
+/* Of the library that was asked for? */
+static bool is_wanted(const struct request *q, const struct scry_object *o)
+{
+	const char *path = o->mapping ? o->mapping->path : o->name;
+
+	if (!q->library)
+		return true;
+	if (has_glob(q->library)) {
+		const char *slash = strrchr(path, '/');
+
+		return fnmatch(q->library, slash ? slash + 1 : path, 0) == 0 ||
+		       fnmatch(q->library, path, 0) == 0 ||
+		       (o->tables.soname && fnmatch(q->library, o->tables.soname, 0) == 0);
+	}
+	if (q->by_part)
+		return strstr(path, q->library) || strstr(o->name, q->library);
+	return strcmp(path, q->library) == 0 ||
+	       (!strchr(q->library, '/') && scry_linkmap_is_named(o, q->library));
+}
+
+static bool is_named(const struct request *q, const char *name)
+{
+	return q->is_glob ? fnmatch(q->name, name, 0) == 0 : strcmp(q->name, name) == 0;
+}
+
+static int add(struct scry_functions *f, const struct scry_function *function)
+{
+	uint64_t index;
+
+	f->hits++;
+	if (!f->by_address.limit)
+		scry_map_init(&f->by_address, SCRY_FUNCTIONS_MAX);
+	if (scry_map_get(&f->by_address, function->address, &index)) {
+		f->rows[index].aliases += strcmp(f->rows[index].name, function->name) != 0;
+		return 0;
+	}
+	if (f->count == SCRY_FUNCTIONS_MAX)
+		return scry_fail(-ENOSPC, "more than %d functions are asked for; fix: name fewer",
+				 SCRY_FUNCTIONS_MAX);
+	if (f->count == f->room) {
+		size_t room = f->room ? f->room * 2 : 64;
+		struct scry_function *more = realloc(f->rows, room * sizeof(*more));
+
+		if (!more)
+			return scry_fail(-ENOMEM, "no memory for %zu functions", room);
+		f->rows = more;
+		f->room = room;
+	}
+	if (scry_map_put(&f->by_address, function->address, f->count) < 0)
+		return scry_fail(-ENOMEM, "no memory for %zu functions", f->room);
+	f->rows[f->count++] = *function;
+	return 0;
+}
+
+/* Code, and of this very object: what a broken symbol table says is not believed. */
+static bool is_code(const struct scry_linkmap *lm, const struct scry_object *o, uint64_t addr)
+{
+	const struct scry_map_entry *m = scry_maps_at(&lm->maps, addr);
+
+	return m && m->x && m->inode == o->mapping->inode &&
+	       m->dev_major == o->mapping->dev_major && m->dev_minor == o->mapping->dev_minor;
+}
+
+static int add_symbol(struct scry_linkmap *lm, const struct request *q, size_t object,
+		      const struct scry_function *found, uint8_t type, struct scry_functions *ret)
+{
+	struct scry_function function = *found;
+
+	/* Assembler functions without a type: when asked for by name. */
+	if (type != STT_FUNC && type != STT_GNU_IFUNC && !(type == STT_NOTYPE && !q->is_glob))
+		return 0;
+	if (!is_named(q, function.name) || !is_code(lm, &lm->objects[object], function.address))
+		return 0;
+	function.object = (uint32_t)object;
+	function.is_ifunc = type == STT_GNU_IFUNC;
+	return add(ret, &function);
+}
+
+static int find_names(struct scry_linkmap *lm, const struct request *q, size_t object,
+		      struct scry_functions *ret)
+{
+	const struct scry_object *o = &lm->objects[object];
+	struct scry_function f = {0};
+	struct scry_dynsym dyn;
+	struct scry_sym sym;
+	size_t cursor = 0;
+	int r = 0;
+
+	for (size_t i = 1; i < o->tables.symbol_count && r == 0; i++) {
+		if (!scry_dynamic_symbol(&o->tables, i, &dyn) || !dyn.is_defined)
+			continue;
+		f = (struct scry_function){.address = o->bias + dyn.value,
+					   .size = dyn.size,
+					   .name = dyn.name,
+					   .version = dyn.version};
+		r = add_symbol(lm, q, object, &f, dyn.type, ret);
+	}
+	while (r == 0 && scry_elf_symtab_next(o->elf, &cursor, &sym)) {
+		f = (struct scry_function){.address = o->bias + sym.value,
+					   .size = sym.size,
+					   .name = sym.name,
+					   .version = ""};
+		r = add_symbol(lm, q, object, &f, sym.type, ret);
+	}
+	return r;
+}
+
+/* An address: with the name that begins there, if one does. */
+static int find_address(struct scry_linkmap *lm, const struct request *q, size_t object,
+			struct scry_functions *ret)
+{
+	const struct scry_object *o = &lm->objects[object];
+	uint64_t addr = q->address + (q->library ? o->bias : 0);
+	struct scry_function f = {
+		.address = addr, .object = (uint32_t)object, .name = "", .version = ""};
+	struct scry_sym sym;
+
+	if (!is_code(lm, o, addr) || addr < o->start || addr >= o->end)
+		return 0;
+	if (scry_elf_symbol_at(o->elf, addr - o->bias, &sym) == 0 && sym.value == addr - o->bias) {
+		f.name = sym.name;
+		f.size = sym.size;
+		f.is_ifunc = sym.type == STT_GNU_IFUNC;
+	}
+	return add(ret, &f);
+}
+
+/* Objects called so, and functions of theirs that were there to be found. */
+static int find_in_objects(struct scry_linkmap *lm, const struct request *q,
+			   struct scry_functions *ret, size_t *ret_objects)
+{
+	int r = 0;
+
+	*ret_objects = 0;
+	for (size_t i = 0; i < lm->count && r == 0; i++) {
+		if (!lm->objects[i].elf || !is_wanted(q, &lm->objects[i]) ||
+		    scry_linkmap_is_repeated(lm, i))
+			continue;
+		++*ret_objects;
+		r = q->is_address ? find_address(lm, q, i, ret) : find_names(lm, q, i, ret);
+	}
+	return r;
+}
+
+int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret)
+{
+	size_t objects, hits = ret->hits;
+	struct request q;
+	int r = parse(request, &q);
+
+	if (r < 0)
+		return r;
+	scry_linkmap_open_all(lm);
+	r = find_in_objects(lm, &q, ret, &objects);
+	if (r == 0 && objects == 0) { /* no object is called so: one whose path has it in it */
+		q.by_part = true;
+		r = find_in_objects(lm, &q, ret, &objects);
+	}
+	if (r == 0 && objects == 0)
+		return scry_fail(-ENOENT,
+				 "process %d has loaded no object '%s'; fix: see /proc/%d/maps",
+				 (int)lm->pid, q.library ? q.library : "", (int)lm->pid);
+	if (r == 0 && ret->hits == hits)
+		return scry_fail(
+			-ENOENT, "no loaded object of process %d defines a function '%s'%s%s",
+			(int)lm->pid, q.name, q.library ? " in " : "", q.library ? q.library : "");
+	return r;
+}
+
+void scry_functions_done(struct scry_functions *functions)
+{
+	free(functions->rows);
+	scry_map_done(&functions->by_address);
+	*functions = (struct scry_functions){0};
+}
+
+ssize_t scry_functions_at(const struct scry_functions *functions, uint64_t addr)
+{
+	uint64_t index;
+
+	return functions->count && scry_map_get(&functions->by_address, addr, &index)
+		       ? (ssize_t)index
+		       : -ENOENT;
+}

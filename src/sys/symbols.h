@@ -1,0 +1,50 @@
+/*
+ * Functions of loaded objects by what a person asks for: SYMBOL[@LIB].
+ *
+ * SYMBOL is a name, a glob (`mysql_*`), or 0xADDRESS for a function without a name: the link-time
+ * address in LIB, or without LIB the run-time address. LIB is the soname or the last part of the
+ * path of one or more objects; where none is called so, any part of the path ("mariadb"); a glob
+ * too. All versions of a name and all namespaces are answers. Functions are taken from .dynsym and
+ * .symtab, never from separate debug files; data is not.
+ */
+#ifndef SCRY_SYS_SYMBOLS_H
+#define SCRY_SYS_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/map.h"
+#include "sys/linkmap.h"
+
+#define SCRY_FUNCTIONS_MAX 200000
+
+struct scry_function {
+	uint64_t address; /* run-time; of the resolver when is_ifunc */
+	uint64_t size;	  /* bytes, 0: not known */
+	uint32_t object;  /* index into the link map that it was found in */
+	uint32_t aliases; /* further names at this address that were asked for too */
+	bool is_ifunc; /* STT_GNU_IFUNC: `address` is run once by the loader and must not be hooked;
+			  what it chose is known from bound slots only (sys/slots) */
+	const char *name;    /* "" for a bare address; owned by the link map's files */
+	const char *version; /* "" without */
+};
+
+struct scry_functions { /* zeroed: empty */
+	struct scry_function *rows;
+	size_t count, room;
+	size_t hits;		    /* names found, those of an address that was there included */
+	struct scry_map by_address; /* address -> index */
+};
+
+/*
+ * Adds the functions that `request` names to `ret`, each address once. 0; -ENOENT: there is none;
+ * -EINVAL: no request; -ENOSPC, -ENOMEM; all with a sentence, and what was added stays.
+ */
+int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret);
+void scry_functions_done(struct scry_functions *functions);
+
+/* Index of the function at run-time address `addr`, or -ENOENT. */
+ssize_t scry_functions_at(const struct scry_functions *functions, uint64_t addr);
+
+#endif
