@@ -1,0 +1,507 @@
+/*
+ * sys/text and sys/x86_move together, on code that nobody made for them: every function of
+ * libcrypto, and of libc, that can be hooked at its entry is hooked at once, in a forked child, by
+ * a jump to a stub that counts and goes on with the moved instructions. A workload then has to give
+ * the answers that it gave before.
+ */
+#include "sys/text.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <math.h>
+#include <pthread.h>
+#include <regex.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "sys/maps.h"
+
+#define JUMP_BYTES 5
+#define STUB_BYTES 192
+#define TRANSCRIPT_MAX 65536
+
+struct change {
+	uint8_t *at;
+	uint8_t jump[JUMP_BYTES];
+};
+
+struct hooked {
+	struct change *changes;
+	size_t count;
+	uint8_t *stubs;
+	uint32_t *counters; /* one a function */
+	uint8_t *text, *text_end;
+};
+
+/* What a workload says; the same before and after. */
+struct transcript {
+	char text[TRANSCRIPT_MAX];
+	size_t used;
+	uint32_t ran; /* hooked functions that were called */
+	uint32_t hooked;
+};
+
+static struct transcript *said; /* shared with the child */
+
+/* Not by libc: while text is being changed nothing of it may run. */
+static void store(volatile uint8_t *to, const uint8_t *from, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		to[i] = from[i];
+}
+
+/* Counts with every register and flag kept; the red zone may be in use where a jump leads to the
+ * entry. Returns its size. */
+static size_t put_stub(uint8_t *to, const uint32_t *counter)
+{
+	static const uint8_t head[] = {0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0xf0, 0xff, 0x05};
+	static const uint8_t tail[] = {0x9d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0};
+	int32_t distance =
+		(int32_t)((intptr_t)counter - (intptr_t)(to + sizeof(head) + sizeof(distance)));
+
+	memcpy(to, head, sizeof(head));
+	memcpy(to + sizeof(head), &distance, sizeof(distance));
+	memcpy(to + sizeof(head) + sizeof(distance), tail, sizeof(tail));
+	return sizeof(head) + sizeof(distance) + sizeof(tail);
+}
+
+static void plan_function(struct hooked *h, const struct scry_text *text,
+			  const struct scry_text_range *range, uint64_t bias)
+{
+	uint8_t *stub = h->stubs + h->count * STUB_BYTES;
+	struct change *change = &h->changes[h->count];
+	struct scry_x86_place place = {.back = true};
+	struct scry_x86_window w;
+	struct scry_x86_moved m;
+	struct scry_x86_code code;
+	uint64_t start;
+	size_t size;
+
+	scry_text_bytes(text, range, &code);
+	code.address += bias;
+	if (scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &w))
+		return;
+	start = range->start + w.endbr;
+	if (scry_text_enters(text, start, start + w.bytes, NULL))
+		return;
+	size = put_stub(stub, &h->counters[h->count]);
+	place.address = (uintptr_t)stub + size;
+	if (scry_x86_move(&code, &w, &place, &m))
+		return;
+	assert_true(size + m.bytes <= STUB_BYTES);
+	memcpy(stub + size, m.code, m.bytes);
+	change->at = (uint8_t *)(uintptr_t)(start + bias); /* NOLINT */
+	assert_int_equal(scry_x86_jump(start + bias, (uintptr_t)stub, change->jump), JUMP_BYTES);
+	h->count++;
+}
+
+/* Memory for stubs and counters within reach of the object. */
+static void map_stubs(struct hooked *h, uint64_t near, size_t functions)
+{
+	size_t size = (functions * (STUB_BYTES + sizeof(uint32_t)) + 8191) & ~4095ul;
+	struct scry_maps maps;
+	uint64_t at;
+	void *p;
+
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	at = scry_maps_gap(&maps, near, size, 1u << 30);
+	scry_maps_done(&maps);
+	assert_true(at != 0);
+	p = mmap((void *)(uintptr_t)at, size, PROT_READ | PROT_WRITE | PROT_EXEC,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	assert_true(p != MAP_FAILED);
+	h->counters = p;
+	h->stubs = (uint8_t *)p + ((functions * sizeof(uint32_t) + 4095) & ~4095ul);
+	h->changes = calloc(functions, sizeof(*h->changes));
+	assert_non_null(h->changes);
+}
+
+/* Plans hooks on all functions of a loaded object. */
+static void plan(struct hooked *h, const struct link_map *map)
+{
+	const struct scry_text_range *range;
+	struct scry_text *text;
+	struct scry_elf *elf;
+
+	if (scry_elf_open_path(map->l_name, &elf) < 0 || scry_text_read(elf, &text) < 0)
+		fail_msg("%s", scry_error());
+	map_stubs(h, map->l_addr, scry_text_range_count(text));
+	for (size_t i = 0; (range = scry_text_range(text, i)); i++) {
+		if (range->kind == SCRY_TEXT_FUNCTION)
+			plan_function(h, text, range, map->l_addr);
+	}
+	h->text = h->changes[0].at - ((uintptr_t)h->changes[0].at & 4095);
+	h->text_end = h->changes[h->count - 1].at + JUMP_BYTES;
+	scry_text_free(text);
+	scry_elf_close(elf);
+}
+
+static void apply(const struct hooked *h)
+{
+	assert_int_equal(mprotect(h->text, (size_t)(h->text_end - h->text),
+				  PROT_READ | PROT_WRITE | PROT_EXEC),
+			 0);
+	for (size_t i = 0; i < h->count; i++)
+		store(h->changes[i].at, h->changes[i].jump, JUMP_BYTES);
+}
+
+static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void say(const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(said->text + said->used, TRANSCRIPT_MAX - said->used, format, args);
+	va_end(args);
+	if (n > 0 && said->used + (size_t)n < TRANSCRIPT_MAX)
+		said->used += (size_t)n;
+}
+
+static void say_bytes(const char *what, const uint8_t *bytes, size_t size)
+{
+	say("%s", what);
+	for (size_t i = 0; i < size; i++)
+		say(" %02x", bytes[i]);
+	say("\n");
+}
+
+/* Runs `work` in a child, with `map` hooked when it is not NULL. */
+static void run_child(void (*work)(void), const struct link_map *map)
+{
+	int status = 0;
+	pid_t pid;
+
+	memset(said, 0, sizeof(*said));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct hooked h = {0};
+
+		alarm(60);
+		if (map) {
+			plan(&h, map);
+			apply(&h);
+		}
+		work();
+		for (size_t i = 0; i < h.count; i++)
+			said->ran += h.counters[i] != 0;
+		said->hooked = (uint32_t)h.count;
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (status)
+		print_message("# child ended with %#x after:\n%s", (unsigned int)status,
+			      said->used > 300 ? said->text + said->used - 300 : said->text);
+	assert_int_equal(status, 0);
+}
+
+static void compare(void (*work)(void), const char *library, uint32_t least)
+{
+	static char before[TRANSCRIPT_MAX];
+	struct link_map *map = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+
+	if (!map) {
+		print_message("skipped: no %s here\n", library);
+		skip();
+	}
+	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(said != MAP_FAILED);
+	run_child(work, NULL);
+	assert_true(said->used > 100);
+	memcpy(before, said->text, sizeof(before));
+	run_child(work, map);
+	print_message("# %s: %u functions hooked, %u of them ran\n", library, said->hooked,
+		      said->ran);
+	assert_string_equal(before, said->text);
+	assert_true(said->ran >= least);
+	munmap(said, sizeof(*said));
+	dlclose(map);
+}
+
+/* libcrypto by name: its headers need not be installed. */
+#define CRYPTO(result, name, ...) \
+	result (*name)(__VA_ARGS__) = (result(*)(__VA_ARGS__))dlsym(RTLD_DEFAULT, #name)
+
+static void work_digests(const uint8_t *data, size_t size)
+{
+	static const char *const names[] = {"MD5",	  "SHA1",	"SHA224",     "SHA256",
+					    "SHA384",	  "SHA512",	"SHA512-256", "SHA3-256",
+					    "BLAKE2b512", "BLAKE2s256", "SM3",	      "RIPEMD160"};
+	CRYPTO(int, EVP_Q_digest, void *, const char *, const char *, const void *, size_t,
+	       uint8_t *, size_t *);
+	CRYPTO(uint8_t *, EVP_Q_mac, void *, const char *, const char *, const char *, const void *,
+	       const void *, size_t, const uint8_t *, size_t, uint8_t *, size_t, size_t *);
+	CRYPTO(int, PKCS5_PBKDF2_HMAC, const char *, int, const uint8_t *, int, int, const void *,
+	       int, uint8_t *);
+	CRYPTO(const void *, EVP_sha256, void);
+	uint8_t out[64];
+	size_t n;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (EVP_Q_digest(NULL, names[i], NULL, data, size, out, &n) == 1)
+			say_bytes(names[i], out, n);
+	if (EVP_Q_mac(NULL, "HMAC", NULL, "SHA384", NULL, data, 37, data, size, out, sizeof(out),
+		      &n))
+		say_bytes("HMAC", out, n);
+	if (PKCS5_PBKDF2_HMAC("secret", 6, data, 16, 100, EVP_sha256(), 40, out) == 1)
+		say_bytes("PBKDF2", out, 40);
+}
+
+static void work_ciphers(const uint8_t *data, int size)
+{
+	static const char *const names[] = {"AES-128-CBC",  "AES-256-CTR", "AES-256-GCM",
+					    "AES-192-OFB",  "ChaCha20",	   "CAMELLIA-128-CBC",
+					    "DES-EDE3-CBC", "ARIA-128-CTR"};
+	CRYPTO(void *, EVP_CIPHER_fetch, void *, const char *, const char *);
+	CRYPTO(void *, EVP_CIPHER_CTX_new, void);
+	CRYPTO(void, EVP_CIPHER_CTX_free, void *);
+	CRYPTO(void, EVP_CIPHER_free, void *);
+	CRYPTO(int, EVP_CipherInit_ex2, void *, const void *, const uint8_t *, const uint8_t *, int,
+	       const void *);
+	CRYPTO(int, EVP_CipherUpdate, void *, uint8_t *, int *, const uint8_t *, int);
+	static uint8_t out[8192];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void *cipher = EVP_CIPHER_fetch(NULL, names[i], NULL), *ctx = EVP_CIPHER_CTX_new();
+		int n = 0;
+
+		if (cipher && EVP_CipherInit_ex2(ctx, cipher, data, data + 32, 1, NULL) == 1 &&
+		    EVP_CipherUpdate(ctx, out, &n, data, size) == 1)
+			say_bytes(names[i], out, (size_t)n < 200 ? (size_t)n : 200);
+		EVP_CIPHER_CTX_free(ctx);
+		EVP_CIPHER_free(cipher);
+	}
+}
+
+/* Keys are random; that a signature holds, and a changed text's does not, is not. */
+static void work_keys(const uint8_t *data, size_t size)
+{
+	CRYPTO(void *, EVP_PKEY_Q_keygen, void *, const char *, const char *, ...);
+	CRYPTO(void *, EVP_MD_CTX_new, void);
+	CRYPTO(void, EVP_MD_CTX_free, void *);
+	CRYPTO(int, EVP_DigestSignInit_ex, void *, void **, const char *, void *, const char *,
+	       void *, const void *);
+	CRYPTO(int, EVP_DigestVerifyInit_ex, void *, void **, const char *, void *, const char *,
+	       void *, const void *);
+	CRYPTO(int, EVP_DigestSign, void *, uint8_t *, size_t *, const uint8_t *, size_t);
+	CRYPTO(int, EVP_DigestVerify, void *, const uint8_t *, size_t, const uint8_t *, size_t);
+	CRYPTO(int, i2d_PrivateKey, const void *, uint8_t **);
+	CRYPTO(void *, d2i_AutoPrivateKey, void **, const uint8_t **, long);
+	CRYPTO(int, EVP_PKEY_eq, const void *, const void *);
+	CRYPTO(void, EVP_PKEY_free, void *);
+	static uint8_t signature[1024];
+
+	for (int kind = 0; kind < 3; kind++) {
+		void *key = kind == 0	? EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)1024)
+			    : kind == 1 ? EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256")
+					: EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+		const char *digest = kind == 2 ? NULL : "SHA256";
+		void *ctx = EVP_MD_CTX_new(), *copy = NULL;
+		uint8_t *der = NULL;
+		const uint8_t *at;
+		size_t n = sizeof(signature);
+		int length;
+
+		say("key %d: %d", kind, key != NULL);
+		say(" %d", EVP_DigestSignInit_ex(ctx, NULL, digest, NULL, NULL, key, NULL));
+		say(" %d", EVP_DigestSign(ctx, signature, &n, data, size));
+		EVP_MD_CTX_free(ctx);
+		ctx = EVP_MD_CTX_new();
+		say(" %d", EVP_DigestVerifyInit_ex(ctx, NULL, digest, NULL, NULL, key, NULL));
+		say(" %d", EVP_DigestVerify(ctx, signature, n, data, size));
+		EVP_MD_CTX_free(ctx);
+		ctx = EVP_MD_CTX_new();
+		say(" %d", EVP_DigestVerifyInit_ex(ctx, NULL, digest, NULL, NULL, key, NULL));
+		say(" %d", EVP_DigestVerify(ctx, signature, n, data, size - 1));
+		EVP_MD_CTX_free(ctx);
+		length = i2d_PrivateKey(key, &der);
+		at = der;
+		copy = d2i_AutoPrivateKey(NULL, &at, length);
+		say(" %d\n", copy ? EVP_PKEY_eq(key, copy) : -9);
+		EVP_PKEY_free(copy);
+		EVP_PKEY_free(key);
+	}
+}
+
+static void work_numbers(void)
+{
+	CRYPTO(void *, BN_new, void);
+	CRYPTO(void *, BN_CTX_new, void);
+	CRYPTO(int, BN_dec2bn, void **, const char *);
+	CRYPTO(int, BN_mod_exp, void *, const void *, const void *, const void *, void *);
+	CRYPTO(void *, BN_mod_inverse, void *, const void *, const void *, void *);
+	CRYPTO(int, BN_check_prime, const void *, void *, void *);
+	CRYPTO(char *, BN_bn2dec, const void *);
+	CRYPTO(int, EVP_EncodeBlock, uint8_t *, const uint8_t *, int);
+	CRYPTO(char *, ERR_error_string, unsigned long, char *);
+	void *ctx = BN_CTX_new(), *a = NULL, *m = NULL, *r = BN_new();
+	uint8_t out[200];
+
+	BN_dec2bn(&a, "123456789012345678901234567890123456789012345678901234567890123");
+	BN_dec2bn(&m, "170141183460469231731687303715884105727");
+	say("power %d", BN_mod_exp(r, a, a, m, ctx));
+	say(" %s", BN_bn2dec(r));
+	say(" %d", BN_mod_inverse(r, a, m, ctx) != NULL);
+	say(" %s %d\n", BN_bn2dec(r), BN_check_prime(m, ctx, NULL));
+	EVP_EncodeBlock(out, (const uint8_t *)"some bytes to encode", 20);
+	say("%s %s\n", (char *)out, ERR_error_string(0x1e000065, NULL));
+}
+
+static void work_crypto(void)
+{
+	static uint8_t data[4096];
+
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 7 + (i >> 5));
+	work_digests(data, sizeof(data));
+	work_ciphers(data, sizeof(data));
+	work_numbers();
+	work_keys(data, sizeof(data));
+}
+
+static void test_libcrypto(void **state)
+{
+	compare(work_crypto, "libcrypto.so.3", 1000);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int signal)
+{
+	signals += signal;
+}
+
+static void *thread_work(void *arg)
+{
+	char *text = malloc(1000);
+
+	snprintf(text, 1000, "%s-%ld", (char *)arg, strlen(arg));
+	return text;
+}
+
+static void work_strings(void)
+{
+	static char a[5000], b[5000];
+	wchar_t wide[50];
+
+	for (size_t n = 1; n < 4500; n += n / 3 + 1) {
+		memset(a, (int)('a' + n % 26), n);
+		memcpy(b, a, n);
+		memmove(b + 1, b, n);
+		a[n] = b[n] = '\0';
+		say("%zu %zu %d %d %td %td\n", n, strlen(a), strcmp(a, b) < 0, memcmp(a, b, n) > 0,
+		    strchr(a, 'x') ? strchr(a, 'x') - a : -1,
+		    (char *)memrchr(a, 'c', n) ? (char *)memrchr(a, 'c', n) - a : -1);
+	}
+	say("%s %s %zu\n", strstr("needle in a haystack", "hay"), strpbrk("abcdef", "fe"),
+	    strspn("aabbccd", "abc"));
+	say("%d %zu %ls\n", swprintf(wide, 50, L"%d wide %s", 42, "text"), wcslen(wide), wide);
+}
+
+static void work_numbers_libc(void)
+{
+	time_t when = 1700000000;
+	struct tm tm;
+	char text[200];
+	regex_t re;
+	regmatch_t match[2];
+	int numbers[300];
+	div_t d = div(17, 5);
+
+	say("%.17g %a %ld %lld %g\n", strtod("3.14159265358979", NULL), 1.0 / 3,
+	    strtol("-0x7f", NULL, 0), atoll("123456789012"), pow(1.5, 7));
+	for (int i = 0; i < 300; i++)
+		numbers[i] = (i * 7919) % 1009;
+	qsort(numbers, 300, sizeof(int), by_value);
+	say("%d %d %d %d %d\n", numbers[0], numbers[150], numbers[299], d.quot, d.rem);
+	setenv("TZ", "UTC", 1);
+	gmtime_r(&when, &tm);
+	strftime(text, sizeof(text), "%A %F %T %j", &tm);
+	say("%s %ld\n", text, (long)mktime(&tm));
+	say("%d", regcomp(&re, "([a-z]+)@[a-z]+[.]org", REG_EXTENDED));
+	say(" %d", regexec(&re, "mail someone@example.org now", 2, match, 0));
+	say(" %d %d\n", (int)match[1].rm_so, (int)match[1].rm_eo);
+	regfree(&re);
+}
+
+static void work_system(void)
+{
+	struct timespec pause = {0, 1000};
+	jmp_buf jump;
+	pthread_t threads[4];
+	void *result;
+	FILE *f = tmpfile();
+	char line[100];
+	volatile int n = 0; /* lives across longjmp */
+	int status;
+
+	signal(SIGUSR1, on_signal);
+	for (int i = 0; i < 10; i++)
+		raise(SIGUSR1);
+	say("signals %d\n", (int)signals);
+	if (setjmp(jump) < 3) {
+		n++;
+		longjmp(jump, n);
+	}
+	say("jumps %d\n", n);
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, thread_work, (void *)(uintptr_t) "thread");
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], &result);
+		say("%s\n", (char *)result);
+		free(result);
+	}
+	for (int i = 0; i < 100; i++)
+		fprintf(f, "%d %5.2f %s\n", i, i / 7.0, "text");
+	rewind(f);
+	while (fgets(line, sizeof(line), f))
+		n += (int)strlen(line);
+	fclose(f);
+	nanosleep(&pause, NULL);
+	status = system("exit 7");
+	say("%d lines' bytes, system %d\n", n, WEXITSTATUS(status));
+	if (fork() == 0)
+		_exit(9);
+	wait(&status);
+	say("child %d\n", WEXITSTATUS(status));
+}
+
+static void work_libc(void)
+{
+	work_strings();
+	work_numbers_libc();
+	work_system();
+}
+
+static void test_libc(void **state)
+{
+	compare(work_libc, "libc.so.6", 200);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_libcrypto),
+		cmocka_unit_test(test_libc),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
