@@ -18,7 +18,7 @@
 #include "sys/fde.h"
 #include "sys/text_decode.h"
 
-#define WORDS_MAX (1u << 28)
+#define WORDS_MAX (1u << 26) /* 512 MiB */
 #define FILLER_MAX 64u
 #define FUNCTION_ALIGN 16u
 #define DIGIT_BITS 11
