@@ -1,8 +1,8 @@
 /*
  * sys/text and sys/x86_move together, on code that nobody made for them: every function of
- * libcrypto, and of libc, that can be hooked at its entry is hooked at once, in a forked child, by
- * a jump to a stub that counts and goes on with the moved instructions. A workload then has to give
- * the answers that it gave before.
+ * libcrypto, of libruby and of libc that can be hooked at its entry is hooked at once, in a forked
+ * child, by a jump to a stub that counts and goes on with the moved instructions. A workload then
+ * has to give the answers that it gave before.
  */
 #include "sys/text.h"
 
@@ -30,17 +30,19 @@
 #include "sys/maps.h"
 
 #define JUMP_BYTES 5
+#define JUMP_FAR_BYTES 14
 #define STUB_BYTES 192
 #define TRANSCRIPT_MAX 65536
 
 struct change {
 	uint8_t *at;
-	uint8_t jump[JUMP_BYTES];
+	uint8_t jump[JUMP_FAR_BYTES];
 };
 
 struct hooked {
 	struct change *changes;
 	size_t count;
+	size_t need; /* bytes of the jump */
 	uint8_t *stubs;
 	uint32_t *counters; /* one a function */
 	uint8_t *text, *text_end;
@@ -92,7 +94,7 @@ static void plan_function(struct hooked *h, const struct scry_text *text,
 
 	scry_text_bytes(text, range, &code);
 	code.address += bias;
-	if (scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &w))
+	if (scry_x86_window(&code, h->need, SCRY_X86_JUMP_OK, &w))
 		return;
 	start = range->start + w.endbr;
 	if (scry_text_enters(text, start, start + w.bytes, NULL))
@@ -104,7 +106,9 @@ static void plan_function(struct hooked *h, const struct scry_text *text,
 	assert_true(size + m.bytes <= STUB_BYTES);
 	memcpy(stub + size, m.code, m.bytes);
 	change->at = (uint8_t *)(uintptr_t)(start + bias); /* NOLINT */
-	assert_int_equal(scry_x86_jump(start + bias, (uintptr_t)stub, change->jump), JUMP_BYTES);
+	size = h->need == JUMP_BYTES ? scry_x86_jump(start + bias, (uintptr_t)stub, change->jump)
+				     : scry_x86_jump_far((uintptr_t)stub, change->jump);
+	assert_int_equal(size, h->need);
 	h->count++;
 }
 
@@ -144,7 +148,7 @@ static void plan(struct hooked *h, const struct link_map *map)
 			plan_function(h, text, range, map->l_addr);
 	}
 	h->text = h->changes[0].at - ((uintptr_t)h->changes[0].at & 4095);
-	h->text_end = h->changes[h->count - 1].at + JUMP_BYTES;
+	h->text_end = h->changes[h->count - 1].at + h->need;
 	scry_text_free(text);
 	scry_elf_close(elf);
 }
@@ -155,7 +159,7 @@ static void apply(const struct hooked *h)
 				  PROT_READ | PROT_WRITE | PROT_EXEC),
 			 0);
 	for (size_t i = 0; i < h->count; i++)
-		store(h->changes[i].at, h->changes[i].jump, JUMP_BYTES);
+		store(h->changes[i].at, h->changes[i].jump, h->need);
 }
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -179,8 +183,8 @@ static void say_bytes(const char *what, const uint8_t *bytes, size_t size)
 	say("\n");
 }
 
-/* Runs `work` in a child, with `map` hooked when it is not NULL. */
-static void run_child(void (*work)(void), const struct link_map *map)
+/* Runs `work` in a child, with `map` hooked by jumps of `need` bytes when it is not NULL. */
+static void run_child(void (*work)(void), const struct link_map *map, size_t need)
 {
 	int status = 0;
 	pid_t pid;
@@ -189,7 +193,7 @@ static void run_child(void (*work)(void), const struct link_map *map)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		struct hooked h = {0};
+		struct hooked h = {.need = need};
 
 		alarm(60);
 		if (map) {
@@ -220,20 +224,22 @@ static void compare(void (*work)(void), const char *library, uint32_t least)
 	}
 	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(said != MAP_FAILED);
-	run_child(work, NULL);
+	run_child(work, NULL, 0);
 	assert_true(said->used > 100);
 	memcpy(before, said->text, sizeof(before));
-	run_child(work, map);
-	print_message("# %s: %u functions hooked, %u of them ran\n", library, said->hooked,
-		      said->ran);
-	assert_string_equal(before, said->text);
-	assert_true(said->ran >= least);
+	for (size_t need = JUMP_BYTES; need; need = need == JUMP_BYTES ? JUMP_FAR_BYTES : 0) {
+		run_child(work, map, need);
+		print_message("# %s: %u functions hooked by %zu bytes, %u of them ran\n", library,
+			      said->hooked, need, said->ran);
+		assert_string_equal(before, said->text);
+		assert_true(said->ran >= least);
+	}
 	munmap(said, sizeof(*said));
 	dlclose(map);
 }
 
-/* libcrypto by name: its headers need not be installed. */
-#define CRYPTO(result, name, ...) \
+/* Functions by name: no headers need be installed. */
+#define IMPORT(result, name, ...) \
 	result (*name)(__VA_ARGS__) = (result(*)(__VA_ARGS__))dlsym(RTLD_DEFAULT, #name)
 
 static void work_digests(const uint8_t *data, size_t size)
@@ -241,13 +247,13 @@ static void work_digests(const uint8_t *data, size_t size)
 	static const char *const names[] = {"MD5",	  "SHA1",	"SHA224",     "SHA256",
 					    "SHA384",	  "SHA512",	"SHA512-256", "SHA3-256",
 					    "BLAKE2b512", "BLAKE2s256", "SM3",	      "RIPEMD160"};
-	CRYPTO(int, EVP_Q_digest, void *, const char *, const char *, const void *, size_t,
+	IMPORT(int, EVP_Q_digest, void *, const char *, const char *, const void *, size_t,
 	       uint8_t *, size_t *);
-	CRYPTO(uint8_t *, EVP_Q_mac, void *, const char *, const char *, const char *, const void *,
+	IMPORT(uint8_t *, EVP_Q_mac, void *, const char *, const char *, const char *, const void *,
 	       const void *, size_t, const uint8_t *, size_t, uint8_t *, size_t, size_t *);
-	CRYPTO(int, PKCS5_PBKDF2_HMAC, const char *, int, const uint8_t *, int, int, const void *,
+	IMPORT(int, PKCS5_PBKDF2_HMAC, const char *, int, const uint8_t *, int, int, const void *,
 	       int, uint8_t *);
-	CRYPTO(const void *, EVP_sha256, void);
+	IMPORT(const void *, EVP_sha256, void);
 	uint8_t out[64];
 	size_t n;
 
@@ -266,13 +272,13 @@ static void work_ciphers(const uint8_t *data, int size)
 	static const char *const names[] = {"AES-128-CBC",  "AES-256-CTR", "AES-256-GCM",
 					    "AES-192-OFB",  "ChaCha20",	   "CAMELLIA-128-CBC",
 					    "DES-EDE3-CBC", "ARIA-128-CTR"};
-	CRYPTO(void *, EVP_CIPHER_fetch, void *, const char *, const char *);
-	CRYPTO(void *, EVP_CIPHER_CTX_new, void);
-	CRYPTO(void, EVP_CIPHER_CTX_free, void *);
-	CRYPTO(void, EVP_CIPHER_free, void *);
-	CRYPTO(int, EVP_CipherInit_ex2, void *, const void *, const uint8_t *, const uint8_t *, int,
+	IMPORT(void *, EVP_CIPHER_fetch, void *, const char *, const char *);
+	IMPORT(void *, EVP_CIPHER_CTX_new, void);
+	IMPORT(void, EVP_CIPHER_CTX_free, void *);
+	IMPORT(void, EVP_CIPHER_free, void *);
+	IMPORT(int, EVP_CipherInit_ex2, void *, const void *, const uint8_t *, const uint8_t *, int,
 	       const void *);
-	CRYPTO(int, EVP_CipherUpdate, void *, uint8_t *, int *, const uint8_t *, int);
+	IMPORT(int, EVP_CipherUpdate, void *, uint8_t *, int *, const uint8_t *, int);
 	static uint8_t out[8192];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -290,19 +296,19 @@ static void work_ciphers(const uint8_t *data, int size)
 /* Keys are random; that a signature holds, and a changed text's does not, is not. */
 static void work_keys(const uint8_t *data, size_t size)
 {
-	CRYPTO(void *, EVP_PKEY_Q_keygen, void *, const char *, const char *, ...);
-	CRYPTO(void *, EVP_MD_CTX_new, void);
-	CRYPTO(void, EVP_MD_CTX_free, void *);
-	CRYPTO(int, EVP_DigestSignInit_ex, void *, void **, const char *, void *, const char *,
+	IMPORT(void *, EVP_PKEY_Q_keygen, void *, const char *, const char *, ...);
+	IMPORT(void *, EVP_MD_CTX_new, void);
+	IMPORT(void, EVP_MD_CTX_free, void *);
+	IMPORT(int, EVP_DigestSignInit_ex, void *, void **, const char *, void *, const char *,
 	       void *, const void *);
-	CRYPTO(int, EVP_DigestVerifyInit_ex, void *, void **, const char *, void *, const char *,
+	IMPORT(int, EVP_DigestVerifyInit_ex, void *, void **, const char *, void *, const char *,
 	       void *, const void *);
-	CRYPTO(int, EVP_DigestSign, void *, uint8_t *, size_t *, const uint8_t *, size_t);
-	CRYPTO(int, EVP_DigestVerify, void *, const uint8_t *, size_t, const uint8_t *, size_t);
-	CRYPTO(int, i2d_PrivateKey, const void *, uint8_t **);
-	CRYPTO(void *, d2i_AutoPrivateKey, void **, const uint8_t **, long);
-	CRYPTO(int, EVP_PKEY_eq, const void *, const void *);
-	CRYPTO(void, EVP_PKEY_free, void *);
+	IMPORT(int, EVP_DigestSign, void *, uint8_t *, size_t *, const uint8_t *, size_t);
+	IMPORT(int, EVP_DigestVerify, void *, const uint8_t *, size_t, const uint8_t *, size_t);
+	IMPORT(int, i2d_PrivateKey, const void *, uint8_t **);
+	IMPORT(void *, d2i_AutoPrivateKey, void **, const uint8_t **, long);
+	IMPORT(int, EVP_PKEY_eq, const void *, const void *);
+	IMPORT(void, EVP_PKEY_free, void *);
 	static uint8_t signature[1024];
 
 	for (int kind = 0; kind < 3; kind++) {
@@ -339,15 +345,15 @@ static void work_keys(const uint8_t *data, size_t size)
 
 static void work_numbers(void)
 {
-	CRYPTO(void *, BN_new, void);
-	CRYPTO(void *, BN_CTX_new, void);
-	CRYPTO(int, BN_dec2bn, void **, const char *);
-	CRYPTO(int, BN_mod_exp, void *, const void *, const void *, const void *, void *);
-	CRYPTO(void *, BN_mod_inverse, void *, const void *, const void *, void *);
-	CRYPTO(int, BN_check_prime, const void *, void *, void *);
-	CRYPTO(char *, BN_bn2dec, const void *);
-	CRYPTO(int, EVP_EncodeBlock, uint8_t *, const uint8_t *, int);
-	CRYPTO(char *, ERR_error_string, unsigned long, char *);
+	IMPORT(void *, BN_new, void);
+	IMPORT(void *, BN_CTX_new, void);
+	IMPORT(int, BN_dec2bn, void **, const char *);
+	IMPORT(int, BN_mod_exp, void *, const void *, const void *, const void *, void *);
+	IMPORT(void *, BN_mod_inverse, void *, const void *, const void *, void *);
+	IMPORT(int, BN_check_prime, const void *, void *, void *);
+	IMPORT(char *, BN_bn2dec, const void *);
+	IMPORT(int, EVP_EncodeBlock, uint8_t *, const uint8_t *, int);
+	IMPORT(char *, ERR_error_string, unsigned long, char *);
 	void *ctx = BN_CTX_new(), *a = NULL, *m = NULL, *r = BN_new();
 	uint8_t out[200];
 
@@ -497,10 +503,63 @@ static void test_libc(void **state)
 	compare(work_libc, "libc.so.6", 200);
 }
 
+/* Exceptions, fibers, threads, GC, big numbers, patterns, text: what a program does. */
+static const char ruby_program[] =
+	"$stdout.sync = true\n"
+	"def deep(n) = n.zero? ? raise(ArgumentError, 'bottom') : deep(n - 1)\n"
+	"begin; deep(50); rescue => e; puts e.message, e.backtrace.size; end\n"
+	"puts catch(:done) { 10.times { |i| throw :done, i if i == 7 } }\n"
+	"f = Fiber.new { |x| loop { x = Fiber.yield(x * 2) } }\n"
+	"puts 20.times.map { |i| f.resume(i) }.sum\n"
+	"puts 4.times.map { |i| Thread.new { (1..500).inject { |a, b| (a * b + i) % 1009 } } }"
+	".map(&:value).inspect\n"
+	"h = Hash.new { |x, k| x[k] = k.to_s * 3 }; 2000.times { |i| h[i] }; puts "
+	"h.values.join.size\n"
+	"GC.stress = true; a = 30.times.map { |i| [i, \"s#{i}\".to_sym, { i => Object.new }] }\n"
+	"GC.stress = false; GC.compact rescue nil; GC.start; puts a.map(&:first).sum\n"
+	"puts (2**521 - 1).to_s(36), 100.downto(1).inject(:*) / 97.0\n"
+	"puts 'the quick brown fox'.gsub(/(\\w)(\\w*)/) { $2 + $1 }.encode('UTF-16LE').bytes.sum\n"
+	"puts Struct.new(:a, :b).new(1, [2]).to_a.inspect, (1..Float::INFINITY).lazy"
+	".select(&:even?).first(5).inspect\n"
+	"puts format('%08.3f %x %-5s|', 3.14159, 48879, 'ab'), Time.at(0).utc.strftime('%F')\n"
+	"puts [3, 1, 2].sort_by { |x| -x }.pack('C*').unpack1('H*'), Marshal.load(Marshal.dump([1, "
+	"'x'])).inspect\n"
+	"case [1, [2, 3]]; in [Integer => q, [_, w]]; puts q + w; end\n"
+	"eval('puts 1.then { _1 + 1 }'); puts ObjectSpace.each_object(Class).first.class\n";
+
+static void work_ruby(void)
+{
+	IMPORT(int, ruby_setup, void);
+	IMPORT(void *, ruby_process_options, int, char **);
+	IMPORT(int, ruby_exec_node, void *);
+	IMPORT(void, ruby_init_stack, void *);
+	char *argv[] = {(char *)(uintptr_t) "ruby", (char *)(uintptr_t) "--disable-gems",
+			(char *)(uintptr_t) "-e", (char *)(uintptr_t)ruby_program, NULL};
+	int fd = memfd_create("said", MFD_CLOEXEC), out = dup(1);
+	char text[8192];
+	ssize_t n;
+
+	dup2(fd, 1);
+	ruby_init_stack(&n);
+	say("setup %d", ruby_setup());
+	say(" run %d\n", ruby_exec_node(ruby_process_options(4, argv)));
+	/* Ruby writes what it buffers when it is asked to, not by stdio. */
+	dup2(out, 1);
+	n = pread(fd, text, sizeof(text) - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	say("%s", text);
+}
+
+static void test_libruby(void **state)
+{
+	compare(work_ruby, "libruby-3.1.so.3.1", 1500);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_libcrypto),
+		cmocka_unit_test(test_libruby),
 		cmocka_unit_test(test_libc),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
