@@ -28,6 +28,7 @@
 
 #include "base/err.h"
 #include "sys/maps.h"
+#include "sys/spring.h"
 
 #define JUMP_BYTES 5
 #define JUMP_FAR_BYTES 14
@@ -37,6 +38,9 @@
 struct change {
 	uint8_t *at;
 	uint8_t jump[JUMP_FAR_BYTES];
+	uint8_t size;
+	uint8_t *pad; /* of a springboard, or NULL */
+	uint8_t pad_jump[SCRY_SPRING_LONG];
 };
 
 struct hooked {
@@ -46,6 +50,8 @@ struct hooked {
 	uint8_t *stubs;
 	uint32_t *counters; /* one a function */
 	uint8_t *text, *text_end;
+	struct scry_spring_taken *taken;
+	size_t taken_count, springs;
 };
 
 /* What a workload says; the same before and after. */
@@ -54,6 +60,7 @@ struct transcript {
 	size_t used;
 	uint32_t ran; /* hooked functions that were called */
 	uint32_t hooked;
+	uint32_t springs, springs_ran; /* of these, by a springboard */
 };
 
 static struct transcript *said; /* shared with the child */
@@ -80,36 +87,79 @@ static size_t put_stub(uint8_t *to, const uint32_t *counter)
 	return sizeof(head) + sizeof(distance) + sizeof(tail);
 }
 
-static void plan_function(struct hooked *h, const struct scry_text *text,
-			  const struct scry_text_range *range, uint64_t bias)
+/* Writes the stub of the next hook: the head, and the moved window. Its address, or NULL. */
+static uint8_t *write_stub(struct hooked *h, const struct scry_x86_code *code,
+			   const struct scry_x86_window *w)
 {
 	uint8_t *stub = h->stubs + h->count * STUB_BYTES;
-	struct change *change = &h->changes[h->count];
-	struct scry_x86_place place = {.back = true};
-	struct scry_x86_window w;
+	size_t size = put_stub(stub, &h->counters[h->count]);
+	struct scry_x86_place place = {.address = (uintptr_t)stub + size, .back = true};
 	struct scry_x86_moved m;
-	struct scry_x86_code code;
-	uint64_t start;
-	size_t size;
 
-	scry_text_bytes(text, range, &code);
-	code.address += bias;
-	if (scry_x86_window(&code, h->need, SCRY_X86_JUMP_OK, &w))
-		return;
-	start = range->start + w.endbr;
-	if (scry_text_enters(text, start, start + w.bytes, NULL))
-		return;
-	size = put_stub(stub, &h->counters[h->count]);
-	place.address = (uintptr_t)stub + size;
-	if (scry_x86_move(&code, &w, &place, &m))
-		return;
+	if (scry_x86_move(code, w, &place, &m))
+		return NULL;
 	assert_true(size + m.bytes <= STUB_BYTES);
 	memcpy(stub + size, m.code, m.bytes);
+	return stub;
+}
+
+/* By a jump in the window. False: that cannot be. */
+static bool plan_jump(struct hooked *h, const struct scry_text *text, struct scry_x86_code *code,
+		      uint64_t bias)
+{
+	struct change *change = &h->changes[h->count];
+	uint64_t start = code->address;
+	struct scry_x86_window w;
+	uint8_t *stub;
+
+	if (scry_x86_window(code, h->need, SCRY_X86_JUMP_OK, &w))
+		return false;
+	start += w.endbr;
+	if (scry_text_enters(text, start, start + w.bytes, NULL))
+		return false;
+	if (w.has & SCRY_X86_FILLER)
+		h->taken[h->taken_count++] =
+			(struct scry_spring_taken){start + w.code, start + w.bytes};
+	code->address += bias;
+	stub = write_stub(h, code, &w);
+	if (!stub)
+		return false;
 	change->at = (uint8_t *)(uintptr_t)(start + bias); /* NOLINT */
-	size = h->need == JUMP_BYTES ? scry_x86_jump(start + bias, (uintptr_t)stub, change->jump)
-				     : scry_x86_jump_far((uintptr_t)stub, change->jump);
-	assert_int_equal(size, h->need);
+	change->size =
+		(uint8_t)(h->need == JUMP_BYTES
+				  ? scry_x86_jump(start + bias, (uintptr_t)stub, change->jump)
+				  : scry_x86_jump_far((uintptr_t)stub, change->jump));
+	assert_int_equal(change->size, h->need);
 	h->count++;
+	return true;
+}
+
+static void plan_spring(struct hooked *h, const struct scry_text *text,
+			const struct scry_text_range *range, uint64_t bias)
+{
+	struct scry_spring_request request = {
+		.text = text, .range = range, .taken = h->taken, .count = h->taken_count};
+	struct change *change = &h->changes[h->count];
+	struct scry_spring spring;
+	struct scry_x86_code code;
+	uint8_t *stub;
+
+	if (scry_spring_plan(&request, &spring))
+		return;
+	scry_text_bytes(text, range, &code);
+	code.address += bias;
+	stub = write_stub(h, &code, &spring.window);
+	assert_non_null(stub);
+	h->taken[h->taken_count++] =
+		(struct scry_spring_taken){spring.pad, spring.pad + SCRY_SPRING_LONG};
+	change->at = (uint8_t *)(uintptr_t)(spring.entry + bias); /* NOLINT */
+	change->size = SCRY_SPRING_SHORT;
+	memcpy(change->jump, spring.jump, SCRY_SPRING_SHORT);
+	change->pad = (uint8_t *)(uintptr_t)(spring.pad + bias); /* NOLINT */
+	assert_int_equal(scry_x86_jump(spring.pad + bias, (uintptr_t)stub, change->pad_jump),
+			 SCRY_SPRING_LONG);
+	h->count++;
+	h->springs++;
 }
 
 /* Memory for stubs and counters within reach of the object. */
@@ -130,25 +180,45 @@ static void map_stubs(struct hooked *h, uint64_t near, size_t functions)
 	h->counters = p;
 	h->stubs = (uint8_t *)p + ((functions * sizeof(uint32_t) + 4095) & ~4095ul);
 	h->changes = calloc(functions, sizeof(*h->changes));
-	assert_non_null(h->changes);
+	h->taken = calloc(functions, sizeof(*h->taken));
+	assert_true(h->changes && h->taken);
 }
 
 /* Plans hooks on all functions of a loaded object. */
 static void plan(struct hooked *h, const struct link_map *map)
 {
-	const struct scry_text_range *range;
+	const struct scry_text_range *range, **refused;
+	size_t refused_count = 0;
 	struct scry_text *text;
 	struct scry_elf *elf;
 
 	if (scry_elf_open_path(map->l_name, &elf) < 0 || scry_text_read(elf, &text) < 0)
 		fail_msg("%s", scry_error());
 	map_stubs(h, map->l_addr, scry_text_range_count(text));
+	/* Springboards last: all windows that need filler have it by then. */
+	refused = calloc(scry_text_range_count(text), sizeof(*refused));
+	assert_non_null(refused);
 	for (size_t i = 0; (range = scry_text_range(text, i)); i++) {
-		if (range->kind == SCRY_TEXT_FUNCTION)
-			plan_function(h, text, range, map->l_addr);
+		struct scry_x86_code code;
+
+		scry_text_bytes(text, range, &code);
+		if (range->kind == SCRY_TEXT_FUNCTION && !plan_jump(h, text, &code, map->l_addr))
+			refused[refused_count++] = range;
 	}
-	h->text = h->changes[0].at - ((uintptr_t)h->changes[0].at & 4095);
-	h->text_end = h->changes[h->count - 1].at + h->need;
+	for (size_t i = 0; i < refused_count; i++)
+		plan_spring(h, text, refused[i], map->l_addr);
+	free(refused);
+	h->text = h->text_end = h->changes[0].at;
+	for (size_t i = 0; i < h->count; i++) {
+		const struct change *c = &h->changes[i];
+
+		h->text = c->at < h->text ? c->at : h->text;
+		h->text = c->pad && c->pad < h->text ? c->pad : h->text;
+		h->text_end = c->at > h->text_end ? c->at : h->text_end;
+		h->text_end = c->pad > h->text_end ? c->pad : h->text_end;
+	}
+	h->text -= (uintptr_t)h->text & 4095;
+	h->text_end += JUMP_FAR_BYTES;
 	scry_text_free(text);
 	scry_elf_close(elf);
 }
@@ -158,8 +228,11 @@ static void apply(const struct hooked *h)
 	assert_int_equal(mprotect(h->text, (size_t)(h->text_end - h->text),
 				  PROT_READ | PROT_WRITE | PROT_EXEC),
 			 0);
-	for (size_t i = 0; i < h->count; i++)
-		store(h->changes[i].at, h->changes[i].jump, h->need);
+	for (size_t i = 0; i < h->count; i++) {
+		if (h->changes[i].pad)
+			store(h->changes[i].pad, h->changes[i].pad_jump, SCRY_SPRING_LONG);
+		store(h->changes[i].at, h->changes[i].jump, h->changes[i].size);
+	}
 }
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -201,8 +274,11 @@ static void run_child(void (*work)(void), const struct link_map *map, size_t nee
 			apply(&h);
 		}
 		work();
-		for (size_t i = 0; i < h.count; i++)
+		for (size_t i = 0; i < h.count; i++) {
 			said->ran += h.counters[i] != 0;
+			said->springs_ran += h.counters[i] && h.changes[i].pad;
+		}
+		said->springs = (uint32_t)h.springs;
 		said->hooked = (uint32_t)h.count;
 		_exit(0);
 	}
@@ -229,8 +305,10 @@ static void compare(void (*work)(void), const char *library, uint32_t least)
 	memcpy(before, said->text, sizeof(before));
 	for (size_t need = JUMP_BYTES; need; need = need == JUMP_BYTES ? JUMP_FAR_BYTES : 0) {
 		run_child(work, map, need);
-		print_message("# %s: %u functions hooked by %zu bytes, %u of them ran\n", library,
-			      said->hooked, need, said->ran);
+		print_message("# %s: %u functions hooked by %zu bytes, %u of them ran; of these "
+			      "%u by springboards, %u ran\n",
+			      library, said->hooked, need, said->ran, said->springs,
+			      said->springs_ran);
 		assert_string_equal(before, said->text);
 		assert_true(said->ran >= least);
 	}
