@@ -162,11 +162,14 @@ static struct cie read_cie(const Dwarf_CIE *from, Dwarf_Off offset)
 
 /*
  * Do the rules at the range's first byte stay as the CIE has them? A cold part of a function with a
- * frame says at once where the frame is.
+ * frame says at once where the frame is; where it begins with a landing pad, gcc puts a nop first
+ * (offset 0 means "no landing pad") and says so behind that.
  */
-static bool begins_as_entry(const uint8_t *at, const uint8_t *end)
+static bool begins_as_entry(const uint8_t *at, const uint8_t *end, uint8_t first_code_byte)
 {
 	for (; at < end; at++) {
+		if (*at == (DW_CFA_advance_loc | 1) && first_code_byte == 0x90 && at + 1 < end)
+			return at[1] == DW_CFA_nop;
 		if (*at == DW_CFA_nop)
 			continue;
 		if (*at == DW_CFA_undefined && end - at >= 2) { /* _start: no caller */
@@ -180,9 +183,12 @@ static bool begins_as_entry(const uint8_t *at, const uint8_t *end)
 	return true;
 }
 
-static bool read_fde(const struct cie *cie, struct cursor c, struct scry_fde *ret)
+static bool read_fde(const struct scry_image *image, const struct cie *cie, struct cursor c,
+		     struct scry_fde *ret)
 {
 	uint64_t start, size, skip = 0;
+	const uint8_t *code;
+	size_t avail;
 
 	if (!cie->is_known || (cie->encoding & 0x80) || !take_pointer(&c, cie->encoding, &start) ||
 	    !take_pointer(&c, cie->encoding & ENC_FORMAT, &size))
@@ -191,10 +197,11 @@ static bool read_fde(const struct cie *cie, struct cursor c, struct scry_fde *re
 		return false;
 	if (size == 0 || size > UINT32_MAX || start > UINT64_MAX - size)
 		return false;
+	code = scry_image_at(image, start, &avail);
 	*ret = (struct scry_fde){.start = start,
 				 .end = start + size,
 				 .is_signal = cie->is_signal,
-				 .is_entry = begins_as_entry(c.at + skip, c.end)};
+				 .is_entry = begins_as_entry(c.at + skip, c.end, code ? *code : 0)};
 	return true;
 }
 
@@ -244,26 +251,35 @@ static void tidy(const struct scry_image *image, struct scry_fdes *fdes)
 	fdes->count = kept;
 }
 
-/* One entry of .eh_frame; `cie` is the one read last. 0 or -errno. */
-static int take_entry(Elf_Data *data, uint64_t address, const Dwarf_FDE *entry, struct cie *cie,
-		      struct scry_fde *ret)
+/* .eh_frame while it is read. */
+struct frames {
+	const struct scry_image *image;
+	Elf_Data data;
+	uint64_t address; /* of the data */
+	struct cie cie;	  /* the one read last */
+};
+
+/* One entry. 0 or -errno. */
+static int take_entry(struct frames *f, const Dwarf_FDE *entry, struct scry_fde *ret)
 {
-	const uint8_t *base = data->d_buf;
+	const uint8_t *base = f->data.d_buf;
+	struct cie *cie = &f->cie;
 	Dwarf_CFI_Entry parent;
 	Dwarf_Off next;
 
 	if (!cie->is_known || cie->offset != entry->CIE_pointer) {
 		*cie = (struct cie){0};
-		if (entry->CIE_pointer >= data->d_size ||
-		    dwarf_next_cfi(ident, data, true, entry->CIE_pointer, &next, &parent) != 0 ||
+		if (entry->CIE_pointer >= f->data.d_size ||
+		    dwarf_next_cfi(ident, &f->data, true, entry->CIE_pointer, &next, &parent) !=
+			    0 ||
 		    !dwarf_cfi_cie_p(&parent))
 			return -EINVAL;
 		*cie = read_cie(&parent.cie, entry->CIE_pointer);
 	}
-	return read_fde(cie,
+	return read_fde(f->image, cie,
 			(struct cursor){.at = entry->start,
 					.end = entry->end,
-					.address = address + (uint64_t)(entry->start - base)},
+					.address = f->address + (uint64_t)(entry->start - base)},
 			ret)
 		       ? 0
 		       : -EINVAL;
@@ -271,29 +287,27 @@ static int take_entry(Elf_Data *data, uint64_t address, const Dwarf_FDE *entry, 
 
 int scry_fde_read(struct scry_elf *elf, const struct scry_image *image, struct scry_fdes *ret)
 {
-	Elf_Data data = {.d_type = ELF_T_BYTE, .d_version = EV_CURRENT};
+	struct frames f = {.image = image, .data = {.d_type = ELF_T_BYTE, .d_version = EV_CURRENT}};
 	struct scry_fdes fdes = {0};
-	struct cie cie = {0};
 	Dwarf_Off at = 0, next = 0;
-	uint64_t address = 0;
 	size_t room = 0, size = 0;
-	const uint8_t *bytes = find_frames(elf, image, &address, &size);
+	const uint8_t *bytes = find_frames(elf, image, &f.address, &size);
 	Dwarf_CFI_Entry entry;
 	int r = 0;
 
 	if (!bytes)
 		return scry_fail(-ENOENT, "the file has no unwind tables (.eh_frame): where its "
 					  "functions begin and end is not known");
-	data.d_buf = (void *)(uintptr_t)bytes;
-	data.d_size = size;
-	for (; r == 0 && dwarf_next_cfi(ident, &data, true, at, &next, &entry) == 0; at = next) {
+	f.data.d_buf = (void *)(uintptr_t)bytes;
+	f.data.d_size = size;
+	for (; r == 0 && dwarf_next_cfi(ident, &f.data, true, at, &next, &entry) == 0; at = next) {
 		struct scry_fde fde;
 
 		if (next <= at)
 			break;
 		if (dwarf_cfi_cie_p(&entry))
 			continue;
-		if (take_entry(&data, address, &entry.fde, &cie, &fde) < 0)
+		if (take_entry(&f, &entry.fde, &fde) < 0)
 			fdes.bad++;
 		else
 			r = append(&fdes, &room, &fde);

@@ -2,9 +2,10 @@
  * What the code of an ELF object looks like: ranges, transfers sorted by target, and questions.
  *
  * Cold parts are told apart by three signs, the surest first: a symbol "name.cold"; unwind rules
- * that begin in the middle of a frame; entered by jumps only, from one other range, a conditional
- * one among them, and nobody has the address. A static function that one other reaches by a
- * conditional tail jump alone looks like the last; it is then not hooked at its entry.
+ * that begin in the middle of a frame; entered by jumps only, from one other range at most,
+ * conditional ones or to a place that is not aligned, and nobody has the address. A static function
+ * that one other reaches by tail jumps alone may look like the last; it is then not hooked at its
+ * entry.
  */
 #include "sys/text.h"
 
@@ -18,8 +19,9 @@
 #include "sys/fde.h"
 #include "sys/text_decode.h"
 
-#define WORDS_MAX (1u << 28)
+#define WORDS_MAX (1u << 26) /* 512 MiB */
 #define FILLER_MAX 64u
+#define FUNCTION_ALIGN 16u
 #define DIGIT_BITS 11
 #define DIGITS (1u << DIGIT_BITS)
 
@@ -331,9 +333,12 @@ static void find_cold(struct scry_text *text, const struct scry_fdes *fdes)
 		struct scry_text_range *range = &text->ranges[i];
 		struct entrances e = entrances_of(text, i);
 
+		/* Nobody at all leads to a part that is only a landing pad. */
+		bool is_part = !e.calls && !e.pointers && !e.many &&
+			       (e.conditional || range->start % FUNCTION_ALIGN != 0);
+
 		if (range->kind == SCRY_TEXT_FUNCTION && !range->has_symbol &&
-		    (!fdes->rows[i].is_entry ||
-		     (e.jumps && e.conditional && !e.calls && !e.pointers && !e.many)))
+		    (!fdes->rows[i].is_entry || is_part))
 			range->kind = SCRY_TEXT_COLD;
 		if (range->kind == SCRY_TEXT_COLD)
 			range->parent = e.source;

@@ -69,7 +69,8 @@ struct scry_text_stats {
 	uint64_t range_bytes, gap_bytes;       /* decoded in ranges; code between ranges */
 	size_t range_errors, gap_errors;       /* places that are no instruction */
 	size_t outside;			       /* transfers that leave the object's code: dropped */
-	size_t bad_fdes;		       /* unwind entries that could not be read */
+	size_t tables_unread; /* beyond a limit of 4 Mi entries, which no honest file meets */
+	size_t bad_fdes;      /* unwind entries that could not be read */
 };
 
 struct scry_text;

@@ -157,10 +157,29 @@ static size_t filler(const struct decoding *d, const uint8_t *bytes, size_t size
 	return at;
 }
 
+/* What looked like code and then was none is constants of assembly, in which short branches to what
+ * is near are found by chance: they are taken back. Long ones by chance lead nowhere of interest.
+ */
+static void drop_short(struct scry_text *text, size_t first)
+{
+	size_t kept = first;
+
+	for (size_t i = first; i < text->words.count; i++) {
+		enum scry_transfer_kind kind = scry_word_kind(text->words.rows[i]);
+
+		if (kind == SCRY_TRANSFER_JMP8 || kind == SCRY_TRANSFER_JCC8 ||
+		    kind == SCRY_TRANSFER_LOOP8)
+			text->stats.transfers[kind]--;
+		else
+			text->words.rows[kept++] = text->words.rows[i];
+	}
+	text->words.count = kept;
+}
+
 /* The bytes between two ranges: filler, else code without unwind tables. */
 static int decode_gap(struct decoding *d, uint64_t from, uint64_t to)
 {
-	size_t avail, skip;
+	size_t avail, skip, first = d->text->words.count;
 	const uint8_t *bytes = scry_image_at(&d->text->image, from, &avail);
 	uint64_t at;
 
@@ -172,8 +191,10 @@ static int decode_gap(struct decoding *d, uint64_t from, uint64_t to)
 	if (!at)
 		return -ENOMEM;
 	d->text->stats.gap_bytes += at - (from + skip);
-	if (at < to)
+	if (at < to) {
 		d->text->stats.gap_errors++;
+		drop_short(d->text, first);
+	}
 	return 0;
 }
 

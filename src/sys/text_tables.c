@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define ENTRIES_MAX 65536u
+#define ENTRIES_MAX 65536u	   /* of one table */
+#define ALL_ENTRIES_MAX (4u << 20) /* of all: the largest programs have 1 % of it */
 
 /* May a table of range `own` lead to range `to`? Into itself and its family of cold parts. */
 static bool is_family(const struct scry_text *text, uint32_t own, const struct scry_text_range *to)
@@ -155,7 +156,9 @@ int scry_text_tables(struct scry_text *text, struct scry_elf *elf)
 			text->ranges[range->parent].jumps_indirect = true;
 	}
 	for (size_t i = 0; i < text->lea_count && r == 0; i++)
-		if (jumps(text, text->leas[i].range))
+		if (text->stats.transfers[SCRY_TRANSFER_TABLE] > ALL_ENTRIES_MAX)
+			text->stats.tables_unread++;
+		else if (jumps(text, text->leas[i].range))
 			r = read_table(text, &text->leas[i]);
 	if (r == 0)
 		r = read_relocations(text, elf, DT_RELA, DT_RELASZ);

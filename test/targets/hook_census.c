@@ -3,8 +3,9 @@
  * others cannot: hook_census [-v] FILE... prints a table in Markdown; -v lists each refused
  * function.
  *
- * Counted as hookable: the window can be displaced, its copy written within reach, and nothing
- * known leads into its inside. That no thread stands there is a question to a process, not here.
+ * The last column is what is left when springboards are used, too. Counted as hookable: the window
+ * can be displaced, its copy written within reach, and nothing known leads into its inside. That no
+ * thread stands there is a question to a process, not here.
  */
 #include <inttypes.h>
 #include <libgen.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "sys/spring.h"
 #include "sys/text.h"
 
 #define JUMP_BYTES 5
@@ -21,7 +23,7 @@
 
 struct census {
 	size_t functions, ok, entered, by[SCRY_X86_REFUSALS];
-	size_t endbr, rip, branch, call, filler, single, loops;
+	size_t springs, endbr, rip, branch, call, filler, single, loops;
 };
 
 static bool verbose;
@@ -45,6 +47,23 @@ static void take_window(struct census *c, const struct scry_x86_window *w)
 	c->single += (w->has & SCRY_X86_ONE) != 0;
 }
 
+/* Each refused function for itself: that two want the same filler is left out. */
+static void take_refused(struct census *c, const struct scry_text *object,
+			 const struct scry_text_range *range, const char *why)
+{
+	struct scry_spring_request request = {.text = object, .range = range};
+	struct scry_x86_code code;
+	struct scry_spring spring;
+	bool reached = scry_spring_plan(&request, &spring) == SCRY_X86_OK;
+
+	c->springs += reached;
+	if (!verbose)
+		return;
+	scry_text_bytes(object, range, &code);
+	list(range, &code, why);
+	printf("    %s\n", reached ? "by a springboard" : "not by a springboard either");
+}
+
 static void take_function(struct census *c, const struct scry_text *object,
 			  const struct scry_text_range *range)
 {
@@ -53,7 +72,9 @@ static void take_function(struct census *c, const struct scry_text *object,
 	struct scry_x86_window w;
 	struct scry_x86_moved m;
 	struct scry_x86_code code;
+	struct scry_transfer who;
 	uint64_t start;
+	char text[100];
 
 	scry_text_bytes(object, range, &code);
 	c->functions++;
@@ -62,16 +83,16 @@ static void take_function(struct census *c, const struct scry_text *object,
 		why = scry_x86_move(&code, &w, &place, &m);
 	c->by[why]++;
 	if (why) {
-		if (verbose)
-			list(range, &code, scry_x86_why(why));
+		take_refused(c, object, range, scry_x86_why(why));
 		return;
 	}
 	start = range->start + w.endbr;
 	c->endbr += w.endbr != 0;
-	if (scry_text_enters(object, start, start + w.bytes, NULL)) {
+	if (scry_text_enters(object, start, start + w.bytes, &(struct scry_transfers){&who, 1})) {
 		c->entered++;
-		if (verbose)
-			list(range, &code, "a branch leads into the window");
+		snprintf(text, sizeof(text), "entered inside, kind %d, %" PRIx64 " -> %" PRIx64,
+			 who.kind, who.source, who.target);
+		take_refused(c, object, range, text);
 		return;
 	}
 	take_window(c, &w);
@@ -101,7 +122,7 @@ static void print(const char *path, const struct census *c, const struct scry_te
 	for (int i = 1; i < SCRY_X86_REFUSALS; i++)
 		if (i != SCRY_X86_HOOKED && i != SCRY_X86_REACH && i != SCRY_X86_ROOM)
 			printf(" %zu |", c->by[i]);
-	printf("\n");
+	printf(" %zu |\n", c->functions - c->ok - c->springs);
 	fprintf(stderr,
 		"%s: %.0f ms; ranges: %zu functions %zu cold %zu plt %zu signal, %zu bad; "
 		"%" PRIu64 " instructions, %zu errors; gaps %" PRIu64 " bytes, %zu errors; "
@@ -149,12 +170,12 @@ int main(int argc, char **argv)
 		verbose = true;
 		first = 2;
 	}
-	printf("| file | functions | hookable | | entered inside |");
+	printf("| file | functions | hookable | | a branch from elsewhere into the window |");
 	for (int i = 1; i < SCRY_X86_REFUSALS; i++)
 		if (i != SCRY_X86_HOOKED && i != SCRY_X86_REACH && i != SCRY_X86_ROOM)
 			printf(" %s |", scry_x86_why((enum scry_x86_refusal)i));
-	printf("\n|---|");
-	for (int i = 1; i < SCRY_X86_REFUSALS + 1; i++)
+	printf(" not even by a springboard |\n|---|");
+	for (int i = 1; i < SCRY_X86_REFUSALS + 2; i++)
 		printf("---|");
 	printf("\n");
 	for (int i = first; i < argc; i++) {
