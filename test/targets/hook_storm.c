@@ -35,7 +35,7 @@ struct storm {
 	struct scry_proc proc;
 	struct scry_inject inj;
 	struct scry_hooks hooks;
-	enum scry_hook_way *ways; /* as planned */
+	uint32_t *ways; /* as planned */
 	uint64_t done, writes;
 	double *on_us, *off_us;
 };
@@ -99,7 +99,7 @@ static int storm_some(struct storm *s)
 		unsigned int one_in = 2u << random() % 5;
 
 		for (size_t k = 0; k < s->hooks.count; k++)
-			s->hooks.rows[k].way = random() % one_in ? SCRY_WAY_AUTO : s->ways[k];
+			s->hooks.rows[k].way = random() % one_in ? 0 : s->ways[k];
 		r = turn(s);
 	}
 	return r;
@@ -112,10 +112,10 @@ static int storm_one(struct storm *s)
 	int r = turn(s);
 
 	for (size_t i = 0; i < count && r == 0 && !stop; i += step) {
-		if (s->ways[i] == SCRY_WAY_AUTO)
+		if (!s->ways[i])
 			continue;
 		for (size_t k = 0; k < count; k++)
-			s->hooks.rows[k].way = k == i ? s->ways[k] : SCRY_WAY_AUTO;
+			s->hooks.rows[k].way = k == i ? s->ways[k] : 0;
 		r = turn(s);
 	}
 	return r;
@@ -166,7 +166,7 @@ static void tell(struct storm *s)
 		if (s->tells_calls && row->has_stub)
 			printf("calls %llu %s\n", (unsigned long long)scry_hook_calls(row, &s->inj),
 			       row->symbol);
-		if (s->tells_refused && s->ways[i] == SCRY_WAY_AUTO)
+		if (s->tells_refused && !s->ways[i])
 			printf("refused %s: %s\n", row->symbol, row->why);
 	}
 	printf("functions %zu refused %zu cycles %llu writes %llu moved %zu\n", s->hooks.count,
