@@ -1,13 +1,16 @@
 /* Hooks functions of a running process and lets go of them, over and over, by the engine itself:
  * what hundreds of `scry patch count` would do, without their start.
  *
- *   hook_storm [-m all|some|one] [-n CYCLES] [-t HOLD_US] [-s SEED] [-w entry|got] [-c] PID NAME...
+ *   hook_storm [-m all|some|one] [-n CYCLES] [-t HOLD_US] [-s SEED] [-w entry|got] [-a] [-c] [-r]
+ * PID NAME...
  *
  *   all   (the default) every function named, on and off, CYCLES times
  *   some  a random half, quarter ... of them each time
  *   one   one function after the other, each once; CYCLES: how many, evenly chosen (0: all)
  *
- * -c prints "calls N SYMBOL" for each function hooked, -r "refused SYMBOL: WHY". The last lines:
+ * -a: a NAME is a part of an object's path, and every function of its unwind table is wanted, named
+ * or not. -c prints "calls N SYMBOL" for each function hooked, -r "refused ADDRESS SYMBOL: WHY".
+ * The last lines:
  *
  *   functions F refused R cycles C writes W moved M
  *   pause on MEDIAN MAX off MEDIAN MAX us threads T
@@ -31,7 +34,7 @@ struct storm {
 	const char *mode;
 	unsigned long cycles, hold_us;
 	struct scry_hook_to to;
-	bool tells_calls, tells_refused;
+	bool by_object, tells_calls, tells_refused;
 	struct scry_proc proc;
 	struct scry_inject inj;
 	struct scry_hooks hooks;
@@ -121,6 +124,44 @@ static int storm_one(struct storm *s)
 	return r;
 }
 
+/* Each function of object `i`: by its address. */
+static int want_ranges(struct storm *s, size_t i)
+{
+	struct scry_object *object = &s->hooks.objects.objects[i];
+	const struct scry_text_range *range;
+	struct scry_text *text = NULL;
+	int r = scry_linkmap_open(&s->hooks.objects, i);
+
+	if (r == 0)
+		r = scry_text_read(object->elf, &text);
+	for (size_t k = 0; r == 0 && (range = scry_text_range(text, k)); k++) {
+		char name[32];
+
+		if (range->kind != SCRY_TEXT_FUNCTION)
+			continue;
+		snprintf(name, sizeof(name), "%#llx",
+			 (unsigned long long)(range->start + object->bias));
+		r = scry_hooks_want(&s->hooks, name, &s->to);
+	}
+	scry_text_free(text);
+	return r;
+}
+
+static int want(struct storm *s, const char *name)
+{
+	int r = -ENOENT;
+
+	if (!s->by_object)
+		return scry_hooks_want(&s->hooks, name, &s->to);
+	for (size_t i = 0; i < s->hooks.objects.count; i++) {
+		const struct scry_object *o = &s->hooks.objects.objects[i];
+
+		if (o->mapping && strstr(o->mapping->path, name))
+			r = want_ranges(s, i);
+	}
+	return r;
+}
+
 static int enter(struct storm *s, pid_t pid, char **names)
 {
 	int r = scry_proc_open(&s->proc, pid);
@@ -132,7 +173,7 @@ static int enter(struct storm *s, pid_t pid, char **names)
 	if (r == 0)
 		r = scry_hooks_open(&s->hooks, &s->proc);
 	for (; *names && r == 0; names++)
-		r = scry_hooks_want(&s->hooks, *names, &s->to);
+		r = want(s, *names);
 	if (r == 0)
 		r = scry_hooks_plan(&s->hooks);
 	s->inj.max_pause_ns = 500000000;
@@ -167,7 +208,8 @@ static void tell(struct storm *s)
 			printf("calls %llu %s\n", (unsigned long long)scry_hook_calls(row, &s->inj),
 			       row->symbol);
 		if (s->tells_refused && !s->ways[i])
-			printf("refused %s: %s\n", row->symbol, row->why);
+			printf("refused %#llx %s: %s\n", (unsigned long long)row->address,
+			       row->symbol, row->why);
 	}
 	printf("functions %zu refused %zu cycles %llu writes %llu moved %zu\n", s->hooks.count,
 	       s->hooks.refused, (unsigned long long)s->done, (unsigned long long)s->writes,
@@ -218,7 +260,7 @@ int main(int argc, char **argv)
 	unsigned int seed = 1;
 	int c;
 
-	while ((c = getopt(argc, argv, "+m:n:t:s:w:cr")) != -1) {
+	while ((c = getopt(argc, argv, "+m:n:t:s:w:acr")) != -1) {
 		if (c == 'm')
 			s.mode = optarg;
 		else if (c == 'n')
@@ -229,6 +271,8 @@ int main(int argc, char **argv)
 			seed = (unsigned int)strtoul(optarg, NULL, 0);
 		else if (c == 'w')
 			s.to.way = !strcmp(optarg, "got") ? SCRY_WAY_GOT : SCRY_WAY_ENTRY;
+		else if (c == 'a')
+			s.by_object = true;
 		else if (c == 'c')
 			s.tells_calls = true;
 		else if (c == 'r')
