@@ -293,19 +293,28 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
 	scry_inject_count_pause(inj, w->pause_ns, held);
 }
 
+/* Would putting this entry back change bytes inside which a thread stands? Not where the original
+ * ones stand: a scry died between planning and writing, and all may be anywhere. */
+static bool stands_in_change(const struct scry_inject *inj, const struct scry_world *w,
+			     const struct scry_journal_entry *j)
+{
+	unsigned char now[SCRY_EDIT_MAX];
+
+	return j->kind == SCRY_EDIT_TEXT && j->state != SCRY_EDIT_UNDONE &&
+	       scry_world_inside(w, j->address + 1, j->address + j->size) &&
+	       (scry_mem_read(&inj->mem, j->address, now, j->size) < 0 ||
+		memcmp(now, j->old, j->size));
+}
+
 /* Text must be written with no thread inside a window; slots need no stop but share it. */
 static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
 			struct scry_undo_report *report)
 {
 	if (!inj->edit.mem) /* entering failed before the journal was opened: nothing is changed */
 		return 0;
-	for (size_t i = 0; i < inj->edit.count; i++) {
-		const struct scry_journal_entry *j = &inj->edit.entries[i];
-
-		if (j->kind == SCRY_EDIT_TEXT && j->state != SCRY_EDIT_UNDONE &&
-		    scry_world_inside(w, j->address + 1, j->address + j->size))
+	for (size_t i = 0; i < inj->edit.count; i++)
+		if (stands_in_change(inj, w, &inj->edit.entries[i]))
 			return -EAGAIN;
-	}
 	return scry_edit_undo(&inj->edit, &inj->maps, report);
 }
 
