@@ -284,7 +284,27 @@ static int add_site(struct scry_hooks *h, const struct scry_hook_site *site)
 	return 0;
 }
 
-/* The direct calls and jumps to `row`. What cannot be aimed elsewhere counts as unseen. */
+/* Do the bytes at `at` move into a copy, as part of the first instructions of another function? */
+static bool is_displaced(const struct scry_hooks *h, uint64_t at)
+{
+	const struct scry_hook *row = NULL;
+	size_t low = 0, high = h->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (h->rows[middle].address <= at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	row = low ? &h->rows[low - 1] : NULL;
+	return row && row->way == SCRY_WAY_ENTRY &&
+	       at < row->address + row->window.endbr + row->window.bytes;
+}
+
+/* The direct calls and jumps to `row`. What cannot be aimed elsewhere counts as unseen: also a call
+ * among the displaced instructions of another hooked function, whose copy leads to the original. */
 static int use_sites(struct scry_hooks *h, struct scry_hook *row)
 {
 	ssize_t object = scry_linkmap_at(&h->objects, row->address);
@@ -309,7 +329,8 @@ static int use_sites(struct scry_hooks *h, struct scry_hook *row)
 		site.at = displacement_at(&h->mem, sites.rows[i].source + bias, row->address,
 					  site.old);
 		site.next = site.at + 4;
-		if (!site.at || site.at / SCRY_PAGE != (site.at + 3) / SCRY_PAGE) {
+		if (!site.at || site.at / SCRY_PAGE != (site.at + 3) / SCRY_PAGE ||
+		    is_displaced(h, site.at)) {
 			row->unseen++;
 			continue;
 		}
