@@ -1,8 +1,8 @@
 /* Hooks functions of a running process and lets go of them, over and over, by the engine itself:
  * what hundreds of `scry patch count` would do, without their start.
  *
- *   hook_storm [-m all|some|one] [-n CYCLES] [-t HOLD_US] [-s SEED] [-w entry|got] [-a] [-c] [-r]
- * PID NAME...
+ *   hook_storm [-m all|some|one] [-n CYCLES] [-t HOLD_US] [-s SEED] [-w entry|got|site] [-a] [-c]
+ * [-r] PID NAME...
  *
  *   all   (the default) every function named, on and off, CYCLES times
  *   some  a random half, quarter ... of them each time
@@ -270,7 +270,9 @@ int main(int argc, char **argv)
 		else if (c == 's')
 			seed = (unsigned int)strtoul(optarg, NULL, 0);
 		else if (c == 'w')
-			s.to.way = !strcmp(optarg, "got") ? SCRY_WAY_GOT : SCRY_WAY_ENTRY;
+			s.to.way = !strcmp(optarg, "got")    ? SCRY_WAY_GOT
+				   : !strcmp(optarg, "site") ? SCRY_WAY_SITE
+							     : SCRY_WAY_ENTRY;
 		else if (c == 'a')
 			s.by_object = true;
 		else if (c == 'c')
