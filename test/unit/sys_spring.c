@@ -19,7 +19,7 @@
  * spring_entered is entered at +3 by the function before it; 6 bytes of filler lie behind it, and 8
  * behind spring_before. Around them int3 on which nothing may be built: code that goes on into it.
  */
-__asm__(".text\n.globl spring_entered, spring_call, spring_second, spring_open\n"
+__asm__(".text\n.globl spring_entered, spring_call, spring_second, spring_open, spring_after\n"
 	".skip 256, 0xcc\n" /* out of the reach of other filler */
 	FUNCTION(
 		spring_before,
@@ -32,8 +32,9 @@ __asm__(".text\n.globl spring_entered, spring_call, spring_second, spring_open\n
 		FUNCTION(spring_call, "call *%rax\nret") FUNCTION(
 			spring_open,
 			"mov %rdi, %rax\n1: inc %rax\njs 1b\nud2\nnop") ".skip 300, "
-									"0xcc\n" FUNCTION(spring_after,
-											  "ret"));
+									"0xcc\n" FUNCTION(
+										spring_after,
+										"ret"));
 
 struct opened {
 	struct scry_elf *elf;
@@ -111,6 +112,12 @@ static void test_refusals(void **state)
 	request.range = range_of(&o, "spring_call");
 	assert_int_equal(scry_spring_plan(&request, &spring), SCRY_X86_OK); /* ends the window */
 	assert_int_equal(spring.window.has & SCRY_X86_CALL, SCRY_X86_CALL);
+	/* A lone ret: the short jump takes a byte of the filler, the pad begins behind it. */
+	request.range = range_of(&o, "spring_after");
+	assert_int_equal(scry_spring_plan(&request, &spring), SCRY_X86_OK);
+	assert_int_equal(spring.window.bytes, 2);
+	assert_int_equal(spring.pad, spring.entry + 2);
+	assert_memory_equal(spring.jump, "\xeb\x00", 2);
 	close_it(&o);
 }
 
