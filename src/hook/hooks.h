@@ -1,12 +1,14 @@
 /*
  * Functions that a process calls, and the places changed so that scry sees the calls.
  *
- * A set of hooks: wanted by name or address (sys/symbols), each with the way by which it is reached,
- * chosen or forced, or the reason why it is not. Ways:
+ * A set of hooks: wanted by name or address (sys/symbols), each with the ways by which it is
+ * reached, chosen or forced, or the reason why it is not:
  *
- *   entry   the function's first instructions become a jump; all calls are seen
- *   got     the slots through which objects call it are pointed at the stub (sys/slots); calls within
- *           its own object that go through no slot are not seen
+ *   entry   the function's first instructions become a jump: all calls are seen
+ *   site    the calls and tail jumps in its own object are aimed at the stub
+ *   got     the slots through which objects call it are pointed at the stub (sys/slots)
+ *
+ * Chosen is the entry, else site and got together: then calls through pointers are not seen.
  *
  * Life: open, want..., plan (all of it reads only); on and off, any number of times, after
  * scry_inject_enter; close. Two steps each: stubs, journal and checks while all run, then one stop
@@ -28,7 +30,8 @@
 
 #define SCRY_HOOK_HANDLERS_MAX 7
 
-enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_GOT };
+/* Bits. Wanted: one, or AUTO; chosen: ENTRY, or SITE and GOT, or none. */
+enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE, SCRY_WAY_GOT = 4 };
 
 /* What calls shall lead to. */
 struct scry_hook_to {
@@ -45,16 +48,18 @@ struct scry_hook {
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */
-	enum scry_hook_way way; /* chosen; AUTO: none */
-	const char *why;	/* not; or why not the better way; NULL */
+	uint32_t way;	  /* chosen bits; 0: none */
+	const char *why;  /* not, or not by its entry; NULL */
 	/* entry */
 	struct scry_x86_window window;
 	uint8_t code[64]; /* the function's first bytes */
 	size_t size, avail;
-	bool spares_red_zone;
-	/* got: rows of the set's slots, those that lead to `target` */
+	bool spares_red_zone, is_ifunc;
+	/* got: rows of the set's slots, those that lead to `target`; site: rows of its sites */
 	size_t first_slot, slot_count;
+	size_t first_site, site_count;
 	uint64_t target;
+	size_t unseen; /* ways to it that are not covered: short jumps, pointers in data */
 	/* on */
 	bool has_stub, is_gone; /* gone: its object was unloaded */
 	uint64_t stub, copy;	/* addresses; copy: of the displaced instructions */
@@ -63,11 +68,19 @@ struct scry_hook {
 	uint32_t handler; /* index into the set's handlers */
 };
 
+struct scry_hook_site {
+	uint64_t at; /* of the displacement, 4 bytes */
+	uint8_t old[4];
+	uint64_t next; /* end of the instruction */
+};
+
 struct scry_hooks {
 	const struct scry_proc *proc;
 	struct scry_mem mem;
 	struct scry_linkmap objects;
 	struct scry_slots slots;
+	struct scry_hook_site *sites;
+	size_t site_count, site_room;
 	struct scry_functions functions;
 	struct scry_text **texts; /* by object; NULL: not read */
 	struct scry_hook *rows;	  /* by address, once planned */
@@ -105,7 +118,7 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
 
-/* "entry", "got". */
-const char *scry_hook_way_name(enum scry_hook_way way);
+/* "entry", "site", "got", "site+got", "none". */
+const char *scry_hook_way_name(uint32_t way);
 
 #endif
