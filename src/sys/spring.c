@@ -54,56 +54,74 @@ static bool ends(const struct scry_x86_code *code)
 	       z.mnemonic == ZYDIS_MNEMONIC_HLT;
 }
 
-static bool is_taken(const struct scry_spring_request *request, uint64_t pad)
+/* A search: what is asked for, and the window's own bytes, which may be filler, too. */
+struct search {
+	const struct scry_spring_request *request;
+	struct scry_spring_taken own;
+	uint64_t from; /* the short jump's end */
+};
+
+static bool overlaps(uint64_t pad, const struct scry_spring_taken *taken)
 {
+	return pad < taken->end && pad + SCRY_SPRING_LONG > taken->start;
+}
+
+static bool is_taken(const struct search *s, uint64_t pad)
+{
+	const struct scry_spring_request *request = s->request;
+
+	if (overlaps(pad, &s->own))
+		return true;
 	for (size_t i = 0; i < request->count; i++)
 		if (pad < request->taken[i].end && pad + SCRY_SPRING_LONG > request->taken[i].start)
 			return true;
 	return false;
 }
 
-/* A free pad in the filler behind range `i`, reached from a jump that ends at `from`; 0: none. */
-static uint64_t find_pad(const struct scry_spring_request *request, size_t i, uint64_t from)
+/* A free pad in the filler behind range `i`; 0: none. */
+static uint64_t find_pad(const struct search *s, size_t i)
 {
-	const struct scry_text_range *range = scry_text_range(request->text, i);
+	const struct scry_text *text = s->request->text;
+	const struct scry_text_range *range = scry_text_range(text, i);
 	struct scry_x86_code code;
 	size_t room;
 
-	scry_text_bytes(request->text, range, &code);
+	scry_text_bytes(text, range, &code);
 	room = filler(code.bytes + code.size, code.avail - code.size);
 	if (room < SCRY_SPRING_LONG || !ends(&code))
 		return 0;
 	for (size_t at = 0; at + SCRY_SPRING_LONG <= room; at++) {
 		uint64_t pad = range->end + at;
-		int64_t distance = (int64_t)(pad - from);
+		int64_t distance = (int64_t)(pad - s->from);
 
-		if (distance < -REACH - 1 || distance > REACH || is_taken(request, pad))
+		if (distance < -REACH - 1 || distance > REACH || is_taken(s, pad))
 			continue;
-		if (!scry_text_enters(request->text, pad - 1, pad + SCRY_SPRING_LONG, NULL))
+		if (!scry_text_enters(text, pad - 1, pad + SCRY_SPRING_LONG, NULL))
 			return pad;
 	}
 	return 0;
 }
 
 /* Outwards: behind the range itself and those before and after it, as far as a jump reaches. */
-static uint64_t search(const struct scry_spring_request *request, size_t own, uint64_t from)
+static uint64_t search(const struct search *s)
 {
+	const struct scry_text *text = s->request->text;
+	size_t own = (size_t)(s->request->range - scry_text_range(text, 0));
 	const struct scry_text_range *range;
 
-	for (size_t i = own; (range = scry_text_range(request->text, i)); i++) {
+	for (size_t i = own; (range = scry_text_range(text, i)); i++) {
 		uint64_t pad;
 
-		if (range->end > from + REACH)
+		if (range->end > s->from + REACH)
 			break;
-		pad = find_pad(request, i, from);
+		pad = find_pad(s, i);
 		if (pad)
 			return pad;
 	}
 	for (size_t i = own; i-- > 0;) {
-		uint64_t pad = find_pad(request, i, from);
+		uint64_t pad = find_pad(s, i);
 
-		range = scry_text_range(request->text, i);
-		if (pad || range->end + 2 * REACH < from)
+		if (pad || scry_text_range(text, i)->end + 2 * REACH < s->from)
 			return pad;
 	}
 	return 0;
@@ -115,22 +133,22 @@ enum scry_x86_refusal scry_spring_plan(const struct scry_spring_request *request
 	struct scry_spring spring = {0};
 	struct scry_x86_code code;
 	enum scry_x86_refusal refusal;
-	uint64_t from;
+	struct search s = {.request = request};
 
 	scry_text_bytes(request->text, request->range, &code);
 	refusal = scry_x86_window(&code, SCRY_SPRING_SHORT, SCRY_X86_JUMP_OK, &spring.window);
 	if (refusal)
 		return refusal;
 	spring.entry = request->range->start + spring.window.endbr;
-	from = spring.entry + SCRY_SPRING_SHORT;
-	if (scry_text_enters(request->text, spring.entry, from, NULL))
+	s.from = spring.entry + SCRY_SPRING_SHORT;
+	s.own = (struct scry_spring_taken){spring.entry, spring.entry + spring.window.bytes};
+	if (scry_text_enters(request->text, spring.entry, s.from, NULL))
 		return SCRY_X86_SHORT;
-	spring.pad =
-		search(request, (size_t)(request->range - scry_text_range(request->text, 0)), from);
+	spring.pad = search(&s);
 	if (!spring.pad)
 		return SCRY_X86_SHORT;
 	spring.jump[0] = 0xeb;
-	spring.jump[1] = (uint8_t)(int8_t)(int64_t)(spring.pad - from);
+	spring.jump[1] = (uint8_t)(int8_t)(int64_t)(spring.pad - s.from);
 	*ret = spring;
 	return SCRY_X86_OK;
 }

@@ -454,13 +454,15 @@ static int open_text(struct scry_text *text, struct scry_elf *elf, struct scry_f
 	text->is_fixed = is_fixed(elf);
 	r = scry_text_decode(text);
 	if (r == 0)
+		r = scry_text_pointers(text, elf);
+	if (r == 0)
 		r = scry_text_sort(text);
 	if (r < 0)
 		return r;
 	find_cold(text, fdes);
 	for (size_t i = 0; i < text->count; i++)
 		text->stats.ranges[text->ranges[i].kind]++;
-	r = scry_text_tables(text, elf);
+	r = scry_text_tables(text);
 	return r < 0 ? r : scry_text_sort(text);
 }
 

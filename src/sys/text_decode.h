@@ -64,7 +64,10 @@ size_t scry_text_lower(const struct scry_text *text, uint64_t target);
 /* Decodes all ranges and the gaps between them: words, leas, flags. 0 or -ENOMEM. */
 int scry_text_decode(struct scry_text *text);
 
-/* Tables behind the leas, addresses in data and symbols. After the cold parts are known. */
-int scry_text_tables(struct scry_text *text, struct scry_elf *elf);
+/* Addresses in data and symbols. 0 or -ENOMEM. */
+int scry_text_pointers(struct scry_text *text, struct scry_elf *elf);
+
+/* Switch tables behind the leas: after the cold parts are known. 0 or -ENOMEM. */
+int scry_text_tables(struct scry_text *text);
 
 #endif

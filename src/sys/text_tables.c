@@ -143,7 +143,21 @@ static int take_symbol(const struct scry_sym *sym, void *arg)
 	return scry_text_add(text, 0, sym->value, SCRY_TRANSFER_POINTER);
 }
 
-int scry_text_tables(struct scry_text *text, struct scry_elf *elf)
+int scry_text_pointers(struct scry_text *text, struct scry_elf *elf)
+{
+	int r = read_relocations(text, elf, DT_RELA, DT_RELASZ);
+
+	if (r == 0)
+		r = read_relocations(text, elf, DT_JMPREL, DT_PLTRELSZ);
+	/* DT_RELR keeps its addends in place, as fixed objects do. */
+	if (r == 0 && (text->is_fixed || dynamic_value(elf, &text->image, 36 /* DT_RELR */)))
+		r = scan_words(text);
+	if (r == 0)
+		r = scry_elf_each_symbol(elf, take_symbol, text);
+	return r;
+}
+
+int scry_text_tables(struct scry_text *text)
 {
 	int r = 0;
 
@@ -160,14 +174,5 @@ int scry_text_tables(struct scry_text *text, struct scry_elf *elf)
 			text->stats.tables_unread++;
 		else if (jumps(text, text->leas[i].range))
 			r = read_table(text, &text->leas[i]);
-	if (r == 0)
-		r = read_relocations(text, elf, DT_RELA, DT_RELASZ);
-	if (r == 0)
-		r = read_relocations(text, elf, DT_JMPREL, DT_PLTRELSZ);
-	/* DT_RELR keeps its addends in place, as fixed objects do. */
-	if (r == 0 && (text->is_fixed || dynamic_value(elf, &text->image, 36 /* DT_RELR */)))
-		r = scan_words(text);
-	if (r == 0)
-		r = scry_elf_each_symbol(elf, take_symbol, text);
 	return r;
 }

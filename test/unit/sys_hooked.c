@@ -152,6 +152,8 @@ static void plan_spring(struct hooked *h, const struct scry_text *text,
 	assert_non_null(stub);
 	h->taken[h->taken_count++] =
 		(struct scry_spring_taken){spring.pad, spring.pad + SCRY_SPRING_LONG};
+	h->taken[h->taken_count++] =
+		(struct scry_spring_taken){spring.entry, spring.entry + spring.window.bytes};
 	change->at = (uint8_t *)(uintptr_t)(spring.entry + bias); /* NOLINT */
 	change->size = SCRY_SPRING_SHORT;
 	memcpy(change->jump, spring.jump, SCRY_SPRING_SHORT);
@@ -180,7 +182,7 @@ static void map_stubs(struct hooked *h, uint64_t near, size_t functions)
 	h->counters = p;
 	h->stubs = (uint8_t *)p + ((functions * sizeof(uint32_t) + 4095) & ~4095ul);
 	h->changes = calloc(functions, sizeof(*h->changes));
-	h->taken = calloc(functions, sizeof(*h->taken));
+	h->taken = calloc(2 * functions, sizeof(*h->taken));
 	assert_true(h->changes && h->taken);
 }
 
@@ -633,11 +635,41 @@ static void test_libruby(void **state)
 	compare(work_ruby, "libruby-3.1.so.3.1", 1500);
 }
 
+static void work_throwing(void)
+{
+	IMPORT(long, throwing_storm, char *, unsigned long);
+	static char text[4096];
+
+	for (int i = 0; i < 3; i++) {
+		long sum = throwing_storm(text, sizeof(text));
+
+		say("%ld %s\n", sum, text);
+	}
+}
+
+/* Exceptions through hooked frames, hooked run-time library, hooked unwinder. */
+static void test_exceptions(void **state)
+{
+	void *storm = dlopen(SCRY_TARGET_DIR "/libthrowing.so", RTLD_NOW | RTLD_GLOBAL);
+
+	if (!storm) {
+		print_message("skipped: no C++ compiler when this was built; fix: apt-get install "
+			      "g++\n");
+		skip();
+	}
+	compare(work_throwing, SCRY_TARGET_DIR "/libthrowing.so", 8);
+	compare(work_throwing, "libstdc++.so.6", 50);
+	compare(work_throwing, "libgcc_s.so.1", 10);
+	compare(work_throwing, "libc.so.6", 10);
+	dlclose(storm);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_libcrypto),
 		cmocka_unit_test(test_libruby),
+		cmocka_unit_test(test_exceptions),
 		cmocka_unit_test(test_libc),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,29 +11,24 @@
 
 #include "base/err.h"
 
-#define FUNCTION(name, body)                                           \
-	".type " #name ",@function\n" #name ":\n.cfi_startproc\n" body \
-	"\n.cfi_endproc\n.size " #name ",.-" #name "\n"
-
 /*
  * spring_entered is entered at +3 by the function before it; 6 bytes of filler lie behind it, and 8
  * behind spring_before. Around them int3 on which nothing may be built: code that goes on into it.
  */
-__asm__(".text\n.globl spring_entered, spring_call, spring_second, spring_open\n"
-	".skip 256, 0xcc\n" /* out of the reach of other filler */
-	FUNCTION(
-		spring_before,
-		"xor %eax, %eax\njmp spring_entered + 3") ".skip 8, 0xcc\n" FUNCTION(spring_entered,
-										     "mov %rdi, "
-										     "%rax\nadd "
-										     "%rsi, "
-										     "%rax\nret") ".byte 0x66,0x90,0x0f,0x1f,0x40,0\n" FUNCTION(spring_second,
-																		"1: inc %eax\ndec %ecx\njs 2f\njmp 1b + 1\n2: ret")
-		FUNCTION(spring_call, "call *%rax\nret") FUNCTION(
-			spring_open,
-			"mov %rdi, %rax\n1: inc %rax\njs 1b\nud2\nnop") ".skip 300, "
-									"0xcc\n" FUNCTION(spring_after,
-											  "ret"));
+__asm__(".macro fn name\n.globl \\name\n.type \\name,@function\n\\name:\n.cfi_startproc\n.endm\n"
+	".macro end name\n.cfi_endproc\n.size \\name,.-\\name\n.endm\n"
+	".text\n.skip 256, 0xcc\n" /* out of the reach of other filler */
+	"fn spring_before\nxor %eax, %eax\njmp spring_entered + 3\nend spring_before\n"
+	".skip 8, 0xcc\n"
+	"fn spring_entered\nmov %rdi, %rax\nadd %rsi, %rax\nret\nend spring_entered\n"
+	".byte 0x66,0x90,0x0f,0x1f,0x40,0\n"
+	"fn spring_second\n1: inc %eax\ndec %ecx\njs 2f\njmp 1b + 1\n2: ret\nend spring_second\n"
+	"fn spring_call\ncall *%rax\nret\nend spring_call\n"
+	"fn spring_open\nmov %rdi, %rax\n1: inc %rax\njs 1b\nud2\nnop\nend spring_open\n"
+	".skip 300, 0xcc\n"
+	"fn spring_after\nret\nend spring_after\n"
+	".skip 8, 0xcc\n"
+	"fn spring_last\nret\nend spring_last\n");
 
 struct opened {
 	struct scry_elf *elf;
@@ -111,6 +106,12 @@ static void test_refusals(void **state)
 	request.range = range_of(&o, "spring_call");
 	assert_int_equal(scry_spring_plan(&request, &spring), SCRY_X86_OK); /* ends the window */
 	assert_int_equal(spring.window.has & SCRY_X86_CALL, SCRY_X86_CALL);
+	/* A lone ret: the short jump takes a byte of the filler, the pad begins behind it. */
+	request.range = range_of(&o, "spring_after");
+	assert_int_equal(scry_spring_plan(&request, &spring), SCRY_X86_OK);
+	assert_int_equal(spring.window.bytes, 2);
+	assert_int_equal(spring.pad, spring.entry + 2);
+	assert_memory_equal(spring.jump, "\xeb\x00", 2);
 	close_it(&o);
 }
 
