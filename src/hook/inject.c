@@ -21,6 +21,7 @@
 #define HOLD_TRIES 10
 #define MAP_TRIES 5
 #define UNDO_TRIES 5
+#define LEAVE_TRIES 25	      /* half a second: threads that wait for a processor within a stub */
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -737,7 +738,9 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		report->entries = report->restored; /* the others are tried once more */
 		report->foreign = report->failed = 0;
 	}
-	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
+	for (int i = 0; i < LEAVE_TRIES && r == -EAGAIN; i++) {
+		bool inside;
+
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
 		if (r == 0)
@@ -748,9 +751,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
+		inside = is_anyone_in_code(inj, &w);
 		scry_inject_go(inj, &w);
-		if (r == 0 && *ret_left && i < 2)
-			r = -EAGAIN; /* once more: somebody was inside */
+		if (r == 0 && *ret_left && (inside || i < 2))
+			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */
 		if (r == -EAGAIN)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}

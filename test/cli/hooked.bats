@@ -40,7 +40,8 @@ number() { # WORD: what follows it in the storm's last lines
 # differ NAME OBJECT...: storms of all three kinds over each object that the started program NAME has
 # loaded, then its end. The text is as before but for libraries that come and go.
 differ() {
-	local name=$1 pid=$PID object before
+	local name=$1 pid=$PID object before way=""
+	[ "$name" != churn ] || way="-w entry" # slots of libraries that come and go are not entries' affair
 	shift
 	wait_for 20 in_file "^round" "$T/$name.out"
 	before=$(text "$pid")
@@ -49,10 +50,9 @@ differ() {
 			echo "# $name has no $object" >&3
 			continue
 		fi
-		storm -a -n "$(share 4 100)" -t 10000 "$pid" "$object" || return 1
+		# shellcheck disable=SC2086
+		storm -a -n "$(share 3 100)" -x "$(share 5 200)" -o "$(share 10 0)" -t 3000 -s "$RANDOM" $way "$pid" "$object" || return 1
 		[ "$(number refused)" -lt $(($(number functions) / 20 + 5)) ]
-		storm -a -m some -n "$(share 6 200)" -t 2000 -s "$RANDOM" "$pid" "$object" || return 1
-		storm -a -m one -n "$(share 10 0)" -t 100 "$pid" "$object" || return 1
 		goes_on "$T/$name.out"
 	done
 	[ "$name" = churn ] || text_is "$pid" "$before"

@@ -1,12 +1,12 @@
 /* Hooks functions of a running process and lets go of them, over and over, by the engine itself:
  * what hundreds of `scry patch count` would do, without their start.
  *
- *   hook_storm [-m all|some|one] [-n CYCLES] [-t HOLD_US] [-s SEED] [-w entry|got|site] [-a] [-c]
- * [-r] PID NAME...
+ *   hook_storm [-n ALL] [-x SOME] [-o ONE] [-t HOLD_US] [-s SEED] [-w entry|got|site]
+ *              [-a] [-c] [-r] PID NAME...
  *
- *   all   (the default) every function named, on and off, CYCLES times
- *   some  a random half, quarter ... of them each time
- *   one   one function after the other, each once; CYCLES: how many, evenly chosen (0: all)
+ *   -n  all functions named, on and off, so many times (1)
+ *   -x  then a random half, quarter ... of them, so many times
+ *   -o  then one after the other, as many as that, evenly chosen; 0: each
  *
  * -a: a NAME is a part of an object's path, and every function of its unwind table is wanted, named
  * or not. -c prints "calls N SYMBOL" for each function hooked, -r "refused ADDRESS SYMBOL: WHY".
@@ -31,8 +31,8 @@
 #define SAMPLES_MAX 100000
 
 struct storm {
-	const char *mode;
-	unsigned long cycles, hold_us;
+	unsigned long all, some, hold_us;
+	long one; /* -1: not wanted */
 	struct scry_hook_to to;
 	bool by_object, tells_calls, tells_refused;
 	struct scry_proc proc;
@@ -88,7 +88,7 @@ static int storm_all(struct storm *s)
 {
 	int r = 0;
 
-	for (unsigned long i = 0; i < s->cycles && r == 0 && !stop; i++)
+	for (unsigned long i = 0; i < s->all && r == 0 && !stop; i++)
 		r = turn(s);
 	return r;
 }
@@ -96,9 +96,9 @@ static int storm_all(struct storm *s)
 /* A row without a way is passed over: so subsets are chosen. */
 static int storm_some(struct storm *s)
 {
-	int r = turn(s); /* all: now each has its stub */
+	int r = 0;
 
-	for (unsigned long i = 0; i < s->cycles && r == 0 && !stop; i++) {
+	for (unsigned long i = 0; i < s->some && r == 0 && !stop; i++) {
 		unsigned int one_in = 2u << random() % 5;
 
 		for (size_t k = 0; k < s->hooks.count; k++)
@@ -110,16 +110,18 @@ static int storm_some(struct storm *s)
 
 static int storm_one(struct storm *s)
 {
-	size_t count = s->hooks.count,
-	       step = s->cycles && s->cycles < count ? count / s->cycles : 1;
-	int r = turn(s);
+	size_t count = s->hooks.count, wanted = s->one ? (size_t)s->one : count,
+	       step = wanted < count ? count / wanted : 1;
+	int r = 0;
 
+	if (s->one < 0)
+		return 0;
+	for (size_t k = 0; k < count; k++)
+		s->hooks.rows[k].way = 0;
 	for (size_t i = 0; i < count && r == 0 && !stop; i += step) {
-		if (!s->ways[i])
-			continue;
-		for (size_t k = 0; k < count; k++)
-			s->hooks.rows[k].way = k == i ? s->ways[k] : 0;
-		r = turn(s);
+		s->hooks.rows[i].way = s->ways[i];
+		r = s->ways[i] ? turn(s) : 0;
+		s->hooks.rows[i].way = 0;
 	}
 	return r;
 }
@@ -229,9 +231,11 @@ static int run(struct storm *s, pid_t pid, char **names)
 	int r = enter(s, pid, names), e;
 
 	if (r == 0)
-		r = !strcmp(s->mode, "one")    ? storm_one(s)
-		    : !strcmp(s->mode, "some") ? storm_some(s)
-					       : storm_all(s);
+		r = storm_all(s);
+	if (r == 0)
+		r = storm_some(s);
+	if (r == 0)
+		r = storm_one(s);
 	if (s->inj.control) {
 		tell(s);
 		e = scry_inject_leave(&s->inj, &report, &left);
@@ -251,8 +255,8 @@ static int run(struct storm *s, pid_t pid, char **names)
 
 int main(int argc, char **argv)
 {
-	struct storm s = {.mode = "all",
-			  .cycles = 1,
+	struct storm s = {.all = 1,
+			  .one = -1,
 			  .to = {.kind = SCRY_HOOK_COUNT},
 			  .inj = {.lock = -1, .mem.fd = -1},
 			  .hooks.mem.fd = -1};
@@ -260,11 +264,13 @@ int main(int argc, char **argv)
 	unsigned int seed = 1;
 	int c;
 
-	while ((c = getopt(argc, argv, "+m:n:t:s:w:acr")) != -1) {
-		if (c == 'm')
-			s.mode = optarg;
-		else if (c == 'n')
-			s.cycles = strtoul(optarg, NULL, 0);
+	while ((c = getopt(argc, argv, "+n:x:o:t:s:w:acr")) != -1) {
+		if (c == 'n')
+			s.all = strtoul(optarg, NULL, 0);
+		else if (c == 'x')
+			s.some = strtoul(optarg, NULL, 0);
+		else if (c == 'o')
+			s.one = strtol(optarg, NULL, 0);
 		else if (c == 't')
 			s.hold_us = strtoul(optarg, NULL, 0);
 		else if (c == 's')
