@@ -89,6 +89,8 @@ struct tally {
 static struct tally tallies[THREADS_MAX], handled[2];
 static volatile sig_atomic_t stop, go;
 static unsigned long rounds;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static int hz;
 
 static inline void call(size_t i, uint64_t x, struct tally *t)
@@ -153,11 +155,13 @@ static void *compute(void *arg)
 	struct tally *t = arg, mine = {0};
 	uint64_t x = (uint64_t)(t - tallies) + 1;
 
+	pthread_mutex_lock(&gate);
 	while (rounds && !go && !stop)
-		usleep(1000);
+		pthread_cond_wait(&opened, &gate);
+	pthread_mutex_unlock(&gate);
 	if (hz && t == tallies)
 		start_alarms();
-	for (unsigned long n = 0; rounds ? n < rounds : !stop; n++) {
+	for (unsigned long n = 0; rounds ? n < rounds && go : !stop; n++) {
 		for (size_t i = 0; i < FUNCTIONS; i++)
 			call(i, x, &mine);
 		x = x * 6364136223846793005ull + 1442695040888963407ull;
@@ -207,6 +211,11 @@ int main(int argc, char **argv)
 		if (pthread_create(&threads[i], NULL, compute, &tallies[i]) != 0)
 			return 2;
 	printf("pid %d\n", getpid());
+	while (rounds && !go && !stop)
+		usleep(10000);
+	pthread_mutex_lock(&gate);
+	pthread_cond_broadcast(&opened);
+	pthread_mutex_unlock(&gate);
 	if (!rounds)
 		progress(count);
 	for (int i = 0; i < count; i++)
