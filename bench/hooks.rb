@@ -56,8 +56,7 @@ end
 # Runs a tool beside the caller until its output matches, then the block, then ends it.
 def beside(command, ready)
   Open3.popen3(*command) do |_, out, err, thread|
-    line = nil
-    Timeout.timeout(20) { line = out.gets until line.nil? || line =~ ready } if ready.is_a?(Regexp)
+    Timeout.timeout(20) { out.each_line.find { |line| line =~ ready } } if ready.is_a?(Regexp)
     Timeout.timeout(20) { sleep 0.01 until ready.call } if ready.is_a?(Proc)
     result = thread.alive? ? yield : nil
     warn err.read unless result
@@ -95,22 +94,21 @@ def median(list)
   list.sort[list.size / 2]
 end
 
-def measure_way(way, caller, shimmed)
+def measure_way(way, callers)
   calls = way.fetch(:calls, 1_000_000)
-  return shimmed.measure(way[:how], calls) if way[:preload]
+  caller = callers[way[:preload] ? :shimmed : :plain]
   return caller.measure(way[:how], calls) unless way[:tool]
 
   beside(way[:tool].call(caller), way.fetch(:ready) { hooked(caller.pid) }) { caller.measure(way[:how], calls) }
 end
 
 def calls_table(rounds)
-  caller = Caller.new
-  shimmed = Caller.new('LD_PRELOAD' => SHIM)
+  callers = { plain: Caller.new, shimmed: Caller.new('LD_PRELOAD' => SHIM) }
   skipped = WAYS.select { |_, w| w[:needs] && !system("command -v #{w[:needs]} >/dev/null") }.keys
   skipped.each { |name| warn "bench: skipped, not installed: #{name}" }
   results = Hash.new { |h, k| h[k] = [] }
   rounds.times do |round|
-    ran = (WAYS.keys - skipped).rotate(round).to_h { |name| [name, measure_way(WAYS[name], caller, shimmed)] }
+    ran = (WAYS.keys - skipped).rotate(round).to_h { |name| [name, measure_way(WAYS[name], callers)] }
     ran.each do |name, ns|
       next skipped.push(name) unless ns
 
@@ -118,7 +116,7 @@ def calls_table(rounds)
       results[name] << [ns[1], ns[0], ns[1] - plain[1], ns[1] / plain[1]]
     end
   end
-  [caller, shimmed].each(&:close)
+  callers.each_value(&:close)
   rows = results.slice(*WAYS.keys).map do |name, list|
     format('| %s | %.2f | %.2f | %+.2f | %.2f |', name, median(list.map(&:first)), list.map { |l| l[1] }.min, median(list.map { |l| l[2] }),
            median(list.map { |l| l[3] }))
