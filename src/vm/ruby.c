@@ -232,6 +232,18 @@ static bool may_keep(const struct scry_ruby *ruby)
 	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) && ruby->whole;
 }
 
+void scry_ruby_keep(const struct scry_ruby *ruby)
+{
+	struct scry_cache_key key;
+	struct scry_cached known;
+
+	if (!make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
+		return;
+	known.layout.makers = ruby->layout.makers;
+	scry_cache_store(&key, &known);
+	scry_cached_done(&known);
+}
+
 static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		     const struct scry_cache_key *key)
 {
