@@ -19,13 +19,15 @@
 struct count_opts {
 	char **specs;
 	int spec_count;
-	int way; /* enum scry_hook_way */
+	int via; /* word of --via */
 };
 
 static int prepare(struct scry_watch *w)
 {
 	const struct count_opts *opts = w->opts->instrument_opts;
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = (enum scry_hook_way)opts->way};
+	static const enum scry_hook_way ways[] = {SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE,
+						  SCRY_WAY_GOT};
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = ways[opts->via]};
 	struct scry_hooks *h = calloc(1, sizeof(*h));
 	int r;
 
@@ -53,9 +55,9 @@ static void describe(struct scry_watch *w, FILE *out)
 			fprintf(out, "  change      5 bytes at %#llx, the entry of %s in %s\n",
 				(unsigned long long)(row->address + row->window.endbr), row->symbol,
 				row->module);
-		else if (row->way == SCRY_WAY_GOT)
-			fprintf(out, "  change      %zu GOT slots of %s in %s, 8 bytes each\n",
-				row->slot_count, row->symbol, row->module);
+		else if (row->way)
+			fprintf(out, "  change      %zu calls and %zu GOT slots of %s in %s\n",
+				row->site_count, row->slot_count, row->symbol, row->module);
 		else
 			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
 				row->why);
@@ -66,11 +68,12 @@ static void describe(struct scry_watch *w, FILE *out)
 static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
 {
 	if (h->refused > 2)
-		scry_watch_note(w, "%zu of %zu functions cannot be reached and are not counted; -v "
-				   "and --dry-run name them",
+		scry_watch_note(w,
+				"%zu of %zu functions cannot be reached and are not counted; -v "
+				"and --dry-run name them",
 				h->refused, h->count);
 	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
-		if (h->rows[i].way == SCRY_WAY_AUTO)
+		if (!h->rows[i].way)
 			scry_watch_note(w, "%s in %s is not counted: %s", h->rows[i].symbol,
 					h->rows[i].module, h->rows[i].why);
 }
@@ -116,7 +119,7 @@ static int finish(struct scry_watch *w)
 		char name[32];
 		int e;
 
-		if (row->way == SCRY_WAY_AUTO)
+		if (!row->way)
 			continue;
 		if (!ev.calls && strpbrk(h->requests[row->request], "*?[")) {
 			silent++;
@@ -164,8 +167,8 @@ static int cmd_count(int argc, char **argv)
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
-		{0, "via", SCRY_OPT_CHOICE, &count.way, "WAY",
-		 "how to reach the function (default auto)", "auto|entry|got"},
+		{0, "via", SCRY_OPT_CHOICE, &count.via, "WAY",
+		 "how to reach the function (default auto)", "auto|entry|site|got"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
@@ -174,7 +177,7 @@ static int cmd_count(int argc, char **argv)
 		.count = sizeof(rows) / sizeof(rows[0]),
 		.opts = &opts,
 		.talk = &talk,
-		.usage = "scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|got]",
+		.usage = "scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]",
 		.wants_words = true,
 	};
 	int words = 1, rest, r;
@@ -205,7 +208,7 @@ static int cmd_count(int argc, char **argv)
 int scry_cmd_patch(int argc, char **argv)
 {
 	static const char usage[] =
-		"usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|got]\n"
+		"usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 

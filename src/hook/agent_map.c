@@ -316,12 +316,18 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		 sizeof(struct scry_agent_data) - offsetof(struct scry_agent_data, sampled),
 		 MADV_WIPEONFORK},
 	};
+	const uint64_t unmap[7] = {SYS_munmap, h->text, h->text_size};
 	int r = failed(remote(t, how, calls[0]));
 
 	*ret_fd = -1;
 	if (r == 0)
 		r = scry_agent_write_header(h, how->mem_fd);
-	for (size_t i = 1; i < 4 && r == 0; i++)
+	if (r == 0) {
+		r = failed(remote(t, how, calls[1]));
+		if (r == -EEXIST) /* the caller looks for another place */
+			remote(t, how, unmap);
+	}
+	for (size_t i = 2; i < 4 && r == 0; i++)
 		r = failed(remote(t, how, calls[i]));
 	if (r == 0)
 		r = map_shared(h, t, how, ret_fd);
@@ -350,12 +356,17 @@ int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *
 	return finish(t, how, r);
 }
 
+static uint64_t slab_bytes(const struct scry_slab *slab)
+{
+	return slab->code_size + SCRY_PAGE + slab->counters_size;
+}
+
 uint64_t scry_agent_bytes(const struct scry_agent_header *h)
 {
 	uint64_t bytes = h->text_size + h->private_size + h->shared_size;
 
 	for (uint64_t i = 0; i < h->slab_count; i++)
-		bytes += h->slabs[i].code_size + SCRY_PAGE + h->slabs[i].counters_size;
+		bytes += slab_bytes(&h->slabs[i]);
 	return bytes;
 }
 
@@ -366,14 +377,14 @@ int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_ma
 	uint64_t code = page_up(code_size), shared = page_up(counters * 8);
 	uint64_t at;
 
-	if (code == h->text_size) /* so that nobody takes its empty pages for an agent's */
+	if (code + SCRY_PAGE + shared ==
+	    h->text_size) /* so that nobody takes its empty pages for an agent's */
 		code += SCRY_PAGE;
 	at = scry_maps_gap(maps, near, code + SCRY_PAGE + shared, REACH);
 	if (!at)
-		return scry_fail(-ENOMEM,
-				 "no free address space of %llu bytes within 1 GiB of %#llx",
-				 (unsigned long long)(code + SCRY_PAGE + shared),
-				 (unsigned long long)near);
+		return scry_fail(
+			-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
+			(unsigned long long)(code + SCRY_PAGE + shared), (unsigned long long)near);
 	*ret = (struct scry_slab){.code = at,
 				  .code_size = code,
 				  .gate = at + code,
@@ -385,12 +396,12 @@ int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_ma
 int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_slab *slab,
 			struct scry_tracee *t, const struct scry_call *how, int *ret_fd)
 {
-	const uint64_t flags = MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
-		       none = (uint64_t)-1;
+	const uint64_t flags = MAP_ANONYMOUS | MAP_PRIVATE, none = (uint64_t)-1;
 	const uint64_t calls[][7] = {
-		{SYS_mmap, slab->code, slab->code_size, PROT_READ | PROT_EXEC, flags, none},
+		{SYS_mmap, slab->code, slab_bytes(slab), PROT_READ | PROT_EXEC,
+		 flags | MAP_FIXED_NOREPLACE, none},
 		{SYS_mmap, slab->gate, SCRY_PAGE + slab->counters_size, PROT_READ | PROT_WRITE,
-		 flags, none},
+		 flags | MAP_FIXED, none},
 		{SYS_madvise, slab->gate, SCRY_PAGE, MADV_WIPEONFORK},
 	};
 	const struct region to = {slab->counters, slab->counters_size, h->text + SCRY_PAGE / 2,
@@ -410,20 +421,16 @@ int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_sla
 	return finish(t, how, r);
 }
 
-/* How many bytes of it are there, from its code on: 0, the code only, or all. */
-static uint64_t slab_mapped(const struct scry_slab *slab, const struct scry_maps *maps, int mem_fd)
+/* Is it there? All of it is mapped in one step, and then divided. */
+static bool has_slab(const struct scry_slab *slab, const struct scry_maps *maps, int mem_fd)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, slab->code);
-	uint64_t magic = 0;
+	uint64_t magic;
 
-	if (!m || !m->x || m->w || m->inode || m->start != slab->code ||
-	    m->end != slab->code + slab->code_size ||
-	    pread(mem_fd, &magic, sizeof(magic), (off_t)slab->code) != sizeof(magic) ||
-	    (magic && magic != SCRY_SLAB_MAGIC))
-		return 0;
-	if (magic && is_mapped(maps, slab->gate, SCRY_PAGE, false))
-		return slab->code_size + SCRY_PAGE + slab->counters_size;
-	return slab->code_size;
+	return m && m->x && !m->w && !m->inode && m->start == slab->code &&
+	       (m->end == slab->gate || m->end == slab->code + slab_bytes(slab)) &&
+	       pread(mem_fd, &magic, sizeof(magic), (off_t)slab->code) == sizeof(magic) &&
+	       (!magic || magic == SCRY_SLAB_MAGIC);
 }
 
 uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem)
@@ -458,7 +465,8 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 		return r;
 	for (uint64_t i = 0; i < h->slab_count; i++, n++) {
 		calls[n][1] = h->slabs[i].code;
-		calls[n][2] = slab_mapped(&h->slabs[i], &maps, how->mem_fd);
+		calls[n][2] =
+			has_slab(&h->slabs[i], &maps, how->mem_fd) ? slab_bytes(&h->slabs[i]) : 0;
 	}
 	scry_maps_done(&maps);
 	calls[n][1] = h->lanes, calls[n++][2] = h->lanes_size;

@@ -1,8 +1,8 @@
 /*
  * On: slabs and stubs are written first, nothing leads to them yet; the journal gets all changes as
- * PLANNED; then, with everybody stopped, threads that stand inside a window go on in the copy of its
- * instructions, which is right with the old bytes too, and the bytes are written. A SIGKILL between
- * any two of these leaves each thread at a place that does what it would have done.
+ * PLANNED; then, with everybody stopped, threads that stand inside a window go on in the copy of
+ * its instructions, which is right with the old bytes too, and the bytes are written. A SIGKILL
+ * between any two of these leaves each thread at a place that does what it would have done.
  */
 #include "hook/hooks.h"
 
@@ -52,6 +52,7 @@ void scry_hooks_close(struct scry_hooks *h)
 	free(h->rows);
 	free(h->requests);
 	free(h->request_to);
+	free(h->sites);
 	scry_slots_done(&h->slots);
 	scry_functions_done(&h->functions);
 	scry_linkmap_done(&h->objects);
@@ -118,16 +119,16 @@ static int add_row(struct scry_hooks *h, const struct scry_function *f, uint32_t
 		h->room = room;
 	}
 	row = &h->rows[h->count];
-	*row = (struct scry_hook){.address = f->address,
-				  .symbol = strdup(f->name),
-				  .module = strdup(object->mapping ? object->mapping->path
-								   : object->name),
-				  .object_start = object->start,
-				  .object_end = object->end,
-				  .to = *to,
-				  .request = request,
-				  .handler = (uint32_t)handler,
-				  .why = f->is_ifunc ? "it is chosen by an IFUNC resolver" : NULL};
+	*row = (struct scry_hook){
+		.address = f->address,
+		.symbol = strdup(f->name),
+		.module = strdup(object->mapping ? object->mapping->path : object->name),
+		.object_start = object->start,
+		.object_end = object->end,
+		.to = *to,
+		.request = request,
+		.handler = (uint32_t)handler,
+		.is_ifunc = f->is_ifunc};
 	if (!row->symbol || !row->module) {
 		free(row->symbol);
 		free(row->module);
@@ -167,45 +168,161 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 	       !memcmp(file, row->code + row->window.endbr, sizeof(file));
 }
 
+/* The function's range and bytes into `row`. NULL, or why not. */
+static const char *look_at_function(struct scry_hooks *h, const struct scry_text *text,
+				    struct scry_hook *row, uint64_t bias)
+{
+	const struct scry_text_range *range = scry_text_at(text, row->address - bias);
+	struct scry_x86_code code;
+	ssize_t n;
+
+	n = scry_mem_read_some(&h->mem, row->address, row->code, sizeof(row->code));
+	if (n <= 0)
+		return "its code cannot be read";
+	if (!range) { /* assembly; its end does not matter to a window of one instruction */
+		row->avail = row->size = (size_t)n;
+		return NULL;
+	}
+	if (range->start + bias != row->address)
+		return "it does not begin where its unwind table says";
+	if (range->kind == SCRY_TEXT_COLD)
+		return "it is a part of another function";
+	if (range->kind != SCRY_TEXT_FUNCTION)
+		return "it is no function but a stub of the linker or the kernel";
+	scry_text_bytes(text, range, &code);
+	row->avail = code.avail < (size_t)n ? code.avail : (size_t)n;
+	row->size = code.size < row->avail ? code.size : row->avail;
+	return NULL;
+}
+
+/* Does code outside enter it by a jump? Such code may keep data below rsp. */
+static bool is_jumped_to(const struct scry_text *text, uint64_t address)
+{
+	struct scry_transfer rows[64];
+	const struct scry_transfers sites = {rows, 64};
+	size_t n = scry_text_sites(text, address, &sites);
+
+	for (size_t i = 0; i < n && i < 64; i++)
+		if (rows[i].kind != SCRY_TRANSFER_CALL32)
+			return true;
+	return n > 64;
+}
+
 /* May the entry become a jump? NULL and the window is filled, or why not. */
 static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 {
 	ssize_t object = scry_linkmap_at(&h->objects, row->address);
 	struct scry_text *text = object < 0 ? NULL : text_of(h, (size_t)object);
-	struct scry_text_function f;
 	struct scry_x86_code code = {.bytes = row->code, .address = row->address};
+	const struct scry_transfers none = {0};
 	enum scry_x86_refusal refusal;
 	uint64_t bias, start;
-	ssize_t n;
+	const char *why;
 
-	if (row->why)
-		return row->why;
+	if (row->is_ifunc)
+		return "it is chosen by an IFUNC resolver";
 	if (!text)
 		return "its object's code cannot be read";
 	bias = h->objects.objects[object].bias;
-	if (!scry_text_function(text, row->address - bias, &f))
-		return "no unwind table tells where it ends";
-	if (f.start + bias != row->address)
-		return "it does not begin where its unwind table says";
-	n = scry_mem_read_some(&h->mem, row->address, row->code, sizeof(row->code));
-	if (n <= 0)
-		return "its code cannot be read";
-	row->avail = f.next - f.start < (size_t)n ? f.next - f.start : (size_t)n;
-	row->size = f.end - f.start < row->avail ? f.end - f.start : row->avail;
+	why = look_at_function(h, text, row, bias);
+	if (why)
+		return why;
 	code.size = row->size;
 	code.avail = row->avail;
 	refusal = scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &row->window);
 	if (refusal != SCRY_X86_OK)
 		return scry_x86_why(refusal);
+	if (!(row->window.has & SCRY_X86_ONE) && !scry_text_at(text, row->address - bias))
+		return "no unwind table tells where it ends";
 	if (!are_files_bytes(h, (size_t)object, row))
 		return "its first bytes are not those of its file: another tool has changed them";
 	start = row->address + row->window.endbr;
 	if (start / SCRY_PAGE != (start + JUMP_BYTES - 1) / SCRY_PAGE)
 		return "its first bytes cross a page";
-	if (scry_text_enters(text, start - bias, start - bias + JUMP_BYTES, NULL))
+	if (scry_text_enters(text, start - bias, start - bias + JUMP_BYTES, &none))
 		return "a branch leads into its first bytes";
-	row->spares_red_zone = f.is_jumped_to;
+	if (scry_text_loops(text, row->address - bias, row->window.endbr + row->window.bytes))
+		return "a loop of its own leads back to its first byte";
+	row->spares_red_zone = is_jumped_to(text, row->address - bias);
 	return NULL;
+}
+
+/* The place of the displacement in the instruction at `source`, which is known to lead to `target`.
+ * 0: it is no rel32. */
+static uint64_t displacement_at(const struct scry_mem *mem, uint64_t source, uint64_t target,
+				uint8_t ret_old[4])
+{
+	uint8_t code[12];
+	ssize_t n = scry_mem_read_some(mem, source, code, sizeof(code));
+
+	for (ssize_t k = 1; k + 4 <= n; k++) {
+		bool is_near = code[k - 1] == 0xe8 || code[k - 1] == 0xe9 ||
+			       (k > 1 && code[k - 2] == 0x0f && (code[k - 1] & 0xf0) == 0x80);
+		int32_t rel;
+
+		memcpy(&rel, code + k, 4);
+		if (!is_near || source + (uint64_t)k + 4 + (uint64_t)(int64_t)rel != target)
+			continue;
+		memcpy(ret_old, code + k, 4);
+		return source + (uint64_t)k;
+	}
+	return 0;
+}
+
+static int add_site(struct scry_hooks *h, const struct scry_hook_site *site)
+{
+	if (h->site_count == h->site_room) {
+		size_t room = h->site_room ? 2 * h->site_room : 64;
+		struct scry_hook_site *more = realloc(h->sites, room * sizeof(*more));
+
+		if (!more)
+			return no_memory();
+		h->sites = more;
+		h->site_room = room;
+	}
+	h->sites[h->site_count++] = *site;
+	return 0;
+}
+
+/* The direct calls and jumps to `row`. What cannot be aimed elsewhere counts as unseen. */
+static int use_sites(struct scry_hooks *h, struct scry_hook *row)
+{
+	ssize_t object = scry_linkmap_at(&h->objects, row->address);
+	struct scry_text *text = object < 0 ? NULL : text_of(h, (size_t)object);
+	uint64_t bias = object < 0 ? 0 : h->objects.objects[object].bias;
+	const struct scry_transfers none = {0};
+	struct scry_transfers sites = {0};
+	int r = 0;
+
+	row->first_site = h->site_count;
+	row->site_count = 0;
+	if (!text || row->is_ifunc)
+		return 0;
+	sites.room = scry_text_sites(text, row->address - bias, &none);
+	sites.rows = calloc(sites.room + 1, sizeof(*sites.rows));
+	if (!sites.rows)
+		return no_memory();
+	scry_text_sites(text, row->address - bias, &sites);
+	for (size_t i = 0; i < sites.room && r == 0; i++) {
+		struct scry_hook_site site;
+
+		site.at = displacement_at(&h->mem, sites.rows[i].source + bias, row->address,
+					  site.old);
+		site.next = site.at + 4;
+		if (!site.at || site.at / SCRY_PAGE != (site.at + 3) / SCRY_PAGE) {
+			row->unseen++;
+			continue;
+		}
+		r = add_site(h, &site);
+		row->site_count += r == 0;
+	}
+	free(sites.rows);
+	row->unseen += scry_text_is_pointed(text, row->address - bias);
+	if (row->site_count) {
+		row->way |= SCRY_WAY_SITE;
+		row->target = row->address;
+	}
+	return r;
 }
 
 static int by_address(const void *a, const void *b)
@@ -247,7 +364,6 @@ static void use_slots(struct scry_hooks *h, struct scry_hook *row)
 	ssize_t function = scry_functions_at(&h->functions, row->address);
 
 	row->slot_count = 0;
-	row->target = 0;
 	if (function < 0)
 		return;
 	for (size_t i = 0; i < h->slots.count; i++) {
@@ -260,9 +376,12 @@ static void use_slots(struct scry_hooks *h, struct scry_hook *row)
 		row->slot_count++;
 		if (is_usable(&h->slots.rows[i]) && !row->target)
 			row->target = h->slots.rows[i].definition;
+		else if (!is_usable(&h->slots.rows[i]) ||
+			 h->slots.rows[i].definition != row->target)
+			row->unseen++;
 	}
-	if (row->target)
-		row->way = SCRY_WAY_GOT;
+	if (row->slot_count && row->target)
+		row->way |= SCRY_WAY_GOT;
 }
 
 static int none_reached(const struct scry_hooks *h)
@@ -274,41 +393,59 @@ static int none_reached(const struct scry_hooks *h)
 				 "none of %zu functions can be reached; the first, '%s': %s",
 				 h->count, row->symbol, row->why);
 	return scry_fail(-ENOTSUP, "'%s' in '%s' cannot be reached: %s%s", row->symbol, row->module,
-			 row->why,
-			 row->to.way == SCRY_WAY_ENTRY ? "; fix: --via=got" : "");
+			 row->why, row->to.way == SCRY_WAY_ENTRY ? "; fix: --via=got" : "");
+}
+
+static bool wants(const struct scry_hook *row, uint32_t way)
+{
+	return row->to.way == SCRY_WAY_AUTO || row->to.way == way;
+}
+
+/* For rows that are not reached by their entry. */
+static int plan_callers(struct scry_hooks *h)
+{
+	bool any = false;
+	int r = 0;
+
+	for (size_t i = 0; i < h->count && r == 0; i++)
+		if (!h->rows[i].way && wants(&h->rows[i], SCRY_WAY_SITE))
+			r = use_sites(h, &h->rows[i]);
+	for (size_t i = 0; i < h->count; i++)
+		any |= h->rows[i].way != SCRY_WAY_ENTRY && wants(&h->rows[i], SCRY_WAY_GOT);
+	scry_error_clear();
+	if (r == 0 && any)
+		r = find_slots(h);
+	for (size_t i = 0; i < h->count && r == 0 && any; i++)
+		if (h->rows[i].way != SCRY_WAY_ENTRY && wants(&h->rows[i], SCRY_WAY_GOT))
+			use_slots(h, &h->rows[i]);
+	return r;
 }
 
 int scry_hooks_plan(struct scry_hooks *h)
 {
-	bool wants_slots = false;
-	int r = 0;
+	int r;
 
 	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	h->site_count = h->refused = 0;
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 
-		row->way = SCRY_WAY_AUTO;
-		if (row->to.way != SCRY_WAY_GOT) {
-			row->why = entry_refusal(h, row);
-			if (!row->why)
-				row->way = SCRY_WAY_ENTRY;
-		}
-		wants_slots |= row->way == SCRY_WAY_AUTO && row->to.way != SCRY_WAY_ENTRY;
+		row->way = 0;
+		row->why = wants(row, SCRY_WAY_ENTRY) ? entry_refusal(h, row) : NULL;
+		if (wants(row, SCRY_WAY_ENTRY) && !row->why)
+			row->way = SCRY_WAY_ENTRY;
 	}
-	scry_error_clear();
-	if (wants_slots)
-		r = find_slots(h);
-	h->refused = 0;
+	r = plan_callers(h);
 	for (size_t i = 0; i < h->count && r == 0; i++) {
 		struct scry_hook *row = &h->rows[i];
 
-		if (row->way == SCRY_WAY_AUTO && row->to.way != SCRY_WAY_ENTRY)
-			use_slots(h, row);
-		if (row->way != SCRY_WAY_AUTO)
+		if (row->way)
 			continue;
 		h->refused++;
 		if (!row->why)
-			row->why = "it is called through no slot";
+			row->why = row->to.way == SCRY_WAY_SITE
+					   ? "no call in its own object leads to it directly"
+					   : "it is called through no slot";
 	}
 	if (r == 0 && h->refused == h->count)
 		r = none_reached(h);
@@ -324,7 +461,7 @@ static enum scry_x86_refusal emit(const struct scry_hook *row, uint64_t at,
 					   .size = row->size,
 					   .avail = row->avail};
 	struct scry_stub stub = {.kind = row->to.kind,
-				 .is_indirect = row->way == SCRY_WAY_GOT,
+				 .is_indirect = row->way & SCRY_WAY_GOT,
 				 .spares_red_zone = row->spares_red_zone,
 				 .at = at,
 				 .gate = slab->gate,
@@ -360,7 +497,7 @@ static uint64_t next_group(struct scry_hooks *h, size_t *i, size_t *ret_end, siz
 		const struct scry_slab here = {.code = page, .gate = page, .counters = page};
 		enum scry_x86_refusal refusal;
 
-		if (row->way == SCRY_WAY_AUTO || row->has_stub)
+		if (!row->way || row->has_stub)
 			continue;
 		if (!bytes) {
 			*i = n;
@@ -373,7 +510,7 @@ static uint64_t next_group(struct scry_hooks *h, size_t *i, size_t *ret_end, siz
 		if (refusal == SCRY_X86_OK) {
 			bytes += align_up(code.size);
 		} else {
-			row->way = SCRY_WAY_AUTO;
+			row->way = 0;
 			row->why = scry_x86_why(refusal);
 			h->refused++;
 		}
@@ -406,11 +543,11 @@ static int write_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry
 		struct scry_hook *row = &h->rows[i];
 		struct scry_stub_code stub;
 
-		if (row->way == SCRY_WAY_AUTO || row->has_stub)
+		if (!row->way || row->has_stub)
 			continue;
 		if (emit(row, slab->code + at, slab, &stub) != SCRY_X86_OK ||
 		    at + stub.size > slab->code_size) {
-			row->way = SCRY_WAY_AUTO;
+			row->way = 0;
 			row->why = "its copy would lie out of reach";
 			h->refused++;
 			continue;
@@ -450,8 +587,7 @@ struct changes {
 	size_t count, text_count;
 };
 
-static void add_entry(struct changes *c, const struct scry_inject *inj,
-		      const struct scry_hook *row)
+static void add_entry(struct changes *c, const struct scry_inject *inj, const struct scry_hook *row)
 {
 	uint64_t at = row->address + row->window.endbr;
 
@@ -474,34 +610,60 @@ static void add_slots(struct changes *c, const struct scry_hooks *h, const struc
 
 		if (!is_usable(slot) || slot->definition != row->target)
 			continue;
-		c->at[c->count++] = (struct scry_change){.addr = slot->address,
-							 .size = 8,
-							 .kind = SCRY_EDIT_SLOT,
-							 .old = &slot->value,
-							 .new_ = &row->stub,
-							 .mapping = scry_maps_at(&inj->maps,
-										 slot->address)};
+		c->at[c->count++] =
+			(struct scry_change){.addr = slot->address,
+					     .size = 8,
+					     .kind = SCRY_EDIT_SLOT,
+					     .old = &slot->value,
+					     .new_ = &row->stub,
+					     .mapping = scry_maps_at(&inj->maps, slot->address)};
 	}
 }
 
-/* Text first, in the order of addresses, then slots. */
+static void add_sites(struct changes *c, const struct scry_hooks *h, const struct scry_inject *inj,
+		      const struct scry_hook *row)
+{
+	for (size_t i = row->first_site; i < row->first_site + row->site_count; i++) {
+		const struct scry_hook_site *site = &h->sites[i];
+		int32_t rel = (int32_t)(row->stub - site->next);
+
+		if (!scry_x86_reaches(site->next, row->stub))
+			continue; /* a slab is mapped within reach */
+		memcpy(c->jumps[c->count], &rel, 4);
+		c->at[c->count] =
+			(struct scry_change){.addr = site->at,
+					     .size = 4,
+					     .kind = SCRY_EDIT_TEXT,
+					     .old = site->old,
+					     .new_ = c->jumps[c->count],
+					     .mapping = scry_maps_at(&inj->maps, site->at)};
+		c->count++;
+	}
+}
+
+/* Text first, then slots. */
 static int list_changes(const struct scry_hooks *h, const struct scry_inject *inj,
 			struct changes *ret)
 {
 	size_t room = 1;
 
 	for (size_t i = 0; i < h->count; i++)
-		room += 1 + h->rows[i].slot_count;
+		room += 1 + h->rows[i].slot_count + h->rows[i].site_count;
 	ret->at = calloc(room, sizeof(*ret->at));
 	ret->jumps = calloc(room, sizeof(*ret->jumps));
 	if (!ret->at || !ret->jumps)
 		return no_memory();
-	for (size_t i = 0; i < h->count; i++)
-		if (h->rows[i].way == SCRY_WAY_ENTRY && h->rows[i].has_stub && !h->rows[i].is_gone)
-			add_entry(ret, inj, &h->rows[i]);
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->has_stub && !row->is_gone && row->way == SCRY_WAY_ENTRY)
+			add_entry(ret, inj, row);
+		else if (row->has_stub && !row->is_gone && row->way & SCRY_WAY_SITE)
+			add_sites(ret, h, inj, row);
+	}
 	ret->text_count = ret->count;
 	for (size_t i = 0; i < h->count; i++)
-		if (h->rows[i].way == SCRY_WAY_GOT && h->rows[i].has_stub && !h->rows[i].is_gone)
+		if (h->rows[i].has_stub && !h->rows[i].is_gone && h->rows[i].way & SCRY_WAY_GOT)
 			add_slots(ret, h, inj, &h->rows[i]);
 	return 0;
 }
@@ -638,9 +800,10 @@ uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject 
 		       : 0;
 }
 
-const char *scry_hook_way_name(enum scry_hook_way way)
+const char *scry_hook_way_name(uint32_t way)
 {
-	static const char *const names[] = {"none", "entry", "got"};
+	static const char *const names[] = {"none", "entry",	 "site",     "entry+site",
+					    "got",  "entry+got", "site+got", "all"};
 
-	return names[way];
+	return names[way & 7];
 }

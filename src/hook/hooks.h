@@ -48,13 +48,13 @@ struct scry_hook {
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */
-	uint32_t way;	 /* chosen bits; 0: none */
-	const char *why; /* not, or not by its entry; NULL */
+	uint32_t way;	  /* chosen bits; 0: none */
+	const char *why;  /* not, or not by its entry; NULL */
 	/* entry */
 	struct scry_x86_window window;
 	uint8_t code[64]; /* the function's first bytes */
 	size_t size, avail;
-	bool spares_red_zone;
+	bool spares_red_zone, is_ifunc;
 	/* got: rows of the set's slots, those that lead to `target`; site: rows of its sites */
 	size_t first_slot, slot_count;
 	size_t first_site, site_count;
@@ -69,9 +69,9 @@ struct scry_hook {
 };
 
 struct scry_hook_site {
-	uint64_t at;	    /* of the displacement, 4 bytes */
+	uint64_t at; /* of the displacement, 4 bytes */
 	uint8_t old[4];
-	uint64_t next;	    /* end of the instruction */
+	uint64_t next; /* end of the instruction */
 };
 
 struct scry_hooks {

@@ -19,6 +19,7 @@
 #include "wire/lanes.h"
 
 #define HOLD_TRIES 10
+#define MAP_TRIES 5
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -453,6 +454,22 @@ static int settle(struct scry_inject *inj, bool own_page)
 	return r;
 }
 
+/* -EEXIST: the target has mapped something there in the meantime. */
+static int map_agent(struct scry_inject *inj, uint64_t near, struct scry_tracee *held, int *ret_fd)
+{
+	int r = -EEXIST;
+
+	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++) {
+		scry_maps_done(&inj->maps);
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+		if (r == 0)
+			r = scry_agent_plan(&inj->maps, &inj->source, near, &inj->header);
+		if (r == 0)
+			r = in_thread(inj, held, WORK_MAP, ret_fd);
+	}
+	return r;
+}
+
 /* Maps a new agent, or the pages that an old one lacks. `*ret_own`: the control page is in use and
  * kept. */
 static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee *held,
@@ -467,10 +484,7 @@ static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee 
 		*ret_own = false;
 		r = in_thread(inj, held, WORK_REHOME, &fd);
 	} else if (!inj->adopted) {
-		r = scry_agent_plan(&inj->maps, &inj->source, near ? near : inj->gadgets.restorer,
-				    &inj->header);
-		if (r == 0)
-			r = in_thread(inj, held, WORK_MAP, &fd);
+		r = map_agent(inj, near ? near : inj->gadgets.restorer, held, &fd);
 	}
 	return r < 0 ? r : view_shared(inj, fd);
 }
@@ -514,27 +528,39 @@ static int view_counters(struct scry_inject *inj, uint64_t number, int fd)
 	return 0;
 }
 
+/* -EEXIST: the target has mapped something there in the meantime. */
+static int map_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
+		    uint64_t code_size, uint64_t counters, int *ret_fd)
+{
+	struct scry_agent_header *h = &inj->header;
+	int r;
+
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_agent_plan_slab(h, &inj->maps, near, code_size, counters,
+					 &h->slabs[h->slab_count - 1]);
+	if (r == 0)
+		r = scry_agent_write_header(h, inj->mem.fd);
+	return r < 0 ? r : in_thread(inj, held, WORK_SLAB, ret_fd);
+}
+
 int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
 		     uint64_t code_size, uint64_t counters)
 {
 	struct scry_agent_header *h = &inj->header;
 	uint64_t number = h->slab_count;
-	int fd = -1, r;
+	int fd = -1, r = -EEXIST;
 
 	if (number == SCRY_SLABS_MAX)
-		return scry_fail(-ENOSPC, "no room for more stubs in process %d; fix: scry undo -p %d",
+		return scry_fail(-ENOSPC,
+				 "no room for more stubs in process %d; fix: scry undo -p %d",
 				 inj->proc->pid, inj->proc->pid);
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r == 0)
-		r = scry_agent_plan_slab(h, &inj->maps, near, code_size, counters,
-					 &h->slabs[number]);
-	if (r < 0)
-		return r;
 	h->slab_count++;
-	r = scry_agent_write_header(h, inj->mem.fd);
-	if (r == 0)
-		r = in_thread(inj, held, WORK_SLAB, &fd);
+	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++)
+		r = map_slab(inj, held, near, code_size, counters, &fd);
+	if (r == -EEXIST)
+		h->slab_count--;
 	if (r == 0)
 		r = view_counters(inj, number, fd);
 	return r < 0 ? r : (int)number;
@@ -642,8 +668,8 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	struct scry_agent_state state;
 	struct scry_gate gate;
 
-	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 &&
-	       !state.hooked && state.jobs_registered == state.jobs_run &&
+	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 && !state.hooked &&
+	       state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }

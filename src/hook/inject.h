@@ -40,8 +40,8 @@ struct scry_inject {
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
-	uint64_t gate; /* addresses in the target */
-	uint64_t data; /* struct scry_agent_data */
+	uint64_t gate;			    /* addresses in the target */
+	uint64_t data;			    /* struct scry_agent_data */
 	struct scry_edit edit;
 	struct scry_undo_report older; /* what a scry that died had left, put back on entering */
 	/* measured */

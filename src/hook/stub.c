@@ -1,6 +1,6 @@
 /*
- * Flags are kept in rax by lahf and seto, and put back by an addition that overflows as they did and
- * sahf: a tenth of what pushfq and popfq cost. Nothing else is touched before it is saved.
+ * Flags are kept in rax by lahf and seto, and put back by an addition that overflows as they did
+ * and sahf: a tenth of what pushfq and popfq cost. Nothing else is touched before it is saved.
  */
 #include "hook/stub.h"
 
@@ -31,8 +31,8 @@ static void put_count(struct out *o, const struct scry_stub *s)
 	put(o, "\x50\x9f\x0f\x90\xc0", 5); /* push %rax; lahf; seto %al */
 	put(o, "\x80\x3d", 2);		   /* cmpb $0, gate(%rip) */
 	put_rel32(o, s->gate, 1);
-	put(o, "\x00\x74\x08", 3);	   /* je over the next */
-	put(o, "\xf0\x48\xff\x05", 4);	   /* lock incq counter(%rip) */
+	put(o, "\x00\x74\x08", 3);     /* je over the next */
+	put(o, "\xf0\x48\xff\x05", 4); /* lock incq counter(%rip) */
 	put_rel32(o, s->counter, 0);
 	put(o, "\x04\x7f\x9e\x58", 4); /* add $127, %al; sahf; pop %rax */
 }
@@ -92,8 +92,8 @@ enum scry_x86_refusal scry_stub_emit(const struct scry_stub *s, struct scry_stub
 	struct out o = {ret->bytes, s->at};
 	enum scry_x86_refusal r = SCRY_X86_OK;
 
-	if ((s->kind == SCRY_HOOK_COUNT && (!scry_x86_reaches(s->at, s->gate) ||
-					    !scry_x86_reaches(s->at, s->counter))) ||
+	if ((s->kind == SCRY_HOOK_COUNT &&
+	     (!scry_x86_reaches(s->at, s->gate) || !scry_x86_reaches(s->at, s->counter))) ||
 	    (s->kind != SCRY_HOOK_COUNT && !scry_x86_reaches(s->at, s->literal)))
 		return SCRY_X86_REACH;
 	ret->copy_at = 0;

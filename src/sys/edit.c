@@ -235,8 +235,7 @@ static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *ma
 		return false;
 	if (seen->start != m->start)
 		look_at(e, maps, m, seen);
-	return seen->elf &&
-	       scry_elf_read(seen->elf, j->address - seen->bias, file, j->size) == 0 &&
+	return seen->elf && scry_elf_read(seen->elf, j->address - seen->bias, file, j->size) == 0 &&
 	       !memcmp(file, j->old, j->size);
 }
 

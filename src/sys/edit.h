@@ -52,7 +52,8 @@ struct scry_change {
 	const void *new_;
 	const struct scry_map_entry *mapping; /* of addr: its file identity goes into the journal */
 };
-/* May it be made? 0; -EBUSY: the old bytes are not there; -ERANGE: crosses a page; with a sentence. */
+/* May it be made? 0; -EBUSY: the old bytes are not there; -ERANGE: crosses a page; with a sentence.
+ */
 int scry_edit_check(const struct scry_edit *e, const struct scry_change *change);
 /*
  * Two steps, so that the long one is taken while all run. Plan: checks and journals `n` changes,
@@ -66,8 +67,8 @@ int scry_edit_apply(struct scry_edit *e, size_t first, size_t n);
 int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
 
 /*
- * Puts journalled changes back, newest first: all, or those of entries [first, first + n). Trusts no
- * entry blindly: the current bytes must be ours, and for TEXT the old bytes must be those of the
+ * Puts journalled changes back, newest first: all, or those of entries [first, first + n). Trusts
+ * no entry blindly: the current bytes must be ours, and for TEXT the old bytes must be those of the
  * mapped file. Returns 0 when nothing of ours is left in them.
  */
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);

@@ -262,6 +262,22 @@ int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret
 	return -ENOENT;
 }
 
+int scry_elf_each_symbol(struct scry_elf *elf, int (*fn)(const struct scry_sym *, void *),
+			 void *arg)
+{
+	for (size_t t = 0; t < 2; t++) {
+		struct scry_sym sym;
+
+		for (size_t i = 1; i < elf->tables[t].count; i++) {
+			int r = symbol_get(elf, &elf->tables[t], i, &sym) ? fn(&sym, arg) : 0;
+
+			if (r)
+				return r;
+		}
+	}
+	return 0;
+}
+
 /* Global names are what people know a function by: prefer them to local aliases. */
 static bool is_better(const struct scry_sym *sym, const struct scry_sym *best)
 {
@@ -414,6 +430,34 @@ static const GElf_Phdr *segment(struct scry_elf *elf, uint32_t type)
 			return &elf->segments[i];
 	}
 	return NULL;
+}
+
+const Elf64_Phdr *scry_elf_segment(const struct scry_elf *elf, size_t i)
+{
+	return i < elf->segment_count ? &elf->segments[i] : NULL;
+}
+
+int scry_elf_section(struct scry_elf *elf, const char *name, uint64_t *ret_addr, uint64_t *ret_size)
+{
+	Elf_Scn *section = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf->elf, &names) != 0)
+		return -ENOENT;
+	while ((section = elf_nextscn(elf->elf, section))) {
+		GElf_Shdr shdr;
+		const char *at;
+
+		if (!gelf_getshdr(section, &shdr) || !(shdr.sh_flags & SHF_ALLOC))
+			continue;
+		at = elf_strptr(elf->elf, names, shdr.sh_name);
+		if (!at || strcmp(at, name) != 0)
+			continue;
+		*ret_addr = shdr.sh_addr;
+		*ret_size = shdr.sh_size;
+		return 0;
+	}
+	return -ENOENT;
 }
 
 bool scry_elf_has_interp(struct scry_elf *elf)

@@ -9,6 +9,7 @@
 #ifndef SCRY_SYS_ELF_H
 #define SCRY_SYS_ELF_H
 
+#include <elf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,18 @@ void scry_elf_close(struct scry_elf *elf);
 int scry_elf_symbol(struct scry_elf *elf, const char *name, struct scry_sym *ret);
 /* The function symbol that covers link-time address `addr`, or -ENOENT. */
 int scry_elf_symbol_at(struct scry_elf *elf, uint64_t addr, struct scry_sym *ret);
+
+/* Calls `fn` for each defined and named symbol, .dynsym first (names may come twice), until it
+ * returns other than 0, which is returned. */
+int scry_elf_each_symbol(struct scry_elf *elf, int (*fn)(const struct scry_sym *, void *),
+			 void *arg);
+
+/* Program header `i`, or NULL behind the last. Owned by the elf. */
+const Elf64_Phdr *scry_elf_segment(const struct scry_elf *elf, size_t i);
+/* Link-time address and bytes of the first section whose name is `name`: 0 or -ENOENT, no sentence
+ * (files may have no section headers). */
+int scry_elf_section(struct scry_elf *elf, const char *name, uint64_t *ret_addr,
+		     uint64_t *ret_size);
 
 /* Difference between run-time and link-time addresses, from any mapping of the file in `maps`. */
 int scry_elf_bias(struct scry_elf *elf, const struct scry_maps *maps,

@@ -211,7 +211,7 @@ static int read_chain(struct reading *r, uint64_t at, uint32_t space)
 			return -ENOMEM;
 		object.bias = link.addr;
 		object.dynamic = link.ld;
-		object.name = (const char *)(uintptr_t)name; /* an offset still: see settle_names */
+		object.name = (const char *)(uintptr_t)name; /* an offset still: see settle */
 		if (add_object(r, &object) < 0)
 			return -ENOMEM;
 		from = at;
@@ -294,21 +294,21 @@ static void find_mapping(const struct scry_maps *maps, uint64_t addr, struct scr
 static void settle(struct reading *r)
 {
 	struct scry_linkmap *lm = r->lm;
-	uint64_t base = 0, vdso = 0;
+	uint64_t base = 0, vdso = 0, headers = 0;
 
 	scry_proc_auxv(lm->pid, AT_BASE, &base);
 	scry_proc_auxv(lm->pid, AT_SYSINFO_EHDR, &vdso);
+	scry_proc_auxv(lm->pid, AT_PHDR, &headers);
 	lm->names = r->names.data;
 	r->names.data = NULL;
 	for (size_t i = 0; i < lm->count; i++) {
 		struct scry_object *o = &lm->objects[i];
 		const struct scry_map_entry *m = scry_maps_at(&lm->maps, o->dynamic);
 
-		if (!lm->is_static)
-			o->name = lm->names + (uintptr_t)o->name;
+		o->name = lm->names + (uintptr_t)o->name;
 		o->is_main = i == 0;
 		o->is_vdso = vdso && m && !m->inode && m->start <= vdso && vdso < m->end;
-		find_mapping(&lm->maps, o->dynamic, o);
+		find_mapping(&lm->maps, o->dynamic ? o->dynamic : o->is_main ? headers : 0, o);
 		o->is_loader = base && o->start && o->start == base;
 		if (!*o->name)
 			o->name = o->mapping ? o->mapping->path : o->is_vdso ? m->path : "";
@@ -318,31 +318,38 @@ static void settle(struct reading *r)
 /* No list: the program itself is all. */
 static int read_static(struct reading *r, const struct program *p)
 {
+	struct scry_object object = {.bias = p->bias, .dynamic = p->dynamic};
 	struct scry_linkmap *lm = r->lm;
-	struct scry_object object = {
-		.bias = p->bias, .dynamic = p->dynamic, .is_main = true, .name = ""};
 
-	lm->is_static = true;
 	lm->count = 0;
 	lm->version = 0;
 	lm->brk = 0;
 	lm->is_cut = lm->is_changing = false;
-	if (add_object(r, &object) < 0)
-		return -ENOMEM;
 	lm->spaces[0] = (struct scry_link_space){.end = 1};
 	lm->space_count = 1;
-	return 0;
+	return add_object(r, &object); /* its name is at offset 0: see read_all */
 }
 
-/* A loader that was started itself: its headers are no program's, its symbols lead to the list. */
-static int read_without_debug(struct reading *r, const struct program *p)
+/*
+ * A loader that was started itself: its headers are no program's, its symbol leads to the list. Or
+ * a static program: its C library has a list too once it has called dlopen, else it is alone there.
+ */
+static int read_without_loader(struct reading *r, const struct program *p, uint64_t at)
 {
-	uint64_t at = debug_by_symbol(r, p);
+	struct scry_linkmap *lm = r->lm;
 	struct debug d;
+	int err;
 
-	if (at && read_debug(r, at, &d) == 0 && d.version >= 1 && d.map)
-		return read_list(r, at);
-	return read_static(r, p);
+	if (!at)
+		at = debug_by_symbol(r, p);
+	lm->is_static = true;
+	if (!at || read_debug(r, at, &d) < 0 || d.version < 1 || !d.map)
+		return read_static(r, p);
+	err = read_list(r, at);
+	if (err < 0)
+		return err;
+	lm->is_static = lm->objects[0].bias == p->bias;
+	return lm->is_static && lm->count <= 2 ? read_static(r, p) : 0; /* itself and the vdso */
 }
 
 static int read_all(struct reading *r)
@@ -363,22 +370,20 @@ static int read_all(struct reading *r)
 			"the loader of process %d has not made its list yet: the program is "
 			"in its start; fix: try again",
 			(int)lm->pid);
-	err = at ? read_list(r, at) : read_without_debug(r, &p);
+	err = p.has_interp ? read_list(r, at) : read_without_loader(r, &p, at);
+	if (err == 0 && !r->names.len)
+		err = scry_buf_zeros(&r->names, 1);
 	if (err < 0)
 		return scry_fail(err, "cannot read the list of loaded objects of process %d: %s",
 				 (int)lm->pid, strerror(-err));
-	if (!lm->is_static) { /* newer than the list, so that every object of it is there */
-		scry_maps_done(&lm->maps);
-		err = scry_maps_read(lm->pid, &lm->maps);
-	}
-	if (err < 0)
-		return err;
-	settle(r);
-	if (lm->is_static && !lm->objects[0].mapping) /* it has no dynamic segment */
-		find_mapping(&lm->maps, p.mapping ? p.mapping->start : 0, &lm->objects[0]);
-	if (lm->is_static && lm->objects[0].mapping)
-		lm->objects[0].name = lm->objects[0].mapping->path;
-	return 0;
+	/* Of a static program the list does not say where its dynamic segment is. */
+	if (lm->is_static && !lm->objects[0].dynamic)
+		lm->objects[0].dynamic = p.dynamic;
+	scry_maps_done(&lm->maps); /* newer than the list, so that every object of it is there */
+	err = scry_maps_read(lm->pid, &lm->maps);
+	if (err == 0)
+		settle(r);
+	return err;
 }
 
 int scry_linkmap_read(pid_t pid, const struct scry_mem *mem, struct scry_linkmap *ret)
@@ -410,6 +415,23 @@ void scry_linkmap_done(struct scry_linkmap *lm)
 	*lm = (struct scry_linkmap){0};
 }
 
+/* Is what is mapped there what the list says? Not when it changed between the two readings. */
+static int check_place(const struct scry_linkmap *lm, const struct scry_object *o)
+{
+	uint64_t bias, addr, size;
+	int r = scry_elf_bias(o->elf, &lm->maps, o->mapping, &bias);
+
+	if (r < 0)
+		return r;
+	if (bias != o->bias ||
+	    (scry_elf_dynamic(o->elf, &addr, &size) && o->dynamic != bias + addr))
+		return scry_fail(
+			-ESTALE,
+			"'%s' does not lie where the loader of process %d says; fix: try again",
+			o->mapping->path, (int)lm->pid);
+	return 0;
+}
+
 int scry_linkmap_open(struct scry_linkmap *lm, size_t i)
 {
 	struct scry_object *o = &lm->objects[i];
@@ -421,6 +443,8 @@ int scry_linkmap_open(struct scry_linkmap *lm, size_t i)
 				 "the file of loaded object '%s' of process %d cannot be read",
 				 o->name, (int)lm->pid);
 	o->open_error = scry_elf_open_mapped(lm->pid, o->mapping, &o->elf);
+	if (o->open_error == 0)
+		o->open_error = check_place(lm, o);
 	if (o->open_error == 0)
 		o->open_error = scry_dynamic_open(o->elf, &o->tables);
 	if (o->open_error < 0) {

@@ -34,7 +34,7 @@ struct scry_object {
 	uint64_t r_debug;  /* of its namespace; 0 in a static program */
 	bool is_main, is_loader;
 	bool is_vdso;			      /* has no file */
-	const struct scry_map_entry *mapping; /* that holds `dynamic`; NULL: of no file */
+	const struct scry_map_entry *mapping; /* of its file; NULL: it has none */
 	uint64_t start, end;		      /* of the mappings of its file, adjacent ones */
 	const char *name;		      /* l_name, or the mapped file's path; never NULL */
 	/* of scry_linkmap_open_all: loaded with the namespace's first object, not dlopen'ed later
@@ -77,7 +77,7 @@ int scry_linkmap_read(pid_t pid, const struct scry_mem *mem, struct scry_linkmap
 void scry_linkmap_done(struct scry_linkmap *lm);
 
 /* Opens the file and the tables of object `i`, once; owned by the list. 0 or -errno with a sentence
- * (-ENOENT: the vdso, and what is mapped from no file). */
+ * (-ENOENT: the vdso, and what is mapped from no file; -ESTALE: another file lies there). */
 int scry_linkmap_open(struct scry_linkmap *lm, size_t i);
 
 /* Opens all and finds out which are at_startup. Returns how many, besides the vdso, cannot be read.

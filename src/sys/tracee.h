@@ -68,8 +68,8 @@ void scry_tracee_poll_lingering(void);
  */
 bool scry_tracee_has_restart(const struct scry_tracee *t);
 
-/* Makes the stopped thread go on at `ip` instead, by one SETREGS. It must not stand in a system call
- * that is to be made again. 1, or -errno with a sentence. */
+/* Makes the stopped thread go on at `ip` instead, by one SETREGS. It must not stand in a system
+ * call that is to be made again. 1, or -errno with a sentence. */
 int scry_tracee_move(struct scry_tracee *t, uint64_t ip);
 
 /* True when this thread may be made to run something: not group-stopped, a stack with room, a

@@ -15,7 +15,7 @@
  * original return address (unwinders and exceptions see the truth) and jumps, which a shadow stack
  * (CET SHSTK) forbids: do not use such a window (SCRY_X86_CALL) in a process that has one. Before
  * a jump is written, the caller makes sure that nothing outside the window leads into its inside
- * (sys/text) and that no thread stands there.
+ * (sys/code) and that no thread stands there.
  */
 #ifndef SCRY_SYS_X86_MOVE_H
 #define SCRY_SYS_X86_MOVE_H
@@ -35,13 +35,13 @@ enum scry_x86_refusal {
 	SCRY_X86_SHORT,	      /* the function ends inside the window; what follows is no filler */
 	SCRY_X86_SYSCALL,     /* a restarted system call would step back into the window */
 	SCRY_X86_CALL_INSIDE, /* its return address would lie inside the window */
-	SCRY_X86_XBEGIN,
-	SCRY_X86_TRAP,	 /* int3: somebody's breakpoint */
-	SCRY_X86_HOOKED, /* begins with a jump, and SCRY_X86_JUMP_OK was not given */
-	SCRY_X86_FORM,	 /* 16-bit or far branch, 32-bit rip, call through rsp */
-	SCRY_X86_INTO,	 /* a branch of the window leads into one of its instructions */
-	SCRY_X86_REACH,	 /* an operand or target is more than 2 GiB from the copy */
-	SCRY_X86_ROOM,	 /* need or copy larger than the maxima above */
+	SCRY_X86_XBEGIN,      /* or xabort */
+	SCRY_X86_TRAP,	      /* int3: somebody's breakpoint */
+	SCRY_X86_HOOKED,      /* begins with a jump, and SCRY_X86_JUMP_OK was not given */
+	SCRY_X86_FORM,	      /* 16-bit or far branch, 32-bit rip, call through rsp */
+	SCRY_X86_INTO,	      /* a branch of the window leads into one of its instructions */
+	SCRY_X86_REACH,	      /* an operand or target is more than 2 GiB from the copy */
+	SCRY_X86_ROOM,	      /* need or copy larger than the maxima above */
 	SCRY_X86_REFUSALS
 };
 

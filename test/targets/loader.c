@@ -5,6 +5,7 @@
  *     dlmopen PATH   the same into a namespace of its own
  *     close          dlclose of what was opened last: "closed"
  *     call N         plug_run of what was opened last, N rounds: "sum X right" or "wrong"
+ *     churn N PATH   dlopen and dlclose, N times: "churned"
  *     objects        "object 0xBASE NAME" for each object of the first namespace, then "end"
  *   A plug-in that is opened calls work_mix once; call N calls it N + 1 times. Ends at the end of
  * stdin. */
@@ -92,6 +93,10 @@ int main(void)
 			puts("closed");
 		} else if (sscanf(line, "call %lu", &n) == 1) {
 			call(n);
+		} else if (sscanf(line, "churn %lu %4095[^\n]", &n, path) == 2) {
+			for (void *handle; n && (handle = dlopen(path, RTLD_NOW)); n--)
+				dlclose(handle);
+			puts(n ? "refused" : "churned");
 		} else if (strcmp(line, "objects\n") == 0) {
 			dl_iterate_phdr(print_object, NULL);
 			puts("end");

@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <link.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -260,7 +263,7 @@ static void test_deleted(void **state)
 	bool seen = false;
 
 	assert_true(mkstemp(path) >= 0);
-	snprintf(command, sizeof(command), "cp " PLUG " %s", path);
+	snprintf(command, sizeof(command), "cp " SCRY_TARGET_DIR "/libwork.so %s", path);
 	assert_int_equal(system(command), 0);
 	assert_true(child_start(&c, "target_loader", NULL));
 	snprintf(ask, sizeof(ask), "open %s", path);
@@ -310,14 +313,181 @@ static void test_brk(void **state)
 	child_end(&c);
 }
 
+/* A program that opens and closes all the time: each answer is one of those it goes through. */
+static void test_churn(void **state)
+{
+	size_t whole = 0, with = 0;
+	struct scry_linkmap before, lm;
+	struct scry_mem mem;
+	struct child c;
+
+	assert_true(child_start(&c, "target_loader", NULL));
+	look(&c, &before);
+	assert_int_equal(scry_mem_open(&mem, c.pid, 0), 0);
+	fprintf(c.to, "churn 3000 " PLUG "\n");
+	fflush(c.to);
+	for (int i = 0; i < 500; i++) {
+		assert_int_equal(scry_linkmap_read(c.pid, &mem, &lm), 0);
+		assert_true(lm.count >= before.count || lm.is_cut);
+		for (size_t j = 0; j < before.count && !lm.is_cut; j++) /* these never go */
+			assert_ptr_equal(scry_linkmap_find(&lm, &before.objects[j]),
+					 &lm.objects[j]);
+		scry_linkmap_open_all(&lm);
+		whole += !lm.is_cut && !lm.is_changing;
+		with += lm.count > before.count;
+		scry_linkmap_done(&lm);
+	}
+	assert_string_equal(child_next(&c), "churned");
+	assert_true(whole > 0);
+	print_message("%zu of 500 lists whole, %zu with what came and went\n", whole, with);
+	scry_mem_close(&mem);
+	look(&c, &lm);
+	assert_int_equal(lm.count, before.count);
+	scry_linkmap_done(&lm);
+	scry_linkmap_done(&before);
+	child_end(&c);
+}
+
+/* Between exec and the loader's first steps there is no list yet. */
+static void test_too_early(void **state)
+{
+	struct scry_linkmap lm;
+	struct scry_mem mem;
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		execl(SCRY_TARGET_DIR "/target_loader", "target_loader", NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+	assert_int_equal(scry_mem_open(&mem, pid, 0), 0);
+	assert_int_equal(scry_linkmap_read(pid, &mem, &lm), -EAGAIN);
+	assert_non_null(strstr(scry_error(), "fix: try again"));
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(scry_linkmap_read(pid, &mem, &lm) < 0);
+	scry_mem_close(&mem);
+}
+
+/* Our own memory, of which one word is not what it is. */
+struct forged {
+	uint64_t at, value;
+};
+
+static int read_forged(const void *image, uint64_t addr, void *buf, size_t size)
+{
+	const struct forged *f = image;
+	struct scry_mem real;
+	int r = scry_mem_open(&real, getpid(), 0);
+
+	if (r == 0)
+		r = scry_mem_read(&real, addr, buf, size);
+	scry_mem_close(&real);
+	for (size_t i = 0; r == 0 && i < 8; i++)
+		if (f->at + i >= addr && f->at + i < addr + size)
+			((uint8_t *)buf)[f->at + i - addr] = (uint8_t)(f->value >> 8 * i);
+	return r;
+}
+
+/* Not _r_debug, of which the linker may have made a copy. */
+static const struct r_debug *own_debug(void)
+{
+	for (const ElfW(Dyn) *d = _DYNAMIC; d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_DEBUG)
+			return (const void *)d->d_un.d_ptr;
+	fail_msg("no DT_DEBUG");
+	return NULL;
+}
+
+/* Chains that lead in a circle, nowhere, or are too long end; what was read is kept and said. */
+static void test_hostile(void **state)
+{
+	const struct r_debug *debug = own_debug();
+	struct link_map *first = debug->r_map, *second = first->l_next, *third = second->l_next;
+	const struct {
+		struct forged word;
+		size_t count; /* 0: refused */
+	} rows[] = {
+		{{(uintptr_t)&second->l_next, (uintptr_t)first}, 2},
+		{{(uintptr_t)&second->l_next, (uintptr_t)second}, 2},
+		{{(uintptr_t)&second->l_next, 0x10}, 2},
+		{{(uintptr_t)&second->l_next, UINT64_MAX - 3}, 2},
+		{{(uintptr_t)&third->l_prev, (uintptr_t)first}, 2},
+		{{(uintptr_t)&debug->r_map, 0x1234567}, 0},
+		{{(uintptr_t)&debug->r_map, 0}, 0},
+		{{(uintptr_t)debug, 0}, 0},
+		{{(uintptr_t)debug, 2}, SIZE_MAX}, /* then r_next is believed, which is 0 */
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct scry_mem mem = {.pid = getpid(),
+				       .fd = -1,
+				       .image = &rows[i].word,
+				       .image_read = read_forged};
+		struct scry_linkmap lm;
+		int r = scry_linkmap_read(getpid(), &mem, &lm);
+
+		assert_int_equal(r, rows[i].count ? 0 : -EFAULT);
+		if (r < 0) {
+			assert_non_null(strstr(scry_error(), "list of loaded objects"));
+			continue;
+		}
+		assert_int_equal(lm.is_cut, rows[i].count != SIZE_MAX);
+		if (lm.is_cut)
+			assert_int_equal(lm.count, rows[i].count);
+		scry_linkmap_done(&lm);
+	}
+}
+
+/* Names and addresses that are nonsense make an object without a file. */
+static void test_hostile_object(void **state)
+{
+	struct link_map *third = own_debug()->r_map->l_next->l_next; /* past the vdso */
+	const struct forged words[] = {
+		{(uintptr_t)&third->l_name, 8},
+		{(uintptr_t)&third->l_ld, UINT64_MAX},
+		{(uintptr_t)&third->l_addr, 0x123},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		struct scry_mem mem = {
+			.pid = getpid(), .fd = -1, .image = &words[i], .image_read = read_forged};
+		struct scry_linkmap lm;
+
+		assert_int_equal(scry_linkmap_read(getpid(), &mem, &lm), 0);
+		assert_false(lm.is_cut);
+		assert_non_null(lm.objects[2].name);
+		if (words[i].value == UINT64_MAX) {
+			assert_null(lm.objects[2].mapping);
+			assert_int_equal(scry_linkmap_open(&lm, 2), -ENOENT);
+		} else if (words[i].value == 0x123) {
+			assert_int_equal(scry_linkmap_open(&lm, 2), -ESTALE);
+			assert_null(lm.objects[2].elf);
+			assert_int_equal(scry_linkmap_open_all(&lm), 1);
+		}
+		scry_linkmap_done(&lm);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pie),	cmocka_unit_test(test_non_pie),
-		cmocka_unit_test(test_musl),	cmocka_unit_test(test_explicit_loader),
-		cmocka_unit_test(test_static),	cmocka_unit_test(test_dlopen),
-		cmocka_unit_test(test_dlmopen), cmocka_unit_test(test_deleted),
+		cmocka_unit_test(test_pie),
+		cmocka_unit_test(test_non_pie),
+		cmocka_unit_test(test_musl),
+		cmocka_unit_test(test_explicit_loader),
+		cmocka_unit_test(test_static),
+		cmocka_unit_test(test_dlopen),
+		cmocka_unit_test(test_dlmopen),
+		cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_brk),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_hostile_object),
+		cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_too_early),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -106,12 +105,13 @@ static void see_way(const char *target, bool is_lazy, enum scry_slot_kind kind, 
 {
 	const struct scry_slot *s;
 	char type[64] = "";
-	uint64_t at = readelf_slot(target, "work_fold", type);
 	struct found f;
 	struct child c;
+	uint64_t at;
 
 	if (!child_start(&c, target, NULL))
 		skip();
+	at = readelf_slot(target, "work_fold", type);
 	look(c.pid, &f, "work_fold@libwork");
 	assert_int_equal(f.functions.count, 1);
 	assert_true(f.functions.rows[0].address == where(&c, "work_fold"));
@@ -159,6 +159,11 @@ static void test_ibt(void **state)
 static void test_no_pie(void **state)
 {
 	see_way("target_caller_nopie", true, SCRY_SLOT_JUMP, false);
+}
+
+static void test_relr(void **state)
+{
+	see_way("target_caller_relr", true, SCRY_SLOT_JUMP, false);
 }
 
 static void test_musl(void **state)
@@ -302,6 +307,68 @@ static void test_all(void **state)
 	child_end(&c);
 }
 
+static size_t lazy_slots(const struct found *f, bool is_sure)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->slots.count; i++)
+		n += f->slots.rows[i].is_lazy && f->slots.rows[i].is_sure == is_sure;
+	return n;
+}
+
+/* Two definitions from the start: the order is known, and the first one has the slot. */
+static void test_interposed(void **state)
+{
+	const struct scry_slot *s;
+	struct found f;
+	struct child c;
+	bool is_started;
+
+	setenv("LD_PRELOAD", SCRY_TARGET_DIR "/libover.so", 1);
+	is_started = child_start(&c, "target_caller_lazy", NULL);
+	unsetenv("LD_PRELOAD");
+	assert_true(is_started);
+	look(c.pid, &f, "work_fold@libover.so");
+	assert_true(f.functions.rows[0].address == where(&c, "work_fold"));
+	s = slot_of(&f, 0);
+	assert_true(s && s->is_lazy && s->is_sure && s->definition == f.functions.rows[0].address);
+	done(&f);
+	look(c.pid, &f, "work_fold@libwork.so");
+	assert_null(slot_of(&f, 0));
+	done(&f);
+	child_ask(&c, "call 1", "sum ");
+	look(c.pid, &f, "work_fold@libover.so");
+	s = slot_of(&f, 0);
+	assert_true(s && !s->is_lazy);
+	done(&f);
+	look(c.pid, &f, "work_fold");
+	assert_int_equal(f.functions.count, 2);
+	assert_int_equal(f.slots.elsewhere, 0);
+	done(&f);
+	child_end(&c);
+}
+
+/* Two definitions that were dlopen'ed: which one a lazy slot will get is not known from outside. */
+static void test_unsure(void **state)
+{
+	struct found f;
+	struct child c;
+
+	assert_true(child_start(&c, "target_loader", NULL));
+	child_ask(&c, "open " SCRY_TARGET_DIR "/libplug.so", "opened");
+	look(c.pid, &f, "work_mix");
+	assert_int_equal(lazy_slots(&f, true), 1); /* of libwork itself */
+	assert_int_equal(lazy_slots(&f, false), 0);
+	done(&f);
+	child_ask(&c, "open " SCRY_TARGET_DIR "/libover.so", "opened");
+	look(c.pid, &f, "work_mix");
+	assert_int_equal(f.functions.count, 2);
+	assert_int_equal(lazy_slots(&f, true), 0);
+	assert_int_equal(lazy_slots(&f, false), 2);
+	done(&f);
+	child_end(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,7 +377,8 @@ int main(void)
 		cmocka_unit_test(test_no_pie), cmocka_unit_test(test_musl),
 		cmocka_unit_test(test_ifunc),  cmocka_unit_test(test_static),
 		cmocka_unit_test(test_dlopen), cmocka_unit_test(test_aliases),
-		cmocka_unit_test(test_all),
+		cmocka_unit_test(test_all),    cmocka_unit_test(test_interposed),
+		cmocka_unit_test(test_unsure), cmocka_unit_test(test_relr),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

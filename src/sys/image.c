@@ -1,0 +1,89 @@
+/*
+ * The loaded bytes of an ELF file.
+ */
+#include "sys/image.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+static int read_part(int fd, const Elf64_Phdr *p, struct scry_image_part *ret)
+{
+	struct scry_image_part part = {
+		.start = p->p_vaddr, .end = p->p_vaddr + p->p_filesz, .flags = p->p_flags};
+	size_t done = 0;
+
+	part.bytes = malloc(p->p_filesz);
+	if (!part.bytes)
+		return scry_fail(-ENOMEM, "no memory for %" PRIu64 " bytes of a segment",
+				 p->p_filesz);
+	while (done < p->p_filesz) {
+		ssize_t n = pread(fd, part.bytes + done, p->p_filesz - done,
+				  (off_t)(p->p_offset + done));
+
+		if (n <= 0) {
+			free(part.bytes);
+			return scry_fail(-EIO,
+					 "the segment at 0x%" PRIx64 " is longer than its file",
+					 p->p_vaddr);
+		}
+		done += (size_t)n;
+	}
+	*ret = part;
+	return 0;
+}
+
+int scry_image_open(struct scry_elf *elf, struct scry_image *ret)
+{
+	struct scry_image image = {0};
+	const Elf64_Phdr *p;
+	uint64_t sum = 0;
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && (p = scry_elf_segment(elf, i)); i++) {
+		if (p->p_type != PT_LOAD || p->p_filesz == 0)
+			continue;
+		if (p->p_filesz > SCRY_IMAGE_BYTES_MAX - sum ||
+		    p->p_vaddr > UINT64_MAX - p->p_filesz || image.count == SCRY_IMAGE_PARTS_MAX)
+			r = scry_fail(-EFBIG, "the file's segments are larger than %llu MiB",
+				      SCRY_IMAGE_BYTES_MAX >> 20);
+		else
+			r = read_part(scry_elf_fd(elf), p, &image.parts[image.count]);
+		if (r == 0)
+			sum += image.parts[image.count++].end - p->p_vaddr;
+	}
+	if (r < 0)
+		scry_image_close(&image);
+	else
+		*ret = image;
+	return r;
+}
+
+void scry_image_close(struct scry_image *image)
+{
+	for (size_t i = 0; i < image->count; i++)
+		free(image->parts[i].bytes);
+	*image = (struct scry_image){0};
+}
+
+const struct scry_image_part *scry_image_part(const struct scry_image *image, uint64_t addr)
+{
+	for (size_t i = 0; i < image->count; i++)
+		if (addr >= image->parts[i].start && addr < image->parts[i].end)
+			return &image->parts[i];
+	return NULL;
+}
+
+const uint8_t *scry_image_at(const struct scry_image *image, uint64_t addr, size_t *ret_avail)
+{
+	const struct scry_image_part *part = scry_image_part(image, addr);
+
+	if (!part)
+		return NULL;
+	*ret_avail = part->end - addr;
+	return part->bytes + (addr - part->start);
+}

@@ -1,0 +1,131 @@
+/*
+ * What the code of an ELF object looks like: its functions, and who leads where.
+ *
+ * From the file alone, so stripped, static, PIE and shared objects do; addresses are link-time
+ * (add the bias). Ranges come from the unwind tables (sys/fde); each range, and the code between
+ * ranges, is decoded once from its first byte on. Direct transfers are exact. Indirect ones:
+ *
+ *   TABLE    entries of switch tables: 32-bit offsets in a table that a function with an indirect
+ *            jump loads by lea; read as long as they stay in that function or a cold part of it
+ *   POINTER  every address of code that is in data (relocations; in objects at a fixed address all
+ *            words and immediates that could be one), loaded by lea, or a function symbol: computed
+ *            gotos, callbacks, second entries of assembly
+ *
+ * Left out: exception landing pads. One inside the first bytes of a function would need a call that
+ * throws before it in the same few bytes, and an entry that aligns the stack and calls is longer
+ * than any window. Code made at run time, and computed addresses other than these, are unknown.
+ *
+ * Memory: 8 bytes a transfer and 24 a range beside the image. At most 512 MiB of code an object.
+ */
+#ifndef SCRY_SYS_TEXT_H
+#define SCRY_SYS_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sys/elf.h"
+#include "sys/x86_move.h"
+
+enum scry_text_kind {
+	SCRY_TEXT_FUNCTION,
+	SCRY_TEXT_COLD,	 /* a part of another function that gcc put elsewhere: never hooked */
+	SCRY_TEXT_PLT,	 /* stubs of the linker */
+	SCRY_TEXT_SIGNAL /* a signal trampoline */
+};
+
+#define SCRY_TEXT_NO_PARENT UINT32_MAX
+
+struct scry_text_range {
+	uint64_t start, end; /* [start, end) */
+	uint32_t parent;     /* COLD: index of the range it belongs to, or SCRY_TEXT_NO_PARENT */
+	uint8_t kind;	     /* enum scry_text_kind */
+	bool has_symbol;     /* a function symbol begins here */
+	bool jumps_indirect; /* jmp *r/m that is no GOT slot: a switch, a tail call by pointer */
+};
+
+enum scry_transfer_kind {
+	SCRY_TRANSFER_CALL32,
+	SCRY_TRANSFER_JMP32,
+	SCRY_TRANSFER_JCC32,
+	SCRY_TRANSFER_JMP8, /* 8-bit ones cannot be aimed elsewhere */
+	SCRY_TRANSFER_JCC8,
+	SCRY_TRANSFER_LOOP8, /* loop, jrcxz */
+	SCRY_TRANSFER_TABLE,
+	SCRY_TRANSFER_POINTER,
+	SCRY_TRANSFER_KINDS
+};
+
+struct scry_transfer {
+	uint64_t source; /* of the instruction; 0: not one (data, a symbol) */
+	uint64_t target;
+	enum scry_transfer_kind kind;
+};
+
+struct scry_text_stats {
+	size_t ranges[SCRY_TEXT_SIGNAL + 1];   /* by kind */
+	size_t transfers[SCRY_TRANSFER_KINDS]; /* by kind */
+	uint64_t instructions;		       /* decoded, gaps included */
+	uint64_t range_bytes, gap_bytes;       /* decoded in ranges; code between ranges */
+	size_t range_errors, gap_errors;       /* places that are no instruction */
+	size_t outside;			       /* transfers that leave the object's code: dropped */
+	size_t tables_unread; /* beyond a limit of 4 Mi entries, which no honest file meets */
+	size_t bad_fdes;      /* unwind entries that could not be read */
+};
+
+struct scry_text;
+
+/* Reads and decodes an object's code. 0; -ENOENT: it has no unwind tables; -EFBIG; -ENOMEM; -EIO;
+ * all with a sentence. `elf` may be closed afterwards. About 75 ns an instruction. */
+int scry_text_read(struct scry_elf *elf, struct scry_text **ret);
+void scry_text_free(struct scry_text *text); /* NULL is fine */
+void scry_text_stats(const struct scry_text *text, struct scry_text_stats *ret);
+
+/* Ranges ascend by start. NULL behind the last; owned by the code. */
+size_t scry_text_range_count(const struct scry_text *text);
+const struct scry_text_range *scry_text_range(const struct scry_text *text, size_t i);
+/* The range that covers `addr`, or NULL. */
+const struct scry_text_range *scry_text_at(const struct scry_text *text, uint64_t addr);
+
+/* A range as an engine asks for it. */
+struct scry_text_function {
+	uint64_t start, end; /* [start, end) */
+	uint64_t next;	     /* start of the next range, or the segment's end: filler between */
+	bool is_cold;	     /* not a function: never hooked */
+	bool is_jumped_to;   /* a jump leads to its start, be it its own loop: there the red zone
+				below rsp may be in use */
+	uint32_t index;	     /* of the range */
+};
+/* The range that covers `addr`; false: none does. All of them: by scry_text_range. */
+bool scry_text_function(const struct scry_text *text, uint64_t addr,
+			struct scry_text_function *ret);
+
+/* The bytes of a range as in the file, with the filler behind it, for scry_x86_window. Valid while
+ * the code is open. */
+void scry_text_bytes(const struct scry_text *text, const struct scry_text_range *range,
+		     struct scry_x86_code *ret);
+
+/* All queries return how many transfers there are and write the first of them, ordered by target,
+ * up to `room`. */
+struct scry_transfers {
+	struct scry_transfer *rows;
+	size_t room;
+};
+
+/* What leads into the inside (from, to) of a window from anywhere but the window's own instructions
+ * [from, to), which move along. 0: nothing known does. */
+size_t scry_text_enters(const struct scry_text *text, uint64_t from, uint64_t to,
+			const struct scry_transfers *ret);
+
+/* The direct transfers to `target` from outside its own function and its cold parts: call sites. */
+size_t scry_text_sites(const struct scry_text *text, uint64_t target,
+		       const struct scry_transfers *ret);
+
+/* Those from inside the own function behind its window: loops back to `start` that pass a hook at
+ * the entry again without being calls. `window` bytes from `start` on move along. */
+size_t scry_text_loops(const struct scry_text *text, uint64_t start, size_t window);
+
+/* Is the address of `target` taken (POINTER), so that calls may come from anywhere? */
+bool scry_text_is_pointed(const struct scry_text *text, uint64_t target);
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * Where control can go without a direct branch: switch tables, addresses in data, symbols.
+ */
+#include "sys/text_decode.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define ENTRIES_MAX 65536u	   /* of one table */
+#define ALL_ENTRIES_MAX (4u << 20) /* of all: the largest programs have 1 % of it */
+
+/* May a table of range `own` lead to range `to`? Into itself and its family of cold parts. */
+static bool is_family(const struct scry_text *text, uint32_t own, const struct scry_text_range *to)
+{
+	const struct scry_text_range *from = &text->ranges[own];
+	uint32_t to_index = (uint32_t)(to - text->ranges);
+	uint32_t head = from->kind == SCRY_TEXT_COLD ? from->parent : own;
+	uint32_t to_head = to->kind == SCRY_TEXT_COLD ? to->parent : to_index;
+
+	return to_index == own || to_head == head || to_head == SCRY_TEXT_NO_PARENT;
+}
+
+/* Marks heads whose cold part jumps indirectly, and the reverse. */
+static bool jumps(const struct scry_text *text, uint32_t range)
+{
+	const struct scry_text_range *r = &text->ranges[range];
+
+	return r->jumps_indirect ||
+	       (r->kind == SCRY_TEXT_COLD && r->parent != SCRY_TEXT_NO_PARENT &&
+		text->ranges[r->parent].jumps_indirect);
+}
+
+/* Entries as long as they lead into the family; a table ends where the next one begins, too, but
+ * one entry too many only makes us more careful. */
+static int read_table(struct scry_text *text, const struct scry_text_lea *lea)
+{
+	size_t avail = 0;
+	const uint8_t *bytes = scry_image_at(&text->image, lea->address, &avail);
+
+	for (size_t i = 0; bytes && i < ENTRIES_MAX && 4 * i + 4 <= avail; i++) {
+		const struct scry_text_range *to;
+		uint64_t target;
+		int32_t offset;
+		int r;
+
+		memcpy(&offset, bytes + 4 * i, sizeof(offset));
+		target = lea->address + (uint64_t)(int64_t)offset;
+		to = scry_text_at(text, target);
+		if (!to || !is_family(text, lea->range, to))
+			return 0;
+		r = scry_text_add(text, text->base + lea->source, target, SCRY_TRANSFER_TABLE);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static bool is_code(const struct scry_text *text, uint64_t address)
+{
+	return address >= text->base && address < text->end;
+}
+
+/* Objects at a fixed address: every aligned word of data that could be an address of code. */
+static int scan_words(struct scry_text *text)
+{
+	for (size_t i = 0; i < text->image.count; i++) {
+		const struct scry_image_part *part = &text->image.parts[i];
+		uint64_t at = (part->start + 7) & ~7ull, word;
+
+		if (part->flags & PF_X)
+			continue;
+		for (; at + 8 <= part->end; at += 8) {
+			memcpy(&word, part->bytes + (at - part->start), sizeof(word));
+			if (is_code(text, word) &&
+			    scry_text_add(text, 0, word, SCRY_TRANSFER_POINTER) < 0)
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static uint64_t dynamic_value(struct scry_elf *elf, const struct scry_image *image, int64_t tag)
+{
+	const Elf64_Phdr *p;
+
+	for (size_t i = 0; (p = scry_elf_segment(elf, i)); i++) {
+		size_t avail = 0;
+		const uint8_t *bytes;
+		Elf64_Dyn dyn;
+
+		if (p->p_type != PT_DYNAMIC)
+			continue;
+		bytes = scry_image_at(image, p->p_vaddr, &avail);
+		for (; bytes && avail >= sizeof(dyn); bytes += sizeof(dyn), avail -= sizeof(dyn)) {
+			memcpy(&dyn, bytes, sizeof(dyn));
+			if (dyn.d_tag == DT_NULL)
+				break;
+			if (dyn.d_tag == tag)
+				return dyn.d_un.d_val;
+		}
+	}
+	return 0;
+}
+
+/* RELATIVE and IRELATIVE relocations: their addends are addresses of ours. */
+static int read_relocations(struct scry_text *text, struct scry_elf *elf, int64_t table,
+			    int64_t size)
+{
+	uint64_t bytes_left = dynamic_value(elf, &text->image, size);
+	size_t avail = 0;
+	const uint8_t *bytes =
+		scry_image_at(&text->image, dynamic_value(elf, &text->image, table), &avail);
+	Elf64_Rela rela;
+
+	if (!bytes || !bytes_left)
+		return 0;
+	if (bytes_left > avail)
+		bytes_left = avail;
+	for (; bytes_left >= sizeof(rela); bytes += sizeof(rela), bytes_left -= sizeof(rela)) {
+		uint64_t type;
+
+		memcpy(&rela, bytes, sizeof(rela));
+		type = ELF64_R_TYPE(rela.r_info);
+		if ((type == R_X86_64_RELATIVE || type == R_X86_64_IRELATIVE) &&
+		    is_code(text, (uint64_t)rela.r_addend) &&
+		    scry_text_add(text, 0, (uint64_t)rela.r_addend, SCRY_TRANSFER_POINTER) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Function symbols in the middle of a range or gap are entries nobody else may know. */
+static int take_symbol(const struct scry_sym *sym, void *arg)
+{
+	struct scry_text *text = arg;
+	const struct scry_text_range *at;
+
+	if ((sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC) || !is_code(text, sym->value))
+		return 0;
+	at = scry_text_at(text, sym->value);
+	if (at && at->start == sym->value)
+		return 0;
+	return scry_text_add(text, 0, sym->value, SCRY_TRANSFER_POINTER);
+}
+
+int scry_text_pointers(struct scry_text *text, struct scry_elf *elf)
+{
+	int r = read_relocations(text, elf, DT_RELA, DT_RELASZ);
+
+	if (r == 0)
+		r = read_relocations(text, elf, DT_JMPREL, DT_PLTRELSZ);
+	/* DT_RELR keeps its addends in place, as fixed objects do. */
+	if (r == 0 && (text->is_fixed || dynamic_value(elf, &text->image, 36 /* DT_RELR */)))
+		r = scan_words(text);
+	if (r == 0)
+		r = scry_elf_each_symbol(elf, take_symbol, text);
+	return r;
+}
+
+int scry_text_tables(struct scry_text *text)
+{
+	int r = 0;
+
+	/* A table may be loaded in the hot part and used in the cold one. */
+	for (size_t i = 0; i < text->count; i++) {
+		const struct scry_text_range *range = &text->ranges[i];
+
+		if (range->kind == SCRY_TEXT_COLD && range->jumps_indirect &&
+		    range->parent != SCRY_TEXT_NO_PARENT)
+			text->ranges[range->parent].jumps_indirect = true;
+	}
+	for (size_t i = 0; i < text->lea_count && r == 0; i++)
+		if (text->stats.transfers[SCRY_TRANSFER_TABLE] > ALL_ENTRIES_MAX)
+			text->stats.tables_unread++;
+		else if (jumps(text, text->leas[i].range))
+			r = read_table(text, &text->leas[i]);
+	return r;
+}
