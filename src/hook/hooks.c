@@ -734,11 +734,22 @@ static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t coun
 	return r;
 }
 
-static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct changes *c)
+/* A program that is being started has one thread, which is held already. */
+static int apply_held(struct scry_hooks *h, struct scry_inject *inj, size_t count,
+		      const struct scry_tracee *held)
+{
+	return is_in_window(h, held->regs.rip) ? -EAGAIN
+					       : scry_edit_apply(&inj->edit, h->first_edit, count);
+}
+
+static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct changes *c,
+		 const struct scry_tracee *held)
 {
 	int r = c->text_count ? -EAGAIN : 0;
 
-	for (int i = 0; i < ON_TRIES && r == -EAGAIN; i++) {
+	if (r == -EAGAIN && held)
+		r = apply_held(h, inj, c->text_count, held);
+	for (int i = 0; i < ON_TRIES && r == -EAGAIN && !held; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 		r = apply_text(h, inj, c->text_count);
@@ -766,7 +777,7 @@ int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tra
 	if (r == 0) {
 		h->edit_count = c.count;
 		h->is_on = true;
-		r = apply(h, inj, &c);
+		r = apply(h, inj, &c, held);
 		if (r < 0)
 			scry_hooks_off(h, inj);
 	}
