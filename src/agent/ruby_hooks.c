@@ -17,6 +17,8 @@
 #define TCB_DTV 8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
 		   */
 
+#define SEEN_CHECK_EVERY 256
+
 uint64_t scry_agent_birth(uint64_t object);
 void scry_agent_end(const uint64_t *arguments);
 
@@ -56,10 +58,13 @@ void scry_hooks_take_up(struct scry_gate *g)
 	const struct scry_agent_hooks *h = &scry_agent.hooks;
 	uint64_t vm = load64(scry_agent.ruby.vm_word), objspace = 0;
 
-	if (h->objspace_count && is_pointer(vm))
+	if (h->vm_objspace && is_pointer(vm))
 		objspace = load64(vm + h->vm_objspace);
-	g->vm_gcs_at = is_pointer(objspace) ? objspace + h->objspace_count : 0;
+	g->vm_gcs_at = is_pointer(objspace) && h->objspace_count ? objspace + h->objspace_count : 0;
 	g->vm_gcs = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
+	g->seen = 0;
+	scry_agent.control->unseen = 0;
 }
 
 static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t count)
@@ -78,6 +83,15 @@ static void see_gc(struct scry_gate *g)
 
 	if (unlikely(count != g->vm_gcs))
 		gc_began(g, count);
+}
+
+/* The VM counts what it makes: so do we, and compare now and then. The newest is in both counts. */
+static void check_seen(struct scry_gate *g)
+{
+	if (!g->seen++)
+		g->vm_made = g->vm_made_at ? load64(g->vm_made_at) - 1 : 0;
+	if (unlikely(!(g->seen % SEEN_CHECK_EVERY)) && g->vm_made_at)
+		scry_agent.control->unseen = load64(g->vm_made_at) - g->vm_made - g->seen;
 }
 
 static void record_sample(struct scry_gate *g, const struct scry_agent_place *place,
@@ -130,6 +144,8 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 		return;
 	}
 	see_gc(g);
+	if (!scry_agent.sampling.on)
+		check_seen(g);
 	find_place(g, &place);
 	if (!scry_agent.sampling.on)
 		scry_record_birth(g, &place, object);

@@ -50,7 +50,9 @@ struct scry_gate {
 	uint64_t vm_gcs;    /* that count, when it was last looked at */
 	uint64_t last_born; /* the newest object, while it is not freed: functions that make objects
 			       call each other, and both return it */
-	uint64_t spare[5];
+	uint64_t vm_made_at, vm_made; /* the same of objects made; it, before the first one seen */
+	uint64_t seen;		      /* objects since then */
+	uint64_t spare[2];
 };
 #define SCRY_GATE_BIRTHS 184 /* for agent/thunk.S */
 _Static_assert(offsetof(struct scry_gate, births) == SCRY_GATE_BIRTHS, "see above");

@@ -124,8 +124,8 @@ struct scry_agent_hooks {
 	int64_t tls_offset;
 	uint32_t vm_objspace;	 /* vm -> struct of the heap ... */
 	uint32_t objspace_count; /* ... there: GCs begun; 0: not known */
+	uint32_t objspace_made;	 /* objects ever made; 0: not known */
 	uint32_t end_stride;	 /* bytes from slot to slot */
-	uint32_t reserved;
 };
 
 /* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host
