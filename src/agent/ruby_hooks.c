@@ -14,13 +14,13 @@
 #include "agent/agent.h"
 #include "agent/load.h"
 
-#define TCB_DTV 8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
-		   */
-
 #define SEEN_CHECK_EVERY 256
+#define TCB_DTV                                                                          \
+	8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
+	   */
 
 uint64_t scry_agent_birth(uint64_t object);
-void scry_agent_end(const uint64_t *arguments);
+void scry_agent_call(const uint64_t *arguments, uint64_t cookie);
 
 static uint64_t at_fs(int64_t offset)
 {
@@ -132,7 +132,7 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 {
 	struct scry_agent_place place;
 
-	if (!scry_begin(g)) {
+	if (scry_agent.hooks.is_over || !scry_begin(g)) {
 		if (unlikely(scry_agent.hooks.probe))
 			probe_birth(object);
 		return;
@@ -225,7 +225,7 @@ static __attribute__((noinline)) void count_slots(uint64_t at, uint64_t mask)
 		probe()->ends += mask & 1 && is_whole(load64(at));
 }
 
-void scry_agent_end(const uint64_t *arguments)
+static void end(const uint64_t *arguments)
 {
 	const struct scry_agent_hooks *h = &scry_agent.hooks;
 	struct scry_gate *g = scry_agent.gate;
@@ -239,7 +239,7 @@ void scry_agent_end(const uint64_t *arguments)
 	mask = h->end_mask == SCRY_NO_MASK ? 1 : arguments[h->end_mask];
 	if (unlikely(h->probe))
 		count_slots(at, mask);
-	if (!scry_begin(g)) {
+	if (h->is_over || !scry_begin(g)) {
 		g->last_born = 0;
 		return;
 	}
@@ -250,4 +250,16 @@ void scry_agent_end(const uint64_t *arguments)
 	if (unlikely(!g->wanted))
 		scry_hook_off(g);
 	scry_end(g);
+}
+
+/*
+ * When a VM is taken down it drops its event hooks first, then sweeps once more and ends what is
+ * left. Hooks stop there, too: that is no work of the program's.
+ */
+void scry_agent_call(const uint64_t *arguments, uint64_t cookie)
+{
+	if (likely(cookie == SCRY_CALL_END))
+		end(arguments);
+	else
+		scry_agent.hooks.is_over = 1;
 }

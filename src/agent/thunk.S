@@ -60,14 +60,16 @@ scry_agent_born:
 	jmp	scry_agent_birth
 	.size	scry_agent_born, . - scry_agent_born
 
-	.globl	scry_agent_freed
-	.protected scry_agent_freed
-.type	scry_agent_freed, @function
+	.globl	scry_agent_called
+	.protected scry_agent_called
+.type	scry_agent_called, @function
 /*
- * At the entry of the function that frees an object (a CALL hook): the six argument registers as an array, the
- * first one first. Registers and flags as found; the agent touches no vector register.
+ * At the entry of some function (a CALL hook): scry_agent_call gets the six argument registers as an array, the first
+ * one first, and the hook's cookie. Registers and flags as found; the agent touches no vector register.
+ *
+ *   rsp -> rdi rsi rdx rcx r8 r9 r11 r10 flags rax, return address, cookie
  */
-scry_agent_freed:
+scry_agent_called:
 	endbr64
 	push	%rax
 	lahf
@@ -82,7 +84,8 @@ scry_agent_freed:
 	push	%rsi
 	push	%rdi
 	mov	%rsp, %rdi
-	call	scry_agent_end
+	mov	88(%rsp), %rsi
+	call	scry_agent_call
 	pop	%rdi
 	pop	%rsi
 	pop	%rdx
@@ -96,7 +99,7 @@ scry_agent_freed:
 	sahf
 	pop	%rax
 	ret
-	.size	scry_agent_freed, . - scry_agent_freed
+	.size	scry_agent_called, . - scry_agent_called
 
 	.data
 	.globl	scry_agent_boot_original

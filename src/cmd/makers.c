@@ -20,6 +20,7 @@
 #define TOLD 64u	   /* objects whose addresses the script tells */
 #define SETS_MAX 8u	   /* sets of functions that explain the counts */
 #define STRUCT_BYTES 4096u /* of the VM's structs that are searched for counters */
+#define ANSWER 64u	   /* objects that an answer takes, at most */
 #define ROUNDS 40	   /* of what is made in a phase: more than what happens by the way */
 
 static const char *const kinds[] = {
@@ -498,7 +499,7 @@ static int hook_set(struct counting *c)
 	const struct scry_hook_to born = {
 		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_born"};
 	const struct scry_hook_to freed = {
-		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_freed"};
+		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_called"};
 	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
 	int r = scry_hooks_off(&c->hooks, &c->inj);
 
@@ -627,16 +628,17 @@ static void read_structs(const struct counting *c, struct look *l)
 			scry_mem_read_some(mem, l->at[i], l->words[i], sizeof(l->words[i]));
 }
 
-/* The one word of struct `i` that went from `from` to `to`; a count that the child told of a moment
- * before, `slack`, may have gone on by as much each time. 0: none, or two. */
-static uint32_t find_word(const struct look looks[2], size_t i, uint64_t from, uint64_t to)
+/* The one word of struct `i` that went from `from` to `to`, or was `slack` more at most both times:
+ * answering makes some objects. 0: none, or two. */
+static uint32_t find_word(const struct look looks[2], size_t i, const uint64_t values[2],
+			  uint64_t slack)
 {
 	uint32_t found = 0;
 
 	for (uint32_t k = 1; k < STRUCT_BYTES / 8; k++) {
-		uint64_t a = looks[0].words[i][k], b = looks[1].words[i][k];
+		uint64_t x = looks[0].words[i][k], y = looks[1].words[i][k];
 
-		if (a < from || a - from > 64 || b - a != to - from)
+		if (x < values[0] || x - values[0] > slack || y - x != values[1] - values[0])
 			continue;
 		if (found)
 			return 0;
@@ -655,16 +657,16 @@ static void compare_structs(struct counting *c, const struct look looks[2],
 
 		if (looks[0].at[i] != looks[1].at[i])
 			continue;
-		made = find_word(looks, i, told[0].made, told[1].made);
-		freed = find_word(looks, i, told[0].freed, told[1].freed);
-		gcs = find_word(looks, i, told[0].gcs, told[1].gcs);
-		if (!gcs || !freed)
+		made = find_word(looks, i, (uint64_t[]){told[0].made, told[1].made}, ANSWER);
+		freed = find_word(looks, i, (uint64_t[]){told[0].freed, told[1].freed}, 0);
+		gcs = find_word(looks, i, (uint64_t[]){told[0].gcs, told[1].gcs}, 0);
+		/* what lies before it in memory shows the same words, further away */
+		if (!gcs || !freed || (m->vm_objspace && gcs > m->objspace_gcs))
 			continue;
 		m->vm_objspace = 8 * i;
 		m->objspace_made = made;
 		m->objspace_freed = freed;
 		m->objspace_gcs = gcs;
-		return;
 	}
 }
 
@@ -675,11 +677,15 @@ static int find_counters(struct counting *c)
 	struct told told[2];
 	int r = looks ? 0 : scry_fail(-ENOMEM, "not enough memory for the VM's counters");
 
+	/* collections of both kinds, then objects: counts of one thing differ from those of others
+	 */
 	for (int i = 0; i < 2 && r == 0; i++) {
+		for (unsigned k = 0; k < 7 && r == 0; k++)
+			r = ask(c, k % 3 ? "drop" : "minor", 100 + k, NULL);
+		if (r == 0)
+			r = ask(c, "strings", 10 * ANSWER, NULL);
 		read_structs(c, &looks[i]);
 		told[i] = c->told;
-		for (unsigned k = 0; k < 7 && r == 0 && i == 0; k++)
-			r = ask(c, "drop", 100 + k, NULL);
 	}
 	if (r == 0)
 		compare_structs(c, looks, told);

@@ -69,6 +69,7 @@ KINDS = {
     n.times { |i| [ScryPlain.new, "a string that is longer than a slot #{i}", { a: [i] }, 2**90 + i] }
     GC.start
   },
+  "minor" => proc { |_| GC.start(full_mark: false) },
   "told" => proc { |n|
     n.times do |i|
       made = [ScryPlain.new, ScryPlain.allocate, +"text", [i], { i => i }, ScryStruct.new(i), proc { i }, Time.now, Random.new(i),

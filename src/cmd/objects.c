@@ -62,11 +62,12 @@ struct objects {
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
-	uint64_t lost, lease, busy, bad, unfollowed, unseen; /* of this watch, or of all summed here */
-	bool booting;				     /* started by us: validate when the VM is up */
-	bool is_damaged;			     /* the ring made no sense */
-	bool refused;				     /* the live check failed: the report says so */
-	uint64_t blind; /* compactions not followed, by the agent's count */
+	uint64_t lost, lease, busy, bad, unfollowed,
+		unseen;	 /* of this watch, or of all summed here */
+	bool booting;	 /* started by us: validate when the VM is up */
+	bool is_damaged; /* the ring made no sense */
+	bool refused;	 /* the live check failed: the report says so */
+	uint64_t blind;	 /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 	bool table_full; /* the VM takes no more postponed jobs */
@@ -549,8 +550,9 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
 	if (w->inj.control->ended && o->hooks.is_open)
-		scry_watch_note(w, "the watch ended when the program made a ractor: hooks see objects "
-				   "of one ractor");
+		scry_watch_note(w,
+				"the watch ended when the program made a ractor: hooks see objects "
+				"of one ractor");
 	else if (w->inj.control->ended)
 		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby may "
 				   "crash when one starts while events are on; fix: Ruby 3.1.4 or "

@@ -59,9 +59,10 @@ static bool has_jit(const struct scry_watch *w, const struct scry_ruby *ruby)
 
 static int refuse(const struct scry_watch *w, const char *why)
 {
-	return scry_fail(-ENOTSUP,
-			 "objects of process %d cannot be watched by hooks: %s; fix: --source event",
-			 w->proc.pid, why);
+	return scry_fail(
+		-ENOTSUP,
+		"objects of process %d cannot be watched by hooks: %s; fix: --source event",
+		w->proc.pid, why);
 }
 
 static int want(struct scry_objects_hooks *h, uint64_t address, const struct scry_hook_to *to)
@@ -75,11 +76,15 @@ static int want(struct scry_objects_hooks *h, uint64_t address, const struct scr
 static int plan_hooks(struct scry_watch *w, const struct scry_ruby *ruby,
 		      struct scry_objects_hooks *h)
 {
-	const struct scry_hook_to born = {.kind = SCRY_HOOK_REPLACE,
-					  .way = SCRY_WAY_ENTRY,
-					  .handler = "scry_agent_born"};
+	const struct scry_hook_to born = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_born"};
 	const struct scry_hook_to freed = {
-		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_freed"};
+		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_called"};
+	const struct scry_hook_to finalize = {.kind = SCRY_HOOK_CALL,
+					      .way = SCRY_WAY_ENTRY,
+					      .handler = "scry_agent_called",
+					      .cookie = SCRY_CALL_FINALIZE};
+	uint64_t down = scry_ruby_symbol(ruby, "ruby_sig_finalize");
 	const struct scry_ruby_makers *m = &ruby->layout.makers;
 	int r = scry_hooks_open(&h->hooks, &w->proc);
 
@@ -88,6 +93,8 @@ static int plan_hooks(struct scry_watch *w, const struct scry_ruby *ruby,
 		r = want(h, ruby->bias + m->make[i], &born);
 	if (r == 0)
 		r = want(h, ruby->bias + m->end, &freed);
+	if (r == 0 && down)
+		r = want(h, down, &finalize);
 	if (r == 0)
 		r = scry_hooks_plan(&h->hooks);
 	for (size_t i = 0; i < h->hooks.count && r == 0; i++)
@@ -104,9 +111,10 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 	int r = scry_makers_find(ruby, &w->proc);
 
 	if (r == 0 && scry_now_ns() - began > SLOW_NS)
-		scry_tell(w->session, SCRY_NEWS_SAY, 0,
-			  "found out by counting which functions of this Ruby make its objects; the "
-			  "next watch knows");
+		scry_tell(
+			w->session, SCRY_NEWS_SAY, 0,
+			"found out by counting which functions of this Ruby make its objects; the "
+			"next watch knows");
 	if (r == 0 && !m->is_proven)
 		r = refuse(w, m->why);
 	if (r == 0 && m->end_mask != SCRY_NO_MASK && ruby->layout.page_mask)
@@ -172,17 +180,16 @@ void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out)
 	if (!h->is_open) {
 		fprintf(out,
 			"  source      NEWOBJ and FREEOBJ events of the VM, by a raw event hook\n");
-		fprintf(out,
-			"  code        no byte of the program's or Ruby's code or data is patched by "
-			"us; the\n"
-			"              VM's own hook list gets one entry, which is taken out at the "
-			"end\n");
+		fprintf(out, "  code        no byte of the program's or Ruby's code or data is "
+			     "patched by "
+			     "us; the\n"
+			     "              VM's own hook list gets one entry, which is taken out "
+			     "at the "
+			     "end\n");
 		return;
 	}
-	fprintf(out,
-		"  source      hooks on the %zu functions that make objects and the one that frees "
-		"them\n",
-		h->hooks.count - 1);
+	fprintf(out, "  source      hooks on the functions that make objects and the one that "
+		     "frees them\n");
 	for (size_t i = 0; i < h->hooks.count; i++) {
 		const struct scry_hook *row = &h->hooks.rows[i];
 

@@ -109,6 +109,8 @@ struct scry_agent_probe {
 	uint64_t given[SCRY_PROBE_ENDS][6];
 };
 
+enum { SCRY_CALL_END, SCRY_CALL_FINALIZE }; /* cookies of CALL hooks */
+
 /*
  * Objects by hooks on the VM's own functions, no event: the agent's entries are in agent/thunk.S.
  * Host writes, before the first hook is on.
@@ -118,6 +120,8 @@ struct scry_agent_hooks {
 	/* Of the function that frees, arguments from 0: the object; or, with a mask that is another
 	 * argument, the first of up to 64 slots in a row, those of set bits are freed. */
 	uint16_t end_argument, end_mask;
+	uint16_t is_over; /* agent writes: the VM is taken down */
+	uint16_t reserved[3];
 	/* the word of thread-local storage that holds the execution context: the module's number
 	 * and the offset in its block; module 0: offset from fs */
 	uint64_t tls_module;
