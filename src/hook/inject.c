@@ -712,7 +712,7 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 && !state.hooked &&
 	       state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !(inj->edit.mem && scry_edit_standing(&inj->edit));
+	       !gate.handling && !gate.births && !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
 
 static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)

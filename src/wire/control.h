@@ -113,7 +113,8 @@ struct scry_control {
 	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
 	uint64_t booted;     /* the boot slot led to the agent */
 	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
-	uint64_t pad1[51];
+	uint64_t unseen;     /* objects that the VM has counted and that no hook has shown */
+	uint64_t pad1[50];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
