@@ -42,7 +42,8 @@ struct scry_gate {
 	uint32_t tracked;     /* sampled objects whose end is waited for */
 	uint64_t by_bytes;    /* until_sample counts units of slot bytes, not objects; host writes
 			       */
-	uint64_t spare;
+	uint32_t loads; /* 1: the keeper wants to know of loaded objects; host writes */
+	uint32_t spare;
 };
 _Static_assert(sizeof(struct scry_gate) == 192, "three cache lines, the third for sampling");
 
