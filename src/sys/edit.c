@@ -267,7 +267,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	}
 	if (memcmp(now, j->old, j->size)) {
 		if (memcmp(now, j->new_, j->size) ||
-		    (j->kind == SCRY_EDIT_TEXT && !is_files_bytes(e, maps, j, seen))) {
+		    (j->kind != SCRY_EDIT_SLOT && !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
 			return;
 		}
