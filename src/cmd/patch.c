@@ -11,8 +11,9 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
+#include "cmd/session.h"
 #include "cmd/watch_opts.h"
-#include "hook/hooks.h"
+#include "hook/loads.h"
 
 #define CALL_NS 2 /* what counting adds to a call; bench/hooks.md */
 
@@ -35,13 +36,23 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = h;
 	r = scry_hooks_open(h, &w->proc);
+	h->waits = r == 0 && !h->objects.is_static;
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(h, opts->specs[i], &to);
 	if (r == 0)
 		r = scry_hooks_plan(h);
 	if (r == 0)
-		w->near = h->rows[0].address;
+		w->near = h->count ? h->rows[0].address : h->objects.brk;
 	return r;
+}
+
+/* Is there, or was there ever, a function that the request names? */
+static bool is_met(const struct scry_hooks *h, size_t request)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].request == request)
+			return true;
+	return false;
 }
 
 static void describe(struct scry_watch *w, FILE *out)
@@ -81,14 +92,45 @@ static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
 					h->rows[i].module, h->rows[i].why);
 }
 
+static void tell_waiting(struct scry_watch *w, const struct scry_hooks *h)
+{
+	char text[512];
+
+	for (size_t q = 0; q < h->request_count; q++) {
+		if (is_met(h, q))
+			continue;
+		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
+			 h->requests[q]);
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	}
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct scry_hooks *h = w->state;
 	int r = scry_hooks_on(h, &w->inj, w->held);
 
-	if (r == 0)
-		tell_refused(w, h);
+	if (r < 0)
+		return r;
+	tell_refused(w, h);
+	r = scry_loads_follow(h, &w->inj, w->held);
+	if (r < 0) {
+		if (!h->objects.is_static)
+			scry_watch_note(w, "libraries loaded later are not watched: %s",
+					scry_error());
+		scry_error_clear();
+		return 0;
+	}
+	w->wake_fd = scry_loads_fd(h);
+	r = scry_loads_turn(h, &w->inj); /* what came since they were planned */
+	tell_waiting(w, h);
 	return r;
+}
+
+static void turn(struct scry_watch *w)
+{
+	if (scry_loads_turn(w->state, &w->inj) < 0) /* gone: the keeper sees it by itself */
+		scry_error_clear();
 }
 
 static int drain(struct scry_watch *w)
@@ -99,7 +141,53 @@ static int drain(struct scry_watch *w)
 
 static void leave(struct scry_watch *w)
 {
-	(void)w;
+	w->wake_fd = 0;
+	if (w->state)
+		scry_loads_end(w->state, &w->inj);
+}
+
+/* What was waited for in vain. -ENOTSUP: there was nothing else. */
+static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
+{
+	size_t unmet = 0, last = 0;
+
+	for (size_t q = 0; q < h->request_count; q++) {
+		if (is_met(h, q))
+			continue;
+		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
+		unmet++;
+		last = q;
+	}
+	if (!unmet || unmet < h->request_count)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "nothing was counted: process %d never loaded an object that defines '%s'",
+			 w->proc.pid, h->requests[last]);
+}
+
+/* Libraries that came and went. */
+static void tell_loads(struct scry_watch *w, const struct scry_hooks *h)
+{
+	struct scry_loads_stats stats;
+	char text[256];
+
+	scry_loads_stats(h, &stats);
+	if (stats.late)
+		scry_watch_note(w,
+				"%llu times a library was loaded or unloaded before scry was "
+				"ready: calls from its constructors may be missing",
+				(unsigned long long)stats.late);
+	if (stats.failed)
+		scry_watch_note(w, "%llu times what was loaded could not be hooked: %s",
+				(unsigned long long)stats.failed, stats.why);
+	if (!stats.asked)
+		return;
+	snprintf(text, sizeof(text),
+		 "process %d: %llu objects loaded, %llu with hooks unloaded; its loader waited "
+		 "%llu times, for %.2f ms at most",
+		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
+		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
 static void intern(struct scry_watch *w, const char *text, uint32_t *ret)
@@ -138,6 +226,9 @@ static int finish(struct scry_watch *w)
 		r = r ? r : e;
 	}
 	w->cost_ns = w->events * CALL_NS;
+	tell_loads(w, h);
+	if (r == 0)
+		r = tell_unmet(w, h);
 	if (silent)
 		scry_watch_note(w, "%zu more functions were watched and not called", silent);
 	return r;
@@ -157,6 +248,7 @@ const struct scry_instrument scry_instrument_count = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.turn = turn,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,

@@ -326,10 +326,10 @@ bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end,
 			continue;
 		is_there = scry_mem_read(e->mem, j->address, now, j->size) == 0 &&
 			   !memcmp(now, j->new_, j->size);
-		text += j->kind == SCRY_EDIT_TEXT;
-		text_there += j->kind == SCRY_EDIT_TEXT && is_there;
-		slots += j->kind != SCRY_EDIT_TEXT;
-		slots_there += j->kind != SCRY_EDIT_TEXT && is_there;
+		text += j->kind != SCRY_EDIT_SLOT;
+		text_there += j->kind != SCRY_EDIT_SLOT && is_there;
+		slots += j->kind == SCRY_EDIT_SLOT;
+		slots_there += j->kind == SCRY_EDIT_SLOT && is_there;
 		if (text_there)
 			break; /* one is enough: an object is mapped as a whole */
 	}
