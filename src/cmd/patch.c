@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "cmd/cmd.h"
@@ -15,6 +16,7 @@
 #include "cmd/watch_opts.h"
 #include "hook/loads.h"
 
+#define SETTLE_TURNS 500 /* of a millisecond */
 #define CALL_NS 2 /* what counting adds to a call; bench/hooks.md */
 
 struct count_opts {
@@ -105,26 +107,41 @@ static void tell_waiting(struct scry_watch *w, const struct scry_hooks *h)
 	}
 }
 
+/* Libraries that are loaded from now on. What had changed since it was planned is put on here. */
+static int follow(struct scry_watch *w, struct scry_hooks *h)
+{
+	struct scry_loads_stats stats;
+	int r = scry_loads_follow(h, &w->inj, w->held);
+
+	if (r == 0)
+		w->wake_fd = scry_loads_fd(h);
+	for (int i = 0; i < SETTLE_TURNS && r == 0; i++) {
+		r = scry_loads_turn(h, &w->inj);
+		if (scry_loads_is_settled(h))
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	scry_loads_stats(h, &stats);
+	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct scry_hooks *h = w->state;
-	int r = scry_hooks_on(h, &w->inj, w->held);
+	int on = scry_hooks_on(h, &w->inj, w->held), r;
 
-	if (r < 0)
+	/* A library that was planned for may have gone meanwhile. */
+	if (on < 0 && (!h->waits || (on != -EFAULT && on != -EBUSY)))
+		return on;
+	r = follow(w, h);
+	if (r < 0 && on < 0)
 		return r;
+	if (r < 0 && !h->objects.is_static)
+		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
+	scry_error_clear();
 	tell_refused(w, h);
-	r = scry_loads_follow(h, &w->inj, w->held);
-	if (r < 0) {
-		if (!h->objects.is_static)
-			scry_watch_note(w, "libraries loaded later are not watched: %s",
-					scry_error());
-		scry_error_clear();
-		return 0;
-	}
-	w->wake_fd = scry_loads_fd(h);
-	r = scry_loads_turn(h, &w->inj); /* what came since they were planned */
 	tell_waiting(w, h);
-	return r;
+	return 0;
 }
 
 static void turn(struct scry_watch *w)

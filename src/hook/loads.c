@@ -215,6 +215,11 @@ int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry
 		return scry_fail(-ENOMEM, "not enough memory to follow loaded objects");
 	*l = (struct scry_loads){.control = inj->control, .fd = -1, .is_due = true};
 	h->loads = l;
+	if (!h->is_on) {
+		h->first_edit = inj->edit.count;
+		for (size_t i = 0; i < h->count; i++)
+			h->rows[i].is_gone = true; /* planned anew */
+	}
 	l->control->load_wait_tsc = wait_ticks();
 	answer(l, l->control->load_seq);
 	l->given_up = l->control->load_given_up = l->done;
@@ -224,12 +229,18 @@ int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry
 		r = lead(h, inj, held);
 	if (r == 0)
 		r = set_loads(inj, 1);
+	h->is_on |= r == 0;
 	if (r < 0) {
 		listen_no_more(l);
 		free(l);
 		h->loads = NULL;
 	}
 	return r;
+}
+
+bool scry_loads_is_settled(const struct scry_hooks *h)
+{
+	return !h->loads || !h->loads->is_due;
 }
 
 int scry_loads_fd(const struct scry_hooks *h)

@@ -34,9 +34,15 @@ struct scry_loads_stats {
 	uint64_t answer_max_ns; /* from our waking to the answer */
 };
 
-/* Leads the loader to the agent. 0; -ENOENT: the process has no loader; -ENOTSUP: none that is
- * known; with a sentence, and the set stays on as it is. */
+/*
+ * Leads the loader to the agent. 0; -ENOENT: the process has no loader; -ENOTSUP: none that is
+ * known; with a sentence, and the set stays on as it is. A set that is off, because what it was
+ * planned for changed before it was on, is put on by the next turns.
+ */
 int scry_loads_follow(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
+
+/* Is all on that can be? Else turns are still needed. */
+bool scry_loads_is_settled(const struct scry_hooks *h);
 
 /* Readable when a thread waits; -1: not followed. */
 int scry_loads_fd(const struct scry_hooks *h);
