@@ -3,8 +3,9 @@
  * place of the agent that makes system calls and waits.
  *
  * It stands after relocation and before constructors (sys/loader), with the loader's lock held. It
- * draws a ticket, wakes the keeper, and waits at most load_wait_tsc ticks and never beyond the
- * lease; only while the keeper says that it writes, to the lease's end. A keeper that once did not
+ * draws a ticket, wakes the keeper, and waits until that has answered: at most load_wait_tsc ticks
+ * (50 ms) beyond its last sign of life, and never beyond the lease, which is not renewed meanwhile
+ * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
  * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
  * lies in the gate page, which is wiped there.
  */
@@ -45,12 +46,16 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 {
 	const int64_t nap[2] = {0, NAP_NS};
 	uint64_t end = now_tsc() + c->load_wait_tsc;
+	uint32_t beat = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED), done;
 	int has_given_up = 0;
-	uint32_t done;
 
 	while (is_before(done = __atomic_load_n(&c->load_done, __ATOMIC_SEQ_CST), ticket)) {
+		uint32_t beats = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED);
 		uint64_t now = now_tsc();
 
+		if (beats != beat)
+			end = now + c->load_wait_tsc;
+		beat = beats;
 		if (now > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
 			return 0;
 		/* We say that we go, then look whether it writes; it says that it writes, then

@@ -26,6 +26,7 @@
 #define SETTLE_NS 20000000ull	/* by then a slot that was being bound is bound */
 #define TRIES_MAX 50
 #define LISTEN_NS 100000000
+#define BEAT_NS 5000000
 #define KEPT_MAX 64
 #define STUB_ROOM 64
 
@@ -60,20 +61,26 @@ static long futex(uint32_t *word, int op, uint32_t value, const struct timespec 
 	return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
 }
 
-/* A poll cannot wait for a word: this thread does, and does nothing else. */
+/* A poll cannot wait for a word: this thread does. And it tells those who wait that we live, while
+ * something large is planned. */
 static void *listen_to(void *arg)
 {
-	const struct timespec timeout = {.tv_nsec = LISTEN_NS};
 	struct scry_loads *l = arg;
-	uint32_t told = __atomic_load_n(&l->control->load_seq, __ATOMIC_ACQUIRE);
+	struct scry_control *c = l->control;
+	uint32_t told = __atomic_load_n(&c->load_seq, __ATOMIC_ACQUIRE);
 
 	while (!atomic_load(&l->shall_end)) {
-		uint32_t seq = __atomic_load_n(&l->control->load_seq, __ATOMIC_ACQUIRE);
+		uint32_t seq = __atomic_load_n(&c->load_seq, __ATOMIC_ACQUIRE);
+		bool is_open = seq != __atomic_load_n(&c->load_done, __ATOMIC_ACQUIRE);
+		const struct timespec nap = {.tv_nsec = is_open ? BEAT_NS : LISTEN_NS};
 
-		if (seq != told && write(l->fd, &(uint64_t){1}, 8) == 8)
+		if (seq != told && write(l->fd, &(uint64_t){1}, 8) == 8) {
 			told = seq;
-		else
-			futex(&l->control->load_seq, FUTEX_WAIT, seq, &timeout);
+			continue;
+		}
+		if (is_open)
+			__atomic_fetch_add(&c->load_beat, 1, __ATOMIC_RELAXED);
+		futex(&c->load_seq, FUTEX_WAIT, seq, &nap);
 	}
 	return NULL;
 }
@@ -577,6 +584,28 @@ static void merge(struct scry_hooks *h, struct scry_hooks *fresh, bool is_on)
 	h->moved += fresh->moved;
 }
 
+/* Does who waited still wait? */
+static bool has_nobody_left(struct scry_loads *l)
+{
+	uint32_t given_up = __atomic_load_n(&l->control->load_given_up, __ATOMIC_SEQ_CST);
+	bool is_held = given_up == l->given_up;
+
+	l->given_up = given_up;
+	return is_held;
+}
+
+/* While we write nobody gives up waiting; who has given up before is seen. */
+static int put_on(struct scry_hooks *fresh, struct scry_loads *l, struct scry_inject *inj)
+{
+	int r;
+
+	__atomic_store_n(&l->control->load_busy, 1, __ATOMIC_SEQ_CST);
+	fresh->is_unused = fresh->is_unused && has_nobody_left(l);
+	r = scry_hooks_on(fresh, inj, NULL);
+	__atomic_store_n(&l->control->load_busy, 0, __ATOMIC_SEQ_CST);
+	return r;
+}
+
 /* Looks at the new objects of the list, plans, and puts on. */
 static int hook_fresh(struct scry_hooks *h, struct scry_inject *inj, bool is_unused)
 {
@@ -611,7 +640,7 @@ static int hook_fresh(struct scry_hooks *h, struct scry_inject *inj, bool is_unu
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
 	}
 	if (r == 0)
-		r = scry_hooks_on(&fresh, inj, NULL);
+		r = put_on(&fresh, h->loads, inj);
 	merge(h, &fresh, r == 0);
 	h->edit_count = inj->edit.count - h->first_edit;
 out:
@@ -744,16 +773,12 @@ static int look_now(struct scry_hooks *h, struct scry_inject *inj, bool is_parke
 {
 	struct scry_loads *l = h->loads;
 	uint64_t arg = l->control->load_arg;
-	uint32_t given_up;
 	bool is_held;
 	int r;
 
 	if (!is_parked)
 		return judge(l, look(h, inj, false));
-	__atomic_store_n(&l->control->load_busy, 1, __ATOMIC_SEQ_CST);
-	given_up = __atomic_load_n(&l->control->load_given_up, __ATOMIC_SEQ_CST);
-	is_held = given_up == l->given_up;
-	l->given_up = given_up;
+	is_held = has_nobody_left(l);
 	if (is_held && is_unload(h, arg)) {
 		l->again_ns = scry_now_ns() + AGAIN_NS;
 		return 0;

@@ -124,10 +124,12 @@ struct scry_control {
 	uint64_t tail;		       /* words consumed */
 	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
 	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
-	uint64_t load_wait_tsc;	       /* so long a ticket is waited for */
+	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
 	uint32_t load_done;	       /* tickets answered; a futex */
 	uint32_t load_busy; /* 1: the keeper writes, trusting in that somebody waits */
-	uint64_t pad2[28];
+	uint32_t load_beat; /* signs of life, while a ticket is not answered */
+	uint32_t load_pad;
+	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 };
