@@ -15,6 +15,8 @@
 #define SCRY_TYPE_DATA 0x0cu
 #define SCRY_TYPE_IMEMO 0x1au
 #define SCRY_TYPE_ICLASS 0x1cu
+#define SCRY_TYPE_ZOMBIE 0x1du
+#define SCRY_TYPE_MOVED 0x1eu
 
 /* ruby/internal/event.h; public since 2.1 */
 #define SCRY_RUBY_NEWOBJ 0x100000u

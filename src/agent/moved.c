@@ -119,6 +119,7 @@ static void compacted(void *unused)
 	struct batch b;
 
 	(void)unused;
+	g->last_born = 0; /* its slot may be used again without an end */
 	if (!g->wanted || g->handling)
 		return;
 	g->handling = 1;

@@ -18,8 +18,11 @@ typedef void (*event_func)(uint64_t data, const void *trace_arg);
 
 SCRY_EXPORT void scry_agent_boot(void);
 
+/* Of events; none when the objects come by hooks. */
 static event_func handler(void)
 {
+	if (scry_agent.hooks.on)
+		return 0;
 	return (event_func)(scry_agent.sampling.on ? (void *)scry_agent_sampled
 						   : (void *)scry_agent_event);
 }
@@ -28,8 +31,9 @@ static event_func handler(void)
  * watch has left on the list may be the wrong one; it is taken off, and a job puts the other on. */
 void scry_take_up(struct scry_gate *g)
 {
-	if (scry_agent.state.handler != (uint64_t)handler())
-		return;
+	if (scry_agent.state.handler != (uint64_t)handler() || !scry_agent.state.hooked)
+		return; /* by hooks: not by the first object; reconcile or boot do, when the VM is
+			   up */
 	scry_site_forget_all();
 	scry_stack_forget_all();
 	scry_pages_forget_all();
@@ -39,6 +43,8 @@ void scry_take_up(struct scry_gate *g)
 	g->sweeping = 1; /* not known: a sweep may be under way */
 	g->last_node = 0;
 	g->until_lease_check = 1;
+	if (scry_agent.hooks.on)
+		scry_hooks_take_up(g);
 	g->taken = g->wanted;
 	__atomic_store_n(&scry_agent.control->armed, g->taken, __ATOMIC_RELEASE);
 }
@@ -69,10 +75,12 @@ static void hook_on(struct scry_gate *g)
 		scry_moved_on();
 		scry_agent.state.hooked = 1;
 		scry_agent.state.handler = (uint64_t)handler();
-		add(handler(),
-		    SCRY_RUBY_NEWOBJ | (scry_agent.sampling.on ? 0 : SCRY_RUBY_FREEOBJ) |
-			    SCRY_RUBY_GC_START | SCRY_RUBY_GC_END_MARK | SCRY_RUBY_GC_END_SWEEP,
-		    0, HOOK_SAFE | HOOK_RAW_ARG);
+		if (handler())
+			add(handler(),
+			    SCRY_RUBY_NEWOBJ | (scry_agent.sampling.on ? 0 : SCRY_RUBY_FREEOBJ) |
+				    SCRY_RUBY_GC_START | SCRY_RUBY_GC_END_MARK |
+				    SCRY_RUBY_GC_END_SWEEP,
+			    0, HOOK_SAFE | HOOK_RAW_ARG);
 	}
 	if (g->taken != g->wanted)
 		scry_take_up(g);
@@ -82,7 +90,8 @@ void scry_hook_off(const struct scry_gate *g)
 {
 	int (*remove)(event_func, uint64_t) = (void *)scry_agent.ruby.remove_event_hook;
 
-	if (!scry_agent.state.hooked || remove((event_func)scry_agent.state.handler, 0) <= 0)
+	if (!scry_agent.state.hooked ||
+	    (scry_agent.state.handler && remove((event_func)scry_agent.state.handler, 0) <= 0))
 		return;
 	scry_moved_off();
 	scry_agent.state.hooked = 0;

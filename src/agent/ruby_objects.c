@@ -37,20 +37,11 @@ static void find_caller(const struct scry_agent_frames *f, const uint8_t *ec, co
 	place->pc = place->iseq = 0;
 }
 
-/* Where the object is made: the newest Ruby frame. Follows no pointer when the layout is not as
- * learned. */
-static void find_place(const struct scry_agent_frames *f, const uint8_t *trace_arg,
-		       struct scry_agent_place *place)
+void scry_find_place(const struct scry_agent_frames *f, const uint8_t *ec, const uint8_t *cfp,
+		     struct scry_agent_place *place)
 {
-	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, f->trace_ec);
-	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, f->trace_cfp);
 	uint64_t depth;
 
-	if (unlikely(word_at(ec, f->ec_cfp) != (uint64_t)cfp)) {
-		scry_agent.control->bad++;
-		*place = (struct scry_agent_place){.depth = 0xffff};
-		return;
-	}
 	place->ec = (uint64_t)ec;
 	place->cfp = (uint64_t)cfp;
 	place->pc = word_at(cfp, f->frame_pc);
@@ -65,20 +56,32 @@ static void find_place(const struct scry_agent_frames *f, const uint8_t *trace_a
 	place->pc -= f->pc_advanced;
 }
 
-/* 0: it could not be recorded, and is counted as lost. */
-static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+/* Follows no pointer when the event's argument is not as learned. */
+static void place_of_event(const struct scry_agent_frames *f, const uint8_t *trace_arg,
+			   struct scry_agent_place *place)
 {
-	struct scry_agent_place place;
+	const uint8_t *ec = (const uint8_t *)word_at(trace_arg, f->trace_ec);
+	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, f->trace_cfp);
+
+	if (unlikely(word_at(ec, f->ec_cfp) != (uint64_t)cfp)) {
+		scry_agent.control->bad++;
+		*place = (struct scry_agent_place){.depth = 0xffff};
+		return;
+	}
+	scry_find_place(f, ec, cfp, place);
+}
+
+int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place, uint64_t object)
+{
 	uint32_t code, node = 0;
 	uint64_t page = object >> 16;
 
-	find_place(&g->frames, trace_arg, &place);
 	if (g->frames.with_stacks) {
-		node = scry_stack_node(&g->frames, &place);
+		node = scry_stack_node(&g->frames, place);
 		if (unlikely(node == SCRY_STACK_LOST))
 			return 0;
 	}
-	code = scry_site_code(&place, (const uint64_t *)object);
+	code = scry_site_code(place, (const uint64_t *)object);
 	if (unlikely(!code) || unlikely(!scry_ring_reserve(g, 2)))
 		return 0;
 	if (node != g->last_node) {
@@ -92,8 +95,15 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 	return 1;
 }
 
-/* Code and classes end: what is known by their address is forgotten. */
-static void forget(uint64_t object, uint64_t flags)
+static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t object)
+{
+	struct scry_agent_place place;
+
+	place_of_event(&g->frames, trace_arg, &place);
+	return scry_record_birth(g, &place, object);
+}
+
+void scry_forget(uint64_t object, uint64_t flags)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint32_t type = flags & SCRY_TYPE_MASK;
@@ -130,7 +140,7 @@ static int is_plain(uint64_t flags)
 }
 
 /* The object is still whole, or its flags are 0. */
-static void put_end(struct scry_gate *g, uint64_t object, uint64_t flags)
+void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags)
 {
 	uint64_t code = SCRY_RING_FREED;
 	int64_t extra;
@@ -155,11 +165,11 @@ static void record_free(struct scry_gate *g, uint64_t object)
 {
 	uint64_t flags = load64(object);
 
-	forget(object, flags);
-	put_end(g, object, flags);
+	scry_forget(object, flags);
+	scry_record_end(g, object, flags);
 }
 
-static void record_gc(struct scry_gate *g, uint32_t event)
+void scry_record_gc(struct scry_gate *g, uint32_t event)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
 	uint32_t what = SCRY_RING_GC_SWEPT;
@@ -188,7 +198,7 @@ static int may_be_sampled(uint64_t object)
 	return scry_agent.sampled.filter[bit / 64] >> bit % 64 & 1;
 }
 
-static int begin(struct scry_gate *g)
+int scry_begin(struct scry_gate *g)
 {
 	if (unlikely(g->handling)) { /* a signal handler that allocates, or a second ractor */
 		scry_agent.control->busy++;
@@ -200,14 +210,15 @@ static int begin(struct scry_gate *g)
 		scry_take_up(g);
 	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
-	if (!g->open && scry_lane_claim(g)) /* a fork child, whose gate page is zero */
+	/* a fork child, whose gate page is zero */
+	if (!g->open && scry_agent.state.hooked && scry_lane_claim(g))
 		return 1;
 	scry_hook_off(g); /* off, a child that is not followed, or the wrong handler */
 	g->handling = 0;
 	return 0;
 }
 
-static void end(struct scry_gate *g)
+void scry_end(struct scry_gate *g)
 {
 	__asm__ volatile("" ::: "memory");
 	g->handling = 0;
@@ -220,7 +231,7 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	uint64_t object;
 
 	(void)data;
-	if (!begin(g))
+	if (!scry_begin(g))
 		return;
 	object = word_at(trace_arg, g->frames.trace_data);
 	if (event == SCRY_RUBY_NEWOBJ)
@@ -228,10 +239,10 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	else if (event == SCRY_RUBY_FREEOBJ)
 		record_free(g, object);
 	else
-		record_gc(g, event);
+		scry_record_gc(g, event);
 	if (unlikely(!g->wanted)) /* it was the last one: see define.c */
 		scry_hook_off(g);
-	end(g);
+	scry_end(g);
 }
 
 /* Slot bytes of `object` in units of the smallest slot: the heap page says. */
@@ -245,13 +256,18 @@ static int64_t units_of(uint64_t object)
 	return *(const volatile uint16_t *)(page + r->page_slot_size) / scry_agent.sampling.unit;
 }
 
+int64_t scry_sample_step(const struct scry_gate *g, uint64_t object)
+{
+	return g->by_bytes ? units_of(object) : 1;
+}
+
 static void end_samples(struct scry_gate *g, uint32_t event)
 {
 	uint32_t cursor = 0;
 	uint64_t object;
 
 	while ((object = scry_sample_next_dead(g, event, &cursor)))
-		put_end(g, object, event == SCRY_RUBY_GC_END_MARK ? load64(object) : 0);
+		scry_record_end(g, object, event == SCRY_RUBY_GC_END_MARK ? load64(object) : 0);
 }
 
 /*
@@ -274,15 +290,15 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	(void)data;
 	if (likely(event == SCRY_RUBY_NEWOBJ)) {
 		object = word_at(trace_arg, g->frames.trace_data);
-		g->until_sample -= g->by_bytes ? units_of(object) : 1;
+		g->until_sample -= scry_sample_step(g, object);
 		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)) &&
 		    !scry_comes_ractor(load64(object), load64(object + 8)))
 			return;
 	}
-	if (!begin(g))
+	if (!scry_begin(g))
 		return;
 	if (event != SCRY_RUBY_NEWOBJ) {
-		record_gc(g, event);
+		scry_record_gc(g, event);
 		end_samples(g, event);
 		if (event == SCRY_RUBY_GC_END_MARK)
 			forget_the_dead();
@@ -299,5 +315,5 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	}
 	if (unlikely(!g->wanted))
 		scry_hook_off(g);
-	end(g);
+	scry_end(g);
 }

@@ -197,6 +197,18 @@ void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *c
 	}
 }
 
+int scry_sample_ended(struct scry_gate *g, uint64_t object)
+{
+	uint32_t at = find(object);
+
+	if (at == SCRY_TRACKED)
+		return 0;
+	remove_entry(g, at);
+	if (scry_agent.sampled.used - g->tracked > REMOVED_MAX)
+		clean(g);
+	return 1;
+}
+
 void scry_sample_reused(struct scry_gate *g, uint64_t object)
 {
 	uint32_t at = find(object);

@@ -24,6 +24,8 @@ int64_t scry_sample_gap(struct scry_gate *g);
 void scry_sample_track(struct scry_gate *g, uint64_t object);
 /* An object is made at `object`: if one was taken there, that one is dead. */
 void scry_sample_reused(struct scry_gate *g, uint64_t object);
+/* `object` ends; not 0: it was taken, and is waited for no longer. */
+int scry_sample_ended(struct scry_gate *g, uint64_t object);
 /*
  * A GC has marked or swept: those of the objects taken that are dead, each once; the caller says
  * so in the ring. *cursor begins with 0; the answer 0 ends.

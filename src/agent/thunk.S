@@ -1,6 +1,9 @@
 /*
- * Entries that are not C: the restorer of synthetic signal frames and the hook that the boot slot leads to.
+ * Entries that are not C: the restorer of synthetic signal frames, the hook that the boot slot leads to, and those
+ * that stubs lead to.
  */
+#define SCRY_GATE_BIRTHS 184 /* wire/gate.h */
+
 	.text
 	.globl	scry_agent_restorer
 	.protected scry_agent_restorer
@@ -38,6 +41,65 @@ scry_agent_boot_slot:
 	mov	scry_agent_boot_original(%rip), %r11
 	jmp	*%r11
 	.size	scry_agent_boot_slot, . - scry_agent_boot_slot
+
+	.globl	scry_agent_born
+	.protected scry_agent_born
+.type	scry_agent_born, @function
+/*
+ * In the place of a function that makes an object (a REPLACE hook, hook/stub.h): r11 is the original. At most six
+ * arguments, all in registers; what it returns is the object, and is handed on. rax is no argument.
+ */
+scry_agent_born:
+	endbr64
+	mov	scry_agent(%rip), %rax
+	incq	SCRY_GATE_BIRTHS(%rax)
+	sub	$8, %rsp
+	call	*%r11
+	add	$8, %rsp
+	mov	%rax, %rdi
+	jmp	scry_agent_birth
+	.size	scry_agent_born, . - scry_agent_born
+
+	.globl	scry_agent_called
+	.protected scry_agent_called
+.type	scry_agent_called, @function
+/*
+ * At the entry of some function (a CALL hook): scry_agent_call gets the six argument registers as an array, the first
+ * one first, and the hook's cookie. Registers and flags as found; the agent touches no vector register.
+ *
+ *   rsp -> rdi rsi rdx rcx r8 r9 r11 r10 flags rax, return address, cookie
+ */
+scry_agent_called:
+	endbr64
+	push	%rax
+	lahf
+	seto	%al
+	push	%rax
+	push	%r10
+	push	%r11
+	push	%r9
+	push	%r8
+	push	%rcx
+	push	%rdx
+	push	%rsi
+	push	%rdi
+	mov	%rsp, %rdi
+	mov	88(%rsp), %rsi
+	call	scry_agent_call
+	pop	%rdi
+	pop	%rsi
+	pop	%rdx
+	pop	%rcx
+	pop	%r8
+	pop	%r9
+	pop	%r11
+	pop	%r10
+	pop	%rax
+	add	$127, %al
+	sahf
+	pop	%rax
+	ret
+	.size	scry_agent_called, . - scry_agent_called
 
 	.data
 	.globl	scry_agent_boot_original

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
+#include "cmd/makers.h"
 #include "hook/inject.h"
 #include "vm/ruby.h"
 
@@ -106,6 +107,12 @@ static void check_process(pid_t pid)
 		line("switch for events", classic || triggered,
 		     triggered ? "rb_postponed_job_trigger" : "rb_postponed_job_register_one",
 		     "this Ruby is not supported yet");
+		r = scry_makers_find(ruby, &proc);
+		line("hooks on makers", r == 0 && ruby->layout.makers.is_proven,
+		     r < 0			     ? scry_error()
+		     : ruby->layout.makers.is_proven ? "proven by counting"
+						     : ruby->layout.makers.why,
+		     "use events (the default)");
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);
 	}

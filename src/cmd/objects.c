@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/objects_plan.h"
+#include "cmd/objects_source.h"
 #include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/until.h"
@@ -35,6 +36,7 @@
 struct objects_opts {
 	struct scry_objects_sample sample;
 	bool stacks, force_gc;
+	int source; /* enum scry_objects_source */
 };
 
 /* What all processes of a run have in common. */
@@ -48,6 +50,7 @@ struct objects {
 	struct scry_objects *names;
 	struct scry_agent_ruby plan;
 	struct scry_agent_sampling sampling;
+	struct scry_objects_hooks hooks;
 	double sample_mean;
 	uint32_t slice;
 	uint64_t until_ns;	    /* when --until is looked at next */
@@ -59,11 +62,12 @@ struct objects {
 	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
 	uint64_t retry_ns; /* next time to try again */
 	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
-	uint64_t lost, lease, busy, bad, unfollowed; /* of this watch, or of all summed here */
-	bool booting;				     /* started by us: validate when the VM is up */
-	bool is_damaged;			     /* the ring made no sense */
-	bool refused;				     /* the live check failed: the report says so */
-	uint64_t blind; /* compactions not followed, by the agent's count */
+	uint64_t lost, lease, busy, bad, unfollowed,
+		unseen;	 /* of this watch, or of all summed here */
+	bool booting;	 /* started by us: validate when the VM is up */
+	bool is_damaged; /* the ring made no sense */
+	bool refused;	 /* the live check failed: the report says so */
+	uint64_t blind;	 /* compactions not followed, by the agent's count */
 	int ractors_at_start;
 	bool registered; /* in at least one thread */
 	bool table_full; /* the VM takes no more postponed jobs */
@@ -112,6 +116,11 @@ static int prepare(struct scry_watch *w)
 			"process %d has several ractors, and this Ruby (%s) may crash when "
 			"a ractor starts while events are on; fix: Ruby 3.1.4 or later",
 			w->proc.pid, o->ruby->description);
+	r = scry_objects_choose(w, o->ruby, (enum scry_objects_source)opts->source, &o->hooks);
+	if (r < 0)
+		return r;
+	if (o->hooks.is_open) /* there a first ractor ends the watch, too: there is one ring */
+		o->plan.ractor_class = scry_ruby_symbol(o->ruby, "rb_cRactor");
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
 						    o->plan.page_mask != 0, &o->sampling);
@@ -131,11 +140,7 @@ static void describe(struct scry_watch *w, FILE *out)
 
 	fprintf(out, "  runtime     %s\n", o->ruby->description);
 	fprintf(out, "  module      %s\n", o->ruby->module);
-	fprintf(out, "  source      NEWOBJ and FREEOBJ events of the VM, by a raw event hook\n");
-	fprintf(out,
-		"  code        no byte of the program's or Ruby's code or data is patched by us; "
-		"the\n"
-		"              VM's own hook list gets one entry, which is taken out at the end\n");
+	scry_objects_describe_source(&o->hooks, out);
 	fprintf(out, "  layout      %zu items learned and checked (scry doctor -p %d lists them)\n",
 		o->ruby->check_count, w->proc.pid);
 	fprintf(out, "  pause       and each Ruby thread at most once for some 0.1 ms, until one "
@@ -233,12 +238,16 @@ static int enter(struct scry_watch *w)
 
 	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
 				 !o->plan.each_objects && !o->sampling.on, &frames);
+	if (o->hooks.is_open)
+		frames.pc_advanced = 0; /* that is around events only */
 	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
 			   &o->plan, sizeof(o->plan));
 	if (r == 0)
 		r = scry_edit_poke(w->inj.mem.fd,
 				   w->inj.data + offsetof(struct scry_agent_data, sampling),
 				   &o->sampling, sizeof(o->sampling));
+	if (r == 0)
+		r = scry_objects_tell_source(w, &o->hooks);
 	if (r == 0)
 		r = scry_edit_poke(w->inj.mem.fd,
 				   w->inj.gate + offsetof(struct scry_gate, by_bytes), &by_bytes,
@@ -261,6 +270,9 @@ static int enter(struct scry_watch *w)
 	r = scry_inject_want(&w->inj, w->watch);
 	if (r < 0)
 		return scry_fail(r, "process %d is gone", w->proc.pid);
+	r = scry_objects_hook(w, &o->hooks);
+	if (r < 0)
+		return r;
 	if (w->held) {
 		o->booting = true;
 		r = hook_boot(w, o);
@@ -537,7 +549,11 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
-	if (w->inj.control->ended)
+	if (w->inj.control->ended && o->hooks.is_open)
+		scry_watch_note(w,
+				"the watch ended when the program made a ractor: hooks see objects "
+				"of one ractor");
+	else if (w->inj.control->ended)
 		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby may "
 				   "crash when one starts while events are on; fix: Ruby 3.1.4 or "
 				   "later");
@@ -569,6 +585,11 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 			"%llu objects were taken back by the VM without an event: they count "
 			"as freed from when their place was used again",
 			(unsigned long long)t->replaced);
+	if (o->unseen)
+		scry_watch_note(w,
+				"the VM counted %llu objects that no hook has shown; fix: --source "
+				"event",
+				(unsigned long long)o->unseen);
 	if (o->busy)
 		scry_watch_note(w,
 				"%llu events came while the handler ran (a signal handler that "
@@ -590,6 +611,7 @@ static void take_counters(struct scry_watch *w, struct objects *o)
 	o->busy = c->busy - o->base_busy;
 	o->bad = c->bad - o->base_bad;
 	o->unfollowed = c->untracked - o->base_untracked;
+	o->unseen = c->unseen;
 	scry_objects_measure(o->names, w->target_gone);
 }
 
@@ -612,7 +634,7 @@ static int finish(struct scry_watch *w)
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + o->lost;
 	w->cost_ns = cost_ns(o, opts, &t);
-	w->errors += o->bad + t.damaged;
+	w->errors += o->bad + t.damaged + o->unseen;
 	if (!o->ruby || !o->ruby->layout.recycles)
 		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
@@ -670,6 +692,7 @@ static void done(struct scry_watch *w)
 {
 	struct objects *o = w->state;
 
+	scry_objects_source_done(&o->hooks);
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
 	if (!w->root)
@@ -708,6 +731,10 @@ int scry_cmd_objects(int argc, char **argv)
 		 NULL},
 		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
 		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
+		{0, "source", SCRY_OPT_CHOICE, &objects.source, "SOURCE",
+		 "the VM's events, hooks on its functions, or hooks where they are proven (default "
+		 "event)",
+		 SCRY_SOURCES},
 		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
 		 "record the counters each TIME, for scry diff", NULL},
 		{0, "until", SCRY_OPT_STRING, &until, "EXPR",

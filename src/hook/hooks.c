@@ -533,16 +533,26 @@ static size_t next_batch(const struct scry_inject *inj, size_t first, size_t lef
 	return n < left && inj->edit.entries[first + n - 1].kind == SCRY_EDIT_PAD ? n + 1 : n;
 }
 
-static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct changes *c)
+/* A program that is being started has one thread, which is held already. */
+static int apply_held(struct scry_hooks *h, struct scry_inject *inj, size_t first, size_t count,
+		      const struct scry_tracee *held)
 {
-	int tries = ON_TRIES, r = 0;
+	return is_in_window(h, held->regs.rip) ? -EAGAIN
+					       : scry_edit_apply(&inj->edit, first, count);
+}
+
+static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct changes *c,
+		 const struct scry_tracee *held)
+{
+	int tries = held ? 1 : ON_TRIES, r = 0;
 
 	if (h->is_unused)
 		return scry_edit_apply(&inj->edit, h->first_edit, c->count);
 	for (size_t done = 0; done < c->text_count && r == 0;) {
-		size_t n = next_batch(inj, h->first_edit + done, c->text_count - done);
+		size_t first = h->first_edit + done;
+		size_t n = next_batch(inj, first, c->text_count - done);
 
-		r = apply_text(h, inj, h->first_edit + done, n);
+		r = held ? apply_held(h, inj, first, n, held) : apply_text(h, inj, first, n);
 		if (r == -EAGAIN && --tries) {
 			nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 			r = 0;
@@ -583,7 +593,7 @@ int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tra
 	if (r == 0) {
 		h->edit_count = c.count;
 		h->is_on = true;
-		r = apply(h, inj, &c);
+		r = apply(h, inj, &c, held);
 		if (r < 0)
 			r = take_back(h, inj, r);
 	}

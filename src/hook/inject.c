@@ -21,6 +21,7 @@
 #define HOLD_TRIES 10
 #define MAP_TRIES 5
 #define UNDO_TRIES 5
+#define LEAVE_TRIES 25	      /* half a second: threads that wait for a processor within a stub */
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -276,13 +277,11 @@ static int write_image(struct scry_inject *inj)
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
-	const uint64_t restorers[] = {inj->gadgets.restorer,
-				      scry_inject_symbol(inj, "scry_agent_restorer")};
 	int r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
 
 	if (r < 0)
 		return r;
-	r = scry_world_look(w, &inj->mem, &inj->maps, restorers, 2);
+	r = scry_world_look(w, &inj->mem, &inj->maps);
 	if (r < 0)
 		scry_inject_go(inj, w);
 	return r;
@@ -296,16 +295,20 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
 	scry_inject_count_pause(inj, w->pause_ns, held);
 }
 
-/* Does a thread stand where bytes are changed in a way that forbids to put them back? */
+/* Does a thread stand where bytes are changed in a way that forbids to put them back? Not where the
+ * original ones stand: a scry died between planning and writing, and all may be anywhere. */
 static bool is_inside(const struct scry_inject *inj, const struct scry_world *w, size_t first,
 		      size_t n)
 {
 	for (size_t i = first; i < first + n; i++) {
 		const struct scry_journal_entry *j = &inj->edit.entries[i];
 		uint64_t start = j->address + (j->kind != SCRY_EDIT_PAD);
+		unsigned char now[SCRY_EDIT_MAX];
 
 		if (j->kind != SCRY_EDIT_SLOT && j->state != SCRY_EDIT_UNDONE &&
-		    scry_world_inside(w, start, j->address + j->size))
+		    scry_world_inside(w, start, j->address + j->size) &&
+		    (scry_mem_read(&inj->mem, j->address, now, j->size) < 0 ||
+		     memcmp(now, j->old, j->size)))
 			return true;
 	}
 	return false;
@@ -713,7 +716,7 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 && !state.hooked &&
 	       state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !(inj->edit.mem && scry_edit_standing(&inj->edit));
+	       !gate.handling && !gate.births && !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
 
 static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
@@ -739,7 +742,9 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		report->entries = report->restored; /* the others are tried once more */
 		report->foreign = report->failed = 0;
 	}
-	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
+	for (int i = 0; i < LEAVE_TRIES && r == -EAGAIN; i++) {
+		bool inside;
+
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
 		if (r == 0)
@@ -750,9 +755,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
+		inside = is_anyone_in_code(inj, &w);
 		scry_inject_go(inj, &w);
-		if (r == 0 && *ret_left && i < 2)
-			r = -EAGAIN; /* once more: somebody was inside */
+		if (r == 0 && *ret_left && (inside || i < 2))
+			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */
 		if (r == -EAGAIN)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}

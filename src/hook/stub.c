@@ -46,6 +46,22 @@ static void put_call(struct out *o, const struct scry_stub *s)
 	put(o, "\x48\x8d\x64\x24\x08", 5); /* lea 8(%rsp), %rsp */
 }
 
+#define JUMP_LITERAL 6 /* bytes of jmp *literal(%rip) */
+
+/* The copy of the displaced instructions comes right behind. */
+static void put_replace(struct out *o, const struct scry_stub *s)
+{
+	if (s->window) {
+		put(o, "\x4c\x8d\x1d", 3); /* lea copy(%rip), %r11 */
+		put(o, &(int32_t){JUMP_LITERAL}, 4);
+	} else {
+		put(o, "\x49\xbb", 2); /* movabs $function, %r11 */
+		put(o, &s->function, 8);
+	}
+	put(o, "\xff\x25", 2); /* jmp *literal(%rip) */
+	put_rel32(o, s->literal, 0);
+}
+
 static enum scry_x86_refusal put_copy(struct out *o, const struct scry_stub *s,
 				      struct scry_stub_code *ret)
 {
@@ -84,8 +100,7 @@ enum scry_x86_refusal scry_stub_emit(const struct scry_stub *s, struct scry_stub
 	if (s->is_indirect)
 		put(&o, "\xf3\x0f\x1e\xfa", 4); /* endbr64 */
 	if (s->kind == SCRY_HOOK_REPLACE) {
-		put(&o, "\xff\x25", 2); /* jmp *literal(%rip) */
-		put_rel32(&o, s->literal, 0);
+		put_replace(&o, s);
 	} else {
 		if (s->spares_red_zone)
 			put(&o, "\x48\x8d\x64\x24\x80", 5); /* lea -128(%rsp), %rsp */

@@ -5,7 +5,8 @@
  *   COUNT    counts, in the process that was entered and not in its fork children
  *   CALL     calls a handler of the agent through its thunk (agent/thunk.S), which keeps every
  *            register and the flags
- *   REPLACE  jumps to a handler, which calls the original by itself or does not
+ *   REPLACE  jumps to a handler with the original's address in r11, a register that no function
+ *            expects anything in; it calls the original by itself or does not
  *
  * and, but for REPLACE, goes on to the function: by a copy of its displaced first instructions and
  * a jump behind them, or, where a slot or a call was changed and not the function, by a jump to its

@@ -232,6 +232,29 @@ static bool may_keep(const struct scry_ruby *ruby)
 	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) && ruby->whole;
 }
 
+void scry_ruby_keep(const struct scry_ruby *ruby)
+{
+	struct scry_cache_key key;
+	struct scry_cached known;
+
+	if (!make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
+		return;
+	known.layout.makers = ruby->layout.makers;
+	scry_cache_store(&key, &known);
+	scry_cached_done(&known);
+}
+
+/* Who makes objects is not learned here (cmd/makers): what is known of it stays known. */
+static void take_makers(struct scry_ruby *ruby, const struct scry_cache_key *key)
+{
+	struct scry_cached known;
+
+	if (!key || scry_cache_load(key, &known) != 0)
+		return;
+	ruby->layout.makers = known.layout.makers;
+	scry_cached_done(&known);
+}
+
 static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		     const struct scry_cache_key *key)
 {
@@ -250,6 +273,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	err = scry_ruby_learn(ruby, proc);
 	if (err)
 		return err;
+	take_makers(ruby, key);
 	rows = ruby->check_count - 1;
 	err = scry_ruby_validate(ruby);
 	if ((err == 0 || err == -EAGAIN) && key && may_keep(ruby)) {

@@ -121,6 +121,20 @@ ssize_t scry_ruby_id_name(const struct scry_ruby *ruby, uint64_t id, char *buf, 
 int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const uint64_t keys[3],
 			  uint64_t ret_values[3]);
 
+/*
+ * The word that holds the execution context of the thread that runs: TLS module number (as the
+ * dynamic thread vector counts) and offset in its block; module 0: offset from fs. 0, or -ENOTSUP
+ * with a sentence: this Ruby does not export it.
+ */
+int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int64_t *ret_offset);
+
+/* Remembers what was found out about the makers of objects (layout.makers), where the layout may be
+ * kept at all. */
+void scry_ruby_keep(const struct scry_ruby *ruby);
+
+/* Appends a row for `scry doctor`, or replaces the one of this item; without memory it is missing.
+ */
+void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
 /* Prints each check, one line. */
 void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out);
 

@@ -65,6 +65,17 @@ static bool is_bool(const uint8_t *bytes, size_t at)
 	return bytes[at] <= 1;
 }
 
+static bool is_text(const char *text, size_t room)
+{
+	size_t n = strnlen(text, room);
+
+	for (size_t i = 0; i < n; i++) {
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	}
+	return n < room;
+}
+
 static bool leaves_hold(const uint8_t *layout, size_t at, uint32_t count)
 {
 	if (count > SCRY_RUBY_LEAF_MAX)
@@ -100,6 +111,18 @@ static bool rules_hold(const uint8_t *bytes)
 	return true;
 }
 
+static bool makers_hold(const uint8_t *bytes)
+{
+	struct scry_ruby_makers m;
+
+	if (!is_bool(bytes, offsetof(struct scry_ruby_makers, is_known)) ||
+	    !is_bool(bytes, offsetof(struct scry_ruby_makers, is_proven)))
+		return false;
+	memcpy(&m, bytes, sizeof(m));
+	return m.count <= SCRY_RUBY_MAKERS_MAX && m.end_argument < 6 && m.end_mask <= 6 &&
+	       is_text(m.why, sizeof(m.why));
+}
+
 static bool layout_holds(const uint8_t *bytes)
 {
 	uint32_t leaves, afters;
@@ -111,19 +134,9 @@ static bool layout_holds(const uint8_t *bytes)
 	memcpy(&leaves, bytes + offsetof(struct scry_ruby_layout, leaf_count), sizeof(leaves));
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
 	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
+	       makers_hold(bytes + offsetof(struct scry_ruby_layout, makers)) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, after), afters);
-}
-
-static bool is_text(const char *text, size_t room)
-{
-	size_t n = strnlen(text, room);
-
-	for (size_t i = 0; i < n; i++) {
-		if (text[i] < ' ' || text[i] > '~')
-			return false;
-	}
-	return n < room;
 }
 
 static bool row_holds(const uint8_t *bytes)

@@ -49,6 +49,7 @@ struct plan {
 	char library_path[4096]; /* "LD_LIBRARY_PATH=..." or "" */
 	gid_t groups[GROUPS_MAX];
 	size_t group_count;
+	const char *script; /* given as -e; NULL: fed through stdin */
 	pid_t parent;
 };
 
@@ -195,7 +196,12 @@ static void drop_rights(const struct plan *plan)
 /* After fork: system calls only; never returns. */
 static _Noreturn void run_child(const struct plan *plan)
 {
-	static char *const argv[] = {"ruby", "--disable=gems,rubyopt", "-W0", "-", NULL};
+	char *const argv[] = {"ruby",
+			      "--disable=gems,rubyopt",
+			      "-W0",
+			      plan->script ? "-e" : "-",
+			      (char *)(uintptr_t)plan->script,
+			      NULL};
 	char *envp[] = {(char *)(uintptr_t)plan->library_path, NULL};
 	sigset_t none;
 
@@ -230,11 +236,18 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Feeds the script and collects the facts until the line "ready". Returns malloc'ed text or NULL.
- */
-static char *talk(int in, int out, uint64_t end_ms)
+struct feed {
+	int in, out;
+	const char *text;
+	size_t size;
+	bool stays; /* `in` is left open */
+};
+
+/* Feeds the text and collects the facts until the line "ready". Returns malloc'ed text or NULL. */
+static char *talk(const struct feed *f, uint64_t end_ms)
 {
-	size_t sent = 0, used = 0, room = 1u << 16, total = sizeof(calib_script) - 1;
+	size_t sent = 0, used = 0, room = 1u << 16, total = f->size;
+	int in = f->in, out = f->out;
 	char *text = malloc(room);
 
 	while (text) {
@@ -245,9 +258,9 @@ static char *talk(int in, int out, uint64_t end_ms)
 		if (left <= 0 || (poll(p, 2, (int)left) < 0 && errno != EINTR))
 			break;
 		if (p[1].revents) {
-			n = write(in, calib_script + sent, total - sent);
+			n = write(in, f->text + sent, total - sent);
 			sent = n > 0 ? sent + (size_t)n : errno == EAGAIN ? sent : total;
-			if (sent == total)
+			if (sent == total && !f->stays)
 				close(in);
 		}
 		if (!p[0].revents)
@@ -266,12 +279,12 @@ static char *talk(int in, int out, uint64_t end_ms)
 		used += n > 0 ? (size_t)n : 0;
 		text[used] = '\0';
 		if (used >= 7 && strcmp(text + used - 7, "\nready\n") == 0) {
-			if (sent < total)
+			if (sent < total && !f->stays)
 				close(in);
 			return text;
 		}
 	}
-	if (sent < total)
+	if (sent < total && !f->stays)
 		close(in);
 	free(text);
 	return NULL;
@@ -452,7 +465,7 @@ static void close_fd(int *fd)
 }
 
 /* Writing to a child that died must not kill us: SIGPIPE stays blocked and is swallowed. */
-static char *talk_quietly(struct plan *plan, uint64_t end_ms)
+static char *talk_quietly(const struct feed *feed, uint64_t end_ms)
 {
 	struct timespec zero = {0, 0};
 	sigset_t pipe_set, old;
@@ -461,8 +474,7 @@ static char *talk_quietly(struct plan *plan, uint64_t end_ms)
 	sigemptyset(&pipe_set);
 	sigaddset(&pipe_set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
-	text = talk(plan->in[1], plan->out[0], end_ms);
-	plan->in[1] = -1;
+	text = talk(feed, end_ms);
 	if (!sigismember(&old, SIGPIPE)) {
 		while (sigtimedwait(&pipe_set, NULL, &zero) == SIGPIPE)
 			;
@@ -471,57 +483,136 @@ static char *talk_quietly(struct plan *plan, uint64_t end_ms)
 	return text;
 }
 
-int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
+static void close_plan(struct plan *plan)
 {
-	struct plan plan = {.target = target,
-			    .exe = -1,
-			    .mount_ns = -1,
-			    .root = -1,
-			    .in = {-1, -1},
-			    .out = {-1, -1},
-			    .err = {-1, -1},
-			    .parent = getpid()};
-	struct scry_calib calib = {0};
-	uint64_t end_ms = now_ms() + LIMIT_MS;
-	char *text;
-	int err = open_plan(&plan);
+	close_fd(&plan->exe);
+	close_fd(&plan->mount_ns);
+	close_fd(&plan->root);
+	close_fd(&plan->in[0]);
+	close_fd(&plan->in[1]);
+	close_fd(&plan->out[0]);
+	close_fd(&plan->out[1]);
+	close_fd(&plan->err[0]);
+	close_fd(&plan->err[1]);
+}
+
+/* Forks it, and closes our copies of its ends. Its pid or -errno with a sentence. */
+static pid_t start(struct plan *plan)
+{
+	int err = open_plan(plan);
+	pid_t pid;
 
 	if (err)
-		goto out;
-	calib.pid = fork();
-	if (calib.pid == 0)
-		run_child(&plan);
-	if (calib.pid < 0) {
+		return err;
+	pid = fork();
+	if (pid == 0)
+		run_child(plan);
+	if (pid < 0) {
 		err = -errno;
-		scry_fail(err, "cannot fork the calibration child: %s", strerror(-err));
-		goto out;
+		return scry_fail(err, "cannot fork the calibration child: %s", strerror(-err));
 	}
-	close_fd(&plan.in[0]);
-	close_fd(&plan.out[1]);
-	close_fd(&plan.err[1]);
-	text = talk_quietly(&plan, end_ms);
-	if (!text) {
-		err = explain(&calib.pid, plan.err[0], end_ms);
-	} else {
-		err = scry_calib_parse(&calib, text);
-		if (!err && !wait_still(calib.pid, end_ms))
-			err = scry_fail(-ENOTSUP, "the calibration child does not sit still");
+	close_fd(&plan->in[0]);
+	close_fd(&plan->out[1]);
+	close_fd(&plan->err[1]);
+	return pid;
+}
+
+static struct plan plan_for(const struct scry_proc *target, const char *script)
+{
+	return (struct plan){.target = target,
+			     .exe = -1,
+			     .mount_ns = -1,
+			     .root = -1,
+			     .in = {-1, -1},
+			     .out = {-1, -1},
+			     .err = {-1, -1},
+			     .script = script,
+			     .parent = getpid()};
+}
+
+/* Takes `text` over: the facts of a child that then sits still. */
+static int take_facts(struct scry_calib *calib, char *text, uint64_t end_ms)
+{
+	int err = scry_calib_parse(calib, text);
+
+	if (!err && !wait_still(calib->pid, end_ms))
+		err = scry_fail(-ENOTSUP, "the calibration child does not sit still");
+	return err;
+}
+
+int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
+{
+	struct plan plan = plan_for(target, NULL);
+	struct scry_calib calib = {0};
+	uint64_t end_ms = now_ms() + LIMIT_MS;
+	int err = start(&plan);
+	char *text;
+
+	if (err > 0) {
+		calib.pid = err;
+		text = talk_quietly(&(struct feed){.in = plan.in[1],
+						   .out = plan.out[0],
+						   .text = calib_script,
+						   .size = sizeof(calib_script) - 1},
+				    end_ms);
+		plan.in[1] = -1;
+		err = text ? take_facts(&calib, text, end_ms)
+			   : explain(&calib.pid, plan.err[0], end_ms);
 	}
-out:
-	close_fd(&plan.exe);
-	close_fd(&plan.mount_ns);
-	close_fd(&plan.root);
-	close_fd(&plan.in[0]);
-	close_fd(&plan.in[1]);
-	close_fd(&plan.out[0]);
-	close_fd(&plan.out[1]);
-	close_fd(&plan.err[0]);
-	close_fd(&plan.err[1]);
+	close_plan(&plan);
 	if (err)
 		scry_calib_stop(&calib);
 	else
 		*ret = calib;
 	return err;
+}
+
+int scry_calib_open(const struct scry_proc *target, const char *script, struct scry_calib_talk *ret)
+{
+	struct plan plan = plan_for(target, script);
+	pid_t pid = start(&plan);
+
+	if (pid > 0) {
+		*ret = (struct scry_calib_talk){.pid = pid,
+						.in = plan.in[1],
+						.out = plan.out[0],
+						.err = plan.err[0],
+						.end_ms = now_ms() + LIMIT_MS};
+		plan.in[1] = plan.out[0] = plan.err[0] = -1;
+	}
+	close_plan(&plan);
+	return pid > 0 ? 0 : pid;
+}
+
+int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_calib *ret)
+{
+	struct scry_calib answer = {.pid = talk->pid};
+	char *text = talk_quietly(&(struct feed){.in = talk->in,
+						 .out = talk->out,
+						 .text = line,
+						 .size = strlen(line),
+						 .stays = true},
+				  talk->end_ms);
+	int err = text ? take_facts(&answer, text, talk->end_ms)
+		       : explain(&talk->pid, talk->err, talk->end_ms);
+
+	answer.pid = 0;
+	if (err)
+		scry_calib_stop(&answer);
+	else
+		*ret = answer;
+	return err;
+}
+
+void scry_calib_close(struct scry_calib_talk *talk)
+{
+	struct scry_calib child = {.pid = talk->pid};
+
+	close_fd(&talk->in);
+	close_fd(&talk->out);
+	close_fd(&talk->err);
+	scry_calib_stop(&child);
+	talk->pid = 0;
 }
 
 void scry_calib_stop(struct scry_calib *calib)

@@ -41,6 +41,22 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
 /* Kills and reaps the child, frees the facts. */
 void scry_calib_stop(struct scry_calib *calib);
 
+/* A child that runs a script of the caller's (with the same rights, for the same 5 s) and answers
+ * its lines: each answer is facts, the last one "ready". Zeroed but for the descriptors: closed. */
+struct scry_calib_talk {
+	pid_t pid;
+	int in, out, err;
+	uint64_t end_ms;
+};
+/* `script` lives as long as the call. 0 or -errno with a sentence. */
+int scry_calib_open(const struct scry_proc *target, const char *script,
+		    struct scry_calib_talk *ret);
+/* Sends `line`, which ends with a newline, and waits for the answer and until the child sits still.
+ * 0 or -errno with a sentence; the answer ends with scry_calib_stop. */
+int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_calib *ret);
+/* Kills and reaps it. */
+void scry_calib_close(struct scry_calib_talk *talk);
+
 /* Splits `text` (taken over, changed) into facts. 0, -EPROTO when the last fact is not "ready",
  * -ENOMEM. */
 int scry_calib_parse(struct scry_calib *calib, char *text);

@@ -29,6 +29,29 @@ struct scry_ruby_leaf {
 	bool pops_nothing; /* it takes no operand from the value stack */
 };
 
+#define SCRY_RUBY_MAKERS_MAX 24
+
+/*
+ * The functions that make and free objects, found by counting calls of all functions (cmd/makers):
+ * each object is made by one call of one of `make`, and freed by one of `end`. Entries are
+ * module-relative.
+ */
+struct scry_ruby_makers {
+	bool is_known;		 /* it was tried: proven, or `why` says why not */
+	bool is_proven;		 /* the counts were the VM's own */
+	uint32_t count, called;	 /* functions; of them such as were seen to make objects */
+	uint32_t objects, freed; /* how many the counts were equal for */
+	uint64_t make[SCRY_RUBY_MAKERS_MAX];
+	uint64_t end;
+	/* of `end`, arguments from 0: the object; or the first of slots in a row, and which of them
+	 * (6: none) is a mask of those that are freed */
+	uint32_t end_argument, end_mask;
+	/* vm -> the struct of the heap; there, words: objects made, freed, GCs begun; 0 not known
+	 */
+	uint32_t vm_objspace, objspace_made, objspace_freed, objspace_gcs;
+	char why[128];
+};
+
 /* What was learned. Each bool is also in ruby_cache.c's table. Offsets in bytes; all addresses of
  * code are relative to the Ruby module's bias.
  */
@@ -103,6 +126,7 @@ struct scry_ruby_layout {
 	uint32_t leaf_count, after_count;
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
+	struct scry_ruby_makers makers;
 	/* bytes of an object outside its slot; addresses in it are module-relative here */
 	struct scry_size_rules sizes;
 };

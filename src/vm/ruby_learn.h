@@ -113,9 +113,6 @@ int scry_learn_item(struct scry_learn *learn, const char *item, const struct scr
 bool scry_learn_optional(struct scry_learn *learn, const char *item, const struct scry_pick *pick,
 			 const char *proof, const char *without);
 
-/* Appends a row for `scry doctor`; without memory the row is missing. */
-void scry_ruby_add_check(struct scry_ruby *ruby, const struct scry_ruby_check *check);
-
 /* Compares what was learned with debug information and decoded functions; adds to the rows of
  * `rows`. 0, or -ENOTSUP with a sentence that has both values. */
 int scry_ruby_cross_check(struct scry_ruby *ruby, struct scry_ruby *rows);

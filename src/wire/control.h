@@ -113,12 +113,13 @@ struct scry_control {
 	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
 	uint64_t booted;     /* the boot slot led to the agent */
 	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
+	uint64_t unseen;     /* objects that the VM has counted and that no hook has shown */
 	/* threads in the dynamic loader that wait for the keeper: agent/loads.c */
 	uint64_t load_arg;	/* of the newest: what the loader is about to run */
 	uint64_t load_late;	/* how many went on without having been answered */
 	uint32_t load_seq;	/* tickets given out; a futex */
 	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
-	uint64_t pad1[48];
+	uint64_t pad1[47];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

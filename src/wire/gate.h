@@ -4,6 +4,7 @@
 #ifndef SCRY_WIRE_GATE_H
 #define SCRY_WIRE_GATE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -42,9 +43,21 @@ struct scry_gate {
 	uint32_t tracked;     /* sampled objects whose end is waited for */
 	uint64_t by_bytes;    /* until_sample counts units of slot bytes, not objects; host writes
 			       */
+	/* objects by hooks: agent/ruby_hooks.c */
+	int64_t births; /* threads inside an allocation function of the VM that is hooked. One that
+			   leaves it by an exception stays counted: the agent then stays mapped */
+	uint64_t vm_gcs_at; /* where the VM counts its GCs; 0: not known */
+	uint64_t vm_gcs;    /* that count, when it was last looked at */
+	uint64_t last_born; /* the newest object, while it is not freed: functions that make objects
+			       call each other, and both return it */
+	uint64_t vm_made_at, vm_made; /* the same of objects made; it, before the first one seen */
+	uint64_t seen;		      /* objects since then */
 	uint32_t loads; /* 1: the keeper wants to know of loaded objects; host writes */
-	uint32_t spare;
+	uint32_t pad;
+	uint64_t spare;
 };
-_Static_assert(sizeof(struct scry_gate) == 192, "three cache lines, the third for sampling");
+#define SCRY_GATE_BIRTHS 184 /* for agent/thunk.S */
+_Static_assert(offsetof(struct scry_gate, births) == SCRY_GATE_BIRTHS, "see above");
+_Static_assert(sizeof(struct scry_gate) == 256, "four cache lines, the third for sampling");
 
 #endif

@@ -1,0 +1,265 @@
+/*
+ * Objects by hooks on the VM's own functions: every function that makes objects, and the one that
+ * frees them, lead here (agent/thunk.S). Which ones they are is found out by counting
+ * (cmd/makers.c). No event of the VM is on.
+ *
+ * A birth is recorded when the VM's function has returned, an end before it runs: where the VM's
+ * own events stand. Both pass through while no watch is on, as for events: the VM's lock lets one
+ * thread at a time make or free objects, and fork children find a gate page of zeros.
+ *
+ * There is no event of a GC. What is seen is the VM's count of GCs when an object is made or freed:
+ * when it has changed, a GC has begun; the first object that is freed then says that it has marked,
+ * and the beginning of the next one that it has swept.
+ */
+#include "agent/agent.h"
+#include "agent/load.h"
+
+#define SEEN_CHECK_EVERY 256
+#define TCB_DTV                                                                          \
+	8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
+	   */
+
+uint64_t scry_agent_birth(uint64_t object);
+void scry_agent_call(const uint64_t *arguments, uint64_t cookie);
+
+static uint64_t at_fs(int64_t offset)
+{
+	uint64_t value;
+
+	__asm__ volatile("mov %%fs:(%1), %0" : "=r"(value) : "r"(offset));
+	return value;
+}
+
+/* 0: this thread has none. The block of a module that was loaded late may not be there yet, all
+ * ones. */
+static uint64_t current_ec(void)
+{
+	const struct scry_agent_hooks *h = &scry_agent.hooks;
+	uint64_t block;
+
+	if (!h->tls_module)
+		return at_fs(h->tls_offset);
+	block = load64(at_fs(TCB_DTV) + 16 * h->tls_module);
+	return block + 1 > 1 ? load64(block + (uint64_t)h->tls_offset) : 0;
+}
+
+static void find_place(const struct scry_gate *g, struct scry_agent_place *place)
+{
+	uint64_t ec = current_ec();
+	uint64_t cfp = ec ? word_at((const uint8_t *)ec, g->frames.ec_cfp) : 0;
+
+	*place = (struct scry_agent_place){.depth = 0xffff};
+	if (likely(cfp))
+		scry_find_place(&g->frames, (const uint8_t *)ec, (const uint8_t *)cfp, place);
+}
+
+void scry_hooks_take_up(struct scry_gate *g)
+{
+	const struct scry_agent_hooks *h = &scry_agent.hooks;
+	uint64_t vm = load64(scry_agent.ruby.vm_word), objspace = 0;
+
+	if (h->vm_objspace && is_pointer(vm))
+		objspace = load64(vm + h->vm_objspace);
+	g->vm_gcs_at = is_pointer(objspace) && h->objspace_count ? objspace + h->objspace_count : 0;
+	g->vm_gcs = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
+	g->seen = 0;
+	scry_agent.control->unseen = 0;
+}
+
+static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t count)
+{
+	if (!g->sweeping) /* the one before has freed nothing */
+		scry_record_gc(g, SCRY_RUBY_GC_END_MARK);
+	scry_record_gc(g, SCRY_RUBY_GC_END_SWEEP);
+	g->gcs += count - g->vm_gcs - 1; /* those that nobody saw */
+	g->vm_gcs = count;
+	scry_record_gc(g, SCRY_RUBY_GC_START);
+}
+
+static void see_gc(struct scry_gate *g)
+{
+	uint64_t count = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+
+	if (unlikely(count != g->vm_gcs))
+		gc_began(g, count);
+}
+
+/* The VM counts what it makes: so do we, and compare now and then. The newest is in both counts. */
+static void check_seen(struct scry_gate *g)
+{
+	if (!g->seen++)
+		g->vm_made = g->vm_made_at ? load64(g->vm_made_at) - 1 : 0;
+	if (unlikely(!(g->seen % SEEN_CHECK_EVERY)) && g->vm_made_at)
+		scry_agent.control->unseen = load64(g->vm_made_at) - g->vm_made - g->seen;
+}
+
+static void record_sample(struct scry_gate *g, const struct scry_agent_place *place,
+			  uint64_t object)
+{
+	g->until_sample = scry_sample_gap(g); /* the rest of its units counts for nobody */
+	if (scry_record_birth(g, place, object))
+		scry_sample_track(g, object);
+}
+
+/* For the host, which finds out what these functions do (cmd/makers.c). */
+static struct scry_agent_probe *probe(void)
+{
+	_Static_assert(sizeof(struct scry_agent_probe) <= sizeof(scry_agent.sampled.scratch),
+		       "it lies there");
+	return (void *)scry_agent.sampled.scratch;
+}
+
+static __attribute__((noinline)) void probe_birth(uint64_t object)
+{
+	struct scry_agent_probe *p = probe();
+
+	if (p->births < SCRY_PROBE_BIRTHS)
+		p->returned[p->births] = object;
+	p->births++;
+}
+
+static __attribute__((noinline)) void probe_end(const uint64_t *arguments)
+{
+	struct scry_agent_probe *p = probe();
+
+	for (int i = 0; p->ends < SCRY_PROBE_ENDS && i < 6; i++)
+		p->given[p->ends][i] = arguments[i];
+	p->ends++;
+}
+
+static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t object)
+{
+	struct scry_agent_place place;
+
+	if (scry_agent.hooks.is_over || !scry_begin(g)) {
+		if (unlikely(scry_agent.hooks.probe))
+			probe_birth(object);
+		return;
+	}
+	if (unlikely(!is_pointer(object)) || unlikely(!(load64(object) & SCRY_TYPE_MASK))) {
+		scry_agent.control
+			->bad++; /* no object: the function is not what it was taken for */
+		scry_end(g);
+		return;
+	}
+	see_gc(g);
+	if (!scry_agent.sampling.on)
+		check_seen(g);
+	find_place(g, &place);
+	if (!scry_agent.sampling.on)
+		scry_record_birth(g, &place, object);
+	else if (g->until_sample <= 0)
+		record_sample(g, &place, object);
+	scry_end_before_ractor(g, load64(object), load64(object + 8));
+	if (unlikely(!g->wanted))
+		scry_hook_off(g);
+	scry_end(g);
+}
+
+uint64_t scry_agent_birth(uint64_t object)
+{
+	struct scry_gate *g = scry_agent.gate;
+
+	g->births--;
+	if (object == g->last_born) /* an outer function hands on what an inner one has made */
+		return object;
+	g->last_born = object;
+	if (scry_agent.sampling.on) {
+		g->until_sample -= scry_sample_step(g, object);
+		if (likely(g->until_sample > 0) &&
+		    !scry_comes_ractor(load64(object), load64(object + 8)))
+			return object;
+	}
+	record(g, object);
+	return object;
+}
+
+/* An object, and not what the sweep passes over: a free slot, a zombie, one that has moved. */
+static int is_whole(uint64_t flags)
+{
+	uint32_t type = flags & SCRY_TYPE_MASK;
+
+	return type && type != SCRY_TYPE_ZOMBIE && type != SCRY_TYPE_MOVED;
+}
+
+static int may_be_sampled(uint64_t object)
+{
+	uint32_t bit = scry_sample_bit(object);
+
+	return scry_agent.sampled.filter[bit / 64] >> bit % 64 & 1;
+}
+
+/* Is something known by its address? */
+static int is_known(uint64_t flags)
+{
+	uint32_t type = flags & SCRY_TYPE_MASK;
+
+	return type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE || type == SCRY_TYPE_IMEMO;
+}
+
+static void end_object(struct scry_gate *g, uint64_t object, uint64_t flags)
+{
+	if (object == g->last_born)
+		g->last_born = 0;
+	if (scry_agent.sampling.on && likely(!may_be_sampled(object)) && !is_known(flags))
+		return;
+	scry_forget(object, flags);
+	if (!scry_agent.sampling.on || scry_sample_ended(g, object))
+		scry_record_end(g, object, flags);
+}
+
+static void end_slots(struct scry_gate *g, uint64_t at, uint64_t mask)
+{
+	for (; mask; mask >>= 1, at += scry_agent.hooks.end_stride) {
+		uint64_t flags = mask & 1 ? load64(at) : 0;
+
+		if (is_whole(flags))
+			end_object(g, at, flags);
+	}
+}
+
+static __attribute__((noinline)) void count_slots(uint64_t at, uint64_t mask)
+{
+	for (; mask; mask >>= 1, at += scry_agent.hooks.end_stride)
+		probe()->ends += mask & 1 && is_whole(load64(at));
+}
+
+static void end(const uint64_t *arguments)
+{
+	const struct scry_agent_hooks *h = &scry_agent.hooks;
+	struct scry_gate *g = scry_agent.gate;
+	uint64_t at, mask;
+
+	if (unlikely(h->probe == SCRY_PROBE_ARGUMENTS)) {
+		probe_end(arguments);
+		return;
+	}
+	at = arguments[h->end_argument];
+	mask = h->end_mask == SCRY_NO_MASK ? 1 : arguments[h->end_mask];
+	if (unlikely(h->probe))
+		count_slots(at, mask);
+	if (h->is_over || !scry_begin(g)) {
+		g->last_born = 0;
+		return;
+	}
+	see_gc(g);
+	if (unlikely(!g->sweeping))
+		scry_record_gc(g, SCRY_RUBY_GC_END_MARK);
+	end_slots(g, at, mask);
+	if (unlikely(!g->wanted))
+		scry_hook_off(g);
+	scry_end(g);
+}
+
+/*
+ * When a VM is taken down it drops its event hooks first, then sweeps once more and ends what is
+ * left. Hooks stop there, too: that is no work of the program's.
+ */
+void scry_agent_call(const uint64_t *arguments, uint64_t cookie)
+{
+	if (likely(cookie == SCRY_CALL_END))
+		end(arguments);
+	else
+		scry_agent.hooks.is_over = 1;
+}

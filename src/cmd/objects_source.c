@@ -1,0 +1,201 @@
+/*
+ * Events or hooks: see objects_source.h. Who makes and frees objects is known from cmd/makers; here
+ * it is asked whether that holds in this very process: one ractor, no code made at run time, every
+ * entry as in its file and free to be changed.
+ */
+#include "cmd/objects_source.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+#include "cmd/makers.h"
+#include "cmd/session.h"
+
+#define SLOW_NS 1000000000ull
+
+/* Does a word of /proc/PID/NAME (cmdline, environ) switch a JIT on? */
+static bool names_jit(pid_t pid, const char *name)
+{
+	char path[64], *word = NULL;
+	size_t size = 0;
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	f = fopen(path, "re");
+	while (f && !found && getdelim(&word, &size, '\0', f) > 0)
+		found = strstr(word, "--yjit") || strstr(word, "--jit") || strstr(word, "--mjit") ||
+			strstr(word, "--rjit") || !strncmp(word, "RUBY_YJIT_ENABLE=1", 18);
+	free(word);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Memory of no file that may be executed, other than the kernel's and scry's own. */
+static bool has_jit(const struct scry_watch *w, const struct scry_ruby *ruby)
+{
+	struct scry_agent_header h;
+	struct scry_maps maps = {0};
+	struct scry_mem mem;
+	bool found = false, ours;
+
+	if (names_jit(w->proc.pid, "cmdline") || names_jit(w->proc.pid, "environ"))
+		return true;
+	if (scry_maps_read(w->proc.pid, &maps) < 0)
+		return false;
+	mem = ruby->mem;
+	ours = scry_agent_find(&mem, &maps, &h) == 0; /* of an earlier watch */
+	for (size_t i = 0; i < maps.count && !ours; i++)
+		found |= maps.entries[i].x && !maps.entries[i].path[0];
+	scry_maps_done(&maps);
+	return found;
+}
+
+static int refuse(const struct scry_watch *w, const char *why)
+{
+	return scry_fail(
+		-ENOTSUP,
+		"objects of process %d cannot be watched by hooks: %s; fix: --source event",
+		w->proc.pid, why);
+}
+
+static int want(struct scry_objects_hooks *h, uint64_t address, const struct scry_hook_to *to)
+{
+	char request[32];
+
+	snprintf(request, sizeof(request), "%#" PRIx64, address);
+	return scry_hooks_want(&h->hooks, request, to);
+}
+
+static int plan_hooks(struct scry_watch *w, const struct scry_ruby *ruby,
+		      struct scry_objects_hooks *h)
+{
+	const struct scry_hook_to born = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_born"};
+	const struct scry_hook_to freed = {
+		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_called"};
+	const struct scry_hook_to finalize = {.kind = SCRY_HOOK_CALL,
+					      .way = SCRY_WAY_ENTRY,
+					      .handler = "scry_agent_called",
+					      .cookie = SCRY_CALL_FINALIZE};
+	uint64_t down = scry_ruby_symbol(ruby, "ruby_sig_finalize");
+	const struct scry_ruby_makers *m = &ruby->layout.makers;
+	int r = scry_hooks_open(&h->hooks, &w->proc);
+
+	h->is_open = true;
+	for (uint32_t i = 0; i < m->count && r == 0; i++)
+		r = want(h, ruby->bias + m->make[i], &born);
+	if (r == 0)
+		r = want(h, ruby->bias + m->end, &freed);
+	if (r == 0 && down)
+		r = want(h, down, &finalize);
+	if (r == 0)
+		r = scry_hooks_plan(&h->hooks);
+	for (size_t i = 0; i < h->hooks.count && r == 0; i++)
+		if (!h->hooks.rows[i].way)
+			r = refuse(w, h->hooks.rows[i].why);
+	return r;
+}
+
+static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_objects_hooks *h)
+{
+	const struct scry_ruby_makers *m = &ruby->layout.makers;
+	uint64_t began = scry_now_ns(), module = 0;
+	int64_t offset = 0;
+	int r = scry_makers_find(ruby, &w->proc);
+
+	if (r == 0 && scry_now_ns() - began > SLOW_NS)
+		scry_tell(
+			w->session, SCRY_NEWS_SAY, 0,
+			"found out by counting which functions of this Ruby make its objects; the "
+			"next watch knows");
+	if (r == 0 && !m->is_proven)
+		r = refuse(w, m->why);
+	if (r == 0 && m->end_mask != SCRY_NO_MASK && ruby->layout.page_mask)
+		r = refuse(w, "slots of different sizes are freed together");
+	if (r == 0 && !w->held && scry_ruby_ractors(ruby) > 1)
+		r = refuse(w, "it has several ractors, which make objects at the same time");
+	if (r == 0 && has_jit(w, ruby))
+		r = refuse(w, "it runs code made at run time (a JIT)");
+	if (r == 0)
+		r = scry_ruby_current_ec(ruby, &module, &offset);
+	if (r == 0)
+		r = plan_hooks(w, ruby, h);
+	if (r < 0)
+		return r;
+	h->plan = (struct scry_agent_hooks){
+		.on = 1,
+		.end_argument = (uint16_t)m->end_argument,
+		.end_mask = (uint16_t)m->end_mask,
+		.end_stride = ruby->layout.slot_size,
+		.tls_module = module,
+		.tls_offset = offset,
+		.vm_objspace = m->vm_objspace,
+		.objspace_count = m->objspace_gcs,
+		.objspace_made = m->objspace_made,
+	};
+	return 0;
+}
+
+int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
+			enum scry_objects_source source, struct scry_objects_hooks *ret)
+{
+	int r = source == SCRY_SOURCE_EVENT ? 0 : try_hooks(w, ruby, ret);
+
+	if (r == 0 || source == SCRY_SOURCE_HOOKS)
+		return r;
+	scry_objects_source_done(ret);
+	if (w->session)
+		scry_tell(w->session, SCRY_NEWS_DETAIL, 0, scry_error());
+	scry_error_clear();
+	return 0;
+}
+
+int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hooks *h)
+{
+	return scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, hooks),
+			      &h->plan, sizeof(h->plan));
+}
+
+int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
+{
+	return h->is_open ? scry_hooks_on(&h->hooks, &w->inj, w->held) : 0;
+}
+
+void scry_objects_source_done(struct scry_objects_hooks *h)
+{
+	if (h->is_open)
+		scry_hooks_close(&h->hooks);
+	*h = (struct scry_objects_hooks){0};
+}
+
+void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out)
+{
+	if (!h->is_open) {
+		fprintf(out,
+			"  source      NEWOBJ and FREEOBJ events of the VM, by a raw event hook\n");
+		fprintf(out, "  code        no byte of the program's or Ruby's code or data is "
+			     "patched by "
+			     "us; the\n"
+			     "              VM's own hook list gets one entry, which is taken out "
+			     "at the "
+			     "end\n");
+		return;
+	}
+	fprintf(out, "  source      hooks on the functions that make objects and the one that "
+		     "frees them\n");
+	for (size_t i = 0; i < h->hooks.count; i++) {
+		const struct scry_hook *row = &h->hooks.rows[i];
+
+		fprintf(out, "  change      5 bytes at %#" PRIx64 ", %s%s\n",
+			row->address + row->window.endbr,
+			*row->symbol ? "the entry of " : "the entry of a function without a name",
+			row->symbol);
+	}
+}

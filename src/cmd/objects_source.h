@@ -1,0 +1,41 @@
+/*
+ * Where objects come from: the VM's own events, or hooks on the functions that make and free them.
+ */
+#ifndef SCRY_CMD_OBJECTS_SOURCE_H
+#define SCRY_CMD_OBJECTS_SOURCE_H
+
+#include "cmd/watch.h"
+#include "hook/hooks.h"
+#include "vm/ruby.h"
+#include "wire/ruby_ring.h"
+
+enum scry_objects_source { /* in the order of --source's words */
+	SCRY_SOURCE_EVENT,
+	SCRY_SOURCE_HOOKS,
+	SCRY_SOURCE_AUTO, /* hooks where they are proven to see the same, else events */
+};
+#define SCRY_SOURCES "event|hooks|auto"
+
+struct scry_objects_hooks { /* zeroed: events */
+	bool is_open;
+	struct scry_hooks hooks;
+	struct scry_agent_hooks plan;
+};
+
+/*
+ * Chooses for process `w`, whose Ruby is `ruby`, and plans the hooks: reads only, but for a child in
+ * which calls are counted when this Ruby is not known yet. 0, or -ENOTSUP with the reason why hooks
+ * were asked for and cannot be had. With AUTO events are the answer then, and -v says why.
+ */
+int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
+			enum scry_objects_source source, struct scry_objects_hooks *ret);
+/* The agent's part of it; once the ring is open and before the watch is on. 0 or -errno. */
+int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hooks *h);
+/* Puts the hooks on; nothing for events. 0 or -errno with a sentence. */
+int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h);
+void scry_objects_source_done(struct scry_objects_hooks *h);
+
+/* What --dry-run says of it. */
+void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out);
+
+#endif
