@@ -147,6 +147,8 @@ int64_t scry_sample_step(const struct scry_gate *g, uint64_t object);
 
 /* ruby_hooks.c: when a watch is taken up, the VM being up */
 void scry_hooks_take_up(struct scry_gate *g);
+/* The execution context of this thread, by scry_agent.hooks; 0: none. */
+uint64_t scry_current_ec(void);
 
 /* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list. */
 void scry_take_up(struct scry_gate *g);

@@ -65,7 +65,10 @@ void scry_agent_register(void)
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 
 	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
-	if (load64(r->vm_word)) { /* not after the VM's end */
+	/* not after the VM's end, nor, as far as we know the place, in a thread that is none of
+	 * Ruby's
+	 */
+	if (load64(r->vm_word) && (!scry_agent.hooks.on || scry_current_ec())) {
 		if (r->job_preregister && r->job_trigger)
 			trigger(&scry_agent.state);
 		else

@@ -119,7 +119,7 @@ static int prepare(struct scry_watch *w)
 	r = scry_objects_choose(w, o->ruby, (enum scry_objects_source)opts->source, &o->hooks);
 	if (r < 0)
 		return r;
-	if (o->hooks.is_open) /* there a first ractor ends the watch, too: there is one ring */
+	if (o->hooks.plan.on) /* there a first ractor ends the watch, too: there is one ring */
 		o->plan.ractor_class = scry_ruby_symbol(o->ruby, "rb_cRactor");
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
@@ -238,7 +238,7 @@ static int enter(struct scry_watch *w)
 
 	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
 				 !o->plan.each_objects && !o->sampling.on, &frames);
-	if (o->hooks.is_open)
+	if (o->hooks.plan.on)
 		frames.pc_advanced = 0; /* that is around events only */
 	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
 			   &o->plan, sizeof(o->plan));
@@ -511,8 +511,10 @@ static void conclude(struct scry_watch *w)
 
 static void leave(struct scry_watch *w)
 {
+	const struct objects *o = w->state;
+
 	scry_inject_want(&w->inj, 0);
-	if (wait_for_unhooked(w, 20000000) || w->held)
+	if (wait_for_unhooked(w, 20000000) || (w->held && !o->hooks.plan.on))
 		return;
 	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next
 					      safepoint */
@@ -549,7 +551,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
-	if (w->inj.control->ended && o->hooks.is_open)
+	if (w->inj.control->ended && o->hooks.plan.on)
 		scry_watch_note(w,
 				"the watch ended when the program made a ractor: hooks see objects "
 				"of one ractor");
