@@ -51,13 +51,16 @@ static void describe(struct scry_watch *w, FILE *out)
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 
+		size_t slots = scry_hook_slots(h, row);
+
 		if (row->way == SCRY_WAY_ENTRY)
-			fprintf(out, "  change      5 bytes at %#llx, the entry of %s in %s\n",
-				(unsigned long long)(row->address + row->window.endbr), row->symbol,
-				row->module);
+			fprintf(out, "  change      %u bytes at %#llx, the entry of %s in %s%s\n",
+				row->jump, (unsigned long long)(row->address + row->window.endbr),
+				row->symbol, row->module,
+				row->pad ? ", and 5 of filler near by" : "");
 		else if (row->way)
 			fprintf(out, "  change      %zu calls and %zu GOT slots of %s in %s\n",
-				row->site_count, row->slot_count, row->symbol, row->module);
+				row->place_count - slots, slots, row->symbol, row->module);
 		else
 			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
 				row->why);

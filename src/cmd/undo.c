@@ -258,7 +258,7 @@ static void print_entry(size_t i, const struct scry_journal_entry *j)
 	static const char *const states[] = {"none", "planned", "applied", "undone"};
 
 	printf("%4zu  %#14llx  %2u  %-5s  %-7s ", i, (unsigned long long)j->address, j->size,
-	       j->kind == SCRY_EDIT_TEXT ? "text" : "slot", j->state < 4 ? states[j->state] : "?");
+	       j->kind == SCRY_EDIT_SLOT ? "slot" : "text", j->state < 4 ? states[j->state] : "?");
 	for (uint32_t b = 0; b < j->size; b++)
 		printf(" %02x", j->old[b]);
 	printf(" ->");

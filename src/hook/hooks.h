@@ -4,7 +4,8 @@
  * A set of hooks: wanted by name or address (sys/symbols), each with the ways by which it is
  * reached, chosen or forced, or the reason why it is not:
  *
- *   entry   the function's first instructions become a jump: all calls are seen
+ *   entry   the function's first instructions become a jump: all calls are seen. Where there is
+ *           room for a short jump only, that leads to a longer one in filler near by (sys/spring)
  *   site    the calls and tail jumps in its own object are aimed at the stub
  *   got     the slots through which objects call it are pointed at the stub (sys/slots)
  *
@@ -25,6 +26,7 @@
 #include "hook/stub.h"
 #include "sys/linkmap.h"
 #include "sys/slots.h"
+#include "sys/spring.h"
 #include "sys/symbols.h"
 #include "sys/text.h"
 
@@ -55,11 +57,13 @@ struct scry_hook {
 	uint8_t code[64]; /* the function's first bytes */
 	size_t size, avail;
 	bool spares_red_zone, is_ifunc;
-	/* got: rows of the set's slots, those that lead to `target`; site: rows of its sites */
-	size_t first_slot, slot_count;
-	size_t first_site, site_count;
-	uint64_t target;
-	size_t unseen; /* ways to it that are not covered: short jumps, pointers in data */
+	uint8_t jump; /* bytes of the jump at the entry: 5, or 2 that lead to `pad` */
+	uint64_t pad; /* 5 bytes of filler */
+	uint8_t pad_old[5];
+	/* site and got: the set's places [first_place, first_place + place_count) */
+	size_t first_place, place_count;
+	uint64_t target; /* where these went, and the stub goes on to */
+	size_t unseen;	 /* ways to it that are not covered: short jumps, pointers in data */
 	/* on */
 	bool has_stub, is_gone; /* gone: its object was unloaded */
 	uint64_t stub, copy;	/* addresses; copy: of the displaced instructions */
@@ -68,10 +72,10 @@ struct scry_hook {
 	uint32_t handler; /* index into the set's handlers */
 };
 
-struct scry_hook_site {
-	uint64_t at; /* of the displacement, 4 bytes */
-	uint8_t old[4];
-	uint64_t next; /* end of the instruction */
+struct scry_hook_place { /* that leads to a function, other than its entry */
+	uint64_t at;	 /* of a slot, 8 bytes; of a displacement in code, 4 bytes */
+	uint64_t old;
+	bool is_slot;
 };
 
 struct scry_hooks {
@@ -79,8 +83,8 @@ struct scry_hooks {
 	struct scry_mem mem;
 	struct scry_linkmap objects;
 	struct scry_slots slots;
-	struct scry_hook_site *sites;
-	size_t site_count, site_room;
+	struct scry_hook_place *places;
+	size_t place_count, place_room;
 	struct scry_functions functions;
 	struct scry_text **texts; /* by object; NULL: not read */
 	struct scry_hook *rows;	  /* by address, once planned */
@@ -104,10 +108,14 @@ void scry_hooks_close(struct scry_hooks *h);
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 
 /*
- * Chooses a way for each. 0, or -ENOTSUP with the reason when none of them can be reached; rows
- * without a way (refused of them) say why. Reads code and unwind tables of each object concerned.
+ * hook/plan.c: chooses a way for each. 0, or -ENOTSUP with the reason when none of them can be
+ * reached; rows without a way (refused of them) say why. Reads code and unwind tables of each
+ * object concerned.
  */
 int scry_hooks_plan(struct scry_hooks *h);
+
+/* How many of a row's places are slots. */
+size_t scry_hook_slots(const struct scry_hooks *h, const struct scry_hook *row);
 
 /* Changes all places in one stop; `held` is the stopped thread of a program being started, or NULL.
  * 0 or -errno with a sentence: what had been changed is put back, and counts as off. */

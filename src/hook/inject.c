@@ -20,6 +20,8 @@
 
 #define HOLD_TRIES 10
 #define MAP_TRIES 5
+#define UNDO_TRIES 5
+#define LEAVE_TRIES 25	      /* half a second: threads that wait for a processor within a stub */
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -275,13 +277,11 @@ static int write_image(struct scry_inject *inj)
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
-	const uint64_t restorers[] = {inj->gadgets.restorer,
-				      scry_inject_symbol(inj, "scry_agent_restorer")};
 	int r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
 
 	if (r < 0)
 		return r;
-	r = scry_world_look(w, &inj->mem, &inj->maps, restorers, 2);
+	r = scry_world_look(w, &inj->mem, &inj->maps);
 	if (r < 0)
 		scry_inject_go(inj, w);
 	return r;
@@ -295,38 +295,79 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
 	scry_inject_count_pause(inj, w->pause_ns, held);
 }
 
-/* Text must be written with no thread inside a window; slots need no stop but share it. */
-static int undo_stopped(struct scry_inject *inj, const struct scry_world *w,
-			struct scry_undo_report *report)
+/* Does a thread stand where bytes are changed in a way that forbids to put them back? Not where the
+ * original ones stand: a scry died between planning and writing, and all may be anywhere. */
+static bool is_inside(const struct scry_inject *inj, const struct scry_world *w, size_t first,
+		      size_t n)
 {
-	if (!inj->edit.mem) /* entering failed before the journal was opened: nothing is changed */
-		return 0;
-	for (size_t i = 0; i < inj->edit.count; i++) {
+	for (size_t i = first; i < first + n; i++) {
 		const struct scry_journal_entry *j = &inj->edit.entries[i];
+		uint64_t start = j->address + (j->kind != SCRY_EDIT_PAD);
+		unsigned char now[SCRY_EDIT_MAX];
 
-		if (j->kind == SCRY_EDIT_TEXT && j->state != SCRY_EDIT_UNDONE &&
-		    scry_world_inside(w, j->address + 1, j->address + j->size))
-			return -EAGAIN;
+		if (j->kind != SCRY_EDIT_SLOT && j->state != SCRY_EDIT_UNDONE &&
+		    scry_world_inside(w, start, j->address + j->size) &&
+		    (scry_mem_read(&inj->mem, j->address, now, j->size) < 0 ||
+		     memcmp(now, j->old, j->size)))
+			return true;
 	}
-	return scry_edit_undo(&inj->edit, &inj->maps, report);
+	return false;
 }
 
-/* What a scry that died left changed is put back before anything new is changed. */
-static int undo_older(struct scry_inject *inj)
+static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
+			struct scry_undo_report *report)
+{
+	struct scry_undo_report now;
+	int r;
+
+	if (is_inside(inj, w, first, n))
+		return -EAGAIN;
+	r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
+	report->entries += now.entries;
+	report->restored += now.restored;
+	report->foreign += now.foreign;
+	report->failed += now.failed;
+	report->bytes += now.bytes;
+	return r;
+}
+
+static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
+		      struct scry_undo_report *report)
 {
 	struct scry_world w;
-	int r = scry_inject_stop(inj, &w);
+	int r = -EAGAIN;
 
-	if (r < 0)
-		return r;
-	r = undo_stopped(inj, &w, &inj->older);
-	scry_inject_go(inj, &w);
+	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+		r = scry_inject_stop(inj, &w);
+		if (r < 0)
+			return r;
+		r = undo_stopped(inj, &w, first, n, report);
+		scry_inject_go(inj, &w);
+	}
 	return r == -EAGAIN
 		       ? scry_fail(-EBUSY,
 				   "a thread of process %d stands inside changed code; fix: try "
 				   "again",
 				   inj->proc->pid)
 		       : r;
+}
+
+int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret)
+{
+	int r = 0;
+
+	*ret = (struct scry_undo_report){0};
+	while (n) { /* one that fails does not keep the others */
+		size_t batch = n < SCRY_INJECT_BATCH ? n : SCRY_INJECT_BATCH;
+		int undone;
+
+		n -= batch;
+		undone = undo_batch(inj, first + n, batch, ret);
+		r = r < 0 ? r : undone;
+	}
+	return r;
 }
 
 /*
@@ -449,8 +490,8 @@ static int settle(struct scry_inject *inj, bool own_page)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
 	if (r == 0)
 		fill_owner(inj);
-	if (r == 0 && scry_edit_standing(&inj->edit))
-		r = undo_older(inj);
+	if (r == 0 && scry_edit_standing(&inj->edit)) /* of a scry that died */
+		r = scry_inject_undo(inj, 0, inj->edit.count, &inj->older);
 	return r;
 }
 
@@ -691,19 +732,29 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
-	for (int i = 0; i < 5 && r == -EAGAIN; i++) {
+	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */
+		scry_inject_undo(inj, SCRY_INJECT_BATCH, inj->edit.count - SCRY_INJECT_BATCH,
+				 report);
+		report->entries = report->restored; /* the others are tried once more */
+		report->foreign = report->failed = 0;
+	}
+	for (int i = 0; i < LEAVE_TRIES && r == -EAGAIN; i++) {
+		bool inside;
+
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
 		if (r == 0)
 			r = scry_inject_stop(inj, &w);
 		if (r < 0)
 			break;
-		r = undo_stopped(inj, &w, report);
+		/* entering may have failed before the journal was opened: nothing is changed */
+		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
+		inside = is_anyone_in_code(inj, &w);
 		scry_inject_go(inj, &w);
-		if (r == 0 && *ret_left && i < 2)
-			r = -EAGAIN; /* once more: somebody was inside */
+		if (r == 0 && *ret_left && (inside || i < 2))
+			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */
 		if (r == -EAGAIN)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}

@@ -78,6 +78,12 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 /* Stops all threads and finds their signal frames: for changing code. 0 or -errno; ends with
  * scry_inject_go. */
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
+/* Changes that are made in one stop: some ten milliseconds' worth. */
+#define SCRY_INJECT_BATCH 4096
+
+/* Puts back entries [first, first + n) of the journal, in as many stops as it takes. 0 or -errno
+ * with a sentence. */
+int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret);
 /* Lets them go, and counts the pause. */
 void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
 

@@ -186,13 +186,91 @@ static int apply_entry(struct scry_edit *e, struct scry_journal_entry *j)
 	return 0;
 }
 
+/*
+ * Entries of TEXT that follow one another in a page are written together: one copy by the kernel,
+ * as for a single one. Between them lies code, which nobody else writes while all are stopped;
+ * slots have data between them and go one by one.
+ */
+struct span {
+	uint64_t start, end;
+	size_t first, count; /* entries */
+	unsigned char bytes[SCRY_PAGE], now[SCRY_PAGE];
+};
+
+static bool is_text(const struct scry_journal_entry *j, enum scry_edit_state state)
+{
+	return j->kind == SCRY_EDIT_TEXT && j->state == state;
+}
+
+/* The entries from `first` on, in steps of `step`, that share a page and have `state`; at most n.
+ */
+static void gather(const struct scry_edit *e, struct span *s, size_t n, int step,
+		   enum scry_edit_state state)
+{
+	const struct scry_journal_entry *j = &e->entries[s->first];
+	const uint64_t page = j->address / SCRY_PAGE;
+
+	s->start = j->address;
+	s->end = j->address + j->size;
+	for (s->count = 1; s->count < n; s->count++) {
+		j += step;
+		if (!is_text(j, state) || j->address / SCRY_PAGE != page ||
+		    (j->address + j->size - 1) / SCRY_PAGE != page)
+			break;
+		s->start = j->address < s->start ? j->address : s->start;
+		s->end = j->address + j->size > s->end ? j->address + j->size : s->end;
+	}
+}
+
+/* One write, and a look at what is there now: 0, or -errno. */
+static int write_span(const struct scry_edit *e, struct span *s)
+{
+	size_t size = s->end - s->start;
+	int r = scry_edit_poke(e->mem->fd, s->start, s->bytes, size);
+
+	if (r == 0)
+		r = scry_mem_read(e->mem, s->start, s->now, size);
+	return r < 0 ? r : memcmp(s->now, s->bytes, size) ? -EIO : 0;
+}
+
+/* From e->entries[s->first] on: how many were applied together, 0: they have to go one by one. */
+static size_t apply_span(struct scry_edit *e, struct span *s, size_t n)
+{
+	gather(e, s, n, 1, SCRY_EDIT_PLANNED);
+	if (s->count < 2 || scry_mem_read(e->mem, s->start, s->bytes, s->end - s->start) < 0)
+		return 0;
+	for (size_t i = s->first; i < s->first + s->count; i++) {
+		const struct scry_journal_entry *j = &e->entries[i];
+		unsigned char *at = s->bytes + (j->address - s->start);
+
+		if (memcmp(at, j->old, j->size))
+			return 0;
+		memcpy(at, j->new_, j->size);
+	}
+	if (write_span(e, s) < 0)
+		return 0;
+	for (size_t i = s->first; i < s->first + s->count; i++) {
+		e->entries[i].state = SCRY_EDIT_APPLIED;
+		e->bytes_changed += e->entries[i].size;
+	}
+	return s->count;
+}
+
 int scry_edit_apply(struct scry_edit *e, size_t first, size_t n)
 {
+	struct span span;
 	int r = 0, written;
 
-	for (size_t i = first; i < first + n && r == 0; i++)
-		if (e->entries[i].state == SCRY_EDIT_PLANNED)
+	for (size_t i = first; i < first + n && r == 0;) {
+		size_t done = 0;
+
+		span.first = i;
+		if (is_text(&e->entries[i], SCRY_EDIT_PLANNED))
+			done = apply_span(e, &span, first + n - i);
+		if (!done && e->entries[i].state == SCRY_EDIT_PLANNED)
 			r = apply_entry(e, &e->entries[i]);
+		i += done ? done : 1;
+	}
 	written = write_entries(e, first, n);
 	return r < 0 ? r : written;
 }
@@ -224,18 +302,26 @@ static void look_at(const struct scry_edit *e, const struct scry_maps *maps,
 	}
 }
 
+/* The bytes [start, start + size) as the file mapped there has them, for an entry of `inode`. */
+static bool files_bytes(const struct scry_edit *e, const struct scry_maps *maps, uint64_t start,
+			size_t size, uint64_t inode, struct seen *seen, unsigned char *ret)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, start);
+
+	if (!m || m->inode != inode)
+		return false;
+	if (seen->start != m->start)
+		look_at(e, maps, m, seen);
+	return seen->elf && scry_elf_read(seen->elf, start - seen->bias, ret, size) == 0;
+}
+
 /* Are the old bytes of a TEXT entry those of the file that is mapped there? */
 static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *maps,
 			   const struct scry_journal_entry *j, struct seen *seen)
 {
-	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
 	unsigned char file[SCRY_EDIT_MAX];
 
-	if (!m || m->inode != j->inode)
-		return false;
-	if (seen->start != m->start)
-		look_at(e, maps, m, seen);
-	return seen->elf && scry_elf_read(seen->elf, j->address - seen->bias, file, j->size) == 0 &&
+	return files_bytes(e, maps, j->address, j->size, j->inode, seen, file) &&
 	       !memcmp(file, j->old, j->size);
 }
 
@@ -254,7 +340,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	}
 	if (memcmp(now, j->old, j->size)) {
 		if (memcmp(now, j->new_, j->size) ||
-		    (j->kind == SCRY_EDIT_TEXT && !is_files_bytes(e, maps, j, seen))) {
+		    (j->kind != SCRY_EDIT_SLOT && !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
 			return;
 		}
@@ -270,15 +356,55 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	j->state = SCRY_EDIT_UNDONE;
 }
 
+/* The same downwards from e->entries[s->first]: only where all stand as we left them. */
+static size_t undo_span(struct scry_edit *e, const struct scry_maps *maps, struct span *s, size_t n,
+			struct seen *seen, struct scry_undo_report *report)
+{
+	const uint64_t inode = e->entries[s->first].inode;
+	uint64_t bytes = 0;
+
+	gather(e, s, n, -1, SCRY_EDIT_APPLIED);
+	if (s->count < 2 || scry_mem_read(e->mem, s->start, s->bytes, s->end - s->start) < 0 ||
+	    !files_bytes(e, maps, s->start, s->end - s->start, inode, seen, s->now))
+		return 0;
+	for (size_t k = 0; k < s->count; k++) {
+		const struct scry_journal_entry *j = &e->entries[s->first - k];
+		unsigned char *at = s->bytes + (j->address - s->start);
+
+		if (memcmp(at, j->new_, j->size) || j->inode != inode ||
+		    memcmp(s->now + (j->address - s->start), j->old, j->size))
+			return 0;
+		memcpy(at, j->old, j->size);
+		bytes += j->size;
+	}
+	if (write_span(e, s) < 0)
+		return 0;
+	for (size_t k = 0; k < s->count; k++)
+		e->entries[s->first - k].state = SCRY_EDIT_UNDONE;
+	report->entries += s->count;
+	report->restored += s->count;
+	report->bytes += bytes;
+	return s->count;
+}
+
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
 			struct scry_undo_report *ret)
 {
 	struct seen seen = {0};
+	struct span span;
 	int r;
 
 	*ret = (struct scry_undo_report){0};
-	for (size_t i = first + n; i-- > first;)
-		undo_entry(e, maps, &e->entries[i], &seen, ret);
+	for (size_t i = first + n; i > first;) {
+		size_t done = 0;
+
+		span.first = i - 1;
+		if (is_text(&e->entries[i - 1], SCRY_EDIT_APPLIED))
+			done = undo_span(e, maps, &span, i - first, &seen, ret);
+		if (!done)
+			undo_entry(e, maps, &e->entries[i - 1], &seen, ret);
+		i -= done ? done : 1;
+	}
 	scry_elf_close(seen.elf);
 	r = write_entries(e, first, n);
 	if (ret->foreign || ret->failed)

@@ -42,7 +42,8 @@ void scry_edit_close(struct scry_edit *e);
 
 /*
  * `size` bytes (1..16, within one page) at `addr`, from `old` to `new_`. TEXT is applied with every
- * thread stopped and no ip in (addr, addr + size); SLOT is one aligned word and needs no stop.
+ * thread stopped and no ip in (addr, addr + size), PAD as TEXT, but only undone with none at addr
+ * either; SLOT is one aligned word and needs no stop.
  */
 struct scry_change {
 	uint64_t addr;

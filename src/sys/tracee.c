@@ -286,12 +286,13 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 			return r;
 		if (status >> 16 == PTRACE_EVENT_STOP)
 			break;
-		/* A signal came first: deliver it, the interrupt is still pending. Other events
-		 * just go on. */
+		/* A signal came first: deliver it. Other events just go on. Any trap clears a
+		 * pending interrupt (kernel/signal.c, ptrace_stop): it is asked for again. */
 		r = status >> 16 ? 0 : WSTOPSIG(status);
 		if (r == (SIGTRAP | 0x80))
 			r = 0;
 		t->stopped = false;
+		scry_tracee_interrupt(t);
 		if (ptrace(PTRACE_CONT, t->tid, 0, r) < 0)
 			return -errno;
 	}
@@ -478,7 +479,7 @@ static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 	frame_at = ((xstate_at - sizeof(f)) & ~15ull) - 8;
 	fill_frame(t, &f, how->gadgets->restorer);
 	f.fpstate = xstate_at;
-	f.sigmask = mask;
+	f.sigmask = t->sigmask = mask;
 	size = xstate_at + xsize + 4 - frame_at;
 	buf = calloc(1, size);
 	if (!buf)
@@ -522,6 +523,15 @@ static int next_syscall_stop(struct scry_tracee *t, const struct scry_call *how,
 	}
 }
 
+/* All signals wait while our call runs: a timer at a high rate would else let it get nowhere. Only
+ * when the frame, which has the thread's own mask, is what it goes on to: so it comes back if we
+ * die.
+ */
+static int set_sigmask(const struct scry_tracee *t, uint64_t mask)
+{
+	return ptrace(PTRACE_SETSIGMASK, t->tid, sizeof(mask), &mask) < 0 ? -errno : 0;
+}
+
 static int start(struct scry_tracee *t, const struct scry_call *how, uint64_t ip,
 		 const uint64_t nr_and_args[7])
 {
@@ -548,7 +558,8 @@ static int start(struct scry_tracee *t, const struct scry_call *how, uint64_t ip
 		regs.r9 = nr_and_args[6];
 	}
 	t->restarted = true;
-	return set_registers(t, &regs);
+	r = set_registers(t, &regs);
+	return r < 0 ? r : set_sigmask(t, ~0ull);
 }
 
 int scry_tracee_syscall(struct scry_tracee *t, const struct scry_call *how,
@@ -594,7 +605,9 @@ static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
 			regs.rip -= 2;
 		regs.rax = NR_RESTART_SYSCALL;
 		regs.orig_rax = (uint64_t)-1;
-		r = set_registers(t, &regs);
+		r = set_sigmask(t, t->sigmask);
+		if (r == 0)
+			r = set_registers(t, &regs);
 		if (r < 0)
 			return r;
 	} else {

@@ -30,12 +30,12 @@ struct scry_gadgets {	      /* bytes that exist in every dynamically linked prog
 struct scry_tracee {
 	pid_t pid, tid;
 	bool seized, stopped, has_frame, restarted;
-	uint8_t restart;	/* see tracee.c */
-	bool group_stopped;	/* held by a job-control stop, not by us */
-	int signal;		/* to deliver when it goes on */
-	uint64_t stopped_at_ns; /* CLOCK_MONOTONIC */
-	uint64_t held_ns;	/* of the last completed hold */
-	uint64_t frame;
+	uint8_t restart;	      /* see tracee.c */
+	bool group_stopped;	      /* held by a job-control stop, not by us */
+	int signal;		      /* to deliver when it goes on */
+	uint64_t stopped_at_ns;	      /* CLOCK_MONOTONIC */
+	uint64_t held_ns;	      /* of the last completed hold */
+	uint64_t frame, sigmask;      /* sigmask: its own, valid with a frame */
 	struct user_regs_struct regs; /* as found */
 	unsigned char *xstate;
 	size_t xstate_size;

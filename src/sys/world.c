@@ -146,9 +146,74 @@ void scry_world_release(struct scry_world *w)
 	w->count = w->capacity = w->saved_count = w->saved_capacity = 0;
 }
 
-#define LOOK_BYTES (256u << 10)
-#define FRAME_IP 176 /* asm/sigframe.h: return address, uc head, 16 registers */
-#define FRAME_CS 192
+#define CHUNK_BYTES (256u << 10)
+#define LOOK_BYTES (8u << 20) /* above a stack pointer; see look_bytes */
+#define STACK_BYTES (64u << 20)
+#define LOOK_STACKS 8 /* of one thread: alternate signal stacks that interrupted one another */
+#define FRAME_SP 168  /* asm/sigframe.h: return address, uc head, 16 registers */
+#define FRAME_IP 176
+#define FRAME_SEGMENTS 192
+#define SEGMENTS 0x002b000000000033ull /* cs, gs, fs, ss as 64-bit code has them */
+#define RESTORERS_MAX 8
+
+/* Frames are told by the word that holds the segments, then by the code that their first word leads
+ * to: each object may have a restorer of its own, as the loader and libc do. */
+struct look {
+	const struct scry_mem *mem;
+	const struct scry_maps *maps;
+	unsigned char *stack;
+	uint64_t restorers[RESTORERS_MAX]; /* seen */
+	size_t restorer_count;
+};
+
+/* Where a thread's stack is looked at: what a handler on an alternate stack has interrupted lies on
+ * another one. */
+struct stacks {
+	uint64_t start[LOOK_STACKS], end[LOOK_STACKS];
+	size_t count;
+};
+
+static bool is_restorer(struct look *l, uint64_t at)
+{
+	static const unsigned char glibc[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	static const unsigned char musl[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	unsigned char code[sizeof(glibc)];
+
+	for (size_t i = 0; i < l->restorer_count; i++)
+		if (at == l->restorers[i])
+			return true;
+	if (!at || scry_mem_read(l->mem, at, code, sizeof(code)) < 0 ||
+	    (memcmp(code, glibc, sizeof(glibc)) && memcmp(code, musl, sizeof(musl))))
+		return false;
+	if (l->restorer_count < RESTORERS_MAX)
+		l->restorers[l->restorer_count++] = at;
+	return true;
+}
+
+/* To the end of a mapping that looks like one thread's stack. A large one may be a heap with many
+ * stacks in it: there, no more than a chunk. */
+static uint64_t look_bytes(const struct scry_map_entry *m, uint64_t start)
+{
+	uint64_t most = m && m->end - m->start <= STACK_BYTES ? LOOK_BYTES : CHUNK_BYTES;
+	uint64_t size = m ? m->end - start : most;
+
+	return size < most ? size : most;
+}
+
+/* From one word below the stack pointer: a handler that has returned has taken the frame's first
+ * word off, and its restorer has still to make the system call. */
+static void add_stack(struct stacks *s, const struct look *l, uint64_t sp)
+{
+	const uint64_t start = (sp & ~7ull) - 8;
+
+	for (size_t i = 0; i < s->count; i++)
+		if (start >= s->start[i] && start < s->end[i])
+			return;
+	if (s->count == LOOK_STACKS)
+		return;
+	s->start[s->count] = start;
+	s->end[s->count++] = start + look_bytes(scry_maps_at(l->maps, start), start);
+}
 
 static int add_saved(struct scry_world *w, uint64_t at, uint64_t ip)
 {
@@ -165,48 +230,71 @@ static int add_saved(struct scry_world *w, uint64_t at, uint64_t ip)
 	return 0;
 }
 
-static int look_through(struct scry_world *w, const unsigned char *stack, size_t size,
-			uint64_t address, const uint64_t *restorers, size_t restorer_count)
+static uint64_t word_at(const unsigned char *p)
+{
+	uint64_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+static int look_through(struct scry_world *w, struct look *l, size_t size, uint64_t address,
+			struct stacks *stacks)
 {
 	int r = 0;
 
-	for (size_t at = 0; at + FRAME_CS + 8 <= size && r == 0; at += 8) {
-		uint64_t word, ip;
-		uint16_t cs;
+	for (size_t at = 0; at + FRAME_SEGMENTS + 8 <= size && r == 0; at += 8) {
+		const unsigned char *frame = l->stack + at;
 
-		memcpy(&word, stack + at, 8);
-		for (size_t i = 0; i < restorer_count && r == 0; i++) {
-			if (word != restorers[i] || !word)
-				continue;
-			memcpy(&ip, stack + at + FRAME_IP, 8);
-			memcpy(&cs, stack + at + FRAME_CS, 2);
-			if (cs == 0x33)
-				r = add_saved(w, address + at + FRAME_IP, ip);
-		}
+		if (word_at(frame + FRAME_SEGMENTS) != SEGMENTS || !is_restorer(l, word_at(frame)))
+			continue;
+		r = add_saved(w, address + at + FRAME_IP, word_at(frame + FRAME_IP));
+		add_stack(stacks, l, word_at(frame + FRAME_SP));
 	}
 	return r;
 }
 
-int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps,
-		    const uint64_t *restorers, size_t restorer_count)
+/* Chunk by chunk; a frame's head may lie across two. */
+static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *stacks, size_t i)
 {
-	unsigned char *stack = malloc(LOOK_BYTES);
-	int r = stack ? 0 : -ENOMEM;
+	const uint64_t step = CHUNK_BYTES - FRAME_SEGMENTS; /* the next place not looked at */
+	int r = 0;
+
+	for (uint64_t at = stacks->start[i]; at < stacks->end[i] && r == 0; at += step) {
+		uint64_t size = stacks->end[i] - at;
+		ssize_t n = scry_mem_read_some(l->mem, at, l->stack,
+					       size < CHUNK_BYTES ? size : CHUNK_BYTES);
+
+		if (n <= 0)
+			break;
+		r = look_through(w, l, (size_t)n, at, stacks);
+		if (size <= CHUNK_BYTES || (size_t)n < CHUNK_BYTES)
+			break;
+	}
+	return r;
+}
+
+static int look_at_thread(struct scry_world *w, struct look *l, uint64_t sp)
+{
+	struct stacks stacks = {0};
+	int r = 0;
+
+	add_stack(&stacks, l, sp);
+	for (size_t i = 0; i < stacks.count && r == 0; i++)
+		r = look_at_stack(w, l, &stacks, i);
+	return r;
+}
+
+int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps)
+{
+	struct look look = {.mem = mem, .maps = maps, .stack = malloc(CHUNK_BYTES)};
+	int r = look.stack ? 0 : -ENOMEM;
 
 	w->saved_count = 0;
-	for (size_t i = 0; i < w->count && r == 0; i++) {
-		uint64_t rsp = w->threads[i].regs.rsp & ~7ull;
-		const struct scry_map_entry *m = scry_maps_at(maps, rsp);
-		uint64_t size = m ? m->end - rsp : LOOK_BYTES;
-		ssize_t n;
-
-		if (!w->threads[i].stopped)
-			continue;
-		n = scry_mem_read_some(mem, rsp, stack, size < LOOK_BYTES ? size : LOOK_BYTES);
-		if (n > 0)
-			r = look_through(w, stack, (size_t)n, rsp, restorers, restorer_count);
-	}
-	free(stack);
+	for (size_t i = 0; i < w->count && r == 0; i++)
+		if (w->threads[i].stopped)
+			r = look_at_thread(w, &look, w->threads[i].regs.rsp);
+	free(look.stack);
 	return r < 0 ? scry_fail(r, "not enough memory to look at stacks") : 0;
 }
 

@@ -35,12 +35,11 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns);
 void scry_world_release(struct scry_world *w);
 
 /*
- * Finds the signal frames on the stacks of the stopped threads: a frame begins with the address of
- * a restorer. Looks at no more than 256 KiB above each stack pointer; a handler that itself uses
- * more hides its frame. 0 or -ENOMEM.
+ * Finds the signal frames on the stacks of the stopped threads, whatever object's restorer they
+ * return to. Looks at no more than 256 KiB above each stack pointer, and above those that the
+ * frames hold (alternate stacks); a handler that itself uses more hides its frame. 0 or -ENOMEM.
  */
-int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps,
-		    const uint64_t *restorers, size_t restorer_count);
+int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps);
 
 /* Does any thread stand in [start, end), or go on there after a signal that was looked for? Only
  * while stopped. */

@@ -4,8 +4,12 @@
 #
 #   test/soak/soak.sh [BUILD]
 #
+# Then functions of busy programs hooked and let go of: 1,000,000 changes in a program of 64 threads, and
+# 1,000 cycles in a Ruby of 8.
+#
 # Writes what was done, how often and when to bench/soak.md. Ends with 1 if anything failed. A round
-# takes about an hour; SOAK_CYCLES (300) and SOAK_FILES (kill states disk contract) make it shorter.
+# takes about two hours; SOAK_CYCLES (300), SOAK_FILES (kill states disk contract hooked) and SOAK_PARTS
+# (files stressed_ruby million hooked_ruby) make it shorter.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -16,7 +20,9 @@ SCRY=$build/scry
 export SCRY SCRY_BUILD=$build SCRY_SOAK=1
 ruby=${RUBY:-ruby}
 cycles=${SOAK_CYCLES:-300}
-files=${SOAK_FILES:-kill states disk contract}
+hooks=${SOAK_HOOKS:-1000}
+files=${SOAK_FILES:-kill states disk contract hooked}
+parts=${SOAK_PARTS:-files stressed_ruby million hooked_ruby}
 out=${SOAK_OUT:-$root/bench/soak.md}
 work=$(mktemp -d)
 failed=0
@@ -77,8 +83,68 @@ stressed_ruby() {
 	row "64 Ruby threads under GC stress" "$done_ cycles, $(tail -1 "$work/stress.out"), $lost events lost" "$bad failed" "$((SECONDS - began)) s"
 }
 
-for file in $files; do run_file "$file"; done
-stressed_ruby
+files() {
+	for file in $files; do run_file "$file"; done
+}
+
+# 1,000 functions, on and off 500 times, which 64 threads and 3,000 signals a second are calling.
+million() {
+	local began=$SECONDS bad=0 before
+	"$build/test/targets/target_thousand" 64 0 2000 >"$work/thousand.out" 2>&1 &
+	ruby_pid=$!
+	for _ in $(seq 100); do
+		grep -q "^round" "$work/thousand.out" && break
+		sleep 0.1
+	done
+	before=$(text)
+	"$build/test/hook_storm" -n 500 "$ruby_pid" "fn_*@target_thousand" >"$work/storm" 2>&1 || bad=$((bad + 1))
+	[ "$(text)" = "$before" ] || { bad=$((bad + 1)) && echo "the text differs"; }
+	kill -TERM "$ruby_pid"
+	wait "$ruby_pid" || bad=$((bad + 1))
+	ruby_pid=""
+	[ "$bad" -eq 0 ] || { failed=1 && tail -5 "$work/storm" "$work/thousand.out"; }
+	row "1,000 functions on and off 500 times, 64 busy threads" \
+		"$(grep "^functions" "$work/storm"); $(grep "^pause" "$work/storm"); $(tail -1 "$work/thousand.out")" \
+		"$bad failed" "$((SECONDS - began)) s"
+}
+
+# What must not grow: mappings that can be scry's, descriptors, threads.
+left_behind() {
+	echo "$(awk '/scry/ || ($2 ~ /x/ && NF == 5) || $6 == "/dev/zero"' "/proc/$ruby_pid/maps" | wc -l) mappings," \
+		"$(ls "/proc/$ruby_pid/fd" | wc -l) descriptors, $(ls "/proc/$ruby_pid/task" | wc -l) threads"
+}
+
+# A Ruby of 8 threads that checks its answers: hooks on part of libruby, libcrypto or libc, each time by
+# a scry of its own.
+hooked_ruby() {
+	local began=$SECONDS bad=0 done_=0 before left i globs=('rb_str_*@libruby' 'rb_*@libruby' 'EVP_*@libcrypto' 'mem*@libc.so.6')
+	"$ruby" "$root/test/targets/hooked.rb" 8 >"$work/hooked.out" 2>&1 &
+	ruby_pid=$!
+	for _ in $(seq 100); do
+		grep -q "^round" "$work/hooked.out" && break
+		sleep 0.1
+	done
+	before=$(text) left=$(left_behind)
+	for ((i = 0; i < hooks; i++)); do
+		if ! "$SCRY" patch count "${globs[i % ${#globs[@]}]}" -p "$ruby_pid" -d 10ms >"$work/counts" 2>"$work/counts.err"; then
+			bad=$((bad + 1))
+			cat "$work/counts.err"
+		fi
+		kill -0 "$ruby_pid" || break
+		done_=$((done_ + 1))
+		[ $((i % 10)) -ne 0 ] || [ "$(text)" = "$before" ] || { bad=$((bad + 1)) && echo "the text differs after cycle $i"; }
+	done
+	[ "$(text)" = "$before" ] || { bad=$((bad + 1)) && echo "the text differs at the end"; }
+	[ "$(left_behind)" = "$left" ] || { bad=$((bad + 1)) && echo "$left became $(left_behind)"; }
+	kill -TERM "$ruby_pid"
+	wait "$ruby_pid" || { bad=$((bad + 1)) && tail -5 "$work/hooked.out"; }
+	ruby_pid=""
+	[ "$bad" -eq 0 ] && [ "$done_" -eq "$hooks" ] || failed=1
+	row "8 Ruby threads, functions of its libraries counted" "$done_ cycles, $(tail -1 "$work/hooked.out"); left $left" "$bad failed" \
+		"$((SECONDS - began)) s"
+}
+
+for part in $parts; do "$part"; done
 {
 	echo "# The last soak"
 	echo
