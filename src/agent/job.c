@@ -22,6 +22,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define JOBS_MAX                                                                                \
 	32u /* bits; the VM's "table is full" is ~0: triggering that would set a bit of someone \

@@ -13,6 +13,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define SEEN_CHECK_EVERY 256
 #define TCB_DTV                                                                          \

@@ -199,7 +199,7 @@ void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out)
 	for (size_t i = 0; i < h->hooks.count; i++) {
 		const struct scry_hook *row = &h->hooks.rows[i];
 
-		fprintf(out, "  change      5 bytes at %#" PRIx64 ", %s%s\n",
+		fprintf(out, "  change      %u bytes at %#" PRIx64 ", %s%s\n", row->jump,
 			row->address + row->window.endbr,
 			*row->symbol ? "the entry of " : "the entry of a function without a name",
 			row->symbol);

@@ -7,7 +7,7 @@
 #include "cmd/watch.h"
 #include "hook/hooks.h"
 #include "vm/ruby.h"
-#include "wire/ruby_ring.h"
+#include "wire/ruby_hooks.h"
 
 enum scry_objects_source { /* in the order of --source's words */
 			   SCRY_SOURCE_EVENT,
