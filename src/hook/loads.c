@@ -22,8 +22,8 @@
 #include "base/err.h"
 #include "sys/loader.h"
 
-#define AGAIN_NS 2000000ull	/* a list that changes, a library that is being unloaded */
-#define SETTLE_NS 20000000ull	/* by then a slot that was being bound is bound */
+#define AGAIN_NS 2000000ull   /* a list that changes, a library that is being unloaded */
+#define SETTLE_NS 20000000ull /* by then a slot that was being bound is bound */
 #define TRIES_MAX 50
 #define LISTEN_NS 100000000
 #define BEAT_NS 5000000
@@ -126,7 +126,8 @@ static uint64_t wait_ticks(void)
 }
 
 /* glibc: one word of the loader's own. */
-static int lead_slot(struct scry_hooks *h, struct scry_inject *inj, const struct scry_loader *loader)
+static int lead_slot(struct scry_hooks *h, struct scry_inject *inj,
+		     const struct scry_loader *loader)
 {
 	uint64_t thunk = scry_inject_symbol(inj, "scry_agent_load_slot");
 	const struct scry_change change = {
@@ -471,7 +472,8 @@ static int succeed(struct scry_hooks *fresh, struct scry_hooks *h, struct scry_i
 		struct scry_hook *row = &fresh->rows[i], *old;
 		ssize_t live = find_row(h, h->count, row->address);
 
-		if (live >= 0) { /* more slots of it; they went where the others did, or it is another */
+		if (live >=
+		    0) { /* more slots of it; they went where the others did, or it is another */
 			old = &h->rows[live];
 			if (old->has_stub && row->target != old->target)
 				row->way = 0;
@@ -553,7 +555,8 @@ static void merge_into(struct scry_hook *live, struct scry_hook *row)
 	live->to = to;
 }
 
-/* There is room. What could not be put on counts as gone, so that the next try takes over from it. */
+/* There is room. What could not be put on counts as gone, so that the next try takes over from it.
+ */
 static void merge(struct scry_hooks *h, struct scry_hooks *fresh, bool is_on)
 {
 	size_t sorted = h->count;
@@ -667,9 +670,7 @@ static int look(struct scry_hooks *h, struct scry_inject *inj, bool is_unused)
 
 	if (r < 0)
 		return r;
-	r = now.is_cut	      ? -EAGAIN
-	    : now.is_changing ? -EINPROGRESS
-			      : take_over(h, inj, &now, &fresh);
+	r = now.is_cut ? -EAGAIN : now.is_changing ? -EINPROGRESS : take_over(h, inj, &now, &fresh);
 	scry_linkmap_done(&now);
 	if (r < 0)
 		return r;
