@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "hook/loads.h"
+#include "hook/renew.h"
 
 #define JUMP_BYTES 5
 #define SLAB_HEAD 64 /* magic and literals */
@@ -251,8 +252,11 @@ static int init_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_
 		return no_memory();
 	memset(code, 0xcc, slab->code_size);
 	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
-	for (size_t k = 0; k < h->handler_count; k++)
-		memcpy(code + 8 * (k + 1), &(uint64_t){scry_inject_symbol(inj, h->handlers[k])}, 8);
+	for (size_t k = 0; k < h->handler_count; k++) {
+		uint64_t handler = scry_inject_symbol(inj, h->handlers[k]);
+
+		memcpy(code + 8 * (k + 1), &handler, 8);
+	}
 	r = scry_edit_poke(inj->mem.fd, slab->code, code, slab->code_size);
 	free(code);
 	slab->used = SLAB_HEAD;
@@ -267,8 +271,8 @@ int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 
 	for (uint64_t i = 0; i < inj->header.slab_count; i++) {
 		const struct scry_slab *slab = &inj->header.slabs[i];
-		uint64_t gap = slab->code > room->near ? slab->code - room->near
-						       : room->near - slab->code;
+		uint64_t gap =
+			slab->code > room->near ? slab->code - room->near : room->near - slab->code;
 
 		if (inj->counters[i] && slab->used && gap < SLAB_REACH &&
 		    slab->code_size - slab->used >= room->bytes &&

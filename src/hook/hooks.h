@@ -101,9 +101,9 @@ struct scry_hooks {
 	size_t first_edit, edit_count; /* in the journal, while on */
 	size_t refused;
 	bool is_on;
-	bool waits;	   /* set by the caller: SYMBOL@LIB may name what is loaded later */
-	bool is_unused;	   /* nobody runs the code to be changed: no stop is needed */
-	bool is_strict;	   /* slots are changed in the stop too */
+	bool waits;		  /* set by the caller: SYMBOL@LIB may name what is loaded later */
+	bool is_unused;		  /* nobody runs the code to be changed: no stop is needed */
+	bool is_strict;		  /* slots are changed in the stop too */
 	struct scry_loads *loads; /* hook/loads.h; NULL: not followed */
 	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
 	size_t handler_count;
@@ -137,11 +137,8 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
 
-/* For hook/loads.c: a row for a function of the set's objects; `row` counts on in the stub of `old`,
- * whose code is unmapped, or, if it does not fit, beside it. */
-int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request);
-int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj);
-/* A slab within reach of `near` with room for so much, as scry_inject_slab: its number or -errno. */
+/* A slab within reach of `near` with room for so much, as scry_inject_slab: its number or -errno.
+ */
 int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
 		    const struct scry_hook_room *room);
 

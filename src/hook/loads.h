@@ -25,11 +25,11 @@
 #define SCRY_LOADS_WAIT_NS 50000000ull
 
 struct scry_loads_stats {
-	uint64_t asked;	     /* times that a thread waited */
-	uint64_t late;	     /* of those, went on without an answer: constructors may be missed */
-	uint64_t loaded;     /* objects that appeared */
-	uint64_t unloaded;   /* objects with hooks that went away */
-	uint64_t failed;     /* looks that could not be finished, with the last one's sentence: */
+	uint64_t asked;	   /* times that a thread waited */
+	uint64_t late;	   /* of those, went on without an answer: constructors may be missed */
+	uint64_t loaded;   /* objects that appeared */
+	uint64_t unloaded; /* objects with hooks that went away */
+	uint64_t failed;   /* looks that could not be finished, with the last one's sentence: */
 	char why[256];
 	uint64_t answer_max_ns; /* from our waking to the answer */
 };
