@@ -35,6 +35,8 @@ struct scry_loads {
 	uint32_t given_up; /* as seen last */
 	bool is_sure;	   /* all that was loaded since the last look has waited for us */
 	bool is_due;	   /* what is there has not been looked at to the end */
+	bool is_unbound;   /* slots of what was loaded last are to be looked at */
+	bool is_early;	   /* it waits before relocation: slots are looked at again later */
 	unsigned int tries;
 	uint64_t again_ns, settle_ns;
 	int fd;
@@ -184,6 +186,7 @@ static int lead(struct scry_hooks *h, struct scry_inject *inj, struct scry_trace
 	if (r == -ENOENT && h->objects.is_static)
 		return r;
 	scry_error_clear();
+	h->loads->is_early = r == 0 && !loader.catch_slot && loader.init;
 	r = r == 0 && loader.catch_slot ? lead_slot(h, inj, &loader) : lead_brk(h, inj, held);
 	h->edit_count = inj->edit.count - h->first_edit;
 	return r;
@@ -297,6 +300,7 @@ static int look(struct scry_hooks *h, struct scry_inject *inj, bool is_unused)
 	l->is_due = r < 0;
 	if (r == 0 && change.loaded)
 		l->settle_ns = scry_now_ns() + SETTLE_NS;
+	l->is_unbound = r == 0 && change.loaded && l->is_early;
 	return r;
 }
 
@@ -368,15 +372,20 @@ static void note_failure(struct scry_loads *l, int r)
 /* What came of a look: when is the next one? */
 static int judge(struct scry_loads *l, int r)
 {
+	bool is_full = r == -ENOSPC || r == -ENOMEM;
+
 	l->is_sure = r == 0;
 	l->again_ns = UINT64_MAX;
 	if (r == 0) {
 		l->tries = 0;
+		l->is_due = l->is_unbound;
+		if (l->is_unbound)
+			l->again_ns = scry_now_ns() + SETTLE_NS;
 		return 0;
 	}
 	if (r == -ESRCH)
 		return r;
-	if (++l->tries < TRIES_MAX) {
+	if (++l->tries < TRIES_MAX && !is_full) {
 		scry_error_clear();
 		l->again_ns = scry_now_ns() + AGAIN_NS * l->tries;
 		return 0;

@@ -302,6 +302,7 @@ static void merge_into(struct scry_hook *live, struct scry_hook *row)
 	}
 	free(live->symbol);
 	free(live->module);
+	row->calls_before += live->calls_before;
 	*live = *row;
 	live->to = to;
 }
