@@ -15,6 +15,7 @@
 #include "agent/stack.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
+#include "wire/ruby_hooks.h"
 #include "wire/ruby_ring.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
@@ -125,28 +126,6 @@ uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
 
 /* The same of a node of the stack tree. 0: no room in the ring. */
 int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
-
-/* ruby_objects.c: the two handlers of events, and what they share with the hooks' (ruby_hooks.c) */
-void scry_agent_event(uint64_t data, const uint8_t *trace_arg);
-void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg);
-/* 1: this process is watched, by us alone until scry_end. 0: nothing is to be recorded. */
-int scry_begin(struct scry_gate *g);
-void scry_end(struct scry_gate *g);
-/* The newest Ruby frame of `ec`, whose newest frame is `cfp`. */
-void scry_find_place(const struct scry_agent_frames *f, const uint8_t *ec, const uint8_t *cfp,
-		     struct scry_agent_place *place);
-/* 0: it could not be recorded, and is counted as lost. */
-int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place, uint64_t object);
-/* `object` is about to be freed and still whole. Code and classes: what is known by their address
- * is forgotten. */
-void scry_forget(uint64_t object, uint64_t flags);
-void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags);
-void scry_record_gc(struct scry_gate *g, uint32_t event);
-/* How much of the gap to the next sample an object takes. */
-int64_t scry_sample_step(const struct scry_gate *g, uint64_t object);
-
-/* ruby_hooks.c: when a watch is taken up, the VM being up */
-void scry_hooks_take_up(struct scry_gate *g);
 
 /* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list. */
 void scry_take_up(struct scry_gate *g);

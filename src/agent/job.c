@@ -22,6 +22,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define JOBS_MAX                                                                                \
 	32u /* bits; the VM's "table is full" is ~0: triggering that would set a bit of someone \
@@ -65,7 +66,10 @@ void scry_agent_register(void)
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 
 	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
-	if (load64(r->vm_word)) { /* not after the VM's end */
+	/* not after the VM's end, nor, as far as we know the place, in a thread that is none of
+	 * Ruby's
+	 */
+	if (load64(r->vm_word) && (!scry_agent.hooks.on || scry_current_ec())) {
 		if (r->job_preregister && r->job_trigger)
 			trigger(&scry_agent.state);
 		else

@@ -10,6 +10,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define HOOK_SAFE 1 /* ruby/debug.h, rb_event_hook_flag_t */
 #define HOOK_RAW_ARG 4

@@ -13,6 +13,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define SEEN_CHECK_EVERY 256
 #define TCB_DTV                                                                          \
@@ -32,7 +33,7 @@ static uint64_t at_fs(int64_t offset)
 
 /* 0: this thread has none. The block of a module that was loaded late may not be there yet, all
  * ones. */
-static uint64_t current_ec(void)
+uint64_t scry_current_ec(void)
 {
 	const struct scry_agent_hooks *h = &scry_agent.hooks;
 	uint64_t block;
@@ -45,7 +46,7 @@ static uint64_t current_ec(void)
 
 static void find_place(const struct scry_gate *g, struct scry_agent_place *place)
 {
-	uint64_t ec = current_ec();
+	uint64_t ec = scry_current_ec();
 	uint64_t cfp = ec ? word_at((const uint8_t *)ec, g->frames.ec_cfp) : 0;
 
 	*place = (struct scry_agent_place){.depth = 0xffff};

@@ -13,6 +13,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
 

@@ -1,7 +1,8 @@
 /*
  * `scry objects`: which lines allocate what. Source: the VM's own NEWOBJ and FREEOBJ events, taken
- * by the agent's raw hook (agent/ruby_events.c), switched on through a postponed job in a live
- * process, or just before the script is loaded in one that is being started.
+ * by the agent's raw hook (agent/ruby_events.c), or hooks on the VM's functions
+ * (cmd/objects_source); switched on through a postponed job in a live process, or just before the
+ * script is loaded in one that is being started.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,8 +24,10 @@
 #include "vm/ruby.h"
 
 /* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
-#define EVENT_NS 25   /* a birth or an end that is recorded */
-#define STACK_NS 45   /* more, for the stack of a birth */
+#define EVENT_NS 25	 /* a birth or an end that is recorded */
+#define STACK_NS 45	 /* more, for the stack of a birth */
+#define HOOK_EVENT_NS 11 /* the same two by hooks */
+#define HOOK_BIRTH_NS 7
 #define BIRTH_NS 27   /* a birth that sampling passes over */
 #define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
@@ -119,7 +122,7 @@ static int prepare(struct scry_watch *w)
 	r = scry_objects_choose(w, o->ruby, (enum scry_objects_source)opts->source, &o->hooks);
 	if (r < 0)
 		return r;
-	if (o->hooks.is_open) /* there a first ractor ends the watch, too: there is one ring */
+	if (o->hooks.plan.on) /* there a first ractor ends the watch, too: there is one ring */
 		o->plan.ractor_class = scry_ruby_symbol(o->ruby, "rb_cRactor");
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
@@ -145,8 +148,9 @@ static void describe(struct scry_watch *w, FILE *out)
 		o->ruby->check_count, w->proc.pid);
 	fprintf(out, "  pause       and each Ruby thread at most once for some 0.1 ms, until one "
 		     "works\n");
-	fprintf(out,
-		"  cost        some 60 %% on code that only allocates, 15 to 25 %% on programs\n");
+	fprintf(out, "  cost        some %s on code that only allocates, %s on programs\n",
+		o->hooks.plan.on ? "45 %" : "60 to 90 %",
+		o->hooks.plan.on ? "4 to 8 %" : "15 to 25 %");
 }
 
 static bool is_armed(const struct scry_watch *w)
@@ -238,7 +242,7 @@ static int enter(struct scry_watch *w)
 
 	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
 				 !o->plan.each_objects && !o->sampling.on, &frames);
-	if (o->hooks.is_open)
+	if (o->hooks.plan.on)
 		frames.pc_advanced = 0; /* that is around events only */
 	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
 			   &o->plan, sizeof(o->plan));
@@ -438,6 +442,7 @@ static int adopt(struct scry_watch *w)
 	w->state = o;
 	o->batch = root->batch;
 	o->sampling = root->sampling;
+	o->hooks.plan = root->hooks.plan;
 	o->sample_mean = root->sample_mean;
 	o->armed_ns = scry_now_ns();
 	w->runtime = w->root->runtime;
@@ -511,8 +516,10 @@ static void conclude(struct scry_watch *w)
 
 static void leave(struct scry_watch *w)
 {
+	const struct objects *o = w->state;
+
 	scry_inject_want(&w->inj, 0);
-	if (wait_for_unhooked(w, 20000000) || w->held)
+	if (wait_for_unhooked(w, 20000000) || (w->held && !o->hooks.plan.on))
 		return;
 	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next
 					      safepoint */
@@ -549,7 +556,7 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
-	if (w->inj.control->ended && o->hooks.is_open)
+	if (w->inj.control->ended && o->hooks.plan.on)
 		scry_watch_note(w,
 				"the watch ended when the program made a ractor: hooks see objects "
 				"of one ractor");
@@ -619,9 +626,11 @@ static uint64_t cost_ns(const struct objects *o, const struct objects_opts *opts
 			const struct scry_objects_totals *t)
 {
 	uint64_t stacks = opts->stacks ? t->allocs * STACK_NS : 0;
+	uint64_t event = o->hooks.plan.on ? HOOK_EVENT_NS : EVENT_NS;
+	uint64_t birth = o->hooks.plan.on ? HOOK_BIRTH_NS : BIRTH_NS;
 
-	return stacks + (o->sampling.on ? t->estimated * BIRTH_NS + t->allocs * SAMPLE_NS
-					: (t->allocs + t->frees + o->lost) * EVENT_NS);
+	return stacks + (o->sampling.on ? t->estimated * birth + t->allocs * SAMPLE_NS
+					: (t->allocs + t->frees + o->lost) * event);
 }
 
 static int finish(struct scry_watch *w)

@@ -37,24 +37,20 @@ static bool names_jit(pid_t pid, const char *name)
 	return found;
 }
 
-/* Memory of no file that may be executed, other than the kernel's and scry's own. */
-static bool has_jit(const struct scry_watch *w, const struct scry_ruby *ruby)
+/* Memory of no file that may be executed: code made at run time, when no agent is there. */
+static void look_for_code(const struct scry_watch *w, const struct scry_ruby *ruby, bool *ret_code,
+			  bool *ret_agent)
 {
 	struct scry_agent_header h;
 	struct scry_maps maps = {0};
-	struct scry_mem mem;
-	bool found = false, ours;
 
-	if (names_jit(w->proc.pid, "cmdline") || names_jit(w->proc.pid, "environ"))
-		return true;
+	*ret_code = *ret_agent = false;
 	if (scry_maps_read(w->proc.pid, &maps) < 0)
-		return false;
-	mem = ruby->mem;
-	ours = scry_agent_find(&mem, &maps, &h) == 0; /* of an earlier watch */
-	for (size_t i = 0; i < maps.count && !ours; i++)
-		found |= maps.entries[i].x && !maps.entries[i].path[0];
+		return;
+	*ret_agent = scry_agent_find(&ruby->mem, &maps, &h) == 0;
+	for (size_t i = 0; i < maps.count && !*ret_agent; i++)
+		*ret_code |= maps.entries[i].x && !maps.entries[i].path[0];
 	scry_maps_done(&maps);
-	return found;
 }
 
 static int refuse(const struct scry_watch *w, const char *why)
@@ -108,6 +104,7 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 	const struct scry_ruby_makers *m = &ruby->layout.makers;
 	uint64_t began = scry_now_ns(), module = 0;
 	int64_t offset = 0;
+	bool has_code;
 	int r = scry_makers_find(ruby, &w->proc);
 
 	if (r == 0 && scry_now_ns() - began > SLOW_NS)
@@ -121,14 +118,17 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 		r = refuse(w, "slots of different sizes are freed together");
 	if (r == 0 && !w->held && scry_ruby_ractors(ruby) > 1)
 		r = refuse(w, "it has several ractors, which make objects at the same time");
-	if (r == 0 && has_jit(w, ruby))
+	look_for_code(w, ruby, &has_code, &h->is_late);
+	if (r == 0 &&
+	    (has_code || names_jit(w->proc.pid, "cmdline") || names_jit(w->proc.pid, "environ")))
 		r = refuse(w, "it runs code made at run time (a JIT)");
 	if (r == 0)
 		r = scry_ruby_current_ec(ruby, &module, &offset);
-	if (r == 0)
+	if (r == 0 && !h->is_late)
 		r = plan_hooks(w, ruby, h);
 	if (r < 0)
 		return r;
+	h->ruby = ruby;
 	h->plan = (struct scry_agent_hooks){
 		.on = 1,
 		.end_argument = (uint16_t)m->end_argument,
@@ -165,7 +165,13 @@ int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hoo
 
 int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
 {
-	return h->is_open ? scry_hooks_on(&h->hooks, &w->inj, w->held) : 0;
+	int r = 0;
+
+	if (!h->plan.on)
+		return 0;
+	if (h->is_late)
+		r = plan_hooks(w, h->ruby, h);
+	return r < 0 ? r : scry_hooks_on(&h->hooks, &w->inj, w->held);
 }
 
 void scry_objects_source_done(struct scry_objects_hooks *h)
@@ -177,7 +183,7 @@ void scry_objects_source_done(struct scry_objects_hooks *h)
 
 void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out)
 {
-	if (!h->is_open) {
+	if (!h->plan.on) {
 		fprintf(out,
 			"  source      NEWOBJ and FREEOBJ events of the VM, by a raw event hook\n");
 		fprintf(out, "  code        no byte of the program's or Ruby's code or data is "
@@ -193,7 +199,7 @@ void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out)
 	for (size_t i = 0; i < h->hooks.count; i++) {
 		const struct scry_hook *row = &h->hooks.rows[i];
 
-		fprintf(out, "  change      5 bytes at %#" PRIx64 ", %s%s\n",
+		fprintf(out, "  change      %u bytes at %#" PRIx64 ", %s%s\n", row->jump,
 			row->address + row->window.endbr,
 			*row->symbol ? "the entry of " : "the entry of a function without a name",
 			row->symbol);

@@ -7,25 +7,27 @@
 #include "cmd/watch.h"
 #include "hook/hooks.h"
 #include "vm/ruby.h"
-#include "wire/ruby_ring.h"
+#include "wire/ruby_hooks.h"
 
 enum scry_objects_source { /* in the order of --source's words */
-	SCRY_SOURCE_EVENT,
-	SCRY_SOURCE_HOOKS,
-	SCRY_SOURCE_AUTO, /* hooks where they are proven to see the same, else events */
+			   SCRY_SOURCE_EVENT,
+			   SCRY_SOURCE_HOOKS,
+			   SCRY_SOURCE_AUTO, /* hooks where they are proven to see the same, else
+						events */
 };
 #define SCRY_SOURCES "event|hooks|auto"
 
-struct scry_objects_hooks { /* zeroed: events */
-	bool is_open;
+struct scry_objects_hooks {    /* plan.on 0: events */
+	bool is_open, is_late; /* late: planned when what an earlier scry left is put back */
+	const struct scry_ruby *ruby;
 	struct scry_hooks hooks;
 	struct scry_agent_hooks plan;
 };
 
 /*
- * Chooses for process `w`, whose Ruby is `ruby`, and plans the hooks: reads only, but for a child in
- * which calls are counted when this Ruby is not known yet. 0, or -ENOTSUP with the reason why hooks
- * were asked for and cannot be had. With AUTO events are the answer then, and -v says why.
+ * Chooses for process `w`, whose Ruby is `ruby`, and plans the hooks: reads only, but for a child
+ * in which calls are counted when this Ruby is not known yet. 0, or -ENOTSUP with the reason why
+ * hooks were asked for and cannot be had. With AUTO events are the answer then, and -v says why.
  */
 int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 			enum scry_objects_source source, struct scry_objects_hooks *ret);

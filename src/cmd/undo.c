@@ -90,19 +90,51 @@ static bool has_agent(const struct scry_proc *proc, int *ret_error)
 	return r == 0;
 }
 
+static bool has_let_go(const struct scry_inject *inj)
+{
+	struct scry_agent_state state;
+
+	return scry_inject_state(inj, &state) < 0 ||
+	       (!state.hooked && state.jobs_registered == state.jobs_run);
+}
+
+static void wait_for(const struct scry_inject *inj, int tries)
+{
+	for (int i = 0; i < tries && !has_let_go(inj); i++)
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
+/*
+ * Objects were watched by hooks: they are put back already, so nothing calls the agent any more.
+ * What it holds in the VM it lets go in a job, for which the threads are asked; the agent knows who
+ * is none of Ruby's.
+ */
+static void ask_threads(struct scry_inject *inj, const struct scry_proc *proc)
+{
+	struct scry_agent_hooks hooks = {0};
+	pid_t *tasks = NULL;
+	ssize_t n = 0;
+
+	if (scry_mem_read(&inj->mem, inj->data + offsetof(struct scry_agent_data, hooks), &hooks,
+			  sizeof(hooks)) == 0 &&
+	    hooks.on)
+		n = scry_proc_tasks(proc->pid, &tasks);
+	for (ssize_t i = 0; i < n && !has_let_go(inj); i++)
+		if (scry_inject_run(inj, tasks[i], "scry_agent_register") == 0)
+			wait_for(inj, 1);
+	free(tasks);
+	scry_error_clear();
+}
+
 static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 {
 	struct scry_undo_report report;
-	struct scry_agent_state state;
 	uint64_t left;
 	int r;
 
 	scry_inject_want(inj, 0);
-	/* A busy VM lets go at its next event, or when the job that was registered runs. */
-	for (int i = 0; i < 100 && scry_inject_state(inj, &state) == 0 &&
-			(state.hooked || state.jobs_registered != state.jobs_run);
-	     i++)
-		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	ask_threads(inj, proc);
+	wait_for(inj, 100); /* a busy VM lets go at its next event, or when the job runs */
 	r = scry_inject_leave(inj, &report, &left);
 	printf("process %d (%s): %zu changes stood, %llu bytes put back and verified", proc->pid,
 	       proc->comm, inj->older.entries + report.entries,

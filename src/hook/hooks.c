@@ -242,8 +242,22 @@ static uint64_t next_group(struct scry_hooks *h, size_t *i, size_t *ret_end, siz
 	return bytes;
 }
 
-/* Magic, literals, and no instruction in the rest. */
-static int init_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_slab *slab)
+/* Magic and literals: handlers may be more than when the slab was new. */
+static int write_head(const struct scry_hooks *h, const struct scry_inject *inj,
+		      const struct scry_slab *slab)
+{
+	uint64_t head[SLAB_HEAD / 8] = {SCRY_SLAB_MAGIC};
+	int r;
+
+	for (size_t k = 0; k < h->handler_count; k++)
+		head[k + 1] = scry_inject_symbol(inj, h->handlers[k]);
+	r = scry_edit_poke(inj->mem.fd, slab->code, head, sizeof(head));
+	return r < 0 ? scry_fail(r, "cannot write stubs into process %d", inj->proc->pid) : 0;
+}
+
+/* And no instruction in the rest. */
+static int init_slab(const struct scry_hooks *h, const struct scry_inject *inj,
+		     struct scry_slab *slab)
 {
 	uint8_t *code = malloc(slab->code_size);
 	int r;
@@ -252,15 +266,11 @@ static int init_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_
 		return no_memory();
 	memset(code, 0xcc, slab->code_size);
 	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
-	for (size_t k = 0; k < h->handler_count; k++) {
-		uint64_t handler = scry_inject_symbol(inj, h->handlers[k]);
-
-		memcpy(code + 8 * (k + 1), &handler, 8);
-	}
 	r = scry_edit_poke(inj->mem.fd, slab->code, code, slab->code_size);
 	free(code);
 	slab->used = SLAB_HEAD;
-	return r;
+	return r < 0 ? scry_fail(r, "cannot write stubs into process %d", inj->proc->pid)
+		     : write_head(h, inj, slab);
 }
 
 int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
@@ -274,18 +284,21 @@ int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 		uint64_t gap =
 			slab->code > room->near ? slab->code - room->near : room->near - slab->code;
 
-		if (inj->counters[i] && slab->used && gap < SLAB_REACH &&
+		if (h->slabs & 1u << i && gap < SLAB_REACH &&
 		    slab->code_size - slab->used >= room->bytes &&
-		    slab->counters_size / 8 - inj->counted[i] >= room->counters)
-			return (int)i;
+		    slab->counters_size / 8 - inj->counted[i] >= room->counters) {
+			r = write_head(h, inj, slab);
+			return r < 0 ? r : (int)i;
+		}
 	}
 	number = scry_inject_slab(inj, held, room->near,
 				  SLAB_HEAD + room->bytes + (spare ? SPARE_BYTES : 0),
 				  room->counters + (spare ? SPARE_COUNTERS : 0));
 	if (number < 0)
 		return number;
+	h->slabs |= 1u << number;
 	r = init_slab(h, inj, &inj->header.slabs[number]);
-	return r < 0 ? scry_fail(r, "cannot write stubs into process %d", inj->proc->pid) : number;
+	return r < 0 ? r : number;
 }
 
 static void note_stub(struct scry_hook *row, uint64_t at, const struct scry_stub_code *stub)

@@ -105,6 +105,7 @@ struct scry_hooks {
 	bool is_unused;		  /* nobody runs the code to be changed: no stop is needed */
 	bool is_strict;		  /* slots are changed in the stop too */
 	struct scry_loads *loads; /* hook/loads.h; NULL: not followed */
+	uint32_t slabs;		  /* bits: those with this set's literals */
 	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
 	size_t handler_count;
 	size_t moved; /* threads that stood in a window and were moved, in all */

@@ -27,7 +27,7 @@
 #define TRIES_MAX 50
 #define LISTEN_NS 100000000
 #define BEAT_NS 5000000
-#define STUB_ROOM 64
+#define STUB_ROOM 16
 
 struct scry_loads {
 	struct scry_control *control;
@@ -138,9 +138,9 @@ static int lead_slot(struct scry_hooks *h, struct scry_inject *inj,
 static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
 {
 	const struct scry_hook_room room = {h->objects.brk, STUB_ROOM, 0};
-	struct scry_stub stub = {.kind = SCRY_HOOK_REPLACE};
-	struct scry_stub_code code;
-	uint8_t old[16], jump[16];
+	uint8_t old[16], jump[16], code[6] = {0xff, 0x25}; /* jmp *literal(%rip) */
+	uint64_t stub;
+	int32_t rel;
 	struct scry_change change = {.addr = h->objects.brk,
 				     .size = 5,
 				     .kind = SCRY_EDIT_TEXT,
@@ -160,14 +160,14 @@ static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 	if (number < 0)
 		return number;
 	slab = &inj->header.slabs[number];
-	stub.at = slab->code + slab->used;
-	stub.literal = slab->code + 8; /* SCRY_LOADS_HANDLER is the first */
-	scry_stub_emit(&stub, &code);
-	r = scry_edit_poke(inj->mem.fd, stub.at, code.bytes, code.size);
+	stub = slab->code + slab->used;
+	rel = (int32_t)(slab->code + 8 - (stub + sizeof(code))); /* the first: SCRY_LOADS_HANDLER */
+	memcpy(code + 2, &rel, sizeof(rel));
+	r = scry_edit_poke(inj->mem.fd, stub, code, sizeof(code));
 	slab->used += STUB_ROOM;
 	if (r == 0)
 		r = scry_agent_write_header(&inj->header, inj->mem.fd);
-	scry_x86_jump(change.addr, stub.at, jump);
+	scry_x86_jump(change.addr, stub, jump);
 	change.mapping = scry_maps_at(&h->objects.maps, change.addr);
 	if (r == 0)
 		r = scry_inject_stop(inj, &w);

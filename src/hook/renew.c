@@ -350,6 +350,7 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 				   .request_to = h->request_to,
 				   .request_count = h->request_count,
 				   .handler_count = h->handler_count,
+				   .slabs = h->slabs,
 				   .waits = true,
 				   .is_unused = how->is_unused,
 				   .is_strict = true};
@@ -374,6 +375,7 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 	}
 	if (r == 0)
 		r = how->put_on(&fresh, inj, how->arg);
+	h->slabs = fresh.slabs;
 	merge(h, &fresh, r == 0);
 	h->edit_count = inj->edit.count - h->first_edit;
 out:

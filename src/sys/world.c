@@ -146,7 +146,9 @@ void scry_world_release(struct scry_world *w)
 	w->count = w->capacity = w->saved_count = w->saved_capacity = 0;
 }
 
-#define LOOK_BYTES (256u << 10)
+#define CHUNK_BYTES (256u << 10)
+#define LOOK_BYTES (8u << 20) /* above a stack pointer; see look_bytes */
+#define STACK_BYTES (64u << 20)
 #define LOOK_STACKS 8 /* of one thread: alternate signal stacks that interrupted one another */
 #define FRAME_SP 168  /* asm/sigframe.h: return address, uc head, 16 registers */
 #define FRAME_IP 176
@@ -188,23 +190,29 @@ static bool is_restorer(struct look *l, uint64_t at)
 	return true;
 }
 
+/* To the end of a mapping that looks like one thread's stack. A large one may be a heap with many
+ * stacks in it: there, no more than a chunk. */
+static uint64_t look_bytes(const struct scry_map_entry *m, uint64_t start)
+{
+	uint64_t most = m && m->end - m->start <= STACK_BYTES ? LOOK_BYTES : CHUNK_BYTES;
+	uint64_t size = m ? m->end - start : most;
+
+	return size < most ? size : most;
+}
+
 /* From one word below the stack pointer: a handler that has returned has taken the frame's first
  * word off, and its restorer has still to make the system call. */
 static void add_stack(struct stacks *s, const struct look *l, uint64_t sp)
 {
 	const uint64_t start = (sp & ~7ull) - 8;
-	const struct scry_map_entry *m;
-	uint64_t size;
 
 	for (size_t i = 0; i < s->count; i++)
 		if (start >= s->start[i] && start < s->end[i])
 			return;
 	if (s->count == LOOK_STACKS)
 		return;
-	m = scry_maps_at(l->maps, start);
-	size = m ? m->end - start : LOOK_BYTES;
 	s->start[s->count] = start;
-	s->end[s->count++] = start + (size < LOOK_BYTES ? size : LOOK_BYTES);
+	s->end[s->count++] = start + look_bytes(scry_maps_at(l->maps, start), start);
 }
 
 static int add_saved(struct scry_world *w, uint64_t at, uint64_t ip)
@@ -246,25 +254,40 @@ static int look_through(struct scry_world *w, struct look *l, size_t size, uint6
 	return r;
 }
 
+/* Chunk by chunk; a frame's head may lie across two. */
+static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *stacks, size_t i)
+{
+	const uint64_t step = CHUNK_BYTES - FRAME_SEGMENTS; /* the next place not looked at */
+	int r = 0;
+
+	for (uint64_t at = stacks->start[i]; at < stacks->end[i] && r == 0; at += step) {
+		uint64_t size = stacks->end[i] - at;
+		ssize_t n = scry_mem_read_some(l->mem, at, l->stack,
+					       size < CHUNK_BYTES ? size : CHUNK_BYTES);
+
+		if (n <= 0)
+			break;
+		r = look_through(w, l, (size_t)n, at, stacks);
+		if (size <= CHUNK_BYTES || (size_t)n < CHUNK_BYTES)
+			break;
+	}
+	return r;
+}
+
 static int look_at_thread(struct scry_world *w, struct look *l, uint64_t sp)
 {
 	struct stacks stacks = {0};
 	int r = 0;
 
 	add_stack(&stacks, l, sp);
-	for (size_t i = 0; i < stacks.count && r == 0; i++) {
-		ssize_t n = scry_mem_read_some(l->mem, stacks.start[i], l->stack,
-					       stacks.end[i] - stacks.start[i]);
-
-		if (n > 0)
-			r = look_through(w, l, (size_t)n, stacks.start[i], &stacks);
-	}
+	for (size_t i = 0; i < stacks.count && r == 0; i++)
+		r = look_at_stack(w, l, &stacks, i);
 	return r;
 }
 
 int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps)
 {
-	struct look look = {.mem = mem, .maps = maps, .stack = malloc(LOOK_BYTES)};
+	struct look look = {.mem = mem, .maps = maps, .stack = malloc(CHUNK_BYTES)};
 	int r = look.stack ? 0 : -ENOMEM;
 
 	w->saved_count = 0;

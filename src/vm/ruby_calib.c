@@ -542,6 +542,7 @@ static int take_facts(struct scry_calib *calib, char *text, uint64_t end_ms)
 
 int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 {
+	struct feed feed = {.text = calib_script, .size = sizeof(calib_script) - 1};
 	struct plan plan = plan_for(target, NULL);
 	struct scry_calib calib = {0};
 	uint64_t end_ms = now_ms() + LIMIT_MS;
@@ -550,11 +551,9 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 
 	if (err > 0) {
 		calib.pid = err;
-		text = talk_quietly(&(struct feed){.in = plan.in[1],
-						   .out = plan.out[0],
-						   .text = calib_script,
-						   .size = sizeof(calib_script) - 1},
-				    end_ms);
+		feed.in = plan.in[1];
+		feed.out = plan.out[0];
+		text = talk_quietly(&feed, end_ms);
 		plan.in[1] = -1;
 		err = text ? take_facts(&calib, text, end_ms)
 			   : explain(&calib.pid, plan.err[0], end_ms);
@@ -587,12 +586,12 @@ int scry_calib_open(const struct scry_proc *target, const char *script, struct s
 int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_calib *ret)
 {
 	struct scry_calib answer = {.pid = talk->pid};
-	char *text = talk_quietly(&(struct feed){.in = talk->in,
-						 .out = talk->out,
-						 .text = line,
-						 .size = strlen(line),
-						 .stays = true},
-				  talk->end_ms);
+	const struct feed feed = {.in = talk->in,
+				  .out = talk->out,
+				  .text = line,
+				  .size = strlen(line),
+				  .stays = true};
+	char *text = talk_quietly(&feed, talk->end_ms);
 	int err = text ? take_facts(&answer, text, talk->end_ms)
 		       : explain(&talk->pid, talk->err, talk->end_ms);
 

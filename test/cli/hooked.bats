@@ -37,21 +37,21 @@ number() { # WORD: what follows it in the storm's last lines
 	sed -n "s/.*\b$1 \([0-9]*\).*/\1/p" "$T/storm" | head -1
 }
 
-# differ NAME OBJECT...: storms of all three kinds over each object that the started program NAME has
-# loaded, then its end. The text is as before but for libraries that come and go.
+# differ NAME OBJECT...: storms of all three kinds over all objects that the started program NAME has
+# loaded at once, and over each OBJECT; then its end. The text is as before but for libraries that come and go.
 differ() {
 	local name=$1 pid=$PID object before way=""
 	[ "$name" != churn ] || way="-w entry" # slots of libraries that come and go are not entries' affair
 	shift
 	wait_for 20 in_file "^round" "$T/$name.out"
-	before=$(text "$pid")
-	for object in "$@"; do
+	[ "$name" = churn ] || before=$(text "$pid") # its libraries come and go
+	for object in / "$@"; do # all of their paths have a slash
 		if ! grep -q "$object" "/proc/$pid/maps"; then
 			echo "# $name has no $object" >&3
 			continue
 		fi
 		# shellcheck disable=SC2086
-		storm -a -n "$(share 3 100)" -x "$(share 5 200)" -o "$(share 10 0)" -t 3000 -s "$RANDOM" $way "$pid" "$object" || return 1
+		storm -a -n "$(share 2 100)" -x "$(share 3 200)" -o "$(share 6 0)" -t 3000 -s "$RANDOM" $way "$pid" "$object" || return 1
 		[ "$(number refused)" -lt $(($(number functions) / 20 + 5)) ]
 		goes_on "$T/$name.out"
 	done

@@ -94,10 +94,12 @@ got_at() {
 	ends_right "$PID" busy
 }
 
-ruby_at() {
+ruby_at() { # WHO [OPTIONS...]
+	local who=$1
+	shift
 	counted
-	kill_at "$1" "$(share 25 1000)" "$PID" objects -p "$PID" -d 0.02s
-	scry_ends 0 objects -p "$PID" -d 0.2s
+	kill_at "$who" "$(share 25 1000)" "$PID" objects "$@" -p "$PID" -d 0.02s
+	scry_ends 0 objects "$@" -p "$PID" -d 0.2s
 	grep -q "counted.rb:11" "$T/scry.out"
 	kill -TERM "$PID"
 	finish "$PID"
@@ -110,6 +112,8 @@ ruby_at() {
 @test "counting through the GOT, both killed at any syscall" { got_at both; }
 @test "objects of a running ruby, keeper killed at any syscall" { ruby_at keeper; }
 @test "objects of a running ruby, both killed at any syscall" { ruby_at both; }
+@test "objects by hooks, keeper killed at any syscall" { ruby_at keeper --source hooks; }
+@test "objects by hooks, both killed at any syscall" { ruby_at both --source hooks; }
 @test "objects of a running ruby, front killed at any syscall" { ruby_at front; }
 
 # started_at WHO: `-- CMD`. The program says its answer and ends with 7, whatever happens to scry.

@@ -1,0 +1,79 @@
+/*
+ * A child in which calls of all functions of a Ruby are counted: what cmd/makers works on. Its
+ * parts are one struct, as each looks at all of it.
+ *
+ * The child is ours and is killed at the end, so nothing in it is put back.
+ */
+#ifndef SCRY_CMD_COUNTING_H
+#define SCRY_CMD_COUNTING_H
+
+#include "hook/hooks.h"
+#include "vm/ruby.h"
+#include "vm/ruby_calib.h"
+#include "wire/ruby_hooks.h"
+
+#define SCRY_COUNTING_KINDS 40u	 /* kinds of creation: makers.rb */
+#define SCRY_COUNTING_FREES 5u	 /* phases in which objects are freed */
+#define SCRY_COUNTING_SETS 8u	 /* sets of functions that explain the counts */
+#define SCRY_COUNTING_ROUNDS 40u /* of what is made in a phase: more than happens by the way */
+#define SCRY_COUNTING_TOLD 64u	 /* objects whose addresses the script tells */
+#define SCRY_COUNTING_ANSWER 64u /* objects that an answer takes, at most */
+
+struct scry_counting_phase {
+	uint64_t made, freed; /* by the VM's account */
+	uint64_t *calls;      /* by function */
+};
+
+struct scry_counting_told { /* what the child said last */
+	uint64_t made, freed, gcs;
+};
+
+struct scry_counting {
+	struct scry_ruby *ruby; /* the target's; layout.makers is what is found out */
+	struct scry_ruby *child;
+	struct scry_calib_talk talk;
+	struct scry_proc proc;
+	struct scry_inject inj;
+	struct scry_hooks hooks;
+	struct scry_text *text;
+	struct scry_counting_told told;
+	struct scry_counting_phase off[SCRY_COUNTING_KINDS], on[SCRY_COUNTING_KINDS]; /* events */
+	struct scry_counting_phase free[SCRY_COUNTING_FREES];
+	uint64_t *addresses; /* of the counted functions, module-relative, ascending */
+	size_t count;
+	bool *sets[SCRY_COUNTING_SETS]; /* by function: those that may be the makers */
+	size_t set_count;
+	uint64_t freers[SCRY_COUNTING_SETS]; /* those that may be the one who frees */
+	size_t freer_count;
+};
+
+extern const char *const scry_counting_kinds[SCRY_COUNTING_KINDS];
+extern const char *const scry_counting_frees[SCRY_COUNTING_FREES];
+
+/* Starts the child for `target` and hooks all functions. 0 or -errno with a sentence; ends with
+ * scry_counting_free in any case. */
+struct scry_counting *scry_counting_new(struct scry_ruby *ruby);
+int scry_counting_open(struct scry_counting *c, const struct scry_proc *target);
+void scry_counting_free(struct scry_counting *c);
+
+/* Has it make `n` of what `name` is; then it sits still. *ret (may be NULL) is its answer and ends
+ * with scry_calib_stop. */
+int scry_counting_ask(struct scry_counting *c, const char *name, unsigned n,
+		      struct scry_calib *ret);
+/* All phases. */
+int scry_counting_run(struct scry_counting *c);
+/* Wants a function of the Ruby module hooked. */
+int scry_counting_want(struct scry_counting *c, uint64_t address, const struct scry_hook_to *to);
+/* The answer is no, and why: returns -ENOENT. */
+int scry_counting_no(struct scry_counting *c, const char *why);
+
+/* counting_words.c: where the VM keeps its own counts, into layout.makers. Not found is no failure:
+ * ages are then not known. */
+int scry_counting_find_words(struct scry_counting *c);
+
+/* probing.c: with layout.makers a guess at makers and freer, put on as real hooks: do they return
+ * and get every object that is made and freed? 1, and how the freed object is given is filled in;
+ * 0; or -errno with a sentence. */
+int scry_probe_makers(struct scry_counting *c, struct scry_agent_probe *scratch);
+
+#endif
