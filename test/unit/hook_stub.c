@@ -365,7 +365,8 @@ static void bytes_are_exact(void **unused)
 				   "\x08\x0f\x1f\x44\x00\x00\xe9\xeb\xcf\xff\xff";
 	/* jmp *literal; nopl; jmp */
 	static const char replace[] =
-		"\xff\x25\x7a\x40\x00\x00\x0f\x1f\x44\x00\x00\xe9\xf5\xcf\xff\xff";
+		"\x4c\x8d\x1d\x06\0\0\0" /* lea copy(%rip), %r11 */
+		"\xff\x25\x73\x40\x00\x00\x0f\x1f\x44\x00\x00\xe9\xee\xcf\xff\xff";
 	struct scry_stub stub = stub_of(SCRY_HOOK_COUNT, false);
 	struct scry_stub_code code = emitted(&stub);
 
@@ -386,7 +387,7 @@ static void bytes_are_exact(void **unused)
 	code = emitted(&stub);
 	assert_int_equal(code.size, sizeof(replace) - 1);
 	assert_memory_equal(code.bytes, replace, sizeof(replace) - 1);
-	assert_int_equal(code.copy_at, 6);
+	assert_int_equal(code.copy_at, 13);
 }
 
 static void what_is_out_of_reach_is_refused(void **unused)
@@ -648,7 +649,7 @@ static void replaced(void **unused)
 	*(uint64_t *)word(LITERAL) = (uint64_t)(uintptr_t)in_its_place;
 	original =
 		(uint64_t(*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
-			     uint64_t, uint64_t, uint64_t))word(STUB + 6); /* jmp *literal */
+			     uint64_t, uint64_t, uint64_t))word(STUB + 13); /* lea, jmp */
 	got = ten(1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
 	unhook(at, saved);
 	assert_int_equal(got, 1764);
