@@ -95,8 +95,9 @@ static void report_short_recording(struct scry_session *s)
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
 static const char *wait_turn(struct scry_session *s, int timeout_ms)
 {
-	struct pollfd fds[1 + SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
+	struct pollfd fds[1 + 2 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
 	struct scry_watch *who[1 + SCRY_WATCHES_MAX];
+	nfds_t ends;
 	nfds_t n = 1;
 	char order;
 	ssize_t got;
@@ -107,6 +108,10 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 		who[n] = s->watches[i];
 		fds[n++] = (struct pollfd){.fd = s->watches[i]->proc.pidfd, .events = POLLIN};
 	}
+	ends = n;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i]->wake_fd && !s->watches[i]->is_over)
+			fds[n++] = (struct pollfd){.fd = s->watches[i]->wake_fd, .events = POLLIN};
 	if (poll(fds, n, timeout_ms) < 0 && errno != EINTR)
 		return "poll failed";
 	if (fds[0].revents) {
@@ -116,7 +121,7 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 		if (got == 1 && order == SCRY_ORDER_STOP)
 			return "interrupt";
 	}
-	for (nfds_t i = 1; i < n; i++)
+	for (nfds_t i = 1; i < ends; i++)
 		if (fds[i].revents)
 			who[i]->target_gone = true;
 	return NULL;
@@ -165,7 +170,12 @@ static int drain(struct scry_session *s)
 
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *w = s->watches[i];
-		int f = w->is_over ? 0 : w->instrument->drain(w);
+		int f = 0;
+
+		if (!w->is_over && !w->target_gone && w->instrument->turn)
+			w->instrument->turn(w);
+		if (!w->is_over)
+			f = w->instrument->drain(w);
 
 		if (f < 0 && !w->root && !s->opts->follow)
 			return f;

@@ -7,13 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
+#include "cmd/session.h"
 #include "cmd/watch_opts.h"
-#include "hook/hooks.h"
+#include "hook/loads.h"
 
+#define SETTLE_TURNS 500 /* of a millisecond */
 #define CALL_NS 2 /* what counting adds to a call; bench/hooks.md */
 
 struct count_opts {
@@ -35,13 +38,23 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = h;
 	r = scry_hooks_open(h, &w->proc);
+	h->waits = r == 0 && !h->objects.is_static;
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(h, opts->specs[i], &to);
 	if (r == 0)
 		r = scry_hooks_plan(h);
 	if (r == 0)
-		w->near = h->rows[0].address;
+		w->near = h->count ? h->rows[0].address : h->objects.brk;
 	return r;
+}
+
+/* Is there, or was there ever, a function that the request names? */
+static bool is_met(const struct scry_hooks *h, size_t request)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].request == request)
+			return true;
+	return false;
 }
 
 static void describe(struct scry_watch *w, FILE *out)
@@ -81,14 +94,60 @@ static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
 					h->rows[i].module, h->rows[i].why);
 }
 
+static void tell_waiting(struct scry_watch *w, const struct scry_hooks *h)
+{
+	char text[512];
+
+	for (size_t q = 0; q < h->request_count; q++) {
+		if (is_met(h, q))
+			continue;
+		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
+			 h->requests[q]);
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	}
+}
+
+/* Libraries that are loaded from now on. What had changed since it was planned is put on here. */
+static int follow(struct scry_watch *w, struct scry_hooks *h)
+{
+	struct scry_loads_stats stats;
+	int r = scry_loads_follow(h, &w->inj, w->held);
+
+	if (r == 0)
+		w->wake_fd = scry_loads_fd(h);
+	for (int i = 0; i < SETTLE_TURNS && r == 0; i++) {
+		r = scry_loads_turn(h, &w->inj);
+		if (scry_loads_is_settled(h))
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	scry_loads_stats(h, &stats);
+	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct scry_hooks *h = w->state;
-	int r = scry_hooks_on(h, &w->inj, w->held);
+	int on = scry_hooks_on(h, &w->inj, w->held), r;
 
-	if (r == 0)
-		tell_refused(w, h);
-	return r;
+	/* A library that was planned for may have gone meanwhile. */
+	if (on < 0 && (!h->waits || (on != -EFAULT && on != -EBUSY)))
+		return on;
+	r = follow(w, h);
+	if (r < 0 && on < 0)
+		return r;
+	if (r < 0 && !h->objects.is_static)
+		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
+	scry_error_clear();
+	tell_refused(w, h);
+	tell_waiting(w, h);
+	return 0;
+}
+
+static void turn(struct scry_watch *w)
+{
+	if (scry_loads_turn(w->state, &w->inj) < 0) /* gone: the keeper sees it by itself */
+		scry_error_clear();
 }
 
 static int drain(struct scry_watch *w)
@@ -99,7 +158,53 @@ static int drain(struct scry_watch *w)
 
 static void leave(struct scry_watch *w)
 {
-	(void)w;
+	w->wake_fd = 0;
+	if (w->state)
+		scry_loads_end(w->state, &w->inj);
+}
+
+/* What was waited for in vain. -ENOTSUP: there was nothing else. */
+static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
+{
+	size_t unmet = 0, last = 0;
+
+	for (size_t q = 0; q < h->request_count; q++) {
+		if (is_met(h, q))
+			continue;
+		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
+		unmet++;
+		last = q;
+	}
+	if (!unmet || unmet < h->request_count)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "nothing was counted: process %d never loaded an object that defines '%s'",
+			 w->proc.pid, h->requests[last]);
+}
+
+/* Libraries that came and went. */
+static void tell_loads(struct scry_watch *w, const struct scry_hooks *h)
+{
+	struct scry_loads_stats stats;
+	char text[256];
+
+	scry_loads_stats(h, &stats);
+	if (stats.late)
+		scry_watch_note(w,
+				"%llu times a library was loaded or unloaded before scry was "
+				"ready: calls from its constructors may be missing",
+				(unsigned long long)stats.late);
+	if (stats.failed)
+		scry_watch_note(w, "%llu times what was loaded could not be hooked: %s",
+				(unsigned long long)stats.failed, stats.why);
+	if (!stats.asked)
+		return;
+	snprintf(text, sizeof(text),
+		 "process %d: %llu objects loaded, %llu with hooks unloaded; its loader waited "
+		 "%llu times, for %.2f ms at most",
+		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
+		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
 static void intern(struct scry_watch *w, const char *text, uint32_t *ret)
@@ -138,6 +243,9 @@ static int finish(struct scry_watch *w)
 		r = r ? r : e;
 	}
 	w->cost_ns = w->events * CALL_NS;
+	tell_loads(w, h);
+	if (r == 0)
+		r = tell_unmet(w, h);
 	if (silent)
 		scry_watch_note(w, "%zu more functions were watched and not called", silent);
 	return r;
@@ -157,6 +265,7 @@ const struct scry_instrument scry_instrument_count = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.turn = turn,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,

@@ -63,6 +63,7 @@ struct scry_watch {
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
+	int wake_fd;	    /* set by the instrument: call `turn` when it is readable; 0: none */
 	bool target_gone;
 	bool is_short; /* the recording could not be written to its end */
 	uint64_t errors, lost, events, frees_older;
@@ -87,6 +88,8 @@ struct scry_instrument {
 	void (*identified)(struct scry_watch *w);
 	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
+	/* Once a turn of the keeper, each few ms, and when wake_fd is readable. May be NULL. */
+	void (*turn)(struct scry_watch *w);
 	/* The watch is about to end, in the target all is still on; called of every watch before
 	 * one is left. May be NULL. */
 	void (*conclude)(struct scry_watch *w);

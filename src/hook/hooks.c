@@ -14,12 +14,30 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "hook/loads.h"
 
 #define JUMP_BYTES 5
 #define SLAB_HEAD 64 /* magic and literals */
 #define SLAB_REACH (1ull << 29)
 #define STUB_ALIGN 16
 #define ON_TRIES 5
+#define LIST_TRIES 25
+#define SPARE_BYTES 16384u /* for functions of objects loaded later */
+#define SPARE_COUNTERS 512u
+
+/* A list that is being changed is waited for, but not for ever. */
+static int read_objects(struct scry_hooks *h)
+{
+	int r = scry_linkmap_read(h->proc->pid, &h->mem, &h->objects);
+
+	for (int i = 0; i < LIST_TRIES && r == 0 && (h->objects.is_changing || h->objects.is_cut);
+	     i++) {
+		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+		scry_linkmap_done(&h->objects);
+		r = scry_linkmap_read(h->proc->pid, &h->mem, &h->objects);
+	}
+	return r;
+}
 
 int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc)
 {
@@ -28,18 +46,20 @@ int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc)
 	*h = (struct scry_hooks){.proc = proc, .mem.fd = -1};
 	r = scry_mem_open(&h->mem, proc->pid, 0);
 	if (r == 0)
-		r = scry_linkmap_read(proc->pid, &h->mem, &h->objects);
+		r = read_objects(h);
 	if (r == 0) {
 		h->texts = calloc(h->objects.count + 1, sizeof(*h->texts));
 		if (!h->texts)
 			r = scry_fail(-ENOMEM, "not enough memory for %zu objects",
 				      h->objects.count);
 	}
+	h->handlers[h->handler_count++] = SCRY_LOADS_HANDLER; /* its literal is in each slab */
 	return r;
 }
 
 void scry_hooks_close(struct scry_hooks *h)
 {
+	scry_loads_free(h);
 	for (size_t i = 0; h->texts && i < h->objects.count; i++)
 		scry_text_free(h->texts[i]);
 	free(h->texts);
@@ -100,7 +120,7 @@ static int add_handler(struct scry_hooks *h, const char *name)
 	return (int)i;
 }
 
-static int add_row(struct scry_hooks *h, const struct scry_function *f, uint32_t request)
+int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request)
 {
 	const struct scry_object *object = &h->objects.objects[f->object];
 	const struct scry_hook_to *to = &h->request_to[request];
@@ -143,10 +163,14 @@ int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry
 	size_t before = h->functions.count;
 	int r = scry_symbols_find(&h->objects, request, &h->functions);
 
+	if (r == -ENOENT && h->waits && strchr(request, '@')) {
+		scry_error_clear();
+		r = 0;
+	}
 	if (r == 0)
 		r = add_request(h, request, to);
 	for (size_t i = before; i < h->functions.count && r == 0; i++)
-		r = add_row(h, &h->functions.rows[i], (uint32_t)h->request_count - 1);
+		r = scry_hooks_add(h, &h->functions.rows[i], (uint32_t)h->request_count - 1);
 	return r;
 }
 
@@ -217,15 +241,83 @@ static uint64_t next_group(struct scry_hooks *h, size_t *i, size_t *ret_end, siz
 	return bytes;
 }
 
-/* Writes the stubs of rows [i, end) into a new slab. */
+/* Magic and literals: handlers may be more than when the slab was new. */
+static int write_head(const struct scry_hooks *h, const struct scry_inject *inj,
+		      const struct scry_slab *slab)
+{
+	uint64_t head[SLAB_HEAD / 8] = {SCRY_SLAB_MAGIC};
+	int r;
+
+	for (size_t k = 0; k < h->handler_count; k++)
+		head[k + 1] = scry_inject_symbol(inj, h->handlers[k]);
+	r = scry_edit_poke(inj->mem.fd, slab->code, head, sizeof(head));
+	return r < 0 ? scry_fail(r, "cannot write stubs into process %d", inj->proc->pid) : 0;
+}
+
+/* And no instruction in the rest. */
+static int init_slab(const struct scry_hooks *h, const struct scry_inject *inj,
+		     struct scry_slab *slab)
+{
+	uint8_t *code = malloc(slab->code_size);
+	int r;
+
+	if (!code)
+		return no_memory();
+	memset(code, 0xcc, slab->code_size);
+	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
+	r = scry_edit_poke(inj->mem.fd, slab->code, code, slab->code_size);
+	free(code);
+	slab->used = SLAB_HEAD;
+	return r < 0 ? scry_fail(r, "cannot write stubs into process %d", inj->proc->pid)
+		     : write_head(h, inj, slab);
+}
+
+int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
+		    const struct scry_hook_room *room)
+{
+	bool spare = h->waits || h->loads;
+	int number, r;
+
+	for (uint64_t i = 0; i < inj->header.slab_count; i++) {
+		const struct scry_slab *slab = &inj->header.slabs[i];
+		uint64_t gap =
+			slab->code > room->near ? slab->code - room->near : room->near - slab->code;
+
+		if (h->slabs & 1u << i && gap < SLAB_REACH &&
+		    slab->code_size - slab->used >= room->bytes &&
+		    slab->counters_size / 8 - inj->counted[i] >= room->counters) {
+			r = write_head(h, inj, slab);
+			return r < 0 ? r : (int)i;
+		}
+	}
+	number = scry_inject_slab(inj, held, room->near,
+				  SLAB_HEAD + room->bytes + (spare ? SPARE_BYTES : 0),
+				  room->counters + (spare ? SPARE_COUNTERS : 0));
+	if (number < 0)
+		return number;
+	h->slabs |= 1u << number;
+	r = init_slab(h, inj, &inj->header.slabs[number]);
+	return r < 0 ? r : number;
+}
+
+static void note_stub(struct scry_hook *row, uint64_t at, const struct scry_stub_code *stub)
+{
+	memcpy(row->copied, stub->copied, sizeof(row->copied));
+	row->stub = at;
+	row->copy = at + stub->copy_at;
+	row->stub_size = align_up(stub->size);
+	row->has_stub = true;
+}
+
+/* Writes the stubs of rows [i, end) into a slab. */
 static int write_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
 		      size_t i, size_t end, uint64_t bytes, size_t counters)
 {
-	int number = scry_inject_slab(inj, held, h->rows[i].address, SLAB_HEAD + bytes, counters);
+	const struct scry_hook_room room = {h->rows[i].address, bytes, counters};
+	int r, number = scry_hooks_slab(h, inj, held, &room);
 	struct scry_slab *slab;
-	uint64_t at = SLAB_HEAD;
+	uint64_t at = 0;
 	uint8_t *code;
-	int r = 0;
 
 	if (number < 0)
 		return number;
@@ -234,36 +326,58 @@ static int write_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry
 	if (!code)
 		return no_memory();
 	memset(code, 0xcc, slab->code_size);
-	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
-	for (size_t k = 0; k < h->handler_count; k++)
-		memcpy(code + 8 * (k + 1), &(uint64_t){scry_inject_symbol(inj, h->handlers[k])}, 8);
 	for (; i < end; i++) {
 		struct scry_hook *row = &h->rows[i];
 		struct scry_stub_code stub;
 
 		if (!row->way || row->has_stub)
 			continue;
-		if (emit(row, slab->code + at, slab, &stub) != SCRY_X86_OK ||
-		    at + stub.size > slab->code_size) {
+		row->counter += (uint32_t)inj->counted[number];
+		if (emit(row, slab->code + slab->used + at, slab, &stub) != SCRY_X86_OK ||
+		    slab->used + at + stub.size > slab->code_size) {
 			row->way = 0;
 			row->why = "its copy would lie out of reach";
 			h->refused++;
 			continue;
 		}
 		memcpy(code + at, stub.bytes, stub.size);
-		memcpy(row->copied, stub.copied, sizeof(row->copied));
-		row->stub = slab->code + at;
-		row->copy = row->stub + stub.copy_at;
+		note_stub(row, slab->code + slab->used + at, &stub);
 		row->slab = (uint32_t)number;
-		row->has_stub = true;
 		at += align_up(stub.size);
 	}
-	slab->used = at;
-	r = scry_edit_poke(inj->mem.fd, slab->code, code, slab->code_size);
+	if (at > slab->code_size - slab->used) /* the last one's filler */
+		at = slab->code_size - slab->used;
+	r = scry_edit_poke(inj->mem.fd, slab->code + slab->used, code, at);
 	free(code);
+	slab->used += at;
+	inj->counted[number] += counters;
 	if (r == 0)
 		r = scry_agent_write_header(&inj->header, inj->mem.fd);
 	return r < 0 ? scry_fail(r, "cannot write stubs into process %d", inj->proc->pid) : 0;
+}
+
+int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj)
+{
+	const struct scry_slab *slab = &inj->header.slabs[old->slab];
+	struct scry_stub_code stub;
+	int r;
+
+	row->calls_before = old->calls_before;
+	if (!old->has_stub)
+		return 0;
+	row->counter = old->counter;
+	if (!row->way || emit(row, old->stub, slab, &stub) != SCRY_X86_OK ||
+	    stub.size > old->stub_size) {
+		row->calls_before = scry_hook_calls(old, inj);
+		return 0;
+	}
+	r = scry_edit_poke(inj->mem.fd, old->stub, stub.bytes, stub.size);
+	if (r < 0)
+		return scry_fail(r, "cannot write stubs into process %d", inj->proc->pid);
+	note_stub(row, old->stub, &stub);
+	row->stub_size = old->stub_size;
+	row->slab = old->slab;
+	return 0;
 }
 
 static int write_stubs(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
@@ -356,6 +470,8 @@ static int list_changes(const struct scry_hooks *h, const struct scry_inject *in
 	for (size_t i = 0; i < h->count; i++)
 		if (h->rows[i].has_stub && !h->rows[i].is_gone && h->rows[i].way != SCRY_WAY_ENTRY)
 			add_places(ret, h, inj, &h->rows[i], true);
+	if (h->is_strict)
+		ret->text_count = ret->count;
 	return 0;
 }
 
@@ -446,6 +562,8 @@ static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct cha
 {
 	int tries = held ? 1 : ON_TRIES, r = 0;
 
+	if (h->is_unused)
+		return scry_edit_apply(&inj->edit, h->first_edit, c->count);
 	for (size_t done = 0; done < c->text_count && r == 0;) {
 		size_t first = h->first_edit + done;
 		size_t n = next_batch(inj, first, c->text_count - done);
@@ -507,6 +625,7 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj)
 
 	if (!h->is_on)
 		return 0;
+	scry_loads_end(h, inj);
 	r = scry_inject_undo(inj, h->first_edit, h->edit_count, &report);
 	h->is_on = r < 0;
 	return r;
@@ -514,10 +633,12 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj)
 
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj)
 {
-	return hook->has_stub && inj->counters[hook->slab]
-		       ? __atomic_load_n(&inj->counters[hook->slab][hook->counter],
-					 __ATOMIC_RELAXED)
-		       : 0;
+	uint64_t calls = hook->calls_before;
+
+	if (hook->has_stub && inj->counters[hook->slab])
+		calls += __atomic_load_n(&inj->counters[hook->slab][hook->counter],
+					 __ATOMIC_RELAXED);
+	return calls;
 }
 
 const char *scry_hook_way_name(uint32_t way)

@@ -67,6 +67,8 @@ struct scry_hook {
 	/* on */
 	bool has_stub, is_gone; /* gone: its object was unloaded */
 	uint64_t stub, copy;	/* addresses; copy: of the displaced instructions */
+	uint64_t calls_before;	/* counted by stubs that it had before, see loads.h */
+	size_t stub_size;
 	uint16_t copied[SCRY_X86_COUNT_MAX + 1];
 	uint32_t slab, counter;
 	uint32_t handler; /* index into the set's handlers */
@@ -76,6 +78,10 @@ struct scry_hook_place { /* that leads to a function, other than its entry */
 	uint64_t at;	 /* of a slot, 8 bytes; of a displacement in code, 4 bytes */
 	uint64_t old;
 	bool is_slot;
+};
+
+struct scry_hook_room {
+	uint64_t near, bytes, counters;
 };
 
 struct scry_hooks {
@@ -95,6 +101,11 @@ struct scry_hooks {
 	size_t first_edit, edit_count; /* in the journal, while on */
 	size_t refused;
 	bool is_on;
+	bool waits;		  /* set by the caller: SYMBOL@LIB may name what is loaded later */
+	bool is_unused;		  /* nobody runs the code to be changed: no stop is needed */
+	bool is_strict;		  /* slots are changed in the stop too */
+	struct scry_loads *loads; /* hook/loads.h; NULL: not followed */
+	uint32_t slabs;		  /* bits: those with this set's literals */
 	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
 	size_t handler_count;
 	size_t moved; /* threads that stood in a window and were moved, in all */
@@ -104,7 +115,8 @@ struct scry_hooks {
 int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc);
 void scry_hooks_close(struct scry_hooks *h);
 
-/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB]. 0; -ENOENT: no such function; with a sentence. */
+/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB]. 0; -ENOENT: no such function; with a sentence. With `waits`
+ * SYMBOL@LIB need not be there yet. */
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 
 /*
@@ -125,6 +137,15 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
 
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
+
+/* For hook/loads.c: a row for a function of the set's objects; `row` counts on in the stub of
+ * `old`, whose code is unmapped, or, if it does not fit, beside it. */
+int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request);
+int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj);
+/* A slab within reach of `near` with room for so much, as scry_inject_slab: its number or -errno.
+ */
+int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
+		    const struct scry_hook_room *room);
 
 /* "entry", "site", "got", "site+got", "none". */
 const char *scry_hook_way_name(uint32_t way);

@@ -322,6 +322,10 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, siz
 
 	if (is_inside(inj, w, first, n))
 		return -EAGAIN;
+	scry_maps_done(&inj->maps); /* while nobody can map or unmap: what is there now */
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r < 0)
+		return r;
 	r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
 	report->entries += now.entries;
 	report->restored += now.restored;

@@ -40,6 +40,7 @@ struct scry_inject {
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
+	uint64_t counted[SCRY_SLABS_MAX];   /* counters in use */
 	uint64_t gate;			    /* addresses in the target */
 	uint64_t data;			    /* struct scry_agent_data */
 	struct scry_edit edit;

@@ -463,7 +463,7 @@ int scry_hooks_plan(struct scry_hooks *h)
 					   ? "no call in its own object leads to it directly"
 					   : "it is called through no slot";
 	}
-	if (r == 0 && h->refused == h->count)
+	if (r == 0 && h->count && h->refused == h->count)
 		r = none_reached(h);
 	return r;
 }

@@ -325,6 +325,14 @@ static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *ma
 	       !memcmp(file, j->old, j->size);
 }
 
+/* Its object was unloaded: whatever lies there now is not what was changed. */
+static bool is_unmapped(const struct scry_maps *maps, const struct scry_journal_entry *j)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
+
+	return j->inode && (!m || m->inode != j->inode);
+}
+
 static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 		       struct scry_journal_entry *j, struct seen *seen,
 		       struct scry_undo_report *report)
@@ -334,6 +342,11 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	if (j->state == SCRY_EDIT_UNDONE)
 		return;
 	report->entries++;
+	if (is_unmapped(maps, j)) {
+		report->restored++;
+		j->state = SCRY_EDIT_UNDONE;
+		return;
+	}
 	if (scry_mem_read(e->mem, j->address, now, j->size) < 0) {
 		report->failed++;
 		return;
@@ -424,6 +437,45 @@ int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end)
 		if (e->entries[i].address >= start && e->entries[i].address < end)
 			e->entries[i].state = SCRY_EDIT_UNDONE;
 	return write_entries(e, 0, e->count);
+}
+
+bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any)
+{
+	unsigned char now[SCRY_EDIT_MAX];
+	size_t text = 0, text_there = 0, slots = 0, slots_there = 0;
+
+	for (size_t i = 0; i < e->count; i++) {
+		const struct scry_journal_entry *j = &e->entries[i];
+		bool is_there;
+
+		if (j->address < start || j->address >= end || j->state != SCRY_EDIT_APPLIED)
+			continue;
+		is_there = scry_mem_read(e->mem, j->address, now, j->size) == 0 &&
+			   !memcmp(now, j->new_, j->size);
+		text += j->kind != SCRY_EDIT_SLOT;
+		text_there += j->kind != SCRY_EDIT_SLOT && is_there;
+		slots += j->kind == SCRY_EDIT_SLOT;
+		slots_there += j->kind == SCRY_EDIT_SLOT && is_there;
+		if (text_there)
+			break; /* one is enough: an object is mapped as a whole */
+	}
+	*ret_any = text || slots;
+	return text ? text_there > 0 : slots_there > 0; /* a lazy slot may have been bound */
+}
+
+int scry_edit_compact(struct scry_edit *e, size_t from)
+{
+	size_t kept = from;
+	int r;
+
+	for (size_t i = from; i < e->count; i++)
+		if (e->entries[i].state != SCRY_EDIT_UNDONE)
+			e->entries[kept++] = e->entries[i];
+	if (kept == e->count)
+		return 0;
+	/* Ascending, and whole pages at a time: what is not written yet still stands further up. */
+	r = write_entries(e, from, kept - from);
+	return r < 0 ? r : write_count(e, kept);
 }
 
 size_t scry_edit_standing(const struct scry_edit *e)

@@ -27,7 +27,7 @@ struct scry_edit {
 
 struct scry_undo_report {
 	size_t entries;	 /* that stood APPLIED or PLANNED */
-	size_t restored; /* written back and verified, or found original already */
+	size_t restored; /* written back and verified, found original already, or unmapped */
 	size_t foreign;	 /* neither ours nor original: left alone */
 	size_t failed;	 /* could not be written */
 	uint64_t bytes;
@@ -77,6 +77,14 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
 			struct scry_undo_report *ret);
 /* The object at [start, end) is unmapped: its entries are over, nothing is written there. */
 int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end);
+
+/* Do changes in [start, end) stand, and are they all still there? False also when there are none:
+ * ret_any tells. A loader that mapped the object anew has wiped them. */
+bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any);
+
+/* Entries that are over are dropped, from entry `from` on; those behind move down. Safe to be killed
+ * in: each one that stands is in the journal at all times. 0 or -errno with a sentence. */
+int scry_edit_compact(struct scry_edit *e, size_t from);
 
 /* How many entries still stand in the target. */
 size_t scry_edit_standing(const struct scry_edit *e);

@@ -469,6 +469,25 @@ const struct scry_object *scry_linkmap_find(const struct scry_linkmap *lm,
 	return NULL;
 }
 
+void scry_linkmap_inherit(struct scry_linkmap *to, struct scry_linkmap *from, ssize_t *ret_was)
+{
+	for (size_t i = 0; i < to->count; i++) {
+		struct scry_object *o = &to->objects[i];
+		const struct scry_object *old = scry_linkmap_find(from, o);
+		struct scry_object *was = old ? &from->objects[old - from->objects] : NULL;
+
+		ret_was[i] = was ? was - from->objects : -1;
+		if (!was || !was->elf || was->bias != o->bias)
+			continue;
+		o->elf = was->elf;
+		o->tables = was->tables;
+		o->at_startup = was->at_startup;
+		was->elf = NULL;
+		was->tables = (struct scry_dynamic){0};
+	}
+	to->is_opened = from->is_opened && to->space_count <= from->space_count;
+}
+
 ssize_t scry_linkmap_at(const struct scry_linkmap *lm, uint64_t addr)
 {
 	for (size_t i = 0; i < lm->count; i++)

@@ -93,6 +93,10 @@ size_t scry_linkmap_open_all(struct scry_linkmap *lm);
 const struct scry_object *scry_linkmap_find(const struct scry_linkmap *lm,
 					    const struct scry_object *object);
 
+/* Moves what is open in `from`, an older snapshot, to the same objects of `to`, index by index:
+ * ret_was[i] is the index in `from` or -1. `from` is then of use only to be done with. */
+void scry_linkmap_inherit(struct scry_linkmap *to, struct scry_linkmap *from, ssize_t *ret_was);
+
 /* Index of the object whose file is mapped at `addr`, or -ENOENT. */
 ssize_t scry_linkmap_at(const struct scry_linkmap *lm, uint64_t addr);
 

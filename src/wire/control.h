@@ -114,13 +114,23 @@ struct scry_control {
 	uint64_t booted;     /* the boot slot led to the agent */
 	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
 	uint64_t unseen;     /* objects that the VM has counted and that no hook has shown */
-	uint64_t pad1[50];
+	/* threads in the dynamic loader that wait for the keeper: agent/loads.c */
+	uint64_t load_arg;	/* of the newest: what the loader is about to run */
+	uint64_t load_late;	/* how many went on without having been answered */
+	uint32_t load_seq;	/* tickets given out; a futex */
+	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
+	uint64_t pad1[47];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
 	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
 	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
-	uint64_t pad2[30];
+	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
+	uint32_t load_done;	       /* tickets answered; a futex */
+	uint32_t load_busy; /* 1: the keeper writes, trusting in that somebody waits */
+	uint32_t load_beat; /* signs of life, while a ticket is not answered */
+	uint32_t load_pad;
+	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 };

@@ -52,7 +52,9 @@ struct scry_gate {
 			       call each other, and both return it */
 	uint64_t vm_made_at, vm_made; /* the same of objects made; it, before the first one seen */
 	uint64_t seen;		      /* objects since then */
-	uint64_t spare[2];
+	uint32_t loads; /* 1: the keeper wants to know of loaded objects; host writes */
+	uint32_t pad;
+	uint64_t spare;
 };
 #define SCRY_GATE_BIRTHS 184 /* for agent/thunk.S */
 _Static_assert(offsetof(struct scry_gate, births) == SCRY_GATE_BIRTHS, "see above");

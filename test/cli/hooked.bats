@@ -51,7 +51,7 @@ differ() {
 			continue
 		fi
 		# shellcheck disable=SC2086
-		storm -a -n "$(share 3 100)" -x "$(share 5 200)" -o "$(share 10 0)" -t 3000 -s "$RANDOM" $way "$pid" "$object" || return 1
+		storm -a -n "$(share 2 100)" -x "$(share 3 200)" -o "$(share 6 0)" -t 3000 -s "$RANDOM" $way "$pid" "$object" || return 1
 		[ "$(number refused)" -lt $(($(number functions) / 20 + 5)) ]
 		goes_on "$T/$name.out"
 	done

@@ -157,7 +157,8 @@ alone() {
 	child="$(sed -n 's/^child //p' "$T/odd.out")"
 	HELD=$child
 	scry_ends 0 undo -p "$child"
-	grep -q "2 changes stood" "$T/scry.out"
+	# Two functions, and the slot of the loader.
+	grep -q "3 changes stood" "$T/scry.out"
 	text_is "$child" "$before"
 	watched "$parent"
 	! text_is "$parent" "$before"

@@ -1,0 +1,97 @@
+/*
+ * A thread of the dynamic loader waits until the keeper has hooked what it has just loaded: the one
+ * place of the agent that makes system calls and waits.
+ *
+ * It stands after relocation and before constructors (sys/loader), with the loader's lock held. It
+ * draws a ticket, wakes the keeper, and waits until that has answered: at most load_wait_tsc ticks
+ * (50 ms) beyond its last sign of life, and never beyond the lease, which is not renewed meanwhile
+ * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
+ * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
+ * lies in the gate page, which is wiped there.
+ */
+#include <stdint.h>
+
+#include "agent/agent.h"
+
+#define SYS_FUTEX 202
+#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
+#define FUTEX_WAKE 1
+#define NAP_NS 5000000
+
+static void futex(uint32_t *word, int op, uint32_t value, const int64_t *timeout)
+{
+	register const int64_t *r10 __asm__("r10") = timeout;
+	int64_t result = SYS_FUTEX;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"(word), "S"(op), "d"(value), "r"(r10)
+			 : "rcx", "r11", "memory");
+}
+
+static uint64_t now_tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+static int is_before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+static int wait_for(struct scry_control *c, uint32_t ticket)
+{
+	const int64_t nap[2] = {0, NAP_NS};
+	uint64_t end = now_tsc() + c->load_wait_tsc;
+	uint32_t beat = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED), done;
+	int has_given_up = 0;
+
+	while (is_before(done = __atomic_load_n(&c->load_done, __ATOMIC_SEQ_CST), ticket)) {
+		uint32_t beats = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED);
+		uint64_t now = now_tsc();
+
+		if (beats != beat)
+			end = now + c->load_wait_tsc;
+		beat = beats;
+		if (now > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+			return 0;
+		/* We say that we go, then look whether it writes; it says that it writes, then
+		 * looks whether we go: one of us two sees the other. */
+		if (now > end && !has_given_up) {
+			__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
+			has_given_up = 1;
+		}
+		if (has_given_up && !__atomic_load_n(&c->load_busy, __ATOMIC_SEQ_CST))
+			return 0;
+		futex(&c->load_done, FUTEX_WAIT, done, nap);
+	}
+	return 1;
+}
+
+/* `arg`: what the loader hands to the code that it is about to run; 0: not known. */
+void scry_agent_load(uint64_t arg) __attribute__((used));
+void scry_agent_load(uint64_t arg)
+{
+	struct scry_gate *g = scry_agent.gate;
+	struct scry_control *c = scry_agent.control;
+	uint32_t ticket, given_up;
+
+	if (!__atomic_load_n(&g->loads, __ATOMIC_RELAXED))
+		return;
+	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	c->load_arg = arg;
+	given_up = __atomic_load_n(&c->load_given_up, __ATOMIC_RELAXED);
+	ticket = __atomic_add_fetch(&c->load_seq, 1, __ATOMIC_SEQ_CST);
+	futex(&c->load_seq, FUTEX_WAKE, 1, 0);
+	if (is_before(__atomic_load_n(&c->load_done, __ATOMIC_RELAXED), given_up)) {
+		__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&c->load_late, 1, __ATOMIC_RELAXED);
+	} else if (!wait_for(c, ticket)) {
+		__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&c->load_late, 1, __ATOMIC_RELAXED);
+	}
+	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
+}

@@ -1,0 +1,314 @@
+#!/usr/bin/env bats
+# Libraries that are loaded after scry has entered: hooked before their constructors run, forgotten when
+# they are unloaded, hooked again when they come back. The plug-in's constructor calls work_mix itself,
+# so that one call more is counted for each time it is loaded in time.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	exec 7>&- || true
+	end_started
+}
+
+# loader SUFFIX: starts target_loader (SUFFIX "" or "_musl"), its input on descriptor 7, its pid in $LOADER.
+loader() {
+	[ -x "$TARGETS/target_loader$1" ] || skip "no target_loader$1 here"
+	PLUG="$TARGETS/libplug$1.so" WORK="libwork$1.so"
+	[ -p "$T/in" ] || mkfifo "$T/in"
+	start loader sh -c 'exec "$1" <"$2"' sh "$TARGETS/target_loader$1" "$T/in"
+	LOADER=$PID
+	exec 7>"$T/in"
+	wait_for 10 in_file "^pid" "$T/loader.out"
+}
+
+has_lines() { # N FILE
+	[ "$(wc -l <"$2")" -ge "$1" ]
+}
+
+# say LINE: to the loader, and waits for its answer, in $ANSWER.
+say() {
+	local lines
+	lines=$(wc -l <"$T/loader.out")
+	echo "$1" >&7
+	wait_for 60 has_lines $((lines + 1)) "$T/loader.out" || {
+		cat "$T/loader.out" "$T/front.err"
+		return 1
+	}
+	ANSWER=$(tail -1 "$T/loader.out")
+}
+
+# count ARGS...: scry patch count of $LOADER, in the background, once it is in. Its pid in $FRONT.
+count() {
+	start front "$SCRY" patch count "$@" -p "$LOADER" -o "$T/count.json"
+	FRONT=$PID
+	wait_for 10 watched "$LOADER"
+	wait_for 10 hooked "$LOADER"
+}
+
+# counted_is SYMBOL CALLS: ends the count, and what it has counted of SYMBOL.
+end_count() {
+	[ -n "$FRONT" ] && kill -INT "$FRONT" && ended "$FRONT"
+	FRONT=""
+	[ "$status" -eq "${1:-0}" ] || {
+		echo "scry ended with $status"
+		cat "$T/front.err"
+		return 1
+	}
+}
+calls_are() {
+	json_is "$T/count.json" "rows.select { |x| x['symbol'] == '$1' }.sum { |x| x['calls'] } == $2" ||
+		{ json "$T/count.json" "[rows, r['notes']]"; return 1; }
+}
+nothing_is_late() {
+	json_is "$T/count.json" "r.fetch('notes', []).none? { |n| n.to_s.include?('before scry was ready') }"
+}
+
+opened_closed_opened() { # SUFFIX
+	loader "$1"
+	before=$(text "$LOADER")
+	count "work_mix@$WORK" "plug_run@libplug$1.so"
+	say "open $PLUG"
+	say "call 5"
+	[[ "$ANSWER" == *right ]]
+	say close
+	say "open $PLUG"
+	say "call 2"
+	[[ "$ANSWER" == *right ]]
+	end_count
+	nothing_is_late
+	calls_are plug_run 2
+	# musl keeps what was closed and constructs it once
+	if [ -z "$1" ]; then calls_are work_mix 11; else calls_are work_mix 10; fi
+	say "call 2"
+	[[ "$ANSWER" == *right ]]
+	say close
+	[ -n "$1" ] || wait_for 2 text_is "$LOADER" "$before"
+	[ "$(mappings "$LOADER")" -eq 0 ]
+}
+
+@test "a library loaded later is hooked before its constructors, and again when it comes back" {
+	opened_closed_opened ""
+}
+
+@test "the same with musl" {
+	opened_closed_opened _musl
+}
+
+@test "dlopen and dlclose at once, many times: each constructor is counted" {
+	rounds=$(share 300 3000)
+	loader ""
+	count "work_mix@$WORK"
+	say "churn $rounds $PLUG"
+	[ "$ANSWER" = churned ]
+	end_count
+	nothing_is_late
+	calls_are work_mix "$rounds"
+	json_is "$T/count.json" "rows.size == 1"
+}
+
+@test "three namespaces" {
+	loader ""
+	count "work_mix@$WORK"
+	for n in 1 2 3; do
+		say "dlmopen $PLUG"
+		say "call $n"
+		[[ "$ANSWER" == *right ]]
+	done
+	say close
+	end_count
+	calls_are work_mix 12
+	json_is "$T/count.json" "rows.map { |x| x['address'] }.uniq.size == 3"
+	say "call 1"
+	[[ "$ANSWER" == *right ]]
+	[ "$(mappings "$LOADER")" -eq 0 ]
+}
+
+@test "slots of a library loaded later, and calls in it" {
+	loader ""
+	count "work_mix@$WORK" --via=got
+	say "open $PLUG"
+	say "call 5"
+	[[ "$ANSWER" == *right ]]
+	say close
+	say "open $PLUG"
+	say "call 5"
+	[[ "$ANSWER" == *right ]]
+	end_count
+	calls_are work_mix 14
+	json_is "$T/count.json" "rows.all? { |x| x['way'] == 'got' }"
+	say "call 5"
+	[[ "$ANSWER" == *right ]]
+	[ "$(mappings "$LOADER")" -eq 0 ]
+}
+
+threads_load() { # SUFFIX
+	rounds=$(share 100 1000)
+	loader "$1"
+	before=$(text "$LOADER")
+	count "plug_run@libplug$1.so"
+	say "storm 4 $rounds $PLUG"
+	[ "$ANSWER" = "storm $((4 * rounds)) right 0 wrong" ]
+	end_count
+	nothing_is_late
+	calls_are plug_run $((4 * rounds))
+	[ -n "$1" ] || [ "$(text "$LOADER")" = "$before" ]
+}
+
+@test "four threads load and unload" {
+	threads_load ""
+}
+
+@test "four threads load and unload, musl" {
+	threads_load _musl
+}
+
+enter_storm() { # SUFFIX
+	loader "$1"
+	echo "storm 3 $(share 3000 30000) $PLUG" >&7
+	for _ in $(seq "$(share 8 100)"); do
+		status=0
+		"$SCRY" patch count "plug_run@libplug$1.so" "work_mix@$WORK" -p "$LOADER" -d 0.1s >"$T/out" 2>"$T/err" || status=$?
+		[ "$status" -eq 0 ] || [ "$status" -eq 4 ] || { cat "$T/err"; false; }
+	done
+	wait_for 120 grep -q "^storm" "$T/loader.out"
+	tail -1 "$T/loader.out"
+	grep -q "right 0 wrong" "$T/loader.out"
+	[ "$(mappings "$LOADER")" -eq 0 ]
+}
+
+@test "entered and left while three threads load and unload" {
+	enter_storm ""
+}
+
+@test "entered and left while three threads load and unload, musl" {
+	enter_storm _musl
+}
+
+@test "fork children of a program whose thread loads, and one that loads itself" {
+	loader ""
+	say "open $PLUG"
+	count "plug_run@libplug.so"
+	say "forks $(share 50 500) $TARGETS/libover.so"
+	[[ "$ANSWER" == *"right 0 wrong" ]]
+	say close
+	say "child $PLUG"
+	[[ "$ANSWER" == "child right in "* ]]
+	ms=$(echo "$ANSWER" | awk '{ print $4 }')
+	[ "$ms" -lt 40 ]
+	end_count
+	calls_are plug_run 0
+}
+
+@test "the keeper is killed while a thread waits: the program goes on at once and computes right" {
+	for suffix in "" _musl; do
+		rm -f "$T/in"
+		loader "$suffix"
+		start front "$SCRY" patch count "plug_run@libplug$suffix.so" -p "$LOADER"
+		FRONT=$PID
+		wait_for 10 hooked "$LOADER"
+		keeper=$(keeper_of "$FRONT")
+		kill -STOP "$keeper"
+		lines=$(wc -l <"$T/loader.out")
+		from=$(date +%s%N)
+		echo "open $PLUG" >&7
+		kill -KILL "$keeper" "$FRONT"
+		wait_for 5 has_lines $((lines + 1)) "$T/loader.out"
+		ms=$((($(date +%s%N) - from) / 1000000))
+		echo "opened after $ms ms"
+		[ "$ms" -lt 200 ] # 50, and what waiting for it takes here
+		for _ in 1 2 3 4 5; do
+			say "call 3"
+			[[ "$ANSWER" == *right ]]
+			say close
+			say "open $PLUG"
+		done
+		undo "$LOADER"
+		[ "$(mappings "$LOADER")" -eq 0 ]
+		say "call 3"
+		[[ "$ANSWER" == *right ]]
+		exec 7>&-
+		ended "$LOADER"
+		[ "$status" -eq 0 ]
+	done
+}
+
+@test "both are killed at any time of a storm of loads, and undo takes all out" {
+	loader ""
+	text=$(text "$LOADER")
+	echo "storm 3 $(share 2000 20000) $PLUG" >&7
+	for i in $(seq "$(share 6 100)"); do
+		start front "$SCRY" patch count "plug_run@libplug.so" "work_mix@$WORK" -p "$LOADER" -d 60s
+		FRONT=$PID
+		wait_for 10 watched "$LOADER"
+		sleep "0.0$((i * 37 % 100))"
+		keeper=$(keeper_of "$FRONT")
+		kill -KILL "$keeper" "$FRONT" 2>/dev/null || true
+		finish "$FRONT" || true
+		wait_for 5 is_gone "$keeper"
+		undo "$LOADER"
+	done
+	wait_for 120 grep -q "^storm" "$T/loader.out"
+	grep -q "right 0 wrong" "$T/loader.out"
+	undo "$LOADER"
+	[ "$(mappings "$LOADER")" -eq 0 ]
+	[ "$(text "$LOADER")" = "$text" ]
+}
+
+@test "a library that never comes is waited for, and said" {
+	loader ""
+	before=$(state_of "$LOADER")
+	scry_ends 4 patch count "plug_run@libnever.so" -p "$LOADER" -d 0.3s
+	says "no loaded object defines it yet; waiting"
+	says "never loaded"
+	as_before "$LOADER" "$before" "in vain"
+}
+
+@test "python: an extension and its library, imported later" {
+	command -v python3 >/dev/null || skip "no python3"
+	python3 -c 'import _sqlite3' 2>/dev/null || skip "this python3 has no _sqlite3"
+	mkfifo "$T/in"
+	start loader sh -c 'exec python3 -u -c "
+import os, sys
+print(\"pid\", os.getpid())
+for line in sys.stdin: exec(line)" <"$1"' sh "$T/in"
+	LOADER=$PID
+	exec 7>"$T/in"
+	wait_for 10 in_file "^pid" "$T/loader.out"
+	count 'PyInit__sqlite3@*' 'sqlite3_*@libsqlite3.so.0'
+	say 'import sqlite3; c = sqlite3.connect(":memory:"); print(c.execute("select 6*7").fetchone()[0])'
+	[ "$ANSWER" = 42 ]
+	say 'import ssl; print(len(ssl.OPENSSL_VERSION) > 0)'
+	end_count
+	nothing_is_late
+	calls_are PyInit__sqlite3 1
+	json_is "$T/count.json" "rows.any? { |x| x['symbol'] =~ /sqlite3_(open|prepare)/ && x['calls'] > 0 }"
+	[ "$(mappings "$LOADER")" -eq 0 ]
+	say 'print(c.execute("select 7*7").fetchone()[0])'
+	[ "$ANSWER" = 49 ]
+}
+
+@test "ruby: an extension that is required later" {
+	mkfifo "$T/in"
+	start loader sh -c 'exec "$1" -e "
+STDOUT.sync = true
+puts \"pid #{\$\$}\"
+STDIN.each_line { |l| puts eval(l) }" <"$2"' sh "$RUBY" "$T/in"
+	LOADER=$PID
+	exec 7>"$T/in"
+	wait_for 10 in_file "^pid" "$T/loader.out"
+	count 'Init_*@*digest*' 'Init_bigdecimal@*' 'Init_*@*zlib*'
+	say 'require "digest"; require "digest/md5"; Digest::MD5.hexdigest("x")'
+	[ "$ANSWER" = 9dd4e461268c8034f5c8564e155c67a6 ]
+	say 'require "zlib"; Zlib.crc32("x")'
+	end_count
+	nothing_is_late
+	calls_are Init_digest 1
+	calls_are Init_zlib 1
+	[ "$(mappings "$LOADER")" -eq 0 ]
+}

@@ -1,0 +1,147 @@
+/*
+ * sys/world: where threads go on after signals. A child stands in a handler on an alternate stack,
+ * which has interrupted a handler with a large frame, which has interrupted main: both places are
+ * to be found, and moved.
+ */
+#include "sys/world.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sys/maps.h"
+#include "sys/mem.h"
+
+/* A thread stands at world_N_wait; moved to world_N_on, it goes on. */
+void world_main(volatile int *here);
+void world_first(volatile int *here);
+void world_second(volatile int *here);
+extern char world_main_wait[], world_first_wait[], world_second_wait[];
+extern char world_main_on[], world_first_on[], world_second_on[];
+#define STANDS(name)                                                                            \
+	__asm__(".text\n" #name ": movl $1, (%rdi)\n" #name "_wait: jmp " #name "_wait\n" #name \
+		"_on: movl $2, (%rdi)\nret\n")
+STANDS(world_main);
+STANDS(world_first);
+STANDS(world_second);
+
+static volatile int *stands; /* shared with the child: 1 waits, 2 went on */
+
+static void on_first(int sig)
+{
+	volatile char *room = __builtin_alloca(1 << 20);
+
+	room[0] = (char)sig;
+	world_first(&stands[1]);
+}
+
+static void on_second(int sig)
+{
+	(void)sig;
+	world_second(&stands[2]);
+}
+
+static void child(void)
+{
+	static char stack[65536];
+	const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof(stack)};
+	struct sigaction action = {.sa_handler = on_first};
+
+	sigaltstack(&alternate, NULL);
+	sigaction(SIGUSR1, &action, NULL);
+	action = (struct sigaction){.sa_handler = on_second, .sa_flags = SA_ONSTACK};
+	sigaction(SIGUSR2, &action, NULL);
+	world_main(&stands[0]);
+	_exit(42);
+}
+
+static void wait_for(int i, int value)
+{
+	for (int tries = 0; stands[i] != value && tries < 5000; tries++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_int_equal(stands[i], value);
+}
+
+static pid_t start(void)
+{
+	pid_t pid;
+
+	stands[0] = stands[1] = stands[2] = 0;
+	pid = fork();
+	if (pid == 0)
+		child();
+	wait_for(0, 1);
+	kill(pid, SIGUSR1);
+	wait_for(1, 1);
+	kill(pid, SIGUSR2);
+	wait_for(2, 1);
+	return pid;
+}
+
+static uint64_t address(const char *place)
+{
+	return (uint64_t)(uintptr_t)place;
+}
+
+/* Each to its "on". */
+static uint64_t onwards(const void *arg, uint64_t ip)
+{
+	(void)arg;
+	return ip == address(world_main_wait)	  ? address(world_main_on)
+	       : ip == address(world_first_wait)  ? address(world_first_on)
+	       : ip == address(world_second_wait) ? address(world_second_on)
+						  : ip;
+}
+
+static void frames_on_two_stacks(void **unused)
+{
+	struct scry_maps maps = {0};
+	struct scry_world w;
+	struct scry_mem mem;
+	pid_t pid = start();
+	int status;
+
+	(void)unused;
+	assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
+	assert_int_equal(scry_maps_read(pid, &maps), 0);
+	assert_int_equal(scry_world_stop(&w, pid, 1000000000), 0);
+	assert_int_equal(scry_world_look(&w, &mem, &maps), 0);
+	assert_int_equal(w.saved_count, 2);
+	assert_int_equal(w.saved[0].ip, address(world_first_wait));
+	assert_int_equal(w.saved[1].ip, address(world_main_wait));
+	assert_true(scry_world_inside(&w, address(world_second_wait), address(world_second_on)));
+	assert_true(scry_world_inside(&w, address(world_main_wait), address(world_main_on)));
+	assert_false(scry_world_inside(&w, address(world_main_on), address(world_main_on) + 1));
+	assert_int_equal(scry_world_move(&w, mem.fd, onwards, NULL), 3);
+	scry_world_release(&w);
+	wait_for(2, 2);
+	wait_for(1, 2);
+	wait_for(0, 2);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 42);
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+}
+
+static int share(void **unused)
+{
+	(void)unused;
+	stands = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return stands == MAP_FAILED ? -1 : 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks)};
+
+	return cmocka_run_group_tests(tests, share, NULL);
+}
