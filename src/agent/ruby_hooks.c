@@ -65,6 +65,7 @@ void scry_hooks_take_up(struct scry_gate *g)
 	g->vm_gcs = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
 	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
 	g->seen = 0;
+	g->last_born = 0; /* of an earlier watch, since which its slot may have been used again */
 	scry_agent.control->unseen = 0;
 }
 
@@ -143,6 +144,7 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 			probe_birth(object);
 		return;
 	}
+	g->last_born = object;		    /* a watch taken up just now has forgotten it */
 	if (unlikely(!is_object(object))) { /* the function is not what it was taken for */
 		scry_agent.control->bad++;
 		scry_end(g);
