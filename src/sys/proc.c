@@ -170,6 +170,8 @@ static int read_status(struct scry_proc *proc, pid_t *ret_tgid)
 	proc->tracer = (pid_t)status_number(text, "TracerPid");
 	proc->threads = (int)status_number(text, "Threads");
 	proc->seccomp = (int)status_number(text, "Seccomp");
+	value = status_value(text, "x86_Thread_features");
+	proc->has_shadow_stack = value && memmem(value, strcspn(value, "\n"), "shstk", 5);
 	value = status_value(text, "Uid");
 	if (value)
 		sscanf(value, "%u %u", &proc->uid, &proc->euid);

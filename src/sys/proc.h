@@ -20,6 +20,7 @@ struct scry_proc {
 	pid_t ppid;
 	pid_t tracer; /* 0: none */
 	int seccomp;  /* 0 none, 1 strict, 2 filter */
+	bool has_shadow_stack; /* CET SHSTK is on: returns must go where calls came from */
 	char state;   /* R S D T t Z X */
 	int threads;
 	char comm[32];
