@@ -85,6 +85,31 @@ static void describe(struct scry_watch *w, FILE *out)
 	}
 }
 
+/* With -v: by which ways, and how many places. */
+static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
+{
+	size_t entries = 0, callers = 0, sites = 0, slots = 0, unseen = 0;
+	char text[256];
+
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+		size_t its = scry_hook_slots(h, row);
+
+		entries += row->way == SCRY_WAY_ENTRY;
+		if (!row->way || row->way == SCRY_WAY_ENTRY)
+			continue;
+		callers++;
+		slots += its;
+		sites += row->place_count - its;
+		unseen += row->unseen;
+	}
+	snprintf(text, sizeof(text),
+		 "%zu functions by their entry, %zu by %zu calls and %zu GOT slots (%zu more ways "
+		 "to them are not covered), %zu not at all; %zu threads were moved out of the way",
+		 entries, callers, sites, slots, unseen, h->refused, h->moved);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
 /* What is not counted, and why: a sentence for one or two, a number for more. */
 static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
 {
@@ -144,6 +169,7 @@ static int enter(struct scry_watch *w)
 	if (r < 0 && !h->objects.is_static)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
+	tell_ways(w, h);
 	tell_refused(w, h);
 	tell_waiting(w, h);
 	return 0;
