@@ -61,6 +61,11 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_hooks *h = w->state;
 
+	for (size_t q = 0; q < h->request_count; q++)
+		if (!is_met(h, q))
+			fprintf(out, "  wait        for an object that defines %s\n",
+				h->requests[q]);
+
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 
@@ -226,7 +231,7 @@ static void tell_loads(struct scry_watch *w, const struct scry_hooks *h)
 	if (!stats.asked)
 		return;
 	snprintf(text, sizeof(text),
-		 "process %d: %llu objects loaded, %llu with hooks unloaded; its loader waited "
+		 "process %d: %llu objects loaded, %llu unloaded; its loader waited "
 		 "%llu times, for %.2f ms at most",
 		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
 		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
