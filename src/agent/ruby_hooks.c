@@ -65,6 +65,7 @@ void scry_hooks_take_up(struct scry_gate *g)
 	g->vm_gcs = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
 	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
 	g->seen = 0;
+	g->last_born = 0; /* of an earlier watch, since which its slot may have been used again */
 	scry_agent.control->unseen = 0;
 }
 
@@ -129,18 +130,23 @@ static __attribute__((noinline)) void probe_end(const uint64_t *arguments)
 	p->ends++;
 }
 
+static int is_object(uint64_t object)
+{
+	return is_pointer(object) && load64(object) & SCRY_TYPE_MASK;
+}
+
 static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t object)
 {
 	struct scry_agent_place place;
 
 	if (scry_agent.hooks.is_over || !scry_begin(g)) {
-		if (unlikely(scry_agent.hooks.probe))
+		if (unlikely(scry_agent.hooks.probe) && is_object(object))
 			probe_birth(object);
 		return;
 	}
-	if (unlikely(!is_pointer(object)) || unlikely(!(load64(object) & SCRY_TYPE_MASK))) {
-		scry_agent.control
-			->bad++; /* no object: the function is not what it was taken for */
+	g->last_born = object;		    /* a watch taken up just now has forgotten it */
+	if (unlikely(!is_object(object))) { /* the function is not what it was taken for */
+		scry_agent.control->bad++;
 		scry_end(g);
 		return;
 	}

@@ -278,6 +278,23 @@ static void tell(struct scry_ruby *ruby)
 	scry_ruby_add_check(ruby, &check);
 }
 
+/* The child's end has reasons of its own, and what mends them there does not help here. */
+static int not_tried(const struct scry_ruby *ruby, int err)
+{
+	char why[256];
+	char *fix;
+
+	snprintf(why, sizeof(why), "%s", scry_error());
+	fix = strstr(why, "; fix:");
+	if (fix)
+		*fix = '\0';
+	return scry_fail(
+		err == -ENOMEM ? err : -ENOTSUP,
+		"which functions of the Ruby in process %d make its objects cannot be found "
+		"out: %s; fix: --source event",
+		ruby->pid, why);
+}
+
 int scry_makers_find(struct scry_ruby *ruby, const struct scry_proc *proc)
 {
 	struct scry_ruby_makers *m = &ruby->layout.makers;
@@ -304,7 +321,7 @@ int scry_makers_find(struct scry_ruby *ruby, const struct scry_proc *proc)
 		r = count_all(c);
 	scry_counting_free(c);
 	if (r < 0 && !m->why[0])
-		return r;
+		return not_tried(ruby, r);
 	m->is_known = true;
 	m->is_proven = r == 0;
 	scry_error_clear();

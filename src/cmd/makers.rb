@@ -53,7 +53,7 @@ KINDS = {
       nil
     end
   },
-  "evals" => proc { |n| n.times { |i| eval("def scry_#{i % 3}(x) = [x, #{i}]; scry_#{i % 3}(1)") } },
+  "evals" => proc { |n| n.times { |i| eval("def scry_#{i % 3}(x); [x, #{i}]; end; scry_#{i % 3}(1)") } },
   "bindings" => proc { |n| n.times { binding } },
   "fibers" => proc { |n| n.times { Fiber.new { 1 }.resume } },
   "mutexes" => proc { |n| n.times { Mutex.new } },

@@ -159,6 +159,15 @@ static int count_again(struct scry_counting *c, struct scry_agent_probe *p)
 	return r < 0 ? r : m->freed > SCRY_COUNTING_ROUNDS;
 }
 
+/* Where slots have several sizes a mask's slots cannot be told from these arguments alone. */
+static bool may_be(const struct scry_counting *c)
+{
+	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
+
+	return m->end_mask != m->end_argument &&
+	       (m->end_mask == SCRY_NO_MASK || !c->child->layout.page_mask);
+}
+
 /*
  * How the object is given: which argument, and which mask if any. Most of what was told has ended
  * (a few objects are found by the collector in old stack frames and live on), and one guess
@@ -173,7 +182,7 @@ static int find_arguments(struct scry_counting *c, const struct scry_calib *told
 
 	for (m->end_argument = 0; m->end_argument < 6; m->end_argument++) {
 		for (m->end_mask = 0; m->end_mask <= SCRY_NO_MASK; m->end_mask++) {
-			size_t n = m->end_mask == m->end_argument ? 0 : explained(c, told, p);
+			size_t n = may_be(c) ? explained(c, told, p) : 0;
 
 			if (n > most) {
 				best = *m;

@@ -108,6 +108,10 @@ by_hooks() {
 	by_hooks objects_follow.bats -f "children|daemon|killed|puma"
 }
 
+@test "puma under load, forks, races of attach and detach" {
+	by_hooks objects_attach.bats -f "puma|fork|text is as before|idle"
+}
+
 @test "attach and detach under load leave the text as it was" {
 	start load "$RUBY" "$HERE/programs/counted.rb"
 	local load=$PID

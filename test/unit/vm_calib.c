@@ -351,6 +351,43 @@ static void test_deleted_binary(void **state)
 	run("rm -rf %s%s", dir, "");
 }
 
+/* A script of the caller's: line by line, still after each answer, confined as the other; and its
+ * end is told with its own complaint. */
+static void test_talk(void **state)
+{
+	static const char script[] = "while (l = gets)\n"
+				     "  raise 'enough' if l == \"end\\n\"\n"
+				     "  puts \"sum #{l.split.sum(&:to_i)}\", 'ready'\n"
+				     "  $stdout.flush\n"
+				     "end";
+	struct scry_calib_talk talk;
+	struct scry_calib answer;
+	struct target t;
+	pid_t child;
+
+	NEED_RUBY();
+	t = start("/usr/bin/ruby", 0);
+	assert_int_equal(scry_calib_open(&t.proc, script, &talk), 0);
+	child = talk.pid;
+	for (int i = 0; i < 3; i++) {
+		char line[32];
+
+		snprintf(line, sizeof(line), "%d 20 300\n", i);
+		assert_int_equal(scry_calib_ask(&talk, line, &answer), 0);
+		assert_int_equal(scry_fact_number(scry_fact_next(&answer, NULL, "sum"), 1),
+				 320 + i);
+		scry_calib_stop(&answer);
+		assert_int_equal(kill(child, 0), 0); /* an answer's end is not the child's */
+		expect_line(child, "status", "NoNewPrivs:", "NoNewPrivs: 1");
+	}
+	assert_true(scry_calib_ask(&talk, "end\n", &answer) < 0);
+	assert_non_null(strstr(scry_error(), "enough"));
+	scry_error_clear();
+	scry_calib_close(&talk);
+	assert_int_equal(kill(child, 0), -1);
+	stop(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -359,6 +396,7 @@ int main(void)
 		cmocka_unit_test(test_dies_with_parent),
 		cmocka_unit_test(test_not_a_ruby),
 		cmocka_unit_test(test_deleted_binary),
+		cmocka_unit_test(test_talk),
 	};
 	/* The cache must not answer for the child. */
 	setenv("SCRY_NO_CACHE", "1", 1);
