@@ -16,6 +16,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/shadow.h"
 #include "wire/lanes.h"
 
 #define HOLD_TRIES 10
@@ -487,6 +488,8 @@ static int settle(struct scry_inject *inj, bool own_page)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
 	if (r == 0)
 		fill_owner(inj);
+	if (r == 0 && inj->adopted)
+		r = scry_shadow_settle(inj);
 	if (r == 0 && scry_edit_standing(&inj->edit)) /* of a scry that died */
 		r = scry_inject_undo(inj, 0, inj->edit.count, &inj->older);
 	return r;
@@ -689,7 +692,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	return r == -ETIMEDOUT || r == -ESRCH ? -EAGAIN : r;
 }
 
-static bool is_anyone_in_code(const struct scry_inject *inj, const struct scry_world *w)
+bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w)
 {
 	const struct scry_agent_header *h = &inj->header;
 
@@ -706,10 +709,11 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	struct scry_agent_state state;
 	struct scry_gate gate;
 
-	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 && !state.hooked &&
-	       state.jobs_registered == state.jobs_run &&
+	return !scry_inject_is_inside(inj, w) && scry_inject_state(inj, &state) == 0 &&
+	       !state.hooked && state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !gate.births && !(inj->edit.mem && scry_edit_standing(&inj->edit));
+	       !gate.handling && !gate.births && !scry_shadow_is_needed(inj) &&
+	       !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
 
 static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
@@ -729,6 +733,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
+	r = inj->edit.mem ? scry_shadow_settle(inj) : 0;
+	if (r < 0) /* the hooks stay on, and do nothing */
+		return r;
+	r = -EAGAIN;
 	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */
 		scry_inject_undo(inj, SCRY_INJECT_BATCH, inj->edit.count - SCRY_INJECT_BATCH,
 				 report);

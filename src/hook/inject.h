@@ -78,6 +78,8 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 /* Stops all threads and finds their signal frames: for changing code. 0 or -errno; ends with
  * scry_inject_go. */
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
+/* Is a thread inside the agent or a stub, or goes on there after a signal? Only while stopped. */
+bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w);
 /* Changes that are made in one stop: some ten milliseconds' worth. */
 #define SCRY_INJECT_BATCH 4096
 

@@ -1,0 +1,249 @@
+/*
+ * The trick of leaving: the table names every slot that was changed, so with everybody stopped the
+ * words are put back in the stacks. What is left then are copies of a thunk's address in hands: of
+ * a thread inside the agent, or of an unwinder that has just read it. Those are waited for.
+ */
+#include "hook/shadow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+#define THUNKS_AT 64 /* in their slab: after its magic */
+#define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
+#define SETTLE_TRIES 60
+#define SETTLE_WAIT_NS 5000000
+#define UNWINDER_WORDS 64 /* of a thread's stack: is it in the unwinder? */
+#define CONTEXT_WORDS 768 /* of its stack: libgcc's contexts lie there */
+
+static uint64_t shadow_at(const struct scry_inject *inj, size_t offset)
+{
+	return inj->data + offsetof(struct scry_agent_data, shadow) + offset;
+}
+
+static int read_head(const struct scry_inject *inj, struct scry_shadow_head *ret)
+{
+	return scry_mem_read(&inj->mem, shadow_at(inj, 0), ret, sizeof(*ret));
+}
+
+static int write_head(const struct scry_inject *inj, const struct scry_shadow_head *s)
+{
+	return scry_edit_poke(inj->mem.fd, shadow_at(inj, 0), s, sizeof(*s));
+}
+
+static void put_thunk(uint8_t *code, uint64_t at, uint32_t number, uint64_t to)
+{
+	int32_t rel = (int32_t)(to - (at + 10));
+
+	code[0] = 0x68; /* push $number */
+	memcpy(code + 1, &number, 4);
+	code[5] = 0xe9; /* jmp to */
+	memcpy(code + 6, &rel, 4);
+}
+
+static int write_thunks(struct scry_inject *inj, const struct scry_slab *slab, uint64_t *ret)
+{
+	uint64_t to = scry_inject_symbol(inj, "scry_agent_return"), at = slab->code + THUNKS_AT;
+	uint8_t *code = malloc(slab->code_size);
+	int r;
+
+	if (!code)
+		return scry_fail(-ENOMEM, "not enough memory for thunks");
+	memset(code, 0xcc, slab->code_size);
+	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
+	for (uint32_t i = 0; i < SCRY_SHADOW_THUNKS; i++)
+		put_thunk(code + THUNKS_AT + i * SCRY_SHADOW_THUNK_BYTES,
+			  at + i * SCRY_SHADOW_THUNK_BYTES, i, to);
+	r = scry_edit_poke(inj->mem.fd, slab->code, code, slab->code_size);
+	free(code);
+	*ret = at;
+	return r < 0 ? scry_fail(r, "cannot write thunks into process %d", inj->proc->pid) : 0;
+}
+
+/* An earlier watch's entries: its slots are all put back. */
+static int wipe(const struct scry_inject *inj)
+{
+	size_t size = sizeof(((struct scry_shadow *)0)->entries);
+	void *zeros = calloc(1, size);
+	int r = zeros ? scry_edit_poke(inj->mem.fd,
+				       shadow_at(inj, offsetof(struct scry_shadow, entries)), zeros,
+				       size)
+		      : -ENOMEM;
+
+	free(zeros);
+	return r < 0 ? scry_fail(r, "cannot empty the table of returns") : 0;
+}
+
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, uint32_t hooks,
+		      const struct scry_shadow_stats **ret_stats)
+{
+	struct scry_shadow_head s;
+	int slab, r = read_head(inj, &s);
+	bool is_new;
+
+	if (r < 0)
+		return scry_fail(r, "cannot read the agent in process %d", inj->proc->pid);
+	if (hooks > SCRY_SHADOW_HOOKS_MAX)
+		return scry_fail(-E2BIG, "%u functions, more than %u, cannot be timed at once",
+				 hooks, SCRY_SHADOW_HOOKS_MAX);
+	is_new = !s.thunks;
+	slab = scry_inject_slab(inj, held, inj->header.text,
+				THUNKS_AT + (is_new ? THUNKS_BYTES : 0),
+				(uint64_t)hooks * sizeof(struct scry_shadow_stats) / 8);
+	if (slab < 0)
+		return slab;
+	r = is_new ? write_thunks(inj, &inj->header.slabs[slab], &s.thunks) : wipe(inj);
+	if (r < 0)
+		return r;
+	s.stats = inj->header.slabs[slab].counters;
+	s.hooks = hooks;
+	s.on = SCRY_SHADOW_OFF;
+	*ret_stats = (const void *)inj->counters[slab];
+	r = write_head(inj, &s);
+	return r < 0 ? scry_fail(r, "cannot write to the agent in process %d", inj->proc->pid) : 0;
+}
+
+static int switch_to(struct scry_inject *inj, uint32_t on)
+{
+	return scry_edit_poke(inj->mem.fd, shadow_at(inj, offsetof(struct scry_shadow_head, on)),
+			      &on, sizeof(on));
+}
+
+int scry_shadow_follow(struct scry_inject *inj)
+{
+	return switch_to(inj, SCRY_SHADOW_ON);
+}
+
+static const struct scry_shadow_entry *
+entry_at(struct scry_shadow_entry (*entries)[SCRY_SHADOW_WAYS], size_t i)
+{
+	return &entries[i / SCRY_SHADOW_WAYS][i % SCRY_SHADOW_WAYS];
+}
+
+static bool is_thunk(const struct scry_shadow *s, uint64_t word)
+{
+	return word - s->head.thunks < THUNKS_BYTES;
+}
+
+/* Every slot of the table that still leads to a thunk gets its own word back. */
+static int send_home(const struct scry_inject *inj, struct scry_shadow *s)
+{
+	const size_t head = offsetof(struct scry_shadow, originals);
+	int r = scry_mem_read(&inj->mem, shadow_at(inj, head), s->originals, sizeof(*s) - head);
+
+	for (size_t i = 0; i < SCRY_SHADOW_BUCKETS * SCRY_SHADOW_WAYS && r == 0; i++) {
+		uint64_t key = entry_at(s->entries, i)->key, word;
+		uint64_t slot = key >> SCRY_SHADOW_HOOK_BITS << 3;
+
+		if (!key || scry_mem_u64(&inj->mem, slot, &word) < 0 || !is_thunk(s, word))
+			continue;
+		word = s->originals[(word - s->head.thunks) / SCRY_SHADOW_THUNK_BYTES];
+		r = scry_edit_poke(inj->mem.fd, slot, &word, sizeof(word));
+	}
+	return r;
+}
+
+static bool is_unwinder(const struct scry_inject *inj, uint64_t ip)
+{
+	const struct scry_map_entry *m = scry_maps_at(&inj->maps, ip);
+
+	return m && m->x && m->path[0] && strstr(m->path, "libgcc_s");
+}
+
+/*
+ * Is this thread in libgcc, and stands a thunk's address in its frames, where the slots themselves
+ * are put back already? An unwinder has read it then, and not asked for it yet. Stale words may
+ * make us wait in vain: only while it stands there.
+ */
+static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow *s,
+			 const struct scry_tracee *t)
+{
+	uint64_t words[CONTEXT_WORDS];
+	ssize_t n = scry_mem_read_some(&inj->mem, t->regs.rsp, words, sizeof(words));
+	bool is_there = is_unwinder(inj, t->regs.rip), has_thunk = is_thunk(s, t->regs.rax);
+
+	for (ssize_t i = 0; i < n / 8; i++) {
+		is_there |= i < UNWINDER_WORDS && is_unwinder(inj, words[i]);
+		has_thunk |= is_thunk(s, words[i]);
+	}
+	return is_there && has_thunk;
+}
+
+static int settle_once(struct scry_inject *inj, struct scry_shadow *s)
+{
+	struct scry_world w;
+	int r;
+
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_inject_stop(inj, &w);
+	if (r < 0)
+		return r;
+	r = send_home(inj, s);
+	if (r == 0 && scry_inject_is_inside(inj, &w))
+		r = -EAGAIN;
+	for (size_t i = 0; i < w.count && r == 0; i++)
+		if (w.threads[i].stopped && is_unwinding(inj, s, &w.threads[i]))
+			r = -EAGAIN;
+	scry_inject_go(inj, &w);
+	return r;
+}
+
+int scry_shadow_settle(struct scry_inject *inj)
+{
+	struct scry_shadow *s = aligned_alloc(64, sizeof(*s));
+	int r = s ? read_head(inj, &s->head) : -ENOMEM;
+
+	if (r == 0 && s->head.thunks) {
+		r = switch_to(inj, SCRY_SHADOW_OFF);
+		for (int i = 0; i < SETTLE_TRIES && r == 0; i++) {
+			if (i)
+				nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
+			r = settle_once(inj, s);
+			if (r == 0)
+				break;
+			r = r == -EAGAIN && i + 1 < SETTLE_TRIES ? 0 : r;
+		}
+	}
+	free(s);
+	return r == -EAGAIN   ? scry_fail(-EBUSY,
+					  "a thread of process %d stands inside scry's code; fix: "
+					    "scry undo -p %d, later",
+					  inj->proc->pid, inj->proc->pid)
+	       : r == -EFAULT ? -ESRCH
+			      : r;
+}
+
+int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_t hooks)
+{
+	struct scry_shadow_entry(*entries)[SCRY_SHADOW_WAYS] =
+		malloc(sizeof(((struct scry_shadow *)0)->entries));
+	size_t size = sizeof(((struct scry_shadow *)0)->entries);
+	int r = entries ? scry_mem_read(&inj->mem,
+					shadow_at(inj, offsetof(struct scry_shadow, entries)),
+					entries, size)
+			: -ENOMEM;
+
+	memset(counts, 0, hooks * sizeof(*counts));
+	for (size_t i = 0; i < size / sizeof(**entries) && r == 0; i++) {
+		uint64_t key = entry_at(entries, i)->key;
+		uint64_t hook = key & ((1u << SCRY_SHADOW_HOOK_BITS) - 1);
+
+		if (key && hook < hooks)
+			counts[hook]++;
+	}
+	free(entries);
+	return r;
+}
+
+bool scry_shadow_is_needed(const struct scry_inject *inj)
+{
+	struct scry_shadow_head s;
+
+	return read_head(inj, &s) < 0 || s.orphans;
+}
