@@ -120,7 +120,7 @@ static int enter(struct scry_watch *w)
 	t->pending = calloc(t->hooks.count, sizeof(*t->pending));
 	if (!t->pending)
 		return scry_fail(-ENOMEM, "not enough memory for %zu hooks", t->hooks.count);
-	r = scry_shadow_start(&w->inj, w->held, (uint32_t)t->hooks.count, &t->stats);
+	r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_hooks_on(&t->hooks, &w->inj, w->held);
 	t->tsc0 = __rdtsc();

@@ -312,6 +312,15 @@ static bool is_inside(const struct scry_inject *inj, const struct scry_world *w,
 	return false;
 }
 
+static void add_report(struct scry_undo_report *to, const struct scry_undo_report *from)
+{
+	to->entries += from->entries;
+	to->restored += from->restored;
+	to->foreign += from->foreign;
+	to->failed += from->failed;
+	to->bytes += from->bytes;
+}
+
 static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
 			struct scry_undo_report *report)
 {
@@ -321,11 +330,7 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, siz
 	if (is_inside(inj, w, first, n))
 		return -EAGAIN;
 	r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
-	report->entries += now.entries;
-	report->restored += now.restored;
-	report->foreign += now.foreign;
-	report->failed += now.failed;
-	report->bytes += now.bytes;
+	add_report(report, &now);
 	return r;
 }
 
@@ -492,6 +497,8 @@ static int settle(struct scry_inject *inj, bool own_page)
 		r = scry_shadow_settle(inj);
 	if (r == 0 && scry_edit_standing(&inj->edit)) /* of a scry that died */
 		r = scry_inject_undo(inj, 0, inj->edit.count, &inj->older);
+	add_report(&inj->older, &inj->settled);
+	inj->settled = (struct scry_undo_report){0};
 	return r;
 }
 
@@ -734,9 +741,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
 	r = inj->edit.mem ? scry_shadow_settle(inj) : 0;
-	if (r < 0) /* the hooks stay on, and do nothing */
+	if (r < 0) /* what it left stands, and does nothing */
 		return r;
 	r = -EAGAIN;
+	add_report(report, &inj->settled);
 	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */
 		scry_inject_undo(inj, SCRY_INJECT_BATCH, inj->edit.count - SCRY_INJECT_BATCH,
 				 report);

@@ -43,7 +43,8 @@ struct scry_inject {
 	uint64_t gate;			    /* addresses in the target */
 	uint64_t data;			    /* struct scry_agent_data */
 	struct scry_edit edit;
-	struct scry_undo_report older; /* what a scry that died had left, put back on entering */
+	struct scry_undo_report older;	 /* what a scry that died had left, put back on entering */
+	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	/* measured */
 	uint64_t pause_max_ns, pause_total_ns;
 	uint32_t pause_threads;

@@ -78,9 +78,31 @@ static int wipe(const struct scry_inject *inj)
 	return r < 0 ? scry_fail(r, "cannot empty the table of returns") : 0;
 }
 
-int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, uint32_t hooks,
+/* The unwinders' entries, which are put back last. */
+static int list_last(const struct scry_hooks *h, uint64_t ret[SCRY_SHADOW_LAST])
+{
+	size_t n = 0;
+
+	memset(ret, 0, SCRY_SHADOW_LAST * sizeof(*ret));
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->to.kind != SCRY_HOOK_REPLACE)
+			continue;
+		if (n + 2 > SCRY_SHADOW_LAST)
+			return scry_fail(-ENOTSUP,
+					 "process %d has more unwinders than can be hooked",
+					 h->proc->pid);
+		ret[n++] = row->address + row->window.endbr;
+		ret[n++] = row->pad;
+	}
+	return 0;
+}
+
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats)
 {
+	uint32_t hooks = (uint32_t)h->count;
 	struct scry_shadow_head s;
 	int slab, r = read_head(inj, &s);
 	bool is_new;
@@ -101,6 +123,9 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, uint32_
 		return r;
 	s.stats = inj->header.slabs[slab].counters;
 	s.hooks = hooks;
+	r = list_last(h, s.last);
+	if (r < 0)
+		return r;
 	s.on = SCRY_SHADOW_OFF;
 	*ret_stats = (const void *)inj->counters[slab];
 	r = write_head(inj, &s);
@@ -194,6 +219,43 @@ static int settle_once(struct scry_inject *inj, struct scry_shadow *s)
 	return r;
 }
 
+static bool is_last(const struct scry_shadow *s, const struct scry_journal_entry *j)
+{
+	for (size_t i = 0; i < SCRY_SHADOW_LAST; i++)
+		if (s->head.last[i] == j->address)
+			return true;
+	return false;
+}
+
+/* All changes but the unwinders': nobody enters a followed function any more. */
+static int undo_entries(struct scry_inject *inj, const struct scry_shadow *s)
+{
+	int r = 0;
+
+	for (size_t i = 0, end; i < inj->edit.count && r == 0; i = end) {
+		struct scry_undo_report now;
+
+		for (end = i; end < inj->edit.count && !is_last(s, &inj->edit.entries[end]);)
+			end++;
+		if (end > i) {
+			r = scry_inject_undo(inj, i, end - i, &now);
+			inj->settled.entries += now.entries;
+			inj->settled.restored += now.restored;
+			inj->settled.bytes += now.bytes;
+		}
+		end += end < inj->edit.count;
+	}
+	return r;
+}
+
+static int busy(const struct scry_inject *inj)
+{
+	return scry_fail(-EBUSY,
+			 "a thread of process %d stands inside scry's code; fix: scry undo -p %d, "
+			 "later",
+			 inj->proc->pid, inj->proc->pid);
+}
+
 int scry_shadow_settle(struct scry_inject *inj)
 {
 	struct scry_shadow *s = aligned_alloc(64, sizeof(*s));
@@ -201,7 +263,9 @@ int scry_shadow_settle(struct scry_inject *inj)
 
 	if (r == 0 && s->head.thunks) {
 		r = switch_to(inj, SCRY_SHADOW_OFF);
-		for (int i = 0; i < SETTLE_TRIES && r == 0; i++) {
+		if (r == 0)
+			r = undo_entries(inj, s);
+		for (int i = 0; r == 0 && i < SETTLE_TRIES; i++) {
 			if (i)
 				nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
 			r = settle_once(inj, s);
@@ -211,12 +275,7 @@ int scry_shadow_settle(struct scry_inject *inj)
 		}
 	}
 	free(s);
-	return r == -EAGAIN   ? scry_fail(-EBUSY,
-					  "a thread of process %d stands inside scry's code; fix: "
-					    "scry undo -p %d, later",
-					  inj->proc->pid, inj->proc->pid)
-	       : r == -EFAULT ? -ESRCH
-			      : r;
+	return r == -EAGAIN ? busy(inj) : r == -EFAULT ? -ESRCH : r;
 }
 
 int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_t hooks)

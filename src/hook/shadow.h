@@ -16,19 +16,21 @@
 #include "hook/hooks.h"
 #include "wire/shadow.h"
 
-/* Maps thunks and the counters of `hooks` hooks, in `held` or in a thread held for it. *ret_stats:
- * one a hook, shared with the target, valid until scry_inject_done. 0 or -errno with a sentence. */
-int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, uint32_t hooks,
+/* Maps thunks, and counters for the planned hooks, in `held` or in a thread held for it.
+ * *ret_stats: one a row, shared with the target, valid until scry_inject_done. 0 or -errno with a
+ * sentence. */
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats);
 
 /* From now on calls are followed. 0 or -errno: the target is gone. */
 int scry_shadow_follow(struct scry_inject *inj);
 
 /*
- * Calls are followed no more, and every slot holds its own return address again: nobody will come
- * back into the agent. In as many stops as it takes until nobody is inside the agent, or in the
- * midst of unwinding with a thunk in hand. 0, at once where nothing was ever followed; -EBUSY with
- * a sentence: not now, then the hooks must stay on; -ESRCH.
+ * The hooks, but for the unwinders', are put back (inj->settled says what was), and every slot
+ * holds its own return address again: nobody will come back into the agent. In as many stops as it
+ * takes until nobody is inside the agent, or in the midst of unwinding with a thunk in hand. 0, at
+ * once where nothing was ever followed; -EBUSY with a sentence: not now, then the unwinders' hooks
+ * must stay; -ESRCH.
  */
 int scry_shadow_settle(struct scry_inject *inj);
 

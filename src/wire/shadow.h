@@ -25,6 +25,7 @@
 #define SCRY_SHADOW_PROBES 16u
 #define SCRY_SHADOW_BUCKETS 32768u
 #define SCRY_SHADOW_WAYS 4u /* a bucket is a cache line */
+#define SCRY_SHADOW_LAST 8u
 #define SCRY_SHADOW_HOOK_BITS 20
 #define SCRY_SHADOW_HOOKS_MAX 16384u
 #define SCRY_SHADOW_RED_ZONE (1u << 30) /* in a cookie: the stub has left 128 bytes below rsp */
@@ -43,6 +44,8 @@ struct scry_shadow_head {
 	uint32_t on;	  /* enum scry_shadow_state */
 	uint64_t orphans; /* returns without an entry: somebody copies stacks. Then there may be
 			     thunks in stacks that are swapped out, and the agent stays mapped */
+	uint64_t last[SCRY_SHADOW_LAST]; /* addresses of changes that must be put back last: the
+					    unwinders' entries */
 };
 struct scry_shadow {
 	struct scry_shadow_head head;
