@@ -51,7 +51,7 @@ static uint64_t thunk_of(struct scry_shadow *s, uint64_t original)
 {
 	uint64_t first = original * 0x9e3779b97f4a7c15ull >> 50;
 
-	for (uint32_t i = 0; i < SCRY_SHADOW_PROBES; i++) {
+	for (uint32_t i = 0; i < SCRY_SHADOW_PROBES && likely(original != 0); i++) {
 		uint64_t at = (first + i) % SCRY_SHADOW_THUNKS;
 		uint64_t have = __atomic_load_n(&s->originals[at], __ATOMIC_RELAXED);
 
