@@ -139,6 +139,8 @@ static int drain(struct scry_watch *w)
 
 	if (!t->is_settled && !w->enough && !w->target_gone && scry_now_ns() >= t->look_ns) {
 		w->enough = scry_shadow_newcomer(&t->hooks);
+		if (w->enough)
+			scry_watch_note(w, "the watch ended before its time: %s", w->enough);
 		t->look_ns = scry_now_ns() + LOOK_NS;
 	}
 	return 0;
