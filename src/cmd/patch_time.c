@@ -13,7 +13,7 @@
 #include "cmd/watch_opts.h"
 #include "hook/shadow.h"
 
-#define CALL_NS 40 /* what it adds to a call; bench/hooks.md */
+#define CALL_NS 25 /* what it adds to a call; bench/hooks.md */
 #define LOOK_NS 100000000ull
 
 struct time_opts {
