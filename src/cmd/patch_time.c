@@ -242,7 +242,7 @@ static int finish(struct scry_watch *w)
 		r = r ? r : e;
 	}
 	w->cost_ns = w->events * CALL_NS;
-	scry_watch_lost(w, missed, "the table of pending returns was full");
+	scry_watch_lost(w, missed, "calls whose return could not be followed");
 	if (!t->is_settled)
 		scry_watch_note(w, "calls that had not returned when process %d ended are missing",
 				w->proc.pid);

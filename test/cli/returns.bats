@@ -194,6 +194,25 @@ leaves() { # PID
 	leaves "$pid"
 }
 
+@test "a fork child deep in followed calls: undo takes scry out of it, and it comes home" {
+	local pid child before
+	returner
+	pid=$PID
+	before=$(text "$pid")
+	times "$pid" "ret_*" usleep
+	scry=$PID
+	echo "heir 15" >&8
+	wait_for 10 in_file "^heir" "$T/returner.out"
+	child=$(awk '$1 == "heir" { print $2; exit }' "$T/returner.out")
+	undo "$child"
+	grep -q "the agent is unmapped" "$T/scry.out"
+	text_is "$child" "$before"
+	wait_for 20 in_file "^heir 15 right" "$T/returner.out"
+	ends_watch "$scry"
+	as_told
+	leaves "$pid"
+}
+
 @test "times are those of the program's own clock" {
 	local pid spun
 	returner

@@ -33,21 +33,26 @@
 
 extern char **environ;
 
-#define COUNTED(X)                                                                                 \
-	X(ret_outer)                                                                               \
-	X(ret_inner)                                                                               \
-	X(ret_deep) X(ret_tail) X(ret_tail_end) X(ret_jump) X(ret_fiber) X(ret_cancel) X(ret_fork) \
-		X(ret_spawn) X(ret_signal) X(ret_spin)
 enum counted {
-#define ROW(name) N_##name,
-	COUNTED(ROW)
-#undef ROW
-		N_ALL
+	N_ret_outer,
+	N_ret_inner,
+	N_ret_deep,
+	N_ret_tail,
+	N_ret_tail_end,
+	N_ret_jump,
+	N_ret_fiber,
+	N_ret_cancel,
+	N_ret_fork,
+	N_ret_spawn,
+	N_ret_signal,
+	N_ret_spin,
+	N_ALL
 };
 static const char *const names[] = {
-#define ROW(name) #name,
-	COUNTED(ROW)
-#undef ROW
+	[N_ret_outer] = "ret_outer", [N_ret_inner] = "ret_inner",	[N_ret_deep] = "ret_deep",
+	[N_ret_tail] = "ret_tail",   [N_ret_tail_end] = "ret_tail_end", [N_ret_jump] = "ret_jump",
+	[N_ret_fiber] = "ret_fiber", [N_ret_cancel] = "ret_cancel",	[N_ret_fork] = "ret_fork",
+	[N_ret_spawn] = "ret_spawn", [N_ret_signal] = "ret_signal",	[N_ret_spin] = "ret_spin",
 };
 static atomic_ulong calls[N_ALL], returns[N_ALL];
 static atomic_ulong wrong, sleeping_rounds;
@@ -192,8 +197,9 @@ static void run_fiber(int fiber, int n)
 static bool fibers(long n)
 {
 	static char *stacks[FIBERS];
-	bool ok = true;
+	static bool ok;
 
+	ok = true;
 	for (int f = 0; f < FIBERS; f++) {
 		stacks[f] = stacks[f] ? stacks[f] : malloc(FIBER_STACK);
 		getcontext(&fiber_contexts[f]);
@@ -266,6 +272,7 @@ static bool cancel(long n)
 }
 
 static pid_t forked;
+static long linger; /* tenths of a second that the child stays inside */
 
 HOOKED long ret_fork(long n)
 {
@@ -276,10 +283,29 @@ HOOKED long ret_fork(long n)
 		r = ret_fork(n - 1) + 1;
 	} else {
 		forked = fork();
+		for (long i = 0; !forked && i < linger; i++)
+			usleep(100000);
+		if (forked && linger)
+			printf("heir %d\n", forked);
 		r = 0;
 	}
 	__asm__ volatile("" : "+r"(r));
 	RETURN(ret_fork, r);
+}
+
+/* The child returns after n tenths of a second, the parent at once. */
+static bool heir(long n)
+{
+	int status = -1;
+	long r;
+
+	linger = n;
+	r = ret_fork(6);
+	linger = 0;
+	if (!forked)
+		_exit(r == 6 && ret_deep(50) == 50 ? 42 : 1);
+	waitpid(forked, &status, 0);
+	return r == 6 && WIFEXITED(status) && WEXITSTATUS(status) == 42;
 }
 
 static bool forks(long n)
@@ -437,9 +463,9 @@ static void *sleeper(void *unused)
 static const struct mode {
 	const char *name;
 	bool (*run)(long n);
-} modes[] = {{"nest", nest},	   {"deep", deep},     {"tail", tail},	 {"jump", jump},
-	     {"fibers", fibers},   {"cancel", cancel}, {"fork", forks},	 {"spawn", spawn},
-	     {"signals", signals}, {"spin", spin},     {"throw", throws}};
+} modes[] = {{"nest", nest},	 {"deep", deep},       {"tail", tail},	{"jump", jump},
+	     {"fibers", fibers}, {"cancel", cancel},   {"fork", forks}, {"heir", heir},
+	     {"spawn", spawn},	 {"signals", signals}, {"spin", spin},	{"throw", throws}};
 
 int main(int argc, char **argv)
 {
