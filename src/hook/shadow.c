@@ -19,6 +19,7 @@
 #define SETTLE_WAIT_NS 5000000
 #define UNWINDER_WORDS 64 /* of a thread's stack: is it in the unwinder? */
 #define CONTEXT_WORDS 768 /* of its stack: libgcc's contexts lie there */
+#define FRAME_WORDS 512	  /* of a signal frame, with the vector registers */
 
 static uint64_t shadow_at(const struct scry_inject *inj, size_t offset)
 {
@@ -180,22 +181,54 @@ static bool is_unwinder(const struct scry_inject *inj, uint64_t ip)
 }
 
 /*
- * Is this thread in libgcc, and stands a thunk's address in its frames, where the slots themselves
+ * Is code of libgcc at work in the frames from `at` on (`depth` 0: it is; else one of its addresses
+ * is among the first `depth` words), and stands a thunk's address there, where the slots themselves
  * are put back already? An unwinder has read it then, and not asked for it yet. Stale words may
- * make us wait in vain: only while it stands there.
+ * make us wait in vain: only while they stand there.
  */
-static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow *s,
-			 const struct scry_tracee *t)
+static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow *s, uint64_t at,
+			 ssize_t depth)
 {
-	uint64_t words[CONTEXT_WORDS];
-	ssize_t n = scry_mem_read_some(&inj->mem, t->regs.rsp, words, sizeof(words));
-	bool is_there = is_unwinder(inj, t->regs.rip), has_thunk = is_thunk(s, t->regs.rax);
+	uint64_t words[CONTEXT_WORDS + FRAME_WORDS];
+	ssize_t n = scry_mem_read_some(&inj->mem, at, words, sizeof(words));
+	bool is_there = depth == 0, has_thunk = false;
 
 	for (ssize_t i = 0; i < n / 8; i++) {
-		is_there |= i < UNWINDER_WORDS && is_unwinder(inj, words[i]);
+		is_there |= i < depth && is_unwinder(inj, words[i]);
 		has_thunk |= is_thunk(s, words[i]);
 	}
 	return is_there && has_thunk;
+}
+
+/* In a register? */
+static bool holds_thunk(const struct scry_shadow *s, const struct scry_tracee *t)
+{
+	uint64_t words[sizeof(t->regs) / 8];
+	bool found = false;
+
+	memcpy(words, &t->regs, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / 8; i++)
+		found |= is_thunk(s, words[i]);
+	return found;
+}
+
+/* Some thread, now or where a signal has interrupted it? */
+static bool is_any_unwinding(const struct scry_inject *inj, const struct scry_shadow *s,
+			     const struct scry_world *w)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < w->count && !found; i++) {
+		const struct scry_tracee *t = &w->threads[i];
+		bool is_there = is_unwinder(inj, t->regs.rip);
+
+		found = t->stopped &&
+			((is_there && holds_thunk(s, t)) ||
+			 is_unwinding(inj, s, t->regs.rsp, is_there ? 0 : UNWINDER_WORDS));
+	}
+	for (size_t i = 0; i < w->saved_count && !found; i++)
+		found = is_unwinding(inj, s, w->saved[i].at, FRAME_WORDS + UNWINDER_WORDS);
+	return found;
 }
 
 static int settle_once(struct scry_inject *inj, struct scry_shadow *s)
@@ -212,9 +245,8 @@ static int settle_once(struct scry_inject *inj, struct scry_shadow *s)
 	r = send_home(inj, s);
 	if (r == 0 && scry_inject_is_inside(inj, &w))
 		r = -EAGAIN;
-	for (size_t i = 0; i < w.count && r == 0; i++)
-		if (w.threads[i].stopped && is_unwinding(inj, s, &w.threads[i]))
-			r = -EAGAIN;
+	if (r == 0 && is_any_unwinding(inj, s, &w))
+		r = -EAGAIN;
 	scry_inject_go(inj, &w);
 	return r;
 }

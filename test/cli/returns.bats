@@ -30,7 +30,7 @@ does() {
 	local lines
 	lines=$(grep -cE "(right|wrong)$" "$T/returner.out" || true)
 	echo "$1 $2" >&8
-	wait_for 60 bash -c "[ \$(grep -cE '(right|wrong)\$' '$T/returner.out') -gt $lines ]" || return 1
+	wait_for 120 bash -c "[ \$(grep -cE '(right|wrong)\$' '$T/returner.out') -gt $lines ]" || return 1
 	grep -E "(right|wrong)$" "$T/returner.out" | tail -1 | grep -q "^$1 $2 right$" && return 0
 	echo "$1 $2 went wrong:"
 	tail -5 "$T/returner.out" "$T/returner.err"
@@ -154,7 +154,7 @@ leaves() { # PID
 	pid=$PID
 	before=$(state_of "$pid")
 	for ((i = 0; i < times; i++)); do
-		for mode in "throw 40" "nest 20000" "deep 3" "jump 300" "fibers 20" "cancel 5" "signals 30" "throw 40"; do
+		for mode in "throw 40" "nest 20000" "deep 3" "jump 300" "fibers 20" "cancel 5" "signals 30" "crowd 20"; do
 			echo "$mode" >&8
 		done
 		set -f

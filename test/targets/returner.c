@@ -437,6 +437,28 @@ static bool throws(long n)
 	return ok;
 }
 
+static void *throw_some(void *n)
+{
+	return (void *)(uintptr_t)throws((long)(uintptr_t)n);
+}
+
+/* Eight at once. */
+static bool crowd(long n)
+{
+	pthread_t threads[8];
+	bool ok = true;
+
+	for (int i = 0; i < 8; i++)
+		pthread_create(&threads[i], NULL, throw_some, (void *)(uintptr_t)n); /* NOLINT */
+	for (int i = 0; i < 8; i++) {
+		void *result = NULL;
+
+		pthread_join(threads[i], &result);
+		ok = ok && result;
+	}
+	return ok;
+}
+
 HOOKED long ret_sleep(long depth, long n)
 {
 	long r;
@@ -465,7 +487,8 @@ static const struct mode {
 	bool (*run)(long n);
 } modes[] = {{"nest", nest},	 {"deep", deep},       {"tail", tail},	{"jump", jump},
 	     {"fibers", fibers}, {"cancel", cancel},   {"fork", forks}, {"heir", heir},
-	     {"spawn", spawn},	 {"signals", signals}, {"spin", spin},	{"throw", throws}};
+	     {"spawn", spawn},	 {"signals", signals}, {"spin", spin},	{"throw", throws},
+	     {"crowd", crowd}};
 
 int main(int argc, char **argv)
 {
