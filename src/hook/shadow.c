@@ -155,11 +155,18 @@ static bool is_thunk(const struct scry_shadow *s, uint64_t word)
 	return word - s->head.thunks < THUNKS_BYTES;
 }
 
+/* Two megabytes: while all run. */
+static int read_tables(const struct scry_inject *inj, struct scry_shadow *s)
+{
+	const size_t head = offsetof(struct scry_shadow, originals);
+
+	return scry_mem_read(&inj->mem, shadow_at(inj, head), s->originals, sizeof(*s) - head);
+}
+
 /* Every slot of the table that still leads to a thunk gets its own word back. */
 static int send_home(const struct scry_inject *inj, struct scry_shadow *s)
 {
-	const size_t head = offsetof(struct scry_shadow, originals);
-	int r = scry_mem_read(&inj->mem, shadow_at(inj, head), s->originals, sizeof(*s) - head);
+	int r = 0;
 
 	for (size_t i = 0; i < SCRY_SHADOW_BUCKETS * SCRY_SHADOW_WAYS && r == 0; i++) {
 		uint64_t key = entry_at(s->entries, i)->key, word;
@@ -231,9 +238,14 @@ static bool is_any_unwinding(const struct scry_inject *inj, const struct scry_sh
 	return found;
 }
 
-static int settle_once(struct scry_inject *inj, struct scry_shadow *s)
+/*
+ * Calls are followed no more, so once nobody was inside the agent the table does not grow: then it
+ * is read, while all run, and at the next stop used. 0: settled; -EAGAIN: come again.
+ */
+static int settle_once(struct scry_inject *inj, struct scry_shadow *s, bool *has_tables)
 {
 	struct scry_world w;
+	bool is_inside;
 	int r;
 
 	scry_maps_done(&inj->maps);
@@ -242,12 +254,17 @@ static int settle_once(struct scry_inject *inj, struct scry_shadow *s)
 		r = scry_inject_stop(inj, &w);
 	if (r < 0)
 		return r;
-	r = send_home(inj, s);
-	if (r == 0 && scry_inject_is_inside(inj, &w))
-		r = -EAGAIN;
-	if (r == 0 && is_any_unwinding(inj, s, &w))
+	is_inside = scry_inject_is_inside(inj, &w);
+	if (*has_tables)
+		r = send_home(inj, s);
+	if (r == 0 && (!*has_tables || is_inside || is_any_unwinding(inj, s, &w)))
 		r = -EAGAIN;
 	scry_inject_go(inj, &w);
+	if (r == -EAGAIN && !is_inside && !*has_tables) {
+		r = read_tables(inj, s);
+		*has_tables = r == 0;
+		r = r < 0 ? r : -EAGAIN;
+	}
 	return r;
 }
 
@@ -292,6 +309,7 @@ int scry_shadow_settle(struct scry_inject *inj)
 {
 	struct scry_shadow *s = aligned_alloc(64, sizeof(*s));
 	int r = s ? read_head(inj, &s->head) : -ENOMEM;
+	bool has_tables = false;
 
 	if (r == 0 && s->head.thunks) {
 		r = switch_to(inj, SCRY_SHADOW_OFF);
@@ -300,7 +318,7 @@ int scry_shadow_settle(struct scry_inject *inj)
 		for (int i = 0; r == 0 && i < SETTLE_TRIES; i++) {
 			if (i)
 				nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
-			r = settle_once(inj, s);
+			r = settle_once(inj, s, &has_tables);
 			if (r == 0)
 				break;
 			r = r == -EAGAIN && i + 1 < SETTLE_TRIES ? 0 : r;
