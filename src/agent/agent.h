@@ -17,6 +17,7 @@
 #include "wire/lanes.h"
 #include "wire/ruby_hooks.h"
 #include "wire/ruby_ring.h"
+#include "wire/shadow.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
 #define likely(x) __builtin_expect(!!(x), 1)
@@ -63,6 +64,7 @@ struct scry_agent_data {
 	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;
+	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
 	 * child finds them empty and copies nothing.

@@ -352,11 +352,14 @@ int scry_cmd_patch(int argc, char **argv)
 {
 	static const char usage[] =
 		"usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
+		"       scry patch time SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 
 	if (argc > 1 && !strcmp(argv[1], "count"))
 		return cmd_count(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "time"))
+		return scry_cmd_patch_time(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "list"))
 		return scry_cmd_patch_list(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "undo"))

@@ -102,7 +102,8 @@ struct scry_instrument {
 	void (*done)(struct scry_watch *w);
 };
 
-extern const struct scry_instrument scry_instrument_objects, scry_instrument_count;
+extern const struct scry_instrument scry_instrument_objects, scry_instrument_count,
+	scry_instrument_time;
 
 /* Messages of the keeper to the front: a head, then `size` bytes of text. */
 enum scry_news {

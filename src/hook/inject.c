@@ -16,12 +16,11 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/shadow.h"
 #include "wire/lanes.h"
 
 #define HOLD_TRIES 10
 #define MAP_TRIES 5
-#define UNDO_TRIES 5
-#define LEAVE_TRIES 25	      /* half a second: threads that wait for a processor within a stub */
 #define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -204,6 +203,13 @@ static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work wor
 	return scry_agent_unmap(&leaving, t, &how);
 }
 
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t)
+{
+	int unused;
+
+	return do_work(inj, t, WORK_UNMAP, &unused);
+}
+
 /* Does it in `held`, or in a thread that is held for it. */
 static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum work work, int *ret_fd)
 {
@@ -273,105 +279,6 @@ static int write_image(struct scry_inject *inj)
 				 strerror(-r));
 	h->stage = SCRY_AGENT_READY;
 	return scry_agent_write_header(h, fd);
-}
-
-int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
-{
-	int r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
-
-	if (r < 0)
-		return r;
-	r = scry_world_look(w, &inj->mem, &inj->maps);
-	if (r < 0)
-		scry_inject_go(inj, w);
-	return r;
-}
-
-void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
-{
-	uint32_t held = (uint32_t)w->count;
-
-	scry_world_release(w);
-	scry_inject_count_pause(inj, w->pause_ns, held);
-}
-
-/* Does a thread stand where bytes are changed in a way that forbids to put them back? Not where the
- * original ones stand: a scry died between planning and writing, and all may be anywhere. */
-static bool is_inside(const struct scry_inject *inj, const struct scry_world *w, size_t first,
-		      size_t n)
-{
-	for (size_t i = first; i < first + n; i++) {
-		const struct scry_journal_entry *j = &inj->edit.entries[i];
-		uint64_t start = j->address + (j->kind != SCRY_EDIT_PAD);
-		unsigned char now[SCRY_EDIT_MAX];
-
-		if (j->kind != SCRY_EDIT_SLOT && j->state != SCRY_EDIT_UNDONE &&
-		    scry_world_inside(w, start, j->address + j->size) &&
-		    (scry_mem_read(&inj->mem, j->address, now, j->size) < 0 ||
-		     memcmp(now, j->old, j->size)))
-			return true;
-	}
-	return false;
-}
-
-static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
-			struct scry_undo_report *report)
-{
-	struct scry_undo_report now;
-	int r;
-
-	if (is_inside(inj, w, first, n))
-		return -EAGAIN;
-	scry_maps_done(&inj->maps); /* while nobody can map or unmap: what is there now */
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r < 0)
-		return r;
-	r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
-	report->entries += now.entries;
-	report->restored += now.restored;
-	report->foreign += now.foreign;
-	report->failed += now.failed;
-	report->bytes += now.bytes;
-	return r;
-}
-
-static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
-		      struct scry_undo_report *report)
-{
-	struct scry_world w;
-	int r = -EAGAIN;
-
-	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
-		if (i)
-			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-		r = scry_inject_stop(inj, &w);
-		if (r < 0)
-			return r;
-		r = undo_stopped(inj, &w, first, n, report);
-		scry_inject_go(inj, &w);
-	}
-	return r == -EAGAIN
-		       ? scry_fail(-EBUSY,
-				   "a thread of process %d stands inside changed code; fix: try "
-				   "again",
-				   inj->proc->pid)
-		       : r;
-}
-
-int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret)
-{
-	int r = 0;
-
-	*ret = (struct scry_undo_report){0};
-	while (n) { /* one that fails does not keep the others */
-		size_t batch = n < SCRY_INJECT_BATCH ? n : SCRY_INJECT_BATCH;
-		int undone;
-
-		n -= batch;
-		undone = undo_batch(inj, first + n, batch, ret);
-		r = r < 0 ? r : undone;
-	}
-	return r;
 }
 
 /*
@@ -494,8 +401,12 @@ static int settle(struct scry_inject *inj, bool own_page)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
 	if (r == 0)
 		fill_owner(inj);
+	if (r == 0 && inj->adopted)
+		r = scry_shadow_settle(inj);
 	if (r == 0 && scry_edit_standing(&inj->edit)) /* of a scry that died */
 		r = scry_inject_undo(inj, 0, inj->edit.count, &inj->older);
+	add_report(&inj->older, &inj->settled);
+	inj->settled = (struct scry_undo_report){0};
 	return r;
 }
 
@@ -694,86 +605,6 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	scry_tracee_release(&t);
 	scry_inject_count_pause(inj, t.held_ns, 1);
 	return r == -ETIMEDOUT || r == -ESRCH ? -EAGAIN : r;
-}
-
-static bool is_anyone_in_code(const struct scry_inject *inj, const struct scry_world *w)
-{
-	const struct scry_agent_header *h = &inj->header;
-
-	for (uint64_t i = 0; i < h->slab_count; i++)
-		if (scry_world_inside(w, h->slabs[i].code,
-				      h->slabs[i].code + h->slabs[i].code_size))
-			return true;
-	return scry_world_inside(w, h->text, h->text + h->text_size);
-}
-
-/* A scry that died may have sent a thread to map something, and it has not come to it yet. */
-static bool is_about_to_call(const struct scry_inject *inj, const struct scry_world *w)
-{
-	return scry_world_inside(w, inj->gadgets.syscall_ret, inj->gadgets.syscall_ret + 1);
-}
-
-/* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
-static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
-{
-	struct scry_agent_state state;
-	struct scry_gate gate;
-
-	return !is_anyone_in_code(inj, w) && !is_about_to_call(inj, w) &&
-	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
-	       state.jobs_registered == state.jobs_run &&
-	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !gate.births && !(inj->edit.mem && scry_edit_standing(&inj->edit));
-}
-
-static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
-{
-	struct scry_tracee *t = scry_world_caller(w, &inj->maps);
-
-	int unused;
-
-	return t && is_unused(inj, w) ? do_work(inj, t, WORK_UNMAP, &unused) : -EAGAIN;
-}
-
-int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
-{
-	const struct scry_agent_header *h = &inj->header;
-	struct scry_world w;
-	int r = -EAGAIN;
-
-	*report = (struct scry_undo_report){0};
-	*ret_left = scry_agent_bytes(h);
-	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */
-		scry_inject_undo(inj, SCRY_INJECT_BATCH, inj->edit.count - SCRY_INJECT_BATCH,
-				 report);
-		report->entries = report->restored; /* the others are tried once more */
-		report->foreign = report->failed = 0;
-	}
-	for (int i = 0; i < LEAVE_TRIES && r == -EAGAIN; i++) {
-		bool inside;
-
-		scry_maps_done(&inj->maps);
-		r = scry_maps_read(inj->proc->pid, &inj->maps);
-		if (r == 0)
-			r = scry_inject_stop(inj, &w);
-		if (r < 0)
-			break;
-		/* entering may have failed before the journal was opened: nothing is changed */
-		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
-		if (r == 0 && unmap_unused(inj, &w) == 0)
-			*ret_left = 0;
-		inside = is_anyone_in_code(inj, &w) || is_about_to_call(inj, &w);
-		scry_inject_go(inj, &w);
-		if (r == 0 && *ret_left && (inside || i < 2))
-			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */
-		if (r == -EAGAIN)
-			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-	}
-	if (*ret_left && inj->control) {
-		inj->control->owner_pid = 0;
-		madvise((char *)inj->control + SCRY_PAGE, h->shared_size - SCRY_PAGE, MADV_REMOVE);
-	}
-	return r == -EAGAIN ? 0 : r;
 }
 
 void scry_inject_done(struct scry_inject *inj)

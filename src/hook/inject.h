@@ -44,7 +44,8 @@ struct scry_inject {
 	uint64_t gate;			    /* addresses in the target */
 	uint64_t data;			    /* struct scry_agent_data */
 	struct scry_edit edit;
-	struct scry_undo_report older; /* what a scry that died had left, put back on entering */
+	struct scry_undo_report older;	 /* what a scry that died had left, put back on entering */
+	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	/* measured */
 	uint64_t pause_max_ns, pause_total_ns;
 	uint32_t pause_threads;
@@ -79,6 +80,8 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 /* Stops all threads and finds their signal frames: for changing code. 0 or -errno; ends with
  * scry_inject_go. */
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
+/* Is a thread inside the agent or a stub, or goes on there after a signal? Only while stopped. */
+bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w);
 /* Changes that are made in one stop: some ten milliseconds' worth. */
 #define SCRY_INJECT_BATCH 4096
 
@@ -115,6 +118,9 @@ int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *re
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
  * bytes stay mapped. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
+
+/* Unmaps all of it, in the stopped thread `t`, when it is proven that nobody needs it. */
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t);
 
 /* Releases host resources only. */
 void scry_inject_done(struct scry_inject *inj);

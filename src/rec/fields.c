@@ -123,7 +123,21 @@ static const struct scry_field fields_scry_ev_count[] = {
 	FIELD(scry_ev_count, calls, "calls", NUMBER),
 	FIELD(scry_ev_count, address, "address", ADDRESS),
 };
-
+static const struct scry_field fields_scry_ev_time[] = {
+	FIELD(scry_ev_time, symbol_str, "symbol", STRING),
+	FIELD(scry_ev_time, module_str, "module", STRING),
+	FIELD(scry_ev_time, way_str, "way", STRING),
+	FIELD(scry_ev_time, pid, "pid", NUMBER),
+	FIELD(scry_ev_time, address, "address", ADDRESS),
+	FIELD(scry_ev_time, calls, "calls", NUMBER),
+	FIELD(scry_ev_time, returned, "returned", NUMBER),
+	FIELD(scry_ev_time, left, "left", NUMBER),
+	FIELD(scry_ev_time, missed, "missed", NUMBER),
+	FIELD(scry_ev_time, total_ns, "total_ns", NUMBER),
+	FIELD(scry_ev_time, max_ns, "max_ns", NUMBER),
+	FIELD(scry_ev_time, p50_ns, "p50_ns", NUMBER),
+	FIELD(scry_ev_time, p99_ns, "p99_ns", NUMBER),
+};
 static const struct scry_field fields_scry_ev_stack[] = {
 	FIELD(scry_ev_stack, id, "id", NUMBER),
 	FIELD(scry_ev_stack, parent, "parent", STACK),

@@ -15,6 +15,7 @@ const struct scry_view scry_views[] = {
 	{"objects", "which line makes objects of which class, and how many live", 1, false,
 	 scry_view_objects},
 	{"count", "calls of hooked functions", 1, false, scry_view_count},
+	{"time", "how long calls of hooked functions took", 1, false, scry_view_time},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
 	{"info", "what the recording is made of", 1, false, scry_view_info},
 	{NULL, NULL, 0, false, NULL},

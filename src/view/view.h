@@ -137,6 +137,8 @@ int scry_view_sort_of(const struct scry_view_opts *opts);
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *opts,
 		      struct scry_doc *doc);
+int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts,
+		   struct scry_doc *doc);
 int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opts,
 		    struct scry_doc *doc);
 int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *opts,

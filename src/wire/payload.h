@@ -2,6 +2,7 @@
 #ifndef SCRY_WIRE_PAYLOAD_H
 #define SCRY_WIRE_PAYLOAD_H
 
+#include "wire/payload_time.h"
 #include <stdint.h>
 
 /* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow

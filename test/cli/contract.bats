@@ -271,7 +271,7 @@ json_parses() {
 	target busy 2
 	busy=$PID
 	before=$(state_of "$busy")
-	start first "$SCRY" patch count work_mix -p "$busy" -d 3s
+	start first "$SCRY" patch count work_mix -p "$busy" -d 20s
 	first=$PID
 	wait_for 10 hooked "$busy"
 	keeper=$(keeper_of "$first")
@@ -282,6 +282,7 @@ json_parses() {
 		says "scry count"
 	done
 	hooked "$busy"
+	kill -INT "$first"
 	ended "$first"
 	[ "$status" -eq 0 ]
 	as_before "$busy" "$before" "after the first"

@@ -88,6 +88,14 @@ busy_at() {
 	ends_right "$PID" busy
 }
 
+time_at() {
+	target busy
+	# shellcheck disable=SC2086
+	kill_at "$1" "$(share 25 100000)" "$PID" patch time $WORDS -p "$PID" -d 0.02s
+	scry_ends 0 patch time work_mix -p "$PID" -d 0.05s
+	ends_right "$PID" busy
+}
+
 got_at() {
 	target busy 2
 	kill_at "$1" "$(share 12 100000)" "$PID" patch count work_fold work_mix --via=got -p "$PID" -d 0.02s
@@ -110,6 +118,8 @@ ruby_at() { # WHO [OPTIONS...]
 @test "counting in busy threads, keeper killed at any syscall" { busy_at keeper; }
 @test "counting in busy threads, both killed at any syscall" { busy_at both; }
 @test "counting in busy threads, front killed at any syscall" { busy_at front; }
+@test "timing in busy threads, keeper killed at any syscall" { time_at keeper; }
+@test "timing in busy threads, both killed at any syscall" { time_at both; }
 @test "counting through the GOT, both killed at any syscall" { got_at both; }
 @test "objects of a running ruby, keeper killed at any syscall" { ruby_at keeper; }
 @test "objects of a running ruby, both killed at any syscall" { ruby_at both; }

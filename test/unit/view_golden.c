@@ -138,6 +138,38 @@ static int count_recording(void)
 	return golden_end(&rec);
 }
 
+static int time_recording(void)
+{
+	struct golden rec = golden_begin();
+	struct scry_ev_time time = {
+		.symbol_str = golden_str(&rec, "usleep"),
+		.module_str = golden_str(&rec, "/lib/x86_64-linux-gnu/libc.so.6"),
+		.way_str = golden_str(&rec, "entry"),
+		.pid = 4711,
+		.address = 0x7f1122334450,
+		.calls = 1000,
+		.returned = 990,
+		.left = 6,
+		.missed = 1,
+		.total_ns = 4950000,
+		.p50_ns = 4900,
+		.p99_ns = 7100,
+		.max_ns = 9123,
+	};
+
+	golden_beginning(&rec, "time", 4711);
+	golden_put(&rec, SCRY_EVENT_TIME, &time, sizeof(time));
+	time = (struct scry_ev_time){.symbol_str = golden_str(&rec, "never_returned"),
+				     .module_str = time.module_str,
+				     .way_str = time.way_str,
+				     .pid = 4711,
+				     .address = 0x7f1122334550,
+				     .calls = 2};
+	golden_put(&rec, SCRY_EVENT_TIME, &time, sizeof(time));
+	golden_totals(&rec, 4711, 1002);
+	return golden_end(&rec);
+}
+
 static void objects(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -217,6 +249,16 @@ static void count(void **state)
 	close(fd);
 }
 
+static void times(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = time_recording();
+
+	golden_check(fd, "time", "time.txt", &plain);
+	golden_check(fd, "time", "time.json", &plain);
+	close(fd);
+}
+
 static void info(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -247,9 +289,9 @@ static void bad_regex(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects), cmocka_unit_test(many),	cmocka_unit_test(raw),
-		cmocka_unit_test(empty),   cmocka_unit_test(events),	cmocka_unit_test(count),
-		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex),
+		cmocka_unit_test(objects), cmocka_unit_test(many),   cmocka_unit_test(raw),
+		cmocka_unit_test(empty),   cmocka_unit_test(events), cmocka_unit_test(count),
+		cmocka_unit_test(times),   cmocka_unit_test(info),   cmocka_unit_test(bad_regex),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,218 @@
+/*
+ * Entry and return of hooked functions: see wire/shadow.h. Called by agent/shadow.S.
+ *
+ * A slot belongs to whoever runs on its stack, so the entries of one slot have one writer at a
+ * time; a bucket is shared by many, so an empty place is claimed by compare-and-swap. A signal
+ * handler that interrupts anywhere here works on other slots, lower on the stack or on another one.
+ */
+#include "agent/agent.h"
+
+#define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
+#define NO_THUNK (~0ull)
+
+void scry_agent_entered(uint64_t *slot, uint64_t cookie);
+void scry_agent_returned(uint64_t *slot);
+const void *scry_agent_unwound(uint64_t pc, uint64_t *bases,
+			       const void *(*original)(uint64_t, uint64_t *));
+
+static uint64_t tsc(void)
+{
+	uint32_t lo, hi;
+
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+	return (uint64_t)hi << 32 | lo;
+}
+
+static void add(uint64_t *counter, uint64_t n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static struct scry_shadow_stats *stats_of(const struct scry_shadow *s, uint64_t hook)
+{
+	return (struct scry_shadow_stats *)s->head.stats + hook;
+}
+
+/* mov $15, %rax; syscall: the restorer of a signal frame. Its address on the stack is what makes a
+ * signal frame known, to unwinders and to us. */
+static int is_restorer(uint64_t address)
+{
+	static const uint8_t want[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	const uint8_t *code = (const uint8_t *)address;
+
+	for (uint32_t i = 0; i < sizeof(want); i++)
+		if (code[i] != want[i])
+			return 0;
+	return 1;
+}
+
+/* The thunk for a return address, or NO_THUNK. */
+static uint64_t thunk_of(struct scry_shadow *s, uint64_t original)
+{
+	uint64_t first = original * 0x9e3779b97f4a7c15ull >> 50;
+
+	for (uint32_t i = 0; i < SCRY_SHADOW_PROBES && likely(original != 0); i++) {
+		uint64_t at = (first + i) % SCRY_SHADOW_THUNKS;
+		uint64_t have = __atomic_load_n(&s->originals[at], __ATOMIC_RELAXED);
+
+		if (likely(have == original))
+			return at;
+		if (have)
+			continue;
+		if (is_restorer(original))
+			return NO_THUNK;
+		if (__atomic_compare_exchange_n(&s->originals[at], &have, original, 0,
+						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+		    have == original)
+			return at;
+	}
+	return NO_THUNK;
+}
+
+static int is_thunk(const struct scry_shadow *s, uint64_t word)
+{
+	return word - s->head.thunks < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES;
+}
+
+/* An entry for `key`, or NULL: all are in use. What stands of the slot, unless it is pending, was
+ * left by longjmp or an exception. */
+static struct scry_shadow_entry *claim(struct scry_shadow *s, uint64_t key, int is_pending)
+{
+	struct scry_shadow_entry *ways =
+		s->entries[scry_shadow_bucket(key >> SCRY_SHADOW_HOOK_BITS << 3)];
+	struct scry_shadow_entry *mine = 0;
+
+	for (uint32_t i = 0; i < SCRY_SHADOW_WAYS && !is_pending; i++) {
+		uint64_t have = __atomic_load_n(&ways[i].key, __ATOMIC_RELAXED);
+
+		if (unlikely(have >> SCRY_SHADOW_HOOK_BITS == key >> SCRY_SHADOW_HOOK_BITS)) {
+			add(&stats_of(s, have & HOOK_MASK)->left, 1);
+			__atomic_store_n(&ways[i].key, mine ? 0 : key, __ATOMIC_RELAXED);
+			mine = mine ? mine : &ways[i];
+		}
+	}
+	for (uint32_t i = 0; i < SCRY_SHADOW_WAYS && !mine; i++) {
+		uint64_t none = 0;
+
+		if (!__atomic_load_n(&ways[i].key, __ATOMIC_RELAXED) &&
+		    __atomic_compare_exchange_n(&ways[i].key, &none, key, 0, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED))
+			mine = &ways[i];
+	}
+	return mine;
+}
+
+/* Unless the host has switched it off meanwhile. */
+static void change(struct scry_shadow *s, uint32_t from, uint32_t to)
+{
+	__atomic_compare_exchange_n(&s->head.on, &from, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+/* Off, or paused, because the keeper has not refreshed its lease: it may have again. */
+static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t hook)
+{
+	if (s->head.on != SCRY_SHADOW_PAUSED || !scry_agent.gate->open)
+		return 0;
+	if (tsc() >= scry_agent.control->lease_tsc) {
+		add(&stats_of(s, hook)->missed, 1);
+		return 0;
+	}
+	change(s, SCRY_SHADOW_PAUSED, SCRY_SHADOW_ON);
+	return 1;
+}
+
+void scry_agent_entered(uint64_t *slot, uint64_t cookie)
+{
+	struct scry_shadow *s = &scry_agent.shadow;
+	uint64_t hook = cookie & HOOK_MASK, word, key, thunk = 0;
+	struct scry_shadow_entry *e = 0;
+	int is_pending;
+
+	if (unlikely(s->head.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
+		return;
+	if (unlikely(!scry_agent.gate->open))
+		return;
+	if (cookie & SCRY_SHADOW_RED_ZONE)
+		slot += 16;
+	word = *slot;
+	is_pending = is_thunk(s, word); /* a tail call: both return at once */
+	if (!is_pending)
+		thunk = thunk_of(s, word);
+	key = (uint64_t)slot >> 3 << SCRY_SHADOW_HOOK_BITS | hook;
+	if (likely(thunk != NO_THUNK))
+		e = claim(s, key, is_pending);
+	if (unlikely(!e)) {
+		add(&stats_of(s, hook)->missed, 1);
+		return;
+	}
+	if (!is_pending)
+		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
+				 __ATOMIC_RELEASE);
+	e->tsc = tsc();
+	if (unlikely(e->tsc >= scry_agent.control->lease_tsc))
+		change(s, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
+}
+
+static void record(const struct scry_shadow *s, uint64_t hook, uint64_t ticks)
+{
+	struct scry_shadow_stats *st = stats_of(s, hook);
+	uint64_t max = __atomic_load_n(&st->max_tsc, __ATOMIC_RELAXED);
+
+	if ((int64_t)ticks < 0) /* the clocks of two cores */
+		ticks = 0;
+	add(&st->histogram[scry_shadow_step(ticks)], 1);
+	add(&st->total_tsc, ticks);
+	while (unlikely(ticks > max) &&
+	       !__atomic_compare_exchange_n(&st->max_tsc, &max, ticks, 1, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+/* `slot` holds the thunk's number; it gets the address to go on at. */
+void scry_agent_returned(uint64_t *slot)
+{
+	uint64_t now = tsc(), found = 0;
+	struct scry_shadow *s = &scry_agent.shadow;
+	struct scry_shadow_entry *ways = s->entries[scry_shadow_bucket((uint64_t)slot)];
+	int is_open = scry_agent.gate->open != 0;
+
+	*slot = s->originals[*slot];
+	for (uint32_t i = 0; i < SCRY_SHADOW_WAYS; i++) {
+		uint64_t key = __atomic_load_n(&ways[i].key, __ATOMIC_RELAXED);
+		uint64_t then = ways[i].tsc;
+
+		if (key >> SCRY_SHADOW_HOOK_BITS != (uint64_t)slot >> 3)
+			continue;
+		found = 1;
+		__atomic_store_n(&ways[i].key, 0, __ATOMIC_RELEASE);
+		if (likely(is_open))
+			record(s, key & HOOK_MASK, now - then);
+	}
+	if (unlikely(!found))
+		add(&s->head.orphans, 1);
+}
+
+/*
+ * In the place of libgcc's _Unwind_Find_FDE(pc, bases). A thunk met as a return address is replaced
+ * in the unwinder's own context, so that the unwinder never sees it: `bases` is a member of struct
+ * _Unwind_Context, two words behind its `ra` (unwind-dw2.c, the same since gcc 3.3). pc is ra - 1,
+ * or ra in a signal frame.
+ */
+const void *scry_agent_unwound(uint64_t pc, uint64_t *bases,
+			       const void *(*original)(uint64_t, uint64_t *))
+{
+	const struct scry_shadow *s = &scry_agent.shadow;
+	uint64_t ra;
+
+	if (is_thunk(s, pc + 1) || is_thunk(s, pc)) {
+		ra = bases[-2];
+		if (is_thunk(s, ra) && ra - pc <= 1) {
+			uint64_t home =
+				s->originals[(ra - s->head.thunks) / SCRY_SHADOW_THUNK_BYTES];
+
+			bases[-2] = home;
+			pc = home - (ra - pc);
+		}
+	}
+	return original(pc, bases);
+}

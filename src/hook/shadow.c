@@ -1,0 +1,358 @@
+/*
+ * The trick of leaving: the table names every slot that was changed, so with everybody stopped the
+ * words are put back in the stacks. What is left then are copies of a thunk's address in hands: of
+ * a thread inside the agent, or of an unwinder that has just read it. Those are waited for.
+ */
+#include "hook/shadow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+#define THUNKS_AT 64 /* in their slab: after its magic */
+#define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
+#define SETTLE_TRIES 60
+#define SETTLE_WAIT_NS 5000000
+#define UNWINDER_WORDS 64 /* of a thread's stack: is it in the unwinder? */
+#define CONTEXT_WORDS 768 /* of its stack: libgcc's contexts lie there */
+#define FRAME_WORDS 512	  /* of a signal frame, with the vector registers */
+
+static uint64_t shadow_at(const struct scry_inject *inj, size_t offset)
+{
+	return inj->data + offsetof(struct scry_agent_data, shadow) + offset;
+}
+
+static int read_head(const struct scry_inject *inj, struct scry_shadow_head *ret)
+{
+	return scry_mem_read(&inj->mem, shadow_at(inj, 0), ret, sizeof(*ret));
+}
+
+static int write_head(const struct scry_inject *inj, const struct scry_shadow_head *s)
+{
+	return scry_edit_poke(inj->mem.fd, shadow_at(inj, 0), s, sizeof(*s));
+}
+
+static void put_thunk(uint8_t *code, uint64_t at, uint32_t number, uint64_t to)
+{
+	int32_t rel = (int32_t)(to - (at + 10));
+
+	code[0] = 0x68; /* push $number */
+	memcpy(code + 1, &number, 4);
+	code[5] = 0xe9; /* jmp to */
+	memcpy(code + 6, &rel, 4);
+}
+
+static int write_thunks(struct scry_inject *inj, const struct scry_slab *slab, uint64_t *ret)
+{
+	uint64_t to = scry_inject_symbol(inj, "scry_agent_return"), at = slab->code + THUNKS_AT;
+	uint8_t *code = malloc(slab->code_size);
+	int r;
+
+	if (!code)
+		return scry_fail(-ENOMEM, "not enough memory for thunks");
+	memset(code, 0xcc, slab->code_size);
+	memcpy(code, &(uint64_t){SCRY_SLAB_MAGIC}, 8);
+	for (uint32_t i = 0; i < SCRY_SHADOW_THUNKS; i++)
+		put_thunk(code + THUNKS_AT + i * SCRY_SHADOW_THUNK_BYTES,
+			  at + i * SCRY_SHADOW_THUNK_BYTES, i, to);
+	r = scry_edit_poke(inj->mem.fd, slab->code, code, slab->code_size);
+	free(code);
+	*ret = at;
+	return r < 0 ? scry_fail(r, "cannot write thunks into process %d", inj->proc->pid) : 0;
+}
+
+/* An earlier watch's entries: its slots are all put back. */
+static int wipe(const struct scry_inject *inj)
+{
+	size_t size = sizeof(((struct scry_shadow *)0)->entries);
+	void *zeros = calloc(1, size);
+	int r = zeros ? scry_edit_poke(inj->mem.fd,
+				       shadow_at(inj, offsetof(struct scry_shadow, entries)), zeros,
+				       size)
+		      : -ENOMEM;
+
+	free(zeros);
+	return r < 0 ? scry_fail(r, "cannot empty the table of returns") : 0;
+}
+
+/* The unwinders' entries, which are put back last. */
+static int list_last(const struct scry_hooks *h, uint64_t ret[SCRY_SHADOW_LAST])
+{
+	size_t n = 0;
+
+	memset(ret, 0, SCRY_SHADOW_LAST * sizeof(*ret));
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->to.kind != SCRY_HOOK_REPLACE)
+			continue;
+		if (n + 2 > SCRY_SHADOW_LAST)
+			return scry_fail(-ENOTSUP,
+					 "process %d has more unwinders than can be hooked",
+					 h->proc->pid);
+		ret[n++] = row->address + row->window.endbr;
+		ret[n++] = row->pad;
+	}
+	return 0;
+}
+
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
+		      const struct scry_shadow_stats **ret_stats)
+{
+	uint32_t hooks = (uint32_t)h->count;
+	struct scry_shadow_head s;
+	int slab, r = read_head(inj, &s);
+	bool is_new;
+
+	if (r < 0)
+		return scry_fail(r, "cannot read the agent in process %d", inj->proc->pid);
+	if (hooks > SCRY_SHADOW_HOOKS_MAX)
+		return scry_fail(-E2BIG, "%u functions, more than %u, cannot be timed at once",
+				 hooks, SCRY_SHADOW_HOOKS_MAX);
+	is_new = !s.thunks;
+	slab = scry_inject_slab(inj, held, inj->header.text,
+				THUNKS_AT + (is_new ? THUNKS_BYTES : 0),
+				(uint64_t)hooks * sizeof(struct scry_shadow_stats) / 8);
+	if (slab < 0)
+		return slab;
+	r = is_new ? write_thunks(inj, &inj->header.slabs[slab], &s.thunks) : wipe(inj);
+	if (r < 0)
+		return r;
+	s.stats = inj->header.slabs[slab].counters;
+	s.hooks = hooks;
+	r = list_last(h, s.last);
+	if (r < 0)
+		return r;
+	s.on = SCRY_SHADOW_OFF;
+	*ret_stats = (const void *)inj->counters[slab];
+	r = write_head(inj, &s);
+	return r < 0 ? scry_fail(r, "cannot write to the agent in process %d", inj->proc->pid) : 0;
+}
+
+static int switch_to(struct scry_inject *inj, uint32_t on)
+{
+	return scry_edit_poke(inj->mem.fd, shadow_at(inj, offsetof(struct scry_shadow_head, on)),
+			      &on, sizeof(on));
+}
+
+int scry_shadow_follow(struct scry_inject *inj)
+{
+	return switch_to(inj, SCRY_SHADOW_ON);
+}
+
+static const struct scry_shadow_entry *
+entry_at(struct scry_shadow_entry (*entries)[SCRY_SHADOW_WAYS], size_t i)
+{
+	return &entries[i / SCRY_SHADOW_WAYS][i % SCRY_SHADOW_WAYS];
+}
+
+static bool is_thunk(const struct scry_shadow *s, uint64_t word)
+{
+	return word - s->head.thunks < THUNKS_BYTES;
+}
+
+/* Two megabytes: while all run. */
+static int read_tables(const struct scry_inject *inj, struct scry_shadow *s)
+{
+	const size_t head = offsetof(struct scry_shadow, originals);
+
+	return scry_mem_read(&inj->mem, shadow_at(inj, head), s->originals, sizeof(*s) - head);
+}
+
+/* Every slot of the table that still leads to a thunk gets its own word back. */
+static int send_home(const struct scry_inject *inj, struct scry_shadow *s)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < SCRY_SHADOW_BUCKETS * SCRY_SHADOW_WAYS && r == 0; i++) {
+		uint64_t key = entry_at(s->entries, i)->key, word;
+		uint64_t slot = key >> SCRY_SHADOW_HOOK_BITS << 3;
+
+		if (!key || scry_mem_u64(&inj->mem, slot, &word) < 0 || !is_thunk(s, word))
+			continue;
+		word = s->originals[(word - s->head.thunks) / SCRY_SHADOW_THUNK_BYTES];
+		r = scry_edit_poke(inj->mem.fd, slot, &word, sizeof(word));
+	}
+	return r;
+}
+
+static bool is_unwinder(const struct scry_inject *inj, uint64_t ip)
+{
+	const struct scry_map_entry *m = scry_maps_at(&inj->maps, ip);
+
+	return m && m->x && m->path[0] && strstr(m->path, "libgcc_s");
+}
+
+/*
+ * Is code of libgcc at work in the frames from `at` on (`depth` 0: it is; else one of its addresses
+ * is among the first `depth` words), and stands a thunk's address there, where the slots themselves
+ * are put back already? An unwinder has read it then, and not asked for it yet. Stale words may
+ * make us wait in vain: only while they stand there.
+ */
+static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow *s, uint64_t at,
+			 ssize_t depth)
+{
+	uint64_t words[CONTEXT_WORDS + FRAME_WORDS];
+	ssize_t n = scry_mem_read_some(&inj->mem, at, words, sizeof(words));
+	bool is_there = depth == 0, has_thunk = false;
+
+	for (ssize_t i = 0; i < n / 8; i++) {
+		is_there |= i < depth && is_unwinder(inj, words[i]);
+		has_thunk |= is_thunk(s, words[i]);
+	}
+	return is_there && has_thunk;
+}
+
+/* In a register? */
+static bool holds_thunk(const struct scry_shadow *s, const struct scry_tracee *t)
+{
+	uint64_t words[sizeof(t->regs) / 8];
+	bool found = false;
+
+	memcpy(words, &t->regs, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / 8; i++)
+		found |= is_thunk(s, words[i]);
+	return found;
+}
+
+/* Some thread, now or where a signal has interrupted it? */
+static bool is_any_unwinding(const struct scry_inject *inj, const struct scry_shadow *s,
+			     const struct scry_world *w)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < w->count && !found; i++) {
+		const struct scry_tracee *t = &w->threads[i];
+		bool is_there = is_unwinder(inj, t->regs.rip);
+
+		found = t->stopped &&
+			((is_there && holds_thunk(s, t)) ||
+			 is_unwinding(inj, s, t->regs.rsp, is_there ? 0 : UNWINDER_WORDS));
+	}
+	for (size_t i = 0; i < w->saved_count && !found; i++)
+		found = is_unwinding(inj, s, w->saved[i].at, FRAME_WORDS + UNWINDER_WORDS);
+	return found;
+}
+
+/*
+ * Calls are followed no more, so once nobody was inside the agent the table does not grow: then it
+ * is read, while all run, and at the next stop used. 0: settled; -EAGAIN: come again.
+ */
+static int settle_once(struct scry_inject *inj, struct scry_shadow *s, bool *has_tables)
+{
+	struct scry_world w;
+	bool is_inside;
+	int r;
+
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r == 0)
+		r = scry_inject_stop(inj, &w);
+	if (r < 0)
+		return r;
+	is_inside = scry_inject_is_inside(inj, &w);
+	if (*has_tables)
+		r = send_home(inj, s);
+	if (r == 0 && (!*has_tables || is_inside || is_any_unwinding(inj, s, &w)))
+		r = -EAGAIN;
+	scry_inject_go(inj, &w);
+	if (r == -EAGAIN && !is_inside && !*has_tables) {
+		r = read_tables(inj, s);
+		*has_tables = r == 0;
+		r = r < 0 ? r : -EAGAIN;
+	}
+	return r;
+}
+
+static bool is_last(const struct scry_shadow *s, const struct scry_journal_entry *j)
+{
+	for (size_t i = 0; i < SCRY_SHADOW_LAST; i++)
+		if (s->head.last[i] == j->address)
+			return true;
+	return false;
+}
+
+/* All changes but the unwinders': nobody enters a followed function any more. */
+static int undo_entries(struct scry_inject *inj, const struct scry_shadow *s)
+{
+	int r = 0;
+
+	for (size_t i = 0, end; i < inj->edit.count && r == 0; i = end) {
+		struct scry_undo_report now;
+
+		for (end = i; end < inj->edit.count && !is_last(s, &inj->edit.entries[end]);)
+			end++;
+		if (end > i) {
+			r = scry_inject_undo(inj, i, end - i, &now);
+			inj->settled.entries += now.entries;
+			inj->settled.restored += now.restored;
+			inj->settled.bytes += now.bytes;
+		}
+		end += end < inj->edit.count;
+	}
+	return r;
+}
+
+static int busy(const struct scry_inject *inj)
+{
+	return scry_fail(-EBUSY,
+			 "a thread of process %d stands inside scry's code; fix: scry undo -p %d, "
+			 "later",
+			 inj->proc->pid, inj->proc->pid);
+}
+
+int scry_shadow_settle(struct scry_inject *inj)
+{
+	struct scry_shadow *s = aligned_alloc(64, sizeof(*s));
+	int r = s ? read_head(inj, &s->head) : -ENOMEM;
+	bool has_tables = false;
+
+	if (r == 0 && s->head.thunks) {
+		r = switch_to(inj, SCRY_SHADOW_OFF);
+		if (r == 0)
+			r = undo_entries(inj, s);
+		for (int i = 0; r == 0 && i < SETTLE_TRIES; i++) {
+			if (i)
+				nanosleep(&(struct timespec){.tv_nsec = SETTLE_WAIT_NS}, NULL);
+			r = settle_once(inj, s, &has_tables);
+			if (r == 0)
+				break;
+			r = r == -EAGAIN && i + 1 < SETTLE_TRIES ? 0 : r;
+		}
+	}
+	free(s);
+	return r == -EAGAIN ? busy(inj) : r == -EFAULT ? -ESRCH : r;
+}
+
+int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_t hooks)
+{
+	struct scry_shadow_entry(*entries)[SCRY_SHADOW_WAYS] =
+		malloc(sizeof(((struct scry_shadow *)0)->entries));
+	size_t size = sizeof(((struct scry_shadow *)0)->entries);
+	int r = entries ? scry_mem_read(&inj->mem,
+					shadow_at(inj, offsetof(struct scry_shadow, entries)),
+					entries, size)
+			: -ENOMEM;
+
+	memset(counts, 0, hooks * sizeof(*counts));
+	for (size_t i = 0; i < size / sizeof(**entries) && r == 0; i++) {
+		uint64_t key = entry_at(entries, i)->key;
+		uint64_t hook = key & ((1u << SCRY_SHADOW_HOOK_BITS) - 1);
+
+		if (key && hook < hooks)
+			counts[hook]++;
+	}
+	free(entries);
+	return r;
+}
+
+bool scry_shadow_is_needed(const struct scry_inject *inj)
+{
+	struct scry_shadow_head s;
+
+	return read_head(inj, &s) < 0 || s.orphans;
+}

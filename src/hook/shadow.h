@@ -1,0 +1,57 @@
+/*
+ * Shadow returns from outside (wire/shadow.h): set up, switched, and taken out of the stacks again.
+ *
+ * Life: scry_shadow_start after scry_inject_enter; hooks of kind CALL on "scry_agent_timed", whose
+ * cookie is the hook's number, with SCRY_SHADOW_RED_ZONE where the stub spares it; of kind REPLACE
+ * on each _Unwind_Find_FDE with "scry_agent_find_fde"; when all are on, scry_shadow_follow. Before
+ * any of them is taken off: scry_shadow_settle, which scry_inject_enter (for one that an earlier
+ * scry left) and scry_inject_leave call by themselves. All in the keeper.
+ */
+#ifndef SCRY_HOOK_SHADOW_H
+#define SCRY_HOOK_SHADOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hook/hooks.h"
+#include "wire/shadow.h"
+
+/* Maps thunks, and counters for the planned hooks, in `held` or in a thread held for it.
+ * *ret_stats: one a row, shared with the target, valid until scry_inject_done. 0 or -errno with a
+ * sentence. */
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
+		      const struct scry_shadow_stats **ret_stats);
+
+/* From now on calls are followed. 0 or -errno: the target is gone. */
+int scry_shadow_follow(struct scry_inject *inj);
+
+/*
+ * The hooks, but for the unwinders', are put back (inj->settled says what was), and every slot
+ * holds its own return address again: nobody will come back into the agent. In as many stops as it
+ * takes until nobody is inside the agent, or in the midst of unwinding with a thunk in hand. 0, at
+ * once where nothing was ever followed; -EBUSY with a sentence: not now, then the unwinders' hooks
+ * must stay; -ESRCH.
+ */
+int scry_shadow_settle(struct scry_inject *inj);
+
+/* How many calls of each hook have neither returned nor been seen to be left. After settle. 0 or
+ * -errno. */
+int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_t hooks);
+
+/* May a thunk stand where the table does not know of it? Then the agent must stay mapped. */
+bool scry_shadow_is_needed(const struct scry_inject *inj);
+
+/*
+ * hook/shadow_check.c, both read only. May returns be followed in this process at all? Not where
+ * stacks are walked or moved by somebody other than the libgcc that is hooked: 0, or -ENOTSUP with
+ * the reason.
+ */
+int scry_shadow_check(struct scry_hooks *h);
+/* After scry_hooks_plan: takes the way from rows whose return cannot be followed, with the reason.
+ * 0, or -ENOTSUP with a sentence: none is left, or an unwinder cannot be hooked. */
+int scry_shadow_refuse(struct scry_hooks *h);
+/* During the watch: why it must end, because of what was loaded since; NULL: it may go on. Reads
+ * the list of mappings. */
+const char *scry_shadow_newcomer(const struct scry_hooks *h);
+
+#endif

@@ -1,0 +1,299 @@
+/*
+ * Whose returns can be followed. A changed return address is noticed by those that look at it:
+ * other unwinders, code that copies or moves stacks, functions that ask who called them, and
+ * functions that return twice or keep their return address elsewhere.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "hook/shadow.h"
+
+struct reason {
+	const char *name, *why;
+};
+
+static const char twice[] = "it returns twice, or keeps its return address for later";
+static const char never[] = "it leaves by another way than it came";
+static const char asks[] = "it looks at who called it";
+
+static const struct reason functions[] = {
+	{"setjmp", twice},
+	{"_setjmp", twice},
+	{"__sigsetjmp", twice},
+	{"sigsetjmp", twice},
+	{"vfork", twice},
+	{"__vfork", twice},
+	{"__libc_vfork", twice},
+	{"getcontext", twice},
+	{"__getcontext", twice},
+	{"swapcontext", twice},
+	{"__swapcontext", twice},
+	{"setcontext", never},
+	{"__setcontext", never},
+	{"__start_context", never},
+	{"longjmp", never},
+	{"_longjmp", never},
+	{"siglongjmp", never},
+	{"__libc_longjmp", never},
+	{"__libc_siglongjmp", never},
+	{"__longjmp", never},
+	{"____longjmp_chk", never},
+	{"__longjmp_chk", never},
+	{"__cxa_throw", never},
+	{"__cxa_rethrow", never},
+	{"__cxa_end_catch", asks},
+	{"_Unwind_*", asks},
+	{"uw_*", asks},
+	{"__frame_state_for", asks},
+	{"pthread_exit", never},
+	{"__pthread_exit", never},
+	{"__pthread_unwind*", never},
+	{"clone", twice},
+	{"__clone", twice},
+	{"clone3", twice},
+	{"__clone3", twice},
+	{"__clone_internal", twice},
+	{"_start", never},
+	{"_dl_start_user", never},
+	{"_dl_runtime_resolve*", never},
+	{"_dl_runtime_profile*", never},
+	{"_dl_tlsdesc*", asks},
+	{"__restore_rt", never},
+	{"restore_rt", never},
+	{"__x86_return_thunk", never},
+	{"__x86_indirect_*", never},
+	{"__morestack*", twice},
+	{"mcount", asks},
+	{"__fentry__", asks},
+	{"_mcount", asks},
+	{"__cyg_profile_func_*", asks},
+	{"dlopen", asks},
+	{"dlmopen", asks},
+	{"dlsym", asks},
+	{"dlvsym", asks},
+	{"___dlopen", asks},
+	{"___dlsym", asks},
+	{"___dlvsym", asks},
+	{"___dlmopen", asks},
+	{"__libc_dlopen_mode", asks},
+	{"dl_iterate_phdr", asks},
+	{"__dl_iterate_phdr", asks},
+	{"_dl_find_object", asks},
+	{"_dl_sym", asks},
+	{"_dl_vsym", asks},
+	{"_dl_open", asks},
+	{"backtrace", asks},
+	{"__backtrace", asks},
+	{"__stack_chk_fail", never},
+};
+
+#define UNWINDS "it walks stacks by itself, and would stumble over a followed return"
+#define MOVES "it copies stacks, and with them the returns that are being followed"
+static const struct reason objects[] = {
+	{"libunwind", UNWINDS},	    {"libjvm", UNWINDS},       {"libcoreclr", UNWINDS},
+	{"libmono", UNWINDS},	    {"libnode", UNWINDS},      {"libv8", UNWINDS},
+	{"libluajit", UNWINDS},	    {"libbacktrace", UNWINDS}, {"_greenlet", MOVES},
+	{"continuation.so", MOVES}, {"libasan", UNWINDS},      {"libtsan", UNWINDS},
+};
+
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Why an object of this path forbids it, or NULL. */
+static const char *object_refusal(const char *path)
+{
+	for (size_t k = 0; k < sizeof(objects) / sizeof(*objects); k++)
+		if (!strncmp(file_name(path), objects[k].name, strlen(objects[k].name)))
+			return objects[k].why;
+	return NULL;
+}
+
+static int refuse(const struct scry_hooks *h, const char *who, const char *why)
+{
+	return scry_fail(-ENOTSUP,
+			 "returns cannot be followed in process %d (%s): %s: %s; fix: scry patch "
+			 "count",
+			 h->proc->pid, h->proc->comm, who, why);
+}
+
+static bool has_shadow_stack(pid_t pid)
+{
+	char path[64], line[256];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* How many functions called so there are, added to `ret`. */
+static size_t find(struct scry_hooks *h, const char *name, struct scry_functions *ret)
+{
+	size_t before = ret->count;
+
+	scry_symbols_find(&h->objects, name, ret);
+	scry_error_clear();
+	return ret->count - before;
+}
+
+static bool is_go(struct scry_hooks *h)
+{
+	struct scry_functions go = {0};
+	uint64_t at, size;
+	bool found = find(h, "runtime.gopanic", &go) > 0;
+
+	scry_functions_done(&go);
+	for (size_t i = 0; i < h->objects.count && !found; i++)
+		found = scry_linkmap_open(&h->objects, i) == 0 &&
+			scry_elf_section(h->objects.objects[i].elf, ".gopclntab", &at, &size) == 0;
+	scry_error_clear();
+	return found;
+}
+
+/* An unwinder that is linked into an object has no entry that we know of, unless it says so. */
+static const char *foreign_unwinder(struct scry_hooks *h)
+{
+	static const char *const names[] = {"_Unwind_Find_FDE", "_Unwind_RaiseException"};
+	struct scry_functions found = {0};
+	const char *who = NULL;
+
+	for (size_t i = 0; i < 2; i++)
+		find(h, names[i], &found);
+	for (size_t i = 0; i < found.count && !who; i++) {
+		const struct scry_object *o = &h->objects.objects[found.rows[i].object];
+
+		if (!strstr(file_name(o->name), "libgcc_s"))
+			who = *o->name ? o->name : "the program";
+	}
+	scry_functions_done(&found);
+	return who;
+}
+
+int scry_shadow_check(struct scry_hooks *h)
+{
+	const char *who;
+
+	if (has_shadow_stack(h->proc->pid))
+		return refuse(
+			h, "shadow stacks",
+			"the processor keeps return addresses of its own (CET), and compares");
+	if (h->objects.is_static)
+		return refuse(h, "a static program",
+			      "what unwinds its stack is linked into it and not known");
+	for (size_t i = 0; i < h->objects.count; i++) {
+		const char *name = h->objects.objects[i].name;
+		const char *path =
+			h->objects.objects[i].mapping ? h->objects.objects[i].mapping->path : name;
+
+		who = object_refusal(path);
+		if (who)
+			return refuse(h, path, who);
+		if (strstr(file_name(path), "ld-musl"))
+			return refuse(h, path, "in a program of musl the unwinder may be anywhere");
+	}
+	if (!strcmp(h->proc->comm, "node") || !strcmp(h->proc->comm, "java"))
+		return refuse(h, h->proc->comm, UNWINDS);
+	if (is_go(h))
+		return refuse(h, "Go code", "it moves stacks and walks them by itself");
+	who = foreign_unwinder(h);
+	return who ? refuse(h, who, "it has an unwinder of its own") : 0;
+}
+
+const char *scry_shadow_newcomer(const struct scry_hooks *h)
+{
+	struct scry_maps maps = {0};
+	const char *why = NULL;
+
+	if (scry_maps_read(h->proc->pid, &maps) < 0)
+		return NULL;
+	for (size_t i = 0; i < maps.count && !why; i++) {
+		const struct scry_map_entry *m = &maps.entries[i];
+
+		if (!m->x || !m->inode)
+			continue;
+		why = object_refusal(m->path);
+		if (!why && strstr(file_name(m->path), "libgcc_s") &&
+		    scry_linkmap_at(&h->objects, m->start) < 0)
+			why = "an unwinder was loaded, which was not there when the watch began";
+	}
+	scry_maps_done(&maps);
+	return why;
+}
+
+static void take_way(struct scry_hooks *h, struct scry_hook *row, const char *why)
+{
+	if (row->way)
+		h->refused++;
+	row->way = 0;
+	row->why = why;
+}
+
+static int refuse_named(struct scry_hooks *h)
+{
+	int r = 0;
+
+	for (size_t k = 0; k < sizeof(functions) / sizeof(*functions); k++) {
+		struct scry_functions found = {0};
+
+		find(h, functions[k].name, &found);
+		for (size_t i = 0; i < h->count && found.count; i++)
+			if (h->rows[i].to.kind == SCRY_HOOK_CALL &&
+			    scry_functions_at(&found, h->rows[i].address) >= 0)
+				take_way(h, &h->rows[i], functions[k].why);
+		scry_functions_done(&found);
+	}
+	return r;
+}
+
+/* Does it begin as functions do, with its return address on top of the stack? So says an unwind
+ * table, or a symbol. */
+static bool is_known_function(const struct scry_hooks *h, const struct scry_hook *row)
+{
+	ssize_t object = scry_linkmap_at(&h->objects, row->address);
+	const struct scry_text *text = object < 0 ? NULL : h->texts[object];
+	const struct scry_text_range *range =
+		text ? scry_text_at(text, row->address - h->objects.objects[object].bias) : NULL;
+
+	return *row->symbol || (range && range->kind == SCRY_TEXT_FUNCTION &&
+				range->start + h->objects.objects[object].bias == row->address);
+}
+
+int scry_shadow_refuse(struct scry_hooks *h)
+{
+	const struct scry_hook *first = NULL;
+	size_t left = 0;
+	int r = refuse_named(h);
+
+	for (size_t i = 0; i < h->count && r == 0; i++) {
+		struct scry_hook *row = &h->rows[i];
+
+		if (row->to.kind == SCRY_HOOK_REPLACE) {
+			if (row->way != SCRY_WAY_ENTRY)
+				return refuse(h, row->module,
+					      row->why ? row->why
+						       : "its unwinder cannot be hooked");
+			continue;
+		}
+		if (row->way == SCRY_WAY_ENTRY && !is_known_function(h, row))
+			take_way(h, row,
+				 "neither unwind table nor symbol says that it is a function");
+		left += row->way != 0;
+		first = first ? first : row;
+	}
+	if (r == 0 && !left && first)
+		return scry_fail(-ENOTSUP, "the return of '%s' in '%s' cannot be followed: %s",
+				 first->symbol, first->module, first->why);
+	return r;
+}
