@@ -405,7 +405,7 @@ static int settle(struct scry_inject *inj, bool own_page)
 		r = scry_shadow_settle(inj);
 	if (r == 0 && scry_edit_standing(&inj->edit)) /* of a scry that died */
 		r = scry_inject_undo(inj, 0, inj->edit.count, &inj->older);
-	add_report(&inj->older, &inj->settled);
+	scry_undo_add(&inj->older, &inj->settled);
 	inj->settled = (struct scry_undo_report){0};
 	return r;
 }

@@ -54,15 +54,6 @@ static bool is_inside(const struct scry_inject *inj, const struct scry_world *w,
 	return false;
 }
 
-static void add_report(struct scry_undo_report *to, const struct scry_undo_report *from)
-{
-	to->entries += from->entries;
-	to->restored += from->restored;
-	to->foreign += from->foreign;
-	to->failed += from->failed;
-	to->bytes += from->bytes;
-}
-
 static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
 			struct scry_undo_report *report)
 {
@@ -76,7 +67,7 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, siz
 	if (r < 0)
 		return r;
 	r = scry_edit_undo_some(&inj->edit, &inj->maps, first, n, &now);
-	add_report(report, &now);
+	scry_undo_add(report, &now);
 	return r;
 }
 
@@ -168,7 +159,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 	if (r < 0) /* what it left stands, and does nothing */
 		return r;
 	r = -EAGAIN;
-	add_report(report, &inj->settled);
+	scry_undo_add(report, &inj->settled);
 	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */
 		scry_inject_undo(inj, SCRY_INJECT_BATCH, inj->edit.count - SCRY_INJECT_BATCH,
 				 report);

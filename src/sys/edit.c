@@ -35,6 +35,15 @@ int scry_edit_poke(int mem_fd, uint64_t addr, const void *buf, size_t size)
 	return 0;
 }
 
+void scry_undo_add(struct scry_undo_report *to, const struct scry_undo_report *from)
+{
+	to->entries += from->entries;
+	to->restored += from->restored;
+	to->foreign += from->foreign;
+	to->failed += from->failed;
+	to->bytes += from->bytes;
+}
+
 static uint64_t entry_address(const struct scry_edit *e, size_t i)
 {
 	return e->journal + offsetof(struct scry_journal, entries) +

@@ -32,6 +32,8 @@ struct scry_undo_report {
 	size_t failed;	 /* could not be written */
 	uint64_t bytes;
 };
+/* Adds the numbers of `from` to those of `to`. */
+void scry_undo_add(struct scry_undo_report *to, const struct scry_undo_report *from);
 
 /* Writes memory that belongs to us. 0, -ESRCH (gone or exec'ed), -EFAULT. */
 int scry_edit_poke(int mem_fd, uint64_t addr, const void *buf, size_t size);
