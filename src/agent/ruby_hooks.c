@@ -54,6 +54,16 @@ static void find_place(const struct scry_gate *g, struct scry_agent_place *place
 		scry_find_place(&g->frames, (const uint8_t *)ec, (const uint8_t *)cfp, place);
 }
 
+/* rb_gc_count: plain loads, in a thread that has an execution context. */
+static uint64_t gc_count(const struct scry_gate *g)
+{
+	uint64_t (*count)(void) = (void *)scry_agent.hooks.gc_count;
+
+	if (g->vm_gcs_at)
+		return load64(g->vm_gcs_at);
+	return count ? count() : 0;
+}
+
 void scry_hooks_take_up(struct scry_gate *g)
 {
 	const struct scry_agent_hooks *h = &scry_agent.hooks;
@@ -62,7 +72,7 @@ void scry_hooks_take_up(struct scry_gate *g)
 	if (h->vm_objspace && is_pointer(vm))
 		objspace = load64(vm + h->vm_objspace);
 	g->vm_gcs_at = is_pointer(objspace) && h->objspace_count ? objspace + h->objspace_count : 0;
-	g->vm_gcs = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+	g->vm_gcs = gc_count(g);
 	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
 	g->seen = 0;
 	g->last_born = 0; /* of an earlier watch, since which its slot may have been used again */
@@ -81,7 +91,7 @@ static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t cou
 
 static void see_gc(struct scry_gate *g)
 {
-	uint64_t count = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+	uint64_t count = gc_count(g);
 
 	if (unlikely(count != g->vm_gcs))
 		gc_began(g, count);

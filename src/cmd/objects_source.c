@@ -139,6 +139,7 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 		.vm_objspace = m->vm_objspace,
 		.objspace_count = m->objspace_gcs,
 		.objspace_made = m->objspace_made,
+		.gc_count = m->objspace_gcs ? 0 : scry_ruby_symbol(ruby, "rb_gc_count"),
 	};
 	return 0;
 }
