@@ -337,6 +337,8 @@ static int count_all(struct scry_counting *c)
 	int r = scry_counting_find_words(c);
 
 	if (r == 0)
+		r = scry_counting_find_ec(c);
+	if (r == 0)
 		r = scry_counting_run(c);
 	if (r == 0)
 		r = find_sets(c);
