@@ -16,6 +16,7 @@
 #include "agent/objects.h"
 
 #define SEEN_CHECK_EVERY 256
+#define SEEN_ASK_EVERY 4096
 #define TCB_DTV                                                                          \
 	8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
 	   */
@@ -97,13 +98,25 @@ static void see_gc(struct scry_gate *g)
 		gc_began(g, count);
 }
 
+/* By a word, or by the VM's own answer, which is a sum over its heaps. 0: not known. */
+static uint64_t vm_made(const struct scry_gate *g)
+{
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+
+	if (g->vm_made_at)
+		return load64(g->vm_made_at);
+	return scry_agent.made_count ? stat(scry_agent.made_count) : 0;
+}
+
 /* The VM counts what it makes: so do we, and compare now and then. The newest is in both counts. */
 static void check_seen(struct scry_gate *g)
 {
+	uint64_t every = g->vm_made_at ? SEEN_CHECK_EVERY : SEEN_ASK_EVERY;
+
 	if (!g->seen++)
-		g->vm_made = g->vm_made_at ? load64(g->vm_made_at) - 1 : 0;
-	if (unlikely(!(g->seen % SEEN_CHECK_EVERY)) && g->vm_made_at)
-		scry_agent.control->unseen = load64(g->vm_made_at) - g->vm_made - g->seen;
+		g->vm_made = vm_made(g) - 1;
+	if (unlikely(!(g->seen % every)) && g->vm_made + 1)
+		scry_agent.control->unseen = vm_made(g) - g->vm_made - g->seen;
 }
 
 static void record_sample(struct scry_gate *g, const struct scry_agent_place *place,

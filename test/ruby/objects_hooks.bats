@@ -20,6 +20,10 @@ teardown() {
 	end_started
 }
 
+need_tables() {
+	"$RUBY" -e 'exit RUBY_VERSION == "3.1.2"' || skip "the tables of truth/ are of Ruby 3.1.2; SCRY_TEST_RUBIES is for others"
+}
+
 # by_hooks FILE [BATS-OPTIONS...]: the tests of another file, with every watch by hooks.
 by_hooks() {
 	local file=$1
@@ -55,11 +59,17 @@ by_hooks() {
 }
 
 @test "counts per line and class are those of the VM's own account: truth" {
+	need_tables
 	by_hooks objects_truth.bats -f "^truth"
 }
 
 @test "counts per line and class are those of the VM's own account: late" {
+	need_tables
 	by_hooks objects_truth.bats -f "^late"
+}
+
+@test "the same on the Rubies of SCRY_TEST_RUBIES" {
+	by_hooks objects_rubies.bats
 }
 
 @test "the living, the freed, ages and GCs" {
