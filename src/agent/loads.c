@@ -17,8 +17,10 @@
 #define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
 #define FUTEX_WAKE 1
 #define NAP_NS 5000000
+#define NAPS 10
+#define ETIMEDOUT 110
 
-static void futex(uint32_t *word, int op, uint32_t value, const int64_t *timeout)
+static int64_t futex(uint32_t *word, int op, uint32_t value, const int64_t *timeout)
 {
 	register const int64_t *r10 __asm__("r10") = timeout;
 	int64_t result = SYS_FUTEX;
@@ -27,6 +29,7 @@ static void futex(uint32_t *word, int op, uint32_t value, const int64_t *timeout
 			 : "+a"(result)
 			 : "D"(word), "S"(op), "d"(value), "r"(r10)
 			 : "rcx", "r11", "memory");
+	return result;
 }
 
 static uint64_t now_tsc(void)
@@ -47,26 +50,29 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 	const int64_t nap[2] = {0, NAP_NS};
 	uint64_t end = now_tsc() + c->load_wait_tsc;
 	uint32_t beat = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED), done;
-	int has_given_up = 0;
+	int has_given_up = 0, naps = 0;
 
 	while (is_before(done = __atomic_load_n(&c->load_done, __ATOMIC_SEQ_CST), ticket)) {
 		uint32_t beats = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED);
 		uint64_t now = now_tsc();
 
-		if (beats != beat)
+		if (beats != beat) {
 			end = now + c->load_wait_tsc;
+			naps = 0;
+		}
 		beat = beats;
 		if (now > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
 			return 0;
 		/* We say that we go, then look whether it writes; it says that it writes, then
 		 * looks whether we go: one of us two sees the other. */
-		if (now > end && !has_given_up) {
+		/* Time in which we did not run, the keeper may not have run either. */
+		if (now > end && (naps >= NAPS || now > end + c->load_wait_tsc) && !has_given_up) {
 			__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
 			has_given_up = 1;
 		}
 		if (has_given_up && !__atomic_load_n(&c->load_busy, __ATOMIC_SEQ_CST))
 			return 0;
-		futex(&c->load_done, FUTEX_WAIT, done, nap);
+		naps += futex(&c->load_done, FUTEX_WAIT, done, nap) == -ETIMEDOUT;
 	}
 	return 1;
 }

@@ -17,7 +17,7 @@
 #include "hook/loads.h"
 
 #define SETTLE_TURNS 500 /* of a millisecond */
-#define CALL_NS 2 /* what counting adds to a call; bench/hooks.md */
+#define CALL_NS 2	 /* what counting adds to a call; bench/hooks.md */
 
 struct count_opts {
 	char **specs;
@@ -61,6 +61,11 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_hooks *h = w->state;
 
+	for (size_t q = 0; q < h->request_count; q++)
+		if (!is_met(h, q))
+			fprintf(out, "  wait        for an object that defines %s\n",
+				h->requests[q]);
+
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 
@@ -78,6 +83,31 @@ static void describe(struct scry_watch *w, FILE *out)
 			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
 				row->why);
 	}
+}
+
+/* With -v: by which ways, and how many places. */
+static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
+{
+	size_t entries = 0, callers = 0, sites = 0, slots = 0, unseen = 0;
+	char text[256];
+
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+		size_t its = scry_hook_slots(h, row);
+
+		entries += row->way == SCRY_WAY_ENTRY;
+		if (!row->way || row->way == SCRY_WAY_ENTRY)
+			continue;
+		callers++;
+		slots += its;
+		sites += row->place_count - its;
+		unseen += row->unseen;
+	}
+	snprintf(text, sizeof(text),
+		 "%zu functions by their entry, %zu by %zu calls and %zu GOT slots (%zu more ways "
+		 "to them are not covered), %zu not at all; %zu threads were moved out of the way",
+		 entries, callers, sites, slots, unseen, h->refused, h->moved);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
 /* What is not counted, and why: a sentence for one or two, a number for more. */
@@ -139,6 +169,7 @@ static int enter(struct scry_watch *w)
 	if (r < 0 && !h->objects.is_static)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
+	tell_ways(w, h);
 	tell_refused(w, h);
 	tell_waiting(w, h);
 	return 0;
@@ -200,7 +231,7 @@ static void tell_loads(struct scry_watch *w, const struct scry_hooks *h)
 	if (!stats.asked)
 		return;
 	snprintf(text, sizeof(text),
-		 "process %d: %llu objects loaded, %llu with hooks unloaded; its loader waited "
+		 "process %d: %llu objects loaded, %llu unloaded; its loader waited "
 		 "%llu times, for %.2f ms at most",
 		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
 		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);

@@ -90,6 +90,16 @@ static bool has_agent(const struct scry_proc *proc, int *ret_error)
 	return r == 0;
 }
 
+/* A scry that died a moment ago may have sent a thread to map the agent's first page, and on a busy
+ * machine it comes to it only now: so it is looked for once more. */
+static bool has_agent_soon(const struct scry_proc *proc, int *ret_error)
+{
+	if (has_agent(proc, ret_error) || *ret_error < 0)
+		return *ret_error == 0;
+	nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+	return has_agent(proc, ret_error);
+}
+
 static bool has_let_go(const struct scry_inject *inj)
 {
 	struct scry_agent_state state;
@@ -157,7 +167,7 @@ static int undo_one(const struct undo_opts *o, pid_t pid)
 
 	if (r < 0)
 		return r;
-	if (!has_agent(&proc, &r) && r == 0) {
+	if (!has_agent_soon(&proc, &r) && r == 0) {
 		r = nothing(&proc);
 		scry_proc_close(&proc);
 		return r;

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <x86intrin.h>
 
 #include "base/err.h"
 #include "hook/loads.h"
+#include "hook/renew.h"
 
 #define JUMP_BYTES 5
 #define SLAB_HEAD 64 /* magic and literals */
@@ -22,6 +24,7 @@
 #define STUB_ALIGN 16
 #define ON_TRIES 5
 #define LIST_TRIES 25
+#define UNUSED_BATCH 32
 #define SPARE_BYTES 16384u /* for functions of objects loaded later */
 #define SPARE_COUNTERS 512u
 
@@ -557,13 +560,28 @@ static int apply_held(struct scry_hooks *h, struct scry_inject *inj, size_t firs
 					       : scry_edit_apply(&inj->edit, first, count);
 }
 
+/* Somebody waits for us, but only while the lease lasts: if we were stopped for longer, no more. */
+static int apply_unused(struct scry_hooks *h, struct scry_inject *inj, size_t count)
+{
+	int r = 0;
+
+	for (size_t done = 0, n; done < count && r == 0; done += n) {
+		n = count - done < UNUSED_BATCH ? count - done : UNUSED_BATCH;
+		if (__rdtsc() > inj->control->lease_tsc)
+			return scry_fail(-EAGAIN, "scry was held up while it changed process %d",
+					 inj->proc->pid);
+		r = scry_edit_apply(&inj->edit, h->first_edit + done, n);
+	}
+	return r;
+}
+
 static int apply(struct scry_hooks *h, struct scry_inject *inj, const struct changes *c,
 		 const struct scry_tracee *held)
 {
 	int tries = held ? 1 : ON_TRIES, r = 0;
 
 	if (h->is_unused)
-		return scry_edit_apply(&inj->edit, h->first_edit, c->count);
+		return apply_unused(h, inj, c->count);
 	for (size_t done = 0; done < c->text_count && r == 0;) {
 		size_t first = h->first_edit + done;
 		size_t n = next_batch(inj, first, c->text_count - done);

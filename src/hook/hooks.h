@@ -138,10 +138,6 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
 
-/* For hook/loads.c: a row for a function of the set's objects; `row` counts on in the stub of
- * `old`, whose code is unmapped, or, if it does not fit, beside it. */
-int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request);
-int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj);
 /* A slab within reach of `near` with room for so much, as scry_inject_slab: its number or -errno.
  */
 int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,

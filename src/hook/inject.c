@@ -707,13 +707,20 @@ static bool is_anyone_in_code(const struct scry_inject *inj, const struct scry_w
 	return scry_world_inside(w, h->text, h->text + h->text_size);
 }
 
+/* A scry that died may have sent a thread to map something, and it has not come to it yet. */
+static bool is_about_to_call(const struct scry_inject *inj, const struct scry_world *w)
+{
+	return scry_world_inside(w, inj->gadgets.syscall_ret, inj->gadgets.syscall_ret + 1);
+}
+
 /* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
 static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 {
 	struct scry_agent_state state;
 	struct scry_gate gate;
 
-	return !is_anyone_in_code(inj, w) && scry_inject_state(inj, &state) == 0 && !state.hooked &&
+	return !is_anyone_in_code(inj, w) && !is_about_to_call(inj, w) &&
+	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
 	       state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !gate.births && !(inj->edit.mem && scry_edit_standing(&inj->edit));
@@ -755,7 +762,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
-		inside = is_anyone_in_code(inj, &w);
+		inside = is_anyone_in_code(inj, &w) || is_about_to_call(inj, &w);
 		scry_inject_go(inj, &w);
 		if (r == 0 && *ret_left && (inside || i < 2))
 			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */

@@ -82,8 +82,8 @@ int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end);
  * ret_any tells. A loader that mapped the object anew has wiped them. */
 bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any);
 
-/* Entries that are over are dropped, from entry `from` on; those behind move down. Safe to be killed
- * in: each one that stands is in the journal at all times. 0 or -errno with a sentence. */
+/* Entries that are over are dropped, from entry `from` on; those behind move down. Safe to be
+ * killed in: each one that stands is in the journal at all times. 0 or -errno with a sentence. */
 int scry_edit_compact(struct scry_edit *e, size_t from);
 
 /* How many entries still stand in the target. */

@@ -477,11 +477,13 @@ void scry_linkmap_inherit(struct scry_linkmap *to, struct scry_linkmap *from, ss
 		struct scry_object *was = old ? &from->objects[old - from->objects] : NULL;
 
 		ret_was[i] = was ? was - from->objects : -1;
-		if (!was || !was->elf || was->bias != o->bias)
+		if (!was)
+			continue;
+		o->at_startup = was->at_startup;
+		if (!was->elf)
 			continue;
 		o->elf = was->elf;
 		o->tables = was->tables;
-		o->at_startup = was->at_startup;
 		was->elf = NULL;
 		was->tables = (struct scry_dynamic){0};
 	}

@@ -18,10 +18,10 @@ struct scry_proc {
 	uid_t uid, euid;
 	gid_t gid, egid;
 	pid_t ppid;
-	pid_t tracer; /* 0: none */
-	int seccomp;  /* 0 none, 1 strict, 2 filter */
+	pid_t tracer;	       /* 0: none */
+	int seccomp;	       /* 0 none, 1 strict, 2 filter */
 	bool has_shadow_stack; /* CET SHSTK is on: returns must go where calls came from */
-	char state;   /* R S D T t Z X */
+	char state;	       /* R S D T t Z X */
 	int threads;
 	char comm[32];
 	char exe[512]; /* as readlink of /proc/PID/exe says; "" when not readable */

@@ -26,6 +26,8 @@ struct scry_world {
 	struct scry_saved_ip *saved;
 	size_t saved_count, saved_capacity;
 	uint64_t began_ns, pause_ns;
+	int policy; /* ours, to be had back */
+	bool hurries;
 };
 
 /* Stops all threads within `max_pause_ns`, up to five tries. 0; -EBUSY with a sentence (who would

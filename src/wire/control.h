@@ -127,8 +127,8 @@ struct scry_control {
 	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
 	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
 	uint32_t load_done;	       /* tickets answered; a futex */
-	uint32_t load_busy; /* 1: the keeper writes, trusting in that somebody waits */
-	uint32_t load_beat; /* signs of life, while a ticket is not answered */
+	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
+	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
 	uint32_t load_pad;
 	uint64_t pad2[27];
 

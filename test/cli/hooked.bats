@@ -40,7 +40,7 @@ number() { # WORD: what follows it in the storm's last lines
 # differ NAME OBJECT...: storms of all three kinds over all objects that the started program NAME has
 # loaded at once, and over each OBJECT; then its end. The text is as before but for libraries that come and go.
 differ() {
-	local name=$1 pid=$PID object before way=""
+	local name=$1 pid=$PID object before one way=""
 	[ "$name" != churn ] || way="-w entry" # slots of libraries that come and go are not entries' affair
 	shift
 	wait_for 20 in_file "^round" "$T/$name.out"
@@ -50,8 +50,10 @@ differ() {
 			echo "# $name has no $object" >&3
 			continue
 		fi
+		one=$(share 6 0) # 0: each function for itself
+		[ "$object" != / ] || one=6
 		# shellcheck disable=SC2086
-		storm -a -n "$(share 2 100)" -x "$(share 3 200)" -o "$(share 6 0)" -t 3000 -s "$RANDOM" $way "$pid" "$object" || return 1
+		storm -a -n "$(share 2 100)" -x "$(share 3 200)" -o "$one" -t 1000 -s "$RANDOM" $way "$pid" "$object" || return 1
 		[ "$(number refused)" -lt $(($(number functions) / 20 + 5)) ]
 		goes_on "$T/$name.out"
 	done

@@ -98,6 +98,7 @@ ruby_at() { # WHO [OPTIONS...]
 	local who=$1
 	shift
 	counted
+	scry_ends 0 objects "$@" -p "$PID" -d 0.02s # one not known yet is learned first: 5,000 stops more
 	kill_at "$who" "$(share 25 1000)" "$PID" objects "$@" -p "$PID" -d 0.02s
 	scry_ends 0 objects "$@" -p "$PID" -d 0.2s
 	grep -q "counted.rb:11" "$T/scry.out"

@@ -7,8 +7,8 @@
  *     call N         plug_run of what was opened last, N rounds: "sum X right" or "wrong"
  *     churn N PATH   dlopen and dlclose, N times: "churned"
  *     storm T N PATH T threads dlopen, run and dlclose, N times each: "storm X right Y wrong"
- *     forks N PATH   N fork children run what is open, while a thread dlopens PATH: "forks X right Y wrong"
- *     child PATH     a fork child dlopens, runs and ends: "child right in N ms" or "wrong"
+ *     forks N PATH   N fork children run what is open, while a thread dlopens PATH: "forks X right
+ * Y wrong" child PATH     a fork child dlopens, runs and ends: "child right in N ms" or "wrong"
  *     objects        "object 0xBASE NAME" for each object of the first namespace, then "end"
  *   A plug-in that is opened calls work_mix once; call N calls it N + 1 times. Ends at the end of
  * stdin. */

@@ -29,8 +29,9 @@
 #define GATE 0x8000
 #define COUNTER 0x8040
 #define LITERAL 0x8080
-#define FLAGS 0x8d5ul /* OF SF ZF AF PF CF */
-#define FIXED 0x202ul /* bit 1 and IF */
+#define REPLACE_COPY 13 /* of the original's displaced instructions */
+#define FLAGS 0x8d5ul	/* OF SF ZF AF PF CF */
+#define FIXED 0x202ul	/* bit 1 and IF */
 
 struct state {
 	uint64_t gpr[16]; /* rax rcx rdx rbx rsp rbp rsi rdi r8..r15 */
@@ -363,10 +364,9 @@ static void bytes_are_exact(void **unused)
 	/* push $cookie; call *literal; lea 8(%rsp), %rsp; nopl; jmp */
 	static const char call[] = "\x68\xf1\xde\xbc\x7a\xff\x15\x75\x40\x00\x00\x48\x8d\x64\x24"
 				   "\x08\x0f\x1f\x44\x00\x00\xe9\xeb\xcf\xff\xff";
-	/* jmp *literal; nopl; jmp */
-	static const char replace[] =
-		"\x4c\x8d\x1d\x06\0\0\0" /* lea copy(%rip), %r11 */
-		"\xff\x25\x73\x40\x00\x00\x0f\x1f\x44\x00\x00\xe9\xee\xcf\xff\xff";
+	/* lea original, %r11; jmp *literal; nopl; jmp */
+	static const char replace[] = "\x4c\x8d\x1d\x06\x00\x00\x00\xff\x25\x73\x40\x00\x00"
+				      "\x0f\x1f\x44\x00\x00\xe9\xee\xcf\xff\xff";
 	struct scry_stub stub = stub_of(SCRY_HOOK_COUNT, false);
 	struct scry_stub_code code = emitted(&stub);
 
@@ -387,7 +387,29 @@ static void bytes_are_exact(void **unused)
 	code = emitted(&stub);
 	assert_int_equal(code.size, sizeof(replace) - 1);
 	assert_memory_equal(code.bytes, replace, sizeof(replace) - 1);
-	assert_int_equal(code.copy_at, 13);
+	assert_int_equal(code.copy_at, REPLACE_COPY);
+}
+
+/* The handler finds all as the function would, and in r11 where the original is. */
+static void a_replacement_is_told_the_original(void **unused)
+{
+	(void)unused;
+	for (int by_slot = 0; by_slot < 2; by_slot++) {
+		struct scry_stub stub = stub_of(SCRY_HOOK_REPLACE, by_slot);
+
+		emitted(&stub);
+		*(uint64_t *)word(LITERAL) = (uint64_t)(uintptr_t)stub_capture;
+		fill(5);
+		memcpy(stub_given.xsave + 24, &(uint32_t){0x1f80}, 4);
+		memcpy(stub_given.xsave, "\x7f\x03", 2);
+		stub_given.gpr[11] = 1;
+		stub_target = stub.at;
+		stub_run();
+		assert_int_not_equal(stub_seen.gpr[11], 1);
+		stub_given.gpr[11] =
+			(uint64_t)(uintptr_t)word(by_slot ? FUNCTION : STUB + REPLACE_COPY);
+		assert_unseen(true);
+	}
 }
 
 static void what_is_out_of_reach_is_refused(void **unused)
@@ -647,9 +669,8 @@ static void replaced(void **unused)
 
 	(void)unused;
 	*(uint64_t *)word(LITERAL) = (uint64_t)(uintptr_t)in_its_place;
-	original =
-		(uint64_t(*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
-			     uint64_t, uint64_t, uint64_t))word(STUB + 13); /* lea, jmp */
+	original = (uint64_t(*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+				uint64_t, uint64_t, uint64_t, uint64_t))word(STUB + REPLACE_COPY);
 	got = ten(1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
 	unhook(at, saved);
 	assert_int_equal(got, 1764);
@@ -693,6 +714,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_changed),
 		cmocka_unit_test(a_closed_gate_does_not_count),
 		cmocka_unit_test(bytes_are_exact),
+		cmocka_unit_test(a_replacement_is_told_the_original),
 		cmocka_unit_test(what_is_out_of_reach_is_refused),
 		cmocka_unit_test(compiled_functions_counted),
 		cmocka_unit_test(compiled_functions_behind_a_handler),

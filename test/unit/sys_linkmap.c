@@ -254,6 +254,47 @@ static void test_dlmopen(void **state)
 	child_end(&c);
 }
 
+/* What is open moves to a newer snapshot; what went away stays behind, what came is opened there.
+ */
+static void test_inherit(void **state)
+{
+	struct scry_linkmap before, with, after;
+	ssize_t was[64];
+	struct child c;
+
+	assert_true(child_start(&c, "target_loader", NULL));
+	look(&c, &before);
+	scry_linkmap_open_all(&before);
+	open_plug(&c, "open", &with);
+	assert_true(with.count > before.count && with.count < 64);
+	scry_linkmap_inherit(&with, &before, was);
+	for (size_t i = 0; i < with.count; i++) {
+		if (i >= before.count) {
+			assert_int_equal(was[i], -1);
+			assert_null(with.objects[i].elf);
+			continue;
+		}
+		assert_int_equal(was[i], i);
+		assert_null(before.objects[i].elf);
+		assert_true(with.objects[i].elf || with.objects[i].is_vdso);
+		assert_true(with.objects[i].at_startup);
+	}
+	scry_linkmap_done(&before);
+	assert_int_equal(scry_linkmap_open_all(&with), 0);
+	assert_false(with.objects[with.count - 1].at_startup);
+	child_ask(&c, "close", "closed");
+	look(&c, &after);
+	scry_linkmap_inherit(&after, &with, was);
+	for (size_t i = 0; i < after.count; i++)
+		assert_int_equal(was[i], i);
+	assert_non_null(with.objects[with.count - 1].elf);
+	scry_linkmap_done(&with);
+	assert_int_equal(scry_linkmap_open_all(&after), 0);
+	compare(&c, &after);
+	scry_linkmap_done(&after);
+	child_end(&c);
+}
+
 /* A file that is gone is opened all the same. */
 static void test_deleted(void **state)
 {
@@ -475,19 +516,13 @@ static void test_hostile_object(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pie),
-		cmocka_unit_test(test_non_pie),
-		cmocka_unit_test(test_musl),
-		cmocka_unit_test(test_explicit_loader),
-		cmocka_unit_test(test_static),
-		cmocka_unit_test(test_dlopen),
-		cmocka_unit_test(test_dlmopen),
-		cmocka_unit_test(test_deleted),
-		cmocka_unit_test(test_brk),
-		cmocka_unit_test(test_hostile),
-		cmocka_unit_test(test_hostile_object),
-		cmocka_unit_test(test_churn),
-		cmocka_unit_test(test_too_early),
+		cmocka_unit_test(test_pie),	cmocka_unit_test(test_non_pie),
+		cmocka_unit_test(test_musl),	cmocka_unit_test(test_explicit_loader),
+		cmocka_unit_test(test_static),	cmocka_unit_test(test_dlopen),
+		cmocka_unit_test(test_dlmopen), cmocka_unit_test(test_deleted),
+		cmocka_unit_test(test_brk),	cmocka_unit_test(test_inherit),
+		cmocka_unit_test(test_hostile), cmocka_unit_test(test_hostile_object),
+		cmocka_unit_test(test_churn),	cmocka_unit_test(test_too_early),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,191 @@
+/* The journal of sys/edit on memory of this very process: what stands, what is over, what is left
+ * alone. */
+#include "sys/edit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SLOTS 200
+
+static struct {
+	struct scry_mem mem;
+	struct scry_edit edit;
+	struct scry_journal *journal;
+	uint64_t slots[SLOTS];
+} t;
+
+static int setup(void **state)
+{
+	(void)state;
+	t.journal = mmap(NULL, SCRY_JOURNAL_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(t.journal != MAP_FAILED);
+	assert_int_equal(scry_mem_open(&t.mem, getpid(), 1), 0);
+	assert_int_equal(scry_edit_open(&t.edit, &t.mem, (uint64_t)(uintptr_t)t.journal), 0);
+	for (uint64_t i = 0; i < SLOTS; i++)
+		t.slots[i] = i;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	scry_edit_close(&t.edit);
+	scry_mem_close(&t.mem);
+	munmap(t.journal, SCRY_JOURNAL_BYTES);
+	return 0;
+}
+
+static uint64_t at(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+/* Slot i from its value to 1000 + i. */
+static void change(size_t i, const struct scry_map_entry *mapping, uint64_t *slot)
+{
+	const uint64_t old = *slot, fresh = 1000 + i;
+	const struct scry_change c = {.addr = at(slot),
+				      .size = 8,
+				      .kind = SCRY_EDIT_SLOT,
+				      .old = &old,
+				      .new_ = &fresh,
+				      .mapping = mapping};
+
+	assert_int_equal(scry_edit_change(&t.edit, &c), 0);
+	assert_int_equal(*slot, fresh);
+}
+
+/* What another scry would read. */
+static void expect_journal(size_t count, size_t standing)
+{
+	struct scry_edit other;
+
+	assert_int_equal(scry_edit_open(&other, &t.mem, at(t.journal)), 0);
+	assert_int_equal(other.count, count);
+	assert_int_equal(scry_edit_standing(&other), standing);
+	scry_edit_close(&other);
+}
+
+static void test_compact(void **state)
+{
+	struct scry_undo_report report;
+	struct scry_maps maps;
+
+	(void)state;
+	for (size_t i = 0; i < SLOTS; i++)
+		change(i, NULL, &t.slots[i]);
+	expect_journal(SLOTS, SLOTS);
+	assert_int_equal(scry_edit_forget(&t.edit, at(&t.slots[50]), at(&t.slots[150])), 0);
+	expect_journal(SLOTS, 100);
+	assert_int_equal(scry_edit_compact(&t.edit, 60), 0); /* 50 to 59 stay where they are */
+	expect_journal(110, 100);
+	assert_int_equal(t.edit.entries[60].address, at(&t.slots[150]));
+	assert_int_equal(scry_edit_compact(&t.edit, 60), 0);
+	expect_journal(110, 100);
+	assert_int_equal(scry_edit_compact(&t.edit, 0), 0);
+	expect_journal(100, 100);
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), 0);
+	scry_maps_done(&maps);
+	assert_int_equal(report.restored, 100);
+	for (uint64_t i = 0; i < SLOTS; i++) /* what was forgotten was not written */
+		assert_int_equal(t.slots[i], i >= 50 && i < 150 ? 1000 + i : i);
+	expect_journal(0, 0);
+}
+
+static void test_is_there(void **state)
+{
+	bool any;
+
+	(void)state;
+	assert_false(scry_edit_is_there(&t.edit, at(t.slots), at(t.slots + SLOTS), &any));
+	assert_false(any);
+	change(3, NULL, &t.slots[3]);
+	change(4, NULL, &t.slots[4]);
+	assert_true(scry_edit_is_there(&t.edit, at(t.slots), at(t.slots + SLOTS), &any));
+	assert_true(any);
+	t.slots[3] = 77; /* bound meanwhile; the other still shows it */
+	assert_true(scry_edit_is_there(&t.edit, at(t.slots), at(t.slots + SLOTS), &any));
+	t.slots[4] = 4;
+	assert_false(scry_edit_is_there(&t.edit, at(t.slots), at(t.slots + SLOTS), &any));
+	assert_true(any);
+	assert_false(scry_edit_is_there(&t.edit, at(t.slots + 5), at(t.slots + SLOTS), &any));
+	assert_false(any);
+}
+
+/* A file's page is changed and unmapped, and something else comes there that holds the very bytes
+ * we wrote: it is not ours to put back. */
+static void test_unmapped(void **state)
+{
+	struct scry_undo_report report;
+	struct scry_maps maps;
+	uint64_t *page, *other;
+	FILE *file = tmpfile();
+
+	(void)state;
+	assert_non_null(file);
+	assert_int_equal(ftruncate(fileno(file), SCRY_PAGE), 0);
+	page = mmap(NULL, SCRY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+	assert_true(page != MAP_FAILED);
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	change(7, scry_maps_at(&maps, at(page)), page);
+	scry_maps_done(&maps);
+	other = mmap(page, SCRY_PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	assert_ptr_equal(other, page);
+	*other = 1007;
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), 0);
+	scry_maps_done(&maps);
+	assert_int_equal(*other, 1007);
+	assert_int_equal(report.bytes, 0);
+	assert_int_equal(report.failed + report.foreign, 0);
+	assert_int_equal(scry_edit_standing(&t.edit), 0);
+	munmap(page, SCRY_PAGE);
+	fclose(file);
+}
+
+/* The same file is mapped there again: then our bytes are put back. */
+static void test_mapped_still(void **state)
+{
+	struct scry_undo_report report;
+	struct scry_maps maps;
+	FILE *file = tmpfile();
+	uint64_t *page;
+
+	(void)state;
+	assert_non_null(file);
+	assert_int_equal(ftruncate(fileno(file), SCRY_PAGE), 0);
+	page = mmap(NULL, SCRY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+	assert_true(page != MAP_FAILED);
+	assert_int_equal(scry_maps_read(getpid(), &maps), 0);
+	change(8, scry_maps_at(&maps, at(page)), page);
+	assert_int_equal(scry_edit_undo(&t.edit, &maps, &report), 0);
+	scry_maps_done(&maps);
+	assert_int_equal(*page, 0);
+	assert_int_equal(report.bytes, 8);
+	munmap(page, SCRY_PAGE);
+	fclose(file);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_compact, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_mapped_still, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("sys_edit", tests, NULL, NULL);
+}
