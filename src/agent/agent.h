@@ -62,6 +62,7 @@ struct scry_agent_data {
 	struct scry_follow follow;
 	uint64_t anchor, anchor_data; /* moved.c: the hidden object; what it owns, 0: none */
 	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
+	uint64_t made_count; /* another: objects made, where no word is known (ruby_hooks.c) */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */

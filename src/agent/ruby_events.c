@@ -63,6 +63,8 @@ static void learn_gc_counter(struct scry_gate *g)
 		return;
 	scry_agent.major_gc_count = id2sym(intern("major_gc_count"));
 	g->full_gcs = stat(scry_agent.major_gc_count);
+	if (scry_agent.hooks.on && !scry_agent.hooks.objspace_made)
+		scry_agent.made_count = id2sym(intern("total_allocated_objects"));
 }
 
 static void hook_on(struct scry_gate *g)

@@ -16,6 +16,7 @@
 #include "agent/objects.h"
 
 #define SEEN_CHECK_EVERY 256
+#define SEEN_ASK_EVERY 4096
 #define TCB_DTV                                                                          \
 	8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
 	   */
@@ -54,6 +55,16 @@ static void find_place(const struct scry_gate *g, struct scry_agent_place *place
 		scry_find_place(&g->frames, (const uint8_t *)ec, (const uint8_t *)cfp, place);
 }
 
+/* rb_gc_count: plain loads, in a thread that has an execution context. */
+static uint64_t gc_count(const struct scry_gate *g)
+{
+	uint64_t (*count)(void) = (void *)scry_agent.hooks.gc_count;
+
+	if (g->vm_gcs_at)
+		return load64(g->vm_gcs_at);
+	return count ? count() : 0;
+}
+
 void scry_hooks_take_up(struct scry_gate *g)
 {
 	const struct scry_agent_hooks *h = &scry_agent.hooks;
@@ -62,7 +73,7 @@ void scry_hooks_take_up(struct scry_gate *g)
 	if (h->vm_objspace && is_pointer(vm))
 		objspace = load64(vm + h->vm_objspace);
 	g->vm_gcs_at = is_pointer(objspace) && h->objspace_count ? objspace + h->objspace_count : 0;
-	g->vm_gcs = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+	g->vm_gcs = gc_count(g);
 	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
 	g->seen = 0;
 	g->last_born = 0; /* of an earlier watch, since which its slot may have been used again */
@@ -81,19 +92,31 @@ static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t cou
 
 static void see_gc(struct scry_gate *g)
 {
-	uint64_t count = g->vm_gcs_at ? load64(g->vm_gcs_at) : 0;
+	uint64_t count = gc_count(g);
 
 	if (unlikely(count != g->vm_gcs))
 		gc_began(g, count);
 }
 
+/* By a word, or by the VM's own answer, which is a sum over its heaps. 0: not known. */
+static uint64_t vm_made(const struct scry_gate *g)
+{
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+
+	if (g->vm_made_at)
+		return load64(g->vm_made_at);
+	return scry_agent.made_count ? stat(scry_agent.made_count) : 0;
+}
+
 /* The VM counts what it makes: so do we, and compare now and then. The newest is in both counts. */
 static void check_seen(struct scry_gate *g)
 {
+	uint64_t every = g->vm_made_at ? SEEN_CHECK_EVERY : SEEN_ASK_EVERY;
+
 	if (!g->seen++)
-		g->vm_made = g->vm_made_at ? load64(g->vm_made_at) - 1 : 0;
-	if (unlikely(!(g->seen % SEEN_CHECK_EVERY)) && g->vm_made_at)
-		scry_agent.control->unseen = load64(g->vm_made_at) - g->vm_made - g->seen;
+		g->vm_made = vm_made(g) - 1;
+	if (unlikely(!(g->seen % every)) && g->vm_made + 1)
+		scry_agent.control->unseen = vm_made(g) - g->vm_made - g->seen;
 }
 
 static void record_sample(struct scry_gate *g, const struct scry_agent_place *place,

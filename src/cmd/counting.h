@@ -71,6 +71,10 @@ int scry_counting_no(struct scry_counting *c, const char *why);
  * ages are then not known. */
 int scry_counting_find_words(struct scry_counting *c);
 
+/* counting_ec.c: where threads keep their execution context, into layout.makers. Not found is no
+ * failure. */
+int scry_counting_find_ec(struct scry_counting *c);
+
 /* probing.c: with layout.makers a guess at makers and freer, put on as real hooks: do they return
  * and get every object that is made and freed? 1, and how the freed object is given is filled in;
  * 0; or -errno with a sentence. */

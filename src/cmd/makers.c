@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "cmd/counting.h"
 
+#define SUBSET_MAX 12 /* callers of one function that are called */
+
 static ssize_t index_of(const struct scry_counting *c, uint64_t address)
 {
 	size_t low = 0, high = c->hooks.count;
@@ -128,6 +130,67 @@ static int keep_set(struct scry_counting *c, const bool *set)
 	return 0;
 }
 
+static bool is_called(const struct scry_counting *c, size_t i)
+{
+	for (size_t k = 0; k < SCRY_COUNTING_KINDS; k++)
+		if (c->off[k].calls[i])
+			return true;
+	return false;
+}
+
+/*
+ * Where the VM's slow way is the function that tells of events, its callers are makers and parts of
+ * the collector. Those of them that are called at all: the subset that makes the objects stays,
+ * forty sums say so. False: there is none.
+ */
+static bool trim(const struct scry_counting *c, bool *counted, bool *hooked)
+{
+	size_t called[SUBSET_MAX], n = 0;
+
+	for (size_t i = 0; i < c->hooks.count; i++) {
+		if (!counted[i] || !is_called(c, i))
+			continue;
+		if (n == SUBSET_MAX)
+			return are_makers(c, counted);
+		called[n++] = i;
+	}
+	for (uint32_t left_out = 0; left_out < 1u << n; left_out++) {
+		for (size_t i = 0; i < n; i++)
+			counted[called[i]] = !(left_out >> i & 1);
+		if (!are_makers(c, counted))
+			continue;
+		for (size_t i = 0; i < n; i++)
+			hooked[called[i]] &= !(left_out >> i & 1);
+		return true;
+	}
+	return false;
+}
+
+/* Functions that nobody called prove nothing: only those stay of which ruby.h says what they do. */
+static void drop_uncalled(const struct scry_counting *c, bool *hooked)
+{
+	static const char *const makers[] = {
+		"rb_newobj",
+		"rb_newobj_of",
+		"rb_wb_protected_newobj_of",
+		"rb_wb_unprotected_newobj_of",
+		"rb_data_object_wrap",
+		"rb_data_object_zalloc",
+		"rb_data_typed_object_wrap",
+		"rb_data_typed_object_zalloc",
+	};
+
+	for (size_t i = 0; i < c->hooks.count; i++) {
+		struct scry_sym sym;
+		bool stays = !hooked[i] || is_called(c, i);
+
+		for (size_t k = 0; !stays && k < sizeof(makers) / sizeof(makers[0]); k++)
+			stays = scry_elf_symbol(c->child->elf, makers[k], &sym) == 0 &&
+				sym.value == c->addresses[i];
+		hooked[i] &= stays;
+	}
+}
+
 /* Keeps the functions that stand for the ways `a` and `b`, if they explain the counts with events
  * off. `sets` has room for two. */
 static int try_ways(struct scry_counting *c, size_t a, size_t b, bool *sets)
@@ -139,8 +202,9 @@ static int try_ways(struct scry_counting *c, size_t a, size_t b, bool *sets)
 	r = add_makers(c, a, counted, hooked);
 	if (r == 0)
 		r = add_makers(c, b, counted, hooked);
-	if (r < 0 || (!are_makers(c, counted) && !are_makers(c, hooked)))
+	if (r < 0 || (!are_makers(c, hooked) && !trim(c, counted, hooked)))
 		return r;
+	drop_uncalled(c, hooked);
 	return keep_set(c, hooked);
 }
 
@@ -179,9 +243,19 @@ static bool may_free(const struct scry_counting *c, size_t i)
 	return true;
 }
 
+/* Called once for each object that is freed, and never else? */
+static bool frees_each(const struct scry_counting *c, size_t i)
+{
+	for (size_t k = 0; k < SCRY_COUNTING_FREES; k++)
+		if (c->free[k].calls[i] != c->free[k].freed)
+			return false;
+	return !is_called(c, i);
+}
+
 /*
  * The VM tells of births and ends through one function, which with events on is called for each
- * object made: who calls it too, and only in a GC, may be the one who frees.
+ * object made: who calls it too, and only in a GC, may be the one who frees; and
+ * so may who is called for each object that is freed.
  */
 static int find_freers(struct scry_counting *c)
 {
@@ -192,7 +266,8 @@ static int find_freers(struct scry_counting *c)
 		if (make_all(c->on, i, i))
 			r = add_callers(c, i, set);
 	for (size_t i = 0; i < c->hooks.count && r == 0; i++)
-		if (set[i] && may_free(c, i) && c->freer_count < SCRY_COUNTING_SETS)
+		if ((set[i] ? may_free(c, i) : frees_each(c, i)) &&
+		    c->freer_count < SCRY_COUNTING_SETS)
 			c->freers[c->freer_count++] = c->addresses[i];
 	free(set);
 	if (r == 0 && !c->freer_count)
@@ -220,6 +295,19 @@ static int take_set(struct scry_counting *c, const bool *set)
 	return 0;
 }
 
+/* Does the set come out even with one of the functions that may free? Several that are called for
+ * each object one after the other do equally well. 1, 0, or -errno. */
+static int try_freers(struct scry_counting *c, const bool *set, struct scry_agent_probe *p)
+{
+	int r = take_set(c, set);
+
+	for (size_t i = 0; i < c->freer_count && r == 0; i++) {
+		c->ruby->layout.makers.end = c->freers[i];
+		r = scry_probe_makers(c, p);
+	}
+	return r;
+}
+
 /* The one set whose functions return the objects, and the one function that is given them. */
 static int choose_set(struct scry_counting *c)
 {
@@ -228,11 +316,8 @@ static int choose_set(struct scry_counting *c)
 	size_t found = 0;
 	int r = p ? 0 : scry_fail(-ENOMEM, "not enough memory for makers");
 
-	for (size_t i = 0; i < c->set_count * c->freer_count && r >= 0; i++) {
-		r = take_set(c, c->sets[i / c->freer_count]);
-		m->end = c->freers[i % c->freer_count];
-		if (r == 0)
-			r = scry_probe_makers(c, p);
+	for (size_t i = 0; i < c->set_count && r >= 0; i++) {
+		r = try_freers(c, c->sets[i], p);
 		if (r > 0)
 			right = *m;
 		found += r > 0;
@@ -251,6 +336,8 @@ static int count_all(struct scry_counting *c)
 {
 	int r = scry_counting_find_words(c);
 
+	if (r == 0)
+		r = scry_counting_find_ec(c);
 	if (r == 0)
 		r = scry_counting_run(c);
 	if (r == 0)

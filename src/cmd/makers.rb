@@ -15,6 +15,7 @@ TEXT = "the text of a match"
 ADDRESS = Kernel.instance_method(:to_s)
 KEPT = []
 TOLD = []
+THREADS = []
 
 KINDS = {
   "nothing" => proc { |n| },
@@ -69,6 +70,7 @@ KINDS = {
     n.times { |i| [ScryPlain.new, "a string that is longer than a slot #{i}", { a: [i] }, 2**90 + i] }
     GC.start
   },
+  "thread" => proc { |_| THREADS << Thread.new { sleep } },
   "minor" => proc { |_| GC.start(full_mark: false) },
   "told" => proc { |n|
     n.times do |i|

@@ -26,8 +26,8 @@
 /* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
 #define EVENT_NS 25	 /* a birth or an end that is recorded */
 #define STACK_NS 45	 /* more, for the stack of a birth */
-#define HOOK_EVENT_NS 11 /* the same two by hooks */
-#define HOOK_BIRTH_NS 7
+#define HOOK_EVENT_NS 13 /* the same two by hooks */
+#define HOOK_BIRTH_NS 9
 #define BIRTH_NS 27   /* a birth that sampling passes over */
 #define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
@@ -149,8 +149,8 @@ static void describe(struct scry_watch *w, FILE *out)
 	fprintf(out, "  pause       and each Ruby thread at most once for some 0.1 ms, until one "
 		     "works\n");
 	fprintf(out, "  cost        some %s on code that only allocates, %s on programs\n",
-		o->hooks.plan.on ? "45 %" : "60 to 90 %",
-		o->hooks.plan.on ? "4 to 8 %" : "15 to 25 %");
+		o->hooks.plan.on ? "55 %" : "60 to 90 %",
+		o->hooks.plan.on ? "5 to 12 %" : "15 to 25 %");
 }
 
 static bool is_armed(const struct scry_watch *w)

@@ -17,6 +17,7 @@
 #include "cmd/session.h"
 
 #define SLOW_NS 1000000000ull
+#define TRIES 5
 
 /* Does a word of /proc/PID/NAME (cmdline, environ) switch a JIT on? */
 static bool names_jit(pid_t pid, const char *name)
@@ -139,6 +140,7 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 		.vm_objspace = m->vm_objspace,
 		.objspace_count = m->objspace_gcs,
 		.objspace_made = m->objspace_made,
+		.gc_count = m->objspace_gcs ? 0 : scry_ruby_symbol(ruby, "rb_gc_count"),
 	};
 	return 0;
 }
@@ -163,12 +165,84 @@ int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hoo
 			      &h->plan, sizeof(h->plan));
 }
 
+/* Does the thread keep its execution context where the agent will look for it? */
+static bool keeps_ec(const struct scry_objects_hooks *h, uint64_t fs, uint64_t ec)
+{
+	uint64_t block, word;
+
+	return scry_ruby_tls_block(&h->ruby->mem, fs, h->plan.tls_module, &block) == 0 &&
+	       scry_mem_u64(&h->ruby->mem, block + (uint64_t)h->plan.tls_offset, &word) == 0 &&
+	       word == ec;
+}
+
+struct place { /* of a thread's storage, for its life */
+	pid_t tid;
+	uint64_t fs;
+};
+
+/* Where each thread has its own: a stop for the registers only. How many (malloc'ed), or -errno. */
+static ssize_t find_places(struct scry_watch *w, struct place **ret)
+{
+	struct scry_world world;
+	size_t n;
+	int r = scry_inject_stop(&w->inj, &world);
+
+	if (r < 0)
+		return r;
+	n = world.count;
+	*ret = calloc(n + 1, sizeof(**ret));
+	for (size_t i = 0; *ret && i < n; i++)
+		if (world.threads[i].stopped)
+			(*ret)[i] =
+				(struct place){world.threads[i].tid, world.threads[i].regs.fs_base};
+	scry_inject_go(&w->inj, &world);
+	return *ret ? (ssize_t)n : -ENOMEM;
+}
+
+/* One look at running threads. */
+static void compare_ec(const struct scry_objects_hooks *h, const struct place *places,
+		       ssize_t count, size_t *ret_right, size_t *ret_wrong)
+{
+	struct scry_ruby_thread *threads;
+	ssize_t n = scry_ruby_threads(h->ruby, &threads);
+
+	*ret_right = *ret_wrong = 0;
+	for (ssize_t k = 0; k < n; k++)
+		for (ssize_t i = 0; i < count; i++)
+			if (threads[k].ec && threads[k].tid && threads[k].tid == places[i].tid)
+				++*(keeps_ec(h, places[i].fs, threads[k].ec) ? ret_right
+									     : ret_wrong);
+	if (n >= 0)
+		free(threads);
+}
+
+/* Of a live process: its Ruby threads do. One that switches fibers, starts or ends may differ at a
+ * moment. */
+static int check_ec(struct scry_watch *w, const struct scry_objects_hooks *h)
+{
+	struct place *places = NULL;
+	ssize_t n = find_places(w, &places);
+	size_t right = 0, wrong = 1;
+
+	for (int i = 0; i < TRIES && n > 0 && (wrong || !right); i++)
+		compare_ec(h, places, n, &right, &wrong);
+	free(places);
+	scry_error_clear();
+	if (n > 0 && right && right >= 4 * wrong)
+		return 0;
+	return refuse(w, "its threads do not keep their execution context where they should");
+}
+
 int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
 {
 	int r = 0;
 
 	if (!h->plan.on)
 		return 0;
+	if (!w->held)
+		r = check_ec(w, h);
+	if (r < 0)
+		return r;
 	if (h->is_late)
 		r = plan_hooks(w, h->ruby, h);
 	return r < 0 ? r : scry_hooks_on(&h->hooks, &w->inj, w->held);

@@ -168,29 +168,50 @@ static bool may_be(const struct scry_counting *c)
 	       (m->end_mask == SCRY_NO_MASK || !c->child->layout.page_mask);
 }
 
+/* The best guess with this mask: which argument explains most, more than any other. */
+static size_t best_argument(struct scry_counting *c, const struct scry_calib *told,
+			    const struct scry_agent_probe *p, struct scry_ruby_makers *best)
+{
+	struct scry_ruby_makers *m = &c->ruby->layout.makers;
+	size_t most = 0, next = 0;
+
+	for (m->end_argument = 0; m->end_argument < 6; m->end_argument++) {
+		size_t n = may_be(c) ? explained(c, told, p) : 0;
+
+		if (n > most) {
+			*best = *m;
+			next = most;
+			most = n;
+		} else if (n > next) {
+			next = n;
+		}
+	}
+	return next < most ? most : 0;
+}
+
 /*
  * How the object is given: which argument, and which mask if any. Most of what was told has ended
  * (a few objects are found by the collector in old stack frames and live on), and one guess
- * explains more of it than all others. A guess is only tried when it is the best: slots that a
- * wrong mask names may not be there. 1: it comes out even; 0; -errno.
+ * explains that. Without a mask if that explains it; a mask must explain more than all others, and
+ * is not tried before: slots that a wrong one names may not be there. 1: it comes out even; 0;
+ * -errno.
  */
 static int find_arguments(struct scry_counting *c, const struct scry_calib *told,
 			  struct scry_agent_probe *p)
 {
-	struct scry_ruby_makers *m = &c->ruby->layout.makers, best = *m;
-	size_t most = 0, next = 0;
+	struct scry_ruby_makers *m = &c->ruby->layout.makers, best = *m, guess = *m;
+	size_t most, next = 0;
 
-	for (m->end_argument = 0; m->end_argument < 6; m->end_argument++) {
-		for (m->end_mask = 0; m->end_mask <= SCRY_NO_MASK; m->end_mask++) {
-			size_t n = may_be(c) ? explained(c, told, p) : 0;
+	m->end_mask = SCRY_NO_MASK;
+	most = best_argument(c, told, p, &best);
+	if (2 * most <= SCRY_COUNTING_TOLD) {
+		most = 0;
+		for (m->end_mask = 0; m->end_mask < SCRY_NO_MASK; m->end_mask++) {
+			size_t n = best_argument(c, told, p, &guess);
 
-			if (n > most) {
-				best = *m;
-				next = most;
-				most = n;
-			} else if (n > next) {
-				next = n;
-			}
+			next = n > most ? most : n > next ? n : next;
+			best = n > most ? guess : best;
+			most = n > most ? n : most;
 		}
 	}
 	*m = best;
@@ -205,11 +226,18 @@ int scry_probe_makers(struct scry_counting *c, struct scry_agent_probe *p)
 	int r = hook_set(c);
 
 	if (r == 0)
+		r = scry_counting_ask(c, "forget", 0,
+				      NULL); /* what is dead already shall not fill it */
+	if (r == 0)
+		r = set_probe(c, SCRY_PROBE_ARGUMENTS);
+	if (r == 0)
 		r = scry_counting_ask(c, "told", SCRY_COUNTING_TOLD, &told);
 	if (r == 0)
 		r = read_probe(c, p);
 	if (r == 0 && are_all_returned(&told, p)) {
-		r = scry_counting_ask(c, "forget", 0, NULL);
+		r = set_probe(c, SCRY_PROBE_ARGUMENTS);
+		if (r == 0)
+			r = scry_counting_ask(c, "forget", 0, NULL);
 		if (r == 0)
 			r = read_probe(c, p);
 		if (r == 0)

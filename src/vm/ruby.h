@@ -124,9 +124,12 @@ int scry_ruby_shape_ivars(const struct scry_ruby *ruby, uint64_t klass, const ui
 /*
  * The word that holds the execution context of the thread that runs: TLS module number (as the
  * dynamic thread vector counts) and offset in its block; module 0: offset from fs. 0, or -ENOTSUP
- * with a sentence: this Ruby does not export it.
+ * with a sentence: not known of this Ruby.
  */
 int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int64_t *ret_offset);
+/* The number alone; and where a thread, told by its fs, has that module's block: 0 or -ENOENT. */
+int scry_ruby_tls_module(const struct scry_ruby *ruby, uint64_t *ret);
+int scry_ruby_tls_block(const struct scry_mem *mem, uint64_t fs, uint64_t module, uint64_t *ret);
 
 /* Remembers what was found out about the makers of objects (layout.makers), where the layout may be
  * kept at all. */

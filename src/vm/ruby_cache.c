@@ -116,7 +116,8 @@ static bool makers_hold(const uint8_t *bytes)
 	struct scry_ruby_makers m;
 
 	if (!is_bool(bytes, offsetof(struct scry_ruby_makers, is_known)) ||
-	    !is_bool(bytes, offsetof(struct scry_ruby_makers, is_proven)))
+	    !is_bool(bytes, offsetof(struct scry_ruby_makers, is_proven)) ||
+	    !is_bool(bytes, offsetof(struct scry_ruby_makers, has_ec)))
 		return false;
 	memcpy(&m, bytes, sizeof(m));
 	return m.count <= SCRY_RUBY_MAKERS_MAX && m.end_argument < 6 && m.end_mask <= 6 &&

@@ -32,6 +32,7 @@
 #include "vm/ruby_calib_script.h" /* made by meson from ruby_calib.rb: static const char calib_script[] */
 
 #define LIMIT_MS 5000
+#define TALK_LIMIT_MS 20000 /* with all functions hooked, on a busy machine */
 #define TEXT_MAX (4u << 20)
 #define FACTS_MAX 65536u
 
@@ -50,6 +51,7 @@ struct plan {
 	gid_t groups[GROUPS_MAX];
 	size_t group_count;
 	const char *script; /* given as -e; NULL: fed through stdin */
+	unsigned limit_ms;  /* of its life */
 	pid_t parent;
 };
 
@@ -207,7 +209,7 @@ static _Noreturn void run_child(const struct plan *plan)
 
 	set_files(plan);
 	enter_target(plan);
-	limit(RLIMIT_CPU, LIMIT_MS / 1000);
+	limit(RLIMIT_CPU, plan->limit_ms / 1000);
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, 0);
 	limit(RLIMIT_NOFILE, 64);
@@ -223,7 +225,7 @@ static _Noreturn void run_child(const struct plan *plan)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	/* The kernel ends it, even if we are stopped. */
-	alarm(LIMIT_MS / 1000);
+	alarm(plan->limit_ms / 1000);
 	syscall(SYS_execveat, 3, "", argv, plan->library_path[0] ? envp : envp + 1, AT_EMPTY_PATH);
 	give_up(FAILED_EXEC);
 }
@@ -527,6 +529,7 @@ static struct plan plan_for(const struct scry_proc *target, const char *script)
 			     .out = {-1, -1},
 			     .err = {-1, -1},
 			     .script = script,
+			     .limit_ms = script ? TALK_LIMIT_MS : LIMIT_MS,
 			     .parent = getpid()};
 }
 
@@ -576,7 +579,7 @@ int scry_calib_open(const struct scry_proc *target, const char *script, struct s
 						.in = plan.in[1],
 						.out = plan.out[0],
 						.err = plan.err[0],
-						.end_ms = now_ms() + LIMIT_MS};
+						.end_ms = now_ms() + TALK_LIMIT_MS};
 		plan.in[1] = plan.out[0] = plan.err[0] = -1;
 	}
 	close_plan(&plan);

@@ -41,7 +41,7 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
 /* Kills and reaps the child, frees the facts. */
 void scry_calib_stop(struct scry_calib *calib);
 
-/* A child that runs a script of the caller's (with the same rights, for the same 5 s) and answers
+/* A child that runs a script of the caller's (with the same rights, for at most 20 s) and answers
  * its lines: each answer is facts, the last one "ready". Zeroed but for the descriptors: closed. */
 struct scry_calib_talk {
 	pid_t pid;

@@ -49,6 +49,8 @@ struct scry_ruby_makers {
 	/* vm -> the struct of the heap; there, words: objects made, freed, GCs begun; 0 not known
 	 */
 	uint32_t vm_objspace, objspace_made, objspace_freed, objspace_gcs;
+	bool has_ec;
+	uint32_t ec_offset; /* in the module's thread-local storage: the execution context */
 	char why[128];
 };
 

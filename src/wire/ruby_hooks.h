@@ -39,6 +39,7 @@ struct scry_agent_hooks {
 	uint32_t objspace_count; /* ... there: GCs begun; 0: not known */
 	uint32_t objspace_made;	 /* objects ever made; 0: not known */
 	uint32_t end_stride;	 /* bytes from slot to slot */
+	uint64_t gc_count; /* where objspace_count is not known: a function that returns it, or 0 */
 };
 
 #endif
