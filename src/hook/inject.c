@@ -313,7 +313,10 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 				 inj->proc->pid, inj->proc->pid);
 	}
 	inj->removed_part = true;
-	r = in_thread(inj, held, WORK_UNMAP, &unused);
+	/* A call that it made some thread begin must not come after ours. */
+	r = held ? 0 : scry_inject_await_calls(inj);
+	if (r == 0)
+		r = in_thread(inj, held, WORK_UNMAP, &unused);
 	scry_maps_done(&inj->maps);
 	return r < 0 ? scry_fail(r, "cannot unmap what an interrupted scry left in process %d",
 				 inj->proc->pid)

@@ -119,6 +119,10 @@ int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *re
  * bytes stay mapped. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
 
+/* Waits until no thread stands at a system call that a scry which died sent it to make. 0; -EBUSY.
+ */
+int scry_inject_await_calls(struct scry_inject *inj);
+
 /* Unmaps all of it, in the stopped thread `t`, when it is proven that nobody needs it. */
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t);
 

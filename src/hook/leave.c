@@ -127,6 +127,28 @@ static bool is_about_to_call(const struct scry_inject *inj, const struct scry_wo
 	return scry_world_inside(w, inj->gadgets.syscall_ret, inj->gadgets.syscall_ret + 1);
 }
 
+int scry_inject_await_calls(struct scry_inject *inj)
+{
+	struct scry_world w;
+	bool is_pending = true;
+	int r = 0;
+
+	for (int i = 0; i < LEAVE_TRIES && is_pending && r == 0; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+		r = scry_inject_stop(inj, &w);
+		if (r < 0)
+			return r;
+		is_pending = is_about_to_call(inj, &w);
+		scry_inject_go(inj, &w);
+	}
+	return is_pending ? scry_fail(-EBUSY,
+				      "a thread of process %d has not come to what an interrupted "
+				      "scry sent it to do; fix: try again",
+				      inj->proc->pid)
+			  : r;
+}
+
 /* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
 static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 {
