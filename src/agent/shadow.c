@@ -9,6 +9,7 @@
 
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
 #define NO_THUNK (~0ull)
+#define RESTORER_BYTES 9
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie);
 void scry_agent_returned(uint64_t *slot);
@@ -37,13 +38,29 @@ static struct scry_shadow_stats *stats_of(const struct scry_shadow *s, uint64_t 
  * signal frame known, to unwinders and to us. */
 static int is_restorer(uint64_t address)
 {
-	static const uint8_t want[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
+	static const uint8_t want[RESTORER_BYTES] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
 	const uint8_t *code = (const uint8_t *)address;
 
-	for (uint32_t i = 0; i < sizeof(want); i++)
+	for (uint32_t i = 0; i < RESTORER_BYTES; i++)
 		if (code[i] != want[i])
 			return 0;
 	return 1;
+}
+
+/* May it be read as code, and so be a return address? */
+static int is_code(const struct scry_shadow *s, uint64_t address)
+{
+	uint64_t low = 0, high = s->head.range_count;
+
+	while (low < high) { /* the first range that ends behind it */
+		uint64_t middle = (low + high) / 2;
+
+		if (s->head.ranges[middle].end - RESTORER_BYTES < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < s->head.range_count && address >= s->head.ranges[low].start;
 }
 
 /* The thunk for a return address, or NO_THUNK. */
@@ -59,7 +76,7 @@ static uint64_t thunk_of(struct scry_shadow *s, uint64_t original)
 			return at;
 		if (have)
 			continue;
-		if (is_restorer(original))
+		if (!is_code(s, original) || is_restorer(original))
 			return NO_THUNK;
 		if (__atomic_compare_exchange_n(&s->originals[at], &have, original, 0,
 						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||

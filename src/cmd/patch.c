@@ -17,7 +17,7 @@
 #include "hook/loads.h"
 
 #define SETTLE_TURNS 500 /* of a millisecond */
-#define CALL_NS 2	 /* what counting adds to a call; bench/hooks.md */
+#define CALL_NS 4	 /* what counting adds to a call; bench/hooks.md */
 
 struct count_opts {
 	char **specs;

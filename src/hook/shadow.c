@@ -100,6 +100,25 @@ static int list_last(const struct scry_hooks *h, uint64_t ret[SCRY_SHADOW_LAST])
 	return 0;
 }
 
+/* Where return addresses may lie: mappings that touch are one. What finds no room is not followed.
+ */
+static void list_code(const struct scry_maps *maps, struct scry_shadow_head *s)
+{
+	s->range_count = 0;
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+		struct scry_shadow_range *last =
+			s->range_count ? &s->ranges[s->range_count - 1] : NULL;
+
+		if (!m->x || !m->r)
+			continue;
+		if (last && last->end == m->start)
+			last->end = m->end;
+		else if (s->range_count < SCRY_SHADOW_RANGES)
+			s->ranges[s->range_count++] = (struct scry_shadow_range){m->start, m->end};
+	}
+}
+
 int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats)
 {
@@ -127,6 +146,7 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const s
 	r = list_last(h, s.last);
 	if (r < 0)
 		return r;
+	list_code(&inj->maps, &s);
 	s.on = SCRY_SHADOW_OFF;
 	*ret_stats = (const void *)inj->counters[slab];
 	r = write_head(inj, &s);

@@ -35,6 +35,13 @@ struct scry_shadow_entry {
 	uint64_t tsc; /* of the entry */
 };
 
+/* Executable memory at the beginning of the watch, ascending. What lies elsewhere is no return
+ * address: the function was entered in some other way, and its stack is left alone. */
+#define SCRY_SHADOW_RANGES 128u
+struct scry_shadow_range {
+	uint64_t start, end; /* [start, end) */
+};
+
 /* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over. */
 enum scry_shadow_state { SCRY_SHADOW_OFF, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED };
 struct scry_shadow_head {
@@ -46,6 +53,8 @@ struct scry_shadow_head {
 			     thunks in stacks that are swapped out, and the agent stays mapped */
 	uint64_t last[SCRY_SHADOW_LAST]; /* addresses of changes that must be put back last: the
 					    unwinders' entries */
+	uint64_t range_count;
+	struct scry_shadow_range ranges[SCRY_SHADOW_RANGES];
 };
 struct scry_shadow {
 	struct scry_shadow_head head;

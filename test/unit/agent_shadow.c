@@ -65,7 +65,9 @@ static int set_up(void **state)
 	shadow->head = (struct scry_shadow_head){.thunks = (uint64_t)(uintptr_t)thunks,
 						 .stats = (uint64_t)(uintptr_t)stats,
 						 .hooks = HOOKS,
-						 .on = SCRY_SHADOW_ON};
+						 .on = SCRY_SHADOW_ON,
+						 .range_count = 1,
+						 .ranges = {{4096, 1ull << 47}}};
 	return 0;
 }
 
@@ -182,6 +184,32 @@ static uint64_t come_back(uint64_t *slot)
 
 static uint8_t code[64]; /* return addresses lead here; no restorer */
 #define ORIGINAL(n) ((uint64_t)(uintptr_t)&code[n])
+
+/* Code that is entered by a jump may have anything on top of its stack. */
+static void what_is_no_code(void **state)
+{
+	const uint64_t words[] = {0, 1, 4096, ORIGINAL(0) - 1, ORIGINAL(64), ~0ull};
+
+	(void)state;
+	shadow->head.ranges[0] = (struct scry_shadow_range){4096 * 2, 4096 * 3};
+	shadow->head.ranges[1] = (struct scry_shadow_range){ORIGINAL(0), ORIGINAL(64)};
+	shadow->head.range_count = 2;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		uint64_t slot = words[i];
+
+		scry_agent_entered(&slot, 1);
+		assert_true(slot == words[i]);
+		assert_int_equal(stats[1].missed, i + 1);
+	}
+	assert_int_equal(entries(), 0);
+	for (uint64_t i = 0; i < 2; i++) {
+		uint64_t slot = ORIGINAL(i * 8);
+
+		scry_agent_entered(&slot, 1);
+		assert_int_equal(come_back(&slot), ORIGINAL(i * 8));
+	}
+	assert_int_equal(returned(1), 2);
+}
 
 static void same_slot(void **state)
 {
@@ -343,6 +371,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(registers_and_flags, set_up),
+		cmocka_unit_test_setup(what_is_no_code, set_up),
 		cmocka_unit_test_setup(same_slot, set_up),
 		cmocka_unit_test_setup(red_zone, set_up),
 		cmocka_unit_test_setup(full_bucket, set_up),
