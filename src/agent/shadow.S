@@ -1,37 +1,9 @@
 /*
- * The entries of agent/shadow.c: registers and flags as found; the agent touches no vector register and no x87.
+ * The entries of agent/shadow.c: registers and flags as found.
  */
+#include "agent/keep.h"
+
 	.text
-	.macro	keep
-	push	%rax
-	lahf
-	seto	%al
-	push	%rax
-	push	%r10
-	push	%r11
-	push	%r9
-	push	%r8
-	push	%rcx
-	push	%rdx
-	push	%rsi
-	push	%rdi
-	.endm
-
-	.macro	give_back
-	pop	%rdi
-	pop	%rsi
-	pop	%rdx
-	pop	%rcx
-	pop	%r8
-	pop	%r9
-	pop	%r11
-	pop	%r10
-	pop	%rax
-	add	$127, %al
-	sahf
-	pop	%rax
-	.endm
-
 	.globl	scry_agent_timed
 	.protected scry_agent_timed
 .type	scry_agent_timed, @function

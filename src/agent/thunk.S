@@ -2,6 +2,8 @@
  * Entries that are not C: the restorer of synthetic signal frames, the hook that the boot slot leads to, and those
  * that stubs lead to.
  */
+#include "agent/keep.h"
+
 #define SCRY_GATE_BIRTHS 184 /* wire/gate.h */
 
 	.text
@@ -71,33 +73,11 @@ scry_agent_born:
  */
 scry_agent_called:
 	endbr64
-	push	%rax
-	lahf
-	seto	%al
-	push	%rax
-	push	%r10
-	push	%r11
-	push	%r9
-	push	%r8
-	push	%rcx
-	push	%rdx
-	push	%rsi
-	push	%rdi
+	keep
 	mov	%rsp, %rdi
 	mov	88(%rsp), %rsi
 	call	scry_agent_call
-	pop	%rdi
-	pop	%rsi
-	pop	%rdx
-	pop	%rcx
-	pop	%r8
-	pop	%r9
-	pop	%r11
-	pop	%r10
-	pop	%rax
-	add	$127, %al
-	sahf
-	pop	%rax
+	give_back
 	ret
 	.size	scry_agent_called, . - scry_agent_called
 

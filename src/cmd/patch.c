@@ -11,26 +11,17 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
-#include "cmd/report.h"
+#include "cmd/patch_words.h"
 #include "cmd/session.h"
-#include "cmd/watch_opts.h"
 #include "hook/loads.h"
 
 #define SETTLE_TURNS 500 /* of a millisecond */
 #define CALL_NS 4	 /* what counting adds to a call; bench/hooks.md */
 
-struct count_opts {
-	char **specs;
-	int spec_count;
-	int via; /* word of --via */
-};
-
 static int prepare(struct scry_watch *w)
 {
-	const struct count_opts *opts = w->opts->instrument_opts;
-	static const enum scry_hook_way ways[] = {SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE,
-						  SCRY_WAY_GOT};
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = ways[opts->via]};
+	const struct scry_patch_opts *opts = w->opts->instrument_opts;
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = scry_patch_way(opts)};
 	struct scry_hooks *h = calloc(1, sizeof(*h));
 	int r;
 
@@ -65,24 +56,7 @@ static void describe(struct scry_watch *w, FILE *out)
 		if (!is_met(h, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				h->requests[q]);
-
-	for (size_t i = 0; i < h->count; i++) {
-		const struct scry_hook *row = &h->rows[i];
-
-		size_t slots = scry_hook_slots(h, row);
-
-		if (row->way == SCRY_WAY_ENTRY)
-			fprintf(out, "  change      %u bytes at %#llx, the entry of %s in %s%s\n",
-				row->jump, (unsigned long long)(row->address + row->window.endbr),
-				row->symbol, row->module,
-				row->pad ? ", and 5 of filler near by" : "");
-		else if (row->way)
-			fprintf(out, "  change      %zu calls and %zu GOT slots of %s in %s\n",
-				row->place_count - slots, slots, row->symbol, row->module);
-		else
-			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
-				row->why);
-	}
+	scry_patch_describe(h, out);
 }
 
 /* With -v: by which ways, and how many places. */
@@ -108,20 +82,6 @@ static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
 		 "to them are not covered), %zu not at all; %zu threads were moved out of the way",
 		 entries, callers, sites, slots, unseen, h->refused, h->moved);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
-}
-
-/* What is not counted, and why: a sentence for one or two, a number for more. */
-static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
-{
-	if (h->refused > 2)
-		scry_watch_note(w,
-				"%zu of %zu functions cannot be reached and are not counted; -v "
-				"and --dry-run name them",
-				h->refused, h->count);
-	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
-		if (!h->rows[i].way)
-			scry_watch_note(w, "%s in %s is not counted: %s", h->rows[i].symbol,
-					h->rows[i].module, h->rows[i].why);
 }
 
 static void tell_waiting(struct scry_watch *w, const struct scry_hooks *h)
@@ -170,7 +130,7 @@ static int enter(struct scry_watch *w)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
 	tell_ways(w, h);
-	tell_refused(w, h);
+	scry_patch_tell_refused(w, h, "counted");
 	tell_waiting(w, h);
 	return 0;
 }
@@ -238,11 +198,6 @@ static void tell_loads(struct scry_watch *w, const struct scry_hooks *h)
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-static void intern(struct scry_watch *w, const char *text, uint32_t *ret)
-{
-	scry_writer_string(w->writer, text, strlen(text), ret);
-}
-
 static int finish(struct scry_watch *w)
 {
 	const struct scry_hooks *h = w->state;
@@ -251,24 +206,23 @@ static int finish(struct scry_watch *w)
 
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
-		const char *way = scry_hook_way_name(row->way);
 		struct scry_ev_count ev = {.pid = (uint32_t)w->proc.pid,
 					   .calls = scry_hook_calls(row, &w->inj),
 					   .address = row->address};
-		char name[32];
+		struct scry_patch_names names;
 		int e;
 
 		if (!row->way)
 			continue;
-		if (!ev.calls && strpbrk(h->requests[row->request], "*?[")) {
+		if (scry_patch_is_silent(h, row, ev.calls)) {
 			silent++;
 			continue;
 		}
-		snprintf(name, sizeof(name), "%#llx", (unsigned long long)row->address);
 		w->events += ev.calls;
-		intern(w, *row->symbol ? row->symbol : name, &ev.symbol_str);
-		intern(w, row->module, &ev.module_str);
-		intern(w, way, &ev.way_str);
+		names = scry_patch_names(w, row);
+		ev.symbol_str = names.symbol;
+		ev.module_str = names.module;
+		ev.way_str = names.way;
 		e = scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_COUNT},
 					&ev, sizeof(ev));
 		r = r ? r : e;
@@ -277,8 +231,7 @@ static int finish(struct scry_watch *w)
 	tell_loads(w, h);
 	if (r == 0)
 		r = tell_unmet(w, h);
-	if (silent)
-		scry_watch_note(w, "%zu more functions were watched and not called", silent);
+	scry_patch_tell_silent(w, silent);
 	return r;
 }
 
@@ -303,51 +256,6 @@ const struct scry_instrument scry_instrument_count = {
 	.done = done,
 };
 
-static int cmd_count(int argc, char **argv)
-{
-	struct count_opts count = {0};
-	struct scry_watch_opts opts = {.instrument_opts = &count};
-	struct scry_talk_opts talk = {0};
-	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
-	const struct scry_opt rows[] = {
-		{0, "via", SCRY_OPT_CHOICE, &count.via, "WAY",
-		 "how to reach the function (default auto)", "auto|entry|site|got"},
-		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
-	};
-	const struct scry_watch_cli cli = {
-		.rows = rows,
-		.count = sizeof(rows) / sizeof(rows[0]),
-		.opts = &opts,
-		.talk = &talk,
-		.usage = "scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]",
-		.wants_words = true,
-	};
-	int words = 1, rest, r;
-
-	/* Names first, then options: getopt stops at the first word. */
-	while (words < argc && argv[words][0] != '-')
-		words++;
-	count.specs = argv + 1;
-	count.spec_count = words - 1;
-	r = scry_watch_parse(&cli, argc - words + 1, argv + words - 1, &rest);
-	if (r == 1)
-		return 0;
-	if (r == 0 && !count.spec_count)
-		r = scry_fail(-EINVAL,
-			      "name a function to count: scry patch count SYMBOL[@LIB] -p PID");
-	if (r == 0 && opts.command)
-		r = scry_fail(-EINVAL, "patch count wants a live process: -p PID");
-	if (r == 0)
-		r = scry_report_opts_check(&report, opts.output);
-	if (r == 0 && report.folded)
-		r = scry_fail(-EINVAL, "'%s': counts have no stacks to fold", opts.output);
-	if (r < 0)
-		return SCRY_EXIT_USAGE;
-	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_count)
-			    : scry_run(&opts, &scry_instrument_count, &report);
-}
-
 int scry_cmd_patch(int argc, char **argv)
 {
 	static const char usage[] =
@@ -356,8 +264,10 @@ int scry_cmd_patch(int argc, char **argv)
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 
+	static const struct scry_patch_verb count = {"count", &scry_instrument_count};
+
 	if (argc > 1 && !strcmp(argv[1], "count"))
-		return cmd_count(argc - 1, argv + 1);
+		return scry_patch_verb(argc - 1, argv + 1, &count);
 	if (argc > 1 && !strcmp(argv[1], "time"))
 		return scry_cmd_patch_time(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "list"))

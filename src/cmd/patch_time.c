@@ -9,18 +9,11 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
-#include "cmd/report.h"
-#include "cmd/watch_opts.h"
+#include "cmd/patch_words.h"
 #include "hook/shadow.h"
 
 #define CALL_NS 25 /* what it adds to a call; bench/hooks.md */
 #define LOOK_NS 100000000ull
-
-struct time_opts {
-	char **specs;
-	int spec_count;
-	int via; /* word of --via */
-};
 
 struct times {
 	struct scry_hooks hooks;
@@ -45,11 +38,9 @@ static int want_unwinders(struct scry_hooks *h)
 
 static int prepare(struct scry_watch *w)
 {
-	const struct time_opts *opts = w->opts->instrument_opts;
-	static const enum scry_hook_way ways[] = {SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE,
-						  SCRY_WAY_GOT};
+	const struct scry_patch_opts *opts = w->opts->instrument_opts;
 	const struct scry_hook_to to = {
-		.kind = SCRY_HOOK_CALL, .way = ways[opts->via], .handler = "scry_agent_timed"};
+		.kind = SCRY_HOOK_CALL, .way = scry_patch_way(opts), .handler = "scry_agent_timed"};
 	struct times *t = calloc(1, sizeof(*t));
 	int r;
 
@@ -81,35 +72,8 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct times *t = w->state;
 
-	for (size_t i = 0; i < t->hooks.count; i++) {
-		const struct scry_hook *row = &t->hooks.rows[i];
-
-		if (row->way == SCRY_WAY_ENTRY)
-			fprintf(out, "  change      %u bytes at %#llx, the entry of %s in %s%s\n",
-				row->jump, (unsigned long long)(row->address + row->window.endbr),
-				row->symbol, row->module,
-				row->pad ? ", and 5 of filler near by" : "");
-		else if (row->way)
-			fprintf(out, "  change      %zu calls and GOT slots of %s in %s\n",
-				row->place_count, row->symbol, row->module);
-		else
-			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
-				row->why);
-	}
+	scry_patch_describe(&t->hooks, out);
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
-}
-
-static void tell_refused(struct scry_watch *w, const struct scry_hooks *h)
-{
-	if (h->refused > 2)
-		scry_watch_note(w,
-				"%zu of %zu functions cannot be followed and are not timed; "
-				"--dry-run names them",
-				h->refused, h->count);
-	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
-		if (!h->rows[i].way)
-			scry_watch_note(w, "%s in %s is not timed: %s", h->rows[i].symbol,
-					h->rows[i].module, h->rows[i].why);
 }
 
 static int enter(struct scry_watch *w)
@@ -128,7 +92,7 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_shadow_follow(&w->inj);
 	if (r == 0)
-		tell_refused(w, &t->hooks);
+		scry_patch_tell_refused(w, &t->hooks, "timed");
 	return r;
 }
 
@@ -197,19 +161,13 @@ static void fill(struct scry_ev_time *ev, const struct scry_shadow_stats *s, dou
 	ev->p99_ns = (uint64_t)((double)quantile(s, ev->returned, 990) * tick_ns);
 }
 
-static void intern(struct scry_watch *w, const char *text, uint32_t *ret)
-{
-	scry_writer_string(w->writer, text, strlen(text), ret);
-}
-
 static int write_row(struct scry_watch *w, const struct scry_hook *row, struct scry_ev_time *ev)
 {
-	char name[32];
+	struct scry_patch_names names = scry_patch_names(w, row);
 
-	snprintf(name, sizeof(name), "%#llx", (unsigned long long)row->address);
-	intern(w, *row->symbol ? row->symbol : name, &ev->symbol_str);
-	intern(w, row->module, &ev->module_str);
-	intern(w, scry_hook_way_name(row->way), &ev->way_str);
+	ev->symbol_str = names.symbol;
+	ev->module_str = names.module;
+	ev->way_str = names.way;
 	w->events += ev->calls;
 	return scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_TIME}, ev,
 				   sizeof(*ev));
@@ -234,7 +192,7 @@ static int finish(struct scry_watch *w)
 			continue;
 		fill(&ev, &t->stats[i], tick_ns);
 		missed += ev.missed;
-		if (!ev.calls && strpbrk(t->hooks.requests[row->request], "*?[")) {
+		if (scry_patch_is_silent(&t->hooks, row, ev.calls)) {
 			silent++;
 			continue;
 		}
@@ -246,8 +204,7 @@ static int finish(struct scry_watch *w)
 	if (!t->is_settled)
 		scry_watch_note(w, "calls that had not returned when process %d ended are missing",
 				w->proc.pid);
-	if (silent)
-		scry_watch_note(w, "%zu more functions were watched and not called", silent);
+	scry_patch_tell_silent(w, silent);
 	return r;
 }
 
@@ -277,45 +234,7 @@ const struct scry_instrument scry_instrument_time = {
 
 int scry_cmd_patch_time(int argc, char **argv)
 {
-	struct time_opts time = {0};
-	struct scry_watch_opts opts = {.instrument_opts = &time};
-	struct scry_talk_opts talk = {0};
-	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
-	const struct scry_opt rows[] = {
-		{0, "via", SCRY_OPT_CHOICE, &time.via, "WAY",
-		 "how to reach the function (default auto)", "auto|entry|site|got"},
-		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
-		SCRY_WATCH_ROWS(&opts, &talk),
-	};
-	const struct scry_watch_cli cli = {
-		.rows = rows,
-		.count = sizeof(rows) / sizeof(rows[0]),
-		.opts = &opts,
-		.talk = &talk,
-		.usage = "scry patch time SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]",
-		.wants_words = true,
-	};
-	int words = 1, rest, r;
+	static const struct scry_patch_verb time = {"time", &scry_instrument_time};
 
-	/* Names first, then options: getopt stops at the first word. */
-	while (words < argc && argv[words][0] != '-')
-		words++;
-	time.specs = argv + 1;
-	time.spec_count = words - 1;
-	r = scry_watch_parse(&cli, argc - words + 1, argv + words - 1, &rest);
-	if (r == 1)
-		return 0;
-	if (r == 0 && !time.spec_count)
-		r = scry_fail(-EINVAL,
-			      "name a function to time: scry patch time SYMBOL[@LIB] -p PID");
-	if (r == 0 && opts.command)
-		r = scry_fail(-EINVAL, "patch time wants a live process: -p PID");
-	if (r == 0)
-		r = scry_report_opts_check(&report, opts.output);
-	if (r == 0 && report.folded)
-		r = scry_fail(-EINVAL, "'%s': times have no stacks to fold", opts.output);
-	if (r < 0)
-		return SCRY_EXIT_USAGE;
-	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_time)
-			    : scry_run(&opts, &scry_instrument_time, &report);
+	return scry_patch_verb(argc, argv, &time);
 }
