@@ -1,0 +1,138 @@
+/* See functions.h. */
+#include "view/functions.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+
+#define ROWS_MAX (1u << 20)
+
+struct list {
+	const struct scry_functions_view *view;
+	struct scry_reader *reader;
+	struct scry_honesty honesty;
+	struct scry_function_row *rows;
+	size_t count, cap;
+};
+
+/* The events' common part, wherever it lies in each. */
+struct common {
+	uint32_t symbol, module;
+	uint64_t calls;
+};
+
+static struct common common_of(const struct list *l, const struct scry_function_row *row)
+{
+	if (l->view->type == SCRY_EVENT_TIME)
+		return (struct common){row->time.symbol_str, row->time.module_str, row->time.calls};
+	return (struct common){row->count.symbol_str, row->count.module_str, row->count.calls};
+}
+
+static int add(struct list *l, const void *payload)
+{
+	struct scry_function_row *row;
+
+	if (l->count == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 256;
+		struct scry_function_row *rows;
+
+		if (cap > ROWS_MAX)
+			return scry_fail(-E2BIG, "more than %u functions", ROWS_MAX);
+		rows = reallocarray(l->rows, cap, sizeof(*rows));
+		if (!rows)
+			return scry_fail(-ENOMEM, "no memory for %zu functions", cap);
+		l->rows = rows;
+		l->cap = cap;
+	}
+	row = &l->rows[l->count];
+	row->order = l->count++;
+	if (l->view->type == SCRY_EVENT_TIME)
+		memcpy(&row->time, payload, sizeof(row->time));
+	else
+		memcpy(&row->count, payload, sizeof(row->count));
+	return 0;
+}
+
+int scry_functions_compare(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+struct scry_cell scry_functions_string(struct scry_reader *reader, uint32_t id)
+{
+	struct scry_cell cell = {0};
+
+	cell.bytes = scry_reader_string(reader, id, &cell.length);
+	cell.is_unknown = !cell.bytes;
+	return cell;
+}
+
+static bool is_wanted(const struct list *l, const struct scry_grep *grep, const struct common *c)
+{
+	const char *symbol = scry_reader_string(l->reader, c->symbol, NULL);
+	const char *module = scry_reader_string(l->reader, c->module, NULL);
+
+	return scry_grep_matches(grep, symbol ? symbol : "") ||
+	       scry_grep_matches(grep, module ? module : "");
+}
+
+static void push(struct list *l, const struct scry_grep *grep, uint64_t top, struct scry_doc *doc)
+{
+	uint64_t shown = 0, hidden = 0;
+
+	if (top == SCRY_VIEW_TOP_DEFAULT)
+		top = doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
+	l->honesty.noun = "calls";
+	for (size_t i = 0; i < l->count; i++)
+		l->honesty.shown += common_of(l, &l->rows[i]).calls;
+	scry_honesty_push(&l->honesty, doc);
+	scry_doc_table(doc, l->view->columns, l->view->column_count);
+	for (size_t i = 0; i < l->count; i++) {
+		struct common c = common_of(l, &l->rows[i]);
+
+		if (!is_wanted(l, grep, &c) || (top && shown == top)) {
+			hidden++;
+			continue;
+		}
+		l->view->push(l->reader, &l->rows[i], doc);
+		shown++;
+	}
+	if (!l->count)
+		scry_doc_remark(doc, "no function was hooked");
+	else if (hidden)
+		scry_doc_remark(doc,
+				"%llu more rows are not shown; --top 0 without --grep shows them",
+				(unsigned long long)hidden);
+}
+
+int scry_functions_show(const struct scry_functions_view *view, struct scry_reader *reader,
+			const struct scry_view_opts *opts, struct scry_doc *doc)
+{
+	struct list l = {.view = view, .reader = reader};
+	const struct scry_event *event;
+	struct scry_grep grep;
+	int got = 0, err = scry_grep_init(&grep, opts->grep);
+
+	if (err)
+		return err;
+	scry_honesty_init(&l.honesty, reader);
+	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
+		scry_honesty_event(&l.honesty, event);
+		if (event->type == view->type)
+			err = add(&l, event + 1);
+	}
+	if (!err)
+		err = got;
+	if (!err) {
+		scry_honesty_close(&l.honesty);
+		l.count = l.count ? view->settle(l.rows, l.count) : 0;
+		push(&l, &grep, opts->top, doc);
+	}
+	free(l.rows);
+	scry_grep_done(&grep);
+	return err;
+}
