@@ -7,6 +7,8 @@
 #ifndef SCRY_AGENT_KEEP_H
 #define SCRY_AGENT_KEEP_H
 
+/* clang-format off */
+
 	.macro	keep
 	push	%rax
 	lahf
