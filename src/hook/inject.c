@@ -591,8 +591,13 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	struct scry_gadgets own = inj->gadgets;
 	struct scry_call how = {.gadgets = &own, .mem_fd = inj->mem.fd};
 	struct scry_tracee t;
-	int r = scry_tracee_seize(&t, inj->proc->pid, tid);
+	int r;
 
+	/* A fork child's VM names its parent's threads until it has tidied up: in those there may
+	 * be no agent any more. */
+	if (!scry_proc_task_state(inj->proc->pid, tid))
+		return -EAGAIN;
+	r = scry_tracee_seize(&t, inj->proc->pid, tid);
 	if (r < 0)
 		return r == -ESRCH ? -EAGAIN : r;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");

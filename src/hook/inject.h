@@ -102,7 +102,7 @@ int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *re
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane);
 
 /* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: this thread cannot be
- * used now. */
+ * used now, or is none of this process. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 
 /* Run-time address of an exported symbol of the agent. */
