@@ -154,6 +154,53 @@ static const struct scry_field fields_scry_ev_slice[] = {
 	FIELD(scry_ev_slice, gc_count, "gc_count", NUMBER),
 	FIELD(scry_ev_slice, rss_bytes, "rss_bytes", NUMBER),
 };
+static const struct scry_field fields_scry_ev_malloc[] = {
+	FIELD(scry_ev_malloc, pid, "pid", NUMBER),
+	FIELD(scry_ev_malloc, function, "function", NUMBER),
+	FIELD(scry_ev_malloc, flags, "flags", NUMBER),
+	FIELD(scry_ev_malloc, thread, "thread", NUMBER),
+	FIELD(scry_ev_malloc, caller, "caller", NUMBER),
+	FIELD(scry_ev_malloc, block, "block", NUMBER),
+	FIELD(scry_ev_malloc, size, "size", NUMBER),
+	FIELD(scry_ev_malloc, usable, "usable", NUMBER),
+	FIELD(scry_ev_malloc, align, "align", NUMBER),
+};
+static const struct scry_field fields_scry_ev_caller[] = {
+	FIELD(scry_ev_caller, caller, "caller", NUMBER),
+	FIELD(scry_ev_caller, pid, "pid", NUMBER),
+	FIELD(scry_ev_caller, module_str, "module", STRING),
+	FIELD(scry_ev_caller, symbol_str, "symbol", STRING),
+	FIELD(scry_ev_caller, offset, "offset", ADDRESS),
+	FIELD(scry_ev_caller, file_str, "file", STRING),
+	FIELD(scry_ev_caller, line, "line", NUMBER),
+	FIELD(scry_ev_caller, method_str, "method", STRING),
+	FIELD(scry_ev_caller, flags, "flags", NUMBER),
+};
+static const struct scry_field fields_scry_ev_thread[] = {
+	FIELD(scry_ev_thread, thread, "thread", NUMBER),
+	FIELD(scry_ev_thread, pid, "pid", NUMBER),
+	FIELD(scry_ev_thread, tid, "tid", NUMBER),
+	FIELD(scry_ev_thread, name_str, "name", STRING),
+};
+static const struct scry_field fields_scry_ev_memory[] = {
+	FIELD(scry_ev_memory, pid, "pid", NUMBER),
+	FIELD(scry_ev_memory, threads, "threads", NUMBER),
+	FIELD(scry_ev_memory, rss_anon, "rss_anon", NUMBER),
+	FIELD(scry_ev_memory, rss_file, "rss_file", NUMBER),
+	FIELD(scry_ev_memory, rss_shmem, "rss_shmem", NUMBER),
+	FIELD(scry_ev_memory, faults, "faults", NUMBER),
+	FIELD(scry_ev_memory, major_faults, "major_faults", NUMBER),
+	FIELD(scry_ev_memory, user_ns, "user_ns", NUMBER),
+	FIELD(scry_ev_memory, system_ns, "system_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_allocator[] = {
+	FIELD(scry_ev_allocator, pid, "pid", NUMBER),
+	FIELD(scry_ev_allocator, module_str, "module", STRING),
+	FIELD(scry_ev_allocator, name_str, "name", STRING),
+	FIELD(scry_ev_allocator, flags, "flags", NUMBER),
+	FIELD(scry_ev_allocator, older_blocks, "older_blocks", NUMBER),
+	FIELD(scry_ev_allocator, older_bytes, "older_bytes", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

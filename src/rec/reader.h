@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SCRY_READER_KINDS 4 /* chunk kinds counted one by one; [0] holds all unknown ones */
+#define SCRY_READER_KINDS 5 /* chunk kinds counted one by one; [0] holds all unknown ones */
 
 struct scry_reader;
 

@@ -1,0 +1,43 @@
+/*
+ * What the agent writes into tracks (wire/tracks.h) while it records the malloc family. One
+ * thread's words, two a call and a third for what is rare:
+ *
+ *   word 0   op : 4 | address / 8 : 44 | size : 16        size 0xffff: it is in the third word
+ *   word 1   tsc : 40 (low bits) | slack : 8 | caller : 16
+ *   word 2   function : 8 | log2 of the alignment : 8 | size : 48      fields from the low bits up
+ *
+ * An end (FREE, REALLOC_BEGIN) is stamped and published before the allocator is called, a beginning
+ * after it has returned, and a realloc twice: so an address is never given out, in the order of the
+ * stamps, before it has come back.
+ * A thread's stamp is never more than 2^39 ticks after the one before: a TIME record comes between.
+ *
+ * Freestanding.
+ */
+#ifndef SCRY_WIRE_MALLOC_RING_H
+#define SCRY_WIRE_MALLOC_RING_H
+
+#include <stdint.h>
+
+enum scry_malloc_op {
+	SCRY_MALLOC_OP_NONE,
+	SCRY_MALLOC_OP_MALLOC,	      /* address 0: it failed */
+	SCRY_MALLOC_OP_CALLOC,	      /* the same */
+	SCRY_MALLOC_OP_ALLOC,	      /* any other: word 2 always */
+	SCRY_MALLOC_OP_REALLOC_BEGIN, /* the old address, 0: NULL; size is 1 for reallocarray */
+	SCRY_MALLOC_OP_REALLOC_END, /* the new address and size; the thread's next call after BEGIN,
+				       or it never returned */
+	SCRY_MALLOC_OP_FREE,	    /* address 0: free(NULL) */
+	SCRY_MALLOC_OP_FREE_BY,	    /* delete...: word 2 always */
+	SCRY_MALLOC_OP_USABLE,	    /* malloc_usable_size of the address; size is the answer */
+	SCRY_MALLOC_OP_TOUCHED,	    /* before its FREE: word 2's size are its resident bytes */
+	SCRY_MALLOC_OP_TIME,	    /* word 1 is the whole TSC */
+	SCRY_MALLOC_OP_CALLER,	    /* `size` is a caller's code, word 1 its return address: holds
+				       for the process, comes before its first use in stamp order */
+};
+
+#define SCRY_MALLOC_SIZE_LONG 0xffffu
+#define SCRY_MALLOC_SLACK_UNKNOWN 0xffu /* usable size less size; or more than that */
+#define SCRY_MALLOC_TSC_BITS 40
+#define SCRY_MALLOC_CALLERS 32768u /* codes from 1; 0: the table is full */
+
+#endif

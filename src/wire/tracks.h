@@ -1,0 +1,52 @@
+/*
+ * Tracks: a ring for many producers. Each thread of the target that records writes into a segment
+ * of its own, which it takes from a pool; the keeper copies what was published, puts the threads'
+ * words into one order by their time stamps (hook/tracks), and gives finished segments back.
+ *
+ * The pool lies where an instrument with one producer has its ring: SCRY_RING_WORDS words behind
+ * the control page, or in a lane of a fork child.
+ *
+ *   segment = head (8 words) | words
+ *
+ * A segment's `state` word is generation << 2 | enum scry_track_state, and is only changed by
+ * compare-and-swap, so that nobody can close a segment that has been given to somebody else.
+ *   FREE -> OPEN     agent: it is this thread's; the generation goes up
+ *   OPEN -> CLOSED   agent: it is full, or its thread is another one now
+ *   OPEN -> DEAD     keeper: its thread has ended
+ *   CLOSED, DEAD -> FREE   keeper: all of it has been read
+ *
+ * Freestanding. What the host reads here is hostile.
+ */
+#ifndef SCRY_WIRE_TRACKS_H
+#define SCRY_WIRE_TRACKS_H
+
+#include "wire/control.h"
+
+#include <stdint.h>
+
+#define SCRY_TRACK_WORDS 2048u /* 16 KiB, the head included */
+#define SCRY_TRACK_HEAD 8u
+#define SCRY_TRACKS (SCRY_RING_WORDS / SCRY_TRACK_WORDS) /* 512 */
+
+enum scry_track_state {
+	SCRY_TRACK_FREE,
+	SCRY_TRACK_OPEN,
+	SCRY_TRACK_CLOSED,
+	SCRY_TRACK_DEAD,
+};
+
+struct scry_track { /* a segment's head; the agent writes all but some states */
+	uint64_t state;
+	uint32_t head;	   /* words published, from the first behind this head */
+	uint32_t stamping; /* 1 from before the clock is read until the record is published: later
+			      stamps of others must wait for it */
+	uint64_t thread;   /* its thread pointer, fs:0 */
+	uint64_t birth; /* TSC when that thread took its first segment: with `thread`, who it is */
+	uint32_t tid;
+	uint32_t serial;    /* of the thread's segments: 0, 1, ... */
+	uint64_t begin_tsc; /* when it was taken; stamps in it are not older */
+	uint64_t reserved[2];
+};
+_Static_assert(sizeof(struct scry_track) == 8 * SCRY_TRACK_HEAD, "one cache line");
+
+#endif
