@@ -3,6 +3,8 @@
  *
  * Tables are of one process: --pid, else the one that made most calls.
  */
+#include "view/malloc.h"
+
 #include "base/err.h"
 #include "base/opt.h"
 #include "base/text.h"
@@ -10,7 +12,6 @@
 #include "view/grep.h"
 #include "view/honesty.h"
 #include "view/malloc_verdict.h"
-#include "view/view.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "view/filter.h"
 #include "view/grep.h"
+#include "view/malloc.h"
 
 #include <errno.h>
 #include <string.h>

@@ -145,10 +145,6 @@ int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opt
 int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *opts,
 		     struct scry_doc *doc);
 
-int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *opts,
-		     struct scry_doc *doc);
-/* What `at` cannot mean: 0 or -EINVAL with a sentence. */
-int scry_view_malloc_check(const struct scry_view_opts *opts);
 int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,
 		   struct scry_doc *doc);
 
