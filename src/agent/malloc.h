@@ -10,19 +10,19 @@
 #define SCRY_TOUCHED_MIN (128u << 10) /* bytes of a block whose resident pages are counted */
 
 enum scry_nothrow { /* what operator new(...) calls, to come back when there is no memory */
-	SCRY_NOTHROW_NEW,
-	SCRY_NOTHROW_NEW_ARRAY,
-	SCRY_NOTHROW_NEW_ALIGNED,
-	SCRY_NOTHROW_NEW_ARRAY_ALIGNED,
-	SCRY_NOTHROWS,
+		    SCRY_NOTHROW_NEW,
+		    SCRY_NOTHROW_NEW_ARRAY,
+		    SCRY_NOTHROW_NEW_ALIGNED,
+		    SCRY_NOTHROW_NEW_ARRAY_ALIGNED,
+		    SCRY_NOTHROWS,
 };
 
-struct scry_agent_malloc { /* the host writes all but `is_other` */
-	uint64_t usable;   /* malloc_usable_size, past its hook; 0: not known */
-	uint64_t start, end;	   /* of the allocator's object: who calls from there is part of it */
+struct scry_agent_malloc {   /* the host writes all but `is_other` */
+	uint64_t usable;     /* malloc_usable_size, past its hook; 0: not known */
+	uint64_t start, end; /* of the allocator's object: who calls from there is part of it */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
-	uint32_t is_glibc;	   /* the size of a block lies before it */
-	uint32_t is_other;	   /* it was not what malloc_usable_size said: no more */
+	uint32_t is_glibc;		 /* the size of a block lies before it */
+	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
 };
 
 /* A set of return addresses. The top bit: its CALLER record is published. */

@@ -34,7 +34,7 @@ _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 struct scry_agent_tracking {
 	/* host writes */
 	uint32_t tid_offset; /* of the tid from the thread pointer, held for all threads; 0: none */
-	uint32_t time_op;    /* the instrument's record that says the whole time; 0: it needs none */
+	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
 	/* agent */
 	uint32_t given_up; /* track_freed when one had waited in vain: nobody waits until it moves
 			    */

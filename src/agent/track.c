@@ -1,10 +1,10 @@
 /*
  * The seldom half of agent/track.h: a thread's first event, its next segment, the wait for one.
  *
- * Waiting: when all segments are in use or unread, the thread naps on the keeper's futex, some ms at
- * a time, as long as the lease is fresh, and never longer than a second in all. Who has waited in
- * vain waits no more until the keeper has given a segment back. Then, and when the lease is over,
- * events pass unrecorded and are counted as lost.
+ * Waiting: when all segments are in use or unread, the thread naps on the keeper's futex, some ms
+ * at a time, as long as the lease is fresh, and never longer than a second in all. Who has waited
+ * in vain waits no more until the keeper has given a segment back. Then, and when the lease is
+ * over, events pass unrecorded and are counted as lost.
  */
 #include "agent/track.h"
 
@@ -14,7 +14,7 @@
 #define NAP_NS 5000000
 #define NAPS_MAX 200
 #define NO_TRACK 1ull /* a state that no segment has */
-#define HOME_STEP 157u
+#define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
 
 static void add(uint64_t *counter)
@@ -154,13 +154,13 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
  * one's frame lies above it on the same stack.
  */
 __attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t,
-								       uint64_t sp)
+								      uint64_t sp)
 {
 	return sp - t->inside - 1 < STACK_MAX ? t : 0;
 }
 
 __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at,
-						    uint64_t now)
+						   uint64_t now)
 {
 	t->epoch_end = now + SCRY_TRACK_EPOCH;
 	(*at)[0] = scry_agent.tracking.time_op;
@@ -169,20 +169,33 @@ __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, 
 	return now;
 }
 
+/* So far the keeper looks. */
+static void reach(uint32_t segment)
+{
+	uint64_t *head = &scry_agent.control->head, want = (segment + 1ull) * SCRY_TRACK_WORDS;
+	uint64_t have = __atomic_load_n(head, __ATOMIC_RELAXED);
+
+	while (have < want && !__atomic_compare_exchange_n(head, &have, want, 1, __ATOMIC_SEQ_CST,
+							   __ATOMIC_RELAXED))
+		;
+}
+
 /* The next free segment from the thread's home on, so that it goes round in a few; or 0. */
 static int take_segment(struct scry_agent_thread *t)
 {
 	struct scry_track *pool = (struct scry_track *)scry_agent.gate->ring;
 
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++) {
+		uint32_t segment = (t->home + i) % SCRY_TRACKS;
 		struct scry_track *track =
-			pool + (uint64_t)((t->home + i) % SCRY_TRACKS) *
-				       (SCRY_TRACK_WORDS / SCRY_TRACK_HEAD);
+			pool + (uint64_t)segment * (SCRY_TRACK_WORDS / SCRY_TRACK_HEAD);
 		uint64_t have = __atomic_load_n(&track->state, __ATOMIC_ACQUIRE);
 		uint64_t mine = (have & ~3ull) + 4 + SCRY_TRACK_OPEN;
 
-		if ((have & 3) != SCRY_TRACK_FREE ||
-		    !__atomic_compare_exchange_n(&track->state, &have, mine, 0, __ATOMIC_ACQ_REL,
+		if ((have & 3) != SCRY_TRACK_FREE)
+			continue;
+		reach(segment);
+		if (!__atomic_compare_exchange_n(&track->state, &have, mine, 0, __ATOMIC_ACQ_REL,
 						 __ATOMIC_RELAXED))
 			continue;
 		track->head = 0;

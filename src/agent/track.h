@@ -33,22 +33,22 @@ static inline uint64_t scry_tsc(void)
 }
 
 /* NULL: this event is not recorded (no watch, a fork child, a handler of ours is running). */
-#define scry_track_enter()                                                                         \
-	({                                                                                         \
-		uint64_t fs_, sp_;                                                                 \
-		struct scry_agent_thread *t_;                                                      \
-		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                                    \
-		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                                     \
-		t_ = &scry_agent.threads[scry_thread_slot(fs_)];                                   \
-		if (unlikely(t_->fs != fs_) || unlikely(*t_->tid_at != t_->tid))                   \
-			t_ = scry_track_find(fs_);                                                 \
-		if (t_ && unlikely(t_->inside))                                                    \
-			t_ = scry_track_nested(t_, sp_);                                           \
-		if (t_) {                                                                          \
-			*(volatile uint64_t *)&t_->inside = sp_;                                   \
-			__asm__ volatile("" ::: "memory");                                         \
-		}                                                                                  \
-		t_;                                                                                \
+#define scry_track_enter()                                                       \
+	({                                                                       \
+		uint64_t fs_, sp_;                                               \
+		struct scry_agent_thread *t_;                                    \
+		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                  \
+		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                   \
+		t_ = &scry_agent.threads[scry_thread_slot(fs_)];                 \
+		if (unlikely(t_->fs != fs_) || unlikely(*t_->tid_at != t_->tid)) \
+			t_ = scry_track_find(fs_);                               \
+		if (t_ && unlikely(t_->inside))                                  \
+			t_ = scry_track_nested(t_, sp_);                         \
+		if (t_) {                                                        \
+			*(volatile uint64_t *)&t_->inside = sp_;                 \
+			__asm__ volatile("" ::: "memory");                       \
+		}                                                                \
+		t_;                                                              \
 	})
 
 static inline void scry_track_leave(struct scry_agent_thread *t)
