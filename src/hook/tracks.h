@@ -26,7 +26,7 @@ struct scry_tracks;
 
 struct scry_track_run {	    /* words of one thread, following those given before */
 	uint64_t id;	    /* of the thread: from 1, never given again */
-	uint32_t tid;	    /* as it says of itself; 0 in a run that only says that it has ended */
+	uint32_t tid;	    /* as it says of itself, in its own pid namespace */
 	uint64_t begin_tsc; /* they are the first of a segment: none of their stamps is older.
 			       Else 0 */
 	const uint64_t *words; /* a copy, valid during the call */
@@ -66,7 +66,7 @@ void scry_tracks_free(struct scry_tracks *t); /* NULL is legal */
 /* A lane's process is known now. */
 void scry_tracks_identify(struct scry_tracks *t, pid_t pid);
 
-/* Nobody writes any more, and who had not ended has now. */
+/* Nobody writes any more: all that is there can be given. */
 void scry_tracks_end(struct scry_tracks *t);
 
 /*
