@@ -253,13 +253,15 @@ static inline void about_to_end(thread *t, const void *p)
 		touched(t, p, usable);
 }
 
-/* A call from outside the allocator while a handler runs: a signal handler's. */
+/* A call from outside the allocator while a handler runs: a signal handler's. What the allocator
+ * jumps to seems to be called by us. */
 static __attribute__((noinline)) void passed(uint64_t address)
 {
 	const struct scry_agent_malloc *m = &scry_agent.malloc;
 	const struct scry_gate *g = scry_agent.gate;
 
-	if (g->open && g->wanted && address - m->start >= m->end - m->start)
+	if (g->open && g->wanted && address - m->start >= m->end - m->start &&
+	    address - m->text >= m->text_end - m->text)
 		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
 }
 

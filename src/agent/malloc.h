@@ -17,9 +17,10 @@ enum scry_nothrow { /* what operator new(...) calls, to come back when there is 
 		    SCRY_NOTHROWS,
 };
 
-struct scry_agent_malloc {   /* the host writes all but `is_other` */
-	uint64_t usable;     /* malloc_usable_size, past its hook; 0: not known */
-	uint64_t start, end; /* of the allocator's object: who calls from there is part of it */
+struct scry_agent_malloc {	 /* the host writes all but `is_other` */
+	uint64_t usable;	 /* malloc_usable_size, past its hook; 0: not known */
+	uint64_t text, text_end; /* of the agent */
+	uint64_t start, end;	 /* of the allocator's object: who calls from there is part of it */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */

@@ -220,7 +220,11 @@ static uint64_t past_hook(const struct scry_hooks *h, uint64_t address, bool is_
 int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scry_hooks *h,
 			    struct scry_inject *inj, bool is_on)
 {
-	struct scry_agent_malloc m = {.start = f->start, .end = f->end, .is_glibc = f->is_glibc};
+	struct scry_agent_malloc m = {.text = inj->header.text,
+				      .text_end = inj->header.text + inj->header.text_size,
+				      .start = f->start,
+				      .end = f->end,
+				      .is_glibc = f->is_glibc};
 	int r;
 
 	if (f->usable)

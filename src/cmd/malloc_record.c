@@ -89,7 +89,6 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 	const struct scry_malloc_opts opts = {
 		.producer = {.pid = (uint32_t)w->proc.pid, .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
-		.mem = &w->inj.mem,
 		.memory = w->opts->memory,
 	};
 	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
