@@ -181,6 +181,8 @@ int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h)
 			r = want(h, &operators[i], &at);
 	if (defines(h, malloc_at.object, "malloc_usable_size", &at))
 		f->usable = at.address;
+	if (f->is_glibc && defines(h, malloc_at.object, "free", &at))
+		f->free_at = at.address;
 	return r;
 }
 
@@ -224,6 +226,7 @@ int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scr
 				      .text_end = inj->header.text + inj->header.text_size,
 				      .start = f->start,
 				      .end = f->end,
+				      .free_at = f->free_at,
 				      .is_glibc = f->is_glibc};
 	int r;
 

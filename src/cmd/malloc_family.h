@@ -18,8 +18,9 @@ struct scry_malloc_family {
 	char name[64];	  /* "glibc 2.36", "jemalloc"...; "" unknown */
 	uint64_t start, end;
 	bool is_glibc;
-	uint64_t usable; /* malloc_usable_size of that object; 0: has none */
-	size_t spaces;	 /* namespaces of the loader */
+	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
+	uint64_t free_at; /* free of that object */
+	size_t spaces;	  /* namespaces of the loader */
 };
 
 /* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */
