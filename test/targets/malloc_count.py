@@ -61,6 +61,9 @@ if "--order" in sys.argv:
     for name, bytes_, align, failed in order[begin:begin + int(sys.argv[sys.argv.index("--order") + 1])]:
         shown = 0 if name in ("free", "usable_size") else bytes_
         print("order", name, shown, align, "failed" if failed else "ok")
+elif "--cxx" in sys.argv:
+    print("known new", calls["new"] + calls["new_array"])
+    print("known delete", calls["delete"] + calls["delete_array"] + calls["free"])
 else:
     for name in ORDER:
         if calls[name] or name in ORDER[:10]:

@@ -6,12 +6,13 @@
  *   order FUNCTION BYTES ALIGN RESULT       the entry points, one after the other
  *   right | wrong                   its own answer: no block was changed by others
  *
- * malloc_known [hold]       hold: prints "ready" and goes on at each line of stdin; "end" ends
- * KNOWN_NO_PVALLOC: this allocator has none (and libc's would not fit).
+ * malloc_known run      instead of all that, goes on with threads until SIGTERM, "round N" each
+ * time KNOWN_NO_PVALLOC: this allocator has none (and libc's would not fit).
  */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,6 +46,7 @@ static const char *const names[WHATS] = {"malloc",  "calloc",	      "realloc", "
 static atomic_ulong calls[WHATS], bytes[WHATS];
 static atomic_uint wrong;
 static bool in_order;
+static volatile sig_atomic_t is_over;
 
 static void say(const char *text)
 {
@@ -229,11 +231,13 @@ static void drop(void *p)
 	k_free(p);
 }
 
+static int steps = STEPS, churn = CHURN;
+
 static void *worker(void *arg)
 {
 	unsigned int seed = (unsigned int)(uintptr_t)arg * 77 + 1;
 
-	for (int i = 0; i < STEPS; i++) {
+	for (int i = 0; i < steps; i++) {
 		_Atomic(void *) *box = &boxes[next(&seed) % BOXES];
 		size_t size = 16 + next(&seed) % (i % 100 ? 500 : 200000);
 		void *p;
@@ -286,7 +290,7 @@ static void run_churn(void)
 {
 	pthread_t threads[4];
 
-	for (uintptr_t i = 0; i < CHURN; i += 4) {
+	for (uintptr_t i = 0; i < (uintptr_t)churn; i += 4) {
 		for (uintptr_t k = 0; k < 4; k++)
 			pthread_create(&threads[k], NULL, short_worker, (void *)(i + k));
 		for (int k = 0; k < 4; k++)
@@ -343,24 +347,34 @@ static void all(void)
 	run_child();
 }
 
-int main(int argc, char **argv)
+static void on_term(int sig)
+{
+	(void)sig;
+	is_over = 1;
+}
+
+static void run(void)
 {
 	char line[64];
 
-	(void)argv;
-	pthread_key_create(&key, at_thread_exit);
-	atexit(at_exit);
-	if (argc > 1)
-		say("ready\n");
-	while (argc > 1) {
-		ssize_t n = read(0, line, sizeof(line) - 1);
-
-		if (n <= 0 || !strncmp(line, "end", 3))
-			return 0;
+	steps = 2000;
+	churn = 40;
+	signal(SIGTERM, on_term);
+	for (int round = 1; !is_over; round++) {
 		run_threads();
 		run_churn();
-		say("done\n");
+		snprintf(line, sizeof(line), "round %d\n", round);
+		say(line);
 	}
-	all();
+}
+
+int main(int argc, char **argv)
+{
+	pthread_key_create(&key, at_thread_exit);
+	atexit(at_exit);
+	if (argc > 1 && !strcmp(argv[1], "run"))
+		run();
+	else
+		all();
 	return 0;
 }
