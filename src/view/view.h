@@ -144,7 +144,6 @@ int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opt
 		    struct scry_doc *doc);
 int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *opts,
 		     struct scry_doc *doc);
-
 int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,
 		   struct scry_doc *doc);
 
