@@ -270,6 +270,18 @@ static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc 
 	}
 }
 
+/* The first look that waits: what lives now lived then. */
+static void process_look(struct scry_malloc_process *p)
+{
+	p->rss = p->looks[0].rss;
+	p->rss_live = p->live.bytes;
+	if (p->rss > p->rss_peak) {
+		p->rss_peak = p->rss;
+		p->rss_peak_live = p->live.bytes;
+	}
+	memmove(p->looks, p->looks + 1, --p->look_count * sizeof(*p->looks));
+}
+
 static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scry_ev_malloc *call)
 {
 	struct scry_malloc_process *p;
@@ -279,6 +291,8 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 		return err;
 	if (s->at_ns && !p->has_at && time_ns > s->at_ns)
 		process_at(p);
+	while (p->look_count && p->looks[0].time_ns <= time_ns)
+		process_look(p);
 	if (!p->first_ns)
 		p->first_ns = time_ns;
 	if (time_ns > p->last_ns)
@@ -314,19 +328,17 @@ static int on_caller(struct scry_malloc_sum *s, const struct scry_ev_caller *cal
 	return err;
 }
 
-static int on_memory(struct scry_malloc_sum *s, const struct scry_ev_memory *memory)
+static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
+		     const struct scry_ev_memory *memory)
 {
 	struct scry_malloc_process *p;
 	int err = process_of(s, memory->pid, &p);
 
 	if (err || !p || !memory->rss_anon)
 		return err; /* a process that ends has none */
-	p->rss = memory->rss_anon;
-	p->rss_live = p->live.bytes;
-	if (p->rss <= p->rss_peak)
-		return 0;
-	p->rss_peak = p->rss;
-	p->rss_peak_live = p->live.bytes;
+	if (p->look_count == SCRY_MALLOC_LOOKS)
+		process_look(p);
+	p->looks[p->look_count++] = (struct scry_malloc_look){time_ns, memory->rss_anon};
 	return 0;
 }
 
@@ -343,7 +355,7 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 	case SCRY_EVENT_CALLER:
 		return on_caller(s, (const void *)(event + 1));
 	case SCRY_EVENT_MEMORY:
-		return on_memory(s, (const void *)(event + 1));
+		return on_memory(s, event->time_ns, (const void *)(event + 1));
 	case SCRY_EVENT_THREAD:
 		err = process_of(s, thread->pid, &p);
 		if (!err && p)
@@ -366,6 +378,8 @@ void scry_malloc_sum_close(struct scry_malloc_sum *s)
 	for (i = 0; i < s->count; i++) {
 		struct scry_malloc_process *p = s->processes[i];
 
+		while (p->look_count)
+			process_look(p);
 		if (!p->has_at)
 			process_at(p);
 		for (c = 0; c < p->caller_count; c++)

@@ -36,6 +36,12 @@ struct scry_malloc_point {
 	uint64_t rss; /* RssAnon told last; 0 none */
 };
 
+#define SCRY_MALLOC_LOOKS 256 /* more that wait are taken at once */
+
+struct scry_malloc_look { /* at resident memory: told before the calls of its time */
+	uint64_t time_ns, rss;
+};
+
 struct scry_malloc_block_sum;
 
 struct scry_malloc_process {
@@ -57,6 +63,9 @@ struct scry_malloc_process {
 	uint64_t point_every;	/* calls */
 	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
 	uint64_t rss_peak, rss_peak_live;
+	struct scry_malloc_look
+		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */
+	uint32_t look_count;
 	uint32_t threads;
 	struct scry_ev_allocator allocator;
 	struct scry_malloc_held sizes[SCRY_MALLOC_SIZE_ROWS], size_live[SCRY_MALLOC_SIZE_ROWS];

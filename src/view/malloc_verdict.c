@@ -91,6 +91,9 @@ static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	put_size(buf, "; resident memory was ", p->rss, "");
 	put_size(buf, " at the last look, when ", p->rss_live, " lived");
+	if (p->rss_peak_live < p->rss_peak / 2)
+		scry_buf_printf(buf, ". More than half of the memory was not in blocks of malloc: "
+				     "look for what the program maps itself");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,

@@ -251,6 +251,29 @@ static void odd_calls(void **state)
 	close(fd);
 }
 
+/* What the kernel said stands before the calls of its time: it waits for them. */
+static void early_look(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 5000000};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY};
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	head.time_ns = p.time_ns + 1000ull * 20000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	for (int i = 0; i < 2000; i++)
+		make(&p, 1, 1000);
+	fd = finish(&p, 2000);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->rss, 5000000);
+	assert_in_range(process->rss_live, 930 * 1000, 1070 * 1000); /* stamps: each 64 calls */
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
 /* Figures of callers at the peak, against a count that copies all at each new peak. */
 static void peak_of_callers(void **state)
 {
@@ -321,6 +344,7 @@ int main(void)
 		cmocka_unit_test(odd_calls),
 		cmocka_unit_test(nothing),
 		cmocka_unit_test(peak_of_callers),
+		cmocka_unit_test(early_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
