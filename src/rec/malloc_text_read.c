@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #define LINE_MAX_BYTES 8192
 #define TIME_MAX_NS (1ull << 60)
@@ -341,7 +340,7 @@ static int next_line(struct text_in *t, FILE *in)
 static int read_head(struct text_in *t, FILE *in)
 {
 	struct scry_producer producer = {0};
-	struct timespec now;
+	struct scry_writer_stats stats;
 	uint64_t pid;
 	int got = next_line(t, in);
 
@@ -352,8 +351,8 @@ static int read_head(struct text_in *t, FILE *in)
 		return refuse(t, "not the text of a malloc recording; it begins with "
 				 "'scry-malloc 1 pid 4711'");
 	t->pid = producer.pid = (uint32_t)pid;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	t->base_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	scry_writer_stats(t->writer, &stats);
+	t->base_ns = stats.mono_ns;
 	return scry_malloc_pack_new(&producer, &t->pack);
 }
 
