@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "base/text.h"
+#include "rec/malloc_text.h"
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
@@ -259,6 +260,28 @@ static int push_callers(struct malloc_view *v)
 	return 0;
 }
 
+static void push_functions(struct malloc_view *v)
+{
+	static const struct scry_column columns[] = {
+		{"calls", "calls", SCRY_CELL_COUNT, false},
+		{"function", "function", SCRY_CELL_TEXT, false},
+	};
+
+	v->doc->section = "functions";
+	v->doc->title = "calls of each function";
+	scry_doc_table(v->doc, columns, 2);
+	for (uint32_t i = SCRY_MALLOC_MALLOC; i <= SCRY_MALLOC_USABLE_SIZE; i++) {
+		const char *name = scry_malloc_function_name(i);
+		const struct scry_cell cells[] = {
+			scry_cell_number(v->process->functions[i]),
+			scry_cell_text(name, strlen(name)),
+		};
+
+		if (v->process->functions[i])
+			v->doc->ops->row(v->doc, cells);
+	}
+}
+
 static void push_sizes(struct malloc_view *v)
 {
 	static const struct scry_column columns[] = {
@@ -497,6 +520,7 @@ static int push(struct malloc_view *v)
 	err = push_callers(v);
 	if (err)
 		return err;
+	push_functions(v);
 	push_curve(v);
 	push_sizes(v);
 	push_lives(v);
