@@ -409,7 +409,7 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 	const struct scry_malloc_process *p = v->process;
 	const char *word = scry_malloc_verdict_word(verdict);
 	bool has_rss = p->rss_peak != 0;
-	uint64_t explained = percent(p->rss_peak_live, p->rss_peak);
+	uint64_t explained = percent(p->peak.bytes, p->rss_peak);
 	const struct scry_pair pairs[] = {
 		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
 		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
@@ -427,8 +427,8 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		 scry_cell_number(p->live.blocks)},
 		{"rss_peak_bytes", "resident bytes (anonymous) at most", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(p->rss_peak, has_rss)},
-		{"rss_explained_pct", "% of them were live blocks", SCRY_CELL_COUNT, 0,
-		 scry_cell_known(explained < 100 ? explained : 100, has_rss)},
+		{"rss_explained_pct", "% of them are explained by the peak of live bytes",
+		 SCRY_CELL_COUNT, 0, scry_cell_known(explained < 100 ? explained : 100, has_rss)},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->allocated)},
 		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},

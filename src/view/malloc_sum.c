@@ -275,10 +275,8 @@ static void process_look(struct scry_malloc_process *p)
 {
 	p->rss = p->looks[0].rss;
 	p->rss_live = p->live.bytes;
-	if (p->rss > p->rss_peak) {
+	if (p->rss > p->rss_peak)
 		p->rss_peak = p->rss;
-		p->rss_peak_live = p->live.bytes;
-	}
 	memmove(p->looks, p->looks + 1, --p->look_count * sizeof(*p->looks));
 }
 

@@ -62,7 +62,7 @@ struct scry_malloc_process {
 	uint32_t point_count;
 	uint64_t point_every;	/* calls */
 	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
-	uint64_t rss_peak, rss_peak_live;
+	uint64_t rss_peak;
 	struct scry_malloc_look
 		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */
 	uint32_t look_count;

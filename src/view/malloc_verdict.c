@@ -91,9 +91,6 @@ static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	put_size(buf, "; resident memory was ", p->rss, "");
 	put_size(buf, " at the last look, when ", p->rss_live, " lived");
-	if (p->rss_peak_live < p->rss_peak / 2)
-		scry_buf_printf(buf, ". More than half of the memory was not in blocks of malloc: "
-				     "look for what the program maps itself");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
@@ -127,9 +124,13 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 			 " and did not grow all the time");
 		break;
 	}
-	if (p->rss)
-		put_rss(p, buf);
-	else
+	if (!p->rss) {
 		scry_buf_printf(buf, "; the recording does not say how much memory was resident");
+		return verdict;
+	}
+	put_rss(p, buf);
+	if (p->peak.bytes < p->rss_peak / 2)
+		scry_buf_printf(buf, ": more than half of it was never blocks of malloc, but gaps "
+				     "between them, or what the program maps itself");
 	return verdict;
 }
