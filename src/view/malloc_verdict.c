@@ -106,7 +106,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 		put_growth(p, buf);
 		break;
 	case SCRY_MALLOC_VERDICT_RETAINS:
-		put_size(buf, "no leak: the program freed what it held at its peak (",
+		put_size(buf, "no leak seen: the program freed what it held at its peak (",
 			 p->peak.bytes, ")");
 		put_rss(p, buf);
 		scry_buf_printf(buf, ": kept by the allocator, or held by blocks scattered over "
