@@ -16,6 +16,7 @@ const struct scry_view scry_views[] = {
 	 scry_view_objects},
 	{"count", "calls of hooked functions", 1, false, scry_view_count},
 	{"time", "how long calls of hooked functions took", 1, false, scry_view_time},
+	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
 	{"info", "what the recording is made of", 1, false, scry_view_info},
 	{NULL, NULL, 0, false, NULL},

@@ -2,6 +2,7 @@
 #ifndef SCRY_WIRE_PAYLOAD_H
 #define SCRY_WIRE_PAYLOAD_H
 
+#include "wire/payload_entry.h"
 #include "wire/payload_malloc.h"
 #include "wire/payload_time.h"
 #include <stdint.h>
