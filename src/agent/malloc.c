@@ -18,6 +18,8 @@
 #define TOUCH_CREDIT (1ull << 28) /* ticks without, that may be made up for */
 #define SIZE_MAX48 ((1ull << 48) - 1)
 
+#define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
+
 #define CALLED_BY ((uint64_t)__builtin_return_address(0))
 
 typedef struct scry_agent_thread thread;
@@ -85,6 +87,20 @@ static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
 	return 1;
 }
 
+/*
+ * glibc's threads, when they end, free what their caches hold once more (tcache_thread_shutdown):
+ * blocks that the program has given back already. It is told by the call, which is one to free
+ * itself; all others in libc go through its PLT, so that free may be interposed.
+ */
+static int is_itself(uint64_t address)
+{
+	const struct scry_agent_malloc *m = &scry_agent.malloc;
+	const uint8_t *call = (const uint8_t *)address - 5;
+
+	return m->free_at && address - m->start < m->end - m->start && *call == 0xe8 &&
+	       address + (uint64_t)(int64_t) * (const int32_t *)(call + 1) == m->free_at;
+}
+
 static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t address)
 {
 	uint32_t first = caller_slot(address);
@@ -96,6 +112,11 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t addres
 		if (!code)
 			continue;
 		have = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+		if (have == (address | SCRY_CALLER_ITSELF) || (!have && is_itself(address))) {
+			__atomic_compare_exchange_n(slot, &have, address | SCRY_CALLER_ITSELF, 0,
+						    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+			return ITSELF;
+		}
 		if (!have)
 			__atomic_compare_exchange_n(slot, &have, address, 0, __ATOMIC_ACQ_REL,
 						    __ATOMIC_ACQUIRE);
@@ -253,13 +274,15 @@ static inline void about_to_end(thread *t, const void *p)
 		touched(t, p, usable);
 }
 
-/* A call from outside the allocator while a handler runs: a signal handler's. */
+/* A call from outside the allocator while a handler runs: a signal handler's. What the allocator
+ * jumps to seems to be called by us. */
 static __attribute__((noinline)) void passed(uint64_t address)
 {
 	const struct scry_agent_malloc *m = &scry_agent.malloc;
 	const struct scry_gate *g = scry_agent.gate;
 
-	if (g->open && g->wanted && address - m->start >= m->end - m->start)
+	if (g->open && scry_agent.tracking.is_on && address - m->start >= m->end - m->start &&
+	    address - m->text >= m->text_end - m->text)
 		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
 }
 
@@ -353,8 +376,10 @@ void scry_free(void *p, void (*original)(void *))
 		return;
 	}
 	r.caller = caller_code(t, CALLED_BY);
-	about_to_end(t, p);
-	put(t, &r);
+	if (likely(r.caller != ITSELF)) {
+		about_to_end(t, p);
+		put(t, &r);
+	}
 	original(p);
 	scry_track_leave(t);
 }

@@ -177,3 +177,12 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, 
 			      inj->proc->pid);
 	return r;
 }
+
+int scry_threads_record(struct scry_inject *inj, bool is_on)
+{
+	const uint32_t word = is_on;
+
+	return scry_edit_poke(inj->mem.fd,
+			      inj->data + offsetof(struct scry_agent_data, tracking.is_on), &word,
+			      sizeof(word));
+}

@@ -46,6 +46,11 @@ struct place {		/* what we know of a segment */
 	uint64_t held_since; /* ns */
 };
 
+struct piece { /* words to be given */
+	uint32_t row, serial;
+	uint32_t segment, head;
+};
+
 struct scry_tracks {
 	struct scry_control *control;
 	uint64_t *words;
@@ -61,6 +66,7 @@ struct scry_tracks {
 	uint32_t used, closed; /* in the last look */
 	uint32_t freed;
 	struct scry_tracks_stats stats;
+	struct piece pieces[SCRY_TRACKS]; /* of this look */
 	uint64_t copy[ROOM];
 };
 
@@ -305,11 +311,6 @@ static void look_for_ended(struct scry_tracks *t)
 
 /* segments */
 
-struct piece { /* words to be given */
-	uint32_t row, serial;
-	uint32_t segment, head;
-};
-
 /* Reads `stamping` and then the head; waits a little for a record to be written to its end. */
 static bool is_stamping(const struct scry_track *track)
 {
@@ -512,7 +513,6 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 		     void *arg, struct scry_tracks_taken *ret)
 {
 	const struct taker taker = {give, arg};
-	struct piece pieces[SCRY_TRACKS];
 	uint64_t now, low, reach;
 	size_t count = 0, free_;
 	int r;
@@ -527,9 +527,9 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 	low = now - MARGIN_TSC;
 	reach = __atomic_load_n(&t->control->head, __ATOMIC_ACQUIRE) / SCRY_TRACK_WORDS;
 	for (uint32_t i = 0; i < SCRY_TRACKS && i < reach; i++)
-		count += look(t, i, &low, &pieces[count]);
-	qsort(pieces, count, sizeof(pieces[0]), compare_pieces);
-	r = take_pieces(t, pieces, count, &taker);
+		count += look(t, i, &low, &t->pieces[count]);
+	qsort(t->pieces, count, sizeof(t->pieces[0]), compare_pieces);
+	r = take_pieces(t, t->pieces, count, &taker);
 	if (r == 0)
 		r = tell_ended(t, &taker);
 	wake(t);

@@ -24,11 +24,11 @@
 
 struct scry_tracks;
 
-struct scry_track_run {	    /* words of one thread, following those given before */
-	uint64_t id;	    /* of the thread: from 1, never given again */
-	uint32_t tid;	    /* as it says of itself, in its own pid namespace */
-	uint64_t begin_tsc; /* they are the first of a segment: none of their stamps is older.
-			       Else 0 */
+struct scry_track_run {	       /* words of one thread, following those given before */
+	uint64_t id;	       /* of the thread: from 1, never given again */
+	uint32_t tid;	       /* as it says of itself, in its own pid namespace */
+	uint64_t begin_tsc;    /* they are the first of a segment: none of their stamps is older.
+				  Else 0 */
 	const uint64_t *words; /* a copy, valid during the call */
 	size_t count;
 	bool has_ended; /* the thread is gone: these are its last; count may be 0 */

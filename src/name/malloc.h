@@ -23,15 +23,13 @@
 #include <sys/types.h>
 
 #include "rec/writer.h"
-#include "sys/mem.h"
 
 struct scry_malloc;
 
 struct scry_malloc_opts {
-	struct scry_producer producer; /* pid 0: not known yet, see scry_malloc_identify */
+	struct scry_producer producer;
 	struct scry_writer *writer;
-	const struct scry_mem *mem; /* of the target, for names of callers; NULL: they have none */
-	uint64_t memory;	    /* bytes for all that is kept here; 0: no limit */
+	uint64_t memory; /* bytes for all that is kept here; 0: no limit */
 };
 
 /* Also looks which objects are loaded, for callers of a target that ends soon. */
