@@ -80,9 +80,9 @@ static int enter(struct scry_watch *w)
 	int r = scry_threads_start(&w->inj, w->held, SCRY_ENTRY_TIME);
 
 	if (r == 0)
-		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, true, &l->tracks);
+		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &l->tracks);
 	if (r == 0)
-		r = scry_inject_want(&w->inj, w->watch);
+		r = scry_threads_record(&w->inj, true);
 	l->lost0 = w->inj.control->lost;
 	l->busy0 = w->inj.control->busy;
 	read_clocks(l);
@@ -234,7 +234,7 @@ static int drain(struct scry_watch *w)
 
 static void leave(struct scry_watch *w)
 {
-	scry_inject_want(&w->inj, 0);
+	scry_threads_record(&w->inj, false);
 }
 
 static int finish(struct scry_watch *w)
