@@ -10,11 +10,11 @@ void scry_agent_enter(const uint64_t *arguments, uint64_t cookie);
 /* A signal handler that came while a record was being written, or a thread that found no room. */
 static __attribute__((noinline)) void pass(void)
 {
-	const struct scry_gate *g = scry_agent.gate;
 	uint64_t fs;
 
 	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	if (g->open && g->wanted && scry_agent.threads[scry_thread_slot(fs)].fs == fs)
+	if (scry_agent.tracking.is_on && scry_agent.gate->open &&
+	    scry_agent.threads[scry_thread_slot(fs)].fs == fs)
 		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
 }
 
