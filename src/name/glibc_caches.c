@@ -31,45 +31,45 @@ static bool is_list(struct scry_glibc_heap *h, uint64_t first, const uint64_t sh
 	uint64_t at = first;
 
 	for (uint64_t n = 0; n < shape[0]; n++) {
-		uint64_t size, stored;
+		uint64_t words[2]; /* its size, and the link; far from the one before */
 
-		if (!at || at % 16 || scry_glibc_word(&h->window, at - 8, &size) < 0 ||
-		    scry_glibc_word(&h->window, at, &stored) < 0 ||
-		    (size & ~(uint64_t)CHUNK_FLAGS) != shape[1])
+		if (!at || at % 16 || scry_mem_read(h->window.mem, at - 8, words, 16) < 0 ||
+		    (words[0] & ~(uint64_t)CHUNK_FLAGS) != shape[1])
 			return false;
 		if (note && scry_map_put(&h->cached, at - 16, 1) < 0)
 			return false;
-		at = link_of(at, stored, is_protected);
+		at = link_of(at, words[1], is_protected);
 	}
 	return at == 0;
+}
+
+/* How many chunks the list `i` of the tcache `words` says it has. */
+static uint64_t length_of(const uint64_t *words, const struct tcache *shape, unsigned int i)
+{
+	unsigned int bit = 8 * shape->count_bytes * i;
+
+	return words[bit / 64] >> bit % 64 & (shape->count_bytes == 2 ? 0xffff : 0xff);
 }
 
 /* Is it one, and with lists? Its lists are noted then. */
 static bool is_tcache(struct scry_glibc_heap *h, uint64_t chunk, const struct tcache *shape,
 		      bool is_protected)
 {
-	uint64_t words[0x280 / 8];
-	const uint8_t *counts = (const uint8_t *)words;
+	uint64_t words[0x280 / 8] = {0};
 	const uint64_t *lists = words + TCACHE_LISTS * shape->count_bytes / 8;
-	bool has_some = false;
+	uint64_t all = 0;
 
 	if (scry_mem_read(h->window.mem, chunk + 16, words, shape->size - 16) < 0)
 		return false;
 	for (int note = 0; note < 2; note++)
 		for (unsigned int i = 0; i < TCACHE_LISTS; i++) {
-			uint16_t count = counts[i];
-			const uint64_t list[2] = {0, CHUNK_MIN + 16 * i};
-			uint64_t of[2];
+			const uint64_t list[2] = {length_of(words, shape, i), CHUNK_MIN + 16 * i};
 
-			if (shape->count_bytes == 2)
-				memcpy(&count, counts + 2 * i, 2);
-			of[0] = count;
-			of[1] = list[1];
-			if (!is_list(h, lists[i], of, is_protected, note))
+			if (!is_list(h, lists[i], list, is_protected, note))
 				return false;
-			has_some |= count != 0;
+			all += list[0];
 		}
-	return has_some;
+	return all != 0;
 }
 
 static int look_for_tcaches(struct scry_glibc_heap *h)
@@ -104,19 +104,19 @@ static bool follow_fastbin(struct scry_glibc_heap *h, uint64_t chunk, bool is_pr
 	uint64_t shape = 0;
 
 	for (uint64_t n = 0; chunk; n++) {
-		uint64_t size, stored;
+		uint64_t words[2], size;
 
 		if (n == FASTBIN_LENGTH_MAX || chunk % 16 ||
-		    scry_glibc_word(&h->window, chunk + 8, &size) < 0 ||
-		    scry_glibc_word(&h->window, chunk + 16, &stored) < 0)
+		    (n % 1024 == 0 && scry_glibc_in_time(h) < 0) ||
+		    scry_mem_read(h->window.mem, chunk + 8, words, 16) < 0)
 			return false;
-		size &= ~(uint64_t)CHUNK_FLAGS;
+		size = words[0] & ~(uint64_t)CHUNK_FLAGS;
 		if (shape && size != shape)
 			return false;
 		shape = size;
 		if (note && scry_map_put(&h->cached, chunk, 1) < 0)
 			return false;
-		chunk = link_of(chunk + 16, stored, is_protected);
+		chunk = link_of(chunk + 16, words[1], is_protected);
 	}
 	return true;
 }
@@ -129,11 +129,11 @@ int scry_glibc_caches(struct scry_glibc_heap *h)
 		return is_protected;
 	for (size_t i = 0; i < h->fast_count; i++)
 		for (int way = 1; way >= 0; way--)
-			if ((is_protected < 0 || is_protected == way) &&
-			    follow_fastbin(h, h->fast[i], way, false)) {
+			if (is_protected == way ||
+			    (is_protected < 0 && follow_fastbin(h, h->fast[i], way, false))) {
 				follow_fastbin(h, h->fast[i], way, true);
 				break;
 			}
 	h->ret->cached = h->cached.count - h->ret->tcaches;
-	return 0;
+	return scry_glibc_in_time(h);
 }

@@ -32,7 +32,7 @@ static int64_t mappings(const uint64_t *mp, int first)
 	uint32_t n[3];
 
 	memcpy(n, (const uint32_t *)mp + first, sizeof(n));
-	return n[0] <= n[1] && n[0] <= n[2] && n[2] <= n[1] &&
+	return n[1] && n[0] <= n[1] && n[0] <= n[2] && n[2] <= n[1] &&
 			       (n[0] != 0) == (mp[MP_MAPPED_BYTES] != 0) &&
 			       (n[2] != 0) == (mp[MP_MAX_MAPPED_BYTES] != 0)
 		       ? (int64_t)n[0]
@@ -43,7 +43,7 @@ static bool is_mp(const uint64_t *mp)
 {
 	uint64_t bins = mp[MP_TCACHE_BINS];
 
-	return mp[0] % 16 == 0 && !(mp[0] >> 47) && bins && bins <= 64 &&
+	return mp[0] && mp[0] % 16 == 0 && !(mp[0] >> 47) && bins && bins <= 64 &&
 	       mp[MP_TCACHE_MAX] > (bins - 1) * 16 && mp[MP_TCACHE_MAX] <= (bins - 1) * 16 + 24 &&
 	       mp[MP_TCACHE_COUNT] <= UINT16_MAX &&
 	       mp[MP_MAPPED_BYTES] <= mp[MP_MAX_MAPPED_BYTES] && mp[MP_MAPPED_BYTES] % PAGE == 0 &&
