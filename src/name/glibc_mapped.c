@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define PAGE 4096u
-#define PAGES_IN_VAIN 65536u /* looked at that begin no chunk */
+#define PAGES_IN_VAIN (1u << 18) /* looked at that begin no chunk: a GiB */
 
 /* Words of mp_ from sbrk_base on, before and behind. */
 enum {
@@ -82,31 +82,54 @@ static uint64_t chunk_in(const struct scry_mem *mem, uint64_t at, uint64_t size)
 	return at;
 }
 
+/* Is this the head of a mapped chunk, with `room` bytes to the end of the mapping? */
+static uint64_t mapped_size(const uint64_t head[2], uint64_t room)
+{
+	uint64_t size = head[1] & ~(uint64_t)CHUNK_FLAGS;
+
+	return head[0] == 0 && (head[1] & CHUNK_FLAGS) == CHUNK_MAPPED && size % PAGE == 0 &&
+			       size <= room
+		       ? size
+		       : 0;
+}
+
+static int found(struct scry_glibc_heap *h, uint64_t at, uint64_t size)
+{
+	uint64_t chunk = chunk_in(h->window.mem, at, size);
+
+	h->ret->mapped_found++;
+	h->ret->mapped_found_bytes += size;
+	return scry_glibc_add(h, chunk + 16, size - (chunk - at) - 16);
+}
+
 /* Blocks in one anonymous mapping. */
 static int look_through(struct scry_glibc_heap *h, const struct scry_map_entry *m, uint64_t *pages)
 {
-	struct scry_glibc_arenas *ret = h->ret;
-	uint64_t at = m->start;
-	int r = 0;
+	uint64_t heads[SCRY_MEM_HEADS][2], at = m->start;
+	int r = scry_glibc_in_time(h);
 
-	while (at < m->end && *pages && r == 0 && ret->mapped_found_bytes < ret->mapped_bytes) {
-		uint64_t head[2], size, chunk;
+	while (at < m->end && *pages && r == 0 &&
+	       h->ret->mapped_found_bytes < h->ret->mapped_bytes) {
+		uint64_t left = (m->end - at) / PAGE, next = at;
+		ssize_t n = scry_mem_page_heads(
+			h->window.mem, at, left < SCRY_MEM_HEADS ? left : SCRY_MEM_HEADS, heads);
 
-		r = scry_glibc_in_time(h);
-		if (r < 0 || scry_mem_read(h->window.mem, at, head, sizeof(head)) < 0)
-			break;
-		size = head[1] & ~(uint64_t)CHUNK_FLAGS;
-		if (head[0] || (head[1] & CHUNK_FLAGS) != CHUNK_MAPPED || !size || size % PAGE ||
-		    size > m->end - at) {
-			at += PAGE;
-			(*pages)--;
-			continue;
+		for (ssize_t i = 0; i < n && r == 0 && *pages; i++) {
+			uint64_t here = at + (uint64_t)i * PAGE, size;
+
+			if (here < next) /* inside the chunk that was found last */
+				continue;
+			size = mapped_size(heads[i], m->end - here);
+			next = here + (size ? size : PAGE);
+			if (size)
+				r = found(h, here, size);
+			else
+				(*pages)--;
 		}
-		chunk = chunk_in(h->window.mem, at, size);
-		r = scry_glibc_add(h, chunk + 16, size - (chunk - at) - 16);
-		ret->mapped_found++;
-		ret->mapped_found_bytes += size;
-		at += size;
+		if (n <= 0)
+			break;
+		at = next > at + (uint64_t)n * PAGE ? next : at + (uint64_t)n * PAGE;
+		r = r ? r : scry_glibc_in_time(h);
 	}
 	return r;
 }
