@@ -42,6 +42,7 @@ struct scry_view_opts {
 	bool live;			/* only what survived the last full mark */
 	bool internal;			/* the VM's own objects too */
 	bool stacks;			/* by callers */
+	const char *at;			/* malloc: "peak", "end", or a time; NULL: peak */
 };
 
 #define SCRY_VIEW_OPTS_DEFAULT                                                \
@@ -137,7 +138,7 @@ int scry_view_opts_check(const struct scry_view_opts *opts);
 int scry_view_sort_of(const struct scry_view_opts *opts);
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
-scry_view_run scry_view_objects, scry_view_count, scry_view_time, scry_view_log, scry_view_events,
-	scry_view_info;
+scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
+	scry_view_log;
 
 #endif
