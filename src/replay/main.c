@@ -50,6 +50,13 @@ uint64_t replay_thread_ns(void)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+static double ticks_a_ms; /* of the TSC */
+
+uint64_t replay_ticks_ns(uint64_t ticks)
+{
+	return (uint64_t)((double)ticks * 1e6 / ticks_a_ms);
+}
+
 static char *put(char *at, const char *end, const char *text)
 {
 	while (*text && at < end)
@@ -161,7 +168,11 @@ static void limit(uint64_t more)
 
 static void measure_timer(void)
 {
-	uint64_t least = UINT32_MAX;
+	uint64_t least = UINT32_MAX, begin = clock_ns(CLOCK_MONOTONIC), now, ticks = __rdtsc();
+
+	while ((now = clock_ns(CLOCK_MONOTONIC)) - begin < 1000000)
+		;
+	ticks_a_ms = (double)(__rdtsc() - ticks) * 1e6 / (double)(now - begin);
 
 	for (int i = 0; i < 1000; i++) {
 		uint64_t t = __rdtsc();

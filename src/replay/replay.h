@@ -71,7 +71,7 @@ void replay_window(void);
 struct lane {
 	uint32_t number;
 	uint32_t left; /* calls until the next is timed */
-	uint64_t failed, waits, wait_ns, spawn_ns, sink;
+	uint64_t failed, waits, wait_ticks, wait_ns, spawn_ns, sink;
 };
 /* True: the thread ends. */
 bool replay_work(struct lane *l, uint32_t block);
@@ -88,6 +88,7 @@ void verify_usable(struct lane *l, uint32_t slot, size_t usable);
 /* main.c: a sentence, the first one stays. printf's %s and %u only. Always false. */
 bool replay_refuse(const char *format, ...);
 uint64_t replay_thread_ns(void);
+uint64_t replay_ticks_ns(uint64_t ticks); /* of the TSC */
 void *
 replay_map(size_t bytes); /* shared, zeroed, taken when touched; ends the program on failure */
 _Noreturn void replay_die(const char *why);

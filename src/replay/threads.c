@@ -42,12 +42,13 @@ static bool play(struct thread *t)
 
 	if (replay.first[l->number] == SCRY_REPLAY_NONE)
 		return false;
-	l->waits = l->wait_ns = l->spawn_ns = l->failed = 0;
+	l->waits = l->wait_ticks = l->wait_ns = l->spawn_ns = l->failed = 0;
 	getrusage(RUSAGE_THREAD, &from);
 	begin = replay_thread_ns();
 	is_end = replay_work(l, replay.first[l->number]);
 	spent = replay_thread_ns() - begin;
 	getrusage(RUSAGE_THREAD, &to);
+	l->wait_ns += replay_ticks_ns(l->wait_ticks);
 	spent -= l->wait_ns + l->spawn_ns < spent ? l->wait_ns + l->spawn_ns : spent;
 	kernel = (uint64_t)(to.ru_stime.tv_sec - from.ru_stime.tv_sec) * 1000000000u +
 		 (uint64_t)(to.ru_stime.tv_usec - from.ru_stime.tv_usec) * 1000;

@@ -42,16 +42,19 @@ static __attribute__((noinline)) void count(struct lane *l, enum scry_replay_kin
 static __attribute__((noinline)) uint64_t wait_long(struct lane *l, const uint64_t *cell,
 						    uint64_t tag)
 {
-	uint64_t begin = __rdtsc(), from, value;
+	uint64_t begin = __rdtsc(), now, from, value;
 	uint32_t turns = 0;
 
 	l->waits++;
 	do {
 		_mm_pause();
 		value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
-		if (value >> 48 == tag)
-			return value;
-	} while (__rdtsc() - begin < SPIN_TICKS);
+		now = __rdtsc();
+	} while (value >> 48 != tag && now - begin < SPIN_TICKS);
+	/* Not more than that, should it have lost the processor meanwhile. */
+	l->wait_ticks += now - begin < SPIN_TICKS ? now - begin : SPIN_TICKS;
+	if (value >> 48 == tag)
+		return value;
 	from = replay_thread_ns();
 	for (;; turns++) {
 		value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
