@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "rec/check.h"
 #include "rec/fields.h"
+#include "rec/malloc_chunks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ struct scry_reader {
 	struct scry_map string_ids; /* id in the file -> id in `strings` */
 	unsigned char *sites;	    /* a bit per site defined */
 	unsigned char *stacks;	    /* the same for stack frames */
+	struct scry_malloc_chunks mallocs;
+	bool is_unpacked; /* the chunk is one of calls of malloc, and open in `mallocs` */
 	_Alignas(8) char scratch[SCRY_EVENT_MAX];
 };
 
@@ -118,6 +121,7 @@ void scry_reader_close(struct scry_reader *r)
 		return;
 	scry_intern_done(&r->strings);
 	scry_map_done(&r->string_ids);
+	scry_malloc_chunks_done(&r->mallocs);
 	free(r->sites);
 	free(r->stacks);
 	free(r->payload);
@@ -166,11 +170,19 @@ static void reader_count_chunk(struct scry_reader *r)
 	row->events += r->chunk.count;
 }
 
+static int reader_next_malloc(struct scry_reader *r, const struct scry_event **ret_event);
+
 int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_chunk)
 {
+	const struct scry_event *passed;
 	struct scry_chunk chunk;
 	int got;
 
+	/* Which blocks live after a chunk is known to who has read it: none is passed over. */
+	while (r->has_chunk && r->chunk.kind == SCRY_CHUNK_MALLOC &&
+	       (got = reader_next_malloc(r, &passed)))
+		if (got < 0)
+			return got;
 	if (r->at_end)
 		return 0;
 	if (r->stats.file_bytes - r->next_chunk < sizeof(chunk))
@@ -191,6 +203,7 @@ int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_
 	r->next_chunk += sizeof(chunk) + chunk.bytes;
 	r->chunk = chunk;
 	r->has_chunk = true;
+	r->is_unpacked = false;
 	r->at = 0;
 	reader_count_chunk(r);
 	*ret_chunk = &r->chunk;
@@ -357,6 +370,32 @@ static const struct scry_event *reader_next_word(struct scry_reader *r)
 _Static_assert(sizeof(struct scry_ev_alloc) == sizeof(struct scry_ev_free), "yielded as one shape");
 _Static_assert(SCRY_OBJ_CODE_MASK < SITES_MAX, "a packed code is a legal site");
 
+/* 1, 0 at the chunk's end, -ENOMEM. */
+static int reader_next_malloc(struct scry_reader *r, const struct scry_event **ret_event)
+{
+	struct scry_event *event = (struct scry_event *)r->scratch;
+	struct scry_ev_malloc *call = (struct scry_ev_malloc *)(event + 1);
+	int got = 0;
+
+	if (!r->is_unpacked) {
+		r->is_unpacked = true;
+		got = scry_malloc_chunks_open(&r->mallocs, &r->chunk, r->payload);
+	}
+	if (!got)
+		got = scry_malloc_chunks_next(&r->mallocs, &event->time_ns, call);
+	if (got == 0 || got == -ENOMEM)
+		return got;
+	if (got < 0) {
+		r->stats.errors++;
+		return 0;
+	}
+	event->tid = 0;
+	event->type = SCRY_EVENT_MALLOC;
+	event->size = sizeof(*event) + sizeof(*call);
+	*ret_event = event;
+	return got;
+}
+
 int scry_reader_next(struct scry_reader *r, const struct scry_event **ret_event)
 {
 	for (;;) {
@@ -368,6 +407,11 @@ int scry_reader_next(struct scry_reader *r, const struct scry_event **ret_event)
 			event = reader_next_event(r);
 		else if (r->has_chunk && r->chunk.kind == SCRY_CHUNK_OBJECTS)
 			event = reader_next_word(r);
+		else if (r->has_chunk && r->chunk.kind == SCRY_CHUNK_MALLOC) {
+			got = reader_next_malloc(r, &event);
+			if (got < 0)
+				return got;
+		}
 		if (event) {
 			*ret_event = event;
 			return 1;

@@ -8,8 +8,10 @@
  * tail is a shorter recording, not an error. Payloads shorter than this version's structs (an older
  * file) are yielded with zeros at their end, so a payload may always be read as its whole struct.
  *
- * Packed chunks are yielded as ALLOC and FREE events. Memory: one chunk (64 MiB at most), the
- * strings (512 MiB at most), and 2 MiB. One pass, forward; read by pread, so the fd's offset does
+ * Packed chunks are yielded as ALLOC and FREE events, or as MALLOC events (their process is in the
+ * payload). A malloc chunk that is damaged counts as one error and ends what can be read of its
+ * process. Memory: one chunk (64 MiB at most), the strings (512 MiB at most), 4 MiB, and for malloc
+ * chunks what rec/malloc_chunks.h says. One pass, forward; read by pread, so the fd's offset does
  * not matter and a file that is still being written may be read. One thread. The fd stays the
  * caller's.
  */
@@ -57,7 +59,8 @@ int scry_reader_next(struct scry_reader *r, const struct scry_event **ret_event)
 
 /*
  * Goes to the next whole chunk, of any kind, and yields its head; events of the current one that
- * were not read are passed over, strings included. 1, 0 or -errno as above.
+ * were not read are passed over, strings included (calls of malloc are read, as later chunks rest
+ * on them). 1, 0 or -errno as above.
  */
 int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_chunk);
 

@@ -273,7 +273,7 @@ static uint64_t writer_tail(const struct scry_writer *w)
 	return share < SCRY_WRITER_TAIL_MAX ? share : SCRY_WRITER_TAIL_MAX;
 }
 
-static int writer_objects_failed(struct scry_writer *w, int err, uint64_t lost)
+static int writer_packed_failed(struct scry_writer *w, int err, uint64_t lost)
 {
 	w->stats.lost += lost;
 	if (err != -EFBIG || !w->max_size)
@@ -285,35 +285,55 @@ static int writer_objects_failed(struct scry_writer *w, int err, uint64_t lost)
 			 (unsigned long long)w->max_size);
 }
 
+int scry_writer_packed(struct scry_writer *w, const struct scry_packed_run *run)
+{
+	struct scry_chunk chunk = {
+		.kind = run->kind,
+		.producer_pid = run->producer.pid,
+		.producer_ring = run->producer.ring,
+		.producer_start = run->producer.start_ticks,
+		.bytes = run->bytes,
+		.count = run->count,
+		.first_ns = run->first_ns,
+		.last_ns = run->last_ns,
+	};
+	int err = scry_writer_flush(w);
+
+	assert(run->bytes % 8 == 0 && run->bytes <= SCRY_CHUNK_MAX);
+	if (w->stopped || w->is_packed_full) {
+		w->stats.lost += run->count;
+		return err;
+	}
+	err = writer_chunk(w, &chunk, run->payload, writer_tail(w));
+	if (err)
+		return writer_packed_failed(w, err, run->count);
+	w->stats.events += run->count;
+	return 0;
+}
+
 int scry_writer_objects(struct scry_writer *w, const struct scry_objects_run *run)
 {
 	const size_t most = SCRY_CHUNK_MAX / sizeof(*run->words);
 	size_t at, count;
 	int err = scry_writer_flush(w);
 
-	if (w->stopped || w->is_packed_full) {
-		w->stats.lost += run->count;
-		return err;
-	}
 	for (at = 0; at < run->count; at += count) {
-		struct scry_chunk chunk = {
+		struct scry_packed_run part = {
 			.kind = SCRY_CHUNK_OBJECTS,
-			.producer_pid = run->producer.pid,
-			.producer_ring = run->producer.ring,
-			.producer_start = run->producer.start_ticks,
+			.producer = run->producer,
+			.payload = run->words + at,
 			.first_ns = run->first_ns,
 			.last_ns = run->last_ns,
 		};
+		int failed;
 
 		count = run->count - at < most ? run->count - at : most;
-		chunk.count = count;
-		chunk.bytes = count * sizeof(*run->words);
-		err = writer_chunk(w, &chunk, run->words + at, writer_tail(w));
-		if (err)
-			return writer_objects_failed(w, err, run->count - at);
-		w->stats.events += count;
+		part.count = count;
+		part.bytes = count * sizeof(*run->words);
+		failed = scry_writer_packed(w, &part);
+		err = err ? err : failed;
 	}
-	return 0;
+	return err;
 }
 
 void scry_writer_stats(const struct scry_writer *w, struct scry_writer_stats *ret_stats)

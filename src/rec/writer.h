@@ -40,6 +40,16 @@ struct scry_objects_run { /* packed ALLOC/FREE words, see wire/file.h */
 	uint64_t last_ns;
 };
 
+struct scry_packed_run { /* one chunk of a packed kind, as it is written */
+	uint32_t kind;	 /* enum scry_chunk_kind */
+	struct scry_producer producer;
+	const void *payload;
+	size_t bytes;	/* a multiple of 8, at most SCRY_CHUNK_MAX */
+	uint64_t count; /* of events in it */
+	uint64_t first_ns;
+	uint64_t last_ns;
+};
+
 struct scry_writer_stats {
 	uint64_t size;		  /* bytes written, whole chunks */
 	uint64_t events;	  /* written, packed ones included, STRING excluded */
@@ -77,6 +87,9 @@ int scry_writer_string(struct scry_writer *w, const char *bytes, size_t len, uin
  * are not checked here: the reader does. 0, or the error of a write, once.
  */
 int scry_writer_objects(struct scry_writer *w, const struct scry_objects_run *run);
+
+/* The same for a chunk of any packed kind. After one that found no room no other is written. */
+int scry_writer_packed(struct scry_writer *w, const struct scry_packed_run *run);
 
 /* Writes what is buffered. 0, or the error of a write, once. */
 int scry_writer_flush(struct scry_writer *w);

@@ -98,6 +98,7 @@ static void push_kinds(const struct info *info, struct scry_doc *doc)
 		[0] = "unknown to this scry",
 		[SCRY_CHUNK_EVENTS] = "events",
 		[SCRY_CHUNK_OBJECTS] = "objects, packed",
+		[SCRY_CHUNK_MALLOC] = "malloc, packed",
 	};
 	struct scry_reader_stats stats;
 	size_t i;
