@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "rec/malloc_effect.h"
 
 #define WINDOW_FULL 1	       /* the call belongs to the next window */
 #define SPARE_BLOCKS 4u	       /* of words: what one call can take */
@@ -453,27 +454,31 @@ static bool is_begin(uint32_t op)
 	return op <= SCRY_REPLAY_PVALLOC;
 }
 
-/* The operation that a call is, 0: none. A realloc may begin a block, go on with it or end it. */
+/* The operation that a call is, 0: none. */
 static uint32_t operation(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
 	uint32_t op = e->function < SCRY_MALLOC_FUNCTIONS ? op_of[e->function] : 0;
 	bool is_realloc = op == SCRY_REPLAY_REALLOC || op == SCRY_REPLAY_REALLOCARRAY;
 
-	if (!op || e->flags & SCRY_MALLOC_FAILED) {
-		f->stats.failed += op != 0;
+	switch (scry_malloc_effect_of(e->function, e->flags)) {
+	case SCRY_MALLOC_EFFECT_BEGIN:
+		if (is_realloc)
+			return e->flags & SCRY_MALLOC_NULL ? SCRY_REPLAY_REALLOC_NULL
+							   : SCRY_REPLAY_MALLOC;
+		return op;
+	case SCRY_MALLOC_EFFECT_END:
+		return is_realloc ? SCRY_REPLAY_FREE : op;
+	case SCRY_MALLOC_EFFECT_ASK:
+		f->stats.failed += is_realloc;
+		return is_realloc ? 0 : op;
+	case SCRY_MALLOC_EFFECT_AGAIN:
+		return op;
+	default:
+		f->stats.failed += (e->flags & SCRY_MALLOC_FAILED) != 0;
+		f->stats.unknown += (e->flags & SCRY_MALLOC_UNKNOWN) != 0;
+		f->stats.nulls += (e->flags & SCRY_MALLOC_NULL) != 0;
 		return 0;
 	}
-	if (is_realloc && e->flags & SCRY_MALLOC_ENDED)
-		op = SCRY_REPLAY_FREE;
-	else if (is_realloc && e->flags & SCRY_MALLOC_NULL)
-		return SCRY_REPLAY_REALLOC_NULL;
-	else if (is_realloc && e->flags & SCRY_MALLOC_UNKNOWN)
-		return SCRY_REPLAY_MALLOC;
-	if (is_begin(op))
-		return op;
-	f->stats.nulls += (e->flags & SCRY_MALLOC_NULL) != 0;
-	f->stats.unknown += (e->flags & SCRY_MALLOC_UNKNOWN) != 0;
-	return e->flags & (SCRY_MALLOC_NULL | SCRY_MALLOC_UNKNOWN) ? 0 : op;
 }
 
 static int act(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
