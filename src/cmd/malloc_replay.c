@@ -133,7 +133,8 @@ static int keep(struct replay_job *j, struct measured *m)
 /* An allocator that cannot be replayed with is left out; the recording's own errors end all. */
 static int failed(struct replay_job *j, uint32_t at, int err)
 {
-	if (at == ALL - 1 || (err != -EINVAL && err != -ECHILD && err != -ETIMEDOUT))
+	if (at == ALL - 1 ||
+	    (err != -EINVAL && err != -ECHILD && err != -ETIMEDOUT && err != -ENOBUFS))
 		return err;
 	note(j, "%s", scry_error());
 	scry_error_clear();
@@ -330,7 +331,7 @@ static void tell_notes(struct replay_job *j)
 		     "%u threads at once on %ld processors: times include that they wait for "
 		     "each other's turn",
 		     f->threads_peak, processors);
-	if (j->opts->threads && f->threads > 1)
+	if (j->opts->threads)
 		note(j, "all calls are made by one thread, as --threads 1 asks");
 	if (r->has_memory && r->rss_anon_peak > f->peak_bytes * 2)
 		note(j,

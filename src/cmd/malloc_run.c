@@ -171,7 +171,7 @@ static int watch(struct run *r)
 	uint64_t position = __atomic_load_n(&r->head->position, __ATOMIC_RELAXED), now = now_ns();
 
 	if (sample(r) > r->opts->memory)
-		return scry_fail(-E2BIG, "%s takes more than %llu MiB, the limit; fix: --memory",
+		return scry_fail(-ENOBUFS, "%s takes more than %llu MiB, the limit; fix: --memory",
 				 r->allocator->label, (unsigned long long)(r->opts->memory >> 20));
 	if (position != r->moved_to || !r->moved_ns) {
 		r->moved_to = position;

@@ -44,8 +44,8 @@ struct scry_malloc_result {
 
 /*
  * 0; -ENOENT when there is no scry-replay; -EINVAL when it refused (another allocator serves, a
- * window that must not be replayed); -E2BIG beyond the limit of memory; -ETIMEDOUT when it got
- * stuck; -ECHILD when it died; the feed's errors; each with a sentence.
+ * window that must not be replayed); -ENOBUFS when it took more than the limit of memory;
+ * -ETIMEDOUT when it got stuck; -ECHILD when it died; the feed's errors; each with a sentence.
  */
 int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allocator *allocator,
 		    const struct scry_malloc_run_opts *opts, struct scry_malloc_result *ret_result);

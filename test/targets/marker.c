@@ -1,7 +1,8 @@
 /*
  * An allocator that counts its calls and is libc's otherwise: which one a replay calls is seen by
  * it. At the end of the process it writes "calls N" to the file that MARKER names.
- * With MARKER_HALF it has malloc only; then no replay must use it.
+ * With MARKER_HALF it has malloc only, and no replay must use it; with MARKER_WRONG calloc does not
+ * zero.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -32,8 +33,13 @@ void *malloc(size_t size)
 #ifndef MARKER_HALF
 void *calloc(size_t n, size_t size)
 {
+	void *p = __libc_calloc(n, size);
+
 	count();
-	return __libc_calloc(n, size);
+#ifdef MARKER_WRONG
+	memset(p, 1, p ? n * size : 0);
+#endif
+	return p;
 }
 
 void *realloc(void *p, size_t size)
@@ -42,24 +48,17 @@ void *realloc(void *p, size_t size)
 	return __libc_realloc(p, size);
 }
 
-/* As MARKER_WRONG asks: not as aligned as it was told. */
 int posix_memalign(void **ret_p, size_t align, size_t size)
 {
 	count();
-#ifdef MARKER_WRONG
-	*ret_p = (char *)__libc_memalign(align * 2, size + align) + align / 2;
-#else
 	*ret_p = __libc_memalign(align, size);
-#endif
 	return *ret_p ? 0 : ENOMEM;
 }
 
 void free(void *p)
 {
 	count();
-#ifndef MARKER_WRONG /* where it began is not known */
 	__libc_free(p);
-#endif
 }
 #endif
 
