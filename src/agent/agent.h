@@ -9,10 +9,12 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/malloc.h"
 #include "agent/pages.h"
 #include "agent/ractor.h"
 #include "agent/sample.h"
 #include "agent/stack.h"
+#include "agent/threads.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
 #include "wire/ruby_hooks.h"
@@ -65,6 +67,8 @@ struct scry_agent_data {
 	uint64_t made_count; /* another: objects made, where no word is known (ruby_hooks.c) */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;
+	struct scry_agent_tracking tracking;
+	struct scry_agent_malloc malloc;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
@@ -73,6 +77,8 @@ struct scry_agent_data {
 	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
 	struct scry_agent_stacks stacks;
 	struct scry_agent_pages pages;
+	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
+	struct scry_agent_callers callers;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];

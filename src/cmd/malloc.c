@@ -16,6 +16,8 @@ struct verb {
 };
 
 static const struct verb verbs[] = {
+	{"record", scry_cmd_malloc_record, "record -o FILE -- CMD | -p PID [-d TIME]",
+	 "record every call of the malloc family"},
 	{"replay", scry_cmd_malloc_replay, "replay FILE [--with LIST]",
 	 "make recorded calls again under several allocators: which suits?"},
 };

@@ -70,7 +70,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 
 /*
  * A new slab for `code_size` bytes of stubs within 1 GiB of `near`, mapped in `held` or in a thread
- * held for it. Returns its number in the header, or -errno with a sentence. Its first 64 bytes of
+ * held for it. Returns its number in the header, or -errno with a sentence. Its first 256 bytes of
  * code are the magic and literals, its counters are at inj->counters[number]. Unmapped with the
  * agent.
  */

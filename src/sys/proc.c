@@ -328,6 +328,29 @@ ssize_t scry_proc_tasks(pid_t pid, pid_t **ret)
 	return (ssize_t)count;
 }
 
+/* The last number of the NSpid line of a task is the one in its own namespace. */
+pid_t scry_proc_tid_inside(pid_t pid, pid_t tid)
+{
+	char path[64], line[256];
+	pid_t inner = tid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *last;
+
+		if (strncmp(line, "NSpid:", 6) != 0)
+			continue;
+		last = strrchr(line, '\t');
+		inner = last ? (pid_t)strtol(last + 1, NULL, 10) : tid;
+		break;
+	}
+	if (f)
+		fclose(f);
+	return inner;
+}
+
 char scry_proc_task_state(pid_t pid, pid_t tid)
 {
 	char path[64], line[1024];

@@ -43,6 +43,10 @@ bool scry_proc_is_alive(const struct scry_proc *proc);
  * come and go meanwhile. */
 ssize_t scry_proc_tasks(pid_t pid, pid_t **ret);
 
+/* The number of task `tid` in its own pid namespace, as it knows itself; `tid` when it cannot be
+ * read. */
+pid_t scry_proc_tid_inside(pid_t pid, pid_t tid);
+
 /* One letter of /proc/PID/task/TID/stat: R S D T t Z X; 0 when gone. */
 char scry_proc_task_state(pid_t pid, pid_t tid);
 

@@ -89,28 +89,6 @@ struct tids {
 	pid_t *inner; /* NULL: the same as host */
 };
 
-static pid_t inner_tid(pid_t pid, pid_t tid)
-{
-	char path[64], line[256];
-	pid_t inner = tid;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		char *last;
-
-		if (strncmp(line, "NSpid:", 6) != 0)
-			continue;
-		last = strrchr(line, '\t');
-		inner = last ? (pid_t)strtol(last + 1, NULL, 10) : tid;
-		break;
-	}
-	if (f)
-		fclose(f);
-	return inner;
-}
-
 /* Inner numbers only when the namespaces differ: one file of /proc per thread is dear. */
 static void read_tids(pid_t pid, struct tids *ret)
 {
@@ -118,11 +96,11 @@ static void read_tids(pid_t pid, struct tids *ret)
 	ssize_t n = pid ? scry_proc_tasks(pid, &host) : 0;
 
 	*ret = (struct tids){.saved = pid == 0, .count = n > 0 ? (size_t)n : 0, .host = host};
-	if (n <= 0 || inner_tid(pid, pid) == pid)
+	if (n <= 0 || scry_proc_tid_inside(pid, pid) == pid)
 		return;
 	ret->inner = calloc(ret->count, sizeof(*ret->inner));
 	for (size_t i = 0; ret->inner && i < ret->count; i++)
-		ret->inner[i] = inner_tid(pid, host[i]);
+		ret->inner[i] = scry_proc_tid_inside(pid, host[i]);
 }
 
 /* The task that the target calls `inner`, 0 when there is none. */

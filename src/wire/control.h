@@ -119,7 +119,11 @@ struct scry_control {
 	uint64_t load_late;	/* how many went on without having been answered */
 	uint32_t load_seq;	/* tickets given out; a futex */
 	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
-	uint64_t pad1[47];
+	/* threads that wait until a track is free: wire/tracks.h. Each sets it before each nap */
+	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
+	uint32_t track_pad;
+	uint64_t track_waits; /* how often one had to wait */
+	uint64_t pad1[45];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
@@ -129,7 +133,7 @@ struct scry_control {
 	uint32_t load_done;	       /* tickets answered; a futex */
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
-	uint32_t load_pad;
+	uint32_t track_freed;	       /* tracks given back, ever; a futex */
 	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */

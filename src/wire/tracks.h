@@ -13,7 +13,15 @@
  *   FREE -> OPEN     agent: it is this thread's; the generation goes up
  *   OPEN -> CLOSED   agent: it is full, or its thread is another one now
  *   OPEN -> DEAD     keeper: its thread has ended
- *   CLOSED, DEAD -> FREE   keeper: all of it has been read
+ *   CLOSED, DEAD -> FREE   keeper: all of it has been read; `head` and `stamping` are 0 then
+ *
+ * Before it claims a segment, the agent raises control->head (atomic maximum) to the words up to
+ * that segment's end: the keeper looks no further. After the claim it fills in the head; `thread`,
+ * `birth`, `tid`, `serial` and `begin_tsc` are read when `head` is not 0. It publishes with
+ * release, and never a part of a record; the last words are published before CLOSED.
+ *
+ * No segment is free: set control->track_waiting, look again, then futex(control->track_freed) for
+ * a bounded nap, again and again while the lease is fresh; control->track_waits counts.
  *
  * Freestanding. What the host reads here is hostile.
  */

@@ -1,0 +1,82 @@
+/*
+ * The keeper's end of the tracks (wire/tracks.h): copies what threads have published, in each
+ * thread's order, gives read segments back and wakes those who wait for one.
+ *
+ * What is read is hostile: everything is copied first and then checked; what makes no sense is
+ * counted, never followed. It says up to which TSC nothing older can come any more (the watermark),
+ * so that the threads' words can be put into one order. It knows nothing of what they mean.
+ *
+ * Life: new (hooks still off) -> take, each few ms -> end (nobody writes any more: we have left, or
+ * the target is gone) -> take once more -> free. One thread.
+ */
+#ifndef SCRY_HOOK_TRACKS_H
+#define SCRY_HOOK_TRACKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire/tracks.h"
+
+/* a record that is being written holds the watermark back, but not for longer */
+#define SCRY_TRACKS_HOLD_NS 1000000000ull
+
+struct scry_tracks;
+
+struct scry_track_run {	       /* words of one thread, following those given before */
+	uint64_t id;	       /* of the thread: from 1, never given again */
+	uint32_t tid;	       /* as it says of itself, in its own pid namespace */
+	uint64_t begin_tsc;    /* they are the first of a segment: none of their stamps is older.
+				  Else 0 */
+	const uint64_t *words; /* a copy, valid during the call */
+	size_t count;
+	bool has_ended; /* the thread is gone: these are its last; count may be 0 */
+};
+
+struct scry_tracks_taken {
+	uint64_t watermark; /* TSC: all stamps up to it were given; never falls. UINT64_MAX after
+			       scry_tracks_end */
+	uint64_t now_tsc;   /* when it was read: no honest stamp is later */
+	int fill;	    /* how full the pool was, 0..1000 */
+};
+
+struct scry_tracks_stats {
+	uint64_t words;	     /* given */
+	uint64_t threads;    /* seen */
+	uint64_t given_back; /* segments */
+	uint64_t overdue;    /* records that were being written for longer than
+				SCRY_TRACKS_HOLD_NS: they may come too late for their place */
+	uint64_t bad;	     /* segments that made no sense: their words are lost */
+	uint64_t
+		unfinished; /* records that were being written when their thread or process ended */
+	uint64_t waits;	    /* times that a thread had to wait for a segment */
+};
+
+/*
+ * `words` are the SCRY_RING_WORDS of `control` in our own address space (w->inj.ring, or those of a
+ * lane), which must outlive this; `pid` for /proc, 0: not known yet. With `from_now` what stands in
+ * the pool is passed over: an agent that an earlier scry left may have written it. A lane is read
+ * from its first word on. -ENOMEM with a sentence.
+ */
+int scry_tracks_new(struct scry_control *control, uint64_t *words, pid_t pid, bool from_now,
+		    struct scry_tracks **ret);
+void scry_tracks_free(struct scry_tracks *t); /* NULL is legal */
+
+/* A lane's process is known now. */
+void scry_tracks_identify(struct scry_tracks *t, pid_t pid);
+
+/* Nobody writes any more: all that is there can be given. */
+void scry_tracks_end(struct scry_tracks *t);
+
+/*
+ * Gives all that is published to `give`, thread by thread, then gives segments back. Stops at the
+ * first call that does not return 0 and returns that; the words of that call are lost. Also looks,
+ * each 200 ms, which threads have ended. About 1 ns a word and 20 us in all.
+ */
+int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct scry_track_run *),
+		     void *arg, struct scry_tracks_taken *ret);
+
+void scry_tracks_stats(const struct scry_tracks *t, struct scry_tracks_stats *ret);
+
+#endif

@@ -1,0 +1,98 @@
+/*
+ * From the words of many threads (wire/malloc_ring.h) to the calls of a process, in one order.
+ *
+ * Each thread's words are kept until the watermark has passed their stamps; then all threads are
+ * merged by stamp, each address is followed to the block that lives there, and the calls go to the
+ * packer (rec/malloc_pack.h), with THREAD and CALLER events before them. Words are hostile: any
+ * content gives some calls, never a crash, and memory is bounded.
+ *
+ * What does not fit is mended and counted: an address that begins while it lives ends first; an end
+ * of an address that is not known is UNKNOWN.
+ *
+ * Life: new, in the order of the target's life:
+ *   older*  (clock, words*, merge)*  clock, merge(UINT64_MAX), finish  free
+ * One thread. Errors are the writer's, -ENOMEM, or -ENOSPC: the limit of memory is reached; all
+ * with a sentence. After -ENOSPC nothing more is taken: end the recording, its part is complete.
+ */
+#ifndef SCRY_NAME_MALLOC_H
+#define SCRY_NAME_MALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "rec/writer.h"
+
+struct scry_malloc;
+
+struct scry_malloc_opts {
+	struct scry_producer producer;
+	struct scry_writer *writer;
+	uint64_t memory; /* bytes for all that is kept here; 0: no limit */
+};
+
+/* Also looks which objects are loaded, for callers of a target that ends soon. */
+int scry_malloc_new(const struct scry_malloc_opts *opts, struct scry_malloc **ret);
+void scry_malloc_free(struct scry_malloc *m); /* NULL is legal */
+
+/*
+ * A fork child's: blocks, callers and their ids as they are in `parent` now, which must be merged
+ * up to the fork; threads and words are not taken over. Parent's chunk is written first.
+ */
+int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *opts,
+		     struct scry_malloc **ret);
+
+/* A block that was there before recording began. Before the first merge. 0 also when that address
+ * was added before. */
+int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable);
+
+/* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
+void scry_malloc_clock(struct scry_malloc *m, uint64_t tsc, uint64_t ns);
+
+/* What hook/tracks gives (struct scry_track_run), the same fields. */
+struct scry_malloc_run {
+	uint64_t thread; /* its id */
+	uint32_t tid;
+	bool has_ended;
+	uint64_t begin_tsc; /* 0: goes on */
+	const uint64_t *words;
+	size_t count;
+};
+int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run);
+
+/* Makes calls of all that is stamped up to `watermark`. `now_tsc`: no stamp can be later. Packs and
+ * writes what is due. */
+int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_tsc);
+
+/* Words that wait for the watermark. Beyond this, do not take more of the tracks before a merge:
+ * the target's threads then wait. */
+#define SCRY_MALLOC_WAITING_MAX (16u << 20)
+size_t scry_malloc_waiting(const struct scry_malloc *m);
+
+/* Writes what is packed, with what it names. At least once a second. */
+int scry_malloc_flush(struct scry_malloc *m);
+
+/* Reads /proc/PID and writes a MEMORY event when 100 ms have passed since the last, or `now`.
+ * Nothing when the process is gone. */
+int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now);
+
+/* The end, after merge(UINT64_MAX): reallocs that never returned are counted, all is written. */
+int scry_malloc_finish(struct scry_malloc *m);
+
+struct scry_malloc_stats {
+	uint64_t calls;		     /* of the malloc family; OLDER, TOUCHED... are none */
+	uint64_t blocks, blocks_max; /* that live, and at most */
+	uint64_t unknown;	     /* ends of blocks that are not known */
+	uint64_t mended;	     /* beginnings where a block still lived */
+	uint64_t late;		     /* calls that came after later ones had been told */
+	uint64_t unreturned;	     /* reallocs that never returned: their blocks live on */
+	uint64_t bad;		     /* words that make no sense */
+	uint64_t callers, threads;
+	uint64_t callers_unnamed; /* whose code was used before it was defined */
+	uint64_t memory;	  /* bytes kept here now */
+	uint64_t block_bytes;	  /* of those, for blocks: 13 to 26 each */
+};
+void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *ret);
+
+#endif

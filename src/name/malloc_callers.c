@@ -1,0 +1,292 @@
+/* See malloc_callers.h. Ids are below SCRY_MALLOC_CALLERS, as codes are. */
+#include "name/malloc_callers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "sys/elf.h"
+#include "sys/maps.h"
+#include "wire/event.h"
+#include "wire/malloc_ring.h"
+
+#define FILES_MAX 128 /* open at once; others are not looked into */
+
+struct function {
+	uint64_t value, size;
+	const char *name;
+};
+
+struct file { /* of the target, with code */
+	uint64_t inode, bias;
+	uint32_t dev_major, dev_minor;
+	struct scry_elf *elf;	    /* NULL: cannot be read */
+	struct function *functions; /* by value, then names; made at the first question */
+	size_t count, room;
+	bool is_sorted;
+};
+
+struct place {
+	uint64_t address; /* 0: not known */
+	uint64_t offset;
+	char *module;
+	const char *symbol; /* of the file */
+	bool is_looked, is_told;
+};
+
+struct scry_malloc_callers {
+	pid_t pid;
+	uint16_t ids[SCRY_MALLOC_CALLERS];
+	struct place places[SCRY_MALLOC_CALLERS]; /* by id */
+	uint32_t count, looked, told;		  /* ids; those up to these are done */
+	uint64_t unnamed;
+	struct file files[FILES_MAX];
+	size_t file_count;
+	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
+};
+
+static struct file *file_of(struct scry_malloc_callers *c, const struct scry_map_entry *m)
+{
+	struct file *f;
+
+	for (size_t i = 0; i < c->file_count; i++) {
+		uint64_t bias;
+
+		f = &c->files[i];
+		if (f->inode != m->inode || f->dev_major != m->dev_major ||
+		    f->dev_minor != m->dev_minor)
+			continue;
+		if (f->elf && scry_elf_bias(f->elf, &c->maps, m, &bias) == 0)
+			f->bias = bias;
+		return f;
+	}
+	if (c->file_count == FILES_MAX)
+		return NULL;
+	f = &c->files[c->file_count++];
+	*f = (struct file){.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
+	if (scry_elf_open_mapped(c->pid, m, &f->elf) < 0 ||
+	    scry_elf_bias(f->elf, &c->maps, m, &f->bias) < 0) {
+		scry_elf_close(f->elf);
+		f->elf = NULL;
+	}
+	scry_error_clear();
+	return f;
+}
+
+/* A process that has ended has no mappings: the last ones are kept. */
+static void see_maps(struct scry_malloc_callers *c)
+{
+	struct scry_maps maps = {0};
+
+	if (c->pid && scry_maps_read(c->pid, &maps) == 0 && maps.count) {
+		scry_maps_done(&c->maps);
+		c->maps = maps;
+	} else {
+		scry_maps_done(&maps);
+	}
+	scry_error_clear();
+}
+
+struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
+{
+	struct scry_malloc_callers *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->pid = pid;
+	see_maps(c);
+	for (size_t i = 0; i < c->maps.count && c->file_count < FILES_MAX / 2; i++)
+		if (c->maps.entries[i].x && c->maps.entries[i].inode)
+			file_of(c, &c->maps.entries[i]);
+	return c;
+}
+
+struct scry_malloc_callers *scry_malloc_callers_copy(const struct scry_malloc_callers *c, pid_t pid)
+{
+	struct scry_malloc_callers *copy = scry_malloc_callers_new(pid);
+
+	if (!copy)
+		return NULL;
+	memcpy(copy->ids, c->ids, sizeof(copy->ids));
+	copy->count = c->count;
+	for (uint32_t id = 1; id <= c->count; id++)
+		copy->places[id].address = c->places[id].address;
+	return copy;
+}
+
+void scry_malloc_callers_free(struct scry_malloc_callers *c)
+{
+	if (!c)
+		return;
+	for (size_t i = 0; i < c->file_count; i++) {
+		free(c->files[i].functions);
+		scry_elf_close(c->files[i].elf);
+	}
+	for (uint32_t id = 1; id <= c->count; id++)
+		free(c->places[id].module);
+	scry_maps_done(&c->maps);
+	free(c);
+}
+
+uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code)
+{
+	if (code == 0 || code >= SCRY_MALLOC_CALLERS)
+		return 0;
+	if (!c->ids[code])
+		c->ids[code] = (uint16_t)++c->count;
+	return c->ids[code];
+}
+
+int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uint64_t address)
+{
+	struct place *p;
+
+	if (code == 0 || code >= SCRY_MALLOC_CALLERS || !address)
+		return -EINVAL;
+	p = &c->places[scry_malloc_callers_id(c, (uint32_t)code)];
+	if (p->address && p->address != address)
+		return -EINVAL;
+	p->address = address;
+	return 0;
+}
+
+static int gather(const struct scry_sym *sym, void *arg)
+{
+	struct file *f = arg;
+
+	if (sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC)
+		return 0;
+	if (f->count == f->room) {
+		size_t room = f->room ? f->room * 2 : 1024;
+		struct function *more = realloc(f->functions, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		f->functions = more;
+		f->room = room;
+	}
+	f->functions[f->count++] = (struct function){sym->value, sym->size, sym->name};
+	return 0;
+}
+
+/* Of two names for the same bytes the shorter one is meant, mostly: malloc, not __libc_malloc. */
+static int compare_functions(const void *a, const void *b)
+{
+	const struct function *x = a, *y = b;
+
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	if (x->size != y->size)
+		return x->size > y->size ? -1 : 1;
+	if (strlen(x->name) != strlen(y->name))
+		return strlen(x->name) < strlen(y->name) ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* The function that covers link-time address `at`, or NULL. */
+static const struct function *function_at(struct file *f, uint64_t at)
+{
+	size_t low = 0, high;
+
+	if (!f->is_sorted) {
+		scry_elf_each_symbol(f->elf, gather, f);
+		qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
+		f->is_sorted = true;
+	}
+	for (high = f->count; low < high;) {
+		size_t mid = low + (high - low) / 2;
+
+		if (f->functions[mid].value <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (!low)
+		return NULL;
+	for (low--; low && f->functions[low - 1].value == f->functions[low].value;)
+		low--;
+	return at - f->functions[low].value < f->functions[low].size ? &f->functions[low] : NULL;
+}
+
+/* The return address may be the first byte of the next function: the call is before it. */
+static void look_up(struct scry_malloc_callers *c, struct place *p)
+{
+	const struct scry_map_entry *m = scry_maps_at(&c->maps, p->address - 1);
+	const struct function *function;
+	struct file *f;
+
+	p->offset = p->address;
+	if (!m || !m->path[0]) {
+		p->module = strdup("[anon]");
+		return;
+	}
+	p->module = strdup(m->path);
+	p->offset = p->address - m->start + m->offset;
+	f = m->inode ? file_of(c, m) : NULL;
+	if (!f || !f->elf)
+		return;
+	p->offset = p->address - f->bias;
+	function = function_at(f, p->address - 1 - f->bias);
+	if (!function)
+		return;
+	p->symbol = function->name;
+	p->offset = p->address - f->bias - function->value;
+}
+
+void scry_malloc_callers_look(struct scry_malloc_callers *c)
+{
+	while (c->looked < c->count && c->places[c->looked + 1].is_looked)
+		c->looked++;
+	if (c->looked == c->count)
+		return;
+	see_maps(c);
+	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
+		struct place *p = &c->places[id];
+
+		if (p->is_looked || !p->address)
+			continue;
+		look_up(c, p);
+		p->is_looked = true;
+	}
+}
+
+static int string_id(struct scry_writer *w, const char *text, uint32_t *ret)
+{
+	*ret = 0;
+	return text ? scry_writer_string(w, text, strlen(text), ret) : 0;
+}
+
+int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *w)
+{
+	int r = 0;
+
+	if (c->told == c->count)
+		return 0;
+	scry_malloc_callers_look(c);
+	while (c->told < c->count && r == 0) {
+		struct place *p = &c->places[++c->told];
+		struct scry_ev_caller ev = {.caller = c->told,
+					    .pid = (uint32_t)c->pid,
+					    .offset = p->is_looked ? p->offset : p->address};
+
+		c->unnamed += !p->address;
+		r = string_id(w, p->module, &ev.module_str);
+		if (r == 0)
+			r = string_id(w, p->symbol, &ev.symbol_str);
+		if (r == 0)
+			r = scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_CALLER},
+						&ev, sizeof(ev));
+	}
+	return r;
+}
+
+uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c)
+{
+	return c->count;
+}
+
+uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c)
+{
+	return c->unnamed;
+}

@@ -1,0 +1,43 @@
+/*
+ * Places that call the malloc family: codes of the agent -> ids of the recording, and their names.
+ *
+ * A code gets its id at its first use, so ids are dense. Names are looked up while the target
+ * lives, once per place: the mapping that holds the return address and the function that covers the
+ * byte before it. Files are opened when seen and kept, for a target that ends soon.
+ */
+#ifndef SCRY_NAME_MALLOC_CALLERS_H
+#define SCRY_NAME_MALLOC_CALLERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "rec/writer.h"
+
+struct scry_malloc_callers;
+
+/* Looks at what is mapped in process `pid` (0: names stay unknown). NULL: no memory. */
+struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid);
+/* For a fork child: the same codes and ids, none of them told. NULL: no memory. */
+struct scry_malloc_callers *scry_malloc_callers_copy(const struct scry_malloc_callers *c,
+						     pid_t pid);
+void scry_malloc_callers_free(struct scry_malloc_callers *c);
+
+/* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */
+int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uint64_t address);
+
+/* Id of a code, 0: none. */
+uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code);
+
+/* Looks up names that are not known yet: while the target lives. Costs nothing when there is none,
+ * else a read of /proc/PID/maps. */
+void scry_malloc_callers_look(struct scry_malloc_callers *c);
+
+/* Writes CALLER events for the ids not told yet. 0, or the error of a write. */
+int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *w);
+
+uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c);
+/* Told without an address: used before they were defined. */
+uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c);
+
+#endif

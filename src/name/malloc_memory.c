@@ -1,0 +1,107 @@
+/* See malloc_memory.h. The files are of one process: read after its end they give nothing. */
+#include "name/malloc_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int open_file(pid_t pid, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	return pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid)
+{
+	*m = (struct scry_malloc_memory){
+		.pid = pid, .status = open_file(pid, "status"), .stat = open_file(pid, "stat")};
+}
+
+void scry_malloc_memory_done(struct scry_malloc_memory *m)
+{
+	if (m->status >= 0)
+		close(m->status);
+	if (m->stat >= 0)
+		close(m->stat);
+	m->status = m->stat = -1;
+}
+
+static int read_all(int fd, char *buf, size_t room)
+{
+	ssize_t n = pread(fd, buf, room - 1, 0);
+
+	if (n <= 0)
+		return -ESRCH;
+	buf[n] = 0;
+	return 0;
+}
+
+/* Bytes of a line "\nName:   123 kB"; false: there is none, as in a zombie. */
+static bool line_bytes(const char *text, const char *name, uint64_t *ret)
+{
+	const char *line = strstr(text, name);
+
+	if (line)
+		*ret = strtoull(line + strlen(name), NULL, 10) << 10;
+	return line != NULL;
+}
+
+/* proc(5): the fields behind the name, which may hold anything: state is the third. */
+static int read_stat(const char *text, struct scry_ev_memory *ret)
+{
+	const char *at = strrchr(text, ')');
+	uint64_t fields[21] = {0}; /* by their number in proc(5) */
+	uint64_t tick = 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+
+	if (!at || strlen(at) < 4)
+		return -ESRCH;
+	at += 3;
+	for (int i = 4; i <= 20; i++) {
+		char *end;
+
+		fields[i] = (uint64_t)strtoll(at, &end, 10);
+		at = end;
+	}
+	ret->faults = fields[10];
+	ret->major_faults = fields[12];
+	ret->user_ns = fields[14] * tick;
+	ret->system_ns = fields[15] * tick;
+	ret->threads = (uint32_t)fields[20];
+	return 0;
+}
+
+int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
+{
+	struct scry_ev_memory ev = {.pid = (uint32_t)m->pid};
+	char text[4096];
+
+	if (read_all(m->status, text, sizeof(text)) < 0 ||
+	    !line_bytes(text, "\nRssAnon:", &ev.rss_anon) ||
+	    !line_bytes(text, "\nRssFile:", &ev.rss_file) ||
+	    !line_bytes(text, "\nRssShmem:", &ev.rss_shmem))
+		return -ESRCH;
+	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, &ev) < 0)
+		return -ESRCH;
+	*ret = ev;
+	return 0;
+}
+
+int scry_malloc_memory_write(struct scry_malloc_memory *m, struct scry_writer *w, uint64_t now_ns,
+			     bool now)
+{
+	struct scry_ev_memory ev;
+
+	if (!now && m->last_ns && now_ns - m->last_ns < SCRY_MALLOC_MEMORY_NS)
+		return 0;
+	if (scry_malloc_memory_read(m, &ev) < 0)
+		return 0;
+	m->last_ns = now_ns;
+	return scry_writer_payload(
+		w, &(struct scry_event){.time_ns = now_ns, .type = SCRY_EVENT_MEMORY}, &ev,
+		sizeof(ev));
+}

@@ -1,0 +1,33 @@
+/*
+ * What the kernel says of a process, again and again: MEMORY events. /proc/PID/status has the kinds
+ * of resident memory, /proc/PID/stat faults, threads and CPU time. About 60 us a time.
+ */
+#ifndef SCRY_NAME_MALLOC_MEMORY_H
+#define SCRY_NAME_MALLOC_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "rec/writer.h"
+#include "wire/event.h"
+
+#define SCRY_MALLOC_MEMORY_NS 100000000ull
+
+struct scry_malloc_memory {
+	pid_t pid;
+	int status, stat; /* files that stay open; -1 */
+	uint64_t last_ns; /* 0: never */
+};
+
+void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid);
+void scry_malloc_memory_done(struct scry_malloc_memory *m);
+
+/* 0; -ESRCH: the process is gone or a zombie, no sentence. */
+int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret);
+
+/* See scry_malloc_memory(). */
+int scry_malloc_memory_write(struct scry_malloc_memory *m, struct scry_writer *w, uint64_t now_ns,
+			     bool now);
+
+#endif

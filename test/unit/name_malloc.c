@@ -1,0 +1,704 @@
+/*
+ * Words of several threads -> a recording, read back and compared with a model: what each call must
+ * be, in which order, and which block it must mean.
+ */
+#include "name/malloc.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "name/malloc_addresses.h"
+#include "rec/reader.h"
+#include "wire/event.h"
+#include "wire/malloc_ring.h"
+
+#define THREADS 5
+#define ADDRESSES 400 /* few, so that they are given out again, by others */
+#define CALLS 60000
+#define FULL (ADDRESSES - 2 * THREADS)
+#define NONE UINT32_MAX
+#define TSC_BASE 1000000ull
+#define PID 1 /* init: callers and names of threads are of no matter here */
+
+struct expected {
+	struct scry_ev_malloc call; /* block: of the model, never used again */
+};
+
+struct model_thread {
+	uint64_t words[CALLS * 8];
+	size_t count, given;
+	uint64_t stamp; /* of its newest record */
+	bool reallocs;
+	uint64_t old_address, size;
+	uint32_t old_block, flags, function;
+	uint32_t number;
+};
+
+static struct model {
+	struct model_thread threads[THREADS];
+	uint32_t at[ADDRESSES]; /* block that lives there */
+	bool taken[ADDRESSES];	/* the allocator has given it out and not back */
+	struct expected expected[CALLS * 2];
+	size_t count;
+	uint32_t blocks, numbers;
+	uint32_t out; /* addresses taken */
+	uint64_t tsc;
+} model;
+
+static struct scry_writer *writer;
+static int fd;
+
+static int set_up(void **state)
+{
+	(void)state;
+	fd = memfd_create("name_malloc", MFD_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(scry_writer_open(fd, 0, &writer), 0);
+	memset(&model, 0, sizeof(model));
+	memset(model.at, 0xff, sizeof(model.at));
+	model.tsc = TSC_BASE;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	close(fd);
+	return 0;
+}
+
+static struct scry_malloc *open_malloc(uint64_t memory)
+{
+	const struct scry_malloc_opts opts = {
+		.producer = {.pid = PID, .start_ticks = 5}, .writer = writer, .memory = memory};
+	struct scry_malloc *m = NULL;
+
+	assert_int_equal(scry_malloc_new(&opts, &m), 0);
+	scry_malloc_clock(m, TSC_BASE, 1000);
+	scry_malloc_clock(m, TSC_BASE + 1000000, 501000);
+	return m;
+}
+
+static uint64_t address(uint32_t i)
+{
+	return 0x7f0000001000ull + 48ull * i;
+}
+
+/* words */
+
+static void put(struct model_thread *h, uint64_t word)
+{
+	assert_true(h->count < sizeof(h->words) / sizeof(h->words[0]));
+	h->words[h->count++] = word;
+}
+
+struct rec {
+	enum scry_malloc_op op;
+	uint64_t address, size;
+	uint32_t slack, caller, function, align;
+};
+
+static void put_record(struct model_thread *h, const struct rec *r)
+{
+	bool always = r->op == SCRY_MALLOC_OP_ALLOC || r->op == SCRY_MALLOC_OP_FREE_BY ||
+		      r->op == SCRY_MALLOC_OP_TOUCHED;
+	bool is_long = always || r->size >= SCRY_MALLOC_SIZE_LONG;
+
+	model.tsc += 1 + (uint64_t)random() % 50;
+	if (random() % 5000 == 0)
+		model.tsc += 3ull << SCRY_MALLOC_TSC_BITS;
+	if (model.tsc - h->stamp > 1ull << (SCRY_MALLOC_TSC_BITS - 1)) {
+		put(h, SCRY_MALLOC_OP_TIME);
+		put(h, model.tsc);
+	}
+	h->stamp = model.tsc;
+	if (!h->number)
+		h->number = ++model.numbers;
+	put(h, r->op | r->address >> 3 << 4 | (is_long ? SCRY_MALLOC_SIZE_LONG : r->size) << 48);
+	put(h, (model.tsc & 0xffffffffff) | (uint64_t)r->slack << 40 | (uint64_t)r->caller << 48);
+	if (is_long)
+		put(h, r->function | r->align << 8 | r->size << 16);
+}
+
+static void expect(struct model_thread *h, struct scry_ev_malloc call)
+{
+	call.thread = h->number;
+	assert_true(model.count < sizeof(model.expected) / sizeof(model.expected[0]));
+	model.expected[model.count++].call = call;
+}
+
+static uint64_t random_size(void)
+{
+	return random() % 20 ? (uint64_t)random() % 2000 : (uint64_t)random() << (random() % 15);
+}
+
+static void take(uint32_t i, bool taken)
+{
+	model.out += taken;
+	model.out -= model.taken[i];
+	model.taken[i] = taken;
+}
+
+static uint32_t free_address(void)
+{
+	uint32_t i = (uint32_t)random() % ADDRESSES;
+
+	for (uint32_t n = 0; n < ADDRESSES; n++, i = (i + 1) % ADDRESSES)
+		if (!model.taken[i])
+			return i;
+	return NONE;
+}
+
+static uint32_t living_address(void)
+{
+	uint32_t i = (uint32_t)random() % ADDRESSES;
+
+	for (uint32_t n = 0; n < ADDRESSES; n++, i = (i + 1) % ADDRESSES)
+		if (model.at[i] != NONE)
+			return i;
+	return NONE;
+}
+
+/* calls */
+
+static void call_malloc(struct model_thread *h)
+{
+	static const uint32_t others[] = {SCRY_MALLOC_POSIX_MEMALIGN, SCRY_MALLOC_ALIGNED_ALLOC,
+					  SCRY_MALLOC_MEMALIGN,	      SCRY_MALLOC_VALLOC,
+					  SCRY_MALLOC_PVALLOC,	      SCRY_MALLOC_NEW,
+					  SCRY_MALLOC_NEW_ARRAY};
+	uint32_t i = random() % 30 && model.out < FULL ? free_address() : NONE;
+	struct rec r = {.op = SCRY_MALLOC_OP_MALLOC + (int)(random() % 3),
+			.size = random_size(),
+			.slack = (uint32_t)random() % 256,
+			.caller = (uint32_t)random() % 10};
+	struct scry_ev_malloc call = {
+		.function = r.op == SCRY_MALLOC_OP_CALLOC ? SCRY_MALLOC_CALLOC : SCRY_MALLOC_MALLOC,
+		.block = NONE,
+		.size = r.size,
+		.caller = r.caller};
+
+	if (r.op == SCRY_MALLOC_OP_ALLOC) {
+		r.function = call.function = others[random() % 7];
+		r.align = (uint32_t)random() % 13;
+		call.align = r.align ? 1ull << r.align : 0;
+	}
+	if (i == NONE) {
+		call.flags = SCRY_MALLOC_FAILED;
+	} else {
+		r.address = address(i);
+		call.usable = r.slack == SCRY_MALLOC_SLACK_UNKNOWN ? 0 : r.size + r.slack;
+		call.block = model.at[i] = model.blocks++;
+		take(i, true);
+	}
+	put_record(h, &r);
+	expect(h, call);
+}
+
+static void call_free(struct model_thread *h)
+{
+	uint32_t i = random() % 30 ? living_address() : NONE;
+	struct rec r = {.op = SCRY_MALLOC_OP_FREE, .caller = (uint32_t)random() % 10};
+	struct scry_ev_malloc call = {
+		.function = SCRY_MALLOC_FREE, .block = NONE, .caller = r.caller};
+
+	if (random() % 10 == 0) {
+		r.op = SCRY_MALLOC_OP_FREE_BY;
+		r.function = call.function = random() % 2 ? SCRY_MALLOC_DELETE : SCRY_MALLOC_FREE;
+		r.size = call.size = (uint64_t)random() % 1000;
+	}
+	if (i != NONE) {
+		r.address = address(i);
+		call.block = model.at[i];
+	} else if (random() % 2) {
+		call.flags = SCRY_MALLOC_NULL;
+	} else {
+		r.address = 0x10000;
+		call.flags = SCRY_MALLOC_UNKNOWN;
+	}
+	if (i != NONE && random() % 10 == 0) {
+		struct rec touched = {.op = SCRY_MALLOC_OP_TOUCHED,
+				      .address = r.address,
+				      .size = (uint64_t)(random() % 100) * 4096};
+
+		put_record(h, &touched);
+		expect(h, (struct scry_ev_malloc){.function = SCRY_MALLOC_TOUCHED,
+						  .block = call.block,
+						  .usable = touched.size});
+	}
+	put_record(h, &r);
+	expect(h, call);
+	if (i != NONE) {
+		model.at[i] = NONE;
+		take(i, false);
+	}
+}
+
+static void call_usable(struct model_thread *h)
+{
+	uint32_t i = living_address();
+	struct rec r = {.op = SCRY_MALLOC_OP_USABLE, .size = random_size()};
+
+	if (i == NONE)
+		return;
+	r.address = address(i);
+	put_record(h, &r);
+	expect(h, (struct scry_ev_malloc){.function = SCRY_MALLOC_USABLE_SIZE,
+					  .block = model.at[i],
+					  .usable = r.size});
+}
+
+/* Between a realloc's two records others go on; its old address may be theirs by then. */
+static void call_realloc(struct model_thread *h)
+{
+	uint32_t i = random() % 20 ? living_address() : NONE;
+	struct rec r = {.op = SCRY_MALLOC_OP_REALLOC_BEGIN, .size = random() % 4 == 0};
+
+	h->reallocs = true;
+	h->function = r.size ? SCRY_MALLOC_REALLOCARRAY : SCRY_MALLOC_REALLOC;
+	h->size = random() % 20 ? random_size() : 0;
+	h->flags = 0;
+	h->old_block = NONE;
+	h->old_address = 0;
+	if (i != NONE) {
+		h->old_address = r.address = address(i);
+		h->old_block = model.at[i];
+		model.at[i] = NONE;
+	} else if (random() % 2) {
+		h->flags = SCRY_MALLOC_NULL;
+	} else {
+		h->old_address = r.address = 0x20000;
+		h->flags = SCRY_MALLOC_UNKNOWN;
+	}
+	put_record(h, &r);
+	if (i != NONE && random() % 2) { /* it moves: the old place is given back at once */
+		take(i, false);
+		h->flags |= SCRY_MALLOC_MOVED;
+	}
+}
+
+static void end_realloc(struct model_thread *h)
+{
+	struct rec r = {.op = SCRY_MALLOC_OP_REALLOC_END,
+			.size = h->size,
+			.slack = (uint32_t)random() % 256,
+			.caller = (uint32_t)random() % 10};
+	struct scry_ev_malloc call = {.function = h->function,
+				      .flags = h->flags & ~(uint32_t)SCRY_MALLOC_MOVED,
+				      .block = h->old_block,
+				      .size = r.size,
+				      .caller = r.caller};
+	bool has_moved = h->flags & SCRY_MALLOC_MOVED, is_old = h->old_block != NONE;
+	uint32_t i = has_moved || !is_old ? free_address()
+					  : (uint32_t)((h->old_address - address(0)) / 48);
+
+	h->reallocs = false;
+	if (is_old && !has_moved && (random() % 4 == 0 || !h->size)) { /* NULL */
+		call.flags |= h->size ? SCRY_MALLOC_FAILED : SCRY_MALLOC_ENDED;
+		model.at[i] = h->size ? h->old_block : NONE;
+		take(i, h->size != 0);
+	} else {
+		r.address = address(i);
+		if (r.address != h->old_address && h->old_address)
+			call.flags |= SCRY_MALLOC_MOVED;
+		call.usable = r.slack == SCRY_MALLOC_SLACK_UNKNOWN ? 0 : r.size + r.slack;
+		call.block = is_old ? h->old_block : model.blocks++;
+		model.at[i] = call.block;
+		take(i, true);
+	}
+	put_record(h, &r);
+	expect(h, call);
+}
+
+static void one_call(void)
+{
+	struct model_thread *h = &model.threads[random() % THREADS];
+	long choice = random() % 100;
+
+	if (h->reallocs)
+		end_realloc(h);
+	else if (choice < 45)
+		call_malloc(h);
+	else if (choice < 85)
+		call_free(h);
+	else if (choice < 97)
+		call_realloc(h);
+	else
+		call_usable(h);
+}
+
+/* Gives all or some of what the threads have; returns up to where all is given. */
+static uint64_t give(struct scry_malloc *m, bool all)
+{
+	uint64_t watermark = model.tsc;
+
+	for (size_t i = 0; i < THREADS; i++) {
+		struct model_thread *h = &model.threads[i];
+		struct scry_malloc_run run = {.thread = 100 + i,
+					      .tid = (uint32_t)(1000000 + i),
+					      .begin_tsc = h->given ? 0 : TSC_BASE,
+					      .words = h->words + h->given,
+					      .count = h->count - h->given};
+
+		assert_int_equal(scry_malloc_words(m, &run), 0);
+		h->given = h->count;
+	}
+	return all ? UINT64_MAX : watermark - (uint64_t)random() % 100;
+}
+
+/* what was recorded */
+
+struct place {
+	uint32_t *blocks; /* number of the recording -> block of the model */
+	size_t room;
+	uint32_t callers[16]; /* code -> id, dense */
+	uint32_t caller_count;
+};
+
+static void same_caller(struct place *p, uint32_t id, uint32_t code)
+{
+	if (code && !p->callers[code])
+		p->callers[code] = ++p->caller_count;
+	assert_int_equal(id, p->callers[code]);
+}
+
+static void same_block(struct place *p, const struct scry_ev_malloc *call, uint32_t block)
+{
+	if (block == NONE) {
+		assert_int_equal(call->block, SCRY_MALLOC_NO_BLOCK);
+		return;
+	}
+	assert_true(call->block < p->room);
+	if (p->blocks[call->block] == NONE)
+		p->blocks[call->block] = block; /* it begins */
+	assert_int_equal(p->blocks[call->block], block);
+	if ((call->function >= SCRY_MALLOC_FREE && call->function <= SCRY_MALLOC_DELETE_ARRAY) ||
+	    call->flags & SCRY_MALLOC_ENDED)
+		p->blocks[call->block] = NONE;
+}
+
+static void compare(const struct scry_ev_malloc *call, const struct expected *e, struct place *p)
+{
+	assert_int_equal(call->function, e->call.function);
+	assert_int_equal(call->flags, e->call.flags);
+	assert_int_equal(call->pid, PID);
+	assert_int_equal(call->thread, e->call.thread);
+	assert_int_equal(call->size, e->call.size);
+	assert_int_equal(call->usable, e->call.usable);
+	assert_int_equal(call->align, e->call.align);
+	same_block(p, call, e->call.block);
+	same_caller(p, call->caller, e->call.caller);
+}
+
+static size_t read_back(struct place *p)
+{
+	struct scry_reader_stats stats;
+	const struct scry_event *event;
+	struct scry_reader *r;
+	size_t n = 0;
+	uint64_t ns = 0;
+
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	while (scry_reader_next(r, &event) == 1) {
+		if (event->type != SCRY_EVENT_MALLOC)
+			continue;
+		assert_true(event->time_ns >= ns);
+		ns = event->time_ns;
+		assert_true(n < model.count);
+		compare((const struct scry_ev_malloc *)(event + 1), &model.expected[n++], p);
+	}
+	scry_reader_stats(r, &stats);
+	assert_int_equal(stats.errors, 0);
+	scry_reader_close(r);
+	return n;
+}
+
+static void test_calls(void **state)
+{
+	struct place p = {.blocks = calloc(ADDRESSES, 8), .room = 2ul * ADDRESSES};
+	struct scry_malloc *m = open_malloc(0);
+	struct scry_malloc_stats stats;
+
+	(void)state;
+	srandom(1);
+	memset(p.blocks, 0xff, 4 * p.room);
+	for (int i = 0; i < CALLS; i++) {
+		one_call();
+		if (random() % 300 == 0)
+			assert_int_equal(scry_malloc_merge(m, give(m, false), model.tsc), 0);
+		if (random() % 5000 == 0)
+			assert_int_equal(scry_malloc_flush(m), 0);
+	}
+	for (size_t i = 0; i < THREADS; i++)
+		if (model.threads[i].reallocs)
+			end_realloc(&model.threads[i]);
+	assert_int_equal(scry_malloc_merge(m, give(m, true), model.tsc), 0);
+	assert_int_equal(scry_malloc_waiting(m), 0);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.bad + stats.late + stats.unreturned, 0);
+	assert_int_equal(stats.threads, THREADS);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+	assert_int_equal(read_back(&p), model.count);
+	free(p.blocks);
+}
+
+/* One record of one thread. */
+static void tell(struct scry_malloc *m, uint64_t thread, uint64_t tsc, const struct rec *r)
+{
+	struct model_thread h = {.stamp = tsc};
+	struct scry_malloc_run run = {.thread = thread, .tid = 7, .begin_tsc = TSC_BASE};
+
+	model.tsc = tsc;
+	put_record(&h, r);
+	run.words = h.words;
+	run.count = h.count;
+	assert_int_equal(scry_malloc_words(m, &run), 0);
+}
+
+/* The next MALLOC event is this. */
+static void must_come(struct scry_reader *r, uint32_t function, uint32_t flags, uint32_t block)
+{
+	const struct scry_ev_malloc *call;
+	const struct scry_event *event;
+
+	do
+		assert_int_equal(scry_reader_next(r, &event), 1);
+	while (event->type != SCRY_EVENT_MALLOC);
+	call = (const struct scry_ev_malloc *)(event + 1);
+	assert_int_equal(call->function, function);
+	assert_int_equal(call->flags, flags);
+	assert_int_equal(call->block, block);
+}
+
+/* Ends that come late, are unknown or never come; blocks from before; threads that end. */
+static void test_mended(void **state)
+{
+	struct scry_malloc *m = open_malloc(0);
+	struct scry_malloc_run end = {.thread = 1, .tid = 7, .has_ended = true};
+	struct scry_malloc_stats stats;
+	struct scry_reader *r;
+
+	(void)state;
+	srandom(1);
+	assert_int_equal(scry_malloc_older(m, 0x1000, 24), 0);
+	assert_int_equal(scry_malloc_older(m, 0x1000, 24), 0);
+	assert_int_equal(scry_malloc_older(m, 0x1004, 24), 0);
+	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
+	tell(m, 2, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
+	tell(m, 1, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_REALLOC_BEGIN, .address = 0x1000});
+	tell(m, 2, 5000000, &(struct rec){.op = SCRY_MALLOC_OP_REALLOC_END, .address = 0x3000});
+	assert_int_equal(scry_malloc_words(m, &end), 0);
+	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, 6000000), 0);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.calls, 3);
+	assert_int_equal(stats.mended, 1);
+	assert_int_equal(stats.unknown, 2);
+	assert_int_equal(stats.unreturned, 1);
+	assert_int_equal(stats.blocks_max, 1);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	must_come(r, SCRY_MALLOC_OLDER, 0, 0);
+	must_come(r, SCRY_MALLOC_FREE, 0, 0);
+	must_come(r, SCRY_MALLOC_MALLOC, 0, 0);
+	must_come(r, SCRY_MALLOC_FREE, SCRY_MALLOC_UNKNOWN, SCRY_MALLOC_NO_BLOCK);
+	must_come(r, SCRY_MALLOC_REALLOC, SCRY_MALLOC_UNKNOWN, 1);
+	must_come(r, SCRY_MALLOC_THREAD_END, 0, SCRY_MALLOC_NO_BLOCK);
+	scry_reader_close(r);
+}
+
+/* Memory has a limit, which is said; what came before is a whole recording. */
+static void test_limit(void **state)
+{
+	struct scry_malloc *m = open_malloc(1 << 20);
+	struct scry_malloc_stats stats;
+	int r = 0;
+
+	(void)state;
+	srandom(1);
+	for (uint64_t i = 1; r == 0 && i < 1000000; i++) {
+		tell(m, 1, model.tsc,
+		     &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 16 * i});
+		if (i % 1000 == 0)
+			r = scry_malloc_merge(m, UINT64_MAX, model.tsc);
+	}
+	assert_int_equal(r, -ENOSPC);
+	assert_non_null(strstr(scry_error(), "--memory"));
+	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, model.tsc), 0);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.block_bytes, 1 << 20);
+	assert_in_range(stats.blocks, 70000, 90000);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+}
+
+/* Any words: some calls, no crash, no end of time. The recording can be read. */
+static void test_hostile(void **state)
+{
+	struct scry_malloc *m = open_malloc(0);
+	struct scry_reader_stats stats;
+	const struct scry_event *event;
+	struct scry_reader *r;
+	uint64_t words[64], count = 0;
+
+	(void)state;
+	srandom(2);
+	for (int i = 0; i < 30000; i++) {
+		struct scry_malloc_run run = {.thread = (uint64_t)random() % 9,
+					      .tid = (uint32_t)random(),
+					      .words = words,
+					      .count = (size_t)random() % 64,
+					      .has_ended = random() % 50 == 0};
+
+		if (random() % 3 == 0)
+			run.begin_tsc = (uint64_t)random() << (random() % 33);
+		for (size_t n = 0; n < run.count; n++)
+			words[n] = (uint64_t)random() << 33 ^ (uint64_t)random() << 12 ^
+				   (uint64_t)random();
+		assert_int_equal(scry_malloc_words(m, &run), 0);
+		if (random() % 10 == 0)
+			assert_int_equal(
+				scry_malloc_merge(m, (uint64_t)random() << 20, (uint64_t)i << 20),
+				0);
+	}
+	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, UINT64_MAX), 0);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	while (scry_reader_next(r, &event) == 1)
+		count += event->type == SCRY_EVENT_MALLOC;
+	scry_reader_stats(r, &stats);
+	assert_true(count > 10000);
+	assert_int_equal(stats.errors, 0);
+	scry_reader_close(r);
+}
+
+/* The table of addresses against a plain array, keys close and far. */
+static void test_addresses(void **state)
+{
+	enum { KEYS = 100000 };
+	static uint32_t at[KEYS];
+	struct scry_malloc_addresses a;
+	uint32_t living = 0;
+
+	(void)state;
+	srandom(3);
+	memset(at, 0xff, sizeof(at));
+	assert_int_equal(scry_malloc_addresses_init(&a, 0), 0);
+	for (uint32_t i = 0; i < 2000000; i++) {
+		uint32_t k = (uint32_t)random() % KEYS;
+		uint64_t key = k % 2 ? 8ull * k + 8 : (uint64_t)k << 30 | 8, *slot;
+		bool is_new;
+
+		slot = scry_malloc_addresses_find(&a, key);
+		assert_int_equal(slot != NULL, at[k] != NONE);
+		if (slot && random() % 2) {
+			assert_int_equal(scry_malloc_slot_block(slot), at[k]);
+			scry_malloc_addresses_take(&a, slot);
+			at[k] = NONE;
+			living--;
+			continue;
+		}
+		assert_int_equal(scry_malloc_addresses_add(&a, key, &slot, &is_new), 0);
+		assert_int_equal(is_new, at[k] == NONE);
+		living += is_new;
+		at[k] = i & SCRY_MALLOC_BLOCK_MAX;
+		scry_malloc_slot_set(slot, at[k]);
+	}
+	assert_int_equal(a.count, living);
+	assert_true(scry_malloc_addresses_bytes(&a) <= 8ull << 18);
+	scry_malloc_addresses_done(&a);
+}
+
+/* This process's own: names of callers, threads and memory. */
+static void test_names(void **state)
+{
+	const struct scry_malloc_opts opts = {.producer = {.pid = (uint32_t)getpid()},
+					      .writer = writer};
+	const uint64_t here = (uint64_t)(uintptr_t)&test_addresses + 8;
+	uint64_t words[] = {SCRY_MALLOC_OP_CALLER | 77ull << 48,	 here,
+			    SCRY_MALLOC_OP_MALLOC | 0x1000ull >> 3 << 4, TSC_BASE | 77ull << 48,
+			    SCRY_MALLOC_OP_CALLER | 78ull << 48,	 0x10008,
+			    SCRY_MALLOC_OP_FREE | 0x1000ull >> 3 << 4,	 TSC_BASE | 78ull << 48};
+	const struct scry_malloc_run run = {.thread = 1,
+					    .tid = (uint32_t)getpid(),
+					    .begin_tsc = TSC_BASE,
+					    .words = words,
+					    .count = 8};
+	const struct scry_event *event;
+	int callers = 0, threads = 0, memory = 0;
+	struct scry_reader *r;
+	struct scry_malloc *m;
+
+	(void)state;
+	assert_int_equal(scry_malloc_new(&opts, &m), 0);
+	assert_int_equal(scry_malloc_words(m, &run), 0);
+	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, TSC_BASE), 0);
+	assert_int_equal(scry_malloc_memory(m, 1000, false), 0);
+	assert_int_equal(scry_malloc_memory(m, 2000, false), 0); /* too early */
+	assert_int_equal(scry_malloc_memory(m, 3000, true), 0);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	while (scry_reader_next(r, &event) == 1) {
+		const struct scry_ev_caller *caller = (const void *)(event + 1);
+		const struct scry_ev_thread *thread = (const void *)(event + 1);
+		const struct scry_ev_memory *ev = (const void *)(event + 1);
+
+		if (event->type == SCRY_EVENT_CALLER && ++callers == 1) {
+			assert_string_equal(scry_reader_string(r, caller->symbol_str, NULL),
+					    "test_addresses");
+			assert_int_equal(caller->offset, 8);
+			assert_non_null(strstr(scry_reader_string(r, caller->module_str, NULL),
+					       "unit_name_malloc"));
+		} else if (event->type == SCRY_EVENT_CALLER) {
+			assert_string_equal(scry_reader_string(r, caller->module_str, NULL),
+					    "[anon]");
+			assert_int_equal(caller->symbol_str, 0);
+			assert_int_equal(caller->offset, 0x10008);
+		} else if (event->type == SCRY_EVENT_THREAD) {
+			threads++;
+			assert_int_equal(thread->thread, 1);
+			assert_string_equal(scry_reader_string(r, thread->name_str, NULL),
+					    "unit_name_mallo");
+		} else if (event->type == SCRY_EVENT_MEMORY) {
+			memory++;
+			assert_int_equal(ev->threads, 1);
+			assert_in_range(ev->rss_anon, 4096, 1 << 30);
+			assert_true(ev->faults > 0);
+		}
+	}
+	assert_int_equal(callers, 2);
+	assert_int_equal(threads, 1);
+	assert_int_equal(memory, 2);
+	scry_reader_close(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_calls, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_mended, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_limit, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
