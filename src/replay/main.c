@@ -25,7 +25,6 @@
 #define REFUSED 3
 
 struct replay replay;
-static struct replay_calls calls;
 
 void replay_futex_wait(uint32_t *word, uint32_t value)
 {
@@ -51,6 +50,7 @@ uint64_t replay_thread_ns(void)
 }
 
 static double ticks_a_ms; /* of the TSC */
+uint64_t replay_clock_ns;
 
 uint64_t replay_ticks_ns(uint64_t ticks)
 {
@@ -174,6 +174,13 @@ static void measure_timer(void)
 		;
 	ticks_a_ms = (double)(__rdtsc() - ticks) * 1e6 / (double)(now - begin);
 
+	replay_clock_ns = UINT64_MAX;
+	for (int i = 0; i < 100; i++) {
+		uint64_t t = replay_thread_ns();
+
+		t = replay_thread_ns() - t;
+		replay_clock_ns = t < replay_clock_ns ? t : replay_clock_ns;
+	}
 	for (int i = 0; i < 1000; i++) {
 		uint64_t t = __rdtsc();
 
@@ -225,7 +232,7 @@ static void drain(void)
 			continue;
 		if (replay.head->mode == SCRY_REPLAY_VERIFY)
 			verify_end(NULL, i, p);
-		replay.calls->free(p);
+		replay.calls.free(p);
 	}
 }
 
@@ -262,11 +269,10 @@ int main(int argc, char **argv)
 		return REFUSED;
 	}
 	if (replay.head->is_null)
-		replay.calls = &replay_calls_null;
-	else if (replay_calls_find(&calls))
-		replay.calls = &calls;
-	else
+		replay.calls = replay_calls_null;
+	else if (!replay_calls_find(&replay.calls))
 		return REFUSED;
+	replay.touch = replay.head->touch;
 	replay.cells = replay_map(SCRY_REPLAY_SLOTS * sizeof(*replay.cells));
 	replay_check_init();
 	replay_threads_init();

@@ -37,7 +37,8 @@ struct replay_calls { /* what serves; every one is set */
 struct replay {
 	struct scry_replay_memory *m;
 	struct scry_replay_head *head;
-	const struct replay_calls *calls;
+	struct replay_calls calls;
+	uint32_t touch;			   /* head->touch */
 	uint64_t *cells;		   /* SCRY_REPLAY_SLOTS: tag << 48 | address; 0: free */
 	uint64_t *sizes;		   /* the same, VERIFY only: bytes asked for */
 	struct slot *slots;		   /* the same: check.c's */
@@ -88,6 +89,7 @@ void verify_usable(struct lane *l, uint32_t slot, size_t usable);
 /* main.c: a sentence, the first one stays. printf's %s and %u only. Always false. */
 bool replay_refuse(const char *format, ...);
 uint64_t replay_thread_ns(void);
+extern uint64_t replay_clock_ns; /* what reading that takes: half before it, half behind it */
 uint64_t replay_ticks_ns(uint64_t ticks); /* of the TSC */
 void *
 replay_map(size_t bytes); /* shared, zeroed, taken when touched; ends the program on failure */

@@ -126,7 +126,7 @@ void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 			"cannot begin a thread; fix: a higher limit (ulimit -u), or --threads 1");
 	pthread_attr_destroy(&attr);
 	pthread_mutex_unlock(&begin_lock);
-	by->spawn_ns += replay_thread_ns() - begin;
+	by->spawn_ns += replay_thread_ns() - begin + replay_clock_ns;
 }
 
 void replay_threads_init(void)

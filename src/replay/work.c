@@ -65,7 +65,7 @@ static __attribute__((noinline)) uint64_t wait_long(struct lane *l, const uint64
 		else
 			nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
 	}
-	l->wait_ns += replay_thread_ns() - from;
+	l->wait_ns += replay_thread_ns() - from + replay_clock_ns;
 	return value;
 }
 
@@ -88,7 +88,7 @@ ALWAYS void touch_pages(volatile char *p, uint64_t from, uint64_t to)
 /* As the program would have done: `share` 65535ths of it, of which the first `x` 64ths were. */
 ALWAYS void touch(void *p, uint64_t size, uint32_t share, uint32_t x)
 {
-	uint32_t policy = replay.head->touch;
+	uint32_t policy = replay.touch;
 
 	if (policy == SCRY_TOUCH_NONE)
 		return;
@@ -101,7 +101,7 @@ ALWAYS void touch(void *p, uint64_t size, uint32_t share, uint32_t x)
 	}
 	if (size <= 16 || policy == SCRY_TOUCH_FIRST)
 		return;
-	if (replay.head->is_null && size > REPLAY_NULL_BYTES)
+	if (__builtin_expect(size > REPLAY_NULL_BYTES, 0) && replay.head->is_null)
 		size = REPLAY_NULL_BYTES;
 	if (policy == SCRY_TOUCH_ALL) {
 		memset(p, 1, size);
@@ -164,7 +164,7 @@ ALWAYS void begun(struct lane *l, struct begun b, void *p, const int mode)
 
 ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const int mode)
 {
-	const struct replay_calls *c = replay.calls;
+	const struct replay_calls *c = &replay.calls;
 	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)], size = SCRY_REPLAY_SIZE(w1);
 	uint64_t address = take(l, cell, w);
 	void *old = address == REPLAY_FAILED ? NULL : (void *)(uintptr_t)address, *p;
@@ -197,7 +197,7 @@ ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const int mode)
 		void *p = (void *)(uintptr_t)address;
 		size_t usable;
 
-		TIMED(SCRY_REPLAY_KIND_USABLE, usable = replay.calls->usable(p));
+		TIMED(SCRY_REPLAY_KIND_USABLE, usable = replay.calls.usable(p));
 		l->sink += usable;
 		if (mode == SCRY_REPLAY_VERIFY)
 			verify_usable(l, SCRY_REPLAY_SLOT(w), usable);
@@ -222,14 +222,14 @@ static void *by_posix_memalign(uint64_t align, uint64_t size)
 {
 	void *p;
 
-	return replay.calls->posix_memalign(&p, align < sizeof(p) ? sizeof(p) : align, size) ? NULL
-											     : p;
+	return replay.calls.posix_memalign(&p, align < sizeof(p) ? sizeof(p) : align, size) ? NULL
+											    : p;
 }
 
 /* True: the thread ends. */
 ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 {
-	const struct replay_calls *c = replay.calls;
+	const struct replay_calls *c = &replay.calls;
 	uint64_t *cells = replay.cells;
 	const uint64_t *since = at;
 
@@ -238,7 +238,7 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 		uint64_t size = w & SCRY_REPLAY_LONG ? SCRY_REPLAY_SIZE(w1) : SCRY_REPLAY_SHORT(w);
 		uint64_t align = UINT64_C(1) << SCRY_REPLAY_X(w1); /* where it is asked for */
 
-		__builtin_prefetch(&cells[SCRY_REPLAY_SLOT(at[AHEAD])], 1);
+		__builtin_prefetch(&cells[SCRY_REPLAY_SLOT(at[AHEAD])], 0);
 		at += 1 + (w >> 5 & 1);
 		switch (w & 31) {
 		case SCRY_REPLAY_MALLOC:

@@ -25,6 +25,8 @@ static int rewind_it(struct scry_malloc_source *s)
 {
 	struct malloc_gen *g = (struct malloc_gen *)s;
 
+	g->who = 0;
+	g->is_end = false;
 	g->made = g->count = g->fresh = g->free_count = 0;
 	g->live_bytes = 0;
 	g->random = g->seed * 2654435761u + 88172645463325252u;
@@ -91,11 +93,16 @@ static void other(struct malloc_gen *g, uint32_t at)
 static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call)
 {
 	struct malloc_gen *g = (struct malloc_gen *)s;
-	uint32_t who = (uint32_t)draw(g, g->threads), at;
+	uint32_t who, at;
 	struct scry_ev_malloc *c = &g->call;
 
 	if (g->made++ == g->calls)
 		return 0;
+	if (!g->burst || g->made % g->burst == 0) {
+		g->who = (uint32_t)draw(g, g->threads);
+		g->is_end = draw(g, 2);
+	}
+	who = g->who;
 	*ret_call = c;
 	*c = (struct scry_ev_malloc){.thread = g->thread[who]};
 	if (g->churn && who && g->made % g->churn == 0) {
@@ -103,7 +110,7 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 		g->thread[who] = g->next_thread++;
 		return 1;
 	}
-	if (g->count < g->live && (g->count < g->live / 2 || draw(g, 2))) {
+	if (g->count < g->live && (g->count < g->live / 2 || !g->is_end)) {
 		begin(g);
 		return 1;
 	}

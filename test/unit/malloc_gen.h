@@ -21,10 +21,12 @@ struct malloc_gen {
 	uint32_t churn;	   /* a thread ends each so many calls; 0: none */
 	uint32_t size_max; /* bytes, mostly far less */
 	bool is_plain;	   /* malloc and free only */
+	uint32_t burst;	   /* so many calls of one kind, by one thread, in a row; 0: one */
 	uint64_t seed;
 	/* where it stands */
 	uint64_t made, random;
-	uint32_t count, fresh, free_count, next_thread;
+	uint32_t count, fresh, free_count, next_thread, who;
+	bool is_end;
 	uint32_t thread[64];
 	struct {
 		uint32_t block, thread;
