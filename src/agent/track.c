@@ -40,12 +40,11 @@ static void nap(uint32_t *word, uint32_t value)
 	syscall4(SYS_FUTEX, (uint64_t)word, FUTEX_WAIT, value, (uint64_t)timeout);
 }
 
+/* A fork child's gate page is all zero. */
 static int is_on(void)
 {
-	const struct scry_gate *g = scry_agent.gate;
-
-	return __atomic_load_n(&g->open, __ATOMIC_RELAXED) &&
-	       __atomic_load_n(&g->wanted, __ATOMIC_RELAXED);
+	return __atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
 }
 
 /* Is this thread another one than before? Its libc says so, or the keeper: it takes segments from
@@ -244,7 +243,7 @@ static int has_lease(const struct scry_control *c)
 	if (likely(now <= __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED)))
 		return 1;
 	if (now > __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED))
-		__atomic_store_n(&scry_agent.gate->wanted, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED);
 	else
 		add(&scry_agent.control->lost_lease);
 	return 0;
