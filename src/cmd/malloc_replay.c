@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -15,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
 #include "cmd/malloc_allocators.h"
+#include "cmd/malloc_check.h"
 #include "cmd/malloc_source.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
@@ -29,12 +31,14 @@ struct replay_opts {
 	struct scry_opt_strings with;
 	uint64_t runs, rss_every_ns, memory, pid;
 	int threads, touch;
-	bool verify, json, force, help;
+	bool verify, check, json, force, help;
 	const char *output;
+	char **command; /* behind --, ends with NULL; NULL: none */
 };
 
 struct measured { /* of one run */
 	uint64_t cpu_ns, kernel_ns, faults, rss_peak, rss_end, rss_drained;
+	uint64_t real_cpu_ns, real_rss; /* of the program itself */
 	uint32_t point_count;
 	struct scry_replay_point *points;
 };
@@ -268,6 +272,44 @@ static int verify(struct replay_job *j)
 	return 0;
 }
 
+/* The program itself once under an allocator. */
+static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
+{
+	struct scry_malloc_real real;
+	int err = scry_malloc_check(&j->allocators.rows[at], j->opts->command, &real);
+
+	if (err)
+		return err;
+	j->runs[at][round].real_cpu_ns = real.cpu_ns;
+	j->runs[at][round].real_rss = real.rss_peak;
+	j->rows[at].has_real = true;
+	if (round)
+		return 0;
+	if (real.status)
+		note(j, "'%s' under %s ended with status %d, signal %d", j->opts->command[0],
+		     j->allocators.rows[at].label,
+		     WIFEXITED(real.status) ? WEXITSTATUS(real.status) : 0,
+		     WIFSIGNALED(real.status) ? WTERMSIG(real.status) : 0);
+	if (!real.is_served)
+		note(j, "'%s' was not seen to load %s: its real figures may be those of its own",
+		     j->opts->command[0], j->allocators.rows[at].label);
+	return 0;
+}
+
+static int check_real(struct replay_job *j)
+{
+	uint32_t count = j->allocators.count;
+	int err = 0;
+
+	for (uint64_t round = 0; round < j->opts->runs; round++)
+		for (uint32_t i = 0; i < count && !err; i++) {
+			uint32_t at = (uint32_t)((i + round) % count);
+
+			err = j->has_failed[at] ? 0 : run_real(j, at, round);
+		}
+	return err;
+}
+
 static int compare(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -279,7 +321,7 @@ static int compare(const void *a, const void *b)
 static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at, size_t offset,
 					uint64_t less)
 {
-	uint64_t values[SCRY_REPLAY_RUNS_MAX], n = j->opts->runs;
+	uint64_t values[SCRY_REPLAY_RUNS_MAX] = {0}, n = j->opts->runs;
 
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t v = *(const uint64_t *)((const char *)&j->runs[at][i] + offset);
@@ -307,6 +349,8 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_ns)
 	row->rss_peak = SPREAD(at, rss_peak, 0);
 	row->rss_end = SPREAD(at, rss_end, 0);
 	row->rss_drained = SPREAD(at, rss_drained, 0);
+	row->real_cpu_ns = SPREAD(at, real_cpu_ns, 0);
+	row->real_rss = SPREAD(at, real_rss, 0);
 	for (uint64_t i = 0; i < j->opts->runs; i++)
 		if (j->runs[at][i].rss_peak == row->rss_peak.median) {
 			row->points = j->runs[at][i].points;
@@ -455,6 +499,8 @@ static int replay(struct replay_job *j)
 		err = sample(j);
 	if (!err && j->opts->verify)
 		err = verify(j);
+	if (!err && j->opts->check)
+		err = check_real(j);
 	if (!err)
 		err = fill_report(j, &report, live);
 	return err ? err : print(j, &report);
@@ -497,12 +543,17 @@ static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 	return err;
 }
 
-static const char usage[] = "scry malloc replay FILE [OPTIONS]";
+static const char usage[] = "scry malloc replay FILE [OPTIONS] [--check -- CMD...]";
 
 static int check(struct replay_opts *opts, const char *recording)
 {
 	if (!recording)
 		return scry_fail(-EINVAL, "say which recording; usage: %s", usage);
+	if (opts->check != (opts->command != NULL))
+		return scry_fail(-EINVAL,
+				 "--check needs the program, and a program --check; "
+				 "usage: %s",
+				 usage);
 	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
 		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);
 	if (!opts->with.count) {
@@ -535,6 +586,10 @@ int scry_cmd_malloc_replay(int argc, char **argv)
 		 NULL},
 		{0, "verify", SCRY_OPT_FLAG, &opts.verify, NULL,
 		 "once more: is what each gives aligned, zeroed, kept and its own?", NULL},
+		{0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
+		 "run the program itself under each, as often, and show what was predicted beside "
+		 "it",
+		 NULL},
 		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
 		 "more than that is not taken (default: three quarters of what is available)",
 		 NULL},
@@ -549,9 +604,13 @@ int scry_cmd_malloc_replay(int argc, char **argv)
 	const size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;
 	bool is_bad = false;
-	int fd, err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv},
-					 &recording);
+	int fd, err, own = 1;
 
+	while (own < argc && strcmp(argv[own], "--"))
+		own++;
+	if (own + 1 < argc)
+		opts.command = argv + own + 1;
+	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){own, argv}, &recording);
 	if (!err && opts.help) {
 		printf("usage: %s\n\nMakes the calls of a recording again under several "
 		       "allocators, and says which suits.\n\n",

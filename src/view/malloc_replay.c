@@ -1,12 +1,13 @@
 /* The document of a replay. See malloc_replay.h. */
 #include "view/malloc_replay.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "view/honesty.h"
 
-static const char *const kind_names[SCRY_REPLAY_KIND_ROWS] = {
-	"malloc", "calloc", "aligned", "realloc", "free", "usable_size",
+static const char *const kind_names[1 + SCRY_REPLAY_KIND_ROWS] = {
+	"all", "malloc", "calloc", "aligned", "realloc", "free", "usable_size",
 };
 
 static const struct scry_column columns[] = {
@@ -39,6 +40,10 @@ static const struct scry_column columns[] = {
 	{NULL, "syscalls", SCRY_CELL_COUNT, false},
 	{NULL, "failed", SCRY_CELL_COUNT, false},
 	{NULL, "object", SCRY_CELL_TEXT, false},
+	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, false},
+	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, false},
 };
 
 static struct scry_cell text(const char *s)
@@ -66,14 +71,32 @@ static uint64_t share(uint64_t of, uint64_t from, uint64_t scale)
 	return from ? (uint64_t)((double)of * (double)scale / (double)from + 0.5) : 0;
 }
 
-static void push_row(const struct scry_replay_report *r, const struct scry_replay_row *row,
-		     int kind, struct scry_doc *doc)
+/* What the first one's real run and the difference of the replays say of another. */
+static uint64_t predict(uint64_t real, uint64_t from, uint64_t to)
 {
-	const struct scry_replay_kind_row *k = kind < 0 ? &row->all : &row->kinds[kind];
-	bool w = kind < 0, has = k->samples != 0;
+	return to >= from || from - to < real ? real + to - from : 0;
+}
+
+static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
+{
+	return predict(r->rows[0].real_cpu_ns.median, r->rows[0].cpu_ns.median, row->cpu_ns.median);
+}
+
+static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
+{
+	return predict(r->rows[0].real_rss.median, r->rows[0].rss_peak.median,
+		       row->rss_peak.median);
+}
+
+/* `kind` 0: of all calls. */
+static void push_row(const struct scry_replay_report *r, const struct scry_replay_row *row,
+		     unsigned int kind, struct scry_doc *doc)
+{
+	const struct scry_replay_kind_row *k = kind ? &row->kinds[kind - 1] : &row->all;
+	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
 	const struct scry_cell cells[] = {
 		text(row->label),
-		text(w ? "all" : kind_names[kind]),
+		text(kind_names[kind]),
 		scry_cell_number(row->runs),
 		scry_cell_number(k->calls),
 		whole(row->cpu_ns.median / 1000, w),
@@ -101,6 +124,10 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->syscalls, w && row->has_syscalls),
 		whole(row->failed, w),
 		text(row->served),
+		whole(row->real_cpu_ns.median, real),
+		whole(predicted_cpu(r, row), real),
+		whole(row->real_rss.median, real),
+		whole(predicted_rss(r, row), real),
 	};
 
 	_Static_assert(sizeof(cells) / sizeof(cells[0]) == sizeof(columns) / sizeof(columns[0]),
@@ -108,9 +135,62 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 	doc->ops->row(doc, cells);
 }
 
-static void push_totals(const struct scry_replay_report *r, const char *verdict, int winner,
-			struct scry_doc *doc)
+static bool has_real(const struct scry_replay_report *r)
 {
+	return r->count && r->rows[0].has_real;
+}
+
+/* Off by so many tenths of a percent, with its sign in another column's place: a text. */
+static struct scry_cell error_cell(char *buffer, size_t size, uint64_t real, uint64_t predicted)
+{
+	double share = real ? ((double)predicted / (double)real - 1) * 100 : 0;
+
+	snprintf(buffer, size, "%+.1f %%", share);
+	return text(buffer);
+}
+
+/* For people: what was predicted, and what was so. */
+static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	static const struct scry_column own[] = {
+		{"really run", NULL, SCRY_CELL_TEXT, false},
+		{"CPU us", NULL, SCRY_CELL_COUNT, false},
+		{"+-%", NULL, SCRY_CELL_TENTHS, false},
+		{"predicted", NULL, SCRY_CELL_COUNT, false},
+		{"off", NULL, SCRY_CELL_TEXT, false},
+		{"peak KiB", NULL, SCRY_CELL_COUNT, false},
+		{"+-%", NULL, SCRY_CELL_TENTHS, false},
+		{"predicted", NULL, SCRY_CELL_COUNT, false},
+		{"off", NULL, SCRY_CELL_TEXT, false},
+	};
+
+	scry_doc_table(doc, own, sizeof(own) / sizeof(own[0]));
+	for (uint32_t i = 0; i < r->count; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+		uint64_t cpu = predicted_cpu(r, row), rss = predicted_rss(r, row);
+		char cpu_off[32], rss_off[32];
+		const struct scry_cell cells[] = {
+			text(row->label),
+			scry_cell_number(row->real_cpu_ns.median / 1000),
+			scry_cell_number(half_tenths(&row->real_cpu_ns)),
+			scry_cell_number(cpu / 1000),
+			error_cell(cpu_off, sizeof(cpu_off), row->real_cpu_ns.median, cpu),
+			scry_cell_number(row->real_rss.median >> 10),
+			scry_cell_number(half_tenths(&row->real_rss)),
+			scry_cell_number(rss >> 10),
+			error_cell(rss_off, sizeof(rss_off), row->real_rss.median, rss),
+		};
+
+		if (row->has_real)
+			doc->ops->row(doc, cells);
+	}
+}
+
+static void push_totals(const struct scry_replay_report *r,
+			const struct scry_replay_verdict *verdict,
+			const struct scry_replay_verdict *real, struct scry_doc *doc)
+{
+	const bool is_real = has_real(r);
 	const struct scry_pair pairs[] = {
 		{"calls", "calls replayed", SCRY_CELL_COUNT, 0, scry_cell_number(r->calls)},
 		{"threads", "threads", SCRY_CELL_COUNT, 0, scry_cell_number(r->threads)},
@@ -132,31 +212,39 @@ static void push_totals(const struct scry_replay_report *r, const char *verdict,
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
 		{"winner", NULL, SCRY_CELL_TEXT, 0,
-		 text(winner < 0 ? NULL : r->rows[winner].label)},
-		{"verdict", NULL, SCRY_CELL_TEXT, 0, text(verdict)},
+		 text(verdict->winner < 0 ? NULL : r->rows[verdict->winner].label)},
+		{"verdict", NULL, SCRY_CELL_TEXT, 0, text(verdict->sentence)},
+		{"real_winner", NULL, SCRY_CELL_TEXT, 0,
+		 text(!is_real || real->winner < 0 ? NULL : r->rows[real->winner].label)},
+		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
 	};
 
-	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 3));
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 5));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 {
-	struct scry_replay_verdict verdict;
+	struct scry_replay_verdict verdict, real;
 
 	scry_replay_judge(r, &verdict);
+	scry_replay_judge_real(r, &real);
 	if (r->honesty)
 		scry_honesty_push(r->honesty, doc);
 	for (uint32_t i = 0; i < r->note_count; i++)
 		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
-	push_totals(r, verdict.sentence, verdict.winner, doc);
+	push_totals(r, &verdict, &real, doc);
 	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (uint32_t i = 0; i < r->count; i++) {
 		if (!r->rows[i].runs)
 			continue;
-		push_row(r, &r->rows[i], -1, doc);
-		for (int k = 0; k < SCRY_REPLAY_KIND_ROWS; k++)
-			if (r->rows[i].kinds[k].calls)
+		push_row(r, &r->rows[i], 0, doc);
+		for (unsigned int k = 1; k <= SCRY_REPLAY_KIND_ROWS; k++)
+			if (r->rows[i].kinds[k - 1].calls)
 				push_row(r, &r->rows[i], k, doc);
 	}
+	if (has_real(r) && !doc->is_data)
+		push_real(r, doc);
 	scry_doc_remark(doc, "%s", verdict.sentence);
+	if (has_real(r))
+		scry_doc_remark(doc, "really run: %s", real.sentence);
 }

@@ -10,6 +10,7 @@
 #include "view/doc.h"
 
 #define SCRY_REPLAY_RUNS_MAX 99
+#define SCRY_REPLAY_ROWS_MAX 16
 #define SCRY_REPLAY_KIND_ROWS 6 /* malloc calloc aligned realloc free usable_size */
 
 struct scry_replay_point {
@@ -35,6 +36,8 @@ struct scry_replay_row {		  /* an allocator */
 	uint64_t failed;   /* calls that got no memory */
 	uint64_t syscalls; /* for memory, of the run in which they are counted */
 	bool has_syscalls;
+	bool has_real; /* the program itself was run under it: */
+	struct scry_replay_spread real_cpu_ns, real_rss;
 	struct scry_replay_kind_row all, kinds[SCRY_REPLAY_KIND_ROWS];
 	const struct scry_replay_point *points; /* anonymous memory of the median run */
 	uint32_t point_count;
@@ -72,6 +75,10 @@ struct scry_replay_verdict {
  */
 void scry_replay_judge(const struct scry_replay_report *report,
 		       struct scry_replay_verdict *ret_verdict);
+
+/* The same of the real runs; as if there were too few where a row has none. */
+void scry_replay_judge_real(const struct scry_replay_report *report,
+			    struct scry_replay_verdict *ret_verdict);
 
 /* Pushes the document: schema scry.malloc-replay/1. */
 void scry_replay_push(const struct scry_replay_report *report, struct scry_doc *doc);
