@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 
-#define LOOK_MS 5
+#define LOOK_MS 2
 
 /* In the child; what failed goes through the pipe. */
 static _Noreturn void become(const struct scry_malloc_allocator *a, char *const *command, int out)
@@ -56,17 +56,41 @@ static bool is_mapped(pid_t pid, const char *path)
 	return found;
 }
 
-/* Waits for its end; looks into its maps until the library is there. */
+/* Anonymous memory, bytes. (ru_maxrss will not do: it counts what scry had when it forked.) */
+static uint64_t rss_anon(int statm)
+{
+	unsigned long long resident, shared;
+	char text[128];
+	ssize_t len = statm < 0 ? -1 : pread(statm, text, sizeof(text) - 1, 0);
+
+	text[len > 0 ? len : 0] = '\0';
+	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || resident < shared)
+		return 0;
+	return (resident - shared) * 4096;
+}
+
+/* Waits for its end, and looks at it until then. */
 static void follow(pid_t pid, const char *path, struct scry_malloc_real *real)
 {
-	char resolved[PATH_MAX];
 	struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+	char resolved[PATH_MAX], name[64];
+	int statm;
 
-	if (!path || !realpath(path, resolved))
-		real->is_served = !path;
-	else
-		while (!real->is_served && end.fd >= 0 && poll(&end, 1, LOOK_MS) == 0)
+	snprintf(name, sizeof(name), "/proc/%d/statm", pid);
+	statm = open(name, O_RDONLY | O_CLOEXEC);
+	if (path && !realpath(path, resolved))
+		path = NULL;
+	real->is_served = !path;
+	while (end.fd >= 0 && poll(&end, 1, LOOK_MS) == 0) {
+		uint64_t rss = rss_anon(statm);
+
+		if (rss > real->rss_peak)
+			real->rss_peak = rss;
+		if (!real->is_served)
 			real->is_served = is_mapped(pid, resolved);
+	}
+	if (statm >= 0)
+		close(statm);
 	if (end.fd >= 0)
 		close(end.fd);
 }
@@ -102,6 +126,5 @@ int scry_malloc_check(const struct scry_malloc_allocator *allocator, char *const
 	if (failure)
 		return scry_fail(-failure, "cannot run '%s': %s", command[0], strerror(failure));
 	ret_real->cpu_ns = ns_of(usage.ru_utime) + ns_of(usage.ru_stime);
-	ret_real->rss_peak = (uint64_t)usage.ru_maxrss << 10;
 	return 0;
 }

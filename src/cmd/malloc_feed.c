@@ -14,6 +14,9 @@
 #define WINDOW_FULL 1	       /* the call belongs to the next window */
 #define SPARE_BLOCKS 4u	       /* of words: what one call can take */
 #define THREADS_MAX (1u << 24) /* recorded ones */
+#define EPOCH_CALLS 16384u
+#define EPOCH_BYTES 65536u
+#define EPOCH_SHARE 64u /* of the most that lived at once until then */
 #define TAG_HALF 0x8000u
 #define SHARE_ALL 65535u
 #define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
@@ -39,6 +42,7 @@ struct list { /* of free slots, + 1; the one freed last first */
 struct lane {
 	uint32_t block, word; /* where the next word goes; block NONE: not in this window yet */
 	struct list free;     /* those it freed in this window */
+	uint32_t epoch;	      /* + 1: the last one it has words in; 0: none in this window */
 	bool is_alive;
 };
 
@@ -59,7 +63,12 @@ struct scry_malloc_feed {
 	uint32_t lane_count;  /* ever used */
 	uint32_t block_count; /* of words, in this window */
 	uint32_t window, ended, alive;
-	uint32_t last_lane;	    /* that made the call before */
+	uint32_t last_lane;    /* that made the call before */
+	uint32_t epoch;	       /* in this window */
+	uint32_t active_count; /* lanes with words in it: */
+	uint32_t active[SCRY_REPLAY_LANES];
+	uint32_t before[2]; /* how many the two epochs before had */
+	uint64_t epoch_bytes, epoch_calls;
 	bool has_main;		    /* lane 0 has its thread */
 	struct scry_ev_malloc held; /* a call that belongs to the next window */
 	bool is_held, is_open;	    /* between window's calls: more may come */
@@ -127,6 +136,42 @@ static uint32_t put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w, 
 	word_at(f, at)[1] = w1;
 	f->stats.position += 2;
 	return at;
+}
+
+/* A lane has something to do in this epoch. */
+static void pace(struct scry_malloc_feed *f, uint32_t lane)
+{
+	struct lane *l = &f->lanes[lane];
+
+	if (f->alive < 2 || l->epoch == f->epoch + 1)
+		return;
+	l->epoch = f->epoch + 1;
+	f->active[f->active_count++] = lane;
+	if (f->before[1])
+		put(f, lane,
+		    SCRY_REPLAY_GATE | (uint64_t)(f->epoch - 2) << 6 |
+			    (uint64_t)f->before[1] << 32);
+}
+
+static void epoch_end(struct scry_malloc_feed *f)
+{
+	for (uint32_t i = 0; i < f->active_count; i++)
+		if (f->lanes[f->active[i]].is_alive) /* else it was put when it ended */
+			put(f, f->active[i], SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
+	f->before[1] = f->before[0];
+	f->before[0] = f->active_count;
+	f->active_count = 0;
+	f->epoch++;
+	f->epoch_bytes = f->epoch_calls = 0;
+}
+
+/* So much may be begun in an epoch that a replay's live bytes stay near the recording's. */
+static bool is_epoch_full(const struct scry_malloc_feed *f)
+{
+	uint64_t bytes = f->stats.peak_bytes / EPOCH_SHARE;
+
+	return f->epoch_calls >= EPOCH_CALLS ||
+	       f->epoch_bytes >= (bytes > EPOCH_BYTES ? bytes : EPOCH_BYTES);
 }
 
 static void slot_push(struct scry_malloc_feed *f, struct list *list, uint32_t slot)
@@ -200,6 +245,7 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
 		f->lane_count++;
 	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE, .is_alive = true};
 	f->m->lanes[lane] = SCRY_REPLAY_NONE;
+	pace(f, by);
 	put(f, by, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32);
 	f->alive++;
 	*ret_lane = lane;
@@ -244,6 +290,8 @@ static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
 	if (f->opts.one_thread || thread >= f->thread_cap || f->lane_of[thread] < 2)
 		return;
 	lane = f->lane_of[thread] - 1u;
+	if (f->lanes[lane].epoch == f->epoch + 1)
+		put(f, lane, SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
 	*word_at(f, room(f, lane, 1)) = SCRY_REPLAY_STOP;
 	f->lanes[lane].is_alive = false;
 	f->lane_of[thread] = 0;
@@ -291,6 +339,7 @@ static void has(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint
 static int resize(struct scry_malloc_feed *f, struct block *b, uint64_t size)
 {
 	f->stats.live_bytes += size - b->size;
+	f->epoch_bytes += size > b->size ? size - b->size : 0;
 	b->size = size;
 	if (size > f->stats.size_max)
 		f->stats.size_max = size;
@@ -510,8 +559,11 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	uint32_t op, lane;
 	int err;
 
-	if (f->block_count + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS)
+	if (f->block_count + f->active_count + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
+	    f->epoch == SCRY_REPLAY_EPOCHS - 1)
 		return WINDOW_FULL;
+	if (f->active_count && is_epoch_full(f))
+		epoch_end(f);
 	if (e->function == SCRY_MALLOC_THREAD_END) {
 		thread_end(f, e->thread);
 		return 0;
@@ -532,10 +584,13 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		err = lane_of(f,
 			      e->function == SCRY_MALLOC_OLDER ? f->source->main_thread : e->thread,
 			      &lane);
-	if (!err)
-		err = act(f, lane, e, op);
 	if (err)
 		return err;
+	pace(f, lane);
+	err = act(f, lane, e, op);
+	if (err)
+		return err;
+	f->epoch_calls++;
 	f->stats.older += e->function == SCRY_MALLOC_OLDER;
 	f->last_lane = lane;
 	return 0;
@@ -544,12 +599,15 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 static void window_begin(struct scry_malloc_feed *f)
 {
 	f->window++;
+	f->epoch = f->active_count = f->before[0] = f->before[1] = 0;
+	f->epoch_bytes = f->epoch_calls = 0;
 	f->stats.windows = f->window;
 	f->block_count = 0;
 	for (uint32_t i = 0; i < f->lane_count; i++) {
 		struct list *l = &f->lanes[i].free;
 
 		f->m->lanes[i] = f->lanes[i].block = SCRY_REPLAY_NONE;
+		f->lanes[i].epoch = 0;
 		if (!l->first)
 			continue;
 		f->slots[l->last - 1].next = f->free.first;

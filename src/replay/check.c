@@ -22,15 +22,19 @@ struct slot {
 	uint16_t lives;
 };
 
-enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, DONE, ENDED };
+enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, ENDED };
 
 static struct {
 	uint32_t block, word; /* where it stands */
-	uint32_t wait_slot, wait_ended;
 	uint16_t wait_tag;
 	uint16_t next; /* lane + 1: behind it in a list of waiters or of those that can go on */
 	uint8_t state;
 } lanes[SCRY_REPLAY_LANES];
+
+static struct epoch {
+	uint32_t marks, need; /* of lanes; need 0: nobody has said yet */
+	uint32_t waiters;     /* lane + 1 */
+} epochs[SCRY_REPLAY_EPOCHS];
 
 static uint8_t alive[SCRY_REPLAY_LANES]; /* lanes with a thread, since the beginning */
 static uint8_t met[SCRY_REPLAY_BLOCKS];
@@ -69,11 +73,10 @@ static bool bad(uint32_t lane, const char *what)
 }
 
 /* The lane has the slot from now on. 1; 0: it waits; -1 refused. */
-static int take(uint32_t lane, struct slot *s, uint32_t number, uint32_t tag)
+static int take(uint32_t lane, struct slot *s, uint32_t tag)
 {
 	if (tag) {
 		if (!s->lives || s->tag != tag) {
-			lanes[lane].wait_slot = number;
 			lanes[lane].wait_tag = (uint16_t)tag;
 			lanes[lane].state = WAITS_TAG;
 			lanes[lane].next = s->waiter;
@@ -165,6 +168,33 @@ static void stop(uint32_t lane)
 	}
 }
 
+static void wake(struct epoch *e)
+{
+	uint32_t list = e->waiters;
+
+	if (!e->need || e->marks < e->need)
+		return;
+	e->waiters = 0;
+	while (list) {
+		uint32_t waiter = list - 1;
+
+		list = lanes[waiter].next;
+		push(&ready, waiter, READY);
+	}
+}
+
+/* All who ask for an epoch must ask for the same, so that nobody is looked at in vain. 1, 0, -1 */
+static int gate(uint32_t lane, struct epoch *e, uint32_t need)
+{
+	if (!need || (e->need && e->need != need))
+		return bad(lane, "it asks for other marks than another thread does") - 1;
+	e->need = need;
+	if (e->marks >= need)
+		return 1;
+	push(&e->waiters, lane, WAITS_EPOCH);
+	return 0;
+}
+
 /* A block of words is entered for the first time. */
 static bool enter(uint32_t lane, uint32_t block)
 {
@@ -194,7 +224,7 @@ static int call(uint32_t lane, const uint64_t *w, uint32_t op, bool is_long)
 		return begin(lane, s, size, tag) ? 1 : -1;
 	if (is_long != (op <= SCRY_REPLAY_USABLE))
 		return bad(lane, "a word is missing or too many") - 1;
-	r = take(lane, s, number, tag);
+	r = take(lane, s, tag);
 	if (r <= 0)
 		return r;
 	if (op == SCRY_REPLAY_USABLE)
@@ -212,6 +242,7 @@ static int step(uint32_t lane)
 	const uint64_t *w = &replay.m->words[lanes[lane].block][lanes[lane].word];
 	uint32_t op = w[0] & 31, room = SCRY_REPLAY_BLOCK - lanes[lane].word;
 	bool is_long = w[0] & SCRY_REPLAY_LONG;
+	struct epoch *e;
 	int r;
 
 	if (op >= SCRY_REPLAY_OPS || (is_long && op < SCRY_REPLAY_MALLOC))
@@ -231,6 +262,21 @@ static int step(uint32_t lane)
 			return 0;
 		}
 		r = spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+		break;
+	case SCRY_REPLAY_MARK:
+	case SCRY_REPLAY_GATE:
+		if (SCRY_REPLAY_SLOT(w[0]) >= SCRY_REPLAY_EPOCHS)
+			return bad(lane, "there is no such epoch") - 1;
+		e = &epochs[SCRY_REPLAY_SLOT(w[0])];
+		r = 1;
+		if (op == SCRY_REPLAY_GATE) {
+			r = gate(lane, e, (uint32_t)(w[0] >> 32));
+			if (!r)
+				return 0;
+			break;
+		}
+		e->marks++;
+		wake(e);
 		break;
 	default:
 		if (room < 2u + is_long)
@@ -275,6 +321,7 @@ bool replay_check(void)
 		return replay_refuse("window %u comes after window %u", head->window, window - 1);
 	replay.lanes = head->lanes;
 	__builtin_memset(met, 0, sizeof(met));
+	__builtin_memset(epochs, 0, sizeof(epochs));
 	ready = for_ended = 0;
 	if (window == 1)
 		alive[0] = 1; /* the main thread */
@@ -289,7 +336,8 @@ bool replay_check(void)
 	if (!play())
 		return false;
 	for (uint32_t i = 0; i < replay.lanes; i++) {
-		if (lanes[i].state == WAITS_TAG || lanes[i].state == WAITS_ENDED)
+		if (lanes[i].state == WAITS_TAG || lanes[i].state == WAITS_ENDED ||
+		    lanes[i].state == WAITS_EPOCH)
 			return bad(i, "it would wait for ever");
 		if (lanes[i].state == ABSENT && replay.first[i] != SCRY_REPLAY_NONE)
 			return bad(i, "nobody begins this thread");

@@ -41,6 +41,7 @@ struct replay {
 	uint32_t touch;			   /* head->touch */
 	uint64_t *cells;		   /* SCRY_REPLAY_SLOTS: tag << 48 | address; 0: free */
 	uint64_t *sizes;		   /* the same, VERIFY only: bytes asked for */
+	uint32_t *epochs;		   /* SCRY_REPLAY_EPOCHS: lanes that have marked it */
 	struct slot *slots;		   /* the same: check.c's */
 	uint32_t first[SCRY_REPLAY_LANES]; /* blocks of this window, checked */
 	uint32_t lanes;			   /* in use */

@@ -134,12 +134,14 @@ void replay_threads_init(void)
 	threads = replay_map(SCRY_REPLAY_LANES * sizeof(*threads));
 	stacks = replay_map((size_t)SCRY_REPLAY_LANES * STACK_BYTES);
 	threads[0].lane.left = 1;
+	replay.epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 }
 
 void replay_window(void)
 {
 	uint32_t left;
 
+	__builtin_memset(replay.epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 	/* Who has begun and not ended sleeps in body(). */
 	__atomic_store_n(&running, begun - (ended_count - main_ended), __ATOMIC_RELAXED);
 	__atomic_fetch_add(&window, 1, __ATOMIC_RELEASE);

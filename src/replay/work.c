@@ -38,35 +38,59 @@ static __attribute__((noinline)) void count(struct lane *l, enum scry_replay_kin
 	l->left = replay.head->sample_every;
 }
 
-/* Another thread has the block still. What this costs is not the allocator's: it is left out. */
-static __attribute__((noinline)) uint64_t wait_long(struct lane *l, const uint64_t *cell,
-						    uint64_t tag)
-{
-	uint64_t begin = __rdtsc(), now, from, value;
-	uint32_t turns = 0;
+/* What waiting for another thread costs is not the allocator's: it is left out. */
+struct wait {
+	uint64_t begin; /* ticks */
+	uint64_t from;	/* CPU time since the processor was given away */
+	uint32_t turns;
+};
 
-	l->waits++;
-	do {
+static void wait_more(struct wait *w)
+{
+	if (__rdtsc() - w->begin < SPIN_TICKS) {
 		_mm_pause();
-		value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
-		now = __rdtsc();
-	} while (value >> 48 != tag && now - begin < SPIN_TICKS);
-	/* Not more than that, should it have lost the processor meanwhile. */
-	l->wait_ticks += now - begin < SPIN_TICKS ? now - begin : SPIN_TICKS;
-	if (value >> 48 == tag)
-		return value;
-	from = replay_thread_ns();
-	for (;; turns++) {
-		value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
-		if (value >> 48 == tag)
-			break;
-		if (turns < SLEEP_AFTER)
-			sched_yield();
-		else
-			nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+		return;
 	}
-	l->wait_ns += replay_thread_ns() - from + replay_clock_ns;
+	if (!w->turns)
+		w->from = replay_thread_ns();
+	if (w->turns++ < SLEEP_AFTER)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+}
+
+static void wait_over(struct lane *l, const struct wait *w)
+{
+	uint64_t ticks = __rdtsc() - w->begin;
+
+	/* Not more than it spun, should it have lost the processor meanwhile. */
+	l->wait_ticks += ticks < SPIN_TICKS ? ticks : SPIN_TICKS;
+	if (w->turns)
+		l->wait_ns += replay_thread_ns() - w->from + replay_clock_ns;
+	l->waits++;
+}
+
+static __attribute__((noinline)) uint64_t wait_tag(struct lane *l, const uint64_t *cell,
+						   uint64_t tag)
+{
+	struct wait w = {.begin = __rdtsc()};
+	uint64_t value;
+
+	while ((value = __atomic_load_n(cell, __ATOMIC_ACQUIRE)) >> 48 != tag)
+		wait_more(&w);
+	wait_over(l, &w);
 	return value;
+}
+
+static __attribute__((noinline)) void gate(struct lane *l, const uint32_t *marks, uint32_t count)
+{
+	struct wait w = {.begin = __rdtsc()};
+
+	if (__atomic_load_n(marks, __ATOMIC_ACQUIRE) >= count)
+		return;
+	while (__atomic_load_n(marks, __ATOMIC_ACQUIRE) < count)
+		wait_more(&w);
+	wait_over(l, &w);
 }
 
 ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w)
@@ -74,7 +98,7 @@ ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w)
 	uint64_t value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
 
 	if (__builtin_expect(w >> 48 && value >> 48 != w >> 48, 0))
-		value = wait_long(l, cell, w >> 48);
+		value = wait_tag(l, cell, w >> 48);
 	return value & REPLAY_ADDRESS;
 }
 
@@ -289,6 +313,13 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 			break;
 		case SCRY_REPLAY_SPAWN:
 			replay_spawn(l, SCRY_REPLAY_SLOT(w), (uint32_t)(w >> 32));
+			break;
+		case SCRY_REPLAY_MARK:
+			__atomic_fetch_add(&replay.epochs[SCRY_REPLAY_SLOT(w)], 1,
+					   __ATOMIC_RELEASE);
+			break;
+		case SCRY_REPLAY_GATE:
+			gate(l, &replay.epochs[SCRY_REPLAY_SLOT(w)], (uint32_t)(w >> 32));
 			break;
 		case SCRY_REPLAY_LINK:
 			__atomic_fetch_add(&replay.head->position, (uint64_t)(at - since) - 1,

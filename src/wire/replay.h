@@ -23,11 +23,14 @@
  * A free slot belongs to the thread that freed it until the window ends. Tags of a slot grow within
  * a window and are no tag that it has from before; so none can be mistaken for another.
  *
+ * Nobody runs ahead. A program's queues are bounded; here who only begins blocks would begin them
+ * all before others end one. So a window is cut into *epochs* of some bytes begun, lanes mark the
+ * ends of their parts, and nobody enters an epoch before all have marked the last but one.
+ *
  * Nobody can wait for ever. The recording is one sequence, streams are parts of it in its order,
- * and a word waits only for words that stand before it in the sequence: the first word that is not
- * done can always be done. scry-replay does not believe that: it goes through each window first, as
- * one thread that plays all, and refuses one in which a word is malformed, a rule above is broken
- * or somebody waits for ever (replay/check.c).
+ * and a word waits only for words before it in the sequence: the first that is not done can always
+ * be done. scry-replay does not believe that: it plays each window first as one thread, and refuses
+ * one in which a rule is broken or somebody waits for ever (replay/check.c).
  *
  * Freestanding.
  */
@@ -43,6 +46,7 @@
 #define SCRY_REPLAY_SLOTS (1u << 26)
 #define SCRY_REPLAY_BLOCK 512u	  /* words */
 #define SCRY_REPLAY_BLOCKS 32768u /* 128 MiB: all memory that a recording of any length takes */
+#define SCRY_REPLAY_EPOCHS 65536u /* in a window */
 #define SCRY_REPLAY_NONE 0xffffffffu
 #define SCRY_REPLAY_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* bytes, of one block */
 #define SCRY_REPLAY_ALIGN_MAX 30		       /* log2 */
@@ -50,9 +54,11 @@
 enum scry_replay_op {
 	SCRY_REPLAY_END,   /* of the stream in this window */
 	SCRY_REPLAY_LINK,  /* goes on in block `slot` */
-	SCRY_REPLAY_SPAWN, /* begins the thread of lane `slot`, once as many threads as the upper 32
-			      bits say have ended since the beginning */
+	SCRY_REPLAY_SPAWN, /* begins lane `slot`, once as many threads as bits 32.. say have ended
+			    */
 	SCRY_REPLAY_STOP,  /* this thread ends; the last of its stream */
+	SCRY_REPLAY_MARK,  /* this lane's part of epoch `slot` is done */
+	SCRY_REPLAY_GATE,  /* as many lanes as bits 32.. say must have marked `slot` */
 	/* a block begins; tag: publishes */
 	SCRY_REPLAY_MALLOC,
 	SCRY_REPLAY_CALLOC,
@@ -83,9 +89,9 @@ enum scry_replay_op {
 #define SCRY_REPLAY_X(word1) ((uint32_t)((word1) >> 42) & 63u)
 
 enum scry_replay_mode {
-	SCRY_REPLAY_TIMED,   /* CPU time of the whole */
-	SCRY_REPLAY_SAMPLED, /* of one call in `sample_every`, by kind */
-	SCRY_REPLAY_VERIFY,  /* is what the allocator gives right? */
+	SCRY_REPLAY_TIMED,
+	SCRY_REPLAY_SAMPLED, /* times one call in `sample_every`, by kind */
+	SCRY_REPLAY_VERIFY,
 };
 enum scry_replay_touch { SCRY_TOUCH_NONE, SCRY_TOUCH_FIRST, SCRY_TOUCH_ALL, SCRY_TOUCH_RECORDED };
 enum scry_replay_kind {
