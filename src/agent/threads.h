@@ -35,10 +35,12 @@ struct scry_agent_tracking {
 	/* host writes */
 	uint32_t tid_offset; /* of the tid from the thread pointer, held for all threads; 0: none */
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
+	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
 	uint32_t given_up; /* track_freed when one had waited in vain: nobody waits until it moves
 			    */
-	uint32_t claims;
+	uint32_t claims;   /* threads ever */
+	uint32_t pad;
 	struct scry_track none; /* of threads that have no segment: its state is never theirs */
 };
 

@@ -40,12 +40,11 @@ static void nap(uint32_t *word, uint32_t value)
 	syscall4(SYS_FUTEX, (uint64_t)word, FUTEX_WAIT, value, (uint64_t)timeout);
 }
 
+/* A fork child's gate page is all zero. */
 static int is_on(void)
 {
-	const struct scry_gate *g = scry_agent.gate;
-
-	return __atomic_load_n(&g->open, __ATOMIC_RELAXED) &&
-	       __atomic_load_n(&g->wanted, __ATOMIC_RELAXED);
+	return __atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
 }
 
 /* Is this thread another one than before? Its libc says so, or the keeper: it takes segments from
@@ -151,12 +150,12 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 /*
  * The thread is in a handler already: the function called another one of the kind, which is a part
  * of it, or a signal handler did. But a handler that was left by longjmp is not running: then this
- * one's frame lies above it on the same stack.
+ * one's frame does not lie below it on the same stack.
  */
 __attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t,
 								      uint64_t sp)
 {
-	return sp - t->inside - 1 < STACK_MAX ? t : 0;
+	return sp - t->inside < STACK_MAX ? t : 0;
 }
 
 __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at,
@@ -244,10 +243,19 @@ static int has_lease(const struct scry_control *c)
 	if (likely(now <= __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED)))
 		return 1;
 	if (now > __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED))
-		__atomic_store_n(&scry_agent.gate->wanted, 0, __ATOMIC_RELAXED);
-	else
-		add(&scry_agent.control->lost_lease);
+		__atomic_store_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED);
 	return 0;
+}
+
+__attribute__((noinline, cold)) void scry_track_lost(void)
+{
+	struct scry_control *c = scry_agent.control;
+
+	if (!is_on())
+		return;
+	add(&c->lost);
+	if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		add(&c->lost_lease);
 }
 
 __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words)
@@ -265,9 +273,7 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 		t->inside = inside;
 	}
 	close_track(t);
-	if (!has_lease(c) || (!take_segment(t) && !wait_for_segment(t))) {
-		add(&c->lost);
+	if (!has_lease(c) || (!take_segment(t) && !wait_for_segment(t)))
 		return 0;
-	}
 	return (uint64_t *)(t->track + 1);
 }

@@ -110,7 +110,7 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0)
-		r = scry_inject_want(&w->inj, w->watch);
+		r = scry_threads_record(&w->inj, true);
 	if (r == 0)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
 	if (r == 0)
@@ -140,10 +140,11 @@ static int take(struct scry_watch *w, struct recording *m)
 	struct scry_tracks_taken taken = {0};
 	uint64_t now = scry_now_ns();
 	int r = scry_tracks_take(m->tracks, give, m->calls, &taken);
+	uint64_t tsc = __rdtsc(); /* later than what has just been copied */
 
-	scry_malloc_clock(m->calls, __rdtsc(), scry_now_ns());
+	scry_malloc_clock(m->calls, tsc, scry_now_ns());
 	if (r == 0)
-		r = scry_malloc_merge(m->calls, taken.watermark, taken.now_tsc);
+		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
 	if (r == 0)
 		r = scry_malloc_memory(m->calls, now, false);
 	if (r == 0 && now >= m->flush_ns) {
@@ -174,6 +175,7 @@ static void leave(struct scry_watch *w)
 
 	if (scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
+	scry_threads_record(&w->inj, false);
 	scry_threads_await(&w->inj);
 }
 

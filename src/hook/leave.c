@@ -179,7 +179,8 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
-	if (r < 0) /* what it left stands, and does nothing */
+	scry_threads_record(inj, false); /* who waits for a track waits no more */
+	if (r < 0)			 /* what it left stands, and does nothing */
 		return r;
 	r = -EAGAIN;
 	scry_undo_add(report, &inj->settled);

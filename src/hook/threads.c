@@ -12,7 +12,10 @@
 #include "agent/agent.h"
 #include "base/err.h"
 
-#define TID_AT_MAX 2048u /* glibc's lies at 720, musl's at 48 */
+#define TID_AT_MAX 2048u
+#define TID_AT_GLIBC                                                                \
+	720u /* a guess, where there is no thread to learn from: the agent tries it \
+	      */
 #define START_TRIES 25
 #define AWAIT_TRIES 20
 #define NAP_NS 5000000
@@ -88,11 +91,15 @@ static void compare(const struct scry_inject *inj, const struct who *who, bool *
 
 static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, size_t count)
 {
-	bool is_tid[TID_AT_MAX / 4];
+	bool is_tid[TID_AT_MAX / 4], is_any = false;
 
 	memset(is_tid, true, sizeof(is_tid));
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
 		compare(inj, &whos[i], is_tid);
+		is_any |= whos[i].fs != 0;
+	}
+	if (!is_any) /* a static program has not set up its first thread yet */
+		return TID_AT_GLIBC;
 	for (uint32_t i = 1; i < TID_AT_MAX / 4; i++)
 		if (is_tid[i])
 			return i * 4;
@@ -159,6 +166,9 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, 
 
 		return tell(inj, &who, 1, time_op);
 	}
+	if (inj->adopted)
+		scry_threads_record(inj,
+				    false); /* who waits for a track of the older one comes out */
 	for (int i = 0; i < START_TRIES && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 4 * NAP_NS}, NULL);
@@ -176,4 +186,13 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, 
 			      "fix: try again",
 			      inj->proc->pid);
 	return r;
+}
+
+int scry_threads_record(struct scry_inject *inj, bool is_on)
+{
+	const uint32_t word = is_on;
+
+	return scry_edit_poke(inj->mem.fd,
+			      inj->data + offsetof(struct scry_agent_data, tracking.is_on), &word,
+			      sizeof(word));
 }

@@ -118,6 +118,11 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 		scry_malloc_free(m);
 		return no_memory();
 	}
+	r = scry_malloc_pack_write(m->calls.pack, opts->writer); /* says where it begins */
+	if (r < 0) {
+		scry_malloc_free(m);
+		return r;
+	}
 	*ret = m;
 	return 0;
 }

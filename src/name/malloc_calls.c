@@ -2,6 +2,7 @@
 #include "name/malloc_calls.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/err.h"
 
@@ -31,11 +32,6 @@ static uint64_t usable_of(const struct scry_malloc_record *r, uint64_t size)
 	return slack == SCRY_MALLOC_SLACK_UNKNOWN ? 0 : size + slack;
 }
 
-static int pack(struct scry_malloc_calls *c, const struct scry_ev_malloc *call, uint32_t *ret_block)
-{
-	return scry_malloc_pack_add(c->pack, c->ns, call, ret_block);
-}
-
 static int no_room(const struct scry_malloc_calls *c, int err)
 {
 	return scry_fail(err,
@@ -43,6 +39,17 @@ static int no_room(const struct scry_malloc_calls *c, int err)
 			 "--memory with more than twice that",
 			 c->addresses.count,
 			 (unsigned long long)scry_malloc_addresses_bytes(&c->addresses) >> 20);
+}
+
+static int pack(struct scry_malloc_calls *c, const struct scry_ev_malloc *call, uint32_t *ret_block)
+{
+	int r = scry_malloc_pack_add(c->pack, c->ns, call, ret_block);
+
+	if (r == 0)
+		return 0;
+	return r == -ENOSPC
+		       ? no_room(c, r)
+		       : scry_fail(r, "a call of malloc could not be packed: %s", strerror(-r));
 }
 
 /*

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What target_malloc_known says of itself, but out of a recording: malloc_count.py FILE.json MODULE
-reads `scry report --view events --json` and prints the calls that MODULE made."""
+reads `scry report --view events --json` and prints the calls that MODULE made; --symbols: those of its
+functions that call themselves so."""
 import collections
 import json
 import sys
@@ -20,7 +21,11 @@ order, living, bad, touched = [], {}, [], 0
 def follow(number, call):
     """A block begins once and ends once."""
     name, flags, block = NAMES[call["function"]], call["flags"], call["block"]
-    if name == "usable_size" or flags & UNKNOWN:
+    if name == "usable_size":
+        return
+    if flags & UNKNOWN:
+        if name in ("realloc", "reallocarray") and not flags & (FAILED | ENDED):
+            living[block] = number
         return
     if name in ("free", "delete", "delete_array"):
         if not flags & NULL and living.pop(block, None) is None:
@@ -47,6 +52,8 @@ for number, line in enumerate(open(sys.argv[1], encoding="utf-8")):
     follow(number, event)
     caller = callers.get(event["caller"], {})
     if not (caller.get("module") or "").endswith(sys.argv[2]):
+        continue
+    if "--symbols" in sys.argv and not (caller.get("symbol") or "").startswith(("k_", "entry_points", "fill")):
         continue
     name, failed = NAMES[event["function"]], event["flags"] & (FAILED | ENDED)
     calls[name] += 1

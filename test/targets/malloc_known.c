@@ -10,6 +10,7 @@
  * time KNOWN_NO_PVALLOC: this allocator has none (and libc's would not fit).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -368,12 +370,62 @@ static void run(void)
 	}
 }
 
+static void *steady_worker(void *arg)
+{
+	while (!is_over)
+		worker(arg);
+	return NULL;
+}
+
+static void run_steadily(void)
+{
+	pthread_t threads[4];
+	char line[64];
+
+	steps = 2000;
+	signal(SIGTERM, on_term);
+	for (uintptr_t i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, steady_worker, (void *)i);
+	for (int round = 1; !is_over; round++) {
+		usleep(100000);
+		snprintf(line, sizeof(line), "round %d\n", round);
+		say(line);
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Each is counted when it has returned: a recording has them all, and perhaps one more. */
+static void tell(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CREAT, 0600);
+	volatile uint64_t *done;
+
+	if (fd < 0 || ftruncate(fd, 4096) < 0)
+		_exit(9);
+	done = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	say("round 1\n");
+	for (;;) {
+		void *p = malloc(100);
+
+		++*done;
+		free(p);
+		++*done;
+	}
+}
+
 int main(int argc, char **argv)
 {
+	const char *mode = argc > 1 ? argv[1] : "";
+
 	pthread_key_create(&key, at_thread_exit);
 	atexit(at_exit);
-	if (argc > 1 && !strcmp(argv[1], "run"))
+	if (!strcmp(mode, "run"))
 		run();
+	else if (!strcmp(mode, "steady"))
+		run_steadily();
+	else if (!strcmp(mode, "tell") && argc > 2)
+		tell(argv[2]);
 	else
 		all();
 	return 0;
