@@ -7,9 +7,10 @@
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN 0.6  /* of resident memory by the peak of live bytes: less is not malloc's */
-#define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads of blocks are less \
-			    */
+#define EXPLAINED_MIN 0.6 /* of resident memory by the peak of live bytes: less is not malloc's */
+#define FRAGMENTED_MIN                                                             \
+	1.4 /* resident memory to the peak of live bytes; heads of blocks are less \
+	     */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
 
 const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
