@@ -42,6 +42,7 @@ struct scry_view_opts {
 	bool live;			/* only what survived the last full mark */
 	bool internal;			/* the VM's own objects too */
 	bool stacks;			/* by callers */
+	const char *at;			/* malloc: "peak", "end", or a time; NULL: peak */
 };
 
 #define SCRY_VIEW_OPTS_DEFAULT                                                \
@@ -143,7 +144,6 @@ int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opt
 		    struct scry_doc *doc);
 int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *opts,
 		     struct scry_doc *doc);
-
 int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,
 		   struct scry_doc *doc);
 
