@@ -21,6 +21,8 @@ static const struct verb verbs[] = {
 	{"export", scry_cmd_malloc_export, "export FILE [-p PID] [-o TEXT]",
 	 "print a recording as text, one line a call"},
 	{"import", scry_cmd_malloc_import, "import TEXT -o FILE", "make a recording of such text"},
+	{"replay", scry_cmd_malloc_replay, "replay FILE [--with LIST]",
+	 "make recorded calls again under several allocators: which suits?"},
 };
 
 static void usage(FILE *out)

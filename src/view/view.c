@@ -17,6 +17,7 @@ const struct scry_view scry_views[] = {
 	 scry_view_objects},
 	{"count", "calls of hooked functions", 1, false, scry_view_count},
 	{"time", "how long calls of hooked functions took", 1, false, scry_view_time},
+	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log},
 	{"malloc", "who holds the memory of malloc, and whether it grows", 1, false,
 	 scry_view_malloc},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
