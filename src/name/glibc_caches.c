@@ -80,9 +80,9 @@ struct list {
 	bool is_protected;
 };
 
-/* Does it lead to its end, through blocks of its size that are in no other list? Marks them when
- * `marks`; a list that comes back to itself ends there. */
-static bool follow(struct scry_glibc_heap *h, struct list list, bool marks)
+/* How many blocks it leads through to its end, all of its size and in no other list; -1: it is no
+ * list. Marks them when `marks`; a list that comes back to itself ends there. */
+static int64_t follow(struct scry_glibc_heap *h, struct list list, bool marks)
 {
 	uint64_t at = list.first, n;
 
@@ -91,28 +91,37 @@ static bool follow(struct scry_glibc_heap *h, struct list list, bool marks)
 		struct scry_glibc_block *b;
 
 		if (row < 0) /* perhaps in a part of the heap that was not found */
-			return h->ret->broken && n;
+			return h->ret->broken ? (int64_t)n : -1;
 		b = &h->ret->rows[row];
 		list.size = list.size ? list.size : b->usable + 8;
 		if (b->usable & CACHED || b->usable + 8 != list.size)
-			return false;
+			return -1;
 		b->usable |= marks ? CACHED : 0;
 		at = list.is_protected ? at >> 12 ^ h->links[row] : h->links[row];
 		at += at ? list.head : 0;
 	}
-	return at == 0 && (list.count == UINT64_MAX || n == list.count);
+	return at == 0 && (list.count == UINT64_MAX || n == list.count) ? (int64_t)n : -1;
 }
 
+/* Are all of its lists lists, with blocks in them? */
 static bool follow_all(struct scry_glibc_heap *h, const struct scry_glibc_suspect *s,
 		       bool is_protected, bool marks)
 {
-	for (unsigned int i = 0; i < TCACHE_LISTS; i++)
-		if (!follow(h,
-			    (struct list){s->lists[i], 0, CHUNK_MIN + 16 * i, s->counts[i],
-					  is_protected},
-			    marks))
+	int64_t all = 0;
+
+	for (unsigned int i = 0; i < TCACHE_LISTS; i++) {
+		int64_t n = follow(h,
+				   (struct list){.first = s->lists[i],
+						 .size = CHUNK_MIN + 16 * i,
+						 .count = s->counts[i],
+						 .is_protected = is_protected},
+				   marks);
+
+		if (n < 0)
 			return false;
-	return true;
+		all += n;
+	}
+	return all > 0;
 }
 
 /* Returns how links are stored: 1 protected, 0 plain, -1 not known. */
@@ -145,9 +154,13 @@ void scry_glibc_drop_cached(struct scry_glibc_heap *h)
 
 	for (size_t i = 0; i < h->fast_count; i++)
 		for (int way = 1; way >= 0; way--) {
-			struct list list = {h->fast[i] + 16, 16, 0, UINT64_MAX, way};
+			struct list list = {.first = h->fast[i] + 16,
+					    .head = 16,
+					    .count = UINT64_MAX,
+					    .is_protected = way};
 
-			if (is_protected == way || (is_protected < 0 && follow(h, list, false))) {
+			if (is_protected == way ||
+			    (is_protected < 0 && follow(h, list, false) >= 0)) {
 				follow(h, list, true);
 				break;
 			}
