@@ -9,10 +9,13 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/malloc.h"
 #include "agent/pages.h"
 #include "agent/ractor.h"
 #include "agent/sample.h"
+#include "agent/sites.h"
 #include "agent/stack.h"
+#include "agent/threads.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
 #include "wire/ruby_hooks.h"
@@ -22,35 +25,6 @@
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-
-/*
- * A slot of the site table. The key is exact and two words long, so that the four ways of a set are
- * one cache line: `code` = a set bit, pc / 8 in 44 bits, depth in 16, top in 1; 0 means empty.
- * `klass` = class / 8 in 44 bits, type in 5. What is needed only to forget a slot lies apart, in
- * `links`.
- */
-struct scry_agent_key {
-	uint64_t code;
-	uint64_t klass;
-};
-struct scry_agent_link { /* doubly linked: the slots of String alone are hundreds */
-	uint64_t iseq;
-	uint32_t next_iseq, prev_iseq; /* slot numbers + 1, 0 ends */
-	uint32_t next_klass, prev_klass;
-};
-
-#define SCRY_SITE_HEADS 4096u
-
-/*
- * The few sites that make most objects, once more: 64 KiB, where the whole table is a
- * megabyte whose lines and translations the program keeps pushing out of the caches.
- */
-#define SCRY_SITE_FRONT 2048u
-struct scry_agent_front {
-	struct scry_agent_key key;
-	uint64_t slot;
-	uint64_t reserved; /* two to a cache line */
-};
 
 struct scry_agent_data {
 	struct scry_gate *gate;
@@ -65,6 +39,8 @@ struct scry_agent_data {
 	uint64_t made_count; /* another: objects made, where no word is known (ruby_hooks.c) */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;
+	struct scry_agent_tracking tracking;
+	struct scry_agent_malloc malloc;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
@@ -73,6 +49,8 @@ struct scry_agent_data {
 	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
 	struct scry_agent_stacks stacks;
 	struct scry_agent_pages pages;
+	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
+	struct scry_agent_callers callers;
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];

@@ -19,7 +19,7 @@
 #include "hook/renew.h"
 
 #define JUMP_BYTES 5
-#define SLAB_HEAD 64 /* magic and literals */
+#define SLAB_HEAD 256 /* magic and literals */
 #define SLAB_REACH (1ull << 29)
 #define STUB_ALIGN 16
 #define ON_TRIES 5

@@ -30,7 +30,7 @@
 #include "sys/symbols.h"
 #include "sys/text.h"
 
-#define SCRY_HOOK_HANDLERS_MAX 7
+#define SCRY_HOOK_HANDLERS_MAX 31
 
 /* Bits. Wanted: one, or AUTO; chosen: ENTRY, or SITE and GOT, or none. */
 enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE, SCRY_WAY_GOT = 4 };

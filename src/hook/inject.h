@@ -48,6 +48,7 @@ struct scry_inject {
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	/* measured */
 	uint64_t pause_max_ns, pause_total_ns;
+	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
 	uint32_t pause_threads;
 	uint32_t pauses;
 };
@@ -70,7 +71,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 
 /*
  * A new slab for `code_size` bytes of stubs within 1 GiB of `near`, mapped in `held` or in a thread
- * held for it. Returns its number in the header, or -errno with a sentence. Its first 64 bytes of
+ * held for it. Returns its number in the header, or -errno with a sentence. Its first 256 bytes of
  * code are the magic and literals, its counters are at inj->counters[number]. Unmapped with the
  * agent.
  */

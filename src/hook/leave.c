@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "hook/inject.h"
 #include "hook/shadow.h"
+#include "hook/threads.h"
 
 #define UNDO_TRIES 5
 #define LEAVE_TRIES 25 /* half a second: threads that wait for a processor within a stub */
@@ -156,8 +157,8 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	struct scry_gate gate;
 
 	return !scry_inject_is_inside(inj, w) && !is_about_to_call(inj, w) &&
-	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
-	       state.jobs_registered == state.jobs_run &&
+	       !scry_threads_are_inside(inj, w) && scry_inject_state(inj, &state) == 0 &&
+	       !state.hooked && state.jobs_registered == state.jobs_run &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !gate.births && !scry_shadow_is_needed(inj) &&
 	       !(inj->edit.mem && scry_edit_standing(&inj->edit));
@@ -178,7 +179,8 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 
 	*report = (struct scry_undo_report){0};
 	*ret_left = scry_agent_bytes(h);
-	if (r < 0) /* what it left stands, and does nothing */
+	scry_threads_record(inj, false); /* who waits for a track waits no more */
+	if (r < 0)			 /* what it left stands, and does nothing */
 		return r;
 	r = -EAGAIN;
 	scry_undo_add(report, &inj->settled);
@@ -201,7 +203,9 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 		if (r == 0 && unmap_unused(inj, &w) == 0)
 			*ret_left = 0;
-		inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w);
+		inside =
+			*ret_left && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
+				      scry_threads_are_inside(inj, &w));
 		scry_inject_go(inj, &w);
 		if (r == 0 && *ret_left && (inside || i < 2))
 			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */

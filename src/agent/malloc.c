@@ -1,0 +1,544 @@
+/*
+ * The malloc family: each function of the allocator that serves a process leads here (REPLACE
+ * hooks; malloc_thunk.S hands on the original). What is written is wire/malloc_ring.h.
+ *
+ * An end is recorded before the original runs, a beginning after it has returned, a realloc twice.
+ * Calls that the allocator makes of itself while a handler runs are no events. Results, errno and
+ * exceptions are the original's: nothing here sets errno, and nothing can throw through a frame of
+ * ours, as operator new is asked by its nothrow sister first.
+ */
+#include "agent/malloc.h"
+#include "agent/track.h"
+#include "wire/payload_malloc.h"
+
+#define SYS_MINCORE 27
+#define PAGE 4096u
+#define PAGES_AT_ONCE 512u
+#define TOUCH_SHARE 8u		  /* of a thread's time, at most one in so many is spent counting */
+#define TOUCH_CREDIT (1ull << 28) /* ticks without, that may be made up for */
+#define SIZE_MAX48 ((1ull << 48) - 1)
+
+#define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
+
+#define CALLED_BY ((uint64_t)__builtin_return_address(0))
+
+typedef struct scry_agent_thread thread;
+
+_Static_assert(SCRY_MALLOC_NEW == 8 && SCRY_MALLOC_NEW_ARRAY == 9 && SCRY_MALLOC_DELETE == 13 &&
+		       SCRY_MALLOC_DELETE_ARRAY == 14,
+	       "malloc_thunk.S");
+
+void *scry_malloc(uint64_t size, void *(*original)(uint64_t));
+void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t));
+void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t));
+void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
+			void *(*original)(void *, uint64_t, uint64_t));
+void scry_free(void *p, void (*original)(void *));
+int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
+			int (*original)(void **, uint64_t, uint64_t));
+void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t));
+void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t));
+void *scry_valloc(uint64_t size, void *(*original)(uint64_t));
+void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t));
+uint64_t scry_usable_size(void *p, uint64_t (*original)(void *));
+uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, uint64_t address);
+uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
+			  uint64_t (*original)(uint64_t, uint64_t, uint64_t));
+void scry_delete(const uint64_t *arguments, uint64_t function,
+		 void (*original)(uint64_t, uint64_t, uint64_t));
+
+static inline uint64_t word0(uint64_t op, uint64_t address, uint64_t size)
+{
+	return op | (address >> 3 & ((1ull << 44) - 1)) << 4 | size << 48;
+}
+
+static inline uint64_t word1(uint64_t tsc, uint64_t slack, uint64_t caller)
+{
+	return (tsc & ((1ull << SCRY_MALLOC_TSC_BITS) - 1)) | slack << 40 | caller << 48;
+}
+
+static inline uint64_t word2(uint64_t function, uint64_t align, uint64_t size)
+{
+	uint64_t log2 = align > 1 ? 63u - (uint64_t)__builtin_clzll(align) : 0;
+
+	return function | log2 << 8 | (size < SIZE_MAX48 ? size : SIZE_MAX48) << 16;
+}
+
+/* Callers. */
+
+static inline uint32_t caller_slot(uint64_t address)
+{
+	return (uint32_t)(address * 0x9e3779b97f4a7c15ull >> 49);
+}
+_Static_assert(SCRY_MALLOC_CALLERS == 1u << 15, "the shift above");
+
+/* Its record comes before its first use: who finds one that is not told yet tells it himself. */
+static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
+{
+	uint64_t *w = scry_track_reserve(t, 2), had = address;
+
+	if (!w)
+		return 0;
+	w[0] = word0(SCRY_MALLOC_OP_CALLER, 0, (uint64_t)(slot - scry_agent.callers.at));
+	w[1] = address;
+	scry_track_publish(t, w + 2);
+	__atomic_compare_exchange_n(slot, &had, address | SCRY_CALLER_TOLD, 0, __ATOMIC_RELEASE,
+				    __ATOMIC_RELAXED);
+	return 1;
+}
+
+/*
+ * glibc's threads, when they end, free what their caches hold once more (tcache_thread_shutdown):
+ * blocks that the program has given back already. It is told by the call, which is one to free
+ * itself; all others in libc go through its PLT, so that free may be interposed.
+ */
+static int is_itself(uint64_t address)
+{
+	const struct scry_agent_malloc *m = &scry_agent.malloc;
+	const uint8_t *call = (const uint8_t *)address - 5;
+
+	return m->free_at && address - m->start < m->end - m->start && *call == 0xe8 &&
+	       address + (uint64_t)(int64_t) * (const int32_t *)(call + 1) == m->free_at;
+}
+
+static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t address)
+{
+	uint32_t first = caller_slot(address);
+
+	for (uint32_t i = 0; i < SCRY_CALLER_PROBES; i++) {
+		uint32_t code = (first + i) % SCRY_MALLOC_CALLERS;
+		uint64_t *slot = &scry_agent.callers.at[code], have;
+
+		if (!code)
+			continue;
+		have = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+		if (have == (address | SCRY_CALLER_ITSELF) || (!have && is_itself(address))) {
+			__atomic_compare_exchange_n(slot, &have, address | SCRY_CALLER_ITSELF, 0,
+						    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+			return ITSELF;
+		}
+		if (!have)
+			__atomic_compare_exchange_n(slot, &have, address, 0, __ATOMIC_ACQ_REL,
+						    __ATOMIC_ACQUIRE);
+		if (!have || have == address)
+			return tell_caller(t, slot, address) ? code : 0;
+		if (have == (address | SCRY_CALLER_TOLD))
+			return code;
+	}
+	return 0;
+}
+
+static inline uint64_t caller_code(thread *t, uint64_t address)
+{
+	uint32_t code = caller_slot(address);
+
+	if (likely(scry_agent.callers.at[code] == (address | SCRY_CALLER_TOLD)))
+		return code;
+	return find_caller(t, address);
+}
+
+/* Blocks. */
+
+/* glibc: chunk sizes in their header, flags in the low bits, 2: mapped by itself. */
+static inline uint64_t glibc_usable(const void *p)
+{
+	uint64_t chunk = ((const uint64_t *)p)[-1];
+
+	return (chunk & ~7ull) - (chunk & 2 ? 16 : 8);
+}
+
+static inline uint64_t usable_of(const void *p)
+{
+	const struct scry_agent_malloc *m = &scry_agent.malloc;
+
+	if (likely(m->is_glibc))
+		return glibc_usable(p);
+	return m->usable ? ((uint64_t(*)(const void *))m->usable)(p) : 0;
+}
+
+static inline uint64_t slack_of(const void *p, uint64_t size)
+{
+	uint64_t slack = usable_of(p) - size;
+
+	return slack < SCRY_MALLOC_SLACK_UNKNOWN ? slack : SCRY_MALLOC_SLACK_UNKNOWN;
+}
+
+/* Now and then: is the header still what malloc_usable_size says? */
+static __attribute__((noinline)) void check_header(const void *p)
+{
+	struct scry_agent_malloc *m = &scry_agent.malloc;
+
+	if (m->is_glibc && m->usable &&
+	    ((uint64_t(*)(const void *))m->usable)(p) != glibc_usable(p)) {
+		m->is_other = 1;
+		m->is_glibc = 0;
+	}
+}
+
+struct record {
+	uint64_t op, address, size, caller, slack;
+};
+
+static inline void put(thread *t, const struct record *r)
+{
+	int is_long = r->size >= SCRY_MALLOC_SIZE_LONG;
+	uint64_t *w = scry_track_reserve(t, 3), now;
+
+	if (unlikely(!w)) {
+		scry_track_lost();
+		return;
+	}
+	now = scry_track_stamp(t, &w);
+	w[0] = word0(r->op, r->address, is_long ? SCRY_MALLOC_SIZE_LONG : r->size);
+	w[1] = word1(now, r->slack, r->caller);
+	if (unlikely(is_long))
+		w[2] = word2(0, 0, r->size);
+	scry_track_publish(t, w + 2 + is_long);
+}
+
+static void put_long(thread *t, const struct record *r, uint64_t third)
+{
+	uint64_t *w = scry_track_reserve(t, 3), now;
+
+	if (unlikely(!w)) {
+		if (r->op != SCRY_MALLOC_OP_TOUCHED) /* that is no call */
+			scry_track_lost();
+		return;
+	}
+	now = scry_track_stamp(t, &w);
+	w[0] = word0(r->op, r->address, SCRY_MALLOC_SIZE_LONG);
+	w[1] = word1(now, r->slack, r->caller);
+	w[2] = third;
+	scry_track_publish(t, w + 3);
+}
+
+static inline uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t size, uint64_t address)
+{
+	struct record r = {op, (uint64_t)p, size, caller_code(t, address), 0};
+
+	if (likely(p)) {
+		r.slack = slack_of(p, size);
+		if (unlikely(!(t->track->head & ~1u)))
+			check_header(p);
+	}
+	put(t, &r);
+	return (uint64_t)p;
+}
+
+static int64_t mincore(uint64_t start, uint64_t size, uint8_t *vec)
+{
+	int64_t result = SYS_MINCORE;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"(start), "S"(size), "d"(vec)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+/* Bytes of [start, start + size) in resident pages. */
+static uint64_t resident(uint64_t start, uint64_t size)
+{
+	uint64_t first = start & ~(uint64_t)(PAGE - 1), end = start + size, bytes = 0;
+	uint8_t pages[PAGES_AT_ONCE];
+
+	for (uint64_t at = first; at < end; at += PAGES_AT_ONCE * PAGE) {
+		uint64_t n = (end - at + PAGE - 1) / PAGE;
+
+		n = n < PAGES_AT_ONCE ? n : PAGES_AT_ONCE;
+		if (mincore(at, n * PAGE, pages))
+			return 0;
+		for (uint64_t i = 0; i < n; i++)
+			bytes += (pages[i] & 1) * PAGE;
+	}
+	if (bytes > size)
+		bytes = size;
+	return bytes;
+}
+
+/* What of a large block is in use, before it ends: as often as it costs a small share of the time.
+ */
+static __attribute__((noinline)) void touched(thread *t, const void *p, uint64_t usable)
+{
+	uint64_t began = scry_tsc();
+	struct record r = {SCRY_MALLOC_OP_TOUCHED, (uint64_t)p, 0, 0, 0};
+
+	if (began < t->touch_tsc)
+		return;
+	put_long(t, &r, word2(0, 0, resident((uint64_t)p, usable)));
+	if (t->touch_tsc + TOUCH_CREDIT < began)
+		t->touch_tsc = began - TOUCH_CREDIT;
+	t->touch_tsc += TOUCH_SHARE * (scry_tsc() - began);
+}
+
+static inline void about_to_end(thread *t, const void *p)
+{
+	uint64_t usable = p ? usable_of(p) : 0;
+
+	if (unlikely(usable >= SCRY_TOUCHED_MIN))
+		touched(t, p, usable);
+}
+
+/* A call from outside the allocator while a handler runs: a signal handler's. What the allocator
+ * jumps to seems to be called by us. */
+static __attribute__((noinline)) void passed(uint64_t address)
+{
+	const struct scry_agent_malloc *m = &scry_agent.malloc;
+	const struct scry_gate *g = scry_agent.gate;
+
+	if (g->open && scry_agent.tracking.is_on && address - m->start >= m->end - m->start &&
+	    address - m->text >= m->text_end - m->text)
+		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
+}
+
+/* The handlers. */
+
+void *scry_malloc(uint64_t size, void *(*original)(uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(size);
+	}
+	p = original(size);
+	begun(t, SCRY_MALLOC_OP_MALLOC, p, size, CALLED_BY);
+	scry_track_leave(t);
+	return p;
+}
+
+static uint64_t product(uint64_t n, uint64_t size)
+{
+	uint64_t bytes;
+
+	return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX48 : bytes;
+}
+
+void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(n, size);
+	}
+	p = original(n, size);
+	begun(t, SCRY_MALLOC_OP_CALLOC, p, product(n, size), CALLED_BY);
+	scry_track_leave(t);
+	return p;
+}
+
+static inline void realloc_begins(thread *t, const void *p, int is_array, uint64_t address)
+{
+	struct record r = {SCRY_MALLOC_OP_REALLOC_BEGIN, (uint64_t)p, (uint64_t)is_array,
+			   caller_code(t, address), 0};
+
+	about_to_end(t, p);
+	put(t, &r);
+}
+
+void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t))
+{
+	thread *t = scry_track_enter();
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(p, size);
+	}
+	realloc_begins(t, p, 0, CALLED_BY);
+	p = original(p, size);
+	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, CALLED_BY);
+	scry_track_leave(t);
+	return p;
+}
+
+void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
+			void *(*original)(void *, uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(p, n, size);
+	}
+	realloc_begins(t, p, 1, CALLED_BY);
+	p = original(p, n, size);
+	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, product(n, size), CALLED_BY);
+	scry_track_leave(t);
+	return p;
+}
+
+void scry_free(void *p, void (*original)(void *))
+{
+	thread *t = scry_track_enter();
+	struct record r = {SCRY_MALLOC_OP_FREE, (uint64_t)p, 0, 0, 0};
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		original(p);
+		return;
+	}
+	r.caller = caller_code(t, CALLED_BY);
+	if (likely(r.caller != ITSELF)) {
+		about_to_end(t, p);
+		put(t, &r);
+	}
+	original(p);
+	scry_track_leave(t);
+}
+
+/* Functions that have no operation of their own. */
+static void other_begun(thread *t, const void *p, uint64_t third, uint64_t address)
+{
+	struct record r = {SCRY_MALLOC_OP_ALLOC, (uint64_t)p, 0, caller_code(t, address), 0};
+
+	if (p)
+		r.slack = slack_of(p, third >> 16);
+	put_long(t, &r, third);
+	scry_track_leave(t);
+}
+
+int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
+			int (*original)(void **, uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+	int error;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(out, align, size);
+	}
+	error = original(out, align, size);
+	other_begun(t, error ? 0 : *out, word2(SCRY_MALLOC_POSIX_MEMALIGN, align, size), CALLED_BY);
+	return error;
+}
+
+void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(align, size);
+	}
+	p = original(align, size);
+	other_begun(t, p, word2(SCRY_MALLOC_MEMALIGN, align, size), CALLED_BY);
+	return p;
+}
+
+void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(align, size);
+	}
+	p = original(align, size);
+	other_begun(t, p, word2(SCRY_MALLOC_ALIGNED_ALLOC, align, size), CALLED_BY);
+	return p;
+}
+
+void *scry_valloc(uint64_t size, void *(*original)(uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(size);
+	}
+	p = original(size);
+	other_begun(t, p, word2(SCRY_MALLOC_VALLOC, 0, size), CALLED_BY);
+	return p;
+}
+
+void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(size);
+	}
+	p = original(size);
+	other_begun(t, p, word2(SCRY_MALLOC_PVALLOC, 0, size), CALLED_BY);
+	return p;
+}
+
+uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))
+{
+	thread *t = scry_track_enter();
+	struct record r = {SCRY_MALLOC_OP_USABLE, (uint64_t)p, 0, 0, 0};
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(p);
+	}
+	r.caller = caller_code(t, CALLED_BY);
+	r.size = original(p);
+	put(t, &r);
+	scry_track_leave(t);
+	return r.size;
+}
+
+/*
+ * operator new, where the allocator has its own: its nothrow sister is asked, so that an exception
+ * finds no frame of ours. 0: the thunk goes on to the original, which will most likely throw.
+ */
+uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, uint64_t address)
+{
+	static const uint8_t functions[SCRY_NOTHROWS] = {SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY,
+							 SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY};
+	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) = (void *)scry_agent.malloc.nothrow[which];
+	uint64_t tag = 0, p; /* std::nothrow_t is empty: any address does */
+	int is_aligned = which >= SCRY_NOTHROW_NEW_ALIGNED;
+	thread *t = sister ? scry_track_enter() : 0;
+
+	if (unlikely(!t)) {
+		passed(address);
+		return 0;
+	}
+	p = is_aligned ? sister(size, align, (uint64_t)&tag) : sister(size, (uint64_t)&tag, 0);
+	other_begun(t, (void *)p, word2(functions[which], is_aligned ? align : 0, size), address);
+	return p;
+}
+
+/* `arguments`: rdi, rsi, rdx, r11, then the return address. */
+uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
+			  uint64_t (*original)(uint64_t, uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+	uint64_t p;
+
+	if (unlikely(!t))
+		passed(arguments[4]);
+	p = original(arguments[0], arguments[1], arguments[2]);
+	if (likely(t))
+		other_begun(t, (void *)p, word2(function, align, arguments[0]), arguments[4]);
+	return p;
+}
+
+void scry_delete(const uint64_t *arguments, uint64_t function,
+		 void (*original)(uint64_t, uint64_t, uint64_t))
+{
+	thread *t = scry_track_enter();
+	void *p = (void *)arguments[0];
+	struct record r = {SCRY_MALLOC_OP_FREE_BY, arguments[0], 0, 0, 0};
+
+	if (likely(t)) {
+		r.caller = caller_code(t, arguments[4]);
+		about_to_end(t, p);
+		put_long(t, &r, word2(function, 0, 0));
+	} else {
+		passed(arguments[4]);
+	}
+	original(arguments[0], arguments[1], arguments[2]);
+	if (likely(t))
+		scry_track_leave(t);
+}

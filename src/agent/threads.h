@@ -1,0 +1,53 @@
+/*
+ * The threads that record into tracks (agent/track.h): their table, and what the host says of them.
+ */
+#ifndef SCRY_AGENT_THREADS_H
+#define SCRY_AGENT_THREADS_H
+
+#include "wire/tracks.h"
+
+#define SCRY_THREADS 2048u /* that are known at a time; more pass through, and are counted */
+#define SCRY_THREADS_PROBES 16u
+#define SCRY_TRACK_ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
+#define SCRY_TRACK_RECORD_MAX 8u /* words */
+#define SCRY_TRACK_TIME_WORDS 2u
+#define SCRY_TRACK_EPOCH (1ull << 38) /* ticks after which a TIME record comes */
+
+struct scry_agent_thread {
+	uint64_t fs;		/* 0: empty; odd: being claimed */
+	const uint32_t *tid_at; /* where its libc keeps the tid, or &tid where that is not known */
+	struct scry_track *track;
+	uint64_t state;	    /* of the track, while it is ours */
+	uint64_t inside;    /* stack pointer of the handler that runs; 0: none */
+	uint64_t epoch_end; /* TSC */
+	uint32_t tid;
+	uint32_t serial;
+	uint64_t birth; /* TSC */
+	/* seldom */
+	uint64_t touch_tsc; /* malloc.c: resident pages are counted again from then on */
+	uint32_t home;	    /* where it looks for a segment first */
+	uint32_t pad;
+	uint64_t spare[6];
+};
+_Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
+
+struct scry_agent_tracking {
+	/* host writes */
+	uint32_t tid_offset; /* of the tid from the thread pointer, held for all threads; 0: none */
+	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
+	uint32_t is_on;	  /* the agent clears it when nobody will come back */
+	/* agent */
+	uint32_t given_up; /* track_freed when one had waited in vain: nobody waits until it moves
+			    */
+	uint32_t claims;   /* threads ever */
+	uint32_t pad;
+	struct scry_track none; /* of threads that have no segment: its state is never theirs */
+};
+
+static inline uint32_t scry_thread_slot(uint64_t fs)
+{
+	return (uint32_t)((fs >> 6) * 0x9e3779b97f4a7c15ull >> 53); /* 2^11 */
+}
+_Static_assert(SCRY_THREADS == 1u << 11, "the shift above");
+
+#endif

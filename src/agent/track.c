@@ -1,0 +1,279 @@
+/*
+ * The seldom half of agent/track.h: a thread's first event, its next segment, the wait for one.
+ *
+ * Waiting: when all segments are in use or unread, the thread naps on the keeper's futex, some ms
+ * at a time, as long as the lease is fresh, and never longer than a second in all. Who has waited
+ * in vain waits no more until the keeper has given a segment back. Then, and when the lease is
+ * over, events pass unrecorded and are counted as lost.
+ */
+#include "agent/track.h"
+
+#define SYS_GETTID 186
+#define SYS_FUTEX 202
+#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
+#define NAP_NS 5000000
+#define NAPS_MAX 200
+#define NO_TRACK 1ull /* a state that no segment has */
+#define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
+#define STACK_MAX (8ull << 20)
+
+static void add(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static int64_t syscall4(int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+{
+	register uint64_t r10 __asm__("r10") = d;
+
+	__asm__ volatile("syscall"
+			 : "+a"(number)
+			 : "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
+	return number;
+}
+
+static void nap(uint32_t *word, uint32_t value)
+{
+	const int64_t timeout[2] = {0, NAP_NS};
+
+	syscall4(SYS_FUTEX, (uint64_t)word, FUTEX_WAIT, value, (uint64_t)timeout);
+}
+
+/* A fork child's gate page is all zero. */
+static int is_on(void)
+{
+	return __atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) &&
+	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
+}
+
+/* Is this thread another one than before? Its libc says so, or the keeper: it takes segments from
+ * those only that have ended. */
+static int is_reused(const struct scry_agent_thread *t)
+{
+	return *t->tid_at != t->tid ||
+	       (t->state != NO_TRACK &&
+		__atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state);
+}
+
+static void close_track(struct scry_agent_thread *t)
+{
+	uint64_t open = t->state;
+
+	if (open != NO_TRACK)
+		__atomic_compare_exchange_n(&t->track->state, &open,
+					    (open & ~3ull) | SCRY_TRACK_CLOSED, 0, __ATOMIC_RELEASE,
+					    __ATOMIC_RELAXED);
+	t->track = &scry_agent.tracking.none;
+	t->state = NO_TRACK;
+}
+
+/* An entry whose fs is odd: nobody else uses it, and the thread's own signal handlers pass. */
+static void settle(struct scry_agent_thread *t, uint64_t fs)
+{
+	const struct scry_agent_tracking *k = &scry_agent.tracking;
+
+	t->tid = (uint32_t)syscall4(SYS_GETTID, 0, 0, 0, 0);
+	t->tid_at = (const uint32_t *)(fs + k->tid_offset);
+	if (!k->tid_offset || *t->tid_at != t->tid)
+		t->tid_at = &t->tid;
+	t->birth = scry_tsc();
+	t->serial = 0;
+	t->epoch_end = 0;
+	t->inside = 0;
+	t->touch_tsc = 0;
+	t->home = __atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) * HOME_STEP;
+	t->track = &scry_agent.tracking.none;
+	t->state = NO_TRACK;
+	__atomic_store_n(&t->fs, fs, __ATOMIC_RELEASE);
+}
+
+/* Its thread has ended: the keeper has taken its segment. */
+static int is_abandoned(const struct scry_agent_thread *t, uint64_t fs)
+{
+	return !(fs & 1) && t->state != NO_TRACK &&
+	       __atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state;
+}
+
+/* An entry for this thread, marked as being claimed. */
+static struct scry_agent_thread *claim_entry(uint64_t fs)
+{
+	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
+		struct scry_agent_thread *t =
+			&scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+		uint64_t have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
+
+		if (have && !is_abandoned(t, have))
+			continue;
+		if (__atomic_compare_exchange_n(&t->fs, &have, fs | 1, 0, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED))
+			return t;
+	}
+	return 0;
+}
+
+/* For a thread whose entry is not where it is looked for first, or that is new. */
+__attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
+{
+	struct scry_agent_thread *t = 0;
+
+	if (!is_on())
+		return 0;
+	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
+		uint64_t have;
+
+		t = &scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+		have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
+		if (have == (fs | 1)) { /* a signal handler, in the midst of what follows */
+			add(&scry_agent.control->busy);
+			return 0;
+		}
+		if (have == fs) {
+			if (likely(*t->tid_at == t->tid))
+				return t;
+			t->fs = fs | 1;
+			close_track(t);
+			settle(t, fs);
+			return t;
+		}
+		if (!have)
+			break;
+	}
+	t = claim_entry(fs);
+	if (t)
+		settle(t, fs);
+	else
+		add(&scry_agent.control->lost);
+	return t;
+}
+
+/*
+ * The thread is in a handler already: the function called another one of the kind, which is a part
+ * of it, or a signal handler did. But a handler that was left by longjmp is not running: then this
+ * one's frame does not lie below it on the same stack.
+ */
+__attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t,
+								      uint64_t sp)
+{
+	return sp - t->inside < STACK_MAX ? t : 0;
+}
+
+__attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at,
+						   uint64_t now)
+{
+	t->epoch_end = now + SCRY_TRACK_EPOCH;
+	(*at)[0] = scry_agent.tracking.time_op;
+	(*at)[1] = now;
+	*at += SCRY_TRACK_TIME_WORDS;
+	return now;
+}
+
+/* So far the keeper looks. */
+static void reach(uint32_t segment)
+{
+	uint64_t *head = &scry_agent.control->head, want = (segment + 1ull) * SCRY_TRACK_WORDS;
+	uint64_t have = __atomic_load_n(head, __ATOMIC_RELAXED);
+
+	while (have < want && !__atomic_compare_exchange_n(head, &have, want, 1, __ATOMIC_SEQ_CST,
+							   __ATOMIC_RELAXED))
+		;
+}
+
+/* The next free segment from the thread's home on, so that it goes round in a few; or 0. */
+static int take_segment(struct scry_agent_thread *t)
+{
+	struct scry_track *pool = (struct scry_track *)scry_agent.gate->ring;
+
+	for (uint32_t i = 0; i < SCRY_TRACKS; i++) {
+		uint32_t segment = (t->home + i) % SCRY_TRACKS;
+		struct scry_track *track =
+			pool + (uint64_t)segment * (SCRY_TRACK_WORDS / SCRY_TRACK_HEAD);
+		uint64_t have = __atomic_load_n(&track->state, __ATOMIC_ACQUIRE);
+		uint64_t mine = (have & ~3ull) + 4 + SCRY_TRACK_OPEN;
+
+		if ((have & 3) != SCRY_TRACK_FREE)
+			continue;
+		reach(segment);
+		if (!__atomic_compare_exchange_n(&track->state, &have, mine, 0, __ATOMIC_ACQ_REL,
+						 __ATOMIC_RELAXED))
+			continue;
+		track->head = 0;
+		track->stamping = 0;
+		track->thread = t->fs;
+		track->birth = t->birth;
+		track->serial = t->serial++;
+		track->begin_tsc = scry_tsc();
+		__atomic_store_n(&track->tid, t->tid, __ATOMIC_RELEASE);
+		t->epoch_end = track->begin_tsc + SCRY_TRACK_EPOCH;
+		t->track = track;
+		t->state = mine;
+		return 1;
+	}
+	return 0;
+}
+
+/* 0: it is not to be waited for, or was in vain. */
+static int wait_for_segment(struct scry_agent_thread *t)
+{
+	struct scry_control *c = scry_agent.control;
+
+	for (uint32_t naps = 0; naps < NAPS_MAX; naps++) {
+		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST);
+
+		if (take_segment(t))
+			return 1;
+		if (freed == __atomic_load_n(&scry_agent.tracking.given_up, __ATOMIC_RELAXED) &&
+		    freed)
+			return 0;
+		if (!is_on() || scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+			return 0;
+		if (!naps)
+			add(&c->track_waits);
+		__atomic_store_n(&c->track_waiting, 1, __ATOMIC_SEQ_CST);
+		nap(&c->track_freed, freed);
+	}
+	__atomic_store_n(&scry_agent.tracking.given_up, c->track_freed, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int has_lease(const struct scry_control *c)
+{
+	uint64_t now = scry_tsc();
+
+	if (likely(now <= __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED)))
+		return 1;
+	if (now > __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED))
+		__atomic_store_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
+__attribute__((noinline, cold)) void scry_track_lost(void)
+{
+	struct scry_control *c = scry_agent.control;
+
+	if (!is_on())
+		return;
+	add(&c->lost);
+	if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		add(&c->lost_lease);
+}
+
+__attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words)
+{
+	struct scry_control *c = scry_agent.control;
+
+	if (!is_on())
+		return 0;
+	if (is_reused(t)) {
+		uint64_t fs = t->fs, inside = t->inside;
+
+		t->fs = fs | 1;
+		close_track(t);
+		settle(t, fs);
+		t->inside = inside;
+	}
+	close_track(t);
+	if (!has_lease(c) || (!take_segment(t) && !wait_for_segment(t)))
+		return 0;
+	return (uint64_t *)(t->track + 1);
+}

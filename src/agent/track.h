@@ -1,0 +1,96 @@
+/*
+ * This thread's track (wire/tracks.h): found, written, published. Independent of what is recorded.
+ *
+ *   t = scry_track_enter();	     a handler begins: NULL, pass through
+ *   w = scry_track_reserve(t, n);    room for n words, NULL: none; scry_track_lost() counts it
+ *   tsc = scry_track_stamp(t, &w);
+ *   w[0] = ...; w[n - 1] = ...;
+ *   scry_track_publish(t, w + n);    any number of records
+ *   scry_track_leave(t);
+ *
+ * A thread is known by its thread pointer, through a small hash table on pages that a fork wipes: a
+ * child finds it empty. `inside` is up from enter to leave, so that nothing of the kind happens
+ * twice in one thread (a signal handler, a hooked function that calls another), and so that the
+ * host knows who would come back into the agent. The whole way is plain loads and stores; only who
+ * needs a segment makes atomic operations, and waits when the pool is full (track.c).
+ */
+#ifndef SCRY_AGENT_TRACK_H
+#define SCRY_AGENT_TRACK_H
+
+#include "agent/agent.h"
+
+struct scry_agent_thread *scry_track_find(uint64_t fs);
+uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words);
+struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t, uint64_t sp);
+void scry_track_lost(void);
+uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
+
+static inline uint64_t scry_tsc(void)
+{
+	uint32_t lo, hi;
+
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi)::"memory");
+	return (uint64_t)hi << 32 | lo;
+}
+
+/* NULL: this event is not recorded (no watch, a fork child, a handler of ours is running). */
+#define scry_track_enter()                                                       \
+	({                                                                       \
+		uint64_t fs_, sp_;                                               \
+		struct scry_agent_thread *t_;                                    \
+		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                  \
+		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                   \
+		t_ = &scry_agent.threads[scry_thread_slot(fs_)];                 \
+		if (unlikely(t_->fs != fs_) || unlikely(*t_->tid_at != t_->tid)) \
+			t_ = scry_track_find(fs_);                               \
+		if (t_ && unlikely(t_->inside))                                  \
+			t_ = scry_track_nested(t_, sp_);                         \
+		if (t_) {                                                        \
+			*(volatile uint64_t *)&t_->inside = sp_;                 \
+			__asm__ volatile("" ::: "memory");                       \
+		}                                                                \
+		t_;                                                              \
+	})
+
+static inline void scry_track_leave(struct scry_agent_thread *t)
+{
+	__asm__ volatile("" ::: "memory");
+	*(volatile uint64_t *)&t->inside = 0;
+}
+
+/* At most SCRY_TRACK_RECORD_MAX words. What it reads of the shared page is checked. */
+static inline uint64_t *scry_track_reserve(struct scry_agent_thread *t, uint32_t words)
+{
+	struct scry_track *track = t->track;
+	uint32_t head = *(volatile uint32_t *)&track->head;
+
+	if (likely(*(volatile uint64_t *)&track->state == t->state) &&
+	    likely(head <= SCRY_TRACK_ROOM - SCRY_TRACK_TIME_WORDS - words))
+		return (uint64_t *)(track + 1) + head;
+	return scry_track_claim(t, words);
+}
+
+/* The time of the record that is written next, at *at. After reserve. */
+static inline uint64_t scry_track_stamp(struct scry_agent_thread *t, uint64_t **at)
+{
+	uint64_t now;
+
+	*(volatile uint32_t *)&t->track->stamping = 1;
+	now = scry_tsc();
+	return likely(now < t->epoch_end) ? now : scry_track_time(t, at, now);
+}
+
+/* `end`: behind the last word. One store: stamping ends with it. */
+static inline void scry_track_publish(struct scry_agent_thread *t, const uint64_t *end)
+{
+	struct scry_track *track = t->track;
+
+	__asm__ volatile("" ::: "memory");
+	__atomic_store_n((uint64_t *)(void *)&track->head,
+			 (uint64_t)(end - (const uint64_t *)(track + 1)), __ATOMIC_RELEASE);
+}
+_Static_assert(offsetof(struct scry_track, stamping) == offsetof(struct scry_track, head) + 4 &&
+		       offsetof(struct scry_track, head) % 8 == 0,
+	       "one word");
+
+#endif

@@ -1,0 +1,250 @@
+/* See malloc_family.h. The names, and where each leads to, are one table. */
+#include "cmd/malloc_family.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+struct member {
+	const char *symbol, *handler;
+	int nothrow; /* enum scry_nothrow, whose sister it is; -1 none */
+	bool is_needed;
+};
+
+#define H(name) "scry_agent_" #name
+#define NOTHROW "RKSt9nothrow_t"
+#define ALIGNED "St11align_val_t"
+
+static const struct member family[] = {
+	{"malloc", H(malloc), -1, true},
+	{"calloc", H(calloc), -1, true},
+	{"realloc", H(realloc), -1, true},
+	{"free", H(free), -1, true},
+	{"cfree", H(free), -1, false},
+	{"reallocarray", H(reallocarray), -1, false},
+	{"posix_memalign", H(posix_memalign), -1, false},
+	{"memalign", H(memalign), -1, false},
+	{"aligned_alloc", H(aligned_alloc), -1, false},
+	{"valloc", H(valloc), -1, false},
+	{"pvalloc", H(pvalloc), -1, false},
+	{"malloc_usable_size", H(usable_size), -1, false},
+};
+
+static const struct member operators[] = {
+	{"_Znwm" NOTHROW, H(new_nothrow), SCRY_NOTHROW_NEW, false},
+	{"_Znam" NOTHROW, H(new_array_nothrow), SCRY_NOTHROW_NEW_ARRAY, false},
+	{"_Znwm" ALIGNED NOTHROW, H(new_aligned_nothrow), SCRY_NOTHROW_NEW_ALIGNED, false},
+	{"_Znam" ALIGNED NOTHROW, H(new_array_aligned_nothrow), SCRY_NOTHROW_NEW_ARRAY_ALIGNED,
+	 false},
+	{"_Znwm", H(new), -1, false},
+	{"_Znam", H(new_array), -1, false},
+	{"_Znwm" ALIGNED, H(new_aligned), -1, false},
+	{"_Znam" ALIGNED, H(new_array_aligned), -1, false},
+	{"_ZdlPv", H(delete), -1, false},
+	{"_ZdlPvm", H(delete), -1, false},
+	{"_ZdlPv" NOTHROW, H(delete), -1, false},
+	{"_ZdlPv" ALIGNED, H(delete), -1, false},
+	{"_ZdlPvm" ALIGNED, H(delete), -1, false},
+	{"_ZdlPv" ALIGNED NOTHROW, H(delete), -1, false},
+	{"_ZdaPv", H(delete_array), -1, false},
+	{"_ZdaPvm", H(delete_array), -1, false},
+	{"_ZdaPv" NOTHROW, H(delete_array), -1, false},
+	{"_ZdaPv" ALIGNED, H(delete_array), -1, false},
+	{"_ZdaPvm" ALIGNED, H(delete_array), -1, false},
+	{"_ZdaPv" ALIGNED NOTHROW, H(delete_array), -1, false},
+};
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+struct found {
+	size_t object;
+	uint64_t address; /* run-time */
+};
+
+/* Does object `i` export the function, or, where nothing is exported, have it? */
+static bool defines(struct scry_hooks *h, size_t i, const char *name, struct found *ret)
+{
+	const struct scry_object *o = &h->objects.objects[i];
+	struct scry_dynsym dyn = {0};
+	struct scry_sym sym = {0};
+
+	if (o->is_vdso || scry_linkmap_open(&h->objects, i) < 0) {
+		scry_error_clear();
+		return false;
+	}
+	if (scry_dynamic_find(&o->tables, name, "", &dyn) == 0 && dyn.value && dyn.type == STT_FUNC)
+		*ret = (struct found){i, dyn.value + o->bias};
+	else if (h->objects.is_static && scry_elf_symbol(o->elf, name, &sym) == 0 &&
+		 sym.type == STT_FUNC)
+		*ret = (struct found){i, sym.value + o->bias};
+	else
+		return false;
+	return true;
+}
+
+/* Where the loader binds a name: its own namespace is the first. */
+static bool find(struct scry_hooks *h, const char *name, struct found *ret)
+{
+	size_t end = h->objects.space_count ? h->objects.spaces[0].end : h->objects.count;
+
+	for (size_t i = 0; i < end && i < h->objects.count; i++)
+		if (defines(h, i, name, ret))
+			return true;
+	return false;
+}
+
+static const char *path_of(const struct scry_hooks *h, size_t object)
+{
+	const struct scry_object *o = &h->objects.objects[object];
+
+	return o->mapping ? o->mapping->path : o->name;
+}
+
+static bool is_wanted(const struct scry_hooks *h, uint64_t address)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].address == address)
+			return true;
+	return false;
+}
+
+/* Names of one function: the first counts, as nobody can tell by which it was called. */
+static int want(struct scry_hooks *h, const struct member *m, const struct found *at)
+{
+	const struct scry_hook_to to = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_AUTO, .handler = m->handler};
+	char request[640];
+
+	if (is_wanted(h, at->address))
+		return 0;
+	snprintf(request, sizeof(request), "%s@%s", m->symbol, path_of(h, at->object));
+	return scry_hooks_want(h, request, &to);
+}
+
+static void name_glibc(struct scry_malloc_family *f, const struct scry_dynamic *d)
+{
+	unsigned int newest = 0, minor;
+
+	for (size_t i = 0; i < d->version_names_count; i++)
+		if (d->version_names[i] && sscanf(d->version_names[i], "GLIBC_2.%u", &minor) == 1 &&
+		    minor > newest)
+			newest = minor;
+	snprintf(f->name, sizeof(f->name), "glibc 2.%u", newest);
+}
+
+static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t object)
+{
+	static const char *const marks[][2] = {{"mallctl", "jemalloc"},
+					       {"tc_malloc", "tcmalloc"},
+					       {"mi_malloc", "mimalloc"},
+					       {"__libc_malloc", "glibc"}};
+	const struct scry_object *o = &h->objects.objects[object];
+	struct found unused;
+	size_t i = 0;
+
+	while (i < COUNT(marks) && !defines(h, object, marks[i][0], &unused))
+		i++;
+	if (i < COUNT(marks))
+		snprintf(f->name, sizeof(f->name), "%s", marks[i][1]);
+	else if (o->is_loader || strstr(path_of(h, object), "musl"))
+		snprintf(f->name, sizeof(f->name), "musl");
+	if (i + 1 == COUNT(marks) && o->tables.soname && !strcmp(o->tables.soname, "libc.so.6")) {
+		name_glibc(f, &o->tables);
+		f->is_glibc = true;
+	}
+}
+
+int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h)
+{
+	struct found malloc_at, at;
+	int r = 0;
+
+	*f = (struct scry_malloc_family){.spaces = h->objects.space_count};
+	if (!find(h, "malloc", &malloc_at))
+		return scry_fail(-ENOTSUP,
+				 "process %d (%s) has no malloc that can be found: its program is "
+				 "static without symbols, or uses none",
+				 h->proc->pid, h->proc->comm);
+	snprintf(f->module, sizeof(f->module), "%s", path_of(h, malloc_at.object));
+	f->start = h->objects.objects[malloc_at.object].start;
+	f->end = h->objects.objects[malloc_at.object].end;
+	name_it(f, h, malloc_at.object);
+	for (size_t i = 0; i < COUNT(family) && r == 0; i++)
+		if (find(h, family[i].symbol, &at))
+			r = want(h, &family[i], &at);
+	for (size_t i = 0; i < COUNT(operators) && r == 0; i++)
+		if (defines(h, malloc_at.object, operators[i].symbol, &at))
+			r = want(h, &operators[i], &at);
+	if (defines(h, malloc_at.object, "malloc_usable_size", &at))
+		f->usable = at.address;
+	if (f->is_glibc && defines(h, malloc_at.object, "free", &at))
+		f->free_at = at.address;
+	return r;
+}
+
+static const struct scry_hook *row_of(const struct scry_hooks *h, const char *handler)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].to.handler && !strcmp(h->rows[i].to.handler, handler))
+			return &h->rows[i];
+	return NULL;
+}
+
+int scry_malloc_family_check(const struct scry_malloc_family *f, const struct scry_hooks *h)
+{
+	for (size_t i = 0; i < COUNT(family); i++) {
+		const struct scry_hook *row = row_of(h, family[i].handler);
+
+		if (family[i].is_needed && (!row || !row->way))
+			return scry_fail(-ENOTSUP, "%s of %s cannot be hooked: %s",
+					 family[i].symbol, f->module,
+					 row ? row->why : "it is not there");
+	}
+	return 0;
+}
+
+/* The function itself, past its hook; 0: it is hooked, and not known where it begins now. */
+static uint64_t past_hook(const struct scry_hooks *h, uint64_t address, bool is_on)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->address == address && row->way == SCRY_WAY_ENTRY)
+			return is_on && row->has_stub ? row->copy : 0;
+	}
+	return address;
+}
+
+int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scry_hooks *h,
+			    struct scry_inject *inj, bool is_on)
+{
+	struct scry_agent_malloc m = {.text = inj->header.text,
+				      .text_end = inj->header.text + inj->header.text_size,
+				      .start = f->start,
+				      .end = f->end,
+				      .free_at = f->free_at,
+				      .is_glibc = f->is_glibc};
+	int r;
+
+	if (f->usable)
+		m.usable = past_hook(h, f->usable, is_on);
+	for (size_t i = 0; i < COUNT(operators); i++) {
+		const struct scry_hook *row =
+			operators[i].nothrow < 0 ? NULL : row_of(h, operators[i].handler);
+
+		if (row)
+			m.nothrow[operators[i].nothrow] = past_hook(h, row->address, is_on);
+	}
+	/* aliases: one function serves both */
+	if (!m.nothrow[SCRY_NOTHROW_NEW_ARRAY])
+		m.nothrow[SCRY_NOTHROW_NEW_ARRAY] = m.nothrow[SCRY_NOTHROW_NEW];
+	if (!m.nothrow[SCRY_NOTHROW_NEW_ARRAY_ALIGNED])
+		m.nothrow[SCRY_NOTHROW_NEW_ARRAY_ALIGNED] = m.nothrow[SCRY_NOTHROW_NEW_ALIGNED];
+	r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, malloc), &m,
+			   sizeof(m));
+	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}

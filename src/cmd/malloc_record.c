@@ -1,0 +1,292 @@
+/*
+ * `scry malloc record`: every call of the malloc family, of all threads, in an order that a replay
+ * can follow. The agent writes (agent/malloc.c), the keeper takes it (hook/tracks) and makes calls
+ * of it (name/malloc).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/malloc.h"
+#include "cmd/malloc_family.h"
+#include "cmd/patch_words.h"
+#include "cmd/report.h"
+#include "cmd/session.h"
+#include "cmd/watch_opts.h"
+#include "hook/threads.h"
+#include "hook/tracks.h"
+#include "name/malloc.h"
+#include "wire/malloc_ring.h"
+
+#define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
+#define FLUSH_NS 500000000ull
+
+struct recording {
+	struct scry_hooks hooks;
+	struct scry_malloc_family family;
+	struct scry_tracks *tracks;
+	struct scry_malloc *calls;
+	uint64_t flush_ns;
+	bool is_full; /* no memory for more: what comes is not taken */
+};
+
+static int prepare(struct scry_watch *w)
+{
+	struct recording *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	w->state = m;
+	r = scry_hooks_open(&m->hooks, &w->proc);
+	if (r == 0)
+		r = scry_malloc_family_want(&m->family, &m->hooks);
+	if (r == 0)
+		r = scry_hooks_plan(&m->hooks);
+	if (r == 0)
+		r = scry_malloc_family_check(&m->family, &m->hooks);
+	if (r == 0)
+		w->near = m->hooks.rows[0].address;
+	return r;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct recording *m = w->state;
+
+	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
+		m->family.name);
+	scry_patch_describe(&m->hooks, out);
+}
+
+static void tell_allocator(struct scry_watch *w, const struct recording *m)
+{
+	const struct scry_malloc_family *f = &m->family;
+	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid};
+	char text[768];
+
+	ev.module_str = scry_session_string(w->session, f->module);
+	if (*f->name)
+		ev.name_str = scry_session_string(w->session, f->name);
+	scry_session_event(w->session, SCRY_EVENT_ALLOCATOR, &ev, sizeof(ev));
+	if (f->spaces > 1)
+		scry_watch_note(
+			w,
+			"%zu namespaces of the dynamic loader: what the others allocate from "
+			"objects of their own is not recorded",
+			f->spaces);
+	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
+		 f->module, *f->name ? ", " : "", f->name);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
+static int start_keeping(struct scry_watch *w, struct recording *m)
+{
+	const struct scry_malloc_opts opts = {
+		.producer = {.pid = (uint32_t)w->proc.pid, .start_ticks = w->proc.start_ticks},
+		.writer = w->writer,
+		.memory = w->opts->memory,
+	};
+	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
+
+	if (r == 0)
+		r = scry_malloc_new(&opts, &m->calls);
+	if (r == 0)
+		scry_malloc_clock(m->calls, __rdtsc(), scry_now_ns());
+	return r;
+}
+
+static int enter(struct scry_watch *w)
+{
+	struct recording *m = w->state;
+	int r = scry_threads_start(&w->inj, w->held, SCRY_MALLOC_OP_TIME);
+
+	if (r == 0)
+		r = start_keeping(w, m);
+	if (r == 0)
+		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
+	if (r == 0)
+		r = scry_threads_record(&w->inj, true);
+	if (r == 0)
+		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
+	if (r == 0)
+		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
+	if (r < 0)
+		return r;
+	tell_allocator(w, m);
+	scry_patch_tell_refused(w, &m->hooks, "recorded");
+	return 0;
+}
+
+static int give(void *arg, const struct scry_track_run *run)
+{
+	const struct scry_malloc_run words = {.thread = run->id,
+					      .tid = run->tid,
+					      .has_ended = run->has_ended,
+					      .begin_tsc = run->begin_tsc,
+					      .words = run->words,
+					      .count = run->count};
+
+	return scry_malloc_words(arg, &words);
+}
+
+/* All that is there, up to its watermark. */
+static int take(struct scry_watch *w, struct recording *m)
+{
+	struct scry_tracks_taken taken = {0};
+	uint64_t now = scry_now_ns();
+	int r = scry_tracks_take(m->tracks, give, m->calls, &taken);
+	uint64_t tsc = __rdtsc(); /* later than what has just been copied */
+
+	scry_malloc_clock(m->calls, tsc, scry_now_ns());
+	if (r == 0)
+		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
+	if (r == 0)
+		r = scry_malloc_memory(m->calls, now, false);
+	if (r == 0 && now >= m->flush_ns) {
+		r = scry_malloc_flush(m->calls);
+		m->flush_ns = now + FLUSH_NS;
+	}
+	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
+		m->is_full = true;
+		w->enough = "--memory is used up";
+		scry_watch_note(w, "the watch ended before its time: %s", scry_error());
+		scry_error_clear();
+		return 0;
+	}
+	return r < 0 ? r : taken.fill;
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct recording *m = w->state;
+
+	return m->calls && !m->is_full ? take(w, m) : 0;
+}
+
+/* First nobody comes in any more, then those inside come out, then all is taken. */
+static void leave(struct scry_watch *w)
+{
+	struct recording *m = w->state;
+
+	if (scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
+		scry_error_clear();
+	scry_threads_record(&w->inj, false);
+	scry_threads_await(&w->inj);
+}
+
+static int finish_calls(struct scry_watch *w, struct recording *m)
+{
+	int r;
+
+	scry_tracks_end(m->tracks);
+	r = drain(w);
+	if (r >= 0)
+		r = scry_malloc_finish(m->calls);
+	return r;
+}
+
+static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
+		      const struct scry_tracks_stats *tracks)
+{
+	const struct scry_control *c = w->inj.control;
+	char text[512];
+
+	scry_watch_lost(w, c->lost,
+			"the keeper did not come in time, or there were too many threads");
+	scry_watch_lost(w, c->busy, "made by signal handlers that interrupted malloc");
+	scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
+	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
+	w->errors += calls->bad + tracks->bad;
+	snprintf(text, sizeof(text),
+		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
+		 "ends of "
+		 "unknown blocks, %llu beginnings where one lived, %llu told too late; %llu waits "
+		 "for "
+		 "the keeper, whose tables take %llu KiB",
+		 w->proc.pid, (unsigned long long)calls->calls,
+		 (unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
+		 (unsigned long long)calls->callers, (unsigned long long)calls->unknown,
+		 (unsigned long long)calls->mended, (unsigned long long)calls->late,
+		 (unsigned long long)tracks->waits, (unsigned long long)calls->memory / 1024);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct recording *m = w->state;
+	struct scry_malloc_stats calls;
+	struct scry_tracks_stats tracks;
+	int r;
+
+	if (!m->calls)
+		return 0;
+	r = finish_calls(w, m);
+	scry_malloc_stats(m->calls, &calls);
+	scry_tracks_stats(m->tracks, &tracks);
+	w->events = calls.calls;
+	w->cost_ns = w->events * CALL_NS;
+	w->frees_older = calls.unknown;
+	tell_rest(w, &calls, &tracks);
+	return r;
+}
+
+static void done(struct scry_watch *w)
+{
+	struct recording *m = w->state;
+
+	if (m) {
+		scry_hooks_close(&m->hooks);
+		scry_malloc_free(m->calls);
+		scry_tracks_free(m->tracks);
+	}
+	free(m);
+	w->state = NULL;
+}
+
+const struct scry_instrument scry_instrument_malloc = {
+	.name = "malloc",
+	.summary = "every call of the malloc family",
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
+	.done = done,
+};
+
+int scry_cmd_malloc_record(int argc, char **argv)
+{
+	struct scry_watch_opts opts = {0};
+	struct scry_talk_opts talk = {0};
+	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	const struct scry_opt rows[] = {
+		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		SCRY_WATCH_ROWS(&opts, &talk),
+	};
+	const struct scry_watch_cli cli = {
+		.rows = rows,
+		.count = sizeof(rows) / sizeof(rows[0]),
+		.opts = &opts,
+		.talk = &talk,
+		.usage = "scry malloc record [-o FILE] -- CMD... | -p PID [-d TIME]",
+	};
+	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
+
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = scry_report_opts_check(&report, opts.output);
+	if (r == 0 && report.folded)
+		r = scry_fail(-EINVAL, "'%s': a recording of malloc has no stacks to fold",
+			      opts.output);
+	if (r < 0)
+		return SCRY_EXIT_USAGE;
+	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_malloc)
+			    : scry_run(&opts, &scry_instrument_malloc, &report);
+}

@@ -1,0 +1,198 @@
+/*
+ * The table is a quarter of a megabyte, in which a process has as many rows as threads: it is read
+ * as a whole. A row whose thread has ended says nothing: its thread pointer is no living thread's.
+ */
+#include "hook/threads.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+
+#define TID_AT_MAX 2048u
+#define TID_AT_GLIBC                                                                \
+	720u /* a guess, where there is no thread to learn from: the agent tries it \
+	      */
+#define START_TRIES 25
+#define AWAIT_TRIES 20
+#define NAP_NS 5000000
+
+struct who { /* a thread, as its registers say */
+	uint64_t fs;
+	uint32_t tid; /* in the target's own pid namespace */
+};
+
+static uint64_t table_at(const struct scry_inject *inj)
+{
+	return inj->data + offsetof(struct scry_agent_data, threads);
+}
+
+static struct scry_agent_thread *read_table(const struct scry_inject *inj)
+{
+	struct scry_agent_thread *rows = malloc(sizeof(((struct scry_agent_data *)0)->threads));
+
+	if (rows &&
+	    scry_mem_read(&inj->mem, table_at(inj), rows, SCRY_THREADS * sizeof(*rows)) < 0) {
+		free(rows);
+		rows = NULL;
+	}
+	return rows;
+}
+
+bool scry_threads_are_inside(const struct scry_inject *inj, const struct scry_world *w)
+{
+	const uint64_t claims = inj->data + offsetof(struct scry_agent_data, tracking.claims);
+	struct scry_agent_thread *rows;
+	uint32_t ever = 1;
+	bool answer;
+
+	if (scry_mem_read(&inj->mem, claims, &ever, sizeof(ever)) == 0 && !ever)
+		return false;
+	rows = read_table(inj);
+	answer = !rows;
+
+	for (size_t i = 0; rows && i < SCRY_THREADS && !answer; i++)
+		for (size_t k = 0; rows[i].inside && k < w->count && !answer; k++)
+			answer = w->threads[k].regs.fs_base == (rows[i].fs & ~1ull);
+	free(rows);
+	return answer;
+}
+
+void scry_threads_await(const struct scry_inject *inj)
+{
+	bool is_inside = true;
+
+	for (int i = 0; i < AWAIT_TRIES && is_inside; i++) {
+		struct scry_agent_thread *rows = read_table(inj);
+
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+		is_inside = false;
+		for (size_t k = 0; rows && k < SCRY_THREADS; k++)
+			is_inside |= rows[k].inside != 0;
+		free(rows);
+	}
+}
+
+/* Clears the offsets, of 4 bytes each, at which this thread has something other than its tid. */
+static void compare(const struct scry_inject *inj, const struct who *who, bool *is_tid)
+{
+	uint32_t words[TID_AT_MAX / 4] = {0};
+	ssize_t n = who->fs ? scry_mem_read_some(&inj->mem, who->fs, words, sizeof(words)) : 0;
+
+	if (!who->fs) /* has no thread control block: it is none of the libc's */
+		return;
+	for (size_t i = 0; i < TID_AT_MAX / 4; i++)
+		is_tid[i] &= (ssize_t)(i * 4 + 4) <= n && words[i] == who->tid;
+}
+
+static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, size_t count)
+{
+	bool is_tid[TID_AT_MAX / 4], is_any = false;
+
+	memset(is_tid, true, sizeof(is_tid));
+	for (size_t i = 0; i < count; i++) {
+		compare(inj, &whos[i], is_tid);
+		is_any |= whos[i].fs != 0;
+	}
+	if (!is_any) /* a static program has not set up its first thread yet */
+		return TID_AT_GLIBC;
+	for (uint32_t i = 1; i < TID_AT_MAX / 4; i++)
+		if (is_tid[i])
+			return i * 4;
+	return 0;
+}
+
+/* In the target: nothing is known of threads and callers, and all tracks are free. */
+static int clear(struct scry_inject *inj)
+{
+	const size_t size = offsetof(struct scry_agent_data, callers) +
+			    sizeof(struct scry_agent_callers) -
+			    offsetof(struct scry_agent_data, threads);
+	void *zeros = inj->adopted ? calloc(1, size) : NULL;
+	int r;
+
+	if (!inj->adopted)
+		return 0;
+	if (!zeros)
+		return scry_fail(-ENOMEM, "not enough memory");
+	r = scry_edit_poke(inj->mem.fd, table_at(inj), zeros, size);
+	free(zeros);
+	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
+		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
+	inj->control->head = 0;
+	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
+static int tell(struct scry_inject *inj, const struct who *whos, size_t count, uint32_t time_op)
+{
+	const struct scry_agent_tracking tracking = {.tid_offset = find_tid(inj, whos, count),
+						     .time_op = time_op};
+	int r = clear(inj);
+
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd,
+				   inj->data + offsetof(struct scry_agent_data, tracking),
+				   &tracking, sizeof(tracking));
+	return r;
+}
+
+static int start_stopped(struct scry_inject *inj, const struct scry_world *w, uint32_t time_op)
+{
+	struct who *whos = calloc(w->count + 1, sizeof(*whos));
+	int r = -ENOMEM;
+
+	for (size_t i = 0; whos && i < w->count; i++)
+		whos[i] = (struct who){
+			w->threads[i].regs.fs_base,
+			(uint32_t)scry_proc_tid_inside(inj->proc->pid, w->threads[i].tid)};
+	if (whos)
+		r = tell(inj, whos, w->count, time_op);
+	free(whos);
+	return r;
+}
+
+int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, uint32_t time_op)
+{
+	struct scry_world w;
+	int r = -EAGAIN;
+
+	if (held) {
+		const struct who who = {held->regs.fs_base,
+					(uint32_t)scry_proc_tid_inside(inj->proc->pid, held->tid)};
+
+		return tell(inj, &who, 1, time_op);
+	}
+	if (inj->adopted)
+		scry_threads_record(inj,
+				    false); /* who waits for a track of the older one comes out */
+	for (int i = 0; i < START_TRIES && r == -EAGAIN; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 4 * NAP_NS}, NULL);
+		r = scry_inject_stop(inj, &w);
+		if (r < 0)
+			return r;
+		r = inj->adopted && scry_threads_are_inside(inj, &w)
+			    ? -EAGAIN
+			    : start_stopped(inj, &w, time_op);
+		scry_inject_go(inj, &w);
+	}
+	if (r == -EAGAIN)
+		r = scry_fail(-EBUSY,
+			      "a thread of process %d is still inside what an older watch hooked; "
+			      "fix: try again",
+			      inj->proc->pid);
+	return r;
+}
+
+int scry_threads_record(struct scry_inject *inj, bool is_on)
+{
+	const uint32_t word = is_on;
+
+	return scry_edit_poke(inj->mem.fd,
+			      inj->data + offsetof(struct scry_agent_data, tracking.is_on), &word,
+			      sizeof(word));
+}

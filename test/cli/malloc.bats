@@ -1,0 +1,291 @@
+#!/usr/bin/env bats
+# scry malloc record: what is in a recording is what the program knows that it called, under each allocator; whoever is
+# killed, the program lives and what had returned is there; a program that was entered is as before.
+
+load lib
+
+LIBS=/usr/lib/x86_64-linux-gnu
+COUNT="$ROOT/test/targets/malloc_count.py"
+
+setup() {
+	need_targets
+	need_python
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+need_python() {
+	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which recordings are counted"
+}
+
+# lib NAME: path of an allocator.
+lib() {
+	[ -e "$LIBS/$1" ] || skip "no $1"
+	echo "$LIBS/$1"
+}
+
+# events FILE: of a recording, as JSON in $T/events.
+events() {
+	"$SCRY" report "$1" --view events --json >"$T/events"
+}
+
+# calls ARGS...: what the recording says; fails when a block begins or ends twice.
+calls() {
+	/usr/bin/python3 "$COUNT" "$T/events" "$@" 2>"$T/count.err" && return 0
+	cat "$T/count.err" >&2
+	return 1
+}
+
+# same WHAT ARGS...: the program's lines that begin with WHAT are what the recording says.
+same() {
+	local what=$1
+	shift
+	calls "$@" >"$T/recorded" || return 1
+	diff <(grep "^$what" "$T/known.out") "$T/recorded"
+}
+
+# records PRELOAD PROGRAM...: started by scry, its output in $T/known.out.
+records() {
+	local preload=$1
+	shift
+	LD_PRELOAD=$preload "$SCRY" malloc record -v --force -o "$T/x.scry" -- "$@" \
+		>"$T/known.out" 2>"$T/scry.err" 3>&- || {
+		cat "$T/scry.err"
+		return 1
+	}
+	events "$T/x.scry"
+}
+
+# knows PRELOAD NAME: the whole of target_malloc_known, exactly.
+knows() {
+	records "$1" "$TARGETS/target_malloc_known"
+	grep -q "served by .*$2" "$T/scry.err"
+	grep -qx right "$T/known.out"
+	same known target_malloc_known
+	same order target_malloc_known --order "$(grep -c ^order "$T/known.out")"
+	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE "^touched [1-9]" "$T/count.err"
+	! grep -q '"event": "lost"' "$T/events"
+}
+
+@test "every call, from the first constructor to the last destructor: glibc" {
+	knows "" "libc.so.6, glibc 2"
+}
+
+@test "every call: jemalloc" {
+	KNOWN_NO_PVALLOC=1 knows "$(lib libjemalloc.so.2)" jemalloc
+}
+
+@test "every call: tcmalloc" {
+	knows "$(lib libtcmalloc_minimal.so.4)" tcmalloc
+}
+
+@test "every call: mimalloc" {
+	knows "$(lib libmimalloc.so.2.0)" mimalloc
+}
+
+@test "every call: a static program" {
+	[ -x "$TARGETS/target_malloc_known_static" ] || skip "no static programs with this toolchain"
+	records "" "$TARGETS/target_malloc_known_static"
+	grep -qx right "$T/known.out"
+	grep -qE " 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	same known target_malloc_known_static --symbols # its libc is the same module
+}
+
+@test "operators new and delete, their exceptions too" {
+	[ -x "$TARGETS/target_malloc_cxx" ] || skip "no C++ compiler"
+	local name
+	for name in libjemalloc.so.2 libtcmalloc_minimal.so.4; do
+		records "$(lib $name)" "$TARGETS/target_malloc_cxx"
+		grep -qx right "$T/known.out"
+		same known target_malloc_cxx --cxx
+	done
+	KNOWN_NO_OOM=1 records "$(lib libmimalloc.so.2.0)" "$TARGETS/target_malloc_cxx"
+	same known target_malloc_cxx --cxx
+	records "" "$TARGETS/target_malloc_cxx" # glibc has none: they are malloc's callers
+	grep -qx right "$T/known.out"
+}
+
+@test "attach and detach in mid-life, again and again: nothing is changed, nothing is lost" {
+	need_root "entering a process that is not a child of scry"
+	target malloc_known run
+	local before i
+	before=$(text "$PID")
+	for ((i = 0; i < $(share 5 50); i++)); do
+		scry_ends 0 malloc record -v -p "$PID" -d 0.2s --force -o "$T/x.scry"
+		grep -qE " 0 told too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
+		events "$T/x.scry"
+		! grep -q '"event": "lost"' "$T/events"
+		calls target_malloc_known >"$T/recorded"
+		grep -qE "known malloc [1-9]" "$T/recorded"
+		text_is "$PID" "$before"
+	done
+	wait_for 2 bash -c "! '$SCRY' ps | grep -w '^ *$PID' | grep -q 'scry undo'"
+	ends_right "$PID" malloc_known
+	grep -qx right "$T/malloc_known.out"
+}
+
+@test "a fork child's calls are not its parent's" {
+	# target_malloc_known forks one, whose thousand blocks no recording of it may have: knows() compares.
+	cat >"$T/fork.py" <<'PY'
+import os, sys
+for i in range(20):
+    if os.fork() == 0:
+        x = [str(n) * 10 for n in range(20000)]
+        os._exit(len(x) % 7)
+    os.wait()
+print("right")
+PY
+	records "" /usr/bin/python3 "$T/fork.py"
+	grep -qx right "$T/known.out"
+	grep -qE " 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+}
+
+# told: how many calls target_malloc_known tell says that had returned.
+told() {
+	/usr/bin/python3 -c 'import struct, sys; print(struct.unpack("<Q", open(sys.argv[1], "rb").read(8))[0])' "$T/told"
+}
+
+# recorded_all: the recording has all that had returned, and at most one call more.
+recorded_all() {
+	local n
+	events "$T/x.scry"
+	calls target_malloc_known >"$T/recorded"
+	n=$(awk '$2 == "malloc" || $2 == "free" { n += $3 } END { print n + 0 }' "$T/recorded")
+	# before main: calloc, and malloc and free once
+	n=$((n - $1))
+	[ "$n" -ge "$(told)" ] && [ "$n" -le "$(($(told) + 1))" ] && return 0
+	echo "recorded $n, had returned $(told)"
+	return 1
+}
+
+@test "the program is killed: what had returned is recorded" {
+	start scry "$SCRY" malloc record --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" tell "$T/told"
+	local scry=$PID program
+	wait_for 20 in_file "^round" "$T/scry.out"
+	program=$(pgrep -f "^$TARGETS/target_malloc_known tell $T/told")
+	wait_for 20 has_told 100000
+	kill -KILL "$program"
+	ended "$scry"
+	recorded_all 2
+}
+
+has_told() {
+	[ "$(told)" -gt "$1" ]
+}
+
+@test "the front is killed: what had returned until the keeper left is recorded, the program goes on" {
+	need_root "entering a process that is not a child of scry"
+	start program "$TARGETS/target_malloc_known" steady
+	local program=$PID scry keeper before
+	wait_for 10 in_file "^round" "$T/program.out"
+	before=$(text "$program")
+	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
+	scry=$PID
+	wait_for 20 hooked "$program"
+	keeper=$(keeper_of "$scry")
+	kill -KILL "$scry"
+	ended "$scry"
+	wait_for 10 is_gone "$keeper"
+	text_is "$program" "$before"
+	events "$T/x.scry"
+	calls target_malloc_known >"$T/recorded"
+	grep -q '"event": "totals"' "$T/events"
+	ends_right "$program" program
+}
+
+@test "the keeper is killed: the program goes on, what was written is whole, undo takes the hooks out" {
+	need_root "entering a process that is not a child of scry"
+	start program "$TARGETS/target_malloc_known" steady
+	local program=$PID scry before
+	wait_for 10 in_file "^round" "$T/program.out"
+	before=$(state_of "$program")
+	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
+	scry=$PID
+	wait_for 20 hooked "$program"
+	wait_for 20 test -s "$T/x.scry"
+	kill -KILL "$(keeper_of "$scry")"
+	ended "$scry"
+	goes_on "$T/program.out"
+	"$SCRY" info "$T/x.scry" >/dev/null
+	undo "$program"
+	as_before "$program" "$before" "after undo"
+	scry_ends 0 malloc record --force -o "$T/x.scry" -p "$program" -d 0.2s
+	ends_right "$program" program
+}
+
+@test "a keeper that is stopped for three seconds: nobody waits for longer than its lease, losses are counted" {
+	need_root "entering a process that is not a child of scry"
+	start program "$TARGETS/target_malloc_known" run
+	local program=$PID scry keeper
+	wait_for 10 in_file "^round" "$T/program.out"
+	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program" -d 5s
+	scry=$PID
+	wait_for 20 hooked "$program"
+	keeper=$(keeper_of "$scry")
+	kill -STOP "$keeper"
+	sleep 2
+	goes_on "$T/program.out"
+	kill -CONT "$keeper"
+	finish "$scry"
+	events "$T/x.scry"
+	grep -q '"event": "lost".*keeper' "$T/events"
+	ends_right "$program" program
+}
+
+# as_without PROGRAM...: prints the same, and ends the same.
+as_without() {
+	local want=0 got=0
+	"$@" >"$T/want" 2>&1 || want=$?
+	"$SCRY" malloc record -q --force -o "$T/x.scry" -- "$@" >"$T/got" 2>&1 3>&- || got=$?
+	[ "$want" -eq "$got" ] || { echo "$1 ended with $got, not $want"; return 1; }
+	diff "$T/want" "$T/got"
+	events "$T/x.scry"
+	[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ]
+	! grep -q '"event": "lost"' "$T/events"
+}
+
+@test "ruby, python3, perl and php print what they print without" {
+	as_without "$RUBY" -rjson -e 'a = (1..20000).map { |i| {i.to_s => [i, "x" * (i % 300)]} }
+		t = 4.times.map { |k| Thread.new { a.map { |h| JSON.parse(JSON.generate(h)) }.size + k } }
+		p t.map(&:value), a.hash == a.dup.hash; exit 3'
+	as_without /usr/bin/python3 -c 'import json, threading
+out = []
+def work(k): out.append(sum(len(json.dumps({str(i): "y" * (i % 500)})) for i in range(20000)) + k)
+ts = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+[t.start() for t in ts]; [t.join() for t in ts]; print(sorted(out))'
+	if command -v perl >/dev/null; then
+		# shellcheck disable=SC2016
+		as_without perl -e 'my %h; $h{$_} = "z" x ($_ % 400) for 1..50000; my $n = 0; $n += length for values %h; print "$n\n"'
+	fi
+	if command -v php >/dev/null; then
+		# shellcheck disable=SC2016
+		as_without php -r '$a = []; for ($i = 0; $i < 50000; $i++) $a[] = str_repeat("q", $i % 3000); echo strlen(implode($a)), "\n";'
+	fi
+}
+
+@test "a dry run says who serves malloc and what would be changed, and touches nothing" {
+	need_root "entering a process that is not a child of scry"
+	target malloc_known steady
+	local before
+	before=$(state_of "$PID")
+	scry_ends 0 malloc record --dry-run -p "$PID"
+	grep -qE "allocator +/.*libc.so.6: glibc" "$T/scry.out"
+	grep -qE "bytes at 0x[0-9a-f]+, the entry of malloc in .*libc.so.6" "$T/scry.out"
+	grep -qE "the entry of free in" "$T/scry.out"
+	is_as "$PID" "$before"
+	ends_right "$PID" malloc_known
+}
+
+@test "words that are not understood are refused" {
+	scry_ends 2 malloc
+	scry_ends 2 malloc recrod
+	scry_ends 2 malloc record
+	says "-p PID, or -- CMD"
+	scry_ends 0 malloc --help
+	scry_ends 0 malloc record --help
+}
