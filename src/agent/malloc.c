@@ -184,8 +184,10 @@ static inline void put(thread *t, const struct record *r)
 	int is_long = r->size >= SCRY_MALLOC_SIZE_LONG;
 	uint64_t *w = scry_track_reserve(t, 3), now;
 
-	if (unlikely(!w))
+	if (unlikely(!w)) {
+		scry_track_lost();
 		return;
+	}
 	now = scry_track_stamp(t, &w);
 	w[0] = word0(r->op, r->address, is_long ? SCRY_MALLOC_SIZE_LONG : r->size);
 	w[1] = word1(now, r->slack, r->caller);
@@ -198,8 +200,11 @@ static void put_long(thread *t, const struct record *r, uint64_t third)
 {
 	uint64_t *w = scry_track_reserve(t, 3), now;
 
-	if (unlikely(!w))
+	if (unlikely(!w)) {
+		if (r->op != SCRY_MALLOC_OP_TOUCHED) /* that is no call */
+			scry_track_lost();
 		return;
+	}
 	now = scry_track_stamp(t, &w);
 	w[0] = word0(r->op, r->address, SCRY_MALLOC_SIZE_LONG);
 	w[1] = word1(now, r->slack, r->caller);

@@ -286,10 +286,27 @@ static void end(const uint64_t *arguments)
  * When a VM is taken down it drops its event hooks first, then sweeps once more and ends what is
  * left. Hooks stop there, too: that is no work of the program's.
  */
+static void is_over(struct scry_agent_hooks *h)
+{
+	struct scry_gate *g = scry_agent.gate;
+
+	if (!h->probe && !h->is_over && scry_begin(g)) {
+		see_gc(g);
+		/* It ended nothing: an object was made since, for which slots were swept, or none,
+		 * so the program asked for it and all are swept. */
+		if (!g->sweeping) {
+			scry_record_gc(g, SCRY_RUBY_GC_END_MARK);
+			scry_record_gc(g, SCRY_RUBY_GC_END_SWEEP);
+		}
+		scry_end(g);
+	}
+	h->is_over = 1;
+}
+
 void scry_agent_call(const uint64_t *arguments, uint64_t cookie)
 {
 	if (likely(cookie == SCRY_CALL_END))
 		end(arguments);
 	else
-		scry_agent.hooks.is_over = 1;
+		is_over(&scry_agent.hooks);
 }

@@ -174,6 +174,7 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
 	uint32_t what = SCRY_RING_GC_SWEPT;
+	uint64_t fulls = 0;
 
 	if (event == SCRY_RUBY_GC_START) {
 		g->gcs++;
@@ -181,14 +182,15 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 	} else if (event == SCRY_RUBY_GC_END_MARK) {
 		uint64_t full = scry_agent.major_gc_count ? stat(scry_agent.major_gc_count) : 0;
 
-		what = full != g->full_gcs ? SCRY_RING_GC_FULL_MARKED : SCRY_RING_GC_MARKED;
+		fulls = (full - g->full_gcs) & SCRY_RING_GC_FULLS_MAX;
+		what = fulls ? SCRY_RING_GC_FULL_MARKED : SCRY_RING_GC_MARKED;
 		g->full_gcs = full;
 	}
 	g->sweeping = what != SCRY_RING_GC_START && what != SCRY_RING_GC_SWEPT;
 	if (!scry_ring_reserve(g, 2))
 		return;
 	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_GC, 1));
-	scry_ring_put(g, g->gcs << 8 | what);
+	scry_ring_put(g, g->gcs << 24 | fulls << 8 | what);
 	scry_ring_publish(g);
 }
 

@@ -150,12 +150,12 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 /*
  * The thread is in a handler already: the function called another one of the kind, which is a part
  * of it, or a signal handler did. But a handler that was left by longjmp is not running: then this
- * one's frame lies above it on the same stack.
+ * one's frame does not lie below it on the same stack.
  */
 __attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t,
 								      uint64_t sp)
 {
-	return sp - t->inside - 1 < STACK_MAX ? t : 0;
+	return sp - t->inside < STACK_MAX ? t : 0;
 }
 
 __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at,
@@ -244,9 +244,18 @@ static int has_lease(const struct scry_control *c)
 		return 1;
 	if (now > __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED))
 		__atomic_store_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED);
-	else
-		add(&scry_agent.control->lost_lease);
 	return 0;
+}
+
+__attribute__((noinline, cold)) void scry_track_lost(void)
+{
+	struct scry_control *c = scry_agent.control;
+
+	if (!is_on())
+		return;
+	add(&c->lost);
+	if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		add(&c->lost_lease);
 }
 
 __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words)
@@ -264,9 +273,7 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 		t->inside = inside;
 	}
 	close_track(t);
-	if (!has_lease(c) || (!take_segment(t) && !wait_for_segment(t))) {
-		add(&c->lost);
+	if (!has_lease(c) || (!take_segment(t) && !wait_for_segment(t)))
 		return 0;
-	}
 	return (uint64_t *)(t->track + 1);
 }

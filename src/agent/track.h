@@ -2,7 +2,7 @@
  * This thread's track (wire/tracks.h): found, written, published. Independent of what is recorded.
  *
  *   t = scry_track_enter();	     a handler begins: NULL, pass through
- *   w = scry_track_reserve(t, n);    room for n words, NULL: lost, and counted
+ *   w = scry_track_reserve(t, n);    room for n words, NULL: none; scry_track_lost() counts it
  *   tsc = scry_track_stamp(t, &w);
  *   w[0] = ...; w[n - 1] = ...;
  *   scry_track_publish(t, w + n);    any number of records
@@ -22,6 +22,7 @@
 struct scry_agent_thread *scry_track_find(uint64_t fs);
 uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words);
 struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t, uint64_t sp);
+void scry_track_lost(void);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
 static inline uint64_t scry_tsc(void)

@@ -14,6 +14,7 @@ int scry_cmd_objects(int argc, char **argv);
 int scry_cmd_malloc(int argc, char **argv);
 int scry_cmd_patch(int argc, char **argv);
 int scry_cmd_patch_time(int argc, char **argv);
+int scry_cmd_patch_log(int argc, char **argv);
 int scry_cmd_patch_list(int argc, char **argv);
 int scry_cmd_undo(int argc, char **argv);
 int scry_cmd_ps(int argc, char **argv);

@@ -32,9 +32,12 @@
 #define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
 #define SLIPPED_NS 20000000ull
+#define BUSY_NS 20000000ull /* of processor time: somebody runs, and does not get to us */
 
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
+
+enum asked { ASK_RUNNING, ASK_ALL };
 
 struct objects_opts {
 	struct scry_objects_sample sample;
@@ -62,8 +65,9 @@ struct objects {
 	uint64_t *batch;
 	struct scry_ring ring;
 	uint64_t defs_seen;
-	uint64_t armed_ns; /* when the hook was seen to be on; 0: not yet */
-	uint64_t retry_ns; /* next time to try again */
+	uint64_t armed_ns;     /* when the hook was seen to be on; 0: not yet */
+	uint64_t retry_ns;     /* next time to try again */
+	uint64_t asked_cpu_ns; /* processor time when threads were asked last */
 	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
 	uint64_t lost, lease, busy, bad, unfollowed,
 		unseen;	 /* of this watch, or of all summed here */
@@ -171,7 +175,8 @@ static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
  * Runs scry_agent_register in the Ruby threads, running ones first, until `done` says that the VM
  * has got to it. A thread is only held for the call. Returns how many threads were asked.
  */
-static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watch *, uint64_t))
+static int ask_threads(struct scry_watch *w, enum asked who,
+		       bool (*done)(const struct scry_watch *, uint64_t))
 {
 	struct objects *o = w->state;
 	struct scry_ruby_thread *threads;
@@ -185,19 +190,22 @@ static int ask_threads(struct scry_watch *w, bool (*done)(const struct scry_watc
 		scry_error_clear();
 		return 0;
 	}
-	for (int pass = 0; pass < 2 && !finished; pass++) {
+	for (enum asked pass = ASK_RUNNING; pass <= who && !finished; pass++) {
 		for (ssize_t i = 0; i < n && !finished; i++) {
-			char state = scry_proc_task_state(w->proc.pid, threads[i].tid);
+			pid_t tid = threads[i].tid;
 
-			if (!threads[i].tid || (state == 'R') != (pass == 0))
+			if (!tid ||
+			    (pass == ASK_RUNNING && scry_proc_task_state(w->proc.pid, tid) != 'R'))
 				continue;
-			if (scry_inject_run(&w->inj, threads[i].tid, "scry_agent_register") == 0) {
+			threads[i].tid = 0; /* once each: its state is another one each time */
+			if (scry_inject_run(&w->inj, tid, "scry_agent_register") == 0) {
 				asked++;
 				finished = done(w, 300000);
 			}
 		}
 	}
 	free(threads);
+	o->asked_cpu_ns = scry_proc_cpu_ns(w->proc.pid);
 	if (scry_inject_state(&w->inj, &agent) == 0)
 		o->table_full = agent.jobs_refused != 0;
 	scry_error_clear();
@@ -287,7 +295,7 @@ static int enter(struct scry_watch *w)
 		return r == -ENOENT ? 0 : r;
 	}
 	o->ractors_at_start = scry_ruby_ractors(o->ruby);
-	o->registered = ask_threads(w, wait_for_armed) > 0;
+	o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
 	o->retry_ns = scry_now_ns() + RETRY_NS;
 	return 0;
 }
@@ -333,10 +341,13 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 	if (is_armed(w)) {
 		o->armed_ns = now;
 	} else if (has_slipped_by(w, o, now)) {
-		o->registered = ask_threads(w, wait_for_armed) > 0;
-	} else if (!o->registered && now > o->retry_ns && !w->held && !o->booting) {
+		o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
+	} else if (now > o->retry_ns && !w->held && !o->booting) {
 		o->retry_ns = now + RETRY_NS;
-		o->registered = ask_threads(w, wait_for_armed) > 0;
+		if (!o->registered)
+			o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
+		else if (scry_proc_cpu_ns(w->proc.pid) > o->asked_cpu_ns + BUSY_NS)
+			ask_threads(w, ASK_RUNNING, wait_for_armed); /* a new thread, say */
 	}
 }
 
@@ -502,7 +513,7 @@ static void conclude(struct scry_watch *w)
 	scry_objects_totals(o->names, &before);
 	__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs + 1,
 			 __ATOMIC_RELEASE);
-	ask_threads(w, wait_for_gc);
+	ask_threads(w, ASK_ALL, wait_for_gc);
 	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
 		drain(w);
 	drain(w);
@@ -521,8 +532,8 @@ static void leave(struct scry_watch *w)
 	scry_inject_want(&w->inj, 0);
 	if (wait_for_unhooked(w, 20000000) || (w->held && !o->hooks.plan.on))
 		return;
-	ask_threads(w, wait_for_unhooked); /* nothing allocates: a job takes it off at the next
-					      safepoint */
+	ask_threads(w, ASK_ALL, wait_for_unhooked); /* nothing allocates: a job takes it off at the
+					      next safepoint */
 	wait_for_unhooked(w, 20000000);
 }
 

@@ -261,15 +261,19 @@ int scry_cmd_patch(int argc, char **argv)
 	static const char usage[] =
 		"usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
 		"       scry patch time SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
+		"       scry patch log SYMBOL[@LIB]... -p PID [-d TIME] [--args N]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 
-	static const struct scry_patch_verb count = {"count", &scry_instrument_count};
+	static const struct scry_patch_verb count = {.name = "count",
+						     .instrument = &scry_instrument_count};
 
 	if (argc > 1 && !strcmp(argv[1], "count"))
 		return scry_patch_verb(argc - 1, argv + 1, &count);
 	if (argc > 1 && !strcmp(argv[1], "time"))
 		return scry_cmd_patch_time(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "log"))
+		return scry_cmd_patch_log(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "list"))
 		return scry_cmd_patch_list(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "undo"))

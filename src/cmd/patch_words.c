@@ -85,6 +85,9 @@ static int check(const struct scry_patch_verb *verb, const struct scry_patch_opt
 		return scry_fail(-EINVAL,
 				 "name a function to %s: scry patch %s SYMBOL[@LIB] -p PID",
 				 verb->name, verb->name);
+	if (patch->args > 6)
+		return scry_fail(-EINVAL, "--args %llu: six arguments come in registers",
+				 (unsigned long long)patch->args);
 	if (opts->command)
 		return scry_fail(-EINVAL, "patch %s wants a live process: -p PID", verb->name);
 	r = scry_report_opts_check(report, opts->output);
@@ -96,7 +99,7 @@ static int check(const struct scry_patch_verb *verb, const struct scry_patch_opt
 
 int scry_patch_verb(int argc, char **argv, const struct scry_patch_verb *verb)
 {
-	struct scry_patch_opts patch = {0};
+	struct scry_patch_opts patch = {.args = 3};
 	struct scry_watch_opts opts = {.instrument_opts = &patch};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
@@ -105,11 +108,13 @@ int scry_patch_verb(int argc, char **argv, const struct scry_patch_verb *verb)
 		 "how to reach the function (default auto)", "auto|entry|site|got"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
+		{0, "args", SCRY_OPT_U64, &patch.args, "N",
+		 "record the first N argument registers, 0 to 6 (default 3)", NULL}, /* last */
 	};
 	char usage[128];
 	const struct scry_watch_cli cli = {
 		.rows = rows,
-		.count = sizeof(rows) / sizeof(rows[0]),
+		.count = sizeof(rows) / sizeof(rows[0]) - !verb->has_args,
 		.opts = &opts,
 		.talk = &talk,
 		.usage = usage,

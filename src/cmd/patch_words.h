@@ -12,12 +12,14 @@
 struct scry_patch_opts { /* the instrument's options */
 	char **specs;	 /* of argv */
 	int spec_count;
-	int via; /* word of --via */
+	int via;       /* word of --via */
+	uint64_t args; /* of --args */
 };
 
 struct scry_patch_verb {
 	const char *name; /* "count" */
 	const struct scry_instrument *instrument;
+	bool has_args; /* --args */
 };
 
 /* The whole command; argv[0] is the verb. Returns the exit status. */

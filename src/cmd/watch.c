@@ -301,7 +301,7 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
 	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
 		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
-	t.overhead_cpu_ns = w->cost_ns + w->inj.pause_total_ns;
+	t.overhead_cpu_ns = w->cost_ns + w->inj.pause_cpu_ns;
 	scry_session_event(s, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 
@@ -322,6 +322,7 @@ static int sum_up(struct scry_watch *w)
 	}
 	s->others_count++;
 	s->others->inj.pause_total_ns += w->inj.pause_total_ns;
+	s->others->inj.pause_cpu_ns += w->inj.pause_cpu_ns;
 	if (w->inj.pause_max_ns > s->others->inj.pause_max_ns)
 		s->others->inj.pause_max_ns = w->inj.pause_max_ns;
 	return s->instrument->merge(s->others, w);

@@ -103,7 +103,7 @@ struct scry_instrument {
 };
 
 extern const struct scry_instrument scry_instrument_objects, scry_instrument_count,
-	scry_instrument_time, scry_instrument_malloc;
+	scry_instrument_time, scry_instrument_log, scry_instrument_malloc;
 
 /* Messages of the keeper to the front: a head, then `size` bytes of text. */
 enum scry_news {

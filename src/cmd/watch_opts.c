@@ -75,7 +75,7 @@ static int dry_run_one(const struct scry_watch_opts *opts, const struct scry_ins
 		printf("scry would enter process %d (%s, %d thread%s) to watch %s:\n", w.proc.pid,
 		       w.proc.comm, w.proc.threads, w.proc.threads == 1 ? "" : "s",
 		       instrument->name);
-		printf("  memory      about 14 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
+		printf("  memory      about 20 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
 		       "code)\n");
 		printf("  pause       one thread for some 0.1 to 1 ms to map it; all threads "
 		       "together at the\n"

@@ -114,8 +114,11 @@ int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
 
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
 {
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
 	inj->pauses++;
 	inj->pause_total_ns += ns * threads;
+	inj->pause_cpu_ns += ns * (threads < (uint64_t)cpus ? threads : (uint64_t)cpus);
 	if (ns > inj->pause_max_ns) {
 		inj->pause_max_ns = ns;
 		inj->pause_threads = threads;

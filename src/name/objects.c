@@ -223,13 +223,13 @@ static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
 
 static void count_gc(struct scry_objects *o, uint64_t word)
 {
-	o->gcs = (uint32_t)(word >> 8);
+	uint32_t gcs = (uint32_t)(word >> 24);
+
+	o->totals.gcs += gcs - o->gcs;
+	o->gcs = gcs;
 	switch (word & 0xff) {
-	case SCRY_RING_GC_START:
-		o->totals.gcs++;
-		break;
 	case SCRY_RING_GC_FULL_MARKED:
-		o->totals.full_gcs++;
+		o->totals.full_gcs += word >> 8 & SCRY_RING_GC_FULLS_MAX;
 		o->full_now = o->gcs;
 		break;
 	case SCRY_RING_GC_SWEPT:

@@ -201,6 +201,27 @@ static const struct scry_field fields_scry_ev_allocator[] = {
 	FIELD(scry_ev_allocator, older_blocks, "older_blocks", NUMBER),
 	FIELD(scry_ev_allocator, older_bytes, "older_bytes", NUMBER),
 };
+static const struct scry_field fields_scry_ev_function[] = {
+	FIELD(scry_ev_function, function, "function", NUMBER),
+	FIELD(scry_ev_function, pid, "pid", NUMBER),
+	FIELD(scry_ev_function, symbol_str, "symbol", STRING),
+	FIELD(scry_ev_function, module_str, "module", STRING),
+	FIELD(scry_ev_function, way_str, "way", STRING),
+	FIELD(scry_ev_function, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_function, address, "address", ADDRESS),
+};
+static const struct scry_field fields_scry_ev_entry[] = {
+	FIELD(scry_ev_entry, function, "function", NUMBER),
+	FIELD(scry_ev_entry, pid, "pid", NUMBER),
+	FIELD(scry_ev_entry, args, "args", NUMBER),
+	FIELD(scry_ev_entry, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_entry, arg1, "arg1", ADDRESS),
+	FIELD(scry_ev_entry, arg2, "arg2", ADDRESS),
+	FIELD(scry_ev_entry, arg3, "arg3", ADDRESS),
+	FIELD(scry_ev_entry, arg4, "arg4", ADDRESS),
+	FIELD(scry_ev_entry, arg5, "arg5", ADDRESS),
+	FIELD(scry_ev_entry, arg6, "arg6", ADDRESS),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

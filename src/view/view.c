@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "view/filter.h"
 #include "view/grep.h"
+#include "view/malloc.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,6 +17,9 @@ const struct scry_view scry_views[] = {
 	 scry_view_objects},
 	{"count", "calls of hooked functions", 1, false, scry_view_count},
 	{"time", "how long calls of hooked functions took", 1, false, scry_view_time},
+	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log},
+	{"malloc", "who holds the memory of malloc, and whether it grows", 1, false,
+	 scry_view_malloc},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
 	{"info", "what the recording is made of", 1, false, scry_view_info},
 	{NULL, NULL, 0, false, NULL},
@@ -45,6 +49,9 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 	if (err)
 		return err;
 	scry_grep_done(&grep);
+	err = scry_view_malloc_check(opts);
+	if (err)
+		return err;
 	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
 	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)

@@ -42,6 +42,7 @@ struct scry_view_opts {
 	bool live;			/* only what survived the last full mark */
 	bool internal;			/* the VM's own objects too */
 	bool stacks;			/* by callers */
+	const char *at;			/* malloc: "peak", "end", or a time; NULL: peak */
 };
 
 #define SCRY_VIEW_OPTS_DEFAULT                                                \
@@ -110,14 +111,16 @@ struct scry_view_opts {
 		 NULL},                                                            \
 		SCRY_VIEW_PICK_OPT_ROWS(o)
 
+typedef int scry_view_run(struct scry_reader *reader, const struct scry_view_opts *opts,
+			  struct scry_doc *doc);
+
 struct scry_view {
 	const char *name;
 	const char *help;
 	unsigned int
 		schema; /* of its JSON: scry.NAME/schema; raised only when a key goes or changes */
 	bool is_stream; /* records as they come, honesty last */
-	int (*run)(struct scry_reader *reader, const struct scry_view_opts *opts,
-		   struct scry_doc *doc);
+	scry_view_run *run;
 };
 
 extern const struct scry_view scry_views[]; /* ends with a row without a name */
@@ -135,16 +138,7 @@ int scry_view_opts_check(const struct scry_view_opts *opts);
 int scry_view_sort_of(const struct scry_view_opts *opts);
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
-int scry_view_objects(struct scry_reader *reader, const struct scry_view_opts *opts,
-		      struct scry_doc *doc);
-int scry_view_time(struct scry_reader *reader, const struct scry_view_opts *opts,
-		   struct scry_doc *doc);
-int scry_view_count(struct scry_reader *reader, const struct scry_view_opts *opts,
-		    struct scry_doc *doc);
-int scry_view_events(struct scry_reader *reader, const struct scry_view_opts *opts,
-		     struct scry_doc *doc);
-
-int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts,
-		   struct scry_doc *doc);
+scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
+	scry_view_log;
 
 #endif

@@ -30,7 +30,7 @@ struct scry_journal {
 	uint64_t reserved[7];
 	struct scry_journal_entry entries[];
 };
-#define SCRY_JOURNAL_BYTES (512 * 4096u) /* what is not used costs no memory */
+#define SCRY_JOURNAL_BYTES (2048 * 4096u) /* what is not used costs no memory */
 #define SCRY_JOURNAL_MAX ((SCRY_JOURNAL_BYTES - 64) / 64)
 
 #endif

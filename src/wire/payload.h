@@ -2,8 +2,8 @@
 #ifndef SCRY_WIRE_PAYLOAD_H
 #define SCRY_WIRE_PAYLOAD_H
 
+#include "wire/payload_functions.h"
 #include "wire/payload_malloc.h"
-#include "wire/payload_time.h"
 #include <stdint.h>
 
 /* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
@@ -117,14 +117,6 @@ struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t moved;	       /* objects followed to their new place */
 	uint64_t sample_every; /* one object in so many was recorded; 0: all */
 	uint64_t sample_bytes; /* one object each so many bytes; 0: not by bytes */
-};
-struct scry_ev_count { /* calls of one hooked function */
-	uint32_t symbol_str;
-	uint32_t module_str;
-	uint32_t way_str; /* "entry", "got" */
-	uint32_t pid;
-	uint64_t calls;
-	uint64_t address;
 };
 struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its parent before it */
 	uint32_t id;	 /* dense, from 1 */

@@ -19,7 +19,9 @@
 #define SCRY_RING_ESCAPE 0xfffffu
 enum scry_ring_record {
 	SCRY_RING_DEF = 1, /* struct scry_ring_def: what a code means from here on */
-	SCRY_RING_GC,	   /* one word: GCs begun << 8 | enum scry_ring_gc */
+	SCRY_RING_GC,	   /* one word: GCs begun << 24 | full marks since the last << 8 | enum
+			      scry_ring_gc. Objects by hooks: GCs in which nothing ended are told by
+			      the next one's number */
 	SCRY_RING_NODE,	   /* struct scry_ring_node: what a node of the stack tree means */
 	SCRY_RING_STACK,   /* no word: the node in bits 48..63 called what the next objects are from
 			    */
@@ -33,6 +35,7 @@ enum scry_ring_gc {
 	SCRY_RING_GC_FULL_MARKED, /* the same of a full mark */
 	SCRY_RING_GC_SWEPT,	  /* and is gone */
 };
+#define SCRY_RING_GC_FULLS_MAX 0xffffull
 /* escape word: bits 0..19 all ones, 20..31 record kind, 32..47 words that follow, 48..63 by kind */
 #define SCRY_RING_ESCAPE_WORD(kind, words) \
 	((uint64_t)SCRY_RING_ESCAPE | (uint64_t)(kind) << 20 | (uint64_t)(words) << 32)

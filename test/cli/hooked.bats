@@ -40,10 +40,11 @@ number() { # WORD: what follows it in the storm's last lines
 # differ NAME OBJECT...: storms of all three kinds over all objects that the started program NAME has
 # loaded at once, and over each OBJECT; then its end. The text is as before but for libraries that come and go.
 differ() {
-	local name=$1 pid=$PID object before one way=""
+	local name=$1 pid=$PID object before mapped one way=""
 	[ "$name" != churn ] || way="-w entry" # slots of libraries that come and go are not entries' affair
 	shift
 	wait_for 20 in_file "^round" "$T/$name.out"
+	mapped=$(mappings "$pid") # php compiles patterns to code
 	[ "$name" = churn ] || before=$(text "$pid") # its libraries come and go
 	for object in / "$@"; do # all of their paths have a slash
 		if ! grep -q "$object" "/proc/$pid/maps"; then
@@ -58,7 +59,7 @@ differ() {
 		goes_on "$T/$name.out"
 	done
 	[ "$name" = churn ] || text_is "$pid" "$before"
-	[ "$(mappings "$pid")" -eq 0 ]
+	[ "$(mappings "$pid")" -eq "$mapped" ]
 	ends_right "$pid" "$name"
 	tail -1 "$T/$name.out"
 }

@@ -102,6 +102,13 @@ got_at() {
 	ends_right "$PID" busy
 }
 
+malloc_at() {
+	target malloc_known steady
+	kill_at "$1" "$(share 25 100000)" "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	scry_ends 0 malloc record -p "$PID" -d 0.05s --force -o "$T/o.scry"
+	ends_right "$PID" malloc_known
+}
+
 ruby_at() { # WHO [OPTIONS...]
 	local who=$1
 	shift
@@ -121,6 +128,9 @@ ruby_at() { # WHO [OPTIONS...]
 @test "timing in busy threads, keeper killed at any syscall" { time_at keeper; }
 @test "timing in busy threads, both killed at any syscall" { time_at both; }
 @test "counting through the GOT, both killed at any syscall" { got_at both; }
+@test "malloc in busy threads, keeper killed at any syscall" { malloc_at keeper; }
+@test "malloc in busy threads, both killed at any syscall" { malloc_at both; }
+@test "malloc in busy threads, front killed at any syscall" { malloc_at front; }
 @test "objects of a running ruby, keeper killed at any syscall" { ruby_at keeper; }
 @test "objects of a running ruby, both killed at any syscall" { ruby_at both; }
 @test "objects by hooks, keeper killed at any syscall" { ruby_at keeper --source hooks; }

@@ -47,12 +47,20 @@ does() {
 	return 1
 }
 
-# times PID NAME...: starts scry on it, its pid in $PID.
+# times PID NAME..., logs PID NAME...: starts scry on it, its pid in $PID.
 times() {
-	local pid=$1
-	shift
+	hooks time "$@"
+}
+
+logs() {
+	hooks log "$@"
+}
+
+hooks() { # VERB PID NAME...
+	local verb=$1 pid=$2
+	shift 2
 	set -f
-	start scry "$SCRY" patch time "$@" -p "$pid" --force -o "$T/o.json"
+	start scry "$SCRY" patch "$verb" "$@" -p "$pid" --force -o "$T/o.json"
 	set +f
 	wait_for 20 hooked "$pid" || { cat "$T/scry.err"; return 1; }
 	wait_for 20 following "$pid"
@@ -312,4 +320,50 @@ leaves() { # PID
 	text_is "$pid" "$before"
 	! "$SCRY" ps | grep -w "$pid" | grep -v -- "-$"
 	ends_right "$pid" ruby
+}
+
+@test "a log of entries: every one, in order, with its thread and its arguments" {
+	local before pid
+	returner "$TARGETS/libthrowing.so"
+	pid=$PID
+	before=$(state_of "$pid")
+	logs "$pid" ret_outer ret_inner ret_deep ret_fiber ret_cancel ret_signal
+	scry=$PID
+	does nest 10000
+	does deep 3
+	does fibers 10
+	does cancel 10
+	does signals 200
+	ends_watch "$scry"
+	"$RUBY" -rjson - "$T/o.json" "$T/returner.out" <<'RUBY'
+calls = File.readlines(ARGV[0]).map { |line| JSON.parse(line) }
+report = calls.pop
+told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2].to_i] }
+logged = calls.map { |c| c["function"] }.tally
+lost = report["honesty"]["lost"] # of signal handlers that came while a record was written: counted, each of them
+abort "told #{told}, logged #{logged}, lost #{lost}" unless told.slice(*logged.keys).values.sum == calls.size + lost && lost * 10 < calls.size
+abort "others than those of signals" unless %w[ret_deep ret_fiber ret_cancel].all? { |name| logged[name] == told[name] }
+abort "events" unless report["honesty"]["events"] == calls.size
+abort "not in order" unless calls.each_cons(2).all? { |a, b| a["time_ns"] <= b["time_ns"] }
+# before the signals: outer 0, inner 0, outer 1, inner 1, ...
+nest = calls.first(20_000).select { |c| c["function"].match?(/outer|inner/) }.map { |c| [c["function"], c["arg1"].to_i(16)] }
+abort "arguments, order" unless nest == 10_000.times.flat_map { |i| [["ret_outer", i], ["ret_inner", i]] }
+RUBY
+	as_before "$pid" "$before" "after a log"
+	leaves "$pid"
+}
+
+@test "a log of what signal handlers and threads call at once: none is lost unsaid, or twice" {
+	local pid
+	target busy
+	pid=$PID
+	scry_ends 0 patch log work_fold busy_six -p "$pid" -d 0.1 --args 6 --force -o "$T/o.json"
+	"$RUBY" -rjson - "$T/o.json" <<'RUBY'
+calls = File.readlines(ARGV[0]).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+abort honesty.to_s unless honesty["events"] == calls.size && calls.size > 1000 && honesty["errors"] == 0
+abort "arguments" unless calls.all? { |c| c.key?("arg6") && (c["function"] == "work_fold" || c["arg4"] == "0x3") }
+abort "threads" unless calls.map { |c| c["tid"] }.uniq.size > 1
+RUBY
+	ends_right "$pid" busy
 }

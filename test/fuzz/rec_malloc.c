@@ -22,7 +22,7 @@
 #include <zstd.h>
 
 #define CALLS_MAX 20000u /* a chunk of the input: more would only be slow */
-#define LIVE_BYTES (64u << 20)
+#define BLOCKS (1u << 17)
 
 #define must(condition, what)                                        \
 	do {                                                         \
@@ -48,7 +48,7 @@ static void must_make_sense(struct lives *l, const struct scry_ev_malloc *call)
 		must(call->block == SCRY_MALLOC_NO_BLOCK, "a call that names no block names one");
 		return;
 	}
-	must(call->block < LIVE_BYTES, "numbers are dense");
+	must(call->block < BLOCKS, "numbers are dense");
 	byte = &l->bits[call->pid][call->block / 8];
 	if (effect == SCRY_MALLOC_EFFECT_BEGIN)
 		must(!(*byte & bit), "a block that lives begins");
@@ -67,7 +67,7 @@ static void read_fd(int fd)
 	int got;
 
 	for (int i = 0; i < 3; i++)
-		must((lives.bits[i] = calloc(LIVE_BYTES / 8, 1)) != NULL, "no memory");
+		must((lives.bits[i] = calloc(BLOCKS / 8, 1)) != NULL, "no memory");
 	must(!scry_reader_open(fd, &r), "the head is ours");
 	while ((got = scry_reader_next(r, &event)) > 0) {
 		const struct scry_ev_malloc *call = (const void *)(event + 1);
@@ -152,6 +152,8 @@ static size_t put_chunk(struct input *in, uint64_t totals[2], uint8_t *to, size_
 	totals[who] += chunk.count;
 	return sizeof(chunk) + chunk.bytes;
 }
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -170,6 +170,31 @@ static int time_recording(void)
 	return golden_end(&rec);
 }
 
+static int log_recording(void)
+{
+	struct golden rec = golden_begin();
+	struct scry_ev_function function = {
+		.function = 3,
+		.pid = 4711,
+		.symbol_str = golden_str(&rec, "mysql_real_query"),
+		.module_str = golden_str(&rec, "/usr/lib/x86_64-linux-gnu/libmariadb.so.3"),
+		.way_str = golden_str(&rec, "entry"),
+		.address = 0x7f1122334450,
+	};
+	struct scry_ev_entry entry = {
+		.function = 3, .pid = 4711, .args = 2, .arg1 = 0x55aa00, .arg2 = 17};
+
+	golden_beginning(&rec, "log", 4711);
+	golden_put(&rec, SCRY_EVENT_FUNCTION, &function, sizeof(function));
+	golden_put(&rec, SCRY_EVENT_ENTRY, &entry, sizeof(entry));
+	entry.args = 0;
+	golden_put(&rec, SCRY_EVENT_ENTRY, &entry, sizeof(entry));
+	entry.function = 9; /* not defined */
+	golden_put(&rec, SCRY_EVENT_ENTRY, &entry, sizeof(entry));
+	golden_totals(&rec, 4711, 3);
+	return golden_end(&rec);
+}
+
 static void objects(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -256,6 +281,10 @@ static void times(void **state)
 
 	golden_check(fd, "time", "time.txt", &plain);
 	golden_check(fd, "time", "time.json", &plain);
+	close(fd);
+	fd = log_recording();
+	golden_check(fd, "log", "log.txt", &plain);
+	golden_check(fd, "log", "log.json", &plain);
 	close(fd);
 }
 

@@ -1,0 +1,42 @@
+/*
+ * Entry records: a hooked function is entered, with these arguments, at this time (a CALL hook;
+ * entry_thunk.S). Nothing is read but registers.
+ */
+#include "agent/track.h"
+#include "wire/entry_ring.h"
+
+void scry_agent_enter(const uint64_t *arguments, uint64_t cookie);
+
+/* A signal handler that came while a record was being written, or a thread that found no room. */
+static __attribute__((noinline)) void pass(void)
+{
+	uint64_t fs;
+
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	if (scry_agent.tracking.is_on && scry_agent.gate->open &&
+	    scry_agent.threads[scry_thread_slot(fs)].fs == fs)
+		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
+}
+
+void scry_agent_enter(const uint64_t *arguments, uint64_t cookie)
+{
+	struct scry_agent_thread *t = scry_track_enter();
+	uint32_t n = scry_entry_args(cookie);
+	uint64_t *w;
+
+	if (unlikely(!t)) {
+		pass();
+		return;
+	}
+	w = scry_track_reserve(t, 2 + n);
+	if (likely(w)) {
+		uint64_t tsc = scry_track_stamp(t, &w);
+
+		w[0] = cookie;
+		w[1] = tsc;
+		for (uint32_t i = 0; i < n; i++)
+			w[2 + i] = arguments[i];
+		scry_track_publish(t, w + 2 + n);
+	}
+	scry_track_leave(t);
+}

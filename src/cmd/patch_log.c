@@ -1,0 +1,294 @@
+/*
+ * `scry patch log SYMBOL[@LIB]... -p PID`: each entry of the functions, in order, with the time,
+ * the thread and the argument registers. All threads record at once (wire/tracks.h); what they have
+ * written is put into one order by its stamps.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <x86intrin.h>
+
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/patch_words.h"
+#include "hook/threads.h"
+#include "hook/tracks.h"
+#include "wire/entry_ring.h"
+
+#define CALL_NS 9 /* what it adds to a call; bench/hooks.md */
+
+struct entry {
+	uint64_t tsc, order;
+	uint64_t cookie;
+	uint64_t args[SCRY_ENTRY_ARGS_MAX];
+	uint32_t tid;
+};
+
+struct log {
+	struct scry_hooks hooks;
+	struct scry_tracks *tracks;
+	struct entry *waiting; /* for the watermark */
+	size_t count, room;
+	uint64_t order, bad;
+	uint64_t lost0, busy0; /* of an earlier watch */
+	uint64_t tsc0, ns0;    /* a pair of clock readings, and the newest one */
+	uint64_t tsc1, ns1;
+	uint64_t last_ns; /* told: the ratio of the two is known better and better */
+	bool is_told;	  /* FUNCTION events are written */
+};
+
+static int prepare(struct scry_watch *w)
+{
+	const struct scry_patch_opts *opts = w->opts->instrument_opts;
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+					.way = scry_patch_way(opts),
+					.handler = "scry_agent_record"};
+	struct log *l = calloc(1, sizeof(*l));
+	int r;
+
+	if (!l)
+		return -ENOMEM;
+	w->state = l;
+	r = scry_hooks_open(&l->hooks, &w->proc);
+	for (int i = 0; i < opts->spec_count && r == 0; i++)
+		r = scry_hooks_want(&l->hooks, opts->specs[i], &to);
+	if (r == 0)
+		r = scry_hooks_plan(&l->hooks);
+	for (uint32_t i = 0; i < l->hooks.count && r == 0; i++)
+		l->hooks.rows[i].to.cookie = scry_entry_cookie(i, (uint32_t)opts->args);
+	if (r == 0)
+		w->near = l->hooks.rows[0].address;
+	return r;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct log *l = w->state;
+
+	scry_patch_describe(&l->hooks, out);
+}
+
+static void read_clocks(struct log *l)
+{
+	l->tsc1 = __rdtsc();
+	l->ns1 = scry_now_ns();
+}
+
+static int enter(struct scry_watch *w)
+{
+	struct log *l = w->state;
+	int r = scry_threads_start(&w->inj, w->held, SCRY_ENTRY_TIME);
+
+	if (r == 0)
+		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &l->tracks);
+	if (r == 0)
+		r = scry_threads_record(&w->inj, true);
+	l->lost0 = w->inj.control->lost;
+	l->busy0 = w->inj.control->busy;
+	read_clocks(l);
+	l->tsc0 = l->tsc1;
+	l->ns0 = l->ns1;
+	if (r == 0)
+		r = scry_hooks_on(&l->hooks, &w->inj, w->held);
+	if (r == 0)
+		scry_patch_tell_refused(w, &l->hooks, "logged");
+	return r;
+}
+
+static int keep(struct log *l, const struct entry *e)
+{
+	if (l->count == l->room) {
+		size_t room = l->room ? 2 * l->room : 4096;
+		struct entry *more = reallocarray(l->waiting, room, sizeof(*more));
+
+		if (!more)
+			return scry_fail(-ENOMEM, "no memory for %zu calls", room);
+		l->waiting = more;
+		l->room = room;
+	}
+	l->waiting[l->count++] = *e;
+	return 0;
+}
+
+/* Records are whole in a run. */
+static int give(void *arg, const struct scry_track_run *run)
+{
+	struct log *l = arg;
+	int r = 0;
+
+	for (size_t i = 0; i + 1 < run->count && r == 0;) {
+		const uint64_t *words = run->words + i;
+		uint32_t n = scry_entry_args(words[0]);
+		struct entry e = {.tsc = words[1], .cookie = words[0], .tid = run->tid};
+
+		i += 2;
+		if (words[0] == SCRY_ENTRY_TIME)
+			continue;
+		if (words[0] >> 31 || n > SCRY_ENTRY_ARGS_MAX || n > run->count - i ||
+		    scry_entry_hook(words[0]) >= l->hooks.count) {
+			l->bad++;
+			break;
+		}
+		memcpy(e.args, words + 2, n * sizeof(*words));
+		i += n;
+		e.order = l->order++;
+		r = keep(l, &e);
+	}
+	return r;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct entry *a = left, *b = right;
+
+	if (a->tsc != b->tsc)
+		return a->tsc < b->tsc ? -1 : 1;
+	return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static int tell_functions(struct scry_watch *w, struct log *l)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < l->hooks.count && r == 0; i++) {
+		const struct scry_hook *row = &l->hooks.rows[i];
+		struct scry_patch_names names;
+		struct scry_ev_function ev = {
+			.function = i, .pid = (uint32_t)w->proc.pid, .address = row->address};
+
+		if (!row->way)
+			continue;
+		names = scry_patch_names(w, row);
+		ev.symbol_str = names.symbol;
+		ev.module_str = names.module;
+		ev.way_str = names.way;
+		r = scry_writer_payload(w->writer,
+					&(struct scry_event){.type = SCRY_EVENT_FUNCTION}, &ev,
+					sizeof(ev));
+	}
+	l->is_told = true;
+	return r;
+}
+
+static uint64_t time_of(struct log *l, uint64_t tsc)
+{
+	double ticks = (double)(l->tsc1 - l->tsc0);
+	double ns = ticks > 0 ? (double)(l->ns1 - l->ns0) / ticks : 0;
+	uint64_t at = l->ns0 + (tsc > l->tsc0 ? (uint64_t)((double)(tsc - l->tsc0) * ns) : 0);
+
+	if (at > l->last_ns)
+		l->last_ns = at;
+	return l->last_ns;
+}
+
+static int write_entry(struct scry_watch *w, struct log *l, const struct entry *e)
+{
+	struct scry_ev_entry ev = {.function = scry_entry_hook(e->cookie),
+				   .pid = (uint32_t)w->proc.pid,
+				   .args = scry_entry_args(e->cookie)};
+	const struct scry_event head = {
+		.time_ns = time_of(l, e->tsc), .tid = e->tid, .type = SCRY_EVENT_ENTRY};
+
+	memcpy(&ev.arg1, e->args, sizeof(e->args));
+	return scry_writer_payload(w->writer, &head, &ev,
+				   offsetof(struct scry_ev_entry, arg1) + 8 * ev.args);
+}
+
+/* All that is stamped up to the watermark, in order. */
+static int write_until(struct scry_watch *w, struct log *l, uint64_t watermark)
+{
+	size_t n = 0;
+	int r = 0;
+
+	if (!l->is_told)
+		r = tell_functions(w, l);
+	if (l->count)
+		qsort(l->waiting, l->count, sizeof(*l->waiting), compare);
+	read_clocks(l);
+	while (n < l->count && l->waiting[n].tsc <= watermark) {
+		int e = write_entry(w, l, &l->waiting[n++]);
+
+		r = r ? r : e;
+		w->events++;
+	}
+	l->count -= n;
+	memmove(l->waiting, l->waiting + n, l->count * sizeof(*l->waiting));
+	return r;
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct log *l = w->state;
+	struct scry_tracks_taken taken;
+	int r;
+
+	if (!l->tracks)
+		return 0;
+	if (w->ended_ns)
+		scry_tracks_end(l->tracks);
+	r = scry_tracks_take(l->tracks, give, l, &taken);
+	if (r == 0)
+		r = write_until(w, l, taken.watermark);
+	return r < 0 ? r : taken.fill;
+}
+
+static void leave(struct scry_watch *w)
+{
+	scry_threads_record(&w->inj, false);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct log *l = w->state;
+	struct scry_tracks_stats stats = {0};
+	uint64_t lost, busy, bad;
+
+	w->cost_ns = w->events * CALL_NS;
+	if (!l->tracks)
+		return 0;
+	scry_tracks_stats(l->tracks, &stats);
+	lost = w->inj.control->lost - l->lost0;
+	busy = w->inj.control->busy - l->busy0;
+	bad = stats.bad + l->bad;
+	w->errors += bad;
+	scry_watch_lost(w, lost, "calls that found no room, or no keeper that took them");
+	scry_watch_lost(w, busy, "calls from signal handlers that interrupted scry's own");
+	scry_watch_lost(w, bad, "runs of records that made no sense");
+	if (stats.waits)
+		scry_watch_note(w, "threads waited %llu times until their calls were taken",
+				(unsigned long long)stats.waits);
+	return 0;
+}
+
+static void done(struct scry_watch *w)
+{
+	struct log *l = w->state;
+
+	if (l) {
+		scry_tracks_free(l->tracks);
+		scry_hooks_close(&l->hooks);
+		free(l->waiting);
+	}
+	free(l);
+	w->state = NULL;
+}
+
+const struct scry_instrument scry_instrument_log = {
+	.name = "log",
+	.summary = "each call of functions",
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
+	.done = done,
+};
+
+int scry_cmd_patch_log(int argc, char **argv)
+{
+	static const struct scry_patch_verb log = {
+		.name = "log", .instrument = &scry_instrument_log, .has_args = true};
+
+	return scry_patch_verb(argc, argv, &log);
+}

@@ -1,0 +1,136 @@
+/*
+ * One sentence about the memory of a process. See malloc_verdict.h.
+ */
+#include "view/malloc_verdict.h"
+
+#include "base/text.h"
+
+#define POINTS_MIN 8		/* fewer say nothing of growth */
+#define GROWTH_MIN (64u << 10)	/* bytes in the second half: less is no matter */
+#define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
+
+const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
+{
+	static const char *const words[] = {
+		[SCRY_MALLOC_VERDICT_UNKNOWN] = "unknown",
+		[SCRY_MALLOC_VERDICT_GROWS] = "grows",
+		[SCRY_MALLOC_VERDICT_RETAINS] = "retains",
+		[SCRY_MALLOC_VERDICT_FRAGMENTS] = "fragments",
+		[SCRY_MALLOC_VERDICT_STEADY] = "steady",
+	};
+
+	return words[verdict];
+}
+
+/* Rose in each quarter after the first, and by a tenth from half to end. */
+static bool rises(const uint64_t quarters[4])
+{
+	return quarters[0] < quarters[1] && quarters[1] < quarters[2] &&
+	       quarters[2] < quarters[3] && quarters[3] - quarters[1] >= GROWTH_MIN &&
+	       quarters[3] - quarters[1] > quarters[1] / 10;
+}
+
+bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
+			      const struct scry_malloc_caller_sum *c)
+{
+	uint32_t n = p->point_count;
+
+	if (n < POINTS_MIN)
+		return false;
+	return rises((const uint64_t[4]){c->slices[n / 4 - 1], c->slices[n / 2 - 1],
+					 c->slices[n * 3 / 4 - 1], c->slices[n - 1]});
+}
+
+static bool process_grows(const struct scry_malloc_process *p)
+{
+	const struct scry_malloc_point *points = p->points;
+	uint32_t n = p->point_count;
+
+	return rises((const uint64_t[4]){points[n / 4 - 1].live.bytes, points[n / 2 - 1].live.bytes,
+					 points[n * 3 / 4 - 1].live.bytes,
+					 points[n - 1].live.bytes});
+}
+
+static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
+{
+	uint64_t live = p->rss_live;
+
+	if (p->point_count < POINTS_MIN)
+		return SCRY_MALLOC_VERDICT_UNKNOWN;
+	if (process_grows(p))
+		return SCRY_MALLOC_VERDICT_GROWS;
+	if (!p->rss || p->rss < live + RETAINED_MIN)
+		return SCRY_MALLOC_VERDICT_STEADY;
+	if (live < p->peak.bytes / 2 && p->rss - live > p->peak.bytes / 2 &&
+	    p->rss > p->rss_peak / 2)
+		return SCRY_MALLOC_VERDICT_RETAINS;
+	/* Only where malloc is most of the memory can its gaps be what fills the rest. */
+	if (p->peak.bytes > p->rss_peak / 3 && p->rss_peak > p->peak.bytes / 2 * 3)
+		return SCRY_MALLOC_VERDICT_FRAGMENTS;
+	return SCRY_MALLOC_VERDICT_STEADY;
+}
+
+static void put_size(struct scry_buf *buf, const char *before, uint64_t bytes, const char *after)
+{
+	scry_buf_printf(buf, "%s", before);
+	scry_text_size(buf, bytes);
+	scry_buf_printf(buf, "%s", after);
+}
+
+static void put_growth(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	uint32_t n = p->point_count;
+
+	put_size(buf, "live bytes grew all the time, from ", p->points[n / 4 - 1].live.bytes, "");
+	put_size(buf, " after a quarter of the calls to ", p->points[n - 1].live.bytes,
+		 ": a leak, or a program still filling its caches; rows marked + below grew with "
+		 "it");
+}
+
+static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	put_size(buf, "; resident memory was ", p->rss, "");
+	put_size(buf, " at the last look, when ", p->rss_live, " lived");
+}
+
+enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
+					     struct scry_buf *buf)
+{
+	enum scry_malloc_verdict verdict = judge(p);
+
+	switch (verdict) {
+	case SCRY_MALLOC_VERDICT_UNKNOWN:
+		scry_buf_printf(buf, "too few calls to tell growth");
+		break;
+	case SCRY_MALLOC_VERDICT_GROWS:
+		put_growth(p, buf);
+		break;
+	case SCRY_MALLOC_VERDICT_RETAINS:
+		put_size(buf, "no leak seen: the program freed what it held at its peak (",
+			 p->peak.bytes, ")");
+		put_rss(p, buf);
+		scry_buf_printf(buf, ": kept by the allocator, or held by blocks scattered over "
+				     "its pages; another allocator may give it back: scry malloc "
+				     "replay");
+		return verdict;
+	case SCRY_MALLOC_VERDICT_FRAGMENTS:
+		put_size(buf, "no growth seen; resident memory reached ", p->rss_peak, "");
+		put_size(buf, " while no more than ", p->peak.bytes,
+			 " ever lived: lost between blocks, or not malloc's; another allocator may "
+			 "need less: scry malloc replay");
+		return verdict;
+	case SCRY_MALLOC_VERDICT_STEADY:
+		put_size(buf, "no leak seen: live bytes reached ", p->peak.bytes,
+			 " and did not grow all the time");
+		break;
+	}
+	if (!p->rss) {
+		scry_buf_printf(buf, "; the recording does not say how much memory was resident");
+		return verdict;
+	}
+	put_rss(p, buf);
+	if (p->peak.bytes < p->rss_peak / 2)
+		scry_buf_printf(buf, ": more than half of it was never blocks of malloc, but gaps "
+				     "between them, or what the program maps itself");
+	return verdict;
+}

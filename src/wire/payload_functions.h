@@ -1,0 +1,43 @@
+/* Payloads about hooked functions: see wire/payload.h, which includes this. */
+#ifndef SCRY_WIRE_PAYLOAD_FUNCTIONS_H
+#define SCRY_WIRE_PAYLOAD_FUNCTIONS_H
+
+#include <stdint.h>
+
+struct scry_ev_count { /* calls of one hooked function */
+	uint32_t symbol_str;
+	uint32_t module_str;
+	uint32_t way_str; /* "entry", "got" */
+	uint32_t pid;
+	uint64_t calls;
+	uint64_t address;
+};
+
+struct scry_ev_time { /* calls of one hooked function from entry to return, callees included */
+	uint32_t symbol_str, module_str, way_str, pid;
+	uint64_t address;
+	uint64_t calls;	   /* that were followed, and `missed` */
+	uint64_t returned; /* of those */
+	uint64_t left;	   /* seen to have been left by exception or longjmp */
+	uint64_t missed;   /* calls that could not be followed */
+	uint64_t total_ns, max_ns;
+	uint64_t p50_ns, p99_ns; /* within an eighth */
+};
+
+struct scry_ev_function {  /* a hooked function, before its first ENTRY */
+	uint32_t function; /* its number in this process */
+	uint32_t pid;
+	uint32_t symbol_str, module_str, way_str;
+	uint32_t reserved;
+	uint64_t address;
+};
+
+struct scry_ev_entry { /* a hooked function was entered at time_ns by thread tid */
+	uint32_t function;
+	uint32_t pid;
+	uint32_t args; /* how many of these were recorded; the others are 0 */
+	uint32_t reserved;
+	uint64_t arg1, arg2, arg3, arg4, arg5, arg6; /* the integer argument registers */
+};
+
+#endif

@@ -1,0 +1,483 @@
+/*
+ * The agent's tracks and malloc handlers, run in this process: what a hook would do is done by
+ * calling the handler's entry with the original in r11.
+ */
+#include "agent/agent.h"
+#include "agent/track.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define TID_AT_GLIBC 720
+
+struct scry_agent_data scry_agent; /* in the agent: ring.c */
+static struct scry_gate *gate;
+static struct scry_control control;
+static uint64_t *ring;
+
+void *hooked_malloc(size_t size), *hooked_calloc(size_t n, size_t size);
+void *hooked_realloc(void *p, size_t size);
+void hooked_free(void *p);
+__asm__(".text\n"
+	".macro hooked name\n"
+	".globl hooked_\\name\n"
+	"hooked_\\name:\n"
+	"	lea original_\\name(%rip), %r11\n"
+	"	jmp scry_agent_\\name\n"
+	"original_\\name:\n"
+	"	jmp *in_\\name(%rip)\n"
+	".endm\n"
+	"hooked malloc\n"
+	"hooked calloc\n"
+	"hooked realloc\n"
+	"hooked free\n");
+
+/* What the originals do: libc's, or a test's. */
+void *(*in_malloc)(size_t), *(*in_calloc)(size_t, size_t), *(*in_realloc)(void *, size_t);
+void (*in_free)(void *);
+
+static struct scry_track *track_at(size_t i)
+{
+	return (struct scry_track *)(ring + i * SCRY_TRACK_WORDS);
+}
+
+/* The records of all tracks, one behind the other: op, address, size as asked for. */
+struct seen {
+	uint64_t op, address, size, tsc, slack, caller;
+	uint32_t tid, serial;
+};
+static struct seen seen[SCRY_TRACKS * SCRY_TRACK_WORDS / 2];
+
+static size_t see(void)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < SCRY_TRACKS; i++) {
+		const struct scry_track *track = track_at(i);
+		const uint64_t *w = (const uint64_t *)(track + 1), *end = w + track->head;
+
+		assert_true(track->head <= SCRY_TRACK_ROOM);
+		assert_int_equal(track->stamping, 0);
+		while (w < end) {
+			struct seen *s = &seen[n++];
+			bool is_long;
+
+			*s = (struct seen){.op = w[0] & 15,
+					   .address = (w[0] >> 4 & ((1ull << 44) - 1)) << 3,
+					   .size = w[0] >> 48,
+					   .tsc = w[1] & ((1ull << SCRY_MALLOC_TSC_BITS) - 1),
+					   .slack = w[1] >> 40 & 0xff,
+					   .caller = w[1] >> 48,
+					   .tid = track->tid,
+					   .serial = track->serial};
+			is_long = s->op != SCRY_MALLOC_OP_CALLER && s->op != SCRY_MALLOC_OP_TIME &&
+				  s->size == SCRY_MALLOC_SIZE_LONG;
+			if (is_long)
+				s->size = w[2] >> 16;
+			w += is_long ? 3 : 2;
+			if (s->op == SCRY_MALLOC_OP_CALLER)
+				n--; /* what the tests look at are calls */
+		}
+		assert_ptr_equal(w, end);
+	}
+	return n;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!ring) {
+		ring = mmap(NULL, 8 * SCRY_RING_WORDS, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		madvise(gate, 4096, MADV_WIPEONFORK);
+	}
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		memset(track_at(i), 0, sizeof(struct scry_track));
+	memset(&scry_agent, 0, sizeof(scry_agent));
+	memset(&control, 0, sizeof(control));
+	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
+	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	scry_agent.gate = gate;
+	scry_agent.control = &control;
+	scry_agent.tracking = (struct scry_agent_tracking){
+		.tid_offset = TID_AT_GLIBC, .time_op = SCRY_MALLOC_OP_TIME, .is_on = 1};
+	scry_agent.malloc = (struct scry_agent_malloc){
+		.usable = (uint64_t)(uintptr_t)malloc_usable_size, .is_glibc = 1};
+	in_malloc = malloc;
+	in_calloc = calloc;
+	in_realloc = realloc;
+	in_free = free;
+	return 0;
+}
+
+static uint64_t where(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+static void each_call(void **state)
+{
+	void *p, *q, *was;
+	size_t n;
+
+	(void)state;
+	errno = 77;
+	p = hooked_malloc(100);
+	q = hooked_calloc(3, 7);
+	was = p;
+	p = hooked_realloc(p, 100000);
+	hooked_free(q);
+	hooked_free(p);
+	hooked_free(NULL);
+	assert_int_equal(errno, 77);
+	n = see();
+	assert_int_equal(n, 7);
+	assert_int_equal(seen[0].op, SCRY_MALLOC_OP_MALLOC);
+	assert_int_equal(seen[0].address, where(was));
+	assert_int_equal(seen[0].size, 100);
+	assert_int_equal(seen[0].slack, 4);
+	assert_int_equal(seen[1].op, SCRY_MALLOC_OP_CALLOC);
+	assert_int_equal(seen[1].size, 21);
+	assert_int_equal(seen[2].op, SCRY_MALLOC_OP_REALLOC_BEGIN);
+	assert_int_equal(seen[2].address, where(was));
+	assert_int_equal(seen[3].op, SCRY_MALLOC_OP_REALLOC_END);
+	assert_int_equal(seen[3].address, where(p));
+	assert_int_equal(seen[3].size, 100000);
+	assert_int_equal(seen[4].op, SCRY_MALLOC_OP_FREE);
+	assert_int_equal(seen[4].address, where(q));
+	assert_int_equal(seen[6].address, 0);
+	for (size_t i = 1; i < n; i++)
+		assert_true(seen[i].tsc >= seen[i - 1].tsc);
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(seen[i].tid, syscall(SYS_gettid));
+		assert_true(seen[i].caller && seen[i].caller < SCRY_MALLOC_CALLERS);
+	}
+	assert_true(seen[0].caller != seen[1].caller);
+	assert_int_equal(control.lost + control.busy, 0);
+}
+
+static void what_failed(void **state)
+{
+	volatile size_t huge = PTRDIFF_MAX;
+
+	(void)state;
+	assert_null(hooked_malloc(huge));
+	assert_int_equal(errno, ENOMEM);
+	assert_null(hooked_calloc(huge, 16));
+	assert_int_equal(see(), 2);
+	assert_int_equal(seen[0].address, 0);
+	assert_int_equal(seen[0].size, (1ull << 48) - 1);
+	assert_int_equal(seen[1].size, (1ull << 48) - 1);
+}
+
+static void large_blocks_are_looked_at(void **state)
+{
+	const size_t size = 1u << 20;
+	char *p = hooked_malloc(size);
+
+	(void)state;
+	memset(p, 1, 10 * 4096);
+	hooked_free(p);
+	assert_int_equal(see(), 3);
+	assert_int_equal(seen[1].op, SCRY_MALLOC_OP_TOUCHED);
+	assert_int_equal(seen[1].address, where(p));
+	/* whole pages: one more by the block's beginning, or as many as are mapped at once */
+	assert_true(seen[1].size >= 10 * 4096 && seen[1].size <= size);
+	assert_int_equal(seen[2].op, SCRY_MALLOC_OP_FREE);
+}
+
+/* Allocators call their own functions, which are hooked. */
+static void *nesting(size_t size)
+{
+	void *p = hooked_calloc(1, size);
+
+	hooked_free(hooked_realloc(NULL, 10));
+	return p;
+}
+
+static void calls_within_are_none(void **state)
+{
+	(void)state;
+	in_malloc = nesting;
+	free(hooked_malloc(50));
+	assert_int_equal(see(), 1);
+	assert_int_equal(seen[0].op, SCRY_MALLOC_OP_MALLOC);
+	assert_int_equal(control.busy, 3); /* nobody has said that they are the allocator's */
+	control.busy = 0;
+	scry_agent.malloc.end = UINT64_MAX;
+	free(hooked_malloc(50));
+	assert_int_equal(control.busy, 0);
+}
+
+static sigjmp_buf out;
+
+static void *jumping(size_t size)
+{
+	(void)size;
+	siglongjmp(out, 1);
+}
+
+/* Somebody left the original by longjmp: the thread goes on to record. */
+static void left_by_longjmp(void **state)
+{
+	(void)state;
+	in_malloc = jumping;
+	if (!sigsetjmp(out, 0))
+		hooked_malloc(10);
+	in_malloc = malloc;
+	hooked_free(hooked_malloc(10));
+	assert_int_equal(see(), 2);
+}
+
+static void *hundred_calls(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 100; i++)
+		hooked_free(hooked_malloc(10));
+	return NULL;
+}
+
+/* A thread with the thread pointer of one that has ended is another one. */
+static void threads_come_and_go(void **state)
+{
+	uint64_t births[64] = {0};
+	size_t count = 0;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, hundred_calls, NULL);
+		pthread_join(thread, NULL);
+	}
+	assert_int_equal(see(), 20 * 200);
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		if (track_at(i)->head)
+			births[count++] = track_at(i)->birth;
+	assert_int_equal(count, 20);
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < i; k++)
+			assert_true(births[i] != births[k]);
+	assert_int_equal(control.lost, 0);
+	assert_true(control.head >= 20 * SCRY_TRACK_WORDS);
+}
+
+/* The same where the libc's own tid is not known: then the keeper says who has ended. */
+static void ended_by_the_keeper(void **state)
+{
+	(void)state;
+	scry_agent.tracking.tid_offset = 0;
+	for (int i = 0; i < 10; i++) {
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, hundred_calls, NULL);
+		pthread_join(thread, NULL);
+		for (size_t k = 0; k < SCRY_TRACKS; k++)
+			if ((track_at(k)->state & 3) == SCRY_TRACK_OPEN)
+				track_at(k)->state ^= SCRY_TRACK_OPEN ^ SCRY_TRACK_DEAD;
+	}
+	assert_int_equal(see(), 10 * 200);
+	for (size_t i = 0; i < 10 * 200; i++)
+		assert_int_equal(seen[i].serial, 0);
+}
+
+static atomic_bool shall_drain;
+
+static void *drain(void *arg)
+{
+	uint64_t *taken = arg;
+
+	while (shall_drain) {
+		for (size_t i = 0; i < SCRY_TRACKS; i++) {
+			struct scry_track *track = track_at(i);
+
+			if ((__atomic_load_n(&track->state, __ATOMIC_ACQUIRE) & 3) !=
+			    SCRY_TRACK_CLOSED)
+				continue;
+			*taken += track->head;
+			track->head = 0;
+			__atomic_store_n(&track->state, track->state & ~3ull, __ATOMIC_RELEASE);
+			__atomic_fetch_add(&control.track_freed, 1, __ATOMIC_SEQ_CST);
+		}
+		usleep(20000); /* slow enough that it is waited for */
+	}
+	return NULL;
+}
+
+static void full_pool_is_waited_for(void **state)
+{
+	const int calls = 2000000;
+	uint64_t taken = 0;
+	pthread_t keeper;
+
+	(void)state;
+	shall_drain = true;
+	pthread_create(&keeper, NULL, drain, &taken);
+	for (int i = 0; i < calls / 2; i++)
+		hooked_free(hooked_malloc(10));
+	shall_drain = false;
+	pthread_join(keeper, NULL);
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		taken += track_at(i)->head;
+	assert_int_equal(control.lost, 0);
+	assert_true(control.track_waits > 0);
+	assert_true(taken >= 2ull * calls && taken <= 2ull * calls + 16);
+}
+
+static void nobody_waits_without_a_lease(void **state)
+{
+	(void)state;
+	control.lease_tsc = 0;
+	hooked_free(hooked_malloc(10));
+	assert_int_equal(control.lost, 2);
+	assert_int_equal(control.lost_lease, 2);
+	assert_int_equal(control.track_waits, 0);
+	control.lease_tsc = UINT64_MAX; /* it comes back */
+	hooked_free(hooked_malloc(10));
+	assert_int_equal(see(), 2);
+	control.lease_tsc = control.lease_end_tsc = 0; /* and never again */
+	for (int i = 0; i < 2000; i++)
+		hooked_free(hooked_malloc(10));
+	assert_int_equal(scry_agent.tracking.is_on, 0);
+	assert_true(control.lost <= 4);
+}
+
+/* Who has waited for a second in vain waits no more. */
+static void given_up(void **state)
+{
+	(void)state;
+	control.track_freed = 1;
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		track_at(i)->state = SCRY_TRACK_CLOSED;
+	for (int i = 0; i < 100; i++)
+		hooked_free(hooked_malloc(10));
+	assert_int_equal(control.lost, 200);
+	assert_int_equal(control.track_waits, 1);
+	track_at(3)->state = SCRY_TRACK_FREE;
+	control.track_freed++;
+	hooked_free(hooked_malloc(10));
+	assert_int_equal(control.lost, 200);
+	assert_int_equal(see(), 2);
+}
+
+static void fork_child(void **state)
+{
+	pid_t child;
+	int status;
+
+	(void)state;
+	hooked_free(hooked_malloc(10));
+	child = fork();
+	if (child == 0) { /* its gate page is wiped; here its table is not, and must not be used */
+		memset(scry_agent.threads, 0, sizeof(scry_agent.threads));
+		for (int i = 0; i < 1000; i++)
+			hooked_free(hooked_malloc(10));
+		_exit(control.lost + control.busy != 0);
+	}
+	waitpid(child, &status, 0);
+	assert_int_equal(status, 0);
+	assert_int_equal(see(), 2);
+}
+
+static void long_pauses(void **state)
+{
+	size_t i, n;
+
+	(void)state;
+	hooked_free(hooked_malloc(10));
+	for (i = 0; i < SCRY_THREADS && !scry_agent.threads[i].fs; i++)
+		;
+	scry_agent.threads[i].epoch_end = 0; /* as if minutes had passed */
+	hooked_free(hooked_malloc(10));
+	n = see();
+	assert_int_equal(n, 5);
+	assert_int_equal(seen[2].op, SCRY_MALLOC_OP_TIME);
+	assert_int_equal(seen[2].tsc, seen[3].tsc);
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	hooked_free(hooked_malloc(20));
+	interrupted++;
+}
+
+static void *no_memory_is_touched(size_t size)
+{
+	static char block[64] __attribute__((aligned(16)));
+
+	(void)size;
+	return block + 16;
+}
+
+static void nothing(void *p)
+{
+	(void)p;
+}
+
+/* A handler that allocates interrupts us anywhere: all records stay whole. */
+static void signals(void **state)
+{
+	uint64_t recorded = 0, calls = 0;
+
+	(void)state;
+	in_malloc = no_memory_is_touched;
+	in_free = nothing;
+	scry_agent.malloc.is_glibc = 0;
+	scry_agent.malloc.usable = 0;
+	interrupted = 0;
+	signal(SIGALRM, on_alarm);
+	ualarm(100, 100);
+	while (interrupted < 2000) {
+		if (calls % 200 == 0) {
+			recorded += see();
+			for (size_t i = 0; i < SCRY_TRACKS; i++)
+				track_at(i)->head = 0;
+		}
+		hooked_free(hooked_malloc(10));
+		calls++;
+	}
+	ualarm(0, 0);
+	recorded += see();
+	assert_true(recorded + control.busy >= 2 * calls);
+	assert_int_equal(control.lost, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(each_call, set_up),
+		cmocka_unit_test_setup(what_failed, set_up),
+		cmocka_unit_test_setup(large_blocks_are_looked_at, set_up),
+		cmocka_unit_test_setup(calls_within_are_none, set_up),
+		cmocka_unit_test_setup(left_by_longjmp, set_up),
+		cmocka_unit_test_setup(threads_come_and_go, set_up),
+		cmocka_unit_test_setup(ended_by_the_keeper, set_up),
+		cmocka_unit_test_setup(full_pool_is_waited_for, set_up),
+		cmocka_unit_test_setup(nobody_waits_without_a_lease, set_up),
+		cmocka_unit_test_setup(given_up, set_up),
+		cmocka_unit_test_setup(fork_child, set_up),
+		cmocka_unit_test_setup(long_pauses, set_up),
+		cmocka_unit_test_setup(signals, set_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
