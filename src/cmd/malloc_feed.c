@@ -16,7 +16,7 @@
 #define THREADS_MAX (1u << 24) /* recorded ones */
 #define EPOCH_CALLS 16384u
 #define EPOCH_BYTES 65536u
-#define EPOCH_SHARE 64u /* of the most that lived at once until then */
+#define EPOCH_SHARE 32u /* of the most that lived at once until then */
 #define TAG_HALF 0x8000u
 #define SHARE_ALL 65535u
 #define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */

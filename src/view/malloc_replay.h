@@ -63,7 +63,8 @@ struct scry_replay_report {
 };
 
 struct scry_replay_verdict {
-	int winner; /* index of a row; -1: cannot tell */
+	int winner;		    /* index of a row; -1: none, or it cannot be told */
+	int best_time, best_memory; /* the best by one alone, if better than the first; -1: none */
 	char sentence[512];
 };
 
