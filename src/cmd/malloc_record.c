@@ -19,6 +19,7 @@
 #include "cmd/watch_opts.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "name/glibc_arenas.h"
 #include "name/malloc.h"
 #include "wire/malloc_ring.h"
 
@@ -30,6 +31,8 @@ struct recording {
 	struct scry_malloc_family family;
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
+	uint64_t older_blocks, older_bytes;
+	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */
 };
@@ -66,7 +69,9 @@ static void describe(struct scry_watch *w, FILE *out)
 static void tell_allocator(struct scry_watch *w, const struct recording *m)
 {
 	const struct scry_malloc_family *f = &m->family;
-	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid};
+	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
+				       .older_blocks = m->older_blocks,
+				       .older_bytes = m->older_bytes};
 	char text[768];
 
 	ev.module_str = scry_session_string(w->session, f->module);
@@ -100,6 +105,71 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 	return r;
 }
 
+/* Said of blocks that were there before; what is not known of them. */
+static int keep_older(struct scry_watch *w, struct recording *m,
+		      const struct scry_glibc_arenas *older)
+{
+	uint64_t missed =
+		older->mapped > older->mapped_found ? older->mapped - older->mapped_found : 0;
+	int r = 0;
+
+	for (size_t i = 0; i < older->count && r == 0; i++)
+		r = scry_malloc_older(m->calls, older->rows[i].address, older->rows[i].usable);
+	m->older_blocks = older->count;
+	m->older_bytes = older->bytes;
+	if (older->broken || missed)
+		scry_watch_note(
+			w,
+			"of the blocks that are older than this recording, those of %u of %u "
+			"arenas and %llu large ones were not found",
+			older->broken, older->arenas, (unsigned long long)missed);
+	return r;
+}
+
+static void tell_unknown(struct scry_watch *w, const char *why)
+{
+	scry_watch_note(w,
+			"blocks that are older than this recording are not known, their ends are "
+			"told as such: %s",
+			why);
+	scry_error_clear();
+}
+
+/*
+ * From here on calls are recorded. The blocks that live already are looked at while everybody is
+ * held, so that none comes or goes between that and the first call.
+ */
+static int begin(struct scry_watch *w, struct recording *m)
+{
+	struct scry_glibc_arenas older = {0};
+	struct scry_world world;
+	int r, found = -ENOTSUP;
+
+	if (w->held)
+		return scry_threads_record(&w->inj, true);
+	scry_maps_done(&w->inj.maps);
+	r = scry_maps_read(w->proc.pid, &w->inj.maps);
+	if (r == 0)
+		r = scry_inject_stop(&w->inj, &world);
+	if (r < 0)
+		return r;
+	if (m->family.is_glibc)
+		found = scry_glibc_arenas_read(&w->inj.mem, &w->inj.maps,
+					       scry_now_ns() + w->opts->max_pause_ns, &older);
+	r = scry_threads_record(&w->inj, true);
+	scry_inject_go(&w->inj, &world);
+	if (found < 0)
+		tell_unknown(w,
+			     !m->family.is_glibc ? "only glibc's are"
+			     : found == -ETIME
+				     ? "there are more than could be looked at within --max-pause"
+				     : scry_error());
+	else if (r == 0)
+		r = keep_older(w, m, &older);
+	scry_glibc_arenas_done(&older);
+	return r;
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct recording *m = w->state;
@@ -110,11 +180,11 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0)
-		r = scry_threads_record(&w->inj, true);
-	if (r == 0)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
+	if (r == 0)
+		r = begin(w, m);
 	if (r < 0)
 		return r;
 	tell_allocator(w, m);
@@ -143,6 +213,8 @@ static int take(struct scry_watch *w, struct recording *m)
 	uint64_t tsc = __rdtsc(); /* later than what has just been copied */
 
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());
+	if (m->end_tsc && taken.watermark > m->end_tsc)
+		taken.watermark = m->end_tsc;
 	if (r == 0)
 		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
 	if (r == 0)
@@ -168,11 +240,16 @@ static int drain(struct scry_watch *w)
 	return m->calls && !m->is_full ? take(w, m) : 0;
 }
 
-/* First nobody comes in any more, then those inside come out, then all is taken. */
+/*
+ * First nobody comes in any more, then those inside come out, then all is taken. What they still
+ * do is not told: others, who pass by already, may have freed the block that they get.
+ */
 static void leave(struct scry_watch *w)
 {
 	struct recording *m = w->state;
 
+	if (!m->end_tsc)
+		m->end_tsc = __rdtsc();
 	if (scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
 	scry_threads_record(&w->inj, false);
@@ -199,7 +276,8 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_watch_lost(w, c->lost,
 			"the keeper did not come in time, or there were too many threads");
 	scry_watch_lost(w, c->busy, "made by signal handlers that interrupted malloc");
-	scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
+	if (w->target_gone)
+		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
 	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + tracks->bad;
 	snprintf(text, sizeof(text),
