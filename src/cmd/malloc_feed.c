@@ -432,7 +432,7 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	b->size = 0;
 	if (is_aligned || e->size > UINT16_MAX)
 		at = put_long(f, lane, w | (uint64_t)SHARE_ALL << 32,
-			      e->size | align_bits(e->align) << 42);
+			      e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
 	else
 		at = put(f, lane, w | e->size << 32);
 	has(f, lane, b, at);
@@ -532,6 +532,8 @@ static uint32_t operation(struct scry_malloc_feed *f, const struct scry_ev_mallo
 		if (is_realloc)
 			return e->flags & SCRY_MALLOC_NULL ? SCRY_REPLAY_REALLOC_NULL
 							   : SCRY_REPLAY_MALLOC;
+		if ((op == SCRY_REPLAY_NEW || op == SCRY_REPLAY_NEW_ARRAY) && e->align > 16)
+			return SCRY_REPLAY_MEMALIGN; /* what such a new comes to */
 		return op;
 	case SCRY_MALLOC_EFFECT_END:
 		return is_realloc ? SCRY_REPLAY_FREE : op;
