@@ -48,7 +48,7 @@ int scry_malloc_record_to(const char *path, char *const *command, int *ret_statu
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	if (access(path, R_OK))
+	if (access(path, R_OK) || (*ret_status >= 125 && *ret_status <= 127))
 		return scry_fail(-ENOENT, "'%s' was not recorded: status %d", command[0],
 				 *ret_status);
 	return 0;

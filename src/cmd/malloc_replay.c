@@ -4,6 +4,7 @@
  * document (view/malloc_replay).
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -586,12 +587,13 @@ static int replay_path(const struct replay_opts *opts, const char *path)
 /* Records, and replays what was recorded; the recording goes unless it is to be kept. */
 static int record_and_replay(const struct replay_opts *opts)
 {
-	char folder[] = "/tmp/scry-XXXXXX", own[64];
-	const char *path = opts->keep;
+	const char *path = opts->keep, *place = getenv("TMPDIR");
+	char folder[PATH_MAX], own[PATH_MAX + 32];
 	int status = 0, err;
 
+	snprintf(folder, sizeof(folder), "%s/scry-XXXXXX", place && *place ? place : "/tmp");
 	if (!path && !mkdtemp(folder)) {
-		scry_fail(-errno, "cannot make a folder in /tmp: %s", strerror(errno));
+		scry_fail(-errno, "cannot make a folder '%s': %s", folder, strerror(errno));
 		return SCRY_EXIT_FAILURE;
 	}
 	snprintf(own, sizeof(own), "%s/recording.scry", folder);

@@ -29,6 +29,7 @@ struct run {
 	pid_t pid;
 	int status; /* of its end, when it has ended */
 	bool has_ended;
+	bool is_there; /* it is scry-replay, and not the copy of scry that it was */
 	int statm_fd;
 	uint64_t curve_step;
 	uint64_t moved_ns, moved_to; /* when and where it was seen to get on */
@@ -192,7 +193,7 @@ static int watch(struct run *r)
 {
 	uint64_t position = __atomic_load_n(&r->head->position, __ATOMIC_RELAXED), now = now_ns();
 
-	if (sample(r) > r->opts->memory)
+	if (sample(r) > r->opts->memory && r->is_there && !r->allocator->is_null)
 		return scry_fail(-ENOBUFS, "%s takes more than %llu MiB, the limit; fix: --memory",
 				 r->allocator->label, (unsigned long long)(r->opts->memory >> 20));
 	if (position != r->moved_to || !r->moved_ns) {
@@ -218,9 +219,9 @@ static int turn(struct run *r, enum scry_replay_turn what)
 	r->moved_ns = 0;
 	__atomic_store_n(word, what, __ATOMIC_RELEASE);
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	while (!err && (value = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != SCRY_REPLAY_FEEDER) {
+	while (!err && (value = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != SCRY_TURN_FEEDER) {
 		syscall(SYS_futex, word, FUTEX_WAIT, value, &every, NULL, 0);
-		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == SCRY_REPLAY_FEEDER)
+		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == SCRY_TURN_FEEDER)
 			break;
 		err = has_ended(r) ? told_end(r) : watch(r);
 	}
@@ -254,12 +255,13 @@ static void prepare(struct run *r)
 static int play(struct run *r)
 {
 	struct scry_malloc_result *s = r->result;
-	int got = 1, err = turn(r, SCRY_REPLAY_DRAIN); /* of nothing: it is there, and empty */
+	int got = 1, err = turn(r, SCRY_TURN_DRAIN); /* of nothing: it is there, and empty */
 
 	s->rss_peak = s->point_count = 0; /* before exec it was a copy of this process */
+	r->is_there = true;
 	s->rss_begin = sample(r);
 	while (!err && got > 0) {
-		err = turn(r, SCRY_REPLAY_WINDOW);
+		err = turn(r, SCRY_TURN_WINDOW);
 		if (!err)
 			sample(r);
 		if (!err)
@@ -270,9 +272,9 @@ static int play(struct run *r)
 	s->rss_end = sample(r);
 	if (rss_anon_kept(r) > s->rss_peak)
 		s->rss_peak = rss_anon_kept(r);
-	err = turn(r, SCRY_REPLAY_DRAIN);
+	err = turn(r, SCRY_TURN_DRAIN);
 	s->rss_drained = rss_anon(r);
-	return err ? err : turn(r, SCRY_REPLAY_EXIT);
+	return err ? err : turn(r, SCRY_TURN_EXIT);
 }
 
 static void take_results(struct run *r)
