@@ -79,6 +79,7 @@ struct scry_agent_data {
 	struct scry_agent_pages pages;
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
+	struct scry_agent_lines lines __attribute__((aligned(64)));
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];

@@ -25,6 +25,9 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other` */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
+	uint32_t with_lines;		 /* callers by what a Ruby ran: lines.h */
+	uint32_t pad;
+	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
 };
 
 /* A set of return addresses. The top bits: its CALLER record is published; the allocator calls its
@@ -34,6 +37,18 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other` */
 #define SCRY_CALLER_PROBES 32u
 struct scry_agent_callers {
 	uint64_t at[SCRY_MALLOC_CALLERS]; /* by code; 0 stays empty */
+};
+
+/* A set of (return address, pc of the newest Ruby frame). */
+#define SCRY_LINES (SCRY_MALLOC_CODES - SCRY_MALLOC_LINES)
+#define SCRY_LINE_SLOTS 32768u
+struct scry_agent_lines {
+	uint64_t at[SCRY_LINE_SLOTS]; /* hash : 48 | code : 16; 0 empty */
+	uint64_t pcs[SCRY_LINES];     /* by code; 0: means nothing any more */
+	uint16_t slots[SCRY_LINES];   /* the same: where it was put */
+	uint16_t pad;
+	uint32_t count; /* codes given */
+	struct scry_malloc_starts starts;
 };
 
 #endif

@@ -21,6 +21,8 @@ struct scry_malloc_family {
 	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
 	uint64_t free_at; /* free of that object */
 	size_t spaces;	  /* namespaces of the loader */
+	bool with_lines;  /* set by the caller, as lines_depth: see agent/lines.c */
+	uint64_t lines_depth;
 };
 
 /* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */

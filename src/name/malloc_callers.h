@@ -4,6 +4,9 @@
  * A code gets its id at its first use, so ids are dense. Names are looked up while the target
  * lives, once per place: the mapping that holds the return address and the function that covers the
  * byte before it. Files are opened when seen and kept, for a target that ends soon.
+ *
+ * Where a Ruby ran code, its path, label and line are read from outside, and believed when the code
+ * is the same afterwards; code that is gone by then is counted, and the place is native.
  */
 #ifndef SCRY_NAME_MALLOC_CALLERS_H
 #define SCRY_NAME_MALLOC_CALLERS_H
@@ -13,6 +16,7 @@
 #include <sys/types.h>
 
 #include "rec/writer.h"
+#include "vm/ruby.h"
 
 struct scry_malloc_callers;
 
@@ -25,6 +29,22 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c);
 
 /* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */
 int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uint64_t address);
+
+/* The same of a code that means a line; `words`: return address, pc and iseq, as in a LINE record. */
+int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const uint64_t words[3]);
+
+/*
+ * The Ruby that ran those lines, borrowed until the end; NULL: give them up. Not to be called: they
+ * wait, and are told as native places until then. `watch` is told where code begins whose lines
+ * have been read: its codes must end with it. 0, or -errno: nothing can be written there any more.
+ */
+struct scry_malloc_lines_reader {
+	const struct scry_ruby *ruby;
+	int (*watch)(void *arg, uint64_t start);
+	void *arg;
+};
+void scry_malloc_callers_ruby(struct scry_malloc_callers *c,
+			      const struct scry_malloc_lines_reader *reader);
 
 /* Id of a code, 0: none. */
 uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code);
@@ -39,5 +59,7 @@ int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *
 uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c);
 /* Told without an address: used before they were defined. */
 uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c);
+/* Places that are lines, and of those the ones whose code was gone before it could be read. */
+uint64_t scry_malloc_callers_lines(const struct scry_malloc_callers *c, uint64_t *ret_gone);
 
 #endif
