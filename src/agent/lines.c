@@ -3,8 +3,8 @@
  *
  * A code means one (return address, pc) for good. When the block that holds the pc is freed, its
  * code is taken out of the table, and who then stands at that address gets another code. Which
- * blocks those are, the keeper says (scry_malloc_starts), after which it looks once more whether
- * the code is still what it has read.
+ * blocks those are is in scry_malloc_starts, where the names are read: by us, before the code is
+ * told, or by the keeper, which then looks once more whether it is still the code that it has read.
  *
  * A thread that has ended its Ruby part still has the address of its execution context, which may
  * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
@@ -14,6 +14,7 @@
  */
 #include "agent/lines.h"
 
+#define SYS_GETPID 39
 #define SYS_FUTEX 202
 #define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
 #define NAP_NS 1000000
@@ -37,15 +38,75 @@ scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end)
 	return (struct scry_line){0, 0};
 }
 
+/* 0: there is no room. Other threads do the same. */
+static int add_start(uint64_t start)
+{
+	struct scry_malloc_starts *s = &scry_agent.lines.starts;
+	uint32_t hash = scry_malloc_start_hash(start);
+	uint64_t *set = &s->at[hash % (SCRY_MALLOC_STARTS / 4) * 4];
+
+	for (uint32_t i = 0; i < 4; i++) {
+		uint64_t have = set[i];
+
+		if (!have)
+			__atomic_compare_exchange_n(&set[i], &have, start, 0, __ATOMIC_ACQ_REL,
+						    __ATOMIC_RELAXED);
+		if (have && have != start)
+			continue;
+		__atomic_fetch_or(&s->bits[hash / 64], 1ull << hash % 64, __ATOMIC_ACQ_REL);
+		return 1;
+	}
+	return 0;
+}
+
+static uint32_t own_pid(void)
+{
+	int64_t result = SYS_GETPID;
+
+	__asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
+	return (uint32_t)result;
+}
+
+struct told {
+	uint64_t head[SCRY_MALLOC_LINE_HEAD];
+	struct scry_ring_def def;
+	uint64_t text[SCRY_DEF_TEXT_MAX / 8];
+};
+
+/* Words of the record; 0: no code is to be given. */
+static uint32_t describe(struct told *told, const struct scry_line *line)
+{
+	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP,
+					 .iseq = told->head[3]};
+	uint32_t size;
+
+	if (scry_agent.malloc.with_lines != SCRY_LINES_READ)
+		return SCRY_MALLOC_LINE_HEAD;
+	if (!scry_agent.malloc.pid)
+		scry_agent.malloc.pid = own_pid();
+	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
+	scry_describe(&told->def, &place, (uint8_t *)told->text);
+	if (told->def.path_size && !add_start(place.pc - 8ull * told->def.position))
+		return 0;
+	size = (uint32_t)sizeof(told->def) + told->def.path_size + told->def.label_size;
+	return SCRY_MALLOC_LINE_HEAD + (size + 7) / 8;
+}
+
 /* A new code, and what it means: told before anybody can find it. 0: there is none left, or no room
  * to tell it. */
 static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 			  const struct scry_line *line)
 {
 	struct scry_agent_lines *l = &scry_agent.lines;
-	uint64_t *w = scry_track_reserve(t, 4);
-	uint32_t i;
+	struct told told;
+	uint32_t i, words;
+	uint64_t *w;
 
+	told.head[1] = address;
+	told.head[2] = line->pc;
+	told.head[3] = load64(line->cfp + scry_agent.gate->frames.frame_iseq);
+	words = describe(&told, line);
+	w = words ? scry_track_reserve(t, words) : 0;
 	if (!w)
 		return 0;
 	i = __atomic_fetch_add(&l->count, 1, __ATOMIC_RELAXED);
@@ -53,11 +114,11 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 		__atomic_store_n(&l->count, SCRY_LINES, __ATOMIC_RELAXED);
 		return 0;
 	}
-	w[0] = SCRY_MALLOC_OP_LINE | (uint64_t)(SCRY_MALLOC_LINES + i) << 48;
-	w[1] = address;
-	w[2] = line->pc;
-	w[3] = load64(line->cfp + scry_agent.gate->frames.frame_iseq);
-	scry_track_publish(t, w + 4);
+	told.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
+		       (uint64_t)(SCRY_MALLOC_LINES + i) << 48;
+	for (uint32_t k = 0; k < words; k++)
+		w[k] = ((const uint64_t *)&told)[k];
+	scry_track_publish(t, w + words);
 	return SCRY_MALLOC_LINES + i;
 }
 

@@ -2,9 +2,10 @@
  * The line of a Ruby program as a caller of the malloc family: the pc of the newest Ruby frame of
  * this thread, together with the return address, gets a code.
  *
- * Only the thread's own execution context and control frames are read. Nothing that a frame refers
- * to is: code, strings and objects may be moving or unreadable while a GC compacts, or another
- * thread does. The keeper reads their names from outside, as soon as the LINE record is there.
+ * Only the thread's own execution context and control frames are read by plain loads. What a frame
+ * refers to may be moving, or unreadable, while a GC compacts here or in another thread: the kernel
+ * is asked to copy it (define.c), once for each code. Where a seccomp filter might forbid that, the
+ * keeper reads it from outside, as soon as the LINE record is there.
  */
 #ifndef SCRY_AGENT_LINES_H
 #define SCRY_AGENT_LINES_H
@@ -24,7 +25,7 @@ uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t ad
 			 const struct scry_line *line);
 /* Code at `start`, of which there are codes, perhaps, is about to be freed. */
 void scry_lines_forget(uint64_t start, uint64_t size);
-/* The VM is about to be taken down: the names of what it ran can be read no longer than we stay. */
+/* The VM is about to be taken down: names that the keeper reads, it can read as long as we stay. */
 void scry_lines_await(void);
 
 static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)

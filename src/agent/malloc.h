@@ -17,7 +17,13 @@ enum scry_nothrow { /* what operator new(...) calls, to come back when there is 
 		    SCRY_NOTHROWS,
 };
 
-struct scry_agent_malloc {	 /* the host writes all but `is_other` */
+enum scry_lines { /* callers by what a Ruby ran: lines.h */
+		  SCRY_LINES_OFF,
+		  SCRY_LINES_TOLD, /* their names are read by the keeper */
+		  SCRY_LINES_READ, /* they are read by the agent */
+};
+
+struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint64_t usable;	 /* malloc_usable_size, past its hook; 0: not known */
 	uint64_t text, text_end; /* of the agent */
 	uint64_t start, end;	 /* of the allocator's object: who calls from there is part of it */
@@ -25,8 +31,8 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other` */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
-	uint32_t with_lines;		 /* callers by what a Ruby ran: lines.h */
-	uint32_t pad;
+	uint32_t with_lines;		 /* enum scry_lines */
+	uint32_t pid;			 /* agent writes: in its own namespace */
 	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
 };
 

@@ -21,7 +21,8 @@ struct scry_malloc_family {
 	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
 	uint64_t free_at; /* free of that object */
 	size_t spaces;	  /* namespaces of the loader */
-	bool with_lines;  /* set by the caller, as lines_depth: see agent/lines.c */
+	/* of the agent, set by the caller: agent/malloc.h */
+	uint32_t with_lines;
 	uint64_t lines_depth;
 };
 

@@ -20,6 +20,7 @@ static void leave_out(struct scry_malloc_lines *l, const char *why)
 	scry_error_clear();
 	scry_ruby_free(l->ruby);
 	l->ruby = NULL;
+	l->how = SCRY_LINES_OFF;
 }
 
 /* The layout of thread-local storage that the agent knows is glibc's. */
@@ -80,6 +81,8 @@ void scry_malloc_lines_plan(struct scry_malloc_lines *l, struct scry_watch *w)
 	if (!l->ruby)
 		return;
 	l->place.ruby = l->ruby;
+	/* a filter may kill who makes a system call that is not usual */
+	l->how = w->proc.seccomp ? SCRY_LINES_TOLD : SCRY_LINES_READ;
 	l->depth = depth_of(l->ruby);
 	l->is_booting = w->held != NULL;
 	w->runtime = l->ruby->description;
@@ -104,6 +107,7 @@ int scry_malloc_lines_tell(struct scry_malloc_lines *l)
 {
 	struct scry_inject *inj = &l->watch->inj;
 	struct scry_agent_frames frames;
+	struct scry_agent_ruby plan;
 	int r;
 
 	if (l->ruby && !l->watch->held && !scry_objects_keep_ec(l->watch, &l->place))
@@ -111,10 +115,14 @@ int scry_malloc_lines_tell(struct scry_malloc_lines *l)
 	if (!l->ruby)
 		return 0;
 	scry_objects_fill_frames(&l->ruby->layout, false, false, &frames);
+	scry_objects_fill_plan(l->ruby, &plan);
 	r = scry_objects_tell_source(l->watch, &l->place);
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, frames),
 				   &frames, sizeof(frames));
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, ruby),
+				   &plan, sizeof(plan));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
@@ -154,14 +162,18 @@ static void give_up(struct scry_malloc_lines *l)
 		       &off, sizeof(off));
 }
 
+void scry_malloc_lines_read(struct scry_malloc_lines *l, struct scry_malloc *calls)
+{
+	const struct scry_malloc_lines_reader reader = {
+		.ruby = l->ruby, .is_proven = !l->is_booting, .watch = watch_code, .arg = l};
+
+	scry_malloc_ruby(calls, &reader);
+}
+
 void scry_malloc_lines_turn(struct scry_malloc_lines *l, struct scry_malloc *calls)
 {
-	int r = 0;
+	int r = l->is_booting ? scry_ruby_validate(l->ruby) : -EAGAIN;
 
-	if (l->reader.watch || (!l->ruby && !l->is_booting))
-		return;
-	if (l->is_booting)
-		r = scry_ruby_validate(l->ruby);
 	if (r == -EAGAIN || r == -ESRCH) {
 		scry_error_clear();
 		return;
@@ -169,8 +181,7 @@ void scry_malloc_lines_turn(struct scry_malloc_lines *l, struct scry_malloc *cal
 	l->is_booting = false;
 	if (r < 0)
 		give_up(l);
-	l->reader = (struct scry_malloc_lines_reader){l->ruby, watch_code, l};
-	scry_malloc_ruby(calls, &l->reader);
+	scry_malloc_lines_read(l, calls);
 }
 
 void scry_malloc_lines_note(const struct scry_malloc_lines *l,

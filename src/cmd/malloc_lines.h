@@ -6,6 +6,7 @@
 #ifndef SCRY_CMD_MALLOC_LINES_H
 #define SCRY_CMD_MALLOC_LINES_H
 
+#include "agent/agent.h"
 #include "cmd/objects_source.h"
 #include "cmd/watch.h"
 #include "name/malloc.h"
@@ -15,8 +16,8 @@ struct scry_malloc_lines {
 	struct scry_watch *watch;
 	struct scry_ruby *ruby;		/* NULL: it is none, or its lines are left out */
 	struct scry_objects_hooks place; /* where a thread keeps its execution context */
-	struct scry_malloc_lines_reader reader;
-	uint64_t depth;	 /* see agent/lines.c */
+	enum scry_lines how; /* of the agent, as depth: agent/malloc.h */
+	uint64_t depth;
 	bool is_booting; /* started by us, its VM is not up */
 	char why[256];	 /* they are left out; "": they are not, or it is no Ruby */
 };
@@ -28,7 +29,9 @@ int scry_malloc_lines_want(const struct scry_malloc_lines *l, struct scry_hooks 
 /* The agent is in, no hook is on: 0, whether lines will be recorded or not, or -errno: the process
  * is gone. Then l->ruby says which. */
 int scry_malloc_lines_tell(struct scry_malloc_lines *l);
-/* Before each take: as soon as the VM is up and its layout holds, lines are read. */
+/* Before the first take: lines are read from now on. */
+void scry_malloc_lines_read(struct scry_malloc_lines *l, struct scry_malloc *calls);
+/* Before each take: when the VM is up, its layout must hold. */
 void scry_malloc_lines_turn(struct scry_malloc_lines *l, struct scry_malloc *calls);
 /* At the end, before scry_malloc_finish; notes what was left out. */
 void scry_malloc_lines_note(const struct scry_malloc_lines *l,

@@ -121,7 +121,9 @@ static int enter(struct scry_watch *w)
 		r = start_keeping(w, m);
 	if (r == 0)
 		r = scry_malloc_lines_tell(&m->lines);
-	m->family.with_lines = m->lines.ruby != NULL;
+	if (r == 0)
+		scry_malloc_lines_read(&m->lines, m->calls);
+	m->family.with_lines = m->lines.how;
 	m->family.lines_depth = m->lines.depth;
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);

@@ -275,7 +275,8 @@ static void define_callers(struct scry_malloc *m, struct thread *h)
 		else if ((word & 15) == SCRY_MALLOC_OP_LINE && h->scanned + size <= h->count)
 			m->calls.stats.bad +=
 				scry_malloc_callers_line(m->calls.callers, word >> 48,
-							 h->words + h->scanned + 1) < 0;
+							 h->words + h->scanned + 1,
+							 size - 1) < 0;
 		h->scanned += size;
 	}
 }

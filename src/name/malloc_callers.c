@@ -35,7 +35,7 @@ struct place {
 	char *module;
 	const char *symbol; /* of the file */
 	bool is_looked, is_read; /* the address; the line */
-	bool is_late;		 /* it was told before its line was read */
+	bool is_late;		 /* it was told before its line was known to be true */
 	uint64_t pc, iseq;	 /* iseq 0: not a line */
 	char *path, *label;
 	uint32_t line;
@@ -47,10 +47,8 @@ struct scry_malloc_callers {
 	struct place places[SCRY_MALLOC_CODES]; /* by id */
 	uint32_t count, looked, told;		  /* ids; those up to these are done */
 	uint64_t unnamed, lines, gone;
-	uint32_t waiting; /* lines that are not read yet */
 	bool has_late;
 	struct scry_malloc_lines_reader reader;
-	bool has_reader;
 	struct file files[FILES_MAX];
 	size_t file_count;
 	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
@@ -171,11 +169,40 @@ int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uin
 	return 0;
 }
 
-int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const uint64_t words[3])
+static void forget_line(struct place *p)
+{
+	free(p->path);
+	free(p->label);
+	p->path = p->label = NULL;
+}
+
+/* As the agent has copied it, when it could. */
+static void take_line(struct scry_malloc_callers *c, struct place *p, const uint64_t *words,
+		      size_t count)
+{
+	const char *text = (const char *)words + sizeof(struct scry_ring_def);
+	struct scry_ring_def def;
+
+	if (count * 8 < sizeof(def))
+		return;
+	memcpy(&def, words, sizeof(def));
+	if (sizeof(def) + def.path_size + def.label_size > count * 8)
+		return;
+	p->is_read = true;
+	p->line = def.line_before;
+	if (def.top && c->reader.ruby && scry_places_leaf(c->reader.ruby, def.opcode))
+		p->line = def.line_at;
+	p->path = def.path_size ? strndup(text, def.path_size) : NULL;
+	p->label = strndup(text + def.path_size, def.label_size);
+	c->gone += !p->path;
+}
+
+int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const uint64_t *words,
+			     size_t count)
 {
 	struct place *p;
 
-	if (code < SCRY_MALLOC_LINES || code >= SCRY_MALLOC_CODES || !words[0])
+	if (code < SCRY_MALLOC_LINES || code >= SCRY_MALLOC_CODES || count < 3 || !words[0])
 		return -EINVAL;
 	p = &c->places[scry_malloc_callers_id(c, (uint32_t)code)];
 	if (p->address && (p->address != words[0] || p->pc != words[1] || p->iseq != words[2]))
@@ -186,7 +213,7 @@ int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const
 	p->pc = words[1];
 	p->iseq = words[2];
 	c->lines++;
-	c->waiting++;
+	take_line(c, p, words + 3, count - 3);
 	return 0;
 }
 
@@ -194,7 +221,9 @@ void scry_malloc_callers_ruby(struct scry_malloc_callers *c,
 			      const struct scry_malloc_lines_reader *reader)
 {
 	c->reader = *reader;
-	c->has_reader = true;
+	c->has_late |= reader->is_proven;
+	for (uint32_t id = 1; id <= c->count && !reader->ruby; id++)
+		forget_line(&c->places[id]);
 }
 
 static int gather(const struct scry_sym *sym, void *arg)
@@ -335,16 +364,14 @@ static void read_line(struct scry_malloc_callers *c, struct place *p)
 	struct scry_ruby_iseq iseq;
 
 	p->is_read = true;
-	c->waiting--;
-	c->has_late |= p->is_late;
-	if (!reader->ruby)
+	if (!reader->ruby) {
+		c->gone++;
 		return;
+	}
 	if (read_code(reader->ruby, p, &iseq) == 0 &&
 	    reader->watch(reader->arg, iseq.encoded) == 0 && is_still(reader->ruby, &iseq))
 		return;
-	free(p->path);
-	free(p->label);
-	p->path = p->label = NULL;
+	forget_line(p);
 	c->gone++;
 	scry_error_clear();
 }
@@ -363,7 +390,7 @@ void scry_malloc_callers_look(struct scry_malloc_callers *c)
 	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
 		struct place *p = &c->places[id];
 
-		if (p->iseq && !p->is_read && c->has_reader)
+		if (p->iseq && !p->is_read)
 			read_line(c, p);
 	}
 	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
@@ -388,19 +415,20 @@ static int string_id(struct scry_writer *w, const char *text, uint32_t *ret)
 static int tell_place(struct scry_malloc_callers *c, struct scry_writer *w, uint32_t id)
 {
 	struct place *p = &c->places[id];
+	bool has_line = p->path && (c->reader.is_proven || !p->iseq);
 	struct scry_ev_caller ev = {.caller = id,
 				    .pid = (uint32_t)c->pid,
 				    .offset = p->is_looked ? p->offset : p->address,
-				    .line = p->path ? p->line : 0};
+				    .line = has_line ? p->line : 0};
 	int r = string_id(w, p->module, &ev.module_str);
 
 	if (r == 0)
 		r = string_id(w, p->symbol, &ev.symbol_str);
-	if (r == 0)
+	if (r == 0 && has_line)
 		r = string_id(w, p->path, &ev.file_str);
-	if (r == 0)
+	if (r == 0 && has_line)
 		r = string_id(w, p->label, &ev.method_str);
-	p->is_late = p->iseq && !p->is_read;
+	p->is_late = p->path && !has_line;
 	return r ? r
 		 : scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_CALLER}, &ev,
 				       sizeof(ev));
@@ -413,9 +441,9 @@ int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *
 
 	scry_malloc_callers_look(c);
 	for (uint32_t id = 1; c->has_late && id <= before && r == 0; id++)
-		if (c->places[id].is_late && c->places[id].is_read)
+		if (c->places[id].is_late)
 			r = tell_place(c, w, id);
-	c->has_late = false;
+	c->has_late &= r != 0;
 	while (c->told < c->count && r == 0) {
 		r = tell_place(c, w, ++c->told);
 		c->unnamed += !c->places[c->told].address;
@@ -435,6 +463,6 @@ uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c)
 
 uint64_t scry_malloc_callers_lines(const struct scry_malloc_callers *c, uint64_t *ret_gone)
 {
-	*ret_gone = c->gone + c->waiting;
+	*ret_gone = c->gone;
 	return c->lines;
 }

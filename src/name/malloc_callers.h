@@ -5,12 +5,14 @@
  * lives, once per place: the mapping that holds the return address and the function that covers the
  * byte before it. Files are opened when seen and kept, for a target that ends soon.
  *
- * Where a Ruby ran code, its path, label and line are read from outside, and believed when the code
- * is the same afterwards; code that is gone by then is counted, and the place is native.
+ * Where a Ruby ran code, the agent has copied its path, label and lines. Where it may not, they are
+ * read from outside, and believed when the code is the same afterwards; code that is gone by then
+ * is counted, and the place is native.
  */
 #ifndef SCRY_NAME_MALLOC_CALLERS_H
 #define SCRY_NAME_MALLOC_CALLERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,16 +32,18 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c);
 /* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */
 int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uint64_t address);
 
-/* The same of a code that means a line; `words`: return address, pc and iseq, as in a LINE record. */
-int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const uint64_t words[3]);
+/* The same of a code that means a line, by the words of a LINE record behind its first one. */
+int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const uint64_t *words,
+			     size_t count);
 
 /*
- * The Ruby that ran those lines, borrowed until the end; NULL: give them up. Not to be called: they
- * wait, and are told as native places until then. `watch` is told where code begins whose lines
- * have been read: its codes must end with it. 0, or -errno: nothing can be written there any more.
+ * The Ruby that ran those lines, borrowed until the end; NULL: give them up. Until it is known that
+ * its layout holds, places are told as native ones, and again when it is. `watch` is told where
+ * code begins whose lines were read from outside: its codes must end with it. 0 or -errno.
  */
 struct scry_malloc_lines_reader {
 	const struct scry_ruby *ruby;
+	bool is_proven;
 	int (*watch)(void *arg, uint64_t start);
 	void *arg;
 };

@@ -34,8 +34,10 @@ enum scry_malloc_op {
 	SCRY_MALLOC_OP_CALLER,	    /* `size` is a caller's code, word 1 its return address: holds
 				       for the process, comes before its first use in stamp order */
 	SCRY_MALLOC_OP_LINE,   /* the same where a VM ran code: the top 16 bits are the code, from
-				  SCRY_MALLOC_LINES on; words 1..3 are the return address, the pc
-				  (bit 0: its frame was the newest) and the iseq of the frame */
+				  SCRY_MALLOC_LINES on, bits 4..13 the words of the record; words
+				  1..3 are the return address, the pc (bit 0: its frame was the
+				  newest) and the iseq of the frame. Then, where the agent could read
+				  it: struct scry_ring_def, path, label */
 };
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu
@@ -45,9 +47,17 @@ enum scry_malloc_op {
 #define SCRY_MALLOC_LINES (SCRY_MALLOC_CALLERS + 1)
 #define SCRY_MALLOC_CODES 65536u
 #define SCRY_MALLOC_LINE_TOP 1ull
+#define SCRY_MALLOC_LINE_HEAD 4u
+static inline unsigned int scry_malloc_line_words(uint64_t word)
+{
+	unsigned int words = word >> 4 & 0x3ff;
+
+	return words < SCRY_MALLOC_LINE_HEAD ? SCRY_MALLOC_LINE_HEAD : words;
+}
 
 /* The first words of code that is named in LINE records: where a block at one of them ends, its
- * codes mean nothing any more. Host writes; sets of four. */
+ * codes mean nothing any more. Who reads the names writes it: the agent, or the host. Sets of four.
+ */
 #define SCRY_MALLOC_STARTS 32768u
 #define SCRY_MALLOC_START_BITS 65536u
 struct scry_malloc_starts {
