@@ -104,7 +104,7 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 
 	told.head[1] = address;
 	told.head[2] = line->pc;
-	told.head[3] = load64(line->cfp + scry_agent.gate->frames.frame_iseq);
+	told.head[3] = load64(line->cfp + scry_agent.malloc.frames.frame_iseq);
 	words = describe(&told, line);
 	w = words ? scry_track_reserve(t, words) : 0;
 	if (!w)

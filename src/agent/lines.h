@@ -30,7 +30,7 @@ void scry_lines_await(void);
 
 static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
 {
-	const struct scry_agent_frames *f = &scry_agent.gate->frames;
+	const struct scry_agent_frames *f = &scry_agent.malloc.frames;
 	struct scry_line line = {0, 0};
 	uint64_t ec, stack, size, cfp;
 
@@ -44,7 +44,7 @@ static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
 	cfp = load64(ec + f->ec_cfp);
 	stack = load64(ec + f->ec_stack);
 	size = 8 * load64(ec + f->ec_stack_size);
-	if (unlikely(cfp - stack >= size || cfp - stack + f->frame_size > size))
+	if (unlikely(cfp - stack >= size))
 		return line;
 	line.pc = load64(cfp + f->frame_pc);
 	line.cfp = cfp;

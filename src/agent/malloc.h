@@ -5,6 +5,7 @@
 #ifndef SCRY_AGENT_MALLOC_H
 #define SCRY_AGENT_MALLOC_H
 
+#include "wire/gate.h"
 #include "wire/malloc_ring.h"
 
 #define SCRY_TOUCHED_MIN (128u << 10) /* bytes of a block whose resident pages are counted */
@@ -33,6 +34,7 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
 	uint32_t with_lines;		 /* enum scry_lines */
 	uint32_t pid;			 /* agent writes: in its own namespace */
+	struct scry_agent_frames frames; /* of that Ruby */
 	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
 };
 

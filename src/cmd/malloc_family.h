@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "hook/hooks.h"
+#include "wire/gate.h"
 
 struct scry_malloc_family {
 	char module[512]; /* path of the object whose malloc is called */
@@ -24,6 +25,7 @@ struct scry_malloc_family {
 	/* of the agent, set by the caller: agent/malloc.h */
 	uint32_t with_lines;
 	uint64_t lines_depth;
+	struct scry_agent_frames frames;
 };
 
 /* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */

@@ -84,6 +84,7 @@ void scry_malloc_lines_plan(struct scry_malloc_lines *l, struct scry_watch *w)
 	/* a filter may kill who makes a system call that is not usual */
 	l->how = w->proc.seccomp ? SCRY_LINES_TOLD : SCRY_LINES_READ;
 	l->depth = depth_of(l->ruby);
+	scry_objects_fill_frames(&l->ruby->layout, false, false, &l->frames);
 	l->is_booting = w->held != NULL;
 	w->runtime = l->ruby->description;
 }
@@ -106,7 +107,6 @@ int scry_malloc_lines_want(const struct scry_malloc_lines *l, struct scry_hooks 
 int scry_malloc_lines_tell(struct scry_malloc_lines *l)
 {
 	struct scry_inject *inj = &l->watch->inj;
-	struct scry_agent_frames frames;
 	struct scry_agent_ruby plan;
 	int r;
 
@@ -114,12 +114,8 @@ int scry_malloc_lines_tell(struct scry_malloc_lines *l)
 		leave_out(l, "its threads do not keep their execution context where they should");
 	if (!l->ruby)
 		return 0;
-	scry_objects_fill_frames(&l->ruby->layout, false, false, &frames);
 	scry_objects_fill_plan(l->ruby, &plan);
 	r = scry_objects_tell_source(l->watch, &l->place);
-	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd, inj->gate + offsetof(struct scry_gate, frames),
-				   &frames, sizeof(frames));
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, ruby),
 				   &plan, sizeof(plan));

@@ -18,6 +18,7 @@ struct scry_malloc_lines {
 	struct scry_objects_hooks place; /* where a thread keeps its execution context */
 	enum scry_lines how; /* of the agent, as depth: agent/malloc.h */
 	uint64_t depth;
+	struct scry_agent_frames frames;
 	bool is_booting; /* started by us, its VM is not up */
 	char why[256];	 /* they are left out; "": they are not, or it is no Ruby */
 };

@@ -125,6 +125,7 @@ static int enter(struct scry_watch *w)
 		scry_malloc_lines_read(&m->lines, m->calls);
 	m->family.with_lines = m->lines.how;
 	m->family.lines_depth = m->lines.depth;
+	m->family.frames = m->lines.frames;
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0)
