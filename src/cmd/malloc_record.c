@@ -13,6 +13,7 @@
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
 #include "cmd/malloc_family.h"
+#include "cmd/malloc_lines.h"
 #include "cmd/malloc_older.h"
 #include "cmd/patch_words.h"
 #include "cmd/report.h"
@@ -28,9 +29,14 @@
 #define STEPS 1000 /* instructions */
 #define STEPS_MAX 300000
 
+struct record_opts {
+	bool no_lines;
+};
+
 struct recording {
 	struct scry_hooks hooks;
 	struct scry_malloc_family family;
+	struct scry_malloc_lines lines;
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;
@@ -62,15 +68,21 @@ static int open_hooks(struct scry_watch *w, struct scry_hooks *h)
 
 static int prepare(struct scry_watch *w)
 {
+	const struct record_opts *opts = w->opts->instrument_opts;
 	struct recording *m = calloc(1, sizeof(*m));
 	int r;
 
 	if (!m)
 		return -ENOMEM;
 	w->state = m;
+	m->lines.watch = w;
+	if (!opts->no_lines)
+		scry_malloc_lines_plan(&m->lines, w);
 	r = open_hooks(w, &m->hooks);
 	if (r == 0)
 		r = scry_malloc_family_want(&m->family, &m->hooks);
+	if (r == 0)
+		r = scry_malloc_lines_want(&m->lines, &m->hooks);
 	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
@@ -141,6 +153,13 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = start_keeping(w, m);
 	if (r == 0)
+		r = scry_malloc_lines_tell(&m->lines);
+	if (r == 0)
+		scry_malloc_lines_read(&m->lines, m->calls);
+	m->family.with_lines = m->lines.how;
+	m->family.lines_depth = m->lines.depth;
+	m->family.frames = m->lines.frames;
+	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
@@ -170,16 +189,21 @@ static int give(void *arg, const struct scry_track_run *run)
 /* All that is there, up to its watermark. */
 static int take(struct scry_watch *w, struct recording *m)
 {
+	struct scry_control *c = w->inj.control;
 	struct scry_tracks_taken taken = {0};
-	uint64_t now = scry_now_ns();
-	int r = scry_tracks_take(m->tracks, give, m->calls, &taken);
-	uint64_t tsc = __rdtsc(); /* later than what has just been copied */
+	uint64_t names = __atomic_load_n(&c->names_wanted, __ATOMIC_SEQ_CST);
+	uint64_t now = scry_now_ns(), tsc;
+	int r;
 
+	scry_malloc_lines_turn(&m->lines, m->calls);
+	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
+	tsc = __rdtsc(); /* later than what has just been copied */
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());
 	if (m->end_tsc && taken.watermark > m->end_tsc)
 		taken.watermark = m->end_tsc;
 	if (r == 0)
 		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
+	__atomic_store_n(&c->names_done, names, __ATOMIC_SEQ_CST);
 	if (r == 0)
 		r = scry_malloc_memory(m->calls, now, false);
 	if (r == 0 && now >= m->flush_ns) {
@@ -273,6 +297,7 @@ static int finish(struct scry_watch *w)
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
 	tell_rest(w, &calls, &tracks);
+	scry_malloc_lines_note(&m->lines, &calls);
 	return r;
 }
 
@@ -283,6 +308,7 @@ static void done(struct scry_watch *w)
 	if (m) {
 		scry_hooks_close(&m->hooks);
 		scry_malloc_free(m->calls);
+		scry_malloc_lines_done(&m->lines);
 		scry_tracks_free(m->tracks);
 	}
 	free(m);
@@ -303,11 +329,14 @@ const struct scry_instrument scry_instrument_malloc = {
 
 int scry_cmd_malloc_record(int argc, char **argv)
 {
-	struct scry_watch_opts opts = {0};
+	struct record_opts record = {0};
+	struct scry_watch_opts opts = {.instrument_opts = &record};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
+		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
 	const struct scry_watch_cli cli = {
