@@ -211,6 +211,18 @@ int scry_shadow_check(struct scry_hooks *h)
 	return who ? refuse(h, who, "it has an unwinder of its own") : 0;
 }
 
+static bool is_unwinder_hooked(const struct scry_hooks *h, uint64_t at)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->to.kind == SCRY_HOOK_REPLACE && row->way && !row->is_gone &&
+		    at >= row->object_start && at < row->object_end)
+			return true;
+	}
+	return false;
+}
+
 const char *scry_shadow_newcomer(const struct scry_hooks *h)
 {
 	struct scry_maps maps = {0};
@@ -224,8 +236,7 @@ const char *scry_shadow_newcomer(const struct scry_hooks *h)
 		if (!m->x || !m->inode)
 			continue;
 		why = object_refusal(m->path);
-		if (!why && strstr(file_name(m->path), "libgcc_s") &&
-		    scry_linkmap_at(&h->objects, m->start) < 0)
+		if (!why && strstr(file_name(m->path), "libgcc_s") && !is_unwinder_hooked(h, m->start))
 			why = "an unwinder was loaded, which was not there when the watch began";
 	}
 	scry_maps_done(&maps);
