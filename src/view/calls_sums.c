@@ -11,15 +11,16 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
-#include "wire/shadow.h"
 
 #define FUNCTIONS_MAX (1u << 20)
+#define STEP_BITS 4 /* sixteen linear steps to each power of two */
+#define STEPS ((64 - STEP_BITS + 1) << STEP_BITS)
 
 struct sum {
 	uint32_t symbol, module;
 	uint64_t calls, returned, left;
 	uint64_t total_ns, max_ns;
-	uint64_t histogram[SCRY_SHADOW_STEPS]; /* of ns */
+	uint32_t histogram[STEPS]; /* of ns */
 };
 
 struct sums {
@@ -32,6 +33,25 @@ struct sums {
 	size_t count, room;
 	uint64_t total_ns, calls;
 };
+
+static uint32_t step_of(uint64_t ns)
+{
+	uint32_t shift;
+
+	if (ns < 1u << STEP_BITS)
+		return (uint32_t)ns;
+	shift = 63u - (uint32_t)__builtin_clzll(ns) - STEP_BITS;
+	return ((shift + 1) << STEP_BITS) + (uint32_t)(ns >> shift & ((1u << STEP_BITS) - 1));
+}
+
+static uint64_t step_begin(uint32_t step)
+{
+	uint32_t shift = step >> STEP_BITS, low = step & ((1u << STEP_BITS) - 1);
+
+	if (!shift)
+		return step;
+	return shift > 64 - STEP_BITS ? UINT64_MAX : ((1ull << STEP_BITS) + low) << (shift - 1);
+}
 
 /* The row of a function, by its name; NULL with a sentence: no memory. */
 static struct sum *row_of(struct sums *s, const struct scry_ev_function *f)
@@ -87,18 +107,17 @@ static int add(struct sums *s, const struct scry_event *event)
 	row->total_ns += ret->duration_ns;
 	s->total_ns += ret->duration_ns;
 	row->max_ns = ret->duration_ns > row->max_ns ? ret->duration_ns : row->max_ns;
-	row->histogram[scry_shadow_step(ret->duration_ns)]++;
+	row->histogram[step_of(ret->duration_ns)]++;
 	return 0;
 }
 
-/* What `part` of a thousand calls do not exceed, within an eighth. */
+/* What `part` of a thousand calls do not exceed, within a thirtieth. */
 static uint64_t quantile(const struct sum *row, uint64_t part)
 {
 	uint64_t want = (row->returned * part + 999) / 1000, seen = 0;
 
-	for (uint32_t i = 0; i < SCRY_SHADOW_STEPS; i++) {
-		uint64_t begin = scry_shadow_step_begin(i);
-		uint64_t at = begin + (scry_shadow_step_begin(i + 1) - begin) / 2;
+	for (uint32_t i = 0; i < STEPS; i++) {
+		uint64_t begin = step_begin(i), at = begin + (step_begin(i + 1) - begin) / 2;
 
 		seen += row->histogram[i];
 		if (row->histogram[i] && seen >= want)
