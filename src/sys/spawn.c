@@ -107,8 +107,10 @@ static bool is_relocated(struct scry_spawn *s, uint64_t ip)
 {
 	if (!s->loader_start)
 		return true; /* static */
+	if (s->is_main_done && s->nr == SYS_mprotect)
+		return s->arg >= s->loader_start && s->arg < s->loader_end;
 	if (s->is_main_done)
-		return true;
+		return s->nr == SYS_munmap || ip < s->loader_start || ip >= s->loader_end;
 	if (s->relro_start) {
 		s->is_main_done = s->nr == SYS_mprotect && s->arg >= s->relro_start &&
 				  s->arg < s->relro_end;

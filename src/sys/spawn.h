@@ -4,11 +4,11 @@
  *
  * Only syscall stops are used, never a breakpoint: if we die, the kernel lets the program go and
  * nothing of ours is in it. The moment is the return of the loader's mprotect that makes the main
- * program's RELRO read-only: the main program is relocated last. In glibc it is the return of the
- * syscall after that one: there the loader relocates itself once more, and then makes its own
- * RELRO read-only (elf/rtld.c, dl_main); whatever else it might be is still the loader's or libc's
- * early one. Without RELRO it is the first syscall made from outside the loader; in a static program
- * the first syscall of all.
+ * program's RELRO read-only: the main program is relocated last. In glibc the loader relocates
+ * itself once more after that, and then makes its own RELRO read-only (elf/rtld.c, dl_main): it is
+ * that return, or, should there be none, that of its munmap of ld.so.cache or of libc's early
+ * getrlimit, which come later and before constructors too. Without RELRO it is the first syscall
+ * made from outside the loader; in a static program the first syscall of all.
  *
  * A set of them: with `follows` the processes and threads that a followed one makes are followed
  * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are let go.
