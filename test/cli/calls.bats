@@ -238,7 +238,7 @@ RUBY
 		keeper=$(keeper_of "$scry")
 		echo >&8
 		if [ $who = both ]; then kill -KILL "$keeper"; fi
-		kill -KILL "$scry"
+		kill -KILL "$scry" || true
 		finish "$scry" || true
 		wait_for 10 is_gone "$keeper"
 		[ $who = both ] && undo "$pid"
