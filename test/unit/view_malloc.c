@@ -202,7 +202,7 @@ static void retention(void **state)
 	scry_malloc_sum_done(&sum);
 	golden_check(fd, "malloc", "malloc_retention.txt", &opts);
 	opts.at = "end";
-	opts.grep = "cache";
+	opts.grep = "evil";
 	golden_check(fd, "malloc", "malloc_end.txt", &opts);
 	opts.at = "100ms";
 	golden_check(fd, "malloc", "malloc_then.json", &opts);
