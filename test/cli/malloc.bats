@@ -341,6 +341,14 @@ is_up() {
 	ends_right "$PID" malloc_known
 }
 
+@test "a program whose malloc cannot be found is refused, and runs all the same" {
+	[ -x "$TARGETS/target_malloc_known_static" ] || skip "no static programs with this toolchain"
+	strip -o "$T/stripped" "$TARGETS/target_malloc_known_static"
+	scry_ends 125 malloc record --force -o "$T/x.scry" -- "$T/stripped"
+	says "no malloc that can be found.*static without symbols"
+	grep -qx right "$T/scry.out"
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod
