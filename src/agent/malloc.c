@@ -297,7 +297,7 @@ static __attribute__((noinline)) void passed(uint64_t address)
 	const struct scry_gate *g = scry_agent.gate;
 
 	if (g->open && scry_agent.tracking.is_on && address - m->start >= m->end - m->start &&
-	    address - m->text >= m->text_end - m->text)
+	    address - m->text >= m->text_end - m->text && scry_track_is_inside())
 		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
 }
 
