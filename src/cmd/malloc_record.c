@@ -158,6 +158,7 @@ static int begin(struct scry_watch *w, struct recording *m)
 					       scry_now_ns() + w->opts->max_pause_ns, &older);
 	r = scry_threads_record(&w->inj, true);
 	scry_inject_go(&w->inj, &world);
+	scry_glibc_arenas_settle(&older);
 	if (found < 0)
 		tell_unknown(w,
 			     !m->family.is_glibc ? "only glibc's are"

@@ -521,6 +521,7 @@ void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *re
 	ret->callers = scry_malloc_callers_count(m->calls.callers);
 	ret->callers_unnamed = scry_malloc_callers_unnamed(m->calls.callers);
 	ret->threads = m->numbers;
+	ret->had_children = m->memory.child_faults != 0;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
 	ret->memory = ret->block_bytes + 8 * m->kept;
 }

@@ -73,7 +73,8 @@ size_t scry_malloc_waiting(const struct scry_malloc *m);
 /* Writes what is packed, with what it names. At least once a second. */
 int scry_malloc_flush(struct scry_malloc *m);
 
-/* Reads /proc/PID and writes a MEMORY event when 100 ms have passed since the last, or `now`.
+/* Reads /proc/PID and writes a MEMORY event when 100 ms have passed since the last (10 ms in the
+ * first second), or `now`.
  * Nothing when the process is gone. */
 int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now);
 
@@ -90,6 +91,7 @@ struct scry_malloc_stats {
 	uint64_t bad;		     /* words that make no sense */
 	uint64_t callers, threads;
 	uint64_t callers_unnamed; /* whose code was used before it was defined */
+	bool had_children;	  /* processes, which it waited for */
 	uint64_t memory;	  /* bytes kept here now */
 	uint64_t block_bytes;	  /* of those, for blocks: 13 to 26 each */
 };

@@ -52,7 +52,7 @@ static bool line_bytes(const char *text, const char *name, uint64_t *ret)
 }
 
 /* proc(5): the fields behind the name, which may hold anything: state is the third. */
-static int read_stat(const char *text, struct scry_ev_memory *ret)
+static int read_stat(const char *text, struct scry_ev_memory *ret, uint64_t *ret_child_faults)
 {
 	const char *at = strrchr(text, ')');
 	uint64_t fields[21] = {0}; /* by their number in proc(5) */
@@ -68,6 +68,7 @@ static int read_stat(const char *text, struct scry_ev_memory *ret)
 		at = end;
 	}
 	ret->faults = fields[10];
+	*ret_child_faults = fields[11];
 	ret->major_faults = fields[12];
 	ret->user_ns = fields[14] * tick;
 	ret->system_ns = fields[15] * tick;
@@ -85,7 +86,8 @@ int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory 
 	    !line_bytes(text, "\nRssFile:", &ev.rss_file) ||
 	    !line_bytes(text, "\nRssShmem:", &ev.rss_shmem))
 		return -ESRCH;
-	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, &ev) < 0)
+	line_bytes(text, "\nVmHWM:", &ev.rss_peak);
+	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, &ev, &m->child_faults) < 0)
 		return -ESRCH;
 	*ret = ev;
 	return 0;
@@ -95,12 +97,15 @@ int scry_malloc_memory_write(struct scry_malloc_memory *m, struct scry_writer *w
 			     bool now)
 {
 	struct scry_ev_memory ev;
+	bool is_young = !m->first_ns || now_ns - m->first_ns < SCRY_MALLOC_YOUNG_NS;
 
-	if (!now && m->last_ns && now_ns - m->last_ns < SCRY_MALLOC_MEMORY_NS)
+	if (!now && m->last_ns &&
+	    now_ns - m->last_ns < (is_young ? SCRY_MALLOC_MEMORY_SOON_NS : SCRY_MALLOC_MEMORY_NS))
 		return 0;
 	if (scry_malloc_memory_read(m, &ev) < 0)
 		return 0;
 	m->last_ns = now_ns;
+	m->first_ns = m->first_ns ? m->first_ns : now_ns;
 	return scry_writer_payload(
 		w, &(struct scry_event){.time_ns = now_ns, .type = SCRY_EVENT_MEMORY}, &ev,
 		sizeof(ev));

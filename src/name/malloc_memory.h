@@ -13,11 +13,14 @@
 #include "wire/event.h"
 
 #define SCRY_MALLOC_MEMORY_NS 100000000ull
+#define SCRY_MALLOC_MEMORY_SOON_NS 10000000ull /* in the first second: many programs end then */
+#define SCRY_MALLOC_YOUNG_NS 1000000000ull
 
 struct scry_malloc_memory {
 	pid_t pid;
-	int status, stat; /* files that stay open; -1 */
-	uint64_t last_ns; /* 0: never */
+	int status, stat;	    /* files that stay open; -1 */
+	uint64_t first_ns, last_ns; /* 0: never */
+	uint64_t child_faults;	    /* of children that have ended; not 0: it had some */
 };
 
 void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid);

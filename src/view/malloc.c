@@ -385,6 +385,7 @@ static void push_processes(struct malloc_view *v)
 		{"peak bytes", "peak_bytes", SCRY_CELL_COUNT, false},
 		{"bytes at end", "end_bytes", SCRY_CELL_COUNT, false},
 		{"resident peak", "rss_peak_bytes", SCRY_CELL_COUNT, false},
+		{"program", "exe", SCRY_CELL_TEXT, false},
 	};
 
 	v->doc->section = "processes";
@@ -398,6 +399,7 @@ static void push_processes(struct malloc_view *v)
 			scry_cell_number(p->peak.bytes),
 			scry_cell_number(p->live.bytes),
 			scry_cell_known(p->rss_peak, p->rss_peak != 0),
+			scry_functions_string(v->reader, p->exe_str),
 		};
 
 		v->doc->ops->row(v->doc, cells);
