@@ -95,9 +95,9 @@ static void report_short_recording(struct scry_session *s)
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
 static const char *wait_turn(struct scry_session *s, int timeout_ms)
 {
-	struct pollfd fds[1 + 2 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
-	struct scry_watch *who[1 + SCRY_WATCHES_MAX];
-	nfds_t ends;
+	struct pollfd fds[1 + 3 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
+	struct scry_watch *who[1 + 2 * SCRY_WATCHES_MAX];
+	nfds_t ends, execs;
 	nfds_t n = 1;
 	char order;
 	ssize_t got;
@@ -109,6 +109,13 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 		fds[n++] = (struct pollfd){.fd = s->watches[i]->proc.pidfd, .events = POLLIN};
 	}
 	ends = n;
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->watches[i]->execs.fd < 0 || s->watches[i]->is_over)
+			continue;
+		who[n] = s->watches[i];
+		fds[n++] = (struct pollfd){.fd = s->watches[i]->execs.fd, .events = POLLIN};
+	}
+	execs = n;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->wake_fd && !s->watches[i]->is_over)
 			fds[n++] = (struct pollfd){.fd = s->watches[i]->wake_fd, .events = POLLIN};
@@ -124,7 +131,67 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 	for (nfds_t i = 1; i < ends; i++)
 		if (fds[i].revents)
 			who[i]->target_gone = true;
+	for (nfds_t i = ends; i < execs; i++) {
+		who[i]->may_have_execed |= fds[i].revents != 0;
+		if (fds[i].revents & ~POLLIN) /* the thread that was looked at has ended */
+			scry_execs_close(&who[i]->execs);
+		else if (fds[i].revents)
+			scry_execs_clear(&who[i]->execs);
+	}
 	return NULL;
+}
+
+/* Is it watched on when it runs another program? */
+static bool goes_on(const struct scry_session *s, const struct scry_watch *w)
+{
+	return s->instrument->follows_exec &&
+	       (s->opts->follow || (s->leader && w->proc.pid == s->leader));
+}
+
+struct change { /* of the program that a process runs */
+	bool is_there;
+	pid_t pid;
+	int caught; /* 0: held, relocated; 1: held in its start, -errno: not held */
+	struct scry_tracee *t;
+	char why[96];
+};
+
+/* It runs another program: that is held before it has come far, then the old one is written. */
+static void look_for_change(struct scry_session *s, struct scry_watch *w, struct change *c)
+{
+	struct scry_proc_stat st;
+
+	w->may_have_execed = false;
+	if (!scry_watch_has_execed(w))
+		return;
+	w->target_gone = true;
+	if (scry_proc_stat(w->proc.pid, &st) < 0 || !st.image) /* one that is ending has none */
+		return;
+	*c = (struct change){.is_there = true, .pid = w->proc.pid, .caught = -ENOTSUP};
+	if (goes_on(s, w))
+		c->caught = scry_spawns_catch(&s->spawns, c->pid, &c->t);
+	snprintf(c->why, sizeof(c->why), "the process ran another program (exec) after %llu ms%s",
+		 (unsigned long long)(scry_now_ns() - w->began_ns) / 1000000,
+		 c->caught >= 0 || s->opts->follow ? "" : ", which is not followed");
+	scry_error_clear();
+}
+
+/* Relocated already when it was held: what it has done until now is looked at as in any other that
+ * lives. */
+static void enter_changed(struct scry_session *s, struct change *c)
+{
+	struct scry_watch *w = scry_watch_new(s);
+	int r = w ? scry_proc_open(&w->proc, c->pid) : -ENOMEM;
+
+	scry_spawns_let_go(&s->spawns, c->t);
+	if (r == 0)
+		r = scry_watch_enter(w);
+	if (r < 0 && w) {
+		scry_watch_note(w, "process %d ran a program that is not recorded: %s", c->pid,
+				scry_error());
+		scry_watch_free(w);
+	}
+	scry_error_clear();
 }
 
 /* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
@@ -134,25 +201,19 @@ static int reap(struct scry_session *s, bool look_for_exec)
 
 	for (size_t i = s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
+		struct change change = {0};
 		pid_t pid = w->proc.pid;
-		const char *why = "the target ended";
 
-		if (!w->is_over && !w->target_gone && pid && look_for_exec &&
-		    scry_watch_has_execed(w)) {
-			struct scry_proc_stat st;
-
-			w->target_gone = true; /* one that is ending has no image */
-			if (scry_proc_stat(pid, &st) == 0 && st.image)
-				why = s->opts->follow
-					      ? "it ran another program (exec)"
-					      : "the process ran another program (exec), which is "
-						"not followed";
-		}
+		if (!w->is_over && !w->target_gone && pid &&
+		    (look_for_exec || w->may_have_execed || goes_on(s, w)))
+			look_for_change(s, w, &change);
 		if (!w->is_over && w->target_gone) {
-			int e = scry_watch_end(w, why);
+			int e = scry_watch_end(w,
+					       change.is_there ? change.why : "the target ended");
 
 			r = r ? r : e;
-			if (s->opts->follow)
+			scry_inject_unlock(&w->inj);
+			if (s->opts->follow && !(change.is_there && change.caught >= 0))
 				scry_follow_exec(s, pid);
 		}
 		/* Its children may still be born into its pool while they live that share it. */
@@ -160,6 +221,8 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
+		if (change.is_there && change.caught == 0)
+			enter_changed(s, &change);
 	}
 	return r;
 }
@@ -210,6 +273,9 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 	}
 	held = scry_spawns_let_go(&s->spawns, t);
 	if (r < 0 && w) {
+		if (s->entered && s->instrument->follows_exec)
+			scry_watch_note(w, "it ran a program that is not recorded: %s",
+					scry_error());
 		scry_watch_free(w);
 		s->not_entered++;
 	} else if (r == 0 && held > w->inj.pause_max_ns) {
@@ -229,6 +295,8 @@ static int start_turn(struct scry_session *s)
 		r = scry_session_image(s, t);
 		if (r == 0)
 			scry_spawns_go_on(&s->spawns, t);
+		else if (r < 0 && s->entered && s->instrument->follows_exec)
+			r = 0; /* said; what was recorded until then is kept */
 		else if (r > 0 && s->entered == 1)
 			scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
 		if (r > 0 || s->opts->follow) /* a failure is counted, others may follow */
@@ -475,6 +543,7 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.opts = opts;
 	s.instrument = instrument;
 	s.fd = fd;
+	scry_map_init(&s.images, 1u << 20);
 	child = read_child();
 	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);
 	if (r == 0)

@@ -92,7 +92,9 @@ static void tell_allocator(struct scry_watch *w, const struct recording *m)
 static int start_keeping(struct scry_watch *w, struct recording *m)
 {
 	const struct scry_malloc_opts opts = {
-		.producer = {.pid = (uint32_t)w->proc.pid, .start_ticks = w->proc.start_ticks},
+		.producer = {.pid = (uint32_t)w->proc.pid,
+			     .ring = w->image,
+			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
 	};
@@ -311,6 +313,9 @@ static int finish(struct scry_watch *w)
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
 	tell_rest(w, &calls, &tracks);
+	if (calls.had_children && !w->opts->follow)
+		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
+				   "-f");
 	return r;
 }
 
@@ -330,6 +335,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of the malloc family",
+	.follows_exec = true,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,

@@ -8,6 +8,7 @@
 #ifndef SCRY_CMD_SESSION_H
 #define SCRY_CMD_SESSION_H
 
+#include "base/map.h"
 #include "cmd/watch.h"
 #include "sys/spawn.h"
 
@@ -43,11 +44,12 @@ struct scry_session {
 	struct scry_suspect *suspects;
 	size_t suspect_count;
 	uint64_t began_ns;
-	uint64_t scan_ns;     /* next full look through /proc */
-	uint64_t last_pid;    /* newest pid of the machine at the last look */
-	uint64_t late;	      /* Rubies that were entered after their start */
-	uint64_t not_entered; /* Rubies that could not be entered */
-	uint64_t refused;     /* fork children that found no lane */
+	uint64_t scan_ns;	/* next full look through /proc */
+	uint64_t last_pid;	/* newest pid of the machine at the last look */
+	uint64_t late;		/* Rubies that were entered after their start */
+	uint64_t not_entered;	/* Rubies that could not be entered */
+	struct scry_map images; /* pid -> programs that it ran and that were watched to their end */
+	uint64_t refused;	/* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */

@@ -79,6 +79,7 @@ struct scry_watch *scry_watch_new(struct scry_session *s)
 	w->writer = s->writer;
 	w->session = s;
 	w->proc.pidfd = -1;
+	w->execs.fd = -1;
 	w->inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
 	s->watches[s->count++] = w;
 	return w;
@@ -94,6 +95,7 @@ void scry_watch_free(struct scry_watch *w)
 	if (w->state)
 		w->instrument->done(w);
 	scry_pool_close(&w->pool);
+	scry_execs_close(&w->execs);
 	scry_inject_done(&w->inj);
 	scry_proc_close(&w->proc);
 	free(w);
@@ -169,6 +171,14 @@ static void open_pool(struct scry_watch *w)
 	}
 }
 
+static uint32_t count_images(const struct scry_watch *w)
+{
+	uint64_t n = 0;
+
+	scry_map_get(&w->session->images, (uint64_t)w->proc.pid, &n);
+	return (uint32_t)n;
+}
+
 static int put_in(struct scry_watch *w)
 {
 	char text[256];
@@ -186,6 +196,9 @@ static int put_in(struct scry_watch *w)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	w->began_ns = scry_now_ns();
+	w->image = count_images(w);
+	if (w->instrument->follows_exec)
+		scry_execs_open(&w->execs, w->proc.pid);
 	r = w->instrument->enter(w);
 	if (r < 0 && scry_watch_has_execed(w)) {
 		w->target_gone = true;
@@ -371,6 +384,8 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 		r = sum_up(w);
 	}
 	give_lane_back(w);
+	if (w->proc.pid)
+		scry_map_put(&w->session->images, (uint64_t)w->proc.pid, w->image + 1ull);
 	return r;
 }
 
