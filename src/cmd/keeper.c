@@ -28,6 +28,7 @@
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
+#define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
 #define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
 
 static struct {
@@ -168,7 +169,9 @@ static void look_for_change(struct scry_session *s, struct scry_watch *w, struct
 	if (scry_proc_stat(w->proc.pid, &st) < 0 || !st.image) /* one that is ending has none */
 		return;
 	*c = (struct change){.is_there = true, .pid = w->proc.pid, .caught = -ENOTSUP};
-	if (goes_on(s, w))
+	if (scry_spawns_has(&s->spawns, c->pid))
+		c->caught = 1;
+	else if (goes_on(s, w))
 		c->caught = scry_spawns_catch(&s->spawns, c->pid, &c->t);
 	snprintf(c->why, sizeof(c->why), "the process ran another program (exec) after %llu ms%s",
 		 (unsigned long long)(scry_now_ns() - w->began_ns) / 1000000,
@@ -235,6 +238,11 @@ static int drain(struct scry_session *s)
 		struct scry_watch *w = s->watches[i];
 		int f = 0;
 
+		if (w->traced_until_ns && !w->is_over && scry_now_ns() > w->traced_until_ns) {
+			scry_spawns_drop(&s->spawns, w->proc.pid);
+			w->traced_until_ns = 0;
+		}
+
 		if (!w->is_over && !w->target_gone && w->instrument->turn)
 			w->instrument->turn(w);
 		if (!w->is_over)
@@ -245,6 +253,35 @@ static int drain(struct scry_session *s)
 		fill = f > fill ? f : fill;
 	}
 	return fill;
+}
+
+/* It has become another program: what it was is written. */
+static void end_older(struct scry_session *s, pid_t pid)
+{
+	struct change change = {0};
+
+	for (size_t i = s->count; i-- > 0;) {
+		struct scry_watch *w = s->watches[i];
+
+		if (w->proc.pid != pid || w->is_over)
+			continue;
+		look_for_change(s, w, &change);
+		w->target_gone = true;
+		scry_watch_end(w, change.is_there ? change.why : "the target ended");
+		scry_inject_unlock(&w->inj);
+	}
+}
+
+/* Returns for how long it was held. A program that may be a wrapper is held when it execs. */
+static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scry_tracee *t)
+{
+	uint64_t since = t->stopped_at_ns, now = scry_now_ns();
+
+	if (!w || !goes_on(s, w))
+		return scry_spawns_let_go(&s->spawns, t);
+	w->traced_until_ns = now + WRAPPER_NS;
+	scry_spawns_keep(&s->spawns, t);
+	return since ? now - since : 0;
 }
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
@@ -263,6 +300,7 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 		if (r < 0)
 			return 0;
 	}
+	end_older(s, t->pid);
 	w = scry_watch_new(s);
 	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
 	if (r == 0) {
@@ -271,7 +309,7 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 		r = scry_watch_enter(w);
 		w->held = NULL;
 	}
-	held = scry_spawns_let_go(&s->spawns, t);
+	held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
 	if (r < 0 && w) {
 		if (s->entered && s->instrument->follows_exec)
 			scry_watch_note(w, "it ran a program that is not recorded: %s",

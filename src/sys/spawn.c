@@ -266,6 +266,28 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
 	resume(row, 0);
 }
 
+void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t)
+{
+	if (s->follows)
+		scry_tracee_options(t, 0);
+	scry_spawns_go_on(s, t);
+}
+
+bool scry_spawns_has(const struct scry_spawns *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->rows[i].t.tid == pid)
+			return true;
+	return false;
+}
+
+void scry_spawns_drop(struct scry_spawns *s, pid_t pid)
+{
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i].t.tid == pid)
+			forget(s, &s->rows[i]);
+}
+
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t)
 {
 	struct scry_spawn *row = row_of(t);

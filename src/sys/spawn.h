@@ -57,6 +57,12 @@ bool scry_spawns_is_starting(const struct scry_spawns *s);
 
 /* After step: not what was looked for; it goes on to the next exec, followed. */
 void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
+/* After step: it goes on, and step says when it has become another program. Of the processes and
+ * threads that it makes nothing is said. */
+void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t);
+/* Is it followed? And: it is no more, running or not. */
+bool scry_spawns_has(const struct scry_spawns *s, pid_t pid);
+void scry_spawns_drop(struct scry_spawns *s, pid_t pid);
 /* After step: it goes on alone. Returns for how long it was held, ns. */
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t);
 
