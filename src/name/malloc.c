@@ -507,6 +507,9 @@ int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now)
 
 int scry_malloc_finish(struct scry_malloc *m)
 {
+	struct scry_ev_memory last;
+
+	scry_malloc_memory_times(&m->memory, &last); /* did it have children? */
 	for (size_t i = 0; i < m->thread_count; i++) {
 		m->calls.stats.unreturned += m->threads[i]->realloc.is_on;
 		m->threads[i]->realloc.is_on = false;
@@ -521,7 +524,7 @@ void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *re
 	ret->callers = scry_malloc_callers_count(m->calls.callers);
 	ret->callers_unnamed = scry_malloc_callers_unnamed(m->calls.callers);
 	ret->threads = m->numbers;
-	ret->had_children = m->memory.child_faults != 0;
+	ret->had_children = m->memory.had_children;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
 	ret->memory = ret->block_bytes + 8 * m->kept;
 }

@@ -68,11 +68,25 @@ static int read_stat(const char *text, struct scry_ev_memory *ret, uint64_t *ret
 		at = end;
 	}
 	ret->faults = fields[10];
-	*ret_child_faults = fields[11];
+	*ret_child_faults = fields[11]; /* of children that were waited for */
 	ret->major_faults = fields[12];
 	ret->user_ns = fields[14] * tick;
 	ret->system_ns = fields[15] * tick;
 	ret->threads = (uint32_t)fields[20];
+	return 0;
+}
+
+int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
+{
+	char text[4096];
+	uint64_t child_faults;
+
+	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, ret, &child_faults) < 0)
+		return -ESRCH;
+	if (m->has_base)
+		m->had_children |= child_faults != m->child_faults;
+	m->child_faults = child_faults;
+	m->has_base = true;
 	return 0;
 }
 
@@ -87,7 +101,7 @@ int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory 
 	    !line_bytes(text, "\nRssShmem:", &ev.rss_shmem))
 		return -ESRCH;
 	line_bytes(text, "\nVmHWM:", &ev.rss_peak);
-	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, &ev, &m->child_faults) < 0)
+	if (scry_malloc_memory_times(m, &ev) < 0)
 		return -ESRCH;
 	*ret = ev;
 	return 0;

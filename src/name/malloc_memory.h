@@ -18,9 +18,10 @@
 
 struct scry_malloc_memory {
 	pid_t pid;
-	int status, stat;	    /* files that stay open; -1 */
-	uint64_t first_ns, last_ns; /* 0: never */
-	uint64_t child_faults;	    /* of children that have ended; not 0: it had some */
+	int status, stat;	     /* files that stay open; -1 */
+	uint64_t first_ns, last_ns;  /* 0: never */
+	uint64_t child_faults;	     /* of children that it has waited for, as read last */
+	bool has_base, had_children; /* those have grown since the first look */
 };
 
 void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid);
@@ -28,6 +29,10 @@ void scry_malloc_memory_done(struct scry_malloc_memory *m);
 
 /* 0; -ESRCH: the process is gone or a zombie, no sentence. */
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret);
+
+/* What /proc/PID/stat says alone: also of one that ends, or runs another program by now. 0; -ESRCH.
+ */
+int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory *ret);
 
 /* See scry_malloc_memory(). */
 int scry_malloc_memory_write(struct scry_malloc_memory *m, struct scry_writer *w, uint64_t now_ns,
