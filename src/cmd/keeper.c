@@ -28,6 +28,7 @@
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
+#define IMAGELESS_NS 500000000ull
 #define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
 #define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
 
@@ -160,13 +161,23 @@ struct change { /* of the program that a process runs */
 /* It runs another program: that is held before it has come far, then the old one is written. */
 static void look_for_change(struct scry_session *s, struct scry_watch *w, struct change *c)
 {
-	struct scry_proc_stat st;
+	struct scry_proc_stat st = {0};
 
 	w->may_have_execed = false;
 	if (!scry_watch_has_execed(w))
 		return;
+	if (scry_proc_stat(w->proc.pid, &st) < 0)
+		st.state = 'X';
+	/* One that is ending has no image, nor has one in the midst of its exec: that is seen soon.
+	 * Of one that may not be looked at, never. */
+	if (!st.image && st.state != 'Z' && st.state != 'X' &&
+	    (!w->imageless_ns || scry_now_ns() < w->imageless_ns + IMAGELESS_NS)) {
+		w->imageless_ns = w->imageless_ns ? w->imageless_ns : scry_now_ns();
+		w->may_have_execed = true;
+		return;
+	}
 	w->target_gone = true;
-	if (scry_proc_stat(w->proc.pid, &st) < 0 || !st.image) /* one that is ending has none */
+	if (st.state == 'Z' || st.state == 'X')
 		return;
 	*c = (struct change){.is_there = true, .pid = w->proc.pid, .caught = -ENOTSUP};
 	if (scry_spawns_has(&s->spawns, c->pid))

@@ -60,6 +60,7 @@ struct scry_watch {
 	uint32_t image;		  /* programs that this pid ran before, in this recording */
 	struct scry_execs execs;  /* news of the next one */
 	uint64_t traced_until_ns; /* held at once when it execs until then: many do so soon */
+	uint64_t imageless_ns;	  /* since when its memory was gone and it had not ended */
 	bool may_have_execed;	  /* there was some */
 	bool is_caught;		  /* noticed after its exec: the VM may have been up by then */
 	const char *runtime;	  /* set by prepare: "ruby 3.1.2...", or NULL */
