@@ -16,12 +16,6 @@ static int open_file(pid_t pid, const char *name)
 	return pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid)
-{
-	*m = (struct scry_malloc_memory){
-		.pid = pid, .status = open_file(pid, "status"), .stat = open_file(pid, "stat")};
-}
-
 void scry_malloc_memory_done(struct scry_malloc_memory *m)
 {
 	if (m->status >= 0)
@@ -88,6 +82,15 @@ int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory
 	m->child_faults = child_faults;
 	m->has_base = true;
 	return 0;
+}
+
+void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid)
+{
+	struct scry_ev_memory first;
+
+	*m = (struct scry_malloc_memory){
+		.pid = pid, .status = open_file(pid, "status"), .stat = open_file(pid, "stat")};
+	scry_malloc_memory_times(m, &first); /* children that it had before */
 }
 
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
