@@ -35,7 +35,94 @@ struct recording {
 	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */
+	/* children, of this process and of its children, that have not been seen to record */
+	struct child *children;
+	size_t child_count;
+	uint64_t adopted_ns; /* of a child: since when its lane is taken */
 };
+
+struct child {
+	uint32_t pid;
+	struct scry_malloc *calls; /* with its parent's blocks */
+};
+
+#define CHILDREN_MAX 256u /* the oldest have exec'ed or ended, most likely */
+#define LATE_TRIES 100
+#define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
+
+/* A process has forked: what it has now, its child has too. */
+static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
+{
+	struct scry_watch *w = arg;
+	struct recording *root = w->root ? w->root->state : w->state;
+	const struct scry_malloc_opts opts = {
+		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
+		.writer = w->writer,
+		.memory = w->opts->memory,
+		.on_fork = on_fork,
+		.on_fork_arg = w->root ? w->root : w,
+	};
+	struct child *more;
+	int r;
+
+	if (root->child_count == CHILDREN_MAX) {
+		scry_malloc_free(root->children[0].calls);
+		memmove(root->children, root->children + 1,
+			--root->child_count * sizeof(*root->children));
+	}
+	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
+	if (!more)
+		return scry_fail(-ENOMEM, "not enough memory for the children");
+	root->children = more;
+	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
+	more[root->child_count].pid = pid;
+	root->child_count += r == 0;
+	return r;
+}
+
+/* The calls of the process that has this lane: as its parent left them, once that is known. */
+static int take_up(struct scry_watch *w, struct recording *m)
+{
+	struct recording *root = w->root->state;
+	uint32_t pid = (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE);
+	const struct scry_malloc_opts opts = {
+		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
+		.writer = w->writer,
+		.memory = w->opts->memory,
+		.on_fork = on_fork,
+		.on_fork_arg = w->root,
+	};
+
+	for (size_t i = root->child_count; i-- > 0 && pid;) {
+		if (root->children[i].pid != pid)
+			continue;
+		m->calls = root->children[i].calls;
+		root->children[i] = root->children[--root->child_count];
+		return 0;
+	}
+	if (!pid || scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS)
+		return 0;
+	return scry_malloc_new(&opts, &m->calls);
+}
+
+/* A fork child that records in a lane already. */
+static int adopt(struct scry_watch *w)
+{
+	struct recording *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	w->state = m;
+	m->adopted_ns = scry_now_ns();
+	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct recording *m = w->state;
+
+	scry_tracks_identify(m->tracks, w->proc.pid);
+}
 
 static int prepare(struct scry_watch *w)
 {
@@ -47,7 +134,7 @@ static int prepare(struct scry_watch *w)
 	w->state = m;
 	r = scry_hooks_open(&m->hooks, &w->proc);
 	if (r == 0)
-		r = scry_malloc_family_want(&m->family, &m->hooks);
+		r = scry_malloc_family_want(&m->family, &m->hooks, w->opts->follow);
 	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
@@ -97,6 +184,8 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.on_fork = w->pool.head ? on_fork : NULL,
+		.on_fork_arg = w,
 	};
 	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
 
@@ -182,6 +271,8 @@ static int enter(struct scry_watch *w)
 		r = start_keeping(w, m);
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
 	if (r == 0)
@@ -239,8 +330,9 @@ static int take(struct scry_watch *w, struct recording *m)
 static int drain(struct scry_watch *w)
 {
 	struct recording *m = w->state;
+	int r = m && m->tracks && !m->calls && w->root ? take_up(w, m) : 0;
 
-	return m->calls && !m->is_full ? take(w, m) : 0;
+	return r == 0 && m && m->calls && !m->is_full ? take(w, m) : r;
 }
 
 /*
@@ -253,7 +345,7 @@ static void leave(struct scry_watch *w)
 
 	if (!m->end_tsc)
 		m->end_tsc = __rdtsc();
-	if (scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
+	if (!w->root && scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
 	scry_threads_record(&w->inj, false);
 	scry_threads_await(&w->inj);
@@ -297,15 +389,38 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
+/* A child that ended before its parent's fork was merged: that is soon. */
+static int find_late(struct scry_watch *w, struct recording *m)
+{
+	int r = 0;
+
+	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
+		if (i == LATE_TRIES - 1)
+			m->adopted_ns = 0; /* on its own, then */
+		else if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		for (size_t k = 0; k < w->session->count; k++) {
+			struct scry_watch *other = w->session->watches[k];
+
+			if (other != w && !other->is_over && drain(other) < 0)
+				scry_error_clear();
+		}
+		r = take_up(w, m);
+	}
+	return r;
+}
+
 static int finish(struct scry_watch *w)
 {
 	struct recording *m = w->state;
 	struct scry_malloc_stats calls;
 	struct scry_tracks_stats tracks;
-	int r;
+	int r = 0;
 
-	if (!m->calls)
-		return 0;
+	if (m && m->tracks && !m->calls && w->root)
+		r = find_late(w, m);
+	if (r < 0 || !m || !m->calls)
+		return r;
 	r = finish_calls(w, m);
 	scry_malloc_stats(m->calls, &calls);
 	scry_tracks_stats(m->tracks, &tracks);
@@ -319,12 +434,29 @@ static int finish(struct scry_watch *w)
 	return r;
 }
 
+/* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	int r = finish(w);
+
+	into->events += w->events;
+	into->lost += w->lost;
+	into->errors += w->errors;
+	into->cost_ns += w->cost_ns;
+	into->frees_older += w->frees_older;
+	return r;
+}
+
 static void done(struct scry_watch *w)
 {
 	struct recording *m = w->state;
 
 	if (m) {
-		scry_hooks_close(&m->hooks);
+		if (!w->root)
+			scry_hooks_close(&m->hooks);
+		for (size_t i = 0; i < m->child_count; i++)
+			scry_malloc_free(m->children[i].calls);
+		free(m->children);
 		scry_malloc_free(m->calls);
 		scry_tracks_free(m->tracks);
 	}
@@ -339,6 +471,9 @@ const struct scry_instrument scry_instrument_malloc = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
+	.merge = merge,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,
@@ -351,6 +486,8 @@ int scry_cmd_malloc_record(int argc, char **argv)
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
+		 "record child processes too, each as a part of its own", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};

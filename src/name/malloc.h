@@ -30,6 +30,10 @@ struct scry_malloc_opts {
 	struct scry_producer producer;
 	struct scry_writer *writer;
 	uint64_t memory; /* bytes for all that is kept here; 0: no limit */
+	/* The process has forked `pid` (as it sees it): all up to then is merged, nothing after it.
+	 * May call scry_malloc_fork. NULL: children are not recorded. */
+	int (*on_fork)(void *arg, struct scry_malloc *parent, uint32_t pid);
+	void *on_fork_arg;
 };
 
 /* Also looks which objects are loaded, for callers of a target that ends soon. */
@@ -37,8 +41,8 @@ int scry_malloc_new(const struct scry_malloc_opts *opts, struct scry_malloc **re
 void scry_malloc_free(struct scry_malloc *m); /* NULL is legal */
 
 /*
- * A fork child's: blocks, callers and their ids as they are in `parent` now, which must be merged
- * up to the fork; threads and words are not taken over. Parent's chunk is written first.
+ * A fork child's: blocks as they are in `parent` now, which must be merged up to the fork. Threads,
+ * callers and words are not taken over. Parent's chunk and the child's first are written.
  */
 int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *opts,
 		     struct scry_malloc **ret);

@@ -102,19 +102,6 @@ struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
 	return c;
 }
 
-struct scry_malloc_callers *scry_malloc_callers_copy(const struct scry_malloc_callers *c, pid_t pid)
-{
-	struct scry_malloc_callers *copy = scry_malloc_callers_new(pid);
-
-	if (!copy)
-		return NULL;
-	memcpy(copy->ids, c->ids, sizeof(copy->ids));
-	copy->count = c->count;
-	for (uint32_t id = 1; id <= c->count; id++)
-		copy->places[id].address = c->places[id].address;
-	return copy;
-}
-
 void scry_malloc_callers_free(struct scry_malloc_callers *c)
 {
 	if (!c)

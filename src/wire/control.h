@@ -123,7 +123,8 @@ struct scry_control {
 	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
 	uint32_t track_pad;
 	uint64_t track_waits; /* how often one had to wait */
-	uint64_t pad1[45];
+	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
+	uint64_t pad1[44];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

@@ -33,6 +33,8 @@ enum scry_malloc_op {
 	SCRY_MALLOC_OP_TIME,	    /* word 1 is the whole TSC */
 	SCRY_MALLOC_OP_CALLER,	    /* `size` is a caller's code, word 1 its return address: holds
 				       for the process, comes before its first use in stamp order */
+	SCRY_MALLOC_OP_FORK, /* it is about to fork: what is stamped up to here the child has too */
+	SCRY_MALLOC_OP_FORKED, /* it has: the address is the child's pid times 8, 0: it failed */
 };
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu
