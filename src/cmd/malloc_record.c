@@ -41,22 +41,100 @@ struct recording {
 	uint64_t adopted_ns; /* of a child: since when its lane is taken */
 };
 
+static int drain(struct scry_watch *w);
+static void end_forked(struct scry_watch *w);
+
 struct child {
 	uint32_t pid;
+	uint32_t image;
 	struct scry_malloc *calls; /* with its parent's blocks */
 };
 
 #define CHILDREN_MAX 256u /* the oldest have exec'ed or ended, most likely */
-#define LATE_TRIES 100
+#define LATE_TRIES 1000
+#define FORK_TRIES 10
 #define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
+
+/* Of a fork child that took a lane: as it says; 0: not yet. */
+static uint32_t lane_pid(const struct scry_watch *w)
+{
+	return w->root && w->inj.control
+		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/* What a fork child did ends: what follows with its pid is another program. */
+static void end_part(struct scry_session *s, uint32_t pid)
+{
+	struct scry_ev_detach end = {.pid = pid, .verified = 1};
+
+	end.reason_str = scry_session_string(s, "it ended, or ran another program");
+	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
+}
+
+static void drain_others(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i] != w && !s->watches[i]->is_over && drain(s->watches[i]) < 0)
+			scry_error_clear();
+}
+
+/* A fork child that has not recorded, with its parent's blocks: NULL, it is not known. */
+static struct child *child_of(struct scry_session *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct recording *m = s->watches[i]->root ? NULL : s->watches[i]->state;
+
+		for (size_t k = 0; m && k < m->child_count; k++)
+			if (m->children[k].pid == pid)
+				return &m->children[k];
+	}
+	return NULL;
+}
+
+/* It may be a fork child's next program: then what that did is a part that ends before this one
+ * begins, found or not, and whether it called malloc or not. */
+static void end_forked(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+	const uint32_t pid = (uint32_t)w->proc.pid;
+	struct child *child = NULL;
+
+	for (int i = 0; i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		for (size_t k = s->count; k-- > 0;) {
+			struct scry_watch *other = s->watches[k];
+
+			if (other == w || other->is_over || other->proc.pid ||
+			    lane_pid(other) != pid)
+				continue;
+			other->target_gone = true;
+			scry_watch_end(other, "it ran another program (exec)");
+			return;
+		}
+		drain_others(w);
+		child = child_of(s, pid);
+	}
+	if (!child)
+		return;
+	scry_malloc_free(child->calls);
+	*child = (struct child){0};
+	end_part(s, pid);
+}
 
 /* A process has forked: what it has now, its child has too. */
 static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 {
 	struct scry_watch *w = arg;
 	struct recording *root = w->root ? w->root->state : w->state;
+	const struct child child = {.pid = pid, .image = scry_session_part(w->session, pid)};
 	const struct scry_malloc_opts opts = {
-		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
+		.producer = {.pid = pid,
+			     .ring = child.image,
+			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
 		.on_fork = on_fork,
@@ -74,8 +152,8 @@ static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 	if (!more)
 		return scry_fail(-ENOMEM, "not enough memory for the children");
 	root->children = more;
+	more[root->child_count] = child;
 	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
-	more[root->child_count].pid = pid;
 	root->child_count += r == 0;
 	return r;
 }
@@ -84,8 +162,8 @@ static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 static int take_up(struct scry_watch *w, struct recording *m)
 {
 	struct recording *root = w->root->state;
-	uint32_t pid = (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE);
-	const struct scry_malloc_opts opts = {
+	uint32_t pid = lane_pid(w);
+	struct scry_malloc_opts opts = {
 		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
@@ -97,11 +175,13 @@ static int take_up(struct scry_watch *w, struct recording *m)
 		if (root->children[i].pid != pid)
 			continue;
 		m->calls = root->children[i].calls;
+		w->image = root->children[i].image;
 		root->children[i] = root->children[--root->child_count];
 		return 0;
 	}
 	if (!pid || scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS)
 		return 0;
+	opts.producer.ring = w->image = scry_session_part(w->session, pid);
 	return scry_malloc_new(&opts, &m->calls);
 }
 
@@ -132,6 +212,7 @@ static int prepare(struct scry_watch *w)
 	if (!m)
 		return -ENOMEM;
 	w->state = m;
+	end_forked(w);
 	r = scry_hooks_open(&m->hooks, &w->proc);
 	if (r == 0)
 		r = scry_malloc_family_want(&m->family, &m->hooks, w->opts->follow);
@@ -399,12 +480,7 @@ static int find_late(struct scry_watch *w, struct recording *m)
 			m->adopted_ns = 0; /* on its own, then */
 		else if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		for (size_t k = 0; k < w->session->count; k++) {
-			struct scry_watch *other = w->session->watches[k];
-
-			if (other != w && !other->is_over && drain(other) < 0)
-				scry_error_clear();
-		}
+		drain_others(w);
 		r = take_up(w, m);
 	}
 	return r;
@@ -437,7 +513,11 @@ static int finish(struct scry_watch *w)
 /* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
 static int merge(struct scry_watch *into, struct scry_watch *w)
 {
+	uint32_t pid = lane_pid(w);
 	int r = finish(w);
+
+	if (pid)
+		end_part(w->session, pid);
 
 	into->events += w->events;
 	into->lost += w->lost;

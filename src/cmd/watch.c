@@ -171,11 +171,12 @@ static void open_pool(struct scry_watch *w)
 	}
 }
 
-static uint32_t count_images(const struct scry_watch *w)
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
 {
 	uint64_t n = 0;
 
-	scry_map_get(&w->session->images, (uint64_t)w->proc.pid, &n);
+	scry_map_get(&s->images, pid, &n);
+	scry_map_put(&s->images, pid, n + 1);
 	return (uint32_t)n;
 }
 
@@ -196,7 +197,7 @@ static int put_in(struct scry_watch *w)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	w->began_ns = scry_now_ns();
-	w->image = count_images(w);
+	w->image = scry_session_part(w->session, (uint32_t)w->proc.pid);
 	if (w->instrument->follows_exec)
 		scry_execs_open(&w->execs, w->proc.pid);
 	r = w->instrument->enter(w);
@@ -386,8 +387,6 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 		r = sum_up(w);
 	}
 	give_lane_back(w);
-	if (w->proc.pid)
-		scry_map_put(&w->session->images, (uint64_t)w->proc.pid, w->image + 1ull);
 	return r;
 }
 
