@@ -245,14 +245,11 @@ static int drain(struct scry_session *s)
 {
 	int fill = 0;
 
+	if (s->instrument->follows_exec)
+		scry_spawns_drop_older(&s->spawns, scry_now_ns() - WRAPPER_NS);
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *w = s->watches[i];
 		int f = 0;
-
-		if (w->traced_until_ns && !w->is_over && scry_now_ns() > w->traced_until_ns) {
-			scry_spawns_drop(&s->spawns, w->proc.pid);
-			w->traced_until_ns = 0;
-		}
 
 		if (!w->is_over && !w->target_gone && w->instrument->turn)
 			w->instrument->turn(w);
@@ -290,7 +287,6 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 
 	if (!w || !goes_on(s, w))
 		return scry_spawns_let_go(&s->spawns, t);
-	w->traced_until_ns = now + WRAPPER_NS;
 	scry_spawns_keep(&s->spawns, t);
 	return since ? now - since : 0;
 }
@@ -424,8 +420,8 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 				(unsigned long long)s->refused, SCRY_LANES);
 	if (s->late)
 		scry_watch_note(any,
-				"%llu Ruby programs that a watched one started were noticed late: "
-				"objects made before are not counted",
+				"%llu programs that a watched one started were noticed late: what "
+				"they did before is not counted",
 				(unsigned long long)s->late);
 	if (s->not_entered)
 		scry_watch_note(any, "%llu Ruby programs could not be entered and were not watched",
@@ -451,6 +447,7 @@ static int leave_all(struct scry_session *s, const char *why)
 	for (size_t i = 0; s->instrument->conclude && i < s->count; i++)
 		if (is_in(s->watches[i]))
 			s->instrument->conclude(s->watches[i]);
+	scry_spawns_done(&s->spawns);	      /* else those that are followed could not be held */
 	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
 		if (is_in(s->watches[i]))
 			scry_inject_want(&s->watches[i]->inj, 0);

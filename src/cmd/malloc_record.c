@@ -307,6 +307,15 @@ static void tell_unknown(struct scry_watch *w, const char *why)
 	scry_error_clear();
 }
 
+/* Was it named by -p? Else it is a child that was found. */
+static bool is_asked_for(const struct scry_watch *w)
+{
+	for (size_t i = 0; i < w->opts->pids.count; i++)
+		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
+			return true;
+	return false;
+}
+
 /*
  * From here on calls are recorded. The blocks that live already are looked at while everybody is
  * held, so that none comes or goes between that and the first call.
@@ -317,6 +326,7 @@ static int begin(struct scry_watch *w, struct recording *m)
 	struct scry_world world;
 	int r, found = -ENOTSUP;
 
+	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
 	if (w->held)
 		return scry_threads_record(&w->inj, true);
 	scry_maps_done(&w->inj.maps);

@@ -366,7 +366,7 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 	w->ended_ns = scry_now_ns();
 	snprintf(text, sizeof(text), "process %d ended: %s", w->proc.pid, why);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
-	if (w->traced_until_ns && !w->target_gone)
+	if (w->proc.pid && !w->target_gone)
 		scry_spawns_drop(&w->session->spawns, w->proc.pid);
 	if (!w->target_gone)
 		scry_watch_leave(w, &undo, &left);

@@ -142,7 +142,7 @@ static bool at_syscall(struct scry_spawn *s)
 /* A process or thread that `parent` made: it is ours already, and will stop by itself. */
 static void add_child(struct scry_spawns *s, pid_t parent)
 {
-	struct scry_spawn row = {.t.seized = true};
+	struct scry_spawn row = {.t.seized = true, .since_ns = scry_now_ns()};
 	unsigned long tid = 0;
 
 	if (ptrace(PTRACE_GETEVENTMSG, parent, 0, &tid) < 0 || !tid)
@@ -268,8 +268,9 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
 
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t)
 {
-	if (s->follows)
-		scry_tracee_options(t, 0);
+	row_of(t)->since_ns = scry_now_ns();
+	if (s->follows) /* of its processes, not of its threads: others may want to hold those */
+		scry_tracee_options(t, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK);
 	scry_spawns_go_on(s, t);
 }
 
@@ -285,6 +286,14 @@ void scry_spawns_drop(struct scry_spawns *s, pid_t pid)
 {
 	for (size_t i = s->count; i-- > 0;)
 		if (s->rows[i].t.tid == pid)
+			forget(s, &s->rows[i]);
+}
+
+void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns)
+{
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i].since_ns && s->rows[i].since_ns < ns && !s->rows[i].starting &&
+		    !s->rows[i].t.stopped)
 			forget(s, &s->rows[i]);
 }
 
