@@ -102,7 +102,7 @@ static void end_forked(struct scry_watch *w)
 	const uint32_t pid = (uint32_t)w->proc.pid;
 	struct child *child = NULL;
 
-	for (int i = 0; i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
+	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		for (size_t k = s->count; k-- > 0;) {
