@@ -1,7 +1,8 @@
 /*
  * Inside the agent: its one block of private data, and what its files share.
  *
- * The agent runs in the target: no libc, no malloc, no locks, no TLS, no syscalls, no printing.
+ * The agent runs in the target: no libc, no malloc, no locks, no TLS, no printing, and no syscalls
+ * but those of loads.c, track.c and malloc.c.
  * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
  * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
  * wire/control.h.
@@ -51,6 +52,7 @@ struct scry_agent_data {
 	struct scry_agent_pages pages;
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
+	struct scry_agent_lines lines __attribute__((aligned(64)));
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
@@ -101,6 +103,8 @@ int scry_lane_claim(struct scry_gate *g);
  * alive. */
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
 		uint64_t flags);
+/* All of it that does not depend on an object; `text`: SCRY_DEF_TEXT_MAX bytes, for path and label. */
+void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text);
 /* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
  * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);

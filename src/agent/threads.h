@@ -9,7 +9,7 @@
 #define SCRY_THREADS 2048u /* that are known at a time; more pass through, and are counted */
 #define SCRY_THREADS_PROBES 16u
 #define SCRY_TRACK_ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
-#define SCRY_TRACK_RECORD_MAX 8u /* words */
+#define SCRY_TRACK_RECORD_MAX 528u /* words */
 #define SCRY_TRACK_TIME_WORDS 2u
 #define SCRY_TRACK_EPOCH (1ull << 38) /* ticks after which a TIME record comes */
 
@@ -27,7 +27,8 @@ struct scry_agent_thread {
 	uint64_t touch_tsc; /* malloc.c: resident pages are counted again from then on */
 	uint32_t home;	    /* where it looks for a segment first */
 	uint32_t pad;
-	uint64_t spare[6];
+	uint64_t ec_word; /* lines.h: where its execution context is told; 0: not known */
+	uint64_t spare[5];
 };
 _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 

@@ -13,25 +13,33 @@
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
 #include "cmd/malloc_family.h"
+#include "cmd/malloc_lines.h"
+#include "cmd/malloc_older.h"
 #include "cmd/patch_words.h"
 #include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/watch_opts.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
-#include "name/glibc_arenas.h"
 #include "name/malloc.h"
 #include "wire/malloc_ring.h"
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
 #define FLUSH_NS 500000000ull
+#define STEPS 1000 /* instructions */
+#define STEPS_MAX 300000
+
+struct record_opts {
+	bool no_lines;
+};
 
 struct recording {
 	struct scry_hooks hooks;
 	struct scry_malloc_family family;
+	struct scry_malloc_lines lines;
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
-	uint64_t older_blocks, older_bytes;
+	struct scry_malloc_older older;
 	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */
@@ -204,8 +212,30 @@ static void identified(struct scry_watch *w)
 	scry_tracks_identify(m->tracks, w->proc.pid);
 }
 
+/*
+ * glibc's loader has a list of objects when it has relocated them, musl's makes it a little later,
+ * without a system call at which it could be met: it goes on to there one instruction at a time. No
+ * constructor has run yet.
+ */
+static int open_hooks(struct scry_watch *w, struct scry_hooks *h)
+{
+	int r = scry_hooks_open(h, &w->proc);
+
+	for (int i = 0; i < STEPS_MAX && r == -EFAULT && w->held; i += STEPS) {
+		scry_hooks_close(h);
+		r = scry_tracee_step(w->held, STEPS);
+		if (r < 0)
+			return scry_fail(r, "process %d cannot be followed in its start",
+					 w->proc.pid);
+		scry_error_clear();
+		r = scry_hooks_open(h, &w->proc);
+	}
+	return r;
+}
+
 static int prepare(struct scry_watch *w)
 {
+	const struct record_opts *opts = w->opts->instrument_opts;
 	struct recording *m = calloc(1, sizeof(*m));
 	int r;
 
@@ -213,9 +243,14 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = m;
 	end_forked(w);
-	r = scry_hooks_open(&m->hooks, &w->proc);
+	m->lines.watch = w;
+	if (!opts->no_lines)
+		scry_malloc_lines_plan(&m->lines, w);
+	r = open_hooks(w, &m->hooks);
 	if (r == 0)
 		r = scry_malloc_family_want(&m->family, &m->hooks, w->opts->follow);
+	if (r == 0)
+		r = scry_malloc_lines_want(&m->lines, &m->hooks);
 	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
@@ -238,8 +273,8 @@ static void tell_allocator(struct scry_watch *w, const struct recording *m)
 {
 	const struct scry_malloc_family *f = &m->family;
 	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
-				       .older_blocks = m->older_blocks,
-				       .older_bytes = m->older_bytes};
+				       .older_blocks = m->older.blocks,
+				       .older_bytes = m->older.bytes};
 	char text[768];
 
 	ev.module_str = scry_session_string(w->session, f->module);
@@ -277,36 +312,6 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 	return r;
 }
 
-/* Said of blocks that were there before; what is not known of them. */
-static int keep_older(struct scry_watch *w, struct recording *m,
-		      const struct scry_glibc_arenas *older)
-{
-	uint64_t missed =
-		older->mapped > older->mapped_found ? older->mapped - older->mapped_found : 0;
-	int r = 0;
-
-	for (size_t i = 0; i < older->count && r == 0; i++)
-		r = scry_malloc_older(m->calls, older->rows[i].address, older->rows[i].usable);
-	m->older_blocks = older->count;
-	m->older_bytes = older->bytes;
-	if (older->broken || missed)
-		scry_watch_note(
-			w,
-			"of the blocks that are older than this recording, those of %u of %u "
-			"arenas and %llu large ones were not found",
-			older->broken, older->arenas, (unsigned long long)missed);
-	return r;
-}
-
-static void tell_unknown(struct scry_watch *w, const char *why)
-{
-	scry_watch_note(w,
-			"blocks that are older than this recording are not known, their ends are "
-			"told as such: %s",
-			why);
-	scry_error_clear();
-}
-
 /* Was it named by -p? Else it is a child that was found. */
 static bool is_asked_for(const struct scry_watch *w)
 {
@@ -316,41 +321,10 @@ static bool is_asked_for(const struct scry_watch *w)
 	return false;
 }
 
-/*
- * From here on calls are recorded. The blocks that live already are looked at while everybody is
- * held, so that none comes or goes between that and the first call.
- */
-static int begin(struct scry_watch *w, struct recording *m)
+static int record(struct scry_watch *w)
 {
-	struct scry_glibc_arenas older = {0};
-	struct scry_world world;
-	int r, found = -ENOTSUP;
-
 	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
-	if (w->held)
-		return scry_threads_record(&w->inj, true);
-	scry_maps_done(&w->inj.maps);
-	r = scry_maps_read(w->proc.pid, &w->inj.maps);
-	if (r == 0)
-		r = scry_inject_stop(&w->inj, &world);
-	if (r < 0)
-		return r;
-	if (m->family.is_glibc)
-		found = scry_glibc_arenas_read(&w->inj.mem, &w->inj.maps,
-					       scry_now_ns() + w->opts->max_pause_ns, &older);
-	r = scry_threads_record(&w->inj, true);
-	scry_inject_go(&w->inj, &world);
-	scry_glibc_arenas_settle(&older);
-	if (found < 0)
-		tell_unknown(w,
-			     !m->family.is_glibc ? "only glibc's are"
-			     : found == -ETIME
-				     ? "there are more than could be looked at within --max-pause"
-				     : scry_error());
-	else if (r == 0)
-		r = keep_older(w, m, &older);
-	scry_glibc_arenas_done(&older);
-	return r;
+	return scry_threads_record(&w->inj, true);
 }
 
 static int enter(struct scry_watch *w)
@@ -361,6 +335,13 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = start_keeping(w, m);
 	if (r == 0)
+		r = scry_malloc_lines_tell(&m->lines);
+	if (r == 0)
+		scry_malloc_lines_read(&m->lines, m->calls);
+	m->family.with_lines = m->lines.how;
+	m->family.lines_depth = m->lines.depth;
+	m->family.frames = m->lines.frames;
+	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0 && w->pool.head)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
@@ -369,7 +350,7 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
 	if (r == 0)
-		r = begin(w, m);
+		r = w->held ? record(w) : scry_malloc_older_find(w, m->calls, record, &m->older);
 	if (r < 0)
 		return r;
 	tell_allocator(w, m);
@@ -392,16 +373,22 @@ static int give(void *arg, const struct scry_track_run *run)
 /* All that is there, up to its watermark. */
 static int take(struct scry_watch *w, struct recording *m)
 {
+	struct scry_control *c = w->inj.control;
 	struct scry_tracks_taken taken = {0};
-	uint64_t now = scry_now_ns();
-	int r = scry_tracks_take(m->tracks, give, m->calls, &taken);
-	uint64_t tsc = __rdtsc(); /* later than what has just been copied */
+	uint64_t names = __atomic_load_n(&c->names_wanted, __ATOMIC_SEQ_CST);
+	uint64_t now = scry_now_ns(), tsc;
+	int r;
 
+	if (!w->root) /* of a child's code nothing is read */
+		scry_malloc_lines_turn(&m->lines, m->calls);
+	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
+	tsc = __rdtsc(); /* later than what has just been copied */
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());
 	if (m->end_tsc && taken.watermark > m->end_tsc)
 		taken.watermark = m->end_tsc;
 	if (r == 0)
 		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
+	__atomic_store_n(&c->names_done, names, __ATOMIC_SEQ_CST);
 	if (r == 0)
 		r = scry_malloc_memory(m->calls, now, false);
 	if (r == 0 && now >= m->flush_ns) {
@@ -517,6 +504,8 @@ static int finish(struct scry_watch *w)
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");
+	if (!w->root)
+		scry_malloc_lines_note(&m->lines, &calls);
 	return r;
 }
 
@@ -548,6 +537,8 @@ static void done(struct scry_watch *w)
 			scry_malloc_free(m->children[i].calls);
 		free(m->children);
 		scry_malloc_free(m->calls);
+		if (!w->root)
+			scry_malloc_lines_done(&m->lines);
 		scry_tracks_free(m->tracks);
 	}
 	free(m);
@@ -572,13 +563,16 @@ const struct scry_instrument scry_instrument_malloc = {
 
 int scry_cmd_malloc_record(int argc, char **argv)
 {
-	struct scry_watch_opts opts = {0};
+	struct record_opts record = {0};
+	struct scry_watch_opts opts = {.instrument_opts = &record};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "record child processes too, each as a part of its own", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
+		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
 	const struct scry_watch_cli cli = {

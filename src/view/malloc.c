@@ -12,6 +12,7 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/malloc_places.h"
 #include "view/malloc_verdict.h"
 
 #include <errno.h>
@@ -112,29 +113,12 @@ static uint64_t row_key(const struct malloc_view *v, const struct scry_malloc_ca
 	}
 }
 
-/* What a person calls the place: the line a VM ran, else symbol and offset, else the object. */
 static void put_place(const struct malloc_view *v, const struct row *row)
 {
-	const struct scry_ev_caller *n = &row->caller->name;
-	const char *file = scry_reader_string(v->reader, n->file_str, NULL);
-	const char *symbol = scry_reader_string(v->reader, n->symbol_str, NULL);
-	const char *module = scry_reader_string(v->reader, n->module_str, NULL);
 	struct scry_buf *buf = (struct scry_buf *)&v->buf;
-	const char *slash = module ? strrchr(module, '/') : NULL;
 
 	scry_buf_clear(buf);
-	if (file)
-		scry_buf_printf(buf, "%s:%u ", file, n->line);
-	if (symbol)
-		scry_buf_printf(buf, "%s+%#llx", symbol, (unsigned long long)n->offset);
-	else if (module)
-		scry_buf_printf(buf, "%#llx", (unsigned long long)n->offset);
-	else if (row->id)
-		scry_buf_printf(buf, "caller %u, not named", row->id);
-	else
-		scry_buf_printf(buf, "(caller not known)");
-	if (module)
-		scry_buf_printf(buf, " (%s)", slash ? slash + 1 : module);
+	scry_malloc_places_put(row->caller, v->reader, (enum scry_view_by)v->opts->by, buf);
 }
 
 static uint64_t percent(uint64_t part, uint64_t whole)
@@ -177,9 +161,9 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 		scry_cell_number(row->id),
 		scry_functions_string(v->reader, c->name.module_str),
 		scry_functions_string(v->reader, c->name.symbol_str),
-		scry_cell_known(c->name.offset, c->name.caller != 0),
+		scry_cell_known(c->name.offset, c->name.offset != 0),
 		scry_functions_string(v->reader, c->name.file_str),
-		scry_cell_known(c->name.line, c->name.file_str != 0),
+		scry_cell_known(c->name.line, c->name.line != 0),
 		scry_functions_string(v->reader, c->name.method_str),
 		scry_cell_text(v->buf.data, v->buf.len),
 	};
@@ -235,7 +219,8 @@ static int push_callers(struct malloc_view *v)
 		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	for (i = 0; i < p->caller_count; i++)
 		if (p->callers[i].allocated)
-			rows[count++] = (struct row){&p->callers[i], i, row_key(v, &p->callers[i])};
+			rows[count++] = (struct row){&p->callers[i], p->callers[i].name.caller,
+						     row_key(v, &p->callers[i])};
 	qsort(rows, count, sizeof(*rows), compare_rows);
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
@@ -455,7 +440,43 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
 
-/* Who made the peak, and who grew although all together did not: what to look at first. */
+static void note(struct malloc_view *v, struct scry_buf *line)
+{
+	v->doc->ops->note(v->doc, line->data, line->len);
+	scry_buf_clear(line);
+}
+
+static void note_growing(struct malloc_view *v, struct scry_buf *line, const struct row *most,
+			 uint32_t count)
+{
+	if (!count)
+		return;
+	put_place(v, most);
+	scry_buf_printf(line, "%u caller%s grew all the time, most: ", count,
+			count == 1 ? "" : "s");
+	scry_buf_append(line, v->buf.data, v->buf.len);
+	scry_buf_printf(line, ", by ");
+	scry_text_size(line, most->key);
+	scry_buf_printf(line, " in the second half of the calls");
+	note(v, line);
+}
+
+static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct row *most)
+{
+	const struct scry_malloc_process *p = v->process;
+
+	put_place(v, most);
+	scry_buf_printf(line, "the peak of ");
+	scry_text_size(line, p->peak.bytes);
+	scry_buf_printf(line, " was after ");
+	scry_text_duration(line, since(v, p->peak_ns));
+	scry_buf_printf(line, "; %u %% of it came from ",
+			(unsigned int)percent(most->key, p->peak.bytes));
+	scry_buf_append(line, v->buf.data, v->buf.len);
+	note(v, line);
+}
+
+/* Who grew and who made the peak: what to look at first. */
 static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict)
 {
 	const struct scry_malloc_process *p = v->process;
@@ -465,7 +486,7 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 
 	for (i = 0; i < p->caller_count; i++) {
 		const struct scry_malloc_caller_sum *c = &p->callers[i];
-		struct row row = {c, i, c->peak.bytes};
+		struct row row = {c, c->name.caller, c->peak.bytes};
 
 		if (!most.caller || row.key > most.key)
 			most = row;
@@ -476,28 +497,12 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 		if (!growing.caller || row.key > growing.key)
 			growing = row;
 	}
-	if (!p->peak.bytes)
-		return;
-	put_place(v, &most);
-	scry_buf_printf(&line, "the peak of ");
-	scry_text_size(&line, p->peak.bytes);
-	scry_buf_printf(&line, " was after ");
-	scry_text_duration(&line, since(v, p->peak_ns));
-	scry_buf_printf(&line, "; %u %% of it came from ",
-			(unsigned int)percent(most.key, p->peak.bytes));
-	scry_buf_append(&line, v->buf.data, v->buf.len);
-	v->doc->ops->note(v->doc, line.data, line.len);
-	scry_buf_clear(&line);
-	if (grown && verdict != SCRY_MALLOC_VERDICT_UNKNOWN) {
-		put_place(v, &growing);
-		scry_buf_printf(&line, "%u caller%s grew all the time, most: ", grown,
-				grown == 1 ? "" : "s");
-		scry_buf_append(&line, v->buf.data, v->buf.len);
-		scry_buf_printf(&line, ", by ");
-		scry_text_size(&line, growing.key);
-		scry_buf_printf(&line, " in the second half of the calls");
-		v->doc->ops->note(v->doc, line.data, line.len);
-	}
+	if (verdict == SCRY_MALLOC_VERDICT_GROWS)
+		note_growing(v, &line, &growing, grown);
+	if (p->peak.bytes)
+		note_peak(v, &line, &most);
+	if (verdict != SCRY_MALLOC_VERDICT_GROWS)
+		note_growing(v, &line, &growing, grown);
 	scry_buf_done(&line);
 }
 
@@ -541,6 +546,9 @@ static int push(struct malloc_view *v)
 		v->doc->ops->note(v->doc, "no call of malloc was recorded", 30);
 		return 0;
 	}
+	err = scry_malloc_places_merge(v->process, v->reader, (enum scry_view_by)v->opts->by);
+	if (err)
+		return err;
 	verdict = scry_malloc_verdict(v->process, &v->buf);
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 	note_callers(v, verdict);
@@ -566,6 +574,8 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	const struct scry_event *event;
 	int got = 0, err = read_moment(opts->at, &v.moment, &v.time_ns);
 
+	if (!err)
+		err = scry_malloc_places_check((enum scry_view_by)opts->by);
 	if (err)
 		return err;
 	v.sum.pid = (uint32_t)opts->pid;

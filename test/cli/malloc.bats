@@ -96,6 +96,17 @@ knows() {
 	same known target_malloc_known_static --symbols # its libc is the same module
 }
 
+@test "every call: a program of musl, whose loader makes its list late" {
+	local program="$TARGETS/target_malloc_small_musl"
+	[ -x "$program" ] || skip "no musl-gcc (Debian: musl-tools)"
+	LD_PRELOAD="" "$SCRY" malloc record -v --force -o "$T/x.scry" -- "$program" >"$T/known.out" 2>"$T/scry.err" 3>&- || [ $? -eq 3 ]
+	grep -q "served by .*musl" "$T/scry.err"
+	grep -qx right "$T/known.out"
+	events "$T/x.scry"
+	calls target_malloc_small_musl >"$T/recorded"
+	diff <(grep ^known "$T/known.out") <(grep -E "known (malloc|realloc|free) " "$T/recorded" | cut -d" " -f1-3)
+}
+
 @test "operators new and delete, their exceptions too" {
 	[ -x "$TARGETS/target_malloc_cxx" ] || skip "no C++ compiler"
 	local name
