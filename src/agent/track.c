@@ -7,6 +7,7 @@
  */
 #include "agent/track.h"
 
+#define SYS_GETPID 39
 #define SYS_GETTID 186
 #define SYS_FUTEX 202
 #define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
@@ -111,12 +112,31 @@ static struct scry_agent_thread *claim_entry(uint64_t fs)
 	return 0;
 }
 
+/* A fork child that is to be recorded too takes a lane at its first event. Other threads that it
+ * may have by then pass until that is done. */
+static int moves_in(void)
+{
+	struct scry_gate *g = scry_agent.gate;
+	uint64_t is_free = 0;
+
+	if (!scry_agent.follow.lanes || g->open ||
+	    !__atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) ||
+	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
+		return 0;
+	if (!scry_lane_claim(g)) /* none, for good */
+		return 0;
+	__atomic_store_n(&scry_agent.control->lane_pid, (uint64_t)syscall4(SYS_GETPID, 0, 0, 0, 0),
+			 __ATOMIC_RELEASE);
+	return 1;
+}
+
 /* For a thread whose entry is not where it is looked for first, or that is new. */
 __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 {
 	struct scry_agent_thread *t = 0;
 
-	if (!is_on())
+	if (!is_on() && !moves_in())
 		return 0;
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		uint64_t have;

@@ -33,7 +33,7 @@ struct place {
 	uint64_t address; /* 0: not known */
 	uint64_t offset;
 	char *module;
-	const char *symbol; /* of the file */
+	const char *symbol;	 /* of the file */
 	bool is_looked, is_read; /* the address; the line */
 	bool is_late;		 /* it was told before its line was known to be true */
 	uint64_t pc, iseq;	 /* iseq 0: not a line */
@@ -45,7 +45,7 @@ struct scry_malloc_callers {
 	pid_t pid;
 	uint16_t ids[SCRY_MALLOC_CODES];
 	struct place places[SCRY_MALLOC_CODES]; /* by id */
-	uint32_t count, looked, told;		  /* ids; those up to these are done */
+	uint32_t count, looked, told;		/* ids; those up to these are done */
 	uint64_t unnamed, lines, gone;
 	bool has_late;
 	struct scry_malloc_lines_reader reader;
@@ -108,26 +108,6 @@ struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
 		if (c->maps.entries[i].x && c->maps.entries[i].inode)
 			file_of(c, &c->maps.entries[i]);
 	return c;
-}
-
-struct scry_malloc_callers *scry_malloc_callers_copy(const struct scry_malloc_callers *c, pid_t pid)
-{
-	struct scry_malloc_callers *copy = scry_malloc_callers_new(pid);
-
-	if (!copy)
-		return NULL;
-	memcpy(copy->ids, c->ids, sizeof(copy->ids));
-	copy->count = c->count;
-	for (uint32_t id = 1; id <= c->count; id++) {
-		const struct place *p = &c->places[id];
-
-		copy->places[id] = (struct place){.address = p->address,
-						  .is_read = true,
-						  .path = p->path ? strdup(p->path) : NULL,
-						  .label = p->label ? strdup(p->label) : NULL,
-						  .line = p->line};
-	}
-	return copy;
 }
 
 void scry_malloc_callers_free(struct scry_malloc_callers *c)

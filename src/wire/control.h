@@ -123,10 +123,11 @@ struct scry_control {
 	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
 	uint32_t track_pad;
 	uint64_t track_waits; /* how often one had to wait */
+	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
 	/* threads that wait until the names of the code they ran are read: agent/lines.c */
 	uint64_t names_wanted; /* how many there were */
 	uint64_t lines_full;   /* pairs of caller and line that got no code */
-	uint64_t pad1[43];
+	uint64_t pad1[42];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

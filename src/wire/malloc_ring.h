@@ -33,11 +33,13 @@ enum scry_malloc_op {
 	SCRY_MALLOC_OP_TIME,	    /* word 1 is the whole TSC */
 	SCRY_MALLOC_OP_CALLER,	    /* `size` is a caller's code, word 1 its return address: holds
 				       for the process, comes before its first use in stamp order */
-	SCRY_MALLOC_OP_LINE,   /* the same where a VM ran code: the top 16 bits are the code, from
-				  SCRY_MALLOC_LINES on, bits 4..13 the words of the record; words
-				  1..3 are the return address, the pc (bit 0: its frame was the
-				  newest) and the iseq of the frame. Then, where the agent could read
-				  it: struct scry_ring_def, path, label */
+	SCRY_MALLOC_OP_LINE, /* the same where a VM ran code: the top 16 bits are the code, from
+				SCRY_MALLOC_LINES on, bits 4..13 the words of the record; words
+				1..3 are the return address, the pc (bit 0: its frame was the
+				newest) and the iseq of the frame. Then, where the agent could read
+				it: struct scry_ring_def, path, label */
+	SCRY_MALLOC_OP_FORK, /* it is about to fork: what is stamped up to here the child has too */
+	SCRY_MALLOC_OP_FORKED, /* it has: the address is the child's pid times 8, 0: it failed */
 };
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu
