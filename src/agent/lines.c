@@ -11,6 +11,8 @@
  * there a thread that runs Ruby has its VM stack in its machine stack, so that one that has used
  * less than `lines_depth` of that is not running any. From 3.3 on the thread goes at once, its
  * context's frames are taken away first, and no frame is believed that is not within its stack.
+ * When the VM is taken down, its last thread's frames are freed while they can still be found: so
+ * lines end before.
  */
 #include "agent/lines.h"
 
@@ -210,13 +212,10 @@ static void nap(const uint64_t *word, uint32_t value)
 			 : "rcx", "r11", "memory");
 }
 
-void scry_lines_await(void)
+static void await(struct scry_control *c)
 {
-	struct scry_control *c = scry_agent.control;
 	uint64_t mine, done;
 
-	if (!scry_agent.gate->open || !scry_agent.tracking.is_on || !scry_agent.malloc.with_lines)
-		return;
 	mine = __atomic_add_fetch(&c->names_wanted, 1, __ATOMIC_SEQ_CST);
 	for (uint32_t naps = 0; naps < NAPS_MAX; naps++) {
 		done = __atomic_load_n(&c->names_done, __ATOMIC_SEQ_CST);
@@ -225,4 +224,13 @@ void scry_lines_await(void)
 			return;
 		nap(&c->names_done, (uint32_t)done);
 	}
+}
+
+void scry_lines_over(void)
+{
+	struct scry_agent_malloc *m = &scry_agent.malloc;
+
+	if (scry_agent.gate->open && scry_agent.tracking.is_on && m->with_lines == SCRY_LINES_TOLD)
+		await(scry_agent.control);
+	m->with_lines = SCRY_LINES_OFF;
 }

@@ -25,8 +25,9 @@ uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t ad
 			 const struct scry_line *line);
 /* Code at `start`, of which there are codes, perhaps, is about to be freed. */
 void scry_lines_forget(uint64_t start, uint64_t size);
-/* The VM is about to be taken down: names that the keeper reads, it can read as long as we stay. */
-void scry_lines_await(void);
+/* The VM is about to be taken down: there are no more lines, and the names of those that there were
+ * the keeper can read only as long as we stay. */
+void scry_lines_over(void);
 
 static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
 {

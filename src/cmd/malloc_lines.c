@@ -78,6 +78,10 @@ void scry_malloc_lines_plan(struct scry_malloc_lines *l, struct scry_watch *w)
 			     "that it is at");
 	else if (find_ec(l) < 0)
 		leave_out(l, scry_error());
+	if (l->ruby)
+		l->down = scry_ruby_symbol(l->ruby, "ruby_sig_finalize");
+	if (l->ruby && !l->down)
+		leave_out(l, "its end cannot be seen: it does not export ruby_sig_finalize");
 	if (!l->ruby)
 		return;
 	l->place.ruby = l->ruby;
@@ -94,14 +98,25 @@ int scry_malloc_lines_want(const struct scry_malloc_lines *l, struct scry_hooks 
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
 					.way = SCRY_WAY_ENTRY,
 					.handler = "scry_agent_called",
-					.cookie = SCRY_CALL_NAMES};
-	uint64_t down = l->ruby ? scry_ruby_symbol(l->ruby, "ruby_sig_finalize") : 0;
+					.cookie = SCRY_CALL_LINES};
 	char request[32];
 
-	if (!down)
+	if (!l->ruby)
 		return 0;
-	snprintf(request, sizeof(request), "%#llx", (unsigned long long)down);
+	snprintf(request, sizeof(request), "%#llx", (unsigned long long)l->down);
 	return scry_hooks_want(hooks, request, &to);
+}
+
+void scry_malloc_lines_check(struct scry_malloc_lines *l, const struct scry_hooks *hooks)
+{
+	char why[256];
+
+	for (size_t i = 0; l->ruby && i < hooks->count; i++)
+		if (hooks->rows[i].address == l->down && !hooks->rows[i].way) {
+			snprintf(why, sizeof(why), "its end cannot be seen: %s",
+				 hooks->rows[i].why);
+			leave_out(l, why);
+		}
 }
 
 int scry_malloc_lines_tell(struct scry_malloc_lines *l)

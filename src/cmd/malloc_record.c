@@ -62,6 +62,8 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_check(&m->family, &m->hooks);
 	if (r == 0)
+		scry_malloc_lines_check(&m->lines, &m->hooks);
+	if (r == 0)
 		w->near = m->hooks.rows[0].address;
 	return r;
 }
