@@ -2,9 +2,7 @@
  * See lines.h: a line's first call, and the end of what it means.
  *
  * A code means one (return address, pc) for good. When the block that holds the pc is freed, its
- * code is taken out of the table, and who then stands at that address gets another code. Which
- * blocks those are is in scry_malloc_starts, where the names are read: by us, before the code is
- * told, or by the keeper, which then looks once more whether it is still the code that it has read.
+ * code is taken out of the table, and who then stands at that address gets another code.
  *
  * A thread that has ended its Ruby part still has the address of its execution context, which may
  * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
@@ -17,15 +15,11 @@
 #include "agent/lines.h"
 
 #define SYS_GETPID 39
-#define SYS_FUTEX 202
-#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
-#define NAP_NS 1000000
-#define NAPS_MAX 1000
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
 
 /* The first Ruby frame above the C frame at `cfp`. */
-__attribute__((noinline)) struct scry_line
-scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end)
+__attribute__((noinline)) struct scry_line scry_lines_caller(const struct scry_agent_frames *f,
+							     uint64_t cfp, uint64_t end)
 {
 	for (uint32_t i = 0; i < FRAMES_MAX; i++) {
 		uint64_t pc;
@@ -43,9 +37,9 @@ scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end)
 /* 0: there is no room. Other threads do the same. */
 static int add_start(uint64_t start)
 {
-	struct scry_malloc_starts *s = &scry_agent.lines.starts;
-	uint32_t hash = scry_malloc_start_hash(start);
-	uint64_t *set = &s->at[hash % (SCRY_MALLOC_STARTS / 4) * 4];
+	struct scry_agent_starts *s = &scry_agent.lines.starts;
+	uint32_t hash = scry_lines_start_hash(start);
+	uint64_t *set = &s->at[hash % (SCRY_LINE_STARTS / 4) * 4];
 
 	for (uint32_t i = 0; i < 4; i++) {
 		uint64_t have = set[i];
@@ -82,8 +76,6 @@ static uint32_t describe(struct told *told, const struct scry_line *line)
 					 .iseq = told->head[3]};
 	uint32_t size;
 
-	if (scry_agent.malloc.with_lines != SCRY_LINES_READ)
-		return SCRY_MALLOC_LINE_HEAD;
 	if (!scry_agent.malloc.pid)
 		scry_agent.malloc.pid = own_pid();
 	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
@@ -157,9 +149,8 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 			continue;
 		l->slots[code - SCRY_MALLOC_LINES] = (uint16_t)slot;
 		__atomic_store_n(&l->pcs[code - SCRY_MALLOC_LINES], line->pc, __ATOMIC_RELEASE);
-		if (__atomic_compare_exchange_n(&l->at[slot], &empty,
-						(hash & ~0xffffull) | code, 0, __ATOMIC_ACQ_REL,
-						__ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&l->at[slot], &empty, (hash & ~0xffffull) | code, 0,
+						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			break;
 	}
 	return code;
@@ -167,8 +158,8 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 
 static int is_start(uint64_t address)
 {
-	struct scry_malloc_starts *s = &scry_agent.lines.starts;
-	uint32_t set = scry_malloc_start_hash(address) % (SCRY_MALLOC_STARTS / 4) * 4;
+	struct scry_agent_starts *s = &scry_agent.lines.starts;
+	uint32_t set = scry_lines_start_hash(address) % (SCRY_LINE_STARTS / 4) * 4;
 	int found = 0;
 
 	for (uint32_t i = set; i < set + 4; i++)
@@ -200,37 +191,7 @@ __attribute__((noinline)) void scry_lines_forget(uint64_t start, uint64_t size)
 	}
 }
 
-static void nap(const uint64_t *word, uint32_t value)
-{
-	const int64_t timeout[2] = {0, NAP_NS};
-	register const int64_t *r10 __asm__("r10") = timeout;
-	int64_t result = SYS_FUTEX;
-
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"(word), "S"(FUTEX_WAIT), "d"(value), "r"(r10)
-			 : "rcx", "r11", "memory");
-}
-
-static void await(struct scry_control *c)
-{
-	uint64_t mine, done;
-
-	mine = __atomic_add_fetch(&c->names_wanted, 1, __ATOMIC_SEQ_CST);
-	for (uint32_t naps = 0; naps < NAPS_MAX; naps++) {
-		done = __atomic_load_n(&c->names_done, __ATOMIC_SEQ_CST);
-		if (done >= mine ||
-		    scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
-			return;
-		nap(&c->names_done, (uint32_t)done);
-	}
-}
-
 void scry_lines_over(void)
 {
-	struct scry_agent_malloc *m = &scry_agent.malloc;
-
-	if (scry_agent.gate->open && scry_agent.tracking.is_on && m->with_lines == SCRY_LINES_TOLD)
-		await(scry_agent.control);
-	m->with_lines = SCRY_LINES_OFF;
+	scry_agent.malloc.with_lines = 0;
 }

@@ -10,15 +10,13 @@
 #include "cmd/objects_source.h"
 #include "cmd/watch.h"
 #include "name/malloc.h"
-#include "name/malloc_callers.h"
 
 struct scry_malloc_lines {
 	struct scry_watch *watch;
-	struct scry_ruby *ruby;		/* NULL: it is none, or its lines are left out */
+	struct scry_ruby *ruby;		 /* NULL: it is none, or its lines are left out */
 	struct scry_objects_hooks place; /* where a thread keeps its execution context */
-	enum scry_lines how; /* of the agent, as depth: agent/malloc.h */
-	uint64_t depth;
-	uint64_t down; /* a function that the VM calls before it is taken down */
+	uint64_t depth;			 /* of the agent, as frames: agent/malloc.h */
+	uint64_t down;			 /* a function that the VM calls before it is taken down */
 	struct scry_agent_frames frames;
 	bool is_booting; /* started by us, its VM is not up */
 	char why[256];	 /* they are left out; "": they are not, or it is no Ruby */
