@@ -37,6 +37,8 @@ void scry_agent_enter(const uint64_t *arguments, uint64_t cookie)
 		for (uint32_t i = 0; i < n; i++)
 			w[2 + i] = arguments[i];
 		scry_track_publish(t, w + 2 + n);
+	} else {
+		scry_track_lost();
 	}
 	scry_track_leave(t);
 }

@@ -5,7 +5,7 @@
  * time; a bucket is shared by many, so an empty place is claimed by compare-and-swap. A signal
  * handler that interrupts anywhere here works on other slots, lower on the stack or on another one.
  */
-#include "agent/agent.h"
+#include "agent/calls.h"
 
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
 #define NO_THUNK (~0ull)
@@ -31,7 +31,7 @@ static void add(uint64_t *counter, uint64_t n)
 
 static struct scry_shadow_stats *stats_of(const struct scry_shadow *s, uint64_t hook)
 {
-	return (struct scry_shadow_stats *)s->head.stats + hook;
+	return (struct scry_shadow_stats *)s->head.stats + (s->head.records ? 0 : hook);
 }
 
 /* mov $15, %rax; syscall: the restorer of a signal frame. Its address on the stack is what makes a
@@ -50,17 +50,18 @@ static int is_restorer(uint64_t address)
 /* May it be read as code, and so be a return address? */
 static int is_code(const struct scry_shadow *s, uint64_t address)
 {
-	uint64_t low = 0, high = s->head.range_count;
+	const struct scry_shadow_code *code = &s->head.code[s->head.code_in_use & 1];
+	uint64_t low = 0, high = code->count;
 
 	while (low < high) { /* the first range that ends behind it */
 		uint64_t middle = (low + high) / 2;
 
-		if (s->head.ranges[middle].end - RESTORER_BYTES < address)
+		if (code->ranges[middle].end - RESTORER_BYTES < address)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < s->head.range_count && address >= s->head.ranges[low].start;
+	return low < code->count && address >= code->ranges[low].start;
 }
 
 /* The thunk for a return address, or NO_THUNK. */
@@ -141,6 +142,7 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 {
 	struct scry_shadow *s = &scry_agent.shadow;
+	const uint64_t *arguments = slot - SCRY_CALL_REGISTERS;
 	uint64_t hook = cookie & HOOK_MASK, word, key, thunk = 0;
 	struct scry_shadow_entry *e = 0;
 	int is_pending;
@@ -165,7 +167,7 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 	if (!is_pending)
 		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);
-	e->tsc = tsc();
+	e->tsc = s->head.records ? scry_call_entered(slot, arguments, cookie, is_pending) : tsc();
 	if (unlikely(e->tsc >= scry_agent.control->lease_tsc))
 		change(s, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
 }
@@ -188,8 +190,8 @@ static void record(const struct scry_shadow *s, uint64_t hook, uint64_t ticks)
 /* `slot` holds the thunk's number; it gets the address to go on at. */
 void scry_agent_returned(uint64_t *slot)
 {
-	uint64_t now = tsc(), found = 0;
 	struct scry_shadow *s = &scry_agent.shadow;
+	uint64_t now = s->head.records ? 0 : tsc(), found = 0, told = 0;
 	struct scry_shadow_entry *ways = s->entries[scry_shadow_bucket((uint64_t)slot)];
 	int is_open = scry_agent.gate->open != 0;
 
@@ -202,9 +204,15 @@ void scry_agent_returned(uint64_t *slot)
 			continue;
 		found = 1;
 		__atomic_store_n(&ways[i].key, 0, __ATOMIC_RELEASE);
-		if (likely(is_open))
+		if (unlikely(!is_open))
+			continue;
+		if (s->head.records)
+			told |= then;
+		else
 			record(s, key & HOOK_MASK, now - then);
 	}
+	if (told)
+		scry_call_returned(slot, slot[-1]); /* rax, as agent/keep.h saves it */
 	if (unlikely(!found))
 		add(&s->head.orphans, 1);
 }

@@ -23,6 +23,8 @@ static const struct verb verbs[] = {
 	{"import", scry_cmd_malloc_import, "import TEXT -o FILE", "make a recording of such text"},
 	{"replay", scry_cmd_malloc_replay, "replay FILE [--with LIST]",
 	 "make recorded calls again under several allocators: which suits?"},
+	{"compare", scry_cmd_malloc_compare, "compare [--with LIST] -- CMD",
+	 "record, replay, run under each: which suits, and was it predicted?"},
 };
 
 static void usage(FILE *out)

@@ -9,5 +9,6 @@ int scry_cmd_malloc_record(int argc, char **argv);
 int scry_cmd_malloc_export(int argc, char **argv);
 int scry_cmd_malloc_import(int argc, char **argv);
 int scry_cmd_malloc_replay(int argc, char **argv);
+int scry_cmd_malloc_compare(int argc, char **argv);
 
 #endif

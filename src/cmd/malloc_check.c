@@ -119,7 +119,7 @@ int scry_malloc_check(const struct scry_malloc_allocator *allocator, char *const
 	close(out[0]);
 	if (pid < 0)
 		return scry_fail(-errno, "cannot start '%s': %s", command[0], strerror(errno));
-	if (!failure)
+	if (!failure) /* the pipe was closed by exec: what is looked at is the program */
 		follow(pid, allocator->path, ret_real);
 	while (wait4(pid, &ret_real->status, 0, &usage) < 0 && errno == EINTR)
 		;

@@ -16,7 +16,7 @@
 #define THREADS_MAX (1u << 24) /* recorded ones */
 #define EPOCH_CALLS 16384u
 #define EPOCH_BYTES 65536u
-#define EPOCH_SHARE 64u /* of the most that lived at once until then */
+#define EPOCH_SHARE 32u /* of the most that lived at once until then */
 #define TAG_HALF 0x8000u
 #define SHARE_ALL 65535u
 #define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
@@ -43,7 +43,13 @@ struct lane {
 	uint32_t block, word; /* where the next word goes; block NONE: not in this window yet */
 	struct list free;     /* those it freed in this window */
 	uint32_t epoch;	      /* + 1: the last one it has words in; 0: none in this window */
+	uint32_t spawns;      /* words that begin threads, in this window, up to its last word */
 	bool is_alive;
+};
+
+struct spawn { /* a word that begins a thread */
+	uint32_t word;
+	uint32_t alive; /* threads then, that one included */
 };
 
 struct scry_malloc_feed {
@@ -63,6 +69,8 @@ struct scry_malloc_feed {
 	uint32_t lane_count;  /* ever used */
 	uint32_t block_count; /* of words, in this window */
 	uint32_t window, ended, alive;
+	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
+	uint32_t spawn_count;
 	uint32_t last_lane;    /* that made the call before */
 	uint32_t epoch;	       /* in this window */
 	uint32_t active_count; /* lanes with words in it: */
@@ -246,8 +254,12 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
 	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE, .is_alive = true};
 	f->m->lanes[lane] = SCRY_REPLAY_NONE;
 	pace(f, by);
-	put(f, by, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32);
 	f->alive++;
+	f->spawns[f->spawn_count++] = (struct spawn){
+		.word = put(f, by, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32),
+		.alive = f->alive,
+	};
+	f->lanes[by].spawns = f->lanes[lane].spawns = f->spawn_count;
 	*ret_lane = lane;
 	return 0;
 }
@@ -275,14 +287,16 @@ static int lane_of(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_la
 		f->has_main |= is_main;
 		f->lane_of[thread] = (uint16_t)(*ret_lane + 1);
 		f->stats.threads++;
-		if (f->alive > f->stats.threads_peak)
-			f->stats.threads_peak = f->alive;
 	}
 	*ret_lane = f->lane_of[thread] - 1u;
 	return 0;
 }
 
-/* The main thread stays: somebody must begin the threads that come later. */
+/*
+ * The main thread stays: somebody must begin the threads that come later. That a thread has ended
+ * is recorded late, but its stream ends behind its last call: threads that were begun since then
+ * were begun after it had ended, or as good as.
+ */
 static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
 {
 	uint32_t lane;
@@ -293,6 +307,10 @@ static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
 	if (f->lanes[lane].epoch == f->epoch + 1)
 		put(f, lane, SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
 	*word_at(f, room(f, lane, 1)) = SCRY_REPLAY_STOP;
+	for (uint32_t i = f->lanes[lane].spawns; i < f->spawn_count; i++) {
+		*word_at(f, f->spawns[i].word) += UINT64_C(1) << 32;
+		f->spawns[i].alive--;
+	}
 	f->lanes[lane].is_alive = false;
 	f->lane_of[thread] = 0;
 	f->ended++;
@@ -414,7 +432,7 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	b->size = 0;
 	if (is_aligned || e->size > UINT16_MAX)
 		at = put_long(f, lane, w | (uint64_t)SHARE_ALL << 32,
-			      e->size | align_bits(e->align) << 42);
+			      e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
 	else
 		at = put(f, lane, w | e->size << 32);
 	has(f, lane, b, at);
@@ -514,6 +532,8 @@ static uint32_t operation(struct scry_malloc_feed *f, const struct scry_ev_mallo
 		if (is_realloc)
 			return e->flags & SCRY_MALLOC_NULL ? SCRY_REPLAY_REALLOC_NULL
 							   : SCRY_REPLAY_MALLOC;
+		if ((op == SCRY_REPLAY_NEW || op == SCRY_REPLAY_NEW_ARRAY) && e->align > 16)
+			return SCRY_REPLAY_MEMALIGN; /* what such a new comes to */
 		return op;
 	case SCRY_MALLOC_EFFECT_END:
 		return is_realloc ? SCRY_REPLAY_FREE : op;
@@ -587,6 +607,7 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	if (err)
 		return err;
 	pace(f, lane);
+	f->lanes[lane].spawns = f->spawn_count;
 	err = act(f, lane, e, op);
 	if (err)
 		return err;
@@ -599,6 +620,7 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 static void window_begin(struct scry_malloc_feed *f)
 {
 	f->window++;
+	f->spawn_count = 0;
 	f->epoch = f->active_count = f->before[0] = f->before[1] = 0;
 	f->epoch_bytes = f->epoch_calls = 0;
 	f->stats.windows = f->window;
@@ -607,7 +629,7 @@ static void window_begin(struct scry_malloc_feed *f)
 		struct list *l = &f->lanes[i].free;
 
 		f->m->lanes[i] = f->lanes[i].block = SCRY_REPLAY_NONE;
-		f->lanes[i].epoch = 0;
+		f->lanes[i].epoch = f->lanes[i].spawns = 0;
 		if (!l->first)
 			continue;
 		f->slots[l->last - 1].next = f->free.first;
@@ -621,6 +643,9 @@ static void window_begin(struct scry_malloc_feed *f)
 
 static void window_end(struct scry_malloc_feed *f)
 {
+	for (uint32_t i = 0; i < f->spawn_count; i++)
+		if (f->spawns[i].alive > f->stats.threads_peak)
+			f->stats.threads_peak = f->spawns[i].alive;
 	for (uint32_t i = 0; i < f->lane_count; i++)
 		if (f->lanes[i].is_alive && f->lanes[i].block != SCRY_REPLAY_NONE)
 			*word_at(f, room(f, i, 0)) = SCRY_REPLAY_END;

@@ -4,6 +4,7 @@
  * document (view/malloc_replay).
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "cmd/malloc.h"
 #include "cmd/malloc_allocators.h"
 #include "cmd/malloc_check.h"
+#include "cmd/malloc_compare.h"
 #include "cmd/malloc_source.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
@@ -31,8 +33,8 @@ struct replay_opts {
 	struct scry_opt_strings with;
 	uint64_t runs, rss_every_ns, memory, pid;
 	int threads, touch;
-	bool verify, check, json, force, help;
-	const char *output;
+	bool verify, check, json, force, help, is_compare;
+	const char *output, *keep;
 	char **command; /* behind --, ends with NULL; NULL: none */
 };
 
@@ -543,16 +545,21 @@ static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 	return err;
 }
 
-static const char usage[] = "scry malloc replay FILE [OPTIONS] [--check -- CMD...]";
+static const char usage_replay[] = "scry malloc replay FILE [OPTIONS] [--check -- CMD...]";
+static const char usage_compare[] = "scry malloc compare [OPTIONS] -- CMD...";
 
 static int check(struct replay_opts *opts, const char *recording)
 {
-	if (!recording)
+	const char *usage = opts->is_compare ? usage_compare : usage_replay;
+
+	if (opts->is_compare && (!opts->command || recording))
+		return scry_fail(-EINVAL, "say which program to run; usage: %s", usage);
+	if (!opts->is_compare && !recording)
 		return scry_fail(-EINVAL, "say which recording; usage: %s", usage);
+	opts->check |= opts->is_compare;
 	if (opts->check != (opts->command != NULL))
 		return scry_fail(-EINVAL,
-				 "--check needs the program, and a program --check; "
-				 "usage: %s",
+				 "--check needs the program, and a program --check; usage: %s",
 				 usage);
 	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
 		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);
@@ -565,9 +572,59 @@ static int check(struct replay_opts *opts, const char *recording)
 	return 0;
 }
 
-int scry_cmd_malloc_replay(int argc, char **argv)
+static int replay_path(const struct replay_opts *opts, const char *path)
 {
-	struct replay_opts opts = {.runs = 5, .touch = SCRY_TOUCH_RECORDED};
+	bool is_bad = false;
+	int fd, err = scry_recording_open(path, &fd);
+
+	if (err)
+		return SCRY_EXIT_FAILURE;
+	err = replay_file(opts, fd, &is_bad);
+	close(fd);
+	return err || is_bad ? SCRY_EXIT_FAILURE : 0;
+}
+
+/* Records, and replays what was recorded; the recording goes unless it is to be kept. */
+static int record_and_replay(const struct replay_opts *opts)
+{
+	const char *path = opts->keep, *place = getenv("TMPDIR");
+	char folder[PATH_MAX], own[PATH_MAX + 32];
+	int status = 0, err;
+
+	snprintf(folder, sizeof(folder), "%s/scry-XXXXXX", place && *place ? place : "/tmp");
+	if (!path && !mkdtemp(folder)) {
+		scry_fail(-errno, "cannot make a folder '%s': %s", folder, strerror(errno));
+		return SCRY_EXIT_FAILURE;
+	}
+	snprintf(own, sizeof(own), "%s/recording.scry", folder);
+	path = path ? path : own;
+	err = scry_malloc_record_to(path, opts->command, &status);
+	if (!err && status)
+		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
+			status);
+	status = err ? SCRY_EXIT_FAILURE : replay_path(opts, path);
+	if (!opts->keep) {
+		unlink(own);
+		rmdir(folder);
+	}
+	return status;
+}
+
+static void help(const struct replay_opts *opts, const struct scry_opt *rows, size_t count)
+{
+	printf("usage: %s\n\n%s\n\n", opts->is_compare ? usage_compare : usage_replay,
+	       opts->is_compare
+		       ? "Records a program, makes its calls again under several allocators, runs "
+			 "it under each,\nand says which suits."
+		       : "Makes the calls of a recording again under several allocators, and says "
+			 "which suits.");
+	scry_opt_help(rows, count, stdout);
+}
+
+static int command(int argc, char **argv, bool is_compare)
+{
+	struct replay_opts opts = {
+		.runs = 5, .touch = SCRY_TOUCH_RECORDED, .is_compare = is_compare};
 	const struct scry_opt rows[] = {
 		{0, "with", SCRY_OPT_STRINGS, &opts.with, "LIST",
 		 "allocators: glibc, jemalloc, tcmalloc, mimalloc, a path, each with :NAME=VALUE "
@@ -586,10 +643,6 @@ int scry_cmd_malloc_replay(int argc, char **argv)
 		 NULL},
 		{0, "verify", SCRY_OPT_FLAG, &opts.verify, NULL,
 		 "once more: is what each gives aligned, zeroed, kept and its own?", NULL},
-		{0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
-		 "run the program itself under each, as often, and show what was predicted beside "
-		 "it",
-		 NULL},
 		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
 		 "more than that is not taken (default: three quarters of what is available)",
 		 NULL},
@@ -600,11 +653,17 @@ int scry_cmd_malloc_replay(int argc, char **argv)
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &opts.help, NULL, "this help", NULL},
+		/* the last row depends on the verb */
+		is_compare ? (struct scry_opt){0, "keep", SCRY_OPT_STRING, &opts.keep, "FILE",
+					       "keep the recording there", NULL}
+			   : (struct scry_opt){0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
+					       "run the program itself under each, as often, and "
+					       "show what was predicted beside it",
+					       NULL},
 	};
 	const size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;
-	bool is_bad = false;
-	int fd, err, own = 1;
+	int err, own = 1;
 
 	while (own < argc && strcmp(argv[own], "--"))
 		own++;
@@ -612,19 +671,22 @@ int scry_cmd_malloc_replay(int argc, char **argv)
 		opts.command = argv + own + 1;
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){own, argv}, &recording);
 	if (!err && opts.help) {
-		printf("usage: %s\n\nMakes the calls of a recording again under several "
-		       "allocators, and says which suits.\n\n",
-		       usage);
-		scry_opt_help(rows, count, stdout);
+		help(&opts, rows, count);
 		return 0;
 	}
 	if (!err)
 		err = check(&opts, recording);
 	if (err)
 		return SCRY_EXIT_USAGE;
-	if (scry_recording_open(recording, &fd))
-		return SCRY_EXIT_FAILURE;
-	err = replay_file(&opts, fd, &is_bad);
-	close(fd);
-	return err || is_bad ? SCRY_EXIT_FAILURE : 0;
+	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording);
+}
+
+int scry_cmd_malloc_replay(int argc, char **argv)
+{
+	return command(argc, argv, false);
+}
+
+int scry_cmd_malloc_compare(int argc, char **argv)
+{
+	return command(argc, argv, true);
 }

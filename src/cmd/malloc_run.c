@@ -29,6 +29,7 @@ struct run {
 	pid_t pid;
 	int status; /* of its end, when it has ended */
 	bool has_ended;
+	bool is_there; /* it is scry-replay, and not the copy of scry that it was */
 	int statm_fd;
 	uint64_t curve_step;
 	uint64_t moved_ns, moved_to; /* when and where it was seen to get on */
@@ -121,6 +122,28 @@ static uint64_t rss_anon(const struct run *r)
 	return (resident - shared) * 4096;
 }
 
+/*
+ * Looking now and then misses a peak, and so does a machine that is busy elsewhere. The kernel
+ * keeps the greatest resident memory itself: less the shared memory of now, which only grows, it is
+ * a figure that the anonymous memory once had at least.
+ */
+static uint64_t rss_anon_kept(const struct run *r)
+{
+	unsigned long long high = 0, file = 0, shmem = 0;
+	char path[64], line[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", r->pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmHWM: %llu", &high) != 1 &&
+		    sscanf(line, "RssFile: %llu", &file) != 1)
+			sscanf(line, "RssShmem: %llu", &shmem);
+	if (f)
+		fclose(f);
+	return high > file + shmem ? (uint64_t)(high - file - shmem) << 10 : 0;
+}
+
 static uint64_t sample(struct run *r)
 {
 	struct scry_malloc_result *s = r->result;
@@ -170,7 +193,7 @@ static int watch(struct run *r)
 {
 	uint64_t position = __atomic_load_n(&r->head->position, __ATOMIC_RELAXED), now = now_ns();
 
-	if (sample(r) > r->opts->memory)
+	if (sample(r) > r->opts->memory && r->is_there && !r->allocator->is_null)
 		return scry_fail(-ENOBUFS, "%s takes more than %llu MiB, the limit; fix: --memory",
 				 r->allocator->label, (unsigned long long)(r->opts->memory >> 20));
 	if (position != r->moved_to || !r->moved_ns) {
@@ -196,9 +219,9 @@ static int turn(struct run *r, enum scry_replay_turn what)
 	r->moved_ns = 0;
 	__atomic_store_n(word, what, __ATOMIC_RELEASE);
 	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	while (!err && (value = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != SCRY_REPLAY_FEEDER) {
+	while (!err && (value = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != SCRY_TURN_FEEDER) {
 		syscall(SYS_futex, word, FUTEX_WAIT, value, &every, NULL, 0);
-		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == SCRY_REPLAY_FEEDER)
+		if (__atomic_load_n(word, __ATOMIC_ACQUIRE) == SCRY_TURN_FEEDER)
 			break;
 		err = has_ended(r) ? told_end(r) : watch(r);
 	}
@@ -232,11 +255,13 @@ static void prepare(struct run *r)
 static int play(struct run *r)
 {
 	struct scry_malloc_result *s = r->result;
-	int got = 1, err = turn(r, SCRY_REPLAY_DRAIN); /* of nothing: it is there, and empty */
+	int got = 1, err = turn(r, SCRY_TURN_DRAIN); /* of nothing: it is there, and empty */
 
-	s->rss_begin = rss_anon(r);
+	s->rss_peak = s->point_count = 0; /* before exec it was a copy of this process */
+	r->is_there = true;
+	s->rss_begin = sample(r);
 	while (!err && got > 0) {
-		err = turn(r, SCRY_REPLAY_WINDOW);
+		err = turn(r, SCRY_TURN_WINDOW);
 		if (!err)
 			sample(r);
 		if (!err)
@@ -245,9 +270,11 @@ static int play(struct run *r)
 	if (err || got < 0)
 		return err ? err : got;
 	s->rss_end = sample(r);
-	err = turn(r, SCRY_REPLAY_DRAIN);
+	if (rss_anon_kept(r) > s->rss_peak)
+		s->rss_peak = rss_anon_kept(r);
+	err = turn(r, SCRY_TURN_DRAIN);
 	s->rss_drained = rss_anon(r);
-	return err ? err : turn(r, SCRY_REPLAY_EXIT);
+	return err ? err : turn(r, SCRY_TURN_EXIT);
 }
 
 static void take_results(struct run *r)

@@ -104,6 +104,8 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 	}
 	if (got == 0 && !r->is_read) {
 		scry_honesty_close(&r->honesty);
+		if (!r->cpu_ns && r->honesty.process_count <= 1) /* too short for two looks */
+			r->cpu_ns = r->honesty.target_cpu_ns;
 		r->is_read = true;
 	}
 	return got;

@@ -7,16 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
 #include "hook/loads.h"
 
-#define SETTLE_TURNS 500 /* of a millisecond */
-#define CALL_NS 4	 /* what counting adds to a call; bench/hooks.md */
+#define CALL_NS 4 /* what counting adds to a call; bench/hooks.md */
 
 static int prepare(struct scry_watch *w)
 {
@@ -39,21 +38,12 @@ static int prepare(struct scry_watch *w)
 	return r;
 }
 
-/* Is there, or was there ever, a function that the request names? */
-static bool is_met(const struct scry_hooks *h, size_t request)
-{
-	for (size_t i = 0; i < h->count; i++)
-		if (h->rows[i].request == request)
-			return true;
-	return false;
-}
-
 static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_hooks *h = w->state;
 
 	for (size_t q = 0; q < h->request_count; q++)
-		if (!is_met(h, q))
+		if (!scry_loading_is_met(h, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				h->requests[q]);
 	scry_patch_describe(h, out);
@@ -89,30 +79,12 @@ static void tell_waiting(struct scry_watch *w, const struct scry_hooks *h)
 	char text[512];
 
 	for (size_t q = 0; q < h->request_count; q++) {
-		if (is_met(h, q))
+		if (scry_loading_is_met(h, q))
 			continue;
 		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
 			 h->requests[q]);
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 	}
-}
-
-/* Libraries that are loaded from now on. What had changed since it was planned is put on here. */
-static int follow(struct scry_watch *w, struct scry_hooks *h)
-{
-	struct scry_loads_stats stats;
-	int r = scry_loads_follow(h, &w->inj, w->held);
-
-	if (r == 0)
-		w->wake_fd = scry_loads_fd(h);
-	for (int i = 0; i < SETTLE_TURNS && r == 0; i++) {
-		r = scry_loads_turn(h, &w->inj);
-		if (scry_loads_is_settled(h))
-			break;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
-	scry_loads_stats(h, &stats);
-	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
 }
 
 static int enter(struct scry_watch *w)
@@ -123,7 +95,7 @@ static int enter(struct scry_watch *w)
 	/* A library that was planned for may have gone meanwhile. */
 	if (on < 0 && (!h->waits || (on != -EFAULT && on != -EBUSY)))
 		return on;
-	r = follow(w, h);
+	r = scry_loading_follow(w, h);
 	if (r < 0 && on < 0)
 		return r;
 	if (r < 0 && !h->objects.is_static)
@@ -160,7 +132,7 @@ static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
 	size_t unmet = 0, last = 0;
 
 	for (size_t q = 0; q < h->request_count; q++) {
-		if (is_met(h, q))
+		if (scry_loading_is_met(h, q))
 			continue;
 		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
 		unmet++;
@@ -171,31 +143,6 @@ static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
 	return scry_fail(-ENOTSUP,
 			 "nothing was counted: process %d never loaded an object that defines '%s'",
 			 w->proc.pid, h->requests[last]);
-}
-
-/* Libraries that came and went. */
-static void tell_loads(struct scry_watch *w, const struct scry_hooks *h)
-{
-	struct scry_loads_stats stats;
-	char text[256];
-
-	scry_loads_stats(h, &stats);
-	if (stats.late)
-		scry_watch_note(w,
-				"%llu times a library was loaded or unloaded before scry was "
-				"ready: calls from its constructors may be missing",
-				(unsigned long long)stats.late);
-	if (stats.failed)
-		scry_watch_note(w, "%llu times what was loaded could not be hooked: %s",
-				(unsigned long long)stats.failed, stats.why);
-	if (!stats.asked)
-		return;
-	snprintf(text, sizeof(text),
-		 "process %d: %llu objects loaded, %llu unloaded; its loader waited "
-		 "%llu times, for %.2f ms at most",
-		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
-		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
 static int finish(struct scry_watch *w)
@@ -228,7 +175,7 @@ static int finish(struct scry_watch *w)
 		r = r ? r : e;
 	}
 	w->cost_ns = w->events * CALL_NS;
-	tell_loads(w, h);
+	scry_loading_tell(w, h);
 	if (r == 0)
 		r = tell_unmet(w, h);
 	scry_patch_tell_silent(w, silent);

@@ -119,6 +119,12 @@ int scry_recording_open(const char *path, int *ret_fd)
 
 int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 {
+	return scry_report_live(fd, opts, out, NULL);
+}
+
+int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,
+		     const struct scry_report_live *live)
+{
 	const struct scry_view *view = NULL;
 	struct scry_reader *reader;
 	int err = 0;
@@ -133,6 +139,8 @@ int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out)
 		err = scry_reader_open(fd, &reader);
 	if (err)
 		return err;
+	if (live)
+		scry_reader_follow(reader, live->wait, live->arg);
 	err = run_view(reader, view, opts, out);
 	scry_reader_close(reader);
 	return err;
@@ -179,6 +187,7 @@ int scry_cmd_report(int argc, char **argv)
 		 "malloc: who held what at the peak (default), at the end, or at a time since the "
 		 "beginning: peak, end, 30s",
 		 NULL},
+		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),
 		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
 		 NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "FILE",

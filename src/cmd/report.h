@@ -53,4 +53,13 @@ int scry_recording_open(const char *path, int *ret_fd);
  */
 int scry_report_fd(int fd, const struct scry_report_opts *opts, FILE *out);
 
+/* The same of a recording that is still being written; its view must be given. `wait` is that of
+ * scry_reader_follow. */
+struct scry_report_live {
+	int (*wait)(void *arg, uint64_t offset, bool is_end);
+	void *arg;
+};
+int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,
+		     const struct scry_report_live *live);
+
 #endif

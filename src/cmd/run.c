@@ -25,6 +25,9 @@
 #include "cmd/report.h"
 #include "cmd/watch.h"
 
+#define LIVE_MS 50 /* the keeper writes each 100 ms */
+#define GIVE_BACK_BYTES (1u << 20)
+
 enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct front {
@@ -39,6 +42,10 @@ struct front {
 	char sentence[1024];
 	bool is_done, is_short;
 	bool entered;
+	bool is_told, is_gone; /* the keeper: to stop; it has ended */
+	FILE *live_out;
+	int live_result;
+	uint64_t given_back; /* bytes of the recording */
 };
 
 static volatile sig_atomic_t interrupts;
@@ -200,24 +207,81 @@ static bool has_program_ended(const struct front *f)
 	       info.si_pid == f->child;
 }
 
-/* Until the keeper has ended. ^C is passed on as an order; a program that was started gets its own
- * from the tty, unless it has ended and only its children are still watched. */
-static void wait_for_keeper(struct front *f)
+static void tell_to_stop(struct front *f)
 {
-	struct pollfd p = {.fd = f->fd, .events = POLLIN};
-	int told = 0;
 	char order = SCRY_ORDER_STOP;
 
-	for (;;) {
-		if (pass_on_to > 0 && has_program_ended(f))
-			pass_on_to = 0; /* its children are still watched: signals are for us */
-		if (interrupts && !told && (!f->opts->command || has_program_ended(f))) {
-			told = 1;
-			send(f->fd, &order, 1, MSG_NOSIGNAL);
-		}
-		if (poll(&p, 1, 200) > 0 && !take_news(f))
-			break;
+	if (!f->is_told)
+		send(f->fd, &order, 1, MSG_NOSIGNAL);
+	f->is_told = true;
+}
+
+/* One turn; false: the keeper has ended. ^C is passed on as an order; a program that was started
+ * gets its own from the tty, unless it has ended and only its children are still watched. */
+static bool wait_for_news(struct front *f, int timeout_ms)
+{
+	struct pollfd p = {.fd = f->fd, .events = POLLIN};
+
+	if (f->is_gone)
+		return false;
+	if (pass_on_to > 0 && has_program_ended(f))
+		pass_on_to = 0; /* its children are still watched: signals are for us */
+	if (interrupts && (!f->opts->command || has_program_ended(f)))
+		tell_to_stop(f);
+	if (poll(&p, 1, timeout_ms) > 0 && !take_news(f))
+		f->is_gone = true;
+	return !f->is_gone;
+}
+
+/* For the reader of a recording that is being written. What was shown of one that nobody keeps is
+ * given back. */
+static int wait_for_more(void *arg, uint64_t offset, bool is_end)
+{
+	struct front *f = arg;
+
+	if (offset - f->given_back >= GIVE_BACK_BYTES) {
+		fallocate(f->rec_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			  (off_t)f->given_back, (off_t)(offset - f->given_back));
+		f->given_back = offset;
 	}
+	if (is_end)
+		fflush(f->live_out);
+	return wait_for_news(f, is_end ? LIVE_MS : 0) && !ferror(f->live_out);
+}
+
+/* Has its reader gone? Then there is nothing to complain of. */
+static bool is_broken_pipe(FILE *out)
+{
+	struct pollfd p = {.fd = fileno(out)};
+
+	return poll(&p, 1, 0) > 0 && p.revents & POLLERR;
+}
+
+/* The report, while the watch goes on. 0 or -errno with a sentence. */
+static int show_live(struct front *f, FILE *out, const struct scry_report_opts *report)
+{
+	const struct scry_report_live live = {wait_for_more, f};
+	int r;
+
+	f->live_out = out;
+	while (!f->entered && wait_for_news(f, LIVE_MS))
+		;
+	if (!f->entered)
+		return 0;
+	r = scry_report_live(f->rec_fd, report, out, &live);
+	if (!f->is_gone)
+		tell_to_stop(f); /* nobody reads it any more */
+	if (r < 0 && is_broken_pipe(out)) {
+		scry_error_clear();
+		r = 0;
+	}
+	return r;
+}
+
+static void wait_for_keeper(struct front *f)
+{
+	while (wait_for_news(f, 200))
+		;
 	close(f->fd);
 	while (waitpid(f->keeper, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -278,18 +342,18 @@ static int open_files(struct front *f, FILE **ret_out)
 
 static int show(struct front *f, FILE *out, const struct scry_report_opts *report)
 {
-	int r = 0;
+	int r = f->live_result;
 
 	if (!f->is_done)
 		return f->failed ? f->failed
 				 : scry_fail(-EIO,
 					     "the keeper ended early; what it recorded is kept");
-	if (out)
+	if (out && !f->live_out)
 		r = scry_report_fd(f->rec_fd, report, out);
-	else
+	else if (!out)
 		scry_log_say("recorded to '%s'; scry report %s shows it", f->opts->output,
 			     f->opts->output);
-	if (out && fflush(out) && r == 0)
+	if (out && !f->live_out && fflush(out) && r == 0)
 		r = scry_fail(-errno, "cannot write the report: %s", strerror(errno));
 	if (r == 0 && f->is_short)
 		r = scry_fail(-ENOSPC, "the recording lacks its end");
@@ -319,6 +383,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	}
 	if (r < 0)
 		return opts->command ? EXIT_OWN : status_of(r);
+	if (opts->is_live && out)
+		f.live_result = show_live(&f, out, report);
 	wait_for_keeper(&f);
 	if (opts->command)
 		program = wait_for_program(&f);

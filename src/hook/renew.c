@@ -364,6 +364,8 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 		scry_error_clear();
 		r = 0;
 	}
+	if (r == 0 && h->renewed)
+		r = h->renewed(&fresh, h->renewed_arg);
 	if (r == 0)
 		r = make_room(h, fresh.count, fresh.place_count);
 	if (r < 0 || !fresh.count)

@@ -84,11 +84,12 @@ static int list_last(const struct scry_hooks *h, uint64_t ret[SCRY_SHADOW_LAST])
 {
 	size_t n = 0;
 
-	memset(ret, 0, SCRY_SHADOW_LAST * sizeof(*ret));
+	while (n < SCRY_SHADOW_LAST && ret[n])
+		n += 2;
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 
-		if (row->to.kind != SCRY_HOOK_REPLACE)
+		if (row->to.kind != SCRY_HOOK_REPLACE || !row->way || row->is_gone)
 			continue;
 		if (n + 2 > SCRY_SHADOW_LAST)
 			return scry_fail(-ENOTSUP,
@@ -102,20 +103,20 @@ static int list_last(const struct scry_hooks *h, uint64_t ret[SCRY_SHADOW_LAST])
 
 /* Where return addresses may lie: mappings that touch are one. What finds no room is not followed.
  */
-static void list_code(const struct scry_maps *maps, struct scry_shadow_head *s)
+static void list_code(const struct scry_maps *maps, struct scry_shadow_code *code)
 {
-	s->range_count = 0;
+	code->count = 0;
 	for (size_t i = 0; i < maps->count; i++) {
 		const struct scry_map_entry *m = &maps->entries[i];
 		struct scry_shadow_range *last =
-			s->range_count ? &s->ranges[s->range_count - 1] : NULL;
+			code->count ? &code->ranges[code->count - 1] : NULL;
 
 		if (!m->x || !m->r)
 			continue;
 		if (last && last->end == m->start)
 			last->end = m->end;
-		else if (s->range_count < SCRY_SHADOW_RANGES)
-			s->ranges[s->range_count++] = (struct scry_shadow_range){m->start, m->end};
+		else if (code->count < SCRY_SHADOW_RANGES)
+			code->ranges[code->count++] = (struct scry_shadow_range){m->start, m->end};
 	}
 }
 
@@ -135,7 +136,7 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const s
 	is_new = !s.thunks;
 	slab = scry_inject_slab(inj, held, inj->header.text,
 				THUNKS_AT + (is_new ? THUNKS_BYTES : 0),
-				(uint64_t)hooks * sizeof(struct scry_shadow_stats) / 8);
+				(hooks + 1ull) * sizeof(struct scry_shadow_stats) / 8);
 	if (slab < 0)
 		return slab;
 	r = is_new ? write_thunks(inj, &inj->header.slabs[slab], &s.thunks) : wipe(inj);
@@ -143,11 +144,13 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const s
 		return r;
 	s.stats = inj->header.slabs[slab].counters;
 	s.hooks = hooks;
+	memset(s.last, 0, sizeof(s.last));
 	r = list_last(h, s.last);
 	if (r < 0)
 		return r;
-	list_code(&inj->maps, &s);
+	list_code(&inj->maps, &s.code[s.code_in_use & 1]);
 	s.on = SCRY_SHADOW_OFF;
+	s.records = 0;
 	*ret_stats = (const void *)inj->counters[slab];
 	r = write_head(inj, &s);
 	return r < 0 ? scry_fail(r, "cannot write to the agent in process %d", inj->proc->pid) : 0;
@@ -162,6 +165,61 @@ static int switch_to(struct scry_inject *inj, uint32_t on)
 int scry_shadow_follow(struct scry_inject *inj)
 {
 	return switch_to(inj, SCRY_SHADOW_ON);
+}
+
+int scry_shadow_pause(struct scry_inject *inj)
+{
+	return switch_to(inj, SCRY_SHADOW_OFF);
+}
+
+static int poke_head(struct scry_inject *inj, size_t offset, const void *bytes, size_t size)
+{
+	return scry_edit_poke(inj->mem.fd, shadow_at(inj, offset), bytes, size);
+}
+
+int scry_shadow_record(struct scry_inject *inj, uint32_t string_max)
+{
+	const uint32_t words[2] = {1, (string_max + 7) & ~7u};
+
+	return poke_head(inj, offsetof(struct scry_shadow_head, records), words, sizeof(words));
+}
+_Static_assert(offsetof(struct scry_shadow_head, string_max) ==
+		       offsetof(struct scry_shadow_head, records) + 4,
+	       "written at once");
+
+int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
+		      const struct scry_hooks *fresh)
+{
+	struct scry_shadow_head *s = calloc(1, sizeof(*s));
+	struct scry_maps maps = {0};
+	uint64_t other = 0;
+	int r = s ? scry_maps_read(inj->proc->pid, &maps) : -ENOMEM;
+
+	if (r == 0)
+		r = read_head(inj, s);
+	if (r == 0) {
+		memset(s->last, 0, sizeof(s->last));
+		r = list_last(h, s->last);
+	}
+	if (r == 0)
+		r = list_last(fresh, s->last);
+	if (r == 0) {
+		other = (s->code_in_use & 1) ^ 1;
+		list_code(&maps, &s->code[other]);
+		r = poke_head(inj,
+			      offsetof(struct scry_shadow_head, code) +
+				      other * sizeof(s->code[other]),
+			      &s->code[other], sizeof(s->code[other]));
+	}
+	if (r == 0)
+		r = poke_head(inj, offsetof(struct scry_shadow_head, code_in_use), &other,
+			      sizeof(other));
+	if (r == 0)
+		r = poke_head(inj, offsetof(struct scry_shadow_head, last), s->last,
+			      sizeof(s->last));
+	scry_maps_done(&maps);
+	free(s);
+	return r;
 }
 
 static const struct scry_shadow_entry *

@@ -22,8 +22,18 @@
 int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats);
 
-/* From now on calls are followed. 0 or -errno: the target is gone. */
+/* After start, before follow: calls are told one by one (wire/call_ring.h), into tracks, with so
+ * many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the sum. */
+int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
+
+/* From now on calls are followed; or no new ones. 0 or -errno: the target is gone. */
 int scry_shadow_follow(struct scry_inject *inj);
+int scry_shadow_pause(struct scry_inject *inj);
+
+/* Objects were loaded since, and `fresh` will be on next: calls from there have returns too, and
+ * its unwinders are put back last. 0 or -errno: not, then `fresh` must not be put on. */
+int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
+		      const struct scry_hooks *fresh);
 
 /*
  * The hooks, but for the unwinders', are put back (inj->settled says what was), and every slot

@@ -4,6 +4,7 @@
  * functions that return twice or keep their return address elsewhere.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,18 @@ int scry_shadow_check(struct scry_hooks *h)
 	return who ? refuse(h, who, "it has an unwinder of its own") : 0;
 }
 
+static bool is_unwinder_hooked(const struct scry_hooks *h, uint64_t at)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+
+		if (row->to.kind == SCRY_HOOK_REPLACE && row->way && !row->is_gone &&
+		    at >= row->object_start && at < row->object_end)
+			return true;
+	}
+	return false;
+}
+
 const char *scry_shadow_newcomer(const struct scry_hooks *h)
 {
 	struct scry_maps maps = {0};
@@ -224,8 +237,7 @@ const char *scry_shadow_newcomer(const struct scry_hooks *h)
 		if (!m->x || !m->inode)
 			continue;
 		why = object_refusal(m->path);
-		if (!why && strstr(file_name(m->path), "libgcc_s") &&
-		    scry_linkmap_at(&h->objects, m->start) < 0)
+		if (!why && strstr(file_name(m->path), "libgcc_s") && !is_unwinder_hooked(h, m->start))
 			why = "an unwinder was loaded, which was not there when the watch began";
 	}
 	scry_maps_done(&maps);
@@ -240,21 +252,35 @@ static void take_way(struct scry_hooks *h, struct scry_hook *row, const char *wh
 	row->why = why;
 }
 
-static int refuse_named(struct scry_hooks *h)
+/* Rows [first, end) are of one object: those that lie where it has functions of these names. */
+static void refuse_named(struct scry_hooks *h, size_t first, size_t end)
 {
-	int r = 0;
-
 	for (size_t k = 0; k < sizeof(functions) / sizeof(*functions); k++) {
 		struct scry_functions found = {0};
+		char request[PATH_MAX + 128];
 
-		find(h, functions[k].name, &found);
-		for (size_t i = 0; i < h->count && found.count; i++)
+		snprintf(request, sizeof(request), "%s@%s", functions[k].name,
+			 h->rows[first].module);
+		find(h, request, &found);
+		for (size_t i = first; i < end && found.count; i++)
 			if (h->rows[i].to.kind == SCRY_HOOK_CALL &&
 			    scry_functions_at(&found, h->rows[i].address) >= 0)
 				take_way(h, &h->rows[i], functions[k].why);
 		scry_functions_done(&found);
 	}
-	return r;
+}
+
+static void refuse_all_named(struct scry_hooks *h)
+{
+	for (size_t first = 0, end; first < h->count; first = end) {
+		bool any = false;
+
+		for (end = first;
+		     end < h->count && !strcmp(h->rows[end].module, h->rows[first].module); end++)
+			any |= h->rows[end].to.kind == SCRY_HOOK_CALL;
+		if (any)
+			refuse_named(h, first, end);
+	}
 }
 
 /* Does it begin as functions do, with its return address on top of the stack? So says an unwind
@@ -274,9 +300,9 @@ int scry_shadow_refuse(struct scry_hooks *h)
 {
 	const struct scry_hook *first = NULL;
 	size_t left = 0;
-	int r = refuse_named(h);
 
-	for (size_t i = 0; i < h->count && r == 0; i++) {
+	refuse_all_named(h);
+	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 
 		if (row->to.kind == SCRY_HOOK_REPLACE) {
@@ -292,8 +318,8 @@ int scry_shadow_refuse(struct scry_hooks *h)
 		left += row->way != 0;
 		first = first ? first : row;
 	}
-	if (r == 0 && !left && first)
+	if (!left && first)
 		return scry_fail(-ENOTSUP, "the return of '%s' in '%s' cannot be followed: %s",
 				 first->symbol, first->module, first->why);
-	return r;
+	return 0;
 }

@@ -45,40 +45,34 @@ int scry_glibc_in_time(const struct scry_glibc_heap *h)
 			 h->ret->count);
 }
 
-int scry_glibc_add(struct scry_glibc_heap *h, uint64_t address, uint64_t usable)
+int scry_glibc_room(void **list, size_t count, size_t *room, size_t size)
 {
-	struct scry_glibc_arenas *r = h->ret;
+	size_t more = *room ? *room * 2 : 64;
+	void *grown;
 
-	if (r->count == r->room) {
-		size_t room = r->room ? r->room * 2 : 16384;
-		struct scry_glibc_block *more;
-
-		if (room > SCRY_GLIBC_BLOCKS_MAX)
-			return scry_fail(-ENOSPC, "more than %u blocks live",
-					 SCRY_GLIBC_BLOCKS_MAX);
-		more = realloc(r->rows, room * sizeof(*more));
-		if (!more)
-			return scry_fail(-ENOMEM, "not enough memory for %zu blocks", room);
-		r->rows = more;
-		r->room = room;
-	}
-	r->rows[r->count++] = (struct scry_glibc_block){address, usable};
-	r->bytes += usable;
+	if (count < *room)
+		return 0;
+	grown = realloc(*list, more * size);
+	if (!grown)
+		return scry_fail(-ENOMEM, "not enough memory for the heap's chunks");
+	*list = grown;
+	*room = more;
 	return 0;
 }
 
-static int note(uint64_t **list, size_t *count, size_t *room, uint64_t value)
+int scry_glibc_add(struct scry_glibc_heap *h, uint64_t address, uint64_t usable, uint64_t link)
 {
-	if (*count == *room) {
-		size_t more = *room ? *room * 2 : 64;
-		uint64_t *grown = realloc(*list, more * sizeof(*grown));
+	struct scry_glibc_arenas *r = h->ret;
+	size_t room = r->room;
 
-		if (!grown)
-			return scry_fail(-ENOMEM, "not enough memory for the heap's chunks");
-		*list = grown;
-		*room = more;
-	}
-	(*list)[(*count)++] = value;
+	if (r->count == SCRY_GLIBC_BLOCKS_MAX)
+		return scry_fail(-ENOSPC, "more than %u blocks live", SCRY_GLIBC_BLOCKS_MAX);
+	if (scry_glibc_room((void **)&h->links, r->count, &room, sizeof(*h->links)) < 0 ||
+	    scry_glibc_room((void **)&r->rows, r->count, &r->room, sizeof(*r->rows)) < 0)
+		return -ENOMEM;
+	h->links[r->count] = link;
+	r->rows[r->count++] = (struct scry_glibc_block){address, usable};
+	r->bytes += usable;
 	return 0;
 }
 
@@ -105,21 +99,22 @@ static bool is_arena(struct scry_glibc_heap *h, const uint64_t *words, uint64_t 
 	return true;
 }
 
-/* A chunk that is used: a block, and perhaps a thread's cache. */
+/* A chunk that is used: a block, a thread's cache, or in one. */
 static int use(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
 {
-	int r = 0;
+	uint64_t link;
+	int r = scry_glibc_word(&h->window, chunk + 16, &link);
 
-	if (size == 0x290 || size == 0x250)
-		r = note(&h->suspects, &h->suspect_count, &h->suspect_room, chunk);
-	return r ? r : scry_glibc_add(h, chunk + 16, size - 8);
+	if (r == 0)
+		r = scry_glibc_suspect(h, chunk, size);
+	return r ? r : scry_glibc_add(h, chunk + 16, size - 8, link);
 }
 
 /*
  * One region of chunks, [at, end): adds what is used. Returns 1 when it was read to the top or to
  * the fence at its end, 0 when it does not fit, -errno.
  */
-static int walk(struct scry_glibc_heap *h, uint64_t at, uint64_t end, uint64_t top)
+static int walk_chunks(struct scry_glibc_heap *h, uint64_t at, uint64_t end, uint64_t top)
 {
 	struct scry_glibc_window *w = &h->window;
 
@@ -146,6 +141,20 @@ static int walk(struct scry_glibc_heap *h, uint64_t at, uint64_t end, uint64_t t
 			return r;
 		at += size;
 	}
+}
+
+static int walk(struct scry_glibc_heap *h, uint64_t at, uint64_t end, uint64_t top)
+{
+	struct scry_glibc_region region = {.first = h->ret->count};
+	int r = walk_chunks(h, at, end, top);
+
+	region.end = h->ret->count;
+	if (r >= 0 && scry_glibc_room((void **)&h->regions, h->region_count, &h->region_room,
+				      sizeof(region)) < 0)
+		return -ENOMEM;
+	if (r >= 0)
+		h->regions[h->region_count++] = region;
+	return r;
 }
 
 /* The heap of the main arena: grown by brk. Where something else has moved the break it is in
@@ -214,10 +223,13 @@ static int walk_arena(struct scry_glibc_heap *h, uint64_t address, uint64_t base
 	*ret_next = words[ARENA_NEXT];
 	h->ret->arenas++;
 	h->ret->system_bytes += words[ARENA_SYSTEM];
-	for (unsigned int i = 0; i < ARENA_FASTBIN_COUNT; i++)
-		if (words[ARENA_FASTBINS + i] &&
-		    note(&h->fast, &h->fast_count, &h->fast_room, words[ARENA_FASTBINS + i]) < 0)
+	for (unsigned int i = 0; i < ARENA_FASTBIN_COUNT; i++) {
+		if (scry_glibc_room((void **)&h->fast, h->fast_count, &h->fast_room,
+				    sizeof(*h->fast)) < 0)
 			return -ENOMEM;
+		if (words[ARENA_FASTBINS + i])
+			h->fast[h->fast_count++] = words[ARENA_FASTBINS + i];
+	}
 	if (address == h->main_arena)
 		r = walk_main(h, words, base);
 	else
@@ -251,24 +263,6 @@ static uint64_t find_main(struct scry_glibc_heap *h, const uint64_t *data, size_
 	return found;
 }
 
-/* Drops what is cached from the rows. */
-static void drop_cached(struct scry_glibc_heap *h)
-{
-	struct scry_glibc_arenas *r = h->ret;
-	size_t kept = 0;
-	uint64_t is_cached;
-
-	for (size_t i = 0; i < r->count; i++) {
-		if (!scry_map_get(&h->cached, r->rows[i].address - 16, &is_cached)) {
-			r->rows[kept++] = r->rows[i];
-			continue;
-		}
-		r->bytes -= r->rows[i].usable;
-		r->cached_bytes += r->rows[i].usable;
-	}
-	r->count = kept;
-}
-
 static int read_all(struct scry_glibc_heap *h, const uint64_t *data, size_t words)
 {
 	ptrdiff_t counters = scry_glibc_counters(data, words);
@@ -282,10 +276,6 @@ static int read_all(struct scry_glibc_heap *h, const uint64_t *data, size_t word
 		if (next == h->main_arena)
 			break;
 	}
-	if (r == 0)
-		r = scry_glibc_caches(h);
-	if (r == 0)
-		drop_cached(h);
 	return r ? r : scry_glibc_mapped(h, data, words);
 }
 
@@ -320,7 +310,6 @@ int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *m
 	h->maps = maps;
 	h->ret = ret;
 	h->deadline_ns = deadline_ns;
-	scry_map_init(&h->cached, SCRY_GLIBC_BLOCKS_MAX);
 	for (size_t i = 0; i < maps->count && r == 0; i++) {
 		has_heap |= !strcmp(maps->entries[i].path, "[heap]");
 		if (!is_libc(&maps->entries[i]))
@@ -333,17 +322,34 @@ int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *m
 		r = scry_fail(-ENOTSUP, "no glibc is loaded");
 	else if (r == 0 && has_heap)
 		r = scry_fail(-ENOTSUP, "the heap is not that of a glibc that is known");
-	free(h->fast);
-	free(h->suspects);
-	scry_map_done(&h->cached);
-	free(h);
+	ret->heap = h;
 	if (r < 0)
 		scry_glibc_arenas_done(ret);
 	return r < 0 ? r : 0;
 }
 
+static void free_heap(struct scry_glibc_heap *h)
+{
+	if (!h)
+		return;
+	free(h->links);
+	free(h->fast);
+	free(h->suspects);
+	free(h->regions);
+	free(h);
+}
+
+void scry_glibc_arenas_settle(struct scry_glibc_arenas *arenas)
+{
+	if (arenas->heap)
+		scry_glibc_drop_cached(arenas->heap);
+	free_heap(arenas->heap);
+	arenas->heap = NULL;
+}
+
 void scry_glibc_arenas_done(struct scry_glibc_arenas *arenas)
 {
+	free_heap(arenas->heap);
 	free(arenas->rows);
 	*arenas = (struct scry_glibc_arenas){0};
 }

@@ -33,7 +33,8 @@ struct scry_glibc_block {
 struct scry_glibc_arenas {
 	struct scry_glibc_block *rows; /* of one heap ascending; owned */
 	size_t count, room;
-	uint64_t bytes; /* usable, of all */
+	uint64_t bytes;		      /* usable, of all */
+	struct scry_glibc_heap *heap; /* what settle needs */
 	/* how well it went */
 	uint32_t arenas, broken; /* seen; of those, not read to their end */
 	uint32_t tcaches; /* found; a thread that never freed a small block has an empty one, which
@@ -46,13 +47,16 @@ struct scry_glibc_arenas {
 };
 
 /*
- * `maps` may be older than the hold. `deadline_ns` of CLOCK_MONOTONIC, 0: none: how long the
- * threads may be held. About 20 ns a block. 0 (also when malloc was never called: no rows); or with
- * a sentence: -ENOTSUP: there is no glibc, or its heap is not as known; -ETIME; -ENOMEM; -ENOSPC:
- * too many; -ESRCH.
+ * While all are held. `maps` may be older than the hold. `deadline_ns` of CLOCK_MONOTONIC, 0: none:
+ * how long the threads may be held. About 0.5 ms a MiB of heap. 0 (also when malloc was never
+ * called: no rows), then settle; or with a sentence: -ENOTSUP: there is no glibc, or its heap is
+ * not as known; -ETIME; -ENOMEM; -ENOSPC: too many; -ESRCH.
  */
 int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *maps,
 			   uint64_t deadline_ns, struct scry_glibc_arenas *ret);
+/* Once they are let go: takes out what is cached and so free. `arenas` must be where it was
+ * read to. */
+void scry_glibc_arenas_settle(struct scry_glibc_arenas *arenas);
 void scry_glibc_arenas_done(struct scry_glibc_arenas *arenas);
 
 #endif

@@ -2,138 +2,177 @@
  * Chunks that glibc keeps for the next call: they look used. See glibc_arenas.h.
  *
  * Since 2.32 a link is stored as (its own address >> 12) ^ the next one (PROTECT_PTR). Which way it
- * is, the first list tells whose last link says "none" one way only.
+ * is, the first tcache tells whose lists end the one way only. The lowest bit of a row's size marks
+ * it as cached: sizes are 8 more than a multiple of 16.
  */
 #include "name/glibc_heap.h"
 
+#include <sys/types.h>
+
 #include <errno.h>
-#include <string.h>
+#include <stdbool.h>
 
-#define TCACHE_LISTS 64
-#define FASTBIN_LENGTH_MAX 1000000
+#define SUSPECTS_MAX 65536u
+#define CACHED 1u
 
-/* struct tcache_perthread_struct: counts, then lists of memory, not chunks */
-struct tcache {
-	uint64_t size; /* of its chunk */
-	unsigned int count_bytes;
-};
-static const struct tcache tcaches[] = {{0x290, 2}, {0x250, 1}};
+/* struct tcache_perthread_struct: counts of 2 bytes (1 before 2.30), then lists of memory. */
+#define TCACHE_CHUNK 0x290u
+#define TCACHE_CHUNK_OLD 0x250u
 
-static uint64_t link_of(uint64_t at, uint64_t stored, bool is_protected)
+int scry_glibc_suspect(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
 {
-	return is_protected ? at >> 12 ^ stored : stored;
-}
+	const unsigned int bits = size == TCACHE_CHUNK ? 16 : 8;
+	struct scry_glibc_suspect s = {.chunk = chunk};
+	bool has_some = false;
 
-/* A list of `count` chunks of `size` from memory address `first`; they are noted when `note`. */
-static bool is_list(struct scry_glibc_heap *h, uint64_t first, const uint64_t shape[2],
-		    bool is_protected, bool note)
-{
-	uint64_t at = first;
+	if (size != TCACHE_CHUNK && size != TCACHE_CHUNK_OLD)
+		return 0;
+	for (unsigned int i = 0; i < TCACHE_LISTS; i++) {
+		uint64_t counts, list;
 
-	for (uint64_t n = 0; n < shape[0]; n++) {
-		uint64_t words[2]; /* its size, and the link; far from the one before */
-
-		if (!at || at % 16 || scry_mem_read(h->window.mem, at - 8, words, 16) < 0 ||
-		    (words[0] & ~(uint64_t)CHUNK_FLAGS) != shape[1])
-			return false;
-		if (note && scry_map_put(&h->cached, at - 16, 1) < 0)
-			return false;
-		at = link_of(at, words[1], is_protected);
+		if (scry_glibc_word(&h->window, chunk + 16 + i * bits / 64 * 8, &counts) < 0 ||
+		    scry_glibc_word(&h->window, chunk + 16 + TCACHE_LISTS * bits / 8 + 8 * i,
+				    &list) < 0)
+			return 0;
+		s.counts[i] = (uint16_t)(counts >> i * bits % 64 & ((1u << bits) - 1));
+		s.lists[i] = list;
+		if (!s.counts[i] != !list || list % 16)
+			return 0;
+		has_some |= list != 0;
 	}
-	return at == 0;
+	if (!has_some || h->suspect_count == SUSPECTS_MAX)
+		return 0;
+	if (scry_glibc_room((void **)&h->suspects, h->suspect_count, &h->suspect_room, sizeof(s)) <
+	    0)
+		return -ENOMEM;
+	h->suspects[h->suspect_count++] = s;
+	return 0;
 }
 
-/* How many chunks the list `i` of the tcache `words` says it has. */
-static uint64_t length_of(const uint64_t *words, const struct tcache *shape, unsigned int i)
+/* The row of a block, -1: there is none. */
+static ssize_t row_of(const struct scry_glibc_heap *h, uint64_t address)
 {
-	unsigned int bit = 8 * shape->count_bytes * i;
+	const struct scry_glibc_block *rows = h->ret->rows;
 
-	return words[bit / 64] >> bit % 64 & (shape->count_bytes == 2 ? 0xffff : 0xff);
-}
+	for (size_t i = 0; i < h->region_count; i++) {
+		size_t low = h->regions[i].first, high = h->regions[i].end;
 
-/* Is it one, and with lists? Its lists are noted then. */
-static bool is_tcache(struct scry_glibc_heap *h, uint64_t chunk, const struct tcache *shape,
-		      bool is_protected)
-{
-	uint64_t words[0x280 / 8] = {0};
-	const uint64_t *lists = words + TCACHE_LISTS * shape->count_bytes / 8;
-	uint64_t all = 0;
+		if (low == high || address < rows[low].address || address > rows[high - 1].address)
+			continue;
+		while (low < high) {
+			size_t mid = low + (high - low) / 2;
 
-	if (scry_mem_read(h->window.mem, chunk + 16, words, shape->size - 16) < 0)
-		return false;
-	for (int note = 0; note < 2; note++)
-		for (unsigned int i = 0; i < TCACHE_LISTS; i++) {
-			const uint64_t list[2] = {length_of(words, shape, i), CHUNK_MIN + 16 * i};
-
-			if (!is_list(h, lists[i], list, is_protected, note))
-				return false;
-			all += list[0];
+			if (rows[mid].address < address)
+				low = mid + 1;
+			else
+				high = mid;
 		}
-	return all != 0;
+		return rows[low].address == address ? (ssize_t)low : -1;
+	}
+	return -1;
 }
 
-static int look_for_tcaches(struct scry_glibc_heap *h)
+struct list {
+	uint64_t first; /* memory; 0: it is empty */
+	uint64_t head;	/* what its links point to is this much before memory */
+	uint64_t size;	/* of its chunks; 0: that of the first */
+	uint64_t count; /* UINT64_MAX: not known */
+	bool is_protected;
+};
+
+/* How many blocks it leads through to its end, all of its size and in no other list; -1: it is no
+ * list. Marks them when `marks`; a list that comes back to itself ends there. */
+static int64_t follow(struct scry_glibc_heap *h, struct list list, bool marks)
+{
+	uint64_t at = list.first, n;
+
+	for (n = 0; at && n < list.count && n <= h->ret->count; n++) {
+		ssize_t row = row_of(h, at);
+		struct scry_glibc_block *b;
+
+		if (row < 0) /* perhaps in a part of the heap that was not found */
+			return h->ret->broken ? (int64_t)n : -1;
+		b = &h->ret->rows[row];
+		list.size = list.size ? list.size : b->usable + 8;
+		if (b->usable & CACHED || b->usable + 8 != list.size)
+			return -1;
+		b->usable |= marks ? CACHED : 0;
+		at = list.is_protected ? at >> 12 ^ h->links[row] : h->links[row];
+		at += at ? list.head : 0;
+	}
+	return at == 0 && (list.count == UINT64_MAX || n == list.count) ? (int64_t)n : -1;
+}
+
+/* Are all of its lists lists, with blocks in them? */
+static bool follow_all(struct scry_glibc_heap *h, const struct scry_glibc_suspect *s,
+		       bool is_protected, bool marks)
+{
+	int64_t all = 0;
+
+	for (unsigned int i = 0; i < TCACHE_LISTS; i++) {
+		int64_t n = follow(h,
+				   (struct list){.first = s->lists[i],
+						 .size = CHUNK_MIN + 16 * i,
+						 .count = s->counts[i],
+						 .is_protected = is_protected},
+				   marks);
+
+		if (n < 0)
+			return false;
+		all += n;
+	}
+	return all > 0;
+}
+
+/* Returns how links are stored: 1 protected, 0 plain, -1 not known. */
+static int drop_tcaches(struct scry_glibc_heap *h)
 {
 	int is_protected = -1;
 
-	for (size_t i = 0; i < h->suspect_count; i++) {
-		uint64_t size;
+	for (size_t i = 0; i < h->suspect_count; i++)
+		for (int way = 1; way >= 0; way--) {
+			const struct scry_glibc_suspect *s = &h->suspects[i];
+			ssize_t row = row_of(h, s->chunk + 16);
 
-		if (scry_glibc_word(&h->window, h->suspects[i] + 8, &size) < 0)
-			continue;
-		for (size_t k = 0; k < 2; k++)
-			for (int way = 1; way >= 0; way--) {
-				if ((size & ~(uint64_t)CHUNK_FLAGS) != tcaches[k].size ||
-				    (is_protected >= 0 && is_protected != way) ||
-				    !is_tcache(h, h->suspects[i], &tcaches[k], way))
-					continue;
-				is_protected = way;
-				h->ret->tcaches++;
-				if (scry_map_put(&h->cached, h->suspects[i], 1) < 0)
-					return -ENOMEM;
-				break;
-			}
-	}
+			if (row < 0 || (is_protected >= 0 && is_protected != way) ||
+			    !follow_all(h, s, way, false))
+				continue;
+			follow_all(h, s, way, true);
+			h->ret->rows[row].usable |= CACHED;
+			is_protected = way;
+			h->ret->tcaches++;
+			break;
+		}
 	return is_protected;
 }
 
-/* A fastbin's list has no count. Without a tcache that showed how links are stored, the way that
- * leads to an end through chunks is the right one. */
-static bool follow_fastbin(struct scry_glibc_heap *h, uint64_t chunk, bool is_protected, bool note)
+void scry_glibc_drop_cached(struct scry_glibc_heap *h)
 {
-	uint64_t shape = 0;
+	struct scry_glibc_arenas *r = h->ret;
+	int is_protected = drop_tcaches(h);
+	size_t kept = 0;
 
-	for (uint64_t n = 0; chunk; n++) {
-		uint64_t words[2], size;
-
-		if (n == FASTBIN_LENGTH_MAX || chunk % 16 ||
-		    (n % 1024 == 0 && scry_glibc_in_time(h) < 0) ||
-		    scry_mem_read(h->window.mem, chunk + 8, words, 16) < 0)
-			return false;
-		size = words[0] & ~(uint64_t)CHUNK_FLAGS;
-		if (shape && size != shape)
-			return false;
-		shape = size;
-		if (note && scry_map_put(&h->cached, chunk, 1) < 0)
-			return false;
-		chunk = link_of(chunk + 16, words[1], is_protected);
-	}
-	return true;
-}
-
-int scry_glibc_caches(struct scry_glibc_heap *h)
-{
-	int is_protected = look_for_tcaches(h);
-
-	if (is_protected == -ENOMEM)
-		return is_protected;
 	for (size_t i = 0; i < h->fast_count; i++)
-		for (int way = 1; way >= 0; way--)
+		for (int way = 1; way >= 0; way--) {
+			struct list list = {.first = h->fast[i] + 16,
+					    .head = 16,
+					    .count = UINT64_MAX,
+					    .is_protected = way};
+
 			if (is_protected == way ||
-			    (is_protected < 0 && follow_fastbin(h, h->fast[i], way, false))) {
-				follow_fastbin(h, h->fast[i], way, true);
+			    (is_protected < 0 && follow(h, list, false) >= 0)) {
+				follow(h, list, true);
 				break;
 			}
-	h->ret->cached = h->cached.count - h->ret->tcaches;
-	return scry_glibc_in_time(h);
+		}
+	for (size_t i = 0; i < r->count; i++) {
+		if (!(r->rows[i].usable & CACHED)) {
+			r->rows[kept++] = r->rows[i];
+			continue;
+		}
+		r->bytes -= r->rows[i].usable & ~(uint64_t)CACHED;
+		r->cached_bytes += r->rows[i].usable & ~(uint64_t)CACHED;
+	}
+	r->cached = r->count - kept - r->tcaches;
+	r->count = kept;
 }

@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/map.h"
 #include "name/glibc_arenas.h"
 
 /* struct malloc_state, in words */
@@ -37,16 +36,29 @@ struct scry_glibc_window {
 	uint64_t words[WINDOW_BYTES / 8];
 };
 
+#define TCACHE_LISTS 64
+
+struct scry_glibc_suspect { /* a chunk that may be a tcache: what it says */
+	uint64_t chunk;
+	uint16_t counts[TCACHE_LISTS];
+	uint64_t lists[TCACHE_LISTS];
+};
+
+struct scry_glibc_region { /* rows, ascending by address */
+	size_t first, end;
+};
+
 struct scry_glibc_heap {
 	struct scry_glibc_window window;
 	const struct scry_maps *maps;
 	struct scry_glibc_arenas *ret;
 	uint64_t deadline_ns;
 	uint64_t main_arena;
-	uint64_t *fast;	    /* first chunks of fastbins */
-	uint64_t *suspects; /* chunks that may be a tcache */
-	size_t fast_count, fast_room, suspect_count, suspect_room;
-	struct scry_map cached; /* chunks that look used and are not */
+	uint64_t *links; /* of each row, its first word: a link when it is cached */
+	uint64_t *fast;	 /* first chunks of fastbins */
+	struct scry_glibc_suspect *suspects;
+	struct scry_glibc_region *regions;
+	size_t fast_count, fast_room, suspect_count, suspect_room, region_count, region_room;
 };
 
 /* The word at `address`, a multiple of 8. 0 or -errno: it is not there. */
@@ -55,11 +67,15 @@ int scry_glibc_word(struct scry_glibc_window *w, uint64_t address, uint64_t *ret
 /* -ETIME with a sentence once the deadline has passed. */
 int scry_glibc_in_time(const struct scry_glibc_heap *h);
 
-/* Adds a living block. 0, -ENOMEM, -ENOSPC. */
-int scry_glibc_add(struct scry_glibc_heap *h, uint64_t address, uint64_t usable);
+/* Adds a block that looks used. 0, -ENOMEM, -ENOSPC. */
+int scry_glibc_add(struct scry_glibc_heap *h, uint64_t address, uint64_t usable, uint64_t link);
+/* Room for one more of `size` bytes in a list. 0 or -ENOMEM. */
+int scry_glibc_room(void **list, size_t count, size_t *room, size_t size);
 
-/* glibc_caches.c: fills h->cached by fastbins and tcaches, and counts. 0 or -ENOMEM. */
-int scry_glibc_caches(struct scry_glibc_heap *h);
+/* glibc_caches.c: notes a chunk that may be a tcache. 0 or -ENOMEM. */
+int scry_glibc_suspect(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size);
+/* Takes rows out that are cached: reads what was noted, nothing of the target. */
+void scry_glibc_drop_cached(struct scry_glibc_heap *h);
 /* glibc_mapped.c: `data` are the words of libc's data. Adds blocks that are mappings. 0 or -errno.
  */
 int scry_glibc_mapped(struct scry_glibc_heap *h, const uint64_t *data, size_t words);

@@ -99,7 +99,7 @@ static int found(struct scry_glibc_heap *h, uint64_t at, uint64_t size)
 
 	h->ret->mapped_found++;
 	h->ret->mapped_found_bytes += size;
-	return scry_glibc_add(h, chunk + 16, size - (chunk - at) - 16);
+	return scry_glibc_add(h, chunk + 16, size - (chunk - at) - 16, 0);
 }
 
 /* Blocks in one anonymous mapping. */

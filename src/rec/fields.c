@@ -207,7 +207,7 @@ static const struct scry_field fields_scry_ev_function[] = {
 	FIELD(scry_ev_function, symbol_str, "symbol", STRING),
 	FIELD(scry_ev_function, module_str, "module", STRING),
 	FIELD(scry_ev_function, way_str, "way", STRING),
-	FIELD(scry_ev_function, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_function, form_str, "form", STRING),
 	FIELD(scry_ev_function, address, "address", ADDRESS),
 };
 static const struct scry_field fields_scry_ev_entry[] = {
@@ -221,6 +221,31 @@ static const struct scry_field fields_scry_ev_entry[] = {
 	FIELD(scry_ev_entry, arg4, "arg4", ADDRESS),
 	FIELD(scry_ev_entry, arg5, "arg5", ADDRESS),
 	FIELD(scry_ev_entry, arg6, "arg6", ADDRESS),
+};
+
+static const struct scry_field fields_scry_ev_call[] = {
+	FIELD(scry_ev_call, function, "function", NUMBER),
+	FIELD(scry_ev_call, pid, "pid", NUMBER),
+	FIELD(scry_ev_call, call, "call", NUMBER),
+	FIELD(scry_ev_call, args, "args", NUMBER),
+	FIELD(scry_ev_call, text_arg, "text_arg", NUMBER),
+	FIELD(scry_ev_call, text_bytes, "text_bytes", NUMBER),
+	FIELD(scry_ev_call, flags, "flags", NUMBER),
+	FIELD(scry_ev_call, arg1, "arg1", ADDRESS),
+	FIELD(scry_ev_call, arg2, "arg2", ADDRESS),
+	FIELD(scry_ev_call, arg3, "arg3", ADDRESS),
+	FIELD(scry_ev_call, arg4, "arg4", ADDRESS),
+	FIELD(scry_ev_call, arg5, "arg5", ADDRESS),
+	FIELD(scry_ev_call, arg6, "arg6", ADDRESS),
+};
+static const struct scry_field fields_scry_ev_return[] = {
+	FIELD(scry_ev_return, function, "function", NUMBER),
+	FIELD(scry_ev_return, pid, "pid", NUMBER),
+	FIELD(scry_ev_return, call, "call", NUMBER),
+	FIELD(scry_ev_return, result, "result", ADDRESS),
+	FIELD(scry_ev_return, duration_ns, "duration_ns", NUMBER),
+	FIELD(scry_ev_return, how, "how", NUMBER),
+	FIELD(scry_ev_return, reserved, "reserved", RESERVED),
 };
 
 static const struct scry_event_kind kinds[] = {

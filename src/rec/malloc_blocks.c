@@ -97,7 +97,8 @@ struct scry_malloc_thread *scry_malloc_thread_new(struct scry_malloc_blocks *b, 
 		return NULL;
 	t->next = t->prev = NONE;
 	b->thread_count++;
-	return b->threads[thread % SCRY_MALLOC_SLOTS] = t;
+	b->threads[thread % SCRY_MALLOC_SLOTS] = t;
+	return t;
 }
 
 /* Found again by the packer: which thread's stack, and where. */

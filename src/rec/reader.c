@@ -30,6 +30,8 @@ struct scry_reader {
 	struct scry_file_head head;
 	struct scry_reader_stats stats;
 	uint64_t next_chunk; /* file offset */
+	int (*wait)(void *arg, uint64_t offset, bool is_end); /* NULL: the file is whole */
+	void *wait_arg;
 	bool at_end;
 	bool has_chunk;
 	struct scry_chunk chunk;
@@ -128,6 +130,27 @@ void scry_reader_close(struct scry_reader *r)
 	free(r);
 }
 
+void scry_reader_follow(struct scry_reader *r,
+			int (*wait)(void *arg, uint64_t offset, bool is_end), void *arg)
+{
+	r->wait = wait;
+	r->wait_arg = arg;
+}
+
+/* Is there more to come? Then the file is as long as it is now. */
+static bool reader_waits(struct scry_reader *r, bool is_end)
+{
+	struct stat st;
+
+	if (!r->wait)
+		return false;
+	if (!r->wait(r->wait_arg, r->next_chunk, is_end))
+		r->wait = NULL; /* all is written: what is there is looked at once more */
+	if (fstat(r->fd, &st) == 0)
+		r->stats.file_bytes = (uint64_t)st.st_size;
+	return is_end;
+}
+
 /* The recording ends here; what follows the last whole chunk is left out. */
 static int reader_end(struct scry_reader *r)
 {
@@ -172,6 +195,27 @@ static void reader_count_chunk(struct scry_reader *r)
 
 static int reader_next_malloc(struct scry_reader *r, const struct scry_event **ret_event);
 
+/* The chunk at next_chunk is copied whole: 1; 0: there is none; -errno with a sentence. */
+static int reader_copy_chunk(struct scry_reader *r, struct scry_chunk *chunk)
+{
+	int got;
+
+	if (r->stats.file_bytes - r->next_chunk < sizeof(*chunk))
+		return 0;
+	got = read_at(r, chunk, sizeof(*chunk), r->next_chunk);
+	if (got <= 0)
+		return got;
+	if (!chunk_fits(r, chunk))
+		return 0;
+	got = reader_room(r, chunk->bytes);
+	if (got < 0)
+		return got;
+	got = read_at(r, r->payload, chunk->bytes, r->next_chunk + sizeof(*chunk));
+	if (got <= 0)
+		return got;
+	return scry_chunk_check(chunk, r->payload) == chunk->check;
+}
+
 int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_chunk)
 {
 	const struct scry_event *passed;
@@ -185,21 +229,12 @@ int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_
 			return got;
 	if (r->at_end)
 		return 0;
-	if (r->stats.file_bytes - r->next_chunk < sizeof(chunk))
-		return reader_end(r);
-	got = read_at(r, &chunk, sizeof(chunk), r->next_chunk);
+	reader_waits(r, false);
+	while ((got = reader_copy_chunk(r, &chunk)) == 0)
+		if (!reader_waits(r, true))
+			return reader_end(r);
 	if (got < 0)
 		return got;
-	if (!got || !chunk_fits(r, &chunk))
-		return reader_end(r);
-	got = reader_room(r, chunk.bytes);
-	if (got < 0)
-		return got;
-	got = read_at(r, r->payload, chunk.bytes, r->next_chunk + sizeof(chunk));
-	if (got < 0)
-		return got;
-	if (!got || scry_chunk_check(&chunk, r->payload) != chunk.check)
-		return reader_end(r);
 	r->next_chunk += sizeof(chunk) + chunk.bytes;
 	r->chunk = chunk;
 	r->has_chunk = true;
@@ -297,6 +332,17 @@ static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kin
 	}
 }
 
+/* Bytes that are said to follow a call's fields, and do not, are left out. */
+static void reader_mend_text(struct scry_reader *r, struct scry_event *event)
+{
+	struct scry_ev_call *call = (struct scry_ev_call *)(event + 1);
+
+	if (call->text_bytes <= event->size - sizeof(*event) - sizeof(*call))
+		return;
+	call->text_bytes = 0;
+	r->stats.errors++;
+}
+
 /* Makes an event of the chunk fit to be yielded; NULL when it must be left out. */
 static struct scry_event *reader_check(struct scry_reader *r, struct scry_event *event)
 {
@@ -318,6 +364,8 @@ static struct scry_event *reader_check(struct scry_reader *r, struct scry_event 
 	if (event->type == SCRY_EVENT_SITE && !reader_define_site(r, event))
 		return NULL;
 	reader_mend(r, kind, event);
+	if (event->type == SCRY_EVENT_CALL)
+		reader_mend_text(r, event);
 	if (event->type == SCRY_EVENT_STACK && !reader_define_stack(r, event))
 		return NULL;
 	return event;

@@ -243,16 +243,15 @@ static int serve(void)
 	for (;;) {
 		uint32_t turn;
 
-		while ((turn = __atomic_load_n(&head->turn, __ATOMIC_ACQUIRE)) ==
-		       SCRY_REPLAY_FEEDER)
+		while ((turn = __atomic_load_n(&head->turn, __ATOMIC_ACQUIRE)) == SCRY_TURN_FEEDER)
 			replay_futex_wait(&head->turn, turn);
-		if (turn == SCRY_REPLAY_WINDOW && !window())
+		if (turn == SCRY_TURN_WINDOW && !window())
 			return REFUSED;
-		if (turn == SCRY_REPLAY_DRAIN)
+		if (turn == SCRY_TURN_DRAIN)
 			drain();
-		__atomic_store_n(&head->turn, SCRY_REPLAY_FEEDER, __ATOMIC_RELEASE);
+		__atomic_store_n(&head->turn, SCRY_TURN_FEEDER, __ATOMIC_RELEASE);
 		replay_futex_wake(&head->turn);
-		if (turn != SCRY_REPLAY_WINDOW && turn != SCRY_REPLAY_DRAIN)
+		if (turn != SCRY_TURN_WINDOW && turn != SCRY_TURN_DRAIN)
 			return 0;
 	}
 }

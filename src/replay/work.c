@@ -154,12 +154,16 @@ ALWAYS void give(uint64_t *cell, void *p, uint64_t tag)
 		}                                                                     \
 	} while (0)
 
-/* What begins, in the mode. */
-#define BEGIN(kind, zeroed, call)                                         \
-	do {                                                              \
-		void *p;                                                  \
-		TIMED(SCRY_REPLAY_KIND_##kind, p = (call));               \
-		begun(l, (struct begun){w, w1, size, (zeroed)}, p, mode); \
+/* What begins, in the mode; `size` and `align` are the call's. */
+#define BEGIN(kind, zeroed, call)                                                           \
+	do {                                                                                \
+		uint64_t size =                                                             \
+			w & SCRY_REPLAY_LONG ? SCRY_REPLAY_SIZE(w1) : SCRY_REPLAY_SHORT(w); \
+		uint64_t align = UINT64_C(1) << SCRY_REPLAY_X(w1);                          \
+		void *p;                                                                    \
+		(void)align;                                                                \
+		TIMED(SCRY_REPLAY_KIND_##kind, p = (call));                                 \
+		begun(l, (struct begun){w, w1, size, (zeroed)}, p, mode);                   \
 	} while (0)
 
 struct begun {
@@ -259,8 +263,6 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 
 	for (;;) {
 		uint64_t w = at[0], w1 = at[1];
-		uint64_t size = w & SCRY_REPLAY_LONG ? SCRY_REPLAY_SIZE(w1) : SCRY_REPLAY_SHORT(w);
-		uint64_t align = UINT64_C(1) << SCRY_REPLAY_X(w1); /* where it is asked for */
 
 		__builtin_prefetch(&cells[SCRY_REPLAY_SLOT(at[AHEAD])], 0);
 		at += 1 + (w >> 5 & 1);

@@ -76,6 +76,7 @@ static void look_at_image(struct scry_spawn *s)
 	uint64_t phdr = 0, base = 0, bias, start, end;
 
 	s->relro_start = s->relro_end = s->loader_start = s->loader_end = 0;
+	s->is_glibc = s->is_main_done = false;
 	scry_proc_auxv(s->t.pid, AT_PHDR, &phdr);
 	scry_proc_auxv(s->t.pid, AT_BASE, &base);
 	if (scry_maps_read(s->t.pid, &maps) < 0)
@@ -92,6 +93,7 @@ static void look_at_image(struct scry_spawn *s)
 	m = base ? scry_maps_at(&maps, base) : NULL;
 	if (m) {
 		s->loader_start = m->start;
+		s->is_glibc = strstr(m->path, "/ld-linux") != NULL;
 		for (size_t i = 0; i < maps.count; i++)
 			if (maps.entries[i].inode == m->inode &&
 			    maps.entries[i].end > s->loader_end)
@@ -101,12 +103,19 @@ static void look_at_image(struct scry_spawn *s)
 	scry_error_clear();
 }
 
-static bool is_relocated(const struct scry_spawn *s, uint64_t ip)
+static bool is_relocated(struct scry_spawn *s, uint64_t ip)
 {
 	if (!s->loader_start)
 		return true; /* static */
-	if (s->relro_start)
-		return s->nr == SYS_mprotect && s->arg >= s->relro_start && s->arg < s->relro_end;
+	if (s->is_main_done && s->nr == SYS_mprotect)
+		return s->arg >= s->loader_start && s->arg < s->loader_end;
+	if (s->is_main_done)
+		return s->nr == SYS_munmap || ip < s->loader_start || ip >= s->loader_end;
+	if (s->relro_start) {
+		s->is_main_done = s->nr == SYS_mprotect && s->arg >= s->relro_start &&
+				  s->arg < s->relro_end;
+		return s->is_main_done && !s->is_glibc;
+	}
 	return ip < s->loader_start || ip >= s->loader_end;
 }
 

@@ -4,8 +4,11 @@
  *
  * Only syscall stops are used, never a breakpoint: if we die, the kernel lets the program go and
  * nothing of ours is in it. The moment is the return of the loader's mprotect that makes the main
- * program's RELRO read-only: the main program is relocated last. Without RELRO it is the first
- * syscall made from outside the loader; in a static program the first syscall of all.
+ * program's RELRO read-only: the main program is relocated last. In glibc the loader relocates
+ * itself once more after that, and then makes its own RELRO read-only (elf/rtld.c, dl_main): it is
+ * that return, or, should there be none, that of its munmap of ld.so.cache or of libc's early
+ * getrlimit, which come later and before constructors too. Without RELRO it is the first syscall
+ * made from outside the loader; in a static program the first syscall of all.
  *
  * A set of them: with `follows` the processes and threads that a followed one makes are followed
  * too, from their first instruction (PTRACE_O_TRACEFORK and its brothers), until they are let go.
@@ -25,6 +28,7 @@ struct scry_spawn { /* one followed thread */
 	bool starting;			 /* between exec and the relocated moment */
 	uint64_t relro_start, relro_end; /* run-time, of the main program; 0: has none */
 	uint64_t loader_start, loader_end;
+	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
 	uint64_t nr, arg; /* of the syscall that runs */
 };
 

@@ -29,6 +29,8 @@ enum scry_cell_kind {
 	SCRY_CELL_TENTHS, /* right, 12.3; not in JSON */
 	SCRY_CELL_BOOL,	  /* JSON only */
 	SCRY_CELL_FRAMES, /* JSON and folded only: a stack, outermost first */
+	SCRY_CELL_VALUE,  /* JSON only: a value of any kind */
+	SCRY_CELL_VALUES, /* JSON only: an array of them */
 };
 
 struct scry_column {
@@ -45,6 +47,19 @@ struct scry_doc_frame {
 	bool is_c; /* a C function: file and line are its caller's */
 };
 
+enum scry_value_kind {
+	SCRY_VALUE_NULL,
+	SCRY_VALUE_TEXT, /* `bytes`, `number` of them */
+	SCRY_VALUE_SIGNED,
+	SCRY_VALUE_UNSIGNED,
+	SCRY_VALUE_HEX,
+};
+struct scry_doc_value {
+	enum scry_value_kind kind;
+	const char *bytes;
+	uint64_t number;
+};
+
 struct scry_cell {
 	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */
 	bool is_blank;	   /* text: nothing at all */
@@ -53,6 +68,7 @@ struct scry_cell {
 	size_t length;
 	uint64_t number;		     /* all others */
 	const struct scry_doc_frame *frames; /* FRAMES: `number` of them */
+	const struct scry_doc_value *values; /* VALUE, VALUES: the same */
 };
 
 struct scry_pair { /* a named value: a total, or a field of a record */
@@ -74,6 +90,8 @@ struct scry_doc_ops {
 	void (*row)(struct scry_doc *doc, const struct scry_cell *cells);
 	void (*remark)(struct scry_doc *doc, const char *text);
 	void (*record)(struct scry_doc *doc, const struct scry_pair *pairs, size_t count);
+	/* Of a stream for people: bytes that are safe to show, at once. NULL: is_data. */
+	void (*text)(struct scry_doc *doc, const char *bytes, size_t length);
 	int (*end)(struct scry_doc *doc);
 	void (*abandon)(struct scry_doc *doc); /* frees, prints no more */
 };

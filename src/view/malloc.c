@@ -436,7 +436,43 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
 }
 
-/* Who made the peak, and who grew although all together did not: what to look at first. */
+static void note(struct malloc_view *v, struct scry_buf *line)
+{
+	v->doc->ops->note(v->doc, line->data, line->len);
+	scry_buf_clear(line);
+}
+
+static void note_growing(struct malloc_view *v, struct scry_buf *line, const struct row *most,
+			 uint32_t count)
+{
+	if (!count)
+		return;
+	put_place(v, most);
+	scry_buf_printf(line, "%u caller%s grew all the time, most: ", count,
+			count == 1 ? "" : "s");
+	scry_buf_append(line, v->buf.data, v->buf.len);
+	scry_buf_printf(line, ", by ");
+	scry_text_size(line, most->key);
+	scry_buf_printf(line, " in the second half of the calls");
+	note(v, line);
+}
+
+static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct row *most)
+{
+	const struct scry_malloc_process *p = v->process;
+
+	put_place(v, most);
+	scry_buf_printf(line, "the peak of ");
+	scry_text_size(line, p->peak.bytes);
+	scry_buf_printf(line, " was after ");
+	scry_text_duration(line, since(v, p->peak_ns));
+	scry_buf_printf(line, "; %u %% of it came from ",
+			(unsigned int)percent(most->key, p->peak.bytes));
+	scry_buf_append(line, v->buf.data, v->buf.len);
+	note(v, line);
+}
+
+/* Who grew and who made the peak: what to look at first. */
 static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict)
 {
 	const struct scry_malloc_process *p = v->process;
@@ -457,28 +493,12 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 		if (!growing.caller || row.key > growing.key)
 			growing = row;
 	}
-	if (!p->peak.bytes)
-		return;
-	put_place(v, &most);
-	scry_buf_printf(&line, "the peak of ");
-	scry_text_size(&line, p->peak.bytes);
-	scry_buf_printf(&line, " was after ");
-	scry_text_duration(&line, since(v, p->peak_ns));
-	scry_buf_printf(&line, "; %u %% of it came from ",
-			(unsigned int)percent(most.key, p->peak.bytes));
-	scry_buf_append(&line, v->buf.data, v->buf.len);
-	v->doc->ops->note(v->doc, line.data, line.len);
-	scry_buf_clear(&line);
-	if (grown && verdict != SCRY_MALLOC_VERDICT_UNKNOWN) {
-		put_place(v, &growing);
-		scry_buf_printf(&line, "%u caller%s grew all the time, most: ", grown,
-				grown == 1 ? "" : "s");
-		scry_buf_append(&line, v->buf.data, v->buf.len);
-		scry_buf_printf(&line, ", by ");
-		scry_text_size(&line, growing.key);
-		scry_buf_printf(&line, " in the second half of the calls");
-		v->doc->ops->note(v->doc, line.data, line.len);
-	}
+	if (verdict == SCRY_MALLOC_VERDICT_GROWS)
+		note_growing(v, &line, &growing, grown);
+	if (p->peak.bytes)
+		note_peak(v, &line, &most);
+	if (verdict != SCRY_MALLOC_VERDICT_GROWS)
+		note_growing(v, &line, &growing, grown);
 	scry_buf_done(&line);
 }
 

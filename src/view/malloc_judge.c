@@ -83,42 +83,85 @@ static void put_ties(char *text, size_t size, const struct scry_replay_report *r
 	}
 }
 
-static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+/* The best by one quantity alone, -1 none; of those that are as good, the one that costs least of
+ * the other. */
+static int best_by(const struct scry_replay_report *r, bool by_memory)
 {
-	const char *first = r->rows[0].label;
-	uint32_t better = 0, worse = 0, tried = 0;
-	double best = 0;
-	char both[200];
+	int best = -1;
+
+	for (uint32_t i = 1; i < r->count; i++) {
+		struct change c = compare(&r->rows[0], &r->rows[i]), against;
+		double own = by_memory ? c.memory : c.time;
+
+		if (!is_tried(&r->rows[i]) || own >= 0)
+			continue;
+		if (best >= 0) {
+			against = compare(&r->rows[best], &r->rows[i]);
+			own = by_memory ? against.memory : against.time;
+			if (own > 0 ||
+			    (own == 0 && (by_memory ? against.time : against.memory) >= 0))
+				continue;
+		}
+		best = (int)i;
+	}
+	return best;
+}
+
+static bool is_worse_in_all(const struct scry_replay_report *r)
+{
+	uint32_t worse = 0, tried = 0;
 
 	for (uint32_t i = 1; i < r->count; i++) {
 		struct change c = compare(&r->rows[0], &r->rows[i]);
 
-		if (!is_tried(&r->rows[i]))
-			continue;
-		tried++;
-		worse += c.time >= 0 && c.memory >= 0 && c.time + c.memory > 0;
-		if (c.time < best || c.memory < best) {
-			best = c.time < c.memory ? c.time : c.memory;
-			better = i;
-		}
+		tried += is_tried(&r->rows[i]);
+		worse += is_tried(&r->rows[i]) && c.time >= 0 && c.memory >= 0 &&
+			 c.time + c.memory > 0;
 	}
-	if (better) {
-		put_both(both, sizeof(both), compare(&r->rows[0], &r->rows[better]), first);
-		snprintf(v->sentence, sizeof(v->sentence),
-			 "cannot tell: %s takes %s on this trace; which matters more is yours to "
-			 "say",
-			 r->rows[better].label, both);
-	} else if (tried && worse == tried) {
+	return tried && worse == tried;
+}
+
+/* Each is better in one and worse in the other. */
+static void tell_trade(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+{
+	const struct scry_replay_row *first = &r->rows[0];
+	char time[128] = "", memory[128] = "";
+	struct change c;
+
+	if (v->best_time >= 0) {
+		c = compare(first, &r->rows[v->best_time]);
+		snprintf(time, sizeof(time), "%s: %.0f %% less time for %.0f %% more memory",
+			 r->rows[v->best_time].label, -c.time * 100, c.memory * 100);
+	}
+	if (v->best_memory >= 0) {
+		c = compare(first, &r->rows[v->best_memory]);
+		snprintf(memory, sizeof(memory), "%s: %.0f %% less memory for %.0f %% more time",
+			 r->rows[v->best_memory].label, -c.memory * 100, c.time * 100);
+	}
+	snprintf(v->sentence, sizeof(v->sentence),
+		 "no clear winner; %s%s%s than %s on this trace; the differences are outside the "
+		 "noise",
+		 time, *time && *memory ? "; " : "", memory, first->label);
+}
+
+static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+{
+	const char *first = r->rows[0].label;
+
+	if (v->best_time >= 0 || v->best_memory >= 0) {
+		tell_trade(r, v);
+	} else if (is_worse_in_all(r)) {
 		v->winner = 0;
 		snprintf(v->sentence, sizeof(v->sentence),
 			 "%s: all others take more time or more memory on this trace; the "
 			 "difference is outside the noise",
 			 first);
 	} else {
-		snprintf(v->sentence, sizeof(v->sentence),
-			 "cannot tell: nothing differs from %s in time or memory on this trace by "
-			 "more than the noise",
-			 first);
+		snprintf(
+			v->sentence, sizeof(v->sentence),
+			"cannot tell: nothing is better than %s in time or memory on this trace by "
+			"more than the noise",
+			first);
 	}
 }
 
@@ -128,7 +171,7 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 	char both[200], program[80], ties[200];
 	double best = 0;
 
-	v->winner = -1;
+	v->winner = v->best_time = v->best_memory = -1;
 	if (r->count < 2 || !is_tried(&r->rows[0])) {
 		snprintf(v->sentence, sizeof(v->sentence),
 			 "cannot tell: %s; fix: --with A,B and --runs 3 or more",
@@ -136,6 +179,8 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 				      : "too few runs");
 		return;
 	}
+	v->best_time = best_by(r, false);
+	v->best_memory = best_by(r, true);
 	for (uint32_t i = 1; i < r->count; i++) {
 		double g = is_tried(&r->rows[i]) ? gain(compare(&r->rows[0], &r->rows[i])) : 0;
 

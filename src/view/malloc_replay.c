@@ -37,10 +37,11 @@ static const struct scry_column columns[] = {
 	{"drained", NULL, SCRY_CELL_COUNT, false},
 	{NULL, "rss_drained_bytes", SCRY_CELL_COUNT, false},
 	{"faults", "faults", SCRY_CELL_COUNT, false},
-	{NULL, "syscalls", SCRY_CELL_COUNT, false},
 	{NULL, "failed", SCRY_CELL_COUNT, false},
 	{NULL, "object", SCRY_CELL_TEXT, false},
 	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_cpu_min_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, false},
 	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, false},
@@ -121,10 +122,11 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->rss_drained.median >> 10, w),
 		whole(row->rss_drained.median, w),
 		whole(row->faults.median, w),
-		whole(row->syscalls, w && row->has_syscalls),
 		whole(row->failed, w),
 		text(row->served),
 		whole(row->real_cpu_ns.median, real),
+		whole(row->real_cpu_ns.least, real),
+		whole(row->real_cpu_ns.most, real),
 		whole(predicted_cpu(r, row), real),
 		whole(row->real_rss.median, real),
 		whole(predicted_rss(r, row), real),
@@ -186,6 +188,11 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 	}
 }
 
+static struct scry_cell label(const struct scry_replay_report *r, int row)
+{
+	return text(row < 0 ? NULL : r->rows[row].label);
+}
+
 static void push_totals(const struct scry_replay_report *r,
 			const struct scry_replay_verdict *verdict,
 			const struct scry_replay_verdict *real, struct scry_doc *doc)
@@ -211,15 +218,19 @@ static void push_totals(const struct scry_replay_report *r,
 		 scry_cell_known(r->program_rss_peak, r->program_rss_peak != 0)},
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
-		{"winner", NULL, SCRY_CELL_TEXT, 0,
-		 text(verdict->winner < 0 ? NULL : r->rows[verdict->winner].label)},
+		{"winner", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->winner)},
+		{"best_time", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_time)},
+		{"best_memory", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_memory)},
 		{"verdict", NULL, SCRY_CELL_TEXT, 0, text(verdict->sentence)},
-		{"real_winner", NULL, SCRY_CELL_TEXT, 0,
-		 text(!is_real || real->winner < 0 ? NULL : r->rows[real->winner].label)},
+		{"real_winner", NULL, SCRY_CELL_TEXT, 0, label(r, is_real ? real->winner : -1)},
+		{"real_best_time", NULL, SCRY_CELL_TEXT, 0,
+		 label(r, is_real ? real->best_time : -1)},
+		{"real_best_memory", NULL, SCRY_CELL_TEXT, 0,
+		 label(r, is_real ? real->best_memory : -1)},
 		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
 	};
 
-	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 5));
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 9));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)

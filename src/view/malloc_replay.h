@@ -33,10 +33,8 @@ struct scry_replay_row {		  /* an allocator */
 	struct scry_replay_spread cpu_ns; /* in its calls, and in touching what they gave */
 	struct scry_replay_spread rss_peak, rss_end, rss_drained; /* anonymous memory, bytes */
 	struct scry_replay_spread faults, kernel_ns;
-	uint64_t failed;   /* calls that got no memory */
-	uint64_t syscalls; /* for memory, of the run in which they are counted */
-	bool has_syscalls;
-	bool has_real; /* the program itself was run under it: */
+	uint64_t failed; /* calls that got no memory */
+	bool has_real;	 /* the program itself was run under it: */
 	struct scry_replay_spread real_cpu_ns, real_rss;
 	struct scry_replay_kind_row all, kinds[SCRY_REPLAY_KIND_ROWS];
 	const struct scry_replay_point *points; /* anonymous memory of the median run */
@@ -63,7 +61,8 @@ struct scry_replay_report {
 };
 
 struct scry_replay_verdict {
-	int winner; /* index of a row; -1: cannot tell */
+	int winner;		    /* index of a row; -1: none, or it cannot be told */
+	int best_time, best_memory; /* the best by one alone, if better than the first; -1: none */
 	char sentence[512];
 };
 

@@ -5,8 +5,12 @@
 
 #include "base/text.h"
 
-#define POINTS_MIN 8		/* fewer say nothing of growth */
-#define GROWTH_MIN (64u << 10)	/* bytes in the second half: less is no matter */
+#define POINTS_MIN 8	       /* fewer say nothing of growth */
+#define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
+#define EXPLAINED_MIN 0.6 /* of resident memory by the peak of live bytes: less is not malloc's */
+#define FRAGMENTED_MIN                                                             \
+	1.4 /* resident memory to the peak of live bytes; heads of blocks are less \
+	     */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
 
 const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
@@ -17,6 +21,7 @@ const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
 		[SCRY_MALLOC_VERDICT_RETAINS] = "retains",
 		[SCRY_MALLOC_VERDICT_FRAGMENTS] = "fragments",
 		[SCRY_MALLOC_VERDICT_STEADY] = "steady",
+		[SCRY_MALLOC_VERDICT_ELSEWHERE] = "elsewhere",
 	};
 
 	return words[verdict];
@@ -51,6 +56,13 @@ static bool process_grows(const struct scry_malloc_process *p)
 					 points[n - 1].live.bytes});
 }
 
+/* Resident memory is mostly malloc's: else it says nothing of the allocator. */
+static bool is_elsewhere(const struct scry_malloc_process *p)
+{
+	return p->rss_peak > p->peak.bytes + RETAINED_MIN &&
+	       (double)p->peak.bytes < EXPLAINED_MIN * (double)p->rss_peak;
+}
+
 static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 {
 	uint64_t live = p->rss_live;
@@ -59,13 +71,14 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (process_grows(p))
 		return SCRY_MALLOC_VERDICT_GROWS;
+	if (is_elsewhere(p))
+		return SCRY_MALLOC_VERDICT_ELSEWHERE;
 	if (!p->rss || p->rss < live + RETAINED_MIN)
 		return SCRY_MALLOC_VERDICT_STEADY;
 	if (live < p->peak.bytes / 2 && p->rss - live > p->peak.bytes / 2 &&
 	    p->rss > p->rss_peak / 2)
 		return SCRY_MALLOC_VERDICT_RETAINS;
-	/* Only where malloc is most of the memory can its gaps be what fills the rest. */
-	if (p->peak.bytes > p->rss_peak / 3 && p->rss_peak > p->peak.bytes / 2 * 3)
+	if ((double)p->rss_peak > FRAGMENTED_MIN * (double)p->peak.bytes)
 		return SCRY_MALLOC_VERDICT_FRAGMENTS;
 	return SCRY_MALLOC_VERDICT_STEADY;
 }
@@ -93,11 +106,24 @@ static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 	put_size(buf, " at the last look, when ", p->rss_live, " lived");
 }
 
+static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "malloc explains only %.0f %% of the resident memory: ",
+			100.0 * (double)p->peak.bytes / (double)p->rss_peak);
+	scry_text_size(buf, p->peak.bytes);
+	put_size(buf, " lived at its peak, ", p->rss_peak,
+		 " were resident at most; the rest is what the program maps itself, as the heap of "
+		 "a "
+		 "VM, or gaps and heads of blocks. ");
+}
+
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
 					     struct scry_buf *buf)
 {
 	enum scry_malloc_verdict verdict = judge(p);
 
+	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_elsewhere(p))
+		put_elsewhere(p, buf);
 	switch (verdict) {
 	case SCRY_MALLOC_VERDICT_UNKNOWN:
 		scry_buf_printf(buf, "too few calls to tell growth");
@@ -119,6 +145,10 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 			 " ever lived: lost between blocks, or not malloc's; another allocator may "
 			 "need less: scry malloc replay");
 		return verdict;
+	case SCRY_MALLOC_VERDICT_ELSEWHERE:
+		scry_buf_printf(buf,
+				"No leak of malloc seen: live bytes did not grow all the time");
+		break;
 	case SCRY_MALLOC_VERDICT_STEADY:
 		put_size(buf, "no leak seen: live bytes reached ", p->peak.bytes,
 			 " and did not grow all the time");
@@ -129,8 +159,5 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 		return verdict;
 	}
 	put_rss(p, buf);
-	if (p->peak.bytes < p->rss_peak / 2)
-		scry_buf_printf(buf, ": more than half of it was never blocks of malloc, but gaps "
-				     "between them, or what the program maps itself");
 	return verdict;
 }

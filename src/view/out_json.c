@@ -58,6 +58,38 @@ static void put_frames(struct scry_json *json, const struct scry_cell *cell)
 	scry_json_array_end(json);
 }
 
+static void put_value(struct scry_json *json, const struct scry_doc_value *value)
+{
+	char hex[24];
+
+	switch (value->kind) {
+	case SCRY_VALUE_NULL:
+		scry_json_null(json);
+		break;
+	case SCRY_VALUE_TEXT:
+		scry_json_string(json, value->bytes, value->number);
+		break;
+	case SCRY_VALUE_SIGNED:
+		scry_json_i64(json, (int64_t)value->number);
+		break;
+	case SCRY_VALUE_UNSIGNED:
+		scry_json_u64(json, value->number);
+		break;
+	case SCRY_VALUE_HEX:
+		snprintf(hex, sizeof(hex), "0x%" PRIx64, value->number);
+		scry_json_text(json, hex);
+		break;
+	}
+}
+
+static void put_values(struct scry_json *json, const struct scry_cell *cell)
+{
+	scry_json_array_begin(json);
+	for (uint64_t i = 0; i < cell->number; i++)
+		put_value(json, &cell->values[i]);
+	scry_json_array_end(json);
+}
+
 static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const struct scry_cell *cell)
 {
 	char hex[24];
@@ -66,6 +98,10 @@ static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const str
 		scry_json_null(json);
 	} else if (kind == SCRY_CELL_FRAMES) {
 		put_frames(json, cell);
+	} else if (kind == SCRY_CELL_VALUE) {
+		put_value(json, cell->values);
+	} else if (kind == SCRY_CELL_VALUES) {
+		put_values(json, cell);
 	} else if (kind == SCRY_CELL_BOOL) {
 		scry_json_bool(json, cell->number != 0);
 	} else if (kind == SCRY_CELL_DELTA) {

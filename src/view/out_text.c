@@ -73,7 +73,9 @@ static void put_cell(struct scry_buf *buf, enum scry_cell_kind kind, const struc
 				(unsigned int)(cell->number % 10));
 		break;
 	case SCRY_CELL_BOOL:
-	case SCRY_CELL_FRAMES: /* not for people */
+	case SCRY_CELL_FRAMES:
+	case SCRY_CELL_VALUE:
+	case SCRY_CELL_VALUES: /* not for people */
 		break;
 	}
 	if (cell->mark)
@@ -361,6 +363,11 @@ static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, siz
 	fprintf(doc->out, "%s\n", scry_buf_str(line));
 }
 
+static void text_text(struct scry_doc *doc, const char *bytes, size_t length)
+{
+	fwrite(bytes, 1, length, doc->out);
+}
+
 static void text_abandon(struct scry_doc *doc)
 {
 	struct text *text = doc->renderer;
@@ -398,6 +405,7 @@ int scry_out_text_open(struct scry_doc *doc)
 		.row = text_row,
 		.remark = text_remark,
 		.record = text_record,
+		.text = text_text,
 		.end = text_end,
 		.abandon = text_abandon,
 	};

@@ -20,6 +20,8 @@ const struct scry_view scry_views[] = {
 	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log},
 	{"malloc", "who holds the memory of malloc, and whether it grows", 1, false,
 	 scry_view_malloc},
+	{"calls", "each call of a traced function, one a line", 1, true, scry_view_calls},
+	{"calls-sums", "calls and times of each traced function", 1, false, scry_view_calls_sums},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
 	{"info", "what the recording is made of", 1, false, scry_view_info},
 	{NULL, NULL, 0, false, NULL},

@@ -103,12 +103,8 @@ enum scry_replay_kind {
 	SCRY_REPLAY_KIND_USABLE,
 	SCRY_REPLAY_KINDS,
 };
-enum scry_replay_turn { /* whose turn it is, and for what */
-			SCRY_REPLAY_FEEDER,
-			SCRY_REPLAY_WINDOW, /* replay the window */
-			SCRY_REPLAY_DRAIN,  /* end all blocks that live */
-			SCRY_REPLAY_EXIT,
-};
+/* Whose turn it is, and for what: to replay the window, to end all blocks that live. */
+enum scry_replay_turn { SCRY_TURN_FEEDER, SCRY_TURN_WINDOW, SCRY_TURN_DRAIN, SCRY_TURN_EXIT };
 
 #define SCRY_REPLAY_BUCKETS 512u /* of a histogram: eight to each doubling of the TSC's ticks */
 
@@ -116,11 +112,10 @@ struct scry_replay_head {
 	/* the feeder's, before the start */
 	uint64_t magic;
 	uint32_t version, mode, touch, sample_every;
-	uint32_t is_null; /* no allocator: what the replay itself costs */
-	uint32_t reserved;
-	uint64_t live_max;    /* bytes asked for that may live at once */
-	uint64_t address_max; /* bytes, RLIMIT_AS */
-	char allocator[1024]; /* path of the object that must serve malloc; "": libc */
+	uint32_t is_null, reserved; /* no allocator: what the replay itself costs */
+	uint64_t live_max;	    /* bytes asked for that may live at once */
+	uint64_t address_max;	    /* bytes, RLIMIT_AS */
+	char allocator[1024];	    /* path of the object that must serve malloc; "": libc */
 	/* the feeder's, before each window */
 	uint32_t turn;		/* futex; enum scry_replay_turn */
 	uint32_t window;	/* 1, 2, ... */

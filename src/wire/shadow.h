@@ -12,8 +12,11 @@
  * Invariant: an entry stands in the table before its slot is changed, until its function has
  * returned or its slot is used again. So the host finds every changed slot by the table.
  *
+ * What becomes of a call: counted, in counters of its hook that lie in a slab and are shared with
+ * the keeper; or, with head.records, told one by one (wire/call_ring.h).
+ *
  * Private memory, which fork children inherit: there nothing is followed, but pending returns go
- * home. The counters lie in a slab, shared with the keeper.
+ * home.
  */
 #ifndef SCRY_WIRE_SHADOW_H
 #define SCRY_WIRE_SHADOW_H
@@ -35,11 +38,15 @@ struct scry_shadow_entry {
 	uint64_t tsc; /* of the entry */
 };
 
-/* Executable memory at the beginning of the watch, ascending. What lies elsewhere is no return
- * address: the function was entered in some other way, and its stack is left alone. */
-#define SCRY_SHADOW_RANGES 128u
+/* Executable memory, ascending. What lies elsewhere is no return address: the function was entered
+ * in some other way, and its stack is left alone. */
+#define SCRY_SHADOW_RANGES 512u
 struct scry_shadow_range {
 	uint64_t start, end; /* [start, end) */
+};
+struct scry_shadow_code {
+	uint64_t count;
+	struct scry_shadow_range ranges[SCRY_SHADOW_RANGES];
 };
 
 /* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over. */
@@ -53,8 +60,10 @@ struct scry_shadow_head {
 			     thunks in stacks that are swapped out, and the agent stays mapped */
 	uint64_t last[SCRY_SHADOW_LAST]; /* addresses of changes that must be put back last: the
 					    unwinders' entries */
-	uint64_t range_count;
-	struct scry_shadow_range ranges[SCRY_SHADOW_RANGES];
+	uint32_t records;     /* 1: calls are told, and counted in the first hook's counters only */
+	uint32_t string_max;  /* bytes of a string argument that are told, a multiple of 8 */
+	uint64_t code_in_use; /* 0 or 1; the host fills the other one, then switches */
+	struct scry_shadow_code code[2];
 };
 struct scry_shadow {
 	struct scry_shadow_head head;

@@ -115,7 +115,8 @@ is() { # JQ-EXPRESSION
 	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --memory 100K
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"live at once"*"--memory"* ]]
-	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --memory 600K --with glibc
+	replay --runs 1 --with glibc
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --memory $(($(jq .totals.live_peak_bytes "$T/a.json") + 1)) --with glibc
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"glibc takes more than"*"--memory"* ]]
 }
@@ -142,4 +143,39 @@ is() { # JQ-EXPRESSION
 	else
 		grep -q "no call of the malloc family" "$T/a.err"
 	fi
+}
+
+@test "--check runs the program itself under each allocator; a static one is told of" {
+	make_recording 5000 1 500 0 0 3000 11
+	replay --runs 3 --with "glibc,$TARGETS/libmarker.so:MARKER=$T/real" --check -- /bin/sh -c 'exit 3'
+	is '[.rows[] | select(.kind == "all") | .real_cpu_ns, .predicted_cpu_ns | . != null] | all'
+	is '.totals.real_verdict != null'
+	is '[.notes[] | select(test("ended with status 3"))] | length == 2'
+	grep -q "calls [1-9]" "$T/real"
+	if [ -x "$TARGETS/target_caller_static" ]; then
+		replay --runs 1 --with "glibc,$TARGETS/libmarker.so" --check -- "$TARGETS/target_caller_static"
+		is '[.notes[] | select(test("was not seen to load"))] | length == 1'
+	fi
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc --check -- /no/such/program
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"cannot run '/no/such/program'"* ]]
+	run "$SCRY" malloc replay "$T/a.scry" --check
+	[ "$status" -eq 2 ]
+}
+
+@test "compare: recorded, replayed and run, in one command that leaves nothing behind" {
+	TMPDIR=$T "$SCRY" malloc compare --runs 1 --with "glibc,$TARGETS/libmarker.so" --json -- \
+		/bin/sh -c 'echo data; exec cat /proc/self/maps' >"$T/a.json" 2>"$T/a.err" || {
+		cat "$T/a.err"
+		return 1
+	}
+	is '.totals.calls > 0 and .totals.real_verdict != null'
+	in_file "^data$" "$T/a.err"
+	[ -z "$(ls -d "$T"/scry-* 2>/dev/null)" ]
+	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/cat /proc/self/maps >/dev/null 2>&1
+	"$SCRY" info "$T/kept.scry" >/dev/null
+	run "$SCRY" malloc compare --with glibc
+	[ "$status" -eq 2 ]
+	run "$SCRY" malloc compare --with glibc -- /no/such/program
+	[ "$status" -eq 1 ]
 }

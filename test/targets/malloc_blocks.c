@@ -46,9 +46,11 @@ static void make(struct row *r, unsigned int *seed)
 
 static void show(void)
 {
+	char c;
+
 	printf("pid %d\ntable %p %d\n", getpid(), (void *)rows, ROWS);
 	fflush(stdout);
-	while (getchar() != EOF)
+	while (read(0, &c, 1) > 0) /* getchar would allocate */
 		;
 }
 

@@ -66,8 +66,7 @@ static int set_up(void **state)
 						 .stats = (uint64_t)(uintptr_t)stats,
 						 .hooks = HOOKS,
 						 .on = SCRY_SHADOW_ON,
-						 .range_count = 1,
-						 .ranges = {{4096, 1ull << 47}}};
+						 .code[0] = {1, {{4096, 1ull << 47}}}};
 	return 0;
 }
 
@@ -191,9 +190,9 @@ static void what_is_no_code(void **state)
 	const uint64_t words[] = {0, 1, 4096, ORIGINAL(0) - 1, ORIGINAL(64), ~0ull};
 
 	(void)state;
-	shadow->head.ranges[0] = (struct scry_shadow_range){4096 * 2, 4096 * 3};
-	shadow->head.ranges[1] = (struct scry_shadow_range){ORIGINAL(0), ORIGINAL(64)};
-	shadow->head.range_count = 2;
+	shadow->head.code[0].ranges[0] = (struct scry_shadow_range){4096 * 2, 4096 * 3};
+	shadow->head.code[0].ranges[1] = (struct scry_shadow_range){ORIGINAL(0), ORIGINAL(64)};
+	shadow->head.code[0].count = 2;
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
 		uint64_t slot = words[i];
 

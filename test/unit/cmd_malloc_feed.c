@@ -150,13 +150,74 @@ static void windows(void **state)
 	scry_malloc_feed_free(f);
 }
 
+/* Calls that nobody made: whatever a recording says, what is made of it can be replayed. */
+struct noise {
+	struct scry_malloc_source source;
+	uint64_t random, left, seed;
+	struct scry_ev_malloc call;
+};
+
+static uint64_t draw(struct noise *n, uint64_t below)
+{
+	n->random ^= n->random << 13;
+	n->random ^= n->random >> 7;
+	n->random ^= n->random << 17;
+	return (n->random >> 11) % below;
+}
+
+static int noise_rewind(struct scry_malloc_source *s)
+{
+	struct noise *n = (struct noise *)s;
+
+	n->random = n->seed * 2654435761u + 1;
+	n->left = 20000;
+	return 0;
+}
+
+static int noise_next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call)
+{
+	struct noise *n = (struct noise *)s;
+
+	if (!n->left--)
+		return 0;
+	n->call = (struct scry_ev_malloc){
+		.function = (uint32_t)draw(n, draw(n, 50) ? SCRY_MALLOC_FUNCTIONS : UINT32_MAX),
+		.flags = draw(n, 3) ? 0 : (uint32_t)draw(n, 32),
+		.thread = (uint32_t)draw(n, draw(n, 2) ? 3 : 40),
+		.block = (uint32_t)draw(n, draw(n, 200) ? 20 : 5000),
+		.size = draw(n, draw(n, 100) ? 300 : 1 << 20),
+		.usable = draw(n, 1 << 20),
+		.align = UINT64_C(1) << draw(n, 7),
+	};
+	if (draw(n, 2000) == 0)
+		n->call.size = draw(n, UINT64_MAX) | UINT64_C(1) << 42;
+	*ret_call = &n->call;
+	return 1;
+}
+
+static void any_calls(void **state)
+{
+	static struct noise n;
+	struct scry_malloc_feed_opts o = {.live_max = opts.memory};
+	struct scry_malloc_feed *f;
+	unsigned int seeds = getenv("SCRY_SOAK") ? 400 : 20;
+
+	n.source = (struct scry_malloc_source){.rewind = noise_rewind, .next = noise_next};
+	for (n.seed = 1; n.seed <= seeds; n.seed++) {
+		o.one_thread = n.seed % 8 == 0;
+		n.source.main_thread = (uint32_t)(n.seed % 3);
+		assert_int_equal(scry_malloc_feed_new(&n.source, &o, &f), 0);
+		run(f, &glibc);
+		scry_malloc_feed_free(f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_thread),
-		cmocka_unit_test(many_threads),
-		cmocka_unit_test(as_one),
-		cmocka_unit_test(windows),
+		cmocka_unit_test(one_thread), cmocka_unit_test(many_threads),
+		cmocka_unit_test(as_one),     cmocka_unit_test(windows),
+		cmocka_unit_test(any_calls),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,15 +24,24 @@ struct row { /* as the target has it */
 	uint64_t address, size;
 };
 
+/* All its threads are held. One that stands in the midst of a call may hold a heap that does not
+ * fit: then again. */
 static int read_blocks(pid_t pid, struct scry_mem *mem, struct scry_glibc_arenas *ret)
 {
 	struct scry_maps maps;
-	int r;
+	int r = -1;
 
 	assert_int_equal(scry_mem_open(mem, pid, 0), 0);
-	assert_int_equal(scry_maps_read(pid, &maps), 0);
-	r = scry_glibc_arenas_read(mem, &maps, 0, ret);
-	scry_maps_done(&maps);
+	for (int i = 0; i < 5 && r < 0; i++) {
+		assert_int_equal(kill(pid, SIGSTOP), 0);
+		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+		assert_int_equal(scry_maps_read(pid, &maps), 0);
+		r = scry_glibc_arenas_read(mem, &maps, 0, ret);
+		scry_maps_done(&maps);
+		assert_int_equal(kill(pid, SIGCONT), 0);
+	}
+	if (r == 0)
+		scry_glibc_arenas_settle(ret);
 	return r;
 }
 
@@ -99,7 +110,9 @@ static void check(const char *how, double least, uint32_t broken)
 		      a.broken, a.tcaches, (unsigned long long)a.cached,
 		      (unsigned long long)a.mapped_found, (unsigned long long)a.mapped);
 	assert_true((double)c.found_bytes >= least * (double)c.bytes);
-	assert_true(c.other < 40); /* libc's own: threads, buffers, empty tcaches */
+	/* libc's own: threads, buffers, empty tcaches; and what a cache holds behind a block that
+	 * lies where the heap was not found */
+	assert_true(c.other < (broken ? 400 : 40));
 	assert_int_equal(a.broken, broken);
 	free(rows);
 	scry_glibc_arenas_done(&a);

@@ -92,7 +92,7 @@ static void set_head(enum scry_replay_mode mode, uint32_t blocks)
 	m->head.lanes = lanes;
 	m->head.blocks = blocks;
 	m->head.slots = slots;
-	m->head.turn = SCRY_REPLAY_WINDOW;
+	m->head.turn = SCRY_TURN_WINDOW;
 }
 
 static pid_t start(void)
@@ -119,7 +119,7 @@ static void next_turn(uint32_t turn)
 static int end_of(pid_t pid, uint64_t *ret_bytes)
 {
 	const struct timespec pause = {.tv_nsec = 10000000};
-	uint32_t left[] = {SCRY_REPLAY_EXIT, SCRY_REPLAY_DRAIN};
+	uint32_t left[] = {SCRY_TURN_EXIT, SCRY_TURN_DRAIN};
 	int status = 0, count = 2;
 	struct rusage usage;
 
@@ -131,7 +131,7 @@ static int end_of(pid_t pid, uint64_t *ret_bytes)
 			waitpid(pid, &status, 0);
 			fail_msg("it hangs at word %llu", (unsigned long long)m->head.position);
 		}
-		if (turn == SCRY_REPLAY_FEEDER && count)
+		if (turn == SCRY_TURN_FEEDER && count)
 			next_turn(left[--count]);
 		else
 			syscall(SYS_futex, &m->head.turn, FUTEX_WAIT, turn, &pause, NULL, 0);

@@ -209,6 +209,34 @@ static void retention(void **state)
 	close(fd);
 }
 
+/* As retaining, but three times as much is resident: that is not malloc's, and no advice is due. */
+static void elsewhere(void **state)
+{
+	static uint32_t blocks[2000];
+	struct scry_buf buf = {0};
+	struct program p = begin();
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 2000; i++)
+		blocks[i] = make(&p, 1, 4000);
+	look(&p, 24000000);
+	for (int i = 0; i < 2000; i++)
+		end_block(&p, blocks[i]);
+	look(&p, 23000000);
+	for (int i = 0; i < 2000; i++)
+		end_block(&p, make(&p, 1, 64));
+	fd = finish(&p, 8000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
+			 SCRY_MALLOC_VERDICT_ELSEWHERE);
+	assert_int_equal(strncmp(buf.data, "malloc explains only 33 %", 25), 0);
+	assert_null(strstr(buf.data, "replay"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
 /* Resized by another caller, freed by another thread, failed, NULL, unknown. */
 static void odd_calls(void **state)
 {
@@ -345,6 +373,7 @@ int main(void)
 		cmocka_unit_test(nothing),
 		cmocka_unit_test(peak_of_callers),
 		cmocka_unit_test(early_look),
+		cmocka_unit_test(elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,22 @@
+/*
+ * `scry calls`: options of the instrument, filled by the command (cmd/calls.c).
+ */
+#ifndef SCRY_CMD_CALLS_H
+#define SCRY_CMD_CALLS_H
+
+#include "cmd/watch.h"
+#include "name/calls.h"
+
+#define SCRY_CALLS_REQUESTS_MAX 160
+
+struct scry_calls_cli {
+	char *requests[SCRY_CALLS_REQUESTS_MAX]; /* SYMBOL@LIB; owned */
+	int request_count;
+	bool is_default; /* nothing was named: the known ones */
+	uint64_t string_size;
+	enum scry_calls_args args;
+};
+
+extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */
+
+#endif

@@ -1,0 +1,444 @@
+/*
+ * The instrument of `scry calls`: every call of the functions, with arguments, result and duration.
+ * Entries and returns are followed as `patch time` does, and recorded one by one by all threads
+ * (wire/call_ring.h); the keeper joins them (name/calls).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "base/err.h"
+#include "cmd/calls.h"
+#include "cmd/calls_known.h"
+#include "cmd/loading.h"
+#include "cmd/patch_words.h"
+#include "cmd/session.h"
+#include "hook/loads.h"
+#include "hook/shadow.h"
+#include "hook/threads.h"
+#include "hook/tracks.h"
+
+#define CALL_NS 45 /* what it adds to a call; bench/calls.md */
+#define LOOK_NS 100000000ull
+#define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
+#define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
+#define LAST_TURNS 50
+
+struct traced { /* a function, by the number in its hook's cookie */
+	char *symbol, *module;
+	uint64_t address;
+	const char *form;
+	struct scry_known_shape shape;
+	uint32_t way;
+	bool is_told;
+};
+
+struct trace {
+	struct scry_watch *watch;
+	struct scry_hooks hooks;
+	struct scry_tracks *tracks;
+	struct scry_calls *calls;
+	struct traced *functions;
+	uint32_t count, room, told;
+	const struct scry_shadow_stats *stats; /* one, the sum */
+	uint64_t lost0, busy0;
+	uint64_t look_ns;
+	bool is_suspicious, is_left, is_settled;
+};
+
+/* The number of a row's function; one that comes back with its library keeps it. -errno. */
+static int number_of(struct trace *t, const struct scry_hook *row)
+{
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	const struct scry_known *known = scry_known_find(row->symbol, row->module);
+	struct traced *f;
+
+	for (uint32_t i = 0; i < t->count; i++) {
+		f = &t->functions[i];
+		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
+		    (*f->symbol || f->address == row->address))
+			return (int)i;
+	}
+	if (t->count == SCRY_SHADOW_HOOKS_MAX)
+		return scry_fail(-E2BIG, "more than %u functions", SCRY_SHADOW_HOOKS_MAX);
+	if (t->count == t->room) {
+		uint32_t room = t->room ? 2 * t->room : 64;
+		struct traced *more = reallocarray(t->functions, room, sizeof(*more));
+
+		if (!more)
+			return scry_fail(-ENOMEM, "no memory for %u functions", room);
+		t->functions = more;
+		t->room = room;
+	}
+	f = &t->functions[t->count];
+	*f = (struct traced){.symbol = strdup(row->symbol),
+			     .module = strdup(row->module),
+			     .address = row->address,
+			     .form = known ? known->form : UNKNOWN_FORM,
+			     .way = row->way};
+	if (!f->symbol || !f->module) {
+		free(f->symbol);
+		free(f->module);
+		return scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+	}
+	f->shape = scry_known_shape(f->form);
+	if (cli->args == SCRY_CALLS_NONE)
+		f->shape = (struct scry_known_shape){0};
+	if (!cli->string_size)
+		f->shape.text_arg = 0;
+	t->count++;
+	return scry_calls_function(t->calls, f->shape.text_arg,
+				   known ? known->text : SCRY_CALLS_OTHER) < 0
+		       ? -ENOMEM
+		       : (int)t->count - 1;
+}
+
+/* What the stubs tell the agent. */
+static int fill_cookies(struct trace *t, struct scry_hooks *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		struct scry_hook *row = &h->rows[i];
+		const struct traced *f;
+		int n;
+
+		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
+			continue;
+		n = number_of(t, row);
+		if (n < 0)
+			return n;
+		f = &t->functions[n];
+		row->to.cookie = scry_call_cookie((uint32_t)n, f->shape.args, f->shape.text_arg,
+						  f->shape.text) |
+				 (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
+	}
+	return 0;
+}
+
+/* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
+static int renewed(struct scry_hooks *fresh, void *arg)
+{
+	struct trace *t = arg;
+	int r = scry_shadow_refuse(fresh);
+
+	if (r == -ENOTSUP) {
+		bool has_unwinder = false;
+
+		for (size_t i = 0; i < fresh->count; i++)
+			has_unwinder |= fresh->rows[i].to.kind == SCRY_HOOK_REPLACE &&
+					fresh->rows[i].way != SCRY_WAY_ENTRY;
+		if (has_unwinder) {
+			scry_shadow_pause(&t->watch->inj);
+			t->watch->enough = "an unwinder was loaded that cannot be hooked";
+			return r;
+		}
+		scry_error_clear(); /* none of them can be followed: they have no way now */
+		r = 0;
+	}
+	if (r == 0)
+		r = fill_cookies(t, fresh);
+	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
+}
+
+static int want_all(struct trace *t, const struct scry_calls_cli *cli)
+{
+	const struct scry_hook_to unwinder = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	int r = scry_hooks_want(&t->hooks, UNWINDERS, &unwinder);
+
+	for (int i = 0; i < cli->request_count && r == 0; i++)
+		r = scry_hooks_want(&t->hooks, cli->requests[i], &to);
+	return r;
+}
+
+static int prepare(struct scry_watch *w)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_opts opts = {
+		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
+	struct trace *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	w->state = t;
+	t->watch = w;
+	r = scry_calls_new(&opts, &t->calls);
+	if (r == 0)
+		r = scry_hooks_open(&t->hooks, &w->proc);
+	if (r == 0)
+		r = scry_shadow_check(&t->hooks);
+	t->hooks.waits = true;
+	t->hooks.renewed = renewed;
+	t->hooks.renewed_arg = t;
+	if (r == 0)
+		r = want_all(t, cli);
+	if (r == 0)
+		r = scry_hooks_plan(&t->hooks);
+	if (r == 0)
+		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0)
+		r = fill_cookies(t, &t->hooks);
+	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
+	return r;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct trace *t = w->state;
+
+	for (size_t q = 1; q < t->hooks.request_count && !cli->is_default; q++)
+		if (!scry_loading_is_met(&t->hooks, q))
+			fprintf(out, "  wait        for an object that defines %s\n",
+				t->hooks.requests[q]);
+	scry_patch_describe(&t->hooks, out);
+	fprintf(out, "  change      the return addresses of these functions, while they run\n");
+}
+
+static int start_recording(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	int r = scry_threads_start(&w->inj, w->held, SCRY_CALL_TIME);
+
+	if (r == 0)
+		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &t->tracks);
+	if (r == 0)
+		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
+	if (r == 0)
+		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+	if (r == 0)
+		r = scry_threads_record(&w->inj, true);
+	t->lost0 = w->inj.control->lost;
+	t->busy0 = w->inj.control->busy;
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	return r;
+}
+
+static void tell_waiting(struct scry_watch *w, const struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	char text[512];
+
+	for (size_t q = 1; q < t->hooks.request_count && !cli->is_default && !w->held; q++) {
+		if (scry_loading_is_met(&t->hooks, q))
+			continue;
+		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
+			 t->hooks.requests[q]);
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	}
+}
+
+static int enter(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+	int r = start_recording(w, t), on;
+
+	if (r < 0)
+		return r;
+	on = scry_hooks_on(&t->hooks, &w->inj, w->held);
+	if (on < 0 && on != -EFAULT && on != -EBUSY)
+		return on;
+	r = scry_loading_follow(w, &t->hooks);
+	if (r < 0 && on < 0)
+		return r;
+	if (r < 0)
+		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
+	scry_error_clear();
+	r = scry_shadow_follow(&w->inj);
+	if (r == 0) {
+		scry_patch_tell_refused(w, &t->hooks, "traced");
+		tell_waiting(w, t);
+	}
+	return r;
+}
+
+/* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
+ * than it is mapped. */
+static void look_for_newcomers(struct scry_watch *w, struct trace *t)
+{
+	uint64_t now = scry_now_ns();
+	const char *why;
+
+	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
+		return;
+	t->look_ns = now + LOOK_NS;
+	why = scry_shadow_newcomer(&t->hooks);
+	if (why && t->is_suspicious) {
+		w->enough = why;
+		scry_shadow_pause(&w->inj);
+		scry_watch_note(w, "the watch ended before its time: %s", why);
+	}
+	t->is_suspicious = why != NULL;
+}
+
+static void turn(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+
+	if (scry_loads_turn(&t->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
+		scry_error_clear();
+	look_for_newcomers(w, t);
+}
+
+static int tell_functions(struct scry_watch *w, struct trace *t)
+{
+	int r = 0;
+
+	for (; t->told < t->count && r == 0; t->told++) {
+		const struct traced *f = &t->functions[t->told];
+		struct scry_hook row = {.symbol = f->symbol,
+					.module = f->module,
+					.address = f->address,
+					.way = f->way};
+		const struct scry_patch_names names = scry_patch_names(w, &row);
+		struct scry_ev_function ev = {.function = t->told,
+					      .pid = (uint32_t)w->proc.pid,
+					      .symbol_str = names.symbol,
+					      .module_str = names.module,
+					      .way_str = names.way,
+					      .address = f->address};
+
+		scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
+		r = scry_writer_payload(w->writer,
+					&(struct scry_event){.time_ns = scry_now_ns(),
+							     .type = SCRY_EVENT_FUNCTION},
+					&ev, sizeof(ev));
+	}
+	return r;
+}
+
+static int give(void *arg, const struct scry_track_run *run)
+{
+	return scry_calls_words(arg, run->tid, run->words, run->count);
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+	struct scry_tracks_taken taken = {0};
+	int r, e;
+
+	if (!t->tracks)
+		return 0;
+	if (t->is_left || w->target_gone)
+		scry_tracks_end(t->tracks);
+	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	e = tell_functions(w, t);
+	r = r ? r : e;
+	e = scry_calls_merge(t->calls, taken.watermark);
+	r = r ? r : e;
+	return r < 0 ? r : taken.fill;
+}
+
+/* No new calls; those that wait for us go on; then returns lead home again. */
+static void leave(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+
+	w->wake_fd = 0;
+	if (!t->tracks)
+		return;
+	scry_shadow_pause(&w->inj);
+	for (int i = 0; i < LAST_TURNS; i++) {
+		if (drain(w) < 100)
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	scry_threads_record(&w->inj, false);
+	scry_loads_end(&t->hooks, &w->inj);
+	if (t->stats)
+		scry_shadow_settle(&w->inj); /* not now: leaving tries again */
+	scry_error_clear();
+	t->is_left = true;
+}
+
+/* What was waited for in vain. -ENOTSUP: there was nothing else. */
+static int tell_unmet(struct scry_watch *w, const struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	size_t unmet = 0, all = t->hooks.request_count - 1, last = 0;
+
+	for (size_t q = 1; q <= all; q++) {
+		if (scry_loading_is_met(&t->hooks, q))
+			continue;
+		if (!cli->is_default)
+			scry_watch_note(w, "%s: no object that defines it was ever loaded",
+					t->hooks.requests[q]);
+		unmet++;
+		last = q;
+	}
+	if (unmet < all)
+		return 0;
+	if (cli->is_default)
+		return scry_fail(-ENOTSUP,
+				 "nothing was traced: process %d loaded none of the known client "
+				 "libraries; fix: name functions, -x SYMBOL[@LIB]",
+				 w->proc.pid);
+	return scry_fail(-ENOTSUP,
+			 "nothing was traced: process %d never loaded an object that defines '%s'",
+			 w->proc.pid, t->hooks.requests[last]);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+	struct scry_calls_stats calls;
+	struct scry_tracks_stats tracks;
+	int r;
+
+	if (!t->tracks)
+		return 0;
+	t->is_left = true;
+	r = drain(w);
+	scry_calls_stats(t->calls, &calls);
+	scry_tracks_stats(t->tracks, &tracks);
+	w->events = calls.calls;
+	w->cost_ns = w->events * CALL_NS;
+	w->errors += calls.bad + calls.strange + tracks.bad;
+	scry_watch_lost(w, w->inj.control->lost - t->lost0,
+			"entries and returns that found no room, or no keeper that took them");
+	scry_watch_lost(w, w->inj.control->busy - t->busy0,
+			"entries and returns in signal handlers that interrupted scry's own");
+	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
+			"calls whose return could not be followed");
+	if (tracks.waits)
+		scry_watch_note(w, "threads waited %llu times until their calls were taken",
+				(unsigned long long)tracks.waits);
+	scry_loading_tell(w, &t->hooks);
+	return r < 0 ? r : tell_unmet(w, t);
+}
+
+static void done(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+
+	if (!t)
+		return;
+	scry_tracks_free(t->tracks);
+	scry_hooks_close(&t->hooks);
+	scry_calls_free(t->calls);
+	for (uint32_t i = 0; i < t->count; i++) {
+		free(t->functions[i].symbol);
+		free(t->functions[i].module);
+	}
+	free(t->functions);
+	free(t);
+	w->state = NULL;
+}
+
+const struct scry_instrument scry_instrument_calls = {
+	.name = "calls",
+	.summary = "calls of library functions",
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.turn = turn,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
+	.done = done,
+};

@@ -1,0 +1,63 @@
+/* See loading.h. */
+#include "cmd/loading.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "cmd/session.h"
+#include "hook/loads.h"
+
+#define SETTLE_TURNS 500 /* of a millisecond */
+
+bool scry_loading_is_met(const struct scry_hooks *h, size_t request)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].request == request)
+			return true;
+	return false;
+}
+
+int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
+{
+	struct scry_loads_stats stats;
+	int r = scry_loads_follow(h, &w->inj, w->held);
+
+	if (r == 0)
+		w->wake_fd = scry_loads_fd(h);
+	/* A program that is held has a loader in the midst of its work: what it has loaded is planned,
+	 * the next turns look again. */
+	for (int i = 0; i < SETTLE_TURNS && r == 0 && !w->held; i++) {
+		r = scry_loads_turn(h, &w->inj);
+		if (scry_loads_is_settled(h))
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	scry_loads_stats(h, &stats);
+	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
+}
+
+void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)
+{
+	struct scry_loads_stats stats;
+	char text[256];
+
+	scry_loads_stats(h, &stats);
+	if (stats.late)
+		scry_watch_note(w,
+				"%llu times a library was loaded or unloaded before scry was "
+				"ready: calls from its constructors may be missing",
+				(unsigned long long)stats.late);
+	if (stats.failed)
+		scry_watch_note(w, "%llu times what was loaded could not be hooked: %s",
+				(unsigned long long)stats.failed, stats.why);
+	if (!stats.asked)
+		return;
+	snprintf(text, sizeof(text),
+		 "process %d: %llu objects loaded, %llu unloaded; its loader waited "
+		 "%llu times, for %.2f ms at most",
+		 w->proc.pid, (unsigned long long)stats.loaded, (unsigned long long)stats.unloaded,
+		 (unsigned long long)stats.asked, (double)stats.answer_max_ns / 1e6);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}

@@ -1,0 +1,382 @@
+/* See calls.h. */
+#include "name/calls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "name/sql.h"
+
+struct record { /* words of the arena */
+	uint64_t tsc, order;
+	size_t at, count;
+	uint32_t tid;
+};
+
+struct arena {
+	uint64_t *words;
+	size_t count, room;
+};
+
+struct open_call {
+	uint64_t call, tsc;
+	uint32_t function;
+	uint32_t below; /* index + 1 of the call that ended in a tail call to it; or next free */
+};
+
+struct scry_calls {
+	struct scry_calls_opts opts;
+	struct {
+		uint8_t text_arg, text;
+	} functions[1u << SCRY_CALL_HOOK_BITS];
+	uint32_t function_count;
+	struct record *waiting; /* for the watermark */
+	size_t count, room;
+	struct arena arena, spare;
+	struct scry_map open; /* slot -> index + 1 of its newest call */
+	struct open_call *calls;
+	uint32_t call_count, call_room, free_call;
+	uint64_t order, last_call;
+	uint64_t tsc0, ns0, tsc1, ns1; /* two readings of both clocks, the second the newest */
+	uint64_t last_ns;	       /* told: the ratio of the two is known better and better */
+	struct scry_buf text;
+	struct scry_calls_stats stats;
+};
+
+int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
+{
+	struct scry_calls *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return scry_fail(-ENOMEM, "no memory for calls");
+	c->opts = *opts;
+	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
+	*ret = c;
+	return 0;
+}
+
+void scry_calls_free(struct scry_calls *c)
+{
+	if (!c)
+		return;
+	scry_map_done(&c->open);
+	scry_buf_done(&c->text);
+	free(c->waiting);
+	free(c->arena.words);
+	free(c->spare.words);
+	free(c->calls);
+	free(c);
+}
+
+int scry_calls_function(struct scry_calls *c, uint32_t text_arg, enum scry_calls_text text)
+{
+	if (c->function_count == sizeof(c->functions) / sizeof(c->functions[0]))
+		return scry_fail(-E2BIG, "more than %u functions", c->function_count);
+	c->functions[c->function_count].text_arg = (uint8_t)text_arg;
+	c->functions[c->function_count].text = (uint8_t)text;
+	c->function_count++;
+	return 0;
+}
+
+void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns)
+{
+	if (!c->ns0) {
+		c->tsc0 = tsc;
+		c->ns0 = ns;
+	}
+	c->tsc1 = tsc;
+	c->ns1 = ns;
+}
+
+static int no_memory(size_t records)
+{
+	return scry_fail(-ENOMEM, "no memory for %zu calls", records);
+}
+
+static int copy_words(struct arena *a, const uint64_t *words, size_t count)
+{
+	if (a->room - a->count < count) {
+		size_t room = a->room ? a->room : 65536;
+		uint64_t *more;
+
+		while (room - a->count < count)
+			room *= 2;
+		more = reallocarray(a->words, room, sizeof(*more));
+		if (!more)
+			return no_memory(room / 4);
+		a->words = more;
+		a->room = room;
+	}
+	memcpy(a->words + a->count, words, count * sizeof(*words));
+	a->count += count;
+	return 0;
+}
+
+static int keep(struct scry_calls *c, const struct record *rec)
+{
+	if (c->count == c->room) {
+		size_t room = c->room ? 2 * c->room : 16384;
+		struct record *more = reallocarray(c->waiting, room, sizeof(*more));
+
+		if (!more)
+			return no_memory(room);
+		c->waiting = more;
+		c->room = room;
+	}
+	c->waiting[c->count++] = *rec;
+	return 0;
+}
+
+/* Words of the record at `words`, of `count` that are there; 0: it makes no sense. */
+static size_t record_words(const struct scry_calls *c, const uint64_t *words, size_t count)
+{
+	uint32_t args = scry_call_args(words[0]);
+	size_t n = 2 + args;
+
+	if (args == SCRY_CALL_RETURN)
+		return count >= 3 ? 3 : 0;
+	if (scry_call_hook(words[0]) >= c->function_count || n > count)
+		return 0;
+	if (words[0] & SCRY_CALL_TEXT) {
+		if (n == count || (uint32_t)words[n] > SCRY_CALL_TEXT_MAX)
+			return 0;
+		n += 1 + ((uint32_t)words[n] + 7) / 8;
+	}
+	return n <= count ? n : 0;
+}
+
+int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count)
+{
+	size_t base = c->arena.count;
+	int r = copy_words(&c->arena, words, count);
+
+	for (size_t i = 0; i < count && r == 0;) {
+		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
+
+		rec.count = count - i < 2		  ? 0
+			    : words[i] == SCRY_CALL_TIME ? 2
+							  : record_words(c, words + i, count - i);
+		if (!rec.count) {
+			c->stats.bad++;
+			break;
+		}
+		rec.tsc = words[i + 1];
+		if (words[i] != SCRY_CALL_TIME)
+			r = keep(c, &rec);
+		i += rec.count;
+	}
+	return r;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct record *a = left, *b = right;
+
+	if (a->tsc != b->tsc)
+		return a->tsc < b->tsc ? -1 : 1;
+	return a->order < b->order ? -1 : a->order > b->order;
+}
+
+static uint64_t ns_of(const struct scry_calls *c, uint64_t ticks)
+{
+	double all = (double)(c->tsc1 - c->tsc0);
+
+	return all > 0 ? (uint64_t)((double)ticks * ((double)(c->ns1 - c->ns0) / all)) : 0;
+}
+
+static uint64_t time_of(struct scry_calls *c, uint64_t tsc)
+{
+	uint64_t at = c->ns0 + (tsc > c->tsc0 ? ns_of(c, tsc - c->tsc0) : 0);
+
+	if (at > c->last_ns)
+		c->last_ns = at;
+	return c->last_ns;
+}
+
+/* Index + 1, or 0: no memory. */
+static uint32_t new_call(struct scry_calls *c)
+{
+	uint32_t i = c->free_call;
+
+	if (i) {
+		c->free_call = c->calls[i - 1].below;
+		return i;
+	}
+	if (c->call_count == c->call_room) {
+		uint32_t room = c->call_room ? 2 * c->call_room : 256;
+		struct open_call *more = reallocarray(c->calls, room, sizeof(*more));
+
+		if (!more)
+			return 0;
+		c->calls = more;
+		c->call_room = room;
+	}
+	return ++c->call_count;
+}
+
+struct ending {
+	uint64_t tsc, result;
+	uint32_t tid;
+	enum scry_return_how how;
+};
+
+/* The calls that stand on a slot, the innermost first. */
+static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *end)
+{
+	uint64_t top = 0;
+	int r = 0;
+
+	if (!scry_map_remove(&c->open, slot, &top))
+		c->stats.strange += end->how == SCRY_RETURN_DONE;
+	while (top) {
+		struct open_call *o = &c->calls[top - 1];
+		const struct scry_event head = {.time_ns = time_of(c, end->tsc),
+						.tid = end->tid,
+						.type = SCRY_EVENT_RETURN};
+		struct scry_ev_return ev = {.function = o->function,
+					    .pid = c->opts.pid,
+					    .call = o->call,
+					    .how = end->how};
+		uint64_t below = o->below;
+		int e;
+
+		if (end->how == SCRY_RETURN_DONE) {
+			ev.result = end->result;
+			ev.duration_ns = end->tsc > o->tsc ? ns_of(c, end->tsc - o->tsc) : 0;
+		}
+		c->stats.left += end->how == SCRY_RETURN_LEFT;
+		o->below = c->free_call;
+		c->free_call = (uint32_t)top;
+		top = below;
+		c->stats.open--;
+		e = scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+		r = r ? r : e;
+	}
+	return r;
+}
+
+static void put_text(struct scry_calls *c, const uint64_t *word, struct scry_ev_call *ev)
+{
+	const char *bytes = (const char *)(word + 1);
+	uint32_t length = (uint32_t)*word;
+	enum scry_calls_text text = c->functions[ev->function].text;
+
+	ev->text_arg = c->functions[ev->function].text_arg;
+	ev->flags |= *word & SCRY_CALL_TEXT_CUT ? SCRY_CALL_IS_CUT : 0;
+	if (c->opts.args == SCRY_CALLS_FULL) {
+		scry_buf_append(&c->text, bytes, length);
+	} else {
+		ev->flags |= SCRY_CALL_IS_DIGEST;
+		if (text == SCRY_CALLS_OTHER)
+			scry_buf_append(&c->text, "?", 1);
+		else
+			scry_sql_digest(bytes, length, text == SCRY_CALLS_MYSQL, &c->text);
+	}
+}
+
+static int write_call(struct scry_calls *c, const struct record *rec, uint64_t call)
+{
+	const uint64_t *words = c->arena.words + rec->at;
+	const struct scry_event head = {
+		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALL};
+	struct scry_ev_call ev = {.function = scry_call_hook(words[0]),
+				  .pid = c->opts.pid,
+				  .call = call,
+				  .args = scry_call_args(words[0])};
+
+	if (c->opts.args == SCRY_CALLS_NONE)
+		ev.flags |= SCRY_CALL_HAS_NO_ARGS;
+	memcpy(&ev.arg1, words + 2, ev.args * sizeof(*words));
+	scry_buf_clear(&c->text);
+	scry_buf_append(&c->text, &ev, sizeof(ev));
+	if (words[0] & SCRY_CALL_TEXT)
+		put_text(c, words + 2 + ev.args, &ev);
+	if (c->text.failed)
+		return no_memory(1);
+	ev.text_bytes = (uint32_t)(c->text.len - sizeof(ev));
+	memcpy(c->text.data, &ev, sizeof(ev));
+	return scry_writer_payload(c->opts.writer, &head, c->text.data, c->text.len);
+}
+
+static int begin_call(struct scry_calls *c, const struct record *rec)
+{
+	uint64_t head = c->arena.words[rec->at], slot = scry_call_slot(head), below = 0;
+	const struct ending left = {.tsc = rec->tsc, .tid = rec->tid, .how = SCRY_RETURN_LEFT};
+	uint32_t i;
+	int r = 0;
+
+	if (scry_map_get(&c->open, slot, &below) && !(head & SCRY_CALL_TAIL)) {
+		r = end_calls(c, slot, &left);
+		below = 0;
+	}
+	c->stats.calls++;
+	c->last_call++;
+	i = new_call(c);
+	if (i && scry_map_put(&c->open, slot, i) == 0) {
+		c->calls[i - 1] = (struct open_call){.call = c->last_call,
+						     .tsc = rec->tsc,
+						     .function = scry_call_hook(head),
+						     .below = (uint32_t)below};
+		c->stats.open++;
+	} else if (i) { /* too many: its return will be strange */
+		c->calls[i - 1].below = c->free_call;
+		c->free_call = i;
+	}
+	return r ? r : write_call(c, rec, c->last_call);
+}
+
+static int write_record(struct scry_calls *c, const struct record *rec)
+{
+	const uint64_t *words = c->arena.words + rec->at;
+	const struct ending done = {
+		.tsc = rec->tsc, .tid = rec->tid, .result = words[2], .how = SCRY_RETURN_DONE};
+
+	if (scry_call_args(words[0]) == SCRY_CALL_RETURN)
+		return end_calls(c, scry_call_slot(words[0]), &done);
+	return begin_call(c, rec);
+}
+
+/* Those from `from` on stay, and their words. */
+static int pack(struct scry_calls *c, size_t from)
+{
+	struct arena full = c->arena;
+	int r = 0;
+
+	c->spare.count = 0;
+	for (size_t i = from; i < c->count && r == 0; i++) {
+		struct record *rec = &c->waiting[i];
+		size_t at = c->spare.count;
+
+		r = copy_words(&c->spare, full.words + rec->at, rec->count);
+		rec->at = at;
+	}
+	c->count -= from;
+	memmove(c->waiting, c->waiting + from, c->count * sizeof(*c->waiting));
+	c->arena = c->spare;
+	c->spare = full;
+	return r;
+}
+
+int scry_calls_merge(struct scry_calls *c, uint64_t watermark)
+{
+	size_t n = 0;
+	int r = 0, e;
+
+	if (!c->count)
+		return 0;
+	qsort(c->waiting, c->count, sizeof(*c->waiting), compare);
+	for (; n < c->count && c->waiting[n].tsc <= watermark; n++) {
+		e = write_record(c, &c->waiting[n]);
+		r = r ? r : e;
+	}
+	e = pack(c, n);
+	return r ? r : e;
+}
+
+void scry_calls_stats(const struct scry_calls *c, struct scry_calls_stats *ret)
+{
+	*ret = c->stats;
+}

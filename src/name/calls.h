@@ -1,0 +1,60 @@
+/*
+ * From the words of many threads (wire/call_ring.h) to CALL and RETURN events, in one order.
+ *
+ * Words are kept until the watermark has passed their stamps, put in order, and entries are joined
+ * with their returns by the slot on the stack. Words are hostile: any content gives some events,
+ * never a crash.
+ *
+ * Life: new, (clock, words*, merge)*, clock, merge(UINT64_MAX), free. One thread. Errors are the
+ * writer's, or -ENOMEM, with a sentence.
+ */
+#ifndef SCRY_NAME_CALLS_H
+#define SCRY_NAME_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rec/writer.h"
+#include "wire/call_ring.h"
+
+#define SCRY_CALLS_OPEN_MAX (1u << 20) /* calls that have not returned; older ones are forgotten */
+
+enum scry_calls_args { SCRY_CALLS_FULL, SCRY_CALLS_DIGEST, SCRY_CALLS_NONE };
+
+struct scry_calls;
+
+struct scry_calls_opts {
+	struct scry_writer *writer;
+	uint32_t pid;
+	enum scry_calls_args args;
+};
+
+int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret);
+void scry_calls_free(struct scry_calls *c); /* NULL is legal */
+
+/* What a string argument of a function is, for digests. */
+enum scry_calls_text { SCRY_CALLS_OTHER, SCRY_CALLS_SQL, SCRY_CALLS_MYSQL };
+
+/* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -ENOMEM. */
+int scry_calls_function(struct scry_calls *c, uint32_t text_arg, enum scry_calls_text text);
+
+/* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
+void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);
+
+/* Whole records of one thread, in its order; copied. */
+int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);
+
+/* Writes all that is stamped up to there. */
+int scry_calls_merge(struct scry_calls *c, uint64_t watermark);
+
+struct scry_calls_stats {
+	uint64_t calls;
+	uint64_t left;	  /* by longjmp or an exception */
+	uint64_t open;	  /* have neither returned nor been left */
+	uint64_t strange; /* returns of calls that were not told */
+	uint64_t bad;	  /* runs of words that made no sense */
+};
+void scry_calls_stats(const struct scry_calls *c, struct scry_calls_stats *ret);
+
+#endif

@@ -1,0 +1,371 @@
+/*
+ * The calls view: each call as ltrace shows it. A line is printed when its call begins and is
+ * completed when it returns; when something else comes between, it ends with "<unfinished ...>" and
+ * a line "<... NAME resumed>" follows. With --slow, and in JSON, each call is told once it is over.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "view/calls_line.h"
+#include "view/functions.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+
+#define OPEN_MAX (1u << 20)
+#define NS 1000000000u
+
+struct open_call {
+	struct scry_event *event; /* a copy */
+	uint32_t next_free;
+};
+
+struct lines {
+	const struct scry_view_opts *opts;
+	struct scry_reader *reader;
+	struct scry_doc *doc;
+	struct scry_grep grep;
+	struct scry_call_functions functions;
+	struct scry_map open;  /* key of a call -> index */
+	struct scry_map depth; /* thread -> calls that are open */
+	struct open_call *calls;
+	uint32_t count, room, free;
+	uint64_t line;	  /* key of the call whose line is not completed */
+	bool has_line;	  /* there is one */
+	bool is_whole;	  /* calls are told when they are over */
+	bool are_many;	  /* threads: lines say which */
+	bool has_tid;
+	uint32_t tid;
+	uint64_t line_ns, last_ns; /* of the line before; of the newest event */
+	uint64_t shown;
+	struct scry_buf buf;
+};
+
+static int no_memory(void)
+{
+	return scry_fail(-ENOMEM, "no memory for calls that have not returned");
+}
+
+/* Time, thread, indentation: what a line begins with. */
+static void begin_line(struct lines *l, uint64_t time_ns, uint32_t tid)
+{
+	const struct scry_view_call_style *style = &l->opts->calls;
+	const struct scry_file_head *head = scry_reader_head(l->reader);
+	uint64_t wall = head->wall_ns + (time_ns - head->mono_ns);
+	uint64_t gap = l->line_ns && time_ns > l->line_ns ? time_ns - l->line_ns : 0, depth = 0;
+	time_t seconds = (time_t)(wall / NS);
+	struct tm tm;
+	char clock[32];
+
+	if (l->are_many)
+		scry_buf_printf(&l->buf, "[pid %" PRIu32 "] ", tid);
+	if (style->relative)
+		scry_buf_printf(&l->buf, "%3" PRIu64 ".%06" PRIu64 " ", gap / NS, gap % NS / 1000);
+	if (style->clock >= 3) {
+		scry_buf_printf(&l->buf, "%" PRIu64 ".%06" PRIu64 " ", wall / NS, wall % NS / 1000);
+	} else if (style->clock && localtime_r(&seconds, &tm)) {
+		strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
+		scry_buf_printf(&l->buf, "%s", clock);
+		if (style->clock == 2)
+			scry_buf_printf(&l->buf, ".%06" PRIu64, wall % NS / 1000);
+		scry_buf_append(&l->buf, " ", 1);
+	}
+	l->line_ns = time_ns;
+	scry_map_get(&l->depth, tid, &depth);
+	if (style->indent && depth)
+		scry_buf_printf(&l->buf, "%*s",
+				(int)(depth * style->indent < 400 ? depth * style->indent : 400),
+				"");
+}
+
+static void print(struct lines *l)
+{
+	l->doc->ops->text(l->doc, scry_buf_str(&l->buf), l->buf.len);
+	scry_buf_clear(&l->buf);
+}
+
+static void cut_line(struct lines *l)
+{
+	if (l->has_line)
+		scry_buf_printf(&l->buf, " <unfinished ...>\n");
+	l->has_line = false;
+}
+
+static void end_line(struct lines *l, const struct scry_ev_return *ret,
+		     const struct scry_ev_function *f)
+{
+	scry_buf_append(&l->buf, ") = ", 4);
+	if (ret->how == SCRY_RETURN_LEFT) {
+		scry_buf_printf(&l->buf, "? <left>\n");
+		return;
+	}
+	scry_call_put_value(&l->buf, scry_call_form(l->reader, f).letters[0], ret->result);
+	if (l->opts->calls.durations)
+		scry_buf_printf(&l->buf, " <%" PRIu64 ".%06" PRIu64 ">", ret->duration_ns / NS,
+				ret->duration_ns % NS / 1000);
+	scry_buf_append(&l->buf, "\n", 1);
+}
+
+/* One call, in JSON; `ret` NULL: it is not over. */
+static void push(struct lines *l, const struct scry_event *event, const struct scry_ev_return *ret,
+		 const struct scry_ev_function *f)
+{
+	static const char *const states[] = {"returned", "left", "unfinished"};
+	const struct scry_ev_call *call = (const void *)(event + 1);
+	uint64_t start = scry_reader_head(l->reader)->mono_ns;
+	struct scry_doc_value values[SCRY_CALL_SHOWN_MAX], result = {.kind = SCRY_VALUE_NULL};
+	size_t count = scry_call_values(l->reader, event, f, values);
+	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
+
+	if (!state)
+		result = scry_call_value(scry_call_form(l->reader, f).letters[0], ret->result);
+	const struct scry_pair pairs[] = {
+		{"pid", NULL, SCRY_CELL_NUMBER, 0, scry_cell_number(call->pid)},
+		{"time_ns", NULL, SCRY_CELL_TIME, 0,
+		 scry_cell_number(event->time_ns > start ? event->time_ns - start : 0)},
+		{"tid", NULL, SCRY_CELL_NUMBER, 0, scry_cell_number(event->tid)},
+		{"function", NULL, SCRY_CELL_TEXT, 0,
+		 f ? scry_functions_string(l->reader, f->symbol_str) : scry_cell_unknown()},
+		{"library", NULL, SCRY_CELL_TEXT, 0,
+		 f ? scry_functions_string(l->reader, f->module_str) : scry_cell_unknown()},
+		{"args", NULL, SCRY_CELL_VALUES, 0, {.values = values, .number = count}},
+		{"result", NULL, SCRY_CELL_VALUE, 0, {.values = &result, .number = 1}},
+		{"duration_ns", NULL, SCRY_CELL_NUMBER, 0,
+		 scry_cell_known(state ? 0 : ret->duration_ns, !state)},
+		{"state", NULL, SCRY_CELL_TEXT, 0,
+		 scry_cell_text(states[state], strlen(states[state]))},
+		{"is_cut", NULL, SCRY_CELL_BOOL, 0,
+		 scry_cell_number(call->flags & SCRY_CALL_IS_CUT ? 1 : 0)},
+		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
+		 scry_cell_number(call->flags & SCRY_CALL_IS_DIGEST ? 1 : 0)},
+	};
+
+	l->doc->ops->record(l->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+static void meet(struct lines *l, uint32_t tid)
+{
+	l->are_many |= l->has_tid && tid != l->tid;
+	l->has_tid = true;
+	l->tid = tid;
+}
+
+static int keep(struct lines *l, uint64_t key, const struct scry_event *event)
+{
+	uint32_t i = l->free;
+	uint64_t *depth;
+
+	if (l->open.count == OPEN_MAX) /* hostile: it is not told when it is over */
+		return 0;
+	if (i) {
+		l->free = l->calls[i - 1].next_free;
+	} else if (l->count == l->room) {
+		uint32_t room = l->room ? 2 * l->room : 256;
+		struct open_call *more = reallocarray(l->calls, room, sizeof(*more));
+
+		if (!more)
+			return no_memory();
+		l->calls = more;
+		l->room = room;
+	}
+	i = i ? i : ++l->count;
+	l->calls[i - 1] = (struct open_call){.event = malloc(event->size)};
+	if (!l->calls[i - 1].event || scry_map_put(&l->open, key, i) < 0)
+		return no_memory();
+	memcpy(l->calls[i - 1].event, event, event->size);
+	depth = scry_map_ref(&l->depth, event->tid);
+	if (depth)
+		++*depth;
+	return 0;
+}
+
+static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_ev_function *f)
+{
+	const char *symbol = f ? scry_reader_string(l->reader, f->symbol_str, NULL) : NULL;
+
+	if (l->opts->pid && l->opts->pid != pid)
+		return false;
+	return !l->opts->grep || (symbol && scry_grep_matches(&l->grep, symbol));
+}
+
+static int on_call(struct lines *l, const struct scry_event *event)
+{
+	const struct scry_ev_call *call = (const void *)(event + 1);
+	const struct scry_ev_function *f =
+		scry_call_functions_find(&l->functions, call->pid, call->function);
+	uint64_t key = scry_call_key(call->pid, call->call), old;
+
+	if (!is_wanted(l, call->pid, f) || scry_map_get(&l->open, key, &old))
+		return 0;
+	if (!l->is_whole) {
+		cut_line(l);
+		meet(l, event->tid);
+		begin_line(l, event->time_ns, event->tid);
+		scry_call_put(&l->buf, l->reader, event, f);
+		print(l);
+		l->has_line = true;
+		l->line = key;
+		l->shown++;
+	}
+	return keep(l, key, event);
+}
+
+/* A call that is over, or (`ret` NULL) has not ended, told as a whole. */
+static void tell_whole(struct lines *l, const struct scry_event *event,
+		       const struct scry_ev_return *ret, const struct scry_ev_function *f)
+{
+	l->shown++;
+	if (l->doc->is_data) {
+		push(l, event, ret, f);
+		return;
+	}
+	meet(l, event->tid);
+	begin_line(l, event->time_ns, event->tid);
+	scry_call_put(&l->buf, l->reader, event, f);
+	if (ret)
+		end_line(l, ret, f);
+	else
+		scry_buf_printf(&l->buf, " <unfinished ...>\n");
+	print(l);
+}
+
+static void tell_resumed(struct lines *l, const struct scry_event *event,
+			 const struct scry_ev_return *ret, const struct scry_ev_function *f)
+{
+	const struct scry_cell name =
+		f ? scry_functions_string(l->reader, f->symbol_str) : scry_cell_unknown();
+
+	cut_line(l);
+	meet(l, event->tid);
+	begin_line(l, event->time_ns, event->tid);
+	scry_buf_printf(&l->buf, "<... ");
+	scry_buf_printf(&l->buf, "%.*s", name.is_unknown ? 1 : (int)name.length,
+			name.is_unknown ? "?" : name.bytes);
+	scry_buf_printf(&l->buf, " resumed> ");
+	end_line(l, ret, f);
+	print(l);
+}
+
+static void on_return(struct lines *l, const struct scry_event *event)
+{
+	const struct scry_ev_return *ret = (const void *)(event + 1);
+	const struct scry_ev_function *f =
+		scry_call_functions_find(&l->functions, ret->pid, ret->function);
+	uint64_t key = scry_call_key(ret->pid, ret->call), i, *depth;
+	struct open_call *o;
+
+	if (!scry_map_remove(&l->open, key, &i))
+		return;
+	o = &l->calls[i - 1];
+	depth = scry_map_ref(&l->depth, o->event->tid);
+	if (depth && *depth && !--*depth)
+		scry_map_remove(&l->depth, o->event->tid, NULL);
+	if (l->is_whole) {
+		if (!l->opts->calls.slow_ns || (ret->how != SCRY_RETURN_LEFT &&
+						ret->duration_ns >= l->opts->calls.slow_ns))
+			tell_whole(l, o->event, ret, f);
+	} else if (l->has_line && l->line == key) {
+		end_line(l, ret, f);
+		print(l);
+		l->has_line = false;
+	} else {
+		tell_resumed(l, event, ret, f);
+	}
+	free(o->event);
+	o->event = NULL;
+	o->next_free = l->free;
+	l->free = (uint32_t)i;
+}
+
+static int by_time(const void *left, const void *right)
+{
+	const struct scry_event *a = ((const struct open_call *)left)->event;
+	const struct scry_event *b = ((const struct open_call *)right)->event;
+
+	if (!a || !b)
+		return !a - !b;
+	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
+/* What has not returned by the end. */
+static void tell_unfinished(struct lines *l)
+{
+	if (!l->is_whole) {
+		cut_line(l);
+		print(l);
+		return;
+	}
+	if (l->count)
+		qsort(l->calls, l->count, sizeof(*l->calls), by_time);
+	for (uint32_t i = 0; i < l->count && l->calls[i].event; i++) {
+		const struct scry_event *event = l->calls[i].event;
+		const struct scry_ev_call *call = (const void *)(event + 1);
+
+		if (l->last_ns - event->time_ns >= l->opts->calls.slow_ns)
+			tell_whole(l, event, NULL,
+				   scry_call_functions_find(&l->functions, call->pid,
+							    call->function));
+	}
+}
+
+static int read_all(struct lines *l, struct scry_honesty *honesty)
+{
+	const struct scry_event *event;
+	int got, r = 0;
+
+	while ((got = scry_reader_next(l->reader, &event)) > 0 && r == 0 && !ferror(l->doc->out)) {
+		scry_honesty_event(honesty, event);
+		if (event->type == SCRY_EVENT_FUNCTION)
+			r = scry_call_functions_add(&l->functions, (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_CALL)
+			r = on_call(l, event);
+		if (event->type == SCRY_EVENT_RETURN)
+			on_return(l, event);
+		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
+			l->last_ns = event->time_ns;
+	}
+	return got < 0 ? got : r;
+}
+
+static void done(struct lines *l)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		free(l->calls[i].event);
+	free(l->calls);
+	scry_map_done(&l->open);
+	scry_map_done(&l->depth);
+	scry_call_functions_done(&l->functions);
+	scry_grep_done(&l->grep);
+	scry_buf_done(&l->buf);
+}
+
+int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opts,
+		    struct scry_doc *doc)
+{
+	struct lines l = {.opts = opts,
+			  .reader = reader,
+			  .doc = doc,
+			  .is_whole = opts->calls.slow_ns || doc->is_data};
+	struct scry_honesty honesty;
+	int r = scry_grep_init(&l.grep, opts->grep);
+
+	if (r < 0)
+		return r;
+	scry_map_init(&l.open, OPEN_MAX);
+	scry_map_init(&l.depth, OPEN_MAX);
+	scry_call_functions_init(&l.functions);
+	scry_honesty_init(&honesty, reader);
+	r = read_all(&l, &honesty);
+	if (r == 0) {
+		tell_unfinished(&l);
+		scry_honesty_close(&honesty);
+		honesty.shown = l.shown;
+		honesty.noun = "calls";
+		scry_honesty_push(&honesty, doc);
+	}
+	done(&l);
+	return r;
+}

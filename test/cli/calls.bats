@@ -1,0 +1,283 @@
+#!/usr/bin/env bats
+# scry calls on C programs whose calls are known: each one, its arguments, its result, its end.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# traced THREADS ROUNDS: starts it, its pid in $PID; `go` lets it do one round more.
+traced() {
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start traced bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_traced" "$@"
+	wait_for 20 in_file "^pid" "$T/traced.out"
+}
+
+rounds() {
+	[ "$(grep -c "^round .* wrong 0$" "$T/traced.out")" -eq "$1" ]
+}
+
+go() { # NUMBER of the round
+	echo >&8
+	wait_for 60 rounds "$1" || {
+		tail -3 "$T/traced.out"
+		return 1
+	}
+}
+
+# traces PID ARGS...: starts scry calls on it, its pid in $PID, and waits until calls are followed.
+traces() {
+	local pid=$1
+	shift
+	start scry "$SCRY" calls -p "$pid" "$@"
+	wait_for 20 in_file "watching process $pid" "$T/scry.err" || {
+		cat "$T/scry.err"
+		return 1
+	}
+}
+
+ends_watch() { # PID of scry
+	kill -INT "$1"
+	finish "$1" || {
+		cat "$T/scry.err"
+		return 1
+	}
+}
+
+# known THREADS ROUNDS TIMES FILE: JSON lines of exactly these calls of target_traced, each with its arguments and
+# result, in the order of its thread, those of traced_inner inside their caller.
+known() {
+	"$RUBY" -rjson - "$@" <<'RUBY'
+threads, rounds, times = ARGV[0, 3].map(&:to_i)
+calls = File.foreach(ARGV[3]).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+bad = []
+bad << honesty unless honesty["lost"].zero? && honesty["errors"].zero? && honesty["events"] == calls.size
+sums, inner = calls.partition { |c| c["function"] == "traced_sum" }
+want = (0...threads).flat_map { |t| (0...rounds).map { |i| [t, i, t ^ i] } }
+got = sums.group_by { |c| c["args"].first(3).map { |a| Integer(a) } }
+bad << "arguments" unless got.size == want.size && want.all? { |w| got[w]&.size == times }
+bad << "inner #{inner.size}" unless inner.size == threads * times * ((rounds + 3) / 4)
+value = ->(v) { v.is_a?(String) ? [Integer(v)].pack("Q").unpack1("q") : v }
+sums.each do |c|
+  t, i, = c["args"].map { |a| Integer(a) }
+  right = t * 1_000_003 + i * 7 + (t ^ i) - (i % 4 == 0 ? i : 0)
+  bad << c unless value[c["result"]] == right && c["state"] == "returned" && c["library"].end_with?("target_traced")
+end
+sums.group_by { |c| c["tid"] }.each_value do |one|
+  bad << "order" unless one.each_cons(2).all? { |a, b| Integer(b["args"][1]) == Integer(a["args"][1]) + 1 &&
+                                                      b["time_ns"] >= a["time_ns"] + a["duration_ns"] - 1000 }
+end
+puts bad.first(5)
+exit bad.empty?
+RUBY
+}
+
+@test "16 threads at full speed: every call with its arguments and result, and nothing else" {
+	local rounds before pid
+	need_root "entering a process that is not a child of scry"
+	rounds=$(share 3000 100000)
+	traced 16 "$rounds"
+	pid=$PID
+	before=$(state_of "$pid")
+	traces "$pid" -x 'traced_*' --json
+	scry=$PID
+	go 1
+	go 2
+	ends_watch "$scry"
+	known 16 "$rounds" 2 "$T/scry.out"
+	as_before "$pid" "$before" "after a trace"
+	go 3
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "a started program: from its first call to its last, its own exit status" {
+	scry_ends 0 calls -x 'traced_*' --json -- "$TARGETS/target_traced" 4 1000 2
+	grep -v '^pid\|^round' "$T/scry.out" >"$T/lines"
+	known 4 1000 2 "$T/lines"
+	[ "$(grep -c "wrong 0" "$T/scry.out")" -eq 2 ]
+	scry_ends 3 calls -x getenv -- sh -c 'exit 3'
+}
+
+@test "strings are read as far as their function reads them, and no further" {
+	scry_ends 0 calls -s 256 -o "$T/x.scry" --args=full -- "$TARGETS/target_traced_text"
+	grep -q right "$T/scry.out"
+	"$SCRY" report "$T/x.scry" >"$T/lines"
+	"$RUBY" - >"$T/want" <<'RUBY'
+def call(name, text, rest, result) = puts(%(#{name}(0x1230, #{text}#{rest}) = #{result}))
+call "mysql_real_query", '"SELECT 1"', ", 8", 49
+call "mysql_real_query", '"SELECT"', ", 6", 84
+call "mysql_real_query", '"a\x00b\n\""', ", 5", 34
+call "mysql_real_query", "nil", ", 0", -1
+call "mysql_real_query", '""', ", 0", -1
+(1..17).each do |n|
+  y, less = "\"#{"y" * n}\"", "\"#{"y" * (n - 1)}\""
+  call "mysql_real_query", y, ", #{n}", 121
+  call "sqlite3_prepare_v2", y, ", #{n}, nil, nil", n
+  call "mysql_query", less, "", n - 1
+  call "sqlite3_prepare_v2", less, ", -1, nil, nil", n - 1
+  call "sqlite3_prepare_v2", less, ", 100, nil, nil", n - 1
+end
+call "mysql_query", "nil", "", -1
+call "mysql_query", "\"#{"x" * 256}\"...", "", 3000
+call "mysql_real_query", "\"#{"x" * 256}\"...", ", 3000", 120
+call "mysql_query", "\"#{"x" * 256}\"", "", 256
+RUBY
+	diff "$T/want" "$T/lines"
+}
+
+@test "what is kept holds no literals unless they are asked for" {
+	scry_ends 0 calls -o "$T/x.scry" -- "$TARGETS/target_traced_text"
+	run grep -c secret "$T/x.scry"
+	[ "$output" -eq 0 ]
+	"$SCRY" report "$T/x.scry" | grep -qF 'mysql_real_query(0x1230, "SELECT ?", 8)'
+	scry_ends 0 calls --args=none -x mysql_real_query -- "$TARGETS/target_traced_text"
+	grep -qF 'mysql_real_query(...) = 49' "$T/scry.out"
+}
+
+@test "lines: nested and interleaved calls, times, sums, and the same from a recording" {
+	scry_ends 0 calls -x 'traced_*' -o "$T/x.scry" -- "$TARGETS/target_traced" 1 2 1
+	TZ=UTC "$SCRY" report -n 2 "$T/x.scry" >"$T/lines"
+	grep -qE '^traced_sum\(0, 0, 0, .* <unfinished \.\.\.>$' "$T/lines"
+	grep -qE '^  traced_inner\(0.*\) = 0$' "$T/lines"
+	grep -qE '^<\.\.\. traced_sum resumed> \) = 0$' "$T/lines"
+	grep -qE '^traced_sum\(0, 1, 1, .*\) = 8$' "$T/lines"
+	[ "$(wc -l <"$T/lines")" -eq 4 ]
+	TZ=UTC "$SCRY" report -ttt -r -T "$T/x.scry" | grep -qE '^  0\.[0-9]{6} 1[0-9]{9}\.[0-9]{6} traced_sum\(0, 1, 1, .*\) = 8 <0\.0000[0-9]{2}>$'
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" 'rows.to_h { |r| [r["function"], r["calls"]] } == {"traced_sum" => 2, "traced_inner" => 1}'
+	scry_ends 0 calls -c -x 'traced_*' -- "$TARGETS/target_traced" 4 1000 1
+	grep -qE ' 4000 .*traced_sum' "$T/scry.out"
+	scry_ends 0 calls --slow 1s -x 'traced_*' -- "$TARGETS/target_traced" 4 1000 1
+	run grep -c '^traced' "$T/scry.out"
+	[ "$output" -eq 0 ]
+}
+
+@test "lines appear while it runs" {
+	need_root "entering a process that is not a child of scry"
+	traced 1 3
+	traces "$PID" -x traced_sum
+	go 1
+	wait_for 5 in_file "^traced_sum(0, 2, 2" "$T/scry.out"
+	go 2
+	wait_for 5 bash -c "[ \$(grep -c 'traced_sum(0, 2, 2' '$T/scry.out') -eq 2 ]"
+}
+
+@test "a reader that leaves, or is slow, harms nobody" {
+	local pid before
+	need_root "entering a process that is not a child of scry"
+	traced 2 2000
+	pid=$PID
+	before=$(state_of "$pid")
+	start scry bash -c '"$0" calls -p "$1" -x "traced_*" 2>"$2" | head -n 3' "$SCRY" "$pid" "$T/err"
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/err"
+	go 1
+	finish "$scry"
+	[ "$(wc -l <"$T/scry.out")" -eq 3 ]
+	as_before "$pid" "$before" "after its reader left"
+	go 2
+}
+
+@test "jumps and exceptions through traced calls: told as left, the program is right" {
+	local pid before
+	need_root "entering a process that is not a child of scry"
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start returner bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_returner" "$TARGETS/libthrowing.so"
+	wait_for 20 in_file "^pid" "$T/returner.out"
+	pid=$PID
+	before=$(state_of "$pid")
+	traces "$pid" -x 'ret_*' -x '*thrower*' -x throwing_storm --json
+	scry=$PID
+	for mode in "jump 99" "tail 100" "fibers 4" "cancel 4" "fork 3" "signals 50" "deep 2" "throw 2"; do
+		echo "$mode" >&8
+		wait_for 120 grep -qE "^$mode right$" "$T/returner.out"
+	done
+	ends_watch "$scry"
+	as_before "$pid" "$before" "after jumps and exceptions"
+	"$RUBY" -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
+calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }
+by = calls.group_by { |c| c["function"] }
+lost = honesty["lost"] # what signal handlers called that came while we were recording
+bad = told.reject do |name, want|
+  seen = [by[name].size, by[name].count { |c| c["state"] == "returned" }]
+  name =~ /signal|outer|inner/ ? (want[0] - lost..want[0]).cover?(seen[0]) : seen == want
+end
+bad.each { |name, want| puts "#{name}: told #{want}, seen #{by[name]&.map { |x| x["state"] }&.tally}" }
+left = by["ret_jump"].count { |c| c["state"] == "left" }
+puts "left #{left}" unless left == 99 / 3 * 11
+puts honesty unless honesty["errors"].zero?
+exit(bad.empty? && left == 99 / 3 * 11 && honesty["errors"].zero?)
+RUBY
+	exec 8>&-
+	finish "$pid"
+	in_file "wrong 0$" "$T/returner.out"
+}
+
+@test "front and keeper are killed: the program lives and computes right" {
+	local pid before keeper
+	need_root "entering a process that is not a child of scry"
+	traced 4 20000
+	pid=$PID
+	before=$(state_of "$pid")
+	for who in front both; do
+		traces "$pid" -x 'traced_*' -c
+		scry=$PID
+		keeper=$(keeper_of "$scry")
+		echo >&8
+		if [ $who = both ]; then kill -KILL "$keeper"; fi
+		kill -KILL "$scry" || true
+		finish "$scry" || true
+		wait_for 10 is_gone "$keeper"
+		[ $who = both ] && undo "$pid"
+		as_before "$pid" "$before" "after $who died"
+	done
+	go 3
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "a library that is loaded later, and what is never loaded" {
+	local python=/usr/bin/python3
+	"$python" -c 'import ctypes; ctypes.CDLL("libsqlite3.so.0")' 2>/dev/null || skip "no python3 with libsqlite3"
+	scry_ends 0 calls -- "$python" -c '
+import ctypes
+s = ctypes.CDLL("libsqlite3.so.0")
+db = ctypes.c_void_p()
+s.sqlite3_open(b":memory:", ctypes.byref(db))
+for i in range(3):
+    s.sqlite3_exec(db, b"SELECT %d" % i, None, None, None)
+'
+	grep -q '^sqlite3_open(":memory:", 0x[0-9a-f]*' "$T/scry.out"
+	[ "$(grep -cE '^sqlite3_exec\(0x[0-9a-f]+, "SELECT [012]", nil, nil, nil' "$T/scry.out")" -eq 3 ]
+	scry_ends 125 calls -x no_such_function -- "$python" -c 1
+	says "never loaded an object that defines 'no_such_function"
+	scry_ends 2 calls -x '/regex/' -- true
+	says "fix: a glob"
+}
+
+@test "a static program is refused by name, and runs" {
+	[ -x "$TARGETS/target_fixed" ] || skip "no static programs with this toolchain"
+	scry_ends 125 calls -x main -- "$TARGETS/target_fixed"
+	says "static program"
+}
+
+@test "a dry run says what would be changed" {
+	need_root "entering a process that is not a child of scry"
+	traced 1 1
+	scry_ends 0 calls -p "$PID" -x 'traced_*' -x later@libnone --dry-run
+	grep -q "the entry of traced_sum" "$T/scry.out"
+	grep -q "wait .*later@libnone" "$T/scry.out"
+}
