@@ -70,10 +70,9 @@ struct told {
 };
 
 /* Words of the record; 0: no code is to be given. */
-static uint32_t describe(struct told *told, const struct scry_line *line)
+static uint32_t describe(struct told *told, const struct scry_line *line, uint64_t iseq)
 {
-	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP,
-					 .iseq = told->head[3]};
+	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
 	uint32_t size;
 
 	if (!scry_agent.malloc.pid)
@@ -93,13 +92,10 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 {
 	struct scry_agent_lines *l = &scry_agent.lines;
 	struct told told;
+	uint64_t iseq = load64(line->cfp + scry_agent.malloc.frames.frame_iseq), *w;
 	uint32_t i, words;
-	uint64_t *w;
 
-	told.head[1] = address;
-	told.head[2] = line->pc;
-	told.head[3] = load64(line->cfp + scry_agent.malloc.frames.frame_iseq);
-	words = describe(&told, line);
+	words = describe(&told, line, iseq);
 	w = words ? scry_track_reserve(t, words) : 0;
 	if (!w)
 		return 0;
@@ -110,6 +106,9 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 	}
 	told.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
 		       (uint64_t)(SCRY_MALLOC_LINES + i) << 48;
+	told.head[1] = address;
+	told.head[2] = line->pc;
+	told.head[3] = iseq;
 	for (uint32_t k = 0; k < words; k++)
 		w[k] = ((const uint64_t *)&told)[k];
 	scry_track_publish(t, w + words);

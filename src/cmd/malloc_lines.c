@@ -12,8 +12,9 @@
 #include "cmd/session.h"
 #include "sys/maps.h"
 
-#define THREAD_DEPTH (64u << 10) /* less than a thread's VM stack, more than it uses without one \
-				  */
+#define THREAD_DEPTH                                                                \
+	(64u << 10) /* less than a thread's VM stack, more than it uses without one \
+		     */
 
 static void leave_out(struct scry_malloc_lines *l, const char *why)
 {
