@@ -13,9 +13,9 @@
 #define SYS_PROCESS_VM_READV 310
 
 /*
- * In a handler of the VM's own, what is looked at is whole. In one of malloc the VM may be anywhere,
- * or another thread be moving objects, with the pages that they leave made unreadable: then the
- * kernel copies, and what cannot be read is 0.
+ * In a handler of the VM's own, what is looked at is whole. In one of malloc the VM may be
+ * anywhere, or another thread be moving objects, with the pages that they leave made unreadable:
+ * then the kernel copies, and what cannot be read is 0.
  */
 static void look(uint64_t from, void *to, uint64_t size)
 {

@@ -2,28 +2,24 @@
  * See lines.h: a line's first call, and the end of what it means.
  *
  * A code means one (return address, pc) for good. When the block that holds the pc is freed, its
- * code is taken out of the table, and who then stands at that address gets another code. Which
- * blocks those are is in scry_malloc_starts, where the names are read: by us, before the code is
- * told, or by the keeper, which then looks once more whether it is still the code that it has read.
+ * code is taken out of the table, and who then stands at that address gets another code.
  *
  * A thread that has ended its Ruby part still has the address of its execution context, which may
  * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
  * there a thread that runs Ruby has its VM stack in its machine stack, so that one that has used
  * less than `lines_depth` of that is not running any. From 3.3 on the thread goes at once, its
  * context's frames are taken away first, and no frame is believed that is not within its stack.
+ * When the VM is taken down, its last thread's frames are freed while they can still be found: so
+ * lines end before.
  */
 #include "agent/lines.h"
 
 #define SYS_GETPID 39
-#define SYS_FUTEX 202
-#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
-#define NAP_NS 1000000
-#define NAPS_MAX 1000
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
 
 /* The first Ruby frame above the C frame at `cfp`. */
-__attribute__((noinline)) struct scry_line
-scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end)
+__attribute__((noinline)) struct scry_line scry_lines_caller(const struct scry_agent_frames *f,
+							     uint64_t cfp, uint64_t end)
 {
 	for (uint32_t i = 0; i < FRAMES_MAX; i++) {
 		uint64_t pc;
@@ -41,9 +37,9 @@ scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end)
 /* 0: there is no room. Other threads do the same. */
 static int add_start(uint64_t start)
 {
-	struct scry_malloc_starts *s = &scry_agent.lines.starts;
-	uint32_t hash = scry_malloc_start_hash(start);
-	uint64_t *set = &s->at[hash % (SCRY_MALLOC_STARTS / 4) * 4];
+	struct scry_agent_starts *s = &scry_agent.lines.starts;
+	uint32_t hash = scry_lines_start_hash(start);
+	uint64_t *set = &s->at[hash % (SCRY_LINE_STARTS / 4) * 4];
 
 	for (uint32_t i = 0; i < 4; i++) {
 		uint64_t have = set[i];
@@ -74,14 +70,11 @@ struct told {
 };
 
 /* Words of the record; 0: no code is to be given. */
-static uint32_t describe(struct told *told, const struct scry_line *line)
+static uint32_t describe(struct told *told, const struct scry_line *line, uint64_t iseq)
 {
-	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP,
-					 .iseq = told->head[3]};
+	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
 	uint32_t size;
 
-	if (scry_agent.malloc.with_lines != SCRY_LINES_READ)
-		return SCRY_MALLOC_LINE_HEAD;
 	if (!scry_agent.malloc.pid)
 		scry_agent.malloc.pid = own_pid();
 	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
@@ -99,13 +92,10 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 {
 	struct scry_agent_lines *l = &scry_agent.lines;
 	struct told told;
+	uint64_t iseq = load64(line->cfp + scry_agent.malloc.frames.frame_iseq), *w;
 	uint32_t i, words;
-	uint64_t *w;
 
-	told.head[1] = address;
-	told.head[2] = line->pc;
-	told.head[3] = load64(line->cfp + scry_agent.malloc.frames.frame_iseq);
-	words = describe(&told, line);
+	words = describe(&told, line, iseq);
 	w = words ? scry_track_reserve(t, words) : 0;
 	if (!w)
 		return 0;
@@ -116,6 +106,9 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 	}
 	told.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
 		       (uint64_t)(SCRY_MALLOC_LINES + i) << 48;
+	told.head[1] = address;
+	told.head[2] = line->pc;
+	told.head[3] = iseq;
 	for (uint32_t k = 0; k < words; k++)
 		w[k] = ((const uint64_t *)&told)[k];
 	scry_track_publish(t, w + words);
@@ -155,9 +148,8 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 			continue;
 		l->slots[code - SCRY_MALLOC_LINES] = (uint16_t)slot;
 		__atomic_store_n(&l->pcs[code - SCRY_MALLOC_LINES], line->pc, __ATOMIC_RELEASE);
-		if (__atomic_compare_exchange_n(&l->at[slot], &empty,
-						(hash & ~0xffffull) | code, 0, __ATOMIC_ACQ_REL,
-						__ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&l->at[slot], &empty, (hash & ~0xffffull) | code, 0,
+						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			break;
 	}
 	return code;
@@ -165,8 +157,8 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 
 static int is_start(uint64_t address)
 {
-	struct scry_malloc_starts *s = &scry_agent.lines.starts;
-	uint32_t set = scry_malloc_start_hash(address) % (SCRY_MALLOC_STARTS / 4) * 4;
+	struct scry_agent_starts *s = &scry_agent.lines.starts;
+	uint32_t set = scry_lines_start_hash(address) % (SCRY_LINE_STARTS / 4) * 4;
 	int found = 0;
 
 	for (uint32_t i = set; i < set + 4; i++)
@@ -198,31 +190,7 @@ __attribute__((noinline)) void scry_lines_forget(uint64_t start, uint64_t size)
 	}
 }
 
-static void nap(const uint64_t *word, uint32_t value)
+void scry_lines_over(void)
 {
-	const int64_t timeout[2] = {0, NAP_NS};
-	register const int64_t *r10 __asm__("r10") = timeout;
-	int64_t result = SYS_FUTEX;
-
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"(word), "S"(FUTEX_WAIT), "d"(value), "r"(r10)
-			 : "rcx", "r11", "memory");
-}
-
-void scry_lines_await(void)
-{
-	struct scry_control *c = scry_agent.control;
-	uint64_t mine, done;
-
-	if (!scry_agent.gate->open || !scry_agent.tracking.is_on || !scry_agent.malloc.with_lines)
-		return;
-	mine = __atomic_add_fetch(&c->names_wanted, 1, __ATOMIC_SEQ_CST);
-	for (uint32_t naps = 0; naps < NAPS_MAX; naps++) {
-		done = __atomic_load_n(&c->names_done, __ATOMIC_SEQ_CST);
-		if (done >= mine ||
-		    scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
-			return;
-		nap(&c->names_done, (uint32_t)done);
-	}
+	scry_agent.malloc.with_lines = 0;
 }

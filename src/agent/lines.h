@@ -4,8 +4,7 @@
  *
  * Only the thread's own execution context and control frames are read by plain loads. What a frame
  * refers to may be moving, or unreadable, while a GC compacts here or in another thread: the kernel
- * is asked to copy it (define.c), once for each code. Where a seccomp filter might forbid that, the
- * keeper reads it from outside, as soon as the LINE record is there.
+ * is asked to copy it (define.c), once for each code.
  */
 #ifndef SCRY_AGENT_LINES_H
 #define SCRY_AGENT_LINES_H
@@ -25,8 +24,8 @@ uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t ad
 			 const struct scry_line *line);
 /* Code at `start`, of which there are codes, perhaps, is about to be freed. */
 void scry_lines_forget(uint64_t start, uint64_t size);
-/* The VM is about to be taken down: names that the keeper reads, it can read as long as we stay. */
-void scry_lines_await(void);
+/* The VM is about to be taken down: there are no more lines. */
+void scry_lines_over(void);
 
 static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
 {
@@ -71,10 +70,16 @@ static inline uint32_t scry_lines_code(struct scry_agent_thread *t, uint64_t add
 	return scry_lines_find(t, hash, address, &line);
 }
 
+static inline uint32_t scry_lines_start_hash(uint64_t address)
+{
+	return (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 48);
+}
+_Static_assert(SCRY_LINE_START_BITS == 1u << 16, "the shift above");
+
 /* Of each block that ends. */
 static inline int scry_lines_may_start(uint64_t address)
 {
-	uint32_t bit = scry_malloc_start_hash(address);
+	uint32_t bit = scry_lines_start_hash(address);
 
 	return scry_agent.lines.starts.bits[bit / 64] >> bit % 64 & 1;
 }

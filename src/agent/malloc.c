@@ -17,7 +17,7 @@
 #define PAGES_AT_ONCE 512u
 #define TOUCH_SHARE 8u		  /* of a thread's time, at most one in so many is spent counting */
 #define TOUCH_CREDIT (1ull << 28) /* ticks without, that may be made up for */
-#define CODE_MAX (1u << 20) /* bytes, where an allocator does not say how long a block is */
+#define CODE_MAX (1u << 20)	  /* bytes, where an allocator does not say how long a block is */
 #define SIZE_MAX48 ((1ull << 48) - 1)
 
 #define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */

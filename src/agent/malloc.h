@@ -18,12 +18,6 @@ enum scry_nothrow { /* what operator new(...) calls, to come back when there is 
 		    SCRY_NOTHROWS,
 };
 
-enum scry_lines { /* callers by what a Ruby ran: lines.h */
-		  SCRY_LINES_OFF,
-		  SCRY_LINES_TOLD, /* their names are read by the keeper */
-		  SCRY_LINES_READ, /* they are read by the agent */
-};
-
 struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint64_t usable;	 /* malloc_usable_size, past its hook; 0: not known */
 	uint64_t text, text_end; /* of the agent */
@@ -32,8 +26,8 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
-	uint32_t with_lines;		 /* enum scry_lines */
-	uint32_t pid;			 /* agent writes: in its own namespace */
+	uint32_t with_lines; /* callers by what a Ruby ran, see lines.h; the agent clears it */
+	uint32_t pid;	     /* agent writes: in its own namespace */
 	struct scry_agent_frames frames; /* of that Ruby */
 	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
 };
@@ -47,6 +41,15 @@ struct scry_agent_callers {
 	uint64_t at[SCRY_MALLOC_CALLERS]; /* by code; 0 stays empty */
 };
 
+/* The first words of code that has codes: where a block at one of them ends, its codes mean nothing
+ * any more. Sets of four. */
+#define SCRY_LINE_STARTS 32768u
+#define SCRY_LINE_START_BITS 65536u
+struct scry_agent_starts {
+	uint64_t bits[SCRY_LINE_START_BITS / 64]; /* by hash: perhaps there */
+	uint64_t at[SCRY_LINE_STARTS];
+};
+
 /* A set of (return address, pc of the newest Ruby frame). */
 #define SCRY_LINES (SCRY_MALLOC_CODES - SCRY_MALLOC_LINES)
 #define SCRY_LINE_SLOTS 32768u
@@ -56,7 +59,7 @@ struct scry_agent_lines {
 	uint16_t slots[SCRY_LINES];   /* the same: where it was put */
 	uint16_t pad;
 	uint32_t count; /* codes given */
-	struct scry_malloc_starts starts;
+	struct scry_agent_starts starts;
 };
 
 #endif

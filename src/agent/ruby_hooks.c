@@ -285,8 +285,8 @@ void scry_agent_call(const uint64_t *arguments, uint64_t cookie)
 {
 	if (likely(cookie == SCRY_CALL_END))
 		end(arguments);
-	else if (cookie == SCRY_CALL_NAMES)
-		scry_lines_await();
+	else if (cookie == SCRY_CALL_LINES)
+		scry_lines_over();
 	else
 		is_over(&scry_agent.hooks);
 }

@@ -15,17 +15,17 @@
 /* In a child: what watching leaves in a process ends with it, and stdout is for the comparison. */
 static _Noreturn void record(const char *path, char *const *command, int count)
 {
-	const char *head[] = {"record", "-o", path, "--"};
-	char **argv = calloc((size_t)count + 5, sizeof(*argv));
+	const char *head[] = {"record", "--no-lines", "-o", path, "--"};
+	char **argv = calloc((size_t)count + 6, sizeof(*argv));
 	int status;
 
 	if (!argv || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		_exit(125);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		argv[i] = (char *)head[i];
 	for (int i = 0; i < count; i++)
-		argv[4 + i] = command[i];
-	status = scry_cmd_malloc_record(count + 4, argv);
+		argv[5 + i] = command[i];
+	status = scry_cmd_malloc_record(count + 5, argv);
 	if (status && *scry_error())
 		scry_log_error("%s", scry_error());
 	fflush(NULL);

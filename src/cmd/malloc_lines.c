@@ -12,7 +12,9 @@
 #include "cmd/session.h"
 #include "sys/maps.h"
 
-#define THREAD_DEPTH (64u << 10) /* less than a thread's VM stack, more than it uses without one */
+#define THREAD_DEPTH                                                                \
+	(64u << 10) /* less than a thread's VM stack, more than it uses without one \
+		     */
 
 static void leave_out(struct scry_malloc_lines *l, const char *why)
 {
@@ -20,7 +22,6 @@ static void leave_out(struct scry_malloc_lines *l, const char *why)
 	scry_error_clear();
 	scry_ruby_free(l->ruby);
 	l->ruby = NULL;
-	l->how = SCRY_LINES_OFF;
 }
 
 /* The layout of thread-local storage that the agent knows is glibc's. */
@@ -78,11 +79,13 @@ void scry_malloc_lines_plan(struct scry_malloc_lines *l, struct scry_watch *w)
 			     "that it is at");
 	else if (find_ec(l) < 0)
 		leave_out(l, scry_error());
+	if (l->ruby)
+		l->down = scry_ruby_symbol(l->ruby, "ruby_sig_finalize");
+	if (l->ruby && !l->down)
+		leave_out(l, "its end cannot be seen: it does not export ruby_sig_finalize");
 	if (!l->ruby)
 		return;
 	l->place.ruby = l->ruby;
-	/* a filter may kill who makes a system call that is not usual */
-	l->how = w->proc.seccomp ? SCRY_LINES_TOLD : SCRY_LINES_READ;
 	l->depth = depth_of(l->ruby);
 	scry_objects_fill_frames(&l->ruby->layout, false, false, &l->frames);
 	l->is_booting = w->held != NULL;
@@ -94,14 +97,25 @@ int scry_malloc_lines_want(const struct scry_malloc_lines *l, struct scry_hooks 
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
 					.way = SCRY_WAY_ENTRY,
 					.handler = "scry_agent_called",
-					.cookie = SCRY_CALL_NAMES};
-	uint64_t down = l->ruby ? scry_ruby_symbol(l->ruby, "ruby_sig_finalize") : 0;
+					.cookie = SCRY_CALL_LINES};
 	char request[32];
 
-	if (!down)
+	if (!l->ruby)
 		return 0;
-	snprintf(request, sizeof(request), "%#llx", (unsigned long long)down);
+	snprintf(request, sizeof(request), "%#llx", (unsigned long long)l->down);
 	return scry_hooks_want(hooks, request, &to);
+}
+
+void scry_malloc_lines_check(struct scry_malloc_lines *l, const struct scry_hooks *hooks)
+{
+	char why[256];
+
+	for (size_t i = 0; l->ruby && i < hooks->count; i++)
+		if (hooks->rows[i].address == l->down && !hooks->rows[i].way) {
+			snprintf(why, sizeof(why), "its end cannot be seen: %s",
+				 hooks->rows[i].why);
+			leave_out(l, why);
+		}
 }
 
 int scry_malloc_lines_tell(struct scry_malloc_lines *l)
@@ -122,31 +136,6 @@ int scry_malloc_lines_tell(struct scry_malloc_lines *l)
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
-/* The agent takes starts out, only this puts them in. */
-static int watch_code(void *arg, uint64_t start)
-{
-	struct scry_inject *inj = &((struct scry_malloc_lines *)arg)->watch->inj;
-	const uint64_t starts = inj->data + offsetof(struct scry_agent_data, lines.starts);
-	uint32_t hash = scry_malloc_start_hash(start), set = hash % (SCRY_MALLOC_STARTS / 4) * 4;
-	uint64_t at = starts + offsetof(struct scry_malloc_starts, at) + 8ull * set;
-	uint64_t word_at = starts + 8ull * (hash / 64), word, ways[4];
-	int i = 0, r = scry_mem_read(&inj->mem, at, ways, sizeof(ways));
-
-	while (r == 0 && i < 4 && ways[i] && ways[i] != start)
-		i++;
-	if (r == 0 && i == 4)
-		return -ENOSPC;
-	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd, at + 8ull * (unsigned int)i, &start, sizeof(start));
-	if (r == 0)
-		r = scry_mem_u64(&inj->mem, word_at, &word);
-	if (r == 0 && !(word >> hash % 64 & 1)) {
-		word |= 1ull << hash % 64;
-		r = scry_edit_poke(inj->mem.fd, word_at, &word, sizeof(word));
-	}
-	return r;
-}
-
 /* The layout does not hold: what came so far is native. */
 static void give_up(struct scry_malloc_lines *l)
 {
@@ -160,10 +149,7 @@ static void give_up(struct scry_malloc_lines *l)
 
 void scry_malloc_lines_read(struct scry_malloc_lines *l, struct scry_malloc *calls)
 {
-	const struct scry_malloc_lines_reader reader = {
-		.ruby = l->ruby, .is_proven = !l->is_booting, .watch = watch_code, .arg = l};
-
-	scry_malloc_ruby(calls, &reader);
+	scry_malloc_ruby(calls, l->ruby, !l->is_booting);
 }
 
 void scry_malloc_lines_turn(struct scry_malloc_lines *l, struct scry_malloc *calls)
@@ -188,10 +174,13 @@ void scry_malloc_lines_note(const struct scry_malloc_lines *l,
 	if (l->why[0])
 		scry_watch_note(l->watch, "callers are native code only, not lines of Ruby: %s",
 				l->why);
+	if (l->is_booting && calls->lines)
+		scry_watch_note(l->watch, "callers are native code only, not lines of Ruby: it "
+					  "ended before its VM could be looked at");
 	if (calls->lines_gone)
 		scry_watch_note(l->watch,
-				"%llu of %llu callers are lines of Ruby whose code was gone before "
-				"it could be read: they are shown as native code",
+				"%llu of %llu callers are lines of Ruby whose code could not be "
+				"read: they are shown as native code",
 				(unsigned long long)calls->lines_gone,
 				(unsigned long long)calls->lines);
 	if (full)

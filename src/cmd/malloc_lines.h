@@ -10,14 +10,13 @@
 #include "cmd/objects_source.h"
 #include "cmd/watch.h"
 #include "name/malloc.h"
-#include "name/malloc_callers.h"
 
 struct scry_malloc_lines {
 	struct scry_watch *watch;
-	struct scry_ruby *ruby;		/* NULL: it is none, or its lines are left out */
+	struct scry_ruby *ruby;		 /* NULL: it is none, or its lines are left out */
 	struct scry_objects_hooks place; /* where a thread keeps its execution context */
-	enum scry_lines how; /* of the agent, as depth: agent/malloc.h */
-	uint64_t depth;
+	uint64_t depth;			 /* of the agent, as frames: agent/malloc.h */
+	uint64_t down;			 /* a function that the VM calls before it is taken down */
 	struct scry_agent_frames frames;
 	bool is_booting; /* started by us, its VM is not up */
 	char why[256];	 /* they are left out; "": they are not, or it is no Ruby */
@@ -25,8 +24,10 @@ struct scry_malloc_lines {
 
 /* Reads only. */
 void scry_malloc_lines_plan(struct scry_malloc_lines *l, struct scry_watch *w);
-/* Wants the hook by which the end of the VM is waited for. 0 or -errno. */
+/* Wants the hook by which the end of the VM is seen: 0 or -errno. Without it there are no lines:
+ * to be checked when it is planned. */
 int scry_malloc_lines_want(const struct scry_malloc_lines *l, struct scry_hooks *hooks);
+void scry_malloc_lines_check(struct scry_malloc_lines *l, const struct scry_hooks *hooks);
 /* The agent is in, no hook is on: 0, whether lines will be recorded or not, or -errno: the process
  * is gone. Then l->ruby says which. */
 int scry_malloc_lines_tell(struct scry_malloc_lines *l);

@@ -258,6 +258,8 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_check(&m->family, &m->hooks);
 	if (r == 0)
+		scry_malloc_lines_check(&m->lines, &m->hooks);
+	if (r == 0)
 		w->near = m->hooks.rows[0].address;
 	return r;
 }
@@ -340,7 +342,7 @@ static int enter(struct scry_watch *w)
 		r = scry_malloc_lines_tell(&m->lines);
 	if (r == 0)
 		scry_malloc_lines_read(&m->lines, m->calls);
-	m->family.with_lines = m->lines.how;
+	m->family.with_lines = m->lines.ruby != NULL;
 	m->family.lines_depth = m->lines.depth;
 	m->family.frames = m->lines.frames;
 	if (r == 0)
@@ -376,9 +378,7 @@ static int give(void *arg, const struct scry_track_run *run)
 /* All that is there, up to its watermark. */
 static int take(struct scry_watch *w, struct recording *m)
 {
-	struct scry_control *c = w->inj.control;
 	struct scry_tracks_taken taken = {0};
-	uint64_t names = __atomic_load_n(&c->names_wanted, __ATOMIC_SEQ_CST);
 	uint64_t now = scry_now_ns(), tsc;
 	int r;
 
@@ -391,7 +391,6 @@ static int take(struct scry_watch *w, struct recording *m)
 		taken.watermark = m->end_tsc;
 	if (r == 0)
 		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
-	__atomic_store_n(&c->names_done, names, __ATOMIC_SEQ_CST);
 	if (r == 0)
 		r = scry_malloc_memory(m->calls, now, false);
 	if (r == 0 && now >= m->flush_ns) {

@@ -246,8 +246,7 @@ int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
 	if (!h->plan.on)
 		return 0;
 	if (!w->held && !scry_objects_keep_ec(w, h))
-		r = refuse(w,
-			   "its threads do not keep their execution context where they should");
+		r = refuse(w, "its threads do not keep their execution context where they should");
 	if (r < 0)
 		return r;
 	if (h->is_late)

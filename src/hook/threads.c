@@ -124,7 +124,7 @@ static int clear(struct scry_inject *inj)
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
 		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
 	inj->control->head = 0;
-	inj->control->lines_full = inj->control->names_wanted = inj->control->names_done = 0;
+	inj->control->lines_full = 0;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 

@@ -282,8 +282,7 @@ static void define_callers(struct scry_malloc *m, struct thread *h)
 		else if ((word & 15) == SCRY_MALLOC_OP_LINE && h->scanned + size <= h->count)
 			m->calls.stats.bad +=
 				scry_malloc_callers_line(m->calls.callers, word >> 48,
-							 h->words + h->scanned + 1,
-							 size - 1) < 0;
+							 h->words + h->scanned + 1, size - 1) < 0;
 		h->scanned += size;
 	}
 }
@@ -313,9 +312,9 @@ int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run)
 	return 0;
 }
 
-void scry_malloc_ruby(struct scry_malloc *m, const struct scry_malloc_lines_reader *reader)
+void scry_malloc_ruby(struct scry_malloc *m, const struct scry_ruby *ruby, bool is_proven)
 {
-	scry_malloc_callers_ruby(m->calls.callers, reader);
+	scry_malloc_callers_ruby(m->calls.callers, ruby, is_proven);
 }
 
 size_t scry_malloc_waiting(const struct scry_malloc *m)

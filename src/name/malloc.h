@@ -23,6 +23,7 @@
 #include <sys/types.h>
 
 #include "rec/writer.h"
+#include "vm/ruby.h"
 
 struct scry_malloc;
 
@@ -70,8 +71,7 @@ int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run);
 int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_tsc);
 
 /* See scry_malloc_callers_ruby. */
-struct scry_malloc_lines_reader;
-void scry_malloc_ruby(struct scry_malloc *m, const struct scry_malloc_lines_reader *reader);
+void scry_malloc_ruby(struct scry_malloc *m, const struct scry_ruby *ruby, bool is_proven);
 
 /* Words that wait for the watermark. Beyond this, do not take more of the tracks before a merge:
  * the target's threads then wait. */

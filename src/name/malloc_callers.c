@@ -10,7 +10,6 @@
 #include "sys/maps.h"
 #include "wire/event.h"
 #include "name/places.h"
-#include "vm/ruby_iseq.h"
 #include "wire/malloc_ring.h"
 
 #define FILES_MAX 128 /* open at once; others are not looked into */
@@ -33,11 +32,11 @@ struct place {
 	uint64_t address; /* 0: not known */
 	uint64_t offset;
 	char *module;
-	const char *symbol;	 /* of the file */
-	bool is_looked, is_read; /* the address; the line */
-	bool is_late;		 /* it was told before its line was known to be true */
-	uint64_t pc, iseq;	 /* iseq 0: not a line */
-	char *path, *label;
+	const char *symbol; /* of the file */
+	bool is_looked;
+	bool is_late; /* it was told before its line was known to be true */
+	uint64_t pc, iseq;
+	char *path, *label; /* where a VM ran code */
 	uint32_t line;
 };
 
@@ -47,8 +46,8 @@ struct scry_malloc_callers {
 	struct place places[SCRY_MALLOC_CODES]; /* by id */
 	uint32_t count, looked, told;		/* ids; those up to these are done */
 	uint64_t unnamed, lines, gone;
-	bool has_late;
-	struct scry_malloc_lines_reader reader;
+	const struct scry_ruby *ruby;
+	bool is_proven, has_late;
 	struct file files[FILES_MAX];
 	size_t file_count;
 	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
@@ -149,14 +148,10 @@ int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uin
 	return 0;
 }
 
-static void forget_line(struct place *p)
-{
-	free(p->path);
-	free(p->label);
-	p->path = p->label = NULL;
-}
-
-/* As the agent has copied it, when it could. */
+/*
+ * As the agent has copied it. The instruction that runs is the one before pc, but for those that
+ * allocate while pc still points at them: name/places.c.
+ */
 static void take_line(struct scry_malloc_callers *c, struct place *p, const uint64_t *words,
 		      size_t count)
 {
@@ -168,9 +163,8 @@ static void take_line(struct scry_malloc_callers *c, struct place *p, const uint
 	memcpy(&def, words, sizeof(def));
 	if (sizeof(def) + def.path_size + def.label_size > count * 8)
 		return;
-	p->is_read = true;
 	p->line = def.line_before;
-	if (def.top && c->reader.ruby && scry_places_leaf(c->reader.ruby, def.opcode))
+	if (def.top && c->ruby && scry_places_leaf(c->ruby, def.opcode))
 		p->line = def.line_at;
 	p->path = def.path_size ? strndup(text, def.path_size) : NULL;
 	p->label = strndup(text + def.path_size, def.label_size);
@@ -197,13 +191,17 @@ int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const
 	return 0;
 }
 
-void scry_malloc_callers_ruby(struct scry_malloc_callers *c,
-			      const struct scry_malloc_lines_reader *reader)
+void scry_malloc_callers_ruby(struct scry_malloc_callers *c, const struct scry_ruby *ruby,
+			      bool is_proven)
 {
-	c->reader = *reader;
-	c->has_late |= reader->is_proven;
-	for (uint32_t id = 1; id <= c->count && !reader->ruby; id++)
-		forget_line(&c->places[id]);
+	c->ruby = ruby;
+	c->is_proven = is_proven;
+	c->has_late |= is_proven;
+	for (uint32_t id = 1; id <= c->count && !ruby; id++) {
+		free(c->places[id].path);
+		free(c->places[id].label);
+		c->places[id].path = c->places[id].label = NULL;
+	}
 }
 
 static int gather(const struct scry_sym *sym, void *arg)
@@ -289,98 +287,18 @@ static void look_up(struct scry_malloc_callers *c, struct place *p)
 	p->offset = p->address - f->bias - function->value;
 }
 
-/*
- * The instruction that runs is the one before pc, but for those that allocate while pc still points
- * at them: name/places.c.
- */
-static int line_of(const struct scry_ruby *ruby, const struct scry_ruby_iseq *iseq, uint64_t pc,
-		   uint32_t *ret)
-{
-	uint64_t at = pc & ~SCRY_MALLOC_LINE_TOP, word;
-	uint32_t position;
-	int r = scry_ruby_iseq_position(iseq, at, &position);
-
-	if (r < 0)
-		return r;
-	if (pc & SCRY_MALLOC_LINE_TOP && at < iseq->encoded + 8ull * iseq->size &&
-	    scry_mem_u64(&ruby->mem, at, &word) == 0 && scry_places_leaf(ruby, word))
-		position = (uint32_t)((at - iseq->encoded) / 8);
-	return scry_ruby_iseq_line(ruby, iseq, position, ret);
-}
-
-/* One look at code of another process; 0 when there was code. */
-static int read_code(const struct scry_ruby *ruby, struct place *p, struct scry_ruby_iseq *ret)
-{
-	char path[4096], label[1024];
-	uint32_t line;
-	int r = scry_ruby_iseq_read(ruby, p->iseq, ret);
-
-	if (r == 0)
-		r = line_of(ruby, ret, p->pc, &line);
-	if (r < 0 || scry_ruby_iseq_path(ruby, ret, path, sizeof(path)) < 0 ||
-	    scry_ruby_iseq_label(ruby, ret, label, sizeof(label)) < 0)
-		return -ENOENT;
-	p->path = strdup(path);
-	p->label = strdup(label);
-	p->line = line;
-	return p->path && p->label ? 0 : -ENOMEM;
-}
-
-static bool is_still(const struct scry_ruby *ruby, const struct scry_ruby_iseq *iseq)
-{
-	struct scry_ruby_iseq now;
-
-	return scry_ruby_iseq_read(ruby, iseq->iseq, &now) == 0 && now.body == iseq->body &&
-	       now.encoded == iseq->encoded && now.size == iseq->size;
-}
-
-/*
- * Its code lives, or it did when this was read: then its end will be seen, or it has ended before
- * `watch`, and what was read may have been half of it.
- */
-static void read_line(struct scry_malloc_callers *c, struct place *p)
-{
-	const struct scry_malloc_lines_reader *reader = &c->reader;
-	struct scry_ruby_iseq iseq;
-
-	p->is_read = true;
-	if (!reader->ruby) {
-		c->gone++;
-		return;
-	}
-	if (read_code(reader->ruby, p, &iseq) == 0 &&
-	    reader->watch(reader->arg, iseq.encoded) == 0 && is_still(reader->ruby, &iseq))
-		return;
-	forget_line(p);
-	c->gone++;
-	scry_error_clear();
-}
-
-static bool is_done(const struct place *p)
-{
-	return p->is_looked && (!p->iseq || p->is_read);
-}
-
 void scry_malloc_callers_look(struct scry_malloc_callers *c)
 {
-	bool has_maps = false;
-
-	while (c->looked < c->count && is_done(&c->places[c->looked + 1]))
+	while (c->looked < c->count && c->places[c->looked + 1].is_looked)
 		c->looked++;
-	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
-		struct place *p = &c->places[id];
-
-		if (p->iseq && !p->is_read)
-			read_line(c, p);
-	}
+	if (c->looked == c->count)
+		return;
+	see_maps(c);
 	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
 		struct place *p = &c->places[id];
 
 		if (p->is_looked || !p->address)
 			continue;
-		if (!has_maps)
-			see_maps(c);
-		has_maps = true;
 		look_up(c, p);
 		p->is_looked = true;
 	}
@@ -395,7 +313,7 @@ static int string_id(struct scry_writer *w, const char *text, uint32_t *ret)
 static int tell_place(struct scry_malloc_callers *c, struct scry_writer *w, uint32_t id)
 {
 	struct place *p = &c->places[id];
-	bool has_line = p->path && (c->reader.is_proven || !p->iseq);
+	bool has_line = p->path && c->is_proven;
 	struct scry_ev_caller ev = {.caller = id,
 				    .pid = (uint32_t)c->pid,
 				    .offset = p->is_looked ? p->offset : p->address,

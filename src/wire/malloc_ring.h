@@ -57,20 +57,4 @@ static inline unsigned int scry_malloc_line_words(uint64_t word)
 	return words < SCRY_MALLOC_LINE_HEAD ? SCRY_MALLOC_LINE_HEAD : words;
 }
 
-/* The first words of code that is named in LINE records: where a block at one of them ends, its
- * codes mean nothing any more. Who reads the names writes it: the agent, or the host. Sets of four.
- */
-#define SCRY_MALLOC_STARTS 32768u
-#define SCRY_MALLOC_START_BITS 65536u
-struct scry_malloc_starts {
-	uint64_t bits[SCRY_MALLOC_START_BITS / 64]; /* by scry_malloc_start_hash: perhaps there */
-	uint64_t at[SCRY_MALLOC_STARTS];
-};
-
-static inline uint32_t scry_malloc_start_hash(uint64_t address)
-{
-	return (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 48);
-}
-_Static_assert(SCRY_MALLOC_START_BITS == 1u << 16, "the shift above");
-
 #endif
