@@ -101,15 +101,16 @@ struct scry_hooks {
 	size_t first_edit, edit_count; /* in the journal, while on */
 	size_t refused;
 	bool is_on;
-	bool waits;		  /* set by the caller: SYMBOL@LIB may name what is loaded later */
-	bool is_unused;		  /* nobody runs the code to be changed: no stop is needed */
-	bool is_strict;		  /* slots are changed in the stop too */
-	/* Set by the caller, or NULL: what was loaded later is planned, `fresh`, which may be empty,
-	 * and will be on next: cookies are filled in, ways taken away. Not 0: it is not put on. */
+	bool waits;	/* set by the caller: SYMBOL@LIB may name what is loaded later */
+	bool is_unused; /* nobody runs the code to be changed: no stop is needed */
+	bool is_strict; /* slots are changed in the stop too */
+	/* Set by the caller, or NULL: what was loaded later is planned, `fresh`, which may be
+	 * empty, and will be on next: cookies are filled in, ways taken away. Not 0: it is not put
+	 * on. */
 	int (*renewed)(struct scry_hooks *fresh, void *arg);
 	void *renewed_arg;
-	struct scry_loads *loads; /* hook/loads.h; NULL: not followed */
-	uint32_t slabs;		  /* bits: those with this set's literals */
+	struct scry_loads *loads;		      /* hook/loads.h; NULL: not followed */
+	uint32_t slabs;				      /* bits: those with this set's literals */
 	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
 	size_t handler_count;
 	size_t moved; /* threads that stood in a window and were moved, in all */

@@ -29,7 +29,7 @@ struct scry_spawn { /* one followed thread */
 	uint64_t relro_start, relro_end; /* run-time, of the main program; 0: has none */
 	uint64_t loader_start, loader_end;
 	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
-	uint64_t nr, arg; /* of the syscall that runs */
+	uint64_t nr, arg;	     /* of the syscall that runs */
 };
 
 struct scry_spawns {
