@@ -1,7 +1,8 @@
 /*
  * Inside the agent: its one block of private data, and what its files share.
  *
- * The agent runs in the target: no libc, no malloc, no locks, no TLS, no syscalls, no printing.
+ * The agent runs in the target: no libc, no malloc, no locks, no TLS, no printing, and no syscalls
+ * but those of loads.c, track.c and malloc.c.
  * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
  * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
  * wire/control.h.
@@ -13,6 +14,7 @@
 #include "agent/pages.h"
 #include "agent/ractor.h"
 #include "agent/sample.h"
+#include "agent/sites.h"
 #include "agent/stack.h"
 #include "agent/threads.h"
 #include "wire/control.h"
@@ -24,35 +26,6 @@
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-
-/*
- * A slot of the site table. The key is exact and two words long, so that the four ways of a set are
- * one cache line: `code` = a set bit, pc / 8 in 44 bits, depth in 16, top in 1; 0 means empty.
- * `klass` = class / 8 in 44 bits, type in 5. What is needed only to forget a slot lies apart, in
- * `links`.
- */
-struct scry_agent_key {
-	uint64_t code;
-	uint64_t klass;
-};
-struct scry_agent_link { /* doubly linked: the slots of String alone are hundreds */
-	uint64_t iseq;
-	uint32_t next_iseq, prev_iseq; /* slot numbers + 1, 0 ends */
-	uint32_t next_klass, prev_klass;
-};
-
-#define SCRY_SITE_HEADS 4096u
-
-/*
- * The few sites that make most objects, once more: 64 KiB, where the whole table is a
- * megabyte whose lines and translations the program keeps pushing out of the caches.
- */
-#define SCRY_SITE_FRONT 2048u
-struct scry_agent_front {
-	struct scry_agent_key key;
-	uint64_t slot;
-	uint64_t reserved; /* two to a cache line */
-};
 
 struct scry_agent_data {
 	struct scry_gate *gate;
@@ -79,6 +52,7 @@ struct scry_agent_data {
 	struct scry_agent_pages pages;
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
+	struct scry_agent_lines lines __attribute__((aligned(64)));
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];
@@ -129,6 +103,8 @@ int scry_lane_claim(struct scry_gate *g);
  * alive. */
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
 		uint64_t flags);
+/* All of it that does not depend on an object; `text`: SCRY_DEF_TEXT_MAX bytes, for path and label. */
+void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text);
 /* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
  * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);

@@ -10,6 +10,56 @@
 #include "agent/agent.h"
 #include "agent/load.h"
 
+#define SYS_PROCESS_VM_READV 310
+
+/*
+ * In a handler of the VM's own, what is looked at is whole. In one of malloc the VM may be anywhere,
+ * or another thread be moving objects, with the pages that they leave made unreadable: then the
+ * kernel copies, and what cannot be read is 0.
+ */
+static void look(uint64_t from, void *to, uint64_t size)
+{
+	const uint64_t local[2] = {(uint64_t)to, size}, remote[2] = {from, size};
+	register uint64_t r10 __asm__("r10") = (uint64_t)remote;
+	register uint64_t r8 __asm__("r8") = 1;
+	register uint64_t r9 __asm__("r9") = 0;
+	int64_t result = SYS_PROCESS_VM_READV;
+
+	if (!scry_agent.malloc.with_lines) {
+		for (uint64_t i = 0; i < size; i++)
+			((uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
+		return;
+	}
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"((uint64_t)scry_agent.malloc.pid), "S"(local), "d"(1ull), "r"(r10),
+			   "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	if (result != (int64_t)size)
+		for (uint64_t i = 0; i < size; i++)
+			((uint8_t *)to)[i] = 0;
+}
+
+static uint64_t look64(uint64_t address)
+{
+	uint64_t value;
+
+	if (likely(!scry_agent.malloc.with_lines))
+		return load64(address);
+	look(address, &value, sizeof(value));
+	return value;
+}
+
+static uint32_t look32(uint64_t address)
+{
+	uint32_t value;
+
+	if (likely(!scry_agent.malloc.with_lines))
+		return load32(address);
+	look(address, &value, sizeof(value));
+	return value;
+}
+
 static uint32_t ones(uint64_t bits) /* the popcnt instruction may be missing, libgcc is */
 {
 	bits -= bits >> 1 & 0x5555555555555555ull;
@@ -29,23 +79,23 @@ static uint32_t rank(uint64_t table, uint32_t position)
 	uint64_t block, bits, partial;
 
 	if (position < 54)
-		return load64(table + position / 9 * 8) >> (position % 9 * 7) & 0x7f;
+		return look64(table + position / 9 * 8) >> (position % 9 * 7) & 0x7f;
 	position -= 54;
 	block = table + 48 + position / 512 * 80ull;
 	in_block = position % 512;
 	group = in_block / 64;
-	partial = group ? load64(block + 8) >> (group - 1) * 9 & 0x1ff : 0;
-	bits = load64(block + 16 + group * 8) << (63 - in_block % 64);
-	return load32(block) + (uint32_t)partial + ones(bits);
+	partial = group ? look64(block + 8) >> (group - 1) * 9 & 0x1ff : 0;
+	bits = look64(block + 16 + group * 8) << (63 - in_block % 64);
+	return look32(block) + (uint32_t)partial + ones(bits);
 }
 
 static uint32_t line_of(uint64_t body, uint32_t position)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t info = body + r->body_insns_info;
-	uint64_t entries = load64(info + r->insns_entries);
-	uint32_t count = load32(info + r->insns_count);
-	uint64_t table = load64(info + r->insns_succ);
+	uint64_t entries = look64(info + r->insns_entries);
+	uint32_t count = look32(info + r->insns_count);
+	uint64_t table = look64(info + r->insns_succ);
 	uint32_t entry = 0;
 
 	if (!count || !is_pointer(entries & ~7ull))
@@ -58,7 +108,7 @@ static uint32_t line_of(uint64_t body, uint32_t position)
 			return 0;
 		entry--;
 	}
-	return load32(entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
+	return look32(entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
 }
 
 /* Copies at most `room` bytes of the Ruby String `value`; returns how many. */
@@ -69,16 +119,16 @@ uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
 
 	if (!is_pointer(value))
 		return 0;
-	flags = load64(value);
+	flags = look64(value);
 	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_STRING)
 		return 0;
 	if (flags & r->string_noembed) {
-		length = load64(value + r->string_len);
-		text = load64(value + r->string_ptr);
+		length = look64(value + r->string_len);
+		text = look64(value + r->string_ptr);
 	} else {
 		length = r->string_embed_len_mask
 				 ? (flags & r->string_embed_len_mask) >> r->string_embed_len_shift
-				 : load64(value + r->string_len);
+				 : look64(value + r->string_len);
 		text = value + r->string_embed;
 	}
 	if (!text || length > 1u << 20)
@@ -87,8 +137,7 @@ uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
 		text += length - room;
 		length = room;
 	}
-	for (uint64_t i = 0; i < length; i++)
-		to[i] = *(const volatile uint8_t *)(text + i);
+	look(text, to, length);
 	return (uint32_t)length;
 }
 
@@ -100,45 +149,45 @@ static uint32_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
 
 	if (!is_pointer(value))
 		return 0;
-	flags = load64(value);
+	flags = look64(value);
 	if ((flags & SCRY_TYPE_MASK) == SCRY_TYPE_ARRAY) {
 		uint64_t at = flags & r->array_embed ? value + r->array_embed_ptr
-						     : load64(value + r->array_ptr);
+						     : look64(value + r->array_ptr);
 
 		if (!is_pointer(at))
 			return 0;
-		value = load64(at);
+		value = look64(at);
 	}
 	return scry_copy_string(value, to, room);
 }
 
-static void describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t body, encoded, first;
 	uint32_t size, path_room = SCRY_DEF_TEXT_MAX / 2;
 
 	if (!is_pointer(place->iseq) ||
-	    (load64(place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
+	    (look64(place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
 		goto bad;
-	body = load64(place->iseq + r->iseq_body);
+	body = look64(place->iseq + r->iseq_body);
 	if (!is_pointer(body))
 		goto bad;
-	encoded = load64(body + r->body_encoded);
-	size = load32(body + r->body_size);
+	encoded = look64(body + r->body_encoded);
+	size = look32(body + r->body_size);
 	if (place->pc < encoded || place->pc > encoded + 8ull * size)
 		goto bad;
 	def->iseq = place->iseq;
 	def->position = (uint32_t)((place->pc - encoded) / 8);
-	def->opcode = def->position < size ? load64(place->pc) : 0;
+	def->opcode = def->position < size ? look64(place->pc) : 0;
 	for (uint32_t i = 0; i < SCRY_DEF_BEFORE && i < def->position; i++)
-		def->before[i] = load64(place->pc - 8 * (i + 1));
+		def->before[i] = look64(place->pc - 8 * (i + 1));
 	def->line_at = def->position < size ? line_of(body, def->position) : 0;
 	def->line_before = line_of(body, def->position ? def->position - 1 : 0);
-	first = load64(body + r->body_first_line);
+	first = look64(body + r->body_first_line);
 	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
-	def->path_size = (uint16_t)copy_path(load64(body + r->body_path), text, path_room);
-	def->label_size = (uint16_t)scry_copy_string(load64(body + r->body_label),
+	def->path_size = (uint16_t)copy_path(look64(body + r->body_path), text, path_room);
+	def->label_size = (uint16_t)scry_copy_string(look64(body + r->body_label),
 						     text + def->path_size, SCRY_DEF_TEXT_MAX / 4);
 	return;
 bad:
@@ -174,7 +223,7 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .top = (uint16_t)place->top};
 	scry_end_before_ractor(scry_agent.gate, flags, klass);
 	if (place->pc)
-		describe(&record.def, place, (uint8_t *)record.text);
+		scry_describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
 	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
 		record.def.class_size = (uint16_t)scry_class_name(
@@ -192,7 +241,7 @@ int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq)
 	struct scry_agent_place place = {.pc = pc, .iseq = iseq};
 	struct scry_ring_def def = {0};
 
-	describe(&def, &place, (uint8_t *)record.text);
+	scry_describe(&def, &place, (uint8_t *)record.text);
 	record.node = (struct scry_ring_node){.node = node,
 					      .parent = parent,
 					      .line = def.line_before,

@@ -21,6 +21,7 @@
  * maps its agent at the same place if that is still free, and finds its slot again.
  */
 #include "agent/agent.h"
+#include "agent/ec.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 

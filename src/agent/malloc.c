@@ -8,6 +8,7 @@
  * ours, as operator new is asked by its nothrow sister first.
  */
 #include "agent/malloc.h"
+#include "agent/lines.h"
 #include "agent/track.h"
 #include "wire/payload_malloc.h"
 
@@ -16,6 +17,7 @@
 #define PAGES_AT_ONCE 512u
 #define TOUCH_SHARE 8u		  /* of a thread's time, at most one in so many is spent counting */
 #define TOUCH_CREDIT (1ull << 28) /* ticks without, that may be made up for */
+#define CODE_MAX (1u << 20) /* bytes, where an allocator does not say how long a block is */
 #define SIZE_MAX48 ((1ull << 48) - 1)
 
 #define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
@@ -130,8 +132,14 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t addres
 
 static inline uint64_t caller_code(thread *t, uint64_t address)
 {
-	uint32_t code = caller_slot(address);
+	uint32_t code;
 
+	if (scry_agent.malloc.with_lines) {
+		code = scry_lines_code(t, address);
+		if (likely(code))
+			return code;
+	}
+	code = caller_slot(address);
 	if (likely(scry_agent.callers.at[code] == (address | SCRY_CALLER_TOLD)))
 		return code;
 	return find_caller(t, address);
@@ -277,6 +285,8 @@ static inline void about_to_end(thread *t, const void *p)
 
 	if (unlikely(usable >= SCRY_TOUCHED_MIN))
 		touched(t, p, usable);
+	if (scry_agent.malloc.with_lines && unlikely(scry_lines_may_start((uint64_t)p)))
+		scry_lines_forget((uint64_t)p, usable ? usable : CODE_MAX);
 }
 
 /* A call from outside the allocator while a handler runs: a signal handler's. What the allocator

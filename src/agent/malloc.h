@@ -5,6 +5,7 @@
 #ifndef SCRY_AGENT_MALLOC_H
 #define SCRY_AGENT_MALLOC_H
 
+#include "wire/gate.h"
 #include "wire/malloc_ring.h"
 
 #define SCRY_TOUCHED_MIN (128u << 10) /* bytes of a block whose resident pages are counted */
@@ -17,7 +18,13 @@ enum scry_nothrow { /* what operator new(...) calls, to come back when there is 
 		    SCRY_NOTHROWS,
 };
 
-struct scry_agent_malloc {	 /* the host writes all but `is_other` */
+enum scry_lines { /* callers by what a Ruby ran: lines.h */
+		  SCRY_LINES_OFF,
+		  SCRY_LINES_TOLD, /* their names are read by the keeper */
+		  SCRY_LINES_READ, /* they are read by the agent */
+};
+
+struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint64_t usable;	 /* malloc_usable_size, past its hook; 0: not known */
 	uint64_t text, text_end; /* of the agent */
 	uint64_t start, end;	 /* of the allocator's object: who calls from there is part of it */
@@ -25,6 +32,10 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other` */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
+	uint32_t with_lines;		 /* enum scry_lines */
+	uint32_t pid;			 /* agent writes: in its own namespace */
+	struct scry_agent_frames frames; /* of that Ruby */
+	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
 };
 
 /* A set of return addresses. The top bits: its CALLER record is published; the allocator calls its
@@ -34,6 +45,18 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other` */
 #define SCRY_CALLER_PROBES 32u
 struct scry_agent_callers {
 	uint64_t at[SCRY_MALLOC_CALLERS]; /* by code; 0 stays empty */
+};
+
+/* A set of (return address, pc of the newest Ruby frame). */
+#define SCRY_LINES (SCRY_MALLOC_CODES - SCRY_MALLOC_LINES)
+#define SCRY_LINE_SLOTS 32768u
+struct scry_agent_lines {
+	uint64_t at[SCRY_LINE_SLOTS]; /* hash : 48 | code : 16; 0 empty */
+	uint64_t pcs[SCRY_LINES];     /* by code; 0: means nothing any more */
+	uint16_t slots[SCRY_LINES];   /* the same: where it was put */
+	uint16_t pad;
+	uint32_t count; /* codes given */
+	struct scry_malloc_starts starts;
 };
 
 #endif

@@ -27,7 +27,5 @@ int64_t scry_sample_step(const struct scry_gate *g, uint64_t object);
 
 /* ruby_hooks.c: when a watch is taken up, the VM being up */
 void scry_hooks_take_up(struct scry_gate *g);
-/* The execution context of this thread, by scry_agent.hooks; 0: none. */
-uint64_t scry_current_ec(void);
 
 #endif

@@ -12,38 +12,16 @@
  * and the beginning of the next one that it has swept.
  */
 #include "agent/agent.h"
+#include "agent/ec.h"
+#include "agent/lines.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 
 #define SEEN_CHECK_EVERY 256
 #define SEEN_ASK_EVERY 4096
-#define TCB_DTV                                                                          \
-	8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
-	   */
 
 uint64_t scry_agent_birth(uint64_t object);
 void scry_agent_call(const uint64_t *arguments, uint64_t cookie);
-
-static uint64_t at_fs(int64_t offset)
-{
-	uint64_t value;
-
-	__asm__ volatile("mov %%fs:(%1), %0" : "=r"(value) : "r"(offset));
-	return value;
-}
-
-/* 0: this thread has none. The block of a module that was loaded late may not be there yet, all
- * ones. */
-uint64_t scry_current_ec(void)
-{
-	const struct scry_agent_hooks *h = &scry_agent.hooks;
-	uint64_t block;
-
-	if (!h->tls_module)
-		return at_fs(h->tls_offset);
-	block = load64(at_fs(TCB_DTV) + 16 * h->tls_module);
-	return block + 1 > 1 ? load64(block + (uint64_t)h->tls_offset) : 0;
-}
 
 static void find_place(const struct scry_gate *g, struct scry_agent_place *place)
 {
@@ -307,6 +285,8 @@ void scry_agent_call(const uint64_t *arguments, uint64_t cookie)
 {
 	if (likely(cookie == SCRY_CALL_END))
 		end(arguments);
+	else if (cookie == SCRY_CALL_NAMES)
+		scry_lines_await();
 	else
 		is_over(&scry_agent.hooks);
 }

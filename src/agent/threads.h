@@ -27,7 +27,8 @@ struct scry_agent_thread {
 	uint64_t touch_tsc; /* malloc.c: resident pages are counted again from then on */
 	uint32_t home;	    /* where it looks for a segment first */
 	uint32_t pad;
-	uint64_t spare[6];
+	uint64_t ec_word; /* lines.h: where its execution context is told; 0: not known */
+	uint64_t spare[5];
 };
 _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 

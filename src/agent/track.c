@@ -82,6 +82,7 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->epoch_end = 0;
 	t->inside = 0;
 	t->touch_tsc = 0;
+	t->ec_word = 0;
 	t->home = __atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) * HOME_STEP;
 	t->track = &scry_agent.tracking.none;
 	t->state = NO_TRACK;

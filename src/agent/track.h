@@ -85,6 +85,9 @@ static inline void scry_track_publish(struct scry_agent_thread *t, const uint64_
 {
 	struct scry_track *track = t->track;
 
+	/* the keeper's processor has read the lines that are written next, when it took them last
+	 */
+	__asm__ volatile("prefetchw %0" ::"m"(end[32]));
 	__asm__ volatile("" ::: "memory");
 	__atomic_store_n((uint64_t *)(void *)&track->head,
 			 (uint64_t)(end - (const uint64_t *)(track + 1)), __ATOMIC_RELEASE);

@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	{"malloc", scry_cmd_malloc, "record what a program asks of malloc"},
 	{"patch", scry_cmd_patch,
 	 "count and time calls of native functions; list and undo changes"},
+	{"malloc", scry_cmd_malloc, "what a program asks of malloc: which allocator suits it"},
 	{"report", scry_cmd_report, "show a recording"},
 	{"diff", scry_cmd_diff, "what grew between two recordings, or between slices of one"},
 	{"info", scry_cmd_info, "what a recording holds"},

@@ -18,6 +18,13 @@ struct verb {
 static const struct verb verbs[] = {
 	{"record", scry_cmd_malloc_record, "record -o FILE -- CMD | -p PID [-d TIME]",
 	 "record every call of the malloc family"},
+	{"export", scry_cmd_malloc_export, "export FILE [-p PID] [-o TEXT]",
+	 "print a recording as text, one line a call"},
+	{"import", scry_cmd_malloc_import, "import TEXT -o FILE", "make a recording of such text"},
+	{"replay", scry_cmd_malloc_replay, "replay FILE [--with LIST]",
+	 "make recorded calls again under several allocators: which suits?"},
+	{"compare", scry_cmd_malloc_compare, "compare [--with LIST] -- CMD",
+	 "record, replay, run under each: which suits, and was it predicted?"},
 };
 
 static void usage(FILE *out)

@@ -6,5 +6,9 @@
 
 /* Each is called with argv[0] the verb. Returns the exit status. */
 int scry_cmd_malloc_record(int argc, char **argv);
+int scry_cmd_malloc_export(int argc, char **argv);
+int scry_cmd_malloc_import(int argc, char **argv);
+int scry_cmd_malloc_replay(int argc, char **argv);
+int scry_cmd_malloc_compare(int argc, char **argv);
 
 #endif

@@ -227,7 +227,10 @@ int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scr
 				      .start = f->start,
 				      .end = f->end,
 				      .free_at = f->free_at,
-				      .is_glibc = f->is_glibc};
+				      .is_glibc = f->is_glibc,
+				      .with_lines = f->with_lines,
+				      .frames = f->frames,
+				      .lines_depth = f->lines_depth};
 	int r;
 
 	if (f->usable)

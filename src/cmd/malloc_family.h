@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "hook/hooks.h"
+#include "wire/gate.h"
 
 struct scry_malloc_family {
 	char module[512]; /* path of the object whose malloc is called */
@@ -21,6 +22,10 @@ struct scry_malloc_family {
 	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
 	uint64_t free_at; /* free of that object */
 	size_t spaces;	  /* namespaces of the loader */
+	/* of the agent, set by the caller: agent/malloc.h */
+	uint32_t with_lines;
+	uint64_t lines_depth;
+	struct scry_agent_frames frames;
 };
 
 /* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */

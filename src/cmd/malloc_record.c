@@ -13,6 +13,8 @@
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
 #include "cmd/malloc_family.h"
+#include "cmd/malloc_lines.h"
+#include "cmd/malloc_older.h"
 #include "cmd/patch_words.h"
 #include "cmd/report.h"
 #include "cmd/session.h"
@@ -24,27 +26,63 @@
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
 #define FLUSH_NS 500000000ull
+#define STEPS 1000 /* instructions */
+#define STEPS_MAX 300000
+
+struct record_opts {
+	bool no_lines;
+};
 
 struct recording {
 	struct scry_hooks hooks;
 	struct scry_malloc_family family;
+	struct scry_malloc_lines lines;
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
+	struct scry_malloc_older older;
+	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */
 };
 
+/*
+ * glibc's loader has a list of objects when it has relocated them, musl's makes it a little later,
+ * without a system call at which it could be met: it goes on to there one instruction at a time. No
+ * constructor has run yet.
+ */
+static int open_hooks(struct scry_watch *w, struct scry_hooks *h)
+{
+	int r = scry_hooks_open(h, &w->proc);
+
+	for (int i = 0; i < STEPS_MAX && r == -EFAULT && w->held; i += STEPS) {
+		scry_hooks_close(h);
+		r = scry_tracee_step(w->held, STEPS);
+		if (r < 0)
+			return scry_fail(r, "process %d cannot be followed in its start",
+					 w->proc.pid);
+		scry_error_clear();
+		r = scry_hooks_open(h, &w->proc);
+	}
+	return r;
+}
+
 static int prepare(struct scry_watch *w)
 {
+	const struct record_opts *opts = w->opts->instrument_opts;
 	struct recording *m = calloc(1, sizeof(*m));
 	int r;
 
 	if (!m)
 		return -ENOMEM;
 	w->state = m;
-	r = scry_hooks_open(&m->hooks, &w->proc);
+	m->lines.watch = w;
+	if (!opts->no_lines)
+		scry_malloc_lines_plan(&m->lines, w);
+	r = open_hooks(w, &m->hooks);
 	if (r == 0)
 		r = scry_malloc_family_want(&m->family, &m->hooks);
+	if (r == 0)
+		r = scry_malloc_lines_want(&m->lines, &m->hooks);
 	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
@@ -66,7 +104,9 @@ static void describe(struct scry_watch *w, FILE *out)
 static void tell_allocator(struct scry_watch *w, const struct recording *m)
 {
 	const struct scry_malloc_family *f = &m->family;
-	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid};
+	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
+				       .older_blocks = m->older.blocks,
+				       .older_bytes = m->older.bytes};
 	char text[768];
 
 	ev.module_str = scry_session_string(w->session, f->module);
@@ -100,6 +140,11 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 	return r;
 }
 
+static int record(struct scry_watch *w)
+{
+	return scry_threads_record(&w->inj, true);
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct recording *m = w->state;
@@ -108,13 +153,20 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = start_keeping(w, m);
 	if (r == 0)
-		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
+		r = scry_malloc_lines_tell(&m->lines);
 	if (r == 0)
-		r = scry_threads_record(&w->inj, true);
+		scry_malloc_lines_read(&m->lines, m->calls);
+	m->family.with_lines = m->lines.how;
+	m->family.lines_depth = m->lines.depth;
+	m->family.frames = m->lines.frames;
+	if (r == 0)
+		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
+	if (r == 0)
+		r = w->held ? record(w) : scry_malloc_older_find(w, m->calls, record, &m->older);
 	if (r < 0)
 		return r;
 	tell_allocator(w, m);
@@ -137,14 +189,21 @@ static int give(void *arg, const struct scry_track_run *run)
 /* All that is there, up to its watermark. */
 static int take(struct scry_watch *w, struct recording *m)
 {
+	struct scry_control *c = w->inj.control;
 	struct scry_tracks_taken taken = {0};
-	uint64_t now = scry_now_ns();
-	int r = scry_tracks_take(m->tracks, give, m->calls, &taken);
-	uint64_t tsc = __rdtsc(); /* later than what has just been copied */
+	uint64_t names = __atomic_load_n(&c->names_wanted, __ATOMIC_SEQ_CST);
+	uint64_t now = scry_now_ns(), tsc;
+	int r;
 
+	scry_malloc_lines_turn(&m->lines, m->calls);
+	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
+	tsc = __rdtsc(); /* later than what has just been copied */
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());
+	if (m->end_tsc && taken.watermark > m->end_tsc)
+		taken.watermark = m->end_tsc;
 	if (r == 0)
 		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
+	__atomic_store_n(&c->names_done, names, __ATOMIC_SEQ_CST);
 	if (r == 0)
 		r = scry_malloc_memory(m->calls, now, false);
 	if (r == 0 && now >= m->flush_ns) {
@@ -168,11 +227,16 @@ static int drain(struct scry_watch *w)
 	return m->calls && !m->is_full ? take(w, m) : 0;
 }
 
-/* First nobody comes in any more, then those inside come out, then all is taken. */
+/*
+ * First nobody comes in any more, then those inside come out, then all is taken. What they still
+ * do is not told: others, who pass by already, may have freed the block that they get.
+ */
 static void leave(struct scry_watch *w)
 {
 	struct recording *m = w->state;
 
+	if (!m->end_tsc)
+		m->end_tsc = __rdtsc();
 	if (scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
 	scry_threads_record(&w->inj, false);
@@ -199,7 +263,8 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_watch_lost(w, c->lost,
 			"the keeper did not come in time, or there were too many threads");
 	scry_watch_lost(w, c->busy, "made by signal handlers that interrupted malloc");
-	scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
+	if (w->target_gone)
+		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
 	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + tracks->bad;
 	snprintf(text, sizeof(text),
@@ -232,6 +297,7 @@ static int finish(struct scry_watch *w)
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
 	tell_rest(w, &calls, &tracks);
+	scry_malloc_lines_note(&m->lines, &calls);
 	return r;
 }
 
@@ -242,6 +308,7 @@ static void done(struct scry_watch *w)
 	if (m) {
 		scry_hooks_close(&m->hooks);
 		scry_malloc_free(m->calls);
+		scry_malloc_lines_done(&m->lines);
 		scry_tracks_free(m->tracks);
 	}
 	free(m);
@@ -262,11 +329,14 @@ const struct scry_instrument scry_instrument_malloc = {
 
 int scry_cmd_malloc_record(int argc, char **argv)
 {
-	struct scry_watch_opts opts = {0};
+	struct record_opts record = {0};
+	struct scry_watch_opts opts = {.instrument_opts = &record};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
+		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
 	const struct scry_watch_cli cli = {

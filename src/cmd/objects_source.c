@@ -100,6 +100,14 @@ static int plan_hooks(struct scry_watch *w, const struct scry_ruby *ruby,
 	return r;
 }
 
+bool scry_objects_has_jit(const struct scry_watch *w, const struct scry_ruby *ruby)
+{
+	bool has_code, has_agent;
+
+	look_for_code(w, ruby, &has_code, &has_agent);
+	return has_code || names_jit(w->proc.pid, "cmdline") || names_jit(w->proc.pid, "environ");
+}
+
 static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_objects_hooks *h)
 {
 	const struct scry_ruby_makers *m = &ruby->layout.makers;
@@ -218,7 +226,7 @@ static void compare_ec(const struct scry_objects_hooks *h, const struct place *p
 
 /* Of a live process: its Ruby threads do. One that switches fibers, starts or ends may differ at a
  * moment. */
-static int check_ec(struct scry_watch *w, const struct scry_objects_hooks *h)
+bool scry_objects_keep_ec(struct scry_watch *w, const struct scry_objects_hooks *h)
 {
 	struct place *places = NULL;
 	ssize_t n = find_places(w, &places);
@@ -228,9 +236,7 @@ static int check_ec(struct scry_watch *w, const struct scry_objects_hooks *h)
 		compare_ec(h, places, n, &right, &wrong);
 	free(places);
 	scry_error_clear();
-	if (n > 0 && right && right >= 4 * wrong)
-		return 0;
-	return refuse(w, "its threads do not keep their execution context where they should");
+	return n > 0 && right && right >= 4 * wrong;
 }
 
 int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
@@ -239,8 +245,9 @@ int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h)
 
 	if (!h->plan.on)
 		return 0;
-	if (!w->held)
-		r = check_ec(w, h);
+	if (!w->held && !scry_objects_keep_ec(w, h))
+		r = refuse(w,
+			   "its threads do not keep their execution context where they should");
 	if (r < 0)
 		return r;
 	if (h->is_late)

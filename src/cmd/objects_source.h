@@ -37,6 +37,12 @@ int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hoo
 int scry_objects_hook(struct scry_watch *w, struct scry_objects_hooks *h);
 void scry_objects_source_done(struct scry_objects_hooks *h);
 
+/* Does it run code made at run time, or was it told to? */
+bool scry_objects_has_jit(const struct scry_watch *w, const struct scry_ruby *ruby);
+/* Of a live process, which is stopped for a moment: do its Ruby threads have their execution
+ * context where h->plan says (of h->ruby)? */
+bool scry_objects_keep_ec(struct scry_watch *w, const struct scry_objects_hooks *h);
+
 /* What --dry-run says of it. */
 void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out);
 

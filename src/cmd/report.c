@@ -183,6 +183,10 @@ int scry_cmd_report(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
+		{0, "at", SCRY_OPT_STRING, &opts.rows.at, "MOMENT",
+		 "malloc: who held what at the peak (default), at the end, or at a time since the "
+		 "beginning: peak, end, 30s",
+		 NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),
 		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
 		 NULL},

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <x86intrin.h>
 
 #include "base/err.h"
@@ -28,12 +29,15 @@
 #define SPARE_BYTES 16384u /* for functions of objects loaded later */
 #define SPARE_COUNTERS 512u
 
-/* A list that is being changed is waited for, but not for ever. */
+/* A list that is being changed is waited for, but not for ever; nor when it is us who hold the
+ * program that changes it, in its start. */
 static int read_objects(struct scry_hooks *h)
 {
+	bool is_held = scry_proc_tracer(h->proc->pid, h->proc->pid) == getpid();
 	int r = scry_linkmap_read(h->proc->pid, &h->mem, &h->objects);
 
-	for (int i = 0; i < LIST_TRIES && r == 0 && (h->objects.is_changing || h->objects.is_cut);
+	for (int i = 0;
+	     i < LIST_TRIES && r == 0 && !is_held && (h->objects.is_changing || h->objects.is_cut);
 	     i++) {
 		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 		scry_linkmap_done(&h->objects);

@@ -106,11 +106,11 @@ static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, 
 	return 0;
 }
 
-/* In the target: nothing is known of threads and callers, and all tracks are free. */
+/* In the target: nothing is known of threads, callers and lines, and all tracks are free. */
 static int clear(struct scry_inject *inj)
 {
-	const size_t size = offsetof(struct scry_agent_data, callers) +
-			    sizeof(struct scry_agent_callers) -
+	const size_t size = offsetof(struct scry_agent_data, lines) +
+			    sizeof(struct scry_agent_lines) -
 			    offsetof(struct scry_agent_data, threads);
 	void *zeros = inj->adopted ? calloc(1, size) : NULL;
 	int r;
@@ -124,6 +124,7 @@ static int clear(struct scry_inject *inj)
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
 		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
 	inj->control->head = 0;
+	inj->control->lines_full = inj->control->names_wanted = inj->control->names_done = 0;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 

@@ -37,7 +37,7 @@ struct scry_track_run {	       /* words of one thread, following those given bef
 struct scry_tracks_taken {
 	uint64_t watermark; /* TSC: all stamps up to it were given; never falls. UINT64_MAX after
 			       scry_tracks_end */
-	uint64_t now_tsc;   /* when it was read: no honest stamp is later */
+	uint64_t now_tsc;   /* after it was read: no honest stamp is later */
 	int fill;	    /* how full the pool was, 0..1000 */
 };
 

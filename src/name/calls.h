@@ -18,8 +18,7 @@
 #include "rec/writer.h"
 #include "wire/call_ring.h"
 
-#define SCRY_CALLS_OPEN_MAX (1u << 20) /* calls that have not returned; older ones are forgotten \
-					*/
+#define SCRY_CALLS_OPEN_MAX (1u << 20) /* that have not returned; the ends of more are strange */
 
 enum scry_calls_args { SCRY_CALLS_FULL, SCRY_CALLS_DIGEST, SCRY_CALLS_NONE };
 

@@ -266,12 +266,18 @@ static void define_callers(struct scry_malloc *m, struct thread *h)
 {
 	while (h->scanned + 2 <= h->count) {
 		uint64_t word = h->words[h->scanned];
+		size_t size = scry_malloc_record_words(word);
 
 		if ((word & 15) == SCRY_MALLOC_OP_CALLER)
 			m->calls.stats.bad +=
 				scry_malloc_callers_define(m->calls.callers, word >> 48,
 							   h->words[h->scanned + 1]) < 0;
-		h->scanned += scry_malloc_record_words(word);
+		else if ((word & 15) == SCRY_MALLOC_OP_LINE && h->scanned + size <= h->count)
+			m->calls.stats.bad +=
+				scry_malloc_callers_line(m->calls.callers, word >> 48,
+							 h->words + h->scanned + 1,
+							 size - 1) < 0;
+		h->scanned += size;
 	}
 }
 
@@ -298,6 +304,11 @@ int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run)
 	h->has_ended |= run->has_ended;
 	define_callers(m, h);
 	return 0;
+}
+
+void scry_malloc_ruby(struct scry_malloc *m, const struct scry_malloc_lines_reader *reader)
+{
+	scry_malloc_callers_ruby(m->calls.callers, reader);
 }
 
 size_t scry_malloc_waiting(const struct scry_malloc *m)
@@ -352,7 +363,8 @@ static bool next_stamp(struct scry_malloc *m, struct thread *h)
 			h->has_stamp = true;
 			return true;
 		} else {
-			m->calls.stats.bad += op != SCRY_MALLOC_OP_CALLER;
+			m->calls.stats.bad +=
+				op != SCRY_MALLOC_OP_CALLER && op != SCRY_MALLOC_OP_LINE;
 		}
 		h->at += size;
 		m->waiting -= size;
@@ -520,6 +532,7 @@ void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *re
 	ret->blocks = m->calls.addresses.count;
 	ret->callers = scry_malloc_callers_count(m->calls.callers);
 	ret->callers_unnamed = scry_malloc_callers_unnamed(m->calls.callers);
+	ret->lines = scry_malloc_callers_lines(m->calls.callers, &ret->lines_gone);
 	ret->threads = m->numbers;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
 	ret->memory = ret->block_bytes + 8 * m->kept;

@@ -65,6 +65,10 @@ int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run);
  * writes what is due. */
 int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_tsc);
 
+/* See scry_malloc_callers_ruby. */
+struct scry_malloc_lines_reader;
+void scry_malloc_ruby(struct scry_malloc *m, const struct scry_malloc_lines_reader *reader);
+
 /* Words that wait for the watermark. Beyond this, do not take more of the tracks before a merge:
  * the target's threads then wait. */
 #define SCRY_MALLOC_WAITING_MAX (16u << 20)
@@ -90,6 +94,7 @@ struct scry_malloc_stats {
 	uint64_t bad;		     /* words that make no sense */
 	uint64_t callers, threads;
 	uint64_t callers_unnamed; /* whose code was used before it was defined */
+	uint64_t lines, lines_gone; /* callers that are lines of a VM; of those without a name */
 	uint64_t memory;	  /* bytes kept here now */
 	uint64_t block_bytes;	  /* of those, for blocks: 13 to 26 each */
 };

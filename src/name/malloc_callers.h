@@ -4,15 +4,21 @@
  * A code gets its id at its first use, so ids are dense. Names are looked up while the target
  * lives, once per place: the mapping that holds the return address and the function that covers the
  * byte before it. Files are opened when seen and kept, for a target that ends soon.
+ *
+ * Where a Ruby ran code, the agent has copied its path, label and lines. Where it may not, they are
+ * read from outside, and believed when the code is the same afterwards; code that is gone by then
+ * is counted, and the place is native.
  */
 #ifndef SCRY_NAME_MALLOC_CALLERS_H
 #define SCRY_NAME_MALLOC_CALLERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "rec/writer.h"
+#include "vm/ruby.h"
 
 struct scry_malloc_callers;
 
@@ -25,6 +31,24 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c);
 
 /* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */
 int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uint64_t address);
+
+/* The same of a code that means a line, by the words of a LINE record behind its first one. */
+int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const uint64_t *words,
+			     size_t count);
+
+/*
+ * The Ruby that ran those lines, borrowed until the end; NULL: give them up. Until it is known that
+ * its layout holds, places are told as native ones, and again when it is. `watch` is told where
+ * code begins whose lines were read from outside: its codes must end with it. 0 or -errno.
+ */
+struct scry_malloc_lines_reader {
+	const struct scry_ruby *ruby;
+	bool is_proven;
+	int (*watch)(void *arg, uint64_t start);
+	void *arg;
+};
+void scry_malloc_callers_ruby(struct scry_malloc_callers *c,
+			      const struct scry_malloc_lines_reader *reader);
 
 /* Id of a code, 0: none. */
 uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code);
@@ -39,5 +63,7 @@ int scry_malloc_callers_tell(struct scry_malloc_callers *c, struct scry_writer *
 uint64_t scry_malloc_callers_count(const struct scry_malloc_callers *c);
 /* Told without an address: used before they were defined. */
 uint64_t scry_malloc_callers_unnamed(const struct scry_malloc_callers *c);
+/* Places that are lines, and of those the ones whose code was gone before it could be read. */
+uint64_t scry_malloc_callers_lines(const struct scry_malloc_callers *c, uint64_t *ret_gone);
 
 #endif

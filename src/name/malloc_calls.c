@@ -294,6 +294,7 @@ int scry_malloc_calls_add(struct scry_malloc_calls *c, const struct scry_malloc_
 	case SCRY_MALLOC_OP_NONE:
 	case SCRY_MALLOC_OP_TIME:
 	case SCRY_MALLOC_OP_CALLER:
+	case SCRY_MALLOC_OP_LINE:
 		break;
 	}
 	c->stats.bad++;

@@ -43,6 +43,8 @@ static inline unsigned int scry_malloc_record_words(uint64_t word)
 	const unsigned int three = 1u << SCRY_MALLOC_OP_ALLOC | 1u << SCRY_MALLOC_OP_FREE_BY |
 				   1u << SCRY_MALLOC_OP_TOUCHED;
 
+	if ((word & 15) == SCRY_MALLOC_OP_LINE)
+		return scry_malloc_line_words(word);
 	return 2 + ((three >> (word & 15) & 1) | (word >> 48 == SCRY_MALLOC_SIZE_LONG));
 }
 

@@ -51,12 +51,12 @@ static uint64_t code_hash(const struct scry_place_key *k)
 	       0x9e3779b97f4a7c15ull;
 }
 
-static uint16_t leaf_index(const struct scry_places *p, const struct scry_ring_def *def)
+uint16_t scry_places_leaf(const struct scry_ruby *ruby, uint64_t word)
 {
-	const struct scry_ruby_layout *l = p->ruby ? &p->ruby->layout : NULL;
+	const struct scry_ruby_layout *l = &ruby->layout;
 
-	for (uint32_t i = 0; l && def->top && i < l->leaf_count; i++)
-		if (def->opcode == l->leaf[i].word + p->ruby->bias)
+	for (uint32_t i = 0; i < l->leaf_count; i++)
+		if (word == l->leaf[i].word + ruby->bias)
 			return (uint16_t)(i + 1);
 	return 0;
 }
@@ -138,7 +138,7 @@ uint32_t scry_places_define(struct scry_places *p, const uint64_t *words, size_t
 	key.depth = def.depth;
 	key.top = (uint8_t)def.top;
 	key.type = def.flags & 0x1f;
-	key.leaf = leaf_index(p, &def);
+	key.leaf = p->ruby && def.top ? scry_places_leaf(p->ruby, def.opcode) : 0;
 	if (key.leaf && def.line_at != def.line_before)
 		find_after(p, &def, &key);
 	key.internal = !def.klass || key.type == T_IMEMO || key.type == T_ICLASS;

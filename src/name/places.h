@@ -60,6 +60,10 @@ uint32_t scry_places_add(struct scry_places *p, const struct scry_place_key *key
 /* The same place, called by stack frame `stack`. 0 at the limit. */
 uint32_t scry_places_with_stack(struct scry_places *p, uint32_t place, uint32_t stack);
 
+/* The instruction whose word this is, when it allocates while pc still points at it: its index + 1
+ * in layout.leaf; 0: it is none. */
+uint16_t scry_places_leaf(const struct scry_ruby *ruby, uint64_t word);
+
 /* All zero when there is no such place. */
 void scry_places_key(const struct scry_places *p, uint32_t place, struct scry_place_key *ret);
 

@@ -89,17 +89,16 @@ size_t scry_malloc_blocks_bytes(const struct scry_malloc_blocks *b)
 	       SCRY_MALLOC_SLOTS * sizeof(*b->threads);
 }
 
-struct scry_malloc_thread *scry_malloc_thread_of(struct scry_malloc_blocks *b, uint32_t thread)
+struct scry_malloc_thread *scry_malloc_thread_new(struct scry_malloc_blocks *b, uint32_t thread)
 {
-	struct scry_malloc_thread **slot = &b->threads[thread % SCRY_MALLOC_SLOTS];
+	struct scry_malloc_thread *t = calloc(1, sizeof(*t));
 
-	if (!*slot) {
-		*slot = calloc(1, sizeof(**slot));
-		b->thread_count += *slot != NULL;
-		if (*slot)
-			(*slot)->next = (*slot)->prev = NONE;
-	}
-	return *slot;
+	if (!t)
+		return NULL;
+	t->next = t->prev = NONE;
+	b->thread_count++;
+	b->threads[thread % SCRY_MALLOC_SLOTS] = t;
+	return t;
 }
 
 /* Found again by the packer: which thread's stack, and where. */

@@ -63,7 +63,15 @@ int scry_malloc_blocks_copy(struct scry_malloc_blocks *to, const struct scry_mal
 size_t scry_malloc_blocks_bytes(const struct scry_malloc_blocks *b);
 
 /* The state of a thread, made at its first use; NULL: no memory. */
-struct scry_malloc_thread *scry_malloc_thread_of(struct scry_malloc_blocks *b, uint32_t thread);
+struct scry_malloc_thread *scry_malloc_thread_new(struct scry_malloc_blocks *b, uint32_t thread);
+
+static inline struct scry_malloc_thread *scry_malloc_thread_of(struct scry_malloc_blocks *b,
+							       uint32_t thread)
+{
+	struct scry_malloc_thread *t = b->threads[thread % SCRY_MALLOC_SLOTS];
+
+	return t ? t : scry_malloc_thread_new(b, thread);
+}
 
 /* A block begins. 0; -ENOSPC at SCRY_MALLOC_BLOCKS_MAX, -ENOMEM. */
 int scry_malloc_blocks_begin(struct scry_malloc_blocks *b, struct scry_malloc_thread *t,

@@ -34,10 +34,13 @@ struct scry_malloc_pack {
 	ZSTD_CCtx *zstd;
 	struct scry_malloc_head head; /* of the chunk that is gathered */
 	uint64_t calls;		      /* in it */
-	uint64_t total;		      /* in chunks before it */
+	size_t raw;		      /* bytes of all columns */
+	bool is_raw_old;
+	uint64_t total; /* in chunks before it */
 	uint64_t first_ns, last_ns, stamp_ns;
-	uint64_t run;		       /* right guesses since the last miss */
-	uint32_t thread, since_thread; /* that of the last call, and for how many */
+	enum scry_malloc_effect effect; /* of the call that is packed */
+	uint64_t run;			/* right guesses since the last miss */
+	uint32_t thread, since_thread;	/* that of the last call, and for how many */
 	uint32_t since_stamp;
 	int failed; /* for good: state and columns do not agree any more */
 };
@@ -117,6 +120,7 @@ static int pack_thread(struct scry_malloc_pack *p, uint32_t thread)
 		return -ENOMEM;
 	put(c, p->since_thread);
 	put(c, thread);
+	p->is_raw_old = true;
 	p->thread = thread;
 	p->since_thread = 1;
 	return 0;
@@ -138,6 +142,7 @@ static int pack_time(struct scry_malloc_pack *p, uint64_t time_ns)
 			return -ENOMEM;
 		put(c, p->since_stamp);
 		put(c, ticks);
+		p->is_raw_old = true;
 		p->stamp_ns += ticks * SCRY_MALLOC_TICK_NS;
 		p->since_stamp = 0;
 	}
@@ -183,7 +188,7 @@ static int pack_kind(struct scry_malloc_pack *p, const struct scry_ev_malloc *ca
 		.caller = call->caller,
 		.function = (uint8_t)call->function,
 		.flags = (uint8_t)call->flags,
-		.effect = scry_malloc_effect_of(call->function, call->flags),
+		.effect = p->effect,
 	};
 	uint32_t code = scry_malloc_kinds_find(&p->kinds, &kind);
 
@@ -209,6 +214,7 @@ static int pack_miss(struct scry_malloc_pack *p)
 		return -ENOMEM;
 	put(&p->columns[SCRY_MALLOC_COLUMN_RUNS], p->run);
 	p->run = 0;
+	p->is_raw_old = true;
 	return 0;
 }
 
@@ -216,8 +222,7 @@ static int pack_miss(struct scry_malloc_pack *p)
 static int pack_call(struct scry_malloc_pack *p, struct scry_malloc_thread *t,
 		     const struct scry_ev_malloc *call, uint32_t *ret_code)
 {
-	enum scry_malloc_effect effect = scry_malloc_effect_of(call->function, call->flags);
-	bool needs_ref = effect >= SCRY_MALLOC_EFFECT_AGAIN;
+	bool needs_ref = p->effect >= SCRY_MALLOC_EFFECT_AGAIN;
 	uint32_t *guess = scry_malloc_guess_code(&p->kinds, t), *ref = NULL, code = *guess;
 	bool is_kind = code && kind_is(&p->kinds.rows[code - 1], call), is_ref = true;
 
@@ -246,7 +251,7 @@ static int pack_call(struct scry_malloc_pack *p, struct scry_malloc_thread *t,
 static int pack_blocks(struct scry_malloc_pack *p, struct scry_malloc_thread *t,
 		       const struct scry_ev_malloc *call, uint32_t *ret_block)
 {
-	switch (scry_malloc_effect_of(call->function, call->flags)) {
+	switch (p->effect) {
 	case SCRY_MALLOC_EFFECT_NONE:
 		*ret_block = SCRY_MALLOC_NO_BLOCK;
 		return 0;
@@ -277,9 +282,7 @@ static size_t raw_bytes(const struct scry_malloc_pack *p)
 
 size_t scry_malloc_pack_pending(const struct scry_malloc_pack *p)
 {
-	size_t bytes = raw_bytes(p);
-
-	return bytes > p->calls ? bytes : p->calls;
+	return p->raw > p->calls ? p->raw : p->calls;
 }
 
 int scry_malloc_pack_add(struct scry_malloc_pack *p, uint64_t time_ns,
@@ -298,8 +301,9 @@ int scry_malloc_pack_add(struct scry_malloc_pack *p, uint64_t time_ns,
 		return -EINVAL;
 	if (effect == SCRY_MALLOC_EFFECT_BEGIN && p->blocks.living == SCRY_MALLOC_BLOCKS_MAX)
 		return -ENOSPC;
-	if (p->calls >= SCRY_MALLOC_CALLS_MAX || raw_bytes(p) > SCRY_MALLOC_RAW_MAX - 6 * ROOM)
+	if (p->calls >= SCRY_MALLOC_CALLS_MAX || p->raw > SCRY_MALLOC_RAW_MAX - 6 * ROOM)
 		return -ENOBUFS;
+	p->effect = effect;
 	t = scry_malloc_thread_of(&p->blocks, call->thread);
 	err = t ? pack_time(p, time_ns) : -ENOMEM;
 	if (!err)
@@ -312,6 +316,9 @@ int scry_malloc_pack_add(struct scry_malloc_pack *p, uint64_t time_ns,
 		return p->failed = err;
 	scry_malloc_thread_saw(t, code);
 	p->calls++;
+	if (p->is_raw_old)
+		p->raw = raw_bytes(p);
+	p->is_raw_old = false;
 	if (ret_block)
 		*ret_block = block;
 	return 0;
@@ -325,7 +332,7 @@ static void pack_begin(struct scry_malloc_pack *p)
 	for (i = 0; i < SCRY_MALLOC_COLUMNS; i++)
 		p->columns[i].len = 0;
 	p->total += p->calls;
-	p->calls = p->run = 0;
+	p->calls = p->run = p->raw = 0;
 	p->thread = p->since_thread = p->since_stamp = 0;
 	p->head = (struct scry_malloc_head){0};
 	if (p->kinds.count == SCRY_MALLOC_KINDS_MAX) {

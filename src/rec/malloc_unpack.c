@@ -32,6 +32,7 @@ struct scry_malloc_unpack {
 	uint64_t to_stamp, to_thread; /* calls before the next; UINT64_MAX: none */
 	uint32_t thread;
 	struct scry_malloc_thread *state; /* of it */
+	struct scry_malloc_kind kind;	  /* of the last miss */
 	bool is_broken;			  /* damaged: what follows cannot be read */
 };
 
@@ -195,10 +196,10 @@ static bool unpack_kind(struct scry_malloc_unpack *u, struct scry_malloc_kind *k
 	return true;
 }
 
-/* After a wrong guess: the kind, and its code, 0 when it is not kept. */
-static int unpack_miss(struct scry_malloc_unpack *u, uint32_t *guess, struct scry_malloc_kind *kind,
-		       uint32_t *ret_code)
+/* After a wrong guess: the kind into u->kind, and its code, 0 when it is not kept. */
+static int unpack_miss(struct scry_malloc_unpack *u, uint32_t *guess, uint32_t *ret_code)
 {
+	struct scry_malloc_kind *kind = &u->kind;
 	uint64_t code;
 
 	if (!get(&u->columns[SCRY_MALLOC_COLUMN_CODES], &code))
@@ -287,7 +288,7 @@ static int unpack_stamps(struct scry_malloc_unpack *u)
 
 static int unpack_call(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_call)
 {
-	struct scry_malloc_kind kind;
+	const struct scry_malloc_kind *kind = &u->kind;
 	struct scry_malloc_thread *t;
 	bool is_miss = !u->run;
 	uint32_t *guess, *ref, code, block;
@@ -299,15 +300,15 @@ static int unpack_call(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_
 	guess = scry_malloc_guess_code(&u->kinds, t);
 	code = *guess;
 	if (is_miss)
-		err = unpack_miss(u, guess, &kind, &code);
+		err = unpack_miss(u, guess, &code);
 	else if (code)
-		kind = u->kinds.rows[code - 1];
+		kind = &u->kinds.rows[code - 1];
 	else
 		err = -EINVAL;
 	if (err)
 		return err;
 	ref = scry_malloc_guess_ref(&u->kinds, t, code);
-	err = unpack_block(u, ref, &kind, is_miss, &block);
+	err = unpack_block(u, ref, kind, is_miss, &block);
 	if (err)
 		return err;
 	if (is_miss && !get_or_never(&u->columns[SCRY_MALLOC_COLUMN_RUNS], &u->run))
@@ -315,14 +316,14 @@ static int unpack_call(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_
 	u->run -= !is_miss;
 	scry_malloc_thread_saw(t, code);
 	*ret_call = (struct scry_ev_malloc){
-		.function = kind.function,
-		.flags = kind.flags,
+		.function = kind->function,
+		.flags = kind->flags,
 		.thread = u->thread,
-		.caller = kind.caller,
+		.caller = kind->caller,
 		.block = block,
-		.size = kind.size,
-		.usable = kind.usable,
-		.align = kind.align,
+		.size = kind->size,
+		.usable = kind->usable,
+		.align = kind->align,
 	};
 	return 0;
 }

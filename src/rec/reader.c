@@ -357,6 +357,8 @@ static struct scry_event *reader_check(struct scry_reader *r, struct scry_event 
 		event = (struct scry_event *)r->scratch;
 		event->size = (uint16_t)(sizeof(*event) + kind->payload_size);
 	}
+	if (event->type == SCRY_EVENT_MALLOC)
+		return NULL; /* its block would be anybody's: it comes in packed chunks only */
 	if (event->type == SCRY_EVENT_STRING && !reader_define_string(r, event))
 		return NULL;
 	if (event->type == SCRY_EVENT_SITE && !reader_define_site(r, event))

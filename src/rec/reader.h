@@ -9,11 +9,11 @@
  * file) are yielded with zeros at their end, so a payload may always be read as its whole struct.
  *
  * Packed chunks are yielded as ALLOC and FREE events, or as MALLOC events (their process is in the
- * payload). A malloc chunk that is damaged counts as one error and ends what can be read of its
- * process. Memory: one chunk (64 MiB at most), the strings (512 MiB at most), 4 MiB, and for malloc
- * chunks what rec/malloc_chunks.h says. One pass, forward; read by pread, so the fd's offset does
- * not matter and a file that is still being written may be read. One thread. The fd stays the
- * caller's.
+ * payload). Their blocks begin and end in order, and numbers are dense. A malloc chunk that is
+ * damaged counts as one error and ends what can be read of its process. Memory: one chunk (64 MiB
+ * at most), the strings (512 MiB at most), 4 MiB, and for malloc chunks what rec/malloc_chunks.h
+ * says. One pass, forward; read by pread, so the fd's offset does not matter and a file that is
+ * still being written may be read. One thread. The fd stays the caller's.
  */
 #ifndef SCRY_REC_READER_H
 #define SCRY_REC_READER_H

@@ -142,6 +142,7 @@ int scry_writer_open(int fd, uint64_t max_size, struct scry_writer **ret_writer)
 		return scry_fail(err, "cannot begin the recording: %s", strerror(-err));
 	}
 	w->stats.size = sizeof(head);
+	w->stats.mono_ns = head.mono_ns;
 	*ret_writer = w;
 	return 0;
 }

@@ -54,6 +54,7 @@ struct scry_writer_stats {
 	uint64_t size;		  /* bytes written, whole chunks */
 	uint64_t events;	  /* written, packed ones included, STRING excluded */
 	uint64_t lost;		  /* given to the writer and not written, STRING excluded */
+	uint64_t mono_ns;	  /* of the head: CLOCK_MONOTONIC when it was opened */
 	uint64_t strings_refused; /* beyond the limits of the string table: id 0 was given */
 };
 

@@ -157,6 +157,31 @@ ssize_t scry_mem_read_some(const struct scry_mem *mem, uint64_t addr, void *buf,
 	return n == 0 ? -EFAULT : n;
 }
 
+ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t count,
+			    uint64_t (*ret)[2])
+{
+	struct iovec local = {.iov_base = ret, .iov_len = 16 * count}, remote[SCRY_MEM_HEADS];
+	ssize_t n = -1;
+	char probe;
+	size_t i;
+
+	if (count == 0 || count > SCRY_MEM_HEADS || !range_is_sane(addr, count * PAGE))
+		return -EFAULT;
+	for (i = 0; i < count; i++)
+		remote[i] = (struct iovec){(void *)(uintptr_t)(addr + i * PAGE), 16};
+	if (!mem->image_read)
+		n = process_vm_readv(mem->pid, &local, 1, remote, count, 0);
+	if (n == (ssize_t)(16 * count) && read_fd(mem, addr, &probe, 1) == 1)
+		return (ssize_t)count;
+	for (i = 0; i < count; i++) {
+		int err = scry_mem_read(mem, addr + i * PAGE, ret[i], 16);
+
+		if (err < 0)
+			return i ? (ssize_t)i : err;
+	}
+	return (ssize_t)count;
+}
+
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret)
 {
 	uint64_t word;

@@ -30,6 +30,13 @@ int scry_mem_read(const struct scry_mem *mem, uint64_t addr, void *buf, size_t s
 /* Reads up to `size` bytes; returns how many came before the first hole, or -errno when none. */
 ssize_t scry_mem_read_some(const struct scry_mem *mem, uint64_t addr, void *buf, size_t size);
 
+/* The first 16 bytes of each of `count` pages (at most SCRY_MEM_HEADS) from `addr` on, by one
+ * system call where that can be. Returns how many came before the first that is not there, or
+ * -errno when none. */
+#define SCRY_MEM_HEADS 256
+ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t count,
+			    uint64_t (*ret)[2]);
+
 /* One little-endian word. Same returns as scry_mem_read; *ret untouched on failure. */
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret);
 int scry_mem_u32(const struct scry_mem *mem, uint64_t addr, uint32_t *ret);

@@ -36,6 +36,7 @@
 #define NR_RT_SIGRETURN 15
 #define NR_RESTART_SYSCALL 219
 
+#define STEP_NS 1000000000ull /* an instruction, on a busy machine */
 #define XSTATE_MAX 16384
 #define FRAME_ROOM 24576      /* red zone + xsave area + frame + what our code needs */
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
@@ -267,6 +268,23 @@ int scry_tracee_move(struct scry_tracee *t, uint64_t ip)
 				 strerror(errno));
 	t->regs.rip = ip;
 	return 1;
+}
+
+int scry_tracee_step(struct scry_tracee *t, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++) {
+		int status, r;
+
+		if (ptrace(PTRACE_SINGLESTEP, t->tid, 0, 0) < 0)
+			return -errno;
+		t->stopped = false;
+		r = next_status(t, scry_now_ns() + STEP_NS, &status);
+		if (r < 0)
+			return r;
+		if (status >> 16 == 0 && WSTOPSIG(status) != SIGTRAP)
+			t->signal = WSTOPSIG(status);
+	}
+	return read_registers(t);
 }
 
 int scry_tracee_interrupt(struct scry_tracee *t)

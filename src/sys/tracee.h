@@ -72,6 +72,10 @@ bool scry_tracee_has_restart(const struct scry_tracee *t);
  * call that is to be made again. 1, or -errno with a sentence. */
 int scry_tracee_move(struct scry_tracee *t, uint64_t ip);
 
+/* The stopped thread runs `count` instructions and stands still again; signals wait until it is let
+ * go. Not while a call of ours is made. A tracer that dies leaves it running. 0 or -errno. */
+int scry_tracee_step(struct scry_tracee *t, unsigned int count);
+
 /* True when this thread may be made to run something: not group-stopped, a stack with room, a
  * thread control block. */
 bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps);

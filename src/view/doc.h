@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SCRY_DOC_COLUMNS_MAX 32
+#define SCRY_DOC_COLUMNS_MAX 40
 
 enum scry_cell_kind {
 	SCRY_CELL_TEXT,	  /* left */
@@ -107,6 +107,7 @@ struct scry_doc {
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
 	const struct scry_column *columns; /* of the table that is open */
+	const char *section;		   /* JSON: key of the next table; NULL: "rows" */
 	const char *title;		   /* a line above the next table, for people; NULL: none */
 	size_t column_count;
 	void *renderer; /* the renderer's own state */

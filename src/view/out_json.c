@@ -271,7 +271,7 @@ static void json_table(struct scry_doc *doc)
 	struct out_json *out = doc->renderer;
 
 	json_section(doc);
-	scry_json_key(&out->json, "rows");
+	scry_json_key(&out->json, doc->section ? doc->section : "rows");
 	scry_json_array_begin(&out->json);
 	out->in_rows = true;
 }

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "view/filter.h"
 #include "view/grep.h"
+#include "view/malloc.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,6 +18,8 @@ const struct scry_view scry_views[] = {
 	{"count", "calls of hooked functions", 1, false, scry_view_count},
 	{"time", "how long calls of hooked functions took", 1, false, scry_view_time},
 	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log},
+	{"malloc", "who holds the memory of malloc, and whether it grows", 1, false,
+	 scry_view_malloc},
 	{"calls", "each call of a traced function, one a line", 1, true, scry_view_calls},
 	{"calls-sums", "calls and times of each traced function", 1, false, scry_view_calls_sums},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
@@ -48,6 +51,9 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 	if (err)
 		return err;
 	scry_grep_done(&grep);
+	err = scry_view_malloc_check(opts);
+	if (err)
+		return err;
 	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
 	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)

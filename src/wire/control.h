@@ -123,7 +123,10 @@ struct scry_control {
 	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
 	uint32_t track_pad;
 	uint64_t track_waits; /* how often one had to wait */
-	uint64_t pad1[45];
+	/* threads that wait until the names of the code they ran are read: agent/lines.c */
+	uint64_t names_wanted; /* how many there were */
+	uint64_t lines_full;   /* pairs of caller and line that got no code */
+	uint64_t pad1[43];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
@@ -134,7 +137,8 @@ struct scry_control {
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
 	uint32_t track_freed;	       /* tracks given back, ever; a futex */
-	uint64_t pad2[27];
+	uint64_t names_done; /* of names_wanted, those whose calls have been read; a futex */
+	uint64_t pad2[26];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 };

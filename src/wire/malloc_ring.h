@@ -33,11 +33,42 @@ enum scry_malloc_op {
 	SCRY_MALLOC_OP_TIME,	    /* word 1 is the whole TSC */
 	SCRY_MALLOC_OP_CALLER,	    /* `size` is a caller's code, word 1 its return address: holds
 				       for the process, comes before its first use in stamp order */
+	SCRY_MALLOC_OP_LINE, /* the same where a VM ran code: the top 16 bits are the code, from
+				SCRY_MALLOC_LINES on, bits 4..13 the words of the record; words
+				1..3 are the return address, the pc (bit 0: its frame was the
+				newest) and the iseq of the frame. Then, where the agent could read
+				it: struct scry_ring_def, path, label */
 };
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu
 #define SCRY_MALLOC_SLACK_UNKNOWN 0xffu /* usable size less size; or more than that */
 #define SCRY_MALLOC_TSC_BITS 40
 #define SCRY_MALLOC_CALLERS 32768u /* codes from 1; 0: the table is full */
+#define SCRY_MALLOC_LINES (SCRY_MALLOC_CALLERS + 1)
+#define SCRY_MALLOC_CODES 65536u
+#define SCRY_MALLOC_LINE_TOP 1ull
+#define SCRY_MALLOC_LINE_HEAD 4u
+static inline unsigned int scry_malloc_line_words(uint64_t word)
+{
+	unsigned int words = word >> 4 & 0x3ff;
+
+	return words < SCRY_MALLOC_LINE_HEAD ? SCRY_MALLOC_LINE_HEAD : words;
+}
+
+/* The first words of code that is named in LINE records: where a block at one of them ends, its
+ * codes mean nothing any more. Who reads the names writes it: the agent, or the host. Sets of four.
+ */
+#define SCRY_MALLOC_STARTS 32768u
+#define SCRY_MALLOC_START_BITS 65536u
+struct scry_malloc_starts {
+	uint64_t bits[SCRY_MALLOC_START_BITS / 64]; /* by scry_malloc_start_hash: perhaps there */
+	uint64_t at[SCRY_MALLOC_STARTS];
+};
+
+static inline uint32_t scry_malloc_start_hash(uint64_t address)
+{
+	return (uint32_t)((address >> 4) * 0x9e3779b97f4a7c15ull >> 48);
+}
+_Static_assert(SCRY_MALLOC_START_BITS == 1u << 16, "the shift above");
 
 #endif

@@ -18,7 +18,8 @@ struct scry_agent_probe {
 	uint64_t given[SCRY_PROBE_ENDS][6];
 };
 
-enum { SCRY_CALL_END, SCRY_CALL_FINALIZE }; /* cookies of CALL hooks */
+/* cookies of CALL hooks; NAMES: agent/lines.c */
+enum { SCRY_CALL_END, SCRY_CALL_FINALIZE, SCRY_CALL_NAMES };
 
 /*
  * Objects by hooks on the VM's own functions, no event: the agent's entries are in agent/thunk.S.

@@ -96,6 +96,17 @@ knows() {
 	same known target_malloc_known_static --symbols # its libc is the same module
 }
 
+@test "every call: a program of musl, whose loader makes its list late" {
+	local program="$TARGETS/target_malloc_small_musl"
+	[ -x "$program" ] || skip "no musl-gcc (Debian: musl-tools)"
+	LD_PRELOAD="" "$SCRY" malloc record -v --force -o "$T/x.scry" -- "$program" >"$T/known.out" 2>"$T/scry.err" 3>&- || [ $? -eq 3 ]
+	grep -q "served by .*musl" "$T/scry.err"
+	grep -qx right "$T/known.out"
+	events "$T/x.scry"
+	calls target_malloc_small_musl >"$T/recorded"
+	diff <(grep ^known "$T/known.out") <(grep -E "known (malloc|realloc|free) " "$T/recorded" | cut -d" " -f1-3)
+}
+
 @test "operators new and delete, their exceptions too" {
 	[ -x "$TARGETS/target_malloc_cxx" ] || skip "no C++ compiler"
 	local name
@@ -266,6 +277,55 @@ ts = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 		# shellcheck disable=SC2016
 		as_without php -r '$a = []; for ($i = 0; $i < 50000; $i++) $a[] = str_repeat("q", $i % 3000); echo strlen(implode($a)), "\n";'
 	fi
+}
+
+# answers: what a database says, the same however it is asked.
+answers() {
+	mysql --no-defaults -S "$T/sock" -u root -N test -e "
+		drop table if exists a; create table a (i int primary key, s varchar(1000)) engine=innodb;
+		insert into a select seq, repeat('x', seq % 1000) from seq_1_to_20000;
+		select count(*), sum(length(s)) from a; select s, count(*) n from a group by s having n <> 20;
+		select md5(group_concat(i order by s, i)) from a where i < 5000;"
+}
+
+is_up() {
+	mysqladmin --no-defaults -S "$T/sock" -u root ping 2>/dev/null | grep -q alive
+}
+
+@test "mariadbd under load, started and attached to: its answers are right" {
+	need_root "running a database here"
+	[ -x /usr/sbin/mariadbd ] && command -v mysqlslap >/dev/null || skip "no mariadbd (Debian: mariadb-server)"
+	local load server how i
+	mkdir "$T/data"
+	mariadb-install-db --user=root --datadir="$T/data" --auth-root-authentication-method=normal >/dev/null 2>&1
+	for how in started attached; do
+		set -- /usr/sbin/mariadbd --no-defaults --datadir="$T/data" --socket="$T/sock" --skip-networking \
+			--user=root --innodb-buffer-pool-size=32M --pid-file="$T/pid"
+		[ "$how" = attached ] || set -- "$SCRY" malloc record -v --force -o "$T/x.scry" -- "$@"
+		start server "$@"
+		server=$PID
+		wait_for 60 is_up
+		mysql --no-defaults -S "$T/sock" -u root -e "create database if not exists test"
+		start load mysqlslap --no-defaults -S "$T/sock" -u root --auto-generate-sql --concurrency=8 \
+			--auto-generate-sql-load-type=mixed --number-of-queries="$(share 2000 50000)"
+		load=$PID
+		for ((i = 0; i < 2; i++)); do
+			[ "$how" = started ] || scry_ends 0 malloc record -v --force -o "$T/x.scry" -p "$(cat "$T/pid")" -d 0.5s
+			answers >"$T/answer"
+			cat "$T/answer" >>"$T/answers"
+		done
+		finish "$load"
+		mysqladmin --no-defaults -S "$T/sock" -u root shutdown
+		finish "$server"
+		[ "$how" = attached ] || cp "$T/server.err" "$T/scry.err"
+		grep -qE " 0 told too late" "$T/scry.err"
+		events "$T/x.scry"
+		! grep -q '"event": "lost"' "$T/events"
+		[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ]
+	done
+	grep -q "^20000.9990000$" "$T/answers"
+	[ "$(wc -l <"$T/answers")" -eq 8 ]
+	[ "$(sort -u "$T/answers" | wc -l)" -eq 2 ]
 }
 
 @test "a dry run says who serves malloc and what would be changed, and touches nothing" {

@@ -9,9 +9,11 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "rec/check.h"
+#include "rec/malloc_pack.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
 #include "view/diff.h"
+#include "view/malloc.h"
 #include "view/view.h"
 
 #include <fcntl.h>
@@ -122,6 +124,14 @@ static void show_fd(int fd, unsigned int turn)
 	must(!scry_view_objects(to.reader, &opts, &doc) && !scry_doc_end(&doc), "the view");
 	scry_reader_close(to.reader);
 	must(!scry_reader_open(fd, &to.reader), "a third reader");
+	open_doc(&doc, turn % 4 == 3 ? 0 : turn); /* no stacks */
+	opts.at = turn % 3 == 1 ? "end" : turn % 3 ? "1ms" : NULL;
+	if (opts.by == SCRY_VIEW_BY_CLASS ||
+	    opts.by == SCRY_VIEW_BY_GEM) /* calls of malloc have none */
+		opts.by = SCRY_VIEW_BY_FILE;
+	must(!scry_view_malloc(to.reader, &opts, &doc) && !scry_doc_end(&doc), "the malloc view");
+	scry_reader_close(to.reader);
+	must(!scry_reader_open(fd, &to.reader), "a fourth reader");
 	open_doc(&doc, turn % 4 == 3 ? 0 : turn); /* a diff is not folded */
 	must(!scry_moment_find(fd, turn % 2 ? SCRY_MOMENT_END : SCRY_MOMENT_BEGINNING, &to.moment),
 	     "a moment");
@@ -181,7 +191,27 @@ static uint32_t next_random(uint32_t below)
 	return (uint32_t)(rng >> 32) % below;
 }
 
-/* A small recording with every kind of event and a packed chunk. */
+static void put_mallocs(struct scry_writer *w)
+{
+	const struct scry_producer producer = {1, 0, 5};
+	struct scry_ev_malloc call = {.function = SCRY_MALLOC_MALLOC, .thread = 1, .size = 24};
+	struct scry_malloc_pack *p;
+	uint32_t i, block;
+
+	must(!scry_malloc_pack_new(&producer, &p), "a packer");
+	for (i = 0; i < 100; i++) {
+		call.function = SCRY_MALLOC_MALLOC;
+		call.caller = i % 5;
+		must(!scry_malloc_pack_add(p, 500 + i, &call, &block), "a call");
+		call.function = i % 3 ? SCRY_MALLOC_FREE : SCRY_MALLOC_REALLOC;
+		call.block = block;
+		must(!scry_malloc_pack_add(p, 500 + i, &call, &block), "its end");
+	}
+	must(!scry_malloc_pack_write(p, w), "a chunk");
+	scry_malloc_pack_free(p);
+}
+
+/* A small recording with every kind of event and packed chunks. */
 static size_t valid_recording(uint8_t *ret_bytes, size_t room)
 {
 	const uint64_t words[] = {1u << 20 | 1, 2u << 20 | 2, 1u << 20};
@@ -195,7 +225,7 @@ static size_t valid_recording(uint8_t *ret_bytes, size_t room)
 	must(!scry_writer_open(fd, 0, &w), "open");
 	for (i = 0; i < 4; i++)
 		scry_writer_string(w, &"/usr/lib/ruby/3.1.0/set.rb"[i], 26 - i, &id);
-	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_SLICE; type++) {
+	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_ALLOCATOR; type++) {
 		struct scry_event head = {.type = type, .time_ns = type};
 
 		for (i = 0; i < 64; i++)
@@ -204,6 +234,7 @@ static size_t valid_recording(uint8_t *ret_bytes, size_t room)
 		if (type % 5 == 0)
 			scry_writer_objects(w, &run);
 	}
+	put_mallocs(w);
 	must(!scry_writer_close(w), "close");
 	len = pread(fd, ret_bytes, room, 0);
 	must(len > 0 && (size_t)len < room, "pread");

@@ -519,6 +519,44 @@ static void test_mended(void **state)
 	scry_reader_close(r);
 }
 
+/* A fork child has its parent's blocks under their numbers, and goes its own way. */
+static void test_fork(void **state)
+{
+	const struct scry_malloc_opts opts = {.producer = {.pid = 2, .start_ticks = 6},
+					      .writer = writer};
+	struct scry_malloc *m = open_malloc(0), *child;
+	struct scry_malloc_stats stats;
+	struct scry_reader *r;
+
+	(void)state;
+	srandom(1);
+	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
+	tell(m, 1, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});
+	assert_int_equal(scry_malloc_merge(m, 3500000, 3600000), 0);
+	assert_int_equal(scry_malloc_fork(m, &opts, &child), 0);
+	tell(m, 1, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x1000});
+	tell(child, 1, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
+	tell(child, 1, 5000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x1000});
+	assert_int_equal(scry_malloc_merge(child, UINT64_MAX, 6000000), 0);
+	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, 6000000), 0);
+	assert_int_equal(scry_malloc_finish(child), 0);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_stats(child, &stats);
+	assert_int_equal(stats.unknown + stats.blocks, 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.blocks, 1);
+	scry_malloc_free(child);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	must_come(r, SCRY_MALLOC_MALLOC, 0, 0);
+	must_come(r, SCRY_MALLOC_MALLOC, 0, 1);
+	must_come(r, SCRY_MALLOC_FREE, 0, 1); /* the child's */
+	must_come(r, SCRY_MALLOC_FREE, 0, 0);
+	must_come(r, SCRY_MALLOC_FREE, 0, 0);
+	scry_reader_close(r);
+}
+
 /* Memory has a limit, which is said; what came before is a whole recording. */
 static void test_limit(void **state)
 {
@@ -694,6 +732,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_calls, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_mended, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_fork, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_limit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
 		cmocka_unit_test(test_addresses),

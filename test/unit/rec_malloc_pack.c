@@ -502,6 +502,24 @@ static void orphan(void **state)
 	close(fd);
 }
 
+/* Outside of packed chunks nobody checks which blocks live: such events are left out. */
+static void loose_event(void **state)
+{
+	struct scry_event head = {.type = SCRY_EVENT_MALLOC, .time_ns = 5};
+	struct scry_ev_malloc call = {.function = SCRY_MALLOC_FREE, .block = 0xfffffff0};
+	struct scry_writer *w;
+	struct content c;
+	int fd;
+
+	w = new_recording(&fd);
+	assert_int_equal(scry_writer_payload(w, &head, &call, sizeof(call)), 0);
+	assert_int_equal(scry_writer_close(w), 0);
+	c = content_of(fd);
+	assert_int_equal(c.calls, 0);
+	assert_int_equal(c.stats.errors, 1);
+	close(fd);
+}
+
 static int set_up(void **state)
 {
 	told = calloc(CALLS_MAX, sizeof(*told));
@@ -521,6 +539,7 @@ int main(void)
 		cmocka_unit_test(regular_calls), cmocka_unit_test(forked),
 		cmocka_unit_test(refusals),	 cmocka_unit_test(damaged),
 		cmocka_unit_test(passed_over),	 cmocka_unit_test(orphan),
+		cmocka_unit_test(loose_event),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

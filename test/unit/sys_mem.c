@@ -69,6 +69,7 @@ static void test_read(void **state)
 	pid_t pid = start(NULL);
 	uint64_t base = (uintptr_t)area, word = 1;
 	uint32_t half = 1;
+	uint64_t heads[SCRY_MEM_HEADS][2];
 	unsigned char *buf = malloc(SIZE * 2);
 	struct scry_mem mem;
 
@@ -90,6 +91,15 @@ static void test_read(void **state)
 	assert_int_equal(scry_mem_read(&mem, base, buf, SIZE + 0x1001), -EFAULT);
 	assert_true(scry_mem_read_some(&mem, base, buf, SIZE + 0x1800) == SIZE + 0x1000);
 	assert_true(scry_mem_read_some(&mem, base + SIZE + 0x1000, buf, 8) == -EFAULT);
+
+	/* Heads of pages: the one that may not be read too, not the hole. */
+	assert_int_equal(scry_mem_page_heads(&mem, base, SIZE / 0x1000, heads), SIZE / 0x1000);
+	for (size_t i = 0; i < SIZE / 0x1000; i++)
+		assert_memory_equal(heads[i], area + i * 0x1000, 16);
+	assert_int_equal(scry_mem_page_heads(&mem, base + SIZE - 0x1000, 3, heads), 2);
+	assert_memory_equal(heads[0], area + SIZE - 0x1000, 16);
+	assert_int_equal(scry_mem_page_heads(&mem, base + SIZE + 0x1000, 1, heads), -EFAULT);
+	assert_int_equal(scry_mem_page_heads(&mem, base, SCRY_MEM_HEADS + 1, heads), -EFAULT);
 
 	/* Senseless addresses. */
 	assert_int_equal(scry_mem_u64(&mem, 0, &word), -EFAULT);

@@ -1,0 +1,124 @@
+# What recording malloc costs, beside what else records it: CPU ns a call in the program itself, its slowdown, and
+# bytes a call on disk.
+#
+#   ruby bench/malloc.rb [ROUNDS] [OUT.md]        (bench/run calls it)
+#
+# Each round runs every program plain and under each recorder, in changing order; a recorder is compared with the plain
+# run of the same round; medians. Processor time is what the program says of itself at its end, so what the recorder's
+# own processes take on other cores is not in it. Nothing is pass or fail. Replaces the section "Recording" of OUT.md.
+
+require 'etc'
+require 'fileutils'
+require 'open3'
+require 'time'
+require 'tmpdir'
+
+HERE = __dir__
+ROOT = File.dirname(HERE)
+SCRY = File.expand_path('scry', ENV.fetch('SCRY_BUILD', File.join(ROOT, 'build')))
+TMP = Dir.mktmpdir('scry-bench')
+at_exit { FileUtils.remove_entry(TMP) }
+ROUNDS = (ARGV[0] || 5).to_i
+
+def build(name, *args)
+  out = File.join(TMP, name)
+  system('cc', '-O2', '-fno-builtin', '-o', out, File.join(HERE, 'malloc', "#{name[/\w+/]}.c"), *args) or
+    abort "bench: cannot build #{name}"
+  out
+end
+
+WORK = build('work', '-pthread')
+TEXT = build('text.so', '-shared', '-fPIC')
+
+JSON_PY = <<~PY
+  import json, time
+  a = [{str(i): ["x" * (i % 50), i, None]} for i in range(60000)]
+  for i in range(4): json.loads(json.dumps(a))
+  print("cpu", time.process_time(), "calls 0")
+PY
+STRINGS_RB = <<~RUBY
+  words = (1..2000).map { |i| "word\#{i} " * (i % 20 + 1) }
+  n = 0
+  150.times { n += words.sum { |w| w.split(" ").map { |x| x.gsub("o", "0") }.size } }
+  puts "cpu \#{Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)} calls 0"
+RUBY
+File.write(File.join(TMP, 'parse.py'), JSON_PY)
+File.write(File.join(TMP, 'strings.rb'), STRINGS_RB)
+
+PROGRAMS = {
+  'one thread, tight loop' => [WORK, 'one', '10000000'],
+  'one thread, 10 M calls/s' => [WORK, 'paced', '6000000'],
+  'four threads, blocks freed by others' => [WORK, 'many', '10000000'],
+  'Ruby, strings' => ['ruby', '--disable-gems', File.join(TMP, 'strings.rb')],
+  'Python, JSON (PYTHONMALLOC=malloc)' => ['/usr/bin/python3', File.join(TMP, 'parse.py')],
+}.freeze
+ENVIRONMENT = { 'PYTHONMALLOC' => 'malloc' }.freeze
+FILES = { 'scry' => 'x.scry', 'heaptrack --raw' => 'heap.raw*', 'text, a write a call' => 'text.log' }.freeze
+
+def run(recorder, command)
+  Dir.glob(File.join(TMP, FILES.fetch(recorder, 'none'))).each { |f| File.delete(f) }
+  env = ENVIRONMENT.dup
+  case recorder
+  when 'scry' then command = [SCRY, 'malloc', 'record', '-v', '--force', '-o', File.join(TMP, 'x.scry'), '--', *command]
+  when 'heaptrack --raw' then command = ['heaptrack', '--raw', '-o', File.join(TMP, 'heap'), *command]
+  when 'text, a write a call'
+    env.update('LD_PRELOAD' => TEXT, 'TEXT_LOG' => File.join(TMP, 'text.log'))
+  end
+  out, err, status = Open3.capture3(env, *command)
+  abort "bench: #{recorder} failed: #{err}" unless status.success? || out.include?('cpu')
+  { cpu: out[/cpu ([\d.]+)/, 1].to_f, calls: err[/: (\d+) calls/, 1].to_i,
+    bytes: Dir.glob(File.join(TMP, FILES.fetch(recorder, 'none'))).sum { |f| File.size(f) } }
+end
+
+def median(list)
+  list.sort[list.size / 2]
+end
+
+# { program => { recorder => [run of each round] } }
+def measure
+  recorders = ['plain', *FILES.keys]
+  recorders.delete('heaptrack --raw') unless system('command -v heaptrack >/dev/null')
+  PROGRAMS.to_h do |name, command|
+    runs = Hash.new { |h, k| h[k] = [] }
+    ROUNDS.times do |i|
+      recorders.rotate(i).each { |recorder| runs[recorder] << run(recorder, command) }
+    end
+    warn "#{name} done"
+    [name, runs]
+  end
+end
+
+def row(program, recorder, runs)
+  calls = median(runs['scry'].map { |r| r[:calls] })
+  added = runs[recorder].zip(runs['plain']).map { |with, without| (with[:cpu] - without[:cpu]) * 1e9 / calls }
+  slowdown = runs[recorder].zip(runs['plain']).map { |with, without| with[:cpu] / without[:cpu] }
+  bytes = median(runs[recorder].map { |r| r[:bytes] }).to_f / calls
+  format('| %s | %s | %.1f | %.1f (%.1f-%.1f) | x%.2f | %.2f |', program, recorder, calls / 1e6, median(added), added.min,
+         added.max, median(slowdown), bytes)
+end
+
+def section(results)
+  cpu = File.read('/proc/cpuinfo')[/model name\s*: (.*)/, 1]
+  head = <<~TEXT
+    ## Recording
+
+    #{Time.now.utc.strftime('%Y-%m-%d')}, #{Etc.nprocessors} processors (#{cpu}), load #{File.read('/proc/loadavg')[/\S+/]}; #{ROUNDS} rounds,
+    medians, in brackets least and most. *ns a call*: processor time of the program itself, more than without, by its
+    calls. heaptrack also walks stacks; the text has no threads and no times.
+
+    | program | recorder | M calls | ns a call | CPU time | bytes a call |
+    |---|---|---|---|---|---|
+  TEXT
+  head + results.flat_map { |program, runs|
+    (runs.keys - ['plain']).sort_by { |k| FILES.keys.index(k) }.map { |recorder| row(program, recorder, runs) }
+  }.join("\n") + "\n"
+end
+
+def write(path, text)
+  old = File.exist?(path) ? File.read(path) : "# malloc: cost\n\n"
+  rest = old.sub(/^## Recording\n.*?(?=^## |\z)/m, '')
+  File.write(path, "#{rest.chomp}\n\n#{text}".gsub(/\n{3,}/, "\n\n"))
+end
+
+text = section(measure)
+ARGV[1] ? write(ARGV[1], text) : puts(text)

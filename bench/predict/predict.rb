@@ -1,0 +1,50 @@
+# What replays predict beside what is so: predict.rb [RUNS [WORKLOAD...]], from bench/run. Prints the table of
+# bench/malloc-replay.md. Each program is recorded once, replayed and really run under four allocators, interleaved.
+require "json"
+require "open3"
+require "tmpdir"
+
+here = __dir__
+scry = ENV["SCRY"] || File.join(here, "../../build/scry")
+runs = (ARGV[0] || 5).to_i
+work = File.join(Dir.mktmpdir, "work")
+system("gcc", "-O2", "-pthread", File.join(here, "work.c"), "-o", work, exception: true)
+ruby = ["/usr/bin/ruby3.1", "/usr/bin/ruby"].find { |f| File.executable?(f) }
+programs = %w[strings tree vectors buffers holes pipeline apart server].to_h { |w| [w, [work, w]] }
+programs["json.py"] = ["/usr/bin/python3", File.join(here, "json.py")]
+programs["words.rb"] = [ruby, File.join(here, "words.rb")]
+programs = programs.slice(*ARGV.drop(1)) if ARGV[1]
+ENV["PYTHONMALLOC"] = "malloc"
+
+def median(list) = list.sort[list.size / 2]
+def percent(x) = format("%+.1f %%", x * 100)
+
+puts "| program | threads | M calls | ns a call, the replay's own | fastest: predicted | really | by so much of glibc's CPU | judged | memory, off: jemalloc, tcmalloc, mimalloc | in the allocator, of the program's CPU |"
+puts "|---|---|---|---|---|---|---|---|---|---|"
+off = []
+judged = Hash.new { |h, k| h[k] = Hash.new(0) }
+programs.each do |name, command|
+  text, talk, status = Open3.capture3(scry, "malloc", "compare", "--runs", runs.to_s, "--json", "--", *command)
+  abort "#{name}: #{talk}" unless status.success?
+  r = JSON.parse(text)
+  totals = r["totals"]
+  rows = r["rows"].select { |row| row["kind"] == "all" }
+  glibc = rows.find { |row| row["allocator"] == "glibc" }
+  real = rows.min_by { |row| row["real_cpu_ns"] }
+  said = rows.find { |row| row["allocator"] == (totals["best_time"] || totals["winner"]) }
+  gain = 1 - real["real_cpu_ns"].to_f / glibc["real_cpu_ns"]
+  # It matters where the real difference is more than a twentieth of the CPU time, and no noise.
+  matters = gain > 0.05 && real["real_cpu_max_ns"] < glibc["real_cpu_min_ns"]
+  # One that is not slower than the fastest outside the noise is as right.
+  right = said && (said["real_cpu_min_ns"] <= real["real_cpu_max_ns"] || said["real_cpu_ns"] < real["real_cpu_ns"] * 1.03)
+  verdict = said.nil? ? "cannot tell" : right ? "right" : "wrong"
+  kind = totals["threads_peak"] > 1 ? "threaded" : "one thread"
+  judged[kind][matters ? verdict : "no real difference"] += 1
+  errors = rows.reject { |row| row == glibc }.map { |row| row["predicted_rss_peak_bytes"].to_f / row["real_rss_peak_bytes"] - 1 }
+  off.concat(errors.map(&:abs))
+  puts "| #{name} | #{totals["threads_peak"]} | #{(totals["calls"] / 1e6).round(1)} | #{(totals["replay_cpu_ns"].to_f / totals["calls"]).round(2)} | #{said ? said["allocator"] : "-"} | #{real["allocator"]} | #{percent(-gain)} | #{matters ? verdict : "no real difference (#{verdict})"} | #{errors.map { |e| percent(e) }.join(", ")} | #{totals["program_cpu_ns"] ? (glibc["cpu_ns"] * 100.0 / totals["program_cpu_ns"]).round(1) : "-"} % |"
+  $stdout.flush
+end
+puts
+judged.each { |kind, counts| puts "#{kind}: #{counts.map { |k, v| "#{v} #{k}" }.join(", ")}." }
+puts "Memory: median error #{(median(off) * 100).round(1)} %, greatest #{(off.max * 100).round(1)} %, over #{off.size} predictions."

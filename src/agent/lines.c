@@ -1,0 +1,228 @@
+/*
+ * See lines.h: a line's first call, and the end of what it means.
+ *
+ * A code means one (return address, pc) for good. When the block that holds the pc is freed, its
+ * code is taken out of the table, and who then stands at that address gets another code. Which
+ * blocks those are is in scry_malloc_starts, where the names are read: by us, before the code is
+ * told, or by the keeper, which then looks once more whether it is still the code that it has read.
+ *
+ * A thread that has ended its Ruby part still has the address of its execution context, which may
+ * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
+ * there a thread that runs Ruby has its VM stack in its machine stack, so that one that has used
+ * less than `lines_depth` of that is not running any. From 3.3 on the thread goes at once, its
+ * context's frames are taken away first, and no frame is believed that is not within its stack.
+ */
+#include "agent/lines.h"
+
+#define SYS_GETPID 39
+#define SYS_FUTEX 202
+#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
+#define NAP_NS 1000000
+#define NAPS_MAX 1000
+#define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
+
+/* The first Ruby frame above the C frame at `cfp`. */
+__attribute__((noinline)) struct scry_line
+scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end)
+{
+	for (uint32_t i = 0; i < FRAMES_MAX; i++) {
+		uint64_t pc;
+
+		cfp += f->frame_size;
+		if (cfp + f->frame_size > end)
+			break;
+		pc = load64(cfp + f->frame_pc);
+		if (pc)
+			return (struct scry_line){pc, cfp};
+	}
+	return (struct scry_line){0, 0};
+}
+
+/* 0: there is no room. Other threads do the same. */
+static int add_start(uint64_t start)
+{
+	struct scry_malloc_starts *s = &scry_agent.lines.starts;
+	uint32_t hash = scry_malloc_start_hash(start);
+	uint64_t *set = &s->at[hash % (SCRY_MALLOC_STARTS / 4) * 4];
+
+	for (uint32_t i = 0; i < 4; i++) {
+		uint64_t have = set[i];
+
+		if (!have)
+			__atomic_compare_exchange_n(&set[i], &have, start, 0, __ATOMIC_ACQ_REL,
+						    __ATOMIC_RELAXED);
+		if (have && have != start)
+			continue;
+		__atomic_fetch_or(&s->bits[hash / 64], 1ull << hash % 64, __ATOMIC_ACQ_REL);
+		return 1;
+	}
+	return 0;
+}
+
+static uint32_t own_pid(void)
+{
+	int64_t result = SYS_GETPID;
+
+	__asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
+	return (uint32_t)result;
+}
+
+struct told {
+	uint64_t head[SCRY_MALLOC_LINE_HEAD];
+	struct scry_ring_def def;
+	uint64_t text[SCRY_DEF_TEXT_MAX / 8];
+};
+
+/* Words of the record; 0: no code is to be given. */
+static uint32_t describe(struct told *told, const struct scry_line *line)
+{
+	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP,
+					 .iseq = told->head[3]};
+	uint32_t size;
+
+	if (scry_agent.malloc.with_lines != SCRY_LINES_READ)
+		return SCRY_MALLOC_LINE_HEAD;
+	if (!scry_agent.malloc.pid)
+		scry_agent.malloc.pid = own_pid();
+	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
+	scry_describe(&told->def, &place, (uint8_t *)told->text);
+	if (told->def.path_size && !add_start(place.pc - 8ull * told->def.position))
+		return 0;
+	size = (uint32_t)sizeof(told->def) + told->def.path_size + told->def.label_size;
+	return SCRY_MALLOC_LINE_HEAD + (size + 7) / 8;
+}
+
+/* A new code, and what it means: told before anybody can find it. 0: there is none left, or no room
+ * to tell it. */
+static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
+			  const struct scry_line *line)
+{
+	struct scry_agent_lines *l = &scry_agent.lines;
+	struct told told;
+	uint32_t i, words;
+	uint64_t *w;
+
+	told.head[1] = address;
+	told.head[2] = line->pc;
+	told.head[3] = load64(line->cfp + scry_agent.malloc.frames.frame_iseq);
+	words = describe(&told, line);
+	w = words ? scry_track_reserve(t, words) : 0;
+	if (!w)
+		return 0;
+	i = __atomic_fetch_add(&l->count, 1, __ATOMIC_RELAXED);
+	if (i >= SCRY_LINES) {
+		__atomic_store_n(&l->count, SCRY_LINES, __ATOMIC_RELAXED);
+		return 0;
+	}
+	told.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
+		       (uint64_t)(SCRY_MALLOC_LINES + i) << 48;
+	for (uint32_t k = 0; k < words; k++)
+		w[k] = ((const uint64_t *)&told)[k];
+	scry_track_publish(t, w + words);
+	return SCRY_MALLOC_LINES + i;
+}
+
+static uint32_t slot_of(uint64_t hash, uint32_t i)
+{
+	return (uint32_t)(hash + i) % SCRY_LINE_SLOTS;
+}
+
+/* Two threads may give two codes to the same line at the same time: both are right. */
+__attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash,
+						   uint64_t address, const struct scry_line *line)
+{
+	struct scry_agent_lines *l = &scry_agent.lines;
+	uint32_t i, code;
+
+	for (i = 0; i < SCRY_LINE_PROBES; i++) {
+		uint64_t have = __atomic_load_n(&l->at[slot_of(hash, i)], __ATOMIC_ACQUIRE);
+
+		if (have && !((have ^ hash) >> 16))
+			return have & 0xffff;
+	}
+	code = __atomic_load_n(&l->count, __ATOMIC_RELAXED) < SCRY_LINES
+		       ? tell_line(t, address, line)
+		       : 0;
+	if (!code) {
+		__atomic_fetch_add(&scry_agent.control->lines_full, 1, __ATOMIC_RELAXED);
+		return 0;
+	}
+	for (i = 0; i < SCRY_LINE_PROBES; i++) {
+		uint32_t slot = slot_of(hash, i);
+		uint64_t empty = 0;
+
+		if (l->at[slot])
+			continue;
+		l->slots[code - SCRY_MALLOC_LINES] = (uint16_t)slot;
+		__atomic_store_n(&l->pcs[code - SCRY_MALLOC_LINES], line->pc, __ATOMIC_RELEASE);
+		if (__atomic_compare_exchange_n(&l->at[slot], &empty,
+						(hash & ~0xffffull) | code, 0, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED))
+			break;
+	}
+	return code;
+}
+
+static int is_start(uint64_t address)
+{
+	struct scry_malloc_starts *s = &scry_agent.lines.starts;
+	uint32_t set = scry_malloc_start_hash(address) % (SCRY_MALLOC_STARTS / 4) * 4;
+	int found = 0;
+
+	for (uint32_t i = set; i < set + 4; i++)
+		if (s->at[i] == address) {
+			s->at[i] = 0;
+			found = 1;
+		}
+	return found;
+}
+
+/* The pc behind the last word is still of this code. */
+__attribute__((noinline)) void scry_lines_forget(uint64_t start, uint64_t size)
+{
+	struct scry_agent_lines *l = &scry_agent.lines;
+	uint32_t count = __atomic_load_n(&l->count, __ATOMIC_RELAXED);
+
+	if (!is_start(start))
+		return;
+	for (uint32_t i = 0; i < count && i < SCRY_LINES; i++) {
+		uint64_t had;
+
+		if ((l->pcs[i] & ~SCRY_MALLOC_LINE_TOP) - start > size)
+			continue;
+		l->pcs[i] = 0;
+		had = l->at[l->slots[i]];
+		if ((had & 0xffff) == SCRY_MALLOC_LINES + i)
+			__atomic_compare_exchange_n(&l->at[l->slots[i]], &had, 0, 0,
+						    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	}
+}
+
+static void nap(const uint64_t *word, uint32_t value)
+{
+	const int64_t timeout[2] = {0, NAP_NS};
+	register const int64_t *r10 __asm__("r10") = timeout;
+	int64_t result = SYS_FUTEX;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"(word), "S"(FUTEX_WAIT), "d"(value), "r"(r10)
+			 : "rcx", "r11", "memory");
+}
+
+void scry_lines_await(void)
+{
+	struct scry_control *c = scry_agent.control;
+	uint64_t mine, done;
+
+	if (!scry_agent.gate->open || !scry_agent.tracking.is_on || !scry_agent.malloc.with_lines)
+		return;
+	mine = __atomic_add_fetch(&c->names_wanted, 1, __ATOMIC_SEQ_CST);
+	for (uint32_t naps = 0; naps < NAPS_MAX; naps++) {
+		done = __atomic_load_n(&c->names_done, __ATOMIC_SEQ_CST);
+		if (done >= mine ||
+		    scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+			return;
+		nap(&c->names_done, (uint32_t)done);
+	}
+}

@@ -1,0 +1,82 @@
+/*
+ * The line of a Ruby program as a caller of the malloc family: the pc of the newest Ruby frame of
+ * this thread, together with the return address, gets a code.
+ *
+ * Only the thread's own execution context and control frames are read by plain loads. What a frame
+ * refers to may be moving, or unreadable, while a GC compacts here or in another thread: the kernel
+ * is asked to copy it (define.c), once for each code. Where a seccomp filter might forbid that, the
+ * keeper reads it from outside, as soon as the LINE record is there.
+ */
+#ifndef SCRY_AGENT_LINES_H
+#define SCRY_AGENT_LINES_H
+
+#include "agent/ec.h"
+#include "agent/track.h"
+
+#define SCRY_LINE_PROBES 32u
+
+struct scry_line {
+	uint64_t pc; /* | SCRY_MALLOC_LINE_TOP; 0: no Ruby frame */
+	uint64_t cfp;
+};
+
+struct scry_line scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end);
+uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t address,
+			 const struct scry_line *line);
+/* Code at `start`, of which there are codes, perhaps, is about to be freed. */
+void scry_lines_forget(uint64_t start, uint64_t size);
+/* The VM is about to be taken down: names that the keeper reads, it can read as long as we stay. */
+void scry_lines_await(void);
+
+static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
+{
+	const struct scry_agent_frames *f = &scry_agent.malloc.frames;
+	struct scry_line line = {0, 0};
+	uint64_t ec, stack, size, cfp;
+
+	if (unlikely(t->fs - t->inside < scry_agent.malloc.lines_depth))
+		return line;
+	if (unlikely(!t->ec_word))
+		t->ec_word = scry_ec_word();
+	ec = t->ec_word ? load64(t->ec_word) : 0;
+	if (!ec)
+		return line;
+	cfp = load64(ec + f->ec_cfp);
+	stack = load64(ec + f->ec_stack);
+	size = 8 * load64(ec + f->ec_stack_size);
+	if (unlikely(cfp - stack >= size))
+		return line;
+	line.pc = load64(cfp + f->frame_pc);
+	line.cfp = cfp;
+	if (likely(line.pc))
+		line.pc |= SCRY_MALLOC_LINE_TOP;
+	else
+		line = scry_lines_caller(f, cfp, stack + size);
+	return line;
+}
+
+/* Its code; 0: it has none, the native caller stands for it. */
+static inline uint32_t scry_lines_code(struct scry_agent_thread *t, uint64_t address)
+{
+	struct scry_line line = scry_lines_here(t);
+	uint64_t hash, have;
+
+	if (!line.pc)
+		return 0;
+	hash = address * 0x9e3779b97f4a7c15ull + line.pc * 0xff51afd7ed558ccdull;
+	hash ^= hash >> 32;
+	have = __atomic_load_n(&scry_agent.lines.at[hash % SCRY_LINE_SLOTS], __ATOMIC_ACQUIRE);
+	if (likely(have && !((have ^ hash) >> 16)))
+		return have & 0xffff;
+	return scry_lines_find(t, hash, address, &line);
+}
+
+/* Of each block that ends. */
+static inline int scry_lines_may_start(uint64_t address)
+{
+	uint32_t bit = scry_malloc_start_hash(address);
+
+	return scry_agent.lines.starts.bits[bit / 64] >> bit % 64 & 1;
+}
+
+#endif

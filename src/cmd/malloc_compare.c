@@ -1,0 +1,55 @@
+/* Recording for `scry malloc compare`: see malloc_compare.h. */
+#include "cmd/malloc_compare.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "cmd/malloc.h"
+
+/* In a child: what watching leaves in a process ends with it, and stdout is for the comparison. */
+static _Noreturn void record(const char *path, char *const *command, int count)
+{
+	const char *head[] = {"record", "-o", path, "--"};
+	char **argv = calloc((size_t)count + 5, sizeof(*argv));
+	int status;
+
+	if (!argv || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+		_exit(125);
+	for (int i = 0; i < 4; i++)
+		argv[i] = (char *)head[i];
+	for (int i = 0; i < count; i++)
+		argv[4 + i] = command[i];
+	status = scry_cmd_malloc_record(count + 4, argv);
+	if (status && *scry_error())
+		scry_log_error("%s", scry_error());
+	fflush(NULL);
+	_exit(status);
+}
+
+int scry_malloc_record_to(const char *path, char *const *command, int *ret_status)
+{
+	int count = 0, status = 0;
+	pid_t pid;
+
+	while (command[count])
+		count++;
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		return scry_fail(-errno, "cannot start a recording: %s", strerror(errno));
+	if (!pid)
+		record(path, command, count);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (access(path, R_OK) || (*ret_status >= 125 && *ret_status <= 127))
+		return scry_fail(-ENOENT, "'%s' was not recorded: status %d", command[0],
+				 *ret_status);
+	return 0;
+}

@@ -1,0 +1,14 @@
+/*
+ * The first part of `scry malloc compare`: `scry malloc record` in a process of its own.
+ */
+#ifndef SCRY_CMD_MALLOC_COMPARE_H
+#define SCRY_CMD_MALLOC_COMPARE_H
+
+/*
+ * Records `command` (ends with NULL) to `path`, which must not exist; its stdout goes to stderr.
+ * Waits for its end: *ret_status is the program's exit status, or that of the failure. 0; -ENOENT
+ * with a sentence when there is no recording.
+ */
+int scry_malloc_record_to(const char *path, char *const *command, int *ret_status);
+
+#endif

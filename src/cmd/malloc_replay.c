@@ -1,0 +1,692 @@
+/*
+ * `scry malloc replay`: a recording's calls made again under several allocators, and which of them
+ * suits. Runs are interleaved, each a process of its own (cmd/malloc_run); what they say becomes a
+ * document (view/malloc_replay).
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "cmd/malloc.h"
+#include "cmd/malloc_allocators.h"
+#include "cmd/malloc_check.h"
+#include "cmd/malloc_compare.h"
+#include "cmd/malloc_source.h"
+#include "cmd/output.h"
+#include "cmd/report.h"
+#include "view/malloc_replay.h"
+
+#define STUCK_NS UINT64_C(60000000000)
+#define SAMPLE_EVERY 61u /* a prime: no rhythm of the program meets it */
+#define NOTES_MAX (SCRY_MALLOC_ALLOCATORS_MAX * 2 + 12)
+#define ALL (SCRY_MALLOC_ALLOCATORS_MAX + 1) /* the last: no allocator */
+
+struct replay_opts {
+	struct scry_opt_strings with;
+	uint64_t runs, rss_every_ns, memory, pid;
+	int threads, touch;
+	bool verify, check, json, force, help, is_compare;
+	const char *output, *keep;
+	char **command; /* behind --, ends with NULL; NULL: none */
+};
+
+struct measured { /* of one run */
+	uint64_t cpu_ns, kernel_ns, faults, rss_peak, rss_end, rss_drained;
+	uint64_t real_cpu_ns, real_rss; /* of the program itself */
+	uint32_t point_count;
+	struct scry_replay_point *points;
+};
+
+struct replay_job {
+	const struct replay_opts *opts;
+	struct scry_malloc_allocators allocators;
+	struct scry_malloc_recording recording;
+	struct scry_malloc_feed *feed;
+	struct measured *runs[ALL]; /* opts->runs of each; the last row: no allocator */
+	bool has_failed[ALL];
+	struct scry_malloc_result result; /* of the run before */
+	struct scry_replay_row rows[SCRY_MALLOC_ALLOCATORS_MAX];
+	char served[SCRY_MALLOC_ALLOCATORS_MAX][1024];
+	char notes[NOTES_MAX][512];
+	const char *note_list[NOTES_MAX];
+	uint32_t note_count;
+	bool is_bad; /* the exit status says so */
+};
+
+static const struct scry_malloc_allocator no_allocator = {.label = "no allocator", .is_null = true};
+static const char *const touch_names[] = {"none", "first", "all", "recorded"};
+
+static void note(struct replay_job *j, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void note(struct replay_job *j, const char *format, ...)
+{
+	va_list ap;
+
+	if (j->note_count == NOTES_MAX)
+		return;
+	va_start(ap, format);
+	vsnprintf(j->notes[j->note_count], sizeof(j->notes[0]), format, ap);
+	va_end(ap);
+	j->note_list[j->note_count] = j->notes[j->note_count];
+	j->note_count++;
+}
+
+/* Memory that can be had now, bytes. */
+static uint64_t memory_available(void)
+{
+	unsigned long long kib = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib ? (uint64_t)kib << 10 : UINT64_C(1) << 30;
+}
+
+static struct scry_malloc_run_opts run_opts(const struct replay_job *j, enum scry_replay_mode mode)
+{
+	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
+	struct scry_malloc_run_opts o = {
+		.mode = mode,
+		.touch = (enum scry_replay_touch)j->opts->touch,
+		.sample_every = f->calls < 1000000 ? 7 : SAMPLE_EVERY,
+		.rss_every_ns = j->opts->rss_every_ns,
+		.memory = j->opts->memory,
+		.stuck_ns = STUCK_NS,
+	};
+
+	/* Some two hundred samples, of a short recording too: 50 ns a call is what is usual. */
+	if (!o.rss_every_ns)
+		o.rss_every_ns = f->calls / 4;
+	if (o.rss_every_ns < 200000)
+		o.rss_every_ns = 200000;
+	if (!j->opts->rss_every_ns && o.rss_every_ns > 10000000)
+		o.rss_every_ns = 10000000;
+	return o;
+}
+
+static int keep(struct replay_job *j, struct measured *m)
+{
+	const struct scry_malloc_result *r = &j->result;
+
+	*m = (struct measured){.cpu_ns = r->cpu_ns,
+			       .kernel_ns = r->kernel_ns,
+			       .faults = r->faults,
+			       .rss_peak = r->rss_peak,
+			       .rss_end = r->rss_end,
+			       .rss_drained = r->rss_drained,
+			       .point_count = r->point_count};
+	m->points = calloc(r->point_count + 1, sizeof(*m->points));
+	if (!m->points)
+		return scry_fail(-ENOMEM, "no memory");
+	for (uint32_t i = 0; i < r->point_count; i++)
+		m->points[i] = (struct scry_replay_point){r->points[i].position, r->points[i].live};
+	return 0;
+}
+
+/* An allocator that cannot be replayed with is left out; the recording's own errors end all. */
+static int failed(struct replay_job *j, uint32_t at, int err)
+{
+	if (at == ALL - 1 ||
+	    (err != -EINVAL && err != -ECHILD && err != -ETIMEDOUT && err != -ENOBUFS))
+		return err;
+	note(j, "%s", scry_error());
+	scry_error_clear();
+	j->has_failed[at] = j->is_bad = true;
+	return 0;
+}
+
+static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
+{
+	const struct scry_malloc_allocator *a =
+		at == ALL - 1 ? &no_allocator : &j->allocators.rows[at];
+	struct scry_malloc_run_opts o = run_opts(j, mode);
+
+	return scry_malloc_run(j->feed, a, &o, &j->result);
+}
+
+static int measure(struct replay_job *j, uint64_t round)
+{
+	uint32_t count = j->allocators.count;
+
+	/* Begins with another one each round, so that none is always the first. */
+	for (uint32_t i = 0; i <= count; i++) {
+		uint32_t turn = (uint32_t)((i + round) % (count + 1)), at = turn;
+		int err;
+
+		if (turn == count)
+			at = ALL - 1;
+		if (j->has_failed[at])
+			continue;
+		err = run(j, at, SCRY_REPLAY_TIMED);
+		if (err) {
+			err = failed(j, at, err);
+			if (err)
+				return err;
+			continue;
+		}
+		err = keep(j, &j->runs[at][round]);
+		if (err)
+			return err;
+		if (at < count) {
+			memcpy(j->served[at], j->result.served, sizeof(j->served[at]));
+			j->rows[at].failed = j->result.failed;
+		}
+	}
+	return 0;
+}
+
+/* The upper end of a histogram's bucket, ns. */
+static uint64_t bucket_ns(const struct scry_malloc_result *r, uint32_t bucket)
+{
+	double ticks = bucket < 8
+			       ? bucket
+			       : (double)((UINT64_C(8) + bucket % 8 + 1) << (bucket / 8 - 1)) - 1;
+
+	return (uint64_t)(ticks / r->ticks_per_ns + 0.5);
+}
+
+static uint64_t percentile(const struct scry_malloc_result *r, const uint64_t *histogram,
+			   double share)
+{
+	uint64_t sum = 0, met = 0;
+	uint32_t i;
+
+	for (i = 0; i < SCRY_REPLAY_BUCKETS; i++)
+		sum += histogram[i];
+	for (i = 0; i < SCRY_REPLAY_BUCKETS; i++) {
+		met += histogram[i];
+		if (met && (double)met >= share * (double)sum)
+			break;
+	}
+	return bucket_ns(r, i);
+}
+
+static void fill_kind(struct replay_job *j, struct scry_replay_kind_row *k,
+		      const uint64_t *histogram, uint64_t calls)
+{
+	k->calls = calls;
+	for (uint32_t i = 0; i < SCRY_REPLAY_BUCKETS; i++)
+		k->samples += histogram[i];
+	k->p50_ns = percentile(&j->result, histogram, 0.5);
+	k->p99_ns = percentile(&j->result, histogram, 0.99);
+	k->p999_ns = percentile(&j->result, histogram, 0.999);
+}
+
+/* One more replay of each, in which single calls are timed. */
+static int sample(struct replay_job *j)
+{
+	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
+
+	_Static_assert((int)SCRY_REPLAY_KINDS == SCRY_REPLAY_KIND_ROWS, "a row for each kind");
+	for (uint32_t at = 0; at < j->allocators.count; at++) {
+		uint64_t all[SCRY_REPLAY_BUCKETS] = {0};
+		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_SAMPLED);
+
+		if (err)
+			err = failed(j, at, err);
+		if (err)
+			return err;
+		if (j->has_failed[at])
+			continue;
+		for (uint32_t k = 0; k < SCRY_REPLAY_KINDS; k++) {
+			fill_kind(j, &j->rows[at].kinds[k], j->result.histogram[k], f->by_kind[k]);
+			for (uint32_t i = 0; i < SCRY_REPLAY_BUCKETS; i++)
+				all[i] += j->result.histogram[k][i];
+		}
+		fill_kind(j, &j->rows[at].all, all, f->calls);
+	}
+	return 0;
+}
+
+static int verify(struct replay_job *j)
+{
+	for (uint32_t at = 0; at < j->allocators.count; at++) {
+		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_VERIFY);
+
+		if (err)
+			err = failed(j, at, err);
+		if (err)
+			return err;
+		if (j->has_failed[at])
+			continue;
+		if (j->result.wrong) {
+			note(j, "%s gave %llu blocks that are wrong; the first: %s",
+			     j->allocators.rows[at].label, (unsigned long long)j->result.wrong,
+			     j->result.why);
+			j->is_bad = true;
+		} else {
+			note(j, "%s: verified, no block was wrong", j->allocators.rows[at].label);
+		}
+	}
+	return 0;
+}
+
+/* The program itself once under an allocator. */
+static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
+{
+	struct scry_malloc_real real;
+	int err = scry_malloc_check(&j->allocators.rows[at], j->opts->command, &real);
+
+	if (err)
+		return err;
+	j->runs[at][round].real_cpu_ns = real.cpu_ns;
+	j->runs[at][round].real_rss = real.rss_peak;
+	j->rows[at].has_real = true;
+	if (round)
+		return 0;
+	if (real.status)
+		note(j, "'%s' under %s ended with status %d, signal %d", j->opts->command[0],
+		     j->allocators.rows[at].label,
+		     WIFEXITED(real.status) ? WEXITSTATUS(real.status) : 0,
+		     WIFSIGNALED(real.status) ? WTERMSIG(real.status) : 0);
+	if (!real.is_served)
+		note(j, "'%s' was not seen to load %s: its real figures may be those of its own",
+		     j->opts->command[0], j->allocators.rows[at].label);
+	return 0;
+}
+
+static int check_real(struct replay_job *j)
+{
+	uint32_t count = j->allocators.count;
+	int err = 0;
+
+	for (uint64_t round = 0; round < j->opts->runs; round++)
+		for (uint32_t i = 0; i < count && !err; i++) {
+			uint32_t at = (uint32_t)((i + round) % count);
+
+			err = j->has_failed[at] ? 0 : run_real(j, at, round);
+		}
+	return err;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Of one field over the runs, what the replay itself takes left out. */
+static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at, size_t offset,
+					uint64_t less)
+{
+	uint64_t values[SCRY_REPLAY_RUNS_MAX] = {0}, n = j->opts->runs;
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t v = *(const uint64_t *)((const char *)&j->runs[at][i] + offset);
+
+		values[i] = v > less ? v - less : 0;
+	}
+	qsort(values, n, sizeof(values[0]), compare);
+	return (struct scry_replay_spread){values[n / 2], values[0], values[n - 1]};
+}
+
+#define SPREAD(at, field, less) spread(j, at, offsetof(struct measured, field), less)
+
+static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_ns)
+{
+	struct scry_replay_row *row = &j->rows[at];
+
+	row->label = j->allocators.rows[at].label;
+	row->served = j->served[at];
+	if (j->has_failed[at])
+		return;
+	row->runs = (uint32_t)j->opts->runs;
+	row->cpu_ns = SPREAD(at, cpu_ns, null_ns);
+	row->kernel_ns = SPREAD(at, kernel_ns, 0);
+	row->faults = SPREAD(at, faults, 0);
+	row->rss_peak = SPREAD(at, rss_peak, 0);
+	row->rss_end = SPREAD(at, rss_end, 0);
+	row->rss_drained = SPREAD(at, rss_drained, 0);
+	row->real_cpu_ns = SPREAD(at, real_cpu_ns, 0);
+	row->real_rss = SPREAD(at, real_rss, 0);
+	for (uint64_t i = 0; i < j->opts->runs; i++)
+		if (j->runs[at][i].rss_peak == row->rss_peak.median) {
+			row->points = j->runs[at][i].points;
+			row->point_count = j->runs[at][i].point_count;
+		}
+}
+
+static void tell_notes(struct replay_job *j)
+{
+	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
+	const struct scry_malloc_recording *r = &j->recording;
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (r->other_calls)
+		note(j, "only process %u is replayed; %llu calls are of others: --pid", r->pid,
+		     (unsigned long long)r->other_calls);
+	if (f->unknown || f->strange)
+		note(j, "%llu calls name blocks that the recording does not know: not replayed",
+		     (unsigned long long)(f->unknown + f->strange));
+	if (f->threads_peak > processors)
+		note(j,
+		     "%u threads at once on %ld processors: times include that they wait for "
+		     "each other's turn",
+		     f->threads_peak, processors);
+	if (j->opts->threads)
+		note(j, "all calls are made by one thread, as --threads 1 asks");
+	if (r->has_memory && r->rss_anon_peak > f->peak_bytes * 2)
+		note(j,
+		     "the program had %llu MiB of anonymous memory and asked malloc for %llu "
+		     "MiB of them: the rest is not in the recording",
+		     (unsigned long long)(r->rss_anon_peak >> 20),
+		     (unsigned long long)(f->peak_bytes >> 20));
+}
+
+static int fill_report(struct replay_job *j, struct scry_replay_report *ret_report,
+		       struct scry_replay_point *live)
+{
+	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
+	uint64_t null_ns = SPREAD(ALL - 1, cpu_ns, 0).median;
+
+	for (uint32_t i = 0; i < j->allocators.count; i++)
+		fill_row(j, i, null_ns);
+	for (uint32_t i = 0; i < f->point_count; i++)
+		live[i] = (struct scry_replay_point){f->points[i].position, f->points[i].live};
+	tell_notes(j);
+	*ret_report = (struct scry_replay_report){
+		.rows = j->rows,
+		.count = j->allocators.count,
+		.touch = touch_names[j->opts->touch],
+		.is_one_thread = j->opts->threads,
+		.calls = f->calls,
+		.words = f->position,
+		.threads = f->threads,
+		.threads_peak = f->threads_peak,
+		.crossed = f->crossed,
+		.live_peak_bytes = f->peak_bytes,
+		.live_end_bytes = f->live_bytes,
+		.live_end_blocks = f->live_blocks,
+		.null_cpu_ns = null_ns,
+		.program_cpu_ns = j->recording.cpu_ns,
+		.program_rss_peak = j->recording.rss_anon_peak,
+		.processors = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
+		.live = live,
+		.live_count = f->point_count,
+		.honesty = j->recording.is_read ? &j->recording.honesty : NULL,
+		.notes = j->note_list,
+		.note_count = j->note_count,
+	};
+	return 0;
+}
+
+static bool has_ending(const char *path, const char *ending)
+{
+	size_t len = path ? strlen(path) : 0, end = strlen(ending);
+
+	return len >= end && !strcmp(path + len - end, ending);
+}
+
+static int print_document(struct replay_job *j, const struct scry_replay_report *report, FILE *out)
+{
+	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
+	struct scry_doc doc = {.view = "malloc-replay", .schema = 1, .out = out, .talk = stderr};
+	int err;
+
+	form.json = j->opts->json || has_ending(j->opts->output, ".json");
+	err = scry_report_open(&doc, &form);
+	if (err)
+		return err;
+	scry_replay_push(report, &doc);
+	return scry_doc_end(&doc);
+}
+
+static int print_picture(const struct scry_replay_report *report, FILE *out, bool is_page)
+{
+	struct scry_buf text = {0};
+	int err = is_page ? scry_replay_html(report, &text) : scry_replay_svg(report, &text);
+
+	if (err)
+		return scry_fail(-ENOMEM, "no memory for the picture");
+	if (fwrite(text.data, 1, text.len, out) != text.len || fflush(out))
+		err = scry_fail(-errno, "cannot write the picture: %s", strerror(errno));
+	scry_buf_done(&text);
+	return err;
+}
+
+/* A picture goes to its file, and the table to stdout as ever. */
+static int print(struct replay_job *j, const struct scry_replay_report *report)
+{
+	const char *path = j->opts->output;
+	bool is_page = has_ending(path, ".html"), is_picture = is_page || has_ending(path, ".svg");
+	FILE *out = stdout;
+	int err = path ? scry_output_stream(path, j->opts->force, &out) : 0;
+
+	if (err)
+		return err;
+	if (is_picture)
+		err = print_picture(report, out, is_page);
+	if (!err)
+		err = print_document(j, report, is_picture ? stdout : out);
+	if (out != stdout && fclose(out) && !err)
+		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
+	return err;
+}
+
+static int replay(struct replay_job *j)
+{
+	struct scry_replay_report report;
+	static struct scry_replay_point live[SCRY_MALLOC_CURVE];
+	int err = 0;
+
+	for (uint32_t i = 0; i < ALL && !err; i++) {
+		if (i >= j->allocators.count && i != ALL - 1)
+			continue;
+		j->runs[i] = calloc(j->opts->runs, sizeof(*j->runs[i]));
+		err = j->runs[i] ? 0 : scry_fail(-ENOMEM, "no memory");
+	}
+	/* Once without an allocator: reads the recording, and warms what is common to all. */
+	if (!err)
+		err = run(j, ALL - 1, SCRY_REPLAY_TIMED);
+	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
+		err = scry_fail(-EINVAL, "no call of the malloc family of %s is in it",
+				j->opts->pid ? "that process" : "any process");
+	for (uint64_t round = 0; round < j->opts->runs && !err; round++)
+		err = measure(j, round);
+	if (!err)
+		err = sample(j);
+	if (!err && j->opts->verify)
+		err = verify(j);
+	if (!err && j->opts->check)
+		err = check_real(j);
+	if (!err)
+		err = fill_report(j, &report, live);
+	return err ? err : print(j, &report);
+}
+
+static void done(struct replay_job *j)
+{
+	for (uint32_t i = 0; i < ALL; i++) {
+		for (uint64_t k = 0; j->runs[i] && k < j->opts->runs; k++)
+			free(j->runs[i][k].points);
+		free(j->runs[i]);
+	}
+	scry_malloc_feed_free(j->feed);
+	scry_malloc_recording_done(&j->recording);
+	scry_malloc_allocators_done(&j->allocators);
+	free(j);
+}
+
+static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
+{
+	struct scry_malloc_feed_opts feed = {.one_thread = opts->threads, .live_max = opts->memory};
+	struct replay_job *j = calloc(1, sizeof(*j));
+	int err;
+
+	if (!j)
+		return scry_fail(-ENOMEM, "no memory");
+	j->opts = opts;
+	err = scry_malloc_allocators_parse(&opts->with, &j->allocators);
+	for (uint32_t i = 0; i < j->allocators.missing_count; i++)
+		note(j, "%s", j->allocators.missing[i]);
+	if (!err && !j->allocators.count)
+		err = scry_fail(-ENOENT, "%s", j->allocators.missing[0]);
+	scry_malloc_recording_init(&j->recording, fd, (uint32_t)opts->pid);
+	if (!err)
+		err = scry_malloc_feed_new(&j->recording.source, &feed, &j->feed);
+	if (!err)
+		err = replay(j);
+	*ret_is_bad = j->is_bad;
+	done(j);
+	return err;
+}
+
+static const char usage_replay[] = "scry malloc replay FILE [OPTIONS] [--check -- CMD...]";
+static const char usage_compare[] = "scry malloc compare [OPTIONS] -- CMD...";
+
+static int check(struct replay_opts *opts, const char *recording)
+{
+	const char *usage = opts->is_compare ? usage_compare : usage_replay;
+
+	if (opts->is_compare && (!opts->command || recording))
+		return scry_fail(-EINVAL, "say which program to run; usage: %s", usage);
+	if (!opts->is_compare && !recording)
+		return scry_fail(-EINVAL, "say which recording; usage: %s", usage);
+	opts->check |= opts->is_compare;
+	if (opts->check != (opts->command != NULL))
+		return scry_fail(-EINVAL,
+				 "--check needs the program, and a program --check; usage: %s",
+				 usage);
+	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
+		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);
+	if (!opts->with.count) {
+		opts->with.count = 1;
+		opts->with.values[0] = "glibc,jemalloc,tcmalloc,mimalloc";
+	}
+	if (!opts->memory)
+		opts->memory = memory_available() / 4 * 3;
+	return 0;
+}
+
+static int replay_path(const struct replay_opts *opts, const char *path)
+{
+	bool is_bad = false;
+	int fd, err = scry_recording_open(path, &fd);
+
+	if (err)
+		return SCRY_EXIT_FAILURE;
+	err = replay_file(opts, fd, &is_bad);
+	close(fd);
+	return err || is_bad ? SCRY_EXIT_FAILURE : 0;
+}
+
+/* Records, and replays what was recorded; the recording goes unless it is to be kept. */
+static int record_and_replay(const struct replay_opts *opts)
+{
+	const char *path = opts->keep, *place = getenv("TMPDIR");
+	char folder[PATH_MAX], own[PATH_MAX + 32];
+	int status = 0, err;
+
+	snprintf(folder, sizeof(folder), "%s/scry-XXXXXX", place && *place ? place : "/tmp");
+	if (!path && !mkdtemp(folder)) {
+		scry_fail(-errno, "cannot make a folder '%s': %s", folder, strerror(errno));
+		return SCRY_EXIT_FAILURE;
+	}
+	snprintf(own, sizeof(own), "%s/recording.scry", folder);
+	path = path ? path : own;
+	err = scry_malloc_record_to(path, opts->command, &status);
+	if (!err && status)
+		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
+			status);
+	status = err ? SCRY_EXIT_FAILURE : replay_path(opts, path);
+	if (!opts->keep) {
+		unlink(own);
+		rmdir(folder);
+	}
+	return status;
+}
+
+static void help(const struct replay_opts *opts, const struct scry_opt *rows, size_t count)
+{
+	printf("usage: %s\n\n%s\n\n", opts->is_compare ? usage_compare : usage_replay,
+	       opts->is_compare
+		       ? "Records a program, makes its calls again under several allocators, runs "
+			 "it under each,\nand says which suits."
+		       : "Makes the calls of a recording again under several allocators, and says "
+			 "which suits.");
+	scry_opt_help(rows, count, stdout);
+}
+
+static int command(int argc, char **argv, bool is_compare)
+{
+	struct replay_opts opts = {
+		.runs = 5, .touch = SCRY_TOUCH_RECORDED, .is_compare = is_compare};
+	const struct scry_opt rows[] = {
+		{0, "with", SCRY_OPT_STRINGS, &opts.with, "LIST",
+		 "allocators: glibc, jemalloc, tcmalloc, mimalloc, a path, each with :NAME=VALUE "
+		 "for its environment; the first is what others are compared with (default: "
+		 "these four)",
+		 NULL},
+		{0, "runs", SCRY_OPT_U64, &opts.runs, "N", "replays of each (default 5)", NULL},
+		{0, "threads", SCRY_OPT_CHOICE, &opts.threads, NULL,
+		 "as many as recorded, or one that makes all calls", "recorded|1"},
+		{0, "touch", SCRY_OPT_CHOICE, &opts.touch, NULL,
+		 "what of a block is written to: nothing, 16 bytes, all, or those and each page "
+		 "that the program touched (default)",
+		 "none|first|all|recorded"},
+		{0, "rss-every", SCRY_OPT_DURATION, &opts.rss_every_ns, "TIME",
+		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
+		 NULL},
+		{0, "verify", SCRY_OPT_FLAG, &opts.verify, NULL,
+		 "once more: is what each gives aligned, zeroed, kept and its own?", NULL},
+		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
+		 "more than that is not taken (default: three quarters of what is available)",
+		 NULL},
+		{0, "pid", SCRY_OPT_U64, &opts.pid, "PID", "this process of several", NULL},
+		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
+		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
+		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",
+		 NULL},
+		{0, "force", SCRY_OPT_FLAG, &opts.force, NULL, "replace FILE if it exists", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &opts.help, NULL, "this help", NULL},
+		/* the last row depends on the verb */
+		is_compare ? (struct scry_opt){0, "keep", SCRY_OPT_STRING, &opts.keep, "FILE",
+					       "keep the recording there", NULL}
+			   : (struct scry_opt){0, "check", SCRY_OPT_FLAG, &opts.check, NULL,
+					       "run the program itself under each, as often, and "
+					       "show what was predicted beside it",
+					       NULL},
+	};
+	const size_t count = sizeof(rows) / sizeof(rows[0]);
+	const char *recording = NULL;
+	int err, own = 1;
+
+	while (own < argc && strcmp(argv[own], "--"))
+		own++;
+	if (own + 1 < argc)
+		opts.command = argv + own + 1;
+	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){own, argv}, &recording);
+	if (!err && opts.help) {
+		help(&opts, rows, count);
+		return 0;
+	}
+	if (!err)
+		err = check(&opts, recording);
+	if (err)
+		return SCRY_EXIT_USAGE;
+	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording);
+}
+
+int scry_cmd_malloc_replay(int argc, char **argv)
+{
+	return command(argc, argv, false);
+}
+
+int scry_cmd_malloc_compare(int argc, char **argv)
+{
+	return command(argc, argv, true);
+}

@@ -1,0 +1,128 @@
+/* See malloc_source.h. */
+#include "cmd/malloc_source.h"
+
+#include <string.h>
+
+static int begin(struct scry_malloc_source *s)
+{
+	struct scry_malloc_recording *r = (struct scry_malloc_recording *)s;
+	int err;
+
+	if (r->reader != r->first)
+		scry_reader_close(r->reader);
+	if (!r->is_read) { /* a pass that was cut short tells too little */
+		scry_reader_close(r->first);
+		r->first = NULL;
+	}
+	r->reader = NULL;
+	err = scry_reader_open(r->fd, &r->reader);
+	if (err || r->is_read)
+		return err;
+	r->first = r->reader;
+	r->other_calls = r->cpu_ns = r->rss_anon_peak = 0;
+	r->has_memory = false;
+	r->main_count = 0;
+	scry_honesty_init(&r->honesty, r->reader);
+	return 0;
+}
+
+static void on_thread(struct scry_malloc_recording *r, const struct scry_ev_thread *t)
+{
+	if (t->tid != t->pid)
+		return;
+	if (r->pid == t->pid)
+		r->source.main_thread = t->thread;
+	r->mains[r->main_count % 64].pid = t->pid;
+	r->mains[r->main_count++ % 64].thread = t->thread;
+}
+
+static void on_memory(struct scry_malloc_recording *r, const struct scry_ev_memory *m)
+{
+	uint64_t cpu_ns = m->user_ns + m->system_ns;
+
+	if (m->pid != r->pid && r->pid)
+		return;
+	if (!r->has_memory)
+		r->cpu_first_ns = cpu_ns;
+	r->has_memory = true;
+	r->cpu_ns = cpu_ns - r->cpu_first_ns;
+	if (m->rss_anon > r->rss_anon_peak)
+		r->rss_anon_peak = m->rss_anon;
+}
+
+static void on_allocator(struct scry_malloc_recording *r, const struct scry_ev_allocator *a)
+{
+	if (r->pid && a->pid != r->pid)
+		return;
+	r->allocator_str = a->name_str;
+	r->allocator_module_str = a->module_str;
+}
+
+/* What the first pass learns. */
+static void learn(struct scry_malloc_recording *r, const struct scry_event *event)
+{
+	const void *payload = event + 1;
+
+	scry_honesty_event(&r->honesty, event);
+	if (event->type == SCRY_EVENT_THREAD)
+		on_thread(r, payload);
+	else if (event->type == SCRY_EVENT_MEMORY)
+		on_memory(r, payload);
+	else if (event->type == SCRY_EVENT_ALLOCATOR)
+		on_allocator(r, payload);
+}
+
+static void choose(struct scry_malloc_recording *r, uint32_t pid)
+{
+	r->pid = pid;
+	for (uint32_t i = 0; i < r->main_count && i < 64; i++)
+		if (r->mains[i].pid == pid)
+			r->source.main_thread = r->mains[i].thread;
+}
+
+static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call)
+{
+	struct scry_malloc_recording *r = (struct scry_malloc_recording *)s;
+	const struct scry_event *event;
+	int got;
+
+	while ((got = scry_reader_next(r->reader, &event)) > 0) {
+		const struct scry_ev_malloc *call = (const void *)(event + 1);
+
+		if (event->type != SCRY_EVENT_MALLOC) {
+			if (!r->is_read)
+				learn(r, event);
+			continue;
+		}
+		if (!r->pid)
+			choose(r, call->pid);
+		if (call->pid == r->pid) {
+			*ret_call = call;
+			return 1;
+		}
+		r->other_calls += !r->is_read;
+	}
+	if (got == 0 && !r->is_read) {
+		scry_honesty_close(&r->honesty);
+		if (!r->cpu_ns && r->honesty.process_count <= 1) /* too short for two looks */
+			r->cpu_ns = r->honesty.target_cpu_ns;
+		r->is_read = true;
+	}
+	return got;
+}
+
+void scry_malloc_recording_init(struct scry_malloc_recording *r, int fd, uint32_t pid)
+{
+	memset(r, 0, sizeof(*r));
+	r->source = (struct scry_malloc_source){.rewind = begin, .next = next};
+	r->fd = fd;
+	r->pid = pid;
+}
+
+void scry_malloc_recording_done(struct scry_malloc_recording *r)
+{
+	if (r->reader != r->first)
+		scry_reader_close(r->reader);
+	scry_reader_close(r->first);
+	r->reader = r->first = NULL;
+}

@@ -1,0 +1,136 @@
+/*
+ * `scry malloc export` and `scry malloc import`: a recording as text, and back: rec/malloc_text.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/malloc.h"
+#include "cmd/output.h"
+#include "cmd/report.h"
+#include "rec/malloc_text.h"
+
+static int usage_error(int err, const char *usage)
+{
+	if (!err)
+		scry_fail(-EINVAL, "say which file; usage: %s", usage);
+	return SCRY_EXIT_USAGE;
+}
+
+static int export_to(const char *recording, uint32_t pid, FILE *out)
+{
+	struct scry_reader *reader;
+	uint64_t calls;
+	int fd, err = scry_recording_open(recording, &fd);
+
+	if (err)
+		return err;
+	err = scry_reader_open(fd, &reader);
+	if (!err) {
+		err = scry_malloc_text_write(reader, pid, out, &calls);
+		scry_reader_close(reader);
+	}
+	close(fd);
+	if (err && err != -EIO)
+		scry_fail(err, "'%s': %s", recording, scry_error());
+	return err;
+}
+
+int scry_cmd_malloc_export(int argc, char **argv)
+{
+	static const char usage[] = "scry malloc export FILE [-p PID] [-o TEXT]";
+	const char *recording = NULL, *path = NULL;
+	bool force = false, wants_help = false;
+	uint64_t pid = 0;
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_U64, &pid, "PID",
+		 "this process of several (default: the first that calls malloc)", NULL},
+		{'o', "output", SCRY_OPT_STRING, &path, "TEXT", "write to TEXT, not to stdout",
+		 NULL},
+		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace TEXT if it exists", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
+	};
+	size_t count = sizeof(rows) / sizeof(rows[0]);
+	FILE *out = stdout;
+	int err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
+
+	if (!err && wants_help) {
+		printf("usage: %s\n\nPrints the calls of a malloc recording, one a line.\n\n",
+		       usage);
+		scry_opt_help(rows, count, stdout);
+		return 0;
+	}
+	if (err || !recording)
+		return usage_error(err, usage);
+	if (path && scry_output_stream(path, force, &out))
+		return SCRY_EXIT_FAILURE;
+	err = export_to(recording, (uint32_t)pid, out);
+	if (path && fclose(out) && !err)
+		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
+	return err ? SCRY_EXIT_FAILURE : 0;
+}
+
+static int import_to(FILE *in, const char *path, bool force)
+{
+	struct scry_writer *writer;
+	uint64_t calls = 0;
+	int fd, err = scry_output_open(path, force, &fd);
+
+	if (err)
+		return err;
+	err = scry_writer_open(fd, 0, &writer);
+	if (!err) {
+		int closed;
+
+		err = scry_malloc_text_read(in, writer, &calls);
+		closed = scry_writer_close(writer);
+		err = err ? err : closed;
+	}
+	close(fd);
+	if (err)
+		unlink(path); /* it was made here: half a trace would be taken for a whole one */
+	else
+		fprintf(stderr, "scry: %llu calls written to '%s'\n", (unsigned long long)calls,
+			path);
+	return err;
+}
+
+int scry_cmd_malloc_import(int argc, char **argv)
+{
+	static const char usage[] = "scry malloc import TEXT -o FILE";
+	const char *text = NULL, *path = NULL;
+	bool force = false, wants_help = false;
+	const struct scry_opt rows[] = {
+		{'o', "output", SCRY_OPT_STRING, &path, "FILE", "the recording to write", NULL},
+		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
+	};
+	size_t count = sizeof(rows) / sizeof(rows[0]);
+	int err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &text);
+	FILE *in = stdin;
+
+	if (!err && wants_help) {
+		printf("usage: %s\n\nMakes a recording of such text as scry malloc export prints; "
+		       "- is stdin.\n\n",
+		       usage);
+		scry_opt_help(rows, count, stdout);
+		return 0;
+	}
+	if (err || !text || !path)
+		return usage_error(err, usage);
+	if (strcmp(text, "-"))
+		in = fopen(text, "re");
+	if (!in) {
+		scry_fail(-errno, "cannot open '%s': %s", text, strerror(errno));
+		return SCRY_EXIT_FAILURE;
+	}
+	err = import_to(in, path, force);
+	if (in != stdin)
+		fclose(in);
+	if (err == -EINVAL)
+		scry_fail(err, "'%s': %s", text, scry_error());
+	return err ? SCRY_EXIT_FAILURE : 0;
+}

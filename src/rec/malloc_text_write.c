@@ -1,0 +1,244 @@
+/*
+ * A malloc recording as text. See malloc_text.h.
+ */
+#include "rec/malloc_text.h"
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "rec/fields.h"
+#include "rec/malloc_effect.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+struct text_out {
+	struct scry_reader *reader;
+	FILE *out;
+	uint32_t pid;
+	uint64_t time_ns;
+	uint64_t calls;
+	struct scry_map alive; /* blocks; what a fork child inherited is not among them */
+};
+
+const char *scry_malloc_function_name(uint32_t function)
+{
+	static const char *const names[SCRY_MALLOC_FUNCTIONS] = {
+		[SCRY_MALLOC_MALLOC] = "malloc",
+		[SCRY_MALLOC_CALLOC] = "calloc",
+		[SCRY_MALLOC_POSIX_MEMALIGN] = "posix_memalign",
+		[SCRY_MALLOC_ALIGNED_ALLOC] = "aligned_alloc",
+		[SCRY_MALLOC_MEMALIGN] = "memalign",
+		[SCRY_MALLOC_VALLOC] = "valloc",
+		[SCRY_MALLOC_PVALLOC] = "pvalloc",
+		[SCRY_MALLOC_NEW] = "operator_new",
+		[SCRY_MALLOC_NEW_ARRAY] = "operator_new[]",
+		[SCRY_MALLOC_REALLOC] = "realloc",
+		[SCRY_MALLOC_REALLOCARRAY] = "reallocarray",
+		[SCRY_MALLOC_FREE] = "free",
+		[SCRY_MALLOC_DELETE] = "operator_delete",
+		[SCRY_MALLOC_DELETE_ARRAY] = "operator_delete[]",
+		[SCRY_MALLOC_USABLE_SIZE] = "malloc_usable_size",
+		[SCRY_MALLOC_OLDER] = "older",
+		[SCRY_MALLOC_TOUCHED] = "touched",
+		[SCRY_MALLOC_THREAD_END] = "thread_end",
+	};
+
+	return function < SCRY_MALLOC_FUNCTIONS ? names[function] : NULL;
+}
+
+/* A word: bytes that would end it, or are no text, as %XX. */
+static void put_word(FILE *out, const char *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)bytes[i];
+
+		if (c > ' ' && c < 0x7f && c != '%')
+			fputc(c, out);
+		else
+			fprintf(out, "%%%02X", c);
+	}
+}
+
+static uint64_t since_start(const struct text_out *t, uint64_t time_ns)
+{
+	uint64_t start = scry_reader_head(t->reader)->mono_ns;
+
+	return time_ns > start ? time_ns - start : 0;
+}
+
+/* "caller caller=1 module=/usr/lib/x": fields that are 0 are left out, as is the process. */
+static void put_event(const struct text_out *t, const struct scry_event *event)
+{
+	const struct scry_event_kind *kind = scry_event_kind(event->type);
+
+	fputs(kind->name, t->out);
+	for (size_t i = 0; i < kind->field_count; i++) {
+		const struct scry_field *field = &kind->fields[i];
+		uint64_t value = scry_field_value(field, event);
+		const char *bytes;
+		size_t len;
+
+		if (!value || !strcmp(field->name, "pid") || field->kind == SCRY_FIELD_RESERVED)
+			continue;
+		fprintf(t->out, " %s=", field->name);
+		if (field->kind != SCRY_FIELD_STRING) {
+			fprintf(t->out, "%" PRIu64, value);
+			continue;
+		}
+		bytes = scry_reader_string(t->reader, (uint32_t)value, &len);
+		if (bytes)
+			put_word(t->out, bytes, len);
+	}
+	if (event->type == SCRY_EVENT_MEMORY)
+		fprintf(t->out, " at=%" PRIu64, since_start(t, event->time_ns));
+	fputc('\n', t->out);
+}
+
+/* A block that ended or began in another process is not known here. */
+static int follow_blocks(struct text_out *t, struct scry_ev_malloc *call)
+{
+	enum scry_malloc_effect effect = scry_malloc_effect_of(call->function, call->flags);
+	uint64_t known;
+
+	if (effect >= SCRY_MALLOC_EFFECT_AGAIN && !scry_map_get(&t->alive, call->block, &known)) {
+		call->flags |= SCRY_MALLOC_UNKNOWN;
+		effect = scry_malloc_effect_of(call->function, call->flags);
+	}
+	if (effect == SCRY_MALLOC_EFFECT_BEGIN && scry_map_put(&t->alive, call->block, 1))
+		return scry_fail(-ENOMEM, "no memory for the blocks of the recording");
+	if (effect == SCRY_MALLOC_EFFECT_END)
+		scry_map_remove(&t->alive, call->block, NULL);
+	return 0;
+}
+
+/* What was given, and what was returned. The flags that this says are returned. */
+static uint32_t put_call(const struct text_out *t, const struct scry_ev_malloc *call)
+{
+	enum scry_malloc_effect effect = scry_malloc_effect_of(call->function, call->flags);
+	const char *none = call->flags & SCRY_MALLOC_NULL ? "NULL" : "?";
+	uint32_t none_flag =
+		call->flags & SCRY_MALLOC_NULL ? SCRY_MALLOC_NULL : SCRY_MALLOC_UNKNOWN;
+	bool is_named = effect >= SCRY_MALLOC_EFFECT_AGAIN, is_failed;
+
+	fprintf(t->out, "%u: %s(", call->thread, scry_malloc_function_name(call->function));
+	if (call->function == SCRY_MALLOC_THREAD_END) {
+		fputc(')', t->out);
+		return 0;
+	}
+	if (call->function < SCRY_MALLOC_REALLOC || call->function == SCRY_MALLOC_OLDER) {
+		fprintf(t->out, "%" PRIu64 ") = ", call->size);
+		if (effect == SCRY_MALLOC_EFFECT_NONE) {
+			fputs("NULL", t->out);
+			return SCRY_MALLOC_FAILED;
+		}
+		fprintf(t->out, "%u", call->block);
+		return 0;
+	}
+	if (is_named)
+		fprintf(t->out, "%u", call->block);
+	else
+		fputs(none, t->out);
+	if (call->function > SCRY_MALLOC_REALLOCARRAY) {
+		fputc(')', t->out);
+		return is_named ? 0 : none_flag;
+	}
+	fprintf(t->out, ", %" PRIu64 ") = ", call->size);
+	is_failed = effect != SCRY_MALLOC_EFFECT_BEGIN && effect != SCRY_MALLOC_EFFECT_AGAIN;
+	if (is_failed)
+		fputs("NULL", t->out);
+	else
+		fprintf(t->out, "%u", call->block);
+	if (call->flags & SCRY_MALLOC_ENDED && is_failed)
+		fputs(" ended", t->out);
+	if (call->flags & SCRY_MALLOC_MOVED)
+		fputs(" moved", t->out);
+	return (is_named ? 0 : none_flag) | (call->flags & SCRY_MALLOC_MOVED) |
+	       (!is_failed			  ? 0
+		: call->flags & SCRY_MALLOC_ENDED ? SCRY_MALLOC_ENDED
+						  : SCRY_MALLOC_FAILED);
+}
+
+static int on_call(struct text_out *t, const struct scry_event *event)
+{
+	struct scry_ev_malloc call;
+	uint32_t flags;
+	int err;
+
+	memcpy(&call, event + 1, sizeof(call));
+	err = follow_blocks(t, &call);
+	if (err)
+		return err;
+	if (event->time_ns != t->time_ns) {
+		t->time_ns = event->time_ns;
+		fprintf(t->out, "@%" PRIu64 "\n", since_start(t, t->time_ns));
+	}
+	flags = put_call(t, &call);
+	if (call.size && call.function >= SCRY_MALLOC_FREE && call.function != SCRY_MALLOC_OLDER)
+		fprintf(t->out, " size=%" PRIu64, call.size);
+	if (call.usable)
+		fprintf(t->out, " usable=%" PRIu64, call.usable);
+	if (call.align)
+		fprintf(t->out, " align=%" PRIu64, call.align);
+	if (call.caller)
+		fprintf(t->out, " caller=%u", call.caller);
+	if (flags != call.flags)
+		fprintf(t->out, " flags=%u", call.flags);
+	fputc('\n', t->out);
+	t->calls++;
+	return 0;
+}
+
+static bool is_told(uint16_t type)
+{
+	return type == SCRY_EVENT_CALLER || type == SCRY_EVENT_THREAD ||
+	       type == SCRY_EVENT_MEMORY || type == SCRY_EVENT_ALLOCATOR;
+}
+
+/* The process of an event that is told; 0: it is none. */
+static uint32_t process_of(const struct scry_event *event)
+{
+	const struct scry_event_kind *kind = scry_event_kind(event->type);
+
+	if (!is_told(event->type) && event->type != SCRY_EVENT_MALLOC)
+		return 0;
+	for (size_t i = 0; i < kind->field_count; i++)
+		if (!strcmp(kind->fields[i].name, "pid"))
+			return (uint32_t)scry_field_value(&kind->fields[i], event);
+	return 0;
+}
+
+int scry_malloc_text_write(struct scry_reader *r, uint32_t pid, FILE *out, uint64_t *ret_calls)
+{
+	struct text_out t = {.reader = r, .out = out, .pid = pid};
+	const struct scry_event *event;
+	bool has_head = false;
+	int got = 0, err = 0;
+
+	scry_map_init(&t.alive, 1u << 28);
+	while (!err && !ferror(out) && (got = scry_reader_next(r, &event)) > 0) {
+		uint32_t whose = process_of(event);
+
+		if (!whose || (t.pid && whose != t.pid))
+			continue;
+		t.pid = whose;
+		if (!has_head)
+			fprintf(out, "scry-malloc 1 pid %u\n", t.pid);
+		has_head = true;
+		if (event->type == SCRY_EVENT_MALLOC)
+			err = on_call(&t, event);
+		else
+			put_event(&t, event);
+	}
+	scry_map_done(&t.alive);
+	*ret_calls = t.calls;
+	if (err || got < 0)
+		return err ? err : got;
+	if (!has_head)
+		return scry_fail(-ENOENT, "the recording has no calls of malloc%s",
+				 pid ? " by that process" : "");
+	if (ferror(out) || fflush(out))
+		return scry_fail(-EIO, "cannot write the text");
+	return 0;
+}

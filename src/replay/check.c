@@ -1,0 +1,351 @@
+/*
+ * Is a window one that may be replayed? Goes through it as one thread that plays all lanes, each as
+ * far as it gets, and keeps for each slot who has it. What it accepts cannot race, hang or end a
+ * block twice, whatever the order in which real threads get on: each slot passes from one lane to
+ * the next only by a tag, and the lanes could go to their ends. See wire/replay.h for the rules.
+ *
+ * Time is bounded: every block of words is met once, and waiters are looked through only by who
+ * publishes on their slot, at most 2^16 times a window.
+ */
+#include "replay/replay.h"
+
+#define NOBODY 0xffffu
+
+struct slot {
+	uint64_t size;	 /* of the block that lives */
+	uint32_t window; /* in which the rest was last true */
+	uint16_t owner;	 /* lane that had it last in this window; NOBODY: free for all */
+	uint16_t tag;	 /* by which the living block is published; 0 none */
+	uint16_t last;	 /* greatest tag published in this window */
+	uint16_t stale;	 /* tag that it had from before */
+	uint16_t waiter; /* lane + 1, first of those that wait for a tag of it */
+	uint16_t lives;
+};
+
+enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, ENDED };
+
+static struct {
+	uint32_t block, word; /* where it stands */
+	uint16_t wait_tag;
+	uint16_t next; /* lane + 1: behind it in a list of waiters or of those that can go on */
+	uint8_t state;
+} lanes[SCRY_REPLAY_LANES];
+
+static struct epoch {
+	uint32_t marks, need; /* of lanes; need 0: nobody has said yet */
+	uint32_t waiters;     /* lane + 1 */
+} epochs[SCRY_REPLAY_EPOCHS];
+
+static uint8_t alive[SCRY_REPLAY_LANES]; /* lanes with a thread, since the beginning */
+static uint8_t met[SCRY_REPLAY_BLOCKS];
+static uint32_t window;
+static uint32_t ready;	   /* lane + 1, those that can go on */
+static uint32_t for_ended; /* lane + 1, those that wait for threads to end */
+static uint32_t ended;	   /* threads, since the beginning */
+static uint64_t live;	   /* bytes */
+
+static void push(uint32_t *list, uint32_t lane, enum state state)
+{
+	lanes[lane].state = (uint8_t)state;
+	lanes[lane].next = (uint16_t)*list;
+	*list = lane + 1;
+}
+
+static struct slot *slot_of(uint32_t number)
+{
+	struct slot *s = &replay.slots[number];
+
+	if (s->window != window) {
+		s->window = window;
+		s->owner = NOBODY;
+		s->last = 0;
+		s->stale = s->lives ? s->tag : 0;
+		s->tag = 0; /* what lives from before needs no tag */
+		s->waiter = 0;
+	}
+	return s;
+}
+
+static bool bad(uint32_t lane, const char *what)
+{
+	return replay_refuse("window %u, thread %u, word %u of block %u: %s", window, lane,
+			     lanes[lane].word, lanes[lane].block, what);
+}
+
+/* The lane has the slot from now on. 1; 0: it waits; -1 refused. */
+static int take(uint32_t lane, struct slot *s, uint32_t tag)
+{
+	if (tag) {
+		if (!s->lives || s->tag != tag) {
+			lanes[lane].wait_tag = (uint16_t)tag;
+			lanes[lane].state = WAITS_TAG;
+			lanes[lane].next = s->waiter;
+			s->waiter = (uint16_t)(lane + 1);
+			return 0;
+		}
+	} else if (s->tag) {
+		bad(lane, "it does not wait for the block's tag");
+		return -1;
+	} else if (s->owner != lane && s->owner != NOBODY) {
+		bad(lane, "another thread has its slot");
+		return -1;
+	}
+	if (!s->lives) {
+		bad(lane, "its slot holds no block");
+		return -1;
+	}
+	s->owner = (uint16_t)lane;
+	s->tag = 0;
+	return 1;
+}
+
+/* The block has `size` bytes and is published by `tag`, if it is not 0. */
+static bool give(uint32_t lane, struct slot *s, uint64_t size, uint32_t tag)
+{
+	uint16_t *link = &s->waiter;
+
+	live += size - (s->lives ? s->size : 0);
+	s->size = size;
+	s->lives = 1;
+	s->tag = (uint16_t)tag;
+	if (live > replay.head->live_max)
+		return bad(lane, "more bytes live at once than the limit allows; fix: --memory");
+	if (!tag)
+		return true;
+	if (tag <= s->last || tag == s->stale)
+		return bad(lane, "a tag is used twice");
+	s->last = (uint16_t)tag;
+	while (*link) {
+		uint32_t waiter = *link - 1u;
+
+		if (lanes[waiter].wait_tag == tag) {
+			*link = lanes[waiter].next;
+			push(&ready, waiter, READY);
+			return true;
+		}
+		link = &lanes[waiter].next;
+	}
+	return true;
+}
+
+static bool begin(uint32_t lane, struct slot *s, uint64_t size, uint32_t tag)
+{
+	if (s->lives)
+		return bad(lane, "its slot holds a block already");
+	if (s->owner != lane && s->owner != NOBODY)
+		return bad(lane, "the slot is another thread's");
+	s->owner = (uint16_t)lane;
+	return give(lane, s, size, tag);
+}
+
+static bool spawn(uint32_t lane, uint32_t which)
+{
+	if (!which || which >= replay.lanes || alive[which])
+		return bad(lane, "it begins a thread that is there");
+	if (lanes[which].state != ABSENT)
+		return bad(lane, "it begins a thread again that has ended in this window");
+	alive[which] = 1;
+	if (replay.first[which] == SCRY_REPLAY_NONE)
+		lanes[which].state = DONE;
+	else
+		push(&ready, which, READY);
+	return true;
+}
+
+static void stop(uint32_t lane)
+{
+	uint32_t list = for_ended;
+
+	ended++;
+	alive[lane] = 0;
+	lanes[lane].state = ENDED;
+	for_ended = 0;
+	while (list) {
+		uint32_t waiter = list - 1;
+
+		list = lanes[waiter].next;
+		push(&ready, waiter, READY);
+	}
+}
+
+static void wake(struct epoch *e)
+{
+	uint32_t list = e->waiters;
+
+	if (!e->need || e->marks < e->need)
+		return;
+	e->waiters = 0;
+	while (list) {
+		uint32_t waiter = list - 1;
+
+		list = lanes[waiter].next;
+		push(&ready, waiter, READY);
+	}
+}
+
+/* All who ask for an epoch must ask for the same, so that nobody is looked at in vain. 1, 0, -1 */
+static int gate(uint32_t lane, struct epoch *e, uint32_t need)
+{
+	if (!need || (e->need && e->need != need))
+		return bad(lane, "it asks for other marks than another thread does") - 1;
+	e->need = need;
+	if (e->marks >= need)
+		return 1;
+	push(&e->waiters, lane, WAITS_EPOCH);
+	return 0;
+}
+
+/* A block of words is entered for the first time. */
+static bool enter(uint32_t lane, uint32_t block)
+{
+	if (block >= replay.head->blocks || met[block])
+		return bad(lane, "it leads to a block of words that is none, or another's");
+	met[block] = 1;
+	lanes[lane].block = block;
+	lanes[lane].word = 0;
+	return true;
+}
+
+/* A call. 1 done, 0 waits, -1 refused. */
+static int call(uint32_t lane, const uint64_t *w, uint32_t op, bool is_long)
+{
+	uint32_t number = SCRY_REPLAY_SLOT(w[0]), tag = SCRY_REPLAY_TAG(w[0]);
+	uint64_t size = is_long ? SCRY_REPLAY_SIZE(w[1]) : SCRY_REPLAY_SHORT(w[0]);
+	bool is_aligned = op >= SCRY_REPLAY_POSIX_MEMALIGN && op <= SCRY_REPLAY_PVALLOC;
+	struct slot *s;
+	int r;
+
+	if (number >= replay.head->slots)
+		return bad(lane, "there is no such slot") - 1;
+	if (is_aligned && (!is_long || SCRY_REPLAY_X(w[1]) > SCRY_REPLAY_ALIGN_MAX))
+		return bad(lane, "an alignment is missing or too big") - 1;
+	s = slot_of(number);
+	if (op <= SCRY_REPLAY_PVALLOC)
+		return begin(lane, s, size, tag) ? 1 : -1;
+	if (is_long != (op <= SCRY_REPLAY_USABLE))
+		return bad(lane, "a word is missing or too many") - 1;
+	r = take(lane, s, tag);
+	if (r <= 0)
+		return r;
+	if (op == SCRY_REPLAY_USABLE)
+		return give(lane, s, s->size, SCRY_REPLAY_TAG(w[1])) ? 1 : -1;
+	if (op <= SCRY_REPLAY_REALLOCARRAY)
+		return give(lane, s, size, SCRY_REPLAY_TAG(w[1])) ? 1 : -1;
+	live -= s->size;
+	s->lives = 0;
+	return 1;
+}
+
+/* One word of a lane. 1 goes on, 0 it waits or is at its end, -1 refused. */
+static int step(uint32_t lane)
+{
+	const uint64_t *w = &replay.m->words[lanes[lane].block][lanes[lane].word];
+	uint32_t op = w[0] & 31, room = SCRY_REPLAY_BLOCK - lanes[lane].word;
+	bool is_long = w[0] & SCRY_REPLAY_LONG;
+	struct epoch *e;
+	int r;
+
+	if (op >= SCRY_REPLAY_OPS || (is_long && op < SCRY_REPLAY_MALLOC))
+		return bad(lane, "no such operation") - 1;
+	switch (op) {
+	case SCRY_REPLAY_END:
+		lanes[lane].state = DONE;
+		return 0;
+	case SCRY_REPLAY_STOP:
+		stop(lane);
+		return 0;
+	case SCRY_REPLAY_LINK:
+		return enter(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+	case SCRY_REPLAY_SPAWN:
+		if ((uint32_t)(w[0] >> 32) > ended) {
+			push(&for_ended, lane, WAITS_ENDED);
+			return 0;
+		}
+		r = spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+		break;
+	case SCRY_REPLAY_MARK:
+	case SCRY_REPLAY_GATE:
+		if (SCRY_REPLAY_SLOT(w[0]) >= SCRY_REPLAY_EPOCHS)
+			return bad(lane, "there is no such epoch") - 1;
+		e = &epochs[SCRY_REPLAY_SLOT(w[0])];
+		r = 1;
+		if (op == SCRY_REPLAY_GATE) {
+			r = gate(lane, e, (uint32_t)(w[0] >> 32));
+			if (!r)
+				return 0;
+			break;
+		}
+		e->marks++;
+		wake(e);
+		break;
+	default:
+		if (room < 2u + is_long)
+			return bad(lane, "a block of words has no end") - 1;
+		r = call(lane, w, op, is_long);
+	}
+	if (r > 0 && room < 2)
+		return bad(lane, "a block of words has no end") - 1;
+	if (r > 0)
+		lanes[lane].word += 1 + is_long;
+	return r;
+}
+
+static bool play(void)
+{
+	while (ready) {
+		uint32_t lane = ready - 1;
+		int r;
+
+		ready = lanes[lane].next;
+		if (lanes[lane].state == READY && lanes[lane].block == SCRY_REPLAY_NONE &&
+		    !enter(lane, replay.first[lane]))
+			return false;
+		lanes[lane].state = RUNS;
+		do
+			r = step(lane);
+		while (r > 0);
+		if (r < 0)
+			return false;
+	}
+	return true;
+}
+
+bool replay_check(void)
+{
+	const struct scry_replay_head *head = replay.head;
+
+	if (head->lanes < 1 || head->lanes > SCRY_REPLAY_LANES || head->lanes < replay.lanes ||
+	    head->blocks > SCRY_REPLAY_BLOCKS || head->slots > SCRY_REPLAY_SLOTS)
+		return replay_refuse("window %u: more than there is room for", head->window);
+	if (head->window != ++window)
+		return replay_refuse("window %u comes after window %u", head->window, window - 1);
+	replay.lanes = head->lanes;
+	__builtin_memset(met, 0, sizeof(met));
+	__builtin_memset(epochs, 0, sizeof(epochs));
+	ready = for_ended = 0;
+	if (window == 1)
+		alive[0] = 1; /* the main thread */
+	for (uint32_t i = 0; i < replay.lanes; i++) {
+		replay.first[i] = replay.m->lanes[i];
+		lanes[i].block = SCRY_REPLAY_NONE;
+		lanes[i].word = 0;
+		lanes[i].state = alive[i] ? DONE : ABSENT;
+		if (alive[i] && replay.first[i] != SCRY_REPLAY_NONE)
+			push(&ready, i, READY);
+	}
+	if (!play())
+		return false;
+	for (uint32_t i = 0; i < replay.lanes; i++) {
+		if (lanes[i].state == WAITS_TAG || lanes[i].state == WAITS_ENDED ||
+		    lanes[i].state == WAITS_EPOCH)
+			return bad(i, "it would wait for ever");
+		if (lanes[i].state == ABSENT && replay.first[i] != SCRY_REPLAY_NONE)
+			return bad(i, "nobody begins this thread");
+	}
+	return true;
+}
+
+void replay_check_init(void)
+{
+	replay.slots = replay_map(SCRY_REPLAY_SLOTS * sizeof(*replay.slots));
+}

@@ -1,0 +1,156 @@
+/*
+ * The threads of a replay. The main thread plays lane 0; the others are begun by the word of the
+ * thread that made the call before their first, and end as recorded. All end a window together.
+ *
+ * A thread is really gone (its caches and arenas handed back) when it was joined; who begins one
+ * joins first those that had ended by then, so that never more live at once than were recorded.
+ */
+#include "replay/replay.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define STACK_BYTES (256u << 10)
+
+struct thread {
+	struct lane lane;
+	pthread_t id;
+	uint32_t next_ended; /* lane + 1 */
+	uint32_t window;     /* the one it is to begin in */
+};
+
+static struct thread *threads;
+static char *stacks;
+static pthread_mutex_t begin_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t ended_list;  /* lane + 1; to be joined */
+static uint32_t ended_count; /* since the beginning */
+static uint32_t begun;	     /* threads, the main one left out */
+static uint32_t main_ended;
+static uint32_t running; /* threads that have not ended this window, the main one left out */
+static uint32_t window;	 /* futex: the one that may be played */
+
+/* The lane's words of this window; what it cost is added up. True: the thread ends. */
+static bool play(struct thread *t)
+{
+	struct scry_replay_head *head = replay.head;
+	struct lane *l = &t->lane;
+	struct rusage from, to;
+	uint64_t begin, spent, kernel;
+	bool is_end;
+
+	if (replay.first[l->number] == SCRY_REPLAY_NONE)
+		return false;
+	l->waits = l->wait_ticks = l->wait_ns = l->spawn_ns = l->failed = 0;
+	getrusage(RUSAGE_THREAD, &from);
+	begin = replay_thread_ns();
+	is_end = replay_work(l, replay.first[l->number]);
+	spent = replay_thread_ns() - begin;
+	getrusage(RUSAGE_THREAD, &to);
+	l->wait_ns += replay_ticks_ns(l->wait_ticks);
+	spent -= l->wait_ns + l->spawn_ns < spent ? l->wait_ns + l->spawn_ns : spent;
+	kernel = (uint64_t)(to.ru_stime.tv_sec - from.ru_stime.tv_sec) * 1000000000u +
+		 (uint64_t)(to.ru_stime.tv_usec - from.ru_stime.tv_usec) * 1000;
+	__atomic_fetch_add(&head->cpu_ns, spent, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&head->kernel_ns, kernel, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&head->wait_ns, l->wait_ns, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&head->waits, l->waits, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&head->failed, l->failed, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&head->faults, (uint64_t)(to.ru_minflt - from.ru_minflt),
+			   __ATOMIC_RELAXED);
+	return is_end;
+}
+
+static void leave_window(void)
+{
+	if (__atomic_sub_fetch(&running, 1, __ATOMIC_ACQ_REL) == 0)
+		replay_futex_wake(&running);
+}
+
+static void *body(void *arg)
+{
+	struct thread *t = arg;
+	uint32_t now = t->window;
+
+	while (!play(t)) {
+		leave_window();
+		while (__atomic_load_n(&window, __ATOMIC_ACQUIRE) == now)
+			replay_futex_wait(&window, now);
+		now = __atomic_load_n(&window, __ATOMIC_ACQUIRE);
+	}
+	t->next_ended = __atomic_load_n(&ended_list, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&ended_list, &t->next_ended, t->lane.number + 1, false,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+	__atomic_fetch_add(&ended_count, 1, __ATOMIC_RELEASE);
+	leave_window();
+	return NULL;
+}
+
+static void join_ended(void)
+{
+	uint32_t list = __atomic_exchange_n(&ended_list, 0, __ATOMIC_ACQUIRE);
+
+	while (list) {
+		struct thread *t = &threads[list - 1];
+
+		list = t->next_ended; /* before the join: a lane is used again only after it */
+		pthread_join(t->id, NULL);
+	}
+}
+
+/* Beginning a thread is this one's work, but no call of the recording's: it is left out. */
+void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
+{
+	struct thread *t = &threads[lane];
+	uint64_t begin = replay_thread_ns();
+	pthread_attr_t attr;
+	uint32_t turns = 0;
+
+	while ((int32_t)(__atomic_load_n(&ended_count, __ATOMIC_ACQUIRE) - ended) < 0)
+		if (turns++ < 200)
+			sched_yield();
+		else
+			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	pthread_mutex_lock(&begin_lock);
+	join_ended();
+	t->lane = (struct lane){.number = lane, .left = 1 + lane % 16};
+	t->window = window;
+	begun++;
+	__atomic_fetch_add(&running, 1, __ATOMIC_RELAXED);
+	pthread_attr_init(&attr);
+	pthread_attr_setstack(&attr, stacks + (size_t)lane * STACK_BYTES, STACK_BYTES);
+	if (pthread_create(&t->id, &attr, body, t))
+		replay_die(
+			"cannot begin a thread; fix: a higher limit (ulimit -u), or --threads 1");
+	pthread_attr_destroy(&attr);
+	pthread_mutex_unlock(&begin_lock);
+	by->spawn_ns += replay_thread_ns() - begin + replay_clock_ns;
+}
+
+void replay_threads_init(void)
+{
+	threads = replay_map(SCRY_REPLAY_LANES * sizeof(*threads));
+	stacks = replay_map((size_t)SCRY_REPLAY_LANES * STACK_BYTES);
+	threads[0].lane.left = 1;
+	replay.epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
+}
+
+void replay_window(void)
+{
+	uint32_t left;
+
+	__builtin_memset(replay.epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
+	/* Who has begun and not ended sleeps in body(). */
+	__atomic_store_n(&running, begun - (ended_count - main_ended), __ATOMIC_RELAXED);
+	__atomic_fetch_add(&window, 1, __ATOMIC_RELEASE);
+	replay_futex_wake(&window);
+	if (play(&threads[0])) {
+		main_ended = 1;
+		__atomic_fetch_add(&ended_count, 1, __ATOMIC_RELEASE);
+	}
+	while ((left = __atomic_load_n(&running, __ATOMIC_ACQUIRE)))
+		replay_futex_wait(&running, left);
+	join_ended();
+}

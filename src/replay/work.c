@@ -1,0 +1,366 @@
+/*
+ * The words of one lane, one after the other: what is timed.
+ *
+ * Made three times from one text, for the three modes, so that a timed replay has no trace of the
+ * other two. Nothing is checked here: replay/check.c has been through the window before.
+ */
+#include "replay/replay.h"
+
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#define AHEAD 12u	 /* words by which a cell is fetched before its turn */
+#define SPIN_TICKS 4000u /* of waiting before the processor is given away */
+#define SLEEP_AFTER 200u /* times it was given away */
+#define SLEEP_NS 50000
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+static uint32_t bucket(uint64_t ticks)
+{
+	uint32_t top;
+
+	if (ticks < 8)
+		return (uint32_t)ticks;
+	top = 63u - (uint32_t)__builtin_clzll(ticks);
+	return (top - 2) * 8 + (uint32_t)(ticks >> (top - 3) & 7);
+}
+
+static __attribute__((noinline)) void count(struct lane *l, enum scry_replay_kind kind,
+					    uint64_t ticks)
+{
+	uint64_t timer = replay.head->timer_ticks;
+
+	ticks = ticks > timer ? ticks - timer : 0;
+	__atomic_fetch_add(&replay.head->histogram[kind][bucket(ticks)], 1, __ATOMIC_RELAXED);
+	l->left = replay.head->sample_every;
+}
+
+/* What waiting for another thread costs is not the allocator's: it is left out. */
+struct wait {
+	uint64_t begin; /* ticks */
+	uint64_t from;	/* CPU time since the processor was given away */
+	uint32_t turns;
+};
+
+static void wait_more(struct wait *w)
+{
+	if (__rdtsc() - w->begin < SPIN_TICKS) {
+		_mm_pause();
+		return;
+	}
+	if (!w->turns)
+		w->from = replay_thread_ns();
+	if (w->turns++ < SLEEP_AFTER)
+		sched_yield();
+	else
+		nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+}
+
+static void wait_over(struct lane *l, const struct wait *w)
+{
+	uint64_t ticks = __rdtsc() - w->begin;
+
+	/* Not more than it spun, should it have lost the processor meanwhile. */
+	l->wait_ticks += ticks < SPIN_TICKS ? ticks : SPIN_TICKS;
+	if (w->turns)
+		l->wait_ns += replay_thread_ns() - w->from + replay_clock_ns;
+	l->waits++;
+}
+
+static __attribute__((noinline)) uint64_t wait_tag(struct lane *l, const uint64_t *cell,
+						   uint64_t tag)
+{
+	struct wait w = {.begin = __rdtsc()};
+	uint64_t value;
+
+	while ((value = __atomic_load_n(cell, __ATOMIC_ACQUIRE)) >> 48 != tag)
+		wait_more(&w);
+	wait_over(l, &w);
+	return value;
+}
+
+static __attribute__((noinline)) void gate(struct lane *l, const uint32_t *marks, uint32_t count)
+{
+	struct wait w = {.begin = __rdtsc()};
+
+	if (__atomic_load_n(marks, __ATOMIC_ACQUIRE) >= count)
+		return;
+	while (__atomic_load_n(marks, __ATOMIC_ACQUIRE) < count)
+		wait_more(&w);
+	wait_over(l, &w);
+}
+
+ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w)
+{
+	uint64_t value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
+
+	if (__builtin_expect(w >> 48 && value >> 48 != w >> 48, 0))
+		value = wait_tag(l, cell, w >> 48);
+	return value & REPLAY_ADDRESS;
+}
+
+/* One byte of each page of [from, to). */
+ALWAYS void touch_pages(volatile char *p, uint64_t from, uint64_t to)
+{
+	for (from = (from + 4095) & ~UINT64_C(4095); from < to; from += 4096)
+		p[from] = 1;
+}
+
+/* As the program would have done: `share` 65535ths of it, of which the first `x` 64ths were. */
+ALWAYS void touch(void *p, uint64_t size, uint32_t share, uint32_t x)
+{
+	uint32_t policy = replay.touch;
+
+	if (policy == SCRY_TOUCH_NONE)
+		return;
+	if (__builtin_expect(size >= 16, 1)) {
+		((volatile uint64_t *)p)[0] = 1;
+		((volatile uint64_t *)p)[1] = 1;
+	} else {
+		for (uint64_t i = 0; i < size; i += 4)
+			((volatile char *)p)[i] = 1;
+	}
+	if (size <= 16 || policy == SCRY_TOUCH_FIRST)
+		return;
+	if (__builtin_expect(size > REPLAY_NULL_BYTES, 0) && replay.head->is_null)
+		size = REPLAY_NULL_BYTES;
+	if (policy == SCRY_TOUCH_ALL) {
+		memset(p, 1, size);
+	} else if (size > 4096) {
+		uint64_t to = size * share / 65535;
+
+		touch_pages(p, to * x / 64, to);
+	}
+}
+
+ALWAYS void give(uint64_t *cell, void *p, uint64_t tag)
+{
+	uint64_t address = p ? (uint64_t)(uintptr_t)p : REPLAY_FAILED;
+
+	__atomic_store_n(cell, address | tag << 48, __ATOMIC_RELEASE);
+}
+
+#define TIMED(kind, call)                                                             \
+	do {                                                                          \
+		if (mode == SCRY_REPLAY_SAMPLED && __builtin_expect(!--l->left, 0)) { \
+			uint64_t t = __rdtsc();                                       \
+			call;                                                         \
+			count(l, kind, __rdtsc() - t);                                \
+		} else {                                                              \
+			call;                                                         \
+		}                                                                     \
+	} while (0)
+
+/* What begins, in the mode; `size` and `align` are the call's. */
+#define BEGIN(kind, zeroed, call)                                                           \
+	do {                                                                                \
+		uint64_t size =                                                             \
+			w & SCRY_REPLAY_LONG ? SCRY_REPLAY_SIZE(w1) : SCRY_REPLAY_SHORT(w); \
+		uint64_t align = UINT64_C(1) << SCRY_REPLAY_X(w1);                          \
+		void *p;                                                                    \
+		(void)align;                                                                \
+		TIMED(SCRY_REPLAY_KIND_##kind, p = (call));                                 \
+		begun(l, (struct begun){w, w1, size, (zeroed)}, p, mode);                   \
+	} while (0)
+
+struct begun {
+	uint64_t w, w1, size;
+	bool is_zeroed;
+};
+
+ALWAYS void begun(struct lane *l, struct begun b, void *p, const int mode)
+{
+	uint32_t slot = SCRY_REPLAY_SLOT(b.w);
+	bool is_long = b.w & SCRY_REPLAY_LONG;
+
+	if (__builtin_expect(!p, 0)) {
+		l->failed += b.size != 0;
+	} else if (mode == SCRY_REPLAY_VERIFY) {
+		if (b.is_zeroed)
+			verify_zero(l, slot, p, b.size);
+		verify_begin(l, slot, p, b.size,
+			     is_long && SCRY_REPLAY_X(b.w1) ? UINT64_C(1) << SCRY_REPLAY_X(b.w1)
+							    : 0);
+	} else {
+		touch(p, b.size, is_long ? SCRY_REPLAY_SHORT(b.w) : 65535, 0);
+	}
+	give(&replay.cells[slot], p, b.w >> 48);
+}
+
+ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const int mode)
+{
+	const struct replay_calls *c = &replay.calls;
+	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)], size = SCRY_REPLAY_SIZE(w1);
+	uint64_t address = take(l, cell, w);
+	void *old = address == REPLAY_FAILED ? NULL : (void *)(uintptr_t)address, *p;
+
+	size += !size; /* an end by realloc is a free: the libraries differ */
+	if ((w & 31) == SCRY_REPLAY_REALLOC)
+		TIMED(SCRY_REPLAY_KIND_REALLOC, p = c->realloc(old, size));
+	else
+		TIMED(SCRY_REPLAY_KIND_REALLOC, p = c->reallocarray(old, 1, size));
+	if (!p) {
+		l->failed++;
+		p = old; /* goes on as it was */
+	} else if (mode == SCRY_REPLAY_VERIFY) {
+		if (old)
+			verify_again(l, SCRY_REPLAY_SLOT(w), p, size);
+		else
+			verify_begin(l, SCRY_REPLAY_SLOT(w), p, size, 0);
+	} else {
+		touch(p, size, SCRY_REPLAY_SHORT(w), SCRY_REPLAY_X(w1));
+	}
+	give(cell, p, w1 >> 48);
+}
+
+ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const int mode)
+{
+	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)];
+	uint64_t address = take(l, cell, w);
+
+	if (address != REPLAY_FAILED) {
+		void *p = (void *)(uintptr_t)address;
+		size_t usable;
+
+		TIMED(SCRY_REPLAY_KIND_USABLE, usable = replay.calls.usable(p));
+		l->sink += usable;
+		if (mode == SCRY_REPLAY_VERIFY)
+			verify_usable(l, SCRY_REPLAY_SLOT(w), usable);
+	}
+	__atomic_store_n(cell, address | (w1 >> 48) << 48, __ATOMIC_RELEASE);
+}
+
+#define FINISH(function)                                               \
+	do {                                                           \
+		uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)];   \
+		uint64_t address = take(l, cell, w);                   \
+		void *p = (void *)(uintptr_t)address;                  \
+		if (__builtin_expect(address != REPLAY_FAILED, 1)) {   \
+			if (mode == SCRY_REPLAY_VERIFY)                \
+				verify_end(l, SCRY_REPLAY_SLOT(w), p); \
+			TIMED(SCRY_REPLAY_KIND_FREE, c->function(p));  \
+		}                                                      \
+		__atomic_store_n(cell, 0, __ATOMIC_RELAXED);           \
+	} while (0)
+
+static void *by_posix_memalign(uint64_t align, uint64_t size)
+{
+	void *p;
+
+	return replay.calls.posix_memalign(&p, align < sizeof(p) ? sizeof(p) : align, size) ? NULL
+											    : p;
+}
+
+/* True: the thread ends. */
+ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
+{
+	const struct replay_calls *c = &replay.calls;
+	uint64_t *cells = replay.cells;
+	const uint64_t *since = at;
+
+	for (;;) {
+		uint64_t w = at[0], w1 = at[1];
+
+		__builtin_prefetch(&cells[SCRY_REPLAY_SLOT(at[AHEAD])], 0);
+		at += 1 + (w >> 5 & 1);
+		switch (w & 31) {
+		case SCRY_REPLAY_MALLOC:
+			BEGIN(MALLOC, false, c->malloc(size));
+			break;
+		case SCRY_REPLAY_FREE:
+			FINISH(free);
+			break;
+		case SCRY_REPLAY_CALLOC:
+			BEGIN(CALLOC, true, c->calloc(1, size));
+			break;
+		case SCRY_REPLAY_REALLOC_NULL:
+			BEGIN(REALLOC, false, c->realloc(NULL, size));
+			break;
+		case SCRY_REPLAY_NEW:
+			BEGIN(MALLOC, false, c->new (size));
+			break;
+		case SCRY_REPLAY_NEW_ARRAY:
+			BEGIN(MALLOC, false, c->new_array(size));
+			break;
+		case SCRY_REPLAY_POSIX_MEMALIGN:
+			BEGIN(ALIGNED, false, by_posix_memalign(align, size));
+			break;
+		case SCRY_REPLAY_ALIGNED_ALLOC:
+			BEGIN(ALIGNED, false, c->aligned_alloc(align, size));
+			break;
+		case SCRY_REPLAY_MEMALIGN:
+			BEGIN(ALIGNED, false, c->memalign(align, size));
+			break;
+		case SCRY_REPLAY_VALLOC:
+			BEGIN(ALIGNED, false, c->valloc(size));
+			break;
+		case SCRY_REPLAY_PVALLOC:
+			BEGIN(ALIGNED, false, c->pvalloc(size));
+			break;
+		case SCRY_REPLAY_REALLOC:
+		case SCRY_REPLAY_REALLOCARRAY:
+			again(l, w, w1, mode);
+			break;
+		case SCRY_REPLAY_USABLE:
+			ask(l, w, w1, mode);
+			break;
+		case SCRY_REPLAY_DELETE:
+			FINISH(delete);
+			break;
+		case SCRY_REPLAY_DELETE_ARRAY:
+			FINISH(delete_array);
+			break;
+		case SCRY_REPLAY_SPAWN:
+			replay_spawn(l, SCRY_REPLAY_SLOT(w), (uint32_t)(w >> 32));
+			break;
+		case SCRY_REPLAY_MARK:
+			__atomic_fetch_add(&replay.epochs[SCRY_REPLAY_SLOT(w)], 1,
+					   __ATOMIC_RELEASE);
+			break;
+		case SCRY_REPLAY_GATE:
+			gate(l, &replay.epochs[SCRY_REPLAY_SLOT(w)], (uint32_t)(w >> 32));
+			break;
+		case SCRY_REPLAY_LINK:
+			__atomic_fetch_add(&replay.head->position, (uint64_t)(at - since) - 1,
+					   __ATOMIC_RELAXED);
+			since = at = replay.m->words[SCRY_REPLAY_SLOT(w)];
+			break;
+		default: /* END, STOP */
+			__atomic_fetch_add(&replay.head->position, (uint64_t)(at - since) - 1,
+					   __ATOMIC_RELAXED);
+			return (w & 31) == SCRY_REPLAY_STOP;
+		}
+	}
+}
+
+static __attribute__((noinline)) bool run_timed(struct lane *l, const uint64_t *at)
+{
+	return run(l, at, SCRY_REPLAY_TIMED);
+}
+
+static __attribute__((noinline)) bool run_sampled(struct lane *l, const uint64_t *at)
+{
+	return run(l, at, SCRY_REPLAY_SAMPLED);
+}
+
+static __attribute__((noinline)) bool run_verify(struct lane *l, const uint64_t *at)
+{
+	return run(l, at, SCRY_REPLAY_VERIFY);
+}
+
+bool replay_work(struct lane *l, uint32_t block)
+{
+	const uint64_t *at = replay.m->words[block];
+
+	switch (replay.head->mode) {
+	case SCRY_REPLAY_SAMPLED:
+		return run_sampled(l, at);
+	case SCRY_REPLAY_VERIFY:
+		return run_verify(l, at);
+	default:
+		return run_timed(l, at);
+	}
+}

@@ -1,0 +1,569 @@
+/*
+ * The malloc view: which callers hold the memory, at its peak or later, and whether it grows.
+ *
+ * Tables are of one process: --pid, else the one that made most calls.
+ */
+#include "view/malloc.h"
+
+#include "base/err.h"
+#include "base/opt.h"
+#include "base/text.h"
+#include "rec/malloc_text.h"
+#include "view/functions.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+#include "view/malloc_places.h"
+#include "view/malloc_verdict.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum moment {
+	MOMENT_PEAK,
+	MOMENT_END,
+	MOMENT_TIME,
+};
+
+struct malloc_view {
+	struct scry_reader *reader;
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+	struct scry_honesty honesty;
+	struct scry_malloc_sum sum;
+	struct scry_malloc_process *process;
+	enum moment moment;
+	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
+	struct scry_buf buf;
+};
+
+/* --at as one of the moments. 0 or -EINVAL with a sentence. */
+static int read_moment(const char *text, enum moment *ret_moment, uint64_t *ret_ns)
+{
+	*ret_moment = MOMENT_PEAK;
+	if (!text || !strcmp(text, "peak"))
+		return 0;
+	*ret_moment = MOMENT_END;
+	if (!strcmp(text, "end"))
+		return 0;
+	*ret_moment = MOMENT_TIME;
+	if (scry_opt_read_duration(text, ret_ns))
+		return scry_fail(-EINVAL,
+				 "--at '%s' is no moment; fix: peak, end, or a time since "
+				 "the beginning, as 30s",
+				 text);
+	return 0;
+}
+
+int scry_view_malloc_check(const struct scry_view_opts *opts)
+{
+	enum moment moment;
+	uint64_t ns;
+
+	return read_moment(opts->at, &moment, &ns);
+}
+
+static struct scry_malloc_held held_at(const struct malloc_view *v,
+				       const struct scry_malloc_caller_sum *c)
+{
+	return v->moment == MOMENT_PEAK ? c->peak : v->moment == MOMENT_END ? c->live : c->at;
+}
+
+static uint64_t calls_of(const struct scry_malloc_process *p)
+{
+	return p->calls - p->functions[SCRY_MALLOC_OLDER] - p->functions[SCRY_MALLOC_TOUCHED] -
+	       p->functions[SCRY_MALLOC_THREAD_END];
+}
+
+static uint64_t since(const struct malloc_view *v, uint64_t ns)
+{
+	uint64_t start = scry_reader_head(v->reader)->mono_ns;
+
+	return ns > start ? ns - start : 0;
+}
+
+struct row {
+	const struct scry_malloc_caller_sum *caller;
+	uint32_t id;
+	uint64_t key;
+};
+
+static int compare_rows(const void *left, const void *right)
+{
+	const struct row *a = left, *b = right;
+	int order = scry_functions_compare(b->key, a->key);
+
+	order = order ? order : scry_functions_compare(b->caller->bytes, a->caller->bytes);
+	return order ? order : scry_functions_compare(a->id, b->id);
+}
+
+static uint64_t row_key(const struct malloc_view *v, const struct scry_malloc_caller_sum *c)
+{
+	switch (v->opts->sort) {
+	case SCRY_VIEW_SORT_ALLOCATED:
+		return c->allocated;
+	case SCRY_VIEW_SORT_BYTES:
+		return c->bytes;
+	case SCRY_VIEW_SORT_LIVE:
+		return held_at(v, c).blocks;
+	default:
+		return held_at(v, c).bytes;
+	}
+}
+
+static void put_place(const struct malloc_view *v, const struct row *row)
+{
+	struct scry_buf *buf = (struct scry_buf *)&v->buf;
+
+	scry_buf_clear(buf);
+	scry_malloc_places_put(row->caller, v->reader, (enum scry_view_by)v->opts->by, buf);
+}
+
+static uint64_t percent(uint64_t part, uint64_t whole)
+{
+	return whole ? (uint64_t)(100.0 * (double)part / (double)whole + 0.5) : 0;
+}
+
+/* Growth of live bytes in the second half of the calls; signed. */
+static uint64_t growth_of(const struct scry_malloc_process *p,
+			  const struct scry_malloc_caller_sum *c)
+{
+	uint32_t n = p->point_count;
+
+	return n < 2 ? 0 : c->slices[n - 1] - c->slices[n / 2 - 1];
+}
+
+static void push_caller(struct malloc_view *v, const struct row *row)
+{
+	const struct scry_malloc_process *p = v->process;
+	const struct scry_malloc_caller_sum *c = row->caller;
+	struct scry_malloc_held held = held_at(v, c);
+	bool grows = scry_malloc_caller_grows(p, c);
+	struct scry_cell cells[] = {
+		scry_cell_number(held.bytes),
+		scry_cell_number(held.blocks),
+		scry_cell_number(percent(held.bytes, v->moment == MOMENT_PEAK  ? p->peak.bytes
+						     : v->moment == MOMENT_END ? p->live.bytes
+									       : p->at.bytes)),
+		scry_cell_number(c->allocated),
+		scry_cell_number(c->bytes),
+		scry_cell_known(percent(c->short_lived, c->allocated), c->allocated != 0),
+		scry_cell_known(growth_of(p, c), p->point_count >= 2),
+		scry_cell_number(c->ended),
+		scry_cell_number(c->short_lived),
+		scry_cell_number(c->peak.bytes),
+		scry_cell_number(c->peak.blocks),
+		scry_cell_number(c->live.bytes),
+		scry_cell_number(c->live.blocks),
+		scry_cell_number(grows),
+		scry_cell_number(row->id),
+		scry_functions_string(v->reader, c->name.module_str),
+		scry_functions_string(v->reader, c->name.symbol_str),
+		scry_cell_known(c->name.offset, c->name.offset != 0),
+		scry_functions_string(v->reader, c->name.file_str),
+		scry_cell_known(c->name.line, c->name.line != 0),
+		scry_functions_string(v->reader, c->name.method_str),
+		scry_cell_text(v->buf.data, v->buf.len),
+	};
+
+	cells[6].mark = grows ? '+' : ' ';
+	v->doc->ops->row(v->doc, cells);
+}
+
+static int push_callers(struct malloc_view *v)
+{
+	static const char *const titles[][2] = {
+		[MOMENT_PEAK] = {"bytes at peak", "blocks"},
+		[MOMENT_END] = {"bytes at end", "blocks"},
+		[MOMENT_TIME] = {"bytes then", "blocks"},
+	};
+	struct scry_column columns[] = {
+		{titles[v->moment][0], "at_bytes", SCRY_CELL_COUNT, false},
+		{titles[v->moment][1], "at_blocks", SCRY_CELL_COUNT, false},
+		{"%", NULL, SCRY_CELL_COUNT, false},
+		{"allocated", "allocated", SCRY_CELL_COUNT, false},
+		{"bytes", "bytes", SCRY_CELL_COUNT, false},
+		{"short %", NULL, SCRY_CELL_COUNT, false},
+		{"growth", "growth_bytes", SCRY_CELL_DELTA, false},
+		{NULL, "ended", SCRY_CELL_COUNT, false},
+		{NULL, "short_lived", SCRY_CELL_COUNT, false},
+		{NULL, "peak_bytes", SCRY_CELL_COUNT, false},
+		{NULL, "peak_blocks", SCRY_CELL_COUNT, false},
+		{NULL, "end_bytes", SCRY_CELL_COUNT, false},
+		{NULL, "end_blocks", SCRY_CELL_COUNT, false},
+		{NULL, "is_growing", SCRY_CELL_BOOL, false},
+		{NULL, "caller", SCRY_CELL_NUMBER, false},
+		{NULL, "module", SCRY_CELL_TEXT, false},
+		{NULL, "symbol", SCRY_CELL_TEXT, false},
+		{NULL, "offset", SCRY_CELL_NUMBER, false},
+		{NULL, "file", SCRY_CELL_TEXT, false},
+		{NULL, "line", SCRY_CELL_NUMBER, false},
+		{NULL, "method", SCRY_CELL_TEXT, false},
+		{"caller", NULL, SCRY_CELL_TEXT, true},
+	};
+	const struct scry_malloc_process *p = v->process;
+	uint64_t top = v->opts->top, shown = 0, hidden = 0;
+	struct row *rows = calloc(p->caller_count + 1, sizeof(*rows));
+	struct scry_grep grep;
+	uint32_t i, count = 0;
+	int err = rows ? scry_grep_init(&grep, v->opts->grep)
+		       : scry_fail(-ENOMEM, "no memory for the rows");
+
+	if (err) {
+		free(rows);
+		return err;
+	}
+	if (top == SCRY_VIEW_TOP_DEFAULT)
+		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
+	for (i = 0; i < p->caller_count; i++)
+		if (p->callers[i].allocated)
+			rows[count++] = (struct row){&p->callers[i], p->callers[i].name.caller,
+						     row_key(v, &p->callers[i])};
+	qsort(rows, count, sizeof(*rows), compare_rows);
+	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (i = 0; i < count; i++) {
+		put_place(v, &rows[i]);
+		if (!scry_grep_matches(&grep, scry_buf_str(&v->buf)) || (top && shown == top)) {
+			hidden++;
+			continue;
+		}
+		push_caller(v, &rows[i]);
+		shown++;
+	}
+	if (hidden)
+		scry_doc_remark(
+			v->doc,
+			"%llu more callers are not shown; --top 0 without --grep shows them",
+			(unsigned long long)hidden);
+	scry_doc_remark(v->doc,
+			"short %%: of the blocks, ended within %u calls of malloc and free; "
+			"growth: of live bytes in the second half of the calls, + where it "
+			"went on",
+			SCRY_MALLOC_SHORT_CALLS);
+	scry_grep_done(&grep);
+	free(rows);
+	return 0;
+}
+
+static void push_functions(struct malloc_view *v)
+{
+	static const struct scry_column columns[] = {
+		{"calls", "calls", SCRY_CELL_COUNT, false},
+		{"function", "function", SCRY_CELL_TEXT, false},
+	};
+
+	v->doc->section = "functions";
+	v->doc->title = "calls of each function";
+	scry_doc_table(v->doc, columns, 2);
+	for (uint32_t i = SCRY_MALLOC_MALLOC; i <= SCRY_MALLOC_USABLE_SIZE; i++) {
+		const char *name = scry_malloc_function_name(i);
+		const struct scry_cell cells[] = {
+			scry_cell_number(v->process->functions[i]),
+			scry_cell_text(name, strlen(name)),
+		};
+
+		if (v->process->functions[i])
+			v->doc->ops->row(v->doc, cells);
+	}
+}
+
+static void push_sizes(struct malloc_view *v)
+{
+	static const struct scry_column columns[] = {
+		{"size up to", "up_to_bytes", SCRY_CELL_COUNT, false},
+		{"blocks", "blocks", SCRY_CELL_COUNT, false},
+		{"bytes", "bytes", SCRY_CELL_COUNT, false},
+		{"live at end", "end_blocks", SCRY_CELL_COUNT, false},
+		{"bytes", "end_bytes", SCRY_CELL_COUNT, false},
+	};
+	const struct scry_malloc_process *p = v->process;
+
+	v->doc->section = "sizes";
+	v->doc->title = "sizes asked for";
+	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (int i = 0; i < SCRY_MALLOC_SIZE_ROWS; i++) {
+		const struct scry_cell cells[] = {
+			scry_cell_known(1ull << i, i < SCRY_MALLOC_SIZE_ROWS - 1),
+			scry_cell_number(p->sizes[i].blocks),
+			scry_cell_number(p->sizes[i].bytes),
+			scry_cell_number(p->size_live[i].blocks),
+			scry_cell_number(p->size_live[i].bytes),
+		};
+
+		if (p->sizes[i].blocks)
+			v->doc->ops->row(v->doc, cells);
+	}
+}
+
+static void push_lives(struct malloc_view *v)
+{
+	static const struct scry_column calls[] = {
+		{"calls up to", "up_to_calls", SCRY_CELL_COUNT, false},
+		{"blocks", "blocks", SCRY_CELL_COUNT, false},
+	};
+	static const struct scry_column times[] = {
+		{"s up to", "up_to_ns", SCRY_CELL_TIME, false},
+		{"blocks", "blocks", SCRY_CELL_COUNT, false},
+	};
+	const struct scry_malloc_process *p = v->process;
+	uint64_t bound = 1;
+
+	v->doc->section = "lives_calls";
+	v->doc->title = "lives of the blocks that ended, in calls of the process";
+	scry_doc_table(v->doc, calls, 2);
+	for (int i = 0; i < SCRY_MALLOC_LIFE_ROWS; i++, bound *= 4) {
+		const struct scry_cell cells[] = {
+			scry_cell_known(bound, i < SCRY_MALLOC_LIFE_ROWS - 1),
+			scry_cell_number(p->lives[i]),
+		};
+
+		if (p->lives[i])
+			v->doc->ops->row(v->doc, cells);
+	}
+	v->doc->section = "lives_time";
+	v->doc->title = "the same in time; clocks are read each 64 calls or 100 us";
+	scry_doc_table(v->doc, times, 2);
+	bound = 1000;
+	for (int i = 0; i < SCRY_MALLOC_TIME_ROWS; i++, bound *= 10) {
+		const struct scry_cell cells[] = {
+			scry_cell_known(bound, i < SCRY_MALLOC_TIME_ROWS - 1),
+			scry_cell_number(p->times[i]),
+		};
+
+		if (p->times[i])
+			v->doc->ops->row(v->doc, cells);
+	}
+}
+
+static void push_curve(struct malloc_view *v)
+{
+	static const struct scry_column columns[] = {
+		{"s", "time_ns", SCRY_CELL_TIME, false},
+		{"calls", "calls", SCRY_CELL_COUNT, false},
+		{"live bytes", "live_bytes", SCRY_CELL_COUNT, false},
+		{"live blocks", "live_blocks", SCRY_CELL_COUNT, false},
+		{"resident bytes", "rss_bytes", SCRY_CELL_COUNT, false},
+	};
+	const struct scry_malloc_process *p = v->process;
+	uint32_t step = v->doc->is_data ? 1 : 2;
+
+	v->doc->section = "curve";
+	v->doc->title = "through the recording";
+	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = step - 1; i < p->point_count; i += step) {
+		const struct scry_malloc_point *at = &p->points[i];
+		const struct scry_cell cells[] = {
+			scry_cell_number(since(v, at->time_ns)), scry_cell_number(at->calls),
+			scry_cell_number(at->live.bytes),	 scry_cell_number(at->live.blocks),
+			scry_cell_known(at->rss, at->rss != 0),
+		};
+
+		v->doc->ops->row(v->doc, cells);
+	}
+}
+
+static void push_processes(struct malloc_view *v)
+{
+	static const struct scry_column columns[] = {
+		{"pid", "pid", SCRY_CELL_NUMBER, false},
+		{"calls", "calls", SCRY_CELL_COUNT, false},
+		{"peak bytes", "peak_bytes", SCRY_CELL_COUNT, false},
+		{"bytes at end", "end_bytes", SCRY_CELL_COUNT, false},
+		{"resident peak", "rss_peak_bytes", SCRY_CELL_COUNT, false},
+	};
+
+	v->doc->section = "processes";
+	v->doc->title = "processes; --pid shows another one above";
+	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = 0; i < v->sum.count; i++) {
+		const struct scry_malloc_process *p = v->sum.processes[i];
+		const struct scry_cell cells[] = {
+			scry_cell_number(p->pid),
+			scry_cell_number(calls_of(p)),
+			scry_cell_number(p->peak.bytes),
+			scry_cell_number(p->live.bytes),
+			scry_cell_known(p->rss_peak, p->rss_peak != 0),
+		};
+
+		v->doc->ops->row(v->doc, cells);
+	}
+}
+
+static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
+{
+	const struct scry_malloc_process *p = v->process;
+	const char *word = scry_malloc_verdict_word(verdict);
+	bool has_rss = p->rss_peak != 0;
+	uint64_t explained = percent(p->peak.bytes, p->rss_peak);
+	const struct scry_pair pairs[] = {
+		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
+		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
+		{"allocator", "serves malloc", SCRY_CELL_TEXT, 0,
+		 scry_functions_string(v->reader, p->allocator.name_str)},
+		{"peak_bytes", "bytes live at the peak", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->peak.bytes)},
+		{"peak_blocks", "blocks of it", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->peak.blocks)},
+		{"peak_ns", "s after the beginning, the peak", SCRY_CELL_TIME, 0,
+		 scry_cell_number(since(v, p->peak_ns))},
+		{"end_bytes", "bytes live at the end", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->live.bytes)},
+		{"end_blocks", "blocks of it", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->live.blocks)},
+		{"rss_peak_bytes", "resident bytes (anonymous) at most", SCRY_CELL_COUNT, 0,
+		 scry_cell_known(p->rss_peak, has_rss)},
+		{"rss_explained_pct", "% of them are explained by the peak of live bytes",
+		 SCRY_CELL_COUNT, 0, scry_cell_known(explained < 100 ? explained : 100, has_rss)},
+		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->allocated)},
+		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},
+		{"ended", "blocks freed", SCRY_CELL_COUNT, 0, scry_cell_number(p->ended)},
+		{"short_lived_pct", "% of them short-lived", SCRY_CELL_COUNT, 0,
+		 scry_cell_known(percent(p->short_lived, p->ended), p->ended != 0)},
+		{"foreign_ends_pct", "% of them freed by another thread", SCRY_CELL_COUNT, 0,
+		 scry_cell_known(percent(p->foreign_ends, p->ended), p->ended != 0)},
+		{"unknown_ends", "blocks freed that began before the recording or a fork",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(p->unknown_ends)},
+		{"older_blocks", "blocks found at the beginning", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->functions[SCRY_MALLOC_OLDER])},
+		{"null_frees", "calls of free(NULL)", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->null_frees)},
+		{"failed", "calls that got no memory", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(p->failed)},
+		{"threads", "threads", SCRY_CELL_COUNT, 0, scry_cell_number(p->threads)},
+	};
+
+	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+static void note(struct malloc_view *v, struct scry_buf *line)
+{
+	v->doc->ops->note(v->doc, line->data, line->len);
+	scry_buf_clear(line);
+}
+
+static void note_growing(struct malloc_view *v, struct scry_buf *line, const struct row *most,
+			 uint32_t count)
+{
+	if (!count)
+		return;
+	put_place(v, most);
+	scry_buf_printf(line, "%u caller%s grew all the time, most: ", count,
+			count == 1 ? "" : "s");
+	scry_buf_append(line, v->buf.data, v->buf.len);
+	scry_buf_printf(line, ", by ");
+	scry_text_size(line, most->key);
+	scry_buf_printf(line, " in the second half of the calls");
+	note(v, line);
+}
+
+static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct row *most)
+{
+	const struct scry_malloc_process *p = v->process;
+
+	put_place(v, most);
+	scry_buf_printf(line, "the peak of ");
+	scry_text_size(line, p->peak.bytes);
+	scry_buf_printf(line, " was after ");
+	scry_text_duration(line, since(v, p->peak_ns));
+	scry_buf_printf(line, "; %u %% of it came from ",
+			(unsigned int)percent(most->key, p->peak.bytes));
+	scry_buf_append(line, v->buf.data, v->buf.len);
+	note(v, line);
+}
+
+/* Who grew and who made the peak: what to look at first. */
+static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict)
+{
+	const struct scry_malloc_process *p = v->process;
+	struct row most = {0}, growing = {0};
+	struct scry_buf line = {0};
+	uint32_t i, grown = 0;
+
+	for (i = 0; i < p->caller_count; i++) {
+		const struct scry_malloc_caller_sum *c = &p->callers[i];
+		struct row row = {c, c->name.caller, c->peak.bytes};
+
+		if (!most.caller || row.key > most.key)
+			most = row;
+		if (!scry_malloc_caller_grows(p, c))
+			continue;
+		row.key = growth_of(p, c);
+		grown++;
+		if (!growing.caller || row.key > growing.key)
+			growing = row;
+	}
+	if (verdict == SCRY_MALLOC_VERDICT_GROWS)
+		note_growing(v, &line, &growing, grown);
+	if (p->peak.bytes)
+		note_peak(v, &line, &most);
+	if (verdict != SCRY_MALLOC_VERDICT_GROWS)
+		note_growing(v, &line, &growing, grown);
+	scry_buf_done(&line);
+}
+
+static int push(struct malloc_view *v)
+{
+	enum scry_malloc_verdict verdict;
+	int err;
+
+	for (uint32_t i = 0; i < v->sum.count; i++)
+		v->honesty.shown += calls_of(v->sum.processes[i]);
+	v->honesty.noun = "calls";
+	v->doc->ops->honesty(v->doc, &v->honesty);
+	v->process = scry_malloc_sum_main(&v->sum);
+	if (!v->process || !v->process->calls) {
+		scry_honesty_notes(&v->honesty, v->doc);
+		v->doc->ops->note(v->doc, "no call of malloc was recorded", 30);
+		return 0;
+	}
+	err = scry_malloc_places_merge(v->process, v->reader, (enum scry_view_by)v->opts->by);
+	if (err)
+		return err;
+	verdict = scry_malloc_verdict(v->process, &v->buf);
+	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
+	note_callers(v, verdict);
+	scry_honesty_notes(&v->honesty, v->doc);
+	push_totals(v, verdict);
+	err = push_callers(v);
+	if (err)
+		return err;
+	push_functions(v);
+	push_curve(v);
+	push_sizes(v);
+	push_lives(v);
+	if (v->sum.count > 1)
+		push_processes(v);
+	return 0;
+}
+
+int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *opts,
+		     struct scry_doc *doc)
+{
+	struct malloc_view v = {.reader = reader, .opts = opts, .doc = doc};
+	const struct scry_event *event;
+	int got = 0, err = read_moment(opts->at, &v.moment, &v.time_ns);
+
+	if (!err)
+		err = scry_malloc_places_check((enum scry_view_by)opts->by);
+	if (err)
+		return err;
+	v.sum.pid = (uint32_t)opts->pid;
+	if (v.moment == MOMENT_TIME)
+		v.sum.at_ns = scry_reader_head(reader)->mono_ns + v.time_ns;
+	scry_honesty_init(&v.honesty, reader);
+	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
+		scry_honesty_event(&v.honesty, event);
+		err = scry_malloc_sum_event(&v.sum, event);
+	}
+	err = err ? err : got;
+	if (!err) {
+		scry_honesty_close(&v.honesty);
+		scry_malloc_sum_close(&v.sum);
+		err = push(&v);
+		doc->section = doc->title = NULL;
+	}
+	scry_malloc_sum_done(&v.sum);
+	scry_buf_done(&v.buf);
+	return err;
+}

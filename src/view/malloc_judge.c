@@ -1,0 +1,222 @@
+/* Which allocator suits, or that it cannot be told. See malloc_replay.h. */
+#include "view/malloc_replay.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LEAST_SHARE 0.03
+#define LEAST_RUNS 3
+
+struct change {		     /* against the first */
+	double time, memory; /* shares: -0.2 is a fifth less; 0: the same within the noise */
+};
+
+/* The change of a median, 0 when it may be noise. */
+static double change(const struct scry_replay_spread *from, const struct scry_replay_spread *to)
+{
+	double share;
+
+	if (!from->median || (to->least <= from->most && from->least <= to->most))
+		return 0;
+	share = (double)to->median / (double)from->median - 1;
+	return fabs(share) < LEAST_SHARE ? 0 : share;
+}
+
+static struct change compare(const struct scry_replay_row *from, const struct scry_replay_row *to)
+{
+	return (struct change){change(&from->cpu_ns, &to->cpu_ns),
+			       change(&from->rss_peak, &to->rss_peak)};
+}
+
+/* "18 % less memory, 4 % less time than glibc", "4 % less time than glibc, memory the same". */
+static void put_both(char *text, size_t size, struct change c, const char *than)
+{
+	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
+	const char *name = c.memory ? "memory" : "time", *other = c.memory ? "time" : "memory";
+	char more[64] = "";
+
+	if (second)
+		snprintf(more, sizeof(more), ", %.0f %% %s %s", fabs(second) * 100,
+			 second < 0 ? "less" : "more", other);
+	snprintf(text, size, "%.0f %% %s %s%s than %s%s%s%s", fabs(first) * 100,
+		 first < 0 ? "less" : "more", name, more, than, second ? "" : " (",
+		 second ? "" : other, second ? "" : " is the same within the noise)");
+}
+
+/* What the time saved is of the program's. */
+static void put_program(char *text, size_t size, const struct scry_replay_report *r, int winner)
+{
+	double saved = (double)r->rows[0].cpu_ns.median - (double)r->rows[winner].cpu_ns.median;
+
+	*text = 0;
+	if (r->program_cpu_ns && saved > 0)
+		snprintf(text, size, " (about %.1f %% of the program's CPU time)",
+			 saved / (double)r->program_cpu_ns * 100);
+}
+
+static bool is_tried(const struct scry_replay_row *row)
+{
+	return row->runs >= LEAST_RUNS;
+}
+
+/* Better in one, and not worse in the other: by how much, 0 not. */
+static double gain(struct change c)
+{
+	return c.time > 0 || c.memory > 0 ? 0 : -c.time - c.memory;
+}
+
+/* Others that are as good as the winner. */
+static void put_ties(char *text, size_t size, const struct scry_replay_report *r, int winner)
+{
+	size_t used = 0;
+
+	*text = 0;
+	for (uint32_t i = 1; i < r->count; i++) {
+		struct change c = compare(&r->rows[winner], &r->rows[i]);
+
+		if ((int)i == winner || !is_tried(&r->rows[i]) || c.time || c.memory ||
+		    used >= size)
+			continue;
+		used += (size_t)snprintf(text + used, size - used, "; so is %s, within the noise",
+					 r->rows[i].label);
+	}
+}
+
+/* The best by one quantity alone, -1 none; of those that are as good, the one that costs least of
+ * the other. */
+static int best_by(const struct scry_replay_report *r, bool by_memory)
+{
+	int best = -1;
+
+	for (uint32_t i = 1; i < r->count; i++) {
+		struct change c = compare(&r->rows[0], &r->rows[i]), against;
+		double own = by_memory ? c.memory : c.time;
+
+		if (!is_tried(&r->rows[i]) || own >= 0)
+			continue;
+		if (best >= 0) {
+			against = compare(&r->rows[best], &r->rows[i]);
+			own = by_memory ? against.memory : against.time;
+			if (own > 0 ||
+			    (own == 0 && (by_memory ? against.time : against.memory) >= 0))
+				continue;
+		}
+		best = (int)i;
+	}
+	return best;
+}
+
+static bool is_worse_in_all(const struct scry_replay_report *r)
+{
+	uint32_t worse = 0, tried = 0;
+
+	for (uint32_t i = 1; i < r->count; i++) {
+		struct change c = compare(&r->rows[0], &r->rows[i]);
+
+		tried += is_tried(&r->rows[i]);
+		worse += is_tried(&r->rows[i]) && c.time >= 0 && c.memory >= 0 &&
+			 c.time + c.memory > 0;
+	}
+	return tried && worse == tried;
+}
+
+/* Each is better in one and worse in the other. */
+static void tell_trade(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+{
+	const struct scry_replay_row *first = &r->rows[0];
+	char time[128] = "", memory[128] = "";
+	struct change c;
+
+	if (v->best_time >= 0) {
+		c = compare(first, &r->rows[v->best_time]);
+		snprintf(time, sizeof(time), "%s: %.0f %% less time for %.0f %% more memory",
+			 r->rows[v->best_time].label, -c.time * 100, c.memory * 100);
+	}
+	if (v->best_memory >= 0) {
+		c = compare(first, &r->rows[v->best_memory]);
+		snprintf(memory, sizeof(memory), "%s: %.0f %% less memory for %.0f %% more time",
+			 r->rows[v->best_memory].label, -c.memory * 100, c.time * 100);
+	}
+	snprintf(v->sentence, sizeof(v->sentence),
+		 "no clear winner; %s%s%s than %s on this trace; the differences are outside the "
+		 "noise",
+		 time, *time && *memory ? "; " : "", memory, first->label);
+}
+
+static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+{
+	const char *first = r->rows[0].label;
+
+	if (v->best_time >= 0 || v->best_memory >= 0) {
+		tell_trade(r, v);
+	} else if (is_worse_in_all(r)) {
+		v->winner = 0;
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "%s: all others take more time or more memory on this trace; the "
+			 "difference is outside the noise",
+			 first);
+	} else {
+		snprintf(
+			v->sentence, sizeof(v->sentence),
+			"cannot tell: nothing is better than %s in time or memory on this trace by "
+			"more than the noise",
+			first);
+	}
+}
+
+void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_verdict *ret_verdict)
+{
+	struct scry_replay_verdict *v = ret_verdict;
+	char both[200], program[80], ties[200];
+	double best = 0;
+
+	v->winner = v->best_time = v->best_memory = -1;
+	if (r->count < 2 || !is_tried(&r->rows[0])) {
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "cannot tell: %s; fix: --with A,B and --runs 3 or more",
+			 r->count < 2 ? "one allocator alone compares with nothing"
+				      : "too few runs");
+		return;
+	}
+	v->best_time = best_by(r, false);
+	v->best_memory = best_by(r, true);
+	for (uint32_t i = 1; i < r->count; i++) {
+		double g = is_tried(&r->rows[i]) ? gain(compare(&r->rows[0], &r->rows[i])) : 0;
+
+		if (g <= best)
+			continue;
+		best = g;
+		v->winner = (int)i;
+	}
+	if (v->winner < 0) {
+		tell_none(r, v);
+		return;
+	}
+	put_both(both, sizeof(both), compare(&r->rows[0], &r->rows[v->winner]), r->rows[0].label);
+	put_program(program, sizeof(program), r, v->winner);
+	put_ties(ties, sizeof(ties), r, v->winner);
+	snprintf(v->sentence, sizeof(v->sentence),
+		 "%s: %s on this trace%s; the difference is outside the noise%s",
+		 r->rows[v->winner].label, both, program, ties);
+}
+
+void scry_replay_judge_real(const struct scry_replay_report *r,
+			    struct scry_replay_verdict *ret_verdict)
+{
+	struct scry_replay_row rows[SCRY_REPLAY_ROWS_MAX];
+	struct scry_replay_report real = *r;
+
+	real.rows = rows;
+	real.program_cpu_ns = 0; /* the times are the program's own */
+	if (real.count > SCRY_REPLAY_ROWS_MAX)
+		real.count = SCRY_REPLAY_ROWS_MAX;
+	for (uint32_t i = 0; i < real.count; i++) {
+		rows[i] = r->rows[i];
+		rows[i].cpu_ns = rows[i].real_cpu_ns;
+		rows[i].rss_peak = rows[i].real_rss;
+		if (!rows[i].has_real)
+			rows[i].runs = 0;
+	}
+	scry_replay_judge(&real, ret_verdict);
+}

@@ -1,0 +1,142 @@
+/* See malloc_places.h. */
+#include "view/malloc_places.h"
+
+#include "base/err.h"
+#include "base/intern.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int scry_malloc_places_check(enum scry_view_by by)
+{
+	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
+		return scry_fail(-EINVAL, "calls of malloc are by line, file or method; fix: --by "
+					  "line, file or method");
+	return 0;
+}
+
+static const char *base_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static void put_native(const struct scry_ev_caller *n, const struct scry_reader *reader,
+		       enum scry_view_by by, struct scry_buf *buf)
+{
+	const char *symbol = scry_reader_string(reader, n->symbol_str, NULL);
+	const char *module = scry_reader_string(reader, n->module_str, NULL);
+
+	if (module && by == SCRY_VIEW_BY_FILE) {
+		scry_buf_printf(buf, "%s", module);
+		return;
+	}
+	if (symbol && by == SCRY_VIEW_BY_METHOD)
+		scry_buf_printf(buf, "%s", symbol);
+	else if (symbol)
+		scry_buf_printf(buf, "%s+%#llx", symbol, (unsigned long long)n->offset);
+	else if (module)
+		scry_buf_printf(buf, "%#llx", (unsigned long long)n->offset);
+	else if (n->caller)
+		scry_buf_printf(buf, "caller %u, not named", n->caller);
+	else
+		scry_buf_printf(buf, "(caller not known)");
+	if (module)
+		scry_buf_printf(buf, " (%s)", base_of(module));
+}
+
+void scry_malloc_places_put(const struct scry_malloc_caller_sum *c,
+			    const struct scry_reader *reader, enum scry_view_by by,
+			    struct scry_buf *buf)
+{
+	const char *file = scry_reader_string(reader, c->name.file_str, NULL);
+	const char *method = scry_reader_string(reader, c->name.method_str, NULL);
+
+	if (!file)
+		put_native(&c->name, reader, by, buf);
+	else if (by == SCRY_VIEW_BY_FILE)
+		scry_buf_printf(buf, "%s", file);
+	else if (by == SCRY_VIEW_BY_METHOD)
+		scry_buf_printf(buf, "%s (%s)", method ? method : "?", file);
+	else
+		scry_buf_printf(buf, "%s:%u %s", file, c->name.line, method ? method : "");
+}
+
+/* What makes two callers the same place; as text, for names may be told twice. */
+static void put_key(const struct scry_malloc_caller_sum *c, const struct scry_reader *reader,
+		    enum scry_view_by by, struct scry_buf *buf)
+{
+	const struct scry_ev_caller *n = &c->name;
+	const char *module = scry_reader_string(reader, n->module_str, NULL);
+
+	scry_buf_clear(buf);
+	scry_buf_printf(buf, "%d ", n->file_str != 0);
+	scry_malloc_places_put(c, reader, by, buf);
+	if (!n->file_str && module) /* the whole path */
+		scry_buf_printf(buf, " %s", module);
+}
+
+static void add_held(struct scry_malloc_held *sum, const struct scry_malloc_held *held)
+{
+	sum->blocks += held->blocks;
+	sum->bytes += held->bytes;
+}
+
+static void add(struct scry_malloc_caller_sum *sum, const struct scry_malloc_caller_sum *c)
+{
+	struct scry_ev_caller *name = &sum->name;
+
+	sum->allocated += c->allocated;
+	sum->bytes += c->bytes;
+	sum->ended += c->ended;
+	sum->short_lived += c->short_lived;
+	add_held(&sum->live, &c->live);
+	add_held(&sum->peak, &c->peak);
+	add_held(&sum->at, &c->at);
+	for (int i = 0; i < SCRY_MALLOC_SLICES; i++)
+		sum->slices[i] += c->slices[i];
+	if (name->module_str != c->name.module_str)
+		name->module_str = 0;
+	if (!name->module_str || name->symbol_str != c->name.symbol_str ||
+	    name->offset != c->name.offset)
+		name->offset = 0;
+	if (!name->module_str || name->symbol_str != c->name.symbol_str)
+		name->symbol_str = 0;
+	if (name->line != c->name.line)
+		name->line = 0;
+	if (name->method_str != c->name.method_str)
+		name->method_str = 0;
+}
+
+int scry_malloc_places_merge(struct scry_malloc_process *p, const struct scry_reader *reader,
+			     enum scry_view_by by)
+{
+	uint32_t *place_of = calloc(p->caller_count + 1ul, sizeof(*place_of));
+	struct scry_intern keys;
+	struct scry_buf key = {0};
+	uint32_t count = 1;
+	int err = place_of ? 0 : -ENOMEM;
+
+	scry_intern_init(&keys, SCRY_MALLOC_SUM_CALLERS, UINT32_MAX);
+	for (uint32_t i = 1; i < p->caller_count && !err; i++) {
+		uint32_t id = 0;
+
+		if (!p->callers[i].name.caller)
+			p->callers[i].name.caller = i;
+		put_key(&p->callers[i], reader, by, &key);
+		err = scry_intern_put(&keys, key.data, key.len, &id);
+		if (!err && place_of[id])
+			add(&p->callers[place_of[id]], &p->callers[i]);
+		else if (!err) {
+			place_of[id] = count;
+			p->callers[count++] = p->callers[i];
+		}
+	}
+	p->caller_count = p->caller_count ? count : 0;
+	scry_intern_done(&keys);
+	scry_buf_done(&key);
+	free(place_of);
+	return err ? scry_fail(err, "no memory for the places") : 0;
+}

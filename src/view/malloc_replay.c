@@ -1,0 +1,261 @@
+/* The document of a replay. See malloc_replay.h. */
+#include "view/malloc_replay.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "view/honesty.h"
+
+static const char *const kind_names[1 + SCRY_REPLAY_KIND_ROWS] = {
+	"all", "malloc", "calloc", "aligned", "realloc", "free", "usable_size",
+};
+
+static const struct scry_column columns[] = {
+	{"allocator", "allocator", SCRY_CELL_TEXT, false},
+	{"calls of", "kind", SCRY_CELL_TEXT, false},
+	{NULL, "runs", SCRY_CELL_COUNT, false},
+	{NULL, "calls", SCRY_CELL_COUNT, false},
+	{"CPU us", NULL, SCRY_CELL_COUNT, false},
+	{"+-%", NULL, SCRY_CELL_TENTHS, false},
+	{NULL, "cpu_ns", SCRY_CELL_COUNT, false},
+	{NULL, "cpu_min_ns", SCRY_CELL_COUNT, false},
+	{NULL, "cpu_max_ns", SCRY_CELL_COUNT, false},
+	{NULL, "kernel_ns", SCRY_CELL_COUNT, false},
+	{"ns a call", NULL, SCRY_CELL_TENTHS, false},
+	{"p50 ns", "call_p50_ns", SCRY_CELL_COUNT, false},
+	{"p99", "call_p99_ns", SCRY_CELL_COUNT, false},
+	{"p99.9", "call_p999_ns", SCRY_CELL_COUNT, false},
+	{"peak KiB", NULL, SCRY_CELL_COUNT, false},
+	{"+-%", NULL, SCRY_CELL_TENTHS, false},
+	{NULL, "rss_peak_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "rss_peak_min_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "rss_peak_max_bytes", SCRY_CELL_COUNT, false},
+	{"of live", NULL, SCRY_CELL_TENTHS, false},
+	{NULL, "peak_to_live_permille", SCRY_CELL_COUNT, false},
+	{"end KiB", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "rss_end_bytes", SCRY_CELL_COUNT, false},
+	{"drained", NULL, SCRY_CELL_COUNT, false},
+	{NULL, "rss_drained_bytes", SCRY_CELL_COUNT, false},
+	{"faults", "faults", SCRY_CELL_COUNT, false},
+	{NULL, "failed", SCRY_CELL_COUNT, false},
+	{NULL, "object", SCRY_CELL_TEXT, false},
+	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_cpu_min_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, false},
+	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, false},
+};
+
+static struct scry_cell text(const char *s)
+{
+	return scry_cell_text(s, s ? strlen(s) : 0);
+}
+
+/* A number of the whole: nothing in the rows of kinds, null in JSON. */
+static struct scry_cell whole(uint64_t number, bool is_whole)
+{
+	struct scry_cell cell = scry_cell_known(number, is_whole);
+
+	cell.is_blank = !is_whole;
+	return cell;
+}
+
+/* Half the width of the spread, in tenths of a percent of the median. */
+static uint64_t half_tenths(const struct scry_replay_spread *s)
+{
+	return s->median ? (s->most - s->least) * 500 / s->median : 0;
+}
+
+static uint64_t share(uint64_t of, uint64_t from, uint64_t scale)
+{
+	return from ? (uint64_t)((double)of * (double)scale / (double)from + 0.5) : 0;
+}
+
+/* What the first one's real run and the difference of the replays say of another. */
+static uint64_t predict(uint64_t real, uint64_t from, uint64_t to)
+{
+	return to >= from || from - to < real ? real + to - from : 0;
+}
+
+static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
+{
+	return predict(r->rows[0].real_cpu_ns.median, r->rows[0].cpu_ns.median, row->cpu_ns.median);
+}
+
+static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
+{
+	return predict(r->rows[0].real_rss.median, r->rows[0].rss_peak.median,
+		       row->rss_peak.median);
+}
+
+/* `kind` 0: of all calls. */
+static void push_row(const struct scry_replay_report *r, const struct scry_replay_row *row,
+		     unsigned int kind, struct scry_doc *doc)
+{
+	const struct scry_replay_kind_row *k = kind ? &row->kinds[kind - 1] : &row->all;
+	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
+	const struct scry_cell cells[] = {
+		text(row->label),
+		text(kind_names[kind]),
+		scry_cell_number(row->runs),
+		scry_cell_number(k->calls),
+		whole(row->cpu_ns.median / 1000, w),
+		whole(half_tenths(&row->cpu_ns), w),
+		whole(row->cpu_ns.median, w),
+		whole(row->cpu_ns.least, w),
+		whole(row->cpu_ns.most, w),
+		whole(row->kernel_ns.median, w),
+		whole(share(row->cpu_ns.median, r->calls, 10), w),
+		scry_cell_known(k->p50_ns, has),
+		scry_cell_known(k->p99_ns, has),
+		scry_cell_known(k->p999_ns, has),
+		whole(row->rss_peak.median >> 10, w),
+		whole(half_tenths(&row->rss_peak), w),
+		whole(row->rss_peak.median, w),
+		whole(row->rss_peak.least, w),
+		whole(row->rss_peak.most, w),
+		whole(share(row->rss_peak.median, r->live_peak_bytes, 10), w),
+		whole(share(row->rss_peak.median, r->live_peak_bytes, 1000), w),
+		whole(row->rss_end.median >> 10, w),
+		whole(row->rss_end.median, w),
+		whole(row->rss_drained.median >> 10, w),
+		whole(row->rss_drained.median, w),
+		whole(row->faults.median, w),
+		whole(row->failed, w),
+		text(row->served),
+		whole(row->real_cpu_ns.median, real),
+		whole(row->real_cpu_ns.least, real),
+		whole(row->real_cpu_ns.most, real),
+		whole(predicted_cpu(r, row), real),
+		whole(row->real_rss.median, real),
+		whole(predicted_rss(r, row), real),
+	};
+
+	_Static_assert(sizeof(cells) / sizeof(cells[0]) == sizeof(columns) / sizeof(columns[0]),
+		       "a cell for each column");
+	doc->ops->row(doc, cells);
+}
+
+static bool has_real(const struct scry_replay_report *r)
+{
+	return r->count && r->rows[0].has_real;
+}
+
+/* Off by so many tenths of a percent, with its sign in another column's place: a text. */
+static struct scry_cell error_cell(char *buffer, size_t size, uint64_t real, uint64_t predicted)
+{
+	double share = real ? ((double)predicted / (double)real - 1) * 100 : 0;
+
+	snprintf(buffer, size, "%+.1f %%", share);
+	return text(buffer);
+}
+
+/* For people: what was predicted, and what was so. */
+static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	static const struct scry_column own[] = {
+		{"really run", NULL, SCRY_CELL_TEXT, false},
+		{"CPU us", NULL, SCRY_CELL_COUNT, false},
+		{"+-%", NULL, SCRY_CELL_TENTHS, false},
+		{"predicted", NULL, SCRY_CELL_COUNT, false},
+		{"off", NULL, SCRY_CELL_TEXT, false},
+		{"peak KiB", NULL, SCRY_CELL_COUNT, false},
+		{"+-%", NULL, SCRY_CELL_TENTHS, false},
+		{"predicted", NULL, SCRY_CELL_COUNT, false},
+		{"off", NULL, SCRY_CELL_TEXT, false},
+	};
+
+	scry_doc_table(doc, own, sizeof(own) / sizeof(own[0]));
+	for (uint32_t i = 0; i < r->count; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+		uint64_t cpu = predicted_cpu(r, row), rss = predicted_rss(r, row);
+		char cpu_off[32], rss_off[32];
+		const struct scry_cell cells[] = {
+			text(row->label),
+			scry_cell_number(row->real_cpu_ns.median / 1000),
+			scry_cell_number(half_tenths(&row->real_cpu_ns)),
+			scry_cell_number(cpu / 1000),
+			error_cell(cpu_off, sizeof(cpu_off), row->real_cpu_ns.median, cpu),
+			scry_cell_number(row->real_rss.median >> 10),
+			scry_cell_number(half_tenths(&row->real_rss)),
+			scry_cell_number(rss >> 10),
+			error_cell(rss_off, sizeof(rss_off), row->real_rss.median, rss),
+		};
+
+		if (row->has_real)
+			doc->ops->row(doc, cells);
+	}
+}
+
+static struct scry_cell label(const struct scry_replay_report *r, int row)
+{
+	return text(row < 0 ? NULL : r->rows[row].label);
+}
+
+static void push_totals(const struct scry_replay_report *r,
+			const struct scry_replay_verdict *verdict,
+			const struct scry_replay_verdict *real, struct scry_doc *doc)
+{
+	const bool is_real = has_real(r);
+	const struct scry_pair pairs[] = {
+		{"calls", "calls replayed", SCRY_CELL_COUNT, 0, scry_cell_number(r->calls)},
+		{"threads", "threads", SCRY_CELL_COUNT, 0, scry_cell_number(r->threads)},
+		{"threads_peak", "of these at once, at most", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(r->threads_peak)},
+		{"crossed", "blocks that another thread took over", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(r->crossed)},
+		{"live_peak_bytes", "bytes asked for that lived at once, at most", SCRY_CELL_COUNT,
+		 0, scry_cell_number(r->live_peak_bytes)},
+		{"live_end_bytes", "of these at the end", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(r->live_end_bytes)},
+		{"replay_cpu_ns", "ns that the replay itself takes, left out", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(r->null_cpu_ns)},
+		{"program_cpu_ns", "ns of CPU that the program took when recorded", SCRY_CELL_COUNT,
+		 0, scry_cell_known(r->program_cpu_ns, r->program_cpu_ns != 0)},
+		{"program_rss_anon_peak_bytes", "bytes of its anonymous memory then, at most",
+		 SCRY_CELL_COUNT, 0,
+		 scry_cell_known(r->program_rss_peak, r->program_rss_peak != 0)},
+		/* for programs; people have a line of its own */
+		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
+		{"winner", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->winner)},
+		{"best_time", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_time)},
+		{"best_memory", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_memory)},
+		{"verdict", NULL, SCRY_CELL_TEXT, 0, text(verdict->sentence)},
+		{"real_winner", NULL, SCRY_CELL_TEXT, 0, label(r, is_real ? real->winner : -1)},
+		{"real_best_time", NULL, SCRY_CELL_TEXT, 0,
+		 label(r, is_real ? real->best_time : -1)},
+		{"real_best_memory", NULL, SCRY_CELL_TEXT, 0,
+		 label(r, is_real ? real->best_memory : -1)},
+		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
+	};
+
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 9));
+}
+
+void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	struct scry_replay_verdict verdict, real;
+
+	scry_replay_judge(r, &verdict);
+	scry_replay_judge_real(r, &real);
+	if (r->honesty)
+		scry_honesty_push(r->honesty, doc);
+	for (uint32_t i = 0; i < r->note_count; i++)
+		doc->ops->note(doc, r->notes[i], strlen(r->notes[i]));
+	push_totals(r, &verdict, &real, doc);
+	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = 0; i < r->count; i++) {
+		if (!r->rows[i].runs)
+			continue;
+		push_row(r, &r->rows[i], 0, doc);
+		for (unsigned int k = 1; k <= SCRY_REPLAY_KIND_ROWS; k++)
+			if (r->rows[i].kinds[k - 1].calls)
+				push_row(r, &r->rows[i], k, doc);
+	}
+	if (has_real(r) && !doc->is_data)
+		push_real(r, doc);
+	scry_doc_remark(doc, "%s", verdict.sentence);
+	if (has_real(r))
+		scry_doc_remark(doc, "really run: %s", real.sentence);
+}

@@ -1,0 +1,90 @@
+/*
+ * What replays of one malloc recording under several allocators say: a table, a verdict, a picture.
+ *
+ * The numbers come from cmd/malloc_replay; nothing here starts anything.
+ */
+#ifndef SCRY_VIEW_MALLOC_REPLAY_H
+#define SCRY_VIEW_MALLOC_REPLAY_H
+
+#include "base/buf.h"
+#include "view/doc.h"
+
+#define SCRY_REPLAY_RUNS_MAX 99
+#define SCRY_REPLAY_ROWS_MAX 16
+#define SCRY_REPLAY_KIND_ROWS 6 /* malloc calloc aligned realloc free usable_size */
+
+struct scry_replay_point {
+	uint64_t position, bytes;
+};
+
+struct scry_replay_spread { /* of a quantity over the runs */
+	uint64_t median, least, most;
+};
+
+struct scry_replay_kind_row {
+	uint64_t calls, samples;
+	uint64_t p50_ns, p99_ns, p999_ns; /* of the samples; upper bounds, within an eighth */
+};
+
+struct scry_replay_row {		  /* an allocator */
+	const char *label;		  /* as asked for */
+	const char *served;		  /* the object that served, as proven */
+	uint32_t runs;			  /* 0: it could not be tried */
+	struct scry_replay_spread cpu_ns; /* in its calls, and in touching what they gave */
+	struct scry_replay_spread rss_peak, rss_end, rss_drained; /* anonymous memory, bytes */
+	struct scry_replay_spread faults, kernel_ns;
+	uint64_t failed; /* calls that got no memory */
+	bool has_real;	 /* the program itself was run under it: */
+	struct scry_replay_spread real_cpu_ns, real_rss;
+	struct scry_replay_kind_row all, kinds[SCRY_REPLAY_KIND_ROWS];
+	const struct scry_replay_point *points; /* anonymous memory of the median run */
+	uint32_t point_count;
+};
+
+struct scry_replay_report {
+	const struct scry_replay_row *rows; /* the first: what others are compared with */
+	uint32_t count;
+	const char *touch;  /* the policy's name */
+	bool is_one_thread; /* though more were recorded */
+	uint64_t calls, words;
+	uint64_t threads, threads_peak, crossed;
+	uint64_t live_peak_bytes, live_end_bytes, live_end_blocks;
+	uint64_t null_cpu_ns;	   /* what the replay itself costs, left out everywhere */
+	uint64_t program_cpu_ns;   /* of the program that was recorded; 0 not known */
+	uint64_t program_rss_peak; /* anonymous memory; 0 not known */
+	uint64_t processors;	   /* of this machine */
+	const struct scry_replay_point *live; /* bytes asked for */
+	uint32_t live_count;
+	const struct scry_honesty *honesty;
+	const char *const *notes;
+	uint32_t note_count;
+};
+
+struct scry_replay_verdict {
+	int winner;		    /* index of a row; -1: none, or it cannot be told */
+	int best_time, best_memory; /* the best by one alone, if better than the first; -1: none */
+	char sentence[512];
+};
+
+/*
+ * Which allocator suits: the one that is better than the first in time or memory, and not worse in
+ * the other. A difference counts when all runs of the one lie beyond all runs of the other, and it
+ * is at least 3 %: a replay does not predict more exactly than that. Fewer than 3 runs tell
+ * nothing.
+ */
+void scry_replay_judge(const struct scry_replay_report *report,
+		       struct scry_replay_verdict *ret_verdict);
+
+/* The same of the real runs; as if there were too few where a row has none. */
+void scry_replay_judge_real(const struct scry_replay_report *report,
+			    struct scry_replay_verdict *ret_verdict);
+
+/* Pushes the document: schema scry.malloc-replay/1. */
+void scry_replay_push(const struct scry_replay_report *report, struct scry_doc *doc);
+
+/* Memory over the recording's words, all allocators beside the bytes asked for: one SVG, and the
+ * same in a page of HTML with the verdict and the table. 0 or -ENOMEM. */
+int scry_replay_svg(const struct scry_replay_report *report, struct scry_buf *out);
+int scry_replay_html(const struct scry_replay_report *report, struct scry_buf *out);
+
+#endif

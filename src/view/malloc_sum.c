@@ -1,0 +1,398 @@
+/*
+ * What the calls of the malloc family come to. See malloc_sum.h.
+ *
+ * The reader checks that blocks begin and end in order; a fork child ends blocks that its parent
+ * began, which are not known here.
+ */
+#include "view/malloc_sum.h"
+
+#include "base/err.h"
+#include "rec/malloc_effect.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scry_malloc_block_sum {
+	uint64_t size, born_ns;
+	uint64_t born_calls; /* 0: no block that is known lives here */
+	uint32_t caller, thread;
+};
+
+static int no_memory(void)
+{
+	return scry_fail(-ENOMEM, "no memory to sum up the calls of malloc");
+}
+
+void scry_malloc_sum_done(struct scry_malloc_sum *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->count; i++) {
+		free(s->processes[i]->callers);
+		free(s->processes[i]->blocks);
+		free(s->processes[i]);
+	}
+	free(s->processes);
+	*s = (struct scry_malloc_sum){0};
+}
+
+/* The one that came last is asked for again and again: it is kept in front. */
+static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_malloc_process **ret)
+{
+	struct scry_malloc_process *p;
+	void *grown;
+	uint32_t i;
+
+	*ret = NULL;
+	if (s->pid && pid != s->pid)
+		return 0;
+	for (i = 0; i < s->count; i++) {
+		p = s->processes[i];
+		if (p->pid != pid)
+			continue;
+		s->processes[i] = s->processes[0];
+		*ret = s->processes[0] = p;
+		return 0;
+	}
+	if (s->count == SCRY_MALLOC_SUM_PROCESSES) {
+		s->left_out++;
+		return 0;
+	}
+	p = calloc(1, sizeof(*p));
+	grown = realloc(s->processes, (s->count + 1) * sizeof(*s->processes));
+	if (grown)
+		s->processes = grown;
+	if (!p || !grown) {
+		free(p);
+		return no_memory();
+	}
+	p->pid = pid;
+	p->point_every = 16;
+	*ret = s->processes[s->count++] = p;
+	return 0;
+}
+
+static int caller_of(struct scry_malloc_process *p, uint32_t id,
+		     struct scry_malloc_caller_sum **ret_caller)
+{
+	uint32_t cap = p->caller_count ? p->caller_count * 2 : 64;
+	void *grown;
+
+	if (id >= SCRY_MALLOC_SUM_CALLERS)
+		id = 0;
+	if (id >= p->caller_count) {
+		while (cap <= id)
+			cap *= 2;
+		grown = realloc(p->callers, cap * sizeof(*p->callers));
+		if (!grown)
+			return no_memory();
+		p->callers = grown;
+		memset(p->callers + p->caller_count, 0,
+		       (cap - p->caller_count) * sizeof(*p->callers));
+		p->caller_count = cap;
+	}
+	*ret_caller = &p->callers[id];
+	return 0;
+}
+
+/* Before a caller's live figures change: what it held at the last peak is as it is now. */
+static void caller_settle(const struct scry_malloc_process *p, struct scry_malloc_caller_sum *c)
+{
+	if (c->peak_number == p->peak_number)
+		return;
+	c->peak = c->live;
+	c->peak_number = p->peak_number;
+}
+
+static unsigned int size_row(uint64_t size)
+{
+	unsigned int row = size > 1 ? 64 - (unsigned int)__builtin_clzll(size - 1) : 0;
+
+	return row < SCRY_MALLOC_SIZE_ROWS ? row : SCRY_MALLOC_SIZE_ROWS - 1;
+}
+
+static int block_room(struct scry_malloc_process *p, uint32_t block)
+{
+	size_t cap = p->block_cap ? p->block_cap : 1024;
+	void *grown;
+
+	if (block < p->block_cap)
+		return 0;
+	while (cap <= block)
+		cap *= 2;
+	grown = realloc(p->blocks, cap * sizeof(*p->blocks));
+	if (!grown)
+		return no_memory();
+	p->blocks = grown;
+	memset(p->blocks + p->block_cap, 0, (cap - p->block_cap) * sizeof(*p->blocks));
+	p->block_cap = (uint32_t)cap;
+	return 0;
+}
+
+static void live_add(struct scry_malloc_held *h, uint64_t size)
+{
+	h->blocks++;
+	h->bytes += size;
+}
+
+static void live_take(struct scry_malloc_held *h, uint64_t size)
+{
+	h->blocks--;
+	h->bytes -= size;
+}
+
+static int block_begins(struct scry_malloc_process *p, const struct scry_ev_malloc *call,
+			struct scry_malloc_block_sum born)
+{
+	struct scry_malloc_caller_sum *c;
+	int err = caller_of(p, call->caller, &c);
+
+	if (!err)
+		err = block_room(p, call->block);
+	if (err)
+		return err;
+	born.size = call->size;
+	born.caller = (uint32_t)(c - p->callers);
+	p->blocks[call->block] = born;
+	caller_settle(p, c);
+	c->allocated++;
+	c->bytes += call->size;
+	p->allocated++;
+	p->bytes += call->size;
+	live_add(&c->live, call->size);
+	live_add(&p->live, call->size);
+	live_add(&p->sizes[size_row(call->size)], call->size);
+	live_add(&p->size_live[size_row(call->size)], call->size);
+	if (p->live.bytes > p->peak.bytes) {
+		p->peak = p->live;
+		p->peak_number++;
+		p->peak_ns = p->last_ns;
+		p->peak_calls = p->calls;
+	}
+	return 0;
+}
+
+/* True when the block was known; it is not any more. */
+static bool block_ends(struct scry_malloc_process *p, uint32_t number,
+		       struct scry_malloc_block_sum *ret_block)
+{
+	struct scry_malloc_caller_sum *c;
+	struct scry_malloc_block_sum *b;
+
+	if (number >= p->block_cap || !p->blocks[number].born_calls) {
+		p->unknown_ends++;
+		return false;
+	}
+	b = &p->blocks[number];
+	*ret_block = *b;
+	b->born_calls = 0;
+	c = &p->callers[b->caller];
+	caller_settle(p, c);
+	c->ended++;
+	live_take(&c->live, b->size);
+	live_take(&p->live, b->size);
+	live_take(&p->size_live[size_row(b->size)], b->size);
+	return true;
+}
+
+static void life_ends(struct scry_malloc_process *p, const struct scry_malloc_block_sum *b,
+		      const struct scry_ev_malloc *call)
+{
+	uint64_t calls = p->calls - b->born_calls, us = (p->last_ns - b->born_ns) / 1000, bound;
+	unsigned int row;
+
+	p->ended++;
+	p->foreign_ends += call->thread != b->thread;
+	if (calls <= SCRY_MALLOC_SHORT_CALLS) {
+		p->short_lived++;
+		p->callers[b->caller].short_lived++;
+	}
+	for (row = 0, bound = 1; bound < calls && row < SCRY_MALLOC_LIFE_ROWS - 1; row++)
+		bound *= 4;
+	p->lives[row]++;
+	for (row = 0, bound = 1; bound < us && row < SCRY_MALLOC_TIME_ROWS - 1; row++)
+		bound *= 10;
+	p->times[row]++;
+}
+
+/* A point of the curve. When the room is full each second one goes and points come half as often.
+ */
+static void process_point(struct scry_malloc_process *p)
+{
+	uint32_t i, c;
+
+	if (p->point_count == SCRY_MALLOC_SLICES) {
+		for (i = 0; i < SCRY_MALLOC_SLICES / 2; i++) {
+			p->points[i] = p->points[2 * i + 1];
+			for (c = 0; c < p->caller_count; c++)
+				p->callers[c].slices[i] = p->callers[c].slices[2 * i + 1];
+		}
+		p->point_count /= 2;
+		p->point_every *= 2;
+		if (p->calls % p->point_every)
+			return;
+	}
+	p->points[p->point_count] =
+		(struct scry_malloc_point){p->last_ns, p->calls, p->live, p->rss};
+	for (c = 0; c < p->caller_count; c++)
+		p->callers[c].slices[p->point_count] = p->callers[c].live.bytes;
+	p->point_count++;
+}
+
+static void process_at(struct scry_malloc_process *p)
+{
+	uint32_t c;
+
+	p->has_at = true;
+	p->at = p->live;
+	for (c = 0; c < p->caller_count; c++)
+		p->callers[c].at = p->callers[c].live;
+}
+
+static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc *call)
+{
+	struct scry_malloc_block_sum b = {
+		.born_ns = p->last_ns, .born_calls = p->calls, .thread = call->thread};
+
+	switch (scry_malloc_effect_of(call->function, call->flags)) {
+	case SCRY_MALLOC_EFFECT_BEGIN:
+		return block_begins(p, call, b);
+	case SCRY_MALLOC_EFFECT_AGAIN:
+		block_ends(p, call->block, &b); /* its life goes on */
+		return block_begins(p, call, b);
+	case SCRY_MALLOC_EFFECT_END:
+		if (block_ends(p, call->block, &b))
+			life_ends(p, &b, call);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+/* The first look that waits: what lives now lived then. */
+static void process_look(struct scry_malloc_process *p)
+{
+	p->rss = p->looks[0].rss;
+	p->rss_live = p->live.bytes;
+	if (p->rss > p->rss_peak)
+		p->rss_peak = p->rss;
+	memmove(p->looks, p->looks + 1, --p->look_count * sizeof(*p->looks));
+}
+
+static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scry_ev_malloc *call)
+{
+	struct scry_malloc_process *p;
+	int err = process_of(s, call->pid, &p);
+
+	if (err || !p)
+		return err;
+	if (s->at_ns && !p->has_at && time_ns > s->at_ns)
+		process_at(p);
+	while (p->look_count && p->looks[0].time_ns <= time_ns)
+		process_look(p);
+	if (!p->first_ns)
+		p->first_ns = time_ns;
+	if (time_ns > p->last_ns)
+		p->last_ns = time_ns;
+	if (call->function < SCRY_MALLOC_FUNCTIONS)
+		p->functions[call->function]++;
+	p->calls++;
+	p->failed += call->flags & SCRY_MALLOC_FAILED && call->function <= SCRY_MALLOC_REALLOCARRAY;
+	p->moved += (call->flags & SCRY_MALLOC_MOVED) != 0;
+	p->null_frees += call->function >= SCRY_MALLOC_FREE &&
+			 call->function <= SCRY_MALLOC_DELETE_ARRAY &&
+			 call->flags & SCRY_MALLOC_NULL;
+	p->unknown_ends += call->function >= SCRY_MALLOC_REALLOC &&
+			   call->function <= SCRY_MALLOC_DELETE_ARRAY &&
+			   (call->flags & SCRY_MALLOC_UNKNOWN) != 0;
+	err = on_blocks(p, call);
+	if (!err && p->calls % p->point_every == 0)
+		process_point(p);
+	return err;
+}
+
+static int on_caller(struct scry_malloc_sum *s, const struct scry_ev_caller *caller)
+{
+	struct scry_malloc_caller_sum *c;
+	struct scry_malloc_process *p;
+	int err = process_of(s, caller->pid, &p);
+
+	if (err || !p)
+		return err;
+	err = caller_of(p, caller->caller, &c);
+	if (!err && c != p->callers)
+		c->name = *caller;
+	return err;
+}
+
+static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
+		     const struct scry_ev_memory *memory)
+{
+	struct scry_malloc_process *p;
+	int err = process_of(s, memory->pid, &p);
+
+	if (err || !p || !memory->rss_anon)
+		return err; /* a process that ends has none */
+	if (p->look_count == SCRY_MALLOC_LOOKS)
+		process_look(p);
+	p->looks[p->look_count++] = (struct scry_malloc_look){time_ns, memory->rss_anon};
+	return 0;
+}
+
+int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *event)
+{
+	const struct scry_ev_allocator *allocator = (const void *)(event + 1);
+	const struct scry_ev_thread *thread = (const void *)(event + 1);
+	struct scry_malloc_process *p;
+	int err;
+
+	switch (event->type) {
+	case SCRY_EVENT_MALLOC:
+		return on_call(s, event->time_ns, (const void *)(event + 1));
+	case SCRY_EVENT_CALLER:
+		return on_caller(s, (const void *)(event + 1));
+	case SCRY_EVENT_MEMORY:
+		return on_memory(s, event->time_ns, (const void *)(event + 1));
+	case SCRY_EVENT_THREAD:
+		err = process_of(s, thread->pid, &p);
+		if (!err && p)
+			p->threads++;
+		return err;
+	case SCRY_EVENT_ALLOCATOR:
+		err = process_of(s, allocator->pid, &p);
+		if (!err && p)
+			p->allocator = *allocator;
+		return err;
+	default:
+		return 0;
+	}
+}
+
+void scry_malloc_sum_close(struct scry_malloc_sum *s)
+{
+	uint32_t i, c;
+
+	for (i = 0; i < s->count; i++) {
+		struct scry_malloc_process *p = s->processes[i];
+
+		while (p->look_count)
+			process_look(p);
+		if (!p->has_at)
+			process_at(p);
+		for (c = 0; c < p->caller_count; c++)
+			caller_settle(p, &p->callers[c]);
+	}
+}
+
+struct scry_malloc_process *scry_malloc_sum_main(const struct scry_malloc_sum *s)
+{
+	struct scry_malloc_process *most = NULL;
+	uint32_t i;
+
+	for (i = 0; i < s->count; i++)
+		if (!most || s->processes[i]->calls > most->calls ||
+		    (s->processes[i]->calls == most->calls && s->processes[i]->pid < most->pid))
+			most = s->processes[i];
+	return most;
+}

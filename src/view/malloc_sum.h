@@ -1,0 +1,96 @@
+/*
+ * What the calls of the malloc family in a recording come to, one sum for each process.
+ *
+ * One pass. Memory: 32 bytes for each block of the most that lived at once, and 400 bytes a caller.
+ * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
+ * when it next changes, so a peak costs nothing.
+ */
+#ifndef SCRY_VIEW_MALLOC_SUM_H
+#define SCRY_VIEW_MALLOC_SUM_H
+
+#include "rec/reader.h"
+
+#define SCRY_MALLOC_SLICES 32	    /* points of the curve; even */
+#define SCRY_MALLOC_SIZE_ROWS 48    /* row i: sizes up to 2^i bytes */
+#define SCRY_MALLOC_LIFE_ROWS 24    /* row i: ended within 4^i calls */
+#define SCRY_MALLOC_TIME_ROWS 9	    /* row i: ended within 10^i us */
+#define SCRY_MALLOC_SHORT_CALLS 256 /* short-lived: ended within so many calls of its process */
+
+struct scry_malloc_held {
+	uint64_t blocks, bytes;
+};
+
+struct scry_malloc_caller_sum {
+	struct scry_ev_caller name; /* zeros: not told */
+	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
+	uint64_t ended;		    /* of those, freed or resized */
+	uint64_t short_lived;
+	struct scry_malloc_held live, peak, at;
+	uint64_t peak_number;		     /* of the peak that `peak` is of */
+	uint64_t slices[SCRY_MALLOC_SLICES]; /* live bytes at the points of the curve */
+};
+
+struct scry_malloc_point {
+	uint64_t time_ns, calls;
+	struct scry_malloc_held live;
+	uint64_t rss; /* RssAnon told last; 0 none */
+};
+
+#define SCRY_MALLOC_LOOKS 256 /* more that wait are taken at once */
+
+struct scry_malloc_look { /* at resident memory: told before the calls of its time */
+	uint64_t time_ns, rss;
+};
+
+struct scry_malloc_block_sum;
+
+struct scry_malloc_process {
+	uint32_t pid;
+	struct scry_malloc_caller_sum *callers; /* [id]; [0]: not known */
+	uint32_t caller_count;
+	struct scry_malloc_block_sum *blocks;
+	uint32_t block_cap;
+	uint64_t calls, functions[SCRY_MALLOC_FUNCTIONS];
+	uint64_t allocated, bytes, ended, short_lived;
+	uint64_t foreign_ends; /* by another thread than the one that made it */
+	uint64_t unknown_ends; /* of blocks made before the recording or before the fork */
+	uint64_t failed, null_frees, moved;
+	struct scry_malloc_held live, peak, at;
+	uint64_t peak_number, peak_ns, peak_calls, first_ns, last_ns, at_ns;
+	bool has_at;
+	struct scry_malloc_point points[SCRY_MALLOC_SLICES];
+	uint32_t point_count;
+	uint64_t point_every;	/* calls */
+	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
+	uint64_t rss_peak;
+	struct scry_malloc_look
+		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */
+	uint32_t look_count;
+	uint32_t threads;
+	struct scry_ev_allocator allocator;
+	struct scry_malloc_held sizes[SCRY_MALLOC_SIZE_ROWS], size_live[SCRY_MALLOC_SIZE_ROWS];
+	uint64_t lives[SCRY_MALLOC_LIFE_ROWS], times[SCRY_MALLOC_TIME_ROWS];
+};
+
+#define SCRY_MALLOC_SUM_PROCESSES 4096u
+#define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
+
+struct scry_malloc_sum {
+	struct scry_malloc_process **processes;
+	uint32_t count;
+	uint32_t pid;	   /* only this one; 0 all */
+	uint64_t at_ns;	   /* absolute; 0: no such moment is asked for */
+	uint64_t left_out; /* calls of processes beyond the table */
+};
+
+/* Adds one event, of any type. 0 or -ENOMEM with a sentence. */
+int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *event);
+
+/* All is read: what `at` and `peak` of each caller are is settled. */
+void scry_malloc_sum_close(struct scry_malloc_sum *s);
+void scry_malloc_sum_done(struct scry_malloc_sum *s);
+
+/* The process with most calls; NULL: none. */
+struct scry_malloc_process *scry_malloc_sum_main(const struct scry_malloc_sum *s);
+
+#endif

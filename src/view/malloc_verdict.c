@@ -1,0 +1,163 @@
+/*
+ * One sentence about the memory of a process. See malloc_verdict.h.
+ */
+#include "view/malloc_verdict.h"
+
+#include "base/text.h"
+
+#define POINTS_MIN 8	       /* fewer say nothing of growth */
+#define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
+#define EXPLAINED_MIN 0.6 /* of resident memory by the peak of live bytes: less is not malloc's */
+#define FRAGMENTED_MIN                                                             \
+	1.4 /* resident memory to the peak of live bytes; heads of blocks are less \
+	     */
+#define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
+
+const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
+{
+	static const char *const words[] = {
+		[SCRY_MALLOC_VERDICT_UNKNOWN] = "unknown",
+		[SCRY_MALLOC_VERDICT_GROWS] = "grows",
+		[SCRY_MALLOC_VERDICT_RETAINS] = "retains",
+		[SCRY_MALLOC_VERDICT_FRAGMENTS] = "fragments",
+		[SCRY_MALLOC_VERDICT_STEADY] = "steady",
+		[SCRY_MALLOC_VERDICT_ELSEWHERE] = "elsewhere",
+	};
+
+	return words[verdict];
+}
+
+/* Rose in each quarter after the first, and by a tenth from half to end. */
+static bool rises(const uint64_t quarters[4])
+{
+	return quarters[0] < quarters[1] && quarters[1] < quarters[2] &&
+	       quarters[2] < quarters[3] && quarters[3] - quarters[1] >= GROWTH_MIN &&
+	       quarters[3] - quarters[1] > quarters[1] / 10;
+}
+
+bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
+			      const struct scry_malloc_caller_sum *c)
+{
+	uint32_t n = p->point_count;
+
+	if (n < POINTS_MIN)
+		return false;
+	return rises((const uint64_t[4]){c->slices[n / 4 - 1], c->slices[n / 2 - 1],
+					 c->slices[n * 3 / 4 - 1], c->slices[n - 1]});
+}
+
+static bool process_grows(const struct scry_malloc_process *p)
+{
+	const struct scry_malloc_point *points = p->points;
+	uint32_t n = p->point_count;
+
+	return rises((const uint64_t[4]){points[n / 4 - 1].live.bytes, points[n / 2 - 1].live.bytes,
+					 points[n * 3 / 4 - 1].live.bytes,
+					 points[n - 1].live.bytes});
+}
+
+/* Resident memory is mostly malloc's: else it says nothing of the allocator. */
+static bool is_elsewhere(const struct scry_malloc_process *p)
+{
+	return p->rss_peak > p->peak.bytes + RETAINED_MIN &&
+	       (double)p->peak.bytes < EXPLAINED_MIN * (double)p->rss_peak;
+}
+
+static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
+{
+	uint64_t live = p->rss_live;
+
+	if (p->point_count < POINTS_MIN)
+		return SCRY_MALLOC_VERDICT_UNKNOWN;
+	if (process_grows(p))
+		return SCRY_MALLOC_VERDICT_GROWS;
+	if (is_elsewhere(p))
+		return SCRY_MALLOC_VERDICT_ELSEWHERE;
+	if (!p->rss || p->rss < live + RETAINED_MIN)
+		return SCRY_MALLOC_VERDICT_STEADY;
+	if (live < p->peak.bytes / 2 && p->rss - live > p->peak.bytes / 2 &&
+	    p->rss > p->rss_peak / 2)
+		return SCRY_MALLOC_VERDICT_RETAINS;
+	if ((double)p->rss_peak > FRAGMENTED_MIN * (double)p->peak.bytes)
+		return SCRY_MALLOC_VERDICT_FRAGMENTS;
+	return SCRY_MALLOC_VERDICT_STEADY;
+}
+
+static void put_size(struct scry_buf *buf, const char *before, uint64_t bytes, const char *after)
+{
+	scry_buf_printf(buf, "%s", before);
+	scry_text_size(buf, bytes);
+	scry_buf_printf(buf, "%s", after);
+}
+
+static void put_growth(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	uint32_t n = p->point_count;
+
+	put_size(buf, "live bytes grew all the time, from ", p->points[n / 4 - 1].live.bytes, "");
+	put_size(buf, " after a quarter of the calls to ", p->points[n - 1].live.bytes,
+		 ": a leak, or a program still filling its caches; rows marked + below grew with "
+		 "it");
+}
+
+static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	put_size(buf, "; resident memory was ", p->rss, "");
+	put_size(buf, " at the last look, when ", p->rss_live, " lived");
+}
+
+static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "malloc explains only %.0f %% of the resident memory: ",
+			100.0 * (double)p->peak.bytes / (double)p->rss_peak);
+	scry_text_size(buf, p->peak.bytes);
+	put_size(buf, " lived at its peak, ", p->rss_peak,
+		 " were resident at most; the rest is what the program maps itself, as the heap of "
+		 "a "
+		 "VM, or gaps and heads of blocks. ");
+}
+
+enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
+					     struct scry_buf *buf)
+{
+	enum scry_malloc_verdict verdict = judge(p);
+
+	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_elsewhere(p))
+		put_elsewhere(p, buf);
+	switch (verdict) {
+	case SCRY_MALLOC_VERDICT_UNKNOWN:
+		scry_buf_printf(buf, "too few calls to tell growth");
+		break;
+	case SCRY_MALLOC_VERDICT_GROWS:
+		put_growth(p, buf);
+		break;
+	case SCRY_MALLOC_VERDICT_RETAINS:
+		put_size(buf, "no leak seen: the program freed what it held at its peak (",
+			 p->peak.bytes, ")");
+		put_rss(p, buf);
+		scry_buf_printf(buf, ": kept by the allocator, or held by blocks scattered over "
+				     "its pages; another allocator may give it back: scry malloc "
+				     "replay");
+		return verdict;
+	case SCRY_MALLOC_VERDICT_FRAGMENTS:
+		put_size(buf, "no growth seen; resident memory reached ", p->rss_peak, "");
+		put_size(buf, " while no more than ", p->peak.bytes,
+			 " ever lived: lost between blocks, or not malloc's; another allocator may "
+			 "need less: scry malloc replay");
+		return verdict;
+	case SCRY_MALLOC_VERDICT_ELSEWHERE:
+		scry_buf_printf(buf,
+				"No leak of malloc seen: live bytes did not grow all the time");
+		break;
+	case SCRY_MALLOC_VERDICT_STEADY:
+		put_size(buf, "no leak seen: live bytes reached ", p->peak.bytes,
+			 " and did not grow all the time");
+		break;
+	}
+	if (!p->rss) {
+		scry_buf_printf(buf, "; the recording does not say how much memory was resident");
+		return verdict;
+	}
+	put_rss(p, buf);
+	return verdict;
+}

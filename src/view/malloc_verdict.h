@@ -1,0 +1,34 @@
+/*
+ * One sentence about the memory of a process: does what it holds grow, or is it only not given
+ * back?
+ *
+ * What is said is what was seen; where the recording is too short, or says nothing of resident
+ * memory, the sentence says that.
+ */
+#ifndef SCRY_VIEW_MALLOC_VERDICT_H
+#define SCRY_VIEW_MALLOC_VERDICT_H
+
+#include "base/buf.h"
+#include "view/malloc_sum.h"
+
+enum scry_malloc_verdict {
+	SCRY_MALLOC_VERDICT_UNKNOWN,   /* too few calls to tell */
+	SCRY_MALLOC_VERDICT_GROWS,     /* live bytes grew through the whole recording */
+	SCRY_MALLOC_VERDICT_RETAINS,   /* live bytes fell, resident memory did not */
+	SCRY_MALLOC_VERDICT_FRAGMENTS, /* resident memory is far more than ever lived */
+	SCRY_MALLOC_VERDICT_STEADY,
+	SCRY_MALLOC_VERDICT_ELSEWHERE, /* most resident memory was never malloc's */
+};
+
+/* "grows", ... : for JSON. */
+const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict);
+
+/* Appends the sentence. */
+enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
+					     struct scry_buf *buf);
+
+/* Whether a caller's live bytes rose from quarter to quarter: a candidate for a leak. */
+bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
+			      const struct scry_malloc_caller_sum *c);
+
+#endif

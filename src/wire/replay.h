@@ -1,0 +1,150 @@
+/*
+ * What `scry malloc replay` (cmd/malloc_feed) and scry-replay share: one memory, in which calls of
+ * the malloc family stand as words, one stream for each thread.
+ *
+ *   head | lanes: a first block each | words, in blocks of 512
+ *
+ * A *lane* is a place for one thread of the replay, a *slot* a place for one living block, a
+ * *window* what is in the memory at a time: a piece of the recording. The two sides take turns:
+ * while a window is replayed the feeder sleeps, and the other way round (`turn`, a futex).
+ *
+ *   word 0   op : 6 | slot : 26 | size : 16 | tag : 16      fields from the low bits up
+ *   word 1   size : 42 | x : 6 | tag : 16                   only behind an op with LONG;
+ *            then word 0's size is how much of the block was touched, in 65535ths
+ *            x: log2 of the alignment; REALLOC: from which 64th of that on it is to be touched
+ *
+ * Order across threads. Whoever ends a block, or asks about it, must come after those who had it
+ * before. Three ways lead there, by what the feeder knows of the one that had it last:
+ *   - the same thread in the same window: program order;
+ *   - anybody in an earlier window: all threads end a window before the next begins;
+ *   - another thread in this window: the last word that had it gets a *tag* by which it publishes
+ *     the block in its cell, and the new one waits for that tag. (The tag is in word 1 for an op
+ *     that both waits and publishes, else in word 0.)
+ * A free slot belongs to the thread that freed it until the window ends. Tags of a slot grow within
+ * a window and are no tag that it has from before; so none can be mistaken for another.
+ *
+ * Nobody runs ahead. A program's queues are bounded; here who only begins blocks would begin them
+ * all before others end one. So a window is cut into *epochs* of some bytes begun, lanes mark the
+ * ends of their parts, and nobody enters an epoch before all have marked the last but one.
+ *
+ * Nobody can wait for ever. The recording is one sequence, streams are parts of it in its order,
+ * and a word waits only for words before it in the sequence: the first that is not done can always
+ * be done. scry-replay does not believe that: it plays each window first as one thread, and refuses
+ * one in which a rule is broken or somebody waits for ever (replay/check.c).
+ *
+ * Freestanding.
+ */
+#ifndef SCRY_WIRE_REPLAY_H
+#define SCRY_WIRE_REPLAY_H
+
+#include <stdint.h>
+
+#define SCRY_REPLAY_MAGIC UINT64_C(0x79616c7065722079)
+#define SCRY_REPLAY_VERSION 1u
+
+#define SCRY_REPLAY_LANES 8192u
+#define SCRY_REPLAY_SLOTS (1u << 26)
+#define SCRY_REPLAY_BLOCK 512u	  /* words */
+#define SCRY_REPLAY_BLOCKS 32768u /* 128 MiB: all memory that a recording of any length takes */
+#define SCRY_REPLAY_EPOCHS 65536u /* in a window */
+#define SCRY_REPLAY_NONE 0xffffffffu
+#define SCRY_REPLAY_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* bytes, of one block */
+#define SCRY_REPLAY_ALIGN_MAX 30		       /* log2 */
+
+enum scry_replay_op {
+	SCRY_REPLAY_END,   /* of the stream in this window */
+	SCRY_REPLAY_LINK,  /* goes on in block `slot` */
+	SCRY_REPLAY_SPAWN, /* begins lane `slot`, once as many threads as bits 32.. say have ended
+			    */
+	SCRY_REPLAY_STOP,  /* this thread ends; the last of its stream */
+	SCRY_REPLAY_MARK,  /* this lane's part of epoch `slot` is done */
+	SCRY_REPLAY_GATE,  /* as many lanes as bits 32.. say must have marked `slot` */
+	/* a block begins; tag: publishes */
+	SCRY_REPLAY_MALLOC,
+	SCRY_REPLAY_CALLOC,
+	SCRY_REPLAY_REALLOC_NULL,
+	SCRY_REPLAY_NEW,
+	SCRY_REPLAY_NEW_ARRAY,
+	SCRY_REPLAY_POSIX_MEMALIGN, /* these five always LONG */
+	SCRY_REPLAY_ALIGNED_ALLOC,
+	SCRY_REPLAY_MEMALIGN,
+	SCRY_REPLAY_VALLOC,
+	SCRY_REPLAY_PVALLOC,
+	/* it goes on; tag: waits, tag of word 1: publishes; always LONG */
+	SCRY_REPLAY_REALLOC,
+	SCRY_REPLAY_REALLOCARRAY,
+	SCRY_REPLAY_USABLE,
+	/* it ends; tag: waits */
+	SCRY_REPLAY_FREE,
+	SCRY_REPLAY_DELETE,
+	SCRY_REPLAY_DELETE_ARRAY,
+	SCRY_REPLAY_OPS,
+	SCRY_REPLAY_LONG = 32, /* a bit of the op */
+};
+
+#define SCRY_REPLAY_SLOT(word) ((uint32_t)((word) >> 6) & (SCRY_REPLAY_SLOTS - 1))
+#define SCRY_REPLAY_SHORT(word) ((uint32_t)((word) >> 32) & 0xffffu)
+#define SCRY_REPLAY_TAG(word) ((uint32_t)((word) >> 48))
+#define SCRY_REPLAY_SIZE(word1) ((word1)&SCRY_REPLAY_SIZE_MAX)
+#define SCRY_REPLAY_X(word1) ((uint32_t)((word1) >> 42) & 63u)
+
+enum scry_replay_mode {
+	SCRY_REPLAY_TIMED,
+	SCRY_REPLAY_SAMPLED, /* times one call in `sample_every`, by kind */
+	SCRY_REPLAY_VERIFY,
+};
+enum scry_replay_touch { SCRY_TOUCH_NONE, SCRY_TOUCH_FIRST, SCRY_TOUCH_ALL, SCRY_TOUCH_RECORDED };
+enum scry_replay_kind {
+	SCRY_REPLAY_KIND_MALLOC, /* new, too */
+	SCRY_REPLAY_KIND_CALLOC,
+	SCRY_REPLAY_KIND_ALIGNED,
+	SCRY_REPLAY_KIND_REALLOC,
+	SCRY_REPLAY_KIND_FREE,
+	SCRY_REPLAY_KIND_USABLE,
+	SCRY_REPLAY_KINDS,
+};
+/* Whose turn it is, and for what: to replay the window, to end all blocks that live. */
+enum scry_replay_turn { SCRY_TURN_FEEDER, SCRY_TURN_WINDOW, SCRY_TURN_DRAIN, SCRY_TURN_EXIT };
+
+#define SCRY_REPLAY_BUCKETS 512u /* of a histogram: eight to each doubling of the TSC's ticks */
+
+struct scry_replay_head {
+	/* the feeder's, before the start */
+	uint64_t magic;
+	uint32_t version, mode, touch, sample_every;
+	uint32_t is_null, reserved; /* no allocator: what the replay itself costs */
+	uint64_t live_max;	    /* bytes asked for that may live at once */
+	uint64_t address_max;	    /* bytes, RLIMIT_AS */
+	char allocator[1024];	    /* path of the object that must serve malloc; "": libc */
+	/* the feeder's, before each window */
+	uint32_t turn;		/* futex; enum scry_replay_turn */
+	uint32_t window;	/* 1, 2, ... */
+	uint32_t lanes, blocks; /* in use */
+	uint32_t slots;		/* ever used */
+	uint32_t reserved2;
+	/* scry-replay's */
+	uint64_t position;  /* words done, a block of 512 late */
+	uint64_t cpu_ns;    /* of its threads in windows, without what waited */
+	uint64_t kernel_ns; /* of that, in the kernel; as exact as the kernel counts it */
+	uint64_t wait_ns;   /* for other threads */
+	uint64_t waits;
+	uint64_t faults;			       /* minor, in windows */
+	uint64_t failed;			       /* calls that got no memory */
+	uint64_t live_blocks;			       /* at the last window's end */
+	uint64_t wrong;				       /* VERIFY: blocks that were */
+	uint64_t tsc_begin, tsc_end, ns_begin, ns_end; /* one pair of readings each */
+	uint32_t timer_ticks;			       /* that reading the TSC twice takes */
+	uint32_t has_usable;			       /* the allocator has malloc_usable_size */
+	char served[1024];			       /* path of the object that serves */
+	char why[512];				       /* a sentence when it refuses, or is wrong */
+	uint64_t histogram[SCRY_REPLAY_KINDS][SCRY_REPLAY_BUCKETS];
+};
+
+struct scry_replay_memory {
+	struct scry_replay_head head;
+	uint32_t lanes[SCRY_REPLAY_LANES] __attribute__((aligned(4096))); /* first block or NONE */
+	uint64_t words[SCRY_REPLAY_BLOCKS][SCRY_REPLAY_BLOCK] __attribute__((aligned(4096)));
+	uint64_t pad[SCRY_REPLAY_BLOCK]; /* may be prefetched */
+};
+
+#endif

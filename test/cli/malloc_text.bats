@@ -1,0 +1,43 @@
+#!/usr/bin/env bats
+# A malloc recording as text and back, by the command line.
+
+load lib
+
+setup() {
+	T="$BATS_TEST_TMPDIR"
+	cat >"$T/a.txt" <<-'END'
+	scry-malloc 1 pid 4711
+	caller caller=1 module=/usr/lib/libapp.so symbol=parse offset=28
+	thread thread=1 tid=4711 name=main
+	@1000
+	1: malloc(24) = 0 usable=24 caller=1
+	1: realloc(0, 48) = 0 moved usable=56 caller=1
+	1: free(0)
+	END
+}
+
+@test "text becomes a recording, which is text again and has a report" {
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	"$SCRY" malloc export "$T/a.scry" >"$T/b.txt"
+	diff <(grep -v ^@ "$T/a.txt") <(grep -v ^@ "$T/b.txt")
+	"$SCRY" malloc import - -o "$T/b.scry" <"$T/b.txt"
+	"$SCRY" malloc export "$T/b.scry" -o "$T/c.txt"
+	cmp "$T/b.txt" "$T/c.txt"
+	"$SCRY" report "$T/a.scry" | grep -F "parse+0x1c (libapp.so)"
+	"$SCRY" report "$T/a.scry" --json --at end | jq -e '.schema == "scry.malloc/1" and .honesty.events == 3 and .totals.peak_bytes == 48'
+	"$SCRY" info "$T/a.scry" | grep -F "malloc, packed"
+}
+
+@test "what is no such text is refused with its line, and no half recording is left" {
+	echo "1: free(9)" >>"$T/a.txt"
+	run "$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"a.txt': line 8: no block of that number lives"* ]]
+	[ ! -e "$T/a.scry" ]
+	run "$SCRY" malloc export "$T/a.txt"
+	[ "$status" -eq 1 ]
+	run "$SCRY" malloc import "$T/a.txt"
+	[ "$status" -eq 2 ]
+	run "$SCRY" report "$T/a.txt" --at noon
+	[ "$status" -eq 2 ]
+}

@@ -1,0 +1,181 @@
+#!/usr/bin/env bats
+# `scry malloc replay`: recordings with a known answer, replayed under the allocators that are here.
+
+load lib
+
+setup() {
+	need_targets
+	T=$BATS_TEST_TMPDIR
+	MAKE="$BUILD/test/malloc_make"
+}
+
+# make_recording CALLS THREADS LIVE CROSS CHURN SIZE_MAX SEED: $T/a.scry, what lives at its end in $BLOCKS and $BYTES.
+make_recording() {
+	local word
+	read -r word BLOCKS BYTES < <("$MAKE" "$T/a.scry" "$@")
+	[ "$word" = live ]
+}
+
+# replay ARGS...: its JSON in $T/a.json
+replay() {
+	"$SCRY" malloc replay "$T/a.scry" --json "$@" >"$T/a.json" 2>"$T/a.err" || {
+		cat "$T/a.err"
+		head -c 2000 "$T/a.json"
+		return 1
+	}
+}
+
+is() { # JQ-EXPRESSION
+	jq -e "$1" "$T/a.json" >/dev/null && return 0
+	echo "not so: $1"
+	jq -c '.totals, .notes' "$T/a.json"
+	return 1
+}
+
+@test "all functions by one thread: verified under each allocator that is here" {
+	make_recording 60000 1 3000 0 0 200000 1
+	replay --runs 1 --verify
+	is '.schema == "scry.malloc-replay/1"'
+	is '.totals.calls == 60000 and .honesty.events == 60000'
+	is ".totals.live_end_bytes == $BYTES"
+	is '[.notes[] | select(test("verified, no block was wrong"))] | length >= 1'
+	is '[.rows[] | select(.kind == "all") | .failed] | add == 0'
+	is '[.rows[] | select(.kind == "all") | .rss_peak_bytes > 1000000] | all'
+	is '[.rows[] | select(.allocator == "glibc" and .kind != "all") | .calls] | add == 60000'
+}
+
+@test "threads that take blocks over, begin and end: verified, as recorded and by one thread" {
+	make_recording 60000 5 1000 40 1000 20000 2
+	replay --runs 1 --verify
+	is '.totals.threads > 40 and .totals.threads_peak == 5 and .totals.crossed > 10000'
+	is ".totals.live_end_bytes == $BYTES"
+	is '[.notes[] | select(test("wrong blocks|gave"))] | length == 0'
+	replay --runs 1 --verify --threads 1
+	is ".totals.live_end_bytes == $BYTES"
+	is '[.notes[] | select(test("by one thread"))] | length == 1'
+}
+
+@test "the allocator that is named is the one that is called" {
+	make_recording 20000 3 500 20 0 3000 3
+	MARKER=$T/none replay --runs 1 --with "glibc"
+	[ ! -e "$T/none" ]
+	replay --runs 1 --with "glibc,$TARGETS/libmarker.so:MARKER=$T/marker"
+	is "[.rows[] | select(.allocator | test(\"libmarker\")) | .object] | unique == [\"$(realpath "$TARGETS/libmarker.so")\"]"
+	# Each run makes all calls but the questions for a usable size; the file is of the last run.
+	read -r word calls <"$T/marker"
+	asked=$(jq '[.rows[] | select(.allocator == "glibc" and .kind == "usable_size") | .calls] | add // 0' "$T/a.json")
+	[ "$word" = calls ]
+	[ "$calls" -ge $((20000 - asked)) ]
+}
+
+@test "an allocator that does not serve, or not all, is refused" {
+	make_recording 2000 1 100 0 0 3000 4
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with "glibc,$(ls /lib/x86_64-linux-gnu/libm.so.6)"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"malloc is served by '"*"libc.so.6' and not by"*"libm.so.6'"* ]]
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with "glibc,$TARGETS/libmarker_half.so"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"not one allocator"* ]]
+}
+
+@test "verify finds an allocator whose calloc does not zero" {
+	make_recording 2000 1 100 0 0 3000 5
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --verify --with "glibc,$TARGETS/libmarker_wrong.so"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"blocks that are wrong; the first: "*"calloc did not zero it"* ]]
+}
+
+@test "variants differ by their environment; words that cannot be are said" {
+	make_recording 20000 3 500 20 0 3000 6
+	replay --runs 1 --with 'glibc,glibc:MALLOC_ARENA_MAX=1:GLIBC_TUNABLES=glibc.malloc.tcache_count=0\:glibc.malloc.arena_max=1'
+	is '[.rows[] | select(.kind == "all")] | length == 2'
+	for bad in nosuch glibc:ARENAS /no/such.so; do
+		run "$SCRY" malloc replay "$T/a.scry" --with "$bad"
+		[ "$status" -eq 1 ]
+		[[ "$output" == "scry: "* ]]
+	done
+	run "$SCRY" malloc replay "$T/a.scry" --runs 0
+	[ "$status" -eq 2 ]
+	run "$SCRY" malloc replay "$T/none.scry"
+	[ "$status" -eq 1 ]
+	run "$SCRY" malloc replay
+	[ "$status" -eq 2 ]
+}
+
+@test "one allocator, or one run, tells nothing" {
+	make_recording 5000 1 100 0 0 3000 7
+	replay --runs 3 --with glibc
+	is '.totals.winner == null and (.totals.verdict | test("^cannot tell"))'
+	replay --runs 1 --with glibc,jemalloc
+	is '.totals.winner == null and (.totals.verdict | test("^cannot tell"))'
+}
+
+@test "more than is allowed is refused with a sentence" {
+	make_recording 5000 1 1000 0 0 300000 8
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --memory 100K
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"live at once"*"--memory"* ]]
+	replay --runs 1 --with glibc
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --memory $(($(jq .totals.live_peak_bytes "$T/a.json") + 1)) --with glibc
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"glibc takes more than"*"--memory"* ]]
+}
+
+@test "pictures: well-formed, from nobody's network, with a line for each allocator" {
+	make_recording 20000 1 1000 0 0 3000 9
+	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with 'glibc,glibc:A=<b>' -o "$T/a.svg" >"$T/a.txt"
+	grep -q "calls replayed" "$T/a.txt"
+	[ "$(python3 -c 'import sys, xml.dom.minidom as d; print(len(d.parse(sys.argv[1]).getElementsByTagName("polyline")))' "$T/a.svg")" = 2 ]
+	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc -o "$T/a.html" >/dev/null
+	grep -q "<svg" "$T/a.html"
+	! grep -qE "(src|href)=|<script" "$T/a.html" "$T/a.svg"
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc -o "$T/a.html"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"--force"* ]]
+}
+
+@test "a torn or damaged recording is replayed as far as it goes" {
+	make_recording 60000 2 1000 20 0 3000 10
+	head -c $(($(stat -c %s "$T/a.scry") - 100)) "$T/a.scry" >"$T/b.scry"
+	mv "$T/b.scry" "$T/a.scry"
+	if replay --runs 1 --with glibc; then
+		is '.honesty.torn_bytes > 0'
+	else
+		grep -q "no call of the malloc family" "$T/a.err"
+	fi
+}
+
+@test "--check runs the program itself under each allocator; a static one is told of" {
+	make_recording 5000 1 500 0 0 3000 11
+	replay --runs 3 --with "glibc,$TARGETS/libmarker.so:MARKER=$T/real" --check -- /bin/sh -c 'exit 3'
+	is '[.rows[] | select(.kind == "all") | .real_cpu_ns, .predicted_cpu_ns | . != null] | all'
+	is '.totals.real_verdict != null'
+	is '[.notes[] | select(test("ended with status 3"))] | length == 2'
+	grep -q "calls [1-9]" "$T/real"
+	if [ -x "$TARGETS/target_caller_static" ]; then
+		replay --runs 1 --with "glibc,$TARGETS/libmarker.so" --check -- "$TARGETS/target_caller_static"
+		is '[.notes[] | select(test("was not seen to load"))] | length == 1'
+	fi
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc --check -- /no/such/program
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"cannot run '/no/such/program'"* ]]
+	run "$SCRY" malloc replay "$T/a.scry" --check
+	[ "$status" -eq 2 ]
+}
+
+@test "compare: recorded, replayed and run, in one command that leaves nothing behind" {
+	TMPDIR=$T "$SCRY" malloc compare --runs 1 --with "glibc,$TARGETS/libmarker.so" --json -- \
+		/bin/sh -c 'echo data; exec cat /proc/self/maps' >"$T/a.json" 2>"$T/a.err" || {
+		cat "$T/a.err"
+		return 1
+	}
+	is '.totals.calls > 0 and .totals.real_verdict != null'
+	in_file "^data$" "$T/a.err"
+	[ -z "$(ls -d "$T"/scry-* 2>/dev/null)" ]
+	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/cat /proc/self/maps >/dev/null 2>&1
+	"$SCRY" info "$T/kept.scry" >/dev/null
+	run "$SCRY" malloc compare --with glibc
+	[ "$status" -eq 2 ]
+	run "$SCRY" malloc compare --with glibc -- /no/such/program
+	[ "$status" -eq 1 ]
+}

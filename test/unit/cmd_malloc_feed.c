@@ -1,0 +1,224 @@
+/* From calls to words to calls: the feeder, scry-replay and what allocators answer. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "cmd/malloc_feed.h"
+#include "cmd/malloc_run.h"
+#include "malloc_gen.h"
+
+static struct malloc_gen gen;
+static struct scry_malloc_result result;
+
+static const struct scry_malloc_allocator glibc = {.label = "glibc"};
+static const struct scry_malloc_allocator null = {.label = "null", .is_null = true};
+static const struct scry_malloc_allocator others[] = {
+	{.label = "glibc"},
+	{.label = "jemalloc", .path = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"},
+	{.label = "tcmalloc", .path = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"},
+	{.label = "mimalloc", .path = "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0"},
+};
+
+static struct scry_malloc_run_opts opts = {
+	.mode = SCRY_REPLAY_VERIFY,
+	.touch = SCRY_TOUCH_RECORDED,
+	.sample_every = 61,
+	.rss_every_ns = 1000000,
+	.memory = UINT64_C(4) << 30,
+	.stuck_ns = UINT64_C(60000000000),
+};
+
+static struct scry_malloc_feed *feed_of(bool one_thread)
+{
+	struct scry_malloc_feed_opts o = {.one_thread = one_thread, .live_max = opts.memory};
+	struct scry_malloc_feed *f;
+
+	malloc_gen_init(&gen);
+	assert_int_equal(scry_malloc_feed_new(&gen.source, &o, &f), 0);
+	return f;
+}
+
+static void run(struct scry_malloc_feed *f, const struct scry_malloc_allocator *a)
+{
+	int err = scry_malloc_run(f, a, &opts, &result);
+
+	if (err || result.wrong)
+		fail_msg("%s: %d %s; %llu wrong: %s", a->label, err, scry_error(),
+			 (unsigned long long)result.wrong, result.why);
+}
+
+/* All functions, one thread: right under all allocators, and the same blocks live at the end. */
+static void one_thread(void **state)
+{
+	struct scry_malloc_feed *f;
+
+	gen = (struct malloc_gen){
+		.calls = 200000, .threads = 1, .live = 5000, .size_max = 300000, .seed = 1};
+	f = feed_of(false);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (others[i].path && access(others[i].path, R_OK)) {
+			print_message("# no %s here: not tried\n", others[i].label);
+			continue;
+		}
+		run(f, &others[i]);
+		assert_int_equal(result.live_blocks, gen.count);
+		assert_int_equal(result.failed, 0);
+		assert_true(result.rss_peak > gen.live_bytes / 2);
+	}
+	assert_int_equal(scry_malloc_feed_stats(f)->live_blocks, gen.count);
+	assert_int_equal(scry_malloc_feed_stats(f)->live_bytes, gen.live_bytes);
+	assert_int_equal(scry_malloc_feed_stats(f)->calls, gen.calls);
+	assert_int_equal(scry_malloc_feed_stats(f)->strange, 0);
+	assert_int_equal(scry_malloc_feed_stats(f)->windows, 1);
+	scry_malloc_feed_free(f);
+}
+
+/* Threads that take blocks over from each other, that end and begin. */
+static void many_threads(void **state)
+{
+	struct scry_malloc_feed *f;
+
+	gen = (struct malloc_gen){.calls = 300000,
+				  .threads = 5,
+				  .live = 3000,
+				  .cross = 40,
+				  .churn = 1000,
+				  .size_max = 20000,
+				  .seed = 2};
+	f = feed_of(false);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (others[i].path && access(others[i].path, R_OK))
+			continue;
+		run(f, &others[i]);
+		assert_int_equal(result.live_blocks, gen.count);
+	}
+	assert_true(scry_malloc_feed_stats(f)->tags > 10000);
+	assert_true(scry_malloc_feed_stats(f)->threads > 100);
+	assert_int_equal(scry_malloc_feed_stats(f)->threads_peak, 5);
+	scry_malloc_feed_free(f);
+}
+
+/* The same calls by one thread. */
+static void as_one(void **state)
+{
+	struct scry_malloc_feed *f;
+
+	gen = (struct malloc_gen){.calls = 100000,
+				  .threads = 5,
+				  .live = 3000,
+				  .cross = 40,
+				  .churn = 1000,
+				  .size_max = 20000,
+				  .seed = 3};
+	f = feed_of(true);
+	run(f, &glibc);
+	assert_int_equal(result.live_blocks, gen.count);
+	assert_int_equal(scry_malloc_feed_stats(f)->tags, 0);
+	scry_malloc_feed_free(f);
+}
+
+/* More than a window holds: it is decoded again for each run, blocks live on from one to the next.
+ */
+static void windows(void **state)
+{
+	struct scry_malloc_feed *f;
+
+	gen = (struct malloc_gen){.calls = 20000000,
+				  .threads = 3,
+				  .live = 10000,
+				  .cross = 20,
+				  .churn = 1000000,
+				  .size_max = 200,
+				  .is_plain = true,
+				  .seed = 4};
+	f = feed_of(false);
+	opts.mode = SCRY_REPLAY_TIMED;
+	for (int i = 0; i < 2; i++) {
+		run(f, i ? &glibc : &null);
+		assert_int_equal(result.live_blocks, gen.count);
+		assert_true(scry_malloc_feed_stats(f)->windows > 1);
+	}
+	opts.mode = SCRY_REPLAY_VERIFY;
+	scry_malloc_feed_free(f);
+}
+
+/* Calls that nobody made: whatever a recording says, what is made of it can be replayed. */
+struct noise {
+	struct scry_malloc_source source;
+	uint64_t random, left, seed;
+	struct scry_ev_malloc call;
+};
+
+static uint64_t draw(struct noise *n, uint64_t below)
+{
+	n->random ^= n->random << 13;
+	n->random ^= n->random >> 7;
+	n->random ^= n->random << 17;
+	return (n->random >> 11) % below;
+}
+
+static int noise_rewind(struct scry_malloc_source *s)
+{
+	struct noise *n = (struct noise *)s;
+
+	n->random = n->seed * 2654435761u + 1;
+	n->left = 20000;
+	return 0;
+}
+
+static int noise_next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call)
+{
+	struct noise *n = (struct noise *)s;
+
+	if (!n->left--)
+		return 0;
+	n->call = (struct scry_ev_malloc){
+		.function = (uint32_t)draw(n, draw(n, 50) ? SCRY_MALLOC_FUNCTIONS : UINT32_MAX),
+		.flags = draw(n, 3) ? 0 : (uint32_t)draw(n, 32),
+		.thread = (uint32_t)draw(n, draw(n, 2) ? 3 : 40),
+		.block = (uint32_t)draw(n, draw(n, 200) ? 20 : 5000),
+		.size = draw(n, draw(n, 100) ? 300 : 1 << 20),
+		.usable = draw(n, 1 << 20),
+		.align = UINT64_C(1) << draw(n, 7),
+	};
+	if (draw(n, 2000) == 0)
+		n->call.size = draw(n, UINT64_MAX) | UINT64_C(1) << 42;
+	*ret_call = &n->call;
+	return 1;
+}
+
+static void any_calls(void **state)
+{
+	static struct noise n;
+	struct scry_malloc_feed_opts o = {.live_max = opts.memory};
+	struct scry_malloc_feed *f;
+	unsigned int seeds = getenv("SCRY_SOAK") ? 400 : 20;
+
+	n.source = (struct scry_malloc_source){.rewind = noise_rewind, .next = noise_next};
+	for (n.seed = 1; n.seed <= seeds; n.seed++) {
+		o.one_thread = n.seed % 8 == 0;
+		n.source.main_thread = (uint32_t)(n.seed % 3);
+		assert_int_equal(scry_malloc_feed_new(&n.source, &o, &f), 0);
+		run(f, &glibc);
+		scry_malloc_feed_free(f);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_thread), cmocka_unit_test(many_threads),
+		cmocka_unit_test(as_one),     cmocka_unit_test(windows),
+		cmocka_unit_test(any_calls),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

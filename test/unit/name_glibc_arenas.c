@@ -1,0 +1,196 @@
+/*
+ * Living blocks found from outside, compared with a program that knows them (test/targets/
+ * malloc_blocks.c), and with what glibc itself counts.
+ */
+#include "name/glibc_arenas.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "child.h"
+
+struct row { /* as the target has it */
+	uint64_t address, size;
+};
+
+/* All its threads are held. One that stands in the midst of a call may hold a heap that does not
+ * fit: then again. */
+static int read_blocks(pid_t pid, struct scry_mem *mem, struct scry_glibc_arenas *ret)
+{
+	struct scry_maps maps;
+	int r = -1;
+
+	assert_int_equal(scry_mem_open(mem, pid, 0), 0);
+	for (int i = 0; i < 5 && r < 0; i++) {
+		assert_int_equal(kill(pid, SIGSTOP), 0);
+		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+		assert_int_equal(scry_maps_read(pid, &maps), 0);
+		r = scry_glibc_arenas_read(mem, &maps, 0, ret);
+		scry_maps_done(&maps);
+		assert_int_equal(kill(pid, SIGCONT), 0);
+	}
+	if (r == 0)
+		scry_glibc_arenas_settle(ret);
+	return r;
+}
+
+/* What of the table was found; bytes that were found and are not in it. */
+struct compared {
+	uint64_t blocks, bytes, found, found_bytes, other, other_bytes, freed;
+};
+
+static struct compared compare(const struct row *rows, size_t count,
+			       const struct scry_glibc_arenas *a)
+{
+	struct compared c = {0};
+	struct scry_map known;
+
+	scry_map_init(&known, count + 1);
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].size)
+			assert_int_equal(scry_map_put(&known, rows[i].address, rows[i].size), 0);
+	for (size_t i = 0; i < a->count; i++) {
+		uint64_t size;
+
+		if (scry_map_remove(&known, a->rows[i].address, &size)) {
+			c.found++;
+			c.found_bytes += size;
+			assert_true(a->rows[i].usable >= size);
+		} else {
+			c.other++;
+			c.other_bytes += a->rows[i].usable;
+		}
+	}
+	for (size_t i = 0; i < count; i++) {
+		c.blocks += rows[i].size != 0;
+		c.bytes += rows[i].size;
+	}
+	scry_map_done(&known);
+	return c;
+}
+
+static void check(const char *how, double least, uint32_t broken)
+{
+	struct scry_glibc_arenas a;
+	unsigned long long table;
+	struct compared c;
+	struct scry_mem mem;
+	struct child child;
+	struct row *rows;
+	int count;
+
+	if (!child_start(&child, "target_malloc_blocks", how))
+		skip();
+	assert_int_equal(sscanf(child_next(&child), "table %llx %d", &table, &count), 2);
+	if (read_blocks(child.pid, &mem, &a) == -ENOTSUP) {
+		print_message("skipped: %s\n", scry_error());
+		child_end(&child);
+		skip();
+	}
+	rows = malloc((size_t)count * sizeof(*rows));
+	assert_non_null(rows);
+	assert_int_equal(scry_mem_read(&mem, table, rows, (size_t)count * sizeof(*rows)), 0);
+	c = compare(rows, (size_t)count, &a);
+	print_message("%llu of %llu blocks, %llu of %llu bytes; %llu others with %llu bytes; %u "
+		      "arenas, %u broken, %u tcaches, %llu cached, mapped %llu of %llu\n",
+		      (unsigned long long)c.found, (unsigned long long)c.blocks,
+		      (unsigned long long)c.found_bytes, (unsigned long long)c.bytes,
+		      (unsigned long long)c.other, (unsigned long long)c.other_bytes, a.arenas,
+		      a.broken, a.tcaches, (unsigned long long)a.cached,
+		      (unsigned long long)a.mapped_found, (unsigned long long)a.mapped);
+	assert_true((double)c.found_bytes >= least * (double)c.bytes);
+	/* libc's own: threads, buffers, empty tcaches; and what a cache holds behind a block that
+	 * lies where the heap was not found */
+	assert_true(c.other < (broken ? 400 : 40));
+	assert_int_equal(a.broken, broken);
+	free(rows);
+	scry_glibc_arenas_done(&a);
+	scry_mem_close(&mem);
+	child_end(&child);
+}
+
+static void test_known(void **state)
+{
+	(void)state;
+	check(NULL, 0.999, 0);
+}
+
+static void test_pieces(void **state)
+{
+	(void)state;
+	check("pieces", 0.5, 1); /* it says that some is missing */
+}
+
+/* glibc's own sums: mallinfo2 counts what is used, cached chunks and heads of chunks too. */
+static void test_python(void **state)
+{
+	static const char path[] = "/tmp/scry-test-mallinfo.py";
+	static const char script[] =
+		"#!/usr/bin/env python3\n"
+		"import ctypes, json, os, sys\n"
+		"class Info(ctypes.Structure):\n"
+		" _fields_ = [(n, ctypes.c_size_t) for n in 'arena ordblks smblks hblks hblkhd '\n"
+		"  'usmblks fsmblks uordblks fordblks keepcost'.split()]\n"
+		"mallinfo = ctypes.CDLL(None).mallinfo2\n"
+		"mallinfo.restype = Info\n"
+		"keep = [json.loads('[%s{}]' % ('{\"a\":[1,2.5,\"x\"]},' * 200)) for _ in "
+		"range(100)]\n"
+		"keep += [bytearray(1 << n) for n in range(24)]\n"
+		"del keep[::3]\n"
+		"print('pid', os.getpid(), flush=True)\n"
+		"i = mallinfo()\n"
+		"print('info', i.uordblks, i.hblkhd, flush=True)\n"
+		"sys.stdin.read()\n";
+	unsigned long long used, mapped;
+	struct scry_glibc_arenas a;
+	struct scry_mem mem;
+	struct child child;
+	uint64_t sum;
+	FILE *f = fopen(path, "w");
+
+	(void)state;
+	assert_non_null(f);
+	fputs(script, f);
+	assert_int_equal(fchmod(fileno(f), 0700), 0);
+	fclose(f);
+	setenv("PYTHONMALLOC", "malloc", 1);
+	assert_true(child_start(&child, path, NULL));
+	assert_int_equal(sscanf(child_next(&child), "info %llu %llu", &used, &mapped), 2);
+	if (read_blocks(child.pid, &mem, &a) == -ENOTSUP) {
+		print_message("skipped: %s\n", scry_error());
+		child_end(&child);
+		skip();
+	}
+	sum = a.bytes + 8 * a.count + 8 * a.mapped_found + a.cached_bytes + 8 * a.cached +
+	      8 * a.tcaches;
+	print_message("%llu bytes in %zu blocks; libc counts %llu and %llu mapped\n",
+		      (unsigned long long)sum, a.count, used, mapped);
+	assert_int_equal(a.broken, 0);
+	assert_in_range(sum, (used + mapped) / 100 * 98, (used + mapped) / 100 * 102);
+	scry_glibc_arenas_done(&a);
+	scry_mem_close(&mem);
+	child_end(&child);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_known),
+		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_python),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

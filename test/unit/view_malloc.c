@@ -1,0 +1,380 @@
+/* The malloc view: recordings with a known answer, as pages in test/golden/ and as sums. */
+#include "view/malloc_sum.h"
+
+#include "base/err.h"
+#include "golden.h"
+#include "rec/malloc_pack.h"
+#include "view/malloc_verdict.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define PID 4711u
+
+struct program { /* that makes calls by itself */
+	struct golden rec;
+	struct scry_malloc_pack *pack;
+	uint64_t time_ns;
+};
+
+static void put_caller(struct golden *rec, uint32_t id, const char *symbol, uint32_t line)
+{
+	struct scry_ev_caller caller = {
+		.caller = id,
+		.pid = PID,
+		.module_str = golden_str(rec, "/usr/lib/libapp.so.1"),
+		.symbol_str = golden_str(rec, symbol),
+		.offset = 0x1c,
+	};
+
+	if (line) {
+		caller.file_str = golden_str(rec, "app/evil\x1b[2J.rb");
+		caller.line = line;
+		caller.method_str = golden_str(rec, "load");
+	}
+	golden_put(rec, SCRY_EVENT_CALLER, &caller, sizeof(caller));
+}
+
+static struct program begin(void)
+{
+	const struct scry_producer producer = {PID, 0, 5};
+	struct program p = {.rec = golden_begin(), .time_ns = GOLDEN_START_NS + 1000000};
+	struct scry_ev_allocator allocator = {
+		.pid = PID,
+		.module_str = golden_str(&p.rec, "/lib/x86_64-linux-gnu/libc.so.6"),
+		.name_str = golden_str(&p.rec, "glibc 2.36"),
+	};
+	struct scry_ev_thread thread = {1, PID, PID, golden_str(&p.rec, "main")};
+
+	golden_beginning(&p.rec, "malloc", PID);
+	golden_put(&p.rec, SCRY_EVENT_ALLOCATOR, &allocator, sizeof(allocator));
+	golden_put(&p.rec, SCRY_EVENT_THREAD, &thread, sizeof(thread));
+	put_caller(&p.rec, 1, "parse", 0);
+	put_caller(&p.rec, 2, "cache_add", 12);
+	assert_int_equal(scry_malloc_pack_new(&producer, &p.pack), 0);
+	return p;
+}
+
+static uint32_t call(struct program *p, struct scry_ev_malloc call)
+{
+	uint32_t block;
+
+	call.thread = call.thread ? call.thread : 1;
+	p->time_ns += 20000;
+	assert_int_equal(scry_malloc_pack_add(p->pack, p->time_ns, &call, &block), 0);
+	return block;
+}
+
+static uint32_t make(struct program *p, uint32_t caller, uint64_t size)
+{
+	return call(p, (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC,
+					       .caller = caller,
+					       .size = size,
+					       .usable = (size + 23) / 16 * 16 - 8});
+}
+
+static void end_block(struct program *p, uint32_t block)
+{
+	call(p, (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE, .block = block});
+}
+
+static void look(struct program *p, uint64_t rss)
+{
+	struct scry_ev_memory memory = {.pid = PID, .threads = 1, .rss_anon = rss};
+
+	assert_int_equal(scry_malloc_pack_write(p->pack, p->rec.w), 0);
+	golden_put(&p->rec, SCRY_EVENT_MEMORY, &memory, sizeof(memory));
+}
+
+static int finish(struct program *p, uint64_t calls)
+{
+	assert_int_equal(scry_malloc_pack_write(p->pack, p->rec.w), 0);
+	golden_totals(&p->rec, PID, calls);
+	scry_malloc_pack_free(p->pack);
+	return golden_end(&p->rec);
+}
+
+/* 2,000 rounds: parse makes and frees, cache_add keeps 1,000 bytes of each. */
+static int leaking(void)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 2000; i++) {
+		uint32_t block = make(&p, 1, 100 + i % 7);
+
+		make(&p, 2, 1000);
+		end_block(&p, block);
+		if (i % 500 == 499)
+			look(&p, 1000000 + (uint64_t)i * 1100);
+	}
+	return finish(&p, 6000);
+}
+
+/* Holds 40 MB at its peak, frees nearly all; the kernel goes on to see 39 MB. */
+static int retaining(void)
+{
+	static uint32_t blocks[10000];
+	struct program p = begin();
+
+	for (int i = 0; i < 10000; i++)
+		blocks[i] = make(&p, 1 + i % 2, 4000);
+	look(&p, 42000000);
+	for (int i = 0; i < 10000; i++)
+		if (i % 100)
+			end_block(&p, blocks[i]);
+	for (int i = 0; i < 30000; i++)
+		end_block(&p, make(&p, 1, 64));
+	look(&p, 39000000);
+	return finish(&p, 79900);
+}
+
+static struct scry_malloc_sum sum_of(int fd, uint64_t at_ns)
+{
+	struct scry_malloc_sum sum = {.at_ns = at_ns};
+	const struct scry_event *event;
+	struct scry_reader *r;
+
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	while (scry_reader_next(r, &event) > 0)
+		assert_int_equal(scry_malloc_sum_event(&sum, event), 0);
+	scry_malloc_sum_close(&sum);
+	scry_reader_close(r);
+	return sum;
+}
+
+static enum scry_malloc_verdict verdict_of(const struct scry_malloc_sum *sum)
+{
+	struct scry_buf buf = {0};
+	enum scry_malloc_verdict verdict = scry_malloc_verdict(scry_malloc_sum_main(sum), &buf);
+
+	assert_true(buf.len > 0);
+	scry_buf_done(&buf);
+	return verdict;
+}
+
+static void leak(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = leaking();
+	struct scry_malloc_sum sum = sum_of(fd, 0);
+	struct scry_malloc_process *p = scry_malloc_sum_main(&sum);
+
+	assert_int_equal(p->calls, 6000);
+	assert_int_equal(p->allocated, 4000);
+	assert_int_equal(p->ended, 2000);
+	assert_int_equal(p->short_lived, 2000);
+	assert_int_equal(p->live.bytes, 2000 * 1000);
+	assert_int_equal(p->live.blocks, 2000);
+	assert_int_equal(p->callers[1].live.bytes, 0);
+	assert_int_equal(p->callers[2].live.bytes, 2000 * 1000);
+	assert_false(scry_malloc_caller_grows(p, &p->callers[1]));
+	assert_true(scry_malloc_caller_grows(p, &p->callers[2]));
+	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_GROWS);
+	scry_malloc_sum_done(&sum);
+	golden_check(fd, "malloc", "malloc_leak.txt", &plain);
+	golden_check(fd, "malloc", "malloc_leak.json", &plain);
+	golden_check(fd, "info", "malloc_info.txt", &plain);
+	close(fd);
+}
+
+static void retention(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = retaining();
+	struct scry_malloc_sum sum = sum_of(fd, GOLDEN_START_NS + 1000000 + 20000ull * 5000);
+	struct scry_malloc_process *p = scry_malloc_sum_main(&sum);
+
+	assert_int_equal(p->peak.bytes, 10000 * 4000);
+	assert_int_equal(p->peak.blocks, 10000);
+	assert_int_equal(p->callers[1].peak.bytes, 5000 * 4000);
+	assert_int_equal(p->callers[1].peak.blocks, 5000);
+	assert_int_equal(p->live.blocks, 100);
+	/* Stamps are 64 calls apart. */
+	assert_in_range(p->at.blocks, 5000, 5064);
+	assert_int_equal(p->callers[1].at.blocks + p->callers[2].at.blocks, p->at.blocks);
+	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_RETAINS);
+	scry_malloc_sum_done(&sum);
+	golden_check(fd, "malloc", "malloc_retention.txt", &opts);
+	opts.at = "end";
+	opts.grep = "evil";
+	golden_check(fd, "malloc", "malloc_end.txt", &opts);
+	opts.at = "100ms";
+	golden_check(fd, "malloc", "malloc_then.json", &opts);
+	close(fd);
+}
+
+/* As retaining, but three times as much is resident: that is not malloc's, and no advice is due. */
+static void elsewhere(void **state)
+{
+	static uint32_t blocks[2000];
+	struct scry_buf buf = {0};
+	struct program p = begin();
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 2000; i++)
+		blocks[i] = make(&p, 1, 4000);
+	look(&p, 24000000);
+	for (int i = 0; i < 2000; i++)
+		end_block(&p, blocks[i]);
+	look(&p, 23000000);
+	for (int i = 0; i < 2000; i++)
+		end_block(&p, make(&p, 1, 64));
+	fd = finish(&p, 8000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
+			 SCRY_MALLOC_VERDICT_ELSEWHERE);
+	assert_int_equal(strncmp(buf.data, "malloc explains only 33 %", 25), 0);
+	assert_null(strstr(buf.data, "replay"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Resized by another caller, freed by another thread, failed, NULL, unknown. */
+static void odd_calls(void **state)
+{
+	struct program p = begin();
+	uint32_t block = make(&p, 1, 10);
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_REALLOC,
+					 .flags = SCRY_MALLOC_MOVED,
+					 .caller = 2,
+					 .size = 5000,
+					 .block = block});
+	call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_REALLOC,
+					 .flags = SCRY_MALLOC_FAILED,
+					 .caller = 1,
+					 .size = UINT64_MAX,
+					 .block = block});
+	call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE, .flags = SCRY_MALLOC_NULL});
+	call(&p,
+	     (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE, .flags = SCRY_MALLOC_UNKNOWN});
+	call(&p,
+	     (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE, .thread = 2, .block = block});
+	fd = finish(&p, 6);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->peak.bytes, 5000);
+	assert_int_equal(process->callers[1].peak.bytes, 0);
+	assert_int_equal(process->callers[2].peak.bytes, 5000);
+	assert_int_equal(process->live.bytes, 0);
+	assert_int_equal(process->ended, 1);
+	assert_int_equal(process->foreign_ends, 1);
+	assert_int_equal(process->failed, 1);
+	assert_int_equal(process->null_frees, 1);
+	assert_int_equal(process->unknown_ends, 1);
+	assert_int_equal(process->moved, 1);
+	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_UNKNOWN);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* What the kernel said stands before the calls of its time: it waits for them. */
+static void early_look(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 5000000};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY};
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	head.time_ns = p.time_ns + 1000ull * 20000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	for (int i = 0; i < 2000; i++)
+		make(&p, 1, 1000);
+	fd = finish(&p, 2000);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->rss, 5000000);
+	assert_in_range(process->rss_live, 930 * 1000, 1070 * 1000); /* stamps: each 64 calls */
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Figures of callers at the peak, against a count that copies all at each new peak. */
+static void peak_of_callers(void **state)
+{
+	struct program p = begin();
+	uint64_t live[8] = {0}, at_peak[8] = {0}, all = 0, peak = 0, rng = 7;
+	struct {
+		uint32_t block, caller, size;
+	} held[500];
+	struct scry_malloc_sum sum;
+	uint32_t count = 0;
+	int fd;
+
+	for (int i = 0; i < 50000; i++) {
+		rng = rng * 6364136223846793005u + 1442695040888963407u;
+		if (count < 500 && (count == 0 || rng >> 63)) {
+			uint32_t caller = (uint32_t)(rng >> 33) % 8,
+				 size = (uint32_t)(rng >> 40) % 900;
+
+			held[count].block = make(&p, caller, size);
+			held[count].caller = caller;
+			held[count++].size = size;
+			live[caller] += size;
+			all += size;
+		} else {
+			uint32_t at = (uint32_t)(rng >> 33) % count;
+
+			end_block(&p, held[at].block);
+			live[held[at].caller] -= held[at].size;
+			all -= held[at].size;
+			held[at] = held[--count];
+		}
+		if (all > peak) {
+			peak = all;
+			memcpy(at_peak, live, sizeof(live));
+		}
+	}
+	fd = finish(&p, 50000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_sum_main(&sum)->peak.bytes, peak);
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(scry_malloc_sum_main(&sum)->callers[i].peak.bytes, at_peak[i]);
+		assert_int_equal(scry_malloc_sum_main(&sum)->callers[i].live.bytes, live[i]);
+	}
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+static void nothing(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct program p = begin();
+	int fd = finish(&p, 0);
+
+	golden_check(fd, "malloc", "malloc_nothing.txt", &opts);
+	opts.at = "noon";
+	assert_int_equal(scry_view_opts_check(&opts), -EINVAL);
+	assert_non_null(strstr(scry_error(), "noon"));
+	opts.at = "1.5s";
+	assert_int_equal(scry_view_opts_check(&opts), 0);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(leak),
+		cmocka_unit_test(retention),
+		cmocka_unit_test(odd_calls),
+		cmocka_unit_test(nothing),
+		cmocka_unit_test(peak_of_callers),
+		cmocka_unit_test(early_look),
+		cmocka_unit_test(elsewhere),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

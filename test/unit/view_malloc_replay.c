@@ -1,0 +1,184 @@
+/* What replays say: verdicts and pictures of given numbers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "view/malloc_replay.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* A quantity whose runs lie within `percent` of its median. */
+static struct scry_replay_spread around(uint64_t median, unsigned int percent)
+{
+	return (struct scry_replay_spread){median, median - median * percent / 100,
+					   median + median * percent / 100};
+}
+
+static struct scry_replay_row row(const char *label, uint64_t cpu_ms, uint64_t rss_mib,
+				  unsigned int percent)
+{
+	return (struct scry_replay_row){.label = label,
+					.runs = 5,
+					.cpu_ns = around(cpu_ms * 1000000, percent),
+					.rss_peak = around(rss_mib * MIB, 1)};
+}
+
+static const char *judge(struct scry_replay_row *rows, uint32_t count,
+			 struct scry_replay_verdict *v)
+{
+	struct scry_replay_report r = {.rows = rows, .count = count};
+
+	scry_replay_judge(&r, v);
+	return v->sentence;
+}
+
+static void better_in_both(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("jemalloc", 96, 82, 1)};
+	struct scry_replay_verdict v;
+
+	assert_string_equal(judge(rows, 2, &v),
+			    "jemalloc: 18 % less memory, 4 % less time than glibc on this trace; "
+			    "the difference is outside the noise");
+	assert_int_equal(v.winner, 1);
+	assert_int_equal(v.best_time, 1);
+	assert_int_equal(v.best_memory, 1);
+}
+
+static void better_in_one(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 60, 101, 1),
+					 row("b", 60, 100, 1), row("c", 90, 100, 1)};
+	struct scry_replay_verdict v;
+
+	judge(rows, 4, &v);
+	assert_int_equal(v.winner, 1);
+	assert_non_null(strstr(v.sentence, "40 % less time than glibc (memory is the same within "
+					   "the noise)"));
+	assert_non_null(strstr(v.sentence, "so is b, within the noise"));
+	assert_null(strstr(v.sentence, "so is c"));
+}
+
+/* A difference that runs of one allocator have among themselves is none; nor is one below 3 %. */
+static void within_the_noise(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 20), row("a", 80, 98, 20)};
+	struct scry_replay_verdict v;
+
+	assert_non_null(strstr(judge(rows, 2, &v), "cannot tell"));
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_time, -1);
+	rows[0] = row("glibc", 1000, 100, 0);
+	rows[1] = row("a", 975, 100, 0);
+	assert_non_null(strstr(judge(rows, 2, &v), "cannot tell"));
+	rows[1] = row("a", 960, 100, 0);
+	judge(rows, 2, &v);
+	assert_int_equal(v.winner, 1);
+	rows[1].runs = 2;
+	assert_non_null(strstr(judge(rows, 2, &v), "cannot tell"));
+	assert_non_null(strstr(judge(rows, 1, &v), "cannot tell"));
+}
+
+/* Time for memory: the price is named; of two that are as fast, the one that costs less. */
+static void a_trade(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 2), row("tc", 57, 144, 2),
+					 row("mi", 58, 111, 2), row("small", 150, 70, 2)};
+	struct scry_replay_verdict v;
+
+	judge(rows, 4, &v);
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_time, 2);
+	assert_int_equal(v.best_memory, 3);
+	assert_string_equal(v.sentence,
+			    "no clear winner; mi: 42 % less time for 11 % more memory; small: 30 % "
+			    "less memory for 50 % more time than glibc on this trace; the "
+			    "differences are outside the noise");
+}
+
+static void the_first_is_best(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 130, 100, 1),
+					 row("b", 100, 150, 1)};
+	struct scry_replay_verdict v;
+
+	judge(rows, 3, &v);
+	assert_int_equal(v.winner, 0);
+	rows[2] = row("b", 100, 101, 1);
+	assert_non_null(strstr(judge(rows, 3, &v), "cannot tell"));
+}
+
+/* Those that could not be tried win nothing. */
+static void real_runs(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 50, 100, 1)};
+	struct scry_replay_report r = {.rows = rows, .count = 2};
+	struct scry_replay_verdict v;
+
+	scry_replay_judge_real(&r, &v);
+	assert_int_equal(v.winner, -1);
+	for (int i = 0; i < 2; i++) {
+		rows[i].has_real = true;
+		rows[i].real_cpu_ns = around(i ? 900 : 600, 1);
+		rows[i].real_rss = around(1000, 1);
+	}
+	scry_replay_judge_real(&r, &v);
+	assert_int_equal(v.winner, 0);
+}
+
+static unsigned int count(const char *text, const char *what)
+{
+	unsigned int n = 0;
+
+	while ((text = strstr(text, what))) {
+		n++;
+		text++;
+	}
+	return n;
+}
+
+/* Labels are foreign; nothing lies outside the picture. */
+static void pictures(void **state)
+{
+	const struct scry_replay_point points[] = {{0, 0}, {50, 3 * MIB}, {100, MIB}};
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("<a&\"\x01>", 50, 100, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 2,
+				       .calls = 1000,
+				       .words = 100,
+				       .live = points,
+				       .live_count = 3};
+	struct scry_buf out = {0};
+
+	rows[0].points = rows[1].points = points;
+	rows[0].point_count = rows[1].point_count = 3;
+	assert_int_equal(scry_replay_svg(&r, &out), 0);
+	assert_int_equal(count(out.data, "<polyline"), 2);
+	assert_int_equal(count(out.data, "&lt;a&amp;&quot;>"), 1);
+	assert_int_equal(count(out.data, "\x01"), 0);
+	assert_int_equal(count(out.data, "points=\"76.0,384.0 510.0,28.0 944.0,265.3\""), 2);
+	scry_buf_clear(&out);
+	assert_int_equal(scry_replay_html(&r, &out), 0);
+	assert_int_equal(count(out.data, "<svg"), 1);
+	assert_int_equal(count(out.data, "<tr>"), 3);
+	scry_buf_clear(&out);
+	r.count = r.live_count = 0; /* nothing to draw is no error */
+	assert_int_equal(scry_replay_svg(&r, &out), 0);
+	scry_buf_done(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
+		cmocka_unit_test(within_the_noise),  cmocka_unit_test(a_trade),
+		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
+		cmocka_unit_test(pictures),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
