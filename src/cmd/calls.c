@@ -123,7 +123,7 @@ int scry_cmd_calls(int argc, char **argv)
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
-		{0, "args", SCRY_OPT_CHOICE, &args, "HOW",
+		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
 		 "show strings in full, without literals, or no arguments (default full; digest "
 		 "with -o)",
 		 "auto|full|digest|none"},
