@@ -33,7 +33,7 @@ struct scry_watch_opts {
 	uint64_t max_size; /* of the recording; 0: no limit */
 	const char *output;
 	bool raw, force, dry_run;
-	bool is_live; /* the report is shown while the watch goes on */
+	bool is_live;		  /* the report is shown while the watch goes on */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
 };

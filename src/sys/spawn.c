@@ -112,8 +112,8 @@ static bool is_relocated(struct scry_spawn *s, uint64_t ip)
 	if (s->is_main_done)
 		return s->nr == SYS_munmap || ip < s->loader_start || ip >= s->loader_end;
 	if (s->relro_start) {
-		s->is_main_done = s->nr == SYS_mprotect && s->arg >= s->relro_start &&
-				  s->arg < s->relro_end;
+		s->is_main_done =
+			s->nr == SYS_mprotect && s->arg >= s->relro_start && s->arg < s->relro_end;
 		return s->is_main_done && !s->is_glibc;
 	}
 	return ip < s->loader_start || ip >= s->loader_end;
