@@ -11,6 +11,7 @@
 #define SCRY_TRACK_ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
 #define SCRY_TRACK_RECORD_MAX 528u /* words */
 #define SCRY_TRACK_TIME_WORDS 2u
+_Static_assert(SCRY_TRACK_RECORD_MAX + 2 * SCRY_TRACK_TIME_WORDS <= SCRY_TRACK_ROOM, "it fits");
 #define SCRY_TRACK_EPOCH (1ull << 38) /* ticks after which a TIME record comes */
 
 struct scry_agent_thread {

@@ -25,8 +25,8 @@ const char *scry_malloc_function_name(uint32_t function);
 
 /*
  * Writes the part of recording `fd` that has most calls (rec/malloc_part.h), of process `pid` or of
- * all when it is 0; what others did is left out. Blocks that a fork child has of its parent are told as unknown. *ret_calls: calls
- * written. 0 or -errno with a sentence.
+ * all when it is 0; what others did is left out. Blocks that a fork child has of its parent are
+ * told as unknown. *ret_calls: calls written. 0 or -errno with a sentence.
  */
 int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls);
 

@@ -32,9 +32,9 @@
 
 #include <stdint.h>
 
-#define SCRY_TRACK_WORDS 512u /* 4 KiB, the head included */
+#define SCRY_TRACK_WORDS 1024u /* 8 KiB, the head included */
 #define SCRY_TRACK_HEAD 8u
-#define SCRY_TRACKS (SCRY_RING_WORDS / SCRY_TRACK_WORDS) /* 2048 */
+#define SCRY_TRACKS (SCRY_RING_WORDS / SCRY_TRACK_WORDS) /* 1024 */
 
 enum scry_track_state {
 	SCRY_TRACK_FREE,
