@@ -304,7 +304,8 @@ int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run)
 		h->words[h->count++] = SCRY_MALLOC_OP_TIME;
 		h->words[h->count++] = run->begin_tsc;
 	}
-	memcpy(h->words + h->count, run->words, 8 * run->count);
+	if (run->count)
+		memcpy(h->words + h->count, run->words, 8 * run->count);
 	h->count += run->count;
 	m->waiting += run->count + (run->begin_tsc ? 2 : 0);
 	h->has_ended |= run->has_ended;

@@ -114,16 +114,31 @@ static uint64_t read_back(int fd)
 	return calls;
 }
 
+/* Its child calls nothing. */
+static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
+{
+	static uint32_t part;
+	struct scry_malloc_opts opts = {.producer = {.ring = 2 + part++}, .writer = arg};
+	struct scry_malloc *child;
+	int r = scry_malloc_fork(parent, &opts, &child);
+
+	(void)pid;
+	if (r == 0)
+		scry_malloc_free(child);
+	return r;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, size};
-	struct scry_malloc_opts opts = {.producer = {.ring = 1}};
+	struct scry_malloc_opts opts = {.producer = {.ring = 1}, .on_fork = on_fork};
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 	struct scry_malloc_stats stats;
 	struct scry_malloc *m;
 	uint64_t calls;
 
 	must(fd >= 0 && !scry_writer_open(fd, 0, &opts.writer), "open");
+	opts.on_fork_arg = opts.writer;
 	must(!scry_malloc_new(&opts, &m), "new");
 	scry_malloc_clock(m, 1, 1);
 	scry_malloc_clock(m, 1 << 20, 1 << 19);

@@ -557,6 +557,64 @@ static void test_fork(void **state)
 	scry_reader_close(r);
 }
 
+struct forked {
+	uint32_t pid;
+	uint64_t blocks;
+};
+
+static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
+{
+	struct scry_malloc_stats stats;
+	struct forked *f = arg;
+
+	scry_malloc_stats(parent, &stats);
+	*f = (struct forked){pid, stats.blocks};
+	return 0;
+}
+
+/* Nothing after a fork is told before it is known who the child is: what lives then, it has. */
+static void test_fork_waits(void **state)
+{
+	struct forked forked = {0};
+	const struct scry_malloc_opts opts = {.producer = {.pid = PID},
+					      .writer = writer,
+					      .on_fork = on_fork,
+					      .on_fork_arg = &forked};
+	struct scry_malloc_stats stats;
+	struct scry_malloc *m;
+
+	(void)state;
+	srandom(1);
+	assert_int_equal(scry_malloc_new(&opts, &m), 0);
+	scry_malloc_clock(m, TSC_BASE, 1000);
+	scry_malloc_clock(m, TSC_BASE + 1000000, 501000);
+	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
+	tell(m, 1, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_FORK});
+	tell(m, 2, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});
+	assert_int_equal(scry_malloc_merge(m, 5000000, 5000000), 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.calls, 1);
+	assert_int_equal(forked.pid, 0);
+	tell(m, 1, 6000000, &(struct rec){.op = SCRY_MALLOC_OP_FORKED, .address = 4711ull << 3});
+	assert_int_equal(scry_malloc_merge(m, 7000000, 7000000), 0);
+	assert_int_equal(forked.pid, 4711);
+	assert_int_equal(forked.blocks, 1);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.calls, 2);
+	/* one that is never done is waited for a second long, and not at the end */
+	tell(m, 1, 8000000, &(struct rec){.op = SCRY_MALLOC_OP_FORK});
+	tell(m, 2, 9000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
+	assert_int_equal(scry_malloc_merge(m, 10000000, 10000000), 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.calls, 2);
+	assert_int_equal(scry_malloc_merge(m, 10000000, 3000000000), 0);
+	scry_malloc_stats(m, &stats);
+	assert_int_equal(stats.calls, 3);
+	assert_int_equal(scry_malloc_finish(m), 0);
+	scry_malloc_free(m);
+	assert_int_equal(scry_writer_close(writer), 0);
+}
+
 /* Memory has a limit, which is said; what came before is a whole recording. */
 static void test_limit(void **state)
 {
@@ -733,6 +791,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_calls, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_mended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_fork, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_fork_waits, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_limit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
 		cmocka_unit_test(test_addresses),
