@@ -43,6 +43,7 @@ void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64
 void *scry_valloc(uint64_t size, void *(*original)(uint64_t));
 void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t));
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *));
+int scry_fork(int (*original)(void));
 uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, uint64_t address);
 uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
 			  uint64_t (*original)(uint64_t, uint64_t, uint64_t));
@@ -297,7 +298,7 @@ static __attribute__((noinline)) void passed(uint64_t address)
 	const struct scry_gate *g = scry_agent.gate;
 
 	if (g->open && scry_agent.tracking.is_on && address - m->start >= m->end - m->start &&
-	    address - m->text >= m->text_end - m->text)
+	    address - m->text >= m->text_end - m->text && scry_track_is_inside())
 		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
 }
 
@@ -551,4 +552,40 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 	original(arguments[0], arguments[1], arguments[2]);
 	if (likely(t))
 		scry_track_leave(t);
+}
+
+/*
+ * fork, when children are recorded too: the keeper learns up to which call the child has what its
+ * parent has. In the child our gate page is zero, and this frame returns from the child's own copy
+ * of the agent.
+ */
+static int tell_fork(enum scry_malloc_op op, int64_t pid)
+{
+	thread *t = scry_track_enter();
+	uint64_t *w = t ? scry_track_reserve(t, 2) : 0, now;
+
+	if (w) {
+		now = scry_track_stamp(t, &w);
+		w[0] = word0(op, (uint64_t)(pid > 0 ? pid : 0) << 3, 0);
+		w[1] = word1(now, 0, 0);
+		scry_track_publish(t, w + 2);
+	}
+	if (t)
+		scry_track_leave(t);
+	return w != 0;
+}
+
+int scry_fork(int (*original)(void))
+{
+	struct scry_gate *g = scry_agent.gate;
+	int is_told = g->open && tell_fork(SCRY_MALLOC_OP_FORK, 0), pid;
+
+	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	pid = original();
+	if (pid == 0)
+		return 0;
+	if (is_told)
+		tell_fork(SCRY_MALLOC_OP_FORKED, pid);
+	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	return pid;
 }

@@ -29,6 +29,7 @@
 	hand_on	scry_agent_valloc, scry_valloc, %rsi
 	hand_on	scry_agent_pvalloc, scry_pvalloc, %rsi
 	hand_on	scry_agent_usable_size, scry_usable_size, %rsi
+	hand_on	scry_agent_fork, scry_fork, %rdi
 
 /*
  * operator new: scry_new returns the block, or 0, and then the original runs with no frame of ours on the stack, so

@@ -6,8 +6,8 @@
 
 #include "wire/tracks.h"
 
-#define SCRY_THREADS 2048u /* that are known at a time; more pass through, and are counted */
-#define SCRY_THREADS_PROBES 16u
+#define SCRY_THREADS 4096u /* that are known at a time; more pass through, and are counted */
+#define SCRY_THREADS_PROBES 64u
 #define SCRY_TRACK_ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
 #define SCRY_TRACK_RECORD_MAX 528u /* words */
 #define SCRY_TRACK_TIME_WORDS 2u
@@ -38,17 +38,14 @@ struct scry_agent_tracking {
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
-	uint32_t given_up; /* track_freed when one had waited in vain: nobody waits until it moves
-			    */
-	uint32_t claims;   /* threads ever */
-	uint32_t pad;
+	uint32_t claims;	/* threads ever */
 	struct scry_track none; /* of threads that have no segment: its state is never theirs */
 };
 
 static inline uint32_t scry_thread_slot(uint64_t fs)
 {
-	return (uint32_t)((fs >> 6) * 0x9e3779b97f4a7c15ull >> 53); /* 2^11 */
+	return (uint32_t)((fs >> 6) * 0x9e3779b97f4a7c15ull >> 52); /* 2^12 */
 }
-_Static_assert(SCRY_THREADS == 1u << 11, "the shift above");
+_Static_assert(SCRY_THREADS == 1u << 12, "the shift above");
 
 #endif

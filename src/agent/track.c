@@ -1,18 +1,17 @@
 /*
  * The seldom half of agent/track.h: a thread's first event, its next segment, the wait for one.
  *
- * Waiting: when all segments are in use or unread, the thread naps on the keeper's futex, some ms
- * at a time, as long as the lease is fresh, and never longer than a second in all. Who has waited
- * in vain waits no more until the keeper has given a segment back. Then, and when the lease is
- * over, events pass unrecorded and are counted as lost.
+ * Waiting: when all segments are in use and the keeper is behind, the thread naps on its futex,
+ * some ms at a time, as long as the lease is fresh. When that is over, or as many threads live as
+ * there are segments, events pass unrecorded and are counted as lost.
  */
 #include "agent/track.h"
 
+#define SYS_GETPID 39
 #define SYS_GETTID 186
 #define SYS_FUTEX 202
 #define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
 #define NAP_NS 5000000
-#define NAPS_MAX 200
 #define NO_TRACK 1ull /* a state that no segment has */
 #define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
@@ -47,8 +46,8 @@ static int is_on(void)
 	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
 }
 
-/* Is this thread another one than before? Its libc says so, or the keeper: it takes segments from
- * those only that have ended. */
+/* Is this thread another one than before? Its libc says so, or the keeper, which takes segments
+ * from those only that have ended. */
 static int is_reused(const struct scry_agent_thread *t)
 {
 	return *t->tid_at != t->tid ||
@@ -113,12 +112,31 @@ static struct scry_agent_thread *claim_entry(uint64_t fs)
 	return 0;
 }
 
+/* A fork child that is to be recorded too takes a lane at its first event. Other threads that it
+ * may have by then pass until that is done. */
+static int moves_in(void)
+{
+	struct scry_gate *g = scry_agent.gate;
+	uint64_t is_free = 0;
+
+	if (!scry_agent.follow.lanes || g->open ||
+	    !__atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) ||
+	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
+					 __ATOMIC_RELAXED))
+		return 0;
+	if (!scry_lane_claim(g)) /* none, for good */
+		return 0;
+	__atomic_store_n(&scry_agent.control->lane_pid, (uint64_t)syscall4(SYS_GETPID, 0, 0, 0, 0),
+			 __ATOMIC_RELEASE);
+	return 1;
+}
+
 /* For a thread whose entry is not where it is looked for first, or that is new. */
 __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 {
 	struct scry_agent_thread *t = 0;
 
-	if (!is_on())
+	if (!is_on() && !moves_in())
 		return 0;
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		uint64_t have;
@@ -159,6 +177,21 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scr
 	return sp - t->inside < STACK_MAX ? t : 0;
 }
 
+int scry_track_is_inside(void)
+{
+	uint64_t fs;
+
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
+		const struct scry_agent_thread *t =
+			&scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+
+		if (t->fs == fs)
+			return t->inside != 0;
+	}
+	return 0;
+}
+
 __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at,
 						   uint64_t now)
 {
@@ -180,8 +213,9 @@ static void reach(uint32_t segment)
 		;
 }
 
-/* The next free segment from the thread's home on, so that it goes round in a few; or 0. */
-static int take_segment(struct scry_agent_thread *t)
+/* The next free segment from the thread's home on, so that it goes round in a few; or 0. How many
+ * the keeper will give back soon. */
+static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
 {
 	struct scry_track *pool = (struct scry_track *)scry_agent.gate->ring;
 
@@ -192,6 +226,7 @@ static int take_segment(struct scry_agent_thread *t)
 		uint64_t have = __atomic_load_n(&track->state, __ATOMIC_ACQUIRE);
 		uint64_t mine = (have & ~3ull) + 4 + SCRY_TRACK_OPEN;
 
+		*ret_closed += (have & 3) == SCRY_TRACK_CLOSED;
 		if ((have & 3) != SCRY_TRACK_FREE)
 			continue;
 		reach(segment);
@@ -213,28 +248,28 @@ static int take_segment(struct scry_agent_thread *t)
 	return 0;
 }
 
-/* 0: it is not to be waited for, or was in vain. */
-static int wait_for_segment(struct scry_agent_thread *t)
+/*
+ * 0: there is none, and it is not to be waited for: the lease is over, or there are as many other
+ * threads as segments. As long as the lease is renewed, the keeper lives and gives closed ones
+ * back.
+ */
+static int get_segment(struct scry_agent_thread *t)
 {
 	struct scry_control *c = scry_agent.control;
 
-	for (uint32_t naps = 0; naps < NAPS_MAX; naps++) {
-		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST);
+	for (int is_first = 1;; is_first = 0) {
+		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST), closed = 0;
 
-		if (take_segment(t))
+		if (take_segment(t, &closed))
 			return 1;
-		if (freed == __atomic_load_n(&scry_agent.tracking.given_up, __ATOMIC_RELAXED) &&
-		    freed)
+		if (!is_on() || !closed ||
+		    scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
 			return 0;
-		if (!is_on() || scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
-			return 0;
-		if (!naps)
+		if (is_first)
 			add(&c->track_waits);
 		__atomic_store_n(&c->track_waiting, 1, __ATOMIC_SEQ_CST);
 		nap(&c->track_freed, freed);
 	}
-	__atomic_store_n(&scry_agent.tracking.given_up, c->track_freed, __ATOMIC_RELAXED);
-	return 0;
 }
 
 static int has_lease(const struct scry_control *c)
@@ -274,7 +309,7 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 		t->inside = inside;
 	}
 	close_track(t);
-	if (!has_lease(c) || (!take_segment(t) && !wait_for_segment(t)))
+	if (!has_lease(c) || !get_segment(t))
 		return 0;
 	return (uint64_t *)(t->track + 1);
 }

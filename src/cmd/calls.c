@@ -16,7 +16,8 @@
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
 
-static const char usage[] = "scry calls [-x SYMBOL[@LIB]]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
+static const char usage[] =
+	"scry calls [-x SYMBOL[@LIB]]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
 
 /* "SYMBOL@LIB"; "@LIB" are all of its functions. Whether it is loaded yet does not matter. */
 static int add(struct scry_calls_cli *cli, const char *symbol, const char *library)
@@ -37,8 +38,8 @@ static int add_function(struct scry_calls_cli *cli, const char *spec)
 	char symbol[256];
 
 	if (*spec == '/')
-		return scry_fail(-EINVAL, "'%s': a regular expression; fix: a glob, 'SSL_*@libssl*'",
-				 spec);
+		return scry_fail(-EINVAL,
+				 "'%s': a regular expression; fix: a glob, 'SSL_*@libssl*'", spec);
 	if (!at)
 		return add(cli, spec, "*");
 	if (!at[1])
@@ -122,8 +123,9 @@ int scry_cmd_calls(int argc, char **argv)
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
-		{0, "args", SCRY_OPT_CHOICE, &args, "HOW",
-		 "show strings in full, without literals, or no arguments (default full; digest with -o)",
+		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
+		 "show strings in full, without literals, or no arguments (default full; digest "
+		 "with -o)",
 		 "auto|full|digest|none"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),

@@ -8,7 +8,8 @@
 #define NAMED false
 
 const struct scry_known scry_known[] = {
-#define SCRY_KNOWN(symbol, library, form, text, use) {symbol, library, form, SCRY_CALLS_##text, use},
+#define SCRY_KNOWN(symbol, library, form, text, use) \
+	{symbol, library, form, SCRY_CALLS_##text, use},
 #include "cmd/calls_known.def"
 #undef SCRY_KNOWN
 	{NULL, NULL, NULL, SCRY_CALLS_OTHER, false},

@@ -19,7 +19,8 @@ extern const struct scry_known scry_known[]; /* ends with a row without a symbol
 /* The row of a function of the object at `path`; NULL: it is not known. */
 const struct scry_known *scry_known_find(const char *symbol, const char *path);
 
-/* How many arguments a form has, and which of them, from 1, is a string, 0 none, and until where. */
+/* How many arguments a form has, and which of them, from 1, is a string, 0 none, and until where.
+ */
 struct scry_known_shape {
 	uint32_t args, text_arg;
 	enum scry_call_text text;

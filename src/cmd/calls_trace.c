@@ -302,10 +302,10 @@ static int tell_functions(struct scry_watch *w, struct trace *t)
 					      .address = f->address};
 
 		scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
-		r = scry_writer_payload(w->writer,
-					&(struct scry_event){.time_ns = scry_now_ns(),
-							     .type = SCRY_EVENT_FUNCTION},
-					&ev, sizeof(ev));
+		r = scry_writer_payload(
+			w->writer,
+			&(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION},
+			&ev, sizeof(ev));
 	}
 	return r;
 }

@@ -28,6 +28,8 @@
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
 #define TURN_MS 5
+#define IMAGELESS_NS 500000000ull
+#define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
 #define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
 
 static struct {
@@ -95,9 +97,9 @@ static void report_short_recording(struct scry_session *s)
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
 static const char *wait_turn(struct scry_session *s, int timeout_ms)
 {
-	struct pollfd fds[1 + 2 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
-	struct scry_watch *who[1 + SCRY_WATCHES_MAX];
-	nfds_t ends;
+	struct pollfd fds[1 + 3 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
+	struct scry_watch *who[1 + 2 * SCRY_WATCHES_MAX];
+	nfds_t ends, execs;
 	nfds_t n = 1;
 	char order;
 	ssize_t got;
@@ -109,6 +111,13 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 		fds[n++] = (struct pollfd){.fd = s->watches[i]->proc.pidfd, .events = POLLIN};
 	}
 	ends = n;
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->watches[i]->execs.fd < 0 || s->watches[i]->is_over)
+			continue;
+		who[n] = s->watches[i];
+		fds[n++] = (struct pollfd){.fd = s->watches[i]->execs.fd, .events = POLLIN};
+	}
+	execs = n;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->wake_fd && !s->watches[i]->is_over)
 			fds[n++] = (struct pollfd){.fd = s->watches[i]->wake_fd, .events = POLLIN};
@@ -124,7 +133,79 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 	for (nfds_t i = 1; i < ends; i++)
 		if (fds[i].revents)
 			who[i]->target_gone = true;
+	for (nfds_t i = ends; i < execs; i++) {
+		who[i]->may_have_execed |= fds[i].revents != 0;
+		if (fds[i].revents & ~POLLIN) /* the thread that was looked at has ended */
+			scry_execs_close(&who[i]->execs);
+		else if (fds[i].revents)
+			scry_execs_clear(&who[i]->execs);
+	}
 	return NULL;
+}
+
+/* Is it watched on when it runs another program? */
+static bool goes_on(const struct scry_session *s, const struct scry_watch *w)
+{
+	return s->instrument->follows_exec &&
+	       (s->opts->follow || (s->leader && w->proc.pid == s->leader));
+}
+
+struct change { /* of the program that a process runs */
+	bool is_there;
+	pid_t pid;
+	int caught; /* 0: held, relocated; 1: held in its start, -errno: not held */
+	struct scry_tracee *t;
+	char why[96];
+};
+
+/* It runs another program: that is held before it has come far, then the old one is written. */
+static void look_for_change(struct scry_session *s, struct scry_watch *w, struct change *c)
+{
+	struct scry_proc_stat st = {0};
+
+	w->may_have_execed = false;
+	if (!scry_watch_has_execed(w))
+		return;
+	if (scry_proc_stat(w->proc.pid, &st) < 0)
+		st.state = 'X';
+	/* One that is ending has no image, nor has one in the midst of its exec: that is seen soon.
+	 * Of one that may not be looked at, never. */
+	if (!st.image && st.state != 'Z' && st.state != 'X' &&
+	    (!w->imageless_ns || scry_now_ns() < w->imageless_ns + IMAGELESS_NS)) {
+		w->imageless_ns = w->imageless_ns ? w->imageless_ns : scry_now_ns();
+		w->may_have_execed = true;
+		return;
+	}
+	w->target_gone = true;
+	if (st.state == 'Z' || st.state == 'X')
+		return;
+	*c = (struct change){.is_there = true, .pid = w->proc.pid, .caught = -ENOTSUP};
+	if (scry_spawns_has(&s->spawns, c->pid))
+		c->caught = 1;
+	else if (goes_on(s, w))
+		c->caught = scry_spawns_catch(&s->spawns, c->pid, &c->t);
+	snprintf(c->why, sizeof(c->why), "the process ran another program (exec) after %llu ms%s",
+		 (unsigned long long)(scry_now_ns() - w->began_ns) / 1000000,
+		 c->caught >= 0 || s->opts->follow ? "" : ", which is not followed");
+	scry_error_clear();
+}
+
+/* Relocated already when it was held: what it has done until now is looked at as in any other that
+ * lives. */
+static void enter_changed(struct scry_session *s, struct change *c)
+{
+	struct scry_watch *w = scry_watch_new(s);
+	int r = w ? scry_proc_open(&w->proc, c->pid) : -ENOMEM;
+
+	scry_spawns_let_go(&s->spawns, c->t);
+	if (r == 0)
+		r = scry_watch_enter(w);
+	if (r < 0 && w) {
+		scry_watch_note(w, "process %d ran a program that is not recorded: %s", c->pid,
+				scry_error());
+		scry_watch_free(w);
+	}
+	scry_error_clear();
 }
 
 /* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
@@ -134,25 +215,19 @@ static int reap(struct scry_session *s, bool look_for_exec)
 
 	for (size_t i = s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
+		struct change change = {0};
 		pid_t pid = w->proc.pid;
-		const char *why = "the target ended";
 
-		if (!w->is_over && !w->target_gone && pid && look_for_exec &&
-		    scry_watch_has_execed(w)) {
-			struct scry_proc_stat st;
-
-			w->target_gone = true; /* one that is ending has no image */
-			if (scry_proc_stat(pid, &st) == 0 && st.image)
-				why = s->opts->follow
-					      ? "it ran another program (exec)"
-					      : "the process ran another program (exec), which is "
-						"not followed";
-		}
+		if (!w->is_over && !w->target_gone && pid &&
+		    (look_for_exec || w->may_have_execed || goes_on(s, w)))
+			look_for_change(s, w, &change);
 		if (!w->is_over && w->target_gone) {
-			int e = scry_watch_end(w, why);
+			int e = scry_watch_end(w,
+					       change.is_there ? change.why : "the target ended");
 
 			r = r ? r : e;
-			if (s->opts->follow)
+			scry_inject_unlock(&w->inj);
+			if (s->opts->follow && !(change.is_there && change.caught >= 0))
 				scry_follow_exec(s, pid);
 		}
 		/* Its children may still be born into its pool while they live that share it. */
@@ -160,6 +235,8 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
+		if (change.is_there && change.caught == 0)
+			enter_changed(s, &change);
 	}
 	return r;
 }
@@ -168,6 +245,8 @@ static int drain(struct scry_session *s)
 {
 	int fill = 0;
 
+	if (s->instrument->follows_exec)
+		scry_spawns_drop_older(&s->spawns, scry_now_ns() - WRAPPER_NS);
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *w = s->watches[i];
 		int f = 0;
@@ -182,6 +261,34 @@ static int drain(struct scry_session *s)
 		fill = f > fill ? f : fill;
 	}
 	return fill;
+}
+
+/* It has become another program: what it was is written. */
+static void end_older(struct scry_session *s, pid_t pid)
+{
+	struct change change = {0};
+
+	for (size_t i = s->count; i-- > 0;) {
+		struct scry_watch *w = s->watches[i];
+
+		if (w->proc.pid != pid || w->is_over)
+			continue;
+		look_for_change(s, w, &change);
+		w->target_gone = true;
+		scry_watch_end(w, change.is_there ? change.why : "the target ended");
+		scry_inject_unlock(&w->inj);
+	}
+}
+
+/* Returns for how long it was held. A program that may be a wrapper is held when it execs. */
+static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scry_tracee *t)
+{
+	uint64_t since = t->stopped_at_ns, now = scry_now_ns();
+
+	if (!w || !goes_on(s, w))
+		return scry_spawns_let_go(&s->spawns, t);
+	scry_spawns_keep(&s->spawns, t);
+	return since ? now - since : 0;
 }
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
@@ -200,6 +307,7 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 		if (r < 0)
 			return 0;
 	}
+	end_older(s, t->pid);
 	w = scry_watch_new(s);
 	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
 	if (r == 0) {
@@ -208,8 +316,11 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 		r = scry_watch_enter(w);
 		w->held = NULL;
 	}
-	held = scry_spawns_let_go(&s->spawns, t);
+	held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
 	if (r < 0 && w) {
+		if (s->entered && s->instrument->follows_exec)
+			scry_watch_note(w, "it ran a program that is not recorded: %s",
+					scry_error());
 		scry_watch_free(w);
 		s->not_entered++;
 	} else if (r == 0 && held > w->inj.pause_max_ns) {
@@ -229,6 +340,8 @@ static int start_turn(struct scry_session *s)
 		r = scry_session_image(s, t);
 		if (r == 0)
 			scry_spawns_go_on(&s->spawns, t);
+		else if (r < 0 && s->entered && s->instrument->follows_exec)
+			r = 0; /* said; what was recorded until then is kept */
 		else if (r > 0 && s->entered == 1)
 			scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
 		if (r > 0 || s->opts->follow) /* a failure is counted, others may follow */
@@ -307,8 +420,8 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 				(unsigned long long)s->refused, SCRY_LANES);
 	if (s->late)
 		scry_watch_note(any,
-				"%llu Ruby programs that a watched one started were noticed late: "
-				"objects made before are not counted",
+				"%llu programs that a watched one started were noticed late: what "
+				"they did before is not counted",
 				(unsigned long long)s->late);
 	if (s->not_entered)
 		scry_watch_note(any, "%llu Ruby programs could not be entered and were not watched",
@@ -334,6 +447,7 @@ static int leave_all(struct scry_session *s, const char *why)
 	for (size_t i = 0; s->instrument->conclude && i < s->count; i++)
 		if (is_in(s->watches[i]))
 			s->instrument->conclude(s->watches[i]);
+	scry_spawns_done(&s->spawns);	      /* else those that are followed could not be held */
 	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
 		if (is_in(s->watches[i]))
 			scry_inject_want(&s->watches[i]->inj, 0);
@@ -475,6 +589,7 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.opts = opts;
 	s.instrument = instrument;
 	s.fd = fd;
+	scry_map_init(&s.images, 1u << 20);
 	child = read_child();
 	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);
 	if (r == 0)

@@ -26,8 +26,8 @@ int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
 
 	if (r == 0)
 		w->wake_fd = scry_loads_fd(h);
-	/* A program that is held has a loader in the midst of its work: what it has loaded is planned,
-	 * the next turns look again. */
+	/* A program that is held has a loader in the midst of its work: what it has loaded is
+	 * planned, the next turns look again. */
 	for (int i = 0; i < SETTLE_TURNS && r == 0 && !w->held; i++) {
 		r = scry_loads_turn(h, &w->inj);
 		if (scry_loads_is_settled(h))

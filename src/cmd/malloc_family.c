@@ -58,6 +58,9 @@ static const struct member operators[] = {
 	{"_ZdaPv" ALIGNED NOTHROW, H(delete_array), -1, false},
 };
 
+/* With -f: where a child's part begins. */
+static const struct member fork_ = {"fork", H(fork), -1, false};
+
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
 struct found {
@@ -158,7 +161,7 @@ static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t o
 	}
 }
 
-int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h)
+int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, bool with_fork)
 {
 	struct found malloc_at, at;
 	int r = 0;
@@ -179,6 +182,8 @@ int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h)
 	for (size_t i = 0; i < COUNT(operators) && r == 0; i++)
 		if (defines(h, malloc_at.object, operators[i].symbol, &at))
 			r = want(h, &operators[i], &at);
+	if (with_fork && r == 0 && find(h, fork_.symbol, &at))
+		r = want(h, &fork_, &at);
 	if (defines(h, malloc_at.object, "malloc_usable_size", &at))
 		f->usable = at.address;
 	if (f->is_glibc && defines(h, malloc_at.object, "free", &at))

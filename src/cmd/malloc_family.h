@@ -28,8 +28,9 @@ struct scry_malloc_family {
 	struct scry_agent_frames frames;
 };
 
-/* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */
-int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h);
+/* After scry_hooks_open: finds out, and wants the hooks, that of fork too when children are
+ * recorded. 0; -ENOTSUP with a sentence. */
+int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, bool with_fork);
 /* After scry_hooks_plan: a sentence when a function that is needed cannot be hooked: -ENOTSUP. */
 int scry_malloc_family_check(const struct scry_malloc_family *f, const struct scry_hooks *h);
 /* Before the hooks are on (0), and after (1), when their copies lie somewhere: tells the agent. */

@@ -367,7 +367,7 @@ static void tell_notes(struct replay_job *j)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
 	if (r->other_calls)
-		note(j, "only process %u is replayed; %llu calls are of others: --pid", r->pid,
+		note(j, "only process %u is replayed; %llu calls are of others: --pid", r->part.pid,
 		     (unsigned long long)r->other_calls);
 	if (f->unknown || f->strange)
 		note(j, "%llu calls name blocks that the recording does not know: not replayed",

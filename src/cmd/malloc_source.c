@@ -1,12 +1,13 @@
 /* See malloc_source.h. */
 #include "cmd/malloc_source.h"
 
+#include <errno.h>
 #include <string.h>
 
 static int begin(struct scry_malloc_source *s)
 {
 	struct scry_malloc_recording *r = (struct scry_malloc_recording *)s;
-	int err;
+	int err = 0;
 
 	if (r->reader != r->first)
 		scry_reader_close(r->reader);
@@ -15,33 +16,24 @@ static int begin(struct scry_malloc_source *s)
 		r->first = NULL;
 	}
 	r->reader = NULL;
-	err = scry_reader_open(r->fd, &r->reader);
+	if (!r->is_chosen)
+		err = scry_malloc_part_choose(r->fd, r->part.pid, &r->part);
+	r->is_chosen = true;
+	err = err && err != -ENOENT ? err : scry_reader_open(r->fd, &r->reader);
+	scry_malloc_part_rewind(&r->part);
 	if (err || r->is_read)
 		return err;
 	r->first = r->reader;
 	r->other_calls = r->cpu_ns = r->rss_anon_peak = 0;
 	r->has_memory = false;
-	r->main_count = 0;
 	scry_honesty_init(&r->honesty, r->reader);
 	return 0;
-}
-
-static void on_thread(struct scry_malloc_recording *r, const struct scry_ev_thread *t)
-{
-	if (t->tid != t->pid)
-		return;
-	if (r->pid == t->pid)
-		r->source.main_thread = t->thread;
-	r->mains[r->main_count % 64].pid = t->pid;
-	r->mains[r->main_count++ % 64].thread = t->thread;
 }
 
 static void on_memory(struct scry_malloc_recording *r, const struct scry_ev_memory *m)
 {
 	uint64_t cpu_ns = m->user_ns + m->system_ns;
 
-	if (m->pid != r->pid && r->pid)
-		return;
 	if (!r->has_memory)
 		r->cpu_first_ns = cpu_ns;
 	r->has_memory = true;
@@ -52,8 +44,6 @@ static void on_memory(struct scry_malloc_recording *r, const struct scry_ev_memo
 
 static void on_allocator(struct scry_malloc_recording *r, const struct scry_ev_allocator *a)
 {
-	if (r->pid && a->pid != r->pid)
-		return;
 	r->allocator_str = a->name_str;
 	r->allocator_module_str = a->module_str;
 }
@@ -61,23 +51,22 @@ static void on_allocator(struct scry_malloc_recording *r, const struct scry_ev_a
 /* What the first pass learns. */
 static void learn(struct scry_malloc_recording *r, const struct scry_event *event)
 {
-	const void *payload = event + 1;
+	const struct scry_ev_thread *thread = (const void *)(event + 1);
+	const struct scry_ev_memory *memory = (const void *)(event + 1);
+	const struct scry_ev_allocator *allocator = (const void *)(event + 1);
 
 	scry_honesty_event(&r->honesty, event);
-	if (event->type == SCRY_EVENT_THREAD)
-		on_thread(r, payload);
-	else if (event->type == SCRY_EVENT_MEMORY)
-		on_memory(r, payload);
-	else if (event->type == SCRY_EVENT_ALLOCATOR)
-		on_allocator(r, payload);
-}
-
-static void choose(struct scry_malloc_recording *r, uint32_t pid)
-{
-	r->pid = pid;
-	for (uint32_t i = 0; i < r->main_count && i < 64; i++)
-		if (r->mains[i].pid == pid)
-			r->source.main_thread = r->mains[i].thread;
+	if (event->type == SCRY_EVENT_THREAD) {
+		if (scry_malloc_part_has(&r->part, event, thread->pid) &&
+		    thread->tid == thread->pid)
+			r->source.main_thread = thread->thread;
+	} else if (event->type == SCRY_EVENT_MEMORY) {
+		if (scry_malloc_part_has(&r->part, event, memory->pid))
+			on_memory(r, memory);
+	} else if (event->type == SCRY_EVENT_ALLOCATOR) {
+		if (scry_malloc_part_has(&r->part, event, allocator->pid))
+			on_allocator(r, allocator);
+	}
 }
 
 static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call)
@@ -92,11 +81,11 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 		if (event->type != SCRY_EVENT_MALLOC) {
 			if (!r->is_read)
 				learn(r, event);
+			if (event->type == SCRY_EVENT_DETACH)
+				scry_malloc_part_has(&r->part, event, 0);
 			continue;
 		}
-		if (!r->pid)
-			choose(r, call->pid);
-		if (call->pid == r->pid) {
+		if (scry_malloc_part_has(&r->part, event, call->pid)) {
 			*ret_call = call;
 			return 1;
 		}
@@ -116,7 +105,7 @@ void scry_malloc_recording_init(struct scry_malloc_recording *r, int fd, uint32_
 	memset(r, 0, sizeof(*r));
 	r->source = (struct scry_malloc_source){.rewind = begin, .next = next};
 	r->fd = fd;
-	r->pid = pid;
+	r->part.pid = pid;
 }
 
 void scry_malloc_recording_done(struct scry_malloc_recording *r)

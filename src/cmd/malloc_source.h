@@ -6,16 +6,18 @@
 #define SCRY_CMD_MALLOC_SOURCE_H
 
 #include "cmd/malloc_feed.h"
+#include "rec/malloc_part.h"
 #include "rec/reader.h"
 #include "view/honesty.h"
 
 struct scry_malloc_recording {
 	struct scry_malloc_source source; /* first: it is one */
 	int fd;				  /* the caller's */
-	uint32_t pid;			  /* 0: the first process that has calls, then that */
+	struct scry_malloc_part part;	  /* pid 0: the one that has most calls, then that */
 	struct scry_reader *reader;	  /* of this pass */
 	struct scry_reader *first;	  /* of the first: its strings are kept */
-	bool is_read;			  /* once to its end; from then on: */
+	bool is_chosen;
+	bool is_read; /* once to its end; from then on: */
 	struct scry_honesty honesty;
 	uint64_t other_calls; /* of other processes: not replayed */
 	uint32_t allocator_str, allocator_module_str;
@@ -23,13 +25,9 @@ struct scry_malloc_recording {
 	uint64_t cpu_first_ns;
 	uint64_t rss_anon_peak;
 	bool has_memory;
-	struct {
-		uint32_t pid, thread;
-	} mains[64]; /* main threads met before the process was known */
-	uint32_t main_count;
 };
 
-/* `pid` 0: see above. The first rewind opens. */
+/* `pid` 0: of all. The first rewind opens. */
 void scry_malloc_recording_init(struct scry_malloc_recording *r, int fd, uint32_t pid);
 void scry_malloc_recording_done(struct scry_malloc_recording *r);
 

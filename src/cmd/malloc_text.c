@@ -22,17 +22,12 @@ static int usage_error(int err, const char *usage)
 
 static int export_to(const char *recording, uint32_t pid, FILE *out)
 {
-	struct scry_reader *reader;
 	uint64_t calls;
 	int fd, err = scry_recording_open(recording, &fd);
 
 	if (err)
 		return err;
-	err = scry_reader_open(fd, &reader);
-	if (!err) {
-		err = scry_malloc_text_write(reader, pid, out, &calls);
-		scry_reader_close(reader);
-	}
+	err = scry_malloc_text_write(fd, pid, out, &calls);
 	close(fd);
 	if (err && err != -EIO)
 		scry_fail(err, "'%s': %s", recording, scry_error());
@@ -47,7 +42,7 @@ int scry_cmd_malloc_export(int argc, char **argv)
 	uint64_t pid = 0;
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64, &pid, "PID",
-		 "this process of several (default: the first that calls malloc)", NULL},
+		 "this process of several (default: the one that called malloc most)", NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "TEXT", "write to TEXT, not to stdout",
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace TEXT if it exists", NULL},

@@ -8,6 +8,7 @@
 #ifndef SCRY_CMD_SESSION_H
 #define SCRY_CMD_SESSION_H
 
+#include "base/map.h"
 #include "cmd/watch.h"
 #include "sys/spawn.h"
 
@@ -43,11 +44,12 @@ struct scry_session {
 	struct scry_suspect *suspects;
 	size_t suspect_count;
 	uint64_t began_ns;
-	uint64_t scan_ns;     /* next full look through /proc */
-	uint64_t last_pid;    /* newest pid of the machine at the last look */
-	uint64_t late;	      /* Rubies that were entered after their start */
-	uint64_t not_entered; /* Rubies that could not be entered */
-	uint64_t refused;     /* fork children that found no lane */
+	uint64_t scan_ns;	/* next full look through /proc */
+	uint64_t last_pid;	/* newest pid of the machine at the last look */
+	uint64_t late;		/* Rubies that were entered after their start */
+	uint64_t not_entered;	/* Rubies that could not be entered */
+	struct scry_map images; /* pid -> parts of the recording that are its: scry_session_part */
+	uint64_t refused;	/* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
 	bool is_catching; /* what is entered now was noticed after its exec */
@@ -71,6 +73,9 @@ bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);
 /* keeper.c: all handlers record until then. Before something that takes long: for longer. */
 void scry_session_lease(struct scry_session *s, uint64_t ns);
+/* The number of the part that begins now with that pid: each program that it runs is one, and what
+ * a fork child did before. */
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid);
 uint32_t scry_session_string(struct scry_session *s, const char *text);
 void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
 /* TOTALS of the summed ones, and what is to be said of all. */

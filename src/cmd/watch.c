@@ -79,6 +79,7 @@ struct scry_watch *scry_watch_new(struct scry_session *s)
 	w->writer = s->writer;
 	w->session = s;
 	w->proc.pidfd = -1;
+	w->execs.fd = -1;
 	w->inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
 	s->watches[s->count++] = w;
 	return w;
@@ -94,6 +95,7 @@ void scry_watch_free(struct scry_watch *w)
 	if (w->state)
 		w->instrument->done(w);
 	scry_pool_close(&w->pool);
+	scry_execs_close(&w->execs);
 	scry_inject_done(&w->inj);
 	scry_proc_close(&w->proc);
 	free(w);
@@ -169,6 +171,15 @@ static void open_pool(struct scry_watch *w)
 	}
 }
 
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
+{
+	uint64_t n = 0;
+
+	scry_map_get(&s->images, pid, &n);
+	scry_map_put(&s->images, pid, n + 1);
+	return (uint32_t)n;
+}
+
 static int put_in(struct scry_watch *w)
 {
 	char text[256];
@@ -186,6 +197,9 @@ static int put_in(struct scry_watch *w)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	w->began_ns = scry_now_ns();
+	w->image = scry_session_part(w->session, (uint32_t)w->proc.pid);
+	if (w->instrument->follows_exec)
+		scry_execs_open(&w->execs, w->proc.pid);
 	r = w->instrument->enter(w);
 	if (r < 0 && scry_watch_has_execed(w)) {
 		w->target_gone = true;
@@ -352,6 +366,8 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 	w->ended_ns = scry_now_ns();
 	snprintf(text, sizeof(text), "process %d ended: %s", w->proc.pid, why);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	if (w->proc.pid && !w->target_gone)
+		scry_spawns_drop(&w->session->spawns, w->proc.pid);
 	if (!w->target_gone)
 		scry_watch_leave(w, &undo, &left);
 	w->instrument->drain(w);

@@ -18,6 +18,7 @@
 #include "hook/inject.h"
 #include "hook/lanes.h"
 #include "rec/writer.h"
+#include "sys/execs.h"
 #include "sys/proc.h"
 
 struct scry_watch_opts {
@@ -32,7 +33,7 @@ struct scry_watch_opts {
 	uint64_t max_size; /* of the recording; 0: no limit */
 	const char *output;
 	bool raw, force, dry_run;
-	bool is_live; /* the report is shown while the watch goes on */
+	bool is_live;		  /* the report is shown while the watch goes on */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
 };
@@ -52,15 +53,19 @@ struct scry_watch {
 	struct scry_pool pool; /* of an entered process, when its children are followed */
 	struct scry_watch *in_lane[SCRY_LANES]; /* who has which lane of it */
 	uint32_t lanes_taken;
-	uint64_t lanes_seen; /* bits: somebody has it, in this look through /proc */
-	bool is_sought;	     /* its owner, in this look */
-	uint64_t heirs_ns;   /* when to look again whether children of an ended one live */
-	bool is_over;	     /* ended and written; an entered process is kept for its lanes */
-	bool is_own;	     /* it has rows of its own in the recording */
-	bool is_caught;	     /* noticed after its exec: the VM may have been up by then */
-	const char *runtime; /* set by prepare: "ruby 3.1.2...", or NULL */
-	uint64_t near;	     /* set by prepare: where the agent should lie */
-	uint32_t watch;	     /* number of this watch, for scry_inject_want */
+	uint64_t lanes_seen;	 /* bits: somebody has it, in this look through /proc */
+	bool is_sought;		 /* its owner, in this look */
+	uint64_t heirs_ns;	 /* when to look again whether children of an ended one live */
+	bool is_over;		 /* ended and written; an entered process is kept for its lanes */
+	bool is_own;		 /* it has rows of its own in the recording */
+	uint32_t image;		 /* programs that this pid ran before, in this recording */
+	struct scry_execs execs; /* news of the next one */
+	uint64_t imageless_ns;	 /* since when its memory was gone and it had not ended */
+	bool may_have_execed;	 /* there was some */
+	bool is_caught;		 /* noticed after its exec: the VM may have been up by then */
+	const char *runtime;	 /* set by prepare: "ruby 3.1.2...", or NULL */
+	uint64_t near;		 /* set by prepare: where the agent should lie */
+	uint32_t watch;		 /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
@@ -76,6 +81,7 @@ struct scry_instrument {
 	const char *name;
 	const char *summary; /* one line for the help */
 	bool needs_ruby;     /* `-- CMD`: wait for an image that is one */
+	bool follows_exec;   /* the program of `-- CMD` is watched on, whatever it execs */
 	/* Reads only: learn, plan, refuse. */
 	int (*prepare)(struct scry_watch *w);
 	/* What --dry-run prints after prepare. */

@@ -101,15 +101,14 @@ struct scry_hooks {
 	size_t first_edit, edit_count; /* in the journal, while on */
 	size_t refused;
 	bool is_on;
-	bool waits;		  /* set by the caller: SYMBOL@LIB may name what is loaded later */
-	bool is_unused;		  /* nobody runs the code to be changed: no stop is needed */
-	bool is_strict;		  /* slots are changed in the stop too */
-	/* Set by the caller, or NULL: what was loaded later is planned, `fresh`, which may be empty,
-	 * and will be on next: cookies are filled in, ways taken away. Not 0: it is not put on. */
+	bool waits;	/* set by the caller: SYMBOL@LIB may name what is loaded later */
+	bool is_unused; /* nobody runs the code to be changed: no stop is needed */
+	bool is_strict; /* slots are changed in the stop too */
+	/* by the caller, or NULL: `fresh` was loaded and planned; may fill in and refuse. 0: on */
 	int (*renewed)(struct scry_hooks *fresh, void *arg);
 	void *renewed_arg;
-	struct scry_loads *loads; /* hook/loads.h; NULL: not followed */
-	uint32_t slabs;		  /* bits: those with this set's literals */
+	struct scry_loads *loads;		      /* hook/loads.h; NULL: not followed */
+	uint32_t slabs;				      /* bits: those with this set's literals */
 	const char *handlers[SCRY_HOOK_HANDLERS_MAX]; /* in the order of each slab's literals */
 	size_t handler_count;
 	size_t moved; /* threads that stood in a window and were moved, in all */
@@ -123,11 +122,8 @@ void scry_hooks_close(struct scry_hooks *h);
  * SYMBOL@LIB need not be there yet. */
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 
-/*
- * hook/plan.c: chooses a way for each. 0, or -ENOTSUP with the reason when none of them can be
- * reached; rows without a way (refused of them) say why. Reads code and unwind tables of each
- * object concerned.
- */
+/* hook/plan.c: chooses a way for each, by code and unwind tables of the objects concerned. 0, or
+ * -ENOTSUP with the reason when none can be reached; rows without a way (`refused`) say why. */
 int scry_hooks_plan(struct scry_hooks *h);
 
 /* How many of a row's places are slots. */

@@ -112,6 +112,13 @@ int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
 	return 0;
 }
 
+void scry_inject_unlock(struct scry_inject *inj)
+{
+	if (inj->lock >= 0)
+		close(inj->lock);
+	inj->lock = -1;
+}
+
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);

@@ -62,6 +62,9 @@ int scry_inject_check(const struct scry_proc *proc);
 /* Takes the owner's lock: -EBUSY with the owner's name when another scry has it. */
 int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
 
+/* Gives it up, before scry_inject_done does: nothing of ours is in that process any more. */
+void scry_inject_unlock(struct scry_inject *inj);
+
 /*
  * Enters: after scry_inject_lock. `near` is an address the agent should lie within 1 GiB of (0:
  * anywhere). `held` is a thread that is stopped already (a program being started), or NULL: one is

@@ -237,7 +237,8 @@ const char *scry_shadow_newcomer(const struct scry_hooks *h)
 		if (!m->x || !m->inode)
 			continue;
 		why = object_refusal(m->path);
-		if (!why && strstr(file_name(m->path), "libgcc_s") && !is_unwinder_hooked(h, m->start))
+		if (!why && strstr(file_name(m->path), "libgcc_s") &&
+		    !is_unwinder_hooked(h, m->start))
 			why = "an unwinder was loaded, which was not there when the watch began";
 	}
 	scry_maps_done(&maps);

@@ -1,5 +1,5 @@
 /*
- * The table is a quarter of a megabyte, in which a process has as many rows as threads: it is read
+ * The table is half a megabyte, in which a process has as many rows as threads: it is read
  * as a whole. A row whose thread has ended says nothing: its thread pointer is no living thread's.
  */
 #include "hook/threads.h"

@@ -156,9 +156,9 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 	for (size_t i = 0; i < count && r == 0;) {
 		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
 
-		rec.count = count - i < 2		  ? 0
+		rec.count = count - i < 2		 ? 0
 			    : words[i] == SCRY_CALL_TIME ? 2
-							  : record_words(c, words + i, count - i);
+							 : record_words(c, words + i, count - i);
 		if (!rec.count) {
 			c->stats.bad++;
 			break;

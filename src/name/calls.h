@@ -18,7 +18,7 @@
 #include "rec/writer.h"
 #include "wire/call_ring.h"
 
-#define SCRY_CALLS_OPEN_MAX (1u << 20) /* calls that have not returned; older ones are forgotten */
+#define SCRY_CALLS_OPEN_MAX (1u << 20) /* that have not returned; the ends of more are strange */
 
 enum scry_calls_args { SCRY_CALLS_FULL, SCRY_CALLS_DIGEST, SCRY_CALLS_NONE };
 
@@ -36,7 +36,8 @@ void scry_calls_free(struct scry_calls *c); /* NULL is legal */
 /* What a string argument of a function is, for digests. */
 enum scry_calls_text { SCRY_CALLS_OTHER, SCRY_CALLS_SQL, SCRY_CALLS_MYSQL };
 
-/* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -ENOMEM. */
+/* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -ENOMEM.
+ */
 int scry_calls_function(struct scry_calls *c, uint32_t text_arg, enum scry_calls_text text);
 
 /* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */

@@ -17,6 +17,11 @@
 #include "name/malloc_memory.h"
 #include "wire/event.h"
 
+/* bits of ops whose second word has a stamp */
+#define STAMPED                                                          \
+	(((1u << SCRY_MALLOC_OP_TIME) - 2) | 1u << SCRY_MALLOC_OP_FORK | \
+	 1u << SCRY_MALLOC_OP_FORKED)
+#define FORK_NS 1e9 /* a fork that is not done by then is not waited for */
 #define STAMP ((1ull << SCRY_MALLOC_TSC_BITS) - 1)
 #define AHEAD 24	     /* words */
 #define RECORDS_AT_ONCE 1024 /* then it is looked whether a chunk is full */
@@ -52,6 +57,9 @@ struct scry_malloc {
 	uint64_t tsc0, ns0;   /* the first pair of both clocks */
 	double ns_per_tick;
 	uint64_t newest; /* stamp that was told last */
+	uint64_t now_tsc;
+	bool is_last;	 /* nothing will come that could be waited for */
+	bool is_waiting; /* for a fork to be done: nothing after it is told */
 	bool has_failed;
 };
 
@@ -103,8 +111,7 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 	m = new_one(opts);
 	if (!m)
 		return no_memory();
-	m->calls.callers =
-		scry_malloc_callers_copy(parent->calls.callers, (pid_t)opts->producer.pid);
+	m->calls.callers = scry_malloc_callers_new((pid_t)opts->producer.pid);
 	m->calls.ns = parent->calls.ns;
 	m->tsc0 = parent->tsc0;
 	m->ns0 = parent->ns0;
@@ -350,7 +357,7 @@ static bool next_stamp(struct scry_malloc *m, struct thread *h)
 			if (!h->has_stamp || stamp > h->stamp)
 				h->stamp = stamp < h->seen ? stamp : h->seen;
 			h->has_stamp = true;
-		} else if (op != SCRY_MALLOC_OP_NONE && op < SCRY_MALLOC_OP_CALLER) {
+		} else if (STAMPED >> op & 1) {
 			uint64_t after = (stamp - h->stamp) & STAMP;
 
 			if (!h->has_stamp)
@@ -404,6 +411,34 @@ static void fill_heap(struct scry_malloc *m, uint64_t now_tsc)
 		sift_down(m, i);
 }
 
+/* The child of the fork that begins at `at`, 0: it failed. False: it is not known yet. */
+static bool find_forked(const struct thread *h, uint32_t *ret_pid)
+{
+	for (size_t i = h->at; i + 2 <= h->count; i += scry_malloc_record_words(h->words[i])) {
+		if ((h->words[i] & 15) != SCRY_MALLOC_OP_FORKED)
+			continue;
+		*ret_pid = (uint32_t)(h->words[i] >> 4 & UINT32_MAX);
+		return true;
+	}
+	return false;
+}
+
+/* What is told now, the child has too: so it is known who that is before one goes on. */
+static int tell_fork(struct scry_malloc *m, struct thread *h)
+{
+	uint32_t pid = 0;
+
+	if ((h->words[h->at] & 15) == SCRY_MALLOC_OP_FORK && m->opts.on_fork &&
+	    !find_forked(h, &pid) && !m->is_last &&
+	    (double)(m->now_tsc - h->stamp) * m->ns_per_tick < FORK_NS) {
+		m->is_waiting = true;
+		return 0;
+	}
+	m->waiting -= scry_malloc_record_words(h->words[h->at]);
+	h->at += scry_malloc_record_words(h->words[h->at]);
+	return pid ? m->opts.on_fork(m->opts.on_fork_arg, m, pid) : 0;
+}
+
 /* Tells the record at `at`. */
 static int tell(struct scry_malloc *m, struct thread *h)
 {
@@ -414,6 +449,8 @@ static int tell(struct scry_malloc *m, struct thread *h)
 					    .thread = h->number,
 					    .realloc = &h->realloc};
 
+	if ((words[0] & 15) >= SCRY_MALLOC_OP_FORK)
+		return tell_fork(m, h);
 	if (h->at + AHEAD < h->count)
 		scry_malloc_addresses_prefetch(&m->calls.addresses, words[AHEAD] >> 4 << 20 >> 17);
 	if (!h->number)
@@ -432,6 +469,8 @@ static int go_on(struct scry_malloc *m, struct thread *h, uint64_t limit)
 
 	do {
 		r = tell(m, h);
+		if (m->is_waiting)
+			return r;
 		h->is_heaped = next_stamp(m, h);
 	} while (r == 0 && h->is_heaped && h->stamp <= limit && --left);
 	if (r == 0 && scry_malloc_pack_pending(m->calls.pack) >= SCRY_MALLOC_PACK_BYTES)
@@ -479,8 +518,11 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 
 	if (m->has_failed)
 		return 0;
+	m->now_tsc = now_tsc;
+	m->is_last = watermark == UINT64_MAX;
+	m->is_waiting = false;
 	fill_heap(m, now_tsc);
-	while (m->heap_count && m->heap[0].stamp <= watermark && r == 0) {
+	while (m->heap_count && m->heap[0].stamp <= watermark && r == 0 && !m->is_waiting) {
 		struct thread *h = m->heap[0].thread;
 		uint64_t second = second_stamp(m);
 
@@ -491,7 +533,7 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 		if (m->heap_count)
 			sift_down(m, 0);
 	}
-	if (r == 0)
+	if (r == 0 && !m->is_waiting)
 		r = end_threads(m);
 	scry_malloc_callers_look(m->calls.callers);
 	m->has_failed = r < 0;
@@ -518,6 +560,9 @@ int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now)
 
 int scry_malloc_finish(struct scry_malloc *m)
 {
+	struct scry_ev_memory last;
+
+	scry_malloc_memory_times(&m->memory, &last); /* did it have children? */
 	for (size_t i = 0; i < m->thread_count; i++) {
 		m->calls.stats.unreturned += m->threads[i]->realloc.is_on;
 		m->threads[i]->realloc.is_on = false;
@@ -533,6 +578,7 @@ void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *re
 	ret->callers_unnamed = scry_malloc_callers_unnamed(m->calls.callers);
 	ret->lines = scry_malloc_callers_lines(m->calls.callers, &ret->lines_gone);
 	ret->threads = m->numbers;
+	ret->had_children = m->memory.had_children;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
 	ret->memory = ret->block_bytes + 8 * m->kept;
 }

@@ -31,6 +31,10 @@ struct scry_malloc_opts {
 	struct scry_producer producer;
 	struct scry_writer *writer;
 	uint64_t memory; /* bytes for all that is kept here; 0: no limit */
+	/* The process has forked `pid` (as it sees it): all up to then is merged, nothing after it.
+	 * May call scry_malloc_fork. NULL: children are not recorded. */
+	int (*on_fork)(void *arg, struct scry_malloc *parent, uint32_t pid);
+	void *on_fork_arg;
 };
 
 /* Also looks which objects are loaded, for callers of a target that ends soon. */
@@ -38,8 +42,8 @@ int scry_malloc_new(const struct scry_malloc_opts *opts, struct scry_malloc **re
 void scry_malloc_free(struct scry_malloc *m); /* NULL is legal */
 
 /*
- * A fork child's: blocks, callers and their ids as they are in `parent` now, which must be merged
- * up to the fork; threads and words are not taken over. Parent's chunk is written first.
+ * A fork child's: blocks as they are in `parent` now, which must be merged up to the fork. Threads,
+ * callers and words are not taken over. Parent's chunk and the child's first are written.
  */
 int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *opts,
 		     struct scry_malloc **ret);
@@ -77,7 +81,8 @@ size_t scry_malloc_waiting(const struct scry_malloc *m);
 /* Writes what is packed, with what it names. At least once a second. */
 int scry_malloc_flush(struct scry_malloc *m);
 
-/* Reads /proc/PID and writes a MEMORY event when 100 ms have passed since the last, or `now`.
+/* Reads /proc/PID and writes a MEMORY event when 100 ms have passed since the last (10 ms in the
+ * first second), or `now`.
  * Nothing when the process is gone. */
 int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now);
 
@@ -94,6 +99,7 @@ struct scry_malloc_stats {
 	uint64_t bad;		     /* words that make no sense */
 	uint64_t callers, threads;
 	uint64_t callers_unnamed;   /* whose code was used before it was defined */
+	bool had_children;	    /* processes, which it waited for */
 	uint64_t lines, lines_gone; /* callers that are lines of a VM; of those without a name */
 	uint64_t memory;	    /* bytes kept here now */
 	uint64_t block_bytes;	    /* of those, for blocks: 13 to 26 each */

@@ -109,26 +109,6 @@ struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
 	return c;
 }
 
-struct scry_malloc_callers *scry_malloc_callers_copy(const struct scry_malloc_callers *c, pid_t pid)
-{
-	struct scry_malloc_callers *copy = scry_malloc_callers_new(pid);
-
-	if (!copy)
-		return NULL;
-	memcpy(copy->ids, c->ids, sizeof(copy->ids));
-	copy->count = c->count;
-	copy->is_proven = c->is_proven;
-	for (uint32_t id = 1; id <= c->count; id++) {
-		const struct place *p = &c->places[id];
-
-		copy->places[id] = (struct place){.address = p->address,
-						  .path = p->path ? strdup(p->path) : NULL,
-						  .label = p->label ? strdup(p->label) : NULL,
-						  .line = p->line};
-	}
-	return copy;
-}
-
 void scry_malloc_callers_free(struct scry_malloc_callers *c)
 {
 	if (!c)

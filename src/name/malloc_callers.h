@@ -23,9 +23,6 @@ struct scry_malloc_callers;
 
 /* Looks at what is mapped in process `pid` (0: names stay unknown). NULL: no memory. */
 struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid);
-/* For a fork child: the same codes and ids, none of them told. NULL: no memory. */
-struct scry_malloc_callers *scry_malloc_callers_copy(const struct scry_malloc_callers *c,
-						     pid_t pid);
 void scry_malloc_callers_free(struct scry_malloc_callers *c);
 
 /* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */

@@ -295,6 +295,8 @@ int scry_malloc_calls_add(struct scry_malloc_calls *c, const struct scry_malloc_
 	case SCRY_MALLOC_OP_TIME:
 	case SCRY_MALLOC_OP_CALLER:
 	case SCRY_MALLOC_OP_LINE:
+	case SCRY_MALLOC_OP_FORK:
+	case SCRY_MALLOC_OP_FORKED:
 		break;
 	}
 	c->stats.bad++;

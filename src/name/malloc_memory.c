@@ -16,12 +16,6 @@ static int open_file(pid_t pid, const char *name)
 	return pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid)
-{
-	*m = (struct scry_malloc_memory){
-		.pid = pid, .status = open_file(pid, "status"), .stat = open_file(pid, "stat")};
-}
-
 void scry_malloc_memory_done(struct scry_malloc_memory *m)
 {
 	if (m->status >= 0)
@@ -52,7 +46,7 @@ static bool line_bytes(const char *text, const char *name, uint64_t *ret)
 }
 
 /* proc(5): the fields behind the name, which may hold anything: state is the third. */
-static int read_stat(const char *text, struct scry_ev_memory *ret)
+static int read_stat(const char *text, struct scry_ev_memory *ret, uint64_t *ret_child_faults)
 {
 	const char *at = strrchr(text, ')');
 	uint64_t fields[21] = {0}; /* by their number in proc(5) */
@@ -68,11 +62,35 @@ static int read_stat(const char *text, struct scry_ev_memory *ret)
 		at = end;
 	}
 	ret->faults = fields[10];
+	*ret_child_faults = fields[11]; /* of children that were waited for */
 	ret->major_faults = fields[12];
 	ret->user_ns = fields[14] * tick;
 	ret->system_ns = fields[15] * tick;
 	ret->threads = (uint32_t)fields[20];
 	return 0;
+}
+
+int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
+{
+	char text[4096];
+	uint64_t child_faults;
+
+	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, ret, &child_faults) < 0)
+		return -ESRCH;
+	if (m->has_base)
+		m->had_children |= child_faults != m->child_faults;
+	m->child_faults = child_faults;
+	m->has_base = true;
+	return 0;
+}
+
+void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid)
+{
+	struct scry_ev_memory first;
+
+	*m = (struct scry_malloc_memory){
+		.pid = pid, .status = open_file(pid, "status"), .stat = open_file(pid, "stat")};
+	scry_malloc_memory_times(m, &first); /* children that it had before */
 }
 
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
@@ -85,7 +103,8 @@ int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory 
 	    !line_bytes(text, "\nRssFile:", &ev.rss_file) ||
 	    !line_bytes(text, "\nRssShmem:", &ev.rss_shmem))
 		return -ESRCH;
-	if (read_all(m->stat, text, sizeof(text)) < 0 || read_stat(text, &ev) < 0)
+	line_bytes(text, "\nVmHWM:", &ev.rss_peak);
+	if (scry_malloc_memory_times(m, &ev) < 0)
 		return -ESRCH;
 	*ret = ev;
 	return 0;
@@ -95,12 +114,15 @@ int scry_malloc_memory_write(struct scry_malloc_memory *m, struct scry_writer *w
 			     bool now)
 {
 	struct scry_ev_memory ev;
+	bool is_young = !m->first_ns || now_ns - m->first_ns < SCRY_MALLOC_YOUNG_NS;
 
-	if (!now && m->last_ns && now_ns - m->last_ns < SCRY_MALLOC_MEMORY_NS)
+	if (!now && m->last_ns &&
+	    now_ns - m->last_ns < (is_young ? SCRY_MALLOC_MEMORY_SOON_NS : SCRY_MALLOC_MEMORY_NS))
 		return 0;
 	if (scry_malloc_memory_read(m, &ev) < 0)
 		return 0;
 	m->last_ns = now_ns;
+	m->first_ns = m->first_ns ? m->first_ns : now_ns;
 	return scry_writer_payload(
 		w, &(struct scry_event){.time_ns = now_ns, .type = SCRY_EVENT_MEMORY}, &ev,
 		sizeof(ev));

@@ -13,11 +13,15 @@
 #include "wire/event.h"
 
 #define SCRY_MALLOC_MEMORY_NS 100000000ull
+#define SCRY_MALLOC_MEMORY_SOON_NS 10000000ull /* in the first second: many programs end then */
+#define SCRY_MALLOC_YOUNG_NS 1000000000ull
 
 struct scry_malloc_memory {
 	pid_t pid;
-	int status, stat; /* files that stay open; -1 */
-	uint64_t last_ns; /* 0: never */
+	int status, stat;	     /* files that stay open; -1 */
+	uint64_t first_ns, last_ns;  /* 0: never */
+	uint64_t child_faults;	     /* of children that it has waited for, as read last */
+	bool has_base, had_children; /* those have grown since the first look */
 };
 
 void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid);
@@ -25,6 +29,10 @@ void scry_malloc_memory_done(struct scry_malloc_memory *m);
 
 /* 0; -ESRCH: the process is gone or a zombie, no sentence. */
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret);
+
+/* What /proc/PID/stat says alone: also of one that ends, or runs another program by now. 0; -ESRCH.
+ */
+int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory *ret);
 
 /* See scry_malloc_memory(). */
 int scry_malloc_memory_write(struct scry_malloc_memory *m, struct scry_writer *w, uint64_t now_ns,

@@ -76,9 +76,10 @@ static const char *behind_number(const struct text *t)
 {
 	const char *at = t->at;
 
-	while (at < t->end && (is_name(*at) || *at == '.' ||
-			       ((*at == '+' || *at == '-') && (at[-1] == 'e' || at[-1] == 'E') &&
-				!(t->at[0] == '0' && t->at + 1 < t->end && (t->at[1] | 32) == 'x'))))
+	while (at < t->end &&
+	       (is_name(*at) || *at == '.' ||
+		((*at == '+' || *at == '-') && (at[-1] == 'e' || at[-1] == 'E') &&
+		 !(t->at[0] == '0' && t->at + 1 < t->end && (t->at[1] | 32) == 'x'))))
 		at++;
 	return at;
 }

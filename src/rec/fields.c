@@ -192,6 +192,7 @@ static const struct scry_field fields_scry_ev_memory[] = {
 	FIELD(scry_ev_memory, major_faults, "major_faults", NUMBER),
 	FIELD(scry_ev_memory, user_ns, "user_ns", NUMBER),
 	FIELD(scry_ev_memory, system_ns, "system_ns", NUMBER),
+	FIELD(scry_ev_memory, rss_peak, "rss_peak", NUMBER),
 };
 static const struct scry_field fields_scry_ev_allocator[] = {
 	FIELD(scry_ev_allocator, pid, "pid", NUMBER),

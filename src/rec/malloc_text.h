@@ -24,11 +24,11 @@
 const char *scry_malloc_function_name(uint32_t function);
 
 /*
- * Writes what the reader still has of process `pid` (0: the first that calls; what others did is
- * left out). Blocks that a fork child has of its parent are told as unknown. *ret_calls: calls
+ * Writes the part of recording `fd` that has most calls (rec/malloc_part.h), of process `pid` or of
+ * all when it is 0; what others did is left out. Blocks that a fork child has of its parent are told as unknown. *ret_calls: calls
  * written. 0 or -errno with a sentence.
  */
-int scry_malloc_text_write(struct scry_reader *r, uint32_t pid, FILE *out, uint64_t *ret_calls);
+int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls);
 
 /*
  * Reads text to its end into a recording that was just opened. 0; -EINVAL with a sentence that

@@ -2,6 +2,7 @@
  * A malloc recording as text. See malloc_text.h.
  */
 #include "rec/malloc_text.h"
+#include "rec/malloc_part.h"
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -16,7 +17,6 @@
 struct text_out {
 	struct scry_reader *reader;
 	FILE *out;
-	uint32_t pid;
 	uint64_t time_ns;
 	uint64_t calls;
 	struct scry_map alive; /* blocks; what a fork child inherited is not among them */
@@ -209,35 +209,44 @@ static uint32_t process_of(const struct scry_event *event)
 	return 0;
 }
 
-int scry_malloc_text_write(struct scry_reader *r, uint32_t pid, FILE *out, uint64_t *ret_calls)
+static int write_part(struct text_out *t, struct scry_malloc_part *part)
 {
-	struct text_out t = {.reader = r, .out = out, .pid = pid};
 	const struct scry_event *event;
-	bool has_head = false;
 	int got = 0, err = 0;
 
-	scry_map_init(&t.alive, 1u << 28);
-	while (!err && !ferror(out) && (got = scry_reader_next(r, &event)) > 0) {
-		uint32_t whose = process_of(event);
-
-		if (!whose || (t.pid && whose != t.pid))
+	fprintf(t->out, "scry-malloc 1 pid %u\n", part->pid);
+	while (!err && !ferror(t->out) && (got = scry_reader_next(t->reader, &event)) > 0) {
+		if (!scry_malloc_part_has(part, event, process_of(event)))
 			continue;
-		t.pid = whose;
-		if (!has_head)
-			fprintf(out, "scry-malloc 1 pid %u\n", t.pid);
-		has_head = true;
 		if (event->type == SCRY_EVENT_MALLOC)
-			err = on_call(&t, event);
-		else
-			put_event(&t, event);
+			err = on_call(t, event);
+		else if (event->type != SCRY_EVENT_DETACH)
+			put_event(t, event);
 	}
-	scry_map_done(&t.alive);
-	*ret_calls = t.calls;
-	if (err || got < 0)
-		return err ? err : got;
-	if (!has_head)
+	return err ? err : got;
+}
+
+int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls)
+{
+	struct scry_malloc_part part = {0};
+	struct text_out t = {.out = out};
+	int err = scry_malloc_part_choose(fd, pid, &part);
+
+	*ret_calls = 0;
+	if (err == -ENOENT)
 		return scry_fail(-ENOENT, "the recording has no calls of malloc%s",
 				 pid ? " by that process" : "");
+	if (!err)
+		err = scry_reader_open(fd, &t.reader);
+	if (err)
+		return err;
+	scry_map_init(&t.alive, 1u << 28);
+	err = write_part(&t, &part);
+	scry_map_done(&t.alive);
+	scry_reader_close(t.reader);
+	*ret_calls = t.calls;
+	if (err)
+		return err;
 	if (ferror(out) || fflush(out))
 		return scry_fail(-EIO, "cannot write the text");
 	return 0;

@@ -29,7 +29,7 @@ struct scry_reader {
 	int fd;
 	struct scry_file_head head;
 	struct scry_reader_stats stats;
-	uint64_t next_chunk; /* file offset */
+	uint64_t next_chunk;				      /* file offset */
 	int (*wait)(void *arg, uint64_t offset, bool is_end); /* NULL: the file is whole */
 	void *wait_arg;
 	bool at_end;
@@ -130,8 +130,8 @@ void scry_reader_close(struct scry_reader *r)
 	free(r);
 }
 
-void scry_reader_follow(struct scry_reader *r,
-			int (*wait)(void *arg, uint64_t offset, bool is_end), void *arg)
+void scry_reader_follow(struct scry_reader *r, int (*wait)(void *arg, uint64_t offset, bool is_end),
+			void *arg)
 {
 	r->wait = wait;
 	r->wait_arg = arg;

@@ -53,8 +53,8 @@ int scry_reader_open(int fd, struct scry_reader **ret_reader);
  * then it may wait), `wait` is asked whether more may come; `offset`: bytes before it are not read
  * again. 0: all is written. What is read is then what a reader of the whole file would have read.
  */
-void scry_reader_follow(struct scry_reader *r,
-			int (*wait)(void *arg, uint64_t offset, bool is_end), void *arg);
+void scry_reader_follow(struct scry_reader *r, int (*wait)(void *arg, uint64_t offset, bool is_end),
+			void *arg);
 
 /* Frees; NULL is legal. */
 void scry_reader_close(struct scry_reader *r);

@@ -112,8 +112,8 @@ static bool is_relocated(struct scry_spawn *s, uint64_t ip)
 	if (s->is_main_done)
 		return s->nr == SYS_munmap || ip < s->loader_start || ip >= s->loader_end;
 	if (s->relro_start) {
-		s->is_main_done = s->nr == SYS_mprotect && s->arg >= s->relro_start &&
-				  s->arg < s->relro_end;
+		s->is_main_done =
+			s->nr == SYS_mprotect && s->arg >= s->relro_start && s->arg < s->relro_end;
 		return s->is_main_done && !s->is_glibc;
 	}
 	return ip < s->loader_start || ip >= s->loader_end;
@@ -151,7 +151,7 @@ static bool at_syscall(struct scry_spawn *s)
 /* A process or thread that `parent` made: it is ours already, and will stop by itself. */
 static void add_child(struct scry_spawns *s, pid_t parent)
 {
-	struct scry_spawn row = {.t.seized = true};
+	struct scry_spawn row = {.t.seized = true, .since_ns = scry_now_ns()};
 	unsigned long tid = 0;
 
 	if (ptrace(PTRACE_GETEVENTMSG, parent, 0, &tid) < 0 || !tid)
@@ -273,6 +273,37 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
 	(void)s;
 	row->starting = false;
 	resume(row, 0);
+}
+
+void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t)
+{
+	row_of(t)->since_ns = scry_now_ns();
+	if (s->follows) /* of its processes, not of its threads: others may want to hold those */
+		scry_tracee_options(t, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK);
+	scry_spawns_go_on(s, t);
+}
+
+bool scry_spawns_has(const struct scry_spawns *s, pid_t pid)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->rows[i].t.tid == pid)
+			return true;
+	return false;
+}
+
+void scry_spawns_drop(struct scry_spawns *s, pid_t pid)
+{
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i].t.tid == pid)
+			forget(s, &s->rows[i]);
+}
+
+void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns)
+{
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i].since_ns && s->rows[i].since_ns < ns && !s->rows[i].starting &&
+		    !s->rows[i].t.stopped)
+			forget(s, &s->rows[i]);
 }
 
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t)

@@ -29,7 +29,8 @@ struct scry_spawn { /* one followed thread */
 	uint64_t relro_start, relro_end; /* run-time, of the main program; 0: has none */
 	uint64_t loader_start, loader_end;
 	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
-	uint64_t nr, arg; /* of the syscall that runs */
+	uint64_t nr, arg;	     /* of the syscall that runs */
+	uint64_t since_ns;	     /* it was kept, or made by one that is followed; 0: neither */
 };
 
 struct scry_spawns {
@@ -61,6 +62,14 @@ bool scry_spawns_is_starting(const struct scry_spawns *s);
 
 /* After step: not what was looked for; it goes on to the next exec, followed. */
 void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
+/* After step: it goes on, and step says when it has become another program; with `follows` the
+ * processes that it makes too. */
+void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t);
+/* Is it followed? And: it is no more, running or not. */
+bool scry_spawns_has(const struct scry_spawns *s, pid_t pid);
+void scry_spawns_drop(struct scry_spawns *s, pid_t pid);
+/* Those that have been followed since before `ns` and are no new program yet. */
+void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns);
 /* After step: it goes on alone. Returns for how long it was held, ns. */
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t);
 

@@ -200,6 +200,11 @@ int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned
 	return 0;
 }
 
+void scry_tracee_options(struct scry_tracee *t, unsigned long options)
+{
+	ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC);
+}
+
 /* One status of the thread, waited for until the deadline by polling: waitpid has no time-out. */
 static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_status)
 {

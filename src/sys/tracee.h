@@ -55,6 +55,9 @@ int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns);
 /* The same in two steps, for many threads at once. */
 int scry_tracee_interrupt(struct scry_tracee *t);
 int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns);
+/* Stopped: what it says from now on; exec and system calls always. */
+void scry_tracee_options(struct scry_tracee *t, unsigned long options);
+
 /* Lets it go on and detaches. Safe in every state; -ESRCH is not an error. */
 void scry_tracee_release(struct scry_tracee *t);
 

@@ -33,10 +33,10 @@ struct lines {
 	struct scry_map depth; /* thread -> calls that are open */
 	struct open_call *calls;
 	uint32_t count, room, free;
-	uint64_t line;	  /* key of the call whose line is not completed */
-	bool has_line;	  /* there is one */
-	bool is_whole;	  /* calls are told when they are over */
-	bool are_many;	  /* threads: lines say which */
+	uint64_t line; /* key of the call whose line is not completed */
+	bool has_line; /* there is one */
+	bool is_whole; /* calls are told when they are over */
+	bool are_many; /* threads: lines say which */
 	bool has_tid;
 	uint32_t tid;
 	uint64_t line_ns, last_ns; /* of the line before; of the newest event */
@@ -264,8 +264,8 @@ static void on_return(struct lines *l, const struct scry_event *event)
 	if (depth && *depth && !--*depth)
 		scry_map_remove(&l->depth, o->event->tid, NULL);
 	if (l->is_whole) {
-		if (!l->opts->calls.slow_ns || (ret->how != SCRY_RETURN_LEFT &&
-						ret->duration_ns >= l->opts->calls.slow_ns))
+		if (!l->opts->calls.slow_ns ||
+		    (ret->how != SCRY_RETURN_LEFT && ret->duration_ns >= l->opts->calls.slow_ns))
 			tell_whole(l, o->event, ret, f);
 	} else if (l->has_line && l->line == key) {
 		end_line(l, ret, f);
@@ -305,9 +305,9 @@ static void tell_unfinished(struct lines *l)
 		const struct scry_ev_call *call = (const void *)(event + 1);
 
 		if (l->last_ns - event->time_ns >= l->opts->calls.slow_ns)
-			tell_whole(l, event, NULL,
-				   scry_call_functions_find(&l->functions, call->pid,
-							    call->function));
+			tell_whole(
+				l, event, NULL,
+				scry_call_functions_find(&l->functions, call->pid, call->function));
 	}
 }
 

@@ -139,10 +139,10 @@ struct scry_doc_value scry_call_value(char letter, uint64_t value)
 	case 'z':
 		return (struct scry_doc_value){.kind = SCRY_VALUE_UNSIGNED, .number = value};
 	default:
-		return (struct scry_doc_value){
-			.kind = letter == 'x' && is_small(value) ? SCRY_VALUE_SIGNED
-								 : SCRY_VALUE_HEX,
-			.number = value};
+		return (struct scry_doc_value){.kind = letter == 'x' && is_small(value)
+							       ? SCRY_VALUE_SIGNED
+							       : SCRY_VALUE_HEX,
+					       .number = value};
 	}
 }
 

@@ -25,6 +25,8 @@ enum moment {
 	MOMENT_TIME,
 };
 
+#define OTHERS_TOLD 3 /* programs named in a line; the table at the end has all */
+
 struct malloc_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
@@ -370,6 +372,7 @@ static void push_processes(struct malloc_view *v)
 		{"peak bytes", "peak_bytes", SCRY_CELL_COUNT, false},
 		{"bytes at end", "end_bytes", SCRY_CELL_COUNT, false},
 		{"resident peak", "rss_peak_bytes", SCRY_CELL_COUNT, false},
+		{"program", "exe", SCRY_CELL_TEXT, false},
 	};
 
 	v->doc->section = "processes";
@@ -383,6 +386,7 @@ static void push_processes(struct malloc_view *v)
 			scry_cell_number(p->peak.bytes),
 			scry_cell_number(p->live.bytes),
 			scry_cell_known(p->rss_peak, p->rss_peak != 0),
+			scry_functions_string(v->reader, p->exe_str),
 		};
 
 		v->doc->ops->row(v->doc, cells);
@@ -502,6 +506,31 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 	scry_buf_done(&line);
 }
 
+/* Programs that the same process ran, and other processes: who looks for one finds it. */
+static void note_others(struct malloc_view *v)
+{
+	uint32_t told = 0, others = 0;
+
+	scry_buf_clear(&v->buf);
+	for (uint32_t i = 0; i < v->sum.count; i++) {
+		const struct scry_malloc_process *p = v->sum.processes[i];
+		const char *exe = scry_reader_string(v->reader, p->exe_str, NULL);
+
+		if (p == v->process || !p->calls)
+			continue;
+		if (++others > OTHERS_TOLD)
+			continue;
+		scry_buf_printf(&v->buf, "%s%s (process %u, ",
+				told++ ? ", " : "not above: ", exe ? exe : "a program", p->pid);
+		scry_text_count(&v->buf, calls_of(p));
+		scry_buf_printf(&v->buf, " calls)");
+	}
+	if (others > told)
+		scry_buf_printf(&v->buf, " and %u more", others - told);
+	if (told)
+		v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
+}
+
 static int push(struct malloc_view *v)
 {
 	enum scry_malloc_verdict verdict;
@@ -523,6 +552,7 @@ static int push(struct malloc_view *v)
 	verdict = scry_malloc_verdict(v->process, &v->buf);
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 	note_callers(v, verdict);
+	note_others(v);
 	scry_honesty_notes(&v->honesty, v->doc);
 	push_totals(v, verdict);
 	err = push_callers(v);

@@ -49,7 +49,7 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 		return 0;
 	for (i = 0; i < s->count; i++) {
 		p = s->processes[i];
-		if (p->pid != pid)
+		if (p->pid != pid || p->has_ended)
 			continue;
 		s->processes[i] = s->processes[0];
 		*ret = s->processes[0] = p;
@@ -344,6 +344,8 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 {
 	const struct scry_ev_allocator *allocator = (const void *)(event + 1);
 	const struct scry_ev_thread *thread = (const void *)(event + 1);
+	const struct scry_ev_process *process = (const void *)(event + 1);
+	const struct scry_ev_detach *detach = (const void *)(event + 1);
 	struct scry_malloc_process *p;
 	int err;
 
@@ -363,6 +365,16 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 		err = process_of(s, allocator->pid, &p);
 		if (!err && p)
 			p->allocator = *allocator;
+		return err;
+	case SCRY_EVENT_PROCESS:
+		err = process_of(s, process->pid, &p);
+		if (!err && p)
+			p->exe_str = process->exe_str;
+		return err;
+	case SCRY_EVENT_DETACH:
+		err = process_of(s, detach->pid, &p);
+		if (!err && p)
+			p->has_ended = true;
 		return err;
 	default:
 		return 0;

@@ -46,6 +46,8 @@ struct scry_malloc_block_sum;
 
 struct scry_malloc_process {
 	uint32_t pid;
+	bool has_ended; /* what follows of its pid is another program that it ran */
+	uint32_t exe_str;
 	struct scry_malloc_caller_sum *callers; /* [id]; [0]: not known */
 	uint32_t caller_count;
 	struct scry_malloc_block_sum *blocks;

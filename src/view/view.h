@@ -8,6 +8,7 @@
 
 #include "base/opt.h"
 #include "rec/reader.h"
+#include "view/calls.h"
 #include "view/doc.h"
 
 #define SCRY_VIEW_TOP_DEFAULT \
@@ -30,14 +31,6 @@ enum scry_view_sort {
 	SCRY_VIEW_SORT_AGE,
 	SCRY_VIEW_SORT_OLD_LIVE, /* what live and live-bytes mean with --live */
 	SCRY_VIEW_SORT_OLD_LIVE_BYTES,
-};
-
-struct scry_view_call_style { /* lines of calls, in ltrace's words */
-	int clock;	   /* 1: -t, 2: -tt, 3: -ttt */
-	bool relative;	   /* -r */
-	bool durations;	   /* -T */
-	uint64_t indent;   /* -n */
-	uint64_t slow_ns;  /* only calls that took so long */
 };
 
 struct scry_view_opts {
@@ -120,37 +113,6 @@ struct scry_view_opts {
 		 NULL},                                                            \
 		SCRY_VIEW_PICK_OPT_ROWS(o)
 
-#define SCRY_VIEW_CALLS_OPT_ROWS(o)                                                            \
-	{'t',                                                                                  \
-	 "time",                                                                               \
-	 SCRY_OPT_COUNT,                                                                       \
-	 &(o)->calls.clock,                                                                    \
-	 NULL,                                                                                 \
-	 "calls: the time of day; -tt with microseconds, -ttt in seconds since 1970",          \
-	 NULL},                                                                                \
-		{'r',                                                                          \
-		 "relative",                                                                   \
-		 SCRY_OPT_FLAG,                                                                \
-		 &(o)->calls.relative,                                                         \
-		 NULL,                                                                         \
-		 "calls: the time since the line before",                                      \
-		 NULL},                                                                        \
-		{'T', "durations",                                                             \
-		 SCRY_OPT_FLAG, &(o)->calls.durations,                                         \
-		 NULL, "calls: how long each took",                                            \
-		 NULL},                                                                        \
-		{'n',                                                                          \
-		 "indent",                                                                     \
-		 SCRY_OPT_U64,                                                                 \
-		 &(o)->calls.indent,                                                           \
-		 "N",                                                                          \
-		 "calls: indent by N columns for each call that is open in the thread",        \
-		 NULL},                                                                        \
-	{                                                                                      \
-		0, "slow", SCRY_OPT_DURATION, &(o)->calls.slow_ns, "TIME",                     \
-			"calls: only those that took so long", NULL                            \
-	}
-
 typedef int scry_view_run(struct scry_reader *reader, const struct scry_view_opts *opts,
 			  struct scry_doc *doc);
 
@@ -178,6 +140,7 @@ int scry_view_opts_check(const struct scry_view_opts *opts);
 int scry_view_sort_of(const struct scry_view_opts *opts);
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
-scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info, scry_view_log, scry_view_calls, scry_view_calls_sums;
+scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
+	scry_view_log, scry_view_calls, scry_view_calls_sums;
 
 #endif

@@ -123,8 +123,9 @@ struct scry_control {
 	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
 	uint32_t track_pad;
 	uint64_t track_waits; /* how often one had to wait */
+	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
 	uint64_t lines_full;  /* calls from lines of Ruby that got no code: agent/lines.c */
-	uint64_t pad1[44];
+	uint64_t pad1[43];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

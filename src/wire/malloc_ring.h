@@ -38,6 +38,8 @@ enum scry_malloc_op {
 				1..3 are the return address, the pc (bit 0: its frame was the
 				newest) and the iseq of the frame. Then, where the agent could read
 				it: struct scry_ring_def, path, label */
+	SCRY_MALLOC_OP_FORK, /* it is about to fork: what is stamped up to here the child has too */
+	SCRY_MALLOC_OP_FORKED, /* it has: the address is the child's pid times 8, 0: it failed */
 };
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu

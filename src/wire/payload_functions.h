@@ -43,7 +43,8 @@ struct scry_ev_entry { /* a hooked function was entered at time_ns by thread tid
 /*
  * A traced function was entered at time_ns by thread tid. How to show it is the function's form, a
  * letter for what it returns, then one for each argument: p pointer, i int, u unsigned int, l long,
- * z unsigned long, v nothing, s a string, S a string whose length is the next argument, x not known.
+ * z unsigned long, v nothing, s a string, S a string whose length is the next argument, x not
+ * known.
  */
 struct scry_ev_call {
 	uint32_t function;
@@ -55,8 +56,8 @@ struct scry_ev_call {
 	uint32_t flags;
 	uint64_t arg1, arg2, arg3, arg4, arg5, arg6; /* the integer argument registers */
 };
-#define SCRY_CALL_IS_CUT 1u    /* the string goes on */
-#define SCRY_CALL_IS_DIGEST 2u /* literals are left out */
+#define SCRY_CALL_IS_CUT 1u	 /* the string goes on */
+#define SCRY_CALL_IS_DIGEST 2u	 /* literals are left out */
 #define SCRY_CALL_HAS_NO_ARGS 4u /* it was not wanted to know them */
 
 struct scry_ev_return { /* of the CALL with that number in this process */

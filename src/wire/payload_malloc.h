@@ -84,6 +84,7 @@ struct scry_ev_memory { /* what the kernel says of a process at time_ns */
 	uint64_t rss_anon, rss_file, rss_shmem; /* bytes */
 	uint64_t faults, major_faults;		/* since its start */
 	uint64_t user_ns, system_ns;		/* the same */
+	uint64_t rss_peak; /* bytes, resident of all kinds, at most until now */
 };
 
 struct scry_ev_allocator { /* who serves the calls */

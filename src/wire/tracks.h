@@ -32,9 +32,9 @@
 
 #include <stdint.h>
 
-#define SCRY_TRACK_WORDS 2048u /* 16 KiB, the head included */
+#define SCRY_TRACK_WORDS 512u /* 4 KiB, the head included */
 #define SCRY_TRACK_HEAD 8u
-#define SCRY_TRACKS (SCRY_RING_WORDS / SCRY_TRACK_WORDS) /* 512 */
+#define SCRY_TRACKS (SCRY_RING_WORDS / SCRY_TRACK_WORDS) /* 2048 */
 
 enum scry_track_state {
 	SCRY_TRACK_FREE,

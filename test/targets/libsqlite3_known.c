@@ -3,8 +3,8 @@
 
 int sqlite3_prepare_v2(void *db, const char *sql, int length, void **statement, const char **rest);
 
-__attribute__((noinline, noclone, noipa)) int sqlite3_prepare_v2(void *db, const char *sql, int length, void **statement,
-			      const char **rest)
+__attribute__((noinline, noclone, noipa)) int
+sqlite3_prepare_v2(void *db, const char *sql, int length, void **statement, const char **rest)
 {
 	(void)db, (void)statement, (void)rest;
 	return (int)strnlen(sql, length < 0 ? (size_t)-1 : (size_t)length);

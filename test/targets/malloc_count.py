@@ -47,6 +47,8 @@ for number, line in enumerate(open(sys.argv[1], encoding="utf-8")):
         callers[event["caller"]] = event
     if event.get("event") == "malloc" and event["function"] == 17:
         touched += 1
+    if event.get("event") == "malloc" and event["function"] == 16:  # older than the recording
+        living[event["block"]] = number
     if event.get("event") != "malloc" or event["function"] not in NAMES:
         continue
     follow(number, event)

@@ -15,7 +15,8 @@ int sqlite3_prepare_v2(void *db, const char *sql, int length, void **statement, 
 
 int main(void)
 {
-	char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *page =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *end = page + PAGE, text[LONG + 1];
 	void *c = (void *)0x1230;
 

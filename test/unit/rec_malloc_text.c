@@ -29,15 +29,12 @@ static uint32_t next_random(uint32_t below)
 /* Text of a recording; NULL when it has none. The caller frees it. */
 static char *text_of(int fd, uint32_t pid, uint64_t *ret_calls)
 {
-	struct scry_reader *r;
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 	int err;
 
-	assert_int_equal(scry_reader_open(fd, &r), 0);
-	err = scry_malloc_text_write(r, pid, out, ret_calls);
-	scry_reader_close(r);
+	err = scry_malloc_text_write(fd, pid, out, ret_calls);
 	fclose(out);
 	if (!err)
 		return text;

@@ -195,6 +195,121 @@ static int log_recording(void)
 	return golden_end(&rec);
 }
 
+static void put_at(struct golden *rec, uint64_t ns, uint32_t tid, uint16_t type,
+		   const void *payload, size_t bytes)
+{
+	const struct scry_event head = {.time_ns = GOLDEN_START_NS + ns, .tid = tid, .type = type};
+
+	assert_int_equal(scry_writer_payload(rec->w, &head, payload, bytes), 0);
+}
+
+static void put_call(struct golden *rec, uint64_t ns, uint32_t tid, struct scry_ev_call call,
+		     const char *text)
+{
+	char bytes[sizeof(call) + 64] = "";
+
+	call.pid = 4711;
+	call.text_bytes = text ? (uint32_t)strlen(text) : 0;
+	call.text_arg = text ? 2 : 0;
+	memcpy(bytes, &call, sizeof(call));
+	if (text)
+		memcpy(bytes + sizeof(call), text, strlen(text));
+	put_at(rec, ns, tid, SCRY_EVENT_CALL, bytes, sizeof(call) + call.text_bytes);
+}
+
+static void put_return(struct golden *rec, uint64_t ns, uint32_t tid, struct scry_ev_return ret)
+{
+	ret.pid = 4711;
+	put_at(rec, ns, tid, SCRY_EVENT_RETURN, &ret, sizeof(ret));
+}
+
+/* Two threads: nested, interleaved, left, unfinished; every form of a value. */
+static int calls_recording(void)
+{
+	static const char *const functions[][2] = {{"mysql_real_query", "ipSz"},
+						   {"own", "xxxxx"},
+						   {"kinds", "bpiulzx"},
+						   {"gone", "vp"}};
+	struct golden rec = golden_begin();
+	struct scry_ev_call kinds = {.call = 4,
+				     .function = 2,
+				     .args = 6,
+				     .arg2 = 0xffffffff,
+				     .arg3 = 0xffffffff,
+				     .arg4 = -5ull,
+				     .arg5 = -5ull,
+				     .arg6 = 10000};
+
+	golden_beginning(&rec, "calls", 4711);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct scry_ev_function f = {.function = i,
+					     .pid = 4711,
+					     .symbol_str = golden_str(&rec, functions[i][0]),
+					     .module_str = golden_str(&rec, "/usr/lib/libx.so.3"),
+					     .way_str = golden_str(&rec, "entry"),
+					     .form_str = golden_str(&rec, functions[i][1])};
+
+		golden_put(&rec, SCRY_EVENT_FUNCTION, &f, sizeof(f));
+	}
+	put_call(&rec, 1000000, 11,
+		 (struct scry_ev_call){.call = 1, .args = 3, .arg1 = 0x27bc540, .arg3 = 15},
+		 "SELECT \"1\"\n\x1b");
+	put_return(&rec, 1001600000, 11,
+		   (struct scry_ev_return){.call = 1, .duration_ns = 1000600000});
+	put_call(&rec, 1002000000, 11,
+		 (struct scry_ev_call){.call = 2,
+				       .function = 1,
+				       .args = 4,
+				       .arg1 = -1ull,
+				       .arg2 = 9999,
+				       .arg3 = 0x7f0000001000,
+				       .arg4 = -10001ull},
+		 NULL);
+	put_call(&rec, 1003000000, 11,
+		 (struct scry_ev_call){.call = 3,
+				       .flags = SCRY_CALL_IS_CUT | SCRY_CALL_IS_DIGEST,
+				       .args = 3,
+				       .arg3 = 900},
+		 "SELECT ?");
+	put_call(&rec, 1003500000, 12, kinds, NULL);
+	put_return(&rec, 1003600000, 12,
+		   (struct scry_ev_return){
+			   .call = 4, .function = 2, .result = 0xff01, .duration_ns = 100000});
+	put_return(
+		&rec, 1004000000, 11,
+		(struct scry_ev_return){.call = 3, .result = 0xffffffff, .duration_ns = 1000000});
+	put_call(&rec, 1005000000, 12,
+		 (struct scry_ev_call){.call = 5, .function = 3, .flags = SCRY_CALL_HAS_NO_ARGS},
+		 NULL);
+	put_return(&rec, 1006000000, 12,
+		   (struct scry_ev_return){.call = 5, .function = 3, .duration_ns = 1000000});
+	put_return(&rec, 1007000000, 11,
+		   (struct scry_ev_return){.call = 2, .function = 1, .how = SCRY_RETURN_LEFT});
+	put_call(&rec, 1008000000, 12, (struct scry_ev_call){.call = 6, .function = 9}, NULL);
+	golden_totals(&rec, 4711, 6);
+	return golden_end(&rec);
+}
+
+static void calls(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_view_opts opts = plain;
+	int fd = calls_recording();
+
+	setenv("TZ", "UTC", 1);
+	golden_check(fd, "calls", "calls.txt", &plain);
+	golden_check(fd, "calls", "calls.json", &plain);
+	opts.calls = (struct scry_view_call_style){
+		.clock = 2, .relative = true, .durations = true, .indent = 2};
+	golden_check(fd, "calls", "calls_times.txt", &opts);
+	opts.calls =
+		(struct scry_view_call_style){.clock = 3, .durations = true, .slow_ns = 500000};
+	golden_check(fd, "calls", "calls_slow.txt", &opts);
+	golden_check(fd, "calls-sums", "calls_sums.txt", &plain);
+	golden_check(fd, "calls-sums", "calls_sums.json", &plain);
+	close(fd);
+}
+
 static void objects(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -318,9 +433,10 @@ static void bad_regex(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects), cmocka_unit_test(many),   cmocka_unit_test(raw),
-		cmocka_unit_test(empty),   cmocka_unit_test(events), cmocka_unit_test(count),
-		cmocka_unit_test(times),   cmocka_unit_test(info),   cmocka_unit_test(bad_regex),
+		cmocka_unit_test(objects),   cmocka_unit_test(many),   cmocka_unit_test(raw),
+		cmocka_unit_test(empty),     cmocka_unit_test(events), cmocka_unit_test(count),
+		cmocka_unit_test(times),     cmocka_unit_test(calls),  cmocka_unit_test(info),
+		cmocka_unit_test(bad_regex),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

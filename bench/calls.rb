@@ -1,0 +1,168 @@
+# What tracing a call costs: ns per traced call, entry and return, beside untraced, `patch time` and ltrace; and
+# queries per second of mysql2 with and without a traced function.
+#
+#   ruby bench/calls.rb [ROUNDS] [OUT.md]
+#
+# Each round measures every way once; the least of each counts. Nothing is pass or fail here.
+# Environment: SCRY_BUILD (default build).
+
+require 'open3'
+require 'timeout'
+require 'tmpdir'
+
+ROOT = File.dirname(__dir__)
+SCRY = File.join(File.expand_path(ENV.fetch('SCRY_BUILD', File.join(ROOT, 'build'))), 'scry')
+ROUNDS = (ARGV[0] || 5).to_i
+TMP = Dir.mktmpdir('scry-bench')
+SOURCE = File.join(__dir__, 'calls', 'traced.c')
+QUIET = { out: '/dev/null', err: '/dev/null' }.freeze
+
+at_exit do
+  Process.kill(:KILL, @server) if @server
+  system('rm', '-rf', TMP)
+end
+
+def build
+  lib = File.join(TMP, 'libmariadb_bench.so')
+  system('cc', '-O2', '-DLIBRARY', '-shared', '-fPIC', '-o', lib, SOURCE, exception: true)
+  system('cc', '-O2', '-pthread', '-o', "#{TMP}/traced", SOURCE, "-L#{TMP}", '-lmariadb_bench', "-Wl,-rpath,#{TMP}",
+         exception: true)
+end
+
+class Caller
+  attr_reader :pid
+
+  def initialize
+    @to, @from, @thread = Open3.popen2("#{TMP}/traced")
+    @pid = @from.gets[/\d+/].to_i
+  end
+
+  def measure(line)
+    @to.puts line
+    Timeout.timeout(300) { @from.gets }.split.map(&:to_f)
+  end
+
+  def close
+    @to.close
+    @thread.value
+  end
+end
+
+# Runs scry on a process until the block is done; returns the block's value and what scry said.
+def beside(pid, *args)
+  err = File.join(TMP, 'err')
+  scry = spawn(SCRY, *args, '-p', pid.to_s, out: '/dev/null', err: err)
+  Timeout.timeout(30) { sleep 0.01 until File.exist?(err) && File.read(err).include?('watching') }
+  value = yield
+  Process.kill(:INT, scry)
+  Process.wait(scry)
+  [value, File.read(err)]
+end
+
+def least(store, name, value)
+  store[name] = [store[name], value].compact.min
+end
+
+def ltrace(line)
+  return nil unless system('which ltrace', **QUIET)
+
+  # 1000 calls; the program says itself what one takes
+  out, = Open3.capture2('ltrace', '-o', '/dev/null', '-e', 'traced_plain', "#{TMP}/traced", stdin_data: line)
+  out.lines.last.split.first.to_f
+end
+
+WAYS = {
+  'plain' => ['no string, 4 argument registers', 'plain 10000'],
+  'text' => ['a string of 44 bytes and 2 registers', 'text 10000']
+}.freeze
+
+def costs
+  ns = Hash.new { |h, k| h[k] = {} }
+  lost = 0
+  ROUNDS.times do
+    c = Caller.new
+    WAYS.each do |way, (_, line)|
+      least(ns[way], 'untraced', c.measure(line)[0])
+      function = way == 'text' ? 'mysql_real_query' : 'traced_plain'
+      value, = beside(c.pid, 'patch', 'time', function, '-o', "#{TMP}/o.json", '--force') { c.measure(line)[0] }
+      least(ns[way], 'patch time', value)
+      value, said = beside(c.pid, 'calls', '-x', function, '-c') { c.measure(line)[0] }
+      least(ns[way], 'scry calls', value)
+      lost += said[/([\d,]+) lost/, 1].to_s.delete(',').to_i
+    end
+    c.close
+    value = ltrace("plain 1000\n")
+    least(ns['plain'], 'ltrace', value) if value
+  end
+  [ns, lost]
+end
+
+QUERIES = <<~'RUBY'
+  require "mysql2"
+  c = Mysql2::Client.new(socket: ARGV[0], username: "root")
+  puts "ready"; $stdout.flush
+  while $stdin.gets
+    began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    20_000.times { |i| c.query("SELECT #{i}+1").first }
+    puts 20_000 / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began); $stdout.flush
+  end
+RUBY
+
+def server
+  data = "#{TMP}/db"
+  return nil unless system("mariadb-install-db --no-defaults --datadir=#{data} --auth-root-authentication-method=normal " \
+                           "--user=$(id -un) --skip-test-db", **QUIET)
+  @server = spawn('mariadbd', '--no-defaults', "--datadir=#{data}", "--socket=#{TMP}/s", '--skip-networking',
+                  "--pid-file=#{TMP}/pid", "--user=#{`id -un`.strip}", **QUIET)
+  Timeout.timeout(30) { sleep 0.05 until system("mariadb --no-defaults -u root -S #{TMP}/s -e 'SELECT 1'", **QUIET) }
+  "#{TMP}/s"
+end
+
+def queries
+  socket = server or return nil
+  rates = { without: [], with: [] }
+  to, from, thread = Open3.popen2('ruby', '-e', QUERIES, socket)
+  from.gets
+  measure = lambda do
+    to.puts
+    from.gets.to_f
+  end
+  measure.call
+  (2 * ROUNDS).times do
+    rates[:without] << measure.call
+    rates[:with] << beside(thread.pid, 'calls', '-x', 'mysql_send_query', '-tt', '-T') { measure.call }[0]
+  end
+  to.close
+  rates
+end
+
+build
+ns, lost = costs
+c = Caller.new
+burst, = beside(c.pid, 'calls', '-x', 'traced_plain', '-c') { c.measure('many 1000000 1')[0] }
+many, = beside(c.pid, 'calls', '-x', 'traced_plain', '-c') { c.measure('many 100000 16')[0] }
+c.close
+rates = queries
+median = ->(a) { a.sort[a.size / 2] }
+out = []
+out << '# What tracing calls costs' << ''
+out << "Least of #{ROUNDS} rounds, #{`nproc`.strip} processors, load #{File.read('/proc/loadavg').split.first}; " \
+       'entry, return, arguments and result of each call recorded, by `bench/calls.rb`.'
+out << '' << '| ns a call | untraced | patch time | scry calls | more than untraced | ltrace 0.7.3 |' << '|---|---|---|---|---|---|'
+WAYS.each do |way, (name, _)|
+  n = ns[way]
+  out << format('| %s | %.1f | %.1f | %.1f | %.1f | %s |', name, n['untraced'], n['patch time'], n['scry calls'],
+                n['scry calls'] - n['untraced'], n['ltrace'] ? n['ltrace'].round : '')
+end
+out << '' << "#{lost} entries or returns were lost. A program that does nothing but call is slowed to what the keeper can " \
+       "take, as nothing is dropped: a million calls in a row take #{(burst / 1000).round(2)} s; with 16 threads that do so at " \
+       "once a call of the slowest takes #{(many / 1000).round(1)} us."
+if rates
+  out << '' << '| mysql2, `SELECT n+1` over a socket | queries/s |' << '|---|---|'
+  out << format('| untraced | %d |', median[rates[:without]])
+  out << format('| `scry calls -x mysql_send_query -tt -T` | %d |', median[rates[:with]])
+  slower = rates[:without].zip(rates[:with]).map { |a, b| 100 * (a / b - 1) }
+  out << '' << format('Slower by %.1f %% (median of %d pairs, one after the other).', median[slower], slower.size)
+end
+text = out.join("\n") + "\n"
+ARGV[1] ? File.write(ARGV[1], text) : puts(text)

@@ -1,0 +1,83 @@
+#!/usr/bin/env bats
+# scry malloc record -f: children, each as a part of its own, with the blocks that it has of its parent. What each of them
+# calls is the same in each run, and no end of a block is unknown.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# parts: of $T/err: calls, unknown ends and beginnings that do not fit, of each part.
+parts() {
+	sed -n 's/.*: \([0-9]* calls\),.* callers; \([0-9]*\) ends of unknown blocks, \([0-9]*\) begin.*/\1 \2 \3/p' "$T/err" | sort
+}
+
+records() {
+	"$SCRY" malloc record -f -v --force -o "$T/x.scry" -- "$@" >"$T/out" 2>"$T/err" || {
+		cat "$T/err"
+		return 1
+	}
+	"$SCRY" info "$T/x.scry" | grep -q " 0  damaged events"
+}
+
+@test "children, and theirs, free what they have of their parents" {
+	for i in 1 2 3; do
+		records "$TARGETS/target_malloc_family"
+		grep -qx "right" "$T/out"
+		parts >"$T/parts.$i"
+		# the first process has threads; each of its children frees 300 blocks of it, and has a child that frees 100
+		[ "$(grep -c "^300 calls 0 0$" "$T/parts.$i")" -eq 8 ]
+		[ "$(grep -c "^100 calls 0 0$" "$T/parts.$i")" -eq 8 ]
+		[ "$(grep -c "calls 0 0$" "$T/parts.$i")" -eq 17 ]
+	done
+}
+
+@test "a script, its subshells and what it runs" {
+	cat >"$T/script" <<-'END'
+		#!/bin/bash
+		for i in 1 2 3; do x=$(sort /etc/passwd | head -2); done
+		(y=1; echo sub)
+		echo end
+	END
+	chmod +x "$T/script"
+	for i in 1 2 3; do
+		records "$T/script"
+		[ "$(cat "$T/out")" = "sub
+end" ]
+		parts >"$T/parts.$i"
+		! grep -v "calls 0 0$" "$T/parts.$i"
+	done
+	cmp "$T/parts.1" "$T/parts.2"
+	cmp "$T/parts.1" "$T/parts.3"
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	grep -q "/head" "$T/report" && grep -q "/sort" "$T/report"
+	! grep "damaged\|late" "$T/report"
+}
+
+@test "children of a live process: left as they were" {
+	need_root "entering a process that is not a child of scry"
+	target malloc_family run
+	local before
+	before=$(text "$PID")
+	scry_ends 0 malloc record -f -v -p "$PID" -d 1s -o "$T/x.scry"
+	cp "$T/scry.err" "$T/err"
+	[ "$(parts | wc -l)" -gt 2 ]
+	text_is "$PID" "$before"
+	for child in $(pgrep -P "$PID"); do
+		wait_for 5 bash -c "[ ! -e /proc/$child ] || ! '$SCRY' ps | grep -w '^ *$child' | grep -q watched"
+	done
+	ends_right "$PID" malloc_family
+	grep -qx right "$T/malloc_family.out"
+}
+
+@test "without -f it is said that there were children" {
+	"$SCRY" malloc record -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >/dev/null
+	"$SCRY" report "$T/x.scry" | grep "had child processes, which are not in this recording; fix: -f"
+}
