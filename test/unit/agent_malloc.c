@@ -3,6 +3,7 @@
  * calling the handler's entry with the original in r11.
  */
 #include "agent/agent.h"
+#include "agent/lines.h"
 #include "agent/track.h"
 
 #include <errno.h>
@@ -100,12 +101,14 @@ static size_t see(void)
 					   .caller = w[1] >> 48,
 					   .tid = track->tid,
 					   .serial = track->serial};
-			is_long = s->op != SCRY_MALLOC_OP_CALLER && s->op != SCRY_MALLOC_OP_TIME &&
-				  s->size == SCRY_MALLOC_SIZE_LONG;
+			is_long = s->op < SCRY_MALLOC_OP_TIME && s->size == SCRY_MALLOC_SIZE_LONG;
 			if (is_long)
 				s->size = w[2] >> 16;
-			w += is_long ? 3 : 2;
-			if (s->op == SCRY_MALLOC_OP_CALLER)
+			if (s->op == SCRY_MALLOC_OP_LINE)
+				w += scry_malloc_line_words(w[0]);
+			else
+				w += is_long ? 3 : 2;
+			if (s->op == SCRY_MALLOC_OP_CALLER || s->op == SCRY_MALLOC_OP_LINE)
 				n--; /* what the tests look at are calls */
 		}
 		assert_ptr_equal(w, end);
@@ -482,6 +485,110 @@ static void signals(void **state)
 	assert_int_equal(control.lost, 0);
 }
 
+/* A Ruby of two frames: a C function's, called from code at `pc`. */
+static struct frame {
+	uint64_t pc, iseq;
+} frames[4];
+static struct {
+	struct frame *cfp, *stack;
+	uint64_t words;
+} ec;
+static __thread void *current_ec;
+
+static void be_ruby(uint64_t pc)
+{
+	uint64_t fs;
+
+	__asm__("mov %%fs:0, %0" : "=r"(fs));
+	scry_agent.hooks.tls_offset = (int64_t)(where(&current_ec) - fs);
+	scry_agent.malloc.with_lines = 1;
+	scry_agent.malloc.frames = (struct scry_agent_frames){
+		.frame_iseq = 8, .frame_size = 16, .ec_stack = 8, .ec_stack_size = 16};
+	current_ec = &ec;
+	ec.stack = frames;
+	ec.cfp = &frames[1];
+	ec.words = sizeof(frames) / 8;
+	frames[2].pc = pc;
+	frames[2].iseq = 0x1000;
+}
+
+/* The caller's code of a call from here. */
+static __attribute__((noinline)) uint64_t code_of_call(void)
+{
+	size_t n;
+
+	free(hooked_malloc(10));
+	n = see();
+	return seen[n - 1].caller;
+}
+
+static void lines_of_a_vm(void **state)
+{
+	uint64_t *code = hooked_malloc(64), pc = where(code + 2), first, native;
+
+	(void)state;
+	native = code_of_call();
+	assert_true(native < SCRY_MALLOC_CALLERS);
+	be_ruby(pc);
+	first = code_of_call();
+	assert_true(first >= SCRY_MALLOC_LINES);
+	assert_int_equal(code_of_call(), first);
+	be_ruby(0x20000);
+	assert_int_equal(code_of_call(), first + 1);
+	be_ruby(pc);
+	assert_int_equal(code_of_call(), first);
+	frames[1].pc = pc; /* its own frame is the newest: another line, perhaps */
+	assert_int_equal(code_of_call(), first + 2);
+	frames[1].pc = 0;
+	hooked_free(code); /* others are at that pc from now on */
+	assert_int_equal(code_of_call(), first + 4);
+	be_ruby(0x20000);
+	assert_int_equal(code_of_call(), first + 1);
+	assert_int_equal(control.lines_full, 0);
+}
+
+static void lines_that_are_not(void **state)
+{
+	uint64_t native = code_of_call(), line;
+
+	(void)state;
+	be_ruby(0x20000);
+	line = code_of_call();
+	assert_true(line >= SCRY_MALLOC_LINES);
+	ec.cfp = &frames[4];
+	assert_int_equal(code_of_call(), native);
+	ec.cfp = NULL;
+	assert_int_equal(code_of_call(), native);
+	be_ruby(0);
+	assert_int_equal(code_of_call(), native);
+	be_ruby(0x20000);
+	current_ec = NULL;
+	assert_int_equal(code_of_call(), native);
+	be_ruby(0x20000);
+	scry_agent.malloc.lines_depth = UINT64_MAX;
+	assert_int_equal(code_of_call(), native);
+	scry_agent.malloc.lines_depth = 0;
+	assert_int_equal(code_of_call(), line);
+	scry_lines_over();
+	assert_int_equal(code_of_call(), native);
+}
+
+/* More lines than there are codes: native code stands for the rest. */
+static void lines_without_end(void **state)
+{
+	uint64_t native = code_of_call();
+
+	(void)state;
+	scry_agent.lines.count = SCRY_LINES - 1;
+	be_ruby(0x20000);
+	assert_int_equal(code_of_call(), SCRY_MALLOC_CODES - 1);
+	be_ruby(0x30000);
+	assert_int_equal(code_of_call(), native);
+	assert_int_equal(control.lines_full, 1);
+	be_ruby(0x20000);
+	assert_int_equal(code_of_call(), SCRY_MALLOC_CODES - 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -498,6 +605,9 @@ int main(void)
 		cmocka_unit_test_setup(fork_child, set_up),
 		cmocka_unit_test_setup(long_pauses, set_up),
 		cmocka_unit_test_setup(signals, set_up),
+		cmocka_unit_test_setup(lines_of_a_vm, set_up),
+		cmocka_unit_test_setup(lines_that_are_not, set_up),
+		cmocka_unit_test_setup(lines_without_end, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
