@@ -103,8 +103,10 @@ QUERIES = <<~'RUBY'
   puts "ready"; $stdout.flush
   while $stdin.gets
     began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    cpu = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
     20_000.times { |i| c.query("SELECT #{i}+1").first }
-    puts 20_000 / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began); $stdout.flush
+    cpu = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - cpu
+    puts "#{20_000 / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began)} #{cpu * 1e6 / 20_000}"; $stdout.flush
   end
 RUBY
 
@@ -120,17 +122,19 @@ end
 
 def queries
   socket = server or return nil
-  rates = { without: [], with: [] }
+  rates = { without: [], with: [], scry: [] } # [queries/s, us of the client's processor a query]
   to, from, thread = Open3.popen2('ruby', '-e', QUERIES, socket)
   from.gets
   measure = lambda do
     to.puts
-    from.gets.to_f
+    from.gets.split.map(&:to_f)
   end
   measure.call
-  (2 * ROUNDS).times do
+  (4 * ROUNDS).times do
     rates[:without] << measure.call
+    own = Process.times
     rates[:with] << beside(thread.pid, 'calls', '-x', 'mysql_send_query', '-tt', '-T') { measure.call }[0]
+    rates[:scry] << (Process.times.cutime + Process.times.cstime - own.cutime - own.cstime) * 1e6 / 20_000
   end
   to.close
   rates
@@ -158,11 +162,14 @@ out << '' << "#{lost} entries or returns were lost. A program that does nothing 
        "take, as nothing is dropped: a million calls in a row take #{(burst / 1000).round(2)} s; with 16 threads that do so at " \
        "once a call of the slowest takes #{(many / 1000).round(1)} us."
 if rates
-  out << '' << '| mysql2, `SELECT n+1` over a socket | queries/s |' << '|---|---|'
-  out << format('| untraced | %d |', median[rates[:without]])
-  out << format('| `scry calls -x mysql_send_query -tt -T` | %d |', median[rates[:with]])
-  slower = rates[:without].zip(rates[:with]).map { |a, b| 100 * (a / b - 1) }
-  out << '' << format('Slower by %.1f %% (median of %d pairs, one after the other).', median[slower], slower.size)
+  row = ->(name, of) { format('| %s | %d | %.1f |', name, median[of.map(&:first)], median[of.map(&:last)]) }
+  out << '' << '| mysql2, `SELECT n+1` over a socket | queries/s | us of the client\'s processor a query |' << '|---|---|---|'
+  out << row['untraced', rates[:without]] << row['`scry calls -x mysql_send_query -tt -T`', rates[:with]]
+  slower = rates[:without].zip(rates[:with]).map { |a, b| 100 * (b[1] / a[1] - 1) }.sort
+  out << '' << format('Medians of %d pairs, one after the other. The client takes %.1f %% more of its processor (half of the pairs lie ' \
+                      'between %.1f and %.1f), scry itself %.1f us a query, its start and end included. Rates differ by more than ' \
+                      'that from run to run: server, client and scry share the processors.', slower.size, median[slower],
+                      slower[slower.size / 4], slower[slower.size * 3 / 4], median[rates[:scry]])
 end
 text = out.join("\n") + "\n"
 ARGV[1] ? File.write(ARGV[1], text) : puts(text)

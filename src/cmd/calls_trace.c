@@ -131,6 +131,8 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		if (has_unwinder) {
 			scry_shadow_pause(&t->watch->inj);
 			t->watch->enough = "an unwinder was loaded that cannot be hooked";
+			scry_watch_note(t->watch, "the watch ended before its time: %s",
+					t->watch->enough);
 			return r;
 		}
 		scry_error_clear(); /* none of them can be followed: they have no way now */

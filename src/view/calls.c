@@ -4,7 +4,6 @@
  * a line "<... NAME resumed>" follows. With --slow, and in JSON, each call is told once it is over.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +16,7 @@
 
 #define OPEN_MAX (1u << 20)
 #define NS 1000000000u
+#define INDENT_MAX 400u
 
 struct open_call {
 	struct scry_event *event; /* a copy */
@@ -41,6 +41,9 @@ struct lines {
 	uint32_t tid;
 	uint64_t line_ns, last_ns; /* of the line before; of the newest event */
 	uint64_t shown;
+	uint64_t clock_of; /* the second that `clock` tells */
+	size_t clock_length;
+	char clock[16];
 	struct scry_buf buf;
 };
 
@@ -49,36 +52,60 @@ static int no_memory(void)
 	return scry_fail(-ENOMEM, "no memory for calls that have not returned");
 }
 
-/* Time, thread, indentation: what a line begins with. */
-static void begin_line(struct lines *l, uint64_t time_ns, uint32_t tid)
+/* "22:31:50" of a second; most lines are of the same one. */
+static void put_clock(struct lines *l, uint64_t seconds)
+{
+	const time_t t = (time_t)seconds;
+	struct tm tm;
+
+	if (seconds != l->clock_of && localtime_r(&t, &tm)) {
+		l->clock_length = strftime(l->clock, sizeof(l->clock), "%H:%M:%S", &tm);
+		l->clock_of = seconds;
+	}
+	scry_buf_append(&l->buf, l->clock, l->clock_length);
+}
+
+static void put_time(struct lines *l, uint64_t time_ns)
 {
 	const struct scry_view_call_style *style = &l->opts->calls;
 	const struct scry_file_head *head = scry_reader_head(l->reader);
 	uint64_t wall = head->wall_ns + (time_ns - head->mono_ns);
-	uint64_t gap = l->line_ns && time_ns > l->line_ns ? time_ns - l->line_ns : 0, depth = 0;
-	time_t seconds = (time_t)(wall / NS);
-	struct tm tm;
-	char clock[32];
+	uint64_t gap = l->line_ns && time_ns > l->line_ns ? time_ns - l->line_ns : 0;
 
-	if (l->are_many)
-		scry_buf_printf(&l->buf, "[pid %" PRIu32 "] ", tid);
-	if (style->relative)
-		scry_buf_printf(&l->buf, "%3" PRIu64 ".%06" PRIu64 " ", gap / NS, gap % NS / 1000);
-	if (style->clock >= 3) {
-		scry_buf_printf(&l->buf, "%" PRIu64 ".%06" PRIu64 " ", wall / NS, wall % NS / 1000);
-	} else if (style->clock && localtime_r(&seconds, &tm)) {
-		strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
-		scry_buf_printf(&l->buf, "%s", clock);
-		if (style->clock == 2)
-			scry_buf_printf(&l->buf, ".%06" PRIu64, wall % NS / 1000);
+	if (style->relative) {
+		scry_buf_append(&l->buf, "  ", gap < 10ull * NS ? 2 : gap < 100ull * NS ? 1 : 0);
+		scry_call_put_seconds(&l->buf, gap);
 		scry_buf_append(&l->buf, " ", 1);
 	}
+	if (!style->clock)
+		return;
+	if (style->clock >= 3)
+		scry_call_put_seconds(&l->buf, wall);
+	else
+		put_clock(l, wall / NS);
+	if (style->clock == 2) {
+		scry_buf_append(&l->buf, ".", 1);
+		scry_call_put_u64(&l->buf, wall % NS / 1000, 6);
+	}
+	scry_buf_append(&l->buf, " ", 1);
+}
+
+/* Thread, time, indentation: what a line begins with. */
+static void begin_line(struct lines *l, uint64_t time_ns, uint32_t tid)
+{
+	uint64_t depth = 0, columns = l->opts->calls.indent;
+
+	if (l->are_many) {
+		scry_buf_append(&l->buf, "[pid ", 5);
+		scry_call_put_u64(&l->buf, tid, 1);
+		scry_buf_append(&l->buf, "] ", 2);
+	}
+	put_time(l, time_ns);
 	l->line_ns = time_ns;
-	scry_map_get(&l->depth, tid, &depth);
-	if (style->indent && depth)
-		scry_buf_printf(&l->buf, "%*s",
-				(int)(depth * style->indent < 400 ? depth * style->indent : 400),
-				"");
+	if (!columns || !scry_map_get(&l->depth, tid, &depth) || !depth)
+		return;
+	columns = depth > INDENT_MAX || columns > INDENT_MAX / depth ? INDENT_MAX : columns * depth;
+	scry_buf_printf(&l->buf, "%*s", (int)columns, "");
 }
 
 static void print(struct lines *l)
@@ -103,9 +130,11 @@ static void end_line(struct lines *l, const struct scry_ev_return *ret,
 		return;
 	}
 	scry_call_put_value(&l->buf, scry_call_form(l->reader, f).letters[0], ret->result);
-	if (l->opts->calls.durations)
-		scry_buf_printf(&l->buf, " <%" PRIu64 ".%06" PRIu64 ">", ret->duration_ns / NS,
-				ret->duration_ns % NS / 1000);
+	if (l->opts->calls.durations) {
+		scry_buf_append(&l->buf, " <", 2);
+		scry_call_put_seconds(&l->buf, ret->duration_ns);
+		scry_buf_append(&l->buf, ">", 1);
+	}
 	scry_buf_append(&l->buf, "\n", 1);
 }
 

@@ -2,7 +2,6 @@
 #include "view/calls_line.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,24 +65,61 @@ static bool is_small(uint64_t value)
 	return value + SMALL < 2 * SMALL;
 }
 
+void scry_call_put_u64(struct scry_buf *buf, uint64_t value, unsigned int digits)
+{
+	char text[24], *at = text + sizeof(text);
+
+	for (; value || digits; value /= 10) {
+		*--at = (char)('0' + value % 10);
+		digits -= digits > 0;
+	}
+	scry_buf_append(buf, at, (size_t)(text + sizeof(text) - at));
+}
+
+void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns)
+{
+	scry_call_put_u64(buf, ns / 1000000000, 1);
+	scry_buf_append(buf, ".", 1);
+	scry_call_put_u64(buf, ns % 1000000000 / 1000, 6);
+}
+
+static void put_i64(struct scry_buf *buf, int64_t value)
+{
+	if (value < 0)
+		scry_buf_append(buf, "-", 1);
+	scry_call_put_u64(buf, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
+}
+
+static void put_hex(struct scry_buf *buf, uint64_t value)
+{
+	char text[18], *at = text + sizeof(text);
+
+	do
+		*--at = "0123456789abcdef"[value & 15];
+	while (value >>= 4);
+	*--at = 'x';
+	*--at = '0';
+	scry_buf_append(buf, at, (size_t)(text + sizeof(text) - at));
+}
+
 void scry_call_put_value(struct scry_buf *buf, char letter, uint64_t value)
 {
 	if (letter == 'v')
-		scry_buf_printf(buf, "<void>");
+		scry_buf_append(buf, "<void>", 6);
 	else if (letter == 'i')
-		scry_buf_printf(buf, "%" PRId32, (int32_t)value);
+		put_i64(buf, (int32_t)value);
 	else if (letter == 'u')
-		scry_buf_printf(buf, "%" PRIu32, (uint32_t)value);
+		scry_call_put_u64(buf, (uint32_t)value, 1);
 	else if (letter == 'b')
-		scry_buf_printf(buf, "%u", (unsigned int)(value & 0xff));
+		scry_call_put_u64(buf, value & 0xff, 1);
 	else if (letter == 'l' || (letter == 'x' && is_small(value)))
-		scry_buf_printf(buf, "%" PRId64, (int64_t)value);
+		put_i64(buf, (int64_t)value);
 	else if (letter == 'z')
-		scry_buf_printf(buf, "%" PRIu64, value);
+		scry_call_put_u64(buf, value, 1);
 	else if (letter == 'x' || value)
-		scry_buf_printf(buf, "0x%" PRIx64, value);
+		put_hex(buf, value);
 	else
-		scry_buf_printf(buf, "nil");
+		scry_buf_append(buf, "nil", 3);
 }
 
 static const uint64_t *arguments_of(const struct scry_event *event, uint32_t *ret_count)

@@ -42,6 +42,11 @@ struct scry_call_form scry_call_form(const struct scry_reader *reader,
 /* Appends "name(arg, arg". `event` is a CALL; `f` may be NULL. */
 void scry_call_put(struct scry_buf *buf, const struct scry_reader *reader,
 		   const struct scry_event *event, const struct scry_ev_function *f);
+/* Appends numbers: a line has many, and printf would take longer than all the rest. `digits`: at
+ * least so many, zeros before. */
+void scry_call_put_u64(struct scry_buf *buf, uint64_t value, unsigned int digits);
+/* "1.000600", in seconds from nanoseconds. */
+void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns);
 /* Appends a value by its form's letter. */
 void scry_call_put_value(struct scry_buf *buf, char letter, uint64_t value);
 

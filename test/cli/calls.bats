@@ -113,6 +113,7 @@ RUBY
 	grep -q right "$T/scry.out"
 	"$SCRY" report "$T/x.scry" >"$T/lines"
 	"$RUBY" - >"$T/want" <<'RUBY'
+puts 'sqlite3_prepare_v2(nil, "constructor", -1, nil, nil) = 11'
 def call(name, text, rest, result) = puts(%(#{name}(0x1230, #{text}#{rest}) = #{result}))
 call "mysql_real_query", '"SELECT 1"', ", 8", 49
 call "mysql_real_query", '"SELECT"', ", 6", 84
@@ -224,6 +225,23 @@ RUBY
 	exec 8>&-
 	finish "$pid"
 	in_file "wrong 0$" "$T/returner.out"
+}
+
+@test "C++, whose unwinder is loaded while it is traced: exceptions pass" {
+	[ -f "$TARGETS/libthrowing.so" ] || skip "no C++ compiler"
+	mkfifo "$T/in"
+	(echo "throw 3" >"$T/in") &
+	"$SCRY" calls -x '*thrower*' -x throwing_storm -o "$T/x.scry" -- "$TARGETS/target_returner" "$TARGETS/libthrowing.so" \
+		<"$T/in" >"$T/scry.out" 2>"$T/scry.err" 3>&- || {
+		tail -5 "$T/scry.out" "$T/scry.err"
+		return 1
+	}
+	in_file "^throw 3 right" "$T/scry.out"
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	# once at its start, then as it is told
+	json_is "$T/o.json" 'rows.find { |r| r["function"] == "throwing_storm" }.values_at("calls", "returned") == [4, 4]'
+	json_is "$T/o.json" 'rows.find { |r| r["function"] =~ /thrower/ }.values_at("calls", "returned") == [4 * 7450, 0]'
+	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
 }
 
 @test "front and keeper are killed: the program lives and computes right" {
