@@ -1,6 +1,6 @@
 /*
- * Words of several threads -> a recording, read back and compared with a model: what each call must
- * be, in which order, and which block it must mean.
+ * Words of several threads -> a recording, read back and compared with a model: what, in which
+ * order, and which block each call must mean.
  */
 #include "name/malloc.h"
 
@@ -25,7 +25,6 @@
 #define ADDRESSES 400 /* few, so that they are given out again, by others */
 #define CALLS 60000
 #define FULL (ADDRESSES - 2 * THREADS)
-#define NONE UINT32_MAX
 #define TSC_BASE 1000000ull
 #define PID 1 /* init: callers and names of threads are of no matter here */
 
@@ -155,7 +154,7 @@ static uint32_t free_address(void)
 	for (uint32_t n = 0; n < ADDRESSES; n++, i = (i + 1) % ADDRESSES)
 		if (!model.taken[i])
 			return i;
-	return NONE;
+	return UINT32_MAX;
 }
 
 static uint32_t living_address(void)
@@ -163,9 +162,9 @@ static uint32_t living_address(void)
 	uint32_t i = (uint32_t)random() % ADDRESSES;
 
 	for (uint32_t n = 0; n < ADDRESSES; n++, i = (i + 1) % ADDRESSES)
-		if (model.at[i] != NONE)
+		if (model.at[i] != UINT32_MAX)
 			return i;
-	return NONE;
+	return UINT32_MAX;
 }
 
 /* calls */
@@ -176,14 +175,14 @@ static void call_malloc(struct model_thread *h)
 					  SCRY_MALLOC_MEMALIGN,	      SCRY_MALLOC_VALLOC,
 					  SCRY_MALLOC_PVALLOC,	      SCRY_MALLOC_NEW,
 					  SCRY_MALLOC_NEW_ARRAY};
-	uint32_t i = random() % 30 && model.out < FULL ? free_address() : NONE;
+	uint32_t i = random() % 30 && model.out < FULL ? free_address() : UINT32_MAX;
 	struct rec r = {.op = SCRY_MALLOC_OP_MALLOC + (int)(random() % 3),
 			.size = random_size(),
 			.slack = (uint32_t)random() % 256,
 			.caller = (uint32_t)random() % 10};
 	struct scry_ev_malloc call = {
 		.function = r.op == SCRY_MALLOC_OP_CALLOC ? SCRY_MALLOC_CALLOC : SCRY_MALLOC_MALLOC,
-		.block = NONE,
+		.block = UINT32_MAX,
 		.size = r.size,
 		.caller = r.caller};
 
@@ -192,7 +191,7 @@ static void call_malloc(struct model_thread *h)
 		r.align = (uint32_t)random() % 13;
 		call.align = r.align ? 1ull << r.align : 0;
 	}
-	if (i == NONE) {
+	if (i == UINT32_MAX) {
 		call.flags = SCRY_MALLOC_FAILED;
 	} else {
 		r.address = address(i);
@@ -206,17 +205,17 @@ static void call_malloc(struct model_thread *h)
 
 static void call_free(struct model_thread *h)
 {
-	uint32_t i = random() % 30 ? living_address() : NONE;
+	uint32_t i = random() % 30 ? living_address() : UINT32_MAX;
 	struct rec r = {.op = SCRY_MALLOC_OP_FREE, .caller = (uint32_t)random() % 10};
 	struct scry_ev_malloc call = {
-		.function = SCRY_MALLOC_FREE, .block = NONE, .caller = r.caller};
+		.function = SCRY_MALLOC_FREE, .block = UINT32_MAX, .caller = r.caller};
 
 	if (random() % 10 == 0) {
 		r.op = SCRY_MALLOC_OP_FREE_BY;
 		r.function = call.function = random() % 2 ? SCRY_MALLOC_DELETE : SCRY_MALLOC_FREE;
 		r.size = call.size = (uint64_t)random() % 1000;
 	}
-	if (i != NONE) {
+	if (i != UINT32_MAX) {
 		r.address = address(i);
 		call.block = model.at[i];
 	} else if (random() % 2) {
@@ -225,7 +224,7 @@ static void call_free(struct model_thread *h)
 		r.address = 0x10000;
 		call.flags = SCRY_MALLOC_UNKNOWN;
 	}
-	if (i != NONE && random() % 10 == 0) {
+	if (i != UINT32_MAX && random() % 10 == 0) {
 		struct rec touched = {.op = SCRY_MALLOC_OP_TOUCHED,
 				      .address = r.address,
 				      .size = (uint64_t)(random() % 100) * 4096};
@@ -237,8 +236,8 @@ static void call_free(struct model_thread *h)
 	}
 	put_record(h, &r);
 	expect(h, call);
-	if (i != NONE) {
-		model.at[i] = NONE;
+	if (i != UINT32_MAX) {
+		model.at[i] = UINT32_MAX;
 		take(i, false);
 	}
 }
@@ -248,7 +247,7 @@ static void call_usable(struct model_thread *h)
 	uint32_t i = living_address();
 	struct rec r = {.op = SCRY_MALLOC_OP_USABLE, .size = random_size()};
 
-	if (i == NONE)
+	if (i == UINT32_MAX)
 		return;
 	r.address = address(i);
 	put_record(h, &r);
@@ -260,19 +259,19 @@ static void call_usable(struct model_thread *h)
 /* Between a realloc's two records others go on; its old address may be theirs by then. */
 static void call_realloc(struct model_thread *h)
 {
-	uint32_t i = random() % 20 ? living_address() : NONE;
+	uint32_t i = random() % 20 ? living_address() : UINT32_MAX;
 	struct rec r = {.op = SCRY_MALLOC_OP_REALLOC_BEGIN, .size = random() % 4 == 0};
 
 	h->reallocs = true;
 	h->function = r.size ? SCRY_MALLOC_REALLOCARRAY : SCRY_MALLOC_REALLOC;
 	h->size = random() % 20 ? random_size() : 0;
 	h->flags = 0;
-	h->old_block = NONE;
+	h->old_block = UINT32_MAX;
 	h->old_address = 0;
-	if (i != NONE) {
+	if (i != UINT32_MAX) {
 		h->old_address = r.address = address(i);
 		h->old_block = model.at[i];
-		model.at[i] = NONE;
+		model.at[i] = UINT32_MAX;
 	} else if (random() % 2) {
 		h->flags = SCRY_MALLOC_NULL;
 	} else {
@@ -280,7 +279,7 @@ static void call_realloc(struct model_thread *h)
 		h->flags = SCRY_MALLOC_UNKNOWN;
 	}
 	put_record(h, &r);
-	if (i != NONE && random() % 2) { /* it moves: the old place is given back at once */
+	if (i != UINT32_MAX && random() % 2) { /* it moves: the old place is given back at once */
 		take(i, false);
 		h->flags |= SCRY_MALLOC_MOVED;
 	}
@@ -297,14 +296,14 @@ static void end_realloc(struct model_thread *h)
 				      .block = h->old_block,
 				      .size = r.size,
 				      .caller = r.caller};
-	bool has_moved = h->flags & SCRY_MALLOC_MOVED, is_old = h->old_block != NONE;
+	bool has_moved = h->flags & SCRY_MALLOC_MOVED, is_old = h->old_block != UINT32_MAX;
 	uint32_t i = has_moved || !is_old ? free_address()
 					  : (uint32_t)((h->old_address - address(0)) / 48);
 
 	h->reallocs = false;
 	if (is_old && !has_moved && (random() % 4 == 0 || !h->size)) { /* NULL */
 		call.flags |= h->size ? SCRY_MALLOC_FAILED : SCRY_MALLOC_ENDED;
-		model.at[i] = h->size ? h->old_block : NONE;
+		model.at[i] = h->size ? h->old_block : UINT32_MAX;
 		take(i, h->size != 0);
 	} else {
 		r.address = address(i);
@@ -373,17 +372,17 @@ static void same_caller(struct place *p, uint32_t id, uint32_t code)
 
 static void same_block(struct place *p, const struct scry_ev_malloc *call, uint32_t block)
 {
-	if (block == NONE) {
+	if (block == UINT32_MAX) {
 		assert_int_equal(call->block, SCRY_MALLOC_NO_BLOCK);
 		return;
 	}
 	assert_true(call->block < p->room);
-	if (p->blocks[call->block] == NONE)
+	if (p->blocks[call->block] == UINT32_MAX)
 		p->blocks[call->block] = block; /* it begins */
 	assert_int_equal(p->blocks[call->block], block);
 	if ((call->function >= SCRY_MALLOC_FREE && call->function <= SCRY_MALLOC_DELETE_ARRAY) ||
 	    call->flags & SCRY_MALLOC_ENDED)
-		p->blocks[call->block] = NONE;
+		p->blocks[call->block] = UINT32_MAX;
 }
 
 static void compare(const struct scry_ev_malloc *call, const struct expected *e, struct place *p)
@@ -701,16 +700,16 @@ static void test_addresses(void **state)
 		bool is_new;
 
 		slot = scry_malloc_addresses_find(&a, key);
-		assert_int_equal(slot != NULL, at[k] != NONE);
+		assert_int_equal(slot != NULL, at[k] != UINT32_MAX);
 		if (slot && random() % 2) {
 			assert_int_equal(scry_malloc_slot_block(slot), at[k]);
 			scry_malloc_addresses_take(&a, slot);
-			at[k] = NONE;
+			at[k] = UINT32_MAX;
 			living--;
 			continue;
 		}
 		assert_int_equal(scry_malloc_addresses_add(&a, key, &slot, &is_new), 0);
-		assert_int_equal(is_new, at[k] == NONE);
+		assert_int_equal(is_new, at[k] == UINT32_MAX);
 		living += is_new;
 		at[k] = i & SCRY_MALLOC_BLOCK_MAX;
 		scry_malloc_slot_set(slot, at[k]);
@@ -797,6 +796,5 @@ int main(void)
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
 	};
-
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
