@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <x86intrin.h>
 
@@ -22,6 +23,7 @@
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define LOOK_NS 100000000ull
+#define SIZE_NS 20000000ull
 #define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
 #define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
@@ -45,7 +47,8 @@ struct trace {
 	const struct scry_shadow_stats *stats; /* one, the sum */
 	uint64_t lost0, busy0;
 	uint64_t look_ns;
-	bool is_suspicious, is_left, is_settled;
+	uint64_t size_ns;
+	bool is_suspicious, is_left, is_ahead;
 };
 
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
@@ -317,13 +320,28 @@ static int give(void *arg, const struct scry_track_run *run)
 	return scry_calls_words(arg, run->tid, run->words, run->count);
 }
 
+/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
+ * has come after: threads that call wait, and what finds no room at last is counted. */
+static bool is_ahead(const struct scry_watch *w, struct trace *t)
+{
+	struct stat st;
+
+	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
+		return false;
+	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
+		t->size_ns = scry_now_ns() + SIZE_NS;
+		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
+	}
+	return t->is_ahead;
+}
+
 static int drain(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 	struct scry_tracks_taken taken = {0};
 	int r, e;
 
-	if (!t->tracks)
+	if (!t->tracks || is_ahead(w, t))
 		return 0;
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);

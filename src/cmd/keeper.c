@@ -590,6 +590,7 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.instrument = instrument;
 	s.fd = fd;
 	scry_map_init(&s.images, 1u << 20);
+	s.rec_fd = rec_fd;
 	child = read_child();
 	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);
 	if (r == 0)

@@ -32,7 +32,8 @@ struct scry_session {
 	const struct scry_watch_opts *opts;
 	const struct scry_instrument *instrument;
 	struct scry_writer *writer;
-	int fd; /* the front's socket */
+	int fd;	    /* the front's socket */
+	int rec_fd; /* the recording */
 	struct scry_watch *watches[SCRY_WATCHES_MAX];
 	size_t count;
 	struct scry_watch *others; /* ended processes without rows of their own, summed */

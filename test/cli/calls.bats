@@ -189,6 +189,27 @@ RUBY
 	go 2
 }
 
+@test "a reader that does not read: the program goes on, memory is bounded, what is lost is counted" {
+	local pid
+	need_root "entering a process that is not a child of scry"
+	traced 2 500000
+	pid=$PID
+	start scry bash -c 'exec 8>&-; "$0" calls -p "$1" -x traced_sum --memory 4MiB 2>"$2" | { read -r; until [ -e "$3" ]; do sleep 0.1; done; cat; }' \
+		"$SCRY" "$pid" "$T/err" "$T/read"
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/err"
+	go 1
+	touch "$T/read"
+	exec 8>&-
+	finish "$pid"
+	finish "$scry"
+	"$RUBY" -e '
+	  shown = 1 + File.readlines(ARGV[0]).grep(/traced_sum\(/).size
+	  lost = File.read(ARGV[1])[/([\d,]+) lost/, 1].delete(",").to_i
+	  puts "shown #{shown} lost #{lost}"
+	  exit lost > 0 && (1_000_000 - lost..1_000_000).cover?(shown)' "$T/scry.out" "$T/err"
+}
+
 @test "jumps and exceptions through traced calls: told as left, the program is right" {
 	local pid before
 	need_root "entering a process that is not a child of scry"
