@@ -39,7 +39,10 @@ struct scry_agent_tracking {
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
-	uint32_t claims;	/* threads ever */
+	uint32_t claims;   /* threads ever */
+	uint32_t given_up; /* track_freed + 1 when somebody had waited in vain: nobody waits until
+			      it moves */
+	uint32_t pad;
 	struct scry_track none; /* of threads that have no segment: its state is never theirs */
 };
 

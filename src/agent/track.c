@@ -2,8 +2,9 @@
  * The seldom half of agent/track.h: a thread's first event, its next segment, the wait for one.
  *
  * Waiting: when all segments are in use and the keeper is behind, the thread naps on its futex,
- * some ms at a time, as long as the lease is fresh. When that is over, or as many threads live as
- * there are segments, events pass unrecorded and are counted as lost.
+ * some ms at a time, as long as the lease is fresh and the keeper gives segments back. When the
+ * lease is over, none was given back for a second, or as many threads live as there are segments,
+ * events pass unrecorded and are counted as lost.
  */
 #include "agent/track.h"
 
@@ -12,6 +13,7 @@
 #define SYS_FUTEX 202
 #define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
 #define NAP_NS 5000000
+#define NAPS_MAX 200  /* without a segment given back, by anybody */
 #define NO_TRACK 1ull /* a state that no segment has */
 #define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
@@ -249,13 +251,14 @@ static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
 }
 
 /*
- * 0: there is none, and it is not to be waited for: the lease is over, or there are as many other
- * threads as segments. As long as the lease is renewed, the keeper lives and gives closed ones
- * back.
+ * 0: there is none, and it is not to be waited for: the lease is over, the keeper takes nothing
+ * (who it shows things to may not read), or there are as many other threads as segments.
  */
 static int get_segment(struct scry_agent_thread *t)
 {
 	struct scry_control *c = scry_agent.control;
+	struct scry_agent_tracking *k = &scry_agent.tracking;
+	uint32_t seen = 0, naps = 0;
 
 	for (int is_first = 1;; is_first = 0) {
 		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST), closed = 0;
@@ -263,8 +266,16 @@ static int get_segment(struct scry_agent_thread *t)
 		if (take_segment(t, &closed))
 			return 1;
 		if (!is_on() || !closed ||
+		    freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED) ||
 		    scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
 			return 0;
+		if (is_first || freed != seen)
+			naps = 0;
+		seen = freed;
+		if (naps++ == NAPS_MAX) {
+			__atomic_store_n(&k->given_up, freed + 1, __ATOMIC_RELAXED);
+			return 0;
+		}
 		if (is_first)
 			add(&c->track_waits);
 		__atomic_store_n(&c->track_waiting, 1, __ATOMIC_SEQ_CST);

@@ -21,7 +21,8 @@
  * release, and never a part of a record; the last words are published before CLOSED.
  *
  * No segment is free: set control->track_waiting, look again, then futex(control->track_freed) for
- * a bounded nap, again and again while the lease is fresh; control->track_waits counts.
+ * a bounded nap, again and again while the lease is fresh and
+ * `track_freed` moves at least once in a second; control->track_waits counts.
  *
  * Freestanding. What the host reads here is hostile.
  */

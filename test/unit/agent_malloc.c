@@ -400,6 +400,23 @@ static void lease_ends_the_wait(void **state)
 	assert_int_equal(see(), 2);
 }
 
+/* The keeper lives and takes nothing: a second, once, and then nobody waits until it does. */
+static void a_keeper_that_takes_nothing(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		track_at(i)->state = SCRY_TRACK_CLOSED;
+	for (int i = 0; i < 100; i++)
+		hooked_free(hooked_malloc(10));
+	assert_int_equal(control.lost, 200);
+	assert_int_equal(control.track_waits, 1);
+	track_at(3)->state = SCRY_TRACK_FREE;
+	control.track_freed++;
+	hooked_free(hooked_malloc(10));
+	assert_int_equal(control.lost, 200);
+	assert_int_equal(see(), 2);
+}
+
 static void fork_child(void **state)
 {
 	pid_t child;
@@ -602,6 +619,7 @@ int main(void)
 		cmocka_unit_test_setup(full_pool_is_waited_for, set_up),
 		cmocka_unit_test_setup(nobody_waits_without_a_lease, set_up),
 		cmocka_unit_test_setup(lease_ends_the_wait, set_up),
+		cmocka_unit_test_setup(a_keeper_that_takes_nothing, set_up),
 		cmocka_unit_test_setup(fork_child, set_up),
 		cmocka_unit_test_setup(long_pauses, set_up),
 		cmocka_unit_test_setup(signals, set_up),
