@@ -89,16 +89,6 @@ static uint64_t put_text(uint64_t *w, const uint64_t *arguments, uint64_t cookie
 	return 1 + (n + 7) / 8;
 }
 
-/* A signal handler that came while a record was being written: neither entry nor return is told. */
-static __attribute__((noinline)) void pass(void)
-{
-	uint64_t fs;
-
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	if (scry_agent.tracking.is_on && scry_agent.threads[scry_thread_slot(fs)].fs == fs)
-		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
-}
-
 uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint64_t cookie,
 			   int is_tail)
 {
@@ -109,7 +99,7 @@ uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint
 	uint64_t *w, tsc = 0, head;
 
 	if (unlikely(!t)) {
-		pass();
+		scry_track_passed();
 		return 0;
 	}
 	if (max > SCRY_CALL_TEXT_MAX)
@@ -145,7 +135,7 @@ void scry_call_returned(const uint64_t *slot, uint64_t result)
 	uint64_t *w;
 
 	if (unlikely(!t)) {
-		pass();
+		scry_track_passed();
 		return;
 	}
 	w = scry_track_reserve(t, 3);

@@ -7,17 +7,6 @@
 
 void scry_agent_enter(const uint64_t *arguments, uint64_t cookie);
 
-/* A signal handler that came while a record was being written, or a thread that found no room. */
-static __attribute__((noinline)) void pass(void)
-{
-	uint64_t fs;
-
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	if (scry_agent.tracking.is_on && scry_agent.gate->open &&
-	    scry_agent.threads[scry_thread_slot(fs)].fs == fs)
-		__atomic_fetch_add(&scry_agent.control->busy, 1, __ATOMIC_RELAXED);
-}
-
 void scry_agent_enter(const uint64_t *arguments, uint64_t cookie)
 {
 	struct scry_agent_thread *t = scry_track_enter();
@@ -25,7 +14,7 @@ void scry_agent_enter(const uint64_t *arguments, uint64_t cookie)
 	uint64_t *w;
 
 	if (unlikely(!t)) {
-		pass();
+		scry_track_passed();
 		return;
 	}
 	w = scry_track_reserve(t, 2 + n);

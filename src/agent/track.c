@@ -294,6 +294,19 @@ static int has_lease(const struct scry_control *c)
 	return 0;
 }
 
+/* Was it because a handler of this thread is running? Else scry_track_find has counted it. */
+__attribute__((noinline, cold)) void scry_track_passed(void)
+{
+	uint64_t fs;
+
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	for (uint32_t i = 0; i < SCRY_THREADS_PROBES && is_on(); i++)
+		if (scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS].fs == fs) {
+			add(&scry_agent.control->busy);
+			return;
+		}
+}
+
 __attribute__((noinline, cold)) void scry_track_lost(void)
 {
 	struct scry_control *c = scry_agent.control;

@@ -27,6 +27,9 @@ void scry_track_lost(void);
 int scry_track_is_inside(void);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
+/* For who got no track: counts an event of a signal handler that interrupted us. */
+void scry_track_passed(void);
+
 static inline uint64_t scry_tsc(void)
 {
 	uint32_t lo, hi;
