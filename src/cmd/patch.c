@@ -15,24 +15,36 @@
 #include "cmd/session.h"
 #include "hook/loads.h"
 
-#define CALL_NS 4 /* what counting adds to a call; bench/hooks.md */
+#define STALE_TRIES 20 /* an object that is planned for may go meanwhile */
+#define CALL_NS 4      /* what counting adds to a call; bench/hooks.md */
 
-static int prepare(struct scry_watch *w)
+static int plan(const struct scry_watch *w, struct scry_hooks *h)
 {
 	const struct scry_patch_opts *opts = w->opts->instrument_opts;
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = scry_patch_way(opts)};
+	int r = scry_hooks_open(h, &w->proc);
+
+	h->waits = r == 0 && !h->objects.is_static;
+	for (int i = 0; i < opts->spec_count && r == 0; i++)
+		r = scry_hooks_want(h, opts->specs[i], &to);
+	return r == 0 ? scry_hooks_plan(h) : r;
+}
+
+static int prepare(struct scry_watch *w)
+{
 	struct scry_hooks *h = calloc(1, sizeof(*h));
 	int r;
 
 	if (!h)
 		return -ENOMEM;
 	w->state = h;
-	r = scry_hooks_open(h, &w->proc);
-	h->waits = r == 0 && !h->objects.is_static;
-	for (int i = 0; i < opts->spec_count && r == 0; i++)
-		r = scry_hooks_want(h, opts->specs[i], &to);
-	if (r == 0)
-		r = scry_hooks_plan(h);
+	r = plan(w, h);
+	for (int i = 0; i < STALE_TRIES && r == -ENOTSUP && scry_hooks_are_stale(h); i++) {
+		scry_hooks_close(h);
+		*h = (struct scry_hooks){0};
+		scry_error_clear();
+		r = plan(w, h);
+	}
 	if (r == 0)
 		w->near = h->count ? h->rows[0].address : h->objects.brk;
 	return r;

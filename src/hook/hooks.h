@@ -126,9 +126,10 @@ int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry
  * -ENOTSUP with the reason when none can be reached; rows without a way (`refused`) say why. */
 int scry_hooks_plan(struct scry_hooks *h);
 
+/* After a plan: had an object gone since its list was read? Then begin anew. */
+bool scry_hooks_are_stale(const struct scry_hooks *h);
 /* How many of a row's places are slots. */
 size_t scry_hook_slots(const struct scry_hooks *h, const struct scry_hook *row);
-
 /* Changes all places in one stop; `held` is the stopped thread of a program being started, or NULL.
  * 0 or -errno with a sentence: what had been changed is put back, and counts as off. */
 int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
@@ -143,7 +144,7 @@ uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject 
 int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
 		    const struct scry_hook_room *room);
 
-/* "entry", "site", "got", "site+got", "none". */
+/* "entry", "site", ... */
 const char *scry_hook_way_name(uint32_t way);
 
 #endif

@@ -40,6 +40,8 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 	       !memcmp(file, row->code + row->window.endbr, sizeof(file));
 }
 
+static const char unreadable[] = "its code cannot be read";
+
 /* The function's range and bytes into `row`. NULL, or why not. */
 static const char *look_at_function(struct scry_hooks *h, const struct scry_text *text,
 				    struct scry_hook *row, uint64_t bias)
@@ -50,7 +52,7 @@ static const char *look_at_function(struct scry_hooks *h, const struct scry_text
 
 	n = scry_mem_read_some(&h->mem, row->address, row->code, sizeof(row->code));
 	if (n <= 0)
-		return "its code cannot be read";
+		return unreadable;
 	if (!range) { /* assembly; its end does not matter to a window of one instruction */
 		row->avail = row->size = (size_t)n;
 		return NULL;
@@ -94,7 +96,7 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 	if (row->is_ifunc)
 		return "it is chosen by an IFUNC resolver";
 	if (!text)
-		return "its object's code cannot be read";
+		return unreadable;
 	bias = h->objects.objects[object].bias;
 	why = look_at_function(h, text, row, bias);
 	if (why)
@@ -438,6 +440,14 @@ static int by_address(const void *a, const void *b)
 	const struct scry_hook *x = a, *y = b;
 
 	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+bool scry_hooks_are_stale(const struct scry_hooks *h)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (!h->rows[i].way && h->rows[i].why == unreadable)
+			return true;
+	return false;
 }
 
 int scry_hooks_plan(struct scry_hooks *h)
