@@ -426,60 +426,54 @@ int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
 	return error;
 }
 
-void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
+static inline void *aligned(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
+			    uint64_t function, uint64_t address)
 {
 	thread *t = scry_track_enter();
 	void *p;
 
 	if (unlikely(!t)) {
-		passed(CALLED_BY);
+		passed(address);
 		return original(align, size);
 	}
 	p = original(align, size);
-	other_begun(t, p, word2(SCRY_MALLOC_MEMALIGN, align, size), CALLED_BY);
+	other_begun(t, p, word2(function, align, size), address);
 	return p;
+}
+
+void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
+{
+	return aligned(align, size, original, SCRY_MALLOC_MEMALIGN, CALLED_BY);
 }
 
 void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
 {
+	return aligned(align, size, original, SCRY_MALLOC_ALIGNED_ALLOC, CALLED_BY);
+}
+
+static inline void *by_page(uint64_t size, void *(*original)(uint64_t), uint64_t function,
+			    uint64_t address)
+{
 	thread *t = scry_track_enter();
 	void *p;
 
 	if (unlikely(!t)) {
-		passed(CALLED_BY);
-		return original(align, size);
+		passed(address);
+		return original(size);
 	}
-	p = original(align, size);
-	other_begun(t, p, word2(SCRY_MALLOC_ALIGNED_ALLOC, align, size), CALLED_BY);
+	p = original(size);
+	other_begun(t, p, word2(function, 0, size), address);
 	return p;
 }
 
 void *scry_valloc(uint64_t size, void *(*original)(uint64_t))
 {
-	thread *t = scry_track_enter();
-	void *p;
-
-	if (unlikely(!t)) {
-		passed(CALLED_BY);
-		return original(size);
-	}
-	p = original(size);
-	other_begun(t, p, word2(SCRY_MALLOC_VALLOC, 0, size), CALLED_BY);
-	return p;
+	return by_page(size, original, SCRY_MALLOC_VALLOC, CALLED_BY);
 }
 
 void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t))
 {
-	thread *t = scry_track_enter();
-	void *p;
-
-	if (unlikely(!t)) {
-		passed(CALLED_BY);
-		return original(size);
-	}
-	p = original(size);
-	other_begun(t, p, word2(SCRY_MALLOC_PVALLOC, 0, size), CALLED_BY);
-	return p;
+	return by_page(size, original, SCRY_MALLOC_PVALLOC, CALLED_BY);
 }
 
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))

@@ -45,7 +45,6 @@ struct trace {
 	struct traced *functions;
 	uint32_t count, room, told;
 	const struct scry_shadow_stats *stats; /* one, the sum */
-	uint64_t lost0, busy0;
 	uint64_t look_ns;
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
@@ -216,8 +215,6 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
-	t->lost0 = w->inj.control->lost;
-	t->busy0 = w->inj.control->busy;
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
 }
@@ -419,9 +416,9 @@ static int finish(struct scry_watch *w)
 	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
 	w->errors += calls.bad + calls.strange + tracks.bad;
-	scry_watch_lost(w, w->inj.control->lost - t->lost0,
+	scry_watch_lost(w, w->inj.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
-	scry_watch_lost(w, w->inj.control->busy - t->busy0,
+	scry_watch_lost(w, w->inj.control->busy,
 			"entries and returns in signal handlers that interrupted scry's own");
 	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
 			"calls whose return could not be followed");

@@ -30,8 +30,7 @@ struct log {
 	struct entry *waiting; /* for the watermark */
 	size_t count, room;
 	uint64_t order, bad;
-	uint64_t lost0, busy0; /* of an earlier watch */
-	uint64_t tsc0, ns0;    /* a pair of clock readings, and the newest one */
+	uint64_t tsc0, ns0; /* a pair of clock readings, and the newest one */
 	uint64_t tsc1, ns1;
 	uint64_t last_ns; /* told: the ratio of the two is known better and better */
 	bool is_told;	  /* FUNCTION events are written */
@@ -83,8 +82,6 @@ static int enter(struct scry_watch *w)
 		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &l->tracks);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
-	l->lost0 = w->inj.control->lost;
-	l->busy0 = w->inj.control->busy;
 	read_clocks(l);
 	l->tsc0 = l->tsc1;
 	l->ns0 = l->ns1;
@@ -241,18 +238,18 @@ static int finish(struct scry_watch *w)
 {
 	struct log *l = w->state;
 	struct scry_tracks_stats stats = {0};
-	uint64_t lost, busy, bad;
+	uint64_t bad;
 
 	w->cost_ns = w->events * CALL_NS;
 	if (!l->tracks)
 		return 0;
 	scry_tracks_stats(l->tracks, &stats);
-	lost = w->inj.control->lost - l->lost0;
-	busy = w->inj.control->busy - l->busy0;
 	bad = stats.bad + l->bad;
 	w->errors += bad;
-	scry_watch_lost(w, lost, "calls that found no room, or no keeper that took them");
-	scry_watch_lost(w, busy, "calls from signal handlers that interrupted scry's own");
+	scry_watch_lost(w, w->inj.control->lost,
+			"calls that found no room, or no keeper that took them");
+	scry_watch_lost(w, w->inj.control->busy,
+			"calls from signal handlers that interrupted scry's own");
 	scry_watch_lost(w, bad, "runs of records that made no sense");
 	if (stats.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",

@@ -12,10 +12,11 @@
 
 /*
  * After scry_inject_enter, before hooks are on; nothing is recorded yet. In one stop, or in the
- * `held` thread of a program that is being started. What an older watch left in the table and in
- * the pool of tracks is cleared, when nobody is inside any more. Finds out where threads keep their
- * tid: at one offset from the thread pointer in all of them, else it is not used. `time_op`: the
- * instrument's record of a whole TSC. 0 or -errno with a sentence.
+ * `held` thread of a program that is being started. What an older watch left in the table, in
+ * the pool of tracks and in the control page's counts is cleared, when nobody is inside any more.
+ * Finds out where threads keep their tid: at one offset from the thread pointer in all of them,
+ * else it is not used. `time_op`: the instrument's record of a whole TSC. 0 or -errno with a
+ * sentence.
  */
 int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, uint32_t time_op);
 
