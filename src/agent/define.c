@@ -32,7 +32,7 @@ static void look(uint64_t from, void *to, uint64_t size)
 	}
 	__asm__ volatile("syscall"
 			 : "+a"(result)
-			 : "D"((uint64_t)scry_agent.malloc.pid), "S"(local), "d"(1ull), "r"(r10),
+			 : "D"((uint64_t)scry_agent.lines.pid), "S"(local), "d"(1ull), "r"(r10),
 			   "r"(r8), "r"(r9)
 			 : "rcx", "r11", "memory");
 	if (result != (int64_t)size)

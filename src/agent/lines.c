@@ -75,8 +75,8 @@ static uint32_t describe(struct told *told, const struct scry_line *line, uint64
 	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
 	uint32_t size;
 
-	if (!scry_agent.malloc.pid)
-		scry_agent.malloc.pid = own_pid();
+	if (!scry_agent.lines.pid)
+		scry_agent.lines.pid = own_pid();
 	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
 	scry_describe(&told->def, &place, (uint8_t *)told->text);
 	if (told->def.path_size && !add_start(place.pc - 8ull * told->def.position))

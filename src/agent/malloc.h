@@ -27,7 +27,7 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
 	uint32_t with_lines; /* callers by what a Ruby ran, see lines.h; the agent clears it */
-	uint32_t pid;	     /* agent writes: in its own namespace */
+	uint32_t pad;
 	struct scry_agent_frames frames; /* of that Ruby */
 	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
 };
@@ -59,6 +59,8 @@ struct scry_agent_lines {
 	uint16_t slots[SCRY_LINES];   /* the same: where it was put */
 	uint16_t pad;
 	uint32_t count; /* codes given */
+	uint32_t pid;	/* of this process, in its own namespace; 0: not asked yet. Here, as a child
+			   is   another one */
 	struct scry_agent_starts starts;
 };
 

@@ -246,6 +246,7 @@ static int enter(struct scry_watch *w)
 	struct scry_control *c = w->inj.control;
 	struct scry_agent_frames frames;
 	uint64_t by_bytes = o->sampling.by_bytes;
+	const uint32_t no = 0;
 	int r;
 
 	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
@@ -258,6 +259,11 @@ static int enter(struct scry_watch *w)
 		r = scry_edit_poke(w->inj.mem.fd,
 				   w->inj.data + offsetof(struct scry_agent_data, sampling),
 				   &o->sampling, sizeof(o->sampling));
+	if (r == 0) /* of an older watch that was killed: code is described by plain loads */
+		r = scry_edit_poke(w->inj.mem.fd,
+				   w->inj.data +
+					   offsetof(struct scry_agent_data, malloc.with_lines),
+				   &no, sizeof(no));
 	if (r == 0)
 		r = scry_objects_tell_source(w, &o->hooks);
 	if (r == 0)
