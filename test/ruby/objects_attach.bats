@@ -202,7 +202,7 @@ RUBY
 	wait_for 10 in_file "^pid" "$T/threads.out"
 	"$SCRY" objects -p "$PID" -d 2s --top 0 -o "$T/o.json"
 	json_is "$T/o.json" "($(row threads.rb 4 Object)) > 1000"
-	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
+	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 || r["honesty"]["lost"] > 0' # what is lost cannot be told of later
 }
 
 @test "a program that makes a ractor while it is watched lives on" {
