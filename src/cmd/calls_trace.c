@@ -145,15 +145,23 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
-static int want_all(struct trace *t, const struct scry_calls_cli *cli)
+/* The unwinders come first: request 0. */
+static int want_all(struct scry_hooks *h, void *arg)
 {
 	const struct scry_hook_to unwinder = {
 		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
-	int r = scry_hooks_want(&t->hooks, UNWINDERS, &unwinder);
+	struct trace *t = arg;
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	int r = scry_shadow_check(h);
 
+	h->waits = true;
+	h->renewed = renewed;
+	h->renewed_arg = t;
+	if (r == 0)
+		r = scry_hooks_want(h, UNWINDERS, &unwinder);
 	for (int i = 0; i < cli->request_count && r == 0; i++)
-		r = scry_hooks_want(&t->hooks, cli->requests[i], &to);
+		r = scry_hooks_want(h, cli->requests[i], &to);
 	return r;
 }
 
@@ -171,16 +179,7 @@ static int prepare(struct scry_watch *w)
 	t->watch = w;
 	r = scry_calls_new(&opts, &t->calls);
 	if (r == 0)
-		r = scry_hooks_open(&t->hooks, &w->proc);
-	if (r == 0)
-		r = scry_shadow_check(&t->hooks);
-	t->hooks.waits = true;
-	t->hooks.renewed = renewed;
-	t->hooks.renewed_arg = t;
-	if (r == 0)
-		r = want_all(t, cli);
-	if (r == 0)
-		r = scry_hooks_plan(&t->hooks);
+		r = scry_loading_plan(w, &t->hooks, want_all, t);
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
 	if (r == 0)
@@ -219,22 +218,9 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 	return r;
 }
 
-static void tell_waiting(struct scry_watch *w, const struct trace *t)
-{
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	char text[512];
-
-	for (size_t q = 1; q < t->hooks.request_count && !cli->is_default && !w->held; q++) {
-		if (scry_loading_is_met(&t->hooks, q))
-			continue;
-		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
-			 t->hooks.requests[q]);
-		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
-	}
-}
-
 static int enter(struct scry_watch *w)
 {
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = w->state;
 	int r = start_recording(w, t), on;
 
@@ -252,7 +238,8 @@ static int enter(struct scry_watch *w)
 	r = scry_shadow_follow(&w->inj);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
-		tell_waiting(w, t);
+		if (!cli->is_default && !w->held)
+			scry_loading_tell_waiting(w, &t->hooks, 1);
 	}
 	return r;
 }
@@ -377,27 +364,16 @@ static void leave(struct scry_watch *w)
 static int tell_unmet(struct scry_watch *w, const struct trace *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	size_t unmet = 0, all = t->hooks.request_count - 1, last = 0;
 
-	for (size_t q = 1; q <= all; q++) {
+	if (!cli->is_default)
+		return scry_loading_tell_unmet(w, &t->hooks, 1, "traced");
+	for (size_t q = 1; q < t->hooks.request_count; q++)
 		if (scry_loading_is_met(&t->hooks, q))
-			continue;
-		if (!cli->is_default)
-			scry_watch_note(w, "%s: no object that defines it was ever loaded",
-					t->hooks.requests[q]);
-		unmet++;
-		last = q;
-	}
-	if (unmet < all)
-		return 0;
-	if (cli->is_default)
-		return scry_fail(-ENOTSUP,
-				 "nothing was traced: process %d loaded none of the known client "
-				 "libraries; fix: name functions, -x SYMBOL[@LIB]",
-				 w->proc.pid);
+			return 0;
 	return scry_fail(-ENOTSUP,
-			 "nothing was traced: process %d never loaded an object that defines '%s'",
-			 w->proc.pid, t->hooks.requests[last]);
+			 "nothing was traced: process %d loaded none of the known client "
+			 "libraries; fix: name functions, -x SYMBOL[@LIB]",
+			 w->proc.pid);
 }
 
 static int finish(struct scry_watch *w)

@@ -10,6 +10,31 @@
 #include "hook/loads.h"
 
 #define SETTLE_TURNS 500 /* of a millisecond */
+#define STALE_TRIES 20
+
+static int plan(const struct scry_watch *w, struct scry_hooks *h,
+		int (*want)(struct scry_hooks *h, void *arg), void *arg)
+{
+	int r = scry_hooks_open(h, &w->proc);
+
+	if (r == 0)
+		r = want(h, arg);
+	return r == 0 ? scry_hooks_plan(h) : r;
+}
+
+int scry_loading_plan(struct scry_watch *w, struct scry_hooks *h,
+		      int (*want)(struct scry_hooks *h, void *arg), void *arg)
+{
+	int r = plan(w, h, want, arg);
+
+	for (int i = 0; i < STALE_TRIES && r == -ENOTSUP && scry_hooks_are_stale(h); i++) {
+		scry_hooks_close(h);
+		*h = (struct scry_hooks){0};
+		scry_error_clear();
+		r = plan(w, h, want, arg);
+	}
+	return r;
+}
 
 bool scry_loading_is_met(const struct scry_hooks *h, size_t request)
 {
@@ -36,6 +61,38 @@ int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
 	}
 	scry_loads_stats(h, &stats);
 	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
+}
+
+void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first)
+{
+	char text[512];
+
+	for (size_t q = first; q < h->request_count; q++) {
+		if (scry_loading_is_met(h, q))
+			continue;
+		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
+			 h->requests[q]);
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	}
+}
+
+int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
+			    const char *done)
+{
+	size_t unmet = 0, last = 0;
+
+	for (size_t q = first; q < h->request_count; q++) {
+		if (scry_loading_is_met(h, q))
+			continue;
+		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
+		unmet++;
+		last = q;
+	}
+	if (!unmet || unmet < h->request_count - first)
+		return 0;
+	return scry_fail(-ENOTSUP,
+			 "nothing was %s: process %d never loaded an object that defines '%s'",
+			 done, w->proc.pid, h->requests[last]);
 }
 
 void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)

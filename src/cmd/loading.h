@@ -8,12 +8,25 @@
 #include "cmd/watch.h"
 #include "hook/hooks.h"
 
+/*
+ * In `prepare`: opens the set, lets `want` say what is wanted, and plans; anew when an object was
+ * unloaded between the reading of the list and of its code. As scry_hooks_plan.
+ */
+int scry_loading_plan(struct scry_watch *w, struct scry_hooks *h,
+		      int (*want)(struct scry_hooks *h, void *arg), void *arg);
+
 /* Is there, or was there ever, a function that the request names? */
 bool scry_loading_is_met(const struct scry_hooks *h, size_t request);
 
 /* In `enter`, hooks are on: libraries that are loaded from now on are hooked too, and what had
  * changed since it was planned is put on. 0, or -errno with a sentence: they are not. */
 int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h);
+
+/* Says which of the requests from `first` on wait for their library. */
+void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first);
+/* In `finish`: which of them were never met. -ENOTSUP, none was: nothing was `done` ("counted"). */
+int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
+			    const char *done);
 
 /* In `finish`: libraries that came too early, or could not be hooked. */
 void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h);

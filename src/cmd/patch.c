@@ -15,19 +15,18 @@
 #include "cmd/session.h"
 #include "hook/loads.h"
 
-#define STALE_TRIES 20 /* an object that is planned for may go meanwhile */
-#define CALL_NS 4      /* what counting adds to a call; bench/hooks.md */
+#define CALL_NS 4 /* what counting adds to a call; bench/hooks.md */
 
-static int plan(const struct scry_watch *w, struct scry_hooks *h)
+static int want(struct scry_hooks *h, void *arg)
 {
-	const struct scry_patch_opts *opts = w->opts->instrument_opts;
+	const struct scry_patch_opts *opts = arg;
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = scry_patch_way(opts)};
-	int r = scry_hooks_open(h, &w->proc);
+	int r = 0;
 
-	h->waits = r == 0 && !h->objects.is_static;
+	h->waits = !h->objects.is_static;
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(h, opts->specs[i], &to);
-	return r == 0 ? scry_hooks_plan(h) : r;
+	return r;
 }
 
 static int prepare(struct scry_watch *w)
@@ -38,13 +37,7 @@ static int prepare(struct scry_watch *w)
 	if (!h)
 		return -ENOMEM;
 	w->state = h;
-	r = plan(w, h);
-	for (int i = 0; i < STALE_TRIES && r == -ENOTSUP && scry_hooks_are_stale(h); i++) {
-		scry_hooks_close(h);
-		*h = (struct scry_hooks){0};
-		scry_error_clear();
-		r = plan(w, h);
-	}
+	r = scry_loading_plan(w, h, want, w->opts->instrument_opts);
 	if (r == 0)
 		w->near = h->count ? h->rows[0].address : h->objects.brk;
 	return r;
@@ -86,19 +79,6 @@ static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-static void tell_waiting(struct scry_watch *w, const struct scry_hooks *h)
-{
-	char text[512];
-
-	for (size_t q = 0; q < h->request_count; q++) {
-		if (scry_loading_is_met(h, q))
-			continue;
-		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
-			 h->requests[q]);
-		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
-	}
-}
-
 static int enter(struct scry_watch *w)
 {
 	struct scry_hooks *h = w->state;
@@ -115,7 +95,7 @@ static int enter(struct scry_watch *w)
 	scry_error_clear();
 	tell_ways(w, h);
 	scry_patch_tell_refused(w, h, "counted");
-	tell_waiting(w, h);
+	scry_loading_tell_waiting(w, h, 0);
 	return 0;
 }
 
@@ -136,25 +116,6 @@ static void leave(struct scry_watch *w)
 	w->wake_fd = 0;
 	if (w->state)
 		scry_loads_end(w->state, &w->inj);
-}
-
-/* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
-{
-	size_t unmet = 0, last = 0;
-
-	for (size_t q = 0; q < h->request_count; q++) {
-		if (scry_loading_is_met(h, q))
-			continue;
-		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
-		unmet++;
-		last = q;
-	}
-	if (!unmet || unmet < h->request_count)
-		return 0;
-	return scry_fail(-ENOTSUP,
-			 "nothing was counted: process %d never loaded an object that defines '%s'",
-			 w->proc.pid, h->requests[last]);
 }
 
 static int finish(struct scry_watch *w)
@@ -189,7 +150,7 @@ static int finish(struct scry_watch *w)
 	w->cost_ns = w->events * CALL_NS;
 	scry_loading_tell(w, h);
 	if (r == 0)
-		r = tell_unmet(w, h);
+		r = scry_loading_tell_unmet(w, h, 0, "counted");
 	scry_patch_tell_silent(w, silent);
 	return r;
 }
