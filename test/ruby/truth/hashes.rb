@@ -13,7 +13,10 @@ def literals(n, a, b)
   end
 end
 
+# The first comparison of two arrays makes a Hash; without this one it would be made wherever two
+# keys' hashes collide, which differs from run to run, as their seed does.
 def keys(n)
+  [n].eql?([0])
   h = {}
   n.times do |i|
     h["key#{i}"] = i
