@@ -469,7 +469,17 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-/* A child that ended before its parent's fork was merged: that is soon. */
+/* A child that ended before its parent's fork was merged: that is soon, but not while we stand
+ * still, as its parent may stand too, in a stop that it is for us to end. */
+static bool must_wait(const struct scry_watch *w)
+{
+	const struct recording *m = w->state;
+
+	return w->root && m && m->tracks && !m->calls &&
+	       scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS;
+}
+
+/* The same at the end of all, when nobody stands any more. */
 static int find_late(struct scry_watch *w, struct recording *m)
 {
 	int r = 0;
@@ -559,6 +569,7 @@ const struct scry_instrument scry_instrument_malloc = {
 	.merge = merge,
 	.drain = drain,
 	.leave = leave,
+	.must_wait = must_wait,
 	.finish = finish,
 	.done = done,
 };

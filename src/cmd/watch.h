@@ -97,11 +97,12 @@ struct scry_instrument {
 	int (*drain)(struct scry_watch *w);
 	/* Once a turn of the keeper, each few ms, and when wake_fd is readable. May be NULL. */
 	void (*turn)(struct scry_watch *w);
-	/* The watch is about to end, in the target all is still on; called of every watch before
-	 * one is left. May be NULL. */
+	/* About to end, all is still on; called of every watch before one is left. Or NULL. */
 	void (*conclude)(struct scry_watch *w);
 	/* Stop producing; called while the target lives. */
 	void (*leave)(struct scry_watch *w);
+	/* It is gone, but others must tell something first: it ends in a later turn. Or NULL. */
+	bool (*must_wait)(const struct scry_watch *w);
 	/* Last events into the recording. */
 	int (*finish)(struct scry_watch *w);
 	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
