@@ -2,9 +2,8 @@
  * One watched process: what the front asks for, what the keeper does, and what an instrument adds.
  *
  * The front (run.c) parses, opens the output, forks the keeper (keeper.c) and, for `-- CMD`, the
- * program. The keeper alone traces, edits, drains and writes. Its session (session.h) has a
- * `struct scry_watch` for each process. An instrument is one row of function pointers; it never
- * forks, prints or exits.
+ * program. The keeper alone traces, edits, drains and writes. Its session has a watch for each
+ * process. An instrument is one row of function pointers; it never forks, prints or exits.
  */
 #ifndef SCRY_CMD_WATCH_H
 #define SCRY_CMD_WATCH_H
