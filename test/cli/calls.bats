@@ -254,7 +254,7 @@ RUBY
 	(echo "throw 3" >"$T/in") &
 	"$SCRY" calls -x '*thrower*' -x throwing_storm -o "$T/x.scry" -- "$TARGETS/target_returner" "$TARGETS/libthrowing.so" \
 		<"$T/in" >"$T/scry.out" 2>"$T/scry.err" 3>&- || {
-		tail -5 "$T/scry.out" "$T/scry.err"
+		tail -n 5 "$T/scry.out" "$T/scry.err"
 		return 1
 	}
 	in_file "^throw 3 right" "$T/scry.out"
