@@ -307,6 +307,20 @@ for i in range(3):
 	says "fix: a glob"
 }
 
+@test "libraries that are loaded one after the other, an unwinder between them" {
+	/usr/bin/python3 -c 'import ctypes; ctypes.CDLL("libsqlite3.so.0")' 2>/dev/null || skip "no python3 with libsqlite3"
+	# the first to be hooked are the calls, the unwinder comes later
+	scry_ends 0 calls -x 'sqlite3_libversion*@libsqlite3*' -- /usr/bin/python3 -c '
+import ctypes
+s = ctypes.CDLL("libsqlite3.so.0")
+s.sqlite3_libversion_number()
+ctypes.CDLL("libgcc_s.so.1")
+for i in range(1000):
+    s.sqlite3_libversion_number()
+'
+	[ "$(grep -c "^sqlite3_libversion_number(.* = 0x" "$T/scry.out")" -ge 1000 ]
+}
+
 @test "a static program is refused by name, and runs" {
 	[ -x "$TARGETS/target_fixed" ] || skip "no static programs with this toolchain"
 	scry_ends 125 calls -x main -- "$TARGETS/target_fixed"
