@@ -321,6 +321,30 @@ for i in range(1000):
 	[ "$(grep -c "^sqlite3_libversion_number(.* = 0x" "$T/scry.out")" -ge 1000 ]
 }
 
+@test "an unwinder is loaded while the keeper stands still: exceptions pass, calls are followed again later" {
+	[ -f "$TARGETS/libthrowing.so" ] || skip "no C++ compiler"
+	scry_ends 0 calls -x work_call@libwork* -o "$T/x.scry" -- /usr/bin/python3 -c '
+import ctypes, os, signal, subprocess, sys, time
+work = ctypes.CDLL(sys.argv[1])
+keeper = int(subprocess.check_output(["pgrep", "-P", str(os.getppid()), "scry-keeper"]))
+# should this program not live to do it
+other = subprocess.Popen(["sh", "-c", "sleep 5; kill -CONT %d" % keeper], start_new_session=True)
+os.kill(keeper, signal.SIGSTOP)
+try:
+    lib = ctypes.CDLL(sys.argv[2])
+    assert lib.throwing_through(work.work_through) == len("thirteen")
+finally:
+    os.kill(keeper, signal.SIGCONT)
+for i in range(200):
+    time.sleep(0.01)
+    assert lib.throwing_through(work.work_through) == len("thirteen")
+os.killpg(other.pid, signal.SIGKILL)
+' "$TARGETS/libwork.so" "$TARGETS/libthrowing.so"
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" 'rows.find { |r| r["function"] == "work_call" }["calls"] > 0'
+	json_is "$T/o.json" 'r["honesty"]["lost"] > 0' # those that were not followed
+}
+
 @test "a static program is refused by name, and runs" {
 	[ -x "$TARGETS/target_fixed" ] || skip "no static programs with this toolchain"
 	scry_ends 125 calls -x main -- "$TARGETS/target_fixed"
