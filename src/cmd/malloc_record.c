@@ -13,16 +13,12 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
-#include "cmd/malloc_family.h"
-#include "cmd/malloc_lines.h"
-#include "cmd/malloc_older.h"
+#include "cmd/malloc_children.h"
 #include "cmd/patch_words.h"
 #include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/watch_opts.h"
 #include "hook/threads.h"
-#include "hook/tracks.h"
-#include "name/malloc.h"
 #include "wire/malloc_ring.h"
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
@@ -35,181 +31,9 @@ struct record_opts {
 	bool no_lines;
 };
 
-struct recording {
-	struct scry_hooks hooks;
-	struct scry_malloc_family family;
-	struct scry_malloc_lines lines;
-	struct scry_tracks *tracks;
-	struct scry_malloc *calls;
-	struct scry_malloc_older older;
-	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
-	uint64_t flush_ns;
-	bool is_full; /* no memory for more: what comes is not taken */
-	/* children, of this process and of its children, that have not been seen to record */
-	struct child *children;
-	size_t child_count;
-	uint64_t adopted_ns; /* of a child: since when its lane is taken */
-};
-
-static int drain(struct scry_watch *w);
-static void end_forked(struct scry_watch *w);
-
-struct child {
-	uint32_t pid;
-	uint32_t image;
-	struct scry_malloc *calls; /* with its parent's blocks */
-};
-
-#define CHILDREN_MAX 256u /* the oldest have exec'ed or ended, most likely */
-#define LATE_TRIES 1000
-#define FORK_TRIES 10
-#define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
-
-/* Of a fork child that took a lane: as it says; 0: not yet. */
-static uint32_t lane_pid(const struct scry_watch *w)
-{
-	return w->root && w->inj.control
-		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
-		       : 0;
-}
-
-/* What a fork child did ends: what follows with its pid is another program. */
-static void end_part(struct scry_session *s, uint32_t pid)
-{
-	struct scry_ev_detach end = {.pid = pid, .verified = 1};
-
-	end.reason_str = scry_session_string(s, "it ended, or ran another program");
-	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
-}
-
-static void drain_others(struct scry_watch *w)
-{
-	struct scry_session *s = w->session;
-
-	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i] != w && !s->watches[i]->is_over && drain(s->watches[i]) < 0)
-			scry_error_clear();
-}
-
-/* A fork child that has not recorded, with its parent's blocks: NULL, it is not known. */
-static struct child *child_of(struct scry_session *s, uint32_t pid)
-{
-	for (size_t i = 0; i < s->count; i++) {
-		struct recording *m = s->watches[i]->root ? NULL : s->watches[i]->state;
-
-		for (size_t k = 0; m && k < m->child_count; k++)
-			if (m->children[k].pid == pid)
-				return &m->children[k];
-	}
-	return NULL;
-}
-
-/* It may be a fork child's next program: then what that did is a part that ends before this one
- * begins, found or not, and whether it called malloc or not. */
-static void end_forked(struct scry_watch *w)
-{
-	struct scry_session *s = w->session;
-	const uint32_t pid = (uint32_t)w->proc.pid;
-	struct child *child = NULL;
-
-	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
-		if (i)
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		for (size_t k = s->count; k-- > 0;) {
-			struct scry_watch *other = s->watches[k];
-
-			if (other == w || other->is_over || other->proc.pid ||
-			    lane_pid(other) != pid)
-				continue;
-			other->target_gone = true;
-			scry_watch_end(other, "it ran another program (exec)");
-			return;
-		}
-		drain_others(w);
-		child = child_of(s, pid);
-	}
-	if (!child)
-		return;
-	scry_malloc_free(child->calls);
-	*child = (struct child){0};
-	end_part(s, pid);
-}
-
-/* A process has forked: what it has now, its child has too. */
-static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
-{
-	struct scry_watch *w = arg;
-	struct recording *root = w->root ? w->root->state : w->state;
-	const struct child child = {.pid = pid, .image = scry_session_part(w->session, pid)};
-	const struct scry_malloc_opts opts = {
-		.producer = {.pid = pid,
-			     .ring = child.image,
-			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.on_fork = on_fork,
-		.on_fork_arg = w->root ? w->root : w,
-	};
-	struct child *more;
-	int r;
-
-	if (root->child_count == CHILDREN_MAX) {
-		scry_malloc_free(root->children[0].calls);
-		memmove(root->children, root->children + 1,
-			--root->child_count * sizeof(*root->children));
-	}
-	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
-	if (!more)
-		return scry_fail(-ENOMEM, "not enough memory for the children");
-	root->children = more;
-	more[root->child_count] = child;
-	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
-	root->child_count += r == 0;
-	return r;
-}
-
-/* The calls of the process that has this lane: as its parent left them, once that is known. */
-static int take_up(struct scry_watch *w, struct recording *m)
-{
-	struct recording *root = w->root->state;
-	uint32_t pid = lane_pid(w);
-	struct scry_malloc_opts opts = {
-		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.on_fork = on_fork,
-		.on_fork_arg = w->root,
-	};
-
-	for (size_t i = root->child_count; i-- > 0 && pid;) {
-		if (root->children[i].pid != pid)
-			continue;
-		m->calls = root->children[i].calls;
-		w->image = root->children[i].image;
-		root->children[i] = root->children[--root->child_count];
-		return 0;
-	}
-	if (!pid || scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS)
-		return 0;
-	opts.producer.ring = w->image = scry_session_part(w->session, pid);
-	return scry_malloc_new(&opts, &m->calls);
-}
-
-/* A fork child that records in a lane already. */
-static int adopt(struct scry_watch *w)
-{
-	struct recording *m = calloc(1, sizeof(*m));
-
-	if (!m)
-		return -ENOMEM;
-	w->state = m;
-	m->adopted_ns = scry_now_ns();
-	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
-}
-
 static void identified(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_recording *m = w->state;
 
 	scry_tracks_identify(m->tracks, w->proc.pid);
 }
@@ -238,13 +62,13 @@ static int open_hooks(struct scry_watch *w, struct scry_hooks *h)
 static int prepare(struct scry_watch *w)
 {
 	const struct record_opts *opts = w->opts->instrument_opts;
-	struct recording *m = calloc(1, sizeof(*m));
+	struct scry_malloc_recording *m = calloc(1, sizeof(*m));
 	int r;
 
 	if (!m)
 		return -ENOMEM;
 	w->state = m;
-	end_forked(w);
+	scry_malloc_children_next(w);
 	m->lines.watch = w;
 	if (!opts->no_lines)
 		scry_malloc_lines_plan(&m->lines, w);
@@ -266,14 +90,14 @@ static int prepare(struct scry_watch *w)
 
 static void describe(struct scry_watch *w, FILE *out)
 {
-	const struct recording *m = w->state;
+	const struct scry_malloc_recording *m = w->state;
 
 	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
 		m->family.name);
 	scry_patch_describe(&m->hooks, out);
 }
 
-static void tell_allocator(struct scry_watch *w, const struct recording *m)
+static void tell_allocator(struct scry_watch *w, const struct scry_malloc_recording *m)
 {
 	const struct scry_malloc_family *f = &m->family;
 	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
@@ -296,7 +120,7 @@ static void tell_allocator(struct scry_watch *w, const struct recording *m)
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-static int start_keeping(struct scry_watch *w, struct recording *m)
+static int start_keeping(struct scry_watch *w, struct scry_malloc_recording *m)
 {
 	const struct scry_malloc_opts opts = {
 		.producer = {.pid = (uint32_t)w->proc.pid,
@@ -304,7 +128,7 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
-		.on_fork = w->pool.head ? on_fork : NULL,
+		.on_fork = w->pool.head ? scry_malloc_children_fork : NULL,
 		.on_fork_arg = w,
 	};
 	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
@@ -333,7 +157,7 @@ static int record(struct scry_watch *w)
 
 static int enter(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_recording *m = w->state;
 	int r = scry_threads_start(&w->inj, w->held, SCRY_MALLOC_OP_TIME);
 
 	if (r == 0)
@@ -376,7 +200,7 @@ static int give(void *arg, const struct scry_track_run *run)
 }
 
 /* All that is there, up to its watermark. */
-static int take(struct scry_watch *w, struct recording *m)
+static int take(struct scry_watch *w, struct scry_malloc_recording *m)
 {
 	struct scry_tracks_taken taken = {0};
 	uint64_t now = scry_now_ns(), tsc;
@@ -409,8 +233,8 @@ static int take(struct scry_watch *w, struct recording *m)
 
 static int drain(struct scry_watch *w)
 {
-	struct recording *m = w->state;
-	int r = m && m->tracks && !m->calls && w->root ? take_up(w, m) : 0;
+	struct scry_malloc_recording *m = w->state;
+	int r = m && m->tracks && !m->calls && w->root ? scry_malloc_child_take_up(w) : 0;
 
 	return r == 0 && m && m->calls && !m->is_full ? take(w, m) : r;
 }
@@ -421,7 +245,7 @@ static int drain(struct scry_watch *w)
  */
 static void leave(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_recording *m = w->state;
 
 	if (!m->end_tsc)
 		m->end_tsc = __rdtsc();
@@ -431,7 +255,7 @@ static void leave(struct scry_watch *w)
 	scry_threads_await(&w->inj);
 }
 
-static int finish_calls(struct scry_watch *w, struct recording *m)
+static int finish_calls(struct scry_watch *w, struct scry_malloc_recording *m)
 {
 	int r;
 
@@ -469,31 +293,15 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-/* A child that ended before its parent's fork was merged: that is soon. */
-static int find_late(struct scry_watch *w, struct recording *m)
-{
-	int r = 0;
-
-	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
-		if (i == LATE_TRIES - 1)
-			m->adopted_ns = 0; /* on its own, then */
-		else if (i)
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		drain_others(w);
-		r = take_up(w, m);
-	}
-	return r;
-}
-
 static int finish(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_recording *m = w->state;
 	struct scry_malloc_stats calls;
 	struct scry_tracks_stats tracks;
 	int r = 0;
 
 	if (m && m->tracks && !m->calls && w->root)
-		r = find_late(w, m);
+		r = scry_malloc_child_take_late(w);
 	if (r < 0 || !m || !m->calls)
 		return r;
 	r = finish_calls(w, m);
@@ -514,12 +322,9 @@ static int finish(struct scry_watch *w)
 /* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
 static int merge(struct scry_watch *into, struct scry_watch *w)
 {
-	uint32_t pid = lane_pid(w);
 	int r = finish(w);
 
-	if (pid)
-		end_part(w->session, pid);
-
+	scry_malloc_child_end(w);
 	into->events += w->events;
 	into->lost += w->lost;
 	into->errors += w->errors;
@@ -530,14 +335,12 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 
 static void done(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_recording *m = w->state;
 
 	if (m) {
 		if (!w->root)
 			scry_hooks_close(&m->hooks);
-		for (size_t i = 0; i < m->child_count; i++)
-			scry_malloc_free(m->children[i].calls);
-		free(m->children);
+		scry_malloc_children_done(m);
 		scry_malloc_free(m->calls);
 		if (!w->root)
 			scry_malloc_lines_done(&m->lines);
@@ -554,7 +357,7 @@ const struct scry_instrument scry_instrument_malloc = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
-	.adopt = adopt,
+	.adopt = scry_malloc_child_adopt,
 	.identified = identified,
 	.merge = merge,
 	.drain = drain,
