@@ -139,16 +139,18 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		.on_fork_arg = w->root,
 	};
 
+	if (w->inj.control->lane_malloc && !w->proc.pid && !w->target_gone)
+		return 0; /* what its process ran before ends first */
 	for (size_t i = root->child_count; i-- > 0 && pid;) {
-		if (root->children[i].pid != pid)
+		if (root->children[i].pid != pid || w->inj.control->lane_malloc)
 			continue;
 		m->calls = root->children[i].calls;
 		w->image = root->children[i].image;
 		root->children[i] = root->children[--root->child_count];
 		return 0;
 	}
-	if (!pid || scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS)
-		return 0;
+	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
+		return 0; /* else it began here, and is no child */
 	opts.producer.ring = w->image = scry_session_part(w->session, pid);
 	return scry_malloc_new(&opts, &m->calls);
 }
@@ -161,6 +163,8 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	if (!m)
 		return -ENOMEM;
 	w->state = m;
+	if (!w->root) /* of a pool that others join */
+		return 0;
 	m->adopted_ns = scry_now_ns();
 	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
 }

@@ -17,7 +17,8 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
  * part that ends before this one begins. */
 void scry_malloc_children_next(struct scry_watch *w);
 
-/* A lane was taken: struct scry_instrument's adopt. Its calls are there after take_up. */
+/* A lane was taken: struct scry_instrument's adopt. Its calls are there after take_up. Without a
+ * root it has a pool only (cmd/preload.h). */
 int scry_malloc_child_adopt(struct scry_watch *w);
 /* The calls of the process that has this lane, as its parent left them, once that is known: sets
  * `calls` of its recording. 0 also when it is not known yet. */

@@ -139,12 +139,13 @@ static void name_glibc(struct scry_malloc_family *f, const struct scry_dynamic *
 	snprintf(f->name, sizeof(f->name), "glibc 2.%u", newest);
 }
 
+static const char *const marks[][2] = {{"mallctl", "jemalloc"},
+				       {"tc_malloc", "tcmalloc"},
+				       {"mi_malloc", "mimalloc"},
+				       {"__libc_malloc", "glibc"}};
+
 static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t object)
 {
-	static const char *const marks[][2] = {{"mallctl", "jemalloc"},
-					       {"tc_malloc", "tcmalloc"},
-					       {"mi_malloc", "mimalloc"},
-					       {"__libc_malloc", "glibc"}};
 	const struct scry_object *o = &h->objects.objects[object];
 	struct found unused;
 	size_t i = 0;
@@ -255,4 +256,50 @@ int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scr
 	r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, malloc), &m,
 			   sizeof(m));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
+static void name_glibc_file(struct scry_malloc_family *f, struct scry_elf *elf)
+{
+	uint64_t at, size;
+	const uint8_t *names;
+	unsigned int newest = 0, minor;
+
+	if (scry_elf_section(elf, ".dynstr", &at, &size) < 0 ||
+	    scry_elf_view(elf, at, &names) < size)
+		return;
+	for (const char *s = (const char *)names, *end = s + size; s < end; s += strlen(s) + 1)
+		if (sscanf(s, "GLIBC_2.%u", &minor) == 1 && minor > newest)
+			newest = minor;
+	snprintf(f->name, sizeof(f->name), "glibc 2.%u", newest);
+}
+
+int scry_malloc_family_at(struct scry_malloc_family *f, pid_t pid, uint64_t malloc_at)
+{
+	const struct scry_map_entry *m;
+	struct scry_maps maps;
+	struct scry_elf *elf = NULL;
+	struct scry_sym sym;
+	size_t i = 0;
+	int r = scry_maps_read(pid, &maps);
+
+	if (r < 0)
+		return r;
+	m = scry_maps_at(&maps, malloc_at);
+	snprintf(f->module, sizeof(f->module), "%s", m ? m->path : "");
+	if (m && scry_elf_open_mapped(pid, m, &elf) == 0) {
+		while (i < COUNT(marks) && scry_elf_symbol(elf, marks[i][0], &sym) < 0)
+			i++;
+		if (i < COUNT(marks))
+			snprintf(f->name, sizeof(f->name), "%s", marks[i][1]);
+		else if (strstr(m->path, "musl"))
+			snprintf(f->name, sizeof(f->name), "musl");
+		f->is_glibc = i + 1 == COUNT(marks);
+		if (f->is_glibc)
+			name_glibc_file(f, elf);
+		f->has_operators = scry_elf_symbol(elf, operators[0].symbol, &sym) == 0;
+	}
+	scry_elf_close(elf);
+	scry_maps_done(&maps);
+	scry_error_clear();
+	return 0;
 }

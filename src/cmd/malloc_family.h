@@ -19,9 +19,10 @@ struct scry_malloc_family {
 	char name[64];	  /* "glibc 2.36", "jemalloc"...; "" unknown */
 	uint64_t start, end;
 	bool is_glibc;
-	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
-	uint64_t free_at; /* free of that object */
-	size_t spaces;	  /* namespaces of the loader */
+	uint64_t usable;    /* malloc_usable_size of that object; 0: has none */
+	uint64_t free_at;   /* free of that object */
+	bool has_operators; /* of its own, new and delete: scry_malloc_family_at only */
+	size_t spaces;	    /* namespaces of the loader */
 	/* of the agent, set by the caller: agent/malloc.h */
 	uint32_t with_lines;
 	uint64_t lines_depth;
@@ -31,6 +32,8 @@ struct scry_malloc_family {
 /* After scry_hooks_open: finds out, and wants the hooks, that of fork too when children are
  * recorded. 0; -ENOTSUP with a sentence. */
 int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, bool with_fork);
+/* Who it is whose malloc lies at this address of process `pid`, by its file only. 0 or -errno. */
+int scry_malloc_family_at(struct scry_malloc_family *f, pid_t pid, uint64_t malloc_at);
 /* After scry_hooks_plan: a sentence when a function that is needed cannot be hooked: -ENOTSUP. */
 int scry_malloc_family_check(const struct scry_malloc_family *f, const struct scry_hooks *h);
 /* Before the hooks are on (0), and after (1), when their copies lie somewhere: tells the agent. */

@@ -15,6 +15,7 @@
 #include "cmd/malloc.h"
 #include "cmd/malloc_children.h"
 #include "cmd/patch_words.h"
+#include "cmd/preload.h"
 #include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/watch_opts.h"
@@ -31,11 +32,55 @@ struct record_opts {
 	bool no_lines;
 };
 
+static void tell_allocator(struct scry_watch *w, const struct scry_malloc_recording *m)
+{
+	const struct scry_malloc_family *f = &m->family;
+	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
+				       .older_blocks = m->older.blocks,
+				       .older_bytes = m->older.bytes};
+	char text[768];
+
+	ev.module_str = scry_session_string(w->session, f->module);
+	if (*f->name)
+		ev.name_str = scry_session_string(w->session, f->name);
+	scry_session_event(w->session, SCRY_EVENT_ALLOCATOR, &ev, sizeof(ev));
+	if (f->spaces > 1)
+		scry_watch_note(
+			w,
+			"%zu namespaces of the dynamic loader: what the others allocate from "
+			"objects of their own is not recorded",
+			f->spaces);
+	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
+		 f->module, *f->name ? ", " : "", f->name);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
+/* It has joined by itself: who its allocator is, and what is not seen. */
+static void tell_preloaded(struct scry_watch *w)
+{
+	struct scry_malloc_recording *m = w->state;
+
+	if (scry_malloc_family_at(&m->family, w->proc.pid, w->inj.control->lane_malloc) < 0) {
+		scry_error_clear();
+		return;
+	}
+	tell_allocator(w, m);
+	if (m->family.has_operators)
+		scry_watch_note(w,
+				"operators new and delete of %s are its own: they do not come "
+				"through malloc, and --preload does not record them",
+				m->family.module);
+}
+
 static void identified(struct scry_watch *w)
 {
 	struct scry_malloc_recording *m = w->state;
 
 	scry_tracks_identify(m->tracks, w->proc.pid);
+	if (!scry_preload_has(w) || !w->inj.control->lane_malloc)
+		return;
+	scry_malloc_children_next(w);
+	tell_preloaded(w);
 }
 
 /*
@@ -95,29 +140,6 @@ static void describe(struct scry_watch *w, FILE *out)
 	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
 		m->family.name);
 	scry_patch_describe(&m->hooks, out);
-}
-
-static void tell_allocator(struct scry_watch *w, const struct scry_malloc_recording *m)
-{
-	const struct scry_malloc_family *f = &m->family;
-	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
-				       .older_blocks = m->older.blocks,
-				       .older_bytes = m->older.bytes};
-	char text[768];
-
-	ev.module_str = scry_session_string(w->session, f->module);
-	if (*f->name)
-		ev.name_str = scry_session_string(w->session, f->name);
-	scry_session_event(w->session, SCRY_EVENT_ALLOCATOR, &ev, sizeof(ev));
-	if (f->spaces > 1)
-		scry_watch_note(
-			w,
-			"%zu namespaces of the dynamic loader: what the others allocate from "
-			"objects of their own is not recorded",
-			f->spaces);
-	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
-		 f->module, *f->name ? ", " : "", f->name);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
 static int start_keeping(struct scry_watch *w, struct scry_malloc_recording *m)
@@ -249,6 +271,11 @@ static void leave(struct scry_watch *w)
 
 	if (!m->end_tsc)
 		m->end_tsc = __rdtsc();
+	if (scry_preload_has(w)) { /* it goes by at its next segment */
+		w->inj.control->lease_end_tsc = 0;
+		__atomic_store_n(&w->inj.control->lease_tsc, 0, __ATOMIC_RELEASE);
+		return;
+	}
 	if (!w->root && scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
 	scry_threads_record(&w->inj, false);
@@ -354,6 +381,7 @@ const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of the malloc family",
 	.follows_exec = true,
+	.preloads = true,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
@@ -376,6 +404,8 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "record child processes too, each as a part of its own", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "preload", SCRY_OPT_FLAG, &opts.preload, NULL,
+		 "enter nobody: preload an object that records, where ptrace is denied", NULL},
 		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
 		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
@@ -396,8 +426,14 @@ int scry_cmd_malloc_record(int argc, char **argv)
 	if (r == 0 && report.folded)
 		r = scry_fail(-EINVAL, "'%s': a recording of malloc has no stacks to fold",
 			      opts.output);
+	if (r == 0 && opts.preload && !opts.command)
+		r = scry_fail(-EINVAL,
+			      "--preload starts a program: give -- CMD; a process that runs "
+			      "can only be entered");
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
+	if (opts.preload && scry_preload_check(opts.command) < 0)
+		return 125;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_malloc)
 			    : scry_run(&opts, &scry_instrument_malloc, &report);
 }

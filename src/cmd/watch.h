@@ -33,6 +33,7 @@ struct scry_watch_opts {
 	uint64_t max_size; /* of the recording; 0: no limit */
 	const char *output;
 	bool raw, force, dry_run;
+	bool preload;		  /* -- CMD: nobody is entered, see cmd/preload.h */
 	bool is_live;		  /* the report is shown while the watch goes on */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
@@ -59,6 +60,7 @@ struct scry_watch {
 	bool is_over;		 /* ended and written; an entered process is kept for its lanes */
 	bool is_own;		 /* it has rows of its own in the recording */
 	uint32_t image;		 /* programs that this pid ran before, in this recording */
+	uint64_t image_was;	 /* of a program that is preloaded: what told it from the next */
 	struct scry_execs execs; /* news of the next one */
 	uint64_t imageless_ns;	 /* since when its memory was gone and it had not ended */
 	bool may_have_execed;	 /* there was some */
@@ -88,6 +90,8 @@ struct scry_instrument {
 	void (*describe)(struct scry_watch *w, FILE *out);
 	/* The agent is in: put hooks on. Live or with w->held. */
 	int (*enter)(struct scry_watch *w);
+	/* The object that has its handlers can be preloaded instead. */
+	bool preloads;
 	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
 	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
 	int (*adopt)(struct scry_watch *w);
@@ -118,7 +122,7 @@ enum scry_news {
 	SCRY_NEWS_DETAIL,  /* shown with -v */
 	SCRY_NEWS_ENTERED, /* hooks are on */
 	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
-	SCRY_NEWS_GO,	   /* -- CMD: the program may exec now */
+	SCRY_NEWS_GO,	   /* -- CMD: the program may exec now; the text: what it preloads */
 	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
 	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
 };
