@@ -188,7 +188,8 @@ static void scan(struct scry_session *s)
 	for (size_t i = s->is_blind ? 0 : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
-		if (!w->is_sought || !is_stray(w) || w->root->lanes_seen >> w->lane & 1)
+		if (!w->is_sought || !is_stray(w) || w->root->lanes_seen >> w->lane & 1 ||
+		    scry_watch_must_wait(w))
 			continue;
 		w->target_gone = true;
 		scry_watch_end(w, "the process ended");

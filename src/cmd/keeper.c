@@ -223,7 +223,8 @@ static int reap(struct scry_session *s, bool look_for_exec)
 		if (!w->is_over && !w->target_gone && pid && !scry_preload_has(w) &&
 		    (look_for_exec || w->may_have_execed || goes_on(s, w)))
 			look_for_change(s, w, &change);
-		if (!w->is_over && w->target_gone) {
+		if (!w->is_over && w->target_gone &&
+		    (change.is_there || !scry_watch_must_wait(w))) {
 			int e = scry_watch_end(w,
 					       change.is_there ? change.why : "the target ended");
 

@@ -169,7 +169,16 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
 }
 
-/* A child that ended before its parent's fork was merged: that is soon. */
+/* A child that ended before its parent's fork was merged: that is soon, but not while we stand
+ * still, as its parent may stand too, in a stop that it is for us to end. */
+bool scry_malloc_child_must_wait(const struct scry_watch *w)
+{
+	const struct scry_malloc_recording *m = w->state;
+
+	return w->root && m && m->tracks && !m->calls &&
+	       scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS;
+}
+
 int scry_malloc_child_take_late(struct scry_watch *w)
 {
 	struct scry_malloc_recording *m = w->state;

@@ -23,7 +23,9 @@ int scry_malloc_child_adopt(struct scry_watch *w);
 /* The calls of the process that has this lane, as its parent left them, once that is known: sets
  * `calls` of its recording. 0 also when it is not known yet. */
 int scry_malloc_child_take_up(struct scry_watch *w);
-/* The same of one that has ended: waits for it. */
+/* struct scry_instrument's must_wait: it has ended, and they are not known yet. */
+bool scry_malloc_child_must_wait(const struct scry_watch *w);
+/* The same at the end of all, when nobody stands any more: waits here. */
 int scry_malloc_child_take_late(struct scry_watch *w);
 /* The end of one without rows of its own, in the recording. */
 void scry_malloc_child_end(struct scry_watch *w);

@@ -390,6 +390,7 @@ const struct scry_instrument scry_instrument_malloc = {
 	.merge = merge,
 	.drain = drain,
 	.leave = leave,
+	.must_wait = scry_malloc_child_must_wait,
 	.finish = finish,
 	.done = done,
 };

@@ -194,8 +194,7 @@ static void look_for_owner(struct scry_session *s, struct scry_watch *w)
 	} else { /* it has ended, or is of another pid namespace: its calls have no names */
 		scry_proc_close(&w->proc);
 		w->proc.pid = 0;
-		w->target_gone = true;
-		scry_watch_end(w, "the process ended");
+		w->target_gone = true; /* the keeper's turn ends it */
 	}
 	scry_error_clear();
 }
@@ -206,7 +205,7 @@ static void look_for_owners(struct scry_session *s, size_t count, bool is_progra
 	for (size_t i = count < s->count ? count : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
-		if (scry_preload_has(w) && !w->proc.pid && !w->is_over &&
+		if (scry_preload_has(w) && !w->proc.pid && !w->is_over && !w->target_gone &&
 		    is_program == (w->inj.control->lane_malloc != 0))
 			look_for_owner(s, w);
 	}

@@ -70,6 +70,7 @@ int scry_watch_enter(struct scry_watch *w);
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
 /* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
 int scry_watch_end(struct scry_watch *w, const char *why);
+bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struct scry_instrument */
 /* PROCESS and ATTACH: from now on it has rows of its own; unless SCRY_OWN_MAX others have. */
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);

@@ -358,6 +358,11 @@ static void give_lane_back(struct scry_watch *w)
 	w->inj.control = NULL;
 }
 
+bool scry_watch_must_wait(const struct scry_watch *w)
+{
+	return w->instrument->must_wait && w->instrument->must_wait(w);
+}
+
 int scry_watch_end(struct scry_watch *w, const char *why)
 {
 	struct scry_undo_report undo = {0};

@@ -91,7 +91,7 @@ says() {
 }
 
 undo() {
-	scry_ends 0 undo -p "$1"
+	scry_ends 0 undo -p "$1" --max-pause 2s # the machine may be busy
 }
 
 # ended PID: waits for the end of a started program, its status in $status.
