@@ -69,9 +69,9 @@ struct scry_watch {
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
-	int wake_fd;	    /* set by the instrument: call `turn` when it is readable; 0: none */
+	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
 	bool target_gone;
-	bool is_short; /* the recording could not be written to its end */
+	bool is_short; /* the recording lacks its end */
 	uint64_t errors, lost, events, frees_older;
 	struct scry_ev_totals totals; /* what only the instrument knows of it */
 	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
@@ -94,7 +94,7 @@ struct scry_instrument {
 	int (*adopt)(struct scry_watch *w);
 	/* It is known now: w->proc and w->inj are those of that process. */
 	void (*identified)(struct scry_watch *w);
-	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
+	/* Takes what is there. How full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
 	/* Once a turn of the keeper, each few ms, and when wake_fd is readable. May be NULL. */
 	void (*turn)(struct scry_watch *w);
@@ -132,12 +132,11 @@ struct scry_news_head {
 };
 /* Messages of the front to the keeper: single bytes. End of file: the front is gone, undo. */
 #define SCRY_ORDER_STOP 's'
-
-/* The keeper's whole life; never returns. `fd` is the front's socket, `rec_fd` an empty file. */
+/* The keeper's whole life. `fd` is the front's socket, `rec_fd` an empty file. */
 void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 		     int fd, int rec_fd) __attribute__((noreturn));
 
-/* A sentence for every report of this recording (a NOTE event). */
+/* A NOTE for every report. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A LOST event: `count` events are missing because of `why`. Nothing for 0. */

@@ -28,8 +28,8 @@ struct row {
 	const char *name;
 	void *handler, *original, *way;
 };
-extern struct row scry_preload_rows[],
-	scry_preload_rows_end[] __attribute__((visibility("hidden")));
+extern struct row scry_preload_rows[] __attribute__((visibility("hidden")));
+extern const uint64_t scry_preload_count __attribute__((visibility("hidden")));
 extern void *__libc_malloc(size_t) __attribute__((weak));
 
 void scry_preload_begin(void) __attribute__((visibility("hidden")));
@@ -174,7 +174,8 @@ static int find_span(struct dl_phdr_info *info, size_t size, void *arg)
 
 static void *original(const char *name)
 {
-	for (const struct row *r = scry_preload_rows; r < scry_preload_rows_end; r++) {
+	for (uint64_t i = 0; i < scry_preload_count; i++) {
+		const struct row *r = &scry_preload_rows[i];
 		const char *a = name, *b = r->name;
 
 		while (*a && *a == *b)
@@ -246,6 +247,21 @@ static void missing(void)
 	__builtin_trap(); /* nobody could have called it without us */
 }
 
+static void set_original(struct row *r, void *found)
+{
+	if (found)
+		r->original = found;
+	r->way = r->original ? r->original : (void *)missing;
+}
+
+static void hook(struct row *r, int with_fork)
+{
+	const int is_fork = r->name[0] == 'f' && r->name[1] == 'o';
+
+	if (r->original && (with_fork || !is_fork))
+		__atomic_store_n(&r->way, r->handler, __ATOMIC_RELEASE);
+}
+
 void scry_preload_begin(void)
 {
 	uint64_t is[NUMBERS] = {0};
@@ -260,14 +276,10 @@ void scry_preload_begin(void)
 		return;
 	}
 	beginner = thread_pointer();
-	for (struct row *r = scry_preload_rows; r < scry_preload_rows_end; r++)
-		r->way = r->original ? r->original : (void *)missing;
-	for (struct row *r = scry_preload_rows; r < scry_preload_rows_end; r++) {
-		void *p = dlsym(RTLD_NEXT, r->name);
-
-		r->original = p ? p : r->original;
-		r->way = r->original ? r->original : (void *)missing;
-	}
+	for (uint64_t i = 0; i < scry_preload_count; i++)
+		set_original(&scry_preload_rows[i], NULL);
+	for (uint64_t i = 0; i < scry_preload_count; i++)
+		set_original(&scry_preload_rows[i], dlsym(RTLD_NEXT, scry_preload_rows[i].name));
 	if (read_environment(is) && is[0] == SCRY_PRELOAD_ABI &&
 	    (!is[3] || is[3] == (uint64_t)call(SYS_getpid, 0, 0, 0, 0))) {
 		struct scry_lanes *lanes = map_pool(is[1], is[2]);
@@ -275,8 +287,7 @@ void scry_preload_begin(void)
 		is_ours = lanes && prepare_agent(lanes);
 	}
 	is_ours = is_ours && join(is[3] != 0);
-	for (struct row *r = scry_preload_rows; r < scry_preload_rows_end && is_ours; r++)
-		if (r->original && (r->name[0] != 'f' || r->name[1] != 'o' || !is[3]))
-			__atomic_store_n(&r->way, r->handler, __ATOMIC_RELEASE);
+	for (uint64_t i = 0; i < scry_preload_count && is_ours; i++)
+		hook(&scry_preload_rows[i], !is[3]);
 	__atomic_store_n(&state, 2, __ATOMIC_RELEASE);
 }

@@ -71,9 +71,13 @@ scry_preload_rows:
 	way	fork, scry_agent_fork, 0
 
 	.pushsection .data.rel, "aw"
-	.globl	scry_preload_rows_end
-	.hidden	scry_preload_rows_end
-scry_preload_rows_end:
+9:	.popsection
+	.pushsection .rodata, "a"
+	.balign	8
+	.globl	scry_preload_count
+	.hidden	scry_preload_count
+scry_preload_count:
+	.quad	(9b - scry_preload_rows) / 32
 	.popsection
 
 	.section .init_array, "aw"
