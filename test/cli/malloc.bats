@@ -267,6 +267,42 @@ is_up() {
 	grep -qx right "$T/scry.out"
 }
 
+# caller_rows FILE: of the report: module, symbol or null, offset.
+caller_rows() {
+	"$SCRY" report "$1" --json --top 0 | jq -r '.rows[] | [.module, .symbol, .offset] | @tsv'
+}
+
+@test "callers have names: static functions, too; where there are none, addresses that addr2line takes" {
+	local program="$TARGETS/target_malloc_sums" id module at function
+	"$SCRY" malloc record -q --force -o "$T/x.scry" -- "$program" >/dev/null
+	caller_rows "$T/x.scry" | cut -f2 | sort -u >"$T/names"
+	grep -qx begin "$T/names" && grep -qx resize "$T/names" # both are static
+	strip -o "$T/stripped" "$program"
+	"$SCRY" malloc record -q --force -o "$T/x.scry" -- "$T/stripped" >/dev/null
+	"$SCRY" report "$T/x.scry" --top 0 | grep -o "stripped+0x[0-9a-f]*" | sort -u >"$T/at"
+	[ -s "$T/at" ]
+	while IFS=+ read -r module at; do
+		addr2line -f -e "$program" $((at - 1)) | head -1
+	done <"$T/at" | sort -u >"$T/told"
+	diff <(grep -xE "begin|resize|end" "$T/names") <(grep -xE "begin|resize|end" "$T/told")
+}
+
+@test "callers have names: of a separate file with symbols" {
+	local libc id debug symbol
+	libc=$(ldd "$TARGETS/target_malloc_known" | awk '/libc.so/ { print $3 }')
+	id=$(readelf -n "$libc" | awk '/Build ID/ { print $3 }')
+	debug="/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+	[ -e "$debug" ] || skip "no symbols of libc (Debian: libc6-dbg)"
+	LC_ALL=C.UTF-8 "$SCRY" malloc record -q --force -o "$T/x.scry" -- /usr/bin/python3 -c 'print(1)' >/dev/null
+	caller_rows "$T/x.scry" | awk -F'\t' '$1 ~ /libc.so/ { print $2 }' | sort -u >"$T/names"
+	! grep -xE "null|" "$T/names"
+	nm -D --defined-only "$libc" | sed 's/.* //; s/@.*//' | sort -u >"$T/exported"
+	comm -23 "$T/names" "$T/exported" >"$T/static"
+	[ -s "$T/static" ]
+	nm "$debug" | sed 's/.* //; s/@.*//' | sort -u >"$T/all"
+	! comm -23 "$T/static" "$T/all" | grep .
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod
