@@ -195,6 +195,20 @@ int scry_malloc_child_take_late(struct scry_watch *w)
 	return r;
 }
 
+void scry_malloc_child_lines(struct scry_watch *w)
+{
+	const struct scry_malloc_lines *l =
+		&((struct scry_malloc_recording *)w->root->state)->lines;
+	struct scry_malloc_recording *m = w->state;
+	bool is_proven = l->ruby && !l->is_booting;
+
+	if (m->ruby == l->ruby && m->is_proven == is_proven)
+		return;
+	scry_malloc_ruby(m->calls, l->ruby, is_proven);
+	m->ruby = l->ruby;
+	m->is_proven = is_proven;
+}
+
 void scry_malloc_child_end(struct scry_watch *w)
 {
 	uint32_t pid = lane_pid(w);

@@ -27,6 +27,8 @@ int scry_malloc_child_take_up(struct scry_watch *w);
 bool scry_malloc_child_must_wait(const struct scry_watch *w);
 /* The same at the end of all, when nobody stands any more: waits here. */
 int scry_malloc_child_take_late(struct scry_watch *w);
+/* Before its words are taken: lines are those of the Ruby that its root is. */
+void scry_malloc_child_lines(struct scry_watch *w);
 /* The end of one without rows of its own, in the recording. */
 void scry_malloc_child_end(struct scry_watch *w);
 

@@ -228,7 +228,9 @@ static int take(struct scry_watch *w, struct scry_malloc_recording *m)
 	uint64_t now = scry_now_ns(), tsc;
 	int r;
 
-	if (!w->root) /* of a child's code nothing is read */
+	if (w->root)
+		scry_malloc_child_lines(w);
+	else
 		scry_malloc_lines_turn(&m->lines, m->calls);
 	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
 	tsc = __rdtsc(); /* later than what has just been copied */
@@ -341,8 +343,8 @@ static int finish(struct scry_watch *w)
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");
-	if (!w->root)
-		scry_malloc_lines_note(&m->lines, &calls);
+	scry_malloc_lines_note(w->root ? &(struct scry_malloc_lines){.watch = w} : &m->lines,
+			       &calls);
 	return r;
 }
 

@@ -26,7 +26,10 @@ struct scry_malloc_recording {
 	/* children, of this process and of its children, that have not been seen to record */
 	struct scry_malloc_child *children;
 	size_t child_count;
-	uint64_t adopted_ns; /* of a child: since when its lane is taken */
+	/* of a child */
+	uint64_t adopted_ns;	      /* since when its lane is taken */
+	const struct scry_ruby *ruby; /* whose lines its calls are told of: that of its root */
+	bool is_proven;
 };
 
 #endif
