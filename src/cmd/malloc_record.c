@@ -325,6 +325,7 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 static int finish(struct scry_watch *w)
 {
 	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_lines child = {0};
 	struct scry_malloc_stats calls;
 	struct scry_tracks_stats tracks;
 	int r = 0;
@@ -343,8 +344,9 @@ static int finish(struct scry_watch *w)
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");
-	scry_malloc_lines_note(w->root ? &(struct scry_malloc_lines){.watch = w} : &m->lines,
-			       &calls);
+	if (w->root)
+		child.watch = w;
+	scry_malloc_lines_note(w->root ? &child : &m->lines, &calls);
 	return r;
 }
 
