@@ -51,7 +51,7 @@ static void drain_others(struct scry_watch *w)
 static struct scry_malloc_child *child_of(struct scry_session *s, uint32_t pid)
 {
 	for (size_t i = 0; i < s->count; i++) {
-		struct scry_malloc_recording *m = s->watches[i]->root ? NULL : s->watches[i]->state;
+		struct scry_malloc_watch *m = s->watches[i]->root ? NULL : s->watches[i]->state;
 
 		for (size_t k = 0; m && k < m->child_count; k++)
 			if (m->children[k].pid == pid)
@@ -95,7 +95,7 @@ void scry_malloc_children_next(struct scry_watch *w)
 int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 {
 	struct scry_watch *w = arg;
-	struct scry_malloc_recording *root = w->root ? w->root->state : w->state;
+	struct scry_malloc_watch *root = w->root ? w->root->state : w->state;
 	const struct scry_malloc_child child = {.pid = pid,
 						.image = scry_session_part(w->session, pid)};
 	const struct scry_malloc_opts opts = {
@@ -128,8 +128,8 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 /* The calls of the process that has this lane: as its parent left them, once that is known. */
 int scry_malloc_child_take_up(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
-	struct scry_malloc_recording *root = w->root->state;
+	struct scry_malloc_watch *m = w->state;
+	struct scry_malloc_watch *root = w->root->state;
 	uint32_t pid = lane_pid(w);
 	struct scry_malloc_opts opts = {
 		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
@@ -158,7 +158,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 /* A fork child that records in a lane already. */
 int scry_malloc_child_adopt(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = calloc(1, sizeof(*m));
+	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return -ENOMEM;
@@ -173,7 +173,7 @@ int scry_malloc_child_adopt(struct scry_watch *w)
  * still, as its parent may stand too, in a stop that it is for us to end. */
 bool scry_malloc_child_must_wait(const struct scry_watch *w)
 {
-	const struct scry_malloc_recording *m = w->state;
+	const struct scry_malloc_watch *m = w->state;
 
 	return w->root && m && m->tracks && !m->calls &&
 	       scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS;
@@ -181,7 +181,7 @@ bool scry_malloc_child_must_wait(const struct scry_watch *w)
 
 int scry_malloc_child_take_late(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 	int r = 0;
 
 	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
@@ -197,9 +197,8 @@ int scry_malloc_child_take_late(struct scry_watch *w)
 
 void scry_malloc_child_lines(struct scry_watch *w)
 {
-	const struct scry_malloc_lines *l =
-		&((struct scry_malloc_recording *)w->root->state)->lines;
-	struct scry_malloc_recording *m = w->state;
+	const struct scry_malloc_lines *l = &((struct scry_malloc_watch *)w->root->state)->lines;
+	struct scry_malloc_watch *m = w->state;
 	bool is_proven = l->ruby && !l->is_booting;
 
 	if (m->ruby == l->ruby && m->is_proven == is_proven)
@@ -217,7 +216,7 @@ void scry_malloc_child_end(struct scry_watch *w)
 		end_part(w->session, pid);
 }
 
-void scry_malloc_children_done(struct scry_malloc_recording *m)
+void scry_malloc_children_done(struct scry_malloc_watch *m)
 {
 	for (size_t i = 0; i < m->child_count; i++)
 		scry_malloc_free(m->children[i].calls);

@@ -6,7 +6,7 @@
 #ifndef SCRY_CMD_MALLOC_CHILDREN_H
 #define SCRY_CMD_MALLOC_CHILDREN_H
 
-#include "cmd/malloc_recording.h"
+#include "cmd/malloc_watch.h"
 #include "cmd/watch.h"
 
 /* scry_malloc_opts.on_fork, its argument the watch of the process that was entered: what `parent`
@@ -33,6 +33,6 @@ void scry_malloc_child_lines(struct scry_watch *w);
 void scry_malloc_child_end(struct scry_watch *w);
 
 /* Those that were never seen are dropped. */
-void scry_malloc_children_done(struct scry_malloc_recording *m);
+void scry_malloc_children_done(struct scry_malloc_watch *m);
 
 #endif

@@ -32,7 +32,7 @@ struct record_opts {
 	bool no_lines;
 };
 
-static void tell_allocator(struct scry_watch *w, const struct scry_malloc_recording *m)
+static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
 	const struct scry_malloc_family *f = &m->family;
 	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
@@ -58,7 +58,7 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_record
 /* It has joined by itself: who its allocator is, and what is not seen. */
 static void tell_preloaded(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
 	if (scry_malloc_family_at(&m->family, w->proc.pid, w->inj.control->lane_malloc) < 0) {
 		scry_error_clear();
@@ -74,7 +74,7 @@ static void tell_preloaded(struct scry_watch *w)
 
 static void identified(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
 	scry_tracks_identify(m->tracks, w->proc.pid);
 	if (!scry_preload_has(w) || !w->inj.control->lane_malloc)
@@ -107,7 +107,7 @@ static int open_hooks(struct scry_watch *w, struct scry_hooks *h)
 static int prepare(struct scry_watch *w)
 {
 	const struct record_opts *opts = w->opts->instrument_opts;
-	struct scry_malloc_recording *m = calloc(1, sizeof(*m));
+	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
 	int r;
 
 	if (!m)
@@ -135,14 +135,14 @@ static int prepare(struct scry_watch *w)
 
 static void describe(struct scry_watch *w, FILE *out)
 {
-	const struct scry_malloc_recording *m = w->state;
+	const struct scry_malloc_watch *m = w->state;
 
 	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
 		m->family.name);
 	scry_patch_describe(&m->hooks, out);
 }
 
-static int start_keeping(struct scry_watch *w, struct scry_malloc_recording *m)
+static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	const struct scry_malloc_opts opts = {
 		.producer = {.pid = (uint32_t)w->proc.pid,
@@ -179,7 +179,7 @@ static int record(struct scry_watch *w)
 
 static int enter(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 	int r = scry_threads_start(&w->inj, w->held, SCRY_MALLOC_OP_TIME);
 
 	if (r == 0)
@@ -222,7 +222,7 @@ static int give(void *arg, const struct scry_track_run *run)
 }
 
 /* All that is there, up to its watermark. */
-static int take(struct scry_watch *w, struct scry_malloc_recording *m)
+static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	struct scry_tracks_taken taken = {0};
 	uint64_t now = scry_now_ns(), tsc;
@@ -257,7 +257,7 @@ static int take(struct scry_watch *w, struct scry_malloc_recording *m)
 
 static int drain(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 	int r = m && m->tracks && !m->calls && w->root ? scry_malloc_child_take_up(w) : 0;
 
 	return r == 0 && m && m->calls && !m->is_full ? take(w, m) : r;
@@ -269,7 +269,7 @@ static int drain(struct scry_watch *w)
  */
 static void leave(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
 	if (!m->end_tsc)
 		m->end_tsc = __rdtsc();
@@ -284,7 +284,7 @@ static void leave(struct scry_watch *w)
 	scry_threads_await(&w->inj);
 }
 
-static int finish_calls(struct scry_watch *w, struct scry_malloc_recording *m)
+static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	int r;
 
@@ -324,7 +324,7 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 
 static int finish(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 	struct scry_malloc_lines child = {0};
 	struct scry_malloc_stats calls;
 	struct scry_tracks_stats tracks;
@@ -366,7 +366,7 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 
 static void done(struct scry_watch *w)
 {
-	struct scry_malloc_recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
 	if (m) {
 		if (!w->root)

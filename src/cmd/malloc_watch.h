@@ -2,8 +2,8 @@
  * What `scry malloc record` keeps of a process that it records: the state of its watch. Processes
  * that were entered have hooks; fork children have a lane of the process that was.
  */
-#ifndef SCRY_CMD_MALLOC_RECORDING_H
-#define SCRY_CMD_MALLOC_RECORDING_H
+#ifndef SCRY_CMD_MALLOC_WATCH_H
+#define SCRY_CMD_MALLOC_WATCH_H
 
 #include "cmd/malloc_family.h"
 #include "cmd/malloc_lines.h"
@@ -13,7 +13,7 @@
 
 struct scry_malloc_child;
 
-struct scry_malloc_recording {
+struct scry_malloc_watch {
 	struct scry_hooks hooks;
 	struct scry_malloc_family family;
 	struct scry_malloc_lines lines;
