@@ -58,6 +58,13 @@ static const struct member operators[] = {
 	{"_ZdaPv" ALIGNED NOTHROW, H(delete_array), -1, false},
 };
 
+/* jemalloc's own, under a prefix: recorded as new and delete, which take as many arguments. */
+static const struct member extended[] = {
+	{"mallocx", H(new_nothrow), -1, false},
+	{"dallocx", H(delete), -1, false},
+	{"sdallocx", H(delete), -1, false},
+};
+
 /* With -f: where a child's part begins. */
 static const struct member fork_ = {"fork", H(fork), -1, false};
 
@@ -162,12 +169,63 @@ static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t o
 	}
 }
 
-int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, bool with_fork)
+static int want_prefixed(struct scry_malloc_family *f, struct scry_hooks *h, const struct member *m)
+{
+	const struct scry_hook_to to = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_AUTO, .handler = m->handler};
+	char name[64], request[32];
+	uint64_t at;
+	size_t object;
+
+	snprintf(name, sizeof(name), "%s%s", f->prefix, m->symbol);
+	if (!scry_malloc_builtin_function(h, name, &at, &object) || is_wanted(h, at))
+		return 0;
+	if (!strcmp(m->symbol, "malloc_usable_size"))
+		f->usable = at;
+	snprintf(request, sizeof(request), "%#llx", (unsigned long long)at);
+	return scry_hooks_want(h, request, &to);
+}
+
+/* The family under a prefix. 0: this program has none of that name; 1: hooks are wanted. */
+static int want_builtin(struct scry_malloc_family *f, struct scry_hooks *h)
+{
+	char name[64];
+	uint64_t at;
+	size_t object;
+	int r = 0;
+
+	snprintf(name, sizeof(name), "%smalloc", f->prefix);
+	if (!scry_malloc_builtin_function(h, name, &at, &object))
+		return 0;
+	snprintf(f->module, sizeof(f->module), "%s", path_of(h, object));
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	f->start = h->objects.objects[object].start;
+	f->end = h->objects.objects[object].end;
+	for (size_t i = 0; i < COUNT(family) && r == 0; i++)
+		r = want_prefixed(f, h, &family[i]);
+	for (size_t i = 0; i < COUNT(extended) && r == 0; i++)
+		r = want_prefixed(f, h, &extended[i]);
+	snprintf(name, sizeof(name), "%srallocx", f->prefix);
+	f->has_more = scry_malloc_builtin_function(h, name, &at, &object);
+	return r < 0 ? r : 1;
+}
+
+int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h,
+			    const struct scry_malloc_family_opts *opts)
 {
 	struct found malloc_at, at;
 	int r = 0;
 
 	*f = (struct scry_malloc_family){.spaces = h->objects.space_count};
+	if (opts->prefix)
+		snprintf(f->prefix, sizeof(f->prefix), "%s", opts->prefix);
+	if (*f->prefix)
+		r = want_builtin(f, h);
+	if (r > 0)
+		return opts->with_fork && find(h, fork_.symbol, &at) ? want(h, &fork_, &at) : 0;
+	*f->prefix = 0;
+	if (r < 0)
+		return r;
 	if (!find(h, "malloc", &malloc_at))
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s) has no malloc that can be found: its program is "
@@ -183,7 +241,8 @@ int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, 
 	for (size_t i = 0; i < COUNT(operators) && r == 0; i++)
 		if (defines(h, malloc_at.object, operators[i].symbol, &at))
 			r = want(h, &operators[i], &at);
-	if (with_fork && r == 0 && find(h, fork_.symbol, &at))
+	scry_malloc_builtin_find(h, f->module, &f->builtin);
+	if (opts->with_fork && r == 0 && find(h, fork_.symbol, &at))
 		r = want(h, &fork_, &at);
 	if (defines(h, malloc_at.object, "malloc_usable_size", &at))
 		f->usable = at.address;
@@ -205,6 +264,8 @@ int scry_malloc_family_check(const struct scry_malloc_family *f, const struct sc
 	for (size_t i = 0; i < COUNT(family); i++) {
 		const struct scry_hook *row = row_of(h, family[i].handler);
 
+		if (!row && *f->prefix) /* what is not there is not called */
+			continue;
 		if (family[i].is_needed && (!row || !row->way))
 			return scry_fail(-ENOTSUP, "%s of %s cannot be hooked: %s",
 					 family[i].symbol, f->module,

@@ -30,6 +30,7 @@
 
 struct record_opts {
 	bool no_lines;
+	const char *prefix;
 };
 
 static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
@@ -50,6 +51,21 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch 
 			"%zu namespaces of the dynamic loader: what the others allocate from "
 			"objects of their own is not recorded",
 			f->spaces);
+	if (*f->builtin.prefix)
+		scry_watch_note(w,
+				"%s has an allocator of its own, %smalloc: what that serves is not "
+				"in this recording; fix: --prefix %s",
+				f->builtin.module, f->builtin.prefix, f->builtin.prefix);
+	else if (*f->builtin.module)
+		scry_watch_note(w,
+				"%s has jemalloc built in, and its functions have no symbols: what "
+				"it serves is not in this recording",
+				f->builtin.module);
+	if (f->has_more)
+		scry_watch_note(w,
+				"%smallocx is recorded as operator new, %sdallocx as operator "
+				"delete; calls of %srallocx are not recorded",
+				f->prefix, f->prefix, f->prefix);
 	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
 		 f->module, *f->name ? ", " : "", f->name);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
@@ -119,7 +135,9 @@ static int prepare(struct scry_watch *w)
 		scry_malloc_lines_plan(&m->lines, w);
 	r = open_hooks(w, &m->hooks);
 	if (r == 0)
-		r = scry_malloc_family_want(&m->family, &m->hooks, w->opts->follow);
+		r = scry_malloc_family_want(
+			&m->family, &m->hooks,
+			&(const struct scry_malloc_family_opts){opts->prefix, w->opts->follow});
 	if (r == 0)
 		r = scry_malloc_lines_want(&m->lines, &m->hooks);
 	if (r == 0)
@@ -200,7 +218,9 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
 	if (r == 0)
-		r = w->held ? record(w) : scry_malloc_older_find(w, m->calls, record, &m->older);
+		r = w->held || *m->family.prefix
+			    ? record(w)
+			    : scry_malloc_older_find(w, m->calls, record, &m->older);
 	if (r < 0)
 		return r;
 	setpriority(PRIO_PROCESS, 0, KEEPER_NICE); /* hundreds of threads wait for it: if it may */
@@ -411,6 +431,8 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		{0, "preload", SCRY_OPT_FLAG, &opts.preload, NULL,
 		 "enter nobody: preload an object that records, where ptrace is denied", NULL},
+		{0, "prefix", SCRY_OPT_STRING, &record.prefix, "PREFIX",
+		 "PREFIXmalloc and its family, of an allocator that is built in (je_)", NULL},
 		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
 		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
@@ -435,6 +457,11 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		r = scry_fail(-EINVAL,
 			      "--preload starts a program: give -- CMD; a process that runs "
 			      "can only be entered");
+	if (r == 0 && record.prefix && (opts.preload || strlen(record.prefix) > 15))
+		r = scry_fail(-EINVAL,
+			      opts.preload ? "--prefix: such functions cannot be preloaded"
+					   : "--prefix '%s' is longer than 15 letters",
+			      record.prefix);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	if (opts.preload && scry_preload_check(opts.command) < 0)

@@ -303,6 +303,29 @@ caller_rows() {
 	! comm -23 "$T/static" "$T/all" | grep .
 }
 
+@test "an allocator that is built in under its own names: said, and recorded by --prefix" {
+	local program="$TARGETS/target_malloc_own"
+	scry_ends 0 malloc record --force -o "$T/x.scry" -- "$program"
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	grep -q "note: $program has an allocator of its own, je_malloc: .* not in this recording; fix: --prefix je_" "$T/report"
+	grep -qE "^1,00[0-9]  malloc" "$T/report" # libc's: 1000, and stdout's buffer
+	strip -o "$T/stripped" "$program"
+	scry_ends 0 malloc record --force -o "$T/x.scry" -- "$T/stripped"
+	"$SCRY" report "$T/x.scry" | grep -q "note: $T/stripped has jemalloc built in, and its functions have no symbols"
+	scry_ends 0 malloc record -v --prefix je_ --force -o "$T/x.scry" -- "$program"
+	says "malloc is served by $program, je_malloc"
+	says " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late"
+	grep -qx right "$T/scry.out"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	[ "$(jq -c '[.functions[] | [.function, .calls]] | sort' "$T/report")" = \
+		'[["calloc",1000],["free",1990],["malloc",1000],["malloc_usable_size",1000],["operator_delete",1000],["operator_new",1000],["realloc",1000]]' ]
+	[ "$(jq .totals.bytes "$T/report")" -eq "$(awk '/^bytes/ { print $2 }' "$T/scry.out")" ]
+	[ "$(jq .totals.end_blocks "$T/report")" -eq 10 ]
+	# a program without it is recorded as always
+	scry_ends 0 malloc record -v --prefix je_ --force -o "$T/x.scry" -- /bin/true
+	says "malloc is served by .*libc.so.6, glibc"
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod
