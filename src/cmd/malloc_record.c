@@ -75,12 +75,21 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch 
 static void tell_preloaded(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
+	struct scry_elf *elf = NULL;
+	char exe[32];
 
 	if (scry_malloc_family_at(&m->family, w->proc.pid, w->inj.control->lane_malloc) < 0) {
 		scry_error_clear();
 		return;
 	}
 	tell_allocator(w, m);
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", w->proc.pid);
+	if (scry_elf_open_path(exe, &elf) == 0 && scry_preload_has_malloc(elf))
+		scry_watch_note(w,
+				"%s has a malloc of its own: what it calls of that is not recorded",
+				w->proc.exe);
+	scry_elf_close(elf);
+	scry_error_clear();
 	if (m->family.has_operators)
 		scry_watch_note(w,
 				"operators new and delete of %s are its own: they do not come "

@@ -69,6 +69,31 @@ static int check_rights(const char *path)
 	return 0;
 }
 
+/* The name of a library of sanitizers among those that it needs. */
+static bool has_sanitizer(struct scry_elf *elf)
+{
+	static const char *const names[] = {"libasan.so", "libtsan.so", "liblsan.so",
+					    "libhwasan.so"};
+	const uint8_t *text;
+	uint64_t at, size;
+	bool has = false;
+
+	if (scry_elf_section(elf, ".dynstr", &at, &size) < 0 ||
+	    scry_elf_view(elf, at, &text) < size)
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		has |= memmem(text, size, names[i], strlen(names[i])) != NULL;
+	return has;
+}
+
+bool scry_preload_has_malloc(struct scry_elf *elf)
+{
+	struct scry_sym sym;
+
+	return scry_elf_has_interp(elf) && scry_elf_symbol(elf, "malloc", &sym) == 0 &&
+	       sym.type == STT_FUNC;
+}
+
 static int check_file(const char *path)
 {
 	struct scry_elf *elf;
@@ -80,7 +105,17 @@ static int check_file(const char *path)
 		scry_error_clear();
 		return 0;
 	}
-	if (!scry_elf_has_interp(elf))
+	if (has_sanitizer(elf))
+		r = scry_fail(-ENOTSUP,
+			      "'%s' is built with a sanitizer, whose library must be the first: "
+			      "nothing can be preloaded into it",
+			      path);
+	else if (scry_preload_has_malloc(elf))
+		r = scry_fail(-ENOTSUP,
+			      "'%s' has a malloc of its own: one that is preloaded would not be "
+			      "called; fix: without --preload, where it may be entered",
+			      path);
+	else if (!scry_elf_has_interp(elf))
 		r = scry_fail(-ENOTSUP,
 			      "'%s' is a static program: nothing can be preloaded into it; fix: "
 			      "without --preload, where it may be entered",
@@ -144,8 +179,8 @@ int scry_preload_start(struct scry_session *s, pid_t child)
 	scry_map_init(&s->strangers, STRANGERS_MAX);
 	scry_session_lease(s, SCRY_LEASE_NS);
 	scry_pool_follow(&w->pool, 1);
-	snprintf(text, sizeof(text), "%d:%d:%d:%d\n%s", SCRY_PRELOAD_ABI, getpid(), w->pool.fd,
-		 s->opts->follow ? 0 : child, object);
+	snprintf(text, sizeof(text), "%d:%d:%d:%d:%u\n%s", SCRY_PRELOAD_ABI, getpid(), w->pool.fd,
+		 s->opts->follow ? 0 : child, w->pool.head->nonce, object);
 	scry_tell(s, SCRY_NEWS_GO, 0, text);
 	return 0;
 }

@@ -10,10 +10,14 @@
 #define SCRY_CMD_PRELOAD_H
 
 #include "cmd/session.h"
+#include "sys/elf.h"
 
 /* Front, before anything is started: can this command be preloaded, and is the object there? 0 or
  * -errno with a sentence: -ENOTSUP static, setuid. */
 int scry_preload_check(char *const *command);
+
+/* A program that defines malloc calls its own, whatever is preloaded. */
+bool scry_preload_has_malloc(struct scry_elf *elf);
 
 /* In the program that is about to exec: its environment, by the text of SCRY_NEWS_GO. 0 or -1. */
 int scry_preload_environ(const char *text);

@@ -11,6 +11,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "wire/preload.h"
 
 /* a lane that was used for more gives its memory back */
 #define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS)
@@ -42,7 +43,7 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 
 int scry_pool_make(struct scry_pool *p)
 {
-	int fd = memfd_create("scry-lanes", MFD_CLOEXEC);
+	int fd = memfd_create(SCRY_PRELOAD_POOL, MFD_CLOEXEC);
 	void *view = MAP_FAILED;
 
 	if (fd >= 0 && ftruncate(fd, (off_t)SCRY_LANES_BYTES) == 0)
@@ -56,6 +57,8 @@ int scry_pool_make(struct scry_pool *p)
 		return scry_fail(-err, "cannot make the shared memory: %s", strerror(err));
 	}
 	*p = (struct scry_pool){.head = view, .fd = fd, .is_told = true};
+	if (getrandom(&p->head->nonce, sizeof(p->head->nonce), 0) != sizeof(p->head->nonce))
+		p->head->nonce = (uint32_t)scry_now_ns();
 	for (uint32_t i = 0; i < SCRY_LANES; i++)
 		scry_pool_control(p, i)->magic = SCRY_CONTROL_MAGIC;
 	return 0;

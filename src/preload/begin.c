@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -22,7 +23,7 @@
 #define ENV_BYTES (1u << 20)
 #define NAP_NS 300000
 #define WAIT_NAPS 6000
-#define NUMBERS 4
+enum { ABI, KEEPER, FD, PID, NONCE, NUMBERS }; /* SCRY_PRELOAD_ENV */
 
 struct row {
 	const char *name;
@@ -71,7 +72,7 @@ static uint64_t thread_pointer(void)
 	return fs;
 }
 
-/* Of "...\0NAME=1:2:3:4\0...": the numbers. */
+/* Of "...\0NAME=1:2:...\0...": the numbers. */
 static int read_numbers(const char *text, const char *end, uint64_t *ret)
 {
 	static const char name[] = "\0" SCRY_PRELOAD_ENV "=";
@@ -115,32 +116,49 @@ static int read_environment(uint64_t *ret)
 	return is_there;
 }
 
-static struct scry_lanes *map_pool(uint64_t keeper, uint64_t number)
+/* "/proc/KEEPER/fd/FD" */
+static void name_pool(char *at, const uint64_t *numbers)
 {
-	char path[64] = "/proc/", *at = path + 6;
-	const uint64_t parts[2] = {keeper, number};
-	struct scry_lanes *lanes;
-	int64_t fd;
+	static const char *const parts[2] = {"/proc/", "/fd/"};
 
 	for (int i = 0; i < 2; i++) {
 		char digits[20];
-		uint64_t n = 0, value = parts[i];
+		uint64_t n = 0, value = numbers[i];
 
+		for (const char *s = parts[i]; *s; s++)
+			*at++ = *s;
 		do
 			digits[n++] = (char)('0' + value % 10);
 		while (value /= 10);
 		while (n)
 			*at++ = digits[--n];
-		for (const char *s = i ? "" : "/fd/"; *s; s++)
-			*at++ = *s;
 	}
 	*at = 0;
+}
+
+/* The keeper may be gone, and its pid another's: nothing else is opened, and nothing shorter
+ * mapped. */
+static struct scry_lanes *map_pool(const uint64_t *numbers, uint64_t nonce)
+{
+	static const char want[] = "/memfd:" SCRY_PRELOAD_POOL;
+	char path[64], is[sizeof(want)] = "";
+	struct scry_lanes *lanes = NULL;
+	struct stat st;
+	int64_t fd;
+
+	name_pool(path, numbers);
+	call(SYS_readlink, (uint64_t)path, (uint64_t)is, sizeof(want) - 1, 0);
+	for (uint32_t i = 0; i < sizeof(want); i++)
+		if (is[i] != want[i])
+			return NULL;
 	fd = call(SYS_open, (uint64_t)path, O_RDWR | O_CLOEXEC, 0, 0);
-	lanes = fd < 0 ? NULL : map(fd, SCRY_LANES_BYTES, MAP_SHARED | MAP_NORESERVE);
-	if (fd >= 0)
-		call(SYS_close, (uint64_t)fd, 0, 0, 0);
-	if (lanes &&
-	    ((struct scry_control *)((char *)lanes + SCRY_PAGE))->magic != SCRY_CONTROL_MAGIC) {
+	if (fd < 0)
+		return NULL;
+	if (!call(SYS_fstat, (uint64_t)fd, (uint64_t)&st, 0, 0) &&
+	    (uint64_t)st.st_size == SCRY_LANES_BYTES)
+		lanes = map(fd, SCRY_LANES_BYTES, MAP_SHARED | MAP_NORESERVE);
+	call(SYS_close, (uint64_t)fd, 0, 0, 0);
+	if (lanes && lanes->nonce != nonce) {
 		call(SYS_munmap, (uint64_t)lanes, SCRY_LANES_BYTES, 0, 0);
 		lanes = NULL;
 	}
@@ -280,14 +298,14 @@ void scry_preload_begin(void)
 		set_original(&scry_preload_rows[i], NULL);
 	for (uint64_t i = 0; i < scry_preload_count; i++)
 		set_original(&scry_preload_rows[i], dlsym(RTLD_NEXT, scry_preload_rows[i].name));
-	if (read_environment(is) && is[0] == SCRY_PRELOAD_ABI &&
-	    (!is[3] || is[3] == (uint64_t)call(SYS_getpid, 0, 0, 0, 0))) {
-		struct scry_lanes *lanes = map_pool(is[1], is[2]);
+	if (read_environment(is) && is[ABI] == SCRY_PRELOAD_ABI &&
+	    (!is[PID] || is[PID] == (uint64_t)call(SYS_getpid, 0, 0, 0, 0))) {
+		struct scry_lanes *lanes = map_pool(is + KEEPER, is[NONCE]);
 
 		is_ours = lanes && prepare_agent(lanes);
 	}
-	is_ours = is_ours && join(is[3] != 0);
+	is_ours = is_ours && join(is[PID] != 0);
 	for (uint64_t i = 0; i < scry_preload_count && is_ours; i++)
-		hook(&scry_preload_rows[i], !is[3]);
+		hook(&scry_preload_rows[i], !is[PID]);
 	__atomic_store_n(&state, 2, __ATOMIC_RELEASE);
 }

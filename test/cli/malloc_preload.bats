@@ -112,6 +112,18 @@ end" ]
 	"$SCRY" report "$T/x.scry" --json | grep -q '"events": [1-9]'
 }
 
+@test "preload: what is left in an environment joins nobody" {
+	local fd
+	exec {fd}<>"$T/other"
+	head -c 8192 /dev/zero >"$T/other"
+	SCRY_PRELOAD=1:$$:$fd:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >"$T/out"
+	SCRY_PRELOAD=1:4194304:3:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >>"$T/out"
+	LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" "$TARGETS/target_malloc_known" >"$T/known.out"
+	exec {fd}>&-
+	[ "$(sort -u "$T/out")" = "$(/bin/ls / | sort)" ]
+	grep -qx right "$T/known.out"
+}
+
 @test "preload: what cannot be is refused" {
 	[ -x "$TARGETS/target_malloc_known_static" ] || skip "no static programs with this toolchain"
 	scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known_static"
@@ -124,6 +136,17 @@ end" ]
 		scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/gains"
 		says "gains rights at its start"
 	fi
+	echo 'int main(void) { return 0; }' >"$T/own.c"
+	if gcc -fsanitize=address -o "$T/asan" "$T/own.c" 2>/dev/null; then
+		scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/asan"
+		says "sanitizer"
+	fi
+	echo 'void *malloc(unsigned long n) { return (void *)(n & 0); } int main(void) { return malloc(1) != 0; }' >"$T/own.c"
+	gcc -fno-builtin -o "$T/own" "$T/own.c"
+	scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/own"
+	says "a malloc of its own"
+	scry_ends 0 malloc record --preload -f --force -o "$T/x.scry" -- /bin/sh -c "$T/own; :"
+	"$SCRY" report "$T/x.scry" | grep -q "$T/own has a malloc of its own"
 	scry_ends 2 malloc record --preload --force -o "$T/x.scry" -p $$
 	says "give -- CMD; a process that runs can only be entered"
 }
