@@ -32,6 +32,7 @@
 #define IMAGELESS_NS 500000000ull
 #define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
 #define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
+#define KEEPER_NICE (-10)
 
 static struct {
 	int fd;
@@ -293,6 +294,11 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 		return scry_spawns_let_go(&s->spawns, t);
 	scry_spawns_keep(&s->spawns, t);
 	return since ? now - since : 0;
+}
+
+void scry_session_hurry(void)
+{
+	setpriority(PRIO_PROCESS, 0, KEEPER_NICE);
 }
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)

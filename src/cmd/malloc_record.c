@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <x86intrin.h>
 
@@ -24,7 +23,6 @@
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
 #define FLUSH_NS 500000000ull
-#define KEEPER_NICE (-10)
 #define STEPS 1000 /* instructions */
 #define STEPS_MAX 300000
 
@@ -232,7 +230,7 @@ static int enter(struct scry_watch *w)
 			    : scry_malloc_older_find(w, m->calls, record, &m->older);
 	if (r < 0)
 		return r;
-	setpriority(PRIO_PROCESS, 0, KEEPER_NICE); /* hundreds of threads wait for it: if it may */
+	scry_session_hurry();
 	tell_allocator(w, m);
 	scry_patch_tell_refused(w, &m->hooks, "recorded");
 	return 0;

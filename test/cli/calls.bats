@@ -254,7 +254,7 @@ RUBY
 	(echo "throw 3" >"$T/in") &
 	"$SCRY" calls -x '*thrower*' -x throwing_storm -o "$T/x.scry" -- "$TARGETS/target_returner" "$TARGETS/libthrowing.so" \
 		<"$T/in" >"$T/scry.out" 2>"$T/scry.err" 3>&- || {
-		tail -5 "$T/scry.out" "$T/scry.err"
+		tail -n 5 "$T/scry.out" "$T/scry.err"
 		return 1
 	}
 	in_file "^throw 3 right" "$T/scry.out"
@@ -305,6 +305,20 @@ for i in range(3):
 	says "never loaded an object that defines 'no_such_function"
 	scry_ends 2 calls -x '/regex/' -- true
 	says "fix: a glob"
+}
+
+@test "libraries that are loaded one after the other, an unwinder between them" {
+	/usr/bin/python3 -c 'import ctypes; ctypes.CDLL("libsqlite3.so.0")' 2>/dev/null || skip "no python3 with libsqlite3"
+	# the first to be hooked are the calls, the unwinder comes later
+	scry_ends 0 calls -x 'sqlite3_libversion*@libsqlite3*' -- /usr/bin/python3 -c '
+import ctypes
+s = ctypes.CDLL("libsqlite3.so.0")
+s.sqlite3_libversion_number()
+ctypes.CDLL("libgcc_s.so.1")
+for i in range(1000):
+    s.sqlite3_libversion_number()
+'
+	[ "$(grep -c "^sqlite3_libversion_number(.* = 0x" "$T/scry.out")" -ge 1000 ]
 }
 
 @test "a static program is refused by name, and runs" {
