@@ -40,7 +40,9 @@ struct scry_session {
 	size_t own, others_count;
 	size_t entered; /* processes ever */
 	struct scry_spawns spawns;
-	pid_t leader; /* of `-- CMD` */
+	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
+	struct scry_map strangers;  /* pids that became programs which have not joined it */
+	pid_t leader;		    /* of `-- CMD` */
 	uint64_t leader_start;
 	struct scry_suspect *suspects;
 	size_t suspect_count;
@@ -90,6 +92,8 @@ int scry_session_end(struct scry_session *s);
 void scry_follow_turn(struct scry_session *s);
 /* A watched process became another program. */
 void scry_follow_exec(struct scry_session *s, pid_t pid);
+/* Takes up lanes that were taken since the last time. */
+void scry_follow_lanes(struct scry_session *s);
 /* Are there lanes whose owner is sought? Then come again soon. */
 bool scry_follow_is_busy(const struct scry_session *s);
 /* Of an ended one: do processes live that were forked from it, and may still take a lane of its

@@ -86,3 +86,22 @@ end" ]
 	"$SCRY" malloc record -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >/dev/null
 	"$SCRY" report "$T/x.scry" | grep "had child processes, which are not in this recording; fix: -f"
 }
+
+@test "of several processes: which one is shown is said, and which there are" {
+	records "$TARGETS/target_malloc_family"
+	local most other
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	most=$(jq .totals.pid "$T/report")
+	other=$(jq -r '.honesty.processes[].pid' "$T/report" | grep -vx "$most" | head -1)
+	"$SCRY" report "$T/x.scry" | grep -q "not above: .* and 1[0-9] more; --pid PID shows another one"
+	[ "$("$SCRY" report "$T/x.scry" --pid "$other" --json | jq .totals.pid)" -eq "$other" ]
+	"$SCRY" malloc export "$T/x.scry" >"$T/text" 2>"$T/scry.err"
+	says "process $most is written, with most calls; --pid PID for another: [0-9]+ \\(300 calls\\).* and [0-9]+ more"
+	grep -q "^scry-malloc 1 pid $most" "$T/text"
+	"$SCRY" malloc export "$T/x.scry" --pid "$other" 2>"$T/scry.err" | grep -q "^scry-malloc 1 pid $other"
+	[ ! -s "$T/scry.err" ]
+	scry_ends 1 report "$T/x.scry" --pid 4194304
+	says "process 4194304 has no calls.*fix: --pid PID, of .*$most"
+	scry_ends 1 malloc export "$T/x.scry" --pid 4194304
+	says "process 4194304 has no calls.*fix: --pid PID, of $most \\("
+}
