@@ -27,6 +27,8 @@ programs.each do |name, command|
   text, talk, status = Open3.capture3(scry, "malloc", "compare", "--runs", runs.to_s, "--json", "--", *command)
   abort "#{name}: #{talk}" unless status.success?
   r = JSON.parse(text)
+  bad = r["notes"].grep(/ended with status/)
+  abort "#{name}: #{bad.join("; ")}" unless bad.empty? # what did not run whole compares with nothing
   totals = r["totals"]
   rows = r["rows"].select { |row| row["kind"] == "all" }
   glibc = rows.find { |row| row["allocator"] == "glibc" }

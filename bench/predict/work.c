@@ -297,8 +297,10 @@ static uint64_t server(uint64_t seed, int threads)
 		for (int i = 0; i < threads; i++)
 			pthread_join(id[i], NULL);
 	}
-	for (size_t i = 0; i < 4096; i++)
+	for (size_t i = 0; i < 4096; i++) {
 		free(table[i]);
+		table[i] = NULL;
+	}
 	return seed;
 }
 

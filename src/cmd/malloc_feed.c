@@ -71,7 +71,6 @@ struct scry_malloc_feed {
 	uint32_t window, ended, alive;
 	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
 	uint32_t spawn_count;
-	uint32_t last_lane;    /* that made the call before */
 	uint32_t epoch;	       /* in this window */
 	uint32_t active_count; /* lanes with words in it: */
 	uint32_t active[SCRY_REPLAY_LANES];
@@ -237,7 +236,7 @@ static void curve(struct scry_malloc_feed *f)
 
 static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
 {
-	uint32_t lane = 1, by = f->lanes[f->last_lane].is_alive ? f->last_lane : 0;
+	uint32_t lane = 1;
 
 	/* One whose thread has ended in this window still has its words there. */
 	while (lane < f->lane_count &&
@@ -253,13 +252,13 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
 		f->lane_count++;
 	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE, .is_alive = true};
 	f->m->lanes[lane] = SCRY_REPLAY_NONE;
-	pace(f, by);
+	pace(f, 0);
 	f->alive++;
 	f->spawns[f->spawn_count++] = (struct spawn){
-		.word = put(f, by, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32),
+		.word = put(f, 0, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32),
 		.alive = f->alive,
 	};
-	f->lanes[by].spawns = f->lanes[lane].spawns = f->spawn_count;
+	f->lanes[lane].spawns = f->spawn_count;
 	*ret_lane = lane;
 	return 0;
 }
@@ -613,7 +612,6 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		return err;
 	f->epoch_calls++;
 	f->stats.older += e->function == SCRY_MALLOC_OLDER;
-	f->last_lane = lane;
 	return 0;
 }
 
@@ -707,7 +705,7 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	f->lanes[0].is_alive = true;
 	f->lane_count = f->alive = f->stats.threads_peak = 1;
 	f->free.first = f->free.last = 0;
-	f->window = f->ended = f->last_lane = 0;
+	f->window = f->ended = 0;
 	f->has_main = f->is_held = false;
 	f->curve_step = 1;
 	return f->source->rewind(f->source);

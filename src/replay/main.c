@@ -278,6 +278,7 @@ int main(int argc, char **argv)
 	if (replay.head->mode == SCRY_REPLAY_VERIFY)
 		replay.sizes = replay_map(SCRY_REPLAY_SLOTS * sizeof(*replay.sizes));
 	measure_timer();
-	limit(replay.head->address_max);
+	limit(replay.head->address_max +
+	      (replay.head->is_null ? SCRY_REPLAY_LANES * REPLAY_NULL_BYTES : 0));
 	return serve();
 }

@@ -52,7 +52,7 @@ extern struct replay replay;
 /* A cell holds this in place of an address: the call got no memory. */
 #define REPLAY_FAILED 1u
 #define REPLAY_ADDRESS ((UINT64_C(1) << 48) - 1)
-/* The null allocator's memory, for each thread. */
+/* The null allocator's memory, for each lane. */
 #define REPLAY_NULL_BYTES (UINT64_C(64) << 20)
 
 /* who.c: finds the functions, and who serves them. False: not the one asked for; head->why says
@@ -60,6 +60,8 @@ extern struct replay replay;
 bool replay_calls_find(struct replay_calls *ret_calls);
 /* Functions that return memory without looking for any. */
 extern const struct replay_calls replay_calls_null;
+/* In each thread before its first call: its lane's memory, where those serve. */
+void replay_null_begin(uint32_t lane);
 
 /* check.c: goes through the window. False, and head->why, for one that must not be replayed. */
 bool replay_check(void);

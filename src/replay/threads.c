@@ -73,6 +73,7 @@ static void *body(void *arg)
 	struct thread *t = arg;
 	uint32_t now = t->window;
 
+	replay_null_begin(t->lane.number);
 	while (!play(t)) {
 		leave_window();
 		while (__atomic_load_n(&window, __ATOMIC_ACQUIRE) == now)
@@ -134,6 +135,7 @@ void replay_threads_init(void)
 	threads = replay_map(SCRY_REPLAY_LANES * sizeof(*threads));
 	stacks = replay_map((size_t)SCRY_REPLAY_LANES * STACK_BYTES);
 	threads[0].lane.left = 1;
+	replay_null_begin(0);
 	replay.epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 }
 

@@ -85,7 +85,11 @@ static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct s
 
 static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
-	return predict(r->rows[0].real_rss.median, r->rows[0].rss_peak.median,
+	uint64_t real = r->rows[0].real_rss.median, replayed = r->rows[0].rss_peak.median;
+
+	/* What the program has besides the allocator's memory comes on top, and is not less than
+	 * nothing. */
+	return predict(real > replayed || row == r->rows ? real : replayed, replayed,
 		       row->rss_peak.median);
 }
 

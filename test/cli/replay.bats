@@ -179,3 +179,18 @@ is() { # JQ-EXPRESSION
 	run "$SCRY" malloc compare --with glibc -- /no/such/program
 	[ "$status" -eq 1 ]
 }
+
+@test "anonymous memory is the allocator's alone; two thousand threads, one after the other, are begun" {
+	{
+		echo "scry-malloc 1 pid 7"
+		for ((i = 1; i <= 2000; i++)); do
+			echo "$((i + 1)): malloc(64) = $i"
+			echo "$((i + 1)): free($i)"
+			echo "$((i + 1)): thread_end()"
+		done
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.totals.calls == 4000 and .totals.threads == 2000 and .totals.threads_peak == 2'
+	is '.rows[0].rss_peak_bytes < 600000'
+}
