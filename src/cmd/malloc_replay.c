@@ -251,6 +251,32 @@ static int sample(struct replay_job *j)
 	return 0;
 }
 
+/* And one in which system calls are counted, which takes time and is not timed. */
+static int count_syscalls(struct replay_job *j)
+{
+	bool is_told = false;
+
+	_Static_assert((int)SCRY_REPLAY_SYSCALLS == SCRY_REPLAY_CALL_ROWS, "a field for each");
+	for (uint32_t at = 0; at < j->allocators.count; at++) {
+		struct scry_replay_row *row = &j->rows[at];
+		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_COUNTED);
+
+		if (err)
+			err = failed(j, at, err);
+		if (err)
+			return err;
+		if (j->has_failed[at])
+			continue;
+		row->has_syscalls = j->result.has_syscalls;
+		memcpy(row->syscalls, j->result.syscalls, sizeof(row->syscalls));
+		if (!row->has_syscalls && !is_told)
+			note(j, "system calls were not counted: this kernel, or who confines this "
+				"process, allows no seccomp listener");
+		is_told |= !row->has_syscalls;
+	}
+	return 0;
+}
+
 static int verify(struct replay_job *j)
 {
 	for (uint32_t at = 0; at < j->allocators.count; at++) {
@@ -499,6 +525,8 @@ static int replay(struct replay_job *j)
 		err = measure(j, round);
 	if (!err)
 		err = sample(j);
+	if (!err)
+		err = count_syscalls(j);
 	if (!err && j->opts->verify)
 		err = verify(j);
 	if (!err && j->opts->check)

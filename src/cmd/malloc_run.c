@@ -255,6 +255,8 @@ static void take_results(struct run *r)
 	s->failed = head->failed;
 	s->wrong = head->wrong;
 	s->live_blocks = head->live_blocks;
+	s->has_syscalls = head->has_syscalls;
+	memcpy(s->syscalls, head->syscalls, sizeof(s->syscalls));
 	s->elapsed_ns = head->ns_end - head->ns_begin;
 	s->ticks_per_ns =
 		s->elapsed_ns ? (double)(head->tsc_end - head->tsc_begin) / (double)s->elapsed_ns

@@ -34,6 +34,8 @@ struct scry_malloc_result {
 	uint64_t cpu_ns, kernel_ns, wait_ns, waits, faults, failed, wrong, live_blocks;
 	uint64_t elapsed_ns;
 	uint64_t rss_begin, rss_peak, rss_end, rss_drained; /* anonymous memory, bytes */
+	bool has_syscalls;				    /* COUNTED: */
+	uint64_t syscalls[SCRY_REPLAY_SYSCALLS];
 	double ticks_per_ns;
 	char served[1024]; /* the object that served malloc */
 	char why[512];	   /* wrong: the first case */

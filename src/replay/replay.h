@@ -89,6 +89,10 @@ void verify_again(struct lane *l, uint32_t slot, void *p, uint64_t size);
 void verify_end(struct lane *l, uint32_t slot, const void *p);
 void verify_usable(struct lane *l, uint32_t slot, size_t usable);
 
+/* syscalls.c: COUNTED. Before the first window; then around each. */
+void replay_syscalls_init(void);
+void replay_syscalls_count(bool on);
+
 /* main.c: a sentence, the first one stays. printf's %s and %u only. Always false. */
 bool replay_refuse(const char *format, ...);
 uint64_t replay_thread_ns(void);

@@ -37,6 +37,14 @@ static const struct scry_column columns[] = {
 	{"drained", NULL, SCRY_CELL_COUNT, false},
 	{NULL, "rss_drained_bytes", SCRY_CELL_COUNT, false},
 	{"faults", "faults", SCRY_CELL_COUNT, false},
+	{"syscalls", "syscalls", SCRY_CELL_COUNT, false},
+	{NULL, "brk", SCRY_CELL_COUNT, false},
+	{NULL, "mmap", SCRY_CELL_COUNT, false},
+	{NULL, "munmap", SCRY_CELL_COUNT, false},
+	{NULL, "mremap", SCRY_CELL_COUNT, false},
+	{NULL, "madvise", SCRY_CELL_COUNT, false},
+	{NULL, "mprotect", SCRY_CELL_COUNT, false},
+	{NULL, "futex", SCRY_CELL_COUNT, false},
 	{NULL, "failed", SCRY_CELL_COUNT, false},
 	{NULL, "object", SCRY_CELL_TEXT, false},
 	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, false},
@@ -93,12 +101,22 @@ static uint64_t predicted_rss(const struct scry_replay_report *r, const struct s
 		       row->rss_peak.median);
 }
 
+static uint64_t syscalls(const struct scry_replay_row *row)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < SCRY_REPLAY_CALL_ROWS; i++)
+		sum += row->syscalls[i];
+	return sum;
+}
+
 /* `kind` 0: of all calls. */
 static void push_row(const struct scry_replay_report *r, const struct scry_replay_row *row,
 		     unsigned int kind, struct scry_doc *doc)
 {
 	const struct scry_replay_kind_row *k = kind ? &row->kinds[kind - 1] : &row->all;
 	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
+	const bool sys = w && row->has_syscalls;
 	const struct scry_cell cells[] = {
 		text(row->label),
 		text(kind_names[kind]),
@@ -126,6 +144,14 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->rss_drained.median >> 10, w),
 		whole(row->rss_drained.median, w),
 		whole(row->faults.median, w),
+		whole(syscalls(row), sys),
+		whole(row->syscalls[0], sys),
+		whole(row->syscalls[1], sys),
+		whole(row->syscalls[2], sys),
+		whole(row->syscalls[3], sys),
+		whole(row->syscalls[4], sys),
+		whole(row->syscalls[5], sys),
+		whole(row->syscalls[6], sys),
 		whole(row->failed, w),
 		text(row->served),
 		whole(row->real_cpu_ns.median, real),
@@ -139,6 +165,37 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 	_Static_assert(sizeof(cells) / sizeof(cells[0]) == sizeof(columns) / sizeof(columns[0]),
 		       "a cell for each column");
 	doc->ops->row(doc, cells);
+}
+
+/* For people: which system calls. */
+static void push_syscalls(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	static const struct scry_column own[] = {
+		{"system calls", NULL, SCRY_CELL_TEXT, false},
+		{"brk", NULL, SCRY_CELL_COUNT, false},
+		{"mmap", NULL, SCRY_CELL_COUNT, false},
+		{"munmap", NULL, SCRY_CELL_COUNT, false},
+		{"mremap", NULL, SCRY_CELL_COUNT, false},
+		{"madvise", NULL, SCRY_CELL_COUNT, false},
+		{"mprotect", NULL, SCRY_CELL_COUNT, false},
+		{"futex", NULL, SCRY_CELL_COUNT, false},
+	};
+	struct scry_cell cells[1 + SCRY_REPLAY_CALL_ROWS];
+	bool is_begun = false;
+
+	for (uint32_t i = 0; i < r->count; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+
+		if (!row->runs || !row->has_syscalls)
+			continue;
+		if (!is_begun)
+			scry_doc_table(doc, own, sizeof(own) / sizeof(own[0]));
+		is_begun = true;
+		cells[0] = text(row->label);
+		for (unsigned int k = 0; k < SCRY_REPLAY_CALL_ROWS; k++)
+			cells[1 + k] = scry_cell_number(row->syscalls[k]);
+		doc->ops->row(doc, cells);
+	}
 }
 
 static bool has_real(const struct scry_replay_report *r)
@@ -257,6 +314,8 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 			if (r->rows[i].kinds[k - 1].calls)
 				push_row(r, &r->rows[i], k, doc);
 	}
+	if (!doc->is_data)
+		push_syscalls(r, doc);
 	if (has_real(r) && !doc->is_data)
 		push_real(r, doc);
 	scry_doc_remark(doc, "%s", verdict.sentence);

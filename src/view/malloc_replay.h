@@ -12,6 +12,7 @@
 #define SCRY_REPLAY_RUNS_MAX 99
 #define SCRY_REPLAY_ROWS_MAX 16
 #define SCRY_REPLAY_KIND_ROWS 6 /* malloc calloc aligned realloc free usable_size */
+#define SCRY_REPLAY_CALL_ROWS 7 /* brk mmap munmap mremap madvise mprotect futex */
 
 struct scry_replay_point {
 	uint64_t position, bytes;
@@ -34,7 +35,9 @@ struct scry_replay_row {		  /* an allocator */
 	struct scry_replay_spread rss_peak, rss_end, rss_drained; /* anonymous memory, bytes */
 	struct scry_replay_spread faults, kernel_ns;
 	uint64_t failed; /* calls that got no memory */
-	bool has_real;	 /* the program itself was run under it: */
+	bool has_syscalls;
+	uint64_t syscalls[SCRY_REPLAY_CALL_ROWS]; /* of one replay that was not timed */
+	bool has_real;				  /* the program itself was run under it: */
 	struct scry_replay_spread real_cpu_ns, real_rss;
 	struct scry_replay_kind_row all, kinds[SCRY_REPLAY_KIND_ROWS];
 	const struct scry_replay_point *points; /* anonymous memory of the median run */

@@ -40,7 +40,7 @@
 #include <stdint.h>
 
 #define SCRY_REPLAY_MAGIC UINT64_C(0x79616c7065722079)
-#define SCRY_REPLAY_VERSION 1u
+#define SCRY_REPLAY_VERSION 2u
 
 #define SCRY_REPLAY_LANES 8192u
 #define SCRY_REPLAY_SLOTS (1u << 26)
@@ -92,6 +92,18 @@ enum scry_replay_mode {
 	SCRY_REPLAY_TIMED,
 	SCRY_REPLAY_SAMPLED, /* times one call in `sample_every`, by kind */
 	SCRY_REPLAY_VERIFY,
+	SCRY_REPLAY_COUNTED, /* its system calls: replay/syscalls.c */
+	SCRY_REPLAY_MODES,
+};
+enum scry_replay_syscall { /* by which an allocator asks for memory, and waits */
+			   SCRY_REPLAY_BRK,
+			   SCRY_REPLAY_MMAP,
+			   SCRY_REPLAY_MUNMAP,
+			   SCRY_REPLAY_MREMAP,
+			   SCRY_REPLAY_MADVISE,
+			   SCRY_REPLAY_MPROTECT,
+			   SCRY_REPLAY_FUTEX, /* private ones */
+			   SCRY_REPLAY_SYSCALLS,
 };
 enum scry_replay_touch { SCRY_TOUCH_NONE, SCRY_TOUCH_FIRST, SCRY_TOUCH_ALL, SCRY_TOUCH_RECORDED };
 enum scry_replay_kind {
@@ -132,6 +144,8 @@ struct scry_replay_head {
 	uint64_t failed;			       /* calls that got no memory */
 	uint64_t live_blocks;			       /* at the last window's end */
 	uint64_t wrong;				       /* VERIFY: blocks that were */
+	uint64_t syscalls[SCRY_REPLAY_SYSCALLS];       /* COUNTED: in windows */
+	uint32_t has_syscalls, reserved3;	       /* 0: they cannot be counted here */
 	uint64_t tsc_begin, tsc_end, ns_begin, ns_end; /* one pair of readings each */
 	uint32_t timer_ticks;			       /* that reading the TSC twice takes */
 	uint32_t has_usable;			       /* the allocator has malloc_usable_size */

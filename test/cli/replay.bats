@@ -194,3 +194,21 @@ is() { # JQ-EXPRESSION
 	is '.totals.calls == 4000 and .totals.threads == 2000 and .totals.threads_peak == 2'
 	is '.rows[0].rss_peak_bytes < 600000'
 }
+
+@test "system calls are counted, those of the allocator and no other" {
+	{
+		echo "scry-malloc 1 pid 7"
+		for ((i = 1; i <= 50; i++)); do
+			echo "1: malloc(200000) = $i"
+			echo "1: free($i)"
+		done
+		echo "2: malloc(100) = 60"
+		echo "2: free(60)"
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc:MALLOC_MMAP_THRESHOLD_=65536:MALLOC_ARENA_MAX=1,glibc:MALLOC_MMAP_THRESHOLD_=1000000:MALLOC_TRIM_THRESHOLD_=1000000:MALLOC_TOP_PAD_=1000000
+	jq -e '.notes[]? | select(test("were not counted"))' "$T/a.json" && skip "no seccomp listener here"
+	is '.rows[0] | .mmap == 50 and .munmap == 50 and .futex == 0 and .syscalls == .brk + 100'
+	is '[.rows[] | select(.kind == "all")][1] | .mmap < 5 and .brk < 5'
+	is '[.rows[] | select(.kind == "malloc") | .syscalls == null] | all'
+}
