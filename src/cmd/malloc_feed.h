@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "wire/event.h"
-#include "wire/replay.h"
+#include "wire/replay_head.h"
 
 /* Where calls come from: those of one process, in their order. */
 struct scry_malloc_source {

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/replay.h"
+#include "wire/replay_head.h"
 
 struct replay_calls { /* what serves; every one is set */
 	void *(*malloc)(size_t);
