@@ -1,5 +1,5 @@
 /* See malloc_feed.h, and wire/replay.h for the words and why nobody waits for ever. */
-#include "cmd/malloc_feed.h"
+#include "cmd/malloc_feed_own.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,175 +11,9 @@
 #include "base/err.h"
 #include "rec/malloc_effect.h"
 
-#define WINDOW_FULL 1	       /* the call belongs to the next window */
-#define SPARE_BLOCKS 4u	       /* of words: what one call can take */
-#define THREADS_MAX (1u << 24) /* recorded ones */
-#define EPOCH_CALLS 16384u
-#define EPOCH_BYTES 65536u
-#define EPOCH_SHARE 32u /* of the most that lived at once until then */
+#define SPARE_BLOCKS 4u /* of words: what one call can take */
 #define TAG_HALF 0x8000u
 #define SHARE_ALL 65535u
-#define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
-
-struct block {		 /* of the recording */
-	uint32_t slot;	 /* + 1; 0: it does not live */
-	uint32_t window; /* in which somebody had it last */
-	uint32_t word;	 /* there: where a tag goes that publishes it */
-	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
-	uint64_t size;
-	uint16_t lane; /* who had it last */
-};
-
-struct slot {
-	uint32_t next; /* + 1: free ones */
-	uint16_t tag;  /* the last one */
-};
-
-struct list { /* of free slots, + 1; the one freed last first */
-	uint32_t first, last;
-};
-
-struct lane {
-	uint32_t block, word; /* where the next word goes; block NONE: not in this window yet */
-	struct list free;     /* those it freed in this window */
-	uint32_t epoch;	      /* + 1: the last one it has words in; 0: none in this window */
-	uint32_t spawns;      /* words that begin threads, in this window, up to its last word */
-	bool is_alive;
-};
-
-struct spawn { /* a word that begins a thread */
-	uint32_t word;
-	uint32_t alive; /* threads then, that one included */
-};
-
-struct scry_malloc_feed {
-	struct scry_malloc_source *source;
-	struct scry_malloc_feed_opts opts;
-	int fd;
-	struct scry_replay_memory *m;
-	struct scry_malloc_feed_stats stats;
-	struct block *blocks;
-	size_t block_cap;
-	struct slot *slots;
-	size_t slot_cap;
-	struct list free;  /* those of earlier windows: anybody's */
-	uint16_t *lane_of; /* by recorded thread: lane + 1 */
-	size_t thread_cap;
-	struct lane lanes[SCRY_REPLAY_LANES];
-	uint32_t lane_count;  /* ever used */
-	uint32_t block_count; /* of words, in this window */
-	uint32_t window, ended, alive;
-	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
-	uint32_t spawn_count;
-	uint32_t epoch;	       /* in this window */
-	uint32_t active_count; /* lanes with words in it: */
-	uint32_t active[SCRY_REPLAY_LANES];
-	uint32_t before[2]; /* how many the two epochs before had */
-	uint64_t epoch_bytes, epoch_calls;
-	bool has_main;		    /* lane 0 has its thread */
-	struct scry_ev_malloc held; /* a call that belongs to the next window */
-	bool is_held, is_open;	    /* between window's calls: more may come */
-	bool is_whole;		    /* all is in the one window that stands in memory */
-	uint64_t curve_step;
-};
-
-/* Makes room for `index` in a table that is zeroed where it is new. */
-static int grow(void *table, size_t *cap, size_t index, size_t item)
-{
-	void **at = table, *more;
-	size_t to = *cap ? *cap : 1024;
-
-	if (index < *cap)
-		return 0;
-	while (to <= index)
-		to *= 2;
-	more = reallocarray(*at, to, item);
-	if (!more)
-		return scry_fail(-ENOMEM, "no memory for %zu blocks that live at once", to);
-	memset((char *)more + *cap * item, 0, (to - *cap) * item);
-	*at = more;
-	*cap = to;
-	return 0;
-}
-
-static uint64_t *word_at(struct scry_malloc_feed *f, uint32_t index)
-{
-	return &f->m->words[index / SCRY_REPLAY_BLOCK][index % SCRY_REPLAY_BLOCK];
-}
-
-/* Room for `count` words of a lane, and one more that leads on. The index of the first. */
-static uint32_t room(struct scry_malloc_feed *f, uint32_t number, uint32_t count)
-{
-	struct lane *l = &f->lanes[number];
-	uint32_t index;
-
-	if (l->block == SCRY_REPLAY_NONE) {
-		f->m->lanes[number] = l->block = f->block_count++;
-		l->word = 0;
-	} else if (l->word + count >= SCRY_REPLAY_BLOCK) {
-		f->m->words[l->block][l->word] = SCRY_REPLAY_LINK | (uint64_t)f->block_count << 6;
-		l->block = f->block_count++;
-		l->word = 0;
-	}
-	index = l->block * SCRY_REPLAY_BLOCK + l->word;
-	l->word += count;
-	return index;
-}
-
-static uint32_t put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w)
-{
-	uint32_t at = room(f, lane, 1);
-
-	*word_at(f, at) = w;
-	f->stats.position++;
-	return at;
-}
-
-static uint32_t put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w, uint64_t w1)
-{
-	uint32_t at = room(f, lane, 2);
-
-	word_at(f, at)[0] = w | SCRY_REPLAY_LONG;
-	word_at(f, at)[1] = w1;
-	f->stats.position += 2;
-	return at;
-}
-
-/* A lane has something to do in this epoch. */
-static void pace(struct scry_malloc_feed *f, uint32_t lane)
-{
-	struct lane *l = &f->lanes[lane];
-
-	if (f->alive < 2 || l->epoch == f->epoch + 1)
-		return;
-	l->epoch = f->epoch + 1;
-	f->active[f->active_count++] = lane;
-	if (f->before[1])
-		put(f, lane,
-		    SCRY_REPLAY_GATE | (uint64_t)(f->epoch - 2) << 6 |
-			    (uint64_t)f->before[1] << 32);
-}
-
-static void epoch_end(struct scry_malloc_feed *f)
-{
-	for (uint32_t i = 0; i < f->active_count; i++)
-		if (f->lanes[f->active[i]].is_alive) /* else it was put when it ended */
-			put(f, f->active[i], SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
-	f->before[1] = f->before[0];
-	f->before[0] = f->active_count;
-	f->active_count = 0;
-	f->epoch++;
-	f->epoch_bytes = f->epoch_calls = 0;
-}
-
-/* So much may be begun in an epoch that a replay's live bytes stay near the recording's. */
-static bool is_epoch_full(const struct scry_malloc_feed *f)
-{
-	uint64_t bytes = f->stats.peak_bytes / EPOCH_SHARE;
-
-	return f->epoch_calls >= EPOCH_CALLS ||
-	       f->epoch_bytes >= (bytes > EPOCH_BYTES ? bytes : EPOCH_BYTES);
-}
 
 static void slot_push(struct scry_malloc_feed *f, struct list *list, uint32_t slot)
 {
@@ -208,7 +42,7 @@ static int slot_new(struct scry_malloc_feed *f, uint32_t lane, uint32_t *ret_slo
 		return 0;
 	if (f->stats.slots == SCRY_REPLAY_SLOTS)
 		return scry_fail(-E2BIG, "more than %u blocks live at once", SCRY_REPLAY_SLOTS);
-	err = grow(&f->slots, &f->slot_cap, f->stats.slots, sizeof(*f->slots));
+	err = scry_malloc_feed_grow(&f->slots, &f->slot_cap, f->stats.slots, sizeof(*f->slots));
 	if (!err)
 		*ret_slot = f->stats.slots++;
 	return err;
@@ -234,88 +68,6 @@ static void curve(struct scry_malloc_feed *f)
 	s->points[s->point_count++] = (struct scry_malloc_point){s->position, s->live_bytes};
 }
 
-static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
-{
-	uint32_t lane = 1;
-
-	/* One whose thread has ended in this window still has its words there. */
-	while (lane < f->lane_count &&
-	       (f->lanes[lane].is_alive || f->lanes[lane].block != SCRY_REPLAY_NONE))
-		lane++;
-	if (lane == SCRY_REPLAY_LANES) {
-		if (f->alive < SCRY_REPLAY_LANES)
-			return WINDOW_FULL;
-		return scry_fail(-E2BIG, "more than %u threads at once; fix: --threads 1",
-				 SCRY_REPLAY_LANES);
-	}
-	if (lane == f->lane_count)
-		f->lane_count++;
-	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE, .is_alive = true};
-	f->m->lanes[lane] = SCRY_REPLAY_NONE;
-	pace(f, 0);
-	f->alive++;
-	f->spawns[f->spawn_count++] = (struct spawn){
-		.word = put(f, 0, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32),
-		.alive = f->alive,
-	};
-	f->lanes[lane].spawns = f->spawn_count;
-	*ret_lane = lane;
-	return 0;
-}
-
-/* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
-static int lane_of(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
-{
-	int err;
-
-	*ret_lane = 0;
-	if (f->opts.one_thread || thread == NO_THREAD)
-		return 0;
-	if (thread >= THREADS_MAX)
-		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
-	err = grow(&f->lane_of, &f->thread_cap, thread, sizeof(*f->lane_of));
-	if (err)
-		return err;
-	if (!f->lane_of[thread]) {
-		bool is_main =
-			f->source->main_thread ? thread == f->source->main_thread : !f->has_main;
-
-		err = is_main && !f->has_main ? 0 : lane_begin(f, ret_lane);
-		if (err)
-			return err;
-		f->has_main |= is_main;
-		f->lane_of[thread] = (uint16_t)(*ret_lane + 1);
-		f->stats.threads++;
-	}
-	*ret_lane = f->lane_of[thread] - 1u;
-	return 0;
-}
-
-/*
- * The main thread stays: somebody must begin the threads that come later. That a thread has ended
- * is recorded late, but its stream ends behind its last call: threads that were begun since then
- * were begun after it had ended, or as good as.
- */
-static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
-{
-	uint32_t lane;
-
-	if (f->opts.one_thread || thread >= f->thread_cap || f->lane_of[thread] < 2)
-		return;
-	lane = f->lane_of[thread] - 1u;
-	if (f->lanes[lane].epoch == f->epoch + 1)
-		put(f, lane, SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
-	*word_at(f, room(f, lane, 1)) = SCRY_REPLAY_STOP;
-	for (uint32_t i = f->lanes[lane].spawns; i < f->spawn_count; i++) {
-		*word_at(f, f->spawns[i].word) += UINT64_C(1) << 32;
-		f->spawns[i].alive--;
-	}
-	f->lanes[lane].is_alive = false;
-	f->lane_of[thread] = 0;
-	f->ended++;
-	f->alive--;
-}
-
 /*
  * A lane takes the block over: the tag to wait for, 0 none. WINDOW_FULL when a tag of the slot
  * could be mistaken: one window uses tags of one half of the numbers only.
@@ -339,7 +91,7 @@ static int take(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint
 	f->stats.crossed++;
 	f->stats.tags++;
 	s->tag = (uint16_t)tag;
-	*word_at(f, b->word) |= (uint64_t)tag << 48;
+	*scry_malloc_feed_word(f, b->word) |= (uint64_t)tag << 48;
 	*ret_tag = tag;
 	return 0;
 }
@@ -430,10 +182,11 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	b->slot = slot + 1;
 	b->size = 0;
 	if (is_aligned || e->size > UINT16_MAX)
-		at = put_long(f, lane, w | (uint64_t)SHARE_ALL << 32,
-			      e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
+		at = scry_malloc_feed_put_long(f, lane, w | (uint64_t)SHARE_ALL << 32,
+					       e->size | (is_aligned ? align_bits(e->align) : 0)
+								 << 42);
 	else
-		at = put(f, lane, w | e->size << 32);
+		at = scry_malloc_feed_put(f, lane, w | e->size << 32);
 	has(f, lane, b, at);
 	b->begun = is_aligned || e->size > UINT16_MAX ? at + 1 : 0;
 	f->stats.live_blocks++;
@@ -456,9 +209,9 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 		share = 0; /* nothing of it is new */
 	else if (b->size)
 		x = (uint64_t)(64.0 * (double)b->size / (double)e->size) & 63;
-	at = put_long(f, lane,
-		      op | (uint64_t)(b->slot - 1) << 6 | share << 32 | (uint64_t)tag << 48,
-		      e->size | x << 42);
+	at = scry_malloc_feed_put_long(
+		f, lane, op | (uint64_t)(b->slot - 1) << 6 | share << 32 | (uint64_t)tag << 48,
+		e->size | x << 42);
 	has(f, lane, b, at + 1);
 	b->begun = share ? at + 1 : 0;
 	err = resize(f, b, e->size);
@@ -475,8 +228,9 @@ static int ask(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 	if (err)
 		return err;
 	has(f, lane, b,
-	    put_long(f, lane,
-		     SCRY_REPLAY_USABLE | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48, 0) +
+	    scry_malloc_feed_put_long(
+		    f, lane,
+		    SCRY_REPLAY_USABLE | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48, 0) +
 		    1);
 	called(f, SCRY_REPLAY_USABLE);
 	return 0;
@@ -491,7 +245,7 @@ static int end(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 
 	if (err)
 		return err;
-	put(f, lane, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);
+	scry_malloc_feed_put(f, lane, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);
 	slot_push(f, &f->lanes[lane].free, b->slot - 1);
 	f->stats.live_bytes -= b->size;
 	f->stats.live_blocks--;
@@ -511,7 +265,7 @@ static void touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	share = e->usable >= b->size
 			? SHARE_ALL
 			: (uint64_t)((double)SHARE_ALL * (double)e->usable / (double)b->size) + 1;
-	w = word_at(f, b->begun - 1);
+	w = scry_malloc_feed_word(f, b->begun - 1);
 	*w = (*w & ~((uint64_t)SHARE_ALL << 32)) | (share < SHARE_ALL ? share : SHARE_ALL) << 32;
 }
 
@@ -581,10 +335,9 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	if (f->block_count + f->active_count + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
 	    f->epoch == SCRY_REPLAY_EPOCHS - 1)
 		return WINDOW_FULL;
-	if (f->active_count && is_epoch_full(f))
-		epoch_end(f);
+	scry_malloc_feed_epoch(f);
 	if (e->function == SCRY_MALLOC_THREAD_END) {
-		thread_end(f, e->thread);
+		scry_malloc_feed_thread_end(f, e->thread);
 		return 0;
 	}
 	if (e->function == SCRY_MALLOC_TOUCHED) {
@@ -598,20 +351,21 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		f->stats.strange++;
 		return 0;
 	}
-	err = grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
+	err = scry_malloc_feed_grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
 	if (!err)
-		err = lane_of(f,
-			      e->function == SCRY_MALLOC_OLDER ? f->source->main_thread : e->thread,
-			      &lane);
+		err = scry_malloc_feed_lane(
+			f, e->function == SCRY_MALLOC_OLDER ? f->source->main_thread : e->thread,
+			&lane);
 	if (err)
 		return err;
-	pace(f, lane);
+	scry_malloc_feed_pace(f, lane);
 	f->lanes[lane].spawns = f->spawn_count;
 	err = act(f, lane, e, op);
 	if (err)
 		return err;
 	f->epoch_calls++;
 	f->stats.older += e->function == SCRY_MALLOC_OLDER;
+	scry_malloc_feed_called(f, e->thread);
 	return 0;
 }
 
@@ -636,7 +390,7 @@ static void window_begin(struct scry_malloc_feed *f)
 			f->free.last = l->last;
 		l->first = l->last = 0;
 	}
-	room(f, 0, 0); /* a window has at least the main thread's end */
+	scry_malloc_feed_room(f, 0, 0); /* a window has at least the main thread's end */
 }
 
 static void window_end(struct scry_malloc_feed *f)
@@ -646,7 +400,7 @@ static void window_end(struct scry_malloc_feed *f)
 			f->stats.threads_peak = f->spawns[i].alive;
 	for (uint32_t i = 0; i < f->lane_count; i++)
 		if (f->lanes[i].is_alive && f->lanes[i].block != SCRY_REPLAY_NONE)
-			*word_at(f, room(f, i, 0)) = SCRY_REPLAY_END;
+			*scry_malloc_feed_word(f, scry_malloc_feed_room(f, i, 0)) = SCRY_REPLAY_END;
 }
 
 static void tell_head(struct scry_malloc_feed *f)
@@ -657,6 +411,20 @@ static void tell_head(struct scry_malloc_feed *f)
 	head->lanes = f->lane_count;
 	head->blocks = f->block_count;
 	head->slots = f->stats.slots;
+}
+
+/* Times of a source never go back, those of a damaged one do. */
+static void read_time(struct scry_malloc_feed *f)
+{
+	uint64_t now = f->source->time_ns, us;
+
+	f->number++;
+	if (!f->begin_ns)
+		f->begin_ns = now;
+	us = now > f->begin_ns ? (now - f->begin_ns) / 1000 : 0;
+	if (us > f->now_us && us <= SCRY_REPLAY_US_MAX)
+		f->now_us = us;
+	f->stats.span_ns = f->now_us * 1000;
 }
 
 int scry_malloc_feed_window(struct scry_malloc_feed *f)
@@ -675,6 +443,7 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 				if (got <= 0)
 					break;
 				f->held = *call;
+				read_time(f);
 			}
 			r = add(f, &f->held);
 			f->is_held = r == WINDOW_FULL;
@@ -694,6 +463,8 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	f->is_open = true;
 	if (f->is_whole)
 		return 0;
+	f->is_first = !f->passes++;
+	f->number = f->begin_ns = f->now_us = 0;
 	memset(&f->stats, 0, sizeof(f->stats));
 	if (f->block_cap)
 		memset(f->blocks, 0, f->block_cap * sizeof(*f->blocks));
@@ -755,6 +526,7 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f)
 	free(f->blocks);
 	free(f->slots);
 	free(f->lane_of);
+	free(f->last_of);
 	free(f);
 }
 

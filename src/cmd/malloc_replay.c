@@ -25,14 +25,15 @@
 #include "view/malloc_replay.h"
 
 #define STUCK_NS UINT64_C(60000000000)
-#define SAMPLE_EVERY 61u /* a prime: no rhythm of the program meets it */
+#define SPAN_NS UINT64_C(1000000000) /* shorter ones: nothing is given back by time */
+#define SAMPLE_EVERY 61u	     /* a prime: no rhythm of the program meets it */
 #define NOTES_MAX (SCRY_MALLOC_ALLOCATORS_MAX * 2 + 12)
 #define ALL (SCRY_MALLOC_ALLOCATORS_MAX + 1) /* the last: no allocator */
 
 struct replay_opts {
 	struct scry_opt_strings with;
 	uint64_t runs, rss_every_ns, memory, pid;
-	int threads, touch;
+	int threads, touch, pace;
 	bool verify, check, json, force, help, is_compare;
 	const char *output, *keep;
 	char **command; /* behind --, ends with NULL; NULL: none */
@@ -62,6 +63,7 @@ struct replay_job {
 };
 
 static const struct scry_malloc_allocator no_allocator = {.label = "no allocator", .is_null = true};
+static const char *const pace_names[] = {"none", "recorded"};
 static const char *const touch_names[] = {"none", "first", "all", "recorded"};
 
 static void note(struct replay_job *j, const char *format, ...)
@@ -105,8 +107,11 @@ static struct scry_malloc_run_opts run_opts(const struct replay_job *j, enum scr
 		.rss_every_ns = j->opts->rss_every_ns,
 		.memory = j->opts->memory,
 		.stuck_ns = STUCK_NS,
+		.is_paced = j->opts->pace && mode == SCRY_REPLAY_TIMED,
 	};
 
+	if (o.is_paced)
+		o.stuck_ns += f->span_ns;
 	/* Some two hundred samples, of a short recording too: 50 ns a call is what is usual. */
 	if (!o.rss_every_ns)
 		o.rss_every_ns = f->calls / 4;
@@ -153,6 +158,8 @@ static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 	const struct scry_malloc_allocator *a =
 		at == ALL - 1 ? &no_allocator : &j->allocators.rows[at];
 	struct scry_malloc_run_opts o = run_opts(j, mode);
+
+	o.is_paced &= !a->is_null;
 
 	return scry_malloc_run(j->feed, a, &o, &j->result);
 }
@@ -403,6 +410,11 @@ static void tell_notes(struct replay_job *j)
 		     "%u threads at once on %ld processors: times include that they wait for "
 		     "each other's turn",
 		     f->threads_peak, processors);
+	if (!j->opts->pace && f->span_ns > SPAN_NS && j->result.elapsed_ns < f->span_ns / 2)
+		note(j,
+		     "%.1f s were replayed in %.1f s: what allocators give back after a while "
+		     "(jemalloc, mimalloc) they may not have given back; fix: --pace recorded",
+		     (double)f->span_ns / 1e9, (double)j->result.elapsed_ns / 1e9);
 	if (j->opts->threads)
 		note(j, "all calls are made by one thread, as --threads 1 asks");
 	if (r->has_memory && r->rss_anon_peak > f->peak_bytes * 2)
@@ -428,6 +440,8 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.rows = j->rows,
 		.count = j->allocators.count,
 		.touch = touch_names[j->opts->touch],
+		.pace = pace_names[j->opts->pace],
+		.span_ns = f->span_ns,
 		.is_one_thread = j->opts->threads,
 		.calls = f->calls,
 		.words = f->position,
@@ -503,6 +517,15 @@ static int print(struct replay_job *j, const struct scry_replay_report *report)
 	return err;
 }
 
+static void tell_pace(const struct replay_job *j)
+{
+	double span = (double)scry_malloc_feed_stats(j->feed)->span_ns / 1e9;
+
+	fprintf(stderr, "scry: %llu replays of each allocator at the recorded pace: %.0f s\n",
+		(unsigned long long)j->opts->runs,
+		span * (double)j->opts->runs * j->allocators.count);
+}
+
 static int replay(struct replay_job *j)
 {
 	struct scry_replay_report report;
@@ -518,6 +541,8 @@ static int replay(struct replay_job *j)
 	/* Once without an allocator: reads the recording, and warms what is common to all. */
 	if (!err)
 		err = run(j, ALL - 1, SCRY_REPLAY_TIMED);
+	if (!err && j->opts->pace)
+		tell_pace(j);
 	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
 		err = scry_fail(-EINVAL, "no call of the malloc family of %s is in it",
 				j->opts->pid ? "that process" : "any process");
@@ -551,7 +576,8 @@ static void done(struct replay_job *j)
 
 static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 {
-	struct scry_malloc_feed_opts feed = {.one_thread = opts->threads, .live_max = opts->memory};
+	struct scry_malloc_feed_opts feed = {
+		.one_thread = opts->threads, .is_paced = opts->pace, .live_max = opts->memory};
 	struct replay_job *j = calloc(1, sizeof(*j));
 	int err;
 
@@ -666,6 +692,10 @@ static int command(int argc, char **argv, bool is_compare)
 		 "what of a block is written to: nothing, 16 bytes, all, or those and each page "
 		 "that the program touched (default)",
 		 "none|first|all|recorded"},
+		{0, "pace", SCRY_OPT_CHOICE, &opts.pace, NULL,
+		 "one call after the other (default), or each at the time at which it was "
+		 "recorded: takes as long as the program did, for each run",
+		 "none|recorded"},
 		{0, "rss-every", SCRY_OPT_DURATION, &opts.rss_every_ns, "TIME",
 		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
 		 NULL},

@@ -25,6 +25,7 @@ struct scry_malloc_run_opts {
 	enum scry_replay_mode mode;
 	enum scry_replay_touch touch;
 	uint32_t sample_every; /* SAMPLED */
+	bool is_paced;	       /* at the recorded times, where the feed has them */
 	uint64_t rss_every_ns;
 	uint64_t memory;   /* bytes: of living blocks, and of memory that the process may take */
 	uint64_t stuck_ns; /* without a step: it is ended */

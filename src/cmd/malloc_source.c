@@ -86,6 +86,7 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 			continue;
 		}
 		if (scry_malloc_part_has(&r->part, event, call->pid)) {
+			s->time_ns = event->time_ns;
 			*ret_call = call;
 			return 1;
 		}

@@ -264,6 +264,9 @@ static int step(uint32_t lane)
 		}
 		r = spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
 		break;
+	case SCRY_REPLAY_AT:
+		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(lane, "a time that is none") - 1;
+		break;
 	case SCRY_REPLAY_MARK:
 	case SCRY_REPLAY_GATE:
 		if (SCRY_REPLAY_SLOT(w[0]) >= SCRY_REPLAY_EPOCHS)

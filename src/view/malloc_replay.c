@@ -279,6 +279,9 @@ static void push_totals(const struct scry_replay_report *r,
 		 scry_cell_known(r->program_rss_peak, r->program_rss_peak != 0)},
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
+		{"pace", NULL, SCRY_CELL_TEXT, 0, text(r->pace)},
+		{"recorded_ns", NULL, SCRY_CELL_COUNT, 0,
+		 scry_cell_known(r->span_ns, r->span_ns != 0)},
 		{"winner", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->winner)},
 		{"best_time", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_time)},
 		{"best_memory", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_memory)},
@@ -291,7 +294,7 @@ static void push_totals(const struct scry_replay_report *r,
 		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
 	};
 
-	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 9));
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 11));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)

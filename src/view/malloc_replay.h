@@ -47,8 +47,9 @@ struct scry_replay_row {		  /* an allocator */
 struct scry_replay_report {
 	const struct scry_replay_row *rows; /* the first: what others are compared with */
 	uint32_t count;
-	const char *touch;  /* the policy's name */
-	bool is_one_thread; /* though more were recorded */
+	const char *touch, *pace; /* the policies' names */
+	uint64_t span_ns;	  /* recorded; 0 not known */
+	bool is_one_thread;	  /* though more were recorded */
 	uint64_t calls, words;
 	uint64_t threads, threads_peak, crossed;
 	uint64_t live_peak_bytes, live_end_bytes, live_end_blocks;

@@ -50,6 +50,7 @@
 #define SCRY_REPLAY_NONE 0xffffffffu
 #define SCRY_REPLAY_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* bytes, of one block */
 #define SCRY_REPLAY_ALIGN_MAX 30		       /* log2 */
+#define SCRY_REPLAY_US_MAX ((UINT64_C(1) << 42) - 1)   /* 50 days */
 
 enum scry_replay_op {
 	SCRY_REPLAY_END,   /* of the stream in this window */
@@ -58,6 +59,7 @@ enum scry_replay_op {
 			    */
 	SCRY_REPLAY_STOP,  /* this thread ends; the last of its stream */
 	SCRY_REPLAY_MARK,  /* this lane's part of epoch `slot` is done */
+	SCRY_REPLAY_AT,	   /* not before as many us, bits 6.., after the first window began */
 	SCRY_REPLAY_GATE,  /* as many lanes as bits 32.. say must have marked `slot` */
 	/* a block begins; tag: publishes */
 	SCRY_REPLAY_MALLOC,

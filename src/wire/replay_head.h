@@ -45,10 +45,11 @@ struct scry_replay_head {
 	/* the feeder's, before the start */
 	uint64_t magic;
 	uint32_t version, mode, touch, sample_every;
-	uint32_t is_null, reserved; /* no allocator: what the replay itself costs */
-	uint64_t live_max;	    /* bytes asked for that may live at once */
-	uint64_t address_max;	    /* bytes, RLIMIT_AS */
-	char allocator[1024];	    /* path of the object that must serve malloc; "": libc */
+	uint32_t is_null;     /* no allocator: what the replay itself costs */
+	uint32_t is_paced;    /* AT is heeded */
+	uint64_t live_max;    /* bytes asked for that may live at once */
+	uint64_t address_max; /* bytes, RLIMIT_AS */
+	char allocator[1024]; /* path of the object that must serve malloc; "": libc */
 	/* the feeder's, before each window */
 	uint32_t turn;		/* futex; enum scry_replay_turn */
 	uint32_t window;	/* 1, 2, ... */

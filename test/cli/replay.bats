@@ -212,3 +212,16 @@ is() { # JQ-EXPRESSION
 	is '[.rows[] | select(.kind == "all")][1] | .mmap < 5 and .brk < 5'
 	is '[.rows[] | select(.kind == "malloc") | .syscalls == null] | all'
 }
+
+@test "--pace recorded: calls wait for their time, and waiting is no CPU time" {
+	local began
+	printf '%s\n' 'scry-malloc 1 pid 7' '@1000000000' '1: malloc(100) = 1' '2: malloc(50) = 2' '@1300000000' '2: free(1)' '1: free(2)' >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	began=$(date +%s%N)
+	replay --runs 2 --with glibc --pace recorded
+	[ $(($(date +%s%N) - began)) -gt 599000000 ]
+	is '.totals.pace == "recorded" and .totals.recorded_ns > 299000000 and .totals.calls == 4'
+	is '.rows[0].cpu_ns < 300000000 and .totals.live_end_bytes == 0'
+	replay --runs 1 --with glibc
+	is '.totals.pace == "none"'
+}
