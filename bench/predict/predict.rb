@@ -10,9 +10,12 @@ runs = (ARGV[0] || 5).to_i
 work = File.join(Dir.mktmpdir, "work")
 system("gcc", "-O2", "-pthread", File.join(here, "work.c"), "-o", work, exception: true)
 ruby = ["/usr/bin/ruby3.1", "/usr/bin/ruby"].find { |f| File.executable?(f) }
-programs = %w[strings tree vectors buffers holes pipeline apart server].to_h { |w| [w, [work, w]] }
-programs["json.py"] = ["/usr/bin/python3", File.join(here, "json.py")]
+programs = %w[strings tree vectors buffers holes compiler pipeline apart server exchange sessions churn arenas trees].to_h { |w| [w, [work, w]] }
+programs["objects.py"] = ["/usr/bin/python3", File.join(here, "objects.py")]
 programs["words.rb"] = [ruby, File.join(here, "words.rb")]
+programs["words.pl"] = ["/usr/bin/perl", File.join(here, "words.pl")]
+programs["threads.py"] = ["/usr/bin/python3", File.join(here, "threads.py")]
+programs["threads.rb"] = [ruby, File.join(here, "threads.rb")]
 programs = programs.slice(*ARGV.drop(1)) if ARGV[1]
 ENV["PYTHONMALLOC"] = "malloc"
 
@@ -27,7 +30,7 @@ programs.each do |name, command|
   text, talk, status = Open3.capture3(scry, "malloc", "compare", "--runs", runs.to_s, "--json", "--", *command)
   abort "#{name}: #{talk}" unless status.success?
   r = JSON.parse(text)
-  bad = r["notes"].grep(/ended with status/)
+  bad = r["notes"].to_a.grep(/ended with status/)
   abort "#{name}: #{bad.join("; ")}" unless bad.empty? # what did not run whole compares with nothing
   totals = r["totals"]
   rows = r["rows"].select { |row| row["kind"] == "all" }

@@ -49,6 +49,11 @@ uint64_t replay_thread_ns(void)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+uint64_t replay_process_ns(void)
+{
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 static double ticks_a_ms; /* of the TSC */
 uint64_t replay_clock_ns;
 

@@ -75,7 +75,7 @@ void replay_window(void);
 struct lane {
 	uint32_t number;
 	uint32_t left; /* calls until the next is timed */
-	uint64_t failed, waits, wait_ticks, wait_ns, spawn_ns, sink;
+	uint64_t failed, waits, wait_ticks, wait_ns, sink;
 };
 /* True: the thread ends. */
 bool replay_work(struct lane *l, uint32_t block);
@@ -95,7 +95,8 @@ void replay_syscalls_count(bool on);
 
 /* main.c: a sentence, the first one stays. printf's %s and %u only. Always false. */
 bool replay_refuse(const char *format, ...);
-uint64_t replay_thread_ns(void);
+uint64_t replay_thread_ns(void); /* CPU time */
+uint64_t replay_process_ns(void);
 extern uint64_t replay_clock_ns; /* what reading that takes: half before it, half behind it */
 uint64_t replay_ticks_ns(uint64_t ticks); /* of the TSC */
 void *

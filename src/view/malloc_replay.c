@@ -81,24 +81,23 @@ static uint64_t share(uint64_t of, uint64_t from, uint64_t scale)
 }
 
 /* What the first one's real run and the difference of the replays say of another. */
-static uint64_t predict(uint64_t real, uint64_t from, uint64_t to)
+static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
+	uint64_t real = r->rows[0].real_cpu_ns.median, from = r->rows[0].cpu_ns.median,
+		 to = row->cpu_ns.median;
+
 	return to >= from || from - to < real ? real + to - from : 0;
 }
 
-static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
-{
-	return predict(r->rows[0].real_cpu_ns.median, r->rows[0].cpu_ns.median, row->cpu_ns.median);
-}
-
+/* What the program has besides the allocator's memory comes on top: what the first one's real runs
+ * have more than its replays, outside the noise. */
 static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
-	uint64_t real = r->rows[0].real_rss.median, replayed = r->rows[0].rss_peak.median;
+	const struct scry_replay_spread *real = &r->rows[0].real_rss,
+					*replayed = &r->rows[0].rss_peak;
+	uint64_t more = real->least > replayed->most ? real->median - replayed->median : 0;
 
-	/* What the program has besides the allocator's memory comes on top, and is not less than
-	 * nothing. */
-	return predict(real > replayed || row == r->rows ? real : replayed, replayed,
-		       row->rss_peak.median);
+	return row == r->rows ? real->median : row->rss_peak.median + more;
 }
 
 static uint64_t syscalls(const struct scry_replay_row *row)
