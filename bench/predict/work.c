@@ -436,17 +436,20 @@ static uint64_t sessions(uint64_t seed, int threads)
 }
 
 /* Threads by the hundred, each with little to do and something to leave behind. */
-static char *left_behind[64];
+static char *left_behind[1024];
 
 static void *little(void *arg)
 {
 	uint64_t seed = (uintptr_t)arg * 977 + 5;
 	char *own[40];
 
-	for (size_t i = 0; i < 40; i++)
-		own[i] = memset(malloc(draw(&seed, 2000) + 1), 1, 1);
-	free(left_behind[(uintptr_t)arg % 64]);
-	left_behind[(uintptr_t)arg % 64] = own[0];
+	for (size_t i = 0; i < 40; i++) {
+		size_t len = draw(&seed, i ? 2000 : 20000) + 1;
+
+		own[i] = memset(malloc(len), 1, len);
+	}
+	free(left_behind[(uintptr_t)arg % 1024]); /* nobody else has its place now */
+	left_behind[(uintptr_t)arg % 1024] = own[0];
 	for (size_t i = 1; i < 40; i++)
 		free(own[i]);
 	return NULL;
@@ -454,8 +457,14 @@ static void *little(void *arg)
 
 static uint64_t churn(uint64_t seed, int threads)
 {
-	for (int i = 0; i < 6000 / threads; i++)
-		begin_and_join(little, threads);
+	pthread_t id[THREADS_MAX];
+
+	for (int i = 0; i < 2000 / threads; i++) {
+		for (int k = 0; k < threads; k++)
+			pthread_create(&id[k], NULL, little, (void *)(uintptr_t)(i * threads + k));
+		for (int k = 0; k < threads; k++)
+			pthread_join(id[k], NULL);
+	}
 	return seed;
 }
 

@@ -369,7 +369,19 @@ static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at,
 
 #define SPREAD(at, field, less) spread(j, at, offsetof(struct measured, field), less)
 
-static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_ns)
+/* That what is left out differs from run to run is noise, too. */
+static struct scry_replay_spread without(const struct replay_job *j, uint32_t at,
+					 const struct scry_replay_spread *null)
+{
+	struct scry_replay_spread s = SPREAD(at, cpu_ns, null->median);
+	uint64_t down = null->most - null->median;
+
+	s.least -= down < s.least ? down : s.least;
+	s.most += null->median - null->least;
+	return s;
+}
+
+static void fill_row(struct replay_job *j, uint32_t at, const struct scry_replay_spread *null)
 {
 	struct scry_replay_row *row = &j->rows[at];
 
@@ -378,7 +390,7 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_ns)
 	if (j->has_failed[at])
 		return;
 	row->runs = (uint32_t)j->opts->runs;
-	row->cpu_ns = SPREAD(at, cpu_ns, null_ns);
+	row->cpu_ns = without(j, at, null);
 	row->kernel_ns = SPREAD(at, kernel_ns, 0);
 	row->faults = SPREAD(at, faults, 0);
 	row->rss_peak = SPREAD(at, rss_peak, 0);
@@ -429,10 +441,10 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		       struct scry_replay_point *live)
 {
 	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
-	uint64_t null_ns = SPREAD(ALL - 1, cpu_ns, 0).median;
+	const struct scry_replay_spread null = SPREAD(ALL - 1, cpu_ns, 0);
 
 	for (uint32_t i = 0; i < j->allocators.count; i++)
-		fill_row(j, i, null_ns);
+		fill_row(j, i, &null);
 	for (uint32_t i = 0; i < f->point_count; i++)
 		live[i] = (struct scry_replay_point){f->points[i].position, f->points[i].live};
 	tell_notes(j);
@@ -451,7 +463,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.live_peak_bytes = f->peak_bytes,
 		.live_end_bytes = f->live_bytes,
 		.live_end_blocks = f->live_blocks,
-		.null_cpu_ns = null_ns,
+		.null_cpu_ns = null.median,
 		.program_cpu_ns = j->recording.cpu_ns,
 		.program_rss_peak = j->recording.rss_anon_peak,
 		.processors = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
@@ -652,7 +664,7 @@ static int record_and_replay(const struct replay_opts *opts)
 	}
 	snprintf(own, sizeof(own), "%s/recording.scry", folder);
 	path = path ? path : own;
-	err = scry_malloc_record_to(path, opts->command, &status);
+	err = scry_malloc_record_to(path, opts->force, opts->command, &status);
 	if (!err && status)
 		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
 			status);

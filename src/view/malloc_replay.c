@@ -52,6 +52,8 @@ static const struct scry_column columns[] = {
 	{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, false},
 	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "real_rss_peak_min_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "real_rss_peak_max_bytes", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, false},
 };
 
@@ -158,6 +160,8 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->real_cpu_ns.most, real),
 		whole(predicted_cpu(r, row), real),
 		whole(row->real_rss.median, real),
+		whole(row->real_rss.least, real),
+		whole(row->real_rss.most, real),
 		whole(predicted_rss(r, row), real),
 	};
 
@@ -202,12 +206,14 @@ static bool has_real(const struct scry_replay_report *r)
 	return r->count && r->rows[0].has_real;
 }
 
-/* Off by so many tenths of a percent, with its sign in another column's place: a text. */
-static struct scry_cell error_cell(char *buffer, size_t size, uint64_t real, uint64_t predicted)
+/* Off by so much of the median; in brackets where real runs differ by as much themselves. */
+static struct scry_cell error_cell(char *buffer, size_t size, const struct scry_replay_spread *real,
+				   uint64_t predicted)
 {
-	double share = real ? ((double)predicted / (double)real - 1) * 100 : 0;
+	double share = real->median ? ((double)predicted / (double)real->median - 1) * 100 : 0;
+	bool is_noise = predicted >= real->least && predicted <= real->most;
 
-	snprintf(buffer, size, "%+.1f %%", share);
+	snprintf(buffer, size, is_noise ? "(%+.1f %%)" : "%+.1f %%", share);
 	return text(buffer);
 }
 
@@ -236,11 +242,11 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 			scry_cell_number(row->real_cpu_ns.median / 1000),
 			scry_cell_number(half_tenths(&row->real_cpu_ns)),
 			scry_cell_number(cpu / 1000),
-			error_cell(cpu_off, sizeof(cpu_off), row->real_cpu_ns.median, cpu),
+			error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu),
 			scry_cell_number(row->real_rss.median >> 10),
 			scry_cell_number(half_tenths(&row->real_rss)),
 			scry_cell_number(rss >> 10),
-			error_cell(rss_off, sizeof(rss_off), row->real_rss.median, rss),
+			error_cell(rss_off, sizeof(rss_off), &row->real_rss, rss),
 		};
 
 		if (row->has_real)
