@@ -175,8 +175,9 @@ static void tell_none(const struct scry_replay_report *r, struct scry_replay_ver
 		snprintf(
 			v->sentence, sizeof(v->sentence),
 			"cannot tell: nothing is better than %s in time or memory on this trace by "
-			"more than the noise",
-			first);
+			"more than the noise%s",
+			first,
+			is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "");
 	}
 }
 

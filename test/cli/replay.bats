@@ -89,7 +89,7 @@ is() { # JQ-EXPRESSION
 	make_recording 20000 3 500 20 0 3000 6
 	replay --runs 1 --with 'glibc,glibc:MALLOC_ARENA_MAX=1:GLIBC_TUNABLES=glibc.malloc.tcache_count=0\:glibc.malloc.arena_max=1'
 	is '[.rows[] | select(.kind == "all")] | length == 2'
-	for bad in nosuch glibc:ARENAS /no/such.so; do
+	for bad in nosuch glibc:ARENAS glibc:ARENA_MAX=2 jemalloc:MALLOC_ARENA_MAX=2 /no/such.so; do
 		run "$SCRY" malloc replay "$T/a.scry" --with "$bad"
 		[ "$status" -eq 1 ]
 		[[ "$output" == "scry: "* ]]
@@ -123,7 +123,7 @@ is() { # JQ-EXPRESSION
 
 @test "pictures: well-formed, from nobody's network, with a line for each allocator" {
 	make_recording 20000 1 1000 0 0 3000 9
-	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with 'glibc,glibc:A=<b>' -o "$T/a.svg" >"$T/a.txt"
+	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with 'glibc,glibc:MALLOC_A=<b>' -o "$T/a.svg" >"$T/a.txt"
 	grep -q "calls replayed" "$T/a.txt"
 	[ "$(python3 -c 'import sys, xml.dom.minidom as d; print(len(d.parse(sys.argv[1]).getElementsByTagName("polyline")))' "$T/a.svg")" = 2 ]
 	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc -o "$T/a.html" >/dev/null
