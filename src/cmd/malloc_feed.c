@@ -13,7 +13,6 @@
 
 #define SPARE_BLOCKS 4u /* of words: what one call can take */
 #define TAG_HALF 0x8000u
-#define SHARE_ALL 65535u
 
 static void slot_push(struct scry_malloc_feed *f, struct list *list, uint32_t slot)
 {
@@ -181,10 +180,11 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	w = op | (uint64_t)slot << 6;
 	b->slot = slot + 1;
 	b->size = 0;
+	b->number = f->number;
 	if (is_aligned || e->size > UINT16_MAX)
-		at = scry_malloc_feed_put_long(f, lane, w | (uint64_t)SHARE_ALL << 32,
-					       e->size | (is_aligned ? align_bits(e->align) : 0)
-								 << 42);
+		at = scry_malloc_feed_put_long(
+			f, lane, w | scry_malloc_feed_share(f, e->size) << 32,
+			e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
 	else
 		at = scry_malloc_feed_put(f, lane, w | e->size << 32);
 	has(f, lane, b, at);
@@ -199,7 +199,7 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 		 uint32_t op)
 {
 	struct block *b = &f->blocks[e->block];
-	uint64_t share = SHARE_ALL, x = 0;
+	uint64_t share = scry_malloc_feed_share(f, e->size), x = 0;
 	uint32_t tag, at;
 	int err = take(f, lane, b, &tag);
 
@@ -214,6 +214,7 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 		e->size | x << 42);
 	has(f, lane, b, at + 1);
 	b->begun = share ? at + 1 : 0;
+	b->number = f->number;
 	err = resize(f, b, e->size);
 	called(f, op);
 	return err;
@@ -252,21 +253,6 @@ static int end(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 	b->slot = 0;
 	called(f, op);
 	return 0;
-}
-
-/* How much of a block the program touched; too late for one of an earlier window. */
-static void touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
-{
-	const struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
-	uint64_t *w, share;
-
-	if (!b || !b->slot || !b->begun || b->window != f->window || !b->size)
-		return;
-	share = e->usable >= b->size
-			? SHARE_ALL
-			: (uint64_t)((double)SHARE_ALL * (double)e->usable / (double)b->size) + 1;
-	w = scry_malloc_feed_word(f, b->begun - 1);
-	*w = (*w & ~((uint64_t)SHARE_ALL << 32)) | (share < SHARE_ALL ? share : SHARE_ALL) << 32;
 }
 
 static bool is_begin(uint32_t op)
@@ -341,7 +327,7 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		return 0;
 	}
 	if (e->function == SCRY_MALLOC_TOUCHED) {
-		touched(f, e);
+		scry_malloc_feed_touched(f, e);
 		return 0;
 	}
 	op = operation(f, e);
@@ -419,6 +405,7 @@ static void read_time(struct scry_malloc_feed *f)
 	uint64_t now = f->source->time_ns, us;
 
 	f->number++;
+	scry_malloc_feed_sample(f);
 	if (!f->begin_ns)
 		f->begin_ns = now;
 	us = now > f->begin_ns ? (now - f->begin_ns) / 1000 : 0;
@@ -453,6 +440,10 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 		window_end(f);
 		f->is_open = r == WINDOW_FULL;
 		f->is_whole = !f->is_open && f->window == 1;
+		if (!f->is_open && f->is_first)
+			r = scry_malloc_feed_never_ended(f);
+		if (r < 0)
+			return r;
 	}
 	tell_head(f);
 	return 1;
@@ -527,6 +518,7 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f)
 	free(f->slots);
 	free(f->lane_of);
 	free(f->last_of);
+	free(f->never);
 	free(f);
 }
 

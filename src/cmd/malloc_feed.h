@@ -22,7 +22,9 @@ struct scry_malloc_source {
 	int (*rewind)(struct scry_malloc_source *s); /* 0 or -errno with a sentence */
 	/* 1 and the next call, valid until the next; 0 at the end; -errno with a sentence */
 	int (*next)(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call);
-	uint64_t time_ns; /* of the call that next gave, as exact as the recording; 0: not known */
+	uint64_t time_ns;  /* of the call that next gave, as exact as the recording; 0: not known */
+	uint64_t rss_anon; /* what the program had when it was last looked at, bytes */
+	uint64_t rss_count;   /* how often it was, in the first pass */
 	uint32_t main_thread; /* its number; 0: the first that makes a call */
 };
 

@@ -18,7 +18,8 @@ struct block {		 /* of the recording */
 	uint32_t word;	 /* there: where a tag goes that publishes it */
 	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
 	uint64_t size;
-	uint16_t lane; /* who had it last */
+	uint64_t number; /* of the call by which it got it */
+	uint16_t lane;	 /* who had it last */
 };
 
 struct slot {
@@ -58,9 +59,16 @@ struct scry_malloc_feed {
 	uint16_t *lane_of; /* by recorded thread: lane + 1 */
 	uint64_t *last_of; /* the same: its last call, as the first pass found it */
 	size_t thread_cap, last_cap;
-	uint64_t number;   /* of the call, in the recording */
-	uint64_t begin_ns; /* time of the first one */
-	uint64_t now_us;   /* since then */
+	uint64_t number;     /* of the call, in the recording */
+	uint64_t begin_ns;   /* time of the first one */
+	uint64_t now_us;     /* since then */
+	struct feed_sample { /* the last look at the program's memory, and the one before */
+		uint64_t count, number, number_before;
+		uint64_t rss_anon, live_bytes;
+	} sample;
+	uint64_t *never; /* calls that gave big blocks that never ended, ascending */
+	size_t never_count;
+	uint64_t never_share; /* of them, 65535ths were touched */
 	uint64_t passes;
 	bool is_first; /* pass */
 	struct lane lanes[SCRY_REPLAY_LANES];
@@ -88,6 +96,16 @@ int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item);
 /* Room for `count` words of a lane, and one more that leads on. The index of the first. */
 uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t lane, uint32_t count);
 uint64_t *scry_malloc_feed_word(struct scry_malloc_feed *f, uint32_t index);
+
+/* How much of a block was touched, in 65535ths, as far as it is known before it ends. */
+#define SHARE_ALL 65535u
+uint64_t scry_malloc_feed_share(const struct scry_malloc_feed *f, uint64_t size);
+/* The recording says so before it ends. */
+void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e);
+/* Before each call: has somebody looked at the program's memory? */
+void scry_malloc_feed_sample(struct scry_malloc_feed *f);
+/* At the first pass's end. 0 or -ENOMEM with a sentence. */
+int scry_malloc_feed_never_ended(struct scry_malloc_feed *f);
 
 /* Puts a short or a long word; its index. */
 uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w);

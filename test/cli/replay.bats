@@ -225,3 +225,21 @@ is() { # JQ-EXPRESSION
 	replay --runs 1 --with glibc
 	is '.totals.pace == "none"'
 }
+
+@test "a big block that never ends is touched as far as the program's memory says" {
+	{
+		echo 'scry-malloc 1 pid 7'
+		echo '1: calloc(100000000) = 1'
+		echo '1: malloc(1000000) = 2'
+		for i in 1 2 3; do
+			echo "memory threads=1 rss_anon=6000000 at=${i}00000000"
+			echo '1: malloc(64) = 3'
+			echo '1: free(3)'
+		done
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.rows[0].rss_peak_bytes | . > 5000000 and . < 7000000'
+	replay --runs 1 --with glibc --touch all
+	is '.rows[0].rss_peak_bytes > 100000000'
+}
