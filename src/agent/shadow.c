@@ -167,7 +167,9 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 	if (!is_pending)
 		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);
-	e->tsc = s->head.records ? scry_call_entered(slot, arguments, cookie, is_pending) : tsc();
+	e->tsc = s->head.records ? scry_call_entered(slot, arguments, cookie, is_pending,
+						     s->saved[e - &s->entries[0][0]])
+				 : tsc();
 	if (unlikely(e->tsc >= scry_agent.control->lease_tsc))
 		change(s, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
 }
@@ -187,6 +189,20 @@ static void record(const struct scry_shadow *s, uint64_t hook, uint64_t ticks)
 		;
 }
 
+/* 1: it has parts at its return. What they need is taken out before its entry is free. */
+static int keep_back(struct scry_call_back *back, uint64_t hook, const uint64_t *saved)
+{
+	const struct scry_call_plan *plan = scry_call_plan_back((uint32_t)hook);
+
+	if (likely(!plan))
+		return 0;
+	back->hook = (uint32_t)hook;
+	back->plan = plan;
+	for (uint32_t i = 0; i < SCRY_PLAN_SAVED_MAX; i++)
+		back->saved[i] = saved[i];
+	return 1;
+}
+
 /* `slot` holds the thunk's number; it gets the address to go on at. */
 void scry_agent_returned(uint64_t *slot)
 {
@@ -194,6 +210,8 @@ void scry_agent_returned(uint64_t *slot)
 	uint64_t now = s->head.records ? 0 : tsc(), found = 0, told = 0;
 	struct scry_shadow_entry *ways = s->entries[scry_shadow_bucket((uint64_t)slot)];
 	int is_open = scry_agent.gate->open != 0;
+	struct scry_call_back backs[SCRY_SHADOW_WAYS];
+	uint32_t back_count = 0;
 
 	*slot = s->originals[*slot];
 	for (uint32_t i = 0; i < SCRY_SHADOW_WAYS; i++) {
@@ -203,6 +221,9 @@ void scry_agent_returned(uint64_t *slot)
 		if (key >> SCRY_SHADOW_HOOK_BITS != (uint64_t)slot >> 3)
 			continue;
 		found = 1;
+		if (s->head.records && then && is_open)
+			back_count += keep_back(&backs[back_count], key & HOOK_MASK,
+						s->saved[&ways[i] - &s->entries[0][0]]);
 		__atomic_store_n(&ways[i].key, 0, __ATOMIC_RELEASE);
 		if (unlikely(!is_open))
 			continue;
@@ -212,7 +233,7 @@ void scry_agent_returned(uint64_t *slot)
 			record(s, key & HOOK_MASK, now - then);
 	}
 	if (told)
-		scry_call_returned(slot, slot[-1]); /* rax, as agent/keep.h saves it */
+		scry_call_returned(slot, backs, back_count);
 	if (unlikely(!found))
 		add(&s->head.orphans, 1);
 }

@@ -12,27 +12,28 @@
 
 #include "base/err.h"
 #include "cmd/calls.h"
-#include "cmd/calls_known.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
+#include "hook/call_plans.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
-#define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
 #define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
 
 struct traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
 	uint64_t address;
-	const char *form;
-	struct scry_known_shape shape;
+	const struct scry_proto *proto;
+	uint32_t args; /* registers that are told */
+	bool has_plan;
 	uint32_t way;
 	bool is_told;
 };
@@ -42,6 +43,7 @@ struct trace {
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
+	struct scry_call_plans plans;
 	struct traced *functions;
 	uint32_t count, room, told;
 	const struct scry_shadow_stats *stats; /* one, the sum */
@@ -50,12 +52,29 @@ struct trace {
 	bool is_suspicious, is_left, is_ahead;
 };
 
+/* What is fetched of its calls. 0 or -ENOMEM, -E2BIG. */
+static int plan_calls(struct trace *t, struct traced *f)
+{
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	const struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
+	struct scry_plan plan = {0};
+	int r;
+
+	if (cli->args != SCRY_CALLS_NONE)
+		scry_plan_make(f->proto, &opts, &plan);
+	r = scry_call_plans_add(&t->plans, plan.is_needed ? &plan.head : NULL, plan.ops);
+	f->args = plan.args;
+	f->has_plan = r > 0;
+	return r < 0 ? r : scry_calls_function(t->calls);
+}
+
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
 static int number_of(struct trace *t, const struct scry_hook *row)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	const struct scry_known *known = scry_known_find(row->symbol, row->module);
+	const struct scry_proto *proto = scry_protos_find(cli->protos, row->symbol, row->module);
 	struct traced *f;
+	int r;
 
 	for (uint32_t i = 0; i < t->count; i++) {
 		f = &t->functions[i];
@@ -78,23 +97,16 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 	*f = (struct traced){.symbol = strdup(row->symbol),
 			     .module = strdup(row->module),
 			     .address = row->address,
-			     .form = known ? known->form : UNKNOWN_FORM,
+			     .proto = proto ? proto : &scry_proto_unknown,
 			     .way = row->way};
-	if (!f->symbol || !f->module) {
+	r = f->symbol && f->module ? plan_calls(t, f)
+				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+	if (r < 0) {
 		free(f->symbol);
 		free(f->module);
-		return scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+		return r;
 	}
-	f->shape = scry_known_shape(f->form);
-	if (cli->args == SCRY_CALLS_NONE)
-		f->shape = (struct scry_known_shape){0};
-	if (!cli->string_size)
-		f->shape.text_arg = 0;
-	t->count++;
-	return scry_calls_function(t->calls, f->shape.text_arg,
-				   known ? known->text : SCRY_CALLS_OTHER) < 0
-		       ? -ENOMEM
-		       : (int)t->count - 1;
+	return (int)t->count++;
 }
 
 /* What the stubs tell the agent. */
@@ -111,8 +123,7 @@ static int fill_cookies(struct trace *t, struct scry_hooks *h)
 		if (n < 0)
 			return n;
 		f = &t->functions[n];
-		row->to.cookie = scry_call_cookie((uint32_t)n, f->shape.args, f->shape.text_arg,
-						  f->shape.text) |
+		row->to.cookie = scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
 				 (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
 	}
 	return 0;
@@ -142,6 +153,8 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	}
 	if (r == 0)
 		r = fill_cookies(t, fresh);
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &t->watch->inj);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
@@ -212,6 +225,8 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
@@ -290,7 +305,8 @@ static int tell_functions(struct scry_watch *w, struct trace *t)
 					      .way_str = names.way,
 					      .address = f->address};
 
-		scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
+		scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text),
+				   &ev.prototype_str);
 		r = scry_writer_payload(
 			w->writer,
 			&(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION},
@@ -414,6 +430,7 @@ static void done(struct scry_watch *w)
 	scry_tracks_free(t->tracks);
 	scry_hooks_close(&t->hooks);
 	scry_calls_free(t->calls);
+	scry_call_plans_done(&t->plans);
 	for (uint32_t i = 0; i < t->count; i++) {
 		free(t->functions[i].symbol);
 		free(t->functions[i].module);

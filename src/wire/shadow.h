@@ -21,6 +21,8 @@
 #ifndef SCRY_WIRE_SHADOW_H
 #define SCRY_WIRE_SHADOW_H
 
+#include "wire/call_plan.h"
+
 #include <stdint.h>
 
 #define SCRY_SHADOW_THUNKS 16384u /* return addresses, that is call sites */
@@ -70,6 +72,10 @@ struct scry_shadow {
 	uint64_t originals[SCRY_SHADOW_THUNKS] __attribute__((aligned(64)));
 	struct scry_shadow_entry entries[SCRY_SHADOW_BUCKETS][SCRY_SHADOW_WAYS]
 		__attribute__((aligned(64)));
+	/* wire/call_plan.h: words of an entry that its return needs; plans, and each hook's */
+	uint64_t saved[SCRY_SHADOW_BUCKETS * SCRY_SHADOW_WAYS][SCRY_PLAN_SAVED_MAX];
+	uint16_t plan_of[SCRY_SHADOW_HOOKS_MAX];
+	struct scry_call_plan plans[SCRY_PLAN_UNITS] __attribute__((aligned(64)));
 };
 
 /* A duration's bucket: four linear steps to each power of two, so a bucket is a quarter wide. */

@@ -117,7 +117,7 @@ puts 'sqlite3_prepare_v2(nil, "constructor", -1, nil, nil) = 11'
 def call(name, text, rest, result) = puts(%(#{name}(0x1230, #{text}#{rest}) = #{result}))
 call "mysql_real_query", '"SELECT 1"', ", 8", 49
 call "mysql_real_query", '"SELECT"', ", 6", 84
-call "mysql_real_query", '"a\x00b\n\""', ", 5", 34
+call "mysql_real_query", '"a\0b\n""', ", 5", 34
 call "mysql_real_query", "nil", ", 0", -1
 call "mysql_real_query", '""', ", 0", -1
 (1..17).each do |n|
