@@ -96,7 +96,7 @@ static uint32_t put_back(const struct scry_agent_thread *t, uint64_t *w, const u
 
 	f.plan = back->plan;
 	f.registers = 0;
-	f.slot = 0;
+	f.slot = slot;
 	f.saved = back->saved;
 	f.rax = slot[-1]; /* as agent/keep.h saves them */
 	f.rdx = slot[-8];

@@ -2,7 +2,8 @@
  * Memory that the function is sure to read itself is loaded, so far as it will be: up to a length,
  * or within the pages in which no NUL has been met yet. All other is read by process_vm_readv of
  * ourselves, which fails where a load would trap: as many pointers in one call as do not hang on
- * each other. No register that a function may use is changed: vector registers are only stored.
+ * each other; but what lies in the page of the return address is loaded. No register that a
+ * function may use is changed: vector registers are only stored.
  */
 #include "agent/fetch.h"
 
@@ -167,6 +168,14 @@ static uint64_t *settle(struct work *w, const struct read *r, uint32_t got, uint
 	return to + 2 + words_of(n);
 }
 
+/* In the page of the return address, which is there, as it is in use: most variables that a caller
+ * lends are. */
+static int is_near(const struct work *w, uint64_t at, uint64_t end)
+{
+	return end > at &&
+	       ((at ^ (uint64_t)w->f->slot) | ((end - 1) ^ (uint64_t)w->f->slot)) <= PAGE_MASK;
+}
+
 static void flush(struct work *w)
 {
 	struct iovec local[2 * BATCH_MAX], remote[2 * BATCH_MAX];
@@ -181,6 +190,11 @@ static void flush(struct work *w)
 		uint64_t to_at = (uint64_t)(w->batch[i].part + 1);
 
 		got[i] = 0;
+		if (is_near(w, at, end)) {
+			got[i] = (uint32_t)copy_length((uint8_t *)to_at, (const uint8_t *)at,
+						       end - at);
+			continue;
+		}
 		while (at < end) { /* two pages at most */
 			uint64_t stop = (at | PAGE_MASK) + 1;
 
@@ -192,7 +206,8 @@ static void flush(struct work *w)
 			at = stop;
 		}
 	}
-	read_pieces(w, local, remote, owner, pieces, got);
+	if (pieces)
+		read_pieces(w, local, remote, owner, pieces, got);
 	to = (uint64_t *)(void *)w->batch[0].part;
 	for (uint32_t i = 0; i < w->count; i++)
 		to = settle(w, &w->batch[i], got[i], to);

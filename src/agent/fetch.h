@@ -11,7 +11,7 @@
 struct scry_fetching {
 	const struct scry_call_plan *plan;
 	const uint64_t *registers; /* at the entry: rdi, rsi, rdx, rcx, r8, r9; else NULL */
-	const uint64_t *slot;	   /* of the return address, at the entry */
+	const uint64_t *slot;	   /* of the return address */
 	const uint64_t *saved;	   /* at the return */
 	uint64_t rax, rdx;	   /* at the return */
 	uint32_t tid;		   /* this thread's */

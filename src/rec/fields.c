@@ -107,7 +107,7 @@ static const struct scry_field fields_scry_ev_totals[] = {
 	FIELD(scry_ev_totals, watched_ns, "watched_ns", NUMBER),
 	FIELD(scry_ev_totals, frees_older, "frees_older", NUMBER),
 	FIELD(scry_ev_totals, pid, "pid", NUMBER),
-	FIELD(scry_ev_totals, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_totals, exit, "exit", NUMBER),
 	FIELD(scry_ev_totals, gcs, "gcs", NUMBER),
 	FIELD(scry_ev_totals, full_gcs, "full_gcs", NUMBER),
 	FIELD(scry_ev_totals, compactions, "compactions", NUMBER),

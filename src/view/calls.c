@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -375,6 +376,26 @@ static int tell_unfinished(struct lines *l)
 	return r;
 }
 
+/* "+++ exited (status 0) +++", in text. */
+static void tell_exit(struct lines *l, const struct scry_event *event)
+{
+	const struct scry_ev_totals *t = (const void *)(event + 1);
+	int status = (int)(t->exit & 0xffff);
+
+	if (!(t->exit & SCRY_EXIT_KNOWN) || l->doc->is_data ||
+	    (l->opts->pid && l->opts->pid != t->pid))
+		return;
+	cut_line(l);
+	begin_line(l, event->time_ns, t->pid);
+	if (WIFSIGNALED(status))
+		scry_buf_printf(&l->buf, "+++ killed by SIG%s +++\n",
+				sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status))
+							       : "?");
+	else
+		scry_buf_printf(&l->buf, "+++ exited (status %d) +++\n", WEXITSTATUS(status));
+	print(l);
+}
+
 static int read_all(struct lines *l, struct scry_honesty *honesty)
 {
 	const struct scry_event *event;
@@ -389,6 +410,8 @@ static int read_all(struct lines *l, struct scry_honesty *honesty)
 			r = on_call(l, event);
 		if (event->type == SCRY_EVENT_RETURN)
 			r = on_return(l, event);
+		if (event->type == SCRY_EVENT_TOTALS && !l->is_whole)
+			tell_exit(l, event);
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
 			l->last_ns = event->time_ns;
 	}

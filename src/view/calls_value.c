@@ -42,6 +42,8 @@ struct value {
 
 void scry_call_values_done(struct scry_call_values *v)
 {
+	for (size_t i = 0; i < v->count; i++)
+		free((char *)(uintptr_t)v->values[i].bytes);
 	free(v->values);
 	*v = (struct scry_call_values){0};
 }
@@ -60,6 +62,15 @@ static void push(const struct shown *s, struct scry_doc_value value)
 			return;
 		v->values = more;
 		v->room = room;
+	}
+	if (value.kind == SCRY_VALUE_TEXT) {
+		char *copy = malloc(value.number + 1);
+
+		v->failed |= !copy;
+		if (!copy)
+			return;
+		memcpy(copy, value.bytes, value.number);
+		value.bytes = copy;
 	}
 	v->values[v->count++] = value;
 }

@@ -9,8 +9,8 @@
 #include "view/calls_image.h"
 #include "view/doc.h"
 
-struct scry_call_values { /* zeroed: empty; its texts live in `texts` or in events */
-	struct scry_doc_value *values;
+struct scry_call_values {	       /* zeroed: empty */
+	struct scry_doc_value *values; /* their texts are owned */
 	size_t count, room;
 	bool failed;
 };

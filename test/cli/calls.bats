@@ -132,6 +132,7 @@ call "mysql_query", "nil", "", -1
 call "mysql_query", "\"#{"x" * 256}\"...", "", 3000
 call "mysql_real_query", "\"#{"x" * 256}\"...", ", 3000", 120
 call "mysql_query", "\"#{"x" * 256}\"", "", 256
+puts "+++ exited (status 0) +++"
 RUBY
 	diff "$T/want" "$T/lines"
 }
@@ -152,7 +153,8 @@ RUBY
 	grep -qE '^  traced_inner\(0.*\) = 0$' "$T/lines"
 	grep -qE '^<\.\.\. traced_sum resumed> \) = 0$' "$T/lines"
 	grep -qE '^traced_sum\(0, 1, 1, .*\) = 8$' "$T/lines"
-	[ "$(wc -l <"$T/lines")" -eq 4 ]
+	[ "$(wc -l <"$T/lines")" -eq 5 ]
+	[ "$(tail -1 "$T/lines")" = "+++ exited (status 0) +++" ]
 	TZ=UTC "$SCRY" report -ttt -r -T "$T/x.scry" | grep -qE '^  0\.[0-9]{6} 1[0-9]{9}\.[0-9]{6} traced_sum\(0, 1, 1, .*\) = 8 <0\.0000[0-9]{2}>$'
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 	json_is "$T/o.json" 'rows.to_h { |r| [r["function"], r["calls"]] } == {"traced_sum" => 2, "traced_inner" => 1}'

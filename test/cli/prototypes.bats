@@ -1,0 +1,114 @@
+#!/usr/bin/env bats
+# scry calls and prototypes in the syntax of ltrace.conf: what is fetched, how it is shown, whom it harms.
+
+load lib
+
+CONF="$BATS_TEST_DIRNAME/prototypes.conf"
+ALL='p_*@libprototypes.so'
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# shown ARGS...: what scry calls says of target_prototypes, in $T/lines. The target looks for itself
+# whether its results and errno are right, and then ends with 3.
+shown() {
+	local got=0
+	"$SCRY" calls -F "$CONF" "$@" -- "$TARGETS/target_prototypes" >"$T/lines" 2>"$T/err" 3>&- || got=$?
+	[ "$got" -eq 3 ] && grep -q "^wrong 0$" "$T/err" && return 0
+	echo "ended with $got"
+	cat "$T/err"
+	return 1
+}
+
+# has LINE: among the lines, whole.
+has() {
+	grep -qxF -e "$1" "$T/lines" && return 0
+	echo "not there: $1"
+	cat "$T/lines"
+	return 1
+}
+
+@test "the text is that of Debian's ltrace, line by line" {
+	command -v ltrace >/dev/null || skip "no ltrace"
+	# what ltrace reads without looking whether it is there, and what it does not see, comes below
+	local plain='s/^[a-z_.]+->//; s/^(p_(bad|tail|outer|address)\(|<\.\.\.).*//; s/\) += /) = /; /^$/d'
+	ltrace -F "$CONF" -e 'p_*' -o "$T/ltrace" "$TARGETS/target_prototypes" 2>"$T/ltrace.err" || [ $? -eq 3 ] || {
+		cat "$T/ltrace.err"
+		skip "ltrace cannot trace here"
+	}
+	shown -x "$ALL" -s 32
+	sed -E "$plain" "$T/ltrace" >"$T/want"
+	sed -E "$plain" "$T/lines" >"$T/got"
+	[ "$(wc -l <"$T/want")" -ge 40 ]
+	diff "$T/want" "$T/got"
+}
+
+@test "bad pointers, the last bytes before unreadable memory, calls within calls" {
+	shown -x "$ALL"
+	has 'p_bad("eeeeee"...) = 1'
+	has 'p_bad("eeeee") = 1'
+	has 'p_bad(0x10) = 1'
+	has 'p_bad(0x123456789000) = 1'
+	has 'p_bad(0xfffffffffffff000) = 1'
+	has 'p_length("", 9) = 9'
+	has 'p_strings(nil, "") = ""'
+	has 'p_list({ 1, { 2, recurse^ } }) = <void>'
+	has 'p_list({ 0, { 1, { 2, { 3, ... } } } }) = <void>'
+	[ "$(tail -1 "$T/lines")" = "+++ exited (status 3) +++" ]
+	has 'p_outer( <unfinished ...>'
+	has 'p_address(0x5) = 0x5'
+	has '<... p_outer resumed> 5, 5) = 5'
+	grep -q "53 calls, 0 lost, 0 errors" "$T/err"
+}
+
+@test "a recording carries the prototypes; JSON has values; digests have no text" {
+	shown -x "$ALL" -o "$T/full.scry" --args=full
+	rm "$T/lines"
+	"$SCRY" report "$T/full.scry" >"$T/lines" 2>"$T/err"
+	has 'p_named({ 3, [ 1, 2, 3 ], "three" }) = 3'
+	has 'p_out(42, "result", "in") = 105'
+	has 'p_enum_short(NONE) = -1'
+	"$SCRY" report --json "$T/full.scry" >"$T/json"
+	of() {
+		jq -c "select(.function==\"$1\") | [.args, .result]" "$T/json" | head -1
+	}
+	[ "$(of p_named)" = '[[[3,[1,2,3],"three"]],3]' ]
+	[ "$(of p_floats)" = '[[1.5,-2.25,7],6.25]' ]
+	[ "$(of p_structs)" = '[[3,["abc\u0000\u0000\u0000",2.5],4.5],[10,120,97]]' ]
+	[ "$(of p_enum)" = '[["RED"],0]' ]
+	[ "$(of p_out)" = '[[42,"result","in"],105]' ]
+	[ "$(of p_array)" = '[[[1,2,3],3],null]' ]
+	grep -qF '"args": [8, 255, true, 258, 18446744073709551614], "result": 123457311' "$T/json"
+	shown -x "$ALL" -o "$T/digest.scry"
+	"$SCRY" report "$T/digest.scry" >"$T/lines" 2>"$T/err"
+	has 'p_strings("?", "?") = "?"'
+	has 'p_array([ 1, 2, 3 ], 3) = <void>'
+	! grep -aqE "hello|three|result" "$T/digest.scry"
+}
+
+@test "no prototypes but of ltrace's own files: all are read, unchanged" {
+	local files=()
+	for file in /etc/ltrace.conf /usr/share/ltrace/*.conf; do
+		[ -f "$file" ] && files+=(-F "$file")
+	done
+	[ "${#files[@]}" -gt 0 ] || skip "no files of ltrace"
+	"$SCRY" calls "${files[@]}" -x setlocale@libc.so.6 -- /bin/ls "$T" >"$T/lines" 2>"$T/err"
+	grep -qE '^setlocale\(LC_ALL, "'  "$T/lines"
+}
+
+@test "a line that makes no sense is named" {
+	printf 'int f(int);\nint g(integer);\n' >"$T/bad.conf"
+	run "$SCRY" calls -F "$T/bad.conf" -x f -- /bin/true
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"bad.conf:2: an unknown type"* ]]
+	run "$SCRY" calls -F "$T/none.conf" -x f -- /bin/true
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"none.conf"*"No such file"* ]]
+}
