@@ -106,6 +106,8 @@ static int64_t read_self(const struct work *w, const struct iovec *local,
 	register uint64_t r9 __asm__("r9") = 0;
 	int64_t result = SYS_PROCESS_VM_READV;
 
+	if (!__atomic_load_n(&scry_agent.shadow.head.may_read, __ATOMIC_SEQ_CST))
+		return -1;
 	w->f->has_read = 1;
 	__asm__ volatile("syscall"
 			 : "+a"(result)

@@ -6,10 +6,14 @@
  * handler that interrupts anywhere here works on other slots, lower on the stack or on another one.
  */
 #include "agent/calls.h"
+#include "wire/call_ring.h"
 
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
 #define NO_THUNK (~0ull)
 #define RESTORER_BYTES 9
+#define PR_SET_SECCOMP 22
+#define SYS_PRCTL 157
+#define SYS_SECCOMP 317
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie);
 void scry_agent_returned(uint64_t *slot);
@@ -139,6 +143,24 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 	return 1;
 }
 
+static void forbid(struct scry_shadow *s)
+{
+	__atomic_store_n(&s->head.may_read, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&stats_of(s, 0)->forbidden, 1, __ATOMIC_RELAXED);
+}
+
+/* Does this call forbid system calls? Those of ours could end the program. */
+static __attribute__((noinline)) void guard(struct scry_shadow *s, const uint64_t *arguments,
+					    uint64_t cookie)
+{
+	int is_prctl = (cookie & SCRY_CALL_IS_PRCTL) != 0;
+
+	if (is_prctl ? arguments[0] == PR_SET_SECCOMP
+		     : arguments[0] == SYS_SECCOMP ||
+			       (arguments[0] == SYS_PRCTL && arguments[1] == PR_SET_SECCOMP))
+		forbid(s);
+}
+
 void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 {
 	struct scry_shadow *s = &scry_agent.shadow;
@@ -147,6 +169,11 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 	struct scry_shadow_entry *e = 0;
 	int is_pending;
 
+	if (unlikely(cookie & (SCRY_CALL_IS_PRCTL | SCRY_CALL_IS_SYSCALL)) && s->head.records) {
+		guard(s, arguments, cookie);
+		if (cookie & SCRY_CALL_IS_GUARD)
+			return;
+	}
 	if (unlikely(s->head.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
 	if (unlikely(!scry_agent.gate->open))

@@ -154,5 +154,6 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
+	cli.reads_unsure = files.count && cli.args != SCRY_CALLS_NONE;
 	return run(&cli, &opts, &report, sums);
 }

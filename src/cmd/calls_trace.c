@@ -50,6 +50,8 @@ struct trace {
 	uint64_t look_ns;
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
+	uint32_t guards; /* requests at the end: ways into seccomp */
+	bool is_forbidden;
 };
 
 /* What is fetched of its calls. 0 or -ENOMEM, -E2BIG. */
@@ -109,6 +111,20 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 	return (int)t->count++;
 }
 
+/* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
+ */
+static uint32_t guard_of(const struct trace *t, const struct scry_hook *row)
+{
+	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
+			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
+							   : 0;
+
+	if (!t->guards || !flags)
+		return 0;
+	return flags |
+	       (row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD : 0);
+}
+
 /* What the stubs tell the agent. */
 static int fill_cookies(struct trace *t, struct scry_hooks *h)
 {
@@ -119,12 +135,15 @@ static int fill_cookies(struct trace *t, struct scry_hooks *h)
 
 		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
 			continue;
+		row->to.cookie = guard_of(t, row);
+		if (row->to.cookie & SCRY_CALL_IS_GUARD)
+			continue;
 		n = number_of(t, row);
 		if (n < 0)
 			return n;
 		f = &t->functions[n];
-		row->to.cookie = scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
-				 (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
+		row->to.cookie |= scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
+				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
 	}
 	return 0;
 }
@@ -164,6 +183,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 	const struct scry_hook_to unwinder = {
 		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	static const char *const guards[] = {"prctl@*", "syscall@*"};
 	struct trace *t = arg;
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	int r = scry_shadow_check(h);
@@ -175,6 +195,12 @@ static int want_all(struct scry_hooks *h, void *arg)
 		r = scry_hooks_want(h, UNWINDERS, &unwinder);
 	for (int i = 0; i < cli->request_count && r == 0; i++)
 		r = scry_hooks_want(h, cli->requests[i], &to);
+	t->guards = 0;
+	for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]) && cli->reads_unsure && r == 0;
+	     i++) {
+		r = scry_hooks_want(h, guards[i], &to);
+		t->guards += r == 0;
+	}
 	return r;
 }
 
@@ -259,6 +285,23 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
+/* Told once; also for those that did not go by a function of libc. */
+static void look_for_seccomp(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	if (t->is_forbidden || !cli->reads_unsure || !t->stats)
+		return;
+	if (!w->target_gone && scry_proc_refresh(&w->proc) == 0 && w->proc.seccomp)
+		t->is_forbidden = scry_shadow_forbid_reads(&w->inj) == 0;
+	scry_error_clear();
+	t->is_forbidden |= t->stats->forbidden != 0;
+	if (t->is_forbidden)
+		scry_watch_note(w,
+				"the program has put itself under seccomp: since then memory that "
+				"functions are not known to read is not shown");
+}
+
 /* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
  * than it is mapped. */
 static void look_for_newcomers(struct scry_watch *w, struct trace *t)
@@ -269,6 +312,7 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
 		return;
 	t->look_ns = now + LOOK_NS;
+	look_for_seccomp(w, t);
 	why = scry_shadow_newcomer(&t->hooks);
 	if (why && t->is_suspicious) {
 		w->enough = why;
@@ -377,19 +421,30 @@ static void leave(struct scry_watch *w)
 }
 
 /* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *w, const struct trace *t)
+static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
 	if (!cli->is_default)
-		return scry_loading_tell_unmet(w, &t->hooks, 1, "traced");
-	for (size_t q = 1; q < t->hooks.request_count; q++)
-		if (scry_loading_is_met(&t->hooks, q))
+		return scry_loading_tell_unmet(w, h, 1, "traced");
+	for (size_t q = 1; q < h->request_count; q++)
+		if (scry_loading_is_met(h, q))
 			return 0;
 	return scry_fail(-ENOTSUP,
 			 "nothing was traced: process %d loaded none of the known client "
 			 "libraries; fix: name functions, -x SYMBOL[@LIB]",
 			 w->proc.pid);
+}
+
+/* The ways into seccomp do not count. */
+static int tell_unmet_but_guards(struct scry_watch *w, struct trace *t)
+{
+	int r;
+
+	t->hooks.request_count -= t->guards;
+	r = tell_unmet(w, &t->hooks);
+	t->hooks.request_count += t->guards;
+	return r;
 }
 
 static int finish(struct scry_watch *w)
@@ -403,6 +458,7 @@ static int finish(struct scry_watch *w)
 		return 0;
 	t->is_left = true;
 	r = drain(w);
+	look_for_seccomp(w, t);
 	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
 	w->events = calls.calls;
@@ -418,7 +474,7 @@ static int finish(struct scry_watch *w)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
 	scry_loading_tell(w, &t->hooks);
-	return r < 0 ? r : tell_unmet(w, t);
+	return r < 0 ? r : tell_unmet_but_guards(w, t);
 }
 
 static void done(struct scry_watch *w)

@@ -19,8 +19,9 @@ enum scry_conversion_kind {
 	SCRY_CONVERT_DOUBLE,
 	SCRY_CONVERT_LONG_DOUBLE, /* 16 bytes of the stack, aligned */
 	SCRY_CONVERT_STRING,
-	SCRY_CONVERT_POINTER,	/* wide strings too */
-	SCRY_CONVERT_WIDTH,	/* an int, for a * */
+	SCRY_CONVERT_POINTER, /* wide strings too */
+	SCRY_CONVERT_WIDTH,   /* an int, for a * */
+	SCRY_CONVERT_NONE,
 	SCRY_CONVERT_PRECISION, /* the same behind a point: how long a string is at most */
 };
 struct scry_conversion {
@@ -36,108 +37,73 @@ struct scry_format {
 	uint8_t is_star;
 };
 
-static inline uint8_t scry_format_bytes(int half, int is_long)
+/* What a letter ends a conversion of, or SCRY_CONVERT_NONE. */
+static inline uint8_t scry_format_kind(char letter)
 {
-	return is_long ? 8 : half >= 2 ? 1 : half ? 2 : 4;
+	static const char letters[] = "diuoxXcCaAeEfFgGsSpn";
+	static const uint8_t kinds[] = {
+		SCRY_CONVERT_INT,     SCRY_CONVERT_INT,	    SCRY_CONVERT_UINT,
+		SCRY_CONVERT_OCTAL,   SCRY_CONVERT_HEX,	    SCRY_CONVERT_HEX,
+		SCRY_CONVERT_CHAR,    SCRY_CONVERT_CHAR,    SCRY_CONVERT_DOUBLE,
+		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,
+		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_DOUBLE,
+		SCRY_CONVERT_DOUBLE,  SCRY_CONVERT_STRING,  SCRY_CONVERT_POINTER,
+		SCRY_CONVERT_POINTER, SCRY_CONVERT_POINTER,
+	};
+
+	for (uint32_t i = 0; i < sizeof(kinds); i++)
+		if (letters[i] == letter)
+			return kinds[i];
+	return SCRY_CONVERT_NONE;
 }
 
 /* 1: *ret is the next one; 0: there is none, or the rest is not understood ("%2$s"). */
 static inline int scry_format_next(struct scry_format *f, struct scry_conversion *ret)
 {
-	int half = 0, is_long = 0, is_wide = 0, is_point = 0;
+	int half = 0, is_long = 0, is_wide = 0, is_point = f->is_star;
 
-	*ret = (struct scry_conversion){0};
-	if (f->is_star)
-		is_point = ret->is_limited = ret->is_star = 1;
+	*ret = (struct scry_conversion){.is_limited = f->is_star, .is_star = f->is_star};
 	for (; f->at < f->end; f->at++) {
 		char c = *f->at;
+		uint8_t kind = scry_format_kind(c);
 
 		if (!f->is_inside) {
 			half = is_long = is_wide = is_point = 0;
-			f->is_star = 0;
 			*ret = (struct scry_conversion){0};
+			f->is_star = 0;
 			f->is_inside = c == '%';
-			continue;
-		}
-		ret->bytes = scry_format_bytes(half, is_long);
-		switch (c) {
-		case '*':
+		} else if (c == '%' || c == 'm') {
+			f->is_inside = f->is_star = 0;
+		} else if (c == '$') {
+			return 0;
+		} else if (c == '*') {
 			ret->kind = is_point ? SCRY_CONVERT_PRECISION : SCRY_CONVERT_WIDTH;
 			ret->bytes = 4;
 			f->is_star = (uint8_t)is_point;
 			f->at++;
 			return 1;
-		case '.':
+		} else if (c == '.') {
 			is_point = ret->is_limited = 1;
-			ret->is_star = 0;
-			ret->precision = 0;
-			continue;
-		case '0' ... '9':
+		} else if (c >= '0' && c <= '9') {
 			if (is_point && ret->precision < 100000000)
 				ret->precision = ret->precision * 10 + (uint32_t)(c - '0');
-			continue;
-		case '$':
-			return 0;
-		case 'h':
+		} else if (c == 'h') {
 			half++;
-			continue;
-		case 'L':
-			is_wide = is_long = 1;
-			continue;
-		case 'l':
-		case 'q':
-		case 'j':
-		case 't':
-		case 'z':
-		case 'Z':
+		} else if (c == 'L' || c == 'l' || c == 'q' || c == 'j' || c == 't' || c == 'z' ||
+			   c == 'Z') {
+			is_wide |= c == 'L';
 			is_long = 1;
-			continue;
-		case '%':
-		case 'm':
+		} else if (kind != SCRY_CONVERT_NONE) {
+			if (kind == SCRY_CONVERT_DOUBLE && is_wide)
+				kind = SCRY_CONVERT_LONG_DOUBLE;
+			if (kind == SCRY_CONVERT_STRING && is_long)
+				kind = SCRY_CONVERT_POINTER;
+			ret->kind = kind;
+			ret->bytes = is_long ? 8 : half >= 2 ? 1 : half ? 2 : 4;
+			f->at++;
 			f->is_inside = f->is_star = 0;
-			continue;
-		case 'd':
-		case 'i':
-			ret->kind = SCRY_CONVERT_INT;
-			break;
-		case 'u':
-			ret->kind = SCRY_CONVERT_UINT;
-			break;
-		case 'o':
-			ret->kind = SCRY_CONVERT_OCTAL;
-			break;
-		case 'x':
-		case 'X':
-			ret->kind = SCRY_CONVERT_HEX;
-			break;
-		case 'c':
-		case 'C':
-			ret->kind = SCRY_CONVERT_CHAR;
-			break;
-		case 'a':
-		case 'A':
-		case 'e':
-		case 'E':
-		case 'f':
-		case 'F':
-		case 'g':
-		case 'G':
-			ret->kind = is_wide ? SCRY_CONVERT_LONG_DOUBLE : SCRY_CONVERT_DOUBLE;
-			break;
-		case 's':
-			ret->kind = is_long ? SCRY_CONVERT_POINTER : SCRY_CONVERT_STRING;
-			break;
-		case 'S':
-		case 'p':
-		case 'n':
-			ret->kind = SCRY_CONVERT_POINTER;
-			break;
-		default:
-			continue;
+			return 1;
 		}
-		f->at++;
-		f->is_inside = f->is_star = 0;
-		return 1;
 	}
 	return 0;
 }

@@ -73,6 +73,10 @@ static inline uint32_t scry_call_hook(uint64_t head)
 /* What the cookie of a hook says beside its number and SCRY_SHADOW_RED_ZONE: how many argument
  * registers are told, and whether it has a plan (wire/call_plan.h). */
 #define SCRY_CALL_HAS_PLAN (1u << 23)
+/* A way into seccomp: prctl, or syscall. From then on system calls are left alone. */
+#define SCRY_CALL_IS_PRCTL (1u << 24)
+#define SCRY_CALL_IS_SYSCALL (1u << 25)
+#define SCRY_CALL_IS_GUARD (1u << 26) /* and it is hooked for that alone: it is not told */
 static inline uint32_t scry_call_cookie(uint32_t hook, uint32_t args, int has_plan)
 {
 	return hook | args << 20 | (has_plan ? SCRY_CALL_HAS_PLAN : 0);

@@ -16,11 +16,11 @@ teardown() {
 	end_started
 }
 
-# shown ARGS...: what scry calls says of target_prototypes, in $T/lines. The target looks for itself
+# shown ARGS...: what scry calls says of target_prototypes (with $HOW), in $T/lines. The target looks for itself
 # whether its results and errno are right, and then ends with 3.
 shown() {
 	local got=0
-	"$SCRY" calls -F "$CONF" "$@" -- "$TARGETS/target_prototypes" >"$T/lines" 2>"$T/err" 3>&- || got=$?
+	"$SCRY" calls -F "$CONF" "$@" -- "$TARGETS/target_prototypes" ${HOW:-} >"$T/lines" 2>"$T/err" 3>&- || got=$?
 	[ "$got" -eq 3 ] && grep -q "^wrong 0$" "$T/err" && return 0
 	echo "ended with $got"
 	cat "$T/err"
@@ -111,4 +111,27 @@ has() {
 	run "$SCRY" calls -F "$T/none.conf" -x f -- /bin/true
 	[ "$status" -eq 2 ]
 	[[ "$output" == *"none.conf"*"No such file"* ]]
+}
+
+@test "a program that forbids itself system calls is not ended by ours" {
+	for HOW in "3 seccomp" "3 syscall"; do
+		shown -x "$ALL"
+		[ "$(grep -c '^p_strings("hello", ' "$T/lines")" -eq 1 ]
+		[ "$(grep -cE '^p_strings\(0x[0-9a-f]+, 0x[0-9a-f]+\) = 0x' "$T/lines")" -ge 2 ]
+		[ "$(grep -cxF 'p_many_floats(1.000000, 2.000000, 3.000000, 4.000000, 5.000000, 6.000000, 7.000000, 8.000000, 9.500000, 10) = 55.500000' "$T/lines")" -eq 3 ]
+		grep -q "159 calls, 0 lost, 0 errors" "$T/err"
+		grep -q "under seccomp" "$T/err"
+	done
+}
+
+@test "many threads' worth of bad pointers, and the keeper killed in the midst: the program is right" {
+	need_root "killing the keeper"
+	start many "$TARGETS/target_prototypes" 60000
+	start scry "$SCRY" calls -F "$CONF" -p "$PID" -x "$ALL" -c
+	local scry=$PID
+	wait_for 20 in_file "watching process" "$T/scry.err"
+	for child in $(pgrep -P "$scry"); do kill -9 "$child"; done
+	kill -9 "$scry"
+	wait_for 120 in_file "^wrong" "$T/many.err"
+	grep -qx "wrong 0" "$T/many.err"
 }

@@ -1,14 +1,22 @@
 /*
- * Calls each function of libprototypes once or more, as `prototypes [ROUNDS]`, and looks whether
- * what comes back is right and errno is as before. Prints "wrong N"; ends with status 3.
+ * Calls each function of libprototypes once or more, as `prototypes [ROUNDS [seccomp|syscall]]`,
+ * and looks whether what comes back is right and errno is as before. Prints "wrong N"; ends with
+ * status 3. With seccomp it forbids itself, after the first round, to read memory by
+ * process_vm_readv, which would then end it; by prctl or by syscall.
  */
 #include "prototypes.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static unsigned long wrong;
 
@@ -109,6 +117,23 @@ static void outs(void)
 	is(p_tail(&number) == 6 && number == 6);
 }
 
+static void forbid(const char *how)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(rules) / sizeof(rules[0]), rules};
+
+	is(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	if (!strcmp(how, "syscall"))
+		is(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+	else
+		is(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
 int main(int argc, char **argv)
 {
 	int rounds = argc > 1 ? atoi(argv[1]) : 1;
@@ -120,6 +145,8 @@ int main(int argc, char **argv)
 		formats();
 		structs();
 		outs();
+		if (!i && argc > 2)
+			forbid(argv[2]);
 	}
 	fprintf(stderr, "wrong %lu\n", wrong);
 	return wrong ? 1 : 3;
