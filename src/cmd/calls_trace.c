@@ -20,6 +20,7 @@
 #include "hook/shadow.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "name/debug_proto.h"
 #include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
@@ -27,6 +28,7 @@
 #define SIZE_NS 20000000ull
 #define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
+#define DEBUG_LOOKS_MAX 1000u /* functions; each may be a search of all units */
 
 struct traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
@@ -38,12 +40,21 @@ struct traced { /* a function, by the number in its hook's cookie */
 	bool is_told;
 };
 
+/* Debug information of the object that was asked last. */
+struct debug {
+	const struct scry_linkmap *objects;
+	const struct scry_elf *elf;
+	struct scry_debug_info *info;
+	uint32_t looked;
+};
+
 struct trace {
 	struct scry_watch *watch;
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
 	struct scry_call_plans plans;
+	struct scry_protos *debug; /* prototypes from debug information */
 	struct traced *functions;
 	uint32_t count, room, told;
 	const struct scry_shadow_stats *stats; /* one, the sum */
@@ -51,19 +62,56 @@ struct trace {
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
 	uint32_t guards; /* requests at the end: ways into seccomp */
-	bool is_forbidden;
+	bool is_forbidden, is_unsure;
 };
 
-/* What is fetched of its calls. 0 or -ENOMEM, -E2BIG. */
+/* What debug information says of a function, or what is said of those that nothing is known of. */
+static const struct scry_proto *debug_proto(struct trace *t, struct debug *d,
+					    const struct scry_hook *row)
+{
+	const struct scry_proto *proto = NULL;
+	struct scry_buf text = {0};
+	char name[24];
+
+	if (!d || d->looked == DEBUG_LOOKS_MAX)
+		return &scry_proto_unknown;
+	for (size_t i = 0; i < d->objects->count; i++) {
+		struct scry_object *o = &d->objects->objects[i];
+
+		if (row->address < o->start || row->address >= o->end || !o->elf)
+			continue;
+		if (o->elf != d->elf) { /* rows come by address */
+			scry_debug_info_close(d->info);
+			d->info = scry_debug_info_open(o->elf);
+			d->elf = o->elf;
+		}
+		snprintf(name, sizeof(name), "f%u", t->count);
+		if (d->info && d->looked++ < DEBUG_LOOKS_MAX &&
+		    scry_debug_proto(d->info, row->address - o->bias, name, &text) &&
+		    scry_protos_read(t->debug, "debug information", text.data, text.len) == 0)
+			proto = scry_protos_find(t->debug, name, "");
+	}
+	scry_buf_done(&text);
+	scry_error_clear();
+	return proto ? proto : &scry_proto_unknown;
+}
+
+/* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
+ * or -ENOMEM, -E2BIG. */
 static int plan_calls(struct trace *t, struct traced *f)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	const struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
+	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
 	struct scry_plan plan = {0};
 	int r;
 
 	if (cli->args != SCRY_CALLS_NONE)
 		scry_plan_make(f->proto, &opts, &plan);
+	t->is_unsure |= plan.is_unsure;
+	if (plan.is_unsure && !cli->reads_unsure) {
+		opts.is_sure_only = true;
+		scry_plan_make(f->proto, &opts, &plan);
+	}
 	r = scry_call_plans_add(&t->plans, plan.is_needed ? &plan.head : NULL, plan.ops);
 	f->args = plan.args;
 	f->has_plan = r > 0;
@@ -71,7 +119,7 @@ static int plan_calls(struct trace *t, struct traced *f)
 }
 
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
-static int number_of(struct trace *t, const struct scry_hook *row)
+static int number_of(struct trace *t, struct debug *d, const struct scry_hook *row)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	const struct scry_proto *proto = scry_protos_find(cli->protos, row->symbol, row->module);
@@ -99,7 +147,7 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 	*f = (struct traced){.symbol = strdup(row->symbol),
 			     .module = strdup(row->module),
 			     .address = row->address,
-			     .proto = proto ? proto : &scry_proto_unknown,
+			     .proto = proto ? proto : debug_proto(t, d, row),
 			     .way = row->way};
 	r = f->symbol && f->module ? plan_calls(t, f)
 				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
@@ -126,7 +174,7 @@ static uint32_t guard_of(const struct trace *t, const struct scry_hook *row)
 }
 
 /* What the stubs tell the agent. */
-static int fill_cookies(struct trace *t, struct scry_hooks *h)
+static int fill_cookies(struct trace *t, struct scry_hooks *h, struct debug *d)
 {
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
@@ -138,7 +186,7 @@ static int fill_cookies(struct trace *t, struct scry_hooks *h)
 		row->to.cookie = guard_of(t, row);
 		if (row->to.cookie & SCRY_CALL_IS_GUARD)
 			continue;
-		n = number_of(t, row);
+		n = number_of(t, d, row);
 		if (n < 0)
 			return n;
 		f = &t->functions[n];
@@ -171,7 +219,8 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = 0;
 	}
 	if (r == 0)
-		r = fill_cookies(t, fresh);
+		r = fill_cookies(t, fresh,
+				 NULL); /* a thread waits: no time for debug information */
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &t->watch->inj);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
@@ -204,11 +253,43 @@ static int want_all(struct scry_hooks *h, void *arg)
 	return r;
 }
 
-static int prepare(struct scry_watch *w)
+static void forget_functions(struct trace *t)
+{
+	for (uint32_t i = 0; i < t->count; i++) {
+		free(t->functions[i].symbol);
+		free(t->functions[i].module);
+	}
+	t->count = 0;
+	scry_call_plans_done(&t->plans);
+	scry_calls_free(t->calls);
+	t->calls = NULL;
+	scry_protos_free(t->debug);
+	t->debug = NULL;
+}
+
+static int plan_all(struct scry_watch *w, struct trace *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct scry_calls_opts opts = {
 		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
+	struct debug debug = {.objects = &t->hooks.objects};
+	int r;
+
+	t->debug = scry_protos_new();
+	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
+	if (r == 0)
+		r = scry_loading_plan(w, &t->hooks, want_all, t);
+	if (r == 0)
+		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0)
+		r = fill_cookies(t, &t->hooks, &debug);
+	scry_debug_info_close(debug.info);
+	return r;
+}
+
+static int prepare(struct scry_watch *w)
+{
+	struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = calloc(1, sizeof(*t));
 	int r;
 
@@ -216,13 +297,13 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = t;
 	t->watch = w;
-	r = scry_calls_new(&opts, &t->calls);
-	if (r == 0)
-		r = scry_loading_plan(w, &t->hooks, want_all, t);
-	if (r == 0)
-		r = scry_shadow_refuse(&t->hooks);
-	if (r == 0)
-		r = fill_cookies(t, &t->hooks);
+	r = plan_all(w, t);
+	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
+		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
+		scry_hooks_close(&t->hooks);
+		forget_functions(t);
+		r = plan_all(w, t);
+	}
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
 }
@@ -485,12 +566,7 @@ static void done(struct scry_watch *w)
 		return;
 	scry_tracks_free(t->tracks);
 	scry_hooks_close(&t->hooks);
-	scry_calls_free(t->calls);
-	scry_call_plans_done(&t->plans);
-	for (uint32_t i = 0; i < t->count; i++) {
-		free(t->functions[i].symbol);
-		free(t->functions[i].module);
-	}
+	forget_functions(t);
 	free(t->functions);
 	free(t);
 	w->state = NULL;

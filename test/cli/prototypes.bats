@@ -65,7 +65,7 @@ has() {
 	has 'p_outer( <unfinished ...>'
 	has 'p_address(0x5) = 0x5'
 	has '<... p_outer resumed> 5, 5) = 5'
-	grep -q "53 calls, 0 lost, 0 errors" "$T/err"
+	grep -q "54 calls, 0 lost, 0 errors" "$T/err"
 }
 
 @test "a recording carries the prototypes; JSON has values; digests have no text" {
@@ -103,6 +103,24 @@ has() {
 	grep -qE '^setlocale\(LC_ALL, "'  "$T/lines"
 }
 
+@test "without prototypes debug information says what arguments are" {
+	local got=0
+	"$SCRY" calls -x "$ALL" -- "$TARGETS/target_prototypes" >"$T/lines" 2>"$T/err" 3>&- || got=$?
+	[ "$got" -eq 3 ]
+	grep -qx "wrong 0" "$T/err"
+	has 'p_integers(-1, 4000000000, -3, 4, -5, 65535, '"'c'"', 7) = -294901660'
+	has 'p_floats(1.500000, -2.250000, 7) = 6.250000'
+	has 'p_structs(3, { "abc\0\0\0", 2.500000 }, 4.500000) = { 10.000000, '"'x', 'a' }"
+	has 'p_big({ 1, 2, 3 }, 9) = { 10, 2, 3 }'
+	has 'p_color(BLUE) = 3'
+	has 'p_strings(nil, "") = ""'
+	has 'p_bad("eeeeee"...) = 1'
+	has 'p_bad(0x10) = 1'
+	has 'p_stack(1, 2, 3, 4, 5, 6, 7, 8, 9, "ten") = 161'
+	"$SCRY" calls --dry-run -p $$ -x getpid@libc.so.6 >"$T/dry" 2>&1 || true
+	! grep -q prctl "$T/dry"
+}
+
 @test "a line that makes no sense is named" {
 	printf 'int f(int);\nint g(integer);\n' >"$T/bad.conf"
 	run "$SCRY" calls -F "$T/bad.conf" -x f -- /bin/true
@@ -119,7 +137,7 @@ has() {
 		[ "$(grep -c '^p_strings("hello", ' "$T/lines")" -eq 1 ]
 		[ "$(grep -cE '^p_strings\(0x[0-9a-f]+, 0x[0-9a-f]+\) = 0x' "$T/lines")" -ge 2 ]
 		[ "$(grep -cxF 'p_many_floats(1.000000, 2.000000, 3.000000, 4.000000, 5.000000, 6.000000, 7.000000, 8.000000, 9.500000, 10) = 55.500000' "$T/lines")" -eq 3 ]
-		grep -q "159 calls, 0 lost, 0 errors" "$T/err"
+		grep -q "162 calls, 0 lost, 0 errors" "$T/err"
 		grep -q "under seccomp" "$T/err"
 	done
 }

@@ -49,6 +49,10 @@ int p_enum(int value)
 {
 	return value;
 }
+int p_color(enum color color)
+{
+	return (int)color;
+}
 int p_enum_short(short value)
 {
 	return value;

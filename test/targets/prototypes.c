@@ -42,6 +42,7 @@ static void numbers(void)
 	is(p_enum(0) == 0);
 	is(p_enum(2) == 2);
 	is(p_enum(77) == 77);
+	is(p_color(BLUE) == 3);
 	is(p_enum_short(-1) == -1);
 	is(p_address((void *)0x1000) == (void *)0x1000);
 	is(p_bits((unsigned long[]){5, 4}) == 5);

@@ -17,6 +17,7 @@ struct list {
 struct big {
 	long a, b, c;
 };
+enum color { RED, GREEN = 2, BLUE };
 struct named {
 	unsigned long count;
 	const int *values;
@@ -36,6 +37,7 @@ void p_array(const int *values, int count);
 void p_list(const struct list *first);
 int p_named(const struct named *named);
 int p_enum(int value);
+int p_color(enum color color);
 int p_enum_short(short value);
 int p_out(int *number, const char **text, const char *in);
 long p_read(char *to, long room);
