@@ -17,7 +17,7 @@ struct scry_calls_cli {
 	uint64_t string_size;
 	enum scry_calls_args args;
 	struct scry_protos *protos; /* owned */
-	bool reads_unsure; /* prototypes may want what a function is not known to read */
+	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };
 
 extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */
