@@ -28,6 +28,7 @@ struct read { /* that waits for its turn */
 	uint32_t limit;	 /* bytes that are told at most */
 	uint32_t bytes;	 /* that are read */
 	uint8_t op;	 /* + 1; 0: none */
+	uint8_t kind;	 /* enum scry_part_kind */
 	uint8_t is_text; /* it ends at a NUL */
 	uint8_t is_cut;	 /* there are more than `limit`, if no NUL comes before */
 };
@@ -39,6 +40,7 @@ struct work {
 	struct read batch[BATCH_MAX];
 	uint32_t count;
 	uint32_t vectors, stack;
+	uint32_t stack_at; /* the part of the stack's words, as in `parts` */
 };
 
 static uint64_t load(const uint8_t *at)
@@ -241,12 +243,25 @@ static void add_read(struct work *w, struct read r, uint16_t flags)
 	}
 	r.bytes = r.limit + (r.is_text && r.is_cut); /* is the next one the NUL? */
 	r.part = (struct scry_call_part *)(void *)w->at;
-	*r.part = (struct scry_call_part){.address = r.address, .flags = flags};
+	*r.part = (struct scry_call_part){.address = r.address, .kind = r.kind, .flags = flags};
 	w->at += 2 + words_of(r.bytes);
 	w->batch[w->count++] = r;
 }
 
-/* The word at a place. 0 and *ret_is_known cleared: it could not be read. */
+/* One that lies beyond the page of the return address: was it read? */
+static uint64_t word_of_stack(const struct work *w, uint32_t i)
+{
+	const struct scry_call_part *part;
+
+	if (!w->stack_at)
+		return 0;
+	part = (const struct scry_call_part *)(void *)(w->begin + w->stack_at - 1);
+	return part->kind == SCRY_PART_STACK && 8 * i + 8 <= part->bytes
+		       ? load((const uint8_t *)(part + 1) + 8ull * i)
+		       : 0;
+}
+
+/* The word at a place; 0: it could not be read. */
 static uint64_t word_at_place(struct work *w, uint8_t at, uint8_t op, uint16_t offset)
 {
 	const struct scry_fetching *f = w->f;
@@ -275,8 +290,10 @@ static uint64_t word_at_place(struct work *w, uint8_t at, uint8_t op, uint16_t o
 	if (at >= SCRY_AT_STACK) {
 		const uint64_t *word = f->slot + 1 + (at - SCRY_AT_STACK);
 
-		/* in the page of the return address: who has pushed so many arguments owns it */
-		return ((uint64_t)word ^ (uint64_t)f->slot) <= PAGE_MASK ? *word : 0;
+		if (is_near(w, (uint64_t)word, (uint64_t)(word + 1)))
+			return *word;
+		flush(w);
+		return word_of_stack(w, at - SCRY_AT_STACK);
 	}
 	return at < SCRY_AT_REGISTER + SCRY_CALL_ARGS_MAX ? f->registers[at] : 0;
 }
@@ -421,11 +438,14 @@ static void put_registers(struct work *w)
 		return;
 	}
 	if (w->stack) {
-		uint64_t in_page = (PAGE_MASK - ((uint64_t)f->slot & PAGE_MASK)) / 8;
-		uint32_t n = w->stack < in_page ? w->stack : (uint32_t)in_page;
+		uint32_t n = w->stack < SCRY_PLAN_STACK_MAX ? w->stack : SCRY_PLAN_STACK_MAX;
+		struct read r = {.address = (uint64_t)(f->slot + 1), .limit = 8 * n};
 
-		put_words(w, SCRY_PART_STACK, f->slot + 1,
-			  n < SCRY_PLAN_STACK_MAX ? n : SCRY_PLAN_STACK_MAX);
+		r.kind = SCRY_PART_STACK;
+		flush(w);
+		w->stack_at = (uint32_t)(w->at - w->begin + 1);
+		add_read(w, r, 0);
+		flush(w);
 	}
 }
 
@@ -442,6 +462,7 @@ uint32_t scry_fetch(struct scry_fetching *f, uint64_t *at)
 	w.count = 0;
 	w.vectors = f->registers ? f->plan->vectors : f->plan->back_vectors;
 	w.stack = f->plan->stack;
+	w.stack_at = 0;
 	put_registers(&w);
 	if (count > SCRY_PLAN_OPS_MAX)
 		count = SCRY_PLAN_OPS_MAX;
@@ -467,6 +488,7 @@ void scry_fetch_save(const struct scry_fetching *f, uint64_t *to)
 
 	w.f = (struct scry_fetching *)(uintptr_t)f;
 	w.count = 0;
+	w.stack_at = 0;
 	for (uint32_t i = 0; i < f->plan->saved_count && i < SCRY_PLAN_SAVED_MAX; i++)
 		to[i] = word_at_place(&w, f->plan->saved[i], 0, 0);
 }

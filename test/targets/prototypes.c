@@ -1,14 +1,21 @@
 /*
- * Calls each function of libprototypes once or more, as `prototypes [ROUNDS [seccomp|syscall]]`,
+ * Calls each function of libprototypes once or more, as `prototypes [ROUNDS [MORE]]`,
  * and looks whether what comes back is right and errno is as before. Prints "wrong N"; ends with
- * status 3. With seccomp it forbids itself, after the first round, to read memory by
- * process_vm_readv, which would then end it; by prctl or by syscall.
+ * status 3. 0 rounds: until SIGTERM. After the first round, with MORE
+ *
+ *   seccomp, syscall   it forbids itself to read memory by process_vm_readv, which would then end
+ *                      it; by prctl or by syscall
+ *   deep               calls p_stack 512 times, each time 8 bytes further down the stack
+ *   threads            8 threads do 100 rounds
  */
 #include "prototypes.h"
 
 #include <errno.h>
+#include <alloca.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,10 +26,18 @@
 #include <unistd.h>
 
 static unsigned long wrong;
+static volatile sig_atomic_t is_over;
+
+static void end(int signal)
+{
+	(void)signal;
+	is_over = 1;
+}
 
 static void is(int holds)
 {
-	wrong += !holds || errno != 77;
+	if (!holds || errno != 77)
+		__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
 }
 
 static void numbers(void)
@@ -118,6 +133,41 @@ static void outs(void)
 	is(p_tail(&number) == 6 && number == 6);
 }
 
+static void round_of_calls(void)
+{
+	errno = 77;
+	numbers();
+	texts();
+	formats();
+	structs();
+	outs();
+}
+
+static __attribute__((noinline)) void deeper(size_t bytes)
+{
+	volatile char *room = alloca(bytes);
+
+	room[0] = 1;
+	is(p_stack(1, 2, 3, 4, 5, 6, 7, 8, 9, "ten") == 45 + 't');
+}
+
+static void *one_thread(void *unused)
+{
+	for (int i = 0; i < 100; i++)
+		round_of_calls();
+	return unused;
+}
+
+static void threads(void)
+{
+	pthread_t ids[8];
+
+	for (int i = 0; i < 8; i++)
+		is(!pthread_create(&ids[i], NULL, one_thread, NULL));
+	for (int i = 0; i < 8; i++)
+		is(!pthread_join(ids[i], NULL));
+}
+
 static void forbid(const char *how)
 {
 	struct sock_filter rules[] = {
@@ -135,19 +185,28 @@ static void forbid(const char *how)
 		is(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 }
 
+static void more(const char *what)
+{
+	if (!strcmp(what, "threads"))
+		threads();
+	else if (strcmp(what, "deep") != 0)
+		forbid(what);
+	for (size_t i = 1; i <= 512 && !strcmp(what, "deep"); i++)
+		deeper(8 * i);
+}
+
 int main(int argc, char **argv)
 {
 	int rounds = argc > 1 ? atoi(argv[1]) : 1;
 
-	for (int i = 0; i < rounds; i++) {
-		errno = 77;
-		numbers();
-		texts();
-		formats();
-		structs();
-		outs();
+	signal(SIGTERM, end);
+	if (!rounds)
+		puts("pid");
+	fflush(stdout);
+	for (int i = 0; (!rounds || i < rounds) && !is_over; i++) {
+		round_of_calls();
 		if (!i && argc > 2)
-			forbid(argv[2]);
+			more(argv[2]);
 	}
 	fprintf(stderr, "wrong %lu\n", wrong);
 	return wrong ? 1 : 3;
