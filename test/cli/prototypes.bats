@@ -161,6 +161,16 @@ has() {
 	done
 }
 
+@test "a program that a signal ends" {
+	"$SCRY" calls -F "$CONF" -x p_void@libprototypes.so -- "$TARGETS/target_prototypes" 0 >"$T/lines" 2>"$T/err" 3>&- &
+	local scry=$! program
+	wait_for 20 in_file "^p_void() = <void>" "$T/lines"
+	program=$(pgrep -P "$scry" target_prototyp)
+	kill -KILL "$program"
+	wait "$scry" || [ $? -eq 137 ]
+	[ "$(tail -1 "$T/lines")" = "+++ killed by SIGKILL +++" ]
+}
+
 @test "front and keeper are killed while memory is read: the program is right" {
 	need_root "entering a process that is not a child of scry"
 	target prototypes 0
