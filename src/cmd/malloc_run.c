@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cmd/beside.h"
 
 /* Address space beyond living blocks: allocators reserve generously. */
 #define ADDRESS_MORE (UINT64_C(64) << 30)
@@ -41,28 +42,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Where scry-replay lies: beside scry, installed, or in the build tree. */
-static int find_program(char *path, size_t size)
-{
-	static const char *const places[] = {"scry-replay", "../libexec/scry/scry-replay",
-					     "../replay/scry-replay", "../src/replay/scry-replay"};
-	char self[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	self[len > 0 ? len : 0] = 0;
-	slash = strrchr(self, '/');
-	if (slash)
-		*slash = 0;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		int n = snprintf(path, size, "%s/%s", self, places[i]);
-
-		if (n > 0 && (size_t)n < size && !access(path, X_OK))
-			return 0;
-	}
-	return scry_fail(-ENOENT, "no scry-replay beside '%s/scry'; fix: make, make install", self);
 }
 
 /* In the child. Only what the variant asks for is in its environment, so that runs compare. */
@@ -93,7 +72,7 @@ static void become(const struct run *r, const char *program, int fd)
 static int start(struct run *r)
 {
 	char program[PATH_MAX], path[64];
-	int err = find_program(program, sizeof(program));
+	int err = scry_beside("scry-replay", "replay", program, sizeof(program));
 
 	if (err)
 		return err;
