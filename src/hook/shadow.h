@@ -26,6 +26,10 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const s
  * many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the sum. */
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
 
+/* Memory is no more read by system calls, which it may be after record: the program is under
+ * seccomp. The agent does so by itself where it sees it coming. 0 or -errno: the target is gone. */
+int scry_shadow_forbid_reads(struct scry_inject *inj);
+
 /* From now on calls are followed; or no new ones. 0 or -errno: the target is gone. */
 int scry_shadow_follow(struct scry_inject *inj);
 int scry_shadow_pause(struct scry_inject *inj);
