@@ -168,3 +168,60 @@ int scry_learn_methods(struct scry_learn *learn)
 		entries_fit(learn, frames, n);
 	return 0;
 }
+
+/* Methods of the child's C frames whose owner is the same in every Ruby. */
+static const struct {
+	const char *name, *owner;
+} owners[] = {
+	{"sleep", "Kernel"},
+	{"each_byte", "String"},
+	{"each_value", "Hash"},
+	{"instance_exec", "BasicObject"},
+};
+
+/* Is the word of the entry at `at` the owner itself, and not a stand-in for an included module? */
+static bool owner_fits(struct scry_learn *learn, uint64_t me, const char *owner, uint32_t at)
+{
+	uint64_t klass, flags;
+	char name[64];
+
+	return scry_learn_word(learn, me + at, &klass) && scry_learn_word(learn, klass, &flags) &&
+	       (flags & SCRY_RUBY_TYPE_MASK) != SCRY_RUBY_T_ICLASS &&
+	       scry_ruby_class_name(learn->child, klass, name, sizeof(name)) == 0 &&
+	       strcmp(name, owner) == 0;
+}
+
+int scry_learn_owners(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick pick = {0};
+	struct c_frame frames[FRAMES];
+	size_t n = l->frame_me ? collect(learn, frames) : 0;
+	char proof[96];
+	uint32_t known = 0;
+
+	for (uint32_t at = 8; at < ENTRY_BYTES && n; at += 8) {
+		bool fits = true;
+
+		known = 0;
+		for (size_t i = 0; i < n && fits; i++) {
+			uint64_t me = 0;
+
+			for (size_t j = 0; j < sizeof(owners) / sizeof(owners[0]); j++) {
+				if (strcmp(frames[i].name, owners[j].name) != 0)
+					continue;
+				known++;
+				fits = fits && scry_learn_word(learn, frames[i].ep - l->frame_me, &me) &&
+				       owner_fits(learn, me, owners[j].owner, at);
+			}
+		}
+		if (fits && known > 3)
+			scry_pick_add(&pick, at);
+	}
+	snprintf(proof, sizeof(proof), "%zu C frames, %zu owners", n,
+		 sizeof(owners) / sizeof(owners[0]));
+	if (scry_learn_optional(learn, "owner of a method", &pick, proof,
+				"methods are named without their class"))
+		l->me_owner = (uint32_t)pick.value;
+	return 0;
+}
