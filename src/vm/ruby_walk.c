@@ -1,10 +1,10 @@
 /*
  * Collects control frames. See ruby_walk.h.
  *
- * One collect is one system call with three pieces in this order: the ec, the frames, the ec. The
+ * One collect is one system call with pieces in this order: cfp, the frames, the values, cfp. The
  * kernel copies them one after the other, so a cfp that is the same before and after says that the
  * frames were those, unless a call and a return lay between. Against that the frames are collected
- * again.
+ * again. How many there are is not known before they are read: a little more than last time is.
  */
 #include "vm/ruby_walk.h"
 
@@ -12,18 +12,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vm/ruby_value.h"
+
 #define FRAME_MAX 128u
-#define SLACK 8u /* frames more than last time that one read still finds */
+#define SLACK_FRAMES 8u	 /* more than last time that one read still finds */
+#define SLACK_VALUES 256u /* bytes */
+#define VALUES_MAX (1u << 20)
 #define EC_MAX 192u
+#define SCOPES_MAX 64	/* blocks within blocks */
+#define IMEMO_SHIFT 12	/* FL_USHIFT */
+#define IMEMO_SVAR 2u	/* enum imemo_type */
+
+struct scry_walk_side {
+	uint8_t frames[SCRY_WALK_FRAMES_MAX * FRAME_MAX];
+	uint8_t values[VALUES_MAX];
+	struct scry_walk_frame decoded[SCRY_WALK_FRAMES_MAX];
+	uint64_t from, cfp; /* address of frames[0]; of the newest frame */
+	uint64_t top;	    /* values: [stack, top) */
+	size_t count;
+	bool is_moved; /* cfp did while it was collected: there are no newer frames than both */
+};
 
 int scry_walk_init(struct scry_walk *w)
 {
-	*w = (struct scry_walk){.room = SCRY_WALK_FRAMES_MAX * (size_t)FRAME_MAX};
-	w->bytes[0] = malloc(w->room);
-	w->bytes[1] = malloc(w->room);
+	*w = (struct scry_walk){0};
+	w->sides[0] = malloc(sizeof(*w->sides[0]));
+	w->sides[1] = malloc(sizeof(*w->sides[1]));
 	w->frames = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*w->frames));
-	w->older = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*w->older));
-	if (w->bytes[0] && w->bytes[1] && w->frames && w->older)
+	if (w->sides[0] && w->sides[1] && w->frames)
 		return 0;
 	scry_walk_done(w);
 	return -ENOMEM;
@@ -31,14 +47,13 @@ int scry_walk_init(struct scry_walk *w)
 
 void scry_walk_done(struct scry_walk *w)
 {
-	free(w->bytes[0]);
-	free(w->bytes[1]);
+	free(w->sides[0]);
+	free(w->sides[1]);
 	free(w->frames);
-	free(w->older);
 	*w = (struct scry_walk){0};
 }
 
-static uint64_t word_at(const uint8_t *bytes, uint32_t at)
+static uint64_t word_at(const uint8_t *bytes, uint64_t at)
 {
 	uint64_t word;
 
@@ -46,184 +61,290 @@ static uint64_t word_at(const uint8_t *bytes, uint32_t at)
 	return word;
 }
 
-/* Is cfp the newest of whole frames that end at `end`? */
-static bool is_cfp(const struct scry_ruby_layout *l, uint64_t stack, uint64_t cfp, uint64_t end)
+static uint32_t greatest(const uint32_t *values, size_t count)
 {
-	return cfp > stack && cfp < end && (end - cfp) % l->frame_size == 0;
+	uint32_t most = 0;
+
+	for (size_t i = 0; i < count; i++)
+		most = values[i] > most ? values[i] : most;
+	return most;
 }
 
-/* The stack's bounds and cfp; false: not a thread's ec, or nothing on it. */
-static bool read_bounds(struct scry_walk *w, const struct scry_ruby *ruby,
-			const struct scry_ruby_thread *t, uint64_t *ret_stack)
+static bool is_cfp(const struct scry_walk *w, const struct scry_ruby_layout *l, uint64_t cfp)
+{
+	return cfp > w->stack && cfp < w->end && (w->end - cfp) % l->frame_size == 0;
+}
+
+/* The stack's bounds, and its cfp now. */
+static enum scry_walk_verdict read_bounds(struct scry_walk *w, const struct scry_ruby *ruby,
+					  const struct scry_ruby_thread *t, uint64_t *ret_cfp)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
+	const uint32_t at[] = {l->ec_stack, l->ec_stack_size, l->ec_cfp, l->ec_thread};
+	uint32_t need = greatest(at, 4) + 8;
 	uint8_t ec[EC_MAX];
-	uint32_t need = l->ec_stack;
 	uint64_t size;
 
-	if (l->ec_stack_size > need)
-		need = l->ec_stack_size;
-	if (l->ec_cfp > need)
-		need = l->ec_cfp;
-	if (l->ec_thread > need)
-		need = l->ec_thread;
-	need += 8;
+	w->ec = t->ec;
 	if (need > sizeof(ec) || scry_mem_read(&ruby->mem, t->ec, ec, need) ||
 	    word_at(ec, l->ec_thread) != t->th)
-		return false;
-	*ret_stack = word_at(ec, l->ec_stack);
+		return SCRY_WALK_REJECTED;
+	w->stack = word_at(ec, l->ec_stack);
 	size = word_at(ec, l->ec_stack_size);
-	w->cfps[0] = word_at(ec, l->ec_cfp);
-	w->ec = t->ec;
-	w->end = *ret_stack + 8 * size;
-	return *ret_stack && size <= 1u << 26 && is_cfp(l, *ret_stack, w->cfps[0], w->end);
+	*ret_cfp = word_at(ec, l->ec_cfp);
+	if (w->stack == 0 || *ret_cfp == 0)
+		return SCRY_WALK_EMPTY;
+	w->end = w->stack + 8 * size;
+	if (size > 1u << 26 || w->end < w->stack || !is_cfp(w, l, *ret_cfp))
+		return SCRY_WALK_REJECTED;
+	return SCRY_WALK_VALID;
 }
 
-/*
- * One collect into bytes[into], the frames from cfps[into] on lie at its end. 0; -EAGAIN: cfp moved
- * meanwhile; -EFAULT.
- */
-static int collect(struct scry_walk *w, const struct scry_ruby *ruby, uint64_t stack, int into)
+/* The three words at ep and below it; false: not among the values that were read. */
+static bool environment(const struct scry_walk *w, const struct scry_ruby_layout *l,
+			const struct scry_walk_side *side, uint64_t ep, uint64_t ret[3])
+{
+	uint64_t at = ep - w->stack;
+
+	if (ep % 8 || ep < w->stack + l->frame_me || ep + 8 > side->top)
+		return false;
+	ret[0] = word_at(side->values, at);
+	ret[1] = word_at(side->values, at - (l->frame_me - 8));
+	ret[2] = word_at(side->values, at - l->frame_me);
+	return true;
+}
+
+/* Flags of a frame, and the word where its method's entry stands: of a block, where its outermost
+ * scope has it. */
+static void look_at_environment(const struct scry_walk *w, const struct scry_ruby *ruby,
+				const struct scry_walk_side *side, struct scry_walk_frame *f)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	uint64_t cfp[2], from = w->guess;
+	uint64_t ep = f->ep, words[3];
+
+	for (int i = 0; i < SCOPES_MAX && l->frame_me; i++) {
+		/* An environment that somebody keeps was moved to the heap, and stays as it is. */
+		if (!environment(w, l, side, ep, words) &&
+		    (scry_mem_u64(&ruby->mem, ep, &words[0]) ||
+		     scry_mem_u64(&ruby->mem, ep - (l->frame_me - 8), &words[1]) ||
+		     scry_mem_u64(&ruby->mem, ep - l->frame_me, &words[2])))
+			return;
+		if (!(words[0] & 1))
+			return;
+		if (i == 0)
+			f->flags = words[0];
+		if (SCRY_FRAME_IS_LOCAL(words[0])) {
+			f->entry = words[2];
+			return;
+		}
+		ep = words[1] & ~3ull;
+	}
+}
+
+static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	const uint8_t *at = side->frames + (side->cfp - side->from);
+
+	side->count = (w->end - side->cfp) / l->frame_size;
+	w->is_cut = side->count > SCRY_WALK_FRAMES_MAX;
+	if (w->is_cut)
+		side->count = SCRY_WALK_FRAMES_MAX;
+	for (size_t i = 0; i < side->count; i++, at += l->frame_size) {
+		struct scry_walk_frame *f = &side->decoded[i];
+
+		*f = (struct scry_walk_frame){
+			.pc = word_at(at, l->frame_pc),
+			.iseq = word_at(at, l->frame_iseq),
+			.ep = word_at(at, l->frame_ep),
+		};
+		look_at_environment(w, ruby, side, f);
+	}
+}
+
+/* One collect. 0; -EAGAIN: the stack grew faster than it could be read; -EFAULT. */
+static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side,
+		   struct scry_walk_hint *hint)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
 	size_t most = SCRY_WALK_FRAMES_MAX * (size_t)l->frame_size;
 
 	w->collects++;
-	for (int reads = 0; reads < 3; reads++) {
-		struct scry_mem_span spans[3] = {
+	for (int reads = 0; reads < 4; reads++) {
+		uint64_t cfp[2], newest;
+		struct scry_mem_span spans[4] = {
 			{w->ec + l->ec_cfp, &cfp[0], 8, false},
-			{from, w->bytes[into], w->end - from, false},
+			{hint->cfp, side->frames, w->end - hint->cfp, false},
+			{w->stack, side->values, hint->top - w->stack, false},
 			{w->ec + l->ec_cfp, &cfp[1], 8, false},
 		};
 
-		if (w->end - from > most)
+		if (spans[1].size > most)
 			spans[1].size = most;
-		scry_mem_gather(&ruby->mem, spans, 3);
-		if (!spans[0].ok || !spans[1].ok || !spans[2].ok)
+		scry_mem_gather(&ruby->mem, spans, 4);
+		if (!spans[0].ok || !spans[1].ok || !spans[2].ok || !spans[3].ok ||
+		    !is_cfp(w, l, cfp[1]))
 			return -EFAULT;
-		if (!is_cfp(l, stack, cfp[1], w->end))
-			return -EFAULT;
-		w->is_cut = w->end - cfp[1] > most;
-		if (cfp[1] >= from && cfp[1] < from + spans[1].size &&
-		    (!w->is_cut || cfp[1] == from)) {
-			w->guess = from;
-			w->cfps[into] = cfp[1];
-			return cfp[0] == cfp[1] ? 0 : -EAGAIN;
+		side->from = hint->cfp;
+		side->top = hint->top;
+		side->cfp = cfp[1];
+		if (cfp[1] < hint->cfp || (w->end - hint->cfp > most && cfp[1] != hint->cfp)) {
+			hint->cfp = cfp[1]; /* deeper than was read, or than fits */
+			if (w->end - cfp[1] <= most &&
+			    cfp[1] - SLACK_FRAMES * (uint64_t)l->frame_size > w->stack)
+				hint->cfp = cfp[1] - SLACK_FRAMES * (uint64_t)l->frame_size;
+			continue;
 		}
-		/* Deeper than was read, or than fits: from there. */
-		from = w->is_cut ? cfp[1] : cfp[1] - SLACK * (uint64_t)l->frame_size;
-		if (from <= stack)
-			from = cfp[1];
+		newest = word_at(side->frames, cfp[1] - side->from + l->frame_ep);
+		if (newest >= w->stack && newest < side->cfp && newest + 8 > hint->top &&
+		    newest + 8 + SLACK_VALUES <= w->stack + VALUES_MAX && newest + 8 < w->end) {
+			hint->top = newest + 8 + SLACK_VALUES;
+			if (hint->top > w->end)
+				hint->top = w->end;
+			continue;
+		}
+		side->is_moved = cfp[0] != cfp[1];
+		if (cfp[0] > cfp[1] && is_cfp(w, l, cfp[0]))
+			side->cfp = cfp[0];
+		return 0;
 	}
 	return -EAGAIN;
 }
 
-/* Frame `i`, counted from the newest of collect `which`. */
-static const uint8_t *frame_of(const struct scry_walk *w, const struct scry_ruby_layout *l,
-			       int which, size_t i)
+static bool is_same(const struct scry_walk_frame *a, const struct scry_walk_frame *b)
 {
-	return w->bytes[which] + (w->cfps[which] - w->guess) + i * l->frame_size;
-}
-
-static struct scry_walk_frame decode(const struct scry_ruby_layout *l, const uint8_t *frame)
-{
-	return (struct scry_walk_frame){
-		.pc = word_at(frame, l->frame_pc),
-		.iseq = word_at(frame, l->frame_iseq),
-		.ep = word_at(frame, l->frame_ep),
-		.self = word_at(frame, l->frame_self),
-	};
-}
-
-/* Same code, same environment, and the same place in it? */
-static bool is_same(const struct scry_walk_frame *a, const struct scry_walk_frame *b, bool place)
-{
-	return a->iseq == b->iseq && a->ep == b->ep && (!a->pc == !b->pc) &&
-	       (!place || a->pc == b->pc);
-}
-
-static size_t count_of(const struct scry_walk *w, const struct scry_ruby_layout *l, int which)
-{
-	size_t count = (w->end - w->cfps[which]) / l->frame_size;
-
-	return count < SCRY_WALK_FRAMES_MAX ? count : SCRY_WALK_FRAMES_MAX;
+	return a->iseq == b->iseq && a->ep == b->ep && a->entry == b->entry &&
+	       (!a->pc == !b->pc);
 }
 
 /* How many frames, from the oldest, both collects have alike; the newest of them may be at another
- * place. */
-static size_t common(const struct scry_walk *w, const struct scry_ruby_layout *l)
+ * place: what stands above it was called from there. */
+static size_t common(const struct scry_walk_side *a, const struct scry_walk_side *b)
 {
-	size_t n[2] = {count_of(w, l, 0), count_of(w, l, 1)}, same = 0;
+	size_t same = 0;
 
-	while (same < n[0] && same < n[1]) {
-		struct scry_walk_frame a = decode(l, frame_of(w, l, 0, n[0] - 1 - same));
-		struct scry_walk_frame b = decode(l, frame_of(w, l, 1, n[1] - 1 - same));
+	while (same < a->count && same < b->count) {
+		const struct scry_walk_frame *x = &a->decoded[a->count - 1 - same];
+		const struct scry_walk_frame *y = &b->decoded[b->count - 1 - same];
 
-		if (!is_same(&a, &b, false))
+		if (!is_same(x, y))
 			break;
 		same++;
-		if (a.pc != b.pc) /* what stands above it was called from another place */
+		if (x->pc != y->pc)
 			break;
 	}
 	return same;
 }
 
-/* Keeps the oldest `count` frames of collect `which`. */
-static void keep(struct scry_walk *w, const struct scry_ruby_layout *l, int which, size_t count)
+static void keep(struct scry_walk *w, const struct scry_walk_side *side, size_t count)
 {
-	size_t all = count_of(w, l, which);
-
-	for (size_t i = 0; i < count; i++)
-		w->frames[i] = decode(l, frame_of(w, l, which, all - count + i));
+	memcpy(w->frames, side->decoded + side->count - count, count * sizeof(*w->frames));
 	w->count = count;
-	w->is_newest = count == all;
-	w->cfp = w->cfps[which] + (all - count) * (uint64_t)l->frame_size;
 }
 
-enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_ruby *ruby,
-					 const struct scry_ruby_thread *t, unsigned int tries)
+uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	uint64_t stack, begin;
+	uint64_t flags;
+
+	for (int i = 0; i < 2; i++) {
+		if (entry < SCRY_RUBY_NIL_MAX || entry % 8 ||
+		    scry_mem_u64(&ruby->mem, entry, &flags) ||
+		    (flags & SCRY_RUBY_TYPE_MASK) != SCRY_RUBY_T_IMEMO)
+			return 0;
+		if ((flags & l->iseq_flags_mask) == l->me_flags)
+			return entry;
+		if ((flags >> IMEMO_SHIFT & 15) != IMEMO_SVAR ||
+		    scry_mem_u64(&ruby->mem, entry + 8, &entry))
+			return 0;
+	}
+	return 0;
+}
+
+/* Is the newest frame one that its environment knows nothing of, or one that has returned? */
+static bool is_passing(const struct scry_ruby *ruby, const struct scry_walk_frame *f)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint32_t type = SCRY_FRAME_TYPE(f->flags);
+	uint64_t word, entry, def, code;
+
+	if (!l->frame_me)
+		return false;
+	if (!(f->flags & 1) || (type == SCRY_FRAME_CFUNC) != !f->iseq)
+		return true;
+	if (!f->iseq)
+		return scry_walk_entry(ruby, f->entry) == 0;
+	if (f->pc && l->leave_word && scry_mem_u64(&ruby->mem, f->pc - 8, &word) == 0 &&
+	    word == ruby->bias + l->leave_word)
+		return true;
+	if (type != SCRY_FRAME_METHOD || !l->def_iseq)
+		return false;
+	entry = scry_walk_entry(ruby, f->entry);
+	return !entry || scry_mem_u64(&ruby->mem, entry + l->me_def, &def) ||
+	       scry_mem_u64(&ruby->mem, def + l->def_iseq, &code) || code != f->iseq;
+}
+
+static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
+{
+	w->is_dropped = w->count > 1 && is_passing(ruby, &w->frames[0]);
+	if (w->is_dropped)
+		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
+}
+
+static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
+				     struct scry_walk_hint *hint)
+{
 	size_t have = 0, same;
 	int into = 0;
 
-	w->count = 0;
-	w->collects = 0;
-	if (t->ec == 0)
-		return SCRY_WALK_EMPTY;
-	if (!read_bounds(w, ruby, t, &stack))
-		return SCRY_WALK_REJECTED;
-	begin = w->cfps[0] - SLACK * (uint64_t)l->frame_size;
-	w->guess = begin > stack ? begin : w->cfps[0];
-	while (w->collects < tries) {
-		uint64_t guess = w->guess;
-		int err = collect(w, ruby, stack, into);
+	while (w->collects < SCRY_WALK_TRIES) {
+		int err = collect(w, ruby, w->sides[into], hint);
 
 		if (err == -EFAULT)
 			return SCRY_WALK_REJECTED;
-		if (w->guess != guess) /* they begin at different places now */
-			have = 0;
-		if (err) {
-			have = 0;
+		if (err)
 			continue;
-		}
+		decode(w, ruby, w->sides[into]);
 		have++;
-		if (have > 1 && w->cfps[0] == w->cfps[1]) {
-			same = common(w, l);
-			if (same == count_of(w, l, into)) {
-				keep(w, l, into, same);
-				return SCRY_WALK_VALID;
-			}
+		same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
+		if (same && same == w->sides[into]->count && same == w->sides[!into]->count &&
+		    !w->sides[0]->is_moved && !w->sides[1]->is_moved) {
+			keep(w, w->sides[into], same);
+			return SCRY_WALK_VALID;
 		}
 		into = !into;
 	}
-	if (have < 2)
-		return SCRY_WALK_REJECTED;
-	same = common(w, l);
+	same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
 	if (!same)
 		return SCRY_WALK_REJECTED;
-	keep(w, l, !into, same);
+	keep(w, w->sides[!into], same);
 	return SCRY_WALK_REPAIRED;
+}
+
+enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_ruby *ruby,
+					 const struct scry_ruby_thread *t,
+					 struct scry_walk_hint *hint)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	struct scry_walk_hint own = {0};
+	enum scry_walk_verdict verdict;
+	uint64_t cfp, begin;
+
+	w->count = w->collects = 0;
+	w->is_dropped = w->is_cut = false;
+	if (t->ec == 0)
+		return SCRY_WALK_EMPTY;
+	verdict = read_bounds(w, ruby, t, &cfp);
+	if (verdict != SCRY_WALK_VALID)
+		return verdict;
+	hint = hint ? hint : &own;
+	if (hint->ec != t->ec || hint->cfp <= w->stack || hint->cfp >= w->end ||
+	    (w->end - hint->cfp) % l->frame_size || hint->top < w->stack || hint->top > w->end) {
+		begin = cfp - SLACK_FRAMES * (uint64_t)l->frame_size;
+		*hint = (struct scry_walk_hint){t->ec, begin > w->stack ? begin : cfp, w->stack + 8};
+	}
+	verdict = settle(w, ruby, hint);
+	if (verdict <= SCRY_WALK_REPAIRED)
+		drop_passing(w, ruby);
+	return verdict;
 }

@@ -3,14 +3,18 @@
  * lock is taken.
  *
  * What runs while it is read may be torn: a caller's pc that belongs to the next call. So frames
- * are collected until two collects in a row are the same. VALID: they were, in cfp and in iseq, ep
- * and pc of every frame, but for the pc of the newest, the one word that moves while its frame
- * runs, and which is read by a single load. REPAIRED: they never were; kept is what the last two
- * have in common, from the oldest frame up to the newest that both have. REJECTED: that is nothing,
- * or not a stack. VM_STOPPED is not needed, but makes every collect equal.
+ * and their environments are collected until two collects in a row are the same. VALID: they were,
+ * in cfp and in iseq, ep, method entry and pc of every frame, but for the pc of the newest, the one
+ * word that moves while its frame runs, and which is read by a single load. REPAIRED: they never
+ * were; kept is what the last two have in common, from the oldest frame up to the newest that both
+ * have. REJECTED: that is nothing, or no stack.
  *
- * Frames: vm_core.h, rb_control_frame_t; the flag word at ep and the words below it:
- * VM_ENV_DATA_INDEX_*.
+ * A thread that lost its processor while it pushes or pops a frame stands still, and collects are
+ * equal: cfp may have moved and the new frame's words not be there yet. So a newest frame that does
+ * not fit the method entry of its environment, or that has executed its `leave`, is left out: it is
+ * not there yet, or no more.
+ *
+ * Frames: vm_core.h, rb_control_frame_t; the words at and below ep: VM_ENV_DATA_INDEX_*.
  */
 #ifndef SCRY_VM_RUBY_WALK_H
 #define SCRY_VM_RUBY_WALK_H
@@ -22,6 +26,7 @@
 #include "vm/ruby.h"
 
 #define SCRY_WALK_FRAMES_MAX 2048u /* the newest; a deeper stack is_cut */
+#define SCRY_WALK_TRIES 6u
 
 enum scry_walk_verdict {
 	SCRY_WALK_VALID,
@@ -31,38 +36,47 @@ enum scry_walk_verdict {
 };
 
 struct scry_walk_frame {
-	uint64_t pc, iseq, ep, self;
+	uint64_t pc, iseq, ep;
+	uint64_t flags; /* the word at ep; 0: the environment was not read */
+	uint64_t entry; /* of the method that this is, or is in: entry, or what stands there; 0 */
 };
 
+struct scry_walk_hint { /* kept by the caller for each thread, zeroed: saves reads */
+	uint64_t ec, cfp, top;
+};
+
+struct scry_walk_side;
 struct scry_walk {
-	uint64_t ec, cfp, end; /* end: behind the oldest frame */
-	size_t count;	       /* of frames, the newest first */
+	uint64_t ec, stack, cfp, end; /* end: behind the oldest frame */
+	size_t count;		      /* of frames, the newest first */
 	struct scry_walk_frame *frames;
 	bool is_cut;
-	bool is_newest; /* frames[0] is the newest frame, and not only the newest that is kept */
+	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
 	unsigned int collects;
-	/* private: two collects, and room for them */
-	uint8_t *bytes[2];
-	uint64_t cfps[2];
-	size_t room; /* bytes of each */
-	struct scry_walk_frame *older;
-	uint64_t guess; /* cfp of the last walk */
+	struct scry_walk_side *sides[2]; /* the last two collects */
 };
 
 /* Sets up; scry_walk_done frees. 0 or -ENOMEM. */
 int scry_walk_init(struct scry_walk *w);
 void scry_walk_done(struct scry_walk *w);
 
-/*
- * Collects the frames of the thread `th` whose execution context is `ec`. The frames are in
- * w->frames until the next call. At most `tries` collects, 2 at least.
- */
+/* Collects the frames of `t`, at most `tries` times, 2 at least. They are in w->frames until the
+ * next call. `hint` may be NULL. */
 enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_ruby *ruby,
-					 const struct scry_ruby_thread *t, unsigned int tries);
+					 const struct scry_ruby_thread *t,
+					 struct scry_walk_hint *hint);
 
-/* Frame types in the flag word at ep (vm_core.h, VM_FRAME_MAGIC_*), upper half. */
+/*
+ * The method entry that `entry` stands for: itself, or that of a special variable's cell. 0: none,
+ * as in a class body.
+ */
+uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry);
+
+/* Frame types in the flag word at ep (vm_core.h, VM_FRAME_MAGIC_*). */
 #define SCRY_FRAME_TYPE(flags) ((uint32_t)(flags) >> 16 & 0x7fff)
-#define SCRY_FRAME_IS_DUMMY(flags) (SCRY_FRAME_TYPE(flags) == 0x7999)
+#define SCRY_FRAME_METHOD 0x1111u
+#define SCRY_FRAME_CFUNC 0x5555u
+#define SCRY_FRAME_DUMMY 0x7999u
 #define SCRY_FRAME_IS_LOCAL(flags) ((flags)&2) /* VM_ENV_FLAG_LOCAL: ep is the method's own */
 
 #endif
