@@ -191,7 +191,8 @@ static bool owner_fits(struct scry_learn *learn, uint64_t me, const char *owner,
 	       strcmp(name, owner) == 0;
 }
 
-static bool owners_fit(struct scry_learn *learn, const struct c_frame *frames, size_t n, uint32_t at)
+static bool owners_fit(struct scry_learn *learn, const struct c_frame *frames, size_t n,
+		       uint32_t at)
 {
 	const struct scry_ruby_layout *l = &learn->child->layout;
 	size_t known = 0;

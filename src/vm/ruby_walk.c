@@ -15,13 +15,13 @@
 #include "vm/ruby_value.h"
 
 #define FRAME_MAX 128u
-#define SLACK_FRAMES 8u	 /* more than last time that one read still finds */
+#define SLACK_FRAMES 8u	  /* more than last time that one read still finds */
 #define SLACK_VALUES 256u /* bytes */
 #define VALUES_MAX (1u << 20)
 #define EC_MAX 192u
-#define SCOPES_MAX 64	/* blocks within blocks */
-#define IMEMO_SHIFT 12	/* FL_USHIFT */
-#define IMEMO_SVAR 2u	/* enum imemo_type */
+#define SCOPES_MAX 64  /* blocks within blocks */
+#define IMEMO_SHIFT 12 /* FL_USHIFT */
+#define IMEMO_SVAR 2u  /* enum imemo_type */
 
 struct scry_walk_side {
 	uint8_t frames[SCRY_WALK_FRAMES_MAX * FRAME_MAX];
@@ -106,11 +106,11 @@ static bool environment(const struct scry_walk *w, const struct scry_ruby_layout
 {
 	uint64_t at = ep - w->stack;
 
-	if (ep % 8 || ep < w->stack + l->frame_me || ep + 8 > side->top)
+	if (ep % 8 || ep < w->stack + 16 || ep + 8 > side->top)
 		return false;
 	ret[0] = word_at(side->values, at);
-	ret[1] = word_at(side->values, at - (l->frame_me - 8));
-	ret[2] = word_at(side->values, at - l->frame_me);
+	ret[1] = word_at(side->values, at - 8);
+	ret[2] = word_at(side->values, at - 16);
 	return true;
 }
 
@@ -120,15 +120,17 @@ static void look_at_environment(const struct scry_walk *w, const struct scry_rub
 				const struct scry_walk_side *side, struct scry_walk_frame *f)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	uint64_t ep = f->ep, words[3];
+	uint64_t ep = f->ep, words[3], heap[3];
 
-	for (int i = 0; i < SCOPES_MAX && l->frame_me; i++) {
+	for (int i = 0; i < SCOPES_MAX && l->frame_me == 16; i++) {
 		/* An environment that somebody keeps was moved to the heap, and stays as it is. */
-		if (!environment(w, l, side, ep, words) &&
-		    (scry_mem_u64(&ruby->mem, ep, &words[0]) ||
-		     scry_mem_u64(&ruby->mem, ep - (l->frame_me - 8), &words[1]) ||
-		     scry_mem_u64(&ruby->mem, ep - l->frame_me, &words[2])))
-			return;
+		if (!environment(w, l, side, ep, words)) {
+			if (scry_mem_read(&ruby->mem, ep - 16, heap, sizeof(heap)))
+				return;
+			words[0] = heap[2];
+			words[1] = heap[1];
+			words[2] = heap[0];
+		}
 		if (!(words[0] & 1))
 			return;
 		if (i == 0)
@@ -213,8 +215,7 @@ static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 
 static bool is_same(const struct scry_walk_frame *a, const struct scry_walk_frame *b)
 {
-	return a->iseq == b->iseq && a->ep == b->ep && a->entry == b->entry &&
-	       (!a->pc == !b->pc);
+	return a->iseq == b->iseq && a->ep == b->ep && a->entry == b->entry && (!a->pc == !b->pc);
 }
 
 /* How many frames, from the oldest, both collects have alike; the newest of them may be at another
@@ -341,7 +342,8 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 	if (hint->ec != t->ec || hint->cfp <= w->stack || hint->cfp >= w->end ||
 	    (w->end - hint->cfp) % l->frame_size || hint->top < w->stack || hint->top > w->end) {
 		begin = cfp - SLACK_FRAMES * (uint64_t)l->frame_size;
-		*hint = (struct scry_walk_hint){t->ec, begin > w->stack ? begin : cfp, w->stack + 8};
+		*hint = (struct scry_walk_hint){t->ec, begin > w->stack ? begin : cfp,
+						w->stack + 8};
 	}
 	verdict = settle(w, ruby, hint);
 	if (verdict <= SCRY_WALK_REPAIRED)
