@@ -95,7 +95,7 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	};
 	int err;
 
-	if (opts->folded && strcmp(view->name, "objects"))
+	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "stacks"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
 	err = scry_report_open(&doc, opts);
 	if (err)
@@ -188,6 +188,7 @@ int scry_cmd_report(int argc, char **argv)
 		 "beginning: peak, end, 30s",
 		 NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),
+		SCRY_VIEW_STACKS_OPT_ROWS(&opts.rows),
 		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
 		 NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "FILE",

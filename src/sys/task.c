@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,13 +45,35 @@ static bool read_text(int fd, char *buf, size_t size)
 	return n > 0;
 }
 
+/* "run_ns wait_ns switches" */
+static bool numbers(const char *text, struct scry_task_now *ret)
+{
+	char *at;
+
+	ret->run_ns = strtoull(text, &at, 10);
+	ret->wait_ns = strtoull(at, &at, 10);
+	if (*at != ' ')
+		return false;
+	ret->switches = strtoull(at, &at, 10);
+	return true;
+}
+
+bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *before)
+{
+	struct scry_task_now now = {0};
+	char text[96];
+
+	return !before->is_running && !before->is_gone && before->nr != -2 &&
+	       read_text(task->schedstat_fd, text, sizeof(text)) && numbers(text, &now) &&
+	       now.switches == before->switches && now.run_ns == before->run_ns;
+}
+
 void scry_task_read(const struct scry_task *task, struct scry_task_now *ret)
 {
 	char text[256];
 
 	*ret = (struct scry_task_now){.nr = -2};
-	if (!read_text(task->schedstat_fd, text, sizeof(text)) ||
-	    sscanf(text, "%" SCNu64 " %" SCNu64, &ret->run_ns, &ret->wait_ns) != 2) {
+	if (!read_text(task->schedstat_fd, text, sizeof(text)) || !numbers(text, ret)) {
 		ret->is_gone = true;
 		return;
 	}

@@ -23,12 +23,17 @@ struct scry_task_now {
 			    not known, or running */
 	uint64_t args[6];
 	uint64_t run_ns, wait_ns; /* so far: on a processor; ready, but on none */
+	uint64_t switches;	  /* how often it was put on a processor */
 };
 
 /* Opens the files; never fails: a task that is gone reads as such. */
 void scry_task_open(struct scry_task *task, pid_t pid, pid_t tid);
 void scry_task_close(struct scry_task *task);
 void scry_task_read(const struct scry_task *task, struct scry_task_now *ret);
+
+/* The same, when it was not running at `before` and has not run since: then everything of it is as
+ * it was. False: something may have changed, and nothing was stored. One small read. */
+bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *before);
 
 /* Its name (/proc/PID/task/TID/comm), "" when it is gone. */
 void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size);

@@ -146,7 +146,7 @@ static void owner_prefix(const struct scry_ruby *ruby, uint64_t entry, char *buf
 		return;
 	n = strlen(name);
 	if (strncmp(name, "#<", 2) != 0) {
-		snprintf(buf, size, "%s#", name);
+		snprintf(buf, size, "%.*s#", (int)size - 2, name);
 	} else if (strncmp(name, single, 8) == 0 && name[n - 1] == '>' && name[8] != '#' &&
 		   name[8] != '0') {
 		snprintf(buf, size, "%.*s.", (int)(n - 9), name + 8);
