@@ -31,6 +31,7 @@
 
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
+#define SAMPLER_NICE (-15)
 
 enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
@@ -326,6 +327,9 @@ static int watch(struct stacks *s)
 
 	if (err)
 		return scry_fail(err, "no memory to sample");
+	/* On a machine with more work than processors samples would come late, and when the work
+	 * lets them. Where it may not be, it is late, and counted. */
+	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
 	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 	write_head(s);
 	s->cpu_began_ns = own_cpu_ns();
