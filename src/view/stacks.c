@@ -141,7 +141,7 @@ static void push_totals(struct stacks *v)
 		samples += v->samples[i].count;
 	}
 	if (watched)
-		rate = (uint64_t)((double)v->sums.ticks * 1e10 / (double)watched + 0.5);
+		rate = (uint64_t)((double)v->sums.ticks * 1e9 / (double)watched + 0.5);
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
 		{"valid", "valid: two equal collects", SCRY_CELL_COUNT, 0,
@@ -158,7 +158,7 @@ static void push_totals(struct stacks *v)
 		 scry_cell_number(v->sums.missed)},
 		{"rate_asked", "looks a second asked for", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.rate)},
-		{"rate_tenths", "tenths of looks a second achieved", SCRY_CELL_COUNT, 0,
+		{"rate_achieved", "looks a second achieved", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(rate)},
 		{"sampler_cpu_ns", "s of processor time that scry used", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v->sums.sampler_ns)},
