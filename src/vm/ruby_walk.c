@@ -1,10 +1,13 @@
 /*
  * Collects control frames. See ruby_walk.h.
  *
- * One collect is one system call with pieces in this order: cfp, the frames, the values, cfp. The
- * kernel copies them one after the other, so a cfp that is the same before and after says that the
- * frames were those, unless a call and a return lay between. Against that the frames are collected
- * again. How many there are is not known before they are read: a little more than last time is.
+ * One collect is one system call with pieces in this order: cfp, the frames, the values, the two
+ * newest frames, cfp. The kernel copies them one after the other, so what is the same before and
+ * after says that the frames were those, unless calls and returns lay between. Against that the
+ * frames are collected again: once more, or twice where the newest frame is of a C method. Nothing
+ * tells those apart but a word among the values, which are read a moment later, and code made by a
+ * JIT calls and returns ten times in that moment. How many there are is not known before they are
+ * read: a little more than last time is.
  */
 #include "vm/ruby_walk.h"
 
@@ -164,6 +167,15 @@ static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 	}
 }
 
+/* Are the two newest frames others than before: in their code, or in the place of the call? */
+static bool has_moved(const struct scry_ruby_layout *l, const uint8_t *before, const uint8_t *after)
+{
+	return word_at(before, l->frame_iseq) != word_at(after, l->frame_iseq) ||
+	       word_at(before, l->frame_ep) != word_at(after, l->frame_ep) ||
+	       word_at(before, l->frame_size + l->frame_pc) !=
+		       word_at(after, l->frame_size + l->frame_pc);
+}
+
 /* One collect. 0; -EAGAIN: the stack grew faster than it could be read; -EFAULT. */
 static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side,
 		   struct scry_walk_hint *hint)
@@ -174,17 +186,21 @@ static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 	w->collects++;
 	for (int reads = 0; reads < 4; reads++) {
 		uint64_t cfp[2], newest;
-		struct scry_mem_span spans[4] = {
+		uint8_t again[2 * FRAME_MAX];
+		struct scry_mem_span spans[5] = {
 			{w->ec + l->ec_cfp, &cfp[0], 8, false},
 			{hint->cfp, side->frames, w->end - hint->cfp, false},
 			{w->stack, side->values, hint->top - w->stack, false},
+			{hint->newest, again, 2 * (size_t)l->frame_size, false},
 			{w->ec + l->ec_cfp, &cfp[1], 8, false},
 		};
 
 		if (spans[1].size > most)
 			spans[1].size = most;
-		scry_mem_gather(&ruby->mem, spans, 4);
-		if (!spans[0].ok || !spans[1].ok || !spans[2].ok || !spans[3].ok ||
+		if (hint->newest + spans[3].size > w->end)
+			spans[3].addr = w->end - spans[3].size;
+		scry_mem_gather(&ruby->mem, spans, 5);
+		if (!spans[0].ok || !spans[1].ok || !spans[2].ok || !spans[3].ok || !spans[4].ok ||
 		    !is_cfp(w, l, cfp[1]))
 			return -EFAULT;
 		side->from = hint->cfp;
@@ -205,7 +221,9 @@ static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 				hint->top = w->end;
 			continue;
 		}
-		side->is_moved = cfp[0] != cfp[1];
+		side->is_moved = cfp[0] != cfp[1] || spans[3].addr != cfp[1] ||
+				 has_moved(l, side->frames + (cfp[1] - side->from), again);
+		hint->newest = cfp[1];
 		if (cfp[0] > cfp[1] && is_cfp(w, l, cfp[0]))
 			side->cfp = cfp[0];
 		return 0;
@@ -295,7 +313,7 @@ static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
 static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
 				     struct scry_walk_hint *hint)
 {
-	size_t have = 0, same;
+	size_t have = 0, same, equal = 0;
 	int into = 0;
 
 	while (w->collects < SCRY_WALK_TRIES) {
@@ -310,8 +328,13 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 		same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
 		if (same && same == w->sides[into]->count && same == w->sides[!into]->count &&
 		    !w->sides[0]->is_moved && !w->sides[1]->is_moved) {
-			keep(w, w->sides[into], same);
-			return SCRY_WALK_VALID;
+			equal++;
+			if (equal > 1 || w->sides[into]->decoded[0].iseq) {
+				keep(w, w->sides[into], same);
+				return SCRY_WALK_VALID;
+			}
+		} else {
+			equal = 0;
 		}
 		into = !into;
 	}
@@ -339,11 +362,12 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 	if (verdict != SCRY_WALK_VALID)
 		return verdict;
 	hint = hint ? hint : &own;
-	if (hint->ec != t->ec || hint->cfp <= w->stack || hint->cfp >= w->end ||
-	    (w->end - hint->cfp) % l->frame_size || hint->top < w->stack || hint->top > w->end) {
+	if (hint->ec != t->ec || !is_cfp(w, l, hint->newest) || hint->cfp <= w->stack ||
+	    hint->cfp >= w->end || (w->end - hint->cfp) % l->frame_size || hint->top < w->stack ||
+	    hint->top > w->end) {
 		begin = cfp - SLACK_FRAMES * (uint64_t)l->frame_size;
-		*hint = (struct scry_walk_hint){t->ec, begin > w->stack ? begin : cfp,
-						w->stack + 8};
+		*hint = (struct scry_walk_hint){t->ec, begin > w->stack ? begin : cfp, w->stack + 8,
+						cfp};
 	}
 	verdict = settle(w, ruby, hint);
 	if (verdict <= SCRY_WALK_REPAIRED)

@@ -42,7 +42,7 @@ struct scry_walk_frame {
 };
 
 struct scry_walk_hint { /* kept by the caller for each thread, zeroed: saves reads */
-	uint64_t ec, cfp, top;
+	uint64_t ec, cfp, top, newest;
 };
 
 struct scry_walk_side;
