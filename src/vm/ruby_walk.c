@@ -24,7 +24,8 @@
 #define EC_MAX 192u
 #define SCOPES_MAX 64  /* blocks within blocks */
 #define IMEMO_SHIFT 12 /* FL_USHIFT */
-#define IMEMO_SVAR 2u  /* enum imemo_type */
+#define ENTRY_WORDS 6u
+#define IMEMO_SVAR 2u /* enum imemo_type */
 
 struct scry_walk_side {
 	uint8_t frames[SCRY_WALK_FRAMES_MAX * FRAME_MAX];
@@ -117,10 +118,13 @@ static bool environment(const struct scry_walk *w, const struct scry_ruby_layout
 	return true;
 }
 
-/* Flags of a frame, and the word where its method's entry stands: of a block, where its outermost
- * scope has it. */
+/*
+ * Flags of a frame, and the word where its method's entry stands: of a block, where its outermost
+ * scope has it. `twin`: the frame at the same place in the collect before, or NULL.
+ */
 static void look_at_environment(const struct scry_walk *w, const struct scry_ruby *ruby,
-				const struct scry_walk_side *side, struct scry_walk_frame *f)
+				const struct scry_walk_side *side, struct scry_walk_frame *f,
+				const struct scry_walk_frame *twin)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	uint64_t ep = f->ep, words[3], heap[3];
@@ -128,6 +132,11 @@ static void look_at_environment(const struct scry_walk *w, const struct scry_rub
 	for (int i = 0; i < SCOPES_MAX && l->frame_me == 16; i++) {
 		/* An environment that somebody keeps was moved to the heap, and stays as it is. */
 		if (!environment(w, l, side, ep, words)) {
+			if (twin && twin->iseq == f->iseq && twin->ep == f->ep) {
+				f->flags = twin->flags;
+				f->entry = twin->entry;
+				return;
+			}
 			if (scry_mem_read(&ruby->mem, ep - 16, heap, sizeof(heap)))
 				return;
 			words[0] = heap[2];
@@ -146,7 +155,19 @@ static void look_at_environment(const struct scry_walk *w, const struct scry_rub
 	}
 }
 
-static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side)
+/* Frame `i`, as far from the oldest, in another collect. */
+static const struct scry_walk_frame *twin_of(const struct scry_walk_side *side,
+					     const struct scry_walk_side *other, size_t i)
+{
+	size_t from_oldest = side->count - i;
+
+	return other && from_oldest <= other->count ? &other->decoded[other->count - from_oldest]
+						    : NULL;
+}
+
+/* `before`: the collect before this one, or NULL. */
+static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side,
+		   const struct scry_walk_side *before)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	const uint8_t *at = side->frames + (side->cfp - side->from);
@@ -163,7 +184,7 @@ static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 			.iseq = word_at(at, l->frame_iseq),
 			.ep = word_at(at, l->frame_ep),
 		};
-		look_at_environment(w, ruby, side, f);
+		look_at_environment(w, ruby, side, f, twin_of(side, before, i));
 	}
 }
 
@@ -280,32 +301,53 @@ uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry)
 	return 0;
 }
 
+/* Is the code of the method of `entry`, whose definition is `def`, that of the frame? What was
+ * found to be so is kept: it is asked at each sample. */
+static bool is_its_code(struct scry_walk *w, const struct scry_ruby *ruby,
+			const struct scry_walk_frame *f, uint64_t def)
+{
+	struct scry_walk_pair *pair = &w->pairs[(f->entry >> 3) % SCRY_WALK_PAIRS];
+	uint64_t code;
+
+	if (pair->entry == f->entry && pair->def == def && pair->iseq == f->iseq)
+		return true;
+	if (scry_mem_u64(&ruby->mem, def + ruby->layout.def_iseq, &code) || code != f->iseq)
+		return false;
+	*pair = (struct scry_walk_pair){f->entry, def, f->iseq};
+	return true;
+}
+
 /* Is the newest frame one that its environment knows nothing of, or one that has returned? */
-static bool is_passing(const struct scry_ruby *ruby, const struct scry_walk_frame *f)
+static bool is_passing(struct scry_walk *w, const struct scry_ruby *ruby,
+		       const struct scry_walk_frame *f)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	uint32_t type = SCRY_FRAME_TYPE(f->flags);
-	uint64_t word, entry, def, code;
+	uint64_t word = 0, entry[ENTRY_WORDS] = {0}, real = f->entry;
+	struct scry_mem_span spans[2] = {{f->pc - 8, &word, 8, false},
+					 {f->entry, entry, sizeof(entry), false}};
 
 	if (!l->frame_me)
 		return false;
 	if (!(f->flags & 1) || (type == SCRY_FRAME_CFUNC) != !f->iseq)
 		return true;
-	if (!f->iseq)
-		return scry_walk_entry(ruby, f->entry) == 0;
-	if (f->pc && l->leave_word && scry_mem_u64(&ruby->mem, f->pc - 8, &word) == 0 &&
-	    word == ruby->bias + l->leave_word)
+	scry_mem_gather(&ruby->mem, f->iseq ? spans : spans + 1,
+			f->iseq && type == SCRY_FRAME_METHOD ? 2 : 1);
+	if (f->iseq && spans[0].ok && l->leave_word && word == ruby->bias + l->leave_word)
 		return true;
-	if (type != SCRY_FRAME_METHOD || !l->def_iseq)
+	if (f->iseq && (type != SCRY_FRAME_METHOD || !l->def_iseq || !f->pc))
 		return false;
-	entry = scry_walk_entry(ruby, f->entry);
-	return !entry || scry_mem_u64(&ruby->mem, entry + l->me_def, &def) ||
-	       scry_mem_u64(&ruby->mem, def + l->def_iseq, &code) || code != f->iseq;
+	if ((entry[0] & l->iseq_flags_mask) != l->me_flags) {
+		real = scry_walk_entry(ruby, f->entry);
+		if (!real || scry_mem_read(&ruby->mem, real, entry, sizeof(entry)))
+			return true;
+	}
+	return f->iseq && !is_its_code(w, ruby, f, entry[l->me_def / 8 % ENTRY_WORDS]);
 }
 
 static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
 {
-	w->is_dropped = w->count > 1 && is_passing(ruby, &w->frames[0]);
+	w->is_dropped = w->count > 1 && is_passing(w, ruby, &w->frames[0]);
 	if (w->is_dropped)
 		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
 }
@@ -323,7 +365,7 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 			return SCRY_WALK_REJECTED;
 		if (err)
 			continue;
-		decode(w, ruby, w->sides[into]);
+		decode(w, ruby, w->sides[into], have ? w->sides[!into] : NULL);
 		have++;
 		same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
 		if (same && same == w->sides[into]->count && same == w->sides[!into]->count &&

@@ -45,6 +45,11 @@ struct scry_walk_hint { /* kept by the caller for each thread, zeroed: saves rea
 	uint64_t ec, cfp, top, newest;
 };
 
+struct scry_walk_pair {
+	uint64_t entry, def, iseq;
+};
+#define SCRY_WALK_PAIRS 256u
+
 struct scry_walk_side;
 struct scry_walk {
 	uint64_t ec, stack, cfp, end; /* end: behind the oldest frame */
@@ -53,7 +58,8 @@ struct scry_walk {
 	bool is_cut;
 	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
 	unsigned int collects;
-	struct scry_walk_side *sides[2]; /* the last two collects */
+	struct scry_walk_side *sides[2];	      /* the last two collects */
+	struct scry_walk_pair pairs[SCRY_WALK_PAIRS]; /* methods and their code, as found before */
 };
 
 /* Sets up; scry_walk_done frees. 0 or -ENOMEM. */
