@@ -21,6 +21,7 @@
 #include "vm/ruby_gvl.h"
 
 #define LOOK_AGAIN_NS 3000000 /* for what a thread has run between two looks */
+#define LOOKS 5
 #define FUTEX_COMMAND 127u
 #define FUTEX_WAIT_BITSET 9u
 #define FUTEX_CLOCK_REALTIME 256u
@@ -201,37 +202,66 @@ static int take_stacks(struct scry_dump *d)
 	return err;
 }
 
+struct looks { /* by thread */
+	struct scry_task *tasks;
+	struct scry_task_now *before, *now;
+	struct scry_ruby_thread *threads;
+	bool *waits;
+};
+
+/*
+ * What the tasks do, and who of them is in the VM's queue. The two are of one moment when those
+ * that wait on a futex, as who waits for the lock does, have not run since they were asked.
+ */
+static void look(struct scry_dump *d, struct looks *l)
+{
+	bool is_one_moment = false;
+
+	for (int try = 0; try < LOOKS && !is_one_moment; try++) {
+		for (size_t i = 0; i < d->count; i++)
+			scry_task_read(&l->tasks[i], &l->now[i]);
+		scry_ruby_gvl_waiters(d->ruby, l->threads, d->count, l->waits);
+		is_one_moment = true;
+		for (size_t i = 0; i < d->count; i++)
+			if (l->now[i].nr == SYS_futex && !l->waits[i])
+				is_one_moment &= scry_task_rests(&l->tasks[i], &l->now[i]);
+	}
+}
+
 static void take_states(struct scry_dump *d)
 {
 	const struct timespec pause = {0, LOOK_AGAIN_NS};
-	struct scry_task *tasks = calloc(d->count + 1, sizeof(*tasks));
-	struct scry_task_now *before = calloc(d->count + 1, sizeof(*before)), now;
-	struct scry_ruby_thread *threads = calloc(d->count + 1, sizeof(*threads));
-	bool *waits = calloc(d->count + 1, sizeof(*waits)), runs = false;
+	struct looks l = {
+		calloc(d->count + 1, sizeof(*l.tasks)), calloc(d->count + 1, sizeof(*l.before)),
+		calloc(d->count + 1, sizeof(*l.now)),	calloc(d->count + 1, sizeof(*l.threads)),
+		calloc(d->count + 1, sizeof(*l.waits)),
+	};
+	size_t count = l.tasks && l.before && l.now && l.threads && l.waits ? d->count : 0;
+	bool runs = false;
 
-	for (size_t i = 0; tasks && before && threads && waits && i < d->count; i++) {
-		threads[i] = d->threads[i].ruby;
-		scry_task_open(&tasks[i], d->proc.pid, threads[i].tid);
-		scry_task_read(&tasks[i], &before[i]);
-		runs |= before[i].is_running;
+	for (size_t i = 0; i < count; i++) {
+		l.threads[i] = d->threads[i].ruby;
+		scry_task_open(&l.tasks[i], d->proc.pid, l.threads[i].tid);
+		scry_task_read(&l.tasks[i], &l.before[i]);
+		runs |= l.before[i].is_running;
 	}
 	if (runs)
 		nanosleep(&pause, NULL);
-	if (threads && waits)
-		scry_ruby_gvl_waiters(d->ruby, threads, d->count, waits);
-	for (size_t i = 0; tasks && before && threads && waits && i < d->count; i++) {
+	if (count)
+		look(d, &l);
+	for (size_t i = 0; i < count; i++) {
 		struct scry_dump_thread *t = &d->threads[i];
 
-		scry_task_read(&tasks[i], &now);
-		t->state = scry_thread_state(&before[i], &now, waits[i]);
-		put_wait(d, &now, t);
+		t->state = scry_thread_state(&l.before[i], &l.now[i], l.waits[i]);
+		put_wait(d, &l.now[i], t);
 		scry_task_name(d->proc.pid, t->ruby.tid, t->name, sizeof(t->name));
-		scry_task_close(&tasks[i]);
+		scry_task_close(&l.tasks[i]);
 	}
-	free(tasks);
-	free(before);
-	free(threads);
-	free(waits);
+	free(l.tasks);
+	free(l.before);
+	free(l.now);
+	free(l.threads);
+	free(l.waits);
 }
 
 static bool is_alike(const struct scry_dump_thread *a, const struct scry_dump_thread *b)

@@ -55,19 +55,21 @@ state_is() {
 	wait_for 5 state_is peer 't["state"] == "blocked" && t["wait"].match?(/tcp 127.0.0.1:\d+ -> 127.0.0.1:\d+/)'
 	wait_for 5 state_is queue 't["state"] == "blocked" && t["frames"][0]["method"] == "Thread::Queue#pop"'
 	# Three compute: one has the lock, two wait for it; who is who changes.
-	for name in busy1 busy2 busy3; do
-		wait_for 10 state_is "$name" 't["state"] == "gvl"'
-		wait_for 10 state_is "$name" '%w[cpu runnable].include?(t["state"])'
-	done
+	wait_for 20 state_is busy1 't["state"] == "gvl"'
+	wait_for 20 state_is busy2 '%w[cpu runnable].include?(t["state"])'
 	"$SCRY" dump --json -p "$PID" >"$T/dump.json"
 	json_is "$T/dump.json" 'r["threads"].select { |t| t["state"] == "gvl" }.all? { |t| t["name"].match?(/busy|waits|ruby/) }'
+}
+
+# They come to stand still one after the other.
+alike() {
+	"$SCRY" dump -p "$PID" --depth 3 >"$T/out" && grep -q '^[34] threads alike: .*"alike".*: blocked' "$T/out"
 }
 
 @test "text: threads alike are shown once, deep stacks are cut" {
 	start waits "$RUBY" "$HERE/dump/waits.rb"
 	wait_for 10 in_file "^ready" "$T/waits.out"
-	"$SCRY" dump -p "$PID" --depth 3 >"$T/out"
-	grep -q '^[34] threads alike: .*"alike".*: blocked' "$T/out"
+	wait_for 20 alike
 	grep -q 'Thread::Queue#pop (C)$' "$T/out"
 	grep -q ' more; --depth 0 shows them$' "$T/out"
 	"$SCRY" dump -p "$PID" --depth 0 >"$T/out"
