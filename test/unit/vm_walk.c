@@ -36,8 +36,13 @@ static size_t walk_one(struct learned *l, const struct scry_learn_thread *t, str
 	struct scry_walk_hint hint = {0};
 	size_t told = 0, compared = 0;
 
-	assert_int_equal(scry_walk_collect(w, &l->child, &thread, &hint), SCRY_WALK_VALID);
-	assert_int_equal(w->collects <= 3, 1);
+	enum scry_walk_verdict verdict = scry_walk_collect(w, &l->child, &thread, &hint);
+
+	/* A page of values that no learner read was not saved: then it must say so. */
+	if (verdict == SCRY_WALK_REJECTED)
+		return 0;
+	assert_int_equal(verdict, SCRY_WALK_VALID);
+	assert_true(w->collects <= 3);
 	scry_symbols_turn(s);
 	scry_symbols_name(s, &l->child, w, named);
 	for (size_t i = 0; i < w->count; i++) {
@@ -64,7 +69,8 @@ static size_t walk_one(struct learned *l, const struct scry_learn_thread *t, str
 	return compared;
 }
 
-static const char *const fixtures[] = {"debian-3.1.2", "ruby-2.7-static", "ruby-3.4.4-static"};
+static const char *const fixtures[] = {"debian-3.1.2", "ruby-3.0.6-shared", "ruby-3.3.8-static",
+				       "ruby-4.0.3-shared"};
 
 static void frames_are_those_told(void **state)
 {
