@@ -99,12 +99,12 @@ static void forms(void **state)
 	const struct scry_view_opts cpu = {.sort = SCRY_VIEW_SORT_DEFAULT, .times.cpu = true};
 	int fd = recording();
 
-	golden_check(fd, "stacks", "sampled.txt", &lines);
-	golden_check(fd, "stacks", "sampled.json", &lines);
-	golden_check(fd, "stacks", "sampled_whole.txt", &whole);
-	golden_check(fd, "stacks", "sampled_whole.json", &whole);
-	golden_check(fd, "stacks", "sampled_gvl.txt", &gvl);
-	golden_check(fd, "stacks", "sampled_cpu.txt", &cpu);
+	golden_check(fd, "stacks", "threads.txt", &lines);
+	golden_check(fd, "stacks", "threads.json", &lines);
+	golden_check(fd, "stacks", "threads_whole.txt", &whole);
+	golden_check(fd, "stacks", "threads_whole.json", &whole);
+	golden_check(fd, "stacks", "threads_gvl.txt", &gvl);
+	golden_check(fd, "stacks", "threads_cpu.txt", &cpu);
 	close(fd);
 }
 
