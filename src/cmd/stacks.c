@@ -332,6 +332,7 @@ static int watch(struct stacks *s)
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
 	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 	write_head(s);
+	scry_writer_flush(s->writer);
 	s->cpu_began_ns = own_cpu_ns();
 	s->began_ns = scry_now_ns();
 	s->seed = s->began_ns | 1;

@@ -2,6 +2,7 @@
 # scry stacks: shares of time against a program's own clocks, and no stack that cannot be.
 
 load lib
+bats_require_minimum_version 1.5.0
 
 setup() {
 	need_scry
@@ -30,7 +31,7 @@ was_late() {
 }
 
 shares() {
-	"$SCRY" stacks -q -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 2 20)" "$T/truth.json" || return 2
+	"$SCRY" stacks -q -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
 	for weight in wall cpu gvl; do
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
@@ -54,7 +55,7 @@ shares() {
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
-		"$SCRY" stacks -q -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(soak 3 30)" >"$T/out"
+		"$SCRY" stacks -q -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(soak 2.5 30)" >"$T/out"
 		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
 	done < <(rubies)
 }
@@ -64,7 +65,7 @@ shares() {
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 10 in_file ready "$T/tight.out"
-		"$SCRY" stacks -q -r 5000 -d "$(soak 2s 30s)" --stacks --force -o "$T/t.json" -p "$PID"
+		"$SCRY" stacks -q -r 5000 -d "$(soak 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
 		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
@@ -92,14 +93,17 @@ shares() {
 }
 
 @test "a program that is started keeps its output, input and status" {
-	echo "in" | "$SCRY" stacks -q -o "$T/x.scry" -- "$RUBY" -e 'puts gets; sleep 3; exit 7' >"$T/out" || got=$?
+	# It ends when it is watched: then more than the head of the recording is written.
+	local till='sleep 0.02 until File.size?(ARGV[0]).to_i > 100; sleep 0.1;'
+	local got=0
+	echo "in" | "$SCRY" stacks -q -o "$T/x.scry" -- "$RUBY" -e "puts STDIN.gets; $till exit 7" "$T/x.scry" >"$T/out" || got=$?
 	[ "$got" -eq 7 ]
 	[ "$(cat "$T/out")" = "in" ]
+	"$SCRY" report "$T/x.scry" | grep -q "Kernel#sleep (C)"
 	got=0
-	"$SCRY" stacks -q -o "$T/y.scry" -- "$RUBY" -e 'sleep 3; Process.kill(:KILL, $$)' || got=$?
+	"$SCRY" stacks -q -o "$T/y.scry" -- "$RUBY" -e "$till Process.kill(:KILL, \$\$)" "$T/y.scry" || got=$?
 	[ "$got" -eq 137 ]
-	run "$SCRY" stacks -- /no/such/program
-	[ "$status" -eq 127 ]
+	run -127 "$SCRY" stacks -- /no/such/program
 	run "$SCRY" stacks -q -- true
 	[ "$status" -eq 125 ]
 	[[ "$output" == *"ended before a Ruby ran in it"* ]]
