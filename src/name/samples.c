@@ -212,50 +212,66 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 	}
 }
 
-static struct scry_ev_samples *row_of(struct scry_samples *s, const struct scry_samples_thread *t)
+/* The row of the thread's stack and state, + 1; 0 at the limit. */
+static size_t row_of(struct scry_samples *s, const struct scry_samples_thread *t)
 {
 	struct key key = {t->number, t->stack, t->state, 0};
-	struct scry_samples_row *more;
 	uint32_t id;
 
 	if (scry_intern_put(&s->keys, (const char *)&key, sizeof(key), &id))
-		return NULL;
+		return 0;
 	if (id > s->row_room) {
 		size_t room = s->row_room ? 2 * s->row_room : 1024;
+		struct scry_ev_samples *more = reallocarray(s->rows, room, sizeof(*more));
 
-		more = reallocarray(s->rows, room, sizeof(*more));
 		if (!more)
-			return NULL;
+			return 0;
 		s->rows = more;
 		s->row_room = room;
 	}
 	if (id > s->row_count) {
-		s->rows[id - 1] = (struct scry_samples_row){.sums = {.pid = (uint32_t)s->ruby->pid,
-								     .thread = t->number,
-								     .stack = t->stack,
-								     .state = t->state}};
+		s->rows[id - 1] = (struct scry_ev_samples){.pid = (uint32_t)s->ruby->pid,
+							   .thread = t->number,
+							   .stack = t->stack,
+							   .state = t->state};
 		s->row_count = id;
 	}
-	return &s->rows[id - 1].sums;
+	return id;
 }
 
-static void count(struct scry_samples *s, const struct scry_samples_thread *t, uint64_t wall_ns,
-		  uint64_t cpu_ns)
+/*
+ * What a thread has run between two samples was run with the stack of the one or the other: of the
+ * one at which it was running, half each where it was at both.
+ */
+static void count_cpu(struct scry_samples *s, struct scry_samples_thread *t, size_t row)
 {
-	struct scry_ev_samples *row;
+	uint64_t before = t->ran_ns / 2;
+
+	if (t->ran_before != t->now.is_running)
+		before = t->ran_before ? t->ran_ns : 0;
+	if (!t->row)
+		before = 0;
+	if (before)
+		s->rows[t->row - 1].cpu_ns += before;
+	s->rows[row - 1].cpu_ns += t->ran_ns - before;
+}
+
+static void count(struct scry_samples *s, struct scry_samples_thread *t, uint64_t wall_ns)
+{
+	size_t row = row_of(s, t);
 
 	s->sums.valid += t->verdict == SCRY_WALK_VALID || t->verdict == SCRY_WALK_EMPTY;
 	s->sums.repaired += t->verdict == SCRY_WALK_REPAIRED;
 	s->sums.rejected += t->verdict == SCRY_WALK_REJECTED;
-	row = row_of(s, t);
-	if (!row) {
+	if (row) {
+		s->rows[row - 1].count++;
+		s->rows[row - 1].wall_ns += wall_ns;
+		s->rows[row - 1].repaired += t->verdict == SCRY_WALK_REPAIRED;
+		count_cpu(s, t, row);
+	} else {
 		s->unrecorded++;
-		return;
 	}
-	row->count++;
-	row->wall_ns += wall_ns;
-	row->cpu_ns += cpu_ns;
-	row->repaired += t->verdict == SCRY_WALK_REPAIRED;
+	t->row = row;
 }
 
 /* Is it sure whether it waits for the VM's lock? */
@@ -294,6 +310,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 		struct scry_task_now before = t->now;
 
 		t->ran_ns = 0;
+		t->ran_before = t->now.is_running;
 		if (t->has_last && scry_task_rests(&t->task, &t->now)) {
 			t->rests++;
 			s->sums.unchanged++;
@@ -313,7 +330,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 	if (err)
 		return -ESRCH;
 	for (size_t i = 0; i < s->count; i++)
-		count(s, &s->threads[i], stands_ns, s->threads[i].ran_ns);
+		count(s, &s->threads[i], stands_ns);
 	s->sums.ticks++;
 	s->sums.busy_ns += now_ns(CLOCK_MONOTONIC) - began;
 	return 0;
@@ -326,7 +343,7 @@ int scry_samples_write(struct scry_samples *s)
 	int err = 0;
 
 	for (size_t i = 0; i < s->row_count && !err; i++) {
-		struct scry_ev_samples ev = s->rows[i].sums;
+		struct scry_ev_samples ev = s->rows[i];
 
 		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer,
 					     &next);

@@ -27,6 +27,8 @@ struct scry_samples_thread {
 	enum scry_walk_verdict verdict;
 	unsigned int rests; /* ticks since it ran */
 	uint64_t ran_ns;    /* on a processor since the tick before */
+	bool ran_before;    /* it was running then */
+	size_t row;	    /* of the sample then, + 1; 0: none */
 };
 
 struct scry_samples_row {	     /* key and sums of one SAMPLES event */
@@ -44,8 +46,8 @@ struct scry_samples {
 	struct scry_ruby_thread *list; /* of the same size: for the question who waits */
 	bool *waits;
 	size_t count, room;
-	uint32_t numbers; /* THREAD events written */
-	struct scry_samples_row *rows;
+	uint32_t numbers;	      /* THREAD events written */
+	struct scry_ev_samples *rows; /* sums; stack: a frame number of `stacks` */
 	size_t row_count, row_room;
 	struct scry_intern keys; /* {thread, stack, state} -> row + 1 */
 	uint64_t listed_ns;	 /* when the list of threads was read */
