@@ -21,7 +21,7 @@ def median(list) = list.sort[list.size / 2]
 # Seconds of wall and processor of one run, and scry's totals.
 def work(threads, tool, rate)
   args = tool == :stackprof ? ['stackprof', rate.to_s] : []
-  Open3.popen2('ruby', File.join(HERE, 'stacks/work.rb'), threads.to_s, *args) do |input, output, _|
+  Open3.popen2('ruby', File.join(HERE, 'stacks/work.rb'), threads.to_s, *args) do |input, output, ended|
     pid = output.gets[/\d+/]
     if tool == :scry
       out = File.join(TMP, 'x.json')
@@ -35,6 +35,7 @@ def work(threads, tool, rate)
       Process.wait(scry)
       totals = JSON.parse(File.read(out))['totals']
     end
+    abort "bench: the program under #{tool} at #{rate} ended with #{ended.value}" unless ended.value.success?
     { wall: wall, cpu: cpu, totals: totals }
   end
 end
@@ -70,9 +71,10 @@ end
 rounds = (ARGV[0] || 5).to_i
 text = ['# Sampling stacks: what it costs', '',
         "Written by `bench/stacks.rb`; do not edit. Medians of #{rounds} rounds; ratios are of the program's own processor time to the plain run of the same round.",
-        'scry samples all threads, with lines and states, from outside; stackprof (wall mode) one thread, by a signal and within the program; its own report is not in it.', '',
+        'scry samples all threads, with lines and states, from outside; stackprof (wall mode) one thread, by a signal and within the program; its own report is not in it.',
+        'The machine is shared: the load is given below, and differences of some percent are noise.', '',
         "- #{Time.now.strftime('%F')}, Linux #{Etc.uname[:release]}, #{Etc.nprocessors} CPUs, load #{File.read('/proc/loadavg').split.first} at the beginning",
         "- #{RUBY_DESCRIPTION}", "- stackprof #{Gem.loaded_specs['stackprof']&.version || `ruby -e 'require "stackprof"; print StackProf::VERSION'`}", ''] +
        section(1, rounds) + section(8, rounds)
-text[5] += ", #{File.read('/proc/loadavg').split.first} at the end"
+text[6] += ", #{File.read('/proc/loadavg').split.first} at the end"
 ARGV[1] ? File.write(ARGV[1], text.join("\n")) : puts(text)

@@ -28,4 +28,5 @@ cpu = clock(Process::CLOCK_PROCESS_CPUTIME_ID)
 shop = Shop.new
 shop.deep(20) { 12_000.times { shop.round } }
 puts "did #{clock(Process::CLOCK_MONOTONIC) - wall} #{clock(Process::CLOCK_PROCESS_CPUTIME_ID) - cpu}"
+StackProf.stop if defined?(StackProf) # at its end it would crash
 idle.each(&:kill)
