@@ -222,13 +222,6 @@ void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, si
 	}
 }
 
-bool scry_mem_is_there(const struct scry_mem *mem, uint64_t addr)
-{
-	char probe;
-
-	return scry_mem_read(mem, addr, &probe, 1) == 0;
-}
-
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret)
 {
 	uint64_t word;

@@ -40,8 +40,8 @@ ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t co
 
 /*
  * Many pieces by few system calls (process_vm_readv). `ok` says of each whether it was read whole.
- * Not confirmed by the fd: a caller that is done asks scry_mem_is_there once, before it believes
- * any.
+ * Not confirmed by the fd: before it believes any of many such, a caller reads one word by
+ * scry_mem_u64.
  */
 struct scry_mem_span {
 	uint64_t addr;
@@ -50,8 +50,6 @@ struct scry_mem_span {
 	bool ok;
 };
 void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, size_t count);
-/* Is it still the same address space? `addr` is any readable address of it. */
-bool scry_mem_is_there(const struct scry_mem *mem, uint64_t addr);
 
 /* One little-endian word. Same returns as scry_mem_read; *ret untouched on failure. */
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret);
