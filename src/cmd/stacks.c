@@ -442,9 +442,7 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 				 (unsigned long long)s->pids.values[0]);
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
-	if (s->output && (has_suffix(s->output, ".html") || has_suffix(s->output, ".svg")))
-		return scry_fail(-EINVAL, "there is no picture of stacks yet; fix: -o x.folded, "
-					  "for a flame graph tool");
+	s->report.flame = s->output && has_suffix(s->output, ".html");
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
 	return scry_report_opts_check(&s->report, s->output);
 }
@@ -460,7 +458,8 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "stop after 30s, 5m, ...", NULL},
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N", "samples a second (default 1000)", NULL},
 		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
-		 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)", NULL},
+		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
+		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),

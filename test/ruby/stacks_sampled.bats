@@ -92,6 +92,18 @@ shares() {
 	"$SCRY" info "$T/t.scry" >/dev/null
 }
 
+@test "a flame graph: a page that needs nothing, whose numbers are the report's" {
+	start tight "$RUBY" "$K/tight.rb"
+	wait_for 10 in_file ready "$T/tight.out"
+	"$SCRY" stacks -q -d 500ms -o "$T/t.scry" -p "$PID"
+	"$SCRY" report -o "$T/t.html" "$T/t.scry"
+	"$SCRY" report -o "$T/t.json" "$T/t.scry"
+	! grep -qE 'https?:|src=|href=' "$T/t.html"
+	"$RUBY" "$K/check_flame.rb" "$T/t.html" "$T/t.json"
+	run "$SCRY" report -o "$T/no.html" --json "$T/t.scry"
+	[ "$status" -eq 2 ]
+}
+
 @test "a program that is started keeps its output, input and status" {
 	# It ends when it is watched: then more than the head of the recording is written.
 	local till='sleep 0.02 until File.size?(ARGV[0]).to_i > 100; sleep 0.1;'
@@ -123,7 +135,7 @@ shares() {
 }
 
 @test "what cannot be is refused, with what mends it" {
-	for words in "-p 1 -- true" "-r 0 -p 1" "-r 30000 -p 1" "-o x.html -p 1" "--cpu --gvl -p 1" "" "-p 1 -p 2"; do
+	for words in "-p 1 -- true" "-r 0 -p 1" "-r 30000 -p 1" "--cpu --gvl -p 1" "" "-p 1 -p 2"; do
 		# shellcheck disable=SC2086
 		run "$SCRY" stacks $words
 		[ "$status" -eq 2 ]
