@@ -126,12 +126,20 @@ static void change(struct scry_shadow *s, uint32_t from, uint32_t to)
 	__atomic_compare_exchange_n(&s->head.on, &from, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Off, or paused, because the keeper has not refreshed its lease: it may have again. */
+void scry_agent_hold_calls(void)
+{
+	change(&scry_agent.shadow, SCRY_SHADOW_ON, SCRY_SHADOW_HELD);
+	change(&scry_agent.shadow, SCRY_SHADOW_PAUSED, SCRY_SHADOW_HELD);
+}
+
+/* Off, held, or paused, because the keeper has not refreshed its lease: it may have again. */
 static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t hook)
 {
-	if (s->head.on != SCRY_SHADOW_PAUSED || !scry_agent.gate->open)
+	uint32_t on = s->head.on;
+
+	if (on == SCRY_SHADOW_OFF || !scry_agent.gate->open)
 		return 0;
-	if (tsc() >= scry_agent.control->lease_tsc) {
+	if (on == SCRY_SHADOW_HELD || tsc() >= scry_agent.control->lease_tsc) {
 		add(&stats_of(s, hook)->missed, 1);
 		return 0;
 	}

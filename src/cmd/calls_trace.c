@@ -267,7 +267,8 @@ static void turn(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 
-	if (scry_loads_turn(&t->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
+	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	look_for_newcomers(w, t);
 }

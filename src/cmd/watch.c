@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cmd/preload.h"
 #include "cmd/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
@@ -227,6 +228,10 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, 0);
 	w->instrument->leave(w);
+	if (scry_preload_has(w)) { /* nothing was changed; its lease is over */
+		*ret_left = 0;
+		return;
+	}
 	w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
 	r = scry_inject_leave(&w->inj, undo, ret_left);
 	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
@@ -351,6 +356,11 @@ static void give_lane_back(struct scry_watch *w)
 	if (w->target_gone)
 		scry_pool_free(&w->root->pool, w->lane);
 	w->inj.control = NULL;
+}
+
+bool scry_watch_must_wait(const struct scry_watch *w)
+{
+	return w->instrument->must_wait && w->instrument->must_wait(w);
 }
 
 int scry_watch_end(struct scry_watch *w, const char *why)

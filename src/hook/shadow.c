@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/loads.h"
 
 #define THUNKS_AT 64 /* in their slab: after its magic */
 #define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
@@ -170,6 +171,19 @@ int scry_shadow_follow(struct scry_inject *inj)
 int scry_shadow_pause(struct scry_inject *inj)
 {
 	return switch_to(inj, SCRY_SHADOW_OFF);
+}
+
+int scry_shadow_go_on(struct scry_inject *inj, const struct scry_hooks *h)
+{
+	uint32_t on;
+	int r = scry_mem_u32(&inj->mem, shadow_at(inj, offsetof(struct scry_shadow_head, on)), &on);
+
+	if (r < 0 || on != SCRY_SHADOW_HELD || !scry_loads_has_seen_all(h))
+		return r;
+	r = switch_to(inj, SCRY_SHADOW_ON);
+	if (r == 0 && !scry_loads_has_seen_all(h)) /* somebody has given up meanwhile */
+		r = switch_to(inj, SCRY_SHADOW_HELD);
+	return r;
 }
 
 static int poke_head(struct scry_inject *inj, size_t offset, const void *bytes, size_t size)

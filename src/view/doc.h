@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SCRY_DOC_COLUMNS_MAX 40
+#define SCRY_DOC_COLUMNS_MAX 48
 
 enum scry_cell_kind {
 	SCRY_CELL_TEXT,	  /* left */

@@ -14,8 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "sys/debug_file.h"
 
 #define UNITS_MAX 400u
 #define NESTED_MAX 8
@@ -32,32 +33,13 @@ struct scry_dwarf {
 	size_t struct_count;
 };
 
-static bool is_trusted(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-	       (st.st_uid == 0 || st.st_uid == geteuid());
-}
-
-static int open_separate(const uint8_t *id, size_t size)
-{
-	char path[256];
-	int n = snprintf(path, sizeof(path), "/usr/lib/debug/.build-id/%02x/", id[0]);
-
-	for (size_t i = 1; i < size && n < (int)sizeof(path) - 10; i++)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "%02x", id[i]);
-	snprintf(path + n, sizeof(path) - (size_t)n, ".debug");
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 /* Takes `fd`. Has it units? */
 static bool begin(struct scry_dwarf *d, int fd)
 {
 	Dwarf_CU *cu = NULL;
 
 	d->fd = fd;
-	d->dwarf = fd >= 0 && is_trusted(fd) ? dwarf_begin(fd, DWARF_C_READ) : NULL;
+	d->dwarf = fd >= 0 && scry_debug_file_is_trusted(fd) ? dwarf_begin(fd, DWARF_C_READ) : NULL;
 	if (d->dwarf && dwarf_get_units(d->dwarf, NULL, &cu, NULL, NULL, NULL, NULL) == 0)
 		return true;
 	if (d->dwarf)
@@ -72,13 +54,11 @@ static bool begin(struct scry_dwarf *d, int fd)
 struct scry_dwarf *scry_dwarf_open(struct scry_elf *elf)
 {
 	struct scry_dwarf *d = calloc(1, sizeof(*d));
-	const uint8_t *id = NULL;
-	size_t size = scry_elf_build_id(elf, &id);
 
 	if (!d)
 		return NULL;
 	if (begin(d, fcntl(scry_elf_fd(elf), F_DUPFD_CLOEXEC, 3)) ||
-	    (size > 2 && begin(d, open_separate(id, size))))
+	    begin(d, scry_debug_file_open(elf)))
 		return d;
 	free(d);
 	return NULL;

@@ -49,8 +49,10 @@ struct scry_shadow_code {
 	struct scry_shadow_range ranges[SCRY_SHADOW_RANGES];
 };
 
-/* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over. */
-enum scry_shadow_state { SCRY_SHADOW_OFF, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED };
+/* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over; and HELD: a library
+ * was loaded that the host has not seen, perhaps with an unwinder. Then the host writes ON again.
+ */
+enum scry_shadow_state { SCRY_SHADOW_OFF, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED, SCRY_SHADOW_HELD };
 struct scry_shadow_head {
 	uint64_t thunks;  /* address of thunk 0; 0: never used */
 	uint64_t stats;	  /* address of the hooks' counters */

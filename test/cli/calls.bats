@@ -254,7 +254,7 @@ RUBY
 	(echo "throw 3" >"$T/in") &
 	"$SCRY" calls -x '*thrower*' -x throwing_storm -o "$T/x.scry" -- "$TARGETS/target_returner" "$TARGETS/libthrowing.so" \
 		<"$T/in" >"$T/scry.out" 2>"$T/scry.err" 3>&- || {
-		tail -5 "$T/scry.out" "$T/scry.err"
+		tail -n 5 "$T/scry.out" "$T/scry.err"
 		return 1
 	}
 	in_file "^throw 3 right" "$T/scry.out"
@@ -305,6 +305,44 @@ for i in range(3):
 	says "never loaded an object that defines 'no_such_function"
 	scry_ends 2 calls -x '/regex/' -- true
 	says "fix: a glob"
+}
+
+@test "libraries that are loaded one after the other, an unwinder between them" {
+	/usr/bin/python3 -c 'import ctypes; ctypes.CDLL("libsqlite3.so.0")' 2>/dev/null || skip "no python3 with libsqlite3"
+	# the first to be hooked are the calls, the unwinder comes later
+	scry_ends 0 calls -x 'sqlite3_libversion*@libsqlite3*' -- /usr/bin/python3 -c '
+import ctypes
+s = ctypes.CDLL("libsqlite3.so.0")
+s.sqlite3_libversion_number()
+ctypes.CDLL("libgcc_s.so.1")
+for i in range(1000):
+    s.sqlite3_libversion_number()
+'
+	[ "$(grep -c "^sqlite3_libversion_number(.* = 0x" "$T/scry.out")" -ge 1000 ]
+}
+
+@test "an unwinder is loaded while the keeper stands still: exceptions pass, calls are followed again later" {
+	[ -f "$TARGETS/libthrowing.so" ] || skip "no C++ compiler"
+	scry_ends 0 calls -x work_call@libwork* -o "$T/x.scry" -- /usr/bin/python3 -c '
+import ctypes, os, signal, subprocess, sys, time
+work = ctypes.CDLL(sys.argv[1])
+keeper = int(subprocess.check_output(["pgrep", "-P", str(os.getppid()), "scry-keeper"]))
+# should this program not live to do it
+other = subprocess.Popen(["sh", "-c", "sleep 5; kill -CONT %d" % keeper], start_new_session=True)
+os.kill(keeper, signal.SIGSTOP)
+try:
+    lib = ctypes.CDLL(sys.argv[2])
+    assert lib.throwing_through(work.work_through) == len("thirteen")
+finally:
+    os.kill(keeper, signal.SIGCONT)
+for i in range(200):
+    time.sleep(0.01)
+    assert lib.throwing_through(work.work_through) == len("thirteen")
+os.killpg(other.pid, signal.SIGKILL)
+' "$TARGETS/libwork.so" "$TARGETS/libthrowing.so"
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" 'rows.find { |r| r["function"] == "work_call" }["calls"] > 0'
+	json_is "$T/o.json" 'r["honesty"]["lost"] > 0' # those that were not followed
 }
 
 @test "a static program is refused by name, and runs" {
