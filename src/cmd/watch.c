@@ -302,6 +302,7 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 				   .bytes_left = left};
 	struct scry_ev_totals t = w->totals;
 	uint64_t cpu = scry_proc_cpu_ns(w->proc.pid);
+	uint32_t status;
 
 	if (w->proc.pid) { /* else: many, summed */
 		pause.why_str = scry_session_string(s, "entering and leaving");
@@ -310,6 +311,8 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 		scry_session_event(s, SCRY_EVENT_DETACH, &d, sizeof(d));
 	}
 	t.pid = (uint32_t)w->proc.pid;
+	if (w->target_gone && scry_proc_exit(&w->proc, &status) == 0)
+		t.exit = SCRY_EXIT_KNOWN | status;
 	t.events = w->events;
 	t.lost = w->lost;
 	t.errors = w->errors;
