@@ -15,6 +15,7 @@ struct scry_calls_cli {
 	bool is_default; /* nothing was named: the known ones */
 	uint64_t string_size;
 	enum scry_calls_args args;
+	bool by_breakpoints; /* --engine=breakpoint */
 };
 
 extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */

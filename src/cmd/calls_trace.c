@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "cmd/calls.h"
+#include "cmd/calls_break.h"
 #include "cmd/calls_known.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
@@ -22,11 +23,13 @@
 #include "hook/tracks.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
+#define BREAK_NS 25000
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
 #define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
 #define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
+#define FILL_MAX 1000
 
 struct traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
@@ -42,6 +45,7 @@ struct trace {
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
+	struct scry_calls_break *breaks; /* the engine; NULL: hooks */
 	struct traced *functions;
 	uint32_t count, room, told;
 	const struct scry_shadow_stats *stats; /* one, the sum */
@@ -98,8 +102,10 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 }
 
 /* What the stubs tell the agent. */
-static int fill_cookies(struct trace *t, struct scry_hooks *h)
+static int fill_cookies(struct scry_hooks *h, void *arg)
 {
+	struct trace *t = arg;
+
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 		const struct traced *f;
@@ -141,7 +147,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = 0;
 	}
 	if (r == 0)
-		r = fill_cookies(t, fresh);
+		r = fill_cookies(fresh, t);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
@@ -165,6 +171,31 @@ static int want_all(struct scry_hooks *h, void *arg)
 	return r;
 }
 
+static int plan_hooks(struct scry_watch *w, struct trace *t)
+{
+	int r = scry_loading_plan(w, &t->hooks, want_all, t);
+
+	if (r == 0)
+		r = scry_shadow_refuse(&t->hooks);
+	return r == 0 ? fill_cookies(&t->hooks, t) : r;
+}
+
+static int plan_breaks(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_break_opts opts = {.watch = w,
+						   .hooks = &t->hooks,
+						   .calls = t->calls,
+						   .string_size = (uint32_t)cli->string_size,
+						   .requests = cli->requests,
+						   .request_count = (size_t)cli->request_count,
+						   .number = fill_cookies,
+						   .arg = t};
+	int r = scry_calls_break_new(&opts, &t->breaks);
+
+	return r == 0 ? scry_calls_break_plan(t->breaks) : r;
+}
+
 static int prepare(struct scry_watch *w)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
@@ -179,13 +210,15 @@ static int prepare(struct scry_watch *w)
 	t->watch = w;
 	r = scry_calls_new(&opts, &t->calls);
 	if (r == 0)
-		r = scry_loading_plan(w, &t->hooks, want_all, t);
-	if (r == 0)
-		r = scry_shadow_refuse(&t->hooks);
-	if (r == 0)
-		r = fill_cookies(t, &t->hooks);
+		r = cli->by_breakpoints ? plan_breaks(w, t) : plan_hooks(w, t);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
+}
+
+/* Of those that the user asked for. */
+static size_t first_request(const struct trace *t)
+{
+	return t->breaks ? 0 : 1; /* the unwinders' */
 }
 
 static void describe(struct scry_watch *w, FILE *out)
@@ -193,10 +226,14 @@ static void describe(struct scry_watch *w, FILE *out)
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct trace *t = w->state;
 
-	for (size_t q = 1; q < t->hooks.request_count && !cli->is_default; q++)
+	for (size_t q = first_request(t); q < t->hooks.request_count && !cli->is_default; q++)
 		if (!scry_loading_is_met(&t->hooks, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				t->hooks.requests[q]);
+	if (t->breaks) {
+		scry_calls_break_describe(t->breaks, out);
+		return;
+	}
 	scry_patch_describe(&t->hooks, out);
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
@@ -214,14 +251,11 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
-	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
 }
 
-static int enter(struct scry_watch *w)
+static int enter_hooks(struct scry_watch *w, struct trace *t)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = w->state;
 	int r = start_recording(w, t), on;
 
 	if (r < 0)
@@ -235,11 +269,22 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
-	r = scry_shadow_follow(&w->inj);
+	return scry_shadow_follow(&w->inj);
+}
+
+static int enter(struct scry_watch *w)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct trace *t = w->state;
+	bool is_held = w->held;
+	int r;
+
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
-		if (!cli->is_default && !w->held)
-			scry_loading_tell_waiting(w, &t->hooks, 1);
+		if (!cli->is_default && !is_held)
+			scry_loading_tell_waiting(w, &t->hooks, first_request(t));
 	}
 	return r;
 }
@@ -263,10 +308,29 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 	t->is_suspicious = why != NULL;
 }
 
+/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
+ * has come after: threads that call wait, and what finds no room at last is counted. */
+static bool is_ahead(const struct scry_watch *w, struct trace *t)
+{
+	struct stat st;
+
+	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
+		return false;
+	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
+		t->size_ns = scry_now_ns() + SIZE_NS;
+		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
+	}
+	return t->is_ahead;
+}
+
 static void turn(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 
+	if (t->breaks) {
+		scry_calls_break_turn(t->breaks, is_ahead(w, t));
+		return;
+	}
 	if (scry_loads_turn(&t->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	look_for_newcomers(w, t);
@@ -304,19 +368,17 @@ static int give(void *arg, const struct scry_track_run *run)
 	return scry_calls_words(arg, run->tid, run->words, run->count);
 }
 
-/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
- * has come after: threads that call wait, and what finds no room at last is counted. */
-static bool is_ahead(const struct scry_watch *w, struct trace *t)
+/* What `turn` has met is whole and in order: it may be written up to now. */
+static int drain_breaks(struct scry_watch *w, struct trace *t)
 {
-	struct stat st;
+	uint64_t now = __rdtsc();
+	int r, e;
 
-	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
-		return false;
-	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
-		t->size_ns = scry_now_ns() + SIZE_NS;
-		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
-	}
-	return t->is_ahead;
+	scry_calls_clock(t->calls, now, scry_now_ns());
+	r = tell_functions(w, t);
+	e = scry_calls_merge(t->calls, now);
+	r = r ? r : e;
+	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
 }
 
 static int drain(struct scry_watch *w)
@@ -325,6 +387,8 @@ static int drain(struct scry_watch *w)
 	struct scry_tracks_taken taken = {0};
 	int r, e;
 
+	if (t->breaks)
+		return drain_breaks(w, t);
 	if (!t->tracks || is_ahead(w, t))
 		return 0;
 	if (t->is_left || w->target_gone)
@@ -344,6 +408,8 @@ static void leave(struct scry_watch *w)
 	struct trace *t = w->state;
 
 	w->wake_fd = 0;
+	if (t->breaks)
+		scry_calls_break_leave(t->breaks);
 	if (!t->tracks)
 		return;
 	scry_shadow_pause(&w->inj);
@@ -366,8 +432,8 @@ static int tell_unmet(struct scry_watch *w, const struct trace *t)
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
 	if (!cli->is_default)
-		return scry_loading_tell_unmet(w, &t->hooks, 1, "traced");
-	for (size_t q = 1; q < t->hooks.request_count; q++)
+		return scry_loading_tell_unmet(w, &t->hooks, first_request(t), "traced");
+	for (size_t q = first_request(t); q < t->hooks.request_count; q++)
 		if (scry_loading_is_met(&t->hooks, q))
 			return 0;
 	return scry_fail(-ENOTSUP,
@@ -376,22 +442,14 @@ static int tell_unmet(struct scry_watch *w, const struct trace *t)
 			 w->proc.pid);
 }
 
-static int finish(struct scry_watch *w)
+/* What the agent has lost. */
+static void finish_hooks(struct scry_watch *w, struct trace *t)
 {
-	struct trace *t = w->state;
-	struct scry_calls_stats calls;
 	struct scry_tracks_stats tracks;
-	int r;
 
-	if (!t->tracks)
-		return 0;
-	t->is_left = true;
-	r = drain(w);
-	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
-	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
-	w->errors += calls.bad + calls.strange + tracks.bad;
+	w->errors += tracks.bad;
 	scry_watch_lost(w, w->inj.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
 	scry_watch_lost(w, w->inj.control->busy,
@@ -402,6 +460,27 @@ static int finish(struct scry_watch *w)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
 	scry_loading_tell(w, &t->hooks);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+	struct scry_calls_stats calls;
+	int r;
+
+	if (!t->tracks && !t->breaks)
+		return 0;
+	t->is_left = true;
+	r = drain(w);
+	scry_calls_stats(t->calls, &calls);
+	w->events = calls.calls;
+	w->errors += calls.bad + calls.strange;
+	if (t->breaks) {
+		w->cost_ns = w->events * BREAK_NS;
+		scry_calls_break_tell(t->breaks);
+	} else {
+		finish_hooks(w, t);
+	}
 	return r < 0 ? r : tell_unmet(w, t);
 }
 
@@ -412,6 +491,7 @@ static void done(struct scry_watch *w)
 	if (!t)
 		return;
 	scry_tracks_free(t->tracks);
+	scry_calls_break_free(t->breaks);
 	scry_hooks_close(&t->hooks);
 	scry_calls_free(t->calls);
 	for (uint32_t i = 0; i < t->count; i++) {
