@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <x86intrin.h>
 
 #include "base/err.h"
@@ -96,6 +97,8 @@ static const char *why_not(const struct scry_calls_break *b, const struct scry_h
 	if (scry_map_get(&b->addresses, row->target, &other) &&
 	    &b->opts.hooks->rows[other] != row && b->opts.hooks->rows[other].way)
 		return "it begins where another function does that is traced";
+	if (strstr(row->symbol, ".cold")) /* gcc's name of it */
+		return "it is a part of another function";
 	return scry_breaks_why(&b->breaks, row->target);
 }
 
@@ -418,32 +421,7 @@ static bool returned(struct scry_calls_break *b, struct scry_tracee *t, size_t k
 	return true;
 }
 
-static uint64_t met(void *arg, struct scry_tracee *t)
-{
-	struct scry_calls_break *b = arg;
-	uint64_t tsc = __rdtsc();
-	ssize_t k = scry_breaks_at(&b->breaks, t->regs.rip - 1);
-	struct scry_break *row;
-
-	if (k < 0 || b->breaks.rows[k].at != t->regs.rip - 1 || !b->breaks.rows[k].is_changed)
-		return 0;
-	if (k == b->brk) {
-		renew(b, t);
-	} else if (returned(b, t, (size_t)k, tsc)) {
-		;
-	} else if (b->breaks.rows[k].function) {
-		entered(b, t, b->breaks.rows[k].function - 1);
-	} else {
-		row = &b->breaks.rows[k];
-		if (++row->idle >= IDLE_MAX && !row->waiting) {
-			row->idle = 0;
-			scry_breaks_lift(&b->breaks, row);
-		}
-	}
-	return scry_break_next(&b->breaks.rows[k]);
-}
-
-static uint64_t passed(void *arg, uint64_t address)
+static uint64_t next(void *arg, uint64_t address)
 {
 	const struct scry_calls_break *b = arg;
 	ssize_t k = scry_breaks_at(&b->breaks, address);
@@ -451,6 +429,25 @@ static uint64_t passed(void *arg, uint64_t address)
 	return k >= 0 && b->breaks.rows[k].at == address && b->breaks.rows[k].is_changed
 		       ? scry_break_next(&b->breaks.rows[k])
 		       : 0;
+}
+
+static void met(void *arg, struct scry_tracee *t, uint64_t address)
+{
+	struct scry_calls_break *b = arg;
+	uint64_t tsc = __rdtsc();
+	ssize_t k = scry_breaks_at(&b->breaks, address);
+	struct scry_break *row = &b->breaks.rows[k];
+
+	if (k == b->brk) {
+		renew(b, t);
+	} else if (returned(b, t, (size_t)k, tsc)) {
+		;
+	} else if (row->function) {
+		entered(b, t, row->function - 1);
+	} else if (++row->idle >= IDLE_MAX && !row->waiting) {
+		row->idle = 0;
+		scry_breaks_lift(&b->breaks, row);
+	}
 }
 
 static void forked(void *arg, pid_t child)
@@ -475,19 +472,39 @@ static void execed(void *arg)
 }
 
 static const struct scry_stops_handlers handlers = {
-	.met = met, .passed = passed, .forked = forked, .execed = execed};
+	.next = next, .met = met, .forked = forked, .execed = execed};
+
+/* What this engine may do to the program, before it does. */
+static void tell_dangers(struct scry_watch *w, bool is_handled)
+{
+	char text[320];
+
+	snprintf(
+		text, sizeof(text),
+		"breakpoints in process %d: some 20 us a call, traced by process %d (scry-keeper). "
+		"If that one is killed by SIGKILL, %s; scry undo -p %d then puts the code back",
+		w->proc.pid, getpid(),
+		is_handled ? "the program goes on, slowly, but threads that block SIGTRAP and "
+			     "meet a breakpoint end it"
+			   : "the program, which handles SIGTRAP itself, gets that signal at the "
+			     "next call, and most likely ends",
+		w->proc.pid);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
 
 int scry_calls_break_enter(struct scry_calls_break *b)
 {
 	struct scry_watch *w = b->opts.watch;
 	struct scry_hooks *h = b->opts.hooks;
-	int r;
+	int r, trap;
 
-	scry_tell(w->session, SCRY_NEWS_SAY, 0,
-		  "breakpoints: calls are slow, and this program hangs on scry's keeper: do not "
-		  "kill that by SIGKILL (scry itself may be)");
 	b->breaks.inj = &w->inj;
-	r = add_entries(b, 0, w->held);
+	trap = scry_inject_trap(&w->inj, w->held);
+	r = trap == -EBUSY ? 0 : trap;
+	if (r == 0)
+		tell_dangers(w, trap == 0);
+	if (r == 0)
+		r = add_entries(b, 0, w->held);
 	if (r == 0 && h->objects.brk)
 		b->brk = scry_breaks_add(&b->breaks, h->objects.brk, w->held, 0);
 	if (r == 0)

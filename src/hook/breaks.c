@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/agent.h"
 #include "base/err.h"
 #include "sys/edit.h"
 #include "sys/x86_move.h"
-#include "wire/breaks.h"
 
 #define INSN_MAX 15
 #define SLAB_REACH (1ull << 29)
@@ -99,6 +99,29 @@ static uint64_t distance(uint64_t a, uint64_t b)
 	return a > b ? a - b : b - a;
 }
 
+/* For when we are no more. */
+static int tell_agent(struct scry_breaks *b, int number, uint64_t copies)
+{
+	struct scry_inject *inj = b->inj;
+	const uint64_t trap = inj->data + offsetof(struct scry_agent_data, trap);
+	const struct scry_slab *slab = &inj->header.slabs[number];
+	const uint64_t row[3] = {slab->code, slab->counters, copies};
+	uint64_t count = 0; /* others are of a scry that died: some thread may still need them */
+	int r = scry_mem_u64(b->mem, trap + offsetof(struct scry_agent_trap, slab_count), &count);
+
+	if (r < 0 || count >= SCRY_SLABS_MAX)
+		return scry_fail(-ENOSPC, "the agent in process %d knows too many slabs",
+				 inj->proc->pid);
+	r = scry_edit_poke(inj->mem.fd,
+			   trap + offsetof(struct scry_agent_trap, slabs) + count * sizeof(row),
+			   row, sizeof(row));
+	count++;
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, trap + offsetof(struct scry_agent_trap, slab_count),
+				   &count, sizeof(count));
+	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
 /* A slab near `address` with room for one copy, or -errno with a sentence. */
 static int slab_near(struct scry_breaks *b, uint64_t address, struct scry_tracee *held, size_t more)
 {
@@ -120,7 +143,8 @@ static int slab_near(struct scry_breaks *b, uint64_t address, struct scry_tracee
 	if (r < 0)
 		return scry_fail(r, "cannot write into process %d", inj->proc->pid);
 	b->slabs |= 1u << number;
-	return number;
+	r = tell_agent(b, number, copies);
+	return r < 0 ? r : number;
 }
 
 /* Writes the copy; *ret_why when it is refused. */

@@ -317,21 +317,31 @@ static bool is_int3(pid_t tid)
 	return ptrace(PTRACE_GETSIGINFO, tid, 0, &info) == 0 && info.si_code == SI_KERNEL;
 }
 
+/*
+ * The stop is not taken by waitpid: as long as nobody has, the SIGTRAP is still to come, and if we
+ * are killed the agent gets it and knows where the thread goes on, moved by us or not. A stop that
+ * was taken would let it run on behind the int3, in the middle of an instruction.
+ */
 static void trapped(struct thread *t)
 {
 	struct scry_stops *s = t->of;
 	struct scry_tracee tracee = {.pid = s->pid, .tid = t->tid, .seized = true, .stopped = true};
-	uint64_t next = 0;
+	uint64_t next = 0, address;
 	pid_t tid = t->tid;
 
 	s->stats.stops++;
-	if (is_int3(tid) && ptrace(PTRACE_GETREGS, tid, 0, &tracee.regs) == 0)
-		next = s->handlers->met(s->arg, &tracee);
-	free(tracee.xstate);
-	if (next)
+	if (is_int3(tid) && ptrace(PTRACE_GETREGS, tid, 0, &tracee.regs) == 0) {
+		address = tracee.regs.rip - 1;
+		next = s->handlers->next(s->arg, address);
+	}
+	if (next) {
 		set_ip(tid, next);
-	else
+		tracee.regs.rip = next;
+		s->handlers->met(s->arg, &tracee, address);
+		free(tracee.xstate);
+	} else {
 		s->stats.own_traps++;
+	}
 	ptrace(PTRACE_CONT, tid, 0, next ? 0 : SIGTRAP);
 }
 
@@ -344,6 +354,7 @@ static void take(pid_t tid, int status)
 		if (t)
 			drop_thread(t);
 	} else if (!t) {
+		waitpid(tid, &status, __WALL | WNOHANG); /* it is known now */
 		if (!add_thread(NULL, tid, STATE_ORPHAN))
 			ptrace(PTRACE_CONT, tid, 0, 0);
 	} else if (t->state == STATE_STARTS || t->state == STATE_CHILD) {
@@ -355,6 +366,10 @@ static void take(pid_t tid, int status)
 		exec(t);
 	} else if (event == PTRACE_EVENT_STOP && signal != SIGTRAP) {
 		ptrace(PTRACE_LISTEN, tid, 0, 0);
+	} else if (event == PTRACE_EVENT_STOP) {
+		/* Another part of the keeper had asked it to stop, and we have taken it over. */
+		ptrace(PTRACE_SETOPTIONS, tid, 0, OPTIONS);
+		go_on(t, 0);
 	} else if (!event && signal == SIGTRAP) {
 		trapped(t);
 	} else {
@@ -362,7 +377,22 @@ static void take(pid_t tid, int status)
 	}
 }
 
-/* waitpid has no time-out: a timer ends it, which goes on ticking as it may come too early. */
+/* Stops for a signal are left as they are, see `trapped`: nor is a signal lost if we are killed. */
+static pid_t next_status(int flags, int *ret)
+{
+	siginfo_t info = {0};
+
+	if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL | flags) < 0)
+		return -1;
+	if (!info.si_pid)
+		return 0;
+	*ret = info.si_status << 8 | 0x7f;
+	if ((info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED) && info.si_status < 0x80)
+		return info.si_pid;
+	return waitpid(info.si_pid, ret, __WALL | WNOHANG);
+}
+
+/* waitid has no time-out: a timer ends it, which goes on ticking as it may come too early. */
 static void tick(uint64_t first_us)
 {
 	const struct itimerval t = {.it_value.tv_usec = (suseconds_t)first_us,
@@ -379,7 +409,7 @@ void scry_stops_turn(uint64_t ns)
 	tick(ns / 1000);
 	for (;;) {
 		int status;
-		pid_t tid = waitpid(-1, &status, __WALL);
+		pid_t tid = next_status(0, &status);
 
 		if (tid < 0 && errno == ECHILD) /* all have ended */
 			nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
@@ -392,18 +422,6 @@ void scry_stops_turn(uint64_t ns)
 	tick(0);
 	if (tracer.orphans)
 		adopt_orphans();
-}
-
-/* Has it met a breakpoint that it has not told of yet? */
-static bool has_trap(pid_t tid)
-{
-	struct __ptrace_peeksiginfo_args args = {.nr = 1};
-	siginfo_t info;
-
-	for (; ptrace(PTRACE_PEEKSIGINFO, tid, &args, &info) == 1; args.off++)
-		if (info.si_signo == SIGTRAP && info.si_code == SI_KERNEL)
-			return true;
-	return false;
 }
 
 /* As take, of a thread that is to be let go. */
@@ -424,13 +442,12 @@ static void take_last(pid_t tid, int status)
 			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		return;
 	}
-	if (event == PTRACE_EVENT_STOP && has_trap(tid)) {
-		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	if (event == PTRACE_EVENT_STOP && scry_tracee_has_trap(tid)) {
 		ptrace(PTRACE_CONT, tid, 0, 0);
 		return;
 	}
 	if (signal == SIGTRAP && is_int3(tid) && ptrace(PTRACE_GETREGS, tid, 0, &regs) == 0)
-		next = s->handlers->passed(s->arg, regs.rip - 1);
+		next = s->handlers->next(s->arg, regs.rip - 1);
 	if (next)
 		set_ip(tid, next);
 	drop_thread(t);
@@ -463,7 +480,7 @@ size_t scry_stops_leave(struct scry_stops *s)
 	}
 	while ((left = count_of(s)) && scry_now_ns() < end) {
 		int status;
-		pid_t tid = waitpid(-1, &status, __WALL | WNOHANG);
+		pid_t tid = next_status(WNOHANG, &status);
 
 		if (tid > 0) {
 			struct thread *t = thread_of(tid);

@@ -23,11 +23,11 @@
 struct scry_stops; /* one process */
 
 struct scry_stops_handlers {
-	/* Thread `t` has met an int3 and stands behind it; t->regs are its registers. Where it goes
-	 * on; 0: the trap is the program's own. */
-	uint64_t (*met)(void *arg, struct scry_tracee *t);
-	/* An int3 at `address` that is or was ours: where to go on; 0: never was. */
-	uint64_t (*passed)(void *arg, uint64_t address);
+	/* Where a thread that has met the int3 at `address` goes on; 0: that is none of ours. */
+	uint64_t (*next)(void *arg, uint64_t address);
+	/* Thread `t` has met it. t->regs are its registers, but it stands where it goes on already.
+	 */
+	void (*met)(void *arg, struct scry_tracee *t, uint64_t address);
 	void (*forked)(void *arg, pid_t child); /* it stands still, and is let go afterwards */
 	void (*execed)(void *arg);		/* all are let go; nothing of ours is in it */
 };
