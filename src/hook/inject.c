@@ -134,13 +134,23 @@ void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t thre
 	}
 }
 
+/* The kernel says "not permitted" of those, too. */
+static bool is_ending(pid_t pid, pid_t tid)
+{
+	char state = scry_proc_task_state(pid, tid);
+
+	return !state || state == 'Z' || state == 'X';
+}
+
 /* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
 static int hold_thread(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, bool any)
 {
 	int r = scry_tracee_seize(t, inj->proc->pid, tid);
 
+	if (r < 0 && (r == -ESRCH || is_ending(inj->proc->pid, tid)))
+		return -EAGAIN;
 	if (r < 0)
-		return r == -ESRCH ? -EAGAIN : r;
+		return r;
 	r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
 	if (r == 0 && scry_tracee_can_call(t, &inj->maps) && (any || !scry_tracee_has_restart(t)))
 		return 0;
