@@ -225,7 +225,8 @@ static int exchange_sigtrap(struct scry_inject *inj, struct scry_tracee *t,
 	const struct scry_sigaction action = {
 		.handler = ours ? scry_inject_symbol(inj, "scry_agent_trap") : 0,
 		.flags = ours ? SA_SIGINFO | SA_ONSTACK | 0x04000000 /* SA_RESTORER */ : 0,
-		.restorer = ours ? scry_inject_symbol(inj, "scry_agent_restorer") : 0};
+		.restorer = ours ? scry_inject_symbol(inj, "scry_agent_restorer") : 0,
+		.mask = ours ? ~0ull : 0}; /* a handler that came meanwhile had SIGTRAP blocked */
 	uint64_t handler = 0, expected = ours ? 0 : scry_inject_symbol(inj, "scry_agent_trap");
 	const uint64_t is_set = ours;
 	int r = set_sigtrap(t, how, 0, TRAP_FIELD(older)), fd = inj->mem.fd;
