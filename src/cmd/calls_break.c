@@ -486,8 +486,8 @@ static void tell_dangers(struct scry_watch *w, bool is_handled)
 		w->proc.pid, getpid(),
 		is_handled ? "the program goes on, slowly, but threads that block SIGTRAP and "
 			     "meet a breakpoint end it"
-			   : "the program, which handles SIGTRAP itself, gets that signal at the "
-			     "next call, and most likely ends",
+			   : "the program, which handles SIGTRAP itself, gets it at the next call, "
+			     "and ends or goes wrong",
 		w->proc.pid);
 	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 }
