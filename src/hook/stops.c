@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <linux/kcmp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -55,7 +56,7 @@ static struct {
 	struct thread *threads;
 	size_t count, room, orphans;
 	struct scry_map by_tid; /* -> index */
-	bool is_ready;
+	bool is_ready, hurries;
 } tracer;
 
 static void on_tick(int sig)
@@ -63,12 +64,17 @@ static void on_tick(int sig)
 	(void)sig; /* it only ends a wait */
 }
 
-/* A stop of a traced thread is no news to the rest of the keeper. */
+/* Who has met a breakpoint waits for us, so on a busy machine we go first, where we may: as long as
+ * anybody is traced. A stop of a traced thread is no news to the rest of the keeper. */
 static void get_ready(void)
 {
 	const struct sigaction tick = {.sa_handler = on_tick};
 	struct sigaction child;
 
+	if (!tracer.all && sched_getscheduler(0) == SCHED_OTHER)
+		tracer.hurries =
+			sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK,
+					   &(struct sched_param){.sched_priority = 1}) == 0;
 	if (tracer.is_ready)
 		return;
 	sigaction(SIGALRM, &tick, NULL);
@@ -521,6 +527,8 @@ void scry_stops_free(struct scry_stops *s)
 	for (size_t i = tracer.count; i-- > 0;)
 		if (tracer.threads[i].of == s)
 			drop_thread(&tracer.threads[i]);
+	if (!tracer.all && tracer.hurries)
+		sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
 	free(s);
 }
 
