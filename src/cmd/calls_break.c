@@ -481,7 +481,7 @@ static void tell_dangers(struct scry_watch *w, bool is_handled)
 
 	snprintf(
 		text, sizeof(text),
-		"breakpoints in process %d: some 20 us a call, traced by process %d (scry-keeper). "
+		"breakpoints in process %d: some 25 us a call, traced by process %d (scry-keeper). "
 		"If that one is killed by SIGKILL, %s; scry undo -p %d then puts the code back",
 		w->proc.pid, getpid(),
 		is_handled ? "the program goes on, slowly, but threads that block SIGTRAP and "
