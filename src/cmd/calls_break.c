@@ -18,28 +18,32 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
-#include "cmd/calls_break_words.h"
 #include "cmd/session.h"
 #include "hook/breaks.h"
 #include "hook/renew.h"
 #include "hook/stops.h"
+#include "proto/fetch.h"
 
 #define TURN_NS 5000000ull
 #define FULL_NS 1000000000ull
 #define IDLE_MAX 16 /* meetings for nothing */
-#define FUNCTION_BITS 20
-#define FUNCTION_MASK ((1u << FUNCTION_BITS) - 1)
+#define WORDS_MAX (3 + SCRY_CALL_ARGS_MAX + SCRY_CALL_MORE_MAX)
 
-struct waiting {	     /* of a slot: 64 bits, as a value of the map */
-	uint32_t to;	     /* breakpoint at its return address */
+struct waiting {	     /* a slot whose calls have not returned */
+	uint32_t to;	     /* breakpoint at its return address; or next free */
 	uint32_t first, top; /* rows: the one that was called, the last that it went on to */
+	uint64_t saved[SCRY_PLAN_SAVED_MAX]; /* of that, for its plan */
 };
 
 struct scry_calls_break {
 	struct scry_calls_break_opts opts;
 	struct scry_breaks breaks;
 	struct scry_stops *stops;
-	struct scry_map waiting;   /* slot -> struct waiting */
+	struct scry_map waiting; /* slot -> index */
+	struct waiting *slots;
+	uint32_t slot_count, slot_room, free_slot; /* free: from 1, 0: none */
+	struct scry_plan *plans;		   /* by number of the function */
+	uint32_t plan_room;
 	struct scry_map addresses; /* of functions that have a row, as found -> row */
 	struct scry_map loops;	   /* address -> 1 or 2: a loop of its own leads to its start */
 	ssize_t brk;		   /* breakpoint of the loader; -1: none */
@@ -74,7 +78,25 @@ void scry_calls_break_free(struct scry_calls_break *b)
 	scry_map_done(&b->waiting);
 	scry_map_done(&b->addresses);
 	scry_map_done(&b->loops);
+	free(b->slots);
+	free(b->plans);
 	free(b);
+}
+
+int scry_calls_break_plans(struct scry_calls_break *b, uint32_t number,
+			   const struct scry_plan *plan)
+{
+	if (number >= b->plan_room) {
+		uint32_t room = b->plan_room ? 2 * b->plan_room : 64;
+		struct scry_plan *more = reallocarray(b->plans, room, sizeof(*more));
+
+		if (!more)
+			return scry_fail(-ENOMEM, "no memory for %u functions", room);
+		b->plans = more;
+		b->plan_room = room;
+	}
+	b->plans[number] = *plan;
+	return 0;
 }
 
 /* What an IFUNC chose, once it is bound. 0: not known. */
@@ -126,7 +148,7 @@ static int choose(struct scry_calls_break *b, const struct scry_functions *funct
 	scry_slots_done(&slots);
 	fresh.rows = h->rows + first;
 	fresh.count = h->count - first;
-	return b->opts.number(&fresh, b->opts.arg);
+	return b->opts.number(&fresh, b->stops != NULL, b->opts.arg);
 }
 
 int scry_calls_break_plan(struct scry_calls_break *b)
@@ -291,16 +313,46 @@ static void record(struct scry_calls_break *b, pid_t tid, const uint64_t *words,
 		b->lost++;
 }
 
-static uint64_t pack(const struct waiting *w)
+/* A place for a slot that waits; NULL: there are too many. */
+static struct waiting *new_waiting(struct scry_calls_break *b, uint64_t slot)
 {
-	return (uint64_t)w->to << 2 * FUNCTION_BITS | (uint64_t)w->first << FUNCTION_BITS | w->top;
+	uint32_t i = b->free_slot;
+
+	if (!i && b->slot_count == b->slot_room) {
+		uint32_t room = b->slot_room ? 2 * b->slot_room : 256;
+		struct waiting *more = reallocarray(b->slots, room, sizeof(*more));
+
+		if (!more)
+			return NULL;
+		b->slots = more;
+		b->slot_room = room;
+	}
+	if (!i)
+		i = ++b->slot_count;
+	else
+		b->free_slot = b->slots[i - 1].to;
+	if (scry_map_put(&b->waiting, slot, i) < 0) {
+		b->slots[i - 1].to = b->free_slot;
+		b->free_slot = i;
+		return NULL;
+	}
+	return &b->slots[i - 1];
 }
 
-static struct waiting unpack(uint64_t word)
+static struct waiting *waiting_at(const struct scry_calls_break *b, uint64_t slot)
 {
-	return (struct waiting){.to = (uint32_t)(word >> 2 * FUNCTION_BITS),
-				.first = (uint32_t)(word >> FUNCTION_BITS) & FUNCTION_MASK,
-				.top = (uint32_t)word & FUNCTION_MASK};
+	uint64_t i;
+
+	return scry_map_get(&b->waiting, slot, &i) ? &b->slots[i - 1] : NULL;
+}
+
+static void wait_no_more(struct scry_calls_break *b, uint64_t slot, struct waiting *w)
+{
+	if (b->breaks.rows[w->to].waiting)
+		b->breaks.rows[w->to].waiting--;
+	scry_map_remove(&b->waiting, slot, NULL);
+	w->to = b->free_slot;
+	b->free_slot = (uint32_t)(w - b->slots) + 1;
 }
 
 /* Does a loop lead back to the function's first byte? Then its entry is met each time. Asked where
@@ -356,66 +408,123 @@ static ssize_t return_to(struct scry_calls_break *b, uint64_t back, struct scry_
 	return k;
 }
 
-/* Its return will be met, if it can. */
-static enum entered wait_for_return(struct scry_calls_break *b, struct scry_tracee *t, uint32_t row)
+/* Its return will be met, if it can. *ret: where what it needs then is kept; NULL: it cannot. */
+static enum entered wait_for_return(struct scry_calls_break *b, struct scry_tracee *t, uint32_t row,
+				    struct waiting **ret)
 {
-	uint64_t slot = t->regs.rsp, back = 0, word;
-	struct waiting w = {.first = row, .top = row}, old;
+	uint64_t slot = t->regs.rsp, back = 0;
+	struct waiting *w = waiting_at(b, slot);
 	enum entered how = ENTERED_NEW;
 	ssize_t to = scry_stops_word(t, slot, &back) == 0 ? return_to(b, back, t) : -1;
 
-	w.to = to >= 0 ? (uint32_t)to : 0;
-	if (scry_map_get(&b->waiting, slot, &word)) {
-		old = unpack(word);
-		if (to >= 0 && old.to == w.to)
-			how = entered_how(b, row, &old, back);
-		if (how == ENTERED_AGAIN)
-			return how;
-		if (how == ENTERED_TAIL)
-			w.first = old.first;
-		else if (b->breaks.rows[old.to].waiting)
-			b->breaks.rows[old.to].waiting--;
-		if (to < 0)
-			scry_map_remove(&b->waiting, slot, NULL);
+	if (w && to >= 0 && w->to == (uint32_t)to)
+		how = entered_how(b, row, w, back);
+	if (w && how == ENTERED_NEW) {
+		wait_no_more(b, slot, w);
+		w = NULL;
 	}
-	if (to < 0 || scry_map_put(&b->waiting, slot, pack(&w)) < 0)
-		b->missed++;
-	else if (how == ENTERED_NEW)
+	if (!w && to >= 0)
+		w = new_waiting(b, slot);
+	if (w && how == ENTERED_NEW) {
+		*w = (struct waiting){.to = (uint32_t)to, .first = row};
 		b->breaks.rows[to].waiting++;
+	}
+	b->missed += !w;
+	if (w && how != ENTERED_AGAIN)
+		w->top = row;
+	*ret = w;
 	return how;
+}
+
+static ssize_t read_memory(void *arg, uint64_t address, void *to, size_t size)
+{
+	return scry_mem_read_some(arg, address, to, size);
+}
+
+static struct scry_fetch_from fetch_from(struct scry_calls_break *b, const struct scry_tracee *t)
+{
+	const struct user_regs_struct *r = &t->regs;
+
+	return (struct scry_fetch_from){.registers = {r->rdi, r->rsi, r->rdx, r->rcx, r->r8, r->r9},
+					.stack = r->rsp + 8,
+					.rax = r->rax,
+					.rdx = r->rdx,
+					.string_max = b->opts.string_size,
+					.read = read_memory,
+					.arg = &b->opts.watch->inj.mem};
+}
+
+/* The parts of a plan, their number of words first; 0: there are none. */
+static size_t fetch_parts(const struct scry_tracee *t, struct scry_fetch_from *from,
+			  const struct scry_plan *plan, uint64_t *words)
+{
+	if (plan->head.vectors || plan->head.named_vectors || plan->head.back_vectors)
+		scry_stops_vectors(t, from->vectors);
+	words[0] = scry_plan_fetch(from, &plan->head, plan->ops, words + 1);
+	return words[0] ? words[0] + 1 : 0;
 }
 
 static void entered(struct scry_calls_break *b, struct scry_tracee *t, uint32_t row)
 {
-	uint64_t words[SCRY_BREAK_WORDS_MAX];
+	uint32_t cookie = b->opts.hooks->rows[row].to.cookie, args = scry_call_cookie_args(cookie),
+		 number = scry_call_hook(cookie);
+	struct scry_fetch_from from = fetch_from(b, t);
+	const struct scry_plan *plan = &b->plans[number];
+	uint64_t words[WORDS_MAX];
+	struct waiting *w;
 	enum entered how;
-	size_t n;
+	size_t more = 0;
 
 	if (b->is_dropping) {
 		b->lost++;
 		return;
 	}
-	how = wait_for_return(b, t, row);
+	how = wait_for_return(b, t, row, &w);
 	if (how == ENTERED_AGAIN)
 		return;
-	n = scry_break_entry(&b->opts.watch->inj.mem, &t->regs, b->opts.hooks->rows[row].to.cookie,
-			     b->opts.string_size, words);
-	words[0] |= how == ENTERED_TAIL ? SCRY_CALL_TAIL : 0;
+	from.is_entry = true;
+	memcpy(words + 2, from.registers, args * sizeof(*words));
+	if (plan->is_needed)
+		more = fetch_parts(t, &from, plan, words + 2 + args);
+	if (plan->is_needed && w)
+		scry_plan_save(&from, &plan->head, w->saved);
+	words[0] = scry_call_head(t->regs.rsp, args, number) | (more ? SCRY_CALL_MORE : 0) |
+		   (how == ENTERED_TAIL ? SCRY_CALL_TAIL : 0);
 	words[1] = __rdtsc(); /* last, so that our work is not its time */
-	record(b, t->tid, words, n);
+	record(b, t->tid, words, 2 + args + more);
+}
+
+/* What the call of `w` that returns now has left behind pointers. */
+static void record_back(struct scry_calls_break *b, struct scry_tracee *t, const struct waiting *w,
+			uint64_t tsc)
+{
+	uint32_t number = scry_call_hook(b->opts.hooks->rows[w->top].to.cookie);
+	const struct scry_plan *plan = &b->plans[number];
+	struct scry_fetch_from from = fetch_from(b, t);
+	uint64_t words[WORDS_MAX];
+	size_t more;
+
+	if (!plan->is_needed)
+		return;
+	memcpy(from.saved, w->saved, sizeof(from.saved));
+	more = fetch_parts(t, &from, plan, words + 2);
+	words[0] = scry_call_head(t->regs.rsp - 8, SCRY_CALL_RETURN, number) | SCRY_CALL_MORE;
+	words[1] = tsc;
+	if (more)
+		record(b, t->tid, words, 2 + more);
 }
 
 /* Was a call waited for that returns to breakpoint `k`? Then it has. */
 static bool returned(struct scry_calls_break *b, struct scry_tracee *t, size_t k, uint64_t tsc)
 {
-	uint64_t slot = t->regs.rsp - 8, word;
+	uint64_t slot = t->regs.rsp - 8;
 	const uint64_t words[3] = {scry_call_head(slot, SCRY_CALL_RETURN, 0), tsc, t->regs.rax};
+	struct waiting *w = b->breaks.rows[k].waiting ? waiting_at(b, slot) : NULL;
 
-	if (!b->breaks.rows[k].waiting || !scry_map_get(&b->waiting, slot, &word) ||
-	    unpack(word).to != k)
+	if (!w || w->to != k)
 		return false;
-	scry_map_remove(&b->waiting, slot, NULL);
-	b->breaks.rows[k].waiting--;
+	record_back(b, t, w, tsc);
+	wait_no_more(b, slot, w);
 	b->breaks.rows[k].idle = 0;
 	record(b, t->tid, words, 3);
 	return true;

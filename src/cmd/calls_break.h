@@ -15,6 +15,7 @@
 #include "cmd/watch.h"
 #include "hook/hooks.h"
 #include "name/calls.h"
+#include "proto/plan.h"
 
 struct scry_calls_break;
 
@@ -25,8 +26,9 @@ struct scry_calls_break_opts {
 	uint32_t string_size;
 	char *const *requests; /* SYMBOL[@LIB] */
 	size_t request_count;
-	/* Fills in the cookies (wire/call_ring.h) of rows that have a way. 0 or -errno. */
-	int (*number)(struct scry_hooks *rows, void *arg);
+	/* Fills in the cookies (wire/call_ring.h) of rows that have a way, and tells their plans;
+	 * `is_loading`: a thread waits. 0 or -errno. */
+	int (*number)(struct scry_hooks *rows, bool is_loading, void *arg);
 	void *arg;
 };
 
@@ -36,6 +38,10 @@ void scry_calls_break_free(struct scry_calls_break *b); /* NULL is legal */
 /* Finds the functions. 0; -ENOTSUP: none of them can be met; -errno, with a sentence. */
 int scry_calls_break_plan(struct scry_calls_break *b);
 void scry_calls_break_describe(const struct scry_calls_break *b, FILE *out);
+
+/* In `number`: what is fetched of calls of function `number`; copied. 0 or -ENOMEM. */
+int scry_calls_break_plans(struct scry_calls_break *b, uint32_t number,
+			   const struct scry_plan *plan);
 
 int scry_calls_break_enter(struct scry_calls_break *b);
 /* Takes what happens for a turn of the keeper. `is_full`: nobody takes what is recorded, so threads

@@ -310,6 +310,15 @@ int scry_stops_word(const struct scry_tracee *t, uint64_t address, uint64_t *ret
 	return 0;
 }
 
+void scry_stops_vectors(const struct scry_tracee *t, uint64_t ret[8])
+{
+	struct user_fpregs_struct fp = {0};
+
+	ptrace(PTRACE_GETFPREGS, t->tid, 0, &fp);
+	for (int i = 0; i < 8; i++) /* 16 bytes each */
+		memcpy(&ret[i], &fp.xmm_space[4 * i], sizeof(ret[i]));
+}
+
 static void set_ip(pid_t tid, uint64_t ip)
 {
 	ptrace(PTRACE_POKEUSER, tid, offsetof(struct user, regs.rip), ip);

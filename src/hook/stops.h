@@ -40,6 +40,8 @@ void scry_stops_go(struct scry_stops *s);
 
 /* A word of the memory of a stopped thread. 0 or -EFAULT. */
 int scry_stops_word(const struct scry_tracee *t, uint64_t address, uint64_t *ret);
+/* The low halves of its xmm0 to xmm7; zeros when they cannot be had. */
+void scry_stops_vectors(const struct scry_tracee *t, uint64_t ret[8]);
 
 /* Takes what happens, for `ns` at most, and waits for it; of all processes. */
 void scry_stops_turn(uint64_t ns);
