@@ -114,7 +114,7 @@ int scry_cmd_calls(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
 	bool sums = false;
-	int args = 0, rest, r;
+	int args = 0, engine = 0, rest, r;
 	const struct scry_opt rows[] = {
 		{'x', "function", SCRY_OPT_STRINGS, &functions, "SYMBOL[@LIB]",
 		 "trace this function, or those that match a glob; may be repeated", NULL},
@@ -131,6 +131,10 @@ int scry_cmd_calls(int argc, char **argv)
 		 "show strings in full, without literals, or no arguments (default full; digest "
 		 "with -o)",
 		 "auto|full|digest|none"},
+		{0, "engine", SCRY_OPT_CHOICE, &engine, NULL,
+		 "how calls are met: by hooks (default), or by breakpoints and ptrace, which is "
+		 "slow",
+		 "hooks|breakpoint"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
@@ -154,6 +158,7 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
+	cli.by_breakpoints = engine == 1;
 	cli.reads_unsure = files.count && cli.args != SCRY_CALLS_NONE;
 	return run(&cli, &opts, &report, sums);
 }

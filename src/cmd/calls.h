@@ -16,6 +16,7 @@ struct scry_calls_cli {
 	bool is_default; /* nothing was named: the known ones */
 	uint64_t string_size;
 	enum scry_calls_args args;
+	bool by_breakpoints;	    /* --engine=breakpoint */
 	struct scry_protos *protos; /* owned */
 	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };

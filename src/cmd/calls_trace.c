@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "cmd/calls.h"
+#include "cmd/calls_break.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
@@ -24,10 +25,12 @@
 #include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
+#define BREAK_NS 25000
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
 #define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
+#define FILL_MAX 1000
 #define DEBUG_LOOKS_MAX 1000u /* functions; each may be a search of all units */
 
 struct traced { /* a function, by the number in its hook's cookie */
@@ -53,6 +56,7 @@ struct trace {
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
+	struct scry_calls_break *breaks; /* the engine; NULL: hooks */
 	struct scry_call_plans plans;
 	struct scry_protos *debug; /* prototypes from debug information */
 	struct traced *functions;
@@ -107,6 +111,11 @@ static int plan_calls(struct trace *t, struct traced *f)
 
 	if (cli->args != SCRY_CALLS_NONE)
 		scry_plan_make(f->proto, &opts, &plan);
+	if (t->breaks) { /* they read from outside */
+		f->args = plan.args;
+		r = scry_calls_break_plans(t->breaks, t->count, &plan);
+		return r < 0 ? r : scry_calls_function(t->calls);
+	}
 	t->is_unsure |= plan.is_unsure;
 	if (plan.is_unsure && !cli->reads_unsure) {
 		opts.is_sure_only = true;
@@ -267,23 +276,58 @@ static void forget_functions(struct trace *t)
 	t->debug = NULL;
 }
 
-static int plan_all(struct scry_watch *w, struct trace *t)
+static int plan_hooks(struct scry_watch *w, struct trace *t)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct scry_calls_opts opts = {
-		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
 	struct debug debug = {.objects = &t->hooks.objects};
-	int r;
+	int r = scry_loading_plan(w, &t->hooks, want_all, t);
 
-	t->debug = scry_protos_new();
-	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
-	if (r == 0)
-		r = scry_loading_plan(w, &t->hooks, want_all, t);
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
 	if (r == 0)
 		r = fill_cookies(t, &t->hooks, &debug);
 	scry_debug_info_close(debug.info);
+	return r;
+}
+
+/* Of those that are met by breakpoints. In the midst of loading there is no time for debug
+ * information. */
+static int number_met(struct scry_hooks *rows, bool is_loading, void *arg)
+{
+	struct trace *t = arg;
+	struct debug debug = {.objects = &t->hooks.objects};
+	int r = fill_cookies(t, rows, is_loading ? NULL : &debug);
+
+	scry_debug_info_close(debug.info);
+	return r;
+}
+
+static int plan_breaks(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_break_opts opts = {.watch = w,
+						   .hooks = &t->hooks,
+						   .calls = t->calls,
+						   .string_size = (uint32_t)cli->string_size,
+						   .requests = cli->requests,
+						   .request_count = (size_t)cli->request_count,
+						   .number = number_met,
+						   .arg = t};
+	int r = scry_calls_break_new(&opts, &t->breaks);
+
+	return r == 0 ? scry_calls_break_plan(t->breaks) : r;
+}
+
+static int plan_all(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_opts opts = {
+		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
+	int r;
+
+	t->debug = scry_protos_new();
+	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
+	if (r == 0)
+		r = cli->by_breakpoints ? plan_breaks(w, t) : plan_hooks(w, t);
 	return r;
 }
 
@@ -308,15 +352,25 @@ static int prepare(struct scry_watch *w)
 	return r;
 }
 
+/* Of those that the user asked for. */
+static size_t first_request(const struct trace *t)
+{
+	return t->breaks ? 0 : 1; /* the unwinders' */
+}
+
 static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct trace *t = w->state;
 
-	for (size_t q = 1; q < t->hooks.request_count && !cli->is_default; q++)
+	for (size_t q = first_request(t); q < t->hooks.request_count && !cli->is_default; q++)
 		if (!scry_loading_is_met(&t->hooks, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				t->hooks.requests[q]);
+	if (t->breaks) {
+		scry_calls_break_describe(t->breaks, out);
+		return;
+	}
 	scry_patch_describe(&t->hooks, out);
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
@@ -336,14 +390,11 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
-	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
 }
 
-static int enter(struct scry_watch *w)
+static int enter_hooks(struct scry_watch *w, struct trace *t)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = w->state;
 	int r = start_recording(w, t), on;
 
 	if (r < 0)
@@ -357,11 +408,22 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
-	r = scry_shadow_follow(&w->inj);
+	return scry_shadow_follow(&w->inj);
+}
+
+static int enter(struct scry_watch *w)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct trace *t = w->state;
+	bool is_held = w->held;
+	int r;
+
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
-		if (!cli->is_default && !w->held)
-			scry_loading_tell_waiting(w, &t->hooks, 1);
+		if (!cli->is_default && !is_held)
+			scry_loading_tell_waiting(w, &t->hooks, first_request(t));
 	}
 	return r;
 }
@@ -403,10 +465,29 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 	t->is_suspicious = why != NULL;
 }
 
+/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
+ * has come after: threads that call wait, and what finds no room at last is counted. */
+static bool is_ahead(const struct scry_watch *w, struct trace *t)
+{
+	struct stat st;
+
+	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
+		return false;
+	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
+		t->size_ns = scry_now_ns() + SIZE_NS;
+		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
+	}
+	return t->is_ahead;
+}
+
 static void turn(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 
+	if (t->breaks) {
+		scry_calls_break_turn(t->breaks, is_ahead(w, t));
+		return;
+	}
 	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
 	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
@@ -446,19 +527,17 @@ static int give(void *arg, const struct scry_track_run *run)
 	return scry_calls_words(arg, run->tid, run->words, run->count);
 }
 
-/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
- * has come after: threads that call wait, and what finds no room at last is counted. */
-static bool is_ahead(const struct scry_watch *w, struct trace *t)
+/* What `turn` has met is whole and in order: it may be written up to now. */
+static int drain_breaks(struct scry_watch *w, struct trace *t)
 {
-	struct stat st;
+	uint64_t now = __rdtsc();
+	int r, e;
 
-	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
-		return false;
-	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
-		t->size_ns = scry_now_ns() + SIZE_NS;
-		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
-	}
-	return t->is_ahead;
+	scry_calls_clock(t->calls, now, scry_now_ns());
+	r = tell_functions(w, t);
+	e = scry_calls_merge(t->calls, now);
+	r = r ? r : e;
+	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
 }
 
 static int drain(struct scry_watch *w)
@@ -467,6 +546,8 @@ static int drain(struct scry_watch *w)
 	struct scry_tracks_taken taken = {0};
 	int r, e;
 
+	if (t->breaks)
+		return drain_breaks(w, t);
 	if (!t->tracks || is_ahead(w, t))
 		return 0;
 	if (t->is_left || w->target_gone)
@@ -486,6 +567,8 @@ static void leave(struct scry_watch *w)
 	struct trace *t = w->state;
 
 	w->wake_fd = 0;
+	if (t->breaks)
+		scry_calls_break_leave(t->breaks);
 	if (!t->tracks)
 		return;
 	scry_shadow_pause(&w->inj);
@@ -503,13 +586,13 @@ static void leave(struct scry_watch *w)
 }
 
 /* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
+static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
 	if (!cli->is_default)
-		return scry_loading_tell_unmet(w, h, 1, "traced");
-	for (size_t q = 1; q < h->request_count; q++)
+		return scry_loading_tell_unmet(w, h, first, "traced");
+	for (size_t q = first; q < h->request_count; q++)
 		if (scry_loading_is_met(h, q))
 			return 0;
 	return scry_fail(-ENOTSUP,
@@ -524,28 +607,20 @@ static int tell_unmet_but_guards(struct scry_watch *w, struct trace *t)
 	int r;
 
 	t->hooks.request_count -= t->guards;
-	r = tell_unmet(w, &t->hooks);
+	r = tell_unmet(w, &t->hooks, first_request(t));
 	t->hooks.request_count += t->guards;
 	return r;
 }
 
-static int finish(struct scry_watch *w)
+/* What the agent has lost. */
+static void finish_hooks(struct scry_watch *w, struct trace *t)
 {
-	struct trace *t = w->state;
-	struct scry_calls_stats calls;
 	struct scry_tracks_stats tracks;
-	int r;
 
-	if (!t->tracks)
-		return 0;
-	t->is_left = true;
-	r = drain(w);
 	look_for_seccomp(w, t);
-	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
-	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
-	w->errors += calls.bad + calls.strange + tracks.bad;
+	w->errors += tracks.bad;
 	scry_watch_lost(w, w->inj.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
 	scry_watch_lost(w, w->inj.control->busy,
@@ -556,6 +631,27 @@ static int finish(struct scry_watch *w)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
 	scry_loading_tell(w, &t->hooks);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+	struct scry_calls_stats calls;
+	int r;
+
+	if (!t->tracks && !t->breaks)
+		return 0;
+	t->is_left = true;
+	r = drain(w);
+	scry_calls_stats(t->calls, &calls);
+	w->events = calls.calls;
+	w->errors += calls.bad + calls.strange;
+	if (t->breaks) {
+		w->cost_ns = w->events * BREAK_NS;
+		scry_calls_break_tell(t->breaks);
+	} else {
+		finish_hooks(w, t);
+	}
 	return r < 0 ? r : tell_unmet_but_guards(w, t);
 }
 
@@ -566,6 +662,7 @@ static void done(struct scry_watch *w)
 	if (!t)
 		return;
 	scry_tracks_free(t->tracks);
+	scry_calls_break_free(t->breaks);
 	scry_hooks_close(&t->hooks);
 	forget_functions(t);
 	free(t->functions);

@@ -102,6 +102,14 @@ got_at() {
 	ends_right "$PID" busy
 }
 
+# Calls by breakpoints, which stand when the keeper dies: the program passes them until the undo.
+breaks_at() {
+	target busy
+	kill_at "$1" "$(share 6 2000)" "$PID" calls --engine=breakpoint -c -x work_fold -x work_mix -p "$PID" -d 0.02s
+	scry_ends 0 calls --engine=breakpoint -c -x work_mix -p "$PID" -d 0.05s
+	ends_right "$PID" busy
+}
+
 malloc_at() {
 	target malloc_known steady
 	kill_at "$1" "$(share 25 100000)" "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
@@ -128,6 +136,8 @@ ruby_at() { # WHO [OPTIONS...]
 @test "timing in busy threads, keeper killed at any syscall" { time_at keeper; }
 @test "timing in busy threads, both killed at any syscall" { time_at both; }
 @test "counting through the GOT, both killed at any syscall" { got_at both; }
+@test "calls by breakpoints, keeper killed at any syscall" { breaks_at keeper; }
+@test "calls by breakpoints, both killed at any syscall" { breaks_at both; }
 @test "malloc in busy threads, keeper killed at any syscall" { malloc_at keeper; }
 @test "malloc in busy threads, both killed at any syscall" { malloc_at both; }
 @test "malloc in busy threads, front killed at any syscall" { malloc_at front; }
