@@ -17,6 +17,7 @@
 #include "agent/sites.h"
 #include "agent/stack.h"
 #include "agent/threads.h"
+#include "agent/walk.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
 #include "wire/ruby_hooks.h"
@@ -42,6 +43,7 @@ struct scry_agent_data {
 	struct scry_agent_hooks hooks;
 	struct scry_agent_tracking tracking;
 	struct scry_agent_malloc malloc;
+	struct scry_agent_unwinding unwinding;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
@@ -53,6 +55,7 @@ struct scry_agent_data {
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
 	struct scry_agent_lines lines __attribute__((aligned(64)));
+	struct scry_agent_walks walks __attribute__((aligned(64)));
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];

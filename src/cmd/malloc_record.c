@@ -22,6 +22,7 @@
 #include "cmd/watch_opts.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "hook/unwind.h"
 #include "name/malloc.h"
 #include "wire/malloc_ring.h"
 
@@ -33,7 +34,9 @@
 
 struct record_opts {
 	bool no_lines;
+	uint64_t depth; /* of stacks; 0: none */
 };
+#define DEPTH_DEFAULT 16
 
 struct recording {
 	struct scry_hooks hooks;
@@ -42,6 +45,7 @@ struct recording {
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;
+	struct scry_unwinding unwinding;
 	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */
@@ -53,6 +57,11 @@ struct recording {
 
 static int drain(struct scry_watch *w);
 static void end_forked(struct scry_watch *w);
+
+static bool has_stacks(const struct scry_watch *w)
+{
+	return ((const struct record_opts *)w->opts->instrument_opts)->depth != 0;
+}
 
 struct child {
 	uint32_t pid;
@@ -147,6 +156,7 @@ static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.has_stacks = has_stacks(w),
 		.on_fork = on_fork,
 		.on_fork_arg = w->root ? w->root : w,
 	};
@@ -177,6 +187,7 @@ static int take_up(struct scry_watch *w, struct recording *m)
 		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.has_stacks = has_stacks(w),
 		.on_fork = on_fork,
 		.on_fork_arg = w->root,
 	};
@@ -304,6 +315,7 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.has_stacks = has_stacks(w),
 		.on_fork = w->pool.head ? on_fork : NULL,
 		.on_fork_arg = w,
 	};
@@ -338,6 +350,10 @@ static int enter(struct scry_watch *w)
 
 	if (r == 0)
 		r = start_keeping(w, m);
+	if (r == 0 && has_stacks(w))
+		r = scry_unwind_start(
+			&m->unwinding, &w->inj, w->held,
+			(uint32_t)((const struct record_opts *)w->opts->instrument_opts)->depth);
 	if (r == 0)
 		r = scry_malloc_lines_tell(&m->lines);
 	if (r == 0)
@@ -384,6 +400,8 @@ static int take(struct scry_watch *w, struct recording *m)
 
 	if (!w->root) /* of a child's code nothing is read */
 		scry_malloc_lines_turn(&m->lines, m->calls);
+	if (!w->root && !w->target_gone)
+		scry_unwind_turn(&m->unwinding);
 	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
 	tsc = __rdtsc(); /* later than what has just been copied */
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());
@@ -535,6 +553,7 @@ static void done(struct scry_watch *w)
 	if (m) {
 		if (!w->root)
 			scry_hooks_close(&m->hooks);
+		scry_unwind_done(&m->unwinding);
 		for (size_t i = 0; i < m->child_count; i++)
 			scry_malloc_free(m->children[i].calls);
 		free(m->children);
@@ -573,6 +592,8 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "record child processes too, each as a part of its own", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "stack", SCRY_OPT_U64_MAYBE, &record.depth, "N",
+		 "record who called: stacks of native code, N frames at most (default 16)", NULL},
 		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
 		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
@@ -588,10 +609,15 @@ int scry_cmd_malloc_record(int argc, char **argv)
 
 	if (r == 1)
 		return 0;
+	if (record.depth == UINT64_MAX)
+		record.depth = DEPTH_DEFAULT;
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
-	if (r == 0 && report.folded)
-		r = scry_fail(-EINVAL, "'%s': a recording of malloc has no stacks to fold",
+	if (r == 0 && record.depth > SCRY_WALK_DEPTH_MAX)
+		r = scry_fail(-EINVAL, "--stack=%llu: at most %u frames are recorded",
+			      (unsigned long long)record.depth, SCRY_WALK_DEPTH_MAX);
+	if (r == 0 && report.folded && !record.depth)
+		r = scry_fail(-EINVAL, "'%s': there are no stacks to fold; fix: --stack",
 			      opts.output);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;

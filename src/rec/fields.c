@@ -145,6 +145,7 @@ static const struct scry_field fields_scry_ev_stack[] = {
 	FIELD(scry_ev_stack, line, "line", NUMBER),
 	FIELD(scry_ev_stack, method_str, "method", STRING),
 	FIELD(scry_ev_stack, flags, "flags", NUMBER),
+	FIELD(scry_ev_stack, offset, "offset", NUMBER),
 };
 static const struct scry_field fields_scry_ev_slice[] = {
 	FIELD(scry_ev_slice, slice, "slice", NUMBER),
@@ -175,6 +176,8 @@ static const struct scry_field fields_scry_ev_caller[] = {
 	FIELD(scry_ev_caller, line, "line", NUMBER),
 	FIELD(scry_ev_caller, method_str, "method", STRING),
 	FIELD(scry_ev_caller, flags, "flags", NUMBER),
+	FIELD(scry_ev_caller, stack, "stack", STACK),
+	FIELD(scry_ev_caller, reserved, "reserved", RESERVED),
 };
 static const struct scry_field fields_scry_ev_thread[] = {
 	FIELD(scry_ev_thread, thread, "thread", NUMBER),

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "sys/fde.h"
+#include "wire/unwind_step.h"
 
 #define REG_BX 3
 #define REG_BP 6

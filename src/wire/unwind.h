@@ -97,7 +97,8 @@ struct scry_unwind_index {
  */
 struct scry_unwind_map {
 	uint64_t generation; /* 0: nothing is there yet */
-	uint64_t reserved[7];
+	uint64_t watch;	     /* a number that no other watch has */
+	uint64_t reserved[6];
 	struct scry_unwind_index index[2];
 };
 
