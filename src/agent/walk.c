@@ -10,6 +10,7 @@
 #define PAGES_AT_ONCE 16u
 #define OWN_MAX (64ull << 20) /* a thread's stack; a longer one is copied */
 #define PROBES 32u
+#define REPLACE 16u /* walks anew: then the first of a place is another one */
 #define RETRY 4096u /* stacks that a thread goes without, when there is no walker for it */
 
 #define USES_BP 1u
@@ -325,21 +326,41 @@ static inline struct scry_walker *walker_of(thread *t)
 	return claim_walker(t, row);
 }
 
-static inline int holds(const struct scry_walk *walk, const struct scry_walk_from *from,
+/* May its words be looked at, and is it of this place? */
+static inline int is_of(const struct scry_walk *walk, const struct scry_walk_from *from,
 			uint64_t generation, uint64_t high)
+{
+	uint64_t sp = (uint64_t)from->slot;
+
+	return walk->sp == sp && walk->generation == generation && walk->stack &&
+	       walk->reach <= high - sp && walk->words <= SCRY_WALK_WORDS;
+}
+
+static inline int holds(const struct scry_walk *walk, const struct scry_walk_from *from)
 {
 	const uint8_t *sp = (const uint8_t *)from->slot;
 	uint64_t differs = 0;
 
-	if (walk->sp != (uint64_t)sp || walk->generation != generation || !walk->stack ||
-	    walk->reach > high - (uint64_t)sp || walk->words > SCRY_WALK_WORDS)
-		return 0;
 	if ((walk->uses & USES_BP && walk->bp != from->bp) ||
 	    (walk->uses & USES_BX && walk->bx != from->bx))
 		return 0;
 	for (uint32_t i = 0; i < walk->words; i++)
 		differs |= *(const volatile uint64_t *)(sp + walk->offsets[i]) ^ walk->values[i];
 	return !differs;
+}
+
+/* Where a walk is kept that is of the same place as `walk`, and another one. */
+static inline struct scry_walk *second(struct scry_walker *w, const struct scry_walk *walk,
+				       const struct scry_walk_from *from)
+{
+	const uint8_t *sp = (const uint8_t *)from->slot;
+	uint64_t hash = (uint64_t)sp, factor = 0x9e3779b97f4a7c15ull;
+
+	for (uint32_t i = 0; i < walk->words; i++, factor += 0x9e3779b97f4a7c16ull)
+		hash += *(const volatile uint64_t *)(sp + walk->offsets[i]) * factor;
+	if (walk->uses & USES_BP)
+		hash += from->bp * factor;
+	return &w->walks[SCRY_WALKS / 2 + (hash * 0x9e3779b97f4a7c15ull >> 58)];
 }
 
 /* The newest walk is kept in the place of an older one. */
@@ -397,11 +418,17 @@ uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk
 		return 0;
 	generation = __atomic_load_n(&map->generation, __ATOMIC_ACQUIRE);
 	if (likely(is_own(t, sp))) {
-		uint64_t hash = (sp ^ *from->slot << 20) * 0x9e3779b97f4a7c15ull >> 58;
+		kept = &w->walks[(sp ^ *from->slot << 20) * 0x9e3779b97f4a7c15ull >> 58];
+		if (is_of(kept, from, generation, t->stack_high)) {
+			struct scry_walk *other;
 
-		kept = &w->walks[hash % SCRY_WALKS];
-		if (likely(holds(kept, from, generation, t->stack_high)))
-			return kept->stack;
+			if (likely(holds(kept, from)))
+				return kept->stack;
+			other = second(w, kept, from);
+			if (is_of(other, from, generation, t->stack_high) && holds(other, from))
+				return other->stack;
+			kept = w->misses++ % REPLACE ? other : kept;
+		}
 	}
 	w->now.generation = generation;
 	count = walk_anew(t, w, from, kept);
@@ -410,4 +437,4 @@ uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk
 		keep(kept, &w->now);
 	return w->now.stack;
 }
-_Static_assert(SCRY_WALKS == 1u << 6, "the shift above");
+_Static_assert(SCRY_WALKS == 1u << 7, "the shifts above");

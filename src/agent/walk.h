@@ -11,7 +11,9 @@
  * signal stacks) a copy that the kernel made.
  *
  * Why it is fast: a walk depends on nothing but registers and the words that it reads. Kept are the
- * last walks of each thread with these words: where they are what they were, so is the stack.
+ * last walks of each thread with these words: where they are what they were, so is the stack. The
+ * first half of them is found by stack pointer and return address; where that one does not hold,
+ * its words, as they are now, find one of the second half.
  */
 #ifndef SCRY_AGENT_WALK_H
 #define SCRY_AGENT_WALK_H
@@ -19,9 +21,9 @@
 #include <stdint.h>
 
 #define SCRY_WALK_DEPTH_MAX 64u
-#define SCRY_WALK_WORDS 96u	    /* that a kept walk may have read */
-#define SCRY_WALKS 64u		    /* kept by a thread */
-#define SCRY_WALKERS 128u	    /* threads at a time; others have no stacks */
+#define SCRY_WALK_WORDS 80u	    /* that a kept walk may have read */
+#define SCRY_WALKS 128u		    /* kept by a thread */
+#define SCRY_WALKERS 96u	    /* threads at a time; others have no stacks */
 #define SCRY_WALK_COPY 512u	    /* words of another stack */
 #define SCRY_WALK_STACKS (1u << 18) /* different ones */
 #define SCRY_WALK_RULES 4096u	    /* of return addresses, kept */
@@ -48,6 +50,7 @@ struct scry_walker {
 	uint64_t owner; /* number of its row in the table of threads, + 1; 0: nobody's */
 	struct scry_walk walks[SCRY_WALKS];
 	struct scry_walk now;
+	uint64_t misses;
 	uint64_t frames[SCRY_WALK_DEPTH_MAX];
 	uint64_t copy[SCRY_WALK_COPY];
 };
