@@ -210,7 +210,6 @@ static inline uint64_t home(uint64_t pc)
 		       : pc;
 }
 
-/* Return addresses; that of an interrupted frame is one byte on, as if it was behind a call. */
 static uint32_t walk_frames(struct reading *r, const struct scry_walk_from *from, uint64_t *frames)
 {
 	const uint32_t depth = scry_agent.unwinding.depth;
@@ -236,7 +235,11 @@ static uint32_t walk_frames(struct reading *r, const struct scry_walk_from *from
 		if (end == SCRY_UNWIND_IS_TOP)
 			break;
 		s.pc = home(s.pc);
-		frames[n++] = end == SCRY_UNWIND_GOES_ON ? s.pc + s.is_exact : 0;
+		if (s.is_exact)
+			s.pc &= ~SCRY_UNWIND_EXACT;
+		frames[n++] = end != SCRY_UNWIND_GOES_ON ? 0
+			      : s.is_exact		 ? s.pc | SCRY_UNWIND_EXACT
+							 : s.pc;
 		if (end != SCRY_UNWIND_GOES_ON)
 			break;
 	}

@@ -95,7 +95,10 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	};
 	int err;
 
-	if (opts->folded && strcmp(view->name, "objects"))
+	if (opts->rows.by >= SCRY_VIEW_BY_CALLER && strcmp(view->name, "malloc"))
+		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
+					  "malloc");
+	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "malloc"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
 	err = scry_report_open(&doc, opts);
 	if (err)

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "wire/event.h"
+#include "wire/unwind.h"
 
 #define DEPTH_MAX 1024
 
@@ -164,13 +165,15 @@ void scry_native_stacks_look(struct scry_native_stacks *s)
 	while (s->looked < s->frame_count) {
 		struct frame *f = &s->frames[++s->looked];
 		struct scry_native_name name;
+		bool is_exact;
 
 		if (!f->address)
 			continue;
-		scry_native_name(s->native, f->address, &name);
+		is_exact = (f->address & SCRY_UNWIND_EXACT) != 0;
+		scry_native_name(s->native, (f->address & ~SCRY_UNWIND_EXACT) + is_exact, &name);
 		f->module = name.module;
 		f->symbol = name.symbol;
-		f->offset = name.offset;
+		f->offset = name.offset - is_exact;
 	}
 }
 

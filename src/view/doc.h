@@ -44,7 +44,9 @@ struct scry_doc_frame {
 	const char *file, *method; /* NULL: not known */
 	size_t file_length, method_length;
 	uint32_t line;
-	bool is_c; /* a C function: file and line are its caller's */
+	bool is_c;	 /* a C function: file and line are its caller's */
+	bool is_native;	 /* file is an object, method a symbol: */
+	uint64_t offset; /* from the symbol, else from the object */
 };
 
 enum scry_value_kind {
@@ -107,6 +109,7 @@ struct scry_doc {
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
 	const struct scry_column *columns; /* of the table that is open */
+	bool is_folded;			   /* nothing but a table of stacks is wanted */
 	const char *section;		   /* JSON: key of the next table; NULL: "rows" */
 	const char *title;		   /* a line above the next table, for people; NULL: none */
 	size_t column_count;
@@ -120,6 +123,10 @@ struct scry_doc {
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
+
+/* What a native frame is called: its symbol, else libfoo.so+0x12, else [unknown]. */
+struct scry_buf;
+void scry_doc_native_name(const struct scry_doc_frame *frame, struct scry_buf *buf);
 
 /* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);

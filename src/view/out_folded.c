@@ -60,7 +60,7 @@ static void folded_table(struct scry_doc *doc)
 		for (i = 0; i < doc->column_count; i++)
 			if (doc->columns[i].key && !strcmp(doc->columns[i].key, keys[part]))
 				folded->columns[part] = i;
-		assert(folded->columns[part] < doc->column_count);
+		assert(folded->columns[part] < doc->column_count || part == CLASS);
 	}
 }
 
@@ -80,6 +80,14 @@ static void put_plain(struct scry_buf *buf, const char *bytes, size_t length)
 
 static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame)
 {
+	struct scry_buf name = {0};
+
+	if (frame->is_native) {
+		scry_doc_native_name(frame, &name);
+		put_plain(buf, scry_buf_str(&name), name.len);
+		scry_buf_done(&name);
+		return;
+	}
 	if (frame->is_c && frame->method) {
 		put_plain(buf, frame->method, frame->method_length);
 		scry_buf_append(buf, "_[c]", 4);
@@ -103,7 +111,9 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 	const struct scry_cell *stack = &cells[folded->columns[STACK]];
 	const struct scry_cell *file = &cells[folded->columns[FILE_]];
 	const struct scry_cell *method = &cells[folded->columns[METHOD]];
-	const struct scry_cell *class = &cells[folded->columns[CLASS]];
+	const bool has_class = folded->columns[CLASS] < doc->column_count;
+	const struct scry_cell *class = has_class ? &cells[folded->columns[CLASS]] : NULL;
+	const bool has_place = has_class || !file->is_unknown;
 	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
 	const struct scry_doc_frame place = {
 		.file = file->bytes,
@@ -120,13 +130,18 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 	scry_buf_clear(line);
 	for (i = 0; i < stack->number && !stack->is_unknown; i++) {
 		put_frame(line, &stack->frames[i]);
-		scry_buf_append(line, ";", 1);
+		if (has_place || i + 1 < stack->number)
+			scry_buf_append(line, ";", 1);
 	}
-	put_frame(line, &place);
-	scry_buf_append(line, ";[", 2);
-	put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,
-		  class->is_unknown ? 9 : class->length);
-	scry_buf_printf(line, "] %" PRIu64 "\n", weight->number);
+	if (has_place)
+		put_frame(line, &place);
+	if (has_class) {
+		scry_buf_append(line, ";[", 2);
+		put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,
+			  class->is_unknown ? 9 : class->length);
+		scry_buf_append(line, "]", 1);
+	}
+	scry_buf_printf(line, " %" PRIu64 "\n", weight->number);
 	folded->is_short |= line->failed;
 	if (!line->failed)
 		fputs(scry_buf_str(line), doc->out);
@@ -175,7 +190,7 @@ int scry_out_folded_open(struct scry_doc *doc)
 	};
 
 	doc->ops = &ops;
-	doc->is_data = true;
+	doc->is_data = doc->is_folded = true;
 	doc->renderer = calloc(1, sizeof(struct folded));
 	return doc->renderer ? 0 : scry_fail(-ENOMEM, "no memory for the report");
 }

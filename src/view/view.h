@@ -21,6 +21,9 @@ enum scry_view_by {
 	SCRY_VIEW_BY_FILE,
 	SCRY_VIEW_BY_METHOD,
 	SCRY_VIEW_BY_GEM,
+	SCRY_VIEW_BY_CALLER, /* from here on: of malloc only */
+	SCRY_VIEW_BY_MODULE,
+	SCRY_VIEW_BY_STACK,
 };
 enum scry_view_sort {
 	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */
@@ -65,7 +68,7 @@ struct scry_view_opts {
 	 &(o)->by,                                                                               \
 	 NULL,                                                                                   \
 	 "one row for each line, class, ...",                                                    \
-	 "line|class|file|method|gem"},                                                          \
+	 "line|class|file|method|gem|caller|module|stack"},                                      \
 		{0,	    "top", SCRY_OPT_U64,                                                 \
 		 &(o)->top, "N",   "show N rows, 0 all (default 30; all in JSON)",               \
 		 NULL},                                                                          \

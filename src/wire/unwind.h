@@ -57,6 +57,9 @@ static inline int16_t scry_unwind_bx(uint64_t rule)
 	return (int16_t)(rule >> 48);
 }
 
+/* In a list of return addresses: this one is none, but where a signal interrupted. */
+#define SCRY_UNWIND_EXACT (1ull << 63)
+
 struct scry_unwind_rows {      /* of one object */
 	const uint32_t *pcs;   /* from its base */
 	const uint16_t *which; /* of the same row: number of its rule */

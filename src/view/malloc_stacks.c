@@ -1,0 +1,114 @@
+/* See malloc_stacks.h. The reader has checked that each frame's parent came before it. */
+#include "view/malloc_stacks.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int scry_malloc_stacks_event(struct scry_malloc_stacks *s, const struct scry_ev_stack *stack)
+{
+	uint32_t count = s->count ? s->count : 1024;
+	struct scry_ev_stack *more;
+
+	if (stack->id >= s->count) {
+		while (count <= stack->id)
+			count *= 2;
+		more = realloc(s->frames, count * sizeof(*more));
+		if (!more)
+			return scry_fail(-ENOMEM, "no memory for the stacks");
+		memset(more + s->count, 0, (count - s->count) * sizeof(*more));
+		s->frames = more;
+		s->count = count;
+	}
+	s->frames[stack->id] = *stack;
+	return 0;
+}
+
+void scry_malloc_stacks_done(struct scry_malloc_stacks *s)
+{
+	free(s->frames);
+	*s = (struct scry_malloc_stacks){0};
+}
+
+/*
+ * Parts of names, upper case as lower: malloc, ruby_xmalloc2, PyMem_Malloc, my_strdup, g_memdup2.
+ * Then beginnings: operator new and the standard allocator, mangled.
+ */
+static const char *const parts[] = {"malloc",  "calloc", "realloc", "memalign", "strdup",
+				    "strndup", "memdup", "zalloc",  NULL};
+static const char *const begins[] = {"_Znw",
+				     "_Zna",
+				     "aligned_alloc",
+				     "_ZN9__gnu_cxx13new_allocator",
+				     "_ZNSt15__new_allocator",
+				     "_ZNSt16allocator_traits",
+				     "_ZNSaI",
+				     "alloc_root",
+				     NULL};
+
+bool scry_malloc_is_wrapper(const char *symbol)
+{
+	for (size_t i = 0; parts[i]; i++)
+		if (strcasestr(symbol, parts[i]))
+			return true;
+	for (size_t i = 0; begins[i]; i++)
+		if (!strncmp(symbol, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}
+
+static const struct scry_ev_stack *frame_at(const struct scry_malloc_stacks *s, uint32_t id)
+{
+	return id && id < s->count && s->frames[id].id ? &s->frames[id] : NULL;
+}
+
+const struct scry_ev_stack *scry_malloc_stacks_caller(const struct scry_malloc_stacks *s,
+						      const struct scry_reader *reader, uint32_t id)
+{
+	const struct scry_ev_stack *f;
+
+	for (f = frame_at(s, id); f; f = frame_at(s, f->parent)) {
+		const char *symbol = scry_reader_string(reader, f->method_str, NULL);
+
+		if (f->flags & SCRY_STACK_UNKNOWN)
+			break;
+		if (!symbol || !scry_malloc_is_wrapper(symbol))
+			return f;
+	}
+	return frame_at(s, id);
+}
+
+uint32_t scry_malloc_stacks_frames(const struct scry_malloc_stacks *s,
+				   const struct scry_reader *reader, uint32_t id,
+				   struct scry_doc_frame ret_frames[SCRY_MALLOC_STACK_DEPTH])
+{
+	const struct scry_ev_stack *chain[SCRY_MALLOC_STACK_DEPTH], *f;
+	uint32_t count = 0;
+
+	for (f = frame_at(s, id); f && count < SCRY_MALLOC_STACK_DEPTH; f = frame_at(s, f->parent))
+		chain[count++] = f;
+	for (uint32_t i = 0; i < count; i++) {
+		struct scry_doc_frame *to = &ret_frames[i];
+
+		f = chain[count - 1 - i];
+		*to = (struct scry_doc_frame){.offset = f->offset, .is_native = true};
+		to->file = scry_reader_string(reader, f->file_str, &to->file_length);
+		to->method = scry_reader_string(reader, f->method_str, &to->method_length);
+	}
+	return count;
+}
+
+void scry_malloc_stacks_put(const struct scry_malloc_stacks *s, const struct scry_reader *reader,
+			    uint32_t id, struct scry_buf *buf)
+{
+	struct scry_doc_frame frames[SCRY_MALLOC_STACK_DEPTH];
+	uint32_t count = scry_malloc_stacks_frames(s, reader, id, frames);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (i)
+			scry_buf_printf(buf, " > ");
+		scry_doc_native_name(&frames[i], buf);
+	}
+}
