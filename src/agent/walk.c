@@ -235,6 +235,8 @@ static uint32_t walk_frames(struct reading *r, const struct scry_walk_from *from
 		if (end == SCRY_UNWIND_IS_TOP)
 			break;
 		s.pc = home(s.pc);
+		if (end == SCRY_UNWIND_GOES_ON && !s.pc) /* how fibers are begun */
+			break;
 		if (s.is_exact)
 			s.pc &= ~SCRY_UNWIND_EXACT;
 		frames[n++] = end != SCRY_UNWIND_GOES_ON ? 0

@@ -15,7 +15,7 @@
 #include "sys/cfi.h"
 #include "sys/elf.h"
 
-#define MISSED_NS 20000000ull /* not oftener, for code without a file (a JIT's) */
+#define PATIENCE_NS 4000000ull
 #define LOOK_NS 1000000000ull
 #define STACKS_OLD (SCRY_WALK_STACKS / 4) /* of earlier watches */
 
@@ -231,20 +231,27 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 void scry_unwind_turn(struct scry_unwinding *u)
 {
 	struct scry_maps maps = {0};
-	uint64_t now, missed;
+	uint64_t now, missed, hash = u->maps_hash;
+	bool is_missed;
 
 	if (!u->inj || !u->inj->control)
 		return;
 	now = now_ns();
 	missed = u->inj->control->unwind_missed;
-	if (now < u->look_ns && (missed == u->missed || now + LOOK_NS - MISSED_NS < u->look_ns))
+	is_missed = missed != u->missed && now - u->looked_ns >= u->patience_ns;
+	if (!is_missed && now - u->looked_ns < LOOK_NS)
 		return;
 	u->missed = missed;
-	u->look_ns = now + LOOK_NS;
+	u->looked_ns = now;
 	if (scry_maps_read(u->inj->proc->pid, &maps) == 0 && maps.count)
 		look(u, &maps);
 	scry_error_clear();
 	scry_maps_done(&maps);
+	/* code without a file (a JIT's) is met again and again */
+	if (u->maps_hash != hash)
+		u->patience_ns = 0;
+	else if (is_missed)
+		u->patience_ns = u->patience_ns ? 2 * u->patience_ns : PATIENCE_NS;
 }
 
 void scry_unwind_done(struct scry_unwinding *u)

@@ -24,7 +24,7 @@ struct scry_unwinding {
 	uint64_t words, used;
 	struct scry_unwind_file *files;
 	size_t file_count, file_room;
-	uint64_t missed, look_ns, maps_hash;
+	uint64_t missed, looked_ns, patience_ns, maps_hash;
 	uint32_t depth;
 	size_t no_tables, no_room; /* files */
 };

@@ -122,6 +122,26 @@ static void put_place(const struct malloc_view *v, const struct row *row)
 	scry_malloc_places_put(&v->places, row->caller, buf);
 }
 
+/* In a sentence: of a stack the end. */
+static void put_short(const struct malloc_view *v, const struct row *row)
+{
+	struct scry_buf *buf = (struct scry_buf *)&v->buf;
+	const char *at;
+	size_t skip, arrows = 0;
+
+	put_place(v, row);
+	if (v->places.by != SCRY_VIEW_BY_STACK)
+		return;
+	for (at = buf->data + buf->len; at > buf->data && arrows < 4; at--)
+		arrows += at[-1] == '>';
+	if (arrows < 4)
+		return;
+	skip = (size_t)(at - buf->data);
+	memmove(buf->data + 3, buf->data + skip, buf->len - skip + 1);
+	memcpy(buf->data, "...", 3);
+	buf->len -= skip - 3;
+}
+
 static uint64_t percent(uint64_t part, uint64_t whole)
 {
 	return whole ? (uint64_t)(100.0 * (double)part / (double)whole + 0.5) : 0;
@@ -463,7 +483,7 @@ static void note_growing(struct malloc_view *v, struct scry_buf *line, const str
 {
 	if (!count)
 		return;
-	put_place(v, most);
+	put_short(v, most);
 	scry_buf_printf(line, "%u caller%s grew all the time, most: ", count,
 			count == 1 ? "" : "s");
 	scry_buf_append(line, v->buf.data, v->buf.len);
@@ -477,7 +497,7 @@ static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct
 {
 	const struct scry_malloc_process *p = v->process;
 
-	put_place(v, most);
+	put_short(v, most);
 	scry_buf_printf(line, "the peak of ");
 	scry_text_size(line, p->peak.bytes);
 	scry_buf_printf(line, " was after ");

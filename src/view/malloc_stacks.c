@@ -7,6 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HUB 16		      /* places: who is called from so many allocates for others */
+#define PLACES_MAX (1u << 20) /* beyond, none is counted */
+
+static uint64_t place_of(const struct scry_ev_stack *f)
+{
+	return (uint64_t)f->file_str << 40 ^ (uint64_t)f->method_str << 20 ^ f->offset;
+}
+
+static void count_caller(struct scry_malloc_stacks *s, const struct scry_ev_stack *f)
+{
+	uint64_t place = place_of(f), pair = place * 0x9e3779b97f4a7c15ull, known, *count;
+
+	if (f->parent && f->parent < s->count)
+		pair ^= place_of(&s->frames[f->parent]) * 0xff51afd7ed558ccdull;
+	if (!s->pairs.limit) {
+		scry_map_init(&s->pairs, PLACES_MAX);
+		scry_map_init(&s->hubs, PLACES_MAX);
+	}
+	if (scry_map_get(&s->pairs, pair, &known) || scry_map_put(&s->pairs, pair, 1) < 0)
+		return;
+	count = scry_map_ref(&s->hubs, place);
+	if (count)
+		++*count;
+}
+
+static bool is_hub(const struct scry_malloc_stacks *s, const struct scry_ev_stack *f)
+{
+	uint64_t count;
+
+	return scry_map_get(&s->hubs, place_of(f), &count) && count >= HUB;
+}
+
 int scry_malloc_stacks_event(struct scry_malloc_stacks *s, const struct scry_ev_stack *stack)
 {
 	uint32_t count = s->count ? s->count : 1024;
@@ -23,12 +55,16 @@ int scry_malloc_stacks_event(struct scry_malloc_stacks *s, const struct scry_ev_
 		s->count = count;
 	}
 	s->frames[stack->id] = *stack;
+	if (stack->file_str && !stack->method_str)
+		count_caller(s, stack);
 	return 0;
 }
 
 void scry_malloc_stacks_done(struct scry_malloc_stacks *s)
 {
 	free(s->frames);
+	scry_map_done(&s->pairs);
+	scry_map_done(&s->hubs);
 	*s = (struct scry_malloc_stacks){0};
 }
 
@@ -67,17 +103,22 @@ static const struct scry_ev_stack *frame_at(const struct scry_malloc_stacks *s, 
 const struct scry_ev_stack *scry_malloc_stacks_caller(const struct scry_malloc_stacks *s,
 						      const struct scry_reader *reader, uint32_t id)
 {
-	const struct scry_ev_stack *f;
+	const struct scry_ev_stack *f, *nameless = NULL;
 
-	for (f = frame_at(s, id); f; f = frame_at(s, f->parent)) {
+	for (f = frame_at(s, id); f && !(f->flags & SCRY_STACK_UNKNOWN);
+	     f = frame_at(s, f->parent)) {
 		const char *symbol = scry_reader_string(reader, f->method_str, NULL);
 
-		if (f->flags & SCRY_STACK_UNKNOWN)
-			break;
-		if (!symbol || !scry_malloc_is_wrapper(symbol))
-			return f;
+		if (!symbol && (nameless || !is_hub(s, f)))
+			nameless = nameless ? nameless : f;
+		else if (!symbol)
+			continue;
+		else if (!scry_malloc_is_wrapper(symbol))
+			return nameless ? nameless : f;
+		else /* what it calls without a name is a part of it */
+			nameless = NULL;
 	}
-	return frame_at(s, id);
+	return nameless ? nameless : frame_at(s, id);
 }
 
 uint32_t scry_malloc_stacks_frames(const struct scry_malloc_stacks *s,

@@ -6,6 +6,7 @@
 #define SCRY_VIEW_MALLOC_STACKS_H
 
 #include "base/buf.h"
+#include "base/map.h"
 #include "rec/reader.h"
 #include "view/doc.h"
 
@@ -17,6 +18,9 @@
 struct scry_malloc_stacks {
 	struct scry_ev_stack *frames; /* by id */
 	uint32_t count;
+	struct scry_map
+		pairs; /* of a place without a name and one that it was called from: hashes */
+	struct scry_map hubs; /* place -> from how many it was called */
 };
 
 /* Takes a STACK event. 0 or -ENOMEM with a sentence. */
@@ -24,7 +28,8 @@ int scry_malloc_stacks_event(struct scry_malloc_stacks *s, const struct scry_ev_
 void scry_malloc_stacks_done(struct scry_malloc_stacks *s);
 
 /* Is it the name of a function that allocates for others: malloc, operator new, xmalloc,
- * rb_xmalloc, strdup, std::allocator? By its name alone; see the table in malloc_stacks.c. */
+ * rb_xmalloc, strdup, std::allocator? By its name alone; see the table in malloc_stacks.c. What has
+ * no name is one when it is called from sixteen places or more. */
 bool scry_malloc_is_wrapper(const char *symbol);
 
 /* The innermost frame that is no wrapper; the innermost of all, where all are. NULL: no stack. */
