@@ -23,6 +23,7 @@ struct scry_unwind_file {
 	uint64_t inode;
 	uint32_t dev_major, dev_minor;
 	uint64_t base;		  /* link-time address of pc 0 */
+	uint64_t offset, address; /* of the mapping met first, address link-time */
 	uint32_t at, rows, rules; /* at 0: it has no table */
 };
 
@@ -69,18 +70,27 @@ static void compile(struct scry_unwinding *u, struct scry_elf *elf, struct scry_
 	scry_image_close(&image);
 }
 
-/* The file of a mapping, compiled when it is new; NULL: it cannot be read. */
-static const struct scry_unwind_file *file_of(struct scry_unwinding *u,
-					      const struct scry_map_entry *m, struct scry_elf *elf)
+static struct scry_unwind_file *find_file(const struct scry_unwinding *u,
+					  const struct scry_map_entry *m)
 {
-	struct scry_unwind_file *file;
-
 	for (size_t i = 0; i < u->file_count; i++) {
-		file = &u->files[i];
+		struct scry_unwind_file *file = &u->files[i];
+
 		if (file->inode == m->inode && file->dev_major == m->dev_major &&
-		    file->dev_minor == m->dev_minor)
+		    file->dev_minor == m->dev_minor && file->offset == m->offset)
 			return file;
 	}
+	return NULL;
+}
+
+/* Of a mapping that has not been met; NULL: no memory, or the file cannot be read. */
+static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct scry_maps *maps,
+					 const struct scry_map_entry *m)
+{
+	struct scry_unwind_file *file;
+	struct scry_elf *elf = NULL;
+	uint64_t bias = 0;
+
 	if (u->file_count == u->file_room) {
 		size_t room = u->file_room ? 2 * u->file_room : 64;
 
@@ -90,33 +100,38 @@ static const struct scry_unwind_file *file_of(struct scry_unwinding *u,
 		u->files = file;
 		u->file_room = room;
 	}
+	if (scry_elf_open_mapped(u->inj->proc->pid, m, &elf) < 0 ||
+	    scry_elf_bias(elf, maps, m, &bias) < 0) {
+		scry_elf_close(elf);
+		return NULL;
+	}
 	file = &u->files[u->file_count++];
-	*file = (struct scry_unwind_file){
-		.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
+	*file = (struct scry_unwind_file){.inode = m->inode,
+					  .dev_major = m->dev_major,
+					  .dev_minor = m->dev_minor,
+					  .offset = m->offset,
+					  .address = m->start - bias};
 	compile(u, elf, file);
+	scry_elf_close(elf);
 	return file;
 }
 
 static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
 			 const struct scry_map_entry *m, struct scry_unwind_index *index)
 {
-	const struct scry_unwind_file *file = NULL;
-	struct scry_elf *elf = NULL;
-	uint64_t bias = 0;
+	const struct scry_unwind_file *file = find_file(u, m);
 
-	if (scry_elf_open_mapped(u->inj->proc->pid, m, &elf) == 0 &&
-	    scry_elf_bias(elf, maps, m, &bias) == 0)
-		file = file_of(u, m, elf);
+	if (!file)
+		file = add_file(u, maps, m);
 	scry_error_clear();
 	if (file && file->at && index->count < SCRY_UNWIND_OBJECTS)
 		index->objects[index->count++] =
 			(struct scry_unwind_object){.start = m->start,
 						    .end = m->end,
-						    .base = bias + file->base,
+						    .base = m->start - file->address + file->base,
 						    .at = file->at,
 						    .rows = file->rows,
 						    .rules = file->rules};
-	scry_elf_close(elf);
 }
 
 static uint64_t hash_maps(const struct scry_maps *maps)
