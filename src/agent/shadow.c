@@ -11,7 +11,7 @@
 #define NO_THUNK (~0ull)
 #define RESTORER_BYTES 9
 
-void scry_agent_entered(uint64_t *slot, uint64_t cookie);
+void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx);
 void scry_agent_returned(uint64_t *slot);
 const void *scry_agent_unwound(uint64_t pc, uint64_t *bases,
 			       const void *(*original)(uint64_t, uint64_t *));
@@ -139,7 +139,7 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 	return 1;
 }
 
-void scry_agent_entered(uint64_t *slot, uint64_t cookie)
+void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 {
 	struct scry_shadow *s = &scry_agent.shadow;
 	const uint64_t *arguments = slot - SCRY_CALL_REGISTERS;
@@ -164,6 +164,11 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 		add(&stats_of(s, hook)->missed, 1);
 		return;
 	}
+	if (s->head.records && unlikely(scry_agent.unwinding.depth))
+		scry_call_stack(&(const struct scry_walk_from){
+			.slot = slot,
+			.bp = *(const uint64_t *)__builtin_frame_address(0),
+			.bx = bx});
 	if (!is_pending)
 		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);

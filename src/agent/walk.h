@@ -4,7 +4,8 @@
  *   id = scry_walk_stack(t, &from, tell);
  *
  * A stack that is new is told by `tell`: a number, return addresses from the innermost on
- * (wire/unwind.h: SCRY_UNWIND_EXACT), 0 at its end where what lies below is not known. Numbers hold for the process and the watch.
+ * (wire/unwind.h: SCRY_UNWIND_EXACT), 0 at its end where what lies below is not known. Numbers hold
+ * for the process and the watch.
  *
  * How it cannot fault: nothing is read but words between the stack pointer and the end of the
  * thread's own stack, whose pages were looked at by the kernel; on other stacks (fibers, alternate

@@ -75,6 +75,9 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		return r;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
+	if (cli->depth > SCRY_CALL_STACK_FRAMES)
+		return scry_fail(-EINVAL, "-w %llu: at most %u frames are recorded",
+				 (unsigned long long)cli->depth, SCRY_CALL_STACK_FRAMES);
 	if (cli->string_size > SCRY_CALL_TEXT_MAX)
 		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
 				 (unsigned long long)cli->string_size, SCRY_CALL_TEXT_MAX);
@@ -121,6 +124,8 @@ int scry_cmd_calls(int argc, char **argv)
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
+		{'w', "where", SCRY_OPT_U64, &cli.depth, "N",
+		 "show who called: up to N frames of native code below each call", NULL},
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
 		{0, "args", SCRY_OPT_CHOICE, &args, NULL,

@@ -15,6 +15,7 @@ struct scry_calls_cli {
 	bool is_default; /* nothing was named: the known ones */
 	uint64_t string_size;
 	enum scry_calls_args args;
+	uint64_t depth; /* of stacks; 0: none */
 };
 
 extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */

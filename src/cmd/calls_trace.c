@@ -20,6 +20,7 @@
 #include "hook/shadow.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "hook/unwind.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define LOOK_NS 100000000ull
@@ -48,6 +49,10 @@ struct trace {
 	uint64_t look_ns;
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
+	/* -w */
+	struct scry_unwinding unwinding;
+	struct scry_native *native;
+	struct scry_native_stacks *stacks;
 };
 
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
@@ -168,7 +173,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 static int prepare(struct scry_watch *w)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct scry_calls_opts opts = {
+	struct scry_calls_opts opts = {
 		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
 	struct trace *t = calloc(1, sizeof(*t));
 	int r;
@@ -177,6 +182,10 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = t;
 	t->watch = w;
+	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
+	opts.stacks = t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
+	if (cli->depth && !t->stacks)
+		return -ENOMEM;
 	r = scry_calls_new(&opts, &t->calls);
 	if (r == 0)
 		r = scry_loading_plan(w, &t->hooks, want_all, t);
@@ -212,6 +221,8 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+	if (r == 0 && cli->depth)
+		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
@@ -329,7 +340,13 @@ static int drain(struct scry_watch *w)
 		return 0;
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);
+	if (!w->target_gone)
+		scry_unwind_turn(&t->unwinding);
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	if (t->stacks && scry_native_stacks_is_new(t->stacks)) {
+		scry_native_see(t->native);
+		scry_native_stacks_look(t->stacks);
+	}
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = tell_functions(w, t);
 	r = r ? r : e;
@@ -414,6 +431,9 @@ static void done(struct scry_watch *w)
 	scry_tracks_free(t->tracks);
 	scry_hooks_close(&t->hooks);
 	scry_calls_free(t->calls);
+	scry_unwind_done(&t->unwinding);
+	scry_native_stacks_free(t->stacks);
+	scry_native_free(t->native);
 	for (uint32_t i = 0; i < t->count; i++) {
 		free(t->functions[i].symbol);
 		free(t->functions[i].module);

@@ -183,7 +183,8 @@ static int write_node(const struct scry_native_stacks *s, struct node *n, struct
 	struct scry_ev_stack ev = {.id = scry_writer_stack(w),
 				   .parent = n->parent ? s->nodes[n->parent].id : 0,
 				   .flags = SCRY_STACK_NATIVE,
-				   .offset = f->offset};
+				   .offset = f->offset,
+				   .address = f->address & ~SCRY_UNWIND_EXACT};
 	int r = 0;
 
 	if (!f->address)

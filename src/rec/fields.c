@@ -146,6 +146,7 @@ static const struct scry_field fields_scry_ev_stack[] = {
 	FIELD(scry_ev_stack, method_str, "method", STRING),
 	FIELD(scry_ev_stack, flags, "flags", NUMBER),
 	FIELD(scry_ev_stack, offset, "offset", NUMBER),
+	FIELD(scry_ev_stack, address, "address", ADDRESS),
 };
 static const struct scry_field fields_scry_ev_slice[] = {
 	FIELD(scry_ev_slice, slice, "slice", NUMBER),
@@ -241,6 +242,11 @@ static const struct scry_field fields_scry_ev_call[] = {
 	FIELD(scry_ev_call, arg4, "arg4", ADDRESS),
 	FIELD(scry_ev_call, arg5, "arg5", ADDRESS),
 	FIELD(scry_ev_call, arg6, "arg6", ADDRESS),
+};
+static const struct scry_field fields_scry_ev_called[] = {
+	FIELD(scry_ev_called, pid, "pid", NUMBER),
+	FIELD(scry_ev_called, stack, "stack", STACK),
+	FIELD(scry_ev_called, call, "call", NUMBER),
 };
 static const struct scry_field fields_scry_ev_return[] = {
 	FIELD(scry_ev_return, function, "function", NUMBER),

@@ -13,6 +13,7 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/native_frames.h"
 
 #define OPEN_MAX (1u << 20)
 #define NS 1000000000u
@@ -45,6 +46,8 @@ struct lines {
 	size_t clock_length;
 	char clock[16];
 	struct scry_buf buf;
+	struct scry_native_frames frames;
+	struct scry_map called; /* key of a call -> id of its stack, until it is over */
 };
 
 static int no_memory(void)
@@ -138,6 +141,25 @@ static void end_line(struct lines *l, const struct scry_ev_return *ret,
 	scry_buf_append(&l->buf, "\n", 1);
 }
 
+static uint64_t key_of(const struct scry_event *event)
+{
+	const struct scry_ev_call *call = (const void *)(event + 1);
+
+	return scry_call_key(call->pid, call->call);
+}
+
+/* Who called: a stack, outermost first. */
+static struct scry_cell stack_cell(const struct lines *l, const struct scry_event *event,
+				   struct scry_doc_frame frames[SCRY_NATIVE_DEPTH])
+{
+	uint64_t id = 0;
+	uint32_t depth = 0;
+
+	if (scry_map_get(&l->called, key_of(event), &id))
+		depth = scry_native_frames_frames(&l->frames, l->reader, (uint32_t)id, frames);
+	return (struct scry_cell){.is_unknown = !depth, .number = depth, .frames = frames};
+}
+
 /* One call, in JSON; `ret` NULL: it is not over. */
 static void push(struct lines *l, const struct scry_event *event, const struct scry_ev_return *ret,
 		 const struct scry_ev_function *f)
@@ -148,6 +170,7 @@ static void push(struct lines *l, const struct scry_event *event, const struct s
 	struct scry_doc_value values[SCRY_CALL_SHOWN_MAX], result = {.kind = SCRY_VALUE_NULL};
 	size_t count = scry_call_values(l->reader, event, f, values);
 	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
 
 	if (!state)
 		result = scry_call_value(scry_call_form(l->reader, f).letters[0], ret->result);
@@ -170,9 +193,19 @@ static void push(struct lines *l, const struct scry_event *event, const struct s
 		 scry_cell_number(call->flags & SCRY_CALL_IS_CUT ? 1 : 0)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(call->flags & SCRY_CALL_IS_DIGEST ? 1 : 0)},
+		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, event, frames)},
 	};
 
 	l->doc->ops->record(l->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+/* Who called, below the line that ends a call. */
+static void put_stack(struct lines *l, uint64_t key)
+{
+	uint64_t id;
+
+	if (scry_map_get(&l->called, key, &id))
+		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
 }
 
 static void meet(struct lines *l, uint32_t tid)
@@ -258,6 +291,7 @@ static void tell_whole(struct lines *l, const struct scry_event *event,
 		end_line(l, ret, f);
 	else
 		scry_buf_printf(&l->buf, " <unfinished ...>\n");
+	put_stack(l, key_of(event));
 	print(l);
 }
 
@@ -275,6 +309,7 @@ static void tell_resumed(struct lines *l, const struct scry_event *event,
 			name.is_unknown ? "?" : name.bytes);
 	scry_buf_printf(&l->buf, " resumed> ");
 	end_line(l, ret, f);
+	put_stack(l, scry_call_key(ret->pid, ret->call));
 	print(l);
 }
 
@@ -298,11 +333,13 @@ static void on_return(struct lines *l, const struct scry_event *event)
 			tell_whole(l, o->event, ret, f);
 	} else if (l->has_line && l->line == key) {
 		end_line(l, ret, f);
+		put_stack(l, key);
 		print(l);
 		l->has_line = false;
 	} else {
 		tell_resumed(l, event, ret, f);
 	}
+	scry_map_remove(&l->called, key, NULL);
 	free(o->event);
 	o->event = NULL;
 	o->next_free = l->free;
@@ -340,6 +377,14 @@ static void tell_unfinished(struct lines *l)
 	}
 }
 
+static int on_called(struct lines *l, const struct scry_ev_called *called)
+{
+	if (scry_map_put(&l->called, scry_call_key(called->pid, called->call), called->stack) ==
+	    -ENOMEM)
+		return no_memory();
+	return 0;
+}
+
 static int read_all(struct lines *l, struct scry_honesty *honesty)
 {
 	const struct scry_event *event;
@@ -349,6 +394,10 @@ static int read_all(struct lines *l, struct scry_honesty *honesty)
 		scry_honesty_event(honesty, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&l->functions, (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_STACK)
+			r = scry_native_frames_event(&l->frames, (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_CALLED)
+			r = on_called(l, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL)
 			r = on_call(l, event);
 		if (event->type == SCRY_EVENT_RETURN)
@@ -366,6 +415,8 @@ static void done(struct lines *l)
 	free(l->calls);
 	scry_map_done(&l->open);
 	scry_map_done(&l->depth);
+	scry_map_done(&l->called);
+	scry_native_frames_done(&l->frames);
 	scry_call_functions_done(&l->functions);
 	scry_grep_done(&l->grep);
 	scry_buf_done(&l->buf);
@@ -385,6 +436,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		return r;
 	scry_map_init(&l.open, OPEN_MAX);
 	scry_map_init(&l.depth, OPEN_MAX);
+	scry_map_init(&l.called, OPEN_MAX);
 	scry_call_functions_init(&l.functions);
 	scry_honesty_init(&honesty, reader);
 	r = read_all(&l, &honesty);

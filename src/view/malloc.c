@@ -161,9 +161,9 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	const struct scry_malloc_process *p = v->process;
 	const struct scry_malloc_caller_sum *c = row->caller;
 	struct scry_malloc_held held = held_at(v, c);
-	struct scry_doc_frame frames[SCRY_MALLOC_STACK_DEPTH];
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
 	uint32_t depth = v->places.by == SCRY_VIEW_BY_STACK
-				 ? scry_malloc_stacks_frames(&v->sum.stacks, v->reader,
+				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
 							     c->name.stack, frames)
 				 : 0;
 	bool grows = scry_malloc_caller_grows(p, c);

@@ -53,7 +53,7 @@ static struct scry_ev_caller name_of(const struct scry_malloc_places *p,
 				     const struct scry_malloc_caller_sum *c)
 {
 	struct scry_ev_caller n = c->name;
-	const struct scry_ev_stack *f = scry_malloc_stacks_caller(p->stacks, p->reader, n.stack);
+	const struct scry_ev_stack *f = scry_native_frames_caller(p->stacks, p->reader, n.stack);
 
 	if (f && !(f->flags & SCRY_STACK_UNKNOWN)) {
 		n.module_str = f->file_str;
@@ -72,7 +72,7 @@ void scry_malloc_places_put(const struct scry_malloc_places *p,
 	const char *method = scry_reader_string(p->reader, c->name.method_str, NULL);
 
 	if (p->by == SCRY_VIEW_BY_STACK && c->name.stack)
-		scry_malloc_stacks_put(p->stacks, p->reader, c->name.stack, buf);
+		scry_native_frames_put(p->stacks, p->reader, c->name.stack, buf);
 	else if (!file)
 		put_native(&c->name, p->reader,
 			   p->by == SCRY_VIEW_BY_MODULE ? SCRY_VIEW_BY_FILE : p->by, buf);

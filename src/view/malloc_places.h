@@ -20,7 +20,7 @@ int scry_malloc_places_check(enum scry_view_by by);
  */
 struct scry_malloc_places {
 	struct scry_malloc_process *process; /* closed */
-	const struct scry_malloc_stacks *stacks;
+	const struct scry_native_frames *stacks;
 	const struct scry_reader *reader;
 	enum scry_view_by by;
 };

@@ -34,7 +34,7 @@ void scry_malloc_sum_done(struct scry_malloc_sum *s)
 		free(s->processes[i]);
 	}
 	free(s->processes);
-	scry_malloc_stacks_done(&s->stacks);
+	scry_native_frames_done(&s->stacks);
 	*s = (struct scry_malloc_sum){0};
 }
 
@@ -356,7 +356,7 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 	case SCRY_EVENT_CALLER:
 		return on_caller(s, (const void *)(event + 1));
 	case SCRY_EVENT_STACK:
-		return scry_malloc_stacks_event(&s->stacks, (const void *)(event + 1));
+		return scry_native_frames_event(&s->stacks, (const void *)(event + 1));
 	case SCRY_EVENT_MEMORY:
 		return on_memory(s, event->time_ns, (const void *)(event + 1));
 	case SCRY_EVENT_THREAD:

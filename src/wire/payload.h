@@ -124,8 +124,9 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 	uint32_t file_str;
 	uint32_t line;
 	uint32_t method_str;
-	uint32_t flags;	 /* SCRY_STACK_* */
-	uint64_t offset; /* NATIVE: of the return address, from the symbol, else from the object */
+	uint32_t flags;	  /* SCRY_STACK_* */
+	uint64_t offset;  /* NATIVE: of the return address, from the symbol, else from the object */
+	uint64_t address; /* NATIVE: the return address */
 };
 #define SCRY_STACK_C 1u	      /* a C function's frame: file and line are its caller's */
 #define SCRY_STACK_NATIVE 2u  /* native code: file is the object, method the symbol */

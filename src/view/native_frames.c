@@ -1,7 +1,8 @@
-/* See malloc_stacks.h. The reader has checked that each frame's parent came before it. */
-#include "view/malloc_stacks.h"
+/* See native_frames.h. The reader has checked that each frame's parent came before it. */
+#include "view/native_frames.h"
 
 #include "base/err.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static uint64_t place_of(const struct scry_ev_stack *f)
 	return (uint64_t)f->file_str << 40 ^ (uint64_t)f->method_str << 20 ^ f->offset;
 }
 
-static void count_caller(struct scry_malloc_stacks *s, const struct scry_ev_stack *f)
+static void count_caller(struct scry_native_frames *s, const struct scry_ev_stack *f)
 {
 	uint64_t place = place_of(f), pair = place * 0x9e3779b97f4a7c15ull, known, *count;
 
@@ -32,14 +33,14 @@ static void count_caller(struct scry_malloc_stacks *s, const struct scry_ev_stac
 		++*count;
 }
 
-static bool is_hub(const struct scry_malloc_stacks *s, const struct scry_ev_stack *f)
+static bool is_hub(const struct scry_native_frames *s, const struct scry_ev_stack *f)
 {
 	uint64_t count;
 
 	return scry_map_get(&s->hubs, place_of(f), &count) && count >= HUB;
 }
 
-int scry_malloc_stacks_event(struct scry_malloc_stacks *s, const struct scry_ev_stack *stack)
+int scry_native_frames_event(struct scry_native_frames *s, const struct scry_ev_stack *stack)
 {
 	uint32_t count = s->count ? s->count : 1024;
 	struct scry_ev_stack *more;
@@ -60,12 +61,12 @@ int scry_malloc_stacks_event(struct scry_malloc_stacks *s, const struct scry_ev_
 	return 0;
 }
 
-void scry_malloc_stacks_done(struct scry_malloc_stacks *s)
+void scry_native_frames_done(struct scry_native_frames *s)
 {
 	free(s->frames);
 	scry_map_done(&s->pairs);
 	scry_map_done(&s->hubs);
-	*s = (struct scry_malloc_stacks){0};
+	*s = (struct scry_native_frames){0};
 }
 
 /*
@@ -84,7 +85,7 @@ static const char *const begins[] = {"_Znw",
 				     "alloc_root",
 				     NULL};
 
-bool scry_malloc_is_wrapper(const char *symbol)
+bool scry_native_is_wrapper(const char *symbol)
 {
 	for (size_t i = 0; parts[i]; i++)
 		if (strcasestr(symbol, parts[i]))
@@ -95,12 +96,12 @@ bool scry_malloc_is_wrapper(const char *symbol)
 	return false;
 }
 
-static const struct scry_ev_stack *frame_at(const struct scry_malloc_stacks *s, uint32_t id)
+static const struct scry_ev_stack *frame_at(const struct scry_native_frames *s, uint32_t id)
 {
 	return id && id < s->count && s->frames[id].id ? &s->frames[id] : NULL;
 }
 
-const struct scry_ev_stack *scry_malloc_stacks_caller(const struct scry_malloc_stacks *s,
+const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_frames *s,
 						      const struct scry_reader *reader, uint32_t id)
 {
 	const struct scry_ev_stack *f, *nameless = NULL;
@@ -113,7 +114,7 @@ const struct scry_ev_stack *scry_malloc_stacks_caller(const struct scry_malloc_s
 			nameless = nameless ? nameless : f;
 		else if (!symbol)
 			continue;
-		else if (!scry_malloc_is_wrapper(symbol))
+		else if (!scry_native_is_wrapper(symbol))
 			return nameless ? nameless : f;
 		else /* what it calls without a name is a part of it */
 			nameless = NULL;
@@ -121,14 +122,14 @@ const struct scry_ev_stack *scry_malloc_stacks_caller(const struct scry_malloc_s
 	return nameless ? nameless : frame_at(s, id);
 }
 
-uint32_t scry_malloc_stacks_frames(const struct scry_malloc_stacks *s,
+uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
 				   const struct scry_reader *reader, uint32_t id,
-				   struct scry_doc_frame ret_frames[SCRY_MALLOC_STACK_DEPTH])
+				   struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH])
 {
-	const struct scry_ev_stack *chain[SCRY_MALLOC_STACK_DEPTH], *f;
+	const struct scry_ev_stack *chain[SCRY_NATIVE_DEPTH], *f;
 	uint32_t count = 0;
 
-	for (f = frame_at(s, id); f && count < SCRY_MALLOC_STACK_DEPTH; f = frame_at(s, f->parent))
+	for (f = frame_at(s, id); f && count < SCRY_NATIVE_DEPTH; f = frame_at(s, f->parent))
 		chain[count++] = f;
 	for (uint32_t i = 0; i < count; i++) {
 		struct scry_doc_frame *to = &ret_frames[i];
@@ -141,15 +142,45 @@ uint32_t scry_malloc_stacks_frames(const struct scry_malloc_stacks *s,
 	return count;
 }
 
-void scry_malloc_stacks_put(const struct scry_malloc_stacks *s, const struct scry_reader *reader,
+void scry_native_frames_put(const struct scry_native_frames *s, const struct scry_reader *reader,
 			    uint32_t id, struct scry_buf *buf)
 {
-	struct scry_doc_frame frames[SCRY_MALLOC_STACK_DEPTH];
-	uint32_t count = scry_malloc_stacks_frames(s, reader, id, frames);
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
+	uint32_t count = scry_native_frames_frames(s, reader, id, frames);
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (i)
 			scry_buf_printf(buf, " > ");
 		scry_doc_native_name(&frames[i], buf);
+	}
+}
+
+void scry_native_frames_lines(const struct scry_native_frames *s, const struct scry_reader *reader,
+			      uint32_t id, struct scry_buf *buf)
+{
+	const struct scry_ev_stack *f;
+	uint32_t count = 0;
+
+	for (f = frame_at(s, id); f && count++ < SCRY_NATIVE_DEPTH; f = frame_at(s, f->parent)) {
+		size_t file_length = 0, length = 0;
+		const char *file = scry_reader_string(reader, f->file_str, &file_length);
+		const char *symbol = scry_reader_string(reader, f->method_str, &length);
+		const char *slash = file ? memrchr(file, '/', file_length) : NULL;
+
+		scry_buf_append(buf, " > ", 3);
+		if (f->flags & SCRY_STACK_UNKNOWN) {
+			scry_buf_printf(buf, "(who called is not known from here on)\n");
+			continue;
+		}
+		if (slash) {
+			file_length -= (size_t)(slash + 1 - file);
+			file = slash + 1;
+		}
+		scry_text_escape(buf, file ? file : "?", file ? file_length : 1);
+		scry_buf_append(buf, "(", 1);
+		if (symbol)
+			scry_text_escape(buf, symbol, length);
+		scry_buf_printf(buf, "+%#llx) [%llx]\n", (unsigned long long)f->offset,
+				(unsigned long long)f->address);
 	}
 }
