@@ -128,11 +128,13 @@ static void fiber(void)
 /* The same place with two callers: rsp and return address are those of before. */
 static __attribute__((noinline)) void one_of_two(int n)
 {
-	if (n % 2)
+	if (n % 2) {
 		recurse(1);
-	else
+		sink++;
+	} else {
 		recurse(1);
-	sink++;
+		sink += 2;
+	}
 }
 
 static void signals(void)
@@ -163,6 +165,7 @@ static void print_line(unsigned int n)
 	printf("\n");
 }
 
+/* stacked [ROUNDS [wait]]: waits for a byte before, and after for the end of its input. */
 int main(int argc, char **argv)
 {
 	int numbers[] = {4, 2, 3, 1};
@@ -171,6 +174,11 @@ int main(int argc, char **argv)
 	pthread_t thread;
 
 	backtrace(warm, 4); /* it loads libgcc_s */
+	if (argc > 2) {
+		printf("pid %d\n", getpid());
+		fflush(stdout);
+		getchar();
+	}
 	for (int i = 0; i < rounds; i++) {
 		ask();
 		recurse(5);
@@ -189,7 +197,7 @@ int main(int argc, char **argv)
 		print_line(n);
 	printf("ok %u\n", line_count);
 	fflush(stdout);
-	if (argc > 2)
-		pause();
+	while (argc > 2 && getchar() != EOF)
+		;
 	return 0;
 }
