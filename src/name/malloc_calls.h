@@ -45,8 +45,10 @@ static inline unsigned int scry_malloc_record_words(uint64_t word, bool has_stac
 	const unsigned int three = 1u << SCRY_MALLOC_OP_ALLOC | 1u << SCRY_MALLOC_OP_FREE_BY |
 				   1u << SCRY_MALLOC_OP_TOUCHED;
 
-	if ((word & 15) == SCRY_MALLOC_OP_LINE || (word & 15) == SCRY_MALLOC_OP_STACK)
+	if ((word & 15) == SCRY_MALLOC_OP_LINE)
 		return scry_malloc_line_words(word);
+	if ((word & 15) == SCRY_MALLOC_OP_STACK)
+		return scry_malloc_stack_words(word);
 	return 2 + (has_stacks & (SCRY_MALLOC_STACKED >> (word & 15) & 1)) +
 	       ((three >> (word & 15) & 1) | (word >> 48 == SCRY_MALLOC_SIZE_LONG));
 }

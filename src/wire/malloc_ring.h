@@ -52,6 +52,12 @@ enum scry_malloc_op {
 	 1u << SCRY_MALLOC_OP_REALLOC_END)
 #define SCRY_MALLOC_STACK_HEAD 2u
 #define SCRY_MALLOC_STACK_FRAMES 64u
+static inline unsigned int scry_malloc_stack_words(uint64_t word)
+{
+	unsigned int words = word >> 4 & 0x3ff;
+
+	return words <= SCRY_MALLOC_STACK_HEAD ? SCRY_MALLOC_STACK_HEAD + 1 : words;
+}
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu
 #define SCRY_MALLOC_SLACK_UNKNOWN 0xffu /* usable size less size; or more than that */

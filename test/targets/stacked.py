@@ -36,6 +36,10 @@ def main():
                 callers[event["caller"]] = event
             elif kind == "malloc" and event.get("function") == 1:
                 sizes.setdefault(event["size"], event["caller"])
+            elif kind == "called":
+                callers[event["call"]] = event
+            elif kind == "call":
+                sizes.setdefault(int(str(event["arg1"]), 0), event["call"])
     depth, bad, count = int(sys.argv[3]), 0, 0
     with open(sys.argv[2]) as file:
         known = [line.split() for line in file if line[0].isdigit()]
@@ -52,8 +56,8 @@ def main():
             int(address, 16) in places(frame) for frame, (_, address) in zip(have, want)
         )
         count += 1
-        if not fits:
-            bad += 1
+        bad += not fits
+        if not fits and bad < 4:
             print(f"size {size}: {text}")
             print("  recorded:", ", ".join(f"{f.get('method')}+{f['offset']:#x}" for f in have))
     print(f"{count} stacks compared, {bad} differ")
