@@ -2,7 +2,7 @@
  * Inside the agent: its one block of private data, and what its files share.
  *
  * The agent runs in the target: no libc, no malloc, no locks, no TLS, no printing, and no syscalls
- * but those of loads.c, track.c and malloc.c.
+ * but those of loads.c, track.c, walk.c and malloc.c.
  * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
  * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
  * wire/control.h.

@@ -398,6 +398,7 @@ static int finish(struct scry_watch *w)
 	struct trace *t = w->state;
 	struct scry_calls_stats calls;
 	struct scry_tracks_stats tracks;
+	char lacks[512];
 	int r;
 
 	if (!t->tracks)
@@ -418,6 +419,8 @@ static int finish(struct scry_watch *w)
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
+	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
+		scry_watch_note(w, "%s", lacks);
 	scry_loading_tell(w, &t->hooks);
 	return r < 0 ? r : tell_unmet(w, t);
 }

@@ -473,6 +473,8 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
 	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + tracks->bad;
+	if (scry_unwind_lacks(&((struct recording *)w->state)->unwinding, text, sizeof(text)))
+		scry_watch_note(w, "%s", text);
 	snprintf(text, sizeof(text),
 		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
 		 "ends of "

@@ -5,6 +5,7 @@
 #include "hook/unwind.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -267,6 +268,23 @@ void scry_unwind_turn(struct scry_unwinding *u)
 		u->patience_ns = 0;
 	else if (is_missed)
 		u->patience_ns = u->patience_ns ? 2 * u->patience_ns : PATIENCE_NS;
+}
+
+bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t size)
+{
+	const struct scry_control *c = u->inj ? u->inj->control : NULL;
+
+	if (!c || !(u->no_tables || u->no_room || c->stacks_full || c->stacks_none))
+		return false;
+	snprintf(
+		ret_text, size,
+		"stacks: %zu files have no unwind tables and %zu had no room for theirs: who "
+		"called "
+		"their code is not known; %llu calls have no stack because there were more than %u "
+		"different ones, %llu because more than %u threads called",
+		u->no_tables, u->no_room, (unsigned long long)c->stacks_full, SCRY_WALK_STACKS,
+		(unsigned long long)c->stacks_none, SCRY_WALKERS);
+	return true;
 }
 
 void scry_unwind_done(struct scry_unwinding *u)

@@ -8,6 +8,7 @@
 #ifndef SCRY_HOOK_UNWIND_H
 #define SCRY_HOOK_UNWIND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,8 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 /* Files that were mapped or unmapped since: at once when the agent has met one, else within a
  * second. */
 void scry_unwind_turn(struct scry_unwinding *u);
+/* What stacks lack, as a sentence: false, nothing. While the control page is there. */
+bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t size);
 void scry_unwind_done(struct scry_unwinding *u);
 
 #endif

@@ -442,8 +442,8 @@ static int tell_fork(struct scry_malloc *m, struct thread *h)
 		m->is_waiting = true;
 		return 0;
 	}
-	m->waiting -= 2;
-	h->at += 2;
+	m->waiting -= scry_malloc_record_words(h->words[h->at], m->opts.has_stacks);
+	h->at += scry_malloc_record_words(h->words[h->at], m->opts.has_stacks);
 	return pid ? m->opts.on_fork(m->opts.on_fork_arg, m, pid) : 0;
 }
 

@@ -124,8 +124,7 @@ int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
 
-/* What a native frame is called: its symbol, else libfoo.so+0x12, else [unknown]. */
-struct scry_buf;
+struct scry_buf; /* gets what a native frame is called: symbol, libfoo.so+0x12, or [unknown] */
 void scry_doc_native_name(const struct scry_doc_frame *frame, struct scry_buf *buf);
 
 /* Begins a table; `columns` must live until its last row, their texts until the end. */
