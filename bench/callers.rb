@@ -1,9 +1,9 @@
 # What stacks of callers cost: CPU ns a call in the program itself, more than without them.
 #
-#   ruby bench/callers.rb [ROUNDS]
+#   ruby bench/callers.rb [ROUNDS] [OUT.md]        (bench/run calls it)
 #
 # Each round runs all variants in turn; a variant is compared with the same recording without stacks in the same
-# round; medians. The table goes to stdout. Nothing is pass or fail.
+# round; medians. Nothing is pass or fail. Replaces the section "A call" of OUT.md.
 
 require 'etc'
 require 'fileutils'
@@ -30,10 +30,10 @@ def median(list)
   list.sort[list.size / 2]
 end
 
-puts "#{ROUNDS} rounds, medians, in brackets least and most; #{Etc.nprocessors} processors, load #{File.read('/proc/loadavg').split.first}."
-puts
-puts '| | frames | the same stack | 16 stacks in turn | 1,024 stacks in turn (8 frames: 256) |'
-puts '|---|---|---|---|---|'
+lines = ["#{ROUNDS} rounds, medians, in brackets least and most; #{Etc.nprocessors} processors, " \
+         "load #{File.read('/proc/loadavg').split.first}.", '']
+lines << '| | frames | the same stack | 16 stacks in turn | 1,024 stacks in turn (8 frames: 256) |'
+lines << '|---|---|---|---|---|'
 { 'malloc record --stack' => MALLOC, 'calls -w' => CALLS }.each do |name, command|
   [8, 16].each do |frames|
     cells = [1, 16, 1024].map do |ways|
@@ -43,6 +43,12 @@ puts '|---|---|---|---|---|'
       end
       format('%.1f (%.1f-%.1f)', median(more), more.min, more.max)
     end
-    puts "| #{name} | #{frames} | #{cells.join(' | ')} |"
+    lines << "| #{name} | #{frames} | #{cells.join(' | ')} |"
   end
+end
+text = lines.join("\n")
+puts text
+if ARGV[1]
+  old = File.read(ARGV[1])
+  File.write(ARGV[1], old.sub(/(?<=^## A call\n\n).*?(?=\n\n## |\z)/m) { text })
 end

@@ -68,7 +68,7 @@ struct scry_view_opts {
 	 &(o)->by,                                                                               \
 	 NULL,                                                                                   \
 	 "one row for each line, class, ...",                                                    \
-	 "line|class|file|method|gem"},                                      \
+	 "line|class|file|method|gem"},                                                          \
 		{0,	    "top", SCRY_OPT_U64,                                                 \
 		 &(o)->top, "N",   "show N rows, 0 all (default 30; all in JSON)",               \
 		 NULL},                                                                          \
