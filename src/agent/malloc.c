@@ -22,12 +22,19 @@
 
 #define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
 
+#define INLINE inline __attribute__((always_inline))
+
 #define CALLED_BY ((uint64_t)__builtin_return_address(0))
 /* In a handler that its thunk jumps to; rbx comes as an argument, as C code may use it. */
 #define FRAME ((const uint64_t *)__builtin_frame_address(0))
-#define CALLED_FROM (&(const struct scry_walk_from){.slot = FRAME + 1, .bp = FRAME[0], .bx = bx})
+#define CALLED_FROM ((struct from){.slot = FRAME + 1, .frame = FRAME, .bx = bx})
 
 typedef struct scry_agent_thread thread;
+
+struct from { /* who called; by value, as it is not looked at without stacks */
+	const uint64_t *slot, *frame;
+	uint64_t bx;
+};
 
 _Static_assert(SCRY_MALLOC_NEW == 8 && SCRY_MALLOC_NEW_ARRAY == 9 && SCRY_MALLOC_DELETE == 13 &&
 		       SCRY_MALLOC_DELETE_ARRAY == 14,
@@ -170,20 +177,28 @@ struct caller {
 	uint64_t code, stack;
 };
 
+static __attribute__((noinline)) uint64_t stack_of(thread *t, const uint64_t *slot,
+						   const uint64_t *frame, uint64_t bx)
+{
+	const struct scry_walk_from from = {.slot = slot, .bp = *frame, .bx = bx};
+
+	return scry_walk_stack(t, &from, tell_stack);
+}
+
 /* With a stack, the code is that of a line, or none. */
-static inline struct caller caller_of(thread *t, const struct scry_walk_from *from)
+static INLINE struct caller caller_of(thread *t, struct from from)
 {
 	struct caller c = {0, 0};
 
 	if (unlikely(scry_agent.unwinding.depth)) {
-		c.stack = scry_walk_stack(t, from, tell_stack);
+		c.stack = stack_of(t, from.slot, from.frame, from.bx);
 		if (likely(c.stack)) {
 			if (scry_agent.malloc.with_lines)
-				c.code = scry_lines_code(t, *from->slot);
+				c.code = scry_lines_code(t, *from.slot);
 			return c;
 		}
 	}
-	c.code = caller_code(t, *from->slot);
+	c.code = caller_code(t, *from.slot);
 	return c;
 }
 
@@ -237,7 +252,7 @@ static inline uint64_t *put_stack(uint64_t *w, const struct record *r)
 	return w;
 }
 
-static inline void put(thread *t, const struct record *r)
+static INLINE void put(thread *t, const struct record *r)
 {
 	int is_long = r->size >= SCRY_MALLOC_SIZE_LONG;
 	uint64_t *w = scry_track_reserve(t, 4), now;
@@ -270,8 +285,7 @@ static void put_long(thread *t, const struct record *r, uint64_t third)
 	scry_track_publish(t, put_stack(w + 3, r));
 }
 
-static inline uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t size,
-			     const struct scry_walk_from *from)
+static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t size, struct from from)
 {
 	struct caller c = caller_of(t, from);
 	struct record r = {op, (uint64_t)p, size, c.code, 0, c.stack};
@@ -452,7 +466,7 @@ void scry_free(void *p, void (*original)(void *))
 }
 
 /* Functions that have no operation of their own. */
-static void other_begun(thread *t, const void *p, uint64_t third, const struct scry_walk_from *from)
+static void other_begun(thread *t, const void *p, uint64_t third, struct from from)
 {
 	struct caller c = caller_of(t, from);
 	struct record r = {SCRY_MALLOC_OP_ALLOC, (uint64_t)p, 0, c.code, 0, c.stack};
@@ -480,13 +494,13 @@ int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
 }
 
 static inline void *aligned(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
-			    uint64_t function, const struct scry_walk_from *from)
+			    uint64_t function, struct from from)
 {
 	thread *t = scry_track_enter();
 	void *p;
 
 	if (unlikely(!t)) {
-		passed(*from->slot);
+		passed(*from.slot);
 		return original(align, size);
 	}
 	p = original(align, size);
@@ -507,13 +521,13 @@ void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64
 }
 
 static inline void *by_page(uint64_t size, void *(*original)(uint64_t), uint64_t function,
-			    const struct scry_walk_from *from)
+			    struct from from)
 {
 	thread *t = scry_track_enter();
 	void *p;
 
 	if (unlikely(!t)) {
-		passed(*from->slot);
+		passed(*from.slot);
 		return original(size);
 	}
 	p = original(size);
@@ -558,7 +572,7 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) = (void *)scry_agent.malloc.nothrow[which];
 	uint64_t tag = 0, p; /* std::nothrow_t is empty: any address does */
 	int is_aligned = which >= SCRY_NOTHROW_NEW_ALIGNED;
-	const struct scry_walk_from from = {.slot = slot, .bp = FRAME[0], .bx = bx};
+	const struct from from = {.slot = slot, .frame = FRAME, .bx = bx};
 	thread *t = sister ? scry_track_enter() : 0;
 
 	if (unlikely(!t)) {
@@ -566,7 +580,7 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 		return 0;
 	}
 	p = is_aligned ? sister(size, align, (uint64_t)&tag) : sister(size, (uint64_t)&tag, 0);
-	other_begun(t, (void *)p, word2(functions[which], is_aligned ? align : 0, size), &from);
+	other_begun(t, (void *)p, word2(functions[which], is_aligned ? align : 0, size), from);
 	return p;
 }
 
@@ -574,7 +588,7 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
 			  uint64_t (*original)(uint64_t, uint64_t, uint64_t), uint64_t bx)
 {
-	const struct scry_walk_from from = {.slot = arguments + 4, .bp = FRAME[0], .bx = bx};
+	const struct from from = {.slot = arguments + 4, .frame = FRAME, .bx = bx};
 	thread *t = scry_track_enter();
 	uint64_t p;
 
@@ -582,7 +596,7 @@ uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t fu
 		passed(arguments[4]);
 	p = original(arguments[0], arguments[1], arguments[2]);
 	if (likely(t))
-		other_begun(t, (void *)p, word2(function, align, arguments[0]), &from);
+		other_begun(t, (void *)p, word2(function, align, arguments[0]), from);
 	return p;
 }
 
