@@ -23,9 +23,12 @@ static int tell(struct scry_agent_thread *t, uint32_t id, const uint64_t *frames
 
 void scry_call_stack(const struct scry_walk_from *from)
 {
-	struct scry_agent_thread *t = scry_track_enter();
+	struct scry_agent_thread *t;
 	uint64_t *w, id;
 
+	if (unlikely(!__atomic_load_n(&scry_agent.shadow.head.may_read, __ATOMIC_RELAXED)))
+		return; /* system calls are forbidden */
+	t = scry_track_enter();
 	if (unlikely(!t)) /* the entry that follows says so */
 		return;
 	id = scry_walk_stack(t, from, tell);

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/opt.h"
-#include "cmd/calls_known.h"
+#include "cmd/calls_protos.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
@@ -53,6 +53,8 @@ static int add_function(struct scry_calls_cli *cli, const char *spec)
 static int add_all(struct scry_calls_cli *cli, const struct scry_opt_strings *functions,
 		   const struct scry_opt_strings *libraries)
 {
+	const struct scry_proto *known;
+	size_t next = 0;
 	int r = 0;
 
 	for (size_t i = 0; i < functions->count && r == 0; i++)
@@ -60,9 +62,8 @@ static int add_all(struct scry_calls_cli *cli, const struct scry_opt_strings *fu
 	for (size_t i = 0; i < libraries->count && r == 0; i++)
 		r = add(cli, "*", libraries->values[i]);
 	cli->is_default = !cli->request_count;
-	for (const struct scry_known *k = scry_known; cli->is_default && k->symbol && r == 0; k++)
-		if (k->is_default)
-			r = add(cli, k->symbol, k->library);
+	while (cli->is_default && r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
+		r = add(cli, known->name, known->library);
 	return r;
 }
 
@@ -104,13 +105,14 @@ static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 			       : scry_run(opts, &scry_instrument_calls, report);
 	for (int i = 0; i < cli->request_count; i++)
 		free(cli->requests[i]);
+	scry_protos_free(cli->protos);
 	return status;
 }
 
 int scry_cmd_calls(int argc, char **argv)
 {
 	static struct scry_calls_cli cli = {.string_size = 256};
-	struct scry_opt_strings functions = {0}, libraries = {0};
+	struct scry_opt_strings functions = {0}, libraries = {0}, files = {0};
 	struct scry_watch_opts opts = {.instrument_opts = &cli};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
@@ -121,6 +123,8 @@ int scry_cmd_calls(int argc, char **argv)
 		 "trace this function, or those that match a glob; may be repeated", NULL},
 		{'l', "library", SCRY_OPT_STRINGS, &libraries, "LIB",
 		 "trace all functions of this library; may be repeated", NULL},
+		{'F', "prototypes", SCRY_OPT_STRINGS, &files, "FILE",
+		 "read prototypes, as in ltrace.conf; may be repeated", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
@@ -149,9 +153,13 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r == 0)
 		r = check(&cli, &opts, &report);
 	if (r == 0)
+		r = scry_calls_protos_read(files.values, files.count, &cli.protos);
+	if (r == 0)
 		r = add_all(&cli, &functions, &libraries);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
+	/* the ways into seccomp are wanted: a walk may ask the kernel for pages */
+	cli.reads_unsure = (files.count && cli.args != SCRY_CALLS_NONE) || cli.depth;
 	return run(&cli, &opts, &report, sums);
 }

@@ -12,30 +12,41 @@
 
 #include "base/err.h"
 #include "cmd/calls.h"
-#include "cmd/calls_known.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
+#include "hook/call_plans.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
 #include "hook/unwind.h"
+#include "name/debug_proto.h"
+#include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
-#define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
 #define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
+#define DEBUG_LOOKS_MAX 1000u /* functions; each may be a search of all units */
 
 struct traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
 	uint64_t address;
-	const char *form;
-	struct scry_known_shape shape;
+	const struct scry_proto *proto;
+	uint32_t args; /* registers that are told */
+	bool has_plan;
 	uint32_t way;
 	bool is_told;
+};
+
+/* Debug information of the object that was asked last. */
+struct debug {
+	const struct scry_linkmap *objects;
+	const struct scry_elf *elf;
+	struct scry_debug_info *info;
+	uint32_t looked;
 };
 
 struct trace {
@@ -43,6 +54,8 @@ struct trace {
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
+	struct scry_call_plans plans;
+	struct scry_protos *debug; /* prototypes from debug information */
 	struct traced *functions;
 	uint32_t count, room, told;
 	const struct scry_shadow_stats *stats; /* one, the sum */
@@ -53,14 +66,70 @@ struct trace {
 	struct scry_unwinding unwinding;
 	struct scry_native *native;
 	struct scry_native_stacks *stacks;
+	uint32_t guards; /* requests at the end: ways into seccomp */
+	bool is_forbidden, is_unsure;
 };
 
-/* The number of a row's function; one that comes back with its library keeps it. -errno. */
-static int number_of(struct trace *t, const struct scry_hook *row)
+/* What debug information says of a function, or what is said of those that nothing is known of. */
+static const struct scry_proto *debug_proto(struct trace *t, struct debug *d,
+					    const struct scry_hook *row)
+{
+	const struct scry_proto *proto = NULL;
+	struct scry_buf text = {0};
+	char name[24];
+
+	if (!d || d->looked == DEBUG_LOOKS_MAX)
+		return &scry_proto_unknown;
+	for (size_t i = 0; i < d->objects->count; i++) {
+		struct scry_object *o = &d->objects->objects[i];
+
+		if (row->address < o->start || row->address >= o->end || !o->elf)
+			continue;
+		if (o->elf != d->elf) { /* rows come by address */
+			scry_debug_info_close(d->info);
+			d->info = scry_debug_info_open(o->elf);
+			d->elf = o->elf;
+		}
+		snprintf(name, sizeof(name), "f%u", t->count);
+		if (d->info && d->looked++ < DEBUG_LOOKS_MAX &&
+		    scry_debug_proto(d->info, row->address - o->bias, name, &text) &&
+		    scry_protos_read(t->debug, "debug information", text.data, text.len) == 0)
+			proto = scry_protos_find(t->debug, name, "");
+	}
+	scry_buf_done(&text);
+	scry_error_clear();
+	return proto ? proto : &scry_proto_unknown;
+}
+
+/* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
+ * or -ENOMEM, -E2BIG. */
+static int plan_calls(struct trace *t, struct traced *f)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	const struct scry_known *known = scry_known_find(row->symbol, row->module);
+	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
+	struct scry_plan plan = {0};
+	int r;
+
+	if (cli->args != SCRY_CALLS_NONE)
+		scry_plan_make(f->proto, &opts, &plan);
+	t->is_unsure |= plan.is_unsure;
+	if (plan.is_unsure && !cli->reads_unsure) {
+		opts.is_sure_only = true;
+		scry_plan_make(f->proto, &opts, &plan);
+	}
+	r = scry_call_plans_add(&t->plans, plan.is_needed ? &plan.head : NULL, plan.ops);
+	f->args = plan.args;
+	f->has_plan = r > 0;
+	return r < 0 ? r : scry_calls_function(t->calls);
+}
+
+/* The number of a row's function; one that comes back with its library keeps it. -errno. */
+static int number_of(struct trace *t, struct debug *d, const struct scry_hook *row)
+{
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	const struct scry_proto *proto = scry_protos_find(cli->protos, row->symbol, row->module);
 	struct traced *f;
+	int r;
 
 	for (uint32_t i = 0; i < t->count; i++) {
 		f = &t->functions[i];
@@ -83,27 +152,34 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 	*f = (struct traced){.symbol = strdup(row->symbol),
 			     .module = strdup(row->module),
 			     .address = row->address,
-			     .form = known ? known->form : UNKNOWN_FORM,
+			     .proto = proto ? proto : debug_proto(t, d, row),
 			     .way = row->way};
-	if (!f->symbol || !f->module) {
+	r = f->symbol && f->module ? plan_calls(t, f)
+				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+	if (r < 0) {
 		free(f->symbol);
 		free(f->module);
-		return scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+		return r;
 	}
-	f->shape = scry_known_shape(f->form);
-	if (cli->args == SCRY_CALLS_NONE)
-		f->shape = (struct scry_known_shape){0};
-	if (!cli->string_size)
-		f->shape.text_arg = 0;
-	t->count++;
-	return scry_calls_function(t->calls, f->shape.text_arg,
-				   known ? known->text : SCRY_CALLS_OTHER) < 0
-		       ? -ENOMEM
-		       : (int)t->count - 1;
+	return (int)t->count++;
+}
+
+/* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
+ */
+static uint32_t guard_of(const struct trace *t, const struct scry_hook *row)
+{
+	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
+			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
+							   : 0;
+
+	if (!t->guards || !flags)
+		return 0;
+	return flags |
+	       (row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD : 0);
 }
 
 /* What the stubs tell the agent. */
-static int fill_cookies(struct trace *t, struct scry_hooks *h)
+static int fill_cookies(struct trace *t, struct scry_hooks *h, struct debug *d)
 {
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
@@ -112,13 +188,15 @@ static int fill_cookies(struct trace *t, struct scry_hooks *h)
 
 		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
 			continue;
-		n = number_of(t, row);
+		row->to.cookie = guard_of(t, row);
+		if (row->to.cookie & SCRY_CALL_IS_GUARD)
+			continue;
+		n = number_of(t, d, row);
 		if (n < 0)
 			return n;
 		f = &t->functions[n];
-		row->to.cookie = scry_call_cookie((uint32_t)n, f->shape.args, f->shape.text_arg,
-						  f->shape.text) |
-				 (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
+		row->to.cookie |= scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
+				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
 	}
 	return 0;
 }
@@ -146,7 +224,10 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = 0;
 	}
 	if (r == 0)
-		r = fill_cookies(t, fresh);
+		r = fill_cookies(t, fresh,
+				 NULL); /* a thread waits: no time for debug information */
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &t->watch->inj);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
@@ -156,6 +237,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 	const struct scry_hook_to unwinder = {
 		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	static const char *const guards[] = {"prctl@*", "syscall@*"};
 	struct trace *t = arg;
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	int r = scry_shadow_check(h);
@@ -167,14 +249,54 @@ static int want_all(struct scry_hooks *h, void *arg)
 		r = scry_hooks_want(h, UNWINDERS, &unwinder);
 	for (int i = 0; i < cli->request_count && r == 0; i++)
 		r = scry_hooks_want(h, cli->requests[i], &to);
+	t->guards = 0;
+	for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]) && cli->reads_unsure && r == 0;
+	     i++) {
+		r = scry_hooks_want(h, guards[i], &to);
+		t->guards += r == 0;
+	}
+	return r;
+}
+
+static void forget_functions(struct trace *t)
+{
+	for (uint32_t i = 0; i < t->count; i++) {
+		free(t->functions[i].symbol);
+		free(t->functions[i].module);
+	}
+	t->count = 0;
+	scry_call_plans_done(&t->plans);
+	scry_calls_free(t->calls);
+	t->calls = NULL;
+	scry_protos_free(t->debug);
+	t->debug = NULL;
+}
+
+static int plan_all(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_opts opts = {.writer = w->writer,
+					     .pid = (uint32_t)w->proc.pid,
+					     .args = cli->args,
+					     .stacks = t->stacks};
+	struct debug debug = {.objects = &t->hooks.objects};
+	int r;
+
+	t->debug = scry_protos_new();
+	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
+	if (r == 0)
+		r = scry_loading_plan(w, &t->hooks, want_all, t);
+	if (r == 0)
+		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0)
+		r = fill_cookies(t, &t->hooks, &debug);
+	scry_debug_info_close(debug.info);
 	return r;
 }
 
 static int prepare(struct scry_watch *w)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct scry_calls_opts opts = {
-		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
+	struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = calloc(1, sizeof(*t));
 	int r;
 
@@ -183,16 +305,16 @@ static int prepare(struct scry_watch *w)
 	w->state = t;
 	t->watch = w;
 	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
-	opts.stacks = t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
+	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
 	if (cli->depth && !t->stacks)
 		return -ENOMEM;
-	r = scry_calls_new(&opts, &t->calls);
-	if (r == 0)
-		r = scry_loading_plan(w, &t->hooks, want_all, t);
-	if (r == 0)
-		r = scry_shadow_refuse(&t->hooks);
-	if (r == 0)
-		r = fill_cookies(t, &t->hooks);
+	r = plan_all(w, t);
+	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
+		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
+		scry_hooks_close(&t->hooks);
+		forget_functions(t);
+		r = plan_all(w, t);
+	}
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
 }
@@ -223,6 +345,8 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
 	if (r == 0 && cli->depth)
 		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
@@ -255,6 +379,23 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
+/* Told once; also for those that did not go by a function of libc. */
+static void look_for_seccomp(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	if (t->is_forbidden || !cli->reads_unsure || !t->stats)
+		return;
+	if (!w->target_gone && scry_proc_refresh(&w->proc) == 0 && w->proc.seccomp)
+		t->is_forbidden = scry_shadow_forbid_reads(&w->inj) == 0;
+	scry_error_clear();
+	t->is_forbidden |= t->stats->forbidden != 0;
+	if (t->is_forbidden)
+		scry_watch_note(w,
+				"the program has put itself under seccomp: since then memory that "
+				"functions are not known to read is not shown");
+}
+
 /* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
  * than it is mapped. */
 static void look_for_newcomers(struct scry_watch *w, struct trace *t)
@@ -265,6 +406,7 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
 		return;
 	t->look_ns = now + LOOK_NS;
+	look_for_seccomp(w, t);
 	why = scry_shadow_newcomer(&t->hooks);
 	if (why && t->is_suspicious) {
 		w->enough = why;
@@ -278,7 +420,8 @@ static void turn(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 
-	if (scry_loads_turn(&t->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
+	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	look_for_newcomers(w, t);
 }
@@ -301,7 +444,8 @@ static int tell_functions(struct scry_watch *w, struct trace *t)
 					      .way_str = names.way,
 					      .address = f->address};
 
-		scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
+		scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text),
+				   &ev.prototype_str);
 		r = scry_writer_payload(
 			w->writer,
 			&(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION},
@@ -378,19 +522,30 @@ static void leave(struct scry_watch *w)
 }
 
 /* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *w, const struct trace *t)
+static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
 	if (!cli->is_default)
-		return scry_loading_tell_unmet(w, &t->hooks, 1, "traced");
-	for (size_t q = 1; q < t->hooks.request_count; q++)
-		if (scry_loading_is_met(&t->hooks, q))
+		return scry_loading_tell_unmet(w, h, 1, "traced");
+	for (size_t q = 1; q < h->request_count; q++)
+		if (scry_loading_is_met(h, q))
 			return 0;
 	return scry_fail(-ENOTSUP,
 			 "nothing was traced: process %d loaded none of the known client "
 			 "libraries; fix: name functions, -x SYMBOL[@LIB]",
 			 w->proc.pid);
+}
+
+/* The ways into seccomp do not count. */
+static int tell_unmet_but_guards(struct scry_watch *w, struct trace *t)
+{
+	int r;
+
+	t->hooks.request_count -= t->guards;
+	r = tell_unmet(w, &t->hooks);
+	t->hooks.request_count += t->guards;
+	return r;
 }
 
 static int finish(struct scry_watch *w)
@@ -405,6 +560,7 @@ static int finish(struct scry_watch *w)
 		return 0;
 	t->is_left = true;
 	r = drain(w);
+	look_for_seccomp(w, t);
 	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
 	w->events = calls.calls;
@@ -422,7 +578,7 @@ static int finish(struct scry_watch *w)
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
 	scry_loading_tell(w, &t->hooks);
-	return r < 0 ? r : tell_unmet(w, t);
+	return r < 0 ? r : tell_unmet_but_guards(w, t);
 }
 
 static void done(struct scry_watch *w)
@@ -433,14 +589,10 @@ static void done(struct scry_watch *w)
 		return;
 	scry_tracks_free(t->tracks);
 	scry_hooks_close(&t->hooks);
-	scry_calls_free(t->calls);
 	scry_unwind_done(&t->unwinding);
 	scry_native_stacks_free(t->stacks);
 	scry_native_free(t->native);
-	for (uint32_t i = 0; i < t->count; i++) {
-		free(t->functions[i].symbol);
-		free(t->functions[i].module);
-	}
+	forget_functions(t);
 	free(t->functions);
 	free(t);
 	w->state = NULL;

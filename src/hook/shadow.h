@@ -26,9 +26,16 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const s
  * many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the sum. */
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
 
+/* Memory is no more read by system calls, which it may be after record: the program is under
+ * seccomp. The agent does so by itself where it sees it coming. 0 or -errno: the target is gone. */
+int scry_shadow_forbid_reads(struct scry_inject *inj);
+
 /* From now on calls are followed; or no new ones. 0 or -errno: the target is gone. */
 int scry_shadow_follow(struct scry_inject *inj);
 int scry_shadow_pause(struct scry_inject *inj);
+/* Each turn, after scry_loads_turn: calls that the agent has not followed, because a library came
+ * that was not hooked in time, are followed again once it is. 0 or -errno. */
+int scry_shadow_go_on(struct scry_inject *inj, const struct scry_hooks *h);
 
 /* Objects were loaded since, and `fresh` will be on next: calls from there have returns too, and
  * its unwinders are put back last. 0 or -errno: not, then `fresh` must not be put on. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "sys/debug_file.h"
 #include "sys/elf.h"
 #include "sys/maps.h"
 
@@ -21,6 +22,7 @@ struct file { /* of the target, with code */
 	uint64_t inode, bias;
 	uint32_t dev_major, dev_minor;
 	struct scry_elf *elf;	    /* NULL: cannot be read */
+	struct scry_elf *debug;	    /* its separate symbols, or NULL */
 	struct function *functions; /* by value, then names; made at the first question */
 	size_t count, room;
 	bool is_sorted;
@@ -95,6 +97,7 @@ void scry_native_free(struct scry_native *n)
 		return;
 	for (size_t i = 0; i < n->file_count; i++) {
 		free(n->files[i].functions);
+		scry_elf_close(n->files[i].debug);
 		scry_elf_close(n->files[i].elf);
 	}
 	scry_maps_done(&n->maps);
@@ -141,6 +144,8 @@ static const struct function *function_at(struct file *f, uint64_t at)
 
 	if (!f->is_sorted) {
 		scry_elf_each_symbol(f->elf, gather, f);
+		if (scry_debug_file_elf(f->elf, &f->debug) == 0)
+			scry_elf_each_symbol(f->debug, gather, f);
 		qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
 		f->is_sorted = true;
 	}

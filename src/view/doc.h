@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SCRY_DOC_COLUMNS_MAX 40
+#define SCRY_DOC_COLUMNS_MAX 48
 
 enum scry_cell_kind {
 	SCRY_CELL_TEXT,	  /* left */
@@ -55,6 +55,10 @@ enum scry_value_kind {
 	SCRY_VALUE_SIGNED,
 	SCRY_VALUE_UNSIGNED,
 	SCRY_VALUE_HEX,
+	SCRY_VALUE_BOOL,
+	SCRY_VALUE_DOUBLE, /* `number` holds its bits */
+	SCRY_VALUE_BEGIN,  /* of a list: values up to its END are its own */
+	SCRY_VALUE_END,
 };
 struct scry_doc_value {
 	enum scry_value_kind kind;
@@ -70,7 +74,7 @@ struct scry_cell {
 	size_t length;
 	uint64_t number;		     /* all others */
 	const struct scry_doc_frame *frames; /* FRAMES: `number` of them */
-	const struct scry_doc_value *values; /* VALUE, VALUES: the same */
+	const struct scry_doc_value *values; /* VALUE, VALUES: the same, with those in lists */
 };
 
 struct scry_pair { /* a named value: a total, or a field of a record */

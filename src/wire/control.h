@@ -122,13 +122,15 @@ struct scry_control {
 	/* threads that wait until a track is free: wire/tracks.h. Each sets it before each nap */
 	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
 	uint32_t track_pad;
-	uint64_t track_waits;	/* how often one had to wait */
-	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */
-	uint64_t lines_full;	/* calls from lines of Ruby that got no code: agent/lines.c */
+	uint64_t track_waits; /* how often one had to wait */
+	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
+	uint64_t lane_malloc; /* of a program that was preloaded: what its malloc would be without;
+				 0: a fork child */
+	uint64_t lines_full;  /* calls from lines of Ruby that got no code: agent/lines.c */
 	uint64_t unwind_missed; /* a pc for which no object has unwind tables: agent/walk.c */
 	uint64_t stacks_full;	/* stacks that got no number */
 	uint64_t stacks_none;	/* calls of threads beyond those that can have stacks */
-	uint64_t pad1[40];
+	uint64_t pad1[39];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

@@ -21,7 +21,7 @@
 struct scry_lanes {
 	/* keeper writes */
 	uint32_t follow; /* the watch that children take up; 0: they take the hook off */
-	uint32_t reserved;
+	uint32_t nonce;	 /* of a pool that is joined: wire/preload.h */
 	uint64_t pad0[7];
 	/* agents add */
 	uint64_t claims;  /* lanes ever taken */

@@ -7,7 +7,6 @@ load lib
 setup() {
 	need_targets
 	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which stacks are compared"
-	command -v nm >/dev/null || skip "no nm (Debian: binutils), which knows where symbols are"
 	T="$BATS_TEST_TMPDIR"
 	STARTED="" HELD=""
 }

@@ -91,7 +91,7 @@ says() {
 }
 
 undo() {
-	scry_ends 0 undo -p "$1"
+	scry_ends 0 undo -p "$1" --max-pause 2s # the machine may be busy
 }
 
 # ended PID: waits for the end of a started program, its status in $status.
@@ -138,7 +138,7 @@ ends_right() {
 	kill -TERM "$1"
 	finish "$1" || {
 		echo "$2 ended with $?:"
-		tail -5 "$T/$2.out" "$T/$2.err"
+		tail -n 5 "$T/$2.out" "$T/$2.err"
 		return 1
 	}
 	! grep -E "^wrong|wrong [1-9]" "$T/$2.out"

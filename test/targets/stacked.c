@@ -1,13 +1,12 @@
 /*
  * Calls malloc from known places, and says by which callers, as glibc's own backtrace() sees them:
  *
- *   SIZE OBJECT+OFFSET,... (the innermost first)
+ *   SIZE ADDRESS,... (the innermost first)
  *
  * Each size is asked for once. Recursion, alloca, a realigned stack, a callback of libc, signal
  * handlers on both stacks, threads, a fiber, a library that is loaded late.
  */
 #include <alloca.h>
-#include <dlfcn.h>
 #include <execinfo.h>
 #include <pthread.h>
 #include <signal.h>
@@ -154,14 +153,8 @@ static void signals(void)
 static void print_line(unsigned int n)
 {
 	printf("%u ", lines[n].size);
-	for (int i = 1; i < lines[n].count; i++) {
-		Dl_info info;
-
-		if (dladdr((char *)lines[n].frames[i] - 1, &info))
-			printf("%s%s+%#lx", i > 1 ? "," : "", info.dli_fname,
-			       (unsigned long)((char *)lines[n].frames[i] -
-					       (char *)info.dli_fbase));
-	}
+	for (int i = 1; i < lines[n].count; i++)
+		printf("%s%p", i > 1 ? "," : "", lines[n].frames[i]);
 	printf("\n");
 }
 
