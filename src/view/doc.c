@@ -62,18 +62,3 @@ struct scry_cell scry_cell_unknown(void)
 {
 	return (struct scry_cell){.is_unknown = true};
 }
-
-void scry_doc_native_name(const struct scry_doc_frame *frame, struct scry_buf *buf)
-{
-	const char *slash = frame->file ? memrchr(frame->file, '/', frame->file_length) : NULL;
-	size_t skip = slash ? (size_t)(slash + 1 - frame->file) : 0;
-
-	if (frame->method) {
-		scry_buf_append(buf, frame->method, frame->method_length);
-	} else if (frame->file) {
-		scry_buf_append(buf, frame->file + skip, frame->file_length - skip);
-		scry_buf_printf(buf, "+%#llx", (unsigned long long)frame->offset);
-	} else {
-		scry_buf_printf(buf, "[unknown]");
-	}
-}

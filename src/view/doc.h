@@ -44,9 +44,8 @@ struct scry_doc_frame {
 	const char *file, *method; /* NULL: not known */
 	size_t file_length, method_length;
 	uint32_t line;
-	bool is_c;	 /* a C function: file and line are its caller's */
-	bool is_native;	 /* file is an object, method a symbol: */
-	uint64_t offset; /* from the symbol, else from the object */
+	bool is_c, is_native; /* a C function: file and line are its caller's */
+	uint64_t offset;      /* is_native: from the symbol (method), else the object (file) */
 };
 
 enum scry_value_kind {
@@ -127,9 +126,6 @@ struct scry_doc {
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
-
-struct scry_buf; /* gets what a native frame is called: symbol, libfoo.so+0x12, or [unknown] */
-void scry_doc_native_name(const struct scry_doc_frame *frame, struct scry_buf *buf);
 
 /* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);

@@ -142,6 +142,21 @@ uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
 	return count;
 }
 
+void scry_native_frame_name(const struct scry_doc_frame *frame, struct scry_buf *buf)
+{
+	const char *slash = frame->file ? memrchr(frame->file, '/', frame->file_length) : NULL;
+	size_t skip = slash ? (size_t)(slash + 1 - frame->file) : 0;
+
+	if (frame->method) {
+		scry_buf_append(buf, frame->method, frame->method_length);
+	} else if (frame->file) {
+		scry_buf_append(buf, frame->file + skip, frame->file_length - skip);
+		scry_buf_printf(buf, "+%#llx", (unsigned long long)frame->offset);
+	} else {
+		scry_buf_printf(buf, "[unknown]");
+	}
+}
+
 void scry_native_frames_put(const struct scry_native_frames *s, const struct scry_reader *reader,
 			    uint32_t id, struct scry_buf *buf)
 {
@@ -151,7 +166,7 @@ void scry_native_frames_put(const struct scry_native_frames *s, const struct scr
 	for (uint32_t i = 0; i < count; i++) {
 		if (i)
 			scry_buf_printf(buf, " > ");
-		scry_doc_native_name(&frames[i], buf);
+		scry_native_frame_name(&frames[i], buf);
 	}
 }
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "view/doc.h"
 #include "view/honesty.h"
+#include "view/native_frames.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -83,7 +84,7 @@ static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame)
 	struct scry_buf name = {0};
 
 	if (frame->is_native) {
-		scry_doc_native_name(frame, &name);
+		scry_native_frame_name(frame, &name);
 		put_plain(buf, scry_buf_str(&name), name.len);
 		scry_buf_done(&name);
 		return;
