@@ -5,7 +5,8 @@
 #include "agent/track.h"
 #include "wire/call_ring.h"
 
-static int tell(struct scry_agent_thread *t, uint32_t id, const uint64_t *frames, uint32_t count)
+static __attribute__((cold)) int tell(struct scry_agent_thread *t, uint32_t id,
+				      const uint64_t *frames, uint32_t count)
 {
 	uint64_t *w = scry_track_reserve(t, SCRY_CALL_STACK_HEAD + count);
 

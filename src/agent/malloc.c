@@ -159,7 +159,8 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 }
 
 /* A stack: told before its first use, as callers are. */
-static int tell_stack(thread *t, uint32_t id, const uint64_t *frames, uint32_t count)
+static __attribute__((cold)) int tell_stack(thread *t, uint32_t id, const uint64_t *frames,
+					    uint32_t count)
 {
 	uint64_t *w = scry_track_reserve(t, SCRY_MALLOC_STACK_HEAD + count);
 

@@ -25,6 +25,9 @@ struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t, uint64_
 void scry_track_lost(void);
 /* The row of a thread that has ended, or of none. */
 int scry_track_is_abandoned(const struct scry_agent_thread *t);
+/* Until the keeper has seen whose lane this is (owner_pid): two seconds at most, while the lease is
+ * fresh. */
+void scry_track_await_keeper(void);
 /* Did enter say no because this thread is in a handler? */
 int scry_track_is_inside(void);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);

@@ -77,7 +77,7 @@ static uint64_t end_of_own(const thread *t, uint64_t sp)
 }
 
 /* Lower than before: the pages between are looked at, once. */
-static __attribute__((noinline)) int extend(thread *t, uint64_t sp)
+static __attribute__((noinline, cold)) int extend(thread *t, uint64_t sp)
 {
 	uint64_t page = sp & ~(PAGE - 1), high = t->stack_high ? t->stack_high : end_of_own(t, sp);
 	uint64_t low = t->stack_low ? t->stack_low : high;
@@ -139,8 +139,8 @@ static uint64_t look_up(const struct scry_unwind_index *index, uint64_t pc)
 	return scry_unwind_find(&rows, (uint32_t)(pc - o->base));
 }
 
-static __attribute__((noinline)) uint64_t find_rule(struct scry_walk_rule *to, uint64_t pc,
-						    uint64_t generation)
+static __attribute__((noinline, cold)) uint64_t find_rule(struct scry_walk_rule *to, uint64_t pc,
+							  uint64_t generation)
 {
 	const struct scry_unwind_map *map = (const void *)scry_agent.unwinding.map;
 	uint64_t rule = look_up(&map->index[generation & 1], pc);
@@ -267,8 +267,8 @@ static uint64_t hash_of(const uint64_t *frames, uint32_t count)
 }
 
 /* Its number. Who finds one that is not told tells it, so it is told before its first use. */
-static uint32_t stack_number(thread *t, const uint64_t *frames, uint32_t count,
-			     scry_walk_tell *tell)
+static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const uint64_t *frames,
+							     uint32_t count, scry_walk_tell *tell)
 {
 	uint64_t hash = hash_of(frames, count), first = hash >> 46;
 
@@ -299,7 +299,7 @@ _Static_assert(SCRY_WALK_STACKS == 1u << 18, "the shift above");
 
 /* walkers */
 
-static __attribute__((noinline)) struct scry_walker *claim_walker(thread *t, uint64_t row)
+static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *t, uint64_t row)
 {
 	if (t->walker_wait) {
 		t->walker_wait--;

@@ -440,6 +440,11 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 	if (s->not_entered)
 		scry_watch_note(any, "%llu Ruby programs could not be entered and were not watched",
 				(unsigned long long)s->not_entered);
+	if (s->nameless)
+		scry_watch_note(any,
+				"%zu processes could not be told from others and are not recorded: "
+				"they ended at once, or are in a pid namespace of their own",
+				s->nameless);
 	if (s->preload && s->strangers.count)
 		scry_watch_note(any,
 				"%zu programs that recorded processes ran (exec) did not load what "

@@ -437,6 +437,8 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 		}
 		if (got < 0 || r < 0)
 			return got < 0 ? got : r;
+		if (r == 0 && f->is_first)
+			scry_malloc_feed_threads_left(f);
 		window_end(f);
 		f->is_open = r == WINDOW_FULL;
 		f->is_whole = !f->is_open && f->window == 1;

@@ -11,6 +11,7 @@
 #define EPOCH_CALLS 16384u
 #define EPOCH_BYTES 65536u
 #define EPOCH_SHARE 32u /* of the most that lived at once until then */
+#define ENDS_SEEN 9u	/* so many for each that was not: then that one is taken to have ended */
 #define AT_US 500u	/* how exactly a recorded time is kept */
 
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item)
@@ -220,4 +221,18 @@ void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread)
 	if (f->is_first && thread < f->last_cap)
 		f->last_of[thread] |= 1;
 	lane_end(f, thread);
+}
+
+/* Ends come late, and so the last ones not at all. In a program whose threads end, they have. */
+void scry_malloc_feed_threads_left(struct scry_malloc_feed *f)
+{
+	uint64_t seen = 0, left = 0;
+
+	for (size_t i = 0; i < f->last_cap; i++) {
+		seen += f->last_of[i] & 1;
+		left += f->last_of[i] && !(f->last_of[i] & 1);
+	}
+	for (uint32_t i = 0; i < f->last_cap && seen >= left * ENDS_SEEN; i++)
+		if (f->last_of[i] && !(f->last_of[i] & 1) && i != f->source->main_thread)
+			scry_malloc_feed_thread_end(f, i);
 }

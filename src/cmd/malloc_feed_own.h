@@ -123,5 +123,7 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t 
 void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread);
 /* The recording says that it has ended. */
 void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread);
+/* The first pass is at its end: threads of which that was not said. */
+void scry_malloc_feed_threads_left(struct scry_malloc_feed *f);
 
 #endif

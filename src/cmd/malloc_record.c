@@ -111,6 +111,8 @@ static void identified(struct scry_watch *w)
 	if (!scry_preload_has(w) || !w->inj.control->lane_malloc)
 		return;
 	scry_malloc_children_next(w);
+	if (scry_malloc_child_take_up(w) < 0) /* while it waits, and has names; else in its turn */
+		scry_error_clear();
 	tell_preloaded(w);
 }
 

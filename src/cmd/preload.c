@@ -202,7 +202,6 @@ static void end_older(struct scry_session *s, const struct scry_watch *young)
 /* It is known whose lane this is. */
 static void introduce(struct scry_session *s, struct scry_watch *w)
 {
-	struct scry_control *c = w->inj.control;
 	struct scry_proc_stat st = {0};
 
 	end_older(s, w);
@@ -215,7 +214,7 @@ static void introduce(struct scry_session *s, struct scry_watch *w)
 	scry_watch_introduce(w);
 	if (s->entered == 1)
 		scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
-	__atomic_store_n(&c->owner_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+	scry_pool_seen(&w->root->pool, w->lane, true);
 }
 
 static void look_for_owner(struct scry_session *s, struct scry_watch *w)
@@ -226,7 +225,9 @@ static void look_for_owner(struct scry_session *s, struct scry_watch *w)
 		return;
 	if (scry_proc_open(&w->proc, pid) == 0 && scry_pool_is_member(&w->root->pool, pid)) {
 		introduce(s, w);
-	} else { /* it has ended, or is of another pid namespace: its calls have no names */
+	} else { /* it has ended, or that is its number in another pid namespace */
+		scry_pool_seen(&w->root->pool, w->lane, false);
+		s->nameless++;
 		scry_proc_close(&w->proc);
 		w->proc.pid = 0;
 		w->target_gone = true; /* the keeper's turn ends it */

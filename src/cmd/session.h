@@ -41,6 +41,7 @@ struct scry_session {
 	size_t entered; /* processes ever */
 	struct scry_spawns spawns;
 	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
+	size_t nameless;	    /* joined it, and nobody knows who they are */
 	struct scry_map strangers;  /* pids that became programs which have not joined it */
 	pid_t leader;		    /* of `-- CMD` */
 	uint64_t leader_start;

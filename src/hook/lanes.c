@@ -2,11 +2,13 @@
 #include "hook/lanes.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
@@ -80,6 +82,19 @@ pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane)
 	return pid <= INT32_MAX ? (pid_t)pid : 0;
 }
 
+void scry_pool_seen(struct scry_pool *p, uint32_t lane, bool is_known)
+{
+	struct scry_control *c = scry_pool_control(p, lane);
+
+	if (!is_known) {
+		p->burnt |= 1ull << lane;
+		c->lease_end_tsc = 0;
+		__atomic_store_n(&c->lease_tsc, 0, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&c->owner_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+	syscall(SYS_futex, &c->owner_pid, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
 bool scry_pool_is_member(const struct scry_pool *p, pid_t pid)
 {
 	struct scry_maps maps = {0};
@@ -123,6 +138,8 @@ void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end
 	for (uint32_t i = 0; i < SCRY_LANES; i++) {
 		struct scry_control *c = scry_pool_control(p, i);
 
+		if (p->burnt >> i & 1)
+			continue;
 		c->lease_end_tsc = lease_end_tsc;
 		__atomic_store_n(&c->lease_tsc, lease_tsc, __ATOMIC_RELEASE);
 	}
@@ -137,6 +154,8 @@ void scry_pool_free(struct scry_pool *p, uint32_t lane)
 {
 	struct scry_control *c = scry_pool_control(p, lane);
 
+	if (p->burnt >> lane & 1) /* somebody may still write there */
+		return;
 	if (c->head > WORDS_KEPT)
 		madvise((char *)c + SCRY_PAGE, SCRY_LANE_BYTES - SCRY_PAGE, MADV_REMOVE);
 	c->owner_pid = 0;

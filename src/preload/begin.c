@@ -13,16 +13,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "agent/agent.h"
+#include "agent/track.h"
 #include "wire/malloc_ring.h"
 #include "wire/preload.h"
 
 #define TID_AT_GLIBC 720u /* as in hook/threads.c: the agent tries it in each thread */
 #define ENV_BYTES (1u << 20)
-#define NAP_NS 300000
-#define WAIT_NAPS 6000
 enum { ABI, KEEPER, FD, PID, NONCE, NUMBERS }; /* SCRY_PRELOAD_ENV */
 
 struct row {
@@ -230,6 +228,7 @@ static int prepare_agent(struct scry_lanes *lanes)
 	scry_agent.tracking.time_op = SCRY_MALLOC_OP_TIME;
 	scry_agent.gate = (struct scry_gate *)gate_page;
 	scry_agent.follow.lanes = lanes;
+	scry_agent.follow.waits = 1;
 	return 1;
 }
 
@@ -247,15 +246,7 @@ static int join(int is_alone)
 		scry_agent.follow.lanes = NULL;
 	c->lane_malloc = (uint64_t)original("malloc");
 	__atomic_store_n(&c->lane_pid, (uint64_t)call(SYS_getpid, 0, 0, 0, 0), __ATOMIC_RELEASE);
-	for (int i = 0; i < WAIT_NAPS && !__atomic_load_n(&c->owner_pid, __ATOMIC_ACQUIRE); i++) {
-		const struct timespec nap = {.tv_nsec = NAP_NS};
-		uint32_t lo, hi;
-
-		__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
-		if (((uint64_t)hi << 32 | lo) > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
-			break;
-		call(SYS_nanosleep, (uint64_t)&nap, 0, 0, 0);
-	}
+	scry_track_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.is_on, 1, __ATOMIC_RELEASE);
 	return 1;
 }

@@ -257,6 +257,30 @@ static const struct scry_field fields_scry_ev_return[] = {
 	FIELD(scry_ev_return, how, "how", NUMBER),
 	FIELD(scry_ev_return, more_bytes, "more_bytes", NUMBER),
 };
+static const struct scry_field fields_scry_ev_samples[] = {
+	FIELD(scry_ev_samples, pid, "pid", NUMBER),
+	FIELD(scry_ev_samples, thread, "thread", NUMBER),
+	FIELD(scry_ev_samples, stack, "stack", STACK),
+	FIELD(scry_ev_samples, state, "state", NUMBER),
+	FIELD(scry_ev_samples, count, "count", NUMBER),
+	FIELD(scry_ev_samples, wall_ns, "wall_ns", NUMBER),
+	FIELD(scry_ev_samples, cpu_ns, "cpu_ns", NUMBER),
+	FIELD(scry_ev_samples, repaired, "repaired", NUMBER),
+};
+static const struct scry_field fields_scry_ev_sampling[] = {
+	FIELD(scry_ev_sampling, pid, "pid", NUMBER),
+	FIELD(scry_ev_sampling, rate, "rate", NUMBER),
+	FIELD(scry_ev_sampling, ticks, "ticks", NUMBER),
+	FIELD(scry_ev_sampling, missed, "missed", NUMBER),
+	FIELD(scry_ev_sampling, valid, "valid", NUMBER),
+	FIELD(scry_ev_sampling, repaired, "repaired", NUMBER),
+	FIELD(scry_ev_sampling, rejected, "rejected", NUMBER),
+	FIELD(scry_ev_sampling, unchanged, "unchanged", NUMBER),
+	FIELD(scry_ev_sampling, dropped, "dropped", NUMBER),
+	FIELD(scry_ev_sampling, collects, "collects", NUMBER),
+	FIELD(scry_ev_sampling, sampler_ns, "sampler_ns", NUMBER),
+	FIELD(scry_ev_sampling, busy_ns, "busy_ns", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

@@ -48,6 +48,8 @@ struct scry_follow {
 	struct scry_lanes *lanes;	 /* 0: children are not followed */
 	uint64_t nonce;			 /* of this pool: says that a process is of this family */
 	struct scry_agent_frames frames; /* for a child's gate page */
+	uint32_t waits; /* who takes a lane waits until the keeper has seen it: wire/preload.h */
+	uint32_t pad;
 };
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "wire/payload_functions.h"
 #include "wire/payload_malloc.h"
+#include "wire/payload_stacks.h"
 #include <stdint.h>
 
 /* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow

@@ -7,9 +7,10 @@
  *                                      /proc/KEEPER/fd/FD; PID: the only process that records, 0:
  * all
  *
- * In its lane's control page it writes lane_malloc, then lane_pid; then it waits until the keeper
- * has seen it (owner_pid), so that a process that ends at once has names: two seconds at most, and
- * only while the lease is fresh.
+ * In its lane's control page it writes lane_malloc (a fork child does not), then lane_pid; then it
+ * waits until the keeper has seen it (owner_pid, a futex), so that a process that ends at once has
+ * names, and that a number of another pid namespace is not taken for another process: two seconds
+ * at most, and only while the lease is fresh.
  *
  * Freestanding.
  */

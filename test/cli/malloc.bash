@@ -57,7 +57,7 @@ knows() {
 	same order target_malloc_known --order "$(grep -c ^order "$T/known.out")"
 	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
 	grep -qE "^touched [1-9]" "$T/count.err"
-	! grep -q '"event": "lost"' "$T/events"
+	no grep -q '"event": "lost"' "$T/events"
 }
 
 # told: how many calls target_malloc_known tell says that had returned.
@@ -91,5 +91,5 @@ as_without() {
 	diff "$T/want" "$T/got"
 	events "$T/x.scry"
 	[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ]
-	! grep -q '"event": "lost"' "$T/events"
+	no grep -q '"event": "lost"' "$T/events"
 }

@@ -57,13 +57,13 @@ records() {
 		[ "$(cat "$T/out")" = "sub
 end" ]
 		parts >"$T/parts.$i"
-		! grep -v "calls 0 0$" "$T/parts.$i"
+		no grep -v "calls 0 0$" "$T/parts.$i"
 	done
 	cmp "$T/parts.1" "$T/parts.2"
 	cmp "$T/parts.1" "$T/parts.3"
 	"$SCRY" report "$T/x.scry" >"$T/report"
 	grep -q "/head" "$T/report" && grep -q "/sort" "$T/report"
-	! grep "damaged\|late" "$T/report"
+	no grep "damaged\|late" "$T/report"
 }
 
 @test "children of a live process: left as they were" {

@@ -76,7 +76,8 @@ saw() {
 		sums heaptrack data >heaptrack
 		if [ "$program" = "$PYTHON" ]; then # it goes through some tables by addresses, which are others
 			want=$(awk '/^heaptrack peak/ { print $3 }' sums) is=$(awk '/peak/ { print $3 }' heaptrack)
-			[ $((is * 100)) -gt $((want * 99)) ] && [ $((is * 100)) -lt $((want * 101)) ]
+			[ $((is * 100)) -gt $((want * 99)) ]
+			[ $((is * 100)) -lt $((want * 101)) ]
 			sed -i /peak/d sums heaptrack
 		fi
 		grep -q "begun [0-9]" heaptrack

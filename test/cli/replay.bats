@@ -174,6 +174,9 @@ is() { # JQ-EXPRESSION
 	[ -z "$(ls -d "$T"/scry-* 2>/dev/null)" ]
 	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/cat /proc/self/maps >/dev/null 2>&1
 	"$SCRY" info "$T/kept.scry" >/dev/null
+	run "$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/true
+	[ "$status" -eq 1 ]
+	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" --force -- /bin/cat /proc/self/maps >/dev/null 2>&1
 	run "$SCRY" malloc compare --with glibc
 	[ "$status" -eq 2 ]
 	run "$SCRY" malloc compare --with glibc -- /no/such/program

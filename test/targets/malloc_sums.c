@@ -57,7 +57,7 @@ static void ends(int i)
 	sizes[i] = 0;
 }
 
-static void begin(int i, size_t size)
+static __attribute__((noinline)) void begin(int i, size_t size)
 {
 	void *p = NULL;
 
@@ -95,7 +95,7 @@ static void begin(int i, size_t size)
 	has(i, p, size);
 }
 
-static void resize(int i)
+static __attribute__((noinline)) void resize(int i)
 {
 	size_t size = sizes[i] * 2 + 8;
 
@@ -110,7 +110,7 @@ static void resize(int i)
 
 /* realloc(p, 0) in the end only: heaptrack takes such blocks for living ones, until others come to
  * their addresses. */
-static void end(int i)
+static __attribute__((noinline)) void end(int i)
 {
 	if (i % 7 == 0 && i >= BLOCKS - AT_ONCE) {
 		calls[REALLOC].n++;
