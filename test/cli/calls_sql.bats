@@ -240,6 +240,6 @@ echo "queries ", $argv[2] + 1, "\n";' --)
 	scry_ends 0 calls -x mysql_real_query -o "$T/x.scry" -- "${PROGRAM[@]}" "$DB/s" 20 $SLEEP
 	"$SCRY" report "$T/x.scry" >"$T/lines"
 	[ "$(grep -cF '"SELECT ? AS n"' "$T/lines")" -eq 20 ]
-	! grep -qE 'SELECT [0-9]' "$T/x.scry"
+	no grep -qE 'SELECT [0-9]' "$T/x.scry"
 	"$SCRY" report --view calls-sums "$T/x.scry" | grep -q mysql_real_query
 }

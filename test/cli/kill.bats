@@ -206,7 +206,7 @@ RUBY
 }
 
 no_process_of() {
-	! pgrep -f "$1" >/dev/null
+	no pgrep -f "$1" >/dev/null
 }
 
 @test "a started program is never left hanging when the front is killed at any syscall" {
@@ -297,7 +297,7 @@ randomly() {
 	ended "$scry"
 	goes_on "$T/busy.out"
 	"$SCRY" ps | grep -w "$busy" | grep -E "[4-9] changes stand; scry undo -p $busy"
-	! text_is "$busy" "$(head -1 <<<"$before")"
+	no text_is "$busy" "$(head -1 <<<"$before")"
 	undo "$busy"
 	grep -qE "[4-9] changes stood" "$T/scry.out"
 	as_before "$busy" "$before" "after undo"
