@@ -104,15 +104,14 @@ struct scry_doc_ops {
 struct scry_doc {
 	const struct scry_doc_ops *ops;
 	FILE *out;
-	FILE *talk;	     /* where a text stream's honesty goes; may be NULL */
-	const char *view;    /* "objects" */
-	unsigned int schema; /* version of the view's JSON */
-	bool is_stream;
-	bool is_data;	    /* read by programs: give all rows, ungrouped */
+	FILE *talk;		   /* where a text stream's honesty goes; may be NULL */
+	const char *view;	   /* "objects" */
+	unsigned int schema;	   /* version of the view's JSON */
+	bool is_stream, is_folded; /* folded: nothing but a table of stacks is wanted */
+	bool is_data;		   /* read by programs: give all rows, ungrouped */
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
 	const struct scry_column *columns; /* of the table that is open */
-	bool is_folded;			   /* nothing but a table of stacks is wanted */
 	const char *section;		   /* JSON: key of the next table; NULL: "rows" */
 	const char *title;		   /* a line above the next table, for people; NULL: none */
 	size_t column_count;

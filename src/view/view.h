@@ -12,8 +12,7 @@
 #include "view/doc.h"
 #include "view/stacks.h"
 
-#define SCRY_VIEW_TOP_DEFAULT \
-	UINT64_MAX /* top was not given: 30 rows for people, all for programs */
+#define SCRY_VIEW_TOP_DEFAULT UINT64_MAX /* not given: 30 rows for people, all for programs */
 #define SCRY_VIEW_TOP_ROWS 30
 
 enum scry_view_by {
