@@ -76,6 +76,9 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		return r;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
+	if (cli->depth > SCRY_CALL_STACK_FRAMES)
+		return scry_fail(-EINVAL, "-w %llu: at most %u frames are recorded",
+				 (unsigned long long)cli->depth, SCRY_CALL_STACK_FRAMES);
 	if (cli->string_size > SCRY_CALL_TEXT_MAX)
 		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
 				 (unsigned long long)cli->string_size, SCRY_CALL_TEXT_MAX);
@@ -125,6 +128,8 @@ int scry_cmd_calls(int argc, char **argv)
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
+		{'w', "where", SCRY_OPT_U64, &cli.depth, "N",
+		 "show who called: up to N frames of native code below each call", NULL},
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
 		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
@@ -159,6 +164,11 @@ int scry_cmd_calls(int argc, char **argv)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
 	cli.by_breakpoints = engine == 1;
-	cli.reads_unsure = files.count && cli.args != SCRY_CALLS_NONE;
+	if (cli.by_breakpoints && cli.depth) {
+		scry_fail(-EINVAL, "-w: stacks are not read at breakpoints; fix: --engine=hooks");
+		return SCRY_EXIT_USAGE;
+	}
+	/* the ways into seccomp are wanted: a walk may ask the kernel for pages */
+	cli.reads_unsure = (files.count && cli.args != SCRY_CALLS_NONE) || cli.depth;
 	return run(&cli, &opts, &report, sums);
 }

@@ -17,6 +17,7 @@ struct scry_calls_cli {
 	uint64_t string_size;
 	enum scry_calls_args args;
 	bool by_breakpoints;	    /* --engine=breakpoint */
+	uint64_t depth;		    /* of stacks; 0: none */
 	struct scry_protos *protos; /* owned */
 	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };

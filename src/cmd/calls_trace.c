@@ -21,6 +21,7 @@
 #include "hook/shadow.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "hook/unwind.h"
 #include "name/debug_proto.h"
 #include "proto/plan.h"
 
@@ -65,6 +66,10 @@ struct trace {
 	uint64_t look_ns;
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
+	/* -w */
+	struct scry_unwinding unwinding;
+	struct scry_native *native;
+	struct scry_native_stacks *stacks;
 	uint32_t guards; /* requests at the end: ways into seccomp */
 	bool is_forbidden, is_unsure;
 };
@@ -320,8 +325,10 @@ static int plan_breaks(struct scry_watch *w, struct trace *t)
 static int plan_all(struct scry_watch *w, struct trace *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct scry_calls_opts opts = {
-		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
+	const struct scry_calls_opts opts = {.writer = w->writer,
+					     .pid = (uint32_t)w->proc.pid,
+					     .args = cli->args,
+					     .stacks = t->stacks};
 	int r;
 
 	t->debug = scry_protos_new();
@@ -341,6 +348,10 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = t;
 	t->watch = w;
+	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
+	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
+	if (cli->depth && !t->stacks)
+		return -ENOMEM;
 	r = plan_all(w, t);
 	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
 		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
@@ -386,6 +397,8 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+	if (r == 0 && cli->depth)
+		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
@@ -552,7 +565,13 @@ static int drain(struct scry_watch *w)
 		return 0;
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);
+	if (!w->target_gone)
+		scry_unwind_turn(&t->unwinding);
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	if (t->stacks && scry_native_stacks_is_new(t->stacks)) {
+		scry_native_see(t->native);
+		scry_native_stacks_look(t->stacks);
+	}
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = tell_functions(w, t);
 	r = r ? r : e;
@@ -616,6 +635,7 @@ static int tell_unmet_but_guards(struct scry_watch *w, struct trace *t)
 static void finish_hooks(struct scry_watch *w, struct trace *t)
 {
 	struct scry_tracks_stats tracks;
+	char lacks[512];
 
 	look_for_seccomp(w, t);
 	scry_tracks_stats(t->tracks, &tracks);
@@ -630,6 +650,8 @@ static void finish_hooks(struct scry_watch *w, struct trace *t)
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
+	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
+		scry_watch_note(w, "%s", lacks);
 	scry_loading_tell(w, &t->hooks);
 }
 
@@ -664,6 +686,9 @@ static void done(struct scry_watch *w)
 	scry_tracks_free(t->tracks);
 	scry_calls_break_free(t->breaks);
 	scry_hooks_close(&t->hooks);
+	scry_unwind_done(&t->unwinding);
+	scry_native_stacks_free(t->stacks);
+	scry_native_free(t->native);
 	forget_functions(t);
 	free(t->functions);
 	free(t);
