@@ -15,54 +15,94 @@
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
+#include "sys/filter.h"
 
 static const char usage[] =
-	"scry calls [-x SYMBOL[@LIB]]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
+	"scry calls [-x FILTER]... [-e FILTER]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
 
-/* "SYMBOL@LIB"; "@LIB" are all of its functions. Whether it is loaded yet does not matter. */
-static int add(struct scry_calls_cli *cli, const char *symbol, const char *library)
+enum means { FUNCTION, LIBRARY, CALLER };
+
+/* Whether it is loaded yet does not matter. The text is owned by the list. */
+static int add(struct scry_calls_cli *cli, char *text, enum means means)
 {
-	char **to = &cli->requests[cli->request_count];
-
-	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX)
+	if (!text)
+		return scry_fail(-ENOMEM, "no memory for what is to be traced");
+	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX) {
+		free(text);
 		return scry_fail(-EINVAL, "more than %d functions are named", cli->request_count);
-	if (asprintf(to, "%s@%s", symbol, library) < 0)
-		return scry_fail(-ENOMEM, "no memory for '%s'", symbol);
-	cli->request_count++;
+	}
+	cli->requests[cli->request_count++] =
+		(struct scry_calls_request){text, means == CALLER, means == LIBRARY};
 	return 0;
 }
 
+static char *join(const char *a, const char *b, const char *c)
+{
+	char *text;
+
+	return asprintf(&text, "%s%s%s", a, b, c) < 0 ? NULL : text;
+}
+
+/* ltrace's filter expression. */
+static int add_filter(struct scry_calls_cli *cli, const char *before, const char *spec,
+		      enum means means)
+{
+	struct scry_filter *filter;
+	char *text = join(strchr("+-", *spec) && *spec && !*before ? "" : "+", before, spec);
+	int r = text ? scry_filter_parse(text, &filter) : 0;
+
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	if (text)
+		scry_filter_free(filter);
+	return add(cli, text, means);
+}
+
+/* "SYMBOL[@LIB]": one name, glob or address, or else an expression. "@LIB": all of its functions.
+ */
 static int add_function(struct scry_calls_cli *cli, const char *spec)
 {
 	const char *at = strchr(spec, '@');
-	char symbol[256];
 
-	if (*spec == '/')
-		return scry_fail(-EINVAL,
-				 "'%s': a regular expression; fix: a glob, 'SSL_*@libssl*'", spec);
-	if (!at)
-		return add(cli, spec, "*");
-	if (!at[1])
+	if (!*spec || strpbrk(spec, "+-/^$") || (at && !strcmp(at, "@MAIN")))
+		return add_filter(cli, "", spec, FUNCTION);
+	if (at && !at[1])
 		return scry_fail(-EINVAL, "'%s': no library is named behind the @", spec);
-	if ((size_t)(at - spec) >= sizeof(symbol))
-		return scry_fail(-EINVAL, "'%s': too long a name", spec);
-	snprintf(symbol, sizeof(symbol), "%.*s", (int)(at - spec), spec);
-	return add(cli, *symbol ? symbol : "*", at + 1);
+	return add(cli, join(at == spec ? "*" : "", spec, at ? "" : "@*"), FUNCTION);
 }
 
-static int add_all(struct scry_calls_cli *cli, const struct scry_opt_strings *functions,
-		   const struct scry_opt_strings *libraries)
+/* All that it exports, by soname or glob; as ltrace says an expression too. */
+static int add_library(struct scry_calls_cli *cli, const char *spec)
+{
+	return strpbrk(spec, "+-/^$") ? add_filter(cli, "@", spec, LIBRARY)
+				      : add(cli, join("*@", spec, ""), LIBRARY);
+}
+
+struct named {
+	struct scry_opt_strings functions, libraries, callers;
+	bool no_default;
+};
+
+static int add_all(struct scry_calls_cli *cli, const struct named *named)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < functions->count && r == 0; i++)
-		r = add_function(cli, functions->values[i]);
-	for (size_t i = 0; i < libraries->count && r == 0; i++)
-		r = add(cli, "*", libraries->values[i]);
-	cli->is_default = !cli->request_count;
-	for (const struct scry_known *k = scry_known; cli->is_default && k->symbol && r == 0; k++)
+	for (size_t i = 0; i < named->functions.count && r == 0; i++)
+		r = add_function(cli, named->functions.values[i]);
+	for (size_t i = 0; i < named->libraries.count && r == 0; i++)
+		r = add_library(cli, named->libraries.values[i]);
+	for (size_t i = 0; i < named->callers.count && r == 0; i++)
+		r = add_filter(cli, "", named->callers.values[i], CALLER);
+	if (r < 0 || cli->request_count)
+		return r;
+	if (named->no_default)
+		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e or -l");
+	cli->is_default = true;
+	for (const struct scry_known *k = scry_known; k->symbol && r == 0; k++)
 		if (k->is_default)
-			r = add(cli, k->symbol, k->library);
+			r = add(cli, join(k->symbol, "@", k->library), FUNCTION);
 	return r;
 }
 
@@ -100,24 +140,31 @@ static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 	status = opts->dry_run ? scry_dry_run(opts, &scry_instrument_calls)
 			       : scry_run(opts, &scry_instrument_calls, report);
 	for (int i = 0; i < cli->request_count; i++)
-		free(cli->requests[i]);
+		free(cli->requests[i].text);
 	return status;
 }
 
 int scry_cmd_calls(int argc, char **argv)
 {
 	static struct scry_calls_cli cli = {.string_size = 256};
-	struct scry_opt_strings functions = {0}, libraries = {0};
+	struct named named = {0};
 	struct scry_watch_opts opts = {.instrument_opts = &cli};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
 	bool sums = false;
 	int args = 0, rest, r;
 	const struct scry_opt rows[] = {
-		{'x', "function", SCRY_OPT_STRINGS, &functions, "SYMBOL[@LIB]",
-		 "trace this function, or those that match a glob; may be repeated", NULL},
-		{'l', "library", SCRY_OPT_STRINGS, &libraries, "LIB",
-		 "trace all functions of this library; may be repeated", NULL},
+		{'x', "function", SCRY_OPT_STRINGS, &named.functions, "FILTER",
+		 "trace these functions, SYMBOL[@LIB], whoever calls them; may be repeated", NULL},
+		{'e', "plt", SCRY_OPT_STRINGS, &named.callers, "FILTER",
+		 "trace calls of SYMBOL through the PLT or GOT of [@LIB], @MAIN for the program; "
+		 "may be repeated",
+		 NULL},
+		{'l', "library", SCRY_OPT_STRINGS, &named.libraries, "LIB",
+		 "trace all functions that this library exports; may be repeated", NULL},
+		{'L', "no-default", SCRY_OPT_FLAG, &named.no_default, NULL,
+		 "trace nothing that is not named", NULL},
+		{'g', "only-named", SCRY_OPT_FLAG, &named.no_default, NULL, "the same", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
@@ -144,7 +191,7 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r == 0)
 		r = check(&cli, &opts, &report);
 	if (r == 0)
-		r = add_all(&cli, &functions, &libraries);
+		r = add_all(&cli, &named);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);

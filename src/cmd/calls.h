@@ -9,8 +9,14 @@
 
 #define SCRY_CALLS_REQUESTS_MAX 160
 
+struct scry_calls_request {
+	char *text;    /* as of scry_hooks_want; owned */
+	bool of_slots; /* who calls is meant: -e */
+	bool is_exported;
+};
+
 struct scry_calls_cli {
-	char *requests[SCRY_CALLS_REQUESTS_MAX]; /* SYMBOL@LIB; owned */
+	struct scry_calls_request requests[SCRY_CALLS_REQUESTS_MAX];
 	int request_count;
 	bool is_default; /* nothing was named: the known ones */
 	uint64_t string_size;

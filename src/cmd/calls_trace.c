@@ -150,7 +150,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 {
 	const struct scry_hook_to unwinder = {
 		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
 	struct trace *t = arg;
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	int r = scry_shadow_check(h);
@@ -160,8 +160,11 @@ static int want_all(struct scry_hooks *h, void *arg)
 	h->renewed_arg = t;
 	if (r == 0)
 		r = scry_hooks_want(h, UNWINDERS, &unwinder);
-	for (int i = 0; i < cli->request_count && r == 0; i++)
-		r = scry_hooks_want(h, cli->requests[i], &to);
+	for (int i = 0; i < cli->request_count && r == 0; i++) {
+		to.way = cli->requests[i].of_slots ? SCRY_WAY_CALLS : SCRY_WAY_AUTO;
+		to.is_exported = cli->requests[i].is_exported;
+		r = scry_hooks_want(h, cli->requests[i].text, &to);
+	}
 	return r;
 }
 

@@ -63,6 +63,17 @@ int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
 	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
 }
 
+/* As it was asked for, and what nobody did. */
+static const char *shown(const struct scry_hooks *h, size_t q)
+{
+	return h->requests[q] + (*h->requests[q] == '+');
+}
+
+static const char *missing(const struct scry_hooks *h, size_t q)
+{
+	return h->request_to[q].way == SCRY_WAY_CALLS ? "calls" : "defines";
+}
+
 void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first)
 {
 	char text[512];
@@ -70,8 +81,8 @@ void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h,
 	for (size_t q = first; q < h->request_count; q++) {
 		if (scry_loading_is_met(h, q))
 			continue;
-		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
-			 h->requests[q]);
+		snprintf(text, sizeof(text), "%s: no loaded object %s it yet; waiting", shown(h, q),
+			 missing(h, q));
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 	}
 }
@@ -84,15 +95,20 @@ int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, si
 	for (size_t q = first; q < h->request_count; q++) {
 		if (scry_loading_is_met(h, q))
 			continue;
-		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
+		scry_watch_note(w, "%s: no object that %s it was ever loaded", shown(h, q),
+				missing(h, q));
 		unmet++;
 		last = q;
 	}
 	if (!unmet || unmet < h->request_count - first)
 		return 0;
+	if (h->request_to[last].way == SCRY_WAY_CALLS)
+		return scry_fail(-ENOTSUP,
+				 "nothing was %s: process %d: no object that it loaded calls '%s'",
+				 done, w->proc.pid, shown(h, last));
 	return scry_fail(-ENOTSUP,
 			 "nothing was %s: process %d never loaded an object that defines '%s'",
-			 done, w->proc.pid, h->requests[last]);
+			 done, w->proc.pid, shown(h, last));
 }
 
 void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)

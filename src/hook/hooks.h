@@ -9,7 +9,9 @@
  *   site    the calls and tail jumps in its own object are aimed at the stub
  *   got     the slots through which objects call it are pointed at the stub (sys/slots)
  *
- * Chosen is the entry, else site and got together: then calls through pointers are not seen.
+ * Chosen is the entry, else site and got together: then calls through pointers are not seen. With
+ * `calls` wanted the request is a filter of who calls what (scry_symbols_find_called), and the way
+ * is got, of those slots only: calls by others are not seen, nor is the function touched.
  *
  * Life: open, want..., plan (all of it reads only); on and off, any number of times, after
  * scry_inject_enter; close. Two steps each: stubs, journal and checks while all run, then one stop
@@ -33,7 +35,13 @@
 #define SCRY_HOOK_HANDLERS_MAX 31
 
 /* Bits. Wanted: one, or AUTO; chosen: ENTRY, or SITE and GOT, or none. */
-enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE, SCRY_WAY_GOT = 4 };
+enum scry_hook_way {
+	SCRY_WAY_AUTO,
+	SCRY_WAY_ENTRY,
+	SCRY_WAY_SITE,
+	SCRY_WAY_GOT = 4,
+	SCRY_WAY_CALLS = 8 /* wanted only */
+};
 
 /* What calls shall lead to. */
 struct scry_hook_to {
@@ -41,6 +49,7 @@ struct scry_hook_to {
 	enum scry_hook_way way;
 	const char *handler; /* CALL: exported thunk of the agent; REPLACE: exported function */
 	uint32_t cookie;     /* CALL */
+	bool is_exported;    /* only functions that their object exports */
 };
 
 struct scry_hook {
@@ -118,8 +127,8 @@ struct scry_hooks {
 int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc);
 void scry_hooks_close(struct scry_hooks *h);
 
-/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB]. 0; -ENOENT: no such function; with a sentence. With `waits`
- * SYMBOL@LIB need not be there yet. */
+/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB], or a filter expression that begins with its sign. 0;
+ * -ENOENT: no such function; with a sentence. With `waits` SYMBOL@LIB need not be there yet. */
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 
 /* hook/plan.c: chooses a way for each, by code and unwind tables of the objects concerned. 0, or
