@@ -31,8 +31,8 @@ static int add(struct scry_calls_cli *cli, char *text, enum means means)
 		free(text);
 		return scry_fail(-EINVAL, "more than %d functions are named", cli->request_count);
 	}
-	cli->requests[cli->request_count++] =
-		(struct scry_calls_request){text, means == CALLER, means == LIBRARY};
+	cli->requests[cli->request_count++] = (struct scry_calls_request){
+		.text = text, .of_slots = means == CALLER, .is_exported = means == LIBRARY};
 	return 0;
 }
 
@@ -165,6 +165,8 @@ int scry_cmd_calls(int argc, char **argv)
 		{'L', "no-default", SCRY_OPT_FLAG, &named.no_default, NULL,
 		 "trace nothing that is not named", NULL},
 		{'g', "only-named", SCRY_OPT_FLAG, &named.no_default, NULL, "the same", NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
+		 "trace child processes too, and what they run", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),

@@ -13,6 +13,7 @@ struct scry_calls_request {
 	char *text;    /* as of scry_hooks_want; owned */
 	bool of_slots; /* who calls is meant: -e */
 	bool is_exported;
+	bool is_met; /* in the keeper: some process had such a function */
 };
 
 struct scry_calls_cli {

@@ -25,14 +25,15 @@
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
 #define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
-#define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
+#define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
 
 struct traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
 	uint64_t address;
 	const char *form;
 	struct scry_known_shape shape;
+	enum scry_calls_text text;
 	uint32_t way;
 	bool is_told;
 };
@@ -44,11 +45,28 @@ struct trace {
 	struct scry_calls *calls;
 	struct traced *functions;
 	uint32_t count, room, told;
+	size_t first;			       /* request that is the user's */
 	const struct scry_shadow_stats *stats; /* one, the sum */
 	uint64_t look_ns;
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
+	/* of a fork child */
+	const struct trace *root; /* whose functions these are; NULL: it was entered */
 };
+
+/* Numbers in the recording begin anew with each program that a pid runs, and do not meet. */
+static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pid)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	return (struct scry_calls_opts){
+		.writer = w->writer,
+		.pid = pid,
+		.args = cli->args,
+		.first_call = (uint64_t)(w->image & 255) << FIRST_CALL_SHIFT,
+		.first_function = (w->image & 255) * SCRY_SHADOW_HOOKS_MAX,
+	};
+}
 
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
 static int number_of(struct trace *t, const struct scry_hook *row)
@@ -79,6 +97,7 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 			     .module = strdup(row->module),
 			     .address = row->address,
 			     .form = known ? known->form : UNKNOWN_FORM,
+			     .text = known ? known->text : SCRY_CALLS_OTHER,
 			     .way = row->way};
 	if (!f->symbol || !f->module) {
 		free(f->symbol);
@@ -91,10 +110,8 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 	if (!cli->string_size)
 		f->shape.text_arg = 0;
 	t->count++;
-	return scry_calls_function(t->calls, f->shape.text_arg,
-				   known ? known->text : SCRY_CALLS_OTHER) < 0
-		       ? -ENOMEM
-		       : (int)t->count - 1;
+	return scry_calls_function(t->calls, f->shape.text_arg, f->text) < 0 ? -ENOMEM
+									     : (int)t->count - 1;
 }
 
 /* What the stubs tell the agent. */
@@ -124,6 +141,11 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	struct trace *t = arg;
 	int r = scry_shadow_refuse(fresh);
 
+	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
+	 * now. */
+	if (fresh->count)
+		scry_spawns_drop(&t->watch->session->spawns, t->watch->proc.pid);
+
 	if (r == -ENOTSUP) {
 		bool has_unwinder = false;
 
@@ -145,21 +167,20 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
-/* The unwinders come first: request 0. */
+/* The unwinders come first. */
 static int want_all(struct scry_hooks *h, void *arg)
 {
-	const struct scry_hook_to unwinder = {
-		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
 	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
 	struct trace *t = arg;
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	int r = scry_shadow_check(h);
 
-	h->waits = true;
+	h->waits = !h->objects.is_static || cli->is_default;
 	h->renewed = renewed;
 	h->renewed_arg = t;
 	if (r == 0)
-		r = scry_hooks_want(h, UNWINDERS, &unwinder);
+		r = scry_shadow_want(h);
+	t->first = h->request_count;
 	for (int i = 0; i < cli->request_count && r == 0; i++) {
 		to.way = cli->requests[i].of_slots ? SCRY_WAY_CALLS : SCRY_WAY_AUTO;
 		to.is_exported = cli->requests[i].is_exported;
@@ -170,9 +191,7 @@ static int want_all(struct scry_hooks *h, void *arg)
 
 static int prepare(struct scry_watch *w)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct scry_calls_opts opts = {
-		.writer = w->writer, .pid = (uint32_t)w->proc.pid, .args = cli->args};
+	struct scry_calls_opts opts;
 	struct trace *t = calloc(1, sizeof(*t));
 	int r;
 
@@ -180,6 +199,10 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = t;
 	t->watch = w;
+	/* as scry_session_part will say when it is entered */
+	if (w->session) /* else it is a dry run */
+		w->image = scry_session_parts(w->session, (uint32_t)w->proc.pid);
+	opts = calls_opts(w, (uint32_t)w->proc.pid);
 	r = scry_calls_new(&opts, &t->calls);
 	if (r == 0)
 		r = scry_loading_plan(w, &t->hooks, want_all, t);
@@ -196,7 +219,7 @@ static void describe(struct scry_watch *w, FILE *out)
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct trace *t = w->state;
 
-	for (size_t q = 1; q < t->hooks.request_count && !cli->is_default; q++)
+	for (size_t q = t->first; q < t->hooks.request_count && !cli->is_default; q++)
 		if (!scry_loading_is_met(&t->hooks, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				t->hooks.requests[q]);
@@ -221,28 +244,40 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 	return r;
 }
 
+/* Was it named by -p? Else it is a child that was found. */
+static bool is_asked_for(const struct scry_watch *w)
+{
+	for (size_t i = 0; i < w->opts->pids.count; i++)
+		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
+			return true;
+	return false;
+}
+
 static int enter(struct scry_watch *w)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = w->state;
 	int r = start_recording(w, t), on;
 
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
+	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
 	on = scry_hooks_on(&t->hooks, &w->inj, w->held);
 	if (on < 0 && on != -EFAULT && on != -EBUSY)
 		return on;
 	r = scry_loading_follow(w, &t->hooks);
 	if (r < 0 && on < 0)
 		return r;
-	if (r < 0)
+	if (r < 0 && !t->hooks.objects.is_static)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
 	r = scry_shadow_follow(&w->inj);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
 		if (!cli->is_default && !w->held)
-			scry_loading_tell_waiting(w, &t->hooks, 1);
+			scry_loading_tell_waiting(w, &t->hooks, t->first);
 	}
 	return r;
 }
@@ -270,41 +305,73 @@ static void turn(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 
+	if (t->root)
+		return;
 	if (scry_loads_turn(&t->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	look_for_newcomers(w, t);
 }
 
+static int tell_function(struct scry_watch *w, const struct traced *f, uint32_t pid,
+			 uint32_t number)
+{
+	struct scry_hook row = {
+		.symbol = f->symbol, .module = f->module, .address = f->address, .way = f->way};
+	const struct scry_patch_names names = scry_patch_names(w, &row);
+	struct scry_ev_function ev = {.function = number,
+				      .pid = pid,
+				      .symbol_str = names.symbol,
+				      .module_str = names.module,
+				      .way_str = names.way,
+				      .address = f->address};
+	const struct scry_event head = {.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION};
+
+	scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
+	return scry_writer_payload(w->writer, &head, &ev, sizeof(ev));
+}
+
 static int tell_functions(struct scry_watch *w, struct trace *t)
 {
+	const struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
 	int r = 0;
 
-	for (; t->told < t->count && r == 0; t->told++) {
-		const struct traced *f = &t->functions[t->told];
-		struct scry_hook row = {.symbol = f->symbol,
-					.module = f->module,
-					.address = f->address,
-					.way = f->way};
-		const struct scry_patch_names names = scry_patch_names(w, &row);
-		struct scry_ev_function ev = {.function = t->told,
-					      .pid = (uint32_t)w->proc.pid,
-					      .symbol_str = names.symbol,
-					      .module_str = names.module,
-					      .way_str = names.way,
-					      .address = f->address};
-
-		scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
-		r = scry_writer_payload(
-			w->writer,
-			&(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION},
-			&ev, sizeof(ev));
-	}
+	for (; t->told < t->count && r == 0; t->told++)
+		r = tell_function(w, &t->functions[t->told], opts.pid,
+				  opts.first_function + t->told);
 	return r;
 }
 
 static int give(void *arg, const struct scry_track_run *run)
 {
 	return scry_calls_words(arg, run->tid, run->words, run->count);
+}
+
+/* Of a fork child that took a lane: as it says; 0: not yet. */
+static uint32_t lane_pid(const struct scry_watch *w)
+{
+	return w->inj.control
+		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/* It records in a lane already, the functions of its root. */
+static int adopt(struct scry_watch *w)
+{
+	struct trace *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->watch = w;
+	t->root = w->root->state;
+	w->state = t;
+	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &t->tracks);
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct trace *t = w->state;
+
+	scry_tracks_identify(t->tracks, w->proc.pid);
 }
 
 /* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
@@ -322,14 +389,51 @@ static bool is_ahead(const struct scry_watch *w, struct trace *t)
 	return t->is_ahead;
 }
 
+/* Of a child: those that it calls. */
+static int meet(void *arg, uint32_t function)
+{
+	struct scry_watch *w = arg;
+	const struct trace *t = w->state;
+	const struct scry_calls_opts opts = calls_opts(w, lane_pid(w));
+
+	return function < t->root->count ? tell_function(w, &t->root->functions[function], opts.pid,
+							 opts.first_function + function)
+					 : 0;
+}
+
+/* A fork child has taken a lane, and says who it is before its first word. */
+static int take_up(struct scry_watch *w, struct trace *t)
+{
+	struct scry_calls_opts opts;
+	int r;
+
+	if (!lane_pid(w))
+		return 0;
+	w->image = scry_session_part(w->session, lane_pid(w));
+	opts = calls_opts(w, lane_pid(w));
+	opts.is_child = true;
+	opts.meet = meet;
+	opts.meet_arg = w;
+	r = scry_calls_new(&opts, &t->calls);
+	for (uint32_t i = 0; i < t->root->count && r == 0; i++) {
+		const struct traced *f = &t->root->functions[i];
+
+		r = scry_calls_function(t->calls, f->shape.text_arg, f->text);
+	}
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	return r;
+}
+
 static int drain(struct scry_watch *w)
 {
 	struct trace *t = w->state;
 	struct scry_tracks_taken taken = {0};
-	int r, e;
+	int r = 0, e;
 
-	if (!t->tracks || is_ahead(w, t))
-		return 0;
+	if (t->root && !t->calls)
+		r = take_up(w, t);
+	if (r < 0 || !t->tracks || !t->calls || is_ahead(w, t))
+		return r;
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
@@ -357,26 +461,51 @@ static void leave(struct scry_watch *w)
 	}
 	scry_threads_record(&w->inj, false);
 	scry_loads_end(&t->hooks, &w->inj);
-	if (t->stats)
+	if (t->stats || t->root)
 		scry_shadow_settle(&w->inj); /* not now: leaving tries again */
 	scry_error_clear();
 	t->is_left = true;
 }
 
-/* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *w, const struct trace *t)
+static void note_met(struct scry_watch *w, const struct trace *t)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_cli *cli = w->opts->instrument_opts;
 
-	if (!cli->is_default)
-		return scry_loading_tell_unmet(w, &t->hooks, 1, "traced");
-	for (size_t q = 1; q < t->hooks.request_count; q++)
-		if (scry_loading_is_met(&t->hooks, q))
-			return 0;
-	return scry_fail(-ENOTSUP,
-			 "nothing was traced: process %d loaded none of the known client "
-			 "libraries; fix: name functions, -x SYMBOL[@LIB]",
-			 w->proc.pid);
+	for (int q = 0; q < cli->request_count && !t->root; q++)
+		cli->requests[q].is_met |= scry_loading_is_met(&t->hooks, t->first + (size_t)q);
+}
+
+static int nothing(const struct scry_calls_cli *cli, const struct scry_calls_request *q)
+{
+	if (cli->is_default)
+		return scry_fail(-ENOTSUP,
+				 "nothing was traced: no known client library was ever loaded; "
+				 "fix: name functions, -x SYMBOL[@LIB]");
+	return scry_fail(-ENOTSUP, "nothing was traced: no object was ever loaded that %s '%s'",
+			 q->of_slots ? "calls" : "defines", q->text + (*q->text == '+'));
+}
+
+/* What was waited for in vain. -ENOTSUP: there was nothing else. */
+static int tell_unmet(struct scry_watch *speaker)
+{
+	const struct scry_calls_cli *cli = speaker->opts->instrument_opts;
+	const struct scry_calls_request *unmet = NULL;
+	bool any = false;
+
+	for (int i = 0; i < cli->request_count; i++) {
+		const struct scry_calls_request *q = &cli->requests[i];
+
+		any |= q->is_met;
+		unmet = q->is_met ? unmet : q;
+	}
+	if (!any && unmet)
+		return nothing(cli, unmet);
+	for (int i = 0; i < cli->request_count && !cli->is_default; i++)
+		if (!cli->requests[i].is_met)
+			scry_watch_note(speaker, "%s: no object that %s it was ever loaded",
+					cli->requests[i].text + (*cli->requests[i].text == '+'),
+					cli->requests[i].of_slots ? "calls" : "defines");
+	return 0;
 }
 
 static int finish(struct scry_watch *w)
@@ -386,10 +515,12 @@ static int finish(struct scry_watch *w)
 	struct scry_tracks_stats tracks;
 	int r;
 
-	if (!t->tracks)
+	if (!t || !t->tracks) /* the sum of others */
 		return 0;
 	t->is_left = true;
 	r = drain(w);
+	if (!t->calls) /* it took a lane and did nothing more */
+		return r;
 	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
 	w->events = calls.calls;
@@ -404,8 +535,22 @@ static int finish(struct scry_watch *w)
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
-	scry_loading_tell(w, &t->hooks);
-	return r < 0 ? r : tell_unmet(w, t);
+	if (!t->root)
+		scry_loading_tell(w, &t->hooks);
+	note_met(w, t);
+	return r < 0 ? r : 0;
+}
+
+/* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	int r = finish(w);
+
+	into->events += w->events;
+	into->lost += w->lost;
+	into->errors += w->errors;
+	into->cost_ns += w->cost_ns;
+	return r;
 }
 
 static void done(struct scry_watch *w)
@@ -415,7 +560,8 @@ static void done(struct scry_watch *w)
 	if (!t)
 		return;
 	scry_tracks_free(t->tracks);
-	scry_hooks_close(&t->hooks);
+	if (!t->root)
+		scry_hooks_close(&t->hooks);
 	scry_calls_free(t->calls);
 	for (uint32_t i = 0; i < t->count; i++) {
 		free(t->functions[i].symbol);
@@ -429,12 +575,17 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_calls = {
 	.name = "calls",
 	.summary = "calls of library functions",
+	.follows_exec = true,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
 	.turn = turn,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,
+	.merge = merge,
 	.done = done,
+	.close = tell_unmet,
 };

@@ -102,10 +102,6 @@ int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, si
 	}
 	if (!unmet || unmet < h->request_count - first)
 		return 0;
-	if (h->request_to[last].way == SCRY_WAY_CALLS)
-		return scry_fail(-ENOTSUP,
-				 "nothing was %s: process %d: no object that it loaded calls '%s'",
-				 done, w->proc.pid, shown(h, last));
 	return scry_fail(-ENOTSUP,
 			 "nothing was %s: process %d never loaded an object that defines '%s'",
 			 done, w->proc.pid, shown(h, last));

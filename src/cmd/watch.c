@@ -171,13 +171,20 @@ static void open_pool(struct scry_watch *w)
 	}
 }
 
-uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
+uint32_t scry_session_parts(struct scry_session *s, uint32_t pid)
 {
 	uint64_t n = 0;
 
 	scry_map_get(&s->images, pid, &n);
-	scry_map_put(&s->images, pid, n + 1);
 	return (uint32_t)n;
+}
+
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
+{
+	uint32_t n = scry_session_parts(s, pid);
+
+	scry_map_put(&s->images, pid, n + 1ull);
+	return n;
 }
 
 static int put_in(struct scry_watch *w)

@@ -107,6 +107,9 @@ struct scry_instrument {
 	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
 	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
+	/* All processes are written; `speaker` is none of them, but may note. -errno with a
+	 * sentence: the watch has failed. May be NULL. */
+	int (*close)(struct scry_watch *speaker);
 };
 
 extern const struct scry_instrument scry_instrument_objects, scry_instrument_count,

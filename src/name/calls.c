@@ -31,6 +31,7 @@ struct scry_calls {
 	struct scry_calls_opts opts;
 	struct {
 		uint8_t text_arg, text;
+		bool is_met;
 	} functions[1u << SCRY_CALL_HOOK_BITS];
 	uint32_t function_count;
 	struct record *waiting; /* for the watermark */
@@ -53,6 +54,7 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 	if (!c)
 		return scry_fail(-ENOMEM, "no memory for calls");
 	c->opts = *opts;
+	c->last_call = opts->first_call;
 	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
 	*ret = c;
 	return 0;
@@ -230,13 +232,13 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 	int r = 0;
 
 	if (!scry_map_remove(&c->open, slot, &top))
-		c->stats.strange += end->how == SCRY_RETURN_DONE;
+		c->stats.strange += end->how == SCRY_RETURN_DONE && !c->opts.is_child;
 	while (top) {
 		struct open_call *o = &c->calls[top - 1];
 		const struct scry_event head = {.time_ns = time_of(c, end->tsc),
 						.tid = end->tid,
 						.type = SCRY_EVENT_RETURN};
-		struct scry_ev_return ev = {.function = o->function,
+		struct scry_ev_return ev = {.function = c->opts.first_function + o->function,
 					    .pid = c->opts.pid,
 					    .call = o->call,
 					    .how = end->how};
@@ -262,9 +264,10 @@ static void put_text(struct scry_calls *c, const uint64_t *word, struct scry_ev_
 {
 	const char *bytes = (const char *)(word + 1);
 	uint32_t length = (uint32_t)*word;
-	enum scry_calls_text text = c->functions[ev->function].text;
+	uint32_t function = ev->function - c->opts.first_function;
+	enum scry_calls_text text = c->functions[function].text;
 
-	ev->text_arg = c->functions[ev->function].text_arg;
+	ev->text_arg = c->functions[function].text_arg;
 	ev->flags |= *word & SCRY_CALL_TEXT_CUT ? SCRY_CALL_IS_CUT : 0;
 	if (c->opts.args == SCRY_CALLS_FULL) {
 		scry_buf_append(&c->text, bytes, length);
@@ -282,7 +285,7 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 	const uint64_t *words = c->arena.words + rec->at;
 	const struct scry_event head = {
 		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALL};
-	struct scry_ev_call ev = {.function = scry_call_hook(words[0]),
+	struct scry_ev_call ev = {.function = c->opts.first_function + scry_call_hook(words[0]),
 				  .pid = c->opts.pid,
 				  .call = call,
 				  .args = scry_call_args(words[0])};
@@ -312,6 +315,9 @@ static int begin_call(struct scry_calls *c, const struct record *rec)
 		r = end_calls(c, slot, &left);
 		below = 0;
 	}
+	if (r == 0 && c->opts.meet && !c->functions[scry_call_hook(head)].is_met)
+		r = c->opts.meet(c->opts.meet_arg, scry_call_hook(head));
+	c->functions[scry_call_hook(head)].is_met = true;
 	c->stats.calls++;
 	c->last_call++;
 	i = new_call(c);

@@ -28,6 +28,13 @@ struct scry_calls_opts {
 	struct scry_writer *writer;
 	uint32_t pid;
 	enum scry_calls_args args;
+	/* of all programs that the pid runs, and the process it was forked from */
+	uint64_t first_call;
+	uint32_t first_function;
+	bool is_child; /* calls of its parent return in it, too */
+	/* before the first call of a function is written; NULL: they are told already */
+	int (*meet)(void *arg, uint32_t function);
+	void *meet_arg;
 };
 
 int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret);

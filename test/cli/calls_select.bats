@@ -78,5 +78,5 @@ sums() {
 	scry_ends 2 calls -L -- true
 	says "nothing is to be traced"
 	scry_ends 125 calls -e no_such@MAIN -- true
-	says "no object that it loaded calls 'no_such@MAIN'"
+	says "no object was ever loaded that calls 'no_such@MAIN'"
 }
