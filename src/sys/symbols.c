@@ -15,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "sys/debug_file.h"
 #include "sys/filter.h"
 
 #define NAME_MAX_BYTES 512
@@ -181,6 +182,8 @@ static int find_names(struct scry_linkmap *lm, const struct request *q, size_t o
 					   .version = dyn.version};
 		r = add_symbol(lm, q, object, &f, dyn.type, ret);
 	}
+	if (!q->is_exported)
+		scry_debug_file_lend(o->elf, o->mapping ? o->mapping->path : o->name);
 	while (r == 0 && !q->is_exported && scry_elf_symtab_next(o->elf, &cursor, &sym)) {
 		f = (struct scry_function){.address = o->bias + sym.value,
 					   .size = sym.size,

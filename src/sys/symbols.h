@@ -5,7 +5,7 @@
  * address in LIB, or without LIB the run-time address. LIB is the soname or the last part of the
  * path of one or more objects; where none is called so, any part of the path ("mariadb"); a glob
  * too. All versions of a name and all namespaces are answers. Functions are taken from .dynsym and
- * .symtab, never from separate debug files; data is not.
+ * .symtab, or, where that was stripped, from a separate debug file (sys/debug_file); data is not.
  *
  * What begins with a sign is a filter expression (sys/filter.h), of names only.
  */

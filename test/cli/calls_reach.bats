@@ -136,6 +136,20 @@ counts() {
 	sums_are "$T/y.scry" '{"work" => 8}'
 }
 
+@test "static functions of stripped programs and libraries, by their debug files, if these are theirs" {
+	mkdir -p "$T/d/.debug"
+	objcopy --only-keep-debug "$TARGETS/target_traced" "$T/d/.debug/traced.debug"
+	objcopy --strip-all --add-gnu-debuglink="$T/d/.debug/traced.debug" "$TARGETS/target_traced" "$T/d/traced"
+	scry_ends 0 calls -x work -o "$T/x.scry" -- "$T/d/traced" 4 10 2
+	sums_are "$T/x.scry" '{"work" => 8}'
+	# of another build
+	objcopy --only-keep-debug "$TARGETS/target_taken" "$T/d/.debug/traced.debug"
+	scry_ends 125 calls -x work@MAIN -- "$T/d/traced" 4 10 2
+	says "no object was ever loaded that defines 'work@MAIN'"
+	rm "$T/d/.debug/traced.debug"
+	scry_ends 125 calls -x work@MAIN -- "$T/d/traced" 4 10 2
+}
+
 # plugs ARGS...: starts target_loader under scry calls ARGS; its input on 7.
 plugs() {
 	mkfifo "$T/plugs"
