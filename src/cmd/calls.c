@@ -97,8 +97,10 @@ static int add_all(struct scry_calls_cli *cli, const struct named *named)
 		r = add_filter(cli, "", named->callers.values[i], CALLER);
 	if (r < 0 || cli->request_count)
 		return r;
+	if (named->no_default && cli->system_calls)
+		return 0;
 	if (named->no_default)
-		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e or -l");
+		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e, -l or -S");
 	cli->is_default = true;
 	for (const struct scry_known *k = scry_known; k->symbol && r == 0; k++)
 		if (k->is_default)
@@ -115,6 +117,9 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		return r;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
+	if (cli->system_calls && opts->follow)
+		return scry_fail(-EINVAL,
+				 "-S tells the system calls of one process; fix: leave out -f");
 	if (cli->string_size > SCRY_CALL_TEXT_MAX)
 		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
 				 (unsigned long long)cli->string_size, SCRY_CALL_TEXT_MAX);
@@ -167,6 +172,8 @@ int scry_cmd_calls(int argc, char **argv)
 		{'g', "only-named", SCRY_OPT_FLAG, &named.no_default, NULL, "the same", NULL},
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "trace child processes too, and what they run", NULL},
+		{'S', "system-calls", SCRY_OPT_FLAG, &cli.system_calls, NULL,
+		 "trace system calls too, by the kernel's tracepoints", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),

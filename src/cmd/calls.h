@@ -19,7 +19,8 @@ struct scry_calls_request {
 struct scry_calls_cli {
 	struct scry_calls_request requests[SCRY_CALLS_REQUESTS_MAX];
 	int request_count;
-	bool is_default; /* nothing was named: the known ones */
+	bool is_default;   /* nothing was named: the known ones */
+	bool system_calls; /* too */
 	uint64_t string_size;
 	enum scry_calls_args args;
 };

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "cmd/calls.h"
+#include "cmd/calls_kernel.h"
 #include "cmd/calls_known.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
@@ -43,6 +44,7 @@ struct trace {
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
+	struct scry_calls_kernel *kernel; /* -S; NULL */
 	struct traced *functions;
 	uint32_t count, room, told;
 	size_t first;			       /* request that is the user's */
@@ -68,19 +70,12 @@ static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pi
 	};
 }
 
-/* The number of a row's function; one that comes back with its library keeps it. -errno. */
-static int number_of(struct trace *t, const struct scry_hook *row)
+/* Its number, or -errno with a sentence. Names are copied. */
+static int add_traced(struct trace *t, const struct traced *one)
 {
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	const struct scry_known *known = scry_known_find(row->symbol, row->module);
 	struct traced *f;
 
-	for (uint32_t i = 0; i < t->count; i++) {
-		f = &t->functions[i];
-		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
-		    (*f->symbol || f->address == row->address))
-			return (int)i;
-	}
 	if (t->count == SCRY_SHADOW_HOOKS_MAX)
 		return scry_fail(-E2BIG, "more than %u functions", SCRY_SHADOW_HOOKS_MAX);
 	if (t->count == t->room) {
@@ -93,12 +88,9 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 		t->room = room;
 	}
 	f = &t->functions[t->count];
-	*f = (struct traced){.symbol = strdup(row->symbol),
-			     .module = strdup(row->module),
-			     .address = row->address,
-			     .form = known ? known->form : UNKNOWN_FORM,
-			     .text = known ? known->text : SCRY_CALLS_OTHER,
-			     .way = row->way};
+	*f = *one;
+	f->symbol = strdup(one->symbol);
+	f->module = strdup(one->module);
 	if (!f->symbol || !f->module) {
 		free(f->symbol);
 		free(f->module);
@@ -112,6 +104,33 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 	t->count++;
 	return scry_calls_function(t->calls, f->shape.text_arg, f->text) < 0 ? -ENOMEM
 									     : (int)t->count - 1;
+}
+
+static int add_syscall(void *arg, const char *symbol, const char *form)
+{
+	return add_traced(arg, &(struct traced){.symbol = (char *)symbol,
+						.module = (char *)"kernel",
+						.form = form});
+}
+
+/* The number of a row's function; one that comes back with its library keeps it. -errno. */
+static int number_of(struct trace *t, const struct scry_hook *row)
+{
+	const struct scry_known *known = scry_known_find(row->symbol, row->module);
+	const struct traced *f;
+
+	for (uint32_t i = 0; i < t->count; i++) {
+		f = &t->functions[i];
+		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
+		    (*f->symbol || f->address == row->address))
+			return (int)i;
+	}
+	return add_traced(t, &(struct traced){.symbol = row->symbol,
+					      .module = row->module,
+					      .address = row->address,
+					      .form = known ? known->form : UNKNOWN_FORM,
+					      .text = known ? known->text : SCRY_CALLS_OTHER,
+					      .way = row->way});
 }
 
 /* What the stubs tell the agent. */
@@ -191,8 +210,9 @@ static int want_all(struct scry_hooks *h, void *arg)
 
 static int prepare(struct scry_watch *w)
 {
-	struct scry_calls_opts opts;
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = calloc(1, sizeof(*t));
+	struct scry_calls_opts opts;
 	int r;
 
 	if (!t)
@@ -210,6 +230,8 @@ static int prepare(struct scry_watch *w)
 		r = scry_shadow_refuse(&t->hooks);
 	if (r == 0)
 		r = fill_cookies(t, &t->hooks);
+	if (r == 0 && cli->system_calls)
+		r = scry_calls_kernel_open(w->proc.pid, &t->kernel);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
 }
@@ -278,6 +300,8 @@ static int enter(struct scry_watch *w)
 		scry_patch_tell_refused(w, &t->hooks, "traced");
 		if (!cli->is_default && !w->held)
 			scry_loading_tell_waiting(w, &t->hooks, t->first);
+		if (t->kernel)
+			scry_calls_kernel_switch(t->kernel, true);
 	}
 	return r;
 }
@@ -424,6 +448,22 @@ static int take_up(struct scry_watch *w, struct trace *t)
 	return r;
 }
 
+static int take_syscalls(const struct scry_watch *w, struct trace *t, uint64_t *watermark)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_kernel_take how = {.calls = t->calls,
+						   .number = add_syscall,
+						   .arg = t,
+						   .has_args = cli->args != SCRY_CALLS_NONE,
+						   .is_last = t->is_left || w->target_gone};
+	uint64_t until;
+	int r = scry_calls_kernel_take(t->kernel, &how, &until);
+
+	if (until < *watermark)
+		*watermark = until;
+	return r;
+}
+
 static int drain(struct scry_watch *w)
 {
 	struct trace *t = w->state;
@@ -437,8 +477,10 @@ static int drain(struct scry_watch *w)
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
+	r = r ? r : e;
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
-	e = tell_functions(w, t);
+	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
 	e = scry_calls_merge(t->calls, taken.watermark);
 	r = r ? r : e;
@@ -451,6 +493,8 @@ static void leave(struct scry_watch *w)
 	struct trace *t = w->state;
 
 	w->wake_fd = 0;
+	if (t->kernel)
+		scry_calls_kernel_switch(t->kernel, false);
 	if (!t->tracks)
 		return;
 	scry_shadow_pause(&w->inj);
@@ -498,7 +542,7 @@ static int tell_unmet(struct scry_watch *speaker)
 		any |= q->is_met;
 		unmet = q->is_met ? unmet : q;
 	}
-	if (!any && unmet)
+	if (!any && unmet && !cli->system_calls)
 		return nothing(cli, unmet);
 	for (int i = 0; i < cli->request_count && !cli->is_default; i++)
 		if (!cli->requests[i].is_met)
@@ -532,6 +576,8 @@ static int finish(struct scry_watch *w)
 			"entries and returns in signal handlers that interrupted scry's own");
 	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
 			"calls whose return could not be followed");
+	scry_watch_lost(w, t->kernel ? scry_calls_kernel_lost(t->kernel) : 0,
+			"system calls that found no room");
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
@@ -560,6 +606,7 @@ static void done(struct scry_watch *w)
 	if (!t)
 		return;
 	scry_tracks_free(t->tracks);
+	scry_calls_kernel_close(t->kernel);
 	if (!t->root)
 		scry_hooks_close(&t->hooks);
 	scry_calls_free(t->calls);

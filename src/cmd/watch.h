@@ -95,10 +95,9 @@ struct scry_instrument {
 	void (*identified)(struct scry_watch *w);
 	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
-	/* Once a turn of the keeper, each few ms, and when wake_fd is readable. May be NULL. */
+	/* Each few ms, and when wake_fd is readable. May be NULL. */
 	void (*turn)(struct scry_watch *w);
-	/* The watch is about to end, in the target all is still on; called of every watch before
-	 * one is left. May be NULL. */
+	/* It is about to end, all is still on; of every watch before one is left. May be NULL. */
 	void (*conclude)(struct scry_watch *w);
 	/* Stop producing; called while the target lives. */
 	void (*leave)(struct scry_watch *w);
@@ -107,8 +106,7 @@ struct scry_instrument {
 	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
 	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
-	/* All processes are written; `speaker` is none of them, but may note. -errno with a
-	 * sentence: the watch has failed. May be NULL. */
+	/* All are written; `speaker` is none of them, but may note. May be NULL. */
 	int (*close)(struct scry_watch *speaker);
 };
 
@@ -131,8 +129,7 @@ struct scry_news_head {
 	uint32_t size;
 	uint32_t reserved;
 };
-/* Messages of the front to the keeper are single bytes. End of file means: the front is gone, undo.
- */
+/* Messages of the front to the keeper are single bytes. End of file: the front is gone, undo. */
 #define SCRY_ORDER_STOP 's'
 
 /* The keeper's whole life; never returns. `fd` is the front's socket, `rec_fd` an empty file. */

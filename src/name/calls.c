@@ -173,6 +173,18 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 	return r;
 }
 
+int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event)
+{
+	uint32_t count = event->is_return ? 1 : event->count;
+	uint64_t words[2 + SCRY_CALL_ARGS_MAX];
+
+	words[0] = event->is_return ? scry_call_head(event->slot, SCRY_CALL_RETURN, 0)
+				    : scry_call_head(event->slot, count, event->function);
+	words[1] = event->tsc;
+	memcpy(words + 2, event->values, count * sizeof(*words));
+	return scry_calls_words(c, event->tid, words, 2 + count);
+}
+
 static int compare(const void *left, const void *right)
 {
 	const struct record *a = left, *b = right;

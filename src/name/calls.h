@@ -53,6 +53,17 @@ void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);
 /* Whole records of one thread, in its order; copied. */
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);
 
+/* A call that something else than the agent has seen, as if a thread had told it: its entry, with
+ * `count` values, or its return from the call that stands on the slot. */
+struct scry_calls_event {
+	uint64_t tsc, slot;
+	uint32_t tid, function;
+	bool is_return;
+	uint32_t count;
+	uint64_t values[SCRY_CALL_ARGS_MAX]; /* of a return: the result */
+};
+int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);
+
 /* Writes all that is stamped up to there. */
 int scry_calls_merge(struct scry_calls *c, uint64_t watermark);
 

@@ -127,13 +127,15 @@ static int set_glob(struct pattern *p, enum kind kind, struct part part)
 static int take_regex(const char **text, struct pattern *symbol, struct pattern *library)
 {
 	const char *from = *text + 1, *end = closing(from);
-	const char *at = end ? memchr(from, '@', (size_t)(end - from)) : NULL;
-	struct part first = {from, (size_t)((at ? at : end) - from)}, second;
+	struct part first = {from, 0}, second;
+	const char *at;
 	int r;
 
 	if (!end)
 		return scry_fail(-EINVAL, "'%s': the regular expression has no end; fix: /x/",
 				 *text);
+	at = memchr(from, '@', (size_t)(end - from));
+	first.size = (size_t)((at ? at : end) - from);
 	*text = end + 1;
 	r = first.size ? set_regex(symbol, &first) : 0;
 	if (r < 0 || !at || !library)
