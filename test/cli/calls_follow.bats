@@ -99,6 +99,54 @@ RUBY
 	finish "$pid"
 }
 
+children_are() { # N
+	[ "$(grep -c "^child" "$T/family.out")" -eq "$1" ]
+}
+
+# Of each child some calls were shown.
+all_are_shown() {
+	local child
+	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
+		grep -q "\"pid\": $child," "$T/scry.out" || return 1
+	done
+}
+
+@test "children that were there and that come, which live on: all are left as they were" {
+	local pid before child
+	need_root "entering a process that is not a child of scry"
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start family bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_family" stay 4
+	wait_for 20 children_are 4
+	pid=$(awk '/^pid/ { print $2 }' "$T/family.out")
+	before=$(state_of "$pid")
+	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
+		state_of "$child" >"$T/before.$child"
+	done
+	start scry "$SCRY" calls -f -p "$pid" -x labs --json
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	echo >&8
+	wait_for 20 children_are 6
+	wait_for 20 all_are_shown
+	kill -INT "$scry"
+	finish "$scry" || {
+		cat "$T/scry.err"
+		return 1
+	}
+	tail -1 "$T/scry.out" | grep -q '"lost": 0, "errors": 0'
+	as_before "$pid" "$before" "after its children were traced"
+	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
+		[ -e "$T/before.$child" ] || continue
+		as_before "$child" "$(cat "$T/before.$child")" "after it was traced as a child"
+	done
+	child=$(awk '/^child/ { print $2 }' "$T/family.out" | tail -1)
+	as_before "$child" "$(cat "$T"/before.* | head -4)" "after it was born traced" || [ "$(mappings "$child")" -eq 0 ]
+	exec 8>&-
+	finish "$pid"
+	in_file "^stayed right" "$T/family.out"
+}
+
 @test "front and keeper are killed: children and parent go on" {
 	local pid
 	start scry "$SCRY" calls -f -x labs -c -- sh -c 'while [ ! -e "$1" ]; do "$0" 12 || exit 9; done; echo all' "$TARGETS/target_family" "$T/stop"
