@@ -275,6 +275,29 @@ static bool is_asked_for(const struct scry_watch *w)
 	return false;
 }
 
+static void tell_by_slots(struct scry_watch *w, const struct scry_hooks *h)
+{
+	const struct scry_hook *first = NULL;
+	size_t count = 0;
+
+	for (size_t i = 0; i < h->count; i++) {
+		if (!h->rows[i].is_ifunc || !h->rows[i].way || h->rows[i].to.way == SCRY_WAY_CALLS)
+			continue;
+		first = first ? first : &h->rows[i];
+		count++;
+	}
+	if (first && count == 1)
+		scry_watch_note(w,
+				"%s is chosen at run time (IFUNC): calls of it through pointers "
+				"are not seen",
+				first->symbol);
+	else if (first)
+		scry_watch_note(w,
+				"%zu functions, %s the first, are chosen at run time (IFUNC): "
+				"calls of them through pointers are not seen",
+				count, first->symbol);
+}
+
 static int enter(struct scry_watch *w)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
@@ -298,6 +321,7 @@ static int enter(struct scry_watch *w)
 	r = scry_shadow_follow(&w->inj);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
+		tell_by_slots(w, &t->hooks);
 		if (!cli->is_default && !w->held)
 			scry_loading_tell_waiting(w, &t->hooks, t->first);
 		if (t->kernel)

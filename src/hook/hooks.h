@@ -45,9 +45,9 @@ struct scry_hook_to {
 };
 
 struct scry_hook {
-	uint64_t address; /* of the function */
-	char *symbol;	  /* "" for a bare address */
-	char *module;	  /* path of the object that defines it */
+	uint64_t address, resolver; /* of the function; of the IFUNC that chose it, or 0 */
+	char *symbol;		    /* "" for a bare address */
+	char *module;		    /* path of the object that defines it */
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */

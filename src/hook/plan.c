@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "hook/hooks.h"
+#include "hook/ifunc.h"
 #include "sys/filter.h"
 
 #define JUMP_BYTES 5
@@ -534,6 +535,9 @@ int scry_hooks_plan(struct scry_hooks *h)
 	int r;
 
 	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	r = scry_ifunc_choose(h);
+	if (r < 0)
+		return r;
 	h->place_count = h->refused = 0;
 	for (size_t i = 0; i < h->count; i++) {
 		h->rows[i].way = 0;
@@ -541,6 +545,7 @@ int scry_hooks_plan(struct scry_hooks *h)
 		h->rows[i].place_count = h->rows[i].unseen = 0;
 	}
 	r = plan_entries(h);
+	scry_ifunc_take_back(h);
 	scry_error_clear();
 	if (r == 0)
 		r = plan_callers(h);

@@ -164,6 +164,15 @@ static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t addre
 	return low < count && h->rows[low].address == address ? (ssize_t)low : -ENOENT;
 }
 
+/* Is what this IFUNC has chosen hooked? */
+static bool is_chosen(const struct scry_hooks *h, const struct scry_function *f)
+{
+	for (size_t i = 0; i < h->count && f->is_ifunc; i++)
+		if (h->rows[i].resolver == f->address && !h->rows[i].is_gone)
+			return true;
+	return false;
+}
+
 /* Rows for functions that are not hooked, and for slots of those that are reached by slots. */
 static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 {
@@ -184,7 +193,7 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 					 h->rows[live].to.way == SCRY_WAY_GOT ||
 					 h->rows[live].to.way == SCRY_WAY_CALLS);
 
-			if (live >= 0 && !by_slots)
+			if ((live >= 0 && !by_slots) || is_chosen(h, f))
 				continue;
 			r = scry_hooks_add(fresh, f, (uint32_t)q);
 			if (r == 0 && by_slots && to->way != SCRY_WAY_CALLS)

@@ -23,7 +23,7 @@
 struct request {
 	char name[NAME_MAX_BYTES];
 	const char *library; /* NULL: any */
-	bool is_glob, is_address, by_part, is_exported;
+	bool is_glob, is_address, by_part, is_exported, is_for_ifuncs;
 	uint64_t address;
 	struct scry_filter *filter; /* owned; NULL: one name, glob or address */
 };
@@ -152,6 +152,8 @@ static int add_symbol(struct scry_linkmap *lm, const struct request *q, size_t o
 {
 	struct scry_function function = *found;
 
+	if (q->is_for_ifuncs && type != STT_GNU_IFUNC)
+		return 0;
 	/* Assembler functions without a type: when asked for by name. */
 	if (type != STT_FUNC && type != STT_GNU_IFUNC && !(type == STT_NOTYPE && !q->is_glob))
 		return 0;
@@ -276,6 +278,15 @@ int scry_symbols_find_exported(struct scry_linkmap *lm, const char *request,
 			       struct scry_functions *ret)
 {
 	return find(lm, request, true, ret);
+}
+
+int scry_symbols_find_ifuncs(struct scry_linkmap *lm, struct scry_functions *ret)
+{
+	const struct request q = {.name = "*", .is_glob = true, .is_for_ifuncs = true};
+	size_t objects;
+
+	scry_linkmap_open_all(lm);
+	return find_in_objects(lm, &q, ret, &objects);
 }
 
 /* Names that objects the filter takes have slots for. */

@@ -44,6 +44,9 @@ struct scry_functions { /* zeroed: empty */
  * -EINVAL: no request; -ENOSPC, -ENOMEM; all with a sentence, and what was added stays.
  */
 int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret);
+/* All IFUNCs that loaded objects export or name. 0 or -errno as above. */
+int scry_symbols_find_ifuncs(struct scry_linkmap *lm, struct scry_functions *ret);
+
 /* Does it begin with a sign? */
 bool scry_symbols_is_filter(const char *request);
 

@@ -72,6 +72,15 @@ counts() {
 	done
 }
 
+@test "what an IFUNC chose, through a pointer; where it is another's choice too, that is said" {
+	scry_ends 0 calls -x strlen@libc.so.6 -o "$T/x.scry" -- "$TARGETS/target_taken" 300
+	"$SCRY" report --json "$T/x.scry" >"$T/lines"
+	"$RUBY" -rjson -e 'results = File.foreach(ARGV[0]).map { |l| JSON.parse(l) }.select { |c| c["function"] == "strlen" }.map { |c| c["result"] }
+		exit results.each_cons(300).any? { |r| r.uniq == [5] }' "$T/lines"
+	scry_ends 0 calls -x memcpy@libc.so.6 -x memmove@libc.so.6 -c -- "$TARGETS/target_taken" 3
+	grep -q "calls of .* through pointers are not seen" "$T/scry.out" "$T/scry.err"
+}
+
 @test "attached, before and after: static programs are left as they were" {
 	local pid before
 	need_root "entering a process that is not a child of scry"
