@@ -70,6 +70,39 @@ sums() {
 	grep -qE ' 50 .*labs' "$T/scry.out"
 }
 
+@test "all slots of a live process, the loader's among them: afterwards all are as before" {
+	local pid before plug
+	need_root "entering a process that is not a child of scry"
+	plug=$(realpath "$TARGETS/libplug.so")
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start loader bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_loader"
+	wait_for 10 in_file "^pid" "$T/loader.out"
+	pid=$PID
+	for what in "open $plug" close; do
+		echo "$what" >&8
+		wait_for 10 in_file "^${what%% *}" "$T/loader.out"
+	done
+	before=$(state_of "$pid")
+	start scry "$SCRY" calls -e '*' -p "$pid" -c --force -o "$T/x.scry"
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	for i in 1 2 3; do
+		echo "churn 5 $plug" >&8
+		wait_for 30 bash -c "[ \$(grep -c ^churned '$T/loader.out') -eq $i ]"
+	done
+	kill -INT "$scry"
+	finish "$scry" || {
+		cat "$T/scry.err"
+		return 1
+	}
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" "rows.to_h { |r| [r['function'], r['calls']] }.values_at('dlclose', 'puts') == [15, 3] && r['honesty']['errors'] == 0"
+	as_before "$pid" "$before" "after all slots were changed"
+	exec 8>&-
+	finish "$pid"
+}
+
 @test "what is no filter is refused with the reason" {
 	scry_ends 2 calls -x '/a(/' -- true
 	says "no regular expression"
