@@ -11,11 +11,33 @@
 
 #define SETTLE_TURNS 500 /* of a millisecond */
 #define STALE_TRIES 20
+#define STEPS 1000 /* instructions */
+#define STEPS_MAX 300000
 
-static int plan(const struct scry_watch *w, struct scry_hooks *h,
-		int (*want)(struct scry_hooks *h, void *arg), void *arg)
+/*
+ * glibc's loader has a list of objects when it has relocated them, musl's makes it a little later,
+ * without a system call at which it could be met: it goes on to there one instruction at a time.
+ */
+int scry_loading_open(struct scry_watch *w, struct scry_hooks *h)
 {
 	int r = scry_hooks_open(h, &w->proc);
+
+	for (int i = 0; i < STEPS_MAX && r == -EFAULT && w->held; i += STEPS) {
+		scry_hooks_close(h);
+		r = scry_tracee_step(w->held, STEPS);
+		if (r < 0)
+			return scry_fail(r, "process %d cannot be followed in its start",
+					 w->proc.pid);
+		scry_error_clear();
+		r = scry_hooks_open(h, &w->proc);
+	}
+	return r;
+}
+
+static int plan(struct scry_watch *w, struct scry_hooks *h,
+		int (*want)(struct scry_hooks *h, void *arg), void *arg)
+{
+	int r = scry_loading_open(w, h);
 
 	if (r == 0)
 		r = want(h, arg);

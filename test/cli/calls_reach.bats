@@ -46,6 +46,23 @@ counts() {
 	sums_are "$T/x.scry" "$want"
 }
 
+# plugs ARGS...: starts target_loader under scry calls ARGS; its input on 7.
+plugs() {
+	mkfifo "$T/plugs"
+	exec 7<>"$T/plugs"
+	start scry bash -c 'exec "$@" <"$0" 7>&-' "$T/plugs" "$SCRY" calls "$@" --force -o "$T/x.scry" -- "$TARGETS/target_loader"
+	scry=$PID
+	wait_for 20 in_file "^pid" "$T/scry.out"
+}
+
+say() { # LINE of the loader; and its answer
+	echo "$1" >&7
+	wait_for 30 in_file "$2" "$T/scry.out" || {
+		cat "$T/scry.out" "$T/scry.err"
+		return 1
+	}
+}
+
 @test "bound lazily or at once, with IBT's PLT or none, at a fixed address, static: all calls" {
 	echo "call 100" >"$T/input"
 	for way in lazy now ibt noplt nopie relr static static_pie; do
@@ -136,6 +153,12 @@ counts() {
 	grep -q "right$" "$T/scry.out"
 }
 
+@test "a program of musl" {
+	[ -x "$TARGETS/target_caller_musl" ] || skip "no musl-gcc"
+	echo "call 100" >"$T/input"
+	counts '{"work_fold" => 100, "work_mix" => 200}' work_fold work_mix -- "$TARGETS/target_caller_musl"
+}
+
 @test "a stripped library, and a static function of the program" {
 	mkdir "$T/lib"
 	strip -o "$T/lib/libwork.so" "$TARGETS/libwork.so"
@@ -157,23 +180,6 @@ counts() {
 	says "no object was ever loaded that defines 'work@MAIN'"
 	rm "$T/d/.debug/traced.debug"
 	scry_ends 125 calls -x work@MAIN -- "$T/d/traced" 4 10 2
-}
-
-# plugs ARGS...: starts target_loader under scry calls ARGS; its input on 7.
-plugs() {
-	mkfifo "$T/plugs"
-	start scry "$SCRY" calls "$@" -o "$T/x.scry" -- sh -c 'exec "$0" <"$1"' "$TARGETS/target_loader" "$T/plugs"
-	scry=$PID
-	exec 7>"$T/plugs"
-	wait_for 20 in_file "^pid" "$T/scry.out"
-}
-
-say() { # LINE of the loader; and its answer
-	echo "$1" >&7
-	wait_for 30 in_file "$2" "$T/scry.out" || {
-		cat "$T/scry.out" "$T/scry.err"
-		return 1
-	}
 }
 
 @test "dlopen, dlclose and again, dlmopen: from constructors on" {

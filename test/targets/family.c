@@ -46,10 +46,12 @@ static void child(const char *self, int i)
 
 static pid_t staying(int i)
 {
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 	volatile int same = i;
 
 	while (!pid) {
+		if (getppid() != parent)
+			_exit(1);
 		sink = labs(-same);
 		if (sink != i)
 			abort();
