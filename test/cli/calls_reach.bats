@@ -211,6 +211,17 @@ until fibers.empty?
 end
 puts "sum #{sum}"
 RUBY
-	scry_ends 0 calls -x rb_block_call -x rb_fiber_resume -x rb_fiber_yield --json -- "$RUBY" "$T/fibers.rb"
+	scry_ends 0 calls -x rb_block_call -x 'rb_fiber_yield*' -o "$T/x.scry" -- "$RUBY" "$T/fibers.rb"
 	grep -q "^sum 1540$" "$T/scry.out"
+	"$SCRY" report --json "$T/x.scry" >"$T/lines"
+	"$RUBY" -rjson - "$T/lines" <<'RUBY'
+calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+yields, blocks = %w[rb_fiber_yield rb_block_call].map { |f| calls.select { |c| c["function"].start_with?(f) } }
+exit 0 if yields.empty? # this Ruby yields by a function without a name
+puts honesty, yields.size, calls.map { |c| c["state"] }.tally
+# 20 fibers yield 1 + 2 + ... + 20 times; one that has not ended within each_slice is inside of rb_block_call
+inside = yields.count { |y| blocks.any? { |b| b["time_ns"] <= y["time_ns"] && y["time_ns"] <= b["time_ns"] + b["duration_ns"].to_i } }
+exit yields.size == 210 && inside == 210 && yields.all? { |c| c["state"] == "returned" } && honesty.values_at("lost", "errors") == [0, 0]
+RUBY
 }
