@@ -511,6 +511,15 @@ static int drain(struct scry_watch *w)
 	return r < 0 ? r : taken.fill;
 }
 
+/* Nobody follows calls while others are left, which may take longer than their lease. */
+static void conclude(struct scry_watch *w)
+{
+	const struct trace *t = w->state;
+
+	if (t->tracks)
+		scry_shadow_pause(&w->inj);
+}
+
 /* No new calls; those that wait for us go on; then returns lead home again. */
 static void leave(struct scry_watch *w)
 {
@@ -654,6 +663,7 @@ const struct scry_instrument scry_instrument_calls = {
 	.identified = identified,
 	.turn = turn,
 	.drain = drain,
+	.conclude = conclude,
 	.leave = leave,
 	.finish = finish,
 	.merge = merge,

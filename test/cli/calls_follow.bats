@@ -134,7 +134,10 @@ all_are_shown() {
 		cat "$T/scry.err"
 		return 1
 	}
-	tail -1 "$T/scry.out" | grep -q '"lost": 0, "errors": 0'
+	tail -1 "$T/scry.out" | grep -q '"lost": 0, "errors": 0' || {
+		tail -1 "$T/scry.out"
+		return 1
+	}
 	as_before "$pid" "$before" "after its children were traced"
 	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
 		[ -e "$T/before.$child" ] || continue
