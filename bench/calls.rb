@@ -27,6 +27,7 @@ def build
   system('cc', '-O2', '-DLIBRARY', '-shared', '-fPIC', '-o', lib, SOURCE, exception: true)
   system('cc', '-O2', '-pthread', '-o', "#{TMP}/traced", SOURCE, "-L#{TMP}", '-lmariadb_bench', "-Wl,-rpath,#{TMP}",
          exception: true)
+  File.write("#{TMP}/conf", PROTOTYPES)
 end
 
 class Caller
@@ -103,8 +104,11 @@ end
 
 WAYS = {
   'plain' => ['no string, 4 argument registers', 'plain 10000'],
-  'text' => ['a string of 44 bytes and 2 registers', 'text 10000']
+  'text' => ['a string of 44 bytes that is marked, 3 registers', 'text 10000'],
+  'other' => ['a string of 44 bytes, 2 registers', 'other 1000'],
+  'out' => ['the same, and a number that it writes', 'out 1000']
 }.freeze
+PROTOTYPES = "int traced_other(string, long);\nint traced_out(string, +long*);\n"
 
 def costs
   ns = Hash.new { |h, k| h[k] = {} }
@@ -113,10 +117,10 @@ def costs
     c = Caller.new
     WAYS.each do |way, (_, line)|
       least(ns[way], 'untraced', c.measure(line)[0])
-      function = way == 'text' ? 'mysql_real_query' : 'traced_plain'
+      function = way == 'text' ? 'mysql_real_query' : "traced_#{way}"
       value, = beside(c.pid, 'patch', 'time', function, '-o', "#{TMP}/o.json", '--force') { c.measure(line)[0] }
       least(ns[way], 'patch time', value)
-      value, said = beside(c.pid, 'calls', '-x', function, '-c') { c.measure(line)[0] }
+      value, said = beside(c.pid, 'calls', '-F', "#{TMP}/conf", '-x', function, '-c') { c.measure(line)[0] }
       least(ns[way], 'scry calls', value)
       lost += said[/([\d,]+) lost/, 1].to_s.delete(',').to_i
     end

@@ -53,13 +53,15 @@ PROGRAMS = {
   'Python, JSON (PYTHONMALLOC=malloc)' => ['/usr/bin/python3', File.join(TMP, 'parse.py')],
 }.freeze
 ENVIRONMENT = { 'PYTHONMALLOC' => 'malloc' }.freeze
-FILES = { 'scry' => 'x.scry', 'heaptrack --raw' => 'heap.raw*', 'text, a write a call' => 'text.log' }.freeze
+FILES = { 'scry' => 'x.scry', 'scry --preload' => 'p.scry', 'heaptrack --raw' => 'heap.raw*', 'text, a write a call' => 'text.log' }.freeze
 
 def run(recorder, command)
   Dir.glob(File.join(TMP, FILES.fetch(recorder, 'none'))).each { |f| File.delete(f) }
   env = ENVIRONMENT.dup
   case recorder
   when 'scry' then command = [SCRY, 'malloc', 'record', '-v', '--force', '-o', File.join(TMP, 'x.scry'), '--', *command]
+  when 'scry --preload'
+    command = [SCRY, 'malloc', 'record', '--preload', '-q', '--force', '-o', File.join(TMP, 'p.scry'), '--', *command]
   when 'heaptrack --raw' then command = ['heaptrack', '--raw', '-o', File.join(TMP, 'heap'), *command]
   when 'text, a write a call'
     env.update('LD_PRELOAD' => TEXT, 'TEXT_LOG' => File.join(TMP, 'text.log'))

@@ -1,7 +1,9 @@
 /*
  * Calls functions of a library in a loop and says what a call costs: for each line "plain N", "text
- * N" (a string of 44 bytes) or "many N THREADS" on stdin: the least and the median ns a call of 25
- * chunks of N calls; "many": one chunk in each thread, of the slowest.
+ * N" (a string of 44 bytes that the function is known to read), "other N" (one that it is not),
+ * "out N" (one that it is not, and a number that it writes) or "many N THREADS" on stdin: the least
+ * and the median ns a call of 25 chunks of N calls; "many": one chunk in each thread, of the
+ * slowest.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -14,6 +16,8 @@
 
 long traced_plain(long a, long b, long c, long d);
 int mysql_real_query(void *connection, const char *sql, unsigned long length);
+int traced_other(const char *text, long number);
+int traced_out(const char *text, long *number);
 
 #ifdef LIBRARY
 __attribute__((noinline, noclone)) long traced_plain(long a, long b, long c, long d)
@@ -27,6 +31,17 @@ __attribute__((noinline, noclone)) int mysql_real_query(void *connection, const 
 {
 	__asm__ volatile("");
 	return sql[length - 1] + (connection != NULL);
+}
+__attribute__((noinline, noclone)) int traced_other(const char *text, long number)
+{
+	__asm__ volatile("");
+	return text[0] + (number == 3);
+}
+
+__attribute__((noinline, noclone)) int traced_out(const char *text, long *number)
+{
+	*number = text[0];
+	return text[1];
 }
 #else
 static double now_ns(void)
@@ -44,15 +59,23 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static double chunk(int is_text, unsigned long n)
+static double chunk(char way, unsigned long n)
 {
 	static const char sql[] = "SELECT name FROM users WHERE id = 1234567890";
 	double began = now_ns();
 	volatile long sink = 0;
 
-	for (unsigned long i = 0; i < n; i++)
-		sink = is_text ? mysql_real_query((void *)&sink, sql, sizeof(sql) - 1)
-			       : traced_plain((long)i, 2, 3, sink);
+	long number;
+
+	if (way == 't')
+		for (unsigned long i = 0; i < n; i++)
+			sink = mysql_real_query((void *)&sink, sql, sizeof(sql) - 1);
+	else if (way == 'p')
+		for (unsigned long i = 0; i < n; i++)
+			sink = traced_plain((long)i, 2, 3, sink);
+	else
+		for (unsigned long i = 0; i < n; i++)
+			sink = way == 'o' ? traced_other(sql, (long)i) : traced_out(sql, &number);
 	return (now_ns() - began) / (double)n;
 }
 
@@ -60,7 +83,7 @@ static void *one(void *n)
 {
 	double *ns = malloc(sizeof(*ns));
 
-	*ns = chunk(0, (unsigned long)n);
+	*ns = chunk('p', (unsigned long)n);
 	return ns;
 }
 
@@ -92,7 +115,7 @@ int main(void)
 			continue;
 		}
 		for (int i = 0; i < CHUNKS; i++) {
-			ns[i] = chunk(!strcmp(how, "text"), n);
+			ns[i] = chunk(strcmp(how, "out") ? *how : 'w', n);
 			usleep(40000); /* so that a chunk finds an empty buffer */
 		}
 		qsort(ns, CHUNKS, sizeof(*ns), by_value);

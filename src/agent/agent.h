@@ -129,4 +129,7 @@ void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass)
 /* Writes the class's name; returns its bytes, 0 when it is not known. */
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 
+/* No new call is followed until the keeper says so: shadow.c. */
+void scry_agent_hold_calls(void);
+
 #endif

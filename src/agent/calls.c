@@ -1,100 +1,56 @@
 /*
- * Records of entries and returns: see wire/call_ring.h. Read are registers, and of memory only a
- * string that the function is about to read itself, so far as it will: up to its length, or within
- * the pages in which no NUL has been met yet. No more than a segment's part is copied.
+ * Records of entries and returns: see wire/call_ring.h.
  */
 #include "agent/calls.h"
+#include "agent/fetch.h"
 #include "agent/track.h"
 #include "wire/call_ring.h"
 
-#define PAGE_MASK 4095u
-#define LOWEST 65536u
-#define HIGHEST (1ull << 47)
-#define ONES 0x0101010101010101ull
+#define ENTRY_WORDS (2u + SCRY_CALL_ARGS_MAX + 1u)
+#define RETURN_WORDS 3u
 
-static uint64_t load(const uint8_t *at)
+static uint32_t string_max(void)
 {
-	uint64_t word;
+	uint32_t max = scry_agent.shadow.head.string_max;
 
-	__builtin_memcpy(&word, at, sizeof(word));
-	return word;
+	return max > SCRY_CALL_TEXT_MAX ? SCRY_CALL_TEXT_MAX : max;
 }
 
-/* The last, broken word. */
-static void copy_bytes(uint8_t *to, const uint8_t *from, uint64_t n)
+static const struct scry_call_plan *plan_of(uint64_t cookie)
 {
-	*(uint64_t *)(void *)to = 0;
-	for (uint64_t i = 0; i < n; i++)
-		to[i] = from[i];
+	uint32_t hook = cookie & (SCRY_SHADOW_HOOKS_MAX - 1);
+
+	return &scry_agent.shadow.plans[scry_agent.shadow.plan_of[hook] % SCRY_PLAN_UNITS];
 }
 
-static uint64_t copy_length(uint8_t *to, const uint8_t *from, uint64_t n)
+/* Behind the registers; returns the words. */
+static __attribute__((noinline)) uint32_t put_more(struct scry_agent_thread *t, uint64_t *to,
+						   const uint64_t *slot, const uint64_t *arguments,
+						   uint64_t cookie, uint64_t *saved,
+						   int *ret_has_read)
 {
-	uint64_t i = 0;
+	struct scry_fetching f;
 
-	for (; i + 8 <= n; i += 8)
-		*(uint64_t *)(void *)(to + i) = load(from + i);
-	if (i < n)
-		copy_bytes(to + i, from + i, n - i);
-	return n;
-}
-
-/* Up to the NUL, `max` at most. A load of eight bytes stays in the page of its first one, which is
- * no further than the NUL. */
-static uint64_t copy_nul(uint8_t *to, const uint8_t *from, uint64_t max)
-{
-	uint64_t i = 0, n = 0;
-
-	for (; i + 8 <= max && ((uint64_t)(from + i) & PAGE_MASK) <= PAGE_MASK - 7; i += 8) {
-		uint64_t word = load(from + i), nul = (word - ONES) & ~word & ONES << 7;
-
-		if (nul) {
-			n = (uint64_t)__builtin_ctzll(nul) / 8;
-			*(uint64_t *)(void *)(to + i) = word & ((1ull << 8 * n) - 1);
-			return i + n;
-		}
-		*(uint64_t *)(void *)(to + i) = word;
-	}
-	for (; i < max && from[i]; i++) {
-		if (i % 8 == 0)
-			*(uint64_t *)(void *)(to + i) = 0;
-		to[i] = from[i];
-	}
-	return i;
-}
-
-/* Words written, 0: there is no string. */
-static uint64_t put_text(uint64_t *w, const uint64_t *arguments, uint64_t cookie, uint32_t max)
-{
-	uint32_t text_arg = scry_call_cookie_text_arg(cookie);
-	const uint8_t *from = (const uint8_t *)arguments[text_arg - 1];
-	enum scry_call_text text = scry_call_cookie_text(cookie);
-	uint64_t length = arguments[text_arg], n;
-	int is_cut;
-
-	if ((uint64_t)from < LOWEST || (uint64_t)from > HIGHEST - SCRY_CALL_TEXT_MAX)
-		return 0;
-	if (text == SCRY_CALL_TEXT_BOTH)
-		length = (uint64_t)(int64_t)(int32_t)length;
-	if (text == SCRY_CALL_TEXT_LENGTH && (int64_t)length >= 0) {
-		n = copy_length((uint8_t *)(w + 1), from, length < max ? length : max);
-		is_cut = n < length;
-	} else {
-		if (text == SCRY_CALL_TEXT_NUL || (int64_t)length < 0)
-			length = ~0ull;
-		n = copy_nul((uint8_t *)(w + 1), from, length < max ? length : max);
-		is_cut = n == max && n < length && from[n];
-	}
-	w[0] = n | (is_cut ? SCRY_CALL_TEXT_CUT : 0);
-	return 1 + (n + 7) / 8;
+	f.plan = plan_of(cookie);
+	f.registers = arguments;
+	f.slot = slot;
+	f.saved = 0;
+	f.rax = f.rdx = 0;
+	f.tid = t->tid;
+	f.string_max = string_max();
+	f.has_read = 0;
+	if (f.plan->saved_count)
+		scry_fetch_save(&f, saved);
+	to[0] = scry_fetch(&f, to + 1);
+	*ret_has_read = f.has_read;
+	return (uint32_t)to[0];
 }
 
 uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint64_t cookie,
-			   int is_tail)
+			   int is_tail, uint64_t *saved)
 {
 	uint32_t args = scry_call_cookie_args(cookie), hook = cookie & (SCRY_SHADOW_HOOKS_MAX - 1);
-	uint32_t text_arg = scry_call_cookie_text_arg(cookie), room = 2 + args;
-	uint32_t max = scry_agent.shadow.head.string_max;
+	uint32_t room = 2 + args;
 	struct scry_agent_thread *t = scry_track_enter();
 	uint64_t *w, tsc = 0, head;
 
@@ -102,25 +58,27 @@ uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint
 		scry_track_passed();
 		return 0;
 	}
-	if (max > SCRY_CALL_TEXT_MAX)
-		max = SCRY_CALL_TEXT_MAX;
-	if (text_arg)
-		room += 1 + max / 8;
+	if (cookie & SCRY_CALL_HAS_PLAN)
+		room += 1 + SCRY_CALL_MORE_MAX;
 	w = scry_track_reserve(t, room);
 	if (likely(w)) {
 		tsc = scry_track_stamp(t, &w);
 		head = scry_call_head((uint64_t)slot, args, hook) | (is_tail ? SCRY_CALL_TAIL : 0);
-		w[1] = tsc;
 		for (uint32_t i = 0; i < args; i++)
 			w[2 + i] = arguments[i];
 		room = 2 + args;
-		if (text_arg) {
-			uint64_t words = put_text(w + room, arguments, cookie, max);
+		if (cookie & SCRY_CALL_HAS_PLAN) {
+			int has_read = 0;
+			uint32_t more =
+				put_more(t, w + room, slot, arguments, cookie, saved, &has_read);
 
-			head |= words ? SCRY_CALL_TEXT : 0;
-			room += words;
+			head |= more ? SCRY_CALL_MORE : 0;
+			room += more ? 1 + more : 0;
+			if (has_read) /* its time is ours, not the function's */
+				tsc = scry_tsc();
 		}
 		w[0] = head;
+		w[1] = tsc;
 		scry_track_publish(t, w + room);
 	} else {
 		scry_track_lost();
@@ -129,7 +87,45 @@ uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint
 	return tsc;
 }
 
-void scry_call_returned(const uint64_t *slot, uint64_t result)
+/* The parts of a call, in a record before that of the return. Returns the words. */
+static uint32_t put_back(const struct scry_agent_thread *t, uint64_t *w, const uint64_t *slot,
+			 const struct scry_call_back *back)
+{
+	struct scry_fetching f;
+	uint64_t tsc = w[1];
+
+	f.plan = back->plan;
+	f.registers = 0;
+	f.slot = slot;
+	f.saved = back->saved;
+	f.rax = slot[-1]; /* as agent/keep.h saves them */
+	f.rdx = slot[-8];
+	f.tid = t->tid;
+	f.string_max = string_max();
+	f.has_read = 0;
+	w[0] = scry_call_head((uint64_t)slot, SCRY_CALL_RETURN, back->hook) | SCRY_CALL_MORE;
+	w[1] = tsc;
+	w[2] = scry_fetch(&f, w + 3);
+	return w[2] ? 3 + (uint32_t)w[2] : 0;
+}
+
+/* Of calls that end together by tail calls, all but the last one. */
+static void put_others(struct scry_agent_thread *t, const uint64_t *slot,
+		       const struct scry_call_back *backs, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t *w = scry_track_reserve(t, RETURN_WORDS + SCRY_CALL_MORE_MAX);
+
+		if (w) {
+			uint64_t tsc = scry_track_stamp(t, &w);
+
+			w[1] = tsc;
+			scry_track_publish(t, w + put_back(t, w, slot, &backs[i]));
+		}
+	}
+}
+
+void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs, uint32_t count)
 {
 	struct scry_agent_thread *t = scry_track_enter();
 	uint64_t *w;
@@ -138,19 +134,26 @@ void scry_call_returned(const uint64_t *slot, uint64_t result)
 		scry_track_passed();
 		return;
 	}
-	w = scry_track_reserve(t, 3);
+	if (unlikely(count > 1))
+		put_others(t, slot, backs + 1, count - 1);
+	w = scry_track_reserve(t, RETURN_WORDS + (count ? RETURN_WORDS + SCRY_CALL_MORE_MAX : 0));
 	if (likely(w)) {
 		uint64_t tsc = scry_track_stamp(t, &w);
 
+		if (count) {
+			w[1] = tsc;
+			w += put_back(t, w, slot, backs);
+		}
 		w[0] = scry_call_head((uint64_t)slot, SCRY_CALL_RETURN, 0);
 		w[1] = tsc;
-		w[2] = result;
-		scry_track_publish(t, w + 3);
+		w[2] = slot[-1];
+		scry_track_publish(t, w + RETURN_WORDS);
 	} else {
 		scry_track_lost();
 	}
 	scry_track_leave(t);
 }
 _Static_assert(SCRY_SHADOW_HOOKS_MAX == 1u << SCRY_CALL_HOOK_BITS, "one number");
-_Static_assert(2 + SCRY_CALL_ARGS_MAX + 1 + SCRY_CALL_TEXT_MAX / 8 <= SCRY_TRACK_RECORD_MAX,
-	       "fits");
+_Static_assert(ENTRY_WORDS + SCRY_CALL_MORE_MAX <= SCRY_TRACK_RECORD_MAX, "fits");
+_Static_assert(2 * RETURN_WORDS + SCRY_CALL_MORE_MAX <= SCRY_TRACK_RECORD_MAX, "fits");
+_Static_assert(SCRY_CALL_TEXT_MAX / 8 + 2 <= SCRY_CALL_MORE_MAX, "a string fits");

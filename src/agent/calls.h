@@ -9,9 +9,25 @@
 /* From the registers that agent/shadow.S has saved up to the slot, in words: agent/keep.h. */
 #define SCRY_CALL_REGISTERS 12
 
-/* Its TSC; 0: it could not be told, and its return need not be. */
+/* Its TSC; 0: it could not be told, and its return need not be. `saved`: what its return needs goes
+ * there. */
 uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint64_t cookie,
-			   int is_tail);
-void scry_call_returned(const uint64_t *slot, uint64_t result);
+			   int is_tail, uint64_t *saved);
+
+/* A call that has parts at its return. */
+struct scry_call_back {
+	uint32_t hook;
+	const struct scry_call_plan *plan;
+	uint64_t saved[SCRY_PLAN_SAVED_MAX];
+};
+/* The plan of a hook's function, where its return has parts; else NULL. */
+static inline const struct scry_call_plan *scry_call_plan_back(uint32_t hook)
+{
+	uint32_t at = scry_agent.shadow.plan_of[hook % SCRY_SHADOW_HOOKS_MAX];
+	const struct scry_call_plan *plan = &scry_agent.shadow.plans[at % SCRY_PLAN_UNITS];
+
+	return unlikely(at) && (plan->back | plan->back_rdx | plan->back_vectors) ? plan : 0;
+}
+void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs, uint32_t count);
 
 #endif

@@ -8,6 +8,9 @@
  * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
  * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
  * lies in the gate page, which is wiped there.
+ *
+ * What the keeper has not seen may be an unwinder, which must not meet a return address that leads
+ * to us: until it has, no new calls are followed.
  */
 #include <stdint.h>
 
@@ -92,10 +95,9 @@ void scry_agent_load(uint64_t arg)
 	given_up = __atomic_load_n(&c->load_given_up, __ATOMIC_RELAXED);
 	ticket = __atomic_add_fetch(&c->load_seq, 1, __ATOMIC_SEQ_CST);
 	futex(&c->load_seq, FUTEX_WAKE, 1, 0);
-	if (is_before(__atomic_load_n(&c->load_done, __ATOMIC_RELAXED), given_up)) {
-		__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
-		__atomic_fetch_add(&c->load_late, 1, __ATOMIC_RELAXED);
-	} else if (!wait_for(c, ticket)) {
+	if (is_before(__atomic_load_n(&c->load_done, __ATOMIC_RELAXED), given_up) ||
+	    !wait_for(c, ticket)) {
+		scry_agent_hold_calls();
 		__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
 		__atomic_fetch_add(&c->load_late, 1, __ATOMIC_RELAXED);
 	}

@@ -7,10 +7,14 @@
  */
 #include "agent/calls.h"
 #include "agent/track.h"
+#include "wire/call_ring.h"
 
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
 #define NO_THUNK (~0ull)
 #define RESTORER_BYTES 9
+#define PR_SET_SECCOMP 22
+#define SYS_PRCTL 157
+#define SYS_SECCOMP 317
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie);
 void scry_agent_returned(uint64_t *slot);
@@ -127,17 +131,43 @@ static void change(struct scry_shadow *s, uint32_t from, uint32_t to)
 	__atomic_compare_exchange_n(&s->head.on, &from, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* Off, or paused, because the keeper has not refreshed its lease: it may have again. */
+void scry_agent_hold_calls(void)
+{
+	change(&scry_agent.shadow, SCRY_SHADOW_ON, SCRY_SHADOW_HELD);
+	change(&scry_agent.shadow, SCRY_SHADOW_PAUSED, SCRY_SHADOW_HELD);
+}
+
+/* Off, held, or paused, because the keeper has not refreshed its lease: it may have again. */
 static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t hook)
 {
-	if (s->head.on != SCRY_SHADOW_PAUSED || !scry_agent.gate->open)
+	uint32_t on = s->head.on;
+
+	if (on == SCRY_SHADOW_OFF || !scry_agent.gate->open)
 		return 0;
-	if (tsc() >= scry_agent.control->lease_tsc) {
+	if (on == SCRY_SHADOW_HELD || tsc() >= scry_agent.control->lease_tsc) {
 		add(&stats_of(s, hook)->missed, 1);
 		return 0;
 	}
 	change(s, SCRY_SHADOW_PAUSED, SCRY_SHADOW_ON);
 	return 1;
+}
+
+static void forbid(struct scry_shadow *s)
+{
+	__atomic_store_n(&s->head.may_read, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&stats_of(s, 0)->forbidden, 1, __ATOMIC_RELAXED);
+}
+
+/* Does this call forbid system calls? Those of ours could end the program. */
+static __attribute__((noinline)) void guard(struct scry_shadow *s, const uint64_t *arguments,
+					    uint64_t cookie)
+{
+	int is_prctl = (cookie & SCRY_CALL_IS_PRCTL) != 0;
+
+	if (is_prctl ? arguments[0] == PR_SET_SECCOMP
+		     : arguments[0] == SYS_SECCOMP ||
+			       (arguments[0] == SYS_PRCTL && arguments[1] == PR_SET_SECCOMP))
+		forbid(s);
 }
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie)
@@ -148,6 +178,11 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 	struct scry_shadow_entry *e = 0;
 	int is_pending;
 
+	if (unlikely(cookie & (SCRY_CALL_IS_PRCTL | SCRY_CALL_IS_SYSCALL)) && s->head.records) {
+		guard(s, arguments, cookie);
+		if (cookie & SCRY_CALL_IS_GUARD)
+			return;
+	}
 	if (unlikely(s->head.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
 	if (unlikely(!scry_agent.gate->open) && !(s->head.records && scry_track_moves_in()))
@@ -168,7 +203,9 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 	if (!is_pending)
 		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);
-	e->tsc = s->head.records ? scry_call_entered(slot, arguments, cookie, is_pending) : tsc();
+	e->tsc = s->head.records ? scry_call_entered(slot, arguments, cookie, is_pending,
+						     s->saved[e - &s->entries[0][0]])
+				 : tsc();
 	if (unlikely(e->tsc >= scry_agent.control->lease_tsc))
 		change(s, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
 }
@@ -188,6 +225,20 @@ static void record(const struct scry_shadow *s, uint64_t hook, uint64_t ticks)
 		;
 }
 
+/* 1: it has parts at its return. What they need is taken out before its entry is free. */
+static int keep_back(struct scry_call_back *back, uint64_t hook, const uint64_t *saved)
+{
+	const struct scry_call_plan *plan = scry_call_plan_back((uint32_t)hook);
+
+	if (likely(!plan))
+		return 0;
+	back->hook = (uint32_t)hook;
+	back->plan = plan;
+	for (uint32_t i = 0; i < SCRY_PLAN_SAVED_MAX; i++)
+		back->saved[i] = saved[i];
+	return 1;
+}
+
 /* `slot` holds the thunk's number; it gets the address to go on at. */
 void scry_agent_returned(uint64_t *slot)
 {
@@ -195,6 +246,8 @@ void scry_agent_returned(uint64_t *slot)
 	uint64_t now = s->head.records ? 0 : tsc(), found = 0, told = 0;
 	struct scry_shadow_entry *ways = s->entries[scry_shadow_bucket((uint64_t)slot)];
 	int is_open = scry_agent.gate->open != 0;
+	struct scry_call_back backs[SCRY_SHADOW_WAYS];
+	uint32_t back_count = 0;
 
 	*slot = s->originals[*slot];
 	for (uint32_t i = 0; i < SCRY_SHADOW_WAYS; i++) {
@@ -204,6 +257,9 @@ void scry_agent_returned(uint64_t *slot)
 		if (key >> SCRY_SHADOW_HOOK_BITS != (uint64_t)slot >> 3)
 			continue;
 		found = 1;
+		if (s->head.records && then && is_open)
+			back_count += keep_back(&backs[back_count], key & HOOK_MASK,
+						s->saved[&ways[i] - &s->entries[0][0]]);
 		__atomic_store_n(&ways[i].key, 0, __ATOMIC_RELEASE);
 		if (unlikely(!is_open))
 			continue;
@@ -213,7 +269,7 @@ void scry_agent_returned(uint64_t *slot)
 			record(s, key & HOOK_MASK, now - then);
 	}
 	if (told)
-		scry_call_returned(slot, slot[-1]); /* rax, as agent/keep.h saves it */
+		scry_call_returned(slot, backs, back_count);
 	if (unlikely(!found))
 		add(&s->head.orphans, 1);
 }

@@ -9,7 +9,7 @@
 #define SCRY_THREADS 4096u /* that are known at a time; more pass through, and are counted */
 #define SCRY_THREADS_PROBES 64u
 #define SCRY_TRACK_ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
-#define SCRY_TRACK_RECORD_MAX 528u /* words */
+#define SCRY_TRACK_RECORD_MAX 656u /* words */
 #define SCRY_TRACK_TIME_WORDS 2u
 _Static_assert(SCRY_TRACK_RECORD_MAX + 2 * SCRY_TRACK_TIME_WORDS <= SCRY_TRACK_ROOM, "it fits");
 #define SCRY_TRACK_EPOCH (1ull << 38) /* ticks after which a TIME record comes */

@@ -13,7 +13,8 @@
 #define SYS_FUTEX 202
 #define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
 #define NAP_NS 5000000
-#define NAPS_MAX 200  /* without a segment given back, by anybody */
+#define NAPS_MAX 200 /* without a segment given back, by anybody */
+#define AWAIT_NAPS 400
 #define NO_TRACK 1ull /* a state that no segment has */
 #define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
@@ -114,6 +115,17 @@ static struct scry_agent_thread *claim_entry(uint64_t fs)
 	return 0;
 }
 
+void scry_track_await_keeper(void)
+{
+	struct scry_control *c = scry_agent.control;
+
+	for (int i = 0; i < AWAIT_NAPS && !__atomic_load_n(&c->owner_pid, __ATOMIC_ACQUIRE); i++) {
+		if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+			return;
+		nap(&c->owner_pid, 0);
+	}
+}
+
 /* A fork child that is to be recorded too takes a lane at its first event. Other threads that it
  * may have by then pass until that is done. */
 int scry_track_moves_in(void)
@@ -130,6 +142,8 @@ int scry_track_moves_in(void)
 		return 0;
 	__atomic_store_n(&scry_agent.control->lane_pid, (uint64_t)syscall4(SYS_GETPID, 0, 0, 0, 0),
 			 __ATOMIC_RELEASE);
+	if (scry_agent.follow.waits)
+		scry_track_await_keeper();
 	return 1;
 }
 

@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/opt.h"
-#include "cmd/calls_known.h"
+#include "cmd/calls_protos.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
@@ -87,6 +87,8 @@ struct named {
 
 static int add_all(struct scry_calls_cli *cli, const struct named *named)
 {
+	const struct scry_proto *known;
+	size_t next = 0;
 	int r = 0;
 
 	for (size_t i = 0; i < named->functions.count && r == 0; i++)
@@ -102,9 +104,8 @@ static int add_all(struct scry_calls_cli *cli, const struct named *named)
 	if (named->no_default)
 		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e, -l or -S");
 	cli->is_default = true;
-	for (const struct scry_known *k = scry_known; k->symbol && r == 0; k++)
-		if (k->is_default)
-			r = add(cli, join(k->symbol, "@", k->library), FUNCTION);
+	while (r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
+		r = add(cli, join(known->name, "@", known->library), FUNCTION);
 	return r;
 }
 
@@ -146,12 +147,14 @@ static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 			       : scry_run(opts, &scry_instrument_calls, report);
 	for (int i = 0; i < cli->request_count; i++)
 		free(cli->requests[i].text);
+	scry_protos_free(cli->protos);
 	return status;
 }
 
 int scry_cmd_calls(int argc, char **argv)
 {
 	static struct scry_calls_cli cli = {.string_size = 256};
+	struct scry_opt_strings files = {0};
 	struct named named = {0};
 	struct scry_watch_opts opts = {.instrument_opts = &cli};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
@@ -174,6 +177,8 @@ int scry_cmd_calls(int argc, char **argv)
 		 "trace child processes too, and what they run", NULL},
 		{'S', "system-calls", SCRY_OPT_FLAG, &cli.system_calls, NULL,
 		 "trace system calls too, by the kernel's tracepoints", NULL},
+		{'F', "prototypes", SCRY_OPT_STRINGS, &files, "FILE",
+		 "read prototypes, as in ltrace.conf; may be repeated", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
@@ -200,9 +205,12 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r == 0)
 		r = check(&cli, &opts, &report);
 	if (r == 0)
+		r = scry_calls_protos_read(files.values, files.count, &cli.protos);
+	if (r == 0)
 		r = add_all(&cli, &named);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
+	cli.reads_unsure = files.count && cli.args != SCRY_CALLS_NONE;
 	return run(&cli, &opts, &report, sums);
 }

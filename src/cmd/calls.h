@@ -6,6 +6,7 @@
 
 #include "cmd/watch.h"
 #include "name/calls.h"
+#include "proto/protos.h"
 
 #define SCRY_CALLS_REQUESTS_MAX 160
 
@@ -23,6 +24,8 @@ struct scry_calls_cli {
 	bool system_calls; /* too */
 	uint64_t string_size;
 	enum scry_calls_args args;
+	struct scry_protos *protos; /* owned */
+	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };
 
 extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */

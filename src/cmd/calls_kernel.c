@@ -52,18 +52,38 @@ void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on)
 	scry_syscalls_switch(k->syscalls, on);
 }
 
+/* "long SYS_write(int, addr, ulong);" */
+static void write_prototype(const char *symbol, const char *form, char *ret, size_t room)
+{
+	static const char letters[] = "lxiuzp";
+	static const char *const types[] = {"long", "guess(long)", "int", "uint", "ulong", "addr"};
+	int n = 0;
+
+	for (size_t i = 0; form[i]; i++) {
+		const char *letter = strchr(letters, form[i]);
+
+		n += snprintf(ret + n, room - (size_t)n, "%s%s", i > 1 ? ", " : "",
+			      types[letter ? letter - letters : 1]);
+		if (i == 0)
+			n += snprintf(ret + n, room - (size_t)n, " %s(", symbol);
+	}
+	snprintf(ret + n, room - (size_t)n, ");\n");
+}
+
 static int meet(struct scry_calls_kernel *k, uint32_t number)
 {
 	const char *name = scry_syscall_name(number);
-	char *symbol = k->numbers[number].symbol;
+	char *symbol = k->numbers[number].symbol, *form = k->numbers[number].form;
+	char prototype[256];
 	int n;
 
 	if (name)
 		snprintf(symbol, sizeof(k->numbers[number].symbol), "SYS_%s", name);
 	else
 		snprintf(symbol, sizeof(k->numbers[number].symbol), "SYS_%u", number);
-	scry_syscall_form(k->syscalls, number, k->numbers[number].form);
-	n = k->how->number(k->how->arg, symbol, k->numbers[number].form);
+	scry_syscall_form(k->syscalls, number, form);
+	write_prototype(symbol, form, prototype, sizeof(prototype));
+	n = k->how->number(k->how->arg, symbol, prototype);
 	if (n >= 0)
 		k->numbers[number].function = (uint32_t)n + 1;
 	return n < 0 ? n : 0;

@@ -22,8 +22,8 @@ void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on);
 
 struct scry_calls_kernel_take {
 	struct scry_calls *calls;
-	/* the number of a function that is new; `symbol` and `form` live as long as this. -errno */
-	int (*number)(void *arg, const char *symbol, const char *form);
+	/* the number of a function that is new, with its prototype (ltrace.conf(5)). -errno */
+	int (*number)(void *arg, const char *symbol, const char *prototype);
 	void *arg;
 	bool has_args, is_last;
 };

@@ -12,29 +12,31 @@
 
 #include "base/err.h"
 #include "cmd/calls.h"
+#include "cmd/calls_debug.h"
 #include "cmd/calls_kernel.h"
-#include "cmd/calls_known.h"
+#include "cmd/calls_requests.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
+#include "hook/call_plans.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
+#include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
-#define UNKNOWN_FORM "xxxxx" /* four arguments, as ltrace shows them */
 #define LAST_TURNS 50
 #define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
 
 struct traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
 	uint64_t address;
-	const char *form;
-	struct scry_known_shape shape;
-	enum scry_calls_text text;
+	const struct scry_proto *proto;
+	uint32_t args; /* registers that are told */
+	bool has_plan;
 	uint32_t way;
 	bool is_told;
 };
@@ -45,6 +47,8 @@ struct trace {
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
 	struct scry_calls_kernel *kernel; /* -S; NULL */
+	struct scry_call_plans plans;
+	struct scry_protos *debug; /* prototypes from debug information */
 	struct traced *functions;
 	uint32_t count, room, told;
 	size_t first;			       /* request that is the user's */
@@ -52,6 +56,8 @@ struct trace {
 	uint64_t look_ns;
 	uint64_t size_ns;
 	bool is_suspicious, is_left, is_ahead;
+	uint32_t guards; /* requests at the end: ways into seccomp */
+	bool is_forbidden, is_unsure;
 	/* of a fork child */
 	const struct trace *root; /* whose functions these are; NULL: it was entered */
 };
@@ -70,11 +76,33 @@ static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pi
 	};
 }
 
+/* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
+ * or -ENOMEM, -E2BIG. */
+static int plan_calls(struct trace *t, struct traced *f)
+{
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
+	struct scry_plan plan = {0};
+	int r;
+
+	if (cli->args != SCRY_CALLS_NONE)
+		scry_plan_make(f->proto, &opts, &plan);
+	t->is_unsure |= plan.is_unsure;
+	if (plan.is_unsure && !cli->reads_unsure) {
+		opts.is_sure_only = true;
+		scry_plan_make(f->proto, &opts, &plan);
+	}
+	r = scry_call_plans_add(&t->plans, plan.is_needed ? &plan.head : NULL, plan.ops);
+	f->args = plan.args;
+	f->has_plan = r > 0;
+	return r < 0 ? r : scry_calls_function(t->calls);
+}
+
 /* Its number, or -errno with a sentence. Names are copied. */
 static int add_traced(struct trace *t, const struct traced *one)
 {
-	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	struct traced *f;
+	int r;
 
 	if (t->count == SCRY_SHADOW_HOOKS_MAX)
 		return scry_fail(-E2BIG, "more than %u functions", SCRY_SHADOW_HOOKS_MAX);
@@ -91,32 +119,34 @@ static int add_traced(struct trace *t, const struct traced *one)
 	*f = *one;
 	f->symbol = strdup(one->symbol);
 	f->module = strdup(one->module);
-	if (!f->symbol || !f->module) {
+	r = f->symbol && f->module ? plan_calls(t, f)
+				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+	if (r < 0) {
 		free(f->symbol);
 		free(f->module);
-		return scry_fail(-ENOMEM, "no memory for %u functions", t->count);
+		return r;
 	}
-	f->shape = scry_known_shape(f->form);
-	if (cli->args == SCRY_CALLS_NONE)
-		f->shape = (struct scry_known_shape){0};
-	if (!cli->string_size)
-		f->shape.text_arg = 0;
-	t->count++;
-	return scry_calls_function(t->calls, f->shape.text_arg, f->text) < 0 ? -ENOMEM
-									     : (int)t->count - 1;
+	return (int)t->count++;
 }
 
-static int add_syscall(void *arg, const char *symbol, const char *form)
+static int add_syscall(void *arg, const char *symbol, const char *prototype)
 {
-	return add_traced(arg, &(struct traced){.symbol = (char *)symbol,
-						.module = (char *)"kernel",
-						.form = form});
+	struct trace *t = arg;
+	const struct scry_proto *proto = NULL;
+
+	if (scry_protos_read(t->debug, "the kernel", prototype, strlen(prototype)) == 0)
+		proto = scry_protos_find(t->debug, symbol, "");
+	scry_error_clear();
+	return add_traced(t, &(struct traced){.symbol = (char *)symbol,
+					      .module = (char *)"kernel",
+					      .proto = proto ? proto : &scry_proto_unknown});
 }
 
 /* The number of a row's function; one that comes back with its library keeps it. -errno. */
-static int number_of(struct trace *t, const struct scry_hook *row)
+static int number_of(struct trace *t, struct scry_calls_debug *d, const struct scry_hook *row)
 {
-	const struct scry_known *known = scry_known_find(row->symbol, row->module);
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	const struct scry_proto *proto;
 	const struct traced *f;
 
 	for (uint32_t i = 0; i < t->count; i++) {
@@ -125,16 +155,32 @@ static int number_of(struct trace *t, const struct scry_hook *row)
 		    (*f->symbol || f->address == row->address))
 			return (int)i;
 	}
+	proto = scry_protos_find(cli->protos, row->symbol, row->module);
+	if (!proto && d)
+		proto = scry_calls_debug_proto(d, row, t->count);
 	return add_traced(t, &(struct traced){.symbol = row->symbol,
 					      .module = row->module,
 					      .address = row->address,
-					      .form = known ? known->form : UNKNOWN_FORM,
-					      .text = known ? known->text : SCRY_CALLS_OTHER,
+					      .proto = proto ? proto : &scry_proto_unknown,
 					      .way = row->way});
 }
 
+/* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
+ */
+static uint32_t guard_of(const struct trace *t, const struct scry_hook *row)
+{
+	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
+			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
+							   : 0;
+
+	if (!t->guards || !flags)
+		return 0;
+	return flags |
+	       (row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD : 0);
+}
+
 /* What the stubs tell the agent. */
-static int fill_cookies(struct trace *t, struct scry_hooks *h)
+static int fill_cookies(struct trace *t, struct scry_hooks *h, struct scry_calls_debug *d)
 {
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
@@ -143,13 +189,15 @@ static int fill_cookies(struct trace *t, struct scry_hooks *h)
 
 		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
 			continue;
-		n = number_of(t, row);
+		row->to.cookie = guard_of(t, row);
+		if (row->to.cookie & SCRY_CALL_IS_GUARD)
+			continue;
+		n = number_of(t, d, row);
 		if (n < 0)
 			return n;
 		f = &t->functions[n];
-		row->to.cookie = scry_call_cookie((uint32_t)n, f->shape.args, f->shape.text_arg,
-						  f->shape.text) |
-				 (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
+		row->to.cookie |= scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
+				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
 	}
 	return 0;
 }
@@ -182,37 +230,86 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = 0;
 	}
 	if (r == 0)
-		r = fill_cookies(t, fresh);
+		r = fill_cookies(t, fresh,
+				 NULL); /* a thread waits: no time for debug information */
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &t->watch->inj);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
-/* The unwinders come first. */
+/* Those of a static program are all there, or never. */
+static int want_guards(struct trace *t, struct scry_hooks *h)
+{
+	static const char *const guards[] = {"prctl@*", "syscall@*"};
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]) && r == 0; i++) {
+		r = scry_hooks_want(h, guards[i], &to);
+		t->guards += r == 0;
+		if (r == -ENOENT && h->objects.is_static) {
+			scry_error_clear();
+			r = 0;
+		}
+	}
+	return r;
+}
+
+/* The unwinders come first, the ways into seccomp last. */
 static int want_all(struct scry_hooks *h, void *arg)
 {
-	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
 	struct trace *t = arg;
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	int r = scry_shadow_check(h);
 
+	t->guards = 0;
 	h->waits = !h->objects.is_static || cli->is_default;
 	h->renewed = renewed;
 	h->renewed_arg = t;
 	if (r == 0)
 		r = scry_shadow_want(h);
 	t->first = h->request_count;
-	for (int i = 0; i < cli->request_count && r == 0; i++) {
-		to.way = cli->requests[i].of_slots ? SCRY_WAY_CALLS : SCRY_WAY_AUTO;
-		to.is_exported = cli->requests[i].is_exported;
-		r = scry_hooks_want(h, cli->requests[i].text, &to);
+	if (r == 0)
+		r = scry_calls_requests_want(cli, h);
+	return r == 0 && cli->reads_unsure ? want_guards(t, h) : r;
+}
+
+static void forget_functions(struct trace *t)
+{
+	for (uint32_t i = 0; i < t->count; i++) {
+		free(t->functions[i].symbol);
+		free(t->functions[i].module);
 	}
+	t->count = 0;
+	scry_call_plans_done(&t->plans);
+	scry_calls_free(t->calls);
+	t->calls = NULL;
+	scry_protos_free(t->debug);
+	t->debug = NULL;
+}
+
+static int plan_all(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects};
+	int r;
+
+	t->debug = debug.protos = scry_protos_new();
+	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
+	if (r == 0)
+		r = scry_loading_plan(w, &t->hooks, want_all, t);
+	if (r == 0)
+		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0)
+		r = fill_cookies(t, &t->hooks, &debug);
+	scry_calls_debug_done(&debug);
 	return r;
 }
 
 static int prepare(struct scry_watch *w)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = calloc(1, sizeof(*t));
-	struct scry_calls_opts opts;
 	int r;
 
 	if (!t)
@@ -222,14 +319,13 @@ static int prepare(struct scry_watch *w)
 	/* as scry_session_part will say when it is entered */
 	if (w->session) /* else it is a dry run */
 		w->image = scry_session_parts(w->session, (uint32_t)w->proc.pid);
-	opts = calls_opts(w, (uint32_t)w->proc.pid);
-	r = scry_calls_new(&opts, &t->calls);
-	if (r == 0)
-		r = scry_loading_plan(w, &t->hooks, want_all, t);
-	if (r == 0)
-		r = scry_shadow_refuse(&t->hooks);
-	if (r == 0)
-		r = fill_cookies(t, &t->hooks);
+	r = plan_all(w, t);
+	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
+		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
+		scry_hooks_close(&t->hooks);
+		forget_functions(t);
+		r = plan_all(w, t);
+	}
 	if (r == 0 && cli->system_calls)
 		r = scry_calls_kernel_open(w->proc.pid, &t->kernel);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
@@ -261,6 +357,8 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 	if (r == 0)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
 	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &w->inj);
+	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
@@ -273,29 +371,6 @@ static bool is_asked_for(const struct scry_watch *w)
 		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
 			return true;
 	return false;
-}
-
-static void tell_by_slots(struct scry_watch *w, const struct scry_hooks *h)
-{
-	const struct scry_hook *first = NULL;
-	size_t count = 0;
-
-	for (size_t i = 0; i < h->count; i++) {
-		if (!h->rows[i].is_ifunc || !h->rows[i].way || h->rows[i].to.way == SCRY_WAY_CALLS)
-			continue;
-		first = first ? first : &h->rows[i];
-		count++;
-	}
-	if (first && count == 1)
-		scry_watch_note(w,
-				"%s is chosen at run time (IFUNC): calls of it through pointers "
-				"are not seen",
-				first->symbol);
-	else if (first)
-		scry_watch_note(w,
-				"%zu functions, %s the first, are chosen at run time (IFUNC): "
-				"calls of them through pointers are not seen",
-				count, first->symbol);
 }
 
 static int enter(struct scry_watch *w)
@@ -321,13 +396,30 @@ static int enter(struct scry_watch *w)
 	r = scry_shadow_follow(&w->inj);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
-		tell_by_slots(w, &t->hooks);
+		scry_calls_requests_tell_slots(w, &t->hooks);
 		if (!cli->is_default && !w->held)
 			scry_loading_tell_waiting(w, &t->hooks, t->first);
 		if (t->kernel)
 			scry_calls_kernel_switch(t->kernel, true);
 	}
 	return r;
+}
+
+/* Told once; also for those that did not go by a function of libc. */
+static void look_for_seccomp(struct scry_watch *w, struct trace *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	if (t->is_forbidden || !cli->reads_unsure || !t->stats)
+		return;
+	if (!w->target_gone && scry_proc_refresh(&w->proc) == 0 && w->proc.seccomp)
+		t->is_forbidden = scry_shadow_forbid_reads(&w->inj) == 0;
+	scry_error_clear();
+	t->is_forbidden |= t->stats->forbidden != 0;
+	if (t->is_forbidden)
+		scry_watch_note(w,
+				"the program has put itself under seccomp: since then memory that "
+				"functions are not known to read is not shown");
 }
 
 /* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
@@ -340,6 +432,7 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
 		return;
 	t->look_ns = now + LOOK_NS;
+	look_for_seccomp(w, t);
 	why = scry_shadow_newcomer(&t->hooks);
 	if (why && t->is_suspicious) {
 		w->enough = why;
@@ -355,7 +448,8 @@ static void turn(struct scry_watch *w)
 
 	if (t->root)
 		return;
-	if (scry_loads_turn(&t->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
+	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
+	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	look_for_newcomers(w, t);
 }
@@ -374,7 +468,7 @@ static int tell_function(struct scry_watch *w, const struct traced *f, uint32_t 
 				      .address = f->address};
 	const struct scry_event head = {.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION};
 
-	scry_writer_string(w->writer, f->form, strlen(f->form), &ev.form_str);
+	scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text), &ev.prototype_str);
 	return scry_writer_payload(w->writer, &head, &ev, sizeof(ev));
 }
 
@@ -463,11 +557,8 @@ static int take_up(struct scry_watch *w, struct trace *t)
 	opts.meet = meet;
 	opts.meet_arg = w;
 	r = scry_calls_new(&opts, &t->calls);
-	for (uint32_t i = 0; i < t->root->count && r == 0; i++) {
-		const struct traced *f = &t->root->functions[i];
-
-		r = scry_calls_function(t->calls, f->shape.text_arg, f->text);
-	}
+	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
+		r = scry_calls_function(t->calls);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
 }
@@ -544,49 +635,9 @@ static void leave(struct scry_watch *w)
 	t->is_left = true;
 }
 
-static void note_met(struct scry_watch *w, const struct trace *t)
-{
-	struct scry_calls_cli *cli = w->opts->instrument_opts;
-
-	for (int q = 0; q < cli->request_count && !t->root; q++)
-		cli->requests[q].is_met |= scry_loading_is_met(&t->hooks, t->first + (size_t)q);
-}
-
-static int nothing(const struct scry_calls_cli *cli, const struct scry_calls_request *q)
-{
-	if (cli->is_default)
-		return scry_fail(-ENOTSUP,
-				 "nothing was traced: no known client library was ever loaded; "
-				 "fix: name functions, -x SYMBOL[@LIB]");
-	return scry_fail(-ENOTSUP, "nothing was traced: no object was ever loaded that %s '%s'",
-			 q->of_slots ? "calls" : "defines", q->text + (*q->text == '+'));
-}
-
-/* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *speaker)
-{
-	const struct scry_calls_cli *cli = speaker->opts->instrument_opts;
-	const struct scry_calls_request *unmet = NULL;
-	bool any = false;
-
-	for (int i = 0; i < cli->request_count; i++) {
-		const struct scry_calls_request *q = &cli->requests[i];
-
-		any |= q->is_met;
-		unmet = q->is_met ? unmet : q;
-	}
-	if (!any && unmet && !cli->system_calls)
-		return nothing(cli, unmet);
-	for (int i = 0; i < cli->request_count && !cli->is_default; i++)
-		if (!cli->requests[i].is_met)
-			scry_watch_note(speaker, "%s: no object that %s it was ever loaded",
-					cli->requests[i].text + (*cli->requests[i].text == '+'),
-					cli->requests[i].of_slots ? "calls" : "defines");
-	return 0;
-}
-
 static int finish(struct scry_watch *w)
 {
+	struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct trace *t = w->state;
 	struct scry_calls_stats calls;
 	struct scry_tracks_stats tracks;
@@ -598,6 +649,7 @@ static int finish(struct scry_watch *w)
 	r = drain(w);
 	if (!t->calls) /* it took a lane and did nothing more */
 		return r;
+	look_for_seccomp(w, t);
 	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
 	w->events = calls.calls;
@@ -614,9 +666,10 @@ static int finish(struct scry_watch *w)
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
-	if (!t->root)
-		scry_loading_tell(w, &t->hooks);
-	note_met(w, t);
+	if (t->root)
+		return r < 0 ? r : 0;
+	scry_loading_tell(w, &t->hooks);
+	scry_calls_requests_note(cli, &t->hooks, t->first);
 	return r < 0 ? r : 0;
 }
 
@@ -642,11 +695,7 @@ static void done(struct scry_watch *w)
 	scry_calls_kernel_close(t->kernel);
 	if (!t->root)
 		scry_hooks_close(&t->hooks);
-	scry_calls_free(t->calls);
-	for (uint32_t i = 0; i < t->count; i++) {
-		free(t->functions[i].symbol);
-		free(t->functions[i].module);
-	}
+	forget_functions(t);
 	free(t->functions);
 	free(t);
 	w->state = NULL;
@@ -668,5 +717,5 @@ const struct scry_instrument scry_instrument_calls = {
 	.finish = finish,
 	.merge = merge,
 	.done = done,
-	.close = tell_unmet,
+	.close = scry_calls_requests_end,
 };

@@ -52,7 +52,7 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 	root->session->entered++;
 }
 
-static void take_up_lanes(struct scry_session *s)
+void scry_follow_lanes(struct scry_session *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *root = s->watches[i];
@@ -188,7 +188,8 @@ static void scan(struct scry_session *s)
 	for (size_t i = s->is_blind ? 0 : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
-		if (!w->is_sought || !is_stray(w) || w->root->lanes_seen >> w->lane & 1)
+		if (!w->is_sought || !is_stray(w) || w->root->lanes_seen >> w->lane & 1 ||
+		    scry_watch_must_wait(w))
 			continue;
 		w->target_gone = true;
 		scry_watch_end(w, "the process ended");
@@ -488,7 +489,7 @@ bool scry_follow_is_busy(const struct scry_session *s)
 void scry_follow_turn(struct scry_session *s)
 {
 	find_new(s);
-	take_up_lanes(s);
+	scry_follow_lanes(s);
 	find_owners(s);
 	look_at_suspects(s);
 }
@@ -498,7 +499,7 @@ void scry_follow_end(struct scry_session *s)
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->pool.head)
 			scry_pool_follow(&s->watches[i]->pool, 0);
-	take_up_lanes(s);
+	scry_follow_lanes(s);
 	if (count_strays(s))
 		scan(s);
 }

@@ -22,6 +22,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "cmd/preload.h"
 #include "cmd/session.h"
 #include "vm/ruby.h"
 
@@ -31,6 +32,7 @@
 #define IMAGELESS_NS 500000000ull
 #define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
 #define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
+#define KEEPER_NICE (-10)
 
 static struct {
 	int fd;
@@ -218,20 +220,23 @@ static int reap(struct scry_session *s, bool look_for_exec)
 		struct change change = {0};
 		pid_t pid = w->proc.pid;
 
-		if (!w->is_over && !w->target_gone && pid &&
+		/* who is preloaded says of himself that he is another program */
+		if (!w->is_over && !w->target_gone && pid && !scry_preload_has(w) &&
 		    (look_for_exec || w->may_have_execed || goes_on(s, w)))
 			look_for_change(s, w, &change);
-		if (!w->is_over && w->target_gone) {
+		if (!w->is_over && w->target_gone &&
+		    (change.is_there || !scry_watch_must_wait(w))) {
 			int e = scry_watch_end(w,
 					       change.is_there ? change.why : "the target ended");
 
 			r = r ? r : e;
 			scry_inject_unlock(&w->inj);
-			if (s->opts->follow && !(change.is_there && change.caught >= 0))
+			if (s->opts->follow && !s->preload &&
+			    !(change.is_there && change.caught >= 0))
 				scry_follow_exec(s, pid);
 		}
 		/* Its children may still be born into its pool while they live that share it. */
-		if (w->is_over && !w->lanes_taken && !scry_follow_has_heirs(w)) {
+		if (w->is_over && !w->lanes_taken && w != s->preload && !scry_follow_has_heirs(w)) {
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
@@ -289,6 +294,11 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 		return scry_spawns_let_go(&s->spawns, t);
 	scry_spawns_keep(&s->spawns, t);
 	return since ? now - since : 0;
+}
+
+void scry_session_hurry(void)
+{
+	setpriority(PRIO_PROCESS, 0, KEEPER_NICE);
 }
 
 int scry_session_image(struct scry_session *s, struct scry_tracee *t)
@@ -355,6 +365,8 @@ static bool remains(const struct scry_session *s)
 {
 	if (s->spawns.count)
 		return true;
+	if (s->preload)
+		return scry_preload_remains(s);
 	return s->count || (s->opts->follow &&
 			    (scry_follow_expects(s) ||
 			     (s->leader && scry_proc_is_running(s->leader, s->leader_start))));
@@ -364,7 +376,7 @@ static int turn_ms(const struct scry_session *s, int fill)
 {
 	if (fill > 100 || scry_spawns_is_starting(&s->spawns))
 		return 0;
-	return fill > 20 || s->spawns.count || scry_follow_is_busy(s) ? 1 : TURN_MS;
+	return fill > 20 || s->spawns.count || s->preload || scry_follow_is_busy(s) ? 1 : TURN_MS;
 }
 
 /* Until the reason to stop. */
@@ -388,7 +400,9 @@ static int run(struct scry_session *s, const char **ret_why)
 		why = now >= end && s->entered ? "duration" : wait_turn(s, turn_ms(s, fill));
 		scry_tracee_poll_lingering();
 		r = start_turn(s);
-		if (s->opts->follow && now >= next_follow) {
+		if (s->preload) {
+			scry_preload_turn(s);
+		} else if (s->opts->follow && now >= next_follow) {
 			scry_follow_turn(s);
 			next_follow = scry_now_ns() + FOLLOW_EVERY_NS;
 		}
@@ -427,6 +441,17 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 		scry_watch_note(any, "%llu %sprograms could not be entered and were not watched",
 				(unsigned long long)s->not_entered,
 				s->instrument->needs_ruby ? "Ruby " : "");
+	if (s->nameless)
+		scry_watch_note(any,
+				"%zu processes could not be told from others and are not recorded: "
+				"they ended at once, or are in a pid namespace of their own",
+				s->nameless);
+	if (s->preload && s->strangers.count)
+		scry_watch_note(any,
+				"%zu programs that recorded processes ran (exec) did not load what "
+				"was preloaded, and are not recorded: they are static, gained "
+				"rights, or had another environment",
+				s->strangers.count);
 	if (s->spawns.refused)
 		scry_watch_note(any, "%zu started processes were not followed: too many at once",
 				s->spawns.refused);
@@ -443,7 +468,11 @@ static int leave_all(struct scry_session *s, const char *why)
 	struct scry_watch speaker = {.session = s, .writer = s->writer, .opts = s->opts};
 	int r = 0, e;
 
-	if (s->opts->follow)
+	if (s->preload)
+		scry_pool_follow(&s->preload->pool, 0);
+	if (s->preload)
+		scry_preload_turn(s);
+	else if (s->opts->follow)
 		scry_follow_end(s);
 	for (size_t i = 0; s->instrument->conclude && i < s->count; i++)
 		if (is_in(s->watches[i]))
@@ -463,7 +492,7 @@ static int leave_all(struct scry_session *s, const char *why)
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
 		}
-	if (s->opts->follow)
+	if (s->opts->follow && !s->preload)
 		scry_follow_leave_heirs(s);
 	while (s->count) {
 		struct scry_watch *w = s->watches[s->count - 1];
@@ -479,6 +508,24 @@ static int leave_all(struct scry_session *s, const char *why)
 	return r ? r : e;
 }
 
+/* Nobody may be entered here, or nobody is to be. */
+static int preload(struct scry_session *s, pid_t child)
+{
+	char text[1100];
+	int r;
+
+	if (s->opts->preload)
+		return scry_preload_start(s, child);
+	snprintf(text, sizeof(text), "%s; what records is preloaded instead, as by --preload",
+		 scry_error());
+	r = scry_preload_check(s->opts->command);
+	if (r < 0)
+		return r;
+	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	scry_error_clear();
+	return scry_preload_start(s, child);
+}
+
 static int start(struct scry_session *s, pid_t child)
 {
 	int r;
@@ -486,9 +533,11 @@ static int start(struct scry_session *s, pid_t child)
 	s->spawns.follows = s->opts->follow;
 	s->leader = child;
 	s->leader_start = scry_proc_start_ticks(child);
-	r = scry_spawns_add(&s->spawns, child);
+	r = s->opts->preload ? -EPERM : scry_spawns_add(&s->spawns, child);
 	if (r == 0)
 		scry_tell(s, SCRY_NEWS_GO, 0, "");
+	else if ((r == -EPERM || r == -EACCES) && s->instrument->preloads)
+		r = preload(s, child);
 	return r;
 }
 
@@ -567,7 +616,11 @@ static int keep(struct scry_session *s, pid_t child)
 		s->began_ns = scry_now_ns();
 	if (r == 0)
 		r = run(s, &why);
-	if (r == 0 && !s->entered && child > 0)
+	if (r == 0 && !s->entered && s->preload)
+		r = scry_fail(-ENOENT,
+			      "nothing was recorded: in no program that ran there was what was "
+			      "preloaded; is it static, or did it gain rights?");
+	else if (r == 0 && !s->entered && child > 0)
 		r = *scry_error()
 			    ? -EIO
 			    : scry_fail(strcmp(why, "the target ended") ? -EINTR : -ENOENT,

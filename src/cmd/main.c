@@ -15,6 +15,8 @@ struct command {
 
 static const struct command commands[] = {
 	{"objects", scry_cmd_objects, "which lines of a Ruby program allocate what"},
+	{"stacks", scry_cmd_stacks, "which lines of a Ruby program take its time"},
+	{"dump", scry_cmd_dump, "what every thread of a Ruby program does now"},
 	{"calls", scry_cmd_calls, "calls of library functions as they happen, like ltrace"},
 	{"malloc", scry_cmd_malloc, "record what a program asks of malloc"},
 	{"patch", scry_cmd_patch,

@@ -13,18 +13,28 @@ struct known {
 	const char *name;
 	const char *files[3]; /* tried in this order; none: libc's own */
 	const char *package;
+	const char *variables[3]; /* what it reads; one that ends with _ begins so */
+	const char *example;
 };
 
 static const struct known all_known[] = {
-	{"glibc", {NULL}, NULL},
-	{"libc", {NULL}, NULL},
-	{"jemalloc", {"libjemalloc.so.2", "libjemalloc.so"}, "libjemalloc2"},
+	{"glibc", {NULL}, NULL, {"MALLOC_", "GLIBC_TUNABLES"}, "MALLOC_ARENA_MAX=2"},
+	{"libc", {NULL}, NULL, {"MALLOC_", "GLIBC_TUNABLES"}, "MALLOC_ARENA_MAX=2"},
+	{"jemalloc",
+	 {"libjemalloc.so.2", "libjemalloc.so"},
+	 "libjemalloc2",
+	 {"MALLOC_CONF"},
+	 "MALLOC_CONF=narenas\\:2"},
 	{"tcmalloc",
 	 {"libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so"},
-	 "libtcmalloc-minimal4"},
+	 "libtcmalloc-minimal4",
+	 {"TCMALLOC_"},
+	 "TCMALLOC_RELEASE_RATE=10"},
 	{"mimalloc",
 	 {"libmimalloc.so.2.0", "libmimalloc.so.2", "libmimalloc.so"},
-	 "libmimalloc2.0"},
+	 "libmimalloc2.0",
+	 {"MIMALLOC_"},
+	 "MIMALLOC_PAGE_RESET=1"},
 };
 
 static const char *const folders[] = {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
@@ -98,6 +108,27 @@ static int take_env(struct scry_malloc_allocator *a, char *rest)
 	return 0;
 }
 
+/* A variable that nobody reads changes nothing, and the comparison would be with itself. */
+static int check_env(const struct scry_malloc_allocator *a, const struct known *k)
+{
+	for (unsigned int i = 0; k && i < a->env_count; i++) {
+		bool is_read = false;
+
+		for (size_t v = 0; v < 3 && k->variables[v]; v++) {
+			size_t len = strlen(k->variables[v]);
+			char next =
+				strncmp(a->env[i], k->variables[v], len) ? '\0' : a->env[i][len];
+
+			is_read |= next == '=' || (next && k->variables[v][len - 1] == '_');
+		}
+		if (!is_read)
+			return scry_fail(-EINVAL, "'%s': %s reads no variable '%.*s'; fix: %s:%s",
+					 a->label, k->name, (int)strcspn(a->env[i], "="), a->env[i],
+					 k->name, k->example);
+	}
+	return 0;
+}
+
 static int missing(struct scry_malloc_allocators *list, const struct known *k, const char *label)
 {
 	snprintf(list->missing[list->missing_count++], sizeof(list->missing[0]),
@@ -122,6 +153,7 @@ static int take_spec(struct scry_malloc_allocators *list, const char *word)
 	rest = cut(spec, ':');
 	err = take_env(&a, rest);
 	k = known_find(spec);
+	err = err ? err : check_env(&a, k);
 	if (err || (k && !k->files[0])) {
 		if (!err)
 			list->rows[list->count++] = a;

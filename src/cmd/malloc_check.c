@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cmd/malloc_rss.h"
 
 #define LOOK_MS 2
 
@@ -56,41 +57,29 @@ static bool is_mapped(pid_t pid, const char *path)
 	return found;
 }
 
-/* Anonymous memory, bytes. (ru_maxrss will not do: it counts what scry had when it forked.) */
-static uint64_t rss_anon(int statm)
-{
-	unsigned long long resident, shared;
-	char text[128];
-	ssize_t len = statm < 0 ? -1 : pread(statm, text, sizeof(text) - 1, 0);
-
-	text[len > 0 ? len : 0] = '\0';
-	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || resident < shared)
-		return 0;
-	return (resident - shared) * 4096;
-}
-
 /* Waits for its end, and looks at it until then. */
 static void follow(pid_t pid, const char *path, struct scry_malloc_real *real)
 {
 	struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
-	char resolved[PATH_MAX], name[64];
-	int statm;
+	struct scry_malloc_rss rss;
+	char resolved[PATH_MAX];
 
-	snprintf(name, sizeof(name), "/proc/%d/statm", pid);
-	statm = open(name, O_RDONLY | O_CLOEXEC);
+	scry_malloc_rss_open(&rss, pid);
 	if (path && !realpath(path, resolved))
 		path = NULL;
 	real->is_served = !path;
 	while (end.fd >= 0 && poll(&end, 1, LOOK_MS) == 0) {
-		uint64_t rss = rss_anon(statm);
+		/* (ru_maxrss will not do: it counts what scry had when it forked.) */
+		uint64_t now = scry_malloc_rss_now(&rss), kept = scry_malloc_rss_kept(&rss);
 
-		if (rss > real->rss_peak)
-			real->rss_peak = rss;
+		if (kept > now)
+			now = kept;
+		if (now > real->rss_peak)
+			real->rss_peak = now;
 		if (!real->is_served)
 			real->is_served = is_mapped(pid, resolved);
 	}
-	if (statm >= 0)
-		close(statm);
+	scry_malloc_rss_close(&rss);
 	if (end.fd >= 0)
 		close(end.fd);
 }

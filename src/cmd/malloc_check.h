@@ -8,7 +8,7 @@
 
 struct scry_malloc_real {
 	uint64_t cpu_ns;   /* user and system, of the program and the children it waited for */
-	uint64_t rss_peak; /* bytes of its own anonymous memory, looked at every 2 ms */
+	uint64_t rss_peak; /* bytes of its own anonymous memory, by cmd/malloc_rss every 2 ms */
 	int status;	   /* of its end, as wait gives it */
 	bool is_served;	   /* the allocator's library was seen in its memory, or none is needed */
 };

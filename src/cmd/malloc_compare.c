@@ -13,26 +13,29 @@
 #include "cmd/malloc.h"
 
 /* In a child: what watching leaves in a process ends with it, and stdout is for the comparison. */
-static _Noreturn void record(const char *path, char *const *command, int count)
+static _Noreturn void record(const char *path, bool force, char *const *command, int count)
 {
-	const char *head[] = {"record", "--no-lines", "-o", path, "--"};
-	char **argv = calloc((size_t)count + 6, sizeof(*argv));
+	/* --no-lines twice is once */
+	const char *head[] = {"record", "--no-lines", force ? "--force" : "--no-lines",
+			      "-o",	path,	      "--"};
+	enum { HEAD = sizeof(head) / sizeof(head[0]) };
+	char **argv = calloc((size_t)count + HEAD + 1, sizeof(*argv));
 	int status;
 
 	if (!argv || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		_exit(125);
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < HEAD; i++)
 		argv[i] = (char *)head[i];
 	for (int i = 0; i < count; i++)
-		argv[5 + i] = command[i];
-	status = scry_cmd_malloc_record(count + 5, argv);
+		argv[HEAD + i] = command[i];
+	status = scry_cmd_malloc_record(count + HEAD, argv);
 	if (status && *scry_error())
 		scry_log_error("%s", scry_error());
 	fflush(NULL);
 	_exit(status);
 }
 
-int scry_malloc_record_to(const char *path, char *const *command, int *ret_status)
+int scry_malloc_record_to(const char *path, bool force, char *const *command, int *ret_status)
 {
 	int count = 0, status = 0;
 	pid_t pid;
@@ -44,7 +47,7 @@ int scry_malloc_record_to(const char *path, char *const *command, int *ret_statu
 	if (pid < 0)
 		return scry_fail(-errno, "cannot start a recording: %s", strerror(errno));
 	if (!pid)
-		record(path, command, count);
+		record(path, force, command, count);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -4,11 +4,13 @@
 #ifndef SCRY_CMD_MALLOC_COMPARE_H
 #define SCRY_CMD_MALLOC_COMPARE_H
 
+#include <stdbool.h>
+
 /*
- * Records `command` (ends with NULL) to `path`, which must not exist; its stdout goes to stderr.
- * Waits for its end: *ret_status is the program's exit status, or that of the failure. 0; -ENOENT
- * with a sentence when there is no recording.
+ * Records `command` (ends with NULL) to `path`, which must not exist without `force`; its stdout
+ * goes to stderr. Waits for its end: *ret_status is the program's exit status, or that of the
+ * failure. 0; -ENOENT with a sentence when there is no recording.
  */
-int scry_malloc_record_to(const char *path, char *const *command, int *ret_status);
+int scry_malloc_record_to(const char *path, bool force, char *const *command, int *ret_status);
 
 #endif

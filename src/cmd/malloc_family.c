@@ -58,6 +58,13 @@ static const struct member operators[] = {
 	{"_ZdaPv" ALIGNED NOTHROW, H(delete_array), -1, false},
 };
 
+/* jemalloc's own, under a prefix: recorded as new and delete, which take as many arguments. */
+static const struct member extended[] = {
+	{"mallocx", H(new_nothrow), -1, false},
+	{"dallocx", H(delete), -1, false},
+	{"sdallocx", H(delete), -1, false},
+};
+
 /* With -f: where a child's part begins. */
 static const struct member fork_ = {"fork", H(fork), -1, false};
 
@@ -139,12 +146,13 @@ static void name_glibc(struct scry_malloc_family *f, const struct scry_dynamic *
 	snprintf(f->name, sizeof(f->name), "glibc 2.%u", newest);
 }
 
+static const char *const marks[][2] = {{"mallctl", "jemalloc"},
+				       {"tc_malloc", "tcmalloc"},
+				       {"mi_malloc", "mimalloc"},
+				       {"__libc_malloc", "glibc"}};
+
 static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t object)
 {
-	static const char *const marks[][2] = {{"mallctl", "jemalloc"},
-					       {"tc_malloc", "tcmalloc"},
-					       {"mi_malloc", "mimalloc"},
-					       {"__libc_malloc", "glibc"}};
 	const struct scry_object *o = &h->objects.objects[object];
 	struct found unused;
 	size_t i = 0;
@@ -161,12 +169,63 @@ static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t o
 	}
 }
 
-int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, bool with_fork)
+static int want_prefixed(struct scry_malloc_family *f, struct scry_hooks *h, const struct member *m)
+{
+	const struct scry_hook_to to = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_AUTO, .handler = m->handler};
+	char name[64], request[32];
+	uint64_t at;
+	size_t object;
+
+	snprintf(name, sizeof(name), "%s%s", f->prefix, m->symbol);
+	if (!scry_malloc_builtin_function(h, name, &at, &object) || is_wanted(h, at))
+		return 0;
+	if (!strcmp(m->symbol, "malloc_usable_size"))
+		f->usable = at;
+	snprintf(request, sizeof(request), "%#llx", (unsigned long long)at);
+	return scry_hooks_want(h, request, &to);
+}
+
+/* The family under a prefix. 0: this program has none of that name; 1: hooks are wanted. */
+static int want_builtin(struct scry_malloc_family *f, struct scry_hooks *h)
+{
+	char name[64];
+	uint64_t at;
+	size_t object;
+	int r = 0;
+
+	snprintf(name, sizeof(name), "%smalloc", f->prefix);
+	if (!scry_malloc_builtin_function(h, name, &at, &object))
+		return 0;
+	snprintf(f->module, sizeof(f->module), "%s", path_of(h, object));
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	f->start = h->objects.objects[object].start;
+	f->end = h->objects.objects[object].end;
+	for (size_t i = 0; i < COUNT(family) && r == 0; i++)
+		r = want_prefixed(f, h, &family[i]);
+	for (size_t i = 0; i < COUNT(extended) && r == 0; i++)
+		r = want_prefixed(f, h, &extended[i]);
+	snprintf(name, sizeof(name), "%srallocx", f->prefix);
+	f->has_more = scry_malloc_builtin_function(h, name, &at, &object);
+	return r < 0 ? r : 1;
+}
+
+int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h,
+			    const struct scry_malloc_family_opts *opts)
 {
 	struct found malloc_at, at;
 	int r = 0;
 
 	*f = (struct scry_malloc_family){.spaces = h->objects.space_count};
+	if (opts->prefix)
+		snprintf(f->prefix, sizeof(f->prefix), "%s", opts->prefix);
+	if (*f->prefix)
+		r = want_builtin(f, h);
+	if (r > 0)
+		return opts->with_fork && find(h, fork_.symbol, &at) ? want(h, &fork_, &at) : 0;
+	*f->prefix = 0;
+	if (r < 0)
+		return r;
 	if (!find(h, "malloc", &malloc_at))
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s) has no malloc that can be found: its program is "
@@ -182,7 +241,8 @@ int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, 
 	for (size_t i = 0; i < COUNT(operators) && r == 0; i++)
 		if (defines(h, malloc_at.object, operators[i].symbol, &at))
 			r = want(h, &operators[i], &at);
-	if (with_fork && r == 0 && find(h, fork_.symbol, &at))
+	scry_malloc_builtin_find(h, f->module, &f->builtin);
+	if (opts->with_fork && r == 0 && find(h, fork_.symbol, &at))
 		r = want(h, &fork_, &at);
 	if (defines(h, malloc_at.object, "malloc_usable_size", &at))
 		f->usable = at.address;
@@ -204,6 +264,8 @@ int scry_malloc_family_check(const struct scry_malloc_family *f, const struct sc
 	for (size_t i = 0; i < COUNT(family); i++) {
 		const struct scry_hook *row = row_of(h, family[i].handler);
 
+		if (!row && *f->prefix) /* what is not there is not called */
+			continue;
 		if (family[i].is_needed && (!row || !row->way))
 			return scry_fail(-ENOTSUP, "%s of %s cannot be hooked: %s",
 					 family[i].symbol, f->module,
@@ -255,4 +317,50 @@ int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scr
 	r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, malloc), &m,
 			   sizeof(m));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
+static void name_glibc_file(struct scry_malloc_family *f, struct scry_elf *elf)
+{
+	uint64_t at, size;
+	const uint8_t *names;
+	unsigned int newest = 0, minor;
+
+	if (scry_elf_section(elf, ".dynstr", &at, &size) < 0 ||
+	    scry_elf_view(elf, at, &names) < size)
+		return;
+	for (const char *s = (const char *)names, *end = s + size; s < end; s += strlen(s) + 1)
+		if (sscanf(s, "GLIBC_2.%u", &minor) == 1 && minor > newest)
+			newest = minor;
+	snprintf(f->name, sizeof(f->name), "glibc 2.%u", newest);
+}
+
+int scry_malloc_family_at(struct scry_malloc_family *f, pid_t pid, uint64_t malloc_at)
+{
+	const struct scry_map_entry *m;
+	struct scry_maps maps;
+	struct scry_elf *elf = NULL;
+	struct scry_sym sym;
+	size_t i = 0;
+	int r = scry_maps_read(pid, &maps);
+
+	if (r < 0)
+		return r;
+	m = scry_maps_at(&maps, malloc_at);
+	snprintf(f->module, sizeof(f->module), "%s", m ? m->path : "");
+	if (m && scry_elf_open_mapped(pid, m, &elf) == 0) {
+		while (i < COUNT(marks) && scry_elf_symbol(elf, marks[i][0], &sym) < 0)
+			i++;
+		if (i < COUNT(marks))
+			snprintf(f->name, sizeof(f->name), "%s", marks[i][1]);
+		else if (strstr(m->path, "musl"))
+			snprintf(f->name, sizeof(f->name), "musl");
+		f->is_glibc = i + 1 == COUNT(marks);
+		if (f->is_glibc)
+			name_glibc_file(f, elf);
+		f->has_operators = scry_elf_symbol(elf, operators[0].symbol, &sym) == 0;
+	}
+	scry_elf_close(elf);
+	scry_maps_done(&maps);
+	scry_error_clear();
+	return 0;
 }

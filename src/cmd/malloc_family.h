@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cmd/malloc_builtin.h"
 #include "hook/hooks.h"
 #include "wire/gate.h"
 
@@ -21,16 +22,27 @@ struct scry_malloc_family {
 	bool is_glibc;
 	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
 	uint64_t free_at; /* free of that object */
-	size_t spaces;	  /* namespaces of the loader */
+	char prefix[16];  /* of its functions, where they are not those of malloc; else "" */
+	bool has_more;	  /* under that prefix: functions that are not recorded */
+	struct scry_malloc_builtin builtin; /* another allocator, which is not recorded */
+	bool has_operators; /* of its own, new and delete: scry_malloc_family_at only */
+	size_t spaces;	    /* namespaces of the loader */
 	/* of the agent, set by the caller: agent/malloc.h */
 	uint32_t with_lines;
 	uint64_t lines_depth;
 	struct scry_agent_frames frames;
 };
 
-/* After scry_hooks_open: finds out, and wants the hooks, that of fork too when children are
- * recorded. 0; -ENOTSUP with a sentence. */
-int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h, bool with_fork);
+struct scry_malloc_family_opts {
+	const char *prefix; /* where a program has PREFIXmalloc, that family; NULL: malloc */
+	bool with_fork;	    /* children are recorded: its hook, too */
+};
+
+/* After scry_hooks_open: finds out, and wants the hooks. 0; -ENOTSUP with a sentence. */
+int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h,
+			    const struct scry_malloc_family_opts *opts);
+/* Who it is whose malloc lies at this address of process `pid`, by its file only. 0 or -errno. */
+int scry_malloc_family_at(struct scry_malloc_family *f, pid_t pid, uint64_t malloc_at);
 /* After scry_hooks_plan: a sentence when a function that is needed cannot be hooked: -ENOTSUP. */
 int scry_malloc_family_check(const struct scry_malloc_family *f, const struct scry_hooks *h);
 /* Before the hooks are on (0), and after (1), when their copies lie somewhere: tells the agent. */

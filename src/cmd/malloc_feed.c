@@ -1,5 +1,5 @@
 /* See malloc_feed.h, and wire/replay.h for the words and why nobody waits for ever. */
-#include "cmd/malloc_feed.h"
+#include "cmd/malloc_feed_own.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,176 +11,8 @@
 #include "base/err.h"
 #include "rec/malloc_effect.h"
 
-#define WINDOW_FULL 1	       /* the call belongs to the next window */
-#define SPARE_BLOCKS 4u	       /* of words: what one call can take */
-#define THREADS_MAX (1u << 24) /* recorded ones */
-#define EPOCH_CALLS 16384u
-#define EPOCH_BYTES 65536u
-#define EPOCH_SHARE 32u /* of the most that lived at once until then */
+#define SPARE_BLOCKS 4u /* of words: what one call can take */
 #define TAG_HALF 0x8000u
-#define SHARE_ALL 65535u
-#define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
-
-struct block {		 /* of the recording */
-	uint32_t slot;	 /* + 1; 0: it does not live */
-	uint32_t window; /* in which somebody had it last */
-	uint32_t word;	 /* there: where a tag goes that publishes it */
-	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
-	uint64_t size;
-	uint16_t lane; /* who had it last */
-};
-
-struct slot {
-	uint32_t next; /* + 1: free ones */
-	uint16_t tag;  /* the last one */
-};
-
-struct list { /* of free slots, + 1; the one freed last first */
-	uint32_t first, last;
-};
-
-struct lane {
-	uint32_t block, word; /* where the next word goes; block NONE: not in this window yet */
-	struct list free;     /* those it freed in this window */
-	uint32_t epoch;	      /* + 1: the last one it has words in; 0: none in this window */
-	uint32_t spawns;      /* words that begin threads, in this window, up to its last word */
-	bool is_alive;
-};
-
-struct spawn { /* a word that begins a thread */
-	uint32_t word;
-	uint32_t alive; /* threads then, that one included */
-};
-
-struct scry_malloc_feed {
-	struct scry_malloc_source *source;
-	struct scry_malloc_feed_opts opts;
-	int fd;
-	struct scry_replay_memory *m;
-	struct scry_malloc_feed_stats stats;
-	struct block *blocks;
-	size_t block_cap;
-	struct slot *slots;
-	size_t slot_cap;
-	struct list free;  /* those of earlier windows: anybody's */
-	uint16_t *lane_of; /* by recorded thread: lane + 1 */
-	size_t thread_cap;
-	struct lane lanes[SCRY_REPLAY_LANES];
-	uint32_t lane_count;  /* ever used */
-	uint32_t block_count; /* of words, in this window */
-	uint32_t window, ended, alive;
-	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
-	uint32_t spawn_count;
-	uint32_t last_lane;    /* that made the call before */
-	uint32_t epoch;	       /* in this window */
-	uint32_t active_count; /* lanes with words in it: */
-	uint32_t active[SCRY_REPLAY_LANES];
-	uint32_t before[2]; /* how many the two epochs before had */
-	uint64_t epoch_bytes, epoch_calls;
-	bool has_main;		    /* lane 0 has its thread */
-	struct scry_ev_malloc held; /* a call that belongs to the next window */
-	bool is_held, is_open;	    /* between window's calls: more may come */
-	bool is_whole;		    /* all is in the one window that stands in memory */
-	uint64_t curve_step;
-};
-
-/* Makes room for `index` in a table that is zeroed where it is new. */
-static int grow(void *table, size_t *cap, size_t index, size_t item)
-{
-	void **at = table, *more;
-	size_t to = *cap ? *cap : 1024;
-
-	if (index < *cap)
-		return 0;
-	while (to <= index)
-		to *= 2;
-	more = reallocarray(*at, to, item);
-	if (!more)
-		return scry_fail(-ENOMEM, "no memory for %zu blocks that live at once", to);
-	memset((char *)more + *cap * item, 0, (to - *cap) * item);
-	*at = more;
-	*cap = to;
-	return 0;
-}
-
-static uint64_t *word_at(struct scry_malloc_feed *f, uint32_t index)
-{
-	return &f->m->words[index / SCRY_REPLAY_BLOCK][index % SCRY_REPLAY_BLOCK];
-}
-
-/* Room for `count` words of a lane, and one more that leads on. The index of the first. */
-static uint32_t room(struct scry_malloc_feed *f, uint32_t number, uint32_t count)
-{
-	struct lane *l = &f->lanes[number];
-	uint32_t index;
-
-	if (l->block == SCRY_REPLAY_NONE) {
-		f->m->lanes[number] = l->block = f->block_count++;
-		l->word = 0;
-	} else if (l->word + count >= SCRY_REPLAY_BLOCK) {
-		f->m->words[l->block][l->word] = SCRY_REPLAY_LINK | (uint64_t)f->block_count << 6;
-		l->block = f->block_count++;
-		l->word = 0;
-	}
-	index = l->block * SCRY_REPLAY_BLOCK + l->word;
-	l->word += count;
-	return index;
-}
-
-static uint32_t put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w)
-{
-	uint32_t at = room(f, lane, 1);
-
-	*word_at(f, at) = w;
-	f->stats.position++;
-	return at;
-}
-
-static uint32_t put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w, uint64_t w1)
-{
-	uint32_t at = room(f, lane, 2);
-
-	word_at(f, at)[0] = w | SCRY_REPLAY_LONG;
-	word_at(f, at)[1] = w1;
-	f->stats.position += 2;
-	return at;
-}
-
-/* A lane has something to do in this epoch. */
-static void pace(struct scry_malloc_feed *f, uint32_t lane)
-{
-	struct lane *l = &f->lanes[lane];
-
-	if (f->alive < 2 || l->epoch == f->epoch + 1)
-		return;
-	l->epoch = f->epoch + 1;
-	f->active[f->active_count++] = lane;
-	if (f->before[1])
-		put(f, lane,
-		    SCRY_REPLAY_GATE | (uint64_t)(f->epoch - 2) << 6 |
-			    (uint64_t)f->before[1] << 32);
-}
-
-static void epoch_end(struct scry_malloc_feed *f)
-{
-	for (uint32_t i = 0; i < f->active_count; i++)
-		if (f->lanes[f->active[i]].is_alive) /* else it was put when it ended */
-			put(f, f->active[i], SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
-	f->before[1] = f->before[0];
-	f->before[0] = f->active_count;
-	f->active_count = 0;
-	f->epoch++;
-	f->epoch_bytes = f->epoch_calls = 0;
-}
-
-/* So much may be begun in an epoch that a replay's live bytes stay near the recording's. */
-static bool is_epoch_full(const struct scry_malloc_feed *f)
-{
-	uint64_t bytes = f->stats.peak_bytes / EPOCH_SHARE;
-
-	return f->epoch_calls >= EPOCH_CALLS ||
-	       f->epoch_bytes >= (bytes > EPOCH_BYTES ? bytes : EPOCH_BYTES);
-}
 
 static void slot_push(struct scry_malloc_feed *f, struct list *list, uint32_t slot)
 {
@@ -209,7 +41,7 @@ static int slot_new(struct scry_malloc_feed *f, uint32_t lane, uint32_t *ret_slo
 		return 0;
 	if (f->stats.slots == SCRY_REPLAY_SLOTS)
 		return scry_fail(-E2BIG, "more than %u blocks live at once", SCRY_REPLAY_SLOTS);
-	err = grow(&f->slots, &f->slot_cap, f->stats.slots, sizeof(*f->slots));
+	err = scry_malloc_feed_grow(&f->slots, &f->slot_cap, f->stats.slots, sizeof(*f->slots));
 	if (!err)
 		*ret_slot = f->stats.slots++;
 	return err;
@@ -235,88 +67,6 @@ static void curve(struct scry_malloc_feed *f)
 	s->points[s->point_count++] = (struct scry_malloc_point){s->position, s->live_bytes};
 }
 
-static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
-{
-	uint32_t lane = 1, by = f->lanes[f->last_lane].is_alive ? f->last_lane : 0;
-
-	/* One whose thread has ended in this window still has its words there. */
-	while (lane < f->lane_count &&
-	       (f->lanes[lane].is_alive || f->lanes[lane].block != SCRY_REPLAY_NONE))
-		lane++;
-	if (lane == SCRY_REPLAY_LANES) {
-		if (f->alive < SCRY_REPLAY_LANES)
-			return WINDOW_FULL;
-		return scry_fail(-E2BIG, "more than %u threads at once; fix: --threads 1",
-				 SCRY_REPLAY_LANES);
-	}
-	if (lane == f->lane_count)
-		f->lane_count++;
-	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE, .is_alive = true};
-	f->m->lanes[lane] = SCRY_REPLAY_NONE;
-	pace(f, by);
-	f->alive++;
-	f->spawns[f->spawn_count++] = (struct spawn){
-		.word = put(f, by, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32),
-		.alive = f->alive,
-	};
-	f->lanes[by].spawns = f->lanes[lane].spawns = f->spawn_count;
-	*ret_lane = lane;
-	return 0;
-}
-
-/* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
-static int lane_of(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
-{
-	int err;
-
-	*ret_lane = 0;
-	if (f->opts.one_thread || thread == NO_THREAD)
-		return 0;
-	if (thread >= THREADS_MAX)
-		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
-	err = grow(&f->lane_of, &f->thread_cap, thread, sizeof(*f->lane_of));
-	if (err)
-		return err;
-	if (!f->lane_of[thread]) {
-		bool is_main =
-			f->source->main_thread ? thread == f->source->main_thread : !f->has_main;
-
-		err = is_main && !f->has_main ? 0 : lane_begin(f, ret_lane);
-		if (err)
-			return err;
-		f->has_main |= is_main;
-		f->lane_of[thread] = (uint16_t)(*ret_lane + 1);
-		f->stats.threads++;
-	}
-	*ret_lane = f->lane_of[thread] - 1u;
-	return 0;
-}
-
-/*
- * The main thread stays: somebody must begin the threads that come later. That a thread has ended
- * is recorded late, but its stream ends behind its last call: threads that were begun since then
- * were begun after it had ended, or as good as.
- */
-static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
-{
-	uint32_t lane;
-
-	if (f->opts.one_thread || thread >= f->thread_cap || f->lane_of[thread] < 2)
-		return;
-	lane = f->lane_of[thread] - 1u;
-	if (f->lanes[lane].epoch == f->epoch + 1)
-		put(f, lane, SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
-	*word_at(f, room(f, lane, 1)) = SCRY_REPLAY_STOP;
-	for (uint32_t i = f->lanes[lane].spawns; i < f->spawn_count; i++) {
-		*word_at(f, f->spawns[i].word) += UINT64_C(1) << 32;
-		f->spawns[i].alive--;
-	}
-	f->lanes[lane].is_alive = false;
-	f->lane_of[thread] = 0;
-	f->ended++;
-	f->alive--;
-}
-
 /*
  * A lane takes the block over: the tag to wait for, 0 none. WINDOW_FULL when a tag of the slot
  * could be mistaken: one window uses tags of one half of the numbers only.
@@ -340,7 +90,7 @@ static int take(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint
 	f->stats.crossed++;
 	f->stats.tags++;
 	s->tag = (uint16_t)tag;
-	*word_at(f, b->word) |= (uint64_t)tag << 48;
+	*scry_malloc_feed_word(f, b->word) |= (uint64_t)tag << 48;
 	*ret_tag = tag;
 	return 0;
 }
@@ -430,11 +180,13 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	w = op | (uint64_t)slot << 6;
 	b->slot = slot + 1;
 	b->size = 0;
+	b->number = f->number;
 	if (is_aligned || e->size > UINT16_MAX)
-		at = put_long(f, lane, w | (uint64_t)SHARE_ALL << 32,
-			      e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
+		at = scry_malloc_feed_put_long(
+			f, lane, w | scry_malloc_feed_share(f, e->size) << 32,
+			e->size | (is_aligned ? align_bits(e->align) : 0) << 42);
 	else
-		at = put(f, lane, w | e->size << 32);
+		at = scry_malloc_feed_put(f, lane, w | e->size << 32);
 	has(f, lane, b, at);
 	b->begun = is_aligned || e->size > UINT16_MAX ? at + 1 : 0;
 	f->stats.live_blocks++;
@@ -447,7 +199,7 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 		 uint32_t op)
 {
 	struct block *b = &f->blocks[e->block];
-	uint64_t share = SHARE_ALL, x = 0;
+	uint64_t share = scry_malloc_feed_share(f, e->size), x = 0;
 	uint32_t tag, at;
 	int err = take(f, lane, b, &tag);
 
@@ -457,11 +209,12 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 		share = 0; /* nothing of it is new */
 	else if (b->size)
 		x = (uint64_t)(64.0 * (double)b->size / (double)e->size) & 63;
-	at = put_long(f, lane,
-		      op | (uint64_t)(b->slot - 1) << 6 | share << 32 | (uint64_t)tag << 48,
-		      e->size | x << 42);
+	at = scry_malloc_feed_put_long(
+		f, lane, op | (uint64_t)(b->slot - 1) << 6 | share << 32 | (uint64_t)tag << 48,
+		e->size | x << 42);
 	has(f, lane, b, at + 1);
 	b->begun = share ? at + 1 : 0;
+	b->number = f->number;
 	err = resize(f, b, e->size);
 	called(f, op);
 	return err;
@@ -476,8 +229,9 @@ static int ask(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 	if (err)
 		return err;
 	has(f, lane, b,
-	    put_long(f, lane,
-		     SCRY_REPLAY_USABLE | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48, 0) +
+	    scry_malloc_feed_put_long(
+		    f, lane,
+		    SCRY_REPLAY_USABLE | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48, 0) +
 		    1);
 	called(f, SCRY_REPLAY_USABLE);
 	return 0;
@@ -492,28 +246,13 @@ static int end(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 
 	if (err)
 		return err;
-	put(f, lane, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);
+	scry_malloc_feed_put(f, lane, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);
 	slot_push(f, &f->lanes[lane].free, b->slot - 1);
 	f->stats.live_bytes -= b->size;
 	f->stats.live_blocks--;
 	b->slot = 0;
 	called(f, op);
 	return 0;
-}
-
-/* How much of a block the program touched; too late for one of an earlier window. */
-static void touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
-{
-	const struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
-	uint64_t *w, share;
-
-	if (!b || !b->slot || !b->begun || b->window != f->window || !b->size)
-		return;
-	share = e->usable >= b->size
-			? SHARE_ALL
-			: (uint64_t)((double)SHARE_ALL * (double)e->usable / (double)b->size) + 1;
-	w = word_at(f, b->begun - 1);
-	*w = (*w & ~((uint64_t)SHARE_ALL << 32)) | (share < SHARE_ALL ? share : SHARE_ALL) << 32;
 }
 
 static bool is_begin(uint32_t op)
@@ -582,14 +321,13 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	if (f->block_count + f->active_count + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
 	    f->epoch == SCRY_REPLAY_EPOCHS - 1)
 		return WINDOW_FULL;
-	if (f->active_count && is_epoch_full(f))
-		epoch_end(f);
+	scry_malloc_feed_epoch(f);
 	if (e->function == SCRY_MALLOC_THREAD_END) {
-		thread_end(f, e->thread);
+		scry_malloc_feed_thread_end(f, e->thread);
 		return 0;
 	}
 	if (e->function == SCRY_MALLOC_TOUCHED) {
-		touched(f, e);
+		scry_malloc_feed_touched(f, e);
 		return 0;
 	}
 	op = operation(f, e);
@@ -599,21 +337,21 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		f->stats.strange++;
 		return 0;
 	}
-	err = grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
+	err = scry_malloc_feed_grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
 	if (!err)
-		err = lane_of(f,
-			      e->function == SCRY_MALLOC_OLDER ? f->source->main_thread : e->thread,
-			      &lane);
+		err = scry_malloc_feed_lane(
+			f, e->function == SCRY_MALLOC_OLDER ? f->source->main_thread : e->thread,
+			&lane);
 	if (err)
 		return err;
-	pace(f, lane);
+	scry_malloc_feed_pace(f, lane);
 	f->lanes[lane].spawns = f->spawn_count;
 	err = act(f, lane, e, op);
 	if (err)
 		return err;
 	f->epoch_calls++;
 	f->stats.older += e->function == SCRY_MALLOC_OLDER;
-	f->last_lane = lane;
+	scry_malloc_feed_called(f, e->thread);
 	return 0;
 }
 
@@ -638,7 +376,7 @@ static void window_begin(struct scry_malloc_feed *f)
 			f->free.last = l->last;
 		l->first = l->last = 0;
 	}
-	room(f, 0, 0); /* a window has at least the main thread's end */
+	scry_malloc_feed_room(f, 0, 0); /* a window has at least the main thread's end */
 }
 
 static void window_end(struct scry_malloc_feed *f)
@@ -648,7 +386,7 @@ static void window_end(struct scry_malloc_feed *f)
 			f->stats.threads_peak = f->spawns[i].alive;
 	for (uint32_t i = 0; i < f->lane_count; i++)
 		if (f->lanes[i].is_alive && f->lanes[i].block != SCRY_REPLAY_NONE)
-			*word_at(f, room(f, i, 0)) = SCRY_REPLAY_END;
+			*scry_malloc_feed_word(f, scry_malloc_feed_room(f, i, 0)) = SCRY_REPLAY_END;
 }
 
 static void tell_head(struct scry_malloc_feed *f)
@@ -659,6 +397,21 @@ static void tell_head(struct scry_malloc_feed *f)
 	head->lanes = f->lane_count;
 	head->blocks = f->block_count;
 	head->slots = f->stats.slots;
+}
+
+/* Times of a source never go back, those of a damaged one do. */
+static void read_time(struct scry_malloc_feed *f)
+{
+	uint64_t now = f->source->time_ns, us;
+
+	f->number++;
+	scry_malloc_feed_sample(f);
+	if (!f->begin_ns)
+		f->begin_ns = now;
+	us = now > f->begin_ns ? (now - f->begin_ns) / 1000 : 0;
+	if (us > f->now_us && us <= SCRY_REPLAY_US_MAX)
+		f->now_us = us;
+	f->stats.span_ns = f->now_us * 1000;
 }
 
 int scry_malloc_feed_window(struct scry_malloc_feed *f)
@@ -677,15 +430,22 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 				if (got <= 0)
 					break;
 				f->held = *call;
+				read_time(f);
 			}
 			r = add(f, &f->held);
 			f->is_held = r == WINDOW_FULL;
 		}
 		if (got < 0 || r < 0)
 			return got < 0 ? got : r;
+		if (r == 0 && f->is_first)
+			scry_malloc_feed_threads_left(f);
 		window_end(f);
 		f->is_open = r == WINDOW_FULL;
 		f->is_whole = !f->is_open && f->window == 1;
+		if (!f->is_open && f->is_first)
+			r = scry_malloc_feed_never_ended(f);
+		if (r < 0)
+			return r;
 	}
 	tell_head(f);
 	return 1;
@@ -696,6 +456,8 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	f->is_open = true;
 	if (f->is_whole)
 		return 0;
+	f->is_first = !f->passes++;
+	f->number = f->begin_ns = f->now_us = 0;
 	memset(&f->stats, 0, sizeof(f->stats));
 	if (f->block_cap)
 		memset(f->blocks, 0, f->block_cap * sizeof(*f->blocks));
@@ -707,7 +469,7 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	f->lanes[0].is_alive = true;
 	f->lane_count = f->alive = f->stats.threads_peak = 1;
 	f->free.first = f->free.last = 0;
-	f->window = f->ended = f->last_lane = 0;
+	f->window = f->ended = 0;
 	f->has_main = f->is_held = false;
 	f->curve_step = 1;
 	return f->source->rewind(f->source);
@@ -757,6 +519,8 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f)
 	free(f->blocks);
 	free(f->slots);
 	free(f->lane_of);
+	free(f->last_of);
+	free(f->never);
 	free(f);
 }
 

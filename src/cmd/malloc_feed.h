@@ -15,13 +15,16 @@
 #include <stdint.h>
 
 #include "wire/event.h"
-#include "wire/replay.h"
+#include "wire/replay_head.h"
 
 /* Where calls come from: those of one process, in their order. */
 struct scry_malloc_source {
 	int (*rewind)(struct scry_malloc_source *s); /* 0 or -errno with a sentence */
 	/* 1 and the next call, valid until the next; 0 at the end; -errno with a sentence */
 	int (*next)(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call);
+	uint64_t time_ns;  /* of the call that next gave, as exact as the recording; 0: not known */
+	uint64_t rss_anon; /* what the program had when it was last looked at, bytes */
+	uint64_t rss_count;   /* how often it was, in the first pass */
 	uint32_t main_thread; /* its number; 0: the first that makes a call */
 };
 
@@ -47,12 +50,14 @@ struct scry_malloc_feed_stats { /* of what was read in the last run */
 	uint64_t live_blocks, live_bytes;   /* at the end */
 	uint64_t peak_bytes, peak_position; /* of live bytes */
 	uint64_t size_max;
+	uint64_t span_ns;     /* recorded, from the first call to the last */
 	uint32_t point_count; /* live bytes, evenly over the words; the peak apart */
 	struct scry_malloc_point points[SCRY_MALLOC_CURVE];
 };
 
 struct scry_malloc_feed_opts {
 	bool one_thread;   /* all calls by the main thread */
+	bool is_paced;	   /* with the times of the calls: AT */
 	uint64_t live_max; /* bytes that may live at once: more is refused */
 };
 

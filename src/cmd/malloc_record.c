@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <x86intrin.h>
 
@@ -14,244 +13,24 @@
 #include "cmd/cmd.h"
 #include "cmd/loading.h"
 #include "cmd/malloc.h"
-#include "cmd/malloc_family.h"
-#include "cmd/malloc_lines.h"
-#include "cmd/malloc_older.h"
+#include "cmd/malloc_children.h"
 #include "cmd/patch_words.h"
+#include "cmd/preload.h"
 #include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/watch_opts.h"
 #include "hook/threads.h"
-#include "hook/tracks.h"
-#include "name/malloc.h"
 #include "wire/malloc_ring.h"
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
 #define FLUSH_NS 500000000ull
-#define KEEPER_NICE (-10)
 
 struct record_opts {
 	bool no_lines;
+	const char *prefix;
 };
 
-struct recording {
-	struct scry_hooks hooks;
-	struct scry_malloc_family family;
-	struct scry_malloc_lines lines;
-	struct scry_tracks *tracks;
-	struct scry_malloc *calls;
-	struct scry_malloc_older older;
-	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
-	uint64_t flush_ns;
-	bool is_full; /* no memory for more: what comes is not taken */
-	/* children, of this process and of its children, that have not been seen to record */
-	struct child *children;
-	size_t child_count;
-	uint64_t adopted_ns; /* of a child: since when its lane is taken */
-};
-
-static int drain(struct scry_watch *w);
-static void end_forked(struct scry_watch *w);
-
-struct child {
-	uint32_t pid;
-	uint32_t image;
-	struct scry_malloc *calls; /* with its parent's blocks */
-};
-
-#define CHILDREN_MAX 256u /* the oldest have exec'ed or ended, most likely */
-#define LATE_TRIES 1000
-#define FORK_TRIES 10
-#define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
-
-/* Of a fork child that took a lane: as it says; 0: not yet. */
-static uint32_t lane_pid(const struct scry_watch *w)
-{
-	return w->root && w->inj.control
-		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
-		       : 0;
-}
-
-/* What a fork child did ends: what follows with its pid is another program. */
-static void end_part(struct scry_session *s, uint32_t pid)
-{
-	struct scry_ev_detach end = {.pid = pid, .verified = 1};
-
-	end.reason_str = scry_session_string(s, "it ended, or ran another program");
-	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
-}
-
-static void drain_others(struct scry_watch *w)
-{
-	struct scry_session *s = w->session;
-
-	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i] != w && !s->watches[i]->is_over && drain(s->watches[i]) < 0)
-			scry_error_clear();
-}
-
-/* A fork child that has not recorded, with its parent's blocks: NULL, it is not known. */
-static struct child *child_of(struct scry_session *s, uint32_t pid)
-{
-	for (size_t i = 0; i < s->count; i++) {
-		struct recording *m = s->watches[i]->root ? NULL : s->watches[i]->state;
-
-		for (size_t k = 0; m && k < m->child_count; k++)
-			if (m->children[k].pid == pid)
-				return &m->children[k];
-	}
-	return NULL;
-}
-
-/* It may be a fork child's next program: then what that did is a part that ends before this one
- * begins, found or not, and whether it called malloc or not. */
-static void end_forked(struct scry_watch *w)
-{
-	struct scry_session *s = w->session;
-	const uint32_t pid = (uint32_t)w->proc.pid;
-	struct child *child = NULL;
-
-	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
-		if (i)
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		for (size_t k = s->count; k-- > 0;) {
-			struct scry_watch *other = s->watches[k];
-
-			if (other == w || other->is_over || other->proc.pid ||
-			    lane_pid(other) != pid)
-				continue;
-			other->target_gone = true;
-			scry_watch_end(other, "it ran another program (exec)");
-			return;
-		}
-		drain_others(w);
-		child = child_of(s, pid);
-	}
-	if (!child)
-		return;
-	scry_malloc_free(child->calls);
-	*child = (struct child){0};
-	end_part(s, pid);
-}
-
-/* A process has forked: what it has now, its child has too. */
-static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
-{
-	struct scry_watch *w = arg;
-	struct recording *root = w->root ? w->root->state : w->state;
-	const struct child child = {.pid = pid, .image = scry_session_part(w->session, pid)};
-	const struct scry_malloc_opts opts = {
-		.producer = {.pid = pid,
-			     .ring = child.image,
-			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.on_fork = on_fork,
-		.on_fork_arg = w->root ? w->root : w,
-	};
-	struct child *more;
-	int r;
-
-	if (root->child_count == CHILDREN_MAX) {
-		scry_malloc_free(root->children[0].calls);
-		memmove(root->children, root->children + 1,
-			--root->child_count * sizeof(*root->children));
-	}
-	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
-	if (!more)
-		return scry_fail(-ENOMEM, "not enough memory for the children");
-	root->children = more;
-	more[root->child_count] = child;
-	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
-	root->child_count += r == 0;
-	return r;
-}
-
-/* The calls of the process that has this lane: as its parent left them, once that is known. */
-static int take_up(struct scry_watch *w, struct recording *m)
-{
-	struct recording *root = w->root->state;
-	uint32_t pid = lane_pid(w);
-	struct scry_malloc_opts opts = {
-		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.on_fork = on_fork,
-		.on_fork_arg = w->root,
-	};
-
-	for (size_t i = root->child_count; i-- > 0 && pid;) {
-		if (root->children[i].pid != pid)
-			continue;
-		m->calls = root->children[i].calls;
-		w->image = root->children[i].image;
-		root->children[i] = root->children[--root->child_count];
-		return 0;
-	}
-	if (!pid || scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS)
-		return 0;
-	opts.producer.ring = w->image = scry_session_part(w->session, pid);
-	return scry_malloc_new(&opts, &m->calls);
-}
-
-/* A fork child that records in a lane already. */
-static int adopt(struct scry_watch *w)
-{
-	struct recording *m = calloc(1, sizeof(*m));
-
-	if (!m)
-		return -ENOMEM;
-	w->state = m;
-	m->adopted_ns = scry_now_ns();
-	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
-}
-
-static void identified(struct scry_watch *w)
-{
-	struct recording *m = w->state;
-
-	scry_tracks_identify(m->tracks, w->proc.pid);
-}
-
-static int prepare(struct scry_watch *w)
-{
-	const struct record_opts *opts = w->opts->instrument_opts;
-	struct recording *m = calloc(1, sizeof(*m));
-	int r;
-
-	if (!m)
-		return -ENOMEM;
-	w->state = m;
-	end_forked(w);
-	m->lines.watch = w;
-	if (!opts->no_lines)
-		scry_malloc_lines_plan(&m->lines, w);
-	r = scry_loading_open(w, &m->hooks);
-	if (r == 0)
-		r = scry_malloc_family_want(&m->family, &m->hooks, w->opts->follow);
-	if (r == 0)
-		r = scry_malloc_lines_want(&m->lines, &m->hooks);
-	if (r == 0)
-		r = scry_hooks_plan(&m->hooks);
-	if (r == 0)
-		r = scry_malloc_family_check(&m->family, &m->hooks);
-	if (r == 0)
-		scry_malloc_lines_check(&m->lines, &m->hooks);
-	if (r == 0)
-		w->near = m->hooks.rows[0].address;
-	return r;
-}
-
-static void describe(struct scry_watch *w, FILE *out)
-{
-	const struct recording *m = w->state;
-
-	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
-		m->family.name);
-	scry_patch_describe(&m->hooks, out);
-}
-
-static void tell_allocator(struct scry_watch *w, const struct recording *m)
+static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
 	const struct scry_malloc_family *f = &m->family;
 	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
@@ -269,12 +48,106 @@ static void tell_allocator(struct scry_watch *w, const struct recording *m)
 			"%zu namespaces of the dynamic loader: what the others allocate from "
 			"objects of their own is not recorded",
 			f->spaces);
+	if (*f->builtin.prefix)
+		scry_watch_note(w,
+				"%s has an allocator of its own, %smalloc: what that serves is not "
+				"in this recording; fix: --prefix %s",
+				f->builtin.module, f->builtin.prefix, f->builtin.prefix);
+	else if (*f->builtin.module)
+		scry_watch_note(w,
+				"%s has jemalloc built in, and its functions have no symbols: what "
+				"it serves is not in this recording",
+				f->builtin.module);
+	if (f->has_more)
+		scry_watch_note(w,
+				"%smallocx is recorded as operator new, %sdallocx as operator "
+				"delete; calls of %srallocx are not recorded",
+				f->prefix, f->prefix, f->prefix);
 	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
 		 f->module, *f->name ? ", " : "", f->name);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-static int start_keeping(struct scry_watch *w, struct recording *m)
+/* It has joined by itself: who its allocator is, and what is not seen. */
+static void tell_preloaded(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	struct scry_elf *elf = NULL;
+	char exe[32];
+
+	if (scry_malloc_family_at(&m->family, w->proc.pid, w->inj.control->lane_malloc) < 0) {
+		scry_error_clear();
+		return;
+	}
+	tell_allocator(w, m);
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", w->proc.pid);
+	if (scry_elf_open_path(exe, &elf) == 0 && scry_preload_has_malloc(elf))
+		scry_watch_note(w,
+				"%s has a malloc of its own: what it calls of that is not recorded",
+				w->proc.exe);
+	scry_elf_close(elf);
+	scry_error_clear();
+	if (m->family.has_operators)
+		scry_watch_note(w,
+				"operators new and delete of %s are its own: they do not come "
+				"through malloc, and --preload does not record them",
+				m->family.module);
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	scry_tracks_identify(m->tracks, w->proc.pid);
+	if (!scry_preload_has(w) || !w->inj.control->lane_malloc)
+		return;
+	scry_malloc_children_next(w);
+	if (scry_malloc_child_take_up(w) < 0) /* while it waits, and has names; else in its turn */
+		scry_error_clear();
+	tell_preloaded(w);
+}
+
+static int prepare(struct scry_watch *w)
+{
+	const struct record_opts *opts = w->opts->instrument_opts;
+	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	w->state = m;
+	scry_malloc_children_next(w);
+	m->lines.watch = w;
+	if (!opts->no_lines)
+		scry_malloc_lines_plan(&m->lines, w);
+	r = scry_loading_open(w, &m->hooks);
+	if (r == 0)
+		r = scry_malloc_family_want(
+			&m->family, &m->hooks,
+			&(const struct scry_malloc_family_opts){opts->prefix, w->opts->follow});
+	if (r == 0)
+		r = scry_malloc_lines_want(&m->lines, &m->hooks);
+	if (r == 0)
+		r = scry_hooks_plan(&m->hooks);
+	if (r == 0)
+		r = scry_malloc_family_check(&m->family, &m->hooks);
+	if (r == 0)
+		scry_malloc_lines_check(&m->lines, &m->hooks);
+	if (r == 0)
+		w->near = m->hooks.rows[0].address;
+	return r;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct scry_malloc_watch *m = w->state;
+
+	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
+		m->family.name);
+	scry_patch_describe(&m->hooks, out);
+}
+
+static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	const struct scry_malloc_opts opts = {
 		.producer = {.pid = (uint32_t)w->proc.pid,
@@ -282,7 +155,7 @@ static int start_keeping(struct scry_watch *w, struct recording *m)
 			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
-		.on_fork = w->pool.head ? on_fork : NULL,
+		.on_fork = w->pool.head ? scry_malloc_children_fork : NULL,
 		.on_fork_arg = w,
 	};
 	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
@@ -311,7 +184,7 @@ static int record(struct scry_watch *w)
 
 static int enter(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 	int r = scry_threads_start(&w->inj, w->held, SCRY_MALLOC_OP_TIME);
 
 	if (r == 0)
@@ -332,10 +205,12 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
 	if (r == 0)
-		r = w->held ? record(w) : scry_malloc_older_find(w, m->calls, record, &m->older);
+		r = w->held || *m->family.prefix
+			    ? record(w)
+			    : scry_malloc_older_find(w, m->calls, record, &m->older);
 	if (r < 0)
 		return r;
-	setpriority(PRIO_PROCESS, 0, KEEPER_NICE); /* hundreds of threads wait for it: if it may */
+	scry_session_hurry();
 	tell_allocator(w, m);
 	scry_patch_tell_refused(w, &m->hooks, "recorded");
 	return 0;
@@ -354,13 +229,15 @@ static int give(void *arg, const struct scry_track_run *run)
 }
 
 /* All that is there, up to its watermark. */
-static int take(struct scry_watch *w, struct recording *m)
+static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	struct scry_tracks_taken taken = {0};
 	uint64_t now = scry_now_ns(), tsc;
 	int r;
 
-	if (!w->root) /* of a child's code nothing is read */
+	if (w->root)
+		scry_malloc_child_lines(w);
+	else
 		scry_malloc_lines_turn(&m->lines, m->calls);
 	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
 	tsc = __rdtsc(); /* later than what has just been copied */
@@ -387,8 +264,8 @@ static int take(struct scry_watch *w, struct recording *m)
 
 static int drain(struct scry_watch *w)
 {
-	struct recording *m = w->state;
-	int r = m && m->tracks && !m->calls && w->root ? take_up(w, m) : 0;
+	struct scry_malloc_watch *m = w->state;
+	int r = m && m->tracks && !m->calls && w->root ? scry_malloc_child_take_up(w) : 0;
 
 	return r == 0 && m && m->calls && !m->is_full ? take(w, m) : r;
 }
@@ -399,17 +276,22 @@ static int drain(struct scry_watch *w)
  */
 static void leave(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
 	if (!m->end_tsc)
 		m->end_tsc = __rdtsc();
+	if (scry_preload_has(w)) { /* it goes by at its next segment */
+		w->inj.control->lease_end_tsc = 0;
+		__atomic_store_n(&w->inj.control->lease_tsc, 0, __ATOMIC_RELEASE);
+		return;
+	}
 	if (!w->root && scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
 		scry_error_clear();
 	scry_threads_record(&w->inj, false);
 	scry_threads_await(&w->inj);
 }
 
-static int finish_calls(struct scry_watch *w, struct recording *m)
+static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	int r;
 
@@ -447,31 +329,16 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
-/* A child that ended before its parent's fork was merged: that is soon. */
-static int find_late(struct scry_watch *w, struct recording *m)
-{
-	int r = 0;
-
-	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
-		if (i == LATE_TRIES - 1)
-			m->adopted_ns = 0; /* on its own, then */
-		else if (i)
-			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		drain_others(w);
-		r = take_up(w, m);
-	}
-	return r;
-}
-
 static int finish(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
+	struct scry_malloc_lines child = {0};
 	struct scry_malloc_stats calls;
 	struct scry_tracks_stats tracks;
 	int r = 0;
 
 	if (m && m->tracks && !m->calls && w->root)
-		r = find_late(w, m);
+		r = scry_malloc_child_take_late(w);
 	if (r < 0 || !m || !m->calls)
 		return r;
 	r = finish_calls(w, m);
@@ -484,20 +351,18 @@ static int finish(struct scry_watch *w)
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");
-	if (!w->root)
-		scry_malloc_lines_note(&m->lines, &calls);
+	if (w->root)
+		child.watch = w;
+	scry_malloc_lines_note(w->root ? &child : &m->lines, &calls);
 	return r;
 }
 
 /* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
 static int merge(struct scry_watch *into, struct scry_watch *w)
 {
-	uint32_t pid = lane_pid(w);
 	int r = finish(w);
 
-	if (pid)
-		end_part(w->session, pid);
-
+	scry_malloc_child_end(w);
 	into->events += w->events;
 	into->lost += w->lost;
 	into->errors += w->errors;
@@ -508,14 +373,12 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 
 static void done(struct scry_watch *w)
 {
-	struct recording *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
 	if (m) {
 		if (!w->root)
 			scry_hooks_close(&m->hooks);
-		for (size_t i = 0; i < m->child_count; i++)
-			scry_malloc_free(m->children[i].calls);
-		free(m->children);
+		scry_malloc_children_done(m);
 		scry_malloc_free(m->calls);
 		if (!w->root)
 			scry_malloc_lines_done(&m->lines);
@@ -529,14 +392,16 @@ const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of the malloc family",
 	.follows_exec = true,
+	.preloads = true,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
-	.adopt = adopt,
+	.adopt = scry_malloc_child_adopt,
 	.identified = identified,
 	.merge = merge,
 	.drain = drain,
 	.leave = leave,
+	.must_wait = scry_malloc_child_must_wait,
 	.finish = finish,
 	.done = done,
 };
@@ -551,6 +416,10 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "record child processes too, each as a part of its own", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "preload", SCRY_OPT_FLAG, &opts.preload, NULL,
+		 "enter nobody: preload an object that records, where ptrace is denied", NULL},
+		{0, "prefix", SCRY_OPT_STRING, &record.prefix, "PREFIX",
+		 "PREFIXmalloc and its family, of an allocator that is built in (je_)", NULL},
 		{0, "no-lines", SCRY_OPT_FLAG, &record.no_lines, NULL,
 		 "of a Ruby: callers are native code only, not its lines", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
@@ -571,8 +440,19 @@ int scry_cmd_malloc_record(int argc, char **argv)
 	if (r == 0 && report.folded)
 		r = scry_fail(-EINVAL, "'%s': a recording of malloc has no stacks to fold",
 			      opts.output);
+	if (r == 0 && opts.preload && !opts.command)
+		r = scry_fail(-EINVAL,
+			      "--preload starts a program: give -- CMD; a process that runs "
+			      "can only be entered");
+	if (r == 0 && record.prefix && (opts.preload || strlen(record.prefix) > 15))
+		r = scry_fail(-EINVAL,
+			      opts.preload ? "--prefix: such functions cannot be preloaded"
+					   : "--prefix '%s' is longer than 15 letters",
+			      record.prefix);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
+	if (opts.preload && scry_preload_check(opts.command) < 0)
+		return 125;
 	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_malloc)
 			    : scry_run(&opts, &scry_instrument_malloc, &report);
 }

@@ -25,14 +25,15 @@
 #include "view/malloc_replay.h"
 
 #define STUCK_NS UINT64_C(60000000000)
-#define SAMPLE_EVERY 61u /* a prime: no rhythm of the program meets it */
+#define SPAN_NS UINT64_C(1000000000) /* shorter ones: nothing is given back by time */
+#define SAMPLE_EVERY 61u	     /* a prime: no rhythm of the program meets it */
 #define NOTES_MAX (SCRY_MALLOC_ALLOCATORS_MAX * 2 + 12)
 #define ALL (SCRY_MALLOC_ALLOCATORS_MAX + 1) /* the last: no allocator */
 
 struct replay_opts {
 	struct scry_opt_strings with;
 	uint64_t runs, rss_every_ns, memory, pid;
-	int threads, touch;
+	int threads, touch, pace;
 	bool verify, check, json, force, help, is_compare;
 	const char *output, *keep;
 	char **command; /* behind --, ends with NULL; NULL: none */
@@ -62,6 +63,7 @@ struct replay_job {
 };
 
 static const struct scry_malloc_allocator no_allocator = {.label = "no allocator", .is_null = true};
+static const char *const pace_names[] = {"none", "recorded"};
 static const char *const touch_names[] = {"none", "first", "all", "recorded"};
 
 static void note(struct replay_job *j, const char *format, ...)
@@ -105,8 +107,11 @@ static struct scry_malloc_run_opts run_opts(const struct replay_job *j, enum scr
 		.rss_every_ns = j->opts->rss_every_ns,
 		.memory = j->opts->memory,
 		.stuck_ns = STUCK_NS,
+		.is_paced = j->opts->pace && mode == SCRY_REPLAY_TIMED,
 	};
 
+	if (o.is_paced)
+		o.stuck_ns += f->span_ns;
 	/* Some two hundred samples, of a short recording too: 50 ns a call is what is usual. */
 	if (!o.rss_every_ns)
 		o.rss_every_ns = f->calls / 4;
@@ -153,6 +158,8 @@ static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 	const struct scry_malloc_allocator *a =
 		at == ALL - 1 ? &no_allocator : &j->allocators.rows[at];
 	struct scry_malloc_run_opts o = run_opts(j, mode);
+
+	o.is_paced &= !a->is_null;
 
 	return scry_malloc_run(j->feed, a, &o, &j->result);
 }
@@ -251,6 +258,32 @@ static int sample(struct replay_job *j)
 	return 0;
 }
 
+/* And one in which system calls are counted, which takes time and is not timed. */
+static int count_syscalls(struct replay_job *j)
+{
+	bool is_told = false;
+
+	_Static_assert((int)SCRY_REPLAY_SYSCALLS == SCRY_REPLAY_CALL_ROWS, "a field for each");
+	for (uint32_t at = 0; at < j->allocators.count; at++) {
+		struct scry_replay_row *row = &j->rows[at];
+		int err = j->has_failed[at] ? 0 : run(j, at, SCRY_REPLAY_COUNTED);
+
+		if (err)
+			err = failed(j, at, err);
+		if (err)
+			return err;
+		if (j->has_failed[at])
+			continue;
+		row->has_syscalls = j->result.has_syscalls;
+		memcpy(row->syscalls, j->result.syscalls, sizeof(row->syscalls));
+		if (!row->has_syscalls && !is_told)
+			note(j, "system calls were not counted: this kernel, or who confines this "
+				"process, allows no seccomp listener");
+		is_told |= !row->has_syscalls;
+	}
+	return 0;
+}
+
 static int verify(struct replay_job *j)
 {
 	for (uint32_t at = 0; at < j->allocators.count; at++) {
@@ -336,7 +369,19 @@ static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at,
 
 #define SPREAD(at, field, less) spread(j, at, offsetof(struct measured, field), less)
 
-static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_ns)
+/* That what is left out differs from run to run is noise, too. */
+static struct scry_replay_spread without(const struct replay_job *j, uint32_t at,
+					 const struct scry_replay_spread *null)
+{
+	struct scry_replay_spread s = SPREAD(at, cpu_ns, null->median);
+	uint64_t down = null->most - null->median;
+
+	s.least -= down < s.least ? down : s.least;
+	s.most += null->median - null->least;
+	return s;
+}
+
+static void fill_row(struct replay_job *j, uint32_t at, const struct scry_replay_spread *null)
 {
 	struct scry_replay_row *row = &j->rows[at];
 
@@ -345,7 +390,7 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_ns)
 	if (j->has_failed[at])
 		return;
 	row->runs = (uint32_t)j->opts->runs;
-	row->cpu_ns = SPREAD(at, cpu_ns, null_ns);
+	row->cpu_ns = without(j, at, null);
 	row->kernel_ns = SPREAD(at, kernel_ns, 0);
 	row->faults = SPREAD(at, faults, 0);
 	row->rss_peak = SPREAD(at, rss_peak, 0);
@@ -377,6 +422,11 @@ static void tell_notes(struct replay_job *j)
 		     "%u threads at once on %ld processors: times include that they wait for "
 		     "each other's turn",
 		     f->threads_peak, processors);
+	if (!j->opts->pace && f->span_ns > SPAN_NS && j->result.elapsed_ns < f->span_ns / 2)
+		note(j,
+		     "%.1f s were replayed in %.1f s: what allocators give back after a while "
+		     "(jemalloc, mimalloc) they may not have given back; fix: --pace recorded",
+		     (double)f->span_ns / 1e9, (double)j->result.elapsed_ns / 1e9);
 	if (j->opts->threads)
 		note(j, "all calls are made by one thread, as --threads 1 asks");
 	if (r->has_memory && r->rss_anon_peak > f->peak_bytes * 2)
@@ -391,10 +441,10 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		       struct scry_replay_point *live)
 {
 	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
-	uint64_t null_ns = SPREAD(ALL - 1, cpu_ns, 0).median;
+	const struct scry_replay_spread null = SPREAD(ALL - 1, cpu_ns, 0);
 
 	for (uint32_t i = 0; i < j->allocators.count; i++)
-		fill_row(j, i, null_ns);
+		fill_row(j, i, &null);
 	for (uint32_t i = 0; i < f->point_count; i++)
 		live[i] = (struct scry_replay_point){f->points[i].position, f->points[i].live};
 	tell_notes(j);
@@ -402,6 +452,8 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.rows = j->rows,
 		.count = j->allocators.count,
 		.touch = touch_names[j->opts->touch],
+		.pace = pace_names[j->opts->pace],
+		.span_ns = f->span_ns,
 		.is_one_thread = j->opts->threads,
 		.calls = f->calls,
 		.words = f->position,
@@ -411,7 +463,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.live_peak_bytes = f->peak_bytes,
 		.live_end_bytes = f->live_bytes,
 		.live_end_blocks = f->live_blocks,
-		.null_cpu_ns = null_ns,
+		.null_cpu_ns = null.median,
 		.program_cpu_ns = j->recording.cpu_ns,
 		.program_rss_peak = j->recording.rss_anon_peak,
 		.processors = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
@@ -477,6 +529,15 @@ static int print(struct replay_job *j, const struct scry_replay_report *report)
 	return err;
 }
 
+static void tell_pace(const struct replay_job *j)
+{
+	double span = (double)scry_malloc_feed_stats(j->feed)->span_ns / 1e9;
+
+	fprintf(stderr, "scry: %llu replays of each allocator at the recorded pace: %.0f s\n",
+		(unsigned long long)j->opts->runs,
+		span * (double)j->opts->runs * j->allocators.count);
+}
+
 static int replay(struct replay_job *j)
 {
 	struct scry_replay_report report;
@@ -492,6 +553,8 @@ static int replay(struct replay_job *j)
 	/* Once without an allocator: reads the recording, and warms what is common to all. */
 	if (!err)
 		err = run(j, ALL - 1, SCRY_REPLAY_TIMED);
+	if (!err && j->opts->pace)
+		tell_pace(j);
 	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
 		err = scry_fail(-EINVAL, "no call of the malloc family of %s is in it",
 				j->opts->pid ? "that process" : "any process");
@@ -499,6 +562,8 @@ static int replay(struct replay_job *j)
 		err = measure(j, round);
 	if (!err)
 		err = sample(j);
+	if (!err)
+		err = count_syscalls(j);
 	if (!err && j->opts->verify)
 		err = verify(j);
 	if (!err && j->opts->check)
@@ -523,7 +588,8 @@ static void done(struct replay_job *j)
 
 static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 {
-	struct scry_malloc_feed_opts feed = {.one_thread = opts->threads, .live_max = opts->memory};
+	struct scry_malloc_feed_opts feed = {
+		.one_thread = opts->threads, .is_paced = opts->pace, .live_max = opts->memory};
 	struct replay_job *j = calloc(1, sizeof(*j));
 	int err;
 
@@ -598,7 +664,7 @@ static int record_and_replay(const struct replay_opts *opts)
 	}
 	snprintf(own, sizeof(own), "%s/recording.scry", folder);
 	path = path ? path : own;
-	err = scry_malloc_record_to(path, opts->command, &status);
+	err = scry_malloc_record_to(path, opts->force, opts->command, &status);
 	if (!err && status)
 		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
 			status);
@@ -638,6 +704,10 @@ static int command(int argc, char **argv, bool is_compare)
 		 "what of a block is written to: nothing, 16 bytes, all, or those and each page "
 		 "that the program touched (default)",
 		 "none|first|all|recorded"},
+		{0, "pace", SCRY_OPT_CHOICE, &opts.pace, NULL,
+		 "one call after the other (default), or each at the time at which it was "
+		 "recorded: takes as long as the program did, for each run",
+		 "none|recorded"},
 		{0, "rss-every", SCRY_OPT_DURATION, &opts.rss_every_ns, "TIME",
 		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
 		 NULL},

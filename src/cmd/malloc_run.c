@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cmd/beside.h"
+#include "cmd/malloc_rss.h"
 
 /* Address space beyond living blocks: allocators reserve generously. */
 #define ADDRESS_MORE (UINT64_C(64) << 30)
@@ -30,7 +32,7 @@ struct run {
 	int status; /* of its end, when it has ended */
 	bool has_ended;
 	bool is_there; /* it is scry-replay, and not the copy of scry that it was */
-	int statm_fd;
+	struct scry_malloc_rss rss;
 	uint64_t curve_step;
 	uint64_t moved_ns, moved_to; /* when and where it was seen to get on */
 };
@@ -41,28 +43,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* Where scry-replay lies: beside scry, installed, or in the build tree. */
-static int find_program(char *path, size_t size)
-{
-	static const char *const places[] = {"scry-replay", "../libexec/scry/scry-replay",
-					     "../replay/scry-replay", "../src/replay/scry-replay"};
-	char self[PATH_MAX];
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	self[len > 0 ? len : 0] = 0;
-	slash = strrchr(self, '/');
-	if (slash)
-		*slash = 0;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		int n = snprintf(path, size, "%s/%s", self, places[i]);
-
-		if (n > 0 && (size_t)n < size && !access(path, X_OK))
-			return 0;
-	}
-	return scry_fail(-ENOENT, "no scry-replay beside '%s/scry'; fix: make, make install", self);
 }
 
 /* In the child. Only what the variant asks for is in its environment, so that runs compare. */
@@ -92,8 +72,8 @@ static void become(const struct run *r, const char *program, int fd)
 
 static int start(struct run *r)
 {
-	char program[PATH_MAX], path[64];
-	int err = find_program(program, sizeof(program));
+	char program[PATH_MAX];
+	int err = scry_beside("scry-replay", "replay", program, sizeof(program));
 
 	if (err)
 		return err;
@@ -102,53 +82,15 @@ static int start(struct run *r)
 		return scry_fail(-errno, "cannot start scry-replay: %s", strerror(errno));
 	if (!r->pid)
 		become(r, program, scry_malloc_feed_fd(r->feed));
-	snprintf(path, sizeof(path), "/proc/%d/statm", r->pid);
-	r->statm_fd = open(path, O_RDONLY | O_CLOEXEC);
+	scry_malloc_rss_open(&r->rss, r->pid);
 	return 0;
-}
-
-/* Anonymous memory now, bytes: what is resident less what is of files and shared memory. */
-static uint64_t rss_anon(const struct run *r)
-{
-	unsigned long long resident, shared;
-	char text[128];
-	ssize_t len = r->statm_fd < 0 ? -1 : pread(r->statm_fd, text, sizeof(text) - 1, 0);
-
-	if (len <= 0)
-		return 0;
-	text[len] = 0;
-	if (sscanf(text, "%*u %llu %llu", &resident, &shared) != 2 || resident < shared)
-		return 0;
-	return (resident - shared) * 4096;
-}
-
-/*
- * Looking now and then misses a peak, and so does a machine that is busy elsewhere. The kernel
- * keeps the greatest resident memory itself: less the shared memory of now, which only grows, it is
- * a figure that the anonymous memory once had at least.
- */
-static uint64_t rss_anon_kept(const struct run *r)
-{
-	unsigned long long high = 0, file = 0, shmem = 0;
-	char path[64], line[128];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", r->pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "VmHWM: %llu", &high) != 1 &&
-		    sscanf(line, "RssFile: %llu", &file) != 1)
-			sscanf(line, "RssShmem: %llu", &shmem);
-	if (f)
-		fclose(f);
-	return high > file + shmem ? (uint64_t)(high - file - shmem) << 10 : 0;
 }
 
 static uint64_t sample(struct run *r)
 {
 	struct scry_malloc_result *s = r->result;
 	uint64_t position = __atomic_load_n(&r->head->position, __ATOMIC_RELAXED);
-	uint64_t rss = rss_anon(r);
+	uint64_t rss = scry_malloc_rss_now(&r->rss);
 
 	if (rss > s->rss_peak)
 		s->rss_peak = rss;
@@ -193,7 +135,7 @@ static int watch(struct run *r)
 {
 	uint64_t position = __atomic_load_n(&r->head->position, __ATOMIC_RELAXED), now = now_ns();
 
-	if (sample(r) > r->opts->memory && r->is_there && !r->allocator->is_null)
+	if (sample(r) > r->opts->memory && r->is_there)
 		return scry_fail(-ENOBUFS, "%s takes more than %llu MiB, the limit; fix: --memory",
 				 r->allocator->label, (unsigned long long)(r->opts->memory >> 20));
 	if (position != r->moved_to || !r->moved_ns) {
@@ -242,6 +184,7 @@ static void prepare(struct run *r)
 	head->touch = o->touch;
 	head->sample_every = o->sample_every ? o->sample_every : 1;
 	head->is_null = r->allocator->is_null;
+	head->is_paced = o->is_paced;
 	head->live_max = o->memory;
 	head->address_max = o->memory + ADDRESS_MORE;
 	snprintf(head->allocator, sizeof(head->allocator), "%s",
@@ -256,6 +199,7 @@ static int play(struct run *r)
 {
 	struct scry_malloc_result *s = r->result;
 	int got = 1, err = turn(r, SCRY_TURN_DRAIN); /* of nothing: it is there, and empty */
+	uint64_t kept;
 
 	s->rss_peak = s->point_count = 0; /* before exec it was a copy of this process */
 	r->is_there = true;
@@ -270,10 +214,11 @@ static int play(struct run *r)
 	if (err || got < 0)
 		return err ? err : got;
 	s->rss_end = sample(r);
-	if (rss_anon_kept(r) > s->rss_peak)
-		s->rss_peak = rss_anon_kept(r);
+	kept = scry_malloc_rss_kept(&r->rss);
+	if (kept > s->rss_peak)
+		s->rss_peak = kept;
 	err = turn(r, SCRY_TURN_DRAIN);
-	s->rss_drained = rss_anon(r);
+	s->rss_drained = scry_malloc_rss_now(&r->rss);
 	return err ? err : turn(r, SCRY_TURN_EXIT);
 }
 
@@ -290,6 +235,8 @@ static void take_results(struct run *r)
 	s->failed = head->failed;
 	s->wrong = head->wrong;
 	s->live_blocks = head->live_blocks;
+	s->has_syscalls = head->has_syscalls;
+	memcpy(s->syscalls, head->syscalls, sizeof(s->syscalls));
 	s->elapsed_ns = head->ns_end - head->ns_begin;
 	s->ticks_per_ns =
 		s->elapsed_ns ? (double)(head->tsc_end - head->tsc_begin) / (double)s->elapsed_ns
@@ -321,7 +268,7 @@ int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allo
 		.opts = opts,
 		.head = &scry_malloc_feed_memory(feed)->head,
 		.result = ret_result,
-		.statm_fd = -1,
+		.rss = {-1, -1},
 		.curve_step = 1,
 	};
 	int err = scry_malloc_feed_rewind(feed), got;
@@ -342,8 +289,7 @@ int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allo
 			kill(r.pid, SIGKILL);
 		waitpid(r.pid, &r.status, 0);
 	}
-	if (r.statm_fd >= 0)
-		close(r.statm_fd);
+	scry_malloc_rss_close(&r.rss);
 	take_results(&r);
 	if (!err && r.status)
 		err = told_end(&r);

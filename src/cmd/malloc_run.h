@@ -25,6 +25,7 @@ struct scry_malloc_run_opts {
 	enum scry_replay_mode mode;
 	enum scry_replay_touch touch;
 	uint32_t sample_every; /* SAMPLED */
+	bool is_paced;	       /* at the recorded times, where the feed has them */
 	uint64_t rss_every_ns;
 	uint64_t memory;   /* bytes: of living blocks, and of memory that the process may take */
 	uint64_t stuck_ns; /* without a step: it is ended */
@@ -34,6 +35,8 @@ struct scry_malloc_result {
 	uint64_t cpu_ns, kernel_ns, wait_ns, waits, faults, failed, wrong, live_blocks;
 	uint64_t elapsed_ns;
 	uint64_t rss_begin, rss_peak, rss_end, rss_drained; /* anonymous memory, bytes */
+	bool has_syscalls;				    /* COUNTED: */
+	uint64_t syscalls[SCRY_REPLAY_SYSCALLS];
 	double ticks_per_ns;
 	char served[1024]; /* the object that served malloc */
 	char why[512];	   /* wrong: the first case */

@@ -38,6 +38,8 @@ static void on_memory(struct scry_malloc_recording *r, const struct scry_ev_memo
 		r->cpu_first_ns = cpu_ns;
 	r->has_memory = true;
 	r->cpu_ns = cpu_ns - r->cpu_first_ns;
+	r->source.rss_anon = m->rss_anon;
+	r->source.rss_count++;
 	if (m->rss_anon > r->rss_anon_peak)
 		r->rss_anon_peak = m->rss_anon;
 }
@@ -86,6 +88,7 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 			continue;
 		}
 		if (scry_malloc_part_has(&r->part, event, call->pid)) {
+			s->time_ns = event->time_ns;
 			*ret_call = call;
 			return 1;
 		}

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
+#include "rec/malloc_part.h"
 #include "rec/malloc_text.h"
 
 static int usage_error(int err, const char *usage)
@@ -20,6 +22,22 @@ static int usage_error(int err, const char *usage)
 	return SCRY_EXIT_USAGE;
 }
 
+/* Which of several it is, and the others. */
+static int tell_choice(int fd)
+{
+	struct scry_malloc_part part = {0};
+	struct scry_buf others = {0};
+	int err = scry_malloc_part_choose(fd, 0, &part);
+
+	if (!err)
+		err = scry_malloc_part_others(fd, &part, &others);
+	if (!err && others.len)
+		scry_log_say("process %u is written, with most calls; --pid PID for another: %s",
+			     part.pid, scry_buf_str(&others));
+	scry_buf_done(&others);
+	return err == -ENOENT ? 0 : err;
+}
+
 static int export_to(const char *recording, uint32_t pid, FILE *out)
 {
 	uint64_t calls;
@@ -27,7 +45,9 @@ static int export_to(const char *recording, uint32_t pid, FILE *out)
 
 	if (err)
 		return err;
-	err = scry_malloc_text_write(fd, pid, out, &calls);
+	err = pid ? 0 : tell_choice(fd);
+	if (!err)
+		err = scry_malloc_text_write(fd, pid, out, &calls);
 	close(fd);
 	if (err && err != -EIO)
 		scry_fail(err, "'%s': %s", recording, scry_error());

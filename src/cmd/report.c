@@ -69,7 +69,10 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 	if (opts->folded && opts->json)
 		return scry_fail(-EINVAL,
 				 "--folded and --json are two forms of a report; fix: one");
-	opts->rows.stacks |= opts->folded;
+	if (opts->flame && (opts->folded || opts->json))
+		return scry_fail(-EINVAL,
+				 "x.html is a picture, and neither JSON nor folded; fix: one");
+	opts->rows.stacks |= opts->folded || opts->flame;
 	return scry_view_opts_check(&opts->rows);
 }
 
@@ -79,6 +82,8 @@ int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
 		return scry_out_json_open(doc);
 	if (opts->folded)
 		return scry_out_folded_open(doc);
+	if (opts->flame)
+		return scry_out_flame_open(doc);
 	doc->width = terminal_width(doc->out);
 	return scry_out_text_open(doc);
 }
@@ -95,8 +100,10 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	};
 	int err;
 
-	if (opts->folded && strcmp(view->name, "objects"))
+	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "stacks"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
+	if (opts->flame && strcmp(view->name, "stacks"))
+		return scry_fail(-EINVAL, "there is no picture of view '%s'", view->name);
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
@@ -188,10 +195,13 @@ int scry_cmd_report(int argc, char **argv)
 		 "beginning: peak, end, 30s",
 		 NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),
+		SCRY_VIEW_STACKS_OPT_ROWS(&opts.rows),
 		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
 		 NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "FILE",
-		 "write the report to FILE; x.json is JSON, x.folded is folded", NULL},
+		 "write the report to FILE; x.json is JSON, x.folded is folded, x.html a picture "
+		 "of stacks",
+		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace FILE if it exists", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
@@ -206,6 +216,7 @@ int scry_cmd_report(int argc, char **argv)
 	}
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
+	opts.flame = path && has_ending(path, ".html");
 	if (!err)
 		err = scry_report_opts_check(&opts, path);
 	if (!err && !recording)

@@ -12,6 +12,7 @@
 struct scry_report_opts {
 	const char *view; /* NULL: the one of the instrument that recorded */
 	bool json, folded;
+	bool flame; /* a flame graph, as an HTML page: set by commands whose view has stacks */
 	struct scry_view_opts rows;
 };
 

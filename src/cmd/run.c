@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cmd/output.h"
+#include "cmd/preload.h"
 #include "cmd/report.h"
 #include "cmd/watch.h"
 
@@ -36,7 +38,7 @@ struct front {
 	int fd; /* the keeper's socket */
 	int rec_fd;
 	pid_t keeper, child;
-	int go_fd;    /* one byte lets the program exec */
+	int go_fd;    /* what lets the program exec */
 	int fault_fd; /* errno of a failed exec comes here */
 	int failed;   /* -errno that the keeper reported */
 	char sentence[1024];
@@ -93,6 +95,14 @@ static int status_of(int err)
 	}
 }
 
+/* The program may exec, with what it is to preload, if anything. */
+static bool let_go(struct front *f, const char *preload)
+{
+	size_t size = strlen(preload) + 1; /* a pipe takes that at once */
+
+	return write(f->go_fd, preload, size) == (ssize_t)size;
+}
+
 /* One message; false when the keeper is gone. */
 static bool take_news(struct front *f)
 {
@@ -128,7 +138,7 @@ static bool take_news(struct front *f)
 			scry_log_error("%s", text);
 		break;
 	case SCRY_NEWS_GO:
-		if (write(f->go_fd, "g", 1) == 1)
+		if (let_go(f, text))
 			close(f->go_fd), f->go_fd = -1;
 		break;
 	case SCRY_NEWS_SHORT:
@@ -144,13 +154,15 @@ static bool take_news(struct front *f)
 /* The program that is started: waits for the keeper to follow it, then execs. */
 static void run_program(struct front *f, int go, int fault)
 {
-	char byte;
+	char preload[PIPE_BUF];
+	ssize_t size;
 	int err;
 
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_DFL);
 	prctl(PR_SET_PTRACER, f->keeper, 0, 0, 0); /* for Yama; no effect where it is not */
-	if (read(go, &byte, 1) != 1)
+	size = read(go, preload, sizeof(preload));
+	if (size <= 0 || preload[size - 1] || (*preload && scry_preload_environ(preload) < 0))
 		_exit(EXIT_OWN);
 	execvp(f->opts->command[0], f->opts->command);
 	err = errno;
@@ -292,7 +304,7 @@ static int wait_for_program(struct front *f)
 	int status, err = 0;
 
 	if (f->go_fd >= 0) { /* the keeper failed before: run the program all the same */
-		if (write(f->go_fd, "g", 1) < 0)
+		if (!let_go(f, ""))
 			scry_log_error("cannot start '%s'", f->opts->command[0]);
 		close(f->go_fd);
 	}

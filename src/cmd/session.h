@@ -40,7 +40,10 @@ struct scry_session {
 	size_t own, others_count;
 	size_t entered; /* processes ever */
 	struct scry_spawns spawns;
-	pid_t leader; /* of `-- CMD` */
+	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
+	size_t nameless;	    /* joined it, and nobody knows who they are */
+	struct scry_map strangers;  /* pids that became programs which have not joined it */
+	pid_t leader;		    /* of `-- CMD` */
 	uint64_t leader_start;
 	struct scry_suspect *suspects;
 	size_t suspect_count;
@@ -59,6 +62,8 @@ struct scry_session {
 
 /* watch.c */
 void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text);
+/* The target's threads may wait for the keeper from now on: it runs before others, if it may. */
+void scry_session_hurry(void);
 struct scry_watch *scry_watch_new(struct scry_session *s);
 /* Takes it out of the session and frees it. Nothing of it may stand in its process. */
 void scry_watch_free(struct scry_watch *w);
@@ -68,6 +73,7 @@ int scry_watch_enter(struct scry_watch *w);
 void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
 /* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
 int scry_watch_end(struct scry_watch *w, const char *why);
+bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struct scry_instrument */
 /* PROCESS and ATTACH: from now on it has rows of its own; unless SCRY_OWN_MAX others have. */
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
@@ -89,6 +95,8 @@ int scry_session_end(struct scry_session *s);
 void scry_follow_turn(struct scry_session *s);
 /* A watched process became another program. */
 void scry_follow_exec(struct scry_session *s, pid_t pid);
+/* Takes up lanes that were taken since the last time. */
+void scry_follow_lanes(struct scry_session *s);
 /* Are there lanes whose owner is sought? Then come again soon. */
 bool scry_follow_is_busy(const struct scry_session *s);
 /* Of an ended one: do processes live that were forked from it, and may still take a lane of its

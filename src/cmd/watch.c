@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cmd/preload.h"
 #include "cmd/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
@@ -235,6 +236,10 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, 0);
 	w->instrument->leave(w);
+	if (scry_preload_has(w)) { /* nothing was changed; its lease is over */
+		*ret_left = 0;
+		return;
+	}
 	w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
 	r = scry_inject_leave(&w->inj, undo, ret_left);
 	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
@@ -305,6 +310,7 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 				   .bytes_left = left};
 	struct scry_ev_totals t = w->totals;
 	uint64_t cpu = scry_proc_cpu_ns(w->proc.pid);
+	uint32_t status;
 
 	if (w->proc.pid) { /* else: many, summed */
 		pause.why_str = scry_session_string(s, "entering and leaving");
@@ -313,6 +319,8 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 		scry_session_event(s, SCRY_EVENT_DETACH, &d, sizeof(d));
 	}
 	t.pid = (uint32_t)w->proc.pid;
+	if (w->target_gone && scry_proc_exit(&w->proc, &status) == 0)
+		t.exit = SCRY_EXIT_KNOWN | status;
 	t.events = w->events;
 	t.lost = w->lost;
 	t.errors = w->errors;
@@ -359,6 +367,11 @@ static void give_lane_back(struct scry_watch *w)
 	if (w->target_gone)
 		scry_pool_free(&w->root->pool, w->lane);
 	w->inj.control = NULL;
+}
+
+bool scry_watch_must_wait(const struct scry_watch *w)
+{
+	return w->instrument->must_wait && w->instrument->must_wait(w);
 }
 
 int scry_watch_end(struct scry_watch *w, const char *why)

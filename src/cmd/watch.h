@@ -2,9 +2,8 @@
  * One watched process: what the front asks for, what the keeper does, and what an instrument adds.
  *
  * The front (run.c) parses, opens the output, forks the keeper (keeper.c) and, for `-- CMD`, the
- * program. The keeper alone traces, edits, drains and writes. Its session (session.h) has a
- * `struct scry_watch` for each process. An instrument is one row of function pointers; it never
- * forks, prints or exits.
+ * program. The keeper alone traces, edits, drains and writes. Its session has a watch for each
+ * process. An instrument is one row of function pointers; it never forks, prints or exits.
  */
 #ifndef SCRY_CMD_WATCH_H
 #define SCRY_CMD_WATCH_H
@@ -33,6 +32,7 @@ struct scry_watch_opts {
 	uint64_t max_size; /* of the recording; 0: no limit */
 	const char *output;
 	bool raw, force, dry_run;
+	bool preload;		  /* -- CMD: nobody is entered, see cmd/preload.h */
 	bool is_live;		  /* the report is shown while the watch goes on */
 	const char *command_line; /* scry's own, for the recording */
 	void *instrument_opts;
@@ -47,10 +47,9 @@ struct scry_watch {
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
 	struct scry_session *session;
-	struct scry_watch
-		*root;	       /* a fork child: the process that was entered, whose pool it uses */
-	uint32_t lane;	       /* there */
-	struct scry_pool pool; /* of an entered process, when its children are followed */
+	struct scry_watch *root; /* a fork child: who was entered, whose pool it uses */
+	uint32_t lane;		 /* there */
+	struct scry_pool pool;	 /* of an entered process, when its children are followed */
 	struct scry_watch *in_lane[SCRY_LANES]; /* who has which lane of it */
 	uint32_t lanes_taken;
 	uint64_t lanes_seen;	 /* bits: somebody has it, in this look through /proc */
@@ -59,6 +58,7 @@ struct scry_watch {
 	bool is_over;		 /* ended and written; an entered process is kept for its lanes */
 	bool is_own;		 /* it has rows of its own in the recording */
 	uint32_t image;		 /* programs that this pid ran before, in this recording */
+	uint64_t image_was;	 /* preloaded: what tells this program from the next */
 	struct scry_execs execs; /* news of the next one */
 	uint64_t imageless_ns;	 /* since when its memory was gone and it had not ended */
 	bool may_have_execed;	 /* there was some */
@@ -69,9 +69,9 @@ struct scry_watch {
 	uint64_t began_ns, ended_ns;
 	uint64_t cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
-	int wake_fd;	    /* set by the instrument: call `turn` when it is readable; 0: none */
+	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
 	bool target_gone;
-	bool is_short; /* the recording could not be written to its end */
+	bool is_short; /* the recording lacks its end */
 	uint64_t errors, lost, events, frees_older;
 	struct scry_ev_totals totals; /* what only the instrument knows of it */
 	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
@@ -88,26 +88,27 @@ struct scry_instrument {
 	void (*describe)(struct scry_watch *w, FILE *out);
 	/* The agent is in: put hooks on. Live or with w->held. */
 	int (*enter)(struct scry_watch *w);
+	bool preloads; /* its handlers can be preloaded instead: cmd/preload.h */
 	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
 	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
 	int (*adopt)(struct scry_watch *w);
 	/* It is known now: w->proc and w->inj are those of that process. */
 	void (*identified)(struct scry_watch *w);
-	/* Takes what is there. Returns how full the ring was, 0..1000, or -errno. */
+	/* Takes what is there. How full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
 	/* Each few ms, and when wake_fd is readable. May be NULL. */
 	void (*turn)(struct scry_watch *w);
-	/* It is about to end, all is still on; of every watch before one is left. May be NULL. */
+	/* All is still on; called of every watch before one is left. May be NULL. */
 	void (*conclude)(struct scry_watch *w);
-	/* Stop producing; called while the target lives. */
-	void (*leave)(struct scry_watch *w);
+	void (*leave)(struct scry_watch *w); /* stop producing; the target lives */
+	/* It is gone, but others must tell something first: it ends in a later turn. Or NULL. */
+	bool (*must_wait)(const struct scry_watch *w);
 	/* Last events into the recording. */
 	int (*finish)(struct scry_watch *w);
 	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
 	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
-	/* All are written; `speaker` is none of them, but may note. May be NULL. */
-	int (*close)(struct scry_watch *speaker);
+	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
 };
 
 extern const struct scry_instrument scry_instrument_objects, scry_instrument_count,
@@ -119,7 +120,7 @@ enum scry_news {
 	SCRY_NEWS_DETAIL,  /* shown with -v */
 	SCRY_NEWS_ENTERED, /* hooks are on */
 	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
-	SCRY_NEWS_GO,	   /* -- CMD: the program may exec now */
+	SCRY_NEWS_GO,	   /* -- CMD: it may exec now; the text: what it preloads */
 	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
 	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
 };
@@ -129,14 +130,13 @@ struct scry_news_head {
 	uint32_t size;
 	uint32_t reserved;
 };
-/* Messages of the front to the keeper are single bytes. End of file: the front is gone, undo. */
+/* Messages of the front to the keeper: single bytes. End of file: the front is gone, undo. */
 #define SCRY_ORDER_STOP 's'
-
-/* The keeper's whole life; never returns. `fd` is the front's socket, `rec_fd` an empty file. */
+/* The keeper's whole life. `fd` is the front's socket, `rec_fd` an empty file. */
 void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 		     int fd, int rec_fd) __attribute__((noreturn));
 
-/* A sentence for every report of this recording (a NOTE event). */
+/* A NOTE for every report. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A LOST event: `count` events are missing because of `why`. Nothing for 0. */

@@ -2,14 +2,18 @@
 #include "hook/lanes.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "wire/preload.h"
 
 /* a lane that was used for more gives its memory back */
 #define WORDS_KEPT (4ull * SCRY_SEGMENT_WORDS)
@@ -39,11 +43,70 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 	return 0;
 }
 
+int scry_pool_make(struct scry_pool *p)
+{
+	int fd = memfd_create(SCRY_PRELOAD_POOL, MFD_CLOEXEC);
+	void *view = MAP_FAILED;
+
+	if (fd >= 0 && ftruncate(fd, (off_t)SCRY_LANES_BYTES) == 0)
+		view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (view == MAP_FAILED) {
+		int err = errno;
+
+		if (fd >= 0)
+			close(fd);
+		return scry_fail(-err, "cannot make the shared memory: %s", strerror(err));
+	}
+	*p = (struct scry_pool){.head = view, .fd = fd, .is_told = true};
+	if (getrandom(&p->head->nonce, sizeof(p->head->nonce), 0) != sizeof(p->head->nonce))
+		p->head->nonce = (uint32_t)scry_now_ns();
+	for (uint32_t i = 0; i < SCRY_LANES; i++)
+		scry_pool_control(p, i)->magic = SCRY_CONTROL_MAGIC;
+	return 0;
+}
+
 void scry_pool_close(struct scry_pool *p)
 {
 	if (p->head)
 		munmap(p->head, SCRY_LANES_BYTES);
-	p->head = NULL;
+	if (p->is_told)
+		close(p->fd);
+	*p = (struct scry_pool){0};
+}
+
+pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane)
+{
+	uint64_t pid = __atomic_load_n(&scry_pool_control(p, lane)->lane_pid, __ATOMIC_ACQUIRE);
+
+	return pid <= INT32_MAX ? (pid_t)pid : 0;
+}
+
+void scry_pool_seen(struct scry_pool *p, uint32_t lane, bool is_known)
+{
+	struct scry_control *c = scry_pool_control(p, lane);
+
+	if (!is_known) {
+		p->burnt |= 1ull << lane;
+		c->lease_end_tsc = 0;
+		__atomic_store_n(&c->lease_tsc, 0, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&c->owner_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
+	syscall(SYS_futex, &c->owner_pid, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+bool scry_pool_is_member(const struct scry_pool *p, pid_t pid)
+{
+	struct scry_maps maps = {0};
+	bool is_mapped = false;
+	struct stat st;
+
+	if (fstat(p->fd, &st) == 0 && scry_maps_read(pid, &maps) == 0)
+		for (size_t i = 0; i < maps.count; i++)
+			is_mapped |= maps.entries[i].inode == st.st_ino && maps.entries[i].shared;
+	scry_maps_done(&maps);
+	scry_error_clear();
+	return is_mapped;
 }
 
 /* The pointer last: a child that is born in between sees none, or all. */
@@ -75,6 +138,8 @@ void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end
 	for (uint32_t i = 0; i < SCRY_LANES; i++) {
 		struct scry_control *c = scry_pool_control(p, i);
 
+		if (p->burnt >> i & 1)
+			continue;
 		c->lease_end_tsc = lease_end_tsc;
 		__atomic_store_n(&c->lease_tsc, lease_tsc, __ATOMIC_RELEASE);
 	}
@@ -89,6 +154,8 @@ void scry_pool_free(struct scry_pool *p, uint32_t lane)
 {
 	struct scry_control *c = scry_pool_control(p, lane);
 
+	if (p->burnt >> lane & 1) /* somebody may still write there */
+		return;
 	if (c->head > WORDS_KEPT)
 		madvise((char *)c + SCRY_PAGE, SCRY_LANE_BYTES - SCRY_PAGE, MADV_REMOVE);
 	c->owner_pid = 0;
@@ -103,7 +170,7 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 	struct scry_mem mem = {.fd = -1};
 	struct scry_follow follow;
 	uint64_t magic;
-	int r = scry_mem_open(&mem, pid, 0);
+	int r = p->is_told ? -EACCES : scry_mem_open(&mem, pid, 0);
 
 	if (r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM) {
 		scry_error_clear();

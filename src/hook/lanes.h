@@ -16,10 +16,15 @@ struct scry_pool {
 	uint64_t address;	 /* of the pool in every process of the family */
 	uint64_t gate, data, text;
 	uint64_t nonce;
+	int fd;		/* of a pool that is joined */
+	uint64_t burnt; /* bits: lanes of processes that nobody can name; never free again */
+	bool is_told;	/* so it is: lanes say whose they are, nobody's memory is read */
 };
 
 /* Maps the pool into the process. After scry_inject_enter; `held` as there. */
 int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tracee *held);
+/* A pool that processes join by themselves (wire/preload.h): nobody is entered. */
+int scry_pool_make(struct scry_pool *p);
 void scry_pool_close(struct scry_pool *p);
 
 /* Tells the agent: from now on it can give a child its frames. Before the hook is on. */
@@ -34,6 +39,14 @@ void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end
 
 bool scry_pool_is_taken(const struct scry_pool *p, uint32_t lane);
 struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane);
+
+/* Of a pool that is joined: it is known whose this is, or never will be, and then its handlers go
+ * off. Who took it waits for this. */
+void scry_pool_seen(struct scry_pool *p, uint32_t lane, bool is_known);
+/* The process in this lane, in its own pid namespace; 0: not said yet. */
+pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane);
+/* Has process `pid` that pool mapped? Numbers of another pid namespace mean others. */
+bool scry_pool_is_member(const struct scry_pool *p, pid_t pid);
 
 /* The owner is gone and its words are read: another child may have it. */
 void scry_pool_free(struct scry_pool *p, uint32_t lane);

@@ -244,6 +244,14 @@ bool scry_loads_is_settled(const struct scry_hooks *h)
 	return !h->loads || !h->loads->is_due;
 }
 
+bool scry_loads_has_seen_all(const struct scry_hooks *h)
+{
+	const struct scry_loads *l = h->loads;
+
+	return !l ||
+	       (!l->tries && __atomic_load_n(&l->control->load_seq, __ATOMIC_SEQ_CST) == l->done);
+}
+
 int scry_loads_fd(const struct scry_hooks *h)
 {
 	return h->loads ? h->loads->fd : -1;

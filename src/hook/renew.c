@@ -370,6 +370,9 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 
 	memcpy(fresh.handlers, h->handlers, sizeof(fresh.handlers));
 	r = add_fresh(&fresh, h);
+	/* their literals' places are given away, whatever comes of these */
+	memcpy(h->handlers, fresh.handlers, sizeof(h->handlers));
+	h->handler_count = fresh.handler_count;
 	if (r == 0)
 		r = scry_hooks_plan(&fresh);
 	if (r == -ENOTSUP) { /* none of them: rows say why */

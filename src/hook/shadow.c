@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/loads.h"
 
 #define THUNKS_AT 64 /* in their slab: after its magic */
 #define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
@@ -173,6 +174,19 @@ int scry_shadow_pause(struct scry_inject *inj)
 	return switch_to(inj, SCRY_SHADOW_OFF);
 }
 
+int scry_shadow_go_on(struct scry_inject *inj, const struct scry_hooks *h)
+{
+	uint32_t on;
+	int r = scry_mem_u32(&inj->mem, shadow_at(inj, offsetof(struct scry_shadow_head, on)), &on);
+
+	if (r < 0 || on != SCRY_SHADOW_HELD || !scry_loads_has_seen_all(h))
+		return r;
+	r = switch_to(inj, SCRY_SHADOW_ON);
+	if (r == 0 && !scry_loads_has_seen_all(h)) /* somebody has given up meanwhile */
+		r = switch_to(inj, SCRY_SHADOW_HELD);
+	return r;
+}
+
 static int poke_head(struct scry_inject *inj, size_t offset, const void *bytes, size_t size)
 {
 	return scry_edit_poke(inj->mem.fd, shadow_at(inj, offset), bytes, size);
@@ -180,13 +194,22 @@ static int poke_head(struct scry_inject *inj, size_t offset, const void *bytes, 
 
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max)
 {
-	const uint32_t words[2] = {1, (string_max + 7) & ~7u};
+	const uint32_t words[3] = {1, string_max, 1};
 
 	return poke_head(inj, offsetof(struct scry_shadow_head, records), words, sizeof(words));
 }
 _Static_assert(offsetof(struct scry_shadow_head, string_max) ==
-		       offsetof(struct scry_shadow_head, records) + 4,
+			       offsetof(struct scry_shadow_head, records) + 4 &&
+		       offsetof(struct scry_shadow_head, may_read) ==
+			       offsetof(struct scry_shadow_head, records) + 8,
 	       "written at once");
+
+int scry_shadow_forbid_reads(struct scry_inject *inj)
+{
+	const uint32_t no = 0;
+
+	return poke_head(inj, offsetof(struct scry_shadow_head, may_read), &no, sizeof(no));
+}
 
 int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
 		      const struct scry_hooks *fresh)

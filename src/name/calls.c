@@ -25,14 +25,13 @@ struct open_call {
 	uint64_t call, tsc;
 	uint32_t function;
 	uint32_t below; /* index + 1 of the call that ended in a tail call to it; or next free */
+	uint32_t part_words;
+	uint64_t *parts; /* of its return, told before it; owned */
 };
 
 struct scry_calls {
 	struct scry_calls_opts opts;
-	struct {
-		uint8_t text_arg, text;
-		bool is_met;
-	} functions[1u << SCRY_CALL_HOOK_BITS];
+	bool is_met[1u << SCRY_CALL_HOOK_BITS];
 	uint32_t function_count;
 	struct record *waiting; /* for the watermark */
 	size_t count, room;
@@ -69,16 +68,16 @@ void scry_calls_free(struct scry_calls *c)
 	free(c->waiting);
 	free(c->arena.words);
 	free(c->spare.words);
+	for (uint32_t i = 0; i < c->call_count; i++)
+		free(c->calls[i].parts);
 	free(c->calls);
 	free(c);
 }
 
-int scry_calls_function(struct scry_calls *c, uint32_t text_arg, enum scry_calls_text text)
+int scry_calls_function(struct scry_calls *c)
 {
-	if (c->function_count == sizeof(c->functions) / sizeof(c->functions[0]))
+	if (c->function_count == 1u << SCRY_CALL_HOOK_BITS)
 		return scry_fail(-E2BIG, "more than %u functions", c->function_count);
-	c->functions[c->function_count].text_arg = (uint8_t)text_arg;
-	c->functions[c->function_count].text = (uint8_t)text;
 	c->function_count++;
 	return 0;
 }
@@ -136,17 +135,21 @@ static int keep(struct scry_calls *c, const struct record *rec)
 static size_t record_words(const struct scry_calls *c, const uint64_t *words, size_t count)
 {
 	uint32_t args = scry_call_args(words[0]);
-	size_t n = 2 + args;
+	bool is_return = args == SCRY_CALL_RETURN, has_more = words[0] & SCRY_CALL_MORE;
+	size_t n = is_return ? 2 : 2 + args;
 
-	if (args == SCRY_CALL_RETURN)
-		return count >= 3 ? 3 : 0;
-	if (scry_call_hook(words[0]) >= c->function_count || n > count)
+	if (count <= n)
+		return count == n && !is_return && !has_more &&
+				       scry_call_hook(words[0]) < c->function_count
+			       ? n
+			       : 0;
+	if (is_return && !has_more)
+		return n + 1;
+	if (scry_call_hook(words[0]) >= c->function_count)
 		return 0;
-	if (words[0] & SCRY_CALL_TEXT) {
-		if (n == count || (uint32_t)words[n] > SCRY_CALL_TEXT_MAX)
-			return 0;
-		n += 1 + ((uint32_t)words[n] + 7) / 8;
-	}
+	if (has_more && words[n] > SCRY_CALL_MORE_MAX)
+		return 0;
+	n += has_more ? 1 + words[n] : 0;
 	return n <= count ? n : 0;
 }
 
@@ -237,6 +240,60 @@ struct ending {
 	enum scry_return_how how;
 };
 
+/* One part, as it is kept: digests hold statements without their literals, and no other text. */
+static void put_part(struct scry_calls *c, struct scry_call_part part, const char *bytes)
+{
+	size_t at = c->text.len;
+
+	if (c->opts.args == SCRY_CALLS_NONE)
+		return;
+	if (c->opts.args == SCRY_CALLS_FULL || !(part.flags & (SCRY_PART_TEXT | SCRY_PART_SQL))) {
+		scry_buf_append(&c->text, &part, sizeof(part));
+		scry_buf_append(&c->text, bytes, part.bytes);
+	} else {
+		part.flags = (uint16_t)((part.flags & ~SCRY_PART_FORMAT) | SCRY_PART_DIGEST);
+		scry_buf_append(&c->text, &part, sizeof(part));
+		if (part.flags & SCRY_PART_SQL)
+			scry_sql_digest(bytes, part.bytes, part.flags & SCRY_PART_MYSQL, &c->text);
+		else
+			scry_buf_append(&c->text, "?", 1);
+		part.bytes = (uint32_t)(c->text.len - at - sizeof(part));
+		if (!c->text.failed)
+			memcpy(c->text.data + at, &part, sizeof(part));
+	}
+	scry_buf_zeros(&c->text, -c->text.len % 8);
+}
+
+/* Of hostile words. */
+static void put_parts(struct scry_calls *c, const uint64_t *words, size_t count)
+{
+	while (count >= 2) {
+		struct scry_call_part part;
+		size_t n;
+
+		memcpy(&part, words, sizeof(part));
+		n = 2 + (part.bytes + 7ull) / 8;
+		if (n > count || part.flags & SCRY_PART_DIGEST) {
+			c->stats.bad++;
+			return;
+		}
+		put_part(c, part, (const char *)(words + 2));
+		words += n;
+		count -= n;
+	}
+	c->stats.bad += count;
+}
+
+/* What lies in `text`: a payload, to be put in anew, and parts. */
+static int write_text(struct scry_calls *c, const struct scry_event *head, const void *payload,
+		      size_t size)
+{
+	if (c->text.failed)
+		return no_memory(1);
+	memcpy(c->text.data, payload, size);
+	return scry_writer_payload(c->opts.writer, head, c->text.data, c->text.len);
+}
+
 /* The calls that stand on a slot, the innermost first. */
 static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *end)
 {
@@ -257,39 +314,25 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		uint64_t below = o->below;
 		int e;
 
+		scry_buf_clear(&c->text);
+		scry_buf_append(&c->text, &ev, sizeof(ev));
 		if (end->how == SCRY_RETURN_DONE) {
 			ev.result = end->result;
 			ev.duration_ns = end->tsc > o->tsc ? ns_of(c, end->tsc - o->tsc) : 0;
+			put_parts(c, o->parts, o->part_words);
 		}
+		free(o->parts);
+		o->parts = NULL;
 		c->stats.left += end->how == SCRY_RETURN_LEFT;
 		o->below = c->free_call;
 		c->free_call = (uint32_t)top;
 		top = below;
 		c->stats.open--;
-		e = scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+		ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+		e = write_text(c, &head, &ev, sizeof(ev));
 		r = r ? r : e;
 	}
 	return r;
-}
-
-static void put_text(struct scry_calls *c, const uint64_t *word, struct scry_ev_call *ev)
-{
-	const char *bytes = (const char *)(word + 1);
-	uint32_t length = (uint32_t)*word;
-	uint32_t function = ev->function - c->opts.first_function;
-	enum scry_calls_text text = c->functions[function].text;
-
-	ev->text_arg = c->functions[function].text_arg;
-	ev->flags |= *word & SCRY_CALL_TEXT_CUT ? SCRY_CALL_IS_CUT : 0;
-	if (c->opts.args == SCRY_CALLS_FULL) {
-		scry_buf_append(&c->text, bytes, length);
-	} else {
-		ev->flags |= SCRY_CALL_IS_DIGEST;
-		if (text == SCRY_CALLS_OTHER)
-			scry_buf_append(&c->text, "?", 1);
-		else
-			scry_sql_digest(bytes, length, text == SCRY_CALLS_MYSQL, &c->text);
-	}
 }
 
 static int write_call(struct scry_calls *c, const struct record *rec, uint64_t call)
@@ -307,13 +350,10 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 	memcpy(&ev.arg1, words + 2, ev.args * sizeof(*words));
 	scry_buf_clear(&c->text);
 	scry_buf_append(&c->text, &ev, sizeof(ev));
-	if (words[0] & SCRY_CALL_TEXT)
-		put_text(c, words + 2 + ev.args, &ev);
-	if (c->text.failed)
-		return no_memory(1);
-	ev.text_bytes = (uint32_t)(c->text.len - sizeof(ev));
-	memcpy(c->text.data, &ev, sizeof(ev));
-	return scry_writer_payload(c->opts.writer, &head, c->text.data, c->text.len);
+	if (words[0] & SCRY_CALL_MORE)
+		put_parts(c, words + 3 + ev.args, words[2 + ev.args]);
+	ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+	return write_text(c, &head, &ev, sizeof(ev));
 }
 
 static int begin_call(struct scry_calls *c, const struct record *rec)
@@ -327,9 +367,9 @@ static int begin_call(struct scry_calls *c, const struct record *rec)
 		r = end_calls(c, slot, &left);
 		below = 0;
 	}
-	if (r == 0 && c->opts.meet && !c->functions[scry_call_hook(head)].is_met)
+	if (r == 0 && c->opts.meet && !c->is_met[scry_call_hook(head)])
 		r = c->opts.meet(c->opts.meet_arg, scry_call_hook(head));
-	c->functions[scry_call_hook(head)].is_met = true;
+	c->is_met[scry_call_hook(head)] = true;
 	c->stats.calls++;
 	c->last_call++;
 	i = new_call(c);
@@ -346,12 +386,35 @@ static int begin_call(struct scry_calls *c, const struct record *rec)
 	return r ? r : write_call(c, rec, c->last_call);
 }
 
+/* Parts of a call's return come before it. Those of a call that is not known are left out. */
+static int keep_parts(struct scry_calls *c, const struct record *rec)
+{
+	const uint64_t *words = c->arena.words + rec->at;
+	uint32_t function = scry_call_hook(words[0]);
+	uint64_t i = 0;
+
+	scry_map_get(&c->open, scry_call_slot(words[0]), &i);
+	while (i && c->calls[i - 1].function != function)
+		i = c->calls[i - 1].below;
+	if (!i || !words[2])
+		return 0;
+	free(c->calls[i - 1].parts);
+	c->calls[i - 1].part_words = (uint32_t)words[2];
+	c->calls[i - 1].parts = malloc(words[2] * sizeof(*words));
+	if (!c->calls[i - 1].parts)
+		return no_memory(1);
+	memcpy(c->calls[i - 1].parts, words + 3, words[2] * sizeof(*words));
+	return 0;
+}
+
 static int write_record(struct scry_calls *c, const struct record *rec)
 {
 	const uint64_t *words = c->arena.words + rec->at;
 	const struct ending done = {
 		.tsc = rec->tsc, .tid = rec->tid, .result = words[2], .how = SCRY_RETURN_DONE};
 
+	if (scry_call_args(words[0]) == SCRY_CALL_RETURN && words[0] & SCRY_CALL_MORE)
+		return keep_parts(c, rec);
 	if (scry_call_args(words[0]) == SCRY_CALL_RETURN)
 		return end_calls(c, scry_call_slot(words[0]), &done);
 	return begin_call(c, rec);

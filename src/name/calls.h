@@ -40,12 +40,8 @@ struct scry_calls_opts {
 int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret);
 void scry_calls_free(struct scry_calls *c); /* NULL is legal */
 
-/* What a string argument of a function is, for digests. */
-enum scry_calls_text { SCRY_CALLS_OTHER, SCRY_CALLS_SQL, SCRY_CALLS_MYSQL };
-
-/* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -ENOMEM.
- */
-int scry_calls_function(struct scry_calls *c, uint32_t text_arg, enum scry_calls_text text);
+/* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -E2BIG. */
+int scry_calls_function(struct scry_calls *c);
 
 /* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
 void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);

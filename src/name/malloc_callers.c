@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "sys/debug_file.h"
 #include "sys/elf.h"
 #include "sys/maps.h"
 #include "wire/event.h"
@@ -23,6 +24,7 @@ struct file { /* of the target, with code */
 	uint64_t inode, bias;
 	uint32_t dev_major, dev_minor;
 	struct scry_elf *elf;	    /* NULL: cannot be read */
+	struct scry_elf *debug;	    /* its separate symbols, or NULL */
 	struct function *functions; /* by value, then names; made at the first question */
 	size_t count, room;
 	bool is_sorted;
@@ -115,6 +117,7 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c)
 		return;
 	for (size_t i = 0; i < c->file_count; i++) {
 		free(c->files[i].functions);
+		scry_elf_close(c->files[i].debug);
 		scry_elf_close(c->files[i].elf);
 	}
 	for (uint32_t id = 1; id <= c->count; id++) {
@@ -244,6 +247,8 @@ static const struct function *function_at(struct file *f, uint64_t at)
 
 	if (!f->is_sorted) {
 		scry_elf_each_symbol(f->elf, gather, f);
+		if (scry_debug_file_elf(f->elf, &f->debug) == 0)
+			scry_elf_each_symbol(f->debug, gather, f);
 		qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
 		f->is_sorted = true;
 	}

@@ -110,6 +110,7 @@ uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct s
 		ev.file_str = write_string(w, names, f.path);
 		ev.method_str = write_string(w, names, f.label);
 		ev.line = f.line;
+		ev.flags = f.flags;
 		s->written[chain[depth]] = ev.id;
 		scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_STACK}, &ev,
 				    sizeof(ev));

@@ -107,7 +107,7 @@ static const struct scry_field fields_scry_ev_totals[] = {
 	FIELD(scry_ev_totals, watched_ns, "watched_ns", NUMBER),
 	FIELD(scry_ev_totals, frees_older, "frees_older", NUMBER),
 	FIELD(scry_ev_totals, pid, "pid", NUMBER),
-	FIELD(scry_ev_totals, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_totals, exit, "exit", NUMBER),
 	FIELD(scry_ev_totals, gcs, "gcs", NUMBER),
 	FIELD(scry_ev_totals, full_gcs, "full_gcs", NUMBER),
 	FIELD(scry_ev_totals, compactions, "compactions", NUMBER),
@@ -208,7 +208,7 @@ static const struct scry_field fields_scry_ev_function[] = {
 	FIELD(scry_ev_function, symbol_str, "symbol", STRING),
 	FIELD(scry_ev_function, module_str, "module", STRING),
 	FIELD(scry_ev_function, way_str, "way", STRING),
-	FIELD(scry_ev_function, form_str, "form", STRING),
+	FIELD(scry_ev_function, prototype_str, "prototype", STRING),
 	FIELD(scry_ev_function, address, "address", ADDRESS),
 };
 static const struct scry_field fields_scry_ev_entry[] = {
@@ -229,8 +229,8 @@ static const struct scry_field fields_scry_ev_call[] = {
 	FIELD(scry_ev_call, pid, "pid", NUMBER),
 	FIELD(scry_ev_call, call, "call", NUMBER),
 	FIELD(scry_ev_call, args, "args", NUMBER),
-	FIELD(scry_ev_call, text_arg, "text_arg", NUMBER),
-	FIELD(scry_ev_call, text_bytes, "text_bytes", NUMBER),
+	FIELD(scry_ev_call, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_call, more_bytes, "more_bytes", NUMBER),
 	FIELD(scry_ev_call, flags, "flags", NUMBER),
 	FIELD(scry_ev_call, arg1, "arg1", ADDRESS),
 	FIELD(scry_ev_call, arg2, "arg2", ADDRESS),
@@ -246,7 +246,31 @@ static const struct scry_field fields_scry_ev_return[] = {
 	FIELD(scry_ev_return, result, "result", ADDRESS),
 	FIELD(scry_ev_return, duration_ns, "duration_ns", NUMBER),
 	FIELD(scry_ev_return, how, "how", NUMBER),
-	FIELD(scry_ev_return, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_return, more_bytes, "more_bytes", NUMBER),
+};
+static const struct scry_field fields_scry_ev_samples[] = {
+	FIELD(scry_ev_samples, pid, "pid", NUMBER),
+	FIELD(scry_ev_samples, thread, "thread", NUMBER),
+	FIELD(scry_ev_samples, stack, "stack", STACK),
+	FIELD(scry_ev_samples, state, "state", NUMBER),
+	FIELD(scry_ev_samples, count, "count", NUMBER),
+	FIELD(scry_ev_samples, wall_ns, "wall_ns", NUMBER),
+	FIELD(scry_ev_samples, cpu_ns, "cpu_ns", NUMBER),
+	FIELD(scry_ev_samples, repaired, "repaired", NUMBER),
+};
+static const struct scry_field fields_scry_ev_sampling[] = {
+	FIELD(scry_ev_sampling, pid, "pid", NUMBER),
+	FIELD(scry_ev_sampling, rate, "rate", NUMBER),
+	FIELD(scry_ev_sampling, ticks, "ticks", NUMBER),
+	FIELD(scry_ev_sampling, missed, "missed", NUMBER),
+	FIELD(scry_ev_sampling, valid, "valid", NUMBER),
+	FIELD(scry_ev_sampling, repaired, "repaired", NUMBER),
+	FIELD(scry_ev_sampling, rejected, "rejected", NUMBER),
+	FIELD(scry_ev_sampling, unchanged, "unchanged", NUMBER),
+	FIELD(scry_ev_sampling, dropped, "dropped", NUMBER),
+	FIELD(scry_ev_sampling, collects, "collects", NUMBER),
+	FIELD(scry_ev_sampling, sampler_ns, "sampler_ns", NUMBER),
+	FIELD(scry_ev_sampling, busy_ns, "busy_ns", NUMBER),
 };
 
 static const struct scry_event_kind kinds[] = {

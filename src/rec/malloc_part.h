@@ -6,6 +6,7 @@
 #ifndef SCRY_REC_MALLOC_PART_H
 #define SCRY_REC_MALLOC_PART_H
 
+#include "base/buf.h"
 #include "wire/event.h"
 
 #include <stdbool.h>
@@ -19,8 +20,12 @@ struct scry_malloc_part {
 };
 
 /* The part with most calls of process `pid`, 0: of all. Reads heads of chunks only. 0; -ENOENT
- * without a sentence: there are no calls; or the reader's error. */
+ * without a sentence: there are no calls; -EINVAL with one that lists processes: none of that one;
+ * or the reader's error. */
 int scry_malloc_part_choose(int fd, uint32_t pid, struct scry_malloc_part *ret);
+/* For people: the other processes and how many calls each made; "" none. 0 or the reader's error.
+ */
+int scry_malloc_part_others(int fd, const struct scry_malloc_part *part, struct scry_buf *ret);
 
 /* Before a pass through all events. */
 void scry_malloc_part_rewind(struct scry_malloc_part *part);

@@ -234,8 +234,7 @@ int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls)
 
 	*ret_calls = 0;
 	if (err == -ENOENT)
-		return scry_fail(-ENOENT, "the recording has no calls of malloc%s",
-				 pid ? " by that process" : "");
+		return scry_fail(-ENOENT, "the recording has no calls of malloc");
 	if (!err)
 		err = scry_reader_open(fd, &t.reader);
 	if (err)

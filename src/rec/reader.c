@@ -333,13 +333,12 @@ static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kin
 }
 
 /* Bytes that are said to follow a call's fields, and do not, are left out. */
-static void reader_mend_text(struct scry_reader *r, struct scry_event *event)
+static void reader_mend_more(struct scry_reader *r, const struct scry_event *event,
+			     uint32_t *more_bytes, size_t fields)
 {
-	struct scry_ev_call *call = (struct scry_ev_call *)(event + 1);
-
-	if (call->text_bytes <= event->size - sizeof(*event) - sizeof(*call))
+	if (*more_bytes <= event->size - sizeof(*event) - fields)
 		return;
-	call->text_bytes = 0;
+	*more_bytes = 0;
 	r->stats.errors++;
 }
 
@@ -365,7 +364,11 @@ static struct scry_event *reader_check(struct scry_reader *r, struct scry_event 
 		return NULL;
 	reader_mend(r, kind, event);
 	if (event->type == SCRY_EVENT_CALL)
-		reader_mend_text(r, event);
+		reader_mend_more(r, event, &((struct scry_ev_call *)(event + 1))->more_bytes,
+				 sizeof(struct scry_ev_call));
+	if (event->type == SCRY_EVENT_RETURN)
+		reader_mend_more(r, event, &((struct scry_ev_return *)(event + 1))->more_bytes,
+				 sizeof(struct scry_ev_return));
 	if (event->type == SCRY_EVENT_STACK && !reader_define_stack(r, event))
 		return NULL;
 	return event;

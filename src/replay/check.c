@@ -24,20 +24,21 @@ struct slot {
 
 enum state { ABSENT, READY, RUNS, WAITS_TAG, WAITS_ENDED, WAITS_EPOCH, DONE, ENDED };
 
-static struct {
+/* All tables are shared mappings: anonymous memory is the allocator's alone. */
+static struct lane_state {
 	uint32_t block, word; /* where it stands */
 	uint16_t wait_tag;
 	uint16_t next; /* lane + 1: behind it in a list of waiters or of those that can go on */
 	uint8_t state;
-} lanes[SCRY_REPLAY_LANES];
+	uint8_t is_alive; /* it has a thread, since the beginning */
+} * lanes;		  /* SCRY_REPLAY_LANES */
 
 static struct epoch {
 	uint32_t marks, need; /* of lanes; need 0: nobody has said yet */
 	uint32_t waiters;     /* lane + 1 */
-} epochs[SCRY_REPLAY_EPOCHS];
+} * epochs;		      /* SCRY_REPLAY_EPOCHS */
 
-static uint8_t alive[SCRY_REPLAY_LANES]; /* lanes with a thread, since the beginning */
-static uint8_t met[SCRY_REPLAY_BLOCKS];
+static uint8_t *met; /* SCRY_REPLAY_BLOCKS: blocks of words, in this window */
 static uint32_t window;
 static uint32_t ready;	   /* lane + 1, those that can go on */
 static uint32_t for_ended; /* lane + 1, those that wait for threads to end */
@@ -140,11 +141,11 @@ static bool begin(uint32_t lane, struct slot *s, uint64_t size, uint32_t tag)
 
 static bool spawn(uint32_t lane, uint32_t which)
 {
-	if (!which || which >= replay.lanes || alive[which])
+	if (!which || which >= replay.lanes || lanes[which].is_alive)
 		return bad(lane, "it begins a thread that is there");
 	if (lanes[which].state != ABSENT)
 		return bad(lane, "it begins a thread again that has ended in this window");
-	alive[which] = 1;
+	lanes[which].is_alive = 1;
 	if (replay.first[which] == SCRY_REPLAY_NONE)
 		lanes[which].state = DONE;
 	else
@@ -157,7 +158,7 @@ static void stop(uint32_t lane)
 	uint32_t list = for_ended;
 
 	ended++;
-	alive[lane] = 0;
+	lanes[lane].is_alive = 0;
 	lanes[lane].state = ENDED;
 	for_ended = 0;
 	while (list) {
@@ -263,6 +264,9 @@ static int step(uint32_t lane)
 		}
 		r = spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
 		break;
+	case SCRY_REPLAY_AT:
+		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(lane, "a time that is none") - 1;
+		break;
 	case SCRY_REPLAY_MARK:
 	case SCRY_REPLAY_GATE:
 		if (SCRY_REPLAY_SLOT(w[0]) >= SCRY_REPLAY_EPOCHS)
@@ -320,17 +324,17 @@ bool replay_check(void)
 	if (head->window != ++window)
 		return replay_refuse("window %u comes after window %u", head->window, window - 1);
 	replay.lanes = head->lanes;
-	__builtin_memset(met, 0, sizeof(met));
-	__builtin_memset(epochs, 0, sizeof(epochs));
+	__builtin_memset(met, 0, SCRY_REPLAY_BLOCKS);
+	__builtin_memset(epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*epochs));
 	ready = for_ended = 0;
 	if (window == 1)
-		alive[0] = 1; /* the main thread */
+		lanes[0].is_alive = 1; /* the main thread */
 	for (uint32_t i = 0; i < replay.lanes; i++) {
 		replay.first[i] = replay.m->lanes[i];
 		lanes[i].block = SCRY_REPLAY_NONE;
 		lanes[i].word = 0;
-		lanes[i].state = alive[i] ? DONE : ABSENT;
-		if (alive[i] && replay.first[i] != SCRY_REPLAY_NONE)
+		lanes[i].state = lanes[i].is_alive ? DONE : ABSENT;
+		if (lanes[i].is_alive && replay.first[i] != SCRY_REPLAY_NONE)
 			push(&ready, i, READY);
 	}
 	if (!play())
@@ -348,4 +352,7 @@ bool replay_check(void)
 void replay_check_init(void)
 {
 	replay.slots = replay_map(SCRY_REPLAY_SLOTS * sizeof(*replay.slots));
+	lanes = replay_map(SCRY_REPLAY_LANES * sizeof(*lanes));
+	epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*epochs));
+	met = replay_map(SCRY_REPLAY_BLOCKS);
 }

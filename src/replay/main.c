@@ -49,6 +49,11 @@ uint64_t replay_thread_ns(void)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
+uint64_t replay_process_ns(void)
+{
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 static double ticks_a_ms; /* of the TSC */
 uint64_t replay_clock_ns;
 
@@ -144,7 +149,7 @@ static bool map_memory(const char *text)
 	replay.head = &replay.m->head;
 	if (replay.head->magic != SCRY_REPLAY_MAGIC || replay.head->version != SCRY_REPLAY_VERSION)
 		return replay_refuse("scry and scry-replay are not of one version");
-	if (replay.head->mode > SCRY_REPLAY_VERIFY || replay.head->touch > SCRY_TOUCH_RECORDED ||
+	if (replay.head->mode >= SCRY_REPLAY_MODES || replay.head->touch > SCRY_TOUCH_RECORDED ||
 	    !replay.head->sample_every)
 		return replay_refuse("a mode that is none");
 	return !mprotect(replay.m->words, bytes - offsetof(struct scry_replay_memory, words),
@@ -211,7 +216,9 @@ static bool window(void)
 		head->tsc_begin = __rdtsc();
 		head->ns_begin = clock_ns(CLOCK_MONOTONIC);
 	}
+	replay_syscalls_count(true);
 	replay_window();
+	replay_syscalls_count(false);
 	head->tsc_end = __rdtsc();
 	head->ns_end = clock_ns(CLOCK_MONOTONIC);
 	return true;
@@ -277,7 +284,10 @@ int main(int argc, char **argv)
 	replay_threads_init();
 	if (replay.head->mode == SCRY_REPLAY_VERIFY)
 		replay.sizes = replay_map(SCRY_REPLAY_SLOTS * sizeof(*replay.sizes));
+	if (replay.head->mode == SCRY_REPLAY_COUNTED)
+		replay_syscalls_init();
 	measure_timer();
-	limit(replay.head->address_max);
+	limit(replay.head->address_max +
+	      (replay.head->is_null ? SCRY_REPLAY_LANES * REPLAY_NULL_BYTES : 0));
 	return serve();
 }

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "wire/replay.h"
+#include "wire/replay_head.h"
 
 struct replay_calls { /* what serves; every one is set */
 	void *(*malloc)(size_t);
@@ -52,7 +52,7 @@ extern struct replay replay;
 /* A cell holds this in place of an address: the call got no memory. */
 #define REPLAY_FAILED 1u
 #define REPLAY_ADDRESS ((UINT64_C(1) << 48) - 1)
-/* The null allocator's memory, for each thread. */
+/* The null allocator's memory, for each lane. */
 #define REPLAY_NULL_BYTES (UINT64_C(64) << 20)
 
 /* who.c: finds the functions, and who serves them. False: not the one asked for; head->why says
@@ -60,6 +60,8 @@ extern struct replay replay;
 bool replay_calls_find(struct replay_calls *ret_calls);
 /* Functions that return memory without looking for any. */
 extern const struct replay_calls replay_calls_null;
+/* In each thread before its first call: its lane's memory, where those serve. */
+void replay_null_begin(uint32_t lane);
 
 /* check.c: goes through the window. False, and head->why, for one that must not be replayed. */
 bool replay_check(void);
@@ -73,7 +75,7 @@ void replay_window(void);
 struct lane {
 	uint32_t number;
 	uint32_t left; /* calls until the next is timed */
-	uint64_t failed, waits, wait_ticks, wait_ns, spawn_ns, sink;
+	uint64_t failed, waits, wait_ticks, wait_ns, sink;
 };
 /* True: the thread ends. */
 bool replay_work(struct lane *l, uint32_t block);
@@ -87,9 +89,14 @@ void verify_again(struct lane *l, uint32_t slot, void *p, uint64_t size);
 void verify_end(struct lane *l, uint32_t slot, const void *p);
 void verify_usable(struct lane *l, uint32_t slot, size_t usable);
 
+/* syscalls.c: COUNTED. Before the first window; then around each. */
+void replay_syscalls_init(void);
+void replay_syscalls_count(bool on);
+
 /* main.c: a sentence, the first one stays. printf's %s and %u only. Always false. */
 bool replay_refuse(const char *format, ...);
-uint64_t replay_thread_ns(void);
+uint64_t replay_thread_ns(void); /* CPU time */
+uint64_t replay_process_ns(void);
 extern uint64_t replay_clock_ns; /* what reading that takes: half before it, half behind it */
 uint64_t replay_ticks_ns(uint64_t ticks); /* of the TSC */
 void *

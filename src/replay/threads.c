@@ -31,28 +31,24 @@ static uint32_t main_ended;
 static uint32_t running; /* threads that have not ended this window, the main one left out */
 static uint32_t window;	 /* futex: the one that may be played */
 
-/* The lane's words of this window; what it cost is added up. True: the thread ends. */
+/* The lane's words of this window. True: the thread ends. */
 static bool play(struct thread *t)
 {
 	struct scry_replay_head *head = replay.head;
 	struct lane *l = &t->lane;
 	struct rusage from, to;
-	uint64_t begin, spent, kernel;
+	uint64_t kernel;
 	bool is_end;
 
 	if (replay.first[l->number] == SCRY_REPLAY_NONE)
 		return false;
-	l->waits = l->wait_ticks = l->wait_ns = l->spawn_ns = l->failed = 0;
+	l->waits = l->wait_ticks = l->wait_ns = l->failed = 0;
 	getrusage(RUSAGE_THREAD, &from);
-	begin = replay_thread_ns();
 	is_end = replay_work(l, replay.first[l->number]);
-	spent = replay_thread_ns() - begin;
 	getrusage(RUSAGE_THREAD, &to);
 	l->wait_ns += replay_ticks_ns(l->wait_ticks);
-	spent -= l->wait_ns + l->spawn_ns < spent ? l->wait_ns + l->spawn_ns : spent;
 	kernel = (uint64_t)(to.ru_stime.tv_sec - from.ru_stime.tv_sec) * 1000000000u +
 		 (uint64_t)(to.ru_stime.tv_usec - from.ru_stime.tv_usec) * 1000;
-	__atomic_fetch_add(&head->cpu_ns, spent, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&head->kernel_ns, kernel, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&head->wait_ns, l->wait_ns, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&head->waits, l->waits, __ATOMIC_RELAXED);
@@ -73,6 +69,7 @@ static void *body(void *arg)
 	struct thread *t = arg;
 	uint32_t now = t->window;
 
+	replay_null_begin(t->lane.number);
 	while (!play(t)) {
 		leave_window();
 		while (__atomic_load_n(&window, __ATOMIC_ACQUIRE) == now)
@@ -100,7 +97,6 @@ static void join_ended(void)
 	}
 }
 
-/* Beginning a thread is this one's work, but no call of the recording's: it is left out. */
 void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 {
 	struct thread *t = &threads[lane];
@@ -113,6 +109,7 @@ void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 			sched_yield();
 		else
 			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	by->wait_ns += turns ? replay_thread_ns() - begin + replay_clock_ns : 0;
 	pthread_mutex_lock(&begin_lock);
 	join_ended();
 	t->lane = (struct lane){.number = lane, .left = 1 + lane % 16};
@@ -126,7 +123,6 @@ void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 			"cannot begin a thread; fix: a higher limit (ulimit -u), or --threads 1");
 	pthread_attr_destroy(&attr);
 	pthread_mutex_unlock(&begin_lock);
-	by->spawn_ns += replay_thread_ns() - begin + replay_clock_ns;
 }
 
 void replay_threads_init(void)
@@ -134,14 +130,23 @@ void replay_threads_init(void)
 	threads = replay_map(SCRY_REPLAY_LANES * sizeof(*threads));
 	stacks = replay_map((size_t)SCRY_REPLAY_LANES * STACK_BYTES);
 	threads[0].lane.left = 1;
+	replay_null_begin(0);
 	replay.epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 }
 
+/*
+ * CPU time is that of the process, less what waited: threads begin and end in it, as an allocator
+ * has much to do then that no call tells. What beginning one takes by itself is found without an
+ * allocator, as the rest of what the replay takes.
+ */
 void replay_window(void)
 {
+	struct scry_replay_head *head = replay.head;
+	uint64_t begin, spent, waited = head->wait_ns;
 	uint32_t left;
 
 	__builtin_memset(replay.epochs, 0, SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
+	begin = replay_process_ns();
 	/* Who has begun and not ended sleeps in body(). */
 	__atomic_store_n(&running, begun - (ended_count - main_ended), __ATOMIC_RELAXED);
 	__atomic_fetch_add(&window, 1, __ATOMIC_RELEASE);
@@ -153,4 +158,7 @@ void replay_window(void)
 	while ((left = __atomic_load_n(&running, __ATOMIC_ACQUIRE)))
 		replay_futex_wait(&running, left);
 	join_ended();
+	spent = replay_process_ns() - begin;
+	waited = head->wait_ns - waited;
+	head->cpu_ns += spent > waited ? spent - waited : 0;
 }

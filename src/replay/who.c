@@ -141,21 +141,29 @@ bool replay_calls_find(struct replay_calls *ret_calls)
 
 /*
  * The null allocator gives each thread the same memory again and again, so that what the replay
- * itself does costs the same, touching included, and nothing is looked for.
+ * itself does costs the same, touching included, and nothing is looked for. A lane's next thread
+ * takes over what the one before had, or a program of many short threads would need an address
+ * space for each.
  */
 static __thread void *scratch __attribute__((tls_model("local-exec")));
 
-static __attribute__((noinline)) void *new_scratch(void)
+void replay_null_begin(uint32_t lane)
 {
-	scratch = mmap(NULL, REPLAY_NULL_BYTES, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (scratch == MAP_FAILED)
-		replay_die("no address space for the null allocator");
-	return scratch;
+	static void *of[SCRY_REPLAY_LANES];
+
+	if (!replay.head->is_null)
+		return;
+	if (!of[lane]) {
+		of[lane] = mmap(NULL, REPLAY_NULL_BYTES, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (of[lane] == MAP_FAILED)
+			replay_die("no address space for the null allocator");
+	}
+	scratch = of[lane];
 }
 static inline void *same(void)
 {
-	return __builtin_expect(!scratch, 0) ? new_scratch() : scratch;
+	return scratch;
 }
 static void *null_malloc(size_t size)
 {

@@ -6,6 +6,7 @@
  */
 #include "replay/replay.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -91,6 +92,20 @@ static __attribute__((noinline)) void gate(struct lane *l, const uint32_t *marks
 	while (__atomic_load_n(marks, __ATOMIC_ACQUIRE) < count)
 		wait_more(&w);
 	wait_over(l, &w);
+}
+
+/* As the program had something else to do until then. */
+static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
+{
+	uint64_t at = replay.head->ns_begin + us * 1000, from;
+	struct timespec t = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+
+	if (!replay.head->is_paced)
+		return;
+	from = replay_thread_ns();
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+	l->wait_ns += replay_thread_ns() - from + replay_clock_ns;
 }
 
 ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w)
@@ -319,6 +334,9 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 		case SCRY_REPLAY_MARK:
 			__atomic_fetch_add(&replay.epochs[SCRY_REPLAY_SLOT(w)], 1,
 					   __ATOMIC_RELEASE);
+			break;
+		case SCRY_REPLAY_AT:
+			sleep_until(l, w >> 6);
 			break;
 		case SCRY_REPLAY_GATE:
 			gate(l, &replay.epochs[SCRY_REPLAY_SLOT(w)], (uint32_t)(w >> 32));

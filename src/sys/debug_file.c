@@ -1,6 +1,7 @@
 /* See debug_file.h. */
 #include "sys/debug_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,36 +13,77 @@
 
 #define ROOT "/usr/lib/debug"
 
-static bool is_trusted(const char *path)
+bool scry_debug_file_is_trusted(int fd)
 {
 	struct stat st;
 
-	return stat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
 	       (st.st_uid == 0 || st.st_uid == geteuid());
 }
 
-static bool try_file(struct scry_elf *elf, const char *path)
+static int open_trusted(const char *path)
 {
-	const uint8_t *id, *its;
-	size_t size = scry_elf_build_id(elf, &id);
-	struct scry_elf *debug;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
-	if (!is_trusted(path) || scry_elf_open_path(path, &debug) < 0)
-		return false;
-	if (is_trusted(path) && scry_elf_build_id(debug, &its) == size && !memcmp(id, its, size) &&
-	    scry_elf_lend(elf, debug))
-		return true;
-	scry_elf_close(debug);
-	return false;
+	if (fd >= 0 && !scry_debug_file_is_trusted(fd)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
 }
 
-static void path_by_id(const uint8_t *id, size_t size, char *ret, size_t room)
+int scry_debug_file_open(struct scry_elf *elf)
 {
-	int n = snprintf(ret, room, ROOT "/.build-id/%02x/", id[0]);
+	const uint8_t *id = NULL;
+	size_t size = scry_elf_build_id(elf, &id);
+	char path[256];
+	int n;
 
-	for (size_t i = 1; i < size && n < (int)room - 10; i++)
-		n += snprintf(ret + n, room - (size_t)n, "%02x", id[i]);
-	snprintf(ret + n, room - (size_t)n, ".debug");
+	if (size < 3)
+		return -1;
+	n = snprintf(path, sizeof(path), ROOT "/.build-id/%02x/", id[0]);
+	for (size_t i = 1; i < size && n < (int)sizeof(path) - 10; i++)
+		n += snprintf(path + n, sizeof(path) - (size_t)n, "%02x", id[i]);
+	snprintf(path + n, sizeof(path) - (size_t)n, ".debug");
+	return open_trusted(path);
+}
+
+/* The file behind `fd`, -1 for none, which is closed, if it is the binary's: NULL: it is not. */
+static struct scry_elf *its_own(struct scry_elf *elf, int fd)
+{
+	const uint8_t *id = NULL, *its = NULL;
+	size_t size = scry_elf_build_id(elf, &id);
+	struct scry_elf *debug = NULL;
+	char path[32];
+
+	if (fd < 0)
+		return NULL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (scry_elf_open_path(path, &debug) < 0)
+		debug = NULL;
+	else if (scry_elf_build_id(debug, &its) != size || memcmp(id, its, size) != 0) {
+		scry_elf_close(debug);
+		debug = NULL;
+	}
+	close(fd);
+	scry_error_clear();
+	return debug;
+}
+
+int scry_debug_file_elf(struct scry_elf *elf, struct scry_elf **ret)
+{
+	*ret = its_own(elf, scry_debug_file_open(elf));
+	return *ret ? 0 : -ENOENT;
+}
+
+static bool lend(struct scry_elf *elf, int fd)
+{
+	struct scry_elf *debug = its_own(elf, fd);
+
+	if (!debug || scry_elf_lend(elf, debug))
+		return debug != NULL;
+	scry_elf_close(debug);
+	return false;
 }
 
 void scry_debug_file_lend(struct scry_elf *elf, const char *path)
@@ -50,17 +92,15 @@ void scry_debug_file_lend(struct scry_elf *elf, const char *path)
 	const char *slash = strrchr(path, '/');
 	char name[NAME_MAX + 1], full[PATH_MAX];
 	const uint8_t *id;
-	size_t size = scry_elf_build_id(elf, &id);
 	bool found;
 
-	if (!scry_elf_wants_symbols(elf) || size < 2)
+	if (!scry_elf_wants_symbols(elf) || scry_elf_build_id(elf, &id) < 3)
 		return;
-	path_by_id(id, size, full, sizeof(full));
-	found = try_file(elf, full);
-	if (!found && slash && scry_elf_debuglink(elf, name, sizeof(name)))
-		for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !found; i++) {
-			snprintf(full, sizeof(full), places[i], (int)(slash - path), path, name);
-			found = try_file(elf, full);
-		}
-	scry_error_clear();
+	found = lend(elf, scry_debug_file_open(elf));
+	if (found || !slash || !scry_elf_debuglink(elf, name, sizeof(name)))
+		return;
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !found; i++) {
+		snprintf(full, sizeof(full), places[i], (int)(slash - path), path, name);
+		found = lend(elf, open_trusted(full));
+	}
 }

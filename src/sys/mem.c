@@ -182,6 +182,46 @@ ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t co
 	return (ssize_t)count;
 }
 
+#define GATHER_MAX 512u
+
+/* Marks what came whole of the spans from `first` on; returns where to go on. */
+static size_t mark(struct scry_mem_span *spans, size_t first, size_t count, ssize_t got)
+{
+	size_t left = got > 0 ? (size_t)got : 0, i;
+
+	for (i = first; i < first + count && left >= spans[i].size; i++) {
+		left -= spans[i].size;
+		spans[i].ok = true;
+	}
+	if (i < first + count) /* this one stopped the kernel */
+		spans[i++].ok = false;
+	return i;
+}
+
+void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, size_t count)
+{
+	struct iovec local[GATHER_MAX], remote[GATHER_MAX];
+	size_t at = 0, n;
+
+	while (at < count) {
+		if (mem->image_read || !range_is_sane(spans[at].addr, spans[at].size)) {
+			spans[at].ok = scry_mem_read(mem, spans[at].addr, spans[at].buf,
+						     spans[at].size) == 0;
+			at++;
+			continue;
+		}
+		for (n = 0; n < GATHER_MAX && at + n < count; n++) {
+			const struct scry_mem_span *s = &spans[at + n];
+
+			if (!range_is_sane(s->addr, s->size))
+				break;
+			local[n] = (struct iovec){s->buf, s->size};
+			remote[n] = (struct iovec){(void *)(uintptr_t)s->addr, s->size};
+		}
+		at = mark(spans, at, n, process_vm_readv(mem->pid, local, n, remote, n, 0));
+	}
+}
+
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret)
 {
 	uint64_t word;

@@ -8,6 +8,7 @@
 #ifndef SCRY_SYS_MEM_H
 #define SCRY_SYS_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -36,6 +37,19 @@ ssize_t scry_mem_read_some(const struct scry_mem *mem, uint64_t addr, void *buf,
 #define SCRY_MEM_HEADS 256
 ssize_t scry_mem_page_heads(const struct scry_mem *mem, uint64_t addr, size_t count,
 			    uint64_t (*ret)[2]);
+
+/*
+ * Many pieces by few system calls (process_vm_readv). `ok` says of each whether it was read whole.
+ * Not confirmed by the fd: before it believes any of many such, a caller reads one word by
+ * scry_mem_u64.
+ */
+struct scry_mem_span {
+	uint64_t addr;
+	void *buf;
+	size_t size;
+	bool ok;
+};
+void scry_mem_gather(const struct scry_mem *mem, struct scry_mem_span *spans, size_t count);
 
 /* One little-endian word. Same returns as scry_mem_read; *ret untouched on failure. */
 int scry_mem_u64(const struct scry_mem *mem, uint64_t addr, uint64_t *ret);

@@ -363,6 +363,20 @@ char scry_proc_task_state(pid_t pid, pid_t tid)
 	return field ? *field : 0;
 }
 
+int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status)
+{
+	struct scry_proc_stat st;
+	uint64_t status;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)proc->pid);
+	if (scry_proc_stat(proc->pid, &st) < 0 || st.start_ticks != proc->start_ticks ||
+	    st.state != 'Z' || read_stat(path, 52, &status) < 0)
+		return -ESRCH;
+	*ret_status = (uint32_t)status & 0xffff;
+	return 0;
+}
+
 uint64_t scry_proc_cpu_ns(pid_t pid)
 {
 	char path[64];

@@ -50,6 +50,9 @@ pid_t scry_proc_tid_inside(pid_t pid, pid_t tid);
 /* One letter of /proc/PID/task/TID/stat: R S D T t Z X; 0 when gone. */
 char scry_proc_task_state(pid_t pid, pid_t tid);
 
+/* How it has ended, as wait(2) says it: while nobody has waited for it yet. 0 or -ESRCH. */
+int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status);
+
 /* User + system CPU time of the process so far, ns (clock-tick resolution); 0 when gone. */
 uint64_t scry_proc_cpu_ns(pid_t pid);
 

@@ -49,8 +49,9 @@ uint64_t scry_syscalls_lost(const struct scry_syscalls *s);
 
 /* "write", of the kernel's headers that scry was built with; NULL: unknown. */
 const char *scry_syscall_name(uint32_t number);
-/* How to show its result and arguments (wire/payload_functions.h), as the running kernel declares
- * them: "lipz" for write. Where it does not: the result and six numbers. */
+/* What its result and its arguments are, a letter each, as the running kernel declares them: "lipz"
+ * for write. l long, z unsigned long, i int, u unsigned int, p an address, x a number that may be
+ * one. Where it does not: the result and six of x. */
 void scry_syscall_form(const struct scry_syscalls *s, uint32_t number, char ret[8]);
 
 #endif

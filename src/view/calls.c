@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -21,6 +22,7 @@
 struct open_call {
 	struct scry_event *event; /* a copy */
 	uint32_t next_free;
+	bool need_comma; /* behind what was printed when it began */
 };
 
 struct lines {
@@ -121,16 +123,13 @@ static void cut_line(struct lines *l)
 	l->has_line = false;
 }
 
-static void end_line(struct lines *l, const struct scry_ev_return *ret,
-		     const struct scry_ev_function *f)
+static void end_line(struct lines *l, const struct scry_call_image *image,
+		     const struct scry_call_function *f, bool need_comma)
 {
-	scry_buf_append(&l->buf, ") = ", 4);
-	if (ret->how == SCRY_RETURN_LEFT) {
-		scry_buf_printf(&l->buf, "? <left>\n");
-		return;
-	}
-	scry_call_put_value(&l->buf, scry_call_form(l->reader, f).letters[0], ret->result);
-	if (l->opts->calls.durations) {
+	const struct scry_ev_return *ret = (const void *)(image->ret + 1);
+
+	scry_call_put_rest(&l->buf, image, f, need_comma);
+	if (l->opts->calls.durations && ret->how != SCRY_RETURN_LEFT) {
 		scry_buf_append(&l->buf, " <", 2);
 		scry_call_put_seconds(&l->buf, ret->duration_ns);
 		scry_buf_append(&l->buf, ">", 1);
@@ -138,41 +137,67 @@ static void end_line(struct lines *l, const struct scry_ev_return *ret,
 	scry_buf_append(&l->buf, "\n", 1);
 }
 
-/* One call, in JSON; `ret` NULL: it is not over. */
-static void push(struct lines *l, const struct scry_event *event, const struct scry_ev_return *ret,
-		 const struct scry_ev_function *f)
+/* One call, in JSON; image->ret NULL: it is not over. */
+static int push(struct lines *l, const struct scry_call_image *image,
+		const struct scry_call_function *f)
 {
 	static const char *const states[] = {"returned", "left", "unfinished"};
+	const struct scry_event *event = image->call;
 	const struct scry_ev_call *call = (const void *)(event + 1);
+	const struct scry_ev_return *ret = image->ret ? (const void *)(image->ret + 1) : NULL;
+	const struct scry_proto *proto = f ? f->proto : &scry_proto_unknown;
 	uint64_t start = scry_reader_head(l->reader)->mono_ns;
-	struct scry_doc_value values[SCRY_CALL_SHOWN_MAX], result = {.kind = SCRY_VALUE_NULL};
-	size_t count = scry_call_values(l->reader, event, f, values);
+	struct scry_call_values values = {0}, result = {0};
+	const struct scry_call_out out = {.values = &values}, result_out = {.values = &result};
+	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
 	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
+	uint32_t flags = scry_call_part_flags(image);
+	bool need_comma = false, is_failed;
 
+	if (!(call->flags & SCRY_CALL_HAS_NO_ARGS))
+		scry_call_show_args(image, proto, 0,
+				    f && f->proto != &scry_proto_unknown ? proto->count
+				    : call->args < proto->count		 ? call->args
+									 : proto->count,
+				    &need_comma, &out);
 	if (!state)
-		result = scry_call_value(scry_call_form(l->reader, f).letters[0], ret->result);
+		scry_call_show_result(image, proto, &result_out);
 	const struct scry_pair pairs[] = {
 		{"pid", NULL, SCRY_CELL_NUMBER, 0, scry_cell_number(call->pid)},
 		{"time_ns", NULL, SCRY_CELL_TIME, 0,
 		 scry_cell_number(event->time_ns > start ? event->time_ns - start : 0)},
 		{"tid", NULL, SCRY_CELL_NUMBER, 0, scry_cell_number(event->tid)},
 		{"function", NULL, SCRY_CELL_TEXT, 0,
-		 f ? scry_functions_string(l->reader, f->symbol_str) : scry_cell_unknown()},
+		 f ? scry_functions_string(l->reader, f->ev.symbol_str) : scry_cell_unknown()},
 		{"library", NULL, SCRY_CELL_TEXT, 0,
-		 f ? scry_functions_string(l->reader, f->module_str) : scry_cell_unknown()},
-		{"args", NULL, SCRY_CELL_VALUES, 0, {.values = values, .number = count}},
-		{"result", NULL, SCRY_CELL_VALUE, 0, {.values = &result, .number = 1}},
+		 f ? scry_functions_string(l->reader, f->ev.module_str) : scry_cell_unknown()},
+		{"args",
+		 NULL,
+		 SCRY_CELL_VALUES,
+		 0,
+		 {.values = values.values, .number = values.count}},
+		{"result",
+		 NULL,
+		 SCRY_CELL_VALUE,
+		 0,
+		 {.values = result.count ? result.values : &null,
+		  .number = result.count ? result.count : 1}},
 		{"duration_ns", NULL, SCRY_CELL_NUMBER, 0,
 		 scry_cell_known(state ? 0 : ret->duration_ns, !state)},
 		{"state", NULL, SCRY_CELL_TEXT, 0,
 		 scry_cell_text(states[state], strlen(states[state]))},
 		{"is_cut", NULL, SCRY_CELL_BOOL, 0,
-		 scry_cell_number(call->flags & SCRY_CALL_IS_CUT ? 1 : 0)},
+		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
-		 scry_cell_number(call->flags & SCRY_CALL_IS_DIGEST ? 1 : 0)},
+		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
 	};
 
-	l->doc->ops->record(l->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	is_failed = values.failed || result.failed;
+	if (!is_failed)
+		l->doc->ops->record(l->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	scry_call_values_done(&values);
+	scry_call_values_done(&result);
+	return is_failed ? no_memory() : 0;
 }
 
 static void meet(struct lines *l, uint32_t tid)
@@ -182,7 +207,7 @@ static void meet(struct lines *l, uint32_t tid)
 	l->tid = tid;
 }
 
-static int keep(struct lines *l, uint64_t key, const struct scry_event *event)
+static int keep(struct lines *l, uint64_t key, const struct scry_event *event, bool need_comma)
 {
 	uint32_t i = l->free;
 	uint64_t *depth;
@@ -201,7 +226,8 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event)
 		l->room = room;
 	}
 	i = i ? i : ++l->count;
-	l->calls[i - 1] = (struct open_call){.event = malloc(event->size)};
+	l->calls[i - 1] =
+		(struct open_call){.event = malloc(event->size), .need_comma = need_comma};
 	if (!l->calls[i - 1].event || scry_map_put(&l->open, key, i) < 0)
 		return no_memory();
 	memcpy(l->calls[i - 1].event, event, event->size);
@@ -211,9 +237,9 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event)
 	return 0;
 }
 
-static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_ev_function *f)
+static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_call_function *f)
 {
-	const char *symbol = f ? scry_reader_string(l->reader, f->symbol_str, NULL) : NULL;
+	const char *symbol = f ? scry_reader_string(l->reader, f->ev.symbol_str, NULL) : NULL;
 
 	if (l->opts->pid && l->opts->pid != pid)
 		return false;
@@ -223,9 +249,10 @@ static bool is_wanted(const struct lines *l, uint32_t pid, const struct scry_ev_
 static int on_call(struct lines *l, const struct scry_event *event)
 {
 	const struct scry_ev_call *call = (const void *)(event + 1);
-	const struct scry_ev_function *f =
+	const struct scry_call_function *f =
 		scry_call_functions_find(&l->functions, call->pid, call->function);
 	uint64_t key = scry_call_key(call->pid, call->call), old;
+	bool need_comma = false;
 
 	if (!is_wanted(l, call->pid, f) || scry_map_get(&l->open, key, &old))
 		return 0;
@@ -233,80 +260,86 @@ static int on_call(struct lines *l, const struct scry_event *event)
 		cut_line(l);
 		meet(l, event->tid);
 		begin_line(l, event->time_ns, event->tid);
-		scry_call_put(&l->buf, l->reader, event, f);
+		need_comma = scry_call_put(&l->buf, l->reader, event, f);
 		print(l);
 		l->has_line = true;
 		l->line = key;
 		l->shown++;
 	}
-	return keep(l, key, event);
+	return keep(l, key, event, need_comma);
 }
 
-/* A call that is over, or (`ret` NULL) has not ended, told as a whole. */
-static void tell_whole(struct lines *l, const struct scry_event *event,
-		       const struct scry_ev_return *ret, const struct scry_ev_function *f)
+/* A call that is over, or (image->ret NULL) has not ended, told as a whole. */
+static int tell_whole(struct lines *l, const struct scry_call_image *image,
+		      const struct scry_call_function *f)
 {
+	const struct scry_event *event = image->call;
+	bool need_comma;
+
 	l->shown++;
-	if (l->doc->is_data) {
-		push(l, event, ret, f);
-		return;
-	}
+	if (l->doc->is_data)
+		return push(l, image, f);
 	meet(l, event->tid);
 	begin_line(l, event->time_ns, event->tid);
-	scry_call_put(&l->buf, l->reader, event, f);
-	if (ret)
-		end_line(l, ret, f);
+	need_comma = scry_call_put(&l->buf, l->reader, event, f);
+	if (image->ret)
+		end_line(l, image, f, need_comma);
 	else
 		scry_buf_printf(&l->buf, " <unfinished ...>\n");
 	print(l);
+	return 0;
 }
 
-static void tell_resumed(struct lines *l, const struct scry_event *event,
-			 const struct scry_ev_return *ret, const struct scry_ev_function *f)
+static void tell_resumed(struct lines *l, const struct scry_call_image *image,
+			 const struct scry_call_function *f, bool need_comma)
 {
 	const struct scry_cell name =
-		f ? scry_functions_string(l->reader, f->symbol_str) : scry_cell_unknown();
+		f ? scry_functions_string(l->reader, f->ev.symbol_str) : scry_cell_unknown();
 
 	cut_line(l);
-	meet(l, event->tid);
-	begin_line(l, event->time_ns, event->tid);
+	meet(l, image->ret->tid);
+	begin_line(l, image->ret->time_ns, image->ret->tid);
 	scry_buf_printf(&l->buf, "<... ");
 	scry_buf_printf(&l->buf, "%.*s", name.is_unknown ? 1 : (int)name.length,
 			name.is_unknown ? "?" : name.bytes);
 	scry_buf_printf(&l->buf, " resumed> ");
-	end_line(l, ret, f);
+	end_line(l, image, f, need_comma);
 	print(l);
 }
 
-static void on_return(struct lines *l, const struct scry_event *event)
+static int on_return(struct lines *l, const struct scry_event *event)
 {
 	const struct scry_ev_return *ret = (const void *)(event + 1);
-	const struct scry_ev_function *f =
+	const struct scry_call_function *f =
 		scry_call_functions_find(&l->functions, ret->pid, ret->function);
 	uint64_t key = scry_call_key(ret->pid, ret->call), i, *depth;
+	struct scry_call_image image = {.ret = event};
 	struct open_call *o;
+	int r = 0;
 
 	if (!scry_map_remove(&l->open, key, &i))
-		return;
+		return 0;
 	o = &l->calls[i - 1];
+	image.call = o->event;
 	depth = scry_map_ref(&l->depth, o->event->tid);
 	if (depth && *depth && !--*depth)
 		scry_map_remove(&l->depth, o->event->tid, NULL);
 	if (l->is_whole) {
 		if (!l->opts->calls.slow_ns ||
 		    (ret->how != SCRY_RETURN_LEFT && ret->duration_ns >= l->opts->calls.slow_ns))
-			tell_whole(l, o->event, ret, f);
+			r = tell_whole(l, &image, f);
 	} else if (l->has_line && l->line == key) {
-		end_line(l, ret, f);
+		end_line(l, &image, f, o->need_comma);
 		print(l);
 		l->has_line = false;
 	} else {
-		tell_resumed(l, event, ret, f);
+		tell_resumed(l, &image, f, o->need_comma);
 	}
 	free(o->event);
 	o->event = NULL;
 	o->next_free = l->free;
 	l->free = (uint32_t)i;
+	return r;
 }
 
 static int by_time(const void *left, const void *right)
@@ -320,24 +353,47 @@ static int by_time(const void *left, const void *right)
 }
 
 /* What has not returned by the end. */
-static void tell_unfinished(struct lines *l)
+static int tell_unfinished(struct lines *l)
 {
+	int r = 0;
+
 	if (!l->is_whole) {
 		cut_line(l);
 		print(l);
-		return;
+		return 0;
 	}
 	if (l->count)
 		qsort(l->calls, l->count, sizeof(*l->calls), by_time);
-	for (uint32_t i = 0; i < l->count && l->calls[i].event; i++) {
-		const struct scry_event *event = l->calls[i].event;
-		const struct scry_ev_call *call = (const void *)(event + 1);
+	for (uint32_t i = 0; i < l->count && l->calls[i].event && r == 0; i++) {
+		const struct scry_call_image image = {.call = l->calls[i].event};
+		const struct scry_ev_call *call = (const void *)(image.call + 1);
 
-		if (l->last_ns - event->time_ns >= l->opts->calls.slow_ns)
-			tell_whole(
-				l, event, NULL,
+		if (l->last_ns - image.call->time_ns >= l->opts->calls.slow_ns)
+			r = tell_whole(
+				l, &image,
 				scry_call_functions_find(&l->functions, call->pid, call->function));
 	}
+	return r;
+}
+
+/* "+++ exited (status 0) +++", in text. */
+static void tell_exit(struct lines *l, const struct scry_event *event)
+{
+	const struct scry_ev_totals *t = (const void *)(event + 1);
+	int status = (int)(t->exit & 0xffff);
+
+	if (!(t->exit & SCRY_EXIT_KNOWN) || l->doc->is_data ||
+	    (l->opts->pid && l->opts->pid != t->pid))
+		return;
+	cut_line(l);
+	begin_line(l, event->time_ns, t->pid);
+	if (WIFSIGNALED(status))
+		scry_buf_printf(&l->buf, "+++ killed by SIG%s +++\n",
+				sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status))
+							       : "?");
+	else
+		scry_buf_printf(&l->buf, "+++ exited (status %d) +++\n", WEXITSTATUS(status));
+	print(l);
 }
 
 static int read_all(struct lines *l, struct scry_honesty *honesty)
@@ -348,11 +404,14 @@ static int read_all(struct lines *l, struct scry_honesty *honesty)
 	while ((got = scry_reader_next(l->reader, &event)) > 0 && r == 0 && !ferror(l->doc->out)) {
 		scry_honesty_event(honesty, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
-			r = scry_call_functions_add(&l->functions, (const void *)(event + 1));
+			r = scry_call_functions_add(&l->functions, l->reader,
+						    (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL)
 			r = on_call(l, event);
 		if (event->type == SCRY_EVENT_RETURN)
-			on_return(l, event);
+			r = on_return(l, event);
+		if (event->type == SCRY_EVENT_TOTALS && !l->is_whole)
+			tell_exit(l, event);
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
 			l->last_ns = event->time_ns;
 	}
@@ -388,8 +447,9 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 	scry_call_functions_init(&l.functions);
 	scry_honesty_init(&honesty, reader);
 	r = read_all(&l, &honesty);
+	if (r == 0)
+		r = tell_unfinished(&l);
 	if (r == 0) {
-		tell_unfinished(&l);
 		scry_honesty_close(&honesty);
 		honesty.shown = l.shown;
 		honesty.noun = "calls";

@@ -85,13 +85,13 @@ static struct sum *row_of(struct sums *s, const struct scry_ev_function *f)
 static int add(struct sums *s, const struct scry_event *event)
 {
 	const struct scry_ev_return *ret = (const void *)(event + 1); /* begins as CALL does */
-	const struct scry_ev_function *f =
+	const struct scry_call_function *f =
 		scry_call_functions_find(&s->functions, ret->pid, ret->function);
 	struct sum *row;
 
 	if (!f || (s->opts->pid && s->opts->pid != ret->pid))
 		return 0;
-	row = row_of(s, f);
+	row = row_of(s, &f->ev);
 	if (!row)
 		return -ENOMEM;
 	if (event->type == SCRY_EVENT_CALL) {
@@ -207,7 +207,8 @@ static int read_all(struct sums *s, struct scry_honesty *honesty)
 	while ((got = scry_reader_next(s->reader, &event)) > 0 && r == 0) {
 		scry_honesty_event(honesty, event);
 		if (event->type == SCRY_EVENT_FUNCTION)
-			r = scry_call_functions_add(&s->functions, (const void *)(event + 1));
+			r = scry_call_functions_add(&s->functions, s->reader,
+						    (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
 			r = add(s, event);
 	}

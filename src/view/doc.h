@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SCRY_DOC_COLUMNS_MAX 40
+#define SCRY_DOC_COLUMNS_MAX 48
 
 enum scry_cell_kind {
 	SCRY_CELL_TEXT,	  /* left */
@@ -53,6 +53,10 @@ enum scry_value_kind {
 	SCRY_VALUE_SIGNED,
 	SCRY_VALUE_UNSIGNED,
 	SCRY_VALUE_HEX,
+	SCRY_VALUE_BOOL,
+	SCRY_VALUE_DOUBLE, /* `number` holds its bits */
+	SCRY_VALUE_BEGIN,  /* of a list: values up to its END are its own */
+	SCRY_VALUE_END,
 };
 struct scry_doc_value {
 	enum scry_value_kind kind;
@@ -68,7 +72,7 @@ struct scry_cell {
 	size_t length;
 	uint64_t number;		     /* all others */
 	const struct scry_doc_frame *frames; /* FRAMES: `number` of them */
-	const struct scry_doc_value *values; /* VALUE, VALUES: the same */
+	const struct scry_doc_value *values; /* VALUE, VALUES: the same, with those in lists */
 };
 
 struct scry_pair { /* a named value: a total, or a field of a record */
@@ -120,6 +124,7 @@ struct scry_doc {
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
+int scry_out_flame_open(struct scry_doc *doc);	/* the same, and "is_c": an HTML page */
 
 /* Begins a table; `columns` must live until its last row, their texts until the end. */
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count);

@@ -527,8 +527,32 @@ static void note_others(struct malloc_view *v)
 	}
 	if (others > told)
 		scry_buf_printf(&v->buf, " and %u more", others - told);
+	if (told && !v->opts->pid)
+		scry_buf_printf(&v->buf, "; --pid PID shows another one, the last table has all");
 	if (told)
 		v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
+}
+
+/* --pid of somebody who is not in it: who is. */
+static int no_such_process(struct malloc_view *v)
+{
+	const struct scry_honesty *h = &v->honesty;
+	uint32_t count = h->process_count < SCRY_HONESTY_PROCESSES ? h->process_count
+								   : SCRY_HONESTY_PROCESSES;
+	int told = 0;
+
+	scry_buf_clear(&v->buf);
+	for (uint32_t i = 0; i < count; i++) {
+		const char *exe = scry_reader_string(v->reader, h->processes[i].exe_str, NULL);
+
+		if (i && h->processes[i].pid == h->processes[i - 1].pid)
+			continue; /* it ran another program */
+		scry_buf_printf(&v->buf, "%s%u (%s)", told++ ? ", " : "", h->processes[i].pid,
+				exe ? exe : "a program");
+	}
+	return scry_fail(-EINVAL,
+			 "process %llu has no calls in this recording; fix: --pid PID, of %s",
+			 (unsigned long long)v->opts->pid, told ? scry_buf_str(&v->buf) : "none");
 }
 
 static int push(struct malloc_view *v)
@@ -539,8 +563,10 @@ static int push(struct malloc_view *v)
 	for (uint32_t i = 0; i < v->sum.count; i++)
 		v->honesty.shown += calls_of(v->sum.processes[i]);
 	v->honesty.noun = "calls";
-	v->doc->ops->honesty(v->doc, &v->honesty);
 	v->process = scry_malloc_sum_main(&v->sum);
+	if (v->opts->pid && (!v->process || !v->process->calls))
+		return no_such_process(v);
+	v->doc->ops->honesty(v->doc, &v->honesty);
 	if (!v->process || !v->process->calls) {
 		scry_honesty_notes(&v->honesty, v->doc);
 		v->doc->ops->note(v->doc, "no call of malloc was recorded", 30);

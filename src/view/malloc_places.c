@@ -37,13 +37,13 @@ static void put_native(const struct scry_ev_caller *n, const struct scry_reader 
 		scry_buf_printf(buf, "%s", symbol);
 	else if (symbol)
 		scry_buf_printf(buf, "%s+%#llx", symbol, (unsigned long long)n->offset);
-	else if (module)
-		scry_buf_printf(buf, "%#llx", (unsigned long long)n->offset);
+	else if (module) /* for addr2line: link-time addresses */
+		scry_buf_printf(buf, "%s+%#llx", base_of(module), (unsigned long long)n->offset);
 	else if (n->caller)
 		scry_buf_printf(buf, "caller %u, not named", n->caller);
 	else
 		scry_buf_printf(buf, "(caller not known)");
-	if (module)
+	if (module && symbol)
 		scry_buf_printf(buf, " (%s)", base_of(module));
 }
 

@@ -37,6 +37,14 @@ static const struct scry_column columns[] = {
 	{"drained", NULL, SCRY_CELL_COUNT, false},
 	{NULL, "rss_drained_bytes", SCRY_CELL_COUNT, false},
 	{"faults", "faults", SCRY_CELL_COUNT, false},
+	{"syscalls", "syscalls", SCRY_CELL_COUNT, false},
+	{NULL, "brk", SCRY_CELL_COUNT, false},
+	{NULL, "mmap", SCRY_CELL_COUNT, false},
+	{NULL, "munmap", SCRY_CELL_COUNT, false},
+	{NULL, "mremap", SCRY_CELL_COUNT, false},
+	{NULL, "madvise", SCRY_CELL_COUNT, false},
+	{NULL, "mprotect", SCRY_CELL_COUNT, false},
+	{NULL, "futex", SCRY_CELL_COUNT, false},
 	{NULL, "failed", SCRY_CELL_COUNT, false},
 	{NULL, "object", SCRY_CELL_TEXT, false},
 	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, false},
@@ -44,6 +52,8 @@ static const struct scry_column columns[] = {
 	{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, false},
 	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "real_rss_peak_min_bytes", SCRY_CELL_COUNT, false},
+	{NULL, "real_rss_peak_max_bytes", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_rss_peak_bytes", SCRY_CELL_COUNT, false},
 };
 
@@ -73,20 +83,32 @@ static uint64_t share(uint64_t of, uint64_t from, uint64_t scale)
 }
 
 /* What the first one's real run and the difference of the replays say of another. */
-static uint64_t predict(uint64_t real, uint64_t from, uint64_t to)
+static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
+	uint64_t real = r->rows[0].real_cpu_ns.median, from = r->rows[0].cpu_ns.median,
+		 to = row->cpu_ns.median;
+
 	return to >= from || from - to < real ? real + to - from : 0;
 }
 
-static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
-{
-	return predict(r->rows[0].real_cpu_ns.median, r->rows[0].cpu_ns.median, row->cpu_ns.median);
-}
-
+/* What the program has besides the allocator's memory comes on top: what the first one's real runs
+ * have more than its replays, outside the noise. */
 static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
-	return predict(r->rows[0].real_rss.median, r->rows[0].rss_peak.median,
-		       row->rss_peak.median);
+	const struct scry_replay_spread *real = &r->rows[0].real_rss,
+					*replayed = &r->rows[0].rss_peak;
+	uint64_t more = real->least > replayed->most ? real->median - replayed->median : 0;
+
+	return row == r->rows ? real->median : row->rss_peak.median + more;
+}
+
+static uint64_t syscalls(const struct scry_replay_row *row)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < SCRY_REPLAY_CALL_ROWS; i++)
+		sum += row->syscalls[i];
+	return sum;
 }
 
 /* `kind` 0: of all calls. */
@@ -95,6 +117,7 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 {
 	const struct scry_replay_kind_row *k = kind ? &row->kinds[kind - 1] : &row->all;
 	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
+	const bool sys = w && row->has_syscalls;
 	const struct scry_cell cells[] = {
 		text(row->label),
 		text(kind_names[kind]),
@@ -122,6 +145,14 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->rss_drained.median >> 10, w),
 		whole(row->rss_drained.median, w),
 		whole(row->faults.median, w),
+		whole(syscalls(row), sys),
+		whole(row->syscalls[0], sys),
+		whole(row->syscalls[1], sys),
+		whole(row->syscalls[2], sys),
+		whole(row->syscalls[3], sys),
+		whole(row->syscalls[4], sys),
+		whole(row->syscalls[5], sys),
+		whole(row->syscalls[6], sys),
 		whole(row->failed, w),
 		text(row->served),
 		whole(row->real_cpu_ns.median, real),
@@ -129,6 +160,8 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->real_cpu_ns.most, real),
 		whole(predicted_cpu(r, row), real),
 		whole(row->real_rss.median, real),
+		whole(row->real_rss.least, real),
+		whole(row->real_rss.most, real),
 		whole(predicted_rss(r, row), real),
 	};
 
@@ -137,17 +170,50 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 	doc->ops->row(doc, cells);
 }
 
+/* For people: which system calls. */
+static void push_syscalls(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	static const struct scry_column own[] = {
+		{"system calls", NULL, SCRY_CELL_TEXT, false},
+		{"brk", NULL, SCRY_CELL_COUNT, false},
+		{"mmap", NULL, SCRY_CELL_COUNT, false},
+		{"munmap", NULL, SCRY_CELL_COUNT, false},
+		{"mremap", NULL, SCRY_CELL_COUNT, false},
+		{"madvise", NULL, SCRY_CELL_COUNT, false},
+		{"mprotect", NULL, SCRY_CELL_COUNT, false},
+		{"futex", NULL, SCRY_CELL_COUNT, false},
+	};
+	struct scry_cell cells[1 + SCRY_REPLAY_CALL_ROWS];
+	bool is_begun = false;
+
+	for (uint32_t i = 0; i < r->count; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+
+		if (!row->runs || !row->has_syscalls)
+			continue;
+		if (!is_begun)
+			scry_doc_table(doc, own, sizeof(own) / sizeof(own[0]));
+		is_begun = true;
+		cells[0] = text(row->label);
+		for (unsigned int k = 0; k < SCRY_REPLAY_CALL_ROWS; k++)
+			cells[1 + k] = scry_cell_number(row->syscalls[k]);
+		doc->ops->row(doc, cells);
+	}
+}
+
 static bool has_real(const struct scry_replay_report *r)
 {
 	return r->count && r->rows[0].has_real;
 }
 
-/* Off by so many tenths of a percent, with its sign in another column's place: a text. */
-static struct scry_cell error_cell(char *buffer, size_t size, uint64_t real, uint64_t predicted)
+/* Off by so much of the median; in brackets where real runs differ by as much themselves. */
+static struct scry_cell error_cell(char *buffer, size_t size, const struct scry_replay_spread *real,
+				   uint64_t predicted)
 {
-	double share = real ? ((double)predicted / (double)real - 1) * 100 : 0;
+	double share = real->median ? ((double)predicted / (double)real->median - 1) * 100 : 0;
+	bool is_noise = predicted >= real->least && predicted <= real->most;
 
-	snprintf(buffer, size, "%+.1f %%", share);
+	snprintf(buffer, size, is_noise ? "(%+.1f %%)" : "%+.1f %%", share);
 	return text(buffer);
 }
 
@@ -176,11 +242,11 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 			scry_cell_number(row->real_cpu_ns.median / 1000),
 			scry_cell_number(half_tenths(&row->real_cpu_ns)),
 			scry_cell_number(cpu / 1000),
-			error_cell(cpu_off, sizeof(cpu_off), row->real_cpu_ns.median, cpu),
+			error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu),
 			scry_cell_number(row->real_rss.median >> 10),
 			scry_cell_number(half_tenths(&row->real_rss)),
 			scry_cell_number(rss >> 10),
-			error_cell(rss_off, sizeof(rss_off), row->real_rss.median, rss),
+			error_cell(rss_off, sizeof(rss_off), &row->real_rss, rss),
 		};
 
 		if (row->has_real)
@@ -218,6 +284,9 @@ static void push_totals(const struct scry_replay_report *r,
 		 scry_cell_known(r->program_rss_peak, r->program_rss_peak != 0)},
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
+		{"pace", NULL, SCRY_CELL_TEXT, 0, text(r->pace)},
+		{"recorded_ns", NULL, SCRY_CELL_COUNT, 0,
+		 scry_cell_known(r->span_ns, r->span_ns != 0)},
 		{"winner", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->winner)},
 		{"best_time", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_time)},
 		{"best_memory", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->best_memory)},
@@ -230,7 +299,7 @@ static void push_totals(const struct scry_replay_report *r,
 		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
 	};
 
-	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 9));
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 11));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
@@ -253,6 +322,8 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 			if (r->rows[i].kinds[k - 1].calls)
 				push_row(r, &r->rows[i], k, doc);
 	}
+	if (!doc->is_data)
+		push_syscalls(r, doc);
 	if (has_real(r) && !doc->is_data)
 		push_real(r, doc);
 	scry_doc_remark(doc, "%s", verdict.sentence);

@@ -12,6 +12,7 @@
 #define SCRY_REPLAY_RUNS_MAX 99
 #define SCRY_REPLAY_ROWS_MAX 16
 #define SCRY_REPLAY_KIND_ROWS 6 /* malloc calloc aligned realloc free usable_size */
+#define SCRY_REPLAY_CALL_ROWS 7 /* brk mmap munmap mremap madvise mprotect futex */
 
 struct scry_replay_point {
 	uint64_t position, bytes;
@@ -34,7 +35,9 @@ struct scry_replay_row {		  /* an allocator */
 	struct scry_replay_spread rss_peak, rss_end, rss_drained; /* anonymous memory, bytes */
 	struct scry_replay_spread faults, kernel_ns;
 	uint64_t failed; /* calls that got no memory */
-	bool has_real;	 /* the program itself was run under it: */
+	bool has_syscalls;
+	uint64_t syscalls[SCRY_REPLAY_CALL_ROWS]; /* of one replay that was not timed */
+	bool has_real;				  /* the program itself was run under it: */
 	struct scry_replay_spread real_cpu_ns, real_rss;
 	struct scry_replay_kind_row all, kinds[SCRY_REPLAY_KIND_ROWS];
 	const struct scry_replay_point *points; /* anonymous memory of the median run */
@@ -44,8 +47,9 @@ struct scry_replay_row {		  /* an allocator */
 struct scry_replay_report {
 	const struct scry_replay_row *rows; /* the first: what others are compared with */
 	uint32_t count;
-	const char *touch;  /* the policy's name */
-	bool is_one_thread; /* though more were recorded */
+	const char *touch, *pace; /* the policies' names */
+	uint64_t span_ns;	  /* recorded; 0 not known */
+	bool is_one_thread;	  /* though more were recorded */
 	uint64_t calls, words;
 	uint64_t threads, threads_peak, crossed;
 	uint64_t live_peak_bytes, live_end_bytes, live_end_blocks;
@@ -69,8 +73,8 @@ struct scry_replay_verdict {
 /*
  * Which allocator suits: the one that is better than the first in time or memory, and not worse in
  * the other. A difference counts when all runs of the one lie beyond all runs of the other, and it
- * is at least 3 %: a replay does not predict more exactly than that. Fewer than 3 runs tell
- * nothing.
+ * is at least 3 %: a replay does not predict more exactly than that (memory, where threads hand
+ * many blocks over: 25 %). Fewer than 3 runs tell nothing.
  */
 void scry_replay_judge(const struct scry_replay_report *report,
 		       struct scry_replay_verdict *ret_verdict);

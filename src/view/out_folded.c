@@ -2,7 +2,8 @@
  * The folded renderer: one line per stack, `frame;frame;[Class] count`, as flame graph tools take
  * it. Rows are stacks; honesty and notes go to the talk, since such a file has no place for them.
  *
- * A frame is file:line:method; a C function's is its name and "_[c]". A `;` in a text becomes a
+ * A frame is file:line:method; a C function's is its name and "_[c]". The class is there where the
+ * table has one. A `;` in a text becomes a
  * `,`, and blanks and control characters become `_`, so that a line splits in one way only.
  */
 #include "base/buf.h"
@@ -17,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STACK, FILE_, LINE, METHOD, CLASS, WEIGHT, PARTS };
+enum { STACK, FILE_, LINE, METHOD, WEIGHT, NEEDED, CLASS = NEEDED, IS_C, PARTS };
 
 struct folded {
 	struct scry_buf line;
@@ -52,7 +53,7 @@ static void folded_totals(struct scry_doc *doc, const struct scry_pair *pairs, s
 static void folded_table(struct scry_doc *doc)
 {
 	struct folded *folded = doc->renderer;
-	const char *keys[PARTS] = {"stack", "file", "line", "method", "class", doc->weight};
+	const char *keys[PARTS] = {"stack", "file", "line", "method", doc->weight, "class", "is_c"};
 	size_t i, part;
 
 	for (part = 0; part < PARTS; part++) {
@@ -60,7 +61,7 @@ static void folded_table(struct scry_doc *doc)
 		for (i = 0; i < doc->column_count; i++)
 			if (doc->columns[i].key && !strcmp(doc->columns[i].key, keys[part]))
 				folded->columns[part] = i;
-		assert(folded->columns[part] < doc->column_count);
+		assert(part >= NEEDED || folded->columns[part] < doc->column_count);
 	}
 }
 
@@ -97,13 +98,23 @@ static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame)
 	}
 }
 
+/* The cell of a part that not every table has. */
+static const struct scry_cell *cell_of(const struct scry_doc *doc, const struct scry_cell *cells,
+				       int part)
+{
+	const struct folded *folded = doc->renderer;
+
+	return folded->columns[part] < doc->column_count ? &cells[folded->columns[part]] : NULL;
+}
+
 static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
 	struct folded *folded = doc->renderer;
 	const struct scry_cell *stack = &cells[folded->columns[STACK]];
 	const struct scry_cell *file = &cells[folded->columns[FILE_]];
 	const struct scry_cell *method = &cells[folded->columns[METHOD]];
-	const struct scry_cell *class = &cells[folded->columns[CLASS]];
+	const struct scry_cell *class = cell_of(doc, cells, CLASS);
+	const struct scry_cell *is_c = cell_of(doc, cells, IS_C);
 	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
 	const struct scry_doc_frame place = {
 		.file = file->bytes,
@@ -111,6 +122,7 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 		.line = (uint32_t)cells[folded->columns[LINE]].number,
 		.method = method->bytes,
 		.method_length = method->length,
+		.is_c = is_c && is_c->number,
 	};
 	struct scry_buf *line = &folded->line;
 	uint64_t i;
@@ -123,10 +135,13 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 		scry_buf_append(line, ";", 1);
 	}
 	put_frame(line, &place);
-	scry_buf_append(line, ";[", 2);
-	put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,
-		  class->is_unknown ? 9 : class->length);
-	scry_buf_printf(line, "] %" PRIu64 "\n", weight->number);
+	if (class) {
+		scry_buf_append(line, ";[", 2);
+		put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,
+			  class->is_unknown ? 9 : class->length);
+		scry_buf_append(line, "]", 1);
+	}
+	scry_buf_printf(line, " %" PRIu64 "\n", weight->number);
 	folded->is_short |= line->failed;
 	if (!line->failed)
 		fputs(scry_buf_str(line), doc->out);

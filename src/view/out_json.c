@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct out_json {
 	struct scry_json json;
@@ -61,6 +62,7 @@ static void put_frames(struct scry_json *json, const struct scry_cell *cell)
 static void put_value(struct scry_json *json, const struct scry_doc_value *value)
 {
 	char hex[24];
+	double real;
 
 	switch (value->kind) {
 	case SCRY_VALUE_NULL:
@@ -78,6 +80,19 @@ static void put_value(struct scry_json *json, const struct scry_doc_value *value
 	case SCRY_VALUE_HEX:
 		snprintf(hex, sizeof(hex), "0x%" PRIx64, value->number);
 		scry_json_text(json, hex);
+		break;
+	case SCRY_VALUE_BOOL:
+		scry_json_bool(json, value->number != 0);
+		break;
+	case SCRY_VALUE_DOUBLE:
+		memcpy(&real, &value->number, sizeof(real));
+		scry_json_double(json, real);
+		break;
+	case SCRY_VALUE_BEGIN:
+		scry_json_array_begin(json);
+		break;
+	case SCRY_VALUE_END:
+		scry_json_array_end(json);
 		break;
 	}
 }
@@ -99,7 +114,8 @@ static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const str
 	} else if (kind == SCRY_CELL_FRAMES) {
 		put_frames(json, cell);
 	} else if (kind == SCRY_CELL_VALUE) {
-		put_value(json, cell->values);
+		for (uint64_t i = 0; i < cell->number; i++)
+			put_value(json, &cell->values[i]);
 	} else if (kind == SCRY_CELL_VALUES) {
 		put_values(json, cell);
 	} else if (kind == SCRY_CELL_BOOL) {

@@ -22,6 +22,7 @@ const struct scry_view scry_views[] = {
 	 scry_view_malloc},
 	{"calls", "each call of a traced function, one a line", 1, true, scry_view_calls},
 	{"calls-sums", "calls and times of each traced function", 1, false, scry_view_calls_sums},
+	{"stacks", "which lines take the time of a Ruby program", 1, false, scry_view_stacks},
 	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
 	{"info", "what the recording is made of", 1, false, scry_view_info},
 	{NULL, NULL, 0, false, NULL},
@@ -54,6 +55,8 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 	err = scry_view_malloc_check(opts);
 	if (err)
 		return err;
+	if (opts->times.wall + opts->times.cpu + opts->times.gvl > 1)
+		return scry_fail(-EINVAL, "--wall, --cpu and --gvl are three weights; fix: one");
 	if (opts->stacks && opts->by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "--stacks is by line; fix: without --by");
 	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)

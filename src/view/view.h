@@ -10,6 +10,7 @@
 #include "rec/reader.h"
 #include "view/calls.h"
 #include "view/doc.h"
+#include "view/stacks.h"
 
 #define SCRY_VIEW_TOP_DEFAULT \
 	UINT64_MAX /* top was not given: 30 rows for people, all for programs */
@@ -45,6 +46,7 @@ struct scry_view_opts {
 	bool stacks;			/* by callers */
 	const char *at;			/* malloc: "peak", "end", or a time; NULL: peak */
 	struct scry_view_call_style calls;
+	struct scry_view_stacks_style times;
 };
 
 #define SCRY_VIEW_OPTS_DEFAULT                                                \
@@ -141,6 +143,6 @@ int scry_view_sort_of(const struct scry_view_opts *opts);
 
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
-	scry_view_log, scry_view_calls, scry_view_calls_sums;
+	scry_view_log, scry_view_calls, scry_view_calls_sums, scry_view_stacks;
 
 #endif

@@ -9,21 +9,18 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "sys/debug_info.h"
 
 #define UNITS_MAX 400u
 #define NESTED_MAX 8
 #define STRUCTS_MAX 64u
 
 struct scry_dwarf {
-	int fd;
-	Dwarf *dwarf;
+	struct scry_debug_info *info;
 	struct {
 		char name[48];
 		Dwarf_Die die;
@@ -32,53 +29,13 @@ struct scry_dwarf {
 	size_t struct_count;
 };
 
-static bool is_trusted(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-	       (st.st_uid == 0 || st.st_uid == geteuid());
-}
-
-static int open_separate(const uint8_t *id, size_t size)
-{
-	char path[256];
-	int n = snprintf(path, sizeof(path), "/usr/lib/debug/.build-id/%02x/", id[0]);
-
-	for (size_t i = 1; i < size && n < (int)sizeof(path) - 10; i++)
-		n += snprintf(path + n, sizeof(path) - (size_t)n, "%02x", id[i]);
-	snprintf(path + n, sizeof(path) - (size_t)n, ".debug");
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-/* Takes `fd`. Has it units? */
-static bool begin(struct scry_dwarf *d, int fd)
-{
-	Dwarf_CU *cu = NULL;
-
-	d->fd = fd;
-	d->dwarf = fd >= 0 && is_trusted(fd) ? dwarf_begin(fd, DWARF_C_READ) : NULL;
-	if (d->dwarf && dwarf_get_units(d->dwarf, NULL, &cu, NULL, NULL, NULL, NULL) == 0)
-		return true;
-	if (d->dwarf)
-		dwarf_end(d->dwarf);
-	if (fd >= 0)
-		close(fd);
-	d->dwarf = NULL;
-	d->fd = -1;
-	return false;
-}
-
 struct scry_dwarf *scry_dwarf_open(struct scry_elf *elf)
 {
 	struct scry_dwarf *d = calloc(1, sizeof(*d));
-	const uint8_t *id = NULL;
-	size_t size = scry_elf_build_id(elf, &id);
 
-	if (!d)
-		return NULL;
-	if (begin(d, fcntl(scry_elf_fd(elf), F_DUPFD_CLOEXEC, 3)) ||
-	    (size > 2 && begin(d, open_separate(id, size))))
+	if (d)
+		d->info = scry_debug_info_open(elf);
+	if (d && d->info)
 		return d;
 	free(d);
 	return NULL;
@@ -88,8 +45,7 @@ void scry_dwarf_close(struct scry_dwarf *dwarf)
 {
 	if (!dwarf)
 		return;
-	dwarf_end(dwarf->dwarf);
-	close(dwarf->fd);
+	scry_debug_info_close(dwarf->info);
 	free(dwarf);
 }
 
@@ -128,8 +84,8 @@ static bool find_struct(struct scry_dwarf *d, const char *name, Dwarf_Die *ret)
 		return false;
 	strcpy(d->structs[i].name, name);
 	d->struct_count++;
-	for (unsigned int n = 0;
-	     n < UNITS_MAX && dwarf_get_units(d->dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
+	for (unsigned int n = 0; n < UNITS_MAX && dwarf_get_units(d->info->dwarf, cu, &cu, NULL,
+								  NULL, &unit, NULL) == 0;
 	     n++) {
 		if (in_unit(&unit, name, ret)) {
 			d->structs[i].die = *ret;

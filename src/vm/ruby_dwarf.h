@@ -1,9 +1,6 @@
 /*
  * Offsets of struct members from a module's debug information, where it has any: an independent
  * witness for what was learned. Never a source: most programs carry none.
- *
- * Read with libdw from the file itself or from /usr/lib/debug/.build-id, and only from files of
- * root or the caller, since a parser of debug information is a large thing to show hostile bytes.
  */
 #ifndef SCRY_VM_RUBY_DWARF_H
 #define SCRY_VM_RUBY_DWARF_H

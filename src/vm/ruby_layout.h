@@ -101,6 +101,9 @@ struct scry_ruby_layout {
 	uint32_t frame_me;	 /* bytes below ep: the method entry */
 	uint32_t me_def, def_id; /* its definition, and there the id it was defined under */
 	uint64_t me_flags;	 /* flags & iseq_flags_mask of a method entry */
+	uint32_t me_owner;	 /* the class or module that it is defined in; 0: not known */
+	uint32_t def_iseq;	 /* of a method written in Ruby: its code; 0: not known */
+	uint64_t leave_word;	 /* handler of `leave`, module-relative; 0: not known */
 	uint64_t ids_root;	 /* module-relative address of the word with the Array of names */
 	/* class name, one of three ways: see ruby_class.c */
 	uint32_t class_ext;	   /* RClass -> ext pointer (or 0: the fields follow in the slot) */

@@ -69,6 +69,7 @@ int scry_learn_frames(struct scry_learn *learn);
 int scry_learn_vm(struct scry_learn *learn);
 int scry_learn_tids(struct scry_learn *learn);
 int scry_learn_methods(struct scry_learn *learn);
+int scry_learn_owners(struct scry_learn *learn); /* after classes */
 int scry_learn_classes(struct scry_learn *learn);
 int scry_learn_shapes(struct scry_learn *learn); /* part of it: names as ivars placed by shapes */
 int scry_learn_allocators(struct scry_learn *learn);

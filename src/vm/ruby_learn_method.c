@@ -168,3 +168,118 @@ int scry_learn_methods(struct scry_learn *learn)
 		entries_fit(learn, frames, n);
 	return 0;
 }
+
+/* Methods of the child's C frames whose owner is the same in every Ruby. */
+static const struct {
+	const char *name, *owner;
+} owners[] = {
+	{"sleep", "Kernel"},
+	{"each_byte", "String"},
+	{"each_value", "Hash"},
+	{"instance_exec", "BasicObject"},
+};
+
+/* Is the word of the entry at `at` the owner itself, and not a stand-in for an included module? */
+static bool owner_fits(struct scry_learn *learn, uint64_t me, const char *owner, uint32_t at)
+{
+	uint64_t klass, flags;
+	char name[64];
+
+	return scry_learn_word(learn, me + at, &klass) && scry_learn_word(learn, klass, &flags) &&
+	       (flags & SCRY_RUBY_TYPE_MASK) != SCRY_RUBY_T_ICLASS &&
+	       scry_ruby_class_name(learn->child, klass, name, sizeof(name)) == 0 &&
+	       strcmp(name, owner) == 0;
+}
+
+static bool owners_fit(struct scry_learn *learn, const struct c_frame *frames, size_t n,
+		       uint32_t at)
+{
+	const struct scry_ruby_layout *l = &learn->child->layout;
+	size_t known = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		for (size_t j = 0; j < sizeof(owners) / sizeof(owners[0]); j++) {
+			uint64_t me;
+
+			if (strcmp(frames[i].name, owners[j].name) != 0)
+				continue;
+			if (!scry_learn_word(learn, frames[i].ep - l->frame_me, &me) ||
+			    !owner_fits(learn, me, owners[j].owner, at))
+				return false;
+			known++;
+		}
+	}
+	return known > 3;
+}
+
+/* Does the word of the definition at `at` hold the code of each known method, in all threads? */
+static bool code_fits(struct scry_learn *learn, uint32_t at, size_t *ret_known)
+{
+	const struct scry_ruby_layout *l = &learn->child->layout;
+
+	*ret_known = 0;
+	for (size_t i = 0; i < learn->thread_count; i++) {
+		const struct scry_learn_thread *t = &learn->threads[i];
+		uint64_t cfp = 0;
+
+		scry_learn_word(learn, t->ec + l->ec_cfp, &cfp);
+		for (size_t j = 0; j < t->frame_count; j++, cfp += l->frame_size) {
+			uint64_t ep, me, def, code, word;
+			char name[64];
+
+			scry_fact_text(&t->fact[1 + j], 1, name, sizeof(name));
+			if (strncmp(name, "scry_rec", 8) != 0)
+				continue;
+			if (!scry_learn_word(learn, cfp + l->frame_iseq, &code) ||
+			    !scry_learn_word(learn, cfp + l->frame_ep, &ep) ||
+			    !scry_learn_word(learn, ep - l->frame_me, &me) ||
+			    !scry_learn_word(learn, me + l->me_def, &def) ||
+			    !scry_learn_word(learn, def + at, &word) || word != code)
+				return false;
+			++*ret_known;
+		}
+	}
+	return *ret_known > 3;
+}
+
+static void learn_method_code(struct scry_learn *learn)
+{
+	struct scry_pick pick = {0};
+	size_t known = 0, frames = 0;
+	char proof[96];
+
+	for (uint32_t at = 8; at < DEFINITION_BYTES; at += 8)
+		if (code_fits(learn, at, &known)) {
+			scry_pick_add(&pick, at);
+			frames = known;
+		}
+	snprintf(proof, sizeof(proof), "%zu frames", frames);
+	if (scry_learn_optional(learn, "code of a method", &pick, proof,
+				"a frame that is just being pushed may be taken for the one that "
+				"was there"))
+		learn->child->layout.def_iseq = (uint32_t)pick.value;
+}
+
+int scry_learn_owners(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick pick = {0};
+	struct c_frame frames[FRAMES];
+	size_t n = l->frame_me ? collect(learn, frames) : 0;
+	char proof[96];
+
+	for (size_t i = 0; i < learn->word_count; i++)
+		if (strcmp(learn->words_name[i], "leave") == 0)
+			l->leave_word = learn->words[i] - learn->child->bias;
+	for (uint32_t at = 8; at < ENTRY_BYTES && n; at += 8)
+		if (owners_fit(learn, frames, n, at))
+			scry_pick_add(&pick, at);
+	snprintf(proof, sizeof(proof), "%zu C frames, %zu owners", n,
+		 sizeof(owners) / sizeof(owners[0]));
+	if (scry_learn_optional(learn, "owner of a method", &pick, proof,
+				"methods are named without their class"))
+		l->me_owner = (uint32_t)pick.value;
+	if (l->frame_me)
+		learn_method_code(learn);
+	return 0;
+}

@@ -5,13 +5,18 @@
  *   word 0   slot / 8 << 20 | flags and number of arguments | number of the hook
  *   word 1   tsc
  *   entry    argument registers, the first one first
- *            with SCRY_CALL_TEXT: bytes copied | 1 << 32 when there were more, then the bytes
+ *            with SCRY_CALL_MORE: the number of words that follow, then parts
  *   return   rax
+ *            with SCRY_CALL_MORE, it is no return, but parts of the call of that hook which
+ *            will return from the slot next: in rax' place the number of words, then parts
  *
  * The slot, where the return address lies, is what an entry and its return have in common. An entry
  * with SCRY_CALL_TAIL was reached by a tail call: it returns together with those that stand on the
  * same slot, in one return record. Without it, what still stands on the slot was left by longjmp or
  * an exception. From time to time a TIME record of two words comes, which says nothing more.
+ *
+ * A part is a piece of memory or of registers, as it was: struct scry_call_part, then its bytes,
+ * padded with zeros to 8. Recordings hold them as they are.
  *
  * Freestanding.
  */
@@ -23,11 +28,30 @@
 #define SCRY_CALL_HOOK_BITS 14 /* wire/shadow.h: SCRY_SHADOW_HOOKS_MAX */
 #define SCRY_CALL_ARGS_MAX 6u
 #define SCRY_CALL_RETURN 7u /* in the place of a number of arguments */
-#define SCRY_CALL_TEXT (1u << 17)
+#define SCRY_CALL_MORE (1u << 17)
 #define SCRY_CALL_TAIL (1u << 18)
-#define SCRY_CALL_TIME 1u /* a whole word 0: no slot is 0 */
-#define SCRY_CALL_TEXT_CUT (1ull << 32)
-#define SCRY_CALL_TEXT_MAX 4096u
+#define SCRY_CALL_TIME 1u	 /* a whole word 0: no slot is 0 */
+#define SCRY_CALL_TEXT_MAX 4096u /* bytes of a string */
+#define SCRY_CALL_MORE_MAX 516u	 /* words of a record's parts */
+
+enum scry_part_kind {
+	SCRY_PART_MEMORY,  /* at `address` */
+	SCRY_PART_VECTORS, /* xmm0, xmm1, ...: 8 bytes each */
+	SCRY_PART_STACK,   /* from the word above the return address on */
+	SCRY_PART_RDX,	   /* at the return */
+};
+#define SCRY_PART_CUT 1u  /* a string that goes on */
+#define SCRY_PART_TEXT 2u /* its bytes are text, or have some in them */
+#define SCRY_PART_SQL 4u
+#define SCRY_PART_MYSQL 8u   /* SQL as MySQL quotes */
+#define SCRY_PART_DIGEST 16u /* literals are left out: in recordings only */
+#define SCRY_PART_FORMAT 32u /* as printf's: read in the target, so the rest was fetched by it */
+struct scry_call_part {
+	uint64_t address;
+	uint32_t bytes;
+	uint16_t kind; /* enum scry_part_kind */
+	uint16_t flags;
+};
 
 static inline uint64_t scry_call_head(uint64_t slot, uint32_t args, uint32_t hook)
 {
@@ -46,32 +70,20 @@ static inline uint32_t scry_call_hook(uint64_t head)
 	return head & ((1u << SCRY_CALL_HOOK_BITS) - 1);
 }
 
-/*
- * What the cookie of a hook says beside its number and SCRY_SHADOW_RED_ZONE: how many arguments are
- * told, and which of them (1 to 6, 0 none) is a string that the function itself is sure to read.
- */
-enum scry_call_text {
-	SCRY_CALL_TEXT_NUL,    /* up to its NUL */
-	SCRY_CALL_TEXT_LENGTH, /* the next argument, 64 bits; below 0: up to its NUL */
-	SCRY_CALL_TEXT_BOTH,   /* the next argument, an int, at most, and up to its NUL */
-};
-
-static inline uint32_t scry_call_cookie(uint32_t hook, uint32_t args, uint32_t text_arg,
-					enum scry_call_text text)
+/* What the cookie of a hook says beside its number and SCRY_SHADOW_RED_ZONE: how many argument
+ * registers are told, and whether it has a plan (wire/call_plan.h). */
+#define SCRY_CALL_HAS_PLAN (1u << 23)
+/* A way into seccomp: prctl, or syscall. From then on system calls are left alone. */
+#define SCRY_CALL_IS_PRCTL (1u << 24)
+#define SCRY_CALL_IS_SYSCALL (1u << 25)
+#define SCRY_CALL_IS_GUARD (1u << 26) /* and it is hooked for that alone: it is not told */
+static inline uint32_t scry_call_cookie(uint32_t hook, uint32_t args, int has_plan)
 {
-	return hook | args << 20 | text_arg << 23 | (uint32_t)text << 26;
+	return hook | args << 20 | (has_plan ? SCRY_CALL_HAS_PLAN : 0);
 }
 static inline uint32_t scry_call_cookie_args(uint64_t cookie)
 {
 	return cookie >> 20 & 7;
-}
-static inline uint32_t scry_call_cookie_text_arg(uint64_t cookie)
-{
-	return cookie >> 23 & 7;
-}
-static inline enum scry_call_text scry_call_cookie_text(uint64_t cookie)
-{
-	return (enum scry_call_text)(cookie >> 26 & 3);
 }
 
 #endif

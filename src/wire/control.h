@@ -124,8 +124,10 @@ struct scry_control {
 	uint32_t track_pad;
 	uint64_t track_waits; /* how often one had to wait */
 	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
+	uint64_t lane_malloc; /* of a program that was preloaded: what its malloc would be without;
+				 0: a fork child */
 	uint64_t lines_full;  /* calls from lines of Ruby that got no code: agent/lines.c */
-	uint64_t pad1[43];
+	uint64_t pad1[42];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

@@ -21,7 +21,7 @@
 struct scry_lanes {
 	/* keeper writes */
 	uint32_t follow; /* the watch that children take up; 0: they take the hook off */
-	uint32_t reserved;
+	uint32_t nonce;	 /* of a pool that is joined: wire/preload.h */
 	uint64_t pad0[7];
 	/* agents add */
 	uint64_t claims;  /* lanes ever taken */
@@ -48,6 +48,8 @@ struct scry_follow {
 	struct scry_lanes *lanes;	 /* 0: children are not followed */
 	uint64_t nonce;			 /* of this pool: says that a process is of this family */
 	struct scry_agent_frames frames; /* for a child's gate page */
+	uint32_t waits; /* who takes a lane waits until the keeper has seen it: wire/preload.h */
+	uint32_t pad;
 };
 
 #endif

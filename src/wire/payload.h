@@ -4,6 +4,7 @@
 
 #include "wire/payload_functions.h"
 #include "wire/payload_malloc.h"
+#include "wire/payload_stacks.h"
 #include <stdint.h>
 
 /* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
@@ -99,6 +100,7 @@ struct scry_ev_note { /* a sentence that every report must show: limits, degrade
 	uint32_t text_str;
 	uint32_t reserved;
 };
+#define SCRY_EXIT_KNOWN (1u << 16)
 struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t events;       /* produced in the target */
 	uint64_t lost;	       /* of those, dropped */
@@ -110,7 +112,8 @@ struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t watched_ns;
 	uint64_t frees_older; /* objects freed that were born before the watch */
 	uint32_t pid;
-	uint32_t reserved;
+	uint32_t
+		exit; /* how it has ended: 0 not known, else SCRY_EXIT_KNOWN and wait(2)'s status */
 	uint64_t gcs; /* seen */
 	uint64_t full_gcs;
 	uint64_t compactions;

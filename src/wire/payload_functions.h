@@ -28,7 +28,7 @@ struct scry_ev_function {  /* a hooked function, before its first ENTRY */
 	uint32_t function; /* its number in this process */
 	uint32_t pid;
 	uint32_t symbol_str, module_str, way_str;
-	uint32_t form_str; /* of its CALLs, see there; 0: not known */
+	uint32_t prototype_str; /* of its CALLs: lines of ltrace.conf(5); 0: not known */
 	uint64_t address;
 };
 
@@ -41,33 +41,30 @@ struct scry_ev_entry { /* a hooked function was entered at time_ns by thread tid
 };
 
 /*
- * A traced function was entered at time_ns by thread tid. How to show it is the function's form, a
- * letter for what it returns, then one for each argument: p pointer, i int, u unsigned int, l long,
- * z unsigned long, v nothing, s a string, S a string whose length is the next argument, x not
- * known.
+ * A traced function was entered at time_ns by thread tid. How to show it is the function's
+ * prototype. More follows: parts of memory and registers, struct scry_call_part of
+ * wire/call_ring.h.
  */
 struct scry_ev_call {
 	uint32_t function;
 	uint32_t pid;
-	uint64_t call;	     /* its number in this process, from 1 */
-	uint32_t args;	     /* how many of these were recorded; the others are 0 */
-	uint32_t text_arg;   /* the argument, from 1, whose bytes follow; 0: none */
-	uint32_t text_bytes; /* that follow, padded with zeros to 8 */
+	uint64_t call; /* its number in this process, from 1 */
+	uint32_t args; /* how many of these were recorded; the others are 0 */
+	uint32_t reserved;
+	uint32_t more_bytes; /* that follow; a multiple of 8 */
 	uint32_t flags;
 	uint64_t arg1, arg2, arg3, arg4, arg5, arg6; /* the integer argument registers */
 };
-#define SCRY_CALL_IS_CUT 1u	 /* the string goes on */
-#define SCRY_CALL_IS_DIGEST 2u	 /* literals are left out */
 #define SCRY_CALL_HAS_NO_ARGS 4u /* it was not wanted to know them */
 
-struct scry_ev_return { /* of the CALL with that number in this process */
+struct scry_ev_return { /* of the CALL with that number in this process; more follows likewise */
 	uint32_t function;
 	uint32_t pid;
 	uint64_t call;
 	uint64_t result;      /* rax */
 	uint64_t duration_ns; /* from its entry */
 	uint32_t how;	      /* enum scry_return_how */
-	uint32_t reserved;
+	uint32_t more_bytes;
 };
 enum scry_return_how {
 	SCRY_RETURN_DONE,

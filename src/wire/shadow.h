@@ -21,6 +21,8 @@
 #ifndef SCRY_WIRE_SHADOW_H
 #define SCRY_WIRE_SHADOW_H
 
+#include "wire/call_plan.h"
+
 #include <stdint.h>
 
 #define SCRY_SHADOW_THUNKS 16384u /* return addresses, that is call sites */
@@ -49,8 +51,10 @@ struct scry_shadow_code {
 	struct scry_shadow_range ranges[SCRY_SHADOW_RANGES];
 };
 
-/* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over. */
-enum scry_shadow_state { SCRY_SHADOW_OFF, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED };
+/* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over; and HELD: a library
+ * was loaded that the host has not seen, perhaps with an unwinder. Then the host writes ON again.
+ */
+enum scry_shadow_state { SCRY_SHADOW_OFF, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED, SCRY_SHADOW_HELD };
 struct scry_shadow_head {
 	uint64_t thunks;  /* address of thunk 0; 0: never used */
 	uint64_t stats;	  /* address of the hooks' counters */
@@ -63,7 +67,9 @@ struct scry_shadow_head {
 	uint64_t unwinder[2]; /* [start, end) of one that is linked into a static program; 0: none,
 				 it is libgcc's shared object */
 	uint32_t records;     /* 1: calls are told, and counted in the first hook's counters only */
-	uint32_t string_max;  /* bytes of a string argument that are told, a multiple of 8 */
+	uint32_t string_max;  /* bytes of a string that a format names */
+	uint32_t may_read;    /* by system calls: the host writes 1, either of them 0 */
+	uint32_t reserved;
 	uint64_t code_in_use; /* 0 or 1; the host fills the other one, then switches */
 	struct scry_shadow_code code[2];
 };
@@ -72,6 +78,10 @@ struct scry_shadow {
 	uint64_t originals[SCRY_SHADOW_THUNKS] __attribute__((aligned(64)));
 	struct scry_shadow_entry entries[SCRY_SHADOW_BUCKETS][SCRY_SHADOW_WAYS]
 		__attribute__((aligned(64)));
+	/* wire/call_plan.h: words of an entry that its return needs; plans, and each hook's */
+	uint64_t saved[SCRY_SHADOW_BUCKETS * SCRY_SHADOW_WAYS][SCRY_PLAN_SAVED_MAX];
+	uint16_t plan_of[SCRY_SHADOW_HOOKS_MAX];
+	struct scry_call_plan plans[SCRY_PLAN_UNITS] __attribute__((aligned(64)));
 };
 
 /* A duration's bucket: four linear steps to each power of two, so a bucket is a quarter wide. */
@@ -79,9 +89,10 @@ struct scry_shadow {
 struct scry_shadow_stats {
 	uint64_t total_tsc; /* of those that returned */
 	uint64_t max_tsc;
-	uint64_t left;	 /* by longjmp or exception: the slot was used again */
-	uint64_t missed; /* calls that could not be followed: table full, lease over */
-	uint64_t reserved[4];
+	uint64_t left;	    /* by longjmp or exception: the slot was used again */
+	uint64_t missed;    /* calls that could not be followed: table full, lease over */
+	uint64_t forbidden; /* in the first row: the program has put itself under seccomp */
+	uint64_t reserved[3];
 	uint64_t histogram[SCRY_SHADOW_STEPS]; /* their sum: calls that returned */
 	uint64_t reserved2[4];
 };

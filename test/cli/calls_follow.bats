@@ -50,8 +50,8 @@ RUBY
 
 @test "lines say whose they are" {
 	scry_ends 0 calls -f -x labs -- "$TARGETS/target_family" 4
-	grep -qE '^\[pid [0-9]+\] labs\(3, .*\) = 3$' "$T/scry.out"
-	[ "$(sed -nE 's/^\[pid ([0-9]+)\] labs\(3, .*/\1/p' "$T/scry.out" | sort -u | wc -l)" -eq 1 ]
+	grep -qE '^\[pid [0-9]+\] labs\(3[,)].*= 3$' "$T/scry.out"
+	[ "$(sed -nE 's/^\[pid ([0-9]+)\] labs\(3[,)].*/\1/p' "$T/scry.out" | sort -u | wc -l)" -eq 1 ]
 }
 
 @test "without -f what a program runs in its place is traced, its children are not" {
@@ -64,8 +64,8 @@ RUBY
 
 @test "a shell's pipes and children, by -f, and the exit status" {
 	scry_ends 7 calls -f -x labs -- sh -c '"$0" leaf 5 | cat; "$0" 3 >/dev/null; exit 7' "$TARGETS/target_family"
-	grep -qE 'labs\(5, ' "$T/scry.out"
-	[ "$(grep -cE 'labs\(2, ' "$T/scry.out")" -eq 3 ]
+	grep -qE 'labs\(5[,)]' "$T/scry.out"
+	[ "$(grep -cE 'labs\(2[,)]' "$T/scry.out")" -eq 3 ]
 }
 
 @test "attached: children that it forks from then on; all are left as they were" {

@@ -23,7 +23,7 @@ kids() {
 kids_end_right() {
 	kill -TERM "$1"
 	finish "$1" || {
-		tail -5 "$T/kids.out" "$T/kids.err"
+		tail -n 5 "$T/kids.out" "$T/kids.err"
 		return 1
 	}
 	tail -1 "$T/kids.out" | grep -q "^children [1-9][0-9]* wrong 0$"

@@ -23,6 +23,11 @@ need_root() {
 	[ "$(id -u)" -eq 0 ] || skip "$1 needs root"
 }
 
+# no COMMAND...: it fails. `! COMMAND` in the midst of a test proves nothing: bash goes on.
+no() {
+	! "$@"
+}
+
 # target NAME ARGS...: starts a target program, its pid in $PID, and waits until it runs.
 target() {
 	local name=$1
@@ -91,7 +96,7 @@ says() {
 }
 
 undo() {
-	scry_ends 0 undo -p "$1"
+	scry_ends 0 undo -p "$1" --max-pause 2s # the machine may be busy
 }
 
 # ended PID: waits for the end of a started program, its status in $status.
@@ -138,7 +143,7 @@ ends_right() {
 	kill -TERM "$1"
 	finish "$1" || {
 		echo "$2 ended with $?:"
-		tail -5 "$T/$2.out" "$T/$2.err"
+		tail -n 5 "$T/$2.out" "$T/$2.err"
 		return 1
 	}
 	! grep -E "^wrong|wrong [1-9]" "$T/$2.out"

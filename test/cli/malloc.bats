@@ -4,8 +4,7 @@
 
 load lib
 
-LIBS=/usr/lib/x86_64-linux-gnu
-COUNT="$ROOT/test/targets/malloc_count.py"
+source "$BATS_TEST_DIRNAME/malloc.bash"
 
 setup() {
 	need_targets
@@ -16,60 +15,6 @@ setup() {
 
 teardown() {
 	end_started
-}
-
-need_python() {
-	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which recordings are counted"
-}
-
-# lib NAME: path of an allocator.
-lib() {
-	[ -e "$LIBS/$1" ] || skip "no $1"
-	echo "$LIBS/$1"
-}
-
-# events FILE: of a recording, as JSON in $T/events.
-events() {
-	"$SCRY" report "$1" --view events --json >"$T/events"
-}
-
-# calls ARGS...: what the recording says; fails when a block begins or ends twice.
-calls() {
-	/usr/bin/python3 "$COUNT" "$T/events" "$@" 2>"$T/count.err" && return 0
-	cat "$T/count.err" >&2
-	return 1
-}
-
-# same WHAT ARGS...: the program's lines that begin with WHAT are what the recording says.
-same() {
-	local what=$1
-	shift
-	calls "$@" >"$T/recorded" || return 1
-	diff <(grep "^$what" "$T/known.out") "$T/recorded"
-}
-
-# records PRELOAD PROGRAM...: started by scry, its output in $T/known.out.
-records() {
-	local preload=$1
-	shift
-	LD_PRELOAD=$preload "$SCRY" malloc record -v --force -o "$T/x.scry" -- "$@" \
-		>"$T/known.out" 2>"$T/scry.err" 3>&- || {
-		cat "$T/scry.err"
-		return 1
-	}
-	events "$T/x.scry"
-}
-
-# knows PRELOAD NAME: the whole of target_malloc_known, exactly.
-knows() {
-	records "$1" "$TARGETS/target_malloc_known"
-	grep -q "served by .*$2" "$T/scry.err"
-	grep -qx right "$T/known.out"
-	same known target_malloc_known
-	same order target_malloc_known --order "$(grep -c ^order "$T/known.out")"
-	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
-	grep -qE "^touched [1-9]" "$T/count.err"
-	! grep -q '"event": "lost"' "$T/events"
 }
 
 @test "every call, from the first constructor to the last destructor: glibc" {
@@ -130,7 +75,7 @@ knows() {
 		scry_ends 0 malloc record -v -p "$PID" -d 0.2s --force -o "$T/x.scry"
 		grep -qE " 0 told too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
 		events "$T/x.scry"
-		! grep -q '"event": "lost"' "$T/events"
+		no grep -q '"event": "lost"' "$T/events"
 		calls target_malloc_known >"$T/recorded"
 		grep -qE "known malloc [1-9]" "$T/recorded"
 		text_is "$PID" "$before"
@@ -156,24 +101,6 @@ PY
 	grep -qE " 0 beginnings where one lived, 0 told too late" "$T/scry.err"
 }
 
-# told: how many calls target_malloc_known tell says that had returned.
-told() {
-	/usr/bin/python3 -c 'import struct, sys; print(struct.unpack("<Q", open(sys.argv[1], "rb").read(8))[0])' "$T/told"
-}
-
-# recorded_all: the recording has all that had returned, and at most one call more.
-recorded_all() {
-	local n
-	events "$T/x.scry"
-	calls target_malloc_known >"$T/recorded"
-	n=$(awk '$2 == "malloc" || $2 == "free" { n += $3 } END { print n + 0 }' "$T/recorded")
-	# before main: calloc, and malloc and free once
-	n=$((n - $1))
-	[ "$n" -ge "$(told)" ] && [ "$n" -le "$(($(told) + 1))" ] && return 0
-	echo "recorded $n, had returned $(told)"
-	return 1
-}
-
 @test "the program is killed: what had returned is recorded" {
 	start scry "$SCRY" malloc record --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" tell "$T/told"
 	local scry=$PID program
@@ -183,10 +110,6 @@ recorded_all() {
 	kill -KILL "$program"
 	ended "$scry"
 	recorded_all 2
-}
-
-has_told() {
-	[ "$(told)" -gt "$1" ]
 }
 
 @test "the front is killed: what had returned until the keeper left is recorded, the program goes on" {
@@ -246,18 +169,6 @@ has_told() {
 	events "$T/x.scry"
 	grep -q '"event": "lost".*keeper' "$T/events"
 	ends_right "$program" program
-}
-
-# as_without PROGRAM...: prints the same, and ends the same.
-as_without() {
-	local want=0 got=0
-	"$@" >"$T/want" 2>&1 || want=$?
-	"$SCRY" malloc record -q --force -o "$T/x.scry" -- "$@" >"$T/got" 2>&1 3>&- || got=$?
-	[ "$want" -eq "$got" ] || { echo "$1 ended with $got, not $want"; return 1; }
-	diff "$T/want" "$T/got"
-	events "$T/x.scry"
-	[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ]
-	! grep -q '"event": "lost"' "$T/events"
 }
 
 @test "ruby, python3, perl and php print what they print without" {
@@ -327,7 +238,7 @@ is_up() {
 		cp "$T/$([ "$how" = attached ] && echo rec || echo server).err" "$T/scry.err"
 		grep -qE " 0 told too late" "$T/scry.err"
 		events "$T/x.scry"
-		! grep -q '"event": "lost"' "$T/events"
+		no grep -q '"event": "lost"' "$T/events"
 		[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ] # the queries alone make more
 	done
 	grep -q "^20000.9990000$" "$T/answers"
@@ -354,6 +265,67 @@ is_up() {
 	scry_ends 125 malloc record --force -o "$T/x.scry" -- "$T/stripped"
 	says "no malloc that can be found.*static without symbols"
 	grep -qx right "$T/scry.out"
+}
+
+# caller_rows FILE: of the report: module, symbol or null, offset.
+caller_rows() {
+	"$SCRY" report "$1" --json --top 0 | jq -r '.rows[] | [.module, .symbol, .offset] | @tsv'
+}
+
+@test "callers have names: static functions, too; where there are none, addresses that addr2line takes" {
+	local program="$TARGETS/target_malloc_sums" id module at function
+	"$SCRY" malloc record -q --force -o "$T/x.scry" -- "$program" >/dev/null
+	caller_rows "$T/x.scry" | cut -f2 | sort -u >"$T/names"
+	grep -qx begin "$T/names" # both are static
+	grep -qx resize "$T/names"
+	strip -o "$T/stripped" "$program"
+	"$SCRY" malloc record -q --force -o "$T/x.scry" -- "$T/stripped" >/dev/null
+	"$SCRY" report "$T/x.scry" --top 0 | grep -o "stripped+0x[0-9a-f]*" | sort -u >"$T/at"
+	[ -s "$T/at" ]
+	while IFS=+ read -r module at; do
+		addr2line -f -e "$program" "$(printf %x $((at - 1)))" | head -1
+	done <"$T/at" | sort -u >"$T/told"
+	grep -xE "begin|resize|end" "$T/names" >"$T/want"
+	diff "$T/want" <(grep -xE "begin|resize|end" "$T/told")
+}
+
+@test "callers have names: of a separate file with symbols" {
+	local libc id debug symbol
+	libc=$(ldd "$TARGETS/target_malloc_known" | awk '/libc.so/ { print $3 }')
+	id=$(readelf -n "$libc" | awk '/Build ID/ { print $3 }')
+	debug="/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug"
+	[ -e "$debug" ] || skip "no symbols of libc (Debian: libc6-dbg)"
+	LC_ALL=C.UTF-8 "$SCRY" malloc record -q --force -o "$T/x.scry" -- /usr/bin/python3 -c 'print(1)' >/dev/null
+	caller_rows "$T/x.scry" | awk -F'\t' '$1 ~ /libc.so/ { print $2 }' | sort -u >"$T/names"
+	no grep -xE "null|" "$T/names"
+	nm -D --defined-only "$libc" | sed 's/.* //; s/@.*//' | sort -u >"$T/exported"
+	comm -23 "$T/names" "$T/exported" >"$T/static"
+	[ -s "$T/static" ]
+	nm "$debug" | sed 's/.* //; s/@.*//' | sort -u >"$T/all"
+	[ -z "$(comm -23 "$T/static" "$T/all")" ]
+}
+
+@test "an allocator that is built in under its own names: said, and recorded by --prefix" {
+	local program="$TARGETS/target_malloc_own"
+	scry_ends 0 malloc record --force -o "$T/x.scry" -- "$program"
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	grep -q "note: $program has an allocator of its own, je_malloc: .* not in this recording; fix: --prefix je_" "$T/report"
+	grep -qE "^1,00[0-9]  malloc" "$T/report" # libc's: 1000, and stdout's buffer
+	strip -o "$T/stripped" "$program"
+	scry_ends 0 malloc record --force -o "$T/x.scry" -- "$T/stripped"
+	"$SCRY" report "$T/x.scry" | grep -q "note: $T/stripped has jemalloc built in, and its functions have no symbols"
+	scry_ends 0 malloc record -v --prefix je_ --force -o "$T/x.scry" -- "$program"
+	says "malloc is served by $program, je_malloc"
+	says " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late"
+	grep -qx right "$T/scry.out"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	[ "$(jq -c '[.functions[] | [.function, .calls]] | sort' "$T/report")" = \
+		'[["calloc",1000],["free",1990],["malloc",1000],["malloc_usable_size",1000],["operator_delete",1000],["operator_new",1000],["realloc",1000]]' ]
+	[ "$(jq .totals.bytes "$T/report")" -eq "$(awk '/^bytes/ { print $2 }' "$T/scry.out")" ]
+	[ "$(jq .totals.end_blocks "$T/report")" -eq 10 ]
+	# a program without it is recorded as always
+	scry_ends 0 malloc record -v --prefix je_ --force -o "$T/x.scry" -- /bin/true
+	says "malloc is served by .*libc.so.6, glibc"
 }
 
 @test "words that are not understood are refused" {

@@ -89,7 +89,7 @@ is() { # JQ-EXPRESSION
 	make_recording 20000 3 500 20 0 3000 6
 	replay --runs 1 --with 'glibc,glibc:MALLOC_ARENA_MAX=1:GLIBC_TUNABLES=glibc.malloc.tcache_count=0\:glibc.malloc.arena_max=1'
 	is '[.rows[] | select(.kind == "all")] | length == 2'
-	for bad in nosuch glibc:ARENAS /no/such.so; do
+	for bad in nosuch glibc:ARENAS glibc:ARENA_MAX=2 jemalloc:MALLOC_ARENA_MAX=2 /no/such.so; do
 		run "$SCRY" malloc replay "$T/a.scry" --with "$bad"
 		[ "$status" -eq 1 ]
 		[[ "$output" == "scry: "* ]]
@@ -123,7 +123,7 @@ is() { # JQ-EXPRESSION
 
 @test "pictures: well-formed, from nobody's network, with a line for each allocator" {
 	make_recording 20000 1 1000 0 0 3000 9
-	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with 'glibc,glibc:A=<b>' -o "$T/a.svg" >"$T/a.txt"
+	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with 'glibc,glibc:MALLOC_A=<b>' -o "$T/a.svg" >"$T/a.txt"
 	grep -q "calls replayed" "$T/a.txt"
 	[ "$(python3 -c 'import sys, xml.dom.minidom as d; print(len(d.parse(sys.argv[1]).getElementsByTagName("polyline")))' "$T/a.svg")" = 2 ]
 	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc -o "$T/a.html" >/dev/null
@@ -174,8 +174,75 @@ is() { # JQ-EXPRESSION
 	[ -z "$(ls -d "$T"/scry-* 2>/dev/null)" ]
 	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/cat /proc/self/maps >/dev/null 2>&1
 	"$SCRY" info "$T/kept.scry" >/dev/null
+	run "$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/true
+	[ "$status" -eq 1 ]
+	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" --force -- /bin/cat /proc/self/maps >/dev/null 2>&1
 	run "$SCRY" malloc compare --with glibc
 	[ "$status" -eq 2 ]
 	run "$SCRY" malloc compare --with glibc -- /no/such/program
 	[ "$status" -eq 1 ]
+}
+
+@test "anonymous memory is the allocator's alone; two thousand threads, one after the other, are begun" {
+	{
+		echo "scry-malloc 1 pid 7"
+		for ((i = 1; i <= 2000; i++)); do
+			echo "$((i + 1)): malloc(64) = $i"
+			echo "$((i + 1)): free($i)"
+			echo "$((i + 1)): thread_end()"
+		done
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.totals.calls == 4000 and .totals.threads == 2000 and .totals.threads_peak == 2'
+	is '.rows[0].rss_peak_bytes < 600000'
+}
+
+@test "system calls are counted, those of the allocator and no other" {
+	{
+		echo "scry-malloc 1 pid 7"
+		for ((i = 1; i <= 50; i++)); do
+			echo "1: malloc(200000) = $i"
+			echo "1: free($i)"
+		done
+		echo "2: malloc(100) = 60"
+		echo "2: free(60)"
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc:MALLOC_MMAP_THRESHOLD_=65536:MALLOC_ARENA_MAX=1,glibc:MALLOC_MMAP_THRESHOLD_=1000000:MALLOC_TRIM_THRESHOLD_=1000000:MALLOC_TOP_PAD_=1000000
+	jq -e '.notes[]? | select(test("were not counted"))' "$T/a.json" && skip "no seccomp listener here"
+	is '.rows[0] | .mmap == 50 and .munmap == 50 and .futex == 0 and .syscalls == .brk + 100'
+	is '[.rows[] | select(.kind == "all")][1] | .mmap < 5 and .brk < 5'
+	is '[.rows[] | select(.kind == "malloc") | .syscalls == null] | all'
+}
+
+@test "--pace recorded: calls wait for their time, and waiting is no CPU time" {
+	local began
+	printf '%s\n' 'scry-malloc 1 pid 7' '@1000000000' '1: malloc(100) = 1' '2: malloc(50) = 2' '@1300000000' '2: free(1)' '1: free(2)' >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	began=$(date +%s%N)
+	replay --runs 2 --with glibc --pace recorded
+	[ $(($(date +%s%N) - began)) -gt 599000000 ]
+	is '.totals.pace == "recorded" and .totals.recorded_ns > 299000000 and .totals.calls == 4'
+	is '.rows[0].cpu_ns < 300000000 and .totals.live_end_bytes == 0'
+	replay --runs 1 --with glibc
+	is '.totals.pace == "none"'
+}
+
+@test "a big block that never ends is touched as far as the program's memory says" {
+	{
+		echo 'scry-malloc 1 pid 7'
+		echo '1: calloc(100000000) = 1'
+		echo '1: malloc(1000000) = 2'
+		for i in 1 2 3; do
+			echo "memory threads=1 rss_anon=6000000 at=${i}00000000"
+			echo '1: malloc(64) = 3'
+			echo '1: free(3)'
+		done
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.rows[0].rss_peak_bytes | . > 5000000 and . < 7000000'
+	replay --runs 1 --with glibc --touch all
+	is '.rows[0].rss_peak_bytes > 100000000'
 }

@@ -69,14 +69,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(fd >= 0 && scry_writer_open(fd, 0, &opts.writer) == 0, "no recording");
 	must(scry_calls_new(&opts, &c) == 0, "no memory");
 	for (uint32_t i = 0; i < 4; i++)
-		scry_calls_function(c, i, i % 3);
+		scry_calls_function(c);
 	scry_calls_clock(c, 1000, 1000);
 	scry_calls_clock(c, 3000, 2000);
 	memcpy(words, data, count * 8);
 	for (size_t i = 0; i + 1 < count && size % 2; i += 2) { /* few slots, near stamps */
 		words[i] = scry_call_head(words[i] % 4 * 8 + 64, words[i] >> 8 & 7,
 					  words[i] >> 16 & 3) |
-			   (words[i] & (SCRY_CALL_TEXT | SCRY_CALL_TAIL));
+			   (words[i] & (SCRY_CALL_MORE | SCRY_CALL_TAIL));
 		words[i + 1] %= 4096;
 	}
 	for (size_t i = 0; i < count; i += 16)

@@ -126,3 +126,22 @@ report() {
 	report
 	json_is "$T/r.json" 'r["notes"].any? { |n| n.include?("not lines of Ruby") && n.include?("JIT") } && rows.none? { |row| row["file"] }'
 }
+
+@test "children, and theirs: every block is its line's" {
+	"$SCRY" malloc record -q -f --force -o "$T/x.scry" -- "$RUBY" --disable-gems "$HERE/malloc/forks.rb" >"$T/known.out"
+	[ "$(wc -l <"$T/known.out")" -eq 14 ]
+	"$SCRY" report "$T/x.scry" --view events --json >"$T/events"
+	"$RUBY" -rjson -e '
+		lines, made = {}, Hash.new(0)
+		File.foreach(ARGV[1]) do |text|
+			next unless text.include?("\"event\": \"caller\"") || text.include?("\"event\": \"malloc\"")
+			e = JSON.parse(text)
+			lines[[e["pid"], e["caller"]]] = e["line"] if e["event"] == "caller"
+			made[[e["pid"], e["size"], e["caller"]]] += 1 if e["event"] == "malloc" && e["size"] > 100_000
+		end
+		File.foreach(ARGV[0]) do |text|
+			pid, size, line, count = text.split.map(&:to_i)
+			got = made.select { |(p, s, _), _| p == pid && s == size + 1 }.map { |(p, _, c), n| [lines[[p, c]], n] }
+			abort "process #{pid}, #{size} bytes: #{got} and not line #{line}, #{count}" unless got == [[line, count]]
+		end' "$T/known.out" "$T/events"
+}

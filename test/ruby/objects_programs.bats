@@ -147,7 +147,7 @@ RUBY
 		json_is "$T/o$i.json" 'r["honesty"]["errors"] == 0 && rows.any? { |x| x["file"].to_s.end_with?("config.ru") && x["allocated"] > 0 }'
 	done
 	kill -TERM "$client"
-	finish "$client" || { tail -3 "$T/client.out" "$T/client.err"; false; }
+	finish "$client" || { tail -n 3 "$T/client.out" "$T/client.err"; false; }
 	tail -1 "$T/client.out" | grep -q "wrong 0$"
 	kill -0 "$puma"
 	[ "$(mappings "$puma")" -le 1 ]

@@ -102,7 +102,7 @@ million() {
 	kill -TERM "$ruby_pid"
 	wait "$ruby_pid" || bad=$((bad + 1))
 	ruby_pid=""
-	[ "$bad" -eq 0 ] || { failed=1 && tail -5 "$work/storm" "$work/thousand.out"; }
+	[ "$bad" -eq 0 ] || { failed=1 && tail -n 5 "$work/storm" "$work/thousand.out"; }
 	row "1,000 functions on and off 500 times, 64 busy threads" \
 		"$(grep "^functions" "$work/storm"); $(grep "^pause" "$work/storm"); $(tail -1 "$work/thousand.out")" \
 		"$bad failed" "$((SECONDS - began)) s"

@@ -19,3 +19,14 @@ BODY uint64_t work_fold_body(const uint64_t *values, int count)
 		sum = work_mix(sum, values[i]);
 	return sum;
 }
+
+/* For functions that may leave them in other ways than by returning. */
+uint64_t work_call(uint64_t (*function)(void))
+{
+	return 1 + function();
+}
+
+uint64_t work_through(uint64_t (*function)(void))
+{
+	return 1 + work_call(function);
+}

@@ -16,5 +16,7 @@
 
 uint64_t work_mix(uint64_t sum, uint64_t value);
 uint64_t work_fold(const uint64_t *values, int count);
+uint64_t work_call(uint64_t (*function)(void));
+uint64_t work_through(uint64_t (*function)(void));
 
 #endif

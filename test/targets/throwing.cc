@@ -52,7 +52,7 @@ __attribute__((noinline)) long middle(long n, long &alive)
 
 int compare(const void *a, const void *b)
 {
-	if (*static_cast<const int *>(a) == 13)
+	if (*static_cast<const int *>(a) == 13 || *static_cast<const int *>(b) == 13)
 		throw std::logic_error("thirteen");
 	return *static_cast<const int *>(a) - *static_cast<const int *>(b);
 }
@@ -96,4 +96,19 @@ extern "C" long throwing_storm(char *text, unsigned long room)
 	out.str().copy(text, room - 1);
 	text[std::min<unsigned long>(out.str().size(), room - 1)] = '\0';
 	return sum;
+}
+
+static unsigned long thrown()
+{
+	throw std::logic_error("thirteen");
+}
+
+/* An exception through whatever `through` calls in between. */
+extern "C" unsigned long throwing_through(unsigned long (*through)(unsigned long (*)()))
+{
+	try {
+		return through(thrown);
+	} catch (const std::logic_error &e) {
+		return std::string(e.what()).size();
+	}
 }

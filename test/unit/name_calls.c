@@ -24,6 +24,7 @@ struct got {
 	uint16_t type;
 	uint32_t tid, function, how;
 	uint64_t call, time_ns, value, duration_ns;
+	struct scry_call_part part; /* the only one */
 	char text[64];
 };
 
@@ -32,6 +33,7 @@ struct trace {
 	struct scry_writer *w;
 	struct scry_calls *c;
 	struct got got[64];
+	uint64_t part_tsc;
 	size_t count;
 };
 
@@ -39,11 +41,12 @@ static void begin_as(struct trace *t, struct scry_calls_opts opts)
 {
 	t->fd = memfd_create("calls", MFD_CLOEXEC);
 	t->count = 0;
+	t->part_tsc = 1200;
 	assert_int_equal(scry_writer_open(t->fd, 0, &t->w), 0);
 	opts.writer = t->w;
 	assert_int_equal(scry_calls_new(&opts, &t->c), 0);
-	assert_int_equal(scry_calls_function(t->c, 0, SCRY_CALLS_OTHER), 0);
-	assert_int_equal(scry_calls_function(t->c, 2, SCRY_CALLS_MYSQL), 0);
+	assert_int_equal(scry_calls_function(t->c), 0);
+	assert_int_equal(scry_calls_function(t->c), 0);
 	scry_calls_clock(t->c, 1000, 5000); /* a tick is a nanosecond */
 	scry_calls_clock(t->c, 2000, 6000);
 }
@@ -67,6 +70,16 @@ static void leave(struct trace *t, uint32_t tid, uint64_t tsc, uint64_t slot)
 	assert_int_equal(scry_calls_words(t->c, tid, words, 3), 0);
 }
 
+static void note_part(struct got *g, const void *more, uint32_t bytes)
+{
+	if (!bytes)
+		return;
+	memcpy(&g->part, more, sizeof(g->part));
+	assert_true(g->part.bytes < sizeof(g->text));
+	assert_int_equal(bytes, sizeof(g->part) + (g->part.bytes + 7) / 8 * 8);
+	memcpy(g->text, (const char *)more + sizeof(g->part), g->part.bytes);
+}
+
 static void note(struct trace *t, const struct scry_event *event)
 {
 	const struct scry_ev_call *call = (const void *)(event + 1);
@@ -82,12 +95,11 @@ static void note(struct trace *t, const struct scry_event *event)
 		g->how = ret->how;
 		g->value = ret->result;
 		g->duration_ns = ret->duration_ns;
+		note_part(g, ret + 1, ret->more_bytes);
 		return;
 	}
 	g->value = call->arg1;
-	g->how = call->flags;
-	assert_true(call->text_bytes < sizeof(g->text));
-	memcpy(g->text, call + 1, call->text_bytes);
+	note_part(g, call + 1, call->more_bytes);
 }
 
 static struct scry_calls_stats end(struct trace *t)
@@ -171,29 +183,70 @@ static void left_and_tail(void **state)
 	assert_int_equal(stats.open, 1);
 }
 
-static void give_text(struct trace *t, const char *text, uint64_t more)
+/* A record with one part, behind `args` registers, or of a return. */
+static void give_part(struct trace *t, uint32_t args, const char *text, uint16_t flags)
 {
-	uint64_t words[16] = {
-		scry_call_head(SLOT(2), 3, 1) | SCRY_CALL_TEXT, 1200, 1, 2, 3, strlen(text) | more};
+	const struct scry_call_part part = {
+		.address = 0x1234, .bytes = (uint32_t)strlen(text), .flags = flags};
+	uint64_t words[16] = {scry_call_head(SLOT(2), args, 1) | SCRY_CALL_MORE, t->part_tsc, 1, 2,
+			      3};
+	uint64_t *at = words + 2 + (args == SCRY_CALL_RETURN ? 0 : args);
 
-	memcpy(words + 6, text, strlen(text));
-	assert_int_equal(scry_calls_words(t->c, 9, words, 6 + (strlen(text) + 7) / 8), 0);
+	*at = 2 + (strlen(text) + 7) / 8;
+	memcpy(at + 1, &part, sizeof(part));
+	memcpy(at + 3, text, strlen(text));
+	assert_int_equal(scry_calls_words(t->c, 9, words, (size_t)(at - words) + 1 + *at), 0);
 }
 
 static void texts(void **state)
 {
+	const uint16_t sql = SCRY_PART_TEXT | SCRY_PART_SQL | SCRY_PART_MYSQL;
 	struct trace t;
 
 	begin(&t, SCRY_CALLS_FULL);
-	give_text(&t, "SELECT 'it'", SCRY_CALL_TEXT_CUT);
+	give_part(&t, 3, "SELECT 'it'", sql | SCRY_PART_CUT);
 	end(&t);
 	assert_string_equal(t.got[0].text, "SELECT 'it'");
-	assert_int_equal(t.got[0].how, SCRY_CALL_IS_CUT);
+	assert_int_equal(t.got[0].part.flags, sql | SCRY_PART_CUT);
+	assert_int_equal(t.got[0].part.address, 0x1234);
 	begin(&t, SCRY_CALLS_DIGEST);
-	give_text(&t, "SELECT 'it'", 0);
+	give_part(&t, 3, "SELECT 'it'", sql);
+	give_part(&t, 3, "secret", SCRY_PART_TEXT);
+	give_part(&t, 3, "numbers", 0);
 	end(&t);
 	assert_string_equal(t.got[0].text, "SELECT ?");
-	assert_int_equal(t.got[0].how, SCRY_CALL_IS_DIGEST);
+	assert_int_equal(t.got[0].part.flags, sql | SCRY_PART_DIGEST);
+	assert_string_equal(t.got[2].text, "?");
+	assert_string_equal(t.got[4].text, "numbers");
+	begin(&t, SCRY_CALLS_NONE);
+	give_part(&t, 3, "SELECT 'it'", sql);
+	end(&t);
+	assert_int_equal(t.got[0].part.bytes, 0);
+}
+
+/* What is told of a call before its return comes with it, also to the one of several that it is of.
+ */
+static void back(void **state)
+{
+	struct scry_calls_stats stats;
+	struct trace t;
+
+	begin(&t, SCRY_CALLS_FULL);
+	give_part(&t, SCRY_CALL_RETURN, "of nobody", 0);
+	give_part(&t, 0, "in", 0);
+	enter(&t, 9, 1210, SLOT(2), SCRY_CALL_TAIL);
+	give_part(&t, SCRY_CALL_RETURN, "out", 0);
+	leave(&t, 9, 1220, SLOT(2));
+	t.part_tsc = 1230;
+	give_part(&t, SCRY_CALL_RETURN, "of nobody", 0);
+	stats = end(&t);
+	assert_int_equal(stats.bad + stats.strange + stats.open, 0);
+	assert_int_equal(t.count, 4);
+	assert_string_equal(t.got[0].text, "in");
+	assert_int_equal(t.got[2].function, 0);
+	assert_string_equal(t.got[2].text, "");
+	assert_int_equal(t.got[3].function, 1);
+	assert_string_equal(t.got[3].text, "out");
 }
 
 /* Of a run that makes no sense, what came before counts. */
@@ -202,8 +255,8 @@ static void hostile(void **state)
 	const uint64_t runs[][4] = {
 		{scry_call_head(SLOT(0), 1, 2), 1100, 0, 0}, /* no such function */
 		{scry_call_head(SLOT(0), 6, 0), 1100, 0, 0}, /* too short */
-		{scry_call_head(SLOT(0), 1, 0) | SCRY_CALL_TEXT, 1100, 0, 4097},
-		{scry_call_head(SLOT(0), 1, 0) | SCRY_CALL_TEXT, 1100, 0, 64},
+		{scry_call_head(SLOT(0), 1, 0) | SCRY_CALL_MORE, 1100, 0, SCRY_CALL_MORE_MAX + 1},
+		{scry_call_head(SLOT(0), 1, 0) | SCRY_CALL_MORE, 1100, 0, 4},
 	};
 	struct scry_calls_stats stats;
 	struct trace t;
@@ -304,6 +357,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(merged),  cmocka_unit_test(left_and_tail), cmocka_unit_test(texts),
 		cmocka_unit_test(hostile), cmocka_unit_test(digests),	    cmocka_unit_test(child),
+		cmocka_unit_test(back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

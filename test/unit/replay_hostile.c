@@ -198,7 +198,7 @@ static void hostile(void **state)
 		memcpy(m->lanes, lanes, lane_count * sizeof(lanes[0]));
 		m->head.lanes = lane_count;
 		m->head.slots = slots;
-		set_head((enum scry_replay_mode)(i % 3), blocks);
+		set_head((enum scry_replay_mode)(i % SCRY_REPLAY_MODES), blocks);
 		if (i >= 3) /* the first are as they were made */
 			spoil(blocks, lane_count);
 		status = end_of(start(), &bytes);

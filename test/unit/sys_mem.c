@@ -110,6 +110,38 @@ static void test_read(void **state)
 	stop(pid);
 }
 
+/* Many pieces: each says for itself whether it came, whatever is wrong with those around it. */
+static void test_gather(void **state)
+{
+	const uint64_t base = (uintptr_t)area;
+	struct scry_mem_span spans[1300];
+	static unsigned char buf[1300][24];
+	pid_t pid = start(NULL);
+	struct scry_mem mem;
+
+	assert_int_equal(scry_mem_open(&mem, pid, 0), 0);
+	for (size_t i = 0; i < 1300; i++) {
+		spans[i] = (struct scry_mem_span){base + i * 48, buf[i], 24, false};
+		if (i % 7 == 3)
+			spans[i].addr = base + SIZE + 0x1000; /* the hole */
+		if (i % 7 == 5)
+			spans[i].addr = i; /* no address */
+		if (i % 7 == 6)
+			spans[i].addr = base + SIZE + 0x1000 - 8; /* half in the hole */
+	}
+	scry_mem_gather(&mem, spans, 1300);
+	for (size_t i = 0; i < 1300; i++) {
+		assert_int_equal(spans[i].ok, i % 7 != 3 && i % 7 < 5);
+		if (spans[i].ok)
+			assert_memory_equal(buf[i], area + i * 48, 24);
+	}
+	scry_mem_gather(&mem, spans, 0);
+	stop(pid);
+	scry_mem_gather(&mem, spans, 3);
+	assert_false(spans[0].ok || spans[1].ok || spans[2].ok);
+	scry_mem_close(&mem);
+}
+
 static void test_gone(void **state)
 {
 	pid_t pid = start(NULL);
@@ -176,9 +208,8 @@ static void test_image(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read),
-		cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_read),  cmocka_unit_test(test_gather),
+		cmocka_unit_test(test_gone),  cmocka_unit_test(test_exec),
 		cmocka_unit_test(test_image),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);

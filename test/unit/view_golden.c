@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "rec/writer.h"
 #include "view/view.h"
+#include "wire/call_ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -203,18 +204,26 @@ static void put_at(struct golden *rec, uint64_t ns, uint32_t tid, uint16_t type,
 	assert_int_equal(scry_writer_payload(rec->w, &head, payload, bytes), 0);
 }
 
+/* `text` is the memory that argument 2 points to. */
 static void put_call(struct golden *rec, uint64_t ns, uint32_t tid, struct scry_ev_call call,
-		     const char *text)
+		     const char *text, uint16_t flags)
 {
-	char bytes[sizeof(call) + 64] = "";
+	struct {
+		struct scry_ev_call call;
+		struct scry_call_part part;
+		char text[64];
+	} all = {.call = call};
 
-	call.pid = 4711;
-	call.text_bytes = text ? (uint32_t)strlen(text) : 0;
-	call.text_arg = text ? 2 : 0;
-	memcpy(bytes, &call, sizeof(call));
-	if (text)
-		memcpy(bytes + sizeof(call), text, strlen(text));
-	put_at(rec, ns, tid, SCRY_EVENT_CALL, bytes, sizeof(call) + call.text_bytes);
+	all.call.pid = 4711;
+	if (text) {
+		all.call.arg2 = 0x5000;
+		all.part = (struct scry_call_part){
+			.address = 0x5000, .bytes = (uint32_t)strlen(text), .flags = flags};
+		all.call.more_bytes =
+			(uint32_t)(sizeof(all.part) + (all.part.bytes + 7u) / 8u * 8u);
+		memcpy(all.text, text, strlen(text));
+	}
+	put_at(rec, ns, tid, SCRY_EVENT_CALL, &all, sizeof(call) + all.call.more_bytes);
 }
 
 static void put_return(struct golden *rec, uint64_t ns, uint32_t tid, struct scry_ev_return ret)
@@ -226,10 +235,12 @@ static void put_return(struct golden *rec, uint64_t ns, uint32_t tid, struct scr
 /* Two threads: nested, interleaved, left, unfinished; every form of a value. */
 static int calls_recording(void)
 {
-	static const char *const functions[][2] = {{"mysql_real_query", "ipSz"},
-						   {"own", "xxxxx"},
-						   {"kinds", "bpiulzx"},
-						   {"gone", "vp"}};
+	static const char *const functions[][2] = {
+		{"mysql_real_query",
+		 "int mysql_real_query(addr, mysql(string(array(char, arg3)*)), ulong);\n"},
+		{"own", NULL},
+		{"kinds", "guess(char) kinds(addr, int, uint, long, ulong, guess(long));\n"},
+		{"gone", "void gone(addr);\n"}};
 	struct golden rec = golden_begin();
 	struct scry_ev_call kinds = {.call = 4,
 				     .function = 2,
@@ -242,18 +253,19 @@ static int calls_recording(void)
 
 	golden_beginning(&rec, "calls", 4711);
 	for (uint32_t i = 0; i < 4; i++) {
-		struct scry_ev_function f = {.function = i,
-					     .pid = 4711,
-					     .symbol_str = golden_str(&rec, functions[i][0]),
-					     .module_str = golden_str(&rec, "/usr/lib/libx.so.3"),
-					     .way_str = golden_str(&rec, "entry"),
-					     .form_str = golden_str(&rec, functions[i][1])};
+		struct scry_ev_function f = {
+			.function = i,
+			.pid = 4711,
+			.symbol_str = golden_str(&rec, functions[i][0]),
+			.module_str = golden_str(&rec, "/usr/lib/libx.so.3"),
+			.way_str = golden_str(&rec, "entry"),
+			.prototype_str = functions[i][1] ? golden_str(&rec, functions[i][1]) : 0};
 
 		golden_put(&rec, SCRY_EVENT_FUNCTION, &f, sizeof(f));
 	}
 	put_call(&rec, 1000000, 11,
 		 (struct scry_ev_call){.call = 1, .args = 3, .arg1 = 0x27bc540, .arg3 = 15},
-		 "SELECT \"1\"\n\x1b");
+		 "SELECT \"1\"\n\x1b   ", SCRY_PART_SQL);
 	put_return(&rec, 1001600000, 11,
 		   (struct scry_ev_return){.call = 1, .duration_ns = 1000600000});
 	put_call(&rec, 1002000000, 11,
@@ -264,14 +276,10 @@ static int calls_recording(void)
 				       .arg2 = 9999,
 				       .arg3 = 0x7f0000001000,
 				       .arg4 = -10001ull},
-		 NULL);
-	put_call(&rec, 1003000000, 11,
-		 (struct scry_ev_call){.call = 3,
-				       .flags = SCRY_CALL_IS_CUT | SCRY_CALL_IS_DIGEST,
-				       .args = 3,
-				       .arg3 = 900},
-		 "SELECT ?");
-	put_call(&rec, 1003500000, 12, kinds, NULL);
+		 NULL, 0);
+	put_call(&rec, 1003000000, 11, (struct scry_ev_call){.call = 3, .args = 3, .arg3 = 900},
+		 "SELECT ?", SCRY_PART_CUT | SCRY_PART_DIGEST);
+	put_call(&rec, 1003500000, 12, kinds, NULL, 0);
 	put_return(&rec, 1003600000, 12,
 		   (struct scry_ev_return){
 			   .call = 4, .function = 2, .result = 0xff01, .duration_ns = 100000});
@@ -280,12 +288,12 @@ static int calls_recording(void)
 		(struct scry_ev_return){.call = 3, .result = 0xffffffff, .duration_ns = 1000000});
 	put_call(&rec, 1005000000, 12,
 		 (struct scry_ev_call){.call = 5, .function = 3, .flags = SCRY_CALL_HAS_NO_ARGS},
-		 NULL);
+		 NULL, 0);
 	put_return(&rec, 1006000000, 12,
 		   (struct scry_ev_return){.call = 5, .function = 3, .duration_ns = 1000000});
 	put_return(&rec, 1007000000, 11,
 		   (struct scry_ev_return){.call = 2, .function = 1, .how = SCRY_RETURN_LEFT});
-	put_call(&rec, 1008000000, 12, (struct scry_ev_call){.call = 6, .function = 9}, NULL);
+	put_call(&rec, 1008000000, 12, (struct scry_ev_call){.call = 6, .function = 9}, NULL, 0);
 	golden_totals(&rec, 4711, 6);
 	return golden_end(&rec);
 }

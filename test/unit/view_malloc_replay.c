@@ -113,6 +113,41 @@ static void the_first_is_best(void **state)
 }
 
 /* Those that could not be tried win nothing. */
+/* Blocks that go from thread to thread: what waits between them differs from run to run. */
+static void handed_over(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 100, 80, 1),
+					 row("b", 100, 70, 1)};
+	struct scry_replay_report r = {
+		.rows = rows, .count = 2, .calls = 800, .crossed = 100, .threads_peak = 5};
+	struct scry_replay_verdict v;
+
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_non_null(strstr(v.sentence, "cannot tell"));
+	r.count = 3;
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 2);
+	r.count = 2;
+	r.crossed = 99;
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
+}
+
+/* Less than a tenth of what the replay takes by itself is not told apart from nothing. */
+static void beside_the_replay(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 0, 100, 0), row("a", 50, 100, 0)};
+	struct scry_replay_report r = {.rows = rows, .count = 2, .null_cpu_ns = 100000000};
+	struct scry_replay_verdict v;
+
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 0);
+	r.null_cpu_ns = UINT64_C(20000000000);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+}
+
 static void real_runs(void **state)
 {
 	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 50, 100, 1)};
@@ -177,6 +212,7 @@ int main(void)
 		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
 		cmocka_unit_test(within_the_noise),  cmocka_unit_test(a_trade),
 		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
+		cmocka_unit_test(handed_over),	     cmocka_unit_test(beside_the_replay),
 		cmocka_unit_test(pictures),
 	};
 

@@ -1,0 +1,226 @@
+/* See malloc_children.h. */
+#include "cmd/malloc_children.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "cmd/session.h"
+
+struct scry_malloc_child {
+	uint32_t pid;
+	uint32_t image;
+	struct scry_malloc *calls; /* with its parent's blocks */
+};
+
+#define CHILDREN_MAX 256u /* the oldest have exec'ed or ended, most likely */
+#define LATE_TRIES 1000
+#define FORK_TRIES 10
+#define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
+
+/* Of a fork child that took a lane: as it says; 0: not yet. */
+static uint32_t lane_pid(const struct scry_watch *w)
+{
+	return w->root && w->inj.control
+		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/* What a fork child did ends: what follows with its pid is another program. */
+static void end_part(struct scry_session *s, uint32_t pid)
+{
+	struct scry_ev_detach end = {.pid = pid, .verified = 1};
+
+	end.reason_str = scry_session_string(s, "it ended, or ran another program");
+	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
+}
+
+static void drain_others(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i] != w && !s->watches[i]->is_over &&
+		    s->instrument->drain(s->watches[i]) < 0)
+			scry_error_clear();
+}
+
+/* A fork child that has not recorded, with its parent's blocks: NULL, it is not known. */
+static struct scry_malloc_child *child_of(struct scry_session *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_malloc_watch *m = s->watches[i]->root ? NULL : s->watches[i]->state;
+
+		for (size_t k = 0; m && k < m->child_count; k++)
+			if (m->children[k].pid == pid)
+				return &m->children[k];
+	}
+	return NULL;
+}
+
+/* It may be a fork child's next program: then what that did is a part that ends before this one
+ * begins, found or not, and whether it called malloc or not. */
+void scry_malloc_children_next(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+	const uint32_t pid = (uint32_t)w->proc.pid;
+	struct scry_malloc_child *child = NULL;
+
+	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		for (size_t k = s->count; k-- > 0;) {
+			struct scry_watch *other = s->watches[k];
+
+			if (other == w || other->is_over || other->proc.pid ||
+			    lane_pid(other) != pid)
+				continue;
+			other->target_gone = true;
+			scry_watch_end(other, "it ran another program (exec)");
+			return;
+		}
+		drain_others(w);
+		child = child_of(s, pid);
+	}
+	if (!child)
+		return;
+	scry_malloc_free(child->calls);
+	*child = (struct scry_malloc_child){0};
+	end_part(s, pid);
+}
+
+/* A process has forked: what it has now, its child has too. */
+int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
+{
+	struct scry_watch *w = arg;
+	struct scry_malloc_watch *root = w->root ? w->root->state : w->state;
+	const struct scry_malloc_child child = {.pid = pid,
+						.image = scry_session_part(w->session, pid)};
+	const struct scry_malloc_opts opts = {
+		.producer = {.pid = pid,
+			     .ring = child.image,
+			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
+		.writer = w->writer,
+		.memory = w->opts->memory,
+		.on_fork = scry_malloc_children_fork,
+		.on_fork_arg = w->root ? w->root : w,
+	};
+	struct scry_malloc_child *more;
+	int r;
+
+	if (root->child_count == CHILDREN_MAX) {
+		scry_malloc_free(root->children[0].calls);
+		memmove(root->children, root->children + 1,
+			--root->child_count * sizeof(*root->children));
+	}
+	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
+	if (!more)
+		return scry_fail(-ENOMEM, "not enough memory for the children");
+	root->children = more;
+	more[root->child_count] = child;
+	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
+	root->child_count += r == 0;
+	return r;
+}
+
+/* The calls of the process that has this lane: as its parent left them, once that is known. */
+int scry_malloc_child_take_up(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	struct scry_malloc_watch *root = w->root->state;
+	uint32_t pid = lane_pid(w);
+	struct scry_malloc_opts opts = {
+		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
+		.writer = w->writer,
+		.memory = w->opts->memory,
+		.on_fork = scry_malloc_children_fork,
+		.on_fork_arg = w->root,
+	};
+
+	if (w->inj.control->lane_malloc && !w->proc.pid && !w->target_gone)
+		return 0; /* what its process ran before ends first */
+	for (size_t i = root->child_count; i-- > 0 && pid;) {
+		if (root->children[i].pid != pid || w->inj.control->lane_malloc)
+			continue;
+		m->calls = root->children[i].calls;
+		w->image = root->children[i].image;
+		root->children[i] = root->children[--root->child_count];
+		return 0;
+	}
+	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
+		return 0; /* else it began here, and is no child */
+	opts.producer.ring = w->image = scry_session_part(w->session, pid);
+	return scry_malloc_new(&opts, &m->calls);
+}
+
+/* A fork child that records in a lane already. */
+int scry_malloc_child_adopt(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	w->state = m;
+	if (!w->root) /* of a pool that others join */
+		return 0;
+	m->adopted_ns = scry_now_ns();
+	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
+}
+
+/* A child that ended before its parent's fork was merged: that is soon, but not while we stand
+ * still, as its parent may stand too, in a stop that it is for us to end. */
+bool scry_malloc_child_must_wait(const struct scry_watch *w)
+{
+	const struct scry_malloc_watch *m = w->state;
+
+	return w->root && m && m->tracks && !m->calls &&
+	       scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS;
+}
+
+int scry_malloc_child_take_late(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	int r = 0;
+
+	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
+		if (i == LATE_TRIES - 1)
+			m->adopted_ns = 0; /* on its own, then */
+		else if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		drain_others(w);
+		r = scry_malloc_child_take_up(w);
+	}
+	return r;
+}
+
+void scry_malloc_child_lines(struct scry_watch *w)
+{
+	const struct scry_malloc_lines *l = &((struct scry_malloc_watch *)w->root->state)->lines;
+	struct scry_malloc_watch *m = w->state;
+	bool is_proven = l->ruby && !l->is_booting;
+
+	if (m->ruby == l->ruby && m->is_proven == is_proven)
+		return;
+	scry_malloc_ruby(m->calls, l->ruby, is_proven);
+	m->ruby = l->ruby;
+	m->is_proven = is_proven;
+}
+
+void scry_malloc_child_end(struct scry_watch *w)
+{
+	uint32_t pid = lane_pid(w);
+
+	if (pid)
+		end_part(w->session, pid);
+}
+
+void scry_malloc_children_done(struct scry_malloc_watch *m)
+{
+	for (size_t i = 0; i < m->child_count; i++)
+		scry_malloc_free(m->children[i].calls);
+	free(m->children);
+	m->children = NULL;
+	m->child_count = 0;
+}

@@ -1,0 +1,129 @@
+/*
+ * What the two halves of the feed share: malloc_feed.c has the blocks and the calls,
+ * malloc_feed_lanes.c the words of each thread, and when it begins, waits and ends.
+ */
+#ifndef SCRY_CMD_MALLOC_FEED_OWN_H
+#define SCRY_CMD_MALLOC_FEED_OWN_H
+
+#include <stddef.h>
+
+#include "cmd/malloc_feed.h"
+
+#define WINDOW_FULL 1	     /* the call belongs to the next window */
+#define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
+
+struct block {		 /* of the recording */
+	uint32_t slot;	 /* + 1; 0: it does not live */
+	uint32_t window; /* in which somebody had it last */
+	uint32_t word;	 /* there: where a tag goes that publishes it */
+	uint32_t begun;	 /* + 1: the long word by which it got its size; 0: not in this window */
+	uint64_t size;
+	uint64_t number; /* of the call by which it got it */
+	uint16_t lane;	 /* who had it last */
+};
+
+struct slot {
+	uint32_t next; /* + 1: free ones */
+	uint16_t tag;  /* the last one */
+};
+
+struct list { /* of free slots, + 1; the one freed last first */
+	uint32_t first, last;
+};
+
+struct lane {
+	uint32_t block, word; /* where the next word goes; block NONE: not in this window yet */
+	struct list free;     /* those it freed in this window */
+	uint64_t at_us;	      /* the latest time that it was told to wait for */
+	uint32_t epoch;	      /* + 1: the last one it has words in; 0: none in this window */
+	uint32_t spawns;      /* words that begin threads, in this window, up to its last word */
+	bool is_alive;
+};
+
+struct spawn { /* a word that begins a thread */
+	uint32_t word;
+	uint32_t alive; /* threads then, that one included */
+};
+
+struct scry_malloc_feed {
+	struct scry_malloc_source *source;
+	struct scry_malloc_feed_opts opts;
+	int fd;
+	struct scry_replay_memory *m;
+	struct scry_malloc_feed_stats stats;
+	struct block *blocks;
+	size_t block_cap;
+	struct slot *slots;
+	size_t slot_cap;
+	struct list free;  /* those of earlier windows: anybody's */
+	uint16_t *lane_of; /* by recorded thread: lane + 1 */
+	uint64_t *last_of; /* the same: its last call, as the first pass found it */
+	size_t thread_cap, last_cap;
+	uint64_t number;     /* of the call, in the recording */
+	uint64_t begin_ns;   /* time of the first one */
+	uint64_t now_us;     /* since then */
+	struct feed_sample { /* the last look at the program's memory, and the one before */
+		uint64_t count, number, number_before;
+		uint64_t rss_anon, live_bytes;
+	} sample;
+	uint64_t *never; /* calls that gave big blocks that never ended, ascending */
+	size_t never_count;
+	uint64_t never_share; /* of them, 65535ths were touched */
+	uint64_t passes;
+	bool is_first; /* pass */
+	struct lane lanes[SCRY_REPLAY_LANES];
+	uint32_t lane_count;  /* ever used */
+	uint32_t block_count; /* of words, in this window */
+	uint32_t window, ended, alive;
+	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
+	uint32_t spawn_count;
+	uint32_t epoch;	       /* in this window */
+	uint32_t active_count; /* lanes with words in it: */
+	uint32_t active[SCRY_REPLAY_LANES];
+	uint32_t before[2]; /* how many the two epochs before had */
+	uint64_t epoch_bytes, epoch_calls;
+	bool has_main;		    /* lane 0 has its thread */
+	struct scry_ev_malloc held; /* a call that belongs to the next window */
+	bool is_held, is_open;	    /* between window's calls: more may come */
+	bool is_whole;		    /* all is in the one window that stands in memory */
+	uint64_t curve_step;
+};
+
+/* Makes room for `index` in a table that is zeroed where it is new. 0 or -ENOMEM with a sentence.
+ */
+int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item);
+
+/* Room for `count` words of a lane, and one more that leads on. The index of the first. */
+uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t lane, uint32_t count);
+uint64_t *scry_malloc_feed_word(struct scry_malloc_feed *f, uint32_t index);
+
+/* How much of a block was touched, in 65535ths, as far as it is known before it ends. */
+#define SHARE_ALL 65535u
+uint64_t scry_malloc_feed_share(const struct scry_malloc_feed *f, uint64_t size);
+/* The recording says so before it ends. */
+void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e);
+/* Before each call: has somebody looked at the program's memory? */
+void scry_malloc_feed_sample(struct scry_malloc_feed *f);
+/* At the first pass's end. 0 or -ENOMEM with a sentence. */
+int scry_malloc_feed_never_ended(struct scry_malloc_feed *f);
+
+/* Puts a short or a long word; its index. */
+uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w);
+uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w,
+				   uint64_t w1);
+
+/* A lane has something to do in this epoch, at this time. */
+void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane);
+/* Ends the epoch if it is full. */
+void scry_malloc_feed_epoch(struct scry_malloc_feed *f);
+
+/* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
+int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane);
+/* The call that was made was the thread's last, as was learned in a pass before. */
+void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread);
+/* The recording says that it has ended. */
+void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread);
+/* The first pass is at its end: threads of which that was not said. */
+void scry_malloc_feed_threads_left(struct scry_malloc_feed *f);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * What `scry malloc record` keeps of a process that it records: the state of its watch. Processes
+ * that were entered have hooks; fork children have a lane of the process that was.
+ */
+#ifndef SCRY_CMD_MALLOC_WATCH_H
+#define SCRY_CMD_MALLOC_WATCH_H
+
+#include "cmd/malloc_family.h"
+#include "cmd/malloc_lines.h"
+#include "cmd/malloc_older.h"
+#include "hook/tracks.h"
+#include "name/malloc.h"
+
+struct scry_malloc_child;
+
+struct scry_malloc_watch {
+	struct scry_hooks hooks;
+	struct scry_malloc_family family;
+	struct scry_malloc_lines lines;
+	struct scry_tracks *tracks;
+	struct scry_malloc *calls;
+	struct scry_malloc_older older;
+	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
+	uint64_t flush_ns;
+	bool is_full; /* no memory for more: what comes is not taken */
+	/* children, of this process and of its children, that have not been seen to record */
+	struct scry_malloc_child *children;
+	size_t child_count;
+	/* of a child */
+	uint64_t adopted_ns;	      /* since when its lane is taken */
+	const struct scry_ruby *ruby; /* whose lines its calls are told of: that of its root */
+	bool is_proven;
+};
+
+#endif

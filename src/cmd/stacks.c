@@ -1,0 +1,498 @@
+/*
+ * `scry stacks`: where a Ruby program's time goes, by sampling the stacks of all its threads from
+ * outside. There is no keeper: nothing is ever written into the process, so nothing is to be
+ * undone, and a sampler that dies leaves nothing behind.
+ *
+ * Ticks: the time is cut into slots of 1/rate; in each one look is taken at a random moment, so
+ * that no timer of the program's runs in step with it. A slot for which there was no time is
+ * missed, counted, and the next sample stands for it too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "cmd/output.h"
+#include "cmd/report.h"
+#include "name/samples.h"
+#include "sys/tracee.h"
+
+#define RATE_MAX 20000u
+#define BOOT_LOOK_NS 3000000u
+#define SAMPLER_NICE (-15)
+
+enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
+
+struct stacks {
+	struct scry_opt_list pids;
+	char **command;
+	uint64_t duration_ns, rate, max_size;
+	const char *output;
+	bool force, quiet, help;
+	int verbose;
+	struct scry_report_opts report;
+	char command_line[4096];
+	/* the run */
+	pid_t pid, child;
+	int child_status;
+	bool child_ended;
+	int rec_fd;
+	FILE *out; /* of the report; NULL: the recording is kept */
+	struct scry_writer *writer;
+	struct scry_proc proc;
+	struct scry_ruby *ruby;
+	struct scry_samples samples;
+	uint64_t began_ns, cpu_began_ns, seed;
+	const char *why; /* it ended */
+};
+
+static volatile sig_atomic_t interrupts;
+static volatile pid_t pass_on_to;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (pass_on_to > 0 && info->si_code <= 0)
+		kill(pass_on_to, sig);
+	else if (++interrupts > 1)
+		_exit(128 + sig);
+}
+
+static void catch_signals(void)
+{
+	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+/* --- the recording ---------------------------------------------------------------------------- */
+
+static bool has_suffix(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), m = strlen(suffix);
+
+	return n >= m && !strcmp(s + n - m, suffix);
+}
+
+static int open_files(struct stacks *s)
+{
+	bool renders =
+		s->output && (has_suffix(s->output, ".json") || has_suffix(s->output, ".txt") ||
+			      has_suffix(s->output, ".folded"));
+	int fd = -1, err = 0;
+
+	s->out = stdout;
+	if (s->output)
+		err = scry_output_open(s->output, s->force, &fd);
+	if (err)
+		return err;
+	if (s->output)
+		s->out = renders ? fdopen(fd, "w") : NULL;
+	s->rec_fd = s->output && !renders ? fd : memfd_create("scry", MFD_CLOEXEC);
+	if (s->rec_fd < 0)
+		return scry_fail(-errno, "cannot make the recording: %s", strerror(errno));
+	return scry_writer_open(s->rec_fd, s->max_size, &s->writer);
+}
+
+static uint32_t string(struct stacks *s, const char *text)
+{
+	uint32_t id = 0;
+
+	scry_writer_string(s->writer, text, strlen(text), &id);
+	return id;
+}
+
+static void event(struct stacks *s, uint16_t type, const void *payload, size_t size)
+{
+	scry_writer_payload(s->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
+			    payload, size);
+}
+
+static void write_head(struct stacks *s)
+{
+	struct scry_ev_session session = {0};
+	struct scry_ev_process process = {
+		.pid = (uint32_t)s->pid, .uid = s->proc.uid, .start_ticks = s->proc.start_ticks};
+	struct scry_ev_attach attach = {.pid = (uint32_t)s->pid,
+					.threads = (uint32_t)s->proc.threads};
+	struct timespec wall;
+	struct utsname un;
+
+	clock_gettime(CLOCK_REALTIME, &wall);
+	uname(&un);
+	session.instrument_str = string(s, "stacks");
+	session.command_str = string(s, s->command_line);
+	session.version_str = string(s, SCRY_VERSION);
+	session.host_str = string(s, un.nodename);
+	session.wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
+	event(s, SCRY_EVENT_SESSION, &session, sizeof(session));
+	process.exe_str = string(s, s->proc.exe);
+	process.runtime_str = string(s, s->ruby->description);
+	event(s, SCRY_EVENT_PROCESS, &process, sizeof(process));
+	event(s, SCRY_EVENT_ATTACH, &attach, sizeof(attach));
+}
+
+static void note(struct stacks *s, const char *text)
+{
+	struct scry_ev_note ev = {.text_str = string(s, text)};
+
+	event(s, SCRY_EVENT_NOTE, &ev, sizeof(ev));
+}
+
+static uint64_t own_cpu_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int write_end(struct stacks *s)
+{
+	const struct scry_ev_sampling *sums = &s->samples.sums;
+	struct scry_ev_detach detach = {.pid = (uint32_t)s->pid, .verified = 1};
+	struct scry_ev_totals totals = {
+		.pid = (uint32_t)s->pid,
+		.events = sums->valid + sums->repaired + sums->rejected,
+		.lost = s->samples.unrecorded,
+		.watched_ns = scry_now_ns() - s->began_ns,
+	};
+	int err;
+
+	s->samples.sums.rate = (uint32_t)s->rate;
+	s->samples.sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns;
+	err = scry_samples_write(&s->samples);
+	detach.reason_str = string(s, s->why);
+	event(s, SCRY_EVENT_DETACH, &detach, sizeof(detach));
+	event(s, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
+	return err;
+}
+
+/* --- the program ------------------------------------------------------------------------------ */
+
+static int start_program(struct stacks *s)
+{
+	int fault[2], err = 0;
+
+	if (pipe2(fault, O_CLOEXEC) < 0)
+		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
+	fflush(NULL);
+	s->child = fork();
+	if (s->child < 0)
+		return scry_fail(-errno, "cannot fork: %s", strerror(errno));
+	if (s->child == 0) {
+		signal(SIGPIPE, SIG_DFL);
+		signal(SIGXFSZ, SIG_DFL);
+		execvp(s->command[0], s->command);
+		err = errno;
+		if (write(fault[1], &err, sizeof(err)) < 0)
+			_exit(EXIT_OWN);
+		_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+	}
+	pass_on_to = s->child;
+	s->pid = s->child;
+	close(fault[1]);
+	if (read(fault[0], &err, sizeof(err)) == sizeof(err))
+		scry_fail(-err, "cannot run '%s': %s", s->command[0], strerror(err));
+	else
+		err = 0;
+	close(fault[0]);
+	return -err;
+}
+
+static bool has_child_ended(struct stacks *s)
+{
+	if (s->child && !s->child_ended && waitpid(s->child, &s->child_status, WNOHANG) == s->child)
+		s->child_ended = true;
+	if (s->child_ended)
+		pass_on_to = 0;
+	return s->child_ended;
+}
+
+static void rest(uint64_t ns)
+{
+	struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+	nanosleep(&t, NULL);
+}
+
+/* A started program becomes a Ruby, and boots. */
+static int wait_for_ruby(struct stacks *s)
+{
+	int err;
+
+	for (;;) {
+		if (has_child_ended(s))
+			return scry_fail(-ENOENT, "'%s' ended before a Ruby ran in it",
+					 s->command[0]);
+		err = scry_ruby_open(s->pid, true, &s->ruby);
+		if (err != -EAGAIN && err != -ENOENT && err != -ESRCH)
+			return err;
+		scry_error_clear();
+		rest(BOOT_LOOK_NS);
+	}
+}
+
+static int open_target(struct stacks *s)
+{
+	int err = 0;
+
+	if (s->command)
+		err = wait_for_ruby(s);
+	if (!err)
+		err = scry_proc_open(&s->proc, s->pid);
+	if (!err && !s->command)
+		err = scry_ruby_open(s->pid, true, &s->ruby);
+	return err;
+}
+
+/* --- ticks ------------------------------------------------------------------------------------ */
+
+static uint64_t random_below(struct stacks *s, uint64_t limit)
+{
+	s->seed ^= s->seed << 13;
+	s->seed ^= s->seed >> 7;
+	s->seed ^= s->seed << 17;
+	return s->seed % limit;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+}
+
+/* Until the watch is over. 0 or -errno. */
+static int sample(struct stacks *s)
+{
+	uint64_t slot_ns = 1000000000u / s->rate, slot = 0, done = 0, now;
+	int err = 0;
+
+	s->why = "duration";
+	while (!err) {
+		sleep_until(s->began_ns + slot * slot_ns + random_below(s, slot_ns));
+		now = scry_now_ns();
+		if (interrupts && !s->child) {
+			s->why = "interrupt";
+			break;
+		}
+		if (s->duration_ns && now - s->began_ns >= s->duration_ns)
+			break;
+		slot = (now - s->began_ns) / slot_ns;
+		err = scry_samples_tick(&s->samples, (slot + 1 - done) * slot_ns);
+		s->samples.sums.missed += slot - done;
+		done = slot + 1;
+		now = scry_now_ns();
+		slot = (now - s->began_ns) / slot_ns;
+		if (slot < done)
+			slot = done;
+		if (err == -ESRCH) {
+			s->why = "target exited";
+			/* Its memory goes a moment before itself. */
+			for (int i = 0; i < 100 && scry_proc_is_alive(&s->proc); i++)
+				rest(BOOT_LOOK_NS / 3);
+			if (scry_proc_is_alive(&s->proc)) {
+				s->why = "target ran another program";
+				note(s, "the process became another program (exec), and was not "
+					"watched on");
+			}
+			scry_error_clear();
+			err = 0;
+			break;
+		}
+	}
+	return err;
+}
+
+static int watch(struct stacks *s)
+{
+	int err = scry_samples_init(&s->samples, s->ruby, s->writer);
+
+	if (err)
+		return scry_fail(err, "no memory to sample");
+	/* On a machine with more work than processors samples would come late, and when the work
+	 * lets them. Where it may not be, it is late, and counted. */
+	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
+	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+	write_head(s);
+	scry_writer_flush(s->writer);
+	s->cpu_began_ns = own_cpu_ns();
+	s->began_ns = scry_now_ns();
+	s->seed = s->began_ns | 1;
+	if (!s->quiet && !s->command && !s->duration_ns)
+		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);
+	err = sample(s);
+	if (!err)
+		err = write_end(s);
+	scry_samples_done(&s->samples);
+	return err;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static int show(struct stacks *s)
+{
+	int err = scry_writer_close(s->writer);
+
+	s->writer = NULL;
+	if (err)
+		return err;
+	if (!s->out) {
+		scry_log_say("recorded to '%s'; scry report %s shows it", s->output, s->output);
+		return 0;
+	}
+	err = scry_report_fd(s->rec_fd, &s->report, s->out);
+	if (fflush(s->out) && !err)
+		err = scry_fail(-errno, "cannot write the report: %s", strerror(errno));
+	return err;
+}
+
+static int run(struct stacks *s)
+{
+	int err = open_files(s);
+
+	if (!err && s->command)
+		err = start_program(s);
+	if (!err)
+		err = open_target(s);
+	if (!err)
+		err = watch(s);
+	if (!err && s->child) /* it goes on when the watch is over */
+		while (!has_child_ended(s))
+			rest(BOOT_LOOK_NS);
+	if (!err)
+		err = show(s);
+	scry_writer_close(s->writer);
+	scry_ruby_free(s->ruby);
+	if (s->proc.pid)
+		scry_proc_close(&s->proc);
+	return err;
+}
+
+/* Exit status for what went wrong, by the command-line contract. */
+static int status_of(int err)
+{
+	switch (-err) {
+	case 0:
+		return 0;
+	case EPERM:
+	case EACCES:
+		return 3;
+	case ENOTSUP:
+	case ENOENT:
+	case EAGAIN:
+		return 4;
+	case ESRCH:
+		return 5;
+	case EINVAL:
+		return SCRY_EXIT_USAGE;
+	default:
+		return SCRY_EXIT_FAILURE;
+	}
+}
+
+/* The program's own status, whatever became of the watch; 125 when that failed. */
+static int program_status(struct stacks *s, int err)
+{
+	while (!s->child_ended && waitpid(s->child, &s->child_status, 0) < 0)
+		if (errno != EINTR)
+			return EXIT_OWN;
+	if (WIFEXITED(s->child_status) && (WEXITSTATUS(s->child_status) == EXIT_NOT_FOUND ||
+					   WEXITSTATUS(s->child_status) == EXIT_CANNOT_RUN))
+		return WEXITSTATUS(s->child_status);
+	if (err)
+		return EXIT_OWN;
+	return WIFSIGNALED(s->child_status) ? 128 + WTERMSIG(s->child_status)
+					    : WEXITSTATUS(s->child_status);
+}
+
+static int check(struct stacks *s, int argc, char **argv, int rest_at)
+{
+	size_t at = (size_t)snprintf(s->command_line, sizeof(s->command_line), "scry");
+
+	for (int i = 0; i < argc && at < sizeof(s->command_line); i++)
+		at += (size_t)snprintf(s->command_line + at, sizeof(s->command_line) - at, " %s",
+				       argv[i]);
+	if (rest_at < argc)
+		s->command = argv + rest_at;
+	if (!s->pids.count == !s->command)
+		return scry_fail(-EINVAL, s->pids.count ? "either -p PID or a command, not both"
+							: "say what to watch: -p PID, or -- CMD");
+	if (s->pids.count > 1)
+		return scry_fail(-EINVAL, "one process at a time; fix: a scry for each");
+	if (s->pids.count && (!s->pids.values[0] || s->pids.values[0] > 4194304))
+		return scry_fail(-EINVAL, "%llu is not a process id",
+				 (unsigned long long)s->pids.values[0]);
+	if (!s->rate || s->rate > RATE_MAX)
+		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
+	s->report.flame = s->output && has_suffix(s->output, ".html");
+	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
+	return scry_report_opts_check(&s->report, s->output);
+}
+
+int scry_cmd_stacks(int argc, char **argv)
+{
+	static const char usage[] = "scry stacks [OPTIONS] -p PID | -- CMD...";
+	struct stacks s = {
+		.rate = 1000, .rec_fd = -1, .report = SCRY_REPORT_OPTS_DEFAULT, .proc.pidfd = -1};
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID", "watch this live process", NULL},
+		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
+		 "stop after 30s, 5m, ...", NULL},
+		{'r', "rate", SCRY_OPT_U64, &s.rate, "N", "samples a second (default 1000)", NULL},
+		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
+		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
+		 NULL},
+		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
+		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
+		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),
+		{0, "top", SCRY_OPT_U64, &s.report.rows.top, "N",
+		 "show N rows, 0 all (default 30; all in JSON)", NULL},
+		{0, "grep", SCRY_OPT_STRING, &s.report.rows.grep, "TEXT",
+		 "only rows whose \"file:line method\" contains TEXT, or matches /REGEX/", NULL},
+		{0, "stacks", SCRY_OPT_FLAG, &s.report.rows.stacks, NULL,
+		 "one row for each stack, and not for each line", NULL},
+		{0, "folded", SCRY_OPT_FLAG, &s.report.folded, NULL,
+		 "print one line per stack, for flame graph tools", NULL},
+		{0, "json", SCRY_OPT_FLAG, &s.report.json, NULL, "print JSON instead of text",
+		 NULL},
+		{'q', "quiet", SCRY_OPT_FLAG, &s.quiet, NULL, "no talk on stderr", NULL},
+		{'v', "verbose", SCRY_OPT_COUNT, &s.verbose, NULL, "more talk", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &s.help, NULL, "this help", NULL},
+	};
+	size_t count = sizeof(rows) / sizeof(rows[0]);
+	int at, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &at);
+
+	if (!err && s.help) {
+		printf("usage: %s\n\nWhere a Ruby program's time goes: samples of all its threads' "
+		       "stacks.\n\n",
+		       usage);
+		scry_opt_help(rows, count, stdout);
+		return 0;
+	}
+	if (!err)
+		err = check(&s, argc, argv, at);
+	if (err)
+		return SCRY_EXIT_USAGE;
+	scry_log_setup(s.quiet ? -1 : s.verbose ? 1 : 0, SCRY_LOG_COLOR_AUTO);
+	catch_signals();
+	err = run(&s);
+	return s.child ? program_status(&s, err) : status_of(err);
+}

@@ -1,0 +1,358 @@
+/* See samples.h. */
+#include "name/samples.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "vm/ruby_gvl.h"
+
+#define LIST_NS 20000000u /* the list of threads is read again after so long */
+#define ROWS_MAX (4u << 20)
+#define RESTS_SURE 2u /* ticks: who is in the VM's queue by then, or is not */
+
+struct key { /* hashed as bytes */
+	uint32_t thread, stack, state, reserved;
+};
+
+static uint64_t now_ns(clockid_t clock)
+{
+	struct timespec t = {0};
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scry_writer *writer)
+{
+	*s = (struct scry_samples){.ruby = ruby, .writer = writer};
+	scry_stacks_init(&s->stacks);
+	scry_intern_init(&s->keys, ROWS_MAX, ROWS_MAX * (sizeof(struct key) + 1ul));
+	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
+	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0)
+		return 0;
+	scry_samples_done(s);
+	return -ENOMEM;
+}
+
+void scry_samples_done(struct scry_samples *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		scry_task_close(&s->threads[i].task);
+	free(s->threads);
+	free(s->list);
+	free(s->waits);
+	free(s->rows);
+	free(s->named);
+	scry_intern_done(&s->keys);
+	scry_stacks_done(&s->stacks);
+	scry_symbols_done(&s->symbols);
+	scry_walk_done(&s->walk);
+	*s = (struct scry_samples){0};
+}
+
+/* --- threads ---------------------------------------------------------------------------------- */
+
+static void tell_thread(struct scry_samples *s, struct scry_samples_thread *t)
+{
+	struct scry_ev_thread ev = {.thread = ++s->numbers,
+				    .pid = (uint32_t)s->ruby->pid,
+				    .tid = (uint32_t)t->ruby.tid};
+	char name[32];
+
+	t->number = ev.thread;
+	scry_task_name(s->ruby->pid, t->ruby.tid, name, sizeof(name));
+	scry_writer_string(s->writer, name, strlen(name), &ev.name_str);
+	scry_writer_payload(s->writer, &(struct scry_event){.type = SCRY_EVENT_THREAD}, &ev,
+			    sizeof(ev));
+}
+
+static struct scry_samples_thread *find_thread(struct scry_samples *s,
+					       const struct scry_ruby_thread *ruby)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->threads[i].ruby.th == ruby->th && s->threads[i].ruby.tid == ruby->tid)
+			return &s->threads[i];
+	return NULL;
+}
+
+static int make_room(struct scry_samples *s)
+{
+	size_t room = s->room ? 2 * s->room : 16;
+	struct scry_samples_thread *threads = reallocarray(s->threads, room, sizeof(*threads));
+	struct scry_ruby_thread *list;
+	bool *waits;
+
+	if (!threads)
+		return -ENOMEM;
+	s->threads = threads;
+	list = reallocarray(s->list, room, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	s->list = list;
+	waits = reallocarray(s->waits, room, sizeof(*waits));
+	if (!waits)
+		return -ENOMEM;
+	s->waits = waits;
+	s->room = room;
+	return 0;
+}
+
+static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *ruby)
+{
+	struct scry_samples_thread *t;
+
+	if (s->count == s->room && make_room(s))
+		return -ENOMEM;
+	t = &s->threads[s->count++];
+	*t = (struct scry_samples_thread){.ruby = *ruby, .is_here = true};
+	scry_task_open(&t->task, s->ruby->pid, ruby->tid);
+	scry_task_read(&t->task, &t->now);
+	tell_thread(s, t);
+	return 0;
+}
+
+/* Who is there now. A list that changes while it is read is read at the next tick. */
+static int list_threads(struct scry_samples *s)
+{
+	struct scry_ruby_thread *list = NULL;
+	ssize_t n = scry_ruby_threads(s->ruby, &list);
+	size_t kept = 0;
+	int err = 0;
+
+	if (n < 0)
+		return n == -ENOTSUP || n == -EAGAIN ? 0 : (int)n;
+	for (size_t i = 0; i < s->count; i++)
+		s->threads[i].is_here = false;
+	for (ssize_t i = 0; i < n && !err; i++) {
+		struct scry_samples_thread *t = find_thread(s, &list[i]);
+
+		if (t)
+			t->is_here = true;
+		else
+			err = add_thread(s, &list[i]);
+	}
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->threads[i].is_here)
+			s->threads[kept++] = s->threads[i];
+		else
+			scry_task_close(&s->threads[i].task);
+	}
+	s->count = kept;
+	s->listed_ns = now_ns(CLOCK_MONOTONIC);
+	free(list);
+	return err;
+}
+
+/* --- one sample ------------------------------------------------------------------------------- */
+
+/* The stack of the walk, as a number of `stacks`; 0: no frame. A C method has its caller's place.
+ */
+static uint32_t intern_stack(struct scry_samples *s)
+{
+	struct scry_stack_frame frame = {0};
+
+	for (size_t i = s->walk.count; i > 0; i--) {
+		const struct scry_named_frame *f = &s->named[i - 1];
+		const struct scry_symbol *symbol = scry_symbols_get(&s->symbols, f->symbol);
+
+		if (!symbol || f->is_hidden)
+			continue;
+		if (!symbol->is_c) {
+			frame.path = symbol->path;
+			frame.line = f->line;
+		}
+		frame.label = symbol->name;
+		frame.flags = symbol->is_c ? SCRY_STACK_C : 0;
+		frame.parent = scry_stacks_add(&s->stacks, &frame);
+		if (!frame.parent)
+			return 0;
+	}
+	return frame.parent;
+}
+
+static const char *newest_name(const struct scry_samples *s)
+{
+	for (size_t i = 0; i < s->walk.count; i++) {
+		const struct scry_symbol *symbol =
+			scry_symbols_get(&s->symbols, s->named[i].symbol);
+
+		if (symbol && !s->named[i].is_hidden)
+			return scry_symbols_text(&s->symbols, symbol->name);
+	}
+	return "";
+}
+
+/* Walks and names; a stack of which a name cannot be read is taken once more. */
+static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
+{
+	for (int try = 0; try < 2; try++) {
+		uint64_t ec;
+
+		if (scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec))
+			ec = 0;
+		t->ruby.ec = ec; /* another one while a fiber runs */
+		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
+		s->sums.collects += s->walk.collects;
+		s->sums.dropped += s->walk.is_dropped;
+		t->stack = 0;
+		if (t->verdict > SCRY_WALK_REPAIRED) {
+			if (t->verdict == SCRY_WALK_EMPTY)
+				return;
+			continue;
+		}
+		if (scry_symbols_name(&s->symbols, s->ruby, &s->walk, s->named) == 0) {
+			t->stack = intern_stack(s);
+			t->state = scry_thread_state_named(t->state, newest_name(s));
+			return;
+		}
+		t->verdict = SCRY_WALK_REJECTED;
+	}
+}
+
+/* The row of the thread's stack and state, + 1; 0 at the limit. */
+static size_t row_of(struct scry_samples *s, const struct scry_samples_thread *t)
+{
+	struct key key = {t->number, t->stack, t->state, 0};
+	uint32_t id;
+
+	if (scry_intern_put(&s->keys, (const char *)&key, sizeof(key), &id))
+		return 0;
+	if (id > s->row_room) {
+		size_t room = s->row_room ? 2 * s->row_room : 1024;
+		struct scry_ev_samples *more = reallocarray(s->rows, room, sizeof(*more));
+
+		if (!more)
+			return 0;
+		s->rows = more;
+		s->row_room = room;
+	}
+	if (id > s->row_count) {
+		s->rows[id - 1] = (struct scry_ev_samples){.pid = (uint32_t)s->ruby->pid,
+							   .thread = t->number,
+							   .stack = t->stack,
+							   .state = t->state};
+		s->row_count = id;
+	}
+	return id;
+}
+
+/*
+ * What a thread has run between two samples was run with the stack of the one or the other: of the
+ * one at which it was running, half each where it was at both.
+ */
+static void count_cpu(struct scry_samples *s, struct scry_samples_thread *t, size_t row)
+{
+	uint64_t before = t->ran_ns / 2;
+
+	if (t->ran_before != t->now.is_running)
+		before = t->ran_before ? t->ran_ns : 0;
+	if (!t->row)
+		before = 0;
+	if (before)
+		s->rows[t->row - 1].cpu_ns += before;
+	s->rows[row - 1].cpu_ns += t->ran_ns - before;
+}
+
+static void count(struct scry_samples *s, struct scry_samples_thread *t, uint64_t wall_ns)
+{
+	size_t row = row_of(s, t);
+
+	s->sums.valid += t->verdict == SCRY_WALK_VALID || t->verdict == SCRY_WALK_EMPTY;
+	s->sums.repaired += t->verdict == SCRY_WALK_REPAIRED;
+	s->sums.rejected += t->verdict == SCRY_WALK_REJECTED;
+	if (row) {
+		s->rows[row - 1].count++;
+		s->rows[row - 1].wall_ns += wall_ns;
+		s->rows[row - 1].repaired += t->verdict == SCRY_WALK_REPAIRED;
+		count_cpu(s, t, row);
+	} else {
+		s->unrecorded++;
+	}
+	t->row = row;
+}
+
+/* Is it sure whether it waits for the VM's lock? */
+static bool is_settled(const struct scry_samples_thread *t)
+{
+	return t->now.nr != SYS_futex || t->rests > RESTS_SURE;
+}
+
+static void take_waiters(struct scry_samples *s)
+{
+	bool unsure = false;
+
+	for (size_t i = 0; i < s->count; i++) {
+		s->list[i] = s->threads[i].ruby;
+		unsure |= !is_settled(&s->threads[i]);
+	}
+	if (!unsure || s->count < 2 || scry_ruby_gvl_waiters(s->ruby, s->list, s->count, s->waits))
+		return;
+	for (size_t i = 0; i < s->count; i++)
+		if (!is_settled(&s->threads[i]) && s->waits[i] && !s->threads[i].now.is_running)
+			s->threads[i].state = SCRY_STATE_GVL;
+}
+
+int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
+{
+	uint64_t began = now_ns(CLOCK_MONOTONIC), root;
+	int err = 0;
+
+	if (began - s->listed_ns >= LIST_NS)
+		err = list_threads(s);
+	if (err)
+		return err;
+	scry_symbols_turn(&s->symbols);
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_samples_thread *t = &s->threads[i];
+		struct scry_task_now before = t->now;
+
+		t->ran_ns = 0;
+		t->ran_before = t->now.is_running;
+		if (t->has_last && scry_task_rests(&t->task, &t->now)) {
+			t->rests++;
+			s->sums.unchanged++;
+			continue;
+		}
+		scry_task_read(&t->task, &t->now);
+		t->state = scry_thread_state(&before, &t->now, false);
+		t->rests = 0;
+		take_stack(s, t);
+		t->has_last = t->verdict == SCRY_WALK_VALID;
+		if (t->now.run_ns > before.run_ns && !before.is_gone)
+			t->ran_ns = t->now.run_ns - before.run_ns;
+	}
+	take_waiters(s);
+	/* By the fd of its memory: is it still the same program? */
+	err = scry_mem_u64(&s->ruby->mem, s->ruby->bias + s->ruby->layout.vm_root, &root);
+	if (err)
+		return -ESRCH;
+	for (size_t i = 0; i < s->count; i++)
+		count(s, &s->threads[i], stands_ns);
+	s->sums.ticks++;
+	s->sums.busy_ns += now_ns(CLOCK_MONOTONIC) - began;
+	return 0;
+}
+
+int scry_samples_write(struct scry_samples *s)
+{
+	const struct scry_event head = {.type = SCRY_EVENT_SAMPLES};
+	uint32_t next = 1;
+	int err = 0;
+
+	for (size_t i = 0; i < s->row_count && !err; i++) {
+		struct scry_ev_samples ev = s->rows[i];
+
+		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer,
+					     &next);
+		err = scry_writer_payload(s->writer, &head, &ev, sizeof(ev));
+	}
+	s->sums.pid = (uint32_t)s->ruby->pid;
+	if (!err)
+		err = scry_writer_payload(s->writer,
+					  &(struct scry_event){.type = SCRY_EVENT_SAMPLING},
+					  &s->sums, sizeof(s->sums));
+	return err;
+}

@@ -1,0 +1,72 @@
+/*
+ * The sampler of a Ruby's stacks, from outside: at each tick every Ruby thread of every ractor, its
+ * stack and its state; the sums as SAMPLES events.
+ *
+ * Nothing is stopped, no lock is taken, nothing is written into the process. A thread that has not
+ * run since the tick before costs one small read; its sample is that of the tick before.
+ */
+#ifndef SCRY_NAME_SAMPLES_H
+#define SCRY_NAME_SAMPLES_H
+
+#include "base/map.h"
+#include "name/stacks.h"
+#include "name/thread_state.h"
+#include "rec/writer.h"
+#include "vm/ruby_symbol.h"
+
+struct scry_samples_thread {
+	struct scry_ruby_thread ruby;
+	uint32_t number; /* of its THREAD event */
+	bool is_here;	 /* in the list that is being read */
+	struct scry_task task;
+	struct scry_task_now now;
+	struct scry_walk_hint hint;
+	bool has_last; /* of what follows, from the tick before */
+	uint32_t stack;
+	enum scry_thread_state state;
+	enum scry_walk_verdict verdict;
+	unsigned int rests; /* ticks since it ran */
+	uint64_t ran_ns;    /* on a processor since the tick before */
+	bool ran_before;    /* it was running then */
+	size_t row;	    /* of the sample then, + 1; 0: none */
+};
+
+struct scry_samples_row {	     /* key and sums of one SAMPLES event */
+	struct scry_ev_samples sums; /* stack: a frame number of `stacks` */
+};
+
+struct scry_samples {
+	struct scry_ruby *ruby;
+	struct scry_writer *writer;
+	struct scry_symbols symbols;
+	struct scry_stacks stacks;
+	struct scry_walk walk;
+	struct scry_named_frame *named;
+	struct scry_samples_thread *threads;
+	struct scry_ruby_thread *list; /* of the same size: for the question who waits */
+	bool *waits;
+	size_t count, room;
+	uint32_t numbers;	      /* THREAD events written */
+	struct scry_ev_samples *rows; /* sums; stack: a frame number of `stacks` */
+	size_t row_count, row_room;
+	struct scry_intern keys; /* {thread, stack, state} -> row + 1 */
+	uint64_t listed_ns;	 /* when the list of threads was read */
+	uint64_t tick_ns;	 /* asked for */
+	struct scry_ev_sampling sums;
+	uint64_t unrecorded; /* samples beyond the limit of rows */
+};
+
+/* `ruby` and `writer` stay the caller's. 0 or -errno. */
+int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scry_writer *writer);
+void scry_samples_done(struct scry_samples *s);
+
+/*
+ * One look at all threads, each sample stands for `stands_ns`. 0; -ESRCH: the process, or its
+ * program, is gone: what this call has read is not counted; or -errno.
+ */
+int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns);
+
+/* STACK, SAMPLES and SAMPLING events. 0 or -errno. */
+int scry_samples_write(struct scry_samples *s);
+
+#endif

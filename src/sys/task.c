@@ -1,0 +1,167 @@
+/* See task.h. */
+#include "sys/task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int open_file(pid_t pid, pid_t tid, const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+void scry_task_open(struct scry_task *task, pid_t pid, pid_t tid)
+{
+	*task = (struct scry_task){
+		.pid = pid,
+		.tid = tid,
+		.syscall_fd = open_file(pid, tid, "syscall"),
+		.schedstat_fd = open_file(pid, tid, "schedstat"),
+	};
+}
+
+void scry_task_close(struct scry_task *task)
+{
+	if (task->syscall_fd >= 0)
+		close(task->syscall_fd);
+	if (task->schedstat_fd >= 0)
+		close(task->schedstat_fd);
+	task->syscall_fd = task->schedstat_fd = -1;
+}
+
+static bool read_text(int fd, char *buf, size_t size)
+{
+	ssize_t n = fd < 0 ? -1 : pread(fd, buf, size - 1, 0);
+
+	buf[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+/* "run_ns wait_ns switches" */
+static bool numbers(const char *text, struct scry_task_now *ret)
+{
+	char *at;
+
+	ret->run_ns = strtoull(text, &at, 10);
+	ret->wait_ns = strtoull(at, &at, 10);
+	if (*at != ' ')
+		return false;
+	ret->switches = strtoull(at, &at, 10);
+	return true;
+}
+
+bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *before)
+{
+	struct scry_task_now now = {0};
+	char text[96];
+
+	return !before->is_running && !before->is_gone && before->nr != -2 &&
+	       read_text(task->schedstat_fd, text, sizeof(text)) && numbers(text, &now) &&
+	       now.switches == before->switches && now.run_ns == before->run_ns;
+}
+
+void scry_task_read(const struct scry_task *task, struct scry_task_now *ret)
+{
+	char text[256];
+
+	*ret = (struct scry_task_now){.nr = -2};
+	if (!read_text(task->schedstat_fd, text, sizeof(text)) || !numbers(text, ret)) {
+		ret->is_gone = true;
+		return;
+	}
+	if (!read_text(task->syscall_fd, text, sizeof(text)))
+		return;
+	ret->is_running = strncmp(text, "running", 7) == 0;
+	if (!ret->is_running && sscanf(text,
+				       "%" SCNd64 " 0x%" SCNx64 " 0x%" SCNx64 " 0x%" SCNx64
+				       " 0x%" SCNx64 " 0x%" SCNx64 " 0x%" SCNx64,
+				       &ret->nr, &ret->args[0], &ret->args[1], &ret->args[2],
+				       &ret->args[3], &ret->args[4], &ret->args[5]) < 1)
+		ret->nr = -2;
+}
+
+void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size)
+{
+	int fd = open_file(pid, tid, "comm");
+
+	read_text(fd, buf, size);
+	buf[strcspn(buf, "\n")] = '\0';
+	if (fd >= 0)
+		close(fd);
+}
+
+#define ROW(name, fd, timeout_arg, kind)                                \
+	{                                                               \
+		SYS_##name, #name, fd, timeout_arg, SCRY_TIMEOUT_##kind \
+	}
+
+static const struct scry_syscall rows[] = {
+	ROW(read, 0, -1, NONE),
+	ROW(write, 0, -1, NONE),
+	ROW(readv, 0, -1, NONE),
+	ROW(writev, 0, -1, NONE),
+	ROW(pread64, 0, -1, NONE),
+	ROW(pwrite64, 0, -1, NONE),
+	ROW(preadv, 0, -1, NONE),
+	ROW(pwritev, 0, -1, NONE),
+	ROW(open, -1, -1, NONE),
+	ROW(openat, -1, -1, NONE),
+	ROW(poll, -1, 2, MS),
+	ROW(ppoll, -1, 2, TIMESPEC),
+	ROW(select, -1, 4, TIMEVAL),
+	ROW(pselect6, -1, 4, TIMESPEC),
+	ROW(epoll_wait, 0, 3, MS),
+	ROW(epoll_pwait, 0, 3, MS),
+	ROW(epoll_pwait2, 0, 3, TIMESPEC),
+	ROW(nanosleep, -1, 0, TIMESPEC),
+	ROW(clock_nanosleep, -1, 2, NANOSLEEP),
+	ROW(futex, -1, 3, FUTEX),
+	ROW(accept, 0, -1, NONE),
+	ROW(accept4, 0, -1, NONE),
+	ROW(connect, 0, -1, NONE),
+	ROW(recvfrom, 0, -1, NONE),
+	ROW(recvmsg, 0, -1, NONE),
+	ROW(sendto, 0, -1, NONE),
+	ROW(sendmsg, 0, -1, NONE),
+	ROW(wait4, -1, -1, NONE),
+	ROW(waitid, -1, -1, NONE),
+	ROW(flock, 0, -1, NONE),
+	ROW(fcntl, 0, -1, NONE),
+	ROW(fsync, 0, -1, NONE),
+	ROW(fdatasync, 0, -1, NONE),
+	ROW(ioctl, 0, -1, NONE),
+	ROW(pause, -1, -1, NONE),
+	ROW(rt_sigsuspend, -1, -1, NONE),
+	ROW(rt_sigtimedwait, -1, 2, TIMESPEC),
+	ROW(splice, 0, -1, NONE),
+	ROW(sendfile, 0, -1, NONE),
+	ROW(unlink, -1, -1, NONE),
+	ROW(rename, -1, -1, NONE),
+	ROW(stat, -1, -1, NONE),
+	ROW(newfstatat, -1, -1, NONE),
+	ROW(statx, -1, -1, NONE),
+	ROW(getdents64, 0, -1, NONE),
+	ROW(munmap, -1, -1, NONE),
+	ROW(mmap, -1, -1, NONE),
+	ROW(madvise, -1, -1, NONE),
+	ROW(io_getevents, -1, -1, NONE),
+	ROW(io_uring_enter, 0, -1, NONE),
+	ROW(restart_syscall, -1, -1, NONE),
+	ROW(exit, -1, -1, NONE),
+};
+
+const struct scry_syscall *scry_syscall_find(int64_t nr)
+{
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].nr == nr)
+			return &rows[i];
+	return NULL;
+}

@@ -1,0 +1,59 @@
+/*
+ * What one task (kernel thread) of a process does now, as the kernel says: /proc/PID/task/TID.
+ *
+ * Reading stops nobody. `syscall` needs the right to trace; where it is refused, only the letter is
+ * known.
+ */
+#ifndef SCRY_SYS_TASK_H
+#define SCRY_SYS_TASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct scry_task {
+	pid_t pid, tid;
+	int syscall_fd, schedstat_fd; /* -1: not readable */
+};
+
+struct scry_task_now {
+	bool is_gone;
+	bool is_running; /* on a processor, or ready to be */
+	int64_t nr;	 /* system call in which it waits; -1: waits outside one (page fault); -2:
+			    not known, or running */
+	uint64_t args[6];
+	uint64_t run_ns, wait_ns; /* so far: on a processor; ready, but on none */
+	uint64_t switches;	  /* how often it was put on a processor */
+};
+
+/* Opens the files; never fails: a task that is gone reads as such. */
+void scry_task_open(struct scry_task *task, pid_t pid, pid_t tid);
+void scry_task_close(struct scry_task *task);
+void scry_task_read(const struct scry_task *task, struct scry_task_now *ret);
+
+/* The same, when it was not running at `before` and has not run since: then everything of it is as
+ * it was. False: something may have changed, and nothing was stored. One small read. */
+bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *before);
+
+/* Its name (/proc/PID/task/TID/comm), "" when it is gone. */
+void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size);
+
+/* A system call, and what its arguments say about waiting. */
+struct scry_syscall {
+	int nr;
+	const char *name;
+	int8_t fd_arg;	    /* -1: none */
+	int8_t timeout_arg; /* -1: none */
+	enum {
+		SCRY_TIMEOUT_NONE,
+		SCRY_TIMEOUT_MS,       /* a number */
+		SCRY_TIMEOUT_TIMESPEC, /* relative */
+		SCRY_TIMEOUT_TIMEVAL,
+		SCRY_TIMEOUT_NANOSLEEP, /* clock, flags: relative, or absolute with flag 1 */
+		SCRY_TIMEOUT_FUTEX,	/* absolute for FUTEX_WAIT_BITSET */
+	} timeout;
+};
+/* The row of system call `nr`, NULL when it is none of those in which programs wait. */
+const struct scry_syscall *scry_syscall_find(int64_t nr);
+
+#endif

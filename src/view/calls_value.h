@@ -1,0 +1,42 @@
+/*
+ * Arguments and results as ltrace shows them, by a prototype (proto/type.h) and what was recorded:
+ * as text, or as values for JSON.
+ */
+#ifndef SCRY_VIEW_CALLS_VALUE_H
+#define SCRY_VIEW_CALLS_VALUE_H
+
+#include "base/buf.h"
+#include "view/calls_image.h"
+#include "view/doc.h"
+
+struct scry_call_values {	       /* zeroed: empty */
+	struct scry_doc_value *values; /* their texts are owned */
+	size_t count, room;
+	bool failed;
+};
+void scry_call_values_done(struct scry_call_values *v);
+
+/* One of the two is where it goes to. */
+struct scry_call_out {
+	struct scry_buf *text;
+	struct scry_call_values *values;
+};
+
+/*
+ * The arguments [from, to) of the prototype, with ", " between, also before the first one where
+ * *need_comma says that something was shown before. Those that a format names come with `to` at
+ * least the number of arguments.
+ */
+void scry_call_show_args(const struct scry_call_image *image, const struct scry_proto *proto,
+			 uint32_t from, uint32_t to, bool *need_comma,
+			 const struct scry_call_out *out);
+/* image->ret is there. */
+void scry_call_show_result(const struct scry_call_image *image, const struct scry_proto *proto,
+			   const struct scry_call_out *out);
+
+/* "1.000600", in seconds from nanoseconds; a number with at least so many digits: lines have many,
+ * and printf would take longer than all the rest. */
+void scry_call_put_seconds(struct scry_buf *buf, uint64_t ns);
+void scry_call_put_u64(struct scry_buf *buf, uint64_t value, unsigned int digits);
+
+#endif

@@ -1,0 +1,498 @@
+/*
+ * The stacks view: which lines take the time. Rows are lines, with their own time and with that of
+ * what they call; with --stacks, whole stacks.
+ *
+ * A line that is on a stack several times (recursion) gets its time once. What is shown is the
+ * weight that was asked for: all time, time on a processor, or time waiting for the VM's lock.
+ */
+#include "view/stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "view/frames.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+#include "view/view.h"
+
+#define NAMES_MAX (4u << 20)
+#define NAMES_BYTES (512u << 20)
+#define PLACES_MAX (8u << 20)
+
+struct sample {
+	uint32_t stack; /* frame id; 0: no frame is known */
+	uint32_t pid, thread, state;
+	uint64_t count, wall_ns, cpu_ns;
+};
+
+struct place { /* hashed as bytes; a frame without its callers */
+	uint32_t file, line, method, flags;
+};
+
+struct row {
+	uint64_t self_ns, total_ns, samples;
+	uint64_t state_ns[SCRY_STATES];
+	uint32_t stamp; /* last sample that was added to total */
+	uint32_t id;	/* of its place, or frame */
+};
+
+struct stacks {
+	struct scry_reader *reader;
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+	struct scry_honesty honesty;
+	struct scry_intern names, places;
+	struct scry_frames frames;
+	struct sample *samples;
+	size_t count, room;
+	struct scry_ev_sampling sums;
+	uint32_t sampled; /* processes */
+	struct row *rows;
+	size_t row_count;
+	uint64_t total_ns;
+	struct scry_doc_frame *scratch;
+	size_t scratch_room;
+	struct scry_buf line;
+};
+
+static uint64_t weight_of(const struct stacks *v, const struct sample *s)
+{
+	if (v->opts->times.cpu)
+		return s->cpu_ns;
+	if (v->opts->times.gvl)
+		return s->state == SCRY_STATE_GVL ? s->wall_ns : 0;
+	return s->wall_ns;
+}
+
+static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
+{
+	if (v->opts->pid && v->opts->pid != e->pid)
+		return 0;
+	if (v->count == v->room) {
+		size_t room = v->room ? 2 * v->room : 1024;
+		struct sample *more = reallocarray(v->samples, room, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		v->samples = more;
+		v->room = room;
+	}
+	v->samples[v->count++] = (struct sample){
+		.stack = scry_frames_find(&v->frames, e->stack),
+		.pid = e->pid,
+		.thread = e->thread,
+		.state = e->state < SCRY_STATES ? e->state : SCRY_STATE_UNKNOWN,
+		.count = e->count,
+		.wall_ns = e->wall_ns,
+		.cpu_ns = e->cpu_ns,
+	};
+	return 0;
+}
+
+static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
+{
+	v->sampled++;
+	v->sums.rate = e->rate;
+	v->sums.ticks += e->ticks;
+	v->sums.missed += e->missed;
+	v->sums.valid += e->valid;
+	v->sums.repaired += e->repaired;
+	v->sums.rejected += e->rejected;
+	v->sums.unchanged += e->unchanged;
+	v->sums.dropped += e->dropped;
+	v->sums.collects += e->collects;
+	v->sums.sampler_ns += e->sampler_ns;
+	v->sums.busy_ns += e->busy_ns;
+}
+
+static int read_all(struct stacks *v)
+{
+	const struct scry_event *event;
+	int got, err = 0;
+
+	while (!err && (got = scry_reader_next(v->reader, &event)) > 0) {
+		scry_honesty_event(&v->honesty, event);
+		if (event->type == SCRY_EVENT_STACK)
+			scry_frames_event(&v->frames, &v->names, v->reader,
+					  (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_SAMPLES)
+			err = add_sample(v, (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_SAMPLING)
+			add_sums(v, (const void *)(event + 1));
+	}
+	if (err)
+		return scry_fail(err, "no memory for the report");
+	return got < 0 ? got : 0;
+}
+
+/* --- totals ----------------------------------------------------------------------------------- */
+
+static void push_totals(struct stacks *v)
+{
+	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
+	uint64_t watched = v->honesty.watched_ns, rate = 0;
+
+	for (size_t i = 0; i < v->count; i++) {
+		state_ns[v->samples[i].state] += v->samples[i].wall_ns;
+		wall_ns += v->samples[i].wall_ns;
+		cpu_ns += v->samples[i].cpu_ns;
+		samples += v->samples[i].count;
+	}
+	if (watched)
+		rate = (uint64_t)((double)v->sums.ticks * 1e9 / (double)watched + 0.5);
+	const struct scry_pair pairs[] = {
+		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
+		{"valid", "valid: two equal collects", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.valid)},
+		{"repaired", "repaired: only what two collects had in common", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.repaired)},
+		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.rejected)},
+		{"dropped", "newest frames on their way in or out, left out", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.dropped)},
+		{"ticks", "looks at all threads", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.ticks)},
+		{"missed", "looks missed: scry was late", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.missed)},
+		{"rate_asked", "looks a second asked for", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.rate)},
+		{"rate_achieved", "looks a second achieved", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(rate)},
+		{"sampler_cpu_ns", "s of processor time that scry used", SCRY_CELL_TIME, 0,
+		 scry_cell_number(v->sums.sampler_ns)},
+		{"wall_ns", "s of all threads", SCRY_CELL_TIME, 0, scry_cell_number(wall_ns)},
+		{"cpu_ns", "s on a processor, as the kernel counts", SCRY_CELL_TIME, 0,
+		 scry_cell_number(cpu_ns)},
+		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_CPU])},
+		{"state_runnable_ns", "s ready, but on no processor", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_RUNNABLE])},
+		{"state_gvl_ns", "s waiting for the GVL", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_GVL])},
+		{"state_blocked_ns", "s blocked", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_BLOCKED])},
+		{"state_sleeping_ns", "s sleeping", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
+		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
+	};
+
+	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+/* --- rows ------------------------------------------------------------------------------------- */
+
+static uint32_t place_of(struct stacks *v, uint32_t frame_id)
+{
+	struct scry_frame frame = scry_frames_get(&v->frames, frame_id);
+	struct place place = {frame.file, frame.line, frame.method, frame.flags};
+	uint32_t id = 0;
+
+	scry_intern_put(&v->places, (const char *)&place, sizeof(place), &id);
+	return id;
+}
+
+static struct row *row_at(struct stacks *v, uint32_t id)
+{
+	if (id >= v->row_count) {
+		size_t room = v->row_count ? v->row_count : 1024;
+		struct row *more;
+
+		while (room <= id)
+			room *= 2;
+		more = reallocarray(v->rows, room, sizeof(*more));
+		if (!more)
+			return NULL;
+		memset(more + v->row_count, 0, (room - v->row_count) * sizeof(*more));
+		v->rows = more;
+		v->row_count = room;
+	}
+	v->rows[id].id = id;
+	return &v->rows[id];
+}
+
+/* The sample's time to every place on its stack, once each; its own to the newest. */
+static int add_to_places(struct stacks *v, uint32_t stamp, const struct sample *s, uint64_t ns)
+{
+	for (uint32_t at = s->stack, newest = 1; at; newest = 0) {
+		struct row *row = row_at(v, place_of(v, at));
+
+		if (!row)
+			return -ENOMEM;
+		if (newest) {
+			row->self_ns += ns;
+			row->samples += s->count;
+		}
+		if (row->stamp != stamp)
+			row->total_ns += ns;
+		row->stamp = stamp;
+		at = scry_frames_get(&v->frames, at).parent;
+	}
+	return 0;
+}
+
+static int make_rows(struct stacks *v)
+{
+	for (size_t i = 0; i < v->count; i++) {
+		const struct sample *s = &v->samples[i];
+		uint64_t ns = weight_of(v, s);
+		struct row *row;
+
+		v->total_ns += ns;
+		if (!ns)
+			continue;
+		if (!v->opts->stacks && s->stack) {
+			if (add_to_places(v, (uint32_t)i + 1, s, ns))
+				return -ENOMEM;
+			continue;
+		}
+		row = row_at(v, v->opts->stacks ? s->stack : 0);
+		if (!row)
+			return -ENOMEM;
+		row->self_ns += ns;
+		row->total_ns += ns;
+		row->samples += s->count;
+		row->state_ns[s->state] += ns;
+	}
+	return 0;
+}
+
+static int by_time(const void *left, const void *right)
+{
+	const struct row *a = left, *b = right;
+
+	if (a->self_ns != b->self_ns)
+		return a->self_ns < b->self_ns ? 1 : -1;
+	if (a->total_ns != b->total_ns)
+		return a->total_ns < b->total_ns ? 1 : -1;
+	return (a->id > b->id) - (a->id < b->id);
+}
+
+static struct scry_cell text_cell(const struct stacks *v, uint32_t id)
+{
+	size_t length = 0;
+	const char *bytes = id ? scry_intern_get(&v->names, id, &length) : NULL;
+
+	return scry_cell_text(bytes, length);
+}
+
+static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
+{
+	return scry_cell_number(
+		v->total_ns ? (uint64_t)(1000.0 * (double)ns / (double)v->total_ns + 0.5) : 0);
+}
+
+static struct place place_at(const struct stacks *v, const struct row *row)
+{
+	struct scry_frame frame;
+	struct place place = {0};
+	const char *bytes;
+
+	if (v->opts->stacks) {
+		frame = scry_frames_get(&v->frames, row->id);
+		return (struct place){frame.file, frame.line, frame.method, frame.flags};
+	}
+	bytes = scry_intern_get(&v->places, row->id, NULL);
+	if (bytes)
+		memcpy(&place, bytes, sizeof(place));
+	return place;
+}
+
+/* The callers of a stack's newest frame, outermost first. */
+static struct scry_cell callers_cell(struct stacks *v, uint32_t stack)
+{
+	uint32_t first = scry_frames_get(&v->frames, stack).parent, id;
+	size_t depth = 0, at;
+
+	for (id = first; id; id = scry_frames_get(&v->frames, id).parent)
+		depth++;
+	if (depth > v->scratch_room) {
+		void *more = reallocarray(v->scratch, depth, sizeof(*v->scratch));
+
+		if (!more)
+			return scry_cell_unknown();
+		v->scratch = more;
+		v->scratch_room = depth;
+	}
+	for (id = first, at = depth; id; at--) {
+		struct scry_frame frame = scry_frames_get(&v->frames, id);
+		struct scry_cell file = text_cell(v, frame.file);
+		struct scry_cell method = text_cell(v, frame.method);
+
+		v->scratch[at - 1] = (struct scry_doc_frame){
+			.file = file.bytes,
+			.file_length = file.length,
+			.method = method.bytes,
+			.method_length = method.length,
+			.line = frame.line,
+			.is_c = frame.flags & SCRY_STACK_C,
+		};
+		id = frame.parent;
+	}
+	return (struct scry_cell){.frames = v->scratch, .number = depth};
+}
+
+static void put_place(const struct stacks *v, const struct place *p, struct scry_buf *buf)
+{
+	struct scry_cell file = text_cell(v, p->file), method = text_cell(v, p->method);
+
+	if (!p->method) {
+		scry_buf_printf(buf, "(no frame known)");
+		return;
+	}
+	scry_buf_append(buf, file.bytes, file.bytes ? file.length : 0);
+	if (p->line)
+		scry_buf_printf(buf, ":%u", p->line);
+	scry_buf_append(buf, "  ", file.bytes ? 2 : 0);
+	scry_buf_append(buf, method.bytes, method.length);
+	if (p->flags & SCRY_STACK_C)
+		scry_buf_append(buf, " (C)", 4);
+}
+
+enum {
+	C_SELF_PERCENT,
+	C_SELF,
+	C_TOTAL_PERCENT,
+	C_TOTAL,
+	C_SAMPLES,
+	C_TEXT,
+	C_STACK,
+	C_FILE,
+	C_LINE,
+	C_METHOD,
+	C_IS_C,
+	C_STATES,
+	COLUMNS = C_STATES + SCRY_STATES
+};
+
+static void push_row(struct stacks *v, const struct row *row)
+{
+	struct place place = place_at(v, row);
+	struct scry_cell cells[COLUMNS] = {
+		[C_SELF_PERCENT] = tenths(v, row->self_ns),
+		[C_SELF] = scry_cell_number(row->self_ns),
+		[C_TOTAL_PERCENT] = tenths(v, row->total_ns),
+		[C_TOTAL] = scry_cell_number(row->total_ns),
+		[C_SAMPLES] = scry_cell_number(row->samples),
+		[C_TEXT] = scry_cell_text(scry_buf_str(&v->line), v->line.len),
+		[C_FILE] = text_cell(v, place.file),
+		[C_LINE] = scry_cell_known(place.line, place.line),
+		[C_METHOD] = text_cell(v, place.method),
+		[C_IS_C] = scry_cell_number((place.flags & SCRY_STACK_C) != 0),
+	};
+
+	cells[C_STACK] = v->opts->stacks ? callers_cell(v, row->id) : scry_cell_unknown();
+	for (int i = 0; i < SCRY_STATES; i++)
+		cells[C_STATES + i] = scry_cell_number(row->state_ns[i]);
+	v->doc->ops->row(v->doc, cells);
+}
+
+static int push_rows(struct stacks *v)
+{
+	uint64_t top = v->opts->top, shown = 0, left = 0;
+	struct scry_grep grep;
+	int err = scry_grep_init(&grep, v->opts->grep);
+
+	if (err)
+		return err;
+	if (top == SCRY_VIEW_TOP_DEFAULT)
+		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
+	qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
+	for (size_t i = 0; i < v->row_count; i++) {
+		const struct row *row = &v->rows[i];
+		struct place place;
+
+		if (!row->total_ns)
+			continue;
+		place = place_at(v, row);
+		scry_buf_clear(&v->line);
+		put_place(v, &place, &v->line);
+		if (!scry_grep_matches(&grep, scry_buf_str(&v->line)))
+			continue;
+		if (top && shown == top) {
+			left++;
+			continue;
+		}
+		shown++;
+		push_row(v, row);
+	}
+	if (left)
+		scry_doc_remark(v->doc, "%llu more rows are not shown; --top 0 shows them",
+				(unsigned long long)left);
+	scry_grep_done(&grep);
+	return 0;
+}
+
+static int push(struct stacks *v)
+{
+	static const struct scry_column lines[COLUMNS] = {
+		{"% own", NULL, SCRY_CELL_TENTHS, false},
+		{"own s", "self_ns", SCRY_CELL_TIME, false},
+		{"% with callees", NULL, SCRY_CELL_TENTHS, false},
+		{"s", "total_ns", SCRY_CELL_TIME, false},
+		{"samples", "samples", SCRY_CELL_COUNT, false},
+		{"file:line  method", NULL, SCRY_CELL_TEXT, true},
+		{NULL, NULL, SCRY_CELL_FRAMES, false},
+		{NULL, "file", SCRY_CELL_TEXT, false},
+		{NULL, "line", SCRY_CELL_NUMBER, false},
+		{NULL, "method", SCRY_CELL_TEXT, false},
+		{NULL, "is_c", SCRY_CELL_BOOL, false},
+	};
+	static const struct scry_column stacks[COLUMNS] = {
+		{"%", NULL, SCRY_CELL_TENTHS, false},
+		{"s", "self_ns", SCRY_CELL_TIME, false},
+		{NULL, NULL, SCRY_CELL_TENTHS, false},
+		{NULL, NULL, SCRY_CELL_TIME, false},
+		{"samples", "samples", SCRY_CELL_COUNT, false},
+		{"newest frame of the stack", NULL, SCRY_CELL_TEXT, true},
+		{NULL, "stack", SCRY_CELL_FRAMES, false},
+		{NULL, "file", SCRY_CELL_TEXT, false},
+		{NULL, "line", SCRY_CELL_NUMBER, false},
+		{NULL, "method", SCRY_CELL_TEXT, false},
+		{NULL, "is_c", SCRY_CELL_BOOL, false},
+		{NULL, "unknown_ns", SCRY_CELL_COUNT, false},
+		{NULL, "cpu_ns", SCRY_CELL_COUNT, false},
+		{NULL, "runnable_ns", SCRY_CELL_COUNT, false},
+		{NULL, "gvl_ns", SCRY_CELL_COUNT, false},
+		{NULL, "blocked_ns", SCRY_CELL_COUNT, false},
+		{NULL, "sleeping_ns", SCRY_CELL_COUNT, false},
+	};
+	int err;
+
+	scry_honesty_close(&v->honesty);
+	v->honesty.noun = "samples";
+	v->honesty.shown = v->sums.valid + v->sums.repaired + v->sums.rejected;
+	scry_honesty_push(&v->honesty, v->doc);
+	push_totals(v);
+	err = make_rows(v);
+	if (err)
+		return scry_fail(err, "no memory for the report");
+	v->doc->weight = "self_ns";
+	scry_doc_table(v->doc, v->opts->stacks ? stacks : lines, COLUMNS);
+	return push_rows(v);
+}
+
+int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *opts,
+		     struct scry_doc *doc)
+{
+	struct stacks v = {.reader = reader, .opts = opts, .doc = doc};
+	int err;
+
+	scry_honesty_init(&v.honesty, reader);
+	scry_intern_init(&v.names, NAMES_MAX, NAMES_BYTES);
+	scry_intern_init(&v.places, PLACES_MAX, PLACES_MAX * (sizeof(struct place) + 1ul));
+	scry_frames_init(&v.frames);
+	err = read_all(&v);
+	if (!err)
+		err = push(&v);
+	scry_buf_done(&v.line);
+	scry_frames_done(&v.frames);
+	scry_intern_done(&v.places);
+	scry_intern_done(&v.names);
+	free(v.samples);
+	free(v.rows);
+	free(v.scratch);
+	return err;
+}

@@ -1,0 +1,19 @@
+/*
+ * Who waits for the VM's lock (GVL), read from outside.
+ *
+ * No offset is learned for it. Each ractor (to 2.7 the vm) keeps those that wait in a ring whose
+ * head lies in its struct and whose nodes lie in the threads' structs, all at one offset, which is
+ * not that of the list of threads. Nothing else is such a ring, and where it is found somebody
+ * waits.
+ */
+#ifndef SCRY_VM_RUBY_GVL_H
+#define SCRY_VM_RUBY_GVL_H
+
+#include "vm/ruby.h"
+
+/* Sets ret_waits[i] for each of `count` threads. A ring that changes while it is read counts as
+ * not there: a thread on its way in or out. 0 or -errno. */
+int scry_ruby_gvl_waiters(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
+			  size_t count, bool *ret_waits);
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * Names control frames. See ruby_symbol.h.
+ *
+ * All symbols of a stack are checked by one system call: of each the iseq, its body's head and its
+ * method entry.
+ */
+#include "vm/ruby_symbol.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vm/ruby_value.h"
+
+#define SYMBOLS_MAX (1u << 20)
+#define LINES_MAX (4u << 20)
+#define NAMES_BYTES (256u << 20)
+#define HEAD_MAX 256u /* bytes of a body's head that are read */
+#define ENTRY_BYTES 48u
+#define NAME_MAX_BYTES 1024
+
+enum { W_BODY, W_ENCODED, W_SIZE, W_PATH, W_LABEL, W_LINE, W_INSNS, W_ENTRY };
+
+_Static_assert(W_ENTRY + 5 <= 12, "words of a symbol");
+
+struct look { /* the bytes that are compared */
+	uint8_t iseq[24], body[HEAD_MAX], entry[ENTRY_BYTES];
+};
+
+int scry_symbols_init(struct scry_symbols *s)
+{
+	*s = (struct scry_symbols){.turn = 1, .room = 256};
+	scry_intern_init(&s->names, SYMBOLS_MAX, NAMES_BYTES);
+	scry_map_init(&s->ids, SYMBOLS_MAX);
+	scry_map_init(&s->lines, LINES_MAX);
+	s->rows = calloc(s->room, sizeof(*s->rows));
+	s->checked = calloc(s->room, sizeof(*s->checked));
+	if (s->rows && s->checked)
+		return 0;
+	scry_symbols_done(s);
+	return -ENOMEM;
+}
+
+void scry_symbols_done(struct scry_symbols *s)
+{
+	scry_intern_done(&s->names);
+	scry_map_done(&s->ids);
+	scry_map_done(&s->lines);
+	free(s->rows);
+	free(s->checked);
+	*s = (struct scry_symbols){0};
+}
+
+void scry_symbols_turn(struct scry_symbols *s)
+{
+	s->turn++;
+}
+
+const struct scry_symbol *scry_symbols_get(const struct scry_symbols *s, uint32_t id)
+{
+	return id && id <= s->count ? &s->rows[id - 1] : NULL;
+}
+
+const char *scry_symbols_text(const struct scry_symbols *s, uint32_t name)
+{
+	const char *text = scry_intern_get(&s->names, name, NULL);
+
+	return text ? text : "";
+}
+
+static uint64_t word_at(const uint8_t *bytes, uint32_t at)
+{
+	uint64_t word;
+
+	memcpy(&word, bytes + at, sizeof(word));
+	return word;
+}
+
+static size_t head_size(const struct scry_ruby_layout *l)
+{
+	uint32_t most = l->body_encoded,
+		 at[] = {l->body_size, l->body_path, l->body_label, l->body_first_line,
+			 l->body_insns_info + l->insns_succ};
+
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
+		most = at[i] > most ? at[i] : most;
+	return most + 8 <= HEAD_MAX ? most + 8 : HEAD_MAX;
+}
+
+/* The pieces of one symbol: its iseq, its body as it was last known, its entry. */
+static size_t add_spans(const struct scry_ruby *ruby, const struct scry_symbol *symbol,
+			struct look *look, struct scry_mem_span *spans)
+{
+	size_t n = 0;
+
+	memset(look, 0, sizeof(*look));
+	if (symbol->iseq) {
+		spans[n++] = (struct scry_mem_span){symbol->iseq, look->iseq, 24, false};
+		spans[n++] = (struct scry_mem_span){symbol->code.body, look->body,
+						    head_size(&ruby->layout), false};
+	}
+	if (symbol->entry >= SCRY_RUBY_NIL_MAX && symbol->entry % 8 == 0)
+		spans[n++] = (struct scry_mem_span){symbol->entry, look->entry, ENTRY_BYTES, false};
+	return n;
+}
+
+/* The words by which it is known again. */
+static void words_of(const struct scry_ruby_layout *l, const struct look *look, uint64_t ret[12])
+{
+	memset(ret, 0, 12 * sizeof(*ret));
+	ret[W_BODY] = word_at(look->iseq, l->iseq_body);
+	ret[W_ENCODED] = word_at(look->body, l->body_encoded);
+	ret[W_SIZE] = (uint32_t)word_at(look->body, l->body_size);
+	ret[W_PATH] = word_at(look->body, l->body_path);
+	ret[W_LABEL] = word_at(look->body, l->body_label);
+	ret[W_LINE] = (uint32_t)word_at(look->body, l->body_first_line);
+	ret[W_INSNS] = word_at(look->body, l->body_insns_info + l->insns_entries) ^
+		       word_at(look->body, l->body_insns_info + l->insns_succ) << 1;
+	for (uint32_t i = 0; i < 5; i++)
+		ret[W_ENTRY + i] = word_at(look->entry, 8 + 8 * i);
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static uint32_t intern(struct scry_symbols *s, const char *text)
+{
+	uint32_t id = 0;
+
+	scry_intern_put(&s->names, text, strlen(text), &id);
+	return id;
+}
+
+/* "Foo#" or "Foo." for the class in which the entry is defined; "" when it has no name. */
+static void owner_prefix(const struct scry_ruby *ruby, uint64_t entry, char *buf, size_t size)
+{
+	static const char single[] = "#<Class:";
+	char name[NAME_MAX_BYTES];
+	uint64_t owner;
+	size_t n;
+
+	buf[0] = '\0';
+	if (!entry || !ruby->layout.me_owner ||
+	    scry_mem_u64(&ruby->mem, entry + ruby->layout.me_owner, &owner) ||
+	    scry_ruby_class_name(ruby, owner, name, sizeof(name)))
+		return;
+	n = strlen(name);
+	if (strncmp(name, "#<", 2) != 0) {
+		snprintf(buf, size, "%.*s#", (int)size - 2, name);
+	} else if (strncmp(name, single, 8) == 0 && name[n - 1] == '>' && name[8] != '#' &&
+		   name[8] != '0') {
+		snprintf(buf, size, "%.*s.", (int)(n - 9), name + 8);
+	}
+}
+
+/* The label with the class put before the method: "block in baz" -> "block in Foo#baz". */
+static void qualify(const char *label, const char *prefix, char *buf, size_t size)
+{
+	static const char *const leads[] = {"block in ", "rescue in ", "ensure in ", "block (",
+					    "eval in "};
+	const char *method = label, *at;
+
+	for (bool more = true; more;) {
+		more = false;
+		for (size_t i = 0; i < sizeof(leads) / sizeof(leads[0]); i++)
+			if (strncmp(method, leads[i], strlen(leads[i])) == 0 &&
+			    (at = strstr(method, "in "))) {
+				method = at + 3;
+				more = true;
+			}
+	}
+	if (*method == '<' && strchr(method, '>') && strncmp(method, "<=", 2) != 0 &&
+	    strncmp(method, "<<", 2) != 0)
+		prefix = ""; /* <main>, <class:Foo>: not in a method */
+	snprintf(buf, size, "%.*s%s%s", (int)(method - label), label, prefix, method);
+}
+
+/* Names it from what lies there now. False: something could not be read. */
+static bool read_code_names(struct scry_symbols *s, const struct scry_ruby *ruby,
+			    struct scry_symbol *ret)
+{
+	char path[4096], label[NAME_MAX_BYTES], prefix[NAME_MAX_BYTES];
+	char name[2 * NAME_MAX_BYTES + 8];
+
+	if (scry_ruby_iseq_read(ruby, ret->iseq, &ret->code) ||
+	    scry_ruby_iseq_path(ruby, &ret->code, path, sizeof(path)) < 0 ||
+	    scry_ruby_iseq_label(ruby, &ret->code, label, sizeof(label)) < 0 ||
+	    scry_ruby_iseq_first_line(ruby, &ret->code, &ret->first_line))
+		return false;
+	owner_prefix(ruby, scry_walk_entry(ruby, ret->entry), prefix, sizeof(prefix));
+	qualify(label, prefix, name, sizeof(name));
+	ret->path = intern(s, path);
+	ret->label = intern(s, label);
+	ret->name = intern(s, name);
+	ret->is_internal = strncmp(path, "<internal:", 10) == 0;
+	return ret->name != 0;
+}
+
+static bool read_c_names(struct scry_symbols *s, const struct scry_ruby *ruby,
+			 struct scry_symbol *ret)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t entry = scry_walk_entry(ruby, ret->entry), def, id;
+	char label[NAME_MAX_BYTES], prefix[NAME_MAX_BYTES], name[2 * NAME_MAX_BYTES];
+
+	ret->is_c = true;
+	if (!l->frame_me) { /* this Ruby's entries are not known */
+		ret->label = ret->name = intern(s, "(C method)");
+		return true;
+	}
+	if (!entry || scry_mem_u64(&ruby->mem, entry + l->me_def, &def) ||
+	    scry_mem_u64(&ruby->mem, def + l->def_id, &id) ||
+	    scry_ruby_id_name(ruby, id, label, sizeof(label)) < 0)
+		return false;
+	owner_prefix(ruby, entry, prefix, sizeof(prefix));
+	snprintf(name, sizeof(name), "%s%s", prefix, label);
+	ret->label = intern(s, label);
+	ret->name = intern(s, name);
+	return ret->name != 0;
+}
+
+static uint64_t key_of(uint64_t iseq, uint64_t entry)
+{
+	return iseq ^ (entry << 17 | entry >> 47);
+}
+
+static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
+{
+	if (s->count == s->room) {
+		uint32_t room = s->room * 2;
+		struct scry_symbol *rows =
+			room > SYMBOLS_MAX ? NULL : reallocarray(s->rows, room, sizeof(*rows));
+		uint64_t *checked;
+
+		if (!rows)
+			return 0;
+		s->rows = rows;
+		checked = reallocarray(s->checked, room, sizeof(*checked));
+		if (!checked)
+			return 0;
+		s->checked = checked;
+		s->room = room;
+	}
+	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry), s->count + 1))
+		return 0;
+	s->rows[s->count] = *symbol;
+	s->checked[s->count] = s->turn;
+	return ++s->count;
+}
+
+/*
+ * A new symbol for the frame. Its words are read before and after its names: equal, they are its
+ * names. 0 when it cannot be named now.
+ */
+static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
+		     const struct scry_walk_frame *f)
+{
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry};
+	struct scry_mem_span spans[3];
+	struct look look;
+	uint64_t after[12];
+
+	if (f->iseq && scry_ruby_iseq_read(ruby, f->iseq, &symbol.code))
+		return 0;
+	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, &symbol, &look, spans));
+	words_of(&ruby->layout, &look, symbol.words);
+	if (!(f->iseq ? read_code_names(s, ruby, &symbol) : read_c_names(s, ruby, &symbol)))
+		return 0;
+	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, &symbol, &look, spans));
+	words_of(&ruby->layout, &look, after);
+	if (memcmp(after, symbol.words, sizeof(after)) != 0)
+		return 0;
+	return store(s, &symbol);
+}
+
+/* --- frames ----------------------------------------------------------------------------------- */
+
+static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame *f)
+{
+	uint64_t id = 0;
+
+	if (!scry_map_get(&s->ids, key_of(f->iseq, f->entry), &id) ||
+	    s->rows[id - 1].iseq != f->iseq || s->rows[id - 1].entry != f->entry)
+		return 0;
+	return (uint32_t)id;
+}
+
+#define BATCH 128
+
+/* Looks at up to BATCH known symbols; those whose words are others are forgotten. */
+static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const uint32_t *ids,
+		  size_t count)
+{
+	static _Thread_local struct look looks[BATCH];
+	struct scry_mem_span spans[3 * BATCH];
+	uint64_t words[12];
+	size_t n = 0;
+
+	for (size_t i = 0; i < count; i++)
+		n += add_spans(ruby, &s->rows[ids[i] - 1], &looks[i], spans + n);
+	scry_mem_gather(&ruby->mem, spans, n);
+	for (size_t i = 0; i < count; i++) {
+		struct scry_symbol *row = &s->rows[ids[i] - 1];
+
+		words_of(&ruby->layout, &looks[i], words);
+		if (memcmp(words, row->words, sizeof(words)) == 0) {
+			s->checked[ids[i] - 1] = s->turn;
+			continue;
+		}
+		s->renamed++;
+		scry_map_remove(&s->ids, key_of(row->iseq, row->entry), NULL);
+	}
+}
+
+static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
+			const struct scry_walk *w)
+{
+	uint32_t ids[BATCH], id;
+	size_t n = 0;
+
+	for (size_t i = 0; i < w->count; i++) {
+		id = find(s, &w->frames[i]);
+		if (!id || s->checked[id - 1] == s->turn)
+			continue;
+		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
+		ids[n++] = id;
+		if (n == BATCH) {
+			check(s, ruby, ids, n);
+			n = 0;
+		}
+	}
+	if (n)
+		check(s, ruby, ids, n);
+}
+
+/* The line at which the frame is; 0: none. False: its pc is not in its code. */
+static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32_t id, uint64_t pc,
+		    uint32_t *ret)
+{
+	const struct scry_symbol *symbol = &s->rows[id - 1];
+	uint64_t line = 0, key;
+	uint32_t pos, value = 0;
+	int err;
+
+	*ret = 0;
+	if (scry_ruby_iseq_position(&symbol->code, pc, &pos))
+		return false;
+	key = (uint64_t)id << 32 | pos;
+	if (scry_map_get(&s->lines, key, &line)) {
+		*ret = (uint32_t)line;
+		return true;
+	}
+	err = scry_ruby_iseq_line(ruby, &symbol->code, pos, &value);
+	if (err && err != -ENOENT)
+		return false;
+	*ret = value;
+	scry_map_put(&s->lines, key, value);
+	return true;
+}
+
+static bool is_dummy(const struct scry_walk_frame *f)
+{
+	return SCRY_FRAME_TYPE(f->flags) == SCRY_FRAME_DUMMY || (!f->iseq && !f->entry) ||
+	       (f->iseq && !f->pc);
+}
+
+size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
+			 const struct scry_walk *w, struct scry_named_frame *ret)
+{
+	size_t unnamed = 0;
+
+	check_known(s, ruby, w);
+	for (size_t i = 0; i < w->count; i++) {
+		const struct scry_walk_frame *f = &w->frames[i];
+		uint32_t id;
+
+		ret[i] = (struct scry_named_frame){.is_hidden = is_dummy(f)};
+		if (ret[i].is_hidden)
+			continue;
+		id = find(s, f);
+		if (!id)
+			id = make(s, ruby, f);
+		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, &ret[i].line))) {
+			unnamed++;
+			continue;
+		}
+		ret[i].symbol = id;
+		ret[i].is_hidden = f->iseq && !ret[i].line;
+	}
+	return unnamed;
+}

@@ -1,0 +1,88 @@
+/*
+ * The control frames of a thread that goes on running, read from outside: nothing is stopped, no
+ * lock is taken.
+ *
+ * What runs while it is read may be torn: a caller's pc that belongs to the next call. So frames
+ * and their environments are collected until two collects in a row are the same. VALID: they were,
+ * in cfp and in iseq, ep, method entry and pc of every frame, but for the pc of the newest, the one
+ * word that moves while its frame runs, and which is read by a single load. REPAIRED: they never
+ * were; kept is what the last two have in common, from the oldest frame up to the newest that both
+ * have. REJECTED: that is nothing, or no stack.
+ *
+ * A thread that lost its processor while it pushes or pops a frame stands still, and collects are
+ * equal: cfp may have moved and the new frame's words not be there yet. So a newest frame that does
+ * not fit the method entry of its environment, or that has executed its `leave`, is left out: it is
+ * not there yet, or no more.
+ *
+ * Frames: vm_core.h, rb_control_frame_t; the words at and below ep: VM_ENV_DATA_INDEX_*.
+ */
+#ifndef SCRY_VM_RUBY_WALK_H
+#define SCRY_VM_RUBY_WALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vm/ruby.h"
+
+#define SCRY_WALK_FRAMES_MAX 2048u /* the newest; a deeper stack is_cut */
+#define SCRY_WALK_TRIES 6u
+
+enum scry_walk_verdict {
+	SCRY_WALK_VALID,
+	SCRY_WALK_REPAIRED,
+	SCRY_WALK_REJECTED,
+	SCRY_WALK_EMPTY, /* the thread has no frames: it starts or ends */
+};
+
+struct scry_walk_frame {
+	uint64_t pc, iseq, ep;
+	uint64_t flags; /* the word at ep; 0: the environment was not read */
+	uint64_t entry; /* of the method that this is, or is in: entry, or what stands there; 0 */
+};
+
+struct scry_walk_hint { /* kept by the caller for each thread, zeroed: saves reads */
+	uint64_t ec, cfp, top, newest;
+};
+
+struct scry_walk_pair {
+	uint64_t entry, def, iseq;
+};
+#define SCRY_WALK_PAIRS 256u
+
+struct scry_walk_side;
+struct scry_walk {
+	uint64_t ec, stack, cfp, end; /* end: behind the oldest frame */
+	size_t count;		      /* of frames, the newest first */
+	struct scry_walk_frame *frames;
+	bool is_cut;
+	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
+	unsigned int collects;
+	struct scry_walk_side *sides[2];	      /* the last two collects */
+	struct scry_walk_pair pairs[SCRY_WALK_PAIRS]; /* methods and their code, as found before */
+};
+
+/* Sets up; scry_walk_done frees. 0 or -ENOMEM. */
+int scry_walk_init(struct scry_walk *w);
+void scry_walk_done(struct scry_walk *w);
+
+/* Collects the frames of `t`, at most `tries` times, 2 at least. They are in w->frames until the
+ * next call. `hint` may be NULL. */
+enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_ruby *ruby,
+					 const struct scry_ruby_thread *t,
+					 struct scry_walk_hint *hint);
+
+/*
+ * The method entry that `entry` stands for: itself, or that of a special variable's cell. 0: none,
+ * as in a class body.
+ */
+uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry);
+
+/* Frame types in the flag word at ep (vm_core.h, VM_FRAME_MAGIC_*). */
+#define SCRY_FRAME_TYPE(flags) ((uint32_t)(flags) >> 16 & 0x7fff)
+#define SCRY_FRAME_METHOD 0x1111u
+#define SCRY_FRAME_CFUNC 0x5555u
+#define SCRY_FRAME_DUMMY 0x7999u
+#define SCRY_FRAME_IS_LOCAL(flags) ((flags)&2) /* VM_ENV_FLAG_LOCAL: ep is the method's own */
+
+#endif

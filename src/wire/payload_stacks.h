@@ -1,0 +1,43 @@
+/* Payloads about sampled stacks: see wire/payload.h, which includes this. */
+#ifndef SCRY_WIRE_PAYLOAD_STACKS_H
+#define SCRY_WIRE_PAYLOAD_STACKS_H
+
+#include <stdint.h>
+
+enum scry_thread_state {
+	SCRY_STATE_UNKNOWN,
+	SCRY_STATE_CPU,	     /* on a processor */
+	SCRY_STATE_RUNNABLE, /* ready, but on none */
+	SCRY_STATE_GVL,	     /* waits for the VM's lock */
+	SCRY_STATE_BLOCKED,  /* waits in a system call, or for a page */
+	SCRY_STATE_SLEEPING, /* waits for a time */
+	SCRY_STATES,
+};
+
+struct scry_ev_samples { /* samples of one thread with one stack in one state */
+	uint32_t pid;
+	uint32_t thread;   /* number of a THREAD event of this process */
+	uint32_t stack;	   /* id of a STACK event; 0: no Ruby frame */
+	uint32_t state;	   /* enum scry_thread_state */
+	uint64_t count;	   /* samples */
+	uint64_t wall_ns;  /* time that they stand for */
+	uint64_t cpu_ns;   /* of it, on a processor, as the kernel counts */
+	uint64_t repaired; /* of the samples: only the part that was sure is in the stack */
+};
+
+struct scry_ev_sampling { /* how well it went: one per process, at the end */
+	uint32_t pid;
+	uint32_t rate;	     /* samples a second that were asked for */
+	uint64_t ticks;	     /* moments at which all threads were looked at */
+	uint64_t missed;     /* that were skipped, as the one before was not done in time */
+	uint64_t valid;	     /* samples of a thread: two equal collects */
+	uint64_t repaired;   /* what two collects had in common */
+	uint64_t rejected;   /* nothing was sure: counted, not shown */
+	uint64_t unchanged;  /* of the valid: nothing had changed since the sample before */
+	uint64_t dropped;    /* of all: a newest frame on its way in or out was left out */
+	uint64_t collects;   /* of stacks */
+	uint64_t sampler_ns; /* CPU time of scry itself */
+	uint64_t busy_ns;    /* of it, in ticks */
+};
+
+#endif

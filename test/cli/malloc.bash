@@ -1,0 +1,95 @@
+# shellcheck shell=bash disable=SC2034
+# What the tests of `scry malloc record` share: what is in a recording is what the program knows that it called. $RECORD is how it
+# is recorded.
+
+RECORD=("$SCRY" malloc record)
+LIBS=/usr/lib/x86_64-linux-gnu
+COUNT="$ROOT/test/targets/malloc_count.py"
+
+need_python() {
+	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which recordings are counted"
+}
+
+# lib NAME: path of an allocator.
+lib() {
+	[ -e "$LIBS/$1" ] || skip "no $1"
+	echo "$LIBS/$1"
+}
+
+# events FILE: of a recording, as JSON in $T/events.
+events() {
+	"$SCRY" report "$1" --view events --json >"$T/events"
+}
+
+# calls ARGS...: what the recording says; fails when a block begins or ends twice.
+calls() {
+	/usr/bin/python3 "$COUNT" "$T/events" "$@" 2>"$T/count.err" && return 0
+	cat "$T/count.err" >&2
+	return 1
+}
+
+# same WHAT ARGS...: the program's lines that begin with WHAT are what the recording says.
+same() {
+	local what=$1
+	shift
+	calls "$@" >"$T/recorded" || return 1
+	diff <(grep "^$what" "$T/known.out") "$T/recorded"
+}
+
+# records PRELOAD PROGRAM...: started by scry, its output in $T/known.out.
+records() {
+	local preload=$1
+	shift
+	LD_PRELOAD=$preload "${RECORD[@]}" -v --force -o "$T/x.scry" -- "$@" \
+		>"$T/known.out" 2>"$T/scry.err" 3>&- || {
+		cat "$T/scry.err"
+		return 1
+	}
+	events "$T/x.scry"
+}
+
+# knows PRELOAD NAME: the whole of target_malloc_known, exactly.
+knows() {
+	records "$1" "$TARGETS/target_malloc_known"
+	grep -q "served by .*$2" "$T/scry.err"
+	grep -qx right "$T/known.out"
+	same known target_malloc_known
+	same order target_malloc_known --order "$(grep -c ^order "$T/known.out")"
+	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	grep -qE "^touched [1-9]" "$T/count.err"
+	no grep -q '"event": "lost"' "$T/events"
+}
+
+# told: how many calls target_malloc_known tell says that had returned.
+told() {
+	/usr/bin/python3 -c 'import struct, sys; print(struct.unpack("<Q", open(sys.argv[1], "rb").read(8))[0])' "$T/told"
+}
+
+# recorded_all: the recording has all that had returned, and at most one call more.
+recorded_all() {
+	local n
+	events "$T/x.scry"
+	calls target_malloc_known >"$T/recorded"
+	n=$(awk '$2 == "malloc" || $2 == "free" { n += $3 } END { print n + 0 }' "$T/recorded")
+	# before main: calloc, and malloc and free once
+	n=$((n - $1))
+	[ "$n" -ge "$(told)" ] && [ "$n" -le "$(($(told) + 1))" ] && return 0
+	echo "recorded $n, had returned $(told)"
+	return 1
+}
+
+has_told() {
+	[ "$(told)" -gt "$1" ]
+}
+
+# as_without PROGRAM...: prints the same, and ends the same.
+as_without() {
+	local want=0 got=0
+	"$@" >"$T/want" 2>&1 || want=$?
+	"${RECORD[@]}" -q --force -o "$T/x.scry" -- "$@" >"$T/got" 2>&1 3>&- || got=$?
+	[ "$want" -eq "$got" ] || { echo "$1 ended with $got, not $want"; return 1; }
+	diff "$T/want" "$T/got"
+	events "$T/x.scry"
+	[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ]
+	no grep -q '"event": "lost"' "$T/events"
+}

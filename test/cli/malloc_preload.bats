@@ -1,0 +1,183 @@
+#!/usr/bin/env bats
+# scry malloc record where nobody may be entered: the handlers are preloaded, and what is in the recording is the same.
+
+load lib
+source "$BATS_TEST_DIRNAME/malloc.bash"
+
+setup() {
+	need_targets
+	need_python
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+	DENY="$TARGETS/deny"
+	"$DENY" true || skip "no seccomp filters here"
+	RECORD=("$DENY" "$SCRY" malloc record)
+}
+
+teardown() {
+	end_started
+}
+
+@test "preload: ptrace is denied: every call, and it is said" {
+	knows "" "libc.so.6, glibc 2"
+	grep -q "not permitted.*is preloaded instead" "$T/scry.err"
+}
+
+@test "preload: every call, under other allocators" {
+	KNOWN_NO_PVALLOC=1 knows "$(lib libjemalloc.so.2)" jemalloc
+	[ -n "${SCRY_SOAK:-}" ] || return 0
+	knows "$(lib libtcmalloc_minimal.so.4)" tcmalloc
+	knows "$(lib libmimalloc.so.2.0)" mimalloc
+}
+
+@test "preload: ruby and python3 print what they print without" {
+	as_without "$RUBY" -rjson -e 'a = (1..1500).map { |i| {i.to_s => [i, "x" * (i % 300)]} }
+		t = 4.times.map { |k| Thread.new { a.map { |h| JSON.parse(JSON.generate(h)) }.size + k } }
+		p t.map(&:value), a.hash == a.dup.hash; exit 3'
+	as_without /usr/bin/python3 -c 'import json, threading
+out = []
+def work(k): out.append(sum(len(json.dumps({str(i): "y" * (i % 500)})) for i in range(1500)) + k)
+ts = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+[t.start() for t in ts]; [t.join() for t in ts]; print(sorted(out))'
+}
+
+# parts: of $T/err: calls, unknown ends and beginnings that do not fit, of each part.
+parts() {
+	sed -n 's/.*: \([0-9]* calls\),.* callers; \([0-9]*\) ends of unknown blocks, \([0-9]*\) begin.*/\1 \2 \3/p' "$T/err" | sort
+}
+
+@test "preload -f: children, what they run, and the blocks that they have of their parents" {
+	"${RECORD[@]}" -f -v --force -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >"$T/out" 2>"$T/err"
+	grep -qx right "$T/out"
+	parts >"$T/parts"
+	[ "$(grep -c "^300 calls 0 0$" "$T/parts")" -eq 8 ]
+	[ "$(grep -c "^100 calls 0 0$" "$T/parts")" -eq 8 ]
+	[ "$(wc -l <"$T/parts")" -eq 17 ]
+	printf '#!/bin/bash\nfor i in 1 2 3; do x=$(sort /etc/passwd | head -2); done\n(y=1; echo sub)\nexec echo end\n' >"$T/script"
+	chmod +x "$T/script"
+	for i in 1 2; do
+		"${RECORD[@]}" -f -v --force -o "$T/x.scry" -- "$T/script" >"$T/out" 2>"$T/err"
+		[ "$(cat "$T/out")" = "sub
+end" ]
+		parts >"$T/parts.$i"
+		no grep -v "calls 0 0$" "$T/parts.$i"
+	done
+	cmp "$T/parts.1" "$T/parts.2"
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	no grep "damaged\|late\| lost [1-9]" "$T/report"
+	# without -f: the shell and what it execs
+	"${RECORD[@]}" -v --force -o "$T/x.scry" -- "$T/script" >"$T/out" 2>"$T/err"
+	[ "$(parts | wc -l)" -eq 2 ]
+	"$SCRY" report "$T/x.scry" | grep -q "had child processes, which are not in this recording; fix: -f"
+}
+
+@test "preload: the program is killed: what had returned is recorded" {
+	start scry "${RECORD[@]}" --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known" tell "$T/told"
+	local scry=$PID program
+	wait_for 20 in_file "^round" "$T/scry.out"
+	program=$(pgrep -f "^$TARGETS/target_malloc_known tell $T/told")
+	wait_for 20 has_told 10000
+	kill -KILL "$program"
+	ended "$scry"
+	# of malloc and free; what other modules, and constructors, have called is a handful
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	local n others
+	n=$(jq '[.functions[] | select(.function == "malloc" or .function == "free").calls] | add' "$T/report")
+	others=$(jq '[.rows[] | select(.module | endswith("target_malloc_known") | not).allocated] | add // 0' "$T/report")
+	n=$((n - others - 2))
+	echo "recorded $n, had returned $(told)"
+	[ "$n" -ge "$(told)" ]
+	[ "$n" -le "$(($(told) + 4))" ]
+}
+
+@test "preload: the keeper is killed, or the time is over: the program goes on" {
+	local how program
+	for how in keeper time; do
+		start scry "${RECORD[@]}" --force -o "$T/x.scry" -d "$([ $how = time ] && echo 0.3s || echo 1m)" -- \
+			"$TARGETS/target_malloc_known" run
+		wait_for 20 in_file "^round" "$T/scry.out"
+		program=$(pgrep -f "^$TARGETS/target_malloc_known run")
+		HELD="$HELD $program"
+		if [ $how = keeper ]; then
+			wait_for 20 test -s "$T/x.scry"
+			kill -KILL "$(keeper_of "$PID")"
+		else
+			wait_for 20 bash -c "'$SCRY' report --view events '$T/x.scry' | grep -q totals"
+		fi
+		goes_on "$T/scry.out"
+		kill -TERM "$program"
+		ended "$PID"
+		no grep -E "^wrong|wrong [1-9]" "$T/scry.out"
+		"$SCRY" info "$T/x.scry" >/dev/null
+	done
+}
+
+@test "preload: nobody is traced, and nobody's memory opened" {
+	command -v strace >/dev/null || skip "no strace"
+	strace -f -qq -o "$T/trace" -e trace=ptrace,process_vm_readv,process_vm_writev,open,openat,kill,tgkill \
+		"$SCRY" malloc record -q --preload --force -o "$T/x.scry" -- /bin/ls / >"$T/out"
+	grep -q "open.*/fd/" "$T/trace" # the program has joined
+	no grep -E "ptrace|process_vm|/mem\"|kill" "$T/trace"
+	"$SCRY" report "$T/x.scry" --json | grep -q '"events": [1-9]'
+}
+
+@test "preload: who ends at once has names; who is in another pid namespace is told, and runs" {
+	for i in 1 2 3 4 5; do
+		"${RECORD[@]}" -q --force -o "$T/x.scry" -- "$TARGETS/target_malloc_sums" >/dev/null
+		"$SCRY" report "$T/x.scry" --json --top 0 | jq -r '.rows[].symbol' | grep -qx begin
+	done
+	unshare -Urpf true 2>/dev/null || skip "no pid namespaces here"
+	scry_ends 0 malloc record --preload -f --force -o "$T/x.scry" -- unshare -Urpf "$TARGETS/target_malloc_family"
+	grep -qx right "$T/scry.out"
+	"$SCRY" report "$T/x.scry" | grep -q "[0-9] processes could not be told from others and are not recorded"
+}
+
+@test "preload: what is left in an environment joins nobody" {
+	local fd
+	exec {fd}<>"$T/other"
+	head -c 8192 /dev/zero >"$T/other"
+	SCRY_PRELOAD=1:$$:$fd:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >"$T/out"
+	SCRY_PRELOAD=1:4194304:3:0:1 LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" /bin/ls / >>"$T/out"
+	LD_PRELOAD="$BUILD/src/preload/libscry-malloc.so" "$TARGETS/target_malloc_known" >"$T/known.out"
+	exec {fd}>&-
+	[ "$(sort -u "$T/out")" = "$(/bin/ls / | sort)" ]
+	grep -qx right "$T/known.out"
+}
+
+@test "preload: what cannot be is refused" {
+	[ -x "$TARGETS/target_malloc_known_static" ] || skip "no static programs with this toolchain"
+	scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$TARGETS/target_malloc_known_static"
+	says "static program: nothing can be preloaded"
+	[ ! -s "$T/scry.out" ]
+	cp /bin/true "$T/gains"
+	if [ "$(id -u)" -eq 0 ]; then
+		chown nobody "$T/gains"
+		chmod u+s "$T/gains"
+		scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/gains"
+		says "gains rights at its start"
+	fi
+	echo 'int main(void) { return 0; }' >"$T/own.c"
+	if gcc -fsanitize=address -o "$T/asan" "$T/own.c" 2>/dev/null; then
+		scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/asan"
+		says "sanitizer"
+	fi
+	echo 'void *malloc(unsigned long n) { return (void *)(n & 0); } int main(void) { return malloc(1) != 0; }' >"$T/own.c"
+	gcc -fno-builtin -o "$T/own" "$T/own.c"
+	scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/own"
+	says "a malloc of its own"
+	scry_ends 0 malloc record --preload -f --force -o "$T/x.scry" -- /bin/sh -c "$T/own; :"
+	"$SCRY" report "$T/x.scry" | grep -q "$T/own has a malloc of its own"
+	scry_ends 2 malloc record --preload --force -o "$T/x.scry" -p $$
+	says "give -- CMD; a process that runs can only be entered"
+}
+
+@test "preload: a program that does not load it is said, before or at the end" {
+	[ -x "$TARGETS/target_malloc_known_static" ] || skip "no static programs with this toolchain"
+	printf '#!/bin/bash\nexec env -i "$1"\n' >"$T/script"
+	chmod +x "$T/script"
+	scry_ends 0 malloc record --preload --force -o "$T/x.scry" -- "$T/script" "$TARGETS/target_malloc_known_static"
+	"$SCRY" report "$T/x.scry" | grep "1 programs that recorded processes ran (exec) did not load what was preloaded"
+	printf '#!%s\n' "$TARGETS/target_malloc_known_static" >"$T/script"
+	scry_ends 125 malloc record --preload --force -o "$T/x.scry" -- "$T/script"
+	says "static program"
+}

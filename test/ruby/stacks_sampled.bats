@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# scry stacks: shares of time against a program's own clocks, and no stack that cannot be.
+
+load lib
+bats_require_minimum_version 1.5.0
+
+setup() {
+	need_scry
+	T="$BATS_TEST_TMPDIR"
+	STARTED=""
+	K="$HERE/sampled_stacks"
+}
+
+teardown() {
+	end_started
+}
+
+# soak SHORT WHOLE
+soak() {
+	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
+rubies() {
+	echo "$RUBY"
+	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
+}
+
+# A machine that has no time for scry sees too little: such a try says nothing.
+was_late() {
+	json_is "$1" 'r["totals"]["missed"] * 20 > r["totals"]["ticks"]' >/dev/null
+}
+
+shares() {
+	"$SCRY" stacks -q -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
+	for weight in wall cpu gvl; do
+		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
+	done
+	"$RUBY" "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
+	was_late "$T/wall.json" && return 1
+	cat "$T/log"
+	return 3
+}
+
+@test "shares of time are those of the program's clocks, within two points" {
+	for _ in 1 2 3; do
+		local got=0
+		shares || got=$?
+		[ "$got" -eq 0 ] && return 0
+		[ "$got" -eq 2 ] && return 1
+	done
+	[ "$got" -eq 3 ] && return 1
+	skip "the machine is too busy: scry was late in each of three tries"
+}
+
+@test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
+	while read -ra words; do
+		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
+		"$SCRY" stacks -q -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(soak 2.5 30)" >"$T/out"
+		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
+	done < <(rubies)
+}
+
+@test "calls as fast as can be: every stack is possible" {
+	while read -ra words; do
+		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
+		start tight "${words[@]}" "$K/tight.rb"
+		wait_for 10 in_file ready "$T/tight.out"
+		"$SCRY" stacks -q -r 5000 -d "$(soak 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
+		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(rubies)
+}
+
+@test "recording, report, forms" {
+	start tight "$RUBY" "$K/tight.rb"
+	wait_for 10 in_file ready "$T/tight.out"
+	"$SCRY" stacks -q -d 1s -o "$T/t.scry" -p "$PID"
+	"$SCRY" report "$T/t.scry" >"$T/text"
+	grep -q "^scry stacks: pid $PID ruby" "$T/text"
+	grep -q "valid: two equal collects" "$T/text"
+	grep -q "block in Object#calls" "$T/text"
+	"$SCRY" report --folded "$T/t.scry" >"$T/folded" 2>/dev/null
+	grep -qE '^[^ ]*tight.rb:17:block_in_<main>.*Integer#times_\[c\];.*block_in_Object#calls.* [0-9]+$' "$T/folded"
+	[ -z "$(grep -vE '^[^ ]+ [0-9]+$' "$T/folded")" ]
+	# The forms tell of the same time.
+	"$SCRY" report -o "$T/t.json" "$T/t.scry"
+	sum="$(awk '{ n += $2 } END { print n }' "$T/folded")"
+	json_is "$T/t.json" "rows.sum { |x| x['self_ns'] } == $sum && r['totals']['wall_ns'] == $sum"
+	json_is "$T/t.json" 'r["schema"] == "scry.stacks/1" && r["totals"]["valid"] > 0'
+	"$SCRY" report --view events "$T/t.scry" | grep -q " sampling .*rate=1000"
+	"$SCRY" info "$T/t.scry" >/dev/null
+}
+
+@test "a flame graph: a page that needs nothing, whose numbers are the report's" {
+	start tight "$RUBY" "$K/tight.rb"
+	wait_for 10 in_file ready "$T/tight.out"
+	"$SCRY" stacks -q -d 500ms -o "$T/t.scry" -p "$PID"
+	"$SCRY" report -o "$T/t.html" "$T/t.scry"
+	"$SCRY" report -o "$T/t.json" "$T/t.scry"
+	! grep -qE 'https?:|src=|href=' "$T/t.html"
+	"$RUBY" "$K/check_flame.rb" "$T/t.html" "$T/t.json"
+	run "$SCRY" report -o "$T/no.html" --json "$T/t.scry"
+	[ "$status" -eq 2 ]
+}
+
+@test "a program that is started keeps its output, input and status" {
+	# It ends when it is watched: then more than the head of the recording is written.
+	local till='sleep 0.02 until File.size?(ARGV[0]).to_i > 100; sleep 0.1;'
+	local got=0
+	echo "in" | "$SCRY" stacks -q -o "$T/x.scry" -- "$RUBY" -e "puts STDIN.gets; $till exit 7" "$T/x.scry" >"$T/out" || got=$?
+	[ "$got" -eq 7 ]
+	[ "$(cat "$T/out")" = "in" ]
+	"$SCRY" report "$T/x.scry" | grep -q "Kernel#sleep (C)"
+	got=0
+	"$SCRY" stacks -q -o "$T/y.scry" -- "$RUBY" -e "$till Process.kill(:KILL, \$\$)" "$T/y.scry" || got=$?
+	[ "$got" -eq 137 ]
+	run -127 "$SCRY" stacks -- /no/such/program
+	run "$SCRY" stacks -q -- true
+	[ "$status" -eq 125 ]
+	[[ "$output" == *"ended before a Ruby ran in it"* ]]
+}
+
+@test "SIGKILL of scry at any moment: the program goes on as before" {
+	start tight "$RUBY" "$K/tight.rb"
+	wait_for 10 in_file ready "$T/tight.out"
+	for _ in 1 2 3 4; do
+		"$SCRY" stacks -q -r 5000 -o "$T/k.scry" --force -p "$PID" &
+		sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
+		kill -KILL $! && wait $! 2>/dev/null || true
+		grep -q "^TracerPid:	0" "/proc/$PID/status"
+		grep -qE "^State:	[RS]" "/proc/$PID/status"
+	done
+	[ "$(mappings "$PID")" = 0 ]
+}
+
+@test "what cannot be is refused, with what mends it" {
+	for words in "-p 1 -- true" "-r 0 -p 1" "-r 30000 -p 1" "--cpu --gvl -p 1" "" "-p 1 -p 2"; do
+		# shellcheck disable=SC2086
+		run "$SCRY" stacks $words
+		[ "$status" -eq 2 ]
+	done
+	run "$SCRY" stacks -p 4194303
+	[ "$status" -eq 5 ]
+}

@@ -1,0 +1,214 @@
+/*
+ * A call from its registers to its line: what a plan names is fetched from a piece of memory whose
+ * rest cannot be read (proto/fetch), and shown by its prototype (view/calls_value).
+ */
+#include "proto/fetch.h"
+#include "proto/plan.h"
+#include "proto/protos.h"
+#include "view/calls_value.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define BASE 0x700000ull
+
+struct memory {
+	char bytes[1024];
+	size_t used;
+};
+
+static uint64_t add(struct memory *m, const void *bytes, size_t size)
+{
+	uint64_t at = BASE + m->used;
+
+	assert_true(m->used + size <= sizeof(m->bytes));
+	memcpy(m->bytes + m->used, bytes, size);
+	m->used += (size + 7) & ~(size_t)7;
+	return at;
+}
+
+static uint64_t add_text(struct memory *m, const char *text)
+{
+	return add(m, text, strlen(text) + 1);
+}
+
+static ssize_t read_memory(void *arg, uint64_t address, void *to, size_t size)
+{
+	const struct memory *m = arg;
+
+	if (address < BASE || address >= BASE + m->used)
+		return -EFAULT;
+	size = size < BASE + m->used - address ? size : (size_t)(BASE + m->used - address);
+	memcpy(to, m->bytes + (address - BASE), size);
+	return (ssize_t)size;
+}
+
+/* What is shown of a call, and of its return with `rax` after `change`. */
+static void is_shown(const char *prototype, struct memory *m, const struct scry_fetch_from *regs,
+		     void (*change)(struct memory *m), const char *want)
+{
+	const struct scry_plan_opts opts = {.string_max = 16};
+	struct {
+		struct scry_event head;
+		struct scry_ev_call call;
+		uint64_t more[SCRY_CALL_MORE_MAX];
+	} call = {.head.type = SCRY_EVENT_CALL};
+	struct {
+		struct scry_event head;
+		struct scry_ev_return ret;
+		uint64_t more[SCRY_CALL_MORE_MAX];
+	} ret = {.head.type = SCRY_EVENT_RETURN};
+	const struct scry_call_image entry = {.call = &call.head},
+				     whole = {.call = &call.head, .ret = &ret.head};
+	struct scry_fetch_from from = *regs;
+	struct scry_protos *p = scry_protos_new();
+	struct scry_buf text = {0};
+	const struct scry_call_out out = {.text = &text};
+	const struct scry_proto *proto;
+	struct scry_plan plan;
+	bool need_comma = false;
+
+	assert_int_equal(scry_protos_read(p, "text", prototype, strlen(prototype)), 0);
+	proto = scry_protos_find(p, "f", "");
+	assert_non_null(proto);
+	scry_plan_make(proto, &opts, &plan);
+	from.is_entry = true;
+	from.string_max = opts.string_max;
+	from.read = read_memory;
+	from.arg = m;
+	call.call.args = plan.args;
+	memcpy(&call.call.arg1, from.registers, sizeof(from.registers));
+	call.call.more_bytes =
+		8 * (uint32_t)scry_plan_fetch(&from, &plan.head, plan.ops, call.more);
+	scry_call_show_args(&entry, proto, 0, proto->right, &need_comma, &out);
+	scry_buf_append(&text, " | ", 3);
+	scry_plan_save(&from, &plan.head, from.saved);
+	if (change)
+		change(m);
+	from.is_entry = false;
+	ret.ret.result = from.rax;
+	ret.ret.more_bytes = 8 * (uint32_t)scry_plan_fetch(&from, &plan.head, plan.ops, ret.more);
+	if (proto->right < proto->count)
+		scry_call_show_args(&whole, proto, proto->right, proto->count, &need_comma, &out);
+	scry_buf_append(&text, ") = ", 4);
+	scry_call_show_result(&whole, proto, &out);
+	assert_string_equal(scry_buf_str(&text), want);
+	scry_buf_done(&text);
+	scry_protos_free(p);
+}
+
+static void numbers(void **state)
+{
+	struct memory m = {0};
+	struct scry_fetch_from r = {.registers = {-1ull, 0xffffffff, 7, 8, 0x41, 0x1ff}};
+	double two = 2.5;
+
+	memcpy(&r.vectors[0], &two, sizeof(two));
+	r.rax = 5;
+	is_shown("int f(int, uint, octal, hex(ulong), char, bitvec(ushort));", &m, &r, NULL,
+		 "-1, 4294967295, 07, 0x8, 'A', ~<9-15> | ) = 5");
+	is_shown("double f(double, hide(int), bool(int), guess(long));", &m, &r, NULL,
+		 "2.500000, true, 7 | ) = 2.500000");
+	is_shown("enum(A=5) f(enum[long](X=-1), enum(Y=7));", &m, &r, NULL, "X, -1 | ) = A");
+}
+
+static void pointers(void **state)
+{
+	struct memory m = {0};
+	const uint64_t name = add_text(&m, "name"), longer = add_text(&m, "sixteen letters+1"),
+		       just = add_text(&m, "sixteen letters!");
+	const struct {
+		uint64_t count, values;
+		int numbers[2];
+	} pair = {2, name, {3, 4}};
+	uint64_t at = add(&m, &pair, sizeof(pair)), list[2] = {1, 0}, first, loop[2];
+	struct scry_fetch_from r = {.registers = {name, longer, just, at, 0, 0x10}};
+
+	is_shown("void f(string, string, string, struct(ulong, string, array(int, 2))*, string, "
+		 "string);",
+		 &m, &r, NULL,
+		 "\"name\", \"sixteen letters+\"..., \"sixteen letters!\", { 2, \"name\", [ 3, 4 ] "
+		 "}, nil, "
+		 "0x10 | ) = <void>");
+	is_shown("void f(string(array(char, 2)*), addr, array(char, 3)*, array(int, elt1)*);", &m,
+		 &r, NULL, "\"na\", 0x700008, [ 's', 'i', 'x' ], 0x700038 | ) = <void>");
+	first = add(&m, list, sizeof(list));
+	list[0] = 2;
+	list[1] = first;
+	r.registers[0] = add(&m, list, sizeof(list));
+	loop[0] = 3;
+	loop[1] = BASE + m.used;
+	r.registers[1] = add(&m, loop, sizeof(loop));
+	is_shown("typedef l = struct;\ntypedef l = struct(long, l*);\nvoid f(l*, l*);", &m, &r,
+		 NULL, "{ 2, { 1, nil } }, { 3, recurse } | ) = <void>");
+}
+
+static void write_result(struct memory *m)
+{
+	memcpy(m->bytes, "results", 8);
+}
+
+static void outs(void **state)
+{
+	struct memory m = {0};
+	struct scry_fetch_from r = {.rax = 3};
+
+	r.registers[0] = add_text(&m, "garbage");
+	r.registers[1] = add_text(&m, "in");
+	is_shown("long f(+string[retval], string);", &m, &r, write_result,
+		 " | \"res\", \"in\") = 3");
+	is_shown("string0 f(string, string);", &m, &r, NULL, "\"results\", \"in\" | ) = 0x3");
+}
+
+static void formats(void **state)
+{
+	struct memory m = {0};
+	struct scry_fetch_from r = {0};
+	const uint64_t text = add_text(&m, "text"), stack[] = {text, 9};
+	double one = 1.5;
+
+	r.registers[0] = add_text(&m, "%s %5.1f %.*s%%");
+	r.registers[1] = text;
+	r.registers[2] = 2;
+	r.registers[3] = text;
+	memcpy(&r.vectors[0], &one, sizeof(one));
+	is_shown("int f(format);", &m, &r, NULL,
+		 "\"%s %5.1f %.*s%%\", \"text\", 1.500000, 2, \"te\" | ) = 0");
+	r.registers[0] = add_text(&m, "%d%d%d%d%d%s%d");
+	r.stack = add(&m, stack, sizeof(stack));
+	is_shown("int f(format);", &m, &r, NULL,
+		 "\"%d%d%d%d%d%s%d\", 7340032, 2, 7340032, 0, 0, \"text\", 9 | ) = 0");
+	r.registers[0] = add_text(&m, "%1$s");
+	is_shown("int f(format);", &m, &r, NULL, "\"%1$s\" | ) = 0");
+}
+
+static void structs(void **state)
+{
+	struct memory m = {0};
+	const uint64_t big[] = {1, 2, 3};
+	struct scry_fetch_from r = {.rax = 0x200000001, .rdx = 'x'};
+
+	r.stack = add(&m, big, sizeof(big));
+	r.registers[0] = 0x400000003;
+	is_shown("struct(int, int, char) f(struct(int, int), struct(long, long, long));", &m, &r,
+		 NULL, "{ 3, 4 }, { 1, 2, 3 } | ) = { 1, 2, 'x' }");
+	r.rax = r.stack;
+	is_shown("struct(long, long, long) f(addr, int);", &m, &r, NULL,
+		 "nil, 0 | ) = { 1, 2, 3 }");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers), cmocka_unit_test(pointers), cmocka_unit_test(outs),
+		cmocka_unit_test(formats), cmocka_unit_test(structs),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
