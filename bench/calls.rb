@@ -123,6 +123,12 @@ def costs
       value, said = beside(c.pid, 'calls', '-F', "#{TMP}/conf", '-x', function, '-c') { c.measure(line)[0] }
       least(ns[way], 'scry calls', value)
       lost += said[/([\d,]+) lost/, 1].to_s.delete(',').to_i
+      value, said = beside(c.pid, 'calls', '--engine=breakpoint', '-x', function, '-c') { c.measure(line[/\w+/] + ' 400')[0] }
+      least(ns[way], 'breakpoints', value)
+      lost += said[/([\d,]+) lost/, 1].to_s.delete(',').to_i
+    end
+    beside(c.pid, 'calls', '--engine=breakpoint', '-x', 'traced_plain', '-c') do
+      least(ns['threads'], 'breakpoints', c.measure('many 1000 16')[0] / 16)
     end
     value = bpftrace(c, 'plain 10000')
     least(ns['plain'], 'bpftrace', value) if value
@@ -190,11 +196,11 @@ out = []
 out << '# What tracing calls costs' << ''
 out << "Least of #{ROUNDS} rounds, #{`nproc`.strip} processors, load #{File.read('/proc/loadavg').split.first}; " \
        'entry, return, arguments and result of each call recorded, by `bench/calls.rb`.'
-out << '' << '| ns a call | untraced | patch time | scry calls | more than untraced | uftrace | bpftrace | ltrace 0.7.3 |' << '|---|---|---|---|---|---|---|---|'
+out << '' << '| ns a call | untraced | patch time | scry calls | more than untraced | by breakpoints | uftrace | bpftrace | ltrace 0.7.3 |' << '|---|---|---|---|---|---|---|---|---|'
 WAYS.each do |way, (name, _)|
   n = ns[way]
-  out << format('| %s | %.1f | %.1f | %.1f | %.1f | %s | %s | %s |', name, n['untraced'], n['patch time'], n['scry calls'],
-                n['scry calls'] - n['untraced'], *%w[uftrace bpftrace ltrace].map { |t| n[t] ? n[t].round : '' })
+  out << format('| %s | %.1f | %.1f | %.1f | %.1f | %d | %s | %s | %s |', name, n['untraced'], n['patch time'], n['scry calls'],
+                n['scry calls'] - n['untraced'], n['breakpoints'], *%w[uftrace bpftrace ltrace].map { |t| n[t] ? n[t].round : '' })
 end
 n = ns['plain']
 others = { 'uftrace' => 'calls through the PLT', 'bpftrace' => 'uprobe and uretprobe, a histogram, no call told', 'ltrace' => '' }
@@ -203,7 +209,8 @@ out << '' << "All in the same rounds, one after the other, so ratios hold where 
 }.join(', ')}."
 out << '' << "#{lost} entries or returns were lost. A program that does nothing but call is slowed to what the keeper can " \
        "take, as nothing is dropped: a million calls in a row take #{(burst / 1000).round(2)} s#{n['ltrace'] && ", under ltrace #{(n['ltrace'] / 1000).round} s"}; with 16 threads that do so at " \
-       "once a call of the slowest takes #{(many / 1000).round(1)} us."
+       "once a call of the slowest takes #{(many / 1000).round(1)} us. With breakpoints 16 threads together make a call each " \
+       "#{(ns['threads']['breakpoints'] / 1000).round(1)} us."
 if rates
   row = ->(name, of) { format('| %s | %d | %.1f |', name, median[of.map(&:first)], median[of.map(&:last)]) }
   out << '' << '| mysql2, `SELECT n+1` over a socket | queries/s | us of the client\'s processor a query |' << '|---|---|---|'

@@ -2,7 +2,7 @@
  * Inside the agent: its one block of private data, and what its files share.
  *
  * The agent runs in the target: no libc, no malloc, no locks, no TLS, no printing, and no syscalls
- * but those of loads.c, track.c and malloc.c.
+ * but those of loads.c, track.c, walk.c, malloc.c and trap.c.
  * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
  * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
  * wire/control.h.
@@ -17,6 +17,8 @@
 #include "agent/sites.h"
 #include "agent/stack.h"
 #include "agent/threads.h"
+#include "wire/breaks.h"
+#include "agent/walk.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
 #include "wire/ruby_hooks.h"
@@ -42,7 +44,9 @@ struct scry_agent_data {
 	struct scry_agent_hooks hooks;
 	struct scry_agent_tracking tracking;
 	struct scry_agent_malloc malloc;
+	struct scry_agent_unwinding unwinding;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
+	struct scry_agent_trap trap;
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
 	 * child finds them empty and copies nothing.
@@ -53,6 +57,7 @@ struct scry_agent_data {
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
 	struct scry_agent_lines lines __attribute__((aligned(64)));
+	struct scry_agent_walks walks __attribute__((aligned(64)));
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];
 	struct scry_agent_link links[SCRY_SITE_SLOTS];

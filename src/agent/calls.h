@@ -28,6 +28,8 @@ static inline const struct scry_call_plan *scry_call_plan_back(uint32_t hook)
 
 	return unlikely(at) && (plan->back | plan->back_rdx | plan->back_vectors) ? plan : 0;
 }
+/* Tells who calls, before scry_call_entered does the rest. */
+void scry_call_stack(const struct scry_walk_from *from);
 void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs, uint32_t count);
 
 #endif

@@ -22,31 +22,43 @@
 
 #define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
 
+#define INLINE inline __attribute__((always_inline))
+
 #define CALLED_BY ((uint64_t)__builtin_return_address(0))
+/* In a handler that its thunk jumps to; rbx comes as an argument, as C code may use it. */
+#define FRAME ((const uint64_t *)__builtin_frame_address(0))
+#define CALLED_FROM ((struct from){.slot = FRAME + 1, .frame = FRAME, .bx = bx})
 
 typedef struct scry_agent_thread thread;
+
+struct from { /* who called; by value, as it is not looked at without stacks */
+	const uint64_t *slot, *frame;
+	uint64_t bx;
+};
 
 _Static_assert(SCRY_MALLOC_NEW == 8 && SCRY_MALLOC_NEW_ARRAY == 9 && SCRY_MALLOC_DELETE == 13 &&
 		       SCRY_MALLOC_DELETE_ARRAY == 14,
 	       "malloc_thunk.S");
 
-void *scry_malloc(uint64_t size, void *(*original)(uint64_t));
-void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t));
-void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t));
+void *scry_malloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx);
+void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t), uint64_t bx);
+void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t), uint64_t bx);
 void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
-			void *(*original)(void *, uint64_t, uint64_t));
+			void *(*original)(void *, uint64_t, uint64_t), uint64_t bx);
 void scry_free(void *p, void (*original)(void *));
 int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
-			int (*original)(void **, uint64_t, uint64_t));
-void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t));
-void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t));
-void *scry_valloc(uint64_t size, void *(*original)(uint64_t));
-void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t));
+			int (*original)(void **, uint64_t, uint64_t), uint64_t bx);
+void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
+		    uint64_t bx);
+void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
+			 uint64_t bx);
+void *scry_valloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx);
+void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx);
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *));
 int scry_fork(int (*original)(void));
-uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, uint64_t address);
+uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t *slot, uint64_t bx);
 uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
-			  uint64_t (*original)(uint64_t, uint64_t, uint64_t));
+			  uint64_t (*original)(uint64_t, uint64_t, uint64_t), uint64_t bx);
 void scry_delete(const uint64_t *arguments, uint64_t function,
 		 void (*original)(uint64_t, uint64_t, uint64_t));
 
@@ -146,6 +158,51 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 	return find_caller(t, address);
 }
 
+/* A stack: told before its first use, as callers are. */
+static __attribute__((cold)) int tell_stack(thread *t, uint32_t id, const uint64_t *frames,
+					    uint32_t count)
+{
+	uint64_t *w = scry_track_reserve(t, SCRY_MALLOC_STACK_HEAD + count);
+
+	if (!w)
+		return 0;
+	w[0] = SCRY_MALLOC_OP_STACK | (SCRY_MALLOC_STACK_HEAD + (uint64_t)count) << 4;
+	w[1] = id;
+	for (uint32_t i = 0; i < count; i++)
+		w[SCRY_MALLOC_STACK_HEAD + i] = frames[i];
+	scry_track_publish(t, w + SCRY_MALLOC_STACK_HEAD + count);
+	return 1;
+}
+
+struct caller {
+	uint64_t code, stack;
+};
+
+static __attribute__((noinline)) uint64_t stack_of(thread *t, const uint64_t *slot,
+						   const uint64_t *frame, uint64_t bx)
+{
+	const struct scry_walk_from from = {.slot = slot, .bp = *frame, .bx = bx};
+
+	return scry_walk_stack(t, &from, tell_stack);
+}
+
+/* With a stack, the code is that of a line, or none. */
+static INLINE struct caller caller_of(thread *t, struct from from)
+{
+	struct caller c = {0, 0};
+
+	if (unlikely(scry_agent.unwinding.depth)) {
+		c.stack = stack_of(t, from.slot, from.frame, from.bx);
+		if (likely(c.stack)) {
+			if (scry_agent.malloc.with_lines)
+				c.code = scry_lines_code(t, *from.slot);
+			return c;
+		}
+	}
+	c.code = caller_code(t, *from.slot);
+	return c;
+}
+
 /* Blocks. */
 
 /* glibc: chunk sizes in their header, flags in the low bits, 2: mapped by itself. */
@@ -185,13 +242,21 @@ static __attribute__((noinline)) void check_header(const void *p)
 }
 
 struct record {
-	uint64_t op, address, size, caller, slack;
+	uint64_t op, address, size, caller, slack, stack;
 };
 
-static inline void put(thread *t, const struct record *r)
+/* Beginnings have a word more, where stacks are recorded. Behind the last one. */
+static inline uint64_t *put_stack(uint64_t *w, const struct record *r)
+{
+	if (SCRY_MALLOC_STACKED >> r->op & 1 && unlikely(scry_agent.unwinding.depth))
+		*w++ = r->stack;
+	return w;
+}
+
+static INLINE void put(thread *t, const struct record *r)
 {
 	int is_long = r->size >= SCRY_MALLOC_SIZE_LONG;
-	uint64_t *w = scry_track_reserve(t, 3), now;
+	uint64_t *w = scry_track_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
 		scry_track_lost();
@@ -202,12 +267,12 @@ static inline void put(thread *t, const struct record *r)
 	w[1] = word1(now, r->slack, r->caller);
 	if (unlikely(is_long))
 		w[2] = word2(0, 0, r->size);
-	scry_track_publish(t, w + 2 + is_long);
+	scry_track_publish(t, put_stack(w + 2 + is_long, r));
 }
 
 static void put_long(thread *t, const struct record *r, uint64_t third)
 {
-	uint64_t *w = scry_track_reserve(t, 3), now;
+	uint64_t *w = scry_track_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
 		if (r->op != SCRY_MALLOC_OP_TOUCHED) /* that is no call */
@@ -218,12 +283,13 @@ static void put_long(thread *t, const struct record *r, uint64_t third)
 	w[0] = word0(r->op, r->address, SCRY_MALLOC_SIZE_LONG);
 	w[1] = word1(now, r->slack, r->caller);
 	w[2] = third;
-	scry_track_publish(t, w + 3);
+	scry_track_publish(t, put_stack(w + 3, r));
 }
 
-static inline uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t size, uint64_t address)
+static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t size, struct from from)
 {
-	struct record r = {op, (uint64_t)p, size, caller_code(t, address), 0};
+	struct caller c = caller_of(t, from);
+	struct record r = {op, (uint64_t)p, size, c.code, 0, c.stack};
 
 	if (likely(p)) {
 		r.slack = slack_of(p, size);
@@ -270,7 +336,7 @@ static uint64_t resident(uint64_t start, uint64_t size)
 static __attribute__((noinline)) void touched(thread *t, const void *p, uint64_t usable)
 {
 	uint64_t began = scry_tsc();
-	struct record r = {SCRY_MALLOC_OP_TOUCHED, (uint64_t)p, 0, 0, 0};
+	struct record r = {SCRY_MALLOC_OP_TOUCHED, (uint64_t)p, 0, 0, 0, 0};
 
 	if (began < t->touch_tsc)
 		return;
@@ -304,7 +370,7 @@ static __attribute__((noinline)) void passed(uint64_t address)
 
 /* The handlers. */
 
-void *scry_malloc(uint64_t size, void *(*original)(uint64_t))
+void *scry_malloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 {
 	thread *t = scry_track_enter();
 	void *p;
@@ -314,7 +380,7 @@ void *scry_malloc(uint64_t size, void *(*original)(uint64_t))
 		return original(size);
 	}
 	p = original(size);
-	begun(t, SCRY_MALLOC_OP_MALLOC, p, size, CALLED_BY);
+	begun(t, SCRY_MALLOC_OP_MALLOC, p, size, CALLED_FROM);
 	scry_track_leave(t);
 	return p;
 }
@@ -326,7 +392,7 @@ static uint64_t product(uint64_t n, uint64_t size)
 	return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX48 : bytes;
 }
 
-void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t))
+void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_t), uint64_t bx)
 {
 	thread *t = scry_track_enter();
 	void *p;
@@ -336,7 +402,7 @@ void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_
 		return original(n, size);
 	}
 	p = original(n, size);
-	begun(t, SCRY_MALLOC_OP_CALLOC, p, product(n, size), CALLED_BY);
+	begun(t, SCRY_MALLOC_OP_CALLOC, p, product(n, size), CALLED_FROM);
 	scry_track_leave(t);
 	return p;
 }
@@ -344,13 +410,13 @@ void *scry_calloc(uint64_t n, uint64_t size, void *(*original)(uint64_t, uint64_
 static inline void realloc_begins(thread *t, const void *p, int is_array, uint64_t address)
 {
 	struct record r = {SCRY_MALLOC_OP_REALLOC_BEGIN, (uint64_t)p, (uint64_t)is_array,
-			   caller_code(t, address), 0};
+			   caller_code(t, address),	 0,	      0};
 
 	about_to_end(t, p);
 	put(t, &r);
 }
 
-void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t))
+void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t), uint64_t bx)
 {
 	thread *t = scry_track_enter();
 
@@ -360,13 +426,13 @@ void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t))
 	}
 	realloc_begins(t, p, 0, CALLED_BY);
 	p = original(p, size);
-	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, CALLED_BY);
+	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, CALLED_FROM);
 	scry_track_leave(t);
 	return p;
 }
 
 void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
-			void *(*original)(void *, uint64_t, uint64_t))
+			void *(*original)(void *, uint64_t, uint64_t), uint64_t bx)
 {
 	thread *t = scry_track_enter();
 
@@ -376,7 +442,7 @@ void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
 	}
 	realloc_begins(t, p, 1, CALLED_BY);
 	p = original(p, n, size);
-	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, product(n, size), CALLED_BY);
+	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, product(n, size), CALLED_FROM);
 	scry_track_leave(t);
 	return p;
 }
@@ -384,7 +450,7 @@ void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
 void scry_free(void *p, void (*original)(void *))
 {
 	thread *t = scry_track_enter();
-	struct record r = {SCRY_MALLOC_OP_FREE, (uint64_t)p, 0, 0, 0};
+	struct record r = {SCRY_MALLOC_OP_FREE, (uint64_t)p, 0, 0, 0, 0};
 
 	if (unlikely(!t)) {
 		passed(CALLED_BY);
@@ -401,9 +467,10 @@ void scry_free(void *p, void (*original)(void *))
 }
 
 /* Functions that have no operation of their own. */
-static void other_begun(thread *t, const void *p, uint64_t third, uint64_t address)
+static void other_begun(thread *t, const void *p, uint64_t third, struct from from)
 {
-	struct record r = {SCRY_MALLOC_OP_ALLOC, (uint64_t)p, 0, caller_code(t, address), 0};
+	struct caller c = caller_of(t, from);
+	struct record r = {SCRY_MALLOC_OP_ALLOC, (uint64_t)p, 0, c.code, 0, c.stack};
 
 	if (p)
 		r.slack = slack_of(p, third >> 16);
@@ -412,7 +479,7 @@ static void other_begun(thread *t, const void *p, uint64_t third, uint64_t addre
 }
 
 int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
-			int (*original)(void **, uint64_t, uint64_t))
+			int (*original)(void **, uint64_t, uint64_t), uint64_t bx)
 {
 	thread *t = scry_track_enter();
 	int error;
@@ -422,64 +489,67 @@ int scry_posix_memalign(void **out, uint64_t align, uint64_t size,
 		return original(out, align, size);
 	}
 	error = original(out, align, size);
-	other_begun(t, error ? 0 : *out, word2(SCRY_MALLOC_POSIX_MEMALIGN, align, size), CALLED_BY);
+	other_begun(t, error ? 0 : *out, word2(SCRY_MALLOC_POSIX_MEMALIGN, align, size),
+		    CALLED_FROM);
 	return error;
 }
 
 static inline void *aligned(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
-			    uint64_t function, uint64_t address)
+			    uint64_t function, struct from from)
 {
 	thread *t = scry_track_enter();
 	void *p;
 
 	if (unlikely(!t)) {
-		passed(address);
+		passed(*from.slot);
 		return original(align, size);
 	}
 	p = original(align, size);
-	other_begun(t, p, word2(function, align, size), address);
+	other_begun(t, p, word2(function, align, size), from);
 	return p;
 }
 
-void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
+void *scry_memalign(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
+		    uint64_t bx)
 {
-	return aligned(align, size, original, SCRY_MALLOC_MEMALIGN, CALLED_BY);
+	return aligned(align, size, original, SCRY_MALLOC_MEMALIGN, CALLED_FROM);
 }
 
-void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t))
+void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64_t, uint64_t),
+			 uint64_t bx)
 {
-	return aligned(align, size, original, SCRY_MALLOC_ALIGNED_ALLOC, CALLED_BY);
+	return aligned(align, size, original, SCRY_MALLOC_ALIGNED_ALLOC, CALLED_FROM);
 }
 
 static inline void *by_page(uint64_t size, void *(*original)(uint64_t), uint64_t function,
-			    uint64_t address)
+			    struct from from)
 {
 	thread *t = scry_track_enter();
 	void *p;
 
 	if (unlikely(!t)) {
-		passed(address);
+		passed(*from.slot);
 		return original(size);
 	}
 	p = original(size);
-	other_begun(t, p, word2(function, 0, size), address);
+	other_begun(t, p, word2(function, 0, size), from);
 	return p;
 }
 
-void *scry_valloc(uint64_t size, void *(*original)(uint64_t))
+void *scry_valloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 {
-	return by_page(size, original, SCRY_MALLOC_VALLOC, CALLED_BY);
+	return by_page(size, original, SCRY_MALLOC_VALLOC, CALLED_FROM);
 }
 
-void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t))
+void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 {
-	return by_page(size, original, SCRY_MALLOC_PVALLOC, CALLED_BY);
+	return by_page(size, original, SCRY_MALLOC_PVALLOC, CALLED_FROM);
 }
 
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))
 {
 	thread *t = scry_track_enter();
-	struct record r = {SCRY_MALLOC_OP_USABLE, (uint64_t)p, 0, 0, 0};
+	struct record r = {SCRY_MALLOC_OP_USABLE, (uint64_t)p, 0, 0, 0, 0};
 
 	if (unlikely(!t)) {
 		passed(CALLED_BY);
@@ -496,28 +566,30 @@ uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))
  * operator new, where the allocator has its own: its nothrow sister is asked, so that an exception
  * finds no frame of ours. 0: the thunk goes on to the original, which will most likely throw.
  */
-uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, uint64_t address)
+uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t *slot, uint64_t bx)
 {
 	static const uint8_t functions[SCRY_NOTHROWS] = {SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY,
 							 SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY};
 	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) = (void *)scry_agent.malloc.nothrow[which];
 	uint64_t tag = 0, p; /* std::nothrow_t is empty: any address does */
 	int is_aligned = which >= SCRY_NOTHROW_NEW_ALIGNED;
+	const struct from from = {.slot = slot, .frame = FRAME, .bx = bx};
 	thread *t = sister ? scry_track_enter() : 0;
 
 	if (unlikely(!t)) {
-		passed(address);
+		passed(*slot);
 		return 0;
 	}
 	p = is_aligned ? sister(size, align, (uint64_t)&tag) : sister(size, (uint64_t)&tag, 0);
-	other_begun(t, (void *)p, word2(functions[which], is_aligned ? align : 0, size), address);
+	other_begun(t, (void *)p, word2(functions[which], is_aligned ? align : 0, size), from);
 	return p;
 }
 
 /* `arguments`: rdi, rsi, rdx, r11, then the return address. */
 uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
-			  uint64_t (*original)(uint64_t, uint64_t, uint64_t))
+			  uint64_t (*original)(uint64_t, uint64_t, uint64_t), uint64_t bx)
 {
+	const struct from from = {.slot = arguments + 4, .frame = FRAME, .bx = bx};
 	thread *t = scry_track_enter();
 	uint64_t p;
 
@@ -525,7 +597,7 @@ uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t fu
 		passed(arguments[4]);
 	p = original(arguments[0], arguments[1], arguments[2]);
 	if (likely(t))
-		other_begun(t, (void *)p, word2(function, align, arguments[0]), arguments[4]);
+		other_begun(t, (void *)p, word2(function, align, arguments[0]), from);
 	return p;
 }
 
@@ -534,7 +606,7 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 {
 	thread *t = scry_track_enter();
 	void *p = (void *)arguments[0];
-	struct record r = {SCRY_MALLOC_OP_FREE_BY, arguments[0], 0, 0, 0};
+	struct record r = {SCRY_MALLOC_OP_FREE_BY, arguments[0], 0, 0, 0, 0};
 
 	if (likely(t)) {
 		r.caller = caller_code(t, arguments[4]);

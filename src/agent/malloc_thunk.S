@@ -11,25 +11,27 @@
 	endbr64
 	.endm
 
-	.macro	hand_on name, to, argument
+/* rbx as one argument more, for unwinding; rbp the C code finds by itself. */
+	.macro	hand_on name, to, argument, bx
 	entry	\name
 	mov	%r11, \argument
+	mov	%rbx, \bx
 	jmp	\to
 	.size	\name, . - \name
 	.endm
 
-	hand_on	scry_agent_malloc, scry_malloc, %rsi
-	hand_on	scry_agent_calloc, scry_calloc, %rdx
-	hand_on	scry_agent_realloc, scry_realloc, %rdx
-	hand_on	scry_agent_reallocarray, scry_reallocarray, %rcx
-	hand_on	scry_agent_free, scry_free, %rsi
-	hand_on	scry_agent_posix_memalign, scry_posix_memalign, %rcx
-	hand_on	scry_agent_memalign, scry_memalign, %rdx
-	hand_on	scry_agent_aligned_alloc, scry_aligned_alloc, %rdx
-	hand_on	scry_agent_valloc, scry_valloc, %rsi
-	hand_on	scry_agent_pvalloc, scry_pvalloc, %rsi
-	hand_on	scry_agent_usable_size, scry_usable_size, %rsi
-	hand_on	scry_agent_fork, scry_fork, %rdi
+	hand_on	scry_agent_malloc, scry_malloc, %rsi, %rdx
+	hand_on	scry_agent_calloc, scry_calloc, %rdx, %rcx
+	hand_on	scry_agent_realloc, scry_realloc, %rdx, %rcx
+	hand_on	scry_agent_reallocarray, scry_reallocarray, %rcx, %r8
+	hand_on	scry_agent_free, scry_free, %rsi, %rdx
+	hand_on	scry_agent_posix_memalign, scry_posix_memalign, %rcx, %r8
+	hand_on	scry_agent_memalign, scry_memalign, %rdx, %rcx
+	hand_on	scry_agent_aligned_alloc, scry_aligned_alloc, %rdx, %rcx
+	hand_on	scry_agent_valloc, scry_valloc, %rsi, %rdx
+	hand_on	scry_agent_pvalloc, scry_pvalloc, %rsi, %rdx
+	hand_on	scry_agent_usable_size, scry_usable_size, %rsi, %rdx
+	hand_on	scry_agent_fork, scry_fork, %rdi, %rsi
 
 /*
  * operator new: scry_new returns the block, or 0, and then the original runs with no frame of ours on the stack, so
@@ -41,7 +43,8 @@
 	push	%rsi
 	push	%r11
 	mov	$\which, %edx
-	mov	24(%rsp), %rcx
+	lea	24(%rsp), %rcx
+	mov	%rbx, %r8
 	call	scry_new
 	pop	%r11
 	pop	%rsi
@@ -82,6 +85,7 @@
 	.endif
 	mov	$\function, %edx
 	mov	%r11, %rcx
+	mov	%rbx, %r8
 	call	scry_new_nothrow
 	go_home
 	.size	\name, . - \name

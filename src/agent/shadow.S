@@ -17,6 +17,7 @@ scry_agent_timed:
 	keep
 	lea	96(%rsp), %rdi
 	mov	88(%rsp), %rsi
+	mov	%rbx, %rdx
 	call	scry_agent_entered
 	give_back
 	ret

@@ -16,7 +16,7 @@
 #define SYS_PRCTL 157
 #define SYS_SECCOMP 317
 
-void scry_agent_entered(uint64_t *slot, uint64_t cookie);
+void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx);
 void scry_agent_returned(uint64_t *slot);
 const void *scry_agent_unwound(uint64_t pc, uint64_t *bases,
 			       const void *(*original)(uint64_t, uint64_t *));
@@ -170,7 +170,7 @@ static __attribute__((noinline)) void guard(struct scry_shadow *s, const uint64_
 		forbid(s);
 }
 
-void scry_agent_entered(uint64_t *slot, uint64_t cookie)
+void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 {
 	struct scry_shadow *s = &scry_agent.shadow;
 	const uint64_t *arguments = slot - SCRY_CALL_REGISTERS;
@@ -200,6 +200,11 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie)
 		add(&stats_of(s, hook)->missed, 1);
 		return;
 	}
+	if (s->head.records && unlikely(scry_agent.unwinding.depth))
+		scry_call_stack(&(const struct scry_walk_from){
+			.slot = slot,
+			.bp = *(const uint64_t *)__builtin_frame_address(0),
+			.bx = bx});
 	if (!is_pending)
 		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);

@@ -29,7 +29,11 @@ struct scry_agent_thread {
 	uint32_t home;	    /* where it looks for a segment first */
 	uint32_t pad;
 	uint64_t ec_word; /* lines.h: where its execution context is told; 0: not known */
-	uint64_t spare[5];
+	/* walk.h */
+	uint64_t stack_low, stack_high; /* [low, high) of its stack: readable while it lives */
+	uint64_t stack_foreign;		/* a page that was found to be of another stack */
+	uint32_t walker, walker_wait;
+	uint64_t spare;
 };
 _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 

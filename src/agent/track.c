@@ -85,6 +85,8 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->inside = 0;
 	t->touch_tsc = 0;
 	t->ec_word = 0;
+	t->stack_low = t->stack_high = t->stack_foreign = 0;
+	t->walker_wait = 0;
 	t->home = __atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) * HOME_STEP;
 	t->track = &scry_agent.tracking.none;
 	t->state = NO_TRACK;
@@ -96,6 +98,11 @@ static int is_abandoned(const struct scry_agent_thread *t, uint64_t fs)
 {
 	return !(fs & 1) && t->state != NO_TRACK &&
 	       __atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state;
+}
+
+int scry_track_is_abandoned(const struct scry_agent_thread *t)
+{
+	return !t->fs || is_abandoned(t, t->fs);
 }
 
 /* An entry for this thread, marked as being claimed. */

@@ -23,6 +23,8 @@ struct scry_agent_thread *scry_track_find(uint64_t fs);
 uint64_t *scry_track_claim(struct scry_agent_thread *t, uint32_t words);
 struct scry_agent_thread *scry_track_nested(struct scry_agent_thread *t, uint64_t sp);
 void scry_track_lost(void);
+/* The row of a thread that has ended, or of none. */
+int scry_track_is_abandoned(const struct scry_agent_thread *t);
 /* Until the keeper has seen whose lane this is (owner_pid): two seconds at most, while the lease is
  * fresh. */
 void scry_track_await_keeper(void);

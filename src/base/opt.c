@@ -198,6 +198,9 @@ static int opt_store(const struct scry_opt *row, const char *text)
 		return 0;
 	case SCRY_OPT_CHOICE:
 		return opt_read_choice(row, text);
+	case SCRY_OPT_U64_MAYBE:
+		*(uint64_t *)row->target = UINT64_MAX;
+		return text ? scry_opt_read_u64(text, row->target) : 0;
 	case SCRY_OPT_U64:
 		return scry_opt_read_u64(text, row->target);
 	case SCRY_OPT_DURATION:
@@ -225,6 +228,13 @@ static const struct scry_opt *opt_by_code(const struct scry_opt *rows, size_t co
 	return NULL;
 }
 
+static int opt_getopt_arg(const struct scry_opt *row)
+{
+	if (row->kind == SCRY_OPT_U64_MAYBE)
+		return optional_argument;
+	return opt_has_arg(row) ? required_argument : no_argument;
+}
+
 /* What getopt needs. "+": stop at the first non-option; ":": tell a missing argument apart. */
 static void opt_fill(const struct scry_opt *rows, size_t count, char *shorts, struct option *longs)
 {
@@ -235,7 +245,7 @@ static void opt_fill(const struct scry_opt *rows, size_t count, char *shorts, st
 	for (i = 0; i < count; i++) {
 		longs[i] = (struct option){
 			.name = rows[i].long_name,
-			.has_arg = opt_has_arg(&rows[i]) ? required_argument : no_argument,
+			.has_arg = opt_getopt_arg(&rows[i]),
 			.val = OPT_LONG_BASE + (int)i,
 		};
 		if (!rows[i].short_name)
@@ -374,7 +384,8 @@ void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out)
 
 		width += fprintf(out, "--%s", rows[i].long_name);
 		if (opt_has_arg(&rows[i]))
-			width += fprintf(out, "=%s", opt_arg_name(&rows[i]));
+			width += fprintf(out, rows[i].kind == SCRY_OPT_U64_MAYBE ? "[=%s]" : "=%s",
+					 opt_arg_name(&rows[i]));
 		if (width + 2 > OPT_HELP_COLUMN)
 			fprintf(out, "\n%*s", OPT_HELP_COLUMN, "");
 		else
@@ -410,9 +421,11 @@ void scry_opt_man(const struct scry_opt *rows, size_t count, FILE *out)
 		opt_roff(rows[i].long_name, out);
 		fputs("\\fR", out);
 		if (opt_has_arg(&rows[i])) {
-			fputs("=\\fI", out);
+			bool is_maybe = rows[i].kind == SCRY_OPT_U64_MAYBE;
+
+			fputs(is_maybe ? "[=\\fI" : "=\\fI", out);
 			opt_roff(opt_arg_name(&rows[i]), out);
-			fputs("\\fR", out);
+			fputs(is_maybe ? "\\fR]" : "\\fR", out);
 		}
 		fputc('\n', out);
 		opt_roff(rows[i].help, out);

@@ -121,6 +121,9 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 	if (cli->system_calls && opts->follow)
 		return scry_fail(-EINVAL,
 				 "-S tells the system calls of one process; fix: leave out -f");
+	if (cli->depth > SCRY_CALL_STACK_FRAMES)
+		return scry_fail(-EINVAL, "-w %llu: at most %u frames are recorded",
+				 (unsigned long long)cli->depth, SCRY_CALL_STACK_FRAMES);
 	if (cli->string_size > SCRY_CALL_TEXT_MAX)
 		return scry_fail(-EINVAL, "-s %llu: strings are read up to %u bytes",
 				 (unsigned long long)cli->string_size, SCRY_CALL_TEXT_MAX);
@@ -136,15 +139,40 @@ static enum scry_calls_args args_of(int choice, const char *output)
 	return !choice && output ? SCRY_CALLS_DIGEST : choices[choice];
 }
 
+/* What one engine alone does, and one process. */
+static int check_engine(const struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
+			const struct named *named)
+{
+	if (cli->depth && opts->follow)
+		return scry_fail(-EINVAL, "-w tells the stacks of one process; fix: leave out -f");
+	if (!cli->by_breakpoints)
+		return 0;
+	if (cli->depth)
+		return scry_fail(-EINVAL,
+				 "-w: stacks are not read at breakpoints; fix: --engine=hooks");
+	if (opts->follow)
+		return scry_fail(-EINVAL,
+				 "-f: breakpoints are met in one process; fix: --engine=hooks");
+	if (cli->system_calls)
+		return scry_fail(-EINVAL,
+				 "-S: breakpoints tell no system calls; fix: --engine=hooks");
+	if (named->callers.count)
+		return scry_fail(
+			-EINVAL,
+			"-e: breakpoints do not know who calls; fix: -x, or --engine=hooks");
+	return 0;
+}
+
 static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 	       struct scry_report_opts *report, bool sums)
 {
+	const struct scry_instrument *how =
+		cli->by_breakpoints ? &scry_instrument_calls_stopped : &scry_instrument_calls;
 	int status;
 
 	opts->is_live = true;
 	report->view = sums ? "calls-sums" : "calls";
-	status = opts->dry_run ? scry_dry_run(opts, &scry_instrument_calls)
-			       : scry_run(opts, &scry_instrument_calls, report);
+	status = opts->dry_run ? scry_dry_run(opts, how) : scry_run(opts, how, report);
 	for (int i = 0; i < cli->request_count; i++)
 		free(cli->requests[i].text);
 	scry_protos_free(cli->protos);
@@ -160,7 +188,7 @@ int scry_cmd_calls(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
 	bool sums = false;
-	int args = 0, rest, r;
+	int args = 0, engine = 0, rest, r;
 	const struct scry_opt rows[] = {
 		{'x', "function", SCRY_OPT_STRINGS, &named.functions, "FILTER",
 		 "trace these functions, SYMBOL[@LIB], whoever calls them; may be repeated", NULL},
@@ -182,12 +210,18 @@ int scry_cmd_calls(int argc, char **argv)
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
 		 "no lines, a table: calls and times of each function", NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
+		{'w', "where", SCRY_OPT_U64, &cli.depth, "N",
+		 "show who called: up to N frames of native code below each call", NULL},
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
 		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
 		 "show strings in full, without literals, or no arguments (default full; digest "
 		 "with -o)",
 		 "auto|full|digest|none"},
+		{0, "engine", SCRY_OPT_CHOICE, &engine, NULL,
+		 "how calls are met: by hooks (default), or by breakpoints and ptrace, which is "
+		 "slow",
+		 "hooks|breakpoint"},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
@@ -211,6 +245,10 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
-	cli.reads_unsure = files.count && cli.args != SCRY_CALLS_NONE;
+	cli.by_breakpoints = engine == 1;
+	if (check_engine(&cli, &opts, &named) < 0)
+		return SCRY_EXIT_USAGE;
+	/* the ways into seccomp are wanted: a walk may ask the kernel for pages */
+	cli.reads_unsure = (files.count && cli.args != SCRY_CALLS_NONE) || cli.depth;
 	return run(&cli, &opts, &report, sums);
 }

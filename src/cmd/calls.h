@@ -24,10 +24,13 @@ struct scry_calls_cli {
 	bool system_calls; /* too */
 	uint64_t string_size;
 	enum scry_calls_args args;
+	bool by_breakpoints;	    /* --engine=breakpoint */
+	uint64_t depth;		    /* of stacks; 0: none */
 	struct scry_protos *protos; /* owned */
 	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };
 
-extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */
+/* cmd/calls_trace.c: by hooks, and by breakpoints, of one program only */
+extern const struct scry_instrument scry_instrument_calls, scry_instrument_calls_stopped;
 
 #endif

@@ -11,56 +11,22 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
-#include "cmd/calls.h"
-#include "cmd/calls_debug.h"
-#include "cmd/calls_kernel.h"
+#include "cmd/calls_functions.h"
 #include "cmd/calls_requests.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
-#include "hook/call_plans.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
-#include "hook/tracks.h"
-#include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
+#define BREAK_NS 25000
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
 #define LAST_TURNS 50
+#define FILL_MAX 1000
 #define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
-
-struct traced { /* a function, by the number in its hook's cookie */
-	char *symbol, *module;
-	uint64_t address;
-	const struct scry_proto *proto;
-	uint32_t args; /* registers that are told */
-	bool has_plan;
-	uint32_t way;
-	bool is_told;
-};
-
-struct trace {
-	struct scry_watch *watch;
-	struct scry_hooks hooks;
-	struct scry_tracks *tracks;
-	struct scry_calls *calls;
-	struct scry_calls_kernel *kernel; /* -S; NULL */
-	struct scry_call_plans plans;
-	struct scry_protos *debug; /* prototypes from debug information */
-	struct traced *functions;
-	uint32_t count, room, told;
-	size_t first;			       /* request that is the user's */
-	const struct scry_shadow_stats *stats; /* one, the sum */
-	uint64_t look_ns;
-	uint64_t size_ns;
-	bool is_suspicious, is_left, is_ahead;
-	uint32_t guards; /* requests at the end: ways into seccomp */
-	bool is_forbidden, is_unsure;
-	/* of a fork child */
-	const struct trace *root; /* whose functions these are; NULL: it was entered */
-};
 
 /* Numbers in the recording begin anew with each program that a pid runs, and do not meet. */
 static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pid)
@@ -76,136 +42,10 @@ static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pi
 	};
 }
 
-/* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
- * or -ENOMEM, -E2BIG. */
-static int plan_calls(struct trace *t, struct traced *f)
-{
-	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
-	struct scry_plan plan = {0};
-	int r;
-
-	if (cli->args != SCRY_CALLS_NONE)
-		scry_plan_make(f->proto, &opts, &plan);
-	t->is_unsure |= plan.is_unsure;
-	if (plan.is_unsure && !cli->reads_unsure) {
-		opts.is_sure_only = true;
-		scry_plan_make(f->proto, &opts, &plan);
-	}
-	r = scry_call_plans_add(&t->plans, plan.is_needed ? &plan.head : NULL, plan.ops);
-	f->args = plan.args;
-	f->has_plan = r > 0;
-	return r < 0 ? r : scry_calls_function(t->calls);
-}
-
-/* Its number, or -errno with a sentence. Names are copied. */
-static int add_traced(struct trace *t, const struct traced *one)
-{
-	struct traced *f;
-	int r;
-
-	if (t->count == SCRY_SHADOW_HOOKS_MAX)
-		return scry_fail(-E2BIG, "more than %u functions", SCRY_SHADOW_HOOKS_MAX);
-	if (t->count == t->room) {
-		uint32_t room = t->room ? 2 * t->room : 64;
-		struct traced *more = reallocarray(t->functions, room, sizeof(*more));
-
-		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %u functions", room);
-		t->functions = more;
-		t->room = room;
-	}
-	f = &t->functions[t->count];
-	*f = *one;
-	f->symbol = strdup(one->symbol);
-	f->module = strdup(one->module);
-	r = f->symbol && f->module ? plan_calls(t, f)
-				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
-	if (r < 0) {
-		free(f->symbol);
-		free(f->module);
-		return r;
-	}
-	return (int)t->count++;
-}
-
-static int add_syscall(void *arg, const char *symbol, const char *prototype)
-{
-	struct trace *t = arg;
-	const struct scry_proto *proto = NULL;
-
-	if (scry_protos_read(t->debug, "the kernel", prototype, strlen(prototype)) == 0)
-		proto = scry_protos_find(t->debug, symbol, "");
-	scry_error_clear();
-	return add_traced(t, &(struct traced){.symbol = (char *)symbol,
-					      .module = (char *)"kernel",
-					      .proto = proto ? proto : &scry_proto_unknown});
-}
-
-/* The number of a row's function; one that comes back with its library keeps it. -errno. */
-static int number_of(struct trace *t, struct scry_calls_debug *d, const struct scry_hook *row)
-{
-	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	const struct scry_proto *proto;
-	const struct traced *f;
-
-	for (uint32_t i = 0; i < t->count; i++) {
-		f = &t->functions[i];
-		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
-		    (*f->symbol || f->address == row->address))
-			return (int)i;
-	}
-	proto = scry_protos_find(cli->protos, row->symbol, row->module);
-	if (!proto && d)
-		proto = scry_calls_debug_proto(d, row, t->count);
-	return add_traced(t, &(struct traced){.symbol = row->symbol,
-					      .module = row->module,
-					      .address = row->address,
-					      .proto = proto ? proto : &scry_proto_unknown,
-					      .way = row->way});
-}
-
-/* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
- */
-static uint32_t guard_of(const struct trace *t, const struct scry_hook *row)
-{
-	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
-			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
-							   : 0;
-
-	if (!t->guards || !flags)
-		return 0;
-	return flags |
-	       (row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD : 0);
-}
-
-/* What the stubs tell the agent. */
-static int fill_cookies(struct trace *t, struct scry_hooks *h, struct scry_calls_debug *d)
-{
-	for (size_t i = 0; i < h->count; i++) {
-		struct scry_hook *row = &h->rows[i];
-		const struct traced *f;
-		int n;
-
-		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
-			continue;
-		row->to.cookie = guard_of(t, row);
-		if (row->to.cookie & SCRY_CALL_IS_GUARD)
-			continue;
-		n = number_of(t, d, row);
-		if (n < 0)
-			return n;
-		f = &t->functions[n];
-		row->to.cookie |= scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
-				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
-	}
-	return 0;
-}
-
 /* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
-	struct trace *t = arg;
+	struct scry_calls_watch *t = arg;
 	int r = scry_shadow_refuse(fresh);
 
 	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
@@ -230,15 +70,15 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = 0;
 	}
 	if (r == 0)
-		r = fill_cookies(t, fresh,
-				 NULL); /* a thread waits: no time for debug information */
+		r = scry_calls_functions_fill(
+			t, fresh, NULL); /* a thread waits: no time for debug information */
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &t->watch->inj);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
 /* Those of a static program are all there, or never. */
-static int want_guards(struct trace *t, struct scry_hooks *h)
+static int want_guards(struct scry_calls_watch *t, struct scry_hooks *h)
 {
 	static const char *const guards[] = {"prctl@*", "syscall@*"};
 	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
@@ -258,7 +98,7 @@ static int want_guards(struct trace *t, struct scry_hooks *h)
 /* The unwinders come first, the ways into seccomp last. */
 static int want_all(struct scry_hooks *h, void *arg)
 {
-	struct trace *t = arg;
+	struct scry_calls_watch *t = arg;
 	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
 	int r = scry_shadow_check(h);
 
@@ -274,42 +114,65 @@ static int want_all(struct scry_hooks *h, void *arg)
 	return r == 0 && cli->reads_unsure ? want_guards(t, h) : r;
 }
 
-static void forget_functions(struct trace *t)
+static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	for (uint32_t i = 0; i < t->count; i++) {
-		free(t->functions[i].symbol);
-		free(t->functions[i].module);
-	}
-	t->count = 0;
-	scry_call_plans_done(&t->plans);
-	scry_calls_free(t->calls);
-	t->calls = NULL;
-	scry_protos_free(t->debug);
-	t->debug = NULL;
-}
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects, .protos = t->debug};
+	int r = scry_loading_plan(w, &t->hooks, want_all, t);
 
-static int plan_all(struct scry_watch *w, struct trace *t)
-{
-	const struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
-	struct scry_calls_debug debug = {.objects = &t->hooks.objects};
-	int r;
-
-	t->debug = debug.protos = scry_protos_new();
-	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
-	if (r == 0)
-		r = scry_loading_plan(w, &t->hooks, want_all, t);
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
 	if (r == 0)
-		r = fill_cookies(t, &t->hooks, &debug);
+		r = scry_calls_functions_fill(t, &t->hooks, &debug);
 	scry_calls_debug_done(&debug);
+	return r;
+}
+
+/* Of those that are met by breakpoints. In the midst of loading there is no time for debug
+ * information. */
+static int number_met(struct scry_hooks *rows, bool is_loading, void *arg)
+{
+	struct scry_calls_watch *t = arg;
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects, .protos = t->debug};
+	int r = scry_calls_functions_fill(t, rows, is_loading ? NULL : &debug);
+
+	scry_calls_debug_done(&debug);
+	return r;
+}
+
+static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_break_opts opts = {.watch = w,
+						   .hooks = &t->hooks,
+						   .calls = t->calls,
+						   .string_size = (uint32_t)cli->string_size,
+						   .requests = cli->requests,
+						   .request_count = (size_t)cli->request_count,
+						   .number = number_met,
+						   .arg = t};
+	int r = scry_calls_break_new(&opts, &t->breaks);
+
+	return r == 0 ? scry_calls_break_plan(t->breaks) : r;
+}
+
+static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
+	int r;
+
+	opts.stacks = t->stacks;
+	t->debug = scry_protos_new();
+	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
+	if (r == 0)
+		r = cli->by_breakpoints ? plan_breaks(w, t) : plan_hooks(w, t);
 	return r;
 }
 
 static int prepare(struct scry_watch *w)
 {
 	struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = calloc(1, sizeof(*t));
+	struct scry_calls_watch *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
@@ -319,11 +182,15 @@ static int prepare(struct scry_watch *w)
 	/* as scry_session_part will say when it is entered */
 	if (w->session) /* else it is a dry run */
 		w->image = scry_session_parts(w->session, (uint32_t)w->proc.pid);
+	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
+	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
+	if (cli->depth && !t->stacks)
+		return -ENOMEM;
 	r = plan_all(w, t);
 	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
 		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
 		scry_hooks_close(&t->hooks);
-		forget_functions(t);
+		scry_calls_functions_forget(t);
 		r = plan_all(w, t);
 	}
 	if (r == 0 && cli->system_calls)
@@ -335,17 +202,21 @@ static int prepare(struct scry_watch *w)
 static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct trace *t = w->state;
+	const struct scry_calls_watch *t = w->state;
 
 	for (size_t q = t->first; q < t->hooks.request_count && !cli->is_default; q++)
 		if (!scry_loading_is_met(&t->hooks, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				t->hooks.requests[q]);
+	if (t->breaks) {
+		scry_calls_break_describe(t->breaks, out);
+		return;
+	}
 	scry_patch_describe(&t->hooks, out);
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
 
-static int start_recording(struct scry_watch *w, struct trace *t)
+static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	int r = scry_threads_start(&w->inj, w->held, SCRY_CALL_TIME);
@@ -356,11 +227,12 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+	if (r == 0 && cli->depth)
+		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
-	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
 }
 
@@ -373,10 +245,8 @@ static bool is_asked_for(const struct scry_watch *w)
 	return false;
 }
 
-static int enter(struct scry_watch *w)
+static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = w->state;
 	int r = start_recording(w, t), on;
 
 	if (r == 0 && w->pool.head)
@@ -393,11 +263,22 @@ static int enter(struct scry_watch *w)
 	if (r < 0 && !t->hooks.objects.is_static)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
-	r = scry_shadow_follow(&w->inj);
+	return scry_shadow_follow(&w->inj);
+}
+
+static int enter(struct scry_watch *w)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_watch *t = w->state;
+	bool is_held = w->held;
+	int r;
+
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
 		scry_calls_requests_tell_slots(w, &t->hooks);
-		if (!cli->is_default && !w->held)
+		if (!cli->is_default && !is_held)
 			scry_loading_tell_waiting(w, &t->hooks, t->first);
 		if (t->kernel)
 			scry_calls_kernel_switch(t->kernel, true);
@@ -406,7 +287,7 @@ static int enter(struct scry_watch *w)
 }
 
 /* Told once; also for those that did not go by a function of libc. */
-static void look_for_seccomp(struct scry_watch *w, struct trace *t)
+static void look_for_seccomp(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
@@ -424,7 +305,7 @@ static void look_for_seccomp(struct scry_watch *w, struct trace *t)
 
 /* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
  * than it is mapped. */
-static void look_for_newcomers(struct scry_watch *w, struct trace *t)
+static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	uint64_t now = scry_now_ns();
 	const char *why;
@@ -442,44 +323,45 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 	t->is_suspicious = why != NULL;
 }
 
+/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
+ * has come after: threads that call wait, and what finds no room at last is counted. */
+static bool is_ahead(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	struct stat st;
+
+	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
+		return false;
+	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
+		t->size_ns = scry_now_ns() + SIZE_NS;
+		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
+	}
+	return t->is_ahead;
+}
+
 static void turn(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
 	if (t->root)
 		return;
+	if (t->breaks) {
+		scry_calls_break_turn(t->breaks, is_ahead(w, t));
+		return;
+	}
 	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
 	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
 	look_for_newcomers(w, t);
 }
 
-static int tell_function(struct scry_watch *w, const struct traced *f, uint32_t pid,
-			 uint32_t number)
-{
-	struct scry_hook row = {
-		.symbol = f->symbol, .module = f->module, .address = f->address, .way = f->way};
-	const struct scry_patch_names names = scry_patch_names(w, &row);
-	struct scry_ev_function ev = {.function = number,
-				      .pid = pid,
-				      .symbol_str = names.symbol,
-				      .module_str = names.module,
-				      .way_str = names.way,
-				      .address = f->address};
-	const struct scry_event head = {.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION};
-
-	scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text), &ev.prototype_str);
-	return scry_writer_payload(w->writer, &head, &ev, sizeof(ev));
-}
-
-static int tell_functions(struct scry_watch *w, struct trace *t)
+static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
 	int r = 0;
 
 	for (; t->told < t->count && r == 0; t->told++)
-		r = tell_function(w, &t->functions[t->told], opts.pid,
-				  opts.first_function + t->told);
+		r = scry_calls_functions_tell(w, &t->functions[t->told], opts.pid,
+					      opts.first_function + t->told);
 	return r;
 }
 
@@ -499,7 +381,7 @@ static uint32_t lane_pid(const struct scry_watch *w)
 /* It records in a lane already, the functions of its root. */
 static int adopt(struct scry_watch *w)
 {
-	struct trace *t = calloc(1, sizeof(*t));
+	struct scry_calls_watch *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
@@ -511,40 +393,39 @@ static int adopt(struct scry_watch *w)
 
 static void identified(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
 	scry_tracks_identify(t->tracks, w->proc.pid);
 }
 
-/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
- * has come after: threads that call wait, and what finds no room at last is counted. */
-static bool is_ahead(const struct scry_watch *w, struct trace *t)
+/* What `turn` has met is whole and in order: it may be written up to now. */
+static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	struct stat st;
+	uint64_t now = __rdtsc();
+	int r, e;
 
-	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
-		return false;
-	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
-		t->size_ns = scry_now_ns() + SIZE_NS;
-		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
-	}
-	return t->is_ahead;
+	scry_calls_clock(t->calls, now, scry_now_ns());
+	r = tell_functions(w, t);
+	e = scry_calls_merge(t->calls, now);
+	r = r ? r : e;
+	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
 }
 
 /* Of a child: those that it calls. */
 static int meet(void *arg, uint32_t function)
 {
 	struct scry_watch *w = arg;
-	const struct trace *t = w->state;
+	const struct scry_calls_watch *t = w->state;
 	const struct scry_calls_opts opts = calls_opts(w, lane_pid(w));
 
-	return function < t->root->count ? tell_function(w, &t->root->functions[function], opts.pid,
-							 opts.first_function + function)
-					 : 0;
+	return function < t->root->count
+		       ? scry_calls_functions_tell(w, &t->root->functions[function], opts.pid,
+						   opts.first_function + function)
+		       : 0;
 }
 
 /* A fork child has taken a lane, and says who it is before its first word. */
-static int take_up(struct scry_watch *w, struct trace *t)
+static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_calls_opts opts;
 	int r;
@@ -563,11 +444,12 @@ static int take_up(struct scry_watch *w, struct trace *t)
 	return r;
 }
 
-static int take_syscalls(const struct scry_watch *w, struct trace *t, uint64_t *watermark)
+static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
+			 uint64_t *watermark)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct scry_calls_kernel_take how = {.calls = t->calls,
-						   .number = add_syscall,
+						   .number = scry_calls_functions_syscall,
 						   .arg = t,
 						   .has_args = cli->args != SCRY_CALLS_NONE,
 						   .is_last = t->is_left || w->target_gone};
@@ -581,19 +463,27 @@ static int take_syscalls(const struct scry_watch *w, struct trace *t, uint64_t *
 
 static int drain(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 	struct scry_tracks_taken taken = {0};
 	int r = 0, e;
 
+	if (t->breaks)
+		return drain_breaks(w, t);
 	if (t->root && !t->calls)
 		r = take_up(w, t);
 	if (r < 0 || !t->tracks || !t->calls || is_ahead(w, t))
 		return r;
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);
+	if (!w->target_gone && !t->root)
+		scry_unwind_turn(&t->unwinding);
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
+	if (t->stacks && scry_native_stacks_is_new(t->stacks)) {
+		scry_native_see(t->native);
+		scry_native_stacks_look(t->stacks);
+	}
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
@@ -605,7 +495,7 @@ static int drain(struct scry_watch *w)
 /* Nobody follows calls while others are left, which may take longer than their lease. */
 static void conclude(struct scry_watch *w)
 {
-	const struct trace *t = w->state;
+	const struct scry_calls_watch *t = w->state;
 
 	if (t->tracks)
 		scry_shadow_pause(&w->inj);
@@ -614,11 +504,13 @@ static void conclude(struct scry_watch *w)
 /* No new calls; those that wait for us go on; then returns lead home again. */
 static void leave(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
 	w->wake_fd = 0;
 	if (t->kernel)
 		scry_calls_kernel_switch(t->kernel, false);
+	if (t->breaks)
+		scry_calls_break_leave(t->breaks);
 	if (!t->tracks)
 		return;
 	scry_shadow_pause(&w->inj);
@@ -635,26 +527,16 @@ static void leave(struct scry_watch *w)
 	t->is_left = true;
 }
 
-static int finish(struct scry_watch *w)
+/* What the agent has lost. */
+static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = w->state;
-	struct scry_calls_stats calls;
 	struct scry_tracks_stats tracks;
-	int r;
+	char lacks[512];
 
-	if (!t || !t->tracks) /* the sum of others */
-		return 0;
-	t->is_left = true;
-	r = drain(w);
-	if (!t->calls) /* it took a lane and did nothing more */
-		return r;
 	look_for_seccomp(w, t);
-	scry_calls_stats(t->calls, &calls);
 	scry_tracks_stats(t->tracks, &tracks);
-	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
-	w->errors += calls.bad + calls.strange + tracks.bad;
+	w->errors += tracks.bad;
 	scry_watch_lost(w, w->inj.control->lost,
 			"entries and returns that found no room, or no keeper that took them");
 	scry_watch_lost(w, w->inj.control->busy,
@@ -666,10 +548,35 @@ static int finish(struct scry_watch *w)
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
-	if (t->root)
-		return r < 0 ? r : 0;
-	scry_loading_tell(w, &t->hooks);
-	scry_calls_requests_note(cli, &t->hooks, t->first);
+	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
+		scry_watch_note(w, "%s", lacks);
+	if (!t->root)
+		scry_loading_tell(w, &t->hooks);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+	struct scry_calls_stats calls;
+	int r;
+
+	if (!t || (!t->tracks && !t->breaks)) /* the sum of others */
+		return 0;
+	t->is_left = true;
+	r = drain(w);
+	if (!t->calls) /* it took a lane and did nothing more */
+		return r;
+	scry_calls_stats(t->calls, &calls);
+	w->events = calls.calls;
+	w->errors += calls.bad + calls.strange;
+	if (t->breaks) {
+		w->cost_ns = w->events * BREAK_NS;
+		scry_calls_break_tell(t->breaks);
+	} else {
+		finish_hooks(w, t);
+	}
+	if (!t->root)
+		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
 	return r < 0 ? r : 0;
 }
 
@@ -687,15 +594,19 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 
 static void done(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
 	if (!t)
 		return;
 	scry_tracks_free(t->tracks);
 	scry_calls_kernel_close(t->kernel);
+	scry_calls_break_free(t->breaks);
 	if (!t->root)
 		scry_hooks_close(&t->hooks);
-	forget_functions(t);
+	scry_unwind_done(&t->unwinding);
+	scry_native_stacks_free(t->stacks);
+	scry_native_free(t->native);
+	scry_calls_functions_forget(t);
 	free(t->functions);
 	free(t);
 	w->state = NULL;
@@ -716,6 +627,20 @@ const struct scry_instrument scry_instrument_calls = {
 	.leave = leave,
 	.finish = finish,
 	.merge = merge,
+	.done = done,
+	.close = scry_calls_requests_end,
+};
+
+const struct scry_instrument scry_instrument_calls_stopped = {
+	.name = "calls",
+	.summary = "calls of library functions",
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.turn = turn,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
 	.done = done,
 	.close = scry_calls_requests_end,
 };

@@ -18,10 +18,9 @@ static const struct command commands[] = {
 	{"stacks", scry_cmd_stacks, "which lines of a Ruby program take its time"},
 	{"dump", scry_cmd_dump, "what every thread of a Ruby program does now"},
 	{"calls", scry_cmd_calls, "calls of library functions as they happen, like ltrace"},
-	{"malloc", scry_cmd_malloc, "record what a program asks of malloc"},
+	{"malloc", scry_cmd_malloc, "what a program asks of malloc, and which allocator suits it"},
 	{"patch", scry_cmd_patch,
 	 "count and time calls of native functions; list and undo changes"},
-	{"malloc", scry_cmd_malloc, "what a program asks of malloc: which allocator suits it"},
 	{"report", scry_cmd_report, "show a recording"},
 	{"diff", scry_cmd_diff, "what grew between two recordings, or between slices of one"},
 	{"info", scry_cmd_info, "what a recording holds"},
@@ -33,6 +32,7 @@ static const struct command commands[] = {
 static void usage(FILE *out)
 {
 	fprintf(out, "scry " SCRY_VERSION ": sees inside a running program\n\n"
+		     "  scry dump -p PID                what a Ruby process that hangs waits for\n"
 		     "  scry objects -p PID -d 30s      watch a live Ruby process\n"
 		     "  scry objects -- ruby app.rb     run a program and watch it\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

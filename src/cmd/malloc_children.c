@@ -104,6 +104,7 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.has_stacks = root->has_stacks,
 		.on_fork = scry_malloc_children_fork,
 		.on_fork_arg = w->root ? w->root : w,
 	};
@@ -135,6 +136,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.has_stacks = root->has_stacks,
 		.on_fork = scry_malloc_children_fork,
 		.on_fork_arg = w->root,
 	};

@@ -20,6 +20,7 @@
 #include "cmd/session.h"
 #include "cmd/watch_opts.h"
 #include "hook/threads.h"
+#include "hook/unwind.h"
 #include "wire/malloc_ring.h"
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
@@ -27,8 +28,15 @@
 
 struct record_opts {
 	bool no_lines;
+	uint64_t depth; /* of stacks; 0: none */
 	const char *prefix;
 };
+#define DEPTH_DEFAULT 16
+
+static bool has_stacks(const struct scry_watch *w)
+{
+	return ((const struct record_opts *)w->opts->instrument_opts)->depth != 0;
+}
 
 static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
@@ -116,6 +124,7 @@ static int prepare(struct scry_watch *w)
 	if (!m)
 		return -ENOMEM;
 	w->state = m;
+	m->has_stacks = has_stacks(w);
 	scry_malloc_children_next(w);
 	m->lines.watch = w;
 	if (!opts->no_lines)
@@ -155,6 +164,7 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.has_stacks = m->has_stacks,
 		.on_fork = w->pool.head ? scry_malloc_children_fork : NULL,
 		.on_fork_arg = w,
 	};
@@ -189,6 +199,10 @@ static int enter(struct scry_watch *w)
 
 	if (r == 0)
 		r = start_keeping(w, m);
+	if (r == 0 && has_stacks(w))
+		r = scry_unwind_start(
+			&m->unwinding, &w->inj, w->held,
+			(uint32_t)((const struct record_opts *)w->opts->instrument_opts)->depth);
 	if (r == 0)
 		r = scry_malloc_lines_tell(&m->lines);
 	if (r == 0)
@@ -239,6 +253,8 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		scry_malloc_child_lines(w);
 	else
 		scry_malloc_lines_turn(&m->lines, m->calls);
+	if (!w->root && !w->target_gone)
+		scry_unwind_turn(&m->unwinding);
 	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
 	tsc = __rdtsc(); /* later than what has just been copied */
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());
@@ -315,6 +331,9 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
 	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + tracks->bad;
+	if (scry_unwind_lacks(&((struct scry_malloc_watch *)w->state)->unwinding, text,
+			      sizeof(text)))
+		scry_watch_note(w, "%s", text);
 	snprintf(text, sizeof(text),
 		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
 		 "ends of "
@@ -378,6 +397,7 @@ static void done(struct scry_watch *w)
 	if (m) {
 		if (!w->root)
 			scry_hooks_close(&m->hooks);
+		scry_unwind_done(&m->unwinding);
 		scry_malloc_children_done(m);
 		scry_malloc_free(m->calls);
 		if (!w->root)
@@ -416,6 +436,8 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "record child processes too, each as a part of its own", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "stack", SCRY_OPT_U64_MAYBE, &record.depth, "N",
+		 "record who called: stacks of native code, N frames at most (default 16)", NULL},
 		{0, "preload", SCRY_OPT_FLAG, &opts.preload, NULL,
 		 "enter nobody: preload an object that records, where ptrace is denied", NULL},
 		{0, "prefix", SCRY_OPT_STRING, &record.prefix, "PREFIX",
@@ -435,10 +457,19 @@ int scry_cmd_malloc_record(int argc, char **argv)
 
 	if (r == 1)
 		return 0;
+	if (record.depth == UINT64_MAX)
+		record.depth = DEPTH_DEFAULT;
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
-	if (r == 0 && report.folded)
-		r = scry_fail(-EINVAL, "'%s': a recording of malloc has no stacks to fold",
+	if (r == 0 && record.depth && opts.preload)
+		r = scry_fail(-EINVAL,
+			      "--stack needs unwind tables in the process, which --preload "
+			      "does not bring; fix: without --preload");
+	if (r == 0 && record.depth > SCRY_WALK_DEPTH_MAX)
+		r = scry_fail(-EINVAL, "--stack=%llu: at most %u frames are recorded",
+			      (unsigned long long)record.depth, SCRY_WALK_DEPTH_MAX);
+	if (r == 0 && report.folded && !record.depth)
+		r = scry_fail(-EINVAL, "'%s': there are no stacks to fold; fix: --stack",
 			      opts.output);
 	if (r == 0 && opts.preload && !opts.command)
 		r = scry_fail(-EINVAL,

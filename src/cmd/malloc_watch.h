@@ -10,6 +10,7 @@
 #include "cmd/malloc_older.h"
 #include "hook/tracks.h"
 #include "name/malloc.h"
+#include "hook/unwind.h"
 
 struct scry_malloc_child;
 
@@ -20,6 +21,8 @@ struct scry_malloc_watch {
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;
+	struct scry_unwinding unwinding;
+	bool has_stacks;
 	uint64_t end_tsc; /* nothing later is told; 0: no end yet */
 	uint64_t flush_ns;
 	bool is_full; /* no memory for more: what comes is not taken */

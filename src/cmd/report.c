@@ -13,6 +13,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* Those of recordings of malloc too: enum scry_view_by. */
+#define BY_CHOICES "line|class|file|method|gem|caller|module|stack"
 #define SESSION_WITHIN 64 /* events from the beginning: the session is the first thing told */
 
 /* The view named like the instrument that recorded; the events view when there is none. */
@@ -100,7 +102,11 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	};
 	int err;
 
-	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "stacks"))
+	if (opts->rows.by >= SCRY_VIEW_BY_CALLER && strcmp(view->name, "malloc"))
+		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
+					  "malloc");
+	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "malloc") &&
+	    strcmp(view->name, "stacks"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
 	if (opts->flame && strcmp(view->name, "stacks"))
 		return scry_fail(-EINVAL, "there is no picture of view '%s'", view->name);
@@ -187,7 +193,7 @@ int scry_cmd_report(int argc, char **argv)
 	struct scry_report_opts opts = SCRY_REPORT_OPTS_DEFAULT;
 	const char *path = NULL;
 	bool force = false, wants_help = false;
-	const struct scry_opt rows[] = {
+	struct scry_opt rows[] = {
 		{0, "view", SCRY_OPT_STRING, &opts.view, "VIEW", "what to show, see below", NULL},
 		SCRY_REPORT_OPT_ROWS(&opts),
 		{0, "at", SCRY_OPT_STRING, &opts.rows.at, "MOMENT",
@@ -209,6 +215,9 @@ int scry_cmd_report(int argc, char **argv)
 	const char *recording = NULL;
 	int fd, err;
 
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].target == &opts.rows.by)
+			rows[i].choices = BY_CHOICES;
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {
 		help(rows, count);

@@ -5,11 +5,13 @@
 #include "hook/inject.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -132,13 +134,23 @@ void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t thre
 	}
 }
 
+/* The kernel says "not permitted" of those, too. */
+static bool is_ending(pid_t pid, pid_t tid)
+{
+	char state = scry_proc_task_state(pid, tid);
+
+	return !state || state == 'Z' || state == 'X';
+}
+
 /* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
 static int hold_thread(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, bool any)
 {
 	int r = scry_tracee_seize(t, inj->proc->pid, tid);
 
+	if (r < 0 && (r == -ESRCH || is_ending(inj->proc->pid, tid)))
+		return -EAGAIN;
 	if (r < 0)
-		return r == -ESRCH ? -EAGAIN : r;
+		return r;
 	r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
 	if (r == 0 && scry_tracee_can_call(t, &inj->maps) && (any || !scry_tracee_has_restart(t)))
 		return 0;
@@ -189,7 +201,65 @@ static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
 	return r;
 }
 
-enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_SLAB, WORK_UNMAP };
+enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_SLAB, WORK_TRAP, WORK_UNMAP };
+
+#define TRAP_FIELD(field)                                     \
+	(inj->data + offsetof(struct scry_agent_data, trap) + \
+	 offsetof(struct scry_agent_trap, field))
+
+/* rt_sigaction(SIGTRAP, action, older), addresses in the target. */
+static int set_sigtrap(struct scry_tracee *t, const struct scry_call *how, uint64_t action,
+		       uint64_t older)
+{
+	const uint64_t call[7] = {SYS_rt_sigaction, SIGTRAP, action, older, sizeof(uint64_t)};
+	int64_t result;
+	int r = scry_tracee_syscall(t, how, call, &result);
+
+	return r < 0 ? r : (int)result;
+}
+
+/* Ours is set where the default stands, or, with `ours` false, the default where ours stands. */
+static int exchange_sigtrap(struct scry_inject *inj, struct scry_tracee *t,
+			    const struct scry_call *how, bool ours)
+{
+	const struct scry_sigaction action = {
+		.handler = ours ? scry_inject_symbol(inj, "scry_agent_trap") : 0,
+		.flags = ours ? SA_SIGINFO | SA_ONSTACK | 0x04000000 /* SA_RESTORER */ : 0,
+		.restorer = ours ? scry_inject_symbol(inj, "scry_agent_restorer") : 0,
+		.mask = ours ? ~0ull : 0}; /* a handler that came meanwhile had SIGTRAP blocked */
+	uint64_t handler = 0, expected = ours ? 0 : scry_inject_symbol(inj, "scry_agent_trap");
+	const uint64_t is_set = ours;
+	int r = set_sigtrap(t, how, 0, TRAP_FIELD(older)), fd = inj->mem.fd;
+
+	if (r == 0)
+		r = scry_mem_u64(&inj->mem, TRAP_FIELD(older), &handler);
+	if (r == 0 && handler == action.handler)
+		return 0;
+	if (r == 0 && handler != expected)
+		return -EBUSY;
+	if (r == 0)
+		r = scry_edit_poke(fd, TRAP_FIELD(action), &action, sizeof(action));
+	if (r == 0 && ours)
+		r = scry_edit_poke(fd, TRAP_FIELD(is_set), &is_set, sizeof(is_set));
+	if (r == 0)
+		r = set_sigtrap(t, how, TRAP_FIELD(action), 0);
+	if (r == 0 && !ours)
+		r = scry_edit_poke(fd, TRAP_FIELD(is_set), &is_set, sizeof(is_set));
+	return r;
+}
+
+/* Nobody comes here by SIGTRAP any more. What somebody else has set since then is theirs. */
+static int take_trap_back(struct scry_inject *inj, struct scry_tracee *t,
+			  const struct scry_call *how)
+{
+	uint64_t is_set = 0;
+	int r = 0;
+
+	if (inj->header.stage == SCRY_AGENT_READY && inj->data &&
+	    scry_mem_u64(&inj->mem, TRAP_FIELD(is_set), &is_set) == 0 && is_set)
+		r = exchange_sigtrap(inj, t, how, false);
+	return r == -EBUSY ? 0 : r;
+}
 
 static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work work, int *ret_fd)
 {
@@ -197,6 +267,7 @@ static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work wor
 				.mem_fd = inj->mem.fd,
 				.deadline_ns = scry_now_ns() + CALL_NS};
 	struct scry_agent_header leaving = inj->header;
+	int r, finished;
 
 	if (work == WORK_MAP)
 		return scry_agent_map(&inj->header, t, &how, ret_fd);
@@ -208,6 +279,14 @@ static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work wor
 		return scry_agent_map_slab(&inj->header,
 					   &inj->header.slabs[inj->header.slab_count - 1], t, &how,
 					   ret_fd);
+	if (work == WORK_TRAP) {
+		r = exchange_sigtrap(inj, t, &how, true);
+		finished = scry_tracee_finish(t, &how);
+		return r < 0 ? r : finished;
+	}
+	r = take_trap_back(inj, t, &how);
+	if (r < 0)
+		return r;
 	if (!scry_agent_has_lanes(&inj->header, &inj->maps)) /* whatever lies there is not ours */
 		leaving.lanes = leaving.lanes_size = 0;
 	return scry_agent_unmap(&leaving, t, &how);
@@ -533,6 +612,15 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 	if (r == 0)
 		r = view_counters(inj, number, fd);
 	return r < 0 ? r : (int)number;
+}
+
+int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held)
+{
+	int unused, r = in_thread(inj, held, WORK_TRAP, &unused);
+
+	return r < 0 && r != -EBUSY ? scry_fail(r, "cannot handle SIGTRAP in process %d: %s",
+						inj->proc->pid, strerror(-r))
+				    : r;
 }
 
 int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)

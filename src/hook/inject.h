@@ -95,6 +95,13 @@ int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scr
 /* Lets them go, and counts the pause. */
 void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
 
+/*
+ * SIGTRAP is handled by the agent from now on (agent/trap.c), for when we die: in `held` or in a
+ * thread held for it. Taken back by whoever unmaps the agent. 0; -EBUSY: the program handles or
+ * ignores it itself, nothing was changed; -errno with a sentence.
+ */
+int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held);
+
 /* Maps a fresh pool of lanes (wire/lanes.h) into an entered process, in `held` or in a thread held
  * for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
 int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);

@@ -120,6 +120,10 @@ static int clear(struct scry_inject *inj)
 	if (!zeros)
 		return scry_fail(-ENOMEM, "not enough memory");
 	r = scry_edit_poke(inj->mem.fd, table_at(inj), zeros, size);
+	if (r == 0) /* an older watch's stacks */
+		r = scry_edit_poke(inj->mem.fd,
+				   inj->data + offsetof(struct scry_agent_data, unwinding), zeros,
+				   sizeof(struct scry_agent_unwinding));
 	free(zeros);
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
 		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));

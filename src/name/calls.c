@@ -36,7 +36,8 @@ struct scry_calls {
 	struct record *waiting; /* for the watermark */
 	size_t count, room;
 	struct arena arena, spare;
-	struct scry_map open; /* slot -> index + 1 of its newest call */
+	struct scry_map open;	/* slot -> index + 1 of its newest call */
+	struct scry_map called; /* slot -> stack of the entry that comes */
 	struct open_call *calls;
 	uint32_t call_count, call_room, free_call;
 	uint64_t order, last_call;
@@ -55,6 +56,7 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 	c->opts = *opts;
 	c->last_call = opts->first_call;
 	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
+	scry_map_init(&c->called, SCRY_CALLS_OPEN_MAX);
 	*ret = c;
 	return 0;
 }
@@ -64,6 +66,7 @@ void scry_calls_free(struct scry_calls *c)
 	if (!c)
 		return;
 	scry_map_done(&c->open);
+	scry_map_done(&c->called);
 	scry_buf_done(&c->text);
 	free(c->waiting);
 	free(c->arena.words);
@@ -153,6 +156,27 @@ static size_t record_words(const struct scry_calls *c, const uint64_t *words, si
 	return n <= count ? n : 0;
 }
 
+/* Records that are told by their first word alone: their size, or 0: it is none, or not whole. */
+static size_t special_words(const uint64_t *words, size_t count)
+{
+	size_t n = words[0] == SCRY_CALL_TIME	  ? 2
+		   : words[0] == SCRY_CALL_CALLED ? SCRY_CALL_CALLED_WORDS
+						  : 0;
+
+	if (words[0] == SCRY_CALL_STACK && count >= SCRY_CALL_STACK_HEAD &&
+	    words[3] <= SCRY_CALL_STACK_FRAMES)
+		n = SCRY_CALL_STACK_HEAD + words[3];
+	return n <= count ? n : 0;
+}
+
+static void define_stack(struct scry_calls *c, const uint64_t *words)
+{
+	if (!c->opts.stacks ||
+	    scry_native_stacks_define(c->opts.stacks, words[2], words + SCRY_CALL_STACK_HEAD,
+				      words[3]) == -EINVAL)
+		c->stats.bad++;
+}
+
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count)
 {
 	size_t base = c->arena.count;
@@ -161,15 +185,17 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 	for (size_t i = 0; i < count && r == 0;) {
 		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
 
-		rec.count = count - i < 2		 ? 0
-			    : words[i] == SCRY_CALL_TIME ? 2
-							 : record_words(c, words + i, count - i);
+		rec.count = count - i < 2		  ? 0
+			    : words[i] <= SCRY_CALL_STACK ? special_words(words + i, count - i)
+							  : record_words(c, words + i, count - i);
 		if (!rec.count) {
 			c->stats.bad++;
 			break;
 		}
 		rec.tsc = words[i + 1];
-		if (words[i] != SCRY_CALL_TIME)
+		if (words[i] == SCRY_CALL_STACK)
+			define_stack(c, words + i);
+		else if (words[i] != SCRY_CALL_TIME)
 			r = keep(c, &rec);
 		i += rec.count;
 	}
@@ -356,6 +382,21 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 	return write_text(c, &head, &ev, sizeof(ev));
 }
 
+/* Who makes the call that is told next. */
+static int write_called(struct scry_calls *c, const struct record *rec, uint64_t call)
+{
+	const struct scry_event head = {
+		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALLED};
+	struct scry_ev_called ev = {.pid = c->opts.pid, .call = call};
+	uint64_t number;
+
+	if (!c->opts.stacks ||
+	    !scry_map_remove(&c->called, scry_call_slot(c->arena.words[rec->at]), &number))
+		return 0;
+	ev.stack = scry_native_stacks_write(c->opts.stacks, number, c->opts.writer);
+	return ev.stack ? scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev)) : 0;
+}
+
 static int begin_call(struct scry_calls *c, const struct record *rec)
 {
 	uint64_t head = c->arena.words[rec->at], slot = scry_call_slot(head), below = 0;
@@ -383,6 +424,7 @@ static int begin_call(struct scry_calls *c, const struct record *rec)
 		c->calls[i - 1].below = c->free_call;
 		c->free_call = i;
 	}
+	r = r ? r : write_called(c, rec, c->last_call);
 	return r ? r : write_call(c, rec, c->last_call);
 }
 
@@ -413,6 +455,10 @@ static int write_record(struct scry_calls *c, const struct record *rec)
 	const struct ending done = {
 		.tsc = rec->tsc, .tid = rec->tid, .result = words[2], .how = SCRY_RETURN_DONE};
 
+	if (words[0] == SCRY_CALL_CALLED) {
+		scry_map_put(&c->called, words[3], words[2]);
+		return 0;
+	}
 	if (scry_call_args(words[0]) == SCRY_CALL_RETURN && words[0] & SCRY_CALL_MORE)
 		return keep_parts(c, rec);
 	if (scry_call_args(words[0]) == SCRY_CALL_RETURN)

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "name/native_stacks.h"
 #include "rec/writer.h"
 #include "wire/call_ring.h"
 
@@ -28,6 +29,7 @@ struct scry_calls_opts {
 	struct scry_writer *writer;
 	uint32_t pid;
 	enum scry_calls_args args;
+	struct scry_native_stacks *stacks; /* borrowed; NULL: no stacks are recorded */
 	/* of all programs that the pid runs, and the process it was forked from */
 	uint64_t first_call;
 	uint32_t first_function;

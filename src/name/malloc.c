@@ -273,7 +273,7 @@ static void define_callers(struct scry_malloc *m, struct thread *h)
 {
 	while (h->scanned + 2 <= h->count) {
 		uint64_t word = h->words[h->scanned];
-		size_t size = scry_malloc_record_words(word);
+		size_t size = scry_malloc_record_words(word, m->opts.has_stacks);
 
 		if ((word & 15) == SCRY_MALLOC_OP_CALLER)
 			m->calls.stats.bad +=
@@ -283,6 +283,11 @@ static void define_callers(struct scry_malloc *m, struct thread *h)
 			m->calls.stats.bad +=
 				scry_malloc_callers_line(m->calls.callers, word >> 48,
 							 h->words + h->scanned + 1, size - 1) < 0;
+		else if ((word & 15) == SCRY_MALLOC_OP_STACK && h->scanned + size <= h->count)
+			m->calls.stats.bad += scry_malloc_callers_stack(m->calls.callers,
+									h->words[h->scanned + 1],
+									h->words + h->scanned + 2,
+									size - 2) == -EINVAL;
 		h->scanned += size;
 	}
 }
@@ -350,7 +355,7 @@ static bool next_stamp(struct scry_malloc *m, struct thread *h)
 	while (h->at + 2 <= h->count) {
 		uint64_t word = h->words[h->at], stamp = h->words[h->at + 1];
 		uint64_t op = word & 15;
-		size_t size = scry_malloc_record_words(word);
+		size_t size = scry_malloc_record_words(word, m->opts.has_stacks);
 
 		if (h->at + size > h->count)
 			return false;
@@ -370,8 +375,9 @@ static bool next_stamp(struct scry_malloc *m, struct thread *h)
 			h->has_stamp = true;
 			return true;
 		} else {
-			m->calls.stats.bad +=
-				op != SCRY_MALLOC_OP_CALLER && op != SCRY_MALLOC_OP_LINE;
+			m->calls.stats.bad += op != SCRY_MALLOC_OP_CALLER &&
+					      op != SCRY_MALLOC_OP_LINE &&
+					      op != SCRY_MALLOC_OP_STACK;
 		}
 		h->at += size;
 		m->waiting -= size;
@@ -413,9 +419,10 @@ static void fill_heap(struct scry_malloc *m, uint64_t now_tsc)
 }
 
 /* The child of the fork that begins at `at`, 0: it failed. False: it is not known yet. */
-static bool find_forked(const struct thread *h, uint32_t *ret_pid)
+static bool find_forked(const struct thread *h, bool has_stacks, uint32_t *ret_pid)
 {
-	for (size_t i = h->at; i + 2 <= h->count; i += scry_malloc_record_words(h->words[i])) {
+	for (size_t i = h->at; i + 2 <= h->count;
+	     i += scry_malloc_record_words(h->words[i], has_stacks)) {
 		if ((h->words[i] & 15) != SCRY_MALLOC_OP_FORKED)
 			continue;
 		*ret_pid = (uint32_t)(h->words[i] >> 4 & UINT32_MAX);
@@ -430,13 +437,13 @@ static int tell_fork(struct scry_malloc *m, struct thread *h)
 	uint32_t pid = 0;
 
 	if ((h->words[h->at] & 15) == SCRY_MALLOC_OP_FORK && m->opts.on_fork &&
-	    !find_forked(h, &pid) && !m->is_last &&
+	    !find_forked(h, m->opts.has_stacks, &pid) && !m->is_last &&
 	    (double)(m->now_tsc - h->stamp) * m->ns_per_tick < FORK_NS) {
 		m->is_waiting = true;
 		return 0;
 	}
-	m->waiting -= scry_malloc_record_words(h->words[h->at]);
-	h->at += scry_malloc_record_words(h->words[h->at]);
+	m->waiting -= scry_malloc_record_words(h->words[h->at], m->opts.has_stacks);
+	h->at += scry_malloc_record_words(h->words[h->at], m->opts.has_stacks);
 	return pid ? m->opts.on_fork(m->opts.on_fork_arg, m, pid) : 0;
 }
 
@@ -444,11 +451,14 @@ static int tell_fork(struct scry_malloc *m, struct thread *h)
 static int tell(struct scry_malloc *m, struct thread *h)
 {
 	const uint64_t *words = h->words + h->at;
-	size_t size = scry_malloc_record_words(words[0]);
-	struct scry_malloc_record record = {.ns = ns_of(m, h->stamp),
-					    .words = {words[0], words[1], size == 3 ? words[2] : 0},
-					    .thread = h->number,
-					    .realloc = &h->realloc};
+	size_t size = scry_malloc_record_words(words[0], m->opts.has_stacks);
+	size_t plain = scry_malloc_record_words(words[0], false);
+	struct scry_malloc_record record = {
+		.ns = ns_of(m, h->stamp),
+		.words = {words[0], words[1], plain == 3 ? words[2] : 0},
+		.stack = size > plain ? words[plain] : 0,
+		.thread = h->number,
+		.realloc = &h->realloc};
 
 	if ((words[0] & 15) >= SCRY_MALLOC_OP_FORK)
 		return tell_fork(m, h);

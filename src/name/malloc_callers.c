@@ -1,4 +1,4 @@
-/* See malloc_callers.h. Ids are below SCRY_MALLOC_CODES, as codes are. */
+/* See malloc_callers.h. */
 #include "name/malloc_callers.h"
 
 #include <errno.h>
@@ -6,29 +6,14 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "sys/debug_file.h"
-#include "sys/elf.h"
-#include "sys/maps.h"
+#include "base/map.h"
 #include "wire/event.h"
+#include "name/native.h"
+#include "name/native_stacks.h"
 #include "name/places.h"
 #include "wire/malloc_ring.h"
 
-#define FILES_MAX 128 /* open at once; others are not looked into */
-
-struct function {
-	uint64_t value, size;
-	const char *name;
-};
-
-struct file { /* of the target, with code */
-	uint64_t inode, bias;
-	uint32_t dev_major, dev_minor;
-	struct scry_elf *elf;	    /* NULL: cannot be read */
-	struct scry_elf *debug;	    /* its separate symbols, or NULL */
-	struct function *functions; /* by value, then names; made at the first question */
-	size_t count, room;
-	bool is_sorted;
-};
+#define PLACES_MAX (1u << 19)
 
 struct place {
 	uint64_t address; /* 0: not known */
@@ -40,62 +25,23 @@ struct place {
 	uint64_t pc, iseq;
 	char *path, *label; /* where a VM ran code */
 	uint32_t line;
+	uint32_t line_id; /* with a stack: the id of its line alone; 0: it has none */
+	uint64_t stack;	  /* number; 0: none */
 };
 
 struct scry_malloc_callers {
 	pid_t pid;
-	uint16_t ids[SCRY_MALLOC_CODES];
-	struct place places[SCRY_MALLOC_CODES]; /* by id */
-	uint32_t count, looked, told;		/* ids; those up to these are done */
+	uint32_t ids[SCRY_MALLOC_CODES];
+	struct scry_map stack_ids;    /* stack << 16 | code -> id */
+	struct place *places;	      /* by id, from 1 */
+	uint32_t room;		      /* of them */
+	uint32_t count, looked, told; /* ids; those up to these are done */
 	uint64_t unnamed, lines, gone;
 	const struct scry_ruby *ruby;
 	bool is_proven, has_late;
-	struct file files[FILES_MAX];
-	size_t file_count;
-	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
+	struct scry_native *native;
+	struct scry_native_stacks *stacks;
 };
-
-static struct file *file_of(struct scry_malloc_callers *c, const struct scry_map_entry *m)
-{
-	struct file *f;
-
-	for (size_t i = 0; i < c->file_count; i++) {
-		uint64_t bias;
-
-		f = &c->files[i];
-		if (f->inode != m->inode || f->dev_major != m->dev_major ||
-		    f->dev_minor != m->dev_minor)
-			continue;
-		if (f->elf && scry_elf_bias(f->elf, &c->maps, m, &bias) == 0)
-			f->bias = bias;
-		return f;
-	}
-	if (c->file_count == FILES_MAX)
-		return NULL;
-	f = &c->files[c->file_count++];
-	*f = (struct file){.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
-	if (scry_elf_open_mapped(c->pid, m, &f->elf) < 0 ||
-	    scry_elf_bias(f->elf, &c->maps, m, &f->bias) < 0) {
-		scry_elf_close(f->elf);
-		f->elf = NULL;
-	}
-	scry_error_clear();
-	return f;
-}
-
-/* A process that has ended has no mappings: the last ones are kept. */
-static void see_maps(struct scry_malloc_callers *c)
-{
-	struct scry_maps maps = {0};
-
-	if (c->pid && scry_maps_read(c->pid, &maps) == 0 && maps.count) {
-		scry_maps_done(&c->maps);
-		c->maps = maps;
-	} else {
-		scry_maps_done(&maps);
-	}
-	scry_error_clear();
-}
 
 struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
 {
@@ -104,10 +50,13 @@ struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
 	if (!c)
 		return NULL;
 	c->pid = pid;
-	see_maps(c);
-	for (size_t i = 0; i < c->maps.count && c->file_count < FILES_MAX / 2; i++)
-		if (c->maps.entries[i].x && c->maps.entries[i].inode)
-			file_of(c, &c->maps.entries[i]);
+	scry_map_init(&c->stack_ids, PLACES_MAX);
+	c->native = scry_native_new(pid);
+	c->stacks = c->native ? scry_native_stacks_new(c->native) : NULL;
+	if (!c->stacks) {
+		scry_malloc_callers_free(c);
+		return NULL;
+	}
 	return c;
 }
 
@@ -115,36 +64,82 @@ void scry_malloc_callers_free(struct scry_malloc_callers *c)
 {
 	if (!c)
 		return;
-	for (size_t i = 0; i < c->file_count; i++) {
-		free(c->files[i].functions);
-		scry_elf_close(c->files[i].debug);
-		scry_elf_close(c->files[i].elf);
-	}
+	scry_native_stacks_free(c->stacks);
+	scry_native_free(c->native);
+	scry_map_done(&c->stack_ids);
 	for (uint32_t id = 1; id <= c->count; id++) {
 		free(c->places[id].module);
 		free(c->places[id].path);
 		free(c->places[id].label);
 	}
-	scry_maps_done(&c->maps);
+	free(c->places);
 	free(c);
 }
 
-uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code)
+/* A new place's id; 0: there is no room. */
+static uint32_t add_place(struct scry_malloc_callers *c)
+{
+	if (c->count + 1 >= c->room) {
+		uint32_t room = c->room ? 2 * c->room : 1024;
+		struct place *more =
+			room > PLACES_MAX ? NULL : reallocarray(c->places, room, sizeof(*more));
+
+		if (!more)
+			return 0;
+		c->places = more;
+		c->room = room;
+	}
+	c->places[++c->count] = (struct place){0};
+	return c->count;
+}
+
+static uint32_t id_of(struct scry_malloc_callers *c, uint32_t code)
 {
 	if (code == 0 || code == SCRY_MALLOC_CALLERS || code >= SCRY_MALLOC_CODES)
 		return 0;
 	if (!c->ids[code])
-		c->ids[code] = (uint16_t)++c->count;
+		c->ids[code] = add_place(c);
 	return c->ids[code];
+}
+
+/* Its own address is the innermost one of the stack. */
+uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code, uint64_t stack)
+{
+	const uint64_t key = stack << 16 | code;
+	uint64_t known;
+	uint32_t line, id;
+
+	if (!stack || code >= SCRY_MALLOC_CODES)
+		return id_of(c, code);
+	if (scry_map_get(&c->stack_ids, key, &known))
+		return (uint32_t)known;
+	line = id_of(c, code);
+	id = add_place(c);
+	if (!id || scry_map_put(&c->stack_ids, key, id) < 0)
+		return line;
+	c->places[id].address = scry_native_stacks_address(c->stacks, stack);
+	c->places[id].stack = stack;
+	c->places[id].line_id = line;
+	return id;
+}
+
+int scry_malloc_callers_stack(struct scry_malloc_callers *c, uint64_t number,
+			      const uint64_t *addresses, size_t count)
+{
+	return scry_native_stacks_define(c->stacks, number, addresses, count);
 }
 
 int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uint64_t address)
 {
 	struct place *p;
+	uint32_t id;
 
 	if (code == 0 || code >= SCRY_MALLOC_CALLERS || !address)
 		return -EINVAL;
-	p = &c->places[scry_malloc_callers_id(c, (uint32_t)code)];
+	id = id_of(c, (uint32_t)code);
+	if (!id)
+		return 0;
+	p = &c->places[id];
 	if (p->address && p->address != address)
 		return -EINVAL;
 	p->address = address;
@@ -178,10 +173,14 @@ int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const
 			     size_t count)
 {
 	struct place *p;
+	uint32_t id;
 
 	if (code < SCRY_MALLOC_LINES || code >= SCRY_MALLOC_CODES || count < 3 || !words[0])
 		return -EINVAL;
-	p = &c->places[scry_malloc_callers_id(c, (uint32_t)code)];
+	id = id_of(c, (uint32_t)code);
+	if (!id)
+		return 0;
+	p = &c->places[id];
 	if (p->address && (p->address != words[0] || p->pc != words[1] || p->iseq != words[2]))
 		return -EINVAL;
 	if (p->address)
@@ -207,104 +206,24 @@ void scry_malloc_callers_ruby(struct scry_malloc_callers *c, const struct scry_r
 	}
 }
 
-static int gather(const struct scry_sym *sym, void *arg)
-{
-	struct file *f = arg;
-
-	if (sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC)
-		return 0;
-	if (f->count == f->room) {
-		size_t room = f->room ? f->room * 2 : 1024;
-		struct function *more = realloc(f->functions, room * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		f->functions = more;
-		f->room = room;
-	}
-	f->functions[f->count++] = (struct function){sym->value, sym->size, sym->name};
-	return 0;
-}
-
-/* Of two names for the same bytes the shorter one is meant, mostly: malloc, not __libc_malloc. */
-static int compare_functions(const void *a, const void *b)
-{
-	const struct function *x = a, *y = b;
-
-	if (x->value != y->value)
-		return x->value < y->value ? -1 : 1;
-	if (x->size != y->size)
-		return x->size > y->size ? -1 : 1;
-	if (strlen(x->name) != strlen(y->name))
-		return strlen(x->name) < strlen(y->name) ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
-
-/* The function that covers link-time address `at`, or NULL. */
-static const struct function *function_at(struct file *f, uint64_t at)
-{
-	size_t low = 0, high;
-
-	if (!f->is_sorted) {
-		scry_elf_each_symbol(f->elf, gather, f);
-		if (scry_debug_file_elf(f->elf, &f->debug) == 0)
-			scry_elf_each_symbol(f->debug, gather, f);
-		qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
-		f->is_sorted = true;
-	}
-	for (high = f->count; low < high;) {
-		size_t mid = low + (high - low) / 2;
-
-		if (f->functions[mid].value <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (!low)
-		return NULL;
-	for (low--; low && f->functions[low - 1].value == f->functions[low].value;)
-		low--;
-	return at - f->functions[low].value < f->functions[low].size ? &f->functions[low] : NULL;
-}
-
-/* The return address may be the first byte of the next function: the call is before it. */
-static void look_up(struct scry_malloc_callers *c, struct place *p)
-{
-	const struct scry_map_entry *m = scry_maps_at(&c->maps, p->address - 1);
-	const struct function *function;
-	struct file *f;
-
-	p->offset = p->address;
-	if (!m || !m->path[0]) {
-		p->module = strdup("[anon]");
-		return;
-	}
-	p->module = strdup(m->path);
-	p->offset = p->address - m->start + m->offset;
-	f = m->inode ? file_of(c, m) : NULL;
-	if (!f || !f->elf)
-		return;
-	p->offset = p->address - f->bias;
-	function = function_at(f, p->address - 1 - f->bias);
-	if (!function)
-		return;
-	p->symbol = function->name;
-	p->offset = p->address - f->bias - function->value;
-}
-
 void scry_malloc_callers_look(struct scry_malloc_callers *c)
 {
 	while (c->looked < c->count && c->places[c->looked + 1].is_looked)
 		c->looked++;
-	if (c->looked == c->count)
+	if (c->looked == c->count && !scry_native_stacks_is_new(c->stacks))
 		return;
-	see_maps(c);
+	scry_native_see(c->native);
+	scry_native_stacks_look(c->stacks);
 	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
 		struct place *p = &c->places[id];
+		struct scry_native_name name;
 
 		if (p->is_looked || !p->address)
 			continue;
-		look_up(c, p);
+		scry_native_name(c->native, p->address, &name);
+		p->module = name.module;
+		p->symbol = name.symbol;
+		p->offset = name.offset;
 		p->is_looked = true;
 	}
 }
@@ -318,20 +237,22 @@ static int string_id(struct scry_writer *w, const char *text, uint32_t *ret)
 static int tell_place(struct scry_malloc_callers *c, struct scry_writer *w, uint32_t id)
 {
 	struct place *p = &c->places[id];
-	bool has_line = p->path && c->is_proven;
+	const struct place *at = p->line_id ? &c->places[p->line_id] : p; /* the line */
+	bool has_line = at->path && c->is_proven;
 	struct scry_ev_caller ev = {.caller = id,
 				    .pid = (uint32_t)c->pid,
 				    .offset = p->is_looked ? p->offset : p->address,
-				    .line = has_line ? p->line : 0};
+				    .line = has_line ? at->line : 0,
+				    .stack = scry_native_stacks_write(c->stacks, p->stack, w)};
 	int r = string_id(w, p->module, &ev.module_str);
 
 	if (r == 0)
 		r = string_id(w, p->symbol, &ev.symbol_str);
 	if (r == 0 && has_line)
-		r = string_id(w, p->path, &ev.file_str);
+		r = string_id(w, at->path, &ev.file_str);
 	if (r == 0 && has_line)
-		r = string_id(w, p->label, &ev.method_str);
-	p->is_late = p->path && !has_line;
+		r = string_id(w, at->label, &ev.method_str);
+	p->is_late = at->path && !has_line;
 	return r ? r
 		 : scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_CALLER}, &ev,
 				       sizeof(ev));

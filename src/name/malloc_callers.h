@@ -37,8 +37,12 @@ int scry_malloc_callers_line(struct scry_malloc_callers *c, uint64_t code, const
 void scry_malloc_callers_ruby(struct scry_malloc_callers *c, const struct scry_ruby *ruby,
 			      bool is_proven);
 
-/* Id of a code, 0: none. */
-uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code);
+/* A stack by its number: scry_native_stacks_define. */
+int scry_malloc_callers_stack(struct scry_malloc_callers *c, uint64_t number,
+			      const uint64_t *addresses, size_t count);
+
+/* Id of a code, 0: none; or of a code, 0 too, and a stack. */
+uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code, uint64_t stack);
 
 /* Looks up names that are not known yet: while the target lives. Costs nothing when there is none,
  * else a read of /proc/PID/maps. */

@@ -257,7 +257,8 @@ int scry_malloc_calls_add(struct scry_malloc_calls *c, const struct scry_malloc_
 	const uint64_t address = address_of(r->words[0]), size = size_of(r);
 	struct scry_ev_malloc call = {
 		.thread = r->thread,
-		.caller = scry_malloc_callers_id(c->callers, (uint32_t)(r->words[1] >> 48)),
+		.caller =
+			scry_malloc_callers_id(c->callers, (uint32_t)(r->words[1] >> 48), r->stack),
 		.size = size,
 		.usable = usable_of(r, size),
 	};
@@ -297,6 +298,7 @@ int scry_malloc_calls_add(struct scry_malloc_calls *c, const struct scry_malloc_
 	case SCRY_MALLOC_OP_LINE:
 	case SCRY_MALLOC_OP_FORK:
 	case SCRY_MALLOC_OP_FORKED:
+	case SCRY_MALLOC_OP_STACK:
 		break;
 	}
 	c->stats.bad++;

@@ -21,6 +21,7 @@ struct scry_malloc_calls {
 	struct scry_malloc_callers *callers;
 	struct scry_malloc_stats stats;
 	uint64_t ns; /* of the last call: time never goes back */
+	bool has_stacks;
 };
 
 struct scry_malloc_reallocating { /* a thread's realloc that has not returned */
@@ -32,12 +33,13 @@ struct scry_malloc_reallocating { /* a thread's realloc that has not returned */
 struct scry_malloc_record {
 	uint64_t ns;
 	uint64_t words[3]; /* the third is 0 where there is none */
+	uint64_t stack;	   /* 0: none */
 	uint32_t thread;   /* number */
 	struct scry_malloc_reallocating *realloc;
 };
 
-/* Words in the record that begins with `word`. */
-static inline unsigned int scry_malloc_record_words(uint64_t word)
+/* Words in the record that begins with `word`; with stacks a beginning's last one is its stack. */
+static inline unsigned int scry_malloc_record_words(uint64_t word, bool has_stacks)
 {
 	/* bits of ops that always have a third */
 	const unsigned int three = 1u << SCRY_MALLOC_OP_ALLOC | 1u << SCRY_MALLOC_OP_FREE_BY |
@@ -45,7 +47,10 @@ static inline unsigned int scry_malloc_record_words(uint64_t word)
 
 	if ((word & 15) == SCRY_MALLOC_OP_LINE)
 		return scry_malloc_line_words(word);
-	return 2 + ((three >> (word & 15) & 1) | (word >> 48 == SCRY_MALLOC_SIZE_LONG));
+	if ((word & 15) == SCRY_MALLOC_OP_STACK)
+		return scry_malloc_stack_words(word);
+	return 2 + (has_stacks & (SCRY_MALLOC_STACKED >> (word & 15) & 1)) +
+	       ((three >> (word & 15) & 1) | (word >> 48 == SCRY_MALLOC_SIZE_LONG));
 }
 
 /* 0, or an error with a sentence: then the call was not packed. */

@@ -145,6 +145,8 @@ static const struct scry_field fields_scry_ev_stack[] = {
 	FIELD(scry_ev_stack, line, "line", NUMBER),
 	FIELD(scry_ev_stack, method_str, "method", STRING),
 	FIELD(scry_ev_stack, flags, "flags", NUMBER),
+	FIELD(scry_ev_stack, offset, "offset", NUMBER),
+	FIELD(scry_ev_stack, address, "address", ADDRESS),
 };
 static const struct scry_field fields_scry_ev_slice[] = {
 	FIELD(scry_ev_slice, slice, "slice", NUMBER),
@@ -175,6 +177,8 @@ static const struct scry_field fields_scry_ev_caller[] = {
 	FIELD(scry_ev_caller, line, "line", NUMBER),
 	FIELD(scry_ev_caller, method_str, "method", STRING),
 	FIELD(scry_ev_caller, flags, "flags", NUMBER),
+	FIELD(scry_ev_caller, stack, "stack", STACK),
+	FIELD(scry_ev_caller, reserved, "reserved", RESERVED),
 };
 static const struct scry_field fields_scry_ev_thread[] = {
 	FIELD(scry_ev_thread, thread, "thread", NUMBER),
@@ -238,6 +242,11 @@ static const struct scry_field fields_scry_ev_call[] = {
 	FIELD(scry_ev_call, arg4, "arg4", ADDRESS),
 	FIELD(scry_ev_call, arg5, "arg5", ADDRESS),
 	FIELD(scry_ev_call, arg6, "arg6", ADDRESS),
+};
+static const struct scry_field fields_scry_ev_called[] = {
+	FIELD(scry_ev_called, pid, "pid", NUMBER),
+	FIELD(scry_ev_called, stack, "stack", STACK),
+	FIELD(scry_ev_called, call, "call", NUMBER),
 };
 static const struct scry_field fields_scry_ev_return[] = {
 	FIELD(scry_ev_return, function, "function", NUMBER),

@@ -80,7 +80,8 @@ static void put_event(const struct text_out *t, const struct scry_event *event)
 		const char *bytes;
 		size_t len;
 
-		if (!value || !strcmp(field->name, "pid") || field->kind == SCRY_FIELD_RESERVED)
+		if (!value || !strcmp(field->name, "pid") || field->kind == SCRY_FIELD_RESERVED ||
+		    field->kind == SCRY_FIELD_STACK) /* text has no stacks */
 			continue;
 		fprintf(t->out, " %s=", field->name);
 		if (field->kind != SCRY_FIELD_STRING) {

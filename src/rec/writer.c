@@ -46,7 +46,13 @@ struct scry_writer {
 	struct scry_intern strings;
 	struct totals_event kept[TOTALS_KEPT]; /* came after writing ended */
 	size_t kept_count;
+	uint32_t stacks;
 };
+
+uint32_t scry_writer_stack(struct scry_writer *w)
+{
+	return ++w->stacks;
+}
 
 static uint64_t clock_ns(clockid_t clock)
 {

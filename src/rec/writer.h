@@ -83,6 +83,9 @@ int scry_writer_payload(struct scry_writer *w, const struct scry_event *head, co
  */
 int scry_writer_string(struct scry_writer *w, const char *bytes, size_t len, uint32_t *ret_id);
 
+/* An id for a STACK event: from 1. */
+uint32_t scry_writer_stack(struct scry_writer *w);
+
 /*
  * Writes packed events at once, after what is buffered, so that sites come before their use. Words
  * are not checked here: the reader does. 0, or the error of a write, once.

@@ -6,6 +6,7 @@
  */
 #include "sys/edit.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -446,6 +447,21 @@ int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end)
 		if (e->entries[i].address >= start && e->entries[i].address < end)
 			e->entries[i].state = SCRY_EDIT_UNDONE;
 	return write_entries(e, 0, e->count);
+}
+
+int scry_edit_switch(struct scry_edit *e, size_t entry, bool on)
+{
+	const struct scry_journal_entry *j = &e->entries[entry];
+	uint8_t want = on ? j->new_[0] : j->old[0], now;
+	int r;
+
+	assert(j->size == 1 && j->state == SCRY_EDIT_APPLIED);
+	r = scry_mem_read(e->mem, j->address, &now, 1);
+	if (r < 0 || now == want)
+		return r;
+	if (now != (on ? j->old[0] : j->new_[0]))
+		return -EBUSY;
+	return scry_edit_poke(e->mem->fd, j->address, &want, 1);
 }
 
 bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any)

@@ -80,6 +80,13 @@ int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_
 /* The object at [start, end) is unmapped: its entries are over, nothing is written there. */
 int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end);
 
+/*
+ * Entry `entry`, one byte of text that is applied: the old byte for now (`on` false), ours again.
+ * No stop is needed; the journal stays as it is, as an undo is content with either. 0; -EBUSY:
+ * neither byte is there; -EFAULT, -ESRCH: nothing is. No sentence.
+ */
+int scry_edit_switch(struct scry_edit *e, size_t entry, bool on);
+
 /* Do changes in [start, end) stand, and are they all still there? False also when there are none:
  * ret_any tells. A loader that mapped the object anew has wiped them. */
 bool scry_edit_is_there(const struct scry_edit *e, uint64_t start, uint64_t end, bool *ret_any);

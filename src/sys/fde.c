@@ -129,11 +129,13 @@ struct cie {
 	bool has_size; /* 'z': augmentation data with a length in front */
 	bool is_signal;
 	bool is_known;
+	Dwarf_CIE from;
 };
 
 static struct cie read_cie(const Dwarf_CIE *from, Dwarf_Off offset)
 {
-	struct cie cie = {.offset = offset, .encoding = DW_EH_PE_absptr, .is_known = true};
+	struct cie cie = {
+		.offset = offset, .encoding = DW_EH_PE_absptr, .is_known = true, .from = *from};
 	struct cursor c = {.at = from->augmentation_data};
 	const char *a = from->augmentation;
 	uint64_t personality;
@@ -183,12 +185,9 @@ static bool begins_as_entry(const uint8_t *at, const uint8_t *end, uint8_t first
 	return true;
 }
 
-static bool read_fde(const struct scry_image *image, const struct cie *cie, struct cursor c,
-		     struct scry_fde *ret)
+static bool read_fde(const struct cie *cie, struct cursor c, struct scry_fde_program *ret)
 {
 	uint64_t start, size, skip = 0;
-	const uint8_t *code;
-	size_t avail;
 
 	if (!cie->is_known || (cie->encoding & 0x80) || !take_pointer(&c, cie->encoding, &start) ||
 	    !take_pointer(&c, cie->encoding & ENC_FORMAT, &size))
@@ -197,11 +196,16 @@ static bool read_fde(const struct scry_image *image, const struct cie *cie, stru
 		return false;
 	if (size == 0 || size > UINT32_MAX || start > UINT64_MAX - size)
 		return false;
-	code = scry_image_at(image, start, &avail);
-	*ret = (struct scry_fde){.start = start,
-				 .end = start + size,
-				 .is_signal = cie->is_signal,
-				 .is_entry = begins_as_entry(c.at + skip, c.end, code ? *code : 0)};
+	*ret = (struct scry_fde_program){.start = start,
+					 .end = start + size,
+					 .is_signal = cie->is_signal,
+					 .code_align = cie->from.code_alignment_factor,
+					 .data_align = cie->from.data_alignment_factor,
+					 .return_register = cie->from.return_address_register,
+					 .initial = cie->from.initial_instructions,
+					 .initial_end = cie->from.initial_instructions_end,
+					 .own = c.at + skip,
+					 .own_end = c.end};
 	return true;
 }
 
@@ -253,14 +257,12 @@ static void tidy(const struct scry_image *image, struct scry_fdes *fdes)
 
 /* .eh_frame while it is read. */
 struct frames {
-	const struct scry_image *image;
 	Elf_Data data;
 	uint64_t address; /* of the data */
 	struct cie cie;	  /* the one read last */
 };
 
-/* One entry. 0 or -errno. */
-static int take_entry(struct frames *f, const Dwarf_FDE *entry, struct scry_fde *ret)
+static bool take_entry(struct frames *f, const Dwarf_FDE *entry, struct scry_fde_program *ret)
 {
 	const uint8_t *base = f->data.d_buf;
 	struct cie *cie = &f->cie;
@@ -273,45 +275,72 @@ static int take_entry(struct frames *f, const Dwarf_FDE *entry, struct scry_fde 
 		    dwarf_next_cfi(ident, &f->data, true, entry->CIE_pointer, &next, &parent) !=
 			    0 ||
 		    !dwarf_cfi_cie_p(&parent))
-			return -EINVAL;
+			return false;
 		*cie = read_cie(&parent.cie, entry->CIE_pointer);
 	}
-	return read_fde(f->image, cie,
+	return read_fde(cie,
 			(struct cursor){.at = entry->start,
 					.end = entry->end,
 					.address = f->address + (uint64_t)(entry->start - base)},
-			ret)
-		       ? 0
-		       : -EINVAL;
+			ret);
 }
 
-int scry_fde_read(struct scry_elf *elf, const struct scry_image *image, struct scry_fdes *ret)
+int scry_fde_each(struct scry_elf *elf, const struct scry_image *image,
+		  int (*fn)(const struct scry_fde_program *, void *), void *arg, size_t *ret_bad)
 {
-	struct frames f = {.image = image, .data = {.d_type = ELF_T_BYTE, .d_version = EV_CURRENT}};
-	struct scry_fdes fdes = {0};
+	struct frames f = {.data = {.d_type = ELF_T_BYTE, .d_version = EV_CURRENT}};
+	struct scry_fde_program program;
 	Dwarf_Off at = 0, next = 0;
-	size_t room = 0, size = 0;
+	size_t size = 0;
 	const uint8_t *bytes = find_frames(elf, image, &f.address, &size);
 	Dwarf_CFI_Entry entry;
 	int r = 0;
 
+	*ret_bad = 0;
 	if (!bytes)
 		return scry_fail(-ENOENT, "the file has no unwind tables (.eh_frame): where its "
 					  "functions begin and end is not known");
 	f.data.d_buf = (void *)(uintptr_t)bytes;
 	f.data.d_size = size;
 	for (; r == 0 && dwarf_next_cfi(ident, &f.data, true, at, &next, &entry) == 0; at = next) {
-		struct scry_fde fde;
-
 		if (next <= at)
 			break;
 		if (dwarf_cfi_cie_p(&entry))
 			continue;
-		if (take_entry(&f, &entry.fde, &fde) < 0)
-			fdes.bad++;
+		if (take_entry(&f, &entry.fde, &program))
+			r = fn(&program, arg);
 		else
-			r = append(&fdes, &room, &fde);
+			++*ret_bad;
 	}
+	return r;
+}
+
+struct reading {
+	const struct scry_image *image;
+	struct scry_fdes *fdes;
+	size_t room;
+};
+
+static int take_range(const struct scry_fde_program *p, void *arg)
+{
+	struct reading *to = arg;
+	size_t avail;
+	const uint8_t *code = scry_image_at(to->image, p->start, &avail);
+	const struct scry_fde fde = {.start = p->start,
+				     .end = p->end,
+				     .is_signal = p->is_signal,
+				     .is_entry =
+					     begins_as_entry(p->own, p->own_end, code ? *code : 0)};
+
+	return append(to->fdes, &to->room, &fde);
+}
+
+int scry_fde_read(struct scry_elf *elf, const struct scry_image *image, struct scry_fdes *ret)
+{
+	struct scry_fdes fdes = {0};
+	struct reading to = {.image = image, .fdes = &fdes};
+	int r = scry_fde_each(elf, image, take_range, &to, &fdes.bad);
+
 	tidy(image, &fdes);
 	if (r == 0 && fdes.count == 0)
 		r = scry_fail(-ENOENT, "the file's unwind tables (.eh_frame) name no function");

@@ -35,4 +35,22 @@ int scry_fde_read(struct scry_elf *elf, const struct scry_image *image, struct s
 
 void scry_fde_done(struct scry_fdes *fdes);
 
+/* What an FDE says of its range: two runs of DW_CFA instructions, the CIE's and its own. */
+struct scry_fde_program {
+	uint64_t start, end; /* [start, end) link-time */
+	bool is_signal;
+	uint64_t code_align;
+	int64_t data_align;
+	uint64_t return_register;
+	const uint8_t *initial, *initial_end;
+	const uint8_t *own, *own_end;
+};
+
+/*
+ * Calls `fn` for each FDE, in the file's order, until it returns other than 0, which is returned.
+ * What cannot be read is counted in *ret_bad. -ENOENT with a sentence: the object has none.
+ */
+int scry_fde_each(struct scry_elf *elf, const struct scry_image *image,
+		  int (*fn)(const struct scry_fde_program *, void *), void *arg, size_t *ret_bad);
+
 #endif

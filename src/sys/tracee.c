@@ -15,6 +15,7 @@
 #include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -37,6 +38,7 @@
 #define NR_RESTART_SYSCALL 219
 
 #define STEP_NS 1000000000ull /* an instruction, on a busy machine */
+#define TRAP_NS 100000000ull
 #define XSTATE_MAX 16384
 #define FRAME_ROOM 24576      /* red zone + xsave area + frame + what our code needs */
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
@@ -299,16 +301,36 @@ int scry_tracee_interrupt(struct scry_tracee *t)
 	return 0;
 }
 
+bool scry_tracee_has_trap(pid_t tid)
+{
+	struct __ptrace_peeksiginfo_args args = {.nr = 1};
+	siginfo_t info;
+
+	for (; ptrace(PTRACE_PEEKSIGINFO, tid, &args, &info) == 1; args.off++)
+		if (info.si_signo == SIGTRAP && info.si_code == SI_KERNEL)
+			return true;
+	return false;
+}
+
 int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 {
+	uint64_t trap_ns = TRAP_NS;
 	int status, r;
 
 	for (;;) {
 		r = next_status(t, deadline_ns, &status);
 		if (r < 0)
 			return r;
-		if (status >> 16 == PTRACE_EVENT_STOP)
+		if (status >> 16 == PTRACE_EVENT_STOP && !scry_tracee_has_trap(t->tid))
 			break;
+		if (status >> 16 == PTRACE_EVENT_STOP) { /* where it stands is no place to be */
+			t->stopped = false;
+			deadline_ns += trap_ns; /* it has to run three times instead of once */
+			trap_ns = 0;
+			if (ptrace(PTRACE_CONT, t->tid, 0, 0) < 0)
+				return -errno;
+			continue;
+		}
 		/* A signal came first: deliver it. Other events just go on. Any trap clears a
 		 * pending interrupt (kernel/signal.c, ptrace_stop): it is asked for again. */
 		r = status >> 16 ? 0 : WSTOPSIG(status);

@@ -65,6 +65,10 @@ void scry_tracee_release(struct scry_tracee *t);
  * turn. */
 void scry_tracee_poll_lingering(void);
 
+/* Stopped by us: has it met an int3 and not told of it yet? Then it is no stop:
+ * scry_tracee_wait_stop lets it run until it has, for 100 ms more if need be. */
+bool scry_tracee_has_trap(pid_t tid);
+
 /*
  * Does it stand in, or just before, a syscall that only the kernel's restart block can continue (a
  * timed sleep or poll)? A call in it is legal, but another thread is better.

@@ -14,6 +14,7 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/native_frames.h"
 
 #define OPEN_MAX (1u << 20)
 #define NS 1000000000u
@@ -47,6 +48,8 @@ struct lines {
 	size_t clock_length;
 	char clock[16];
 	struct scry_buf buf;
+	struct scry_native_frames frames;
+	struct scry_map called; /* key of a call -> id of its stack, until it is over */
 };
 
 static int no_memory(void)
@@ -137,6 +140,25 @@ static void end_line(struct lines *l, const struct scry_call_image *image,
 	scry_buf_append(&l->buf, "\n", 1);
 }
 
+static uint64_t key_of(const struct scry_event *event)
+{
+	const struct scry_ev_call *call = (const void *)(event + 1);
+
+	return scry_call_key(call->pid, call->call);
+}
+
+/* Who called: a stack, outermost first. */
+static struct scry_cell stack_cell(const struct lines *l, const struct scry_event *event,
+				   struct scry_doc_frame frames[SCRY_NATIVE_DEPTH])
+{
+	uint64_t id = 0;
+	uint32_t depth = 0;
+
+	if (scry_map_get(&l->called, key_of(event), &id))
+		depth = scry_native_frames_frames(&l->frames, l->reader, (uint32_t)id, frames);
+	return (struct scry_cell){.is_unknown = !depth, .number = depth, .frames = frames};
+}
+
 /* One call, in JSON; image->ret NULL: it is not over. */
 static int push(struct lines *l, const struct scry_call_image *image,
 		const struct scry_call_function *f)
@@ -151,6 +173,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const struct scry_call_out out = {.values = &values}, result_out = {.values = &result};
 	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
 	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
 	bool need_comma = false, is_failed;
 
@@ -190,6 +213,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
+		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, event, frames)},
 	};
 
 	is_failed = values.failed || result.failed;
@@ -198,6 +222,15 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	scry_call_values_done(&values);
 	scry_call_values_done(&result);
 	return is_failed ? no_memory() : 0;
+}
+
+/* Who called, below the line that ends a call. */
+static void put_stack(struct lines *l, uint64_t key)
+{
+	uint64_t id;
+
+	if (scry_map_get(&l->called, key, &id))
+		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
 }
 
 static void meet(struct lines *l, uint32_t tid)
@@ -286,6 +319,7 @@ static int tell_whole(struct lines *l, const struct scry_call_image *image,
 		end_line(l, image, f, need_comma);
 	else
 		scry_buf_printf(&l->buf, " <unfinished ...>\n");
+	put_stack(l, key_of(event));
 	print(l);
 	return 0;
 }
@@ -304,6 +338,8 @@ static void tell_resumed(struct lines *l, const struct scry_call_image *image,
 			name.is_unknown ? "?" : name.bytes);
 	scry_buf_printf(&l->buf, " resumed> ");
 	end_line(l, image, f, need_comma);
+	put_stack(l, scry_call_key(((const struct scry_ev_return *)(image->ret + 1))->pid,
+				   ((const struct scry_ev_return *)(image->ret + 1))->call));
 	print(l);
 }
 
@@ -330,11 +366,13 @@ static int on_return(struct lines *l, const struct scry_event *event)
 			r = tell_whole(l, &image, f);
 	} else if (l->has_line && l->line == key) {
 		end_line(l, &image, f, o->need_comma);
+		put_stack(l, key);
 		print(l);
 		l->has_line = false;
 	} else {
 		tell_resumed(l, &image, f, o->need_comma);
 	}
+	scry_map_remove(&l->called, key, NULL);
 	free(o->event);
 	o->event = NULL;
 	o->next_free = l->free;
@@ -396,6 +434,14 @@ static void tell_exit(struct lines *l, const struct scry_event *event)
 	print(l);
 }
 
+static int on_called(struct lines *l, const struct scry_ev_called *called)
+{
+	if (scry_map_put(&l->called, scry_call_key(called->pid, called->call), called->stack) ==
+	    -ENOMEM)
+		return no_memory();
+	return 0;
+}
+
 static int read_all(struct lines *l, struct scry_honesty *honesty)
 {
 	const struct scry_event *event;
@@ -406,6 +452,10 @@ static int read_all(struct lines *l, struct scry_honesty *honesty)
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&l->functions, l->reader,
 						    (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_STACK)
+			r = scry_native_frames_event(&l->frames, (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_CALLED)
+			r = on_called(l, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL)
 			r = on_call(l, event);
 		if (event->type == SCRY_EVENT_RETURN)
@@ -425,6 +475,8 @@ static void done(struct lines *l)
 	free(l->calls);
 	scry_map_done(&l->open);
 	scry_map_done(&l->depth);
+	scry_map_done(&l->called);
+	scry_native_frames_done(&l->frames);
 	scry_call_functions_done(&l->functions);
 	scry_grep_done(&l->grep);
 	scry_buf_done(&l->buf);
@@ -444,6 +496,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 		return r;
 	scry_map_init(&l.open, OPEN_MAX);
 	scry_map_init(&l.depth, OPEN_MAX);
+	scry_map_init(&l.called, OPEN_MAX);
 	scry_call_functions_init(&l.functions);
 	scry_honesty_init(&honesty, reader);
 	r = read_all(&l, &honesty);

@@ -44,7 +44,8 @@ struct scry_doc_frame {
 	const char *file, *method; /* NULL: not known */
 	size_t file_length, method_length;
 	uint32_t line;
-	bool is_c; /* a C function: file and line are its caller's */
+	bool is_c, is_native; /* a C function: file and line are its caller's */
+	uint64_t offset;      /* is_native: from the symbol (method), else the object (file) */
 };
 
 enum scry_value_kind {
@@ -103,11 +104,11 @@ struct scry_doc_ops {
 struct scry_doc {
 	const struct scry_doc_ops *ops;
 	FILE *out;
-	FILE *talk;	     /* where a text stream's honesty goes; may be NULL */
-	const char *view;    /* "objects" */
-	unsigned int schema; /* version of the view's JSON */
-	bool is_stream;
-	bool is_data;	    /* read by programs: give all rows, ungrouped */
+	FILE *talk;		   /* where a text stream's honesty goes; may be NULL */
+	const char *view;	   /* "objects" */
+	unsigned int schema;	   /* version of the view's JSON */
+	bool is_stream, is_folded; /* folded: nothing but a table of stacks is wanted */
+	bool is_data;		   /* read by programs: give all rows, ungrouped */
 	unsigned int width; /* columns of the terminal; 0: a page may be as wide as it likes */
 	const char *weight; /* folded: key of the column that is counted */
 	const struct scry_column *columns; /* of the table that is open */

@@ -34,6 +34,7 @@ struct malloc_view {
 	struct scry_honesty honesty;
 	struct scry_malloc_sum sum;
 	struct scry_malloc_process *process;
+	struct scry_malloc_places places;
 	enum moment moment;
 	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
 	struct scry_buf buf;
@@ -118,7 +119,27 @@ static void put_place(const struct malloc_view *v, const struct row *row)
 	struct scry_buf *buf = (struct scry_buf *)&v->buf;
 
 	scry_buf_clear(buf);
-	scry_malloc_places_put(row->caller, v->reader, (enum scry_view_by)v->opts->by, buf);
+	scry_malloc_places_put(&v->places, row->caller, buf);
+}
+
+/* In a sentence: of a stack the end. */
+static void put_short(const struct malloc_view *v, const struct row *row)
+{
+	struct scry_buf *buf = (struct scry_buf *)&v->buf;
+	const char *at;
+	size_t skip, arrows = 0;
+
+	put_place(v, row);
+	if (v->places.by != SCRY_VIEW_BY_STACK)
+		return;
+	for (at = buf->data + buf->len; at > buf->data && arrows < 4; at--)
+		arrows += at[-1] == '>';
+	if (arrows < 4)
+		return;
+	skip = (size_t)(at - buf->data);
+	memmove(buf->data + 3, buf->data + skip, buf->len - skip + 1);
+	memcpy(buf->data, "...", 3);
+	buf->len -= skip - 3;
 }
 
 static uint64_t percent(uint64_t part, uint64_t whole)
@@ -140,6 +161,11 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 	const struct scry_malloc_process *p = v->process;
 	const struct scry_malloc_caller_sum *c = row->caller;
 	struct scry_malloc_held held = held_at(v, c);
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
+	uint32_t depth = v->places.by == SCRY_VIEW_BY_STACK
+				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
+							     c->name.stack, frames)
+				 : 0;
 	bool grows = scry_malloc_caller_grows(p, c);
 	struct scry_cell cells[] = {
 		scry_cell_number(held.bytes),
@@ -165,6 +191,7 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 		scry_functions_string(v->reader, c->name.file_str),
 		scry_cell_known(c->name.line, c->name.line != 0),
 		scry_functions_string(v->reader, c->name.method_str),
+		{.is_unknown = !depth, .number = depth, .frames = frames},
 		scry_cell_text(v->buf.data, v->buf.len),
 	};
 
@@ -201,6 +228,7 @@ static int push_callers(struct malloc_view *v)
 		{NULL, "file", SCRY_CELL_TEXT, false},
 		{NULL, "line", SCRY_CELL_NUMBER, false},
 		{NULL, "method", SCRY_CELL_TEXT, false},
+		{NULL, "stack", SCRY_CELL_FRAMES, false},
 		{"caller", NULL, SCRY_CELL_TEXT, true},
 	};
 	const struct scry_malloc_process *p = v->process;
@@ -222,6 +250,10 @@ static int push_callers(struct malloc_view *v)
 			rows[count++] = (struct row){&p->callers[i], p->callers[i].name.caller,
 						     row_key(v, &p->callers[i])};
 	qsort(rows, count, sizeof(*rows), compare_rows);
+	v->doc->weight = v->opts->sort == SCRY_VIEW_SORT_ALLOCATED ? "allocated"
+			 : v->opts->sort == SCRY_VIEW_SORT_BYTES   ? "bytes"
+			 : v->opts->sort == SCRY_VIEW_SORT_LIVE	   ? "at_blocks"
+								   : "at_bytes";
 	scry_doc_table(v->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (i = 0; i < count; i++) {
 		put_place(v, &rows[i]);
@@ -451,7 +483,7 @@ static void note_growing(struct malloc_view *v, struct scry_buf *line, const str
 {
 	if (!count)
 		return;
-	put_place(v, most);
+	put_short(v, most);
 	scry_buf_printf(line, "%u caller%s grew all the time, most: ", count,
 			count == 1 ? "" : "s");
 	scry_buf_append(line, v->buf.data, v->buf.len);
@@ -465,7 +497,7 @@ static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct
 {
 	const struct scry_malloc_process *p = v->process;
 
-	put_place(v, most);
+	put_short(v, most);
 	scry_buf_printf(line, "the peak of ");
 	scry_text_size(line, p->peak.bytes);
 	scry_buf_printf(line, " was after ");
@@ -572,7 +604,12 @@ static int push(struct malloc_view *v)
 		v->doc->ops->note(v->doc, "no call of malloc was recorded", 30);
 		return 0;
 	}
-	err = scry_malloc_places_merge(v->process, v->reader, (enum scry_view_by)v->opts->by);
+	v->places = (struct scry_malloc_places){
+		.process = v->process,
+		.stacks = &v->sum.stacks,
+		.reader = v->reader,
+		.by = v->opts->stacks ? SCRY_VIEW_BY_STACK : (enum scry_view_by)v->opts->by};
+	err = scry_malloc_places_merge(&v->places);
 	if (err)
 		return err;
 	verdict = scry_malloc_verdict(v->process, &v->buf);
@@ -582,7 +619,7 @@ static int push(struct malloc_view *v)
 	scry_honesty_notes(&v->honesty, v->doc);
 	push_totals(v, verdict);
 	err = push_callers(v);
-	if (err)
+	if (err || v->doc->is_folded)
 		return err;
 	push_functions(v);
 	push_curve(v);

@@ -11,8 +11,9 @@
 int scry_malloc_places_check(enum scry_view_by by)
 {
 	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
-		return scry_fail(-EINVAL, "calls of malloc are by line, file or method; fix: --by "
-					  "line, file or method");
+		return scry_fail(-EINVAL,
+				 "calls of malloc are by line, file or method, or natively "
+				 "by caller, module or stack; fix: --by with one of these");
 	return 0;
 }
 
@@ -47,33 +48,52 @@ static void put_native(const struct scry_ev_caller *n, const struct scry_reader 
 		scry_buf_printf(buf, " (%s)", base_of(module));
 }
 
-void scry_malloc_places_put(const struct scry_malloc_caller_sum *c,
-			    const struct scry_reader *reader, enum scry_view_by by,
-			    struct scry_buf *buf)
+/* Natively, by the frame that is no wrapper. */
+static struct scry_ev_caller name_of(const struct scry_malloc_places *p,
+				     const struct scry_malloc_caller_sum *c)
 {
-	const char *file = scry_reader_string(reader, c->name.file_str, NULL);
-	const char *method = scry_reader_string(reader, c->name.method_str, NULL);
+	struct scry_ev_caller n = c->name;
+	const struct scry_ev_stack *f = scry_native_frames_caller(p->stacks, p->reader, n.stack);
 
-	if (!file)
-		put_native(&c->name, reader, by, buf);
-	else if (by == SCRY_VIEW_BY_FILE)
+	if (f && !(f->flags & SCRY_STACK_UNKNOWN)) {
+		n.module_str = f->file_str;
+		n.symbol_str = f->method_str;
+		n.offset = f->offset;
+	}
+	if (p->by >= SCRY_VIEW_BY_CALLER)
+		n.file_str = n.line = n.method_str = 0;
+	return n;
+}
+
+void scry_malloc_places_put(const struct scry_malloc_places *p,
+			    const struct scry_malloc_caller_sum *c, struct scry_buf *buf)
+{
+	const char *file = scry_reader_string(p->reader, c->name.file_str, NULL);
+	const char *method = scry_reader_string(p->reader, c->name.method_str, NULL);
+
+	if (p->by == SCRY_VIEW_BY_STACK && c->name.stack)
+		scry_native_frames_put(p->stacks, p->reader, c->name.stack, buf);
+	else if (!file)
+		put_native(&c->name, p->reader,
+			   p->by == SCRY_VIEW_BY_MODULE ? SCRY_VIEW_BY_FILE : p->by, buf);
+	else if (p->by == SCRY_VIEW_BY_FILE)
 		scry_buf_printf(buf, "%s", file);
-	else if (by == SCRY_VIEW_BY_METHOD)
+	else if (p->by == SCRY_VIEW_BY_METHOD)
 		scry_buf_printf(buf, "%s (%s)", method ? method : "?", file);
 	else
 		scry_buf_printf(buf, "%s:%u %s", file, c->name.line, method ? method : "");
 }
 
 /* What makes two callers the same place; as text, for names may be told twice. */
-static void put_key(const struct scry_malloc_caller_sum *c, const struct scry_reader *reader,
-		    enum scry_view_by by, struct scry_buf *buf)
+static void put_key(const struct scry_malloc_places *p, const struct scry_malloc_caller_sum *c,
+		    struct scry_buf *buf)
 {
 	const struct scry_ev_caller *n = &c->name;
-	const char *module = scry_reader_string(reader, n->module_str, NULL);
+	const char *module = scry_reader_string(p->reader, n->module_str, NULL);
 
 	scry_buf_clear(buf);
 	scry_buf_printf(buf, "%d ", n->file_str != 0);
-	scry_malloc_places_put(c, reader, by, buf);
+	scry_malloc_places_put(p, c, buf);
 	if (!n->file_str && module) /* the whole path */
 		scry_buf_printf(buf, " %s", module);
 }
@@ -110,9 +130,9 @@ static void add(struct scry_malloc_caller_sum *sum, const struct scry_malloc_cal
 		name->method_str = 0;
 }
 
-int scry_malloc_places_merge(struct scry_malloc_process *p, const struct scry_reader *reader,
-			     enum scry_view_by by)
+int scry_malloc_places_merge(const struct scry_malloc_places *places)
 {
+	struct scry_malloc_process *p = places->process;
 	uint32_t *place_of = calloc(p->caller_count + 1ul, sizeof(*place_of));
 	struct scry_intern keys;
 	struct scry_buf key = {0};
@@ -125,7 +145,8 @@ int scry_malloc_places_merge(struct scry_malloc_process *p, const struct scry_re
 
 		if (!p->callers[i].name.caller)
 			p->callers[i].name.caller = i;
-		put_key(&p->callers[i], reader, by, &key);
+		p->callers[i].name = name_of(places, &p->callers[i]);
+		put_key(places, &p->callers[i], &key);
 		err = scry_intern_put(&keys, key.data, key.len, &id);
 		if (!err && place_of[id])
 			add(&p->callers[place_of[id]], &p->callers[i]);

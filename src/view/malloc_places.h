@@ -1,7 +1,8 @@
 /*
  * Callers of the malloc family as places that a person knows: those of one line that a VM ran are
  * one, whatever native code they went through, or those of a file, or a method; native ones stay by
- * themselves, or are those of an object, or a function.
+ * themselves, or are those of an object, or a function. With stacks the native caller is the first
+ * one that is no wrapper.
  */
 #ifndef SCRY_VIEW_MALLOC_PLACES_H
 #define SCRY_VIEW_MALLOC_PLACES_H
@@ -14,15 +15,19 @@
 int scry_malloc_places_check(enum scry_view_by by);
 
 /*
- * Sums the callers of `p`, which is closed, by place: caller_count is less then, and what differs
- * within a place is 0 in its name. 0 or -ENOMEM with a sentence.
+ * Sums the callers of the process by place: caller_count is less then, and what differs within a
+ * place is 0 in its name. 0 or -ENOMEM with a sentence.
  */
-int scry_malloc_places_merge(struct scry_malloc_process *p, const struct scry_reader *reader,
-			     enum scry_view_by by);
+struct scry_malloc_places {
+	struct scry_malloc_process *process; /* closed */
+	const struct scry_native_frames *stacks;
+	const struct scry_reader *reader;
+	enum scry_view_by by;
+};
+int scry_malloc_places_merge(const struct scry_malloc_places *p);
 
 /* What a person calls it; `c`: one of those. */
-void scry_malloc_places_put(const struct scry_malloc_caller_sum *c,
-			    const struct scry_reader *reader, enum scry_view_by by,
-			    struct scry_buf *buf);
+void scry_malloc_places_put(const struct scry_malloc_places *p,
+			    const struct scry_malloc_caller_sum *c, struct scry_buf *buf);
 
 #endif

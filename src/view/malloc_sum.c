@@ -34,6 +34,7 @@ void scry_malloc_sum_done(struct scry_malloc_sum *s)
 		free(s->processes[i]);
 	}
 	free(s->processes);
+	scry_native_frames_done(&s->stacks);
 	*s = (struct scry_malloc_sum){0};
 }
 
@@ -354,6 +355,8 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 		return on_call(s, event->time_ns, (const void *)(event + 1));
 	case SCRY_EVENT_CALLER:
 		return on_caller(s, (const void *)(event + 1));
+	case SCRY_EVENT_STACK:
+		return scry_native_frames_event(&s->stacks, (const void *)(event + 1));
 	case SCRY_EVENT_MEMORY:
 		return on_memory(s, event->time_ns, (const void *)(event + 1));
 	case SCRY_EVENT_THREAD:

@@ -9,6 +9,7 @@
 #define SCRY_VIEW_MALLOC_SUM_H
 
 #include "rec/reader.h"
+#include "view/native_frames.h"
 
 #define SCRY_MALLOC_SLICES 32	    /* points of the curve; even */
 #define SCRY_MALLOC_SIZE_ROWS 48    /* row i: sizes up to 2^i bytes */
@@ -79,6 +80,7 @@ struct scry_malloc_process {
 
 struct scry_malloc_sum {
 	struct scry_malloc_process **processes;
+	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;
 	uint32_t pid;	   /* only this one; 0 all */
 	uint64_t at_ns;	   /* absolute; 0: no such moment is asked for */

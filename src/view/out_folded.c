@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "view/doc.h"
 #include "view/honesty.h"
+#include "view/native_frames.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -81,6 +82,14 @@ static void put_plain(struct scry_buf *buf, const char *bytes, size_t length)
 
 static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame)
 {
+	struct scry_buf name = {0};
+
+	if (frame->is_native) {
+		scry_native_frame_name(frame, &name);
+		put_plain(buf, scry_buf_str(&name), name.len);
+		scry_buf_done(&name);
+		return;
+	}
 	if (frame->is_c && frame->method) {
 		put_plain(buf, frame->method, frame->method_length);
 		scry_buf_append(buf, "_[c]", 4);
@@ -115,6 +124,8 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 	const struct scry_cell *method = &cells[folded->columns[METHOD]];
 	const struct scry_cell *class = cell_of(doc, cells, CLASS);
 	const struct scry_cell *is_c = cell_of(doc, cells, IS_C);
+	/* native stacks end with what called; a place of a VM comes behind it */
+	const bool has_place = class || is_c || !file->is_unknown || !stack->number;
 	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
 	const struct scry_doc_frame place = {
 		.file = file->bytes,
@@ -132,9 +143,11 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 	scry_buf_clear(line);
 	for (i = 0; i < stack->number && !stack->is_unknown; i++) {
 		put_frame(line, &stack->frames[i]);
-		scry_buf_append(line, ";", 1);
+		if (has_place || i + 1 < stack->number)
+			scry_buf_append(line, ";", 1);
 	}
-	put_frame(line, &place);
+	if (has_place)
+		put_frame(line, &place);
 	if (class) {
 		scry_buf_append(line, ";[", 2);
 		put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,
@@ -190,7 +203,7 @@ int scry_out_folded_open(struct scry_doc *doc)
 	};
 
 	doc->ops = &ops;
-	doc->is_data = true;
+	doc->is_data = doc->is_folded = true;
 	doc->renderer = calloc(1, sizeof(struct folded));
 	return doc->renderer ? 0 : scry_fail(-ENOMEM, "no memory for the report");
 }

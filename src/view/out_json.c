@@ -37,6 +37,17 @@ static void put_text(struct scry_json *json, const char *bytes, size_t length)
 		scry_json_null(json);
 }
 
+static void put_native(struct scry_json *json, const struct scry_doc_frame *frame)
+{
+	scry_json_key(json, "module");
+	put_text(json, frame->file, frame->file_length);
+	scry_json_key(json, "symbol");
+	put_text(json, frame->method, frame->method_length);
+	scry_json_key(json, "offset");
+	scry_json_u64(json, frame->offset);
+	scry_json_object_end(json);
+}
+
 static void put_frames(struct scry_json *json, const struct scry_cell *cell)
 {
 	uint64_t i;
@@ -46,6 +57,10 @@ static void put_frames(struct scry_json *json, const struct scry_cell *cell)
 		const struct scry_doc_frame *frame = &cell->frames[i];
 
 		scry_json_object_begin(json);
+		if (frame->is_native) {
+			put_native(json, frame);
+			continue;
+		}
 		scry_json_key(json, "file");
 		put_text(json, frame->file, frame->file_length);
 		scry_json_key(json, "line");

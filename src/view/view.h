@@ -12,8 +12,7 @@
 #include "view/doc.h"
 #include "view/stacks.h"
 
-#define SCRY_VIEW_TOP_DEFAULT \
-	UINT64_MAX /* top was not given: 30 rows for people, all for programs */
+#define SCRY_VIEW_TOP_DEFAULT UINT64_MAX /* not given: 30 rows for people, all for programs */
 #define SCRY_VIEW_TOP_ROWS 30
 
 enum scry_view_by {
@@ -22,6 +21,9 @@ enum scry_view_by {
 	SCRY_VIEW_BY_FILE,
 	SCRY_VIEW_BY_METHOD,
 	SCRY_VIEW_BY_GEM,
+	SCRY_VIEW_BY_CALLER, /* from here on: of malloc only */
+	SCRY_VIEW_BY_MODULE,
+	SCRY_VIEW_BY_STACK,
 };
 enum scry_view_sort {
 	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */

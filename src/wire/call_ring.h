@@ -30,7 +30,14 @@
 #define SCRY_CALL_RETURN 7u /* in the place of a number of arguments */
 #define SCRY_CALL_MORE (1u << 17)
 #define SCRY_CALL_TAIL (1u << 18)
-#define SCRY_CALL_TIME 1u	 /* a whole word 0: no slot is 0 */
+#define SCRY_CALL_TIME 1u /* a whole word 0: no slot is 0 */
+/* Whole words too. Before the entry on `slot`: tsc, number of its stack, slot; before that, once:
+ * 0, number, how many, return addresses as agent/walk.h has them. */
+#define SCRY_CALL_CALLED 2u
+#define SCRY_CALL_CALLED_WORDS 4u
+#define SCRY_CALL_STACK 3u
+#define SCRY_CALL_STACK_HEAD 4u
+#define SCRY_CALL_STACK_FRAMES 64u
 #define SCRY_CALL_TEXT_MAX 4096u /* bytes of a string */
 #define SCRY_CALL_MORE_MAX 516u	 /* words of a record's parts */
 

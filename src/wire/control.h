@@ -127,7 +127,10 @@ struct scry_control {
 	uint64_t lane_malloc; /* of a program that was preloaded: what its malloc would be without;
 				 0: a fork child */
 	uint64_t lines_full;  /* calls from lines of Ruby that got no code: agent/lines.c */
-	uint64_t pad1[42];
+	uint64_t unwind_missed; /* a pc for which no object has unwind tables: agent/walk.c */
+	uint64_t stacks_full;	/* stacks that got no number */
+	uint64_t stacks_none;	/* calls of threads beyond those that can have stacks */
+	uint64_t pad1[39];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */

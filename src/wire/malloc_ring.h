@@ -40,7 +40,24 @@ enum scry_malloc_op {
 				it: struct scry_ring_def, path, label */
 	SCRY_MALLOC_OP_FORK, /* it is about to fork: what is stamped up to here the child has too */
 	SCRY_MALLOC_OP_FORKED, /* it has: the address is the child's pid times 8, 0: it failed */
+	SCRY_MALLOC_OP_STACK,  /* bits 4..13 the words of the record; word 1 the number of a stack;
+				  then its return addresses, the innermost first, 0 at the end: what
+				  lies below is not known. Holds and comes as CALLER does */
 };
+
+/* Where stacks are recorded (a watch does or does not), these have a word more: a stack's number,
+ * 0 none. With a stack the caller is a line, or 0. */
+#define SCRY_MALLOC_STACKED                                                                       \
+	(1u << SCRY_MALLOC_OP_MALLOC | 1u << SCRY_MALLOC_OP_CALLOC | 1u << SCRY_MALLOC_OP_ALLOC | \
+	 1u << SCRY_MALLOC_OP_REALLOC_END)
+#define SCRY_MALLOC_STACK_HEAD 2u
+#define SCRY_MALLOC_STACK_FRAMES 64u
+static inline unsigned int scry_malloc_stack_words(uint64_t word)
+{
+	unsigned int words = word >> 4 & 0x3ff;
+
+	return words <= SCRY_MALLOC_STACK_HEAD ? SCRY_MALLOC_STACK_HEAD + 1 : words;
+}
 
 #define SCRY_MALLOC_SIZE_LONG 0xffffu
 #define SCRY_MALLOC_SLACK_UNKNOWN 0xffu /* usable size less size; or more than that */

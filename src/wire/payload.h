@@ -127,9 +127,13 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 	uint32_t file_str;
 	uint32_t line;
 	uint32_t method_str;
-	uint32_t flags; /* SCRY_STACK_* */
+	uint32_t flags;	  /* SCRY_STACK_* */
+	uint64_t offset;  /* NATIVE: of the return address, from the symbol, else from the object */
+	uint64_t address; /* NATIVE: the return address */
 };
-#define SCRY_STACK_C 1u /* a C function's frame: file and line are its caller's */
+#define SCRY_STACK_C 1u	      /* a C function's frame: file and line are its caller's */
+#define SCRY_STACK_NATIVE 2u  /* native code: file is the object, method the symbol */
+#define SCRY_STACK_UNKNOWN 4u /* who called is not known from here on; no names */
 
 /*
  * Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters

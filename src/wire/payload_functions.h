@@ -57,6 +57,12 @@ struct scry_ev_call {
 };
 #define SCRY_CALL_HAS_NO_ARGS 4u /* it was not wanted to know them */
 
+struct scry_ev_called { /* of the CALL with that number in this process, which follows */
+	uint32_t pid;
+	uint32_t stack; /* id of a STACK event: the frame that calls */
+	uint64_t call;
+};
+
 struct scry_ev_return { /* of the CALL with that number in this process; more follows likewise */
 	uint32_t function;
 	uint32_t pid;

@@ -70,6 +70,8 @@ struct scry_ev_caller {	 /* a place that calls the malloc family */
 	uint64_t offset; /* of the return address: from the symbol, else from the module */
 	uint32_t file_str, line, method_str; /* what a VM ran there, where known */
 	uint32_t flags;
+	uint32_t stack; /* id of a STACK event: its frame; 0: not recorded */
+	uint32_t reserved;
 };
 
 struct scry_ev_thread {

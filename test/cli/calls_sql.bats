@@ -128,6 +128,7 @@ spawned() {
 	shift
 	scry_ends 0 calls -tt -T "$@" -- "${PROGRAM[@]}" "$DB/s" "$n" $SLEEP
 	grep -oE 'queries [0-9]+' "$T/scry.out" >"$T/program" # it may come in the midst of a line
+	sed -z -i -E 's/queries [0-9]+\n//' "$T/scry.out"
 }
 
 # attached N ARGS...: it waits until it is entered.
@@ -240,6 +241,6 @@ echo "queries ", $argv[2] + 1, "\n";' --)
 	scry_ends 0 calls -x mysql_real_query -o "$T/x.scry" -- "${PROGRAM[@]}" "$DB/s" 20 $SLEEP
 	"$SCRY" report "$T/x.scry" >"$T/lines"
 	[ "$(grep -cF '"SELECT ? AS n"' "$T/lines")" -eq 20 ]
-	! grep -qE 'SELECT [0-9]' "$T/x.scry"
+	no grep -qE 'SELECT [0-9]' "$T/x.scry"
 	"$SCRY" report --view calls-sums "$T/x.scry" | grep -q mysql_real_query
 }

@@ -110,7 +110,7 @@ json_parses() {
 	echo "not a program" >"$T/plain"
 	scry_ends 126 objects -- "$T/plain"
 	scry_ends 125 objects -o "$T/no/such/folder.scry" -- "$RUBY" -e 'puts "ran"'
-	! grep -q "^ran" "$T/scry.out"
+	no grep -q "^ran" "$T/scry.out"
 }
 
 @test "-- CMD with no ruby in it: the program runs, scry says that it saw nothing" {
@@ -156,8 +156,8 @@ json_parses() {
 	scry_ends 0 objects -p "$PID" -d 0.1s -o "$T/quiet.scry"
 	[ ! -s "$T/scry.out" ]
 	scry_ends 0 objects -p "$PID" -d 0.1s -v
-	! grep -q "agent mapped" "$T/scry.out"
-	! grep -q $'\e' "$T/scry.out" "$T/scry.err"
+	no grep -q "agent mapped" "$T/scry.out"
+	no grep -q $'\e' "$T/scry.out" "$T/scry.err"
 }
 
 @test "a recording is read by report, info and the events view, as text and as JSON" {

@@ -102,6 +102,14 @@ got_at() {
 	ends_right "$PID" busy
 }
 
+# Calls by breakpoints, which stand when the keeper dies: the program passes them until the undo.
+breaks_at() {
+	target busy
+	kill_at "$1" "$(share 6 2000)" "$PID" calls --engine=breakpoint -c -x work_fold -x work_mix -p "$PID" -d 0.02s
+	scry_ends 0 calls --engine=breakpoint -c -x work_mix -p "$PID" -d 0.05s
+	ends_right "$PID" busy
+}
+
 malloc_at() {
 	target malloc_known steady
 	kill_at "$1" "$(share 25 100000)" "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
@@ -128,6 +136,8 @@ ruby_at() { # WHO [OPTIONS...]
 @test "timing in busy threads, keeper killed at any syscall" { time_at keeper; }
 @test "timing in busy threads, both killed at any syscall" { time_at both; }
 @test "counting through the GOT, both killed at any syscall" { got_at both; }
+@test "calls by breakpoints, keeper killed at any syscall" { breaks_at keeper; }
+@test "calls by breakpoints, both killed at any syscall" { breaks_at both; }
 @test "malloc in busy threads, keeper killed at any syscall" { malloc_at keeper; }
 @test "malloc in busy threads, both killed at any syscall" { malloc_at both; }
 @test "malloc in busy threads, front killed at any syscall" { malloc_at front; }
@@ -206,7 +216,7 @@ RUBY
 }
 
 no_process_of() {
-	! pgrep -f "$1" >/dev/null
+	no pgrep -f "$1" >/dev/null
 }
 
 @test "a started program is never left hanging when the front is killed at any syscall" {
@@ -297,7 +307,7 @@ randomly() {
 	ended "$scry"
 	goes_on "$T/busy.out"
 	"$SCRY" ps | grep -w "$busy" | grep -E "[4-9] changes stand; scry undo -p $busy"
-	! text_is "$busy" "$(head -1 <<<"$before")"
+	no text_is "$busy" "$(head -1 <<<"$before")"
 	undo "$busy"
 	grep -qE "[4-9] changes stood" "$T/scry.out"
 	as_before "$busy" "$before" "after undo"

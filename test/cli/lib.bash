@@ -23,11 +23,6 @@ need_root() {
 	[ "$(id -u)" -eq 0 ] || skip "$1 needs root"
 }
 
-# no COMMAND...: it fails. `! COMMAND` in the midst of a test proves nothing: bash goes on.
-no() {
-	! "$@"
-}
-
 # target NAME ARGS...: starts a target program, its pid in $PID, and waits until it runs.
 target() {
 	local name=$1

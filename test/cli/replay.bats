@@ -128,7 +128,7 @@ is() { # JQ-EXPRESSION
 	[ "$(python3 -c 'import sys, xml.dom.minidom as d; print(len(d.parse(sys.argv[1]).getElementsByTagName("polyline")))' "$T/a.svg")" = 2 ]
 	"$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc -o "$T/a.html" >/dev/null
 	grep -q "<svg" "$T/a.html"
-	! grep -qE "(src|href)=|<script" "$T/a.html" "$T/a.svg"
+	no grep -qE "(src|href)=|<script" "$T/a.html" "$T/a.svg"
 	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc -o "$T/a.html"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"--force"* ]]

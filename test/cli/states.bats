@@ -161,7 +161,7 @@ alone() {
 	grep -q "3 changes stood" "$T/scry.out"
 	text_is "$child" "$before"
 	watched "$parent"
-	! text_is "$parent" "$before"
+	no text_is "$parent" "$before"
 	scry_ends 0 patch count work_fold -p "$child" -d 0.2s
 	watched "$parent"
 	finish "$scry"

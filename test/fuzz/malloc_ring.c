@@ -139,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	must(fd >= 0 && !scry_writer_open(fd, 0, &opts.writer), "open");
 	opts.on_fork_arg = opts.writer;
+	opts.has_stacks = size & 1;
 	must(!scry_malloc_new(&opts, &m), "new");
 	scry_malloc_clock(m, 1, 1);
 	scry_malloc_clock(m, 1 << 20, 1 << 19);

@@ -150,6 +150,8 @@ static void make(uint64_t *words, size_t count)
 	}
 }
 
+#define IMAGES 5000
+
 int main(int argc, char **argv)
 {
 	static uint64_t words[4096];
@@ -162,12 +164,14 @@ int main(int argc, char **argv)
 			fclose(file);
 		LLVMFuzzerTestOneInput((const uint8_t *)words, size);
 	}
-	for (int i = 0; i < 5000 && argc < 2; i++) {
+	for (int i = 0; i < IMAGES && argc < 2; i++) {
 		size_t count = 512 + random_number() % 3584;
 
 		make(words, count);
 		LLVMFuzzerTestOneInput((const uint8_t *)words, count * 8);
 	}
+	if (argc < 2)
+		printf("1..1\nok 1 - ruby_walk: %d images of threads walked\n", IMAGES);
 	return 0;
 }
 #endif

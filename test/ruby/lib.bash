@@ -17,6 +17,11 @@ need_gem() {
 	"$RUBY" -e 'require ARGV[0]' "$1" 2>/dev/null || skip "ruby has no library '$1': run make deps"
 }
 
+# no COMMAND...: it fails. `! COMMAND` in the midst of a test proves nothing: bash goes on.
+no() {
+	! "$@"
+}
+
 # wait_for SECONDS COMMAND...: runs the command every 50 ms until it succeeds.
 wait_for() {
 	local left=$(($1 * 20))

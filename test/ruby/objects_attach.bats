@@ -63,7 +63,7 @@ serve() {
 	"$SCRY" objects -p "$PID" -d 1s >"$T/report" 2>"$T/talk"
 	grep -q "counted.rb:11" "$T/report"
 	grep -q "Point" "$T/report"
-	! grep -q "Point" "$T/talk"
+	no grep -q "Point" "$T/talk"
 	kill -TERM "$PID"
 	finish "$PID"
 }
@@ -144,7 +144,7 @@ serve() {
 	[ "$status" -eq 0 ]
 	echo "$output" | grep -qiE "wake|asleep|idle"
 	kill -0 "$idle"
-	! grep -q late "$T/idle.out"
+	no grep -q late "$T/idle.out"
 }
 
 @test "an idle target is armed when it wakes" {
@@ -182,7 +182,7 @@ RUBY
 	wait_for 10 bash -c "[ \$(wc -l <'$T/forking.out') -gt $((at + 3)) ]"
 	kill -TERM "$forking"
 	finish "$forking" || { cat "$T/forking.out" "$T/forking.err"; false; }
-	! grep -q wrong "$T/forking.out"
+	no grep -q wrong "$T/forking.out"
 	json_is "$T/o.json" "($(row forking.rb 21 String)) > 0"
 	# Without -f the children are not watched.
 	json_is "$T/o.json" "rows.all? { |x| x['pid'] == $forking }"

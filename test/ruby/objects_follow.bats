@@ -165,7 +165,7 @@ RUBY
 	[ "$(cat /proc/sys/kernel/pid_max)" = "$before" ]
 	grep -q "^children 3000 wrong 0$" "$T/out"
 	[ "$(grep -c '^free$' "$T/others")" -gt 5 ]
-	! grep -v '^free$' "$T/others"
+	no grep -v '^free$' "$T/others"
 	missing="$(json "$T/o.json" '(r["notes"] || []).sum { |n| n[/^([0-9]+) fork children were not watched/, 1].to_i }')"
 	json_is "$T/o.json" "$(made Kid) == (3000 - $missing) * 100"
 }

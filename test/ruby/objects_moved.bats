@@ -114,7 +114,7 @@ asked() {
 	kill -TERM "$pid"
 	finish "$pid" || { tail -5 "$T/questions.out"; cat "$T/questions.err"; false; }
 	tail -1 "$T/questions.out" | grep -q "^ended"
-	! grep -m 3 wrong "$T/questions.out"
+	no grep -m 3 wrong "$T/questions.out"
 }
 
 @test "each_object, dump_all, memsize_of_all, fork and compact while it is watched, and after" {

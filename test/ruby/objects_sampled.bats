@@ -87,7 +87,7 @@ RUBY
 	wait_for 20 bash -c "[ \$(wc -l <'$T/forking.out') -gt $((at + 3)) ]"
 	kill -TERM "$pid"
 	finish "$pid" || { cat "$T/forking.out" "$T/forking.err"; false; }
-	! grep wrong "$T/forking.out"
+	no grep wrong "$T/forking.out"
 	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 && rows.any? { |x| x["file"].to_s.end_with?("forking.rb") }'
 }
 

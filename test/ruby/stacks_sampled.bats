@@ -98,7 +98,7 @@ shares() {
 	"$SCRY" stacks -q -d 500ms -o "$T/t.scry" -p "$PID"
 	"$SCRY" report -o "$T/t.html" "$T/t.scry"
 	"$SCRY" report -o "$T/t.json" "$T/t.scry"
-	! grep -qE 'https?:|src=|href=' "$T/t.html"
+	no grep -qE 'https?:|src=|href=' "$T/t.html"
 	"$RUBY" "$K/check_flame.rb" "$T/t.html" "$T/t.json"
 	run "$SCRY" report -o "$T/no.html" --json "$T/t.scry"
 	[ "$status" -eq 2 ]

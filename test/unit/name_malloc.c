@@ -677,7 +677,7 @@ static void test_hostile(void **state)
 	while (scry_reader_next(r, &event) == 1)
 		count += event->type == SCRY_EVENT_MALLOC;
 	scry_reader_stats(r, &stats);
-	assert_true(count > 10000);
+	assert_true(count > 4000); /* some begin records of a thousand words */
 	assert_int_equal(stats.errors, 0);
 	scry_reader_close(r);
 }

@@ -76,6 +76,28 @@ static void expect_journal(size_t count, size_t standing)
 	scry_edit_close(&other);
 }
 
+static void test_switch(void **state)
+{
+	static uint8_t code[2] = {0x55, 0xc3};
+	const uint8_t old = 0x55, int3 = 0xcc;
+	const struct scry_change c = {
+		.addr = at(code), .size = 1, .kind = SCRY_EDIT_TEXT, .old = &old, .new_ = &int3};
+
+	(void)state;
+	assert_int_equal(scry_edit_change(&t.edit, &c), 0);
+	assert_int_equal(scry_edit_switch(&t.edit, 0, true), 0);
+	assert_int_equal(code[0], int3);
+	assert_int_equal(scry_edit_switch(&t.edit, 0, false), 0);
+	assert_int_equal(code[0], old);
+	expect_journal(1, 1); /* it still counts as changed */
+	assert_int_equal(scry_edit_switch(&t.edit, 0, true), 0);
+	assert_int_equal(code[0], int3);
+	code[0] = 0x90;
+	assert_int_equal(scry_edit_switch(&t.edit, 0, false), -EBUSY);
+	assert_int_equal(code[0], 0x90);
+	assert_int_equal(code[1], 0xc3);
+}
+
 static void test_compact(void **state)
 {
 	struct scry_undo_report report;
@@ -181,6 +203,7 @@ static void test_mapped_still(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_switch, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_compact, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),

@@ -1,0 +1,83 @@
+/*
+ * SIGTRAP, when a breakpoint was met and no keeper traces any more: it was killed. The thread goes
+ * on in the copy of the instruction, as it would have been told to, so the program lives on,
+ * slower, until `scry undo` puts the bytes back. While a keeper traces, this never runs.
+ *
+ * A SIGTRAP that has nothing to do with us ends the process, as it would have without us.
+ */
+#include "agent/agent.h"
+#include "wire/breaks.h"
+
+#define SYS_RT_SIGACTION 13
+#define SYS_GETPID 39
+#define SYS_GETTID 186
+#define SYS_TGKILL 234
+#define SIGTRAP 5
+#define SI_KERNEL 0x80
+#define INT3 0xcc
+#define SIGINFO_CODE 8	/* asm-generic/siginfo.h */
+#define UCONTEXT_IP 168 /* asm/sigcontext.h, behind uc_flags, uc_link and uc_stack */
+
+static int64_t syscall4(int64_t number, uint64_t a, const void *b, uint64_t c, uint64_t d)
+{
+	register uint64_t r10 __asm__("r10") = d;
+	int64_t result = number;
+
+	__asm__ volatile("syscall"
+			 : "+a"(result)
+			 : "D"(a), "S"(b), "d"(c), "r"(r10)
+			 : "rcx", "r11", "memory");
+	return result;
+}
+
+/* Where a thread that stands at `ip` goes on; 0: it is none of ours. The keeper may have died
+ * between sending it on and letting it go. */
+static uint64_t next_ip(const struct scry_agent_trap *trap, uint64_t ip)
+{
+	for (uint64_t i = 0; i < trap->slab_count; i++) {
+		const uint64_t *of = (const uint64_t *)trap->slabs[i].counters;
+		uint64_t copies = trap->slabs[i].code + SCRY_BREAKS_HEAD;
+
+		if (ip >= copies && ip < copies + trap->slabs[i].copies * SCRY_BREAKS_COPY)
+			return ip;
+		for (uint64_t k = 0; k < trap->slabs[i].copies && of[k]; k++) {
+			if (of[k] == ip)
+				return ip;
+			if (of[k] == ip - 1) /* undone meanwhile: there; else in its copy */
+				return *(const volatile uint8_t *)of[k] == INT3
+					       ? copies + k * SCRY_BREAKS_COPY
+					       : of[k];
+		}
+	}
+	return 0;
+}
+
+/* Is this an int3 of the program's own? A thread that was sent on by a keeper that died then stands
+ * behind none. */
+static int is_behind_int3(uint64_t ip)
+{
+	const volatile uint8_t *at = (const volatile uint8_t *)ip;
+
+	return at[-1] == INT3 || (at[-2] == 0xcd && at[-1] == 3);
+}
+
+void scry_agent_trap(int signal, const uint8_t *info, uint8_t *context) SCRY_EXPORT;
+void scry_agent_trap(int signal, const uint8_t *info, uint8_t *context)
+{
+	const struct scry_sigaction by_default = {0};
+	uint64_t *ip = (uint64_t *)(context + UCONTEXT_IP), next = 0;
+	int32_t code = *(const int32_t *)(info + SIGINFO_CODE);
+
+	if (code == SI_KERNEL) {
+		next = next_ip(&scry_agent.trap, *ip);
+		if (!next && !is_behind_int3(*ip))
+			next = *ip;
+	}
+	if (next) {
+		*ip = next;
+		return;
+	}
+	syscall4(SYS_RT_SIGACTION, SIGTRAP, &by_default, 0, 8);
+	syscall4(SYS_TGKILL, (uint64_t)syscall4(SYS_GETPID, 0, 0, 0, 0),
+		 (const void *)syscall4(SYS_GETTID, 0, 0, 0, 0), (uint64_t)signal, 0);
+}

@@ -1,0 +1,294 @@
+/*
+ * See unwind.h. A file's table is compiled once and stays where it is; the list of what is mapped
+ * where is made anew and published when it differs.
+ */
+#include "hook/unwind.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "agent/agent.h"
+#include "base/err.h"
+#include "sys/cfi.h"
+#include "sys/elf.h"
+
+#define PATIENCE_NS 4000000ull
+#define LOOK_NS 1000000000ull
+#define STACKS_OLD (SCRY_WALK_STACKS / 4) /* of earlier watches */
+
+struct scry_unwind_file {
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+	uint64_t base;		  /* link-time address of pc 0 */
+	uint64_t offset, address; /* of the mapping met first, address link-time */
+	uint32_t at, rows, rules; /* at 0: it has no table */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* Copies a table behind the others. */
+static bool put_table(struct scry_unwinding *u, const struct scry_cfi *cfi,
+		      struct scry_unwind_file *file)
+{
+	const struct scry_unwind_rows *r = &cfi->rows;
+	uint64_t pcs = (r->count + 1ull) / 2, which = (r->count + 3ull) / 4;
+	uint64_t *to = (uint64_t *)u->map + u->used;
+
+	if (u->words - u->used < r->rule_count + pcs + which)
+		return false;
+	memcpy(to, r->rules, r->rule_count * sizeof(*r->rules));
+	memcpy(to + r->rule_count, r->pcs, r->count * sizeof(*r->pcs));
+	memcpy(to + r->rule_count + pcs, r->which, r->count * sizeof(*r->which));
+	file->base = cfi->base;
+	file->at = (uint32_t)u->used;
+	file->rows = r->count;
+	file->rules = r->rule_count;
+	u->used += r->rule_count + pcs + which;
+	return true;
+}
+
+static void compile(struct scry_unwinding *u, struct scry_elf *elf, struct scry_unwind_file *file)
+{
+	struct scry_image image = {0};
+	struct scry_cfi cfi = {0};
+
+	if (scry_image_open(elf, &image) < 0 || scry_cfi_compile(elf, &image, &cfi) < 0)
+		u->no_tables++;
+	else if (!put_table(u, &cfi, file))
+		u->no_room++;
+	scry_error_clear();
+	scry_cfi_done(&cfi);
+	scry_image_close(&image);
+}
+
+static struct scry_unwind_file *find_file(const struct scry_unwinding *u,
+					  const struct scry_map_entry *m)
+{
+	for (size_t i = 0; i < u->file_count; i++) {
+		struct scry_unwind_file *file = &u->files[i];
+
+		if (file->inode == m->inode && file->dev_major == m->dev_major &&
+		    file->dev_minor == m->dev_minor && file->offset == m->offset)
+			return file;
+	}
+	return NULL;
+}
+
+/* Of a mapping that has not been met; NULL: no memory, or the file cannot be read. */
+static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct scry_maps *maps,
+					 const struct scry_map_entry *m)
+{
+	struct scry_unwind_file *file;
+	struct scry_elf *elf = NULL;
+	uint64_t bias = 0;
+
+	if (u->file_count == u->file_room) {
+		size_t room = u->file_room ? 2 * u->file_room : 64;
+
+		file = reallocarray(u->files, room, sizeof(*file));
+		if (!file)
+			return NULL;
+		u->files = file;
+		u->file_room = room;
+	}
+	if (scry_elf_open_mapped(u->inj->proc->pid, m, &elf) < 0 ||
+	    scry_elf_bias(elf, maps, m, &bias) < 0) {
+		scry_elf_close(elf);
+		return NULL;
+	}
+	file = &u->files[u->file_count++];
+	*file = (struct scry_unwind_file){.inode = m->inode,
+					  .dev_major = m->dev_major,
+					  .dev_minor = m->dev_minor,
+					  .offset = m->offset,
+					  .address = m->start - bias};
+	compile(u, elf, file);
+	scry_elf_close(elf);
+	return file;
+}
+
+static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
+			 const struct scry_map_entry *m, struct scry_unwind_index *index)
+{
+	const struct scry_unwind_file *file = find_file(u, m);
+
+	if (!file)
+		file = add_file(u, maps, m);
+	scry_error_clear();
+	if (file && file->at && index->count < SCRY_UNWIND_OBJECTS)
+		index->objects[index->count++] =
+			(struct scry_unwind_object){.start = m->start,
+						    .end = m->end,
+						    .base = m->start - file->address + file->base,
+						    .at = file->at,
+						    .rows = file->rows,
+						    .rules = file->rules};
+}
+
+static uint64_t hash_maps(const struct scry_maps *maps)
+{
+	uint64_t hash = 0;
+
+	for (size_t i = 0; i < maps->count; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+
+		if (m->x && m->inode)
+			hash = (hash ^ m->start ^ m->inode << 32 ^ m->offset) *
+			       0x9e3779b97f4a7c15ull;
+	}
+	return hash;
+}
+
+/* Lists what is mapped; published when it is not what was listed last. */
+static void look(struct scry_unwinding *u, const struct scry_maps *maps)
+{
+	struct scry_unwind_map *map = u->map;
+	uint64_t generation = map->generation, hash = hash_maps(maps);
+	struct scry_unwind_index *index = &map->index[(generation + 1) & 1];
+
+	if (generation && hash == u->maps_hash)
+		return;
+	u->maps_hash = hash;
+	index->count = 0;
+	for (size_t i = 0; i < maps->count; i++)
+		if (maps->entries[i].x && maps->entries[i].inode)
+			list_mapping(u, maps, &maps->entries[i], index);
+	__atomic_store_n(&map->generation, generation ? generation + 1 : __rdtsc() | 1,
+			 __ATOMIC_RELEASE);
+}
+
+static uint64_t stack_end(const struct scry_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (!strcmp(maps->entries[i].path, "[stack]"))
+			return maps->entries[i].end;
+	return 0;
+}
+
+/* Numbers of earlier watches are in the way when there are many. */
+static int clear_old(const struct scry_inject *inj)
+{
+	const uint64_t at = inj->data + offsetof(struct scry_agent_data, walks);
+	uint32_t count = 0;
+	void *zeros;
+	int r = 0;
+
+	if (!inj->adopted ||
+	    scry_mem_read(&inj->mem, at + offsetof(struct scry_agent_walks, count), &count,
+			  sizeof(count)) < 0 ||
+	    count < STACKS_OLD)
+		return 0;
+	zeros = calloc(SCRY_WALK_STACKS, sizeof(uint64_t));
+	count = 0;
+	if (zeros)
+		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_walks, stacks),
+				   zeros, SCRY_WALK_STACKS * sizeof(uint64_t));
+	if (zeros && r == 0)
+		r = scry_edit_poke(inj->mem.fd, at + offsetof(struct scry_agent_walks, count),
+				   &count, sizeof(count));
+	free(zeros);
+	return r;
+}
+
+static int tell(const struct scry_unwinding *u, const struct scry_maps *maps)
+{
+	const struct scry_inject *inj = u->inj;
+	const struct scry_agent_unwinding config = {
+		.map = u->address,
+		.words = u->words,
+		.stack_end = stack_end(maps),
+		.depth = u->depth,
+		.pid = (uint32_t)scry_proc_tid_inside(inj->proc->pid, inj->proc->pid),
+	};
+	int r = clear_old(inj);
+
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd,
+				   inj->data + offsetof(struct scry_agent_data, unwinding), &config,
+				   sizeof(config));
+	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
+int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct scry_tracee *held,
+		      uint32_t depth)
+{
+	struct scry_maps maps = {0};
+	int slab = scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
+				    SCRY_UNWIND_BYTES / sizeof(uint64_t));
+	int r = slab < 0 ? slab : scry_maps_read(inj->proc->pid, &maps);
+
+	if (r < 0)
+		return r;
+	*u = (struct scry_unwinding){.inj = inj,
+				     .map = (struct scry_unwind_map *)inj->counters[slab],
+				     .address = inj->header.slabs[slab].counters,
+				     .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
+				     .used = sizeof(struct scry_unwind_map) / sizeof(uint64_t),
+				     .depth = depth < SCRY_WALK_DEPTH_MAX ? depth
+									  : SCRY_WALK_DEPTH_MAX};
+	u->map->watch = __rdtsc();
+	inj->control->unwind_missed = inj->control->stacks_full = inj->control->stacks_none = 0;
+	look(u, &maps);
+	r = tell(u, &maps);
+	scry_maps_done(&maps);
+	return r;
+}
+
+void scry_unwind_turn(struct scry_unwinding *u)
+{
+	struct scry_maps maps = {0};
+	uint64_t now, missed, hash = u->maps_hash;
+	bool is_missed;
+
+	if (!u->inj || !u->inj->control)
+		return;
+	now = now_ns();
+	missed = u->inj->control->unwind_missed;
+	is_missed = missed != u->missed && now - u->looked_ns >= u->patience_ns;
+	if (!is_missed && now - u->looked_ns < LOOK_NS)
+		return;
+	u->missed = missed;
+	u->looked_ns = now;
+	if (scry_maps_read(u->inj->proc->pid, &maps) == 0 && maps.count)
+		look(u, &maps);
+	scry_error_clear();
+	scry_maps_done(&maps);
+	/* code without a file (a JIT's) is met again and again */
+	if (u->maps_hash != hash)
+		u->patience_ns = 0;
+	else if (is_missed)
+		u->patience_ns = u->patience_ns ? 2 * u->patience_ns : PATIENCE_NS;
+}
+
+bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t size)
+{
+	const struct scry_control *c = u->inj ? u->inj->control : NULL;
+
+	if (!c || !(u->no_tables || u->no_room || c->stacks_full || c->stacks_none))
+		return false;
+	snprintf(
+		ret_text, size,
+		"stacks: %zu files have no unwind tables and %zu had no room for theirs: who "
+		"called "
+		"their code is not known; %llu calls have no stack because there were more than %u "
+		"different ones, %llu because more than %u threads called",
+		u->no_tables, u->no_room, (unsigned long long)c->stacks_full, SCRY_WALK_STACKS,
+		(unsigned long long)c->stacks_none, SCRY_WALKERS);
+	return true;
+}
+
+void scry_unwind_done(struct scry_unwinding *u)
+{
+	free(u->files);
+	*u = (struct scry_unwinding){0};
+}

@@ -1,0 +1,190 @@
+/* See native.h. */
+#include "name/native.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "sys/debug_file.h"
+#include "sys/elf.h"
+#include "sys/maps.h"
+
+#define FILES_MAX 128 /* open at once; others are not looked into */
+
+struct function {
+	uint64_t value, size;
+	const char *name;
+};
+
+struct file { /* of the target, with code */
+	uint64_t inode, bias;
+	uint32_t dev_major, dev_minor;
+	struct scry_elf *elf;	    /* NULL: cannot be read */
+	struct scry_elf *debug;	    /* its separate symbols, or NULL */
+	struct function *functions; /* by value, then names; made at the first question */
+	size_t count, room;
+	bool is_sorted;
+};
+
+struct scry_native {
+	pid_t pid;
+	struct file files[FILES_MAX];
+	size_t file_count;
+	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
+};
+
+static struct file *file_of(struct scry_native *n, const struct scry_map_entry *m)
+{
+	struct file *f;
+
+	for (size_t i = 0; i < n->file_count; i++) {
+		uint64_t bias;
+
+		f = &n->files[i];
+		if (f->inode != m->inode || f->dev_major != m->dev_major ||
+		    f->dev_minor != m->dev_minor)
+			continue;
+		if (f->elf && scry_elf_bias(f->elf, &n->maps, m, &bias) == 0)
+			f->bias = bias;
+		return f;
+	}
+	if (n->file_count == FILES_MAX)
+		return NULL;
+	f = &n->files[n->file_count++];
+	*f = (struct file){.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
+	if (scry_elf_open_mapped(n->pid, m, &f->elf) < 0 ||
+	    scry_elf_bias(f->elf, &n->maps, m, &f->bias) < 0) {
+		scry_elf_close(f->elf);
+		f->elf = NULL;
+	}
+	scry_error_clear();
+	return f;
+}
+
+/* A process that has ended has no mappings: the last ones are kept. */
+void scry_native_see(struct scry_native *n)
+{
+	struct scry_maps maps = {0};
+
+	if (n->pid && scry_maps_read(n->pid, &maps) == 0 && maps.count) {
+		scry_maps_done(&n->maps);
+		n->maps = maps;
+	} else {
+		scry_maps_done(&maps);
+	}
+	scry_error_clear();
+}
+
+struct scry_native *scry_native_new(pid_t pid)
+{
+	struct scry_native *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return NULL;
+	n->pid = pid;
+	scry_native_see(n);
+	for (size_t i = 0; i < n->maps.count && n->file_count < FILES_MAX / 2; i++)
+		if (n->maps.entries[i].x && n->maps.entries[i].inode)
+			file_of(n, &n->maps.entries[i]);
+	return n;
+}
+
+void scry_native_free(struct scry_native *n)
+{
+	if (!n)
+		return;
+	for (size_t i = 0; i < n->file_count; i++) {
+		free(n->files[i].functions);
+		scry_elf_close(n->files[i].debug);
+		scry_elf_close(n->files[i].elf);
+	}
+	scry_maps_done(&n->maps);
+	free(n);
+}
+
+static int gather(const struct scry_sym *sym, void *arg)
+{
+	struct file *f = arg;
+
+	if (sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC)
+		return 0;
+	if (f->count == f->room) {
+		size_t room = f->room ? f->room * 2 : 1024;
+		struct function *more = realloc(f->functions, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		f->functions = more;
+		f->room = room;
+	}
+	f->functions[f->count++] = (struct function){sym->value, sym->size, sym->name};
+	return 0;
+}
+
+/* Of two names for the same bytes the shorter one is meant, mostly: malloc, not __libc_malloc. */
+static int compare_functions(const void *a, const void *b)
+{
+	const struct function *x = a, *y = b;
+
+	if (x->value != y->value)
+		return x->value < y->value ? -1 : 1;
+	if (x->size != y->size)
+		return x->size > y->size ? -1 : 1;
+	if (strlen(x->name) != strlen(y->name))
+		return strlen(x->name) < strlen(y->name) ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* The function that covers link-time address `at`, or NULL. */
+static const struct function *function_at(struct file *f, uint64_t at)
+{
+	size_t low = 0, high;
+
+	if (!f->is_sorted) {
+		scry_elf_each_symbol(f->elf, gather, f);
+		if (scry_debug_file_elf(f->elf, &f->debug) == 0)
+			scry_elf_each_symbol(f->debug, gather, f);
+		qsort(f->functions, f->count, sizeof(*f->functions), compare_functions);
+		f->is_sorted = true;
+	}
+	for (high = f->count; low < high;) {
+		size_t mid = low + (high - low) / 2;
+
+		if (f->functions[mid].value <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (!low)
+		return NULL;
+	for (low--; low && f->functions[low - 1].value == f->functions[low].value;)
+		low--;
+	return at - f->functions[low].value < f->functions[low].size ? &f->functions[low] : NULL;
+}
+
+/* The return address may be the first byte of the next function: the call is before it. */
+void scry_native_name(struct scry_native *n, uint64_t address, struct scry_native_name *ret)
+{
+	const struct scry_map_entry *m = scry_maps_at(&n->maps, address - 1);
+	const struct function *function;
+	struct file *f;
+
+	*ret = (struct scry_native_name){.offset = address};
+	if (!m || !m->path[0]) {
+		ret->module = strdup("[anon]");
+		return;
+	}
+	ret->module = strdup(m->path);
+	ret->offset = address - m->start + m->offset;
+	f = m->inode ? file_of(n, m) : NULL;
+	if (!f || !f->elf)
+		return;
+	ret->offset = address - f->bias;
+	function = function_at(f, address - 1 - f->bias);
+	if (!function)
+		return;
+	ret->symbol = function->name;
+	ret->offset = address - f->bias - function->value;
+}

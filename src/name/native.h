@@ -1,0 +1,30 @@
+/*
+ * Names of native code: an address of a process -> object, symbol, offset.
+ *
+ * Files are opened when seen and kept, for a target that ends soon.
+ */
+#ifndef SCRY_NAME_NATIVE_H
+#define SCRY_NAME_NATIVE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct scry_native;
+
+/* Looks at what is mapped in process `pid` (0: all is unknown). NULL: no memory. */
+struct scry_native *scry_native_new(pid_t pid);
+void scry_native_free(struct scry_native *n); /* NULL is legal */
+
+/* Looks again. Of a process that has ended, the last look stays. Costs a read of /proc/PID/maps. */
+void scry_native_see(struct scry_native *n);
+
+struct scry_native_name {
+	char *module;	    /* path, or "[anon]"; the caller's, to be freed */
+	const char *symbol; /* NULL: none; as long as `n` */
+	uint64_t offset;    /* of the address: from the symbol, else from the object */
+};
+
+/* What covers the byte before `address`, a return address. */
+void scry_native_name(struct scry_native *n, uint64_t address, struct scry_native_name *ret);
+
+#endif

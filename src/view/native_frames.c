@@ -1,0 +1,201 @@
+/* See native_frames.h. The reader has checked that each frame's parent came before it. */
+#include "view/native_frames.h"
+
+#include "base/err.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HUB 16		      /* places: who is called from so many allocates for others */
+#define PLACES_MAX (1u << 20) /* beyond, none is counted */
+
+static uint64_t place_of(const struct scry_ev_stack *f)
+{
+	return (uint64_t)f->file_str << 40 ^ (uint64_t)f->method_str << 20 ^ f->offset;
+}
+
+static void count_caller(struct scry_native_frames *s, const struct scry_ev_stack *f)
+{
+	uint64_t place = place_of(f), pair = place * 0x9e3779b97f4a7c15ull, known, *count;
+
+	if (f->parent && f->parent < s->count)
+		pair ^= place_of(&s->frames[f->parent]) * 0xff51afd7ed558ccdull;
+	if (!s->pairs.limit) {
+		scry_map_init(&s->pairs, PLACES_MAX);
+		scry_map_init(&s->hubs, PLACES_MAX);
+	}
+	if (scry_map_get(&s->pairs, pair, &known) || scry_map_put(&s->pairs, pair, 1) < 0)
+		return;
+	count = scry_map_ref(&s->hubs, place);
+	if (count)
+		++*count;
+}
+
+static bool is_hub(const struct scry_native_frames *s, const struct scry_ev_stack *f)
+{
+	uint64_t count;
+
+	return scry_map_get(&s->hubs, place_of(f), &count) && count >= HUB;
+}
+
+int scry_native_frames_event(struct scry_native_frames *s, const struct scry_ev_stack *stack)
+{
+	uint32_t count = s->count ? s->count : 1024;
+	struct scry_ev_stack *more;
+
+	if (stack->id >= s->count) {
+		while (count <= stack->id)
+			count *= 2;
+		more = realloc(s->frames, count * sizeof(*more));
+		if (!more)
+			return scry_fail(-ENOMEM, "no memory for the stacks");
+		memset(more + s->count, 0, (count - s->count) * sizeof(*more));
+		s->frames = more;
+		s->count = count;
+	}
+	s->frames[stack->id] = *stack;
+	if (stack->file_str && !stack->method_str)
+		count_caller(s, stack);
+	return 0;
+}
+
+void scry_native_frames_done(struct scry_native_frames *s)
+{
+	free(s->frames);
+	scry_map_done(&s->pairs);
+	scry_map_done(&s->hubs);
+	*s = (struct scry_native_frames){0};
+}
+
+/*
+ * Parts of names, upper case as lower: malloc, ruby_xmalloc2, PyMem_Malloc, my_strdup, g_memdup2.
+ * Then beginnings: operator new and the standard allocator, mangled.
+ */
+static const char *const parts[] = {"malloc",  "calloc", "realloc", "memalign", "strdup",
+				    "strndup", "memdup", "zalloc",  NULL};
+static const char *const begins[] = {"_Znw",
+				     "_Zna",
+				     "aligned_alloc",
+				     "_ZN9__gnu_cxx13new_allocator",
+				     "_ZNSt15__new_allocator",
+				     "_ZNSt16allocator_traits",
+				     "_ZNSaI",
+				     "alloc_root",
+				     NULL};
+
+bool scry_native_is_wrapper(const char *symbol)
+{
+	for (size_t i = 0; parts[i]; i++)
+		if (strcasestr(symbol, parts[i]))
+			return true;
+	for (size_t i = 0; begins[i]; i++)
+		if (!strncmp(symbol, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}
+
+static const struct scry_ev_stack *frame_at(const struct scry_native_frames *s, uint32_t id)
+{
+	return id && id < s->count && s->frames[id].id ? &s->frames[id] : NULL;
+}
+
+const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_frames *s,
+						      const struct scry_reader *reader, uint32_t id)
+{
+	const struct scry_ev_stack *f, *nameless = NULL;
+
+	for (f = frame_at(s, id); f && !(f->flags & SCRY_STACK_UNKNOWN);
+	     f = frame_at(s, f->parent)) {
+		const char *symbol = scry_reader_string(reader, f->method_str, NULL);
+
+		if (!symbol && (nameless || !is_hub(s, f)))
+			nameless = nameless ? nameless : f;
+		else if (!symbol)
+			continue;
+		else if (!scry_native_is_wrapper(symbol))
+			return nameless ? nameless : f;
+		else /* what it calls without a name is a part of it */
+			nameless = NULL;
+	}
+	return nameless ? nameless : frame_at(s, id);
+}
+
+uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
+				   const struct scry_reader *reader, uint32_t id,
+				   struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH])
+{
+	const struct scry_ev_stack *chain[SCRY_NATIVE_DEPTH], *f;
+	uint32_t count = 0;
+
+	for (f = frame_at(s, id); f && count < SCRY_NATIVE_DEPTH; f = frame_at(s, f->parent))
+		chain[count++] = f;
+	for (uint32_t i = 0; i < count; i++) {
+		struct scry_doc_frame *to = &ret_frames[i];
+
+		f = chain[count - 1 - i];
+		*to = (struct scry_doc_frame){.offset = f->offset, .is_native = true};
+		to->file = scry_reader_string(reader, f->file_str, &to->file_length);
+		to->method = scry_reader_string(reader, f->method_str, &to->method_length);
+	}
+	return count;
+}
+
+void scry_native_frame_name(const struct scry_doc_frame *frame, struct scry_buf *buf)
+{
+	const char *slash = frame->file ? memrchr(frame->file, '/', frame->file_length) : NULL;
+	size_t skip = slash ? (size_t)(slash + 1 - frame->file) : 0;
+
+	if (frame->method) {
+		scry_buf_append(buf, frame->method, frame->method_length);
+	} else if (frame->file) {
+		scry_buf_append(buf, frame->file + skip, frame->file_length - skip);
+		scry_buf_printf(buf, "+%#llx", (unsigned long long)frame->offset);
+	} else {
+		scry_buf_printf(buf, "[unknown]");
+	}
+}
+
+void scry_native_frames_put(const struct scry_native_frames *s, const struct scry_reader *reader,
+			    uint32_t id, struct scry_buf *buf)
+{
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
+	uint32_t count = scry_native_frames_frames(s, reader, id, frames);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (i)
+			scry_buf_printf(buf, " > ");
+		scry_native_frame_name(&frames[i], buf);
+	}
+}
+
+void scry_native_frames_lines(const struct scry_native_frames *s, const struct scry_reader *reader,
+			      uint32_t id, struct scry_buf *buf)
+{
+	const struct scry_ev_stack *f;
+	uint32_t count = 0;
+
+	for (f = frame_at(s, id); f && count++ < SCRY_NATIVE_DEPTH; f = frame_at(s, f->parent)) {
+		size_t file_length = 0, length = 0;
+		const char *file = scry_reader_string(reader, f->file_str, &file_length);
+		const char *symbol = scry_reader_string(reader, f->method_str, &length);
+		const char *slash = file ? memrchr(file, '/', file_length) : NULL;
+
+		scry_buf_append(buf, " > ", 3);
+		if (f->flags & SCRY_STACK_UNKNOWN) {
+			scry_buf_printf(buf, "(who called is not known from here on)\n");
+			continue;
+		}
+		if (slash) {
+			file_length -= (size_t)(slash + 1 - file);
+			file = slash + 1;
+		}
+		scry_text_escape(buf, file ? file : "?", file ? file_length : 1);
+		scry_buf_append(buf, "(", 1);
+		if (symbol)
+			scry_text_escape(buf, symbol, length);
+		scry_buf_printf(buf, "+%#llx) [%llx]\n", (unsigned long long)f->offset,
+				(unsigned long long)f->address);
+	}
+}

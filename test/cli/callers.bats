@@ -1,0 +1,102 @@
+#!/usr/bin/env bats
+# Who calls: native stacks without frame pointers, in `scry malloc record --stack` and `scry calls -w`. The truth is
+# glibc's own backtrace() in the program, at the same places.
+
+load lib
+
+setup() {
+	need_targets
+	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which stacks are compared"
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# same DEPTH: the recording's stacks are the program's.
+same() {
+	"$SCRY" report "$T/x.scry" --view events --json >"$T/events"
+	/usr/bin/python3 "$ROOT/test/targets/stacked.py" "$T/events" "$T/stacked.out" "$1"
+}
+
+# waits NAME: target_stacked with its input from a pipe, which is open at descriptor 5; its pid in $PID.
+waits() {
+	mkfifo "$T/go"
+	exec 5<>"$T/go"
+	start stacked bash -c 'exec "$0" 3 wait <"$1" 5>&-' "$TARGETS/target_stacked" "$T/go"
+	wait_for 10 in_file "^pid" "$T/stacked.out"
+}
+
+@test "malloc: stacks are those of backtrace(): recursion, alloca, realigned, callbacks, signals, fibers, threads" {
+	local depth
+	for depth in 64 6 1; do
+		"$SCRY" malloc record --stack=$depth --force -o "$T/x.scry" -- "$TARGETS/target_stacked" >"$T/stacked.out" 3>&-
+		grep -q "^ok" "$T/stacked.out"
+		same "$depth"
+	done
+}
+
+@test "malloc: the same of a process that runs already, which is as before afterwards" {
+	need_root "entering a process that is not a child of scry"
+	local program scry before
+	waits
+	program=$PID
+	before=$(state_of "$program")
+	start scry "$SCRY" malloc record --stack=64 --force -o "$T/x.scry" -p "$program"
+	scry=$PID
+	wait_for 20 hooked "$program"
+	echo go >&5
+	wait_for 20 in_file "^ok" "$T/stacked.out"
+	kill -INT "$scry"
+	finish "$scry"
+	same 64
+	as_before "$program" "$before" "after a recording with stacks"
+}
+
+@test "malloc: the keeper is killed: the program goes on" {
+	need_root "entering a process that is not a child of scry"
+	local program scry
+	waits
+	program=$PID
+	start scry "$SCRY" malloc record --stack --force -o "$T/x.scry" -p "$program"
+	scry=$PID
+	wait_for 20 test -s "$T/x.scry"
+	wait_for 20 hooked "$program"
+	kill -KILL "$(keeper_of "$scry")"
+	ended "$scry"
+	echo go >&5
+	wait_for 20 in_file "^ok" "$T/stacked.out"
+}
+
+@test "malloc: the report names who asked for memory, not the wrapper, and folds stacks" {
+	"$SCRY" malloc record --stack --force -o "$T/x.scry" -- "$TARGETS/target_stacked" >"$T/stacked.out" 3>&-
+	"$SCRY" report "$T/x.scry" --by caller --top 0 >"$T/callers"
+	grep -q "ask+.*target_stacked" "$T/callers"
+	"$SCRY" report "$T/x.scry" --by module --json | grep -q '"module": "[^"]*target_stacked"'
+	"$SCRY" report "$T/x.scry" --by stack --top 0 >"$T/stacks"
+	grep -q "main > recurse > recurse > .* > ask" "$T/stacks"
+	"$SCRY" report "$T/x.scry" --folded --sort allocated >"$T/folded" 2>/dev/null
+	grep -qE "main;with_alloca;with_alloca;.*;ask [0-9]+$" "$T/folded"
+	# nothing is counted twice
+	[ "$(awk '{ n += $NF } END { print n }' "$T/folded")" = "$("$SCRY" report "$T/x.scry" --json |
+		/usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["totals"]["allocated"])')" ]
+}
+
+@test "calls -w: stacks are those of backtrace(), through frames whose return is followed" {
+	"$SCRY" calls -w 64 -x malloc@libc.so.6 -x qsort -x raise --args=full --force -o "$T/x.scry" -- \
+		"$TARGETS/target_stacked" >"$T/stacked.out" 3>&-
+	grep -q "^ok" "$T/stacked.out"
+	same 64
+	"$SCRY" report "$T/x.scry" --grep raise >"$T/lines"
+	grep -A1 "^raise(" "$T/lines" >"$T/raise" || grep -A1 "raise resumed" "$T/lines" >"$T/raise"
+	grep -qE "^ > target_stacked\(main\+0x[0-9a-f]+\) \[[0-9a-f]+\]$" "$T/raise"
+}
+
+@test "words that are not understood are refused" {
+	scry_ends 2 malloc record --stack=65 -- true
+	grep -q "at most 64" "$T/scry.err"
+	scry_ends 2 calls -w 65 -x strdup -- true
+	scry_ends 2 malloc record --stack=deep -- true
+}

@@ -1,0 +1,273 @@
+#!/usr/bin/env bats
+# scry calls --engine=breakpoint: the calls are those of the program, which is none the worse for it.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# runs NAME ARGS...: starts a target that reads commands, its input on descriptor 8, its pid in $PID.
+runs() {
+	local name=$1
+	shift
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start "$name" bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_$name" "$@"
+	wait_for 20 in_file "^pid" "$T/$name.out"
+}
+
+# answers NAME "MODE N": says it to the target, which is right.
+answers() {
+	echo "$2" >&8
+	wait_for 60 grep -qE "^$2 (right|wrong)" "$T/$1.out" && in_file "^$2 right" "$T/$1.out" || {
+		tail -3 "$T/$1.out"
+		return 1
+	}
+}
+
+rounds() {
+	[ "$(grep -c "^round .* wrong 0$" "$T/traced.out")" -eq "$1" ]
+}
+
+go() { # NUMBER of the round, of target_traced
+	echo >&8
+	wait_for 60 rounds "$1"
+}
+
+# traces PID ARGS...: by breakpoints; scry's pid in $PID.
+traces() {
+	local pid=$1
+	shift
+	start scry "$SCRY" calls --engine=breakpoint -p "$pid" "$@"
+	wait_for 20 in_file "watching process $pid" "$T/scry.err" || {
+		cat "$T/scry.err"
+		return 1
+	}
+}
+
+ends_watch() { # PID of scry
+	kill -INT "$1"
+	finish "$1" || {
+		cat "$T/scry.err"
+		return 1
+	}
+}
+
+by_breakpoints() { # STATUS ARGS...
+	local status=$1
+	shift
+	scry_ends "$status" calls --engine=breakpoint "$@"
+}
+
+# counts_are FILE "NAME CALLS"...: of sums in JSON, from which nothing is missing.
+counts_are() {
+	local file=$1
+	shift
+	printf '%s\n' "$@" | "$RUBY" -rjson -e '
+	  r = JSON.parse(File.read(ARGV[0]))
+	  want = $stdin.readlines.to_h { |l| [l.split[0], l.split[1].to_i] }
+	  got = r["rows"].to_h { |x| [x["function"], x["calls"]] }
+	  whole = r["honesty"].values_at("lost", "errors") == [0, 0]
+	  puts "want #{want}, got #{got}", r["honesty"] unless got == want && whole
+	  exit got == want && whole' "$file"
+}
+
+@test "16 threads: every call with its arguments and result; the code is as before" {
+	local pid before
+	need_root "entering a process that is not a child of scry"
+	runs traced 16 200
+	pid=$PID
+	before=$(state_of "$pid")
+	traces "$pid" -x 'traced_*' --json
+	scry=$PID
+	head -1 "$T/scry.err" | grep -q "breakpoints in process $pid.*SIGKILL"
+	go 1
+	ends_watch "$scry"
+	"$RUBY" -rjson - "$T/scry.out" <<'RUBY'
+calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+sums, inner = calls.partition { |c| c["function"] == "traced_sum" }
+want = (0...16).flat_map { |t| (0...200).map { |i| [t, i, t ^ i, t * 1_000_003 + i * 7 + (t ^ i) - (i % 4 == 0 ? i : 0)] } }
+number = ->(v) { v.is_a?(String) ? [Integer(v)].pack("Q").unpack1("q") : v }
+got = sums.map { |c| c["args"].first(3).map { |a| Integer(a) } + [number[c["result"]]] }
+puts honesty, "sums #{sums.size} inner #{inner.size}"
+exit got.sort == want.sort && inner.size == 16 * 50 && calls.all? { |c| c["state"] == "returned" } &&
+     honesty.values_at("lost", "errors") == [0, 0]
+RUBY
+	as_before "$pid" "$before" "after a trace by breakpoints"
+	go 2
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "the same text as with hooks" {
+	by_breakpoints 0 -- "$TARGETS/target_traced_text"
+	cp "$T/scry.out" "$T/breaks.out"
+	scry_ends 0 calls -- "$TARGETS/target_traced_text"
+	diff "$T/breaks.out" "$T/scry.out"
+	[ "$(wc -l <"$T/scry.out")" -gt 90 ]
+}
+
+@test "recursion, tail calls, jumps, fibers, exceptions: each call, and how it ended" {
+	[ -f "$TARGETS/libthrowing.so" ] || skip "no C++ compiler"
+	need_root "entering a process that is not a child of scry"
+	runs returner "$TARGETS/libthrowing.so"
+	pid=$PID
+	traces "$pid" -x ret_deep -x 'ret_tail*' -x ret_jump -x ret_fiber -x ret_cancel -x ret_fork -x ret_spawn \
+		-x '*thrower*' --json
+	scry=$PID
+	for mode in "jump 60" "tail 100" "fibers 1" "cancel 4" "fork 3" "spawn 3" "throw 1"; do
+		answers returner "$mode"
+	done
+	ends_watch "$scry"
+	"$RUBY" -rjson - "$T/scry.out" "$T/returner.out" <<'RUBY'
+calls = File.foreach(ARGV[0]).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+told = File.readlines(ARGV[1]).map(&:split).select { |f| f[0] == "count" }.to_h { |f| [f[1], f[2..].map(&:to_i)] }
+by = calls.group_by { |c| c["function"] }
+bad = by.reject { |name, c| !told[name] || [c.size, c.count { |x| x["state"] == "returned" }] == told[name] }
+bad.each { |name, c| puts "#{name}: told #{told[name]}, seen #{c.map { |x| x["state"] }.tally}" }
+puts honesty
+exit by.size >= 7 && bad.empty? && honesty.values_at("lost", "errors") == [0, 0]
+RUBY
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "signals, traps of its own, children, waits, a stop and exec" {
+	local pid
+	need_root "entering a process that is not a child of scry"
+	runs met
+	pid=$PID
+	traces "$pid" -x met -c --json
+	scry=$PID
+	answers met "calls 100"
+	answers met "signals 200"
+	answers met "traps 20"
+	answers met "forks 20"
+	answers met "vforks 20"
+	answers met "spawns 10"
+	answers met "waits 500"
+	kill -STOP "$pid"
+	wait_for 10 grep -qi "^State:.T" "/proc/$pid/status"
+	kill -CONT "$pid"
+	answers met "calls 10"
+	echo "exec 1" >&8
+	finish "$scry"
+	answers met "calls 5"
+	"$RUBY" -rjson -e '
+	  r = JSON.parse(File.read(ARGV[0]))
+	  # two a signal; those of fork children are theirs, of vfork children the program uses itself
+	  least = 100 + 200 * 2 + 20 + 20 + 20 * 2 + 10 + 500 + 10
+	  puts r["honesty"], r["rows"]
+	  exit r["rows"][0]["calls"] >= least && r["honesty"].values_at("lost", "errors") == [0, 0] &&
+	       r["notes"].any? { |n| n =~ /another program/ }' "$T/scry.out"
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "libraries that come and go, in time for their constructors; in other namespaces" {
+	printf '%s\n' "open $TARGETS/libplug.so" "call 2" close "open $TARGETS/libplug.so" "call 1" \
+		"dlmopen $TARGETS/libplug.so" "call 1" close close "churn 20 $TARGETS/libplug.so" \
+		"storm 4 10 $TARGETS/libplug.so" >"$T/words"
+	"$SCRY" calls --engine=breakpoint -x work_mix -o "$T/x.scry" -- "$TARGETS/target_loader" <"$T/words" >"$T/out" 2>"$T/err"
+	[ "$(grep -c " right" "$T/out")" -ge 3 ]
+	in_file "^storm .* 0 wrong" "$T/out"
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" 'r["honesty"].values_at("lost", "errors") == [0, 0]'
+	# 1 + 3, 1 + 2, 1 + 2; each of the churn; the storm's threads share what is open
+	json_is "$T/o.json" 'rows.sum { |x| x["calls"] } >= 10 + 20 + 4 * 10'
+}
+
+@test "static programs, and an IFUNC that is bound" {
+	[ -x "$TARGETS/target_caller_static" ] || skip "no static programs with this toolchain"
+	for way in static static_pie; do
+		echo "call 30" >"$T/words"
+		"$SCRY" calls --engine=breakpoint -x work_fold -x work_mix -c --json -- "$TARGETS/target_caller_$way" \
+			<"$T/words" >"$T/out" 2>"$T/err"
+		grep -q "right$" "$T/out"
+		grep -v '^pid\|^sum' "$T/out" >"$T/o.json"
+		counts_are "$T/o.json" "work_fold 30" "work_mix 60"
+	done
+	need_root "entering a process that is not a child of scry"
+	runs caller_now
+	echo "call 1" >&8 # its slot is bound at the start
+	wait_for 10 in_file "right$" "$T/caller_now.out"
+	traces "$PID" -x 'strlen@libc.so*' -c
+	scry=$PID
+	echo "call 50" >&8
+	wait_for 10 bash -c "[ \$(grep -c 'right$' '$T/caller_now.out') -eq 2 ]"
+	ends_watch "$scry"
+	grep -qE "^ *100.0 .* strlen$" "$T/scry.out"
+}
+
+@test "scry is killed, or nobody reads it: its keeper puts the code back" {
+	local pid before
+	need_root "entering a process that is not a child of scry"
+	runs traced 4 500
+	pid=$PID
+	before=$(state_of "$pid")
+	traces "$pid" -x 'traced_*' -c
+	echo >&8
+	keeper=$(keeper_of "$PID")
+	kill -KILL "$PID"
+	finish "$PID" || true
+	wait_for 20 is_gone "$keeper"
+	as_before "$pid" "$before" "after the front was killed"
+	wait_for 20 rounds 1
+	start scry bash -c '"$0" calls --engine=breakpoint -p "$1" -x "traced_*" 2>"$2" | head -n 3' "$SCRY" "$pid" "$T/err"
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/err"
+	go 2
+	finish "$scry"
+	[ "$(wc -l <"$T/scry.out")" -eq 3 ]
+	as_before "$pid" "$before" "after its reader left"
+	go 3
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "the keeper is killed while threads meet breakpoints: the program lives, undo puts the code back" {
+	local pid before
+	need_root "entering a process that is not a child of scry"
+	runs traced 4 3000
+	pid=$PID
+	before=$(state_of "$pid")
+	for i in $(seq "$(share 3 100)"); do
+		traces "$pid" -x 'traced_*' -c
+		scry=$PID
+		keeper=$(keeper_of "$scry")
+		echo >&8
+		sleep "0.0$((RANDOM % 10))"
+		kill -KILL "$keeper"
+		finish "$scry" || true
+		wait_for 10 is_gone "$keeper"
+		# some pass the breakpoints by the agent
+		[ $((RANDOM % 2)) -eq 0 ] || wait_for 60 rounds "$i"
+		undo "$pid"
+		as_before "$pid" "$before" "after the keeper died"
+		wait_for 60 rounds "$i"
+	done
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "a dry run says what would be changed; what is not there is said" {
+	need_root "entering a process that is not a child of scry"
+	runs traced 1 1
+	by_breakpoints 0 -p "$PID" -x 'traced_*' -x later@libnone --dry-run
+	grep -q "1 byte at 0x[0-9a-f]*, the entry of traced_sum" "$T/scry.out"
+	grep -q "wait .*later@libnone" "$T/scry.out"
+	grep -q "ptrace" "$T/scry.out"
+	by_breakpoints 125 -x no_such_function -- true
+	says "no object was ever loaded that defines 'no_such_function"
+	exec 8>&-
+	finish "$PID"
+}
