@@ -275,12 +275,15 @@ stop_between_holds() {
 			kill -CONT "$keeper"
 			echo "the storm took $ms ms"
 		done
-		say "storm 3 50 $PLUG"
-		[ "$ANSWER" = "storm 150 right 0 wrong" ]
+		for _ in 1 2 3 4 5; do # on a busy machine it has not caught up at once
+			sleep 0.05
+			say "storm 3 50 $PLUG"
+			[ "$ANSWER" = "storm 150 right 0 wrong" ]
+		done
 		kill -INT "$FRONT"
 		ended "$FRONT"
 		[ "$status" -eq 0 ]
-		json_is "$T/count$suffix.json" "rows.select { |x| x['symbol'] == 'plug_run' }.sum { |x| x['calls'] }.between?(150, 600)"
+		json_is "$T/count$suffix.json" "rows.select { |x| x['symbol'] == 'plug_run' }.sum { |x| x['calls'] }.between?(150, 1200)"
 		[ -n "$suffix" ] || wait_for 2 text_is "$LOADER" "$before"
 		[ "$(mappings "$LOADER")" -eq 0 ]
 		exec 7>&-

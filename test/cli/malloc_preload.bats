@@ -96,7 +96,7 @@ end" ]
 		start scry "${RECORD[@]}" --force -o "$T/x.scry" -d "$([ $how = time ] && echo 0.3s || echo 1m)" -- \
 			"$TARGETS/target_malloc_known" run
 		wait_for 20 in_file "^round" "$T/scry.out"
-		program=$(pgrep -f "^$TARGETS/target_malloc_known run")
+		program=$(pgrep -P "$PID" -f "^$TARGETS/target_malloc_known")
 		HELD="$HELD $program"
 		if [ $how = keeper ]; then
 			wait_for 20 test -s "$T/x.scry"
