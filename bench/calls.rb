@@ -72,6 +72,36 @@ def ltrace(line)
   out.lines.last.split.first.to_f
 end
 
+# By the PLT of the program, of 10,000 calls a chunk.
+def uftrace(line)
+  return nil unless system('which uftrace', **QUIET)
+
+  out, = Open3.capture2('uftrace', 'record', '--force', '--no-event', '-d', "#{TMP}/uftrace.data", "#{TMP}/traced",
+                        stdin_data: line, err: '/dev/null')
+  system('rm', '-rf', "#{TMP}/uftrace.data", "#{TMP}/uftrace.data.old")
+  out.lines.last&.split&.first&.to_f
+end
+
+# Entry and return by the kernel, durations into a histogram.
+def bpftrace(caller, line)
+  return nil unless system('which bpftrace', **QUIET)
+
+  at = "#{TMP}/libmariadb_bench.so:traced_plain"
+  tracer = IO.popen(['bpftrace', '-e', "BEGIN { printf(\"on\\n\") } uprobe:#{at} { @s[tid] = nsecs } " \
+                     "uretprobe:#{at} { @h = hist(nsecs - @s[tid]); delete(@s[tid]) }", { err: '/dev/null' }])
+  Timeout.timeout(60) do
+    nil while (said = tracer.gets) && !said.start_with?('on')
+  end
+  sleep 1 # it says so before its last probe is on
+  value = caller.measure(line)[0]
+  Process.kill(:INT, tracer.pid)
+  tracer.read
+  tracer.close
+  value
+rescue Timeout::Error, Errno::EPIPE
+  nil
+end
+
 WAYS = {
   'plain' => ['no string, 4 argument registers', 'plain 10000'],
   'text' => ['a string of 44 bytes that is marked, 3 registers', 'text 10000'],
@@ -100,9 +130,13 @@ def costs
     beside(c.pid, 'calls', '--engine=breakpoint', '-x', 'traced_plain', '-c') do
       least(ns['threads'], 'breakpoints', c.measure('many 1000 16')[0] / 16)
     end
+    value = bpftrace(c, 'plain 10000')
+    least(ns['plain'], 'bpftrace', value) if value
     c.close
     value = ltrace("plain 1000\n")
     least(ns['plain'], 'ltrace', value) if value
+    value = uftrace("plain 10000\n")
+    least(ns['plain'], 'uftrace', value) if value
   end
   [ns, lost]
 end
@@ -162,14 +196,19 @@ out = []
 out << '# What tracing calls costs' << ''
 out << "Least of #{ROUNDS} rounds, #{`nproc`.strip} processors, load #{File.read('/proc/loadavg').split.first}; " \
        'entry, return, arguments and result of each call recorded, by `bench/calls.rb`.'
-out << '' << '| ns a call | untraced | patch time | scry calls | more than untraced | by breakpoints | ltrace 0.7.3 |' << '|---|---|---|---|---|---|---|'
+out << '' << '| ns a call | untraced | patch time | scry calls | more than untraced | by breakpoints | uftrace | bpftrace | ltrace 0.7.3 |' << '|---|---|---|---|---|---|---|---|---|'
 WAYS.each do |way, (name, _)|
   n = ns[way]
-  out << format('| %s | %.1f | %.1f | %.1f | %.1f | %d | %s |', name, n['untraced'], n['patch time'], n['scry calls'],
-                n['scry calls'] - n['untraced'], n['breakpoints'], n['ltrace'] ? n['ltrace'].round : '')
+  out << format('| %s | %.1f | %.1f | %.1f | %.1f | %d | %s | %s | %s |', name, n['untraced'], n['patch time'], n['scry calls'],
+                n['scry calls'] - n['untraced'], n['breakpoints'], *%w[uftrace bpftrace ltrace].map { |t| n[t] ? n[t].round : '' })
 end
+n = ns['plain']
+others = { 'uftrace' => 'calls through the PLT', 'bpftrace' => 'uprobe and uretprobe, a histogram, no call told', 'ltrace' => '' }
+out << '' << "All in the same rounds, one after the other, so ratios hold where times do not: #{others.filter_map { |t, what|
+  n[t] && format('%s%s costs %d times what scry adds', t, what.empty? ? '' : " (#{what})", ((n[t] - n['untraced']) / (n['scry calls'] - n['untraced'])).round)
+}.join(', ')}."
 out << '' << "#{lost} entries or returns were lost. A program that does nothing but call is slowed to what the keeper can " \
-       "take, as nothing is dropped: a million calls in a row take #{(burst / 1000).round(2)} s; with 16 threads that do so at " \
+       "take, as nothing is dropped: a million calls in a row take #{(burst / 1000).round(2)} s#{n['ltrace'] && ", under ltrace #{(n['ltrace'] / 1000).round} s"}; with 16 threads that do so at " \
        "once a call of the slowest takes #{(many / 1000).round(1)} us. With breakpoints 16 threads together make a call each " \
        "#{(ns['threads']['breakpoints'] / 1000).round(1)} us."
 if rates

@@ -6,6 +6,7 @@
  * handler that interrupts anywhere here works on other slots, lower on the stack or on another one.
  */
 #include "agent/calls.h"
+#include "agent/track.h"
 #include "wire/call_ring.h"
 
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
@@ -184,7 +185,7 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	}
 	if (unlikely(s->head.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
-	if (unlikely(!scry_agent.gate->open))
+	if (unlikely(!scry_agent.gate->open) && !(s->head.records && scry_track_moves_in()))
 		return;
 	if (cookie & SCRY_SHADOW_RED_ZONE)
 		slot += 16;

@@ -135,7 +135,7 @@ void scry_track_await_keeper(void)
 
 /* A fork child that is to be recorded too takes a lane at its first event. Other threads that it
  * may have by then pass until that is done. */
-static int moves_in(void)
+int scry_track_moves_in(void)
 {
 	struct scry_gate *g = scry_agent.gate;
 	uint64_t is_free = 0;
@@ -159,7 +159,7 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 {
 	struct scry_agent_thread *t = 0;
 
-	if (!is_on() && !moves_in())
+	if (!is_on() && !scry_track_moves_in())
 		return 0;
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		uint64_t have;

@@ -32,6 +32,9 @@ void scry_track_await_keeper(void);
 int scry_track_is_inside(void);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
+/* In a fork child whose gate is closed: takes a lane, when children are recorded. 1: it has one. */
+int scry_track_moves_in(void);
+
 /* For who got no track: counts an event of a signal handler that interrupted us. */
 void scry_track_passed(void);
 

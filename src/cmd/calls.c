@@ -15,55 +15,97 @@
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
+#include "sys/filter.h"
 
 static const char usage[] =
-	"scry calls [-x SYMBOL[@LIB]]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
+	"scry calls [-x FILTER]... [-e FILTER]... [-l LIB]... -p PID [-d TIME] | -- CMD...";
 
-/* "SYMBOL@LIB"; "@LIB" are all of its functions. Whether it is loaded yet does not matter. */
-static int add(struct scry_calls_cli *cli, const char *symbol, const char *library)
+enum means { FUNCTION, LIBRARY, CALLER };
+
+/* Whether it is loaded yet does not matter. The text is owned by the list. */
+static int add(struct scry_calls_cli *cli, char *text, enum means means)
 {
-	char **to = &cli->requests[cli->request_count];
-
-	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX)
+	if (!text)
+		return scry_fail(-ENOMEM, "no memory for what is to be traced");
+	if (cli->request_count == SCRY_CALLS_REQUESTS_MAX) {
+		free(text);
 		return scry_fail(-EINVAL, "more than %d functions are named", cli->request_count);
-	if (asprintf(to, "%s@%s", symbol, library) < 0)
-		return scry_fail(-ENOMEM, "no memory for '%s'", symbol);
-	cli->request_count++;
+	}
+	cli->requests[cli->request_count++] = (struct scry_calls_request){
+		.text = text, .of_slots = means == CALLER, .is_exported = means == LIBRARY};
 	return 0;
 }
 
+static char *join(const char *a, const char *b, const char *c)
+{
+	char *text;
+
+	return asprintf(&text, "%s%s%s", a, b, c) < 0 ? NULL : text;
+}
+
+/* ltrace's filter expression. */
+static int add_filter(struct scry_calls_cli *cli, const char *before, const char *spec,
+		      enum means means)
+{
+	struct scry_filter *filter;
+	char *text = join(strchr("+-", *spec) && *spec && !*before ? "" : "+", before, spec);
+	int r = text ? scry_filter_parse(text, &filter) : 0;
+
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	if (text)
+		scry_filter_free(filter);
+	return add(cli, text, means);
+}
+
+/* "SYMBOL[@LIB]": one name, glob or address, or else an expression. "@LIB": all of its functions.
+ */
 static int add_function(struct scry_calls_cli *cli, const char *spec)
 {
 	const char *at = strchr(spec, '@');
-	char symbol[256];
 
-	if (*spec == '/')
-		return scry_fail(-EINVAL,
-				 "'%s': a regular expression; fix: a glob, 'SSL_*@libssl*'", spec);
-	if (!at)
-		return add(cli, spec, "*");
-	if (!at[1])
+	if (!*spec || strpbrk(spec, "+-/^$") || (at && !strcmp(at, "@MAIN")))
+		return add_filter(cli, "", spec, FUNCTION);
+	if (at && !at[1])
 		return scry_fail(-EINVAL, "'%s': no library is named behind the @", spec);
-	if ((size_t)(at - spec) >= sizeof(symbol))
-		return scry_fail(-EINVAL, "'%s': too long a name", spec);
-	snprintf(symbol, sizeof(symbol), "%.*s", (int)(at - spec), spec);
-	return add(cli, *symbol ? symbol : "*", at + 1);
+	return add(cli, join(at == spec ? "*" : "", spec, at ? "" : "@*"), FUNCTION);
 }
 
-static int add_all(struct scry_calls_cli *cli, const struct scry_opt_strings *functions,
-		   const struct scry_opt_strings *libraries)
+/* All that it exports, by soname or glob; as ltrace says an expression too. */
+static int add_library(struct scry_calls_cli *cli, const char *spec)
+{
+	return strpbrk(spec, "+-/^$") ? add_filter(cli, "@", spec, LIBRARY)
+				      : add(cli, join("*@", spec, ""), LIBRARY);
+}
+
+struct named {
+	struct scry_opt_strings functions, libraries, callers;
+	bool no_default;
+};
+
+static int add_all(struct scry_calls_cli *cli, const struct named *named)
 {
 	const struct scry_proto *known;
 	size_t next = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < functions->count && r == 0; i++)
-		r = add_function(cli, functions->values[i]);
-	for (size_t i = 0; i < libraries->count && r == 0; i++)
-		r = add(cli, "*", libraries->values[i]);
-	cli->is_default = !cli->request_count;
-	while (cli->is_default && r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
-		r = add(cli, known->name, known->library);
+	for (size_t i = 0; i < named->functions.count && r == 0; i++)
+		r = add_function(cli, named->functions.values[i]);
+	for (size_t i = 0; i < named->libraries.count && r == 0; i++)
+		r = add_library(cli, named->libraries.values[i]);
+	for (size_t i = 0; i < named->callers.count && r == 0; i++)
+		r = add_filter(cli, "", named->callers.values[i], CALLER);
+	if (r < 0 || cli->request_count)
+		return r;
+	if (named->no_default && cli->system_calls)
+		return 0;
+	if (named->no_default)
+		return scry_fail(-EINVAL, "nothing is to be traced; fix: -x, -e, -l or -S");
+	cli->is_default = true;
+	while (r == 0 && (known = scry_calls_protos_default(cli->protos, &next)))
+		r = add(cli, join(known->name, "@", known->library), FUNCTION);
 	return r;
 }
 
@@ -76,6 +118,9 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		return r;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
+	if (cli->system_calls && opts->follow)
+		return scry_fail(-EINVAL,
+				 "-S tells the system calls of one process; fix: leave out -f");
 	if (cli->depth > SCRY_CALL_STACK_FRAMES)
 		return scry_fail(-EINVAL, "-w %llu: at most %u frames are recorded",
 				 (unsigned long long)cli->depth, SCRY_CALL_STACK_FRAMES);
@@ -94,17 +139,42 @@ static enum scry_calls_args args_of(int choice, const char *output)
 	return !choice && output ? SCRY_CALLS_DIGEST : choices[choice];
 }
 
+/* What one engine alone does, and one process. */
+static int check_engine(const struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
+			const struct named *named)
+{
+	if (cli->depth && opts->follow)
+		return scry_fail(-EINVAL, "-w tells the stacks of one process; fix: leave out -f");
+	if (!cli->by_breakpoints)
+		return 0;
+	if (cli->depth)
+		return scry_fail(-EINVAL,
+				 "-w: stacks are not read at breakpoints; fix: --engine=hooks");
+	if (opts->follow)
+		return scry_fail(-EINVAL,
+				 "-f: breakpoints are met in one process; fix: --engine=hooks");
+	if (cli->system_calls)
+		return scry_fail(-EINVAL,
+				 "-S: breakpoints tell no system calls; fix: --engine=hooks");
+	if (named->callers.count)
+		return scry_fail(
+			-EINVAL,
+			"-e: breakpoints do not know who calls; fix: -x, or --engine=hooks");
+	return 0;
+}
+
 static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 	       struct scry_report_opts *report, bool sums)
 {
+	const struct scry_instrument *how =
+		cli->by_breakpoints ? &scry_instrument_calls_stopped : &scry_instrument_calls;
 	int status;
 
 	opts->is_live = true;
 	report->view = sums ? "calls-sums" : "calls";
-	status = opts->dry_run ? scry_dry_run(opts, &scry_instrument_calls)
-			       : scry_run(opts, &scry_instrument_calls, report);
+	status = opts->dry_run ? scry_dry_run(opts, how) : scry_run(opts, how, report);
 	for (int i = 0; i < cli->request_count; i++)
-		free(cli->requests[i]);
+		free(cli->requests[i].text);
 	scry_protos_free(cli->protos);
 	return status;
 }
@@ -112,17 +182,29 @@ static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 int scry_cmd_calls(int argc, char **argv)
 {
 	static struct scry_calls_cli cli = {.string_size = 256};
-	struct scry_opt_strings functions = {0}, libraries = {0}, files = {0};
+	struct scry_opt_strings files = {0};
+	struct named named = {0};
 	struct scry_watch_opts opts = {.instrument_opts = &cli};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
 	bool sums = false;
 	int args = 0, engine = 0, rest, r;
 	const struct scry_opt rows[] = {
-		{'x', "function", SCRY_OPT_STRINGS, &functions, "SYMBOL[@LIB]",
-		 "trace this function, or those that match a glob; may be repeated", NULL},
-		{'l', "library", SCRY_OPT_STRINGS, &libraries, "LIB",
-		 "trace all functions of this library; may be repeated", NULL},
+		{'x', "function", SCRY_OPT_STRINGS, &named.functions, "FILTER",
+		 "trace these functions, SYMBOL[@LIB], whoever calls them; may be repeated", NULL},
+		{'e', "plt", SCRY_OPT_STRINGS, &named.callers, "FILTER",
+		 "trace calls of SYMBOL through the PLT or GOT of [@LIB], @MAIN for the program; "
+		 "may be repeated",
+		 NULL},
+		{'l', "library", SCRY_OPT_STRINGS, &named.libraries, "LIB",
+		 "trace all functions that this library exports; may be repeated", NULL},
+		{'L', "no-default", SCRY_OPT_FLAG, &named.no_default, NULL,
+		 "trace nothing that is not named", NULL},
+		{'g', "only-named", SCRY_OPT_FLAG, &named.no_default, NULL, "the same", NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
+		 "trace child processes too, and what they run", NULL},
+		{'S', "system-calls", SCRY_OPT_FLAG, &cli.system_calls, NULL,
+		 "trace system calls too, by the kernel's tracepoints", NULL},
 		{'F', "prototypes", SCRY_OPT_STRINGS, &files, "FILE",
 		 "read prototypes, as in ltrace.conf; may be repeated", NULL},
 		{'c', "sums", SCRY_OPT_FLAG, &sums, NULL,
@@ -159,15 +241,13 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r == 0)
 		r = scry_calls_protos_read(files.values, files.count, &cli.protos);
 	if (r == 0)
-		r = add_all(&cli, &functions, &libraries);
+		r = add_all(&cli, &named);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
 	cli.args = args_of(args, opts.output);
 	cli.by_breakpoints = engine == 1;
-	if (cli.by_breakpoints && cli.depth) {
-		scry_fail(-EINVAL, "-w: stacks are not read at breakpoints; fix: --engine=hooks");
+	if (check_engine(&cli, &opts, &named) < 0)
 		return SCRY_EXIT_USAGE;
-	}
 	/* the ways into seccomp are wanted: a walk may ask the kernel for pages */
 	cli.reads_unsure = (files.count && cli.args != SCRY_CALLS_NONE) || cli.depth;
 	return run(&cli, &opts, &report, sums);

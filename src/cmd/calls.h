@@ -10,10 +10,18 @@
 
 #define SCRY_CALLS_REQUESTS_MAX 160
 
+struct scry_calls_request {
+	char *text;    /* as of scry_hooks_want; owned */
+	bool of_slots; /* who calls is meant: -e */
+	bool is_exported;
+	bool is_met; /* in the keeper: some process had such a function */
+};
+
 struct scry_calls_cli {
-	char *requests[SCRY_CALLS_REQUESTS_MAX]; /* SYMBOL@LIB; owned */
+	struct scry_calls_request requests[SCRY_CALLS_REQUESTS_MAX];
 	int request_count;
-	bool is_default; /* nothing was named: the known ones */
+	bool is_default;   /* nothing was named: the known ones */
+	bool system_calls; /* too */
 	uint64_t string_size;
 	enum scry_calls_args args;
 	bool by_breakpoints;	    /* --engine=breakpoint */
@@ -22,6 +30,7 @@ struct scry_calls_cli {
 	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };
 
-extern const struct scry_instrument scry_instrument_calls; /* cmd/calls_trace.c */
+/* cmd/calls_trace.c: by hooks, and by breakpoints, of one program only */
+extern const struct scry_instrument scry_instrument_calls, scry_instrument_calls_stopped;
 
 #endif

@@ -153,13 +153,15 @@ static int choose(struct scry_calls_break *b, const struct scry_functions *funct
 
 int scry_calls_break_plan(struct scry_calls_break *b)
 {
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL};
+	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL};
 	struct scry_hooks *h = b->opts.hooks;
 	int r = scry_hooks_open(h, &b->opts.watch->proc);
 
 	h->waits = true;
-	for (size_t i = 0; i < b->opts.request_count && r == 0; i++)
-		r = scry_hooks_want(h, b->opts.requests[i], &to);
+	for (size_t i = 0; i < b->opts.request_count && r == 0; i++) {
+		to.is_exported = b->opts.requests[i].is_exported;
+		r = scry_hooks_want(h, b->opts.requests[i].text, &to);
+	}
 	if (r < 0)
 		return r;
 	scry_breaks_init(&b->breaks, &b->opts.watch->proc, &h->mem, &h->objects);
@@ -263,7 +265,9 @@ static int add_rows(struct scry_calls_break *b, struct scry_functions *found)
 	int r = 0;
 
 	for (size_t q = 0, k = 0; q < h->request_count && r == 0; q++) {
-		r = scry_symbols_find(&h->objects, h->requests[q], found);
+		r = h->request_to[q].is_exported
+			    ? scry_symbols_find_exported(&h->objects, h->requests[q], found)
+			    : scry_symbols_find(&h->objects, h->requests[q], found);
 		if (r == -ENOENT)
 			r = 0;
 		for (; k < found->count && r == 0; k++)

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cmd/watch.h"
+#include "cmd/calls.h"
 #include "hook/hooks.h"
 #include "name/calls.h"
 #include "proto/plan.h"
@@ -24,7 +24,7 @@ struct scry_calls_break_opts {
 	struct scry_hooks *hooks; /* opened here; its rows are the functions, done by the caller */
 	struct scry_calls *calls; /* where words go */
 	uint32_t string_size;
-	char *const *requests; /* SYMBOL[@LIB] */
+	const struct scry_calls_request *requests;
 	size_t request_count;
 	/* Fills in the cookies (wire/call_ring.h) of rows that have a way, and tells their plans;
 	 * `is_loading`: a thread waits. 0 or -errno. */

@@ -11,210 +11,47 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
-#include "cmd/calls.h"
-#include "cmd/calls_break.h"
+#include "cmd/calls_functions.h"
+#include "cmd/calls_requests.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
-#include "hook/call_plans.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
-#include "hook/tracks.h"
-#include "hook/unwind.h"
-#include "name/debug_proto.h"
-#include "proto/plan.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define BREAK_NS 25000
 #define LOOK_NS 100000000ull
 #define SIZE_NS 20000000ull
-#define UNWINDERS "_Unwind_Find_FDE@libgcc_s.so*"
 #define LAST_TURNS 50
 #define FILL_MAX 1000
-#define DEBUG_LOOKS_MAX 1000u /* functions; each may be a search of all units */
+#define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
 
-struct traced { /* a function, by the number in its hook's cookie */
-	char *symbol, *module;
-	uint64_t address;
-	const struct scry_proto *proto;
-	uint32_t args; /* registers that are told */
-	bool has_plan;
-	uint32_t way;
-	bool is_told;
-};
-
-/* Debug information of the object that was asked last. */
-struct debug {
-	const struct scry_linkmap *objects;
-	const struct scry_elf *elf;
-	struct scry_debug_info *info;
-	uint32_t looked;
-};
-
-struct trace {
-	struct scry_watch *watch;
-	struct scry_hooks hooks;
-	struct scry_tracks *tracks;
-	struct scry_calls *calls;
-	struct scry_calls_break *breaks; /* the engine; NULL: hooks */
-	struct scry_call_plans plans;
-	struct scry_protos *debug; /* prototypes from debug information */
-	struct traced *functions;
-	uint32_t count, room, told;
-	const struct scry_shadow_stats *stats; /* one, the sum */
-	uint64_t look_ns;
-	uint64_t size_ns;
-	bool is_suspicious, is_left, is_ahead;
-	/* -w */
-	struct scry_unwinding unwinding;
-	struct scry_native *native;
-	struct scry_native_stacks *stacks;
-	uint32_t guards; /* requests at the end: ways into seccomp */
-	bool is_forbidden, is_unsure;
-};
-
-/* What debug information says of a function, or what is said of those that nothing is known of. */
-static const struct scry_proto *debug_proto(struct trace *t, struct debug *d,
-					    const struct scry_hook *row)
+/* Numbers in the recording begin anew with each program that a pid runs, and do not meet. */
+static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pid)
 {
-	const struct scry_proto *proto = NULL;
-	struct scry_buf text = {0};
-	char name[24];
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
-	if (!d || d->looked == DEBUG_LOOKS_MAX)
-		return &scry_proto_unknown;
-	for (size_t i = 0; i < d->objects->count; i++) {
-		struct scry_object *o = &d->objects->objects[i];
-
-		if (row->address < o->start || row->address >= o->end || !o->elf)
-			continue;
-		if (o->elf != d->elf) { /* rows come by address */
-			scry_debug_info_close(d->info);
-			d->info = scry_debug_info_open(o->elf);
-			d->elf = o->elf;
-		}
-		snprintf(name, sizeof(name), "f%u", t->count);
-		if (d->info && d->looked++ < DEBUG_LOOKS_MAX &&
-		    scry_debug_proto(d->info, row->address - o->bias, name, &text) &&
-		    scry_protos_read(t->debug, "debug information", text.data, text.len) == 0)
-			proto = scry_protos_find(t->debug, name, "");
-	}
-	scry_buf_done(&text);
-	scry_error_clear();
-	return proto ? proto : &scry_proto_unknown;
-}
-
-/* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
- * or -ENOMEM, -E2BIG. */
-static int plan_calls(struct trace *t, struct traced *f)
-{
-	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	struct scry_plan_opts opts = {.string_max = (uint32_t)cli->string_size};
-	struct scry_plan plan = {0};
-	int r;
-
-	if (cli->args != SCRY_CALLS_NONE)
-		scry_plan_make(f->proto, &opts, &plan);
-	if (t->breaks) { /* they read from outside */
-		f->args = plan.args;
-		r = scry_calls_break_plans(t->breaks, t->count, &plan);
-		return r < 0 ? r : scry_calls_function(t->calls);
-	}
-	t->is_unsure |= plan.is_unsure;
-	if (plan.is_unsure && !cli->reads_unsure) {
-		opts.is_sure_only = true;
-		scry_plan_make(f->proto, &opts, &plan);
-	}
-	r = scry_call_plans_add(&t->plans, plan.is_needed ? &plan.head : NULL, plan.ops);
-	f->args = plan.args;
-	f->has_plan = r > 0;
-	return r < 0 ? r : scry_calls_function(t->calls);
-}
-
-/* The number of a row's function; one that comes back with its library keeps it. -errno. */
-static int number_of(struct trace *t, struct debug *d, const struct scry_hook *row)
-{
-	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	const struct scry_proto *proto = scry_protos_find(cli->protos, row->symbol, row->module);
-	struct traced *f;
-	int r;
-
-	for (uint32_t i = 0; i < t->count; i++) {
-		f = &t->functions[i];
-		if (!strcmp(f->symbol, row->symbol) && !strcmp(f->module, row->module) &&
-		    (*f->symbol || f->address == row->address))
-			return (int)i;
-	}
-	if (t->count == SCRY_SHADOW_HOOKS_MAX)
-		return scry_fail(-E2BIG, "more than %u functions", SCRY_SHADOW_HOOKS_MAX);
-	if (t->count == t->room) {
-		uint32_t room = t->room ? 2 * t->room : 64;
-		struct traced *more = reallocarray(t->functions, room, sizeof(*more));
-
-		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %u functions", room);
-		t->functions = more;
-		t->room = room;
-	}
-	f = &t->functions[t->count];
-	*f = (struct traced){.symbol = strdup(row->symbol),
-			     .module = strdup(row->module),
-			     .address = row->address,
-			     .proto = proto ? proto : debug_proto(t, d, row),
-			     .way = row->way};
-	r = f->symbol && f->module ? plan_calls(t, f)
-				   : scry_fail(-ENOMEM, "no memory for %u functions", t->count);
-	if (r < 0) {
-		free(f->symbol);
-		free(f->module);
-		return r;
-	}
-	return (int)t->count++;
-}
-
-/* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
- */
-static uint32_t guard_of(const struct trace *t, const struct scry_hook *row)
-{
-	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
-			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
-							   : 0;
-
-	if (!t->guards || !flags)
-		return 0;
-	return flags |
-	       (row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD : 0);
-}
-
-/* What the stubs tell the agent. */
-static int fill_cookies(struct trace *t, struct scry_hooks *h, struct debug *d)
-{
-	for (size_t i = 0; i < h->count; i++) {
-		struct scry_hook *row = &h->rows[i];
-		const struct traced *f;
-		int n;
-
-		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
-			continue;
-		row->to.cookie = guard_of(t, row);
-		if (row->to.cookie & SCRY_CALL_IS_GUARD)
-			continue;
-		n = number_of(t, d, row);
-		if (n < 0)
-			return n;
-		f = &t->functions[n];
-		row->to.cookie |= scry_call_cookie((uint32_t)n, f->args, f->has_plan) |
-				  (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
-	}
-	return 0;
+	return (struct scry_calls_opts){
+		.writer = w->writer,
+		.pid = pid,
+		.args = cli->args,
+		.first_call = (uint64_t)(w->image & 255) << FIRST_CALL_SHIFT,
+		.first_function = (w->image & 255) * SCRY_SHADOW_HOOKS_MAX,
+	};
 }
 
 /* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
-	struct trace *t = arg;
+	struct scry_calls_watch *t = arg;
 	int r = scry_shadow_refuse(fresh);
+
+	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
+	 * now. */
+	if (fresh->count)
+		scry_spawns_drop(&t->watch->session->spawns, t->watch->proc.pid);
 
 	if (r == -ENOTSUP) {
 		bool has_unwinder = false;
@@ -233,64 +70,60 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		r = 0;
 	}
 	if (r == 0)
-		r = fill_cookies(t, fresh,
-				 NULL); /* a thread waits: no time for debug information */
+		r = scry_calls_functions_fill(
+			t, fresh, NULL); /* a thread waits: no time for debug information */
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &t->watch->inj);
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
-/* The unwinders come first: request 0. */
-static int want_all(struct scry_hooks *h, void *arg)
+/* Those of a static program are all there, or never. */
+static int want_guards(struct scry_calls_watch *t, struct scry_hooks *h)
 {
-	const struct scry_hook_to unwinder = {
-		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
 	static const char *const guards[] = {"prctl@*", "syscall@*"};
-	struct trace *t = arg;
-	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
-	int r = scry_shadow_check(h);
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	int r = 0;
 
-	h->waits = true;
-	h->renewed = renewed;
-	h->renewed_arg = t;
-	if (r == 0)
-		r = scry_hooks_want(h, UNWINDERS, &unwinder);
-	for (int i = 0; i < cli->request_count && r == 0; i++)
-		r = scry_hooks_want(h, cli->requests[i], &to);
-	t->guards = 0;
-	for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]) && cli->reads_unsure && r == 0;
-	     i++) {
+	for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]) && r == 0; i++) {
 		r = scry_hooks_want(h, guards[i], &to);
 		t->guards += r == 0;
+		if (r == -ENOENT && h->objects.is_static) {
+			scry_error_clear();
+			r = 0;
+		}
 	}
 	return r;
 }
 
-static void forget_functions(struct trace *t)
+/* The unwinders come first, the ways into seccomp last. */
+static int want_all(struct scry_hooks *h, void *arg)
 {
-	for (uint32_t i = 0; i < t->count; i++) {
-		free(t->functions[i].symbol);
-		free(t->functions[i].module);
-	}
-	t->count = 0;
-	scry_call_plans_done(&t->plans);
-	scry_calls_free(t->calls);
-	t->calls = NULL;
-	scry_protos_free(t->debug);
-	t->debug = NULL;
+	struct scry_calls_watch *t = arg;
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	int r = scry_shadow_check(h);
+
+	t->guards = 0;
+	h->waits = !h->objects.is_static || cli->is_default;
+	h->renewed = renewed;
+	h->renewed_arg = t;
+	if (r == 0)
+		r = scry_shadow_want(h);
+	t->first = h->request_count;
+	if (r == 0)
+		r = scry_calls_requests_want(cli, h);
+	return r == 0 && cli->reads_unsure ? want_guards(t, h) : r;
 }
 
-static int plan_hooks(struct scry_watch *w, struct trace *t)
+static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	struct debug debug = {.objects = &t->hooks.objects};
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects, .protos = t->debug};
 	int r = scry_loading_plan(w, &t->hooks, want_all, t);
 
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
 	if (r == 0)
-		r = fill_cookies(t, &t->hooks, &debug);
-	scry_debug_info_close(debug.info);
+		r = scry_calls_functions_fill(t, &t->hooks, &debug);
+	scry_calls_debug_done(&debug);
 	return r;
 }
 
@@ -298,15 +131,15 @@ static int plan_hooks(struct scry_watch *w, struct trace *t)
  * information. */
 static int number_met(struct scry_hooks *rows, bool is_loading, void *arg)
 {
-	struct trace *t = arg;
-	struct debug debug = {.objects = &t->hooks.objects};
-	int r = fill_cookies(t, rows, is_loading ? NULL : &debug);
+	struct scry_calls_watch *t = arg;
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects, .protos = t->debug};
+	int r = scry_calls_functions_fill(t, rows, is_loading ? NULL : &debug);
 
-	scry_debug_info_close(debug.info);
+	scry_calls_debug_done(&debug);
 	return r;
 }
 
-static int plan_breaks(struct scry_watch *w, struct trace *t)
+static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct scry_calls_break_opts opts = {.watch = w,
@@ -322,15 +155,13 @@ static int plan_breaks(struct scry_watch *w, struct trace *t)
 	return r == 0 ? scry_calls_break_plan(t->breaks) : r;
 }
 
-static int plan_all(struct scry_watch *w, struct trace *t)
+static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct scry_calls_opts opts = {.writer = w->writer,
-					     .pid = (uint32_t)w->proc.pid,
-					     .args = cli->args,
-					     .stacks = t->stacks};
+	struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
 	int r;
 
+	opts.stacks = t->stacks;
 	t->debug = scry_protos_new();
 	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
 	if (r == 0)
@@ -341,13 +172,16 @@ static int plan_all(struct scry_watch *w, struct trace *t)
 static int prepare(struct scry_watch *w)
 {
 	struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = calloc(1, sizeof(*t));
+	struct scry_calls_watch *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
 		return -ENOMEM;
 	w->state = t;
 	t->watch = w;
+	/* as scry_session_part will say when it is entered */
+	if (w->session) /* else it is a dry run */
+		w->image = scry_session_parts(w->session, (uint32_t)w->proc.pid);
 	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
 	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
 	if (cli->depth && !t->stacks)
@@ -356,25 +190,21 @@ static int prepare(struct scry_watch *w)
 	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
 		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
 		scry_hooks_close(&t->hooks);
-		forget_functions(t);
+		scry_calls_functions_forget(t);
 		r = plan_all(w, t);
 	}
+	if (r == 0 && cli->system_calls)
+		r = scry_calls_kernel_open(w->proc.pid, &t->kernel);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
-}
-
-/* Of those that the user asked for. */
-static size_t first_request(const struct trace *t)
-{
-	return t->breaks ? 0 : 1; /* the unwinders' */
 }
 
 static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct trace *t = w->state;
+	const struct scry_calls_watch *t = w->state;
 
-	for (size_t q = first_request(t); q < t->hooks.request_count && !cli->is_default; q++)
+	for (size_t q = t->first; q < t->hooks.request_count && !cli->is_default; q++)
 		if (!scry_loading_is_met(&t->hooks, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				t->hooks.requests[q]);
@@ -386,7 +216,7 @@ static void describe(struct scry_watch *w, FILE *out)
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
 
-static int start_recording(struct scry_watch *w, struct trace *t)
+static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	int r = scry_threads_start(&w->inj, w->held, SCRY_CALL_TIME);
@@ -406,19 +236,31 @@ static int start_recording(struct scry_watch *w, struct trace *t)
 	return r;
 }
 
-static int enter_hooks(struct scry_watch *w, struct trace *t)
+/* Was it named by -p? Else it is a child that was found. */
+static bool is_asked_for(const struct scry_watch *w)
+{
+	for (size_t i = 0; i < w->opts->pids.count; i++)
+		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
+			return true;
+	return false;
+}
+
+static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	int r = start_recording(w, t), on;
 
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
+	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
 	on = scry_hooks_on(&t->hooks, &w->inj, w->held);
 	if (on < 0 && on != -EFAULT && on != -EBUSY)
 		return on;
 	r = scry_loading_follow(w, &t->hooks);
 	if (r < 0 && on < 0)
 		return r;
-	if (r < 0)
+	if (r < 0 && !t->hooks.objects.is_static)
 		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
 	scry_error_clear();
 	return scry_shadow_follow(&w->inj);
@@ -427,7 +269,7 @@ static int enter_hooks(struct scry_watch *w, struct trace *t)
 static int enter(struct scry_watch *w)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 	bool is_held = w->held;
 	int r;
 
@@ -435,14 +277,17 @@ static int enter(struct scry_watch *w)
 	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
+		scry_calls_requests_tell_slots(w, &t->hooks);
 		if (!cli->is_default && !is_held)
-			scry_loading_tell_waiting(w, &t->hooks, first_request(t));
+			scry_loading_tell_waiting(w, &t->hooks, t->first);
+		if (t->kernel)
+			scry_calls_kernel_switch(t->kernel, true);
 	}
 	return r;
 }
 
 /* Told once; also for those that did not go by a function of libc. */
-static void look_for_seccomp(struct scry_watch *w, struct trace *t)
+static void look_for_seccomp(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 
@@ -460,7 +305,7 @@ static void look_for_seccomp(struct scry_watch *w, struct trace *t)
 
 /* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
  * than it is mapped. */
-static void look_for_newcomers(struct scry_watch *w, struct trace *t)
+static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	uint64_t now = scry_now_ns();
 	const char *why;
@@ -480,7 +325,7 @@ static void look_for_newcomers(struct scry_watch *w, struct trace *t)
 
 /* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
  * has come after: threads that call wait, and what finds no room at last is counted. */
-static bool is_ahead(const struct scry_watch *w, struct trace *t)
+static bool is_ahead(const struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct stat st;
 
@@ -495,8 +340,10 @@ static bool is_ahead(const struct scry_watch *w, struct trace *t)
 
 static void turn(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
+	if (t->root)
+		return;
 	if (t->breaks) {
 		scry_calls_break_turn(t->breaks, is_ahead(w, t));
 		return;
@@ -507,31 +354,14 @@ static void turn(struct scry_watch *w)
 	look_for_newcomers(w, t);
 }
 
-static int tell_functions(struct scry_watch *w, struct trace *t)
+static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 {
+	const struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
 	int r = 0;
 
-	for (; t->told < t->count && r == 0; t->told++) {
-		const struct traced *f = &t->functions[t->told];
-		struct scry_hook row = {.symbol = f->symbol,
-					.module = f->module,
-					.address = f->address,
-					.way = f->way};
-		const struct scry_patch_names names = scry_patch_names(w, &row);
-		struct scry_ev_function ev = {.function = t->told,
-					      .pid = (uint32_t)w->proc.pid,
-					      .symbol_str = names.symbol,
-					      .module_str = names.module,
-					      .way_str = names.way,
-					      .address = f->address};
-
-		scry_writer_string(w->writer, f->proto->text, strlen(f->proto->text),
-				   &ev.prototype_str);
-		r = scry_writer_payload(
-			w->writer,
-			&(struct scry_event){.time_ns = scry_now_ns(), .type = SCRY_EVENT_FUNCTION},
-			&ev, sizeof(ev));
-	}
+	for (; t->told < t->count && r == 0; t->told++)
+		r = scry_calls_functions_tell(w, &t->functions[t->told], opts.pid,
+					      opts.first_function + t->told);
 	return r;
 }
 
@@ -540,8 +370,36 @@ static int give(void *arg, const struct scry_track_run *run)
 	return scry_calls_words(arg, run->tid, run->words, run->count);
 }
 
+/* Of a fork child that took a lane: as it says; 0: not yet. */
+static uint32_t lane_pid(const struct scry_watch *w)
+{
+	return w->inj.control
+		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/* It records in a lane already, the functions of its root. */
+static int adopt(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->watch = w;
+	t->root = w->root->state;
+	w->state = t;
+	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &t->tracks);
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	scry_tracks_identify(t->tracks, w->proc.pid);
+}
+
 /* What `turn` has met is whole and in order: it may be written up to now. */
-static int drain_breaks(struct scry_watch *w, struct trace *t)
+static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	uint64_t now = __rdtsc();
 	int r, e;
@@ -553,39 +411,104 @@ static int drain_breaks(struct scry_watch *w, struct trace *t)
 	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
 }
 
+/* Of a child: those that it calls. */
+static int meet(void *arg, uint32_t function)
+{
+	struct scry_watch *w = arg;
+	const struct scry_calls_watch *t = w->state;
+	const struct scry_calls_opts opts = calls_opts(w, lane_pid(w));
+
+	return function < t->root->count
+		       ? scry_calls_functions_tell(w, &t->root->functions[function], opts.pid,
+						   opts.first_function + function)
+		       : 0;
+}
+
+/* A fork child has taken a lane, and says who it is before its first word. */
+static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	struct scry_calls_opts opts;
+	int r;
+
+	if (!lane_pid(w))
+		return 0;
+	w->image = scry_session_part(w->session, lane_pid(w));
+	opts = calls_opts(w, lane_pid(w));
+	opts.is_child = true;
+	opts.meet = meet;
+	opts.meet_arg = w;
+	r = scry_calls_new(&opts, &t->calls);
+	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
+		r = scry_calls_function(t->calls);
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	return r;
+}
+
+static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
+			 uint64_t *watermark)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_kernel_take how = {.calls = t->calls,
+						   .number = scry_calls_functions_syscall,
+						   .arg = t,
+						   .has_args = cli->args != SCRY_CALLS_NONE,
+						   .is_last = t->is_left || w->target_gone};
+	uint64_t until;
+	int r = scry_calls_kernel_take(t->kernel, &how, &until);
+
+	if (until < *watermark)
+		*watermark = until;
+	return r;
+}
+
 static int drain(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 	struct scry_tracks_taken taken = {0};
-	int r, e;
+	int r = 0, e;
 
 	if (t->breaks)
 		return drain_breaks(w, t);
-	if (!t->tracks || is_ahead(w, t))
-		return 0;
+	if (t->root && !t->calls)
+		r = take_up(w, t);
+	if (r < 0 || !t->tracks || !t->calls || is_ahead(w, t))
+		return r;
 	if (t->is_left || w->target_gone)
 		scry_tracks_end(t->tracks);
-	if (!w->target_gone)
+	if (!w->target_gone && !t->root)
 		scry_unwind_turn(&t->unwinding);
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
+	r = r ? r : e;
 	if (t->stacks && scry_native_stacks_is_new(t->stacks)) {
 		scry_native_see(t->native);
 		scry_native_stacks_look(t->stacks);
 	}
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
-	e = tell_functions(w, t);
+	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
 	e = scry_calls_merge(t->calls, taken.watermark);
 	r = r ? r : e;
 	return r < 0 ? r : taken.fill;
 }
 
+/* Nobody follows calls while others are left, which may take longer than their lease. */
+static void conclude(struct scry_watch *w)
+{
+	const struct scry_calls_watch *t = w->state;
+
+	if (t->tracks)
+		scry_shadow_pause(&w->inj);
+}
+
 /* No new calls; those that wait for us go on; then returns lead home again. */
 static void leave(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
 	w->wake_fd = 0;
+	if (t->kernel)
+		scry_calls_kernel_switch(t->kernel, false);
 	if (t->breaks)
 		scry_calls_break_leave(t->breaks);
 	if (!t->tracks)
@@ -598,41 +521,14 @@ static void leave(struct scry_watch *w)
 	}
 	scry_threads_record(&w->inj, false);
 	scry_loads_end(&t->hooks, &w->inj);
-	if (t->stats)
+	if (t->stats || t->root)
 		scry_shadow_settle(&w->inj); /* not now: leaving tries again */
 	scry_error_clear();
 	t->is_left = true;
 }
 
-/* What was waited for in vain. -ENOTSUP: there was nothing else. */
-static int tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first)
-{
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-
-	if (!cli->is_default)
-		return scry_loading_tell_unmet(w, h, first, "traced");
-	for (size_t q = first; q < h->request_count; q++)
-		if (scry_loading_is_met(h, q))
-			return 0;
-	return scry_fail(-ENOTSUP,
-			 "nothing was traced: process %d loaded none of the known client "
-			 "libraries; fix: name functions, -x SYMBOL[@LIB]",
-			 w->proc.pid);
-}
-
-/* The ways into seccomp do not count. */
-static int tell_unmet_but_guards(struct scry_watch *w, struct trace *t)
-{
-	int r;
-
-	t->hooks.request_count -= t->guards;
-	r = tell_unmet(w, &t->hooks, first_request(t));
-	t->hooks.request_count += t->guards;
-	return r;
-}
-
 /* What the agent has lost. */
-static void finish_hooks(struct scry_watch *w, struct trace *t)
+static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_tracks_stats tracks;
 	char lacks[512];
@@ -647,24 +543,29 @@ static void finish_hooks(struct scry_watch *w, struct trace *t)
 			"entries and returns in signal handlers that interrupted scry's own");
 	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
 			"calls whose return could not be followed");
+	scry_watch_lost(w, t->kernel ? scry_calls_kernel_lost(t->kernel) : 0,
+			"system calls that found no room");
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
-	scry_loading_tell(w, &t->hooks);
+	if (!t->root)
+		scry_loading_tell(w, &t->hooks);
 }
 
 static int finish(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 	struct scry_calls_stats calls;
 	int r;
 
-	if (!t->tracks && !t->breaks)
+	if (!t || (!t->tracks && !t->breaks)) /* the sum of others */
 		return 0;
 	t->is_left = true;
 	r = drain(w);
+	if (!t->calls) /* it took a lane and did nothing more */
+		return r;
 	scry_calls_stats(t->calls, &calls);
 	w->events = calls.calls;
 	w->errors += calls.bad + calls.strange;
@@ -674,28 +575,63 @@ static int finish(struct scry_watch *w)
 	} else {
 		finish_hooks(w, t);
 	}
-	return r < 0 ? r : tell_unmet_but_guards(w, t);
+	if (!t->root)
+		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
+	return r < 0 ? r : 0;
+}
+
+/* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	int r = finish(w);
+
+	into->events += w->events;
+	into->lost += w->lost;
+	into->errors += w->errors;
+	into->cost_ns += w->cost_ns;
+	return r;
 }
 
 static void done(struct scry_watch *w)
 {
-	struct trace *t = w->state;
+	struct scry_calls_watch *t = w->state;
 
 	if (!t)
 		return;
 	scry_tracks_free(t->tracks);
+	scry_calls_kernel_close(t->kernel);
 	scry_calls_break_free(t->breaks);
-	scry_hooks_close(&t->hooks);
+	if (!t->root)
+		scry_hooks_close(&t->hooks);
 	scry_unwind_done(&t->unwinding);
 	scry_native_stacks_free(t->stacks);
 	scry_native_free(t->native);
-	forget_functions(t);
+	scry_calls_functions_forget(t);
 	free(t->functions);
 	free(t);
 	w->state = NULL;
 }
 
 const struct scry_instrument scry_instrument_calls = {
+	.name = "calls",
+	.summary = "calls of library functions",
+	.follows_exec = true,
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
+	.turn = turn,
+	.drain = drain,
+	.conclude = conclude,
+	.leave = leave,
+	.finish = finish,
+	.merge = merge,
+	.done = done,
+	.close = scry_calls_requests_end,
+};
+
+const struct scry_instrument scry_instrument_calls_stopped = {
 	.name = "calls",
 	.summary = "calls of library functions",
 	.prepare = prepare,
@@ -706,4 +642,5 @@ const struct scry_instrument scry_instrument_calls = {
 	.leave = leave,
 	.finish = finish,
 	.done = done,
+	.close = scry_calls_requests_end,
 };

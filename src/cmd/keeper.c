@@ -438,8 +438,9 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 				"they did before is not counted",
 				(unsigned long long)s->late);
 	if (s->not_entered)
-		scry_watch_note(any, "%llu Ruby programs could not be entered and were not watched",
-				(unsigned long long)s->not_entered);
+		scry_watch_note(any, "%llu %sprograms could not be entered and were not watched",
+				(unsigned long long)s->not_entered,
+				s->instrument->needs_ruby ? "Ruby " : "");
 	if (s->nameless)
 		scry_watch_note(any,
 				"%zu processes could not be told from others and are not recorded: "
@@ -464,7 +465,7 @@ static bool is_in(const struct scry_watch *w)
 /* Every process is left, whatever happened; children first, they use their root's pool. */
 static int leave_all(struct scry_session *s, const char *why)
 {
-	struct scry_watch speaker = {.session = s, .writer = s->writer};
+	struct scry_watch speaker = {.session = s, .writer = s->writer, .opts = s->opts};
 	int r = 0, e;
 
 	if (s->preload)
@@ -502,6 +503,8 @@ static int leave_all(struct scry_session *s, const char *why)
 	scry_spawns_done(&s->spawns);
 	e = scry_session_end(s);
 	write_notes(s, &speaker);
+	if (r == 0 && e == 0 && s->entered && s->instrument->close)
+		e = s->instrument->close(&speaker);
 	return r ? r : e;
 }
 

@@ -11,11 +11,33 @@
 
 #define SETTLE_TURNS 500 /* of a millisecond */
 #define STALE_TRIES 20
+#define STEPS 1000 /* instructions */
+#define STEPS_MAX 300000
 
-static int plan(const struct scry_watch *w, struct scry_hooks *h,
-		int (*want)(struct scry_hooks *h, void *arg), void *arg)
+/*
+ * glibc's loader has a list of objects when it has relocated them, musl's makes it a little later,
+ * without a system call at which it could be met: it goes on to there one instruction at a time.
+ */
+int scry_loading_open(struct scry_watch *w, struct scry_hooks *h)
 {
 	int r = scry_hooks_open(h, &w->proc);
+
+	for (int i = 0; i < STEPS_MAX && r == -EFAULT && w->held; i += STEPS) {
+		scry_hooks_close(h);
+		r = scry_tracee_step(w->held, STEPS);
+		if (r < 0)
+			return scry_fail(r, "process %d cannot be followed in its start",
+					 w->proc.pid);
+		scry_error_clear();
+		r = scry_hooks_open(h, &w->proc);
+	}
+	return r;
+}
+
+static int plan(struct scry_watch *w, struct scry_hooks *h,
+		int (*want)(struct scry_hooks *h, void *arg), void *arg)
+{
+	int r = scry_loading_open(w, h);
 
 	if (r == 0)
 		r = want(h, arg);
@@ -64,6 +86,17 @@ int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
 	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
 }
 
+/* As it was asked for, and what nobody did. */
+static const char *shown(const struct scry_hooks *h, size_t q)
+{
+	return h->requests[q] + (*h->requests[q] == '+');
+}
+
+static const char *missing(const struct scry_hooks *h, size_t q)
+{
+	return h->request_to[q].way == SCRY_WAY_CALLS ? "calls" : "defines";
+}
+
 void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first)
 {
 	char text[512];
@@ -71,8 +104,8 @@ void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h,
 	for (size_t q = first; q < h->request_count; q++) {
 		if (scry_loading_is_met(h, q))
 			continue;
-		snprintf(text, sizeof(text), "%s: no loaded object defines it yet; waiting",
-			 h->requests[q]);
+		snprintf(text, sizeof(text), "%s: no loaded object %s it yet; waiting", shown(h, q),
+			 missing(h, q));
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 	}
 }
@@ -85,7 +118,8 @@ int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, si
 	for (size_t q = first; q < h->request_count; q++) {
 		if (scry_loading_is_met(h, q))
 			continue;
-		scry_watch_note(w, "%s: no object that defines it was ever loaded", h->requests[q]);
+		scry_watch_note(w, "%s: no object that %s it was ever loaded", shown(h, q),
+				missing(h, q));
 		unmet++;
 		last = q;
 	}
@@ -93,7 +127,7 @@ int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, si
 		return 0;
 	return scry_fail(-ENOTSUP,
 			 "nothing was %s: process %d never loaded an object that defines '%s'",
-			 done, w->proc.pid, h->requests[last]);
+			 done, w->proc.pid, shown(h, last));
 }
 
 void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)

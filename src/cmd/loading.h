@@ -9,6 +9,12 @@
 #include "hook/hooks.h"
 
 /*
+ * In `prepare`: scry_hooks_open. A program that is held in its start goes on, if need be, until its
+ * loader has a list of objects; no constructor has run yet.
+ */
+int scry_loading_open(struct scry_watch *w, struct scry_hooks *h);
+
+/*
  * In `prepare`: opens the set, lets `want` say what is wanted, and plans; anew when an object was
  * unloaded between the reading of the list and of its code. As scry_hooks_plan.
  */

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/loading.h"
 #include "cmd/malloc.h"
 #include "cmd/malloc_children.h"
 #include "cmd/patch_words.h"
@@ -24,8 +25,6 @@
 
 #define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
 #define FLUSH_NS 500000000ull
-#define STEPS 1000 /* instructions */
-#define STEPS_MAX 300000
 
 struct record_opts {
 	bool no_lines;
@@ -116,27 +115,6 @@ static void identified(struct scry_watch *w)
 	tell_preloaded(w);
 }
 
-/*
- * glibc's loader has a list of objects when it has relocated them, musl's makes it a little later,
- * without a system call at which it could be met: it goes on to there one instruction at a time. No
- * constructor has run yet.
- */
-static int open_hooks(struct scry_watch *w, struct scry_hooks *h)
-{
-	int r = scry_hooks_open(h, &w->proc);
-
-	for (int i = 0; i < STEPS_MAX && r == -EFAULT && w->held; i += STEPS) {
-		scry_hooks_close(h);
-		r = scry_tracee_step(w->held, STEPS);
-		if (r < 0)
-			return scry_fail(r, "process %d cannot be followed in its start",
-					 w->proc.pid);
-		scry_error_clear();
-		r = scry_hooks_open(h, &w->proc);
-	}
-	return r;
-}
-
 static int prepare(struct scry_watch *w)
 {
 	const struct record_opts *opts = w->opts->instrument_opts;
@@ -151,7 +129,7 @@ static int prepare(struct scry_watch *w)
 	m->lines.watch = w;
 	if (!opts->no_lines)
 		scry_malloc_lines_plan(&m->lines, w);
-	r = open_hooks(w, &m->hooks);
+	r = scry_loading_open(w, &m->hooks);
 	if (r == 0)
 		r = scry_malloc_family_want(
 			&m->family, &m->hooks,

@@ -23,19 +23,6 @@ struct times {
 	uint64_t tsc0, ns0, look_ns;
 };
 
-static int want_unwinders(struct scry_hooks *h)
-{
-	const struct scry_hook_to to = {
-		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
-	int r = scry_hooks_want(h, "_Unwind_Find_FDE", &to);
-
-	if (r == -ENOENT) { /* no unwinder is loaded */
-		scry_error_clear();
-		r = 0;
-	}
-	return r;
-}
-
 static int prepare(struct scry_watch *w)
 {
 	const struct scry_patch_opts *opts = w->opts->instrument_opts;
@@ -51,7 +38,7 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_shadow_check(&t->hooks);
 	if (r == 0)
-		r = want_unwinders(&t->hooks);
+		r = scry_shadow_want(&t->hooks);
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(&t->hooks, opts->specs[i], &to);
 	if (r == 0)

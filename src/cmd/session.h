@@ -83,6 +83,8 @@ void scry_session_lease(struct scry_session *s, uint64_t ns);
 /* The number of the part that begins now with that pid: each program that it runs is one, and what
  * a fork child did before. */
 uint32_t scry_session_part(struct scry_session *s, uint32_t pid);
+/* How many there were before: the number of the next one. */
+uint32_t scry_session_parts(struct scry_session *s, uint32_t pid);
 uint32_t scry_session_string(struct scry_session *s, const char *text);
 void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
 /* TOTALS of the summed ones, and what is to be said of all. */

@@ -172,13 +172,20 @@ static void open_pool(struct scry_watch *w)
 	}
 }
 
-uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
+uint32_t scry_session_parts(struct scry_session *s, uint32_t pid)
 {
 	uint64_t n = 0;
 
 	scry_map_get(&s->images, pid, &n);
-	scry_map_put(&s->images, pid, n + 1);
 	return (uint32_t)n;
+}
+
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
+{
+	uint32_t n = scry_session_parts(s, pid);
+
+	scry_map_put(&s->images, pid, n + 1ull);
+	return n;
 }
 
 static int put_in(struct scry_watch *w)
@@ -199,7 +206,8 @@ static int put_in(struct scry_watch *w)
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
 	w->began_ns = scry_now_ns();
 	w->image = scry_session_part(w->session, (uint32_t)w->proc.pid);
-	if (w->instrument->follows_exec)
+	/* Where it is watched on: an event of perf costs the process something at each switch. */
+	if (w->instrument->follows_exec && (w->opts->follow || w->opts->command))
 		scry_execs_open(&w->execs, w->proc.pid);
 	r = w->instrument->enter(w);
 	if (r < 0 && scry_watch_has_execed(w)) {

@@ -96,12 +96,11 @@ struct scry_instrument {
 	void (*identified)(struct scry_watch *w);
 	/* Takes what is there. How full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
-	/* Once a turn of the keeper, each few ms, and when wake_fd is readable. May be NULL. */
+	/* Each few ms, and when wake_fd is readable. May be NULL. */
 	void (*turn)(struct scry_watch *w);
-	/* About to end, all is still on; called of every watch before one is left. Or NULL. */
+	/* All is still on; called of every watch before one is left. May be NULL. */
 	void (*conclude)(struct scry_watch *w);
-	/* Stop producing; called while the target lives. */
-	void (*leave)(struct scry_watch *w);
+	void (*leave)(struct scry_watch *w); /* stop producing; the target lives */
 	/* It is gone, but others must tell something first: it ends in a later turn. Or NULL. */
 	bool (*must_wait)(const struct scry_watch *w);
 	/* Last events into the recording. */
@@ -109,6 +108,7 @@ struct scry_instrument {
 	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
 	int (*merge)(struct scry_watch *into, struct scry_watch *w);
 	void (*done)(struct scry_watch *w);
+	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
 };
 
 extern const struct scry_instrument scry_instrument_objects, scry_instrument_count,

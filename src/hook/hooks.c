@@ -165,12 +165,20 @@ int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t
 	return 0;
 }
 
+int scry_hooks_find(struct scry_hooks *h, const char *request, const struct scry_hook_to *to)
+{
+	if (to->way == SCRY_WAY_CALLS)
+		return scry_symbols_find_called(&h->objects, request, &h->functions);
+	return to->is_exported ? scry_symbols_find_exported(&h->objects, request, &h->functions)
+			       : scry_symbols_find(&h->objects, request, &h->functions);
+}
+
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to)
 {
 	size_t before = h->functions.count;
-	int r = scry_symbols_find(&h->objects, request, &h->functions);
+	int r = scry_hooks_find(h, request, to);
 
-	if (r == -ENOENT && h->waits && strchr(request, '@')) {
+	if (r == -ENOENT && h->waits && (strchr(request, '@') || scry_symbols_is_filter(request))) {
 		scry_error_clear();
 		r = 0;
 	}

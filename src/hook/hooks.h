@@ -3,14 +3,13 @@
  *
  * A set of hooks: wanted by name or address (sys/symbols), each with the ways by which it is
  * reached, chosen or forced, or the reason why it is not:
- *
  *   entry   the function's first instructions become a jump: all calls are seen. Where there is
  *           room for a short jump only, that leads to a longer one in filler near by (sys/spring)
  *   site    the calls and tail jumps in its own object are aimed at the stub
  *   got     the slots through which objects call it are pointed at the stub (sys/slots)
  *
- * Chosen is the entry, else site and got together: then calls through pointers are not seen.
- *
+ * Chosen is the entry, else site and got together: then calls through pointers are not seen. With
+ * CALLS wanted the request says who calls what (scry_symbols_find_called): got, of those only.
  * Life: open, want..., plan (all of it reads only); on and off, any number of times, after
  * scry_inject_enter; close. Two steps each: stubs, journal and checks while all run, then one stop
  * for the writes. On and off are legal in the keeper only.
@@ -34,19 +33,21 @@
 
 /* Bits. Wanted: one, or AUTO; chosen: ENTRY, or SITE and GOT, or none. */
 enum scry_hook_way { SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE, SCRY_WAY_GOT = 4 };
+#define SCRY_WAY_CALLS 8 /* wanted only */
 
 /* What calls shall lead to. */
 struct scry_hook_to {
 	enum scry_hook_kind kind;
-	enum scry_hook_way way;
+	uint32_t way;
 	const char *handler; /* CALL: exported thunk of the agent; REPLACE: exported function */
 	uint32_t cookie;     /* CALL */
+	bool is_exported;    /* only functions that their object exports */
 };
 
 struct scry_hook {
-	uint64_t address; /* of the function */
-	char *symbol;	  /* "" for a bare address */
-	char *module;	  /* path of the object that defines it */
+	uint64_t address, resolver; /* of the function; of the IFUNC that chose it, or 0 */
+	char *symbol;		    /* "" for a bare address */
+	char *module;		    /* path of the object that defines it */
 	uint64_t object_start, object_end;
 	struct scry_hook_to to;
 	uint32_t request; /* that asked for it */
@@ -104,7 +105,7 @@ struct scry_hooks {
 	bool waits;	/* set by the caller: SYMBOL@LIB may name what is loaded later */
 	bool is_unused; /* nobody runs the code to be changed: no stop is needed */
 	bool is_strict; /* slots are changed in the stop too */
-	/* by the caller, or NULL: `fresh` was loaded and planned; may fill in and refuse. 0: on */
+	/* or NULL: `fresh` was loaded and planned; may fill in and refuse. 0: on */
 	int (*renewed)(struct scry_hooks *fresh, void *arg);
 	void *renewed_arg;
 	struct scry_loads *loads;		      /* hook/loads.h; NULL: not followed */
@@ -118,8 +119,8 @@ struct scry_hooks {
 int scry_hooks_open(struct scry_hooks *h, const struct scry_proc *proc);
 void scry_hooks_close(struct scry_hooks *h);
 
-/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB]. 0; -ENOENT: no such function; with a sentence. With `waits`
- * SYMBOL@LIB need not be there yet. */
+/* SYMBOL[@LIB], globs, 0xADDRESS[@LIB], or a filter expression with its sign. 0;
+ * -ENOENT: no such function; with a sentence. With `waits` SYMBOL@LIB need not be there yet. */
 int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 
 /* hook/plan.c: chooses a way for each, by code and unwind tables of the objects concerned. 0, or
@@ -139,8 +140,7 @@ int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
 
-/* A slab within reach of `near` with room for so much, as scry_inject_slab: its number or -errno.
- */
+/* A slab in reach of `near` with room for so much, as scry_inject_slab: its number or -errno. */
 int scry_hooks_slab(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held,
 		    const struct scry_hook_room *room);
 

@@ -169,12 +169,13 @@ static int lead_brk(struct scry_hooks *h, struct scry_inject *inj, struct scry_t
 		r = scry_agent_write_header(&inj->header, inj->mem.fd);
 	scry_x86_jump(change.addr, stub, jump);
 	change.mapping = scry_maps_at(&h->objects.maps, change.addr);
-	if (r == 0)
+	if (r == 0 && !held) /* else its one thread stands still */
 		r = scry_inject_stop(inj, &w);
 	if (r < 0)
 		return r;
 	r = scry_edit_change(&inj->edit, &change);
-	scry_inject_go(inj, &w);
+	if (!held)
+		scry_inject_go(inj, &w);
 	return r;
 }
 

@@ -9,6 +9,8 @@
 
 #include "base/err.h"
 #include "hook/hooks.h"
+#include "hook/ifunc.h"
+#include "sys/filter.h"
 
 #define JUMP_BYTES 5
 
@@ -272,7 +274,25 @@ static size_t first_slot(const struct scry_slots *slots, uint32_t function)
 	return low;
 }
 
-static int use_slots(struct scry_hooks *h, struct scry_hook *row)
+static bool is_asked_for(const struct scry_hooks *h, const struct scry_hook *row,
+			 const struct scry_slot *slot, const struct scry_filter *callers)
+{
+	const struct scry_object *o = &h->objects.objects[slot->object];
+
+	return !callers ||
+	       scry_filter_takes(
+		       callers, row->symbol,
+		       &(struct scry_filter_object){.soname = o->tables.soname,
+						    .path = o->mapping ? o->mapping->path : o->name,
+						    .is_main = o->is_main});
+}
+
+static const char address_taken[] =
+	"who calls it takes its address too, and pointers must stay as they are; fix: -x",
+		  unsure[] = "it is not known which definition of it the loader will choose";
+
+/* `callers`: whose slots; NULL: all. */
+static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct scry_filter *callers)
 {
 	ssize_t function = scry_functions_at(&h->functions, row->address);
 	int r = 0;
@@ -284,7 +304,12 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row)
 		const struct scry_slot *slot = &h->slots.rows[i];
 		const struct scry_hook_place place = {slot->address, slot->value, true};
 
-		if (!is_usable(slot, row)) {
+		if (!is_asked_for(h, row, slot, callers) ||
+		    (callers && slot->kind == SCRY_SLOT_POINTER))
+			continue;
+		if (!is_usable(slot, row) || (callers && slot->is_loaded)) {
+			if (callers)
+				row->why = slot->is_loaded ? address_taken : unsure;
 			row->unseen++;
 			continue;
 		}
@@ -411,27 +436,82 @@ static int plan_entries(struct scry_hooks *h)
 	return r;
 }
 
+/* A slot that the caller's code also reads as `&function` must hold what all others see. */
+static int look_at_loads(struct scry_hooks *h)
+{
+	bool *seen = calloc(h->objects.count + 1, sizeof(*seen));
+	int r = seen ? 0 : no_memory();
+
+	for (size_t i = 0; i < h->slots.count && r == 0; i++) {
+		size_t object = h->slots.rows[i].object;
+		const struct scry_text *text;
+
+		if (h->slots.rows[i].kind != SCRY_SLOT_GOT || seen[object])
+			continue;
+		seen[object] = true;
+		text = text_of(h, object);
+		if (text)
+			r = scry_slots_mark_loaded(&h->slots, &h->objects, object, text);
+	}
+	scry_error_clear();
+	free(seen);
+	return r;
+}
+
+static int plan_caller(struct scry_hooks *h, struct scry_hook *row)
+{
+	struct scry_filter *callers = NULL;
+	int r = 0;
+
+	row->first_place = h->place_count;
+	if (row->to.way == SCRY_WAY_CALLS)
+		r = scry_filter_parse(h->requests[row->request], &callers);
+	if (r == 0 && wants(row, SCRY_WAY_SITE))
+		r = use_sites(h, row);
+	if (r == 0 && (callers || wants(row, SCRY_WAY_GOT)))
+		r = use_slots(h, row, callers);
+	scry_filter_free(callers);
+	return r;
+}
+
+/* Functions that nobody who was named has a slot for. */
+static void drop_uncalled(struct scry_hooks *h)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < h->count; i++) {
+		struct scry_hook *row = &h->rows[i];
+
+		if (row->to.way == SCRY_WAY_CALLS && !row->way && !row->unseen) {
+			free(row->symbol);
+			free(row->module);
+		} else {
+			h->rows[kept++] = *row;
+		}
+	}
+	h->count = kept;
+}
+
 /* For rows that are not reached by their entry. */
 static int plan_callers(struct scry_hooks *h)
 {
-	bool any = false;
+	bool any = false, by_caller = false;
 	int r = 0;
 
-	for (size_t i = 0; i < h->count; i++)
-		any |= !h->rows[i].way && wants(&h->rows[i], SCRY_WAY_GOT);
+	for (size_t i = 0; i < h->count; i++) {
+		bool is_by_caller = h->rows[i].to.way == SCRY_WAY_CALLS;
+
+		any |= !h->rows[i].way && (is_by_caller || wants(&h->rows[i], SCRY_WAY_GOT));
+		by_caller |= is_by_caller;
+	}
 	if (any)
 		r = find_slots(h);
-	for (size_t i = 0; i < h->count && r == 0; i++) {
-		struct scry_hook *row = &h->rows[i];
-
-		if (row->way)
-			continue;
-		row->first_place = h->place_count;
-		if (wants(row, SCRY_WAY_SITE))
-			r = use_sites(h, row);
-		if (r == 0 && wants(row, SCRY_WAY_GOT))
-			r = use_slots(h, row);
-	}
+	if (r == 0 && by_caller)
+		r = look_at_loads(h);
+	for (size_t i = 0; i < h->count && r == 0; i++)
+		if (!h->rows[i].way)
+			r = plan_caller(h, &h->rows[i]);
+	drop_uncalled(h);
 	return r;
 }
 
@@ -455,6 +535,9 @@ int scry_hooks_plan(struct scry_hooks *h)
 	int r;
 
 	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	r = scry_ifunc_choose(h);
+	if (r < 0)
+		return r;
 	h->place_count = h->refused = 0;
 	for (size_t i = 0; i < h->count; i++) {
 		h->rows[i].way = 0;
@@ -462,6 +545,7 @@ int scry_hooks_plan(struct scry_hooks *h)
 		h->rows[i].place_count = h->rows[i].unseen = 0;
 	}
 	r = plan_entries(h);
+	scry_ifunc_take_back(h);
 	scry_error_clear();
 	if (r == 0)
 		r = plan_callers(h);

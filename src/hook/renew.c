@@ -164,6 +164,15 @@ static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t addre
 	return low < count && h->rows[low].address == address ? (ssize_t)low : -ENOENT;
 }
 
+/* Is what this IFUNC has chosen hooked? */
+static bool is_chosen(const struct scry_hooks *h, const struct scry_function *f)
+{
+	for (size_t i = 0; i < h->count && f->is_ifunc; i++)
+		if (h->rows[i].resolver == f->address && !h->rows[i].is_gone)
+			return true;
+	return false;
+}
+
 /* Rows for functions that are not hooked, and for slots of those that are reached by slots. */
 static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 {
@@ -171,7 +180,9 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 	int r = 0;
 
 	for (size_t q = 0; q < h->request_count && r == 0; q++) {
-		r = scry_symbols_find(&fresh->objects, h->requests[q], &fresh->functions);
+		const struct scry_hook_to *to = &h->request_to[q];
+
+		r = scry_hooks_find(fresh, h->requests[q], to);
 		if (r == -ENOENT)
 			r = 0;
 		for (; before < fresh->functions.count && r == 0; before++) {
@@ -179,12 +190,13 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 			ssize_t live = find_row(h, h->count, f->address);
 			bool by_slots = live >= 0 && h->rows[live].way != SCRY_WAY_ENTRY &&
 					(h->rows[live].to.way == SCRY_WAY_AUTO ||
-					 h->rows[live].to.way == SCRY_WAY_GOT);
+					 h->rows[live].to.way == SCRY_WAY_GOT ||
+					 h->rows[live].to.way == SCRY_WAY_CALLS);
 
-			if (live >= 0 && !by_slots)
+			if ((live >= 0 && !by_slots) || is_chosen(h, f))
 				continue;
 			r = scry_hooks_add(fresh, f, (uint32_t)q);
-			if (r == 0 && by_slots)
+			if (r == 0 && by_slots && to->way != SCRY_WAY_CALLS)
 				fresh->rows[fresh->count - 1].to.way = SCRY_WAY_GOT;
 		}
 	}

@@ -56,6 +56,8 @@ int scry_renew_hooks(struct scry_hooks *h, struct scry_inject *inj,
 
 /* Of hook/hooks.c. A row for a function of the set's objects. */
 int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t request);
+/* The functions that a request names, added to the set's. */
+int scry_hooks_find(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 /* `row` counts on in the stub of `old`, whose code is unmapped, or, if it does not fit, beside it.
  */
 int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj);

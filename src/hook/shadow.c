@@ -121,7 +121,7 @@ static void list_code(const struct scry_maps *maps, struct scry_shadow_code *cod
 	}
 }
 
-int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats)
 {
 	uint32_t hooks = (uint32_t)h->count;
@@ -149,6 +149,7 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const s
 	r = list_last(h, s.last);
 	if (r < 0)
 		return r;
+	scry_shadow_unwinder(h, s.unwinder);
 	list_code(&inj->maps, &s.code[s.code_in_use & 1]);
 	s.on = SCRY_SHADOW_OFF;
 	s.records = 0;
@@ -281,10 +282,12 @@ static int send_home(const struct scry_inject *inj, struct scry_shadow *s)
 	return r;
 }
 
-static bool is_unwinder(const struct scry_inject *inj, uint64_t ip)
+static bool is_unwinder(const struct scry_inject *inj, const struct scry_shadow *s, uint64_t ip)
 {
 	const struct scry_map_entry *m = scry_maps_at(&inj->maps, ip);
 
+	if (ip - s->head.unwinder[0] < s->head.unwinder[1] - s->head.unwinder[0])
+		return true;
 	return m && m->x && m->path[0] && strstr(m->path, "libgcc_s");
 }
 
@@ -302,7 +305,7 @@ static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow
 	bool is_there = depth == 0, has_thunk = false;
 
 	for (ssize_t i = 0; i < n / 8; i++) {
-		is_there |= i < depth && is_unwinder(inj, words[i]);
+		is_there |= i < depth && is_unwinder(inj, s, words[i]);
 		has_thunk |= is_thunk(s, words[i]);
 	}
 	return is_there && has_thunk;
@@ -328,7 +331,7 @@ static bool is_any_unwinding(const struct scry_inject *inj, const struct scry_sh
 
 	for (size_t i = 0; i < w->count && !found; i++) {
 		const struct scry_tracee *t = &w->threads[i];
-		bool is_there = is_unwinder(inj, t->regs.rip);
+		bool is_there = is_unwinder(inj, s, t->regs.rip);
 
 		found = t->stopped &&
 			((is_there && holds_thunk(s, t)) ||

@@ -19,13 +19,19 @@
 /* Maps thunks, and counters for the planned hooks, in `held` or in a thread held for it.
  * *ret_stats: one a row, shared with the target, valid until scry_inject_done. 0 or -errno with a
  * sentence. */
-int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, const struct scry_hooks *h,
+int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats);
 
 /* After start, before follow: calls are told one by one (wire/call_ring.h), into tracks, with so
  * many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the sum. */
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
 
+/* Wants what makes unwinders find their way: a REPLACE hook of libgcc's, shared or linked into a
+ * static program. Where there is none nothing is wanted, unless the set waits for libraries. After
+ * scry_shadow_check. 0 or -errno with a sentence. */
+int scry_shadow_want(struct scry_hooks *h);
+/* [start, end) of the one of a static program; 0, 0: none. */
+void scry_shadow_unwinder(struct scry_hooks *h, uint64_t ret[2]);
 /* Memory is no more read by system calls, which it may be after record: the program is under
  * seccomp. The agent does so by itself where it sees it coming. 0 or -errno: the target is gone. */
 int scry_shadow_forbid_reads(struct scry_inject *inj);

@@ -3,6 +3,7 @@
  * other unwinders, code that copies or moves stacks, functions that ask who called them, and
  * functions that return twice or keep their return address elsewhere.
  */
+#include <elf.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -182,6 +183,76 @@ static const char *foreign_unwinder(struct scry_hooks *h)
 	return who;
 }
 
+static bool has_names(struct scry_hooks *h)
+{
+	struct scry_sym sym;
+	size_t cursor = 0;
+	bool found = false;
+
+	if (scry_linkmap_open(&h->objects, 0) < 0)
+		return false;
+	while (!found && scry_elf_symtab_next(h->objects.objects[0].elf, &cursor, &sym))
+		found = sym.type == STT_FUNC;
+	return found;
+}
+
+/* By its names is known what unwinds a static program: libgcc's code, which knows itself by uw_*,
+ * nobody, or somebody else. */
+static const char *static_refusal(struct scry_hooks *h)
+{
+	static const char *const others[] = {"unw_step", "__unw_step", "_U*x86_64_step"};
+	struct scry_functions found = {0};
+	size_t strange = 0, fde, own, raise;
+
+	if (!has_names(h))
+		return "it is stripped, and what unwinds its stack cannot be told";
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		strange += find(h, others[i], &found);
+	fde = find(h, "_Unwind_Find_FDE", &found);
+	own = find(h, "uw_*", &found);
+	raise = find(h, "_Unwind_RaiseException", &found);
+	scry_functions_done(&found);
+	if (strange || fde > 1 || (fde || raise ? !fde || !own : false))
+		return "an unwinder other than libgcc's is linked into it";
+	return NULL;
+}
+
+void scry_shadow_unwinder(struct scry_hooks *h, uint64_t ret[2])
+{
+	static const char *const parts[] = {"_Unwind_*", "uw_*", "execute_*"};
+	struct scry_functions found = {0};
+
+	ret[0] = ret[1] = 0;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && h->objects.is_static; i++)
+		find(h, parts[i], &found);
+	for (size_t i = 0; i < found.count; i++) {
+		const struct scry_function *f = &found.rows[i];
+
+		if (strstr(f->name, ".cold"))
+			continue;
+		if (!ret[0] || f->address < ret[0])
+			ret[0] = f->address;
+		if (f->address + f->size > ret[1])
+			ret[1] = f->address + f->size;
+	}
+	scry_functions_done(&found);
+}
+
+int scry_shadow_want(struct scry_hooks *h)
+{
+	const struct scry_hook_to to = {
+		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_find_fde"};
+	int r = scry_hooks_want(
+		h, h->objects.is_static ? "_Unwind_Find_FDE" : "_Unwind_Find_FDE@libgcc_s.so*",
+		&to);
+
+	if (r == -ENOENT) { /* nobody unwinds */
+		scry_error_clear();
+		r = 0;
+	}
+	return r;
+}
+
 int scry_shadow_check(struct scry_hooks *h)
 {
 	const char *who;
@@ -190,9 +261,11 @@ int scry_shadow_check(struct scry_hooks *h)
 		return refuse(
 			h, "shadow stacks",
 			"the processor keeps return addresses of its own (CET), and compares");
-	if (h->objects.is_static)
-		return refuse(h, "a static program",
-			      "what unwinds its stack is linked into it and not known");
+	if (h->objects.is_static) {
+		who = static_refusal(h);
+		if (who)
+			return refuse(h, "a static program", who);
+	}
 	for (size_t i = 0; i < h->objects.count; i++) {
 		const char *name = h->objects.objects[i].name;
 		const char *path =
@@ -208,7 +281,7 @@ int scry_shadow_check(struct scry_hooks *h)
 		return refuse(h, h->proc->comm, UNWINDS);
 	if (is_go(h))
 		return refuse(h, "Go code", "it moves stacks and walks them by itself");
-	who = foreign_unwinder(h);
+	who = h->objects.is_static ? NULL : foreign_unwinder(h);
 	return who ? refuse(h, who, "it has an unwinder of its own") : 0;
 }
 

@@ -31,6 +31,7 @@ struct open_call {
 
 struct scry_calls {
 	struct scry_calls_opts opts;
+	bool is_met[1u << SCRY_CALL_HOOK_BITS];
 	uint32_t function_count;
 	struct record *waiting; /* for the watermark */
 	size_t count, room;
@@ -53,6 +54,7 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 	if (!c)
 		return scry_fail(-ENOMEM, "no memory for calls");
 	c->opts = *opts;
+	c->last_call = opts->first_call;
 	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
 	scry_map_init(&c->called, SCRY_CALLS_OPEN_MAX);
 	*ret = c;
@@ -200,6 +202,18 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 	return r;
 }
 
+int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event)
+{
+	uint32_t count = event->is_return ? 1 : event->count;
+	uint64_t words[2 + SCRY_CALL_ARGS_MAX];
+
+	words[0] = event->is_return ? scry_call_head(event->slot, SCRY_CALL_RETURN, 0)
+				    : scry_call_head(event->slot, count, event->function);
+	words[1] = event->tsc;
+	memcpy(words + 2, event->values, count * sizeof(*words));
+	return scry_calls_words(c, event->tid, words, 2 + count);
+}
+
 static int compare(const void *left, const void *right)
 {
 	const struct record *a = left, *b = right;
@@ -313,13 +327,13 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 	int r = 0;
 
 	if (!scry_map_remove(&c->open, slot, &top))
-		c->stats.strange += end->how == SCRY_RETURN_DONE;
+		c->stats.strange += end->how == SCRY_RETURN_DONE && !c->opts.is_child;
 	while (top) {
 		struct open_call *o = &c->calls[top - 1];
 		const struct scry_event head = {.time_ns = time_of(c, end->tsc),
 						.tid = end->tid,
 						.type = SCRY_EVENT_RETURN};
-		struct scry_ev_return ev = {.function = o->function,
+		struct scry_ev_return ev = {.function = c->opts.first_function + o->function,
 					    .pid = c->opts.pid,
 					    .call = o->call,
 					    .how = end->how};
@@ -352,7 +366,7 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 	const uint64_t *words = c->arena.words + rec->at;
 	const struct scry_event head = {
 		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALL};
-	struct scry_ev_call ev = {.function = scry_call_hook(words[0]),
+	struct scry_ev_call ev = {.function = c->opts.first_function + scry_call_hook(words[0]),
 				  .pid = c->opts.pid,
 				  .call = call,
 				  .args = scry_call_args(words[0])};
@@ -394,6 +408,9 @@ static int begin_call(struct scry_calls *c, const struct record *rec)
 		r = end_calls(c, slot, &left);
 		below = 0;
 	}
+	if (r == 0 && c->opts.meet && !c->is_met[scry_call_hook(head)])
+		r = c->opts.meet(c->opts.meet_arg, scry_call_hook(head));
+	c->is_met[scry_call_hook(head)] = true;
 	c->stats.calls++;
 	c->last_call++;
 	i = new_call(c);

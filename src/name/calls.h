@@ -30,6 +30,13 @@ struct scry_calls_opts {
 	uint32_t pid;
 	enum scry_calls_args args;
 	struct scry_native_stacks *stacks; /* borrowed; NULL: no stacks are recorded */
+	/* of all programs that the pid runs, and the process it was forked from */
+	uint64_t first_call;
+	uint32_t first_function;
+	bool is_child; /* calls of its parent return in it, too */
+	/* before the first call of a function is written; NULL: they are told already */
+	int (*meet)(void *arg, uint32_t function);
+	void *meet_arg;
 };
 
 int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret);
@@ -43,6 +50,17 @@ void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);
 
 /* Whole records of one thread, in its order; copied. */
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);
+
+/* A call that something else than the agent has seen, as if a thread had told it: its entry, with
+ * `count` values, or its return from the call that stands on the slot. */
+struct scry_calls_event {
+	uint64_t tsc, slot;
+	uint32_t tid, function;
+	bool is_return;
+	uint32_t count;
+	uint64_t values[SCRY_CALL_ARGS_MAX]; /* of a return: the result */
+};
+int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);
 
 /* Writes all that is stamped up to there. */
 int scry_calls_merge(struct scry_calls *c, uint64_t watermark);

@@ -1,6 +1,8 @@
 /*
  * The separate file with a binary's debug information and full symbols, as distributions install
- * it: found by build-id, in our own file system.
+ * it: found by build-id, and where .gnu_debuglink says (gdb's manual, "Separate Debug Files"), in
+ * our own file system. Taken is a file of root or of the caller with the binary's build-id, and
+ * nothing else.
  */
 #ifndef SCRY_SYS_DEBUG_FILE_H
 #define SCRY_SYS_DEBUG_FILE_H
@@ -12,10 +14,13 @@
 
 /* Is this open file a regular one of root or the caller? What others wrote is not believed. */
 bool scry_debug_file_is_trusted(int fd);
-/* A descriptor of it, trusted, which the caller closes; -1: there is none. */
+/* A descriptor of that under its build-id, trusted, which the caller closes; -1: there is none. */
 int scry_debug_file_open(struct scry_elf *elf);
 /* Its symbols, as of a file of their own: link-time addresses are the binary's. 0, or -ENOENT:
  * there is none, no sentence. The caller closes it. */
 int scry_debug_file_elf(struct scry_elf *elf, struct scry_elf **ret);
+/* Lends `elf`, the object at `path`, the .symtab of its debug file if it has none of its own: from
+ * then on scry_elf_symtab_next tells it. Looks once; without a sentence. */
+void scry_debug_file_lend(struct scry_elf *elf, const char *path);
 
 #endif

@@ -47,7 +47,9 @@ struct scry_elf {
 	struct symbol_table tables[2]; /* .dynsym, .symtab */
 	const uint8_t *build_id;
 	size_t build_id_size;
-	char path[512]; /* for messages */
+	struct scry_elf *debug; /* lends its .symtab; NULL */
+	bool has_looked;	/* for one */
+	char path[512];		/* for messages */
 };
 
 static bool is_same_file(const struct stat *st, const struct scry_map_entry *m)
@@ -219,6 +221,7 @@ void scry_elf_close(struct scry_elf *elf)
 	if (elf->elf)
 		elf_end(elf->elf);
 	close(elf->fd);
+	scry_elf_close(elf->debug);
 	free(elf);
 }
 
@@ -535,10 +538,53 @@ bool scry_elf_rela_next(struct scry_elf *elf, size_t *cursor, const uint8_t **re
 
 bool scry_elf_symtab_next(struct scry_elf *elf, size_t *cursor, struct scry_sym *ret)
 {
-	const struct symbol_table *table = &elf->tables[1];
+	struct scry_elf *from = elf->debug ? elf->debug : elf;
+	const struct symbol_table *table = &from->tables[1];
 
 	while (++*cursor < table->count)
-		if (symbol_get(elf, table, *cursor, ret))
+		if (symbol_get(from, table, *cursor, ret))
 			return true;
 	return false;
+}
+
+bool scry_elf_wants_symbols(struct scry_elf *elf)
+{
+	bool wants = !elf->tables[1].count && !elf->has_looked;
+
+	elf->has_looked = true;
+	return wants;
+}
+
+bool scry_elf_debuglink(struct scry_elf *elf, char *ret, size_t room)
+{
+	Elf_Scn *section = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf->elf, &names) != 0)
+		return false;
+	while ((section = elf_nextscn(elf->elf, section))) {
+		GElf_Shdr shdr;
+		const char *name;
+		Elf_Data *data;
+
+		if (!gelf_getshdr(section, &shdr) ||
+		    !(name = elf_strptr(elf->elf, names, shdr.sh_name)) ||
+		    strcmp(name, ".gnu_debuglink") != 0)
+			continue;
+		data = elf_getdata(section, NULL);
+		if (!data || !data->d_buf || !data->d_size ||
+		    strnlen(data->d_buf, data->d_size) == data->d_size)
+			return false;
+		snprintf(ret, room, "%s", (const char *)data->d_buf);
+		return *ret && !strchr(ret, '/');
+	}
+	return false;
+}
+
+bool scry_elf_lend(struct scry_elf *elf, struct scry_elf *debug)
+{
+	if (!debug->tables[1].count)
+		return false;
+	elf->debug = debug;
+	return true;
 }

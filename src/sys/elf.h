@@ -82,8 +82,16 @@ bool scry_elf_dynamic(struct scry_elf *elf, uint64_t *ret_addr, uint64_t *ret_si
 bool scry_elf_rela_next(struct scry_elf *elf, size_t *cursor, const uint8_t **ret,
 			size_t *ret_size);
 
-/* The defined symbols of .symtab, one a call from *cursor 0; false at the end. */
+/* The defined symbols of .symtab, or of one that was lent, one a call from *cursor 0; false at the
+ * end. */
 bool scry_elf_symtab_next(struct scry_elf *elf, size_t *cursor, struct scry_sym *ret);
+
+/* Of sys/debug_file: is .symtab missing, and asked for the first time? The file's name in
+ * .gnu_debuglink, false: none, or no file's name. `debug` is owned by `elf` from then on, unless it
+ * has no .symtab: false. */
+bool scry_elf_wants_symbols(struct scry_elf *elf);
+bool scry_elf_debuglink(struct scry_elf *elf, char *ret, size_t room);
+bool scry_elf_lend(struct scry_elf *elf, struct scry_elf *debug);
 
 /* Does it have PT_INTERP / a TLS segment; entry point; [start, end) of PT_GNU_RELRO (0,0 when
  * none). */

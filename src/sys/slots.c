@@ -307,6 +307,40 @@ int scry_slots_find(struct scry_linkmap *lm, const struct scry_mem *mem,
 	return r;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+int scry_slots_mark_loaded(struct scry_slots *slots, const struct scry_linkmap *lm, size_t object,
+			   const struct scry_text *text)
+{
+	uint64_t *at = calloc(slots->count + 1, sizeof(*at)), bias = lm->objects[object].bias;
+	bool *loaded = calloc(slots->count + 1, sizeof(*loaded));
+	size_t n = 0;
+	int r = at && loaded ? 0 : scry_fail(-ENOMEM, "no memory for slots");
+
+	for (size_t i = 0; i < slots->count && r == 0; i++)
+		if (slots->rows[i].object == object && slots->rows[i].kind == SCRY_SLOT_GOT)
+			at[n++] = slots->rows[i].address - bias;
+	if (n) {
+		qsort(at, n, sizeof(*at), by_value);
+		scry_text_loads(text, at, n, loaded);
+	}
+	for (size_t i = 0; i < slots->count && n; i++) {
+		uint64_t key = slots->rows[i].address - bias;
+		const uint64_t *found = bsearch(&key, at, n, sizeof(*at), by_value);
+
+		if (found && slots->rows[i].object == object)
+			slots->rows[i].is_loaded = loaded[found - at];
+	}
+	free(at);
+	free(loaded);
+	return r;
+}
+
 void scry_slots_done(struct scry_slots *slots)
 {
 	free(slots->rows);

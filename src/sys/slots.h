@@ -23,6 +23,7 @@
 #include "sys/linkmap.h"
 #include "sys/mem.h"
 #include "sys/symbols.h"
+#include "sys/text.h"
 
 enum scry_slot_kind {
 	SCRY_SLOT_JUMP,	   /* R_X86_64_JUMP_SLOT: calls through .plt, .plt.sec */
@@ -44,7 +45,9 @@ struct scry_slot {
 	bool is_lazy; /* unbound: holds the way to the object's own PLT entry; the loader will write
 			 it at the first call */
 	bool is_sure; /* false: lazy, and the loader may find another definition: leave it alone */
-	bool is_relro; /* read-only after relocation: /proc/PID/mem writes it all the same */
+	bool is_loaded; /* of scry_slots_mark_loaded: code of its object also takes the address from
+			   it, as of `&function` */
+	bool is_relro;	/* read-only after relocation: /proc/PID/mem writes it all the same */
 };
 
 struct scry_slots { /* zeroed: empty */
@@ -65,6 +68,11 @@ struct scry_slots { /* zeroed: empty */
 int scry_slots_find(struct scry_linkmap *lm, const struct scry_mem *mem,
 		    const struct scry_functions *functions, struct scry_slots *ret);
 void scry_slots_done(struct scry_slots *slots);
+
+/* Which GOT slots of object `object` serve for more than calls: its code, `text`, reads them by
+ * other instructions than call and jmp. 0 or -ENOMEM with a sentence. */
+int scry_slots_mark_loaded(struct scry_slots *slots, const struct scry_linkmap *lm, size_t object,
+			   const struct scry_text *text);
 
 /* The word of a kind: "jump slot", "got", "pointer", "irelative". */
 const char *scry_slot_kind_name(enum scry_slot_kind kind);

@@ -19,6 +19,7 @@
 #include "sys/maps.h"
 #include "sys/proc.h"
 
+#define STATIC_SYSCALLS 32 /* glibc's come to six */
 #define CATCH_NS 50000000ull
 
 static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *row)
@@ -67,6 +68,23 @@ int scry_spawns_add(struct scry_spawns *s, pid_t pid)
 	return seize(s, pid, &row);
 }
 
+/* The last IRELATIVE relocation of a static program, which relocates itself. */
+static void find_irelative(struct scry_spawn *s, struct scry_elf *elf, uint64_t bias)
+{
+	const uint8_t *table;
+	size_t cursor = 0, size;
+
+	while (scry_elf_rela_next(elf, &cursor, &table, &size))
+		for (size_t at = 0; at + sizeof(Elf64_Rela) <= size; at += sizeof(Elf64_Rela)) {
+			Elf64_Rela rela;
+
+			memcpy(&rela, table + at, sizeof(rela));
+			if (ELF64_R_TYPE(rela.r_info) == R_X86_64_IRELATIVE &&
+			    scry_elf_read(elf, rela.r_offset, &s->irelative_was, 8) == 0)
+				s->irelative = rela.r_offset + bias;
+		}
+}
+
 /* Where the main program's RELRO and the loader lie in the image that was just exec'ed. */
 static void look_at_image(struct scry_spawn *s)
 {
@@ -76,6 +94,7 @@ static void look_at_image(struct scry_spawn *s)
 	uint64_t phdr = 0, base = 0, bias, start, end;
 
 	s->relro_start = s->relro_end = s->loader_start = s->loader_end = 0;
+	s->irelative = s->syscalls = 0;
 	s->is_glibc = s->is_main_done = false;
 	scry_proc_auxv(s->t.pid, AT_PHDR, &phdr);
 	scry_proc_auxv(s->t.pid, AT_BASE, &base);
@@ -83,11 +102,15 @@ static void look_at_image(struct scry_spawn *s)
 		return;
 	m = scry_maps_at(&maps, phdr);
 	if (m && scry_elf_open_mapped(s->t.pid, m, &elf) == 0) {
+		bool has_bias = scry_elf_bias(elf, &maps, m, &bias) == 0;
+
 		scry_elf_relro(elf, &start, &end);
-		if (end > start && scry_elf_bias(elf, &maps, m, &bias) == 0) {
+		if (end > start && has_bias) {
 			s->relro_start = (start + bias) & ~4095ull;
 			s->relro_end = end + bias;
 		}
+		if (!base && has_bias)
+			find_irelative(s, elf, bias);
 		scry_elf_close(elf);
 	}
 	m = base ? scry_maps_at(&maps, base) : NULL;
@@ -103,10 +126,22 @@ static void look_at_image(struct scry_spawn *s)
 	scry_error_clear();
 }
 
+/* That of the C library's start; constructors come later. Who never does it is not waited for. */
+static bool is_static_relocated(struct scry_spawn *s)
+{
+	uint64_t word;
+
+	if (!s->irelative || s->syscalls++ == STATIC_SYSCALLS)
+		return true;
+	errno = 0;
+	word = (uint64_t)ptrace(PTRACE_PEEKDATA, s->t.tid, s->irelative, 0);
+	return errno || word != s->irelative_was;
+}
+
 static bool is_relocated(struct scry_spawn *s, uint64_t ip)
 {
 	if (!s->loader_start)
-		return true; /* static */
+		return is_static_relocated(s);
 	if (s->is_main_done && s->nr == SYS_mprotect)
 		return s->arg >= s->loader_start && s->arg < s->loader_end;
 	if (s->is_main_done)

@@ -28,6 +28,10 @@ struct scry_spawn { /* one followed thread */
 	bool starting;			 /* between exec and the relocated moment */
 	uint64_t relro_start, relro_end; /* run-time, of the main program; 0: has none */
 	uint64_t loader_start, loader_end;
+	/* of a static program: the slot that is filled last with what an IFUNC chose, 0: it has
+	 * none, and what it holds until then */
+	uint64_t irelative, irelative_was;
+	uint32_t syscalls;	     /* since the image began */
 	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
 	uint64_t nr, arg;	     /* of the syscall that runs */
 	uint64_t since_ns;	     /* it was kept, or made by one that is followed; 0: neither */

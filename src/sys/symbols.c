@@ -12,16 +12,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/err.h"
+#include "sys/debug_file.h"
+#include "sys/filter.h"
 
 #define NAME_MAX_BYTES 512
 
 struct request {
 	char name[NAME_MAX_BYTES];
 	const char *library; /* NULL: any */
-	bool is_glob, is_address, by_part;
+	bool is_glob, is_address, by_part, is_exported, is_for_ifuncs;
 	uint64_t address;
+	struct scry_filter *filter; /* owned; NULL: one name, glob or address */
 };
+
+bool scry_symbols_is_filter(const char *request)
+{
+	return *request == '+' || *request == '-';
+}
+
+static struct scry_filter_object described(const struct scry_object *o)
+{
+	return (struct scry_filter_object){.soname = o->tables.soname,
+					   .path = o->mapping ? o->mapping->path : o->name,
+					   .is_main = o->is_main};
+}
 
 static bool has_glob(const char *text)
 {
@@ -35,6 +52,13 @@ static int parse(const char *text, struct request *ret)
 	size_t len = at ? (size_t)(at - text) : strlen(text);
 	char *end;
 
+	if (scry_symbols_is_filter(text)) {
+		int r = scry_filter_parse(text, &q.filter);
+
+		q.is_glob = true;
+		*ret = q;
+		return r;
+	}
 	if (len == 0 || len >= sizeof(q.name) || (at && !at[1]))
 		return scry_fail(-EINVAL,
 				 "'%s' names no function; fix: SYMBOL, SYMBOL@LIB or 0xADDRESS@LIB",
@@ -57,7 +81,10 @@ static int parse(const char *text, struct request *ret)
 static bool is_wanted(const struct request *q, const struct scry_object *o)
 {
 	const char *path = o->mapping ? o->mapping->path : o->name;
+	const struct scry_filter_object object = described(o);
 
+	if (q->filter)
+		return scry_filter_concerns(q->filter, &object);
 	if (!q->library)
 		return true;
 	if (has_glob(q->library)) {
@@ -73,8 +100,12 @@ static bool is_wanted(const struct request *q, const struct scry_object *o)
 	       (!strchr(q->library, '/') && scry_linkmap_is_named(o, q->library));
 }
 
-static bool is_named(const struct request *q, const char *name)
+static bool is_named(const struct request *q, const struct scry_object *o, const char *name)
 {
+	const struct scry_filter_object object = described(o);
+
+	if (q->filter)
+		return scry_filter_takes(q->filter, name, &object);
 	return q->is_glob ? fnmatch(q->name, name, 0) == 0 : strcmp(q->name, name) == 0;
 }
 
@@ -121,10 +152,13 @@ static int add_symbol(struct scry_linkmap *lm, const struct request *q, size_t o
 {
 	struct scry_function function = *found;
 
+	if (q->is_for_ifuncs && type != STT_GNU_IFUNC)
+		return 0;
 	/* Assembler functions without a type: when asked for by name. */
 	if (type != STT_FUNC && type != STT_GNU_IFUNC && !(type == STT_NOTYPE && !q->is_glob))
 		return 0;
-	if (!is_named(q, function.name) || !is_code(lm, &lm->objects[object], function.address))
+	if (!is_named(q, &lm->objects[object], function.name) ||
+	    !is_code(lm, &lm->objects[object], function.address))
 		return 0;
 	function.object = (uint32_t)object;
 	function.is_ifunc = type == STT_GNU_IFUNC;
@@ -150,7 +184,9 @@ static int find_names(struct scry_linkmap *lm, const struct request *q, size_t o
 					   .version = dyn.version};
 		r = add_symbol(lm, q, object, &f, dyn.type, ret);
 	}
-	while (r == 0 && scry_elf_symtab_next(o->elf, &cursor, &sym)) {
+	if (!q->is_exported)
+		scry_debug_file_lend(o->elf, o->mapping ? o->mapping->path : o->name);
+	while (r == 0 && !q->is_exported && scry_elf_symtab_next(o->elf, &cursor, &sym)) {
 		f = (struct scry_function){.address = o->bias + sym.value,
 					   .size = sym.size,
 					   .name = sym.name,
@@ -197,16 +233,27 @@ static int find_in_objects(struct scry_linkmap *lm, const struct request *q,
 	return r;
 }
 
-int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret)
+static int no_such(const struct scry_linkmap *lm, const char *filter)
+{
+	return scry_fail(-ENOENT, "no loaded object of process %d defines a function of '%s'",
+			 (int)lm->pid, filter + 1);
+}
+
+static int find(struct scry_linkmap *lm, const char *request, bool is_exported,
+		struct scry_functions *ret)
 {
 	size_t objects, hits = ret->hits;
 	struct request q;
 	int r = parse(request, &q);
 
+	q.is_exported = is_exported;
 	if (r < 0)
 		return r;
 	scry_linkmap_open_all(lm);
 	r = find_in_objects(lm, &q, ret, &objects);
+	scry_filter_free(q.filter);
+	if (q.filter)
+		return r == 0 && ret->hits == hits ? no_such(lm, request) : r;
 	if (r == 0 && objects == 0) { /* no object is called so: one whose path has it in it */
 		q.by_part = true;
 		r = find_in_objects(lm, &q, ret, &objects);
@@ -219,6 +266,109 @@ int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_
 		return scry_fail(
 			-ENOENT, "no loaded object of process %d defines a function '%s'%s%s",
 			(int)lm->pid, q.name, q.library ? " in " : "", q.library ? q.library : "");
+	return r;
+}
+
+int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret)
+{
+	return find(lm, request, false, ret);
+}
+
+int scry_symbols_find_exported(struct scry_linkmap *lm, const char *request,
+			       struct scry_functions *ret)
+{
+	return find(lm, request, true, ret);
+}
+
+int scry_symbols_find_ifuncs(struct scry_linkmap *lm, struct scry_functions *ret)
+{
+	const struct request q = {.name = "*", .is_glob = true, .is_for_ifuncs = true};
+	size_t objects;
+
+	scry_linkmap_open_all(lm);
+	return find_in_objects(lm, &q, ret, &objects);
+}
+
+/* Names that objects the filter takes have slots for. */
+static int collect_called(struct scry_linkmap *lm, const struct scry_filter *filter,
+			  struct scry_map *names)
+{
+	for (size_t i = 0; i < lm->count; i++) {
+		const struct scry_object *o = &lm->objects[i];
+		const struct scry_filter_object object = described(o);
+		struct scry_dynsym sym;
+
+		if (!o->elf || scry_linkmap_is_repeated(lm, i) ||
+		    !scry_filter_concerns(filter, &object))
+			continue;
+		for (size_t t = 0; t < o->tables.rela_count; t++)
+			for (size_t k = 0; k < o->tables.rela[t].count; k++) {
+				Elf64_Rela rela = scry_dynamic_rela(&o->tables, t, k);
+				uint32_t type = (uint32_t)ELF64_R_TYPE(rela.r_info);
+
+				if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) ||
+				    !scry_dynamic_symbol(&o->tables, ELF64_R_SYM(rela.r_info),
+							 &sym) ||
+				    !scry_filter_takes(filter, sym.name, &object))
+					continue;
+				if (scry_map_put(names, XXH3_64bits(sym.name, strlen(sym.name)),
+						 1) < 0)
+					return scry_fail(-ENOMEM,
+							 "no memory for the names of functions");
+			}
+	}
+	return 0;
+}
+
+/* The functions of these names, exported by any object. */
+static int find_exported(struct scry_linkmap *lm, const struct scry_map *names,
+			 struct scry_functions *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < lm->count; i++) {
+		const struct scry_object *o = &lm->objects[i];
+		struct scry_dynsym dyn;
+		uint64_t known;
+
+		if (!o->elf || scry_linkmap_is_repeated(lm, i))
+			continue;
+		for (size_t k = 1; k < o->tables.symbol_count && r == 0; k++) {
+			struct scry_function f;
+
+			if (!scry_dynamic_symbol(&o->tables, k, &dyn) || !dyn.is_defined ||
+			    (dyn.type != STT_FUNC && dyn.type != STT_GNU_IFUNC) ||
+			    !scry_map_get(names, XXH3_64bits(dyn.name, strlen(dyn.name)), &known))
+				continue;
+			f = (struct scry_function){.address = o->bias + dyn.value,
+						   .size = dyn.size,
+						   .object = (uint32_t)i,
+						   .is_ifunc = dyn.type == STT_GNU_IFUNC,
+						   .name = dyn.name,
+						   .version = dyn.version};
+			if (is_code(lm, o, f.address))
+				r = add(ret, &f);
+		}
+	}
+	return r;
+}
+
+int scry_symbols_find_called(struct scry_linkmap *lm, const char *filter,
+			     struct scry_functions *ret)
+{
+	struct scry_map names = {0};
+	struct scry_filter *f;
+	int r = scry_filter_parse(filter, &f);
+
+	if (r < 0)
+		return r;
+	scry_linkmap_open_all(lm);
+	scry_map_init(&names, SCRY_FUNCTIONS_MAX);
+	r = collect_called(lm, f, &names);
+	if (r == 0)
+		r = find_exported(lm, &names, ret);
+	scry_map_done(&names);
+	scry_filter_free(f);
 	return r;
 }
 

@@ -5,7 +5,9 @@
  * address in LIB, or without LIB the run-time address. LIB is the soname or the last part of the
  * path of one or more objects; where none is called so, any part of the path ("mariadb"); a glob
  * too. All versions of a name and all namespaces are answers. Functions are taken from .dynsym and
- * .symtab, never from separate debug files; data is not.
+ * .symtab, or, where that was stripped, from a separate debug file (sys/debug_file); data is not.
+ *
+ * What begins with a sign is a filter expression (sys/filter.h), of names only.
  */
 #ifndef SCRY_SYS_SYMBOLS_H
 #define SCRY_SYS_SYMBOLS_H
@@ -42,6 +44,23 @@ struct scry_functions { /* zeroed: empty */
  * -EINVAL: no request; -ENOSPC, -ENOMEM; all with a sentence, and what was added stays.
  */
 int scry_symbols_find(struct scry_linkmap *lm, const char *request, struct scry_functions *ret);
+/* All IFUNCs that loaded objects export or name. 0 or -errno as above. */
+int scry_symbols_find_ifuncs(struct scry_linkmap *lm, struct scry_functions *ret);
+
+/* Does it begin with a sign? */
+bool scry_symbols_is_filter(const char *request);
+
+/*
+ * Adds the functions that loaded objects have slots for (calls through a PLT, or without one),
+ * where `filter` takes the slot: there LIBRARY is who calls. All exported definitions of the names;
+ * which of them a slot leads to, sys/slots tells. 0, also when there are none; -errno as above.
+ */
+int scry_symbols_find_called(struct scry_linkmap *lm, const char *filter,
+			     struct scry_functions *ret);
+
+/* Of .dynsym only: what others may call by name. */
+int scry_symbols_find_exported(struct scry_linkmap *lm, const char *request,
+			       struct scry_functions *ret);
 void scry_functions_done(struct scry_functions *functions);
 
 /* Index of the function at run-time address `addr`, or -ENOENT. */

@@ -232,3 +232,50 @@ int scry_text_decode(struct scry_text *text)
 		r = decode_gap(&d, at, edge(text, at - 1, true));
 	return r;
 }
+
+static void note_load(const ZydisDecodedInstruction *z, uint64_t address, const uint64_t *words,
+		      size_t count, bool *ret)
+{
+	uint64_t word = address + z->length + (uint64_t)z->raw.disp.value;
+	size_t low = 0, high = count;
+	bool is_transfer = z->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z->opcode == 0xff &&
+			   (z->raw.modrm.reg == 2 || z->raw.modrm.reg == 4);
+
+	if (is_transfer || !is_rip_relative(z))
+		return;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (words[middle] < word)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low < count && words[low] == word)
+		ret[low] = true;
+}
+
+void scry_text_loads(const struct scry_text *text, const uint64_t *words, size_t count, bool *ret)
+{
+	ZydisDecodedInstruction z;
+	ZydisDecoder decoder;
+
+	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
+	ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
+	for (size_t i = 0; i < text->count; i++) {
+		const struct scry_text_range *range = &text->ranges[i];
+		size_t avail, size = range->end - range->start;
+		const uint8_t *bytes = scry_image_at(&text->image, range->start, &avail);
+
+		size = bytes && avail < size ? avail : size;
+		for (size_t at = 0; bytes && at < size;) {
+			if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, bytes + at,
+									size - at, &z))) {
+				at++;
+				continue;
+			}
+			note_load(&z, range->start + at, words, count, ret);
+			at += z.length;
+		}
+	}
+}

@@ -15,8 +15,8 @@
  * What becomes of a call: counted, in counters of its hook that lie in a slab and are shared with
  * the keeper; or, with head.records, told one by one (wire/call_ring.h).
  *
- * Private memory, which fork children inherit: there nothing is followed, but pending returns go
- * home.
+ * Private memory, which fork children inherit: there pending returns go home, and with head.records
+ * a child that finds a lane (wire/lanes.h) follows its own calls.
  */
 #ifndef SCRY_WIRE_SHADOW_H
 #define SCRY_WIRE_SHADOW_H
@@ -64,9 +64,11 @@ struct scry_shadow_head {
 			     thunks in stacks that are swapped out, and the agent stays mapped */
 	uint64_t last[SCRY_SHADOW_LAST]; /* addresses of changes that must be put back last: the
 					    unwinders' entries */
-	uint32_t records;    /* 1: calls are told, and counted in the first hook's counters only */
-	uint32_t string_max; /* bytes of a string that a format names */
-	uint32_t may_read;   /* by system calls: the host writes 1, either of them 0 */
+	uint64_t unwinder[2]; /* [start, end) of one that is linked into a static program; 0: none,
+				 it is libgcc's shared object */
+	uint32_t records;     /* 1: calls are told, and counted in the first hook's counters only */
+	uint32_t string_max;  /* bytes of a string that a format names */
+	uint32_t may_read;    /* by system calls: the host writes 1, either of them 0 */
 	uint32_t reserved;
 	uint64_t code_in_use; /* 0 or 1; the host fills the other one, then switches */
 	struct scry_shadow_code code[2];

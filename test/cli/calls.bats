@@ -304,9 +304,7 @@ for i in range(3):
 	grep -q '^sqlite3_open(":memory:", 0x[0-9a-f]*' "$T/scry.out"
 	[ "$(grep -cE '^sqlite3_exec\(0x[0-9a-f]+, "SELECT [012]", nil, nil, nil' "$T/scry.out")" -eq 3 ]
 	scry_ends 125 calls -x no_such_function -- "$python" -c 1
-	says "never loaded an object that defines 'no_such_function"
-	scry_ends 2 calls -x '/regex/' -- true
-	says "fix: a glob"
+	says "no object was ever loaded that defines 'no_such_function"
 }
 
 @test "libraries that are loaded one after the other, an unwinder between them" {
@@ -345,12 +343,6 @@ os.killpg(other.pid, signal.SIGKILL)
 	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
 	json_is "$T/o.json" 'rows.find { |r| r["function"] == "work_call" }["calls"] > 0'
 	json_is "$T/o.json" 'r["honesty"]["lost"] > 0' # those that were not followed
-}
-
-@test "a static program is refused by name, and runs" {
-	[ -x "$TARGETS/target_fixed" ] || skip "no static programs with this toolchain"
-	scry_ends 125 calls -x main -- "$TARGETS/target_fixed"
-	says "static program"
 }
 
 @test "a dry run says what would be changed" {

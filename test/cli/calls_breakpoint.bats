@@ -267,7 +267,7 @@ RUBY
 	grep -q "wait .*later@libnone" "$T/scry.out"
 	grep -q "ptrace" "$T/scry.out"
 	by_breakpoints 125 -x no_such_function -- true
-	says "never loaded an object that defines 'no_such_function"
+	says "no object was ever loaded that defines 'no_such_function"
 	exec 8>&-
 	finish "$PID"
 }

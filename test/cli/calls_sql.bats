@@ -128,6 +128,7 @@ spawned() {
 	shift
 	scry_ends 0 calls -tt -T "$@" -- "${PROGRAM[@]}" "$DB/s" "$n" $SLEEP
 	grep -oE 'queries [0-9]+' "$T/scry.out" >"$T/program" # it may come in the midst of a line
+	sed -z -i -E 's/queries [0-9]+\n//' "$T/scry.out"
 }
 
 # attached N ARGS...: it waits until it is entered.

@@ -296,7 +296,8 @@ leaves() { # PID
 	mkfifo "$T/static.in"
 	exec 9<>"$T/static.in"
 	[ -x "$TARGETS/target_caller_static" ] || skip "no static programs with this toolchain"
-	start static bash -c 'exec "$@" <"$0" 9>&-' "$T/static.in" "$TARGETS/target_caller_static"
+	strip -o "$T/bare" "$TARGETS/target_caller_static"
+	start static bash -c 'exec "$@" <"$0" 9>&-' "$T/static.in" "$T/bare"
 	pid=$PID
 	wait_for 10 in_file "^pid" "$T/static.out"
 	scry_ends 4 patch time work_mix -p "$pid" -d 0.1s

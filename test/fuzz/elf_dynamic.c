@@ -50,6 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (scry_elf_open_path(path, &elf) == 0) {
+		char name[256];
+
+		if (scry_elf_debuglink(elf, name, sizeof(name)) && strchr(name, '/'))
+			abort();
 		if (scry_dynamic_open(elf, &d) == 0) {
 			sum = read_all(&d);
 			(void)sum;

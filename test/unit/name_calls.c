@@ -37,10 +37,8 @@ struct trace {
 	size_t count;
 };
 
-static void begin(struct trace *t, enum scry_calls_args args)
+static void begin_as(struct trace *t, struct scry_calls_opts opts)
 {
-	struct scry_calls_opts opts = {.pid = PID, .args = args};
-
 	t->fd = memfd_create("calls", MFD_CLOEXEC);
 	t->count = 0;
 	t->part_tsc = 1200;
@@ -51,6 +49,11 @@ static void begin(struct trace *t, enum scry_calls_args args)
 	assert_int_equal(scry_calls_function(t->c), 0);
 	scry_calls_clock(t->c, 1000, 5000); /* a tick is a nanosecond */
 	scry_calls_clock(t->c, 2000, 6000);
+}
+
+static void begin(struct trace *t, enum scry_calls_args args)
+{
+	begin_as(t, (struct scry_calls_opts){.pid = PID, .args = args});
 }
 
 static void enter(struct trace *t, uint32_t tid, uint64_t tsc, uint64_t slot, uint64_t flags)
@@ -297,11 +300,64 @@ static void digests(void **state)
 	}
 }
 
+static int meet(void *arg, uint32_t function)
+{
+	uint32_t *met = arg;
+
+	met[function]++;
+	return 0;
+}
+
+/* A fork child: numbers of its own, its parent's calls return in it too, and system calls stand in
+ * one order with the others. */
+static void child(void **state)
+{
+	uint32_t met[2] = {0};
+	struct scry_calls_stats stats;
+	struct scry_calls_event write = {.tsc = 1200,
+					 .slot = 1ull << 46,
+					 .tid = 7,
+					 .function = 1,
+					 .count = 1,
+					 .values = {9}};
+	struct trace t;
+
+	begin_as(&t, (struct scry_calls_opts){.pid = PID,
+					      .first_call = 1000,
+					      .first_function = 64,
+					      .is_child = true,
+					      .meet = meet,
+					      .meet_arg = met});
+	leave(&t, 7, 1050, SLOT(3)); /* of a call of its parent */
+	enter(&t, 7, 1100, SLOT(0), 0);
+	leave(&t, 7, 1500, SLOT(0));
+	assert_int_equal(scry_calls_insert(t.c, &write), 0);
+	write.is_return = true;
+	write.tsc = 1300;
+	write.values[0] = 8;
+	assert_int_equal(scry_calls_insert(t.c, &write), 0);
+	enter(&t, 7, 1600, SLOT(0), 0);
+	stats = end(&t);
+	is(&t, 0, SCRY_EVENT_CALL, 1001, 11000);
+	is(&t, 1, SCRY_EVENT_CALL, 1002, 9);
+	is(&t, 2, SCRY_EVENT_RETURN, 1002, 8);
+	assert_int_equal(t.got[2].duration_ns, 100);
+	is(&t, 3, SCRY_EVENT_RETURN, 1001, 1501);
+	is(&t, 4, SCRY_EVENT_CALL, 1003, 16000);
+	assert_int_equal(t.count, 5);
+	assert_int_equal(t.got[0].function, 64);
+	assert_int_equal(t.got[1].function, 65);
+	assert_int_equal(stats.strange, 0);
+	assert_int_equal(met[0], 1);
+	assert_int_equal(met[1], 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(merged),  cmocka_unit_test(left_and_tail), cmocka_unit_test(texts),
-		cmocka_unit_test(hostile), cmocka_unit_test(digests),	    cmocka_unit_test(back),
+		cmocka_unit_test(hostile), cmocka_unit_test(digests),	    cmocka_unit_test(child),
+		cmocka_unit_test(back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

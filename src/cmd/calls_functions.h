@@ -1,0 +1,65 @@
+/*
+ * What `scry calls` knows of a process, and the functions that it traces in it: their numbers,
+ * prototypes and plans. Private to the instrument (calls_trace.c).
+ */
+#ifndef SCRY_CMD_CALLS_FUNCTIONS_H
+#define SCRY_CMD_CALLS_FUNCTIONS_H
+
+#include "cmd/calls.h"
+#include "cmd/calls_break.h"
+#include "cmd/calls_debug.h"
+#include "cmd/calls_kernel.h"
+#include "hook/call_plans.h"
+#include "hook/shadow.h"
+#include "hook/tracks.h"
+#include "hook/unwind.h"
+
+struct scry_calls_traced { /* a function, by the number in its hook's cookie */
+	char *symbol, *module;
+	uint64_t address;
+	const struct scry_proto *proto;
+	uint32_t args; /* registers that are told */
+	bool has_plan;
+	uint32_t way;
+	bool is_told;
+};
+
+struct scry_calls_watch {
+	struct scry_watch *watch;
+	struct scry_hooks hooks;
+	struct scry_tracks *tracks;
+	struct scry_calls *calls;
+	struct scry_calls_kernel *kernel; /* -S; NULL */
+	struct scry_calls_break *breaks;  /* the engine; NULL: hooks */
+	struct scry_call_plans plans;
+	struct scry_protos *debug; /* prototypes from debug information */
+	struct scry_calls_traced *functions;
+	uint32_t count, room, told;
+	size_t first;			       /* request that is the user's */
+	const struct scry_shadow_stats *stats; /* one, the sum */
+	uint64_t look_ns;
+	uint64_t size_ns;
+	bool is_suspicious, is_left, is_ahead;
+	/* -w */
+	struct scry_unwinding unwinding;
+	struct scry_native *native;
+	struct scry_native_stacks *stacks;
+	uint32_t guards; /* requests at the end: ways into seccomp */
+	bool is_forbidden, is_unsure;
+	/* of a fork child */
+	const struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
+};
+
+/* What the stubs tell the agent: functions of rows that have a way get numbers, new ones behind
+ * those that are known; `d` NULL: without debug information. 0 or -errno with a sentence. */
+int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
+			      struct scry_calls_debug *d);
+/* As struct scry_calls_kernel_take wants it; `arg` is the watch's. */
+int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype);
+/* A FUNCTION event. 0 or the writer's error. */
+int scry_calls_functions_tell(struct scry_watch *w, const struct scry_calls_traced *f, uint32_t pid,
+			      uint32_t number);
+/* All, with what was recorded of their calls. */
+void scry_calls_functions_forget(struct scry_calls_watch *t);
+
+#endif

@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# scry calls -f: the calls of children, of theirs, and of what they run; and of what a program runs in its place.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# lines_are N FILE: JSON lines of the calls of `target_family N`: each argument as often as it is made, and those of
+# one process with one pid. Calls of programs that were noticed too late to be traced may be missing when that is noted.
+lines_are() {
+	"$RUBY" -rjson - "$@" <<'RUBY'
+n = ARGV[0].to_i
+lines = File.foreach(ARGV[1]).grep(/^{/).map { |line| JSON.parse(line) }
+honesty = lines.pop["honesty"]
+want = Hash.new(0)
+(0...n).each { |i| want[i] += i + (i % 4 == 1 ? 1 : 0) + (i % 4 == 2 ? 1 : 0) }
+want[0] += 1
+want.delete_if { |_, v| v.zero? }
+bad = []
+bad << honesty unless honesty.values_at("lost", "errors") == [0, 0]
+got = lines.map { |c| Integer(c["args"][0]) }.tally
+bad << [got.to_a - want.to_a, want.to_a - got.to_a] unless got == want
+bad << lines.reject { |c| c["result"] == Integer(c["args"][0]) && c["state"] == "returned" && c["function"] == "labs" }.first
+lines.group_by { |c| c["pid"] }.each_value { |of| bad << of.map { |c| c["args"][0] } if of.map { |c| c["args"][0] }.uniq.size > 1 }
+bad.compact!
+puts bad.first(3).inspect
+exit bad.empty?
+RUBY
+}
+
+@test "children, their children, exec and vfork" {
+	local n
+	n=$(share 30 200)
+	scry_ends 0 calls -f -x labs --json -- "$TARGETS/target_family" "$n"
+	lines_are "$n" "$T/scry.out"
+	grep -q "^calls " "$T/scry.out"
+	scry_ends 0 calls -f -c -x labs -o "$T/x.scry" -- "$TARGETS/target_family" "$n"
+	calls=$(awk '/^calls/ { print $2 }' "$T/scry.out")
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" "rows.map { |r| r['calls'] } == [$calls] && r['honesty']['lost'] == 0"
+}
+
+@test "lines say whose they are" {
+	scry_ends 0 calls -f -x labs -- "$TARGETS/target_family" 4
+	grep -qE '^\[pid [0-9]+\] labs\(3[,)].*= 3$' "$T/scry.out"
+	[ "$(sed -nE 's/^\[pid ([0-9]+)\] labs\(3[,)].*/\1/p' "$T/scry.out" | sort -u | wc -l)" -eq 1 ]
+}
+
+@test "without -f what a program runs in its place is traced, its children are not" {
+	scry_ends 0 calls -x labs --json -- env X=1 sh -c 'exec "$0" 6' "$TARGETS/target_family"
+	"$RUBY" -rjson -e 'lines = File.readlines(ARGV[0]).grep(/^{/).map { |l| JSON.parse(l) }
+		exit lines.none? { |c| c["function"] == "labs" }' "$T/scry.out"
+	scry_ends 0 calls -x labs --json -- env X=1 sh -c 'exec "$0" leaf 7' "$TARGETS/target_family"
+	grep -q '"function": "labs".*"args": \[7' "$T/scry.out"
+}
+
+@test "a shell's pipes and children, by -f, and the exit status" {
+	scry_ends 7 calls -f -x labs -- sh -c '"$0" leaf 5 | cat; "$0" 3 >/dev/null; exit 7' "$TARGETS/target_family"
+	grep -qE 'labs\(5[,)]' "$T/scry.out"
+	[ "$(grep -cE 'labs\(2[,)]' "$T/scry.out")" -eq 3 ]
+}
+
+@test "attached: children that it forks from then on; all are left as they were" {
+	local pid before
+	need_root "entering a process that is not a child of scry"
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start returner bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_returner" ""
+	wait_for 20 in_file "^pid" "$T/returner.out"
+	pid=$PID
+	before=$(state_of "$pid")
+	start scry "$SCRY" calls -f -p "$pid" -x 'ret_*' --json
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	for mode in "fork 20" "spawn 5" "deep 2" "tail 10"; do
+		echo "$mode" >&8
+		wait_for 60 grep -qE "^$mode (right|wrong)$" "$T/returner.out"
+		grep -qE "^$mode right$" "$T/returner.out"
+	done
+	kill -INT "$scry"
+	finish "$scry" || {
+		cat "$T/scry.err"
+		return 1
+	}
+	as_before "$pid" "$before" "after its children were traced"
+	"$RUBY" -rjson -e 'l = File.foreach(ARGV[0]).map { |x| JSON.parse(x) }; h = l.pop["honesty"]
+		pids = l.map { |c| c["pid"] }.uniq
+		puts pids.size, h.slice("lost", "errors")
+		exit pids.size >= 20 && h["errors"] == 0 && h["lost"] == 0' "$T/scry.out"
+	exec 8>&-
+	finish "$pid"
+}
+
+children_are() { # N
+	[ "$(grep -c "^child" "$T/family.out")" -eq "$1" ]
+}
+
+# Of each child some calls were shown.
+all_are_shown() {
+	local child
+	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
+		grep -q "\"pid\": $child," "$T/scry.out" || return 1
+	done
+}
+
+@test "children that were there and that come, which live on: all are left as they were" {
+	local pid before child
+	need_root "entering a process that is not a child of scry"
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start family bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_family" stay 4
+	wait_for 20 children_are 4
+	pid=$(awk '/^pid/ { print $2 }' "$T/family.out")
+	before=$(state_of "$pid")
+	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
+		state_of "$child" >"$T/before.$child"
+	done
+	start scry "$SCRY" calls -f -p "$pid" -x labs --json
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	echo >&8
+	wait_for 20 children_are 6
+	wait_for 20 all_are_shown
+	kill -INT "$scry"
+	finish "$scry" || {
+		cat "$T/scry.err"
+		return 1
+	}
+	tail -1 "$T/scry.out" | grep -q '"lost": 0, "errors": 0' || {
+		tail -1 "$T/scry.out"
+		return 1
+	}
+	as_before "$pid" "$before" "after its children were traced"
+	for child in $(awk '/^child/ { print $2 }' "$T/family.out"); do
+		[ -e "$T/before.$child" ] || continue
+		as_before "$child" "$(cat "$T/before.$child")" "after it was traced as a child"
+	done
+	child=$(awk '/^child/ { print $2 }' "$T/family.out" | tail -1)
+	as_before "$child" "$(cat "$T"/before.* | head -4)" "after it was born traced" || [ "$(mappings "$child")" -eq 0 ]
+	exec 8>&-
+	finish "$pid"
+	in_file "^stayed right" "$T/family.out"
+}
+
+@test "front and keeper are killed: children and parent go on" {
+	local pid
+	start scry "$SCRY" calls -f -x labs -c -- sh -c 'while [ ! -e "$1" ]; do "$0" 12 || exit 9; done; echo all' "$TARGETS/target_family" "$T/stop"
+	scry=$PID
+	wait_for 20 in_file "^calls" "$T/scry.out"
+	kill -KILL "$(keeper_of "$scry")"
+	lines=$(wc -l <"$T/scry.out")
+	wait_for 20 bash -c "[ \$(wc -l <'$T/scry.out') -gt $((lines + 3)) ]"
+	touch "$T/stop"
+	wait_for 20 in_file "^all" "$T/scry.out"
+	finish "$scry" || true
+}

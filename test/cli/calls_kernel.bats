@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# scry calls -S: system calls, by the kernel's tracepoints, among the calls of functions.
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+need_tracepoints() {
+	need_root "tracepoints"
+	"$SCRY" calls -L -S -- true >"$T/out" 2>&1 || skip "no tracepoints here: $(tail -1 "$T/out")"
+}
+
+# asked THREADS TIMES ROUNDS FILE: JSON lines of target_asks: each system call with its arguments and result; each
+# getppid of the kernel within one of the library's, but for what two clocks differ.
+asked() {
+	"$RUBY" -rjson - "$@" <<'RUBY'
+threads, times, rounds = ARGV[0, 3].map(&:to_i)
+calls = File.foreach(ARGV[3]).grep(/^{/).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+bad = []
+bad << honesty unless honesty.values_at("lost", "errors") == [0, 0]
+by = calls.group_by { |c| c["function"] }
+all = threads * times * rounds
+bad << by.transform_values(&:size) unless %w[getppid SYS_getppid SYS_lseek].all? { |f| by[f].to_a.size == all }
+seeks = by["SYS_lseek"].to_a
+bad << seeks.first unless seeks.all? { |c| c["result"] == -9 && c["library"] == "kernel" && c["args"].size == 3 }
+bad << "offsets" unless seeks.map { |c| Integer(c["args"][1]) }.tally == (0...times).to_h { |i| [1000 + i, threads * rounds] }
+bad << "results" unless %w[getppid SYS_getppid].map { |f| by[f].to_a.map { |c| Integer(c["result"]) }.uniq }.uniq.size == 1
+inside = by["getppid"].to_a.group_by { |c| c["tid"] }
+by["SYS_getppid"].to_a.group_by { |c| c["tid"] }.each do |tid, of|
+  bad << "times" unless of.zip(inside[tid]).all? { |s, c| (s["time_ns"] - c["time_ns"]).abs < 50_000_000 }
+  bad << "threads" unless of.size == times
+end if rounds == 1
+puts bad.first(3).inspect
+exit bad.empty?
+RUBY
+}
+
+@test "a started program, in all its threads" {
+	need_tracepoints
+	echo >"$T/in"
+	"$SCRY" calls -S -x getppid --json -- "$TARGETS/target_asks" 4 500 <"$T/in" >"$T/scry.out" 2>"$T/scry.err"
+	asked 4 500 1 "$T/scry.out"
+}
+
+@test "attached: threads that are there and that come; nothing is stopped afterwards" {
+	local pid before
+	need_tracepoints
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start asks bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_asks" 3 200
+	wait_for 10 in_file "^pid" "$T/asks.out"
+	pid=$PID
+	before=$(state_of "$pid")
+	start scry "$SCRY" calls -S -p "$pid" -x getppid --json
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	echo >&8
+	wait_for 20 in_file "^asked" "$T/asks.out"
+	echo >&8
+	wait_for 20 bash -c "[ \$(grep -c ^asked '$T/asks.out') -eq 2 ]"
+	kill -INT "$scry"
+	finish "$scry"
+	asked 3 200 2 "$T/scry.out"
+	as_before "$pid" "$before" "after -S"
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "in the form of ltrace, alone and in sums" {
+	need_tracepoints
+	echo >"$T/in"
+	"$SCRY" calls -L -S -T -- "$TARGETS/target_asks" 1 2 <"$T/in" >"$T/scry.out"
+	grep -qE '^(\[pid [0-9]+\] )?SYS_lseek\(-7, 1000, 1\) = -9 <0\.[0-9]{6}>$' "$T/scry.out"
+	grep -qE 'SYS_write\(1, 0x[0-9a-f]+, 8( <unfinished \.\.\.>|\) = 8 )' "$T/scry.out"
+	"$SCRY" calls -L -S -c -- "$TARGETS/target_asks" 1 20 <"$T/in" | grep -qE ' 20 .*SYS_lseek'
+}
+
+@test "where it is not permitted it is refused, with what to do" {
+	need_root "becoming somebody who may not"
+	command -v setpriv >/dev/null || skip "no setpriv"
+	mkdir "$T/o" && chmod 777 "$T" "$T/o"
+	run setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" calls -S -L -- "$TARGETS/target_asks"
+	[ "$status" -eq 125 ] || [ "$status" -eq 126 ]
+	[ "$status" -eq 126 ] && skip "the build cannot be run by others"
+	[[ "$output" == *"system calls cannot be traced"*"fix: run scry as root"* ]]
+	scry_ends 2 calls -S -f -- true
+	says "leave out -f"
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/env bats
+# scry calls: which calls are meant. Filter expressions as in ltrace, by function (-x), by who calls (-e), by
+# library (-l).
+
+load lib
+
+setup() {
+	need_targets
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+teardown() {
+	end_started
+}
+
+# sums WANT ARGS...: 10 rounds of target_caller_lazy (work_fold 10 times, each of which calls work_mix twice; strlen
+# 10 times) under scry calls ARGS: the calls of each function of these are WANT, a Ruby hash.
+sums() {
+	local want=$1
+	shift
+	echo "call 10" >"$T/in"
+	"$SCRY" calls "$@" --force -o "$T/x.scry" -- "$TARGETS/target_caller_${CALLER:-lazy}" <"$T/in" >"$T/scry.out" 2>"$T/scry.err" 3>&- || {
+		cat "$T/scry.err"
+		return 1
+	}
+	grep -q "right$" "$T/scry.out"
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" "rows.select { |r| r['function'] =~ /^work_|^strlen|^fgets|^puts/ }.to_h { |r| [r['function'], r['calls']] } == $want" || {
+		"$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0]))["rows"].map { |r| r.values_at("function", "calls").inspect }' "$T/o.json"
+		return 1
+	}
+}
+
+@test "functions: a chain of rules, globs and regular expressions" {
+	sums '{"work_fold" => 10, "work_mix" => 20}' -x 'work_*@libwork*-*_body'
+	sums '{"work_fold" => 10}' -x 'work_*-work_mix-*_body'
+	sums '{"work_mix" => 20}' -x '/^work_(mix|none)$/@/work/'
+	sums '{"work_mix" => 20, "work_fold" => 10}' -x work_mix -x '/fold$@libwork/'
+	sums '{"work_fold" => 10}' -x "work_fold@$(realpath "$TARGETS/libwork.so")" -L
+	sums '{"work_mix" => 20, "work_fold" => 10}' -l 'libwork*'
+}
+
+@test "calls of the program, of a library, of all, and of nobody else" {
+	sums '{"work_fold" => 10, "strlen" => 10}' -e 'work_*@MAIN+strlen@MAIN'
+	sums '{"work_fold" => 10}' -e 'work_*@target_caller_lazy'
+	sums '{"work_mix" => 20}' -e 'work_*@libwork.so'
+	sums '{"work_mix" => 20, "work_fold" => 10}' -e 'work_*'
+	sums '{"work_mix" => 20}' -e 'work_*-@MAIN'
+	sums '{"work_mix" => 20, "work_fold" => 10}' -e 'work_fold@MAIN' -x work_mix
+	sums '{"work_fold" => 10, "strlen" => 10, "fgets" => 2}' -g -e @MAIN
+}
+
+@test "calls of the program, however it was linked" {
+	for CALLER in now noplt ibt nopie; do
+		sums '{"work_fold" => 10, "strlen" => 10}' -e 'work_*@MAIN+strlen@MAIN' || {
+			echo "of target_caller_$CALLER"
+			return 1
+		}
+	done
+}
+
+@test "a pointer that the caller takes stays as it is, and that is said" {
+	scry_ends 0 calls -c -e 'abs+labs@MAIN' -- "$TARGETS/target_taken" 50
+	grep -q "labs same" "$T/scry.out"
+	grep -qE ' 50 .*\babs$' "$T/scry.out"
+	grep -q "labs in .* is not traced: who calls it takes its address too" "$T/scry.out"
+	scry_ends 0 calls -c -x labs -- "$TARGETS/target_taken" 50
+	grep -q "labs same" "$T/scry.out"
+	grep -qE ' 50 .*labs' "$T/scry.out"
+}
+
+@test "all slots of a live process, the loader's among them: afterwards all are as before" {
+	local pid before plug
+	need_root "entering a process that is not a child of scry"
+	plug=$(realpath "$TARGETS/libplug.so")
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start loader bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_loader"
+	wait_for 10 in_file "^pid" "$T/loader.out"
+	pid=$PID
+	for what in "open $plug" close; do
+		echo "$what" >&8
+		wait_for 10 in_file "^${what%% *}" "$T/loader.out"
+	done
+	before=$(state_of "$pid")
+	start scry "$SCRY" calls -e '*' -p "$pid" -c --force -o "$T/x.scry"
+	scry=$PID
+	wait_for 20 in_file "watching process $pid" "$T/scry.err"
+	for i in 1 2 3; do
+		echo "churn 5 $plug" >&8
+		wait_for 30 bash -c "[ \$(grep -c ^churned '$T/loader.out') -eq $i ]"
+	done
+	kill -INT "$scry"
+	finish "$scry" || {
+		cat "$T/scry.err"
+		return 1
+	}
+	"$SCRY" report --view calls-sums --json "$T/x.scry" >"$T/o.json"
+	# a keeper that comes late holds calls back, which is counted
+	json_is "$T/o.json" "rows.to_h { |r| [r['function'], r['calls']] }.values_at('dlclose', 'puts').then { |n|
+		r['honesty']['errors'] == 0 && (n == [15, 3] || r['honesty']['lost'] >= 18 - n.compact.sum) }"
+	as_before "$pid" "$before" "after all slots were changed"
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "what is no filter is refused with the reason" {
+	scry_ends 2 calls -x '/a(/' -- true
+	says "no regular expression"
+	scry_ends 2 calls -x 'malloc+' -- true
+	says "nothing is named behind the last sign"
+	scry_ends 2 calls -L -- true
+	says "nothing is to be traced"
+	scry_ends 125 calls -e no_such@MAIN -- true
+	says "no object was ever loaded that calls 'no_such@MAIN'"
+}
