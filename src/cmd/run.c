@@ -273,9 +273,11 @@ static bool is_broken_pipe(FILE *out)
 static int show_live(struct front *f, FILE *out, const struct scry_report_opts *report)
 {
 	const struct scry_report_live live = {wait_for_more, f};
+	static char buffer[65536]; /* a line is shorter, mostly */
 	int r;
 
 	f->live_out = out;
+	setvbuf(out, buffer, _IOFBF, sizeof(buffer));
 	while (!f->entered && wait_for_news(f, LIVE_MS))
 		;
 	if (!f->entered)

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdio_ext.h>
 #include <string.h>
 
 void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, size_t count)
@@ -26,6 +27,12 @@ void scry_doc_remark(struct scry_doc *doc, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	doc->ops->remark(doc, text);
+}
+
+void scry_doc_pass_on(struct scry_doc *doc)
+{
+	if (doc->is_stream && __fpending(doc->out) > __fbufsize(doc->out) / 2)
+		fflush(doc->out);
 }
 
 int scry_doc_end(struct scry_doc *doc)

@@ -4,8 +4,7 @@
  * A view pushes honesty, notes, totals, a table's columns, its rows, remarks; a renderer (a row of
  * scry_doc_ops) prints each at once. So a document of gigabytes needs no memory, and N views and M
  * renderers need no N x M. Order: honesty (twice where two recordings are compared), notes, totals,
- * then each table: columns, rows, remarks; then scry_doc_end. A stream (events) pushes records
- * only, and its honesty at the end.
+ * then each table: columns, rows, remarks; then scry_doc_end. A stream: records, then honesty.
  *
  * Cells are foreign bytes; making them safe to show is the renderer's business.
  */
@@ -118,10 +117,7 @@ struct scry_doc {
 	void *renderer; /* the renderer's own state */
 };
 
-/*
- * The renderers: 0 or -ENOMEM with a sentence. The caller has set view, schema, is_stream, out and
- * talk.
- */
+/* Renderers: 0 or -ENOMEM with a sentence. view, schema, is_stream, out and talk are set before. */
 int scry_out_text_open(struct scry_doc *doc);
 int scry_out_json_open(struct scry_doc *doc);
 int scry_out_folded_open(struct scry_doc *doc); /* for tables with a column "stack" */
@@ -133,6 +129,10 @@ void scry_doc_table(struct scry_doc *doc, const struct scry_column *columns, siz
 /* A sentence under the table, for people only. */
 void scry_doc_remark(struct scry_doc *doc, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* For renderers, behind a line of a stream: writes a buffer that is half full, lest it is done in
+ * the midst of a line. */
+void scry_doc_pass_on(struct scry_doc *doc);
 
 /* Finishes, flushes and frees the renderer. 0 or -errno with a sentence when writing failed. */
 int scry_doc_end(struct scry_doc *doc);

@@ -340,6 +340,7 @@ static void json_record(struct scry_doc *doc, const struct scry_pair *pairs, siz
 	}
 	scry_json_object_end(json);
 	fputc('\n', doc->out);
+	scry_doc_pass_on(doc);
 	scry_json_init(json, doc->out); /* the next line is a document of its own */
 }
 

@@ -366,6 +366,7 @@ static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, siz
 static void text_text(struct scry_doc *doc, const char *bytes, size_t length)
 {
 	fwrite(bytes, 1, length, doc->out);
+	scry_doc_pass_on(doc);
 }
 
 static void text_abandon(struct scry_doc *doc)
