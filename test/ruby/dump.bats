@@ -63,7 +63,8 @@ state_is() {
 
 # They come to stand still one after the other.
 alike() {
-	"$SCRY" dump -p "$PID" --depth 3 >"$T/out" && grep -q '^[34] threads alike: .*"alike".*: blocked' "$T/out"
+	"$SCRY" dump -p "$PID" --depth 3 >"$T/out" && grep -q '^[34] threads alike: .*"alike".*: blocked' "$T/out" &&
+		grep -q ' more; --depth 0 shows them$' "$T/out" # it has gone as deep as it will
 }
 
 @test "text: threads alike are shown once, deep stacks are cut" {

@@ -100,7 +100,7 @@ report() {
 	json_is "$T/r.json" 'rows.count { |row| row["method"]&.end_with?("strings") } == 1'
 	run "$SCRY" report "$T/x.scry" --by class
 	[ "$status" -ne 0 ]
-	[[ "$output" == *"--by line, file or method"* ]]
+	[[ "$output" == *"by line, file or method"* ]]
 }
 
 @test "--no-lines, and programs that are no Ruby: native code, and no note" {
