@@ -249,6 +249,7 @@ static int enter(struct scry_watch *w)
 	const uint32_t no = 0;
 	int r;
 
+	scry_session_hurry(); /* a ring is full in a tenth of a second */
 	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
 				 !o->plan.each_objects && !o->sampling.on, &frames);
 	if (o->hooks.plan.on)

@@ -62,7 +62,8 @@ struct scry_session {
 
 /* watch.c */
 void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text);
-/* The target's threads may wait for the keeper from now on: it runs before others, if it may. */
+/* Threads of the target wait for the keeper from now on, or a ring fills up: it runs before others,
+ * if it may. */
 void scry_session_hurry(void);
 struct scry_watch *scry_watch_new(struct scry_session *s);
 /* Takes it out of the session and frees it. Nothing of it may stand in its process. */

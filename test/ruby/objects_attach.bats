@@ -40,7 +40,10 @@ serve() {
 
 @test "the rows of a running program stand in the ratio of its rounds" {
 	counted
-	"$SCRY" objects -p "$PID" -d 2s --top 0 -o "$T/o.json"
+	for _ in 1 2 3; do # a busy machine may lose some of twenty million a second
+		"$SCRY" objects -p "$PID" -d 2s --top 0 --force -o "$T/o.json"
+		! json_is "$T/o.json" 'r["honesty"]["lost"] == 0' || break
+	done
 	kill -TERM "$PID"
 	finish "$PID"
 	rounds="$(sed -n 's/^rounds //p' "$T/counted.out")"
