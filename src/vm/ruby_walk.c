@@ -384,7 +384,7 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 	if (!same)
 		return SCRY_WALK_REJECTED;
 	keep(w, w->sides[!into], same);
-	if (w->count > 1 && !w->frames[0].iseq) /* of a C method, not seen often enough */
+	if (!equal && w->count > 1 && !w->frames[0].iseq) /* of a C method: not surely the same */
 		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
 	return SCRY_WALK_REPAIRED;
 }
