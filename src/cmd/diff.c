@@ -199,8 +199,8 @@ int scry_cmd_diff(int argc, char **argv)
 	}
 	if (!err)
 		err = scry_report_opts_check(&opts.report, opts.output);
-	if (!err && opts.report.folded)
-		err = scry_fail(-EINVAL, "'%s': growth cannot be folded", opts.output);
+	if (!err && (opts.report.folded || opts.report.flame))
+		err = scry_fail(-EINVAL, "'%s': growth has no stacks to draw", opts.output);
 	if (!err)
 		err = sides_parse(sides, &opts, &words);
 	if (err)

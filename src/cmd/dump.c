@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
+#include "cmd/front.h"
 #include "sys/fd.h"
 #include "sys/world.h"
 #include "vm/ruby_gvl.h"
@@ -353,27 +354,6 @@ static int dump(pid_t pid, const struct dump_opts *opts)
 	return err;
 }
 
-static int status_of(int err)
-{
-	switch (-err) {
-	case 0:
-		return 0;
-	case EPERM:
-	case EACCES:
-		return 3;
-	case ENOTSUP:
-	case ENOENT:
-	case EAGAIN:
-		return 4;
-	case ESRCH:
-		return 5;
-	case EINVAL:
-		return SCRY_EXIT_USAGE;
-	default:
-		return SCRY_EXIT_FAILURE;
-	}
-}
-
 int scry_cmd_dump(int argc, char **argv)
 {
 	static const char usage[] = "scry dump -p PID [OPTIONS]";
@@ -407,5 +387,5 @@ int scry_cmd_dump(int argc, char **argv)
 		else
 			err = dump((pid_t)o.pids.values[i], &o);
 	}
-	return status_of(err);
+	return scry_front_status(err);
 }

@@ -476,20 +476,13 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 	return 0;
 }
 
-static bool has_ending(const char *path, const char *ending)
-{
-	size_t len = path ? strlen(path) : 0, end = strlen(ending);
-
-	return len >= end && !strcmp(path + len - end, ending);
-}
-
 static int print_document(struct replay_job *j, const struct scry_replay_report *report, FILE *out)
 {
 	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_doc doc = {.view = "malloc-replay", .schema = 1, .out = out, .talk = stderr};
 	int err;
 
-	form.json = j->opts->json || has_ending(j->opts->output, ".json");
+	form.json = j->opts->json || scry_output_is(j->opts->output, ".json");
 	err = scry_report_open(&doc, &form);
 	if (err)
 		return err;
@@ -514,7 +507,8 @@ static int print_picture(const struct scry_replay_report *report, FILE *out, boo
 static int print(struct replay_job *j, const struct scry_replay_report *report)
 {
 	const char *path = j->opts->output;
-	bool is_page = has_ending(path, ".html"), is_picture = is_page || has_ending(path, ".svg");
+	bool is_page = scry_output_is(path, ".html"),
+	     is_picture = is_page || scry_output_is(path, ".svg");
 	FILE *out = stdout;
 	int err = path ? scry_output_stream(path, j->opts->force, &out) : 0;
 

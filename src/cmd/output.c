@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,5 +80,33 @@ int scry_output_stream(const char *path, bool force, FILE **ret_out)
 		return scry_fail(-ENOMEM, "no memory to write '%s'", path);
 	}
 	*ret_out = out;
+	return 0;
+}
+
+bool scry_output_is(const char *path, const char *suffix)
+{
+	size_t n = strlen(path), m = strlen(suffix);
+
+	return n >= m && !strcmp(path + n - m, suffix);
+}
+
+int scry_output_recording(const char *path, bool force, int *ret_fd, FILE **ret_out)
+{
+	bool renders = path && (scry_output_is(path, ".json") || scry_output_is(path, ".txt") ||
+				scry_output_is(path, ".folded") || scry_output_is(path, ".html"));
+	int r;
+
+	*ret_out = stdout;
+	if (renders) {
+		r = scry_output_stream(path, force, ret_out);
+		if (r < 0)
+			return r;
+	} else if (path) {
+		*ret_out = NULL;
+		return scry_output_open(path, force, ret_fd);
+	}
+	*ret_fd = memfd_create("scry", MFD_CLOEXEC);
+	if (*ret_fd < 0)
+		return scry_fail(-errno, "cannot make the recording: %s", strerror(errno));
 	return 0;
 }

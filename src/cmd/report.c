@@ -55,18 +55,12 @@ static unsigned int terminal_width(FILE *out)
 	return size.ws_col;
 }
 
-static bool has_ending(const char *path, const char *ending)
-{
-	size_t len = strlen(path), end = strlen(ending);
-
-	return len >= end && !strcmp(path + len - end, ending);
-}
-
 int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 {
 	if (path) {
-		opts->json |= has_ending(path, ".json");
-		opts->folded |= has_ending(path, ".folded");
+		opts->json |= scry_output_is(path, ".json");
+		opts->folded |= scry_output_is(path, ".folded");
+		opts->flame |= scry_output_is(path, ".html");
 	}
 	if (opts->folded && opts->json)
 		return scry_fail(-EINVAL,
@@ -225,7 +219,6 @@ int scry_cmd_report(int argc, char **argv)
 	}
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
-	opts.flame = path && has_ending(path, ".html");
 	if (!err)
 		err = scry_report_opts_check(&opts, path);
 	if (!err && !recording)

@@ -12,7 +12,7 @@
 struct scry_report_opts {
 	const char *view; /* NULL: the one of the instrument that recorded */
 	bool json, folded;
-	bool flame; /* a flame graph, as an HTML page: set by commands whose view has stacks */
+	bool flame; /* a flame graph, as an HTML page: of samples */
 	struct scry_view_opts rows;
 };
 
@@ -37,8 +37,8 @@ struct scry_report_opts {
 
 /*
  * After parsing, and before a watch: what the options cannot mean. `path` is where the report or
- * the recording goes (NULL: stdout): x.json and x.folded choose the form. 0, or -EINVAL with a
- * sentence.
+ * the recording goes (NULL: stdout): x.json, x.folded and x.html choose the form. 0, or -EINVAL
+ * with a sentence.
  */
 int scry_report_opts_check(struct scry_report_opts *opts, const char *path);
 

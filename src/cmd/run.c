@@ -22,6 +22,8 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "cmd/cmd.h"
+#include "cmd/front.h"
 #include "cmd/output.h"
 #include "cmd/preload.h"
 #include "cmd/report.h"
@@ -29,8 +31,6 @@
 
 #define LIVE_MS 50 /* the keeper writes each 100 ms */
 #define GIVE_BACK_BYTES (1u << 20)
-
-enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct front {
 	struct scry_watch_opts *opts;
@@ -49,51 +49,6 @@ struct front {
 	int live_result;
 	uint64_t given_back; /* bytes of the recording */
 };
-
-static volatile sig_atomic_t interrupts;
-static volatile pid_t pass_on_to; /* the program of `-- CMD` */
-
-/* A signal sent to us by somebody is meant for the program too; one from the terminal has reached
- * it already. */
-static void on_signal(int sig, siginfo_t *info, void *context)
-{
-	(void)context;
-	if (pass_on_to > 0 && info->si_code <= 0)
-		kill(pass_on_to, sig);
-	else if (++interrupts > 1)
-		_exit(128 + sig);
-}
-
-static void catch_signals(void)
-{
-	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
-
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-}
-
-/* Exit status for what went wrong, by the command-line contract. */
-static int status_of(int err)
-{
-	switch (-err) {
-	case EPERM:
-	case EACCES:
-		return 3;
-	case ENOTSUP:
-	case ENOENT:
-	case ENOEXEC:
-		return 4;
-	case ESRCH:
-		return 5;
-	case EINVAL:
-		return 2;
-	default:
-		return 1;
-	}
-}
 
 /* The program may exec, with what it is to preload, if anything. */
 static bool let_go(struct front *f, const char *preload)
@@ -163,12 +118,12 @@ static void run_program(struct front *f, int go, int fault)
 	prctl(PR_SET_PTRACER, f->keeper, 0, 0, 0); /* for Yama; no effect where it is not */
 	size = read(go, preload, sizeof(preload));
 	if (size <= 0 || preload[size - 1] || (*preload && scry_preload_environ(preload) < 0))
-		_exit(EXIT_OWN);
+		_exit(SCRY_EXIT_OWN);
 	execvp(f->opts->command[0], f->opts->command);
 	err = errno;
 	if (write(fault, &err, sizeof(err)) < 0)
-		_exit(EXIT_OWN);
-	_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+		_exit(SCRY_EXIT_OWN);
+	_exit(err == ENOENT ? SCRY_EXIT_NOT_FOUND : SCRY_EXIT_CANNOT_RUN);
 }
 
 static int start_program(struct front *f)
@@ -184,7 +139,7 @@ static int start_program(struct front *f)
 		close(go[1]);
 		run_program(f, go[0], fault[1]);
 	}
-	pass_on_to = f->child;
+	scry_front_program = f->child;
 	close(go[0]);
 	close(fault[1]);
 	f->go_fd = go[1];
@@ -236,9 +191,9 @@ static bool wait_for_news(struct front *f, int timeout_ms)
 
 	if (f->is_gone)
 		return false;
-	if (pass_on_to > 0 && has_program_ended(f))
-		pass_on_to = 0; /* its children are still watched: signals are for us */
-	if (interrupts && (!f->opts->command || has_program_ended(f)))
+	if (scry_front_program > 0 && has_program_ended(f))
+		scry_front_program = 0; /* its children are still watched: signals are for us */
+	if (scry_front_interrupts && (!f->opts->command || has_program_ended(f)))
 		tell_to_stop(f);
 	if (poll(&p, 1, timeout_ms) > 0 && !take_news(f))
 		f->is_gone = true;
@@ -312,46 +267,12 @@ static int wait_for_program(struct front *f)
 	}
 	while (waitpid(f->child, &status, 0) < 0)
 		if (errno != EINTR)
-			return EXIT_OWN;
+			return SCRY_EXIT_OWN;
 	if (read(f->fault_fd, &err, sizeof(err)) == sizeof(err)) {
 		scry_log_error("cannot run '%s': %s", f->opts->command[0], strerror(err));
-		return err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+		return err == ENOENT ? SCRY_EXIT_NOT_FOUND : SCRY_EXIT_CANNOT_RUN;
 	}
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static bool has_suffix(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), m = strlen(suffix);
-
-	return n >= m && !strcmp(s + n - m, suffix);
-}
-
-/* `-o x.scry` keeps the recording; `-o x.json`, x.txt or x.folded renders at once; neither: a
- * report on stdout. */
-static int open_files(struct front *f, FILE **ret_out)
-{
-	const char *path = f->opts->output;
-	bool renders = path && (has_suffix(path, ".json") || has_suffix(path, ".txt") ||
-				has_suffix(path, ".folded"));
-	int fd = -1;
-
-	*ret_out = stdout;
-	if (path) {
-		int r = scry_output_open(path, f->opts->force, &fd);
-
-		if (r < 0)
-			return r;
-	}
-	if (renders) {
-		*ret_out = fdopen(fd, "w");
-	} else if (path) {
-		*ret_out = NULL;
-	}
-	f->rec_fd = path && !renders ? fd : memfd_create("scry", MFD_CLOEXEC);
-	if (f->rec_fd < 0)
-		return scry_fail(-errno, "cannot make the recording: %s", strerror(errno));
-	return 0;
 }
 
 static int show(struct front *f, FILE *out, const struct scry_report_opts *report)
@@ -383,8 +304,13 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	int program = 0, r;
 	FILE *out;
 
-	catch_signals();
-	r = open_files(&f, &out);
+	if (report->flame) {
+		scry_fail(-EINVAL, "'%s': only scry stacks draws pictures; fix: x.txt or x.json",
+			  opts->output);
+		return SCRY_EXIT_USAGE;
+	}
+	scry_front_catch_signals();
+	r = scry_output_recording(opts->output, opts->force, &f.rec_fd, &out);
 	if (r == 0)
 		r = start_keeper(&f);
 	if (r == 0 && opts->command)
@@ -396,7 +322,7 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 			r = scry_fail(-EIO, "the keeper died at once");
 	}
 	if (r < 0)
-		return opts->command ? EXIT_OWN : status_of(r);
+		return opts->command ? SCRY_EXIT_OWN : scry_front_status(r);
 	if (opts->is_live && out)
 		f.live_result = show_live(&f, out, report);
 	wait_for_keeper(&f);
@@ -405,12 +331,13 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	r = show(&f, out, report);
 	if (f.failed && !opts->command)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
-	else if (program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN)
+	else if (program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN)
 		scry_error_clear(); /* wait_for_program has said what is the matter */
 	else if (f.failed)
 		scry_fail(f.failed, "%s", f.sentence);
 	if (opts->command)
-		return program == EXIT_NOT_FOUND || program == EXIT_CANNOT_RUN || r == 0 ? program
-											 : EXIT_OWN;
-	return r < 0 ? status_of(r) : 0;
+		return program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN || r == 0
+			       ? program
+			       : SCRY_EXIT_OWN;
+	return scry_front_status(r < 0 ? r : 0);
 }

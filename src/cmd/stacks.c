@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
+#include "cmd/front.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "name/samples.h"
@@ -32,8 +33,6 @@
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
-
-enum { EXIT_OWN = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct stacks {
 	struct scry_opt_list pids;
@@ -58,56 +57,13 @@ struct stacks {
 	const char *why; /* it ended */
 };
 
-static volatile sig_atomic_t interrupts;
-static volatile pid_t pass_on_to;
-
-static void on_signal(int sig, siginfo_t *info, void *context)
-{
-	(void)context;
-	if (pass_on_to > 0 && info->si_code <= 0)
-		kill(pass_on_to, sig);
-	else if (++interrupts > 1)
-		_exit(128 + sig);
-}
-
-static void catch_signals(void)
-{
-	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
-
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-}
-
 /* --- the recording ---------------------------------------------------------------------------- */
-
-static bool has_suffix(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), m = strlen(suffix);
-
-	return n >= m && !strcmp(s + n - m, suffix);
-}
 
 static int open_files(struct stacks *s)
 {
-	bool renders =
-		s->output && (has_suffix(s->output, ".json") || has_suffix(s->output, ".txt") ||
-			      has_suffix(s->output, ".folded"));
-	int fd = -1, err = 0;
+	int err = scry_output_recording(s->output, s->force, &s->rec_fd, &s->out);
 
-	s->out = stdout;
-	if (s->output)
-		err = scry_output_open(s->output, s->force, &fd);
-	if (err)
-		return err;
-	if (s->output)
-		s->out = renders ? fdopen(fd, "w") : NULL;
-	s->rec_fd = s->output && !renders ? fd : memfd_create("scry", MFD_CLOEXEC);
-	if (s->rec_fd < 0)
-		return scry_fail(-errno, "cannot make the recording: %s", strerror(errno));
-	return scry_writer_open(s->rec_fd, s->max_size, &s->writer);
+	return err ? err : scry_writer_open(s->rec_fd, s->max_size, &s->writer);
 }
 
 static uint32_t string(struct stacks *s, const char *text)
@@ -202,10 +158,10 @@ static int start_program(struct stacks *s)
 		execvp(s->command[0], s->command);
 		err = errno;
 		if (write(fault[1], &err, sizeof(err)) < 0)
-			_exit(EXIT_OWN);
-		_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN);
+			_exit(SCRY_EXIT_OWN);
+		_exit(err == ENOENT ? SCRY_EXIT_NOT_FOUND : SCRY_EXIT_CANNOT_RUN);
 	}
-	pass_on_to = s->child;
+	scry_front_program = s->child;
 	s->pid = s->child;
 	close(fault[1]);
 	if (read(fault[0], &err, sizeof(err)) == sizeof(err))
@@ -221,7 +177,7 @@ static bool has_child_ended(struct stacks *s)
 	if (s->child && !s->child_ended && waitpid(s->child, &s->child_status, WNOHANG) == s->child)
 		s->child_ended = true;
 	if (s->child_ended)
-		pass_on_to = 0;
+		scry_front_program = 0;
 	return s->child_ended;
 }
 
@@ -289,7 +245,7 @@ static int sample(struct stacks *s)
 	while (!err) {
 		sleep_until(s->began_ns + slot * slot_ns + random_below(s, slot_ns));
 		now = scry_now_ns();
-		if (interrupts && !s->child) {
+		if (scry_front_interrupts && !s->child) {
 			s->why = "interrupt";
 			break;
 		}
@@ -386,39 +342,17 @@ static int run(struct stacks *s)
 	return err;
 }
 
-/* Exit status for what went wrong, by the command-line contract. */
-static int status_of(int err)
-{
-	switch (-err) {
-	case 0:
-		return 0;
-	case EPERM:
-	case EACCES:
-		return 3;
-	case ENOTSUP:
-	case ENOENT:
-	case EAGAIN:
-		return 4;
-	case ESRCH:
-		return 5;
-	case EINVAL:
-		return SCRY_EXIT_USAGE;
-	default:
-		return SCRY_EXIT_FAILURE;
-	}
-}
-
 /* The program's own status, whatever became of the watch; 125 when that failed. */
 static int program_status(struct stacks *s, int err)
 {
 	while (!s->child_ended && waitpid(s->child, &s->child_status, 0) < 0)
 		if (errno != EINTR)
-			return EXIT_OWN;
-	if (WIFEXITED(s->child_status) && (WEXITSTATUS(s->child_status) == EXIT_NOT_FOUND ||
-					   WEXITSTATUS(s->child_status) == EXIT_CANNOT_RUN))
+			return SCRY_EXIT_OWN;
+	if (WIFEXITED(s->child_status) && (WEXITSTATUS(s->child_status) == SCRY_EXIT_NOT_FOUND ||
+					   WEXITSTATUS(s->child_status) == SCRY_EXIT_CANNOT_RUN))
 		return WEXITSTATUS(s->child_status);
 	if (err)
-		return EXIT_OWN;
+		return SCRY_EXIT_OWN;
 	return WIFSIGNALED(s->child_status) ? 128 + WTERMSIG(s->child_status)
 					    : WEXITSTATUS(s->child_status);
 }
@@ -442,7 +376,6 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 				 (unsigned long long)s->pids.values[0]);
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
-	s->report.flame = s->output && has_suffix(s->output, ".html");
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
 	return scry_report_opts_check(&s->report, s->output);
 }
@@ -492,7 +425,7 @@ int scry_cmd_stacks(int argc, char **argv)
 	if (err)
 		return SCRY_EXIT_USAGE;
 	scry_log_setup(s.quiet ? -1 : s.verbose ? 1 : 0, SCRY_LOG_COLOR_AUTO);
-	catch_signals();
+	scry_front_catch_signals();
 	err = run(&s);
-	return s.child ? program_status(&s, err) : status_of(err);
+	return s.child ? program_status(&s, err) : scry_front_status(err);
 }
