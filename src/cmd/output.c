@@ -85,15 +85,15 @@ int scry_output_stream(const char *path, bool force, FILE **ret_out)
 
 bool scry_output_is(const char *path, const char *suffix)
 {
-	size_t n = strlen(path), m = strlen(suffix);
+	size_t n = path ? strlen(path) : 0, m = strlen(suffix);
 
 	return n >= m && !strcmp(path + n - m, suffix);
 }
 
 int scry_output_recording(const char *path, bool force, int *ret_fd, FILE **ret_out)
 {
-	bool renders = path && (scry_output_is(path, ".json") || scry_output_is(path, ".txt") ||
-				scry_output_is(path, ".folded") || scry_output_is(path, ".html"));
+	bool renders = scry_output_is(path, ".json") || scry_output_is(path, ".txt") ||
+		       scry_output_is(path, ".folded") || scry_output_is(path, ".html");
 	int r;
 
 	*ret_out = stdout;

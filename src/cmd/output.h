@@ -17,7 +17,7 @@ int scry_output_open(const char *path, bool force, int *ret_fd);
 /* The same as a stream; close with fclose. */
 int scry_output_stream(const char *path, bool force, FILE **ret_out);
 
-/* Does the name of this file end so, as ".html"? */
+/* Does the name of this file end so, as ".html"? One that is not given (NULL) does not. */
 bool scry_output_is(const char *path, const char *suffix);
 
 /*
