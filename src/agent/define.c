@@ -25,7 +25,7 @@ static void look(uint64_t from, void *to, uint64_t size)
 	register uint64_t r9 __asm__("r9") = 0;
 	int64_t result = SYS_PROCESS_VM_READV;
 
-	if (!scry_agent.malloc.with_lines) {
+	if (!scry_agent.line_plan.on) {
 		for (uint64_t i = 0; i < size; i++)
 			((uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
 		return;
@@ -44,7 +44,7 @@ static uint64_t look64(uint64_t address)
 {
 	uint64_t value;
 
-	if (likely(!scry_agent.malloc.with_lines))
+	if (likely(!scry_agent.line_plan.on))
 		return load64(address);
 	look(address, &value, sizeof(value));
 	return value;
@@ -54,7 +54,7 @@ static uint32_t look32(uint64_t address)
 {
 	uint32_t value;
 
-	if (likely(!scry_agent.malloc.with_lines))
+	if (likely(!scry_agent.line_plan.on))
 		return load32(address);
 	look(address, &value, sizeof(value));
 	return value;

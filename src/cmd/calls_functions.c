@@ -107,13 +107,14 @@ static int number_of(struct scry_calls_watch *t, struct scry_calls_debug *d,
 }
 
 /* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
- */
+ * So is the end of a Ruby's code. */
 static uint32_t guard_of(const struct scry_calls_watch *t, const struct scry_hook *row)
 {
 	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
 			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
 							   : 0;
 
+	flags |= scry_calls_ruby_guard(&t->ruby, row);
 	if (!t->guards || !flags)
 		return 0;
 	return flags |

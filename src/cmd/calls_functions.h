@@ -9,6 +9,7 @@
 #include "cmd/calls_break.h"
 #include "cmd/calls_debug.h"
 #include "cmd/calls_kernel.h"
+#include "cmd/calls_ruby.h"
 #include "hook/call_plans.h"
 #include "hook/shadow.h"
 #include "hook/tracks.h"
@@ -44,7 +45,8 @@ struct scry_calls_watch {
 	struct scry_unwinding unwinding;
 	struct scry_native *native;
 	struct scry_native_stacks *stacks;
-	uint32_t guards; /* requests at the end: ways into seccomp */
+	struct scry_calls_ruby ruby; /* -k */
+	uint32_t guards; /* requests at the end: not the user's */
 	bool is_forbidden, is_unsure;
 	/* of a fork child */
 	const struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */

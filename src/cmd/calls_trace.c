@@ -95,7 +95,7 @@ static int want_guards(struct scry_calls_watch *t, struct scry_hooks *h)
 	return r;
 }
 
-/* The unwinders come first, the ways into seccomp last. */
+/* The unwinders come first, guards last. */
 static int want_all(struct scry_hooks *h, void *arg)
 {
 	struct scry_calls_watch *t = arg;
@@ -111,7 +111,12 @@ static int want_all(struct scry_hooks *h, void *arg)
 	t->first = h->request_count;
 	if (r == 0)
 		r = scry_calls_requests_want(cli, h);
-	return r == 0 && cli->reads_unsure ? want_guards(t, h) : r;
+	if (r == 0 && cli->reads_unsure)
+		r = want_guards(t, h);
+	if (r == 0)
+		r = scry_calls_ruby_want(&t->ruby, h);
+	t->guards += r > 0 ? (uint32_t)r : 0;
+	return r < 0 ? r : 0;
 }
 
 static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
@@ -121,6 +126,8 @@ static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0 && t->ruby.stacks)
+		scry_calls_ruby_check(&t->ruby, &t->hooks);
 	if (r == 0)
 		r = scry_calls_functions_fill(t, &t->hooks, &debug);
 	scry_calls_debug_done(&debug);
@@ -162,6 +169,7 @@ static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
 	int r;
 
 	opts.stacks = t->stacks;
+	opts.ruby = t->ruby.stacks;
 	t->debug = scry_protos_new();
 	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
 	if (r == 0)
@@ -186,7 +194,9 @@ static int prepare(struct scry_watch *w)
 	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
 	if (cli->depth && !t->stacks)
 		return -ENOMEM;
-	r = plan_all(w, t);
+	r = cli->ruby_stacks ? scry_calls_ruby_plan(&t->ruby, w) : 0;
+	if (r == 0)
+		r = plan_all(w, t);
 	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
 		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
 		scry_hooks_close(&t->hooks);
@@ -229,6 +239,8 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
 	if (r == 0 && cli->depth)
 		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
+	if (r == 0 && t->ruby.stacks)
+		r = scry_calls_ruby_tell(&t->ruby);
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
@@ -434,6 +446,12 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 		return 0;
 	w->image = scry_session_part(w->session, lane_pid(w));
 	opts = calls_opts(w, lane_pid(w));
+	if (t->root->ruby.lines.ruby) {
+		t->ruby.stacks = scry_ruby_stacks_new();
+		if (t->ruby.stacks)
+			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
+	}
+	opts.ruby = t->ruby.stacks;
 	opts.is_child = true;
 	opts.meet = meet;
 	opts.meet_arg = w;
@@ -487,8 +505,10 @@ static int drain(struct scry_watch *w)
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
-	e = scry_calls_merge(t->calls, taken.watermark);
-	r = r ? r : e;
+	if (scry_calls_ruby_turn(&t->ruby, t->is_left || w->target_gone)) {
+		e = scry_calls_merge(t->calls, taken.watermark);
+		r = r ? r : e;
+	}
 	return r < 0 ? r : taken.fill;
 }
 
@@ -550,6 +570,7 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 				(unsigned long long)tracks.waits);
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
+	scry_calls_ruby_note(&t->ruby);
 	if (!t->root)
 		scry_loading_tell(w, &t->hooks);
 }
@@ -606,6 +627,7 @@ static void done(struct scry_watch *w)
 	scry_unwind_done(&t->unwinding);
 	scry_native_stacks_free(t->stacks);
 	scry_native_free(t->native);
+	scry_calls_ruby_done(&t->ruby);
 	scry_calls_functions_forget(t);
 	free(t->functions);
 	free(t);

@@ -37,7 +37,7 @@ struct scry_calls {
 	size_t count, room;
 	struct arena arena, spare;
 	struct scry_map open;	/* slot -> index + 1 of its newest call */
-	struct scry_map called; /* slot -> stack of the entry that comes */
+	struct scry_map called, ruby; /* slot -> stack of the entry that comes */
 	struct open_call *calls;
 	uint32_t call_count, call_room, free_call;
 	uint64_t order, last_call;
@@ -57,6 +57,7 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 	c->last_call = opts->first_call;
 	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
 	scry_map_init(&c->called, SCRY_CALLS_OPEN_MAX);
+	scry_map_init(&c->ruby, SCRY_CALLS_OPEN_MAX);
 	*ret = c;
 	return 0;
 }
@@ -67,6 +68,7 @@ void scry_calls_free(struct scry_calls *c)
 		return;
 	scry_map_done(&c->open);
 	scry_map_done(&c->called);
+	scry_map_done(&c->ruby);
 	scry_buf_done(&c->text);
 	free(c->waiting);
 	free(c->arena.words);
@@ -161,20 +163,37 @@ static size_t special_words(const uint64_t *words, size_t count)
 {
 	size_t n = words[0] == SCRY_CALL_TIME	  ? 2
 		   : words[0] == SCRY_CALL_CALLED ? SCRY_CALL_CALLED_WORDS
+		   : words[0] == SCRY_CALL_RUBY	  ? SCRY_CALL_RUBY_WORDS
 						  : 0;
 
 	if (words[0] == SCRY_CALL_STACK && count >= SCRY_CALL_STACK_HEAD &&
 	    words[3] <= SCRY_CALL_STACK_FRAMES)
 		n = SCRY_CALL_STACK_HEAD + words[3];
+	if (words[0] == SCRY_CALL_RUBY_LINE && count >= SCRY_CALL_RUBY_LINE_HEAD &&
+	    words[2] >= SCRY_CALL_RUBY_LINE_HEAD)
+		n = words[2];
+	if (words[0] == SCRY_CALL_RUBY_STACK && count >= SCRY_CALL_RUBY_STACK_HEAD &&
+	    words[4] <= SCRY_CALL_RUBY_FRAMES + 1)
+		n = SCRY_CALL_RUBY_STACK_HEAD + words[4];
 	return n <= count ? n : 0;
 }
 
-static void define_stack(struct scry_calls *c, const uint64_t *words)
+/* What is told once. False: it is no such record. */
+static bool define(struct scry_calls *c, const uint64_t *words, size_t count)
 {
-	if (!c->opts.stacks ||
-	    scry_native_stacks_define(c->opts.stacks, words[2], words + SCRY_CALL_STACK_HEAD,
-				      words[3]) == -EINVAL)
-		c->stats.bad++;
+	int r = -EINVAL;
+
+	if (words[0] < SCRY_CALL_STACK || words[0] > SCRY_CALL_RUBY_STACK)
+		return words[0] == SCRY_CALL_TIME;
+	if (words[0] == SCRY_CALL_STACK && c->opts.stacks)
+		r = scry_native_stacks_define(c->opts.stacks, words[2],
+					      words + SCRY_CALL_STACK_HEAD, words[3]);
+	if (words[0] == SCRY_CALL_RUBY_LINE && c->opts.ruby)
+		r = scry_ruby_stacks_line(c->opts.ruby, words, count);
+	if (words[0] == SCRY_CALL_RUBY_STACK && c->opts.ruby)
+		r = scry_ruby_stacks_define(c->opts.ruby, words, count);
+	c->stats.bad += r == -EINVAL;
+	return true;
 }
 
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count)
@@ -186,16 +205,14 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
 
 		rec.count = count - i < 2		  ? 0
-			    : words[i] <= SCRY_CALL_STACK ? special_words(words + i, count - i)
+			    : words[i] <= SCRY_CALL_RUBY ? special_words(words + i, count - i)
 							  : record_words(c, words + i, count - i);
 		if (!rec.count) {
 			c->stats.bad++;
 			break;
 		}
 		rec.tsc = words[i + 1];
-		if (words[i] == SCRY_CALL_STACK)
-			define_stack(c, words + i);
-		else if (words[i] != SCRY_CALL_TIME)
+		if (!define(c, words + i, rec.count))
 			r = keep(c, &rec);
 		i += rec.count;
 	}
@@ -388,13 +405,19 @@ static int write_called(struct scry_calls *c, const struct record *rec, uint64_t
 	const struct scry_event head = {
 		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALLED};
 	struct scry_ev_called ev = {.pid = c->opts.pid, .call = call};
-	uint64_t number;
+	uint64_t slot = scry_call_slot(c->arena.words[rec->at]), number;
+	int r = 0;
 
-	if (!c->opts.stacks ||
-	    !scry_map_remove(&c->called, scry_call_slot(c->arena.words[rec->at]), &number))
-		return 0;
-	ev.stack = scry_native_stacks_write(c->opts.stacks, number, c->opts.writer);
-	return ev.stack ? scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev)) : 0;
+	if (c->opts.stacks && scry_map_remove(&c->called, slot, &number))
+		ev.stack = scry_native_stacks_write(c->opts.stacks, number, c->opts.writer);
+	if (ev.stack)
+		r = scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+	ev.stack = 0;
+	if (c->opts.ruby && scry_map_remove(&c->ruby, slot, &number))
+		ev.stack = scry_ruby_stacks_write(c->opts.ruby, number, c->opts.writer);
+	if (ev.stack && r == 0)
+		r = scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+	return r;
 }
 
 static int begin_call(struct scry_calls *c, const struct record *rec)
@@ -457,6 +480,10 @@ static int write_record(struct scry_calls *c, const struct record *rec)
 
 	if (words[0] == SCRY_CALL_CALLED) {
 		scry_map_put(&c->called, words[3], words[2]);
+		return 0;
+	}
+	if (words[0] == SCRY_CALL_RUBY) {
+		scry_map_put(&c->ruby, words[3], words[2]);
 		return 0;
 	}
 	if (scry_call_args(words[0]) == SCRY_CALL_RETURN && words[0] & SCRY_CALL_MORE)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "name/native_stacks.h"
+#include "name/ruby_stacks.h"
 #include "rec/writer.h"
 #include "wire/call_ring.h"
 
@@ -30,6 +31,7 @@ struct scry_calls_opts {
 	uint32_t pid;
 	enum scry_calls_args args;
 	struct scry_native_stacks *stacks; /* borrowed; NULL: no stacks are recorded */
+	struct scry_ruby_stacks *ruby;	   /* the same */
 	/* of all programs that the pid runs, and the process it was forked from */
 	uint64_t first_call;
 	uint32_t first_function;

@@ -49,7 +49,7 @@ struct lines {
 	char clock[16];
 	struct scry_buf buf;
 	struct scry_native_frames frames;
-	struct scry_map called; /* key of a call -> id of its stack, until it is over */
+	struct scry_map called, ruby; /* key of a call -> id of its stack, until it is over */
 };
 
 static int no_memory(void)
@@ -148,13 +148,14 @@ static uint64_t key_of(const struct scry_event *event)
 }
 
 /* Who called: a stack, outermost first. */
-static struct scry_cell stack_cell(const struct lines *l, const struct scry_event *event,
+static struct scry_cell stack_cell(const struct lines *l, const struct scry_map *called,
+				   const struct scry_event *event,
 				   struct scry_doc_frame frames[SCRY_NATIVE_DEPTH])
 {
 	uint64_t id = 0;
 	uint32_t depth = 0;
 
-	if (scry_map_get(&l->called, key_of(event), &id))
+	if (scry_map_get(called, key_of(event), &id))
 		depth = scry_native_frames_frames(&l->frames, l->reader, (uint32_t)id, frames);
 	return (struct scry_cell){.is_unknown = !depth, .number = depth, .frames = frames};
 }
@@ -173,7 +174,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const struct scry_call_out out = {.values = &values}, result_out = {.values = &result};
 	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
 	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
-	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], ruby[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
 	bool need_comma = false, is_failed;
 
@@ -213,7 +214,8 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
-		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, event, frames)},
+		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->called, event, frames)},
+		{"ruby_stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->ruby, event, ruby)},
 	};
 
 	is_failed = values.failed || result.failed;
@@ -230,6 +232,8 @@ static void put_stack(struct lines *l, uint64_t key)
 	uint64_t id;
 
 	if (scry_map_get(&l->called, key, &id))
+		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
+	if (scry_map_get(&l->ruby, key, &id))
 		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
 }
 
@@ -373,6 +377,7 @@ static int on_return(struct lines *l, const struct scry_event *event)
 		tell_resumed(l, &image, f, o->need_comma);
 	}
 	scry_map_remove(&l->called, key, NULL);
+	scry_map_remove(&l->ruby, key, NULL);
 	free(o->event);
 	o->event = NULL;
 	o->next_free = l->free;
@@ -436,8 +441,10 @@ static void tell_exit(struct lines *l, const struct scry_event *event)
 
 static int on_called(struct lines *l, const struct scry_ev_called *called)
 {
-	if (scry_map_put(&l->called, scry_call_key(called->pid, called->call), called->stack) ==
-	    -ENOMEM)
+	struct scry_map *map =
+		scry_native_frames_are(&l->frames, called->stack) ? &l->called : &l->ruby;
+
+	if (scry_map_put(map, scry_call_key(called->pid, called->call), called->stack) == -ENOMEM)
 		return no_memory();
 	return 0;
 }
@@ -476,6 +483,7 @@ static void done(struct lines *l)
 	scry_map_done(&l->open);
 	scry_map_done(&l->depth);
 	scry_map_done(&l->called);
+	scry_map_done(&l->ruby);
 	scry_native_frames_done(&l->frames);
 	scry_call_functions_done(&l->functions);
 	scry_grep_done(&l->grep);
@@ -497,6 +505,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 	scry_map_init(&l.open, OPEN_MAX);
 	scry_map_init(&l.depth, OPEN_MAX);
 	scry_map_init(&l.called, OPEN_MAX);
+	scry_map_init(&l.ruby, OPEN_MAX);
 	scry_call_functions_init(&l.functions);
 	scry_honesty_init(&honesty, reader);
 	r = read_all(&l, &honesty);
