@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "view/gem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -120,6 +121,27 @@ const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_f
 			nameless = NULL;
 	}
 	return nameless ? nameless : frame_at(s, id);
+}
+
+static bool is_of_program(const struct scry_ev_stack *f, const struct scry_reader *reader)
+{
+	const char *file = scry_reader_string(reader, f->file_str, NULL);
+	size_t length;
+	const char *gem = file ? scry_gem_name(file, &length) : NULL;
+
+	return gem && *gem == '(' && strncmp(gem, "(ruby)", length) != 0;
+}
+
+const struct scry_ev_stack *scry_native_frames_line(const struct scry_native_frames *s,
+						    const struct scry_reader *reader, uint32_t id)
+{
+	const struct scry_ev_stack *first = frame_at(s, id), *f = first;
+
+	if (!f || f->flags & (SCRY_STACK_NATIVE | SCRY_STACK_UNKNOWN))
+		return NULL;
+	while (f && !is_of_program(f, reader))
+		f = frame_at(s, f->parent);
+	return f ? f : first;
 }
 
 uint32_t scry_native_frames_frames(const struct scry_native_frames *s,

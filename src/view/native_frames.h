@@ -48,6 +48,11 @@ const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_f
 						      const struct scry_reader *reader,
 						      uint32_t id);
 
+/* Of a Ruby stack: the innermost frame that is not in a gem or Ruby's own library; the innermost of
+ * all, where all are. NULL: it is none. */
+const struct scry_ev_stack *scry_native_frames_line(const struct scry_native_frames *s,
+						    const struct scry_reader *reader, uint32_t id);
+
 /* "main > parse > strdup", outermost first. */
 void scry_native_frames_put(const struct scry_native_frames *s, const struct scry_reader *reader,
 			    uint32_t id, struct scry_buf *buf);
