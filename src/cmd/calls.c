@@ -254,7 +254,7 @@ int scry_cmd_calls(int argc, char **argv)
 	if (check_engine(&cli, &opts, &named) < 0)
 		return SCRY_EXIT_USAGE;
 	/* the ways into seccomp are wanted: stacks may be read by system calls */
-	cli.reads_unsure = (files.count && cli.args != SCRY_CALLS_NONE) || cli.depth ||
-			   cli.ruby_stacks;
+	cli.reads_unsure =
+		(files.count && cli.args != SCRY_CALLS_NONE) || cli.depth || cli.ruby_stacks;
 	return run(&cli, &opts, &report, sums);
 }

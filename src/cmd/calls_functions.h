@@ -46,7 +46,7 @@ struct scry_calls_watch {
 	struct scry_native *native;
 	struct scry_native_stacks *stacks;
 	struct scry_calls_ruby ruby; /* -k */
-	uint32_t guards; /* requests at the end: not the user's */
+	uint32_t guards;	     /* requests at the end: not the user's */
 	bool is_forbidden, is_unsure;
 	/* of a fork child */
 	const struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */

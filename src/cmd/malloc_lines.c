@@ -31,8 +31,7 @@ void scry_malloc_lines_turn(struct scry_ruby_lines *l, struct scry_malloc *calls
 		scry_malloc_lines_read(l, calls);
 }
 
-void scry_malloc_lines_note(const struct scry_ruby_lines *l,
-			    const struct scry_malloc_stats *calls)
+void scry_malloc_lines_note(const struct scry_ruby_lines *l, const struct scry_malloc_stats *calls)
 {
 	uint64_t full = l->watch->inj.control ? l->watch->inj.control->lines_full : 0;
 

@@ -15,7 +15,6 @@ void scry_malloc_lines_read(struct scry_ruby_lines *l, struct scry_malloc *calls
 /* Before each take: when the VM is up, its layout must hold. */
 void scry_malloc_lines_turn(struct scry_ruby_lines *l, struct scry_malloc *calls);
 /* At the end, before scry_malloc_finish; notes what was left out. */
-void scry_malloc_lines_note(const struct scry_ruby_lines *l,
-			    const struct scry_malloc_stats *calls);
+void scry_malloc_lines_note(const struct scry_ruby_lines *l, const struct scry_malloc_stats *calls);
 
 #endif

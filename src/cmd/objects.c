@@ -261,8 +261,7 @@ static int enter(struct scry_watch *w)
 				   &o->sampling, sizeof(o->sampling));
 	if (r == 0) /* of an older watch that was killed: code is described by plain loads */
 		r = scry_edit_poke(w->inj.mem.fd,
-				   w->inj.data +
-					   offsetof(struct scry_agent_data, line_plan.on),
+				   w->inj.data + offsetof(struct scry_agent_data, line_plan.on),
 				   &no, sizeof(no));
 	if (r == 0)
 		r = scry_objects_tell_source(w, &o->hooks);

@@ -76,14 +76,16 @@ void scry_ruby_lines_plan(struct scry_ruby_lines *l, struct scry_watch *w)
 	else if (other_libc)
 		scry_ruby_lines_leave_out(l, "its libc is not glibc");
 	else if (scry_objects_has_jit(w, l->ruby))
-		scry_ruby_lines_leave_out(l, "it runs code made at run time (a JIT), which does not keep the line "
-			     "that it is at");
+		scry_ruby_lines_leave_out(
+			l, "it runs code made at run time (a JIT), which does not keep the line "
+			   "that it is at");
 	else if (find_ec(l) < 0)
 		scry_ruby_lines_leave_out(l, scry_error());
 	if (l->ruby)
 		l->down = scry_ruby_symbol(l->ruby, "ruby_sig_finalize");
 	if (l->ruby && !l->down)
-		scry_ruby_lines_leave_out(l, "its end cannot be seen: it does not export ruby_sig_finalize");
+		scry_ruby_lines_leave_out(
+			l, "its end cannot be seen: it does not export ruby_sig_finalize");
 	if (!l->ruby)
 		return;
 	l->place.ruby = l->ruby;
@@ -108,15 +110,14 @@ void scry_ruby_lines_check(struct scry_ruby_lines *l, const struct scry_hooks *h
 int scry_ruby_lines_tell(struct scry_ruby_lines *l)
 {
 	struct scry_inject *inj = &l->watch->inj;
-	const struct scry_agent_line_plan lines = {.on = l->ruby != NULL,
-						   .frames = l->frames,
-						   .depth = l->depth,
-						   .watch = __rdtsc()};
+	const struct scry_agent_line_plan lines = {
+		.on = l->ruby != NULL, .frames = l->frames, .depth = l->depth, .watch = __rdtsc()};
 	struct scry_agent_ruby plan;
 	int r;
 
 	if (l->ruby && !l->watch->held && !scry_objects_keep_ec(l->watch, &l->place))
-		scry_ruby_lines_leave_out(l, "its threads do not keep their execution context where they should");
+		scry_ruby_lines_leave_out(
+			l, "its threads do not keep their execution context where they should");
 	if (!l->ruby)
 		return 0;
 	scry_objects_fill_plan(l->ruby, &plan);
@@ -126,8 +127,8 @@ int scry_ruby_lines_tell(struct scry_ruby_lines *l)
 				   &plan, sizeof(plan));
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd,
-				   inj->data + offsetof(struct scry_agent_data, line_plan),
-				   &lines, sizeof(lines));
+				   inj->data + offsetof(struct scry_agent_data, line_plan), &lines,
+				   sizeof(lines));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 

@@ -36,7 +36,7 @@ struct scry_calls {
 	struct record *waiting; /* for the watermark */
 	size_t count, room;
 	struct arena arena, spare;
-	struct scry_map open;	/* slot -> index + 1 of its newest call */
+	struct scry_map open;	      /* slot -> index + 1 of its newest call */
 	struct scry_map called, ruby; /* slot -> stack of the entry that comes */
 	struct open_call *calls;
 	uint32_t call_count, call_room, free_call;
@@ -204,9 +204,9 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 	for (size_t i = 0; i < count && r == 0;) {
 		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
 
-		rec.count = count - i < 2		  ? 0
+		rec.count = count - i < 2		 ? 0
 			    : words[i] <= SCRY_CALL_RUBY ? special_words(words + i, count - i)
-							  : record_words(c, words + i, count - i);
+							 : record_words(c, words + i, count - i);
 		if (!rec.count) {
 			c->stats.bad++;
 			break;

@@ -80,8 +80,8 @@ static uint32_t name_of(struct scry_ruby_stacks *s, const char *bytes, size_t si
 
 int scry_ruby_stacks_line(struct scry_ruby_stacks *s, const uint64_t *words, size_t count)
 {
-	const char *text = (const char *)(words + SCRY_CALL_RUBY_LINE_HEAD) +
-			   sizeof(struct scry_ring_def);
+	const char *text =
+		(const char *)(words + SCRY_CALL_RUBY_LINE_HEAD) + sizeof(struct scry_ring_def);
 	struct scry_stack_frame frame = {0};
 	struct scry_ring_def def;
 	struct lines *l;

@@ -37,8 +37,9 @@ struct sums {
 	struct scry_map by_row;	 /* that << 32 | place -> row + 1 */
 	struct sum **rows;
 	struct scry_native_frames frames;
-	struct scry_map by_line, called; /* line -> place; key of a call -> place, until it is over */
-	struct scry_ev_stack *places;	 /* from 1: a frame of that line */
+	struct scry_map by_line,
+		called;		      /* line -> place; key of a call -> place, until it is over */
+	struct scry_ev_stack *places; /* from 1: a frame of that line */
 	uint32_t place_count, place_room;
 	size_t count, room;
 	uint64_t total_ns, calls;
@@ -73,8 +74,7 @@ static int on_called(struct sums *s, const struct scry_ev_called *called)
 {
 	const struct scry_ev_stack *line =
 		scry_native_frames_line(&s->frames, s->reader, called->stack);
-	uint64_t *at = line ? scry_map_ref(&s->by_line,
-					   (uint64_t)line->file_str << 32 | line->line)
+	uint64_t *at = line ? scry_map_ref(&s->by_line, (uint64_t)line->file_str << 32 | line->line)
 			    : NULL;
 
 	if (!line)
