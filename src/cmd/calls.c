@@ -143,8 +143,6 @@ static enum scry_calls_args args_of(int choice, const char *output)
 static int check_engine(const struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 			const struct named *named)
 {
-	if (cli->depth && opts->follow)
-		return scry_fail(-EINVAL, "-w tells the stacks of one process; fix: leave out -f");
 	if (!cli->by_breakpoints)
 		return 0;
 	if (cli->depth)

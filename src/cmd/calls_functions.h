@@ -50,6 +50,7 @@ struct scry_calls_watch {
 	bool is_forbidden, is_unsure;
 	/* of a fork child */
 	const struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
+	bool is_identified;
 };
 
 /* What the stubs tell the agent: functions of rows that have a way get numbers, new ones behind

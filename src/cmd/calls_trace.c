@@ -408,6 +408,7 @@ static void identified(struct scry_watch *w)
 	struct scry_calls_watch *t = w->state;
 
 	scry_tracks_identify(t->tracks, w->proc.pid);
+	t->is_identified = true;
 }
 
 /* What `turn` has met is whole and in order: it may be written up to now. */
@@ -452,6 +453,8 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
 	}
 	opts.ruby = t->ruby.stacks;
+	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
+	opts.stacks = t->stacks;
 	opts.is_child = true;
 	opts.meet = meet;
 	opts.meet_arg = w;
@@ -460,6 +463,21 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 		r = scry_calls_function(t->calls);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
+}
+
+/* Names of its stacks: a fork child's code lies where its parent's does, until it loads its own. */
+static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	if (!t->stacks || !scry_native_stacks_is_new(t->stacks))
+		return;
+	if (t->root && !t->native && t->is_identified) {
+		t->native = scry_native_new(w->proc.pid);
+		if (t->native && scry_native_sees(t->native))
+			scry_native_stacks_by(t->stacks, t->native);
+	}
+	scry_native_see(!t->root || (t->native && scry_native_sees(t->native)) ? t->native
+									       : t->root->native);
+	scry_native_stacks_look(t->stacks);
 }
 
 static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
@@ -498,10 +516,7 @@ static int drain(struct scry_watch *w)
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
-	if (t->stacks && scry_native_stacks_is_new(t->stacks)) {
-		scry_native_see(t->native);
-		scry_native_stacks_look(t->stacks);
-	}
+	look_at_stacks(w, t);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;

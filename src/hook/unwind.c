@@ -118,21 +118,30 @@ static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct 
 }
 
 static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
-			 const struct scry_map_entry *m, struct scry_unwind_index *index)
+			 const struct scry_map_entry *m, uint32_t since,
+			 struct scry_unwind_index *index)
 {
+	const struct scry_unwind_index *before = &u->map->index[u->map->generation & 1];
 	const struct scry_unwind_file *file = find_file(u, m);
+	struct scry_unwind_object *o = &index->objects[index->count];
 
 	if (!file)
 		file = add_file(u, maps, m);
 	scry_error_clear();
-	if (file && file->at && index->count < SCRY_UNWIND_OBJECTS)
-		index->objects[index->count++] =
-			(struct scry_unwind_object){.start = m->start,
-						    .end = m->end,
-						    .base = m->start - file->address + file->base,
-						    .at = file->at,
-						    .rows = file->rows,
-						    .rules = file->rules};
+	if (!file || !file->at || index->count == SCRY_UNWIND_OBJECTS)
+		return;
+	*o = (struct scry_unwind_object){.start = m->start,
+					 .end = m->end,
+					 .base = m->start - file->address + file->base,
+					 .at = file->at,
+					 .rows = file->rows,
+					 .rules = file->rules,
+					 .since = since};
+	for (uint64_t i = 0; i < before->count && u->map->generation; i++)
+		if (before->objects[i].start == o->start && before->objects[i].end == o->end &&
+		    before->objects[i].base == o->base && before->objects[i].at == o->at)
+			o->since = before->objects[i].since;
+	index->count++;
 }
 
 static uint64_t hash_maps(const struct scry_maps *maps)
@@ -154,7 +163,8 @@ static void look(struct scry_unwinding *u, const struct scry_maps *maps)
 {
 	struct scry_unwind_map *map = u->map;
 	uint64_t generation = map->generation, hash = hash_maps(maps);
-	struct scry_unwind_index *index = &map->index[(generation + 1) & 1];
+	uint64_t next = generation ? generation + 1 : __rdtsc() | 1;
+	struct scry_unwind_index *index = &map->index[next & 1];
 
 	if (generation && hash == u->maps_hash)
 		return;
@@ -162,9 +172,8 @@ static void look(struct scry_unwinding *u, const struct scry_maps *maps)
 	index->count = 0;
 	for (size_t i = 0; i < maps->count; i++)
 		if (maps->entries[i].x && maps->entries[i].inode)
-			list_mapping(u, maps, &maps->entries[i], index);
-	__atomic_store_n(&map->generation, generation ? generation + 1 : __rdtsc() | 1,
-			 __ATOMIC_RELEASE);
+			list_mapping(u, maps, &maps->entries[i], (uint32_t)next, index);
+	__atomic_store_n(&map->generation, next, __ATOMIC_RELEASE);
 }
 
 static uint64_t stack_end(const struct scry_maps *maps)

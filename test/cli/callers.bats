@@ -94,6 +94,13 @@ waits() {
 	grep -qE "^ > target_stacked\(main\+0x[0-9a-f]+\) \[[0-9a-f]+\]$" "$T/raise"
 }
 
+@test "calls -w -f: those of a fork child" {
+	"$SCRY" calls -w 64 -f -x malloc@libc.so.6 -x qsort -x raise --args=full --force -o "$T/x.scry" -- \
+		"$TARGETS/target_stacked" 3 fork >"$T/stacked.out" 3>&-
+	grep -q "^ok" "$T/stacked.out"
+	same 64
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc record --stack=65 -- true
 	grep -q "at most 64" "$T/scry.err"
