@@ -40,7 +40,8 @@ struct scry_calls_watch {
 	const struct scry_shadow_stats *stats; /* one, the sum */
 	uint64_t look_ns;
 	uint64_t size_ns;
-	bool is_suspicious, is_left, is_ahead;
+	bool is_suspicious, is_leaving, is_left, is_ahead;
+	bool is_behind; /* there is more to be written */
 	/* -w */
 	struct scry_unwinding unwinding;
 	struct scry_native *native;

@@ -26,6 +26,8 @@
 #define SIZE_NS 20000000ull
 #define LAST_TURNS 50
 #define FILL_MAX 1000
+#define FILL_BUSY 100	    /* above it the keeper does not sleep */
+#define PIECE 8192	    /* records, some 1 ms */
 #define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
 
 /* Numbers in the recording begin anew with each program that a pid runs, and do not meet. */
@@ -497,6 +499,27 @@ static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
 	return r;
 }
 
+/* What was taken is written in pieces, between which more is taken, lest the program waits for the
+ * writing: as long as memory lasts. */
+static int write_calls(const struct scry_watch *w, struct scry_calls_watch *t, uint64_t watermark)
+{
+	bool is_last = t->is_left || w->target_gone, is_ready;
+	size_t most = is_last || scry_calls_kept(t->calls, &is_ready) > w->opts->memory / 2
+			      ? SIZE_MAX
+			      : PIECE;
+	int r;
+
+	t->is_behind = false;
+	if (!scry_calls_ruby_turn(&t->ruby, is_last))
+		return 0;
+	if (t->is_leaving && !is_last)
+		most = 0;
+	r = scry_calls_merge_some(t->calls, watermark, most);
+	scry_calls_kept(t->calls, &is_ready);
+	t->is_behind = is_ready && !t->is_leaving;
+	return r;
+}
+
 static int drain(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = w->state;
@@ -520,10 +543,10 @@ static int drain(struct scry_watch *w)
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
-	if (scry_calls_ruby_turn(&t->ruby, t->is_left || w->target_gone)) {
-		e = scry_calls_merge(t->calls, taken.watermark);
-		r = r ? r : e;
-	}
+	e = write_calls(w, t, taken.watermark);
+	r = r ? r : e;
+	if (r >= 0 && t->is_behind && taken.fill <= FILL_BUSY)
+		return FILL_BUSY + 1;
 	return r < 0 ? r : taken.fill;
 }
 
@@ -549,6 +572,7 @@ static void leave(struct scry_watch *w)
 	if (!t->tracks)
 		return;
 	scry_shadow_pause(&w->inj);
+	t->is_leaving = true;
 	for (int i = 0; i < LAST_TURNS; i++) {
 		if (drain(w) < 100)
 			break;

@@ -33,8 +33,9 @@ struct scry_calls {
 	struct scry_calls_opts opts;
 	bool is_met[1u << SCRY_CALL_HOOK_BITS];
 	uint32_t function_count;
-	struct record *waiting; /* for the watermark */
-	size_t count, room;
+	struct record
+		*waiting; /* [first, ready) in order, to be written; the rest for the watermark */
+	size_t first, ready, count, room;
 	struct arena arena, spare;
 	struct scry_map open;	      /* slot -> index + 1 of its newest call */
 	struct scry_map called, ruby; /* slot -> stack of the entry that comes */
@@ -327,12 +328,14 @@ static void put_parts(struct scry_calls *c, const uint64_t *words, size_t count)
 	c->stats.bad += count;
 }
 
-/* What lies in `text`: a payload, to be put in anew, and parts. */
+/* What lies in `text`: room for the payload, and parts. Without parts it may be empty. */
 static int write_text(struct scry_calls *c, const struct scry_event *head, const void *payload,
 		      size_t size)
 {
 	if (c->text.failed)
 		return no_memory(1);
+	if (c->text.len <= size)
+		return scry_writer_payload(c->opts.writer, head, payload, size);
 	memcpy(c->text.data, payload, size);
 	return scry_writer_payload(c->opts.writer, head, c->text.data, c->text.len);
 }
@@ -358,11 +361,13 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		int e;
 
 		scry_buf_clear(&c->text);
-		scry_buf_append(&c->text, &ev, sizeof(ev));
 		if (end->how == SCRY_RETURN_DONE) {
 			ev.result = end->result;
 			ev.duration_ns = end->tsc > o->tsc ? ns_of(c, end->tsc - o->tsc) : 0;
-			put_parts(c, o->parts, o->part_words);
+			if (o->part_words) {
+				scry_buf_append(&c->text, &ev, sizeof(ev));
+				put_parts(c, o->parts, o->part_words);
+			}
 		}
 		free(o->parts);
 		o->parts = NULL;
@@ -371,7 +376,7 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		c->free_call = (uint32_t)top;
 		top = below;
 		c->stats.open--;
-		ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+		ev.more_bytes = c->text.len ? (uint32_t)(c->text.len - sizeof(ev)) : 0;
 		e = write_text(c, &head, &ev, sizeof(ev));
 		r = r ? r : e;
 	}
@@ -392,10 +397,11 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 		ev.flags |= SCRY_CALL_HAS_NO_ARGS;
 	memcpy(&ev.arg1, words + 2, ev.args * sizeof(*words));
 	scry_buf_clear(&c->text);
-	scry_buf_append(&c->text, &ev, sizeof(ev));
-	if (words[0] & SCRY_CALL_MORE)
+	if (words[0] & SCRY_CALL_MORE) {
+		scry_buf_append(&c->text, &ev, sizeof(ev));
 		put_parts(c, words + 3 + ev.args, words[2 + ev.args]);
-	ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+		ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+	}
 	return write_text(c, &head, &ev, sizeof(ev));
 }
 
@@ -493,41 +499,69 @@ static int write_record(struct scry_calls *c, const struct record *rec)
 	return begin_call(c, rec);
 }
 
-/* Those from `from` on stay, and their words. */
-static int pack(struct scry_calls *c, size_t from)
+/* Forgets what is written, where that is all, or half of what is kept. */
+static int pack(struct scry_calls *c)
 {
 	struct arena full = c->arena;
 	int r = 0;
 
+	if (c->first == c->count) {
+		c->first = c->ready = c->count = c->arena.count = 0;
+		return 0;
+	}
+	if (c->first < c->count - c->first)
+		return 0;
 	c->spare.count = 0;
-	for (size_t i = from; i < c->count && r == 0; i++) {
+	for (size_t i = c->first; i < c->count && r == 0; i++) {
 		struct record *rec = &c->waiting[i];
 		size_t at = c->spare.count;
 
 		r = copy_words(&c->spare, full.words + rec->at, rec->count);
 		rec->at = at;
 	}
-	c->count -= from;
-	memmove(c->waiting, c->waiting + from, c->count * sizeof(*c->waiting));
+	c->count -= c->first;
+	c->ready -= c->first;
+	memmove(c->waiting, c->waiting + c->first, c->count * sizeof(*c->waiting));
+	c->first = 0;
 	c->arena = c->spare;
 	c->spare = full;
 	return r;
 }
 
-int scry_calls_merge(struct scry_calls *c, uint64_t watermark)
+/* One thread's records are in order already. */
+static void sort(struct record *records, size_t count)
 {
-	size_t n = 0;
+	for (size_t i = 1; i < count; i++)
+		if (compare(&records[i - 1], &records[i]) > 0) {
+			qsort(records, count, sizeof(*records), compare);
+			return;
+		}
+}
+
+int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most)
+{
 	int r = 0, e;
 
-	if (!c->count)
-		return 0;
-	qsort(c->waiting, c->count, sizeof(*c->waiting), compare);
-	for (; n < c->count && c->waiting[n].tsc <= watermark; n++) {
-		e = write_record(c, &c->waiting[n]);
+	sort(c->waiting + c->ready, c->count - c->ready);
+	while (c->ready < c->count && c->waiting[c->ready].tsc <= watermark)
+		c->ready++;
+	for (; c->first < c->ready && most; most--) {
+		e = write_record(c, &c->waiting[c->first++]);
 		r = r ? r : e;
 	}
-	e = pack(c, n);
+	e = pack(c);
 	return r ? r : e;
+}
+
+int scry_calls_merge(struct scry_calls *c, uint64_t watermark)
+{
+	return scry_calls_merge_some(c, watermark, SIZE_MAX);
+}
+
+size_t scry_calls_kept(const struct scry_calls *c, bool *ret_is_ready)
+{
+	*ret_is_ready = c->first < c->ready;
+	return c->count * sizeof(*c->waiting) + c->arena.count * sizeof(*c->arena.words);
 }
 
 void scry_calls_stats(const struct scry_calls *c, struct scry_calls_stats *ret)

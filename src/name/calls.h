@@ -2,8 +2,9 @@
  * From the words of many threads (wire/call_ring.h) to CALL and RETURN events, in one order.
  *
  * Words are kept until the watermark has passed their stamps, put in order, and entries are joined
- * with their returns by the slot on the stack. Words are hostile: any content gives some events,
- * never a crash.
+ * with their returns by the slot on the stack. What is in order may be written later: a program
+ * that calls in bursts need not wait for the writing. Words are hostile: any content gives some
+ * events, never a crash.
  *
  * Life: new, (clock, words*, merge)*, clock, merge(UINT64_MAX), free. One thread. Errors are the
  * writer's, or -ENOMEM, with a sentence.
@@ -64,8 +65,11 @@ struct scry_calls_event {
 };
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);
 
-/* Writes all that is stamped up to there. */
+/* Puts in order what is stamped up to there, and writes it: all, or with `most` so many records. */
 int scry_calls_merge(struct scry_calls *c, uint64_t watermark);
+int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most);
+/* Bytes of what is kept: what waits for the watermark, and what is in order and not written. */
+size_t scry_calls_kept(const struct scry_calls *c, bool *ret_is_ready);
 
 struct scry_calls_stats {
 	uint64_t calls;
