@@ -21,8 +21,9 @@
 #define INDENT_MAX 400u
 
 struct open_call {
-	struct scry_event *event; /* a copy */
-	uint32_t next_free;
+	struct scry_event *event; /* a copy, in `room` bytes, which stay for the next one */
+	uint32_t next_free, room;
+	bool is_open;
 	bool need_comma; /* behind what was printed when it began */
 };
 
@@ -244,6 +245,20 @@ static void meet(struct lines *l, uint32_t tid)
 	l->tid = tid;
 }
 
+static int copy(struct open_call *o, const struct scry_event *event)
+{
+	if (o->room < event->size) {
+		free(o->event);
+		o->room = event->size;
+		o->event = malloc(o->room);
+	}
+	if (!o->event)
+		return -ENOMEM;
+	memcpy(o->event, event, event->size);
+	o->is_open = true;
+	return 0;
+}
+
 static int keep(struct lines *l, uint64_t key, const struct scry_event *event, bool need_comma)
 {
 	uint32_t i = l->free;
@@ -262,12 +277,11 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event, b
 		l->calls = more;
 		l->room = room;
 	}
-	i = i ? i : ++l->count;
-	l->calls[i - 1] =
-		(struct open_call){.event = malloc(event->size), .need_comma = need_comma};
-	if (!l->calls[i - 1].event || scry_map_put(&l->open, key, i) < 0)
+	if (!i)
+		l->calls[(i = ++l->count) - 1] = (struct open_call){0};
+	if (copy(&l->calls[i - 1], event) < 0 || scry_map_put(&l->open, key, i) < 0)
 		return no_memory();
-	memcpy(l->calls[i - 1].event, event, event->size);
+	l->calls[i - 1].need_comma = need_comma;
 	depth = scry_map_ref(&l->depth, event->tid);
 	if (depth)
 		++*depth;
@@ -378,8 +392,7 @@ static int on_return(struct lines *l, const struct scry_event *event)
 	}
 	scry_map_remove(&l->called, key, NULL);
 	scry_map_remove(&l->ruby, key, NULL);
-	free(o->event);
-	o->event = NULL;
+	o->is_open = false;
 	o->next_free = l->free;
 	l->free = (uint32_t)i;
 	return r;
@@ -387,12 +400,11 @@ static int on_return(struct lines *l, const struct scry_event *event)
 
 static int by_time(const void *left, const void *right)
 {
-	const struct scry_event *a = ((const struct open_call *)left)->event;
-	const struct scry_event *b = ((const struct open_call *)right)->event;
+	const struct open_call *a = left, *b = right;
 
-	if (!a || !b)
-		return !a - !b;
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+	if (!a->is_open || !b->is_open)
+		return b->is_open - a->is_open;
+	return a->event->time_ns < b->event->time_ns ? -1 : a->event->time_ns > b->event->time_ns;
 }
 
 /* What has not returned by the end. */
@@ -407,7 +419,7 @@ static int tell_unfinished(struct lines *l)
 	}
 	if (l->count)
 		qsort(l->calls, l->count, sizeof(*l->calls), by_time);
-	for (uint32_t i = 0; i < l->count && l->calls[i].event && r == 0; i++) {
+	for (uint32_t i = 0; i < l->count && l->calls[i].is_open && r == 0; i++) {
 		const struct scry_call_image image = {.call = l->calls[i].event};
 		const struct scry_ev_call *call = (const void *)(image.call + 1);
 
