@@ -145,9 +145,6 @@ static int check_engine(const struct scry_calls_cli *cli, const struct scry_watc
 {
 	if (!cli->by_breakpoints)
 		return 0;
-	if (cli->depth)
-		return scry_fail(-EINVAL,
-				 "-w: stacks are not read at breakpoints; fix: --engine=hooks");
 	if (cli->ruby_stacks)
 		return scry_fail(-EINVAL,
 				 "-k: stacks are not read at breakpoints; fix: --engine=hooks");

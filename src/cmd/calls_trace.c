@@ -154,6 +154,8 @@ static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 	const struct scry_calls_break_opts opts = {.watch = w,
 						   .hooks = &t->hooks,
 						   .calls = t->calls,
+						   .stacks = t->stacks,
+						   .depth = (uint32_t)cli->depth,
 						   .string_size = (uint32_t)cli->string_size,
 						   .requests = cli->requests,
 						   .request_count = (size_t)cli->request_count,
@@ -413,6 +415,21 @@ static void identified(struct scry_watch *w)
 	t->is_identified = true;
 }
 
+/* Names of its stacks: a fork child's code lies where its parent's does, until it loads its own. */
+static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	if (!t->stacks || !scry_native_stacks_is_new(t->stacks))
+		return;
+	if (t->root && !t->native && t->is_identified) {
+		t->native = scry_native_new(w->proc.pid);
+		if (t->native && scry_native_sees(t->native))
+			scry_native_stacks_by(t->stacks, t->native);
+	}
+	scry_native_see(!t->root || (t->native && scry_native_sees(t->native)) ? t->native
+									       : t->root->native);
+	scry_native_stacks_look(t->stacks);
+}
+
 /* What `turn` has met is whole and in order: it may be written up to now. */
 static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
@@ -420,6 +437,7 @@ static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 	int r, e;
 
 	scry_calls_clock(t->calls, now, scry_now_ns());
+	look_at_stacks(w, t);
 	r = tell_functions(w, t);
 	e = scry_calls_merge(t->calls, now);
 	r = r ? r : e;
@@ -465,21 +483,6 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 		r = scry_calls_function(t->calls);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	return r;
-}
-
-/* Names of its stacks: a fork child's code lies where its parent's does, until it loads its own. */
-static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *t)
-{
-	if (!t->stacks || !scry_native_stacks_is_new(t->stacks))
-		return;
-	if (t->root && !t->native && t->is_identified) {
-		t->native = scry_native_new(w->proc.pid);
-		if (t->native && scry_native_sees(t->native))
-			scry_native_stacks_by(t->stacks, t->native);
-	}
-	scry_native_see(!t->root || (t->native && scry_native_sees(t->native)) ? t->native
-									       : t->root->native);
-	scry_native_stacks_look(t->stacks);
 }
 
 static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
