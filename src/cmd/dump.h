@@ -3,6 +3,7 @@
 #define SCRY_CMD_DUMP_H
 
 #include "name/thread_state.h"
+#include "sys/core.h"
 #include "sys/proc.h"
 #include "vm/ruby_symbol.h"
 
@@ -19,7 +20,7 @@ struct scry_dump_thread {
 	enum scry_thread_state state;
 	char wait[512]; /* "read(7), pipe"; "" */
 	enum scry_walk_verdict verdict;
-	bool is_cut;
+	bool is_cut, has_signal;	/* has_signal: it is the one that the core's signal hit */
 	size_t unnamed;			/* frames that could not be named */
 	struct scry_dump_frame *frames; /* the newest first */
 	size_t count;
@@ -27,15 +28,28 @@ struct scry_dump_thread {
 };
 
 struct scry_dump {
-	struct scry_proc proc;
+	struct scry_proc proc;	/* of a core: pid and comm */
+	struct scry_core *core; /* NULL: it lives */
+	const char *core_path;
+	bool is_odd; /* the core's state is not all as a Ruby's should be */
 	struct scry_ruby *ruby;
 	struct scry_symbols symbols;
 	struct scry_dump_thread *threads;
 	size_t count;
 	size_t others; /* tasks that run no Ruby */
 	uint64_t pause_ns;
-	int64_t wall_s;
+	int64_t wall_s; /* since 1970: now, or when the core was written */
 };
+
+/* What it waits for, into t->wait; t->state is known. */
+void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
+		    struct scry_dump_thread *t);
+
+/* Opens a core and its Ruby; `exe` as scry_core_open's program. 0 or -errno with a sentence;
+ * d->core is to be closed in any case. */
+int scry_dump_core_open(struct scry_dump *d, const char *path, const char *exe);
+/* States of the threads, from the registers that the core has. */
+void scry_dump_core_states(struct scry_dump *d);
 
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);

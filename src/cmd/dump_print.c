@@ -2,6 +2,7 @@
 #include "cmd/dump.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -32,6 +33,8 @@ static void put_state(const struct scry_dump_thread *t, struct scry_buf *buf)
 		scry_buf_printf(buf, ": ");
 		scry_text_escape(buf, t->wait, strlen(t->wait));
 	}
+	if (t->has_signal)
+		scry_buf_printf(buf, "; the signal hit this thread");
 }
 
 static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
@@ -84,13 +87,46 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 				t->count - (size_t)depth);
 	if (t->is_cut)
 		scry_buf_printf(buf, "    ... deeper than %u frames\n", SCRY_WALK_FRAMES_MAX);
-	if (t->verdict == SCRY_WALK_REPAIRED)
+	if (d->core && t->verdict == SCRY_WALK_REJECTED)
+		scry_buf_printf(buf, "    note: its stack is not whole in the core\n");
+	else if (t->verdict == SCRY_WALK_REPAIRED)
 		scry_buf_printf(buf, "    note: it ran while it was read: what was above this is "
 				     "not known; --pause is exact\n");
-	if (t->verdict == SCRY_WALK_REJECTED)
+	else if (t->verdict == SCRY_WALK_REJECTED)
 		scry_buf_printf(buf, "    note: its stack could not be read; --pause is exact\n");
 	if (t->unnamed)
 		scry_buf_printf(buf, "    note: %zu frames could not be named\n", t->unnamed);
+}
+
+/* What is not as in a process that lives. */
+static void put_core(const struct scry_dump *d, struct scry_buf *buf)
+{
+	const char *name = sigabbrev_np(d->core->signal);
+	size_t unchecked = 0;
+
+	scry_buf_printf(buf, "its core: ");
+	scry_text_escape(buf, d->core_path, strlen(d->core_path));
+	if (d->core->signal && name)
+		scry_buf_printf(buf, ", ended by SIG%s", name);
+	else if (d->core->signal)
+		scry_buf_printf(buf, ", ended by signal %d", d->core->signal);
+	scry_buf_printf(buf, "\n");
+	if (d->core->cut) {
+		scry_buf_printf(buf, "note: the core was cut off, it lacks ");
+		scry_text_size(buf, d->core->cut);
+		scry_buf_printf(buf, "; look at ulimit -c and the disk's room\n");
+	}
+	for (size_t i = 0; i < d->core->file_count; i++)
+		unchecked +=
+			d->core->files[i].path && d->core->files[i].check == SCRY_CORE_UNCHECKED;
+	if (unchecked)
+		scry_buf_printf(
+			buf, "note: the core cannot tell whether %zu files are those that it ran\n",
+			unchecked);
+	if (d->is_odd)
+		scry_buf_printf(
+			buf, "note: not all of the VM's state is there or whole: a thread may have "
+			     "been in the midst of a call\n");
 }
 
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
@@ -115,6 +151,8 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		scry_text_duration(&buf, d->pause_ns);
 	}
 	scry_buf_printf(&buf, "\n");
+	if (d->core)
+		put_core(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -142,6 +180,26 @@ static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
 	scry_json_object_end(j);
 }
 
+/* null, or what put_core says. */
+static void json_core(struct scry_json *j, const struct scry_dump *d)
+{
+	scry_json_key(j, "core");
+	if (!d->core) {
+		scry_json_text(j, NULL);
+		return;
+	}
+	scry_json_object_begin(j);
+	scry_json_key(j, "file");
+	scry_json_text(j, d->core_path);
+	scry_json_key(j, "signal");
+	scry_json_u64(j, (uint64_t)d->core->signal);
+	scry_json_key(j, "cut_bytes");
+	scry_json_u64(j, d->core->cut);
+	scry_json_key(j, "is_odd");
+	scry_json_bool(j, d->is_odd);
+	scry_json_object_end(j);
+}
+
 static void json_thread(struct scry_json *j, const struct scry_dump_thread *t)
 {
 	scry_json_break(j);
@@ -154,6 +212,8 @@ static void json_thread(struct scry_json *j, const struct scry_dump_thread *t)
 	scry_json_text(j, scry_thread_state_words(t->state));
 	scry_json_key(j, "wait");
 	scry_json_text(j, t->wait[0] ? t->wait : NULL);
+	scry_json_key(j, "has_signal");
+	scry_json_bool(j, t->has_signal);
 	scry_json_key(j, "verdict");
 	scry_json_text(j, verdict_word(t->verdict));
 	scry_json_key(j, "unnamed");
@@ -184,6 +244,7 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	scry_json_i64(&j, d->wall_s);
 	scry_json_key(&j, "pause_ns");
 	scry_json_u64(&j, d->pause_ns);
+	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
 	scry_json_key(&j, "threads");
