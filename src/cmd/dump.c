@@ -26,68 +26,19 @@
 struct dump_opts {
 	struct scry_opt_list pids;
 	const char *core, *exe;
-	bool json, pause, help;
+	bool json, pause, native, help;
 	uint64_t depth, max_pause_ns;
 };
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
-/* The frames of a thread: a C method has the place of the Ruby frame below it. */
-static int take_frames(struct scry_dump *d, const struct scry_walk *w, struct scry_dump_thread *t)
-{
-	struct scry_named_frame *named = calloc(w->count + 1, sizeof(*named));
-	const char *path = "";
-	uint32_t line = 0;
-
-	t->frames = calloc(w->count + 1, sizeof(*t->frames));
-	if (!named || !t->frames) {
-		free(named);
-		return -ENOMEM;
-	}
-	scry_symbols_turn(&d->symbols);
-	t->unnamed = scry_symbols_name(&d->symbols, d->ruby, w, named);
-	for (size_t i = 0; i < w->count; i++)
-		t->count += named[i].symbol && !named[i].is_hidden;
-	for (size_t i = w->count, at = t->count; i > 0; i--) {
-		const struct scry_symbol *s = scry_symbols_get(&d->symbols, named[i - 1].symbol);
-
-		if (!s || named[i - 1].is_hidden)
-			continue;
-		if (!s->is_c) {
-			path = scry_symbols_text(&d->symbols, s->path);
-			line = named[i - 1].line;
-		}
-		t->frames[--at] = (struct scry_dump_frame){
-			.path = path,
-			.name = scry_symbols_text(&d->symbols, s->name),
-			.label = scry_symbols_text(&d->symbols, s->label),
-			.line = line,
-			.is_c = s->is_c,
-		};
-	}
-	if (t->count)
-		t->state = scry_thread_state_named(t->state, t->frames[0].name);
-	free(named);
-	return 0;
-}
-
-static int take_stacks(struct scry_dump *d)
+static int take_stacks(struct scry_dump *d, const struct scry_world *world)
 {
 	struct scry_walk walk;
 	int err = scry_walk_init(&walk);
 
-	for (size_t i = 0; i < d->count && !err; i++) {
-		struct scry_dump_thread *t = &d->threads[i];
-
-		for (int try = 0; try < 8; try++) { /* rejected only when it never stands still */
-			t->verdict = scry_walk_collect(&walk, d->ruby, &t->ruby, NULL);
-			if (t->verdict == SCRY_WALK_VALID || t->verdict == SCRY_WALK_EMPTY)
-				break;
-		}
-		t->is_cut = walk.is_cut;
-		if (t->verdict <= SCRY_WALK_REPAIRED)
-			err = take_frames(d, &walk, t);
-	}
+	for (size_t i = 0; i < d->count && !err; i++)
+		err = scry_dump_stack(d, world, &walk, &d->threads[i]);
 	scry_walk_done(&walk);
 	return err;
 }
@@ -157,6 +108,7 @@ static void take_states(struct scry_dump *d)
 static bool is_alike(const struct scry_dump_thread *a, const struct scry_dump_thread *b)
 {
 	if (a->state != b->state || a->count != b->count || a->count == 0 ||
+	    a->is_other != b->is_other || a->end != b->end || a->is_running != b->is_running ||
 	    strcmp(a->wait, b->wait) != 0 || a->verdict != b->verdict || a->unnamed || b->unnamed)
 		return false;
 	return memcmp(a->frames, b->frames, a->count * sizeof(*a->frames)) == 0;
@@ -174,6 +126,25 @@ static void group(struct scry_dump *d)
 	}
 }
 
+static ssize_t list_tasks(const struct scry_dump *d, pid_t **ret)
+{
+	if (!d->core)
+		return scry_proc_tasks(d->proc.pid, ret);
+	*ret = calloc(d->core->thread_count + 1, sizeof(**ret));
+	for (size_t i = 0; *ret && i < d->core->thread_count; i++)
+		(*ret)[i] = d->core->threads[i].tid;
+	return *ret ? (ssize_t)d->core->thread_count : -ENOMEM;
+}
+
+static bool is_ruby(const struct scry_dump *d, size_t count, pid_t tid)
+{
+	for (size_t i = 0; i < count; i++)
+		if (d->threads[i].ruby.tid == tid)
+			return true;
+	return false;
+}
+
+/* Ruby's threads, then the others, which have native frames only. */
 static int list_threads(struct scry_dump *d)
 {
 	struct scry_ruby_thread *threads = NULL;
@@ -182,13 +153,19 @@ static int list_threads(struct scry_dump *d)
 
 	if (n < 0)
 		return (int)n;
-	d->threads = calloc((size_t)n + 1, sizeof(*d->threads));
+	tasks = list_tasks(d, &tids);
+	tasks = tasks > 0 ? tasks : 0;
+	d->threads = calloc((size_t)(n + tasks) + 1, sizeof(*d->threads));
 	d->count = d->threads ? (size_t)n : 0;
-	tasks = d->core ? (ssize_t)d->core->thread_count : scry_proc_tasks(d->proc.pid, &tids);
-	d->others = tasks > 0 ? (size_t)tasks : 0;
-	for (size_t i = 0; i < d->count; i++) {
+	for (size_t i = 0; i < d->count; i++)
 		d->threads[i].ruby = threads[i];
-		d->others -= threads[i].tid && d->others;
+	for (ssize_t i = 0; i < tasks && d->threads; i++) {
+		if (is_ruby(d, (size_t)n, tids[i]))
+			continue;
+		d->others++;
+		if (d->native)
+			d->threads[d->count++] = (struct scry_dump_thread){
+				.ruby.tid = tids[i], .is_other = true, .verdict = SCRY_WALK_EMPTY};
 	}
 	free(threads);
 	free(tids);
@@ -210,7 +187,7 @@ static int take(struct scry_dump *d, const struct dump_opts *opts)
 	if (opts->pause)
 		err = scry_world_stop(&world, d->proc.pid, opts->max_pause_ns);
 	if (!err)
-		err = take_stacks(d);
+		err = take_stacks(d, opts->pause ? &world : NULL);
 	if (opts->pause) {
 		scry_world_release(&world);
 		d->pause_ns = world.pause_ns;
@@ -223,6 +200,8 @@ static int print(struct scry_dump *d, const struct dump_opts *opts)
 {
 	int err = scry_symbols_init(&d->symbols);
 
+	if (!err && opts->native)
+		err = scry_dump_native_open(d);
 	if (!err)
 		err = take(d, opts);
 	if (!err && opts->json)
@@ -232,6 +211,7 @@ static int print(struct scry_dump *d, const struct dump_opts *opts)
 	for (size_t i = 0; i < d->count; i++)
 		free(d->threads[i].frames);
 	free(d->threads);
+	scry_dump_native_close(d);
 	scry_symbols_done(&d->symbols);
 	scry_ruby_free(d->ruby);
 	if (err == -ENOMEM)
@@ -291,6 +271,8 @@ int scry_cmd_dump(int argc, char **argv)
 		 "the core's program, where it is not where it was", NULL},
 		{0, "pause", SCRY_OPT_FLAG, &o.pause, NULL,
 		 "stop all its threads meanwhile, some ms: stacks of one moment", NULL},
+		{0, "native", SCRY_OPT_FLAG, &o.native, NULL,
+		 "native frames too, woven with Ruby's; threads that run no Ruby too", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o.max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{0, "depth", SCRY_OPT_U64, &o.depth, "N",

@@ -47,6 +47,10 @@ same() {
 	json_is "$T/core.json" 'r["core"]["signal"] == 0 && r["core"]["cut_bytes"] == 0 && !r["core"]["is_odd"]'
 	"$SCRY" dump --json -p "$PID" >"$T/live.json"
 	same "$T/core.$PID"
+	# native frames, from the core's registers
+	"$SCRY" dump --json --native -p "$PID" >"$T/native.json"
+	"$SCRY" dump --json --native --core "$T/core.$PID" >"$T/core.json"
+	"$RUBY" "$HERE/dump/same.rb" "$T/native.json" "$T/core.json"
 	# a layout that is not known yet is learned from the program's file
 	SCRY_NO_CACHE=1 same "$T/core.$PID"
 }
