@@ -4,12 +4,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
 teardown() {
 	end_started
 	[ ! -d "$T/small" ] || umount "$T/small" 2>/dev/null || true

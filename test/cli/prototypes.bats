@@ -6,16 +6,6 @@ load lib
 CONF="$BATS_TEST_DIRNAME/prototypes.conf"
 ALL='p_*@libprototypes.so'
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # shown ARGS...: what scry calls says of target_prototypes (with $HOW), in $T/lines. The target looks for itself
 # whether its results and errno are right, and then ends with 3.
 shown() {
