@@ -34,6 +34,18 @@ json_parses() {
 	done
 }
 
+@test "a signal in the midst of what the keeper says ends nothing" {
+	need_root "entering a process that is not a child of scry"
+	command -v strace >/dev/null || skip "no strace"
+	target busy
+	strace -qq -o "$T/trace" -e trace=recvfrom -e inject=recvfrom:error=EINTR:when=2+3 \
+		"$SCRY" patch count busy_six -v -o "$T/x.scry" -d 50ms -p "$PID" 2>"$T/err" || {
+		cat "$T/err"
+		false
+	}
+	grep -q EINTR "$T/trace"
+}
+
 @test "a mistake is told once" {
 	"$SCRY" objects -p 4194304 -d 1s 2>"$T/err" || true
 	cat "$T/err"
