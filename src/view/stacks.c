@@ -399,7 +399,8 @@ static int push_rows(struct stacks *v)
 		return err;
 	if (top == SCRY_VIEW_TOP_DEFAULT)
 		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
-	qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
+	if (v->row_count)
+		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
 		struct place place;
