@@ -88,3 +88,17 @@ is_short_but_whole() {
 	grep -qi "no space" "$T/err"
 	ends_right "$PID" busy
 }
+
+@test "a list, and calls as text, to a full disk" {
+	[ -e /dev/full ] || skip "no /dev/full"
+	printf '%s\n' "scry-malloc 1 pid 1" "thread thread=1 tid=1 name=main" @1 "1: malloc(24) = 0" >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	for words in ps doctor "malloc export $T/a.scry" "patch list -p $$"; do
+		status=0
+		# shellcheck disable=SC2086
+		"$SCRY" $words >/dev/full 2>"$T/err" || status=$?
+		echo "scry $words: $status"
+		[ "$status" -eq 1 ]
+		grep -q "cannot write .*: No space left on device" "$T/err"
+	done
+}
