@@ -105,6 +105,9 @@ static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 	v->sums.collects += e->collects;
 	v->sums.sampler_ns += e->sampler_ns;
 	v->sums.busy_ns += e->busy_ns;
+	v->sums.clocked += e->clocked;
+	v->sums.lost += e->lost;
+	v->sums.kernel_ns += e->kernel_ns;
 }
 
 static int read_all(struct stacks *v)

@@ -23,6 +23,7 @@ struct scry_symbol {
 	uint64_t iseq, entry; /* as in the frame */
 	struct scry_ruby_iseq code;
 	uint64_t words[12];	    /* by which it is known again */
+	uint64_t made_ns;	    /* when it was named: CLOCK_MONOTONIC */
 	uint32_t path, label, name; /* ids in scry_symbols.names; label: the VM's own */
 	uint32_t first_line;
 	bool is_c, is_internal; /* internal: a method of the VM's that is written in Ruby */
@@ -57,6 +58,9 @@ void scry_symbols_turn(struct scry_symbols *s);
  */
 size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 			 const struct scry_walk *w, struct scry_named_frame *ret);
+
+/* The symbol is not used again: it was named when its code may have been dead. */
+void scry_symbols_forget(struct scry_symbols *s, uint32_t id);
 
 const struct scry_symbol *scry_symbols_get(const struct scry_symbols *s, uint32_t id);
 /* Text of one of a symbol's names; "" for 0. */
