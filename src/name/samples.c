@@ -414,7 +414,7 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 /*
  * Names are read a moment after the sample, and code may be dead by then. Sure are the names of
  * code that was known before the sample, or whose frame still stands; the stack ends where one is
- * not.
+ * not. The next sample with that code finds it known, as what has died is on no stack.
  */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {
@@ -434,10 +434,8 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&s->symbols, s->named[i].symbol);
 
-		if (!symbol || symbol->made_ns < taken_ns)
-			continue;
-		scry_symbols_forget(&s->symbols, s->named[i].symbol);
-		cut = i + 1;
+		if (symbol && symbol->made_ns >= taken_ns)
+			cut = i + 1;
 	}
 	if (!cut)
 		return;

@@ -295,7 +295,7 @@ static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame 
 	return (uint32_t)id;
 }
 
-void scry_symbols_forget(struct scry_symbols *s, uint32_t id)
+static void forget(struct scry_symbols *s, uint32_t id)
 {
 	const struct scry_symbol *row = &s->rows[id - 1];
 	uint64_t newest = 0, key = key_of(row->iseq, row->entry);
@@ -327,7 +327,7 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 			continue;
 		}
 		s->renamed++;
-		scry_symbols_forget(s, ids[i]);
+		forget(s, ids[i]);
 	}
 }
 

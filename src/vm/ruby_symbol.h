@@ -59,9 +59,6 @@ void scry_symbols_turn(struct scry_symbols *s);
 size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 			 const struct scry_walk *w, struct scry_named_frame *ret);
 
-/* The symbol is not used again: it was named when its code may have been dead. */
-void scry_symbols_forget(struct scry_symbols *s, uint32_t id);
-
 const struct scry_symbol *scry_symbols_get(const struct scry_symbols *s, uint32_t id);
 /* Text of one of a symbol's names; "" for 0. */
 const char *scry_symbols_text(const struct scry_symbols *s, uint32_t name);
