@@ -204,6 +204,7 @@ int scry_clock_attach(struct scry_clock *c)
 	int err = 0;
 
 	allow_descriptors();
+	err = scry_clock_turn(c); /* whom it knows before the first tick */
 	for (int try = 0; try < TRIES && !err; try++) {
 		scry_bpf_detach(c->bpf);
 		err = put_on_all(c, &c->missing);
