@@ -21,11 +21,13 @@
 
 #include "base/err.h"
 #include "probe/bpf.h"
+#include "sys/tracee.h"
 
 #define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
 #define TRIES 5
 #define STRANGERS_MAX 256
 #define GATHER_NS 1000000
+#define RELIST_NS 3000000u /* the list is read again after so long, where it was out of date */
 
 _Static_assert(SCRY_BPF_NONE == SCRY_RUBY_NONE, "a field that is not there");
 
@@ -39,6 +41,7 @@ struct scry_clock {
 	uint32_t listings;		   /* of samples, when the map was filled */
 	uint32_t strangers[STRANGERS_MAX]; /* who have asked */
 	size_t stranger_count;
+	bool is_outdated; /* the list: a thread has ended, or one is new */
 	size_t missing;
 };
 
@@ -60,6 +63,8 @@ static int give(void *arg, void *record, size_t size)
 	const struct scry_bpf_stack *r = record;
 	int err = scry_samples_record(c->samples, record, size);
 
+	/* The VM gives a native thread that has ended to the next one of its own. */
+	c->is_outdated |= err == -ENOENT || r->kind != SCRY_BPF_STACK;
 	if (err != -ENOENT)
 		return err;
 	if (r->kind != SCRY_BPF_STRANGER)
@@ -255,6 +260,7 @@ static int fill_map(struct scry_clock *c)
 	int err = 0;
 
 	c->listings = c->samples->listings;
+	c->is_outdated = false;
 	for (size_t i = 0; i < c->stranger_count && !err; i++)
 		if (!is_listed(c, c->strangers[i]))
 			err = scry_bpf_set(c->bpf, "threads", &c->strangers[i], &none);
@@ -269,7 +275,8 @@ static int fill_map(struct scry_clock *c)
 
 int scry_clock_turn(struct scry_clock *c)
 {
-	int err = scry_samples_list(c->samples, c->stranger_count > 0);
+	bool now = c->is_outdated && scry_now_ns() - c->samples->listed_ns > RELIST_NS;
+	int err = scry_samples_list(c->samples, now);
 
 	if (!err && c->listings != c->samples->listings)
 		err = fill_map(c);

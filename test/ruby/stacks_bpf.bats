@@ -103,12 +103,20 @@ shares() {
 
 @test "threads that are started later have the clock too; a scry in a pid namespace" {
 	need_bpf
-	local busy='t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1.2; busy = ->(n) { n += 1 while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t }'
-	"$SCRY" stacks -q --engine=bpf --cpu -o "$T/l.json" -- "$RUBY" --disable=gems -e "$busy; sleep 0.2; 3.times.map { |i| Thread.new { busy.(i) } }.each(&:join)"
-	json_is "$T/l.json" 'rows.any? { |x| x["samples"] > 100 && x["line"] == 1 } && r["totals"]["rejected"] * 10 < r["totals"]["samples"]'
+	# A new thread each time, which works for 80 ms of its own clock.
+	cat >"$T/later.rb" <<-'END'
+		def cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+		def work(n = 0, till = cpu + 0.08) = (n += 1 while cpu < till)
+		loop { Thread.new { work }.join }
+	END
+	start later "$RUBY" --disable=gems "$T/later.rb"
+	"$SCRY" stacks -q --engine=bpf --cpu -d 1s -o "$T/l.json" -p "$PID"
+	later='rows.select { |x| x["method"] == "Object#work" }.map { |x| x["total_ns"] }.max > 0.5 * r["totals"]["cpu_ns"] && r["totals"]["valid"] > 50'
+	json_is "$T/l.json" "$later"
 	unshare --pid --fork --mount-proc true 2>/dev/null || skip "no namespaces here"
-	unshare --pid --fork --mount-proc "$SCRY" stacks -q --engine=bpf --cpu -o "$T/n.json" -- "$RUBY" --disable=gems -e "$busy; busy.(0)"
-	json_is "$T/n.json" 'r["totals"]["valid"] > 100 && r["totals"]["rejected"] * 10 < r["totals"]["samples"]'
+	# shellcheck disable=SC2016
+	unshare --pid --fork --mount-proc sh -c '"$1" --disable=gems "$2" & "$3" stacks -q --engine=bpf --cpu -d 1s -o "$4" -p $!; kill -KILL $!' sh "$RUBY" "$T/later.rb" "$SCRY" "$T/n.json"
+	json_is "$T/n.json" "$later"
 }
 
 @test "SIGKILL of scry at any moment: the program goes on as before" {
