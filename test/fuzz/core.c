@@ -8,22 +8,11 @@
  */
 #include "sys/core.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
+#include <string.h>
 
 #include "../fixtures/core_make.h"
 #include "base/err.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
+#include "fuzz.h"
 
 static void check(const struct scry_core *core)
 {
@@ -54,12 +43,10 @@ static void check(const struct scry_core *core)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	int fd = memory_file(data, size);
 	struct scry_core *core;
 	char path[64];
 
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (scry_core_open(path, NULL, &core) == 0) {
 		check(core);
@@ -75,16 +62,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 20000
-
-static uint64_t rng = 0x5c72u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
 
 static void mutate(uint8_t *bytes)
 {
@@ -106,14 +83,8 @@ int main(int argc, char **argv)
 	static uint8_t valid[CORE_SIZE], bytes[CORE_SIZE + 8];
 	size_t size = core_make(valid, SCRY_TARGET_DIR "/libplug.so");
 
-	for (int i = 1; i < argc; i++) {
-		int fd = open(argv[i], O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd < 0 ? 0 : read(fd, bytes, CORE_SIZE);
-
-		LLVMFuzzerTestOneInput(bytes, n > 0 ? (size_t)n : 0);
-		if (fd >= 0)
-			close(fd);
-	}
+	for (int i = 1; i < argc; i++)
+		LLVMFuzzerTestOneInput(bytes, load_file(argv[i], bytes, CORE_SIZE, 0));
 	if (argc > 1)
 		return 0;
 	LLVMFuzzerTestOneInput(valid, size);

@@ -3,16 +3,7 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-	export MALLOC_ARENA_MAX=1 # arenas of 64 MiB for each thread make cores big
-}
-
-teardown() {
-	end_started
-}
+export MALLOC_ARENA_MAX=1 # arenas of 64 MiB for each thread make cores big
 
 # shapes RUBY...: the program whose stacks are known, standing still in $PID; it may leave a core in $T/in.
 shapes() {
