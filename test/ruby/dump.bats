@@ -39,7 +39,7 @@ state_is() {
 @test "what threads wait for: lock of the VM, descriptors, times" {
 	start waits "$RUBY" "$HERE/dump/waits.rb"
 	wait_for 10 in_file "^ready" "$T/waits.out"
-	wait_for 20 state_is nap 't["state"] == "sleeping" && t["wait"].match?(/still 9\d\d/)'
+	wait_for 20 state_is nap 't["state"] == "sleeping" && t["wait"].match?(/(still|at most) (9\d\d|1000)/)'
 	wait_for 5 state_is forever 't["state"] == "sleeping"'
 	wait_for 5 state_is pipe 't["state"] == "blocked" && t["wait"].include?("pipe")'
 	wait_for 5 state_is peer 't["state"] == "blocked" && t["wait"].match?(/tcp 127.0.0.1:\d+ -> 127.0.0.1:\d+/)'
