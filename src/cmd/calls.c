@@ -118,9 +118,6 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		return r;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
-	if (cli->system_calls && opts->follow)
-		return scry_fail(-EINVAL,
-				 "-S tells the system calls of one process; fix: leave out -f");
 	if (cli->depth > SCRY_CALL_STACK_FRAMES)
 		return scry_fail(-EINVAL, "-w %llu: at most %u frames are recorded",
 				 (unsigned long long)cli->depth, SCRY_CALL_STACK_FRAMES);

@@ -88,6 +88,22 @@ int scry_calls_function(struct scry_calls *c)
 	return 0;
 }
 
+int scry_calls_functions_upto(struct scry_calls *c, uint32_t number)
+{
+	int r = 0;
+
+	while (c->function_count <= number && r == 0)
+		r = scry_calls_function(c);
+	return r;
+}
+
+void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
+		       struct scry_ruby_stacks *ruby)
+{
+	c->opts.stacks = stacks;
+	c->opts.ruby = ruby;
+}
+
 void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns)
 {
 	if (!c->ns0) {

@@ -47,6 +47,11 @@ void scry_calls_free(struct scry_calls *c); /* NULL is legal */
 
 /* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -E2BIG. */
 int scry_calls_function(struct scry_calls *c);
+/* All up to `number`. */
+int scry_calls_functions_upto(struct scry_calls *c, uint32_t number);
+/* From now on. */
+void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
+		       struct scry_ruby_stacks *ruby);
 
 /* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
 void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);
