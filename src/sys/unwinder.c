@@ -144,6 +144,11 @@ static int read_word(void *arg, uint64_t address, uint64_t *ret)
 	return 1;
 }
 
+void scry_unwinder_use(struct scry_unwinder *u, const struct scry_mem *mem)
+{
+	u->mem = mem;
+}
+
 struct scry_unwind_state scry_unwinder_at(const struct user_regs_struct *regs)
 {
 	return (struct scry_unwind_state){
