@@ -133,7 +133,7 @@ static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
 	r->bp = regs.rbp;
 	r->bx = regs.rbx;
 #pragma unroll
-	for (int half = SCRY_BPF_NATIVE_BYTES / 2; half >= 256; half /= 2)
+	for (int half = SCRY_BPF_NATIVE_BYTES / 2; half >= 8; half /= 2)
 		if (size <= SCRY_BPF_NATIVE_BYTES - half &&
 		    bpf_probe_read_user(r->bytes + size, half, (void *)(regs.rsp + size)) == 0)
 			size += half;

@@ -135,6 +135,8 @@ static int read_word(void *arg, uint64_t address, uint64_t *ret)
 		return 0;
 	if (address - u->window_at >= u->window_size) {
 		n = scry_mem_read_some(u->mem, address, u->window, sizeof(u->window));
+		if (n < 8 && scry_mem_read(u->mem, address, u->window, 8) == 0)
+			n = 8; /* an image gives whole pages, or what is asked for */
 		u->window_at = address;
 		u->window_size = n > 0 ? (size_t)n / 8 * 8 : 0;
 		if (!u->window_size)
