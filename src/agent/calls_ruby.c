@@ -36,7 +36,7 @@ static int look(struct scry_agent_thread *t, struct stack *s)
 	last = s->cfp + (uint64_t)SCRY_CALL_RUBY_FRAMES * f->frame_size;
 	s->is_cut = last < s->end;
 	s->end = s->is_cut ? last : s->end;
-	s->hash = begin_hash(s->generation);
+	s->hash = begin_hash(s->generation) ^ (uint64_t)s->is_cut;
 	s->count = 0;
 	for (at = s->cfp; at + f->frame_size <= s->end; at += f->frame_size) {
 		uint64_t pc = load64(at + f->frame_pc);
