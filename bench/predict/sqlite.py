@@ -15,9 +15,11 @@ def work(seed):
     db.close()
 
 
-count = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+count = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 threads = [threading.Thread(target=work, args=(i + 1,)) for i in range(count)]
 for t in threads:
     t.start()
 for t in threads:
     t.join()
+if not count:
+    work(1)
