@@ -25,6 +25,7 @@
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/front.h"
+#include "cmd/iseq_probe.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "name/samples.h"
@@ -34,10 +35,13 @@
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
 
+enum { NAMES_AUTO, NAMES_READ, NAMES_PROBE };
+
 struct stacks {
 	struct scry_opt_list pids;
 	char **command;
 	uint64_t duration_ns, rate, max_size;
+	int names;
 	const char *output;
 	bool force, quiet, help;
 	int verbose;
@@ -53,6 +57,7 @@ struct stacks {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
 	struct scry_samples samples;
+	struct scry_iseq_probe probe;
 	uint64_t began_ns, cpu_began_ns, seed;
 	const char *why; /* it ended */
 };
@@ -119,6 +124,24 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static void write_naming(struct stacks *s)
+{
+	struct scry_iseq_probe_sums sums;
+	struct scry_ev_naming ev = {.pid = (uint32_t)s->pid, .told = s->samples.symbols.told};
+
+	if (!s->probe.bpf)
+		return;
+	scry_iseq_probe_end(&s->probe, &sums);
+	ev.born = sums.seen;
+	ev.lost = sums.lost + sums.unread + sums.births.bad + sums.births.dropped;
+	ev.late = sums.births.late;
+	ev.nameless = sums.births.nameless;
+	ev.agree = sums.births.agree;
+	ev.differ = (uint32_t)sums.births.differ;
+	ev.gone = sums.births.gone;
+	event(s, SCRY_EVENT_NAMING, &ev, sizeof(ev));
+}
+
 static int write_end(struct stacks *s)
 {
 	const struct scry_ev_sampling *sums = &s->samples.sums;
@@ -134,6 +157,7 @@ static int write_end(struct stacks *s)
 	s->samples.sums.rate = (uint32_t)s->rate;
 	s->samples.sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns;
 	err = scry_samples_write(&s->samples);
+	write_naming(s);
 	detach.reason_str = string(s, s->why);
 	event(s, SCRY_EVENT_DETACH, &detach, sizeof(detach));
 	event(s, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
@@ -254,6 +278,7 @@ static int sample(struct stacks *s)
 		slot = (now - s->began_ns) / slot_ns;
 		err = scry_samples_tick(&s->samples, (slot + 1 - done) * slot_ns);
 		s->samples.sums.missed += slot - done;
+		scry_iseq_probe_tick(&s->probe);
 		done = slot + 1;
 		now = scry_now_ns();
 		slot = (now - s->began_ns) / slot_ns;
@@ -277,12 +302,32 @@ static int sample(struct stacks *s)
 	return err;
 }
 
+/* Where it was not asked for and cannot be, names are read from memory alone. */
+static int open_probe(struct stacks *s)
+{
+	int err = s->names == NAMES_READ ? 0 : scry_iseq_probe_open(&s->probe, s->ruby);
+
+	if (err && s->names == NAMES_AUTO) {
+		scry_log_detail("names are read from memory only: %s", scry_error());
+		scry_error_clear();
+		return 0;
+	}
+	if (s->probe.bpf)
+		s->samples.symbols.births = &s->probe.births;
+	return err;
+}
+
 static int watch(struct stacks *s)
 {
 	int err = scry_samples_init(&s->samples, s->ruby, s->writer);
 
 	if (err)
 		return scry_fail(err, "no memory to sample");
+	err = open_probe(s);
+	if (err) {
+		scry_samples_done(&s->samples);
+		return err;
+	}
 	/* On a machine with more work than processors samples would come late, and when the work
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
@@ -298,6 +343,7 @@ static int watch(struct stacks *s)
 	if (!err)
 		err = write_end(s);
 	scry_samples_done(&s->samples);
+	scry_iseq_probe_close(&s->probe);
 	return err;
 }
 
@@ -395,6 +441,9 @@ int scry_cmd_stacks(int argc, char **argv)
 		 NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
+		{0, "names", SCRY_OPT_CHOICE, &s.names, NULL,
+		 "of code: read from memory, or told by a probe of the kernel's when it is made",
+		 "auto|read|probe"},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),
 		{0, "top", SCRY_OPT_U64, &s.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},

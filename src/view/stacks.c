@@ -20,6 +20,7 @@
 #define NAMES_MAX (4u << 20)
 #define NAMES_BYTES (512u << 20)
 #define PLACES_MAX (8u << 20)
+#define NAMING_PAIRS 6u
 
 struct sample {
 	uint32_t stack; /* frame id; 0: no frame is known */
@@ -48,6 +49,8 @@ struct stacks {
 	struct sample *samples;
 	size_t count, room;
 	struct scry_ev_sampling sums;
+	struct scry_ev_naming naming;
+	bool has_naming;
 	uint32_t sampled; /* processes */
 	struct row *rows;
 	size_t row_count;
@@ -107,6 +110,19 @@ static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 	v->sums.busy_ns += e->busy_ns;
 }
 
+static void add_naming(struct stacks *v, const struct scry_ev_naming *e)
+{
+	v->has_naming = true;
+	v->naming.born += e->born;
+	v->naming.lost += e->lost;
+	v->naming.late += e->late;
+	v->naming.nameless += e->nameless;
+	v->naming.told += e->told;
+	v->naming.agree += e->agree;
+	v->naming.differ += e->differ;
+	v->naming.gone += e->gone;
+}
+
 static int read_all(struct stacks *v)
 {
 	const struct scry_event *event;
@@ -121,6 +137,8 @@ static int read_all(struct stacks *v)
 			err = add_sample(v, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_SAMPLING)
 			add_sums(v, (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_NAMING)
+			add_naming(v, (const void *)(event + 1));
 	}
 	if (err)
 		return scry_fail(err, "no memory for the report");
@@ -177,9 +195,23 @@ static void push_totals(struct stacks *v)
 		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
+		/* only where a probe told of code: NAMING_PAIRS */
+		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.born)},
+		{"code_lost", "of them, not told of: no room, or not to be read", SCRY_CELL_COUNT,
+		 0, scry_cell_number(v->naming.lost)},
+		{"code_nameless", "loaded from binary form, and gone before they were named",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
+		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.agree)},
+		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.differ)},
+		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.told)},
 	};
+	size_t count = sizeof(pairs) / sizeof(pairs[0]);
 
-	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	v->doc->ops->totals(v->doc, pairs, v->has_naming ? count : count - NAMING_PAIRS);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

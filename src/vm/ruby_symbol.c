@@ -219,9 +219,27 @@ static bool read_c_names(struct scry_symbols *s, const struct scry_ruby *ruby,
 	return ret->name != 0;
 }
 
-static uint64_t key_of(uint64_t iseq, uint64_t entry)
+/* Named by what was told when it came into being. False: that is not this frame's code, or it was
+ * not told. */
+static bool take_told_names(struct scry_symbols *s, const struct scry_walk_frame *f,
+			    const struct scry_born *born, struct scry_symbol *ret)
 {
-	return iseq ^ (entry << 17 | entry >> 47);
+	uint32_t pos;
+
+	if (!born || !born->label || scry_ruby_iseq_position(&born->code, f->pc, &pos))
+		return false;
+	ret->code = born->code;
+	ret->path = intern(s, born->path);
+	ret->label = ret->name = intern(s, born->label);
+	ret->first_line = born->first_line;
+	ret->is_internal = strncmp(born->path, "<internal:", 10) == 0;
+	ret->is_told = true;
+	return ret->name != 0;
+}
+
+static uint64_t key_of(uint64_t iseq, uint64_t entry, uint64_t born)
+{
+	return iseq ^ (entry << 17 | entry >> 47) ^ born << 48 ^ born >> 16;
 }
 
 static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
@@ -241,48 +259,101 @@ static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
 		s->checked = checked;
 		s->room = room;
 	}
-	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry), s->count + 1))
+	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry, symbol->born), s->count + 1))
 		return 0;
 	s->rows[s->count] = *symbol;
 	s->checked[s->count] = s->turn;
 	return ++s->count;
 }
 
+struct birth {			      /* of a frame's code */
+	const struct scry_born *born; /* NULL: none is known */
+	bool is_newest;		      /* nothing else was born there since */
+};
+
 /*
- * A new symbol for the frame. Its words are read before and after its names: equal, they are its
- * names. 0 when it cannot be named now.
+ * Names from memory. Its words are read before and after its names: equal, they are its names.
+ * False when it cannot be named now.
  */
-static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
-		     const struct scry_walk_frame *f)
+static bool read_names(struct scry_symbols *s, const struct scry_ruby *ruby,
+		       const struct scry_walk_frame *f, struct scry_symbol *ret)
 {
-	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry};
 	struct scry_mem_span spans[3];
 	struct look look;
 	uint64_t after[12];
+	uint32_t pos;
 
-	if (f->iseq && scry_ruby_iseq_read(ruby, f->iseq, &symbol.code))
-		return 0;
-	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, &symbol, &look, spans));
-	words_of(&ruby->layout, &look, symbol.words);
-	if (!(f->iseq ? read_code_names(s, ruby, &symbol) : read_c_names(s, ruby, &symbol)))
-		return 0;
-	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, &symbol, &look, spans));
+	if (f->iseq && (scry_ruby_iseq_read(ruby, f->iseq, &ret->code) ||
+			scry_ruby_iseq_position(&ret->code, f->pc, &pos)))
+		return false;
+	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, ret, &look, spans));
+	words_of(&ruby->layout, &look, ret->words);
+	if (!(f->iseq ? read_code_names(s, ruby, ret) : read_c_names(s, ruby, ret)))
+		return false;
+	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, ret, &look, spans));
 	words_of(&ruby->layout, &look, after);
-	if (memcmp(after, symbol.words, sizeof(after)) != 0)
-		return 0;
-	return store(s, &symbol);
+	return memcmp(after, ret->words, sizeof(after)) == 0;
+}
+
+/* Both ways are to say the same of the same code. */
+static void compare(struct scry_symbols *s, const struct scry_symbol *read,
+		    const struct scry_born *born)
+{
+	struct scry_births_sums *sums = &s->births->sums;
+	bool same;
+
+	if (!born->label || born->code.body != read->code.body ||
+	    born->code.encoded != read->code.encoded || born->code.size != read->code.size)
+		return;
+	same = strcmp(born->label, scry_symbols_text(s, read->label)) == 0 &&
+	       strcmp(born->path, scry_symbols_text(s, read->path)) == 0 &&
+	       born->first_line == read->first_line;
+	sums->agree += same;
+	sums->differ += !same;
+}
+
+/* A new symbol for the frame; 0 when it cannot be named now. */
+static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
+		     const struct scry_walk_frame *f, const struct birth *b)
+{
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry}, told;
+
+	symbol.born = b->born ? b->born->number : 0;
+	told = symbol;
+	/* What was born there since the walk is what memory tells of. */
+	if (b->is_newest && read_names(s, ruby, f, &symbol)) {
+		if (b->born)
+			compare(s, &symbol, b->born);
+		return store(s, &symbol);
+	}
+	return f->iseq && take_told_names(s, f, b->born, &told) ? store(s, &told) : 0;
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame *f)
+static struct birth birth_of(const struct scry_symbols *s, const struct scry_walk *w,
+			     const struct scry_walk_frame *f)
 {
-	uint64_t id = 0;
+	struct birth b = {NULL, true};
 
-	if (!scry_map_get(&s->ids, key_of(f->iseq, f->entry), &id) ||
-	    s->rows[id - 1].iseq != f->iseq || s->rows[id - 1].entry != f->entry)
+	if (s->births && w->time_ns && f->iseq)
+		b.born = scry_births_find(s->births, f->iseq, w->time_ns, &b.is_newest);
+	return b;
+}
+
+static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame *f,
+		     const struct birth *b)
+{
+	uint64_t id = 0, born = b->born ? b->born->number : 0;
+	const struct scry_symbol *row;
+
+	if (!scry_map_get(&s->ids, key_of(f->iseq, f->entry, born), &id))
 		return 0;
-	return (uint32_t)id;
+	row = &s->rows[id - 1];
+	if (row->iseq != f->iseq || row->entry != f->entry || row->born != born)
+		return 0;
+	/* Memory, by which it was named, is other code's now. */
+	return b->is_newest || row->is_told ? (uint32_t)id : 0;
 }
 
 #define BATCH 128
@@ -308,7 +379,7 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 			continue;
 		}
 		s->renamed++;
-		scry_map_remove(&s->ids, key_of(row->iseq, row->entry), NULL);
+		scry_map_remove(&s->ids, key_of(row->iseq, row->entry, row->born), NULL);
 	}
 }
 
@@ -319,8 +390,10 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 	size_t n = 0;
 
 	for (size_t i = 0; i < w->count; i++) {
-		id = find(s, &w->frames[i]);
-		if (!id || s->checked[id - 1] == s->turn)
+		struct birth b = birth_of(s, w, &w->frames[i]);
+
+		id = find(s, &w->frames[i], &b);
+		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told)
 			continue;
 		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
 		ids[n++] = id;
@@ -335,7 +408,7 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 
 /* The line at which the frame is; 0: none. False: its pc is not in its code. */
 static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32_t id, uint64_t pc,
-		    uint32_t *ret)
+		    const struct scry_born *born, uint32_t *ret)
 {
 	const struct scry_symbol *symbol = &s->rows[id - 1];
 	uint64_t line = 0, key;
@@ -350,7 +423,11 @@ static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32
 		*ret = (uint32_t)line;
 		return true;
 	}
-	err = scry_ruby_iseq_line(ruby, &symbol->code, pos, &value);
+	err = -ENODATA;
+	if (born && born->code.encoded == symbol->code.encoded)
+		err = scry_born_line(born, pos, &value);
+	if (err == -ENODATA && !symbol->is_told)
+		err = scry_ruby_iseq_line(ruby, &symbol->code, pos, &value);
 	if (err && err != -ENOENT)
 		return false;
 	*ret = value;
@@ -369,21 +446,26 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 {
 	size_t unnamed = 0;
 
+	if (s->births && s->births->take)
+		s->births->take(s->births->from);
 	check_known(s, ruby, w);
 	for (size_t i = 0; i < w->count; i++) {
 		const struct scry_walk_frame *f = &w->frames[i];
+		struct birth b;
 		uint32_t id;
 
 		ret[i] = (struct scry_named_frame){.is_hidden = is_dummy(f)};
 		if (ret[i].is_hidden)
 			continue;
-		id = find(s, f);
+		b = birth_of(s, w, f);
+		id = find(s, f, &b);
 		if (!id)
-			id = make(s, ruby, f);
-		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, &ret[i].line))) {
+			id = make(s, ruby, f, &b);
+		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, b.born, &ret[i].line))) {
 			unnamed++;
 			continue;
 		}
+		s->told += s->rows[id - 1].is_told;
 		ret[i].symbol = id;
 		ret[i].is_hidden = f->iseq && !ret[i].line;
 	}

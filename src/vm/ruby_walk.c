@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "vm/ruby_value.h"
 
@@ -352,6 +353,14 @@ static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
 		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
 				     struct scry_walk_hint *hint)
 {
@@ -359,7 +368,10 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 	int into = 0;
 
 	while (w->collects < SCRY_WALK_TRIES) {
-		int err = collect(w, ruby, w->sides[into], hint);
+		int err;
+
+		w->time_ns = now_ns();
+		err = collect(w, ruby, w->sides[into], hint);
 
 		if (err == -EFAULT)
 			return SCRY_WALK_REJECTED;

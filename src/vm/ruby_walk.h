@@ -58,6 +58,7 @@ struct scry_walk {
 	bool is_cut;
 	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
 	unsigned int collects;
+	uint64_t time_ns; /* CLOCK_MONOTONIC at which all frames were there; 0: not known */
 	struct scry_walk_side *sides[2];	      /* the last two collects */
 	struct scry_walk_pair pairs[SCRY_WALK_PAIRS]; /* methods and their code, as found before */
 };
