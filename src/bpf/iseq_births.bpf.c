@@ -114,12 +114,13 @@ static __always_inline int tell(const struct found *f, uint32_t label, uint32_t 
 {
 	struct scry_birth *r = bpf_ringbuf_reserve(&births, SCRY_BIRTH_SIZE(label, path, lines), 0);
 	uint32_t rows = f->head.line_count;
-	uint8_t *at = (uint8_t *)(r + 1);
+	uint8_t *at;
 
 	if (!r) {
 		count(SCRY_BIRTH_LOST);
 		return 0;
 	}
+	at = (uint8_t *)(r + 1);
 	*r = f->head;
 	r->label_room = (uint16_t)label;
 	r->path_room = (uint16_t)path;
@@ -162,8 +163,8 @@ int iseq_born(struct pt_regs *regs)
 	f.path = path_of(value);
 	f.head.label_size = f.label.size;
 	f.head.path_size = f.path.size;
-	if ((f.label.size <= SCRY_BIRTH_LABEL_SMALL || f.label.size == SCRY_BIRTH_NO_TEXT) &&
-	    (f.path.size <= SCRY_BIRTH_PATH_SMALL || f.path.size == SCRY_BIRTH_NO_TEXT) &&
+	if ((f.label.size < SCRY_BIRTH_LABEL_SMALL || f.label.size == SCRY_BIRTH_NO_TEXT) &&
+	    (f.path.size < SCRY_BIRTH_PATH_SMALL || f.path.size == SCRY_BIRTH_NO_TEXT) &&
 	    f.head.line_count <= SCRY_BIRTH_LINES_SMALL)
 		return tell(&f, SCRY_BIRTH_LABEL_SMALL, SCRY_BIRTH_PATH_SMALL,
 			    SCRY_BIRTH_LINES_SMALL);

@@ -91,9 +91,9 @@ static bool split(const void *record, size_t size, struct parts *ret)
 	p.path = p.label + p.head.label_room;
 	p.positions = p.path + p.head.path_room;
 	p.entries = p.positions + 4 * (size_t)p.head.line_room;
-	/* What was cut is not its name. */
-	p.has_label = p.head.label_size <= p.head.label_room;
-	p.has_path = p.head.path_size <= p.head.path_room;
+	/* What was cut, or by memory's readers would be, is not its name. */
+	p.has_label = p.head.label_size < p.head.label_room;
+	p.has_path = p.head.path_size < p.head.path_room;
 	p.label_size = p.has_label ? p.head.label_size : 0;
 	p.path_size = p.has_path ? p.head.path_size : 0;
 	p.lines = p.head.line_count;
