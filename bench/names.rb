@@ -1,13 +1,17 @@
-#!/usr/bin/env ruby
-# What names from a probe cost a program that makes code: bench/names.rb [RUBY] >bench/names.md.
-# One process; its rounds are run in turn plain, with `scry stacks` reading names, and with the probe,
-# so that what else the machine does is in all alike. Times are the program's own processor time.
+# What names from a probe cost a program that makes code: `scry stacks --names=probe` beside `--names=read`.
+#
+#   ruby bench/names.rb [ROUNDS] [OUT.md]        (bench/run calls it; RUBY: whose code)
+#
+# One process; its rounds are run in turn plain, with names read, and with the probe, so that what else the
+# machine does is in all alike. Times are the program's own processor time. Nothing is pass or fail here.
+
 require "etc"
 require "tempfile"
 
-SCRY = ENV["SCRY"] || File.expand_path("../build/scry", __dir__)
-RUBY_COMMAND = ARGV[0] || "ruby"
-ROUNDS = Integer(ENV["ROUNDS"] || 15)
+SCRY = File.join(File.expand_path(ENV.fetch("SCRY_BUILD", File.join(File.dirname(__dir__), "build"))), "scry")
+RUBY_COMMAND = ENV.fetch("RUBY", "ruby")
+ROUNDS = Integer(ARGV[0] || 15)
+$stdout.reopen(ARGV[1], "w") if ARGV[1]
 
 CHILD = <<~'RUBY'
   require "objspace"

@@ -3,7 +3,7 @@
  *
  * Attached to the entry of rb_iseq_insns_info_encode_positions of one process, or to the next push
  * there: the argument is still in rdi. Nothing is followed but pointers of the learned layout, no
- * loop, at most 12 reads of the process's memory; a page that is not present is not waited for.
+ * loop, at most ten reads of the process's memory; a page that is not present is not waited for.
  */
 #include <linux/bpf.h>
 
@@ -45,46 +45,50 @@ struct text {
 	uint32_t size;
 };
 
-static __always_inline int read_u64(uint64_t at, uint64_t *ret)
+/* The first words of an object; the layout's offsets are in it. */
+struct object {
+	uint64_t words[SCRY_BIRTH_OBJECT / 8];
+};
+
+static __always_inline int read_object(uint64_t at, struct object *ret)
 {
 	return bpf_probe_read_user(ret, sizeof(*ret), (const void *)at);
 }
 
-static __always_inline uint32_t read_u32(uint64_t at)
+static __always_inline uint64_t word_of(const struct object *o, uint32_t at)
 {
-	uint32_t word = 0;
-
-	bpf_probe_read_user(&word, sizeof(word), (const void *)at);
-	return word;
+	return *(const uint64_t *)((const char *)o + at);
 }
 
 /* Where the text of a String lies. */
 static __always_inline struct text text_of(uint64_t string)
 {
-	struct text none = {0, SCRY_BIRTH_NO_TEXT}, ret = {string + layout.string_embed, 0};
-	uint64_t flags = 0, size = 0;
+	struct text ret = {string + layout.string_embed, SCRY_BIRTH_NO_TEXT};
+	struct object o;
+	uint64_t size;
 
-	if (read_u64(string, &flags) || (flags & TYPE_MASK) != T_STRING)
-		return none;
-	if (!(flags & layout.string_noembed) && layout.string_embed_len_mask)
-		size = (flags & layout.string_embed_len_mask) >> layout.string_embed_len_shift;
-	else if (read_u64(string + layout.string_len, &size))
-		return none;
-	if ((flags & layout.string_noembed) && read_u64(string + layout.string_ptr, &ret.at))
-		return none;
-	ret.size = size < SCRY_BIRTH_NO_TEXT ? (uint32_t)size : SCRY_BIRTH_NO_TEXT;
+	if (read_object(string, &o) || (o.words[0] & TYPE_MASK) != T_STRING)
+		return ret;
+	size = word_of(&o, layout.string_len);
+	if (o.words[0] & layout.string_noembed)
+		ret.at = word_of(&o, layout.string_ptr);
+	else if (layout.string_embed_len_mask)
+		size = (o.words[0] & layout.string_embed_len_mask) >> layout.string_embed_len_shift;
+	if (size < SCRY_BIRTH_NO_TEXT)
+		ret.size = (uint32_t)size;
 	return ret;
 }
 
 /* A path is a String, or an Array of [path, real path]. */
 static __always_inline struct text path_of(uint64_t value)
 {
-	uint64_t flags = 0, at = value + layout.array_embed_ptr;
+	struct object o;
 
-	if (read_u64(value, &flags) == 0 && (flags & TYPE_MASK) == T_ARRAY) {
-		if (!(flags & layout.array_embed))
-			read_u64(value + layout.array_ptr, &at);
-		if (read_u64(at, &value))
+	if (read_object(value, &o) == 0 && (o.words[0] & TYPE_MASK) == T_ARRAY) {
+		value = word_of(&o, layout.array_embed_ptr);
+		if (!(o.words[0] & layout.array_embed) &&
+		    bpf_probe_read_user(&value, sizeof(value),
+					(const void *)word_of(&o, layout.array_ptr)))
 			value = 0;
 	}
 	return text_of(value);
@@ -139,28 +143,41 @@ static __always_inline int tell(const struct found *f, uint32_t label, uint32_t 
 	return 0;
 }
 
+struct body {
+	uint8_t bytes[SCRY_BIRTH_BODY];
+};
+
+static __always_inline uint64_t u64_of(const struct body *b, uint32_t at)
+{
+	return *(const uint64_t *)(b->bytes + at);
+}
+
+static __always_inline uint32_t u32_of(const struct body *b, uint32_t at)
+{
+	return *(const uint32_t *)(b->bytes + at);
+}
+
 SEC("uprobe")
 int iseq_born(struct pt_regs *regs)
 {
 	struct found f = {.head = {.time_ns = bpf_ktime_get_ns(), .iseq = regs->rdi}};
-	uint64_t value = 0;
+	struct body b;
 
 	count(SCRY_BIRTH_SEEN);
-	if (read_u64(f.head.iseq + layout.iseq_body, &f.head.body) ||
-	    read_u64(f.head.body + layout.body_encoded, &f.head.encoded)) {
+	if (bpf_probe_read_user(&f.head.body, sizeof(f.head.body),
+				(const void *)(f.head.iseq + layout.iseq_body)) ||
+	    bpf_probe_read_user(&b, sizeof(b), (const void *)f.head.body)) {
 		count(SCRY_BIRTH_UNREAD);
 		return 0;
 	}
-	f.head.size = read_u32(f.head.body + layout.body_size);
-	f.head.first_line = read_u32(f.head.body + layout.body_first_line);
-	f.head.line_count = read_u32(f.head.body + layout.count);
-	read_u64(f.head.body + layout.entries, &f.entries);
-	read_u64(f.head.body + layout.positions, &f.positions);
-	read_u64(f.head.body + layout.body_label, &value);
-	f.label = text_of(value);
-	value = 0;
-	read_u64(f.head.body + layout.body_path, &value);
-	f.path = path_of(value);
+	f.head.encoded = u64_of(&b, layout.body_encoded);
+	f.head.size = u32_of(&b, layout.body_size);
+	f.head.first_line = u32_of(&b, layout.body_first_line);
+	f.head.line_count = u32_of(&b, layout.count);
+	f.entries = u64_of(&b, layout.entries);
+	f.positions = u64_of(&b, layout.positions);
+	f.label = text_of(u64_of(&b, layout.body_label));
+	f.path = path_of(u64_of(&b, layout.body_path));
 	f.head.label_size = f.label.size;
 	f.head.path_size = f.path.size;
 	if ((f.label.size < SCRY_BIRTH_LABEL_SMALL || f.label.size == SCRY_BIRTH_NO_TEXT) &&

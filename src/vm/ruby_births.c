@@ -15,6 +15,30 @@
 
 #define WORD 8u
 #define LATE_MAX 65536u
+#define PAGE_SHIFT 12u
+#define CODE_MAX_WORDS (1u << 20)
+
+/* Do all words of which the probe is told lie in what it reads, and may they be read as such? */
+static bool is_within(const struct scry_birth_layout *l)
+{
+	const uint32_t body[] = {l->body_encoded, l->body_path, l->body_label, l->entries,
+				 l->positions,	  l->body_size, l->count,      l->body_first_line};
+	const uint32_t object[] = {l->string_ptr, l->string_len, l->array_embed_ptr, l->array_ptr};
+
+	for (size_t i = 0; i < sizeof(body) / sizeof(body[0]); i++)
+		if (body[i] > SCRY_BIRTH_BODY - WORD || body[i] % (i < 5 ? WORD : 4))
+			return false;
+	for (size_t i = 0; i < sizeof(object) / sizeof(object[0]); i++)
+		if (object[i] > SCRY_BIRTH_OBJECT - WORD || object[i] % WORD)
+			return false;
+	return true;
+}
+
+static int refuse(void)
+{
+	return scry_fail(-ENOTSUP, "this Ruby's code is not laid out as the probe reads it; fix: "
+				   "--names=read");
+}
 
 int scry_births_layout(const struct scry_ruby_layout *l, struct scry_birth_layout *ret)
 {
@@ -28,8 +52,7 @@ int scry_births_layout(const struct scry_ruby_layout *l, struct scry_birth_layou
 	if (positions >= 4 * WORD || !l->insns_entry_size || l->insns_entry_size % 4 ||
 	    l->insns_entry_size > SCRY_BIRTH_ENTRY_MAX ||
 	    l->insns_entry_line + 4 > l->insns_entry_size)
-		return scry_fail(-ENOTSUP, "this Ruby's table of lines is not one that the probe "
-					   "reads; fix: --names=read");
+		return refuse();
 	*ret = (struct scry_birth_layout){
 		.string_noembed = l->string_noembed,
 		.string_embed_len_mask = l->string_embed_len_mask,
@@ -51,13 +74,14 @@ int scry_births_layout(const struct scry_ruby_layout *l, struct scry_birth_layou
 		.array_embed_ptr = l->array_embed_ptr,
 		.array_ptr = l->array_ptr,
 	};
-	return 0;
+	return is_within(ret) ? 0 : refuse();
 }
 
 void scry_births_init(struct scry_births *b, const struct scry_ruby_layout *layout)
 {
 	*b = (struct scry_births){.layout = layout};
 	scry_map_init(&b->at, SCRY_BIRTHS_MAX);
+	scry_map_init(&b->pages, SCRY_BIRTHS_MAX);
 }
 
 void scry_births_done(struct scry_births *b)
@@ -66,7 +90,9 @@ void scry_births_done(struct scry_births *b)
 		free(b->rows[i].memory);
 	free(b->rows);
 	free(b->waiting);
+	free(b->nodes);
 	scry_map_done(&b->at);
+	scry_map_done(&b->pages);
 	*b = (struct scry_births){0};
 }
 
@@ -100,7 +126,9 @@ static bool split(const void *record, size_t size, struct parts *ret)
 	if (p.lines > p.head.line_room)
 		p.lines = p.head.line_room;
 	*ret = p;
-	return p.head.iseq && p.head.iseq % WORD == 0 && p.head.encoded % WORD == 0 && p.head.size;
+	return p.head.iseq && p.head.iseq % WORD == 0 && p.head.encoded % WORD == 0 &&
+	       p.head.size && p.head.size <= CODE_MAX_WORDS &&
+	       p.head.encoded < UINT64_MAX - WORD * CODE_MAX_WORDS;
 }
 
 static uint32_t u32_at(const uint8_t *at)
@@ -150,6 +178,7 @@ static int fill(struct scry_births *b, const struct parts *p, struct scry_born *
 	*ret = (struct scry_born){
 		.code = {p->head.iseq, p->head.body, p->head.encoded, p->head.size},
 		.time_ns = p->head.time_ns,
+		.died_ns = UINT64_MAX,
 		.number = ++b->sums.born,
 		.first_line =
 			b->layout->first_line_fixnum ? p->head.first_line >> 1 : p->head.first_line,
@@ -166,6 +195,113 @@ static int fill(struct scry_births *b, const struct parts *p, struct scry_born *
 	return 0;
 }
 
+/* --- pages of instructions -------------------------------------------------------------------- */
+
+static uint64_t end_of(const struct scry_ruby_iseq *code)
+{
+	return code->encoded + WORD * (uint64_t)code->size;
+}
+
+/* A pc stands behind its instruction, so it may be the end. */
+static bool has_pc(const struct scry_born *born, uint64_t pc)
+{
+	return pc >= born->code.encoded && pc <= end_of(&born->code);
+}
+
+static void unlink_row(struct scry_births *b, uint32_t id)
+{
+	const struct scry_ruby_iseq *code = &b->rows[id - 1].code;
+
+	for (uint64_t page = code->encoded >> PAGE_SHIFT; page <= end_of(code) >> PAGE_SHIFT;
+	     page++) {
+		uint64_t first = 0;
+		uint32_t *link, node;
+
+		if (!scry_map_get(&b->pages, page, &first))
+			continue;
+		node = (uint32_t)first;
+		for (link = &node; *link && b->nodes[*link - 1].row != id;)
+			link = &b->nodes[*link - 1].next;
+		if (*link) {
+			uint32_t gone = *link;
+
+			*link = b->nodes[gone - 1].next;
+			b->nodes[gone - 1].next = b->node_free;
+			b->node_free = gone;
+		}
+		if (!node)
+			scry_map_remove(&b->pages, page, NULL);
+		else if (node != first)
+			scry_map_put(&b->pages, page, node);
+	}
+}
+
+/* Those whose instructions were where the code's are, are dead. */
+static void bury(struct scry_births *b, const struct scry_born *born)
+{
+	const struct scry_ruby_iseq *code = &born->code;
+
+	for (uint64_t page = code->encoded >> PAGE_SHIFT; page <= end_of(code) >> PAGE_SHIFT;
+	     page++) {
+		uint64_t first = 0;
+
+		scry_map_get(&b->pages, page, &first);
+		for (uint32_t at = (uint32_t)first, next; at; at = next) {
+			uint32_t id = b->nodes[at - 1].row;
+			struct scry_born *other = &b->rows[id - 1];
+
+			next = b->nodes[at - 1].next;
+			if (other->code.encoded >= end_of(code) ||
+			    end_of(&other->code) <= code->encoded)
+				continue;
+			other->died_ns = born->time_ns;
+			unlink_row(b, id);
+		}
+	}
+}
+
+/* 0: no memory, or the limit. */
+static uint32_t new_node(struct scry_births *b)
+{
+	uint32_t id = b->node_free;
+
+	if (id) {
+		b->node_free = b->nodes[id - 1].next;
+		return id;
+	}
+	if (b->node_count == b->node_room) {
+		uint32_t room = b->node_room ? 2 * b->node_room : 1024;
+		struct scry_births_node *more =
+			room > 4 * SCRY_BIRTHS_MAX ? NULL
+						   : reallocarray(b->nodes, room, sizeof(*more));
+
+		if (!more)
+			return 0;
+		b->nodes = more;
+		b->node_room = room;
+	}
+	return ++b->node_count;
+}
+
+static bool link_row(struct scry_births *b, uint32_t id)
+{
+	const struct scry_ruby_iseq *code = &b->rows[id - 1].code;
+
+	for (uint64_t page = code->encoded >> PAGE_SHIFT; page <= end_of(code) >> PAGE_SHIFT;
+	     page++) {
+		uint64_t first = 0;
+		uint32_t node = new_node(b);
+
+		scry_map_get(&b->pages, page, &first);
+		if (!node || scry_map_put(&b->pages, page, node)) {
+			unlink_row(b, id);
+			return false;
+		}
+		b->nodes[node - 1] = (struct scry_births_node){id, (uint32_t)first};
+	}
+	return true;
+}
+
 /* --- the table -------------------------------------------------------------------------------- */
 
 /* A row for the birth at an address whose newest is `newest`: a new one, or the oldest of a full
@@ -178,6 +314,7 @@ static uint32_t row_for(struct scry_births *b, uint32_t newest)
 		before = id;
 	if (id && before && (deep + 1 >= SCRY_BIRTHS_DEEP || b->count == SCRY_BIRTHS_MAX)) {
 		b->rows[before - 1].older = 0;
+		unlink_row(b, id);
 		free(b->rows[id - 1].memory);
 		b->rows[id - 1] = (struct scry_born){0};
 		return id;
@@ -227,6 +364,7 @@ int scry_births_add(struct scry_births *b, const void *record, size_t size)
 	}
 	if (fill(b, &parts, &born))
 		return -ENOMEM;
+	bury(b, &born);
 	scry_map_get(&b->at, born.code.iseq, &newest);
 	id = row_for(b, (uint32_t)newest);
 	if (!id || scry_map_put(&b->at, born.code.iseq, id)) {
@@ -236,25 +374,41 @@ int scry_births_add(struct scry_births *b, const void *record, size_t size)
 	}
 	born.older = id == newest ? 0 : (uint32_t)newest;
 	b->rows[id - 1] = born;
+	if (!link_row(b, id)) /* it cannot be found then */
+		b->sums.dropped++;
 	if (!born.label)
 		wait_for_name(b, id);
 	return 0;
 }
 
-const struct scry_born *scry_births_find(const struct scry_births *b, uint64_t iseq,
-					 uint64_t time_ns, bool *ret_is_newest)
+/* Whose instructions are there now. */
+static const struct scry_born *living(const struct scry_births *b, uint64_t pc)
 {
+	uint64_t first = 0;
+
+	scry_map_get(&b->pages, pc >> PAGE_SHIFT, &first);
+	for (uint32_t at = (uint32_t)first; at; at = b->nodes[at - 1].next)
+		if (has_pc(&b->rows[b->nodes[at - 1].row - 1], pc))
+			return &b->rows[b->nodes[at - 1].row - 1];
+	return NULL;
+}
+
+const struct scry_born *scry_births_find(const struct scry_births *b,
+					 const struct scry_birth_ask *ask, bool *ret_is_newest)
+{
+	const struct scry_born *born = living(b, ask->pc);
 	uint64_t id = 0;
 
-	*ret_is_newest = true;
-	if (!scry_map_get(&b->at, iseq, &id))
-		return NULL;
+	*ret_is_newest = !born || born->time_ns <= ask->time_ns;
+	if (born && born->time_ns <= ask->time_ns)
+		return born->time_ns >= b->sure_from_ns ? born : NULL;
+	scry_map_get(&b->at, ask->iseq, &id);
 	for (; id; id = b->rows[id - 1].older) {
-		const struct scry_born *born = &b->rows[id - 1];
-
-		if (born->time_ns <= time_ns)
+		born = &b->rows[id - 1];
+		if (born->time_ns > ask->time_ns)
+			*ret_is_newest = false;
+		else if (has_pc(born, ask->pc) && ask->time_ns < born->died_ns)
 			return born->time_ns >= b->sure_from_ns ? born : NULL;
-		*ret_is_newest = false;
 	}
 	return NULL;
 }

@@ -3,9 +3,10 @@
  * kernel (wire/iseq_birth.h), so that names are known also of code that is gone, or whose memory is
  * other code's, before it is asked about.
  *
- * An address with a time is one piece of code: no code runs that was not born before, and of two
- * births at one address the first's code was dead by the second. Code that was there before the
- * probe, or was moved by a compaction, has no birth at its address; then memory is asked.
+ * A pc with a time is one piece of code: no code runs that was not born before, its instructions
+ * are never moved, and what has its instructions in their memory was born when they were dead. (Its
+ * iseq, an object, may be moved by a compaction, to where another was born.) Code that was there
+ * before the probe has no birth; then memory is asked.
  *
  * Code loaded from binary form is born nameless; its name is read from memory a moment later.
  * Bounded: SCRY_BIRTHS_MAX pieces of code, of each address the last SCRY_BIRTHS_DEEP.
@@ -24,6 +25,7 @@ struct scry_born {
 	struct scry_ruby_iseq code;
 	uint64_t time_ns, number; /* number: 1, 2, ... in the order of their records */
 	const char *path, *label; /* NULL: not known (yet) */
+	uint64_t died_ns;	  /* by then: others were born in its memory */
 	uint32_t first_line;
 	uint32_t line_count;   /* of its line entries that are known; ascending by position */
 	bool is_whole;	       /* they are all that there are */
@@ -41,10 +43,17 @@ struct scry_births_sums {
 	uint64_t agree, differ, gone; /* comparisons with memory */
 };
 
+struct scry_births_node {
+	uint32_t row, next; /* + 1 */
+};
+
 struct scry_births {
 	const struct scry_ruby_layout *layout;
-	struct scry_map at;	/* iseq -> row + 1 of its newest */
-	struct scry_born *rows; /* not moved but by scry_births_add */
+	struct scry_map at;    /* iseq -> row + 1 of its newest */
+	struct scry_map pages; /* of instructions -> node + 1: those that live there */
+	struct scry_births_node *nodes;
+	uint32_t node_count, node_room, node_free; /* free: + 1 */
+	struct scry_born *rows;			   /* not moved but by scry_births_add */
 	uint32_t count, room;
 	uint32_t *waiting; /* rows + 1 that wait for their names; a row that was reused is not it */
 	uint32_t waiting_count, waiting_room;
@@ -73,13 +82,16 @@ void scry_births_doubt(struct scry_births *b, uint64_t time_ns);
 void scry_births_name_late(struct scry_births *b, const struct scry_ruby *ruby);
 
 /*
- * The code that was at `iseq` at `time_ns` (CLOCK_MONOTONIC), NULL: none was born there by then, or
- * it is not sure.
- * *ret_is_newest: and nothing was born there since, so what lies there now may still be it. Valid
- * until the next add.
+ * The code in which `pc` was at `time_ns` (CLOCK_MONOTONIC), in a frame whose iseq was at `iseq`.
+ * NULL: it was not born since the probe is on, or it is not sure. *ret_is_newest: nothing was born
+ * since, as far as is known, in what this frame points to: memory may still tell of it. Valid until
+ * the next add.
  */
-const struct scry_born *scry_births_find(const struct scry_births *b, uint64_t iseq,
-					 uint64_t time_ns, bool *ret_is_newest);
+struct scry_birth_ask {
+	uint64_t iseq, pc, time_ns;
+};
+const struct scry_born *scry_births_find(const struct scry_births *b,
+					 const struct scry_birth_ask *ask, bool *ret_is_newest);
 
 /* Line of word position `pos`: 0; -ENOENT: the code has no lines; -ENODATA: it was not told. */
 int scry_born_line(const struct scry_born *born, uint32_t pos, uint32_t *ret);

@@ -262,6 +262,7 @@ static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
 	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry, symbol->born), s->count + 1))
 		return 0;
 	s->rows[s->count] = *symbol;
+	s->rows[s->count].made_ns = scry_walk_now_ns();
 	s->checked[s->count] = s->turn;
 	return ++s->count;
 }
@@ -337,7 +338,9 @@ static struct birth birth_of(const struct scry_symbols *s, const struct scry_wal
 	struct birth b = {NULL, true};
 
 	if (s->births && w->time_ns && f->iseq)
-		b.born = scry_births_find(s->births, f->iseq, w->time_ns, &b.is_newest);
+		b.born = scry_births_find(s->births,
+					  &(struct scry_birth_ask){f->iseq, f->pc, w->time_ns},
+					  &b.is_newest);
 	return b;
 }
 
@@ -352,13 +355,23 @@ static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame 
 	row = &s->rows[id - 1];
 	if (row->iseq != f->iseq || row->entry != f->entry || row->born != born)
 		return 0;
-	/* Memory, by which it was named, is other code's now. */
-	return b->is_newest || row->is_told ? (uint32_t)id : 0;
+	/* Without a birth it is known by its memory, which is other code's now. */
+	return b->is_newest || born ? (uint32_t)id : 0;
+}
+
+static void forget(struct scry_symbols *s, uint32_t id)
+{
+	const struct scry_symbol *row = &s->rows[id - 1];
+	uint64_t newest = 0, key = key_of(row->iseq, row->entry, row->born);
+
+	if (scry_map_get(&s->ids, key, &newest) && newest == id)
+		scry_map_remove(&s->ids, key, NULL);
 }
 
 #define BATCH 128
 
-/* Looks at up to BATCH known symbols; those whose words are others are forgotten. */
+/* Looks at up to BATCH known symbols; those whose words are others are forgotten. But where its
+ * birth says which code it is, that the code is gone by now takes nothing from it. */
 static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const uint32_t *ids,
 		  size_t count)
 {
@@ -374,12 +387,13 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 		struct scry_symbol *row = &s->rows[ids[i] - 1];
 
 		words_of(&ruby->layout, &looks[i], words);
-		if (memcmp(words, row->words, sizeof(words)) == 0) {
+		if (memcmp(words, row->words, sizeof(words)) == 0 ||
+		    (row->born && memcmp(words, row->words, W_ENTRY * sizeof(*words)) != 0)) {
 			s->checked[ids[i] - 1] = s->turn;
 			continue;
 		}
 		s->renamed++;
-		scry_map_remove(&s->ids, key_of(row->iseq, row->entry, row->born), NULL);
+		forget(s, ids[i]);
 	}
 }
 
@@ -393,7 +407,7 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 		struct birth b = birth_of(s, w, &w->frames[i]);
 
 		id = find(s, &w->frames[i], &b);
-		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told)
+		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told || !b.is_newest)
 			continue;
 		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
 		ids[n++] = id;

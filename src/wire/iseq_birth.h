@@ -22,6 +22,8 @@
 #define SCRY_BIRTH_PATH_LARGE 4096u
 #define SCRY_BIRTH_LINES_LARGE 1024u
 #define SCRY_BIRTH_ENTRY_MAX 12u /* bytes of one line entry, most */
+#define SCRY_BIRTH_BODY 192u	 /* bytes of a body that are read: all that the layout speaks of */
+#define SCRY_BIRTH_OBJECT 40u	 /* of a String or Array: the smallest slot */
 #define SCRY_BIRTH_NO_TEXT 0xffffffffu
 
 /* Offsets in bytes, as in scry_ruby_layout; the host fills it in before the program is loaded. */

@@ -24,15 +24,18 @@ static void must(bool condition, const char *what)
 	abort();
 }
 
-static void ask(const struct scry_births *b, uint64_t iseq, uint64_t time_ns)
+static void ask(const struct scry_births *b, uint64_t iseq, uint64_t pc, uint64_t time_ns)
 {
 	bool newest;
-	const struct scry_born *born = scry_births_find(b, iseq, time_ns, &newest);
+	const struct scry_born *born =
+		scry_births_find(b, &(struct scry_birth_ask){iseq, pc, time_ns}, &newest);
 	uint32_t line;
 
 	if (!born)
 		return;
-	must(born->code.iseq == iseq && born->time_ns <= time_ns, "another's code");
+	must(born->time_ns <= time_ns && time_ns < born->died_ns && pc >= born->code.encoded &&
+		     pc <= born->code.encoded + 8ul * born->code.size,
+	     "another's code");
 	must(!born->label == !born->path, "half a name");
 	must(!born->label || strlen(born->label) + strlen(born->path) < 1u << 17, "a long name");
 	for (uint32_t pos = 0; pos < 40; pos++)
@@ -56,7 +59,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (part >= sizeof(head)) {
 			memcpy(&head, record, sizeof(head));
 			head.iseq %= 32; /* 8, 16, 24 are legal */
-			head.encoded &= ~7ul;
+			head.encoded =
+				0x10000 - 512 + head.encoded % 128 * 8; /* over a page's end */
+			head.size %= 700;
 			head.time_ns %= 64;
 			head.label_room %= 64;
 			head.path_room %= 64;
@@ -67,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		taken++;
 		free(record);
 		for (uint64_t iseq = 0; iseq < 32; iseq += 8)
-			ask(&b, iseq, data[2] % 64);
+			ask(&b, iseq, 0x10000 - 512 + data[2] * 8ul, data[2] % 64);
 		data += 2 + part;
 		size -= 2 + part;
 	}

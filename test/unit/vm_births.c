@@ -65,10 +65,18 @@ static void add(struct scry_births *b, uint64_t iseq, uint64_t time_ns, const ch
 	assert_int_equal(scry_births_add(b, bytes, small ? SCRY_BIRTH_SMALL : SCRY_BIRTH_LARGE), 0);
 }
 
+static const struct scry_born *find(const struct scry_births *b, uint64_t iseq, uint64_t time_ns,
+				    bool *ret_is_newest)
+{
+	const struct scry_birth_ask ask = {iseq, iseq + 0x2000 + 8, time_ns};
+
+	return scry_births_find(b, &ask, ret_is_newest);
+}
+
 static const char *label_at(const struct scry_births *b, uint64_t iseq, uint64_t time_ns,
 			    bool *ret_is_newest)
 {
-	const struct scry_born *born = scry_births_find(b, iseq, time_ns, ret_is_newest);
+	const struct scry_born *born = find(b, iseq, time_ns, ret_is_newest);
 
 	return born ? born->label : NULL;
 }
@@ -109,7 +117,7 @@ static void lines_are_exact(void **state)
 	scry_births_init(&b, &layout);
 	for (uint32_t lines = 1; lines <= SCRY_BIRTH_LINES_LARGE; lines += lines < 60 ? 1 : 241) {
 		add(&b, 0x8000, lines, "code", lines);
-		born = scry_births_find(&b, 0x8000, lines, &newest);
+		born = find(&b, 0x8000, lines, &newest);
 		assert_non_null(born);
 		assert_true(born->is_whole);
 		assert_int_equal(born->first_line, 99);
@@ -122,13 +130,13 @@ static void lines_are_exact(void **state)
 	}
 	/* More than were told: the last that was may not be the last there is. */
 	add(&b, 0x9000, 1, "long", 2 * SCRY_BIRTH_LINES_LARGE);
-	born = scry_births_find(&b, 0x9000, 1, &newest);
+	born = find(&b, 0x9000, 1, &newest);
 	assert_false(born->is_whole);
 	assert_int_equal(scry_born_line(born, 2 * SCRY_BIRTH_LINES_LARGE - 3, &line), 0);
 	assert_int_equal(line, 100 + SCRY_BIRTH_LINES_LARGE - 2);
 	assert_int_equal(scry_born_line(born, 2 * SCRY_BIRTH_LINES_LARGE - 2, &line), -ENODATA);
 	add(&b, 0xa000, 1, "none", 0);
-	born = scry_births_find(&b, 0xa000, 1, &newest);
+	born = find(&b, 0xa000, 1, &newest);
 	assert_int_equal(scry_born_line(born, 0, &line), -ENOENT);
 	scry_births_done(&b);
 }
@@ -144,7 +152,7 @@ static void names_are_whole_or_none(void **state)
 	name[sizeof(name) - 1] = '\0';
 	scry_births_init(&b, &layout);
 	add(&b, 0x8000, 1, "caf\xc3\xa9", 3);
-	born = scry_births_find(&b, 0x8000, 1, &newest);
+	born = find(&b, 0x8000, 1, &newest);
 	assert_string_equal(born->label, "caf\xc3\xa9");
 	assert_string_equal(born->path, "a?.rb?"); /* safe to print */
 	add(&b, 0x9000, 1, name, 3);		   /* cut */
