@@ -34,7 +34,6 @@
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
-#define LOOK_NS 20000000u /* with nothing to be read */
 
 enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
 
@@ -295,7 +294,7 @@ static int listen(struct stacks *s)
 	int err = 0;
 
 	while (!err && !is_over(s)) {
-		scry_clock_wait(s->clock, LOOK_NS);
+		scry_clock_wait(s->clock);
 		err = scry_clock_turn(s->clock);
 	}
 	return err;
