@@ -341,6 +341,14 @@ static int start_clock(struct stacks *s)
 	char text[160];
 	int err = scry_clock_attach(s->clock);
 
+	if (err && err != -ESRCH && s->engine == ENGINE_AUTO) { /* Linux before 5.13 */
+		scry_log_detail("stacks are read from outside: %s", scry_error());
+		scry_error_clear();
+		scry_clock_close(s->clock);
+		s->clock = NULL;
+		s->only_clock = false;
+		return 0;
+	}
 	if (!err && s->only_clock)
 		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
 			"nothing of waiting");
@@ -360,8 +368,10 @@ static int watch(struct stacks *s)
 	if (err)
 		return scry_fail(err, "no memory to sample");
 	err = choose_engine(s);
-	if (err)
+	if (err) {
+		scry_samples_done(&s->samples);
 		return err;
+	}
 	/* On a machine with more work than processors samples would come late, and when the work
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);

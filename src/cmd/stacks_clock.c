@@ -132,6 +132,7 @@ void scry_clock_close(struct scry_clock *c)
 	if (!c)
 		return;
 	scry_bpf_close(c->bpf);
+	c->samples->clock_ns = 0;
 	free(c);
 }
 
