@@ -151,5 +151,5 @@ int scry_cmd_doctor(int argc, char **argv)
 	if (pid)
 		check_process((pid_t)pid);
 	scry_error_clear();
-	return problems ? 1 : 0;
+	return scry_flush(stdout, "the answers") < 0 || problems ? 1 : 0;
 }

@@ -52,8 +52,7 @@ struct stacks {
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
-	struct scry_doc_frame *scratch;
-	size_t scratch_room;
+	struct scry_frame_row callers; /* scratch */
 	struct scry_buf line;
 };
 
@@ -282,14 +281,6 @@ static int by_time(const void *left, const void *right)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static struct scry_cell text_cell(const struct stacks *v, uint32_t id)
-{
-	size_t length = 0;
-	const char *bytes = id ? scry_intern_get(&v->names, id, &length) : NULL;
-
-	return scry_cell_text(bytes, length);
-}
-
 static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
 {
 	return scry_cell_number(
@@ -312,43 +303,19 @@ static struct place place_at(const struct stacks *v, const struct row *row)
 	return place;
 }
 
-/* The callers of a stack's newest frame, outermost first. */
+/* The callers of a stack's newest frame: there may be none. */
 static struct scry_cell callers_cell(struct stacks *v, uint32_t stack)
 {
-	uint32_t first = scry_frames_get(&v->frames, stack).parent, id;
-	size_t depth = 0, at;
+	uint32_t parent = scry_frames_get(&v->frames, stack).parent;
 
-	for (id = first; id; id = scry_frames_get(&v->frames, id).parent)
-		depth++;
-	if (depth > v->scratch_room) {
-		void *more = reallocarray(v->scratch, depth, sizeof(*v->scratch));
-
-		if (!more)
-			return scry_cell_unknown();
-		v->scratch = more;
-		v->scratch_room = depth;
-	}
-	for (id = first, at = depth; id; at--) {
-		struct scry_frame frame = scry_frames_get(&v->frames, id);
-		struct scry_cell file = text_cell(v, frame.file);
-		struct scry_cell method = text_cell(v, frame.method);
-
-		v->scratch[at - 1] = (struct scry_doc_frame){
-			.file = file.bytes,
-			.file_length = file.length,
-			.method = method.bytes,
-			.method_length = method.length,
-			.line = frame.line,
-			.is_c = frame.flags & SCRY_STACK_C,
-		};
-		id = frame.parent;
-	}
-	return (struct scry_cell){.frames = v->scratch, .number = depth};
+	return parent ? scry_frames_cell(&v->frames, &v->names, parent, &v->callers)
+		      : (struct scry_cell){0};
 }
 
 static void put_place(const struct stacks *v, const struct place *p, struct scry_buf *buf)
 {
-	struct scry_cell file = text_cell(v, p->file), method = text_cell(v, p->method);
+	struct scry_cell file = scry_name_text(&v->names, p->file),
+			 method = scry_name_text(&v->names, p->method);
 
 	if (!p->method) {
 		scry_buf_printf(buf, "(no frame known)");
@@ -389,9 +356,9 @@ static void push_row(struct stacks *v, const struct row *row)
 		[C_TOTAL] = scry_cell_number(row->total_ns),
 		[C_SAMPLES] = scry_cell_number(row->samples),
 		[C_TEXT] = scry_cell_text(scry_buf_str(&v->line), v->line.len),
-		[C_FILE] = text_cell(v, place.file),
+		[C_FILE] = scry_name_text(&v->names, place.file),
 		[C_LINE] = scry_cell_known(place.line, place.line),
-		[C_METHOD] = text_cell(v, place.method),
+		[C_METHOD] = scry_name_text(&v->names, place.method),
 		[C_IS_C] = scry_cell_number((place.flags & SCRY_STACK_C) != 0),
 	};
 
@@ -411,7 +378,8 @@ static int push_rows(struct stacks *v)
 		return err;
 	if (top == SCRY_VIEW_TOP_DEFAULT)
 		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
-	qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
+	if (v->row_count)
+		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
 		struct place place;
@@ -505,6 +473,6 @@ int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *op
 	scry_intern_done(&v.names);
 	free(v.samples);
 	free(v.rows);
-	free(v.scratch);
+	free(v.callers.frames);
 	return err;
 }

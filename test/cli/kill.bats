@@ -9,13 +9,8 @@ load lib
 
 setup() {
 	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	RANDOM=4711
-}
-
-teardown() {
-	end_started
 }
 
 # stops ARGS...: how many syscall stops the keeper of this command makes.
