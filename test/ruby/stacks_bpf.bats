@@ -6,14 +6,8 @@ load lib
 bats_require_minimum_version 1.5.0
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	K="$HERE/sampled_stacks"
-}
-
-teardown() {
-	end_started
 }
 
 # Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
