@@ -34,6 +34,7 @@
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
+#define RATE_BOTH_MAX 2000u /* at which threads are read and have a clock too */
 
 enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
 
@@ -317,13 +318,18 @@ static int sample(struct stacks *s)
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
-/* By eBPF where that was asked for; or where only processor time is wanted, and it can be. */
+/*
+ * By eBPF where it can be: it alone tells running from ready while a thread is either, as the
+ * kernel counts late for who reads. But not where two samplers at that rate would cost the program
+ * more than one.
+ */
 static int choose_engine(struct stacks *s)
 {
 	bool only_cpu = s->report.rows.times.cpu;
 	int err;
 
-	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && !only_cpu))
+	if (s->engine == ENGINE_READ ||
+	    (s->engine == ENGINE_AUTO && !only_cpu && s->rate > RATE_BOTH_MAX))
 		return 0;
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
 	if (err && s->engine == ENGINE_AUTO) {

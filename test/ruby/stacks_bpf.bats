@@ -60,6 +60,21 @@ shares() {
 	skip "the machine is too busy: scry was late in each of three tries"
 }
 
+# A program that has to share its processor with another one.
+ready() {
+	"$SCRY" stacks -q "$@" --force -o "$T/r.json" -- taskset -c 0 "$RUBY" --disable=gems "$K/ready.rb" "$T/ready" || return 1
+	"$RUBY" "$K/check_ready.rb" "$T/ready" "$T/r.json"
+}
+
+@test "running and ready are told apart as the kernel counts them in the end" {
+	need_bpf
+	taskset -c 0 true 2>/dev/null || skip "processor 0 is not ours"
+	start other taskset -c 0 sh -c 'while :; do :; done'
+	ready --engine=bpf
+	ready
+	json_is "$T/r.json" 'r["totals"]["clocked"] > 0' # auto
+}
+
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
 	need_bpf
 	while read -ra words; do
