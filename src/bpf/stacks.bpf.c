@@ -3,6 +3,9 @@
  * that their environments are in, copied into the ring as they are. What they mean is found out
  * outside, by the same code that reads them from outside.
  *
+ * Nobody is woken for a record: that would cost the thread an interrupt more, and scry looks by
+ * itself.
+ *
  * The thread stands still, so what is copied belongs together. Only what is not in memory at the
  * moment cannot be had: rejected, and counted.
  */
@@ -104,7 +107,7 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 	r->kind = kind;
 	r->frames_size = 0;
 	r->bottom = r->top;
-	bpf_ringbuf_submit(r, 0);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
 /* A record of one of the sizes: as many frames as fit, and twice as many bytes of values. */
@@ -136,7 +139,7 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 			head->frames_size = 0;                                                  \
 		}                                                                               \
 		*(struct scry_bpf_stack *)r = *head;                                            \
-		bpf_ringbuf_submit(r, 0);                                                       \
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);                                        \
 		return 0;                                                                       \
 	}
 

@@ -35,7 +35,7 @@
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
-#define LOOK_NS 20000000u /* with nothing to be read */
+#define RATE_BOTH_MAX 2000u /* at which threads are read and have a clock too */
 
 enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
 
@@ -320,7 +320,7 @@ static int listen(struct stacks *s)
 	int err = 0;
 
 	while (!err && !is_over(s)) {
-		scry_clock_wait(s->clock, LOOK_NS);
+		scry_clock_wait(s->clock);
 		err = scry_clock_turn(s->clock);
 		scry_iseq_probe_tick(&s->probe);
 	}
@@ -344,13 +344,18 @@ static int sample(struct stacks *s)
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
-/* By eBPF where that was asked for; or where only processor time is wanted, and it can be. */
+/*
+ * By eBPF where it can be: it alone tells running from ready while a thread is either, as the
+ * kernel counts late for who reads. But not where two samplers at that rate would cost the program
+ * more than one.
+ */
 static int choose_engine(struct stacks *s)
 {
 	bool only_cpu = s->report.rows.times.cpu;
 	int err;
 
-	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && !only_cpu))
+	if (s->engine == ENGINE_READ ||
+	    (s->engine == ENGINE_AUTO && !only_cpu && s->rate > RATE_BOTH_MAX))
 		return 0;
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
 	if (err && s->engine == ENGINE_AUTO) {
@@ -368,6 +373,14 @@ static int start_clock(struct stacks *s)
 	char text[160];
 	int err = scry_clock_attach(s->clock);
 
+	if (err && err != -ESRCH && s->engine == ENGINE_AUTO) { /* Linux before 5.13 */
+		scry_log_detail("stacks are read from outside: %s", scry_error());
+		scry_error_clear();
+		scry_clock_close(s->clock);
+		s->clock = NULL;
+		s->only_clock = false;
+		return 0;
+	}
 	if (!err && s->only_clock)
 		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
 			"nothing of waiting");

@@ -112,8 +112,6 @@ int scry_ruby_ractors(const struct scry_ruby *ruby);
 /* Reads a Ruby String at VALUE `str` into buf (NUL terminated, invalid UTF-8 and control bytes kept
  * out by '?'). Length or -errno. */
 ssize_t scry_ruby_string(const struct scry_ruby *ruby, uint64_t str, char *buf, size_t size);
-/* The same of text that was read in another way: what is not printable UTF-8 becomes '?'. */
-void scry_ruby_make_printable(char *buf, size_t size);
 
 /* Name of a class as Ruby prints it: "Hash", "Foo::Bar", "#<Class:0x000...>" (anonymous),
  * "#<Class:Foo>" (singleton). 0; -ENOENT: not a class now. */

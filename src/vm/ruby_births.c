@@ -15,7 +15,7 @@
 
 #define WORD 8u
 #define LATE_MAX 65536u
-#define PAGE_SHIFT 12u
+#define CODE_PAGE 12u
 #define CODE_MAX_WORDS (1u << 20)
 
 /* Do all words of which the probe is told lie in what it reads, and may they be read as such? */
@@ -212,7 +212,7 @@ static void unlink_row(struct scry_births *b, uint32_t id)
 {
 	const struct scry_ruby_iseq *code = &b->rows[id - 1].code;
 
-	for (uint64_t page = code->encoded >> PAGE_SHIFT; page <= end_of(code) >> PAGE_SHIFT;
+	for (uint64_t page = code->encoded >> CODE_PAGE; page <= end_of(code) >> CODE_PAGE;
 	     page++) {
 		uint64_t first = 0;
 		uint32_t *link, node;
@@ -241,7 +241,7 @@ static void bury(struct scry_births *b, const struct scry_born *born)
 {
 	const struct scry_ruby_iseq *code = &born->code;
 
-	for (uint64_t page = code->encoded >> PAGE_SHIFT; page <= end_of(code) >> PAGE_SHIFT;
+	for (uint64_t page = code->encoded >> CODE_PAGE; page <= end_of(code) >> CODE_PAGE;
 	     page++) {
 		uint64_t first = 0;
 
@@ -287,7 +287,7 @@ static bool link_row(struct scry_births *b, uint32_t id)
 {
 	const struct scry_ruby_iseq *code = &b->rows[id - 1].code;
 
-	for (uint64_t page = code->encoded >> PAGE_SHIFT; page <= end_of(code) >> PAGE_SHIFT;
+	for (uint64_t page = code->encoded >> CODE_PAGE; page <= end_of(code) >> CODE_PAGE;
 	     page++) {
 		uint64_t first = 0;
 		uint32_t node = new_node(b);
@@ -305,14 +305,15 @@ static bool link_row(struct scry_births *b, uint32_t id)
 /* --- the table -------------------------------------------------------------------------------- */
 
 /* A row for the birth at an address whose newest is `newest`: a new one, or the oldest of a full
- * chain. 0: there is none. */
-static uint32_t row_for(struct scry_births *b, uint32_t newest)
+ * chain, or of one that made room long ago. 0: there is none. */
+static uint32_t row_for(struct scry_births *b, uint32_t newest, uint64_t time_ns)
 {
 	uint32_t id = newest, deep = 0, before = 0;
 
 	for (; id && b->rows[id - 1].older; id = b->rows[id - 1].older, deep++)
 		before = id;
-	if (id && before && (deep + 1 >= SCRY_BIRTHS_DEEP || b->count == SCRY_BIRTHS_MAX)) {
+	if (before && (deep + 1 >= SCRY_BIRTHS_DEEP || b->count == SCRY_BIRTHS_MAX ||
+		       b->rows[before - 1].time_ns + SCRY_BIRTHS_KEPT_NS < time_ns)) {
 		b->rows[before - 1].older = 0;
 		unlink_row(b, id);
 		free(b->rows[id - 1].memory);
@@ -366,7 +367,7 @@ int scry_births_add(struct scry_births *b, const void *record, size_t size)
 		return -ENOMEM;
 	bury(b, &born);
 	scry_map_get(&b->at, born.code.iseq, &newest);
-	id = row_for(b, (uint32_t)newest);
+	id = row_for(b, (uint32_t)newest, born.time_ns);
 	if (!id || scry_map_put(&b->at, born.code.iseq, id)) {
 		free(born.memory);
 		b->sums.dropped++;
@@ -386,7 +387,7 @@ static const struct scry_born *living(const struct scry_births *b, uint64_t pc)
 {
 	uint64_t first = 0;
 
-	scry_map_get(&b->pages, pc >> PAGE_SHIFT, &first);
+	scry_map_get(&b->pages, pc >> CODE_PAGE, &first);
 	for (uint32_t at = (uint32_t)first; at; at = b->nodes[at - 1].next)
 		if (has_pc(&b->rows[b->nodes[at - 1].row - 1], pc))
 			return &b->rows[b->nodes[at - 1].row - 1];

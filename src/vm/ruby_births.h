@@ -9,7 +9,8 @@
  * before the probe has no birth; then memory is asked.
  *
  * Code loaded from binary form is born nameless; its name is read from memory a moment later.
- * Bounded: SCRY_BIRTHS_MAX pieces of code, of each address the last SCRY_BIRTHS_DEEP.
+ * Bounded: SCRY_BIRTHS_MAX pieces of code; of each address the last, and those that made room since
+ * SCRY_BIRTHS_KEPT_NS, at most SCRY_BIRTHS_DEEP.
  */
 #ifndef SCRY_VM_RUBY_BIRTHS_H
 #define SCRY_VM_RUBY_BIRTHS_H
@@ -19,7 +20,8 @@
 #include "wire/iseq_birth.h"
 
 #define SCRY_BIRTHS_MAX (1u << 20)
-#define SCRY_BIRTHS_DEEP 8u
+#define SCRY_BIRTHS_DEEP 64u
+#define SCRY_BIRTHS_KEPT_NS 1000000000u
 
 struct scry_born {
 	struct scry_ruby_iseq code;

@@ -185,9 +185,50 @@ static void much_evaluating_takes_no_memory(void **state)
 	assert_true(newest);
 	assert_string_equal(label_at(&b, 0x8000, 199999, &newest), "code_199950");
 	assert_string_equal(label_at(&b, 0x8000, 200000 - 50 * (SCRY_BIRTHS_DEEP - 1), &newest),
-			    "code_199650");
-	assert_null(label_at(&b, 0x8000, 199649, &newest));
+			    "code_196850");
+	assert_null(label_at(&b, 0x8000, 196849, &newest));
 	assert_false(newest);
+	/* What made room long ago goes first. */
+	for (uint64_t i = 1; i <= 20; i++)
+		add(&b, 0x800000, i * SCRY_BIRTHS_KEPT_NS * 2, "slow", 4);
+	assert_int_equal(b.count, 50 * SCRY_BIRTHS_DEEP + 2);
+	scry_births_done(&b);
+}
+
+/* An iseq that a compaction has moved to where another was born; instructions in the memory of dead
+ * ones. */
+static void instructions_tell_who_it_was(void **state)
+{
+	const uint64_t pc = 0x8000 + 0x2000 + 8;
+	struct scry_birth_ask ask = {.iseq = 0x9000, .pc = pc, .time_ns = 300};
+	const struct scry_born *born;
+	struct scry_births b;
+	bool newest;
+
+	scry_births_init(&b, &layout);
+	add(&b, 0x9000, 100, "there before", 3);
+	add(&b, 0x8000, 200, "moved there", 3);
+	born = scry_births_find(&b, &ask, &newest);
+	assert_string_equal(born->label, "moved there");
+	ask.time_ns = 150; /* not yet */
+	assert_null(scry_births_find(&b, &ask, &newest));
+	assert_false(newest);
+	/* Overlapping by a word: the first is dead by then, and was alive before. */
+	add(&b, 0x8000 + 3 * 16, 400, "in its memory", 3);
+	ask = (struct scry_birth_ask){.iseq = 0x8000, .pc = pc, .time_ns = 399};
+	born = scry_births_find(&b, &ask, &newest);
+	assert_string_equal(born->label, "moved there");
+	assert_int_equal(born->died_ns, 400);
+	ask.time_ns = 400;
+	assert_null(scry_births_find(&b, &ask, &newest));
+	/* Longer than a page. */
+	add(&b, 0xb000, 500, "long", 1000);
+	ask = (struct scry_birth_ask){.iseq = 1, .pc = 0xb000 + 0x2000 + 2000 * 8, .time_ns = 501};
+	born = scry_births_find(&b, &ask, &newest);
+	assert_string_equal(born->label, "long");
+	add(&b, 0xb000 + 0x1000, 600, "in its midst", 3);
+	ask.time_ns = 600;
+	assert_null(scry_births_find(&b, &ask, &newest));
 	scry_births_done(&b);
 }
 
@@ -234,6 +275,7 @@ int main(void)
 		cmocka_unit_test(lines_are_exact),
 		cmocka_unit_test(names_are_whole_or_none),
 		cmocka_unit_test(much_evaluating_takes_no_memory),
+		cmocka_unit_test(instructions_tell_who_it_was),
 		cmocka_unit_test(what_is_no_record_is_counted),
 		cmocka_unit_test(a_layout_that_the_probe_does_not_read_is_refused),
 	};
