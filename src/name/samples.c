@@ -31,8 +31,10 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 	scry_stacks_init(&s->stacks);
 	scry_intern_init(&s->keys, ROWS_MAX, ROWS_MAX * (sizeof(struct key) + 1ul));
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
-	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0)
+	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0) {
+		scry_walk_watch_gc(&s->walk, ruby);
 		return 0;
+	}
 	scry_samples_done(s);
 	return -ENOMEM;
 }
@@ -191,13 +193,19 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 	for (int try = 0; try < 2; try++) {
 		uint64_t ec;
 
-		if (scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec))
-			ec = 0;
-		t->ruby.ec = ec; /* another one while a fiber runs */
+		/* Nothing is known of its stack: its ec may be another one, or come only now. */
+		if ((t->hint.ec != t->ruby.ec || !t->ruby.ec) &&
+		    scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec) == 0)
+			t->ruby.ec = ec;
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
 		t->stack = 0;
+		if (s->walk.ec_now != t->ruby.ec) { /* a fiber runs now */
+			t->ruby.ec = s->walk.ec_now;
+			t->verdict = SCRY_WALK_REJECTED;
+			continue;
+		}
 		if (t->verdict > SCRY_WALK_REPAIRED) {
 			if (t->verdict == SCRY_WALK_EMPTY)
 				return;
