@@ -16,6 +16,7 @@
 #include "cmd/makers.h"
 #include "hook/inject.h"
 #include "vm/ruby.h"
+#include "vm/ruby_gc.h"
 
 static int problems;
 
@@ -82,6 +83,7 @@ static void check_process(pid_t pid)
 {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
+	struct scry_ruby_gc gc;
 	bool classic, triggered;
 	char text[768];
 	int r = scry_proc_open(&proc, pid);
@@ -113,6 +115,11 @@ static void check_process(pid_t pid)
 		     : ruby->layout.makers.is_proven ? "proven by counting"
 						     : ruby->layout.makers.why,
 		     "use events (the default)");
+		scry_ruby_gc_find(ruby, &gc);
+		line("garbage collector", gc.is_known,
+		     gc.has_epochs ? "its state is known, and when what it frees may change"
+				   : "its state is known",
+		     "scry stacks does not show it");
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);
 	}

@@ -33,6 +33,7 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
 	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0) {
 		scry_walk_watch_gc(&s->walk, ruby);
+		scry_intern_put(&s->symbols.names, "(garbage collection)", 20, &s->gc_name);
 		return 0;
 	}
 	scry_samples_done(s);
@@ -190,6 +191,7 @@ static const char *newest_name(const struct scry_samples *s)
 /* Walks and names; a stack of which a name cannot be read is taken once more. */
 static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 {
+	t->in_gc = false;
 	for (int try = 0; try < 2; try++) {
 		uint64_t ec;
 
@@ -211,6 +213,7 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 				return;
 			continue;
 		}
+		t->in_gc = s->walk.now.is_running;
 		if (scry_symbols_name(&s->symbols, s->ruby, &s->walk, s->named) == 0) {
 			t->stack = intern_stack(s);
 			t->state = scry_thread_state_named(t->state, newest_name(s));
@@ -303,6 +306,51 @@ static void take_waiters(struct scry_samples *s)
 			s->threads[i].state = SCRY_STATE_GVL;
 }
 
+/* The same stack, with the collector as its newest frame. */
+static uint32_t add_gc(struct scry_samples *s, uint32_t stack)
+{
+	struct scry_stack_frame frame;
+
+	if (scry_stacks_frame(&s->stacks, stack, &frame))
+		frame = (struct scry_stack_frame){0};
+	frame.parent = stack;
+	frame.label = s->gc_name;
+	frame.flags = 0;
+	return scry_stacks_add(&s->stacks, &frame);
+}
+
+/* Is it on a processor, or ready to be, while the collector is at work? */
+static bool may_collect(const struct scry_samples_thread *t)
+{
+	return t->in_gc && !t->rests &&
+	       (t->state == SCRY_STATE_CPU || t->state == SCRY_STATE_RUNNABLE);
+}
+
+/* Who collects: the one thread that runs meanwhile, or of several the one that has the lock. */
+static void take_collector(struct scry_samples *s)
+{
+	size_t may = 0, who = s->count;
+
+	for (size_t i = 0; i < s->count; i++) {
+		s->list[i] = s->threads[i].ruby;
+		if (!may_collect(&s->threads[i]))
+			continue;
+		may++;
+		who = i;
+	}
+	for (size_t i = 0; i < s->count && may > 1; i++)
+		if (may_collect(&s->threads[i]) &&
+		    scry_ruby_gvl_is_holder(s->ruby, s->list, s->count, i)) {
+			may = 1;
+			who = i;
+		}
+	if (may != 1)
+		return;
+	s->threads[who].state = SCRY_STATE_GC;
+	s->threads[who].stack = add_gc(s, s->threads[who].stack);
+	s->threads[who].has_last = false;
+}
+
 int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 {
 	uint64_t began = now_ns(CLOCK_MONOTONIC), root;
@@ -333,6 +381,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 			t->ran_ns = t->now.run_ns - before.run_ns;
 	}
 	take_waiters(s);
+	take_collector(s);
 	/* By the fd of its memory: is it still the same program? */
 	err = scry_mem_u64(&s->ruby->mem, s->ruby->bias + s->ruby->layout.vm_root, &root);
 	if (err)
