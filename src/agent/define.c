@@ -9,8 +9,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
-
-#define SYS_PROCESS_VM_READV 310
+#include "agent/syscall.h"
 
 /*
  * In a handler of the VM's own, what is looked at is whole. In one of malloc the VM may be
@@ -19,23 +18,14 @@
  */
 static void look(uint64_t from, void *to, uint64_t size)
 {
-	const uint64_t local[2] = {(uint64_t)to, size}, remote[2] = {from, size};
-	register uint64_t r10 __asm__("r10") = (uint64_t)remote;
-	register uint64_t r8 __asm__("r8") = 1;
-	register uint64_t r9 __asm__("r9") = 0;
-	int64_t result = SYS_PROCESS_VM_READV;
+	const struct scry_agent_piece from_piece = {from, size}, to_piece = {(uint64_t)to, size};
 
 	if (!scry_agent.malloc.with_lines) {
 		for (uint64_t i = 0; i < size; i++)
 			((uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
 		return;
 	}
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"((uint64_t)scry_agent.lines.pid), "S"(local), "d"(1ull), "r"(r10),
-			   "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	if (result != (int64_t)size)
+	if (scry_agent_read(scry_agent.lines.pid, to_piece, &from_piece, 1) != (int64_t)size)
 		for (uint64_t i = 0; i < size; i++)
 			((uint8_t *)to)[i] = 0;
 }

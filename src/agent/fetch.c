@@ -7,9 +7,9 @@
  */
 #include "agent/fetch.h"
 
+#include "agent/syscall.h"
 #include "wire/call_format.h"
 
-#define SYS_PROCESS_VM_READV 310
 #define EFAULT_ 14
 #define PAGE_MASK 4095u
 #define LOWEST 65536u
@@ -17,10 +17,6 @@
 #define ONES 0x0101010101010101ull
 #define BATCH_MAX 8u
 #define VARARGS_MAX 32u
-
-struct iovec {
-	uint64_t base, length;
-};
 
 struct read { /* that waits for its turn */
 	struct scry_call_part *part;
@@ -100,28 +96,21 @@ static uint64_t copy_nul(uint8_t *to, const uint8_t *from, uint64_t max)
 	return i;
 }
 
-static int64_t read_self(const struct work *w, const struct iovec *local,
-			 const struct iovec *remote, uint64_t count)
+static int64_t read_self(const struct work *w, const struct scry_agent_piece *local,
+			 const struct scry_agent_piece *remote, uint64_t count)
 {
-	register uint64_t r10 __asm__("r10") = (uint64_t)remote;
-	register uint64_t r8 __asm__("r8") = count;
-	register uint64_t r9 __asm__("r9") = 0;
-	int64_t result = SYS_PROCESS_VM_READV;
+	const uint64_t arguments[6] = {w->f->tid, (uint64_t)local, count, (uint64_t)remote, count};
 
 	if (!__atomic_load_n(&scry_agent.shadow.head.may_read, __ATOMIC_SEQ_CST))
 		return -1;
 	w->f->has_read = 1;
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"((uint64_t)w->f->tid), "S"(local), "d"(count), "r"(r10), "r"(r8),
-			   "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
+	return scry_agent_syscall6(SCRY_SYS_PROCESS_VM_READV, arguments);
 }
 
 /* What could be read of each: bytes. A piece that could not ends its string, not the others. */
-static void read_pieces(const struct work *w, struct iovec *local, struct iovec *remote,
-			const uint8_t *owner, uint32_t count, uint32_t *ret_got)
+static void read_pieces(const struct work *w, struct scry_agent_piece *local,
+			struct scry_agent_piece *remote, const uint8_t *owner, uint32_t count,
+			uint32_t *ret_got)
 {
 	uint32_t i = 0;
 
@@ -131,9 +120,9 @@ static void read_pieces(const struct work *w, struct iovec *local, struct iovec 
 
 		if (got < 0 && got != -EFAULT_)
 			return;
-		for (got = got < 0 ? 0 : got; i < count && (uint64_t)got >= local[i].length; i++) {
-			ret_got[owner[i]] += (uint32_t)local[i].length;
-			got -= (int64_t)local[i].length;
+		for (got = got < 0 ? 0 : got; i < count && (uint64_t)got >= local[i].bytes; i++) {
+			ret_got[owner[i]] += (uint32_t)local[i].bytes;
+			got -= (int64_t)local[i].bytes;
 		}
 		if (i == count)
 			return;
@@ -182,7 +171,7 @@ static int is_near(const struct work *w, uint64_t at, uint64_t end)
 
 static void flush(struct work *w)
 {
-	struct iovec local[2 * BATCH_MAX], remote[2 * BATCH_MAX];
+	struct scry_agent_piece local[2 * BATCH_MAX], remote[2 * BATCH_MAX];
 	uint32_t got[BATCH_MAX], pieces = 0;
 	uint8_t owner[2 * BATCH_MAX];
 	uint64_t *to;
@@ -203,8 +192,8 @@ static void flush(struct work *w)
 			uint64_t stop = (at | PAGE_MASK) + 1;
 
 			stop = stop < end ? stop : end;
-			remote[pieces] = (struct iovec){at, stop - at};
-			local[pieces] = (struct iovec){to_at, stop - at};
+			remote[pieces] = (struct scry_agent_piece){at, stop - at};
+			local[pieces] = (struct scry_agent_piece){to_at, stop - at};
 			owner[pieces++] = (uint8_t)i;
 			to_at += stop - at;
 			at = stop;

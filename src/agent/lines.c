@@ -14,7 +14,8 @@
  */
 #include "agent/lines.h"
 
-#define SYS_GETPID 39
+#include "agent/syscall.h"
+
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
 
 /* The first Ruby frame above the C frame at `cfp`. */
@@ -55,14 +56,6 @@ static int add_start(uint64_t start)
 	return 0;
 }
 
-static uint32_t own_pid(void)
-{
-	int64_t result = SYS_GETPID;
-
-	__asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
-	return (uint32_t)result;
-}
-
 struct told {
 	uint64_t head[SCRY_MALLOC_LINE_HEAD];
 	struct scry_ring_def def;
@@ -76,7 +69,7 @@ static uint32_t describe(struct told *told, const struct scry_line *line, uint64
 	uint32_t size;
 
 	if (!scry_agent.lines.pid)
-		scry_agent.lines.pid = own_pid();
+		scry_agent.lines.pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
 	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
 	scry_describe(&told->def, &place, (uint8_t *)told->text);
 	if (told->def.path_size && !add_start(place.pc - 8ull * told->def.position))

@@ -1,6 +1,5 @@
 /*
- * A thread of the dynamic loader waits until the keeper has hooked what it has just loaded: the one
- * place of the agent that makes system calls and waits.
+ * A thread of the dynamic loader waits until the keeper has hooked what it has just loaded.
  *
  * It stands after relocation and before constructors (sys/loader), with the loader's lock held. It
  * draws a ticket, wakes the keeper, and waits until that has answered: at most load_wait_tsc ticks
@@ -15,24 +14,16 @@
 #include <stdint.h>
 
 #include "agent/agent.h"
+#include "agent/syscall.h"
 
-#define SYS_FUTEX 202
-#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
-#define FUTEX_WAKE 1
 #define NAP_NS 5000000
 #define NAPS 10
 #define ETIMEDOUT 110
 
 static int64_t futex(uint32_t *word, int op, uint32_t value, const int64_t *timeout)
 {
-	register const int64_t *r10 __asm__("r10") = timeout;
-	int64_t result = SYS_FUTEX;
-
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"(word), "S"(op), "d"(value), "r"(r10)
-			 : "rcx", "r11", "memory");
-	return result;
+	return scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, (uint64_t)op, value,
+				   (uint64_t)timeout);
 }
 
 static uint64_t now_tsc(void)
@@ -75,7 +66,7 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 		}
 		if (has_given_up && !__atomic_load_n(&c->load_busy, __ATOMIC_SEQ_CST))
 			return 0;
-		naps += futex(&c->load_done, FUTEX_WAIT, done, nap) == -ETIMEDOUT;
+		naps += futex(&c->load_done, SCRY_FUTEX_WAIT, done, nap) == -ETIMEDOUT;
 	}
 	return 1;
 }
@@ -94,7 +85,7 @@ void scry_agent_load(uint64_t arg)
 	c->load_arg = arg;
 	given_up = __atomic_load_n(&c->load_given_up, __ATOMIC_RELAXED);
 	ticket = __atomic_add_fetch(&c->load_seq, 1, __ATOMIC_SEQ_CST);
-	futex(&c->load_seq, FUTEX_WAKE, 1, 0);
+	futex(&c->load_seq, SCRY_FUTEX_WAKE, 1, 0);
 	if (is_before(__atomic_load_n(&c->load_done, __ATOMIC_RELAXED), given_up) ||
 	    !wait_for(c, ticket)) {
 		scry_agent_hold_calls();

@@ -9,10 +9,10 @@
  */
 #include "agent/malloc.h"
 #include "agent/lines.h"
+#include "agent/syscall.h"
 #include "agent/track.h"
 #include "wire/payload_malloc.h"
 
-#define SYS_MINCORE 27
 #define PAGE 4096u
 #define PAGES_AT_ONCE 512u
 #define TOUCH_SHARE 8u		  /* of a thread's time, at most one in so many is spent counting */
@@ -300,17 +300,6 @@ static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t siz
 	return (uint64_t)p;
 }
 
-static int64_t mincore(uint64_t start, uint64_t size, uint8_t *vec)
-{
-	int64_t result = SYS_MINCORE;
-
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"(start), "S"(size), "d"(vec)
-			 : "rcx", "r11", "memory");
-	return result;
-}
-
 /* Bytes of [start, start + size) in resident pages. */
 static uint64_t resident(uint64_t start, uint64_t size)
 {
@@ -321,7 +310,7 @@ static uint64_t resident(uint64_t start, uint64_t size)
 		uint64_t n = (end - at + PAGE - 1) / PAGE;
 
 		n = n < PAGES_AT_ONCE ? n : PAGES_AT_ONCE;
-		if (mincore(at, n * PAGE, pages))
+		if (scry_agent_syscall4(SCRY_SYS_MINCORE, at, n * PAGE, (uint64_t)pages, 0))
 			return 0;
 		for (uint64_t i = 0; i < n; i++)
 			bytes += (pages[i] & 1) * PAGE;

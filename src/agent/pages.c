@@ -5,38 +5,20 @@
  * A slot that was left says so in three words: flags T_MOVED and nothing else, an undefined value,
  * and the new address (gc.c, gc_move). The pages are read by process_vm_readv from the process
  * itself, not by loads: one that the VM has given back meanwhile is a failed read and not a fault.
- * These are the agent's only system calls, made inside a compaction.
+ * That is done inside a compaction only.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/syscall.h"
 
 #define T_MOVED 0x1eu
-#define SYS_getpid 39
-#define SYS_process_vm_readv 310
 #define SPECIAL_MAX 0x100u /* below: no pointer to an object */
-
-static int64_t syscall6(int64_t number, uint64_t a, const void *b, uint64_t c, const void *d,
-			uint64_t e)
-{
-	register uint64_t r10 __asm__("r10") = (uint64_t)d;
-	register uint64_t r8 __asm__("r8") = e;
-	register uint64_t r9 __asm__("r9") = 0;
-	int64_t r;
-
-	__asm__ volatile("syscall"
-			 : "=a"(r)
-			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return r;
-}
 
 static uint64_t read_self(uint64_t address, void *to, uint64_t size)
 {
-	struct {
-		uint64_t base, size;
-	} local = {(uint64_t)to, size}, remote = {address, size};
-	uint64_t pid = (uint64_t)syscall6(SYS_getpid, 0, 0, 0, 0, 0);
-	int64_t n = syscall6(SYS_process_vm_readv, pid, &local, 1, &remote, 1);
+	uint64_t pid = (uint64_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
+	const struct scry_agent_piece from = {address, size};
+	int64_t n = scry_agent_read(pid, (struct scry_agent_piece){(uint64_t)to, size}, &from, 1);
 
 	return n > 0 ? (uint64_t)n : 0;
 }

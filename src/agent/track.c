@@ -8,10 +8,8 @@
  */
 #include "agent/track.h"
 
-#define SYS_GETPID 39
-#define SYS_GETTID 186
-#define SYS_FUTEX 202
-#define FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
+#include "agent/syscall.h"
+
 #define NAP_NS 5000000
 #define NAPS_MAX 200 /* without a segment given back, by anybody */
 #define AWAIT_NAPS 400
@@ -24,22 +22,12 @@ static void add(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-static int64_t syscall4(int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-	register uint64_t r10 __asm__("r10") = d;
-
-	__asm__ volatile("syscall"
-			 : "+a"(number)
-			 : "D"(a), "S"(b), "d"(c), "r"(r10)
-			 : "rcx", "r11", "memory");
-	return number;
-}
-
 static void nap(uint32_t *word, uint32_t value)
 {
 	const int64_t timeout[2] = {0, NAP_NS};
 
-	syscall4(SYS_FUTEX, (uint64_t)word, FUTEX_WAIT, value, (uint64_t)timeout);
+	scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, SCRY_FUTEX_WAIT, value,
+			    (uint64_t)timeout);
 }
 
 /* A fork child's gate page is all zero. */
@@ -75,7 +63,7 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 {
 	const struct scry_agent_tracking *k = &scry_agent.tracking;
 
-	t->tid = (uint32_t)syscall4(SYS_GETTID, 0, 0, 0, 0);
+	t->tid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETTID, 0, 0, 0, 0);
 	t->tid_at = (const uint32_t *)(fs + k->tid_offset);
 	if (!k->tid_offset || *t->tid_at != t->tid)
 		t->tid_at = &t->tid;
@@ -147,7 +135,8 @@ int scry_track_moves_in(void)
 		return 0;
 	if (!scry_lane_claim(g)) /* none, for good */
 		return 0;
-	__atomic_store_n(&scry_agent.control->lane_pid, (uint64_t)syscall4(SYS_GETPID, 0, 0, 0, 0),
+	__atomic_store_n(&scry_agent.control->lane_pid,
+			 (uint64_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0),
 			 __ATOMIC_RELEASE);
 	if (scry_agent.follow.waits)
 		scry_track_await_keeper();

@@ -6,29 +6,14 @@
  * A SIGTRAP that has nothing to do with us ends the process, as it would have without us.
  */
 #include "agent/agent.h"
+#include "agent/syscall.h"
 #include "wire/breaks.h"
 
-#define SYS_RT_SIGACTION 13
-#define SYS_GETPID 39
-#define SYS_GETTID 186
-#define SYS_TGKILL 234
 #define SIGTRAP 5
 #define SI_KERNEL 0x80
 #define INT3 0xcc
 #define SIGINFO_CODE 8	/* asm-generic/siginfo.h */
 #define UCONTEXT_IP 168 /* asm/sigcontext.h, behind uc_flags, uc_link and uc_stack */
-
-static int64_t syscall4(int64_t number, uint64_t a, const void *b, uint64_t c, uint64_t d)
-{
-	register uint64_t r10 __asm__("r10") = d;
-	int64_t result = number;
-
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"(a), "S"(b), "d"(c), "r"(r10)
-			 : "rcx", "r11", "memory");
-	return result;
-}
 
 /* Where a thread that stands at `ip` goes on; 0: it is none of ours. The keeper may have died
  * between sending it on and letting it go. */
@@ -77,7 +62,8 @@ void scry_agent_trap(int signal, const uint8_t *info, uint8_t *context)
 		*ip = next;
 		return;
 	}
-	syscall4(SYS_RT_SIGACTION, SIGTRAP, &by_default, 0, 8);
-	syscall4(SYS_TGKILL, (uint64_t)syscall4(SYS_GETPID, 0, 0, 0, 0),
-		 (const void *)syscall4(SYS_GETTID, 0, 0, 0, 0), (uint64_t)signal, 0);
+	scry_agent_syscall4(SCRY_SYS_RT_SIGACTION, SIGTRAP, (uint64_t)&by_default, 0, 8);
+	scry_agent_syscall4(
+		SCRY_SYS_TGKILL, (uint64_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0),
+		(uint64_t)scry_agent_syscall4(SCRY_SYS_GETTID, 0, 0, 0, 0), (uint64_t)signal, 0);
 }

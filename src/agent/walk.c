@@ -1,11 +1,10 @@
 /* See walk.h. */
 #include "agent/walk.h"
 
+#include "agent/syscall.h"
 #include "agent/track.h"
 #include "wire/unwind_step.h"
 
-#define SYS_GETPID 39
-#define SYS_PROCESS_VM_READV 310
 #define PAGE 4096ull
 #define PAGES_AT_ONCE 16u
 #define OWN_MAX (64ull << 20) /* a thread's stack; a longer one is copied */
@@ -24,39 +23,28 @@ typedef struct scry_agent_thread thread;
 
 /* own stacks */
 
-static int64_t read_from(const uint64_t *remote, uint64_t count, void *to, uint64_t size)
+static int64_t read_from(const struct scry_agent_piece *pieces, uint64_t count, void *to,
+			 uint64_t size)
 {
 	struct scry_agent_walks *w = &scry_agent.walks;
-	const uint64_t local[2] = {(uint64_t)to, size};
-	register uint64_t r10 __asm__("r10") = (uint64_t)remote;
-	register uint64_t r8 __asm__("r8") = count;
-	register uint64_t r9 __asm__("r9") = 0;
-	int64_t result = SYS_GETPID;
 
-	if (unlikely(!w->pid)) {
-		__asm__ volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
-		w->pid = (uint32_t)result;
-	}
-	result = SYS_PROCESS_VM_READV;
-	__asm__ volatile("syscall"
-			 : "+a"(result)
-			 : "D"((uint64_t)w->pid), "S"(local), "d"(1ull), "r"(r10), "r"(r8), "r"(r9)
-			 : "rcx", "r11", "memory");
-	return result;
+	if (unlikely(!w->pid))
+		w->pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
+	return scry_agent_read(w->pid, (struct scry_agent_piece){(uint64_t)to, size}, pieces,
+			       count);
 }
 
 /* Can a byte of each page of [start, end) be read? */
 static int is_readable(uint64_t start, uint64_t end)
 {
 	for (uint64_t at = start; at < end;) {
-		uint64_t remote[2 * PAGES_AT_ONCE], n = 0;
+		struct scry_agent_piece pieces[PAGES_AT_ONCE];
 		uint8_t bytes[PAGES_AT_ONCE];
+		uint64_t n = 0;
 
-		for (; n < PAGES_AT_ONCE && at < end; n++, at += PAGE) {
-			remote[2 * n] = at;
-			remote[2 * n + 1] = 1;
-		}
-		if (read_from(remote, n, bytes, n) != (int64_t)n)
+		for (; n < PAGES_AT_ONCE && at < end; n++, at += PAGE)
+			pieces[n] = (struct scry_agent_piece){at, 1};
+		if (read_from(pieces, n, bytes, n) != (int64_t)n)
 			return 0;
 	}
 	return 1;
@@ -401,12 +389,12 @@ walk_anew(thread *t, struct scry_walker *w, const struct scry_walk_from *from, s
 	now->reach = now->words = now->uses = 0;
 	if (!to) {
 		uint64_t end = (now->sp & ~(PAGE - 1)) + PAGE;
-		const uint64_t remote[4] = {now->sp, end - now->sp, end,
-					    sizeof(w->copy) - (end - now->sp)};
-		int64_t n = read_from(remote, 2, w->copy, sizeof(w->copy));
+		const struct scry_agent_piece pieces[2] = {
+			{now->sp, end - now->sp}, {end, sizeof(w->copy) - (end - now->sp)}};
+		int64_t n = read_from(pieces, 2, w->copy, sizeof(w->copy));
 
 		if (n <= 0) /* nothing of the next page */
-			n = read_from(remote, 1, w->copy, end - now->sp);
+			n = read_from(pieces, 1, w->copy, end - now->sp);
 		r.copy = w->copy;
 		r.copied = n > 0 ? (uint64_t)n & ~7ull : 0;
 		r.is_kept = 0;

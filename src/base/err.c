@@ -3,8 +3,9 @@
  */
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <string.h>
 
 static __thread char sentence[1024];
 
@@ -19,6 +20,15 @@ int scry_fail(int err, const char *fmt, ...)
 	va_end(ap);
 	__builtin_memcpy(sentence, fresh, sizeof(sentence));
 	return err;
+}
+
+int scry_flush(FILE *out, const char *what)
+{
+	errno = 0;
+	if (fflush(out) || ferror(out))
+		return scry_fail(errno ? -errno : -EIO, "cannot write %s: %s", what,
+				 strerror(errno ? errno : EIO));
+	return 0;
 }
 
 const char *scry_error(void)

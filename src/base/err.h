@@ -8,8 +8,14 @@
 #ifndef SCRY_BASE_ERR_H
 #define SCRY_BASE_ERR_H
 
+#include <stdio.h>
+
 /* Stores the sentence (cut at 1 KiB) and returns `err`, a negative errno. Replaces an older one. */
 int scry_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Flushes what was printed: 0, or -errno and "cannot write WHAT: ...", also where a write before it
+ * failed. */
+int scry_flush(FILE *out, const char *what);
 
 /* The stored sentence, "" when there is none. Valid until this thread's next scry_fail. */
 const char *scry_error(void);

@@ -21,12 +21,8 @@ void scry_json_init(struct scry_json *json, FILE *out)
 int scry_json_done(struct scry_json *json)
 {
 	assert(json->depth == 0);
-	errno = 0;
 	fputc('\n', json->out);
-	if (fflush(json->out) || ferror(json->out))
-		return scry_fail(errno ? -errno : -EIO, "cannot write JSON: %s",
-				 strerror(errno ? errno : EIO));
-	return 0;
+	return scry_flush(json->out, "JSON");
 }
 
 /* Comma and line break as the place in the document needs; afterwards a value may be written. */

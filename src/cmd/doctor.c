@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/makers.h"
 #include "hook/inject.h"
+#include "probe/bpf.h"
 #include "vm/ruby.h"
 #include "vm/ruby_gc.h"
 
@@ -25,6 +26,12 @@ static void line(const char *item, bool ok, const char *text, const char *fix)
 	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "",
 	       ok ? "" : fix);
 	problems += !ok;
+}
+
+/* There is another way where it does not work. */
+static void optional(const char *item, bool ok, const char *text)
+{
+	printf("%-4s %-22s %s\n", ok ? "ok" : "--", item, text);
 }
 
 static int read_int(const char *path)
@@ -56,7 +63,7 @@ static void check_machine(void)
 {
 	struct utsname un;
 	char text[256];
-	int scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
+	int r, scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
 	bool ptrace_any = has_capability(19), map_files = has_capability(21) || has_capability(40);
 
 	uname(&un);
@@ -75,6 +82,8 @@ static void check_machine(void)
 	     map_files ? "by opening the other process's mapping"
 		       : "by a memfd that the other process makes",
 	     "");
+	r = scry_bpf_check();
+	optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
 	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
 	     "mount /proc");
 }
@@ -149,5 +158,5 @@ int scry_cmd_doctor(int argc, char **argv)
 	if (pid)
 		check_process((pid_t)pid);
 	scry_error_clear();
-	return problems ? 1 : 0;
+	return scry_flush(stdout, "the answers") < 0 || problems ? 1 : 0;
 }

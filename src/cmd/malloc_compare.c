@@ -13,11 +13,14 @@
 #include "cmd/malloc.h"
 
 /* In a child: what watching leaves in a process ends with it, and stdout is for the comparison. */
-static _Noreturn void record(const char *path, bool force, char *const *command, int count)
+static _Noreturn void record(const char *path, bool force, bool is_kept, char *const *command,
+			     int count)
 {
-	/* --no-lines twice is once */
-	const char *head[] = {"record", "--no-lines", force ? "--force" : "--no-lines",
-			      "-o",	path,	      "--"};
+	/* twice is once */
+	const char *same = "--no-lines";
+	const char *head[] = {
+		"record", same, force ? "--force" : same, is_kept ? same : "--quiet", "-o",
+		path,	  "--"};
 	enum { HEAD = sizeof(head) / sizeof(head[0]) };
 	char **argv = calloc((size_t)count + HEAD + 1, sizeof(*argv));
 	int status;
@@ -35,7 +38,8 @@ static _Noreturn void record(const char *path, bool force, char *const *command,
 	_exit(status);
 }
 
-int scry_malloc_record_to(const char *path, bool force, char *const *command, int *ret_status)
+int scry_malloc_record_to(const char *path, bool force, bool is_kept, char *const *command,
+			  int *ret_status)
 {
 	int count = 0, status = 0;
 	pid_t pid;
@@ -47,7 +51,7 @@ int scry_malloc_record_to(const char *path, bool force, char *const *command, in
 	if (pid < 0)
 		return scry_fail(-errno, "cannot start a recording: %s", strerror(errno));
 	if (!pid)
-		record(path, force, command, count);
+		record(path, force, is_kept, command, count);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -8,9 +8,11 @@
 
 /*
  * Records `command` (ends with NULL) to `path`, which must not exist without `force`; its stdout
- * goes to stderr. Waits for its end: *ret_status is the program's exit status, or that of the
- * failure. 0; -ENOENT with a sentence when there is no recording.
+ * goes to stderr. What is not kept is not talked of. Waits for its end: *ret_status is the
+ * program's exit status, or that of the failure. 0; -ENOENT with a sentence when there is no
+ * recording.
  */
-int scry_malloc_record_to(const char *path, bool force, char *const *command, int *ret_status);
+int scry_malloc_record_to(const char *path, bool force, bool is_kept, char *const *command,
+			  int *ret_status);
 
 #endif

@@ -658,7 +658,7 @@ static int record_and_replay(const struct replay_opts *opts)
 	}
 	snprintf(own, sizeof(own), "%s/recording.scry", folder);
 	path = path ? path : own;
-	err = scry_malloc_record_to(path, opts->force, opts->command, &status);
+	err = scry_malloc_record_to(path, opts->force, opts->keep != NULL, opts->command, &status);
 	if (!err && status)
 		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
 			status);

@@ -177,5 +177,5 @@ int scry_cmd_ps(int argc, char **argv)
 	each_process(NULL, &shown);
 	if (!shown)
 		printf("no Ruby process is running%s\n", geteuid() ? " that you may look at" : "");
-	return 0;
+	return scry_flush(stdout, "the list") < 0 ? 1 : 0;
 }

@@ -58,16 +58,29 @@ static bool let_go(struct front *f, const char *preload)
 	return write(f->go_fd, preload, size) == (ssize_t)size;
 }
 
+/* All of it; false when the keeper is gone. ^C in the midst of a message is no end of it. */
+static bool receive(int fd, void *to, size_t size)
+{
+	size_t got = 0;
+
+	while (got < size) {
+		ssize_t n = recv(fd, (char *)to + got, size - got, 0);
+
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return false;
+		got += n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
 /* One message; false when the keeper is gone. */
 static bool take_news(struct front *f)
 {
 	struct scry_news_head head;
 	char text[4096] = "";
 
-	if (recv(f->fd, &head, sizeof(head), MSG_WAITALL) != sizeof(head))
-		return false;
-	if (head.size >= sizeof(text) ||
-	    (head.size && recv(f->fd, text, head.size, MSG_WAITALL) != (ssize_t)head.size))
+	if (!receive(f->fd, &head, sizeof(head)) || head.size >= sizeof(text) ||
+	    !receive(f->fd, text, head.size))
 		return false;
 	switch (head.kind) {
 	case SCRY_NEWS_SAY:

@@ -309,5 +309,7 @@ int scry_cmd_patch_list(int argc, char **argv)
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
 	scry_proc_close(&proc);
+	if (r == 0)
+		r = scry_flush(stdout, "the list");
 	return r < 0 ? report_failure(r) : 0;
 }

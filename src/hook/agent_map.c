@@ -295,6 +295,12 @@ static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
 	int end = scry_tracee_finish(t, how);
 
 	r = r < 0 ? r : end;
+	if (r == -ETIMEDOUT)
+		return scry_fail(
+			r,
+			"thread %d of process %d did not run long enough to map memory: "
+			"the machine is too busy; its code was not changed; fix: try again",
+			t->tid, t->pid);
 	if (r < 0)
 		return scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
 	return 0;

@@ -23,7 +23,8 @@
 
 #define HOLD_TRIES 10
 #define MAP_TRIES 5
-#define CALL_NS 1000000000ull /* one remote call may take this long before we let go */
+#define CALL_NS 3000000000ull /* the calls in one thread; it waits for a processor like any other \
+			       */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
 static bool is_secure(const struct scry_proc *proc)

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
+#include "agent/syscall.h"
 #include "agent/track.h"
 #include "wire/malloc_ring.h"
 #include "wire/preload.h"
@@ -37,28 +38,12 @@ static uint8_t gate_page[SCRY_PAGE] __attribute__((aligned(SCRY_PAGE)));
 static uint32_t state; /* 0, 1 beginning, 2 */
 static uint64_t beginner;
 
-static int64_t call(int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-	register uint64_t r10 __asm__("r10") = d;
-
-	__asm__ volatile("syscall"
-			 : "+a"(number)
-			 : "D"(a), "S"(b), "d"(c), "r"(r10)
-			 : "rcx", "r11", "memory");
-	return number;
-}
-
 static void *map(int64_t fd, uint64_t size, int flags)
 {
-	register int64_t r8 __asm__("r8") = fd;
-	register uint64_t r9 __asm__("r9") = 0, r10 __asm__("r10") = (uint64_t)flags;
-	int64_t r = SYS_mmap;
+	const uint64_t arguments[6] = {0, size, PROT_READ | PROT_WRITE, (uint64_t)flags,
+				       (uint64_t)fd};
+	int64_t r = scry_agent_syscall6(SYS_mmap, arguments);
 
-	__asm__ volatile("syscall"
-			 : "+a"(r)
-			 : "D"(0), "S"(size), "d"(PROT_READ | PROT_WRITE), "r"(r10), "r"(r8),
-			   "r"(r9)
-			 : "rcx", "r11", "memory");
 	return r < 0 && r > -4096 ? NULL : (void *)r;
 }
 
@@ -96,21 +81,22 @@ static int read_numbers(const char *text, const char *end, uint64_t *ret)
 /* What the front has put into the environment; 0: nothing. */
 static int read_environment(uint64_t *ret)
 {
-	int64_t fd = call(SYS_open, (uint64_t) "/proc/self/environ", O_RDONLY | O_CLOEXEC, 0, 0);
+	int64_t fd = scry_agent_syscall4(SYS_open, (uint64_t) "/proc/self/environ",
+					 O_RDONLY | O_CLOEXEC, 0, 0);
 	char *text = fd < 0 ? NULL : map(-1, ENV_BYTES, MAP_PRIVATE | MAP_ANONYMOUS);
 	int64_t size = 1, got; /* text[0]: the NUL before the first */
 	int is_there = 0;
 
 	while (text && size < ENV_BYTES - 1 &&
-	       (got = call(SYS_read, (uint64_t)fd, (uint64_t)(text + size),
-			   ENV_BYTES - 1 - (uint64_t)size, 0)) > 0)
+	       (got = scry_agent_syscall4(SYS_read, (uint64_t)fd, (uint64_t)(text + size),
+					  ENV_BYTES - 1 - (uint64_t)size, 0)) > 0)
 		size += got;
 	if (text) {
 		is_there = read_numbers(text, text + size + 1, ret);
-		call(SYS_munmap, (uint64_t)text, ENV_BYTES, 0, 0);
+		scry_agent_syscall4(SYS_munmap, (uint64_t)text, ENV_BYTES, 0, 0);
 	}
 	if (fd >= 0)
-		call(SYS_close, (uint64_t)fd, 0, 0, 0);
+		scry_agent_syscall4(SYS_close, (uint64_t)fd, 0, 0, 0);
 	return is_there;
 }
 
@@ -145,19 +131,19 @@ static struct scry_lanes *map_pool(const uint64_t *numbers, uint64_t nonce)
 	int64_t fd;
 
 	name_pool(path, numbers);
-	call(SYS_readlink, (uint64_t)path, (uint64_t)is, sizeof(want) - 1, 0);
+	scry_agent_syscall4(SYS_readlink, (uint64_t)path, (uint64_t)is, sizeof(want) - 1, 0);
 	for (uint32_t i = 0; i < sizeof(want); i++)
 		if (is[i] != want[i])
 			return NULL;
-	fd = call(SYS_open, (uint64_t)path, O_RDWR | O_CLOEXEC, 0, 0);
+	fd = scry_agent_syscall4(SYS_open, (uint64_t)path, O_RDWR | O_CLOEXEC, 0, 0);
 	if (fd < 0)
 		return NULL;
-	if (!call(SYS_fstat, (uint64_t)fd, (uint64_t)&st, 0, 0) &&
+	if (!scry_agent_syscall4(SYS_fstat, (uint64_t)fd, (uint64_t)&st, 0, 0) &&
 	    (uint64_t)st.st_size == SCRY_LANES_BYTES)
 		lanes = map(fd, SCRY_LANES_BYTES, MAP_SHARED | MAP_NORESERVE);
-	call(SYS_close, (uint64_t)fd, 0, 0, 0);
+	scry_agent_syscall4(SYS_close, (uint64_t)fd, 0, 0, 0);
 	if (lanes && lanes->nonce != nonce) {
-		call(SYS_munmap, (uint64_t)lanes, SCRY_LANES_BYTES, 0, 0);
+		scry_agent_syscall4(SYS_munmap, (uint64_t)lanes, SCRY_LANES_BYTES, 0, 0);
 		lanes = NULL;
 	}
 	return lanes;
@@ -211,8 +197,8 @@ static int prepare_agent(struct scry_lanes *lanes)
 	struct span allocator = {.at = (uint64_t)original("malloc")};
 	struct span own = {.at = (uint64_t)scry_preload_begin};
 
-	if (call(SYS_madvise, (uint64_t)gate_page, SCRY_PAGE, MADV_WIPEONFORK, 0) ||
-	    call(SYS_madvise, (uint64_t)tables, size, MADV_WIPEONFORK, 0))
+	if (scry_agent_syscall4(SYS_madvise, (uint64_t)gate_page, SCRY_PAGE, MADV_WIPEONFORK, 0) ||
+	    scry_agent_syscall4(SYS_madvise, (uint64_t)tables, size, MADV_WIPEONFORK, 0))
 		return 0;
 	dl_iterate_phdr(find_span, &allocator);
 	dl_iterate_phdr(find_span, &own);
@@ -245,7 +231,8 @@ static int join(int is_alone)
 	if (is_alone) /* children find no lanes */
 		scry_agent.follow.lanes = NULL;
 	c->lane_malloc = (uint64_t)original("malloc");
-	__atomic_store_n(&c->lane_pid, (uint64_t)call(SYS_getpid, 0, 0, 0, 0), __ATOMIC_RELEASE);
+	__atomic_store_n(&c->lane_pid, (uint64_t)scry_agent_syscall4(SYS_getpid, 0, 0, 0, 0),
+			 __ATOMIC_RELEASE);
 	scry_track_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.is_on, 1, __ATOMIC_RELEASE);
 	return 1;
@@ -290,7 +277,7 @@ void scry_preload_begin(void)
 	for (uint64_t i = 0; i < scry_preload_count; i++)
 		set_original(&scry_preload_rows[i], dlsym(RTLD_NEXT, scry_preload_rows[i].name));
 	if (read_environment(is) && is[ABI] == SCRY_PRELOAD_ABI &&
-	    (!is[PID] || is[PID] == (uint64_t)call(SYS_getpid, 0, 0, 0, 0))) {
+	    (!is[PID] || is[PID] == (uint64_t)scry_agent_syscall4(SYS_getpid, 0, 0, 0, 0))) {
 		struct scry_lanes *lanes = map_pool(is + KEEPER, is[NONCE]);
 
 		is_ours = lanes && prepare_agent(lanes);

@@ -85,7 +85,8 @@ static bool put_list(struct parts *parts, uint32_t not, struct scry_buf *buf)
 				parts->rows[i].calls += parts->rows[k].calls;
 				parts->rows[k--] = parts->rows[--parts->count];
 			}
-	qsort(parts->rows, parts->count, sizeof(*parts->rows), compare);
+	if (parts->count)
+		qsort(parts->rows, parts->count, sizeof(*parts->rows), compare);
 	for (uint32_t i = 0; i < parts->count; i++) {
 		if (parts->rows[i].pid == not || count++ >= LISTED_MAX)
 			continue;

@@ -224,7 +224,7 @@ static int write_part(struct text_out *t, struct scry_malloc_part *part)
 		else if (event->type != SCRY_EVENT_DETACH)
 			put_event(t, event);
 	}
-	return err ? err : got;
+	return err ? err : got < 0 ? got : 0;
 }
 
 int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls)
@@ -245,9 +245,5 @@ int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls)
 	scry_map_done(&t.alive);
 	scry_reader_close(t.reader);
 	*ret_calls = t.calls;
-	if (err)
-		return err;
-	if (ferror(out) || fflush(out))
-		return scry_fail(-EIO, "cannot write the text");
-	return 0;
+	return err ? err : scry_flush(out, "the text");
 }

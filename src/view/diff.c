@@ -32,7 +32,7 @@ struct diff {
 	struct diff_row *rows;
 	size_t count, grown, shrunk, same;
 	int sort;
-	struct scry_object_frames frames;
+	struct scry_frame_row frames;
 };
 
 static int compare_keys(const void *left, const void *right)
@@ -259,14 +259,15 @@ static void push_row(struct diff *d, const struct diff_row *row, struct scry_buf
 	scry_buf_clear(place);
 	scry_object_place(key, by != SCRY_VIEW_BY_CLASS && (by_line || !key->line), place);
 	cells[COLUMN_FILE] =
-		key->line ? scry_object_text(key->names, key->file) : scry_cell_unknown();
+		key->line ? scry_name_text(key->names, key->file) : scry_cell_unknown();
 	cells[COLUMN_LINE] = scry_cell_known(key->line, by_line);
-	cells[COLUMN_CLASS] = scry_object_text(key->names, key->class);
-	cells[COLUMN_METHOD] = scry_object_text(key->names, key->method);
-	cells[COLUMN_GEM] = scry_object_text(key->names, key->gem);
+	cells[COLUMN_CLASS] = scry_name_text(key->names, key->class);
+	cells[COLUMN_METHOD] = scry_name_text(key->names, key->method);
+	cells[COLUMN_GEM] = scry_name_text(key->names, key->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(key->is_internal);
 	fill_counts(d, row, cells);
-	cells[COLUMN_STACK] = scry_object_frames_cell(&d->tables, key->stack, &d->frames);
+	cells[COLUMN_STACK] =
+		scry_frames_cell(&d->tables.frames, &d->tables.names, key->stack, &d->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);

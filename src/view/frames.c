@@ -3,6 +3,7 @@
  */
 #include "view/frames.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define FRAMES_MAX (16u << 20)
@@ -79,4 +80,49 @@ uint32_t scry_frames_find(const struct scry_frames *frames, uint32_t recorded_id
 	if (recorded_id)
 		scry_map_get(&frames->recording, recorded_id, &id);
 	return (uint32_t)id;
+}
+
+struct scry_cell scry_name_text(const struct scry_intern *names, uint32_t id)
+{
+	struct scry_cell cell = {0};
+
+	cell.bytes = id ? scry_intern_get(names, id, &cell.length) : NULL;
+	cell.is_unknown = !cell.bytes;
+	return cell;
+}
+
+struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct scry_intern *names,
+				  uint32_t stack, struct scry_frame_row *row)
+{
+	uint32_t id, depth = 0;
+	size_t at;
+
+	for (id = stack; id; id = scry_frames_get(frames, id).parent)
+		depth++;
+	if (!depth)
+		return scry_cell_unknown();
+	if (depth > row->cap) {
+		void *grown = reallocarray(row->frames, depth, sizeof(*row->frames));
+
+		if (!grown)
+			return scry_cell_unknown();
+		row->frames = grown;
+		row->cap = depth;
+	}
+	for (id = stack, at = depth; id; at--) {
+		struct scry_frame frame = scry_frames_get(frames, id);
+		struct scry_cell file = scry_name_text(names, frame.file);
+		struct scry_cell method = scry_name_text(names, frame.method);
+
+		row->frames[at - 1] = (struct scry_doc_frame){
+			.file = file.bytes,
+			.file_length = file.length,
+			.method = method.bytes,
+			.method_length = method.length,
+			.line = frame.line,
+			.is_c = frame.flags & SCRY_STACK_C,
+		};
+		id = frame.parent;
+	}
+	return (struct scry_cell){.frames = row->frames, .number = depth};
 }

@@ -13,6 +13,7 @@
 #include "base/intern.h"
 #include "base/map.h"
 #include "rec/reader.h"
+#include "view/doc.h"
 
 struct scry_frame {
 	uint32_t parent; /* 0: outermost */
@@ -46,5 +47,17 @@ uint32_t scry_frames_find(const struct scry_frames *frames, uint32_t recorded_id
 
 /* The text of a recording's string in `names`; 0 when it is unknown or the table is full. */
 uint32_t scry_name_id(struct scry_intern *names, const struct scry_reader *reader, uint32_t str);
+
+/* The text of an id in `names`; unknown for 0. */
+struct scry_cell scry_name_text(const struct scry_intern *names, uint32_t id);
+
+/* The frames from `stack` up as the cell of a row, outermost first; unknown for 0. `row` is scratch
+ * that grows; the caller frees its frames. */
+struct scry_frame_row {
+	struct scry_doc_frame *frames;
+	size_t cap;
+};
+struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct scry_intern *names,
+				  uint32_t stack, struct scry_frame_row *row);
 
 #endif

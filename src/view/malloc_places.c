@@ -71,7 +71,10 @@ void scry_malloc_places_put(const struct scry_malloc_places *p,
 	const char *file = scry_reader_string(p->reader, c->name.file_str, NULL);
 	const char *method = scry_reader_string(p->reader, c->name.method_str, NULL);
 
-	if (p->by == SCRY_VIEW_BY_STACK && c->name.stack)
+	if (!c->name.caller && !file && c->allocated &&
+	    c->allocated == p->process->functions[SCRY_MALLOC_OLDER])
+		scry_buf_printf(buf, "(older than the recording)");
+	else if (p->by == SCRY_VIEW_BY_STACK && c->name.stack)
 		scry_native_frames_put(p->stacks, p->reader, c->name.stack, buf);
 	else if (!file)
 		put_native(&c->name, p->reader,

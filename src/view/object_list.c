@@ -40,18 +40,9 @@ void scry_object_tables_done(struct scry_object_tables *tables)
 	scry_frames_done(&tables->frames);
 }
 
-struct scry_cell scry_object_text(const struct scry_intern *names, uint32_t id)
-{
-	struct scry_cell cell = {0};
-
-	cell.bytes = id ? scry_intern_get(names, id, &cell.length) : NULL;
-	cell.is_unknown = !cell.bytes;
-	return cell;
-}
-
 struct scry_cell scry_object_class(const struct scry_object_row *row)
 {
-	struct scry_cell cell = scry_object_text(row->names, row->class);
+	struct scry_cell cell = scry_name_text(row->names, row->class);
 
 	if (!cell.is_unknown)
 		return cell;
@@ -71,7 +62,7 @@ struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts,
 
 void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
 {
-	struct scry_cell file = scry_object_text(row->names, row->file);
+	struct scry_cell file = scry_name_text(row->names, row->file);
 
 	if (!row->line && with_line && !row->is_lost)
 		scry_buf_append(buf, no_frame, sizeof(no_frame) - 1);

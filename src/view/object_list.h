@@ -60,9 +60,6 @@ void scry_object_list_done(struct scry_object_list *list);
 /* "app.rb:3", "(no Ruby frame)", "(unknown)". */
 void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf);
 
-/* The text of an id; unknown for 0. */
-struct scry_cell scry_object_text(const struct scry_intern *names, uint32_t id);
-
 /* Half the width of the interval of a figure of `counts`; 0 when it is exact. */
 struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
 					uint64_t samples);

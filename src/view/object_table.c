@@ -139,14 +139,15 @@ static void push_row(struct scry_object_table *t, const struct scry_object_row *
 	scry_buf_clear(place);
 	scry_object_place(row, by != SCRY_VIEW_BY_CLASS && (by_line || !row->line), place);
 	cells[COLUMN_PID] = scry_cell_known(row->pid, row->pid);
-	cells[COLUMN_FILE] = row->line ? scry_object_text(names, row->file) : scry_cell_unknown();
+	cells[COLUMN_FILE] = row->line ? scry_name_text(names, row->file) : scry_cell_unknown();
 	cells[COLUMN_LINE] = scry_cell_known(row->line, by_line);
-	cells[COLUMN_CLASS] = scry_object_text(names, row->class);
-	cells[COLUMN_METHOD] = scry_object_text(names, row->method);
-	cells[COLUMN_GEM] = scry_object_text(names, row->gem);
+	cells[COLUMN_CLASS] = scry_name_text(names, row->class);
+	cells[COLUMN_METHOD] = scry_name_text(names, row->method);
+	cells[COLUMN_GEM] = scry_name_text(names, row->gem);
 	cells[COLUMN_INTERNAL] = scry_cell_number(row->is_internal);
 	fill_counts(t, row, cells);
-	cells[COLUMN_STACK] = scry_object_frames_cell(t->list->tables, row->stack, &t->frames);
+	cells[COLUMN_STACK] = scry_frames_cell(&t->list->tables->frames, &t->list->tables->names,
+					       row->stack, &t->frames);
 	cells[COLUMN_TEXT_METHOD] =
 		by == SCRY_VIEW_BY_GEM ? cells[COLUMN_GEM] : cells[COLUMN_METHOD];
 	cells[COLUMN_TEXT_PLACE] = scry_cell_text(scry_buf_str(place), place->len);
@@ -171,7 +172,7 @@ struct scry_object_table scry_object_table_of(const struct scry_object_list *lis
 void scry_object_table_done(struct scry_object_table *t)
 {
 	free(t->frames.frames);
-	t->frames = (struct scry_object_frames){0};
+	t->frames = (struct scry_frame_row){0};
 }
 
 uint64_t scry_object_table_push(struct scry_object_table *t, size_t count)

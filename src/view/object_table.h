@@ -12,7 +12,7 @@ struct scry_object_table {
 	struct scry_doc *doc;
 	bool has_ages, has_full; /* GCs were seen, full ones */
 	bool has_stars;		 /* only some sizes are of slots only */
-	struct scry_object_frames frames;
+	struct scry_frame_row frames;
 };
 
 /* A table of this list, which has been settled. End with scry_object_table_done. */

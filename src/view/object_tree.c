@@ -48,8 +48,8 @@ void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id
 			    struct scry_buf *buf)
 {
 	struct scry_frame frame = scry_frames_get(&tables->frames, id);
-	struct scry_cell file = scry_object_text(&tables->names, frame.file);
-	struct scry_cell method = scry_object_text(&tables->names, frame.method);
+	struct scry_cell file = scry_name_text(&tables->names, frame.file);
+	struct scry_cell method = scry_name_text(&tables->names, frame.method);
 
 	if (frame.flags & SCRY_FRAME_CLASS) {
 		scry_buf_append(buf, "[", 1);
@@ -75,42 +75,6 @@ void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id
 		scry_buf_append(buf, "  ", 2);
 		scry_buf_append(buf, method.bytes, method.length);
 	}
-}
-
-struct scry_cell scry_object_frames_cell(const struct scry_object_tables *tables, uint32_t stack,
-					 struct scry_object_frames *frames)
-{
-	uint32_t id, depth = 0;
-	size_t at;
-
-	for (id = stack; id; id = scry_frames_get(&tables->frames, id).parent)
-		depth++;
-	if (!depth)
-		return scry_cell_unknown();
-	if (depth > frames->cap) {
-		void *grown = reallocarray(frames->frames, depth, sizeof(*frames->frames));
-
-		if (!grown)
-			return scry_cell_unknown();
-		frames->frames = grown;
-		frames->cap = depth;
-	}
-	for (id = stack, at = depth; id; at--) {
-		struct scry_frame frame = scry_frames_get(&tables->frames, id);
-		struct scry_cell file = scry_object_text(&tables->names, frame.file);
-		struct scry_cell method = scry_object_text(&tables->names, frame.method);
-
-		frames->frames[at - 1] = (struct scry_doc_frame){
-			.file = file.bytes,
-			.file_length = file.length,
-			.method = method.bytes,
-			.method_length = method.length,
-			.line = frame.line,
-			.is_c = frame.flags & SCRY_STACK_C,
-		};
-		id = frame.parent;
-	}
-	return (struct scry_cell){.frames = frames->frames, .number = depth};
 }
 
 /* The leaf of a row: its stack, then its place, then its class. */

@@ -14,14 +14,6 @@
 int scry_object_tree_push(const struct scry_object_list *list, int sort, uint64_t top,
 			  struct scry_doc *doc);
 
-/* The callers of `stack`, outermost first, as the cell of a row; `frames` is scratch that grows. */
-struct scry_object_frames {
-	struct scry_doc_frame *frames;
-	size_t cap;
-};
-struct scry_cell scry_object_frames_cell(const struct scry_object_tables *tables, uint32_t stack,
-					 struct scry_object_frames *frames);
-
 /* "app.rb:3  run", "Integer#times (C)": a frame as people read it. */
 void scry_object_frame_text(const struct scry_object_tables *tables, uint32_t id,
 			    struct scry_buf *buf);

@@ -208,11 +208,7 @@ static int flame_end(struct scry_doc *doc)
 	flame_abandon(doc);
 	if (is_short)
 		return scry_fail(-ENOMEM, "no memory for the picture");
-	errno = 0;
-	if (fflush(doc->out) || ferror(doc->out))
-		return scry_fail(errno ? -errno : -EIO, "cannot write the picture: %s",
-				 strerror(errno ? errno : EIO));
-	return 0;
+	return scry_flush(doc->out, "the picture");
 }
 
 int scry_out_flame_open(struct scry_doc *doc)

@@ -182,11 +182,7 @@ static int folded_end(struct scry_doc *doc)
 	folded_abandon(doc);
 	if (is_short)
 		return scry_fail(-ENOMEM, "no memory for the report");
-	errno = 0;
-	if (fflush(doc->out) || ferror(doc->out))
-		return scry_fail(errno ? -errno : -EIO, "cannot write the report: %s",
-				 strerror(errno ? errno : EIO));
-	return 0;
+	return scry_flush(doc->out, "the report");
 }
 
 int scry_out_folded_open(struct scry_doc *doc)

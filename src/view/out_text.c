@@ -389,11 +389,7 @@ static int text_end(struct scry_doc *doc)
 	text_abandon(doc);
 	if (failed)
 		return scry_fail(-ENOMEM, "no memory for the report");
-	errno = 0;
-	if (fflush(doc->out) || ferror(doc->out))
-		return scry_fail(errno ? -errno : -EIO, "cannot write the report: %s",
-				 strerror(errno ? errno : EIO));
-	return 0;
+	return scry_flush(doc->out, "the report");
 }
 
 int scry_out_text_open(struct scry_doc *doc)

@@ -52,8 +52,7 @@ struct stacks {
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
-	struct scry_doc_frame *scratch;
-	size_t scratch_room;
+	struct scry_frame_row callers; /* scratch */
 	struct scry_buf line;
 };
 
@@ -105,6 +104,9 @@ static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 	v->sums.collects += e->collects;
 	v->sums.sampler_ns += e->sampler_ns;
 	v->sums.busy_ns += e->busy_ns;
+	v->sums.clocked += e->clocked;
+	v->sums.lost += e->lost;
+	v->sums.kernel_ns += e->kernel_ns;
 }
 
 static int read_all(struct stacks *v)
@@ -144,8 +146,10 @@ static void push_totals(struct stacks *v)
 		rate = (uint64_t)((double)v->sums.ticks * 1e9 / (double)watched + 0.5);
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
-		{"valid", "valid: two equal collects", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.valid)},
+		{"valid",
+		 v->sums.clocked ? "valid: at a tick of its own clock, or two equal collects"
+				 : "valid: two equal collects",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.valid)},
 		{"repaired", "repaired: only what two collects had in common", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.repaired)},
 		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
@@ -179,9 +183,16 @@ static void push_totals(struct stacks *v)
 		 scry_cell_number(state_ns[SCRY_STATE_GC])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
+		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.clocked)},
+		{"clock_lost", "samples by eBPF lost: no room", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.lost)},
+		{"kernel_ns", "s of processor time of the program in the kernel", SCRY_CELL_TIME, 0,
+		 scry_cell_number(v->sums.kernel_ns)},
 	};
+	size_t count = sizeof(pairs) / sizeof(pairs[0]);
 
-	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	v->doc->ops->totals(v->doc, pairs, v->sums.clocked ? count : count - 3);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -272,14 +283,6 @@ static int by_time(const void *left, const void *right)
 	return (a->id > b->id) - (a->id < b->id);
 }
 
-static struct scry_cell text_cell(const struct stacks *v, uint32_t id)
-{
-	size_t length = 0;
-	const char *bytes = id ? scry_intern_get(&v->names, id, &length) : NULL;
-
-	return scry_cell_text(bytes, length);
-}
-
 static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
 {
 	return scry_cell_number(
@@ -302,43 +305,19 @@ static struct place place_at(const struct stacks *v, const struct row *row)
 	return place;
 }
 
-/* The callers of a stack's newest frame, outermost first. */
+/* The callers of a stack's newest frame: there may be none. */
 static struct scry_cell callers_cell(struct stacks *v, uint32_t stack)
 {
-	uint32_t first = scry_frames_get(&v->frames, stack).parent, id;
-	size_t depth = 0, at;
+	uint32_t parent = scry_frames_get(&v->frames, stack).parent;
 
-	for (id = first; id; id = scry_frames_get(&v->frames, id).parent)
-		depth++;
-	if (depth > v->scratch_room) {
-		void *more = reallocarray(v->scratch, depth, sizeof(*v->scratch));
-
-		if (!more)
-			return scry_cell_unknown();
-		v->scratch = more;
-		v->scratch_room = depth;
-	}
-	for (id = first, at = depth; id; at--) {
-		struct scry_frame frame = scry_frames_get(&v->frames, id);
-		struct scry_cell file = text_cell(v, frame.file);
-		struct scry_cell method = text_cell(v, frame.method);
-
-		v->scratch[at - 1] = (struct scry_doc_frame){
-			.file = file.bytes,
-			.file_length = file.length,
-			.method = method.bytes,
-			.method_length = method.length,
-			.line = frame.line,
-			.is_c = frame.flags & SCRY_STACK_C,
-		};
-		id = frame.parent;
-	}
-	return (struct scry_cell){.frames = v->scratch, .number = depth};
+	return parent ? scry_frames_cell(&v->frames, &v->names, parent, &v->callers)
+		      : (struct scry_cell){0};
 }
 
 static void put_place(const struct stacks *v, const struct place *p, struct scry_buf *buf)
 {
-	struct scry_cell file = text_cell(v, p->file), method = text_cell(v, p->method);
+	struct scry_cell file = scry_name_text(&v->names, p->file),
+			 method = scry_name_text(&v->names, p->method);
 
 	if (!p->method) {
 		scry_buf_printf(buf, "(no frame known)");
@@ -379,9 +358,9 @@ static void push_row(struct stacks *v, const struct row *row)
 		[C_TOTAL] = scry_cell_number(row->total_ns),
 		[C_SAMPLES] = scry_cell_number(row->samples),
 		[C_TEXT] = scry_cell_text(scry_buf_str(&v->line), v->line.len),
-		[C_FILE] = text_cell(v, place.file),
+		[C_FILE] = scry_name_text(&v->names, place.file),
 		[C_LINE] = scry_cell_known(place.line, place.line),
-		[C_METHOD] = text_cell(v, place.method),
+		[C_METHOD] = scry_name_text(&v->names, place.method),
 		[C_IS_C] = scry_cell_number((place.flags & SCRY_STACK_C) != 0),
 	};
 
@@ -401,7 +380,8 @@ static int push_rows(struct stacks *v)
 		return err;
 	if (top == SCRY_VIEW_TOP_DEFAULT)
 		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
-	qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
+	if (v->row_count)
+		qsort(v->rows, v->row_count, sizeof(*v->rows), by_time);
 	for (size_t i = 0; i < v->row_count; i++) {
 		const struct row *row = &v->rows[i];
 		struct place place;
@@ -496,6 +476,6 @@ int scry_view_stacks(struct scry_reader *reader, const struct scry_view_opts *op
 	scry_intern_done(&v.names);
 	free(v.samples);
 	free(v.rows);
-	free(v.scratch);
+	free(v.callers.frames);
 	return err;
 }

@@ -33,8 +33,8 @@ struct scry_walk_side {
 	uint8_t frames[SCRY_WALK_FRAMES_MAX * FRAME_MAX];
 	uint8_t values[VALUES_MAX];
 	struct scry_walk_frame decoded[SCRY_WALK_FRAMES_MAX];
-	uint64_t from, cfp; /* address of frames[0]; of the newest frame */
-	uint64_t top;	    /* values: [stack, top) */
+	uint64_t from, cfp;   /* address of frames[0]; of the newest frame */
+	uint64_t bottom, top; /* values: [bottom, top) */
 	size_t count;
 };
 
@@ -152,9 +152,9 @@ static enum scry_walk_verdict first_hint(struct scry_walk *w, const struct scry_
 static bool environment(const struct scry_walk *w, const struct scry_ruby_layout *l,
 			const struct scry_walk_side *side, uint64_t ep, uint64_t ret[3])
 {
-	uint64_t at = ep - w->stack;
+	uint64_t at = ep - side->bottom;
 
-	if (ep % 8 || ep < w->stack + 16 || ep + 8 > side->top)
+	if (ep % 8 || ep < side->bottom + 16 || ep + 8 > side->top)
 		return false;
 	ret[0] = word_at(side->values, at);
 	ret[1] = word_at(side->values, at - 8);
@@ -224,14 +224,14 @@ static const struct scry_walk_frame *twin_of(const struct scry_walk_side *side,
 						    : NULL;
 }
 
-/* `before`: the collect before this one, or NULL. */
+/* `count` frames of the side. `before`: the collect before this one, or NULL. */
 static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side,
-		   const struct scry_walk_side *before)
+		   size_t count, const struct scry_walk_side *before)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	const uint8_t *at = side->frames + (side->cfp - side->from);
 
-	side->count = (w->end - side->cfp) / l->frame_size;
+	side->count = count;
 	w->is_cut = side->count > SCRY_WALK_FRAMES_MAX;
 	if (w->is_cut)
 		side->count = SCRY_WALK_FRAMES_MAX;
@@ -333,6 +333,7 @@ static enum scry_walk_verdict look(struct scry_walk *w, const struct scry_ruby *
 		if (w->gc_heap && spans[9].ok)
 			w->now = scry_ruby_gc_say(&w->gc, gc);
 		a->from = b->from = hint->cfp;
+		a->bottom = b->bottom = hint->stack;
 		a->top = b->top = hint->top;
 		a->cfp = cfp[0];
 		b->cfp = cfp[1];
@@ -467,8 +468,8 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 			return verdict;
 		if (verdict != SCRY_WALK_VALID)
 			continue;
-		decode(w, ruby, a, NULL);
-		decode(w, ruby, b, a);
+		decode(w, ruby, a, (w->end - a->cfp) / ruby->layout.frame_size, NULL);
+		decode(w, ruby, b, (w->end - b->cfp) / ruby->layout.frame_size, a);
 		same = common(a, b);
 		if (!same || same != a->count || same != b->count || w->is_moved) {
 			equal = 0;
@@ -505,7 +506,7 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 	enum scry_walk_verdict verdict = SCRY_WALK_VALID;
 
 	w->count = w->collects = 0;
-	w->ec_now = t->ec;
+	w->ec = w->ec_now = t->ec;
 	w->now = (struct scry_ruby_gc_now){0};
 	w->is_dropped = w->is_cut = false;
 	if (t->ec == 0)
@@ -519,4 +520,62 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 	if (verdict <= SCRY_WALK_REPAIRED)
 		drop_passing(w, ruby);
 	return verdict;
+}
+
+enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_ruby *ruby,
+				      const struct scry_walk_copy *copy)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	struct scry_walk_side *side = w->sides[0];
+	size_t whole, have;
+
+	w->count = 0;
+	w->collects = 1;
+	w->now = (struct scry_ruby_gc_now){0}; /* as it is now says nothing of then */
+	w->is_dropped = w->is_cut = false;
+	w->ec = copy->ec;
+	w->stack = copy->stack;
+	w->end = copy->end;
+	if (!is_cfp(w, l, copy->cfp) || copy->bottom < w->stack || copy->top < copy->bottom ||
+	    copy->top > w->end || copy->top - copy->bottom > VALUES_MAX ||
+	    copy->frames_size > sizeof(side->frames))
+		return SCRY_WALK_REJECTED;
+	memcpy(side->frames, copy->frames, copy->frames_size);
+	memcpy(side->values, copy->values, copy->top - copy->bottom);
+	side->from = side->cfp = copy->cfp;
+	side->bottom = copy->bottom;
+	side->top = copy->top;
+	whole = (w->end - copy->cfp) / l->frame_size;
+	have = copy->frames_size / l->frame_size;
+	decode(w, ruby, side, have < whole ? have : whole, NULL);
+	w->is_cut = side->count < whole;
+	if (!side->count)
+		return SCRY_WALK_REJECTED;
+	keep(w, side, side->count);
+	drop_passing(w, ruby);
+	w->cfp = copy->cfp + (w->is_dropped ? l->frame_size : 0);
+	return SCRY_WALK_VALID;
+}
+
+size_t scry_walk_alive(const struct scry_walk *w, const struct scry_ruby *ruby)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t cfp;
+	uint8_t *now = w->sides[1]->frames;
+	/* cfp first: a frame that is read later may be newer, but none that had gone before. */
+	struct scry_mem_span spans[2] = {{w->ec + l->ec_cfp, &cfp, 8, false},
+					 {w->cfp, now, w->count * l->frame_size, false}};
+
+	scry_mem_gather(&ruby->mem, spans, 2);
+	if (!spans[0].ok || !spans[1].ok || !is_cfp(w, l, cfp))
+		return 0;
+	for (size_t i = w->count; i > 0; i--) {
+		const uint8_t *at = now + (i - 1) * l->frame_size;
+
+		if (w->cfp + (i - 1) * l->frame_size < cfp ||
+		    word_at(at, l->frame_iseq) != w->frames[i - 1].iseq ||
+		    word_at(at, l->frame_ep) != w->frames[i - 1].ep)
+			return w->count - i;
+	}
+	return w->count;
 }

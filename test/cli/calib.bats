@@ -7,15 +7,10 @@ load lib
 
 setup() {
 	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	export XDG_CACHE_HOME="$T/cache"
 	mkdir "$XDG_CACHE_HOME"
 	RUBY_FILE="$(readlink -f "$(command -v "$RUBY")")"
-}
-
-teardown() {
-	end_started
 }
 
 need_namespaces() {

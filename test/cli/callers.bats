@@ -7,12 +7,7 @@ load lib
 setup() {
 	need_targets
 	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which stacks are compared"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 # same DEPTH: the recording's stacks are the program's.

@@ -3,22 +3,9 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # traced THREADS ROUNDS: starts it, its pid in $PID; `go` lets it do one round more.
 traced() {
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start traced bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_traced" "$@"
-	wait_for 20 in_file "^pid" "$T/traced.out"
+	listens traced "$TARGETS/target_traced" "$@"
 }
 
 rounds() {
@@ -215,10 +202,7 @@ RUBY
 @test "jumps and exceptions through traced calls: told as left, the program is right" {
 	local pid before
 	need_root "entering a process that is not a child of scry"
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start returner bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_returner" "$TARGETS/libthrowing.so"
-	wait_for 20 in_file "^pid" "$T/returner.out"
+	listens returner "$TARGETS/target_returner" "$TARGETS/libthrowing.so"
 	pid=$PID
 	before=$(state_of "$pid")
 	traces "$pid" -x 'ret_*' -x '*thrower*' -x throwing_storm --json

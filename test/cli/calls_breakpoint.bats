@@ -3,24 +3,9 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
-# runs NAME ARGS...: starts a target that reads commands, its input on descriptor 8, its pid in $PID.
+# runs NAME ARGS...: the target of that name listens.
 runs() {
-	local name=$1
-	shift
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start "$name" bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_$name" "$@"
-	wait_for 20 in_file "^pid" "$T/$name.out"
+	listens "$1" "$TARGETS/target_$1" "${@:2}"
 }
 
 # answers NAME "MODE N": says it to the target, which is right.

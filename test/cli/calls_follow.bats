@@ -3,16 +3,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # lines_are N FILE: JSON lines of the calls of `target_family N`: each argument as often as it is made, and those of
 # one process with one pid. Calls of programs that were noticed too late to be traced may be missing when that is noted.
 lines_are() {
@@ -71,10 +61,7 @@ RUBY
 @test "attached: children that it forks from then on; all are left as they were" {
 	local pid before
 	need_root "entering a process that is not a child of scry"
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start returner bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_returner" ""
-	wait_for 20 in_file "^pid" "$T/returner.out"
+	listens returner "$TARGETS/target_returner" ""
 	pid=$PID
 	before=$(state_of "$pid")
 	start scry "$SCRY" calls -f -p "$pid" -x 'ret_*' --json
@@ -114,9 +101,7 @@ all_are_shown() {
 @test "children that were there and that come, which live on: all are left as they were" {
 	local pid before child
 	need_root "entering a process that is not a child of scry"
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start family bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_family" stay 4
+	listens family "$TARGETS/target_family" stay 4
 	wait_for 20 children_are 4
 	pid=$(awk '/^pid/ { print $2 }' "$T/family.out")
 	before=$(state_of "$pid")

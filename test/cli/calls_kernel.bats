@@ -3,16 +3,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 need_tracepoints() {
 	need_root "tracepoints"
 	"$SCRY" calls -L -S -- true >"$T/out" 2>&1 || skip "no tracepoints here: $(tail -1 "$T/out")"
@@ -54,10 +44,7 @@ RUBY
 @test "attached: threads that are there and that come; nothing is stopped afterwards" {
 	local pid before
 	need_tracepoints
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start asks bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_asks" 3 200
-	wait_for 10 in_file "^pid" "$T/asks.out"
+	listens asks "$TARGETS/target_asks" 3 200
 	pid=$PID
 	before=$(state_of "$pid")
 	start scry "$SCRY" calls -S -p "$pid" -x getppid --json

@@ -7,22 +7,9 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # caller NAME: starts target_caller_NAME; its pid in $PID.
 caller() {
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start caller bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_caller_$1"
-	wait_for 10 in_file "^pid" "$T/caller.out"
+	listens caller "$TARGETS/target_caller_$1"
 }
 
 # sums_are FILE.scry WANT: calls of each function, a Ruby hash.

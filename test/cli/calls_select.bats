@@ -4,16 +4,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # sums WANT ARGS...: 10 rounds of target_caller_lazy (work_fold 10 times, each of which calls work_mix twice; strlen
 # 10 times) under scry calls ARGS: the calls of each function of these are WANT, a Ruby hash.
 sums() {
@@ -74,10 +64,7 @@ sums() {
 	local pid before plug
 	need_root "entering a process that is not a child of scry"
 	plug=$(realpath "$TARGETS/libplug.so")
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start loader bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_loader"
-	wait_for 10 in_file "^pid" "$T/loader.out"
+	listens loader "$TARGETS/target_loader"
 	pid=$PID
 	for what in "open $plug" close; do
 		echo "$what" >&8

@@ -32,12 +32,7 @@ teardown_file() {
 setup() {
 	need_targets
 	[ -f "$DB/ready" ] || skip "no MariaDB server could be started: make deps installs mariadb-server"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 # Programs: N queries "SELECT <i> AS n", then one that sleeps. With WAIT, after a line of their input.

@@ -3,16 +3,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 as_nobody() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 }
@@ -42,6 +32,18 @@ json_parses() {
 		[ -s "$T/err" ]
 		[ ! -s "$T/out" ]
 	done
+}
+
+@test "a signal in the midst of what the keeper says ends nothing" {
+	need_root "entering a process that is not a child of scry"
+	command -v strace >/dev/null || skip "no strace"
+	target busy
+	strace -qq -o "$T/trace" -e trace=recvfrom -e inject=recvfrom:error=EINTR:when=2+3 \
+		"$SCRY" patch count busy_six -v -o "$T/x.scry" -d 50ms -p "$PID" 2>"$T/err" || {
+		cat "$T/err"
+		false
+	}
+	grep -q EINTR "$T/trace"
 }
 
 @test "a mistake is told once" {

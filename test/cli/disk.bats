@@ -4,12 +4,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
 teardown() {
 	end_started
 	[ ! -d "$T/small" ] || umount "$T/small" 2>/dev/null || true
@@ -93,4 +87,18 @@ is_short_but_whole() {
 	[ "$status" -eq 1 ]
 	grep -qi "no space" "$T/err"
 	ends_right "$PID" busy
+}
+
+@test "a list, and calls as text, to a full disk" {
+	[ -e /dev/full ] || skip "no /dev/full"
+	printf '%s\n' "scry-malloc 1 pid 1" "thread thread=1 tid=1 name=main" @1 "1: malloc(24) = 0" >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	for words in ps doctor "malloc export $T/a.scry" "patch list -p $$"; do
+		status=0
+		# shellcheck disable=SC2086
+		"$SCRY" $words >/dev/full 2>"$T/err" || status=$?
+		echo "scry $words: $status"
+		[ "$status" -eq 1 ]
+		grep -q "cannot write .*: No space left on device" "$T/err"
+	done
 }

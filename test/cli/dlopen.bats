@@ -5,12 +5,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
 teardown() {
 	exec 7>&- || true
 	end_started

@@ -7,12 +7,7 @@ load lib
 setup() {
 	need_targets
 	need_root "entering a process that is not a child of scry"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 kids() {

@@ -11,13 +11,8 @@ setup() {
 	need_targets
 	STORM="$BUILD/test/hook_storm"
 	[ -x "$STORM" ] || skip "no $STORM: run make first"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	RANDOM=4711
-}
-
-teardown() {
-	end_started
 }
 
 # storm ARGS...: output in $T/storm; fails, and shows it, unless every change was made and undone and

@@ -9,13 +9,8 @@ load lib
 
 setup() {
 	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	RANDOM=4711
-}
-
-teardown() {
-	end_started
 }
 
 # stops ARGS...: how many syscall stops the keeper of this command makes.
@@ -255,6 +250,10 @@ RUBY
 	done
 }
 
+stands() { # PID: stopped, or ended
+	case "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" in T | t | Z | X | "") ;; *) return 1 ;; esac
+}
+
 # randomly WHO TIMES PID ARGS...: kills at random moments of the first 400 ms.
 randomly() {
 	local who=$1 times=$2 pid=$3 state i bad=0 scry keeper ms
@@ -266,7 +265,8 @@ randomly() {
 		scry=$!
 		ms=$((RANDOM % 400))
 		sleep "0.$(printf %03d $ms)"
-		kill -STOP "$scry" 2>/dev/null || true # it makes no keeper now that would not be seen
+		# When it stands it makes no keeper that would not be seen.
+		kill -STOP "$scry" 2>/dev/null && wait_for 10 stands "$scry"
 		keeper=$(pgrep -P "$scry" 2>/dev/null | head -1) || true
 		echo "killer: keeper $keeper" >"$T/killer.err"
 		[ "$who" = front ] || [ -z "$keeper" ] || kill -KILL "$keeper" || true

@@ -19,6 +19,11 @@ need_targets() {
 	[ -x "$TARGETS/target_busy" ] || skip "no targets in $TARGETS: run make first"
 }
 
+setup() {
+	need_targets
+	prepare
+}
+
 need_root() {
 	[ "$(id -u)" -eq 0 ] || skip "$1 needs root"
 }
@@ -29,6 +34,17 @@ target() {
 	shift
 	start "$name" "$TARGETS/target_$name" "$@"
 	wait_for 10 grep -qE "^(round|ok|pid)" "$T/$name.out"
+}
+
+# listens NAME COMMAND...: a program that says "pid" and then does what it reads: its input is our descriptor 8, its
+# pid in $PID.
+listens() {
+	local name=$1
+	shift
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start "$name" bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$@"
+	wait_for 20 in_file "^pid" "$T/$name.out"
 }
 
 # Starts counted.rb, its pid in $PID, and waits until it runs.
@@ -100,27 +116,9 @@ ended() {
 	finish "$1" || status=$?
 }
 
-# At the end of a test. All are killed before one is waited for: a traced program ends only after its
-# tracer. $HELD: processes that are no children of ours.
-end_started() {
-	local pid
-	for pid in $HELD $STARTED; do
-		kill -KILL "$pid" 2>/dev/null || true
-	done
-	for pid in $STARTED; do
-		wait "$pid" 2>/dev/null || true
-	done
-	STARTED="" HELD=""
-}
-
 # hooked PID: changes of scry stand in it, and its keeper lives.
 hooked() {
 	watched "$1" && "$SCRY" patch list -p "$1" | grep -q applied
-}
-
-# is_gone PID: it has ended, though perhaps nobody has waited for it yet.
-is_gone() {
-	! kill -0 "$1" 2>/dev/null || grep -q "^State:.*Z" "/proc/$1/status" 2>/dev/null
 }
 
 # keeper_of FRONT: the keeper's pid. A keeper that follows a program has the program beside it.

@@ -6,14 +6,9 @@ load lib
 
 setup() {
 	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	PROBE="$BUILD/test/link_probe"
 	[ -x "$PROBE" ] || skip "no $PROBE: run make first"
-}
-
-teardown() {
-	end_started
 }
 
 # slots_of FILE LIB: offsets of FILE's relocations against functions that LIB defines, as readelf has them.

@@ -93,3 +93,22 @@ as_without() {
 	[ "$(grep -c '"event": "malloc"' "$T/events")" -gt 1000 ]
 	no grep -q '"event": "lost"' "$T/events"
 }
+
+# json_as_without N: Ruby and Python with four threads each, which make and read JSON of N parts.
+json_as_without() {
+	as_without "$RUBY" -rjson -e 'n = ARGV[0].to_i
+		a = (1..n).map { |i| {i.to_s => [i, "x" * (i % 300)]} }
+		t = 4.times.map { |k| Thread.new { a.map { |h| JSON.parse(JSON.generate(h)) }.size + k } }
+		p t.map(&:value), a.hash == a.dup.hash; exit 3' "$1"
+	as_without /usr/bin/python3 -c 'import json, sys, threading
+n = int(sys.argv[1])
+out = []
+def work(k): out.append(sum(len(json.dumps({str(i): "y" * (i % 500)})) for i in range(n)) + k)
+ts = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+[t.start() for t in ts]; [t.join() for t in ts]; print(sorted(out))' "$1"
+}
+
+# parts: of $T/err: calls, unknown ends and beginnings that do not fit, of each part.
+parts() {
+	sed -n 's/.*: \([0-9]* calls\),.* callers; \([0-9]*\) ends of unknown blocks, \([0-9]*\) begin.*/\1 \2 \3/p' "$T/err" | sort
+}

@@ -4,18 +4,13 @@
 load lib
 
 setup() {
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	cat >"$T/wrapper" <<-'END'
 		#!/bin/bash
 		answer=$(echo 42)
 		exec env ANSWER=$answer sh -c 'exec sort --parallel=1 "$0"' "$0"
 	END
 	chmod +x "$T/wrapper"
-}
-
-teardown() {
-	end_started
 }
 
 @test "what a wrapper execs is recorded, always the same" {

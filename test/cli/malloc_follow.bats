@@ -3,21 +3,7 @@
 # calls is the same in each run, and no end of a block is unknown.
 
 load lib
-
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
-# parts: of $T/err: calls, unknown ends and beginnings that do not fit, of each part.
-parts() {
-	sed -n 's/.*: \([0-9]* calls\),.* callers; \([0-9]*\) ends of unknown blocks, \([0-9]*\) begin.*/\1 \2 \3/p' "$T/err" | sort
-}
+load malloc
 
 records() {
 	"$SCRY" malloc record -f -v --force -o "$T/x.scry" -- "$@" >"$T/out" 2>"$T/err" || {

@@ -7,15 +7,10 @@ source "$BATS_TEST_DIRNAME/malloc.bash"
 setup() {
 	need_targets
 	need_python
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	DENY="$TARGETS/deny"
 	"$DENY" true || skip "no seccomp filters here"
 	RECORD=("$DENY" "$SCRY" malloc record)
-}
-
-teardown() {
-	end_started
 }
 
 @test "preload: ptrace is denied: every call, and it is said" {
@@ -31,19 +26,7 @@ teardown() {
 }
 
 @test "preload: ruby and python3 print what they print without" {
-	as_without "$RUBY" -rjson -e 'a = (1..1500).map { |i| {i.to_s => [i, "x" * (i % 300)]} }
-		t = 4.times.map { |k| Thread.new { a.map { |h| JSON.parse(JSON.generate(h)) }.size + k } }
-		p t.map(&:value), a.hash == a.dup.hash; exit 3'
-	as_without /usr/bin/python3 -c 'import json, threading
-out = []
-def work(k): out.append(sum(len(json.dumps({str(i): "y" * (i % 500)})) for i in range(1500)) + k)
-ts = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-[t.start() for t in ts]; [t.join() for t in ts]; print(sorted(out))'
-}
-
-# parts: of $T/err: calls, unknown ends and beginnings that do not fit, of each part.
-parts() {
-	sed -n 's/.*: \([0-9]* calls\),.* callers; \([0-9]*\) ends of unknown blocks, \([0-9]*\) begin.*/\1 \2 \3/p' "$T/err" | sort
+	json_as_without 1500
 }
 
 @test "preload -f: children, what they run, and the blocks that they have of their parents" {

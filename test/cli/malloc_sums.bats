@@ -13,7 +13,7 @@ setup() {
 	need_targets
 	$PYTHON >/dev/null 2>&1 || skip "no python3, with which sums are made"
 	[ "$(getconf GNU_LIBC_VERSION)" = "glibc 2.36" ] || skip "what its functions call of each other is known of glibc 2.36"
-	T="$BATS_TEST_TMPDIR"
+	prepare
 	KNOWN="$TARGETS/target_malloc_sums"
 	cd "$T"
 }

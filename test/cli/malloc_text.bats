@@ -4,7 +4,7 @@
 load lib
 
 setup() {
-	T="$BATS_TEST_TMPDIR"
+	prepare
 	cat >"$T/a.txt" <<-'END'
 	scry-malloc 1 pid 4711
 	caller caller=1 module=/usr/lib/libapp.so symbol=parse offset=28

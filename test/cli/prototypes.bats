@@ -6,16 +6,6 @@ load lib
 CONF="$BATS_TEST_DIRNAME/prototypes.conf"
 ALL='p_*@libprototypes.so'
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # shown ARGS...: what scry calls says of target_prototypes (with $HOW), in $T/lines. The target looks for itself
 # whether its results and errno are right, and then ends with 3.
 shown() {
@@ -178,8 +168,8 @@ has() {
 	start scry "$SCRY" calls -F "$CONF" -p "$PID" -x "$ALL" -c
 	local scry=$PID
 	wait_for 20 in_file "watching process" "$T/scry.err"
-	for child in $(pgrep -P "$scry"); do kill -9 "$child"; done
-	kill -9 "$scry"
+	# shellcheck disable=SC2046
+	kill -9 $(keeper_of "$scry") "$scry"
 	kill "$program"
 	wait_for 20 in_file "^wrong" "$T/prototypes.err"
 	grep -qx "wrong 0" "$T/prototypes.err"

@@ -5,7 +5,7 @@ load lib
 
 setup() {
 	need_targets
-	T=$BATS_TEST_TMPDIR
+	prepare
 	MAKE="$BUILD/test/malloc_make"
 }
 

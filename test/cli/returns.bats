@@ -7,22 +7,14 @@ load lib
 setup() {
 	need_targets
 	need_root "entering a process that is not a child of scry"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 THROWN="*thrower* *middle* *compare* throwing_storm"
 
 # returner [LIB]: starts it, its pid in $PID.
 returner() {
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start returner bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$TARGETS/target_returner" "$@"
-	wait_for 20 in_file "^pid" "$T/returner.out"
+	listens returner "$TARGETS/target_returner" "$@"
 }
 
 # answers MODE N: how many it has given.

@@ -4,16 +4,6 @@
 
 load lib
 
-setup() {
-	need_targets
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
-}
-
 # cycles N PID SPEC...: attaches and detaches; each must succeed.
 cycles() {
 	local n=$1 pid=$2 i

@@ -8,12 +8,7 @@ load lib
 setup() {
 	need_targets
 	need_root "entering a process that is not a child of scry"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 # caller NAME [COMMAND...]: starts target_caller_NAME, by COMMAND when given; its pid in $PID.
@@ -21,10 +16,7 @@ caller() {
 	local program="$TARGETS/target_caller_$1"
 	shift
 	[ -x "$program" ] || skip "no $program: the toolchain cannot build it"
-	mkfifo "$T/in"
-	exec 8<>"$T/in"
-	start caller bash -c 'exec "$@" <"$0" 8>&-' "$T/in" "$@" "$program"
-	wait_for 10 in_file "^pid" "$T/caller.out"
+	listens caller "$@" "$program"
 }
 
 # calls N: N rounds, and the right sum.

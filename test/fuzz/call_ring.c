@@ -6,6 +6,8 @@
  * inputs from a fixed seed. Whatever the words say, what is recorded must be readable without an
  * error, with each return behind its call, once.
  */
+#include "fuzz.h"
+
 #include "name/calls.h"
 #include "name/sql.h"
 #include "rec/reader.h"
@@ -18,16 +20,6 @@
 #include <unistd.h>
 
 #define WORDS 128u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static void check(int fd, const struct scry_calls_stats *stats)
 {

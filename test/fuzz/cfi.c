@@ -6,22 +6,20 @@
  * reads those; without, it changes the unwind tables of a plug-in of the tests 20,000 times from a
  * fixed seed.
  */
+#include "fuzz.h"
+
 #include "base/err.h"
 #include "sys/cfi.h"
 #include "wire/unwind_step.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define STACK_WORDS 512
 #define STACK_AT 0x7ffc00000000ull
 #define STEPS_MAX 100000
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int read_word(void *arg, uint64_t address, uint64_t *ret)
 {
@@ -68,15 +66,13 @@ static void check(const struct scry_cfi *cfi)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	int fd = memory_file(data, size);
 	uint64_t stack[STACK_WORDS];
 	struct scry_image image;
 	struct scry_cfi cfi;
 	struct scry_elf *elf;
 	char path[64];
 
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	for (size_t i = 0; i < STACK_WORDS; i++)
 		stack[i] = i % 3 ? STACK_AT + 8 * (i + i % 7) : 0x1000 + i * 16;
@@ -101,29 +97,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 #define ROUNDS 20000
 
-static uint64_t rng = 0x5c71u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
-
-static size_t load(const char *path, uint8_t *bytes, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, bytes, room);
-
-	if (n < 64 || (size_t)n == room) {
-		fprintf(stderr, "cannot use '%s'\n", path);
-		exit(2);
-	}
-	close(fd);
-	return (size_t)n;
-}
-
 int main(int argc, char **argv)
 {
 	static uint8_t valid[1 << 20], bytes[1 << 20];
@@ -133,10 +106,10 @@ int main(int argc, char **argv)
 	size_t len, at;
 
 	for (int i = 1; i < argc; i++)
-		LLVMFuzzerTestOneInput(bytes, load(argv[i], bytes, sizeof(bytes)));
+		LLVMFuzzerTestOneInput(bytes, load_file(argv[i], bytes, sizeof(bytes), 64));
 	if (argc > 1)
 		return 0;
-	len = load(SCRY_TARGET_DIR "/libplug.so", valid, sizeof(valid));
+	len = load_file(SCRY_TARGET_DIR "/libplug.so", valid, sizeof(valid), 64);
 	if (scry_elf_open_path(SCRY_TARGET_DIR "/libplug.so", &elf) < 0 ||
 	    scry_elf_section(elf, ".eh_frame", &address, &size) < 0 ||
 	    !scry_elf_view(elf, address, &frames)) {

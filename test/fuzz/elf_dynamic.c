@@ -5,17 +5,15 @@
  * reads those; without, it changes a plug-in of the tests 20,000 times from a fixed seed, mostly in
  * its headers, its dynamic segment and the tables that this leads to.
  */
+#include "fuzz.h"
+
 #include "base/err.h"
 #include "sys/dynamic.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static uint64_t read_all(const struct scry_dynamic *d)
 {
@@ -40,14 +38,12 @@ static uint64_t read_all(const struct scry_dynamic *d)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	int fd = memory_file(data, size);
 	struct scry_dynamic d;
 	struct scry_elf *elf;
 	volatile uint64_t sum;
 	char path[64];
 
-	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
-		abort();
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (scry_elf_open_path(path, &elf) == 0) {
 		char name[256];
@@ -70,29 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 20000
-
-static uint64_t rng = 0x5c71u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
-
-static size_t load(const char *path, uint8_t *bytes, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, bytes, room);
-
-	if (n < 64 || (size_t)n == room) {
-		fprintf(stderr, "cannot use '%s'\n", path);
-		exit(2);
-	}
-	close(fd);
-	return (size_t)n;
-}
 
 /* Headers and the first tables, or the dynamic segment: where a change has a meaning. */
 static void mutate(uint8_t *bytes, size_t len, size_t dynamic)
@@ -141,10 +114,10 @@ int main(int argc, char **argv)
 	size_t len;
 
 	for (int i = 1; i < argc; i++)
-		LLVMFuzzerTestOneInput(bytes, load(argv[i], bytes, sizeof(bytes)));
+		LLVMFuzzerTestOneInput(bytes, load_file(argv[i], bytes, sizeof(bytes), 64));
 	if (argc > 1)
 		return 0;
-	len = load(SCRY_TARGET_DIR "/libplug.so", valid, sizeof(valid));
+	len = load_file(SCRY_TARGET_DIR "/libplug.so", valid, sizeof(valid), 64);
 	for (int i = 0; i < ROUNDS; i++) {
 		memcpy(bytes, valid, len);
 		mutate(bytes, len, dynamic_of(valid, len));

@@ -5,6 +5,8 @@
  * inputs from a fixed seed. Whatever the words say, what is recorded must be readable without an
  * error, and as many calls as were told.
  */
+#include "fuzz.h"
+
 #include "name/malloc.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
@@ -18,16 +20,6 @@
 #include <unistd.h>
 
 #define WORDS 128u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 struct input {
 	const uint8_t *data;

@@ -6,6 +6,8 @@
  * from words of the language, from a fixed seed. Whatever a text says: it is read or refused with a
  * sentence, its plans keep to their limits, what is shown is bounded.
  */
+#include "fuzz.h"
+
 #include "base/err.h"
 #include "proto/plan.h"
 #include "proto/protos.h"
@@ -17,16 +19,6 @@
 
 #define MORE_MAX 512u
 #define TEXT_MAX 4096u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static void check_plan(const struct scry_proto *proto)
 {

@@ -6,6 +6,8 @@
  * so that each byte reaches the unpacker: a byte of choices, then for each of three chunks its head
  * and six columns.
  */
+#include "fuzz.h"
+
 #include "base/err.h"
 #include "rec/check.h"
 #include "rec/malloc_effect.h"
@@ -13,7 +15,6 @@
 #include "rec/malloc_pack.h"
 #include "rec/reader.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,8 +154,6 @@ static size_t put_chunk(struct input *in, uint64_t totals[2], uint8_t *to, size_
 	return sizeof(chunk) + chunk.bytes;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static uint8_t file[1 << 18];
@@ -178,16 +177,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 5000
-
-static uint64_t rng = 0x3a110cu;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
 
 /* Some calls, packed: their first chunk's columns as an input. */
 static size_t valid_chunk(uint8_t *to)
@@ -242,14 +231,8 @@ int main(int argc, char **argv)
 	static uint8_t valid[65536], bytes[65536];
 	size_t len = 0;
 
-	for (int i = 1; i < argc; i++) {
-		int fd = open(argv[i], O_RDONLY | O_CLOEXEC);
-		ssize_t got = read(fd, bytes, sizeof(bytes));
-
-		must(got >= 0, argv[i]);
-		close(fd);
-		LLVMFuzzerTestOneInput(bytes, (size_t)got);
-	}
+	for (int i = 1; i < argc; i++)
+		LLVMFuzzerTestOneInput(bytes, load_file(argv[i], bytes, sizeof(bytes), 0));
 	if (argc > 1)
 		return 0;
 	for (int i = 0; i < 2; i++)

@@ -6,6 +6,8 @@
  * read as it is and once more with its checksums made to hold, else no mutation would get past
  * them.
  */
+#include "fuzz.h"
+
 #include "base/err.h"
 #include "base/map.h"
 #include "rec/check.h"
@@ -24,16 +26,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 /* Frames are defined once, after their parents; sites name only frames that are. */
 static void must_be_tree(struct scry_map *frames, const struct scry_event *event)
@@ -158,13 +150,12 @@ static void reseal(uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	int fd = memory_file(data, size);
 	uint8_t *copy = malloc(size + 1);
 	uint64_t turn;
 
-	must(fd >= 0 && copy, "no memory");
+	must(copy != NULL, "no memory");
 	memcpy(copy, data, size);
-	must(write(fd, copy, size) == (ssize_t)size, "write");
 	read_fd(fd);
 	reseal(copy, size);
 	must(pwrite(fd, copy, size, 0) == (ssize_t)size, "pwrite");
@@ -180,16 +171,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 20000
-
-static uint64_t rng = 0x5c71u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
 
 static void put_mallocs(struct scry_writer *w)
 {

@@ -3,24 +3,16 @@
  * changes a valid entry 20,000 times from a fixed seed. Each input is read as it is and once more
  * with its checksum made to hold.
  */
+#include "fuzz.h"
+
 #include "vm/ruby_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static const struct scry_cache_key key = {.id = {1, 2, 3}, .id_size = 20, .learners = 7};
 static unsigned int taken;
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static void read_bytes(const uint8_t *data, size_t size)
 {
@@ -63,16 +55,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 20000
-
-static uint64_t rng = 0x5c71u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
 
 /* Most of an entry is numbers that may be anything: half of the changes go to its head and rows. */
 static size_t mutate(uint8_t *bytes, size_t size)

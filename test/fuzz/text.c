@@ -6,29 +6,20 @@
  * What is read is held to the header's promises: ranges ascend and do not overlap, their bytes can
  * be read to the last, transfers lead into the object and come in order.
  */
+#include "fuzz.h"
+
 #include "sys/text.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static unsigned int taken;
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static uint32_t check_range(const struct scry_text *text, size_t i)
 {
@@ -64,13 +55,12 @@ static uint32_t check_range(const struct scry_text *text, size_t i)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	int fd = memory_file(data, size);
 	struct scry_text *text;
 	struct scry_elf *elf;
 	char path[64];
 	uint32_t sum = 0;
 
-	must(fd >= 0 && write(fd, data, size) == (ssize_t)size, "a file");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (scry_elf_open_path(path, &elf) == 0) {
 		if (scry_text_read(elf, &text) == 0) {
@@ -91,16 +81,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 2000
-
-static uint64_t rng = 0x5c71u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
 
 /* Where .eh_frame lies in the file, by our own reader on the file as it is. */
 static uint32_t find_frames(uint32_t *ret_size)

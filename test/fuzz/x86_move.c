@@ -6,6 +6,8 @@
  * the same effective operands and targets. The input's bytes end where a page ends, so that a read
  * beyond them is a crash.
  */
+#include "fuzz.h"
+
 #include "sys/x86_move.h"
 
 #include <stdio.h>
@@ -18,16 +20,6 @@
 #define PAGE 4096u
 #define ADDRESS 0x7f2012345678ull
 #define AWAY 0x12340000
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(int holds, const char *what)
-{
-	if (!holds) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 struct decoded {
 	ZydisDecodedInstruction z;
@@ -216,16 +208,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifndef SCRY_LIBFUZZER
 
 #define ROUNDS 300000
-
-static uint64_t rng = 0x5c71u;
-
-static uint32_t next_random(uint32_t below)
-{
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 32) % below;
-}
 
 static const char prologue[] = "\xf3\x0f\x1e\xfa\x55\x48\x89\xe5\x48\x83\xec\x10\x48\x8b\x05\x10"
 			       "\0\0\0\x74\xf2\xe2\x08\xe8\x10\x20\0\0\xc5\xfa\x6f\x05\x10\0\0\0"

@@ -3,16 +3,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
-}
-
 # agrees RUBY...: the dump of the shapes is frame for frame what Ruby says.
 agrees() {
 	start shapes "$@" "$HERE/dump/shapes.rb"

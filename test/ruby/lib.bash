@@ -51,17 +51,37 @@ finish() {
 	wait "$1"
 }
 
+# At the end of a test. All are killed before one is waited for: a traced program ends only after its
+# tracer. $HELD: processes that are no children of ours.
 end_started() {
 	local pid
-	for pid in $STARTED; do
+	for pid in $HELD $STARTED; do
 		kill -KILL "$pid" 2>/dev/null || true
+	done
+	for pid in $STARTED; do
 		wait "$pid" 2>/dev/null || true
 	done
-	STARTED=""
+	STARTED="" HELD=""
 }
 
+# prepare: what a test begins with. A file that needs more has a setup of its own, with this in it.
+prepare() {
+	need_scry
+	T="$BATS_TEST_TMPDIR"
+	STARTED="" HELD=""
+}
+
+setup() {
+	prepare
+}
+
+teardown() {
+	end_started
+}
+
+# is_gone PID: it has ended, though perhaps nobody has waited for it yet.
 is_gone() {
-	! kill -0 "$1" 2>/dev/null
+	! kill -0 "$1" 2>/dev/null || grep -q "^State:.*Z" "/proc/$1/status" 2>/dev/null
 }
 
 # in_file PATTERN FILE

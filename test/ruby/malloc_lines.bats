@@ -6,14 +6,8 @@
 load lib
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	IFS=: read -ra OTHERS <<<"${SCRY_TEST_RUBIES:-}"
-}
-
-teardown() {
-	end_started
 }
 
 # record RUBY ARGS...: a started program, its output in $T/known.out.

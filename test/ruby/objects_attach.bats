@@ -4,16 +4,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
-}
-
 # counted: starts programs/counted.rb, its pid in $PID, and waits until it runs.
 counted() {
 	start counted "$RUBY" "$HERE/programs/counted.rb"

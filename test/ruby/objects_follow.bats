@@ -5,14 +5,8 @@
 load lib
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	export RUBY
-}
-
-teardown() {
-	end_started
 }
 
 # follow COMMAND...: runs it under scry -f, the report in $T/o.json.

@@ -5,19 +5,13 @@
 load lib
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	"$RUBY" -e 'sleep' &
 	PID=$!
 	STARTED="$PID"
 	wait_for 10 bash -c "'$SCRY' doctor -p $PID | grep -q '^ok.*switch for events'"
 	"$SCRY" doctor -p "$PID" >"$T/doctor" || true
 	grep -q "^ok *hooks on makers" "$T/doctor" || skip "hooks are not proven on this ruby: $(grep 'hooks on makers' "$T/doctor")"
-}
-
-teardown() {
-	end_started
 }
 
 need_tables() {

@@ -4,16 +4,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
-}
-
 # watched SCRIPT [ARGS...] -- SCRY-OPTIONS...: the script is watched from its first line on stdin until
 # it says "ready"; report in $T/o.json.
 watched() {

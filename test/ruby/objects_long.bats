@@ -3,16 +3,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
-}
-
 rss() {
 	awk '/^VmRSS/ { print $2 }' "/proc/$1/status"
 }

@@ -5,14 +5,8 @@
 load lib
 
 setup() {
-	need_scry
 	"$RUBY" -e 'GC.compact' 2>/dev/null || skip "this ruby cannot compact its heap"
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 # load_under OPTIONS...: moved/load.rb is watched while it works; the report in $T/o.json, the sizes of

@@ -5,9 +5,7 @@
 load lib
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	cat >"$T/steps.rb" <<'RUBY'
 # Until it is killed: each round keeps 10 Kept and drops 90 Lost, and every 20th round collects.
 $stdout.sync = true
@@ -26,10 +24,6 @@ loop do
   sleep 0.002
 end
 RUBY
-}
-
-teardown() {
-	end_started
 }
 
 steps() {

@@ -4,16 +4,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
-}
-
 WAYS=("" "--sample=100" "--stacks")
 
 # same NAME COMMAND...: standard output, status and the files under $T/NAME.* are the same in all ways.

@@ -6,15 +6,9 @@
 load lib
 
 setup() {
-	need_scry
 	[ -n "${SCRY_TEST_RUBIES:-}" ] || skip "SCRY_TEST_RUBIES names no other Ruby"
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	IFS=: read -ra RUBIES <<<"$SCRY_TEST_RUBIES"
-}
-
-teardown() {
-	end_started
 }
 
 # agree RUBY SCRIPT: the VM's account and scry's are equal.

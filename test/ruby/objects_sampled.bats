@@ -4,16 +4,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
-}
-
 # judged RUNS SAMPLE: classes.rb, so many times
 judged() {
 	local i

@@ -4,11 +4,6 @@
 
 load lib
 
-setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-}
-
 # stacks NAME [RUBY-OPTIONS...]: every stack and its count, in JSON and folded.
 stacks() {
 	local script="$HERE/stacks/$1.rb"

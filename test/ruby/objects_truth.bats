@@ -5,14 +5,6 @@
 
 load lib
 
-setup() {
-	need_scry
-}
-
-teardown() {
-	end_started
-}
-
 # both NAME SCRIPT: runs the script for the VM's account and for scry's.
 both() {
 	local t="$BATS_TEST_TMPDIR"

@@ -6,16 +6,10 @@
 load lib
 
 setup() {
-	need_scry
 	PROBE="${SCRY%/*}/test/ruby_probe"
 	[ -x "$PROBE" ] || skip "no ruby_probe at $PROBE: run make first"
 	"$RUBY" -e 'require "objspace"; require "json"' || skip "ruby has no objspace"
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
-}
-
-teardown() {
-	end_started
+	prepare
 }
 
 # sizes_agree RUBY...
