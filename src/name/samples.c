@@ -32,8 +32,11 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 	scry_stacks_init(&s->stacks);
 	scry_intern_init(&s->keys, ROWS_MAX, ROWS_MAX * (sizeof(struct key) + 1ul));
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
-	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0)
+	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0) {
+		scry_walk_watch_gc(&s->walk, ruby);
+		scry_intern_put(&s->symbols.names, "(garbage collection)", 20, &s->gc_name);
 		return 0;
+	}
 	scry_samples_done(s);
 	return -ENOMEM;
 }
@@ -208,12 +211,20 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 	for (int try = 0; try < 2; try++) {
 		uint64_t ec;
 
-		if (scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec))
-			ec = 0;
-		t->ruby.ec = ec; /* another one while a fiber runs */
+		/* Nothing is known of its stack: its ec may be another one, or come only now. */
+		if ((t->hint.ec != t->ruby.ec || !t->ruby.ec) &&
+		    scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec) == 0)
+			t->ruby.ec = ec;
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
+		if (s->walk.ec_now != t->ruby.ec) { /* a fiber runs now */
+			t->ruby.ec = s->walk.ec_now;
+			t->verdict = SCRY_WALK_REJECTED;
+			t->stack = 0;
+			continue;
+		}
+		t->in_gc = s->walk.now.is_running;
 		if (name_stack(s, t))
 			return;
 	}
@@ -303,6 +314,51 @@ static void take_waiters(struct scry_samples *s)
 			s->threads[i].state = SCRY_STATE_GVL;
 }
 
+/* The same stack, with the collector as its newest frame. */
+static uint32_t add_gc(struct scry_samples *s, uint32_t stack)
+{
+	struct scry_stack_frame frame;
+
+	if (scry_stacks_frame(&s->stacks, stack, &frame))
+		frame = (struct scry_stack_frame){0};
+	frame.parent = stack;
+	frame.label = s->gc_name;
+	frame.flags = 0;
+	return scry_stacks_add(&s->stacks, &frame);
+}
+
+/* Is it on a processor, or ready to be, while the collector is at work? */
+static bool may_collect(const struct scry_samples_thread *t)
+{
+	return t->in_gc && !t->rests &&
+	       (t->state == SCRY_STATE_CPU || t->state == SCRY_STATE_RUNNABLE);
+}
+
+/* Who collects: the one thread that runs meanwhile, or of several the one that has the lock. */
+static void take_collector(struct scry_samples *s)
+{
+	size_t may = 0, who = s->count;
+
+	for (size_t i = 0; i < s->count; i++) {
+		s->list[i] = s->threads[i].ruby;
+		if (!may_collect(&s->threads[i]))
+			continue;
+		may++;
+		who = i;
+	}
+	for (size_t i = 0; i < s->count && may > 1; i++)
+		if (may_collect(&s->threads[i]) &&
+		    scry_ruby_gvl_is_holder(s->ruby, s->list, s->count, i)) {
+			may = 1;
+			who = i;
+		}
+	if (may != 1)
+		return;
+	s->threads[who].state = SCRY_STATE_GC;
+	s->threads[who].stack = add_gc(s, s->threads[who].stack);
+	s->threads[who].has_last = false;
+}
+
 /* By the fd of its memory: is it still the same program? */
 static int check_program(struct scry_samples *s)
 {
@@ -326,7 +382,7 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 {
 	struct scry_task_now before = t->now;
 
-	t->is_clocked = false;
+	t->is_clocked = t->in_gc = false;
 	t->ran_ns = 0;
 	t->ran_before = t->now.is_running;
 	if (t->has_last && scry_task_rests(&t->task, &t->now)) {
@@ -372,6 +428,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 	for (size_t i = 0; i < s->count; i++)
 		look_at(s, &s->threads[i]);
 	take_waiters(s);
+	take_collector(s);
 	err = check_program(s);
 	if (err)
 		return err;

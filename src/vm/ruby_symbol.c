@@ -263,9 +263,9 @@ static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
  * names. 0 when it cannot be named now.
  */
 static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
-		     const struct scry_walk_frame *f)
+		     const struct scry_walk_frame *f, uint64_t epoch)
 {
-	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry};
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch};
 	struct scry_mem_span spans[3];
 	struct look look;
 	uint64_t after[12];
@@ -308,7 +308,7 @@ static void forget(struct scry_symbols *s, uint32_t id)
 
 /* Looks at up to BATCH known symbols; those whose words are others are forgotten. */
 static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const uint32_t *ids,
-		  size_t count)
+		  size_t count, uint64_t epoch)
 {
 	static _Thread_local struct look looks[BATCH];
 	struct scry_mem_span spans[3 * BATCH];
@@ -324,6 +324,7 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 		words_of(&ruby->layout, &looks[i], words);
 		if (memcmp(words, row->words, sizeof(words)) == 0) {
 			s->checked[ids[i] - 1] = s->turn;
+			row->epoch = epoch;
 			continue;
 		}
 		s->renamed++;
@@ -339,17 +340,18 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 
 	for (size_t i = 0; i < w->count; i++) {
 		id = find(s, &w->frames[i]);
-		if (!id || s->checked[id - 1] == s->turn)
+		if (!id || s->checked[id - 1] == s->turn ||
+		    (w->now.count && s->rows[id - 1].epoch == w->now.count))
 			continue;
 		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
 		ids[n++] = id;
 		if (n == BATCH) {
-			check(s, ruby, ids, n);
+			check(s, ruby, ids, n, w->now.epoch);
 			n = 0;
 		}
 	}
 	if (n)
-		check(s, ruby, ids, n);
+		check(s, ruby, ids, n, w->now.epoch);
 }
 
 /* The line at which the frame is; 0: none. False: its pc is not in its code. */
@@ -398,7 +400,7 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 			continue;
 		id = find(s, f);
 		if (!id)
-			id = make(s, ruby, f);
+			id = make(s, ruby, f, w->now.epoch);
 		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, &ret[i].line))) {
 			unnamed++;
 			continue;

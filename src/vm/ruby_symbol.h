@@ -4,8 +4,9 @@
  * What a pointer to code means may change: code is freed, its memory is used again, objects are
  * moved. So a symbol is a pair (iseq, method entry) together with the words by which it was known
  * when it was named: body, instructions, size, path, label, first line, the entry's definition and
- * owner. They are read again at every use; a symbol whose words have changed is not used, but
- * another one, with names read anew.
+ * owner. They are read again at every use, or, where the collector is known, after each collection
+ * of garbage (ruby_gc.h); a symbol whose words have changed is not used, but another one, with
+ * names read anew.
  *
  * Names are as Ruby 3.4 prints them, in every Ruby: "Foo::Bar#baz", "Foo.baz", "block in Foo#baz",
  * "rescue in baz" where the class has no name. A method written in C has its caller's path and
@@ -23,6 +24,7 @@ struct scry_symbol {
 	uint64_t iseq, entry; /* as in the frame */
 	struct scry_ruby_iseq code;
 	uint64_t words[12];	    /* by which it is known again */
+	uint64_t epoch;		    /* of the collector, in which they were last compared; 0 */
 	uint64_t made_ns;	    /* when it was named: CLOCK_MONOTONIC */
 	uint32_t path, label, name; /* ids in scry_symbols.names; label: the VM's own */
 	uint32_t first_line;
