@@ -403,14 +403,29 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 		t->ran_ns = t->now.run_ns - before.run_ns;
 }
 
-/* What is owed comes and goes with chance; it is counted when it is too much for that. */
-static void count_clocked(struct scry_samples *s, struct scry_samples_thread *t, uint64_t stands_ns)
+/* While the collector is at work: is it this thread that collects? Then it is said so. */
+static void name_collector(struct scry_samples *s, size_t i, struct scry_samples_thread *sample)
 {
+	for (size_t k = 0; k < s->count; k++)
+		s->list[k] = s->threads[k].ruby;
+	if (s->count > 1 && !scry_ruby_gvl_is_holder(s->ruby, s->list, s->count, i))
+		return;
+	sample->state = SCRY_STATE_GC;
+	sample->stack = add_gc(s, sample->stack);
+}
+
+/* What is owed comes and goes with chance; it is counted when it is too much for that. */
+static void count_clocked(struct scry_samples *s, size_t i, uint64_t stands_ns)
+{
+	struct scry_samples_thread *t = &s->threads[i];
+
 	t->owed_ns += (int64_t)stands_ns;
 	if (t->owed_ns < OWED_TICKS * (int64_t)s->clock_ns)
 		return;
 	t->state = SCRY_STATE_RUNNABLE;
 	take_stack(s, t);
+	if (t->in_gc)
+		name_collector(s, i, t);
 	count(s, t, (uint64_t)t->owed_ns);
 	t->owed_ns = 0;
 }
@@ -434,7 +449,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 		return err;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->threads[i].is_clocked)
-			count_clocked(s, &s->threads[i], stands_ns);
+			count_clocked(s, i, stands_ns);
 		else
 			count(s, &s->threads[i], stands_ns);
 	s->sums.ticks++;
@@ -444,8 +459,36 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 
 /* --- by the thread's own clock ---------------------------------------------------------------- */
 
+/* How the collector stood at the sample. */
+static struct scry_ruby_gc_now gc_then(const struct scry_samples *s, const struct scry_bpf_stack *r)
+{
+	const struct scry_ruby_gc *gc = &s->walk.gc;
+	uint8_t bytes[SCRY_RUBY_GC_BYTES] = {0};
+
+	if (!s->walk.gc_heap || !gc->is_known)
+		return (struct scry_ruby_gc_now){0};
+	if (gc->has_epochs) {
+		memcpy(bytes + gc->count - gc->from, &r->gc_count, sizeof(r->gc_count));
+		bytes[gc->marking.at - gc->from] = r->gc_marking;
+	}
+	bytes[gc->during.at - gc->from] = r->gc_during; /* the same byte, perhaps */
+	return scry_ruby_gc_say(gc, bytes);
+}
+
+/* Has no collection been counted since? What was on a stack then was not freed, but for one that
+ * was marking. */
+static bool is_same_epoch(const struct scry_samples *s, const struct scry_ruby_gc_now *then)
+{
+	const struct scry_ruby_gc *gc = &s->walk.gc;
+	uint8_t bytes[SCRY_RUBY_GC_BYTES];
+
+	return then->epoch &&
+	       scry_mem_read(&s->ruby->mem, s->walk.gc_heap + gc->from, bytes, gc->size) == 0 &&
+	       scry_ruby_gc_say(gc, bytes).count == then->count;
+}
+
 static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
-					  size_t size)
+					  size_t size, struct scry_ruby_gc_now gc)
 {
 	struct scry_walk_copy copy = {
 		.ec = r->ec,
@@ -459,6 +502,9 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 		.frames_size = r->frames_size,
 	};
 
+	if (is_same_epoch(s, &gc))
+		copy.gc = gc;
+
 	if (r->kind == SCRY_BPF_EMPTY)
 		return SCRY_WALK_EMPTY;
 	if (r->kind != SCRY_BPF_STACK || r->top < r->bottom || r->frames_at > size ||
@@ -470,8 +516,9 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 
 /*
  * Names are read a moment after the sample, and code may be dead by then. Sure are the names of
- * code that was known before the sample, or whose frame still stands; the stack ends where one is
- * not. The next sample with that code finds it known, as what has died is on no stack.
+ * code that was known before the sample, or when no collection was counted meanwhile, or whose
+ * frame still stands; the stack ends where one is not. The next sample with that code finds it
+ * known, as what has died is on no stack.
  */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {
@@ -484,7 +531,7 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 		if (symbol && symbol->made_ns >= taken_ns)
 			unsure = i + 1; /* the oldest */
 	}
-	if (!unsure)
+	if (!unsure || is_same_epoch(s, &s->walk.now))
 		return;
 	alive = s->walk.count - scry_walk_alive(&s->walk, s->ruby); /* index of the newest */
 	for (size_t i = 0; i < alive && i < unsure; i++) {
@@ -505,22 +552,27 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 {
 	const struct scry_bpf_stack *r = record;
-	struct scry_samples_thread *known = NULL, t;
+	struct scry_samples_thread *known, t;
+	struct scry_ruby_gc_now gc;
+	size_t at = 0;
 
 	if (size < sizeof(*r))
 		return -EPROTO;
-	for (size_t i = 0; i < s->count && !known; i++)
-		if (s->threads[i].ruby.tid == (pid_t)r->tid &&
-		    (s->threads[i].ruby.th == r->th || r->kind == SCRY_BPF_STRANGER))
-			known = &s->threads[i];
-	if (!known)
+	while (at < s->count && (s->threads[at].ruby.tid != (pid_t)r->tid ||
+				 (s->threads[at].ruby.th != r->th && r->kind != SCRY_BPF_STRANGER)))
+		at++;
+	if (at == s->count)
 		return -ENOENT;
+	known = &s->threads[at];
 	t = (struct scry_samples_thread){.number = known->number, .state = SCRY_STATE_CPU};
-	t.verdict = take_record(s, r, size);
+	gc = gc_then(s, r);
+	t.verdict = take_record(s, r, size, gc);
 	s->sums.collects++;
 	s->sums.clocked++;
 	if (name_stack(s, &t) && t.verdict == SCRY_WALK_VALID)
 		keep_sure(s, &t, r->time_ns);
+	if (gc.is_running)
+		name_collector(s, at, &t);
 	known->owed_ns -= (int64_t)s->clock_ns;
 	count(s, &t, s->clock_ns);
 	s->sums.dropped += t.verdict == SCRY_WALK_VALID && s->walk.is_dropped;

@@ -531,7 +531,7 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 
 	w->count = 0;
 	w->collects = 1;
-	w->now = (struct scry_ruby_gc_now){0}; /* as it is now says nothing of then */
+	w->now = copy->gc;
 	w->is_dropped = w->is_cut = false;
 	w->ec = copy->ec;
 	w->stack = copy->stack;

@@ -64,6 +64,9 @@ struct scry_walk_copy {
 	uint64_t ec, stack, end, cfp, bottom, top; /* as in struct scry_walk */
 	const void *frames, *values;
 	size_t frames_size;
+	/* as it stood then; zeros where it was another one before this call: then nothing that was
+	 * read once is used again */
+	struct scry_ruby_gc_now gc;
 };
 
 struct scry_walk_side;
