@@ -204,6 +204,17 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 	return SCRY_BPF_STACK;
 }
 
+/* What is not read stays 0, and says nothing. */
+static void read_gc(struct scry_bpf_stack *head)
+{
+	if (scry_layout.gc_count)
+		read_word(scry_layout.gc_count, &head->gc_count);
+	if (scry_layout.gc_during)
+		bpf_probe_read_user(&head->gc_during, 1, (void *)scry_layout.gc_during);
+	if (scry_layout.gc_marking)
+		bpf_probe_read_user(&head->gc_marking, 1, (void *)scry_layout.gc_marking);
+}
+
 static int take(__u32 tid)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
@@ -224,6 +235,7 @@ static int take(__u32 tid)
 		return 0;
 	}
 	head.top = find_top(&head);
+	read_gc(&head);
 	head.bottom = head.stack;
 	frames = head.end - head.cfp;
 	values = (head.top - head.stack) / 2;

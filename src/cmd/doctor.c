@@ -17,6 +17,7 @@
 #include "hook/inject.h"
 #include "probe/bpf.h"
 #include "vm/ruby.h"
+#include "vm/ruby_gc.h"
 
 static int problems;
 
@@ -91,6 +92,7 @@ static void check_process(pid_t pid)
 {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
+	struct scry_ruby_gc gc;
 	bool classic, triggered;
 	char text[768];
 	int r = scry_proc_open(&proc, pid);
@@ -122,6 +124,11 @@ static void check_process(pid_t pid)
 		     : ruby->layout.makers.is_proven ? "proven by counting"
 						     : ruby->layout.makers.why,
 		     "use events (the default)");
+		scry_ruby_gc_find(ruby, &gc);
+		line("garbage collector", gc.is_known,
+		     gc.has_epochs ? "its state is known, and when what it frees may change"
+				   : "its state is known",
+		     "scry stacks does not show it");
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);
 	}

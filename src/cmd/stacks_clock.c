@@ -92,7 +92,15 @@ static int load(struct scry_clock *c)
 		.frame_ep = l->frame_ep,
 		.pid_ns = own_namespace(),
 	};
+	const struct scry_walk *w = &c->samples->walk;
 	int err = scry_bpf_open(SCRY_BPF(stacks), &c->bpf);
+
+	if (w->gc_heap && w->gc.is_known)
+		layout.gc_during = w->gc_heap + w->gc.during.at;
+	if (w->gc_heap && w->gc.has_epochs) {
+		layout.gc_count = w->gc_heap + w->gc.count;
+		layout.gc_marking = w->gc_heap + w->gc.marking.at;
+	}
 
 	c->program = layout.pid_ns ? "stacks_tick_inside" : "stacks_tick";
 	if (!err)

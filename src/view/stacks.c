@@ -196,6 +196,8 @@ static void push_totals(struct stacks *v)
 		 scry_cell_number(state_ns[SCRY_STATE_BLOCKED])},
 		{"state_sleeping_ns", "s sleeping", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
+		{"state_gc_ns", "s collecting garbage", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_GC])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
 		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
@@ -474,6 +476,7 @@ static int push(struct stacks *v)
 		{NULL, "gvl_ns", SCRY_CELL_COUNT, false},
 		{NULL, "blocked_ns", SCRY_CELL_COUNT, false},
 		{NULL, "sleeping_ns", SCRY_CELL_COUNT, false},
+		{NULL, "gc_ns", SCRY_CELL_COUNT, false},
 	};
 	int err;
 

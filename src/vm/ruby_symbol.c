@@ -315,9 +315,9 @@ static void compare(struct scry_symbols *s, const struct scry_symbol *read,
 
 /* A new symbol for the frame; 0 when it cannot be named now. */
 static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
-		     const struct scry_walk_frame *f, const struct birth *b)
+		     const struct scry_walk_frame *f, const struct birth *b, uint64_t epoch)
 {
-	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry}, told;
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch}, told;
 
 	symbol.born = b->born ? b->born->number : 0;
 	told = symbol;
@@ -373,7 +373,7 @@ static void forget(struct scry_symbols *s, uint32_t id)
 /* Looks at up to BATCH known symbols; those whose words are others are forgotten. But where its
  * birth says which code it is, that the code is gone by now takes nothing from it. */
 static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const uint32_t *ids,
-		  size_t count)
+		  size_t count, uint64_t epoch)
 {
 	static _Thread_local struct look looks[BATCH];
 	struct scry_mem_span spans[3 * BATCH];
@@ -390,6 +390,7 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 		if (memcmp(words, row->words, sizeof(words)) == 0 ||
 		    (row->born && memcmp(words, row->words, W_ENTRY * sizeof(*words)) != 0)) {
 			s->checked[ids[i] - 1] = s->turn;
+			row->epoch = epoch;
 			continue;
 		}
 		s->renamed++;
@@ -407,17 +408,18 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 		struct birth b = birth_of(s, w, &w->frames[i]);
 
 		id = find(s, &w->frames[i], &b);
-		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told || !b.is_newest)
+		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told ||
+		    !b.is_newest || (w->now.count && s->rows[id - 1].epoch == w->now.count))
 			continue;
 		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
 		ids[n++] = id;
 		if (n == BATCH) {
-			check(s, ruby, ids, n);
+			check(s, ruby, ids, n, w->now.epoch);
 			n = 0;
 		}
 	}
 	if (n)
-		check(s, ruby, ids, n);
+		check(s, ruby, ids, n, w->now.epoch);
 }
 
 /* The line at which the frame is; 0: none. False: its pc is not in its code. */
@@ -474,7 +476,7 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 		b = birth_of(s, w, f);
 		id = find(s, f, &b);
 		if (!id)
-			id = make(s, ruby, f, &b);
+			id = make(s, ruby, f, &b, w->now.epoch);
 		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, b.born, &ret[i].line))) {
 			unnamed++;
 			continue;

@@ -4,8 +4,9 @@
  * What a pointer to code means may change: code is freed, its memory is used again, objects are
  * moved. So a symbol is a pair (iseq, method entry) together with the words by which it was known
  * when it was named: body, instructions, size, path, label, first line, the entry's definition and
- * owner. They are read again at every use; a symbol whose words have changed is not used, but
- * another one, with names read anew.
+ * owner. They are read again at every use, or, where the collector is known, after each collection
+ * of garbage (ruby_gc.h); a symbol whose words have changed is not used, but another one, with
+ * names read anew.
  *
  * Where a probe tells of code that comes into being (ruby_births.h), a symbol is also of one birth:
  * the code that was there at the time of the walk. What is gone by now, or has other code in its
@@ -29,6 +30,7 @@ struct scry_symbol {
 	struct scry_ruby_iseq code;
 	uint64_t words[12];	    /* by which it is known again */
 	uint64_t born;		    /* number of its birth; 0: none is known */
+	uint64_t epoch;		    /* of the collector, in which they were last compared; 0 */
 	uint64_t made_ns;	    /* when it was named: CLOCK_MONOTONIC */
 	uint32_t path, label, name; /* ids in scry_symbols.names; label: the VM's own */
 	uint32_t first_line;

@@ -11,6 +11,7 @@ enum scry_thread_state {
 	SCRY_STATE_GVL,	     /* waits for the VM's lock */
 	SCRY_STATE_BLOCKED,  /* waits in a system call, or for a page */
 	SCRY_STATE_SLEEPING, /* waits for a time */
+	SCRY_STATE_GC,	     /* collects garbage: a frame of its own says so */
 	SCRY_STATES,
 };
 

@@ -42,7 +42,7 @@ static size_t walk_one(struct learned *l, const struct scry_learn_thread *t, str
 	if (verdict == SCRY_WALK_REJECTED)
 		return 0;
 	assert_int_equal(verdict, SCRY_WALK_VALID);
-	assert_true(w->collects <= 3);
+	assert_true(w->collects <= 8);
 	scry_symbols_turn(s);
 	scry_symbols_name(s, &l->child, w, named);
 	for (size_t i = 0; i < w->count; i++) {
