@@ -20,6 +20,8 @@
 #define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
 #define NAMESPACES 8 /* within each other */
 #define STACK_WORDS_MAX (1u << 26)
+#define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
+#define IMEMO_SVAR 0x201au /* special variables, which hold the entry first */
 
 const volatile struct scry_bpf_layout scry_layout;
 
@@ -215,6 +217,25 @@ static void read_gc(struct scry_bpf_stack *head)
 		bpf_probe_read_user(&head->gc_marking, 1, (void *)scry_layout.gc_marking);
 }
 
+/* Whether the newest frame is there already is seen by what it leads to, which may be gone when it
+ * is asked outside. */
+static void read_top(struct scry_bpf_stack *head)
+{
+	uint64_t pc = 0, ep = 0, entry = 0, def = 0;
+
+	if (!scry_layout.frame_me || !read_word(head->cfp + scry_layout.frame_pc, &pc) ||
+	    !read_word(head->cfp + scry_layout.frame_ep, &ep) ||
+	    !read_word(ep - scry_layout.frame_me, &entry) || !read_word(entry, &head->top_flags))
+		return;
+	if (pc)
+		read_word(pc - 8, &head->top_word);
+	if ((head->top_flags & IMEMO_MASK) == IMEMO_SVAR &&
+	    (!read_word(entry + 8, &entry) || !read_word(entry, &head->top_flags)))
+		return;
+	if (pc && read_word(entry + scry_layout.me_def, &def))
+		read_word(def + scry_layout.def_iseq, &head->top_code);
+}
+
 static int take(__u32 tid)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
@@ -236,6 +257,7 @@ static int take(__u32 tid)
 	}
 	head.top = find_top(&head);
 	read_gc(&head);
+	read_top(&head);
 	head.bottom = head.stack;
 	frames = head.end - head.cfp;
 	values = (head.top - head.stack) / 2;

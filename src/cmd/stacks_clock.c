@@ -90,6 +90,10 @@ static int load(struct scry_clock *c)
 		.ec_thread = l->ec_thread,
 		.frame_size = l->frame_size,
 		.frame_ep = l->frame_ep,
+		.frame_pc = l->frame_pc,
+		.frame_me = l->frame_me,
+		.me_def = l->me_def,
+		.def_iseq = l->def_iseq,
 		.pid_ns = own_namespace(),
 	};
 	const struct scry_walk *w = &c->samples->walk;

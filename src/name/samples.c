@@ -500,6 +500,7 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 		.frames = (const char *)r + r->frames_at,
 		.values = (const char *)r + r->values_at,
 		.frames_size = r->frames_size,
+		.newest = {r->top_word, r->top_flags, r->top_code},
 	};
 
 	if (is_same_epoch(s, &gc))

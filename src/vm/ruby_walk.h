@@ -58,12 +58,19 @@ struct scry_walk_newest { /* was such a newest frame there? */
 	bool is_passing;
 };
 
+/* What a newest frame leads to, zeros where that is not there: the word before its pc, the flags of
+ * its method entry, the code of that one's definition. */
+struct scry_walk_leads {
+	uint64_t word, flags, code;
+};
+
 /* Of a thread that stood still: what was at [cfp, cfp + frames_size), and at [bottom, top) of its
  * values. */
 struct scry_walk_copy {
 	uint64_t ec, stack, end, cfp, bottom, top; /* as in struct scry_walk */
 	const void *frames, *values;
 	size_t frames_size;
+	struct scry_walk_leads newest;
 	/* as it stood then; zeros where it was another one before this call: then nothing that was
 	 * read once is used again */
 	struct scry_ruby_gc_now gc;
