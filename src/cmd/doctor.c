@@ -83,7 +83,8 @@ static void check_machine(void)
 		       : "by a memfd that the other process makes",
 	     "");
 	r = scry_bpf_check();
-	optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
+	optional("eBPF", r == 0,
+		 r == 0 ? "programs can be loaded: stacks --engine=bpf" : scry_error());
 	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
 	     "mount /proc");
 }

@@ -156,7 +156,7 @@ static int write_end(struct stacks *s)
 	struct scry_ev_totals totals = {
 		.pid = (uint32_t)s->pid,
 		.events = sums->valid + sums->repaired + sums->rejected,
-		.lost = s->samples.unrecorded,
+		.lost = s->samples.unrecorded + sums->lost,
 		.watched_ns = scry_now_ns() - s->began_ns,
 	};
 	int err;

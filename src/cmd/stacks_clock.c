@@ -27,6 +27,7 @@
 #define STRANGERS_MAX 256
 #define WAIT_NEW_NS 1000000
 #define WAIT_NS 4000000
+#define WAIT_TICKS 8 /* of a clock, at most: a deep stack is 400 KB */
 #define WAIT_IDLE_NS 16000000
 #define RELIST_NS 3000000u /* the list is read again after so long, where it was out of date */
 
@@ -313,6 +314,8 @@ void scry_clock_wait(struct scry_clock *c)
 	else
 		c->wait_ns = c->taken ? WAIT_NS : 2 * c->wait_ns;
 	c->unsure = unsure;
+	if (c->taken && c->wait_ns > WAIT_TICKS * c->period_ns)
+		c->wait_ns = WAIT_TICKS * c->period_ns;
 	if (c->wait_ns > WAIT_IDLE_NS)
 		c->wait_ns = WAIT_IDLE_NS;
 	nanosleep(&(struct timespec){0, (long)c->wait_ns}, NULL);
