@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ struct stacks {
 	int names;
 	const char *output;
 	int engine;
-	bool force, quiet, help;
+	bool force, native, quiet, help;
 	int verbose;
 	struct scry_report_opts report;
 	char command_line[4096];
@@ -347,7 +348,7 @@ static int sample(struct stacks *s)
 /*
  * By eBPF where it can be: it alone tells running from ready while a thread is either, as the
  * kernel counts late for who reads. But not where two samplers at that rate would cost the program
- * more than one.
+ * more than one; native frames of threads that run are its alone.
  */
 static int choose_engine(struct stacks *s)
 {
@@ -355,9 +356,15 @@ static int choose_engine(struct stacks *s)
 	int err;
 
 	if (s->engine == ENGINE_READ ||
-	    (s->engine == ENGINE_AUTO && !only_cpu && s->rate > RATE_BOTH_MAX))
+	    (s->engine == ENGINE_AUTO && !only_cpu && !s->native && s->rate > RATE_BOTH_MAX))
 		return 0;
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
+	if (err && s->engine == ENGINE_AUTO && s->native)
+		return scry_fail(
+			err,
+			"native frames of threads that run need eBPF, which cannot be had: "
+			"%s; or: --engine=read, which has those of threads that wait",
+			scry_error());
 	if (err && s->engine == ENGINE_AUTO) {
 		scry_log_detail("stacks are read from outside, as eBPF cannot be had: %s",
 				scry_error());
@@ -366,6 +373,21 @@ static int choose_engine(struct stacks *s)
 	}
 	s->only_clock = !err && only_cpu;
 	return err;
+}
+
+/* What of the native frames is not there. */
+static void note_native(struct stacks *s)
+{
+	const struct scry_samples_native_sums sums = scry_samples_native_sums(s->samples.native);
+	char text[240];
+
+	snprintf(text, sizeof(text),
+		 "native frames: of %" PRIu64 " stacks that were read %" PRIu64
+		 " have all, %" PRIu64 " lack the oldest, %" PRIu64 " have none%s, %" PRIu64
+		 " did not fit Ruby's and were left out",
+		 sums.whole + sums.cut + sums.none + sums.apart, sums.whole, sums.cut, sums.none,
+		 s->clock ? "" : " (who runs has some with --engine=bpf only)", sums.apart);
+	note(s, text);
 }
 
 static int start_clock(struct stacks *s)
@@ -421,7 +443,10 @@ static int watch(struct stacks *s)
 
 	if (err)
 		return scry_fail(err, "no memory to sample");
-	err = choose_engine(s);
+	if (s->native)
+		err = scry_samples_with_native(&s->samples);
+	if (!err)
+		err = choose_engine(s);
 	if (!err)
 		err = open_probe(s);
 	if (err) {
@@ -443,6 +468,8 @@ static int watch(struct stacks *s)
 	err = s->clock ? start_clock(s) : 0;
 	if (!err)
 		err = sample(s);
+	if (!err && s->native)
+		note_native(s);
 	if (!err)
 		err = write_end(s);
 	scry_clock_close(s->clock);
@@ -546,6 +573,8 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},
+		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
+		 "native frames too, of C code, woven with Ruby's", NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
 		{0, "names", SCRY_OPT_CHOICE, &s.names, NULL,
