@@ -29,7 +29,8 @@
 #define WAIT_NS 4000000
 #define WAIT_TICKS 8 /* of a clock, at most: a deep stack is 400 KB */
 #define WAIT_IDLE_NS 16000000
-#define RELIST_NS 3000000u /* the list is read again after so long, where it was out of date */
+#define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
+#define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
 
 _Static_assert(SCRY_BPF_NONE == SCRY_RUBY_NONE, "a field that is not there");
 
@@ -68,7 +69,8 @@ static int give(void *arg, void *record, size_t size)
 	int err = scry_samples_record(c->samples, record, size);
 
 	/* The VM gives a native thread that has ended to the next one of its own. */
-	c->is_outdated |= err == -ENOENT || r->kind != SCRY_BPF_STACK;
+	c->is_outdated |=
+		err == -ENOENT || (r->kind != SCRY_BPF_STACK && r->kind != SCRY_BPF_NATIVE);
 	if (err != -ENOENT)
 		return err;
 	if (r->kind != SCRY_BPF_STRANGER)
@@ -91,7 +93,12 @@ static int load(struct scry_clock *c)
 		.ec_thread = l->ec_thread,
 		.frame_size = l->frame_size,
 		.frame_ep = l->frame_ep,
+		.frame_pc = l->frame_pc,
+		.frame_me = l->frame_me,
+		.me_def = l->me_def,
+		.def_iseq = l->def_iseq,
 		.pid_ns = own_namespace(),
+		.native = c->samples->native != NULL,
 	};
 	const struct scry_walk *w = &c->samples->walk;
 	int err = scry_bpf_open(SCRY_BPF(stacks), &c->bpf);
@@ -109,6 +116,8 @@ static int load(struct scry_clock *c)
 	if (!err)
 		err = scry_bpf_leave_out(c->bpf,
 					 layout.pid_ns ? "stacks_tick" : "stacks_tick_inside");
+	if (!err && layout.native)
+		err = scry_bpf_map_entries(c->bpf, "ring", NATIVE_RING);
 	if (!err)
 		err = scry_bpf_load(c->bpf);
 	if (!err)
