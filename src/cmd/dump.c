@@ -226,7 +226,7 @@ static int dump(pid_t pid, const struct dump_opts *opts)
 	int err = scry_proc_open(&d.proc, pid);
 
 	if (!err)
-		err = scry_ruby_open(pid, true, &d.ruby);
+		err = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &d.ruby);
 	if (!err)
 		err = print(&d, opts);
 	scry_proc_close(&d.proc);

@@ -246,7 +246,7 @@ static int open_target(struct stacks *s)
 	if (!err)
 		err = scry_proc_open(&s->proc, s->pid);
 	if (!err && !s->command)
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTED, &s->ruby);
 	return err;
 }
 
