@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/makers.h"
 #include "hook/inject.h"
+#include "probe/bpf.h"
 #include "vm/ruby.h"
 
 static int problems;
@@ -24,6 +25,12 @@ static void line(const char *item, bool ok, const char *text, const char *fix)
 	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "",
 	       ok ? "" : fix);
 	problems += !ok;
+}
+
+/* There is another way where it does not work. */
+static void optional(const char *item, bool ok, const char *text)
+{
+	printf("%-4s %-22s %s\n", ok ? "ok" : "--", item, text);
 }
 
 static int read_int(const char *path)
@@ -55,7 +62,7 @@ static void check_machine(void)
 {
 	struct utsname un;
 	char text[256];
-	int scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
+	int r, scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
 	bool ptrace_any = has_capability(19), map_files = has_capability(21) || has_capability(40);
 
 	uname(&un);
@@ -74,6 +81,8 @@ static void check_machine(void)
 	     map_files ? "by opening the other process's mapping"
 		       : "by a memfd that the other process makes",
 	     "");
+	r = scry_bpf_check();
+	optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
 	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
 	     "mount /proc");
 }

@@ -27,18 +27,23 @@
 #include "cmd/front.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
+#include "cmd/stacks_clock.h"
 #include "name/samples.h"
 #include "sys/tracee.h"
 
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
+#define LOOK_NS 20000000u /* with nothing to be read */
+
+enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
 
 struct stacks {
 	struct scry_opt_list pids;
 	char **command;
 	uint64_t duration_ns, rate, max_size;
 	const char *output;
+	int engine;
 	bool force, quiet, help;
 	int verbose;
 	struct scry_report_opts report;
@@ -53,6 +58,8 @@ struct stacks {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
 	struct scry_samples samples;
+	struct scry_clock *clock; /* NULL: all is read */
+	bool only_clock;	  /* nothing is */
 	uint64_t began_ns, cpu_began_ns, seed;
 	const char *why; /* it ended */
 };
@@ -235,44 +242,114 @@ static void sleep_until(uint64_t ns)
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
 
-/* Until the watch is over. 0 or -errno. */
-static int sample(struct stacks *s)
+/* The program is gone: of itself, or by an exec? */
+static void tell_end(struct stacks *s)
 {
-	uint64_t slot_ns = 1000000000u / s->rate, slot = 0, done = 0, now;
+	s->why = "target exited";
+	/* Its memory goes a moment before itself. */
+	for (int i = 0; i < 100 && scry_proc_is_alive(&s->proc); i++)
+		rest(BOOT_LOOK_NS / 3);
+	if (scry_proc_is_alive(&s->proc)) {
+		s->why = "target ran another program";
+		note(s, "the process became another program (exec), and was not watched on");
+	}
+	scry_error_clear();
+}
+
+static bool is_over(struct stacks *s)
+{
+	if (scry_front_interrupts && !s->child)
+		s->why = "interrupt";
+	else if (!s->duration_ns || scry_now_ns() - s->began_ns < s->duration_ns)
+		return false;
+	return true;
+}
+
+/* Looks in slots. Until the watch is over: 0 or -errno. */
+static int look(struct stacks *s)
+{
+	uint64_t slot_ns = 1000000000u / s->rate, slot = 0, done = 0;
 	int err = 0;
 
-	s->why = "duration";
-	while (!err) {
+	for (;;) {
 		sleep_until(s->began_ns + slot * slot_ns + random_below(s, slot_ns));
-		now = scry_now_ns();
-		if (scry_front_interrupts && !s->child) {
-			s->why = "interrupt";
-			break;
-		}
-		if (s->duration_ns && now - s->began_ns >= s->duration_ns)
-			break;
-		slot = (now - s->began_ns) / slot_ns;
-		err = scry_samples_tick(&s->samples, (slot + 1 - done) * slot_ns);
+		if (is_over(s))
+			return 0;
+		slot = (scry_now_ns() - s->began_ns) / slot_ns;
+		err = s->clock ? scry_clock_turn(s->clock) : 0;
+		if (!err)
+			err = scry_samples_tick(&s->samples, (slot + 1 - done) * slot_ns);
+		if (err)
+			return err;
 		s->samples.sums.missed += slot - done;
 		done = slot + 1;
-		now = scry_now_ns();
-		slot = (now - s->began_ns) / slot_ns;
+		slot = (scry_now_ns() - s->began_ns) / slot_ns;
 		if (slot < done)
 			slot = done;
-		if (err == -ESRCH) {
-			s->why = "target exited";
-			/* Its memory goes a moment before itself. */
-			for (int i = 0; i < 100 && scry_proc_is_alive(&s->proc); i++)
-				rest(BOOT_LOOK_NS / 3);
-			if (scry_proc_is_alive(&s->proc)) {
-				s->why = "target ran another program";
-				note(s, "the process became another program (exec), and was not "
-					"watched on");
-			}
-			scry_error_clear();
-			err = 0;
-			break;
-		}
+	}
+}
+
+/* Lets the threads' own clocks tell. Until the watch is over: 0 or -errno. */
+static int listen(struct stacks *s)
+{
+	int err = 0;
+
+	while (!err && !is_over(s)) {
+		scry_clock_wait(s->clock, LOOK_NS);
+		err = scry_clock_turn(s->clock);
+	}
+	return err;
+}
+
+static int sample(struct stacks *s)
+{
+	int err;
+
+	s->why = "duration";
+	err = s->only_clock ? listen(s) : look(s);
+	if (err == -ESRCH) {
+		tell_end(s);
+		err = 0;
+	}
+	if (s->clock)
+		scry_clock_end(s->clock);
+	return err;
+}
+
+/* --- the engine ------------------------------------------------------------------------------- */
+
+/* By eBPF where that was asked for; or where only processor time is wanted, and it can be. */
+static int choose_engine(struct stacks *s)
+{
+	bool only_cpu = s->report.rows.times.cpu;
+	int err;
+
+	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && !only_cpu))
+		return 0;
+	err = scry_clock_open(&s->samples, s->rate, &s->clock);
+	if (err && s->engine == ENGINE_AUTO) {
+		scry_log_detail("stacks are read from outside, as eBPF cannot be had: %s",
+				scry_error());
+		scry_error_clear();
+		return 0;
+	}
+	s->only_clock = !err && only_cpu;
+	return err;
+}
+
+static int start_clock(struct stacks *s)
+{
+	char text[160];
+	int err = scry_clock_attach(s->clock);
+
+	if (!err && s->only_clock)
+		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
+			"nothing of waiting");
+	if (!err && scry_clock_missing(s->clock)) {
+		snprintf(text, sizeof(text),
+			 "%zu threads were started while the clock was put on; some may be missing",
+			 scry_clock_missing(s->clock));
+		note(s, text);
 	}
 	return err;
 }
@@ -283,6 +360,9 @@ static int watch(struct stacks *s)
 
 	if (err)
 		return scry_fail(err, "no memory to sample");
+	err = choose_engine(s);
+	if (err)
+		return err;
 	/* On a machine with more work than processors samples would come late, and when the work
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
@@ -294,9 +374,12 @@ static int watch(struct stacks *s)
 	s->seed = s->began_ns | 1;
 	if (!s->quiet && !s->command && !s->duration_ns)
 		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);
-	err = sample(s);
+	err = s->clock ? start_clock(s) : 0;
+	if (!err)
+		err = sample(s);
 	if (!err)
 		err = write_end(s);
+	scry_clock_close(s->clock);
 	scry_samples_done(&s->samples);
 	return err;
 }
@@ -390,6 +473,9 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
 		 "stop after 30s, 5m, ...", NULL},
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N", "samples a second (default 1000)", NULL},
+		{0, "engine", SCRY_OPT_CHOICE, &s.engine, "NAME",
+		 "who takes the samples: auto, read (from outside), bpf (in the kernel)",
+		 "auto|read|bpf"},
 		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},

@@ -11,6 +11,7 @@
 
 #define LIST_NS 20000000u /* the list of threads is read again after so long */
 #define ROWS_MAX (4u << 20)
+#define OWED_TICKS 8  /* of a thread's clock */
 #define RESTS_SURE 2u /* ticks: who is in the VM's queue by then, or is not */
 
 struct key { /* hashed as bytes */
@@ -142,6 +143,7 @@ static int list_threads(struct scry_samples *s)
 	}
 	s->count = kept;
 	s->listed_ns = now_ns(CLOCK_MONOTONIC);
+	s->listings++;
 	free(list);
 	return err;
 }
@@ -185,6 +187,21 @@ static const char *newest_name(const struct scry_samples *s)
 	return "";
 }
 
+/* Names what was walked, with the verdict that the thread has. False: it may be tried again. */
+static bool name_stack(struct scry_samples *s, struct scry_samples_thread *t)
+{
+	t->stack = 0;
+	if (t->verdict > SCRY_WALK_REPAIRED)
+		return t->verdict == SCRY_WALK_EMPTY;
+	if (scry_symbols_name(&s->symbols, s->ruby, &s->walk, s->named) == 0) {
+		t->stack = intern_stack(s);
+		t->state = scry_thread_state_named(t->state, newest_name(s));
+		return true;
+	}
+	t->verdict = SCRY_WALK_REJECTED;
+	return false;
+}
+
 /* Walks and names; a stack of which a name cannot be read is taken once more. */
 static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 {
@@ -197,18 +214,8 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
-		t->stack = 0;
-		if (t->verdict > SCRY_WALK_REPAIRED) {
-			if (t->verdict == SCRY_WALK_EMPTY)
-				return;
-			continue;
-		}
-		if (scry_symbols_name(&s->symbols, s->ruby, &s->walk, s->named) == 0) {
-			t->stack = intern_stack(s);
-			t->state = scry_thread_state_named(t->state, newest_name(s));
+		if (name_stack(s, t))
 			return;
-		}
-		t->verdict = SCRY_WALK_REJECTED;
 	}
 }
 
@@ -267,7 +274,8 @@ static void count(struct scry_samples *s, struct scry_samples_thread *t, uint64_
 		s->rows[row - 1].count++;
 		s->rows[row - 1].wall_ns += wall_ns;
 		s->rows[row - 1].repaired += t->verdict == SCRY_WALK_REPAIRED;
-		count_cpu(s, t, row);
+		if (!s->clock_ns)
+			count_cpu(s, t, row);
 	} else {
 		s->unrecorded++;
 	}
@@ -295,9 +303,65 @@ static void take_waiters(struct scry_samples *s)
 			s->threads[i].state = SCRY_STATE_GVL;
 }
 
+/* By the fd of its memory: is it still the same program? */
+static int check_program(struct scry_samples *s)
+{
+	uint64_t root;
+
+	return scry_mem_u64(&s->ruby->mem, s->ruby->bias + s->ruby->layout.vm_root, &root) ? -ESRCH
+											   : 0;
+}
+
+int scry_samples_list(struct scry_samples *s, bool now)
+{
+	int err = 0;
+
+	if (now || now_ns(CLOCK_MONOTONIC) - s->listed_ns >= LIST_NS)
+		err = list_threads(s);
+	return err ? err : check_program(s);
+}
+
+/* What the thread does now, and with what stack. */
+static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
+{
+	struct scry_task_now before = t->now;
+
+	t->is_clocked = false;
+	t->ran_ns = 0;
+	t->ran_before = t->now.is_running;
+	if (t->has_last && scry_task_rests(&t->task, &t->now)) {
+		t->rests++;
+		s->sums.unchanged++;
+		return;
+	}
+	scry_task_read(&t->task, &t->now);
+	t->state = scry_thread_state(&before, &t->now, false);
+	t->rests = 0;
+	t->is_clocked = s->clock_ns && t->now.is_running;
+	t->has_last = false;
+	if (t->is_clocked)
+		return;
+	take_stack(s, t);
+	t->has_last = t->verdict == SCRY_WALK_VALID;
+	if (t->now.run_ns > before.run_ns && !before.is_gone)
+		t->ran_ns = t->now.run_ns - before.run_ns;
+}
+
+/* What is owed comes and goes with chance; it is counted when it is too much for that. */
+static void count_clocked(struct scry_samples *s, struct scry_samples_thread *t, uint64_t stands_ns)
+{
+	t->owed_ns += (int64_t)stands_ns;
+	if (t->owed_ns < OWED_TICKS * (int64_t)s->clock_ns)
+		return;
+	t->state = SCRY_STATE_RUNNABLE;
+	take_stack(s, t);
+	count(s, t, (uint64_t)t->owed_ns);
+	t->owed_ns = 0;
+}
+
 int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 {
-	uint64_t began = now_ns(CLOCK_MONOTONIC), root;
+	uint64_t began = now_ns(CLOCK_MONOTONIC);
 	int err = 0;
 
 	if (began - s->listed_ns >= LIST_NS)
@@ -305,34 +369,106 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 	if (err)
 		return err;
 	scry_symbols_turn(&s->symbols);
-	for (size_t i = 0; i < s->count; i++) {
-		struct scry_samples_thread *t = &s->threads[i];
-		struct scry_task_now before = t->now;
-
-		t->ran_ns = 0;
-		t->ran_before = t->now.is_running;
-		if (t->has_last && scry_task_rests(&t->task, &t->now)) {
-			t->rests++;
-			s->sums.unchanged++;
-			continue;
-		}
-		scry_task_read(&t->task, &t->now);
-		t->state = scry_thread_state(&before, &t->now, false);
-		t->rests = 0;
-		take_stack(s, t);
-		t->has_last = t->verdict == SCRY_WALK_VALID;
-		if (t->now.run_ns > before.run_ns && !before.is_gone)
-			t->ran_ns = t->now.run_ns - before.run_ns;
-	}
-	take_waiters(s);
-	/* By the fd of its memory: is it still the same program? */
-	err = scry_mem_u64(&s->ruby->mem, s->ruby->bias + s->ruby->layout.vm_root, &root);
-	if (err)
-		return -ESRCH;
 	for (size_t i = 0; i < s->count; i++)
-		count(s, &s->threads[i], stands_ns);
+		look_at(s, &s->threads[i]);
+	take_waiters(s);
+	err = check_program(s);
+	if (err)
+		return err;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->threads[i].is_clocked)
+			count_clocked(s, &s->threads[i], stands_ns);
+		else
+			count(s, &s->threads[i], stands_ns);
 	s->sums.ticks++;
 	s->sums.busy_ns += now_ns(CLOCK_MONOTONIC) - began;
+	return 0;
+}
+
+/* --- by the thread's own clock ---------------------------------------------------------------- */
+
+static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
+					  size_t size)
+{
+	struct scry_walk_copy copy = {
+		.ec = r->ec,
+		.stack = r->stack,
+		.end = r->end,
+		.cfp = r->cfp,
+		.bottom = r->bottom,
+		.top = r->top,
+		.frames = (const char *)r + r->frames_at,
+		.values = (const char *)r + r->values_at,
+		.frames_size = r->frames_size,
+	};
+
+	if (r->kind == SCRY_BPF_EMPTY)
+		return SCRY_WALK_EMPTY;
+	if (r->kind != SCRY_BPF_STACK || r->top < r->bottom || r->frames_at > size ||
+	    r->values_at > size || r->frames_size > size - r->frames_at ||
+	    r->top - r->bottom > size - r->values_at)
+		return SCRY_WALK_REJECTED;
+	return scry_walk_take(&s->walk, s->ruby, &copy);
+}
+
+/*
+ * Names are read a moment after the sample, and code may be dead by then. Sure are the names of
+ * code that was known before the sample, or whose frame still stands; the stack ends where one is
+ * not. The next sample with that code finds it known, as what has died is on no stack.
+ */
+static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
+{
+	size_t unsure = 0, alive, cut = 0;
+
+	for (size_t i = 0; i < s->walk.count; i++) {
+		const struct scry_symbol *symbol =
+			scry_symbols_get(&s->symbols, s->named[i].symbol);
+
+		if (symbol && symbol->made_ns >= taken_ns)
+			unsure = i + 1; /* the oldest */
+	}
+	if (!unsure)
+		return;
+	alive = s->walk.count - scry_walk_alive(&s->walk, s->ruby); /* index of the newest */
+	for (size_t i = 0; i < alive && i < unsure; i++) {
+		const struct scry_symbol *symbol =
+			scry_symbols_get(&s->symbols, s->named[i].symbol);
+
+		if (symbol && symbol->made_ns >= taken_ns)
+			cut = i + 1;
+	}
+	if (!cut)
+		return;
+	s->walk.count -= cut;
+	memmove(s->named, s->named + cut, s->walk.count * sizeof(*s->named));
+	t->verdict = s->walk.count ? SCRY_WALK_REPAIRED : SCRY_WALK_REJECTED;
+	t->stack = intern_stack(s);
+}
+
+int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
+{
+	const struct scry_bpf_stack *r = record;
+	struct scry_samples_thread *known = NULL, t;
+
+	if (size < sizeof(*r))
+		return -EPROTO;
+	for (size_t i = 0; i < s->count && !known; i++)
+		if (s->threads[i].ruby.tid == (pid_t)r->tid &&
+		    (s->threads[i].ruby.th == r->th || r->kind == SCRY_BPF_STRANGER))
+			known = &s->threads[i];
+	if (!known)
+		return -ENOENT;
+	t = (struct scry_samples_thread){.number = known->number, .state = SCRY_STATE_CPU};
+	t.verdict = take_record(s, r, size);
+	s->sums.collects++;
+	s->sums.clocked++;
+	if (name_stack(s, &t) && t.verdict == SCRY_WALK_VALID)
+		keep_sure(s, &t, r->time_ns);
+	known->owed_ns -= (int64_t)s->clock_ns;
+	count(s, &t, s->clock_ns);
+	s->sums.dropped += t.verdict == SCRY_WALK_VALID && s->walk.is_dropped;
+	if (t.row)
+		s->rows[t.row - 1].cpu_ns += s->clock_ns;
 	return 0;
 }
 

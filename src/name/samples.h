@@ -4,6 +4,10 @@
  *
  * Nothing is stopped, no lock is taken, nothing is written into the process. A thread that has not
  * run since the tick before costs one small read; its sample is that of the tick before.
+ *
+ * With a clock (`clock_ns`), what runs is not read: it gives itself, in records of
+ * bpf/stacks.bpf.c, at each clock_ns of its own processor time. Ticks then count the threads that
+ * wait, and of those that run or are ready what their clocks have not told: they were only ready.
  */
 #ifndef SCRY_NAME_SAMPLES_H
 #define SCRY_NAME_SAMPLES_H
@@ -13,6 +17,7 @@
 #include "name/thread_state.h"
 #include "rec/writer.h"
 #include "vm/ruby_symbol.h"
+#include "wire/bpf_stacks.h"
 
 struct scry_samples_thread {
 	struct scry_ruby_thread ruby;
@@ -28,6 +33,9 @@ struct scry_samples_thread {
 	unsigned int rests; /* ticks since it ran */
 	uint64_t ran_ns;    /* on a processor since the tick before */
 	bool ran_before;    /* it was running then */
+	bool is_told;	    /* the clock's: its kernel side knows it */
+	bool is_clocked;    /* it runs, or is ready to: it gives its samples itself */
+	int64_t owed_ns;    /* it was seen so at ticks, less what its clock has told */
 	size_t row;	    /* of the sample then, + 1; 0: none */
 };
 
@@ -51,7 +59,8 @@ struct scry_samples {
 	size_t row_count, row_room;
 	struct scry_intern keys; /* {thread, stack, state} -> row + 1 */
 	uint64_t listed_ns;	 /* when the list of threads was read */
-	uint64_t tick_ns;	 /* asked for */
+	uint64_t clock_ns;	 /* what a record stands for; 0: there are none */
+	uint32_t listings;	 /* how often the list was read */
 	struct scry_ev_sampling sums;
 	uint64_t unrecorded; /* samples beyond the limit of rows */
 };
@@ -65,6 +74,16 @@ void scry_samples_done(struct scry_samples *s);
  * program, is gone: what this call has read is not counted; or -errno.
  */
 int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns);
+
+/* Without a look: the list of threads, when it is due, or `now`; and whether the program is still
+ * the same. Results as of a tick. */
+int scry_samples_list(struct scry_samples *s, bool now);
+
+/*
+ * One record of bpf/stacks.bpf.c, its names read now: call it soon. 0; -ENOENT: of a thread that is
+ * not in the list (nothing was counted); -EPROTO: no record; or -errno.
+ */
+int scry_samples_record(struct scry_samples *s, const void *record, size_t size);
 
 /* STACK, SAMPLES and SAMPLING events. 0 or -errno. */
 int scry_samples_write(struct scry_samples *s);

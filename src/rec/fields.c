@@ -280,6 +280,9 @@ static const struct scry_field fields_scry_ev_sampling[] = {
 	FIELD(scry_ev_sampling, collects, "collects", NUMBER),
 	FIELD(scry_ev_sampling, sampler_ns, "sampler_ns", NUMBER),
 	FIELD(scry_ev_sampling, busy_ns, "busy_ns", NUMBER),
+	FIELD(scry_ev_sampling, clocked, "clocked", NUMBER),
+	FIELD(scry_ev_sampling, lost, "lost", NUMBER),
+	FIELD(scry_ev_sampling, kernel_ns, "kernel_ns", NUMBER),
 };
 
 static const struct scry_event_kind kinds[] = {

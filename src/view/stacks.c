@@ -104,6 +104,9 @@ static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 	v->sums.collects += e->collects;
 	v->sums.sampler_ns += e->sampler_ns;
 	v->sums.busy_ns += e->busy_ns;
+	v->sums.clocked += e->clocked;
+	v->sums.lost += e->lost;
+	v->sums.kernel_ns += e->kernel_ns;
 }
 
 static int read_all(struct stacks *v)
@@ -143,8 +146,10 @@ static void push_totals(struct stacks *v)
 		rate = (uint64_t)((double)v->sums.ticks * 1e9 / (double)watched + 0.5);
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
-		{"valid", "valid: two equal collects", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.valid)},
+		{"valid",
+		 v->sums.clocked ? "valid: at a tick of its own clock, or two equal collects"
+				 : "valid: two equal collects",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.valid)},
 		{"repaired", "repaired: only what two collects had in common", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.repaired)},
 		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
@@ -176,9 +181,16 @@ static void push_totals(struct stacks *v)
 		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
+		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.clocked)},
+		{"clock_lost", "samples by eBPF lost: no room", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->sums.lost)},
+		{"kernel_ns", "s of processor time of the program in the kernel", SCRY_CELL_TIME, 0,
+		 scry_cell_number(v->sums.kernel_ns)},
 	};
+	size_t count = sizeof(pairs) / sizeof(pairs[0]);
 
-	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	v->doc->ops->totals(v->doc, pairs, v->sums.clocked ? count : count - 3);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "vm/ruby_value.h"
 
@@ -224,6 +225,14 @@ static uint64_t key_of(uint64_t iseq, uint64_t entry)
 	return iseq ^ (entry << 17 | entry >> 47);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
 {
 	if (s->count == s->room) {
@@ -244,6 +253,7 @@ static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
 	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry), s->count + 1))
 		return 0;
 	s->rows[s->count] = *symbol;
+	s->rows[s->count].made_ns = now_ns();
 	s->checked[s->count] = s->turn;
 	return ++s->count;
 }
@@ -285,6 +295,15 @@ static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame 
 	return (uint32_t)id;
 }
 
+static void forget(struct scry_symbols *s, uint32_t id)
+{
+	const struct scry_symbol *row = &s->rows[id - 1];
+	uint64_t newest = 0, key = key_of(row->iseq, row->entry);
+
+	if (scry_map_get(&s->ids, key, &newest) && newest == id)
+		scry_map_remove(&s->ids, key, NULL);
+}
+
 #define BATCH 128
 
 /* Looks at up to BATCH known symbols; those whose words are others are forgotten. */
@@ -308,7 +327,7 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 			continue;
 		}
 		s->renamed++;
-		scry_map_remove(&s->ids, key_of(row->iseq, row->entry), NULL);
+		forget(s, ids[i]);
 	}
 }
 

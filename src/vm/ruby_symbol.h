@@ -23,6 +23,7 @@ struct scry_symbol {
 	uint64_t iseq, entry; /* as in the frame */
 	struct scry_ruby_iseq code;
 	uint64_t words[12];	    /* by which it is known again */
+	uint64_t made_ns;	    /* when it was named: CLOCK_MONOTONIC */
 	uint32_t path, label, name; /* ids in scry_symbols.names; label: the VM's own */
 	uint32_t first_line;
 	bool is_c, is_internal; /* internal: a method of the VM's that is written in Ruby */

@@ -31,8 +31,8 @@ struct scry_walk_side {
 	uint8_t frames[SCRY_WALK_FRAMES_MAX * FRAME_MAX];
 	uint8_t values[VALUES_MAX];
 	struct scry_walk_frame decoded[SCRY_WALK_FRAMES_MAX];
-	uint64_t from, cfp; /* address of frames[0]; of the newest frame */
-	uint64_t top;	    /* values: [stack, top) */
+	uint64_t from, cfp;   /* address of frames[0]; of the newest frame */
+	uint64_t bottom, top; /* values: [bottom, top) */
 	size_t count;
 	bool is_moved; /* cfp did while it was collected: there are no newer frames than both */
 };
@@ -108,9 +108,9 @@ static enum scry_walk_verdict read_bounds(struct scry_walk *w, const struct scry
 static bool environment(const struct scry_walk *w, const struct scry_ruby_layout *l,
 			const struct scry_walk_side *side, uint64_t ep, uint64_t ret[3])
 {
-	uint64_t at = ep - w->stack;
+	uint64_t at = ep - side->bottom;
 
-	if (ep % 8 || ep < w->stack + 16 || ep + 8 > side->top)
+	if (ep % 8 || ep < side->bottom + 16 || ep + 8 > side->top)
 		return false;
 	ret[0] = word_at(side->values, at);
 	ret[1] = word_at(side->values, at - 8);
@@ -165,14 +165,14 @@ static const struct scry_walk_frame *twin_of(const struct scry_walk_side *side,
 						    : NULL;
 }
 
-/* `before`: the collect before this one, or NULL. */
+/* `count` frames of the side. `before`: the collect before this one, or NULL. */
 static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side,
-		   const struct scry_walk_side *before)
+		   size_t count, const struct scry_walk_side *before)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	const uint8_t *at = side->frames + (side->cfp - side->from);
 
-	side->count = (w->end - side->cfp) / l->frame_size;
+	side->count = count;
 	w->is_cut = side->count > SCRY_WALK_FRAMES_MAX;
 	if (w->is_cut)
 		side->count = SCRY_WALK_FRAMES_MAX;
@@ -225,6 +225,7 @@ static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 		    !is_cfp(w, l, cfp[1]))
 			return -EFAULT;
 		side->from = hint->cfp;
+		side->bottom = w->stack;
 		side->top = hint->top;
 		side->cfp = cfp[1];
 		if (cfp[1] < hint->cfp || (w->end - hint->cfp > most && cfp[1] != hint->cfp)) {
@@ -355,6 +356,7 @@ static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
 static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
 				     struct scry_walk_hint *hint)
 {
+	const struct scry_ruby_layout *l = &ruby->layout;
 	size_t have = 0, same, equal = 0;
 	int into = 0;
 
@@ -365,7 +367,8 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 			return SCRY_WALK_REJECTED;
 		if (err)
 			continue;
-		decode(w, ruby, w->sides[into], have ? w->sides[!into] : NULL);
+		decode(w, ruby, w->sides[into], (w->end - w->sides[into]->cfp) / l->frame_size,
+		       have ? w->sides[!into] : NULL);
 		have++;
 		same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
 		if (same && same == w->sides[into]->count && same == w->sides[!into]->count &&
@@ -417,4 +420,61 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 	if (verdict <= SCRY_WALK_REPAIRED)
 		drop_passing(w, ruby);
 	return verdict;
+}
+
+enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_ruby *ruby,
+				      const struct scry_walk_copy *copy)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	struct scry_walk_side *side = w->sides[0];
+	size_t whole, have;
+
+	w->count = 0;
+	w->collects = 1;
+	w->is_dropped = w->is_cut = false;
+	w->ec = copy->ec;
+	w->stack = copy->stack;
+	w->end = copy->end;
+	if (!is_cfp(w, l, copy->cfp) || copy->bottom < w->stack || copy->top < copy->bottom ||
+	    copy->top > w->end || copy->top - copy->bottom > VALUES_MAX ||
+	    copy->frames_size > sizeof(side->frames))
+		return SCRY_WALK_REJECTED;
+	memcpy(side->frames, copy->frames, copy->frames_size);
+	memcpy(side->values, copy->values, copy->top - copy->bottom);
+	side->from = side->cfp = copy->cfp;
+	side->bottom = copy->bottom;
+	side->top = copy->top;
+	whole = (w->end - copy->cfp) / l->frame_size;
+	have = copy->frames_size / l->frame_size;
+	decode(w, ruby, side, have < whole ? have : whole, NULL);
+	w->is_cut = side->count < whole;
+	if (!side->count)
+		return SCRY_WALK_REJECTED;
+	keep(w, side, side->count);
+	drop_passing(w, ruby);
+	w->cfp = copy->cfp + (w->is_dropped ? l->frame_size : 0);
+	return SCRY_WALK_VALID;
+}
+
+size_t scry_walk_alive(const struct scry_walk *w, const struct scry_ruby *ruby)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t cfp;
+	uint8_t *now = w->sides[1]->frames;
+	/* cfp first: a frame that is read later may be newer, but none that had gone before. */
+	struct scry_mem_span spans[2] = {{w->ec + l->ec_cfp, &cfp, 8, false},
+					 {w->cfp, now, w->count * l->frame_size, false}};
+
+	scry_mem_gather(&ruby->mem, spans, 2);
+	if (!spans[0].ok || !spans[1].ok || !is_cfp(w, l, cfp))
+		return 0;
+	for (size_t i = w->count; i > 0; i--) {
+		const uint8_t *at = now + (i - 1) * l->frame_size;
+
+		if (w->cfp + (i - 1) * l->frame_size < cfp ||
+		    word_at(at, l->frame_iseq) != w->frames[i - 1].iseq ||
+		    word_at(at, l->frame_ep) != w->frames[i - 1].ep)
+			return w->count - i;
+	}
+	return w->count;
 }

@@ -50,6 +50,14 @@ struct scry_walk_pair {
 };
 #define SCRY_WALK_PAIRS 256u
 
+/* Of a thread that stood still: what was at [cfp, cfp + frames_size), and at [bottom, top) of its
+ * values. */
+struct scry_walk_copy {
+	uint64_t ec, stack, end, cfp, bottom, top; /* as in struct scry_walk */
+	const void *frames, *values;
+	size_t frames_size;
+};
+
 struct scry_walk_side;
 struct scry_walk {
 	uint64_t ec, stack, cfp, end; /* end: behind the oldest frame */
@@ -71,6 +79,14 @@ void scry_walk_done(struct scry_walk *w);
 enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_ruby *ruby,
 					 const struct scry_ruby_thread *t,
 					 struct scry_walk_hint *hint);
+
+/* The same of a copy, which was not torn. Environments outside it (on the heap) are read now. */
+enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_ruby *ruby,
+				      const struct scry_walk_copy *copy);
+
+/* How many of the frames taken, from the oldest, stand there now: in the thread, with the same code
+ * and environment. What they point to was not freed since. */
+size_t scry_walk_alive(const struct scry_walk *w, const struct scry_ruby *ruby);
 
 /*
  * The method entry that `entry` stands for: itself, or that of a special variable's cell. 0: none,

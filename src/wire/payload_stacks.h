@@ -38,6 +38,9 @@ struct scry_ev_sampling { /* how well it went: one per process, at the end */
 	uint64_t collects;   /* of stacks */
 	uint64_t sampler_ns; /* CPU time of scry itself */
 	uint64_t busy_ns;    /* of it, in ticks */
+	uint64_t clocked;    /* of the samples: by eBPF, at a tick of the thread's own clock */
+	uint64_t lost;	     /* of those: for which there was no room */
+	uint64_t kernel_ns;  /* time of that program in the kernel */
 };
 
 #endif

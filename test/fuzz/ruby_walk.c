@@ -83,6 +83,33 @@ static void fill_layout(struct scry_ruby_layout *l)
 	};
 }
 
+/* Copies whose bounds are any words of the image. */
+static void take_copies(struct scry_walk *walk, const struct scry_ruby *ruby,
+			const struct image *image)
+{
+	uint64_t words[6];
+
+	for (size_t at = 0; at + sizeof(words) <= image->size && at < 4096; at += 32) {
+		size_t bytes = image->size - at, half = bytes / 2;
+		struct scry_walk_copy copy;
+
+		memcpy(words, image->data + at, sizeof(words));
+		copy = (struct scry_walk_copy){.ec = words[3],
+					       .stack = words[0],
+					       .end = words[0] + words[1] % 65536 * 8,
+					       .cfp = words[2],
+					       .bottom = words[0],
+					       .top = words[0] + words[4] % (half + 1),
+					       .frames = image->data + at,
+					       .values = image->data + at + half,
+					       .frames_size = words[5] % (half + 1)};
+		if (scry_walk_take(walk, ruby, &copy) == SCRY_WALK_VALID &&
+		    (!walk->count || walk->count > SCRY_WALK_FRAMES_MAX ||
+		     scry_walk_alive(walk, ruby) > walk->count))
+			abort();
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
@@ -114,6 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				abort();
 		}
 	}
+	take_copies(&walk, &ruby, &image);
 	scry_ruby_gvl_waiters(&ruby, threads, 4, waits);
 	scry_symbols_done(&symbols);
 	scry_walk_done(&walk);

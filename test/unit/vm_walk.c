@@ -69,6 +69,55 @@ static size_t walk_one(struct learned *l, const struct scry_learn_thread *t, str
 	return compared;
 }
 
+/* The same thread as the kernel's side would copy it: the same frames. Returns how many. */
+static size_t take_one(struct learned *l, struct scry_walk *w)
+{
+	static uint8_t frames[1 << 16], values[1 << 20];
+	static struct scry_walk_frame collected[SCRY_WALK_FRAMES_MAX];
+	const struct scry_ruby_layout *layout = &l->child.layout;
+	size_t count = w->count;
+	struct scry_walk_copy copy = {.ec = w->ec,
+				      .stack = w->stack,
+				      .end = w->end,
+				      .cfp = w->end - count * layout->frame_size,
+				      .bottom = w->stack,
+				      .frames = frames,
+				      .values = values,
+				      .frames_size = count * layout->frame_size};
+
+	if (!count || w->is_dropped || w->is_cut || w->frames[0].ep < w->stack ||
+	    w->frames[0].ep >= w->end)
+		return 0;
+	copy.top = w->frames[0].ep + 8;
+	if (copy.frames_size > sizeof(frames) || copy.top - copy.bottom > sizeof(values) ||
+	    scry_mem_read(&l->child.mem, copy.cfp, frames, copy.frames_size) ||
+	    scry_mem_read(&l->child.mem, copy.bottom, values, copy.top - copy.bottom))
+		return 0;
+	memcpy(collected, w->frames, count * sizeof(*collected));
+	for (int half = 0; half < 2; half++) {
+		assert_int_equal(scry_walk_take(w, &l->child, &copy), SCRY_WALK_VALID);
+		assert_int_equal(w->count, count);
+		assert_memory_equal(w->frames, collected, count * sizeof(*collected));
+		assert_int_equal(scry_walk_alive(w, &l->child), count);
+		/* Again with the older half of the values not in the copy. */
+		copy.bottom += (copy.top - copy.bottom) / 16 * 8;
+		copy.values = values + (copy.bottom - copy.stack);
+	}
+	/* A frame that was not there then is not alive, nor any that is newer. */
+	memset(frames + (count / 2) * layout->frame_size + layout->frame_iseq, 0, 8);
+	copy.bottom = copy.stack;
+	copy.values = values;
+	scry_walk_take(w, &l->child, &copy);
+	if (collected[count / 2].iseq && w->count == count)
+		assert_int_equal(scry_walk_alive(w, &l->child), count - 1 - count / 2);
+	/* What makes no stack is refused. */
+	copy.cfp += 4;
+	assert_int_equal(scry_walk_take(w, &l->child, &copy), SCRY_WALK_REJECTED);
+	copy.cfp = copy.end;
+	assert_int_equal(scry_walk_take(w, &l->child, &copy), SCRY_WALK_REJECTED);
+	return count;
+}
+
 static const char *const fixtures[] = {"debian-3.1.2", "ruby-3.0.6-shared", "ruby-3.3.8-static",
 				       "ruby-4.0.3-shared"};
 
@@ -79,7 +128,7 @@ static void frames_are_those_told(void **state)
 		struct learned learned;
 		struct scry_walk walk;
 		struct fixture f;
-		size_t frames = 0;
+		size_t frames = 0, taken = 0;
 
 		fixture_load(fixtures[n], &f);
 		fixture_drop_facts(&f, "size ");
@@ -87,10 +136,13 @@ static void frames_are_those_told(void **state)
 		learned.child.mem = fixture_mem(&f);
 		assert_int_equal(scry_walk_init(&walk), 0);
 		assert_int_equal(scry_symbols_init(&symbols), 0);
-		for (size_t i = 0; i < learned.learn.thread_count; i++)
+		for (size_t i = 0; i < learned.learn.thread_count; i++) {
 			frames += walk_one(&learned, &learned.learn.threads[i], &walk, &symbols);
-		print_message("%s: %zu frames\n", fixtures[n], frames);
+			taken += take_one(&learned, &walk);
+		}
+		print_message("%s: %zu frames, %zu of copies\n", fixtures[n], frames, taken);
 		assert_true(frames > 40);
+		assert_true(taken > 40);
 		scry_symbols_done(&symbols);
 		scry_walk_done(&walk);
 		learned_done(&learned);

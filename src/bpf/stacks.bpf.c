@@ -1,0 +1,259 @@
+/*
+ * At each tick of a thread's processor clock: its control frames, and the values on its VM stack
+ * that their environments are in, copied into the ring as they are. What they mean is found out
+ * outside, by the same code that reads them from outside.
+ *
+ * The thread stands still, so what is copied belongs together. Only what is not in memory at the
+ * moment cannot be had: rejected, and counted.
+ */
+#include <linux/bpf.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "wire/bpf_stacks.h"
+
+#define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
+#define NAMESPACES 8 /* within each other */
+#define STACK_WORDS_MAX (1u << 26)
+
+const volatile struct scry_bpf_layout scry_layout;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct scry_bpf_thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRY_BPF_COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+static void count(__u32 what, __u64 by)
+{
+	__u64 *counter = bpf_map_lookup_elem(&counters, &what);
+
+	if (counter)
+		*counter += by;
+}
+
+/* --- which thread ----------------------------------------------------------------------------- */
+
+struct ns_common {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct pid_namespace {
+	struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} __attribute__((preserve_access_index));
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	struct pid *thread_pid;
+} __attribute__((preserve_access_index));
+
+/* The thread's number in the namespace of scry's; 0: it has none there. */
+static __u32 tid_in_namespace(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	unsigned int level = BPF_CORE_READ(pid, level);
+	unsigned int size = bpf_core_type_size(struct upid);
+	const char *first = (const char *)pid + bpf_core_field_offset(struct pid, numbers);
+
+	for (unsigned int i = 0; i < NAMESPACES && i <= level; i++) {
+		struct upid *u = (struct upid *)(first + i * size);
+
+		if (BPF_CORE_READ(u, ns, ns.inum) == scry_layout.pid_ns)
+			return (__u32)BPF_CORE_READ(u, nr);
+	}
+	return 0;
+}
+
+/* --- records ---------------------------------------------------------------------------------- */
+
+static void tell(const struct scry_bpf_stack *head, __u32 kind)
+{
+	struct scry_bpf_stack *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+
+	if (!r) {
+		count(SCRY_BPF_LOST, 1);
+		return;
+	}
+	*r = *head;
+	r->kind = kind;
+	r->frames_size = 0;
+	r->bottom = r->top;
+	bpf_ringbuf_submit(r, 0);
+}
+
+/* A record of one of the sizes: as many frames as fit, and twice as many bytes of values. */
+#define COPY(name, bytes)                                                                       \
+	static __attribute__((noinline)) int copy_##name(struct scry_bpf_stack *head)           \
+	{                                                                                       \
+		char *r = bpf_ringbuf_reserve(&ring, sizeof(*head) + (bytes) + 2 * (bytes), 0); \
+		__u64 frames, values;                                                           \
+                                                                                                \
+		if (!r) {                                                                       \
+			count(SCRY_BPF_LOST, 1);                                                \
+			return 0;                                                               \
+		}                                                                               \
+		frames = head->end - head->cfp;                                                 \
+		if (frames > (bytes))                                                           \
+			frames = (bytes);                                                       \
+		if (head->top - head->stack > 2 * (bytes))                                      \
+			head->bottom = head->top - 2 * (bytes);                                 \
+		values = head->top - head->bottom;                                              \
+		if (values > 2 * (bytes))                                                       \
+			values = 2 * (bytes);                                                   \
+		head->frames_at = sizeof(*head);                                                \
+		head->frames_size = (__u32)frames;                                              \
+		head->values_at = sizeof(*head) + (bytes);                                      \
+		if (bpf_probe_read_user(r + sizeof(*head), (__u32)frames, (void *)head->cfp) || \
+		    bpf_probe_read_user(r + sizeof(*head) + (bytes), (__u32)values,             \
+					(void *)head->bottom)) {                                \
+			head->kind = SCRY_BPF_REJECTED;                                         \
+			head->frames_size = 0;                                                  \
+		}                                                                               \
+		*(struct scry_bpf_stack *)r = *head;                                            \
+		bpf_ringbuf_submit(r, 0);                                                       \
+		return 0;                                                                       \
+	}
+
+COPY(small, SCRY_BPF_SMALL)
+COPY(middle, SCRY_BPF_MIDDLE)
+COPY(large, SCRY_BPF_LARGE)
+COPY(largest, SCRY_BPF_LARGEST)
+
+/* --- a sample --------------------------------------------------------------------------------- */
+
+static bool read_word(uint64_t at, uint64_t *ret)
+{
+	return bpf_probe_read_user(ret, sizeof(*ret), (void *)at) == 0;
+}
+
+/* Is it that thread of the VM's that runs here now? Threads of ractors change theirs (M:N). */
+static bool is_on_it(const struct scry_bpf_thread *t)
+{
+	uint64_t base = t->th;
+	__u32 tid;
+
+	if (!t->tid)
+		return true;
+	if (scry_layout.th_nt != SCRY_BPF_NONE &&
+	    (!read_word(t->th + scry_layout.th_nt, &base) || !base))
+		return false;
+	return bpf_probe_read_user(&tid, sizeof(tid), (void *)(base + scry_layout.th_tid)) == 0 &&
+	       tid == t->tid;
+}
+
+/* The end of the values: behind the newest environment that is on the stack. */
+static __u64 find_top(const struct scry_bpf_stack *head)
+{
+	uint64_t at = head->cfp, ep;
+
+	for (int i = 0; i < NEWEST && at < head->end; i++, at += scry_layout.frame_size)
+		if (read_word(at + scry_layout.frame_ep, &ep) && ep >= head->stack + 16 &&
+		    ep < head->cfp && ep % 8 == 0)
+			return ep + 8;
+	return head->stack;
+}
+
+/* The bounds of its stack. */
+static __u32 read_bounds(struct scry_bpf_stack *head)
+{
+	uint64_t size, owner;
+
+	if (!read_word(head->th + scry_layout.th_ec, &head->ec))
+		return SCRY_BPF_REJECTED;
+	if (!head->ec)
+		return SCRY_BPF_EMPTY;
+	if (!read_word(head->ec + scry_layout.ec_stack, &head->stack) ||
+	    !read_word(head->ec + scry_layout.ec_stack_size, &size) ||
+	    !read_word(head->ec + scry_layout.ec_cfp, &head->cfp) ||
+	    !read_word(head->ec + scry_layout.ec_thread, &owner) || owner != head->th)
+		return SCRY_BPF_REJECTED;
+	if (!head->stack || !head->cfp)
+		return SCRY_BPF_EMPTY;
+	head->end = head->stack + 8 * size;
+	if (size > STACK_WORDS_MAX || head->cfp <= head->stack || head->cfp >= head->end)
+		return SCRY_BPF_REJECTED;
+	return SCRY_BPF_STACK;
+}
+
+static int take(__u32 tid)
+{
+	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
+	const struct scry_bpf_thread *t = bpf_map_lookup_elem(&threads, &tid);
+	__u64 frames, values;
+	__u32 kind;
+
+	if (t && !t->th)
+		return 0;
+	if (!t || !is_on_it(t)) {
+		tell(&head, SCRY_BPF_STRANGER);
+		return 0;
+	}
+	head.th = t->th;
+	kind = read_bounds(&head);
+	if (kind != SCRY_BPF_STACK) {
+		tell(&head, kind);
+		return 0;
+	}
+	head.top = find_top(&head);
+	head.bottom = head.stack;
+	frames = head.end - head.cfp;
+	values = (head.top - head.stack) / 2;
+	if (frames <= SCRY_BPF_SMALL && values <= SCRY_BPF_SMALL)
+		return copy_small(&head);
+	if (frames <= SCRY_BPF_MIDDLE && values <= SCRY_BPF_MIDDLE)
+		return copy_middle(&head);
+	if (frames <= SCRY_BPF_LARGE && values <= SCRY_BPF_LARGE)
+		return copy_large(&head);
+	return copy_largest(&head);
+}
+
+static int timed(__u32 tid)
+{
+	__u64 began = bpf_ktime_get_ns();
+
+	take(tid);
+	count(SCRY_BPF_RUNS, 1);
+	count(SCRY_BPF_NS, bpf_ktime_get_ns() - began);
+	return 0;
+}
+
+SEC("perf_event")
+int stacks_tick(void *ctx)
+{
+	return timed((__u32)bpf_get_current_pid_tgid());
+}
+
+/* The same for a scry that lives in a namespace of its own. */
+SEC("perf_event")
+int stacks_tick_inside(void *ctx)
+{
+	return timed(tid_in_namespace());
+}
+
+char scry_license[] SEC("license") = "GPL";

@@ -1,0 +1,58 @@
+/*
+ * What bpf/stacks.bpf.c is told, and what it gives: the control frames of a thread and the values
+ * that they point into, copied while the thread stands still at the tick of its clock.
+ */
+#ifndef SCRY_WIRE_BPF_STACKS_H
+#define SCRY_WIRE_BPF_STACKS_H
+
+#include <stdint.h>
+
+#define SCRY_BPF_NONE 0xffffffffu /* a field that this Ruby has not */
+
+struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h */
+	uint32_t th_ec, th_nt, th_tid;
+	uint32_t ec_stack, ec_stack_size, ec_cfp, ec_thread;
+	uint32_t frame_size, frame_ep;
+	uint32_t pid_ns; /* in which threads have their numbers: inode; 0: the machine's */
+};
+
+struct scry_bpf_thread { /* map `threads`, by thread id */
+	uint64_t th;	 /* 0: not a thread of the VM's, nothing is told of it */
+	uint32_t tid;	 /* as the VM knows it; 0: not known */
+	uint32_t reserved;
+};
+
+enum scry_bpf_kind {
+	SCRY_BPF_STACK,
+	SCRY_BPF_EMPTY,	   /* the thread has no frames: it starts or ends */
+	SCRY_BPF_REJECTED, /* a page was not there, or the words make no stack */
+	SCRY_BPF_STRANGER, /* not in the map, or the map is out of date */
+};
+
+/*
+ * A record. Frames from `cfp`, the newest first, of which there are (end - cfp) / frame_size in the
+ * thread, lie at `frames_at` of it; at `values_at` what was at [bottom, top).
+ */
+struct scry_bpf_stack {
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint32_t tid, kind;
+	uint64_t th, ec;
+	uint64_t stack, end, cfp;
+	uint64_t bottom, top;
+	uint32_t frames_at, frames_size, values_at, reserved;
+};
+
+_Static_assert(sizeof(struct scry_bpf_layout) == 40, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_thread) == 16, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_stack) == 88, "shared with the kernel's side");
+
+/* Per-cpu counters of map `counters`. */
+enum scry_bpf_counter { SCRY_BPF_LOST, SCRY_BPF_RUNS, SCRY_BPF_NS, SCRY_BPF_COUNTERS };
+
+/* Sizes of records: the least that fits is taken. A stack is cut at the last one's. */
+#define SCRY_BPF_SMALL 2048u
+#define SCRY_BPF_MIDDLE 8192u
+#define SCRY_BPF_LARGE 32768u
+#define SCRY_BPF_LARGEST 131072u
+
+#endif

@@ -1,0 +1,21 @@
+# check_deep.rb TRUTH.json STACKS.json MIN: have all samples in `work` just the callers that the VM told,
+# line by line?
+require "json"
+
+truth = JSON.parse(File.read(ARGV[0])).map { |path, line, label| [path, line, label] }
+seen = bad = 0
+JSON.parse(File.read(ARGV[1]))["rows"].each do |row|
+  next unless row["method"] == "Object#work"
+
+  callers = row["stack"].map { |f| [f["file"], f["line"], f["method"].sub(/\A.*in /, "").sub(/\A.*[#.]/, "")] }
+  at = callers.index { |f| f[2] == "leaf" }
+  got = callers[0...at]
+  seen += row["samples"]
+  next if got == truth
+
+  bad += row["samples"]
+  n = got.zip(truth).index { |a, b| a != b } || got.size
+  puts "#{got.size} callers, told #{truth.size}; the first that differs is #{n}: #{got[n]}, told #{truth[n]}"
+end
+puts "#{seen} samples below #{truth.size} callers, #{bad} wrong"
+exit bad.zero? && seen >= ARGV[2].to_i

@@ -1,0 +1,148 @@
+#!/usr/bin/env bats
+# scry stacks --engine=bpf: the truths of stacks_sampled.bats for samples that the threads give
+# themselves, in the kernel.
+
+load lib
+bats_require_minimum_version 1.5.0
+
+setup() {
+	need_scry
+	T="$BATS_TEST_TMPDIR"
+	STARTED=""
+	K="$HERE/sampled_stacks"
+}
+
+teardown() {
+	end_started
+}
+
+# Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
+need_bpf() {
+	local why
+	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
+	[ -z "$why" ] || skip "$why"
+}
+
+# soak SHORT WHOLE
+soak() {
+	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
+rubies() {
+	echo "$RUBY"
+	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
+}
+
+@test "shares of processor time are those of the program's clock, within two points" {
+	need_bpf
+	"$SCRY" stacks -q --engine=bpf --cpu -r 2000 -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(soak 1 20)" "$T/truth.json"
+	"$RUBY" "$K/check_shares.rb" "$T/truth.json" - "$T/cpu.json" -
+	json_is "$T/cpu.json" 'r["totals"]["clocked"] == r["totals"]["samples"] && r["totals"]["ticks"] == 0'
+	# What the kernel has counted for all that was run there.
+	spent="$("$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0])).values.sum { |s| s["cpu"] }' "$T/truth.json")"
+	json_is "$T/cpu.json" "rows.select { |x| x['line'] && x['file'].end_with?('shares.rb') }.sum { |x| x['self_ns'] } / 1e9 > 0.85 * $spent"
+}
+
+shares() {
+	"$SCRY" stacks -q --engine=bpf -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
+	for weight in wall cpu gvl; do
+		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
+	done
+	"$RUBY" "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
+	json_is "$T/wall.json" 'r["totals"]["missed"] * 20 > r["totals"]["ticks"]' >/dev/null && return 1
+	cat "$T/log"
+	return 3
+}
+
+@test "shares of all time: what runs by its clock, what waits by reading" {
+	need_bpf
+	for _ in 1 2 3; do
+		local got=0
+		shares || got=$?
+		[ "$got" -eq 0 ] && return 0
+		[ "$got" -eq 2 ] && return 1
+	done
+	[ "$got" -eq 3 ] && return 1
+	skip "the machine is too busy: scry was late in each of three tries"
+}
+
+@test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
+	need_bpf
+	while read -ra words; do
+		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
+		"$SCRY" stacks -q --engine=bpf --cpu -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(soak 2 30)" >"$T/out"
+		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
+	done < <(rubies)
+}
+
+@test "calls as fast as can be: every stack is possible" {
+	need_bpf
+	while read -ra words; do
+		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
+		start tight "${words[@]}" "$K/tight.rb"
+		wait_for 10 in_file ready "$T/tight.out"
+		"$SCRY" stacks -q --engine=bpf --cpu -r 5000 -d "$(soak 1s 30s)" --stacks --force -o "$T/t.json" -p "$PID"
+		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(rubies)
+}
+
+@test "a deep stack: all callers, line by line, as the VM tells them" {
+	need_bpf
+	while read -ra words; do
+		rm -f "$T/deep.json"
+		start deep "${words[@]}" "$K/deep.rb" 300 "$T/deep.json"
+		wait_for 10 test -e "$T/deep.json"
+		"$SCRY" stacks -q --engine=bpf --cpu -d 700ms --stacks --force -o "$T/d.json" -p "$PID"
+		"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20 || { echo "${words[*]}"; return 1; }
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(rubies)
+}
+
+@test "threads that are started later have the clock too; a scry in a pid namespace" {
+	need_bpf
+	# A new thread each time, which works for 80 ms of its own clock.
+	cat >"$T/later.rb" <<-'END'
+		def cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+		def work(n = 0, till = cpu + 0.08) = (n += 1 while cpu < till)
+		loop { Thread.new { work }.join }
+	END
+	start later "$RUBY" --disable=gems "$T/later.rb"
+	"$SCRY" stacks -q --engine=bpf --cpu -d 1s -o "$T/l.json" -p "$PID"
+	later='rows.select { |x| x["method"] == "Object#work" }.map { |x| x["total_ns"] }.max > 0.5 * r["totals"]["cpu_ns"] && r["totals"]["valid"] > 50'
+	json_is "$T/l.json" "$later"
+	unshare --pid --fork --mount-proc true 2>/dev/null || skip "no namespaces here"
+	# shellcheck disable=SC2016
+	unshare --pid --fork --mount-proc sh -c '"$1" --disable=gems "$2" & "$3" stacks -q --engine=bpf --cpu -d 1s -o "$4" -p $!; kill -KILL $!' sh "$RUBY" "$T/later.rb" "$SCRY" "$T/n.json"
+	json_is "$T/n.json" "$later"
+}
+
+@test "SIGKILL of scry at any moment: the program goes on as before" {
+	need_bpf
+	start tight "$RUBY" "$K/tight.rb"
+	wait_for 10 in_file ready "$T/tight.out"
+	for _ in 1 2 3 4; do
+		"$SCRY" stacks -q --engine=bpf -r 5000 -o "$T/k.scry" --force -p "$PID" &
+		sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
+		kill -KILL $! && wait $! 2>/dev/null || true
+		grep -q "^TracerPid:	0" "/proc/$PID/status"
+		grep -qE "^State:	[RS]" "/proc/$PID/status"
+	done
+	[ "$(mappings "$PID")" = 0 ]
+}
+
+@test "without the rights: bpf is refused with what mends it, auto reads" {
+	start tight "$RUBY" "$K/tight.rb"
+	wait_for 10 in_file ready "$T/tight.out"
+	local drop=(setpriv "--bounding-set=-sys_admin,-bpf,-perfmon")
+	if ! "${drop[@]}" true 2>/dev/null; then drop=(); fi
+	run -3 "${drop[@]}" "$SCRY" stacks -q --engine=bpf -d 1s -p "$PID"
+	[[ "$output" == *"CAP_BPF and CAP_PERFMON"*"; fix: sudo scry"* ]]
+	"${drop[@]}" "$SCRY" stacks -v --cpu -d 300ms -o "$T/a.json" -p "$PID" 2>"$T/err"
+	grep -q "read from outside, as eBPF cannot be had: .*CAP_BPF" "$T/err"
+	json_is "$T/a.json" 'r["totals"]["ticks"] > 0 && !r["totals"].key?("clocked")'
+	run "$SCRY" stacks --engine=magic -p "$PID"
+	[ "$status" -eq 2 ]
+}
