@@ -6,9 +6,7 @@ load lib
 bats_require_minimum_version 1.5.0
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	K="$HERE/sampled_stacks"
 }
 
