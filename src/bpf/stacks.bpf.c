@@ -6,6 +6,7 @@
  * The thread stands still, so what is copied belongs together. Only what is not in memory at the
  * moment cannot be had: rejected, and counted.
  */
+#include <asm/ptrace.h>
 #include <linux/bpf.h>
 #include <stdbool.h>
 
@@ -105,6 +106,40 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 	r->frames_size = 0;
 	r->bottom = r->top;
 	bpf_ringbuf_submit(r, 0);
+}
+
+/*
+ * Where it is in native code: its registers in user space, which the kernel keeps at the end of the
+ * task's own stack, and its native stack. That is read in halves of halves, since where it ends is
+ * not known, and what reaches beyond is not read at all.
+ */
+static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
+{
+	struct scry_bpf_native *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	struct pt_regs regs = {0};
+	__u64 size = 0;
+
+	if (!r) {
+		count(SCRY_BPF_LOST, 1);
+		return 0;
+	}
+	bpf_probe_read_kernel(&regs, sizeof(regs),
+			      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
+	r->time_ns = head->time_ns;
+	r->tid = head->tid;
+	r->kind = SCRY_BPF_NATIVE;
+	r->pc = regs.rip;
+	r->sp = regs.rsp;
+	r->bp = regs.rbp;
+	r->bx = regs.rbx;
+#pragma unroll
+	for (int half = SCRY_BPF_NATIVE_BYTES / 2; half >= 8; half /= 2)
+		if (size <= SCRY_BPF_NATIVE_BYTES - half &&
+		    bpf_probe_read_user(r->bytes + size, half, (void *)(regs.rsp + size)) == 0)
+			size += half;
+	r->size = size;
+	bpf_ringbuf_submit(r, 0);
+	return 0;
 }
 
 /* A record of one of the sizes: as many frames as fit, and twice as many bytes of values. */
@@ -220,6 +255,8 @@ static int take(__u32 tid)
 		tell(&head, kind);
 		return 0;
 	}
+	if (scry_layout.native)
+		tell_native(&head);
 	head.top = find_top(&head);
 	head.bottom = head.stack;
 	frames = head.end - head.cfp;

@@ -237,8 +237,12 @@ static int dump_core(const struct dump_opts *opts)
 	struct scry_dump d = {.proc.pidfd = -1};
 	int err = scry_dump_core_open(&d, opts->core, opts->exe);
 
-	if (!err)
+	if (!err) {
 		err = print(&d, opts);
+		if (err && d.core->cut)
+			err = scry_fail(err, "the core '%s' was cut off: %s", opts->core,
+					scry_error());
+	}
 	scry_core_close(d.core);
 	return err;
 }

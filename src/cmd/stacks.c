@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ struct stacks {
 	uint64_t duration_ns, rate, max_size;
 	const char *output;
 	int engine;
-	bool force, quiet, help;
+	bool force, native, quiet, help;
 	int verbose;
 	struct scry_report_opts report;
 	char command_line[4096];
@@ -318,15 +319,22 @@ static int sample(struct stacks *s)
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
-/* By eBPF where that was asked for; or where only processor time is wanted, and it can be. */
+/* By eBPF where that was asked for; or where only processor time is wanted, and it can be; or for
+ * native frames of threads that run. */
 static int choose_engine(struct stacks *s)
 {
 	bool only_cpu = s->report.rows.times.cpu;
 	int err;
 
-	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && !only_cpu))
+	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && !only_cpu && !s->native))
 		return 0;
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
+	if (err && s->engine == ENGINE_AUTO && s->native)
+		return scry_fail(
+			err,
+			"native frames of threads that run need eBPF, which cannot be had: "
+			"%s; or: --engine=read, which has those of threads that wait",
+			scry_error());
 	if (err && s->engine == ENGINE_AUTO) {
 		scry_log_detail("stacks are read from outside, as eBPF cannot be had: %s",
 				scry_error());
@@ -335,6 +343,21 @@ static int choose_engine(struct stacks *s)
 	}
 	s->only_clock = !err && only_cpu;
 	return err;
+}
+
+/* What of the native frames is not there. */
+static void note_native(struct stacks *s)
+{
+	const struct scry_samples_native_sums sums = scry_samples_native_sums(s->samples.native);
+	char text[240];
+
+	snprintf(text, sizeof(text),
+		 "native frames: of %" PRIu64 " stacks that were read %" PRIu64
+		 " have all, %" PRIu64 " lack the oldest, %" PRIu64 " have none%s, %" PRIu64
+		 " did not fit Ruby's and were left out",
+		 sums.whole + sums.cut + sums.none + sums.apart, sums.whole, sums.cut, sums.none,
+		 s->clock ? "" : " (who runs has some with --engine=bpf only)", sums.apart);
+	note(s, text);
 }
 
 static int start_clock(struct stacks *s)
@@ -360,9 +383,14 @@ static int watch(struct stacks *s)
 
 	if (err)
 		return scry_fail(err, "no memory to sample");
-	err = choose_engine(s);
-	if (err)
+	if (s->native)
+		err = scry_samples_with_native(&s->samples);
+	if (!err)
+		err = choose_engine(s);
+	if (err) {
+		scry_samples_done(&s->samples);
 		return err;
+	}
 	/* On a machine with more work than processors samples would come late, and when the work
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
@@ -377,6 +405,8 @@ static int watch(struct stacks *s)
 	err = s->clock ? start_clock(s) : 0;
 	if (!err)
 		err = sample(s);
+	if (!err && s->native)
+		note_native(s);
 	if (!err)
 		err = write_end(s);
 	scry_clock_close(s->clock);
@@ -479,6 +509,8 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},
+		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
+		 "native frames too, of C code, woven with Ruby's", NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),

@@ -26,6 +26,7 @@
 #define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
 #define TRIES 5
 #define STRANGERS_MAX 256
+#define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
 #define GATHER_NS 1000000
 #define RELIST_NS 3000000u /* the list is read again after so long, where it was out of date */
 
@@ -64,7 +65,8 @@ static int give(void *arg, void *record, size_t size)
 	int err = scry_samples_record(c->samples, record, size);
 
 	/* The VM gives a native thread that has ended to the next one of its own. */
-	c->is_outdated |= err == -ENOENT || r->kind != SCRY_BPF_STACK;
+	c->is_outdated |=
+		err == -ENOENT || (r->kind != SCRY_BPF_STACK && r->kind != SCRY_BPF_NATIVE);
 	if (err != -ENOENT)
 		return err;
 	if (r->kind != SCRY_BPF_STRANGER)
@@ -88,6 +90,7 @@ static int load(struct scry_clock *c)
 		.frame_size = l->frame_size,
 		.frame_ep = l->frame_ep,
 		.pid_ns = own_namespace(),
+		.native = c->samples->native != NULL,
 	};
 	int err = scry_bpf_open(SCRY_BPF(stacks), &c->bpf);
 
@@ -97,6 +100,8 @@ static int load(struct scry_clock *c)
 	if (!err)
 		err = scry_bpf_leave_out(c->bpf,
 					 layout.pid_ns ? "stacks_tick" : "stacks_tick_inside");
+	if (!err && layout.native)
+		err = scry_bpf_map_entries(c->bpf, "ring", NATIVE_RING);
 	if (!err)
 		err = scry_bpf_load(c->bpf);
 	if (!err)

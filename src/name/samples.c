@@ -51,7 +51,13 @@ void scry_samples_done(struct scry_samples *s)
 	scry_stacks_done(&s->stacks);
 	scry_symbols_done(&s->symbols);
 	scry_walk_done(&s->walk);
+	scry_samples_native_close(s->native);
 	*s = (struct scry_samples){0};
+}
+
+int scry_samples_with_native(struct scry_samples *s)
+{
+	return scry_samples_native_open(s->ruby, &s->symbols.names, &s->native);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -154,25 +160,37 @@ static int list_threads(struct scry_samples *s)
  */
 static uint32_t intern_stack(struct scry_samples *s)
 {
-	struct scry_stack_frame frame = {0};
+	struct scry_stack_frame frame = {0}, next;
+	const struct scry_woven *woven = NULL;
+	size_t count =
+		s->native ? scry_samples_native_weave(s->native, &s->walk, &woven) : s->walk.count;
+	uint32_t parent = 0;
 
-	for (size_t i = s->walk.count; i > 0; i--) {
-		const struct scry_named_frame *f = &s->named[i - 1];
-		const struct scry_symbol *symbol = scry_symbols_get(&s->symbols, f->symbol);
+	for (size_t i = count; i > 0; i--) {
+		size_t at = woven ? woven[i - 1].at : i - 1;
 
-		if (!symbol || f->is_hidden)
-			continue;
-		if (!symbol->is_c) {
-			frame.path = symbol->path;
-			frame.line = f->line;
+		if (woven && woven[i - 1].is_native) {
+			next = scry_samples_native_frame(s->native, (uint32_t)at);
+		} else {
+			const struct scry_symbol *symbol =
+				scry_symbols_get(&s->symbols, s->named[at].symbol);
+
+			if (!symbol || s->named[at].is_hidden)
+				continue;
+			if (!symbol->is_c) {
+				frame.path = symbol->path;
+				frame.line = s->named[at].line;
+			}
+			frame.label = symbol->name;
+			frame.flags = symbol->is_c ? SCRY_STACK_C : 0;
+			next = frame;
 		}
-		frame.label = symbol->name;
-		frame.flags = symbol->is_c ? SCRY_STACK_C : 0;
-		frame.parent = scry_stacks_add(&s->stacks, &frame);
-		if (!frame.parent)
+		next.parent = parent;
+		parent = scry_stacks_add(&s->stacks, &next);
+		if (!parent)
 			return 0;
 	}
-	return frame.parent;
+	return parent;
 }
 
 static const char *newest_name(const struct scry_samples *s)
@@ -211,7 +229,11 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 		if (scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec))
 			ec = 0;
 		t->ruby.ec = ec; /* another one while a fiber runs */
+		if (s->native)
+			scry_samples_native_waits(s->native, &t->now);
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
+		if (s->native && !scry_task_rests(&t->task, &t->now))
+			scry_samples_native_none(s->native); /* of another moment than Ruby's */
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
 		if (name_stack(s, t))
@@ -439,6 +461,8 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 	}
 	if (!cut)
 		return;
+	if (s->native) /* the frames that they belong to are not all there */
+		scry_samples_native_none(s->native);
 	s->walk.count -= cut;
 	memmove(s->named, s->named + cut, s->walk.count * sizeof(*s->named));
 	t->verdict = s->walk.count ? SCRY_WALK_REPAIRED : SCRY_WALK_REJECTED;
@@ -452,6 +476,10 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 
 	if (size < sizeof(*r))
 		return -EPROTO;
+	if (r->kind == SCRY_BPF_NATIVE)
+		return s->native ? scry_samples_native_record(s->native, record, size) : -EPROTO;
+	if (s->native)
+		scry_samples_native_recorded(s->native, r->tid, r->time_ns);
 	for (size_t i = 0; i < s->count && !known; i++)
 		if (s->threads[i].ruby.tid == (pid_t)r->tid &&
 		    (s->threads[i].ruby.th == r->th || r->kind == SCRY_BPF_STRANGER))

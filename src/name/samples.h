@@ -13,6 +13,7 @@
 #define SCRY_NAME_SAMPLES_H
 
 #include "base/map.h"
+#include "name/samples_native.h"
 #include "name/stacks.h"
 #include "name/thread_state.h"
 #include "rec/writer.h"
@@ -49,6 +50,7 @@ struct scry_samples {
 	struct scry_symbols symbols;
 	struct scry_stacks stacks;
 	struct scry_walk walk;
+	struct scry_samples_native *native; /* NULL: not wanted; owned */
 	struct scry_named_frame *named;
 	struct scry_samples_thread *threads;
 	struct scry_ruby_thread *list; /* of the same size: for the question who waits */
@@ -68,6 +70,8 @@ struct scry_samples {
 /* `ruby` and `writer` stay the caller's. 0 or -errno. */
 int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scry_writer *writer);
 void scry_samples_done(struct scry_samples *s);
+/* Stacks have native frames too, from now on. As scry_samples_native_open. */
+int scry_samples_with_native(struct scry_samples *s);
 
 /*
  * One look at all threads, each sample stands for `stands_ns`. 0; -ESRCH: the process, or its

@@ -109,7 +109,8 @@ uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct s
 		ev.parent = f.parent ? s->written[f.parent] : 0;
 		ev.file_str = write_string(w, names, f.path);
 		ev.method_str = write_string(w, names, f.label);
-		ev.line = f.line;
+		ev.line = f.flags & SCRY_STACK_NATIVE ? 0 : f.line;
+		ev.offset = f.flags & SCRY_STACK_NATIVE ? f.line : 0;
 		ev.flags = f.flags;
 		s->written[chain[depth]] = ev.id;
 		scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_STACK}, &ev,

@@ -15,7 +15,7 @@
 struct scry_stack_frame {     /* hashed as bytes: no padding */
 	uint32_t parent;      /* frame number, 0: the outermost */
 	uint32_t path, label; /* ids in the caller's table of names */
-	uint32_t line;
+	uint32_t line;	/* NATIVE: of a function without a symbol, where it begins in its object */
 	uint32_t flags; /* SCRY_STACK_* */
 };
 

@@ -135,6 +135,8 @@ static int read_word(void *arg, uint64_t address, uint64_t *ret)
 		return 0;
 	if (address - u->window_at >= u->window_size) {
 		n = scry_mem_read_some(u->mem, address, u->window, sizeof(u->window));
+		if (n < 8 && scry_mem_read(u->mem, address, u->window, 8) == 0)
+			n = 8; /* an image gives whole pages, or what is asked for */
 		u->window_at = address;
 		u->window_size = n > 0 ? (size_t)n / 8 * 8 : 0;
 		if (!u->window_size)
@@ -142,6 +144,11 @@ static int read_word(void *arg, uint64_t address, uint64_t *ret)
 	}
 	memcpy(ret, u->window + (address - u->window_at), 8);
 	return 1;
+}
+
+void scry_unwinder_use(struct scry_unwinder *u, const struct scry_mem *mem)
+{
+	u->mem = mem;
 }
 
 struct scry_unwind_state scry_unwinder_at(const struct user_regs_struct *regs)

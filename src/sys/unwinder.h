@@ -43,6 +43,9 @@ void scry_unwinder_close(struct scry_unwinder *u); /* NULL is legal */
 /* Looks again: files may have been mapped. Of a core nothing changes. */
 void scry_unwinder_see(struct scry_unwinder *u);
 
+/* Other memory to read stacks from, until this is said again: a copy, or the process's. */
+void scry_unwinder_use(struct scry_unwinder *u, const struct scry_mem *mem);
+
 /* Where a walk begins: all registers; or those that /proc/PID/task/TID/syscall tells. */
 struct scry_unwind_state scry_unwinder_at(const struct user_regs_struct *regs);
 struct scry_unwind_state scry_unwinder_blocked(uint64_t pc, uint64_t sp);

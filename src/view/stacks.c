@@ -315,6 +315,14 @@ static void put_place(const struct stacks *v, const struct place *p, struct scry
 	struct scry_cell file = scry_name_text(&v->names, p->file),
 			 method = scry_name_text(&v->names, p->method);
 
+	if (p->flags & SCRY_STACK_NATIVE) {
+		scry_buf_append(buf, file.bytes, file.bytes ? file.length : 0);
+		if (p->method)
+			scry_buf_printf(buf, "  %.*s (native)", (int)method.length, method.bytes);
+		else
+			scry_buf_printf(buf, "+0x%x (native)", p->line);
+		return;
+	}
 	if (!p->method) {
 		scry_buf_printf(buf, "(no frame known)");
 		return;
@@ -340,6 +348,8 @@ enum {
 	C_LINE,
 	C_METHOD,
 	C_IS_C,
+	C_IS_NATIVE,
+	C_OFFSET,
 	C_STATES,
 	COLUMNS = C_STATES + SCRY_STATES
 };
@@ -347,6 +357,7 @@ enum {
 static void push_row(struct stacks *v, const struct row *row)
 {
 	struct place place = place_at(v, row);
+	const bool is_native = place.flags & SCRY_STACK_NATIVE;
 	struct scry_cell cells[COLUMNS] = {
 		[C_SELF_PERCENT] = tenths(v, row->self_ns),
 		[C_SELF] = scry_cell_number(row->self_ns),
@@ -355,9 +366,11 @@ static void push_row(struct stacks *v, const struct row *row)
 		[C_SAMPLES] = scry_cell_number(row->samples),
 		[C_TEXT] = scry_cell_text(scry_buf_str(&v->line), v->line.len),
 		[C_FILE] = scry_name_text(&v->names, place.file),
-		[C_LINE] = scry_cell_known(place.line, place.line),
+		[C_LINE] = scry_cell_known(place.line, place.line && !is_native),
 		[C_METHOD] = scry_name_text(&v->names, place.method),
 		[C_IS_C] = scry_cell_number((place.flags & SCRY_STACK_C) != 0),
+		[C_IS_NATIVE] = scry_cell_number(is_native),
+		[C_OFFSET] = scry_cell_known(place.line, is_native),
 	};
 
 	cells[C_STACK] = v->opts->stacks ? callers_cell(v, row->id) : scry_cell_unknown();
@@ -417,6 +430,8 @@ static int push(struct stacks *v)
 		{NULL, "line", SCRY_CELL_NUMBER, false},
 		{NULL, "method", SCRY_CELL_TEXT, false},
 		{NULL, "is_c", SCRY_CELL_BOOL, false},
+		{NULL, "is_native", SCRY_CELL_BOOL, false},
+		{NULL, "offset", SCRY_CELL_NUMBER, false},
 	};
 	static const struct scry_column stacks[COLUMNS] = {
 		{"%", NULL, SCRY_CELL_TENTHS, false},
@@ -430,6 +445,8 @@ static int push(struct stacks *v)
 		{NULL, "line", SCRY_CELL_NUMBER, false},
 		{NULL, "method", SCRY_CELL_TEXT, false},
 		{NULL, "is_c", SCRY_CELL_BOOL, false},
+		{NULL, "is_native", SCRY_CELL_BOOL, false},
+		{NULL, "offset", SCRY_CELL_NUMBER, false},
 		{NULL, "unknown_ns", SCRY_CELL_COUNT, false},
 		{NULL, "cpu_ns", SCRY_CELL_COUNT, false},
 		{NULL, "runnable_ns", SCRY_CELL_COUNT, false},

@@ -194,6 +194,16 @@ static void forget(struct scry_ruby *ruby)
 	scry_error_clear();
 }
 
+/* Where validation fails on a core, it is of the moment and not of the layout. */
+static int judge_core(struct scry_ruby *ruby, int err)
+{
+	if (!ruby->core || err != -ENOTSUP || !ruby->check_count ||
+	    strcmp(ruby->checks[ruby->check_count - 1].item, "live threads") != 0)
+		return err;
+	scry_error_clear();
+	return 0;
+}
+
 /*
  * A layout that was learned before, if the live target says that it holds. A Ruby that has not
  * booted cannot say so, and nothing that was not judged is used: then it is learned. 0, -ESRCH, or
@@ -214,6 +224,8 @@ static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
 	err = scry_ruby_validate(ruby);
 	if (err == 0 || err == -ESRCH)
 		return err;
+	if (ruby->core && ruby->core->cut) /* it cannot judge */
+		return judge_core(ruby, err);
 	forget(ruby);
 	return -ENOENT;
 }
@@ -302,16 +314,6 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		scry_cache_store(key, &fresh);
 	}
 	return err;
-}
-
-/* Where validation fails on a core, it is of the moment and not of the layout. */
-static int judge_core(struct scry_ruby *ruby, int err)
-{
-	if (!ruby->core || err != -ENOTSUP || !ruby->check_count ||
-	    strcmp(ruby->checks[ruby->check_count - 1].item, "live threads") != 0)
-		return err;
-	scry_error_clear();
-	return 0;
 }
 
 static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool need_booted)

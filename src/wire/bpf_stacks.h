@@ -14,6 +14,8 @@ struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h 
 	uint32_t ec_stack, ec_stack_size, ec_cfp, ec_thread;
 	uint32_t frame_size, frame_ep;
 	uint32_t pid_ns; /* in which threads have their numbers: inode; 0: the machine's */
+	uint32_t native; /* 1: a SCRY_BPF_NATIVE record comes before each STACK */
+	uint32_t reserved;
 };
 
 struct scry_bpf_thread { /* map `threads`, by thread id */
@@ -27,6 +29,7 @@ enum scry_bpf_kind {
 	SCRY_BPF_EMPTY,	   /* the thread has no frames: it starts or ends */
 	SCRY_BPF_REJECTED, /* a page was not there, or the words make no stack */
 	SCRY_BPF_STRANGER, /* not in the map, or the map is out of date */
+	SCRY_BPF_NATIVE, /* struct scry_bpf_native: of the thread's next record, at the same time */
 };
 
 /*
@@ -42,7 +45,19 @@ struct scry_bpf_stack {
 	uint32_t frames_at, frames_size, values_at, reserved;
 };
 
-_Static_assert(sizeof(struct scry_bpf_layout) == 40, "shared with the kernel's side");
+/* The user registers from which native frames are walked, and what was on the native stack: bytes
+ * [sp, sp + size). */
+#define SCRY_BPF_NATIVE_BYTES 32768u
+struct scry_bpf_native {
+	uint64_t time_ns;
+	uint32_t tid, kind;
+	uint64_t pc, sp, bp, bx;
+	uint64_t size;
+	uint8_t bytes[SCRY_BPF_NATIVE_BYTES];
+};
+
+_Static_assert(sizeof(struct scry_bpf_layout) == 48, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_native) == 56 + SCRY_BPF_NATIVE_BYTES, "the same");
 _Static_assert(sizeof(struct scry_bpf_thread) == 16, "shared with the kernel's side");
 _Static_assert(sizeof(struct scry_bpf_stack) == 88, "shared with the kernel's side");
 
