@@ -10,10 +10,6 @@ setup() {
 	K="$HERE/sampled_stacks"
 }
 
-teardown() {
-	end_started
-}
-
 # Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
 need_bpf() {
 	local why
@@ -62,6 +58,21 @@ shares() {
 	done
 	[ "$got" -eq 3 ] && return 1
 	skip "the machine is too busy: scry was late in each of three tries"
+}
+
+# A program that has to share its processor with another one.
+ready() {
+	"$SCRY" stacks -q "$@" --force -o "$T/r.json" -- taskset -c 0 "$RUBY" --disable=gems "$K/ready.rb" "$T/ready" || return 1
+	"$RUBY" "$K/check_ready.rb" "$T/ready" "$T/r.json"
+}
+
+@test "running and ready are told apart as the kernel counts them in the end" {
+	need_bpf
+	taskset -c 0 true 2>/dev/null || skip "processor 0 is not ours"
+	start other taskset -c 0 sh -c 'while :; do :; done'
+	ready --engine=bpf
+	ready
+	json_is "$T/r.json" 'r["totals"]["clocked"] > 0' # auto
 }
 
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
