@@ -107,7 +107,7 @@ static void check_process(pid_t pid)
 	line("process", true, text, "");
 	r = scry_inject_check(&proc);
 	line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
-	r = scry_ruby_open(pid, true, &ruby);
+	r = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
 	if (r < 0) {
 		line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
 	} else {

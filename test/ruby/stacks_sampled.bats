@@ -91,7 +91,7 @@ shares() {
 	wait_for 10 in_file ready "$T/tight.out"
 	"$SCRY" stacks -q -d 500ms -o "$T/t.scry" -p "$PID"
 	"$SCRY" report -o "$T/t.html" "$T/t.scry"
-	"$SCRY" stacks -q -o "$T/at_once.html" -- "$RUBY" -e 'sleep 1'
+	"$SCRY" stacks -q -d 200ms -o "$T/at_once.html" -p "$PID"
 	head -1 "$T/at_once.html" | grep -q "^<!DOCTYPE html>"
 	"$SCRY" report -o "$T/t.json" "$T/t.scry"
 	no grep -qE 'https?:|src=|href=' "$T/t.html"
