@@ -8,14 +8,9 @@ load lib
 setup() {
 	need_targets
 	command -v "$RUBY" >/dev/null || skip "no ruby"
-	T="$BATS_TEST_TMPDIR"
-	STARTED="" HELD=""
+	prepare
 	IFS=: read -ra OTHERS <<<"${SCRY_TEST_RUBIES:-}"
 	KNOWN="$ROOT/test/ruby/calls/known.rb"
-}
-
-teardown() {
-	end_started
 }
 
 # traced OPTIONS... -- RUBY...: known.rb under scry; its own lines in $T/known.

@@ -17,6 +17,12 @@ need_gem() {
 	"$RUBY" -e 'require ARGV[0]' "$1" 2>/dev/null || skip "ruby has no library '$1': run make deps"
 }
 
+# Every Ruby that is tried, one a line.
+rubies() {
+	echo "$RUBY"
+	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
+}
+
 # no COMMAND...: it fails. `! COMMAND` in the midst of a test proves nothing: bash goes on.
 no() {
 	! "$@"

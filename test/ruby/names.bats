@@ -6,23 +6,12 @@ load lib
 bats_require_minimum_version 1.5.0
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	K="$HERE/names"
 	# Where nobody may load a program into the kernel there is nothing to test: said aloud.
 	local got=0 out
 	out="$("$SCRY" stacks -q --names=probe --force -o "$T/try.scry" -- "$RUBY" -e 'sleep 0.3' 2>&1)" || got=$?
 	[ "$got" -ne 125 ] || [[ "$out" != *CAP_BPF* ]] || skip "$out"
-}
-
-teardown() {
-	end_started
-}
-
-rubies() {
-	echo "$RUBY"
-	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
 }
 
 # naming FILE.scry KEY: of its naming event

@@ -22,11 +22,6 @@ soak() {
 	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
-rubies() {
-	echo "$RUBY"
-	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
-}
-
 @test "shares of processor time are those of the program's clock, within two points" {
 	need_bpf
 	"$SCRY" stacks -q --engine=bpf --cpu -r 2000 -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(soak 1 20)" "$T/truth.json"

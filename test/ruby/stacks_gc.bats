@@ -5,14 +5,8 @@ load lib
 bats_require_minimum_version 1.5.0
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	K="$HERE/sampled_stacks"
-}
-
-teardown() {
-	end_started
 }
 
 # gc_share IDLE-THREADS COMMAND...: 0; 1: scry was late, which says nothing.

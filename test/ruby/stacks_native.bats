@@ -15,11 +15,6 @@ need_bpf() {
 	[ -z "$why" ] || skip "$why"
 }
 
-rubies() {
-	echo "$RUBY"
-	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
-}
-
 @test "who runs and who waits: C code above the line that called it, and nowhere else" {
 	need_bpf
 	while read -ra words; do

@@ -14,11 +14,6 @@ soak() {
 	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
-rubies() {
-	echo "$RUBY"
-	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
-}
-
 # A machine that has no time for scry sees too little: such a try says nothing.
 was_late() {
 	json_is "$1" 'r["totals"]["missed"] * 20 > r["totals"]["ticks"]' >/dev/null
