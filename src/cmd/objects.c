@@ -103,7 +103,7 @@ static int prepare(struct scry_watch *w)
 	if (!o)
 		return -ENOMEM;
 	w->state = o;
-	r = scry_ruby_open(w->proc.pid, !w->held, &o->ruby);
+	r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_ANY : SCRY_RUBY_BOOTED, &o->ruby);
 	if (r < 0)
 		return r;
 	scry_objects_fill_plan(o->ruby, &o->plan);

@@ -71,7 +71,7 @@ void scry_ruby_lines_plan(struct scry_ruby_lines *l, struct scry_watch *w)
 		scry_error_clear();
 		return;
 	}
-	if (scry_ruby_open(w->proc.pid, !w->held, &l->ruby) < 0)
+	if (scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_ANY : SCRY_RUBY_BOOTED, &l->ruby) < 0)
 		scry_ruby_lines_leave_out(l, scry_error());
 	else if (other_libc)
 		scry_ruby_lines_leave_out(l, "its libc is not glibc");

@@ -229,7 +229,7 @@ static int wait_for_ruby(struct stacks *s)
 		if (has_child_ended(s))
 			return scry_fail(-ENOENT, "'%s' ended before a Ruby ran in it",
 					 s->command[0]);
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, &s->ruby);
 		if (err != -EAGAIN && err != -ENOENT && err != -ESRCH)
 			return err;
 		scry_error_clear();
@@ -246,7 +246,7 @@ static int open_target(struct stacks *s)
 	if (!err)
 		err = scry_proc_open(&s->proc, s->pid);
 	if (!err && !s->command)
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTED, &s->ruby);
 	return err;
 }
 

@@ -418,6 +418,10 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 		put_parts(c, words + 3 + ev.args, words[2 + ev.args]);
 		ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
 	}
+	if (!c->text.len) /* what is left out at the end is 0 */
+		return scry_writer_payload(c->opts.writer, &head, &ev,
+					   offsetof(struct scry_ev_call, arg1) +
+						   ev.args * sizeof(*words));
 	return write_text(c, &head, &ev, sizeof(ev));
 }
 

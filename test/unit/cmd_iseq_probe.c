@@ -45,7 +45,7 @@ static bool start(struct fixture *f)
 	*f = (struct fixture){0};
 	if (!child_start(&f->child, ruby_path(), SCRY_TEST_DIR "/ruby/names/gone.rb"))
 		return false;
-	if (scry_ruby_open(f->child.pid, true, &f->ruby))
+	if (scry_ruby_open(f->child.pid, SCRY_RUBY_BOOTED, &f->ruby))
 		fail_msg("%s", scry_error());
 	return true;
 }
