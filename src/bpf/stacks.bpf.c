@@ -3,6 +3,9 @@
  * that their environments are in, copied into the ring as they are. What they mean is found out
  * outside, by the same code that reads them from outside.
  *
+ * Nobody is woken for a record: that would cost the thread an interrupt more, and scry looks by
+ * itself.
+ *
  * The thread stands still, so what is copied belongs together. Only what is not in memory at the
  * moment cannot be had: rejected, and counted.
  */
@@ -18,6 +21,8 @@
 #define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
 #define NAMESPACES 8 /* within each other */
 #define STACK_WORDS_MAX (1u << 26)
+#define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
+#define IMEMO_SVAR 0x201au /* special variables, which hold the entry first */
 
 const volatile struct scry_bpf_layout scry_layout;
 
@@ -105,7 +110,7 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 	r->kind = kind;
 	r->frames_size = 0;
 	r->bottom = r->top;
-	bpf_ringbuf_submit(r, 0);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
 /*
@@ -171,7 +176,7 @@ static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
 			head->frames_size = 0;                                                  \
 		}                                                                               \
 		*(struct scry_bpf_stack *)r = *head;                                            \
-		bpf_ringbuf_submit(r, 0);                                                       \
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);                                        \
 		return 0;                                                                       \
 	}
 
@@ -236,6 +241,36 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 	return SCRY_BPF_STACK;
 }
 
+/* What is not read stays 0, and says nothing. */
+static void read_gc(struct scry_bpf_stack *head)
+{
+	if (scry_layout.gc_count)
+		read_word(scry_layout.gc_count, &head->gc_count);
+	if (scry_layout.gc_during)
+		bpf_probe_read_user(&head->gc_during, 1, (void *)scry_layout.gc_during);
+	if (scry_layout.gc_marking)
+		bpf_probe_read_user(&head->gc_marking, 1, (void *)scry_layout.gc_marking);
+}
+
+/* Whether the newest frame is there already is seen by what it leads to, which may be gone when it
+ * is asked outside. */
+static void read_top(struct scry_bpf_stack *head)
+{
+	uint64_t pc = 0, ep = 0, entry = 0, def = 0;
+
+	if (!scry_layout.frame_me || !read_word(head->cfp + scry_layout.frame_pc, &pc) ||
+	    !read_word(head->cfp + scry_layout.frame_ep, &ep) ||
+	    !read_word(ep - scry_layout.frame_me, &entry) || !read_word(entry, &head->top_flags))
+		return;
+	if (pc)
+		read_word(pc - 8, &head->top_word);
+	if ((head->top_flags & IMEMO_MASK) == IMEMO_SVAR &&
+	    (!read_word(entry + 8, &entry) || !read_word(entry, &head->top_flags)))
+		return;
+	if (pc && read_word(entry + scry_layout.me_def, &def))
+		read_word(def + scry_layout.def_iseq, &head->top_code);
+}
+
 static int take(__u32 tid)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
@@ -258,6 +293,8 @@ static int take(__u32 tid)
 	if (scry_layout.native)
 		tell_native(&head);
 	head.top = find_top(&head);
+	read_gc(&head);
+	read_top(&head);
 	head.bottom = head.stack;
 	frames = head.end - head.cfp;
 	values = (head.top - head.stack) / 2;

@@ -17,6 +17,7 @@
 #include "hook/inject.h"
 #include "probe/bpf.h"
 #include "vm/ruby.h"
+#include "vm/ruby_gc.h"
 
 static int problems;
 
@@ -82,7 +83,8 @@ static void check_machine(void)
 		       : "by a memfd that the other process makes",
 	     "");
 	r = scry_bpf_check();
-	optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
+	optional("eBPF", r == 0,
+		 r == 0 ? "programs can be loaded: stacks --engine=bpf" : scry_error());
 	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
 	     "mount /proc");
 }
@@ -91,6 +93,7 @@ static void check_process(pid_t pid)
 {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
+	struct scry_ruby_gc gc;
 	bool classic, triggered;
 	char text[768];
 	int r = scry_proc_open(&proc, pid);
@@ -104,7 +107,7 @@ static void check_process(pid_t pid)
 	line("process", true, text, "");
 	r = scry_inject_check(&proc);
 	line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
-	r = scry_ruby_open(pid, true, &ruby);
+	r = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
 	if (r < 0) {
 		line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
 	} else {
@@ -122,6 +125,11 @@ static void check_process(pid_t pid)
 		     : ruby->layout.makers.is_proven ? "proven by counting"
 						     : ruby->layout.makers.why,
 		     "use events (the default)");
+		scry_ruby_gc_find(ruby, &gc);
+		line("garbage collector", gc.is_known,
+		     gc.has_epochs ? "its state is known, and when what it frees may change"
+				   : "its state is known",
+		     "scry stacks does not show it");
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);
 	}

@@ -22,6 +22,7 @@
 
 #define LOOK_AGAIN_NS 3000000 /* for what a thread has run between two looks */
 #define LOOKS 5
+#define DEPTH_DEFAULT UINT64_MAX
 
 struct dump_opts {
 	struct scry_opt_list pids;
@@ -225,7 +226,7 @@ static int dump(pid_t pid, const struct dump_opts *opts)
 	int err = scry_proc_open(&d.proc, pid);
 
 	if (!err)
-		err = scry_ruby_open(pid, true, &d.ruby);
+		err = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &d.ruby);
 	if (!err)
 		err = print(&d, opts);
 	scry_proc_close(&d.proc);
@@ -237,8 +238,12 @@ static int dump_core(const struct dump_opts *opts)
 	struct scry_dump d = {.proc.pidfd = -1};
 	int err = scry_dump_core_open(&d, opts->core, opts->exe);
 
-	if (!err)
+	if (!err) {
 		err = print(&d, opts);
+		if (err && d.core->cut)
+			err = scry_fail(err, "the core '%s' was cut off: %s", opts->core,
+					scry_error());
+	}
 	scry_core_close(d.core);
 	return err;
 }
@@ -261,7 +266,7 @@ static int check_opts(const struct dump_opts *o, bool has_rest, const char *usag
 int scry_cmd_dump(int argc, char **argv)
 {
 	static const char usage[] = "scry dump -p PID | --core FILE [OPTIONS]";
-	struct dump_opts o = {.depth = 20, .max_pause_ns = 50000000};
+	struct dump_opts o = {.depth = DEPTH_DEFAULT, .max_pause_ns = 50000000};
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &o.pids, "PID",
 		 "dump this live process; may be given again", NULL},
@@ -276,7 +281,10 @@ int scry_cmd_dump(int argc, char **argv)
 		{0, "max-pause", SCRY_OPT_DURATION, &o.max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{0, "depth", SCRY_OPT_U64, &o.depth, "N",
-		 "show N frames of each thread, the newest, 0 all (default 20; all in JSON)", NULL},
+		 "show N frames of each thread, the newest, 0 all (default 20, with --native 60; "
+		 "all "
+		 "in JSON)",
+		 NULL},
 		{0, "json", SCRY_OPT_FLAG, &o.json, NULL, "print JSON instead of text", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o.help, NULL, "this help", NULL},
 	};
@@ -288,6 +296,8 @@ int scry_cmd_dump(int argc, char **argv)
 		scry_opt_help(rows, count, stdout);
 		return 0;
 	}
+	if (o.depth == DEPTH_DEFAULT)
+		o.depth = o.native ? 60 : 20;
 	if (!err)
 		err = check_opts(&o, rest < argc, usage);
 	if (!err && o.core)

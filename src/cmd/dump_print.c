@@ -25,6 +25,7 @@ static void put_state(const struct scry_dump_thread *t, struct scry_buf *buf)
 		[SCRY_STATE_GVL] = "waits for the GVL",
 		[SCRY_STATE_BLOCKED] = "blocked",
 		[SCRY_STATE_SLEEPING] = "sleeps",
+		[SCRY_STATE_GC] = "collects garbage",
 	};
 
 	if (t->is_other)

@@ -26,6 +26,7 @@
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/front.h"
+#include "cmd/iseq_probe.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "cmd/stacks_clock.h"
@@ -35,14 +36,17 @@
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
-#define LOOK_NS 20000000u /* with nothing to be read */
+#define RATE_BOTH_MAX 2000u /* at which threads are read and have a clock too */
 
 enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
+
+enum { NAMES_AUTO, NAMES_READ, NAMES_PROBE };
 
 struct stacks {
 	struct scry_opt_list pids;
 	char **command;
 	uint64_t duration_ns, rate, max_size;
+	int names;
 	const char *output;
 	int engine;
 	bool force, native, quiet, help;
@@ -59,6 +63,7 @@ struct stacks {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
 	struct scry_samples samples;
+	struct scry_iseq_probe probe;
 	struct scry_clock *clock; /* NULL: all is read */
 	bool only_clock;	  /* nothing is */
 	uint64_t began_ns, cpu_began_ns, seed;
@@ -127,6 +132,24 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static void write_naming(struct stacks *s)
+{
+	struct scry_iseq_probe_sums sums;
+	struct scry_ev_naming ev = {.pid = (uint32_t)s->pid, .told = s->samples.symbols.told};
+
+	if (!s->probe.bpf)
+		return;
+	scry_iseq_probe_end(&s->probe, &sums);
+	ev.born = sums.seen;
+	ev.lost = sums.lost + sums.unread + sums.births.bad + sums.births.dropped;
+	ev.late = sums.births.late;
+	ev.nameless = sums.births.nameless;
+	ev.agree = sums.births.agree;
+	ev.differ = (uint32_t)sums.births.differ;
+	ev.gone = sums.births.gone;
+	event(s, SCRY_EVENT_NAMING, &ev, sizeof(ev));
+}
+
 static int write_end(struct stacks *s)
 {
 	const struct scry_ev_sampling *sums = &s->samples.sums;
@@ -134,7 +157,7 @@ static int write_end(struct stacks *s)
 	struct scry_ev_totals totals = {
 		.pid = (uint32_t)s->pid,
 		.events = sums->valid + sums->repaired + sums->rejected,
-		.lost = s->samples.unrecorded,
+		.lost = s->samples.unrecorded + sums->lost,
 		.watched_ns = scry_now_ns() - s->began_ns,
 	};
 	int err;
@@ -142,6 +165,7 @@ static int write_end(struct stacks *s)
 	s->samples.sums.rate = (uint32_t)s->rate;
 	s->samples.sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns;
 	err = scry_samples_write(&s->samples);
+	write_naming(s);
 	detach.reason_str = string(s, s->why);
 	event(s, SCRY_EVENT_DETACH, &detach, sizeof(detach));
 	event(s, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
@@ -205,7 +229,7 @@ static int wait_for_ruby(struct stacks *s)
 		if (has_child_ended(s))
 			return scry_fail(-ENOENT, "'%s' ended before a Ruby ran in it",
 					 s->command[0]);
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, &s->ruby);
 		if (err != -EAGAIN && err != -ENOENT && err != -ESRCH)
 			return err;
 		scry_error_clear();
@@ -222,7 +246,7 @@ static int open_target(struct stacks *s)
 	if (!err)
 		err = scry_proc_open(&s->proc, s->pid);
 	if (!err && !s->command)
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTED, &s->ruby);
 	return err;
 }
 
@@ -283,6 +307,7 @@ static int look(struct stacks *s)
 		if (err)
 			return err;
 		s->samples.sums.missed += slot - done;
+		scry_iseq_probe_tick(&s->probe);
 		done = slot + 1;
 		slot = (scry_now_ns() - s->began_ns) / slot_ns;
 		if (slot < done)
@@ -296,8 +321,9 @@ static int listen(struct stacks *s)
 	int err = 0;
 
 	while (!err && !is_over(s)) {
-		scry_clock_wait(s->clock, LOOK_NS);
+		scry_clock_wait(s->clock);
 		err = scry_clock_turn(s->clock);
+		scry_iseq_probe_tick(&s->probe);
 	}
 	return err;
 }
@@ -319,14 +345,18 @@ static int sample(struct stacks *s)
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
-/* By eBPF where that was asked for; or where only processor time is wanted, and it can be; or for
- * native frames of threads that run. */
+/*
+ * By eBPF where it can be: it alone tells running from ready while a thread is either, as the
+ * kernel counts late for who reads. But not where two samplers at that rate would cost the program
+ * more than one; native frames of threads that run are its alone.
+ */
 static int choose_engine(struct stacks *s)
 {
 	bool only_cpu = s->report.rows.times.cpu;
 	int err;
 
-	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && !only_cpu && !s->native))
+	if (s->engine == ENGINE_READ ||
+	    (s->engine == ENGINE_AUTO && !only_cpu && !s->native && s->rate > RATE_BOTH_MAX))
 		return 0;
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
 	if (err && s->engine == ENGINE_AUTO && s->native)
@@ -365,6 +395,14 @@ static int start_clock(struct stacks *s)
 	char text[160];
 	int err = scry_clock_attach(s->clock);
 
+	if (err && err != -ESRCH && s->engine == ENGINE_AUTO) { /* Linux before 5.13 */
+		scry_log_detail("stacks are read from outside: %s", scry_error());
+		scry_error_clear();
+		scry_clock_close(s->clock);
+		s->clock = NULL;
+		s->only_clock = false;
+		return 0;
+	}
 	if (!err && s->only_clock)
 		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
 			"nothing of waiting");
@@ -374,6 +412,28 @@ static int start_clock(struct stacks *s)
 			 scry_clock_missing(s->clock));
 		note(s, text);
 	}
+	return err;
+}
+
+/*
+ * Who reads stacks reads names within microseconds, and the program needs not be touched. By eBPF
+ * they come some milliseconds later. Where the probe was not asked for and cannot be, memory alone
+ * is asked.
+ */
+static int open_probe(struct stacks *s)
+{
+	int err;
+
+	if (s->names == NAMES_READ || (s->names == NAMES_AUTO && !s->clock))
+		return 0;
+	err = scry_iseq_probe_open(&s->probe, s->ruby);
+	if (err && s->names == NAMES_AUTO) {
+		scry_log_detail("names are read from memory only: %s", scry_error());
+		scry_error_clear();
+		return 0;
+	}
+	if (s->probe.bpf)
+		s->samples.symbols.births = &s->probe.births;
 	return err;
 }
 
@@ -387,7 +447,10 @@ static int watch(struct stacks *s)
 		err = scry_samples_with_native(&s->samples);
 	if (!err)
 		err = choose_engine(s);
+	if (!err)
+		err = open_probe(s);
 	if (err) {
+		scry_clock_close(s->clock);
 		scry_samples_done(&s->samples);
 		return err;
 	}
@@ -411,6 +474,7 @@ static int watch(struct stacks *s)
 		err = write_end(s);
 	scry_clock_close(s->clock);
 	scry_samples_done(&s->samples);
+	scry_iseq_probe_close(&s->probe);
 	return err;
 }
 
@@ -513,6 +577,9 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "native frames too, of C code, woven with Ruby's", NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
+		{0, "names", SCRY_OPT_CHOICE, &s.names, NULL,
+		 "of code: read from memory, or told by a probe of the kernel's when it is made",
+		 "auto|read|probe"},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),
 		{0, "top", SCRY_OPT_U64, &s.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},

@@ -78,6 +78,11 @@ void scry_native_see(struct scry_native *n)
 	scry_error_clear();
 }
 
+bool scry_native_sees(const struct scry_native *n)
+{
+	return n->maps.count != 0;
+}
+
 struct scry_native *scry_native_of(const struct scry_space *space)
 {
 	struct scry_native *n = calloc(1, sizeof(*n));

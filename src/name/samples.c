@@ -32,8 +32,11 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 	scry_stacks_init(&s->stacks);
 	scry_intern_init(&s->keys, ROWS_MAX, ROWS_MAX * (sizeof(struct key) + 1ul));
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
-	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0)
+	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0) {
+		scry_walk_watch_gc(&s->walk, ruby);
+		scry_intern_put(&s->symbols.names, "(garbage collection)", 20, &s->gc_name);
 		return 0;
+	}
 	scry_samples_done(s);
 	return -ENOMEM;
 }
@@ -226,9 +229,10 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 	for (int try = 0; try < 2; try++) {
 		uint64_t ec;
 
-		if (scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec))
-			ec = 0;
-		t->ruby.ec = ec; /* another one while a fiber runs */
+		/* Nothing is known of its stack: its ec may be another one, or come only now. */
+		if ((t->hint.ec != t->ruby.ec || !t->ruby.ec) &&
+		    scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec) == 0)
+			t->ruby.ec = ec;
 		if (s->native)
 			scry_samples_native_waits(s->native, &t->now);
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
@@ -236,6 +240,13 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 			scry_samples_native_none(s->native); /* of another moment than Ruby's */
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
+		if (s->walk.ec_now != t->ruby.ec) { /* a fiber runs now */
+			t->ruby.ec = s->walk.ec_now;
+			t->verdict = SCRY_WALK_REJECTED;
+			t->stack = 0;
+			continue;
+		}
+		t->in_gc = s->walk.now.is_running;
 		if (name_stack(s, t))
 			return;
 	}
@@ -325,6 +336,51 @@ static void take_waiters(struct scry_samples *s)
 			s->threads[i].state = SCRY_STATE_GVL;
 }
 
+/* The same stack, with the collector as its newest frame. */
+static uint32_t add_gc(struct scry_samples *s, uint32_t stack)
+{
+	struct scry_stack_frame frame;
+
+	if (scry_stacks_frame(&s->stacks, stack, &frame))
+		frame = (struct scry_stack_frame){0};
+	frame.parent = stack;
+	frame.label = s->gc_name;
+	frame.flags = 0;
+	return scry_stacks_add(&s->stacks, &frame);
+}
+
+/* Is it on a processor, or ready to be, while the collector is at work? */
+static bool may_collect(const struct scry_samples_thread *t)
+{
+	return t->in_gc && !t->rests &&
+	       (t->state == SCRY_STATE_CPU || t->state == SCRY_STATE_RUNNABLE);
+}
+
+/* Who collects: the one thread that runs meanwhile, or of several the one that has the lock. */
+static void take_collector(struct scry_samples *s)
+{
+	size_t may = 0, who = s->count;
+
+	for (size_t i = 0; i < s->count; i++) {
+		s->list[i] = s->threads[i].ruby;
+		if (!may_collect(&s->threads[i]))
+			continue;
+		may++;
+		who = i;
+	}
+	for (size_t i = 0; i < s->count && may > 1; i++)
+		if (may_collect(&s->threads[i]) &&
+		    scry_ruby_gvl_is_holder(s->ruby, s->list, s->count, i)) {
+			may = 1;
+			who = i;
+		}
+	if (may != 1)
+		return;
+	s->threads[who].state = SCRY_STATE_GC;
+	s->threads[who].stack = add_gc(s, s->threads[who].stack);
+	s->threads[who].has_last = false;
+}
+
 /* By the fd of its memory: is it still the same program? */
 static int check_program(struct scry_samples *s)
 {
@@ -348,7 +404,7 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 {
 	struct scry_task_now before = t->now;
 
-	t->is_clocked = false;
+	t->is_clocked = t->in_gc = false;
 	t->ran_ns = 0;
 	t->ran_before = t->now.is_running;
 	if (t->has_last && scry_task_rests(&t->task, &t->now)) {
@@ -369,14 +425,29 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 		t->ran_ns = t->now.run_ns - before.run_ns;
 }
 
-/* What is owed comes and goes with chance; it is counted when it is too much for that. */
-static void count_clocked(struct scry_samples *s, struct scry_samples_thread *t, uint64_t stands_ns)
+/* While the collector is at work: is it this thread that collects? Then it is said so. */
+static void name_collector(struct scry_samples *s, size_t i, struct scry_samples_thread *sample)
 {
+	for (size_t k = 0; k < s->count; k++)
+		s->list[k] = s->threads[k].ruby;
+	if (s->count > 1 && !scry_ruby_gvl_is_holder(s->ruby, s->list, s->count, i))
+		return;
+	sample->state = SCRY_STATE_GC;
+	sample->stack = add_gc(s, sample->stack);
+}
+
+/* What is owed comes and goes with chance; it is counted when it is too much for that. */
+static void count_clocked(struct scry_samples *s, size_t i, uint64_t stands_ns)
+{
+	struct scry_samples_thread *t = &s->threads[i];
+
 	t->owed_ns += (int64_t)stands_ns;
 	if (t->owed_ns < OWED_TICKS * (int64_t)s->clock_ns)
 		return;
 	t->state = SCRY_STATE_RUNNABLE;
 	take_stack(s, t);
+	if (t->in_gc)
+		name_collector(s, i, t);
 	count(s, t, (uint64_t)t->owed_ns);
 	t->owed_ns = 0;
 }
@@ -394,12 +465,13 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 	for (size_t i = 0; i < s->count; i++)
 		look_at(s, &s->threads[i]);
 	take_waiters(s);
+	take_collector(s);
 	err = check_program(s);
 	if (err)
 		return err;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->threads[i].is_clocked)
-			count_clocked(s, &s->threads[i], stands_ns);
+			count_clocked(s, i, stands_ns);
 		else
 			count(s, &s->threads[i], stands_ns);
 	s->sums.ticks++;
@@ -409,8 +481,36 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 
 /* --- by the thread's own clock ---------------------------------------------------------------- */
 
+/* How the collector stood at the sample. */
+static struct scry_ruby_gc_now gc_then(const struct scry_samples *s, const struct scry_bpf_stack *r)
+{
+	const struct scry_ruby_gc *gc = &s->walk.gc;
+	uint8_t bytes[SCRY_RUBY_GC_BYTES] = {0};
+
+	if (!s->walk.gc_heap || !gc->is_known)
+		return (struct scry_ruby_gc_now){0};
+	if (gc->has_epochs) {
+		memcpy(bytes + gc->count - gc->from, &r->gc_count, sizeof(r->gc_count));
+		bytes[gc->marking.at - gc->from] = r->gc_marking;
+	}
+	bytes[gc->during.at - gc->from] = r->gc_during; /* the same byte, perhaps */
+	return scry_ruby_gc_say(gc, bytes);
+}
+
+/* Has no collection been counted since? What was on a stack then was not freed, but for one that
+ * was marking. */
+static bool is_same_epoch(const struct scry_samples *s, const struct scry_ruby_gc_now *then)
+{
+	const struct scry_ruby_gc *gc = &s->walk.gc;
+	uint8_t bytes[SCRY_RUBY_GC_BYTES];
+
+	return then->epoch &&
+	       scry_mem_read(&s->ruby->mem, s->walk.gc_heap + gc->from, bytes, gc->size) == 0 &&
+	       scry_ruby_gc_say(gc, bytes).count == then->count;
+}
+
 static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
-					  size_t size)
+					  size_t size, struct scry_ruby_gc_now gc)
 {
 	struct scry_walk_copy copy = {
 		.ec = r->ec,
@@ -422,7 +522,11 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 		.frames = (const char *)r + r->frames_at,
 		.values = (const char *)r + r->values_at,
 		.frames_size = r->frames_size,
+		.newest = {r->top_word, r->top_flags, r->top_code},
 	};
+
+	if (is_same_epoch(s, &gc))
+		copy.gc = gc;
 
 	if (r->kind == SCRY_BPF_EMPTY)
 		return SCRY_WALK_EMPTY;
@@ -433,10 +537,16 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 	return scry_walk_take(&s->walk, s->ruby, &copy);
 }
 
+static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
+{
+	return symbol && !symbol->born && symbol->made_ns >= taken_ns;
+}
+
 /*
  * Names are read a moment after the sample, and code may be dead by then. Sure are the names of
- * code that was known before the sample, or whose frame still stands; the stack ends where one is
- * not. The next sample with that code finds it known, as what has died is on no stack.
+ * code whose birth was told, that was known before the sample, or when no collection was counted
+ * meanwhile, or whose frame still stands; the stack ends where one is not. The next sample with
+ * that code finds it known, as what has died is on no stack.
  */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {
@@ -446,17 +556,17 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&s->symbols, s->named[i].symbol);
 
-		if (symbol && symbol->made_ns >= taken_ns)
+		if (is_unsure(symbol, taken_ns))
 			unsure = i + 1; /* the oldest */
 	}
-	if (!unsure)
+	if (!unsure || is_same_epoch(s, &s->walk.now))
 		return;
 	alive = s->walk.count - scry_walk_alive(&s->walk, s->ruby); /* index of the newest */
 	for (size_t i = 0; i < alive && i < unsure; i++) {
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&s->symbols, s->named[i].symbol);
 
-		if (symbol && symbol->made_ns >= taken_ns)
+		if (is_unsure(symbol, taken_ns))
 			cut = i + 1;
 	}
 	if (!cut)
@@ -472,7 +582,9 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 {
 	const struct scry_bpf_stack *r = record;
-	struct scry_samples_thread *known = NULL, t;
+	struct scry_samples_thread *known, t;
+	struct scry_ruby_gc_now gc;
+	size_t at = 0;
 
 	if (size < sizeof(*r))
 		return -EPROTO;
@@ -480,18 +592,22 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 		return s->native ? scry_samples_native_record(s->native, record, size) : -EPROTO;
 	if (s->native)
 		scry_samples_native_recorded(s->native, r->tid, r->time_ns);
-	for (size_t i = 0; i < s->count && !known; i++)
-		if (s->threads[i].ruby.tid == (pid_t)r->tid &&
-		    (s->threads[i].ruby.th == r->th || r->kind == SCRY_BPF_STRANGER))
-			known = &s->threads[i];
-	if (!known)
+	while (at < s->count && (s->threads[at].ruby.tid != (pid_t)r->tid ||
+				 (s->threads[at].ruby.th != r->th && r->kind != SCRY_BPF_STRANGER)))
+		at++;
+	if (at == s->count)
 		return -ENOENT;
+	known = &s->threads[at];
 	t = (struct scry_samples_thread){.number = known->number, .state = SCRY_STATE_CPU};
-	t.verdict = take_record(s, r, size);
+	gc = gc_then(s, r);
+	t.verdict = take_record(s, r, size, gc);
+	s->walk.time_ns = r->time_ns;
 	s->sums.collects++;
 	s->sums.clocked++;
 	if (name_stack(s, &t) && t.verdict == SCRY_WALK_VALID)
 		keep_sure(s, &t, r->time_ns);
+	if (gc.is_running)
+		name_collector(s, at, &t);
 	known->owed_ns -= (int64_t)s->clock_ns;
 	count(s, &t, s->clock_ns);
 	s->sums.dropped += t.verdict == SCRY_WALK_VALID && s->walk.is_dropped;
@@ -503,14 +619,12 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 int scry_samples_write(struct scry_samples *s)
 {
 	const struct scry_event head = {.type = SCRY_EVENT_SAMPLES};
-	uint32_t next = 1;
 	int err = 0;
 
 	for (size_t i = 0; i < s->row_count && !err; i++) {
 		struct scry_ev_samples ev = s->rows[i];
 
-		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer,
-					     &next);
+		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer);
 		err = scry_writer_payload(s->writer, &head, &ev, sizeof(ev));
 	}
 	s->sums.pid = (uint32_t)s->ruby->pid;

@@ -5,6 +5,9 @@
  * Nothing is stopped, no lock is taken, nothing is written into the process. A thread that has not
  * run since the tick before costs one small read; its sample is that of the tick before.
  *
+ * A collection of garbage is one more frame, "(garbage collection)", at the place of the line whose
+ * allocation, or call, caused it.
+ *
  * With a clock (`clock_ns`), what runs is not read: it gives itself, in records of
  * bpf/stacks.bpf.c, at each clock_ns of its own processor time. Ticks then count the threads that
  * wait, and of those that run or are ready what their clocks have not told: they were only ready.
@@ -30,6 +33,7 @@ struct scry_samples_thread {
 	bool has_last; /* of what follows, from the tick before */
 	uint32_t stack;
 	enum scry_thread_state state;
+	bool in_gc; /* the collector was at work when its stack was read */
 	enum scry_walk_verdict verdict;
 	unsigned int rests; /* ticks since it ran */
 	uint64_t ran_ns;    /* on a processor since the tick before */
@@ -52,6 +56,7 @@ struct scry_samples {
 	struct scry_walk walk;
 	struct scry_samples_native *native; /* NULL: not wanted; owned */
 	struct scry_named_frame *named;
+	uint32_t gc_name; /* of the frame that says so, in symbols.names */
 	struct scry_samples_thread *threads;
 	struct scry_ruby_thread *list; /* of the same size: for the question who waits */
 	bool *waits;

@@ -39,10 +39,10 @@ uint32_t scry_stacks_add(struct scry_stacks *s, const struct scry_stack_frame *f
 int scry_stacks_frame(const struct scry_stacks *s, uint32_t number, struct scry_stack_frame *ret);
 
 /*
- * The STACK id of frame `frame`, writing it and its parents where they are new; ids are taken from
- * *next. `names` turns frame.path and frame.label into text. 0: no frame, or it was not written.
+ * The STACK id of frame `frame`, writing it and its parents where they are new. `names` turns
+ * frame.path and frame.label into text. 0: no frame, or it was not written.
  */
 uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct scry_intern *names,
-			   struct scry_writer *w, uint32_t *next);
+			   struct scry_writer *w);
 
 #endif

@@ -48,9 +48,13 @@ enum scry_thread_state scry_thread_state_named(enum scry_thread_state state, con
 const char *scry_thread_state_words(enum scry_thread_state state)
 {
 	static const char *const words[] = {
-		[SCRY_STATE_UNKNOWN] = "unknown",   [SCRY_STATE_CPU] = "cpu",
-		[SCRY_STATE_RUNNABLE] = "runnable", [SCRY_STATE_GVL] = "gvl",
-		[SCRY_STATE_BLOCKED] = "blocked",   [SCRY_STATE_SLEEPING] = "sleeping",
+		[SCRY_STATE_UNKNOWN] = "unknown",
+		[SCRY_STATE_CPU] = "cpu",
+		[SCRY_STATE_RUNNABLE] = "runnable",
+		[SCRY_STATE_GVL] = "gvl",
+		[SCRY_STATE_BLOCKED] = "blocked",
+		[SCRY_STATE_SLEEPING] = "sleeping",
+		[SCRY_STATE_GC] = "gc",
 	};
 
 	return state < SCRY_STATES ? words[state] : words[0];

@@ -1,6 +1,6 @@
 /*
  * What a Ruby thread does at a moment: the kernel's words about its task and the VM's about its
- * lock, made into one of six states.
+ * lock and its collector, made into one of seven states.
  */
 #ifndef SCRY_NAME_THREAD_STATE_H
 #define SCRY_NAME_THREAD_STATE_H
@@ -23,7 +23,7 @@ enum scry_thread_state scry_thread_state(const struct scry_task_now *before,
  * the VM does for it. */
 enum scry_thread_state scry_thread_state_named(enum scry_thread_state state, const char *method);
 
-/* "cpu", "runnable", "gvl", "blocked", "sleeping", "unknown". */
+/* "cpu", "runnable", "gvl", "blocked", "sleeping", "gc", "unknown". */
 const char *scry_thread_state_words(enum scry_thread_state state);
 
 #endif

@@ -71,10 +71,11 @@ bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *b
 /* "nr args... sp pc", or "-1 sp pc" */
 static void waits(const char *text, struct scry_task_now *ret)
 {
-	const char *format = "%" SCNd64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-			     " %" SCNx64 " %" SCNx64 " %" SCNx64;
-	int n = sscanf(text, format, &ret->nr, &ret->args[0], &ret->args[1], &ret->args[2],
-		       &ret->args[3], &ret->args[4], &ret->args[5], &ret->sp, &ret->pc);
+	int n = sscanf(text,
+		       "%" SCNd64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+		       " %" SCNx64 " %" SCNx64 " %" SCNx64,
+		       &ret->nr, &ret->args[0], &ret->args[1], &ret->args[2], &ret->args[3],
+		       &ret->args[4], &ret->args[5], &ret->sp, &ret->pc);
 
 	if (n < 1)
 		ret->nr = -2;

@@ -48,6 +48,8 @@ struct stacks {
 	struct sample *samples;
 	size_t count, room;
 	struct scry_ev_sampling sums;
+	struct scry_ev_naming naming;
+	bool has_naming;
 	uint32_t sampled; /* processes */
 	struct row *rows;
 	size_t row_count;
@@ -109,6 +111,19 @@ static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 	v->sums.kernel_ns += e->kernel_ns;
 }
 
+static void add_naming(struct stacks *v, const struct scry_ev_naming *e)
+{
+	v->has_naming = true;
+	v->naming.born += e->born;
+	v->naming.lost += e->lost;
+	v->naming.late += e->late;
+	v->naming.nameless += e->nameless;
+	v->naming.told += e->told;
+	v->naming.agree += e->agree;
+	v->naming.differ += e->differ;
+	v->naming.gone += e->gone;
+}
+
 static int read_all(struct stacks *v)
 {
 	const struct scry_event *event;
@@ -123,6 +138,8 @@ static int read_all(struct stacks *v)
 			err = add_sample(v, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_SAMPLING)
 			add_sums(v, (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_NAMING)
+			add_naming(v, (const void *)(event + 1));
 	}
 	if (err)
 		return scry_fail(err, "no memory for the report");
@@ -179,6 +196,8 @@ static void push_totals(struct stacks *v)
 		 scry_cell_number(state_ns[SCRY_STATE_BLOCKED])},
 		{"state_sleeping_ns", "s sleeping", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
+		{"state_gc_ns", "s collecting garbage", SCRY_CELL_TIME, 0,
+		 scry_cell_number(state_ns[SCRY_STATE_GC])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
 		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
 		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
@@ -188,9 +207,28 @@ static void push_totals(struct stacks *v)
 		{"kernel_ns", "s of processor time of the program in the kernel", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v->sums.kernel_ns)},
 	};
+	const struct scry_pair naming[] = {
+		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.born)},
+		{"code_lost", "of them, not told of: no room, or not to be read", SCRY_CELL_COUNT,
+		 0, scry_cell_number(v->naming.lost)},
+		{"code_nameless", "loaded from binary form, and gone before they were named",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
+		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.agree)},
+		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.differ)},
+		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.told)},
+	};
 	size_t count = sizeof(pairs) / sizeof(pairs[0]);
+	size_t clocked = 3, more = sizeof(naming) / sizeof(naming[0]);
+	struct scry_pair all[sizeof(pairs) / sizeof(pairs[0]) + sizeof(naming) / sizeof(naming[0])];
 
-	v->doc->ops->totals(v->doc, pairs, v->sums.clocked ? count : count - 3);
+	count -= v->sums.clocked ? 0 : clocked;
+	memcpy(all, pairs, count * sizeof(*all));
+	memcpy(all + count, naming, sizeof(naming));
+	v->doc->ops->totals(v->doc, all, count + (v->has_naming ? more : 0));
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -455,6 +493,7 @@ static int push(struct stacks *v)
 		{NULL, "gvl_ns", SCRY_CELL_COUNT, false},
 		{NULL, "blocked_ns", SCRY_CELL_COUNT, false},
 		{NULL, "sleeping_ns", SCRY_CELL_COUNT, false},
+		{NULL, "gc_ns", SCRY_CELL_COUNT, false},
 	};
 	int err;
 

@@ -21,6 +21,8 @@
 #include "vm/ruby_learn.h"
 #include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
+#define BOOT_S 10 /* a Ruby older than that which seems not to have booted has another layout */
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -194,10 +196,29 @@ static void forget(struct scry_ruby *ruby)
 	scry_error_clear();
 }
 
+/* Seconds since it was started; more than it takes a Ruby to boot when that is not known. */
+static uint64_t age_s(const struct scry_proc *proc)
+{
+	struct timespec now = {0};
+	uint64_t started = proc->start_ticks / (uint64_t)sysconf(_SC_CLK_TCK);
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec > started ? (uint64_t)now.tv_sec - started : 0;
+}
+
+/* Where validation fails on a core, it is of the moment and not of the layout. */
+static int judge_core(struct scry_ruby *ruby, int err)
+{
+	if (!ruby->core || err != -ENOTSUP || !ruby->check_count ||
+	    strcmp(ruby->checks[ruby->check_count - 1].item, "live threads") != 0)
+		return err;
+	scry_error_clear();
+	return 0;
+}
+
 /*
  * A layout that was learned before, if the live target says that it holds. A Ruby that has not
- * booted cannot say so, and nothing that was not judged is used: then it is learned. 0, -ESRCH, or
- * -ENOENT.
+ * booted cannot say so, and nothing that was not judged is used: -EAGAIN. 0, -ESRCH, or -ENOENT.
  */
 static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
 {
@@ -214,8 +235,10 @@ static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
 	err = scry_ruby_validate(ruby);
 	if (err == 0 || err == -ESRCH)
 		return err;
+	if (ruby->core && ruby->core->cut) /* it cannot judge */
+		return judge_core(ruby, err);
 	forget(ruby);
-	return -ENOENT;
+	return err == -EAGAIN ? err : -ENOENT;
 }
 
 static bool is_trusted(const char *path, uint64_t inode)
@@ -304,17 +327,8 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	return err;
 }
 
-/* Where validation fails on a core, it is of the moment and not of the layout. */
-static int judge_core(struct scry_ruby *ruby, int err)
-{
-	if (!ruby->core || err != -ENOTSUP || !ruby->check_count ||
-	    strcmp(ruby->checks[ruby->check_count - 1].item, "live threads") != 0)
-		return err;
-	scry_error_clear();
-	return 0;
-}
-
-static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool need_booted)
+static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc,
+		     enum scry_ruby_need need)
 {
 	struct scry_cache_key key, *known = NULL;
 	struct scry_space space = space_of(ruby);
@@ -327,16 +341,21 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool 
 	if (make_key(ruby, &key))
 		known = &key;
 	err = known ? use_cached(ruby, known) : -ENOENT;
+	if (err == -EAGAIN && (need != SCRY_RUBY_BOOTS || age_s(proc) > BOOT_S) &&
+	    !(ruby->core && ruby->core->cut))
+		err = -ENOENT;
+	if (err == -EAGAIN)
+		return scry_fail(err, "the Ruby in process %d has not booted yet", (int)ruby->pid);
 	if (err == -ENOENT)
 		err = judge_core(ruby, learn_now(ruby, proc, known));
-	if (err == -EAGAIN && !need_booted) {
+	if (err == -EAGAIN && need == SCRY_RUBY_ANY) {
 		scry_error_clear();
 		err = 0;
 	}
 	return err;
 }
 
-int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
+int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret)
 {
 	struct scry_ruby *ruby = calloc(1, sizeof(*ruby));
 	struct scry_proc proc;
@@ -348,7 +367,7 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 	ruby->mem.fd = -1;
 	err = scry_proc_open(&proc, pid);
 	if (!err) {
-		err = open_ruby(ruby, &proc, need_booted);
+		err = open_ruby(ruby, &proc, need);
 		scry_proc_close(&proc);
 	}
 	if (err && getenv("SCRYDBG"))
@@ -391,7 +410,7 @@ int scry_ruby_open_core(const struct scry_core *core, struct scry_ruby **ret)
 	ruby->mem.fd = -1;
 	err = stand_in(core, &proc);
 	if (!err)
-		err = open_ruby(ruby, &proc, true);
+		err = open_ruby(ruby, &proc, SCRY_RUBY_BOOTED);
 	if (err)
 		scry_ruby_free(ruby);
 	else

@@ -65,10 +65,15 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
 /*
  * Opens the Ruby of `pid`: find, learn, validate. 0, or -errno with a sentence: -ENOENT no Ruby,
  * -ENOTSUP a layout that did not validate or cannot be learned, -EAGAIN the VM has not booted yet
- * AND `need_booted` was set. Without need_booted the layout is learned, and validation is left to
+ * and it `need`s to have. With SCRY_RUBY_ANY the layout is learned, and validation is left to
  * scry_ruby_validate().
  */
-int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret);
+enum scry_ruby_need {
+	SCRY_RUBY_ANY,	  /* booted or not */
+	SCRY_RUBY_BOOTED, /* learned anew, where a layout that is known does not fit */
+	SCRY_RUBY_BOOTS,  /* it was just started and is asked again and again: -EAGAIN at once */
+};
+int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret);
 /*
  * The same of a core, which lives longer. The layout is learned from the program's file, if that is
  * root's or the caller's. Frames that were half made when it ended, or memory that the core lacks,

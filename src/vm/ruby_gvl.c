@@ -75,3 +75,20 @@ int scry_ruby_gvl_waiters(const struct scry_ruby *ruby, const struct scry_ruby_t
 	}
 	return 0;
 }
+
+bool scry_ruby_gvl_is_holder(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
+			     size_t count, size_t which)
+{
+	uint64_t words[OWNER_BYTES / 8], ec = 0;
+	ssize_t got = scry_mem_read_some(&ruby->mem, threads[which].ractor, words, sizeof(words));
+
+	for (size_t j = 0; got > 0 && j < (size_t)got / 8; j++)
+		for (size_t i = 0; i < count; i++) {
+			if (!words[j] || words[j] != threads[i].ec)
+				continue;
+			if (ec && ec != words[j])
+				return false;
+			ec = words[j];
+		}
+	return ec && ec == threads[which].ec;
+}

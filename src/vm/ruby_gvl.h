@@ -16,4 +16,11 @@
 int scry_ruby_gvl_waiters(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
 			  size_t count, bool *ret_waits);
 
+/*
+ * Is it the thread that last took the lock of its ractor? From 3.0 on a ractor has a word with that
+ * thread's ec, and no other word with one. False also when that is not to be seen.
+ */
+bool scry_ruby_gvl_is_holder(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
+			     size_t count, size_t which);
+
 #endif

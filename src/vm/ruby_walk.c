@@ -1,19 +1,20 @@
 /*
  * Collects control frames. See ruby_walk.h.
  *
- * One collect is one system call with pieces in this order: cfp, the frames, the values, the two
- * newest frames, cfp. The kernel copies them one after the other, so what is the same before and
- * after says that the frames were those, unless calls and returns lay between. Against that the
- * frames are collected again: once more, or twice where the newest frame is of a C method. Nothing
- * tells those apart but a word among the values, which are read a moment later, and code made by a
- * JIT calls and returns ten times in that moment. How many there are is not known before they are
- * read: a little more than last time is.
+ * One look is one system call with pieces in this order: cfp, the frames, the values, and again the
+ * frames, the values, the two newest frames, cfp. The kernel copies them one after the other, a
+ * third of a microsecond each: two collects, which are compared. Equal ones say that the frames
+ * were those, unless calls and returns lay between; where the newest frame is of a C method nothing
+ * tells those apart but a word among the values, and code made by a JIT calls and returns in less
+ * time than that takes to be read: there three looks must find the same. How many there are is not
+ * known before they are read: a little more than last time is.
  */
 #include "vm/ruby_walk.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "vm/ruby_value.h"
 
@@ -22,6 +23,8 @@
 #define SLACK_VALUES 256u /* bytes */
 #define VALUES_MAX (1u << 20)
 #define EC_MAX 192u
+#define AROUND 8u      /* frames older and newer than the newest of last time */
+#define EQUAL_C 3      /* looks */
 #define SCOPES_MAX 64  /* blocks within blocks */
 #define IMEMO_SHIFT 12 /* FL_USHIFT */
 #define ENTRY_WORDS 6u
@@ -34,7 +37,6 @@ struct scry_walk_side {
 	uint64_t from, cfp;   /* address of frames[0]; of the newest frame */
 	uint64_t bottom, top; /* values: [bottom, top) */
 	size_t count;
-	bool is_moved; /* cfp did while it was collected: there are no newer frames than both */
 };
 
 int scry_walk_init(struct scry_walk *w)
@@ -43,7 +45,9 @@ int scry_walk_init(struct scry_walk *w)
 	w->sides[0] = malloc(sizeof(*w->sides[0]));
 	w->sides[1] = malloc(sizeof(*w->sides[1]));
 	w->frames = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*w->frames));
-	if (w->sides[0] && w->sides[1] && w->frames)
+	w->envs = calloc(SCRY_WALK_KEPT, sizeof(*w->envs));
+	w->top = calloc(SCRY_WALK_KEPT, sizeof(*w->top));
+	if (w->sides[0] && w->sides[1] && w->frames && w->envs && w->top)
 		return 0;
 	scry_walk_done(w);
 	return -ENOMEM;
@@ -54,7 +58,21 @@ void scry_walk_done(struct scry_walk *w)
 	free(w->sides[0]);
 	free(w->sides[1]);
 	free(w->frames);
+	free(w->envs);
+	free(w->top);
 	*w = (struct scry_walk){0};
+}
+
+void scry_walk_watch_gc(struct scry_walk *w, const struct scry_ruby *ruby)
+{
+	scry_ruby_gc_find(ruby, &w->gc);
+	w->gc_heap = scry_ruby_gc_heap(ruby, &w->gc);
+}
+
+/* Is what was read in `epoch` still so? */
+static bool is_fresh(const struct scry_walk *w, uint64_t epoch)
+{
+	return epoch && epoch == w->now.count;
 }
 
 static uint64_t word_at(const uint8_t *bytes, uint64_t at)
@@ -79,28 +97,55 @@ static bool is_cfp(const struct scry_walk *w, const struct scry_ruby_layout *l, 
 	return cfp > w->stack && cfp < w->end && (w->end - cfp) % l->frame_size == 0;
 }
 
-/* The stack's bounds, and its cfp now. */
-static enum scry_walk_verdict read_bounds(struct scry_walk *w, const struct scry_ruby *ruby,
-					  const struct scry_ruby_thread *t, uint64_t *ret_cfp)
+static uint32_t ec_bytes(const struct scry_ruby_layout *l)
+{
+	const uint32_t at[] = {l->ec_stack, l->ec_stack_size, l->ec_cfp, l->ec_thread};
+
+	return greatest(at, 4) + 8;
+}
+
+/* The stack's bounds, from the first bytes of the ec. */
+static enum scry_walk_verdict take_bounds(struct scry_walk *w, const struct scry_ruby *ruby,
+					  const struct scry_ruby_thread *t, const uint8_t *ec)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	const uint32_t at[] = {l->ec_stack, l->ec_stack_size, l->ec_cfp, l->ec_thread};
-	uint32_t need = greatest(at, 4) + 8;
-	uint8_t ec[EC_MAX];
-	uint64_t size;
+	uint64_t size = word_at(ec, l->ec_stack_size), cfp = word_at(ec, l->ec_cfp);
 
-	w->ec = t->ec;
-	if (need > sizeof(ec) || scry_mem_read(&ruby->mem, t->ec, ec, need) ||
-	    word_at(ec, l->ec_thread) != t->th)
+	if (word_at(ec, l->ec_thread) != t->th)
 		return SCRY_WALK_REJECTED;
 	w->stack = word_at(ec, l->ec_stack);
-	size = word_at(ec, l->ec_stack_size);
-	*ret_cfp = word_at(ec, l->ec_cfp);
-	if (w->stack == 0 || *ret_cfp == 0)
+	if (w->stack == 0 || cfp == 0)
 		return SCRY_WALK_EMPTY;
 	w->end = w->stack + 8 * size;
-	if (size > 1u << 26 || w->end < w->stack || !is_cfp(w, l, *ret_cfp))
+	if (size > 1u << 26 || w->end < w->stack || !is_cfp(w, l, cfp))
 		return SCRY_WALK_REJECTED;
+	return SCRY_WALK_VALID;
+}
+
+/* Where to begin, when nothing is known of the thread's stack. */
+static enum scry_walk_verdict first_hint(struct scry_walk *w, const struct scry_ruby *ruby,
+					 const struct scry_ruby_thread *t,
+					 struct scry_walk_hint *ret)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint32_t need = ec_bytes(l);
+	enum scry_walk_verdict verdict;
+	uint64_t cfp, begin;
+	uint8_t ec[EC_MAX];
+
+	if (need > sizeof(ec) || scry_mem_read(&ruby->mem, t->ec, ec, need))
+		return SCRY_WALK_REJECTED;
+	verdict = take_bounds(w, ruby, t, ec);
+	if (verdict != SCRY_WALK_VALID)
+		return verdict;
+	cfp = word_at(ec, l->ec_cfp);
+	begin = cfp - SLACK_FRAMES * (uint64_t)l->frame_size;
+	*ret = (struct scry_walk_hint){.ec = t->ec,
+				       .stack = w->stack,
+				       .end = w->end,
+				       .cfp = begin > w->stack ? begin : cfp,
+				       .top = w->stack + 8,
+				       .newest = cfp};
 	return SCRY_WALK_VALID;
 }
 
@@ -118,16 +163,34 @@ static bool environment(const struct scry_walk *w, const struct scry_ruby_layout
 	return true;
 }
 
+static bool heap_environment(struct scry_walk *w, const struct scry_ruby *ruby, uint64_t ep,
+			     uint64_t ret[3])
+{
+	struct scry_walk_env *kept = &w->envs[(ep >> 3) % SCRY_WALK_KEPT];
+	uint64_t heap[3];
+
+	if (kept->ep == ep && is_fresh(w, kept->epoch)) {
+		memcpy(ret, kept->words, sizeof(kept->words));
+		return true;
+	}
+	if (scry_mem_read(&ruby->mem, ep - 16, heap, sizeof(heap)))
+		return false;
+	for (int i = 0; i < 3; i++)
+		ret[i] = heap[2 - i];
+	*kept = (struct scry_walk_env){ep, {ret[0], ret[1], ret[2]}, w->now.epoch};
+	return true;
+}
+
 /*
  * Flags of a frame, and the word where its method's entry stands: of a block, where its outermost
  * scope has it. `twin`: the frame at the same place in the collect before, or NULL.
  */
-static void look_at_environment(const struct scry_walk *w, const struct scry_ruby *ruby,
+static void look_at_environment(struct scry_walk *w, const struct scry_ruby *ruby,
 				const struct scry_walk_side *side, struct scry_walk_frame *f,
 				const struct scry_walk_frame *twin)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	uint64_t ep = f->ep, words[3], heap[3];
+	uint64_t ep = f->ep, words[3];
 
 	for (int i = 0; i < SCOPES_MAX && l->frame_me == 16; i++) {
 		/* An environment that somebody keeps was moved to the heap, and stays as it is. */
@@ -137,11 +200,8 @@ static void look_at_environment(const struct scry_walk *w, const struct scry_rub
 				f->entry = twin->entry;
 				return;
 			}
-			if (scry_mem_read(&ruby->mem, ep - 16, heap, sizeof(heap)))
+			if (!heap_environment(w, ruby, ep, words))
 				return;
-			words[0] = heap[2];
-			words[1] = heap[1];
-			words[2] = heap[0];
 		}
 		if (!(words[0] & 1))
 			return;
@@ -197,60 +257,105 @@ static bool has_moved(const struct scry_ruby_layout *l, const uint8_t *before, c
 		       word_at(after, l->frame_size + l->frame_pc);
 }
 
-/* One collect. 0; -EAGAIN: the stack grew faster than it could be read; -EFAULT. */
-static int collect(struct scry_walk *w, const struct scry_ruby *ruby, struct scry_walk_side *side,
-		   struct scry_walk_hint *hint)
+/* Does the hint make the next look too small for a stack whose newest frame is at `cfp`? Then it is
+ * mended. */
+static bool is_short(const struct scry_walk *w, const struct scry_ruby_layout *l,
+		     struct scry_walk_hint *hint, const struct scry_walk_side *side)
+{
+	uint64_t most = SCRY_WALK_FRAMES_MAX * (uint64_t)l->frame_size, cfp = side->cfp, newest;
+
+	if (cfp < hint->cfp || (w->end - hint->cfp > most && cfp != hint->cfp)) {
+		hint->cfp = cfp; /* deeper than was read, or than fits */
+		if (w->end - cfp <= most && cfp - SLACK_FRAMES * (uint64_t)l->frame_size > w->stack)
+			hint->cfp = cfp - SLACK_FRAMES * (uint64_t)l->frame_size;
+		return true;
+	}
+	newest = word_at(side->frames, cfp - side->from + l->frame_ep);
+	if (newest >= w->stack && newest < cfp && newest + 8 > hint->top &&
+	    newest + 8 + SLACK_VALUES <= w->stack + VALUES_MAX && newest + 8 < w->end) {
+		hint->top = newest + 8 + SLACK_VALUES;
+		if (hint->top > w->end)
+			hint->top = w->end;
+		return true;
+	}
+	return false;
+}
+
+uint64_t scry_walk_now_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* One look: both sides. VALID: there are two collects; EMPTY, REJECTED: there is no stack;
+ * REPAIRED: it grew faster than it could be read. */
+static enum scry_walk_verdict look(struct scry_walk *w, const struct scry_ruby *ruby,
+				   const struct scry_ruby_thread *t, struct scry_walk_hint *hint)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	size_t most = SCRY_WALK_FRAMES_MAX * (size_t)l->frame_size;
+	uint64_t most = SCRY_WALK_FRAMES_MAX * (uint64_t)l->frame_size;
+	struct scry_walk_side *a = w->sides[0], *b = w->sides[1];
+	uint8_t ec[EC_MAX], gc[SCRY_RUBY_GC_BYTES], newest[2 * AROUND * FRAME_MAX];
+	uint64_t around = AROUND * (uint64_t)l->frame_size;
 
-	w->collects++;
 	for (int reads = 0; reads < 4; reads++) {
-		uint64_t cfp[2], newest;
-		uint8_t again[2 * FRAME_MAX];
-		struct scry_mem_span spans[5] = {
-			{w->ec + l->ec_cfp, &cfp[0], 8, false},
-			{hint->cfp, side->frames, w->end - hint->cfp, false},
-			{w->stack, side->values, hint->top - w->stack, false},
-			{hint->newest, again, 2 * (size_t)l->frame_size, false},
-			{w->ec + l->ec_cfp, &cfp[1], 8, false},
+		uint64_t cfp[2], frames = hint->end - hint->cfp, values = hint->top - hint->stack;
+		uint64_t again =
+			hint->newest - hint->cfp > around ? hint->newest - around : hint->cfp;
+		uint64_t more = hint->end - again < 2 * around ? hint->end - again : 2 * around;
+		struct scry_mem_span spans[] = {
+			{t->ec + l->ec_cfp, &cfp[0], 8, false},
+			{hint->cfp, a->frames, frames < most ? frames : most, false},
+			{hint->stack, a->values, values, false},
+			{t->th + l->th_ec, &w->ec_now, 8, false},
+			{t->ec, ec, ec_bytes(l), false},
+			{hint->cfp, b->frames, frames < most ? frames : most, false},
+			{hint->stack, b->values, values, false},
+			{again, newest, more, false},
+			{t->ec + l->ec_cfp, &cfp[1], 8, false},
+			{w->gc_heap + w->gc.from, gc, w->gc.size, false},
 		};
+		enum scry_walk_verdict verdict;
 
-		if (spans[1].size > most)
-			spans[1].size = most;
-		if (hint->newest + spans[3].size > w->end)
-			spans[3].addr = w->end - spans[3].size;
-		scry_mem_gather(&ruby->mem, spans, 5);
-		if (!spans[0].ok || !spans[1].ok || !spans[2].ok || !spans[3].ok || !spans[4].ok ||
-		    !is_cfp(w, l, cfp[1]))
-			return -EFAULT;
-		side->from = hint->cfp;
-		side->bottom = w->stack;
-		side->top = hint->top;
-		side->cfp = cfp[1];
-		if (cfp[1] < hint->cfp || (w->end - hint->cfp > most && cfp[1] != hint->cfp)) {
-			hint->cfp = cfp[1]; /* deeper than was read, or than fits */
-			if (w->end - cfp[1] <= most &&
-			    cfp[1] - SLACK_FRAMES * (uint64_t)l->frame_size > w->stack)
-				hint->cfp = cfp[1] - SLACK_FRAMES * (uint64_t)l->frame_size;
+		w->collects += 2;
+		w->now = (struct scry_ruby_gc_now){0};
+		w->time_ns = scry_walk_now_ns();
+		scry_mem_gather(&ruby->mem, spans, w->gc_heap ? 10 : 9);
+		if (!spans[4].ok)
+			return SCRY_WALK_REJECTED;
+		verdict = take_bounds(w, ruby, t, ec);
+		if (verdict != SCRY_WALK_VALID)
+			return verdict;
+		if (w->stack != hint->stack || w->end != hint->end) {
+			verdict = first_hint(w, ruby, t, hint);
+			if (verdict != SCRY_WALK_VALID)
+				return verdict;
 			continue;
 		}
-		newest = word_at(side->frames, cfp[1] - side->from + l->frame_ep);
-		if (newest >= w->stack && newest < side->cfp && newest + 8 > hint->top &&
-		    newest + 8 + SLACK_VALUES <= w->stack + VALUES_MAX && newest + 8 < w->end) {
-			hint->top = newest + 8 + SLACK_VALUES;
-			if (hint->top > w->end)
-				hint->top = w->end;
+		for (size_t i = 0; i < 9; i++)
+			if (!spans[i].ok)
+				return SCRY_WALK_REJECTED;
+		if (!is_cfp(w, l, cfp[0]) || !is_cfp(w, l, cfp[1]))
+			return SCRY_WALK_REJECTED;
+		w->is_moved = cfp[0] != word_at(ec, l->ec_cfp) || cfp[0] != cfp[1];
+		if (w->gc_heap && spans[9].ok)
+			w->now = scry_ruby_gc_say(&w->gc, gc);
+		a->from = b->from = hint->cfp;
+		a->bottom = b->bottom = hint->stack;
+		a->top = b->top = hint->top;
+		a->cfp = cfp[0];
+		b->cfp = cfp[1];
+		if (is_short(w, l, hint, a) || is_short(w, l, hint, b))
 			continue;
-		}
-		side->is_moved = cfp[0] != cfp[1] || spans[3].addr != cfp[1] ||
-				 has_moved(l, side->frames + (cfp[1] - side->from), again);
+		w->is_moved |=
+			cfp[1] < again || cfp[1] + 2 * l->frame_size > again + more ||
+			has_moved(l, b->frames + (cfp[1] - b->from), newest + (cfp[1] - again));
 		hint->newest = cfp[1];
-		if (cfp[0] > cfp[1] && is_cfp(w, l, cfp[0]))
-			side->cfp = cfp[0];
-		return 0;
+		return SCRY_WALK_VALID;
 	}
-	return -EAGAIN;
+	return SCRY_WALK_REPAIRED;
 }
 
 static bool is_same(const struct scry_walk_frame *a, const struct scry_walk_frame *b)
@@ -283,6 +388,16 @@ static void keep(struct scry_walk *w, const struct scry_walk_side *side, size_t 
 	w->count = count;
 }
 
+/* Are the frames those that were kept, the newest at the same place too? */
+static bool is_kept(const struct scry_walk *w, const struct scry_walk_side *side)
+{
+	for (size_t i = 0; i < w->count && w->count == side->count; i++)
+		if (!is_same(&w->frames[i], &side->decoded[i]) ||
+		    w->frames[i].pc != side->decoded[i].pc)
+			return false;
+	return w->count == side->count;
+}
+
 uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
@@ -302,121 +417,141 @@ uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry)
 	return 0;
 }
 
-/* Is the code of the method of `entry`, whose definition is `def`, that of the frame? What was
- * found to be so is kept: it is asked at each sample. */
-static bool is_its_code(struct scry_walk *w, const struct scry_ruby *ruby,
-			const struct scry_walk_frame *f, uint64_t def)
+static struct scry_walk_leads read_leads(const struct scry_ruby *ruby,
+					 const struct scry_walk_frame *f)
 {
-	struct scry_walk_pair *pair = &w->pairs[(f->entry >> 3) % SCRY_WALK_PAIRS];
-	uint64_t code;
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t entry[ENTRY_WORDS] = {0}, real;
+	struct scry_walk_leads ret = {0};
+	struct scry_mem_span spans[2] = {{f->pc - 8, &ret.word, 8, false},
+					 {f->entry, entry, sizeof(entry), false}};
+	bool is_method = f->iseq && f->pc && SCRY_FRAME_TYPE(f->flags) == SCRY_FRAME_METHOD;
 
-	if (pair->entry == f->entry && pair->def == def && pair->iseq == f->iseq)
-		return true;
-	if (scry_mem_u64(&ruby->mem, def + ruby->layout.def_iseq, &code) || code != f->iseq)
-		return false;
-	*pair = (struct scry_walk_pair){f->entry, def, f->iseq};
-	return true;
+	scry_mem_gather(&ruby->mem, f->iseq ? spans : spans + 1, is_method ? 2 : 1);
+	if (f->iseq && !is_method)
+		return ret;
+	if ((entry[0] & l->iseq_flags_mask) != l->me_flags) {
+		real = scry_walk_entry(ruby, f->entry);
+		if (!real || scry_mem_read(&ruby->mem, real, entry, sizeof(entry)))
+			return ret;
+	}
+	ret.flags = entry[0];
+	if (is_method && l->def_iseq)
+		scry_mem_u64(&ruby->mem, entry[l->me_def / 8 % ENTRY_WORDS] + l->def_iseq,
+			     &ret.code);
+	return ret;
 }
 
 /* Is the newest frame one that its environment knows nothing of, or one that has returned? */
-static bool is_passing(struct scry_walk *w, const struct scry_ruby *ruby,
-		       const struct scry_walk_frame *f)
+static bool is_passing(const struct scry_ruby *ruby, const struct scry_walk_frame *f,
+		       const struct scry_walk_leads *leads)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	uint32_t type = SCRY_FRAME_TYPE(f->flags);
-	uint64_t word = 0, entry[ENTRY_WORDS] = {0}, real = f->entry;
-	struct scry_mem_span spans[2] = {{f->pc - 8, &word, 8, false},
-					 {f->entry, entry, sizeof(entry), false}};
+	struct scry_walk_leads now;
 
 	if (!l->frame_me)
 		return false;
 	if (!(f->flags & 1) || (type == SCRY_FRAME_CFUNC) != !f->iseq)
 		return true;
-	scry_mem_gather(&ruby->mem, f->iseq ? spans : spans + 1,
-			f->iseq && type == SCRY_FRAME_METHOD ? 2 : 1);
-	if (f->iseq && spans[0].ok && l->leave_word && word == ruby->bias + l->leave_word)
+	if (!leads) {
+		now = read_leads(ruby, f);
+		leads = &now;
+	}
+	if (f->iseq && l->leave_word && leads->word == ruby->bias + l->leave_word)
 		return true;
 	if (f->iseq && (type != SCRY_FRAME_METHOD || !l->def_iseq || !f->pc))
 		return false;
-	if ((entry[0] & l->iseq_flags_mask) != l->me_flags) {
-		real = scry_walk_entry(ruby, f->entry);
-		if (!real || scry_mem_read(&ruby->mem, real, entry, sizeof(entry)))
-			return true;
-	}
-	return f->iseq && !is_its_code(w, ruby, f, entry[l->me_def / 8 % ENTRY_WORDS]);
+	return (leads->flags & l->iseq_flags_mask) != l->me_flags ||
+	       (f->iseq && leads->code != f->iseq);
 }
 
-static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
+static void drop_newest(struct scry_walk *w, bool is_there)
 {
-	w->is_dropped = w->count > 1 && is_passing(w, ruby, &w->frames[0]);
+	w->is_dropped = !is_there;
 	if (w->is_dropped)
 		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
 }
 
-static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
-				     struct scry_walk_hint *hint)
+static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
 {
-	const struct scry_ruby_layout *l = &ruby->layout;
-	size_t have = 0, same, equal = 0;
-	int into = 0;
+	const struct scry_walk_frame *f = &w->frames[0];
+	struct scry_walk_newest *kept =
+		&w->top[(f->pc >> 3 ^ f->entry >> 4 ^ f->iseq >> 3) % SCRY_WALK_KEPT];
+
+	if (w->count < 2)
+		return;
+	if (!is_fresh(w, kept->epoch) || kept->pc != f->pc || kept->iseq != f->iseq ||
+	    kept->entry != f->entry || kept->flags != f->flags)
+		*kept = (struct scry_walk_newest){f->pc,	f->iseq,
+						  f->entry,	f->flags,
+						  w->now.epoch, is_passing(ruby, f, NULL)};
+	drop_newest(w, !kept->is_passing);
+}
+
+static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
+				     const struct scry_ruby_thread *t, struct scry_walk_hint *hint)
+{
+	struct scry_walk_side *a = w->sides[0], *b = w->sides[1];
+	int equal = 0; /* looks in a row that found the same */
+	size_t same = 0;
 
 	while (w->collects < SCRY_WALK_TRIES) {
-		int err = collect(w, ruby, w->sides[into], hint);
+		enum scry_walk_verdict verdict = look(w, ruby, t, hint);
 
-		if (err == -EFAULT)
-			return SCRY_WALK_REJECTED;
-		if (err)
+		if (verdict == SCRY_WALK_REJECTED || verdict == SCRY_WALK_EMPTY)
+			return verdict;
+		if (verdict != SCRY_WALK_VALID)
 			continue;
-		decode(w, ruby, w->sides[into], (w->end - w->sides[into]->cfp) / l->frame_size,
-		       have ? w->sides[!into] : NULL);
-		have++;
-		same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
-		if (same && same == w->sides[into]->count && same == w->sides[!into]->count &&
-		    !w->sides[0]->is_moved && !w->sides[1]->is_moved) {
-			equal++;
-			if (equal > 1 || w->sides[into]->decoded[0].iseq) {
-				keep(w, w->sides[into], same);
-				return SCRY_WALK_VALID;
-			}
-		} else {
+		decode(w, ruby, a, (w->end - a->cfp) / ruby->layout.frame_size, NULL);
+		decode(w, ruby, b, (w->end - b->cfp) / ruby->layout.frame_size, a);
+		same = common(a, b);
+		if (!same || same != a->count || same != b->count || w->is_moved) {
 			equal = 0;
+			continue;
 		}
-		into = !into;
+		equal = equal && is_kept(w, b) ? equal + 1 : 1;
+		keep(w, b, same);
+		if (equal == EQUAL_C || w->frames[0].iseq)
+			return SCRY_WALK_VALID;
 	}
-	same = have > 1 ? common(w->sides[0], w->sides[1]) : 0;
 	if (!same)
 		return SCRY_WALK_REJECTED;
-	keep(w, w->sides[!into], same);
-	if (!equal && w->count > 1 && !w->frames[0].iseq) /* of a C method: not surely the same */
+	keep(w, b, same);
+	if (equal < EQUAL_C - 1 && w->count > 1 &&
+	    !w->frames[0].iseq) /* of a C method: not surely there */
 		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
 	return SCRY_WALK_REPAIRED;
+}
+
+/* Was it of this thread and within its stack when it was kept? */
+static bool is_hint(const struct scry_ruby_layout *l, const struct scry_ruby_thread *t,
+		    const struct scry_walk_hint *hint)
+{
+	return hint->ec == t->ec && hint->stack < hint->cfp && hint->cfp < hint->end &&
+	       (hint->end - hint->cfp) % l->frame_size == 0 && hint->top >= hint->stack &&
+	       hint->top <= hint->end && hint->newest >= hint->cfp && hint->newest < hint->end;
 }
 
 enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_ruby *ruby,
 					 const struct scry_ruby_thread *t,
 					 struct scry_walk_hint *hint)
 {
-	const struct scry_ruby_layout *l = &ruby->layout;
 	struct scry_walk_hint own = {0};
-	enum scry_walk_verdict verdict;
-	uint64_t cfp, begin;
+	enum scry_walk_verdict verdict = SCRY_WALK_VALID;
 
 	w->count = w->collects = 0;
+	w->ec = w->ec_now = t->ec;
+	w->now = (struct scry_ruby_gc_now){0};
 	w->is_dropped = w->is_cut = false;
 	if (t->ec == 0)
 		return SCRY_WALK_EMPTY;
-	verdict = read_bounds(w, ruby, t, &cfp);
+	hint = hint ? hint : &own;
+	if (!is_hint(&ruby->layout, t, hint))
+		verdict = first_hint(w, ruby, t, hint);
 	if (verdict != SCRY_WALK_VALID)
 		return verdict;
-	hint = hint ? hint : &own;
-	if (hint->ec != t->ec || !is_cfp(w, l, hint->newest) || hint->cfp <= w->stack ||
-	    hint->cfp >= w->end || (w->end - hint->cfp) % l->frame_size || hint->top < w->stack ||
-	    hint->top > w->end) {
-		begin = cfp - SLACK_FRAMES * (uint64_t)l->frame_size;
-		*hint = (struct scry_walk_hint){t->ec, begin > w->stack ? begin : cfp, w->stack + 8,
-						cfp};
-	}
-	verdict = settle(w, ruby, hint);
+	verdict = settle(w, ruby, t, hint);
 	if (verdict <= SCRY_WALK_REPAIRED)
 		drop_passing(w, ruby);
 	return verdict;
@@ -431,6 +566,7 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 
 	w->count = 0;
 	w->collects = 1;
+	w->now = copy->gc;
 	w->is_dropped = w->is_cut = false;
 	w->ec = copy->ec;
 	w->stack = copy->stack;
@@ -451,7 +587,8 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 	if (!side->count)
 		return SCRY_WALK_REJECTED;
 	keep(w, side, side->count);
-	drop_passing(w, ruby);
+	if (w->count > 1)
+		drop_newest(w, !is_passing(ruby, &w->frames[0], &copy->newest));
 	w->cfp = copy->cfp + (w->is_dropped ? l->frame_size : 0);
 	return SCRY_WALK_VALID;
 }

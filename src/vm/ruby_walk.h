@@ -14,6 +14,9 @@
  * not fit the method entry of its environment, or that has executed its `leave`, is left out: it is
  * not there yet, or no more.
  *
+ * What frames lead to stays what it is between two collections of garbage (ruby_gc.h), and is then
+ * read once: environments on the heap, and whether a newest frame is there.
+ *
  * Frames: vm_core.h, rb_control_frame_t; the words at and below ep: VM_ENV_DATA_INDEX_*.
  */
 #ifndef SCRY_VM_RUBY_WALK_H
@@ -24,9 +27,10 @@
 #include <stdint.h>
 
 #include "vm/ruby.h"
+#include "vm/ruby_gc.h"
 
 #define SCRY_WALK_FRAMES_MAX 2048u /* the newest; a deeper stack is_cut */
-#define SCRY_WALK_TRIES 6u
+#define SCRY_WALK_TRIES 10u
 
 enum scry_walk_verdict {
 	SCRY_WALK_VALID,
@@ -42,13 +46,23 @@ struct scry_walk_frame {
 };
 
 struct scry_walk_hint { /* kept by the caller for each thread, zeroed: saves reads */
-	uint64_t ec, cfp, top, newest;
+	uint64_t ec, stack, end, cfp, top, newest;
 };
 
-struct scry_walk_pair {
-	uint64_t entry, def, iseq;
+#define SCRY_WALK_KEPT 1024u
+struct scry_walk_env { /* an environment on the heap */
+	uint64_t ep, words[3], epoch;
 };
-#define SCRY_WALK_PAIRS 256u
+struct scry_walk_newest { /* was such a newest frame there? */
+	uint64_t pc, iseq, entry, flags, epoch;
+	bool is_passing;
+};
+
+/* What a newest frame leads to, zeros where that is not there: the word before its pc, the flags of
+ * its method entry, the code of that one's definition. */
+struct scry_walk_leads {
+	uint64_t word, flags, code;
+};
 
 /* Of a thread that stood still: what was at [cfp, cfp + frames_size), and at [bottom, top) of its
  * values. */
@@ -56,23 +70,40 @@ struct scry_walk_copy {
 	uint64_t ec, stack, end, cfp, bottom, top; /* as in struct scry_walk */
 	const void *frames, *values;
 	size_t frames_size;
+	struct scry_walk_leads newest;
+	/* as it stood then; zeros where it was another one before this call: then nothing that was
+	 * read once is used again */
+	struct scry_ruby_gc_now gc;
 };
 
 struct scry_walk_side;
 struct scry_walk {
-	uint64_t ec, stack, cfp, end; /* end: behind the oldest frame */
-	size_t count;		      /* of frames, the newest first */
+	uint64_t stack, end; /* end: behind the oldest frame */
+	uint64_t ec, cfp;    /* ec; of a copy that was taken: its newest frame */
+	uint64_t ec_now;     /* the thread's, at the last look: another one while a fiber runs */
+	size_t count;	     /* of frames, the newest first */
 	struct scry_walk_frame *frames;
 	bool is_cut;
+	bool is_moved;	 /* its newest frame was another one in the course of the last look */
 	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
 	unsigned int collects;
-	struct scry_walk_side *sides[2];	      /* the last two collects */
-	struct scry_walk_pair pairs[SCRY_WALK_PAIRS]; /* methods and their code, as found before */
+	uint64_t time_ns; /* CLOCK_MONOTONIC at which all frames were there; 0: not known */
+	struct scry_walk_side *sides[2]; /* the last two collects */
+	struct scry_ruby_gc gc;
+	uint64_t gc_heap;	      /* 0: nothing is known of the collector */
+	struct scry_ruby_gc_now now;  /* of it, when the last collect had its frames */
+	struct scry_walk_env *envs;   /* [SCRY_WALK_KEPT], by their addresses */
+	struct scry_walk_newest *top; /* [SCRY_WALK_KEPT] */
 };
 
 /* Sets up; scry_walk_done frees. 0 or -ENOMEM. */
 int scry_walk_init(struct scry_walk *w);
 void scry_walk_done(struct scry_walk *w);
+
+/* CLOCK_MONOTONIC. */
+uint64_t scry_walk_now_ns(void);
+/* For walks of this process: looks for its collector. Without it, every word is read each time. */
+void scry_walk_watch_gc(struct scry_walk *w, const struct scry_ruby *ruby);
 
 /* Collects the frames of `t`, at most `tries` times, 2 at least. They are in w->frames until the
  * next call. `hint` may be NULL. */

@@ -41,7 +41,7 @@ static int recording(void)
 		.rate = 1000,
 		.ticks = 29000,
 		.missed = 1000,
-		.valid = 330,
+		.valid = 350,
 		.repaired = 8,
 		.rejected = 2,
 		.unchanged = 100,
@@ -82,12 +82,20 @@ static int recording(void)
 						   .count = 80,
 						   .wall_ns = 80 * MS,
 						   .repaired = 8});
+	put_frame(&rec, (struct scry_ev_stack){.id = 6, .parent = 2, .line = 3}, "/srv/app.rb",
+		  "(garbage collection)");
+	put_samples(&rec, (struct scry_ev_samples){.thread = 1,
+						   .stack = 6,
+						   .state = SCRY_STATE_GC,
+						   .count = 20,
+						   .wall_ns = 20 * MS,
+						   .cpu_ns = 20 * MS});
 	put_samples(&rec, (struct scry_ev_samples){.thread = 2,
 						   .state = SCRY_STATE_BLOCKED,
 						   .count = 10,
 						   .wall_ns = 10 * MS});
 	golden_put(&rec, SCRY_EVENT_SAMPLING, &sums, sizeof(sums));
-	golden_totals(&rec, 4711, 340);
+	golden_totals(&rec, 4711, 360);
 	return golden_end(&rec);
 }
 

@@ -1,0 +1,17 @@
+# gc.rb SECONDS IDLE TRUTH: allocates while it keeps a heap that is dear to mark; IDLE threads sleep and
+# wake. TRUTH: time in the collector, and on a processor, by the VM's own clocks.
+def run_ns = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond)
+def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+def churn(n) = n.times.map { |i| "x#{i}" }.size
+def work(n) = n.times { |i| (i * 7) % 13 }
+
+keep = Array.new(200_000) { |i| "object #{i}" * 2 }
+ARGV[1].to_i.times { Thread.new { loop { sleep 0.01 } } }
+ran = run_ns
+gc = GC.stat(:time)
+till = now + ARGV[0].to_f
+while now < till
+  churn(2000)
+  work(20_000)
+end
+File.write(ARGV[2], "#{(GC.stat(:time) - gc) * 1_000_000} #{run_ns - ran} #{keep.size}")
