@@ -145,7 +145,7 @@ static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
 		    bpf_probe_read_user(r->bytes + size, half, (void *)(regs.rsp + size)) == 0)
 			size += half;
 	r->size = size;
-	bpf_ringbuf_submit(r, 0);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
