@@ -529,17 +529,16 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 	return 0;
 }
 
-int scry_samples_write(struct scry_samples *s)
+int scry_samples_write(struct scry_samples *s, uint32_t *next)
 {
 	const struct scry_event head = {.type = SCRY_EVENT_SAMPLES};
-	uint32_t next = 1;
 	int err = 0;
 
 	for (size_t i = 0; i < s->row_count && !err; i++) {
 		struct scry_ev_samples ev = s->rows[i];
 
-		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer,
-					     &next);
+		ev.stack =
+			scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer, next);
 		err = scry_writer_payload(s->writer, &head, &ev, sizeof(ev));
 	}
 	s->sums.pid = (uint32_t)s->ruby->pid;

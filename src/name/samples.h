@@ -90,7 +90,7 @@ int scry_samples_list(struct scry_samples *s, bool now);
  */
 int scry_samples_record(struct scry_samples *s, const void *record, size_t size);
 
-/* STACK, SAMPLES and SAMPLING events. 0 or -errno. */
-int scry_samples_write(struct scry_samples *s);
+/* STACK, SAMPLES and SAMPLING events; STACK ids are taken from *next. 0 or -errno. */
+int scry_samples_write(struct scry_samples *s, uint32_t *next);
 
 #endif

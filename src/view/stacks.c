@@ -20,6 +20,7 @@
 #define NAMES_MAX (4u << 20)
 #define NAMES_BYTES (512u << 20)
 #define PLACES_MAX (8u << 20)
+#define PROCESSES_SHOWN 32u
 
 struct sample {
 	uint32_t stack; /* frame id; 0: no frame is known */
@@ -48,7 +49,8 @@ struct stacks {
 	struct sample *samples;
 	size_t count, room;
 	struct scry_ev_sampling sums;
-	uint32_t sampled; /* processes */
+	uint32_t sampled;			       /* processes */
+	struct scry_ev_sampling each[PROCESSES_SHOWN]; /* of the first ones */
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
@@ -92,6 +94,10 @@ static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 
 static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 {
+	if (v->opts->pid && v->opts->pid != e->pid)
+		return;
+	if (v->sampled < PROCESSES_SHOWN)
+		v->each[v->sampled] = *e;
 	v->sampled++;
 	v->sums.rate = e->rate;
 	v->sums.ticks += e->ticks;
@@ -134,7 +140,7 @@ static int read_all(struct stacks *v)
 static void push_totals(struct stacks *v)
 {
 	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
-	uint64_t watched = v->honesty.watched_ns, rate = 0;
+	uint64_t slots = v->sums.ticks + v->sums.missed, rate = 0;
 
 	for (size_t i = 0; i < v->count; i++) {
 		state_ns[v->samples[i].state] += v->samples[i].wall_ns;
@@ -142,8 +148,8 @@ static void push_totals(struct stacks *v)
 		cpu_ns += v->samples[i].cpu_ns;
 		samples += v->samples[i].count;
 	}
-	if (watched)
-		rate = (uint64_t)((double)v->sums.ticks * 1e9 / (double)watched + 0.5);
+	if (slots)
+		rate = (uint64_t)((double)v->sums.ticks * v->sums.rate / (double)slots + 0.5);
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
 		{"valid",
@@ -193,6 +199,23 @@ static void push_totals(struct stacks *v)
 	size_t count = sizeof(pairs) / sizeof(pairs[0]);
 
 	v->doc->ops->totals(v->doc, pairs, v->sums.clocked ? count : count - 3);
+}
+
+/* Of several processes: how it went with each. */
+static void tell_each(struct stacks *v)
+{
+	for (uint32_t i = 0; v->sampled > 1 && i < v->sampled && i < PROCESSES_SHOWN; i++) {
+		const struct scry_ev_sampling *e = &v->each[i];
+
+		scry_doc_remark(v->doc,
+				"process %u: %llu samples, %llu looks, %llu missed; --pid %u shows "
+				"it alone",
+				e->pid, (unsigned long long)(e->valid + e->repaired + e->rejected),
+				(unsigned long long)e->ticks, (unsigned long long)e->missed,
+				e->pid);
+	}
+	if (v->sampled > PROCESSES_SHOWN)
+		scry_doc_remark(v->doc, "%u more processes", v->sampled - PROCESSES_SHOWN);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -449,6 +472,7 @@ static int push(struct stacks *v)
 	v->honesty.shown = v->sums.valid + v->sums.repaired + v->sums.rejected;
 	scry_honesty_push(&v->honesty, v->doc);
 	push_totals(v);
+	tell_each(v);
 	err = make_rows(v);
 	if (err)
 		return scry_fail(err, "no memory for the report");
