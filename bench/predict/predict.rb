@@ -7,25 +7,34 @@ require "tmpdir"
 here = __dir__
 scry = ENV["SCRY"] || File.join(here, "../../build/scry")
 runs = (ARGV[0] || 5).to_i
+NOISE = 0.1 # of its median: peak memory that differs by more from run to run, of the program or of its replay, is chance
 work = File.join(Dir.mktmpdir, "work")
-system("gcc", "-O2", "-pthread", File.join(here, "work.c"), "-o", work, exception: true)
+services = File.join(File.dirname(work), "services")
+{ "work.c" => work, "services.c" => services }.each do |source, program|
+  system("gcc", "-O2", "-pthread", File.join(here, source), "-o", program, exception: true)
+end
 ruby = ["/usr/bin/ruby3.1", "/usr/bin/ruby"].find { |f| File.executable?(f) }
 programs = %w[strings tree vectors buffers holes compiler pipeline apart server exchange sessions churn arenas trees].to_h { |w| [w, [work, w]] }
+%w[documents cache frames workers words logs].each { |w| programs[w] = [services, w] }
 programs["objects.py"] = ["/usr/bin/python3", File.join(here, "objects.py")]
 programs["words.rb"] = [ruby, File.join(here, "words.rb")]
 programs["words.pl"] = ["/usr/bin/perl", File.join(here, "words.pl")]
+programs["sqlite.py"] = ["/usr/bin/python3", File.join(here, "sqlite.py")]
+programs["tables.rb"] = [ruby, File.join(here, "tables.rb")]
+programs["graph.pl"] = ["/usr/bin/perl", File.join(here, "graph.pl")]
 programs["threads.py"] = ["/usr/bin/python3", File.join(here, "threads.py")]
 programs["threads.rb"] = [ruby, File.join(here, "threads.rb")]
+programs["sqlite.py, 4 threads"] = [*programs["sqlite.py"], "4"]
 programs = programs.slice(*ARGV.drop(1)) if ARGV[1]
 ENV["PYTHONMALLOC"] = "malloc"
 
 def median(list) = list.sort[list.size / 2]
 def percent(x) = format("%+.1f %%", x * 100)
 
-puts "| program | threads | M calls | ns a call, the replay's own | fastest: predicted | really | by so much of glibc's CPU | judged | memory, off: jemalloc, tcmalloc, mimalloc | in the allocator, of the program's CPU |"
+puts "| program | threads | M calls | ns a call, the replay's own | fastest: predicted | really | by so much of glibc's CPU | judged | memory, off: glibc, jemalloc, tcmalloc, mimalloc | in the allocator, of the program's CPU |"
 puts "|---|---|---|---|---|---|---|---|---|---|"
 off = []
-beyond = []
+noise = []
 judged = Hash.new { |h, k| h[k] = Hash.new(0) }
 programs.each do |name, command|
   text, talk, status = Open3.capture3(scry, "malloc", "compare", "--runs", runs.to_s, "--json", "--", *command)
@@ -48,16 +57,23 @@ programs.each do |name, command|
   verdict = said.nil? ? "cannot tell" : right ? "right" : "wrong"
   kind = totals["threads_peak"] > 1 ? "threaded" : "one thread"
   judged[kind][matters ? verdict : "no real difference"] += 1
-  errors = rows.reject { |row| row == glibc }.map do |row|
-    said_rss, least, most, middle = row.values_at(*%w[predicted_rss_peak_bytes real_rss_peak_min_bytes real_rss_peak_max_bytes real_rss_peak_bytes])
-    off << (said_rss.to_f / middle - 1).abs
-    beyond << [least - said_rss, said_rss - most, 0].max.to_f / middle
-    text = percent(said_rss.to_f / middle - 1)
-    said_rss.between?(least, most) ? "(#{text})" : text
+  errors = rows.map do |row|
+    said_rss, least, most, middle = row.values_at(*%w[predicted_rss_peak_bytes real_rss_peak_min_bytes real_rss_peak_max_bytes real_rss_peak_bytes]).map(&:to_f)
+    low, high = row.values_at("rss_peak_min_bytes", "rss_peak_max_bytes").map { |x| said_rss + x - row["rss_peak_bytes"] }
+    error = said_rss / middle - 1
+    if [most - least, high - low].max > middle * NOISE
+      noise << [[least - high, low - most, 0].max / middle, error.abs]
+      "*#{percent(error)}*"
+    else
+      off << error.abs
+      percent(error)
+    end
   end
   puts "| #{name} | #{totals["threads_peak"]} | #{(totals["calls"] / 1e6).round(1)} | #{(totals["replay_cpu_ns"].to_f / totals["calls"]).round(2)} | #{said ? said["allocator"] : "-"} | #{real["allocator"]} | #{percent(-gain)} | #{matters ? verdict : "no real difference (#{verdict})"} | #{errors.join(", ")} | #{totals["program_cpu_ns"] ? (glibc["cpu_ns"] * 100.0 / totals["program_cpu_ns"]).round(1) : "-"} % |"
   $stdout.flush
 end
 puts
 judged.each { |kind, counts| puts "#{kind}: #{counts.map { |k, v| "#{v} #{k}" }.join(", ")}." }
-puts "Memory: median error #{(median(off) * 100).round(1)} %, greatest #{(off.max * 100).round(1)} %, over #{off.size} predictions; beyond what real runs differ by themselves: median #{(median(beyond) * 100).round(1)} %, greatest #{(beyond.max * 100).round(1)} %, #{beyond.count { |x| x > 0.1 }} above 10 %."
+def tell(list) = "median #{(median(list) * 100).round(1)} %, greatest #{(list.max * 100).round(1)} %, #{list.count { |x| x > 0.1 }} above 10 %"
+puts "Memory: error #{tell(off)}, over #{off.size} predictions."
+puts "Where runs or replays differ by more than #{(NOISE * 100).round} % (*slanted*): error #{tell(noise.map(&:last))}, over #{noise.size}; between the nearest run and the nearest replay: #{tell(noise.map(&:first))}." unless noise.empty?

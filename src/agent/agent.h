@@ -10,6 +10,7 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/calls_ruby.h"
 #include "agent/malloc.h"
 #include "agent/pages.h"
 #include "agent/ractor.h"
@@ -44,6 +45,7 @@ struct scry_agent_data {
 	struct scry_agent_hooks hooks;
 	struct scry_agent_tracking tracking;
 	struct scry_agent_malloc malloc;
+	struct scry_agent_line_plan line_plan;
 	struct scry_agent_unwinding unwinding;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	struct scry_agent_trap trap;
@@ -57,6 +59,7 @@ struct scry_agent_data {
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
 	struct scry_agent_lines lines __attribute__((aligned(64)));
+	struct scry_agent_ruby_calls ruby_calls __attribute__((aligned(64)));
 	struct scry_agent_walks walks __attribute__((aligned(64)));
 	uint32_t iseq_heads[SCRY_SITE_HEADS];
 	uint32_t klass_heads[SCRY_SITE_HEADS];

@@ -20,7 +20,7 @@ static void look(uint64_t from, void *to, uint64_t size)
 {
 	const struct scry_agent_piece from_piece = {from, size}, to_piece = {(uint64_t)to, size};
 
-	if (!scry_agent.malloc.with_lines) {
+	if (!scry_agent.line_plan.on) {
 		for (uint64_t i = 0; i < size; i++)
 			((uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
 		return;
@@ -34,7 +34,7 @@ static uint64_t look64(uint64_t address)
 {
 	uint64_t value;
 
-	if (likely(!scry_agent.malloc.with_lines))
+	if (likely(!scry_agent.line_plan.on))
 		return load64(address);
 	look(address, &value, sizeof(value));
 	return value;
@@ -44,7 +44,7 @@ static uint32_t look32(uint64_t address)
 {
 	uint32_t value;
 
-	if (likely(!scry_agent.malloc.with_lines))
+	if (likely(!scry_agent.line_plan.on))
 		return load32(address);
 	look(address, &value, sizeof(value));
 	return value;

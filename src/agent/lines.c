@@ -7,7 +7,7 @@
  * A thread that has ended its Ruby part still has the address of its execution context, which may
  * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
  * there a thread that runs Ruby has its VM stack in its machine stack, so that one that has used
- * less than `lines_depth` of that is not running any. From 3.3 on the thread goes at once, its
+ * less than `depth` of that is not running any. From 3.3 on the thread goes at once, its
  * context's frames are taken away first, and no frame is believed that is not within its stack.
  * When the VM is taken down, its last thread's frames are freed while they can still be found: so
  * lines end before.
@@ -56,27 +56,25 @@ static int add_start(uint64_t start)
 	return 0;
 }
 
-struct told {
-	uint64_t head[SCRY_MALLOC_LINE_HEAD];
-	struct scry_ring_def def;
-	uint64_t text[SCRY_DEF_TEXT_MAX / 8];
-};
-
-/* Words of the record; 0: no code is to be given. */
-static uint32_t describe(struct told *told, const struct scry_line *line, uint64_t iseq)
+uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t iseq)
 {
-	struct scry_agent_place place = {.pc = line->pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
+	struct scry_agent_place place = {.pc = pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
 	uint32_t size;
 
 	if (!scry_agent.lines.pid)
 		scry_agent.lines.pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
-	told->def = (struct scry_ring_def){.top = line->pc & SCRY_MALLOC_LINE_TOP};
+	told->def = (struct scry_ring_def){.top = pc & SCRY_MALLOC_LINE_TOP};
 	scry_describe(&told->def, &place, (uint8_t *)told->text);
 	if (told->def.path_size && !add_start(place.pc - 8ull * told->def.position))
 		return 0;
 	size = (uint32_t)sizeof(told->def) + told->def.path_size + told->def.label_size;
-	return SCRY_MALLOC_LINE_HEAD + (size + 7) / 8;
+	return (size + 7) / 8;
 }
+
+struct told {
+	uint64_t head[SCRY_MALLOC_LINE_HEAD];
+	struct scry_line_told line;
+};
 
 /* A new code, and what it means: told before anybody can find it. 0: there is none left, or no room
  * to tell it. */
@@ -85,10 +83,11 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 {
 	struct scry_agent_lines *l = &scry_agent.lines;
 	struct told told;
-	uint64_t iseq = load64(line->cfp + scry_agent.malloc.frames.frame_iseq), *w;
+	uint64_t iseq = load64(line->cfp + scry_agent.line_plan.frames.frame_iseq), *w;
 	uint32_t i, words;
 
-	words = describe(&told, line, iseq);
+	words = scry_lines_describe(&told.line, line->pc, iseq);
+	words += words ? SCRY_MALLOC_LINE_HEAD : 0;
 	w = words ? scry_track_reserve(t, words) : 0;
 	if (!w)
 		return 0;
@@ -148,7 +147,7 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 	return code;
 }
 
-static int is_start(uint64_t address)
+int scry_lines_end_start(uint64_t address)
 {
 	struct scry_agent_starts *s = &scry_agent.lines.starts;
 	uint32_t set = scry_lines_start_hash(address) % (SCRY_LINE_STARTS / 4) * 4;
@@ -168,7 +167,7 @@ __attribute__((noinline)) void scry_lines_forget(uint64_t start, uint64_t size)
 	struct scry_agent_lines *l = &scry_agent.lines;
 	uint32_t count = __atomic_load_n(&l->count, __ATOMIC_RELAXED);
 
-	if (!is_start(start))
+	if (!scry_lines_end_start(start))
 		return;
 	for (uint32_t i = 0; i < count && i < SCRY_LINES; i++) {
 		uint64_t had;
@@ -185,5 +184,5 @@ __attribute__((noinline)) void scry_lines_forget(uint64_t start, uint64_t size)
 
 void scry_lines_over(void)
 {
-	scry_agent.malloc.with_lines = 0;
+	scry_agent.line_plan.on = 0;
 }

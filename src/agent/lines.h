@@ -19,38 +19,59 @@ struct scry_line {
 	uint64_t cfp;
 };
 
+/* What is told of a line, behind the head of a record. */
+struct scry_line_told {
+	struct scry_ring_def def;
+	uint64_t text[SCRY_DEF_TEXT_MAX / 8];
+};
+/* How many words; 0: it is not to be told, as its end would not be seen. `path_size` 0: it could
+ * not be read. */
+uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t iseq);
+
 struct scry_line scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end);
 uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t address,
 			 const struct scry_line *line);
 /* Code at `start`, of which there are codes, perhaps, is about to be freed. */
 void scry_lines_forget(uint64_t start, uint64_t size);
+/* Was code at `start` described? No more. */
+int scry_lines_end_start(uint64_t start);
 /* The VM is about to be taken down: there are no more lines. */
 void scry_lines_over(void);
 
-static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
+/* The newest control frame of this thread, and where they end; 0: it runs no Ruby. */
+static inline uint64_t scry_lines_frames(struct scry_agent_thread *t, uint64_t *ret_end)
 {
-	const struct scry_agent_frames *f = &scry_agent.malloc.frames;
-	struct scry_line line = {0, 0};
+	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
 	uint64_t ec, stack, size, cfp;
 
-	if (unlikely(t->fs - t->inside < scry_agent.malloc.lines_depth))
-		return line;
+	if (unlikely(t->fs - t->inside < scry_agent.line_plan.depth))
+		return 0;
 	if (unlikely(!t->ec_word))
 		t->ec_word = scry_ec_word();
 	ec = t->ec_word ? load64(t->ec_word) : 0;
 	if (!ec)
-		return line;
+		return 0;
 	cfp = load64(ec + f->ec_cfp);
 	stack = load64(ec + f->ec_stack);
 	size = 8 * load64(ec + f->ec_stack_size);
-	if (unlikely(cfp - stack >= size))
+	*ret_end = stack + size;
+	return likely(cfp - stack < size) ? cfp : 0;
+}
+
+static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
+{
+	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
+	struct scry_line line = {0, 0};
+	uint64_t end, cfp = scry_lines_frames(t, &end);
+
+	if (!cfp)
 		return line;
 	line.pc = load64(cfp + f->frame_pc);
 	line.cfp = cfp;
 	if (likely(line.pc))
 		line.pc |= SCRY_MALLOC_LINE_TOP;
 	else
-		line = scry_lines_caller(f, cfp, stack + size);
+		line = scry_lines_caller(f, cfp, end);
 	return line;
 }
 

@@ -147,7 +147,7 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 {
 	uint32_t code;
 
-	if (scry_agent.malloc.with_lines) {
+	if (scry_agent.line_plan.on) {
 		code = scry_lines_code(t, address);
 		if (likely(code))
 			return code;
@@ -194,7 +194,7 @@ static INLINE struct caller caller_of(thread *t, struct from from)
 	if (unlikely(scry_agent.unwinding.depth)) {
 		c.stack = stack_of(t, from.slot, from.frame, from.bx);
 		if (likely(c.stack)) {
-			if (scry_agent.malloc.with_lines)
+			if (scry_agent.line_plan.on)
 				c.code = scry_lines_code(t, *from.slot);
 			return c;
 		}
@@ -341,7 +341,7 @@ static inline void about_to_end(thread *t, const void *p)
 
 	if (unlikely(usable >= SCRY_TOUCHED_MIN))
 		touched(t, p, usable);
-	if (scry_agent.malloc.with_lines && unlikely(scry_lines_may_start((uint64_t)p)))
+	if (scry_agent.line_plan.on && unlikely(scry_lines_may_start((uint64_t)p)))
 		scry_lines_forget((uint64_t)p, usable ? usable : CODE_MAX);
 }
 

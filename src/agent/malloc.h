@@ -26,10 +26,15 @@ struct scry_agent_malloc {	 /* the host writes all but `is_other`, `pid` */
 	uint64_t nothrow[SCRY_NOTHROWS]; /* past their hooks; 0: there is none */
 	uint32_t is_glibc;		 /* the size of a block lies before it */
 	uint32_t is_other;		 /* it was not what malloc_usable_size said: no more */
-	uint32_t with_lines; /* callers by what a Ruby ran, see lines.h; the agent clears it */
+};
+
+/* Callers by what a Ruby ran, see lines.h; host writes. */
+struct scry_agent_line_plan {
+	uint32_t on; /* the agent clears it */
 	uint32_t pad;
-	struct scry_agent_frames frames; /* of that Ruby */
-	uint64_t lines_depth; /* bytes of stack that a thread must have used: see lines.c */
+	struct scry_agent_frames frames;
+	uint64_t depth; /* bytes of stack that a thread must have used: see lines.c */
+	uint64_t watch; /* a number that no other watch has */
 };
 
 /* A set of return addresses. The top bits: its CALLER record is published; the allocator calls its

@@ -6,6 +6,7 @@
  * handler that interrupts anywhere here works on other slots, lower on the stack or on another one.
  */
 #include "agent/calls.h"
+#include "agent/lines.h"
 #include "agent/track.h"
 #include "wire/call_ring.h"
 
@@ -158,12 +159,21 @@ static void forbid(struct scry_shadow *s)
 	__atomic_store_n(&stats_of(s, 0)->forbidden, 1, __ATOMIC_RELAXED);
 }
 
-/* Does this call forbid system calls? Those of ours could end the program. */
+/* Does this call forbid system calls? Those of ours could end the program. Does it end code of a
+ * Ruby, or all of it? */
 static __attribute__((noinline)) void guard(struct scry_shadow *s, const uint64_t *arguments,
 					    uint64_t cookie)
 {
 	int is_prctl = (cookie & SCRY_CALL_IS_PRCTL) != 0;
 
+	if (likely(cookie & SCRY_CALL_IS_FREE)) {
+		scry_call_ruby_freed(arguments[0]);
+		return;
+	}
+	if (cookie & SCRY_CALL_IS_DOWN) {
+		scry_lines_over();
+		return;
+	}
 	if (is_prctl ? arguments[0] == PR_SET_SECCOMP
 		     : arguments[0] == SYS_SECCOMP ||
 			       (arguments[0] == SYS_PRCTL && arguments[1] == PR_SET_SECCOMP))
@@ -178,7 +188,7 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	struct scry_shadow_entry *e = 0;
 	int is_pending;
 
-	if (unlikely(cookie & (SCRY_CALL_IS_PRCTL | SCRY_CALL_IS_SYSCALL)) && s->head.records) {
+	if (unlikely(cookie & SCRY_CALL_GUARDS) && s->head.records) {
 		guard(s, arguments, cookie);
 		if (cookie & SCRY_CALL_IS_GUARD)
 			return;
@@ -205,6 +215,8 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 			.slot = slot,
 			.bp = *(const uint64_t *)__builtin_frame_address(0),
 			.bx = bx});
+	if (s->head.records && unlikely(scry_agent.line_plan.on))
+		scry_call_ruby(slot);
 	if (!is_pending)
 		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);

@@ -23,14 +23,19 @@ typedef struct scry_agent_thread thread;
 
 /* own stacks */
 
-static int64_t read_from(const struct scry_agent_piece *pieces, uint64_t count, void *to,
-			 uint64_t size)
+static uint32_t own_pid(void)
 {
 	struct scry_agent_walks *w = &scry_agent.walks;
 
 	if (unlikely(!w->pid))
 		w->pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
-	return scry_agent_read(w->pid, (struct scry_agent_piece){(uint64_t)to, size}, pieces,
+	return w->pid;
+}
+
+static int64_t read_from(const struct scry_agent_piece *pieces, uint64_t count, void *to,
+			 uint64_t size)
+{
+	return scry_agent_read(own_pid(), (struct scry_agent_piece){(uint64_t)to, size}, pieces,
 			       count);
 }
 
@@ -93,6 +98,13 @@ static uint64_t mix(uint64_t rule)
 	return rule * 0x9e3779b97f4a7c15ull;
 }
 
+static int is_child(void)
+{
+	uint32_t pid = own_pid();
+
+	return scry_agent.unwinding.pid && pid != scry_agent.unwinding.pid;
+}
+
 /* Of a pc, by the object that it lies in; 0: it lies in none. */
 static uint64_t look_up(const struct scry_unwind_index *index, uint64_t pc)
 {
@@ -116,6 +128,8 @@ static uint64_t look_up(const struct scry_unwind_index *index, uint64_t pc)
 		scry_agent.control->unwind_missed = pc;
 		return 0;
 	}
+	if (is_child() && (int32_t)(o->since - (uint32_t)u->seen) > 0)
+		return 0; /* there it may be another object */
 	rows = (struct scry_unwind_rows){.count = o->rows, .rule_count = o->rules};
 	need = o->at + (uint64_t)rows.rule_count + (rows.count + 1ull) / 2 +
 	       (rows.count + 3ull) / 4;
@@ -131,7 +145,11 @@ static __attribute__((noinline, cold)) uint64_t find_rule(struct scry_walk_rule 
 							  uint64_t generation)
 {
 	const struct scry_unwind_map *map = (const void *)scry_agent.unwinding.map;
-	uint64_t rule = look_up(&map->index[generation & 1], pc);
+	uint64_t rule;
+
+	if (scry_agent.unwinding.seen != generation && !is_child())
+		scry_agent.unwinding.seen = generation;
+	rule = look_up(&map->index[generation & 1], pc);
 
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&map->generation, __ATOMIC_RELAXED) != generation)

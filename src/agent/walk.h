@@ -35,6 +35,7 @@ struct scry_agent_unwinding { /* host writes */
 	uint64_t stack_end;   /* of the first thread's stack, which stays for life; 0: not known */
 	uint32_t depth;	      /* return addresses, at most; 0: no stacks */
 	uint32_t pid;	      /* in its own namespace: the first thread's tid */
+	uint64_t seen;	      /* agent: the newest generation; a fork child inherits its parent's */
 };
 
 struct scry_walk {

@@ -77,8 +77,13 @@ static int text_escape(struct scry_buf *buf, const unsigned char *at, size_t len
 	size_t run = 0;
 
 	while (run < len) {
-		size_t bad, good = scry_utf8_length(at + run, len - run, &bad);
+		size_t bad, good;
 
+		if (at[run] >= ' ' && at[run] < 0x7f && !(*also && strchr(also, at[run]))) {
+			run++; /* what nearly all of it is */
+			continue;
+		}
+		good = scry_utf8_length(at + run, len - run, &bad);
 		if (good && !text_is_tricky(at + run, good) &&
 		    !(good == 1 && strchr(also, at[run]))) {
 			run += good;

@@ -3,9 +3,13 @@
  * that their environments are in, copied into the ring as they are. What they mean is found out
  * outside, by the same code that reads them from outside.
  *
+ * Nobody is woken for a record: that would cost the thread an interrupt more, and scry looks by
+ * itself.
+ *
  * The thread stands still, so what is copied belongs together. Only what is not in memory at the
  * moment cannot be had: rejected, and counted.
  */
+#include <asm/ptrace.h>
 #include <linux/bpf.h>
 #include <stdbool.h>
 
@@ -17,6 +21,8 @@
 #define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
 #define NAMESPACES 8 /* within each other */
 #define STACK_WORDS_MAX (1u << 26)
+#define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
+#define IMEMO_SVAR 0x201au /* special variables, which hold the entry first */
 
 const volatile struct scry_bpf_layout scry_layout;
 
@@ -104,7 +110,41 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 	r->kind = kind;
 	r->frames_size = 0;
 	r->bottom = r->top;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+/*
+ * Where it is in native code: its registers in user space, which the kernel keeps at the end of the
+ * task's own stack, and its native stack. That is read in halves of halves, since where it ends is
+ * not known, and what reaches beyond is not read at all.
+ */
+static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
+{
+	struct scry_bpf_native *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	struct pt_regs regs = {0};
+	__u64 size = 0;
+
+	if (!r) {
+		count(SCRY_BPF_LOST, 1);
+		return 0;
+	}
+	bpf_probe_read_kernel(&regs, sizeof(regs),
+			      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
+	r->time_ns = head->time_ns;
+	r->tid = head->tid;
+	r->kind = SCRY_BPF_NATIVE;
+	r->pc = regs.rip;
+	r->sp = regs.rsp;
+	r->bp = regs.rbp;
+	r->bx = regs.rbx;
+#pragma unroll
+	for (int half = SCRY_BPF_NATIVE_BYTES / 2; half >= 8; half /= 2)
+		if (size <= SCRY_BPF_NATIVE_BYTES - half &&
+		    bpf_probe_read_user(r->bytes + size, half, (void *)(regs.rsp + size)) == 0)
+			size += half;
+	r->size = size;
 	bpf_ringbuf_submit(r, 0);
+	return 0;
 }
 
 /* A record of one of the sizes: as many frames as fit, and twice as many bytes of values. */
@@ -136,7 +176,7 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 			head->frames_size = 0;                                                  \
 		}                                                                               \
 		*(struct scry_bpf_stack *)r = *head;                                            \
-		bpf_ringbuf_submit(r, 0);                                                       \
+		bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);                                        \
 		return 0;                                                                       \
 	}
 
@@ -201,6 +241,36 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 	return SCRY_BPF_STACK;
 }
 
+/* What is not read stays 0, and says nothing. */
+static void read_gc(struct scry_bpf_stack *head)
+{
+	if (scry_layout.gc_count)
+		read_word(scry_layout.gc_count, &head->gc_count);
+	if (scry_layout.gc_during)
+		bpf_probe_read_user(&head->gc_during, 1, (void *)scry_layout.gc_during);
+	if (scry_layout.gc_marking)
+		bpf_probe_read_user(&head->gc_marking, 1, (void *)scry_layout.gc_marking);
+}
+
+/* Whether the newest frame is there already is seen by what it leads to, which may be gone when it
+ * is asked outside. */
+static void read_top(struct scry_bpf_stack *head)
+{
+	uint64_t pc = 0, ep = 0, entry = 0, def = 0;
+
+	if (!scry_layout.frame_me || !read_word(head->cfp + scry_layout.frame_pc, &pc) ||
+	    !read_word(head->cfp + scry_layout.frame_ep, &ep) ||
+	    !read_word(ep - scry_layout.frame_me, &entry) || !read_word(entry, &head->top_flags))
+		return;
+	if (pc)
+		read_word(pc - 8, &head->top_word);
+	if ((head->top_flags & IMEMO_MASK) == IMEMO_SVAR &&
+	    (!read_word(entry + 8, &entry) || !read_word(entry, &head->top_flags)))
+		return;
+	if (pc && read_word(entry + scry_layout.me_def, &def))
+		read_word(def + scry_layout.def_iseq, &head->top_code);
+}
+
 static int take(__u32 tid)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
@@ -220,7 +290,11 @@ static int take(__u32 tid)
 		tell(&head, kind);
 		return 0;
 	}
+	if (scry_layout.native)
+		tell_native(&head);
 	head.top = find_top(&head);
+	read_gc(&head);
+	read_top(&head);
 	head.bottom = head.stack;
 	frames = head.end - head.cfp;
 	values = (head.top - head.stack) / 2;

@@ -118,9 +118,6 @@ static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 		return r;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
-	if (cli->system_calls && opts->follow)
-		return scry_fail(-EINVAL,
-				 "-S tells the system calls of one process; fix: leave out -f");
 	if (cli->depth > SCRY_CALL_STACK_FRAMES)
 		return scry_fail(-EINVAL, "-w %llu: at most %u frames are recorded",
 				 (unsigned long long)cli->depth, SCRY_CALL_STACK_FRAMES);
@@ -143,13 +140,11 @@ static enum scry_calls_args args_of(int choice, const char *output)
 static int check_engine(const struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
 			const struct named *named)
 {
-	if (cli->depth && opts->follow)
-		return scry_fail(-EINVAL, "-w tells the stacks of one process; fix: leave out -f");
 	if (!cli->by_breakpoints)
 		return 0;
-	if (cli->depth)
+	if (cli->ruby_stacks)
 		return scry_fail(-EINVAL,
-				 "-w: stacks are not read at breakpoints; fix: --engine=hooks");
+				 "-k: stacks are not read at breakpoints; fix: --engine=hooks");
 	if (opts->follow)
 		return scry_fail(-EINVAL,
 				 "-f: breakpoints are met in one process; fix: --engine=hooks");
@@ -212,6 +207,8 @@ int scry_cmd_calls(int argc, char **argv)
 		SCRY_VIEW_CALLS_OPT_ROWS(&report.rows),
 		{'w', "where", SCRY_OPT_U64, &cli.depth, "N",
 		 "show who called: up to N frames of native code below each call", NULL},
+		{'k', "ruby-stack", SCRY_OPT_FLAG, &cli.ruby_stacks, NULL,
+		 "show who called: the lines of Ruby below each call", NULL},
 		{'s', "string-size", SCRY_OPT_U64, &cli.string_size, "N",
 		 "show at most N bytes of a string (default 256)", NULL},
 		{0, "args", SCRY_OPT_CHOICE, &args, NULL,
@@ -248,7 +245,8 @@ int scry_cmd_calls(int argc, char **argv)
 	cli.by_breakpoints = engine == 1;
 	if (check_engine(&cli, &opts, &named) < 0)
 		return SCRY_EXIT_USAGE;
-	/* the ways into seccomp are wanted: a walk may ask the kernel for pages */
-	cli.reads_unsure = (files.count && cli.args != SCRY_CALLS_NONE) || cli.depth;
+	/* the ways into seccomp are wanted: stacks may be read by system calls */
+	cli.reads_unsure =
+		(files.count && cli.args != SCRY_CALLS_NONE) || cli.depth || cli.ruby_stacks;
 	return run(&cli, &opts, &report, sums);
 }

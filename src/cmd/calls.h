@@ -26,6 +26,7 @@ struct scry_calls_cli {
 	enum scry_calls_args args;
 	bool by_breakpoints;	    /* --engine=breakpoint */
 	uint64_t depth;		    /* of stacks; 0: none */
+	bool ruby_stacks;	    /* too */
 	struct scry_protos *protos; /* owned */
 	bool reads_unsure;	    /* prototypes may want what a function is not known to read */
 };

@@ -16,12 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 #include <x86intrin.h>
+#include <xxhash.h>
 
 #include "base/err.h"
 #include "cmd/session.h"
 #include "hook/breaks.h"
 #include "hook/renew.h"
 #include "hook/stops.h"
+#include "hook/unwind.h"
 #include "proto/fetch.h"
 
 #define TURN_NS 5000000ull
@@ -46,8 +48,10 @@ struct scry_calls_break {
 	uint32_t plan_room;
 	struct scry_map addresses; /* of functions that have a row, as found -> row */
 	struct scry_map loops;	   /* address -> 1 or 2: a loop of its own leads to its start */
-	ssize_t brk;		   /* breakpoint of the loader; -1: none */
-	uint64_t full_ns;	   /* since when nobody takes */
+	struct scry_unwinding unwinding;
+	struct scry_map numbers; /* hash of a stack -> its number */
+	ssize_t brk;		 /* breakpoint of the loader; -1: none */
+	uint64_t full_ns;	 /* since when nobody takes */
 	bool is_dropping;
 	uint64_t missed, lost, unclean;
 	uint64_t renewed, failed;
@@ -65,6 +69,7 @@ int scry_calls_break_new(const struct scry_calls_break_opts *opts, struct scry_c
 	scry_map_init(&b->waiting, SCRY_CALLS_OPEN_MAX);
 	scry_map_init(&b->addresses, SCRY_FUNCTIONS_MAX);
 	scry_map_init(&b->loops, SCRY_FUNCTIONS_MAX);
+	scry_map_init(&b->numbers, SCRY_NATIVE_STACKS_MAX);
 	*ret = b;
 	return 0;
 }
@@ -78,6 +83,8 @@ void scry_calls_break_free(struct scry_calls_break *b)
 	scry_map_done(&b->waiting);
 	scry_map_done(&b->addresses);
 	scry_map_done(&b->loops);
+	scry_map_done(&b->numbers);
+	scry_unwind_done(&b->unwinding);
 	free(b->slots);
 	free(b->plans);
 	free(b);
@@ -468,6 +475,38 @@ static size_t fetch_parts(const struct scry_tracee *t, struct scry_fetch_from *f
 	return words[0] ? words[0] + 1 : 0;
 }
 
+/* Its stack's number, told once; 0: it has none. */
+static uint64_t number_of(struct scry_calls_break *b, const uint64_t *frames, uint32_t count)
+{
+	uint64_t hash = XXH3_64bits(frames, count * sizeof(*frames)), *number;
+
+	number = count ? scry_map_ref(&b->numbers, hash) : NULL;
+	if (!number)
+		return 0;
+	if (!*number) {
+		*number = b->numbers.count;
+		scry_native_stacks_define(b->opts.stacks, *number, frames, count);
+	}
+	return *number;
+}
+
+static void record_stack(struct scry_calls_break *b, const struct scry_tracee *t)
+{
+	const struct scry_unwind_outside from = {.mem = &b->opts.watch->inj.mem,
+						 .slot = t->regs.rsp,
+						 .bp = t->regs.rbp,
+						 .bx = t->regs.rbx};
+	uint64_t frames[SCRY_UNWIND_FRAMES], words[SCRY_CALL_CALLED_WORDS];
+	uint32_t count = scry_unwind_walk(&b->unwinding, &from, frames);
+
+	words[0] = SCRY_CALL_CALLED;
+	words[1] = __rdtsc();
+	words[2] = number_of(b, frames, count);
+	words[3] = from.slot;
+	if (words[2])
+		record(b, t->tid, words, SCRY_CALL_CALLED_WORDS);
+}
+
 static void entered(struct scry_calls_break *b, struct scry_tracee *t, uint32_t row)
 {
 	uint32_t cookie = b->opts.hooks->rows[row].to.cookie, args = scry_call_cookie_args(cookie),
@@ -486,6 +525,8 @@ static void entered(struct scry_calls_break *b, struct scry_tracee *t, uint32_t 
 	how = wait_for_return(b, t, row, &w);
 	if (how == ENTERED_AGAIN)
 		return;
+	if (b->opts.stacks)
+		record_stack(b, t);
 	from.is_entry = true;
 	memcpy(words + 2, from.registers, args * sizeof(*words));
 	if (plan->is_needed)
@@ -620,6 +661,8 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 		r = add_entries(b, 0, w->held);
 	if (r == 0 && h->objects.brk)
 		b->brk = scry_breaks_add(&b->breaks, h->objects.brk, w->held, 0);
+	if (r == 0 && b->opts.stacks)
+		r = scry_unwind_start_outside(&b->unwinding, w->proc.pid, b->opts.depth);
 	if (r == 0)
 		r = scry_stops_new(w->proc.pid, &handlers, b, w->held, &b->stops);
 	if (r == 0)

@@ -23,6 +23,8 @@ struct scry_calls_break_opts {
 	struct scry_watch *watch;
 	struct scry_hooks *hooks; /* opened here; its rows are the functions, done by the caller */
 	struct scry_calls *calls; /* where words go */
+	struct scry_native_stacks *stacks; /* of its calls, `depth` frames; NULL: none are wanted */
+	uint32_t depth;
 	uint32_t string_size;
 	const struct scry_calls_request *requests;
 	size_t request_count;

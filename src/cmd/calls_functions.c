@@ -9,6 +9,22 @@
 #include "cmd/patch_words.h"
 #include "proto/plan.h"
 
+#define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
+
+struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uint32_t pid,
+						 uint32_t image)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	return (struct scry_calls_opts){
+		.writer = w->writer,
+		.pid = pid,
+		.args = cli->args,
+		.first_call = (uint64_t)(image & 255) << FIRST_CALL_SHIFT,
+		.first_function = (image & 255) * SCRY_SHADOW_HOOKS_MAX,
+	};
+}
+
 /* What is fetched of its calls. Before the ways into seccomp are seen, nothing by system calls. 0
  * or -ENOMEM, -E2BIG. */
 static int plan_calls(struct scry_calls_watch *t, struct scry_calls_traced *f)
@@ -107,13 +123,14 @@ static int number_of(struct scry_calls_watch *t, struct scry_calls_debug *d,
 }
 
 /* A program that puts itself under seccomp may be ended by system calls of ours: it is seen first.
- */
+ * So is the end of a Ruby's code. */
 static uint32_t guard_of(const struct scry_calls_watch *t, const struct scry_hook *row)
 {
 	uint32_t flags = !strcmp(row->symbol, "prctl")	   ? SCRY_CALL_IS_PRCTL
 			 : !strcmp(row->symbol, "syscall") ? SCRY_CALL_IS_SYSCALL
 							   : 0;
 
+	flags |= scry_calls_ruby_guard(&t->ruby, row);
 	if (!t->guards || !flags)
 		return 0;
 	return flags |

@@ -9,6 +9,7 @@
 #include "cmd/calls_break.h"
 #include "cmd/calls_debug.h"
 #include "cmd/calls_kernel.h"
+#include "cmd/calls_ruby.h"
 #include "hook/call_plans.h"
 #include "hook/shadow.h"
 #include "hook/tracks.h"
@@ -24,32 +25,45 @@ struct scry_calls_traced { /* a function, by the number in its hook's cookie */
 	bool is_told;
 };
 
+struct scry_calls_children;
+
 struct scry_calls_watch {
 	struct scry_watch *watch;
 	struct scry_hooks hooks;
 	struct scry_tracks *tracks;
 	struct scry_calls *calls;
-	struct scry_calls_kernel *kernel; /* -S; NULL */
-	struct scry_calls_break *breaks;  /* the engine; NULL: hooks */
+	struct scry_calls_kernel *kernel;     /* -S; NULL */
+	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
+	struct scry_calls_children *children; /* -S -f: calls_children.h; NULL: none yet */
+	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
 	struct scry_call_plans plans;
 	struct scry_protos *debug; /* prototypes from debug information */
 	struct scry_calls_traced *functions;
 	uint32_t count, room, told;
 	size_t first;			       /* request that is the user's */
 	const struct scry_shadow_stats *stats; /* one, the sum */
-	uint64_t look_ns;
+	uint64_t look_ns, live_ns;
+	bool has_children;
 	uint64_t size_ns;
-	bool is_suspicious, is_left, is_ahead;
+	bool is_suspicious, is_leaving, is_left, is_ahead;
+	bool is_behind; /* there is more to be written */
 	/* -w */
 	struct scry_unwinding unwinding;
 	struct scry_native *native;
 	struct scry_native_stacks *stacks;
-	uint32_t guards; /* requests at the end: ways into seccomp */
+	struct scry_calls_ruby ruby; /* -k */
+	uint32_t guards;	     /* requests at the end: not the user's */
 	bool is_forbidden, is_unsure;
 	/* of a fork child */
-	const struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
+	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
+	bool is_of_root;	       /* `calls` are the root's: calls_children.h */
+	bool is_identified;
 };
 
+/* Of process `pid`, or a part of it: numbers in the recording begin anew with each program that a
+ * pid runs, and do not meet. */
+struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uint32_t pid,
+						 uint32_t image);
 /* What the stubs tell the agent: functions of rows that have a way get numbers, new ones behind
  * those that are known; `d` NULL: without debug information. 0 or -errno with a sentence. */
 int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,

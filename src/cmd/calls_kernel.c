@@ -15,6 +15,7 @@
 #define SLOTS (1ull << 46) /* from here on: nobody has stacks there */
 
 struct scry_calls_kernel {
+	uint32_t pid;
 	struct scry_syscalls *syscalls;
 	const struct scry_calls_kernel_take *how; /* of the take that runs */
 	struct {
@@ -24,15 +25,17 @@ struct scry_calls_kernel {
 	struct scry_map open; /* thread -> number + 1 of the call it is in */
 };
 
-int scry_calls_kernel_open(pid_t pid, struct scry_calls_kernel **ret)
+int scry_calls_kernel_open(pid_t pid, bool with_children, struct scry_calls_kernel **ret)
 {
 	struct scry_calls_kernel *k = calloc(1, sizeof(*k));
-	int r = k ? scry_syscalls_open(pid, &k->syscalls) : scry_fail(-ENOMEM, "no memory for -S");
+	int r = k ? scry_syscalls_open(pid, with_children, &k->syscalls)
+		  : scry_fail(-ENOMEM, "no memory for -S");
 
 	if (r < 0) {
 		free(k);
 		return r;
 	}
+	k->pid = (uint32_t)pid;
 	scry_map_init(&k->open, THREADS_MAX);
 	*ret = k;
 	return 0;
@@ -94,9 +97,14 @@ static int give(void *arg, const struct scry_syscall *call)
 	struct scry_calls_kernel *k = arg;
 	struct scry_calls_event event = {
 		.tsc = call->tsc, .slot = SLOTS + 8ull * call->tid, .tid = call->tid};
+	struct scry_calls *calls = call->pid == k->pid ? k->how->calls
+				   : k->how->of	       ? k->how->of(k->how->arg, call->pid)
+						       : NULL;
 	uint64_t open = 0;
 	int r = 0;
 
+	if (!calls)
+		return 0;
 	if (call->number >= NUMBERS_MAX)
 		return 0;
 	if (call->is_exit) { /* one that was there before us is not told */
@@ -104,7 +112,7 @@ static int give(void *arg, const struct scry_syscall *call)
 			return 0;
 		event.is_return = true;
 		event.values[0] = call->args[0];
-		return scry_calls_insert(k->how->calls, &event);
+		return scry_calls_insert(calls, &event);
 	}
 	if (!k->numbers[call->number].function)
 		r = meet(k, call->number);
@@ -114,7 +122,8 @@ static int give(void *arg, const struct scry_syscall *call)
 	event.count = k->how->has_args ? (uint32_t)strlen(k->numbers[call->number].form) - 1 : 0;
 	memcpy(event.values, call->args, sizeof(call->args));
 	scry_map_put(&k->open, call->tid, call->number + 1ull);
-	return scry_calls_insert(k->how->calls, &event);
+	r = scry_calls_functions_upto(calls, event.function);
+	return r < 0 ? r : scry_calls_insert(calls, &event);
 }
 
 int scry_calls_kernel_take(struct scry_calls_kernel *k, const struct scry_calls_kernel_take *how,

@@ -16,7 +16,7 @@
 struct scry_calls_kernel;
 
 /* As scry_syscalls_open. */
-int scry_calls_kernel_open(pid_t pid, struct scry_calls_kernel **ret);
+int scry_calls_kernel_open(pid_t pid, bool with_children, struct scry_calls_kernel **ret);
 void scry_calls_kernel_close(struct scry_calls_kernel *k); /* NULL is legal */
 void scry_calls_kernel_switch(struct scry_calls_kernel *k, bool on);
 
@@ -24,6 +24,8 @@ struct scry_calls_kernel_take {
 	struct scry_calls *calls;
 	/* the number of a function that is new, with its prototype (ltrace.conf(5)). -errno */
 	int (*number)(void *arg, const char *symbol, const char *prototype);
+	/* where calls of child `pid` go; NULL: nowhere. NULL: there are no children */
+	struct scry_calls *(*of)(void *arg, uint32_t pid);
 	void *arg;
 	bool has_args, is_last;
 };

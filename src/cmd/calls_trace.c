@@ -11,6 +11,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "cmd/calls_children.h"
 #include "cmd/calls_functions.h"
 #include "cmd/calls_requests.h"
 #include "cmd/loading.h"
@@ -23,24 +24,12 @@
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
 #define BREAK_NS 25000
 #define LOOK_NS 100000000ull
+#define LIVE_NS 20000000ull
 #define SIZE_NS 20000000ull
 #define LAST_TURNS 50
 #define FILL_MAX 1000
-#define FIRST_CALL_SHIFT 34 /* view/calls_line.h: a call's key has 42 bits for it */
-
-/* Numbers in the recording begin anew with each program that a pid runs, and do not meet. */
-static struct scry_calls_opts calls_opts(const struct scry_watch *w, uint32_t pid)
-{
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-
-	return (struct scry_calls_opts){
-		.writer = w->writer,
-		.pid = pid,
-		.args = cli->args,
-		.first_call = (uint64_t)(w->image & 255) << FIRST_CALL_SHIFT,
-		.first_function = (w->image & 255) * SCRY_SHADOW_HOOKS_MAX,
-	};
-}
+#define FILL_BUSY 100 /* above it the keeper does not sleep */
+#define PIECE 8192    /* records, some 1 ms */
 
 /* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
 static int renewed(struct scry_hooks *fresh, void *arg)
@@ -95,7 +84,7 @@ static int want_guards(struct scry_calls_watch *t, struct scry_hooks *h)
 	return r;
 }
 
-/* The unwinders come first, the ways into seccomp last. */
+/* The unwinders come first, guards last. */
 static int want_all(struct scry_hooks *h, void *arg)
 {
 	struct scry_calls_watch *t = arg;
@@ -111,7 +100,12 @@ static int want_all(struct scry_hooks *h, void *arg)
 	t->first = h->request_count;
 	if (r == 0)
 		r = scry_calls_requests_want(cli, h);
-	return r == 0 && cli->reads_unsure ? want_guards(t, h) : r;
+	if (r == 0 && cli->reads_unsure)
+		r = want_guards(t, h);
+	if (r == 0)
+		r = scry_calls_ruby_want(&t->ruby, h);
+	t->guards += r > 0 ? (uint32_t)r : 0;
+	return r < 0 ? r : 0;
 }
 
 static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
@@ -121,6 +115,8 @@ static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0 && t->ruby.stacks)
+		scry_calls_ruby_check(&t->ruby, &t->hooks);
 	if (r == 0)
 		r = scry_calls_functions_fill(t, &t->hooks, &debug);
 	scry_calls_debug_done(&debug);
@@ -145,6 +141,8 @@ static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 	const struct scry_calls_break_opts opts = {.watch = w,
 						   .hooks = &t->hooks,
 						   .calls = t->calls,
+						   .stacks = t->stacks,
+						   .depth = (uint32_t)cli->depth,
 						   .string_size = (uint32_t)cli->string_size,
 						   .requests = cli->requests,
 						   .request_count = (size_t)cli->request_count,
@@ -158,10 +156,11 @@ static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
+	struct scry_calls_opts opts = scry_calls_functions_opts(w, (uint32_t)w->proc.pid, w->image);
 	int r;
 
 	opts.stacks = t->stacks;
+	opts.ruby = t->ruby.stacks;
 	t->debug = scry_protos_new();
 	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
 	if (r == 0)
@@ -186,7 +185,9 @@ static int prepare(struct scry_watch *w)
 	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
 	if (cli->depth && !t->stacks)
 		return -ENOMEM;
-	r = plan_all(w, t);
+	r = cli->ruby_stacks ? scry_calls_ruby_plan(&t->ruby, w) : 0;
+	if (r == 0)
+		r = plan_all(w, t);
 	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
 		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
 		scry_hooks_close(&t->hooks);
@@ -194,7 +195,7 @@ static int prepare(struct scry_watch *w)
 		r = plan_all(w, t);
 	}
 	if (r == 0 && cli->system_calls)
-		r = scry_calls_kernel_open(w->proc.pid, &t->kernel);
+		r = scry_calls_kernel_open(w->proc.pid, w->opts->follow, &t->kernel);
 	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
 	return r;
 }
@@ -229,6 +230,8 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
 	if (r == 0 && cli->depth)
 		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
+	if (r == 0 && t->ruby.stacks)
+		r = scry_calls_ruby_tell(&t->ruby);
 	if (r == 0)
 		r = scry_call_plans_write(&t->plans, &w->inj);
 	if (r == 0)
@@ -356,7 +359,8 @@ static void turn(struct scry_watch *w)
 
 static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	const struct scry_calls_opts opts = calls_opts(w, (uint32_t)w->proc.pid);
+	const struct scry_calls_opts opts =
+		scry_calls_functions_opts(w, (uint32_t)w->proc.pid, w->image);
 	int r = 0;
 
 	for (; t->told < t->count && r == 0; t->told++)
@@ -396,6 +400,22 @@ static void identified(struct scry_watch *w)
 	struct scry_calls_watch *t = w->state;
 
 	scry_tracks_identify(t->tracks, w->proc.pid);
+	t->is_identified = true;
+}
+
+/* Names of its stacks: a fork child's code lies where its parent's does, until it loads its own. */
+static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	if (!t->stacks || !scry_native_stacks_is_new(t->stacks))
+		return;
+	if (t->root && !t->native && t->is_identified) {
+		t->native = scry_native_new(w->proc.pid);
+		if (t->native && scry_native_sees(t->native))
+			scry_native_stacks_by(t->stacks, t->native);
+	}
+	scry_native_see(!t->root || (t->native && scry_native_sees(t->native)) ? t->native
+									       : t->root->native);
+	scry_native_stacks_look(t->stacks);
 }
 
 /* What `turn` has met is whole and in order: it may be written up to now. */
@@ -405,6 +425,7 @@ static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 	int r, e;
 
 	scry_calls_clock(t->calls, now, scry_now_ns());
+	look_at_stacks(w, t);
 	r = tell_functions(w, t);
 	e = scry_calls_merge(t->calls, now);
 	r = r ? r : e;
@@ -416,7 +437,7 @@ static int meet(void *arg, uint32_t function)
 {
 	struct scry_watch *w = arg;
 	const struct scry_calls_watch *t = w->state;
-	const struct scry_calls_opts opts = calls_opts(w, lane_pid(w));
+	const struct scry_calls_opts opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
 
 	return function < t->root->count
 		       ? scry_calls_functions_tell(w, &t->root->functions[function], opts.pid,
@@ -432,8 +453,25 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 
 	if (!lane_pid(w))
 		return 0;
+	if (t->root->ruby.lines.ruby) {
+		t->ruby.stacks = scry_ruby_stacks_new();
+		if (t->ruby.stacks)
+			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
+	}
+	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
+	if (t->root->kernel) {
+		t->calls = scry_calls_children_of(t->root, lane_pid(w));
+		t->is_of_root = t->calls != NULL;
+	}
+	if (t->is_of_root) {
+		scry_calls_stacks(t->calls, t->stacks, t->ruby.stacks);
+		scry_calls_children_lane(t->root, t->calls, true);
+		return t->root->count ? scry_calls_functions_upto(t->calls, t->root->count - 1) : 0;
+	}
 	w->image = scry_session_part(w->session, lane_pid(w));
-	opts = calls_opts(w, lane_pid(w));
+	opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
+	opts.ruby = t->ruby.stacks;
+	opts.stacks = t->stacks;
 	opts.is_child = true;
 	opts.meet = meet;
 	opts.meet_arg = w;
@@ -444,20 +482,80 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
+/* Of a process that has ended while children live, whose system calls come by its tap. */
+static bool must_wait(const struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	if (!t || t->root || !t->kernel || t->is_left || w->is_over)
+		return false;
+	if (scry_now_ns() >= t->live_ns) {
+		t->live_ns = scry_now_ns() + LIVE_NS;
+		t->has_children = scry_calls_children_live(t);
+	}
+	return t->has_children;
+}
+
+/* Will nothing come any more? */
+static bool is_last(const struct scry_watch *w, const struct scry_calls_watch *t)
+{
+	return t->is_left || (w->target_gone && !must_wait(w));
+}
+
+/* Those without a lane, up to when nobody had one that is not known yet. */
+static int write_children(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	uint64_t now = __rdtsc();
+
+	if (!w->is_over && !t->is_leaving)
+		scry_follow_lanes(w->session);
+	for (size_t i = 0; i < w->session->count; i++) {
+		struct scry_watch *other = w->session->watches[i];
+		struct scry_calls_watch *child = other->state;
+
+		if (child && child->root == t && !child->calls && !other->is_over)
+			take_up(other, child);
+	}
+	return scry_calls_children_merge(t, is_last(w, t) || t->kernel_until < now ? t->kernel_until
+										   : now);
+}
+
 static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
 			 uint64_t *watermark)
 {
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct scry_calls_kernel_take how = {.calls = t->calls,
 						   .number = scry_calls_functions_syscall,
+						   .of = w->opts->follow ? scry_calls_children_of
+									 : NULL,
 						   .arg = t,
 						   .has_args = cli->args != SCRY_CALLS_NONE,
-						   .is_last = t->is_left || w->target_gone};
-	uint64_t until;
-	int r = scry_calls_kernel_take(t->kernel, &how, &until);
+						   .is_last = is_last(w, t)};
+	int r = scry_calls_kernel_take(t->kernel, &how, &t->kernel_until), e;
 
-	if (until < *watermark)
-		*watermark = until;
+	if (t->kernel_until < *watermark)
+		*watermark = t->kernel_until;
+	e = w->opts->follow ? write_children(w, t) : 0;
+	return r ? r : e;
+}
+
+/* What was taken is written in pieces, between which more is taken, lest the program waits for the
+ * writing: as long as memory lasts. */
+static int write_calls(const struct scry_watch *w, struct scry_calls_watch *t, uint64_t watermark)
+{
+	bool last = is_last(w, t), is_ready;
+	size_t most = last || scry_calls_kept(t->calls, &is_ready) > w->opts->memory / 2 ? SIZE_MAX
+											 : PIECE;
+	int r;
+
+	t->is_behind = false;
+	if (!scry_calls_ruby_turn(&t->ruby, last))
+		return 0;
+	if (t->is_leaving && !last)
+		most = 0;
+	r = scry_calls_merge_some(t->calls, watermark, most);
+	scry_calls_kept(t->calls, &is_ready);
+	t->is_behind = is_ready && !t->is_leaving;
 	return r;
 }
 
@@ -480,15 +578,16 @@ static int drain(struct scry_watch *w)
 	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
-	if (t->stacks && scry_native_stacks_is_new(t->stacks)) {
-		scry_native_see(t->native);
-		scry_native_stacks_look(t->stacks);
-	}
+	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
+		taken.watermark = t->root->kernel_until;
+	look_at_stacks(w, t);
 	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
-	e = scry_calls_merge(t->calls, taken.watermark);
+	e = write_calls(w, t, taken.watermark);
 	r = r ? r : e;
+	if (r >= 0 && t->is_behind && taken.fill <= FILL_BUSY)
+		return FILL_BUSY + 1;
 	return r < 0 ? r : taken.fill;
 }
 
@@ -514,6 +613,7 @@ static void leave(struct scry_watch *w)
 	if (!t->tracks)
 		return;
 	scry_shadow_pause(&w->inj);
+	t->is_leaving = true;
 	for (int i = 0; i < LAST_TURNS; i++) {
 		if (drain(w) < 100)
 			break;
@@ -531,6 +631,7 @@ static void leave(struct scry_watch *w)
 static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	struct scry_tracks_stats tracks;
+	uint64_t refused;
 	char lacks[512];
 
 	look_for_seccomp(w, t);
@@ -545,11 +646,19 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 			"calls whose return could not be followed");
 	scry_watch_lost(w, t->kernel ? scry_calls_kernel_lost(t->kernel) : 0,
 			"system calls that found no room");
+	w->events += scry_calls_children_count(t, &refused);
+	if (t->kernel && w->target_gone && scry_calls_children_live(t))
+		scry_watch_note(w,
+				"process %d became another program: system calls of its children "
+				"that live are not told since then",
+				w->proc.pid);
+	scry_watch_lost(w, refused, "system calls of more children than there is room for");
 	if (tracks.waits)
 		scry_watch_note(w, "threads waited %llu times until their calls were taken",
 				(unsigned long long)tracks.waits);
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
+	scry_calls_ruby_note(&t->ruby);
 	if (!t->root)
 		scry_loading_tell(w, &t->hooks);
 }
@@ -558,10 +667,13 @@ static int finish(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = w->state;
 	struct scry_calls_stats calls;
+	uint64_t until = 0;
 	int r;
 
 	if (!t || (!t->tracks && !t->breaks)) /* the sum of others */
 		return 0;
+	if (t->is_of_root && !t->root->is_left) /* what it did last */
+		take_syscalls(t->root->watch, t->root, &until);
 	t->is_left = true;
 	r = drain(w);
 	if (!t->calls) /* it took a lane and did nothing more */
@@ -606,6 +718,13 @@ static void done(struct scry_watch *w)
 	scry_unwind_done(&t->unwinding);
 	scry_native_stacks_free(t->stacks);
 	scry_native_free(t->native);
+	scry_calls_ruby_done(&t->ruby);
+	if (t->is_of_root) {
+		scry_calls_stacks(t->calls, NULL, NULL);
+		scry_calls_children_lane(t->root, t->calls, false);
+		t->calls = NULL;
+	}
+	scry_calls_children_free(t);
 	scry_calls_functions_forget(t);
 	free(t->functions);
 	free(t);
@@ -625,6 +744,7 @@ const struct scry_instrument scry_instrument_calls = {
 	.drain = drain,
 	.conclude = conclude,
 	.leave = leave,
+	.must_wait = must_wait,
 	.finish = finish,
 	.merge = merge,
 	.done = done,

@@ -83,7 +83,8 @@ static void check_machine(void)
 		       : "by a memfd that the other process makes",
 	     "");
 	r = scry_bpf_check();
-	optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
+	optional("eBPF", r == 0,
+		 r == 0 ? "programs can be loaded: stacks --engine=bpf" : scry_error());
 	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
 	     "mount /proc");
 }
@@ -106,7 +107,7 @@ static void check_process(pid_t pid)
 	line("process", true, text, "");
 	r = scry_inject_check(&proc);
 	line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
-	r = scry_ruby_open(pid, true, &ruby);
+	r = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
 	if (r < 0) {
 		line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
 	} else {

@@ -3,10 +3,18 @@
 #define SCRY_CMD_DUMP_H
 
 #include "name/thread_state.h"
+#include "name/weave.h"
+#include "sys/core.h"
 #include "sys/proc.h"
 #include "vm/ruby_symbol.h"
 
+struct scry_world;
+struct scry_dump_native;
+
 struct scry_dump_frame {
+	bool is_native;	  /* of native code: path is its object, name its symbol or "" */
+	uint64_t address; /* of a native one: its pc */
+	uint64_t offset;  /* of a native one: from the symbol, else from the object */
 	const char *path, *name,
 		*label; /* of scry_dump.symbols; a C method's path is its caller's */
 	uint32_t line;
@@ -19,7 +27,11 @@ struct scry_dump_thread {
 	enum scry_thread_state state;
 	char wait[512]; /* "read(7), pipe"; "" */
 	enum scry_walk_verdict verdict;
-	bool is_cut;
+	bool is_other;		   /* it runs no Ruby: native frames only */
+	bool is_cut, has_signal;   /* has_signal: it is the one that the core's signal hit */
+	bool is_running, is_apart; /* no native frames: it runs; Ruby's could not be woven in */
+	enum scry_native_end end;  /* of its native frames */
+	size_t native_count;
 	size_t unnamed;			/* frames that could not be named */
 	struct scry_dump_frame *frames; /* the newest first */
 	size_t count;
@@ -27,15 +39,54 @@ struct scry_dump_thread {
 };
 
 struct scry_dump {
-	struct scry_proc proc;
+	struct scry_proc proc;	/* of a core: pid and comm */
+	struct scry_core *core; /* NULL: it lives */
+	const char *core_path;
+	bool is_odd; /* the core's state is not all as a Ruby's should be */
 	struct scry_ruby *ruby;
 	struct scry_symbols symbols;
+	struct scry_dump_native *native; /* NULL: native frames are not wanted */
 	struct scry_dump_thread *threads;
 	size_t count;
 	size_t others; /* tasks that run no Ruby */
 	uint64_t pause_ns;
-	int64_t wall_s;
+	int64_t wall_s; /* since 1970: now, or when the core was written */
 };
+
+/* What it waits for, into t->wait; t->state is known. */
+void scry_dump_wait(const struct scry_dump *d, const struct scry_task_now *now,
+		    struct scry_dump_thread *t);
+
+/* Opens a core and its Ruby; `exe` as scry_core_open's program. 0 or -errno with a sentence;
+ * d->core is to be closed in any case. */
+int scry_dump_core_open(struct scry_dump *d, const char *path, const char *exe);
+/* States of the threads, from the registers that the core has. */
+void scry_dump_core_states(struct scry_dump *d);
+
+/* Takes native frames too, from now on. 0 or -errno with a sentence. */
+int scry_dump_native_open(struct scry_dump *d);
+void scry_dump_native_close(struct scry_dump *d);
+/* The stack of one thread: its control frames by `w`, its native ones; `world` NULL: nobody is
+ * stopped. Into t->verdict and t->frames. 0 or -ENOMEM. */
+int scry_dump_stack(struct scry_dump *d, const struct scry_world *world, struct scry_walk *w,
+		    struct scry_dump_thread *t);
+
+/*
+ * The native frames of a thread as it is now. False: they are not of one moment, ask again. `rests`
+ * says afterwards whether the thread has stood still since.
+ */
+struct scry_dump_look {
+	struct scry_task task;
+	struct scry_task_now now;
+	bool is_live; /* nothing holds it */
+};
+void scry_dump_native_walk(struct scry_dump *d, const struct scry_world *world,
+			   struct scry_dump_thread *t, struct scry_dump_look *look);
+bool scry_dump_native_rests(struct scry_dump_look *look);
+/* Its stack, woven, into t->frames; `ruby` are the visible ones of w->frames, the others are
+ * without a name. 0 or -ENOMEM. */
+int scry_dump_native_weave(struct scry_dump *d, const struct scry_walk *w,
+			   const struct scry_dump_frame *ruby, struct scry_dump_thread *t);
 
 /* All threads for a person; at most `depth` frames of each, 0: all. */
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out);

@@ -2,6 +2,7 @@
 #include "cmd/dump.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,12 +28,16 @@ static void put_state(const struct scry_dump_thread *t, struct scry_buf *buf)
 		[SCRY_STATE_GC] = "collects garbage",
 	};
 
+	if (t->is_other)
+		scry_buf_printf(buf, "runs no Ruby; ");
 	scry_buf_printf(buf, "%s",
 			t->ruby.tid ? words[t->state] : "has no native thread of its own now");
 	if (t->wait[0]) {
 		scry_buf_printf(buf, ": ");
 		scry_text_escape(buf, t->wait, strlen(t->wait));
 	}
+	if (t->has_signal)
+		scry_buf_printf(buf, "; the signal hit this thread");
 }
 
 static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
@@ -73,25 +78,126 @@ static void put_frame(const struct scry_dump_frame *f, struct scry_buf *buf)
 	scry_buf_printf(buf, f->is_c ? " (C)\n" : "\n");
 }
 
+static const char *file_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* A native frame; those in a row that have no name and are of one object are one line. Returns how
+ * many it was. */
+static size_t put_native(const struct scry_dump_frame *f, size_t left, struct scry_buf *buf)
+{
+	const char *object = file_name(f->path);
+	size_t same = 1;
+
+	while (!f->name[0] && same < left && f[same].is_native && !f[same].name[0] &&
+	       f[same].path == f->path)
+		same++;
+	scry_buf_printf(buf, "        ");
+	if (f->name[0])
+		scry_text_escape(buf, f->name, strlen(f->name));
+	if (same > 1)
+		scry_buf_printf(buf, "%zu functions without a symbol", same);
+	else
+		scry_buf_printf(buf, "+0x%" PRIx64, f->offset);
+	scry_buf_printf(buf, " in ");
+	scry_text_escape(buf, object, strlen(object));
+	scry_buf_printf(buf, "\n");
+	return same;
+}
+
+static void put_frames(const struct scry_dump_thread *t, uint64_t depth, struct scry_buf *buf)
+{
+	size_t end = depth && depth < t->count ? (size_t)depth : t->count;
+
+	for (size_t i = 0; i < end;) {
+		if (t->frames[i].is_native)
+			i += put_native(&t->frames[i], t->count - i, buf);
+		else
+			put_frame(&t->frames[i++], buf);
+	}
+	if (depth && t->count > depth)
+		scry_buf_printf(buf, "    ... %zu more; --depth 0 shows them\n",
+				t->count - (size_t)depth);
+}
+
+/* What is not known of its native frames. */
+static void put_native_notes(const struct scry_dump *d, const struct scry_dump_thread *t,
+			     struct scry_buf *buf)
+{
+	static const char *const ends[] = {
+		[SCRY_NATIVE_NO_RULE] = "code there has no unwind tables",
+		[SCRY_NATIVE_NO_REGISTER] = "a register is needed that only --pause reads",
+		[SCRY_NATIVE_UNREADABLE] = "the stack cannot be read there",
+		[SCRY_NATIVE_TOO_DEEP] = "there are too many",
+	};
+
+	if (!d->native)
+		return;
+	if (t->is_running)
+		scry_buf_printf(buf, "    note: it runs: only --pause knows its native frames\n");
+	else if (!t->native_count && t->ruby.tid)
+		scry_buf_printf(buf, "    note: its native frames are not known\n");
+	else if (t->native_count && t->end != SCRY_NATIVE_WHOLE)
+		scry_buf_printf(buf, "    note: older native frames are not known: %s\n",
+				ends[t->end]);
+	if (t->is_apart)
+		scry_buf_printf(
+			buf, "    note: native frames could not be woven with Ruby's: they are all "
+			     "above\n");
+}
+
 static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, struct scry_buf *buf)
 {
 	const struct scry_dump_thread *t = &d->threads[at];
 
 	put_head(d, at, buf);
-	for (size_t i = 0; i < t->count && (!depth || i < depth); i++)
-		put_frame(&t->frames[i], buf);
-	if (depth && t->count > depth)
-		scry_buf_printf(buf, "    ... %zu more; --depth 0 shows them\n",
-				t->count - (size_t)depth);
+	put_frames(t, depth, buf);
 	if (t->is_cut)
 		scry_buf_printf(buf, "    ... deeper than %u frames\n", SCRY_WALK_FRAMES_MAX);
-	if (t->verdict == SCRY_WALK_REPAIRED)
+	if (d->core && t->verdict == SCRY_WALK_REJECTED)
+		scry_buf_printf(buf, "    note: its stack is not whole in the core\n");
+	else if (t->verdict == SCRY_WALK_REPAIRED)
 		scry_buf_printf(buf, "    note: it ran while it was read: what was above this is "
 				     "not known; --pause is exact\n");
-	if (t->verdict == SCRY_WALK_REJECTED)
+	else if (t->verdict == SCRY_WALK_REJECTED)
 		scry_buf_printf(buf, "    note: its stack could not be read; --pause is exact\n");
+	put_native_notes(d, t, buf);
 	if (t->unnamed)
 		scry_buf_printf(buf, "    note: %zu frames could not be named\n", t->unnamed);
+}
+
+/* What is not as in a process that lives. */
+static void put_core(const struct scry_dump *d, struct scry_buf *buf)
+{
+	const char *name = sigabbrev_np(d->core->signal);
+	size_t unchecked = 0;
+
+	scry_buf_printf(buf, "its core: ");
+	scry_text_escape(buf, d->core_path, strlen(d->core_path));
+	if (d->core->signal && name)
+		scry_buf_printf(buf, ", ended by SIG%s", name);
+	else if (d->core->signal)
+		scry_buf_printf(buf, ", ended by signal %d", d->core->signal);
+	scry_buf_printf(buf, "\n");
+	if (d->core->cut) {
+		scry_buf_printf(buf, "note: the core was cut off, it lacks ");
+		scry_text_size(buf, d->core->cut);
+		scry_buf_printf(buf, "; look at ulimit -c and the disk's room\n");
+	}
+	for (size_t i = 0; i < d->core->file_count; i++)
+		unchecked +=
+			d->core->files[i].path && d->core->files[i].check == SCRY_CORE_UNCHECKED;
+	if (unchecked)
+		scry_buf_printf(
+			buf, "note: the core cannot tell whether %zu files are those that it ran\n",
+			unchecked);
+	if (d->is_odd)
+		scry_buf_printf(
+			buf, "note: not all of the VM's state is there or whole: a thread may have "
+			     "been in the midst of a call\n");
 }
 
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
@@ -100,6 +206,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	struct tm tm = {0};
 	time_t now = (time_t)d->wall_s;
 	char when[32] = "";
+	size_t rubies = d->count - (d->native ? d->others : 0);
 
 	if (localtime_r(&now, &tm))
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
@@ -107,7 +214,7 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	scry_text_escape(&buf, d->proc.comm, strlen(d->proc.comm));
 	scry_buf_printf(&buf, "), ");
 	scry_text_escape(&buf, d->ruby->description, strcspn(d->ruby->description, "("));
-	scry_buf_printf(&buf, "at %s: %zu Ruby thread%s", when, d->count, d->count == 1 ? "" : "s");
+	scry_buf_printf(&buf, "at %s: %zu Ruby thread%s", when, rubies, rubies == 1 ? "" : "s");
 	if (d->others)
 		scry_buf_printf(&buf, ", %zu that run%s no Ruby", d->others,
 				d->others == 1 ? "s" : "");
@@ -116,6 +223,8 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 		scry_text_duration(&buf, d->pause_ns);
 	}
 	scry_buf_printf(&buf, "\n");
+	if (d->core)
+		put_core(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -124,6 +233,21 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	}
 	fputs(scry_buf_str(&buf), out);
 	scry_buf_done(&buf);
+}
+
+static void json_native(struct scry_json *j, const struct scry_dump_frame *f)
+{
+	scry_json_break(j);
+	scry_json_object_begin(j);
+	scry_json_key(j, "native");
+	scry_json_text(j, f->name[0] ? f->name : NULL);
+	scry_json_key(j, "module");
+	scry_json_text(j, f->path);
+	scry_json_key(j, "offset");
+	scry_json_u64(j, f->offset);
+	scry_json_key(j, "address");
+	scry_json_u64(j, f->address);
+	scry_json_object_end(j);
 }
 
 static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
@@ -143,8 +267,37 @@ static void json_frame(struct scry_json *j, const struct scry_dump_frame *f)
 	scry_json_object_end(j);
 }
 
-static void json_thread(struct scry_json *j, const struct scry_dump_thread *t)
+/* null, or what put_core says. */
+static void json_core(struct scry_json *j, const struct scry_dump *d)
 {
+	scry_json_key(j, "core");
+	if (!d->core) {
+		scry_json_text(j, NULL);
+		return;
+	}
+	scry_json_object_begin(j);
+	scry_json_key(j, "file");
+	scry_json_text(j, d->core_path);
+	scry_json_key(j, "signal");
+	scry_json_u64(j, (uint64_t)d->core->signal);
+	scry_json_key(j, "cut_bytes");
+	scry_json_u64(j, d->core->cut);
+	scry_json_key(j, "is_odd");
+	scry_json_bool(j, d->is_odd);
+	scry_json_object_end(j);
+}
+
+static void json_thread(struct scry_json *j, const struct scry_dump *d,
+			const struct scry_dump_thread *t)
+{
+	static const char *const ends[] = {
+		[SCRY_NATIVE_WHOLE] = "whole",
+		[SCRY_NATIVE_NO_RULE] = "no rule",
+		[SCRY_NATIVE_NO_REGISTER] = "no register",
+		[SCRY_NATIVE_UNREADABLE] = "unreadable",
+		[SCRY_NATIVE_TOO_DEEP] = "too deep",
+	};
+
 	scry_json_break(j);
 	scry_json_object_begin(j);
 	scry_json_key(j, "tid");
@@ -155,16 +308,26 @@ static void json_thread(struct scry_json *j, const struct scry_dump_thread *t)
 	scry_json_text(j, scry_thread_state_words(t->state));
 	scry_json_key(j, "wait");
 	scry_json_text(j, t->wait[0] ? t->wait : NULL);
+	scry_json_key(j, "has_signal");
+	scry_json_bool(j, t->has_signal);
 	scry_json_key(j, "verdict");
 	scry_json_text(j, verdict_word(t->verdict));
 	scry_json_key(j, "unnamed");
 	scry_json_u64(j, t->unnamed);
 	scry_json_key(j, "is_cut");
 	scry_json_bool(j, t->is_cut);
+	if (d->native) {
+		scry_json_key(j, "native_end");
+		scry_json_text(j, t->is_running	    ? "running"
+				  : t->native_count ? ends[t->end]
+						    : "unknown");
+		scry_json_key(j, "is_woven");
+		scry_json_bool(j, t->native_count && !t->is_apart);
+	}
 	scry_json_key(j, "frames");
 	scry_json_array_begin(j);
 	for (size_t i = 0; i < t->count; i++)
-		json_frame(j, &t->frames[i]);
+		(t->frames[i].is_native ? json_native : json_frame)(j, &t->frames[i]);
 	scry_json_array_end(j);
 	scry_json_object_end(j);
 }
@@ -185,13 +348,23 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	scry_json_i64(&j, d->wall_s);
 	scry_json_key(&j, "pause_ns");
 	scry_json_u64(&j, d->pause_ns);
+	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);
 	scry_json_key(&j, "threads");
 	scry_json_array_begin(&j);
 	for (size_t i = 0; i < d->count; i++)
-		json_thread(&j, &d->threads[i]);
+		if (!d->threads[i].is_other)
+			json_thread(&j, d, &d->threads[i]);
 	scry_json_array_end(&j);
+	if (d->native) {
+		scry_json_key(&j, "others");
+		scry_json_array_begin(&j);
+		for (size_t i = 0; i < d->count; i++)
+			if (d->threads[i].is_other)
+				json_thread(&j, d, &d->threads[i]);
+		scry_json_array_end(&j);
+	}
 	scry_json_object_end(&j);
 	return scry_json_done(&j);
 }

@@ -199,7 +199,7 @@ int scry_malloc_child_take_late(struct scry_watch *w)
 
 void scry_malloc_child_lines(struct scry_watch *w)
 {
-	const struct scry_malloc_lines *l = &((struct scry_malloc_watch *)w->root->state)->lines;
+	const struct scry_ruby_lines *l = &((struct scry_malloc_watch *)w->root->state)->lines;
 	struct scry_malloc_watch *m = w->state;
 	bool is_proven = l->ruby && !l->is_booting;
 

@@ -294,10 +294,7 @@ int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scr
 				      .start = f->start,
 				      .end = f->end,
 				      .free_at = f->free_at,
-				      .is_glibc = f->is_glibc,
-				      .with_lines = f->with_lines,
-				      .frames = f->frames,
-				      .lines_depth = f->lines_depth};
+				      .is_glibc = f->is_glibc};
 	int r;
 
 	if (f->usable)

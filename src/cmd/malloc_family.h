@@ -27,10 +27,6 @@ struct scry_malloc_family {
 	struct scry_malloc_builtin builtin; /* another allocator, which is not recorded */
 	bool has_operators; /* of its own, new and delete: scry_malloc_family_at only */
 	size_t spaces;	    /* namespaces of the loader */
-	/* of the agent, set by the caller: agent/malloc.h */
-	uint32_t with_lines;
-	uint64_t lines_depth;
-	struct scry_agent_frames frames;
 };
 
 struct scry_malloc_family_opts {

@@ -79,6 +79,7 @@ static int take(struct scry_malloc_feed *f, uint32_t lane, struct block *b, uint
 	*ret_tag = 0;
 	if (b->lane == lane)
 		return 0;
+	scry_malloc_feed_crossed(f, b->lane, lane);
 	if (b->window != f->window) {
 		f->stats.crossed++;
 		return 0;
@@ -318,8 +319,8 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	uint32_t op, lane;
 	int err;
 
-	if (f->block_count + f->active_count + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
-	    f->epoch == SCRY_REPLAY_EPOCHS - 1)
+	if (f->block_count + f->alive + SPARE_BLOCKS > SCRY_REPLAY_BLOCKS ||
+	    f->epoch_count + PACES > SCRY_REPLAY_EPOCHS)
 		return WINDOW_FULL;
 	scry_malloc_feed_epoch(f);
 	if (e->function == SCRY_MALLOC_THREAD_END) {
@@ -359,15 +360,15 @@ static void window_begin(struct scry_malloc_feed *f)
 {
 	f->window++;
 	f->spawn_count = 0;
-	f->epoch = f->active_count = f->before[0] = f->before[1] = 0;
-	f->epoch_bytes = f->epoch_calls = 0;
+	scry_malloc_feed_epochs_begin(f);
 	f->stats.windows = f->window;
 	f->block_count = 0;
 	for (uint32_t i = 0; i < f->lane_count; i++) {
 		struct list *l = &f->lanes[i].free;
 
 		f->m->lanes[i] = f->lanes[i].block = SCRY_REPLAY_NONE;
-		f->lanes[i].epoch = f->lanes[i].spawns = 0;
+		memset(f->lanes[i].epoch, 0, sizeof(f->lanes[i].epoch));
+		f->lanes[i].spawns = 0;
 		if (!l->first)
 			continue;
 		f->slots[l->last - 1].next = f->free.first;
@@ -441,9 +442,13 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 			scry_malloc_feed_threads_left(f);
 		window_end(f);
 		f->is_open = r == WINDOW_FULL;
-		f->is_whole = !f->is_open && f->window == 1;
+		/* With threads the first pass only learns: how they keep pace is not known in it.
+		 */
+		f->is_whole = !f->is_open && f->window == 1 && !(f->is_first && f->spawn_count);
 		if (!f->is_open && f->is_first)
 			r = scry_malloc_feed_never_ended(f);
+		if (f->is_first)
+			f->alive_max = f->stats.threads_peak;
 		if (r < 0)
 			return r;
 	}
@@ -463,8 +468,8 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 		memset(f->blocks, 0, f->block_cap * sizeof(*f->blocks));
 	if (f->slot_cap)
 		memset(f->slots, 0, f->slot_cap * sizeof(*f->slots));
-	if (f->thread_cap)
-		memset(f->lane_of, 0, f->thread_cap * sizeof(*f->lane_of));
+	for (size_t i = 0; i < f->thread_cap; i++)
+		f->threads[i].lane = 0;
 	memset(f->lanes, 0, sizeof(f->lanes));
 	f->lanes[0].is_alive = true;
 	f->lane_count = f->alive = f->stats.threads_peak = 1;
@@ -518,8 +523,7 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f)
 		close(f->fd);
 	free(f->blocks);
 	free(f->slots);
-	free(f->lane_of);
-	free(f->last_of);
+	free(f->threads);
 	free(f->never);
 	free(f);
 }

@@ -13,6 +13,9 @@
 #define EPOCH_SHARE 32u /* of the most that lived at once until then */
 #define ENDS_SEEN 9u	/* so many for each that was not: then that one is taken to have ended */
 #define AT_US 500u	/* how exactly a recorded time is kept */
+#define EPOCH_US 100000u
+#define COUPLED 16u    /* one call in so many hands a block over, or takes one */
+#define BEGIN_US 1000u /* from when a thread is begun to its first call */
 
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item)
 {
@@ -75,6 +78,21 @@ uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, ui
 	return at;
 }
 
+/* The lane has something to do in this epoch. */
+static void enter(struct scry_malloc_feed *f, uint32_t lane, enum pace pace)
+{
+	struct epochs *e = &f->epochs[pace];
+
+	if (f->lanes[lane].epoch[pace] == e->number + 1)
+		return;
+	f->lanes[lane].epoch[pace] = e->number + 1;
+	e->active[e->active_count++] = lane;
+	if (e->need)
+		scry_malloc_feed_put(f, lane,
+				     SCRY_REPLAY_GATE | (uint64_t)e->gate << 6 |
+					     (uint64_t)e->need << 32);
+}
+
 void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane)
 {
 	struct lane *l = &f->lanes[lane];
@@ -83,27 +101,29 @@ void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane)
 		l->at_us = f->now_us;
 		scry_malloc_feed_put(f, lane, SCRY_REPLAY_AT | f->now_us << 6);
 	}
-	if (f->alive < 2 || l->epoch == f->epoch + 1)
+	if (f->alive < 2)
 		return;
-	l->epoch = f->epoch + 1;
-	f->active[f->active_count++] = lane;
-	if (f->before[1])
-		scry_malloc_feed_put(f, lane,
-				     SCRY_REPLAY_GATE | (uint64_t)(f->epoch - 2) << 6 |
-					     (uint64_t)f->before[1] << 32);
+	enter(f, lane, PACE_TIME);
+	if (l->is_coupled)
+		enter(f, lane, PACE_BYTES);
 }
 
-static void epoch_end(struct scry_malloc_feed *f)
+static void mark(struct scry_malloc_feed *f, uint32_t lane, uint32_t epoch)
 {
-	for (uint32_t i = 0; i < f->active_count; i++)
-		if (f->lanes[f->active[i]].is_alive) /* else it was put when it ended */
-			scry_malloc_feed_put(f, f->active[i],
-					     SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
-	f->before[1] = f->before[0];
-	f->before[0] = f->active_count;
-	f->active_count = 0;
-	f->epoch++;
-	f->epoch_bytes = f->epoch_calls = 0;
+	scry_malloc_feed_put(f, lane, SCRY_REPLAY_MARK | (uint64_t)epoch << 6);
+}
+
+static void epoch_end(struct scry_malloc_feed *f, struct epochs *e)
+{
+	for (uint32_t i = 0; i < e->active_count; i++)
+		if (f->lanes[e->active[i]].is_alive) /* else it was put when it ended */
+			mark(f, e->active[i], e->number);
+	e->gate = e->before;
+	e->need = e->marks;
+	e->before = e->number;
+	e->marks = e->active_count;
+	e->active_count = 0;
+	e->number = f->epoch_count++;
 }
 
 /* So much may be begun in an epoch that a replay's live bytes stay near the recording's. */
@@ -117,11 +137,63 @@ static bool is_epoch_full(const struct scry_malloc_feed *f)
 
 void scry_malloc_feed_epoch(struct scry_malloc_feed *f)
 {
-	if (f->active_count && is_epoch_full(f))
-		epoch_end(f);
+	if (f->epochs[PACE_BYTES].active_count && is_epoch_full(f)) {
+		epoch_end(f, &f->epochs[PACE_BYTES]);
+		f->epoch_bytes = f->epoch_calls = 0;
+	}
+	if (f->epochs[PACE_TIME].active_count && f->now_us >= f->epoch_us + EPOCH_US) {
+		epoch_end(f, &f->epochs[PACE_TIME]);
+		f->epoch_us = f->now_us;
+	}
 }
 
-static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
+void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f)
+{
+	f->epoch_count = 0;
+	for (uint32_t i = 0; i < PACES; i++) {
+		struct epochs *e = &f->epochs[i];
+
+		e->number = f->epoch_count++;
+		e->need = e->marks = e->active_count = 0;
+	}
+	f->epoch_bytes = f->epoch_calls = 0;
+	f->epoch_us = f->now_us;
+}
+
+/*
+ * A thread's first call comes some time after it was begun: one that ended shortly before may have
+ * been there then, if it was not one more than ever were there at once. What is taken off the
+ * threads that must have ended.
+ */
+static uint32_t may_overlap(const struct scry_malloc_feed *f)
+{
+	uint32_t count = 0;
+
+	if (f->is_first)
+		return 0;
+	while (count < f->ended && count < ENDED_LATELY && f->alive + count < f->alive_max &&
+	       f->ended_us[(f->ended - count - 1) % ENDED_LATELY] + BEGIN_US > f->now_us)
+		count++;
+	return count;
+}
+
+/* Who hands few blocks over has no queue that would hold it back: as far as the other threads go it
+ * may run ahead by time only. In the first pass nothing is known of anybody. */
+static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
+{
+	return f->is_first || f->threads[thread].crossed * COUPLED >= f->threads[thread].calls;
+}
+
+void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to)
+{
+	const uint32_t threads[] = {f->lanes[from].thread, f->lanes[to].thread};
+
+	for (int i = 0; i < 2 && f->is_first; i++)
+		if (threads[i] < f->thread_cap)
+			f->threads[threads[i]].crossed++;
+}
+
+static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
 {
 	uint32_t lane = 1;
 
@@ -137,13 +209,17 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t *ret_lane)
 	}
 	if (lane == f->lane_count)
 		f->lane_count++;
-	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE, .is_alive = true};
+	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE,
+				       .thread = thread,
+				       .is_alive = true,
+				       .is_coupled = is_coupled(f, thread)};
 	f->m->lanes[lane] = SCRY_REPLAY_NONE;
 	scry_malloc_feed_pace(f, 0);
 	f->alive++;
 	f->spawns[f->spawn_count++] = (struct spawn){
-		.word = scry_malloc_feed_put(
-			f, 0, SCRY_REPLAY_SPAWN | lane << 6 | (uint64_t)f->ended << 32),
+		.word = scry_malloc_feed_put(f, 0,
+					     SCRY_REPLAY_SPAWN | lane << 6 |
+						     (uint64_t)(f->ended - may_overlap(f)) << 32),
 		.alive = f->alive,
 	};
 	f->lanes[lane].spawns = f->spawn_count;
@@ -160,23 +236,25 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t 
 		return 0;
 	if (thread >= THREADS_MAX)
 		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
-	err = scry_malloc_feed_grow(&f->lane_of, &f->thread_cap, thread, sizeof(*f->lane_of));
-	if (!err)
-		err = scry_malloc_feed_grow(&f->last_of, &f->last_cap, thread, sizeof(*f->last_of));
+	err = scry_malloc_feed_grow(&f->threads, &f->thread_cap, thread, sizeof(*f->threads));
 	if (err)
 		return err;
-	if (!f->lane_of[thread]) {
+	if (!f->threads[thread].lane) {
 		bool is_main =
 			f->source->main_thread ? thread == f->source->main_thread : !f->has_main;
 
-		err = is_main && !f->has_main ? 0 : lane_begin(f, ret_lane);
+		err = is_main && !f->has_main ? 0 : lane_begin(f, thread, ret_lane);
 		if (err)
 			return err;
+		if (!*ret_lane) {
+			f->lanes[0].thread = thread;
+			f->lanes[0].is_coupled = is_coupled(f, thread);
+		}
 		f->has_main |= is_main;
-		f->lane_of[thread] = (uint16_t)(*ret_lane + 1);
+		f->threads[thread].lane = (uint16_t)(*ret_lane + 1);
 		f->stats.threads++;
 	}
-	*ret_lane = f->lane_of[thread] - 1u;
+	*ret_lane = f->threads[thread].lane - 1u;
 	return 0;
 }
 
@@ -189,37 +267,42 @@ static void lane_end(struct scry_malloc_feed *f, uint32_t thread)
 {
 	uint32_t lane;
 
-	if (f->opts.one_thread || thread >= f->thread_cap || f->lane_of[thread] < 2)
+	if (f->opts.one_thread || thread >= f->thread_cap || f->threads[thread].lane < 2)
 		return;
-	lane = f->lane_of[thread] - 1u;
-	if (f->lanes[lane].epoch == f->epoch + 1)
-		scry_malloc_feed_put(f, lane, SCRY_REPLAY_MARK | (uint64_t)f->epoch << 6);
+	lane = f->threads[thread].lane - 1u;
+	for (uint32_t i = 0; i < PACES; i++)
+		if (f->lanes[lane].epoch[i] == f->epochs[i].number + 1)
+			mark(f, lane, f->epochs[i].number);
 	*scry_malloc_feed_word(f, scry_malloc_feed_room(f, lane, 1)) = SCRY_REPLAY_STOP;
 	for (uint32_t i = f->lanes[lane].spawns; i < f->spawn_count; i++) {
 		*scry_malloc_feed_word(f, f->spawns[i].word) += UINT64_C(1) << 32;
 		f->spawns[i].alive--;
 	}
 	f->lanes[lane].is_alive = false;
-	f->lane_of[thread] = 0;
+	f->threads[thread].lane = 0;
+	f->ended_us[f->ended % ENDED_LATELY] = f->now_us;
 	f->ended++;
 	f->alive--;
 }
 
-/* In the first pass the last call so far, times two; bit 0: the thread has ended. */
 void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread)
 {
-	if (f->opts.one_thread || thread >= f->last_cap)
+	struct thread *t = thread < f->thread_cap ? &f->threads[thread] : NULL;
+
+	if (f->opts.one_thread || !t)
 		return;
-	if (f->is_first)
-		f->last_of[thread] = f->number << 1;
-	else if (f->last_of[thread] == (f->number << 1 | 1))
+	if (f->is_first) {
+		t->last = f->number;
+		t->calls++;
+	} else if (t->has_ended && t->last == f->number) {
 		lane_end(f, thread);
+	}
 }
 
 void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread)
 {
-	if (f->is_first && thread < f->last_cap)
-		f->last_of[thread] |= 1;
+	if (f->is_first && thread < f->thread_cap)
+		f->threads[thread].has_ended = true;
 	lane_end(f, thread);
 }
 
@@ -228,11 +311,11 @@ void scry_malloc_feed_threads_left(struct scry_malloc_feed *f)
 {
 	uint64_t seen = 0, left = 0;
 
-	for (size_t i = 0; i < f->last_cap; i++) {
-		seen += f->last_of[i] & 1;
-		left += f->last_of[i] && !(f->last_of[i] & 1);
+	for (size_t i = 0; i < f->thread_cap; i++) {
+		seen += f->threads[i].has_ended;
+		left += f->threads[i].last && !f->threads[i].has_ended;
 	}
-	for (uint32_t i = 0; i < f->last_cap && seen >= left * ENDS_SEEN; i++)
-		if (f->last_of[i] && !(f->last_of[i] & 1) && i != f->source->main_thread)
+	for (uint32_t i = 0; i < f->thread_cap && seen >= left * ENDS_SEEN; i++)
+		if (f->threads[i].last && !f->threads[i].has_ended && i != f->source->main_thread)
 			scry_malloc_feed_thread_end(f, i);
 }

@@ -9,7 +9,8 @@
 
 #include "cmd/malloc_feed.h"
 
-#define WINDOW_FULL 1	     /* the call belongs to the next window */
+#define WINDOW_FULL 1 /* the call belongs to the next window */
+#define ENDED_LATELY 64u
 #define NO_THREAD UINT32_MAX /* whose the call was does not matter: the main thread's */
 
 struct block {		 /* of the recording */
@@ -31,13 +32,33 @@ struct list { /* of free slots, + 1; the one freed last first */
 	uint32_t first, last;
 };
 
+/* Lanes keep pace, wire/replay.h: all by time, those that hand blocks over by bytes too. */
+enum pace { PACE_TIME, PACE_BYTES, PACES };
+
 struct lane {
-	uint32_t block, word; /* where the next word goes; block NONE: not in this window yet */
-	struct list free;     /* those it freed in this window */
-	uint64_t at_us;	      /* the latest time that it was told to wait for */
-	uint32_t epoch;	      /* + 1: the last one it has words in; 0: none in this window */
-	uint32_t spawns;      /* words that begin threads, in this window, up to its last word */
+	uint32_t block, word;  /* where the next word goes; block NONE: not in this window yet */
+	struct list free;      /* those it freed in this window */
+	uint64_t at_us;	       /* the latest time that it was told to wait for */
+	uint32_t epoch[PACES]; /* + 1: the last one it has words in; 0: none in this window */
+	uint32_t spawns;       /* words that begin threads, in this window, up to its last word */
+	uint32_t thread;       /* of the recording */
 	bool is_alive;
+	bool is_coupled; /* it keeps pace by bytes too */
+};
+
+struct epochs {
+	uint32_t number;	/* of the one that runs, in this window */
+	uint32_t gate, need;	/* the last but one; lanes that had words in it, 0: none */
+	uint32_t before, marks; /* the last one, the same */
+	uint32_t active_count;	/* lanes with words in this one: */
+	uint32_t active[SCRY_REPLAY_LANES];
+};
+
+struct thread { /* of the recording; what the first pass found: */
+	uint64_t last, calls;
+	uint64_t crossed; /* calls by which a block passed to it, or from it to another */
+	bool has_ended;
+	uint16_t lane; /* + 1: now */
 };
 
 struct spawn { /* a word that begins a thread */
@@ -55,10 +76,9 @@ struct scry_malloc_feed {
 	size_t block_cap;
 	struct slot *slots;
 	size_t slot_cap;
-	struct list free;  /* those of earlier windows: anybody's */
-	uint16_t *lane_of; /* by recorded thread: lane + 1 */
-	uint64_t *last_of; /* the same: its last call, as the first pass found it */
-	size_t thread_cap, last_cap;
+	struct list free; /* those of earlier windows: anybody's */
+	struct thread *threads;
+	size_t thread_cap;
 	uint64_t number;     /* of the call, in the recording */
 	uint64_t begin_ns;   /* time of the first one */
 	uint64_t now_us;     /* since then */
@@ -70,27 +90,26 @@ struct scry_malloc_feed {
 	size_t never_count;
 	uint64_t never_share; /* of them, 65535ths were touched */
 	uint64_t passes;
-	bool is_first; /* pass */
 	struct lane lanes[SCRY_REPLAY_LANES];
 	uint32_t lane_count;  /* ever used */
 	uint32_t block_count; /* of words, in this window */
 	uint32_t window, ended, alive;
 	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
 	uint32_t spawn_count;
-	uint32_t epoch;	       /* in this window */
-	uint32_t active_count; /* lanes with words in it: */
-	uint32_t active[SCRY_REPLAY_LANES];
-	uint32_t before[2]; /* how many the two epochs before had */
-	uint64_t epoch_bytes, epoch_calls;
+	uint64_t ended_us[ENDED_LATELY]; /* when those that ended last made their last call */
+	uint32_t alive_max;		 /* threads at once, as the first pass found it */
+	struct epochs epochs[PACES];
+	uint32_t epoch_count; /* of both kinds, in this window */
+	uint64_t epoch_bytes, epoch_calls, epoch_us;
 	bool has_main;		    /* lane 0 has its thread */
 	struct scry_ev_malloc held; /* a call that belongs to the next window */
 	bool is_held, is_open;	    /* between window's calls: more may come */
 	bool is_whole;		    /* all is in the one window that stands in memory */
+	bool is_first;		    /* pass */
 	uint64_t curve_step;
 };
 
-/* Makes room for `index` in a table that is zeroed where it is new. 0 or -ENOMEM with a sentence.
- */
+/* Room for `index` in a table; zeroed where new. 0 or -ENOMEM with a sentence. */
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item);
 
 /* Room for `count` words of a lane, and one more that leads on. The index of the first. */
@@ -114,14 +133,16 @@ uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, ui
 
 /* A lane has something to do in this epoch, at this time. */
 void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane);
-/* Ends the epoch if it is full. */
+/* Ends the epochs that are full; a window begins. */
 void scry_malloc_feed_epoch(struct scry_malloc_feed *f);
+void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
+/* A block that `from` had is `to`'s now. */
+void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 
 /* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
 int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane);
-/* The call that was made was the thread's last, as was learned in a pass before. */
+/* The call was made: it may be the thread's last. Then: the recording says that it has ended. */
 void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread);
-/* The recording says that it has ended. */
 void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread);
 /* The first pass is at its end: threads of which that was not said. */
 void scry_malloc_feed_threads_left(struct scry_malloc_feed *f);

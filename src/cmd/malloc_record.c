@@ -128,7 +128,7 @@ static int prepare(struct scry_watch *w)
 	scry_malloc_children_next(w);
 	m->lines.watch = w;
 	if (!opts->no_lines)
-		scry_malloc_lines_plan(&m->lines, w);
+		scry_ruby_lines_plan(&m->lines, w);
 	r = scry_loading_open(w, &m->hooks);
 	if (r == 0)
 		r = scry_malloc_family_want(
@@ -141,7 +141,7 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_family_check(&m->family, &m->hooks);
 	if (r == 0)
-		scry_malloc_lines_check(&m->lines, &m->hooks);
+		scry_ruby_lines_check(&m->lines, &m->hooks);
 	if (r == 0)
 		w->near = m->hooks.rows[0].address;
 	return r;
@@ -204,12 +204,9 @@ static int enter(struct scry_watch *w)
 			&m->unwinding, &w->inj, w->held,
 			(uint32_t)((const struct record_opts *)w->opts->instrument_opts)->depth);
 	if (r == 0)
-		r = scry_malloc_lines_tell(&m->lines);
+		r = scry_ruby_lines_tell(&m->lines);
 	if (r == 0)
 		scry_malloc_lines_read(&m->lines, m->calls);
-	m->family.with_lines = m->lines.ruby != NULL;
-	m->family.lines_depth = m->lines.depth;
-	m->family.frames = m->lines.frames;
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
 	if (r == 0 && w->pool.head)
@@ -351,7 +348,7 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 static int finish(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
-	struct scry_malloc_lines child = {0};
+	struct scry_ruby_lines child = {0};
 	struct scry_malloc_stats calls;
 	struct scry_tracks_stats tracks;
 	int r = 0;
@@ -401,7 +398,7 @@ static void done(struct scry_watch *w)
 		scry_malloc_children_done(m);
 		scry_malloc_free(m->calls);
 		if (!w->root)
-			scry_malloc_lines_done(&m->lines);
+			scry_ruby_lines_done(&m->lines);
 		scry_tracks_free(m->tracks);
 	}
 	free(m);

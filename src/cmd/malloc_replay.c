@@ -27,7 +27,8 @@
 #define STUCK_NS UINT64_C(60000000000)
 #define SPAN_NS UINT64_C(1000000000) /* shorter ones: nothing is given back by time */
 #define SAMPLE_EVERY 61u	     /* a prime: no rhythm of the program meets it */
-#define NOTES_MAX (SCRY_MALLOC_ALLOCATORS_MAX * 2 + 12)
+#define NOTES_MAX (SCRY_MALLOC_ALLOCATORS_MAX * 4 + 12)
+#define SPREAD_PERCENT 10
 #define ALL (SCRY_MALLOC_ALLOCATORS_MAX + 1) /* the last: no allocator */
 
 struct replay_opts {
@@ -437,14 +438,28 @@ static void tell_notes(struct replay_job *j)
 		     (unsigned long long)(f->peak_bytes >> 20));
 }
 
+/* What differs by itself can be foretold no closer than that. */
+static void tell_spread(struct replay_job *j, uint32_t at, const struct scry_replay_spread *s,
+			const char *whose)
+{
+	uint64_t percent = s->median ? (s->most - s->least) * 100 / s->median : 0;
+
+	if (percent > SPREAD_PERCENT)
+		note(j, "%s under %s differ by %llu %% in peak memory: nothing closer can be told",
+		     whose, j->allocators.rows[at].label, (unsigned long long)percent);
+}
+
 static int fill_report(struct replay_job *j, struct scry_replay_report *ret_report,
 		       struct scry_replay_point *live)
 {
 	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
 	const struct scry_replay_spread null = SPREAD(ALL - 1, cpu_ns, 0);
 
-	for (uint32_t i = 0; i < j->allocators.count; i++)
+	for (uint32_t i = 0; i < j->allocators.count; i++) {
 		fill_row(j, i, &null);
+		tell_spread(j, i, &j->rows[i].rss_peak, "replays");
+		tell_spread(j, i, &j->rows[i].real_rss, "real runs");
+	}
 	for (uint32_t i = 0; i < f->point_count; i++)
 		live[i] = (struct scry_replay_point){f->points[i].position, f->points[i].live};
 	tell_notes(j);

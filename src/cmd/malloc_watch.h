@@ -17,7 +17,7 @@ struct scry_malloc_child;
 struct scry_malloc_watch {
 	struct scry_hooks hooks;
 	struct scry_malloc_family family;
-	struct scry_malloc_lines lines;
+	struct scry_ruby_lines lines;
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;

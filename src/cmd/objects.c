@@ -47,9 +47,9 @@ struct objects_opts {
 
 /* What all processes of a run have in common. */
 static struct {
-	uint32_t next_site, next_stack;
+	uint32_t next_site;
 	size_t live_bytes;
-} shared = {1, 1, 0};
+} shared = {1, 0};
 
 struct objects {
 	struct scry_ruby *ruby;
@@ -90,7 +90,6 @@ static struct scry_objects *new_names(const struct scry_watch *w, const struct o
 		.sample_mean = o->sample_mean,
 		.sample_unit = o->sampling.by_bytes ? o->sampling.unit : 0,
 		.next_site = &shared.next_site,
-		.next_stack = &shared.next_stack,
 		.live_bytes = &shared.live_bytes,
 	});
 }
@@ -104,7 +103,7 @@ static int prepare(struct scry_watch *w)
 	if (!o)
 		return -ENOMEM;
 	w->state = o;
-	r = scry_ruby_open(w->proc.pid, !w->held, &o->ruby);
+	r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_ANY : SCRY_RUBY_BOOTED, &o->ruby);
 	if (r < 0)
 		return r;
 	scry_objects_fill_plan(o->ruby, &o->plan);
@@ -262,8 +261,7 @@ static int enter(struct scry_watch *w)
 				   &o->sampling, sizeof(o->sampling));
 	if (r == 0) /* of an older watch that was killed: code is described by plain loads */
 		r = scry_edit_poke(w->inj.mem.fd,
-				   w->inj.data +
-					   offsetof(struct scry_agent_data, malloc.with_lines),
+				   w->inj.data + offsetof(struct scry_agent_data, line_plan.on),
 				   &no, sizeof(no));
 	if (r == 0)
 		r = scry_objects_tell_source(w, &o->hooks);

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/front.h"
+#include "cmd/iseq_probe.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "cmd/stacks_clock.h"
@@ -35,17 +37,20 @@
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
-#define LOOK_NS 20000000u /* with nothing to be read */
+#define RATE_BOTH_MAX 2000u /* at which threads are read and have a clock too */
 
 enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
+
+enum { NAMES_AUTO, NAMES_READ, NAMES_PROBE };
 
 struct stacks {
 	struct scry_opt_list pids;
 	char **command;
 	uint64_t duration_ns, rate, max_size;
+	int names;
 	const char *output;
 	int engine;
-	bool force, quiet, help, follow;
+	bool force, native, quiet, help, follow;
 	int verbose;
 	struct scry_report_opts report;
 	char command_line[4096];
@@ -59,6 +64,7 @@ struct stacks {
 	struct scry_proc proc;
 	struct scry_ruby *ruby;
 	struct scry_samples samples;
+	struct scry_iseq_probe probe;
 	struct scry_clock *clock; /* NULL: all is read */
 	bool only_clock;	  /* nothing is */
 	struct scry_kin_run kin_run;
@@ -123,6 +129,24 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+static void write_naming(struct stacks *s)
+{
+	struct scry_iseq_probe_sums sums;
+	struct scry_ev_naming ev = {.pid = (uint32_t)s->pid, .told = s->samples.symbols.told};
+
+	if (!s->probe.bpf)
+		return;
+	scry_iseq_probe_end(&s->probe, &sums);
+	ev.born = sums.seen;
+	ev.lost = sums.lost + sums.unread + sums.births.bad + sums.births.dropped;
+	ev.late = sums.births.late;
+	ev.nameless = sums.births.nameless;
+	ev.agree = sums.births.agree;
+	ev.differ = (uint32_t)sums.births.differ;
+	ev.gone = sums.births.gone;
+	event(s, SCRY_EVENT_NAMING, &ev, sizeof(ev));
+}
+
 static int write_end(struct stacks *s)
 {
 	char text[80];
@@ -130,6 +154,7 @@ static int write_end(struct stacks *s)
 	int err;
 
 	s->samples.sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns; /* of all that is watched */
+	write_naming(s);
 	err = scry_kin_write_end(&s->kin_run, &s->samples, s->began_ns, s->why);
 	if (err || !s->kin)
 		return err;
@@ -198,7 +223,7 @@ static int wait_for_ruby(struct stacks *s)
 		if (has_child_ended(s))
 			return scry_fail(-ENOENT, "'%s' ended before a Ruby ran in it",
 					 s->command[0]);
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, &s->ruby);
 		if (err != -EAGAIN && err != -ENOENT && err != -ESRCH)
 			return err;
 		scry_error_clear();
@@ -215,7 +240,7 @@ static int open_target(struct stacks *s)
 	if (!err)
 		err = scry_proc_open(&s->proc, s->pid);
 	if (!err && !s->command)
-		err = scry_ruby_open(s->pid, true, &s->ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTED, &s->ruby);
 	return err;
 }
 
@@ -311,6 +336,7 @@ static int look(struct stacks *s)
 		err = tick(s, slot, done);
 		if (err)
 			return err;
+		scry_iseq_probe_tick(&s->probe);
 		done = slot + 1;
 		slot = (scry_now_ns() - s->began_ns) / slot_ns;
 		if (slot < done)
@@ -324,8 +350,9 @@ static int listen(struct stacks *s)
 	int err = 0;
 
 	while (!err && !is_over(s)) {
-		scry_clock_wait(s->clock, LOOK_NS);
+		scry_clock_wait(s->clock);
 		err = scry_clock_turn(s->clock);
+		scry_iseq_probe_tick(&s->probe);
 	}
 	return err;
 }
@@ -347,18 +374,30 @@ static int sample(struct stacks *s)
 
 /* --- the engine ------------------------------------------------------------------------------- */
 
-/* By eBPF where that was asked for; or where only processor time is wanted, and it can be. */
+/*
+ * By eBPF where it can be: it alone tells running from ready while a thread is either, as the
+ * kernel counts late for who reads. But not where two samplers at that rate would cost the program
+ * more than one; native frames of threads that run are its alone.
+ */
 static int choose_engine(struct stacks *s)
 {
 	bool only_cpu = s->report.rows.times.cpu;
 	int err;
 
-	if (s->engine == ENGINE_READ || (s->engine == ENGINE_AUTO && (!only_cpu || s->follow)))
+	if (s->engine == ENGINE_READ ||
+	    (s->engine == ENGINE_AUTO &&
+	     (s->follow || (!only_cpu && !s->native && s->rate > RATE_BOTH_MAX))))
 		return 0;
 	if (s->follow)
 		return scry_fail(-EINVAL, "--engine=bpf does not follow children; fix: without -f, "
 					  "or --engine=read");
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
+	if (err && s->engine == ENGINE_AUTO && s->native)
+		return scry_fail(
+			err,
+			"native frames of threads that run need eBPF, which cannot be had: "
+			"%s; or: --engine=read, which has those of threads that wait",
+			scry_error());
 	if (err && s->engine == ENGINE_AUTO) {
 		scry_log_detail("stacks are read from outside, as eBPF cannot be had: %s",
 				scry_error());
@@ -369,11 +408,34 @@ static int choose_engine(struct stacks *s)
 	return err;
 }
 
+/* What of the native frames is not there. */
+static void note_native(struct stacks *s)
+{
+	const struct scry_samples_native_sums sums = scry_samples_native_sums(s->samples.native);
+	char text[240];
+
+	snprintf(text, sizeof(text),
+		 "native frames: of %" PRIu64 " stacks that were read %" PRIu64
+		 " have all, %" PRIu64 " lack the oldest, %" PRIu64 " have none%s, %" PRIu64
+		 " did not fit Ruby's and were left out",
+		 sums.whole + sums.cut + sums.none + sums.apart, sums.whole, sums.cut, sums.none,
+		 s->clock ? "" : " (who runs has some with --engine=bpf only)", sums.apart);
+	note(s, text);
+}
+
 static int start_clock(struct stacks *s)
 {
 	char text[160];
 	int err = scry_clock_attach(s->clock);
 
+	if (err && err != -ESRCH && s->engine == ENGINE_AUTO) { /* Linux before 5.13 */
+		scry_log_detail("stacks are read from outside: %s", scry_error());
+		scry_error_clear();
+		scry_clock_close(s->clock);
+		s->clock = NULL;
+		s->only_clock = false;
+		return 0;
+	}
 	if (!err && s->only_clock)
 		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
 			"nothing of waiting");
@@ -386,15 +448,45 @@ static int start_clock(struct stacks *s)
 	return err;
 }
 
+/*
+ * Who reads stacks reads names within microseconds, and the program needs not be touched. By eBPF
+ * they come some milliseconds later. Where the probe was not asked for and cannot be, memory alone
+ * is asked.
+ */
+static int open_probe(struct stacks *s)
+{
+	int err;
+
+	if (s->names == NAMES_READ || (s->names == NAMES_AUTO && !s->clock))
+		return 0;
+	err = scry_iseq_probe_open(&s->probe, s->ruby);
+	if (err && s->names == NAMES_AUTO) {
+		scry_log_detail("names are read from memory only: %s", scry_error());
+		scry_error_clear();
+		return 0;
+	}
+	if (s->probe.bpf)
+		s->samples.symbols.births = &s->probe.births;
+	return err;
+}
+
 static int watch(struct stacks *s)
 {
 	int err = scry_samples_init(&s->samples, s->ruby, s->writer);
 
 	if (err)
 		return scry_fail(err, "no memory to sample");
-	err = choose_engine(s);
-	if (err)
+	if (s->native)
+		err = scry_samples_with_native(&s->samples);
+	if (!err)
+		err = choose_engine(s);
+	if (!err)
+		err = open_probe(s);
+	if (err) {
+		scry_clock_close(s->clock);
+		scry_samples_done(&s->samples);
 		return err;
+	}
 	/* On a machine with more work than processors samples would come late, and when the work
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
@@ -404,8 +496,7 @@ static int watch(struct stacks *s)
 	s->kin_run = (struct scry_kin_run){.writer = s->writer,
 					   .began_ns = s->began_ns,
 					   .slot_ns = 1000000000u / s->rate,
-					   .rate = (uint32_t)s->rate,
-					   .next_stack = 1};
+					   .rate = (uint32_t)s->rate};
 	write_head(s);
 	scry_writer_flush(s->writer);
 	if (s->follow && scry_kin_open(&s->kin_run, s->ruby, &s->kin))
@@ -416,11 +507,14 @@ static int watch(struct stacks *s)
 	err = s->clock ? start_clock(s) : 0;
 	if (!err)
 		err = sample(s);
+	if (!err && s->native)
+		note_native(s);
 	if (!err)
 		err = write_end(s);
 	scry_clock_close(s->clock);
 	scry_kin_close(s->kin);
 	scry_samples_done(&s->samples);
+	scry_iseq_probe_close(&s->probe);
 	return err;
 }
 
@@ -499,6 +593,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 				 (unsigned long long)s->pids.values[0]);
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
+	if (s->follow && s->native)
+		return scry_fail(-EINVAL, "-f has no --native; fix: one of them");
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
 	return scry_report_opts_check(&s->report, s->output);
 }
@@ -521,8 +617,13 @@ int scry_cmd_stacks(int argc, char **argv)
 		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},
+		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
+		 "native frames too, of C code, woven with Ruby's", NULL},
 		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
 		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
+		{0, "names", SCRY_OPT_CHOICE, &s.names, NULL,
+		 "of code: read from memory, or told by a probe of the kernel's when it is made",
+		 "auto|read|probe"},
 		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),
 		{0, "top", SCRY_OPT_U64, &s.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},

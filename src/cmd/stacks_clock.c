@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -26,8 +25,12 @@
 #define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
 #define TRIES 5
 #define STRANGERS_MAX 256
-#define GATHER_NS 1000000
-#define RELIST_NS 3000000u /* the list is read again after so long, where it was out of date */
+#define WAIT_NEW_NS 1000000
+#define WAIT_NS 4000000
+#define WAIT_TICKS 8 /* of a clock, at most: a deep stack is 400 KB */
+#define WAIT_IDLE_NS 16000000
+#define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
+#define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
 
 _Static_assert(SCRY_BPF_NONE == SCRY_RUBY_NONE, "a field that is not there");
 
@@ -43,6 +46,8 @@ struct scry_clock {
 	size_t stranger_count;
 	bool is_outdated; /* the list: a thread has ended, or one is new */
 	size_t missing;
+	int taken; /* by the last turn */
+	uint64_t wait_ns, unsure;
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -64,7 +69,8 @@ static int give(void *arg, void *record, size_t size)
 	int err = scry_samples_record(c->samples, record, size);
 
 	/* The VM gives a native thread that has ended to the next one of its own. */
-	c->is_outdated |= err == -ENOENT || r->kind != SCRY_BPF_STACK;
+	c->is_outdated |=
+		err == -ENOENT || (r->kind != SCRY_BPF_STACK && r->kind != SCRY_BPF_NATIVE);
 	if (err != -ENOENT)
 		return err;
 	if (r->kind != SCRY_BPF_STRANGER)
@@ -87,9 +93,22 @@ static int load(struct scry_clock *c)
 		.ec_thread = l->ec_thread,
 		.frame_size = l->frame_size,
 		.frame_ep = l->frame_ep,
+		.frame_pc = l->frame_pc,
+		.frame_me = l->frame_me,
+		.me_def = l->me_def,
+		.def_iseq = l->def_iseq,
 		.pid_ns = own_namespace(),
+		.native = c->samples->native != NULL,
 	};
+	const struct scry_walk *w = &c->samples->walk;
 	int err = scry_bpf_open(SCRY_BPF(stacks), &c->bpf);
+
+	if (w->gc_heap && w->gc.is_known)
+		layout.gc_during = w->gc_heap + w->gc.during.at;
+	if (w->gc_heap && w->gc.has_epochs) {
+		layout.gc_count = w->gc_heap + w->gc.count;
+		layout.gc_marking = w->gc_heap + w->gc.marking.at;
+	}
 
 	c->program = layout.pid_ns ? "stacks_tick_inside" : "stacks_tick";
 	if (!err)
@@ -97,6 +116,8 @@ static int load(struct scry_clock *c)
 	if (!err)
 		err = scry_bpf_leave_out(c->bpf,
 					 layout.pid_ns ? "stacks_tick" : "stacks_tick_inside");
+	if (!err && layout.native)
+		err = scry_bpf_map_entries(c->bpf, "ring", NATIVE_RING);
 	if (!err)
 		err = scry_bpf_load(c->bpf);
 	if (!err)
@@ -113,6 +134,7 @@ int scry_clock_open(struct scry_samples *samples, uint64_t rate, struct scry_clo
 		return scry_fail(-ENOMEM, "no memory for the clock");
 	c->samples = samples;
 	c->period_ns = 1000000000u / rate;
+	c->wait_ns = WAIT_NEW_NS;
 	err = load(c);
 	if (err) {
 		scry_clock_close(c);
@@ -128,6 +150,7 @@ void scry_clock_close(struct scry_clock *c)
 	if (!c)
 		return;
 	scry_bpf_close(c->bpf);
+	c->samples->clock_ns = 0;
 	free(c);
 }
 
@@ -283,17 +306,24 @@ int scry_clock_turn(struct scry_clock *c)
 	if (err)
 		return err;
 	scry_symbols_turn(&c->samples->symbols);
-	err = scry_bpf_take(c->bpf);
-	return err < 0 ? err : 0;
+	c->taken = scry_bpf_take(c->bpf);
+	return c->taken < 0 ? c->taken : 0;
 }
 
-void scry_clock_wait(const struct scry_clock *c, uint64_t wait_ns)
+void scry_clock_wait(struct scry_clock *c)
 {
-	struct pollfd fd = {.fd = scry_bpf_ring_fd(c->bpf), .events = POLLIN};
-	struct timespec wait = {(time_t)(wait_ns / 1000000000u), (long)(wait_ns % 1000000000u)};
+	uint64_t unsure = c->samples->sums.repaired + c->samples->sums.rejected;
 
-	if (ppoll(&fd, 1, &wait, NULL) > 0)
-		nanosleep(&(struct timespec){0, GATHER_NS}, NULL);
+	if (unsure != c->unsure)
+		c->wait_ns = WAIT_NEW_NS; /* code that was not known: names are to be read soon */
+	else
+		c->wait_ns = c->taken ? WAIT_NS : 2 * c->wait_ns;
+	c->unsure = unsure;
+	if (c->taken && c->wait_ns > WAIT_TICKS * c->period_ns)
+		c->wait_ns = WAIT_TICKS * c->period_ns;
+	if (c->wait_ns > WAIT_IDLE_NS)
+		c->wait_ns = WAIT_IDLE_NS;
+	nanosleep(&(struct timespec){0, (long)c->wait_ns}, NULL);
 }
 
 void scry_clock_end(struct scry_clock *c)

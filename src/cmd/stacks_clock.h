@@ -31,8 +31,9 @@ size_t scry_clock_missing(const struct scry_clock *c);
  * or -errno. */
 int scry_clock_turn(struct scry_clock *c);
 
-/* Until something has come, or for `wait_ns`; then for a millisecond more, in which more comes. */
-void scry_clock_wait(const struct scry_clock *c, uint64_t wait_ns);
+/* Rests: a millisecond while code is seen that was not known, four while samples come, and up to 16
+ * while none do. */
+void scry_clock_wait(struct scry_clock *c);
 
 /* Takes the clocks off, counts what is left, and writes the sums into samples->sums. */
 void scry_clock_end(struct scry_clock *c);

@@ -13,6 +13,7 @@
 
 #define SCAN_NS 2000000u     /* between two looks for new processes */
 #define SETTLED_NS 20000000u /* between two looks at one that is no Ruby, or boots */
+#define YOUNG_NS 1000000000u /* an image whose libraries may not be there yet */
 #define LINGER_NS 100000000u /* after the last one ended: a daemon may just be on its way */
 #define NUMBERS_MAX 4096     /* looked at in one scan */
 #define AGAIN 8		     /* scans: a number is given out before its process is there */
@@ -28,7 +29,7 @@ struct member {
 
 struct suspect { /* kin that is no Ruby that can be sampled, yet */
 	pid_t pid;
-	uint64_t start_ticks, image, looked_ns;
+	uint64_t start_ticks, image, image_ns, looked_ns;
 	bool is_settled; /* this image is none */
 	bool is_guest;	 /* in the memory of another, till it runs a program */
 };
@@ -88,13 +89,13 @@ int scry_kin_write_end(struct scry_kin_run *run, struct scry_samples *samples, u
 	struct scry_ev_totals totals = {
 		.pid = (uint32_t)samples->ruby->pid,
 		.events = samples->sums.valid + samples->sums.repaired + samples->sums.rejected,
-		.lost = samples->unrecorded,
+		.lost = samples->unrecorded + samples->sums.lost,
 		.watched_ns = scry_now_ns() - began_ns,
 	};
 	int err;
 
 	samples->sums.rate = run->rate;
-	err = scry_samples_write(samples, &run->next_stack);
+	err = scry_samples_write(samples);
 	detach.reason_str = string(run, why);
 	put(run, SCRY_EVENT_DETACH, &detach, sizeof(detach));
 	put(run, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
@@ -238,6 +239,8 @@ static bool settle(struct scry_kin *k, struct suspect *s, uint64_t now)
 	if (s->is_settled && st.image == s->image)
 		return false;
 	s->is_settled = false;
+	if (s->image != st.image)
+		s->image_ns = now;
 	s->image = st.image;
 	origin = origin_of(k, s->pid);
 	s->is_guest = false;
@@ -249,7 +252,7 @@ static bool settle(struct scry_kin *k, struct suspect *s, uint64_t now)
 		if (!err)
 			err = scry_ruby_bind(ruby, s->pid);
 	} else {
-		err = scry_ruby_open(s->pid, true, &ruby);
+		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, &ruby);
 	}
 	if (!err) {
 		err = add_member(k, ruby);
@@ -257,12 +260,12 @@ static bool settle(struct scry_kin *k, struct suspect *s, uint64_t now)
 	}
 	if (err && ruby)
 		scry_ruby_free(ruby);
-	if (err == -ENOTSUP || err == -EACCES || err == -EPERM)
+	s->is_settled = err && err != -EAGAIN && !origin && now - s->image_ns > YOUNG_NS;
+	if (s->is_settled && err != -ENOENT)
 		k->refused++;
-	if (err)
+	if (s->is_settled)
 		scry_log_detail("process %d is not sampled: %s", (int)s->pid, scry_error());
 	scry_error_clear();
-	s->is_settled = err && err != -EAGAIN && !origin;
 	return !err;
 }
 

@@ -22,7 +22,6 @@ struct scry_kin_run {
 	struct scry_writer *writer; /* the caller's */
 	uint64_t began_ns, slot_ns;
 	uint32_t rate;
-	uint32_t next_stack; /* STACK events written so far, + 1 */
 };
 
 /* A process's first and last events: PROCESS, ATTACH; STACK, SAMPLES, SAMPLING, DETACH, TOTALS. */

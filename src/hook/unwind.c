@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <x86intrin.h>
 
@@ -15,9 +16,11 @@
 #include "base/err.h"
 #include "sys/cfi.h"
 #include "sys/elf.h"
+#include "wire/unwind_step.h"
 
 #define PATIENCE_NS 4000000ull
 #define LOOK_NS 1000000000ull
+#define WINDOW 2048			  /* words of a stack that are read at once */
 #define STACKS_OLD (SCRY_WALK_STACKS / 4) /* of earlier watches */
 
 struct scry_unwind_file {
@@ -101,8 +104,7 @@ static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct 
 		u->files = file;
 		u->file_room = room;
 	}
-	if (scry_elf_open_mapped(u->inj->proc->pid, m, &elf) < 0 ||
-	    scry_elf_bias(elf, maps, m, &bias) < 0) {
+	if (scry_elf_open_mapped(u->pid, m, &elf) < 0 || scry_elf_bias(elf, maps, m, &bias) < 0) {
 		scry_elf_close(elf);
 		return NULL;
 	}
@@ -118,21 +120,30 @@ static struct scry_unwind_file *add_file(struct scry_unwinding *u, const struct 
 }
 
 static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
-			 const struct scry_map_entry *m, struct scry_unwind_index *index)
+			 const struct scry_map_entry *m, uint32_t since,
+			 struct scry_unwind_index *index)
 {
+	const struct scry_unwind_index *before = &u->map->index[u->map->generation & 1];
 	const struct scry_unwind_file *file = find_file(u, m);
+	struct scry_unwind_object *o = &index->objects[index->count];
 
 	if (!file)
 		file = add_file(u, maps, m);
 	scry_error_clear();
-	if (file && file->at && index->count < SCRY_UNWIND_OBJECTS)
-		index->objects[index->count++] =
-			(struct scry_unwind_object){.start = m->start,
-						    .end = m->end,
-						    .base = m->start - file->address + file->base,
-						    .at = file->at,
-						    .rows = file->rows,
-						    .rules = file->rules};
+	if (!file || !file->at || index->count == SCRY_UNWIND_OBJECTS)
+		return;
+	*o = (struct scry_unwind_object){.start = m->start,
+					 .end = m->end,
+					 .base = m->start - file->address + file->base,
+					 .at = file->at,
+					 .rows = file->rows,
+					 .rules = file->rules,
+					 .since = since};
+	for (uint64_t i = 0; i < before->count && u->map->generation; i++)
+		if (before->objects[i].start == o->start && before->objects[i].end == o->end &&
+		    before->objects[i].base == o->base && before->objects[i].at == o->at)
+			o->since = before->objects[i].since;
+	index->count++;
 }
 
 static uint64_t hash_maps(const struct scry_maps *maps)
@@ -154,7 +165,8 @@ static void look(struct scry_unwinding *u, const struct scry_maps *maps)
 {
 	struct scry_unwind_map *map = u->map;
 	uint64_t generation = map->generation, hash = hash_maps(maps);
-	struct scry_unwind_index *index = &map->index[(generation + 1) & 1];
+	uint64_t next = generation ? generation + 1 : __rdtsc() | 1;
+	struct scry_unwind_index *index = &map->index[next & 1];
 
 	if (generation && hash == u->maps_hash)
 		return;
@@ -162,9 +174,8 @@ static void look(struct scry_unwinding *u, const struct scry_maps *maps)
 	index->count = 0;
 	for (size_t i = 0; i < maps->count; i++)
 		if (maps->entries[i].x && maps->entries[i].inode)
-			list_mapping(u, maps, &maps->entries[i], index);
-	__atomic_store_n(&map->generation, generation ? generation + 1 : __rdtsc() | 1,
-			 __ATOMIC_RELEASE);
+			list_mapping(u, maps, &maps->entries[i], (uint32_t)next, index);
+	__atomic_store_n(&map->generation, next, __ATOMIC_RELEASE);
 }
 
 static uint64_t stack_end(const struct scry_maps *maps)
@@ -230,6 +241,7 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 	if (r < 0)
 		return r;
 	*u = (struct scry_unwinding){.inj = inj,
+				     .pid = inj->proc->pid,
 				     .map = (struct scry_unwind_map *)inj->counters[slab],
 				     .address = inj->header.slabs[slab].counters,
 				     .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
@@ -259,7 +271,7 @@ void scry_unwind_turn(struct scry_unwinding *u)
 		return;
 	u->missed = missed;
 	u->looked_ns = now;
-	if (scry_maps_read(u->inj->proc->pid, &maps) == 0 && maps.count)
+	if (scry_maps_read(u->pid, &maps) == 0 && maps.count)
 		look(u, &maps);
 	scry_error_clear();
 	scry_maps_done(&maps);
@@ -268,6 +280,121 @@ void scry_unwind_turn(struct scry_unwinding *u)
 		u->patience_ns = 0;
 	else if (is_missed)
 		u->patience_ns = u->patience_ns ? 2 * u->patience_ns : PATIENCE_NS;
+}
+
+int scry_unwind_start_outside(struct scry_unwinding *u, pid_t pid, uint32_t depth)
+{
+	struct scry_maps maps = {0};
+	void *map = mmap(NULL, SCRY_UNWIND_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int r = map == MAP_FAILED ? scry_fail(-ENOMEM, "no memory for unwind tables")
+				  : scry_maps_read(pid, &maps);
+
+	if (map == MAP_FAILED)
+		return r;
+	*u = (struct scry_unwinding){.pid = pid,
+				     .map = map,
+				     .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
+				     .used = sizeof(struct scry_unwind_map) / sizeof(uint64_t),
+				     .depth = depth < SCRY_UNWIND_FRAMES ? depth
+									 : SCRY_UNWIND_FRAMES};
+	if (r == 0)
+		look(u, &maps);
+	scry_maps_done(&maps);
+	return r;
+}
+
+/* Of what is mapped now, if it may have changed. */
+static bool look_again(struct scry_unwinding *u)
+{
+	uint64_t now = now_ns(), hash = u->maps_hash;
+	struct scry_maps maps = {0};
+
+	if (now - u->looked_ns < u->patience_ns)
+		return false;
+	u->looked_ns = now;
+	if (scry_maps_read(u->pid, &maps) == 0 && maps.count)
+		look(u, &maps);
+	scry_error_clear();
+	scry_maps_done(&maps);
+	u->patience_ns = u->maps_hash != hash ? 0
+			 : u->patience_ns     ? 2 * u->patience_ns
+					      : PATIENCE_NS;
+	return u->maps_hash != hash;
+}
+
+/* The rule at a run-time pc; 0: none. */
+static uint64_t rule_at(const struct scry_unwinding *u, uint64_t pc)
+{
+	const struct scry_unwind_index *index = &u->map->index[u->map->generation & 1];
+	const uint64_t *words = (const uint64_t *)u->map;
+	uint64_t low = 0, high = index->count;
+	const struct scry_unwind_object *o;
+	struct scry_unwind_rows rows;
+
+	while (low < high) { /* the first that ends behind it */
+		uint64_t middle = (low + high) / 2;
+
+		if (index->objects[middle].end <= pc)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	o = &index->objects[low];
+	if (low >= index->count || pc < o->start || pc - o->base > UINT32_MAX)
+		return 0;
+	rows = (struct scry_unwind_rows){
+		.count = o->rows, .rule_count = o->rules, .rules = words + o->at};
+	rows.pcs = (const uint32_t *)(rows.rules + rows.rule_count);
+	rows.which = (const uint16_t *)((const uint64_t *)rows.pcs + (rows.count + 1ull) / 2);
+	return scry_unwind_find(&rows, (uint32_t)(pc - o->base));
+}
+
+struct outside {
+	const struct scry_mem *mem;
+	uint64_t start;
+	size_t size;
+	uint64_t words[WINDOW];
+};
+
+static int read_outside(void *arg, uint64_t address, uint64_t *ret)
+{
+	struct outside *r = arg;
+
+	if (address % 8 == 0 && address - r->start + 8 <= r->size) {
+		*ret = r->words[(address - r->start) / 8];
+		return 1;
+	}
+	return address % 8 == 0 && scry_mem_u64(r->mem, address, ret) == 0;
+}
+
+uint32_t scry_unwind_walk(struct scry_unwinding *u, const struct scry_unwind_outside *from,
+			  uint64_t ret_frames[SCRY_UNWIND_FRAMES])
+{
+	struct outside r = {.mem = from->mem, .start = from->slot};
+	struct scry_unwind_state s = {.sp = from->slot + 8, .bp = from->bp, .bx = from->bx};
+	ssize_t got = scry_mem_read_some(from->mem, from->slot, r.words, sizeof(r.words));
+	enum scry_unwind_end end = SCRY_UNWIND_GOES_ON;
+	uint32_t n = 0;
+
+	r.size = got > 0 ? (size_t)got & ~(size_t)7 : 0;
+	if (!u->map || !read_outside(&r, from->slot, &s.pc))
+		return 0;
+	ret_frames[n++] = s.pc;
+	while (n < u->depth && end == SCRY_UNWIND_GOES_ON) {
+		uint64_t rule = rule_at(u, scry_unwind_at(&s));
+
+		if (!rule && look_again(u))
+			rule = rule_at(u, scry_unwind_at(&s));
+		end = scry_unwind_step(&s, rule, read_outside, &r);
+		if (end == SCRY_UNWIND_IS_TOP || (end == SCRY_UNWIND_GOES_ON && !s.pc))
+			break;
+		ret_frames[n++] = end != SCRY_UNWIND_GOES_ON ? 0
+				  : s.is_exact		     ? s.pc | SCRY_UNWIND_EXACT
+							     : s.pc;
+	}
+	scry_error_clear();
+	return n;
 }
 
 bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t size)
@@ -289,6 +416,8 @@ bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t si
 
 void scry_unwind_done(struct scry_unwinding *u)
 {
+	if (u->map && !u->inj)
+		munmap(u->map, SCRY_UNWIND_BYTES);
 	free(u->files);
 	*u = (struct scry_unwinding){0};
 }

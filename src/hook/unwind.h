@@ -1,9 +1,9 @@
 /*
- * Unwind tables of what a process has mapped, in the process: for an agent that walks its own
- * thread's stack (agent/walk.c, wire/unwind.h).
+ * Unwind tables of what a process has mapped (wire/unwind.h): in the process, for an agent that
+ * walks its own thread's stack (agent/walk.c); or here, to walk stopped threads from outside.
  *
- * Life: start, in `enter`, before anything is recorded; turn, now and then; done. The tables lie in
- * a slab and go with the agent.
+ * Life: start, in `enter`, before anything is recorded; turn, now and then; done. In the process
+ * the tables lie in a slab and go with the agent.
  */
 #ifndef SCRY_HOOK_UNWIND_H
 #define SCRY_HOOK_UNWIND_H
@@ -14,12 +14,14 @@
 
 #include "hook/inject.h"
 
+#define SCRY_UNWIND_FRAMES 64u
 #define SCRY_UNWIND_BYTES (24u << 20) /* for all tables; what finds no room has none */
 
 struct scry_unwind_file;
 
 struct scry_unwinding {
-	struct scry_inject *inj; /* NULL: not started */
+	struct scry_inject *inj; /* NULL: not started, or tables are here */
+	pid_t pid;
 	struct scry_unwind_map *map;
 	uint64_t address; /* of it, in the target */
 	uint64_t words, used;
@@ -34,6 +36,20 @@ struct scry_unwinding {
  * next event on. 0 or -errno with a sentence. */
 int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct scry_tracee *held,
 		      uint32_t depth);
+/* Here. 0 or -ENOMEM, -errno with a sentence. */
+int scry_unwind_start_outside(struct scry_unwinding *u, pid_t pid, uint32_t depth);
+
+/* A thread that stands at a function's entry. */
+struct scry_unwind_outside {
+	const struct scry_mem *mem;
+	uint64_t slot; /* where its return address lies: rsp */
+	uint64_t bp, bx;
+};
+/* Who calls: return addresses, as agent/walk.h tells them; how many, 0: not known. Looks at what is
+ * mapped when it meets code of no table. */
+uint32_t scry_unwind_walk(struct scry_unwinding *u, const struct scry_unwind_outside *from,
+			  uint64_t ret_frames[SCRY_UNWIND_FRAMES]);
+
 /* Files that were mapped or unmapped since: at once when the agent has met one, else within a
  * second. */
 void scry_unwind_turn(struct scry_unwinding *u);

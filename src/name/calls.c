@@ -33,11 +33,12 @@ struct scry_calls {
 	struct scry_calls_opts opts;
 	bool is_met[1u << SCRY_CALL_HOOK_BITS];
 	uint32_t function_count;
-	struct record *waiting; /* for the watermark */
-	size_t count, room;
+	struct record
+		*waiting; /* [first, ready) in order, to be written; the rest for the watermark */
+	size_t first, ready, count, room;
 	struct arena arena, spare;
-	struct scry_map open;	/* slot -> index + 1 of its newest call */
-	struct scry_map called; /* slot -> stack of the entry that comes */
+	struct scry_map open;	      /* slot -> index + 1 of its newest call */
+	struct scry_map called, ruby; /* slot -> stack of the entry that comes */
 	struct open_call *calls;
 	uint32_t call_count, call_room, free_call;
 	uint64_t order, last_call;
@@ -57,6 +58,7 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 	c->last_call = opts->first_call;
 	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
 	scry_map_init(&c->called, SCRY_CALLS_OPEN_MAX);
+	scry_map_init(&c->ruby, SCRY_CALLS_OPEN_MAX);
 	*ret = c;
 	return 0;
 }
@@ -67,6 +69,7 @@ void scry_calls_free(struct scry_calls *c)
 		return;
 	scry_map_done(&c->open);
 	scry_map_done(&c->called);
+	scry_map_done(&c->ruby);
 	scry_buf_done(&c->text);
 	free(c->waiting);
 	free(c->arena.words);
@@ -83,6 +86,22 @@ int scry_calls_function(struct scry_calls *c)
 		return scry_fail(-E2BIG, "more than %u functions", c->function_count);
 	c->function_count++;
 	return 0;
+}
+
+int scry_calls_functions_upto(struct scry_calls *c, uint32_t number)
+{
+	int r = 0;
+
+	while (c->function_count <= number && r == 0)
+		r = scry_calls_function(c);
+	return r;
+}
+
+void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
+		       struct scry_ruby_stacks *ruby)
+{
+	c->opts.stacks = stacks;
+	c->opts.ruby = ruby;
 }
 
 void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns)
@@ -161,20 +180,37 @@ static size_t special_words(const uint64_t *words, size_t count)
 {
 	size_t n = words[0] == SCRY_CALL_TIME	  ? 2
 		   : words[0] == SCRY_CALL_CALLED ? SCRY_CALL_CALLED_WORDS
+		   : words[0] == SCRY_CALL_RUBY	  ? SCRY_CALL_RUBY_WORDS
 						  : 0;
 
 	if (words[0] == SCRY_CALL_STACK && count >= SCRY_CALL_STACK_HEAD &&
 	    words[3] <= SCRY_CALL_STACK_FRAMES)
 		n = SCRY_CALL_STACK_HEAD + words[3];
+	if (words[0] == SCRY_CALL_RUBY_LINE && count >= SCRY_CALL_RUBY_LINE_HEAD &&
+	    words[2] >= SCRY_CALL_RUBY_LINE_HEAD)
+		n = words[2];
+	if (words[0] == SCRY_CALL_RUBY_STACK && count >= SCRY_CALL_RUBY_STACK_HEAD &&
+	    words[4] <= SCRY_CALL_RUBY_FRAMES + 1)
+		n = SCRY_CALL_RUBY_STACK_HEAD + words[4];
 	return n <= count ? n : 0;
 }
 
-static void define_stack(struct scry_calls *c, const uint64_t *words)
+/* What is told once. False: it is no such record. */
+static bool define(struct scry_calls *c, const uint64_t *words, size_t count)
 {
-	if (!c->opts.stacks ||
-	    scry_native_stacks_define(c->opts.stacks, words[2], words + SCRY_CALL_STACK_HEAD,
-				      words[3]) == -EINVAL)
-		c->stats.bad++;
+	int r = -EINVAL;
+
+	if (words[0] < SCRY_CALL_STACK || words[0] > SCRY_CALL_RUBY_STACK)
+		return words[0] == SCRY_CALL_TIME;
+	if (words[0] == SCRY_CALL_STACK && c->opts.stacks)
+		r = scry_native_stacks_define(c->opts.stacks, words[2],
+					      words + SCRY_CALL_STACK_HEAD, words[3]);
+	if (words[0] == SCRY_CALL_RUBY_LINE && c->opts.ruby)
+		r = scry_ruby_stacks_line(c->opts.ruby, words, count);
+	if (words[0] == SCRY_CALL_RUBY_STACK && c->opts.ruby)
+		r = scry_ruby_stacks_define(c->opts.ruby, words, count);
+	c->stats.bad += r == -EINVAL;
+	return true;
 }
 
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count)
@@ -185,17 +221,15 @@ int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, 
 	for (size_t i = 0; i < count && r == 0;) {
 		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
 
-		rec.count = count - i < 2		  ? 0
-			    : words[i] <= SCRY_CALL_STACK ? special_words(words + i, count - i)
-							  : record_words(c, words + i, count - i);
+		rec.count = count - i < 2		 ? 0
+			    : words[i] <= SCRY_CALL_RUBY ? special_words(words + i, count - i)
+							 : record_words(c, words + i, count - i);
 		if (!rec.count) {
 			c->stats.bad++;
 			break;
 		}
 		rec.tsc = words[i + 1];
-		if (words[i] == SCRY_CALL_STACK)
-			define_stack(c, words + i);
-		else if (words[i] != SCRY_CALL_TIME)
+		if (!define(c, words + i, rec.count))
 			r = keep(c, &rec);
 		i += rec.count;
 	}
@@ -310,12 +344,14 @@ static void put_parts(struct scry_calls *c, const uint64_t *words, size_t count)
 	c->stats.bad += count;
 }
 
-/* What lies in `text`: a payload, to be put in anew, and parts. */
+/* What lies in `text`: room for the payload, and parts. Without parts it may be empty. */
 static int write_text(struct scry_calls *c, const struct scry_event *head, const void *payload,
 		      size_t size)
 {
 	if (c->text.failed)
 		return no_memory(1);
+	if (c->text.len <= size)
+		return scry_writer_payload(c->opts.writer, head, payload, size);
 	memcpy(c->text.data, payload, size);
 	return scry_writer_payload(c->opts.writer, head, c->text.data, c->text.len);
 }
@@ -341,11 +377,13 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		int e;
 
 		scry_buf_clear(&c->text);
-		scry_buf_append(&c->text, &ev, sizeof(ev));
 		if (end->how == SCRY_RETURN_DONE) {
 			ev.result = end->result;
 			ev.duration_ns = end->tsc > o->tsc ? ns_of(c, end->tsc - o->tsc) : 0;
-			put_parts(c, o->parts, o->part_words);
+			if (o->part_words) {
+				scry_buf_append(&c->text, &ev, sizeof(ev));
+				put_parts(c, o->parts, o->part_words);
+			}
 		}
 		free(o->parts);
 		o->parts = NULL;
@@ -354,7 +392,7 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		c->free_call = (uint32_t)top;
 		top = below;
 		c->stats.open--;
-		ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+		ev.more_bytes = c->text.len ? (uint32_t)(c->text.len - sizeof(ev)) : 0;
 		e = write_text(c, &head, &ev, sizeof(ev));
 		r = r ? r : e;
 	}
@@ -375,10 +413,15 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 		ev.flags |= SCRY_CALL_HAS_NO_ARGS;
 	memcpy(&ev.arg1, words + 2, ev.args * sizeof(*words));
 	scry_buf_clear(&c->text);
-	scry_buf_append(&c->text, &ev, sizeof(ev));
-	if (words[0] & SCRY_CALL_MORE)
+	if (words[0] & SCRY_CALL_MORE) {
+		scry_buf_append(&c->text, &ev, sizeof(ev));
 		put_parts(c, words + 3 + ev.args, words[2 + ev.args]);
-	ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+		ev.more_bytes = (uint32_t)(c->text.len - sizeof(ev));
+	}
+	if (!c->text.len) /* what is left out at the end is 0 */
+		return scry_writer_payload(c->opts.writer, &head, &ev,
+					   offsetof(struct scry_ev_call, arg1) +
+						   ev.args * sizeof(*words));
 	return write_text(c, &head, &ev, sizeof(ev));
 }
 
@@ -388,13 +431,19 @@ static int write_called(struct scry_calls *c, const struct record *rec, uint64_t
 	const struct scry_event head = {
 		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALLED};
 	struct scry_ev_called ev = {.pid = c->opts.pid, .call = call};
-	uint64_t number;
+	uint64_t slot = scry_call_slot(c->arena.words[rec->at]), number;
+	int r = 0;
 
-	if (!c->opts.stacks ||
-	    !scry_map_remove(&c->called, scry_call_slot(c->arena.words[rec->at]), &number))
-		return 0;
-	ev.stack = scry_native_stacks_write(c->opts.stacks, number, c->opts.writer);
-	return ev.stack ? scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev)) : 0;
+	if (c->opts.stacks && scry_map_remove(&c->called, slot, &number))
+		ev.stack = scry_native_stacks_write(c->opts.stacks, number, c->opts.writer);
+	if (ev.stack)
+		r = scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+	ev.stack = 0;
+	if (c->opts.ruby && scry_map_remove(&c->ruby, slot, &number))
+		ev.stack = scry_ruby_stacks_write(c->opts.ruby, number, c->opts.writer);
+	if (ev.stack && r == 0)
+		r = scry_writer_payload(c->opts.writer, &head, &ev, sizeof(ev));
+	return r;
 }
 
 static int begin_call(struct scry_calls *c, const struct record *rec)
@@ -459,6 +508,10 @@ static int write_record(struct scry_calls *c, const struct record *rec)
 		scry_map_put(&c->called, words[3], words[2]);
 		return 0;
 	}
+	if (words[0] == SCRY_CALL_RUBY) {
+		scry_map_put(&c->ruby, words[3], words[2]);
+		return 0;
+	}
 	if (scry_call_args(words[0]) == SCRY_CALL_RETURN && words[0] & SCRY_CALL_MORE)
 		return keep_parts(c, rec);
 	if (scry_call_args(words[0]) == SCRY_CALL_RETURN)
@@ -466,41 +519,69 @@ static int write_record(struct scry_calls *c, const struct record *rec)
 	return begin_call(c, rec);
 }
 
-/* Those from `from` on stay, and their words. */
-static int pack(struct scry_calls *c, size_t from)
+/* Forgets what is written, where that is all, or half of what is kept. */
+static int pack(struct scry_calls *c)
 {
 	struct arena full = c->arena;
 	int r = 0;
 
+	if (c->first == c->count) {
+		c->first = c->ready = c->count = c->arena.count = 0;
+		return 0;
+	}
+	if (c->first < c->count - c->first)
+		return 0;
 	c->spare.count = 0;
-	for (size_t i = from; i < c->count && r == 0; i++) {
+	for (size_t i = c->first; i < c->count && r == 0; i++) {
 		struct record *rec = &c->waiting[i];
 		size_t at = c->spare.count;
 
 		r = copy_words(&c->spare, full.words + rec->at, rec->count);
 		rec->at = at;
 	}
-	c->count -= from;
-	memmove(c->waiting, c->waiting + from, c->count * sizeof(*c->waiting));
+	c->count -= c->first;
+	c->ready -= c->first;
+	memmove(c->waiting, c->waiting + c->first, c->count * sizeof(*c->waiting));
+	c->first = 0;
 	c->arena = c->spare;
 	c->spare = full;
 	return r;
 }
 
-int scry_calls_merge(struct scry_calls *c, uint64_t watermark)
+/* One thread's records are in order already. */
+static void sort(struct record *records, size_t count)
 {
-	size_t n = 0;
+	for (size_t i = 1; i < count; i++)
+		if (compare(&records[i - 1], &records[i]) > 0) {
+			qsort(records, count, sizeof(*records), compare);
+			return;
+		}
+}
+
+int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most)
+{
 	int r = 0, e;
 
-	if (!c->count)
-		return 0;
-	qsort(c->waiting, c->count, sizeof(*c->waiting), compare);
-	for (; n < c->count && c->waiting[n].tsc <= watermark; n++) {
-		e = write_record(c, &c->waiting[n]);
+	sort(c->waiting + c->ready, c->count - c->ready);
+	while (c->ready < c->count && c->waiting[c->ready].tsc <= watermark)
+		c->ready++;
+	for (; c->first < c->ready && most; most--) {
+		e = write_record(c, &c->waiting[c->first++]);
 		r = r ? r : e;
 	}
-	e = pack(c, n);
+	e = pack(c);
 	return r ? r : e;
+}
+
+int scry_calls_merge(struct scry_calls *c, uint64_t watermark)
+{
+	return scry_calls_merge_some(c, watermark, SIZE_MAX);
+}
+
+size_t scry_calls_kept(const struct scry_calls *c, bool *ret_is_ready)
+{
+	*ret_is_ready = c->first < c->ready;
+	return c->count * sizeof(*c->waiting) + c->arena.count * sizeof(*c->arena.words);
 }
 
 void scry_calls_stats(const struct scry_calls *c, struct scry_calls_stats *ret)

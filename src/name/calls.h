@@ -2,8 +2,9 @@
  * From the words of many threads (wire/call_ring.h) to CALL and RETURN events, in one order.
  *
  * Words are kept until the watermark has passed their stamps, put in order, and entries are joined
- * with their returns by the slot on the stack. Words are hostile: any content gives some events,
- * never a crash.
+ * with their returns by the slot on the stack. What is in order may be written later: a program
+ * that calls in bursts need not wait for the writing. Words are hostile: any content gives some
+ * events, never a crash.
  *
  * Life: new, (clock, words*, merge)*, clock, merge(UINT64_MAX), free. One thread. Errors are the
  * writer's, or -ENOMEM, with a sentence.
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "name/native_stacks.h"
+#include "name/ruby_stacks.h"
 #include "rec/writer.h"
 #include "wire/call_ring.h"
 
@@ -30,6 +32,7 @@ struct scry_calls_opts {
 	uint32_t pid;
 	enum scry_calls_args args;
 	struct scry_native_stacks *stacks; /* borrowed; NULL: no stacks are recorded */
+	struct scry_ruby_stacks *ruby;	   /* the same */
 	/* of all programs that the pid runs, and the process it was forked from */
 	uint64_t first_call;
 	uint32_t first_function;
@@ -44,6 +47,11 @@ void scry_calls_free(struct scry_calls *c); /* NULL is legal */
 
 /* Functions 0, 1, ...: their FUNCTION events are the caller's. What names others is bad. -E2BIG. */
 int scry_calls_function(struct scry_calls *c);
+/* All up to `number`. */
+int scry_calls_functions_upto(struct scry_calls *c, uint32_t number);
+/* From now on. */
+void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
+		       struct scry_ruby_stacks *ruby);
 
 /* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
 void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);
@@ -62,8 +70,11 @@ struct scry_calls_event {
 };
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);
 
-/* Writes all that is stamped up to there. */
+/* Puts in order what is stamped up to there, and writes it: all, or with `most` so many records. */
 int scry_calls_merge(struct scry_calls *c, uint64_t watermark);
+int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most);
+/* Bytes of what is kept: what waits for the watermark, and what is in order and not written. */
+size_t scry_calls_kept(const struct scry_calls *c, bool *ret_is_ready);
 
 struct scry_calls_stats {
 	uint64_t calls;

@@ -146,10 +146,7 @@ int scry_malloc_callers_define(struct scry_malloc_callers *c, uint64_t code, uin
 	return 0;
 }
 
-/*
- * As the agent has copied it. The instruction that runs is the one before pc, but for those that
- * allocate while pc still points at them: name/places.c.
- */
+/* As the agent has copied it. */
 static void take_line(struct scry_malloc_callers *c, struct place *p, const uint64_t *words,
 		      size_t count)
 {
@@ -161,9 +158,7 @@ static void take_line(struct scry_malloc_callers *c, struct place *p, const uint
 	memcpy(&def, words, sizeof(def));
 	if (sizeof(def) + def.path_size + def.label_size > count * 8)
 		return;
-	p->line = def.line_before;
-	if (def.top && c->ruby && scry_places_leaf(c->ruby, def.opcode))
-		p->line = def.line_at;
+	p->line = scry_places_calling_line(c->ruby, &def);
 	p->path = def.path_size ? strndup(text, def.path_size) : NULL;
 	p->label = strndup(text + def.path_size, def.label_size);
 	c->gone += !p->path;

@@ -29,7 +29,7 @@ struct file { /* of the target, with code */
 };
 
 struct scry_native {
-	pid_t pid;
+	struct scry_space space;
 	struct file files[FILES_MAX];
 	size_t file_count;
 	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
@@ -54,7 +54,7 @@ static struct file *file_of(struct scry_native *n, const struct scry_map_entry *
 		return NULL;
 	f = &n->files[n->file_count++];
 	*f = (struct file){.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
-	if (scry_elf_open_mapped(n->pid, m, &f->elf) < 0 ||
+	if (scry_space_elf(&n->space, m, &f->elf) < 0 ||
 	    scry_elf_bias(f->elf, &n->maps, m, &f->bias) < 0) {
 		scry_elf_close(f->elf);
 		f->elf = NULL;
@@ -68,7 +68,8 @@ void scry_native_see(struct scry_native *n)
 {
 	struct scry_maps maps = {0};
 
-	if (n->pid && scry_maps_read(n->pid, &maps) == 0 && maps.count) {
+	if ((n->space.pid || n->space.core) && scry_space_maps(&n->space, &maps) == 0 &&
+	    maps.count) {
 		scry_maps_done(&n->maps);
 		n->maps = maps;
 	} else {
@@ -77,18 +78,28 @@ void scry_native_see(struct scry_native *n)
 	scry_error_clear();
 }
 
-struct scry_native *scry_native_new(pid_t pid)
+bool scry_native_sees(const struct scry_native *n)
+{
+	return n->maps.count != 0;
+}
+
+struct scry_native *scry_native_of(const struct scry_space *space)
 {
 	struct scry_native *n = calloc(1, sizeof(*n));
 
 	if (!n)
 		return NULL;
-	n->pid = pid;
+	n->space = *space;
 	scry_native_see(n);
 	for (size_t i = 0; i < n->maps.count && n->file_count < FILES_MAX / 2; i++)
 		if (n->maps.entries[i].x && n->maps.entries[i].inode)
 			file_of(n, &n->maps.entries[i]);
 	return n;
+}
+
+struct scry_native *scry_native_new(pid_t pid)
+{
+	return scry_native_of(&(struct scry_space){.pid = pid});
 }
 
 void scry_native_free(struct scry_native *n)

@@ -6,14 +6,22 @@
 #ifndef SCRY_NAME_NATIVE_H
 #define SCRY_NAME_NATIVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "sys/space.h"
 
 struct scry_native;
 
 /* Looks at what is mapped in process `pid` (0: all is unknown). NULL: no memory. */
 struct scry_native *scry_native_new(pid_t pid);
+/* The same of a process or a core. */
+struct scry_native *scry_native_of(const struct scry_space *space);
 void scry_native_free(struct scry_native *n); /* NULL is legal */
+
+/* Had it anything mapped, when it was looked at? */
+bool scry_native_sees(const struct scry_native *n);
 
 /* Looks again. Of a process that has ended, the last look stays. Costs a read of /proc/PID/maps. */
 void scry_native_see(struct scry_native *n);

@@ -46,6 +46,11 @@ struct scry_native_stacks *scry_native_stacks_new(struct scry_native *native)
 	return s;
 }
 
+void scry_native_stacks_by(struct scry_native_stacks *s, struct scry_native *native)
+{
+	s->native = native;
+}
+
 void scry_native_stacks_free(struct scry_native_stacks *s)
 {
 	if (!s)

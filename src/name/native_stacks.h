@@ -24,6 +24,9 @@ struct scry_native_stacks;
 struct scry_native_stacks *scry_native_stacks_new(struct scry_native *native);
 void scry_native_stacks_free(struct scry_native_stacks *s); /* NULL is legal */
 
+/* From now on names are looked up there; those that were stay the other's. */
+void scry_native_stacks_by(struct scry_native_stacks *s, struct scry_native *native);
+
 /*
  * What a number means: return addresses, the innermost first; 0 as the last: what lies below is not
  * known. 0; -EINVAL: it means something else; -ENOSPC, -ENOMEM: it means nothing.

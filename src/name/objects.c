@@ -503,8 +503,7 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t pl
 	site.flags = (key.internal ? SCRY_SITE_INTERNAL : 0) |
 		     (!key.internal && !key.klass ? SCRY_SITE_UNNAMED : 0);
 	site.slot_bytes = base_slot(o);
-	site.stack =
-		scry_stacks_write(&o->stacks, key.stack, &o->places.names, w, o->setup.next_stack);
+	site.stack = scry_stacks_write(&o->stacks, key.stack, &o->places.names, w);
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
 				   sizeof(site));
 }

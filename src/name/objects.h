@@ -23,7 +23,7 @@ struct scry_objects_setup {
 	double sample_mean;	      /* one object (or unit of slot bytes) in so many; 0: all */
 	uint32_t sample_unit;	      /* bytes; 0: objects are counted */
 	/* ids of SITE and STACK events are taken from here: one pair for a recording */
-	uint32_t *next_site, *next_stack;
+	uint32_t *next_site;
 	size_t *live_bytes; /* several processes under one limit_bytes: in use by all; NULL: alone
 			     */
 };

@@ -61,6 +61,12 @@ uint16_t scry_places_leaf(const struct scry_ruby *ruby, uint64_t word)
 	return 0;
 }
 
+uint32_t scry_places_calling_line(const struct scry_ruby *ruby, const struct scry_ring_def *def)
+{
+	return def->top && ruby && scry_places_leaf(ruby, def->opcode) ? def->line_at
+								       : def->line_before;
+}
+
 /* The instruction that ends at pc, if it is one that makes objects of this type by itself. */
 static void find_after(const struct scry_places *p, const struct scry_ring_def *def,
 		       struct scry_place_key *key)

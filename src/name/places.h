@@ -64,6 +64,10 @@ uint32_t scry_places_with_stack(struct scry_places *p, uint32_t place, uint32_t 
  * in layout.leaf; 0: it is none. */
 uint16_t scry_places_leaf(const struct scry_ruby *ruby, uint64_t word);
 
+/* The line of what called a function at `pc` of a DEF record: the instruction that runs is the one
+ * before pc, but for those that stand at it. */
+uint32_t scry_places_calling_line(const struct scry_ruby *ruby, const struct scry_ring_def *def);
+
 /* All zero when there is no such place. */
 void scry_places_key(const struct scry_places *p, uint32_t place, struct scry_place_key *ret);
 

@@ -54,7 +54,13 @@ void scry_samples_done(struct scry_samples *s)
 	scry_stacks_done(&s->stacks);
 	scry_symbols_done(&s->symbols);
 	scry_walk_done(&s->walk);
+	scry_samples_native_close(s->native);
 	*s = (struct scry_samples){0};
+}
+
+int scry_samples_with_native(struct scry_samples *s)
+{
+	return scry_samples_native_open(s->ruby, &s->symbols.names, &s->native);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -157,25 +163,37 @@ static int list_threads(struct scry_samples *s)
  */
 static uint32_t intern_stack(struct scry_samples *s)
 {
-	struct scry_stack_frame frame = {0};
+	struct scry_stack_frame frame = {0}, next;
+	const struct scry_woven *woven = NULL;
+	size_t count =
+		s->native ? scry_samples_native_weave(s->native, &s->walk, &woven) : s->walk.count;
+	uint32_t parent = 0;
 
-	for (size_t i = s->walk.count; i > 0; i--) {
-		const struct scry_named_frame *f = &s->named[i - 1];
-		const struct scry_symbol *symbol = scry_symbols_get(&s->symbols, f->symbol);
+	for (size_t i = count; i > 0; i--) {
+		size_t at = woven ? woven[i - 1].at : i - 1;
 
-		if (!symbol || f->is_hidden)
-			continue;
-		if (!symbol->is_c) {
-			frame.path = symbol->path;
-			frame.line = f->line;
+		if (woven && woven[i - 1].is_native) {
+			next = scry_samples_native_frame(s->native, (uint32_t)at);
+		} else {
+			const struct scry_symbol *symbol =
+				scry_symbols_get(&s->symbols, s->named[at].symbol);
+
+			if (!symbol || s->named[at].is_hidden)
+				continue;
+			if (!symbol->is_c) {
+				frame.path = symbol->path;
+				frame.line = s->named[at].line;
+			}
+			frame.label = symbol->name;
+			frame.flags = symbol->is_c ? SCRY_STACK_C : 0;
+			next = frame;
 		}
-		frame.label = symbol->name;
-		frame.flags = symbol->is_c ? SCRY_STACK_C : 0;
-		frame.parent = scry_stacks_add(&s->stacks, &frame);
-		if (!frame.parent)
+		next.parent = parent;
+		parent = scry_stacks_add(&s->stacks, &next);
+		if (!parent)
 			return 0;
 	}
-	return frame.parent;
+	return parent;
 }
 
 static const char *newest_name(const struct scry_samples *s)
@@ -215,7 +233,11 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 		if ((t->hint.ec != t->ruby.ec || !t->ruby.ec) &&
 		    scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec) == 0)
 			t->ruby.ec = ec;
+		if (s->native)
+			scry_samples_native_waits(s->native, &t->now);
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
+		if (s->native && !scry_task_rests(&t->task, &t->now))
+			scry_samples_native_none(s->native); /* of another moment than Ruby's */
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
 		if (s->walk.ec_now != t->ruby.ec) { /* a fiber runs now */
@@ -403,14 +425,29 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 		t->ran_ns = t->now.run_ns - before.run_ns;
 }
 
-/* What is owed comes and goes with chance; it is counted when it is too much for that. */
-static void count_clocked(struct scry_samples *s, struct scry_samples_thread *t, uint64_t stands_ns)
+/* While the collector is at work: is it this thread that collects? Then it is said so. */
+static void name_collector(struct scry_samples *s, size_t i, struct scry_samples_thread *sample)
 {
+	for (size_t k = 0; k < s->count; k++)
+		s->list[k] = s->threads[k].ruby;
+	if (s->count > 1 && !scry_ruby_gvl_is_holder(s->ruby, s->list, s->count, i))
+		return;
+	sample->state = SCRY_STATE_GC;
+	sample->stack = add_gc(s, sample->stack);
+}
+
+/* What is owed comes and goes with chance; it is counted when it is too much for that. */
+static void count_clocked(struct scry_samples *s, size_t i, uint64_t stands_ns)
+{
+	struct scry_samples_thread *t = &s->threads[i];
+
 	t->owed_ns += (int64_t)stands_ns;
 	if (t->owed_ns < OWED_TICKS * (int64_t)s->clock_ns)
 		return;
 	t->state = SCRY_STATE_RUNNABLE;
 	take_stack(s, t);
+	if (t->in_gc)
+		name_collector(s, i, t);
 	count(s, t, (uint64_t)t->owed_ns);
 	t->owed_ns = 0;
 }
@@ -434,7 +471,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 		return err;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->threads[i].is_clocked)
-			count_clocked(s, &s->threads[i], stands_ns);
+			count_clocked(s, i, stands_ns);
 		else
 			count(s, &s->threads[i], stands_ns);
 	s->sums.ticks++;
@@ -444,8 +481,36 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 
 /* --- by the thread's own clock ---------------------------------------------------------------- */
 
+/* How the collector stood at the sample. */
+static struct scry_ruby_gc_now gc_then(const struct scry_samples *s, const struct scry_bpf_stack *r)
+{
+	const struct scry_ruby_gc *gc = &s->walk.gc;
+	uint8_t bytes[SCRY_RUBY_GC_BYTES] = {0};
+
+	if (!s->walk.gc_heap || !gc->is_known)
+		return (struct scry_ruby_gc_now){0};
+	if (gc->has_epochs) {
+		memcpy(bytes + gc->count - gc->from, &r->gc_count, sizeof(r->gc_count));
+		bytes[gc->marking.at - gc->from] = r->gc_marking;
+	}
+	bytes[gc->during.at - gc->from] = r->gc_during; /* the same byte, perhaps */
+	return scry_ruby_gc_say(gc, bytes);
+}
+
+/* Has no collection been counted since? What was on a stack then was not freed, but for one that
+ * was marking. */
+static bool is_same_epoch(const struct scry_samples *s, const struct scry_ruby_gc_now *then)
+{
+	const struct scry_ruby_gc *gc = &s->walk.gc;
+	uint8_t bytes[SCRY_RUBY_GC_BYTES];
+
+	return then->epoch &&
+	       scry_mem_read(&s->ruby->mem, s->walk.gc_heap + gc->from, bytes, gc->size) == 0 &&
+	       scry_ruby_gc_say(gc, bytes).count == then->count;
+}
+
 static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
-					  size_t size)
+					  size_t size, struct scry_ruby_gc_now gc)
 {
 	struct scry_walk_copy copy = {
 		.ec = r->ec,
@@ -457,7 +522,11 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 		.frames = (const char *)r + r->frames_at,
 		.values = (const char *)r + r->values_at,
 		.frames_size = r->frames_size,
+		.newest = {r->top_word, r->top_flags, r->top_code},
 	};
+
+	if (is_same_epoch(s, &gc))
+		copy.gc = gc;
 
 	if (r->kind == SCRY_BPF_EMPTY)
 		return SCRY_WALK_EMPTY;
@@ -468,10 +537,16 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 	return scry_walk_take(&s->walk, s->ruby, &copy);
 }
 
+static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
+{
+	return symbol && !symbol->born && symbol->made_ns >= taken_ns;
+}
+
 /*
  * Names are read a moment after the sample, and code may be dead by then. Sure are the names of
- * code that was known before the sample, or whose frame still stands; the stack ends where one is
- * not. The next sample with that code finds it known, as what has died is on no stack.
+ * code whose birth was told, that was known before the sample, or when no collection was counted
+ * meanwhile, or whose frame still stands; the stack ends where one is not. The next sample with
+ * that code finds it known, as what has died is on no stack.
  */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {
@@ -481,21 +556,23 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&s->symbols, s->named[i].symbol);
 
-		if (symbol && symbol->made_ns >= taken_ns)
+		if (is_unsure(symbol, taken_ns))
 			unsure = i + 1; /* the oldest */
 	}
-	if (!unsure)
+	if (!unsure || is_same_epoch(s, &s->walk.now))
 		return;
 	alive = s->walk.count - scry_walk_alive(&s->walk, s->ruby); /* index of the newest */
 	for (size_t i = 0; i < alive && i < unsure; i++) {
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&s->symbols, s->named[i].symbol);
 
-		if (symbol && symbol->made_ns >= taken_ns)
+		if (is_unsure(symbol, taken_ns))
 			cut = i + 1;
 	}
 	if (!cut)
 		return;
+	if (s->native) /* the frames that they belong to are not all there */
+		scry_samples_native_none(s->native);
 	s->walk.count -= cut;
 	memmove(s->named, s->named + cut, s->walk.count * sizeof(*s->named));
 	t->verdict = s->walk.count ? SCRY_WALK_REPAIRED : SCRY_WALK_REJECTED;
@@ -505,22 +582,32 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 {
 	const struct scry_bpf_stack *r = record;
-	struct scry_samples_thread *known = NULL, t;
+	struct scry_samples_thread *known, t;
+	struct scry_ruby_gc_now gc;
+	size_t at = 0;
 
 	if (size < sizeof(*r))
 		return -EPROTO;
-	for (size_t i = 0; i < s->count && !known; i++)
-		if (s->threads[i].ruby.tid == (pid_t)r->tid &&
-		    (s->threads[i].ruby.th == r->th || r->kind == SCRY_BPF_STRANGER))
-			known = &s->threads[i];
-	if (!known)
+	if (r->kind == SCRY_BPF_NATIVE)
+		return s->native ? scry_samples_native_record(s->native, record, size) : -EPROTO;
+	if (s->native)
+		scry_samples_native_recorded(s->native, r->tid, r->time_ns);
+	while (at < s->count && (s->threads[at].ruby.tid != (pid_t)r->tid ||
+				 (s->threads[at].ruby.th != r->th && r->kind != SCRY_BPF_STRANGER)))
+		at++;
+	if (at == s->count)
 		return -ENOENT;
+	known = &s->threads[at];
 	t = (struct scry_samples_thread){.number = known->number, .state = SCRY_STATE_CPU};
-	t.verdict = take_record(s, r, size);
+	gc = gc_then(s, r);
+	t.verdict = take_record(s, r, size, gc);
+	s->walk.time_ns = r->time_ns;
 	s->sums.collects++;
 	s->sums.clocked++;
 	if (name_stack(s, &t) && t.verdict == SCRY_WALK_VALID)
 		keep_sure(s, &t, r->time_ns);
+	if (gc.is_running)
+		name_collector(s, at, &t);
 	known->owed_ns -= (int64_t)s->clock_ns;
 	count(s, &t, s->clock_ns);
 	s->sums.dropped += t.verdict == SCRY_WALK_VALID && s->walk.is_dropped;
@@ -529,7 +616,7 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 	return 0;
 }
 
-int scry_samples_write(struct scry_samples *s, uint32_t *next)
+int scry_samples_write(struct scry_samples *s)
 {
 	const struct scry_event head = {.type = SCRY_EVENT_SAMPLES};
 	int err = 0;
@@ -537,8 +624,7 @@ int scry_samples_write(struct scry_samples *s, uint32_t *next)
 	for (size_t i = 0; i < s->row_count && !err; i++) {
 		struct scry_ev_samples ev = s->rows[i];
 
-		ev.stack =
-			scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer, next);
+		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer);
 		err = scry_writer_payload(s->writer, &head, &ev, sizeof(ev));
 	}
 	s->sums.pid = (uint32_t)s->ruby->pid;

@@ -16,6 +16,7 @@
 #define SCRY_NAME_SAMPLES_H
 
 #include "base/map.h"
+#include "name/samples_native.h"
 #include "name/stacks.h"
 #include "name/thread_state.h"
 #include "rec/writer.h"
@@ -53,6 +54,7 @@ struct scry_samples {
 	struct scry_symbols symbols;
 	struct scry_stacks stacks;
 	struct scry_walk walk;
+	struct scry_samples_native *native; /* NULL: not wanted; owned */
 	struct scry_named_frame *named;
 	uint32_t gc_name; /* of the frame that says so, in symbols.names */
 	struct scry_samples_thread *threads;
@@ -73,6 +75,8 @@ struct scry_samples {
 /* `ruby` and `writer` stay the caller's. 0 or -errno. */
 int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scry_writer *writer);
 void scry_samples_done(struct scry_samples *s);
+/* Stacks have native frames too, from now on. As scry_samples_native_open. */
+int scry_samples_with_native(struct scry_samples *s);
 
 /*
  * One look at all threads, each sample stands for `stands_ns`. 0; -ESRCH: the process, or its
@@ -90,7 +94,7 @@ int scry_samples_list(struct scry_samples *s, bool now);
  */
 int scry_samples_record(struct scry_samples *s, const void *record, size_t size);
 
-/* STACK, SAMPLES and SAMPLING events; STACK ids are taken from *next. 0 or -errno. */
-int scry_samples_write(struct scry_samples *s, uint32_t *next);
+/* STACK, SAMPLES and SAMPLING events. 0 or -errno. */
+int scry_samples_write(struct scry_samples *s);
 
 #endif

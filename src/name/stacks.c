@@ -86,7 +86,7 @@ static int make_room(struct scry_stacks *s)
 }
 
 uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct scry_intern *names,
-			   struct scry_writer *w, uint32_t *next)
+			   struct scry_writer *w)
 {
 	uint32_t chain[DEPTH_MAX];
 	size_t depth = 0;
@@ -103,13 +103,14 @@ uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct s
 	}
 	while (depth--) {
 		struct scry_stack_frame f;
-		struct scry_ev_stack ev = {.id = (*next)++};
+		struct scry_ev_stack ev = {.id = scry_writer_stack(w)};
 
 		memcpy(&f, scry_intern_get(&s->frames, chain[depth], NULL), sizeof(f));
 		ev.parent = f.parent ? s->written[f.parent] : 0;
 		ev.file_str = write_string(w, names, f.path);
 		ev.method_str = write_string(w, names, f.label);
-		ev.line = f.line;
+		ev.line = f.flags & SCRY_STACK_NATIVE ? 0 : f.line;
+		ev.offset = f.flags & SCRY_STACK_NATIVE ? f.line : 0;
 		ev.flags = f.flags;
 		s->written[chain[depth]] = ev.id;
 		scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_STACK}, &ev,

@@ -15,7 +15,7 @@
 struct scry_stack_frame {     /* hashed as bytes: no padding */
 	uint32_t parent;      /* frame number, 0: the outermost */
 	uint32_t path, label; /* ids in the caller's table of names */
-	uint32_t line;
+	uint32_t line;	/* NATIVE: of a function without a symbol, where it begins in its object */
 	uint32_t flags; /* SCRY_STACK_* */
 };
 
@@ -39,10 +39,10 @@ uint32_t scry_stacks_add(struct scry_stacks *s, const struct scry_stack_frame *f
 int scry_stacks_frame(const struct scry_stacks *s, uint32_t number, struct scry_stack_frame *ret);
 
 /*
- * The STACK id of frame `frame`, writing it and its parents where they are new; ids are taken from
- * *next. `names` turns frame.path and frame.label into text. 0: no frame, or it was not written.
+ * The STACK id of frame `frame`, writing it and its parents where they are new. `names` turns
+ * frame.path and frame.label into text. 0: no frame, or it was not written.
  */
 uint32_t scry_stacks_write(struct scry_stacks *s, uint32_t frame, const struct scry_intern *names,
-			   struct scry_writer *w, uint32_t *next);
+			   struct scry_writer *w);
 
 #endif

@@ -59,8 +59,8 @@ void scry_bpf_detach(struct scry_bpf *b);
  * Runs `program` where `pid` (-1: anybody) executes the byte at `offset` of the file `path`, which
  * need not be executable by us and may be /proc/PID/root/... or /proc/PID/map_files/...; or when
  * the function that begins there returns. `number`: what bpf_get_attach_cookie() gives (0: none;
- * Linux 5.15). All processes that share the file's page pay for the breakpoint, also where pid
- * filters. 0 or -errno with a sentence.
+ * Linux 5.15). With a pid the breakpoint is in that process alone, in a page of its own. 0 or
+ * -errno with a sentence.
  */
 struct scry_bpf_uprobe {
 	const char *path;

@@ -284,6 +284,17 @@ static const struct scry_field fields_scry_ev_sampling[] = {
 	FIELD(scry_ev_sampling, lost, "lost", NUMBER),
 	FIELD(scry_ev_sampling, kernel_ns, "kernel_ns", NUMBER),
 };
+static const struct scry_field fields_scry_ev_naming[] = {
+	FIELD(scry_ev_naming, pid, "pid", NUMBER),
+	FIELD(scry_ev_naming, differ, "differ", NUMBER),
+	FIELD(scry_ev_naming, agree, "agree", NUMBER),
+	FIELD(scry_ev_naming, gone, "gone", NUMBER),
+	FIELD(scry_ev_naming, born, "born", NUMBER),
+	FIELD(scry_ev_naming, lost, "lost", NUMBER),
+	FIELD(scry_ev_naming, late, "late", NUMBER),
+	FIELD(scry_ev_naming, nameless, "nameless", NUMBER),
+	FIELD(scry_ev_naming, told, "told", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

@@ -3,7 +3,7 @@
  *
  *   struct scry_malloc_head | zstd frame of the columns, one behind the other | zeros up to 8
  *
- * doc/FORMAT.md says what each column means.
+ * Columns lie as rec/malloc_planes.h says; doc/FORMAT.md says what each of them means.
  */
 #ifndef SCRY_REC_MALLOC_FORMAT_H
 #define SCRY_REC_MALLOC_FORMAT_H
@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 enum scry_malloc_column {
-	SCRY_MALLOC_COLUMN_RUNS,    /* right guesses before each miss */
-	SCRY_MALLOC_COLUMN_CODES,   /* a miss: enum scry_malloc_code */
+	SCRY_MALLOC_COLUMN_RUNS,    /* before each miss: right guesses << 1 | the ref's miss only */
+	SCRY_MALLOC_COLUMN_CODES,   /* a miss of the kind: enum scry_malloc_code */
 	SCRY_MALLOC_COLUMN_REFS,    /* which block */
 	SCRY_MALLOC_COLUMN_KINDS,   /* definitions */
 	SCRY_MALLOC_COLUMN_THREADS, /* events since the last switch, new thread */
@@ -21,7 +21,6 @@ enum scry_malloc_column {
 };
 
 enum scry_malloc_code {
-	SCRY_MALLOC_CODE_REF,	/* the kind is as guessed, the block is not */
 	SCRY_MALLOC_CODE_SIZE,	/* as guessed but for size and usable: defines a kind */
 	SCRY_MALLOC_CODE_NEW,	/* defines a kind */
 	SCRY_MALLOC_CODE_KINDS, /* and up: this less is the number of the kind */

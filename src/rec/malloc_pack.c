@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "rec/malloc_format.h"
 #include "rec/malloc_kinds.h"
+#include "rec/malloc_planes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -205,14 +206,15 @@ static int pack_kind(struct scry_malloc_pack *p, const struct scry_ev_malloc *ca
 	return 0;
 }
 
-static int pack_miss(struct scry_malloc_pack *p)
+/* `is_ref`: the kind was right. */
+static int pack_miss(struct scry_malloc_pack *p, bool is_ref)
 {
 	if (column_room(&p->columns[SCRY_MALLOC_COLUMN_RUNS], ROOM) ||
 	    column_room(&p->columns[SCRY_MALLOC_COLUMN_CODES], ROOM) ||
 	    column_room(&p->columns[SCRY_MALLOC_COLUMN_REFS], ROOM) ||
 	    column_room(&p->columns[SCRY_MALLOC_COLUMN_KINDS], ROOM))
 		return -ENOMEM;
-	put(&p->columns[SCRY_MALLOC_COLUMN_RUNS], p->run);
+	put(&p->columns[SCRY_MALLOC_COLUMN_RUNS], p->run << 1 | is_ref);
 	p->run = 0;
 	p->is_raw_old = true;
 	return 0;
@@ -227,17 +229,14 @@ static int pack_call(struct scry_malloc_pack *p, struct scry_malloc_thread *t,
 	bool is_kind = code && kind_is(&p->kinds.rows[code - 1], call), is_ref = true;
 
 	if (!is_kind) {
-		if (pack_miss(p) || pack_kind(p, call, guess, &code))
+		if (pack_miss(p, false) || pack_kind(p, call, guess, &code))
 			return -ENOMEM;
 	}
 	if (needs_ref) {
 		ref = scry_malloc_guess_ref(&p->kinds, t, code);
 		is_ref = scry_malloc_ref_find(&p->blocks, t, *ref) == call->block;
-		if (is_kind && !is_ref) {
-			if (pack_miss(p))
-				return -ENOMEM;
-			put(&p->columns[SCRY_MALLOC_COLUMN_CODES], SCRY_MALLOC_CODE_REF);
-		}
+		if (is_kind && !is_ref && pack_miss(p, true))
+			return -ENOMEM;
 		if (!is_ref)
 			*ref = scry_malloc_ref_of(&p->blocks, t, call->block);
 		if (!is_kind || !is_ref)
@@ -356,8 +355,7 @@ static int pack_compress(struct scry_malloc_pack *p)
 	}
 	for (i = 0; i < SCRY_MALLOC_COLUMNS; i++) {
 		p->head.columns[i] = (uint32_t)p->columns[i].len;
-		if (p->columns[i].len)
-			memcpy(all.bytes + at, p->columns[i].bytes, p->columns[i].len);
+		scry_malloc_planes_split(p->columns[i].bytes, p->columns[i].len, all.bytes + at);
 		at += p->columns[i].len;
 	}
 	packed = ZSTD_compressCCtx(p->zstd, p->out.bytes + sizeof(p->head), bound - sizeof(p->head),

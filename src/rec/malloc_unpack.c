@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "rec/malloc_format.h"
 #include "rec/malloc_kinds.h"
+#include "rec/malloc_planes.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct scry_malloc_unpack {
 	uint32_t thread;
 	struct scry_malloc_thread *state; /* of it */
 	struct scry_malloc_kind kind;	  /* of the last miss */
+	bool is_ref;			  /* the next miss is the ref's only */
 	bool is_broken;			  /* damaged: what follows cannot be read */
 };
 
@@ -102,30 +104,44 @@ static bool get_or_never(struct column *c, uint64_t *ret_value)
 	return c->at == c->end || get(c, ret_value);
 }
 
+static bool get_run(struct scry_malloc_unpack *u)
+{
+	bool is_got = get_or_never(&u->columns[SCRY_MALLOC_COLUMN_RUNS], &u->run);
+
+	u->is_ref = u->run & 1;
+	if (u->run != UINT64_MAX)
+		u->run >>= 1;
+	return is_got;
+}
+
 static int unpack_raw(struct scry_malloc_unpack *u, const struct scry_malloc_head *head,
 		      const char *frame)
 {
 	uint32_t raw = scry_malloc_raw_bytes(head);
-	uint8_t *at;
+	uint8_t *at, *from;
 	int i;
 
 	if (raw > SCRY_MALLOC_RAW_MAX)
 		return -EINVAL;
-	if (raw > u->raw_cap || !u->raw) {
+	if (raw * 2 > u->raw_cap || !u->raw) { /* columns, and planes behind them */
 		free(u->raw);
-		u->raw_cap = raw + 1;
+		u->raw_cap = raw * 2 + 1;
 		u->raw = malloc(u->raw_cap);
 		if (!u->raw) {
 			u->raw_cap = 0;
 			return -ENOMEM;
 		}
 	}
-	if (ZSTD_decompress(u->raw, raw, frame, head->packed) != raw)
-		return -EINVAL;
 	at = u->raw;
+	from = at + raw;
+	if (ZSTD_decompress(from, raw, frame, head->packed) != raw)
+		return -EINVAL;
 	for (i = 0; i < SCRY_MALLOC_COLUMNS; i++) {
+		if (!scry_malloc_planes_join(from, head->columns[i], at))
+			return -EINVAL;
 		u->columns[i] = (struct column){at, at + head->columns[i]};
 		at += head->columns[i];
+		from += head->columns[i];
 	}
 	return 0;
 }
@@ -150,8 +166,7 @@ static int unpack_open(struct scry_malloc_unpack *u, const struct scry_chunk *ch
 	u->thread = 0;
 	u->state = NULL;
 	u->left = chunk->count;
-	return get_or_never(&u->columns[SCRY_MALLOC_COLUMN_RUNS], &u->run) &&
-			       get_or_never(&u->columns[SCRY_MALLOC_COLUMN_TIMES], &u->to_stamp) &&
+	return get_run(u) && get_or_never(&u->columns[SCRY_MALLOC_COLUMN_TIMES], &u->to_stamp) &&
 			       get_or_never(&u->columns[SCRY_MALLOC_COLUMN_THREADS], &u->to_thread)
 		       ? 0
 		       : -EINVAL;
@@ -202,6 +217,13 @@ static int unpack_miss(struct scry_malloc_unpack *u, uint32_t *guess, uint32_t *
 	struct scry_malloc_kind *kind = &u->kind;
 	uint64_t code;
 
+	if (u->is_ref) {
+		if (!*guess)
+			return -EINVAL;
+		*kind = u->kinds.rows[*guess - 1];
+		*ret_code = *guess;
+		return kind->effect >= SCRY_MALLOC_EFFECT_AGAIN ? 0 : -EINVAL;
+	}
 	if (!get(&u->columns[SCRY_MALLOC_COLUMN_CODES], &code))
 		return -EINVAL;
 	if (code >= SCRY_MALLOC_CODE_KINDS) {
@@ -212,14 +234,12 @@ static int unpack_miss(struct scry_malloc_unpack *u, uint32_t *guess, uint32_t *
 		*guess = *ret_code = (uint32_t)code + 1;
 		return 0;
 	}
-	if (code != SCRY_MALLOC_CODE_NEW) {
+	if (code == SCRY_MALLOC_CODE_SIZE) {
 		if (!*guess)
 			return -EINVAL;
 		*kind = u->kinds.rows[*guess - 1];
 		*ret_code = *guess;
 	}
-	if (code == SCRY_MALLOC_CODE_REF)
-		return kind->effect >= SCRY_MALLOC_EFFECT_AGAIN ? 0 : -EINVAL;
 	if (!unpack_kind(u, kind, code == SCRY_MALLOC_CODE_NEW))
 		return -EINVAL;
 	if (scry_malloc_kinds_put(&u->kinds, kind, false, ret_code))
@@ -311,7 +331,7 @@ static int unpack_call(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_
 	err = unpack_block(u, ref, kind, is_miss, &block);
 	if (err)
 		return err;
-	if (is_miss && !get_or_never(&u->columns[SCRY_MALLOC_COLUMN_RUNS], &u->run))
+	if (is_miss && !get_run(u))
 		return -EINVAL;
 	u->run -= !is_miss;
 	scry_malloc_thread_saw(t, code);

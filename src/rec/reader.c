@@ -323,8 +323,12 @@ static void reader_mend(struct scry_reader *r, const struct scry_event_kind *kin
 
 	for (i = 0; i < kind->field_count; i++) {
 		const struct scry_field *field = &kind->fields[i];
-		uint64_t id = scry_field_value(field, event);
+		uint64_t id;
 
+		if (field->kind != SCRY_FIELD_STRING && field->kind != SCRY_FIELD_SITE &&
+		    field->kind != SCRY_FIELD_STACK)
+			continue;
+		id = scry_field_value(field, event);
 		if (!id || id_is_known(r, field->kind, id))
 			continue;
 		memset((char *)(event + 1) + field->offset, 0, field->size);

@@ -217,6 +217,7 @@ int scry_writer_payload(struct scry_writer *w, const struct scry_event *head, co
 {
 	size_t padded = (bytes + 7) & ~(size_t)7;
 	struct scry_event event = *head;
+	char *to;
 
 	assert(sizeof(event) + padded <= SCRY_EVENT_MAX && scry_event_kind(head->type));
 	if (w->stopped) {
@@ -229,9 +230,11 @@ int scry_writer_payload(struct scry_writer *w, const struct scry_event *head, co
 		writer_forget_pending(w);
 		return writer_stop(w, -ENOMEM);
 	}
-	scry_buf_append(&w->events, &event, sizeof(event));
-	scry_buf_append(&w->events, payload, bytes);
-	scry_buf_zeros(&w->events, padded - bytes);
+	to = w->events.data + w->events.len;
+	memcpy(to, &event, sizeof(event));
+	memcpy(to + sizeof(event), payload, bytes);
+	memset(to + sizeof(event) + bytes, 0, padded - bytes);
+	w->events.len += event.size;
 	w->pending++;
 	w->pending_strings += event.type == SCRY_EVENT_STRING;
 	writer_saw_time(w, event.time_ns);

@@ -42,6 +42,7 @@ struct reading {
 
 struct scry_syscalls {
 	pid_t pid;
+	bool with_children;
 	int tracefs;
 	uint64_t enter, leave; /* ids */
 	struct ring *rings;    /* by processor */
@@ -163,7 +164,8 @@ static int open_event(struct scry_syscalls *s, uint64_t id, pid_t tid, int cpu)
 		.sample_type = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_RAW,
 		.disabled = 1,
 		.inherit = 1,
-		.inherit_thread = 1,
+		.remove_on_exec = s->with_children,
+		.inherit_thread = !s->with_children,
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW,
 		.watermark = 1,
@@ -172,7 +174,7 @@ static int open_event(struct scry_syscalls *s, uint64_t id, pid_t tid, int cpu)
 	struct ring *ring = &s->rings[cpu];
 	int fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 
-	if (fd < 0 && errno == EINVAL) { /* before Linux 5.13 */
+	if (fd < 0 && errno == EINVAL && !s->with_children) { /* before Linux 5.13 */
 		attr.inherit_thread = 0;
 		fd = (int)syscall(SYS_perf_event_open, &attr, tid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 	}
@@ -230,10 +232,13 @@ static int open_threads(struct scry_syscalls *s)
 				 (int)s->pid, s->cpus);
 	if (r == -ENOMEM)
 		return scry_fail(r, "no memory for the system calls of process %d", (int)s->pid);
+	if (r == -EINVAL && s->with_children)
+		return scry_fail(-ENOTSUP, "system calls of children need Linux 5.13; fix: leave "
+					   "out -f, or -S");
 	return r < 0 ? not_permitted(-r) : 0;
 }
 
-int scry_syscalls_open(pid_t pid, struct scry_syscalls **ret)
+int scry_syscalls_open(pid_t pid, bool with_children, struct scry_syscalls **ret)
 {
 	struct scry_syscalls *s = calloc(1, sizeof(*s));
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
@@ -242,6 +247,7 @@ int scry_syscalls_open(pid_t pid, struct scry_syscalls **ret)
 	if (!s)
 		return scry_fail(-ENOMEM, "no memory for system calls");
 	s->pid = pid;
+	s->with_children = with_children;
 	s->cpus = cpus < CPUS_MAX ? (int)cpus : CPUS_MAX;
 	s->rings = calloc((size_t)s->cpus, sizeof(*s->rings));
 	s->tracefs = open_tracefs();
@@ -316,6 +322,7 @@ static int keep(struct scry_syscalls *s, const struct sample *sample)
 	}
 	call = &s->calls[s->count++];
 	*call = (struct scry_syscall){.tsc = sample->time,
+				      .pid = sample->pid,
 				      .tid = sample->tid,
 				      .number = (uint32_t)sample->raw.number,
 				      .is_exit = sample->raw.type == s->leave};
@@ -354,7 +361,7 @@ static int read_ring(struct scry_syscalls *s, const struct ring *ring)
 		if (record.header.type == PERF_RECORD_LOST)
 			s->lost += record.words[2];
 		else if (record.header.type == PERF_RECORD_SAMPLE &&
-			 record.sample.pid == (uint32_t)s->pid)
+			 (s->with_children || record.sample.pid == (uint32_t)s->pid))
 			r = keep(s, &record.sample);
 		tail += record.header.size;
 	}

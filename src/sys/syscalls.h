@@ -1,7 +1,8 @@
 /*
  * The system calls of a process, as the kernel's tracepoints raw_syscalls tell them to perf
  * (perf_event_open(2)): nothing is stopped, nothing in the process is changed. Of its threads and
- * those that they start, not of its children. Arguments are registers; no memory is read.
+ * those that they start, and, when asked for, of the children that it makes from then on, and
+ * theirs, each until it runs another program. Arguments are registers; no memory is read.
  *
  * Life: open (off), switch on, take each few ms, close. The process should be held, or a thread
  * that is started just while it is opened may be missing. One reader.
@@ -18,7 +19,7 @@
 struct scry_syscall {
 	uint64_t tsc; /* of the TSC's clock, by readings of both around it: some 50 ns are uncertain
 		       */
-	uint32_t tid;
+	uint32_t pid, tid; /* ours, not those of the process's own namespace */
 	uint32_t number;
 	bool is_exit;
 	uint64_t args[SCRY_SYSCALL_ARGS]; /* of an exit the first one is the result */
@@ -27,7 +28,7 @@ struct scry_syscall {
 struct scry_syscalls;
 
 /* 0; -EPERM, -EACCES, -ENOTSUP with a sentence that says how it can be mended; -ENOMEM, -ESRCH. */
-int scry_syscalls_open(pid_t pid, struct scry_syscalls **ret);
+int scry_syscalls_open(pid_t pid, bool with_children, struct scry_syscalls **ret);
 void scry_syscalls_close(struct scry_syscalls *s); /* NULL is legal */
 void scry_syscalls_switch(struct scry_syscalls *s, bool on);
 

@@ -68,6 +68,24 @@ bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *b
 	       now.switches == before->switches && now.run_ns == before->run_ns;
 }
 
+/* "nr args... sp pc", or "-1 sp pc" */
+static void waits(const char *text, struct scry_task_now *ret)
+{
+	int n = sscanf(text,
+		       "%" SCNd64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64 " %" SCNx64
+		       " %" SCNx64 " %" SCNx64 " %" SCNx64,
+		       &ret->nr, &ret->args[0], &ret->args[1], &ret->args[2], &ret->args[3],
+		       &ret->args[4], &ret->args[5], &ret->sp, &ret->pc);
+
+	if (n < 1)
+		ret->nr = -2;
+	if (n == 3) {
+		ret->sp = ret->args[0];
+		ret->pc = ret->args[1];
+		ret->args[0] = ret->args[1] = 0;
+	}
+}
+
 void scry_task_read(const struct scry_task *task, struct scry_task_now *ret)
 {
 	char text[256];
@@ -80,12 +98,8 @@ void scry_task_read(const struct scry_task *task, struct scry_task_now *ret)
 	if (!read_text(task->syscall_fd, text, sizeof(text)))
 		return;
 	ret->is_running = strncmp(text, "running", 7) == 0;
-	if (!ret->is_running && sscanf(text,
-				       "%" SCNd64 " 0x%" SCNx64 " 0x%" SCNx64 " 0x%" SCNx64
-				       " 0x%" SCNx64 " 0x%" SCNx64 " 0x%" SCNx64,
-				       &ret->nr, &ret->args[0], &ret->args[1], &ret->args[2],
-				       &ret->args[3], &ret->args[4], &ret->args[5]) < 1)
-		ret->nr = -2;
+	if (!ret->is_running)
+		waits(text, ret);
 }
 
 void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size)

@@ -22,6 +22,7 @@ struct scry_task_now {
 	int64_t nr;	 /* system call in which it waits; -1: waits outside one (page fault); -2:
 			    not known, or running */
 	uint64_t args[6];
+	uint64_t sp, pc;	  /* of its user space, where it waits; 0: not known */
 	uint64_t run_ns, wait_ns; /* so far: on a processor; ready, but on none */
 	uint64_t switches;	  /* how often it was put on a processor */
 };

@@ -21,8 +21,9 @@
 #define INDENT_MAX 400u
 
 struct open_call {
-	struct scry_event *event; /* a copy */
-	uint32_t next_free;
+	struct scry_event *event; /* a copy, in `room` bytes, which stay for the next one */
+	uint32_t next_free, room;
+	bool is_open;
 	bool need_comma; /* behind what was printed when it began */
 };
 
@@ -49,7 +50,7 @@ struct lines {
 	char clock[16];
 	struct scry_buf buf;
 	struct scry_native_frames frames;
-	struct scry_map called; /* key of a call -> id of its stack, until it is over */
+	struct scry_map called, ruby; /* key of a call -> id of its stack, until it is over */
 };
 
 static int no_memory(void)
@@ -148,13 +149,14 @@ static uint64_t key_of(const struct scry_event *event)
 }
 
 /* Who called: a stack, outermost first. */
-static struct scry_cell stack_cell(const struct lines *l, const struct scry_event *event,
+static struct scry_cell stack_cell(const struct lines *l, const struct scry_map *called,
+				   const struct scry_event *event,
 				   struct scry_doc_frame frames[SCRY_NATIVE_DEPTH])
 {
 	uint64_t id = 0;
 	uint32_t depth = 0;
 
-	if (scry_map_get(&l->called, key_of(event), &id))
+	if (scry_map_get(called, key_of(event), &id))
 		depth = scry_native_frames_frames(&l->frames, l->reader, (uint32_t)id, frames);
 	return (struct scry_cell){.is_unknown = !depth, .number = depth, .frames = frames};
 }
@@ -173,7 +175,7 @@ static int push(struct lines *l, const struct scry_call_image *image,
 	const struct scry_call_out out = {.values = &values}, result_out = {.values = &result};
 	static const struct scry_doc_value null = {.kind = SCRY_VALUE_NULL};
 	unsigned int state = !ret ? 2 : ret->how == SCRY_RETURN_LEFT;
-	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH];
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], ruby[SCRY_NATIVE_DEPTH];
 	uint32_t flags = scry_call_part_flags(image);
 	bool need_comma = false, is_failed;
 
@@ -213,7 +215,8 @@ static int push(struct lines *l, const struct scry_call_image *image,
 		 scry_cell_number(flags & SCRY_PART_CUT ? 1 : 0)},
 		{"is_digest", NULL, SCRY_CELL_BOOL, 0,
 		 scry_cell_number(flags & SCRY_PART_DIGEST ? 1 : 0)},
-		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, event, frames)},
+		{"stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->called, event, frames)},
+		{"ruby_stack", NULL, SCRY_CELL_FRAMES, 0, stack_cell(l, &l->ruby, event, ruby)},
 	};
 
 	is_failed = values.failed || result.failed;
@@ -231,6 +234,8 @@ static void put_stack(struct lines *l, uint64_t key)
 
 	if (scry_map_get(&l->called, key, &id))
 		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
+	if (scry_map_get(&l->ruby, key, &id))
+		scry_native_frames_lines(&l->frames, l->reader, (uint32_t)id, &l->buf);
 }
 
 static void meet(struct lines *l, uint32_t tid)
@@ -238,6 +243,20 @@ static void meet(struct lines *l, uint32_t tid)
 	l->are_many |= l->has_tid && tid != l->tid;
 	l->has_tid = true;
 	l->tid = tid;
+}
+
+static int copy(struct open_call *o, const struct scry_event *event)
+{
+	if (o->room < event->size) {
+		free(o->event);
+		o->room = event->size;
+		o->event = malloc(o->room);
+	}
+	if (!o->event)
+		return -ENOMEM;
+	memcpy(o->event, event, event->size);
+	o->is_open = true;
+	return 0;
 }
 
 static int keep(struct lines *l, uint64_t key, const struct scry_event *event, bool need_comma)
@@ -258,12 +277,11 @@ static int keep(struct lines *l, uint64_t key, const struct scry_event *event, b
 		l->calls = more;
 		l->room = room;
 	}
-	i = i ? i : ++l->count;
-	l->calls[i - 1] =
-		(struct open_call){.event = malloc(event->size), .need_comma = need_comma};
-	if (!l->calls[i - 1].event || scry_map_put(&l->open, key, i) < 0)
+	if (!i)
+		l->calls[(i = ++l->count) - 1] = (struct open_call){0};
+	if (copy(&l->calls[i - 1], event) < 0 || scry_map_put(&l->open, key, i) < 0)
 		return no_memory();
-	memcpy(l->calls[i - 1].event, event, event->size);
+	l->calls[i - 1].need_comma = need_comma;
 	depth = scry_map_ref(&l->depth, event->tid);
 	if (depth)
 		++*depth;
@@ -373,8 +391,8 @@ static int on_return(struct lines *l, const struct scry_event *event)
 		tell_resumed(l, &image, f, o->need_comma);
 	}
 	scry_map_remove(&l->called, key, NULL);
-	free(o->event);
-	o->event = NULL;
+	scry_map_remove(&l->ruby, key, NULL);
+	o->is_open = false;
 	o->next_free = l->free;
 	l->free = (uint32_t)i;
 	return r;
@@ -382,12 +400,11 @@ static int on_return(struct lines *l, const struct scry_event *event)
 
 static int by_time(const void *left, const void *right)
 {
-	const struct scry_event *a = ((const struct open_call *)left)->event;
-	const struct scry_event *b = ((const struct open_call *)right)->event;
+	const struct open_call *a = left, *b = right;
 
-	if (!a || !b)
-		return !a - !b;
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+	if (!a->is_open || !b->is_open)
+		return b->is_open - a->is_open;
+	return a->event->time_ns < b->event->time_ns ? -1 : a->event->time_ns > b->event->time_ns;
 }
 
 /* What has not returned by the end. */
@@ -402,7 +419,7 @@ static int tell_unfinished(struct lines *l)
 	}
 	if (l->count)
 		qsort(l->calls, l->count, sizeof(*l->calls), by_time);
-	for (uint32_t i = 0; i < l->count && l->calls[i].event && r == 0; i++) {
+	for (uint32_t i = 0; i < l->count && l->calls[i].is_open && r == 0; i++) {
 		const struct scry_call_image image = {.call = l->calls[i].event};
 		const struct scry_ev_call *call = (const void *)(image.call + 1);
 
@@ -436,8 +453,10 @@ static void tell_exit(struct lines *l, const struct scry_event *event)
 
 static int on_called(struct lines *l, const struct scry_ev_called *called)
 {
-	if (scry_map_put(&l->called, scry_call_key(called->pid, called->call), called->stack) ==
-	    -ENOMEM)
+	struct scry_map *map =
+		scry_native_frames_are(&l->frames, called->stack) ? &l->called : &l->ruby;
+
+	if (scry_map_put(map, scry_call_key(called->pid, called->call), called->stack) == -ENOMEM)
 		return no_memory();
 	return 0;
 }
@@ -476,6 +495,7 @@ static void done(struct lines *l)
 	scry_map_done(&l->open);
 	scry_map_done(&l->depth);
 	scry_map_done(&l->called);
+	scry_map_done(&l->ruby);
 	scry_native_frames_done(&l->frames);
 	scry_call_functions_done(&l->functions);
 	scry_grep_done(&l->grep);
@@ -497,6 +517,7 @@ int scry_view_calls(struct scry_reader *reader, const struct scry_view_opts *opt
 	scry_map_init(&l.open, OPEN_MAX);
 	scry_map_init(&l.depth, OPEN_MAX);
 	scry_map_init(&l.called, OPEN_MAX);
+	scry_map_init(&l.ruby, OPEN_MAX);
 	scry_call_functions_init(&l.functions);
 	scry_honesty_init(&honesty, reader);
 	r = read_all(&l, &honesty);

@@ -1,6 +1,7 @@
 /*
  * The calls-sums view: ltrace's table of -c, with quantiles. Times include callees, so those of
- * functions that call each other are told twice.
+ * functions that call each other are told twice. With Ruby stacks, by the line of the program that
+ * calls.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,13 +12,17 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/native_frames.h"
 
 #define FUNCTIONS_MAX (1u << 20)
+#define PLACES_MAX (1u << 20)
+#define OPEN_MAX (1u << 20)
 #define STEP_BITS 4 /* sixteen linear steps to each power of two */
 #define STEPS ((64 - STEP_BITS + 1) << STEP_BITS)
 
 struct sum {
 	uint32_t symbol, module;
+	uint32_t place; /* 0: not known */
 	uint64_t calls, returned, left;
 	uint64_t total_ns, max_ns;
 	uint32_t histogram[STEPS]; /* of ns */
@@ -28,8 +33,14 @@ struct sums {
 	struct scry_reader *reader;
 	struct scry_grep grep;
 	struct scry_call_functions functions;
-	struct scry_map by_name;
+	struct scry_map by_name; /* of functions -> number */
+	struct scry_map by_row;	 /* that << 32 | place -> row + 1 */
 	struct sum **rows;
+	struct scry_native_frames frames;
+	struct scry_map by_line,
+		called;		      /* line -> place; key of a call -> place, until it is over */
+	struct scry_ev_stack *places; /* from 1: a frame of that line */
+	uint32_t place_count, place_room;
 	size_t count, room;
 	uint64_t total_ns, calls;
 };
@@ -53,12 +64,49 @@ static uint64_t step_begin(uint32_t step)
 	return shift > 64 - STEP_BITS ? UINT64_MAX : ((1ull << STEP_BITS) + low) << (shift - 1);
 }
 
-/* The row of a function, by its name; NULL with a sentence: no memory. */
-static struct sum *row_of(struct sums *s, const struct scry_ev_function *f)
+static int no_memory(const struct sums *s)
 {
-	uint64_t *at = scry_map_ref(&s->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
+	return scry_fail(-ENOMEM, "no memory for %zu functions", s->count);
+}
+
+/* The place that makes a call which is told next. */
+static int on_called(struct sums *s, const struct scry_ev_called *called)
+{
+	const struct scry_ev_stack *line =
+		scry_native_frames_line(&s->frames, s->reader, called->stack);
+	uint64_t *at = line ? scry_map_ref(&s->by_line, (uint64_t)line->file_str << 32 | line->line)
+			    : NULL;
+
+	if (!line)
+		return 0;
+	if (at && !*at && s->place_count + 1 >= s->place_room) {
+		uint32_t room = s->place_room ? 2 * s->place_room : 64;
+		struct scry_ev_stack *more = reallocarray(s->places, room, sizeof(*more));
+
+		if (!more)
+			return no_memory(s);
+		s->places = more;
+		s->place_room = room;
+	}
+	if (at && !*at) {
+		s->places[++s->place_count] = *line;
+		*at = s->place_count;
+	}
+	if (at)
+		scry_map_put(&s->called, scry_call_key(called->pid, called->call), *at);
+	return 0;
+}
+
+/* The row of a function and a place that calls it; NULL with a sentence: no memory. */
+static struct sum *row_of(struct sums *s, const struct scry_ev_function *f, uint32_t place)
+{
+	uint64_t *name = scry_map_ref(&s->by_name, (uint64_t)f->symbol_str << 32 | f->module_str);
+	uint64_t *at;
 	struct sum *row;
 
+	if (name && !*name)
+		*name = s->by_name.count;
+	at = name ? scry_map_ref(&s->by_row, *name << 32 | place) : NULL;
 	if (at && *at)
 		return s->rows[*at - 1];
 	if (at && s->count == s->room) {
@@ -72,9 +120,10 @@ static struct sum *row_of(struct sums *s, const struct scry_ev_function *f)
 	}
 	row = at && s->count < s->room ? calloc(1, sizeof(*row)) : NULL;
 	if (!row) {
-		scry_fail(-ENOMEM, "no memory for %zu functions", s->count);
+		no_memory(s);
 		return NULL;
 	}
+	row->place = place;
 	row->symbol = f->symbol_str;
 	row->module = f->module_str;
 	s->rows[s->count++] = row;
@@ -87,11 +136,17 @@ static int add(struct sums *s, const struct scry_event *event)
 	const struct scry_ev_return *ret = (const void *)(event + 1); /* begins as CALL does */
 	const struct scry_call_function *f =
 		scry_call_functions_find(&s->functions, ret->pid, ret->function);
+	const uint64_t key = scry_call_key(ret->pid, ret->call);
+	uint64_t place = 0;
 	struct sum *row;
 
 	if (!f || (s->opts->pid && s->opts->pid != ret->pid))
 		return 0;
-	row = row_of(s, &f->ev);
+	if (event->type == SCRY_EVENT_RETURN)
+		scry_map_remove(&s->called, key, &place);
+	else
+		scry_map_get(&s->called, key, &place);
+	row = row_of(s, &f->ev, (uint32_t)place);
 	if (!row)
 		return -ENOMEM;
 	if (event->type == SCRY_EVENT_CALL) {
@@ -133,12 +188,31 @@ static int by_total(const void *left, const void *right)
 
 	order = order ? order : scry_functions_compare(b->calls, a->calls);
 	order = order ? order : scry_functions_compare(a->symbol, b->symbol);
-	return order ? order : scry_functions_compare(a->module, b->module);
+	order = order ? order : scry_functions_compare(a->module, b->module);
+	return order ? order : scry_functions_compare(a->place, b->place);
+}
+
+/* "app.rb:12  method", in `buf`. */
+static struct scry_cell place_cell(const struct sums *s, const struct scry_ev_stack *at,
+				   struct scry_buf *buf)
+{
+	const char *file = scry_reader_string(s->reader, at->file_str, NULL);
+	const char *method = scry_reader_string(s->reader, at->method_str, NULL);
+
+	if (!at->id)
+		return scry_cell_unknown();
+	scry_buf_clear(buf);
+	scry_buf_printf(buf, "%s:%u%s%s", file ? file : "?", at->line, method ? "  " : "",
+			method ? method : "");
+	return scry_cell_text(scry_buf_str(buf), buf->len);
 }
 
 static void push_row(const struct sums *s, const struct sum *row, struct scry_doc *doc)
 {
+	static const struct scry_ev_stack nowhere;
+	const struct scry_ev_stack *at = row->place ? &s->places[row->place] : &nowhere;
 	bool any = row->returned != 0;
+	struct scry_buf buf = {0};
 	const struct scry_cell cells[] = {
 		scry_cell_known(s->total_ns ? (uint64_t)((double)row->total_ns * 1000 /
 								 (double)s->total_ns +
@@ -161,9 +235,14 @@ static void push_row(const struct sums *s, const struct sum *row, struct scry_do
 		scry_cell_number(row->returned),
 		scry_cell_number(row->left),
 		scry_cell_number(row->calls - row->returned - row->left),
+		scry_functions_string(s->reader, at->file_str),
+		scry_cell_known(at->line, at->line != 0),
+		scry_functions_string(s->reader, at->method_str),
+		place_cell(s, at, &buf),
 	};
 
 	doc->ops->row(doc, cells);
+	scry_buf_done(&buf);
 }
 
 static void push(struct sums *s, struct scry_doc *doc)
@@ -186,9 +265,14 @@ static void push(struct sums *s, struct scry_doc *doc)
 		{NULL, "returned", SCRY_CELL_NUMBER, false},
 		{NULL, "left", SCRY_CELL_NUMBER, false},
 		{NULL, "unfinished", SCRY_CELL_NUMBER, false},
+		{NULL, "file", SCRY_CELL_TEXT, false},
+		{NULL, "line", SCRY_CELL_NUMBER, false},
+		{NULL, "method", SCRY_CELL_TEXT, false},
+		{"called from", NULL, SCRY_CELL_TEXT, true}, /* the last: left out without stacks */
 	};
 
-	scry_doc_table(doc, columns, sizeof(columns) / sizeof(columns[0]));
+	scry_doc_table(doc, columns,
+		       sizeof(columns) / sizeof(columns[0]) - (s->place_count ? 0 : 1));
 	for (size_t i = 0; i < s->count; i++) {
 		const char *symbol = scry_reader_string(s->reader, s->rows[i]->symbol, NULL);
 
@@ -209,6 +293,10 @@ static int read_all(struct sums *s, struct scry_honesty *honesty)
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&s->functions, s->reader,
 						    (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_STACK)
+			r = scry_native_frames_event(&s->frames, (const void *)(event + 1));
+		if (event->type == SCRY_EVENT_CALLED)
+			r = on_called(s, (const void *)(event + 1));
 		if (event->type == SCRY_EVENT_CALL || event->type == SCRY_EVENT_RETURN)
 			r = add(s, event);
 	}
@@ -225,6 +313,9 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 	if (r < 0)
 		return r;
 	scry_map_init(&s.by_name, FUNCTIONS_MAX);
+	scry_map_init(&s.by_row, FUNCTIONS_MAX);
+	scry_map_init(&s.by_line, PLACES_MAX);
+	scry_map_init(&s.called, OPEN_MAX);
 	scry_call_functions_init(&s.functions);
 	scry_honesty_init(&honesty, reader);
 	r = read_all(&s, &honesty);
@@ -241,6 +332,11 @@ int scry_view_calls_sums(struct scry_reader *reader, const struct scry_view_opts
 		free(s.rows[i]);
 	free(s.rows);
 	scry_map_done(&s.by_name);
+	scry_map_done(&s.by_row);
+	scry_map_done(&s.by_line);
+	scry_map_done(&s.called);
+	scry_native_frames_done(&s.frames);
+	free(s.places);
 	scry_call_functions_done(&s.functions);
 	scry_grep_done(&s.grep);
 	return r;

@@ -66,8 +66,11 @@ void scry_frames_event(struct scry_frames *frames, struct scry_intern *names,
 		.file = scry_name_id(names, reader, stack->file_str),
 		.line = stack->line,
 		.method = scry_name_id(names, reader, stack->method_str),
-		.flags = stack->flags & SCRY_STACK_C,
+		.flags = stack->flags & (SCRY_STACK_C | SCRY_STACK_NATIVE),
 	};
+
+	if (stack->flags & SCRY_STACK_NATIVE)
+		frame.line = (uint32_t)stack->offset;
 
 	/* A map that is full forgets the frame: sites then have no stack. */
 	scry_map_put(&frames->recording, stack->id, scry_frames_put(frames, &frame));
@@ -122,6 +125,11 @@ struct scry_cell scry_frames_cell(const struct scry_frames *frames, const struct
 			.line = frame.line,
 			.is_c = frame.flags & SCRY_STACK_C,
 		};
+		if (frame.flags & SCRY_STACK_NATIVE) {
+			row->frames[at - 1].is_native = true;
+			row->frames[at - 1].offset = frame.line;
+			row->frames[at - 1].line = 0;
+		}
 		id = frame.parent;
 	}
 	return (struct scry_cell){.frames = row->frames, .number = depth};

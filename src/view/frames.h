@@ -16,9 +16,9 @@
 #include "view/doc.h"
 
 struct scry_frame {
-	uint32_t parent; /* 0: outermost */
-	uint32_t file, line, method;
-	uint32_t flags; /* SCRY_STACK_*, SCRY_FRAME_CLASS */
+	uint32_t parent;	     /* 0: outermost */
+	uint32_t file, line, method; /* NATIVE: line is the offset */
+	uint32_t flags;		     /* SCRY_STACK_*, SCRY_FRAME_CLASS */
 };
 #define SCRY_FRAME_CLASS (1u << 31) /* not a frame: `method` is the class of what was made */
 

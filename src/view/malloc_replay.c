@@ -2,9 +2,12 @@
 #include "view/malloc_replay.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "view/honesty.h"
+
+#define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
 
 static const char *const kind_names[1 + SCRY_REPLAY_KIND_ROWS] = {
 	"all", "malloc", "calloc", "aligned", "realloc", "free", "usable_size",
@@ -91,15 +94,30 @@ static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct s
 	return to >= from || from - to < real ? real + to - from : 0;
 }
 
-/* What the program has besides the allocator's memory comes on top: what the first one's real runs
- * have more than its replays, outside the noise. */
+static int compare_signed(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What the program has besides the allocator's memory comes on top: what real runs have more than
+ * replays, the median of the *other* allocators, so that nobody's own run is in what is told of it.
+ */
 static uint64_t predicted_rss(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
-	const struct scry_replay_spread *real = &r->rows[0].real_rss,
-					*replayed = &r->rows[0].rss_peak;
-	uint64_t more = real->least > replayed->most ? real->median - replayed->median : 0;
+	int64_t more[ROWS_MAX] = {0};
+	uint32_t count = 0;
 
-	return row == r->rows ? real->median : row->rss_peak.median + more;
+	for (uint32_t i = 0; i < r->count && count < ROWS_MAX; i++)
+		if (&r->rows[i] != row && r->rows[i].has_real)
+			more[count++] = (int64_t)r->rows[i].real_rss.median -
+					(int64_t)r->rows[i].rss_peak.median;
+	if (!count)
+		return row->rss_peak.median;
+	qsort(more, count, sizeof(more[0]), compare_signed);
+	count = (count - 1) / 2;
+	return row->rss_peak.median + (uint64_t)(more[count] > 0 ? more[count] : 0);
 }
 
 static uint64_t syscalls(const struct scry_replay_row *row)

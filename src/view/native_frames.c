@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "view/gem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -122,6 +123,27 @@ const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_f
 	return nameless ? nameless : frame_at(s, id);
 }
 
+static bool is_of_program(const struct scry_ev_stack *f, const struct scry_reader *reader)
+{
+	const char *file = scry_reader_string(reader, f->file_str, NULL);
+	size_t length;
+	const char *gem = file ? scry_gem_name(file, &length) : NULL;
+
+	return gem && *gem == '(' && strncmp(gem, "(ruby)", length) != 0;
+}
+
+const struct scry_ev_stack *scry_native_frames_line(const struct scry_native_frames *s,
+						    const struct scry_reader *reader, uint32_t id)
+{
+	const struct scry_ev_stack *first = frame_at(s, id), *f = first;
+
+	if (!f || f->flags & (SCRY_STACK_NATIVE | SCRY_STACK_UNKNOWN))
+		return NULL;
+	while (f && !is_of_program(f, reader))
+		f = frame_at(s, f->parent);
+	return f ? f : first;
+}
+
 uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
 				   const struct scry_reader *reader, uint32_t id,
 				   struct scry_doc_frame ret_frames[SCRY_NATIVE_DEPTH])
@@ -135,7 +157,9 @@ uint32_t scry_native_frames_frames(const struct scry_native_frames *s,
 		struct scry_doc_frame *to = &ret_frames[i];
 
 		f = chain[count - 1 - i];
-		*to = (struct scry_doc_frame){.offset = f->offset, .is_native = true};
+		*to = (struct scry_doc_frame){.offset = f->offset,
+					      .line = f->line,
+					      .is_native = (f->flags & SCRY_STACK_NATIVE) != 0};
 		to->file = scry_reader_string(reader, f->file_str, &to->file_length);
 		to->method = scry_reader_string(reader, f->method_str, &to->method_length);
 	}
@@ -170,6 +194,29 @@ void scry_native_frames_put(const struct scry_native_frames *s, const struct scr
 	}
 }
 
+static void put_line(const struct scry_ev_stack *f, const struct scry_reader *reader,
+		     struct scry_buf *buf)
+{
+	size_t file_length = 0, length = 0;
+	const char *file = scry_reader_string(reader, f->file_str, &file_length);
+	const char *method = scry_reader_string(reader, f->method_str, &length);
+
+	scry_text_escape(buf, file ? file : "?", file ? file_length : 1);
+	if (f->line)
+		scry_buf_printf(buf, ":%u", f->line);
+	scry_buf_append(buf, "  ", method ? 2 : 0);
+	if (method)
+		scry_text_escape(buf, method, length);
+	scry_buf_append(buf, "\n", 1);
+}
+
+bool scry_native_frames_are(const struct scry_native_frames *s, uint32_t id)
+{
+	const struct scry_ev_stack *f = frame_at(s, id);
+
+	return f && f->flags & SCRY_STACK_NATIVE;
+}
+
 void scry_native_frames_lines(const struct scry_native_frames *s, const struct scry_reader *reader,
 			      uint32_t id, struct scry_buf *buf)
 {
@@ -185,6 +232,10 @@ void scry_native_frames_lines(const struct scry_native_frames *s, const struct s
 		scry_buf_append(buf, " > ", 3);
 		if (f->flags & SCRY_STACK_UNKNOWN) {
 			scry_buf_printf(buf, "(who called is not known from here on)\n");
+			continue;
+		}
+		if (!(f->flags & SCRY_STACK_NATIVE)) {
+			put_line(f, reader, buf);
 			continue;
 		}
 		if (slash) {

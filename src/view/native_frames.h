@@ -1,6 +1,6 @@
 /*
- * Native stacks of a malloc recording: who asked for memory, seen through the functions that only
- * hand the question on.
+ * Stacks of single calls, native ones and a Ruby's: who called; and who asked for memory, seen
+ * through the functions that only hand the question on.
  */
 #ifndef SCRY_VIEW_NATIVE_FRAMES_H
 #define SCRY_VIEW_NATIVE_FRAMES_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SCRY_NATIVE_DEPTH 128u
+#define SCRY_NATIVE_DEPTH 520u
 
 struct scry_native_frames {
 	struct scry_ev_stack *frames; /* by id */
@@ -35,14 +35,23 @@ void scry_native_frame_name(const struct scry_doc_frame *frame, struct scry_buf 
  * no name is one when it is called from sixteen places or more. */
 bool scry_native_is_wrapper(const char *symbol);
 
-/* Lines as ltrace shows them, the innermost first: " > libfoo.so(sym+0x12) [7f12]". */
+/* Lines as ltrace shows them, the innermost first: " > libfoo.so(sym+0x12) [7f12]"; of a Ruby
+ * " > lib/foo.rb:12  method". */
 void scry_native_frames_lines(const struct scry_native_frames *s, const struct scry_reader *reader,
 			      uint32_t id, struct scry_buf *buf);
+
+/* Is it a stack of native code? */
+bool scry_native_frames_are(const struct scry_native_frames *s, uint32_t id);
 
 /* The innermost frame that is no wrapper; the innermost of all, where all are. NULL: no stack. */
 const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_frames *s,
 						      const struct scry_reader *reader,
 						      uint32_t id);
+
+/* Of a Ruby stack: the innermost frame that is not in a gem or Ruby's own library; the innermost of
+ * all, where all are. NULL: it is none. */
+const struct scry_ev_stack *scry_native_frames_line(const struct scry_native_frames *s,
+						    const struct scry_reader *reader, uint32_t id);
 
 /* "main > parse > strdup", outermost first. */
 void scry_native_frames_put(const struct scry_native_frames *s, const struct scry_reader *reader,

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "view/doc.h"
 #include "view/honesty.h"
+#include "view/native_frames.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,7 +23,7 @@
 #define NAMES_MAX (1u << 20)
 #define NAMES_BYTES (256u << 20)
 
-enum { STACK, FILE_, LINE, METHOD, WEIGHT, IS_C, PARTS };
+enum { STACK, FILE_, LINE, METHOD, WEIGHT, IS_C, IS_NATIVE, OFFSET, PARTS };
 
 struct flame {
 	struct scry_intern names;
@@ -111,7 +112,8 @@ static void flame_totals(struct scry_doc *doc, const struct scry_pair *pairs, si
 static void flame_table(struct scry_doc *doc)
 {
 	struct flame *flame = doc->renderer;
-	const char *keys[PARTS] = {"stack", "file", "line", "method", doc->weight, "is_c"};
+	const char *keys[PARTS] = {"stack",	"file", "line",	     "method",
+				   doc->weight, "is_c", "is_native", "offset"};
 
 	for (size_t part = 0; part < PARTS; part++) {
 		flame->columns[part] = doc->column_count;
@@ -125,19 +127,36 @@ static void flame_table(struct scry_doc *doc)
 	flame->has_table = true;
 }
 
+static void put_native(struct flame *flame, const struct scry_doc_frame *f)
+{
+	struct scry_buf name = {0};
+
+	scry_native_frame_name(f, &name);
+	scry_text_escape(&flame->name, scry_buf_str(&name), name.len);
+	scry_buf_printf(&flame->name, " (native)");
+	if (f->file && f->method) {
+		scry_buf_printf(&flame->name, "  ");
+		scry_text_escape(&flame->name, f->file, f->file_length);
+	}
+	flame->is_short |= name.failed;
+	scry_buf_done(&name);
+}
+
 /* The number of a frame's name, from 0. */
 static uint32_t name_of(struct flame *flame, const struct scry_doc_frame *f)
 {
 	uint32_t id = 0;
 
 	scry_buf_clear(&flame->name);
-	if (f->method)
+	if (f->is_native)
+		put_native(flame, f);
+	else if (f->method)
 		scry_text_escape(&flame->name, f->method, f->method_length);
 	else
 		scry_buf_printf(&flame->name, "(no frame known)");
 	if (f->is_c)
 		scry_buf_printf(&flame->name, " (C)");
-	if (f->file) {
+	if (f->file && !f->is_native) {
 		scry_buf_printf(&flame->name, "  ");
 		scry_text_escape(&flame->name, f->file, f->file_length);
 		scry_buf_printf(&flame->name, ":%" PRIu32, f->line);
@@ -162,6 +181,8 @@ static void flame_row(struct scry_doc *doc, const struct scry_cell *cells)
 		.method = method->bytes,
 		.method_length = method->length,
 		.is_c = cells[flame->columns[IS_C]].number,
+		.is_native = cells[flame->columns[IS_NATIVE]].number,
+		.offset = cells[flame->columns[OFFSET]].number,
 	};
 
 	if (weight->is_unknown || !weight->number)

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STACK, FILE_, LINE, METHOD, WEIGHT, NEEDED, CLASS = NEEDED, IS_C, PARTS };
+enum { STACK, FILE_, LINE, METHOD, WEIGHT, NEEDED, CLASS = NEEDED, IS_C, IS_NATIVE, OFFSET, PARTS };
 
 struct folded {
 	struct scry_buf line;
@@ -54,7 +54,8 @@ static void folded_totals(struct scry_doc *doc, const struct scry_pair *pairs, s
 static void folded_table(struct scry_doc *doc)
 {
 	struct folded *folded = doc->renderer;
-	const char *keys[PARTS] = {"stack", "file", "line", "method", doc->weight, "class", "is_c"};
+	const char *keys[PARTS] = {"stack", "file", "line",	 "method", doc->weight,
+				   "class", "is_c", "is_native", "offset"};
 	size_t i, part;
 
 	for (part = 0; part < PARTS; part++) {
@@ -80,13 +81,15 @@ static void put_plain(struct scry_buf *buf, const char *bytes, size_t length)
 	}
 }
 
-static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame)
+/* `is_mixed`: native frames stand among others, and are marked. */
+static void put_frame(struct scry_buf *buf, const struct scry_doc_frame *frame, bool is_mixed)
 {
 	struct scry_buf name = {0};
 
 	if (frame->is_native) {
 		scry_native_frame_name(frame, &name);
 		put_plain(buf, scry_buf_str(&name), name.len);
+		scry_buf_append(buf, "_[n]", is_mixed ? 4 : 0);
 		scry_buf_done(&name);
 		return;
 	}
@@ -124,6 +127,7 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 	const struct scry_cell *method = &cells[folded->columns[METHOD]];
 	const struct scry_cell *class = cell_of(doc, cells, CLASS);
 	const struct scry_cell *is_c = cell_of(doc, cells, IS_C);
+	const struct scry_cell *is_native = cell_of(doc, cells, IS_NATIVE);
 	/* native stacks end with what called; a place of a VM comes behind it */
 	const bool has_place = class || is_c || !file->is_unknown || !stack->number;
 	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
@@ -134,6 +138,8 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 		.method = method->bytes,
 		.method_length = method->length,
 		.is_c = is_c && is_c->number,
+		.is_native = is_native && is_native->number,
+		.offset = is_native ? cell_of(doc, cells, OFFSET)->number : 0,
 	};
 	struct scry_buf *line = &folded->line;
 	uint64_t i;
@@ -142,12 +148,12 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 		return;
 	scry_buf_clear(line);
 	for (i = 0; i < stack->number && !stack->is_unknown; i++) {
-		put_frame(line, &stack->frames[i]);
+		put_frame(line, &stack->frames[i], is_native != NULL);
 		if (has_place || i + 1 < stack->number)
 			scry_buf_append(line, ";", 1);
 	}
 	if (has_place)
-		put_frame(line, &place);
+		put_frame(line, &place, is_native != NULL);
 	if (class) {
 		scry_buf_append(line, ";[", 2);
 		put_plain(line, class->is_unknown ? "(unknown)" : class->bytes,

@@ -365,7 +365,7 @@ static void text_record(struct scry_doc *doc, const struct scry_pair *pairs, siz
 
 static void text_text(struct scry_doc *doc, const char *bytes, size_t length)
 {
-	fwrite(bytes, 1, length, doc->out);
+	fwrite_unlocked(bytes, 1, length, doc->out);
 	scry_doc_pass_on(doc);
 }
 

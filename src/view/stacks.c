@@ -51,6 +51,8 @@ struct stacks {
 	struct scry_ev_sampling sums;
 	uint32_t sampled;			       /* processes */
 	struct scry_ev_sampling each[PROCESSES_SHOWN]; /* of the first ones */
+	struct scry_ev_naming naming;
+	bool has_naming;
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
@@ -115,6 +117,19 @@ static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 	v->sums.kernel_ns += e->kernel_ns;
 }
 
+static void add_naming(struct stacks *v, const struct scry_ev_naming *e)
+{
+	v->has_naming = true;
+	v->naming.born += e->born;
+	v->naming.lost += e->lost;
+	v->naming.late += e->late;
+	v->naming.nameless += e->nameless;
+	v->naming.told += e->told;
+	v->naming.agree += e->agree;
+	v->naming.differ += e->differ;
+	v->naming.gone += e->gone;
+}
+
 static int read_all(struct stacks *v)
 {
 	const struct scry_event *event;
@@ -129,6 +144,8 @@ static int read_all(struct stacks *v)
 			err = add_sample(v, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_SAMPLING)
 			add_sums(v, (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_NAMING)
+			add_naming(v, (const void *)(event + 1));
 	}
 	if (err)
 		return scry_fail(err, "no memory for the report");
@@ -196,9 +213,28 @@ static void push_totals(struct stacks *v)
 		{"kernel_ns", "s of processor time of the program in the kernel", SCRY_CELL_TIME, 0,
 		 scry_cell_number(v->sums.kernel_ns)},
 	};
+	const struct scry_pair naming[] = {
+		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.born)},
+		{"code_lost", "of them, not told of: no room, or not to be read", SCRY_CELL_COUNT,
+		 0, scry_cell_number(v->naming.lost)},
+		{"code_nameless", "loaded from binary form, and gone before they were named",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
+		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.agree)},
+		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.differ)},
+		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->naming.told)},
+	};
 	size_t count = sizeof(pairs) / sizeof(pairs[0]);
+	size_t clocked = 3, more = sizeof(naming) / sizeof(naming[0]);
+	struct scry_pair all[sizeof(pairs) / sizeof(pairs[0]) + sizeof(naming) / sizeof(naming[0])];
 
-	v->doc->ops->totals(v->doc, pairs, v->sums.clocked ? count : count - 3);
+	count -= v->sums.clocked ? 0 : clocked;
+	memcpy(all, pairs, count * sizeof(*all));
+	memcpy(all + count, naming, sizeof(naming));
+	v->doc->ops->totals(v->doc, all, count + (v->has_naming ? more : 0));
 }
 
 /* Of several processes: how it went with each. */
@@ -342,6 +378,14 @@ static void put_place(const struct stacks *v, const struct place *p, struct scry
 	struct scry_cell file = scry_name_text(&v->names, p->file),
 			 method = scry_name_text(&v->names, p->method);
 
+	if (p->flags & SCRY_STACK_NATIVE) {
+		scry_buf_append(buf, file.bytes, file.bytes ? file.length : 0);
+		if (p->method)
+			scry_buf_printf(buf, "  %.*s (native)", (int)method.length, method.bytes);
+		else
+			scry_buf_printf(buf, "+0x%x (native)", p->line);
+		return;
+	}
 	if (!p->method) {
 		scry_buf_printf(buf, "(no frame known)");
 		return;
@@ -367,6 +411,8 @@ enum {
 	C_LINE,
 	C_METHOD,
 	C_IS_C,
+	C_IS_NATIVE,
+	C_OFFSET,
 	C_STATES,
 	COLUMNS = C_STATES + SCRY_STATES
 };
@@ -374,6 +420,7 @@ enum {
 static void push_row(struct stacks *v, const struct row *row)
 {
 	struct place place = place_at(v, row);
+	const bool is_native = place.flags & SCRY_STACK_NATIVE;
 	struct scry_cell cells[COLUMNS] = {
 		[C_SELF_PERCENT] = tenths(v, row->self_ns),
 		[C_SELF] = scry_cell_number(row->self_ns),
@@ -382,9 +429,11 @@ static void push_row(struct stacks *v, const struct row *row)
 		[C_SAMPLES] = scry_cell_number(row->samples),
 		[C_TEXT] = scry_cell_text(scry_buf_str(&v->line), v->line.len),
 		[C_FILE] = scry_name_text(&v->names, place.file),
-		[C_LINE] = scry_cell_known(place.line, place.line),
+		[C_LINE] = scry_cell_known(place.line, place.line && !is_native),
 		[C_METHOD] = scry_name_text(&v->names, place.method),
 		[C_IS_C] = scry_cell_number((place.flags & SCRY_STACK_C) != 0),
+		[C_IS_NATIVE] = scry_cell_number(is_native),
+		[C_OFFSET] = scry_cell_known(place.line, is_native),
 	};
 
 	cells[C_STACK] = v->opts->stacks ? callers_cell(v, row->id) : scry_cell_unknown();
@@ -444,6 +493,8 @@ static int push(struct stacks *v)
 		{NULL, "line", SCRY_CELL_NUMBER, false},
 		{NULL, "method", SCRY_CELL_TEXT, false},
 		{NULL, "is_c", SCRY_CELL_BOOL, false},
+		{NULL, "is_native", SCRY_CELL_BOOL, false},
+		{NULL, "offset", SCRY_CELL_NUMBER, false},
 	};
 	static const struct scry_column stacks[COLUMNS] = {
 		{"%", NULL, SCRY_CELL_TENTHS, false},
@@ -457,6 +508,8 @@ static int push(struct stacks *v)
 		{NULL, "line", SCRY_CELL_NUMBER, false},
 		{NULL, "method", SCRY_CELL_TEXT, false},
 		{NULL, "is_c", SCRY_CELL_BOOL, false},
+		{NULL, "is_native", SCRY_CELL_BOOL, false},
+		{NULL, "offset", SCRY_CELL_NUMBER, false},
 		{NULL, "unknown_ns", SCRY_CELL_COUNT, false},
 		{NULL, "cpu_ns", SCRY_CELL_COUNT, false},
 		{NULL, "runnable_ns", SCRY_CELL_COUNT, false},

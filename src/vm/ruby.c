@@ -21,6 +21,8 @@
 #include "vm/ruby_learn.h"
 #include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
+#define BOOT_S 10 /* a Ruby older than that which seems not to have booted has another layout */
+
 static const char *base_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -28,13 +30,18 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static bool exports_ruby(pid_t pid, const struct scry_map_entry *m)
+static struct scry_space space_of(const struct scry_ruby *ruby)
+{
+	return (struct scry_space){ruby->pid, ruby->core};
+}
+
+static bool exports_ruby(const struct scry_space *space, const struct scry_map_entry *m)
 {
 	struct scry_elf *elf;
 	struct scry_sym sym;
 	bool found;
 
-	if (scry_elf_open_mapped(pid, m, &elf) != 0) {
+	if (scry_space_elf(space, m, &elf) != 0) {
 		scry_error_clear();
 		return false;
 	}
@@ -59,42 +66,51 @@ static bool is_candidate(const struct scry_maps *maps, size_t i, const char *exe
 
 /* Path of the program as maps prints it: the mapping that holds the auxiliary vector's entry point.
  */
-static const char *program_path(pid_t pid, const struct scry_maps *maps)
+static const char *program_path(const struct scry_space *space, const struct scry_maps *maps)
 {
 	const struct scry_map_entry *m = NULL;
 	uint64_t entry;
 
-	if (scry_proc_auxv(pid, 9 /* AT_ENTRY */, &entry) == 0)
+	if (scry_space_auxv(space, 9 /* AT_ENTRY */, &entry) == 0)
 		m = scry_maps_at(maps, entry);
 	return m ? m->path : "";
 }
 
-/* A module that runs has executable pages; a tool that reads the file (we do) has none. */
-static bool is_executable(const struct scry_maps *maps, const struct scry_map_entry *m)
+/* The executable mapping of m's file. Who reads the file (we do, and a Ruby that prints its own
+ * [BUG] report) has others; who reads it only has none: NULL. */
+static const struct scry_map_entry *code_of(const struct scry_maps *maps,
+					    const struct scry_map_entry *m)
 {
 	for (size_t i = 0; i < maps->count; i++)
 		if (maps->entries[i].x && maps->entries[i].inode == m->inode &&
 		    maps->entries[i].dev_minor == m->dev_minor &&
 		    maps->entries[i].dev_major == m->dev_major)
-			return true;
-	return false;
+			return &maps->entries[i];
+	return NULL;
 }
 
-int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry)
+static int find(const struct scry_space *space, const struct scry_maps *maps, size_t *ret_entry)
 {
-	const char *exe = program_path(pid, maps);
+	const char *exe = program_path(space, maps);
 
 	for (int round = 0; round < 2; round++) {
 		for (size_t i = 0; i < maps->count; i++) {
 			if (!is_candidate(maps, i, exe, round) ||
-			    !is_executable(maps, &maps->entries[i]) ||
-			    !exports_ruby(pid, &maps->entries[i]))
+			    !code_of(maps, &maps->entries[i]) ||
+			    !exports_ruby(space, &maps->entries[i]))
 				continue;
 			*ret_entry = i;
 			return 0;
 		}
 	}
 	return -ENOENT;
+}
+
+int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry)
+{
+	const struct scry_space space = {.pid = pid};
+
+	return find(&space, maps, ret_entry);
 }
 
 uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name)
@@ -123,22 +139,25 @@ static void read_description(struct scry_ruby *ruby)
 
 static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 {
+	const struct scry_space space = space_of(ruby);
+	const struct scry_map_entry *m;
 	size_t at;
-	int err = scry_maps_read(ruby->pid, &ruby->maps);
+	int err = scry_space_maps(&space, &ruby->maps);
 
 	if (err)
 		return err;
-	if (scry_ruby_find(ruby->pid, &ruby->maps, &at) != 0)
+	if (find(&space, &ruby->maps, &at) != 0)
 		return scry_fail(-ENOENT, "process %d (%s) has no Ruby in it", (int)ruby->pid,
 				 proc->comm);
-	snprintf(ruby->module, sizeof(ruby->module), "%s", ruby->maps.entries[at].path);
-	err = scry_elf_open_mapped(ruby->pid, &ruby->maps.entries[at], &ruby->elf);
+	m = &ruby->maps.entries[at];
+	snprintf(ruby->module, sizeof(ruby->module), "%s", m->path);
+	err = scry_space_elf(&space, m, &ruby->elf);
 	if (!err)
-		err = scry_elf_bias(ruby->elf, &ruby->maps, &ruby->maps.entries[at], &ruby->bias);
+		err = scry_elf_bias(ruby->elf, &ruby->maps, code_of(&ruby->maps, m), &ruby->bias);
 	if (err)
 		return err;
 	read_description(ruby);
-	ruby->is_driver = strncmp(base_name(program_path(ruby->pid, &ruby->maps)), "ruby", 4) == 0;
+	ruby->is_driver = strncmp(base_name(program_path(&space, &ruby->maps)), "ruby", 4) == 0;
 	return 0;
 }
 
@@ -177,10 +196,29 @@ static void forget(struct scry_ruby *ruby)
 	scry_error_clear();
 }
 
+/* Seconds since it was started; more than it takes a Ruby to boot when that is not known. */
+static uint64_t age_s(const struct scry_proc *proc)
+{
+	struct timespec now = {0};
+	uint64_t started = proc->start_ticks / (uint64_t)sysconf(_SC_CLK_TCK);
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec > started ? (uint64_t)now.tv_sec - started : 0;
+}
+
+/* Where validation fails on a core, it is of the moment and not of the layout. */
+static int judge_core(struct scry_ruby *ruby, int err)
+{
+	if (!ruby->core || err != -ENOTSUP || !ruby->check_count ||
+	    strcmp(ruby->checks[ruby->check_count - 1].item, "live threads") != 0)
+		return err;
+	scry_error_clear();
+	return 0;
+}
+
 /*
  * A layout that was learned before, if the live target says that it holds. A Ruby that has not
- * booted cannot say so, and nothing that was not judged is used: then it is learned. 0, -ESRCH, or
- * -ENOENT.
+ * booted cannot say so, and nothing that was not judged is used: -EAGAIN. 0, -ESRCH, or -ENOENT.
  */
 static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
 {
@@ -197,8 +235,10 @@ static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
 	err = scry_ruby_validate(ruby);
 	if (err == 0 || err == -ESRCH)
 		return err;
+	if (ruby->core && ruby->core->cut) /* it cannot judge */
+		return judge_core(ruby, err);
 	forget(ruby);
-	return -ENOENT;
+	return err == -EAGAIN ? err : -ENOENT;
 }
 
 static bool is_trusted(const char *path, uint64_t inode)
@@ -220,6 +260,8 @@ static bool may_keep(const struct scry_ruby *ruby)
 	struct stat ours, theirs;
 	char path[64];
 
+	if (ruby->core)
+		return false;
 	for (size_t i = 0; i < ruby->maps.count && !m; i++) {
 		if (strcmp(ruby->maps.entries[i].path, ruby->module) == 0)
 			m = &ruby->maps.entries[i];
@@ -285,10 +327,12 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	return err;
 }
 
-static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool need_booted)
+static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc,
+		     enum scry_ruby_need need)
 {
 	struct scry_cache_key key, *known = NULL;
-	int err = scry_mem_open(&ruby->mem, ruby->pid, 0);
+	struct scry_space space = space_of(ruby);
+	int err = scry_space_mem(&space, &ruby->mem);
 
 	if (!err)
 		err = open_module(ruby, proc);
@@ -297,16 +341,21 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, bool 
 	if (make_key(ruby, &key))
 		known = &key;
 	err = known ? use_cached(ruby, known) : -ENOENT;
+	if (err == -EAGAIN && (need != SCRY_RUBY_BOOTS || age_s(proc) > BOOT_S) &&
+	    !(ruby->core && ruby->core->cut))
+		err = -ENOENT;
+	if (err == -EAGAIN)
+		return scry_fail(err, "the Ruby in process %d has not booted yet", (int)ruby->pid);
 	if (err == -ENOENT)
-		err = learn_now(ruby, proc, known);
-	if (err == -EAGAIN && !need_booted) {
+		err = judge_core(ruby, learn_now(ruby, proc, known));
+	if (err == -EAGAIN && need == SCRY_RUBY_ANY) {
 		scry_error_clear();
 		err = 0;
 	}
 	return err;
 }
 
-int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
+int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret)
 {
 	struct scry_ruby *ruby = calloc(1, sizeof(*ruby));
 	struct scry_proc proc;
@@ -318,11 +367,50 @@ int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret)
 	ruby->mem.fd = -1;
 	err = scry_proc_open(&proc, pid);
 	if (!err) {
-		err = open_ruby(ruby, &proc, need_booted);
+		err = open_ruby(ruby, &proc, need);
 		scry_proc_close(&proc);
 	}
 	if (err && getenv("SCRYDBG"))
 		scry_ruby_print_checks(ruby, stderr);
+	if (err)
+		scry_ruby_free(ruby);
+	else
+		*ret = ruby;
+	return err;
+}
+
+/* Who could be its process: the caller, running the core's program. */
+static int stand_in(const struct scry_core *core, struct scry_proc *ret)
+{
+	const struct scry_map_entry *m = scry_core_program(core);
+	const struct scry_core_file *file = m ? scry_core_file(core, m) : NULL;
+
+	*ret = (struct scry_proc){.pidfd = -1,
+				  .uid = getuid(),
+				  .euid = geteuid(),
+				  .gid = getgid(),
+				  .egid = getegid()};
+	snprintf(ret->comm, sizeof(ret->comm), "%s", core->comm);
+	if (file &&
+	    (size_t)snprintf(ret->exe, sizeof(ret->exe), "%s", file->path) >= sizeof(ret->exe))
+		return scry_fail(-ENAMETOOLONG, "the path of the core's program is too long");
+	return 0;
+}
+
+int scry_ruby_open_core(const struct scry_core *core, struct scry_ruby **ret)
+{
+	struct scry_ruby *ruby = calloc(1, sizeof(*ruby));
+	struct scry_proc proc;
+	int err;
+
+	if (!ruby)
+		return scry_fail(-ENOMEM, "no memory to read a core");
+	ruby->pid = core->pid;
+	ruby->core = core;
+	ruby->mem.fd = -1;
+	err = stand_in(core, &proc);
+	if (!err)
+		err = open_ruby(ruby, &proc, SCRY_RUBY_BOOTED);
 	if (err)
 		scry_ruby_free(ruby);
 	else

@@ -20,6 +20,7 @@
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/proc.h"
+#include "sys/space.h"
 #include "vm/ruby_layout.h"
 
 struct scry_ruby_thread {
@@ -28,10 +29,11 @@ struct scry_ruby_thread {
 };
 
 struct scry_ruby {
-	pid_t pid;	       /* 0: a saved image, for tests */
-	struct scry_mem mem;   /* own handle, closed with the ruby */
-	struct scry_maps maps; /* snapshot at open */
-	struct scry_elf *elf;  /* the module that is Ruby */
+	pid_t pid;		      /* 0: a saved image, for tests */
+	const struct scry_core *core; /* it does not live; NULL, or borrowed */
+	struct scry_mem mem;	      /* own handle, closed with the ruby */
+	struct scry_maps maps;	      /* snapshot at open */
+	struct scry_elf *elf;	      /* the module that is Ruby */
 	uint64_t bias;
 	char module[512];      /* path of that module */
 	char description[128]; /* the ruby_description string */
@@ -63,10 +65,22 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
 /*
  * Opens the Ruby of `pid`: find, learn, validate. 0, or -errno with a sentence: -ENOENT no Ruby,
  * -ENOTSUP a layout that did not validate or cannot be learned, -EAGAIN the VM has not booted yet
- * AND `need_booted` was set. Without need_booted the layout is learned, and validation is left to
+ * and it `need`s to have. With SCRY_RUBY_ANY the layout is learned, and validation is left to
  * scry_ruby_validate().
  */
-int scry_ruby_open(pid_t pid, bool need_booted, struct scry_ruby **ret);
+enum scry_ruby_need {
+	SCRY_RUBY_ANY,	  /* booted or not */
+	SCRY_RUBY_BOOTED, /* learned anew, where a layout that is known does not fit */
+	SCRY_RUBY_BOOTS,  /* it was just started and is asked again and again: -EAGAIN at once */
+};
+int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret);
+/*
+ * The same of a core, which lives longer. The layout is learned from the program's file, if that is
+ * root's or the caller's. Frames that were half made when it ended, or memory that the core lacks,
+ * may fail the validator: then a layout that was just learned from that very file is used, and the
+ * failed row is in `checks`.
+ */
+int scry_ruby_open_core(const struct scry_core *core, struct scry_ruby **ret);
 void scry_ruby_free(struct scry_ruby *ruby);
 
 /*

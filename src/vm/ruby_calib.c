@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/debug_file.h"
 #include "vm/ruby_calib_script.h" /* made by meson from ruby_calib.rb: static const char calib_script[] */
 
 #define LIMIT_MS 5000
@@ -434,7 +435,7 @@ static int open_plan(struct plan *plan)
 	int err, low;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	low = open(path, O_RDONLY | O_CLOEXEC);
+	low = open(pid ? path : plan->target->exe, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	plan->exe = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 4);
 	err = plan->exe < 0 ? -errno : 0;
 	if (low >= 0)
@@ -442,6 +443,10 @@ static int open_plan(struct plan *plan)
 	if (err)
 		return scry_fail(err, "cannot open the program of process %d: %s", (int)pid,
 				 strerror(-err));
+	if (!pid && !scry_debug_file_is_trusted(plan->exe))
+		return scry_fail(-EPERM,
+				 "'%s' is not run to learn from it: it is neither root's nor yours",
+				 plan->target->exe);
 	err = open_pipe(plan->in);
 	if (!err)
 		err = open_pipe(plan->out);
@@ -452,6 +457,8 @@ static int open_plan(struct plan *plan)
 	fcntl(plan->in[1], F_SETFL, O_NONBLOCK);
 	fcntl(plan->out[0], F_SETFL, O_NONBLOCK);
 	fcntl(plan->err[0], F_SETFL, O_NONBLOCK);
+	if (!pid)
+		return 0;
 	plan->mount_ns = open_other(pid, "ns/mnt", "/proc/self/ns/mnt", O_RDONLY);
 	plan->root = open_other(pid, "root", "/", O_PATH | O_DIRECTORY);
 	find_library_path(plan);

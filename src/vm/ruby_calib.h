@@ -36,7 +36,8 @@ struct scry_calib {
 	size_t kind_count;
 };
 
-/* Starts the child for `target` and waits until it sits still. 0 or -errno with a sentence. */
+/* Starts the child for `target` and waits until it sits still. 0 or -errno with a sentence.
+ * target->pid 0: there is no process; the file target->exe is run, which must be root's or ours. */
 int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
 /* Kills and reaps the child, frees the facts. */
 void scry_calib_stop(struct scry_calib *calib);

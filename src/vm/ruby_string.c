@@ -40,7 +40,7 @@ static size_t sequence(const unsigned char *p, size_t left)
 	return n;
 }
 
-static void make_printable(char *buf, size_t size)
+void scry_ruby_make_printable(char *buf, size_t size)
 {
 	for (size_t i = 0; i < size;) {
 		size_t n = sequence((unsigned char *)buf + i, size - i);
@@ -79,7 +79,7 @@ ssize_t scry_ruby_string(const struct scry_ruby *ruby, uint64_t str, char *buf, 
 		length = size - 1;
 	if (scry_mem_read(&ruby->mem, at, buf, length))
 		return -EFAULT;
-	make_printable(buf, length);
+	scry_ruby_make_printable(buf, length);
 	buf[length] = '\0';
 	return (ssize_t)length;
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "vm/ruby_value.h"
 
@@ -220,17 +219,27 @@ static bool read_c_names(struct scry_symbols *s, const struct scry_ruby *ruby,
 	return ret->name != 0;
 }
 
-static uint64_t key_of(uint64_t iseq, uint64_t entry)
+/* Named by what was told when it came into being. False: that is not this frame's code, or it was
+ * not told. */
+static bool take_told_names(struct scry_symbols *s, const struct scry_walk_frame *f,
+			    const struct scry_born *born, struct scry_symbol *ret)
 {
-	return iseq ^ (entry << 17 | entry >> 47);
+	uint32_t pos;
+
+	if (!born || !born->label || scry_ruby_iseq_position(&born->code, f->pc, &pos))
+		return false;
+	ret->code = born->code;
+	ret->path = intern(s, born->path);
+	ret->label = ret->name = intern(s, born->label);
+	ret->first_line = born->first_line;
+	ret->is_internal = strncmp(born->path, "<internal:", 10) == 0;
+	ret->is_told = true;
+	return ret->name != 0;
 }
 
-static uint64_t now_ns(void)
+static uint64_t key_of(uint64_t iseq, uint64_t entry, uint64_t born)
 {
-	struct timespec t = {0};
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return iseq ^ (entry << 17 | entry >> 47) ^ born << 48 ^ born >> 16;
 }
 
 static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
@@ -250,55 +259,110 @@ static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
 		s->checked = checked;
 		s->room = room;
 	}
-	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry), s->count + 1))
+	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry, symbol->born), s->count + 1))
 		return 0;
 	s->rows[s->count] = *symbol;
-	s->rows[s->count].made_ns = now_ns();
+	s->rows[s->count].made_ns = scry_walk_now_ns();
 	s->checked[s->count] = s->turn;
 	return ++s->count;
 }
 
+struct birth {			      /* of a frame's code */
+	const struct scry_born *born; /* NULL: none is known */
+	bool is_newest;		      /* nothing else was born there since */
+};
+
 /*
- * A new symbol for the frame. Its words are read before and after its names: equal, they are its
- * names. 0 when it cannot be named now.
+ * Names from memory. Its words are read before and after its names: equal, they are its names.
+ * False when it cannot be named now.
  */
-static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
-		     const struct scry_walk_frame *f, uint64_t epoch)
+static bool read_names(struct scry_symbols *s, const struct scry_ruby *ruby,
+		       const struct scry_walk_frame *f, struct scry_symbol *ret)
 {
-	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch};
 	struct scry_mem_span spans[3];
 	struct look look;
 	uint64_t after[12];
+	uint32_t pos;
 
-	if (f->iseq && scry_ruby_iseq_read(ruby, f->iseq, &symbol.code))
-		return 0;
-	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, &symbol, &look, spans));
-	words_of(&ruby->layout, &look, symbol.words);
-	if (!(f->iseq ? read_code_names(s, ruby, &symbol) : read_c_names(s, ruby, &symbol)))
-		return 0;
-	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, &symbol, &look, spans));
+	if (f->iseq && (scry_ruby_iseq_read(ruby, f->iseq, &ret->code) ||
+			scry_ruby_iseq_position(&ret->code, f->pc, &pos)))
+		return false;
+	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, ret, &look, spans));
+	words_of(&ruby->layout, &look, ret->words);
+	if (!(f->iseq ? read_code_names(s, ruby, ret) : read_c_names(s, ruby, ret)))
+		return false;
+	scry_mem_gather(&ruby->mem, spans, add_spans(ruby, ret, &look, spans));
 	words_of(&ruby->layout, &look, after);
-	if (memcmp(after, symbol.words, sizeof(after)) != 0)
-		return 0;
-	return store(s, &symbol);
+	return memcmp(after, ret->words, sizeof(after)) == 0;
+}
+
+/* Both ways are to say the same of the same code. */
+static void compare(struct scry_symbols *s, const struct scry_symbol *read,
+		    const struct scry_born *born)
+{
+	struct scry_births_sums *sums = &s->births->sums;
+	bool same;
+
+	if (!born->label || born->code.body != read->code.body ||
+	    born->code.encoded != read->code.encoded || born->code.size != read->code.size)
+		return;
+	same = strcmp(born->label, scry_symbols_text(s, read->label)) == 0 &&
+	       strcmp(born->path, scry_symbols_text(s, read->path)) == 0 &&
+	       born->first_line == read->first_line;
+	sums->agree += same;
+	sums->differ += !same;
+}
+
+/* A new symbol for the frame; 0 when it cannot be named now. */
+static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
+		     const struct scry_walk_frame *f, const struct birth *b, uint64_t epoch)
+{
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch}, told;
+
+	symbol.born = b->born ? b->born->number : 0;
+	told = symbol;
+	/* What was born there since the walk is what memory tells of. */
+	if (b->is_newest && read_names(s, ruby, f, &symbol)) {
+		if (b->born)
+			compare(s, &symbol, b->born);
+		return store(s, &symbol);
+	}
+	return f->iseq && take_told_names(s, f, b->born, &told) ? store(s, &told) : 0;
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame *f)
+static struct birth birth_of(const struct scry_symbols *s, const struct scry_walk *w,
+			     const struct scry_walk_frame *f)
 {
-	uint64_t id = 0;
+	struct birth b = {NULL, true};
 
-	if (!scry_map_get(&s->ids, key_of(f->iseq, f->entry), &id) ||
-	    s->rows[id - 1].iseq != f->iseq || s->rows[id - 1].entry != f->entry)
+	if (s->births && w->time_ns && f->iseq)
+		b.born = scry_births_find(s->births,
+					  &(struct scry_birth_ask){f->iseq, f->pc, w->time_ns},
+					  &b.is_newest);
+	return b;
+}
+
+static uint32_t find(const struct scry_symbols *s, const struct scry_walk_frame *f,
+		     const struct birth *b)
+{
+	uint64_t id = 0, born = b->born ? b->born->number : 0;
+	const struct scry_symbol *row;
+
+	if (!scry_map_get(&s->ids, key_of(f->iseq, f->entry, born), &id))
 		return 0;
-	return (uint32_t)id;
+	row = &s->rows[id - 1];
+	if (row->iseq != f->iseq || row->entry != f->entry || row->born != born)
+		return 0;
+	/* Without a birth it is known by its memory, which is other code's now. */
+	return b->is_newest || born ? (uint32_t)id : 0;
 }
 
 static void forget(struct scry_symbols *s, uint32_t id)
 {
 	const struct scry_symbol *row = &s->rows[id - 1];
-	uint64_t newest = 0, key = key_of(row->iseq, row->entry);
+	uint64_t newest = 0, key = key_of(row->iseq, row->entry, row->born);
 
 	if (scry_map_get(&s->ids, key, &newest) && newest == id)
 		scry_map_remove(&s->ids, key, NULL);
@@ -306,7 +370,8 @@ static void forget(struct scry_symbols *s, uint32_t id)
 
 #define BATCH 128
 
-/* Looks at up to BATCH known symbols; those whose words are others are forgotten. */
+/* Looks at up to BATCH known symbols; those whose words are others are forgotten. But where its
+ * birth says which code it is, that the code is gone by now takes nothing from it. */
 static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const uint32_t *ids,
 		  size_t count, uint64_t epoch)
 {
@@ -322,7 +387,8 @@ static void check(struct scry_symbols *s, const struct scry_ruby *ruby, const ui
 		struct scry_symbol *row = &s->rows[ids[i] - 1];
 
 		words_of(&ruby->layout, &looks[i], words);
-		if (memcmp(words, row->words, sizeof(words)) == 0) {
+		if (memcmp(words, row->words, sizeof(words)) == 0 ||
+		    (row->born && memcmp(words, row->words, W_ENTRY * sizeof(*words)) != 0)) {
 			s->checked[ids[i] - 1] = s->turn;
 			row->epoch = epoch;
 			continue;
@@ -339,9 +405,11 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 	size_t n = 0;
 
 	for (size_t i = 0; i < w->count; i++) {
-		id = find(s, &w->frames[i]);
-		if (!id || s->checked[id - 1] == s->turn ||
-		    (w->now.count && s->rows[id - 1].epoch == w->now.count))
+		struct birth b = birth_of(s, w, &w->frames[i]);
+
+		id = find(s, &w->frames[i], &b);
+		if (!id || s->checked[id - 1] == s->turn || s->rows[id - 1].is_told ||
+		    !b.is_newest || (w->now.count && s->rows[id - 1].epoch == w->now.count))
 			continue;
 		s->checked[id - 1] = s->turn; /* once in a batch; undone by forgetting it */
 		ids[n++] = id;
@@ -356,7 +424,7 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 
 /* The line at which the frame is; 0: none. False: its pc is not in its code. */
 static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32_t id, uint64_t pc,
-		    uint32_t *ret)
+		    const struct scry_born *born, uint32_t *ret)
 {
 	const struct scry_symbol *symbol = &s->rows[id - 1];
 	uint64_t line = 0, key;
@@ -371,7 +439,11 @@ static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32
 		*ret = (uint32_t)line;
 		return true;
 	}
-	err = scry_ruby_iseq_line(ruby, &symbol->code, pos, &value);
+	err = -ENODATA;
+	if (born && born->code.encoded == symbol->code.encoded)
+		err = scry_born_line(born, pos, &value);
+	if (err == -ENODATA && !symbol->is_told)
+		err = scry_ruby_iseq_line(ruby, &symbol->code, pos, &value);
 	if (err && err != -ENOENT)
 		return false;
 	*ret = value;
@@ -390,21 +462,26 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 {
 	size_t unnamed = 0;
 
+	if (s->births && s->births->take)
+		s->births->take(s->births->from);
 	check_known(s, ruby, w);
 	for (size_t i = 0; i < w->count; i++) {
 		const struct scry_walk_frame *f = &w->frames[i];
+		struct birth b;
 		uint32_t id;
 
 		ret[i] = (struct scry_named_frame){.is_hidden = is_dummy(f)};
 		if (ret[i].is_hidden)
 			continue;
-		id = find(s, f);
+		b = birth_of(s, w, f);
+		id = find(s, f, &b);
 		if (!id)
-			id = make(s, ruby, f, w->now.epoch);
-		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, &ret[i].line))) {
+			id = make(s, ruby, f, &b, w->now.epoch);
+		if (!id || (f->iseq && !line_of(s, ruby, id, f->pc, b.born, &ret[i].line))) {
 			unnamed++;
 			continue;
 		}
+		s->told += s->rows[id - 1].is_told;
 		ret[i].symbol = id;
 		ret[i].is_hidden = f->iseq && !ret[i].line;
 	}

@@ -8,6 +8,10 @@
  * of garbage (ruby_gc.h); a symbol whose words have changed is not used, but another one, with
  * names read anew.
  *
+ * Where a probe tells of code that comes into being (ruby_births.h), a symbol is also of one birth:
+ * the code that was there at the time of the walk. What is gone by now, or has other code in its
+ * place, is named by what was told at its birth; then without its class, which nobody told.
+ *
  * Names are as Ruby 3.4 prints them, in every Ruby: "Foo::Bar#baz", "Foo.baz", "block in Foo#baz",
  * "rescue in baz" where the class has no name. A method written in C has its caller's path and
  * line, as in Ruby's backtraces.
@@ -17,6 +21,7 @@
 
 #include "base/intern.h"
 #include "base/map.h"
+#include "vm/ruby_births.h"
 #include "vm/ruby_iseq.h"
 #include "vm/ruby_walk.h"
 
@@ -24,11 +29,13 @@ struct scry_symbol {
 	uint64_t iseq, entry; /* as in the frame */
 	struct scry_ruby_iseq code;
 	uint64_t words[12];	    /* by which it is known again */
+	uint64_t born;		    /* number of its birth; 0: none is known */
 	uint64_t epoch;		    /* of the collector, in which they were last compared; 0 */
 	uint64_t made_ns;	    /* when it was named: CLOCK_MONOTONIC */
 	uint32_t path, label, name; /* ids in scry_symbols.names; label: the VM's own */
 	uint32_t first_line;
 	bool is_c, is_internal; /* internal: a method of the VM's that is written in Ruby */
+	bool is_told;		/* named by its birth, not by memory */
 };
 
 struct scry_symbols {
@@ -39,7 +46,9 @@ struct scry_symbols {
 	struct scry_map lines; /* id << 32 | position -> line */
 	uint64_t *checked;     /* by id: turn in which it was last found unchanged */
 	uint64_t turn;
-	uint64_t renamed; /* symbols whose words had changed */
+	uint64_t renamed;	    /* symbols whose words had changed */
+	struct scry_births *births; /* the caller's; NULL: nobody tells of code */
+	uint64_t told;		    /* frames that only their birth could name */
 };
 
 struct scry_named_frame {

@@ -89,14 +89,28 @@ struct tids {
 	pid_t *inner; /* NULL: the same as host */
 };
 
-/* Inner numbers only when the namespaces differ: one file of /proc per thread is dear. */
-static void read_tids(pid_t pid, struct tids *ret)
+static ssize_t core_tasks(const struct scry_core *core, pid_t **ret)
 {
-	pid_t *host = NULL;
-	ssize_t n = pid ? scry_proc_tasks(pid, &host) : 0;
+	pid_t *tasks = calloc(core->thread_count + 1, sizeof(*tasks));
 
-	*ret = (struct tids){.saved = pid == 0, .count = n > 0 ? (size_t)n : 0, .host = host};
-	if (n <= 0 || scry_proc_tid_inside(pid, pid) == pid)
+	for (size_t i = 0; i < core->thread_count && tasks; i++)
+		tasks[i] = core->threads[i].tid;
+	*ret = tasks;
+	return tasks ? (ssize_t)core->thread_count : -ENOMEM;
+}
+
+/* Inner numbers only when the namespaces differ: one file of /proc per thread is dear. */
+static void read_tids(const struct scry_ruby *ruby, struct tids *ret)
+{
+	const pid_t pid = ruby->pid;
+	pid_t *host = NULL;
+	ssize_t n = ruby->core ? core_tasks(ruby->core, &host)
+		    : pid      ? scry_proc_tasks(pid, &host)
+			       : 0;
+
+	*ret = (struct tids){
+		.saved = !ruby->core && pid == 0, .count = n > 0 ? (size_t)n : 0, .host = host};
+	if (n <= 0 || ruby->core || scry_proc_tid_inside(pid, pid) == pid)
 		return;
 	ret->inner = calloc(ret->count, sizeof(*ret->inner));
 	for (size_t i = 0; ret->inner && i < ret->count; i++)
@@ -206,7 +220,7 @@ ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread 
 	ssize_t n = -EAGAIN;
 	struct tids tids;
 
-	read_tids(ruby->pid, &tids);
+	read_tids(ruby, &tids);
 	for (int try = 0; try < TRIES && n == -EAGAIN; try++)
 		n = walk_threads(ruby, &tids, ret);
 	free(tids.host);

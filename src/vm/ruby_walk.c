@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "vm/ruby_value.h"
 
@@ -280,6 +281,14 @@ static bool is_short(const struct scry_walk *w, const struct scry_ruby_layout *l
 	return false;
 }
 
+uint64_t scry_walk_now_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* One look: both sides. VALID: there are two collects; EMPTY, REJECTED: there is no stack;
  * REPAIRED: it grew faster than it could be read. */
 static enum scry_walk_verdict look(struct scry_walk *w, const struct scry_ruby *ruby,
@@ -312,6 +321,7 @@ static enum scry_walk_verdict look(struct scry_walk *w, const struct scry_ruby *
 
 		w->collects += 2;
 		w->now = (struct scry_ruby_gc_now){0};
+		w->time_ns = scry_walk_now_ns();
 		scry_mem_gather(&ruby->mem, spans, w->gc_heap ? 10 : 9);
 		if (!spans[4].ok)
 			return SCRY_WALK_REJECTED;
@@ -407,33 +417,60 @@ uint64_t scry_walk_entry(const struct scry_ruby *ruby, uint64_t entry)
 	return 0;
 }
 
+static struct scry_walk_leads read_leads(const struct scry_ruby *ruby,
+					 const struct scry_walk_frame *f)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t entry[ENTRY_WORDS] = {0}, real;
+	struct scry_walk_leads ret = {0};
+	struct scry_mem_span spans[2] = {{f->pc - 8, &ret.word, 8, false},
+					 {f->entry, entry, sizeof(entry), false}};
+	bool is_method = f->iseq && f->pc && SCRY_FRAME_TYPE(f->flags) == SCRY_FRAME_METHOD;
+
+	scry_mem_gather(&ruby->mem, f->iseq ? spans : spans + 1, is_method ? 2 : 1);
+	if (f->iseq && !is_method)
+		return ret;
+	if ((entry[0] & l->iseq_flags_mask) != l->me_flags) {
+		real = scry_walk_entry(ruby, f->entry);
+		if (!real || scry_mem_read(&ruby->mem, real, entry, sizeof(entry)))
+			return ret;
+	}
+	ret.flags = entry[0];
+	if (is_method && l->def_iseq)
+		scry_mem_u64(&ruby->mem, entry[l->me_def / 8 % ENTRY_WORDS] + l->def_iseq,
+			     &ret.code);
+	return ret;
+}
+
 /* Is the newest frame one that its environment knows nothing of, or one that has returned? */
-static bool is_passing(const struct scry_ruby *ruby, const struct scry_walk_frame *f)
+static bool is_passing(const struct scry_ruby *ruby, const struct scry_walk_frame *f,
+		       const struct scry_walk_leads *leads)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
 	uint32_t type = SCRY_FRAME_TYPE(f->flags);
-	uint64_t word = 0, entry[ENTRY_WORDS] = {0}, real = f->entry, code;
-	struct scry_mem_span spans[2] = {{f->pc - 8, &word, 8, false},
-					 {f->entry, entry, sizeof(entry), false}};
+	struct scry_walk_leads now;
 
 	if (!l->frame_me)
 		return false;
 	if (!(f->flags & 1) || (type == SCRY_FRAME_CFUNC) != !f->iseq)
 		return true;
-	scry_mem_gather(&ruby->mem, f->iseq ? spans : spans + 1,
-			f->iseq && type == SCRY_FRAME_METHOD ? 2 : 1);
-	if (f->iseq && spans[0].ok && l->leave_word && word == ruby->bias + l->leave_word)
+	if (!leads) {
+		now = read_leads(ruby, f);
+		leads = &now;
+	}
+	if (f->iseq && l->leave_word && leads->word == ruby->bias + l->leave_word)
 		return true;
 	if (f->iseq && (type != SCRY_FRAME_METHOD || !l->def_iseq || !f->pc))
 		return false;
-	if ((entry[0] & l->iseq_flags_mask) != l->me_flags) {
-		real = scry_walk_entry(ruby, f->entry);
-		if (!real || scry_mem_read(&ruby->mem, real, entry, sizeof(entry)))
-			return true;
-	}
-	return f->iseq &&
-	       (scry_mem_u64(&ruby->mem, entry[l->me_def / 8 % ENTRY_WORDS] + l->def_iseq, &code) ||
-		code != f->iseq);
+	return (leads->flags & l->iseq_flags_mask) != l->me_flags ||
+	       (f->iseq && leads->code != f->iseq);
+}
+
+static void drop_newest(struct scry_walk *w, bool is_there)
+{
+	w->is_dropped = !is_there;
+	if (w->is_dropped)
+		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
 }
 
 static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
@@ -442,16 +479,14 @@ static void drop_passing(struct scry_walk *w, const struct scry_ruby *ruby)
 	struct scry_walk_newest *kept =
 		&w->top[(f->pc >> 3 ^ f->entry >> 4 ^ f->iseq >> 3) % SCRY_WALK_KEPT];
 
-	w->is_dropped = false;
 	if (w->count < 2)
 		return;
 	if (!is_fresh(w, kept->epoch) || kept->pc != f->pc || kept->iseq != f->iseq ||
 	    kept->entry != f->entry || kept->flags != f->flags)
-		*kept = (struct scry_walk_newest){f->pc,    f->iseq,	  f->entry,
-						  f->flags, w->now.epoch, is_passing(ruby, f)};
-	w->is_dropped = kept->is_passing;
-	if (w->is_dropped)
-		memmove(w->frames, w->frames + 1, --w->count * sizeof(*w->frames));
+		*kept = (struct scry_walk_newest){f->pc,	f->iseq,
+						  f->entry,	f->flags,
+						  w->now.epoch, is_passing(ruby, f, NULL)};
+	drop_newest(w, !kept->is_passing);
 }
 
 static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby *ruby,
@@ -531,7 +566,7 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 
 	w->count = 0;
 	w->collects = 1;
-	w->now = (struct scry_ruby_gc_now){0}; /* as it is now says nothing of then */
+	w->now = copy->gc;
 	w->is_dropped = w->is_cut = false;
 	w->ec = copy->ec;
 	w->stack = copy->stack;
@@ -552,7 +587,8 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 	if (!side->count)
 		return SCRY_WALK_REJECTED;
 	keep(w, side, side->count);
-	drop_passing(w, ruby);
+	if (w->count > 1)
+		drop_newest(w, !is_passing(ruby, &w->frames[0], &copy->newest));
 	w->cfp = copy->cfp + (w->is_dropped ? l->frame_size : 0);
 	return SCRY_WALK_VALID;
 }

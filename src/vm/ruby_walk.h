@@ -58,12 +58,22 @@ struct scry_walk_newest { /* was such a newest frame there? */
 	bool is_passing;
 };
 
+/* What a newest frame leads to, zeros where that is not there: the word before its pc, the flags of
+ * its method entry, the code of that one's definition. */
+struct scry_walk_leads {
+	uint64_t word, flags, code;
+};
+
 /* Of a thread that stood still: what was at [cfp, cfp + frames_size), and at [bottom, top) of its
  * values. */
 struct scry_walk_copy {
 	uint64_t ec, stack, end, cfp, bottom, top; /* as in struct scry_walk */
 	const void *frames, *values;
 	size_t frames_size;
+	struct scry_walk_leads newest;
+	/* as it stood then; zeros where it was another one before this call: then nothing that was
+	 * read once is used again */
+	struct scry_ruby_gc_now gc;
 };
 
 struct scry_walk_side;
@@ -77,6 +87,7 @@ struct scry_walk {
 	bool is_moved;	 /* its newest frame was another one in the course of the last look */
 	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
 	unsigned int collects;
+	uint64_t time_ns; /* CLOCK_MONOTONIC at which all frames were there; 0: not known */
 	struct scry_walk_side *sides[2]; /* the last two collects */
 	struct scry_ruby_gc gc;
 	uint64_t gc_heap;	      /* 0: nothing is known of the collector */
@@ -89,6 +100,8 @@ struct scry_walk {
 int scry_walk_init(struct scry_walk *w);
 void scry_walk_done(struct scry_walk *w);
 
+/* CLOCK_MONOTONIC. */
+uint64_t scry_walk_now_ns(void);
 /* For walks of this process: looks for its collector. Without it, every word is read each time. */
 void scry_walk_watch_gc(struct scry_walk *w, const struct scry_ruby *ruby);
 

@@ -12,8 +12,12 @@
 struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h */
 	uint32_t th_ec, th_nt, th_tid;
 	uint32_t ec_stack, ec_stack_size, ec_cfp, ec_thread;
-	uint32_t frame_size, frame_ep;
+	uint32_t frame_size, frame_ep, frame_pc;
+	uint64_t gc_count, gc_during, gc_marking; /* addresses of a word and two bytes; 0 */
+	uint32_t frame_me, me_def, def_iseq;	  /* frame_me 0: methods are not known */
 	uint32_t pid_ns; /* in which threads have their numbers: inode; 0: the machine's */
+	uint32_t native; /* 1: a SCRY_BPF_NATIVE record comes before each STACK */
+	uint32_t reserved;
 };
 
 struct scry_bpf_thread { /* map `threads`, by thread id */
@@ -27,6 +31,7 @@ enum scry_bpf_kind {
 	SCRY_BPF_EMPTY,	   /* the thread has no frames: it starts or ends */
 	SCRY_BPF_REJECTED, /* a page was not there, or the words make no stack */
 	SCRY_BPF_STRANGER, /* not in the map, or the map is out of date */
+	SCRY_BPF_NATIVE, /* struct scry_bpf_native: of the thread's next record, at the same time */
 };
 
 /*
@@ -39,12 +44,30 @@ struct scry_bpf_stack {
 	uint64_t th, ec;
 	uint64_t stack, end, cfp;
 	uint64_t bottom, top;
-	uint32_t frames_at, frames_size, values_at, reserved;
+	uint64_t gc_count;	       /* of the collector, as it stood then; 0 where not known */
+	uint8_t gc_during, gc_marking; /* the bytes that have its flags */
+	uint8_t reserved[2];
+	uint32_t frames_at, frames_size, values_at;
+	/* of the newest frame, zeros where they were not there: the word before its pc, the flags
+	 * of its method entry, the code of that one's definition */
+	uint64_t top_word, top_flags, top_code;
 };
 
-_Static_assert(sizeof(struct scry_bpf_layout) == 40, "shared with the kernel's side");
+/* The user registers from which native frames are walked, and what was on the native stack: bytes
+ * [sp, sp + size). */
+#define SCRY_BPF_NATIVE_BYTES 32768u
+struct scry_bpf_native {
+	uint64_t time_ns;
+	uint32_t tid, kind;
+	uint64_t pc, sp, bp, bx;
+	uint64_t size;
+	uint8_t bytes[SCRY_BPF_NATIVE_BYTES];
+};
+
+_Static_assert(sizeof(struct scry_bpf_layout) == 88, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_native) == 56 + SCRY_BPF_NATIVE_BYTES, "the same");
 _Static_assert(sizeof(struct scry_bpf_thread) == 16, "shared with the kernel's side");
-_Static_assert(sizeof(struct scry_bpf_stack) == 88, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_stack) == 120, "shared with the kernel's side");
 
 /* Per-cpu counters of map `counters`. */
 enum scry_bpf_counter { SCRY_BPF_LOST, SCRY_BPF_RUNS, SCRY_BPF_NS, SCRY_BPF_COUNTERS };

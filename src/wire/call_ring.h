@@ -38,6 +38,17 @@
 #define SCRY_CALL_STACK 3u
 #define SCRY_CALL_STACK_HEAD 4u
 #define SCRY_CALL_STACK_FRAMES 64u
+/* The same of Ruby's frames. Before the entry: tsc, number, slot. Before that, for each line: 0,
+ * words of the record, generation, pc (bit 0: its frame is the newest), struct scry_ring_def, path,
+ * label; then: 0, number, generation, how many, pcs, the newest first, 0 at the end: older ones are
+ * left out. A pc that has no line could not be read. */
+#define SCRY_CALL_RUBY_LINE 4u
+#define SCRY_CALL_RUBY_LINE_HEAD 5u
+#define SCRY_CALL_RUBY_STACK 5u
+#define SCRY_CALL_RUBY_STACK_HEAD 5u
+#define SCRY_CALL_RUBY_FRAMES 512u
+#define SCRY_CALL_RUBY 6u
+#define SCRY_CALL_RUBY_WORDS 4u
 #define SCRY_CALL_TEXT_MAX 4096u /* bytes of a string */
 #define SCRY_CALL_MORE_MAX 516u	 /* words of a record's parts */
 
@@ -84,6 +95,11 @@ static inline uint32_t scry_call_hook(uint64_t head)
 #define SCRY_CALL_IS_PRCTL (1u << 24)
 #define SCRY_CALL_IS_SYSCALL (1u << 25)
 #define SCRY_CALL_IS_GUARD (1u << 26) /* and it is hooked for that alone: it is not told */
+/* free, and what a VM calls before it is taken down: agent/lines.h. */
+#define SCRY_CALL_IS_FREE (1u << 27)
+#define SCRY_CALL_IS_DOWN (1u << 28)
+#define SCRY_CALL_GUARDS \
+	(SCRY_CALL_IS_PRCTL | SCRY_CALL_IS_SYSCALL | SCRY_CALL_IS_FREE | SCRY_CALL_IS_DOWN)
 static inline uint32_t scry_call_cookie(uint32_t hook, uint32_t args, int has_plan)
 {
 	return hook | args << 20 | (has_plan ? SCRY_CALL_HAS_PLAN : 0);

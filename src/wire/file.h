@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct scry_file_head) == 32, "the file head is part of th
 enum scry_chunk_kind {
 	SCRY_CHUNK_EVENTS = 1,	/* a run of struct scry_event */
 	SCRY_CHUNK_OBJECTS = 2, /* packed ALLOC/FREE stream: u64 words, see below */
-	SCRY_CHUNK_MALLOC = 3,	/* packed MALLOC events: rec/malloc_pack.h */
+	SCRY_CHUNK_MALLOC = 4,	/* packed MALLOC events: rec/malloc_pack.h (3: an older form) */
 };
 
 struct scry_chunk {

@@ -44,4 +44,16 @@ struct scry_ev_sampling { /* how well it went: one per process, at the end */
 	uint64_t kernel_ns;  /* time of that program in the kernel */
 };
 
+struct scry_ev_naming { /* of code that came into being while a probe was on: one, at the end */
+	uint32_t pid;
+	uint32_t differ;   /* comparisons with memory, at first sight and at the end: not alike */
+	uint64_t agree;	   /* alike */
+	uint64_t gone;	   /* at the end: not there any more */
+	uint64_t born;	   /* pieces of code */
+	uint64_t lost;	   /* of them, not told: no room, not to be read, beyond a limit */
+	uint64_t late;	   /* of them, loaded from binary form, named from memory a moment later */
+	uint64_t nameless; /* gone or not to be read before that */
+	uint64_t told;	   /* frames that only what was told could name */
+};
+
 #endif

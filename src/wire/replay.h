@@ -25,7 +25,8 @@
  *
  * Nobody runs ahead. A program's queues are bounded; here who only begins blocks would begin them
  * all before others end one. So a window is cut into *epochs* of some bytes begun, lanes mark the
- * ends of their parts, and nobody enters an epoch before all have marked the last but one.
+ * ends of their parts, and nobody enters an epoch before all have marked the last but one. Lanes
+ * that hand no blocks over have no queue that would hold them: their epochs are of time, and long.
  *
  * Nobody can wait for ever. The recording is one sequence, streams are parts of it in its order,
  * and a word waits only for words before it in the sequence: the first that is not done can always

@@ -13,7 +13,8 @@
  * Freestanding. Tables are made of foreign bytes: any content gives some state, never a fault.
  *
  * A target that walks its own stack has the tables in a mapping that it shares with the keeper
- * (struct scry_unwind_map): written once, and listed before they are used.
+ * (struct scry_unwind_map): written once, and listed before they are used. The list is of the
+ * process that was entered: a fork child believes what was listed before it was forked.
  */
 #ifndef SCRY_WIRE_UNWIND_H
 #define SCRY_WIRE_UNWIND_H
@@ -87,7 +88,8 @@ static inline uint64_t scry_unwind_find(const struct scry_unwind_rows *t, uint32
 struct scry_unwind_object {
 	uint64_t start, end; /* [start, end), run-time, of its code */
 	uint64_t base;	     /* run-time address of pc 0 */
-	uint32_t at, rows, rules, reserved;
+	uint32_t at, rows, rules;
+	uint32_t since; /* low half of the generation in which it was first listed so */
 };
 #define SCRY_UNWIND_OBJECTS 1024u
 struct scry_unwind_index {

@@ -89,6 +89,30 @@ waits() {
 	grep -qE "^ > target_stacked\(main\+0x[0-9a-f]+\) \[[0-9a-f]+\]$" "$T/raise"
 }
 
+@test "calls -w -f: those of a fork child" {
+	"$SCRY" calls -w 64 -f -x malloc@libc.so.6 -x qsort -x raise --args=full --force -o "$T/x.scry" -- \
+		"$TARGETS/target_stacked" 3 fork >"$T/stacked.out" 3>&-
+	grep -q "^ok" "$T/stacked.out"
+	same 64
+}
+
+@test "calls -w --engine=breakpoint: the same, read from outside; also of a process that runs already" {
+	"$SCRY" calls -w 64 --engine=breakpoint -x malloc@libc.so.6 -x qsort -x raise --args=full --force -o "$T/x.scry" -- \
+		"$TARGETS/target_stacked" >"$T/stacked.out" 3>&-
+	grep -q "^ok" "$T/stacked.out"
+	same 64
+	[ "$(id -u)" -eq 0 ] || return 0
+	waits
+	start scry "$SCRY" calls -w 6 --engine=breakpoint -x malloc@libc.so.6 --args=full --force -o "$T/x.scry" -p "$PID"
+	local scry=$PID
+	wait_for 20 in_file "watching process" "$T/scry.err"
+	echo go >&5
+	wait_for 20 in_file "^ok" "$T/stacked.out"
+	kill -INT "$scry"
+	finish "$scry"
+	same 6
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc record --stack=65 -- true
 	grep -q "at most 64" "$T/scry.err"

@@ -79,6 +79,36 @@ RUBY
 	[ "$status" -eq 125 ] || [ "$status" -eq 126 ]
 	[ "$status" -eq 126 ] && skip "the build cannot be run by others"
 	[[ "$output" == *"system calls cannot be traced"*"fix: run scry as root"* ]]
-	scry_ends 2 calls -S -f -- true
-	says "leave out -f"
+}
+
+# family CHILDREN TIMES: of target_asks: each child and grandchild with all of its calls, once.
+family() {
+	"$RUBY" -rjson - "$@" "$T/scry.out" <<'RUBY'
+children, times = ARGV[0, 2].map(&:to_i)
+calls = File.foreach(ARGV[2]).grep(/^{/).map { |line| JSON.parse(line) }
+honesty = calls.pop["honesty"]
+bad = []
+bad << honesty unless honesty.values_at("lost", "errors") == [0, 0] && honesty["events"] == calls.size
+by = calls.group_by { |c| c["pid"] }.transform_values { |of| of.group_by { |c| c["function"] } }
+asked = by.values.map { |of| [of["getppid"].to_a.size, of["SYS_lseek"].to_a.size] }.reject { |n| n.max < times }.tally # the shell asks too
+bad << asked unless asked == { [times, times] => children + 1, [0, times] => children }
+by.each_value do |of|
+  offsets = of["SYS_lseek"].to_a.map { |c| Integer(c["args"][1]) }
+  bad << offsets.first(5) unless offsets.empty? || offsets == [*1000...1000 + times]
+  next unless of["getppid"].to_a.size == times
+  inside = of["getppid"].map { |c| c["time_ns"]..c["time_ns"] + c["duration_ns"] }
+  asked = of["SYS_getppid"].last(times) # the first ones wait
+  bad << "order" unless inside.zip(asked).all? { |range, c| c["time_ns"].between?(range.begin - 1000, range.end + 1000) }
+end
+puts bad.first(3).inspect
+exit bad.empty?
+RUBY
+}
+
+@test "-f: children that call what is traced and children that do not, theirs, and those that outlive their parent" {
+	need_tracepoints
+	"$SCRY" calls -S -f -x getppid --json -- "$TARGETS/target_asks" 3 200 family >"$T/scry.out" 2>"$T/scry.err"
+	family 3 200
+	"$SCRY" calls -S -f -x getppid --json -- sh -c "'$TARGETS/target_asks' 2 100 family; true" >"$T/scry.out" 2>"$T/scry.err"
+	family 2 100
 }

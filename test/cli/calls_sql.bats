@@ -239,3 +239,26 @@ echo "queries ", $argv[2] + 1, "\n";' --)
 	no grep -qE 'SELECT [0-9]' "$T/x.scry"
 	"$SCRY" report --view calls-sums "$T/x.scry" | grep -q mysql_real_query
 }
+
+@test "ruby: which line waits for the slow query, and how long all of them wait (-k, -c)" {
+	ruby_mysql2
+	cat >"$T/app.rb" <<-'E'
+		require "mysql2"
+		DB = Mysql2::Client.new(socket: ARGV[0], username: "root")
+		def fast = DB.query("SELECT 1").first
+		def slow
+		  DB.query("SELECT sleep(0.3)").to_a
+		end
+		5.times { fast }
+		slow
+	E
+	"$SCRY" calls -k -x mysql_send_query -x rb_wait_for_single_fd -q --args=full --force -o "$T/x.scry" -- "$RUBY" "$T/app.rb" "$DB/s"
+	"$SCRY" report "$T/x.scry" --slow 300ms | grep -v "^ > /usr" >"$T/lines"
+	diff <(sed -E 's/\(.*//; s/Object#//' "$T/lines") - <<-E
+		rb_wait_for_single_fd
+		 > $T/app.rb:5  slow
+		 > $T/app.rb:8  <main>
+	E
+	"$SCRY" report "$T/x.scry" --view calls-sums --json >"$T/r.json"
+	json_is "$T/r.json" 'rows.map { |row| row.values_at("function", "line", "calls") }.sort == [["mysql_send_query", 3, 5], ["mysql_send_query", 5, 1], ["rb_wait_for_single_fd", 3, 5], ["rb_wait_for_single_fd", 5, 1]] && rows[0]["line"] == 5 && rows[0]["total_ns"] > 300_000_000'
+}

@@ -12,6 +12,7 @@
 #include "name/sql.h"
 #include "rec/reader.h"
 #include "wire/event.h"
+#include "wire/ruby_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@ static void check(int fd, const struct scry_calls_stats *stats)
 			must(ret->call == ++calls, "calls out of order");
 			continue;
 		}
+		if (event->type != SCRY_EVENT_RETURN)
+			continue;
 		must(ret->call && ret->call <= calls && !has_ended[ret->call], "no such call");
 		has_ended[ret->call] = 1;
 		ends++;
@@ -48,16 +51,44 @@ static void check(int fd, const struct scry_calls_stats *stats)
 	scry_reader_close(r);
 }
 
+/* Lines and stacks of a Ruby: few numbers and generations, and an entry on one of few slots. */
+static void shape_ruby(uint64_t *words)
+{
+	const uint32_t kind = words[0] % 3;
+	struct scry_ring_def def;
+
+	words[0] = SCRY_CALL_RUBY_LINE + kind;
+	if (kind == 2) {
+		words[2] %= 16;
+		words[3] = words[3] % 4 * 8 + 64;
+		words[4] = scry_call_head(words[3], 0, 1);
+		return;
+	}
+	words[2] = kind ? words[2] % 16 : 16 + words[2] % 17;
+	words[3] %= 20;
+	words[4] %= 16;
+	memcpy(&def, words + SCRY_CALL_RUBY_LINE_HEAD, sizeof(def));
+	def.path_size %= 72;
+	def.label_size %= 72;
+	if (!kind)
+		memcpy(words + SCRY_CALL_RUBY_LINE_HEAD, &def, sizeof(def));
+	for (size_t i = SCRY_CALL_RUBY_STACK_HEAD; kind && i < 16; i++)
+		words[i] %= 16;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct scry_calls_opts opts = {.pid = 1, .args = size % 3};
 	int fd = memfd_create("fuzz", MFD_CLOEXEC);
 	struct scry_calls_stats stats;
-	uint64_t words[WORDS] = {0};
+	uint64_t words[WORDS + 32] = {0}; /* a piece is shaped as a whole */
 	size_t count = size / 8 < WORDS ? size / 8 : WORDS;
 	struct scry_buf buf = {0};
 	struct scry_calls *c;
+	size_t piece;
 
+	opts.ruby = size % 16 == 5 ? scry_ruby_stacks_new() : NULL; /* it is big */
+	piece = opts.ruby ? 32 : 16;
 	must(fd >= 0 && scry_writer_open(fd, 0, &opts.writer) == 0, "no recording");
 	must(scry_calls_new(&opts, &c) == 0, "no memory");
 	for (uint32_t i = 0; i < 4; i++)
@@ -71,11 +102,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			   (words[i] & (SCRY_CALL_MORE | SCRY_CALL_TAIL));
 		words[i + 1] %= 4096;
 	}
-	for (size_t i = 0; i < count; i += 16)
-		scry_calls_words(c, (uint32_t)i % 3, words + i, count - i < 16 ? count - i : 16);
+	for (size_t i = 0; i + 5 < count && opts.ruby; i += piece)
+		shape_ruby(words + i);
+	for (size_t i = 0; i < count; i += piece)
+		scry_calls_words(c, (uint32_t)i % 3, words + i,
+				 count - i < piece ? count - i : piece);
 	must(scry_calls_merge(c, 2000) == 0 && scry_calls_merge(c, UINT64_MAX) == 0, "no merge");
 	scry_calls_stats(c, &stats);
 	scry_calls_free(c);
+	scry_ruby_stacks_free(opts.ruby);
 	must(scry_writer_close(opts.writer) == 0, "no end");
 	check(fd, &stats);
 	close(fd);

@@ -13,6 +13,7 @@
 #include "rec/malloc_effect.h"
 #include "rec/malloc_format.h"
 #include "rec/malloc_pack.h"
+#include "rec/malloc_planes.h"
 #include "rec/reader.h"
 
 #include <stdio.h>
@@ -102,17 +103,31 @@ static void take(struct input *in, void *to, size_t bytes)
 /* What the input says of a chunk. */
 struct told {
 	uint8_t who; /* 1: the second process; 2: with a parent; 4: total as it should be; 8: FRESH;
-			16: frame damaged */
+			16: frame damaged; 32: the columns are no planes */
 	uint8_t reserved;
 	uint16_t count;
 	uint16_t columns[SCRY_MALLOC_COLUMNS];
 };
 
+/* Any bytes as planes of varints; the packer makes none of more than ten bytes. */
+static void split(const uint8_t *bytes, size_t len, uint8_t *ret_planes)
+{
+	uint8_t column[4096];
+	unsigned int more = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		column[i] = more == 9 || i + 1 == len ? bytes[i] & 0x7f : bytes[i];
+		more = column[i] & 0x80 ? more + 1 : 0;
+	}
+	scry_malloc_planes_split(column, len, ret_planes);
+}
+
 static size_t put_chunk(struct input *in, uint64_t totals[2], uint8_t *to, size_t room)
 {
 	struct scry_malloc_head head = {0};
 	struct scry_chunk chunk = {.magic = SCRY_CHUNK_MAGIC, .kind = SCRY_CHUNK_MALLOC};
-	size_t raw = 0, frame;
+	static uint8_t planes[SCRY_MALLOC_COLUMNS * 4096];
+	size_t raw = 0, frame, at = 0;
 	struct told told;
 	int who, i;
 
@@ -136,8 +151,13 @@ static size_t put_chunk(struct input *in, uint64_t totals[2], uint8_t *to, size_
 		head.parent_before = totals[0];
 	}
 	must(room > sizeof(chunk) + sizeof(head) + ZSTD_compressBound(raw) + 8, "room");
+	memcpy(planes, in->at, raw);
+	for (i = 0; i < SCRY_MALLOC_COLUMNS && !(told.who & 32); i++) {
+		split(in->at + at, head.columns[i], planes + at);
+		at += head.columns[i];
+	}
 	frame = ZSTD_compress(to + sizeof(chunk) + sizeof(head),
-			      room - sizeof(chunk) - sizeof(head), in->at, raw, -5);
+			      room - sizeof(chunk) - sizeof(head), planes, raw, -5);
 	must(!ZSTD_isError(frame), "zstd");
 	in->at += raw;
 	if (told.who & 16 && frame)
@@ -185,7 +205,7 @@ static size_t valid_chunk(uint8_t *to)
 	struct scry_malloc_pack *p;
 	struct scry_malloc_head head;
 	struct scry_ev_malloc call = {.function = SCRY_MALLOC_MALLOC, .thread = 1};
-	uint8_t payload[16384];
+	uint8_t payload[16384], planes[16384];
 	struct told told = {0};
 	struct scry_chunk chunk;
 	struct scry_writer *w;
@@ -221,8 +241,15 @@ static size_t valid_chunk(uint8_t *to)
 	for (i = 0; i < SCRY_MALLOC_COLUMNS; i++)
 		told.columns[i] = (uint16_t)head.columns[i];
 	memcpy(to, &told, sizeof(told));
-	must(ZSTD_decompress(to + sizeof(told), raw, payload + sizeof(head), head.packed) == raw,
+	must(raw <= sizeof(planes) &&
+		     ZSTD_decompress(planes, raw, payload + sizeof(head), head.packed) == raw,
 	     "frame");
+	for (i = 0, raw = 0; i < SCRY_MALLOC_COLUMNS; i++) {
+		must(scry_malloc_planes_join(planes + raw, head.columns[i],
+					     to + sizeof(told) + raw),
+		     "planes");
+		raw += head.columns[i];
+	}
 	return sizeof(told) + raw;
 }
 

@@ -39,7 +39,7 @@ state_is() {
 @test "what threads wait for: lock of the VM, descriptors, times" {
 	start waits "$RUBY" "$HERE/dump/waits.rb"
 	wait_for 10 in_file "^ready" "$T/waits.out"
-	wait_for 20 state_is nap 't["state"] == "sleeping" && t["wait"].match?(/still 9\d\d/)'
+	wait_for 20 state_is nap 't["state"] == "sleeping" && t["wait"].match?(/(still|at most) (9\d\d|1000)/)'
 	wait_for 5 state_is forever 't["state"] == "sleeping"'
 	wait_for 5 state_is pipe 't["state"] == "blocked" && t["wait"].include?("pipe")'
 	wait_for 5 state_is peer 't["state"] == "blocked" && t["wait"].match?(/tcp 127.0.0.1:\d+ -> 127.0.0.1:\d+/)'
@@ -88,4 +88,54 @@ alike() {
 	"$SCRY" dump --pause --max-pause 2s -p "$PID" >"$T/out"
 	grep -q "^TracerPid:	0" "/proc/$PID/status"
 	grep -qE "^State:	[RS]" "/proc/$PID/status"
+}
+
+# native RUBY...: native frames of blocked threads, by two registers; of stopped ones, by all; as gdb has them.
+native() {
+	start shapes "$@" "$HERE/dump/shapes.rb"
+	wait_for 20 in_file "^ruby" "$T/shapes.out" || return 1
+	"$SCRY" dump --json -p "$PID" >"$T/plain.json" || return 1
+	"$SCRY" dump --json --native -p "$PID" >"$T/native.json" || return 1
+	"$SCRY" dump --json --native --pause --max-pause 2s -p "$PID" >"$T/paused.json" || return 1
+	gdb -nx -batch -p "$PID" -x "$HERE/dump/gdb_stacks.py" >"$T/gdb.out" 2>"$T/gdb.err" || return 1
+	"$RUBY" "$HERE/dump/native.rb" "$T/plain.json" "$T/native.json" "$T/gdb.out" || return 1
+	"$RUBY" "$HERE/dump/native.rb" "$T/plain.json" "$T/paused.json" "$T/gdb.out" || return 1
+	kill -KILL "$PID"
+	finish "$PID" 2>/dev/null || true
+}
+
+@test "native frames are gdb's, woven with Ruby's" {
+	command -v gdb >/dev/null || skip "no gdb"
+	native "$RUBY"
+}
+
+@test "native frames are gdb's, on every Ruby" {
+	[ -n "${SCRY_TEST_RUBIES:-}" ] || skip "SCRY_TEST_RUBIES names no other Ruby"
+	command -v gdb >/dev/null || skip "no gdb"
+	IFS=: read -ra rubies <<<"$SCRY_TEST_RUBIES"
+	for ruby in "${rubies[@]}"; do
+		[[ $ruby != *--*jit* ]] || continue # its code has no unwind tables
+		read -ra words <<<"$ruby"
+		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
+		rm -f "$T/shapes.out"
+		native "${words[@]}" || { echo "$ruby"; return 1; }
+	done
+}
+
+@test "native frames: of a thread that runs with --pause only; text" {
+	start waits "$RUBY" "$HERE/dump/waits.rb"
+	wait_for 10 in_file "^ready" "$T/waits.out"
+	runs() {
+		"$SCRY" dump --native -p "$PID" --depth 0 >"$T/out" && grep -q 'note: it runs: only --pause knows its native frames' "$T/out"
+	}
+	wait_for 20 runs
+	grep -qE '^        rb_queue_pop\+0x[0-9a-f]+ in |functions without a symbol in libruby|^        \+0x' "$T/out"
+	grep -qE '^        start_thread\+0x[0-9a-f]+ in libc' "$T/out"
+	all_three() { # they are born one after the other
+		"$SCRY" dump --native --pause --max-pause 2s --json -p "$PID" >"$T/dump.json" &&
+			json_is "$T/dump.json" 'r["threads"].count { |t| t["name"].start_with?("busy") } == 3'
+	}
+	wait_for 20 all_three
+	json_is "$T/dump.json" 'r["threads"].select { |t| t["name"].start_with?("busy") }.all? { |t|
+		t["native_end"] == "whole" && t["is_woven"] && t["frames"].any? { |f| f["native"] == "start_thread" } }'
 }

@@ -6,14 +6,8 @@ load lib
 bats_require_minimum_version 1.5.0
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	K="$HERE/sampled_stacks"
-}
-
-teardown() {
-	end_started
 }
 
 # Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
@@ -40,7 +34,7 @@ rubies() {
 	json_is "$T/cpu.json" 'r["totals"]["clocked"] == r["totals"]["samples"] && r["totals"]["ticks"] == 0'
 	# What the kernel has counted for all that was run there.
 	spent="$("$RUBY" -rjson -e 'puts JSON.parse(File.read(ARGV[0])).values.sum { |s| s["cpu"] }' "$T/truth.json")"
-	json_is "$T/cpu.json" "rows.select { |x| x['line'] && x['file'].end_with?('shares.rb') }.sum { |x| x['self_ns'] } / 1e9 > 0.85 * $spent"
+	json_is "$T/cpu.json" "rows.select { |x| x['line'] && x['file'].end_with?('shares.rb') }.sum { |x| x['self_ns'] } / 1e9 > 0.7 * $spent"
 }
 
 shares() {
@@ -64,6 +58,25 @@ shares() {
 	done
 	[ "$got" -eq 3 ] && return 1
 	skip "the machine is too busy: scry was late in each of three tries"
+}
+
+# A program that has to share its processor with another one. A virtual machine that stands still for
+# a moment has run, by its own clocks, and no tick has come: such a try says nothing.
+ready() {
+	for _ in 1 2 3; do
+		"$SCRY" stacks -q "$@" --force -o "$T/r.json" -- taskset -c 0 "$RUBY" --disable=gems "$K/ready.rb" "$T/ready" || return 1
+		"$RUBY" "$K/check_ready.rb" "$T/ready" "$T/r.json" && return 0
+	done
+	return 1
+}
+
+@test "running and ready are told apart as the kernel counts them in the end" {
+	need_bpf
+	taskset -c 0 true 2>/dev/null || skip "processor 0 is not ours"
+	start other taskset -c 0 sh -c 'while :; do :; done'
+	ready --engine=bpf
+	ready
+	json_is "$T/r.json" 'r["totals"]["clocked"] > 0' # auto
 }
 
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {

@@ -25,7 +25,7 @@ was_late() {
 }
 
 shares() {
-	"$SCRY" stacks -q -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
+	"$SCRY" stacks -q --engine=read -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
 	for weight in wall cpu gvl; do
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
@@ -49,7 +49,7 @@ shares() {
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
-		"$SCRY" stacks -q -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(soak 2.5 30)" >"$T/out"
+		"$SCRY" stacks -q --engine=read -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(soak 2.5 30)" >"$T/out"
 		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
 	done < <(rubies)
 }
@@ -59,7 +59,7 @@ shares() {
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 10 in_file ready "$T/tight.out"
-		"$SCRY" stacks -q -r 5000 -d "$(soak 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
+		"$SCRY" stacks -q --engine=read -r 5000 -d "$(soak 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
 		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
@@ -69,7 +69,7 @@ shares() {
 @test "recording, report, forms" {
 	start tight "$RUBY" "$K/tight.rb"
 	wait_for 10 in_file ready "$T/tight.out"
-	"$SCRY" stacks -q -d 1s -o "$T/t.scry" -p "$PID"
+	"$SCRY" stacks -q --engine=read -d 1s -o "$T/t.scry" -p "$PID"
 	"$SCRY" report "$T/t.scry" >"$T/text"
 	grep -q "^scry stacks: pid $PID ruby" "$T/text"
 	grep -q "valid: two equal collects" "$T/text"
@@ -91,7 +91,7 @@ shares() {
 	wait_for 10 in_file ready "$T/tight.out"
 	"$SCRY" stacks -q -d 500ms -o "$T/t.scry" -p "$PID"
 	"$SCRY" report -o "$T/t.html" "$T/t.scry"
-	"$SCRY" stacks -q -o "$T/at_once.html" -- "$RUBY" -e 'sleep 1'
+	"$SCRY" stacks -q -d 200ms -o "$T/at_once.html" -p "$PID"
 	head -1 "$T/at_once.html" | grep -q "^<!DOCTYPE html>"
 	"$SCRY" report -o "$T/t.json" "$T/t.scry"
 	no grep -qE 'https?:|src=|href=' "$T/t.html"
@@ -121,7 +121,7 @@ shares() {
 	start tight "$RUBY" "$K/tight.rb"
 	wait_for 10 in_file ready "$T/tight.out"
 	for _ in 1 2 3 4; do
-		"$SCRY" stacks -q -r 5000 -o "$T/k.scry" --force -p "$PID" &
+		"$SCRY" stacks -q --engine=read -r 5000 -o "$T/k.scry" --force -p "$PID" &
 		sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
 		kill -KILL $! && wait $! 2>/dev/null || true
 		grep -q "^TracerPid:	0" "/proc/$PID/status"

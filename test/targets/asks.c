@@ -3,6 +3,8 @@
  * bad descriptor, beginning when a line comes.
  *
  *   asks T N    "pid P", after the line "asked T*N"; ends with its input
+ *   asks T N family    at once, T children instead, a second one of each: without the function. The
+ *                      first child has one too, and all but that one end after their parent
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -21,6 +23,32 @@ static void *ask(void *arg)
 	return NULL;
 }
 
+static void ask_kernel(void)
+{
+	for (long i = 0; i < times; i++)
+		syscall(SYS_lseek, -7, 1000 + i, SEEK_CUR);
+}
+
+static int family(long children)
+{
+	pid_t parent = getpid();
+
+	for (long i = 0; i < 2 * children; i++) {
+		if (fork())
+			continue;
+		while (i && syscall(SYS_getppid) == parent)
+			usleep(1000);
+		if (i % 2)
+			ask_kernel();
+		else
+			ask(NULL);
+		if (i == 0 && fork() == 0)
+			ask(NULL);
+		_exit(0);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	long threads = argc > 2 ? atol(argv[1]) : 1;
@@ -28,6 +56,8 @@ int main(int argc, char **argv)
 
 	times = argc > 2 ? atol(argv[2]) : 1;
 	threads = threads > 64 ? 64 : threads;
+	if (argc > 3)
+		return family(threads);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("pid %d\n", getpid());
 	for (int c; (c = getchar()) != EOF;) {

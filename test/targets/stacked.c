@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -167,6 +168,14 @@ int main(int argc, char **argv)
 	pthread_t thread;
 
 	backtrace(warm, 4); /* it loads libgcc_s */
+	if (argc > 2 && !strcmp(argv[2], "fork")) {
+		int status = 1;
+		pid_t child = fork();
+
+		if (child)
+			return waitpid(child, &status, 0) != child || status;
+		argc = 2;
+	}
 	if (argc > 2) {
 		printf("pid %d\n", getpid());
 		fflush(stdout);

@@ -17,9 +17,9 @@ def main():
             elif kind == "malloc" and event.get("function") == 1:
                 sizes.setdefault(event["size"], event["caller"])
             elif kind == "called":
-                callers[event["call"]] = event
+                callers[event["pid"], event["call"]] = event
             elif kind == "call":
-                sizes.setdefault(int(str(event["arg1"]), 0), event["call"])
+                sizes.setdefault(int(str(event["arg1"]), 0), (event["pid"], event["call"]))
     depth, bad, count = int(sys.argv[3]), 0, 0
     with open(sys.argv[2]) as file:
         known = [line.split() for line in file if line[0].isdigit()]

@@ -518,8 +518,8 @@ static void be_ruby(uint64_t pc)
 
 	__asm__("mov %%fs:0, %0" : "=r"(fs));
 	scry_agent.hooks.tls_offset = (int64_t)(where(&current_ec) - fs);
-	scry_agent.malloc.with_lines = 1;
-	scry_agent.malloc.frames = (struct scry_agent_frames){
+	scry_agent.line_plan.on = 1;
+	scry_agent.line_plan.frames = (struct scry_agent_frames){
 		.frame_iseq = 8, .frame_size = 16, .ec_stack = 8, .ec_stack_size = 16};
 	current_ec = &ec;
 	ec.stack = frames;
@@ -582,9 +582,9 @@ static void lines_that_are_not(void **state)
 	current_ec = NULL;
 	assert_int_equal(code_of_call(), native);
 	be_ruby(0x20000);
-	scry_agent.malloc.lines_depth = UINT64_MAX;
+	scry_agent.line_plan.depth = UINT64_MAX;
 	assert_int_equal(code_of_call(), native);
-	scry_agent.malloc.lines_depth = 0;
+	scry_agent.line_plan.depth = 0;
 	assert_int_equal(code_of_call(), line);
 	scry_lines_over();
 	assert_int_equal(code_of_call(), native);

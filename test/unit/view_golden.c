@@ -232,7 +232,27 @@ static void put_return(struct golden *rec, uint64_t ns, uint32_t tid, struct scr
 	put_at(rec, ns, tid, SCRY_EVENT_RETURN, &ret, sizeof(ret));
 }
 
-/* Two threads: nested, interleaved, left, unfinished; every form of a value. */
+/* Of the call that follows: a gem's line, called from the program's. */
+static void put_ruby_stack(struct golden *rec, uint64_t call)
+{
+	const struct scry_ev_stack outer = {.id = 1,
+					    .file_str = golden_str(rec, "/srv/app.rb"),
+					    .line = 3,
+					    .method_str = golden_str(rec, "<main>")};
+	const struct scry_ev_stack inner = {
+		.id = 2,
+		.parent = 1,
+		.file_str = golden_str(rec, "/usr/lib/ruby/gems/client-1.0/lib/client.rb"),
+		.line = 9,
+		.method_str = golden_str(rec, "query")};
+	const struct scry_ev_called called = {.pid = 4711, .stack = 2, .call = call};
+
+	golden_put(rec, SCRY_EVENT_STACK, &outer, sizeof(outer));
+	golden_put(rec, SCRY_EVENT_STACK, &inner, sizeof(inner));
+	golden_put(rec, SCRY_EVENT_CALLED, &called, sizeof(called));
+}
+
+/* Two threads: nested, interleaved, left, unfinished; every form of a value; a Ruby stack. */
 static int calls_recording(void)
 {
 	static const char *const functions[][2] = {
@@ -263,6 +283,7 @@ static int calls_recording(void)
 
 		golden_put(&rec, SCRY_EVENT_FUNCTION, &f, sizeof(f));
 	}
+	put_ruby_stack(&rec, 1);
 	put_call(&rec, 1000000, 11,
 		 (struct scry_ev_call){.call = 1, .args = 3, .arg1 = 0x27bc540, .arg3 = 15},
 		 "SELECT \"1\"\n\x1b   ", SCRY_PART_SQL);

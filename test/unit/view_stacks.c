@@ -21,7 +21,7 @@ static void put_frame(struct golden *rec, struct scry_ev_stack f, const char *fi
 		      const char *method)
 {
 	f.file_str = golden_str(rec, file);
-	f.method_str = golden_str(rec, method);
+	f.method_str = method ? golden_str(rec, method) : 0;
 	golden_put(rec, SCRY_EVENT_STACK, &f, sizeof(f));
 }
 
@@ -116,6 +116,47 @@ static void forms(void **state)
 	close(fd);
 }
 
+/* _start -> a function without a symbol -> <main> -> crc32 of C -> crc32_z. */
+static void native(void **state)
+{
+	const struct scry_view_opts lines = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_view_opts whole = {.sort = SCRY_VIEW_SORT_DEFAULT, .stacks = true};
+	const uint32_t flags = SCRY_STACK_NATIVE;
+	struct golden rec = golden_begin();
+	int fd;
+
+	golden_beginning(&rec, "stacks", 4711);
+	put_frame(&rec, (struct scry_ev_stack){.id = 1, .flags = flags}, "/usr/bin/ruby", "_start");
+	put_frame(&rec,
+		  (struct scry_ev_stack){.id = 2, .parent = 1, .flags = flags, .offset = 0x1234},
+		  "/usr/lib/libruby.so.3", NULL);
+	put_frame(&rec, (struct scry_ev_stack){.id = 3, .parent = 2, .line = 9}, "/srv/app.rb",
+		  "<main>");
+	put_frame(&rec,
+		  (struct scry_ev_stack){.id = 4, .parent = 3, .line = 9, .flags = SCRY_STACK_C},
+		  "/srv/app.rb", "Zlib.crc32");
+	put_frame(&rec, (struct scry_ev_stack){.id = 5, .parent = 4, .flags = flags},
+		  "/usr/lib/libz.so.1", "crc32_z");
+	put_samples(&rec, (struct scry_ev_samples){.thread = 1,
+						   .stack = 5,
+						   .state = SCRY_STATE_CPU,
+						   .count = 30,
+						   .wall_ns = 30 * MS,
+						   .cpu_ns = 30 * MS});
+	put_samples(&rec, (struct scry_ev_samples){.thread = 1,
+						   .stack = 2,
+						   .state = SCRY_STATE_CPU,
+						   .count = 10,
+						   .wall_ns = 10 * MS,
+						   .cpu_ns = 10 * MS});
+	golden_totals(&rec, 4711, 40);
+	fd = golden_end(&rec);
+	golden_check(fd, "stacks", "native.txt", &lines);
+	golden_check(fd, "stacks", "native_whole.json", &whole);
+	golden_check(fd, "stacks", "native.folded", &whole);
+	close(fd);
+}
+
 static void weights_exclude_each_other(void **state)
 {
 	const struct scry_view_opts both = {.times = {.cpu = true, .gvl = true}};
@@ -128,6 +169,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(forms),
+		cmocka_unit_test(native),
 		cmocka_unit_test(weights_exclude_each_other),
 	};
 

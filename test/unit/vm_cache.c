@@ -220,7 +220,7 @@ static void open_and_expect(pid_t pid, const char *from)
 {
 	struct scry_ruby *r = NULL;
 
-	if (scry_ruby_open(pid, true, &r) != 0)
+	if (scry_ruby_open(pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_string_equal(layout_is(r), from);
 	assert_true(r->booted && r->check_count > 30);
@@ -319,13 +319,13 @@ static void test_embedded(void **state)
 	snprintf(command, sizeof(command), "cp \"$(readlink -f /usr/bin/ruby)\" %s", path);
 	assert_int_equal(system(command), 0);
 	host = start(path);
-	assert_int_equal(scry_ruby_open(host, true, &r), -ENOTSUP);
+	assert_int_equal(scry_ruby_open(host, SCRY_RUBY_BOOTED, &r), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "embeds Ruby"));
 	ruby = start("/usr/bin/ruby");
 	open_and_expect(ruby, "learned now");
 	open_and_expect(host, "from the cache");
 	bend_entry(offsetof(struct scry_ruby_layout, frame_size));
-	assert_int_equal(scry_ruby_open(host, true, &r), -ENOTSUP);
+	assert_int_equal(scry_ruby_open(host, SCRY_RUBY_BOOTED, &r), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "embeds Ruby"));
 	stop(host);
 	stop(ruby);

@@ -340,11 +340,11 @@ static void test_deleted_binary(void **state)
 	run("cp \"$(readlink -f /usr/bin/ruby)\" %s%s", path, "");
 	t = start(path, 0);
 	unlink(path);
-	if (scry_ruby_open(t.pid, true, &ruby) != 0)
+	if (scry_ruby_open(t.pid, SCRY_RUBY_BOOTED, &ruby) != 0)
 		fail_msg("%s", scry_error());
 	scry_ruby_free(ruby);
 	run("cp /bin/false %s%s", path, "");
-	if (scry_ruby_open(t.pid, true, &ruby) != 0)
+	if (scry_ruby_open(t.pid, SCRY_RUBY_BOOTED, &ruby) != 0)
 		fail_msg("%s", scry_error());
 	scry_ruby_free(ruby);
 	stop(&t);

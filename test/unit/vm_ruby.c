@@ -154,7 +154,7 @@ static void test_threads(void **state)
 	}
 	read_line(&c, line, sizeof(line));
 	usleep(20000);
-	if (scry_ruby_open(c.pid, true, &r) != 0)
+	if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_true(r->booted && r->is_driver);
 	assert_int_equal(strncmp(r->description, "ruby ", 5), 0);
@@ -216,7 +216,7 @@ static void test_classes_and_strings(void **state)
 	NEED_RUBY();
 	c = start(ruby_path(), classes_script);
 	usleep(300000);
-	if (scry_ruby_open(c.pid, true, &r) != 0)
+	if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	for (read_line(&c, line, sizeof(line)); line[0] != '-'; read_line(&c, line, sizeof(line))) {
 		char *text = strchr(line, ' ');
@@ -265,11 +265,11 @@ static void test_no_ruby(void **state)
 		_exit(127);
 	}
 	usleep(50000);
-	assert_int_equal(scry_ruby_open(pid, false, &r), -ENOENT);
+	assert_int_equal(scry_ruby_open(pid, SCRY_RUBY_ANY, &r), -ENOENT);
 	assert_non_null(strstr(scry_error(), "has no Ruby in it"));
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	assert_int_equal(scry_ruby_open(pid, false, &r), -ESRCH);
+	assert_int_equal(scry_ruby_open(pid, SCRY_RUBY_ANY, &r), -ESRCH);
 }
 
 /* A program that is not the ruby command must not be run again to learn from it. */
@@ -289,7 +289,7 @@ static void test_embedded(void **state)
 	c = start(path, "sleep");
 	usleep(200000);
 	setenv("SCRY_NO_CACHE", "1", 1);
-	assert_int_equal(scry_ruby_open(c.pid, true, &r), -ENOTSUP);
+	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "embeds Ruby"));
 	unsetenv("SCRY_NO_CACHE");
 	stop(&c);
@@ -344,10 +344,10 @@ static void test_before_boot(void **state)
 		waitpid(pid, &status, 0);
 	}
 	assert_true(WIFSTOPPED(status));
-	if (scry_ruby_open(pid, true, &r) != -EAGAIN)
+	if (scry_ruby_open(pid, SCRY_RUBY_BOOTED, &r) != -EAGAIN)
 		fail_msg("%s", scry_error());
 	assert_non_null(strstr(scry_error(), "not booted"));
-	if (scry_ruby_open(pid, false, &r) != 0)
+	if (scry_ruby_open(pid, SCRY_RUBY_ANY, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_false(r->booted);
 	assert_true(r->layout.frame_size >= 56);
@@ -426,7 +426,7 @@ static void test_methods_and_slots(void **state)
 			snprintf(names[told][depth[told]++], 64, "%.63s", line);
 	}
 	assert_int_equal(told, 3);
-	if (scry_ruby_open(c.pid, true, &r) != 0)
+	if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_true(r->layout.frame_me != 0);
 	n = scry_ruby_threads(r, &threads);
@@ -483,7 +483,7 @@ static void test_forked(void **state)
 	read_line(&c, line, sizeof(line));
 	pid = (pid_t)atoi(line);
 	usleep(50000);
-	if (scry_ruby_open(pid, true, &r) != 0)
+	if (scry_ruby_open(pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_int_equal(scry_ruby_threads(r, &threads), 1);
 	assert_int_equal(threads[0].tid, pid);
@@ -515,7 +515,7 @@ static void test_busy(void **state)
 	c = start(ruby_path(), busy_script);
 	read_line(&c, line, sizeof(line));
 	for (int i = 0; i < 10; i++) {
-		if (scry_ruby_open(c.pid, true, &r) != 0)
+		if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
 			fail_msg("%s", scry_error());
 		for (int j = 0; j < 100; j++) {
 			struct scry_ruby_thread *threads = NULL;
@@ -542,7 +542,7 @@ static void test_wrong_layout(void **state)
 		  "$stdout.sync = true; def a(n) n == 0 ? (puts 'go'; sleep) : a(n - 1) end; a(5)");
 	read_line(&c, line, sizeof(line));
 	usleep(20000);
-	assert_int_equal(scry_ruby_open(c.pid, true, &r), 0);
+	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), 0);
 	struct scry_ruby_layout *l = &r->layout;
 	/* {field, used by this Ruby} */
 	const struct {
@@ -592,7 +592,7 @@ static void test_leaves(void **state)
 	NEED_RUBY();
 	c = start(ruby_path(), "sleep");
 	usleep(200000);
-	assert_int_equal(scry_ruby_open(c.pid, true, &r), 0);
+	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), 0);
 	for (uint32_t i = 0; i < r->layout.leaf_count; i++) {
 		const struct scry_map_entry *m =
 			scry_maps_at(&r->maps, r->bias + r->layout.leaf[i].word);

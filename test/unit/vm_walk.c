@@ -83,7 +83,11 @@ static size_t take_one(struct learned *l, struct scry_walk *w)
 				      .bottom = w->stack,
 				      .frames = frames,
 				      .values = values,
-				      .frames_size = count * layout->frame_size};
+				      .frames_size = count * layout->frame_size,
+				      .newest = {0, layout->me_flags, w->frames[0].iseq}};
+	bool is_method =
+		layout->frame_me &&
+		(!w->frames[0].iseq || SCRY_FRAME_TYPE(w->frames[0].flags) == SCRY_FRAME_METHOD);
 
 	if (!count || w->is_dropped || w->is_cut || w->frames[0].ep < w->stack ||
 	    w->frames[0].ep >= w->end)
@@ -110,6 +114,10 @@ static size_t take_one(struct learned *l, struct scry_walk *w)
 	scry_walk_take(w, &l->child, &copy);
 	if (collected[count / 2].iseq && w->count == count)
 		assert_int_equal(scry_walk_alive(w, &l->child), count - 1 - count / 2);
+	/* A newest frame whose method was not there then is not there yet. */
+	copy.newest.flags = 0;
+	scry_walk_take(w, &l->child, &copy);
+	assert_int_equal(w->is_dropped, is_method && count > 1);
 	/* What makes no stack is refused. */
 	copy.cfp += 4;
 	assert_int_equal(scry_walk_take(w, &l->child, &copy), SCRY_WALK_REJECTED);

@@ -34,11 +34,11 @@ def wrong(caller, f)
   when /\A(block in |rescue in )?P\.n(\d+)\z/
     kind, k = $1, $2.to_i
     return "is not where its name says" unless place?(f, kind, k)
-  when /\AP\.churn_(\d+)\z/
+  when /\A(?:P\.)?churn_(\d+)\z/
     return "is not where its name says" unless f.file == "churn_#{$1}.rb" && f.line == $1.to_i % 97 + 1
   when "P.hold"
     return "is not where its name says" unless f.file.end_with?("possible.rb") && f.line == 5
-    return "is called by another" if caller && !caller.method.match?(/\AP\.churn_\d+\z/)
+    return "is called by another" if caller && !caller.method.match?(/\A(P\.)?churn_\d+\z/)
   when /\A(block (\(\d+ levels\) )?in )?<main>\z/
     return "is not where its name says" unless f.file.end_with?("possible.rb") || f.file.start_with?("n", "churn_")
   else
@@ -49,14 +49,14 @@ def wrong(caller, f)
   case caller.method
   when /\A(block in |rescue in )?P\.n(\d+)\z/
     return "cannot be called from there" unless f.method == "Array#each" && caller.line == 5 || may_call?(caller, $1, $2.to_i, f.method)
-  when /\AP\.churn_/
+  when /\A(P\.)?churn_/
     return "cannot be called from there" unless f.method == "P.hold"
   when "P.hold"
     return "cannot be called from there" unless f.c
   when "Array#each"
     return "cannot be called from there" unless f.method.start_with?("block in P.n") || f.c
   else
-    return "cannot be called from there" if f.method.match?(/\AP\.(n|churn)/) && !caller.method.match?(ROOTS)
+    return "cannot be called from there" if f.method.match?(/\A(P\.n|(P\.)?churn)/) && !caller.method.match?(ROOTS)
   end
   nil
 end

@@ -1,0 +1,33 @@
+/*
+ * The Ruby stack of a followed call: its control frames as one number (wire/call_ring.h).
+ *
+ * A stack is the hash of its frames' pcs, and a pc is known by the generation in which it was told:
+ * when code ends that was told, and others may stand at its address, a new one begins, and all is
+ * told anew. What is told is kept in caches without locks; what is lost from one is told again.
+ *
+ * Read by plain loads are this thread's own execution context and frames only; code that one of its
+ * frames refers to lives as long as the frame. Names are copied by the kernel: lines.h.
+ */
+#ifndef SCRY_AGENT_CALLS_RUBY_H
+#define SCRY_AGENT_CALLS_RUBY_H
+
+#include <stdint.h>
+
+#define SCRY_RUBY_CALL_STACKS 16384u
+#define SCRY_RUBY_CALL_LINES 16384u
+
+struct scry_agent_ruby_calls {
+	struct {
+		uint64_t check, number; /* check: of both, as they are written one by one */
+	} stacks[SCRY_RUBY_CALL_STACKS];
+	uint64_t lines[SCRY_RUBY_CALL_LINES]; /* hashes of those told */
+	uint64_t numbers;		      /* given */
+	uint64_t generation;
+};
+
+/* Tells which stack calls, before scry_call_entered does the rest. */
+void scry_call_ruby(const uint64_t *slot);
+/* A block is about to be freed. */
+void scry_call_ruby_freed(uint64_t address);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * Names of a Ruby's code from the moment at which it comes into being: a uprobe in the kernel
+ * (bpf/iseq_births) fills a table (vm/ruby_births).
+ *
+ * The kernel puts a breakpoint over one byte of the process's code, in a page of its own, and takes
+ * it out when the probe is closed or this process ends, however. Other processes with the same
+ * library have none. Each piece of code that is compiled or loaded costs a few microseconds of the
+ * thread that does it; what runs costs nothing.
+ */
+#ifndef SCRY_CMD_ISEQ_PROBE_H
+#define SCRY_CMD_ISEQ_PROBE_H
+
+#include "probe/bpf.h"
+#include "vm/ruby_births.h"
+
+struct scry_iseq_probe {
+	const struct scry_ruby *ruby;
+	struct scry_bpf *bpf;	   /* NULL: it is not on */
+	struct scry_births births; /* `take` of it takes from the ring */
+	uint64_t lost;
+};
+
+/*
+ * On, for the process of `ruby`, which stays the caller's. 0; -EPERM: the kernel does not let us;
+ * -ENOTSUP: this Ruby has no such place, or other code stands there; else -errno; with a sentence.
+ */
+int scry_iseq_probe_open(struct scry_iseq_probe *p, const struct scry_ruby *ruby);
+
+/* What is to be done once in some milliseconds: takes, names what was born nameless. */
+void scry_iseq_probe_tick(struct scry_iseq_probe *p);
+
+struct scry_iseq_probe_sums {
+	struct scry_births_sums births;
+	uint64_t seen, lost, unread; /* as the probe counts them */
+};
+
+/* Off; takes what is left, compares with memory what is still there, and sums up. */
+void scry_iseq_probe_end(struct scry_iseq_probe *p, struct scry_iseq_probe_sums *ret);
+
+/* Legal also when it was not opened, of a zeroed struct. */
+void scry_iseq_probe_close(struct scry_iseq_probe *p);
+
+#endif

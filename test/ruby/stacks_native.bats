@@ -1,0 +1,62 @@
+#!/usr/bin/env bats
+# scry stacks --native: frames of C code woven into sampled stacks.
+
+load lib
+
+setup() {
+	prepare
+	K="$HERE/sampled_stacks"
+}
+
+# Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
+need_bpf() {
+	local why
+	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
+	[ -z "$why" ] || skip "$why"
+}
+
+rubies() {
+	echo "$RUBY"
+	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
+}
+
+@test "who runs and who waits: C code above the line that called it, and nowhere else" {
+	need_bpf
+	while read -ra words; do
+		"${words[@]}" -e 'require "digest"; require "zlib"' 2>/dev/null || continue # built without them
+		start native "${words[@]}" --disable=gems "$K/native.rb"
+		wait_for 20 in_file "^ready" "$T/native.out"
+		"$SCRY" stacks -q --native --cpu -d 1s --force -o "$T/cpu.folded" -p "$PID"
+		"$RUBY" "$K/check_native.rb" "$T/cpu.folded" cpu || { echo "${words[*]}"; return 1; }
+		"$SCRY" stacks -q --native -d 700ms --force -o "$T/wall.scry" -p "$PID"
+		"$SCRY" report --folded "$T/wall.scry" >"$T/wall.folded"
+		"$RUBY" "$K/check_native.rb" "$T/wall.folded" wall || { echo "${words[*]}"; return 1; }
+		"$SCRY" report "$T/wall.scry" >"$T/wall.txt"
+		grep -q '^note: native frames: of [0-9]* stacks that were read [1-9][0-9]* have all, ' "$T/wall.txt"
+		"$SCRY" stacks -q --native -d 100ms --force -o "$T/wall.html" -p "$PID"
+		grep -q '(native)' "$T/wall.html"
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+		rm -f "$T/native.out"
+	done < <(rubies)
+	"$SCRY" report --json --stacks "$T/wall.scry" >"$T/wall.json"
+	json_is "$T/wall.json" 'rows.any? { |r| r["is_native"] && r["stack"].any? { |f| f.key?("module") } && r["stack"].any? { |f| f["is_c"] } }'
+}
+
+@test "without eBPF it is refused with what mends it; --engine=read has who waits" {
+	start native "$RUBY" --disable=gems "$K/native.rb"
+	wait_for 20 in_file "^ready" "$T/native.out"
+	if command -v setpriv >/dev/null && [ "$(id -u)" = 0 ]; then
+		run setpriv --bounding-set=-sys_admin,-bpf,-perfmon "$SCRY" stacks -q --native -d 100ms -p "$PID"
+		[ "$status" != 0 ]
+		[[ "$output" == *"native frames of threads that run need eBPF"* ]]
+		[[ "$output" == *"--engine=read"* ]]
+	fi
+	waiting() {
+		"$SCRY" stacks -q --native --engine=read -d 300ms --force -o "$T/read.scry" -p "$PID" &&
+			"$SCRY" report --folded "$T/read.scry" >"$T/read.folded" 2>"$T/read.notes" &&
+			"$RUBY" -e 'exit File.readlines(ARGV[0]).any? { |l| l.match?(/pop_\[c\];.*_\[n\] \d+$/) }' "$T/read.folded"
+	}
+	wait_for 10 waiting
+	grep -q 'who runs has some with --engine=bpf only' "$T/read.notes"
+}
