@@ -124,6 +124,16 @@ size_t scry_text_width(const char *text)
 	return width;
 }
 
+uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale)
+{
+	unsigned __int128 share;
+
+	if (!whole)
+		return 0;
+	share = ((unsigned __int128)part * scale + whole / 2) / whole;
+	return share > UINT64_MAX ? UINT64_MAX : (uint64_t)share;
+}
+
 int scry_text_count(struct scry_buf *buf, uint64_t value)
 {
 	char digits[24];

@@ -31,6 +31,10 @@ int scry_text_quote(struct scry_buf *buf, const char *bytes, size_t len);
 /* Columns that escaped text takes: its characters, each counted as one. */
 size_t scry_text_width(const char *text);
 
+/* part of whole in units of 1 / scale (100: percent), to the nearest: for what is shown. 0 of
+ * nothing, UINT64_MAX where it is more. */
+uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale);
+
 /* Appends 1234567 as 1,234,567. 0 or -ENOMEM. */
 int scry_text_count(struct scry_buf *buf, uint64_t value);
 

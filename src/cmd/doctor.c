@@ -46,25 +46,12 @@ static int read_int(const char *path)
 	return value;
 }
 
-static bool has_capability(int bit)
-{
-	unsigned long long caps = 0;
-	char text[256];
-	FILE *f = fopen("/proc/self/status", "re");
-
-	while (f && fgets(text, sizeof(text), f))
-		sscanf(text, "CapEff: %llx", &caps);
-	if (f)
-		fclose(f);
-	return caps >> bit & 1;
-}
-
 static void check_machine(void)
 {
 	struct utsname un;
 	char text[256];
 	int r, scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
-	bool ptrace_any = has_capability(19), map_files = has_capability(21) || has_capability(40);
+	bool ptrace_any = scry_proc_can(19), map_files = scry_proc_can(21) || scry_proc_can(40);
 
 	uname(&un);
 	snprintf(text, sizeof(text), "%s %s %s", un.sysname, un.release, un.machine);

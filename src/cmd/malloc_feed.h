@@ -3,8 +3,8 @@
  *
  * The one pass over the calls gives each block a slot and each thread a lane, and finds where one
  * thread takes a block over from another. A recording that fits into one window (some 15 million
- * calls) is decoded once for all runs; a longer one again for each. Memory: the window's 128 MiB,
- * 40 bytes for each block that lives at once and 8 for each slot.
+ * calls) is decoded once for all runs, twice with threads; a longer one again for each. Memory: the
+ * window's 128 MiB, 40 bytes for each block that lives at once and 8 for each slot.
  *
  * One thread. Life: new; then for each run rewind, and window until it returns 0; free.
  */

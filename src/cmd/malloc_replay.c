@@ -430,6 +430,14 @@ static void tell_notes(struct replay_job *j)
 		     (double)f->span_ns / 1e9, (double)j->result.elapsed_ns / 1e9);
 	if (j->opts->threads)
 		note(j, "all calls are made by one thread, as --threads 1 asks");
+	if (j->rows[0].has_real &&
+	    r->rss_anon_peak > j->rows[0].real_rss.most / 100 * (100 + SPREAD_PERCENT))
+		note(j,
+		     "the program had %llu KiB of anonymous memory when it was recorded, and not "
+		     "more than %llu in its runs under %s: replays are of what was recorded",
+		     (unsigned long long)(r->rss_anon_peak >> 10),
+		     (unsigned long long)(j->rows[0].real_rss.most >> 10),
+		     j->allocators.rows[0].label);
 	if (r->has_memory && r->rss_anon_peak > f->peak_bytes * 2)
 		note(j,
 		     "the program had %llu MiB of anonymous memory and asked malloc for %llu "

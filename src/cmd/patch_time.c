@@ -189,7 +189,9 @@ static int finish(struct scry_watch *w)
 	w->cost_ns = w->events * CALL_NS;
 	scry_watch_lost(w, missed, "calls whose return could not be followed");
 	if (!t->is_settled)
-		scry_watch_note(w, "calls that had not returned when process %d ended are missing",
+		scry_watch_note(w,
+				"calls that had not returned when the watch of process %d ended "
+				"are missing",
 				w->proc.pid);
 	scry_patch_tell_silent(w, silent);
 	return r;

@@ -80,6 +80,15 @@ static int give(void *arg, void *record, size_t size)
 	return 0;
 }
 
+/* Does the program read the words that it needs of a newest frame? */
+static bool is_readable(const struct scry_ruby_layout *l)
+{
+	return l->frame_ep <= 8 * (SCRY_BPF_FRAME_WORDS - 1) && l->frame_ep % 8 == 0 &&
+	       l->frame_pc <= 8 * (SCRY_BPF_FRAME_WORDS - 1) && l->frame_pc % 8 == 0 &&
+	       l->frame_me <= 8 * (SCRY_BPF_ENV_WORDS - 1) && l->frame_me % 8 == 0 &&
+	       l->me_def <= 8 * (SCRY_BPF_ENTRY_WORDS - 1) && l->me_def % 8 == 0;
+}
+
 static int load(struct scry_clock *c)
 {
 	const struct scry_ruby_layout *l = &c->samples->ruby->layout;
@@ -101,7 +110,14 @@ static int load(struct scry_clock *c)
 		.native = c->samples->native != NULL,
 	};
 	const struct scry_walk *w = &c->samples->walk;
-	int err = scry_bpf_open(SCRY_BPF(stacks), &c->bpf);
+	int err;
+
+	if (!is_readable(l))
+		return scry_fail(
+			-ENOTSUP,
+			"this Ruby's frames are not laid out as the eBPF program reads them; "
+			"fix: --engine=read");
+	err = scry_bpf_open(SCRY_BPF(stacks), &c->bpf);
 
 	if (w->gc_heap && w->gc.is_known)
 		layout.gc_during = w->gc_heap + w->gc.during.at;

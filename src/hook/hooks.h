@@ -126,7 +126,8 @@ int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry
 /* hook/plan.c: chooses a way for each, by code and unwind tables of the objects concerned. 0, or
  * -ENOTSUP with the reason when none can be reached; rows without a way (`refused`) say why. */
 int scry_hooks_plan(struct scry_hooks *h);
-
+/* Rows in order of their addresses, as a plan leaves them. */
+void scry_hooks_sort(struct scry_hooks *h);
 /* After a plan: had an object gone since its list was read? Then begin anew. */
 bool scry_hooks_are_stale(const struct scry_hooks *h);
 /* How many of a row's places are slots. */
@@ -136,7 +137,6 @@ size_t scry_hook_slots(const struct scry_hooks *h, const struct scry_hook *row);
 int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
 /* Puts all back, in one stop. */
 int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj);
-
 /* Calls counted by a COUNT hook so far, in all threads. */
 uint64_t scry_hook_calls(const struct scry_hook *hook, const struct scry_inject *inj);
 

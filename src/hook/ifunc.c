@@ -1,20 +1,12 @@
 /* See ifunc.h. */
 #include "hook/ifunc.h"
 
-#include <stdlib.h>
 
 #include "base/err.h"
 
 static bool is_meant(const struct scry_hook *row)
 {
 	return row->is_ifunc && row->to.way == SCRY_WAY_AUTO && row->to.kind != SCRY_HOOK_REPLACE;
-}
-
-static int by_address(const void *a, const void *b)
-{
-	const struct scry_hook *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
 }
 
 static bool is_shared(const struct scry_slots *slots, size_t chosen)
@@ -64,7 +56,7 @@ int scry_ifunc_choose(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		if (is_meant(&h->rows[i]))
 			choose(h, &h->rows[i], &all, &slots);
-	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	scry_hooks_sort(h);
 	scry_slots_done(&slots);
 	scry_functions_done(&all);
 	return r;
@@ -81,5 +73,5 @@ void scry_ifunc_take_back(struct scry_hooks *h)
 		row->resolver = 0;
 		row->is_ifunc = true;
 	}
-	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	scry_hooks_sort(h);
 }

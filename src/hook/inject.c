@@ -23,8 +23,8 @@
 
 #define HOLD_TRIES 10
 #define MAP_TRIES 5
-#define CALL_NS 3000000000ull /* the calls in one thread; it waits for a processor like any other \
-			       */
+#define LOCK_NS 500000000ull
+#define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
 static bool is_secure(const struct scry_proc *proc)
@@ -93,6 +93,19 @@ static void owner_sentence(const struct scry_proc *proc)
 			  proc->pid, proc->comm);
 }
 
+/* A keeper that was killed holds its lock until its memory is given back, so it is waited for. */
+static int bind_soon(int fd, const struct sockaddr_un *un, socklen_t size)
+{
+	uint64_t deadline_ns = scry_now_ns() + LOCK_NS;
+
+	while (bind(fd, (const struct sockaddr *)un, size) < 0) {
+		if (errno != EADDRINUSE || scry_now_ns() > deadline_ns)
+			return -errno;
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	}
+	return 0;
+}
+
 int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
 {
 	struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -105,8 +118,7 @@ int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
 	/* An abstract name: taken atomically, gone with its owner however that dies. */
 	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "scry-owner-%d-%llu", proc->pid,
 		     (unsigned long long)proc->start_ticks);
-	if (bind(fd, (struct sockaddr *)&un,
-		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0) {
+	if (bind_soon(fd, &un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0) {
 		close(fd);
 		owner_sentence(proc);
 		return -EBUSY;

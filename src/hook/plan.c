@@ -522,6 +522,12 @@ static int by_address(const void *a, const void *b)
 	return x->address < y->address ? -1 : x->address > y->address;
 }
 
+void scry_hooks_sort(struct scry_hooks *h)
+{
+	if (h->count)
+		qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+}
+
 bool scry_hooks_are_stale(const struct scry_hooks *h)
 {
 	for (size_t i = 0; i < h->count; i++)
@@ -534,7 +540,7 @@ int scry_hooks_plan(struct scry_hooks *h)
 {
 	int r;
 
-	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	scry_hooks_sort(h);
 	r = scry_ifunc_choose(h);
 	if (r < 0)
 		return r;

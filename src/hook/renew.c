@@ -256,13 +256,6 @@ static int succeed(struct scry_hooks *fresh, struct scry_hooks *h, struct scry_i
 	return r;
 }
 
-static int by_address(const void *a, const void *b)
-{
-	const struct scry_hook *x = a, *y = b;
-
-	return x->address < y->address ? -1 : x->address > y->address;
-}
-
 static int make_room(struct scry_hooks *h, size_t rows, size_t places)
 {
 	struct scry_hook *more = realloc(h->rows, (h->count + rows + 1) * sizeof(*more));
@@ -343,7 +336,7 @@ static void merge(struct scry_hooks *h, struct scry_hooks *fresh, bool is_on)
 	}
 	fresh->count = 0;
 	h->place_count += fresh->place_count;
-	qsort(h->rows, h->count, sizeof(*h->rows), by_address);
+	scry_hooks_sort(h);
 	pack_places(h);
 	h->refused = 0;
 	for (size_t i = 0; i < h->count; i++)

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "sys/proc.h"
 
 #define CAP_SYS_ADMIN 21
 #define CAP_PERFMON 38
@@ -57,19 +58,6 @@ static bool has_line(const char *path, const char *text)
 	return strstr(buf, text) != NULL;
 }
 
-static bool has_capability(int bit)
-{
-	unsigned long long caps = 0;
-	char text[256];
-	FILE *f = fopen("/proc/self/status", "re");
-
-	while (f && fgets(text, sizeof(text), f))
-		sscanf(text, "CapEff: %llx", &caps);
-	if (f)
-		fclose(f);
-	return caps >> bit & 1;
-}
-
 /* The whole machine's user namespace maps all ids to themselves. */
 static bool is_first_user_namespace(void)
 {
@@ -85,9 +73,9 @@ static bool is_first_user_namespace(void)
 
 static int explain_right(int err)
 {
-	bool admin = has_capability(CAP_SYS_ADMIN);
+	bool admin = scry_proc_can(CAP_SYS_ADMIN);
 
-	if (!admin && !(has_capability(CAP_BPF) && has_capability(CAP_PERFMON)))
+	if (!admin && !(scry_proc_can(CAP_BPF) && scry_proc_can(CAP_PERFMON)))
 		return scry_fail(-EPERM,
 				 "eBPF programs need CAP_BPF and CAP_PERFMON, which this process "
 				 "does not have; fix: sudo scry ..., or in a container --cap-add "

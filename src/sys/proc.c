@@ -418,3 +418,16 @@ int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)
 	}
 	return -ENOENT;
 }
+
+bool scry_proc_can(int capability)
+{
+	unsigned long long caps = 0;
+	char text[256];
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(text, sizeof(text), f))
+		sscanf(text, "CapEff: %llx", &caps);
+	if (f)
+		fclose(f);
+	return caps >> capability & 1;
+}

@@ -84,6 +84,9 @@ bool scry_proc_share_memory(pid_t a, pid_t b);
 /* Who traces thread `tid`; 0: nobody, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);
 
+/* Have we this capability (CAP_* of linux/capability.h), whatever namespace it holds in? */
+bool scry_proc_can(int capability);
+
 /* Start time alone, without opening; 0 when there is no such process. */
 uint64_t scry_proc_start_ticks(pid_t pid);
 

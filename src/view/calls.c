@@ -41,6 +41,7 @@ struct lines {
 	bool has_line; /* there is one */
 	bool is_whole; /* calls are told when they are over */
 	bool are_many; /* threads: lines say which */
+	uint32_t first_pid;
 	bool has_tid;
 	uint32_t tid;
 	uint64_t line_ns, last_ns; /* of the line before; of the newest event */
@@ -307,6 +308,7 @@ static int on_call(struct lines *l, const struct scry_event *event)
 
 	if (!is_wanted(l, call->pid, f) || scry_map_get(&l->open, key, &old))
 		return 0;
+	l->are_many |= l->first_pid && call->pid != l->first_pid; /* a child may call first */
 	if (!l->is_whole) {
 		cut_line(l);
 		meet(l, event->tid);
@@ -468,6 +470,8 @@ static int read_all(struct lines *l, struct scry_honesty *honesty)
 
 	while ((got = scry_reader_next(l->reader, &event)) > 0 && r == 0 && !ferror(l->doc->out)) {
 		scry_honesty_event(honesty, event);
+		if (event->type == SCRY_EVENT_PROCESS && !l->first_pid)
+			l->first_pid = ((const struct scry_ev_process *)(event + 1))->pid;
 		if (event->type == SCRY_EVENT_FUNCTION)
 			r = scry_call_functions_add(&l->functions, l->reader,
 						    (const void *)(event + 1));

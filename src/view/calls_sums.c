@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "view/calls_line.h"
 #include "view/functions.h"
 #include "view/grep.h"
@@ -214,11 +215,7 @@ static void push_row(const struct sums *s, const struct sum *row, struct scry_do
 	bool any = row->returned != 0;
 	struct scry_buf buf = {0};
 	const struct scry_cell cells[] = {
-		scry_cell_known(s->total_ns ? (uint64_t)((double)row->total_ns * 1000 /
-								 (double)s->total_ns +
-							 0.5)
-					    : 0,
-				s->total_ns != 0),
+		scry_cell_known(scry_share(row->total_ns, s->total_ns, 1000), s->total_ns != 0),
 		scry_cell_number(row->total_ns),
 		scry_cell_number(row->total_ns),
 		scry_cell_known(any ? row->total_ns / row->returned / 1000 : 0, any),

@@ -23,12 +23,19 @@ static void on_session(struct scry_honesty *h, const void *payload)
 static void on_process(struct scry_honesty *h, const void *payload)
 {
 	const struct scry_ev_process *process = payload;
+	uint32_t i;
 
+	for (i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++)
+		if (h->processes[i].pid == process->pid &&
+		    h->processes[i].start_ticks == process->start_ticks)
+			break;
+	h->exec_count += i < h->process_count && i < SCRY_HONESTY_PROCESSES;
 	if (h->process_count < SCRY_HONESTY_PROCESSES)
 		h->processes[h->process_count] = (struct scry_honesty_process){
 			.pid = process->pid,
 			.exe_str = process->exe_str,
 			.runtime_str = process->runtime_str,
+			.start_ticks = process->start_ticks,
 		};
 	h->process_count++;
 }
@@ -158,12 +165,20 @@ static void put_runtime(const struct scry_honesty *h, uint32_t id, struct scry_b
 
 static void put_processes(const struct scry_honesty *h, struct scry_buf *buf)
 {
-	if (h->process_count == 1)
+	uint32_t listed = h->process_count < SCRY_HONESTY_PROCESSES ? h->process_count
+								    : SCRY_HONESTY_PROCESSES;
+	uint32_t count = h->process_count - h->exec_count, i = 0;
+
+	if (count == 1)
 		scry_buf_printf(buf, " pid %u", h->processes[0].pid);
 	else
-		scry_buf_printf(buf, " %u processes", h->process_count);
-	if (h->process_count)
-		put_runtime(h, h->processes[0].runtime_str, buf);
+		scry_buf_printf(buf, " %u processes", count);
+	if (h->exec_count)
+		scry_buf_printf(buf, " (%u programs)", h->process_count);
+	while (i < listed && !h->processes[i].runtime_str)
+		i++;
+	if (i < listed)
+		put_runtime(h, h->processes[i].runtime_str, buf);
 }
 
 static void put_counted(struct scry_buf *buf, uint64_t count, const char *noun)

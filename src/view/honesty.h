@@ -20,6 +20,7 @@ struct scry_honesty_process {
 	uint32_t pid;
 	uint32_t exe_str;
 	uint32_t runtime_str;
+	uint64_t start_ticks;
 };
 
 struct scry_honesty_cause {
@@ -35,6 +36,7 @@ struct scry_honesty {
 	uint32_t instrument_str;
 	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];
 	uint32_t process_count;		    /* may exceed what is listed */
+	uint32_t exec_count;		    /* of them: what one ran in its place */
 	uint32_t notes[SCRY_HONESTY_NOTES]; /* string ids, each once */
 	uint32_t note_count;		    /* may exceed what is listed */
 	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];

@@ -133,8 +133,8 @@ int scry_view_info(struct scry_reader *reader, const struct scry_view_opts *opts
 	scry_honesty_push(&info.honesty, doc);
 	push_totals(&info, doc);
 	push_kinds(&info, doc);
-	if (info.honesty.process_count > 1)
+	if (info.honesty.process_count - info.honesty.exec_count > 1)
 		scry_doc_remark(doc, "processes: %u; --view events lists them",
-				info.honesty.process_count);
+				info.honesty.process_count - info.honesty.exec_count);
 	return 0;
 }

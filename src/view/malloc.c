@@ -144,7 +144,7 @@ static void put_short(const struct malloc_view *v, const struct row *row)
 
 static uint64_t percent(uint64_t part, uint64_t whole)
 {
-	return whole ? (uint64_t)(100.0 * (double)part / (double)whole + 0.5) : 0;
+	return scry_share(part, whole, 100);
 }
 
 /* Growth of live bytes in the second half of the calls; signed. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "view/honesty.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
@@ -80,11 +81,6 @@ static uint64_t half_tenths(const struct scry_replay_spread *s)
 	return s->median ? (s->most - s->least) * 500 / s->median : 0;
 }
 
-static uint64_t share(uint64_t of, uint64_t from, uint64_t scale)
-{
-	return from ? (uint64_t)((double)of * (double)scale / (double)from + 0.5) : 0;
-}
-
 /* What the first one's real run and the difference of the replays say of another. */
 static uint64_t predicted_cpu(const struct scry_replay_report *r, const struct scry_replay_row *row)
 {
@@ -147,7 +143,7 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->cpu_ns.least, w),
 		whole(row->cpu_ns.most, w),
 		whole(row->kernel_ns.median, w),
-		whole(share(row->cpu_ns.median, r->calls, 10), w),
+		whole(scry_share(row->cpu_ns.median, r->calls, 10), w),
 		scry_cell_known(k->p50_ns, has),
 		scry_cell_known(k->p99_ns, has),
 		scry_cell_known(k->p999_ns, has),
@@ -156,8 +152,8 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->rss_peak.median, w),
 		whole(row->rss_peak.least, w),
 		whole(row->rss_peak.most, w),
-		whole(share(row->rss_peak.median, r->live_peak_bytes, 10), w),
-		whole(share(row->rss_peak.median, r->live_peak_bytes, 1000), w),
+		whole(scry_share(row->rss_peak.median, r->live_peak_bytes, 10), w),
+		whole(scry_share(row->rss_peak.median, r->live_peak_bytes, 1000), w),
 		whole(row->rss_end.median >> 10, w),
 		whole(row->rss_end.median, w),
 		whole(row->rss_drained.median >> 10, w),

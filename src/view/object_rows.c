@@ -72,9 +72,12 @@ void scry_object_counts_add(struct scry_object_counts *into, const struct scry_o
 
 bool scry_object_interval(double variance, uint64_t samples, uint64_t *ret_half)
 {
+	double half;
+
 	if (samples < SCRY_FEW_SAMPLES)
 		return false;
-	*ret_half = (uint64_t)(1.96 * sqrt(variance) + 0.5);
+	half = 1.96 * sqrt(variance) + 0.5;
+	*ret_half = half < 0x1p64 ? (uint64_t)half : UINT64_MAX; /* or no number */
 	return true;
 }
 

@@ -202,7 +202,7 @@ static struct scry_cell bytes_cell(const struct tree *t, const struct scry_objec
 
 static uint64_t tenths(const struct tree *t, uint64_t part)
 {
-	return t->total ? (uint64_t)((1000.0 * (double)part / (double)t->total) + 0.5) : 0;
+	return scry_share(part, t->total, 1000);
 }
 
 static void push_row(struct tree *t, const struct step *step)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "view/frames.h"
 #include "view/grep.h"
 #include "view/honesty.h"
@@ -157,7 +158,8 @@ static int read_all(struct stacks *v)
 static void push_totals(struct stacks *v)
 {
 	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
-	uint64_t slots = v->sums.ticks + v->sums.missed, rate = 0;
+	uint64_t slots = v->sums.ticks + v->sums.missed;
+	uint64_t rate = scry_share(v->sums.ticks, slots, v->sums.rate);
 
 	for (size_t i = 0; i < v->count; i++) {
 		state_ns[v->samples[i].state] += v->samples[i].wall_ns;
@@ -165,8 +167,6 @@ static void push_totals(struct stacks *v)
 		cpu_ns += v->samples[i].cpu_ns;
 		samples += v->samples[i].count;
 	}
-	if (slots)
-		rate = (uint64_t)((double)v->sums.ticks * v->sums.rate / (double)slots + 0.5);
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
 		{"valid",
@@ -344,8 +344,7 @@ static int by_time(const void *left, const void *right)
 
 static struct scry_cell tenths(const struct stacks *v, uint64_t ns)
 {
-	return scry_cell_number(
-		v->total_ns ? (uint64_t)(1000.0 * (double)ns / (double)v->total_ns + 0.5) : 0);
+	return scry_cell_number(scry_share(ns, v->total_ns, 1000));
 }
 
 static struct place place_at(const struct stacks *v, const struct row *row)

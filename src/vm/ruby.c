@@ -327,8 +327,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	return err;
 }
 
-static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc,
-		     enum scry_ruby_need need)
+static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, enum scry_ruby_need need)
 {
 	struct scry_cache_key key, *known = NULL;
 	struct scry_space space = space_of(ruby);

@@ -9,6 +9,12 @@
 
 #define SCRY_BPF_NONE 0xffffffffu /* a field that this Ruby has not */
 
+/* What is read of a newest frame, of its method entry, and at its environment, the last word at ep:
+ * the layout's offsets must lie in it. */
+#define SCRY_BPF_FRAME_WORDS 6
+#define SCRY_BPF_ENTRY_WORDS 4
+#define SCRY_BPF_ENV_WORDS 3
+
 struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h */
 	uint32_t th_ec, th_nt, th_tid;
 	uint32_t ec_stack, ec_stack_size, ec_cfp, ec_thread;

@@ -147,3 +147,10 @@ all_are_shown() {
 	wait_for 20 in_file "^all" "$T/scry.out"
 	finish "$scry" || true
 }
+
+@test "programs that a process runs in its place: one process" {
+	"$SCRY" calls -x getppid -o "$T/x.scry" -- /usr/bin/env /usr/bin/env true
+	"$SCRY" report "$T/x.scry" >"$T/lines" 2>"$T/err"
+	cat "$T/err"
+	grep -qE "^scry calls: pid [0-9]+ \([23] programs\), " "$T/err"
+}

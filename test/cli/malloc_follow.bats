@@ -48,7 +48,8 @@ end" ]
 	cmp "$T/parts.1" "$T/parts.2"
 	cmp "$T/parts.1" "$T/parts.3"
 	"$SCRY" report "$T/x.scry" >"$T/report"
-	grep -q "/head" "$T/report" && grep -q "/sort" "$T/report"
+	grep -q "/head" "$T/report"
+	grep -q "/sort" "$T/report"
 	no grep "damaged\|late" "$T/report"
 }
 

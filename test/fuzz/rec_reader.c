@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "rec/check.h"
+#include "rec/fields.h"
 #include "rec/malloc_pack.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
@@ -78,58 +79,106 @@ static void read_fd(int fd)
 	__asm__ volatile("" ::"r"(sum));
 }
 
-#define SHOWN_OF 4 /* views are slow: one input of so many is shown */
+#define SHOWN_OF 2 /* views are slow: one input of so many is shown */
 
 static FILE *sink;
 
-/* Opens a renderer; the forms take turns. */
-static void open_doc(struct scry_doc *doc, unsigned int turn)
+enum form { TEXT, JSON, FOLDED, PICTURE };
+
+static void open_doc(struct scry_doc *doc, const struct scry_view *view, enum form form)
 {
 	if (!sink)
 		sink = fopen("/dev/null", "w");
 	must(sink != NULL, "/dev/null");
-	*doc = (struct scry_doc){.view = "fuzz", .out = sink, .width = turn % 2 ? 60 : 0};
-	must(!(turn % 4 == 2   ? scry_out_json_open(doc)
-	       : turn % 4 == 3 ? scry_out_folded_open(doc)
-			       : scry_out_text_open(doc)),
+	*doc = (struct scry_doc){.view = view ? view->name : "fuzz",
+				 .is_stream = view && view->is_stream,
+				 .out = sink,
+				 .talk = sink,
+				 .width = form == TEXT ? 60 : 0};
+	must(!(form == JSON	 ? scry_out_json_open(doc)
+	       : form == FOLDED	 ? scry_out_folded_open(doc)
+	       : form == PICTURE ? scry_out_flame_open(doc)
+				 : scry_out_text_open(doc)),
 	     "a renderer");
 }
 
+/* What cmd/report.c lets through. */
+static enum form form_of(const struct scry_view *view, unsigned int turn)
+{
+	bool is_stacks = !strcmp(view->name, "stacks");
+	bool can_fold =
+		is_stacks || !strcmp(view->name, "objects") || !strcmp(view->name, "malloc");
+
+	switch (turn % 4) {
+	case JSON:
+		return JSON;
+	case FOLDED:
+		return can_fold ? FOLDED : TEXT;
+	case PICTURE:
+		return is_stacks ? PICTURE : JSON;
+	default:
+		return TEXT;
+	}
+}
+
+static void fill_opts(struct scry_view_opts *opts, const struct scry_view *view, unsigned int turn)
+{
+	opts->internal = opts->live = turn % 5 == 0;
+	opts->by = opts->stacks ? SCRY_VIEW_BY_LINE : (int)(turn % 5);
+	opts->top = turn % 7 ? SCRY_VIEW_TOP_DEFAULT : 1;
+	opts->at = turn % 3 == 1 ? "end" : turn % 3 ? "1ms" : NULL;
+	if (!strcmp(view->name, "malloc") &&
+	    (opts->by == SCRY_VIEW_BY_CLASS || opts->by == SCRY_VIEW_BY_GEM))
+		opts->by = SCRY_VIEW_BY_FILE; /* its calls have neither */
+	opts->calls.clock = (int)(turn % 4);
+	opts->calls.relative = turn % 5 == 1;
+	opts->calls.durations = turn % 2;
+	opts->calls.indent = turn % 3;
+	opts->calls.slow_ns = turn % 11 ? 0 : 5;
+	opts->times.cpu = turn % 3 == 1;
+	opts->times.gvl = turn % 3 == 2;
+}
+
+static void diff_fd(int fd, const struct scry_view_opts *opts, unsigned int turn)
+{
+	struct scry_diff_side from = {.moment.until_ns = 500 + turn % 3}, to = {0};
+	struct scry_doc doc;
+
+	must(!scry_reader_open(fd, &from.reader) && !scry_reader_open(fd, &to.reader), "readers");
+	open_doc(&doc, NULL, turn % 2 ? JSON : TEXT);
+	must(!scry_moment_find(fd, turn % 2 ? SCRY_MOMENT_END : SCRY_MOMENT_BEGINNING, &to.moment),
+	     "a moment");
+	must(!scry_view_diff(&from, &to, opts, &doc) && !scry_doc_end(&doc), "the diff");
+	scry_reader_close(from.reader);
+	scry_reader_close(to.reader);
+}
+
 /*
- * The views on the same bytes: they believe the reader, so what it yields must be safe for them.
- * `turn` chooses options and form.
+ * A view, and the diff, on the same bytes: they believe the reader, so what it yields must be safe
+ * for them. `turn` chooses view, options and form.
  */
 static void show_fd(int fd, unsigned int turn)
 {
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
-	struct scry_diff_side from = {.moment.until_ns = 500 + turn % 3}, to = {0};
+	unsigned int count = 0, way = turn / 16;
+	const struct scry_view *view;
+	struct scry_reader *reader;
 	struct scry_doc doc;
+	enum form form;
 
-	opts.stacks = turn % 3 == 0 || turn % 4 == 3; /* folded wants them */
-	opts.internal = opts.live = turn % 5 == 0;
-	opts.by = opts.stacks ? SCRY_VIEW_BY_LINE : (int)(turn % 5);
-	opts.top = turn % 7 ? SCRY_VIEW_TOP_DEFAULT : 1;
-	if (scry_reader_open(fd, &from.reader))
+	while (scry_views[count].name)
+		count++;
+	view = &scry_views[turn % count];
+	form = form_of(view, way);
+	if (scry_reader_open(fd, &reader))
 		return;
-	must(!scry_reader_open(fd, &to.reader), "a second reader");
-	open_doc(&doc, turn);
-	must(!scry_view_objects(to.reader, &opts, &doc) && !scry_doc_end(&doc), "the view");
-	scry_reader_close(to.reader);
-	must(!scry_reader_open(fd, &to.reader), "a third reader");
-	open_doc(&doc, turn % 4 == 3 ? 0 : turn); /* no stacks */
-	opts.at = turn % 3 == 1 ? "end" : turn % 3 ? "1ms" : NULL;
-	if (opts.by == SCRY_VIEW_BY_CLASS ||
-	    opts.by == SCRY_VIEW_BY_GEM) /* calls of malloc have none */
-		opts.by = SCRY_VIEW_BY_FILE;
-	must(!scry_view_malloc(to.reader, &opts, &doc) && !scry_doc_end(&doc), "the malloc view");
-	scry_reader_close(to.reader);
-	must(!scry_reader_open(fd, &to.reader), "a fourth reader");
-	open_doc(&doc, turn % 4 == 3 ? 0 : turn); /* a diff is not folded */
-	must(!scry_moment_find(fd, turn % 2 ? SCRY_MOMENT_END : SCRY_MOMENT_BEGINNING, &to.moment),
-	     "a moment");
-	must(!scry_view_diff(&from, &to, &opts, &doc) && !scry_doc_end(&doc), "the diff");
-	scry_reader_close(from.reader);
-	scry_reader_close(to.reader);
+	opts.stacks = way % 3 == 0 || form >= FOLDED;
+	fill_opts(&opts, view, way);
+	open_doc(&doc, view, form);
+	must(!view->run(reader, &opts, &doc) && !scry_doc_end(&doc), view->name);
+	scry_reader_close(reader);
+	if (turn % 3 == 0)
+		diff_fd(fd, &opts, way);
 }
 
 /* Makes the checksum of every chunk hold that can be found. */
@@ -206,9 +255,11 @@ static size_t valid_recording(uint8_t *ret_bytes, size_t room)
 	must(!scry_writer_open(fd, 0, &w), "open");
 	for (i = 0; i < 4; i++)
 		scry_writer_string(w, &"/usr/lib/ruby/3.1.0/set.rb"[i], 26 - i, &id);
-	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_ALLOCATOR; type++) {
+	for (type = SCRY_EVENT_PROCESS; type <= SCRY_EVENT_SAMPLING; type++) {
 		struct scry_event head = {.type = type, .time_ns = type};
 
+		if (!scry_event_kind(type))
+			continue;
 		for (i = 0; i < 64; i++)
 			payload[i] = 1 + i % 2;
 		scry_writer_payload(w, &head, payload, sizeof(payload));

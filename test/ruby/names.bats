@@ -99,7 +99,9 @@ changed() {
 
 @test "while code, objects, threads and fibers come and go: every stack is possible, no name is told otherwise" {
 	"$RUBY" -e 'exit(RUBY_VERSION >= "3.0")' || skip "possible.rb is not for this Ruby"
-	"$SCRY" stacks -q --names=probe -r 4000 --stacks --force -o "$T/p.scry" -- "$RUBY" --disable=gems "$HERE/sampled_stacks/possible.rb" 1.5 >"$T/out"
+	start possible "$RUBY" --disable=gems "$HERE/sampled_stacks/possible.rb" 100
+	wait_for 20 in_file ready "$T/possible.out"
+	"$SCRY" stacks -q --names=probe -r 4000 -d 1500ms --stacks --force -o "$T/p.scry" -p "$PID"
 	"$SCRY" report --stacks --force -o "$T/p.json" "$T/p.scry"
 	"$RUBY" "$HERE/sampled_stacks/check_possible.rb" "$T/p.json" 200
 	json_is "$T/p.json" 'r["totals"]["code_born"] > 500 && r["totals"]["names_differ"] == 0 && r["totals"]["names_agree"] > 0'

@@ -62,6 +62,17 @@ static void numbers(void **state)
 	is("5 min 3 s");
 }
 
+static void shares(void **state)
+{
+	assert_int_equal(scry_share(1, 0, 100), 0);
+	assert_int_equal(scry_share(0, 3, 100), 0);
+	assert_int_equal(scry_share(1, 3, 1000), 333);
+	assert_int_equal(scry_share(2, 3, 100), 67);
+	assert_int_equal(scry_share(1, 2, 1), 1);
+	assert_int_equal(scry_share(UINT64_MAX, UINT64_MAX, 100), 100);
+	assert_true(scry_share(UINT64_MAX, 1, 100) == UINT64_MAX);
+}
+
 static int done(void **state)
 {
 	scry_buf_done(&buf);
@@ -73,6 +84,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(escapes),
 		cmocka_unit_test(numbers),
+		cmocka_unit_test(shares),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, done);

@@ -573,13 +573,31 @@ static void options(void **state)
 	assert_int_equal(scry_view_opts_check(&opts), -EINVAL);
 }
 
+/* A recording may say any double. */
+static void interval_is_bounded(void **state)
+{
+	const double hostile[] = {1e300, -1.0, 1.0 / 0.0, 0.0 / 0.0};
+	uint64_t half;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(hostile) / sizeof(hostile[0]); i++) {
+		assert_true(scry_object_interval(hostile[i], 100, &half));
+		assert_true(half == UINT64_MAX);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(everything), cmocka_unit_test(stacks),
-		cmocka_unit_test(sampled),    cmocka_unit_test(interval_holds),
-		cmocka_unit_test(slices),     cmocka_unit_test(two_recordings),
-		cmocka_unit_test(moments),    cmocka_unit_test(options),
+		cmocka_unit_test(interval_is_bounded),
+		cmocka_unit_test(everything),
+		cmocka_unit_test(stacks),
+		cmocka_unit_test(sampled),
+		cmocka_unit_test(interval_holds),
+		cmocka_unit_test(slices),
+		cmocka_unit_test(two_recordings),
+		cmocka_unit_test(moments),
+		cmocka_unit_test(options),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
