@@ -30,6 +30,7 @@
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "cmd/stacks_clock.h"
+#include "cmd/stacks_kin.h"
 #include "name/samples.h"
 #include "sys/tracee.h"
 
@@ -49,7 +50,7 @@ struct stacks {
 	int names;
 	const char *output;
 	int engine;
-	bool force, native, quiet, help;
+	bool force, native, quiet, help, follow;
 	int verbose;
 	struct scry_report_opts report;
 	char command_line[4096];
@@ -66,8 +67,11 @@ struct stacks {
 	struct scry_iseq_probe probe;
 	struct scry_clock *clock; /* NULL: all is read */
 	bool only_clock;	  /* nothing is */
+	struct scry_kin_run kin_run;
+	struct scry_kin *kin; /* with -f; else NULL */
+	bool is_first_over;
 	uint64_t began_ns, cpu_began_ns, seed;
-	const char *why; /* it ended */
+	const char *why, *kin_why; /* it ended, or the watch */
 };
 
 /* --- the recording ---------------------------------------------------------------------------- */
@@ -96,10 +100,6 @@ static void event(struct stacks *s, uint16_t type, const void *payload, size_t s
 static void write_head(struct stacks *s)
 {
 	struct scry_ev_session session = {0};
-	struct scry_ev_process process = {
-		.pid = (uint32_t)s->pid, .uid = s->proc.uid, .start_ticks = s->proc.start_ticks};
-	struct scry_ev_attach attach = {.pid = (uint32_t)s->pid,
-					.threads = (uint32_t)s->proc.threads};
 	struct timespec wall;
 	struct utsname un;
 
@@ -111,10 +111,7 @@ static void write_head(struct stacks *s)
 	session.host_str = string(s, un.nodename);
 	session.wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
 	event(s, SCRY_EVENT_SESSION, &session, sizeof(session));
-	process.exe_str = string(s, s->proc.exe);
-	process.runtime_str = string(s, s->ruby->description);
-	event(s, SCRY_EVENT_PROCESS, &process, sizeof(process));
-	event(s, SCRY_EVENT_ATTACH, &attach, sizeof(attach));
+	scry_kin_write_head(&s->kin_run, &s->proc, s->ruby);
 }
 
 static void note(struct stacks *s, const char *text)
@@ -152,24 +149,21 @@ static void write_naming(struct stacks *s)
 
 static int write_end(struct stacks *s)
 {
-	const struct scry_ev_sampling *sums = &s->samples.sums;
-	struct scry_ev_detach detach = {.pid = (uint32_t)s->pid, .verified = 1};
-	struct scry_ev_totals totals = {
-		.pid = (uint32_t)s->pid,
-		.events = sums->valid + sums->repaired + sums->rejected,
-		.lost = s->samples.unrecorded + sums->lost,
-		.watched_ns = scry_now_ns() - s->began_ns,
-	};
+	char text[80];
+	size_t refused;
 	int err;
 
-	s->samples.sums.rate = (uint32_t)s->rate;
-	s->samples.sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns;
-	err = scry_samples_write(&s->samples);
+	s->samples.sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns; /* of all that is watched */
 	write_naming(s);
-	detach.reason_str = string(s, s->why);
-	event(s, SCRY_EVENT_DETACH, &detach, sizeof(detach));
-	event(s, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
-	return err;
+	err = scry_kin_write_end(&s->kin_run, &s->samples, s->began_ns, s->why);
+	if (err || !s->kin)
+		return err;
+	refused = scry_kin_refused(s->kin);
+	snprintf(text, sizeof(text),
+		 "%zu Rubies that were started could not be sampled; -v says why", refused);
+	if (refused)
+		note(s, text);
+	return scry_kin_end(s->kin, s->kin_why);
 }
 
 /* --- the program ------------------------------------------------------------------------------ */
@@ -270,43 +264,78 @@ static void sleep_until(uint64_t ns)
 /* The program is gone: of itself, or by an exec? */
 static void tell_end(struct stacks *s)
 {
+	bool lives;
+
 	s->why = "target exited";
 	/* Its memory goes a moment before itself. */
 	for (int i = 0; i < 100 && scry_proc_is_alive(&s->proc); i++)
 		rest(BOOT_LOOK_NS / 3);
-	if (scry_proc_is_alive(&s->proc)) {
+	lives = scry_proc_is_alive(&s->proc);
+	if (lives)
 		s->why = "target ran another program";
-		note(s, "the process became another program (exec), and was not watched on");
-	}
+	if (lives && !s->kin)
+		note(s, "the process became another program (exec), and was not watched on; fix: "
+			"scry stacks -f");
+	if (s->kin)
+		scry_kin_first_ended(s->kin, lives);
+	s->is_first_over = true;
 	scry_error_clear();
 }
 
 static bool is_over(struct stacks *s)
 {
-	if (scry_front_interrupts && !s->child)
-		s->why = "interrupt";
-	else if (!s->duration_ns || scry_now_ns() - s->began_ns < s->duration_ns)
+	if (s->is_first_over && !scry_kin_lives(s->kin))
+		return true;
+	if (scry_front_interrupts && (!s->child || has_child_ended(s)))
+		s->kin_why = "interrupt";
+	else if (s->duration_ns && scry_now_ns() - s->began_ns >= s->duration_ns)
+		s->kin_why = "duration";
+	else
 		return false;
+	if (!s->is_first_over)
+		s->why = s->kin_why;
 	return true;
+}
+
+/* One look, for the slots from `done` on. 0 or -errno. */
+static int tick(struct stacks *s, uint64_t slot, uint64_t done)
+{
+	int err = 0;
+
+	if (!s->is_first_over) {
+		err = s->clock ? scry_clock_turn(s->clock) : 0;
+		if (!err)
+			err = scry_samples_tick(&s->samples,
+						(slot + 1 - done) * s->kin_run.slot_ns);
+		if (!err)
+			s->samples.sums.missed += slot - done;
+	}
+	if (err == -ESRCH && s->kin) {
+		tell_end(s);
+		err = 0;
+	}
+	if (!err && s->kin) {
+		scry_kin_scan(s->kin);
+		err = scry_kin_tick(s->kin, slot);
+	}
+	return err;
 }
 
 /* Looks in slots. Until the watch is over: 0 or -errno. */
 static int look(struct stacks *s)
 {
-	uint64_t slot_ns = 1000000000u / s->rate, slot = 0, done = 0;
-	int err = 0;
+	uint64_t slot_ns = s->kin_run.slot_ns, slot = 0, done = 0;
 
 	for (;;) {
+		int err;
+
 		sleep_until(s->began_ns + slot * slot_ns + random_below(s, slot_ns));
 		if (is_over(s))
 			return 0;
 		slot = (scry_now_ns() - s->began_ns) / slot_ns;
-		err = s->clock ? scry_clock_turn(s->clock) : 0;
-		if (!err)
-			err = scry_samples_tick(&s->samples, (slot + 1 - done) * slot_ns);
+		err = tick(s, slot, done);
 		if (err)
 			return err;
-		s->samples.sums.missed += slot - done;
 		scry_iseq_probe_tick(&s->probe);
 		done = slot + 1;
 		slot = (scry_now_ns() - s->began_ns) / slot_ns;
@@ -356,8 +385,12 @@ static int choose_engine(struct stacks *s)
 	int err;
 
 	if (s->engine == ENGINE_READ ||
-	    (s->engine == ENGINE_AUTO && !only_cpu && !s->native && s->rate > RATE_BOTH_MAX))
+	    (s->engine == ENGINE_AUTO &&
+	     (s->follow || (!only_cpu && !s->native && s->rate > RATE_BOTH_MAX))))
 		return 0;
+	if (s->follow)
+		return scry_fail(-EINVAL, "--engine=bpf does not follow children; fix: without -f, "
+					  "or --engine=read");
 	err = scry_clock_open(&s->samples, s->rate, &s->clock);
 	if (err && s->engine == ENGINE_AUTO && s->native)
 		return scry_fail(
@@ -458,10 +491,16 @@ static int watch(struct stacks *s)
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
 	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
-	write_head(s);
-	scry_writer_flush(s->writer);
 	s->cpu_began_ns = own_cpu_ns();
 	s->began_ns = scry_now_ns();
+	s->kin_run = (struct scry_kin_run){.writer = s->writer,
+					   .began_ns = s->began_ns,
+					   .slot_ns = 1000000000u / s->rate,
+					   .rate = (uint32_t)s->rate};
+	write_head(s);
+	scry_writer_flush(s->writer);
+	if (s->follow && scry_kin_open(&s->kin_run, s->ruby, &s->kin))
+		return scry_fail(-ENOMEM, "no memory to follow children");
 	s->seed = s->began_ns | 1;
 	if (!s->quiet && !s->command && !s->duration_ns)
 		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);
@@ -473,6 +512,7 @@ static int watch(struct stacks *s)
 	if (!err)
 		err = write_end(s);
 	scry_clock_close(s->clock);
+	scry_kin_close(s->kin);
 	scry_samples_done(&s->samples);
 	scry_iseq_probe_close(&s->probe);
 	return err;
@@ -553,6 +593,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 				 (unsigned long long)s->pids.values[0]);
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
+	if (s->follow && s->native)
+		return scry_fail(-EINVAL, "-f has no --native; fix: one of them");
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
 	return scry_report_opts_check(&s->report, s->output);
 }
@@ -570,6 +612,8 @@ int scry_cmd_stacks(int argc, char **argv)
 		{0, "engine", SCRY_OPT_CHOICE, &s.engine, "NAME",
 		 "who takes the samples: auto, read (from outside), bpf (in the kernel)",
 		 "auto|read|bpf"},
+		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
+		 "sample its child processes too, and what they run", NULL},
 		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},

@@ -21,6 +21,7 @@
 #define NAMES_MAX (4u << 20)
 #define NAMES_BYTES (512u << 20)
 #define PLACES_MAX (8u << 20)
+#define PROCESSES_SHOWN 32u
 
 struct sample {
 	uint32_t stack; /* frame id; 0: no frame is known */
@@ -49,9 +50,10 @@ struct stacks {
 	struct sample *samples;
 	size_t count, room;
 	struct scry_ev_sampling sums;
+	uint32_t sampled;			       /* processes */
+	struct scry_ev_sampling each[PROCESSES_SHOWN]; /* of the first ones */
 	struct scry_ev_naming naming;
 	bool has_naming;
-	uint32_t sampled; /* processes */
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
@@ -95,6 +97,10 @@ static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 
 static void add_sums(struct stacks *v, const struct scry_ev_sampling *e)
 {
+	if (v->opts->pid && v->opts->pid != e->pid)
+		return;
+	if (v->sampled < PROCESSES_SHOWN)
+		v->each[v->sampled] = *e;
 	v->sampled++;
 	v->sums.rate = e->rate;
 	v->sums.ticks += e->ticks;
@@ -152,7 +158,8 @@ static int read_all(struct stacks *v)
 static void push_totals(struct stacks *v)
 {
 	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
-	uint64_t rate = scry_share(v->sums.ticks, v->honesty.watched_ns, 1000000000);
+	uint64_t slots = v->sums.ticks + v->sums.missed;
+	uint64_t rate = scry_share(v->sums.ticks, slots, v->sums.rate);
 
 	for (size_t i = 0; i < v->count; i++) {
 		state_ns[v->samples[i].state] += v->samples[i].wall_ns;
@@ -228,6 +235,23 @@ static void push_totals(struct stacks *v)
 	memcpy(all, pairs, count * sizeof(*all));
 	memcpy(all + count, naming, sizeof(naming));
 	v->doc->ops->totals(v->doc, all, count + (v->has_naming ? more : 0));
+}
+
+/* Of several processes: how it went with each. */
+static void tell_each(struct stacks *v)
+{
+	for (uint32_t i = 0; v->sampled > 1 && i < v->sampled && i < PROCESSES_SHOWN; i++) {
+		const struct scry_ev_sampling *e = &v->each[i];
+
+		scry_doc_remark(v->doc,
+				"process %u: %llu samples, %llu looks, %llu missed; --pid %u shows "
+				"it alone",
+				e->pid, (unsigned long long)(e->valid + e->repaired + e->rejected),
+				(unsigned long long)e->ticks, (unsigned long long)e->missed,
+				e->pid);
+	}
+	if (v->sampled > PROCESSES_SHOWN)
+		scry_doc_remark(v->doc, "%u more processes", v->sampled - PROCESSES_SHOWN);
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -500,6 +524,7 @@ static int push(struct stacks *v)
 	v->honesty.shown = v->sums.valid + v->sums.repaired + v->sums.rejected;
 	scry_honesty_push(&v->honesty, v->doc);
 	push_totals(v);
+	tell_each(v);
 	err = make_rows(v);
 	if (err)
 		return scry_fail(err, "no memory for the report");
