@@ -1,7 +1,6 @@
 /* See ifunc.h. */
 #include "hook/ifunc.h"
 
-
 #include "base/err.h"
 
 static bool is_meant(const struct scry_hook *row)
