@@ -23,9 +23,10 @@
 
 static inline int64_t scry_agent_syscall6(int64_t number, const uint64_t arguments[6])
 {
-	register uint64_t r10 __asm__("r10") = arguments[3];
-	register uint64_t r8 __asm__("r8") = arguments[4];
-	register uint64_t r9 __asm__("r9") = arguments[5];
+	const uint64_t fourth = arguments[3], fifth = arguments[4], sixth = arguments[5];
+	register uint64_t r10 __asm__("r10") = fourth;
+	register uint64_t r8 __asm__("r8") = fifth;
+	register uint64_t r9 __asm__("r9") = sixth;
 
 	__asm__ volatile("syscall"
 			 : "+a"(number)

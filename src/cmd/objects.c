@@ -22,6 +22,7 @@
 #include "hook/ring.h"
 #include "name/objects.h"
 #include "vm/ruby.h"
+#include "vm/ruby_boot.h"
 
 /* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
 #define EVENT_NS 25	 /* a birth or an end that is recorded */

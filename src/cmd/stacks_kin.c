@@ -136,11 +136,11 @@ static void free_member(struct member *m)
 static int add_member(struct scry_kin *k, struct scry_ruby *ruby)
 {
 	struct member *m = calloc(1, sizeof(*m)), **more;
-	int err = m ? 0 : -ENOMEM;
+	int err = 0;
 
-	if (err) {
+	if (!m) {
 		scry_ruby_free(ruby);
-		return err;
+		return -ENOMEM;
 	}
 	m->ruby = ruby;
 	more = reallocarray(k->members, k->member_count + 1, sizeof(*more));

@@ -94,17 +94,6 @@ int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
  * the reason. */
 int scry_ruby_validate(struct scry_ruby *ruby);
 
-/*
- * Where a starting program calls `function` (ruby_options: the VM is up, nothing is loaded yet):
- * an aligned word with its address, or, is_call, the 5 bytes of a `call rel32`. 0, or -ENOENT when
- * it starts in another way.
- */
-struct scry_ruby_boot {
-	uint64_t addr, function;
-	bool is_call;
-};
-int scry_ruby_boot(const struct scry_ruby *ruby, struct scry_ruby_boot *ret);
-
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */
 uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name);
 

@@ -6,10 +6,10 @@
  * `call rel32` in main(), which is found by decoding: the entry point hands main's address to
  * __libc_start_main in rdi, and main calls ruby_options exactly once. Any other shape is no answer.
  */
+#include "vm/ruby_boot.h"
+
 #include <Zydis/Zydis.h>
 #include <errno.h>
-
-#include "vm/ruby.h"
 
 #define BOOT_FUNCTION "ruby_options"
 #define ENTRY_BYTES 64u
