@@ -539,18 +539,19 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 
 static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
 {
-	return symbol && !symbol->born && symbol->made_ns >= taken_ns;
+	return symbol && !symbol->is_told && symbol->made_ns >= taken_ns;
 }
 
 /*
- * Names are read a moment after the sample, and code may be dead by then. Sure are the names of
- * code whose birth was told, that was known before the sample, or when no collection was counted
- * meanwhile, or whose frame still stands; the stack ends where one is not. The next sample with
- * that code finds it known, as what has died is on no stack.
+ * Names are read a moment after the sample, and code may be dead by then, its texts' memory
+ * others'. Sure are names that were told at its birth, those known before the sample, or when no
+ * collection was counted meanwhile, or of frames that still stand; the stack ends where one is not.
+ * The next sample with that code finds it known, as what has died is on no stack.
  */
 static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uint64_t taken_ns)
 {
 	size_t unsure = 0, alive, cut = 0;
+	bool is_new = false;
 
 	for (size_t i = 0; i < s->walk.count; i++) {
 		const struct scry_symbol *symbol =
@@ -566,11 +567,17 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&s->symbols, s->named[i].symbol);
 
-		if (is_unsure(symbol, taken_ns))
+		if (!is_unsure(symbol, taken_ns))
+			continue;
+		if (scry_symbols_tell(&s->symbols, s->ruby, &s->walk, i, &s->named[i]))
+			is_new = true;
+		else
 			cut = i + 1;
 	}
-	if (!cut)
+	if (!cut) {
+		t->stack = is_new ? intern_stack(s) : t->stack;
 		return;
+	}
 	if (s->native) /* the frames that they belong to are not all there */
 		scry_samples_native_none(s->native);
 	s->walk.count -= cut;

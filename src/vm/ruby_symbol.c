@@ -242,7 +242,7 @@ static uint64_t key_of(uint64_t iseq, uint64_t entry, uint64_t born)
 	return iseq ^ (entry << 17 | entry >> 47) ^ born << 48 ^ born >> 16;
 }
 
-static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
+static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol, uint64_t key)
 {
 	if (s->count == s->room) {
 		uint32_t room = s->room * 2;
@@ -259,7 +259,7 @@ static uint32_t store(struct scry_symbols *s, const struct scry_symbol *symbol)
 		s->checked = checked;
 		s->room = room;
 	}
-	if (scry_map_put(&s->ids, key_of(symbol->iseq, symbol->entry, symbol->born), s->count + 1))
+	if (scry_map_put(&s->ids, key, s->count + 1))
 		return 0;
 	s->rows[s->count] = *symbol;
 	s->rows[s->count].made_ns = scry_walk_now_ns();
@@ -318,16 +318,18 @@ static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
 		     const struct scry_walk_frame *f, const struct birth *b, uint64_t epoch)
 {
 	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry, .epoch = epoch}, told;
+	uint64_t key;
 
 	symbol.born = b->born ? b->born->number : 0;
+	key = key_of(f->iseq, f->entry, symbol.born);
 	told = symbol;
 	/* What was born there since the walk is what memory tells of. */
 	if (b->is_newest && read_names(s, ruby, f, &symbol)) {
-		if (b->born)
+		if (b->born && epoch) /* else it may be gone, and its texts others' */
 			compare(s, &symbol, b->born);
-		return store(s, &symbol);
+		return store(s, &symbol, key);
 	}
-	return f->iseq && take_told_names(s, f, b->born, &told) ? store(s, &told) : 0;
+	return f->iseq && take_told_names(s, f, b->born, &told) ? store(s, &told, key) : 0;
 }
 
 /* --- frames ----------------------------------------------------------------------------------- */
@@ -486,4 +488,27 @@ size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 		ret[i].is_hidden = f->iseq && !ret[i].line;
 	}
 	return unnamed;
+}
+
+bool scry_symbols_tell(struct scry_symbols *s, const struct scry_ruby *ruby,
+		       const struct scry_walk *w, size_t at, struct scry_named_frame *ret)
+{
+	const struct scry_walk_frame *f = &w->frames[at];
+	struct birth b = birth_of(s, w, f);
+	struct scry_symbol symbol = {.iseq = f->iseq, .entry = f->entry};
+	uint64_t id = 0, key;
+
+	if (!f->iseq || !b.born)
+		return false;
+	symbol.born = b.born->number;
+	key = key_of(f->iseq, f->entry, ~symbol.born); /* beside the one that memory names */
+	if (!scry_map_get(&s->ids, key, &id) || s->rows[id - 1].born != symbol.born ||
+	    !s->rows[id - 1].is_told)
+		id = take_told_names(s, f, b.born, &symbol) ? store(s, &symbol, key) : 0;
+	if (!id || !line_of(s, ruby, (uint32_t)id, f->pc, b.born, &ret->line))
+		return false;
+	s->told++;
+	ret->symbol = (uint32_t)id;
+	ret->is_hidden = !ret->line;
+	return true;
 }

@@ -70,6 +70,13 @@ void scry_symbols_turn(struct scry_symbols *s);
 size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
 			 const struct scry_walk *w, struct scry_named_frame *ret);
 
+/*
+ * Names the frame at `at` anew by what was told at its code's birth, where what memory says may be
+ * others' by now. False, and nothing changes: that is not known.
+ */
+bool scry_symbols_tell(struct scry_symbols *s, const struct scry_ruby *ruby,
+		       const struct scry_walk *w, size_t at, struct scry_named_frame *ret);
+
 const struct scry_symbol *scry_symbols_get(const struct scry_symbols *s, uint32_t id);
 /* Text of one of a symbol's names; "" for 0. */
 const char *scry_symbols_text(const struct scry_symbols *s, uint32_t name);

@@ -7,22 +7,12 @@
  */
 #include "vm/ruby_births.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 static const struct scry_ruby_layout layout = {
 	.insns_entry_size = 12, .insns_count = 16, .insns_succ = 24};
-
-static void must(bool condition, const char *what)
-{
-	if (condition)
-		return;
-	fprintf(stderr, "%s\n", what);
-	abort();
-}
 
 static void ask(const struct scry_births *b, uint64_t iseq, uint64_t pc, uint64_t time_ns)
 {
@@ -83,39 +73,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef SCRY_LIBFUZZER
-static uint64_t next(uint64_t *seed)
-{
-	*seed ^= *seed << 13;
-	*seed ^= *seed >> 7;
-	*seed ^= *seed << 17;
-	return *seed;
-}
 
-static int run_file(const char *path)
-{
-	static uint8_t data[1 << 20];
-	FILE *f = fopen(path, "rb");
-
-	if (!f)
-		return 1;
-	LLVMFuzzerTestOneInput(data, fread(data, 1, sizeof(data), f));
-	fclose(f);
-	return 0;
-}
+#define ROUNDS 2000
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = 0x5c121;
-	uint8_t data[4096];
+	static uint8_t file[1 << 20], data[4096];
 
 	for (int i = 1; i < argc; i++)
-		if (run_file(argv[i]))
-			return 1;
-	for (int run = 0; argc == 1 && run < 2000; run++) {
+		LLVMFuzzerTestOneInput(file, load_file(argv[i], file, sizeof(file), 0));
+	for (int run = 0; argc == 1 && run < ROUNDS; run++) {
 		for (size_t i = 0; i < sizeof(data); i++) /* small numbers, mostly */
-			data[i] = (uint8_t)(next(&seed) % 4 ? next(&seed) % 24 : next(&seed));
-		LLVMFuzzerTestOneInput(data, next(&seed) % sizeof(data));
+			data[i] = (uint8_t)next_random(next_random(4) ? 24 : 256);
+		LLVMFuzzerTestOneInput(data, next_random(sizeof(data)));
 	}
+	printf("1..1\nok 1 - iseq_births: %d inputs\n", ROUNDS);
 	return 0;
 }
+
 #endif
