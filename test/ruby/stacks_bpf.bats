@@ -121,15 +121,20 @@ ready() {
 	cat >"$T/later.rb" <<-'END'
 		def cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
 		def work(n = 0, till = cpu + 0.08) = (n += 1 while cpu < till)
+		puts "ready"
+		$stdout.flush
 		loop { Thread.new { work }.join }
 	END
 	start later "$RUBY" --disable=gems "$T/later.rb"
+	wait_for 10 in_file ready "$T/later.out"
 	"$SCRY" stacks -q --engine=bpf --cpu -d 1s -o "$T/l.json" -p "$PID"
 	later='rows.select { |x| x["method"] == "Object#work" }.map { |x| x["total_ns"] }.max > 0.5 * r["totals"]["cpu_ns"] && r["totals"]["valid"] > 50'
 	json_is "$T/l.json" "$later"
 	unshare --pid --fork --mount-proc true 2>/dev/null || skip "no namespaces here"
 	# shellcheck disable=SC2016
-	unshare --pid --fork --mount-proc sh -c '"$1" --disable=gems "$2" & "$3" stacks -q --engine=bpf --cpu -d 1s -o "$4" -p $!; kill -KILL $!' sh "$RUBY" "$T/later.rb" "$SCRY" "$T/n.json"
+	unshare --pid --fork --mount-proc sh -c '"$1" --disable=gems "$2" >"$5" &
+		until [ -s "$5" ]; do sleep 0.05; done
+		"$3" stacks -q --engine=bpf --cpu -d 1s -o "$4" -p $!; kill -KILL $!' sh "$RUBY" "$T/later.rb" "$SCRY" "$T/n.json" "$T/n.out"
 	json_is "$T/n.json" "$later"
 }
 
