@@ -42,6 +42,20 @@ STRINGS_RB = <<~RUBY
   150.times { n += words.sum { |w| w.split(" ").map { |x| x.gsub("o", "0") }.size } }
   puts "cpu \#{Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)} calls 0"
 RUBY
+WEB_RB = <<~RUBY
+  require "#{File.join(HERE, 'realistic.rb')}"
+  WORK.call(6000)
+  puts "cpu \#{Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)} calls 0"
+RUBY
+COMPILED_RB = <<~RUBY
+  require "#{File.join(HERE, 'realistic.rb')}"
+  Shop::PAGE.def_method(Shop, 'page(goods, title)')
+  class ERB
+    def result(b) = b.receiver.page(b.local_variable_get(:goods), b.local_variable_get(:title))
+  end
+RUBY
+File.write(File.join(TMP, 'web.rb'), WEB_RB)
+File.write(File.join(TMP, 'compiled.rb'), COMPILED_RB + WEB_RB)
 File.write(File.join(TMP, 'parse.py'), JSON_PY)
 File.write(File.join(TMP, 'strings.rb'), STRINGS_RB)
 
@@ -49,15 +63,18 @@ PROGRAMS = {
   'one thread, tight loop' => [WORK, 'one', '10000000'],
   'one thread, 10 M calls/s' => [WORK, 'paced', '6000000'],
   'four threads, blocks freed by others' => [WORK, 'many', '10000000'],
+  'Ruby, Sinatra, JSON, ERB' => ['ruby', File.join(TMP, 'compiled.rb')],
+  'the same, its template evaluated in each request' => ['ruby', File.join(TMP, 'web.rb')],
   'Ruby, strings' => ['ruby', '--disable-gems', File.join(TMP, 'strings.rb')],
+  'Python, JSON' => ['/usr/bin/python3', File.join(TMP, 'parse.py')],
   'Python, JSON (PYTHONMALLOC=malloc)' => ['/usr/bin/python3', File.join(TMP, 'parse.py')],
 }.freeze
-ENVIRONMENT = { 'PYTHONMALLOC' => 'malloc' }.freeze
 FILES = { 'scry' => 'x.scry', 'scry --preload' => 'p.scry', 'heaptrack --raw' => 'heap.raw*', 'text, a write a call' => 'text.log' }.freeze
 
-def run(recorder, command)
+def run(recorder, name)
   Dir.glob(File.join(TMP, FILES.fetch(recorder, 'none'))).each { |f| File.delete(f) }
-  env = ENVIRONMENT.dup
+  command = PROGRAMS[name]
+  env = [name[/\((\w+)=(\w+)\)/] && [$1, $2]].compact.to_h
   case recorder
   when 'scry' then command = [SCRY, 'malloc', 'record', '-v', '--force', '-o', File.join(TMP, 'x.scry'), '--', *command]
   when 'scry --preload'
@@ -80,10 +97,10 @@ end
 def measure
   recorders = ['plain', *FILES.keys]
   recorders.delete('heaptrack --raw') unless system('command -v heaptrack >/dev/null')
-  PROGRAMS.to_h do |name, command|
+  PROGRAMS.to_h do |name, _|
     runs = Hash.new { |h, k| h[k] = [] }
     ROUNDS.times do |i|
-      recorders.rotate(i).each { |recorder| runs[recorder] << run(recorder, command) }
+      recorders.rotate(i).each { |recorder| runs[recorder] << run(recorder, name) }
     end
     warn "#{name} done"
     [name, runs]

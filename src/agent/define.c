@@ -11,42 +11,59 @@
 #include "agent/load.h"
 #include "agent/syscall.h"
 
-/*
- * In a handler of the VM's own, what is looked at is whole. In one of malloc the VM may be
- * anywhere, or another thread be moving objects, with the pages that they leave made unreadable:
- * then the kernel copies, and what cannot be read is 0.
- */
-static void look(uint64_t from, void *to, uint64_t size)
-{
-	const struct scry_agent_piece from_piece = {from, size}, to_piece = {(uint64_t)to, size};
+#define COPY_BYTES 256u
+#define COPIES 4u
 
-	if (!scry_agent.line_plan.on) {
-		for (uint64_t i = 0; i < size; i++)
-			((uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
-		return;
+/*
+ * In a handler of the VM's own, what is looked at is whole (NULL). In one of malloc the VM may be
+ * anywhere, or another thread be moving objects, with the pages that they leave made unreadable:
+ * then the kernel copies blocks, which are kept for one description, and what cannot be read is 0.
+ */
+struct copies {
+	uint64_t at[COPIES]; /* aligned, so within a page; odd: none yet */
+	uint8_t bytes[COPIES][COPY_BYTES];
+};
+
+static const uint8_t *copy_of(struct copies *c, uint64_t from)
+{
+	uint64_t block = from - from % COPY_BYTES, slot = block / COPY_BYTES % COPIES;
+
+	if (c->at[slot] != block) {
+		const struct scry_agent_piece piece = {block, COPY_BYTES},
+					      to = {(uint64_t)c->bytes[slot], COPY_BYTES};
+
+		c->at[slot] = block;
+		if (scry_agent_read(scry_agent.lines.pid, to, &piece, 1) != COPY_BYTES)
+			for (uint64_t i = 0; i < COPY_BYTES; i++)
+				c->bytes[slot][i] = 0;
 	}
-	if (scry_agent_read(scry_agent.lines.pid, to_piece, &from_piece, 1) != (int64_t)size)
-		for (uint64_t i = 0; i < size; i++)
-			((uint8_t *)to)[i] = 0;
+	return &c->bytes[slot][from % COPY_BYTES];
 }
 
-static uint64_t look64(uint64_t address)
+static void look(struct copies *c, uint64_t from, void *to, uint64_t size)
+{
+	for (uint64_t i = 0; i < size; i++)
+		((uint8_t *)to)[i] =
+			c ? *copy_of(c, from + i) : *(const volatile uint8_t *)(from + i);
+}
+
+static uint64_t look64(struct copies *c, uint64_t address)
 {
 	uint64_t value;
 
-	if (likely(!scry_agent.line_plan.on))
+	if (likely(!c))
 		return load64(address);
-	look(address, &value, sizeof(value));
+	look(c, address, &value, sizeof(value));
 	return value;
 }
 
-static uint32_t look32(uint64_t address)
+static uint32_t look32(struct copies *c, uint64_t address)
 {
 	uint32_t value;
 
-	if (likely(!scry_agent.line_plan.on))
+	if (likely(!c))
 		return load32(address);
-	look(address, &value, sizeof(value));
+	look(c, address, &value, sizeof(value));
 	return value;
 }
 
@@ -63,29 +80,29 @@ static uint32_t ones(uint64_t bits) /* the popcnt instruction may be missing, li
  * below 54 have a 7-bit count each, nine to a word; later ones lie in blocks of 512 positions (80
  * bytes: rank, seven 9-bit partial ranks, eight words of bits).
  */
-static uint32_t rank(uint64_t table, uint32_t position)
+static uint32_t rank(struct copies *c, uint64_t table, uint32_t position)
 {
 	uint32_t in_block, group;
 	uint64_t block, bits, partial;
 
 	if (position < 54)
-		return look64(table + position / 9 * 8) >> (position % 9 * 7) & 0x7f;
+		return look64(c, table + position / 9 * 8) >> (position % 9 * 7) & 0x7f;
 	position -= 54;
 	block = table + 48 + position / 512 * 80ull;
 	in_block = position % 512;
 	group = in_block / 64;
-	partial = group ? look64(block + 8) >> (group - 1) * 9 & 0x1ff : 0;
-	bits = look64(block + 16 + group * 8) << (63 - in_block % 64);
-	return look32(block) + (uint32_t)partial + ones(bits);
+	partial = group ? look64(c, block + 8) >> (group - 1) * 9 & 0x1ff : 0;
+	bits = look64(c, block + 16 + group * 8) << (63 - in_block % 64);
+	return look32(c, block) + (uint32_t)partial + ones(bits);
 }
 
-static uint32_t line_of(uint64_t body, uint32_t position)
+static uint32_t line_of(struct copies *c, uint64_t body, uint32_t position)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t info = body + r->body_insns_info;
-	uint64_t entries = look64(info + r->insns_entries);
-	uint32_t count = look32(info + r->insns_count);
-	uint64_t table = look64(info + r->insns_succ);
+	uint64_t entries = look64(c, info + r->insns_entries);
+	uint32_t count = look32(c, info + r->insns_count);
+	uint64_t table = look64(c, info + r->insns_succ);
 	uint32_t entry = 0;
 
 	if (!count || !is_pointer(entries & ~7ull))
@@ -93,32 +110,32 @@ static uint32_t line_of(uint64_t body, uint32_t position)
 	if (count > 1) {
 		if (!is_pointer(table))
 			return 0;
-		entry = rank(table, position);
+		entry = rank(c, table, position);
 		if (!entry || entry > count)
 			return 0;
 		entry--;
 	}
-	return look32(entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
+	return look32(c, entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
 }
 
 /* Copies at most `room` bytes of the Ruby String `value`; returns how many. */
-uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
+static uint32_t copy_string(struct copies *c, uint64_t value, uint8_t *to, uint32_t room)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t flags, length, text;
 
 	if (!is_pointer(value))
 		return 0;
-	flags = look64(value);
+	flags = look64(c, value);
 	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_STRING)
 		return 0;
 	if (flags & r->string_noembed) {
-		length = look64(value + r->string_len);
-		text = look64(value + r->string_ptr);
+		length = look64(c, value + r->string_len);
+		text = look64(c, value + r->string_ptr);
 	} else {
 		length = r->string_embed_len_mask
 				 ? (flags & r->string_embed_len_mask) >> r->string_embed_len_shift
-				 : look64(value + r->string_len);
+				 : look64(c, value + r->string_len);
 		text = value + r->string_embed;
 	}
 	if (!text || length > 1u << 20)
@@ -127,28 +144,33 @@ uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
 		text += length - room;
 		length = room;
 	}
-	look(text, to, length);
+	look(c, text, to, length);
 	return (uint32_t)length;
 }
 
 /* A path is a String, or an Array whose first element is one. */
-static uint32_t copy_path(uint64_t value, uint8_t *to, uint32_t room)
+static uint32_t copy_path(struct copies *c, uint64_t value, uint8_t *to, uint32_t room)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t flags;
 
 	if (!is_pointer(value))
 		return 0;
-	flags = look64(value);
+	flags = look64(c, value);
 	if ((flags & SCRY_TYPE_MASK) == SCRY_TYPE_ARRAY) {
 		uint64_t at = flags & r->array_embed ? value + r->array_embed_ptr
-						     : look64(value + r->array_ptr);
+						     : look64(c, value + r->array_ptr);
 
 		if (!is_pointer(at))
 			return 0;
-		value = look64(at);
+		value = look64(c, at);
 	}
-	return scry_copy_string(value, to, room);
+	return copy_string(c, value, to, room);
+}
+
+uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
+{
+	return copy_string(NULL, value, to, room);
 }
 
 void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
@@ -156,29 +178,32 @@ void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *pla
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t body, encoded, first;
 	uint32_t size, path_room = SCRY_DEF_TEXT_MAX / 2;
+	struct copies copies, *c = scry_agent.line_plan.on ? &copies : NULL;
 
+	for (uint32_t i = 0; c && i < COPIES; i++)
+		c->at[i] = 1;
 	if (!is_pointer(place->iseq) ||
-	    (look64(place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
+	    (look64(c, place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
 		goto bad;
-	body = look64(place->iseq + r->iseq_body);
+	body = look64(c, place->iseq + r->iseq_body);
 	if (!is_pointer(body))
 		goto bad;
-	encoded = look64(body + r->body_encoded);
-	size = look32(body + r->body_size);
+	encoded = look64(c, body + r->body_encoded);
+	size = look32(c, body + r->body_size);
 	if (place->pc < encoded || place->pc > encoded + 8ull * size)
 		goto bad;
 	def->iseq = place->iseq;
 	def->position = (uint32_t)((place->pc - encoded) / 8);
-	def->opcode = def->position < size ? look64(place->pc) : 0;
+	def->opcode = def->position < size ? look64(c, place->pc) : 0;
 	for (uint32_t i = 0; i < SCRY_DEF_BEFORE && i < def->position; i++)
-		def->before[i] = look64(place->pc - 8 * (i + 1));
-	def->line_at = def->position < size ? line_of(body, def->position) : 0;
-	def->line_before = line_of(body, def->position ? def->position - 1 : 0);
-	first = look64(body + r->body_first_line);
+		def->before[i] = look64(c, place->pc - 8 * (i + 1));
+	def->line_at = def->position < size ? line_of(c, body, def->position) : 0;
+	def->line_before = line_of(c, body, def->position ? def->position - 1 : 0);
+	first = look64(c, body + r->body_first_line);
 	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
-	def->path_size = (uint16_t)copy_path(look64(body + r->body_path), text, path_room);
-	def->label_size = (uint16_t)scry_copy_string(look64(body + r->body_label),
-						     text + def->path_size, SCRY_DEF_TEXT_MAX / 4);
+	def->path_size = (uint16_t)copy_path(c, look64(c, body + r->body_path), text, path_room);
+	def->label_size = (uint16_t)copy_string(c, look64(c, body + r->body_label),
+						text + def->path_size, SCRY_DEF_TEXT_MAX / 4);
 	return;
 bad:
 	scry_agent.control->bad++;
