@@ -178,10 +178,11 @@ void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *pla
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	uint64_t body, encoded, first;
 	uint32_t size, path_room = SCRY_DEF_TEXT_MAX / 2;
-	struct copies copies, *c = scry_agent.line_plan.on ? &copies : NULL;
+	struct copies copies, *c;
 
-	for (uint32_t i = 0; c && i < COPIES; i++)
-		c->at[i] = 1;
+	for (uint32_t i = 0; i < COPIES; i++)
+		copies.at[i] = 1;
+	c = scry_agent.line_plan.on ? &copies : NULL;
 	if (!is_pointer(place->iseq) ||
 	    (look64(c, place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
 		goto bad;
