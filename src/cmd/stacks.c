@@ -221,7 +221,9 @@ static int wait_for_ruby(struct stacks *s)
 
 	for (;;) {
 		if (has_child_ended(s))
-			return scry_fail(-ENOENT, "'%s' ended before a Ruby ran in it",
+			return scry_fail(-ENOENT,
+					 "'%s' ended before a Ruby ran in that process; fix: start "
+					 "the Ruby itself (a shell: exec ruby ...)",
 					 s->command[0]);
 		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, &s->ruby);
 		if (err != -EAGAIN && err != -ENOENT && err != -ESRCH)
