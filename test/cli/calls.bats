@@ -20,25 +20,6 @@ go() { # NUMBER of the round
 	}
 }
 
-# traces PID ARGS...: starts scry calls on it, its pid in $PID, and waits until calls are followed.
-traces() {
-	local pid=$1
-	shift
-	start scry "$SCRY" calls -p "$pid" "$@"
-	wait_for 20 in_file "watching process $pid" "$T/scry.err" || {
-		cat "$T/scry.err"
-		return 1
-	}
-}
-
-ends_watch() { # PID of scry
-	kill -INT "$1"
-	finish "$1" || {
-		cat "$T/scry.err"
-		return 1
-	}
-}
-
 # known THREADS ROUNDS TIMES FILE: JSON lines of exactly these calls of target_traced, each with its arguments and
 # result, in the order of its thread, those of traced_inner inside their caller.
 known() {

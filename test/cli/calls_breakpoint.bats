@@ -26,23 +26,11 @@ go() { # NUMBER of the round, of target_traced
 	wait_for 60 rounds "$1"
 }
 
-# traces PID ARGS...: by breakpoints; scry's pid in $PID.
-traces() {
+# breaks PID ARGS...: traces it by breakpoints.
+breaks() {
 	local pid=$1
 	shift
-	start scry "$SCRY" calls --engine=breakpoint -p "$pid" "$@"
-	wait_for 20 in_file "watching process $pid" "$T/scry.err" || {
-		cat "$T/scry.err"
-		return 1
-	}
-}
-
-ends_watch() { # PID of scry
-	kill -INT "$1"
-	finish "$1" || {
-		cat "$T/scry.err"
-		return 1
-	}
+	traces "$pid" --engine=breakpoint "$@"
 }
 
 by_breakpoints() { # STATUS ARGS...
@@ -70,7 +58,7 @@ counts_are() {
 	runs traced 16 200
 	pid=$PID
 	before=$(state_of "$pid")
-	traces "$pid" -x 'traced_*' --json
+	breaks "$pid" -x 'traced_*' --json
 	scry=$PID
 	head -1 "$T/scry.err" | grep -q "breakpoints in process $pid.*SIGKILL"
 	go 1
@@ -105,7 +93,7 @@ RUBY
 	need_root "entering a process that is not a child of scry"
 	runs returner "$TARGETS/libthrowing.so"
 	pid=$PID
-	traces "$pid" -x ret_deep -x 'ret_tail*' -x ret_jump -x ret_fiber -x ret_cancel -x ret_fork -x ret_spawn \
+	breaks "$pid" -x ret_deep -x 'ret_tail*' -x ret_jump -x ret_fiber -x ret_cancel -x ret_fork -x ret_spawn \
 		-x '*thrower*' --json
 	scry=$PID
 	for mode in "jump 60" "tail 100" "fibers 1" "cancel 4" "fork 3" "spawn 3" "throw 1"; do
@@ -131,7 +119,7 @@ RUBY
 	need_root "entering a process that is not a child of scry"
 	runs met
 	pid=$PID
-	traces "$pid" -x met -c --json
+	breaks "$pid" -x met -c --json
 	scry=$PID
 	answers met "calls 100"
 	answers met "signals 200"
@@ -185,7 +173,7 @@ RUBY
 	runs caller_now
 	echo "call 1" >&8 # its slot is bound at the start
 	wait_for 10 in_file "right$" "$T/caller_now.out"
-	traces "$PID" -x 'strlen@libc.so*' -c
+	breaks "$PID" -x 'strlen@libc.so*' -c
 	scry=$PID
 	echo "call 50" >&8
 	wait_for 10 bash -c "[ \$(grep -c 'right$' '$T/caller_now.out') -eq 2 ]"
@@ -199,7 +187,7 @@ RUBY
 	runs traced 4 500
 	pid=$PID
 	before=$(state_of "$pid")
-	traces "$pid" -x 'traced_*' -c
+	breaks "$pid" -x 'traced_*' -c
 	echo >&8
 	keeper=$(keeper_of "$PID")
 	kill -KILL "$PID"
@@ -226,7 +214,7 @@ RUBY
 	pid=$PID
 	before=$(state_of "$pid")
 	for i in $(seq "$(share 3 100)"); do
-		traces "$pid" -x 'traced_*' -c
+		breaks "$pid" -x 'traced_*' -c
 		scry=$PID
 		keeper=$(keeper_of "$scry")
 		echo >&8

@@ -148,3 +148,22 @@ goes_on() {
 	lines=$(wc -l <"$1")
 	wait_for 10 bash -c "[ \$(wc -l <'$1') -gt $((lines + 1)) ]"
 }
+
+# traces PID ARGS...: starts scry calls on it, its pid in $PID, and waits until calls are followed.
+traces() {
+	local pid=$1
+	shift
+	start scry "$SCRY" calls -p "$pid" "$@"
+	wait_for 20 in_file "watching process $pid" "$T/scry.err" || {
+		cat "$T/scry.err"
+		return 1
+	}
+}
+
+ends_watch() { # PID of scry
+	kill -INT "$1"
+	finish "$1" || {
+		cat "$T/scry.err"
+		return 1
+	}
+}

@@ -63,11 +63,6 @@ following() {
 	in_file "watching process $1" "$T/scry.err"
 }
 
-ends_watch() { # PID of scry
-	kill -INT "$1"
-	finish "$1" || { cat "$T/scry.err"; return 1; }
-}
-
 # as_told: the report has for each function that the program has counted the same calls and returns.
 as_told() {
 	"$RUBY" -rjson - "$T/o.json" "$T/returner.out" <<'RUBY'

@@ -130,3 +130,23 @@ text_of() {
 	    end
 	  end' "$1"
 }
+
+has_text() { # PID TEXT
+	[ "$(text_of "$1")" = "$2" ]
+}
+
+# stays_well PID COMMAND...: scry, killed at any moment, leaves the program as it was.
+stays_well() {
+	local pid=$1 before
+	shift
+	before=$(text_of "$pid")
+	for _ in 1 2 3 4; do
+		"$@" &
+		sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
+		kill -KILL $! && wait $! 2>/dev/null || true
+		grep -q "^TracerPid:	0" "/proc/$pid/status"
+		grep -qE "^State:	[RS]" "/proc/$pid/status"
+	done
+	[ "$(mappings "$pid")" = 0 ]
+	wait_for 5 has_text "$pid" "$before"
+}

@@ -115,14 +115,7 @@ shares() {
 @test "SIGKILL of scry at any moment: the program goes on as before" {
 	start tight "$RUBY" "$K/tight.rb"
 	wait_for 10 in_file ready "$T/tight.out"
-	for _ in 1 2 3 4; do
-		"$SCRY" stacks -q --engine=read -r 5000 -o "$T/k.scry" --force -p "$PID" &
-		sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
-		kill -KILL $! && wait $! 2>/dev/null || true
-		grep -q "^TracerPid:	0" "/proc/$PID/status"
-		grep -qE "^State:	[RS]" "/proc/$PID/status"
-	done
-	[ "$(mappings "$PID")" = 0 ]
+	stays_well "$PID" "$SCRY" stacks -q --engine=read -r 5000 -o "$T/k.scry" --force -p "$PID"
 }
 
 @test "what cannot be is refused, with what mends it" {

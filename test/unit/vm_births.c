@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "vm/ruby_births.h"
+#include "vm/ruby_symbol.h"
 
 #define ENTRY 12u
 
@@ -232,6 +233,45 @@ static void instructions_tell_who_it_was(void **state)
 	scry_births_done(&b);
 }
 
+/* A sample's frame is named by its birth also when others live at its address; no memory is asked
+ * (there is no process). */
+static void a_frame_is_named_by_its_birth(void **state)
+{
+	struct scry_walk_frame frames[2] = {{.iseq = 0x8000, .pc = 0x8000 + 0x2000 + 24},
+					    {.iseq = 0xa000, .pc = 0xa000 + 0x2000 + 24}};
+	struct scry_walk w = {.frames = frames, .count = 2, .time_ns = 150};
+	const struct scry_ruby ruby = {.layout = layout};
+	struct scry_named_frame named = {.symbol = 7, .line = 8}, again = {0};
+	const struct scry_symbol *symbol;
+	struct scry_symbols s;
+	struct scry_births b;
+
+	scry_births_init(&b, &layout);
+	add(&b, 0x8000, 100, "gone", 3);
+	add(&b, 0x8000, 200, "heir", 3);
+	assert_int_equal(scry_symbols_init(&s), 0);
+	assert_false(scry_symbols_tell(&s, &ruby, &w, 0, &named)); /* nobody tells */
+	s.births = &b;
+	assert_false(scry_symbols_tell(&s, &ruby, &w, 1, &named)); /* it was not told of */
+	assert_int_equal(named.symbol, 7);
+	assert_int_equal(named.line, 8);
+	assert_true(scry_symbols_tell(&s, &ruby, &w, 0, &named));
+	symbol = scry_symbols_get(&s, named.symbol);
+	assert_non_null(symbol);
+	assert_true(symbol->is_told);
+	assert_string_equal(scry_symbols_text(&s, symbol->name), "gone");
+	assert_int_equal(named.line, 101);
+	assert_false(named.is_hidden);
+	assert_true(scry_symbols_tell(&s, &ruby, &w, 0, &again));
+	assert_int_equal(again.symbol, named.symbol); /* however often */
+	w.time_ns = 250;
+	assert_true(scry_symbols_tell(&s, &ruby, &w, 0, &again));
+	assert_string_equal(scry_symbols_text(&s, scry_symbols_get(&s, again.symbol)->name),
+			    "heir");
+	scry_symbols_done(&s);
+	scry_births_done(&b);
+}
+
 static void what_is_no_record_is_counted(void **state)
 {
 	struct scry_birth r = {.iseq = 8, .encoded = 8, .size = 1, .label_room = 100};
@@ -276,6 +316,7 @@ int main(void)
 		cmocka_unit_test(names_are_whole_or_none),
 		cmocka_unit_test(much_evaluating_takes_no_memory),
 		cmocka_unit_test(instructions_tell_who_it_was),
+		cmocka_unit_test(a_frame_is_named_by_its_birth),
 		cmocka_unit_test(what_is_no_record_is_counted),
 		cmocka_unit_test(a_layout_that_the_probe_does_not_read_is_refused),
 	};
