@@ -11,7 +11,7 @@ B := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 DESTDIR ?=
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
-SANITIZE := $(if $(SAN),-Db_sanitize=$(SAN) -Db_lundef=false)
+SANITIZE := $(if $(SAN),-Dsanitize=$(SAN) -Db_lundef=false)
 
 .DELETE_ON_ERROR:
 .PHONY: all deps deps-build deps-test deps-lint demo test soak lint bench fuzz install clean

@@ -1,23 +1,34 @@
-# work.rb THREADS: a fixed amount of Ruby work, in rounds that change their cost as real code does.
-# Prints "pid", waits for a line, works, prints wall and processor seconds.
+# work.rb THREADS: a fixed amount of Ruby work; THREADS - 1 sleep. work.rb 8 threads|ractors|processes SECONDS: all
+# work, for so long. Prints "pid", waits for a line, works, prints wall and processor seconds.
 require 'json'
-
-class Shop
-  Item = Struct.new(:name, :price, :tags)
-
-  def items(n) = (1..n).map { |i| Item.new("item #{i}", i * 37 % 101, %w[a b c].rotate(i % 3)) }
-  def total(items) = items.sum { |i| discount(i) }
-  def discount(item) = item.tags.include?('b') ? item.price * 0.9 : item.price
-  def page(items) = items.group_by { |i| i.tags.first }.transform_values { |l| l.map(&:name).sort.first(3) }
-  def round = JSON.parse(JSON.generate(page(items(60)))).size + total(items(40)).to_i
-  def deep(n, &block) = n.zero? ? block.call : deep(n - 1, &block)
-end
+require_relative 'shop'
 
 def clock(id) = Process.clock_gettime(id)
 
 if ARGV[1] == 'stackprof'
   require 'stackprof'
   StackProf.start(mode: :wall, interval: 1_000_000 / ARGV[2].to_i, raw: false)
+end
+def works(seconds)
+  ends = clock(Process::CLOCK_MONOTONIC) + seconds
+  shop = Shop.new
+  shop.deep(20) { shop.total(shop.items(40)) while clock(Process::CLOCK_MONOTONIC) < ends }
+end
+
+if %w[threads ractors processes].include?(ARGV[1])
+  count, seconds = ARGV[0].to_i, ARGV[2].to_f
+  puts "pid #{$$}"
+  $stdout.flush
+  $stdin.gets
+  wall = clock(Process::CLOCK_MONOTONIC)
+  cpu = clock(Process::CLOCK_PROCESS_CPUTIME_ID)
+  case ARGV[1]
+  when 'threads' then count.times.map { Thread.new { works(seconds) } }.each(&:join)
+  when 'ractors' then count.times.map { Ractor.new(seconds) { |s| works(s) } }.each(&:take)
+  else count.times { fork { works(seconds) } }.tap { Process.waitall }
+  end
+  puts "did #{clock(Process::CLOCK_MONOTONIC) - wall} #{clock(Process::CLOCK_PROCESS_CPUTIME_ID) - cpu}"
+  exit
 end
 idle = (ARGV[0].to_i - 1).times.map { Thread.new { sleep } }
 puts "pid #{$$}"

@@ -111,9 +111,6 @@ int scry_lane_claim(struct scry_gate *g);
  * alive. */
 int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
 		uint64_t flags);
-/* All of it that does not depend on an object; `text`: SCRY_DEF_TEXT_MAX bytes, for path and label.
- */
-void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text);
 /* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
  * many. */
 uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);

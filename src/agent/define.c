@@ -8,43 +8,111 @@
  * record says "unknown" and the `bad` counter goes up. Runs once per site, not per object.
  */
 #include "agent/agent.h"
+#include "agent/code.h"
 #include "agent/load.h"
 #include "agent/syscall.h"
 
 #define COPY_BYTES 256u
-#define COPIES 4u
+#define COPIES 6u
+#define NO_COPY 1u /* an address that no block has */
 
 /*
  * In a handler of the VM's own, what is looked at is whole (NULL). In one of malloc the VM may be
  * anywhere, or another thread be moving objects, with the pages that they leave made unreadable:
- * then the kernel copies blocks, which are kept for one description, and what cannot be read is 0.
+ * then the kernel copies blocks, several at a time, which are kept for one description, and what
+ * cannot be read is 0.
  */
 struct copies {
-	uint64_t at[COPIES]; /* aligned, so within a page; odd: none yet */
+	uint32_t next;	     /* is overwritten next */
+	uint64_t at[COPIES]; /* aligned, so within a page */
 	uint8_t bytes[COPIES][COPY_BYTES];
 };
 
+static struct copies *copies_init(struct copies *c)
+{
+	if (!scry_agent.line_plan.on)
+		return NULL;
+	c->next = 0;
+	for (uint32_t i = 0; i < COPIES; i++)
+		c->at[i] = NO_COPY;
+	return c;
+}
+
+static uint32_t find_copy(const struct copies *c, uint64_t block)
+{
+	uint32_t i = 0;
+
+	while (i < COPIES && c->at[i] != block)
+		i++;
+	return i;
+}
+
+/* The blocks of all these addresses by one system call. Those behind one that cannot be read are
+ * asked for again when they are needed. */
+static void copy_ahead(struct copies *c, const uint64_t *addresses, uint32_t count)
+{
+	struct scry_agent_piece pieces[COPIES], to;
+	uint32_t first, n = 0;
+	int64_t got;
+
+	if (!c)
+		return;
+	if (c->next + count > COPIES)
+		c->next = 0;
+	first = c->next;
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t block = addresses[i] - addresses[i] % COPY_BYTES;
+
+		if (!block || find_copy(c, block) < COPIES)
+			continue;
+		pieces[n++] = (struct scry_agent_piece){block, COPY_BYTES};
+		c->at[c->next++] = block;
+	}
+	if (!n)
+		return;
+	to = (struct scry_agent_piece){(uint64_t)c->bytes[first], (uint64_t)n * COPY_BYTES};
+	got = scry_agent_read(scry_agent.lines.pid, to, pieces, n);
+	for (uint32_t i = 0; i < n; i++)
+		if (got < (int64_t)(i + 1) * COPY_BYTES)
+			c->at[first + i] = NO_COPY;
+}
+
 static const uint8_t *copy_of(struct copies *c, uint64_t from)
 {
-	uint64_t block = from - from % COPY_BYTES, slot = block / COPY_BYTES % COPIES;
+	uint64_t block = from - from % COPY_BYTES;
+	uint32_t i = find_copy(c, block);
 
-	if (c->at[slot] != block) {
-		const struct scry_agent_piece piece = {block, COPY_BYTES},
-					      to = {(uint64_t)c->bytes[slot], COPY_BYTES};
-
-		c->at[slot] = block;
-		if (scry_agent_read(scry_agent.lines.pid, to, &piece, 1) != COPY_BYTES)
-			for (uint64_t i = 0; i < COPY_BYTES; i++)
-				c->bytes[slot][i] = 0;
+	if (i == COPIES) {
+		copy_ahead(c, &from, 1);
+		i = find_copy(c, block);
 	}
-	return &c->bytes[slot][from % COPY_BYTES];
+	if (i == COPIES) {
+		i = c->next < COPIES ? c->next : 0;
+		c->next = i + 1;
+		c->at[i] = block;
+		for (uint32_t k = 0; k < COPY_BYTES; k++)
+			c->bytes[i][k] = 0;
+	}
+	return &c->bytes[i][from % COPY_BYTES];
 }
 
 static void look(struct copies *c, uint64_t from, void *to, uint64_t size)
 {
-	for (uint64_t i = 0; i < size; i++)
-		((uint8_t *)to)[i] =
-			c ? *copy_of(c, from + i) : *(const volatile uint8_t *)(from + i);
+	uint8_t *out = to;
+
+	for (uint64_t i = 0; !c && i < size; i++)
+		out[i] = *(const volatile uint8_t *)(from + i);
+	while (c && size) {
+		uint64_t n = COPY_BYTES - from % COPY_BYTES;
+		const uint8_t *bytes = copy_of(c, from);
+
+		n = n < size ? n : size;
+		for (uint64_t i = 0; i < n; i++)
+			out[i] = bytes[i];
+		out += n;
+		from += n;
+		size -= n;
+	}
 }
 
 static uint64_t look64(struct copies *c, uint64_t address)
@@ -96,26 +164,23 @@ static uint32_t rank(struct copies *c, uint64_t table, uint32_t position)
 	return look32(c, block) + (uint32_t)partial + ones(bits);
 }
 
-static uint32_t line_of(struct copies *c, uint64_t body, uint32_t position)
+static uint32_t line_of(struct copies *c, const struct scry_agent_code *code, uint32_t position)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	uint64_t info = body + r->body_insns_info;
-	uint64_t entries = look64(c, info + r->insns_entries);
-	uint32_t count = look32(c, info + r->insns_count);
-	uint64_t table = look64(c, info + r->insns_succ);
 	uint32_t entry = 0;
 
-	if (!count || !is_pointer(entries & ~7ull))
+	if (!code->entry_count || !is_pointer(code->entries & ~7ull))
 		return 0;
-	if (count > 1) {
-		if (!is_pointer(table))
+	if (code->entry_count > 1) {
+		if (!is_pointer(code->ranks))
 			return 0;
-		entry = rank(c, table, position);
-		if (!entry || entry > count)
+		entry = rank(c, code->ranks, position);
+		if (!entry || entry > code->entry_count)
 			return 0;
 		entry--;
 	}
-	return look32(c, entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
+	return look32(c,
+		      code->entries + (uint64_t)entry * r->insns_entry_size + r->insns_entry_line);
 }
 
 /* Copies at most `room` bytes of the Ruby String `value`; returns how many. */
@@ -173,41 +238,79 @@ uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room)
 	return copy_string(NULL, value, to, room);
 }
 
-void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+static int read_code(struct copies *c, const struct scry_agent_place *place,
+		     struct scry_agent_code *code, uint8_t *text)
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	uint64_t body, encoded, first;
-	uint32_t size, path_room = SCRY_DEF_TEXT_MAX / 2;
-	struct copies copies, *c;
+	uint64_t body, info, path, label, first;
 
-	for (uint32_t i = 0; i < COPIES; i++)
-		copies.at[i] = 1;
-	c = scry_agent.line_plan.on ? &copies : NULL;
 	if (!is_pointer(place->iseq) ||
 	    (look64(c, place->iseq) & r->iseq_flags_mask) != r->iseq_flags_value)
-		goto bad;
+		return 0;
 	body = look64(c, place->iseq + r->iseq_body);
 	if (!is_pointer(body))
-		goto bad;
-	encoded = look64(c, body + r->body_encoded);
-	size = look32(c, body + r->body_size);
-	if (place->pc < encoded || place->pc > encoded + 8ull * size)
-		goto bad;
-	def->iseq = place->iseq;
-	def->position = (uint32_t)((place->pc - encoded) / 8);
-	def->opcode = def->position < size ? look64(c, place->pc) : 0;
-	for (uint32_t i = 0; i < SCRY_DEF_BEFORE && i < def->position; i++)
-		def->before[i] = look64(c, place->pc - 8 * (i + 1));
-	def->line_at = def->position < size ? line_of(c, body, def->position) : 0;
-	def->line_before = line_of(c, body, def->position ? def->position - 1 : 0);
+		return 0;
+	info = body + r->body_insns_info;
+	copy_ahead(c,
+		   (const uint64_t[]){body + r->body_encoded, body + r->body_path,
+				      info + r->insns_succ, body + r->body_first_line},
+		   4);
+	code->start = look64(c, body + r->body_encoded);
+	code->size = look32(c, body + r->body_size);
+	if (place->pc < code->start || place->pc > code->start + 8ull * code->size)
+		return 0;
+	code->entries = look64(c, info + r->insns_entries);
+	code->entry_count = look32(c, info + r->insns_count);
+	code->ranks = look64(c, info + r->insns_succ);
 	first = look64(c, body + r->body_first_line);
-	def->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
-	def->path_size = (uint16_t)copy_path(c, look64(c, body + r->body_path), text, path_room);
-	def->label_size = (uint16_t)copy_string(c, look64(c, body + r->body_label),
-						text + def->path_size, SCRY_DEF_TEXT_MAX / 4);
-	return;
-bad:
+	code->first_line = (uint32_t)(r->first_line_is_value ? first >> 1 : first);
+	path = look64(c, body + r->body_path);
+	label = look64(c, body + r->body_label);
+	copy_ahead(c, (const uint64_t[]){path, label, label + r->string_embed + 8}, 3);
+	code->path_size = (uint16_t)copy_path(c, path, text, SCRY_DEF_TEXT_MAX / 2);
+	code->label_size =
+		(uint16_t)copy_string(c, label, text + code->path_size, SCRY_DEF_TEXT_MAX / 4);
+	return 1;
+}
+
+int scry_code_read(const struct scry_agent_place *place, struct scry_agent_code *ret, uint8_t *text)
+{
+	struct copies copies;
+
+	if (read_code(copies_init(&copies), place, ret, text))
+		return 1;
 	scry_agent.control->bad++;
+	return 0;
+}
+
+void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_ring_def *def)
+{
+	uint32_t position = (uint32_t)((pc - code->start) / 8);
+	uint64_t ranks = code->ranks;
+	struct copies copies, *c = copies_init(&copies);
+
+	if (position >= 54) /* see rank */
+		ranks += 48 + (position - 54) / 512 * 80ull;
+	copy_ahead(c, (const uint64_t[]){pc, pc - 8 * SCRY_DEF_BEFORE, ranks, code->entries}, 4);
+	def->position = position;
+	def->opcode = position < code->size ? look64(c, pc) : 0;
+	for (uint32_t i = 0; i < SCRY_DEF_BEFORE; i++)
+		def->before[i] = i < position ? look64(c, pc - 8 * (i + 1)) : 0;
+	def->line_at = position < code->size ? line_of(c, code, position) : 0;
+	def->line_before = line_of(c, code, position ? position - 1 : 0);
+	def->first_line = code->first_line;
+	def->path_size = code->path_size;
+	def->label_size = code->label_size;
+}
+
+static void describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+{
+	struct scry_agent_code code;
+
+	if (!scry_code_read(place, &code, text))
+		return;
+	def->iseq = place->iseq;
+	scry_code_at(&code, place->pc, def);
 }
 
 /* Words of `record`, the escape word before it; 0: no room. */
@@ -239,7 +342,7 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 					    .top = (uint16_t)place->top};
 	scry_end_before_ractor(scry_agent.gate, flags, klass);
 	if (place->pc)
-		scry_describe(&record.def, place, (uint8_t *)record.text);
+		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
 	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
 		record.def.class_size = (uint16_t)scry_class_name(
@@ -257,7 +360,7 @@ int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq)
 	struct scry_agent_place place = {.pc = pc, .iseq = iseq};
 	struct scry_ring_def def = {0};
 
-	scry_describe(&def, &place, (uint8_t *)record.text);
+	describe(&def, &place, (uint8_t *)record.text);
 	record.node = (struct scry_ring_node){.node = node,
 					      .parent = parent,
 					      .line = def.line_before,

@@ -2,7 +2,7 @@
  * See lines.h: a line's first call, and the end of what it means.
  *
  * A code means one (return address, pc) for good. When the block that holds the pc is freed, its
- * code is taken out of the table, and who then stands at that address gets another code.
+ * codes are taken out of the tables, and who then stands at that address gets another one.
  *
  * A thread that has ended its Ruby part still has the address of its execution context, which may
  * be freed before the thread is gone. Up to Ruby 3.2 such a thread may also wait for seconds; but
@@ -35,46 +35,137 @@ __attribute__((noinline)) struct scry_line scry_lines_caller(const struct scry_a
 	return (struct scry_line){0, 0};
 }
 
-/* 0: there is no room. Other threads do the same. */
-static int add_start(uint64_t start)
+/* Its index + 1; 0: there is no room. Other threads do the same. */
+static uint32_t add_start(uint64_t start)
 {
 	struct scry_agent_starts *s = &scry_agent.lines.starts;
 	uint32_t hash = scry_lines_start_hash(start);
-	uint64_t *set = &s->at[hash % (SCRY_LINE_STARTS / 4) * 4];
+	uint32_t set = hash % (SCRY_LINE_STARTS / 4) * 4;
 
-	for (uint32_t i = 0; i < 4; i++) {
-		uint64_t have = set[i];
+	for (uint32_t i = set; i < set + 4; i++) {
+		uint64_t have = s->at[i];
 
 		if (!have)
-			__atomic_compare_exchange_n(&set[i], &have, start, 0, __ATOMIC_ACQ_REL,
+			__atomic_compare_exchange_n(&s->at[i], &have, start, 0, __ATOMIC_ACQ_REL,
 						    __ATOMIC_RELAXED);
 		if (have && have != start)
 			continue;
 		__atomic_fetch_or(&s->bits[hash / 64], 1ull << hash % 64, __ATOMIC_ACQ_REL);
-		return 1;
+		return i + 1;
 	}
 	return 0;
+}
+
+static struct scry_agent_told *told_of(uint64_t iseq)
+{
+	struct scry_agent_lines *l = &scry_agent.lines;
+
+	if (__atomic_exchange_n(&l->is_told_used, 1, __ATOMIC_ACQUIRE))
+		return 0;
+	return &l->told[iseq * 0x9e3779b97f4a7c15ull >> 54];
+}
+_Static_assert(SCRY_LINE_TOLD == 1u << 10, "the shift above");
+
+/* Is it still what runs at `place`? An iseq may move, code does not. */
+static int is_same(const struct scry_agent_told *t, const struct scry_agent_place *place)
+{
+	const struct scry_agent_starts *s = &scry_agent.lines.starts;
+
+	return t->iseq == place->iseq && place->pc - t->code.start <= 8ull * t->code.size &&
+	       s->at[t->start] == t->code.start && s->ended[t->start] == t->ended;
+}
+
+static void copy_text(uint64_t *to, const uint64_t *from, const struct scry_agent_code *code)
+{
+	for (uint32_t i = 0; 8 * i < (uint32_t)code->path_size + code->label_size; i++)
+		to[i] = from[i];
+}
+
+/* Reads what is not known, and keeps it in `t`, if there is one. 0: its end would not be seen. */
+static int read_anew(struct scry_agent_told *t, const struct scry_agent_place *place,
+		     struct scry_line_told *told)
+{
+	struct scry_agent_code code;
+	uint32_t start;
+
+	if (!scry_code_read(place, &code, (uint8_t *)told->text))
+		return 1;
+	told->def.iseq = place->iseq;
+	scry_code_at(&code, place->pc, &told->def);
+	if (!code.path_size)
+		return 1;
+	start = add_start(code.start);
+	if (start && t) {
+		t->start = start - 1;
+		t->ended = scry_agent.lines.starts.ended[t->start];
+		t->iseq = place->iseq;
+		t->pc = place->pc;
+		t->code = code;
+		t->def = told->def;
+		copy_text(t->text, told->text, &code);
+	}
+	return start != 0;
 }
 
 uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t iseq)
 {
 	struct scry_agent_place place = {.pc = pc & ~SCRY_MALLOC_LINE_TOP, .iseq = iseq};
-	uint32_t size;
+	struct scry_agent_told *t = told_of(iseq);
+	int is_right = 1;
 
 	if (!scry_agent.lines.pid)
 		scry_agent.lines.pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
-	told->def = (struct scry_ring_def){.top = pc & SCRY_MALLOC_LINE_TOP};
-	scry_describe(&told->def, &place, (uint8_t *)told->text);
-	if (told->def.path_size && !add_start(place.pc - 8ull * told->def.position))
-		return 0;
-	size = (uint32_t)sizeof(told->def) + told->def.path_size + told->def.label_size;
-	return (size + 7) / 8;
+	told->def = (struct scry_ring_def){0};
+	if (t && is_same(t, &place)) {
+		if (t->pc != place.pc)
+			scry_code_at(&t->code, place.pc, &t->def);
+		t->pc = place.pc;
+		told->def = t->def;
+		copy_text(told->text, t->text, &t->code);
+	} else {
+		is_right = read_anew(t, &place, told);
+	}
+	if (t)
+		__atomic_store_n(&scry_agent.lines.is_told_used, 0, __ATOMIC_RELEASE);
+	told->def.top = pc & SCRY_MALLOC_LINE_TOP;
+	return is_right ? (uint32_t)(sizeof(told->def) + told->def.path_size +
+				     told->def.label_size + 7) /
+				  8
+			: 0;
 }
 
 struct told {
 	uint64_t head[SCRY_MALLOC_LINE_HEAD];
 	struct scry_line_told line;
 };
+
+/* The index + 1 of a start; 0: it is not there. */
+static uint32_t find_start(uint64_t start)
+{
+	const struct scry_agent_starts *s = &scry_agent.lines.starts;
+	uint32_t set = scry_lines_start_hash(start) % (SCRY_LINE_STARTS / 4) * 4;
+
+	for (uint32_t i = set; i < set + 4; i++)
+		if (s->at[i] == start)
+			return i + 1;
+	return 0;
+}
+
+/* It means nothing any more when the block at `start` is freed. */
+static void add_code(uint32_t i, uint64_t start)
+{
+	struct scry_agent_lines *l = &scry_agent.lines;
+	uint32_t at = find_start(start), *first, had;
+
+	if (!at)
+		return;
+	first = &l->starts.codes[at - 1];
+	had = __atomic_load_n(first, __ATOMIC_RELAXED);
+	do {
+		l->next[i] = had;
+	} while (!__atomic_compare_exchange_n(first, &had, i + 1, 0, __ATOMIC_ACQ_REL,
+					      __ATOMIC_RELAXED));
+}
 
 /* A new code, and what it means: told before anybody can find it. 0: there is none left, or no room
  * to tell it. */
@@ -97,13 +188,15 @@ static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 		return 0;
 	}
 	told.head[0] = SCRY_MALLOC_OP_LINE | (uint64_t)words << 4 |
-		       (uint64_t)(SCRY_MALLOC_LINES + i) << 48;
+		       (uint64_t)(SCRY_MALLOC_LINES + i) << SCRY_MALLOC_CODE_AT;
 	told.head[1] = address;
 	told.head[2] = line->pc;
 	told.head[3] = iseq;
 	for (uint32_t k = 0; k < words; k++)
 		w[k] = ((const uint64_t *)&told)[k];
 	scry_track_publish(t, w + words);
+	if (told.line.def.path_size)
+		add_code(i, (line->pc & ~SCRY_MALLOC_LINE_TOP) - 8ull * told.line.def.position);
 	return SCRY_MALLOC_LINES + i;
 }
 
@@ -117,13 +210,15 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 						   uint64_t address, const struct scry_line *line)
 {
 	struct scry_agent_lines *l = &scry_agent.lines;
+	uint64_t *front = &l->front[hash % SCRY_LINE_FRONT], entry;
 	uint32_t i, code;
 
 	for (i = 0; i < SCRY_LINE_PROBES; i++) {
-		uint64_t have = __atomic_load_n(&l->at[slot_of(hash, i)], __ATOMIC_ACQUIRE);
-
-		if (have && !((have ^ hash) >> 16))
-			return have & 0xffff;
+		entry = __atomic_load_n(&l->at[slot_of(hash, i)], __ATOMIC_ACQUIRE);
+		if (scry_lines_is(entry, hash)) {
+			__atomic_store_n(front, entry, __ATOMIC_RELEASE);
+			return entry & SCRY_LINE_CODE;
+		}
 	}
 	code = __atomic_load_n(&l->count, __ATOMIC_RELAXED) < SCRY_LINES
 		       ? tell_line(t, address, line)
@@ -132,54 +227,53 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 		__atomic_fetch_add(&scry_agent.control->lines_full, 1, __ATOMIC_RELAXED);
 		return 0;
 	}
+	__atomic_store_n(&l->hashes[code - SCRY_MALLOC_LINES], hash, __ATOMIC_RELEASE);
+	entry = (hash & ~(uint64_t)SCRY_LINE_CODE) | code;
 	for (i = 0; i < SCRY_LINE_PROBES; i++) {
-		uint32_t slot = slot_of(hash, i);
 		uint64_t empty = 0;
 
-		if (l->at[slot])
-			continue;
-		l->slots[code - SCRY_MALLOC_LINES] = (uint16_t)slot;
-		__atomic_store_n(&l->pcs[code - SCRY_MALLOC_LINES], line->pc, __ATOMIC_RELEASE);
-		if (__atomic_compare_exchange_n(&l->at[slot], &empty, (hash & ~0xffffull) | code, 0,
+		if (__atomic_compare_exchange_n(&l->at[slot_of(hash, i)], &empty, entry, 0,
 						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			break;
 	}
+	__atomic_store_n(front, entry, __ATOMIC_RELEASE);
 	return code;
+}
+
+static void clear(uint64_t *slot, uint32_t code)
+{
+	uint64_t had = __atomic_load_n(slot, __ATOMIC_RELAXED);
+
+	if ((had & SCRY_LINE_CODE) == code)
+		__atomic_compare_exchange_n(slot, &had, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+static void forget_code(uint32_t i)
+{
+	struct scry_agent_lines *l = &scry_agent.lines;
+	uint64_t hash = l->hashes[i];
+
+	clear(&l->front[hash % SCRY_LINE_FRONT], SCRY_MALLOC_LINES + i);
+	for (uint32_t k = 0; k < SCRY_LINE_PROBES; k++)
+		clear(&l->at[slot_of(hash, k)], SCRY_MALLOC_LINES + i);
 }
 
 int scry_lines_end_start(uint64_t address)
 {
-	struct scry_agent_starts *s = &scry_agent.lines.starts;
-	uint32_t set = scry_lines_start_hash(address) % (SCRY_LINE_STARTS / 4) * 4;
-	int found = 0;
-
-	for (uint32_t i = set; i < set + 4; i++)
-		if (s->at[i] == address) {
-			s->at[i] = 0;
-			found = 1;
-		}
-	return found;
-}
-
-/* The pc behind the last word is still of this code. */
-__attribute__((noinline)) void scry_lines_forget(uint64_t start, uint64_t size)
-{
 	struct scry_agent_lines *l = &scry_agent.lines;
-	uint32_t count = __atomic_load_n(&l->count, __ATOMIC_RELAXED);
+	struct scry_agent_starts *s = &l->starts;
+	uint32_t at = find_start(address), code;
 
-	if (!scry_lines_end_start(start))
-		return;
-	for (uint32_t i = 0; i < count && i < SCRY_LINES; i++) {
-		uint64_t had;
-
-		if ((l->pcs[i] & ~SCRY_MALLOC_LINE_TOP) - start > size)
-			continue;
-		l->pcs[i] = 0;
-		had = l->at[l->slots[i]];
-		if ((had & 0xffff) == SCRY_MALLOC_LINES + i)
-			__atomic_compare_exchange_n(&l->at[l->slots[i]], &had, 0, 0,
-						    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	if (!at)
+		return 0;
+	code = __atomic_exchange_n(&s->codes[at - 1], 0, __ATOMIC_ACQ_REL);
+	for (uint32_t n = 0; code && code <= SCRY_LINES && n < SCRY_LINES; n++) {
+		forget_code(code - 1);
+		code = l->next[code - 1];
 	}
+	__atomic_fetch_add(&s->ended[at - 1], 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->at[at - 1], 0, __ATOMIC_RELEASE);
+	return 1;
 }
 
 void scry_lines_over(void)

@@ -31,10 +31,9 @@ uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t 
 struct scry_line scry_lines_caller(const struct scry_agent_frames *f, uint64_t cfp, uint64_t end);
 uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t address,
 			 const struct scry_line *line);
-/* Code at `start`, of which there are codes, perhaps, is about to be freed. */
-void scry_lines_forget(uint64_t start, uint64_t size);
-/* Was code at `start` described? No more. */
-int scry_lines_end_start(uint64_t start);
+/* The block at `address` is about to be freed. Was it code that was described? Then its codes mean
+ * nothing any more. */
+int scry_lines_end_start(uint64_t address);
 /* The VM is about to be taken down: there are no more lines. */
 void scry_lines_over(void);
 
@@ -75,6 +74,12 @@ static inline struct scry_line scry_lines_here(struct scry_agent_thread *t)
 	return line;
 }
 
+#define SCRY_LINE_CODE ((1u << SCRY_LINE_CODE_BITS) - 1)
+static inline int scry_lines_is(uint64_t entry, uint64_t hash)
+{
+	return entry && !((entry ^ hash) >> SCRY_LINE_CODE_BITS);
+}
+
 /* Its code; 0: it has none, the native caller stands for it. */
 static inline uint32_t scry_lines_code(struct scry_agent_thread *t, uint64_t address)
 {
@@ -85,9 +90,9 @@ static inline uint32_t scry_lines_code(struct scry_agent_thread *t, uint64_t add
 		return 0;
 	hash = address * 0x9e3779b97f4a7c15ull + line.pc * 0xff51afd7ed558ccdull;
 	hash ^= hash >> 32;
-	have = __atomic_load_n(&scry_agent.lines.at[hash % SCRY_LINE_SLOTS], __ATOMIC_ACQUIRE);
-	if (likely(have && !((have ^ hash) >> 16)))
-		return have & 0xffff;
+	have = __atomic_load_n(&scry_agent.lines.front[hash % SCRY_LINE_FRONT], __ATOMIC_ACQUIRE);
+	if (likely(scry_lines_is(have, hash)))
+		return have & SCRY_LINE_CODE;
 	return scry_lines_find(t, hash, address, &line);
 }
 

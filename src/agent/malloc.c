@@ -17,7 +17,6 @@
 #define PAGES_AT_ONCE 512u
 #define TOUCH_SHARE 8u		  /* of a thread's time, at most one in so many is spent counting */
 #define TOUCH_CREDIT (1ull << 28) /* ticks without, that may be made up for */
-#define CODE_MAX (1u << 20)	  /* bytes, where an allocator does not say how long a block is */
 #define SIZE_MAX48 ((1ull << 48) - 1)
 
 #define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
@@ -36,8 +35,8 @@ struct from { /* who called; by value, as it is not looked at without stacks */
 	uint64_t bx;
 };
 
-_Static_assert(SCRY_MALLOC_NEW == 8 && SCRY_MALLOC_NEW_ARRAY == 9 && SCRY_MALLOC_DELETE == 13 &&
-		       SCRY_MALLOC_DELETE_ARRAY == 14,
+_Static_assert(SCRY_MALLOC_NEW == 8 && SCRY_MALLOC_NEW_ARRAY == 9 && SCRY_MALLOC_FREE == 12 &&
+		       SCRY_MALLOC_DELETE == 13 && SCRY_MALLOC_DELETE_ARRAY == 14,
 	       "malloc_thunk.S");
 
 void *scry_malloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx);
@@ -54,6 +53,10 @@ void *scry_aligned_alloc(uint64_t align, uint64_t size, void *(*original)(uint64
 			 uint64_t bx);
 void *scry_valloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx);
 void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx);
+void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, uint64_t),
+		   uint64_t bx);
+void *scry_rallocx(void *p, uint64_t size, uint64_t flags,
+		   void *(*original)(void *, uint64_t, uint64_t), uint64_t bx);
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *));
 int scry_fork(int (*original)(void));
 uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t *slot, uint64_t bx);
@@ -65,11 +68,6 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 static inline uint64_t word0(uint64_t op, uint64_t address, uint64_t size)
 {
 	return op | (address >> 3 & ((1ull << 44) - 1)) << 4 | size << 48;
-}
-
-static inline uint64_t word1(uint64_t tsc, uint64_t slack, uint64_t caller)
-{
-	return (tsc & ((1ull << SCRY_MALLOC_TSC_BITS) - 1)) | slack << 40 | caller << 48;
 }
 
 static inline uint64_t word2(uint64_t function, uint64_t align, uint64_t size)
@@ -143,16 +141,11 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t addres
 	return 0;
 }
 
+/* A return address. */
 static inline uint64_t caller_code(thread *t, uint64_t address)
 {
-	uint32_t code;
+	uint32_t code = caller_slot(address);
 
-	if (scry_agent.line_plan.on) {
-		code = scry_lines_code(t, address);
-		if (likely(code))
-			return code;
-	}
-	code = caller_slot(address);
 	if (likely(scry_agent.callers.at[code] == (address | SCRY_CALLER_TOLD)))
 		return code;
 	return find_caller(t, address);
@@ -186,20 +179,18 @@ static __attribute__((noinline)) uint64_t stack_of(thread *t, const uint64_t *sl
 	return scry_walk_stack(t, &from, tell_stack);
 }
 
-/* With a stack, the code is that of a line, or none. */
+/* Of a beginning, the only calls that have lines: where a Ruby ends blocks, in a GC for the most
+ * part, says nothing of them. With a stack, the code is that of a line, or none. */
 static INLINE struct caller caller_of(thread *t, struct from from)
 {
 	struct caller c = {0, 0};
 
-	if (unlikely(scry_agent.unwinding.depth)) {
+	if (unlikely(scry_agent.unwinding.depth))
 		c.stack = stack_of(t, from.slot, from.frame, from.bx);
-		if (likely(c.stack)) {
-			if (scry_agent.line_plan.on)
-				c.code = scry_lines_code(t, *from.slot);
-			return c;
-		}
-	}
-	c.code = caller_code(t, *from.slot);
+	if (scry_agent.line_plan.on)
+		c.code = scry_lines_code(t, *from.slot);
+	if (!c.code && !c.stack)
+		c.code = caller_code(t, *from.slot);
 	return c;
 }
 
@@ -262,9 +253,9 @@ static INLINE void put(thread *t, const struct record *r)
 		scry_track_lost();
 		return;
 	}
-	now = scry_track_stamp(t, &w);
+	now = scry_track_order(t, &w);
 	w[0] = word0(r->op, r->address, is_long ? SCRY_MALLOC_SIZE_LONG : r->size);
-	w[1] = word1(now, r->slack, r->caller);
+	w[1] = scry_malloc_word1(now, r->slack, r->caller);
 	if (unlikely(is_long))
 		w[2] = word2(0, 0, r->size);
 	scry_track_publish(t, put_stack(w + 2 + is_long, r));
@@ -279,9 +270,9 @@ static void put_long(thread *t, const struct record *r, uint64_t third)
 			scry_track_lost();
 		return;
 	}
-	now = scry_track_stamp(t, &w);
+	now = scry_track_order(t, &w);
 	w[0] = word0(r->op, r->address, SCRY_MALLOC_SIZE_LONG);
-	w[1] = word1(now, r->slack, r->caller);
+	w[1] = scry_malloc_word1(now, r->slack, r->caller);
 	w[2] = third;
 	scry_track_publish(t, put_stack(w + 3, r));
 }
@@ -342,7 +333,7 @@ static inline void about_to_end(thread *t, const void *p)
 	if (unlikely(usable >= SCRY_TOUCHED_MIN))
 		touched(t, p, usable);
 	if (scry_agent.line_plan.on && unlikely(scry_lines_may_start((uint64_t)p)))
-		scry_lines_forget((uint64_t)p, usable ? usable : CODE_MAX);
+		scry_lines_end_start((uint64_t)p);
 }
 
 /* A call from outside the allocator while a handler runs: a signal handler's. What the allocator
@@ -535,6 +526,39 @@ void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 	return by_page(size, original, SCRY_MALLOC_PVALLOC, CALLED_FROM);
 }
 
+/* jemalloc's own. Flags: the alignment's log2 in the low six bits, 0 none. */
+void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, uint64_t),
+		   uint64_t bx)
+{
+	uint64_t function = flags & 63 ? SCRY_MALLOC_MEMALIGN : SCRY_MALLOC_MALLOC;
+	thread *t = scry_track_enter();
+	void *p;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(size, flags);
+	}
+	p = original(size, flags);
+	other_begun(t, p, word2(function, 1ull << (flags & 63), size), CALLED_FROM);
+	return p;
+}
+
+void *scry_rallocx(void *p, uint64_t size, uint64_t flags,
+		   void *(*original)(void *, uint64_t, uint64_t), uint64_t bx)
+{
+	thread *t = scry_track_enter();
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(p, size, flags);
+	}
+	realloc_begins(t, p, 0, CALLED_BY);
+	p = original(p, size, flags);
+	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, CALLED_FROM);
+	scry_track_leave(t);
+	return p;
+}
+
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))
 {
 	thread *t = scry_track_enter();
@@ -620,9 +644,9 @@ static int tell_fork(enum scry_malloc_op op, int64_t pid)
 	uint64_t *w = t ? scry_track_reserve(t, 2) : 0, now;
 
 	if (w) {
-		now = scry_track_stamp(t, &w);
+		now = scry_track_order(t, &w);
 		w[0] = word0(op, (uint64_t)(pid > 0 ? pid : 0) << 3, 0);
-		w[1] = word1(now, 0, 0);
+		w[1] = scry_malloc_word1(now, 0, 0);
 		scry_track_publish(t, w + 2);
 	}
 	if (t)

@@ -30,6 +30,8 @@
 	hand_on	scry_agent_aligned_alloc, scry_aligned_alloc, %rdx, %rcx
 	hand_on	scry_agent_valloc, scry_valloc, %rsi, %rdx
 	hand_on	scry_agent_pvalloc, scry_pvalloc, %rsi, %rdx
+	hand_on	scry_agent_mallocx, scry_mallocx, %rdx, %rcx
+	hand_on	scry_agent_rallocx, scry_rallocx, %rcx, %r8
 	hand_on	scry_agent_usable_size, scry_usable_size, %rsi, %rdx
 	hand_on	scry_agent_fork, scry_fork, %rdi, %rsi
 
@@ -107,6 +109,7 @@
 	.endm
 
 	deleting scry_agent_delete, 13
+	deleting scry_agent_dallocx, 12
 	deleting scry_agent_delete_array, 14
 
 	.section .note.GNU-stack, "", @progbits

@@ -185,6 +185,9 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 		fulls = (full - g->full_gcs) & SCRY_RING_GC_FULLS_MAX;
 		what = fulls ? SCRY_RING_GC_FULL_MARKED : SCRY_RING_GC_MARKED;
 		g->full_gcs = full;
+	} else if (unlikely(event != SCRY_RUBY_GC_END_SWEEP)) {
+		scry_agent.control->bad++; /* none that was asked for: the argument is another */
+		return;
 	}
 	g->sweeping = what != SCRY_RING_GC_START && what != SCRY_RING_GC_SWEPT;
 	if (!scry_ring_reserve(g, 2))
@@ -230,7 +233,7 @@ void scry_end(struct scry_gate *g)
 SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 {
 	struct scry_gate *g = scry_agent.gate;
-	uint32_t event = *(const uint32_t *)trace_arg;
+	uint32_t event = load32((uint64_t)trace_arg + g->frames.trace_event);
 	uint64_t object;
 
 	(void)data;
@@ -287,7 +290,7 @@ static void forget_the_dead(void)
 SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 {
 	struct scry_gate *g = scry_agent.gate;
-	uint32_t event = *(const uint32_t *)trace_arg;
+	uint32_t event = load32((uint64_t)trace_arg + g->frames.trace_event);
 	uint64_t object;
 
 	(void)data;

@@ -12,7 +12,7 @@
 #define SCRY_TRACK_RECORD_MAX 656u /* words */
 #define SCRY_TRACK_TIME_WORDS 2u
 _Static_assert(SCRY_TRACK_RECORD_MAX + 2 * SCRY_TRACK_TIME_WORDS <= SCRY_TRACK_ROOM, "it fits");
-#define SCRY_TRACK_EPOCH (1ull << 38) /* ticks after which a TIME record comes */
+#define SCRY_TRACK_EPOCH (1ull << 34) /* ticks after which a TIME record comes */
 
 struct scry_agent_thread {
 	uint64_t fs;		/* 0: empty; odd: being claimed */
@@ -22,18 +22,19 @@ struct scry_agent_thread {
 	uint64_t inside;    /* stack pointer of the handler that runs; 0: none */
 	uint64_t epoch_end; /* TSC */
 	uint32_t tid;
-	uint32_t serial;
-	uint64_t birth; /* TSC */
+	uint32_t repeats; /* records that may still have `stamp` again: track.h */
+	uint64_t stamp;	  /* TSC */
 	/* seldom */
 	uint64_t touch_tsc; /* malloc.c: resident pages are counted again from then on */
-	uint32_t home;	    /* where it looks for a segment first */
-	uint32_t pad;
+	uint16_t home;	    /* where it looks for a segment first */
+	uint16_t turns;	    /* that it took in this segment */
+	uint32_t serial;
 	uint64_t ec_word; /* lines.h: where its execution context is told; 0: not known */
 	/* walk.h */
 	uint64_t stack_low, stack_high; /* [low, high) of its stack: readable while it lives */
 	uint64_t stack_foreign;		/* a page that was found to be of another stack */
 	uint32_t walker, walker_wait;
-	uint64_t spare;
+	uint64_t birth; /* TSC */
 };
 _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 

@@ -49,15 +49,19 @@ scry_agent_boot_slot:
 .type	scry_agent_born, @function
 /*
  * In the place of a function that makes an object (a REPLACE hook, hook/stub.h): r11 is the original. At most six
- * arguments, all in registers; what it returns is the object, and is handed on. rax is no argument.
+ * arguments in registers and four on the stack (the collector's own, where it is a function, has nine in all), which are
+ * copied whether they are there or not; what it returns is the object, and is handed on. rax is no argument.
  */
 scry_agent_born:
 	endbr64
 	mov	scry_agent(%rip), %rax
 	incq	SCRY_GATE_BIRTHS(%rax)
 	sub	$8, %rsp
+	.rept	4
+	pushq	40(%rsp)
+	.endr
 	call	*%r11
-	add	$8, %rsp
+	add	$40, %rsp
 	mov	%rax, %rdi
 	jmp	scry_agent_birth
 	.size	scry_agent_born, . - scry_agent_born

@@ -16,6 +16,9 @@
 #define NO_TRACK 1ull /* a state that no segment has */
 #define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
+#define REPEATS 15u   /* of a stamp */
+#define TURNS_MAX 16u /* in a segment: then threads run side by side */
+#define TRIES 32      /* others can only do so much in between */
 
 static void add(uint64_t *counter)
 {
@@ -69,13 +72,15 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 		t->tid_at = &t->tid;
 	t->birth = scry_tsc();
 	t->serial = 0;
+	t->repeats = 0;
 	t->epoch_end = 0;
 	t->inside = 0;
 	t->touch_tsc = 0;
 	t->ec_word = 0;
 	t->stack_low = t->stack_high = t->stack_foreign = 0;
 	t->walker_wait = 0;
-	t->home = __atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) * HOME_STEP;
+	t->home = (uint16_t)(__atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) *
+			     HOME_STEP);
 	t->track = &scry_agent.tracking.none;
 	t->state = NO_TRACK;
 	__atomic_store_n(&t->fs, fs, __ATOMIC_RELEASE);
@@ -214,6 +219,32 @@ __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, 
 	return now;
 }
 
+/* The clock, then whose turn it is, in this order: the second load waits for the first value. */
+static uint64_t clock_and_turn(const uint64_t *turn, uint64_t *ret_turn)
+{
+	uint64_t now = scry_tsc(), later = now;
+
+	__asm__ volatile("and $0, %0" : "+r"(later));
+	*ret_turn = *(const volatile uint64_t *)(turn + later);
+	return now;
+}
+
+__attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
+{
+	uint64_t *turn = &scry_agent.control->turn, whose, now;
+
+	now = clock_and_turn(turn, &whose);
+	for (int i = 0; i < TRIES && whose != (uint64_t)t && whose != SCRY_TURN_ALL; i++) {
+		whose = t->turns++ < TURNS_MAX ? (uint64_t)t : SCRY_TURN_ALL;
+		__atomic_exchange_n(turn, whose, __ATOMIC_SEQ_CST);
+		__asm__ volatile("lfence"); /* the clock may be read before that is done, else */
+		now = clock_and_turn(turn, &whose);
+	}
+	t->stamp = now;
+	t->repeats = REPEATS;
+	return now;
+}
+
 /* So far the keeper looks. */
 static void reach(uint32_t segment)
 {
@@ -253,6 +284,8 @@ static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
 		track->begin_tsc = scry_tsc();
 		__atomic_store_n(&track->tid, t->tid, __ATOMIC_RELEASE);
 		t->epoch_end = track->begin_tsc + SCRY_TRACK_EPOCH;
+		t->repeats = 0;
+		t->turns = 0;
 		t->track = track;
 		t->state = mine;
 		return 1;

@@ -30,6 +30,7 @@ int scry_track_is_abandoned(const struct scry_agent_thread *t);
 void scry_track_await_keeper(void);
 /* Did enter say no because this thread is in a handler? */
 int scry_track_is_inside(void);
+uint64_t scry_track_turn(struct scry_agent_thread *t);
 uint64_t scry_track_time(struct scry_agent_thread *t, uint64_t **at, uint64_t now);
 
 /* In a fork child whose gate is closed: takes a lane, when children are recorded. 1: it has one. */
@@ -90,6 +91,25 @@ static inline uint64_t scry_track_stamp(struct scry_agent_thread *t, uint64_t **
 
 	*(volatile uint32_t *)&t->track->stamping = 1;
 	now = scry_tsc();
+	return likely(now < t->epoch_end) ? now : scry_track_time(t, at, now);
+}
+
+/*
+ * The same where only the order of records matters, and their time within a few ms: while it is
+ * this thread's turn (wire/tracks.h) a stamp is used up to 16 times. Not within one segment with
+ * scry_track_stamp.
+ */
+static inline uint64_t scry_track_order(struct scry_agent_thread *t, uint64_t **at)
+{
+	uint64_t now;
+
+	*(volatile uint32_t *)&t->track->stamping = 1;
+	if (likely(*(volatile uint64_t *)&scry_agent.control->turn == (uint64_t)t) &&
+	    likely(t->repeats)) {
+		t->repeats--;
+		return t->stamp;
+	}
+	now = scry_track_turn(t);
 	return likely(now < t->epoch_end) ? now : scry_track_time(t, at, now);
 }
 

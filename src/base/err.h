@@ -13,8 +13,10 @@
 /* Stores the sentence (cut at 1 KiB) and returns `err`, a negative errno. Replaces an older one. */
 int scry_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Flushes what was printed: 0, or -errno and "cannot write WHAT: ...", also where a write before it
- * failed. */
+/*
+ * Flushes what was printed: 0, or -errno and "cannot write WHAT: ...", also where a write before it
+ * failed. -EPIPE without a sentence where the reader of a pipe has gone, as `head` does.
+ */
 int scry_flush(FILE *out, const char *what);
 
 /* The stored sentence, "" when there is none. Valid until this thread's next scry_fail. */

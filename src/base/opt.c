@@ -258,6 +258,24 @@ static void opt_fill(const struct scry_opt *rows, size_t count, char *shorts, st
 	*shorts = '\0';
 }
 
+/* A long option that is none, or the beginning of more than one. */
+static int opt_complain_word(const struct scry_opt *rows, size_t count, const char *word)
+{
+	const char *name = word + strspn(word, "-");
+	const struct scry_opt *first = NULL;
+	size_t len = strcspn(name, "=");
+
+	for (size_t i = 0; len && i < count; i++) {
+		if (strncmp(rows[i].long_name, name, len))
+			continue;
+		if (first)
+			return scry_fail(-EINVAL, "'%s' may be --%s or --%s; fix: write more of it",
+					 word, first->long_name, rows[i].long_name);
+		first = &rows[i];
+	}
+	return scry_fail(-EINVAL, "unknown option '%s'; fix: --help lists them", word);
+}
+
 /* getopt said '?' or ':' about the word before optind, or about the letter in optopt. */
 static int opt_complain(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
 			int code)
@@ -272,7 +290,7 @@ static int opt_complain(const struct scry_opt *rows, size_t count, struct scry_o
 		return scry_fail(-EINVAL, "option --%s takes no argument", row->long_name);
 	if (optopt && optopt < OPT_LONG_BASE)
 		return scry_fail(-EINVAL, "unknown option '-%c'; fix: --help lists them", optopt);
-	return scry_fail(-EINVAL, "unknown or ambiguous option '%s'; fix: --help lists them", word);
+	return opt_complain_word(rows, count, word);
 }
 
 int scry_opt_parse(const struct scry_opt *rows, size_t count, struct scry_opt_args args,
@@ -374,24 +392,36 @@ static void opt_wrap(const char *text, FILE *out)
 	fputc('\n', out);
 }
 
+static void opt_help_row(const struct scry_opt *row, FILE *out)
+{
+	int width =
+		row->short_name ? fprintf(out, "  -%c, ", row->short_name) : fprintf(out, "      ");
+
+	width += fprintf(out, "--%s", row->long_name);
+	if (opt_has_arg(row))
+		width += fprintf(out, row->kind == SCRY_OPT_U64_MAYBE ? "[=%s]" : "=%s",
+				 opt_arg_name(row));
+	if (width + 2 > OPT_HELP_COLUMN)
+		fprintf(out, "\n%*s", OPT_HELP_COLUMN, "");
+	else
+		fprintf(out, "%*s", OPT_HELP_COLUMN - width, "");
+	opt_wrap(row->help, out);
+}
+
+/* Rows that commands share end with --help; where others follow them, it is the last all the same.
+ */
 void scry_opt_help(const struct scry_opt *rows, size_t count, FILE *out)
 {
-	size_t i;
+	const struct scry_opt *help = NULL;
 
-	for (i = 0; i < count; i++) {
-		int width = rows[i].short_name ? fprintf(out, "  -%c, ", rows[i].short_name)
-					       : fprintf(out, "      ");
-
-		width += fprintf(out, "--%s", rows[i].long_name);
-		if (opt_has_arg(&rows[i]))
-			width += fprintf(out, rows[i].kind == SCRY_OPT_U64_MAYBE ? "[=%s]" : "=%s",
-					 opt_arg_name(&rows[i]));
-		if (width + 2 > OPT_HELP_COLUMN)
-			fprintf(out, "\n%*s", OPT_HELP_COLUMN, "");
+	for (size_t i = 0; i < count; i++) {
+		if (!strcmp(rows[i].long_name, "help"))
+			help = &rows[i];
 		else
-			fprintf(out, "%*s", OPT_HELP_COLUMN - width, "");
-		opt_wrap(rows[i].help, out);
+			opt_help_row(&rows[i], out);
 	}
+	if (help)
+		opt_help_row(help, out);
 }
 
 /* roff: a backslash is \e, a hyphen to be typed is \-, a line must not begin with . or '. */

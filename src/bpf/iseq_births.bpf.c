@@ -1,7 +1,7 @@
 /*
  * In the kernel: a Ruby's code comes into being, and its name is told. See wire/iseq_birth.h.
  *
- * Attached to the entry of rb_iseq_insns_info_encode_positions of one process, or to the next push
+ * Attached to the entry of rb_iseq_insns_info_encode_positions of each process, or to the next push
  * there: the argument is still in rdi. Nothing is followed but pointers of the learned layout, no
  * loop, at most ten reads of the process's memory; a page that is not present is not waited for.
  */
@@ -170,6 +170,7 @@ int iseq_born(struct pt_regs *regs)
 		count(SCRY_BIRTH_UNREAD);
 		return 0;
 	}
+	f.head.process = bpf_get_attach_cookie(regs);
 	f.head.encoded = u64_of(&b, layout.body_encoded);
 	f.head.size = u32_of(&b, layout.body_size);
 	f.head.first_line = u32_of(&b, layout.body_first_line);

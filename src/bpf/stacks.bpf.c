@@ -1,7 +1,7 @@
 /*
- * At each tick of a thread's processor clock: its control frames, and the values on its VM stack
- * that their environments are in, copied into the ring as they are. What they mean is found out
- * outside, by the same code that reads them from outside.
+ * At each tick of a processor's clock, of the thread that runs there: its control frames, and the
+ * values on its VM stack that their environments are in, copied into the ring as they are. What
+ * they mean is found out outside, by the same code that reads them from outside.
  *
  * Nobody is woken for a record: that would cost the thread an interrupt more, and scry looks by
  * itself.
@@ -42,6 +42,14 @@ struct {
 } threads SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u32);
+} tree SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRY_BPF_COUNTERS);
 	__type(key, __u32);
@@ -76,14 +84,27 @@ struct pid {
 	struct upid numbers[1];
 } __attribute__((preserve_access_index));
 
+struct mm_struct;
+
+struct counted {
+	int counter;
+} __attribute__((preserve_access_index));
+
+struct signal_struct {
+	struct counted live;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
+	int pid, tgid;
 	struct pid *thread_pid;
+	struct task_struct *group_leader;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
 } __attribute__((preserve_access_index));
 
 /* The thread's number in the namespace of scry's; 0: it has none there. */
-static __u32 tid_in_namespace(void)
+static __u32 tid_in_namespace(struct task_struct *task)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
 	unsigned int level = BPF_CORE_READ(pid, level);
 	unsigned int size = bpf_core_type_size(struct upid);
@@ -98,9 +119,25 @@ static __u32 tid_in_namespace(void)
 	return 0;
 }
 
+static __u32 tid_of(struct task_struct *task)
+{
+	return scry_layout.pid_ns ? tid_in_namespace(task) : (__u32)BPF_CORE_READ(task, pid);
+}
+
+static __u32 pid_of(struct task_struct *task)
+{
+	return scry_layout.pid_ns ? tid_in_namespace(BPF_CORE_READ(task, group_leader))
+				  : (__u32)BPF_CORE_READ(task, tgid);
+}
+
+static struct task_struct *current(void)
+{
+	return (struct task_struct *)bpf_get_current_task();
+}
+
 /* --- records ---------------------------------------------------------------------------------- */
 
-static void tell(const struct scry_bpf_stack *head, __u32 kind)
+static void tell(const struct scry_bpf_stack *head, __u32 kind, __u64 how)
 {
 	struct scry_bpf_stack *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 
@@ -112,7 +149,7 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind)
 	r->kind = kind;
 	r->frames_size = 0;
 	r->bottom = r->top;
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(r, how);
 }
 
 /*
@@ -134,6 +171,7 @@ static __attribute__((noinline)) int tell_native(struct scry_bpf_stack *head)
 			      (void *)bpf_task_pt_regs(bpf_get_current_task_btf()));
 	r->time_ns = head->time_ns;
 	r->tid = head->tid;
+	r->pid = head->pid;
 	r->kind = SCRY_BPF_NATIVE;
 	r->pc = regs.rip;
 	r->sp = regs.rsp;
@@ -244,14 +282,14 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 }
 
 /* What is not read stays 0, and says nothing. */
-static void read_gc(struct scry_bpf_stack *head)
+static void read_gc(struct scry_bpf_stack *head, const struct scry_bpf_thread *t)
 {
-	if (scry_layout.gc_count)
-		read_word(scry_layout.gc_count, &head->gc_count);
-	if (scry_layout.gc_during)
-		bpf_probe_read_user(&head->gc_during, 1, (void *)scry_layout.gc_during);
-	if (scry_layout.gc_marking)
-		bpf_probe_read_user(&head->gc_marking, 1, (void *)scry_layout.gc_marking);
+	if (t->gc_count)
+		read_word(t->gc_count, &head->gc_count);
+	if (t->gc_during)
+		bpf_probe_read_user(&head->gc_during, 1, (void *)t->gc_during);
+	if (t->gc_marking)
+		bpf_probe_read_user(&head->gc_marking, 1, (void *)t->gc_marking);
 }
 
 /* The kernel's judge knows a constant offset, but no quotient. */
@@ -264,9 +302,10 @@ static __attribute__((always_inline)) uint64_t word_of(const uint64_t *words, ui
 static __attribute__((always_inline)) bool read_entry(uint64_t at, struct scry_bpf_stack *head,
 						      uint64_t *ret_def)
 {
-	uint64_t words[SCRY_BPF_ENTRY_WORDS];
+	uint64_t words[SCRY_BPF_ENTRY_WORDS] = {0};
 
-	if (bpf_probe_read_user(words, sizeof(words), (void *)at))
+	if (scry_layout.me_def > 8 * (SCRY_BPF_ENTRY_WORDS - 1) ||
+	    bpf_probe_read_user(words, scry_layout.me_def + 8, (void *)at))
 		return false;
 	head->top_flags = words[0];
 	*ret_def = (words[0] & IMEMO_MASK) == IMEMO_SVAR ? words[1] /* the entry, perhaps */
@@ -280,9 +319,12 @@ static __attribute__((always_inline)) bool read_entry(uint64_t at, struct scry_b
  */
 static void read_top(struct scry_bpf_stack *head)
 {
-	uint64_t frame[SCRY_BPF_FRAME_WORDS], env[SCRY_BPF_ENV_WORDS], pc, at;
+	uint64_t frame[SCRY_BPF_FRAME_WORDS] = {0}, env[SCRY_BPF_ENV_WORDS], pc, at;
+	uint32_t last = scry_layout.frame_pc > scry_layout.frame_ep ? scry_layout.frame_pc
+								    : scry_layout.frame_ep;
 
-	if (!scry_layout.frame_me || bpf_probe_read_user(frame, sizeof(frame), (void *)head->cfp) ||
+	if (!scry_layout.frame_me || last > 8 * (SCRY_BPF_FRAME_WORDS - 1) ||
+	    bpf_probe_read_user(frame, last + 8, (void *)head->cfp) ||
 	    bpf_probe_read_user(
 		    env, sizeof(env),
 		    (void *)(word_of(frame, scry_layout.frame_ep) - 8 * (SCRY_BPF_ENV_WORDS - 1))))
@@ -300,49 +342,58 @@ static void read_top(struct scry_bpf_stack *head)
 		read_word(at + scry_layout.def_iseq, &head->top_code);
 }
 
-static int take(__u32 tid)
+/* True: this thread was asked for. A clock ticks on each processor, for whoever runs there. */
+static bool take(__u32 tid)
 {
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns(), .tid = tid};
 	const struct scry_bpf_thread *t = bpf_map_lookup_elem(&threads, &tid);
 	__u64 frames, values;
 	__u32 kind;
 
+	head.pid = pid_of(current());
+	if (t && t->pid != head.pid) /* the number of one that has ended */
+		t = NULL;
+	if (!t && !bpf_map_lookup_elem(&tree, &head.pid))
+		return false;
 	if (t && !t->th)
-		return 0;
+		return true;
 	if (!t || !is_on_it(t)) {
-		tell(&head, SCRY_BPF_STRANGER);
-		return 0;
+		tell(&head, SCRY_BPF_STRANGER, BPF_RB_NO_WAKEUP);
+		return true;
 	}
 	head.th = t->th;
 	kind = read_bounds(&head);
 	if (kind != SCRY_BPF_STACK) {
-		tell(&head, kind);
-		return 0;
+		tell(&head, kind, BPF_RB_NO_WAKEUP);
+		return true;
 	}
 	if (scry_layout.native)
 		tell_native(&head);
 	head.top = find_top(&head);
-	read_gc(&head);
+	read_gc(&head, t);
 	read_top(&head);
 	head.bottom = head.stack;
 	frames = head.end - head.cfp;
 	values = (head.top - head.stack) / 2;
 	if (frames <= SCRY_BPF_SMALL && values <= SCRY_BPF_SMALL)
-		return copy_small(&head);
-	if (frames <= SCRY_BPF_MIDDLE && values <= SCRY_BPF_MIDDLE)
-		return copy_middle(&head);
-	if (frames <= SCRY_BPF_LARGE && values <= SCRY_BPF_LARGE)
-		return copy_large(&head);
-	return copy_largest(&head);
+		copy_small(&head);
+	else if (frames <= SCRY_BPF_MIDDLE && values <= SCRY_BPF_MIDDLE)
+		copy_middle(&head);
+	else if (frames <= SCRY_BPF_LARGE && values <= SCRY_BPF_LARGE)
+		copy_large(&head);
+	else
+		copy_largest(&head);
+	return true;
 }
 
 static int timed(__u32 tid)
 {
 	__u64 began = bpf_ktime_get_ns();
 
-	take(tid);
-	count(SCRY_BPF_RUNS, 1);
-	count(SCRY_BPF_NS, bpf_ktime_get_ns() - began);
+	if (take(tid)) {
+		count(SCRY_BPF_RUNS, 1);
+		count(SCRY_BPF_NS, bpf_ktime_get_ns() - began);
+	}
 	return 0;
 }
 
@@ -356,7 +407,62 @@ int stacks_tick(void *ctx)
 SEC("perf_event")
 int stacks_tick_inside(void *ctx)
 {
-	return timed(tid_in_namespace());
+	return timed(tid_in_namespace(current()));
+}
+
+/* --- children --------------------------------------------------------------------------------- */
+
+/*
+ * A process of the tree has forked. The child, which has not run yet, is known before its first
+ * tick: its one thread is the one that forked, in a copy of all memory.
+ * Not so where the memory is the parent's own (vfork): then there will be another program.
+ */
+SEC("raw_tp/sched_process_fork")
+int stacks_forked(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *parent = (struct task_struct *)ctx->args[0];
+	struct task_struct *child = (struct task_struct *)ctx->args[1];
+	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns()};
+	struct scry_bpf_thread entry, *known;
+	__u32 one = 1, of = pid_of(parent);
+
+	head.pid = pid_of(child);
+	if (head.pid == of || !bpf_map_lookup_elem(&tree, &of))
+		return 0;
+	bpf_map_update_elem(&tree, &head.pid, &one, BPF_ANY);
+	head.tid = tid_of(parent);
+	known = bpf_map_lookup_elem(&threads, &head.tid);
+	if (known && BPF_CORE_READ(parent, mm) != BPF_CORE_READ(child, mm)) {
+		entry = *known;
+		head.th = entry.th;
+		entry.tid = 0;
+		entry.pid = head.pid;
+		bpf_map_update_elem(&threads, &head.pid, &entry, BPF_ANY);
+	}
+	tell(&head, SCRY_BPF_FORKED, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+/* Another program: nothing is known of it. Its thread has the process's number by now. */
+SEC("raw_tp/sched_process_exec")
+int stacks_execed(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 pid = pid_of(current());
+
+	bpf_map_delete_elem(&threads, &pid);
+	return 0;
+}
+
+/* Numbers are used again. */
+SEC("raw_tp/sched_process_exit")
+int stacks_ended(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 tid = tid_of(current()), pid = pid_of(current());
+
+	bpf_map_delete_elem(&threads, &tid);
+	if (!BPF_CORE_READ(current(), signal, live.counter))
+		bpf_map_delete_elem(&tree, &pid);
+	return 0;
 }
 
 char scry_license[] SEC("license") = "GPL";

@@ -183,7 +183,7 @@ int scry_cmd_calls(int argc, char **argv)
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	struct scry_talk_opts talk = {0};
 	bool sums = false;
-	int args = 0, engine = 0, rest, r;
+	int args = 0, engine = 0, r;
 	const struct scry_opt rows[] = {
 		{'x', "function", SCRY_OPT_STRINGS, &named.functions, "FILTER",
 		 "trace these functions, SYMBOL[@LIB], whoever calls them; may be repeated", NULL},
@@ -219,7 +219,7 @@ int scry_cmd_calls(int argc, char **argv)
 		 "how calls are met: by hooks (default), or by breakpoints and ptrace, which is "
 		 "slow",
 		 "hooks|breakpoint"},
-		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
 	const struct scry_watch_cli watch = {
@@ -230,7 +230,7 @@ int scry_cmd_calls(int argc, char **argv)
 		.usage = usage,
 	};
 
-	r = scry_watch_parse(&watch, argc, argv, &rest);
+	r = scry_watch_parse(&watch, argc, argv);
 	if (r == 1)
 		return 0;
 	if (r == 0)

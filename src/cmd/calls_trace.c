@@ -687,6 +687,9 @@ static int finish(struct scry_watch *w)
 	} else {
 		finish_hooks(w, t);
 	}
+	if (!t->root && !w->events && t->count && !w->opts->follow)
+		scry_watch_note(w, "%u functions were watched, and none was called: %s the first",
+				t->count, t->functions[0].symbol);
 	if (!t->root)
 		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
 	return r < 0 ? r : 0;

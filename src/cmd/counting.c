@@ -52,9 +52,7 @@ int scry_counting_ask(struct scry_counting *c, const char *name, unsigned n, str
 /* Its Ruby: the same file, its own place. */
 static int find_module(struct scry_counting *c)
 {
-	const uint8_t *theirs = NULL, *ours = NULL;
 	struct scry_ruby *child;
-	size_t n;
 	int r = scry_ruby_like(c->ruby, &c->child);
 
 	if (r == 0)
@@ -68,13 +66,8 @@ static int find_module(struct scry_counting *c)
 					  &child->bias);
 			break;
 		}
-	n = scry_elf_build_id(child->elf, &theirs);
-	if (r == 0 &&
-	    (n != scry_elf_build_id(c->ruby->elf, &ours) || !n || memcmp(theirs, ours, n)))
-		r = scry_fail(-ENOTSUP,
-			      "'%s' on disk is not the library that process %d runs; fix: restart "
-			      "the program",
-			      child->module, c->ruby->pid);
+	if (r == 0)
+		r = scry_ruby_is_same_module(c->ruby, child);
 	return r;
 }
 

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
+#include "cmd/doctor.h"
 #include "cmd/makers.h"
 #include "hook/inject.h"
 #include "probe/bpf.h"
@@ -21,15 +22,14 @@
 
 static int problems;
 
-static void line(const char *item, bool ok, const char *text, const char *fix)
+void scry_doctor_line(const char *item, bool ok, const char *text, const char *fix)
 {
 	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "",
 	       ok ? "" : fix);
 	problems += !ok;
 }
 
-/* There is another way where it does not work. */
-static void optional(const char *item, bool ok, const char *text)
+void scry_doctor_optional(const char *item, bool ok, const char *text)
 {
 	printf("%-4s %-22s %s\n", ok ? "ok" : "--", item, text);
 }
@@ -55,25 +55,24 @@ static void check_machine(void)
 
 	uname(&un);
 	snprintf(text, sizeof(text), "%s %s %s", un.sysname, un.release, un.machine);
-	line("kernel", !strcmp(un.machine, "x86_64"), text, "scry runs on x86_64 only");
+	scry_doctor_line("kernel", !strcmp(un.machine, "x86_64"), text, "scry runs on x86_64 only");
 	snprintf(text, sizeof(text), "uid %u, %s", geteuid(),
 		 ptrace_any ? "may trace any process" : "may trace your own processes");
-	line("permission to trace", ptrace_any || scope <= 0, text,
-	     "run scry as root (sudo scry ...)");
+	scry_doctor_line("permission to trace", ptrace_any || scope <= 0, text,
+			 "run scry as root (sudo scry ...)");
 	if (scope > 0 && !ptrace_any) {
 		snprintf(text, sizeof(text), "kernel.yama.ptrace_scope is %d", scope);
-		line("yama", false, text,
-		     "sudo scry ..., or sudo sysctl kernel.yama.ptrace_scope=0");
+		scry_doctor_line("yama", false, text,
+				 "sudo scry ..., or sudo sysctl kernel.yama.ptrace_scope=0");
 	}
-	line("shared ring", true,
-	     map_files ? "by opening the other process's mapping"
-		       : "by a memfd that the other process makes",
-	     "");
+	scry_doctor_line("shared ring", true,
+			 map_files ? "by opening the other process's mapping"
+				   : "by a memfd that the other process makes",
+			 "");
 	r = scry_bpf_check();
-	optional("eBPF", r == 0,
-		 r == 0 ? "programs can be loaded: stacks --engine=bpf" : scry_error());
-	line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0, "/proc/PID/mem",
-	     "mount /proc");
+	scry_doctor_optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
+	scry_doctor_line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0,
+			 "/proc/PID/mem", "mount /proc");
 }
 
 static void check_process(pid_t pid)
@@ -86,37 +85,41 @@ static void check_process(pid_t pid)
 	int r = scry_proc_open(&proc, pid);
 
 	if (r < 0) {
-		line("process", false, scry_error(), "");
+		scry_doctor_line("process", false, scry_error(), "");
 		return;
 	}
 	snprintf(text, sizeof(text), "%d (%s), uid %u, %d threads", proc.pid, proc.comm, proc.uid,
 		 proc.threads);
-	line("process", true, text, "");
+	scry_doctor_line("process", true, text, "");
 	r = scry_inject_check(&proc);
-	line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
+	scry_doctor_line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
 	r = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
 	if (r < 0) {
-		line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
+		scry_doctor_line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
 	} else {
 		snprintf(text, sizeof(text), "%s in %s", ruby->description, ruby->module);
-		line("ruby", true, text, "");
+		scry_doctor_line("ruby", true, text, "");
 		classic = scry_ruby_symbol(ruby, "rb_postponed_job_register_one") != 0;
 		triggered = scry_ruby_symbol(ruby, "rb_postponed_job_preregister") &&
 			    scry_ruby_symbol(ruby, "rb_postponed_job_trigger");
-		line("switch for events", classic || triggered,
-		     triggered ? "rb_postponed_job_trigger" : "rb_postponed_job_register_one",
-		     "this Ruby is not supported yet");
+		scry_doctor_line("switch for events", classic || triggered,
+				 triggered ? "rb_postponed_job_trigger"
+					   : "rb_postponed_job_register_one",
+				 "this Ruby is not supported yet");
 		r = scry_makers_find(ruby, &proc);
-		line("hooks on makers", r == 0 && ruby->layout.makers.is_proven,
-		     r < 0			     ? scry_error()
-		     : ruby->layout.makers.is_proven ? "proven by counting"
-						     : ruby->layout.makers.why,
-		     "use events (the default)");
+		scry_doctor_line("hooks on makers", r == 0 && ruby->layout.makers.is_proven,
+				 r < 0				 ? scry_error()
+				 : ruby->layout.makers.is_proven ? "proven by counting"
+								 : ruby->layout.makers.why,
+				 "use events (the default)");
 		scry_ruby_gc_find(ruby, &gc);
-		line("garbage collector", gc.is_known,
-		     gc.has_epochs ? "its state is known, and when what it frees may change"
-				   : "its state is known",
-		     "scry stacks does not show it");
+		scry_doctor_line("garbage collector", gc.is_known,
+				 gc.has_epochs
+					 ? "its state is known, and when what it frees may change"
+					 : "its state is known",
+				 "scry stacks does not show it");
+		scry_doctor_engines(ruby);
+		scry_doctor_stacks(ruby);
 		scry_ruby_print_checks(ruby, stdout);
 		scry_ruby_free(ruby);
 	}
@@ -145,6 +148,8 @@ int scry_cmd_doctor(int argc, char **argv)
 	check_machine();
 	if (pid)
 		check_process((pid_t)pid);
+	else
+		scry_doctor_engines(NULL);
 	scry_error_clear();
 	return scry_flush(stdout, "the answers") < 0 || problems ? 1 : 0;
 }

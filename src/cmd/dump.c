@@ -251,7 +251,7 @@ static int dump_core(const struct dump_opts *opts)
 static int check_opts(const struct dump_opts *o, bool has_rest, const char *usage)
 {
 	if (has_rest || !o->pids.count == !o->core)
-		return scry_fail(-EINVAL, "say which process, or which core: usage: %s", usage);
+		return scry_fail(-EINVAL, "say which process, or which core; usage: %s", usage);
 	if (o->core && o->pause)
 		return scry_fail(-EINVAL, "--pause is for a process that lives, not for a core");
 	if (o->exe && !o->core)

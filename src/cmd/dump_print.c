@@ -16,7 +16,8 @@ static const char *verdict_word(enum scry_walk_verdict verdict)
 	return words[verdict];
 }
 
-static void put_state(const struct scry_dump_thread *t, struct scry_buf *buf)
+static void put_state(const struct scry_dump *d, const struct scry_dump_thread *t,
+		      struct scry_buf *buf)
 {
 	static const char *const words[] = {
 		[SCRY_STATE_UNKNOWN] = "state unknown",
@@ -30,8 +31,12 @@ static void put_state(const struct scry_dump_thread *t, struct scry_buf *buf)
 
 	if (t->is_other)
 		scry_buf_printf(buf, "runs no Ruby; ");
-	scry_buf_printf(buf, "%s",
-			t->ruby.tid ? words[t->state] : "has no native thread of its own now");
+	if (t->ruby.tid)
+		scry_buf_printf(buf, "%s", words[t->state]);
+	else
+		scry_buf_printf(buf, d->ruby->layout.th_tid == SCRY_RUBY_NONE
+					     ? "its native thread is not known"
+					     : "has no native thread of its own now");
 	if (t->wait[0]) {
 		scry_buf_printf(buf, ": ");
 		scry_text_escape(buf, t->wait, strlen(t->wait));
@@ -63,7 +68,7 @@ static void put_head(const struct scry_dump *d, size_t at, struct scry_buf *buf)
 		}
 	}
 	scry_buf_printf(buf, ": ");
-	put_state(t, buf);
+	put_state(d, t, buf);
 	scry_buf_printf(buf, "\n");
 }
 
@@ -200,6 +205,21 @@ static void put_core(const struct scry_dump *d, struct scry_buf *buf)
 			     "been in the midst of a call\n");
 }
 
+/* Whatever its threads would do: they do nothing before somebody lets them. */
+static void put_stopped(const struct scry_dump *d, struct scry_buf *buf)
+{
+	if (d->proc.state == 'T')
+		scry_buf_printf(buf,
+				"note: the process is stopped by a signal (as ^Z is): none of its "
+				"threads runs; fix: kill -CONT %d\n",
+				(int)d->proc.pid);
+	else if (d->proc.state == 't')
+		scry_buf_printf(buf,
+				"note: process %d traces this one and holds it: its threads may be "
+				"stopped\n",
+				(int)d->proc.tracer);
+}
+
 void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 {
 	struct scry_buf buf = {0};
@@ -225,6 +245,8 @@ void scry_dump_text(const struct scry_dump *d, uint64_t depth, FILE *out)
 	scry_buf_printf(&buf, "\n");
 	if (d->core)
 		put_core(d, &buf);
+	else
+		put_stopped(d, &buf);
 	for (size_t i = 0; i < d->count; i++) {
 		if (d->threads[i].same_as != i)
 			continue;
@@ -348,6 +370,8 @@ int scry_dump_json(const struct scry_dump *d, FILE *out)
 	scry_json_i64(&j, d->wall_s);
 	scry_json_key(&j, "pause_ns");
 	scry_json_u64(&j, d->pause_ns);
+	scry_json_key(&j, "is_stopped");
+	scry_json_bool(&j, !d->core && (d->proc.state == 'T' || d->proc.state == 't'));
 	json_core(&j, d);
 	scry_json_key(&j, "other_threads");
 	scry_json_u64(&j, d->others);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -25,6 +26,13 @@
 #define COMPARED_MAX 5000u /* about 10 us each */
 
 SCRY_BPF_OBJECT(iseq_births);
+
+struct scry_iseq_probe_program {
+	struct scry_iseq_probes *all;
+	struct scry_bpf *bpf;
+	struct scry_birth_layout layout;
+	uint64_t lost, first; /* first: number of the one that has the sums */
+};
 
 static uint64_t now_ns(void)
 {
@@ -89,88 +97,199 @@ static int find_place(const struct scry_ruby *ruby, uint64_t *ret)
 
 static int give(void *arg, void *record, size_t size)
 {
-	return scry_births_add(arg, record, size);
+	const struct scry_iseq_probe_program *of = arg;
+	const struct scry_birth *r = record;
+
+	for (size_t i = 0; i < of->all->count && size >= sizeof(*r); i++) {
+		struct scry_iseq_probe *p = of->all->open[i];
+
+		if (p->number != r->process)
+			continue;
+		p->given++;
+		return scry_births_add(&p->births, record, size);
+	}
+	return 0;
 }
 
 static void take(void *arg)
 {
-	struct scry_iseq_probe *p = arg;
+	struct scry_iseq_probe_program *of = arg;
 	uint64_t lost;
-	int got = scry_bpf_take(p->bpf);
+	int got = scry_bpf_take(of->bpf);
 
 	if (got >= 0 && got < MANY)
 		return;
-	lost = scry_bpf_sum(p->bpf, "counts", SCRY_BIRTH_LOST);
-	if (got < 0 || lost != p->lost)
-		scry_births_doubt(&p->births, now_ns());
-	p->lost = lost;
+	lost = scry_bpf_sum(of->bpf, "counts", SCRY_BIRTH_LOST);
+	for (size_t i = 0; i < of->all->count && (got < 0 || lost != of->lost); i++)
+		if (of->all->open[i]->program == of)
+			scry_births_doubt(&of->all->open[i]->births, now_ns());
+	of->lost = lost;
 }
 
-static int attach(struct scry_iseq_probe *p, const struct scry_birth_layout *layout,
-		  uint64_t offset)
+/* --- programs --------------------------------------------------------------------------------- */
+
+static void free_program(struct scry_iseq_probe_program *of)
+{
+	scry_bpf_close(of->bpf);
+	free(of);
+}
+
+static int load(struct scry_iseq_probe_program *of)
+{
+	int err = scry_bpf_open(SCRY_BPF(iseq_births), &of->bpf);
+
+	if (!err)
+		err = scry_bpf_constant(of->bpf, "scry_birth_layout", &of->layout,
+					sizeof(of->layout));
+	if (!err)
+		err = scry_bpf_load(of->bpf);
+	return err ? err : scry_bpf_ring(of->bpf, "births", give, of);
+}
+
+static int program_for(struct scry_iseq_probes *all, const struct scry_ruby *ruby,
+		       struct scry_iseq_probe_program **ret)
+{
+	struct scry_iseq_probe_program *of;
+	struct scry_birth_layout layout;
+	int err = scry_births_layout(&ruby->layout, &layout);
+
+	for (size_t i = 0; i < all->program_count && !err; i++)
+		if (memcmp(&all->programs[i]->layout, &layout, sizeof(layout)) == 0) {
+			*ret = all->programs[i];
+			return 0;
+		}
+	if (err)
+		return err;
+	if (all->program_count == SCRY_ISEQ_PROBE_PROGRAMS)
+		return scry_fail(-ENOTSUP, "more than %d different Rubies",
+				 SCRY_ISEQ_PROBE_PROGRAMS);
+	of = calloc(1, sizeof(*of));
+	if (!of)
+		return scry_fail(-ENOMEM, "no memory for a probe");
+	*of = (struct scry_iseq_probe_program){
+		.all = all, .layout = layout, .first = all->number + 1};
+	err = load(of);
+	if (err) {
+		free_program(of);
+		return err;
+	}
+	all->programs[all->program_count++] = of;
+	*ret = of;
+	return 0;
+}
+
+void scry_iseq_probes_done(struct scry_iseq_probes *all)
+{
+	for (size_t i = 0; i < all->program_count; i++)
+		free_program(all->programs[i]);
+	free(all->open);
+	*all = (struct scry_iseq_probes){0};
+}
+
+/* --- a process -------------------------------------------------------------------------------- */
+
+static int join(struct scry_iseq_probe *p, struct scry_iseq_probes *all)
+{
+	struct scry_iseq_probe **more =
+		reallocarray(all->open, all->count + 1, sizeof(struct scry_iseq_probe *));
+
+	if (!more)
+		return scry_fail(-ENOMEM, "no memory for a probe");
+	all->open = more;
+	all->open[all->count++] = p;
+	p->number = ++all->number;
+	p->all = all;
+	return 0;
+}
+
+static int attach(struct scry_iseq_probe *p, uint64_t offset)
 {
 	char path[64];
-	struct scry_bpf_uprobe at = {.path = path, .offset = offset, .pid = p->ruby->pid};
-	int err = scry_bpf_open(SCRY_BPF(iseq_births), &p->bpf);
+	struct scry_bpf_uprobe at = {
+		.path = path, .offset = offset, .pid = p->ruby->pid, .number = p->number};
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", scry_elf_fd(p->ruby->elf));
-	if (!err)
-		err = scry_bpf_constant(p->bpf, "scry_birth_layout", layout, sizeof(*layout));
-	if (!err)
-		err = scry_bpf_load(p->bpf);
-	if (!err)
-		err = scry_bpf_ring(p->bpf, "births", give, &p->births);
-	if (!err)
-		err = scry_bpf_attach_uprobe(p->bpf, "iseq_born", &at);
-	return err;
+	return scry_bpf_attach_uprobe(p->program->bpf, "iseq_born", &at);
 }
 
-int scry_iseq_probe_open(struct scry_iseq_probe *p, const struct scry_ruby *ruby)
+int scry_iseq_probe_open(struct scry_iseq_probe *p, struct scry_iseq_probes *all,
+			 const struct scry_ruby *ruby)
 {
-	struct scry_birth_layout layout;
 	uint64_t offset = 0;
-	int err = scry_births_layout(&ruby->layout, &layout);
+	int err;
 
 	*p = (struct scry_iseq_probe){.ruby = ruby};
 	scry_births_init(&p->births, &ruby->layout);
+	err = find_place(ruby, &offset);
 	if (!err)
-		err = find_place(ruby, &offset);
+		err = program_for(all, ruby, &p->program);
 	if (!err)
-		err = attach(p, &layout, offset);
+		err = join(p, all);
+	if (!err)
+		err = attach(p, offset);
 	if (err) {
 		scry_iseq_probe_close(p);
 		return err;
 	}
 	p->births.take = take;
-	p->births.from = p;
+	p->births.from = p->program;
 	return 0;
+}
+
+int scry_iseq_probe_check(const struct scry_ruby *ruby)
+{
+	struct scry_iseq_probes all = {0};
+	struct scry_iseq_probe_program *of = NULL, anyhow = {.all = &all};
+	uint64_t offset;
+	int err = ruby ? find_place(ruby, &offset) : load(&anyhow);
+
+	if (!err && ruby)
+		err = program_for(&all, ruby, &of);
+	scry_bpf_close(anyhow.bpf);
+	scry_iseq_probes_done(&all);
+	return err;
 }
 
 void scry_iseq_probe_tick(struct scry_iseq_probe *p)
 {
-	if (!p->bpf)
+	if (!p->all)
 		return;
-	take(p);
+	take(p->program);
 	scry_births_name_late(&p->births, p->ruby);
 }
 
 void scry_iseq_probe_end(struct scry_iseq_probe *p, struct scry_iseq_probe_sums *ret)
 {
+	struct scry_bpf *b;
+
 	*ret = (struct scry_iseq_probe_sums){0};
-	if (!p->bpf)
+	if (!p->all)
 		return;
-	scry_bpf_detach(p->bpf);
+	b = p->program->bpf;
+	scry_bpf_detach_number(b, p->number);
 	scry_iseq_probe_tick(p);
 	scry_births_compare(&p->births, p->ruby, COMPARED_MAX);
 	ret->births = p->births.sums;
-	ret->seen = scry_bpf_sum(p->bpf, "counts", SCRY_BIRTH_SEEN);
-	ret->lost = scry_bpf_sum(p->bpf, "counts", SCRY_BIRTH_LOST);
-	ret->unread = scry_bpf_sum(p->bpf, "counts", SCRY_BIRTH_UNREAD);
+	ret->seen = p->given;
+	if (p->number != p->program->first)
+		return;
+	ret->lost = scry_bpf_sum(b, "counts", SCRY_BIRTH_LOST);
+	ret->unread = scry_bpf_sum(b, "counts", SCRY_BIRTH_UNREAD);
+	ret->seen += ret->lost + ret->unread;
 }
 
 void scry_iseq_probe_close(struct scry_iseq_probe *p)
 {
-	scry_bpf_close(p->bpf);
+	struct scry_iseq_probes *all = p->all;
+	size_t kept = 0;
+
+	for (size_t i = 0; all && i < all->count; i++)
+		if (all->open[i] != p)
+			all->open[kept++] = all->open[i];
+	if (all) {
+		scry_bpf_detach_number(p->program->bpf, p->number);
+		all->count = kept;
+	}
 	scry_births_done(&p->births);
 	*p = (struct scry_iseq_probe){0};
 }

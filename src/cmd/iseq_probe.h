@@ -13,25 +13,46 @@
 #include "probe/bpf.h"
 #include "vm/ruby_births.h"
 
-struct scry_iseq_probe {
+#define SCRY_ISEQ_PROBE_PROGRAMS 8
+
+/* The programs in the kernel, one for each layout, and which processes they serve. Zeroed: none. */
+struct scry_iseq_probe;
+struct scry_iseq_probe_program;
+struct scry_iseq_probes {
+	struct scry_iseq_probe_program *programs[SCRY_ISEQ_PROBE_PROGRAMS];
+	size_t program_count;
+	struct scry_iseq_probe **open;
+	size_t count;
+	uint64_t number; /* of the last that was opened */
+};
+void scry_iseq_probes_done(struct scry_iseq_probes *all); /* when none is open any more */
+
+struct scry_iseq_probe { /* of one process */
 	const struct scry_ruby *ruby;
-	struct scry_bpf *bpf;	   /* NULL: it is not on */
+	struct scry_iseq_probes *all; /* NULL: it is not on */
+	struct scry_iseq_probe_program *program;
+	uint64_t number, given;
 	struct scry_births births; /* `take` of it takes from the ring */
-	uint64_t lost;
 };
 
 /*
- * On, for the process of `ruby`, which stays the caller's. 0; -EPERM: the kernel does not let us;
- * -ENOTSUP: this Ruby has no such place, or other code stands there; else -errno; with a sentence.
+ * On, for the process of `ruby`, which stays the caller's, as `all`; `p` must not be moved. 0;
+ * -EPERM: the kernel does not let us; -ENOTSUP: this Ruby has no such place, or other code stands
+ * there; else -errno; with a sentence.
  */
-int scry_iseq_probe_open(struct scry_iseq_probe *p, const struct scry_ruby *ruby);
+int scry_iseq_probe_open(struct scry_iseq_probe *p, struct scry_iseq_probes *all,
+			 const struct scry_ruby *ruby);
+
+/* Could it be on? The program is loaded, and put on nobody. `ruby` NULL: anyhow. As above. */
+int scry_iseq_probe_check(const struct scry_ruby *ruby);
 
 /* What is to be done once in some milliseconds: takes, names what was born nameless. */
 void scry_iseq_probe_tick(struct scry_iseq_probe *p);
 
 struct scry_iseq_probe_sums {
 	struct scry_births_sums births;
-	uint64_t seen, lost, unread; /* as the probe counts them */
+	uint64_t seen;
+	uint64_t lost, unread; /* of all that the program serves, in the sums of its first one */
 };
 
 /* Off; takes what is left, compares with memory what is still there, and sums up. */

@@ -210,6 +210,15 @@ static void enter_changed(struct scry_session *s, struct change *c)
 	scry_error_clear();
 }
 
+/* Fork children that record in its lanes, also those that have ended: they use what is its. */
+static bool has_lanes(const struct scry_session *s, const struct scry_watch *w)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i]->root == w)
+			return true;
+	return false;
+}
+
 /* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
 static int reap(struct scry_session *s, bool look_for_exec)
 {
@@ -236,7 +245,8 @@ static int reap(struct scry_session *s, bool look_for_exec)
 				scry_follow_exec(s, pid);
 		}
 		/* Its children may still be born into its pool while they live that share it. */
-		if (w->is_over && !w->lanes_taken && w != s->preload && !scry_follow_has_heirs(w)) {
+		if (w->is_over && w != s->preload && !has_lanes(s, w) &&
+		    !scry_follow_has_heirs(w)) {
 			s->refused += w->pool.head ? w->pool.head->refused : 0;
 			scry_watch_free(w);
 		}
@@ -494,12 +504,15 @@ static int leave_all(struct scry_session *s, const char *why)
 		}
 	if (s->opts->follow && !s->preload)
 		scry_follow_leave_heirs(s);
-	while (s->count) {
-		struct scry_watch *w = s->watches[s->count - 1];
+	for (int roots = 0; roots < 2; roots++)
+		for (size_t i = s->count; i-- > 0;) {
+			struct scry_watch *w = s->watches[i];
 
-		s->refused += w->pool.head ? w->pool.head->refused : 0;
-		scry_watch_free(w);
-	}
+			if ((w->root ? 0 : 1) != roots)
+				continue;
+			s->refused += w->pool.head ? w->pool.head->refused : 0;
+			scry_watch_free(w);
+		}
 	scry_spawns_done(&s->spawns);
 	e = scry_session_end(s);
 	write_notes(s, &speaker);

@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
-#include "cmd/watch.h"
+#include "cmd/watch_opts.h"
 
 struct command {
 	const char *name;
@@ -42,6 +42,7 @@ static void usage(FILE *out)
 
 int main(int argc, char **argv)
 {
+	scry_command_line_keep(argc, argv);
 	if (argc < 2) {
 		usage(stderr);
 		return 2;

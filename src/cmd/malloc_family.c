@@ -58,11 +58,12 @@ static const struct member operators[] = {
 	{"_ZdaPv" ALIGNED NOTHROW, H(delete_array), -1, false},
 };
 
-/* jemalloc's own, under a prefix: recorded as new and delete, which take as many arguments. */
+/* jemalloc's own. */
 static const struct member extended[] = {
-	{"mallocx", H(new_nothrow), -1, false},
-	{"dallocx", H(delete), -1, false},
-	{"sdallocx", H(delete), -1, false},
+	{"mallocx", H(mallocx), -1, false},
+	{"rallocx", H(rallocx), -1, false},
+	{"dallocx", H(dallocx), -1, false},
+	{"sdallocx", H(dallocx), -1, false},
 };
 
 /* With -f: where a child's part begins. */
@@ -205,8 +206,6 @@ static int want_builtin(struct scry_malloc_family *f, struct scry_hooks *h)
 		r = want_prefixed(f, h, &family[i]);
 	for (size_t i = 0; i < COUNT(extended) && r == 0; i++)
 		r = want_prefixed(f, h, &extended[i]);
-	snprintf(name, sizeof(name), "%srallocx", f->prefix);
-	f->has_more = scry_malloc_builtin_function(h, name, &at, &object);
 	return r < 0 ? r : 1;
 }
 
@@ -241,6 +240,9 @@ int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h,
 	for (size_t i = 0; i < COUNT(operators) && r == 0; i++)
 		if (defines(h, malloc_at.object, operators[i].symbol, &at))
 			r = want(h, &operators[i], &at);
+	for (size_t i = 0; i < COUNT(extended) && r == 0; i++)
+		if (defines(h, malloc_at.object, extended[i].symbol, &at))
+			r = want(h, &extended[i], &at);
 	scry_malloc_builtin_find(h, f->module, &f->builtin);
 	if (opts->with_fork && r == 0 && find(h, fork_.symbol, &at))
 		r = want(h, &fork_, &at);

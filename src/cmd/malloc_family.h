@@ -23,7 +23,6 @@ struct scry_malloc_family {
 	uint64_t usable;  /* malloc_usable_size of that object; 0: has none */
 	uint64_t free_at; /* free of that object */
 	char prefix[16];  /* of its functions, where they are not those of malloc; else "" */
-	bool has_more;	  /* under that prefix: functions that are not recorded */
 	struct scry_malloc_builtin builtin; /* another allocator, which is not recorded */
 	bool has_operators; /* of its own, new and delete: scry_malloc_family_at only */
 	size_t spaces;	    /* namespaces of the loader */

@@ -345,6 +345,9 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 			&lane);
 	if (err)
 		return err;
+	if (!lane)
+		scry_malloc_feed_join(f);
+	scry_malloc_feed_think(f, lane);
 	scry_malloc_feed_pace(f, lane);
 	f->lanes[lane].spawns = f->spawn_count;
 	err = act(f, lane, e, op);
@@ -447,8 +450,10 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 		f->is_whole = !f->is_open && f->window == 1 && !(f->is_first && f->spawn_count);
 		if (!f->is_open && f->is_first)
 			r = scry_malloc_feed_never_ended(f);
-		if (f->is_first)
+		if (f->is_first) {
 			f->alive_max = f->stats.threads_peak;
+			scry_malloc_feed_think_learn(f);
+		}
 		if (r < 0)
 			return r;
 	}
@@ -474,7 +479,7 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 	f->lanes[0].is_alive = true;
 	f->lane_count = f->alive = f->stats.threads_peak = 1;
 	f->free.first = f->free.last = 0;
-	f->window = f->ended = 0;
+	f->window = f->ended = f->joined = 0;
 	f->has_main = f->is_held = false;
 	f->curve_step = 1;
 	return f->source->rewind(f->source);

@@ -26,6 +26,7 @@ struct scry_malloc_source {
 	uint64_t rss_anon; /* what the program had when it was last looked at, bytes */
 	uint64_t rss_count;   /* how often it was, in the first pass */
 	uint32_t main_thread; /* its number; 0: the first that makes a call */
+	uint64_t cpu_ns;      /* of the program, when the first pass is over; 0: not known */
 };
 
 #define SCRY_MALLOC_CURVE 2048u
@@ -50,6 +51,7 @@ struct scry_malloc_feed_stats { /* of what was read in the last run */
 	uint64_t live_blocks, live_bytes;   /* at the end */
 	uint64_t peak_bytes, peak_position; /* of live bytes */
 	uint64_t size_max;
+	uint64_t think_ns;    /* of all threads: THINK */
 	uint64_t span_ns;     /* recorded, from the first call to the last */
 	uint32_t point_count; /* live bytes, evenly over the words; the peak apart */
 	struct scry_malloc_point points[SCRY_MALLOC_CURVE];
@@ -58,6 +60,7 @@ struct scry_malloc_feed_stats { /* of what was read in the last run */
 struct scry_malloc_feed_opts {
 	bool one_thread;   /* all calls by the main thread */
 	bool is_paced;	   /* with the times of the calls: AT */
+	bool is_thinking;  /* with what threads did between them, where there are several: THINK */
 	uint64_t live_max; /* bytes that may live at once: more is refused */
 };
 

@@ -15,6 +15,7 @@
 #define AT_US 500u	/* how exactly a recorded time is kept */
 #define EPOCH_US 100000u
 #define COUPLED 16u    /* one call in so many hands a block over, or takes one */
+#define TAKER 2u       /* a taker takes more than so many times what it gives */
 #define BEGIN_US 1000u /* from when a thread is begun to its first call */
 
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item)
@@ -87,10 +88,23 @@ static void enter(struct scry_malloc_feed *f, uint32_t lane, enum pace pace)
 		return;
 	f->lanes[lane].epoch[pace] = e->number + 1;
 	e->active[e->active_count++] = lane;
-	if (e->need)
+	if (e->need && !(pace == PACE_BYTES && f->lanes[lane].is_taker))
 		scry_malloc_feed_put(f, lane,
 				     SCRY_REPLAY_GATE | (uint64_t)e->gate << 6 |
 					     (uint64_t)e->need << 32);
+}
+
+/*
+ * Who begins threads waits for their end. That is not recorded, but that they had ended is: what
+ * the main thread did behind that it does behind it again. Else the blocks of a round of threads
+ * would lie among those of the next.
+ */
+void scry_malloc_feed_join(struct scry_malloc_feed *f)
+{
+	if (f->is_first || f->joined == f->ended)
+		return;
+	f->joined = f->ended;
+	scry_malloc_feed_put(f, 0, SCRY_REPLAY_JOIN | (uint64_t)f->ended << 32);
 }
 
 void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane)
@@ -181,16 +195,27 @@ static uint32_t may_overlap(const struct scry_malloc_feed *f)
  * may run ahead by time only. In the first pass nothing is known of anybody. */
 static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
 {
-	return f->is_first || f->threads[thread].crossed * COUPLED >= f->threads[thread].calls;
+	const struct thread *t = &f->threads[thread];
+
+	return f->is_first || (t->took + t->gave) * COUPLED >= t->calls;
+}
+
+/* Nor need anybody hold back who only takes. */
+static bool is_taker(const struct scry_malloc_feed *f, uint32_t thread)
+{
+	const struct thread *t = &f->threads[thread];
+
+	return !f->is_first && t->took > t->gave * TAKER;
 }
 
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to)
 {
-	const uint32_t threads[] = {f->lanes[from].thread, f->lanes[to].thread};
+	uint32_t gives = f->lanes[from].thread, takes = f->lanes[to].thread;
 
-	for (int i = 0; i < 2 && f->is_first; i++)
-		if (threads[i] < f->thread_cap)
-			f->threads[threads[i]].crossed++;
+	if (!f->is_first || gives >= f->thread_cap || takes >= f->thread_cap)
+		return;
+	f->threads[gives].gave++;
+	f->threads[takes].took++;
 }
 
 static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
@@ -212,9 +237,12 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret
 	f->lanes[lane] = (struct lane){.block = SCRY_REPLAY_NONE,
 				       .thread = thread,
 				       .is_alive = true,
+				       .gap_from_us = f->now_us,
+				       .is_taker = is_taker(f, thread),
 				       .is_coupled = is_coupled(f, thread)};
 	f->m->lanes[lane] = SCRY_REPLAY_NONE;
 	scry_malloc_feed_pace(f, 0);
+	f->lanes[0].gap_from_us = f->now_us; /* beginning a thread is work that is made again */
 	f->alive++;
 	f->spawns[f->spawn_count++] = (struct spawn){
 		.word = scry_malloc_feed_put(f, 0,
@@ -249,6 +277,7 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t 
 		if (!*ret_lane) {
 			f->lanes[0].thread = thread;
 			f->lanes[0].is_coupled = is_coupled(f, thread);
+			f->lanes[0].is_taker = is_taker(f, thread);
 		}
 		f->has_main |= is_main;
 		f->threads[thread].lane = (uint16_t)(*ret_lane + 1);

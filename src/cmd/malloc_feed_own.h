@@ -8,6 +8,8 @@
 #include <stddef.h>
 
 #include "cmd/malloc_feed.h"
+#include "cmd/malloc_feed_think.h"
+#include "cmd/malloc_feed_touch.h"
 
 #define WINDOW_FULL 1 /* the call belongs to the next window */
 #define ENDED_LATELY 64u
@@ -44,6 +46,9 @@ struct lane {
 	uint32_t thread;       /* of the recording */
 	bool is_alive;
 	bool is_coupled; /* it keeps pace by bytes too */
+	bool is_taker;
+	uint64_t gap_from_us, gap_calls; /* the time of the call before, and calls at that time */
+	int64_t think_ns;		 /* not put yet; below 0: its calls were fast */
 };
 
 struct epochs {
@@ -56,7 +61,7 @@ struct epochs {
 
 struct thread { /* of the recording; what the first pass found: */
 	uint64_t last, calls;
-	uint64_t crossed; /* calls by which a block passed to it, or from it to another */
+	uint64_t took, gave; /* blocks of other threads, and its own to them */
 	bool has_ended;
 	uint16_t lane; /* + 1: now */
 };
@@ -94,6 +99,7 @@ struct scry_malloc_feed {
 	uint32_t lane_count;  /* ever used */
 	uint32_t block_count; /* of words, in this window */
 	uint32_t window, ended, alive;
+	uint32_t joined;			/* that have ended and were waited for */
 	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
 	uint32_t spawn_count;
 	uint64_t ended_us[ENDED_LATELY]; /* when those that ended last made their last call */
@@ -107,6 +113,7 @@ struct scry_malloc_feed {
 	bool is_whole;		    /* all is in the one window that stands in memory */
 	bool is_first;		    /* pass */
 	uint64_t curve_step;
+	struct gaps gaps;
 };
 
 /* Room for `index` in a table; zeroed where new. 0 or -ENOMEM with a sentence. */
@@ -116,16 +123,6 @@ int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item);
 uint32_t scry_malloc_feed_room(struct scry_malloc_feed *f, uint32_t lane, uint32_t count);
 uint64_t *scry_malloc_feed_word(struct scry_malloc_feed *f, uint32_t index);
 
-/* How much of a block was touched, in 65535ths, as far as it is known before it ends. */
-#define SHARE_ALL 65535u
-uint64_t scry_malloc_feed_share(const struct scry_malloc_feed *f, uint64_t size);
-/* The recording says so before it ends. */
-void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e);
-/* Before each call: has somebody looked at the program's memory? */
-void scry_malloc_feed_sample(struct scry_malloc_feed *f);
-/* At the first pass's end. 0 or -ENOMEM with a sentence. */
-int scry_malloc_feed_never_ended(struct scry_malloc_feed *f);
-
 /* Puts a short or a long word; its index. */
 uint32_t scry_malloc_feed_put(struct scry_malloc_feed *f, uint32_t lane, uint64_t w);
 uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, uint64_t w,
@@ -133,6 +130,8 @@ uint32_t scry_malloc_feed_put_long(struct scry_malloc_feed *f, uint32_t lane, ui
 
 /* A lane has something to do in this epoch, at this time. */
 void scry_malloc_feed_pace(struct scry_malloc_feed *f, uint32_t lane);
+/* Before each call of the main thread: it has waited for those that ended. */
+void scry_malloc_feed_join(struct scry_malloc_feed *f);
 /* Ends the epochs that are full; a window begins. */
 void scry_malloc_feed_epoch(struct scry_malloc_feed *f);
 void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);

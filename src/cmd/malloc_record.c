@@ -66,11 +66,6 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch 
 				"%s has jemalloc built in, and its functions have no symbols: what "
 				"it serves is not in this recording",
 				f->builtin.module);
-	if (f->has_more)
-		scry_watch_note(w,
-				"%smallocx is recorded as operator new, %sdallocx as operator "
-				"delete; calls of %srallocx are not recorded",
-				f->prefix, f->prefix, f->prefix);
 	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
 		 f->module, *f->name ? ", " : "", f->name);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
@@ -215,6 +210,8 @@ static int enter(struct scry_watch *w)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
+	if (r == 0 && !w->held) /* before the first call: what is older than the recording */
+		r = scry_malloc_memory(m->calls, scry_now_ns(), true);
 	if (r == 0)
 		r = w->held || *m->family.prefix
 			    ? record(w)
@@ -291,8 +288,8 @@ static void leave(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 
-	if (!m->end_tsc)
-		m->end_tsc = __rdtsc();
+	if (!m->end_tsc && m->tracks)
+		m->end_tsc = scry_tracks_stamp(m->tracks);
 	if (scry_preload_has(w)) { /* it goes by at its next segment */
 		w->inj.control->lease_end_tsc = 0;
 		__atomic_store_n(&w->inj.control->lease_tsc, 0, __ATOMIC_RELEASE);
@@ -432,7 +429,7 @@ int scry_cmd_malloc_record(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL,
 		 "record child processes too, each as a part of its own", NULL},
-		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
 		{0, "stack", SCRY_OPT_U64_MAYBE, &record.depth, "N",
 		 "record who called: stacks of native code, N frames at most (default 16)", NULL},
 		{0, "preload", SCRY_OPT_FLAG, &opts.preload, NULL,
@@ -450,7 +447,7 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		.talk = &talk,
 		.usage = "scry malloc record [-o FILE] -- CMD... | -p PID [-d TIME]",
 	};
-	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
+	int r = scry_watch_parse(&cli, argc, argv);
 
 	if (r == 1)
 		return 0;

@@ -64,7 +64,8 @@ struct replay_job {
 };
 
 static const struct scry_malloc_allocator no_allocator = {.label = "no allocator", .is_null = true};
-static const char *const pace_names[] = {"none", "recorded"};
+enum pace { PACE_THINK, PACE_NONE, PACE_RECORDED };
+static const char *const pace_names[] = {"think", "none", "recorded"};
 static const char *const touch_names[] = {"none", "first", "all", "recorded"};
 
 static void note(struct replay_job *j, const char *format, ...)
@@ -108,7 +109,8 @@ static struct scry_malloc_run_opts run_opts(const struct replay_job *j, enum scr
 		.rss_every_ns = j->opts->rss_every_ns,
 		.memory = j->opts->memory,
 		.stuck_ns = STUCK_NS,
-		.is_paced = j->opts->pace && mode == SCRY_REPLAY_TIMED,
+		.is_paced = j->opts->pace == PACE_RECORDED && mode == SCRY_REPLAY_TIMED,
+		.is_thinking = mode == SCRY_REPLAY_TIMED,
 	};
 
 	if (o.is_paced)
@@ -423,7 +425,8 @@ static void tell_notes(struct replay_job *j)
 		     "%u threads at once on %ld processors: times include that they wait for "
 		     "each other's turn",
 		     f->threads_peak, processors);
-	if (!j->opts->pace && f->span_ns > SPAN_NS && j->result.elapsed_ns < f->span_ns / 2)
+	if (j->opts->pace != PACE_RECORDED && f->span_ns > SPAN_NS &&
+	    j->result.elapsed_ns < f->span_ns / 2)
 		note(j,
 		     "%.1f s were replayed in %.1f s: what allocators give back after a while "
 		     "(jemalloc, mimalloc) they may not have given back; fix: --pace recorded",
@@ -457,6 +460,15 @@ static void tell_spread(struct replay_job *j, uint32_t at, const struct scry_rep
 		     whose, j->allocators.rows[at].label, (unsigned long long)percent);
 }
 
+/* One thread has nobody whom its work would hold up: it does without. */
+static enum pace pace_of(const struct replay_job *j)
+{
+	enum pace asked = (enum pace)j->opts->pace;
+
+	return asked == PACE_THINK && !scry_malloc_feed_stats(j->feed)->think_ns ? PACE_NONE
+										 : asked;
+}
+
 static int fill_report(struct replay_job *j, struct scry_replay_report *ret_report,
 		       struct scry_replay_point *live)
 {
@@ -475,7 +487,8 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.rows = j->rows,
 		.count = j->allocators.count,
 		.touch = touch_names[j->opts->touch],
-		.pace = pace_names[j->opts->pace],
+		.pace = pace_names[pace_of(j)],
+		.think_ns = f->think_ns,
 		.span_ns = f->span_ns,
 		.is_one_thread = j->opts->threads,
 		.calls = f->calls,
@@ -570,7 +583,7 @@ static int replay(struct replay_job *j)
 	/* Once without an allocator: reads the recording, and warms what is common to all. */
 	if (!err)
 		err = run(j, ALL - 1, SCRY_REPLAY_TIMED);
-	if (!err && j->opts->pace)
+	if (!err && j->opts->pace == PACE_RECORDED)
 		tell_pace(j);
 	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
 		err = scry_fail(-EINVAL, "no call of the malloc family of %s is in it",
@@ -605,8 +618,11 @@ static void done(struct replay_job *j)
 
 static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 {
-	struct scry_malloc_feed_opts feed = {
-		.one_thread = opts->threads, .is_paced = opts->pace, .live_max = opts->memory};
+	struct scry_malloc_feed_opts feed = {.one_thread = opts->threads,
+					     .is_paced = opts->pace == PACE_RECORDED,
+					     .is_thinking =
+						     opts->pace == PACE_THINK && !opts->threads,
+					     .live_max = opts->memory};
 	struct replay_job *j = calloc(1, sizeof(*j));
 	int err;
 
@@ -722,9 +738,10 @@ static int command(int argc, char **argv, bool is_compare)
 		 "that the program touched (default)",
 		 "none|first|all|recorded"},
 		{0, "pace", SCRY_OPT_CHOICE, &opts.pace, NULL,
-		 "one call after the other (default), or each at the time at which it was "
-		 "recorded: takes as long as the program did, for each run",
-		 "none|recorded"},
+		 "think (default): threads do between their calls what they did when recorded, "
+		 "where there are several; none: one call after the other; recorded: each at the "
+		 "time at which it was recorded: takes as long as the program did, for each run",
+		 "think|none|recorded"},
 		{0, "rss-every", SCRY_OPT_DURATION, &opts.rss_every_ns, "TIME",
 		 "how often memory is looked at (default: two hundred times, at least each 10ms)",
 		 NULL},

@@ -185,6 +185,7 @@ static void prepare(struct run *r)
 	head->sample_every = o->sample_every ? o->sample_every : 1;
 	head->is_null = r->allocator->is_null;
 	head->is_paced = o->is_paced;
+	head->is_thinking = o->is_thinking;
 	head->live_max = o->memory;
 	head->address_max = o->memory + ADDRESS_MORE;
 	snprintf(head->allocator, sizeof(head->allocator), "%s",

@@ -26,6 +26,7 @@ struct scry_malloc_run_opts {
 	enum scry_replay_touch touch;
 	uint32_t sample_every; /* SAMPLED */
 	bool is_paced;	       /* at the recorded times, where the feed has them */
+	bool is_thinking;      /* with work between the calls, the same */
 	uint64_t rss_every_ns;
 	uint64_t memory;   /* bytes: of living blocks, and of memory that the process may take */
 	uint64_t stuck_ns; /* without a step: it is ended */

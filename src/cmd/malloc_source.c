@@ -99,6 +99,7 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 		if (!r->cpu_ns && r->honesty.process_count <= 1) /* too short for two looks */
 			r->cpu_ns = r->honesty.target_cpu_ns;
 		r->is_read = true;
+		s->cpu_ns = r->cpu_ns;
 	}
 	return got;
 }

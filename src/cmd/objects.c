@@ -779,7 +779,7 @@ int scry_cmd_objects(int argc, char **argv)
 		.talk = &talk,
 		.usage = "scry objects -p PID... [-d TIME] | scry objects [OPTIONS] -- CMD...",
 	};
-	int rest, r = scry_watch_parse(&cli, argc, argv, &rest);
+	int r = scry_watch_parse(&cli, argc, argv);
 
 	if (r == 0 && sample)
 		r = scry_objects_read_sample(sample, &objects.sample);

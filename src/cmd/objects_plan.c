@@ -127,6 +127,7 @@ void scry_objects_fill_frames(const struct scry_ruby_layout *l, bool with_stacks
 			      struct scry_agent_frames *f)
 {
 	*f = (struct scry_agent_frames){
+		.trace_event = l->trace_event,
 		.trace_ec = l->trace_ec,
 		.trace_cfp = l->trace_cfp,
 		.trace_data = l->trace_data,

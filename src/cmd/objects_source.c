@@ -156,8 +156,15 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 			enum scry_objects_source source, struct scry_objects_hooks *ret)
 {
-	int r = source == SCRY_SOURCE_EVENT ? 0 : try_hooks(w, ruby, ret);
+	int r;
 
+	if (!w->held && ruby->layout.th_tid == SCRY_RUBY_NONE)
+		return scry_fail(-ENOTSUP,
+				 "which native threads run the Ruby threads of process %d is not "
+				 "known of this Ruby (%s), so none can begin the watch; fix: scry "
+				 "objects -- CMD",
+				 w->proc.pid, ruby->description);
+	r = source == SCRY_SOURCE_EVENT ? 0 : try_hooks(w, ruby, ret);
 	if (r == 0 || source == SCRY_SOURCE_HOOKS)
 		return r;
 	scry_objects_source_done(ret);

@@ -58,7 +58,8 @@ bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *ro
 void scry_patch_tell_silent(struct scry_watch *w, size_t silent)
 {
 	if (silent)
-		scry_watch_note(w, "%zu more functions were watched and not called", silent);
+		scry_watch_note(w, "%zu functions of a pattern were watched and not called",
+				silent);
 }
 
 struct scry_patch_names scry_patch_names(struct scry_watch *w, const struct scry_hook *row)
@@ -89,7 +90,11 @@ static int check(const struct scry_patch_verb *verb, const struct scry_patch_opt
 		return scry_fail(-EINVAL, "--args %llu: six arguments come in registers",
 				 (unsigned long long)patch->args);
 	if (opts->command)
-		return scry_fail(-EINVAL, "patch %s wants a live process: -p PID", verb->name);
+		return scry_fail(-EINVAL,
+				 "patch %s wants a live process: -p PID; fix: scry calls -c -x "
+				 "SYMBOL -- CMD "
+				 "counts and times in a program that it starts",
+				 verb->name);
 	r = scry_report_opts_check(report, opts->output);
 	if (r == 0 && report->folded)
 		r = scry_fail(-EINVAL, "'%s': %ss have no stacks to fold", opts->output,
@@ -106,7 +111,7 @@ int scry_patch_verb(int argc, char **argv, const struct scry_patch_verb *verb)
 	const struct scry_opt rows[] = {
 		{0, "via", SCRY_OPT_CHOICE, &patch.via, "WAY",
 		 "how to reach the function (default auto)", "auto|entry|site|got"},
-		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "machine-readable output", NULL},
+		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 		{0, "args", SCRY_OPT_U64, &patch.args, "N",
 		 "record the first N argument registers, 0 to 6 (default 3)", NULL}, /* last */
@@ -118,19 +123,15 @@ int scry_patch_verb(int argc, char **argv, const struct scry_patch_verb *verb)
 		.opts = &opts,
 		.talk = &talk,
 		.usage = usage,
-		.wants_words = true,
+		.name_count = &patch.spec_count,
 	};
-	int words = 1, rest, r;
+	int r;
 
 	snprintf(usage, sizeof(usage),
 		 "scry patch %s SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]",
 		 verb->name);
-	/* Names first, then options: getopt stops at the first word. */
-	while (words < argc && argv[words][0] != '-')
-		words++;
 	patch.specs = argv + 1;
-	patch.spec_count = words - 1;
-	r = scry_watch_parse(&cli, argc - words + 1, argv + words - 1, &rest);
+	r = scry_watch_parse(&cli, argc, argv);
 	if (r == 1)
 		return 0;
 	if (r == 0)

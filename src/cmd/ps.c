@@ -145,7 +145,7 @@ int scry_cmd_ps(int argc, char **argv)
 {
 	bool json = false, help = false;
 	const struct scry_opt rows[] = {
-		{0, "json", SCRY_OPT_FLAG, &json, NULL, "machine-readable output", NULL},
+		{0, "json", SCRY_OPT_FLAG, &json, NULL, "print JSON instead of text", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
 	};
 	struct scry_json j;

@@ -229,14 +229,6 @@ static int wait_for_more(void *arg, uint64_t offset, bool is_end)
 	return wait_for_news(f, is_end ? LIVE_MS : 0) && !ferror(f->live_out);
 }
 
-/* Has its reader gone? Then there is nothing to complain of. */
-static bool is_broken_pipe(FILE *out)
-{
-	struct pollfd p = {.fd = fileno(out)};
-
-	return poll(&p, 1, 0) > 0 && p.revents & POLLERR;
-}
-
 /* The report, while the watch goes on. 0 or -errno with a sentence. */
 static int show_live(struct front *f, FILE *out, const struct scry_report_opts *report)
 {
@@ -253,10 +245,6 @@ static int show_live(struct front *f, FILE *out, const struct scry_report_opts *
 	r = scry_report_live(f->rec_fd, report, out, &live);
 	if (!f->is_gone)
 		tell_to_stop(f); /* nobody reads it any more */
-	if (r < 0 && is_broken_pipe(out)) {
-		scry_error_clear();
-		r = 0;
-	}
 	return r;
 }
 
@@ -301,8 +289,10 @@ static int show(struct front *f, FILE *out, const struct scry_report_opts *repor
 	else if (!out)
 		scry_log_say("recorded to '%s'; scry report %s shows it", f->opts->output,
 			     f->opts->output);
-	if (out && !f->live_out && fflush(out) && r == 0)
-		r = scry_fail(-errno, "cannot write the report: %s", strerror(errno));
+	if (out && !f->live_out && r == 0)
+		r = scry_flush(out, "the report");
+	if (r == -EPIPE)
+		r = 0;
 	if (r == 0 && f->is_short)
 		r = scry_fail(-ENOSPC, "the recording lacks its end");
 	return r;

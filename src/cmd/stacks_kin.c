@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -20,18 +21,13 @@
 #define MEMBERS_MAX 1024u
 #define ORIGINS_MAX 64u
 
-struct member {
-	struct scry_proc proc;
-	struct scry_ruby *ruby;
-	struct scry_samples samples;
-	uint64_t began_ns, done; /* slots */
-};
-
 struct suspect { /* kin that is no Ruby that can be sampled, yet */
 	pid_t pid;
 	uint64_t start_ticks, image, image_ns, looked_ns;
+	uint64_t strays; /* samples that came of it */
 	bool is_settled; /* this image is none */
 	bool is_guest;	 /* in the memory of another, till it runs a program */
+	bool is_fork;	 /* a Ruby's child, which has run no program */
 };
 
 struct origin { /* whose fork child is known by where its VM lies */
@@ -40,67 +36,16 @@ struct origin { /* whose fork child is known by where its VM lies */
 };
 
 struct scry_kin {
-	struct scry_kin_run *run;
-	struct member **members;
+	struct scry_sampling *run;
+	bool follows;
+	struct scry_sampled **members; /* the first one stays, also when it is over */
 	struct suspect *suspects;
 	struct origin origins[ORIGINS_MAX];
-	size_t member_count, suspect_count, origin_count, refused;
+	size_t member_count, suspect_count, origin_count;
+	struct scry_kin_sums sums;
 	pid_t newest[AGAIN]; /* at the last scans, the latest first */
 	uint64_t scanned_ns, lived_ns;
-	pid_t first;
 };
-
-/* --- events ----------------------------------------------------------------------------------- */
-
-static void put(struct scry_kin_run *run, uint16_t type, const void *payload, size_t size)
-{
-	scry_writer_payload(run->writer,
-			    &(struct scry_event){.time_ns = scry_now_ns(), .type = type}, payload,
-			    size);
-}
-
-static uint32_t string(struct scry_kin_run *run, const char *text)
-{
-	uint32_t id = 0;
-
-	scry_writer_string(run->writer, text, strlen(text), &id);
-	return id;
-}
-
-void scry_kin_write_head(struct scry_kin_run *run, const struct scry_proc *proc,
-			 const struct scry_ruby *ruby)
-{
-	struct scry_ev_process process = {.pid = (uint32_t)proc->pid,
-					  .uid = proc->uid,
-					  .start_ticks = proc->start_ticks,
-					  .exe_str = string(run, proc->exe),
-					  .runtime_str = string(run, ruby->description)};
-	struct scry_ev_attach attach = {.pid = (uint32_t)proc->pid,
-					.threads = (uint32_t)proc->threads};
-
-	put(run, SCRY_EVENT_PROCESS, &process, sizeof(process));
-	put(run, SCRY_EVENT_ATTACH, &attach, sizeof(attach));
-}
-
-int scry_kin_write_end(struct scry_kin_run *run, struct scry_samples *samples, uint64_t began_ns,
-		       const char *why)
-{
-	struct scry_ev_detach detach = {.pid = (uint32_t)samples->ruby->pid, .verified = 1};
-	struct scry_ev_totals totals = {
-		.pid = (uint32_t)samples->ruby->pid,
-		.events = samples->sums.valid + samples->sums.repaired + samples->sums.rejected,
-		.lost = samples->unrecorded + samples->sums.lost,
-		.watched_ns = scry_now_ns() - began_ns,
-	};
-	int err;
-
-	samples->sums.rate = run->rate;
-	err = scry_samples_write(samples);
-	detach.reason_str = string(run, why);
-	put(run, SCRY_EVENT_DETACH, &detach, sizeof(detach));
-	put(run, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
-	return err;
-}
 
 /* --- members ---------------------------------------------------------------------------------- */
 
@@ -123,46 +68,42 @@ static void add_origin(struct scry_kin *k, const struct scry_ruby *ruby)
 		k->origins[k->origin_count++] = o;
 }
 
-static void free_member(struct member *m)
+static int keep_member(struct scry_kin *k, struct scry_sampled *m)
 {
-	scry_samples_done(&m->samples);
-	scry_ruby_free(m->ruby);
-	if (m->proc.pid)
-		scry_proc_close(&m->proc);
-	free(m);
+	struct scry_sampled **more =
+		reallocarray(k->members, k->member_count + 1, sizeof(struct scry_sampled *));
+
+	if (more)
+		k->members = more;
+	if (!more || k->member_count == MEMBERS_MAX)
+		return scry_fail(-ENOMEM, "more than %u processes", MEMBERS_MAX);
+	m->done = k->run->began_ns ? (m->began_ns - k->run->began_ns) / k->run->slot_ns : 0;
+	k->members[k->member_count++] = m;
+	scry_sampled_write_head(m);
+	if (k->follows)
+		add_origin(k, m->ruby);
+	return 0;
 }
 
 /* Takes `ruby` over, also when it fails. */
 static int add_member(struct scry_kin *k, struct scry_ruby *ruby)
 {
-	struct member *m = calloc(1, sizeof(*m)), **more;
-	int err = 0;
+	struct scry_sampled *m = NULL;
+	int err = scry_sampled_open(k->run, ruby, &m);
 
-	if (!m) {
+	if (err)
 		scry_ruby_free(ruby);
-		return -ENOMEM;
-	}
-	m->ruby = ruby;
-	more = reallocarray(k->members, k->member_count + 1, sizeof(*more));
-	if (!more || k->member_count == MEMBERS_MAX)
-		err = -ENOMEM;
-	if (more)
-		k->members = more;
+	else
+		err = keep_member(k, m);
 	if (!err)
-		err = scry_proc_open(&m->proc, ruby->pid);
-	if (!err)
-		err = scry_samples_init(&m->samples, ruby, k->run->writer);
-	if (err) {
-		free_member(m);
-		return err;
-	}
-	m->began_ns = scry_now_ns();
-	m->done = (m->began_ns - k->run->began_ns) / k->run->slot_ns;
-	k->members[k->member_count++] = m;
-	scry_kin_write_head(k->run, &m->proc, ruby);
-	scry_log_detail("process %d is sampled too", (int)ruby->pid);
-	add_origin(k, ruby);
-	return 0;
+		err = scry_sampled_turn(m); /* its threads are told before their next tick */
+	if (err == -ESRCH && k->members[k->member_count - 1] == m)
+		err = 0; /* it has ended: that is found out as always */
+	if (err)
+		scry_sampled_close(m);
+	else
+		scry_log_detail("process %d is sampled too", (int)ruby->pid);
+	return err;
 }
 
 /* --- suspects --------------------------------------------------------------------------------- */
@@ -177,19 +118,12 @@ static void add_suspect(struct scry_kin *k, pid_t pid, uint64_t start_ticks)
 	k->suspects[k->suspect_count++] = (struct suspect){.pid = pid, .start_ticks = start_ticks};
 }
 
-void scry_kin_first_ended(struct scry_kin *k, bool lives)
-{
-	if (lives)
-		add_suspect(k, k->first, scry_proc_start_ticks(k->first));
-	k->first = 0;
-}
-
 static bool is_kin(const struct scry_kin *k, pid_t pid)
 {
-	bool is = pid == k->first;
+	bool is = false;
 
 	for (size_t i = 0; i < k->member_count && !is; i++)
-		is = k->members[i]->proc.pid == pid;
+		is = k->members[i]->proc.pid == pid && !k->members[i]->why;
 	for (size_t i = 0; i < k->suspect_count && !is; i++)
 		is = k->suspects[i].pid == pid;
 	return is;
@@ -215,18 +149,50 @@ static const struct origin *origin_of(const struct scry_kin *k, pid_t pid)
 /* Its address space is still another's: a vfork whose exec is to come. */
 static bool is_guest(const struct scry_kin *k, pid_t pid)
 {
-	bool is = k->first && scry_proc_share_memory(k->first, pid);
+	bool is = false;
 
 	for (size_t i = 0; i < k->member_count && !is; i++)
-		is = scry_proc_share_memory(k->members[i]->proc.pid, pid);
+		is = !k->members[i]->why && scry_proc_share_memory(k->members[i]->proc.pid, pid);
 	return is;
+}
+
+/* It has ended. */
+static void drop(struct scry_kin *k, const struct suspect *s)
+{
+	if (!s->is_fork)
+		return;
+	k->sums.unseen++;
+	if (k->run->clock)
+		k->sums.unseen_ns += s->strays * scry_clock_period(k->run->rate);
+	scry_log_detail("process %d, forked by one that is sampled, ended before it could be",
+			(int)s->pid);
+}
+
+/* The Ruby of a suspect. 0; -EAGAIN: it may become one; or -errno with a sentence. */
+static int open_suspect(struct scry_kin *k, struct suspect *s, struct scry_ruby **ret)
+{
+	const struct origin *origin = origin_of(k, s->pid);
+	int err;
+
+	if (!origin)
+		return scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, ret);
+	s->is_guest = is_guest(k, s->pid);
+	if (s->is_guest)
+		return -EAGAIN;
+	s->is_fork = true;
+	err = scry_ruby_like(origin->ruby, ret);
+	if (err)
+		return err;
+	err = scry_ruby_bind(*ret, s->pid);
+	if (err)
+		scry_ruby_free(*ret);
+	return err ? -EAGAIN : 0; /* it ends, or changes its program */
 }
 
 /* True: it is a suspect no more: gone, or a member. */
 static bool settle(struct scry_kin *k, struct suspect *s, uint64_t now)
 {
 	struct scry_proc_stat st;
-	const struct origin *origin;
 	struct scry_ruby *ruby = NULL;
 	int err;
 
@@ -234,35 +200,25 @@ static bool settle(struct scry_kin *k, struct suspect *s, uint64_t now)
 		return false;
 	s->looked_ns = now;
 	if (scry_proc_stat(s->pid, &st) || st.start_ticks != s->start_ticks || st.state == 'Z' ||
-	    st.state == 'X')
+	    st.state == 'X') {
+		drop(k, s);
 		return true;
+	}
 	if (s->is_settled && st.image == s->image)
 		return false;
 	s->is_settled = false;
-	if (s->image != st.image)
+	if (!s->image_ns || (st.image && s->image != st.image)) {
+		s->is_fork &= !s->image; /* it runs a program of its own */
 		s->image_ns = now;
-	s->image = st.image;
-	origin = origin_of(k, s->pid);
+		s->image = st.image;
+	}
 	s->is_guest = false;
-	if (origin) {
-		s->is_guest = is_guest(k, s->pid);
-		if (s->is_guest)
-			return false;
-		err = scry_ruby_like(origin->ruby, &ruby);
-		if (!err)
-			err = scry_ruby_bind(ruby, s->pid);
-	} else {
-		err = scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, &ruby);
-	}
-	if (!err) {
+	err = open_suspect(k, s, &ruby);
+	if (!err)
 		err = add_member(k, ruby);
-		ruby = NULL;
-	}
-	if (err && ruby)
-		scry_ruby_free(ruby);
-	s->is_settled = err && err != -EAGAIN && !origin && now - s->image_ns > YOUNG_NS;
+	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - s->image_ns > YOUNG_NS;
 	if (s->is_settled && err != -ENOENT)
-		k->refused++;
+		k->sums.refused++;
 	if (s->is_settled)
 		scry_log_detail("process %d is not sampled: %s", (int)s->pid, scry_error());
 	scry_error_clear();
@@ -306,15 +262,10 @@ static void look_at_all(struct scry_kin *k)
 		closedir(dir);
 }
 
-void scry_kin_scan(struct scry_kin *k)
+static void look_at_new_numbers(struct scry_kin *k)
 {
-	uint64_t now = scry_now_ns();
-	pid_t newest, from;
+	pid_t newest = scry_proc_newest(), from;
 
-	if (now - k->scanned_ns < SCAN_NS)
-		return;
-	k->scanned_ns = now;
-	newest = scry_proc_newest();
 	if (!newest)
 		return;
 	from = newest < k->newest[AGAIN - 1] ? 1 : k->newest[AGAIN - 1] + 1; /* they begin anew */
@@ -324,26 +275,72 @@ void scry_kin_scan(struct scry_kin *k)
 		look_at_number(k, pid, true);
 	memmove(k->newest + 1, k->newest, (AGAIN - 1) * sizeof(*k->newest));
 	k->newest[0] = newest;
+}
+
+static void scan(struct scry_kin *k)
+{
+	uint64_t now = scry_now_ns();
+
+	if (now - k->scanned_ns < SCAN_NS)
+		return;
+	k->scanned_ns = now;
+	if (!k->run->clock)
+		look_at_new_numbers(k);
 	look_at_suspects(k, now);
-	if (k->member_count || k->suspect_count || k->first)
-		k->lived_ns = now;
+}
+
+/* --- what the kernel tells -------------------------------------------------------------------- */
+
+static struct suspect *suspect_of(struct scry_kin *k, pid_t pid)
+{
+	for (size_t i = 0; i < k->suspect_count; i++)
+		if (k->suspects[i].pid == pid)
+			return &k->suspects[i];
+	return NULL;
+}
+
+static void forked(void *arg, pid_t pid, bool is_ruby)
+{
+	struct scry_kin *k = arg;
+	struct suspect s = {
+		.pid = pid, .start_ticks = scry_proc_start_ticks(pid), .is_fork = is_ruby};
+
+	if (is_kin(k, pid) || settle(k, &s, scry_now_ns()))
+		return;
+	add_suspect(k, pid, s.start_ticks);
+	if (suspect_of(k, pid))
+		*suspect_of(k, pid) = s;
+}
+
+static bool stray(void *arg, pid_t pid, bool is_ruby)
+{
+	struct suspect *s = suspect_of(arg, pid);
+
+	if (s && is_ruby)
+		s->strays++;
+	return s && s->is_settled;
+}
+
+void scry_kin_clock_opts(struct scry_kin *k, struct scry_clock_opts *opts)
+{
+	opts->follows = k->follows;
+	opts->forked = forked;
+	opts->stray = stray;
+	opts->arg = k;
 }
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-int scry_kin_open(struct scry_kin_run *run, const struct scry_ruby *first, struct scry_kin **ret)
+int scry_kin_open(struct scry_sampling *run, bool follows, struct scry_kin **ret)
 {
 	struct scry_kin *k = calloc(1, sizeof(*k));
 
 	if (!k)
-		return -ENOMEM;
+		return scry_fail(-ENOMEM, "no memory to sample");
 	k->run = run;
-	k->first = first->pid;
-	k->lived_ns = scry_now_ns();
+	k->follows = follows;
 	for (int i = 0; i < AGAIN; i++)
 		k->newest[i] = scry_proc_newest();
-	add_origin(k, first);
-	look_at_all(k);
 	*ret = k;
 	return 0;
 }
@@ -353,7 +350,7 @@ void scry_kin_close(struct scry_kin *k)
 	if (!k)
 		return;
 	for (size_t i = 0; i < k->member_count; i++)
-		free_member(k->members[i]);
+		scry_sampled_close(k->members[i]);
 	for (size_t i = 0; i < k->origin_count; i++)
 		scry_ruby_free(k->origins[i].ruby);
 	free(k->members);
@@ -361,64 +358,175 @@ void scry_kin_close(struct scry_kin *k)
 	free(k);
 }
 
-/* It is gone, or another program. */
-static int end_member(struct scry_kin *k, struct member *m, uint64_t start_ticks)
+int scry_kin_begin(struct scry_kin *k, struct scry_sampled *first, pid_t root)
 {
-	bool lives =
-		scry_proc_start_ticks(m->proc.pid) == start_ticks && scry_proc_is_alive(&m->proc);
-	int err = scry_kin_write_end(k->run, &m->samples, m->began_ns,
-				     lives ? "target ran another program" : "target exited");
+	int err = keep_member(k, first);
 
-	if (lives)
-		add_suspect(k, m->proc.pid, start_ticks);
-	return err;
+	if (err)
+		scry_sampled_close(first);
+	k->lived_ns = scry_now_ns();
+	if (err || !k->follows)
+		return err;
+	if (root != first->proc.pid)
+		add_suspect(k, root, scry_proc_start_ticks(root));
+	look_at_all(k);
+	return 0;
 }
 
-int scry_kin_tick(struct scry_kin *k, uint64_t slot)
+int scry_kin_find(struct scry_kin *k, pid_t root, struct scry_ruby **ret)
+{
+	size_t kept = 0;
+	int err = -EAGAIN;
+
+	if (!is_kin(k, root) && scry_proc_start_ticks(root))
+		add_suspect(k, root, scry_proc_start_ticks(root));
+	if (k->follows)
+		look_at_all(k);
+	for (size_t i = 0; i < k->suspect_count; i++) {
+		struct suspect s = k->suspects[i];
+		struct scry_proc_stat st;
+
+		if (scry_proc_stat(s.pid, &st) || st.start_ticks != s.start_ticks ||
+		    st.state == 'Z' || st.state == 'X')
+			continue;
+		k->suspects[kept++] = s;
+		if (err != -EAGAIN)
+			continue;
+		err = scry_ruby_open(s.pid, SCRY_RUBY_BOOTS, ret);
+		kept -= !err;
+		if (err == -ENOENT || err == -ESRCH)
+			err = -EAGAIN;
+	}
+	k->suspect_count = kept;
+	return err == -EAGAIN && !kept ? -ESRCH : err;
+}
+
+static ssize_t list_all(void *arg, pid_t **ret)
+{
+	struct scry_kin *k = arg;
+	pid_t *pids;
+	size_t n = 0;
+
+	if (k->follows)
+		look_at_all(k);
+	pids = calloc(k->member_count + k->suspect_count + 1, sizeof(*pids));
+	if (!pids)
+		return scry_fail(-ENOMEM, "no memory for the processes");
+	for (size_t i = 0; i < k->member_count; i++)
+		pids[n++] = k->members[i]->proc.pid;
+	for (size_t i = 0; i < k->suspect_count; i++)
+		pids[n++] = k->suspects[i].pid;
+	*ret = pids;
+	return (ssize_t)n;
+}
+
+int scry_kin_attach(struct scry_kin *k)
+{
+	return scry_clock_attach(k->run->clock, list_all);
+}
+
+void scry_kin_detach(struct scry_kin *k)
+{
+	for (size_t i = 0; i < k->member_count; i++)
+		scry_clock_remove(k->run->clock, &k->members[i]->samples);
+}
+
+/* It is gone, or another program. */
+static int end_member(struct scry_kin *k, struct scry_sampled *m)
+{
+	const struct timespec moment = {0, 1000000};
+	bool lives = scry_proc_is_alive(&m->proc);
+
+	/* Its memory goes a moment before itself. */
+	for (int i = 0; i < 100 && lives && !k->follows; i++) {
+		nanosleep(&moment, NULL);
+		lives = scry_proc_is_alive(&m->proc);
+	}
+	m->why = lives ? "target ran another program" : "target exited";
+	if (lives && k->follows)
+		add_suspect(k, m->proc.pid, m->proc.start_ticks);
+	k->sums.is_other_program |= lives && !k->follows;
+	scry_error_clear();
+	return m == k->members[0] /* at the end, with the sums of all */ ? 0
+									 : scry_sampled_end(m,
+											    m->why);
+}
+
+/* Does `turn` with each that is not over. What has ended leaves, but for the first. */
+static int each_member(struct scry_kin *k, int (*turn)(struct scry_sampled *m, uint64_t slot),
+		       uint64_t slot)
 {
 	size_t kept = 0;
 	int failed = 0;
 
 	for (size_t i = 0; i < k->member_count; i++) {
-		struct member *m = k->members[i];
-		uint64_t stands = slot + 1 - m->done;
-		int err = slot < m->done ? 0
-					 : scry_samples_tick(&m->samples, stands * k->run->slot_ns);
+		struct scry_sampled *m = k->members[i];
+		int err = m->why ? 0 : turn(m, slot);
 
-		if (!err && slot >= m->done) {
-			m->samples.sums.missed += stands - 1;
-			m->done = slot + 1;
-		}
-		if (err != -ESRCH) {
-			k->members[kept++] = m;
-			failed = err ? err : failed;
-			continue;
-		}
-		scry_error_clear();
-		err = end_member(k, m, m->proc.start_ticks);
+		if (err == -ESRCH)
+			err = end_member(k, m);
 		failed = err ? err : failed;
-		free_member(m);
+		if (m->why && i > 0)
+			scry_sampled_close(m);
+		else
+			k->members[kept++] = m;
 	}
 	k->member_count = kept;
 	return failed;
 }
 
-bool scry_kin_lives(const struct scry_kin *k)
+static int turn_one(struct scry_sampled *m, uint64_t slot)
 {
-	return k->member_count || k->suspect_count || scry_now_ns() - k->lived_ns < LINGER_NS;
+	(void)slot;
+	return scry_sampled_turn(m);
 }
 
-int scry_kin_end(struct scry_kin *k, const char *why)
+static bool is_any(const struct scry_kin *k)
 {
-	int err = 0;
+	return k->suspect_count || k->member_count > 1 || !k->members[0]->why;
+}
 
-	for (size_t i = 0; i < k->member_count && !err; i++)
-		err = scry_kin_write_end(k->run, &k->members[i]->samples, k->members[i]->began_ns,
-					 why);
+int scry_kin_turn(struct scry_kin *k)
+{
+	int err = each_member(k, turn_one, 0);
+
+	if (!err && k->run->clock)
+		err = scry_clock_take(k->run->clock);
+	if (k->follows)
+		scan(k);
+	if (is_any(k))
+		k->lived_ns = scry_now_ns();
 	return err;
 }
 
-size_t scry_kin_refused(const struct scry_kin *k)
+int scry_kin_look(struct scry_kin *k, uint64_t slot)
 {
-	return k->refused;
+	return each_member(k, scry_sampled_look, slot);
+}
+
+bool scry_kin_lives(const struct scry_kin *k)
+{
+	return is_any(k) || (k->follows && scry_now_ns() - k->lived_ns < LINGER_NS);
+}
+
+int scry_kin_end(struct scry_kin *k, const char *why, const struct scry_ev_sampling *sums)
+{
+	int err = 0;
+
+	for (size_t i = k->member_count; i-- > 0 && !err;) {
+		struct scry_sampled *m = k->members[i];
+
+		if (i == 0) {
+			m->samples.sums.sampler_ns = sums->sampler_ns;
+			m->samples.sums.lost += sums->lost;
+			m->samples.sums.kernel_ns = sums->kernel_ns;
+		}
+		err = scry_sampled_end(m, m->why ? m->why : why);
+	}
+	return err;
+}
+
+struct scry_kin_sums scry_kin_sums(const struct scry_kin *k)
+{
+	return k->sums;
 }

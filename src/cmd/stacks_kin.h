@@ -1,55 +1,66 @@
 /*
- * What a sampled process starts (`scry stacks -f`): its fork children, theirs, and the Ruby
- * programs that they become; each is sampled as the first one is, at the same moments.
+ * The processes that `scry stacks` samples: the one that was asked for and, with -f, what it
+ * starts: its fork children, theirs, and the Ruby programs that they become; each is sampled as the
+ * first one is, at the same moments.
  *
- * New processes are found by their numbers, a few milliseconds after their start. One belongs to
- * the run when its parent does; or, as a daemon's parents are gone by then, when its VM lies where
- * that of a watched process does, at an address that was drawn at random. Nobody is traced or told.
+ * By eBPF the kernel tells of each fork, before the child runs. Else new processes are found by
+ * their numbers, a few milliseconds after their start: one belongs to the run when its parent does;
+ * or, as a daemon's parents are gone by then, when its VM lies where that of a watched process
+ * does, at an address that was drawn at random. Nobody is traced for it.
  *
- * Life: open, then at each slot scan and tick, end, close.
+ * Life: open, (find,) begin, then turn each few milliseconds, and look at each slot; end, close.
  */
 #ifndef SCRY_CMD_STACKS_KIN_H
 #define SCRY_CMD_STACKS_KIN_H
 
-#include "name/samples.h"
-#include "rec/writer.h"
-#include "sys/proc.h"
+#include "cmd/sampled.h"
 
 struct scry_kin;
 
-/* What all processes of a run share. */
-struct scry_kin_run {
-	struct scry_writer *writer; /* the caller's */
-	uint64_t began_ns, slot_ns;
-	uint32_t rate;
-};
-
-/* A process's first and last events: PROCESS, ATTACH; STACK, SAMPLES, SAMPLING, DETACH, TOTALS. */
-void scry_kin_write_head(struct scry_kin_run *run, const struct scry_proc *proc,
-			 const struct scry_ruby *ruby);
-int scry_kin_write_end(struct scry_kin_run *run, struct scry_samples *samples, uint64_t began_ns,
-		       const char *why);
-
-/* `run` stays the caller's and outlives it. `first` is whose kin is meant. 0 or -ENOMEM. */
-int scry_kin_open(struct scry_kin_run *run, const struct scry_ruby *first, struct scry_kin **ret);
+/*
+ * No process yet. `run` stays the caller's, outlives it, and gets its clock later: with what
+ * scry_kin_clock_opts says. 0 or -ENOMEM.
+ */
+int scry_kin_open(struct scry_sampling *run, bool follows, struct scry_kin **ret);
 void scry_kin_close(struct scry_kin *k); /* NULL is legal */
 
-/* The first has ended; `lives`: it has become another program, and is kin from now on. */
-void scry_kin_first_ended(struct scry_kin *k, bool lives);
+/*
+ * Before there is a first: a Ruby that has booted, in `root` or in what that has started. 0: the
+ * caller's; -EAGAIN: none yet; -ESRCH: they are all gone; or -errno with a sentence. To be called
+ * again and again.
+ */
+int scry_kin_find(struct scry_kin *k, pid_t root, struct scry_ruby **ret);
 
-/* Looks for new processes, when it is due. */
-void scry_kin_scan(struct scry_kin *k);
+/* How a clock for it is to be opened; rate and native are the caller's. */
+void scry_kin_clock_opts(struct scry_kin *k, struct scry_clock_opts *opts);
 
-/* A look at each, for `slot`, counted from run->began_ns. 0 or -errno of writing. */
-int scry_kin_tick(struct scry_kin *k, uint64_t slot);
+/* The first one, which it takes; what it and `root`, whose kin is meant, have started is looked for
+ * now; writes its first events. 0 or -errno. Before all that follows. */
+int scry_kin_begin(struct scry_kin *k, struct scry_sampled *first, pid_t root);
+
+/* Puts the clock on all. As scry_clock_attach. */
+int scry_kin_attach(struct scry_kin *k);
+/* From now on all is read. */
+void scry_kin_detach(struct scry_kin *k);
+
+/* Looks for new processes, when it is due, and takes what the clocks have told. 0 or -errno. */
+int scry_kin_turn(struct scry_kin *k);
+/* A look at each, for `slot`, counted from run->began_ns. 0 or -errno. */
+int scry_kin_look(struct scry_kin *k, uint64_t slot);
 
 /* Is there one, or may one come of what is there? */
 bool scry_kin_lives(const struct scry_kin *k);
 
-/* Writes what is known of those that still live. 0 or -errno. */
-int scry_kin_end(struct scry_kin *k, const char *why);
+/* Writes what is known of those that were not ended yet; with `sums`, which are of all, in those of
+ * the first. 0 or -errno. */
+int scry_kin_end(struct scry_kin *k, const char *why, const struct scry_ev_sampling *sums);
 
-/* How many could not be sampled, though they are Rubies. */
-size_t scry_kin_refused(const struct scry_kin *k);
+struct scry_kin_sums {
+	size_t refused;	       /* Rubies that could not be sampled */
+	size_t unseen;	       /* fork children that ended before they could be */
+	uint64_t unseen_ns;    /* what those have run, by their clocks; 0 without */
+	bool is_other_program; /* the first became one, and is not watched on */
+};
+struct scry_kin_sums scry_kin_sums(const struct scry_kin *k);
 
 #endif

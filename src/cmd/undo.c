@@ -78,6 +78,8 @@ static bool has_agent(const struct scry_proc *proc, int *ret_error)
 	struct scry_mem mem;
 	int r = scry_mem_open(&mem, proc->pid, 0);
 
+	if (r == -ESRCH)
+		r = scry_proc_fail_gone(proc->pid);
 	*ret_error = r;
 	if (r < 0)
 		return false;
@@ -294,6 +296,8 @@ int scry_cmd_patch_list(int argc, char **argv)
 	if (r < 0)
 		return report_failure(r);
 	r = scry_mem_open(&mem, proc.pid, 0);
+	if (r == -ESRCH)
+		r = scry_proc_fail_gone(proc.pid);
 	if (r == 0)
 		r = scry_maps_read(proc.pid, &maps);
 	if (r == 0 && scry_agent_find(&mem, &maps, &h) < 0) {

@@ -8,25 +8,49 @@
 #include "base/err.h"
 #include "base/log.h"
 
-static char command_line[4096];
+static char command_line[4096] = "scry";
 
-static void join(int argc, char **argv)
+void scry_command_line_keep(int argc, char **argv)
 {
-	size_t at = (size_t)snprintf(command_line, sizeof(command_line), "scry");
+	size_t at = strlen(command_line);
 
-	for (int i = 0; i < argc && at < sizeof(command_line); i++)
+	for (int i = 1; i < argc && at < sizeof(command_line); i++)
 		at += (size_t)snprintf(command_line + at, sizeof(command_line) - at, " %s",
 				       argv[i]);
 }
 
-int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest)
+const char *scry_command_line(void)
+{
+	return command_line;
+}
+
+/* Names may stand between options, also before the first: they are gathered behind argv[0], where
+ * all has been read already. */
+static int parse_names(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest)
+{
+	int at = 0, rest, r;
+
+	for (;;) {
+		r = scry_opt_parse(cli->rows, cli->count,
+				   (struct scry_opt_args){argc - at, argv + at}, &rest);
+		if (r < 0)
+			return r;
+		at += rest;
+		*ret_rest = at;
+		if (at >= argc || !cli->name_count || !strcmp(argv[at - 1], "--"))
+			return 0;
+		argv[1 + (*cli->name_count)++] = argv[at];
+	}
+}
+
+int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv)
 {
 	struct scry_watch_opts *o = cli->opts;
 	int rest, r;
 
 	o->max_pause_ns = 50000000;
 	o->memory = 256u << 20;
-	r = scry_opt_parse(cli->rows, cli->count, (struct scry_opt_args){argc, argv}, &rest);
+	r = parse_names(cli, argc, argv, &rest);
 	if (r < 0)
 		return r;
 	scry_log_setup(cli->talk->quiet ? -1 : cli->talk->verbose ? 1 : 0, SCRY_LOG_COLOR_AUTO);
@@ -35,13 +59,7 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, in
 		scry_opt_help(cli->rows, cli->count, stdout);
 		return 1;
 	}
-	join(argc, argv);
 	o->command_line = command_line;
-	if (cli->wants_words) {
-		*ret_rest = rest;
-		while (rest < argc && strcmp(argv[rest - 1], "--"))
-			rest++;
-	}
 	if (rest < argc)
 		o->command = argv + rest;
 	if (!o->pids.count == !o->command)

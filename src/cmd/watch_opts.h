@@ -71,9 +71,14 @@ struct scry_watch_cli {
 	struct scry_watch_opts *opts;
 	struct scry_talk_opts *talk;
 	const char *usage;
-	bool wants_words; /* words before `--` are the command's own: *ret_rest points at them */
+	int *name_count; /* words before `--` are the command's own, gathered at argv[1]; NULL: none
+			  */
 };
-int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv, int *ret_rest);
+int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv);
+
+/* "scry malloc record -- ls": kept by main as it was typed, cut at 4 KiB; for recordings. */
+void scry_command_line_keep(int argc, char **argv);
+const char *scry_command_line(void);
 
 /* --dry-run: prepare in this process, print, touch nothing. Exit status. */
 int scry_dry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument);

@@ -45,6 +45,8 @@ int scry_inject_check(const struct scry_proc *p)
 		      "process";
 	else if (p->pid == getpid())
 		why = "is scry itself";
+	else if (scry_proc_is_kernel(p->pid))
+		why = "is a thread of the kernel";
 	else if (p->tracer)
 		return scry_fail(
 			-EPERM,

@@ -147,7 +147,8 @@ void scry_pool_lease(struct scry_pool *p, uint64_t lease_tsc, uint64_t lease_end
 
 bool scry_pool_is_taken(const struct scry_pool *p, uint32_t lane)
 {
-	return __atomic_load_n(&p->head->taken[lane], __ATOMIC_SEQ_CST) != 0;
+	return !(p->burnt >> lane & 1) &&
+	       __atomic_load_n(&p->head->taken[lane], __ATOMIC_SEQ_CST) != 0;
 }
 
 void scry_pool_free(struct scry_pool *p, uint32_t lane)
@@ -172,7 +173,8 @@ int scry_pool_ask(const struct scry_pool *p, pid_t pid, struct scry_claim *ret)
 	uint64_t magic;
 	int r = p->is_told ? -EACCES : scry_mem_open(&mem, pid, 0);
 
-	if (r < 0 && r != -ESRCH && r != -EACCES && r != -EPERM) {
+	/* only what passes: who waits for an answer that never comes waits for ever */
+	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EINTR || r == -EAGAIN) {
 		scry_error_clear();
 		return -EAGAIN;
 	}

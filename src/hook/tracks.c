@@ -24,6 +24,7 @@
 #define ROOM (SCRY_TRACK_WORDS - SCRY_TRACK_HEAD)
 #define THREADS_MAX 65536u /* that a target may claim to have: their ends are looked for */
 #define LOOK_NS 200000000ull
+#define TURN_ALL_NS 100000000ull
 #define LOOK_HURRY_NS 20000000ull /* when half of the pool is in use */
 
 struct thread {
@@ -63,6 +64,7 @@ struct scry_tracks {
 	uint64_t last_id;
 	uint64_t last_tsc, watermark;
 	uint64_t looked_ns;
+	uint64_t turn_ns;      /* when the turn was taken away */
 	uint32_t used, closed; /* in the last look */
 	uint32_t freed;
 	struct scry_tracks_stats stats;
@@ -509,6 +511,30 @@ static int tell_ended(struct scry_tracks *t, const struct taker *taker)
 	return r;
 }
 
+/* Times of repeated stamps are older than this look no more. */
+static void take_turn(struct scry_tracks *t)
+{
+	uint64_t *turn = &t->control->turn, now = now_ns();
+
+	if (__atomic_load_n(turn, __ATOMIC_RELAXED) == SCRY_TURN_ALL &&
+	    now - t->turn_ns < TURN_ALL_NS)
+		return;
+	t->turn_ns = now;
+	__atomic_store_n(turn, 0, __ATOMIC_SEQ_CST);
+	/* Who looked at it just before has its `stamping` still in its store buffer, maybe. */
+	for (int i = 0; i < SPINS; i++)
+		_mm_pause();
+}
+
+uint64_t scry_tracks_stamp(struct scry_tracks *t)
+{
+	t->turn_ns = now_ns();
+	__atomic_store_n(&t->control->turn, SCRY_TURN_ALL, __ATOMIC_SEQ_CST);
+	_mm_mfence();
+	_mm_lfence();
+	return __rdtsc();
+}
+
 int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct scry_track_run *),
 		     void *arg, struct scry_tracks_taken *ret)
 {
@@ -518,6 +544,7 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 	int r;
 
 	let_go(t);
+	take_turn(t);
 	if (!t->has_ended)
 		look_for_ended(t);
 	t->used = t->closed = 0;

@@ -69,6 +69,9 @@ void scry_tracks_identify(struct scry_tracks *t, pid_t pid);
 /* Nobody writes any more: all that is there can be given. */
 void scry_tracks_end(struct scry_tracks *t);
 
+/* A TSC: what happens later has a later stamp, repeated or not (wire/tracks.h, turns). */
+uint64_t scry_tracks_stamp(struct scry_tracks *t);
+
 /*
  * Gives all that is published to `give`, thread by thread, then gives segments back. Stops at the
  * first call that does not return 0 and returns that; the words of that call are lost. Also looks,

@@ -562,7 +562,8 @@ int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most)
 {
 	int r = 0, e;
 
-	sort(c->waiting + c->ready, c->count - c->ready);
+	if (c->ready < c->count)
+		sort(c->waiting + c->ready, c->count - c->ready);
 	while (c->ready < c->count && c->waiting[c->ready].tsc <= watermark)
 		c->ready++;
 	for (; c->first < c->ready && most; most--) {

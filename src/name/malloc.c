@@ -280,9 +280,9 @@ static void define_callers(struct scry_malloc *m, struct thread *h)
 				scry_malloc_callers_define(m->calls.callers, word >> 48,
 							   h->words[h->scanned + 1]) < 0;
 		else if ((word & 15) == SCRY_MALLOC_OP_LINE && h->scanned + size <= h->count)
-			m->calls.stats.bad +=
-				scry_malloc_callers_line(m->calls.callers, word >> 48,
-							 h->words + h->scanned + 1, size - 1) < 0;
+			m->calls.stats.bad += scry_malloc_callers_line(
+						      m->calls.callers, word >> SCRY_MALLOC_CODE_AT,
+						      h->words + h->scanned + 1, size - 1) < 0;
 		else if ((word & 15) == SCRY_MALLOC_OP_STACK && h->scanned + size <= h->count)
 			m->calls.stats.bad += scry_malloc_callers_stack(m->calls.callers,
 									h->words[h->scanned + 1],

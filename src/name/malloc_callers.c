@@ -32,7 +32,7 @@ struct place {
 struct scry_malloc_callers {
 	pid_t pid;
 	uint32_t ids[SCRY_MALLOC_CODES];
-	struct scry_map stack_ids;    /* stack << 16 | code -> id */
+	struct scry_map stack_ids;    /* stack << 20 | code -> id */
 	struct place *places;	      /* by id, from 1 */
 	uint32_t room;		      /* of them */
 	uint32_t count, looked, told; /* ids; those up to these are done */
@@ -105,7 +105,7 @@ static uint32_t id_of(struct scry_malloc_callers *c, uint32_t code)
 /* Its own address is the innermost one of the stack. */
 uint32_t scry_malloc_callers_id(struct scry_malloc_callers *c, uint32_t code, uint64_t stack)
 {
-	const uint64_t key = stack << 16 | code;
+	const uint64_t key = stack << 20 | code;
 	uint64_t known;
 	uint32_t line, id;
 

@@ -27,7 +27,7 @@ static uint64_t size_of(const struct scry_malloc_record *r)
 
 static uint64_t usable_of(const struct scry_malloc_record *r, uint64_t size)
 {
-	uint64_t slack = r->words[1] >> 40 & 0xff;
+	uint64_t slack = r->words[1] >> SCRY_MALLOC_TSC_BITS & 0xff;
 
 	return slack == SCRY_MALLOC_SLACK_UNKNOWN ? 0 : size + slack;
 }
@@ -257,8 +257,8 @@ int scry_malloc_calls_add(struct scry_malloc_calls *c, const struct scry_malloc_
 	const uint64_t address = address_of(r->words[0]), size = size_of(r);
 	struct scry_ev_malloc call = {
 		.thread = r->thread,
-		.caller =
-			scry_malloc_callers_id(c->callers, (uint32_t)(r->words[1] >> 48), r->stack),
+		.caller = scry_malloc_callers_id(
+			c->callers, (uint32_t)(r->words[1] >> SCRY_MALLOC_CODE_AT), r->stack),
 		.size = size,
 		.usable = usable_of(r, size),
 	};

@@ -11,6 +11,10 @@
 
 #define LIST_NS 20000000u /* the list of threads is read again after so long */
 #define ROWS_MAX (4u << 20)
+#define ASK_NS 20000000u /* the kernel's own count is asked again after so long */
+/* So long after an exec no other Ruby has booted that could be taken for this one: then reads fail.
+ */
+#define CHECK_NS 2000000u
 #define OWED_TICKS 8  /* of a thread's clock */
 #define RESTS_SURE 2u /* ticks: who is in the VM's queue by then, or is not */
 
@@ -47,6 +51,7 @@ void scry_samples_done(struct scry_samples *s)
 		scry_task_close(&s->threads[i].task);
 	free(s->threads);
 	free(s->list);
+	free(s->listed);
 	free(s->waits);
 	free(s->rows);
 	free(s->named);
@@ -55,12 +60,19 @@ void scry_samples_done(struct scry_samples *s)
 	scry_symbols_done(&s->symbols);
 	scry_walk_done(&s->walk);
 	scry_samples_native_close(s->native);
+	scry_samples_pause_close(s->pause);
 	*s = (struct scry_samples){0};
 }
 
 int scry_samples_with_native(struct scry_samples *s)
 {
 	return scry_samples_native_open(s->ruby, &s->symbols.names, &s->native);
+}
+
+int scry_samples_with_pause(struct scry_samples *s)
+{
+	s->walk.is_still = true;
+	return scry_samples_pause_open(s->ruby->pid, &s->pause);
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -119,19 +131,25 @@ static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *rub
 	t = &s->threads[s->count++];
 	*t = (struct scry_samples_thread){.ruby = *ruby, .is_here = true};
 	scry_task_open(&t->task, s->ruby->pid, ruby->tid);
+	scry_task_watch(&t->task);
 	scry_task_read(&t->task, &t->now);
 	tell_thread(s, t);
 	return 0;
 }
 
 /* Who is there now. A list that changes while it is read is read at the next tick. */
-static int list_threads(struct scry_samples *s)
+static int list_threads(struct scry_samples *s, bool anew)
 {
 	struct scry_ruby_thread *list = NULL;
-	ssize_t n = scry_ruby_threads(s->ruby, &list);
 	size_t kept = 0;
+	ssize_t n;
 	int err = 0;
 
+	if (!anew && scry_ruby_threads_stand(s->ruby, s->listed, s->listed_count)) {
+		s->listed_ns = now_ns(CLOCK_MONOTONIC);
+		return 0;
+	}
+	n = scry_ruby_threads(s->ruby, &list);
 	if (n < 0)
 		return n == -ENOTSUP || n == -EAGAIN ? 0 : (int)n;
 	for (size_t i = 0; i < s->count; i++)
@@ -153,7 +171,9 @@ static int list_threads(struct scry_samples *s)
 	s->count = kept;
 	s->listed_ns = now_ns(CLOCK_MONOTONIC);
 	s->listings++;
-	free(list);
+	free(s->listed);
+	s->listed = list;
+	s->listed_count = (size_t)n;
 	return err;
 }
 
@@ -208,19 +228,51 @@ static const char *newest_name(const struct scry_samples *s)
 	return "";
 }
 
+/*
+ * Of a thread that stands still only the newest frame could not be named: code of a JIT has pushed
+ * it and not said where it is in its method. It is left out, as one on its way in.
+ */
+static bool drop_unplaced(struct scry_samples *s, size_t unnamed)
+{
+	if (!s->pause || unnamed != 1 || s->walk.count < 2 || s->named[0].symbol ||
+	    s->named[0].is_hidden)
+		return false;
+	s->walk.count--;
+	memmove(s->walk.frames, s->walk.frames + 1, s->walk.count * sizeof(*s->walk.frames));
+	memmove(s->named, s->named + 1, s->walk.count * sizeof(*s->named));
+	s->sums.dropped++;
+	return true;
+}
+
 /* Names what was walked, with the verdict that the thread has. False: it may be tried again. */
 static bool name_stack(struct scry_samples *s, struct scry_samples_thread *t)
 {
+	size_t unnamed;
+
 	t->stack = 0;
 	if (t->verdict > SCRY_WALK_REPAIRED)
 		return t->verdict == SCRY_WALK_EMPTY;
-	if (scry_symbols_name(&s->symbols, s->ruby, &s->walk, s->named) == 0) {
+	unnamed = scry_symbols_name(&s->symbols, s->ruby, &s->walk, s->named);
+	if (!unnamed || drop_unplaced(s, unnamed)) {
 		t->stack = intern_stack(s);
 		t->state = scry_thread_state_named(t->state, newest_name(s));
 		return true;
 	}
 	t->verdict = SCRY_WALK_REJECTED;
 	return false;
+}
+
+/* Its native frames, for what is walked next. */
+static void take_native(struct scry_samples *s, const struct scry_samples_thread *t)
+{
+	const struct user_regs_struct *held = NULL;
+
+	if (s->native && s->pause)
+		held = scry_samples_pause_registers(s->pause, t->ruby.tid);
+	if (held)
+		scry_samples_native_held(s->native, held);
+	else if (s->native)
+		scry_samples_native_waits(s->native, &t->now);
 }
 
 /* Walks and names; a stack of which a name cannot be read is taken once more. */
@@ -233,10 +285,9 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 		if ((t->hint.ec != t->ruby.ec || !t->ruby.ec) &&
 		    scry_mem_u64(&s->ruby->mem, t->ruby.th + s->ruby->layout.th_ec, &ec) == 0)
 			t->ruby.ec = ec;
-		if (s->native)
-			scry_samples_native_waits(s->native, &t->now);
+		take_native(s, t);
 		t->verdict = scry_walk_collect(&s->walk, s->ruby, &t->ruby, &t->hint);
-		if (s->native && !scry_task_rests(&t->task, &t->now))
+		if (s->native && !s->pause && !scry_task_rests(&t->task, &t->now))
 			scry_samples_native_none(s->native); /* of another moment than Ruby's */
 		s->sums.collects += s->walk.collects;
 		s->sums.dropped += s->walk.is_dropped;
@@ -395,8 +446,28 @@ int scry_samples_list(struct scry_samples *s, bool now)
 	int err = 0;
 
 	if (now || now_ns(CLOCK_MONOTONIC) - s->listed_ns >= LIST_NS)
-		err = list_threads(s);
+		err = list_threads(s, now);
 	return err ? err : check_program(s);
+}
+
+/* Has it not run since the tick before? The kernel's shared page is proven by its own count. */
+static bool is_at_rest(const struct scry_samples *s, struct scry_samples_thread *t)
+{
+	struct scry_task_now now;
+
+	if (s->pause) {
+		scry_samples_pause_task(s->pause, t->ruby.tid, &now);
+		return !t->now.is_running && !now.is_running && !t->now.is_gone && !now.is_gone &&
+		       now.switches == t->now.switches && now.run_ns == t->now.run_ns;
+	}
+	if (t->task.turns && s->tick_ns - t->asked_ns < ASK_NS)
+		return scry_task_is_still(&t->task, &t->now);
+	t->asked_ns = s->tick_ns;
+	if (scry_task_rests(&t->task, &t->now))
+		return true;
+	if (scry_task_is_still(&t->task, &t->now))
+		scry_task_unwatch(&t->task);
+	return false;
 }
 
 /* What the thread does now, and with what stack. */
@@ -407,12 +478,15 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 	t->is_clocked = t->in_gc = false;
 	t->ran_ns = 0;
 	t->ran_before = t->now.is_running;
-	if (t->has_last && scry_task_rests(&t->task, &t->now)) {
+	if (t->has_last && is_at_rest(s, t)) {
 		t->rests++;
 		s->sums.unchanged++;
 		return;
 	}
-	scry_task_read(&t->task, &t->now);
+	if (s->pause)
+		scry_samples_pause_task(s->pause, t->ruby.tid, &t->now);
+	else
+		scry_task_read(&t->task, &t->now);
 	t->state = scry_thread_state(&before, &t->now, false);
 	t->rests = 0;
 	t->is_clocked = s->clock_ns && t->now.is_running;
@@ -421,6 +495,7 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 		return;
 	take_stack(s, t);
 	t->has_last = t->verdict == SCRY_WALK_VALID;
+	s->is_doubtful |= t->verdict > SCRY_WALK_REPAIRED;
 	if (t->now.run_ns > before.run_ns && !before.is_gone)
 		t->ran_ns = t->now.run_ns - before.run_ns;
 }
@@ -452,13 +527,16 @@ static void count_clocked(struct scry_samples *s, size_t i, uint64_t stands_ns)
 	t->owed_ns = 0;
 }
 
-int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
+/* All threads: their states and stacks. */
+static int look_at_all(struct scry_samples *s)
 {
-	uint64_t began = now_ns(CLOCK_MONOTONIC);
 	int err = 0;
 
-	if (began - s->listed_ns >= LIST_NS)
-		err = list_threads(s);
+	s->tick_ns = now_ns(CLOCK_MONOTONIC);
+	s->is_doubtful = false;
+	if (s->pause || s->tick_ns - s->listed_ns >= LIST_NS)
+		err = list_threads(s, s->pause);
+
 	if (err)
 		return err;
 	scry_symbols_turn(&s->symbols);
@@ -466,9 +544,53 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 		look_at(s, &s->threads[i]);
 	take_waiters(s);
 	take_collector(s);
-	err = check_program(s);
-	if (err)
-		return err;
+	if (!s->pause && !s->is_doubtful && s->tick_ns - s->checked_ns < CHECK_NS)
+		return 0;
+	s->checked_ns = s->tick_ns;
+	return check_program(s);
+}
+
+/* The same once more, as some thread has run meanwhile: what they do was asked before. */
+static int look_again(struct scry_samples *s)
+{
+	int err = list_threads(s, true);
+
+	for (size_t i = 0; i < s->count && !err; i++)
+		take_stack(s, &s->threads[i]);
+	take_waiters(s);
+	take_collector(s);
+	return err ? err : check_program(s);
+}
+
+/* All threads, while those that run are held. 1; 0: they are not looked at now; or -errno. */
+static int look_held(struct scry_samples *s, uint64_t *stands_ns)
+{
+	struct scry_ev_sampling before = s->sums;
+	int err, r = scry_samples_pause_begin(s->pause, stands_ns);
+
+	if (r <= 0)
+		return r;
+	err = look_at_all(s);
+	while (!err && (r = scry_samples_pause_holds(s->pause, *stands_ns)) == 0) {
+		s->sums = before;
+		err = look_again(s);
+	}
+	if (r == 0 || r == 1) /* it is held still */
+		scry_samples_pause_end(s->pause);
+	if (r == 1 && !err)
+		return 1;
+	for (size_t i = 0; i < s->count; i++)
+		s->threads[i].has_last = false;
+	return err ? err : r == 2 ? 0 : r;
+}
+
+int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
+{
+	uint64_t began = now_ns(CLOCK_MONOTONIC);
+	int r = s->pause ? look_held(s, &stands_ns) : look_at_all(s);
+
+	if (r < 0 || (s->pause && !r))
+		return r;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->threads[i].is_clocked)
 			count_clocked(s, i, stands_ns);
@@ -639,5 +761,12 @@ int scry_samples_write(struct scry_samples *s)
 		err = scry_writer_payload(s->writer,
 					  &(struct scry_event){.type = SCRY_EVENT_SAMPLING},
 					  &s->sums, sizeof(s->sums));
+	if (!err && s->pause) {
+		struct scry_ev_pauses pauses = scry_samples_pause_sums(s->pause);
+
+		err = scry_writer_payload(s->writer,
+					  &(struct scry_event){.type = SCRY_EVENT_PAUSES}, &pauses,
+					  sizeof(pauses));
+	}
 	return err;
 }

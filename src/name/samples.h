@@ -2,14 +2,15 @@
  * The sampler of a Ruby's stacks, from outside: at each tick every Ruby thread of every ractor, its
  * stack and its state; the sums as SAMPLES events.
  *
- * Nothing is stopped, no lock is taken, nothing is written into the process. A thread that has not
- * run since the tick before costs one small read; its sample is that of the tick before.
+ * Nothing is stopped (but see samples_pause.h), no lock is taken, nothing is written into the
+ * process. A thread that has not run since the tick before costs a look at a page that the kernel
+ * shares (sys/task.h), or else one small read; its sample is that of the tick before.
  *
  * A collection of garbage is one more frame, "(garbage collection)", at the place of the line whose
  * allocation, or call, caused it.
  *
  * With a clock (`clock_ns`), what runs is not read: it gives itself, in records of
- * bpf/stacks.bpf.c, at each clock_ns of its own processor time. Ticks then count the threads that
+ * bpf/stacks.bpf.c, at each clock_ns of a processor. Ticks then count the threads that
  * wait, and of those that run or are ready what their clocks have not told: they were only ready.
  */
 #ifndef SCRY_NAME_SAMPLES_H
@@ -17,6 +18,7 @@
 
 #include "base/map.h"
 #include "name/samples_native.h"
+#include "name/samples_pause.h"
 #include "name/stacks.h"
 #include "name/thread_state.h"
 #include "rec/writer.h"
@@ -29,6 +31,7 @@ struct scry_samples_thread {
 	bool is_here;	 /* in the list that is being read */
 	struct scry_task task;
 	struct scry_task_now now;
+	uint64_t asked_ns; /* when the kernel's count was asked whether it rests */
 	struct scry_walk_hint hint;
 	bool has_last; /* of what follows, from the tick before */
 	uint32_t stack;
@@ -55,6 +58,7 @@ struct scry_samples {
 	struct scry_stacks stacks;
 	struct scry_walk walk;
 	struct scry_samples_native *native; /* NULL: not wanted; owned */
+	struct scry_samples_pause *pause;   /* NULL: nobody is held; owned */
 	struct scry_named_frame *named;
 	uint32_t gc_name; /* of the frame that says so, in symbols.names */
 	struct scry_samples_thread *threads;
@@ -64,10 +68,14 @@ struct scry_samples {
 	uint32_t numbers;	      /* THREAD events written */
 	struct scry_ev_samples *rows; /* sums; stack: a frame number of `stacks` */
 	size_t row_count, row_room;
-	struct scry_intern keys; /* {thread, stack, state} -> row + 1 */
-	uint64_t listed_ns;	 /* when the list of threads was read */
-	uint64_t clock_ns;	 /* what a record stands for; 0: there are none */
-	uint32_t listings;	 /* how often the list was read */
+	struct scry_intern keys;	 /* {thread, stack, state} -> row + 1 */
+	uint64_t listed_ns;		 /* when the list of threads was read, or found to stand */
+	struct scry_ruby_thread *listed; /* as it was read; owned */
+	size_t listed_count;
+	uint64_t tick_ns, checked_ns; /* this tick began; the program was found to be the same */
+	bool is_doubtful;	      /* in this tick a thread had no stack that was read */
+	uint64_t clock_ns;	      /* what a record stands for; 0: there are none */
+	uint32_t listings;	      /* how often the list was read */
 	struct scry_ev_sampling sums;
 	uint64_t unrecorded; /* samples beyond the limit of rows */
 };
@@ -77,6 +85,8 @@ int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scr
 void scry_samples_done(struct scry_samples *s);
 /* Stacks have native frames too, from now on. As scry_samples_native_open. */
 int scry_samples_with_native(struct scry_samples *s);
+/* What runs is held for each look, from now on: stacks are exact. As scry_samples_pause_open. */
+int scry_samples_with_pause(struct scry_samples *s);
 
 /*
  * One look at all threads, each sample stands for `stands_ns`. 0; -ESRCH: the process, or its

@@ -118,15 +118,23 @@ void scry_samples_native_none(struct scry_samples_native *n)
 	n->count = 0;
 }
 
+static void walk(struct scry_samples_native *n, struct scry_unwind_state from)
+{
+	look_again(n);
+	n->count = scry_unwinder_walk(n->unwinder, from, n->frames, &n->end);
+	n->is_missed |= n->end == SCRY_NATIVE_NO_RULE;
+}
+
 void scry_samples_native_waits(struct scry_samples_native *n, const struct scry_task_now *now)
 {
 	n->count = 0;
-	if (now->is_running || now->is_gone || !now->pc)
-		return;
-	look_again(n);
-	n->count = scry_unwinder_walk(n->unwinder, scry_unwinder_blocked(now->pc, now->sp),
-				      n->frames, &n->end);
-	n->is_missed |= n->end == SCRY_NATIVE_NO_RULE;
+	if (!now->is_running && !now->is_gone && now->pc)
+		walk(n, scry_unwinder_blocked(now->pc, now->sp));
+}
+
+void scry_samples_native_held(struct scry_samples_native *n, const struct user_regs_struct *regs)
+{
+	walk(n, scry_unwinder_at(regs));
 }
 
 /* The copied stack, as memory. */

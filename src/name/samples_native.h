@@ -1,7 +1,7 @@
 /*
  * Native frames of sampled stacks: of a thread that waits, by the two registers that the kernel
- * tells; of one that runs, out of the copy that its clock has made (wire/bpf_stacks.h). Woven with
- * Ruby's (name/weave).
+ * tells; of one that is held, by all of them; of one that runs, out of the copy that its clock has
+ * made (wire/bpf_stacks.h). Woven with Ruby's (name/weave).
  */
 #ifndef SCRY_NAME_SAMPLES_NATIVE_H
 #define SCRY_NAME_SAMPLES_NATIVE_H
@@ -28,8 +28,9 @@ int scry_samples_native_open(const struct scry_ruby *ruby, struct scry_intern *n
 void scry_samples_native_close(struct scry_samples_native *n); /* NULL is legal */
 
 /* The native frames of the stack that is taken next: of a thread that waits since `now`; of one
- * whose record came before; none. */
+ * that is held, with its registers; of one whose record came before; none. */
 void scry_samples_native_waits(struct scry_samples_native *n, const struct scry_task_now *now);
+void scry_samples_native_held(struct scry_samples_native *n, const struct user_regs_struct *regs);
 void scry_samples_native_recorded(struct scry_samples_native *n, uint32_t tid, uint64_t time_ns);
 void scry_samples_native_none(struct scry_samples_native *n);
 

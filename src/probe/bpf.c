@@ -20,13 +20,19 @@
 #define CAP_PERFMON 38
 #define CAP_BPF 39
 #define CPUS_MAX 4096
+#define VALUE_MAX 256 /* bytes of an entry that is asked for */
 
 SCRY_BPF_OBJECT(check);
+
+struct attached {
+	struct bpf_link *link;
+	uint64_t number; /* 0: none */
+};
 
 struct scry_bpf {
 	struct bpf_object *object;
 	const char *name;
-	struct bpf_link **links;
+	struct attached *links;
 	size_t link_count, link_room;
 	struct ring_buffer *rings;
 };
@@ -146,7 +152,19 @@ int scry_bpf_open(struct scry_bpf_image image, struct scry_bpf **ret)
 void scry_bpf_detach(struct scry_bpf *b)
 {
 	while (b->link_count)
-		bpf_link__destroy(b->links[--b->link_count]);
+		bpf_link__destroy(b->links[--b->link_count].link);
+}
+
+void scry_bpf_detach_number(struct scry_bpf *b, uint64_t number)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < b->link_count; i++)
+		if (b->links[i].number == number)
+			bpf_link__destroy(b->links[i].link);
+		else
+			b->links[kept++] = b->links[i];
+	b->link_count = kept;
 }
 
 void scry_bpf_close(struct scry_bpf *b)
@@ -263,11 +281,11 @@ int scry_bpf_check(void)
 /* --- attaching -------------------------------------------------------------------------------- */
 
 /* Takes the link. */
-static int keep_link(struct scry_bpf *b, struct bpf_link *link)
+static int keep_link(struct scry_bpf *b, struct bpf_link *link, uint64_t number)
 {
 	if (b->link_count == b->link_room) {
 		size_t room = b->link_room ? 2 * b->link_room : 16;
-		struct bpf_link **more = reallocarray(b->links, room, sizeof(struct bpf_link *));
+		struct attached *more = reallocarray(b->links, room, sizeof(*more));
 
 		if (!more) {
 			bpf_link__destroy(link);
@@ -276,7 +294,7 @@ static int keep_link(struct scry_bpf *b, struct bpf_link *link)
 		b->links = more;
 		b->link_room = room;
 	}
-	b->links[b->link_count++] = link;
+	b->links[b->link_count++] = (struct attached){link, number};
 	return 0;
 }
 
@@ -290,9 +308,25 @@ int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd)
 		err = scry_fail(-errno, "the eBPF program '%s' cannot be put on a clock: %s",
 				program, strerror(errno));
 	if (!err)
-		return keep_link(b, link);
+		return keep_link(b, link, 0);
 	close(perf_fd);
 	return err;
+}
+
+int scry_bpf_attach_own(struct scry_bpf *b, const char *program)
+{
+	struct bpf_program *p;
+	struct bpf_link *link;
+	int err = find_program(b, program, &p);
+
+	if (err)
+		return err;
+	link = bpf_program__attach(p);
+	if (link)
+		return keep_link(b, link, 0);
+	err = -errno;
+	return scry_fail(err, "the eBPF program '%s' cannot be attached: %s", program,
+			 strerror(-err));
 }
 
 int scry_bpf_attach_uprobe(struct scry_bpf *b, const char *program,
@@ -307,7 +341,7 @@ int scry_bpf_attach_uprobe(struct scry_bpf *b, const char *program,
 		return err;
 	link = bpf_program__attach_uprobe_opts(p, at->pid, at->path, at->offset, &opts);
 	if (link)
-		return keep_link(b, link);
+		return keep_link(b, link, at->number);
 	err = -errno;
 	return scry_fail(err, "no uprobe at 0x%llx of '%s': %s%s", (unsigned long long)at->offset,
 			 at->path, strerror(-err),
@@ -341,6 +375,15 @@ int scry_bpf_unset(struct scry_bpf *b, const char *map, const void *key)
 	if (fd < 0)
 		return fd;
 	return bpf_map_delete_elem(fd, key) ? -errno : 0;
+}
+
+bool scry_bpf_has(struct scry_bpf *b, const char *map, const void *key)
+{
+	char value[VALUE_MAX];
+	struct bpf_map *m;
+
+	return find_map(b, map, &m) == 0 && bpf_map__value_size(m) <= VALUE_MAX &&
+	       bpf_map_lookup_elem(bpf_map__fd(m), key, value) == 0;
 }
 
 uint64_t scry_bpf_sum(struct scry_bpf *b, const char *map, uint32_t index)

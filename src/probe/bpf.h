@@ -52,6 +52,9 @@ int scry_bpf_load(struct scry_bpf *b);
 /* Runs `program` at each overflow of a perf event. Takes perf_fd, also when it fails. */
 int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd);
 
+/* Attaches `program` to what its section names (a raw tracepoint). 0 or -errno with a sentence. */
+int scry_bpf_attach_own(struct scry_bpf *b, const char *program);
+
 /* Takes off everything that was attached; the object stays loaded. */
 void scry_bpf_detach(struct scry_bpf *b);
 
@@ -71,10 +74,13 @@ struct scry_bpf_uprobe {
 };
 int scry_bpf_attach_uprobe(struct scry_bpf *b, const char *program,
 			   const struct scry_bpf_uprobe *at);
+/* Takes off those of this number. */
+void scry_bpf_detach_number(struct scry_bpf *b, uint64_t number);
 
 /* Maps: of hashes and arrays. `value` of a per-cpu map is one of scry_bpf_sum. 0 or -errno. */
 int scry_bpf_set(struct scry_bpf *b, const char *map, const void *key, const void *value);
 int scry_bpf_unset(struct scry_bpf *b, const char *map, const void *key);
+bool scry_bpf_has(struct scry_bpf *b, const char *map, const void *key);
 /* A u64 of a per-cpu array, summed over the processors; 0 when there is none. */
 uint64_t scry_bpf_sum(struct scry_bpf *b, const char *map, uint32_t index);
 int scry_bpf_map_fd(const struct scry_bpf *b, const char *map); /* stays ours; -ENOENT */

@@ -284,6 +284,17 @@ static const struct scry_field fields_scry_ev_sampling[] = {
 	FIELD(scry_ev_sampling, lost, "lost", NUMBER),
 	FIELD(scry_ev_sampling, kernel_ns, "kernel_ns", NUMBER),
 };
+static const struct scry_field fields_scry_ev_pauses[] = {
+	FIELD(scry_ev_pauses, pid, "pid", NUMBER),
+	FIELD(scry_ev_pauses, threads, "threads", NUMBER),
+	FIELD(scry_ev_pauses, count, "count", NUMBER),
+	FIELD(scry_ev_pauses, total_ns, "total_ns", NUMBER),
+	FIELD(scry_ev_pauses, median_ns, "median_ns", NUMBER),
+	FIELD(scry_ev_pauses, longest_ns, "longest_ns", NUMBER),
+	FIELD(scry_ev_pauses, spared, "spared", NUMBER),
+	FIELD(scry_ev_pauses, late, "late", NUMBER),
+	FIELD(scry_ev_pauses, again, "again", NUMBER),
+};
 static const struct scry_field fields_scry_ev_naming[] = {
 	FIELD(scry_ev_naming, pid, "pid", NUMBER),
 	FIELD(scry_ev_naming, differ, "differ", NUMBER),

@@ -257,15 +257,19 @@ static int step(uint32_t lane)
 		return 0;
 	case SCRY_REPLAY_LINK:
 		return enter(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+	case SCRY_REPLAY_JOIN:
 	case SCRY_REPLAY_SPAWN:
 		if ((uint32_t)(w[0] >> 32) > ended) {
 			push(&for_ended, lane, WAITS_ENDED);
 			return 0;
 		}
-		r = spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
+		r = op == SCRY_REPLAY_JOIN || spawn(lane, SCRY_REPLAY_SLOT(w[0])) ? 1 : -1;
 		break;
 	case SCRY_REPLAY_AT:
 		r = w[0] >> 6 <= SCRY_REPLAY_US_MAX ? 1 : bad(lane, "a time that is none") - 1;
+		break;
+	case SCRY_REPLAY_THINK:
+		r = w[0] >> 6 <= SCRY_REPLAY_THINK_MAX ? 1 : bad(lane, "a time that is none") - 1;
 		break;
 	case SCRY_REPLAY_MARK:
 	case SCRY_REPLAY_GATE:

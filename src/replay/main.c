@@ -62,6 +62,11 @@ uint64_t replay_ticks_ns(uint64_t ticks)
 	return (uint64_t)((double)ticks * 1e6 / ticks_a_ms);
 }
 
+uint64_t replay_ns_ticks(uint64_t ns)
+{
+	return (uint64_t)((double)ns * ticks_a_ms / 1e6);
+}
+
 static char *put(char *at, const char *end, const char *text)
 {
 	while (*text && at < end)

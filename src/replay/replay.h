@@ -81,6 +81,8 @@ struct lane {
 bool replay_work(struct lane *l, uint32_t block);
 /* Begins a lane's thread, when `ended` have ended: threads.c. */
 void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended);
+/* Waits until as many have. */
+void replay_join(struct lane *l, uint32_t ended);
 
 /* verify.c */
 void verify_begin(struct lane *l, uint32_t slot, void *p, uint64_t size, uint64_t align);
@@ -99,6 +101,7 @@ uint64_t replay_thread_ns(void); /* CPU time */
 uint64_t replay_process_ns(void);
 extern uint64_t replay_clock_ns; /* what reading that takes: half before it, half behind it */
 uint64_t replay_ticks_ns(uint64_t ticks); /* of the TSC */
+uint64_t replay_ns_ticks(uint64_t ns);
 void *
 replay_map(size_t bytes); /* shared, zeroed, taken when touched; ends the program on failure */
 _Noreturn void replay_die(const char *why);

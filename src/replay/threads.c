@@ -97,11 +97,9 @@ static void join_ended(void)
 	}
 }
 
-void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
+void replay_join(struct lane *l, uint32_t ended)
 {
-	struct thread *t = &threads[lane];
 	uint64_t begin = replay_thread_ns();
-	pthread_attr_t attr;
 	uint32_t turns = 0;
 
 	while ((int32_t)(__atomic_load_n(&ended_count, __ATOMIC_ACQUIRE) - ended) < 0)
@@ -109,9 +107,19 @@ void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 			sched_yield();
 		else
 			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-	by->wait_ns += turns ? replay_thread_ns() - begin + replay_clock_ns : 0;
+	l->wait_ns += turns ? replay_thread_ns() - begin + replay_clock_ns : 0;
 	pthread_mutex_lock(&begin_lock);
 	join_ended();
+	pthread_mutex_unlock(&begin_lock);
+}
+
+void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
+{
+	struct thread *t = &threads[lane];
+	pthread_attr_t attr;
+
+	replay_join(by, ended);
+	pthread_mutex_lock(&begin_lock);
 	t->lane = (struct lane){.number = lane, .left = 1 + lane % 16};
 	t->window = window;
 	begun++;

@@ -16,6 +16,7 @@
 #define SPIN_TICKS 4000u /* of waiting before the processor is given away */
 #define SLEEP_AFTER 200u /* times it was given away */
 #define SLEEP_NS 50000
+#define STEP_TICKS 4000u /* of looking at the clock twice: more, and somebody else ran */
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -106,6 +107,23 @@ static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
 		;
 	l->wait_ns += replay_thread_ns() - from + replay_clock_ns;
+}
+
+/*
+ * As the program had something else to do: it takes the processor for as long. While it has lost it
+ * to another thread it does not work, so a step that took longer does not count.
+ */
+static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
+{
+	uint64_t ticks = replay_ns_ticks(ns), done = 0, last = __rdtsc(), now;
+
+	while (done < ticks) {
+		_mm_pause();
+		now = __rdtsc();
+		done += now - last < STEP_TICKS ? now - last : 0;
+		last = now;
+	}
+	l->wait_ticks += done;
 }
 
 ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w)
@@ -331,12 +349,19 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 		case SCRY_REPLAY_SPAWN:
 			replay_spawn(l, SCRY_REPLAY_SLOT(w), (uint32_t)(w >> 32));
 			break;
+		case SCRY_REPLAY_JOIN:
+			replay_join(l, (uint32_t)(w >> 32));
+			break;
 		case SCRY_REPLAY_MARK:
 			__atomic_fetch_add(&replay.epochs[SCRY_REPLAY_SLOT(w)], 1,
 					   __ATOMIC_RELEASE);
 			break;
 		case SCRY_REPLAY_AT:
 			sleep_until(l, w >> 6);
+			break;
+		case SCRY_REPLAY_THINK:
+			if (replay.head->is_thinking)
+				think(l, w >> 6);
 			break;
 		case SCRY_REPLAY_GATE:
 			gate(l, &replay.epochs[SCRY_REPLAY_SLOT(w)], (uint32_t)(w >> 32));

@@ -133,7 +133,7 @@ static int open_regular(const char *path, struct scry_elf **ret)
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	err = scry_elf_open_path(self, ret);
 	close(fd);
-	return err;
+	return err == -ENOEXEC ? scry_fail(err, "'%s' is not an ELF file", path) : err;
 }
 
 int scry_core_elf(const struct scry_core *core, const struct scry_map_entry *m,
@@ -213,6 +213,27 @@ static int open_files(struct scry_core *core, const char *program)
 						? program
 						: first->path);
 	}
+	return err;
+}
+
+/* The file that was said to be its program must be that. */
+static int judge_program(const struct scry_core *core, const char *program)
+{
+	const struct scry_map_entry *m = scry_core_program(core);
+	const struct scry_core_file *file = m ? scry_core_file(core, m) : NULL;
+	struct scry_elf *elf = NULL;
+	int err = file && file->path ? 0 : -EINVAL;
+
+	if (err)
+		return scry_fail(err,
+				 "the core does not say what its program was: '%s' is of no "
+				 "use; fix: without --exe",
+				 program);
+	if (file->check == SCRY_CORE_OTHER)
+		return scry_fail(-ENOEXEC, "'%s' is not the program that the core's process ran",
+				 program);
+	err = open_regular(program, &elf);
+	scry_elf_close(elf);
 	return err;
 }
 
@@ -453,6 +474,8 @@ static int open_core(struct scry_core *core, const char *path, const char *progr
 	elf_end(elf);
 	if (!err)
 		err = open_files(core, program);
+	if (!err && program)
+		err = judge_program(core, program);
 	if (!err)
 		settle_code(core);
 	if (err == -ENOMEM)

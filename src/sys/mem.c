@@ -37,8 +37,10 @@ static int refused(pid_t pid, int err)
 	return scry_fail(
 		-err,
 		"cannot read process %d (%s, uid %u): not permitted; you are uid %u and have no "
-		"CAP_SYS_PTRACE over it; fix: sudo scry ...",
-		(int)pid, p.comm, p.uid, geteuid());
+		"CAP_SYS_PTRACE over it; fix: %s",
+		(int)pid, p.comm, p.uid, geteuid(),
+		geteuid() ? "sudo scry ..."
+			  : "root outside of this container, or all capabilities");
 }
 
 int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable)

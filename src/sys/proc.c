@@ -260,6 +260,30 @@ void scry_proc_close(struct scry_proc *proc)
 	}
 }
 
+bool scry_proc_is_kernel(pid_t pid)
+{
+	char path[64], target[2];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return readlink(path, target, sizeof(target)) < 0 && errno == ENOENT;
+}
+
+int scry_proc_fail_gone(pid_t pid)
+{
+	struct scry_proc proc = {.pidfd = -1};
+	const char *what = NULL;
+
+	if (scry_proc_open(&proc, pid) < 0)
+		return scry_fail(-ESRCH, "process %d is gone", (int)pid);
+	if (proc.state == 'Z')
+		what = "is a zombie: it has ended, and its parent has not waited for it";
+	else if (scry_proc_is_kernel(pid))
+		what = "is a thread of the kernel";
+	scry_proc_close(&proc);
+	return what ? scry_fail(-ESRCH, "process %d (%s) %s", (int)pid, proc.comm, what)
+		    : scry_fail(-ESRCH, "process %d is gone", (int)pid);
+}
+
 int scry_proc_refresh(struct scry_proc *proc)
 {
 	struct scry_proc now = *proc;

@@ -11,9 +11,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct perf_event_mmap_page;
 struct scry_task {
 	pid_t pid, tid;
-	int syscall_fd, schedstat_fd; /* -1: not readable */
+	int syscall_fd, schedstat_fd;	    /* -1: not readable */
+	struct perf_event_mmap_page *turns; /* NULL: not watched */
 };
 
 struct scry_task_now {
@@ -25,16 +27,23 @@ struct scry_task_now {
 	uint64_t sp, pc;	  /* of its user space, where it waits; 0: not known */
 	uint64_t run_ns, wait_ns; /* so far: on a processor; ready, but on none */
 	uint64_t switches;	  /* how often it was put on a processor */
+	uint32_t turn;		  /* the same by `turns`, in the kernel's steps */
 };
 
 /* Opens the files; never fails: a task that is gone reads as such. */
 void scry_task_open(struct scry_task *task, pid_t pid, pid_t tid);
+/* For one that is asked often whether it rests: asks the kernel to note each turn on a processor in
+ * a page that it shares with us. Nothing changes where it may not be (perf_event_paranoid). */
+void scry_task_watch(struct scry_task *task);
+void scry_task_unwatch(struct scry_task *task);
 void scry_task_close(struct scry_task *task);
 void scry_task_read(const struct scry_task *task, struct scry_task_now *ret);
 
 /* The same, when it was not running at `before` and has not run since: then everything of it is as
  * it was. False: something may have changed, and nothing was stored. One small read. */
 bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *before);
+/* The same of one that is watched, without a system call. False also when it is not watched. */
+bool scry_task_is_still(const struct scry_task *task, const struct scry_task_now *before);
 
 /* Its name (/proc/PID/task/TID/comm), "" when it is gone. */
 void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size);

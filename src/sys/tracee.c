@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -162,9 +163,9 @@ static int seize_error(pid_t pid, pid_t tid, int err)
 }
 
 /*
- * Threads that were asked to stop and have not done so yet (vfork, D state). They will stop some
- * day, and must then find somebody who lets them go: scry_tracee_poll_lingering. If we end, the
- * kernel does it.
+ * Threads that were asked to stop and have not done so yet (vfork, D state), or that were killed
+ * while they stood. They will stop, or end, some day, and must then find somebody who lets them go:
+ * scry_tracee_poll_lingering. If we end, the kernel does it.
  */
 #define LINGERING_MAX 256
 static struct scry_tracee lingering[LINGERING_MAX];
@@ -207,6 +208,10 @@ void scry_tracee_options(struct scry_tracee *t, unsigned long options)
 	ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC);
 }
 
+/* Of the last process that ended while it was held: if it is a child, nobody else hears of it. */
+static pid_t ended_pid;
+static int ended_status;
+
 /* One status of the thread, waited for until the deadline by polling: waitpid has no time-out. */
 static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_status)
 {
@@ -224,6 +229,10 @@ static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_sta
 	}
 	if (WIFEXITED(*ret_status) || WIFSIGNALED(*ret_status)) {
 		t->seized = t->stopped = false;
+		if (t->tid == t->pid) {
+			ended_pid = t->pid;
+			ended_status = *ret_status;
+		}
 		return -ESRCH;
 	}
 	t->stopped = true;
@@ -366,22 +375,83 @@ void scry_tracee_poll_lingering(void)
 	}
 }
 
+size_t scry_tracee_lingering(void)
+{
+	return lingering_count;
+}
+
+static void linger(const struct scry_tracee *t)
+{
+	if (lingering_count == LINGERING_MAX)
+		return;
+	lingering[lingering_count] = *t;
+	lingering[lingering_count++].xstate = NULL;
+}
+
 void scry_tracee_release(struct scry_tracee *t)
 {
 	if (t->seized && !t->stopped && scry_tracee_interrupt(t) == 0 &&
-	    scry_tracee_wait_stop(t, scry_now_ns() + 20000000ull) == -ETIMEDOUT &&
-	    lingering_count < LINGERING_MAX) {
-		lingering[lingering_count] = *t;
-		lingering[lingering_count++].xstate = NULL;
-	}
+	    scry_tracee_wait_stop(t, scry_now_ns() + 20000000ull) == -ETIMEDOUT)
+		linger(t);
 	if (t->seized && t->stopped) {
-		ptrace(PTRACE_DETACH, t->tid, 0, t->signal);
+		/* It was killed: its end is told to us first, and to nobody before we have asked.
+		 */
+		if (ptrace(PTRACE_DETACH, t->tid, 0, t->signal) < 0 && errno == ESRCH)
+			linger(t);
 		if (t->stopped_at_ns)
 			t->held_ns = scry_now_ns() - t->stopped_at_ns;
 	}
 	free(t->xstate);
 	t->xstate = NULL;
 	t->seized = t->stopped = t->has_frame = false;
+}
+
+bool scry_tracee_has_ended(pid_t pid, int *ret_status)
+{
+	struct scry_tracee first = {.pid = pid, .tid = pid, .seized = true};
+	siginfo_t info = {0};
+
+	if (pid == ended_pid) {
+		*ret_status = ended_status;
+		return true;
+	}
+	/* Of a child that is traced stops are told too, whatever is asked for. Nobody is held now:
+	 * it is one that another thread has become by exec. */
+	if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid != pid)
+		return false;
+	if (info.si_code == CLD_TRAPPED) {
+		scry_tracee_release(&first);
+		return false;
+	}
+	return waitpid(pid, ret_status, WNOHANG) == pid;
+}
+
+/* Of calls that say EINTR where others are made again; made twice they do no more than once. */
+static bool is_repeatable(uint64_t nr)
+{
+	static const uint16_t calls[] = {
+		SYS_epoll_wait,	  SYS_epoll_pwait, SYS_epoll_pwait2,	SYS_semop,
+		SYS_semtimedop,	  SYS_recvfrom,	   SYS_recvmsg,		SYS_sendto,
+		SYS_sendmsg,	  SYS_accept,	   SYS_accept4,		SYS_connect,
+		SYS_io_getevents, SYS_recvmmsg,	   SYS_rt_sigtimedwait,
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (nr == calls[i])
+			return true;
+	return false;
+}
+
+void scry_tracee_mend(struct scry_tracee *t)
+{
+	struct user_regs_struct regs = t->regs;
+	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
+
+	if (!t->stopped || t->group_stopped || (int64_t)regs.rax != -EINTR ||
+	    !is_repeatable(regs.orig_rax))
+		return;
+	regs.rax = (uint64_t)-ERESTARTNOHAND;
+	ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov);
 }
 
 bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps)

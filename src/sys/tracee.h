@@ -8,7 +8,8 @@
  * because sigreturn would drop the block; only when we die in that moment does its caller see
  * EINTR, which is a legal answer.
  *
- * Each stop makes epoll_wait and a few other calls return EINTR: stop seldom, never periodically.
+ * Each stop makes epoll_wait and a few other calls return EINTR, but for scry_tracee_mend, and a
+ * write to a full pipe return with what it has written: stop who waits seldom, never periodically.
  */
 #ifndef SCRY_SYS_TRACEE_H
 #define SCRY_SYS_TRACEE_H
@@ -58,12 +59,24 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns);
 /* Stopped: what it says from now on; exec and system calls always. */
 void scry_tracee_options(struct scry_tracee *t, unsigned long options);
 
+/*
+ * Stopped: a call that came back with EINTR for the stop alone, as epoll_wait does (signal(7)), is
+ * made again when the thread goes on; where a handler is to run first it says EINTR, as without us.
+ * Its time limit begins anew. Who dies before has left a legal answer.
+ */
+void scry_tracee_mend(struct scry_tracee *t);
+
 /* Lets it go on and detaches. Safe in every state; -ESRCH is not an error. */
 void scry_tracee_release(struct scry_tracee *t);
 
-/* Lets go of threads that were released before they could stop. The keeper's loop calls it each
- * turn. */
+/* Lets go of threads that were released before they could stop, and hears of the end of those that
+ * were killed while they stood: their program cannot end before. Loops call it each turn. */
 void scry_tracee_poll_lingering(void);
+/* How many there are. */
+size_t scry_tracee_lingering(void);
+/* Has process `pid`, a child of ours whose threads are held now and then, ended? Its status as of
+ * wait(2), which would take the stops that we wait for. While nobody is held. */
+bool scry_tracee_has_ended(pid_t pid, int *ret_status);
 
 /* Stopped by us: has it met an int3 and not told of it yet? Then it is no stop:
  * scry_tracee_wait_stop lets it run until it has, for 100 ms more if need be. */

@@ -3,7 +3,6 @@
 #include "sys/world.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,26 +102,6 @@ static int stop_once(struct scry_world *w, uint64_t max_pause_ns, pid_t *ret_lat
 	return r < 0 ? r : w->count ? 0 : -ESRCH;
 }
 
-/*
- * While others stand still nobody shall keep us from letting them go: on a machine with more work
- * than processors that would be most of a pause. Without the right to it, it takes what it takes.
- */
-static void hurry(struct scry_world *w)
-{
-	w->policy = sched_getscheduler(0);
-	if (w->policy == SCHED_OTHER &&
-	    sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK,
-			       &(struct sched_param){.sched_priority = 1}) == 0)
-		w->hurries = true;
-}
-
-static void calm_down(struct scry_world *w)
-{
-	if (w->hurries)
-		sched_setscheduler(0, w->policy, &(struct sched_param){0});
-	w->hurries = false;
-}
-
 int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 {
 	uint64_t longest = 0;
@@ -131,7 +110,7 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 
 	for (int i = 0; i < TRIES; i++) {
 		*w = (struct scry_world){.pid = pid};
-		hurry(w);
+		scry_hurry_begin(&w->hurry);
 		r = stop_once(w, max_pause_ns, &late);
 		w->pause_ns = longest;
 		if (r == 0)
@@ -159,7 +138,7 @@ void scry_world_release(struct scry_world *w)
 	for (size_t i = 0; i < w->count; i++)
 		scry_tracee_release(&w->threads[i]);
 	pause = w->began_ns ? scry_now_ns() - w->began_ns : 0;
-	calm_down(w);
+	scry_hurry_end(&w->hurry);
 	if (pause > w->pause_ns)
 		w->pause_ns = pause;
 	free(w->threads);

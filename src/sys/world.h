@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sys/hurry.h"
 #include "sys/tracee.h"
 
 struct scry_saved_ip { /* where a thread goes on when a signal handler of its returns */
@@ -26,8 +27,7 @@ struct scry_world {
 	struct scry_saved_ip *saved;
 	size_t saved_count, saved_capacity;
 	uint64_t began_ns, pause_ns;
-	int policy; /* ours, to be had back */
-	bool hurries;
+	struct scry_hurry hurry;
 };
 
 /* Stops all threads within `max_pause_ns`, up to five tries. 0; -EBUSY with a sentence (who would

@@ -134,7 +134,7 @@ static void end_line(struct lines *l, const struct scry_call_image *image,
 	const struct scry_ev_return *ret = (const void *)(image->ret + 1);
 
 	scry_call_put_rest(&l->buf, image, f, need_comma);
-	if (l->opts->calls.durations && ret->how != SCRY_RETURN_LEFT) {
+	if ((l->opts->calls.durations || l->opts->calls.slow_ns) && ret->how != SCRY_RETURN_LEFT) {
 		scry_buf_append(&l->buf, " <", 2);
 		scry_call_put_seconds(&l->buf, ret->duration_ns);
 		scry_buf_append(&l->buf, ">", 1);

@@ -43,7 +43,7 @@ struct scry_view_call_style { /* lines of calls, in ltrace's words */
 		 NULL},                                                                 \
 	{                                                                               \
 		0, "slow", SCRY_OPT_DURATION, &(o)->calls.slow_ns, "TIME",              \
-			"calls: only those that took so long", NULL                     \
+			"calls: only those that took so long, and how long", NULL       \
 	}
 
 #endif

@@ -66,7 +66,7 @@ struct scry_doc_value {
 
 struct scry_cell {
 	bool is_unknown;   /* "-", or `bytes` where they say why; null in JSON */
-	bool is_blank;	   /* text: nothing at all */
+	bool is_blank;	   /* text: nothing at all, of a total not even its line */
 	char mark;	   /* text: behind the number; a blank keeps a marked column straight */
 	const char *bytes; /* TEXT */
 	size_t length;

@@ -102,7 +102,7 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 		shown++;
 	}
 	if (!l->count)
-		scry_doc_remark(doc, "no function was hooked");
+		scry_doc_remark(doc, "no call was counted");
 	else if (hidden)
 		scry_doc_remark(doc,
 				"%llu more rows are not shown; --top 0 without --grep shows them",

@@ -72,15 +72,14 @@ static struct scry_malloc_held held_at(const struct malloc_view *v,
 	return v->moment == MOMENT_PEAK ? c->peak : v->moment == MOMENT_END ? c->live : c->at;
 }
 
-static uint64_t calls_of(const struct scry_malloc_process *p)
+static bool is_empty(const struct scry_malloc_process *p)
 {
-	return p->calls - p->functions[SCRY_MALLOC_OLDER] - p->functions[SCRY_MALLOC_TOUCHED] -
-	       p->functions[SCRY_MALLOC_THREAD_END];
+	return !p || (!p->calls && !p->functions[SCRY_MALLOC_OLDER]);
 }
 
 static uint64_t since(const struct malloc_view *v, uint64_t ns)
 {
-	uint64_t start = scry_reader_head(v->reader)->mono_ns;
+	uint64_t start = v->sum.began_ns;
 
 	return ns > start ? ns - start : 0;
 }
@@ -414,7 +413,7 @@ static void push_processes(struct malloc_view *v)
 		const struct scry_malloc_process *p = v->sum.processes[i];
 		const struct scry_cell cells[] = {
 			scry_cell_number(p->pid),
-			scry_cell_number(calls_of(p)),
+			scry_cell_number(p->calls),
 			scry_cell_number(p->peak.bytes),
 			scry_cell_number(p->live.bytes),
 			scry_cell_known(p->rss_peak, p->rss_peak != 0),
@@ -449,7 +448,9 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		{"rss_peak_bytes", "resident bytes (anonymous) at most", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(p->rss_peak, has_rss)},
 		{"rss_explained_pct", "% of them are explained by the peak of live bytes",
-		 SCRY_CELL_COUNT, 0, scry_cell_known(explained < 100 ? explained : 100, has_rss)},
+		 SCRY_CELL_COUNT, 0,
+		 scry_cell_known(explained < 100 ? explained : 100,
+				 has_rss && !scry_malloc_older_unknown(p))},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->allocated)},
 		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},
@@ -554,7 +555,7 @@ static void note_others(struct malloc_view *v)
 			continue;
 		scry_buf_printf(&v->buf, "%s%s (process %u, ",
 				told++ ? ", " : "not above: ", exe ? exe : "a program", p->pid);
-		scry_text_count(&v->buf, calls_of(p));
+		scry_text_count(&v->buf, p->calls);
 		scry_buf_printf(&v->buf, " calls)");
 	}
 	if (others > told)
@@ -593,13 +594,13 @@ static int push(struct malloc_view *v)
 	int err;
 
 	for (uint32_t i = 0; i < v->sum.count; i++)
-		v->honesty.shown += calls_of(v->sum.processes[i]);
+		v->honesty.shown += v->sum.processes[i]->calls;
 	v->honesty.noun = "calls";
 	v->process = scry_malloc_sum_main(&v->sum);
-	if (v->opts->pid && (!v->process || !v->process->calls))
+	if (v->opts->pid && is_empty(v->process))
 		return no_such_process(v);
 	v->doc->ops->honesty(v->doc, &v->honesty);
-	if (!v->process || !v->process->calls) {
+	if (is_empty(v->process)) {
 		scry_honesty_notes(&v->honesty, v->doc);
 		v->doc->ops->note(v->doc, "no call of malloc was recorded", 30);
 		return 0;
@@ -624,7 +625,8 @@ static int push(struct malloc_view *v)
 	push_functions(v);
 	push_curve(v);
 	push_sizes(v);
-	push_lives(v);
+	if (v->process->ended || v->doc->is_data)
+		push_lives(v);
 	if (v->sum.count > 1)
 		push_processes(v);
 	return 0;
@@ -642,8 +644,9 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	if (err)
 		return err;
 	v.sum.pid = (uint32_t)opts->pid;
-	if (v.moment == MOMENT_TIME)
-		v.sum.at_ns = scry_reader_head(reader)->mono_ns + v.time_ns;
+	v.sum.began_ns = scry_reader_head(reader)->mono_ns;
+	v.sum.has_at = v.moment == MOMENT_TIME;
+	v.sum.at_ns = v.time_ns;
 	scry_honesty_init(&v.honesty, reader);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
 		scry_honesty_event(&v.honesty, event);

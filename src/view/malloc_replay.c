@@ -299,6 +299,7 @@ static void push_totals(const struct scry_replay_report *r,
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
 		{"pace", NULL, SCRY_CELL_TEXT, 0, text(r->pace)},
+		{"think_ns", NULL, SCRY_CELL_COUNT, 0, scry_cell_number(r->think_ns)},
 		{"recorded_ns", NULL, SCRY_CELL_COUNT, 0,
 		 scry_cell_known(r->span_ns, r->span_ns != 0)},
 		{"winner", NULL, SCRY_CELL_TEXT, 0, label(r, verdict->winner)},
@@ -313,7 +314,7 @@ static void push_totals(const struct scry_replay_report *r,
 		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
 	};
 
-	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 11));
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 12));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)

@@ -48,6 +48,7 @@ struct scry_replay_report {
 	const struct scry_replay_row *rows; /* the first: what others are compared with */
 	uint32_t count;
 	const char *touch, *pace; /* the policies' names */
+	uint64_t think_ns;	  /* work of the threads between their calls, made again */
 	uint64_t span_ns;	  /* recorded; 0 not known */
 	bool is_one_thread;	  /* though more were recorded */
 	uint64_t calls, words;

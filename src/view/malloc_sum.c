@@ -14,8 +14,9 @@
 #include <string.h>
 
 struct scry_malloc_block_sum {
-	uint64_t size, born_ns;
-	uint64_t born_calls; /* 0: no block that is known lives here */
+	uint64_t size;
+	uint64_t born_ns;    /* 0: before the recording */
+	uint64_t born_calls; /* calls before it, and one; 0: no block that is known lives here */
 	uint32_t caller, thread;
 };
 
@@ -159,8 +160,10 @@ static int block_begins(struct scry_malloc_process *p, const struct scry_ev_mall
 	caller_settle(p, c);
 	c->allocated++;
 	c->bytes += call->size;
-	p->allocated++;
-	p->bytes += call->size;
+	if (call->function != SCRY_MALLOC_OLDER) {
+		p->allocated++;
+		p->bytes += call->size;
+	}
 	live_add(&c->live, call->size);
 	live_add(&p->live, call->size);
 	live_add(&p->sizes[size_row(call->size)], call->size);
@@ -200,10 +203,12 @@ static bool block_ends(struct scry_malloc_process *p, uint32_t number,
 static void life_ends(struct scry_malloc_process *p, const struct scry_malloc_block_sum *b,
 		      const struct scry_ev_malloc *call)
 {
-	uint64_t calls = p->calls - b->born_calls, us = (p->last_ns - b->born_ns) / 1000, bound;
+	uint64_t calls = p->calls + 1 - b->born_calls, us = (p->last_ns - b->born_ns) / 1000, bound;
 	unsigned int row;
 
 	p->ended++;
+	if (!b->born_ns)
+		return; /* how old it became, and whose it was, is not known */
 	p->foreign_ends += call->thread != b->thread;
 	if (calls <= SCRY_MALLOC_SHORT_CALLS) {
 		p->short_lived++;
@@ -254,8 +259,10 @@ static void process_at(struct scry_malloc_process *p)
 static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc *call)
 {
 	struct scry_malloc_block_sum b = {
-		.born_ns = p->last_ns, .born_calls = p->calls, .thread = call->thread};
+		.born_ns = p->last_ns, .born_calls = p->calls + 1, .thread = call->thread};
 
+	if (call->function == SCRY_MALLOC_OLDER)
+		b.born_ns = 0;
 	switch (scry_malloc_effect_of(call->function, call->flags)) {
 	case SCRY_MALLOC_EFFECT_BEGIN:
 		return block_begins(p, call, b);
@@ -278,7 +285,18 @@ static void process_look(struct scry_malloc_process *p)
 	p->rss_live = p->live.bytes;
 	if (p->rss > p->rss_peak)
 		p->rss_peak = p->rss;
+	if (!p->calls && !p->rss_first) {
+		p->rss_first = p->rss;
+		p->rss_first_live = p->rss_live;
+	}
 	memmove(p->looks, p->looks + 1, --p->look_count * sizeof(*p->looks));
+}
+
+/* Not of the program: blocks that were found, pages that were touched, ends of threads. */
+static bool is_told(const struct scry_ev_malloc *call)
+{
+	return call->function == SCRY_MALLOC_OLDER || call->function == SCRY_MALLOC_TOUCHED ||
+	       call->function == SCRY_MALLOC_THREAD_END;
 }
 
 static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scry_ev_malloc *call)
@@ -288,7 +306,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 
 	if (err || !p)
 		return err;
-	if (s->at_ns && !p->has_at && time_ns > s->at_ns)
+	if (s->has_at && !p->has_at && time_ns > s->began_ns + s->at_ns)
 		process_at(p);
 	while (p->look_count && p->looks[0].time_ns <= time_ns)
 		process_look(p);
@@ -298,7 +316,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 		p->last_ns = time_ns;
 	if (call->function < SCRY_MALLOC_FUNCTIONS)
 		p->functions[call->function]++;
-	p->calls++;
+	p->calls += !is_told(call);
 	p->failed += call->flags & SCRY_MALLOC_FAILED && call->function <= SCRY_MALLOC_REALLOCARRAY;
 	p->moved += (call->flags & SCRY_MALLOC_MOVED) != 0;
 	p->null_frees += call->function >= SCRY_MALLOC_FREE &&
@@ -308,7 +326,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 			   call->function <= SCRY_MALLOC_DELETE_ARRAY &&
 			   (call->flags & SCRY_MALLOC_UNKNOWN) != 0;
 	err = on_blocks(p, call);
-	if (!err && p->calls % p->point_every == 0)
+	if (!err && !is_told(call) && p->calls % p->point_every == 0)
 		process_point(p);
 	return err;
 }
@@ -359,6 +377,11 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 		return scry_native_frames_event(&s->stacks, (const void *)(event + 1));
 	case SCRY_EVENT_MEMORY:
 		return on_memory(s, event->time_ns, (const void *)(event + 1));
+	case SCRY_EVENT_ATTACH:
+		if (!s->has_began)
+			s->began_ns = event->time_ns;
+		s->has_began = true;
+		return 0;
 	case SCRY_EVENT_THREAD:
 		err = process_of(s, thread->pid, &p);
 		if (!err && p)

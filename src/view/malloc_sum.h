@@ -53,8 +53,10 @@ struct scry_malloc_process {
 	uint32_t caller_count;
 	struct scry_malloc_block_sum *blocks;
 	uint32_t block_cap;
-	uint64_t calls, functions[SCRY_MALLOC_FUNCTIONS];
-	uint64_t allocated, bytes, ended, short_lived;
+	uint64_t calls; /* of the program; what scry itself told is in `functions` only */
+	uint64_t functions[SCRY_MALLOC_FUNCTIONS];
+	uint64_t allocated, bytes; /* without blocks that are older than the recording */
+	uint64_t ended, short_lived;
 	uint64_t foreign_ends; /* by another thread than the one that made it */
 	uint64_t unknown_ends; /* of blocks made before the recording or before the fork */
 	uint64_t failed, null_frees, moved;
@@ -66,6 +68,7 @@ struct scry_malloc_process {
 	uint64_t point_every;	/* calls */
 	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
 	uint64_t rss_peak;
+	uint64_t rss_first, rss_first_live; /* of a look before the first call; 0 none */
 	struct scry_malloc_look
 		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */
 	uint32_t look_count;
@@ -83,7 +86,11 @@ struct scry_malloc_sum {
 	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;
 	uint32_t pid;	   /* only this one; 0 all */
-	uint64_t at_ns;	   /* absolute; 0: no such moment is asked for */
+	uint64_t began_ns; /* absolute: when the first process was entered; set by the caller to
+			      what holds where a recording does not say */
+	bool has_began;
+	bool has_at;	   /* a moment is asked for: */
+	uint64_t at_ns;	   /* since it began */
 	uint64_t left_out; /* calls of processes beyond the table */
 };
 

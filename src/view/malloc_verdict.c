@@ -7,10 +7,8 @@
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN 0.6 /* of resident memory by the peak of live bytes: less is not malloc's */
-#define FRAGMENTED_MIN                                                             \
-	1.4 /* resident memory to the peak of live bytes; heads of blocks are less \
-	     */
+#define EXPLAINED_MIN 0.6  /* of resident memory by the peak of live bytes: less is not malloc's */
+#define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
 
 const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
@@ -63,6 +61,12 @@ static bool is_elsewhere(const struct scry_malloc_process *p)
 	       (double)p->peak.bytes < EXPLAINED_MIN * (double)p->rss_peak;
 }
 
+bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
+{
+	return !p->functions[SCRY_MALLOC_OLDER] &&
+	       p->rss_first > p->rss_first_live + RETAINED_MIN && p->rss_first > p->rss_peak / 10;
+}
+
 static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 {
 	uint64_t live = p->rss_live;
@@ -71,6 +75,8 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (process_grows(p))
 		return SCRY_MALLOC_VERDICT_GROWS;
+	if (scry_malloc_older_unknown(p))
+		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (is_elsewhere(p))
 		return SCRY_MALLOC_VERDICT_ELSEWHERE;
 	if (!p->rss || p->rss < live + RETAINED_MIN)
@@ -103,7 +109,21 @@ static void put_growth(const struct scry_malloc_process *p, struct scry_buf *buf
 static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	put_size(buf, "; resident memory was ", p->rss, "");
-	put_size(buf, " at the last look, when ", p->rss_live, " lived");
+	if (p->rss_live || !p->live.bytes)
+		put_size(buf, " at the last look, when ", p->rss_live, " lived");
+	else
+		scry_buf_printf(buf, " at the beginning, and was not looked at again");
+}
+
+static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	if (p->point_count < POINTS_MIN) {
+		scry_buf_printf(buf, "too few calls to tell growth");
+		return;
+	}
+	put_size(buf, "no growth seen; ", p->rss_first,
+		 " were resident before the first call that was recorded, and their blocks are not "
+		 "known: whether malloc explains the resident memory cannot be told");
 }
 
 static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
@@ -114,7 +134,7 @@ static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *
 	put_size(buf, " lived at its peak, ", p->rss_peak,
 		 " were resident at most; the rest is what the program maps itself, as the heap of "
 		 "a "
-		 "VM, or gaps and heads of blocks. ");
+		 "VM, or gaps and heads of blocks; ");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
@@ -122,11 +142,12 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 {
 	enum scry_malloc_verdict verdict = judge(p);
 
-	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_elsewhere(p))
+	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_elsewhere(p) &&
+	    !scry_malloc_older_unknown(p))
 		put_elsewhere(p, buf);
 	switch (verdict) {
 	case SCRY_MALLOC_VERDICT_UNKNOWN:
-		scry_buf_printf(buf, "too few calls to tell growth");
+		put_unknown(p, buf);
 		break;
 	case SCRY_MALLOC_VERDICT_GROWS:
 		put_growth(p, buf);
@@ -147,7 +168,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
 		scry_buf_printf(buf,
-				"No leak of malloc seen: live bytes did not grow all the time");
+				"no leak of malloc seen: live bytes did not grow all the time");
 		break;
 	case SCRY_MALLOC_VERDICT_STEADY:
 		put_size(buf, "no leak seen: live bytes reached ", p->peak.bytes,

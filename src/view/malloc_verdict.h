@@ -12,7 +12,8 @@
 #include "view/malloc_sum.h"
 
 enum scry_malloc_verdict {
-	SCRY_MALLOC_VERDICT_UNKNOWN,   /* too few calls to tell */
+	SCRY_MALLOC_VERDICT_UNKNOWN,   /* too few calls; or older memory, whose blocks are not known
+					*/
 	SCRY_MALLOC_VERDICT_GROWS,     /* live bytes grew through the whole recording */
 	SCRY_MALLOC_VERDICT_RETAINS,   /* live bytes fell, resident memory did not */
 	SCRY_MALLOC_VERDICT_FRAGMENTS, /* resident memory is far more than ever lived */
@@ -30,5 +31,8 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 /* Whether a caller's live bytes rose from quarter to quarter: a candidate for a leak. */
 bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 			      const struct scry_malloc_caller_sum *c);
+
+/* There was memory before the first call, and none of its blocks were found. */
+bool scry_malloc_older_unknown(const struct scry_malloc_process *p);
 
 #endif

@@ -99,7 +99,9 @@ static void push_notes(const struct objects *o)
 	struct scry_buf buf = {0};
 
 	if (l->all.is_slots && !l->all_slots)
-		note(o, o->doc->is_data
+		note(o, o->doc->is_folded ? "some bytes are of heap slots: buffers outside the "
+					    "slot are not counted there, or not all"
+			: o->doc->is_data
 				? "bytes of rows with is_slots_only are heap slots; buffers "
 				  "outside the "
 				  "slot are not counted, or not all"

@@ -107,10 +107,18 @@ static void print_wrapped(const struct scry_doc *doc, FILE *out, const char *sen
 	fputc('\n', out);
 }
 
+/* Where what is said beside the data goes; NULL: nobody listens, or any more. */
+static FILE *talk_of(const struct scry_doc *doc)
+{
+	if (!doc->is_stream)
+		return doc->out;
+	return ferror(doc->out) ? NULL : doc->talk;
+}
+
 static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honesty)
 {
 	struct text *text = doc->renderer;
-	FILE *out = doc->is_stream ? doc->talk : doc->out;
+	FILE *out = talk_of(doc);
 
 	scry_buf_clear(&text->line);
 	scry_honesty_line(honesty, doc->view, &text->line);
@@ -121,7 +129,7 @@ static void text_honesty(struct scry_doc *doc, const struct scry_honesty *honest
 static void text_note(struct scry_doc *doc, const char *bytes, size_t length)
 {
 	struct text *text = doc->renderer;
-	FILE *out = doc->is_stream ? doc->talk : doc->out;
+	FILE *out = talk_of(doc);
 
 	scry_buf_clear(&text->line);
 	scry_buf_append(&text->line, "note: ", 6);
@@ -141,6 +149,8 @@ static void text_totals(struct scry_doc *doc, const struct scry_pair *pairs, siz
 		for (i = 0; i < count; i++) {
 			size_t own;
 
+			if (pairs[i].cell.is_blank)
+				continue;
 			scry_buf_clear(&text->line);
 			put_cell(&text->line, pairs[i].kind, &pairs[i].cell);
 			own = scry_text_width(scry_buf_str(&text->line));

@@ -54,6 +54,8 @@ struct stacks {
 	struct scry_ev_sampling each[PROCESSES_SHOWN]; /* of the first ones */
 	struct scry_ev_naming naming;
 	bool has_naming;
+	struct scry_ev_pauses pauses;
+	bool has_pauses;
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
@@ -131,6 +133,23 @@ static void add_naming(struct stacks *v, const struct scry_ev_naming *e)
 	v->naming.gone += e->gone;
 }
 
+static void add_pauses(struct stacks *v, const struct scry_ev_pauses *e)
+{
+	if (v->opts->pid && v->opts->pid != e->pid)
+		return;
+	v->has_pauses = true;
+	v->pauses.threads = v->pauses.threads > e->threads ? v->pauses.threads : e->threads;
+	v->pauses.count += e->count;
+	v->pauses.total_ns += e->total_ns;
+	if (e->median_ns > v->pauses.median_ns) /* of several processes, the greatest */
+		v->pauses.median_ns = e->median_ns;
+	if (e->longest_ns > v->pauses.longest_ns)
+		v->pauses.longest_ns = e->longest_ns;
+	v->pauses.spared += e->spared;
+	v->pauses.late += e->late;
+	v->pauses.again += e->again;
+}
+
 static int read_all(struct stacks *v)
 {
 	const struct scry_event *event;
@@ -147,6 +166,8 @@ static int read_all(struct stacks *v)
 			add_sums(v, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_NAMING)
 			add_naming(v, (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_PAUSES)
+			add_pauses(v, (const void *)(event + 1));
 	}
 	if (err)
 		return scry_fail(err, "no memory for the report");
@@ -155,10 +176,19 @@ static int read_all(struct stacks *v)
 
 /* --- totals ----------------------------------------------------------------------------------- */
 
+/* Told to people only where it is not 0. */
+static struct scry_cell rare(uint64_t number)
+{
+	struct scry_cell cell = scry_cell_number(number);
+
+	cell.is_blank = !number;
+	return cell;
+}
+
 static void push_totals(struct stacks *v)
 {
 	uint64_t state_ns[SCRY_STATES] = {0}, wall_ns = 0, cpu_ns = 0, samples = 0;
-	uint64_t slots = v->sums.ticks + v->sums.missed;
+	uint64_t slots = v->sums.ticks + v->sums.missed + v->pauses.spared + v->pauses.late;
 	uint64_t rate = scry_share(v->sums.ticks, slots, v->sums.rate);
 
 	for (size_t i = 0; i < v->count; i++) {
@@ -170,19 +200,19 @@ static void push_totals(struct stacks *v)
 	const struct scry_pair pairs[] = {
 		{"samples", "samples of threads", SCRY_CELL_COUNT, 0, scry_cell_number(samples)},
 		{"valid",
-		 v->sums.clocked ? "valid: at a tick of its own clock, or two equal collects"
-				 : "valid: two equal collects",
+		 v->has_pauses	   ? "exact: read while nobody ran"
+		 : v->sums.clocked ? "valid: at a tick of a clock, or two equal collects"
+				   : "valid: two equal collects",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(v->sums.valid)},
 		{"repaired", "repaired: only what two collects had in common", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.repaired)},
 		{"rejected", "rejected: nothing was sure", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.rejected)},
 		{"dropped", "newest frames on their way in or out, left out", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.dropped)},
+		 rare(v->sums.dropped)},
 		{"ticks", "looks at all threads", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.ticks)},
-		{"missed", "looks missed: scry was late", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.missed)},
+		{"missed", "looks missed: scry was late", SCRY_CELL_COUNT, 0, rare(v->sums.missed)},
 		{"rate_asked", "looks a second asked for", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->sums.rate)},
 		{"rate_achieved", "looks a second achieved", SCRY_CELL_COUNT, 0,
@@ -192,49 +222,74 @@ static void push_totals(struct stacks *v)
 		{"wall_ns", "s of all threads", SCRY_CELL_TIME, 0, scry_cell_number(wall_ns)},
 		{"cpu_ns", "s on a processor, as the kernel counts", SCRY_CELL_TIME, 0,
 		 scry_cell_number(cpu_ns)},
-		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_CPU])},
+		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0, rare(state_ns[SCRY_STATE_CPU])},
 		{"state_runnable_ns", "s ready, but on no processor", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_RUNNABLE])},
+		 rare(state_ns[SCRY_STATE_RUNNABLE])},
 		{"state_gvl_ns", "s waiting for the GVL", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_GVL])},
+		 rare(state_ns[SCRY_STATE_GVL])},
 		{"state_blocked_ns", "s blocked", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_BLOCKED])},
+		 rare(state_ns[SCRY_STATE_BLOCKED])},
 		{"state_sleeping_ns", "s sleeping", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_SLEEPING])},
+		 rare(state_ns[SCRY_STATE_SLEEPING])},
 		{"state_gc_ns", "s collecting garbage", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_GC])},
+		 rare(state_ns[SCRY_STATE_GC])},
 		{"state_unknown_ns", "s in no known state", SCRY_CELL_TIME, 0,
-		 scry_cell_number(state_ns[SCRY_STATE_UNKNOWN])},
-		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.clocked)},
+		 rare(state_ns[SCRY_STATE_UNKNOWN])},
+		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0, rare(v->sums.clocked)},
 		{"clock_lost", "samples by eBPF lost: no room", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->sums.lost)},
+		 rare(v->sums.lost)},
 		{"kernel_ns", "s of processor time of the program in the kernel", SCRY_CELL_TIME, 0,
-		 scry_cell_number(v->sums.kernel_ns)},
+		 rare(v->sums.kernel_ns)},
 	};
 	const struct scry_pair naming[] = {
 		{"code_born", "pieces of code came into being", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.born)},
+		 rare(v->naming.born)},
 		{"code_lost", "of them, not told of: no room, or not to be read", SCRY_CELL_COUNT,
-		 0, scry_cell_number(v->naming.lost)},
+		 0, rare(v->naming.lost)},
 		{"code_nameless", "loaded from binary form, and gone before they were named",
-		 SCRY_CELL_COUNT, 0, scry_cell_number(v->naming.nameless)},
+		 SCRY_CELL_COUNT, 0, rare(v->naming.nameless)},
 		{"names_agree", "names told as memory says", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.agree)},
+		 rare(v->naming.agree)},
 		{"names_differ", "names told otherwise", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(v->naming.differ)},
 		{"frames_told", "frames that memory could not name any more", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(v->naming.told)},
+		 rare(v->naming.told)},
+	};
+	const struct scry_pair pauses[] = {
+		{"held_looks", "looks for which what ran was held", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->pauses.count)},
+		{"held_threads", "threads held at once, at most", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(v->pauses.threads)},
+		{"held_median_ns", "s held for a look: the median", SCRY_CELL_TIME, 0,
+		 scry_cell_number(v->pauses.median_ns)},
+		{"held_longest_ns", "s held for a look: the longest", SCRY_CELL_TIME, 0,
+		 scry_cell_number(v->pauses.longest_ns)},
+		{"held_ns", "s held in all", SCRY_CELL_TIME, 0,
+		 scry_cell_number(v->pauses.total_ns)},
+		{"looks_spared", "looks left out so that it was held for less", SCRY_CELL_COUNT, 0,
+		 rare(v->pauses.spared)},
+		{"looks_late", "looks left out: a thread would not stop", SCRY_CELL_COUNT, 0,
+		 rare(v->pauses.late)},
+		{"looks_again", "looks made again: a thread woke meanwhile", SCRY_CELL_COUNT, 0,
+		 rare(v->pauses.again)},
 	};
 	size_t count = sizeof(pairs) / sizeof(pairs[0]);
 	size_t clocked = 3, more = sizeof(naming) / sizeof(naming[0]);
-	struct scry_pair all[sizeof(pairs) / sizeof(pairs[0]) + sizeof(naming) / sizeof(naming[0])];
+	size_t held = sizeof(pauses) / sizeof(pauses[0]);
+	struct scry_pair all[sizeof(pairs) / sizeof(pairs[0]) + sizeof(naming) / sizeof(naming[0]) +
+			     sizeof(pauses) / sizeof(pauses[0])];
 
 	count -= v->sums.clocked ? 0 : clocked;
 	memcpy(all, pairs, count * sizeof(*all));
-	memcpy(all + count, naming, sizeof(naming));
-	v->doc->ops->totals(v->doc, all, count + (v->has_naming ? more : 0));
+	if (v->has_pauses) {
+		memcpy(all + count, pauses, sizeof(pauses));
+		count += held;
+	}
+	if (v->has_naming) {
+		memcpy(all + count, naming, sizeof(naming));
+		count += more;
+	}
+	v->doc->ops->totals(v->doc, all, count);
 }
 
 /* Of several processes: how it went with each. */

@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "vm/ruby_cache.h"
+#include "vm/ruby_calib.h"
 #include "vm/ruby_learn.h"
 #include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
@@ -146,9 +147,13 @@ static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 
 	if (err)
 		return err;
+	if (!ruby->maps.count && !ruby->core)
+		return scry_proc_fail_gone(ruby->pid);
 	if (find(&space, &ruby->maps, &at) != 0)
-		return scry_fail(-ENOENT, "process %d (%s) has no Ruby in it", (int)ruby->pid,
-				 proc->comm);
+		return scry_fail(-ENOENT,
+				 "process %d (%s) has no Ruby in it; fix: scry ps lists those that "
+				 "have; scry calls, patch and malloc watch any program",
+				 (int)ruby->pid, proc->comm);
 	m = &ruby->maps.entries[at];
 	snprintf(ruby->module, sizeof(ruby->module), "%s", m->path);
 	err = scry_space_elf(&space, m, &ruby->elf);
@@ -166,7 +171,8 @@ static bool make_key(const struct scry_ruby *ruby, struct scry_cache_key *ret)
 	const uint8_t *id = NULL;
 	size_t size = scry_elf_build_id(ruby->elf, &id);
 
-	if (size == 0 || size > sizeof(ret->id))
+	if (size == 0 || size > sizeof(ret->id) ||
+	    (!ruby->core && scry_calib_has_collector(ruby->pid)))
 		return false;
 	*ret = (struct scry_cache_key){.id_size = (uint32_t)size, .learners = SCRY_LEARNERS};
 	memcpy(ret->id, id, size);
@@ -333,6 +339,8 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, enum 
 	struct scry_space space = space_of(ruby);
 	int err = scry_space_mem(&space, &ruby->mem);
 
+	if (err == -ESRCH && !ruby->core)
+		err = scry_proc_fail_gone(ruby->pid);
 	if (!err)
 		err = open_module(ruby, proc);
 	if (err)
@@ -369,8 +377,6 @@ int scry_ruby_open(pid_t pid, enum scry_ruby_need need, struct scry_ruby **ret)
 		err = open_ruby(ruby, &proc, need);
 		scry_proc_close(&proc);
 	}
-	if (err && getenv("SCRYDBG"))
-		scry_ruby_print_checks(ruby, stderr);
 	if (err)
 		scry_ruby_free(ruby);
 	else

@@ -25,7 +25,8 @@
 
 struct scry_ruby_thread {
 	uint64_t th, ec, ractor;
-	pid_t tid; /* host's view; 0 unknown */
+	pid_t tid;	/* host's view; 0 unknown */
+	uint32_t inner; /* as the VM has noted it */
 };
 
 struct scry_ruby {
@@ -97,9 +98,11 @@ int scry_ruby_validate(struct scry_ruby *ruby);
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */
 uint64_t scry_ruby_symbol(const struct scry_ruby *ruby, const char *name);
 
-/* All Ruby threads of all ractors, into *ret (malloc'ed, caller frees). Count or -errno. A racing
- * list is retried 3 times. */
+/* All Ruby threads of all ractors, into *ret (caller frees): count or -errno. Tries 3 times. */
 ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread **ret);
+/* Are these `count` still all, with their task ids? False also where that cannot be told. */
+bool scry_ruby_threads_stand(const struct scry_ruby *ruby, const struct scry_ruby_thread *t,
+			     size_t count);
 /* Number of ractors, or -errno. */
 int scry_ruby_ractors(const struct scry_ruby *ruby);
 

@@ -42,15 +42,8 @@ static int refuse(void)
 
 int scry_births_layout(const struct scry_ruby_layout *l, struct scry_birth_layout *ret)
 {
-	uint32_t positions = 4 * WORD;
-
-	/* Four words: entries, positions, count, index (iseq.h, struct iseq_insn_info). Positions
-	 * are gone when code runs, so they were not learned: theirs is the word that is left. */
-	for (uint32_t at = 0; at < 4 * WORD; at += WORD)
-		if (at != l->insns_entries && at != l->insns_count && at != l->insns_succ)
-			positions = positions == 4 * WORD ? at : 5 * WORD;
-	if (positions >= 4 * WORD || !l->insns_entry_size || l->insns_entry_size % 4 ||
-	    l->insns_entry_size > SCRY_BIRTH_ENTRY_MAX ||
+	if (l->insns_positions == SCRY_RUBY_NONE || !l->insns_entry_size ||
+	    l->insns_entry_size % 4 || l->insns_entry_size > SCRY_BIRTH_ENTRY_MAX ||
 	    l->insns_entry_line + 4 > l->insns_entry_size)
 		return refuse();
 	*ret = (struct scry_birth_layout){
@@ -64,7 +57,7 @@ int scry_births_layout(const struct scry_ruby_layout *l, struct scry_birth_layou
 		.body_label = l->body_label,
 		.body_first_line = l->body_first_line,
 		.entries = l->body_insns_info + l->insns_entries,
-		.positions = l->body_insns_info + positions,
+		.positions = l->body_insns_info + l->insns_positions,
 		.count = l->body_insns_info + l->insns_count,
 		.entry_size = l->insns_entry_size,
 		.string_ptr = l->string_ptr,

@@ -37,6 +37,7 @@
 #define TEXT_MAX (4u << 20)
 #define FACTS_MAX 65536u
 
+#define KEPT 2
 #define GROUPS_MAX 1024
 /* A layout in the cache is used where no child can run. */
 #define FIX "scry doctor -p PID of another ruby of the same build, once; then try again"
@@ -48,7 +49,7 @@ struct plan {
 	int exe;
 	int mount_ns, root; /* -1: ours */
 	int in[2], out[2], err[2];
-	char library_path[4096]; /* "LD_LIBRARY_PATH=..." or "" */
+	char kept[KEPT][4096]; /* "NAME=..." or "" */
 	gid_t groups[GROUPS_MAX];
 	size_t group_count;
 	const char *script; /* given as -e; NULL: fed through stdin */
@@ -56,26 +57,38 @@ struct plan {
 	pid_t parent;
 };
 
-/* The target's LD_LIBRARY_PATH, the only thing of its environment that the child may see. */
-static void find_library_path(struct plan *plan)
+/*
+ * Of the target's environment the child may see where its libraries are, and which collector it
+ * loads (a Ruby with a modular GC).
+ */
+static const char *const kept[KEPT] = {"LD_LIBRARY_PATH", "RUBY_GC_LIBRARY"};
+
+static void find_kept(pid_t pid, size_t which, char *ret, size_t room)
 {
-	static const char key[] = "LD_LIBRARY_PATH=";
+	size_t size = 0, length = strlen(kept[which]);
 	char path[64], *text = NULL;
-	size_t size = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)plan->target->pid);
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
 	f = fopen(path, "re");
 	while (f && getdelim(&text, &size, '\0', f) > 0) {
-		if (strncmp(text, key, sizeof(key) - 1) == 0 &&
-		    strlen(text) < sizeof(plan->library_path)) {
-			strcpy(plan->library_path, text);
+		if (strncmp(text, kept[which], length) == 0 && text[length] == '=' &&
+		    strlen(text) < room) {
+			strcpy(ret, text);
 			break;
 		}
 	}
 	free(text);
 	if (f)
 		fclose(f);
+}
+
+bool scry_calib_has_collector(pid_t pid)
+{
+	char text[4096] = "";
+
+	find_kept(pid, 1, text, sizeof(text));
+	return text[0] != '\0' && text[strlen(kept[1]) + 1] != '\0';
 }
 
 /* The target's supplementary groups. */
@@ -205,8 +218,13 @@ static _Noreturn void run_child(const struct plan *plan)
 			      plan->script ? "-e" : "-",
 			      (char *)(uintptr_t)plan->script,
 			      NULL};
-	char *envp[] = {(char *)(uintptr_t)plan->library_path, NULL};
+	char *envp[KEPT + 1] = {0};
+	size_t used = 0;
 	sigset_t none;
+
+	for (size_t i = 0; i < KEPT; i++)
+		if (plan->kept[i][0])
+			envp[used++] = (char *)(uintptr_t)plan->kept[i];
 
 	set_files(plan);
 	enter_target(plan);
@@ -227,7 +245,7 @@ static _Noreturn void run_child(const struct plan *plan)
 	setsid();
 	/* The kernel ends it, even if we are stopped. */
 	alarm(plan->limit_ms / 1000);
-	syscall(SYS_execveat, 3, "", argv, plan->library_path[0] ? envp : envp + 1, AT_EMPTY_PATH);
+	syscall(SYS_execveat, 3, "", argv, envp, AT_EMPTY_PATH);
 	give_up(FAILED_EXEC);
 }
 
@@ -461,7 +479,8 @@ static int open_plan(struct plan *plan)
 		return 0;
 	plan->mount_ns = open_other(pid, "ns/mnt", "/proc/self/ns/mnt", O_RDONLY);
 	plan->root = open_other(pid, "root", "/", O_PATH | O_DIRECTORY);
-	find_library_path(plan);
+	for (size_t i = 0; i < KEPT; i++)
+		find_kept(pid, i, plan->kept[i], sizeof(plan->kept[i]));
 	find_groups(plan);
 	return 0;
 }

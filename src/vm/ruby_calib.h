@@ -2,14 +2,16 @@
  * The calibration child: the target's own ruby, run with a script of known shape (ruby_calib.rb).
  *
  * It runs as the target's user and groups, in its mount namespace and root directory, with nothing
- * of its environment but LD_LIBRARY_PATH, without capabilities or new privileges, without a network
- * where a network namespace may be made, with small limits and no open files but three pipes. It is
- * killed by pid when it has been read, by PR_SET_PDEATHSIG if we die, and by the kernel's alarm
- * clock after 5 s in any case. It prints facts and then sits still, to be read by sys/mem.
+ * of its environment but LD_LIBRARY_PATH and RUBY_GC_LIBRARY, without capabilities or new
+ * privileges, without a network where a network namespace may be made, with small limits and no
+ * open files but three pipes. It is killed by pid when it has been read, by PR_SET_PDEATHSIG if we
+ * die, and by the kernel's alarm clock after 5 s in any case. It prints facts and then sits still,
+ * to be read by sys/mem.
  */
 #ifndef SCRY_VM_RUBY_CALIB_H
 #define SCRY_VM_RUBY_CALIB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -39,6 +41,14 @@ struct scry_calib {
 /* Starts the child for `target` and waits until it sits still. 0 or -errno with a sentence.
  * target->pid 0: there is no process; the file target->exe is run, which must be root's or ours. */
 int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
+/* Does process `pid` name a garbage collector that its Ruby loads? Then objects and pages may lie
+ * as they do in no other process of the same program. */
+bool scry_calib_has_collector(pid_t pid);
+/* Does child `b` run the library that target `a` runs? One of its name may have been put there
+ * since: the build-id decides; without one only the same file will do. 0, or -ENOTSUP with a
+ * sentence. */
+struct scry_ruby;
+int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *b);
 /* Kills and reaps the child, frees the facts. */
 void scry_calib_stop(struct scry_calib *calib);
 

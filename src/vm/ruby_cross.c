@@ -58,10 +58,10 @@ static const struct {
 	{"iseq path", AT(body_path), "rb_iseq_constant_body:location.pathobj"},
 	{"iseq label", AT(body_label), "rb_iseq_constant_body:location.label"},
 	{"iseq first line", AT(body_first_line), "rb_iseq_constant_body:location.first_lineno"},
-	{"line table", AT(body_insns_info), "rb_iseq_constant_body:insns_info"},
-	{"line table", AT(insns_entries), "iseq_insn_info:body"},
-	{"line table", AT(insns_count), "iseq_insn_info:size"},
-	{"line table", AT(insns_succ), "iseq_insn_info:succ_index_table"},
+	{"line table", AT(insns_entries), "rb_iseq_constant_body:insns_info.body"},
+	{"line table", AT(insns_count), "rb_iseq_constant_body:insns_info.size"},
+	{"line table", AT(insns_succ), "rb_iseq_constant_body:insns_info.succ_index_table"},
+	{"line table", AT(insns_positions), "rb_iseq_constant_body:insns_info.positions"},
 	{"line entry", AT(insns_entry_size), "iseq_insn_info_entry"},
 	{"line entry", AT(insns_entry_line), "iseq_insn_info_entry:line_no"},
 	{"string pointer", AT(string_ptr), "RString:as.heap.ptr"},
@@ -70,6 +70,7 @@ static const struct {
 	{"array pointer", AT(array_ptr), "RArray:as.heap.ptr"},
 	{"array elements in slot", AT(array_embed_ptr), "RArray:as.ary"},
 	{"trace argument data", AT(trace_data), "rb_trace_arg_struct:data"},
+	{"trace argument event", AT(trace_event), "rb_trace_arg_struct:event"},
 	{"trace argument ec, cfp", AT(trace_ec), "rb_trace_arg_struct:ec"},
 	{"trace argument ec, cfp", AT(trace_cfp), "rb_trace_arg_struct:cfp"},
 };
@@ -122,6 +123,16 @@ static uint32_t field_of(const struct scry_ruby_layout *layout, size_t field)
 	uint32_t value;
 
 	memcpy(&value, (const char *)layout + field, sizeof(value));
+	return value;
+}
+
+/* Of row `i` of the members, from the beginning of the struct that its spec names. */
+static uint32_t member_of(const struct scry_ruby_layout *layout, size_t i)
+{
+	uint32_t value = field_of(layout, members[i].field);
+
+	if (strcmp(members[i].item, "line table") == 0 && value != SCRY_RUBY_NONE)
+		value += layout->body_insns_info;
 	return value;
 }
 
@@ -184,7 +195,7 @@ static int check_dwarf(struct scry_ruby *ruby, struct scry_ruby *rows)
 	for (size_t i = 0; dwarf && i < sizeof(members) / sizeof(members[0]) && !err; i++)
 		err = check_member(ruby, rows, dwarf,
 				   (const char *const[2]){members[i].item, members[i].spec},
-				   field_of(l, members[i].field));
+				   member_of(l, i));
 	for (size_t i = 0; dwarf && i < sizeof(classes) / sizeof(classes[0]) && !err; i++) {
 		if (classes[i].table != (l->class_path_table != 0))
 			continue;

@@ -119,11 +119,7 @@ static const struct scry_map_entry *module_entry(const struct scry_ruby *ruby)
 	return NULL;
 }
 
-/*
- * A library with the same name may have been replaced since the target started. The build-id
- * decides; without one only the same file will do.
- */
-static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
+int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 {
 	const struct scry_map_entry *ma = module_entry(a), *mb = module_entry(b);
 	const uint8_t *ida = NULL, *idb = NULL;
@@ -136,8 +132,8 @@ static int is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 	if (same)
 		return 0;
 	return scry_fail(-ENOTSUP,
-			 "'%s' on disk is not the library that process %d runs, so its layout "
-			 "cannot be learned from it; fix: restart the program",
+			 "'%s' on disk is not the library that process %d runs, so nothing "
+			 "can be learned from it; fix: restart the program",
 			 a->module, (int)a->pid);
 }
 
@@ -178,7 +174,7 @@ int scry_ruby_learn(struct scry_ruby *target, const struct scry_proc *proc)
 	child->mem = scry_still_mem(learn->still);
 	err = scry_learn_module(learn);
 	if (!err)
-		err = is_same_module(target, child);
+		err = scry_ruby_is_same_module(target, child);
 	if (!err)
 		err = scry_learn_all(learn);
 	if (!err)

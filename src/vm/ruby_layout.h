@@ -13,6 +13,10 @@
 
 #define SCRY_RUBY_LEAF_MAX 64
 #define SCRY_RUBY_NONE 0xffffffffu
+/* Fields are looked for, and so found, in the first bytes of an ec, an iseq and its body. */
+#define SCRY_RUBY_EC_BYTES 256u
+#define SCRY_RUBY_ISEQ_BYTES 64u
+#define SCRY_RUBY_BODY_BYTES 512u
 
 /*
  * An instruction that allocates by itself, with its frame the newest. A leaf does so while the
@@ -75,10 +79,10 @@ struct scry_ruby_layout {
 	/* iseq */
 	uint32_t iseq_body, body_encoded, body_size, body_path, body_label, body_first_line;
 	bool first_line_fixnum;	  /* body_first_line is a VALUE (2n + 1), not an int */
-	uint32_t body_insns_info; /* struct iseq_insn_info */
+	uint32_t body_insns_info; /* struct iseq_insn_info; in it: entries*, size, succ table* */
+	uint32_t insns_entries, insns_count, insns_succ;
+	uint32_t insns_positions; /* positions*, until code runs; NONE: not known */
 	uint32_t insns_entry_size, insns_entry_line;
-	uint32_t insns_entries, insns_count,
-		insns_succ; /* inside insns_info: entries*, size, succ table* */
 	uint64_t iseq_flags_mask,
 		iseq_flags_value; /* flags & mask == value for every iseq object */
 	/* objects */
@@ -121,7 +125,7 @@ struct scry_ruby_layout {
 	uint64_t attached_id;	   /* key of a singleton's object; 0 unknown */
 	uint64_t singleton_flag;
 	/* the trace argument that a raw event hook receives */
-	uint32_t trace_ec, trace_cfp, trace_data;
+	uint32_t trace_event, trace_ec, trace_cfp, trace_data;
 	bool recycles; /* the VM frees some objects without an event (rb_gc_force_recycle, to 3.0)
 			*/
 	bool hooks_of_all_ractors; /* an event hook holds in every ractor, not in one */

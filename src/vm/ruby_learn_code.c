@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "vm/ruby_learn.h"
 
-#define BODY_BYTES 512u
+#define BODY_BYTES SCRY_RUBY_BODY_BYTES
 #define STABLE_FLAGS 0xf01fu /* type, and the kind of internal object in bits 12..15 */
 
 static void read_pieces(struct scry_learn *learn)
@@ -74,7 +74,7 @@ static bool try_bodies(struct scry_learn *learn, struct scry_pick *body, struct 
 {
 	bool found = false;
 
-	for (uint64_t b = 8; b < 64; b += 8) {
+	for (uint64_t b = 8; b < SCRY_RUBY_ISEQ_BYTES; b += 8) {
 		for (uint64_t l = 0; l < BODY_BYTES; l += 8) {
 			if (!labels_fit(learn, b, l))
 				continue;
@@ -310,15 +310,15 @@ static const struct scry_learn_piece *longest(struct scry_learn *learn)
 }
 
 /* The last position's rank is the number of entries: proves the table and the count by each other.
- */
-static bool count_fits(struct scry_learn *learn, const struct scry_learn_piece *p)
+ * Both are places in the body. */
+static bool count_fits(struct scry_learn *learn, const struct scry_learn_piece *p, uint32_t succ_at,
+		       uint32_t count_at)
 {
-	const struct scry_ruby_layout *l = &learn->child->layout;
-	uint64_t succ, info = p->body + l->body_insns_info;
 	uint32_t count, rank;
+	uint64_t succ;
 
-	return scry_learn_word(learn, info + l->insns_succ, &succ) &&
-	       scry_mem_u32(&learn->child->mem, info + l->insns_count, &count) == 0 && count > 1 &&
+	return scry_mem_u32(&learn->child->mem, p->body + count_at, &count) == 0 && count > 1 &&
+	       scry_learn_word(learn, p->body + succ_at, &succ) &&
 	       scry_ruby_succ_rank(&learn->child->mem, succ, p->size - 1, &rank) == 0 &&
 	       rank == count;
 }
@@ -338,24 +338,75 @@ static bool all_lines_fit(struct scry_learn *learn)
 	return zeros * 20 <= lines;
 }
 
-/* The entry's shape, with the places in insns_info given. */
+/* The entries and their shape, with the table and the count given; places are the body's. */
 static void try_entries(struct scry_learn *learn, struct scry_pick *info, struct scry_pick *shape)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
 
-	if (!count_fits(learn, longest(learn)))
-		return;
-	for (uint32_t size = 4; size <= 24; size += 4) {
-		for (uint32_t line = 0; line < size; line += 4) {
-			l->insns_entry_size = size;
-			l->insns_entry_line = line;
-			if (!all_lines_fit(learn))
-				continue;
-			scry_pick_add(info, (uint64_t)l->body_insns_info << 32 |
-						    l->insns_succ << 16 | l->insns_count);
-			scry_pick_add(shape, (uint64_t)size << 32 | line);
+	for (l->insns_entries = 0; l->insns_entries < BODY_BYTES; l->insns_entries += 8) {
+		for (uint32_t size = 4; size <= 24; size += 4) {
+			for (uint32_t line = 0; line < size; line += 4) {
+				l->insns_entry_size = size;
+				l->insns_entry_line = line;
+				if (!all_lines_fit(learn))
+					continue;
+				scry_pick_add(info, (uint64_t)l->insns_entries << 32 |
+							    l->insns_succ << 16 | l->insns_count);
+				scry_pick_add(shape, (uint64_t)size << 32 | line);
+			}
 		}
 	}
+}
+
+static bool is_zero_in_all(struct scry_learn *learn, uint32_t at)
+{
+	uint64_t word;
+
+	for (size_t i = 0; i < learn->piece_count; i++)
+		if (!scry_learn_word(learn, learn->pieces[i].body + at, &word) || word)
+			return false;
+	return true;
+}
+
+/*
+ * Where the positions of the entries were while the code was made: the VM gives them back, so it is
+ * a word of the four that is 0 in all pieces, and has no other such word beside it. A guess, by
+ * which nothing is named that was not checked (ruby_births); it is none where the four do not stand
+ * together, or where the VM keeps the positions (VM_CHECK_MODE).
+ */
+static void learn_positions(struct scry_learn *learn, uint32_t first, uint32_t last)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	struct scry_pick pick = {0};
+
+	for (uint32_t at = first < 8 ? 0 : first - 8; at <= last + 8; at += 8)
+		if (at != l->insns_entries && at != l->insns_succ && at != (l->insns_count & ~7u) &&
+		    is_zero_in_all(learn, at))
+			scry_pick_add(&pick, at);
+	l->insns_positions = SCRY_RUBY_NONE;
+	if (pick.hits == 1 && last - first <= 24 && pick.value + 24 >= last &&
+	    pick.value <= first + 24)
+		l->insns_positions = (uint32_t)pick.value;
+}
+
+/* Places in the body become places in what begins with the first of them. */
+static void set_base(struct scry_learn *learn)
+{
+	struct scry_ruby_layout *l = &learn->child->layout;
+	const uint32_t at[] = {l->insns_entries, l->insns_succ, l->insns_count & ~7u};
+	uint32_t first = at[0], last = at[0];
+
+	for (size_t i = 1; i < 3; i++) {
+		first = at[i] < first ? at[i] : first;
+		last = at[i] > last ? at[i] : last;
+	}
+	learn_positions(learn, first, last);
+	l->body_insns_info = l->insns_positions < first ? l->insns_positions : first;
+	l->insns_entries -= l->body_insns_info;
+	l->insns_succ -= l->body_insns_info;
+	l->insns_count -= l->body_insns_info;
+	if (l->insns_positions != SCRY_RUBY_NONE)
+		l->insns_positions -= l->body_insns_info;
 }
 
 int scry_learn_lines(struct scry_learn *learn)
@@ -367,16 +418,16 @@ int scry_learn_lines(struct scry_learn *learn)
 
 	if (!learn->piece_count)
 		return scry_fail(-ENOTSUP, "cannot learn line tables: no code");
-	l->insns_entries = 0;
-	for (l->body_insns_info = 0; l->body_insns_info < BODY_BYTES; l->body_insns_info += 8) {
-		for (l->insns_succ = 8; l->insns_succ <= 40; l->insns_succ += 8) {
-			for (l->insns_count = 8; l->insns_count <= 40; l->insns_count += 4)
+	l->body_insns_info = 0;
+	for (l->insns_succ = 0; l->insns_succ < BODY_BYTES; l->insns_succ += 8) {
+		for (l->insns_count = 0; l->insns_count < BODY_BYTES; l->insns_count += 4)
+			if (count_fits(learn, longest(learn), l->insns_succ, l->insns_count))
 				try_entries(learn, &info, &shape);
-		}
 	}
-	l->body_insns_info = (uint32_t)(info.value >> 32);
+	l->insns_entries = (uint32_t)(info.value >> 32);
 	l->insns_succ = (uint32_t)(info.value >> 16) & 0xffff;
 	l->insns_count = (uint32_t)info.value & 0xffff;
+	set_base(learn);
 	l->insns_entry_size = (uint32_t)(shape.value >> 32);
 	l->insns_entry_line = (uint32_t)shape.value;
 	for (size_t i = 0; i < learn->piece_count; i++)

@@ -12,7 +12,7 @@
 #include "vm/ruby_learn.h"
 
 #define STRUCT_BYTES 512u /* fields are looked for in the first bytes of th and ec */
-#define EC_BYTES 256u
+#define EC_BYTES SCRY_RUBY_EC_BYTES
 #define EC_THREAD_BYTES 144u /* before the machine registers that an ec keeps at its end */
 #define FRAMES_CHECKED 30
 #define FRAME_METHOD                                                                 \

@@ -322,7 +322,7 @@ int scry_learn_tids(struct scry_learn *learn)
 		scry_pick_add(&pick, at);
 		l->th_tid = (uint32_t)at;
 	}
-	for (uint32_t nt = 0; nt < 256 && !pick.hits; nt += 8) {
+	for (uint32_t nt = 0; nt < TH_BYTES && !pick.hits; nt += 8) {
 		for (uint64_t at = 0; at < BEHIND_BYTES && !pick.hits; at += 4) {
 			if (!tid_fits(learn, nt, at))
 				continue;

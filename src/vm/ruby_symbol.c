@@ -16,7 +16,7 @@
 #define SYMBOLS_MAX (1u << 20)
 #define LINES_MAX (4u << 20)
 #define NAMES_BYTES (256u << 20)
-#define HEAD_MAX 256u /* bytes of a body's head that are read */
+#define HEAD_MAX (SCRY_RUBY_BODY_BYTES + 8) /* bytes of a body's head that are read */
 #define ENTRY_BYTES 48u
 #define NAME_MAX_BYTES 1024
 
@@ -25,7 +25,7 @@ enum { W_BODY, W_ENCODED, W_SIZE, W_PATH, W_LABEL, W_LINE, W_INSNS, W_ENTRY };
 _Static_assert(W_ENTRY + 5 <= 12, "words of a symbol");
 
 struct look { /* the bytes that are compared */
-	uint8_t iseq[24], body[HEAD_MAX], entry[ENTRY_BYTES];
+	uint8_t iseq[SCRY_RUBY_ISEQ_BYTES], body[HEAD_MAX], entry[ENTRY_BYTES];
 };
 
 int scry_symbols_init(struct scry_symbols *s)
@@ -79,9 +79,12 @@ static uint64_t word_at(const uint8_t *bytes, uint32_t at)
 
 static size_t head_size(const struct scry_ruby_layout *l)
 {
-	uint32_t most = l->body_encoded,
-		 at[] = {l->body_size, l->body_path, l->body_label, l->body_first_line,
-			 l->body_insns_info + l->insns_succ};
+	uint32_t most = l->body_encoded, at[] = {l->body_size,
+						 l->body_path,
+						 l->body_label,
+						 l->body_first_line,
+						 l->body_insns_info + l->insns_succ,
+						 l->body_insns_info + l->insns_entries};
 
 	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
 		most = at[i] > most ? at[i] : most;
@@ -96,7 +99,8 @@ static size_t add_spans(const struct scry_ruby *ruby, const struct scry_symbol *
 
 	memset(look, 0, sizeof(*look));
 	if (symbol->iseq) {
-		spans[n++] = (struct scry_mem_span){symbol->iseq, look->iseq, 24, false};
+		spans[n++] = (struct scry_mem_span){symbol->iseq, look->iseq,
+						    ruby->layout.iseq_body + 8, false};
 		spans[n++] = (struct scry_mem_span){symbol->code.body, look->body,
 						    head_size(&ruby->layout), false};
 	}
@@ -334,15 +338,24 @@ static uint32_t make(struct scry_symbols *s, const struct scry_ruby *ruby,
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
+/*
+ * A frame that a JIT has just pushed may still have the pc of one that stood there before it: a pc
+ * of the newest frame is believed only where it is of the code that the frame names, at the address
+ * at which that was born.
+ */
 static struct birth birth_of(const struct scry_symbols *s, const struct scry_walk *w,
 			     const struct scry_walk_frame *f)
 {
+	struct scry_birth_ask ask = {f->iseq, f->pc, w->time_ns};
 	struct birth b = {NULL, true};
 
-	if (s->births && w->time_ns && f->iseq)
-		b.born = scry_births_find(s->births,
-					  &(struct scry_birth_ask){f->iseq, f->pc, w->time_ns},
-					  &b.is_newest);
+	if (!s->births || !w->time_ns || !f->iseq)
+		return b;
+	b.born = scry_births_find(s->births, &ask, &b.is_newest);
+	if (b.born && f == w->frames && b.born->code.iseq != f->iseq) {
+		ask.pc = 0;
+		b.born = scry_births_find(s->births, &ask, &b.is_newest);
+	}
 	return b;
 }
 

@@ -15,6 +15,7 @@
 #define RACTORS_MAX 4096u
 #define THREADS_MAX 65536u
 #define TRIES 3
+#define STAND_MAX 256u /* words; of longer lists nothing is told */
 
 struct nodes {
 	uint64_t *at;
@@ -163,8 +164,10 @@ static void read_thread(const struct scry_ruby *ruby, const struct tids *tids,
 		return;
 	if (l->th_nt != SCRY_RUBY_NONE && scry_mem_u64(&ruby->mem, t->th + l->th_nt, &base))
 		return;
-	if (base && scry_mem_u32(&ruby->mem, base + l->th_tid, &tid) == 0)
+	if (base && scry_mem_u32(&ruby->mem, base + l->th_tid, &tid) == 0) {
+		t->inner = tid;
 		t->tid = host_tid(tids, tid);
+	}
 }
 
 /* The sentence for what a walk can say at worst. */
@@ -226,6 +229,87 @@ ssize_t scry_ruby_threads(const struct scry_ruby *ruby, struct scry_ruby_thread 
 	free(tids.host);
 	free(tids.inner);
 	return n < 0 ? explain(ruby, (int)n) : n;
+}
+
+struct links { /* of a list that is to be as it was: where each word stands, and what it was */
+	struct scry_mem_span spans[STAND_MAX];
+	uint64_t words[STAND_MAX], was[STAND_MAX];
+	size_t count;
+};
+
+static void expect(struct links *k, uint64_t at, uint64_t was)
+{
+	k->spans[k->count] = (struct scry_mem_span){at, &k->words[k->count], 8, false};
+	k->was[k->count++] = was;
+}
+
+static bool stand(const struct scry_ruby *ruby, struct links *k)
+{
+	scry_mem_gather(&ruby->mem, k->spans, k->count);
+	for (size_t i = 0; i < k->count; i++)
+		if (!k->spans[i].ok || k->words[i] != k->was[i])
+			return false;
+	return true;
+}
+
+/* Each ring from its head, through its members as they follow each other in the list, back. */
+static void expect_rings(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
+			 size_t count, struct links *k)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	bool has_ring = l->vm_ractors != SCRY_RUBY_NONE;
+	uint64_t ractors = has_ring ? k->was[0] + l->vm_ractors : 0, last = ractors;
+
+	for (size_t i = 0; i < count; i++) {
+		uint64_t head = threads[i].ractor + l->ractor_threads;
+		uint64_t node = threads[i].th + l->th_node;
+		bool is_first = !i || threads[i - 1].ractor != threads[i].ractor;
+		bool is_last = i + 1 == count || threads[i + 1].ractor != threads[i].ractor;
+
+		if (is_first)
+			expect(k, head, node);
+		if (is_first && has_ring) {
+			expect(k, last, threads[i].ractor + l->ractor_node);
+			last = threads[i].ractor + l->ractor_node;
+		}
+		expect(k, node, is_last ? head : threads[i + 1].th + l->th_node);
+	}
+	if (has_ring)
+		expect(k, last, ractors);
+}
+
+bool scry_ruby_threads_stand(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
+			     size_t count)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t vm, nts[STAND_MAX / 4];
+	uint32_t tids[STAND_MAX / 4];
+	struct links k = {.count = 0};
+
+	if (!count || count > STAND_MAX / 4 - 1 || l->th_tid == SCRY_RUBY_NONE ||
+	    scry_mem_u64(&ruby->mem, ruby->bias + l->vm_root, &vm))
+		return false;
+	expect(&k, ruby->bias + l->vm_root, vm);
+	if (l->vm_ractors == SCRY_RUBY_NONE && vm != threads[0].ractor)
+		return false;
+	expect_rings(ruby, threads, count, &k);
+	if (!stand(ruby, &k))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		nts[i] = threads[i].th;
+		k.spans[i] = (struct scry_mem_span){threads[i].th + l->th_nt, &nts[i], 8, false};
+	}
+	if (l->th_nt != SCRY_RUBY_NONE)
+		scry_mem_gather(&ruby->mem, k.spans, count);
+	for (size_t i = 0; i < count; i++) {
+		tids[i] = 0;
+		k.spans[i] = (struct scry_mem_span){nts[i] + l->th_tid, &tids[i], 4, false};
+	}
+	scry_mem_gather(&ruby->mem, k.spans, count);
+	for (size_t i = 0; i < count; i++)
+		if (tids[i] != threads[i].inner || !threads[i].tid)
+			return false;
+	return true;
 }
 
 int scry_ruby_ractors(const struct scry_ruby *ruby)

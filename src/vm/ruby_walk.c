@@ -22,7 +22,7 @@
 #define SLACK_FRAMES 8u	  /* more than last time that one read still finds */
 #define SLACK_VALUES 256u /* bytes */
 #define VALUES_MAX (1u << 20)
-#define EC_MAX 192u
+#define EC_MAX (SCRY_RUBY_EC_BYTES + 8)
 #define AROUND 8u      /* frames older and newer than the newest of last time */
 #define EQUAL_C 3      /* looks */
 #define SCOPES_MAX 64  /* blocks within blocks */
@@ -248,13 +248,15 @@ static void decode(struct scry_walk *w, const struct scry_ruby *ruby, struct scr
 	}
 }
 
-/* Are the two newest frames others than before: in their code, or in the place of the call? */
-static bool has_moved(const struct scry_ruby_layout *l, const uint8_t *before, const uint8_t *after)
+/* Are the two newest frames, or the only one, others than before: in their code, or in the place of
+ * the call? */
+static bool has_moved(const struct scry_ruby_layout *l, const uint8_t *before, const uint8_t *after,
+		      bool is_only)
 {
 	return word_at(before, l->frame_iseq) != word_at(after, l->frame_iseq) ||
 	       word_at(before, l->frame_ep) != word_at(after, l->frame_ep) ||
-	       word_at(before, l->frame_size + l->frame_pc) !=
-		       word_at(after, l->frame_size + l->frame_pc);
+	       (!is_only && word_at(before, l->frame_size + l->frame_pc) !=
+				    word_at(after, l->frame_size + l->frame_pc));
 }
 
 /* Does the hint make the next look too small for a stack whose newest frame is at `cfp`? Then it is
@@ -318,6 +320,7 @@ static enum scry_walk_verdict look(struct scry_walk *w, const struct scry_ruby *
 			{w->gc_heap + w->gc.from, gc, w->gc.size, false},
 		};
 		enum scry_walk_verdict verdict;
+		bool is_only;
 
 		w->collects += 2;
 		w->now = (struct scry_ruby_gc_now){0};
@@ -349,9 +352,11 @@ static enum scry_walk_verdict look(struct scry_walk *w, const struct scry_ruby *
 		b->cfp = cfp[1];
 		if (is_short(w, l, hint, a) || is_short(w, l, hint, b))
 			continue;
-		w->is_moved |=
-			cfp[1] < again || cfp[1] + 2 * l->frame_size > again + more ||
-			has_moved(l, b->frames + (cfp[1] - b->from), newest + (cfp[1] - again));
+		is_only = w->end - cfp[1] == l->frame_size;
+		w->is_moved |= cfp[1] < again ||
+			       cfp[1] + (is_only ? 1 : 2) * l->frame_size > again + more ||
+			       has_moved(l, b->frames + (cfp[1] - b->from),
+					 newest + (cfp[1] - again), is_only);
 		hint->newest = cfp[1];
 		return SCRY_WALK_VALID;
 	}
@@ -512,7 +517,7 @@ static enum scry_walk_verdict settle(struct scry_walk *w, const struct scry_ruby
 		}
 		equal = equal && is_kept(w, b) ? equal + 1 : 1;
 		keep(w, b, same);
-		if (equal == EQUAL_C || w->frames[0].iseq)
+		if (equal == EQUAL_C || w->frames[0].iseq || w->is_still)
 			return SCRY_WALK_VALID;
 	}
 	if (!same)

@@ -9,28 +9,34 @@
 
 #define SCRY_BPF_NONE 0xffffffffu /* a field that this Ruby has not */
 
-/* What is read of a newest frame, of its method entry, and at its environment, the last word at ep:
- * the layout's offsets must lie in it. */
-#define SCRY_BPF_FRAME_WORDS 6
-#define SCRY_BPF_ENTRY_WORDS 4
+/* Room for what is read of a newest frame, of its method entry, and at its environment, the last
+ * word at ep: the layout's offsets must lie in it. Of frame and entry no more is read than to the
+ * last word that is wanted. */
+#define SCRY_BPF_FRAME_WORDS 16
+#define SCRY_BPF_ENTRY_WORDS 6
 #define SCRY_BPF_ENV_WORDS 3
 
 struct scry_bpf_layout { /* constants; offsets in bytes, as in vm/ruby_layout.h */
 	uint32_t th_ec, th_nt, th_tid;
 	uint32_t ec_stack, ec_stack_size, ec_cfp, ec_thread;
 	uint32_t frame_size, frame_ep, frame_pc;
-	uint64_t gc_count, gc_during, gc_marking; /* addresses of a word and two bytes; 0 */
-	uint32_t frame_me, me_def, def_iseq;	  /* frame_me 0: methods are not known */
+	uint32_t frame_me, me_def, def_iseq; /* frame_me 0: methods are not known */
 	uint32_t pid_ns; /* in which threads have their numbers: inode; 0: the machine's */
 	uint32_t native; /* 1: a SCRY_BPF_NATIVE record comes before each STACK */
-	uint32_t reserved;
 };
 
-struct scry_bpf_thread { /* map `threads`, by thread id */
-	uint64_t th;	 /* 0: not a thread of the VM's, nothing is told of it */
-	uint32_t tid;	 /* as the VM knows it; 0: not known */
-	uint32_t reserved;
+/*
+ * Map `threads`, by thread id. The thread that a fork child begins with has its parent's entry, as
+ * all lies where it lay, but for `tid`, which the VM renews at its leisure.
+ */
+struct scry_bpf_thread {
+	uint64_t th;				  /* 0: none of the VM's, nothing is told of it */
+	uint64_t gc_count, gc_during, gc_marking; /* addresses of a word and two bytes; 0 */
+	uint32_t tid;				  /* as the VM knows it; 0: not known */
+	uint32_t pid;				  /* of its process */
 };
+
+/* Map `tree`, by process id: who belongs to those whose children are told of. Value: 1. */
 
 enum scry_bpf_kind {
 	SCRY_BPF_STACK,
@@ -38,6 +44,7 @@ enum scry_bpf_kind {
 	SCRY_BPF_REJECTED, /* a page was not there, or the words make no stack */
 	SCRY_BPF_STRANGER, /* not in the map, or the map is out of date */
 	SCRY_BPF_NATIVE, /* struct scry_bpf_native: of the thread's next record, at the same time */
+	SCRY_BPF_FORKED, /* `pid` is a new process, of `tid`, a thread of the tree; no more in it */
 };
 
 /*
@@ -46,7 +53,7 @@ enum scry_bpf_kind {
  */
 struct scry_bpf_stack {
 	uint64_t time_ns; /* CLOCK_MONOTONIC */
-	uint32_t tid, kind;
+	uint32_t tid, kind, pid, reserved_word;
 	uint64_t th, ec;
 	uint64_t stack, end, cfp;
 	uint64_t bottom, top;
@@ -59,21 +66,21 @@ struct scry_bpf_stack {
 	uint64_t top_word, top_flags, top_code;
 };
 
-/* The user registers from which native frames are walked, and what was on the native stack: bytes
- * [sp, sp + size). */
+/* The first words are as in scry_bpf_stack. The user registers from which native frames are walked,
+ * and what was on the native stack: bytes [sp, sp + size). */
 #define SCRY_BPF_NATIVE_BYTES 32768u
 struct scry_bpf_native {
 	uint64_t time_ns;
-	uint32_t tid, kind;
+	uint32_t tid, kind, pid, reserved;
 	uint64_t pc, sp, bp, bx;
 	uint64_t size;
 	uint8_t bytes[SCRY_BPF_NATIVE_BYTES];
 };
 
-_Static_assert(sizeof(struct scry_bpf_layout) == 88, "shared with the kernel's side");
-_Static_assert(sizeof(struct scry_bpf_native) == 56 + SCRY_BPF_NATIVE_BYTES, "the same");
-_Static_assert(sizeof(struct scry_bpf_thread) == 16, "shared with the kernel's side");
-_Static_assert(sizeof(struct scry_bpf_stack) == 120, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_layout) == 60, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_native) == 64 + SCRY_BPF_NATIVE_BYTES, "the same");
+_Static_assert(sizeof(struct scry_bpf_thread) == 40, "shared with the kernel's side");
+_Static_assert(sizeof(struct scry_bpf_stack) == 128, "shared with the kernel's side");
 
 /* Per-cpu counters of map `counters`. */
 enum scry_bpf_counter { SCRY_BPF_LOST, SCRY_BPF_RUNS, SCRY_BPF_NS, SCRY_BPF_COUNTERS };

@@ -97,7 +97,8 @@ struct scry_control {
 	uint64_t lease_end_tsc; /* beyond this nobody comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
 	char owner_does[16]; /* "objects", NUL terminated */
-	uint64_t pad0[53];
+	uint64_t turn;	     /* whose stamps may be repeated: wire/tracks.h */
+	uint64_t pad0[52];
 
 	/* agent writes, keeper reads */
 	uint64_t head;	     /* words ever put into the ring */
@@ -120,9 +121,8 @@ struct scry_control {
 	uint32_t load_seq;	/* tickets given out; a futex */
 	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
 	/* threads that wait until a track is free: wire/tracks.h. Each sets it before each nap */
-	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
-	uint32_t track_pad;
-	uint64_t track_waits; /* how often one had to wait */
+	uint32_t track_waiting, track_pad; /* 1: wake me; the keeper sets it back */
+	uint64_t track_waits;		   /* how often one had to wait */
 	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
 	uint64_t lane_malloc; /* of a program that was preloaded: what its malloc would be without;
 				 0: a fork child */

@@ -12,12 +12,12 @@
  * Everything that an event handler touches each time lies here, on few lines of one page.
  */
 struct scry_agent_frames { /* the part of the VM's layout that each event needs, offsets in bytes */
-	uint32_t trace_ec, trace_cfp, trace_data;
+	uint32_t trace_event, trace_ec, trace_cfp, trace_data;
 	uint32_t frame_pc, frame_iseq, frame_sp, frame_ep, frame_size;
 	uint32_t ec_cfp, ec_stack, ec_stack_size;
 	uint32_t pc_advanced; /* bytes that the VM adds to the newest frame's pc around the hook */
-	uint32_t with_stacks; /* each object with the stack that made it */
-	uint32_t with_pages;  /* pages in which objects are made are noted: agent/pages.c */
+	uint16_t with_stacks; /* each object with the stack that made it */
+	uint16_t with_pages;  /* pages in which objects are made are noted: agent/pages.c */
 };
 struct scry_gate {
 	uint32_t wanted;   /* 0: off; else the number of the watch that is on; host writes */

@@ -44,9 +44,10 @@ struct scry_birth {
 	uint32_t label_size, path_size; /* of the texts, may exceed the room; NO_TEXT: none yet */
 	uint32_t line_count;		/* likewise */
 	uint16_t label_room, path_room, line_room, reserved;
+	uint64_t process; /* as the probe in it is numbered */
 };
 
-_Static_assert(sizeof(struct scry_birth) == 64, "the texts follow it");
+_Static_assert(sizeof(struct scry_birth) == 72, "the texts follow it");
 
 #define SCRY_BIRTH_SIZE(label, path, lines) \
 	(sizeof(struct scry_birth) + (label) + (path) + (lines) * (4u + SCRY_BIRTH_ENTRY_MAX))

@@ -44,6 +44,18 @@ struct scry_ev_sampling { /* how well it went: one per process, at the end */
 	uint64_t kernel_ns;  /* time of that program in the kernel */
 };
 
+struct scry_ev_pauses { /* a process that was held for each look: one, at the end */
+	uint32_t pid;
+	uint32_t threads;   /* most that were held at once */
+	uint64_t count;	    /* looks; who waits is not held, so in some nobody was */
+	uint64_t total_ns;  /* from when one may have stood to the last release, each */
+	uint64_t median_ns; /* of them: within a sixteenth */
+	uint64_t longest_ns;
+	uint64_t spared; /* looks left out, so that it was not held for more of the time */
+	uint64_t late;	 /* looks left out: some thread would not stop, or another traced it */
+	uint64_t again;	 /* looks made again, as a thread woke meanwhile */
+};
+
 struct scry_ev_naming { /* of code that came into being while a probe was on: one, at the end */
 	uint32_t pid;
 	uint32_t differ;   /* comparisons with memory, at first sight and at the end: not alike */

@@ -27,6 +27,8 @@
  * all before others end one. So a window is cut into *epochs* of some bytes begun, lanes mark the
  * ends of their parts, and nobody enters an epoch before all have marked the last but one. Lanes
  * that hand no blocks over have no queue that would hold them: their epochs are of time, and long.
+ * Lanes that take what others hand over enter when they like: tags hold them, and who is slow in
+ * taking when it is recorded need not be so when it is replayed.
  *
  * Nobody can wait for ever. The recording is one sequence, streams are parts of it in its order,
  * and a word waits only for words before it in the sequence: the first that is not done can always
@@ -41,7 +43,7 @@
 #include <stdint.h>
 
 #define SCRY_REPLAY_MAGIC UINT64_C(0x79616c7065722079)
-#define SCRY_REPLAY_VERSION 2u
+#define SCRY_REPLAY_VERSION 3u
 
 #define SCRY_REPLAY_LANES 8192u
 #define SCRY_REPLAY_SLOTS (1u << 26)
@@ -51,6 +53,7 @@
 #define SCRY_REPLAY_NONE 0xffffffffu
 #define SCRY_REPLAY_SIZE_MAX ((UINT64_C(1) << 42) - 1) /* bytes, of one block */
 #define SCRY_REPLAY_ALIGN_MAX 30		       /* log2 */
+#define SCRY_REPLAY_THINK_MAX UINT64_C(2000000000)     /* ns */
 #define SCRY_REPLAY_US_MAX ((UINT64_C(1) << 42) - 1)   /* 50 days */
 
 enum scry_replay_op {
@@ -58,9 +61,11 @@ enum scry_replay_op {
 	SCRY_REPLAY_LINK,  /* goes on in block `slot` */
 	SCRY_REPLAY_SPAWN, /* begins lane `slot`, once as many threads as bits 32.. say have ended
 			    */
+	SCRY_REPLAY_JOIN,  /* goes on once as many threads as bits 32.. say have ended */
 	SCRY_REPLAY_STOP,  /* this thread ends; the last of its stream */
 	SCRY_REPLAY_MARK,  /* this lane's part of epoch `slot` is done */
 	SCRY_REPLAY_AT,	   /* not before as many us, bits 6.., after the first window began */
+	SCRY_REPLAY_THINK, /* the thread works for as many ns, bits 6.., on something else */
 	SCRY_REPLAY_GATE,  /* as many lanes as bits 32.. say must have marked `slot` */
 	/* a block begins; tag: publishes */
 	SCRY_REPLAY_MALLOC,

@@ -47,6 +47,8 @@ struct scry_replay_head {
 	uint32_t version, mode, touch, sample_every;
 	uint32_t is_null;     /* no allocator: what the replay itself costs */
 	uint32_t is_paced;    /* AT is heeded */
+	uint32_t is_thinking; /* THINK is */
+	uint32_t reserved1;
 	uint64_t live_max;    /* bytes asked for that may live at once */
 	uint64_t address_max; /* bytes, RLIMIT_AS */
 	char allocator[1024]; /* path of the object that must serve malloc; "": libc */

@@ -24,6 +24,18 @@
  * a bounded nap, again and again while the lease is fresh and
  * `track_freed` moves at least once in a second; control->track_waits counts.
  *
+ * Turns. Reading the clock costs more than all the rest of a record. Where only the order of
+ * records matters a thread may use its last stamp again, as long as control->turn is still its own:
+ * nobody else has got a stamp since. Who finds another value there takes the turn by an exchange,
+ * and reads the clock after that. A stamp holds only if the turn, looked at after the clock, is
+ * one's own or SCRY_TURN_ALL: else somebody may have begun to repeat an earlier one. Threads that
+ * run side by side would only hand the turn about: they soon set SCRY_TURN_ALL, and all read the
+ * clock for each record. The keeper takes the turn away in each of its own (and SCRY_TURN_ALL now
+ * and then), so that a time is old by no more than that; and sets SCRY_TURN_ALL before it reads the
+ * clock for an end. Why this is an order: what the allocator did for a record lies before its look
+ * at the turn (a beginning) or behind it (an end), and stores become visible in the order of the
+ * program (TSO). So who sees what that did, in memory, sees the turn of before that as well.
+ *
  * Freestanding. What the host reads here is hostile.
  */
 #ifndef SCRY_WIRE_TRACKS_H
@@ -32,6 +44,8 @@
 #include "wire/control.h"
 
 #include <stdint.h>
+
+#define SCRY_TURN_ALL 1ull /* else 0, or one that a thread has for itself */
 
 #define SCRY_TRACK_WORDS 1024u /* 8 KiB, the head included */
 #define SCRY_TRACK_HEAD 8u

@@ -264,7 +264,8 @@ json_parses() {
 @test "the reader of a pipe goes away: the target is restored" {
 	target busy 2
 	before=$(state_of "$PID")
-	"$SCRY" patch count work_mix -p "$PID" -d 0.3s 2>"$T/err" | true
+	"$SCRY" patch count -q work_mix -p "$PID" -d 0.3s 2>"$T/err" | true
+	[ ! -s "$T/err" ]
 	as_before "$PID" "$before" "after a broken pipe"
 	ends_right "$PID" busy
 }
@@ -330,6 +331,11 @@ json_parses() {
 	counted
 	scry_ends 0 doctor -p "$PID"
 	grep -q "may be entered" "$T/scry.out"
+	grep -qE "^ok +stacks: self-check .* 0 cannot be read; [1-9][0-9]* frames, all named" "$T/scry.out"
+	for row in "engine +(bpf|read): " "names +(probe|read): "; do
+		grep -qE "^(ok|--) +stacks: $row" "$T/out"
+		grep -qE "^(ok|--) +stacks: $row" "$T/scry.out"
+	done
 	target busy 2
 	kill -STOP "$PID"
 	wait_for 10 grep -q "^State:.*T" "/proc/$PID/status"

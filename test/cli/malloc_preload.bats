@@ -115,6 +115,23 @@ end" ]
 	"$SCRY" report "$T/x.scry" | grep -q "[0-9] processes could not be told from others and are not recorded"
 }
 
+@test "preload: who joins and ends while the keeper is held up is told once" {
+	local keeper
+	mkfifo "$T/go" "$T/on"
+	start scry "${RECORD[@]}" -f --force -o "$T/x.scry" -- \
+		/bin/sh -c 'read x <"$0"; read x <"$0"; /bin/true; read x <"$1"; echo done' "$T/go" "$T/on"
+	wait_for 20 keeper_of "$PID"
+	keeper=$(keeper_of "$PID")
+	: >"$T/go" # the shell has joined, and reads
+	kill -STOP "$keeper"
+	echo >"$T/go"
+	echo >"$T/on" # true has ended
+	kill -CONT "$keeper"
+	ended "$PID"
+	grep -qx done "$T/scry.out"
+	"$SCRY" report "$T/x.scry" | grep -q "note: 1 processes could not be told from others"
+}
+
 @test "preload: what is left in an environment joins nobody" {
 	local fd
 	exec {fd}<>"$T/other"

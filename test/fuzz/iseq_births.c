@@ -12,7 +12,7 @@
 #include "fuzz.h"
 
 static const struct scry_ruby_layout layout = {
-	.insns_entry_size = 12, .insns_count = 16, .insns_succ = 24};
+	.insns_entry_size = 12, .insns_positions = 8, .insns_count = 16, .insns_succ = 24};
 
 static void ask(const struct scry_births *b, uint64_t iseq, uint64_t pc, uint64_t time_ns)
 {

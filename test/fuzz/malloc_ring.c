@@ -56,7 +56,8 @@ static size_t make_words(struct input *in, uint64_t *words, bool is_raw)
 		words[i] = (a & 15) | (a >> 4 & 31) << 5 | (a >> 16 & 0xff) << 48;
 		if (a >> 28 == 0xf)
 			words[i] |= (uint64_t)SCRY_MALLOC_SIZE_LONG << 48;
-		words[++i] = take(in, 1) * 7 | (a >> 9 & 0xff) << 40 | (a >> 24 & 7) << 48;
+		words[++i] = take(in, 1) * 7 | (a >> 9 & 0xff) << SCRY_MALLOC_TSC_BITS |
+			     (a >> 24 & 7) << SCRY_MALLOC_CODE_AT;
 	}
 	return count < WORDS ? count : WORDS;
 }

@@ -1,6 +1,6 @@
 /*
- * Fuzzer of vm/ruby_walk, vm/ruby_symbol and vm/ruby_gvl: the memory of a running Ruby is foreign
- * bytes.
+ * Fuzzer of vm/ruby_walk, vm/ruby_symbol, vm/ruby_gvl, the lists of threads and what the collector
+ * says: the memory of a running Ruby is foreign bytes.
  *
  * With -fsanitize=fuzzer -DSCRY_LIBFUZZER: LLVMFuzzerTestOneInput. Else a main: with file names it
  * reads those; without, it makes 5,000 memories from a fixed seed, most words of which are
@@ -80,6 +80,12 @@ static void fill_layout(struct scry_ruby_layout *l)
 		.class_path = 24,
 		.class_attached = 32,
 		.singleton_flag = 1 << 12,
+		.vm_root = BASE + 40,
+		.vm_ractors = 8,
+		.ractor_node = 24,
+		.ractor_threads = 40,
+		.th_ec = 16,
+		.th_tid = 56,
 	};
 }
 
@@ -108,6 +114,29 @@ static void take_copies(struct scry_walk *walk, const struct scry_ruby *ruby,
 		     scry_walk_alive(walk, ruby) > walk->count))
 			abort();
 	}
+}
+
+/* The rings of ractors and threads, from the VM's word on; and the heap's bytes. */
+static void list(const struct scry_ruby *ruby)
+{
+	const struct scry_ruby_gc gc = {.is_known = true,
+					.has_epochs = true,
+					.objspace = 32,
+					.count = 24,
+					.size = 32,
+					.during = {3, 0x20},
+					.marking = {4, 8}};
+	uint64_t heap = scry_ruby_gc_heap(ruby, &gc);
+	struct scry_ruby_thread *threads = NULL;
+	uint8_t bytes[32];
+	ssize_t count = scry_ruby_threads(ruby, &threads);
+
+	if (count > 65536)
+		abort();
+	free(threads);
+	if (heap && !scry_mem_read(&ruby->mem, heap, bytes, sizeof(bytes)) &&
+	    scry_ruby_gc_say(&gc, bytes).epoch > scry_ruby_gc_say(&gc, bytes).count)
+		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -142,6 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 	}
 	take_copies(&walk, &ruby, &image);
+	list(&ruby);
 	scry_ruby_gvl_waiters(&ruby, threads, 4, waits);
 	scry_symbols_done(&symbols);
 	scry_walk_done(&walk);
@@ -160,6 +190,30 @@ static uint64_t random_number(void)
 	return seed;
 }
 
+/* A VM with rings of ractors and of their threads, most of them closed. */
+static void make_rings(uint64_t *words, size_t count)
+{
+	const uint64_t vm = count - 64, nodes = 1 + random_number() % 3;
+
+	words[5] = BASE + 8 * vm;
+	for (uint64_t ring = 0; ring < 2; ring++) {
+		uint64_t head = vm + (ring ? 8 + 5 : 1),
+			 at = head; /* the VM's; the first ractor's */
+
+		for (uint64_t i = 0; i < nodes; i++) {
+			uint64_t next = vm + 8 + 16 * i + (ring ? 11 : 3);
+
+			words[at] = BASE + 8 * next;
+			words[next + 1] = BASE + 8 * at;
+			at = next;
+		}
+		words[at] = BASE + 8 * head;
+		words[head + 1] = BASE + 8 * at;
+	}
+	if (random_number() % 2)
+		words[vm + random_number() % 64] = BASE + random_number() % count * 8;
+}
+
 static void make(uint64_t *words, size_t count)
 {
 	static const uint64_t kinds[] = {0x701a,     0x601a,	 0x201a, 0x5,	     0x2005,
@@ -176,6 +230,7 @@ static void make(uint64_t *words, size_t count)
 			words[i * 8] + 8 * words[i * 8 + 1] - 64 * (1 + random_number() % 24);
 		words[i * 8 + 6] = BASE + 64 * i;
 	}
+	make_rings(words, count);
 }
 
 #define IMAGES 5000

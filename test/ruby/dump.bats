@@ -76,6 +76,22 @@ alike() {
 	run "$SCRY" dump -p "$PID"
 	[ "$status" = 4 ]
 	[[ "$output" == *"has no Ruby in it"* ]]
+	run "$SCRY" dump -p 2
+	[[ "$output" != *"kthreadd"* || "$output" == *"is a thread of the kernel"* ]]
+}
+
+@test "a process that is stopped is said to be, with what lets it go on" {
+	start waits "$RUBY" "$HERE/dump/waits.rb"
+	wait_for 10 in_file "^ready" "$T/waits.out"
+	"$SCRY" dump -p "$PID" >"$T/out"
+	[ "$(grep -c "is stopped by a signal" "$T/out")" -eq 0 ]
+	kill -STOP "$PID"
+	wait_for 10 in_file "^State:	T" "/proc/$PID/status"
+	"$SCRY" dump -p "$PID" >"$T/out"
+	grep -q "is stopped by a signal.*kill -CONT $PID$" "$T/out"
+	"$SCRY" dump --json -p "$PID" >"$T/out.json"
+	grep -q '"is_stopped": true' "$T/out.json"
+	kill -CONT "$PID"
 }
 
 @test "nothing of the process changes, and nothing is left" {

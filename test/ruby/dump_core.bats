@@ -102,6 +102,12 @@ same() {
 	[ "$status" != 0 ]
 	"$SCRY" dump --json --core "$CORE" --exe "$T/moved" >"$T/core.json"
 	"$RUBY" "$HERE/dump/same.rb" "$T/live.json" "$T/core.json"
+	# what is no file, no program, or another one, is refused, also where it would not be needed
+	for other in "$T/nofile" "$T" "$T/core.json" /bin/true; do
+		run "$SCRY" dump --core "$CORE" --exe "$other"
+		[ "$status" != 0 ]
+		[[ "$output" == *"'$other'"* ]]
+	done
 	# another file in its place is not believed
 	cp /bin/true "$T/ruby-copy"
 	SCRY_NO_CACHE=1 run "$SCRY" dump --core "$CORE"

@@ -5,14 +5,24 @@ load lib
 bats_require_minimum_version 1.5.0
 
 setup() {
-	need_scry
-	T="$BATS_TEST_TMPDIR"
-	STARTED=""
+	prepare
 	K="$HERE/sampled_stacks"
 }
 
 teardown() {
 	end_started
+}
+
+# Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
+need_bpf() {
+	local why
+	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
+	[ -z "$why" ] || skip "$why"
+}
+
+# is_on RECORDING: its process is watched.
+is_on() {
+	"$SCRY" report --view events "$1" | grep -q " attach "
 }
 
 # saw_all REPORT: the work of each of the processes, and which process did it.
@@ -25,7 +35,7 @@ saw_all() {
 @test "all that a started program starts is sampled, and it ends as without" {
 	local got=0
 	start scry "$SCRY" stacks -q -f -o "$T/k.scry" -- "$RUBY" "$K/kin.rb" "$T/go"
-	wait_for 20 test -s "$T/k.scry"
+	wait_for 20 is_on "$T/k.scry"
 	touch "$T/go"
 	finish "$PID" || got=$?
 	[ "$got" -eq 3 ]
@@ -47,9 +57,9 @@ saw_all() {
 	program=$PID
 	wait_for 10 in_file ready "$T/kin.out"
 	start other "$RUBY" -e 'def stranger = sleep(0.01); pid = fork { 200.times { stranger } }; Process.wait(pid)'
-	"$SCRY" stacks -q -f -o "$T/k.scry" -p "$program" &
+	"$SCRY" stacks -q -f --engine=read -o "$T/k.scry" -p "$program" &
 	scry=$!
-	wait_for 20 test -s "$T/k.scry"
+	wait_for 20 is_on "$T/k.scry"
 	touch "$T/go"
 	wait "$scry"
 	"$SCRY" report -o "$T/k.json" "$T/k.scry"
@@ -60,12 +70,68 @@ saw_all() {
 	[ "$got" -eq 3 ]
 }
 
-@test "what cannot be followed is refused" {
-	start still "$RUBY" -e '$stdout.syswrite("ready"); sleep'
+# Workers of 50 ms: each is in the report, or counted as one that ended before.
+short_lived() {
+	rm -f "$T/go" "$T/w.scry"
+	start workers "$SCRY" stacks -q -f "$@" -o "$T/w.scry" -- "$RUBY" --disable=gems "$K/workers.rb" "$T/go" 8
+	wait_for 20 is_on "$T/w.scry" || return 1
+	touch "$T/go"
+	finish "$PID" || return 1
+	"$SCRY" report --force -o "$T/w.json" "$T/w.scry" || return 1
+	json_is "$T/w.json" 'unseen = r["notes"].to_a.join[/(\d+) fork children ended/, 1].to_i
+		seen = r["honesty"]["processes"].size - 1
+		(seen + unseen == 8 && seen >= 1) || [seen, unseen]'
+}
+
+@test "by eBPF: short workers are seen or counted, with native frames, with names from their birth" {
+	need_bpf
+	short_lived --cpu
+	json_is "$T/w.json" 'rows.any? { |x| x["method"] == "Object#worker" }'
+	short_lived --native --engine=bpf
+	short_lived --names=probe
+}
+
+@test "by eBPF: a cluster that runs, workers that come later, an exec of another Ruby" {
+	need_bpf
+	local other
+	other="$(rubies | tail -n 1)"
+	# shellcheck disable=SC2086
+	start cluster "$RUBY" --disable=gems "$K/cluster.rb" "$T/go" $other
+	program=$PID
+	wait_for 20 in_file ready "$T/cluster.out"
+	"$SCRY" stacks -q -f --cpu -o "$T/c.scry" -p "$program" &
+	scry=$!
+	wait_for 20 is_on "$T/c.scry"
+	touch "$T/go"
+	wait "$scry"
+	finish "$program"
+	"$SCRY" report --cpu -o "$T/c.json" "$T/c.scry"
+	for name in early late execed; do
+		json_is "$T/c.json" "rows.any? { |x| x['method'] == 'Object#$name' && x['total_ns'] > 50_000_000 }"
+	done
+	json_is "$T/c.json" 'r["totals"]["clocked"] == r["totals"]["samples"]'
+}
+
+@test "what has no child to follow is sampled as ever, and its text is as it was" {
+	need_bpf
+	start still "$RUBY" -e '$stdout.syswrite("ready"); loop { pid = fork { sleep 0.01 }; Process.wait(pid) }'
 	wait_for 10 in_file ready "$T/still.out"
-	run "$SCRY" stacks -f --engine=bpf -p "$PID"
-	[ "$status" -eq 2 ]
-	[[ "$output" == *"does not follow children"* ]]
-	run "$SCRY" stacks -f --native -p $$
-	[ "$status" -eq 2 ]
+	stays_well "$PID" "$SCRY" stacks -q -f --names=probe -o "$T/k.scry" --force -p "$PID"
+}
+
+@test "a shell that starts a Ruby: with -f it is sampled, without the sentence says so; env, exec" {
+	local work='def busy = (nil while Process.clock_gettime(2) < 0.4); busy' # of its processor time
+	busy='rows.any? { |x| x["method"] == "Object#busy" }'
+	for engine in auto read; do
+		"$SCRY" stacks -q -f --engine=$engine --force -o "$T/s.json" -- sh -c '"$0" --disable=gems -e "$1"; exit 0' "$RUBY" "$work"
+		json_is "$T/s.json" "$busy"
+	done
+	"$SCRY" stacks -q --force -o "$T/s.json" -- env A=1 sh -c 'exec "$0" --disable=gems -e "$1"' "$RUBY" "$work"
+	json_is "$T/s.json" "$busy"
+	run "$SCRY" stacks -q -o "$T/no.json" -- sh -c '"$0" -e 1; exit 3' "$RUBY"
+	[ "$status" -eq 125 ]
+	[[ "$output" == *"no Ruby was seen in it; fix: "*"-f"* ]]
+	run "$SCRY" stacks -q -f -o "$T/no2.json" -- sh -c 'true; exit 3'
+	[ "$status" -eq 125 ]
+	[[ "$output" == *"no Ruby was seen"* ]]
 }

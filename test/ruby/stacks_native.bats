@@ -53,5 +53,5 @@ need_bpf() {
 			"$RUBY" -e 'exit File.readlines(ARGV[0]).any? { |l| l.match?(/pop_\[c\];.*_\[n\] \d+$/) }' "$T/read.folded"
 	}
 	wait_for 10 waiting
-	grep -q 'who runs has some with --engine=bpf only' "$T/read.notes"
+	grep -q 'who runs has some with --engine=bpf or --pause only' "$T/read.notes"
 }

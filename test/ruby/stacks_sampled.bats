@@ -109,7 +109,7 @@ shares() {
 	run -127 "$SCRY" stacks -- /no/such/program
 	run "$SCRY" stacks -q -- true
 	[ "$status" -eq 125 ]
-	[[ "$output" == *"ended before a Ruby ran in that process; fix: "* ]]
+	[[ "$output" == *"ended and no Ruby was seen in it; fix: "* ]]
 }
 
 @test "SIGKILL of scry at any moment: the program goes on as before" {

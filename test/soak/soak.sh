@@ -4,12 +4,14 @@
 #
 #   test/soak/soak.sh [BUILD]
 #
+# Then the stacks of a program whose possible stacks are known, a million samples of threads by each way
+# to sample, in each Ruby (SCRY_TEST_RUBIES), and memory of saved Rubies damaged under the walker.
 # Then functions of busy programs hooked and let go of: 1,000,000 changes in a program of 64 threads, and
 # 1,000 cycles in a Ruby of 8.
 #
 # Writes what was done, how often and when to bench/soak.md. Ends with 1 if anything failed. A round
 # takes about two hours; SOAK_CYCLES (300), SOAK_FILES (kill states disk contract hooked) and SOAK_PARTS
-# (files stressed_ruby million hooked_ruby) make it shorter.
+# (files stressed_ruby stacks damaged million hooked_ruby) and SOAK_SAMPLES (1000000) make it shorter.
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -22,7 +24,8 @@ ruby=${RUBY:-ruby}
 cycles=${SOAK_CYCLES:-300}
 hooks=${SOAK_HOOKS:-1000}
 files=${SOAK_FILES:-kill states disk contract hooked}
-parts=${SOAK_PARTS:-files stressed_ruby million hooked_ruby}
+parts=${SOAK_PARTS:-files stressed_ruby stacks damaged million hooked_ruby}
+samples=${SOAK_SAMPLES:-1000000}
 out=${SOAK_OUT:-$root/bench/soak.md}
 work=$(mktemp -d)
 failed=0
@@ -85,6 +88,68 @@ stressed_ruby() {
 
 files() {
 	for file in $files; do run_file "$file"; done
+}
+
+# A program of known calls, in which code, objects, threads and fibers come and go and objects are moved,
+# sampled until there are enough samples of threads: no stack that cannot be; held, none rejected either.
+known_stacks() { # RUBY... -- OPTIONS...
+	local began=$SECONDS program=() bad=0 seen=0 unseen=0 sums="0 0 0 0 0 0 0 0" tries=0
+	while [ "$1" != -- ]; do program+=("$1") && shift; done
+	shift
+	"${program[@]}" --disable=gems "$root/test/ruby/sampled_stacks/possible.rb" 86400 >"$work/possible.out" 2>&1 &
+	ruby_pid=$!
+	for _ in $(seq 200); do
+		grep -q "^ready" "$work/possible.out" && break
+		sleep 0.1
+	done
+	while [ "$seen" -lt "$samples" ] && [ $((tries += 1)) -le 60 ]; do
+		if ! "$SCRY" stacks -q "$@" -d 30s --stacks --force -o "$work/p.json" -p "$ruby_pid"; then
+			unseen=$((unseen + 1)) # the machine may have no time for it
+			continue
+		fi
+		if ! "$ruby" "$root/test/ruby/sampled_stacks/check_possible.rb" "$work/p.json" 1 >"$work/possible"; then
+			bad=$((bad + 1))
+			cat "$work/possible"
+		fi
+		sums=$("$ruby" -rjson -e '
+		  t = JSON.parse(File.read(ARGV[0]))["totals"]
+		  old = ARGV[1].split.map(&:to_i)
+		  add = %w[samples valid repaired rejected dropped held_looks held_ns held_longest_ns].map { |k| t[k].to_i }
+		  sum = add.each_with_index.map { |n, i| n + old[i].to_i }
+		  sum[7] = [old[7].to_i, add[7]].max
+		  puts sum.join(" ")' "$work/p.json" "$sums")
+		seen=${sums%% *}
+	done
+	kill -KILL "$ruby_pid"
+	wait "$ruby_pid" 2>/dev/null
+	ruby_pid=""
+	# shellcheck disable=SC2086
+	set -- "$*" $sums
+	case "$1" in *--pause*) [ "$4" -eq 0 ] && [ "$5" -eq 0 ] || bad=$((bad + 1)) ;; esac
+	[ "$bad" -eq 0 ] && [ "$seen" -ge "$samples" ] || failed=1
+	row "stacks of known calls, \`$1\`, $("${program[@]}" -e 'print RUBY_ENGINE, " ", RUBY_VERSION, (" yjit" if defined?(RubyVM::YJIT.enabled?) && RubyVM::YJIT.enabled?)')" \
+		"$2 samples of threads: valid $3, repaired $4, rejected $5, newest frame left out $6; looks with a stop $7, $(($8 / 1000000)) ms in all, longest $(($9 / 1000)) us" \
+		"$bad rounds with an impossible stack, or held and not exact; $unseen without an answer" "$((SECONDS - began)) s"
+}
+
+stacks() {
+	local words way
+	while read -ra words; do
+		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
+		for way in "--engine=read -r 5000" "--engine=bpf -r 2000" "--pause -r 5000"; do
+			# shellcheck disable=SC2086
+			known_stacks "${words[@]}" -- $way
+		done
+	done < <(echo "$ruby"; if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi)
+}
+
+# The walker, the lists of threads and the collector's state over damaged memory and code.
+damaged() {
+	local began=$SECONDS bad=0
+	"$build/test/unit_vm_walk" >"$work/walk" 2>&1 || { bad=$((bad + 1)) && tail -5 "$work/walk"; }
+	"$build/test/unit_vm_gc" >"$work/gc" 2>&1 || { bad=$((bad + 1)) && tail -5 "$work/gc"; }
+	[ "$bad" -eq 0 ] || failed=1
+	row "damaged memory of saved Rubies" "$(grep "walks of damaged" "$work/walk"); $(grep "damaged codes" "$work/gc")" "$bad failed" "$((SECONDS - began)) s"
 }
 
 # 1,000 functions, on and off 500 times, which 64 threads and 3,000 signals a second are calling.

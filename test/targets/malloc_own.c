@@ -19,6 +19,12 @@ void *je_realloc(void *p, size_t size);
 void je_free(void *p);
 size_t je_malloc_usable_size(void *p);
 void *je_mallocx(size_t size, int flags);
+void *je_rallocx(void *p, size_t size, int flags);
+void *je_rallocx(void *p, size_t size, int flags)
+{
+	return flags == 5 ? je_realloc(p, size) : NULL;
+}
+
 void je_sdallocx(void *p, size_t size, int flags);
 
 static char *at, *end;
@@ -99,7 +105,8 @@ int main(void)
 		a = je_realloc(a, 2 * (size_t)i + 10);
 		wrong += !d || (i && a[i] != (char)i) ||
 			 je_malloc_usable_size(a) < 2 * (size_t)i + 10;
-		bytes += (size_t)i + 1 + 300 + 200 + 2 * (size_t)i + 10;
+		d = je_rallocx(d, 250, 5);
+		bytes += (size_t)i + 1 + 300 + 200 + 250 + 2 * (size_t)i + 10;
 		je_free(b);
 		je_sdallocx(d, 200, 5);
 		if (i % 100)

@@ -25,11 +25,18 @@ int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
 }
 
 /* In the agent: define.c. Code of one word, on the line that its pc is. */
-void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+int scry_code_read(const struct scry_agent_place *place, struct scry_agent_code *ret, uint8_t *text)
 {
-	def->line_before = (uint32_t)place->pc;
-	def->path_size = place->pc == UNREADABLE ? 0 : 4;
+	*ret = (struct scry_agent_code){.start = place->pc,
+					.path_size = place->pc == UNREADABLE ? 0 : 4};
 	memcpy(text, "x.rb", 4);
+	return 1;
+}
+
+void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_ring_def *def)
+{
+	def->line_before = (uint32_t)pc;
+	def->path_size = code->path_size;
 }
 
 static struct scry_gate gate;

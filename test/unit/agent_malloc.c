@@ -3,6 +3,7 @@
  * calling the handler's entry with the original in r11.
  */
 #include "agent/agent.h"
+#include "agent/code.h"
 #include "agent/lines.h"
 #include "agent/track.h"
 
@@ -60,11 +61,24 @@ void *(*in_malloc)(size_t), *(*in_calloc)(size_t, size_t), *(*in_realloc)(void *
 void (*in_free)(void *);
 
 /* What is said of code, in a test that is about its pc and its return address. */
-void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+static int code_reads;
+
+int scry_code_read(const struct scry_agent_place *place, struct scry_agent_code *ret, uint8_t *text)
 {
-	def->position = 2; /* the code begins two words before pc */
-	def->path_size = 4;
+	*ret = (struct scry_agent_code){.start = place->pc - 16,
+					.size = 8,
+					.path_size = 4}; /* it begins two words before pc */
 	memcpy(text, "x.rb", 4);
+	code_reads++;
+	return 1;
+}
+
+void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_ring_def *def)
+{
+	def->position = (uint32_t)((pc - code->start) / 8);
+	def->line_before = 100 + def->position;
+	def->path_size = code->path_size;
+	def->label_size = 0;
 }
 
 static struct scry_track *track_at(size_t i)
@@ -97,8 +111,8 @@ static size_t see(void)
 					   .address = (w[0] >> 4 & ((1ull << 44) - 1)) << 3,
 					   .size = w[0] >> 48,
 					   .tsc = w[1] & ((1ull << SCRY_MALLOC_TSC_BITS) - 1),
-					   .slack = w[1] >> 40 & 0xff,
-					   .caller = w[1] >> 48,
+					   .slack = w[1] >> SCRY_MALLOC_TSC_BITS & 0xff,
+					   .caller = w[1] >> SCRY_MALLOC_CODE_AT,
 					   .tid = track->tid,
 					   .serial = track->serial};
 			is_long = s->op < SCRY_MALLOC_OP_TIME && s->size == SCRY_MALLOC_SIZE_LONG;
@@ -445,11 +459,66 @@ static void long_pauses(void **state)
 	for (i = 0; i < SCRY_THREADS && !scry_agent.threads[i].fs; i++)
 		;
 	scry_agent.threads[i].epoch_end = 0; /* as if minutes had passed */
+	scry_agent.threads[i].repeats = 0;
 	hooked_free(hooked_malloc(10));
 	n = see();
 	assert_int_equal(n, 5);
 	assert_int_equal(seen[2].op, SCRY_MALLOC_OP_TIME);
 	assert_int_equal(seen[2].tsc, seen[3].tsc);
+}
+
+static uint64_t stamp_of_call(void)
+{
+	size_t n;
+
+	free(hooked_malloc(10));
+	n = see();
+	return seen[n - 1].tsc;
+}
+
+static void *call_once(void *arg)
+{
+	hooked_free(hooked_malloc(10));
+	return arg;
+}
+
+/* A stamp is repeated while it is a thread's turn, and no longer. */
+static void turns(void **state)
+{
+	uint64_t first = stamp_of_call(), other, last;
+	pthread_t thread;
+	size_t n;
+
+	(void)state;
+	for (int i = 0; i < 15; i++)
+		assert_int_equal(stamp_of_call(), first);
+	last = stamp_of_call();
+	assert_true(last > first);
+	control.turn = 0; /* the keeper's */
+	first = stamp_of_call();
+	assert_true(first > last);
+	assert_int_equal(stamp_of_call(), first);
+
+	pthread_create(&thread, NULL, call_once, NULL);
+	pthread_join(thread, NULL);
+	n = see();
+	for (other = 0; n-- > 0;) /* of one call more than this thread has made */
+		other = seen[n].size == 10 && seen[n].tsc > other ? seen[n].tsc : other;
+	assert_true(other > first);
+	assert_true(control.turn != 0);
+	call_once(NULL);
+	n = see();
+	for (last = 0; n-- > 0;)
+		last = seen[n].tsc > last ? seen[n].tsc : last;
+	assert_true(last > other);
+
+	control.turn = SCRY_TURN_ALL;
+	call_once(NULL);
+	n = see();
+	for (first = 0; n-- > 0;)
+		first += seen[n].tsc > last;
+	assert_int_equal(first, 2); /* both are later, and not the same */
+	assert_int_equal(control.turn, SCRY_TURN_ALL);
 }
 
 static volatile sig_atomic_t interrupted;
@@ -558,7 +627,7 @@ static void lines_of_a_vm(void **state)
 	assert_int_equal(code_of_call(), first + 2);
 	frames[1].pc = 0;
 	hooked_free(code); /* others are at that pc from now on */
-	assert_int_equal(code_of_call(), first + 4);
+	assert_int_equal(code_of_call(), first + 3);
 	be_ruby(0x20000);
 	assert_int_equal(code_of_call(), first + 1);
 	assert_int_equal(control.lines_full, 0);
@@ -588,6 +657,62 @@ static void lines_that_are_not(void **state)
 	assert_int_equal(code_of_call(), line);
 	scry_lines_over();
 	assert_int_equal(code_of_call(), native);
+}
+
+/* What the newest LINE record says of its code. */
+static uint32_t told_line(void)
+{
+	uint32_t line = 0;
+
+	for (size_t i = 0; i < SCRY_TRACKS; i++) {
+		const uint64_t *w = (const uint64_t *)(track_at(i) + 1),
+			       *end = w + track_at(i)->head;
+
+		while (w < end) {
+			const struct scry_line_told *told =
+				(const void *)(w + SCRY_MALLOC_LINE_HEAD);
+
+			if ((w[0] & 15) != SCRY_MALLOC_OP_LINE) {
+				w += (w[0] & 15) < SCRY_MALLOC_OP_TIME &&
+						     w[0] >> 48 == SCRY_MALLOC_SIZE_LONG
+					     ? 3
+					     : 2;
+				continue;
+			}
+			assert_int_equal(told->def.path_size, 4);
+			assert_memory_equal(told->text, "x.rb", 4);
+			line = told->def.line_before;
+			w += scry_malloc_line_words(w[0]);
+		}
+	}
+	return line;
+}
+
+/* Code is read once for all of its lines, and anew when other code lies in its place. */
+static void lines_of_known_code(void **state)
+{
+	uint64_t *code = hooked_malloc(64), pc = where(code + 2);
+	int reads;
+
+	(void)state;
+	be_ruby(pc);
+	code_of_call();
+	reads = code_reads;
+	assert_int_equal(told_line(), 102);
+	be_ruby(pc + 8);
+	code_of_call();
+	assert_int_equal(told_line(), 103);
+	be_ruby(pc | SCRY_MALLOC_LINE_TOP);
+	code_of_call();
+	be_ruby(pc + 24);
+	code_of_call();
+	assert_int_equal(told_line(), 105);
+	assert_int_equal(code_reads, reads);
+	hooked_free(code);
+	be_ruby(pc + 8); /* of the same iseq, as if that were another one by now */
+	code_of_call();
+	assert_int_equal(code_reads, reads + 1);
+	assert_int_equal(told_line(), 102);
 }
 
 /* More lines than there are codes: native code stands for the rest. */
@@ -622,9 +747,11 @@ int main(void)
 		cmocka_unit_test_setup(a_keeper_that_takes_nothing, set_up),
 		cmocka_unit_test_setup(fork_child, set_up),
 		cmocka_unit_test_setup(long_pauses, set_up),
+		cmocka_unit_test_setup(turns, set_up),
 		cmocka_unit_test_setup(signals, set_up),
 		cmocka_unit_test_setup(lines_of_a_vm, set_up),
 		cmocka_unit_test_setup(lines_that_are_not, set_up),
+		cmocka_unit_test_setup(lines_of_known_code, set_up),
 		cmocka_unit_test_setup(lines_without_end, set_up),
 	};
 

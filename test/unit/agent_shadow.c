@@ -2,6 +2,7 @@
  * The agent's handler and return path, run in this process: what a stub would do is done by hand.
  */
 #include "agent/agent.h"
+#include "agent/code.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,12 +31,17 @@ int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
 }
 
 /* In the agent: define.c. Code is told by its address. */
-void scry_describe(struct scry_ring_def *def, const struct scry_agent_place *place, uint8_t *text)
+int scry_code_read(const struct scry_agent_place *place, struct scry_agent_code *ret, uint8_t *text)
 {
 	(void)text;
-	def->iseq = place->iseq;
-	def->path_size = place->iseq ? 8 : 0;
-	def->position = 0;
+	*ret = (struct scry_agent_code){.start = place->pc, .path_size = place->iseq ? 8 : 0};
+	return 1;
+}
+
+void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_ring_def *def)
+{
+	(void)pc;
+	def->path_size = code->path_size;
 }
 
 static struct scry_gate gate;

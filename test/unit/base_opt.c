@@ -131,7 +131,7 @@ static void refused(const char *line, const char *sentence)
 
 static void refuses(void **state)
 {
-	refused("--nothing", "unknown or ambiguous option '--nothing'; fix: --help lists them");
+	refused("--nothing", "unknown option '--nothing'; fix: --help lists them");
 	refused("-x", "unknown option '-x'; fix: --help lists them");
 	refused("-vx", "unknown option '-x'; fix: --help lists them");
 	refused("-p", "option --pid needs PID");

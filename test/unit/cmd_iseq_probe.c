@@ -30,6 +30,7 @@
 struct fixture {
 	struct child child;
 	struct scry_ruby *ruby;
+	struct scry_iseq_probes probes;
 	struct scry_iseq_probe probe;
 };
 
@@ -52,7 +53,7 @@ static bool start(struct fixture *f)
 
 static bool open_probe(struct fixture *f)
 {
-	int err = scry_iseq_probe_open(&f->probe, f->ruby);
+	int err = scry_iseq_probe_open(&f->probe, &f->probes, f->ruby);
 
 	if (err == -EPERM) {
 		print_message("skipped: %s\n", scry_error());
@@ -66,6 +67,7 @@ static bool open_probe(struct fixture *f)
 static void end(struct fixture *f)
 {
 	scry_iseq_probe_close(&f->probe);
+	scry_iseq_probes_done(&f->probes);
 	scry_ruby_free(f->ruby);
 	child_end(&f->child);
 }
@@ -241,7 +243,7 @@ static void killed_it_leaves_nothing(void **state)
 		assert_int_equal(pipe(told), 0);
 		pid = fork();
 		if (pid == 0) {
-			int err = scry_iseq_probe_open(&f.probe, f.ruby);
+			int err = scry_iseq_probe_open(&f.probe, &f.probes, f.ruby);
 
 			byte = err == 0 ? 'y' : err == -EPERM ? 'n' : 'e';
 			if (write(told[1], &byte, 1) != 1)

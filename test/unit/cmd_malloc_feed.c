@@ -207,6 +207,8 @@ static void any_calls(void **state)
 	n.source = (struct scry_malloc_source){.rewind = noise_rewind, .next = noise_next};
 	for (n.seed = 1; n.seed <= seeds; n.seed++) {
 		o.one_thread = n.seed % 8 == 0;
+		o.is_thinking = n.seed % 2;
+		n.source.cpu_ns = n.seed * 1000000;
 		n.source.main_thread = (uint32_t)(n.seed % 3);
 		assert_int_equal(scry_malloc_feed_new(&n.source, &o, &f), 0);
 		run(f, &glibc);
@@ -215,22 +217,29 @@ static void any_calls(void **state)
 	}
 }
 
-/* Words that wait for other threads' marks, in the window that stands in memory. */
-static uint32_t gates(struct scry_malloc_feed *f)
+/* Words of a kind that a lane has in the window that stands in memory. */
+static uint32_t words_of(struct scry_malloc_feed *f, uint32_t lane, enum scry_replay_op which)
 {
 	const struct scry_replay_memory *m = scry_malloc_feed_memory(f);
+	uint32_t count = 0, op;
+	const uint64_t *w;
+
+	if (m->lanes[lane] == SCRY_REPLAY_NONE)
+		return 0;
+	w = m->words[m->lanes[lane]];
+	while ((op = *w & 31) != SCRY_REPLAY_END && op != SCRY_REPLAY_STOP) {
+		count += op == which;
+		w = op == SCRY_REPLAY_LINK ? m->words[SCRY_REPLAY_SLOT(*w)] : w + 1 + (*w >> 5 & 1);
+	}
+	return count;
+}
+
+static uint32_t gates(struct scry_malloc_feed *f)
+{
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < m->head.blocks; i++)
-		for (const uint64_t *w = m->words[i]; w < m->words[i] + SCRY_REPLAY_BLOCK;) {
-			uint32_t op = *w & 31;
-
-			count += op == SCRY_REPLAY_GATE;
-			if (op == SCRY_REPLAY_END || op == SCRY_REPLAY_STOP ||
-			    op == SCRY_REPLAY_LINK)
-				break;
-			w += 1 + (*w >> 5 & 1);
-		}
+	for (uint32_t lane = 0; lane < scry_malloc_feed_memory(f)->head.lanes; lane++)
+		count += words_of(f, lane, SCRY_REPLAY_GATE);
 	return count;
 }
 
@@ -258,12 +267,134 @@ static void pace(void **state)
 	}
 }
 
+/* Calls that a function of their number tells. */
+struct script {
+	struct scry_malloc_source source;
+	bool (*tell)(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *ret_call);
+	uint64_t i;
+	struct scry_ev_malloc call;
+};
+
+static int script_rewind(struct scry_malloc_source *s)
+{
+	((struct script *)s)->i = 0;
+	return 0;
+}
+
+static int script_next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_call)
+{
+	struct script *t = (struct script *)s;
+	uint64_t us = 0;
+
+	t->call = (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC, .size = 100};
+	if (!t->tell(t->i++, &us, &t->call))
+		return 0;
+	s->time_ns = 1000000000 + us * 1000;
+	*ret_call = &t->call;
+	return 1;
+}
+
+static struct scry_malloc_feed *feed_of_script(struct script *t, bool is_thinking)
+{
+	struct scry_malloc_feed_opts o = {.is_thinking = is_thinking, .live_max = opts.memory};
+	struct scry_malloc_feed *f;
+
+	t->source.rewind = script_rewind;
+	t->source.next = script_next;
+	t->source.main_thread = 1;
+	assert_int_equal(scry_malloc_feed_new(&t->source, &o, &f), 0);
+	run(f, &glibc);
+	run(f, &glibc);
+	return f;
+}
+
+/* Thread 1 works for a ms between its calls; thread 2 does nothing for 99. */
+static bool work_and_wait(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	static const struct {
+		uint64_t us;
+		uint32_t thread, block, function;
+	} calls[] = {
+		{0, 1, 0, SCRY_MALLOC_MALLOC},
+		{0, 2, 1, SCRY_MALLOC_MALLOC},
+		{1000, 1, 0, SCRY_MALLOC_FREE},
+		{99000, 2, 1, SCRY_MALLOC_FREE},
+	};
+
+	if (i == sizeof(calls) / sizeof(calls[0]))
+		return false;
+	*ret_us = calls[i].us;
+	c->thread = calls[i].thread;
+	c->block = calls[i].block;
+	c->function = calls[i].function;
+	return true;
+}
+
+/* What lies between calls is work as far as the program's CPU time goes, and none is made up. */
+static void think(void **state)
+{
+	struct script t = {.source.cpu_ns = 2400000, .tell = work_and_wait};
+	struct scry_malloc_feed *f = feed_of_script(&t, true);
+	uint64_t ns = scry_malloc_feed_stats(f)->think_ns;
+
+	assert_in_range(ns, 2000000, 2400000);
+	assert_int_equal(words_of(f, 0, SCRY_REPLAY_THINK), 1);
+	assert_int_equal(words_of(f, 1, SCRY_REPLAY_THINK), 1);
+	opts.mode = SCRY_REPLAY_TIMED;
+	opts.is_thinking = true;
+	run(f, &glibc);
+	assert_true(result.wait_ns > ns / 10 * 9); /* all of it was spent, and is not counted */
+	opts.is_thinking = false;
+	opts.mode = SCRY_REPLAY_VERIFY;
+	scry_malloc_feed_free(f);
+	f = feed_of_script(&t, false);
+	assert_int_equal(scry_malloc_feed_stats(f)->think_ns, 0);
+	scry_malloc_feed_free(f);
+	t.source.cpu_ns = 0; /* not known */
+	f = feed_of_script(&t, true);
+	assert_int_equal(scry_malloc_feed_stats(f)->think_ns, 0);
+	scry_malloc_feed_free(f);
+}
+
+/* Thread 1 makes blocks, thread 2 ends them, and then itself; thread 1 makes one more. */
+static bool hand_over(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	enum { CALLS = 20000 };
+
+	*ret_us = i;
+	if (i > CALLS + 1)
+		return false;
+	c->thread = i < CALLS && i % 2 ? 2 : 1;
+	c->block = 0;
+	if (i == CALLS) {
+		c->thread = 2;
+		c->function = SCRY_MALLOC_THREAD_END;
+	} else if (c->thread == 2) {
+		c->function = SCRY_MALLOC_FREE;
+	}
+	return true;
+}
+
+/* Who takes is held by what it takes alone; who was behind a thread's end is behind it again. */
+static void takers(void **state)
+{
+	struct script t = {.tell = hand_over};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+
+	assert_true(words_of(f, 0, SCRY_REPLAY_GATE) > 10);
+	assert_int_equal(words_of(f, 1, SCRY_REPLAY_GATE), 0);
+	assert_true(words_of(f, 1, SCRY_REPLAY_MARK) > 10);
+	assert_int_equal(words_of(f, 0, SCRY_REPLAY_JOIN), 1);
+	scry_malloc_feed_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_thread), cmocka_unit_test(many_threads),
 		cmocka_unit_test(as_one),     cmocka_unit_test(windows),
 		cmocka_unit_test(any_calls),  cmocka_unit_test(pace),
+		cmocka_unit_test(think),      cmocka_unit_test(takers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

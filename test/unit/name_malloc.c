@@ -123,7 +123,7 @@ static void put_record(struct model_thread *h, const struct rec *r)
 	if (!h->number)
 		h->number = ++model.numbers;
 	put(h, r->op | r->address >> 3 << 4 | (is_long ? SCRY_MALLOC_SIZE_LONG : r->size) << 48);
-	put(h, (model.tsc & 0xffffffffff) | (uint64_t)r->slack << 40 | (uint64_t)r->caller << 48);
+	put(h, scry_malloc_word1(model.tsc, r->slack, r->caller));
 	if (is_long)
 		put(h, r->function | r->align << 8 | r->size << 16);
 }
@@ -725,15 +725,12 @@ static void test_names(void **state)
 	const struct scry_malloc_opts opts = {.producer = {.pid = (uint32_t)getpid()},
 					      .writer = writer};
 	const uint64_t here = (uint64_t)(uintptr_t)&test_addresses + 8;
-	uint64_t words[] = {SCRY_MALLOC_OP_CALLER | 77ull << 48,	 here,
-			    SCRY_MALLOC_OP_MALLOC | 0x1000ull >> 3 << 4, TSC_BASE | 77ull << 48,
-			    SCRY_MALLOC_OP_CALLER | 78ull << 48,	 0x10008,
-			    SCRY_MALLOC_OP_FREE | 0x1000ull >> 3 << 4,	 TSC_BASE | 78ull << 48};
-	const struct scry_malloc_run run = {.thread = 1,
-					    .tid = (uint32_t)getpid(),
-					    .begin_tsc = TSC_BASE,
-					    .words = words,
-					    .count = 8};
+	uint64_t words[] = {
+		SCRY_MALLOC_OP_CALLER | 77ull << 48,	     here,
+		SCRY_MALLOC_OP_MALLOC | 0x1000ull >> 3 << 4, scry_malloc_word1(TSC_BASE, 0, 77),
+		SCRY_MALLOC_OP_CALLER | 78ull << 48,	     0x10008,
+		SCRY_MALLOC_OP_FREE | 0x1000ull >> 3 << 4,   scry_malloc_word1(TSC_BASE, 0, 78)};
+	const struct scry_malloc_run run = {1, (uint32_t)getpid(), false, TSC_BASE, words, 8};
 	const struct scry_event *event;
 	int callers = 0, threads = 0, memory = 0;
 	struct scry_reader *r;

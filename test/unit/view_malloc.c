@@ -136,7 +136,8 @@ static int retaining(void)
 
 static struct scry_malloc_sum sum_of(int fd, uint64_t at_ns)
 {
-	struct scry_malloc_sum sum = {.at_ns = at_ns};
+	struct scry_malloc_sum sum = {
+		.began_ns = GOLDEN_START_NS, .has_at = at_ns != 0, .at_ns = at_ns};
 	const struct scry_event *event;
 	struct scry_reader *r;
 
@@ -187,7 +188,7 @@ static void retention(void **state)
 {
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
 	int fd = retaining();
-	struct scry_malloc_sum sum = sum_of(fd, GOLDEN_START_NS + 1000000 + 20000ull * 5000);
+	struct scry_malloc_sum sum = sum_of(fd, 1000000 + 20000ull * 5000);
 	struct scry_malloc_process *p = scry_malloc_sum_main(&sum);
 
 	assert_int_equal(p->peak.bytes, 10000 * 4000);
@@ -232,6 +233,67 @@ static void elsewhere(void **state)
 			 SCRY_MALLOC_VERDICT_ELSEWHERE);
 	assert_int_equal(strncmp(buf.data, "malloc explains only 33 %", 25), 0);
 	assert_null(strstr(buf.data, "replay"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Blocks that were there before are no growth, no calls and no lives of the recording. */
+static void older(void **state)
+{
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	uint32_t found[1000];
+	int fd;
+
+	for (int i = 0; i < 1000; i++)
+		found[i] = call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_OLDER,
+							    .size = 4000,
+							    .usable = 4008});
+	look(&p, 4500000);
+	for (int i = 0; i < 1000; i++)
+		end_block(&p, make(&p, 1, 64));
+	for (int i = 0; i < 10; i++)
+		call(&p, (struct scry_ev_malloc){
+				 .function = SCRY_MALLOC_FREE, .thread = 2, .block = found[i]});
+	look(&p, 4500000);
+	fd = finish(&p, 2010);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->calls, 2010);
+	assert_int_equal(process->allocated, 1000);
+	assert_int_equal(process->bytes, 64000);
+	assert_int_equal(process->ended, 1010);
+	assert_int_equal(process->short_lived, 1000);
+	assert_int_equal(process->foreign_ends, 0);
+	assert_int_equal(process->live.bytes, 990 * 4000);
+	assert_false(scry_malloc_caller_grows(process, &process->callers[0]));
+	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_STEADY);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Memory that was there before, none of whose blocks were found: not "not malloc's". */
+static void older_unknown(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 80000000};
+	struct program p = begin();
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY, .time_ns = p.time_ns};
+	struct scry_buf buf = {0};
+	struct scry_malloc_sum sum;
+	int fd;
+
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	for (int i = 0; i < 1000; i++)
+		end_block(&p, make(&p, 1, 64));
+	look(&p, 80000000);
+	fd = finish(&p, 2000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
+			 SCRY_MALLOC_VERDICT_UNKNOWN);
+	assert_non_null(strstr(buf.data, "76.3 MiB were resident before the first call"));
+	assert_null(strstr(buf.data, "explains only"));
 	scry_buf_done(&buf);
 	scry_malloc_sum_done(&sum);
 	close(fd);
@@ -374,6 +436,8 @@ int main(void)
 		cmocka_unit_test(peak_of_callers),
 		cmocka_unit_test(early_look),
 		cmocka_unit_test(elsewhere),
+		cmocka_unit_test(older),
+		cmocka_unit_test(older_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

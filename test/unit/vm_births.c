@@ -23,6 +23,7 @@
 static const struct scry_ruby_layout layout = {
 	.insns_entry_size = ENTRY,
 	.insns_entry_line = 0,
+	.insns_positions = 8,
 	.insns_count = 16,
 	.insns_succ = 24,
 	.first_line_fixnum = true,
@@ -299,8 +300,7 @@ static void a_layout_that_the_probe_does_not_read_is_refused(void **state)
 	assert_int_equal(scry_births_layout(&l, &ret), 0);
 	assert_int_equal(ret.positions, 120 + 8);
 	assert_int_equal(ret.count, 120 + 16);
-	l.insns_count = 8; /* two words are left */
-	l.insns_succ = 8;
+	l.insns_positions = SCRY_RUBY_NONE;
 	assert_int_equal(scry_births_layout(&l, &ret), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "; fix: "));
 	l = layout;

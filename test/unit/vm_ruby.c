@@ -493,6 +493,50 @@ static void test_forked(void **state)
 	stop(&c);
 }
 
+static const char growing_script[] =
+	"$stdout.sync = true; 3.times { Thread.new { sleep } }; trap(:USR1) { $more = true }\n"
+	"puts 'go'; loop { sleep 0.001; (Thread.new { sleep }; $more = false; puts 'more') if "
+	"$more "
+	"}\n";
+
+/* A list that was read stands till a thread is new; one that is another does not. */
+static void test_threads_stand(void **state)
+{
+	struct scry_ruby_thread *threads = NULL, first;
+	struct scry_ruby *r = NULL;
+	struct child c;
+	char line[64];
+
+	NEED_RUBY();
+	c = start(ruby_path(), growing_script);
+	read_line(&c, line, sizeof(line));
+	if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
+		fail_msg("%s", scry_error());
+	if (r->layout.th_tid == SCRY_RUBY_NONE) /* to 3.0 */
+		skip();
+	assert_int_equal(scry_ruby_threads(r, &threads), 4);
+	assert_true(scry_ruby_threads_stand(r, threads, 4));
+	assert_false(scry_ruby_threads_stand(r, threads, 3));
+	assert_false(scry_ruby_threads_stand(r, threads + 1, 3));
+	assert_false(scry_ruby_threads_stand(r, threads, 0));
+	threads[2].inner++;
+	assert_false(scry_ruby_threads_stand(r, threads, 4));
+	threads[2].inner--;
+	first = threads[0];
+	threads[0] = threads[1];
+	threads[1] = first;
+	assert_false(scry_ruby_threads_stand(r, threads, 4));
+	threads[1] = threads[0];
+	threads[0] = first;
+	assert_true(scry_ruby_threads_stand(r, threads, 4));
+	kill(c.pid, SIGUSR1);
+	read_line(&c, line, sizeof(line));
+	assert_false(scry_ruby_threads_stand(r, threads, 4));
+	free(threads);
+	scry_ruby_free(r);
+	stop(&c);
+}
+
 static const char busy_script[] =
 	"def fib(n) n < 2 ? n : fib(n - 1) + fib(n - 2) end\n"
 	"4.times { |i| Thread.new { loop { i.even? ? fib(12) : [1, 2].map { |y| y.to_s + 'a' }\n"
@@ -614,6 +658,7 @@ static void test_leaves(void **state)
 		for (uint32_t i = 0; i < r->layout.leaf_count; i++)
 			pops_nothing += r->layout.leaf[i].pops_nothing;
 		assert_true(pops_nothing >= 3); /* putstring, duparray, duphash */
+		assert_int_equal(r->layout.trace_event, 0);
 		assert_int_equal(r->layout.trace_ec, 8);
 		assert_int_equal(r->layout.trace_cfp, 16);
 		assert_int_equal(r->layout.trace_data, 56);
@@ -627,11 +672,17 @@ static void test_leaves(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_threads),	    cmocka_unit_test(test_classes_and_strings),
-		cmocka_unit_test(test_no_ruby),	    cmocka_unit_test(test_embedded),
-		cmocka_unit_test(test_before_boot), cmocka_unit_test(test_forked),
-		cmocka_unit_test(test_busy),	    cmocka_unit_test(test_wrong_layout),
-		cmocka_unit_test(test_leaves),	    cmocka_unit_test(test_methods_and_slots),
+		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_classes_and_strings),
+		cmocka_unit_test(test_no_ruby),
+		cmocka_unit_test(test_embedded),
+		cmocka_unit_test(test_before_boot),
+		cmocka_unit_test(test_forked),
+		cmocka_unit_test(test_threads_stand),
+		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_wrong_layout),
+		cmocka_unit_test(test_leaves),
+		cmocka_unit_test(test_methods_and_slots),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,19 +126,16 @@ static size_t take_one(struct learned *l, struct scry_walk *w)
 	return count;
 }
 
-static const char *const fixtures[] = {"debian-3.1.2", "ruby-3.0.6-shared", "ruby-3.3.8-static",
-				       "ruby-4.0.3-shared"};
-
 static void frames_are_those_told(void **state)
 {
-	for (size_t n = 0; n < sizeof(fixtures) / sizeof(fixtures[0]); n++) {
+	for (const char *const *name = fixture_names(); *name; name++) {
 		struct scry_symbols symbols;
 		struct learned learned;
 		struct scry_walk walk;
 		struct fixture f;
 		size_t frames = 0, taken = 0;
 
-		fixture_load(fixtures[n], &f);
+		fixture_load(*name, &f);
 		fixture_drop_facts(&f, "size ");
 		assert_int_equal(fixture_learn(&f, &learned), 0);
 		learned.child.mem = fixture_mem(&f);
@@ -148,7 +145,7 @@ static void frames_are_those_told(void **state)
 			frames += walk_one(&learned, &learned.learn.threads[i], &walk, &symbols);
 			taken += take_one(&learned, &walk);
 		}
-		print_message("%s: %zu frames, %zu of copies\n", fixtures[n], frames, taken);
+		print_message("%s: %zu frames, %zu of copies\n", *name, frames, taken);
 		assert_true(frames > 40);
 		assert_true(taken > 40);
 		scry_symbols_done(&symbols);
@@ -173,18 +170,26 @@ struct changed {
 	uint64_t was;
 };
 
-/* Changes a word near something that is read: the ec, its frames and values, or any page. */
+/* Changes a word near something that is read: the ec, the thread, the ractor, all with their links,
+ * the frames; or any page. */
 static struct changed damage(const struct fixture *f, const struct learned *l)
 {
 	struct changed changed = {0};
 	const struct scry_learn_thread *t =
 		&l->learn.threads[random_number() % l->learn.thread_count];
-	uint64_t at = t->ec + random_number() % 256 / 8 * 8, word;
-	uint8_t *byte;
+	uint64_t at = f->pages[random_number() % f->page_count].addr, word, size = 4096;
+	const uint64_t near[] = {t->ec, t->th, l->learn.ractor};
+	uint32_t where = random_number() % 8;
+	uint8_t *byte = fixture_at(f, t->ec + l->child.layout.ec_cfp);
 
-	if (random_number() % 2)
-		at = f->pages[random_number() % f->page_count].addr +
-		     random_number() % 4096 / 8 * 8;
+	if (where < 3) {
+		at = near[where];
+		size = where ? 1024 : 256;
+	} else if (where == 3 && byte) {
+		memcpy(&at, byte, sizeof(at));
+		size = 1024;
+	}
+	at += random_number() % size / 8 * 8;
 	byte = fixture_at(f, at);
 	if (!byte)
 		return changed;
@@ -198,59 +203,126 @@ static struct changed damage(const struct fixture *f, const struct learned *l)
 }
 
 #define CHANGES 24
+#define READS_MAX 5000 /* of one walk, list or question: nothing goes on for ever */
 
-static void damaged_memory(void **state)
+struct counted { /* memory, and how often it was read */
+	const struct fixture *f;
+	struct scry_mem mem;
+	size_t reads, most;
+};
+
+static int counted_read(const void *image, uint64_t addr, void *buf, size_t size)
+{
+	struct counted *c = *(struct counted *const *)image;
+
+	c->reads++;
+	return c->mem.image_read(c->mem.image, addr, buf, size);
+}
+
+static void count(struct counted *c)
+{
+	assert_true(c->reads <= READS_MAX);
+	c->most = c->reads > c->most ? c->reads : c->most;
+	c->reads = 0;
+}
+
+struct damaged {
+	struct learned learned;
+	struct counted counted;
+	struct scry_symbols symbols;
+	struct scry_walk walk;
+	size_t verdicts[4], unnamed, listed, heaps;
+};
+
+/* All that reads a live Ruby over and over, once. */
+static void read_all(struct damaged *d)
 {
 	static struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
-	size_t verdicts[4] = {0}, unnamed = 0;
-	struct scry_symbols symbols;
-	struct learned learned;
-	struct scry_walk walk;
-	struct fixture f;
+	const struct learned *l = &d->learned;
+	struct scry_ruby_thread threads[SCRY_LEARN_THREADS], *list = NULL;
 	bool waits[SCRY_LEARN_THREADS];
+	ssize_t n;
 
-	fixture_load(fixtures[0], &f);
+	scry_symbols_turn(&d->symbols);
+	for (size_t i = 0; i < l->learn.thread_count; i++) {
+		enum scry_walk_verdict verdict;
+
+		threads[i] = (struct scry_ruby_thread){
+			.th = l->learn.threads[i].th,
+			.ec = l->learn.threads[i].ec,
+			.ractor = l->learn.ractor,
+		};
+		verdict = scry_walk_collect(&d->walk, &l->child, &threads[i], NULL);
+		count(&d->counted);
+		d->verdicts[verdict]++;
+		if (verdict <= SCRY_WALK_REPAIRED)
+			d->unnamed += scry_symbols_name(&d->symbols, &l->child, &d->walk, named);
+		count(&d->counted);
+	}
+	scry_ruby_gvl_waiters(&l->child, threads, l->learn.thread_count, waits);
+	count(&d->counted);
+	n = scry_ruby_threads(&l->child, &list);
+	count(&d->counted);
+	assert_true(n < 1000);
+	d->listed += n > 0;
+	free(list);
+	scry_walk_watch_gc(&d->walk, &l->child);
+	count(&d->counted);
+	d->heaps += d->walk.gc_heap != 0;
+}
+
+static size_t damage_one(const char *name, int rounds, struct damaged *d)
+{
+	struct counted *counted = &d->counted;
+	struct fixture f;
+	size_t all;
+
+	*d = (struct damaged){0};
+	fixture_load(name, &f);
 	fixture_drop_facts(&f, "size ");
-	assert_int_equal(fixture_learn(&f, &learned), 0);
-	learned.child.mem = fixture_mem(&f);
-	assert_int_equal(scry_walk_init(&walk), 0);
-	assert_int_equal(scry_symbols_init(&symbols), 0);
-	for (int round = 0; round < 4000; round++) {
-		struct scry_ruby_thread threads[SCRY_LEARN_THREADS];
+	assert_int_equal(fixture_learn(&f, &d->learned), 0);
+	d->counted = (struct counted){.f = &f, .mem = fixture_mem(&f)};
+	d->learned.child.mem =
+		(struct scry_mem){.fd = -1, .image = &counted, .image_read = counted_read};
+	assert_int_equal(scry_walk_init(&d->walk), 0);
+	assert_int_equal(scry_symbols_init(&d->symbols), 0);
+	read_all(d); /* whole */
+	assert_true(d->listed == 1);
+	for (int round = 0; round < rounds; round++) {
 		struct changed changed[CHANGES];
 
 		for (int i = 0; i < CHANGES; i++)
-			changed[i] = damage(&f, &learned);
-		scry_symbols_turn(&symbols);
-		for (size_t i = 0; i < learned.learn.thread_count; i++) {
-			enum scry_walk_verdict verdict;
-
-			threads[i] = (struct scry_ruby_thread){
-				.th = learned.learn.threads[i].th,
-				.ec = learned.learn.threads[i].ec,
-				.ractor = learned.learn.ractor,
-			};
-			verdict = scry_walk_collect(&walk, &learned.child, &threads[i], NULL);
-			verdicts[verdict]++;
-			if (verdict <= SCRY_WALK_REPAIRED)
-				unnamed +=
-					scry_symbols_name(&symbols, &learned.child, &walk, named);
-		}
-		scry_ruby_gvl_waiters(&learned.child, threads, learned.learn.thread_count, waits);
+			changed[i] = damage(&f, &d->learned);
+		read_all(d);
 		for (int i = CHANGES; i > 0; i--)
 			if (changed[i - 1].at)
 				memcpy(changed[i - 1].at, &changed[i - 1].was, 8);
 	}
-	print_message("valid %zu, repaired %zu, rejected %zu, empty %zu; %zu frames unnamed, %llu "
-		      "symbols renamed\n",
-		      verdicts[0], verdicts[1], verdicts[2], verdicts[3], unnamed,
-		      (unsigned long long)symbols.renamed);
-	assert_true(verdicts[SCRY_WALK_VALID] > 0 && verdicts[SCRY_WALK_REJECTED] > 0 &&
-		    unnamed > 0 && symbols.renamed > 0);
-	scry_symbols_done(&symbols);
-	scry_walk_done(&walk);
-	learned_done(&learned);
+	all = (size_t)(rounds + 1) * d->learned.learn.thread_count;
+	assert_int_equal(d->verdicts[0] + d->verdicts[1] + d->verdicts[2] + d->verdicts[3], all);
+	print_message("%s: valid %zu, repaired %zu, rejected %zu, empty %zu; %zu frames unnamed, "
+		      "%llu symbols renamed; %zu lists and %zu heaps found; %zu reads at most\n",
+		      name, d->verdicts[0], d->verdicts[1], d->verdicts[2], d->verdicts[3],
+		      d->unnamed, (unsigned long long)d->symbols.renamed, d->listed, d->heaps,
+		      d->counted.most);
+	assert_true(d->verdicts[SCRY_WALK_VALID] > 0 && d->verdicts[SCRY_WALK_REJECTED] > 0 &&
+		    d->unnamed > 0);
+	scry_symbols_done(&d->symbols);
+	scry_walk_done(&d->walk);
+	learned_done(&d->learned);
 	fixture_done(&f);
+	return all;
+}
+
+static void damaged_memory(void **state)
+{
+	const int rounds = getenv("SCRY_SOAK") ? 40000 : 300;
+	static struct damaged d;
+	size_t all = 0;
+
+	for (const char *const *name = fixture_names(); *name; name++)
+		all += damage_one(*name, rounds, &d);
+	print_message("%zu walks of damaged threads\n", all);
 }
 
 /* Code that was freed, and other code in its place: the name is read anew. */
@@ -267,7 +339,7 @@ static void freed_code_lends_no_name(void **state)
 	uint32_t before;
 	uint8_t *word;
 
-	fixture_load(fixtures[0], &f);
+	fixture_load(fixture_names()[0], &f);
 	fixture_drop_facts(&f, "size ");
 	assert_int_equal(fixture_learn(&f, &learned), 0);
 	learned.child.mem = fixture_mem(&f);

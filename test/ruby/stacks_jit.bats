@@ -1,0 +1,74 @@
+#!/usr/bin/env bats
+# scry stacks of Rubies that compile to machine code while they run: the truths of stacks_sampled.bats and
+# stacks_bpf.bats, on each Ruby that has such a compiler.
+
+load lib
+
+setup() {
+	prepare
+	K="$HERE/sampled_stacks"
+}
+
+# share SHORT WHOLE
+share() {
+	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
+# Each Ruby with each compiler that it has, one a line.
+jits() {
+	local words option
+	while read -ra words; do
+		for option in --yjit --zjit; do
+			"${words[@]}" --disable=gems "$option" -e 'exit(%w[YJIT ZJIT].any? { |n| RubyVM.const_defined?(n) && RubyVM.const_get(n).enabled? })' 2>/dev/null || continue
+			echo "${words[*]} $option --disable=gems"
+		done
+	done < <(rubies)
+}
+
+# Skips without one; $ENGINES: what can be sampled with.
+need_jit() {
+	[ -n "$(jits)" ] || skip "no Ruby here has a JIT: SCRY_TEST_RUBIES names none"
+	ENGINES=read
+	"$SCRY" doctor | grep -q '^ok *eBPF' && ENGINES="read bpf"
+	return 0
+}
+
+@test "compiled: a deep stack, all callers, line by line, as the VM tells them" {
+	need_jit
+	while read -ra words; do
+		rm -f "$T/deep.json"
+		start deep "${words[@]}" "$K/deep.rb" 300 "$T/deep.json"
+		wait_for 20 test -e "$T/deep.json"
+		for engine in $ENGINES; do
+			"$SCRY" stacks -q --engine="$engine" --cpu -d 400ms --stacks --force -o "$T/d.json" -p "$PID"
+			"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 3 || { echo "$engine: ${words[*]}"; return 1; }
+		done
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(jits)
+}
+
+@test "compiled: every stack is possible, while code, objects, threads and fibers come and go" {
+	need_jit
+	while read -ra words; do
+		for engine in $ENGINES; do
+			"$SCRY" stacks -q --engine="$engine" --cpu -r 4000 --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(share 0.8 10)" >"$T/out"
+			"$RUBY" "$K/check_possible.rb" "$T/p.json" 20 jit || { echo "$engine: ${words[*]}"; return 1; }
+		done
+	done < <(jits)
+}
+
+@test "compiled: calls as fast as can be: every stack is possible" {
+	need_jit
+	while read -ra words; do
+		rm -f "$T/tight.out"
+		start tight "${words[@]}" "$K/tight.rb"
+		wait_for 20 in_file ready "$T/tight.out"
+		for engine in $ENGINES; do
+			"$SCRY" stacks -q --engine="$engine" --cpu -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
+			"$RUBY" "$K/check_tight.rb" "$T/t.json" 5 || { echo "$engine: ${words[*]}"; return 1; }
+		done
+		kill -KILL "$PID"
+		finish "$PID" 2>/dev/null || true
+	done < <(jits)
+}
