@@ -117,12 +117,12 @@ end" ]
 
 @test "preload: who joins and ends while the keeper is held up is told once" {
 	local keeper
-	mkfifo "$T/go" "$T/on"
+	mkfifo "$T/joined" "$T/go" "$T/on" # one for each step: what is opened twice may be read by who read it first
 	start scry "${RECORD[@]}" -f --force -o "$T/x.scry" -- \
-		/bin/sh -c 'read x <"$0"; read x <"$0"; /bin/true; read x <"$1"; echo done' "$T/go" "$T/on"
+		/bin/sh -c 'read x <"$0/joined"; read x <"$0/go"; /bin/true; read x <"$0/on"; echo done' "$T"
 	wait_for 20 keeper_of "$PID"
 	keeper=$(keeper_of "$PID")
-	: >"$T/go" # the shell has joined, and reads
+	echo >"$T/joined" # the shell has joined, and reads
 	kill -STOP "$keeper"
 	echo >"$T/go"
 	echo >"$T/on" # true has ended
