@@ -489,7 +489,6 @@ static void turns(void **state)
 	pthread_t thread;
 	size_t n;
 
-	(void)state;
 	for (int i = 0; i < 15; i++)
 		assert_int_equal(stamp_of_call(), first);
 	last = stamp_of_call();
@@ -526,7 +525,6 @@ static struct scry_control *shut; /* a page that may be read */
 /* As if it came just behind the exchange. */
 static void on_fault(int sig)
 {
-	(void)sig;
 	mprotect(shut, sizeof(*shut), PROT_READ | PROT_WRITE);
 	for (size_t i = 0; i < SCRY_THREADS; i++)
 		if (scry_agent.threads[i].inside)
@@ -538,22 +536,19 @@ static __attribute__((noinline)) char call_deep(void)
 {
 	volatile char deep[1024] = {0};
 
-	hooked_malloc(10);
-	return deep[0];
+	return hooked_malloc(10) ? deep[0] : 1;
 }
 
 /* Left by longjmp when it had the turn, and no stamp yet: the older one is not repeated. */
 static void left_in_a_turn(void **state)
 {
-	uint64_t first, between;
+	uint64_t between;
 
-	(void)state;
 	shut = mmap(NULL, sizeof(*shut), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		    0);
 	*shut = control;
 	scry_agent.control = shut;
-	first = stamp_of_call();
-	assert_int_equal(stamp_of_call(), first);
+	assert_int_equal(stamp_of_call(), stamp_of_call());
 	shut->turn = 0;
 	between = scry_tsc();
 	signal(SIGSEGV, on_fault);
@@ -564,7 +559,6 @@ static void left_in_a_turn(void **state)
 	assert_true(shut->turn != 0);
 	assert_in_range((stamp_of_call() - between) & ((1ull << SCRY_MALLOC_TSC_BITS) - 1), 0,
 			1ull << (SCRY_MALLOC_TSC_BITS - 1));
-	munmap(shut, sizeof(*shut));
 }
 
 static volatile sig_atomic_t interrupted;
