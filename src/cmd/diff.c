@@ -97,13 +97,29 @@ static int blame(const struct side *side, int err)
 	return scry_fail(err, "'%s': %s", side->path, why);
 }
 
+/* Only objects have rows that can be told again in another recording. */
+static int refuse_others(int fd)
+{
+	const struct scry_view *view;
+	int err = scry_report_view_of(fd, &view);
+
+	if (err || !strcmp(view->name, "objects") || !strcmp(view->name, "events"))
+		return err;
+	return scry_fail(-EINVAL,
+			 "a recording of '%s', and objects only are compared; fix: scry report, "
+			 "of each",
+			 view->name);
+}
+
 static int side_open(struct side *side)
 {
 	int err = scry_recording_open(side->path, &side->fd);
 
 	if (err)
 		return err;
-	err = scry_reader_open(side->fd, &side->diff.reader);
+	err = refuse_others(side->fd);
+	if (!err)
+		err = scry_reader_open(side->fd, &side->diff.reader);
 	if (!err)
 		err = scry_moment_find(side->fd, side->since_ns, &side->diff.moment);
 	return err ? blame(side, err) : 0;

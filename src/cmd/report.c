@@ -17,8 +17,7 @@
 #define BY_CHOICES "line|class|file|method|gem|caller|module|stack"
 #define SESSION_WITHIN 64 /* events from the beginning: the session is the first thing told */
 
-/* The view named like the instrument that recorded; the events view when there is none. */
-static int default_view(int fd, const struct scry_view **ret_view)
+int scry_report_view_of(int fd, const struct scry_view **ret_view)
 {
 	const struct scry_event *event;
 	const struct scry_ev_session *session;
@@ -140,7 +139,7 @@ int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,
 		view = scry_view_find(opts->view);
 		err = view ? 0 : -EINVAL;
 	} else {
-		err = default_view(fd, &view);
+		err = scry_report_view_of(fd, &view);
 	}
 	if (!err)
 		err = scry_reader_open(fd, &reader);

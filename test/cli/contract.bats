@@ -206,6 +206,8 @@ json_parses() {
 	grep -q "nothing has changed" "$T/scry.out"
 	scry_ends 1 diff "$T/plain.scry" --from 5m
 	says "plain.scry.*no slices.*--every"
+	scry_ends 1 diff "$T/plain.scry" "$T/count.scry"
+	says "count.scry.*a recording of 'count', and objects only are compared"
 	scry_ends 1 diff "$T/plain.scry" "$T/missing.scry"
 	says "missing.scry"
 	echo "no recording" >"$T/no.scry"
