@@ -6,7 +6,6 @@
 #include "agent/code.h"
 #include "agent/lines.h"
 #include "agent/track.h"
-#include "hook/pulse.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -432,37 +431,6 @@ static void a_keeper_that_takes_nothing(void **state)
 	assert_int_equal(see(), 2);
 }
 
-static void *call_late(void *is_over)
-{
-	hooked_free(hooked_malloc(10));
-	atomic_store((atomic_bool *)is_over, true);
-	return NULL;
-}
-
-/* It cannot come for more than a second, and its pulse says that it lives. */
-static void a_keeper_that_is_late(void **state)
-{
-	struct scry_pulse *pulse;
-	atomic_bool is_over = false;
-	pthread_t caller;
-
-	(void)state;
-	for (size_t i = 0; i < SCRY_TRACKS; i++)
-		track_at(i)->state = SCRY_TRACK_CLOSED;
-	assert_int_equal(scry_pulse_new(3600000000000, &pulse), 0);
-	assert_int_equal(scry_pulse_keep(pulse, &(struct scry_pulse_controls){&control, 0, 1}), 0);
-	pthread_create(&caller, NULL, call_late, &is_over);
-	while (__atomic_load_n(&control.track_freed, __ATOMIC_SEQ_CST) < 15 && !is_over)
-		usleep(1000);
-	assert_false(is_over);
-	track_at(3)->state = SCRY_TRACK_FREE;
-	pthread_join(caller, NULL);
-	scry_pulse_free(pulse);
-	assert_int_equal(control.lost, 0);
-	assert_int_equal(control.track_waits, 1);
-	assert_int_equal(see(), 2);
-}
-
 static void fork_child(void **state)
 {
 	pid_t child;
@@ -817,7 +785,6 @@ int main(void)
 		cmocka_unit_test_setup(nobody_waits_without_a_lease, set_up),
 		cmocka_unit_test_setup(lease_ends_the_wait, set_up),
 		cmocka_unit_test_setup(a_keeper_that_takes_nothing, set_up),
-		cmocka_unit_test_setup(a_keeper_that_is_late, set_up),
 		cmocka_unit_test_setup(fork_child, set_up),
 		cmocka_unit_test_setup(long_pauses, set_up),
 		cmocka_unit_test_setup(turns, set_up),
