@@ -57,6 +57,8 @@ void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, ui
 		   uint64_t bx);
 void *scry_rallocx(void *p, uint64_t size, uint64_t flags,
 		   void *(*original)(void *, uint64_t, uint64_t), uint64_t bx);
+uint64_t scry_xallocx(void *p, uint64_t size, uint64_t extra, uint64_t flags,
+		      uint64_t (*original)(void *, uint64_t, uint64_t, uint64_t), uint64_t bx);
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *));
 int scry_fork(int (*original)(void));
 uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t *slot, uint64_t bx);
@@ -411,6 +413,20 @@ void *scry_realloc(void *p, uint64_t size, void *(*original)(void *, uint64_t), 
 	return p;
 }
 
+/* By functions that are seldom called. */
+static __attribute__((noinline)) void other_resizes(thread *t, const void *p, int is_array,
+						    uint64_t address)
+{
+	realloc_begins(t, p, is_array, address);
+}
+
+static __attribute__((noinline)) void other_resized(thread *t, const void *p, uint64_t size,
+						    struct from from)
+{
+	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, from);
+	scry_track_leave(t);
+}
+
 void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
 			void *(*original)(void *, uint64_t, uint64_t), uint64_t bx)
 {
@@ -420,10 +436,9 @@ void *scry_reallocarray(void *p, uint64_t n, uint64_t size,
 		passed(CALLED_BY);
 		return original(p, n, size);
 	}
-	realloc_begins(t, p, 1, CALLED_BY);
+	other_resizes(t, p, 1, CALLED_BY);
 	p = original(p, n, size);
-	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, product(n, size), CALLED_FROM);
-	scry_track_leave(t);
+	other_resized(t, p, product(n, size), CALLED_FROM);
 	return p;
 }
 
@@ -526,11 +541,13 @@ void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 	return by_page(size, original, SCRY_MALLOC_PVALLOC, CALLED_FROM);
 }
 
-/* jemalloc's own. Flags: the alignment's log2 in the low six bits, 0 none. */
+/* jemalloc's own. Flags: the alignment's log2 in the low six bits, 0 none; then one for zeros. */
 void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, uint64_t),
 		   uint64_t bx)
 {
-	uint64_t function = flags & 63 ? SCRY_MALLOC_MEMALIGN : SCRY_MALLOC_MALLOC;
+	uint64_t function = flags & 63	 ? SCRY_MALLOC_MEMALIGN
+			    : flags & 64 ? SCRY_MALLOC_CALLOC
+					 : SCRY_MALLOC_MALLOC;
 	thread *t = scry_track_enter();
 	void *p;
 
@@ -552,11 +569,27 @@ void *scry_rallocx(void *p, uint64_t size, uint64_t flags,
 		passed(CALLED_BY);
 		return original(p, size, flags);
 	}
-	realloc_begins(t, p, 0, CALLED_BY);
+	other_resizes(t, p, 0, CALLED_BY);
 	p = original(p, size, flags);
-	begun(t, SCRY_MALLOC_OP_REALLOC_END, p, size, CALLED_FROM);
-	scry_track_leave(t);
+	other_resized(t, p, size, CALLED_FROM);
 	return p;
+}
+
+/* Where it lies, or not at all: what is returned is how long the block is then. */
+uint64_t scry_xallocx(void *p, uint64_t size, uint64_t extra, uint64_t flags,
+		      uint64_t (*original)(void *, uint64_t, uint64_t, uint64_t), uint64_t bx)
+{
+	thread *t = scry_track_enter();
+	uint64_t is;
+
+	if (unlikely(!t)) {
+		passed(CALLED_BY);
+		return original(p, size, extra, flags);
+	}
+	other_resizes(t, p, 0, CALLED_BY);
+	is = original(p, size, extra, flags);
+	other_resized(t, is < size ? 0 : p, size, CALLED_FROM);
+	return is;
 }
 
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *))

@@ -32,6 +32,7 @@
 	hand_on	scry_agent_pvalloc, scry_pvalloc, %rsi, %rdx
 	hand_on	scry_agent_mallocx, scry_mallocx, %rdx, %rcx
 	hand_on	scry_agent_rallocx, scry_rallocx, %rcx, %r8
+	hand_on	scry_agent_xallocx, scry_xallocx, %r8, %r9
 	hand_on	scry_agent_usable_size, scry_usable_size, %rsi, %rdx
 	hand_on	scry_agent_fork, scry_fork, %rdi, %rsi
 

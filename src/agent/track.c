@@ -233,9 +233,10 @@ __attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
 {
 	uint64_t *turn = &scry_agent.control->turn, whose, now;
 
+	*(volatile uint32_t *)&t->repeats = 0; /* a signal handler may leave us for good */
 	now = clock_and_turn(turn, &whose);
 	for (int i = 0; i < TRIES && whose != (uint64_t)t && whose != SCRY_TURN_ALL; i++) {
-		whose = t->turns++ < TURNS_MAX ? (uint64_t)t : SCRY_TURN_ALL;
+		whose = !i && t->turns++ < TURNS_MAX ? (uint64_t)t : SCRY_TURN_ALL;
 		__atomic_exchange_n(turn, whose, __ATOMIC_SEQ_CST);
 		__asm__ volatile("lfence"); /* the clock may be read before that is done, else */
 		now = clock_and_turn(turn, &whose);

@@ -21,8 +21,7 @@
 #define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
 #define NAMESPACES 8 /* within each other */
 #define STACK_WORDS_MAX (1u << 26)
-#define TASKS_MAX \
-	32768 /* allocated at once: before Linux 6.1 a clock's program may have no other map */
+#define TASKS_MAX 32768	   /* room for all at once: before Linux 6.1 the judge takes no other map */
 #define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
 #define IMEMO_SVAR 0x201au /* special variables, which hold the entry first */
 #define TYPE_MASK 0x7fff0000u

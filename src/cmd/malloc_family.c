@@ -58,11 +58,12 @@ static const struct member operators[] = {
 	{"_ZdaPv" ALIGNED NOTHROW, H(delete_array), -1, false},
 };
 
-/* jemalloc's own. */
+/* jemalloc's own. Other programs have functions of these names that take other arguments: only
+ * where there is JEMALLOC, too. */
+#define JEMALLOC "mallctl"
 static const struct member extended[] = {
-	{"mallocx", H(mallocx), -1, false},
-	{"rallocx", H(rallocx), -1, false},
-	{"dallocx", H(dallocx), -1, false},
+	{"mallocx", H(mallocx), -1, false},  {"rallocx", H(rallocx), -1, false},
+	{"xallocx", H(xallocx), -1, false},  {"dallocx", H(dallocx), -1, false},
 	{"sdallocx", H(dallocx), -1, false},
 };
 
@@ -147,7 +148,7 @@ static void name_glibc(struct scry_malloc_family *f, const struct scry_dynamic *
 	snprintf(f->name, sizeof(f->name), "glibc 2.%u", newest);
 }
 
-static const char *const marks[][2] = {{"mallctl", "jemalloc"},
+static const char *const marks[][2] = {{JEMALLOC, "jemalloc"},
 				       {"tc_malloc", "tcmalloc"},
 				       {"mi_malloc", "mimalloc"},
 				       {"__libc_malloc", "glibc"}};
@@ -192,7 +193,7 @@ static int want_builtin(struct scry_malloc_family *f, struct scry_hooks *h)
 {
 	char name[64];
 	uint64_t at;
-	size_t object;
+	size_t object, unused;
 	int r = 0;
 
 	snprintf(name, sizeof(name), "%smalloc", f->prefix);
@@ -204,6 +205,9 @@ static int want_builtin(struct scry_malloc_family *f, struct scry_hooks *h)
 	f->end = h->objects.objects[object].end;
 	for (size_t i = 0; i < COUNT(family) && r == 0; i++)
 		r = want_prefixed(f, h, &family[i]);
+	snprintf(name, sizeof(name), "%s" JEMALLOC, f->prefix);
+	if (r < 0 || !scry_malloc_builtin_function(h, name, &at, &unused))
+		return r < 0 ? r : 1;
 	for (size_t i = 0; i < COUNT(extended) && r == 0; i++)
 		r = want_prefixed(f, h, &extended[i]);
 	return r < 0 ? r : 1;
@@ -241,7 +245,8 @@ int scry_malloc_family_want(struct scry_malloc_family *f, struct scry_hooks *h,
 		if (defines(h, malloc_at.object, operators[i].symbol, &at))
 			r = want(h, &operators[i], &at);
 	for (size_t i = 0; i < COUNT(extended) && r == 0; i++)
-		if (defines(h, malloc_at.object, extended[i].symbol, &at))
+		if (defines(h, malloc_at.object, JEMALLOC, &at) &&
+		    defines(h, malloc_at.object, extended[i].symbol, &at))
 			r = want(h, &extended[i], &at);
 	scry_malloc_builtin_find(h, f->module, &f->builtin);
 	if (opts->with_fork && r == 0 && find(h, fork_.symbol, &at))

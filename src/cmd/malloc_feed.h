@@ -75,6 +75,14 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f); /* NULL is legal */
 /* Back to the first window. 0 or the source's error. */
 int scry_malloc_feed_rewind(struct scry_malloc_feed *f);
 
+/*
+ * That threads work between their calls for `work_ns` in all (0: not at all), where there are
+ * several: in each lane the length of its gaps, less the same time for each call. It comes out
+ * somewhat longer where some lanes' gaps are shorter than that: stats' think_ns is what it is.
+ * Legal once the first pass is over; holds from the next rewind on.
+ */
+void scry_malloc_feed_work(struct scry_malloc_feed *f, uint64_t work_ns);
+
 /* Makes the next window, its numbers in the head included. 1; 0: there are no more; -errno with a
  * sentence: the source's, -E2BIG beyond the limits. */
 int scry_malloc_feed_window(struct scry_malloc_feed *f);

@@ -6,13 +6,14 @@
  * are cut at the length at which all of them together are the CPU time that the program took, as
  * the kernel counted it. Who waited for a block or a place in a queue waits in the replay anyway.
  *
- * The calls themselves lie in the gaps, too, with what recording them took.
+ * The calls themselves lie in the gaps, too, with what recording them took. How much that is
+ * follows from how long the threads work in all, which cmd/malloc_work finds.
  */
 #include "cmd/malloc_feed_own.h"
 
-#define CALL_NS 35	    /* of a call: its recording (bench/malloc.md) and the allocator */
+#define CALL_NS 35	    /* unless told: its recording (bench/malloc.md) and the allocator */
 #define LEAST_NS 2000	    /* a word for less would cost more than it is worth */
-#define DEBT_NS 50000	    /* calls that were faster than CALL_NS */
+#define DEBT_NS 50000	    /* calls that were faster than that */
 #define GAP_MAX_US 1000000u /* in longer ones nobody works without memory */
 
 /* Eight buckets to each doubling. */
@@ -47,7 +48,20 @@ void scry_malloc_feed_think_learn(struct scry_malloc_feed *f)
 		g->max_us = bucket_us(i);
 		below_us += g->sum_us[i];
 		longer -= g->count[i];
+		g->kept_us = below_us + longer * g->max_us;
 	}
+	g->call_ns = CALL_NS;
+}
+
+void scry_malloc_feed_work(struct scry_malloc_feed *f, uint64_t work_ns)
+{
+	struct gaps *g = &f->gaps;
+	uint64_t kept_ns = g->kept_us * 1000;
+
+	f->opts.is_thinking = work_ns != 0;
+	f->is_whole = false;
+	if (g->calls)
+		g->call_ns = work_ns < kept_ns ? (kept_ns - work_ns) / g->calls : 0;
 }
 
 void scry_malloc_feed_think(struct scry_malloc_feed *f, uint32_t lane)
@@ -64,12 +78,15 @@ void scry_malloc_feed_think(struct scry_malloc_feed *f, uint32_t lane)
 		which = bucket(gap);
 		f->gaps.count[which]++;
 		f->gaps.sum_us[which] += gap;
+		f->gaps.calls += l->gap_calls;
 	}
-	if (f->is_first || f->alive_max < 2 || !f->opts.is_thinking)
-		return;
 	gap = gap < f->gaps.max_us ? gap : f->gaps.max_us;
-	l->think_ns += (int64_t)(gap * 1000) - (int64_t)(l->gap_calls * CALL_NS);
+	l->think_ns += (int64_t)(gap * 1000) - (int64_t)(l->gap_calls * f->gaps.call_ns);
 	l->gap_calls = 0;
+	if (f->is_first || f->alive_max < 2 || !f->opts.is_thinking) {
+		l->think_ns = 0;
+		return;
+	}
 	if (l->think_ns < -DEBT_NS)
 		l->think_ns = -DEBT_NS;
 	if (l->think_ns < LEAST_NS)

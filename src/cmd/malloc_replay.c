@@ -19,7 +19,9 @@
 #include "cmd/malloc_allocators.h"
 #include "cmd/malloc_check.h"
 #include "cmd/malloc_compare.h"
+#include "cmd/malloc_rss.h"
 #include "cmd/malloc_source.h"
+#include "cmd/malloc_work.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "view/malloc_replay.h"
@@ -82,21 +84,6 @@ static void note(struct replay_job *j, const char *format, ...)
 	va_end(ap);
 	j->note_list[j->note_count] = j->notes[j->note_count];
 	j->note_count++;
-}
-
-/* Memory that can be had now, bytes. */
-static uint64_t memory_available(void)
-{
-	unsigned long long kib = 0;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "re");
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib ? (uint64_t)kib << 10 : UINT64_C(1) << 30;
 }
 
 static struct scry_malloc_run_opts run_opts(const struct replay_job *j, enum scry_replay_mode mode)
@@ -198,41 +185,15 @@ static int measure(struct replay_job *j, uint64_t round)
 	return 0;
 }
 
-/* The upper end of a histogram's bucket, ns. */
-static uint64_t bucket_ns(const struct scry_malloc_result *r, uint32_t bucket)
-{
-	double ticks = bucket < 8
-			       ? bucket
-			       : (double)((UINT64_C(8) + bucket % 8 + 1) << (bucket / 8 - 1)) - 1;
-
-	return (uint64_t)(ticks / r->ticks_per_ns + 0.5);
-}
-
-static uint64_t percentile(const struct scry_malloc_result *r, const uint64_t *histogram,
-			   double share)
-{
-	uint64_t sum = 0, met = 0;
-	uint32_t i;
-
-	for (i = 0; i < SCRY_REPLAY_BUCKETS; i++)
-		sum += histogram[i];
-	for (i = 0; i < SCRY_REPLAY_BUCKETS; i++) {
-		met += histogram[i];
-		if (met && (double)met >= share * (double)sum)
-			break;
-	}
-	return bucket_ns(r, i);
-}
-
 static void fill_kind(struct replay_job *j, struct scry_replay_kind_row *k,
 		      const uint64_t *histogram, uint64_t calls)
 {
 	k->calls = calls;
 	for (uint32_t i = 0; i < SCRY_REPLAY_BUCKETS; i++)
 		k->samples += histogram[i];
-	k->p50_ns = percentile(&j->result, histogram, 0.5);
-	k->p99_ns = percentile(&j->result, histogram, 0.99);
-	k->p999_ns = percentile(&j->result, histogram, 0.999);
+	k->p50_ns = scry_malloc_percentile(&j->result, histogram, 0.5);
+	k->p99_ns = scry_malloc_percentile(&j->result, histogram, 0.99);
+	k->p999_ns = scry_malloc_percentile(&j->result, histogram, 0.999);
 }
 
 /* One more replay of each, in which single calls are timed. */
@@ -568,6 +529,26 @@ static void tell_pace(const struct replay_job *j)
 		span * (double)j->opts->runs * j->allocators.count);
 }
 
+/* How long threads work between their calls: of the program alone where it may be run. */
+static int settle_work(struct replay_job *j)
+{
+	struct scry_malloc_run_opts o = run_opts(j, SCRY_REPLAY_TIMED);
+	struct scry_malloc_real real = {0};
+	uint64_t program_ns = scry_malloc_work_unrecorded(j->feed, j->recording.cpu_ns);
+	int err = 0;
+
+	if (j->opts->pace != PACE_THINK || scry_malloc_feed_stats(j->feed)->threads_peak < 2)
+		return 0;
+	if (j->opts->check)
+		err = scry_malloc_check(&j->allocators.rows[0], j->opts->command, &real);
+	if (!err && real.cpu_ns && !real.status)
+		program_ns = real.cpu_ns;
+	if (!err)
+		err = scry_malloc_work_settle(j->feed, &j->allocators.rows[0], &o, program_ns,
+					      &j->result);
+	return err ? failed(j, 0, err) : 0;
+}
+
 static int replay(struct replay_job *j)
 {
 	struct scry_replay_report report;
@@ -588,6 +569,8 @@ static int replay(struct replay_job *j)
 	if (!err && !scry_malloc_feed_stats(j->feed)->calls)
 		err = scry_fail(-EINVAL, "no call of the malloc family of %s is in it",
 				j->opts->pid ? "that process" : "any process");
+	if (!err)
+		err = settle_work(j);
 	for (uint64_t round = 0; round < j->opts->runs && !err; round++)
 		err = measure(j, round);
 	if (!err)
@@ -667,7 +650,7 @@ static int check(struct replay_opts *opts, const char *recording)
 		opts->with.values[0] = "glibc,jemalloc,tcmalloc,mimalloc";
 	}
 	if (!opts->memory)
-		opts->memory = memory_available() / 4 * 3;
+		opts->memory = scry_malloc_rss_available() / 4 * 3;
 	return 0;
 }
 

@@ -62,3 +62,17 @@ uint64_t scry_malloc_rss_kept(const struct scry_malloc_rss *rss)
 	other = kib_of(text, "\nRssFile:") + kib_of(text, "\nRssShmem:");
 	return high > other ? (high - other) << 10 : 0;
 }
+
+uint64_t scry_malloc_rss_available(void)
+{
+	unsigned long long kib = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib ? (uint64_t)kib << 10 : UINT64_C(1) << 30;
+}

@@ -296,3 +296,29 @@ int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allo
 		err = told_end(&r);
 	return err ? err : is_whole(&r);
 }
+
+/* The upper end of a histogram's bucket, ns. */
+static uint64_t bucket_ns(const struct scry_malloc_result *r, uint32_t bucket)
+{
+	double ticks = bucket < 8
+			       ? bucket
+			       : (double)((UINT64_C(8) + bucket % 8 + 1) << (bucket / 8 - 1)) - 1;
+
+	return (uint64_t)(ticks / r->ticks_per_ns + 0.5);
+}
+
+uint64_t scry_malloc_percentile(const struct scry_malloc_result *r, const uint64_t *histogram,
+				double share)
+{
+	uint64_t sum = 0, met = 0;
+	uint32_t i;
+
+	for (i = 0; i < SCRY_REPLAY_BUCKETS; i++)
+		sum += histogram[i];
+	for (i = 0; i < SCRY_REPLAY_BUCKETS; i++) {
+		met += histogram[i];
+		if (met && (double)met >= share * (double)sum)
+			break;
+	}
+	return bucket_ns(r, i);
+}

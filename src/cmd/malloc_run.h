@@ -54,4 +54,9 @@ struct scry_malloc_result {
 int scry_malloc_run(struct scry_malloc_feed *feed, const struct scry_malloc_allocator *allocator,
 		    const struct scry_malloc_run_opts *opts, struct scry_malloc_result *ret_result);
 
+/* Below which time, ns, lie so many of the calls that were timed (0.5: the median): the upper end
+ * of a bucket of one of the result's histograms, or of a sum of them. */
+uint64_t scry_malloc_percentile(const struct scry_malloc_result *r, const uint64_t *histogram,
+				double share);
+
 #endif

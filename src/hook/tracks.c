@@ -544,12 +544,13 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 	int r;
 
 	let_go(t);
+	_mm_lfence();
+	now = __rdtsc(); /* before the turn: who takes it behind this repeats no older stamp */
+	_mm_lfence();
 	take_turn(t);
 	if (!t->has_ended)
 		look_for_ended(t);
 	t->used = t->closed = 0;
-	_mm_lfence();
-	now = __rdtsc();
 	_mm_mfence();
 	low = now - MARGIN_TSC;
 	reach = __atomic_load_n(&t->control->head, __ATOMIC_ACQUIRE) / SCRY_TRACK_WORDS;

@@ -16,7 +16,7 @@
 #define SPIN_TICKS 4000u /* of waiting before the processor is given away */
 #define SLEEP_AFTER 200u /* times it was given away */
 #define SLEEP_NS 50000
-#define STEP_TICKS 4000u /* of looking at the clock twice: more, and somebody else ran */
+#define STEP_TICKS 4000u /* of looking at the clock twice: for the rest somebody else ran */
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -111,7 +111,8 @@ static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
 
 /*
  * As the program had something else to do: it takes the processor for as long. While it has lost it
- * to another thread it does not work, so a step that took longer does not count.
+ * to another thread it does not work, so of a step that took longer the rest does not count. It
+ * ends also where reading the clock takes that long.
  */
 static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
 {
@@ -120,7 +121,7 @@ static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
 	while (done < ticks) {
 		_mm_pause();
 		now = __rdtsc();
-		done += now - last < STEP_TICKS ? now - last : 0;
+		done += now - last < STEP_TICKS ? now - last : STEP_TICKS;
 		last = now;
 	}
 	l->wait_ticks += done;

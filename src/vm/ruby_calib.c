@@ -33,8 +33,7 @@
 #include "vm/ruby_calib_script.h" /* made by meson from ruby_calib.rb: static const char calib_script[] */
 
 #define LIMIT_CPU_S 5
-#define LIMIT_MS 20000 /* on a busy machine; with all functions hooked that is of a processor too \
-			*/
+#define LIMIT_MS 20000 /* on a busy machine */
 #define TEXT_MAX (4u << 20)
 #define FACTS_MAX 65536u
 
@@ -228,6 +227,7 @@ static _Noreturn void run_child(const struct plan *plan)
 
 	set_files(plan);
 	enter_target(plan);
+	/* With all functions hooked it may take all its time. */
 	limit(RLIMIT_CPU, plan->script ? LIMIT_MS / 1000 : LIMIT_CPU_S);
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, 0);

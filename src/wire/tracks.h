@@ -31,8 +31,9 @@
  * one's own or SCRY_TURN_ALL: else somebody may have begun to repeat an earlier one. Threads that
  * run side by side would only hand the turn about: they soon set SCRY_TURN_ALL, and all read the
  * clock for each record. The keeper takes the turn away in each of its own (and SCRY_TURN_ALL now
- * and then), so that a time is old by no more than that; and sets SCRY_TURN_ALL before it reads the
- * clock for an end. Why this is an order: what the allocator did for a record lies before its look
+ * and then), so that a time is old by no more than that, and behind the clock of that look, so that
+ * no stamp from before it is repeated after it; and sets SCRY_TURN_ALL before it reads the clock
+ * for an end. Why this is an order: what the allocator did for a record lies before its look
  * at the turn (a beginning) or behind it (an end), and stores become visible in the order of the
  * program (TSO). So who sees what that did, in memory, sees the turn of before that as well.
  *

@@ -36,6 +36,27 @@ setup() {
 	same known target_malloc_known_static --symbols # its libc is the same module
 }
 
+@test "a program's own functions that are called as jemalloc's get their arguments" {
+	local program="$TARGETS/target_malloc_mine_static"
+	[ -x "$program" ] || skip "no static programs with this toolchain"
+	records "" "$program"
+	grep -qx right "$T/known.out"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	[ "$(jq '.functions[] | select(.function == "realloc").calls' "$T/report")" -eq 1000 ]
+}
+
+@test "mallocx and its like: jemalloc" {
+	records "$(lib libjemalloc.so.2)" "$TARGETS/target_malloc_x"
+	grep -qx right "$T/known.out"
+	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	[ "$(jq '.functions[] | select(.function == "memalign").calls' "$T/report")" -eq 1000 ]
+	[ "$(jq '.functions[] | select(.function == "calloc").calls' "$T/report")" -ge 1000 ]
+	[ "$(jq '.functions[] | select(.function == "realloc").calls' "$T/report")" -eq 3000 ]
+	[ "$(jq '.functions[] | select(.function == "free").calls' "$T/report")" -ge 2990 ]
+	[ "$(jq .totals.failed "$T/report")" -eq 1000 ] # what xallocx could not make larger
+}
+
 @test "every call: a program of musl, whose loader makes its list late" {
 	local program="$TARGETS/target_malloc_small_musl"
 	[ -x "$program" ] || skip "no musl-gcc (Debian: musl-tools)"
@@ -308,7 +329,7 @@ caller_rows() {
 	grep -qx right "$T/scry.out"
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
 	[ "$(jq -c '[.functions[] | [.function, .calls]] | sort' "$T/report")" = \
-		'[["calloc",1000],["free",2990],["malloc",1000],["malloc_usable_size",1000],["memalign",1000],["realloc",2000]]' ]
+		'[["calloc",1000],["free",2990],["malloc",1000],["malloc_usable_size",1000],["memalign",1000],["realloc",4000]]' ]
 	[ "$(jq .totals.bytes "$T/report")" -eq "$(awk '/^bytes/ { print $2 }' "$T/scry.out")" ]
 	[ "$(jq .totals.end_blocks "$T/report")" -eq 10 ]
 	# a program without it is recorded as always

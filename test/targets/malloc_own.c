@@ -20,12 +20,9 @@ void je_free(void *p);
 size_t je_malloc_usable_size(void *p);
 void *je_mallocx(size_t size, int flags);
 void *je_rallocx(void *p, size_t size, int flags);
-void *je_rallocx(void *p, size_t size, int flags)
-{
-	return flags == 5 ? je_realloc(p, size) : NULL;
-}
-
+size_t je_xallocx(void *p, size_t size, size_t extra, int flags);
 void je_sdallocx(void *p, size_t size, int flags);
+int je_mallctl(void); /* only that it is there */
 
 static char *at, *end;
 
@@ -86,6 +83,21 @@ void *je_mallocx(size_t size, int flags)
 	return flags == 5 ? je_malloc(size) : NULL;
 }
 
+void *je_rallocx(void *p, size_t size, int flags)
+{
+	return flags == 5 ? je_realloc(p, size) : NULL;
+}
+
+size_t je_xallocx(void *p, size_t size, size_t extra, int flags)
+{
+	return flags == 5 && !extra ? je_malloc_usable_size(p) : 0;
+}
+
+int je_mallctl(void)
+{
+	return -1;
+}
+
 void je_sdallocx(void *p, size_t size, int flags)
 {
 	if (flags == 5 && je_malloc_usable_size(p) >= size)
@@ -106,7 +118,8 @@ int main(void)
 		wrong += !d || (i && a[i] != (char)i) ||
 			 je_malloc_usable_size(a) < 2 * (size_t)i + 10;
 		d = je_rallocx(d, 250, 5);
-		bytes += (size_t)i + 1 + 300 + 200 + 250 + 2 * (size_t)i + 10;
+		wrong += je_xallocx(d, 251, 0, 5) < 251 || je_xallocx(d, 5000, 0, 5) >= 5000;
+		bytes += (size_t)i + 1 + 300 + 200 + 250 + 251 + 2 * (size_t)i + 10;
 		je_free(b);
 		je_sdallocx(d, 200, 5);
 		if (i % 100)

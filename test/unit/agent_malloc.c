@@ -489,7 +489,6 @@ static void turns(void **state)
 	pthread_t thread;
 	size_t n;
 
-	(void)state;
 	for (int i = 0; i < 15; i++)
 		assert_int_equal(stamp_of_call(), first);
 	last = stamp_of_call();
@@ -519,6 +518,47 @@ static void turns(void **state)
 		first += seen[n].tsc > last;
 	assert_int_equal(first, 2); /* both are later, and not the same */
 	assert_int_equal(control.turn, SCRY_TURN_ALL);
+}
+
+static struct scry_control *shut; /* a page that may be read */
+
+/* As if it came just behind the exchange. */
+static void on_fault(int sig)
+{
+	mprotect(shut, sizeof(*shut), PROT_READ | PROT_WRITE);
+	for (size_t i = 0; i < SCRY_THREADS; i++)
+		if (scry_agent.threads[i].inside)
+			shut->turn = where(&scry_agent.threads[i]);
+	siglongjmp(out, 1);
+}
+
+static __attribute__((noinline)) char call_deep(void)
+{
+	volatile char deep[1024] = {0};
+
+	return hooked_malloc(10) ? deep[0] : 1;
+}
+
+/* Left by longjmp when it had the turn, and no stamp yet: the older one is not repeated. */
+static void left_in_a_turn(void **state)
+{
+	uint64_t between;
+
+	shut = mmap(NULL, sizeof(*shut), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
+	*shut = control;
+	scry_agent.control = shut;
+	assert_int_equal(stamp_of_call(), stamp_of_call());
+	shut->turn = 0;
+	between = scry_tsc();
+	signal(SIGSEGV, on_fault);
+	mprotect(shut, sizeof(*shut), PROT_READ);
+	if (!sigsetjmp(out, 1))
+		call_deep();
+	signal(SIGSEGV, SIG_DFL);
+	assert_true(shut->turn != 0);
+	assert_in_range((stamp_of_call() - between) & ((1ull << SCRY_MALLOC_TSC_BITS) - 1), 0,
+			1ull << (SCRY_MALLOC_TSC_BITS - 1));
 }
 
 static volatile sig_atomic_t interrupted;
@@ -748,6 +788,7 @@ int main(void)
 		cmocka_unit_test_setup(fork_child, set_up),
 		cmocka_unit_test_setup(long_pauses, set_up),
 		cmocka_unit_test_setup(turns, set_up),
+		cmocka_unit_test_setup(left_in_a_turn, set_up),
 		cmocka_unit_test_setup(signals, set_up),
 		cmocka_unit_test_setup(lines_of_a_vm, set_up),
 		cmocka_unit_test_setup(lines_that_are_not, set_up),

@@ -344,6 +344,15 @@ static void think(void **state)
 	opts.is_thinking = true;
 	run(f, &glibc);
 	assert_true(result.wait_ns > ns / 10 * 9); /* all of it was spent, and is not counted */
+	/* As long as is asked for, shared out as the gaps are: 1 ms and 1.4 of them, four calls. */
+	scry_malloc_feed_work(f, 1200000);
+	run(f, &glibc);
+	assert_in_range(scry_malloc_feed_stats(f)->think_ns, 1100000, 1300000);
+	assert_int_equal(words_of(f, 0, SCRY_REPLAY_THINK), 1);
+	assert_int_equal(words_of(f, 1, SCRY_REPLAY_THINK), 1);
+	scry_malloc_feed_work(f, 0);
+	run(f, &glibc);
+	assert_int_equal(scry_malloc_feed_stats(f)->think_ns, 0);
 	opts.is_thinking = false;
 	opts.mode = SCRY_REPLAY_VERIFY;
 	scry_malloc_feed_free(f);

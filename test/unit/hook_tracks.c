@@ -373,6 +373,61 @@ static void test_serials(void **state)
 	scry_tracks_free(tracks);
 }
 
+/* What happens where it is looked who has ended: --wrap in test/meson.build. */
+static void (*meanwhile)(void);
+
+ssize_t __real_scry_proc_tasks(pid_t pid, pid_t **ret);
+ssize_t __wrap_scry_proc_tasks(pid_t pid, pid_t **ret);
+ssize_t __wrap_scry_proc_tasks(pid_t pid, pid_t **ret)
+{
+	if (meanwhile)
+		meanwhile();
+	return __real_scry_proc_tasks(pid, ret);
+}
+
+static const uint64_t me = 1 << 20; /* as the agent's thread has a number of its own */
+static uint64_t my_stamp;
+
+static void take_turn(void)
+{
+	__atomic_exchange_n(&control->turn, me, __ATOMIC_SEQ_CST);
+	_mm_lfence();
+	my_stamp = __rdtsc();
+	while (__rdtsc() < my_stamp + 2000000) /* ten times the keeper's margin */
+		_mm_pause();
+	meanwhile = NULL;
+}
+
+/* Whose turn it is repeats its stamp: also where the turn was taken while the keeper looked, that
+ * stamp is not one which the keeper has said is over. */
+static void test_turn(void **state)
+{
+	static struct taker t;
+	struct producer a = {.name = 1};
+	struct scry_tracks_taken taken;
+	struct scry_tracks *tracks;
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	my_stamp = 0;
+	assert_int_equal(scry_tracks_new(control, pool, getpid(), false, &tracks), 0);
+	begin(&a);
+	record(&a, 0);
+	meanwhile = take_turn;
+	while (!my_stamp) {
+		control->turn = me;
+		assert_int_equal(scry_tracks_take(tracks, take, &t, &taken), 0);
+		assert_int_equal(control->turn, my_stamp ? me : 0);
+	}
+	assert_true(taken.watermark < my_stamp);
+	assert_int_equal(scry_tracks_take(tracks, take, &t, &taken), 0);
+	assert_int_equal(control->turn, 0);
+	control->turn = me;
+	assert_true(scry_tracks_stamp(tracks) > my_stamp);
+	assert_int_equal(control->turn, SCRY_TURN_ALL);
+	scry_tracks_free(tracks);
+}
+
 static int count_words(void *arg, const struct scry_track_run *run)
 {
 	uint64_t sum = 0;
@@ -427,6 +482,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hold, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_adopted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_serials, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_turn, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
 	};
 
