@@ -25,6 +25,7 @@
 #include "base/err.h"
 #include "cmd/preload.h"
 #include "cmd/session.h"
+#include "sys/fd.h"
 #include "vm/ruby.h"
 
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
@@ -602,16 +603,12 @@ static void become_keeper(int fd)
 	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
 				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
 	struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_RESTART};
-	struct rlimit files;
 
 	setsid();
 	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
 		signal(deaf[i], SIG_IGN);
 	sigaction(SIGCHLD, &sa, NULL);
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* four a process */
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	scry_fd_raise_limit(); /* four a process */
 	prctl(PR_SET_NAME, "scry-keeper");
 	openlog("scry", LOG_PID, LOG_DAEMON);
 	keeper.fd = fd;
