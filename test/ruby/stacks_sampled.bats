@@ -108,6 +108,19 @@ shares() {
 	[[ "$output" == *"ended and no Ruby was seen in it; fix: "* ]]
 }
 
+@test "a program is waited for also where who started scry lets nobody hear of children" {
+	env --ignore-signal=CHLD true || skip "this env cannot ignore signals"
+	run timeout 60 env --ignore-signal=CHLD "$SCRY" stacks -q --force -o "$T/i.scry" -- "$RUBY" -e 'exit 3'
+	[ "$status" -eq 3 ]
+}
+
+@test "more threads than descriptors that a shell allows: what each does is known" {
+	start many "$RUBY" --disable=gems -e '100.times { Thread.new { sleep } }; $stdout.syswrite("ready"); sleep'
+	wait_for 20 in_file ready "$T/many.out"
+	sh -c 'ulimit -Sn 64; exec "$@"' sh "$SCRY" stacks -q --engine=read -d 500ms -o "$T/m.json" -p "$PID"
+	json_is "$T/m.json" 't = r["totals"]; t["samples"] >= 101 && t["state_unknown_ns"] == 0 && t["state_sleeping_ns"] + t["state_blocked_ns"] > 0.9 * t["wall_ns"]'
+}
+
 @test "SIGKILL of scry at any moment: the program goes on as before" {
 	start tight "$RUBY" "$K/tight.rb"
 	wait_for 10 in_file ready "$T/tight.out"
