@@ -541,11 +541,13 @@ void *scry_pvalloc(uint64_t size, void *(*original)(uint64_t), uint64_t bx)
 	return by_page(size, original, SCRY_MALLOC_PVALLOC, CALLED_FROM);
 }
 
-/* jemalloc's own. Flags: the alignment's log2 in the low six bits, 0 none. */
+/* jemalloc's own. Flags: the alignment's log2 in the low six bits, 0 none; then one for zeros. */
 void *scry_mallocx(uint64_t size, uint64_t flags, void *(*original)(uint64_t, uint64_t),
 		   uint64_t bx)
 {
-	uint64_t function = flags & 63 ? SCRY_MALLOC_MEMALIGN : SCRY_MALLOC_MALLOC;
+	uint64_t function = flags & 63	 ? SCRY_MALLOC_MEMALIGN
+			    : flags & 64 ? SCRY_MALLOC_CALLOC
+					 : SCRY_MALLOC_MALLOC;
 	thread *t = scry_track_enter();
 	void *p;
 

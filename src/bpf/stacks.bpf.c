@@ -21,6 +21,7 @@
 #define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
 #define NAMESPACES 8 /* within each other */
 #define STACK_WORDS_MAX (1u << 26)
+#define TASKS_MAX 32768	   /* room for all at once: before Linux 6.1 the judge takes no other map */
 #define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
 #define IMEMO_SVAR 0x201au /* special variables, which hold the entry first */
 #define TYPE_MASK 0x7fff0000u
@@ -35,16 +36,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, TASKS_MAX);
 	__type(key, __u32);
 	__type(value, struct scry_bpf_thread);
 } threads SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, TASKS_MAX);
 	__type(key, __u32);
 	__type(value, __u32);
 } tree SEC(".maps");
@@ -429,10 +428,11 @@ int stacks_forked(struct bpf_raw_tracepoint_args *ctx)
 	head.pid = pid_of(child);
 	if (head.pid == of || !bpf_map_lookup_elem(&tree, &of))
 		return 0;
-	bpf_map_update_elem(&tree, &head.pid, &one, BPF_ANY);
+	if (bpf_map_update_elem(&tree, &head.pid, &one, BPF_ANY))
+		count(SCRY_BPF_LOST, 1);
 	head.tid = tid_of(parent);
 	known = bpf_map_lookup_elem(&threads, &head.tid);
-	if (known && BPF_CORE_READ(parent, mm) != BPF_CORE_READ(child, mm)) {
+	if (known && known->pid == of && BPF_CORE_READ(parent, mm) != BPF_CORE_READ(child, mm)) {
 		entry = *known;
 		head.th = entry.th;
 		entry.tid = 0;

@@ -31,7 +31,8 @@ struct scry_iseq_probe_program {
 	struct scry_iseq_probes *all;
 	struct scry_bpf *bpf;
 	struct scry_birth_layout layout;
-	uint64_t lost, first; /* first: number of the one that has the sums */
+	uint64_t lost;
+	uint64_t told_lost, told_unread; /* in the sums of those that were ended */
 };
 
 static uint64_t now_ns(void)
@@ -166,8 +167,7 @@ static int program_for(struct scry_iseq_probes *all, const struct scry_ruby *rub
 	of = calloc(1, sizeof(*of));
 	if (!of)
 		return scry_fail(-ENOMEM, "no memory for a probe");
-	*of = (struct scry_iseq_probe_program){
-		.all = all, .layout = layout, .first = all->number + 1};
+	*of = (struct scry_iseq_probe_program){.all = all, .layout = layout};
 	err = load(of);
 	if (err) {
 		free_program(of);
@@ -271,11 +271,11 @@ void scry_iseq_probe_end(struct scry_iseq_probe *p, struct scry_iseq_probe_sums 
 	scry_births_compare(&p->births, p->ruby, COMPARED_MAX);
 	ret->births = p->births.sums;
 	ret->seen = p->given;
-	if (p->number != p->program->first)
-		return;
-	ret->lost = scry_bpf_sum(b, "counts", SCRY_BIRTH_LOST);
-	ret->unread = scry_bpf_sum(b, "counts", SCRY_BIRTH_UNREAD);
+	ret->lost = scry_bpf_sum(b, "counts", SCRY_BIRTH_LOST) - p->program->told_lost;
+	ret->unread = scry_bpf_sum(b, "counts", SCRY_BIRTH_UNREAD) - p->program->told_unread;
 	ret->seen += ret->lost + ret->unread;
+	p->program->told_lost += ret->lost;
+	p->program->told_unread += ret->unread;
 }
 
 void scry_iseq_probe_close(struct scry_iseq_probe *p)

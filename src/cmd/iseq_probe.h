@@ -52,7 +52,7 @@ void scry_iseq_probe_tick(struct scry_iseq_probe *p);
 struct scry_iseq_probe_sums {
 	struct scry_births_sums births;
 	uint64_t seen;
-	uint64_t lost, unread; /* of all that the program serves, in the sums of its first one */
+	uint64_t lost, unread; /* of all that the program serves, since another was ended */
 };
 
 /* Off; takes what is left, compares with memory what is still there, and sums up. */

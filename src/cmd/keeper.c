@@ -4,7 +4,8 @@
  * undoes.
  *
  * Its turn: the lease, orders of the front, programs that start (sys/spawn), children (follow.c),
- * then every watched process is drained, and ended when it is gone (watch.c).
+ * then every watched process is drained, and ended when it is gone (watch.c). Where a recording may
+ * have no holes a thread keeps the lease while a turn takes long (hook/pulse).
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,6 +25,7 @@
 #include "base/err.h"
 #include "cmd/preload.h"
 #include "cmd/session.h"
+#include "sys/fd.h"
 #include "vm/ruby.h"
 
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
@@ -71,6 +73,7 @@ static uint64_t tsc_after(uint64_t ns)
 
 void scry_session_lease(struct scry_session *s, uint64_t ns)
 {
+	scry_pulse_beat(s->pulse);
 	s->lease_end_tsc = tsc_after(LEASE_END_NS);
 	s->lease_tsc = tsc_after(ns);
 	for (size_t i = 0; i < s->count; i++)
@@ -600,16 +603,12 @@ static void become_keeper(int fd)
 	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
 				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
 	struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_RESTART};
-	struct rlimit files;
 
 	setsid();
 	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
 		signal(deaf[i], SIG_IGN);
 	sigaction(SIGCHLD, &sa, NULL);
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* four a process */
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
+	scry_fd_raise_limit(); /* four a process */
 	prctl(PR_SET_NAME, "scry-keeper");
 	openlog("scry", LOG_PID, LOG_DAEMON);
 	keeper.fd = fd;
@@ -662,8 +661,11 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.rec_fd = rec_fd;
 	child = read_child();
 	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);
+	if (r == 0 && instrument->waits)
+		r = scry_pulse_new(SCRY_PATIENCE_NS, &s.pulse);
 	if (r == 0)
 		r = keep(&s, child);
+	scry_pulse_free(s.pulse);
 	if (r < 0)
 		scry_tell(&s, SCRY_NEWS_FAILED, r, *scry_error() ? scry_error() : strerror(-r));
 	if (s.writer) {

@@ -312,6 +312,27 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 	return r;
 }
 
+/* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
+static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
+			 const struct scry_tracks_stats *tracks)
+{
+	const uint64_t lost = w->inj.control->lost, gap_ns = scry_pulse_gap_ns(w->session->pulse);
+	char text[256];
+
+	if (gap_ns > SCRY_LEASE_NS && tracks->waits)
+		scry_watch_note(w,
+				"scry was held up for up to %.1f s (a slow disk, or more work than "
+				"processors): threads that found no room waited for it",
+				(double)gap_ns / 1e9);
+	if (!lost)
+		return;
+	snprintf(text, sizeof(text),
+		 "process %d: %llu calls are missing from the recording, which has %llu: what is "
+		 "replayed of it is not what the program did",
+		 w->proc.pid, (unsigned long long)lost, (unsigned long long)calls->calls);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
 static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
 		      const struct scry_tracks_stats *tracks)
 {
@@ -360,6 +381,7 @@ static int finish(struct scry_watch *w)
 	w->events = calls.calls;
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
+	tell_held_up(w, &calls, &tracks);
 	tell_rest(w, &calls, &tracks);
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
@@ -406,6 +428,7 @@ const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of the malloc family",
 	.follows_exec = true,
+	.waits = true,
 	.preloads = true,
 	.prepare = prepare,
 	.describe = describe,

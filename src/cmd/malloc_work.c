@@ -25,6 +25,12 @@ static int calls_take(struct scry_malloc_feed *feed, const struct scry_malloc_al
 	return err;
 }
 
+/* Nobody works for longer than all of it, whatever a recording says. */
+static uint64_t at_most(uint64_t all_ns, double ns)
+{
+	return ns < (double)all_ns ? (uint64_t)ns : all_ns;
+}
+
 int scry_malloc_work_settle(struct scry_malloc_feed *feed,
 			    const struct scry_malloc_allocator *allocator,
 			    const struct scry_malloc_run_opts *opts, uint64_t program_ns,
@@ -41,7 +47,7 @@ int scry_malloc_work_settle(struct scry_malloc_feed *feed,
 	rest = program - alone;
 	if (err || rest < program * LEAST_SHARE)
 		return err;
-	scry_malloc_feed_work(feed, (uint64_t)rest);
+	scry_malloc_feed_work(feed, at_most(program_ns, rest));
 	err = calls_take(feed, allocator, opts, scratch, &worked);
 	if (err || !f->think_ns)
 		return err;
@@ -49,6 +55,7 @@ int scry_malloc_work_settle(struct scry_malloc_feed *feed,
 	if (slope < -STEEPEST)
 		slope = -STEEPEST;
 	/* The share is of what was asked for; what came of it may be more. */
-	scry_malloc_feed_work(feed, (uint64_t)(rest / (1 + slope) * rest / (double)f->think_ns));
+	scry_malloc_feed_work(feed,
+			      at_most(program_ns, rest / (1 + slope) * rest / (double)f->think_ns));
 	return 0;
 }

@@ -178,6 +178,10 @@ int scry_preload_start(struct scry_session *s, pid_t child)
 	s->preload = w;
 	scry_map_init(&s->strangers, STRANGERS_MAX);
 	scry_session_lease(s, SCRY_LEASE_NS);
+	r = scry_watch_keep_fresh(w);
+	if (r < 0)
+		return r;
+	scry_session_hurry();
 	scry_pool_follow(&w->pool, 1);
 	snprintf(text, sizeof(text), "%d:%d:%d:%d:%u\n%s", SCRY_PRELOAD_ABI, getpid(), w->pool.fd,
 		 s->opts->follow ? 0 : child, w->pool.head->nonce, object);

@@ -217,6 +217,8 @@ int scry_sampled_look(struct scry_sampled *p, uint64_t slot)
 
 	if (slot < p->done)
 		return 0;
+	if (p->run->pause && !scry_proc_is_alive(&p->proc)) /* its number may be another's by now */
+		return -ESRCH;
 	err = scry_samples_tick(&p->samples, stands * p->run->slot_ns);
 	if (err)
 		return err;

@@ -10,12 +10,13 @@
 
 #include "base/map.h"
 #include "cmd/watch.h"
+#include "hook/pulse.h"
 #include "sys/spawn.h"
 
 #define SCRY_WATCHES_MAX 256 /* at once */
 #define SCRY_OWN_MAX 256     /* processes with rows of their own */
 #define SCRY_SUSPECTS_MAX 1024
-#define SCRY_LEASE_NS 1000000000ull /* handlers record this long after the last refresh */
+#define SCRY_PATIENCE_NS 10000000000ull /* so long a target waits for a keeper that lives */
 
 /* A process below a watched one that has no lane: a fork child that made no object yet, or another
  * program. Looked at until it is entered or ends. */
@@ -40,6 +41,7 @@ struct scry_session {
 	size_t own, others_count;
 	size_t entered; /* processes ever */
 	struct scry_spawns spawns;
+	struct scry_pulse *pulse;   /* while we cannot; NULL: the instrument does not wait */
 	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
 	size_t nameless;	    /* joined it, and nobody knows who they are */
 	struct scry_map strangers;  /* pids that became programs which have not joined it */
@@ -79,6 +81,8 @@ bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struc
 void scry_watch_introduce(struct scry_watch *w);
 bool scry_watch_has_execed(struct scry_watch *w);
 void scry_watch_lease(struct scry_watch *w);
+/* Its leases are kept fresh by the pulse too, from now on until it is freed. 0 or -ENOMEM. */
+int scry_watch_keep_fresh(struct scry_watch *w);
 /* keeper.c: all handlers record until then. Before something that takes long: for longer. */
 void scry_session_lease(struct scry_session *s, uint64_t ns);
 /* The number of the part that begins now with that pid: each program that it runs is one, and what

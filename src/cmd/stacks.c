@@ -30,6 +30,7 @@
 #include "cmd/report.h"
 #include "cmd/stacks_kin.h"
 #include "cmd/watch_opts.h"
+#include "sys/fd.h"
 #include "sys/tracee.h"
 
 #define RATE_MAX 20000u
@@ -200,17 +201,21 @@ static int write_end(struct stacks *s)
 
 static int start_program(struct stacks *s)
 {
+	const struct sigaction told = {.sa_handler = SIG_DFL};
+	struct sigaction before;
 	int fault[2], err = 0;
 
 	if (pipe2(fault, O_CLOEXEC) < 0)
 		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
 	fflush(NULL);
+	sigaction(SIGCHLD, &told, &before); /* ignored, the end of a child is told to nobody */
 	s->child = fork();
 	if (s->child < 0)
 		return scry_fail(-errno, "cannot fork: %s", strerror(errno));
 	if (s->child == 0) {
 		signal(SIGPIPE, SIG_DFL);
 		signal(SIGXFSZ, SIG_DFL);
+		sigaction(SIGCHLD, &before, NULL);
 		execvp(s->command[0], s->command);
 		err = errno;
 		if (write(fault[1], &err, sizeof(err)) < 0)
@@ -365,13 +370,22 @@ static bool wants_clock(const struct stacks *s)
 	return s->engine != ENGINE_READ;
 }
 
-static void drop_clock(struct stacks *s)
+/* As of a clock that cannot be had: 0 when all is read then, or `err`. */
+static int drop_clock(struct stacks *s, int err)
 {
+	if (s->engine != ENGINE_AUTO)
+		return err;
+	if (s->native)
+		return scry_fail(err,
+				 "native frames of threads that run need eBPF, which cannot be "
+				 "had: %s; or: --engine=read, which has those of threads that wait",
+				 scry_error());
 	scry_log_detail("stacks are read from outside, as eBPF cannot be had: %s", scry_error());
 	scry_error_clear();
 	scry_clock_close(s->run.clock);
 	s->run.clock = NULL;
 	s->run.only_clock = false;
+	return 0;
 }
 
 /* The first process, with the engine that can be had. */
@@ -387,16 +401,9 @@ static int open_first(struct stacks *s, struct scry_sampled **ret)
 	if (!err)
 		err = scry_sampled_open(&s->run, s->ruby, ret);
 	if (err && s->run.clock && !scry_clock_works(s->run.clock)) {
-		if (s->engine == ENGINE_AUTO && s->native)
-			return scry_fail(err,
-					 "native frames of threads that run need eBPF, which "
-					 "cannot be had: %s; or: --engine=read, which has those of "
-					 "threads that wait",
-					 scry_error());
-		if (s->engine == ENGINE_AUTO) {
-			drop_clock(s);
+		err = drop_clock(s, err);
+		if (!err)
 			err = scry_sampled_open(&s->run, s->ruby, ret);
-		}
 	}
 	if (!err)
 		s->ruby = NULL;
@@ -408,10 +415,9 @@ static int start_clock(struct stacks *s)
 {
 	int err = s->run.clock ? scry_kin_attach(s->kin) : 0;
 
-	if (err && err != -ESRCH && s->engine == ENGINE_AUTO) { /* perf may not be used so */
+	if (err && err != -ESRCH) { /* perf may not be used so */
 		scry_kin_detach(s->kin);
-		drop_clock(s);
-		return 0;
+		return drop_clock(s, err);
 	}
 	if (!err && s->run.only_clock)
 		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
@@ -440,6 +446,7 @@ static int watch(struct stacks *s)
 	struct scry_sampled *first = NULL;
 	int err;
 
+	scry_fd_raise_limit(); /* two a thread */
 	/* On a machine with more work than processors samples would come late, and when the work
 	 * lets them. Where it may not be, it is late, and counted. */
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);

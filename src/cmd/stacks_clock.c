@@ -30,6 +30,7 @@
 #define WAIT_IDLE_NS 16000000
 #define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
 #define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
+#define CLOCKS 1		/* number of these attachments */
 
 _Static_assert(SCRY_BPF_NONE == SCRY_RUBY_NONE, "a field that is not there");
 
@@ -50,6 +51,7 @@ struct process {
 	uint32_t strangers[STRANGERS_MAX]; /* who have asked */
 	size_t stranger_count;
 	bool is_outdated; /* the list: a thread has ended, or one is new */
+	bool has_hushed;  /* one that may become a thread of the VM's, and does not ask again */
 };
 
 struct scry_clock {
@@ -89,11 +91,12 @@ static struct process *find(struct scry_clock *c, uint32_t pid)
 	return NULL;
 }
 
-static int hush(struct program *p, uint32_t tid)
+/* Where there is no room for it, it goes on asking. */
+static void hush(struct program *p, uint32_t pid, uint32_t tid)
 {
-	const struct scry_bpf_thread none = {0};
+	const struct scry_bpf_thread none = {.pid = pid};
 
-	return scry_bpf_set(p->bpf, "threads", &tid, &none);
+	scry_bpf_set(p->bpf, "threads", &tid, &none);
 }
 
 static int give_process(struct process *of, const struct scry_bpf_stack *r, size_t size)
@@ -129,7 +132,7 @@ static int give(void *arg, void *record, size_t size)
 	/* Of another program's Ruby, or of none. */
 	if (of || (c->opts.follows && r->kind != SCRY_BPF_NATIVE &&
 		   c->opts.stray(c->opts.arg, (pid_t)r->pid, r->kind == SCRY_BPF_STACK)))
-		return hush(p, r->tid);
+		hush(p, r->pid, r->tid);
 	return 0;
 }
 
@@ -167,21 +170,25 @@ static struct scry_bpf_layout layout_of(const struct scry_clock *c, const struct
 
 static int leave_out(struct program *p, bool is_inside)
 {
-	static const char *const of_children[] = {"stacks_forked", "stacks_execed", "stacks_ended"};
 	int err = scry_bpf_leave_out(p->bpf, is_inside ? "stacks_tick" : "stacks_tick_inside");
 
-	for (size_t i = 0; i < 3 && !err && !p->clock->opts.follows; i++)
-		err = scry_bpf_leave_out(p->bpf, of_children[i]);
+	if (!err && !p->clock->opts.follows)
+		err = scry_bpf_leave_out(p->bpf, "stacks_forked");
+	if (!err && !p->clock->opts.follows)
+		err = scry_bpf_leave_out(p->bpf, "stacks_execed");
 	return err;
 }
 
-static int watch_children(struct program *p)
+/* What has ended leaves the maps; children come into them. */
+static int watch_tasks(struct program *p)
 {
-	int err = scry_bpf_attach_own(p->bpf, "stacks_forked");
+	int err = scry_bpf_attach_own(p->bpf, "stacks_ended");
 
-	if (!err)
+	if (!err && p->clock->opts.follows)
+		err = scry_bpf_attach_own(p->bpf, "stacks_forked");
+	if (!err && p->clock->opts.follows)
 		err = scry_bpf_attach_own(p->bpf, "stacks_execed");
-	return err ? err : scry_bpf_attach_own(p->bpf, "stacks_ended");
+	return err;
 }
 
 static int load(struct program *p)
@@ -199,9 +206,7 @@ static int load(struct program *p)
 		err = scry_bpf_load(p->bpf);
 	if (!err)
 		err = scry_bpf_ring(p->bpf, "ring", give, p);
-	if (!err && p->clock->opts.follows)
-		err = watch_children(p);
-	return err;
+	return err ? err : watch_tasks(p);
 }
 
 static void free_program(struct program *p)
@@ -315,8 +320,10 @@ static int put_on(struct program *p)
 						  "kernel.perf_event_paranoid=-1"
 						: "");
 		else
-			err = scry_bpf_attach_perf(p->bpf, p->tick, fd);
+			err = scry_bpf_attach_perf(p->bpf, p->tick, fd, CLOCKS);
 	}
+	if (err) /* none, and not two when it is tried once more */
+		scry_bpf_detach_number(p->bpf, CLOCKS);
 	p->is_on |= !err;
 	return err;
 }
@@ -455,9 +462,11 @@ static int fill_map(struct process *of)
 
 	of->listings = s->listings;
 	of->is_outdated = false;
-	for (size_t i = 0; i < of->stranger_count && !err; i++)
-		if (!is_listed(of, of->strangers[i]))
-			err = hush(of->program, of->strangers[i]);
+	for (size_t i = 0; i < of->stranger_count; i++)
+		if (!is_listed(of, of->strangers[i])) {
+			hush(of->program, (uint32_t)s->ruby->pid, of->strangers[i]);
+			of->has_hushed = true;
+		}
 	of->stranger_count = 0;
 	for (size_t i = 0; i < s->count && !err; i++)
 		if (!s->threads[i].is_told && s->threads[i].ruby.tid)
@@ -467,9 +476,17 @@ static int fill_map(struct process *of)
 		   : 0;
 }
 
+static bool has_changed(const struct process *of)
+{
+	const struct scry_samples *s = of->samples;
+
+	return of->is_outdated ||
+	       (of->has_hushed && !scry_ruby_threads_stand(s->ruby, s->listed, s->listed_count));
+}
+
 static int list(struct process *of)
 {
-	bool now = of->is_outdated && scry_now_ns() - of->samples->listed_ns > RELIST_NS;
+	bool now = scry_now_ns() - of->samples->listed_ns > RELIST_NS && has_changed(of);
 	int err = scry_samples_list(of->samples, now);
 
 	if (!err && of->listings != of->samples->listings)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -91,14 +90,17 @@ static int add_member(struct scry_kin *k, struct scry_ruby *ruby)
 	struct scry_sampled *m = NULL;
 	int err = scry_sampled_open(k->run, ruby, &m);
 
-	if (err)
+	if (err) {
 		scry_ruby_free(ruby);
-	else
-		err = keep_member(k, m);
-	if (!err)
+		return err;
+	}
+	err = keep_member(k, m);
+	if (!err) {
 		err = scry_sampled_turn(m); /* its threads are told before their next tick */
-	if (err == -ESRCH && k->members[k->member_count - 1] == m)
-		err = 0; /* it has ended: that is found out as always */
+		if (err == -ESRCH)
+			err = 0; /* it has ended: that is found out as always */
+		k->member_count -= err != 0;
+	}
 	if (err)
 		scry_sampled_close(m);
 	else
@@ -216,6 +218,8 @@ static bool settle(struct scry_kin *k, struct suspect *s, uint64_t now)
 	err = open_suspect(k, s, &ruby);
 	if (!err)
 		err = add_member(k, ruby);
+	if (!err) /* what it gave before cannot be read any more */
+		k->members[k->member_count - 1]->samples.unrecorded += s->strays;
 	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - s->image_ns > YOUNG_NS;
 	if (s->is_settled && err != -ENOENT)
 		k->sums.refused++;
@@ -431,17 +435,13 @@ void scry_kin_detach(struct scry_kin *k)
 		scry_clock_remove(k->run->clock, &k->members[i]->samples);
 }
 
-/* It is gone, or another program. */
+/* It is gone, or another program. Its memory goes a moment before itself. */
 static int end_member(struct scry_kin *k, struct scry_sampled *m)
 {
-	const struct timespec moment = {0, 1000000};
-	bool lives = scry_proc_is_alive(&m->proc);
+	struct scry_proc_stat st = {0};
+	bool lives =
+		scry_proc_is_alive(&m->proc) && scry_proc_stat(m->proc.pid, &st) == 0 && st.image;
 
-	/* Its memory goes a moment before itself. */
-	for (int i = 0; i < 100 && lives && !k->follows; i++) {
-		nanosleep(&moment, NULL);
-		lives = scry_proc_is_alive(&m->proc);
-	}
 	m->why = lives ? "target ran another program" : "target exited";
 	if (lives && k->follows)
 		add_suspect(k, m->proc.pid, m->proc.start_ticks);

@@ -95,6 +95,10 @@ void scry_watch_free(struct scry_watch *w)
 			s->watches[i] = s->watches[--s->count];
 	if (w->state)
 		w->instrument->done(w);
+	if (w->pool.head)
+		scry_pulse_forget(s->pulse, scry_pool_control(&w->pool, 0));
+	if (w->inj.control && !w->root) /* a child's lies in that pool */
+		scry_pulse_forget(s->pulse, w->inj.control);
 	scry_pool_close(&w->pool);
 	scry_execs_close(&w->execs);
 	scry_inject_done(&w->inj);
@@ -134,6 +138,18 @@ void scry_watch_lease(struct scry_watch *w)
 		return;
 	w->inj.control->lease_end_tsc = s->lease_end_tsc;
 	__atomic_store_n(&w->inj.control->lease_tsc, s->lease_tsc, __ATOMIC_RELEASE);
+}
+
+int scry_watch_keep_fresh(struct scry_watch *w)
+{
+	const struct scry_pulse_controls own = {w->inj.control, 0, 1};
+	int r = own.first ? scry_pulse_keep(w->session->pulse, &own) : 0;
+
+	if (r < 0 || !w->pool.head)
+		return r;
+	return scry_pulse_keep(w->session->pulse,
+			       &(struct scry_pulse_controls){scry_pool_control(&w->pool, 0),
+							     SCRY_LANE_BYTES, SCRY_LANES});
 }
 
 void scry_watch_introduce(struct scry_watch *w)
@@ -201,6 +217,9 @@ static int put_in(struct scry_watch *w)
 	w->watch = (uint32_t)w->inj.control->armed + 1;
 	open_pool(w);
 	scry_session_lease(w->session, SCRY_LEASE_NS);
+	r = scry_watch_keep_fresh(w);
+	if (r < 0)
+		return r;
 	if (w->pool.head)
 		scry_pool_follow(&w->pool, w->watch);
 	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);

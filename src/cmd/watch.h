@@ -82,10 +82,10 @@ struct scry_instrument {
 	const char *summary; /* one line for the help */
 	bool needs_ruby;     /* `-- CMD`: wait for an image that is one */
 	bool follows_exec;   /* the program of `-- CMD` is watched on, whatever it execs */
+	bool waits;	     /* handlers wait for a keeper that lives: hook/pulse.h */
 	/* Reads only: learn, plan, refuse. */
 	int (*prepare)(struct scry_watch *w);
-	/* What --dry-run prints after prepare. */
-	void (*describe)(struct scry_watch *w, FILE *out);
+	void (*describe)(struct scry_watch *w, FILE *out); /* what --dry-run prints after that */
 	/* The agent is in: put hooks on. Live or with w->held. */
 	int (*enter)(struct scry_watch *w);
 	bool preloads; /* its handlers can be preloaded instead: cmd/preload.h */

@@ -160,6 +160,7 @@ void scry_pool_free(struct scry_pool *p, uint32_t lane)
 	if (c->head > WORDS_KEPT)
 		madvise((char *)c + SCRY_PAGE, SCRY_LANE_BYTES - SCRY_PAGE, MADV_REMOVE);
 	c->owner_pid = 0;
+	c->turn = 0;
 	c->target_pid = c->target_start = 0;
 	memset(&c->head, 0, sizeof(*c) - offsetof(struct scry_control, head));
 	__atomic_store_n(&p->head->taken[lane], 0, __ATOMIC_SEQ_CST);

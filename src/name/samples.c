@@ -131,7 +131,8 @@ static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *rub
 	t = &s->threads[s->count++];
 	*t = (struct scry_samples_thread){.ruby = *ruby, .is_here = true};
 	scry_task_open(&t->task, s->ruby->pid, ruby->tid);
-	scry_task_watch(&t->task);
+	if (!s->pause) /* else that says who has run */
+		scry_task_watch(&t->task);
 	scry_task_read(&t->task, &t->now);
 	tell_thread(s, t);
 	return 0;

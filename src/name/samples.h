@@ -47,10 +47,6 @@ struct scry_samples_thread {
 	size_t row;	    /* of the sample then, + 1; 0: none */
 };
 
-struct scry_samples_row {	     /* key and sums of one SAMPLES event */
-	struct scry_ev_samples sums; /* stack: a frame number of `stacks` */
-};
-
 struct scry_samples {
 	struct scry_ruby *ruby;
 	struct scry_writer *writer;

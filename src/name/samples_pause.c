@@ -89,6 +89,7 @@ int scry_samples_pause_begin(struct scry_samples_pause *p, uint64_t *stands_ns)
 		return put_off(p, stands, err);
 	}
 	p->owed_ns = 0;
+	p->rounds = 0;
 	*stands_ns = stands;
 	return 1;
 }
@@ -97,6 +98,11 @@ int scry_samples_pause_holds(struct scry_samples_pause *p, uint64_t stands_ns)
 {
 	int r = scry_pause_settle(&p->hold, HOLD_MAX_NS);
 
+	/* One that wakes again and again and never runs when it is asked for. */
+	if (r > 0 && ++p->rounds == SCRY_SAMPLES_PAUSE_ROUNDS) {
+		scry_pause_release(&p->hold);
+		r = -EBUSY;
+	}
 	if (r < 0) {
 		count(p);
 		r = put_off(p, stands_ns, r);

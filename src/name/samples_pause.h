@@ -10,11 +10,13 @@
 
 #define SCRY_SAMPLES_PAUSE_SHARE 10u /* of the time, the tenth */
 #define SCRY_SAMPLES_PAUSE_STEPS 16u /* to a doubling */
+#define SCRY_SAMPLES_PAUSE_ROUNDS 32 /* of a look that is made again, as a thread woke */
 
 struct scry_samples_pause {
 	struct scry_pause hold;
 	uint64_t not_before_ns; /* the next look */
 	uint64_t owed_ns;	/* what the next look stands for besides its own */
+	int rounds;		/* of this look */
 	struct scry_ev_pauses sums;
 	uint64_t lengths[64 * SCRY_SAMPLES_PAUSE_STEPS]; /* how many were so long */
 };

@@ -298,7 +298,7 @@ static int keep_link(struct scry_bpf *b, struct bpf_link *link, uint64_t number)
 	return 0;
 }
 
-int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd)
+int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd, uint64_t number)
 {
 	struct bpf_program *p;
 	struct bpf_link *link = NULL;
@@ -308,7 +308,7 @@ int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd)
 		err = scry_fail(-errno, "the eBPF program '%s' cannot be put on a clock: %s",
 				program, strerror(errno));
 	if (!err)
-		return keep_link(b, link, 0);
+		return keep_link(b, link, number);
 	close(perf_fd);
 	return err;
 }

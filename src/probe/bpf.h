@@ -49,8 +49,9 @@ int scry_bpf_leave_out(struct scry_bpf *b, const char *program);
  */
 int scry_bpf_load(struct scry_bpf *b);
 
-/* Runs `program` at each overflow of a perf event. Takes perf_fd, also when it fails. */
-int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd);
+/* Runs `program` at each overflow of a perf event. Takes perf_fd, also when it fails. `number`: for
+ * scry_bpf_detach_number. */
+int scry_bpf_attach_perf(struct scry_bpf *b, const char *program, int perf_fd, uint64_t number);
 
 /* Attaches `program` to what its section names (a raw tracepoint). 0 or -errno with a sentence. */
 int scry_bpf_attach_own(struct scry_bpf *b, const char *program);

@@ -297,7 +297,7 @@ static int read_time(struct text_in *t)
 static int read_line(struct text_in *t)
 {
 	static const uint16_t types[] = {SCRY_EVENT_CALLER, SCRY_EVENT_THREAD, SCRY_EVENT_MEMORY,
-					 SCRY_EVENT_ALLOCATOR};
+					 SCRY_EVENT_ALLOCATOR, SCRY_EVENT_LOST};
 
 	if (!*t->at || *t->at == '#')
 		return 0;

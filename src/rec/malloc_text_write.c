@@ -217,6 +217,8 @@ static int write_part(struct text_out *t, struct scry_malloc_part *part)
 
 	fprintf(t->out, "scry-malloc 1 pid %u\n", part->pid);
 	while (!err && !ferror(t->out) && (got = scry_reader_next(t->reader, &event)) > 0) {
+		if (event->type == SCRY_EVENT_LOST)
+			put_event(t, event); /* of whom, no event says */
 		if (!scry_malloc_part_has(part, event, process_of(event)))
 			continue;
 		if (event->type == SCRY_EVENT_MALLOC)

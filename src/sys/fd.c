@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* "0100007F:1F90" of /proc/net/tcp: words in host order. */
@@ -98,4 +99,14 @@ int scry_fd_name(pid_t pid, int fd, char *buf, size_t size)
 		memmove(target, target + 11, strlen(target + 11) + 1);
 	snprintf(buf, size, "%s", target);
 	return 0;
+}
+
+void scry_fd_raise_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
 }

@@ -1,4 +1,4 @@
-/* Descriptors of another process, by /proc. */
+/* Descriptors: those of another process, by /proc; and how many we may have. */
 #ifndef SCRY_SYS_FD_H
 #define SCRY_SYS_FD_H
 
@@ -10,5 +10,8 @@
  * socket /run/x.sock". 0 or -ENOENT: it has none of that number.
  */
 int scry_fd_name(pid_t pid, int fd, char *buf, size_t size);
+
+/* We may have as many as is allowed: for who holds some of each thread or process. */
+void scry_fd_raise_limit(void);
 
 #endif

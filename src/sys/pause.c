@@ -243,7 +243,7 @@ int scry_pause_hold(struct scry_pause *p, uint64_t max_ns)
 	sigset_t stops;
 	int r;
 
-	p->began_ns = 0;
+	p->began_ns = p->last_ns = 0;
 	p->held = 0;
 	let_go_of_lost(p);
 	r = list(p);

@@ -23,7 +23,8 @@
 
 #include "base/err.h"
 
-#define TASKS_MAX 4194304u /* PID_MAX_LIMIT of the kernel */
+#define TASKS_MAX 4194304u   /* PID_MAX_LIMIT of the kernel */
+#define PF_KTHREAD 0x200000u /* linux/sched.h; proc(5) has the field */
 
 /* Reads a small file of /proc whole, NUL-terminates it. Length or -errno. */
 static ssize_t read_file(const char *path, char *buf, size_t size)
@@ -262,10 +263,11 @@ void scry_proc_close(struct scry_proc *proc)
 
 bool scry_proc_is_kernel(pid_t pid)
 {
-	char path[64], target[2];
+	char path[64];
+	uint64_t flags;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	return readlink(path, target, sizeof(target)) < 0 && errno == ENOENT;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	return read_stat(path, 9, &flags) == 0 && flags & PF_KTHREAD;
 }
 
 int scry_proc_fail_gone(pid_t pid)

@@ -167,9 +167,8 @@ static int seize_error(pid_t pid, pid_t tid, int err)
  * while they stood. They will stop, or end, some day, and must then find somebody who lets them go:
  * scry_tracee_poll_lingering. If we end, the kernel does it.
  */
-#define LINGERING_MAX 256
-static struct scry_tracee lingering[LINGERING_MAX];
-static size_t lingering_count;
+static struct scry_tracee *lingering;
+static size_t lingering_count, lingering_room;
 
 /* A thread that lingers is ours already. */
 static bool take_over(struct scry_tracee *t, pid_t tid)
@@ -208,9 +207,12 @@ void scry_tracee_options(struct scry_tracee *t, unsigned long options)
 	ptrace(PTRACE_SETOPTIONS, t->tid, 0, options | PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC);
 }
 
-/* Of the last process that ended while it was held: if it is a child, nobody else hears of it. */
-static pid_t ended_pid;
-static int ended_status;
+/* The child that was asked for: if it ends while it is held, nobody else hears of it. */
+static struct {
+	pid_t pid;
+	bool has_ended;
+	int status;
+} asked;
 
 /* One status of the thread, waited for until the deadline by polling: waitpid has no time-out. */
 static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_status)
@@ -229,9 +231,9 @@ static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_sta
 	}
 	if (WIFEXITED(*ret_status) || WIFSIGNALED(*ret_status)) {
 		t->seized = t->stopped = false;
-		if (t->tid == t->pid) {
-			ended_pid = t->pid;
-			ended_status = *ret_status;
+		if (t->tid == t->pid && t->pid == asked.pid) {
+			asked.has_ended = true;
+			asked.status = *ret_status;
 		}
 		return -ESRCH;
 	}
@@ -362,15 +364,32 @@ int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns)
 	return r < 0 ? r : scry_tracee_wait_stop(t, deadline_ns);
 }
 
+/* It has no status, and its end was not told. A thread that has made an exec is ours under another
+ * number, that of the process's first. */
+static bool is_still_ours(struct scry_tracee *t)
+{
+	if (!t->seized)
+		return false;
+	if (scry_proc_tracer(t->pid, t->tid) == getpid())
+		return true;
+	t->tid = t->pid;
+	return scry_proc_tracer(t->pid, t->pid) == getpid();
+}
+
 void scry_tracee_poll_lingering(void)
 {
 	for (size_t i = lingering_count; i-- > 0;) {
 		struct scry_tracee *t = &lingering[i];
+		int err = scry_tracee_wait_stop(t, 0);
 
-		if (scry_tracee_wait_stop(t, 0) == -ETIMEDOUT)
+		if (err == -ETIMEDOUT || (err == -ESRCH && !t->stopped && is_still_ours(t)))
 			continue;
-		if (t->stopped)
-			ptrace(PTRACE_DETACH, t->tid, 0, 0);
+		if (!err)
+			scry_tracee_mend(t);
+		if (t->stopped && ptrace(PTRACE_DETACH, t->tid, 0, 0) < 0 && errno == ESRCH) {
+			t->stopped = false; /* it was killed, and is about to say so */
+			continue;
+		}
 		*t = lingering[--lingering_count];
 	}
 }
@@ -382,17 +401,30 @@ size_t scry_tracee_lingering(void)
 
 static void linger(const struct scry_tracee *t)
 {
-	if (lingering_count == LINGERING_MAX)
-		return;
+	if (lingering_count == lingering_room) {
+		size_t room = lingering_room ? 2 * lingering_room : 64;
+		struct scry_tracee *more = reallocarray(lingering, room, sizeof(*more));
+
+		if (!more)
+			return;
+		lingering = more;
+		lingering_room = room;
+	}
 	lingering[lingering_count] = *t;
+	lingering[lingering_count].stopped = false;
 	lingering[lingering_count++].xstate = NULL;
 }
 
 void scry_tracee_release(struct scry_tracee *t)
 {
-	if (t->seized && !t->stopped && scry_tracee_interrupt(t) == 0 &&
-	    scry_tracee_wait_stop(t, scry_now_ns() + 20000000ull) == -ETIMEDOUT)
-		linger(t);
+	if (t->seized && !t->stopped && scry_tracee_interrupt(t) == 0) {
+		int err = scry_tracee_wait_stop(t, scry_now_ns() + 20000000ull);
+
+		if (err == -ETIMEDOUT)
+			linger(t);
+		else if (!err)
+			scry_tracee_mend(t);
+	}
 	if (t->seized && t->stopped) {
 		/* It was killed: its end is told to us first, and to nobody before we have asked.
 		 */
@@ -411,8 +443,12 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status)
 	struct scry_tracee first = {.pid = pid, .tid = pid, .seized = true};
 	siginfo_t info = {0};
 
-	if (pid == ended_pid) {
-		*ret_status = ended_status;
+	if (pid != asked.pid) {
+		asked.pid = pid;
+		asked.has_ended = false;
+	}
+	if (asked.has_ended) {
+		*ret_status = asked.status;
 		return true;
 	}
 	/* Of a child that is traced stops are told too, whatever is asked for. Nobody is held now:

@@ -66,7 +66,8 @@ void scry_tracee_options(struct scry_tracee *t, unsigned long options);
  */
 void scry_tracee_mend(struct scry_tracee *t);
 
-/* Lets it go on and detaches. Safe in every state; -ESRCH is not an error. */
+/* Lets it go on and detaches; one that still has to stop for that is mended. Safe in every state;
+ * -ESRCH is not an error. */
 void scry_tracee_release(struct scry_tracee *t);
 
 /* Lets go of threads that were released before they could stop, and hears of the end of those that
@@ -75,7 +76,8 @@ void scry_tracee_poll_lingering(void);
 /* How many there are. */
 size_t scry_tracee_lingering(void);
 /* Has process `pid`, a child of ours whose threads are held now and then, ended? Its status as of
- * wait(2), which would take the stops that we wait for. While nobody is held. */
+ * wait(2), which would take the stops that we wait for. While nobody is held; of one child, which
+ * was asked for once before it was held first. */
 bool scry_tracee_has_ended(pid_t pid, int *ret_status);
 
 /* Stopped by us: has it met an int3 and not told of it yet? Then it is no stop:

@@ -456,9 +456,9 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},
 		{"ended", "blocks freed", SCRY_CELL_COUNT, 0, scry_cell_number(p->ended)},
 		{"short_lived_pct", "% of them short-lived", SCRY_CELL_COUNT, 0,
-		 scry_cell_known(percent(p->short_lived, p->ended), p->ended != 0)},
+		 scry_cell_known(percent(p->short_lived, p->lived), p->lived != 0)},
 		{"foreign_ends_pct", "% of them freed by another thread", SCRY_CELL_COUNT, 0,
-		 scry_cell_known(percent(p->foreign_ends, p->ended), p->ended != 0)},
+		 scry_cell_known(percent(p->foreign_ends, p->lived), p->lived != 0)},
 		{"unknown_ends", "blocks freed that began before the recording or a fork",
 		 SCRY_CELL_COUNT, 0, scry_cell_number(p->unknown_ends)},
 		{"older_blocks", "blocks found at the beginning", SCRY_CELL_COUNT, 0,
@@ -625,7 +625,7 @@ static int push(struct malloc_view *v)
 	push_functions(v);
 	push_curve(v);
 	push_sizes(v);
-	if (v->process->ended || v->doc->is_data)
+	if (v->process->lived || v->doc->is_data)
 		push_lives(v);
 	if (v->sum.count > 1)
 		push_processes(v);

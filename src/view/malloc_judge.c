@@ -1,6 +1,8 @@
 /* Which allocator suits, or that it cannot be told. See malloc_replay.h. */
 #include "view/malloc_replay.h"
 
+#include "view/honesty.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #define LEAST_MEMORY_CROSSED 0.25
 #define NULL_SHARE 0.1 /* of what the replay itself takes: less is not told apart from it */
 #define CROSSED 8      /* one of so many calls: a block is taken over */
+#define LOST 1000      /* one of so many calls: more missing ones, and nothing can be told */
 
 struct change {		     /* against the first */
 	double time, memory; /* shares: -0.2 is a fifth less; 0: the same within the noise */
@@ -68,6 +71,12 @@ static void put_program(char *text, size_t size, const struct scry_replay_report
 	if (r->program_cpu_ns && saved > 0)
 		snprintf(text, size, " (about %.1f %% of the program's CPU time)",
 			 saved / (double)r->program_cpu_ns * 100);
+}
+
+/* Blocks whose end is missing live on in each replay, and those without a beginning were never. */
+static bool is_lossy(const struct scry_replay_report *r)
+{
+	return r->honesty && r->honesty->lost > r->calls / LOST;
 }
 
 static bool is_tried(const struct scry_replay_row *row)
@@ -188,6 +197,14 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 	double best = 0;
 
 	v->winner = v->best_time = v->best_memory = -1;
+	if (is_lossy(r)) {
+		snprintf(
+			v->sentence, sizeof(v->sentence),
+			"cannot tell: %llu calls were lost when this was recorded, and replays are "
+			"of the other %llu; fix: record it again",
+			(unsigned long long)r->honesty->lost, (unsigned long long)r->calls);
+		return;
+	}
 	if (r->count < 2 || !is_tried(&r->rows[0])) {
 		snprintf(v->sentence, sizeof(v->sentence),
 			 "cannot tell: %s; fix: --with A,B and --runs 3 or more",
@@ -227,6 +244,7 @@ void scry_replay_judge_real(const struct scry_replay_report *r,
 	real.rows = rows;
 	real.null_cpu_ns = real.program_cpu_ns = 0; /* the times are the program's own */
 	real.crossed = 0;			    /* and so is what its memory differs by */
+	real.honesty = NULL;			    /* nothing was recorded of them */
 	if (real.count > SCRY_REPLAY_ROWS_MAX)
 		real.count = SCRY_REPLAY_ROWS_MAX;
 	for (uint32_t i = 0; i < real.count; i++) {

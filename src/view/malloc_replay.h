@@ -75,7 +75,8 @@ struct scry_replay_verdict {
  * Which allocator suits: the one that is better than the first in time or memory, and not worse in
  * the other. A difference counts when all runs of the one lie beyond all runs of the other, and it
  * is at least 3 %: a replay does not predict more exactly than that (memory, where threads hand
- * many blocks over: 25 %). Fewer than 3 runs tell nothing.
+ * many blocks over: 25 %). Fewer than 3 runs tell nothing, nor does a recording that lacks more
+ * than a thousandth of its calls.
  */
 void scry_replay_judge(const struct scry_replay_report *report,
 		       struct scry_replay_verdict *ret_verdict);

@@ -16,7 +16,7 @@
 struct scry_malloc_block_sum {
 	uint64_t size;
 	uint64_t born_ns;    /* 0: before the recording */
-	uint64_t born_calls; /* calls before it, and one; 0: no block that is known lives here */
+	uint64_t born_calls; /* calls up to it, and one; 0: no block that is known lives here */
 	uint32_t caller, thread;
 };
 
@@ -209,6 +209,7 @@ static void life_ends(struct scry_malloc_process *p, const struct scry_malloc_bl
 	p->ended++;
 	if (!b->born_ns)
 		return; /* how old it became, and whose it was, is not known */
+	p->lived++;
 	p->foreign_ends += call->thread != b->thread;
 	if (calls <= SCRY_MALLOC_SHORT_CALLS) {
 		p->short_lived++;

@@ -56,7 +56,9 @@ struct scry_malloc_process {
 	uint64_t calls; /* of the program; what scry itself told is in `functions` only */
 	uint64_t functions[SCRY_MALLOC_FUNCTIONS];
 	uint64_t allocated, bytes; /* without blocks that are older than the recording */
-	uint64_t ended, short_lived;
+	uint64_t ended;
+	uint64_t lived; /* of these, whose beginning was recorded, too; of these: */
+	uint64_t short_lived;
 	uint64_t foreign_ends; /* by another thread than the one that made it */
 	uint64_t unknown_ends; /* of blocks made before the recording or before the fork */
 	uint64_t failed, null_frees, moved;

@@ -52,6 +52,28 @@ static bool exports_ruby(const struct scry_space *space, const struct scry_map_e
 	return found;
 }
 
+static int stop_at_any(const struct scry_sym *sym, void *arg)
+{
+	(void)sym;
+	(void)arg;
+	return 1;
+}
+
+/* A file whose section headers were taken away has none. */
+static bool has_symbols(const struct scry_space *space, const struct scry_map_entry *m)
+{
+	struct scry_elf *elf;
+	bool has;
+
+	if (scry_space_elf(space, m, &elf) != 0) {
+		scry_error_clear();
+		return true; /* that is another question */
+	}
+	has = scry_elf_each_symbol(elf, stop_at_any, NULL) != 0;
+	scry_elf_close(elf);
+	return has;
+}
+
 /* First mapping of each file, in the order: named like Ruby, then the program itself. */
 static bool is_candidate(const struct scry_maps *maps, size_t i, const char *exe, int round)
 {
@@ -138,6 +160,26 @@ static void read_description(struct scry_ruby *ruby)
 	snprintf(ruby->description, sizeof(ruby->description), "%s", text);
 }
 
+/* No Ruby was found: none is there, or one that cannot be told. */
+static int fail_without(const struct scry_ruby *ruby, const struct scry_proc *proc)
+{
+	const struct scry_space space = space_of(ruby);
+	const struct scry_map_entry *entries = ruby->maps.entries;
+
+	for (size_t i = 0; i < ruby->maps.count; i++)
+		if (is_candidate(&ruby->maps, i, "", 0) && code_of(&ruby->maps, &entries[i]) &&
+		    !has_symbols(&space, &entries[i]))
+			return scry_fail(-ENOENT,
+					 "'%s' of process %d may be a Ruby, but has no section "
+					 "headers, by which its symbols are read; fix: strip it by "
+					 "strip(1), which leaves them",
+					 entries[i].path, (int)ruby->pid);
+	return scry_fail(-ENOENT,
+			 "process %d (%s) has no Ruby in it; fix: scry ps lists those that have; "
+			 "scry calls, patch and malloc watch any program",
+			 (int)ruby->pid, proc->comm);
+}
+
 static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 {
 	const struct scry_space space = space_of(ruby);
@@ -150,10 +192,7 @@ static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 	if (!ruby->maps.count && !ruby->core)
 		return scry_proc_fail_gone(ruby->pid);
 	if (find(&space, &ruby->maps, &at) != 0)
-		return scry_fail(-ENOENT,
-				 "process %d (%s) has no Ruby in it; fix: scry ps lists those that "
-				 "have; scry calls, patch and malloc watch any program",
-				 (int)ruby->pid, proc->comm);
+		return fail_without(ruby, proc);
 	m = &ruby->maps.entries[at];
 	snprintf(ruby->module, sizeof(ruby->module), "%s", m->path);
 	err = scry_space_elf(&space, m, &ruby->elf);

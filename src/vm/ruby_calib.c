@@ -32,8 +32,8 @@
 #include "sys/debug_file.h"
 #include "vm/ruby_calib_script.h" /* made by meson from ruby_calib.rb: static const char calib_script[] */
 
-#define LIMIT_MS 5000
-#define TALK_LIMIT_MS 20000 /* with all functions hooked, on a busy machine */
+#define LIMIT_CPU_S 5
+#define LIMIT_MS 20000 /* on a busy machine */
 #define TEXT_MAX (4u << 20)
 #define FACTS_MAX 65536u
 
@@ -53,7 +53,6 @@ struct plan {
 	gid_t groups[GROUPS_MAX];
 	size_t group_count;
 	const char *script; /* given as -e; NULL: fed through stdin */
-	unsigned limit_ms;  /* of its life */
 	pid_t parent;
 };
 
@@ -228,7 +227,8 @@ static _Noreturn void run_child(const struct plan *plan)
 
 	set_files(plan);
 	enter_target(plan);
-	limit(RLIMIT_CPU, plan->limit_ms / 1000);
+	/* With all functions hooked it may take all its time. */
+	limit(RLIMIT_CPU, plan->script ? LIMIT_MS / 1000 : LIMIT_CPU_S);
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, 0);
 	limit(RLIMIT_NOFILE, 64);
@@ -244,7 +244,7 @@ static _Noreturn void run_child(const struct plan *plan)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	/* The kernel ends it, even if we are stopped. */
-	alarm(plan->limit_ms / 1000);
+	alarm(LIMIT_MS / 1000);
 	syscall(SYS_execveat, 3, "", argv, envp, AT_EMPTY_PATH);
 	give_up(FAILED_EXEC);
 }
@@ -413,9 +413,11 @@ static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
 	if (ended == *pid)
 		*pid = 0;
 	if (*pid || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
-		return scry_fail(-ENOTSUP,
-				 "the calibration child was not ready after %d s; fix: " FIX,
-				 LIMIT_MS / 1000);
+		return scry_fail(
+			-ENOTSUP,
+			"the calibration child was not ready after %d s; fix: once more when "
+			"the machine has less to do; or " FIX,
+			LIMIT_MS / 1000);
 	code = WIFEXITED(status) ? WEXITSTATUS(status) - FAILED_ROOT : -1;
 	if (code >= 0 && code < (int)(sizeof(why) / sizeof(why[0])))
 		reason = why[code];
@@ -555,7 +557,6 @@ static struct plan plan_for(const struct scry_proc *target, const char *script)
 			     .out = {-1, -1},
 			     .err = {-1, -1},
 			     .script = script,
-			     .limit_ms = script ? TALK_LIMIT_MS : LIMIT_MS,
 			     .parent = getpid()};
 }
 
@@ -605,7 +606,7 @@ int scry_calib_open(const struct scry_proc *target, const char *script, struct s
 						.in = plan.in[1],
 						.out = plan.out[0],
 						.err = plan.err[0],
-						.end_ms = now_ms() + TALK_LIMIT_MS};
+						.end_ms = now_ms() + LIMIT_MS};
 		plan.in[1] = plan.out[0] = plan.err[0] = -1;
 	}
 	close_plan(&plan);

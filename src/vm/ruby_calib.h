@@ -5,8 +5,8 @@
  * of its environment but LD_LIBRARY_PATH and RUBY_GC_LIBRARY, without capabilities or new
  * privileges, without a network where a network namespace may be made, with small limits and no
  * open files but three pipes. It is killed by pid when it has been read, by PR_SET_PDEATHSIG if we
- * die, and by the kernel's alarm clock after 5 s in any case. It prints facts and then sits still,
- * to be read by sys/mem.
+ * die, and by the kernel after 5 s of a processor, or 20 s in any case. It prints facts and then
+ * sits still, to be read by sys/mem.
  */
 #ifndef SCRY_VM_RUBY_CALIB_H
 #define SCRY_VM_RUBY_CALIB_H

@@ -93,7 +93,7 @@ struct scry_control {
 	uint32_t owner_pid, owner_uid;
 	uint64_t owner_start;	 /* start ticks of that process */
 	uint64_t owner_since_ns; /* CLOCK_REALTIME */
-	uint64_t lease_tsc; /* handlers record until the TSC passes this; refreshed each 100 ms */
+	uint64_t lease_tsc; /* handlers record until then; refreshed each 100 ms; 0: taken back */
 	uint64_t lease_end_tsc; /* beyond this nobody comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
 	char owner_does[16]; /* "objects", NUL terminated */
@@ -140,7 +140,7 @@ struct scry_control {
 	uint32_t load_done;	       /* tickets answered; a futex */
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
-	uint32_t track_freed;	       /* tracks given back, ever; a futex */
+	uint32_t track_freed;	       /* tracks given back, ever, and signs of life; a futex */
 	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */

@@ -21,8 +21,9 @@
  * release, and never a part of a record; the last words are published before CLOSED.
  *
  * No segment is free: set control->track_waiting, look again, then futex(control->track_freed) for
- * a bounded nap, again and again while the lease is fresh and
- * `track_freed` moves at least once in a second; control->track_waits counts.
+ * a bounded nap, again and again while the lease is fresh and `track_freed` moves at least once in
+ * a second; control->track_waits counts. A keeper that lives, but cannot come, moves it too, with
+ * nothing given back (hook/pulse).
  *
  * Turns. Reading the clock costs more than all the rest of a record. Where only the order of
  * records matters a thread may use its last stamp again, as long as control->turn is still its own:

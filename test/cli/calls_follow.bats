@@ -3,6 +3,11 @@
 
 load lib
 
+teardown() {
+	touch "$T/stop" # for a shell whose tracer was killed
+	end_started
+}
+
 # lines_are N FILE: JSON lines of the calls of `target_family N`: each argument as often as it is made, and those of
 # one process with one pid. Calls of programs that were noticed too late to be traced may be missing when that is noted.
 lines_are() {

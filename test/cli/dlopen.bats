@@ -17,7 +17,7 @@ loader() {
 	[ -p "$T/in" ] || mkfifo "$T/in"
 	start loader sh -c 'exec "$1" <"$2"' sh "$TARGETS/target_loader$1" "$T/in"
 	LOADER=$PID
-	exec 7>"$T/in"
+	exec 7<>"$T/in" # waits for no reader, should there be none
 	wait_for 10 in_file "^pid" "$T/loader.out"
 }
 
@@ -195,7 +195,7 @@ enter_storm() { # SUFFIX
 	say "forks $(share 50 500) $TARGETS/libover.so"
 	[[ "$ANSWER" == *"right 0 wrong" ]]
 	say close
-	for _ in 1 2 3 4 5 6 7 8 9 10; do # a wait would be 50 ms each time; a busy machine is not
+	for _ in $(seq 100); do # a wait would be 50 ms each time; a busy machine is not
 		say "child $PLUG"
 		[[ "$ANSWER" == "child right in "* ]]
 		ms=$(echo "$ANSWER" | awk '{ print $4 }')
@@ -216,13 +216,9 @@ enter_storm() { # SUFFIX
 		keeper=$(keeper_of "$FRONT")
 		kill -STOP "$keeper"
 		lines=$(wc -l <"$T/loader.out")
-		from=$(date +%s%N)
 		echo "open $PLUG" >&7
 		kill -KILL "$keeper" "$FRONT"
 		wait_for 5 has_lines $((lines + 1)) "$T/loader.out"
-		ms=$((($(date +%s%N) - from) / 1000000))
-		echo "opened after $ms ms"
-		[ "$ms" -lt 4000 ] # 50, and what a busy machine adds
 		for _ in 1 2 3 4 5; do
 			say "call 3"
 			[[ "$ANSWER" == *right ]]
@@ -262,12 +258,9 @@ stop_between_holds() {
 			lines=$(wc -l <"$T/loader.out")
 			echo "storm 3 50 $PLUG" >&7
 			stop_between_holds "$keeper" "$LOADER"
-			from=$(date +%s%N)
 			wait_for 10 has_lines $((lines + 1)) "$T/loader.out"
-			ms=$((($(date +%s%N) - from) / 1000000))
 			tail -1 "$T/loader.out" | grep -q "storm 150 right 0 wrong"
 			kill -CONT "$keeper"
-			echo "the storm took $ms ms"
 		done
 		for _ in 1 2 3 4 5; do # on a busy machine it has not caught up at once
 			sleep 0.05
@@ -325,7 +318,7 @@ import os, sys
 print(\"pid\", os.getpid())
 for line in sys.stdin: exec(line)" <"$1"' sh "$T/in"
 	LOADER=$PID
-	exec 7>"$T/in"
+	exec 7<>"$T/in"
 	wait_for 10 in_file "^pid" "$T/loader.out"
 	count 'PyInit__sqlite3@*' 'sqlite3_*@libsqlite3.so.0'
 	say 'import sqlite3; c = sqlite3.connect(":memory:"); print(c.execute("select 6*7").fetchone()[0])'
@@ -347,7 +340,7 @@ STDOUT.sync = true
 puts \"pid #{\$\$}\"
 STDIN.each_line { |l| puts eval(l) }" <"$2"' sh "$RUBY" "$T/in"
 	LOADER=$PID
-	exec 7>"$T/in"
+	exec 7<>"$T/in"
 	wait_for 10 in_file "^pid" "$T/loader.out"
 	count 'Init_*@*digest*' 'Init_bigdecimal@*' 'Init_*@*zlib*'
 	say 'require "digest"; require "digest/md5"; Digest::MD5.hexdigest("x")'

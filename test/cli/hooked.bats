@@ -18,7 +18,7 @@ setup() {
 # storm ARGS...: output in $T/storm; fails, and shows it, unless every change was made and undone and
 # nothing is left.
 storm() {
-	if ! timeout "$(share 280 3600)" "$STORM" "$@" >"$T/storm" 2>"$T/storm.err" 3>&-; then
+	if ! timeout "$(share 200 3600)" "$STORM" "$@" >"$T/storm" 2>"$T/storm.err" 3>&-; then
 		echo "hook_storm $*:"
 		tail -5 "$T/storm"
 		cat "$T/storm.err"

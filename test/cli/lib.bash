@@ -74,9 +74,9 @@ is_as() { # PID STATE
 	[ "$(state_of "$1")" = "$2" ]
 }
 
-# as_before PID STATE WHAT: fails, and shows both, unless it is so within a second.
+# as_before PID STATE WHAT: fails, and shows both, unless it is so within seconds.
 as_before() {
-	wait_for 1 is_as "$1" "$2" >/dev/null && return 0
+	wait_for 5 is_as "$1" "$2" >/dev/null && return 0
 	echo "process $1 is not as it was, $3:"
 	diff <(echo "$2") <(state_of "$1")
 	return 1

@@ -49,7 +49,7 @@ slots_of() {
 	mkfifo "$T/in"
 	start other unshare -m sh -c 'mount -t tmpfs own "$1" && cp "$2/target_caller_lazy" "$2/libwork.so" "$1/" &&
 		LD_LIBRARY_PATH="$1" exec "$1/target_caller_lazy" <"$3"' sh "$T/own" "$TARGETS" "$T/in"
-	exec 7>"$T/in"
+	exec 7<>"$T/in" # waits for no reader, should there be none
 	wait_for 10 grep -q "^pid" "$T/other.out"
 	[ ! -e "$T/own/libwork.so" ]
 	pid=$(awk '$1 == "pid" { print $2 }' "$T/other.out")

@@ -82,6 +82,35 @@ has_told() {
 	[ "$(told)" -gt "$1" ]
 }
 
+# starts_on_a_slow_disk PROGRAM...: is recorded until `stands`, its output in $T/scry.out, the pid of scry in $PID. The
+# disk stands for MS milliseconds, or without it until there is $T/disk/go.
+starts_on_a_slow_disk() {
+	mkdir -p "$T/disk"
+	start scry env LD_PRELOAD="$TARGETS/libslow_disk.so" SLOW_DISK="$T/disk" ${MS:+SLOW_DISK_MS="$MS"} \
+		"${RECORD[@]}" -v --force -o "$T/x.scry" "$@"
+	wait_for 20 in_file "^round 2" "$T/scry.out"
+	touch "$T/disk/stall"
+	wait_for 20 test -e "$T/disk/stalls"
+}
+
+# goes_far FILE: target_malloc_known run goes on by more calls than its tracks hold.
+goes_far() {
+	local lines
+	lines=$(wc -l <"$1")
+	wait_for 60 bash -c "[ \$(wc -l <'$1') -gt $((lines + 300)) ]"
+}
+
+# ends_recorded PID: the program is asked to end; scry, whose pid is given, says in $T/report what was recorded.
+ends_recorded() {
+	kill -TERM "$(pgrep -P "$1" -f "^$TARGETS/target_malloc_known")"
+	finish "$1" || {
+		cat "$T/scry.err"
+		return 1
+	}
+	grep -qx right "$T/scry.out"
+	"$SCRY" report "$T/x.scry" --json --top 0 >"$T/report"
+}
+
 # as_without PROGRAM...: prints the same, and ends the same.
 as_without() {
 	local want=0 got=0

@@ -152,13 +152,14 @@ has() {
 }
 
 @test "a program that a signal ends" {
-	"$SCRY" calls -F "$CONF" -x p_void@libprototypes.so -- "$TARGETS/target_prototypes" 0 >"$T/lines" 2>"$T/err" 3>&- &
-	local scry=$! program
-	wait_for 20 in_file "^p_void() = <void>" "$T/lines"
-	program=$(pgrep -P "$scry" target_prototyp)
+	start scry "$SCRY" calls -F "$CONF" -x p_void@libprototypes.so -- "$TARGETS/target_prototypes" 0
+	local program
+	wait_for 20 in_file "^p_void() = <void>" "$T/scry.out"
+	program=$(pgrep -P "$PID" target_prototyp)
 	kill -KILL "$program"
-	wait "$scry" || [ $? -eq 137 ]
-	[ "$(tail -1 "$T/lines")" = "+++ killed by SIGKILL +++" ]
+	ended "$PID"
+	[ "$status" -eq 137 ]
+	[ "$(tail -1 "$T/scry.out")" = "+++ killed by SIGKILL +++" ]
 }
 
 @test "front and keeper are killed while memory is read: the program is right" {

@@ -80,6 +80,19 @@ alike() {
 	[[ "$output" != *"kthreadd"* || "$output" == *"is a thread of the kernel"* ]]
 }
 
+@test "a Ruby without section headers is not called a program without Ruby" {
+	lib="$("$RUBY" -e 'puts File.readlines("/proc/self/maps").map { |l| l.split[5].to_s }.find { |f| File.basename(f).start_with?("libruby") }')"
+	[ -n "$lib" ] || skip "this ruby has no library of its own"
+	name="$("$RUBY" -e 'puts ARGV[0][/\A(.*?\.so\.\d+\.\d+)/, 1]' "$(basename "$lib")")"
+	"$RUBY" -e 'b = File.binread(ARGV[0]); b[0x28, 8] = [0].pack("Q"); b[0x3c, 4] = [0, 0].pack("S2"); File.binwrite(ARGV[1], b)' "$lib" "$T/$name"
+	start bare env LD_LIBRARY_PATH="$T" "$RUBY" -e '$stdout.syswrite("ready"); sleep'
+	wait_for 10 in_file ready "$T/bare.out"
+	grep -q "$T/$name" "/proc/$PID/maps" || skip "this ruby takes its library from elsewhere"
+	run "$SCRY" dump -p "$PID"
+	[ "$status" = 4 ]
+	[[ "$output" == *"'$T/$name' of process $PID may be a Ruby, but has no section headers"*"; fix: "* ]]
+}
+
 @test "a process that is stopped is said to be, with what lets it go on" {
 	start waits "$RUBY" "$HERE/dump/waits.rb"
 	wait_for 10 in_file "^ready" "$T/waits.out"

@@ -28,13 +28,14 @@ no() {
 	! "$@"
 }
 
-# wait_for SECONDS COMMAND...: runs the command every 50 ms until it succeeds.
+# wait_for SECONDS COMMAND...: runs the command every 50 ms until it succeeds; where the machine has much
+# else to do, or the command takes long, for up to four times as long.
 wait_for() {
-	local left=$(($1 * 20))
+	local left=$(($1 * 20)) till=$((SECONDS + $1 * 4))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		left=$((left - 1))
-		if [ "$left" -le 0 ]; then
+		if [ "$left" -le 0 ] || [ "$SECONDS" -gt "$till" ]; then
 			echo "gave up waiting for: $*"
 			return 1
 		fi
@@ -90,6 +91,39 @@ is_gone() {
 	! kill -0 "$1" 2>/dev/null || grep -q "^State:.*Z" "/proc/$1/status" 2>/dev/null
 }
 
+# free_port: one that nobody listens to, and that nobody is given who asks for none.
+free_port() {
+	"$RUBY" -rsocket -e '
+	  low = File.read("/proc/sys/net/ipv4/ip_local_port_range").to_i
+	  begin
+	    TCPServer.new("127.0.0.1", port = rand(low / 2...low)).close
+	  rescue Errno::EADDRINUSE
+	    retry
+	  end
+	  puts port'
+}
+
+# spent PID: its processor time so far, in hundredths of a second.
+spent() {
+	awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"
+}
+
+has_spent() { # PID HUNDREDTHS
+	[ "$(spent "$1")" -ge "$2" ]
+}
+
+# works_on PID: waits until it has had a twentieth of a second more of a processor.
+works_on() {
+	wait_for 10 has_spent "$1" $(($(spent "$1") + 5))
+}
+
+# was_late STACKS.json: the machine had no time for scry, or kept the program waiting for a processor for a third
+# of the time that it had one: it stands where it was driven off more often than where it runs. Shares that are off
+# then say nothing.
+was_late() {
+	json_is "$1" 't = r["totals"]; t["missed"] * 20 > t["ticks"] || t["state_runnable_ns"] * 3 > t["state_cpu_ns"]' >/dev/null
+}
+
 # in_file PATTERN FILE
 in_file() {
 	grep -q -- "$1" "$2"
@@ -137,15 +171,21 @@ has_text() { # PID TEXT
 
 # stays_well PID COMMAND...: scry, killed at any moment, leaves the program as it was.
 stays_well() {
-	local pid=$1 before
+	local pid=$1 before status PID # the caller's stays
 	shift
 	before=$(text_of "$pid")
 	for _ in 1 2 3 4; do
-		"$@" &
+		start killed "$@"
 		sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
-		kill -KILL $! && wait $! 2>/dev/null || true
+		kill -KILL "$PID" 2>/dev/null || true
+		status=0
+		finish "$PID" || status=$?
+		if [ "$status" -ne 137 ]; then # else this would be no proof
+			echo "scry had ended by itself, with $status: $(cat "$T/killed.err")"
+			return 1
+		fi
 		grep -q "^TracerPid:	0" "/proc/$pid/status"
-		grep -qE "^State:	[RS]" "/proc/$pid/status"
+		wait_for 5 grep -qE "^State:	[RS]" "/proc/$pid/status" # D: its page is being brought
 	done
 	[ "$(mappings "$pid")" = 0 ]
 	wait_for 5 has_text "$pid" "$before"

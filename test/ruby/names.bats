@@ -53,14 +53,14 @@ changed() {
 		start born "${words[@]}" "$K/born.rb" <"$T/in" 5>&-
 		local born=$PID
 		wait_for 20 in_file ready "$T/born.out"
-		"$SCRY" stacks -q --names=probe --force -o "$T/b.scry" -p "$born" &
-		local scry=$!
+		start scry "$SCRY" stacks -q --names=probe --force -o "$T/b.scry" -p "$born"
+		local scry=$PID
 		wait_for 20 has_head "$T/b.scry"
 		wait_for 20 changed "$born" # the breakpoint is there
 		echo >&5
 		wait_for 20 in_file made "$T/born.out"
 		kill -INT "$scry"
-		wait "$scry"
+		finish "$scry"
 		exec 5>&-
 		finish "$born"
 		local made told late
@@ -99,29 +99,30 @@ changed() {
 @test "SIGKILL of scry at any moment: the program computes on, its code is as before" {
 	start loop "$RUBY" "$K/loop.rb"
 	wait_for 10 in_file ready "$T/loop.out"
-	unchanged "$PID"
+	local loop=$PID
+	unchanged "$loop"
 	for _ in 1 2 3 4; do
-		"$SCRY" stacks -q --names=probe --force -o "$T/k.scry" -p "$PID" &
-		local scry=$!
-		wait_for 10 changed "$PID"
-		kill -KILL "$scry" && wait "$scry" 2>/dev/null || true
-		wait_for 10 unchanged "$PID"
+		start scry "$SCRY" stacks -q --names=probe --force -o "$T/k.scry" -p "$loop"
+		wait_for 10 changed "$loop"
+		kill -KILL "$PID"
+		finish "$PID" || true
+		wait_for 10 unchanged "$loop"
 	done
-	kill -TERM "$PID"
-	finish "$PID"
+	kill -TERM "$loop"
+	finish "$loop"
 	grep -q "^right" "$T/loop.out"
 }
 
 @test "where other code stands at the place it is refused, with what mends it" {
 	start loop "$RUBY" "$K/loop.rb"
 	wait_for 10 in_file ready "$T/loop.out"
-	"$SCRY" patch count rb_iseq_insns_info_encode_positions -q -o "$T/c.scry" -p "$PID" &
-	local scry=$!
-	wait_for 10 changed "$PID"
-	run "$SCRY" stacks -q --names=probe -d 1s -p "$PID"
+	local loop=$PID
+	start scry "$SCRY" patch count rb_iseq_insns_info_encode_positions -q -o "$T/c.scry" -p "$loop"
+	wait_for 10 changed "$loop"
+	run "$SCRY" stacks -q --names=probe -d 1s -p "$loop"
 	[ "$status" -eq 4 ]
 	[[ "$output" == *"is hooked already; fix: "* ]]
-	kill -INT "$scry"
-	wait "$scry"
-	unchanged "$PID"
+	kill -INT "$PID"
+	finish "$PID"
+	unchanged "$loop"
 }

@@ -19,7 +19,7 @@ row() {
 serve() {
 	need_gem rack
 	command -v puma >/dev/null || skip "no puma: run make deps"
-	PORT=$("$RUBY" -rsocket -e 's = TCPServer.new("127.0.0.1", 0); puts s.addr[1]')
+	PORT=$(free_port)
 	start puma puma --quiet -e production -t 4:4 -w "${1:-0}" -b "tcp://127.0.0.1:$PORT" "$HERE/puma/config.ru"
 	PUMA=$PID
 	wait_for 20 bash -c "echo >/dev/tcp/127.0.0.1/$PORT"
@@ -82,8 +82,8 @@ serve() {
 	target=$PID
 	start scry "$SCRY" objects -p "$target" --top 0 -o "$T/o.json"
 	scry=$PID
-	wait_for 10 bash -c "'$SCRY' ps | grep -w $target | grep -qi objects"
-	sleep 1
+	wait_for 20 in_file "watching process" "$T/scry.err"
+	works_on "$target"
 	kill -INT "$scry"
 	finish "$scry"
 	json_is "$T/o.json" "($(row counted.rb 11 Point)) > 0"
@@ -203,17 +203,22 @@ RUBY
 	cat >"$T/ractor.rb" <<'RUBY'
 $stdout.sync = true
 puts "pid #{$$}"
-t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1.5
-Array.new(10) { Object.new } while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t
+go = ARGV.empty?; trap(:USR1) { go = true } # a word: it waits until it is told
+20.times { Array.new(10) { Object.new } }; Array.new(10) { Object.new } until go
 r = Ractor.new { (1..3).map { |i| Object.new; i.to_s } }
 puts "ractor #{(r.respond_to?(:take) ? r.take : r.value).join}"
 RUBY
 	"$SCRY" objects --top 0 -o "$T/o.json" -- "$RUBY" -W0 "$T/ractor.rb" >"$T/out"
 	grep -q "ractor 123" "$T/out"
 	json_is "$T/o.json" "($(row ractor.rb 4 Object)) > 100"
-	start ractor "$RUBY" -W0 "$T/ractor.rb"
+	start ractor "$RUBY" -W0 "$T/ractor.rb" wait
+	ractor=$PID
 	wait_for 10 in_file "^pid" "$T/ractor.out"
-	"$SCRY" objects -p "$PID" -d 5s --top 0 -o "$T/p.json"
+	start scry "$SCRY" objects -p "$ractor" --top 0 -o "$T/p.json"
+	wait_for 20 in_file "watching process" "$T/scry.err"
+	works_on "$ractor"
+	kill -USR1 "$ractor"
+	finish "$ractor"
 	finish "$PID"
 	grep -q "ractor 123" "$T/ractor.out"
 	json_is "$T/p.json" "($(row ractor.rb 4 Object)) > 100"
@@ -243,13 +248,20 @@ RUBY
 }
 
 @test "a target that ends while it is watched" {
-	start brief "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 2; exit 3'
+	start brief "$RUBY" -e '$stdout.sync = true; trap(:USR1) { exit 3 }; puts "pid"; loop { "x".dup }'
+	brief=$PID
 	wait_for 10 in_file "^pid" "$T/brief.out"
-	run "$SCRY" objects -p "$PID" -d 30s --top 0 -o "$T/o.json"
+	start scry "$SCRY" objects -p "$brief" --top 0 -o "$T/o.json"
+	wait_for 20 in_file "watching process" "$T/scry.err"
+	works_on "$brief"
+	kill -USR1 "$brief"
+	status=0
+	finish "$brief" || status=$?
+	[ "$status" -eq 3 ]
+	status=0
+	finish "$PID" || status=$?
 	[ "$status" -eq 0 ] || [ "$status" -eq 5 ]
 	json_is "$T/o.json" "rows.any? { |x| x['class'] == 'String' && x['allocated'] > 1000 }"
-	run finish "$PID"
-	[ "$status" -eq 3 ]
 }
 
 @test "a process that is not there, or not a ruby" {
@@ -264,12 +276,13 @@ RUBY
 @test "a second editor of one target is refused by name" {
 	counted
 	target=$PID
-	start first "$SCRY" objects -p "$target" -d 5s -o "$T/o.json"
+	start first "$SCRY" objects -p "$target" -o "$T/o.json"
 	first=$PID
 	wait_for 10 bash -c "'$SCRY' ps | grep -w $target | grep -qi objects"
 	run "$SCRY" objects -p "$target" -d 1s
 	echo "$output"
 	[ "$status" -ne 0 ]
 	echo "$output" | grep -qE "$first|already"
+	kill -INT "$first"
 	finish "$first"
 }

@@ -168,9 +168,9 @@ RUBY
 	cat >"$T/killed.rb" <<'RUBY'
 class Kid; end
 10.times do
-  pid = fork { 1000.times { Kid.new }; $stdout.syswrite "."; sleep }
-  $stdout.flush
-  sleep 0.1
+  done, tell = IO.pipe
+  pid = fork { 1000.times { Kid.new }; $stdout.syswrite "."; tell.syswrite "."; sleep }
+  done.readpartial(1)
   Process.kill(:KILL, pid)
   Process.wait(pid)
 end
@@ -223,7 +223,7 @@ RUBY
 cluster() {
 	need_gem rack
 	command -v puma >/dev/null || skip "no puma: run make deps"
-	PORT=$("$RUBY" -rsocket -e 's = TCPServer.new("127.0.0.1", 0); puts s.addr[1]')
+	PORT=$(free_port)
 	start puma "$@" puma --quiet -e production -t 4:4 -w 3 -b "tcp://127.0.0.1:$PORT" "$HERE/puma/config.ru"
 	FRONT=$PID
 	wait_for 20 bash -c "echo >/dev/tcp/127.0.0.1/$PORT"

@@ -113,6 +113,7 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 	start sleeper "$RUBY" -e '$stdout.sync = true; puts "pid"; t = Time.now; "x".dup while Time.now - t < 3; puts "idle"; sleep'
 	wait_for 20 in_file "^pid" "$T/sleeper.out"
 	start scry "$SCRY" objects -p "$PID" -o "$T/o.json" --force-gc
+	wait_for 20 in_file "watching process" "$T/scry.err"
 	wait_for 20 in_file "^idle" "$T/sleeper.out"
 	kill -INT "$PID"
 	finish "$PID"

@@ -124,7 +124,7 @@ end.each(&:join)
 puts "asked #{asked} wrong #{wrong}"
 exit wrong.zero?
 RUBY
-	port=$("$RUBY" -rsocket -e 's = TCPServer.new("127.0.0.1", 0); puts s.addr[1]')
+	port=$(free_port)
 	start puma puma --quiet -e production -t 4:4 -b "tcp://127.0.0.1:$port" "$T/app/config.ru"
 	local puma=$PID
 	wait_for 30 bash -c "echo >/dev/tcp/127.0.0.1/$port"

@@ -56,7 +56,7 @@ shares() {
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
 	"$RUBY" "$K/check_shares.rb" "$T/truth.json" "$T/wall.json" "$T/cpu.json" "$T/gvl.json" >"$T/log" && return 0
-	json_is "$T/wall.json" 'r["totals"]["missed"] * 20 > r["totals"]["ticks"]' >/dev/null && return 1
+	was_late "$T/wall.json" && return 1
 	cat "$T/log"
 	return 3
 }
@@ -120,8 +120,12 @@ ready() {
 		rm -f "$T/deep.json"
 		start deep "${words[@]}" "$K/deep.rb" 300 "$T/deep.json"
 		wait_for 10 test -e "$T/deep.json"
-		"$SCRY" stacks -q --engine=bpf --cpu -d 700ms --stacks --force -o "$T/d.json" -p "$PID"
-		"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20 || { echo "${words[*]}"; return 1; }
+		for time in 700ms 5s 20s; do # on a busy machine it runs little
+			"$SCRY" stacks -q --engine=bpf --cpu -d $time --stacks --force -o "$T/d.json" -p "$PID"
+			"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 0 || { echo "${words[*]}"; return 1; } # no wrong one
+			! "$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20 || break
+		done
+		"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 20
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
 	done < <(rubies)
@@ -144,7 +148,7 @@ ready() {
 	json_is "$T/l.json" "$later"
 	unshare --pid --fork --mount-proc true 2>/dev/null || skip "no namespaces here"
 	# shellcheck disable=SC2016
-	unshare --pid --fork --mount-proc sh -c '"$1" --disable=gems "$2" >"$5" &
+	unshare --pid --fork --kill-child --mount-proc sh -c '"$1" --disable=gems "$2" >"$5" &
 		until [ -s "$5" ]; do sleep 0.05; done
 		"$3" stacks -q --engine=bpf --cpu -d 1s -o "$4" -p $!; kill -KILL $!' sh "$RUBY" "$T/later.rb" "$SCRY" "$T/n.json" "$T/n.out"
 	json_is "$T/n.json" "$later"

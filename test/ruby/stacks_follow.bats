@@ -57,11 +57,10 @@ saw_all() {
 	program=$PID
 	wait_for 10 in_file ready "$T/kin.out"
 	start other "$RUBY" -e 'def stranger = sleep(0.01); pid = fork { 200.times { stranger } }; Process.wait(pid)'
-	"$SCRY" stacks -q -f --engine=read -o "$T/k.scry" -p "$program" &
-	scry=$!
+	start scry "$SCRY" stacks -q -f --engine=read -o "$T/k.scry" -p "$program"
 	wait_for 20 is_on "$T/k.scry"
 	touch "$T/go"
-	wait "$scry"
+	finish "$PID"
 	"$SCRY" report -o "$T/k.json" "$T/k.scry"
 	saw_all "$T/k.json"
 	json_is "$T/k.json" "rows.none? { |x| x['method'].to_s.include?('stranger') }"
@@ -99,11 +98,10 @@ short_lived() {
 	start cluster "$RUBY" --disable=gems "$K/cluster.rb" "$T/go" $other
 	program=$PID
 	wait_for 20 in_file ready "$T/cluster.out"
-	"$SCRY" stacks -q -f --cpu -o "$T/c.scry" -p "$program" &
-	scry=$!
+	start scry "$SCRY" stacks -q -f --cpu -o "$T/c.scry" -p "$program"
 	wait_for 20 is_on "$T/c.scry"
 	touch "$T/go"
-	wait "$scry"
+	finish "$PID"
 	finish "$program"
 	"$SCRY" report --cpu -o "$T/c.json" "$T/c.scry"
 	for name in early late execed; do

@@ -15,7 +15,7 @@ gc_share() {
 	shift
 	"$SCRY" stacks -q --stacks --force -o "$T/g.json" -- "$@" "$K/gc.rb" "${SCRY_SOAK:+1}1.5" "$idle" "$T/truth" || return 2
 	"$RUBY" "$K/check_gc.rb" "$T/truth" "$T/g.json" && return 0
-	json_is "$T/g.json" 'r["totals"]["missed"] * 20 > r["totals"]["ticks"]' >/dev/null && return 1
+	was_late "$T/g.json" && return 1
 	return 3
 }
 

@@ -14,11 +14,6 @@ soak() {
 	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
-# A machine that has no time for scry sees too little: such a try says nothing.
-was_late() {
-	json_is "$1" 'r["totals"]["missed"] * 20 > r["totals"]["ticks"]' >/dev/null
-}
-
 shares() {
 	"$SCRY" stacks -q --engine=read -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
 	for weight in wall cpu gvl; do
@@ -96,8 +91,9 @@ shares() {
 }
 
 @test "a program that is started keeps its output, input and status" {
-	# It ends when it is watched: then more than the head of the recording is written.
-	local till='sleep 0.02 until File.size?(ARGV[0]).to_i > 100; sleep 0.1;'
+	# It ends when it is watched: then more than the head of the recording is written, and scry wakes for each look.
+	local till='looks = -> { File.read("/proc/#{Process.ppid}/status")[/^voluntary_ctxt_switches:\s*(\d+)/, 1].to_i }
+		sleep 0.02 until File.size?(ARGV[0]).to_i > 100; till = looks[] + 100; sleep 0.02 until looks[] > till;'
 	local got=0
 	echo "in" | "$SCRY" stacks -q -o "$T/x.scry" -- "$RUBY" -e "puts STDIN.gets; $till exit 7" "$T/x.scry" >"$T/out" || got=$?
 	[ "$got" -eq 7 ]
@@ -110,6 +106,19 @@ shares() {
 	run "$SCRY" stacks -q -- true
 	[ "$status" -eq 125 ]
 	[[ "$output" == *"ended and no Ruby was seen in it; fix: "* ]]
+}
+
+@test "a program is waited for also where who started scry lets nobody hear of children" {
+	env --ignore-signal=CHLD true || skip "this env cannot ignore signals"
+	run timeout 60 env --ignore-signal=CHLD "$SCRY" stacks -q --force -o "$T/i.scry" -- "$RUBY" -e 'exit 3'
+	[ "$status" -eq 3 ]
+}
+
+@test "more threads than descriptors that a shell allows: what each does is known" {
+	start many "$RUBY" --disable=gems -e '100.times { Thread.new { sleep } }; $stdout.syswrite("ready"); sleep'
+	wait_for 20 in_file ready "$T/many.out"
+	sh -c 'ulimit -Sn 64; exec "$@"' sh "$SCRY" stacks -q --engine=read -d 500ms -o "$T/m.json" -p "$PID"
+	json_is "$T/m.json" 't = r["totals"]; t["samples"] >= 101 && t["state_unknown_ns"] == 0 && t["state_sleeping_ns"] + t["state_blocked_ns"] > 0.9 * t["wall_ns"]'
 }
 
 @test "SIGKILL of scry at any moment: the program goes on as before" {

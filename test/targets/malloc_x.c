@@ -8,6 +8,7 @@
 
 #define ROUNDS 1000
 #define ALIGNED 6 /* flags: the alignment's log2 */
+#define ZEROED 64
 #define MEGABYTE ((size_t)1 << 20)
 
 void *mallocx(size_t size, int flags) __attribute__((weak));
@@ -18,9 +19,11 @@ void sdallocx(void *p, size_t size, int flags) __attribute__((weak));
 
 static int round_is_right(int i)
 {
-	unsigned char *a = mallocx(100, 0), *b = mallocx(200, ALIGNED);
-	int right = a && b && (uintptr_t)b % 64 == 0;
+	unsigned char *a = mallocx(100, 0), *b = mallocx(200, ALIGNED), *c = mallocx(150, ZEROED);
+	int right = a && b && (uintptr_t)b % 64 == 0 && c && !c[0] && !c[149];
 
+	memset(c, 1, 150);
+	dallocx(c, 0);
 	memset(a, i, 100);
 	a = rallocx(a, 300, 0);
 	right &= a && a[0] == (unsigned char)i && a[99] == (unsigned char)i;

@@ -4,7 +4,7 @@
  *   odd exit STATUS MS   computes for MS milliseconds, then ends with STATUS
  *   odd seccomp          computes under a seccomp filter that allows everything
  *   odd vfork            a thread is in vfork nearly always: its children sleep a second
- *   odd leaderless MS    the first thread ends after MS milliseconds, two others compute on
+ *   odd leaderless       the first thread ends at SIGUSR1, two others compute on
  *   odd poll             one thread, in poll with a time-out of 50 ms, each measured
  *   odd handler          one thread, in a signal handler nearly always
  *   odd vector           one thread that keeps its results in vector registers: ymm0 to ymm15, and
@@ -178,7 +178,8 @@ static int be_leaderless(char **argv)
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, compute_and_end, NULL) != 0)
 			return 2;
-	usleep((useconds_t)atoi(argv[0]) * 1000);
+	while (!asked)
+		usleep(1000);
 	pthread_exit(NULL);
 }
 
@@ -319,7 +320,7 @@ static const struct {
 	{"vfork", be_vfork, 0},
 	{"poll", be_poll, 0},
 	{"handler", be_handler, 0},
-	{"leaderless", be_leaderless, 1},
+	{"leaderless", be_leaderless, 0},
 	{"child", be_child, 0},
 	{"vector", be_vector, 0},
 };

@@ -136,7 +136,7 @@ int golden_open(struct scry_doc *doc, const char *file)
 	return scry_out_text_open(doc);
 }
 
-static void show(int fd, const char *name, const char *file, const struct scry_view_opts *opts,
+void golden_show(int fd, const char *name, const char *file, const struct scry_view_opts *opts,
 		 struct scry_buf *ret_page)
 {
 	const struct scry_view *view = scry_view_find(name);
@@ -182,7 +182,7 @@ void golden_check(int fd, const char *view, const char *file, const struct scry_
 {
 	struct scry_buf page = {0};
 
-	show(fd, view, file, opts, &page);
+	golden_show(fd, view, file, opts, &page);
 	golden_compare(file, &page);
 	scry_buf_done(&page);
 }

@@ -45,6 +45,10 @@ int golden_open(struct scry_doc *doc, const char *file);
 /* The page must be what `file` in test/golden/ holds. */
 void golden_compare(const char *file, const struct scry_buf *page);
 
+/* Shows the recording in a view, in the form of the file's ending. The page is the caller's. */
+void golden_show(int fd, const char *view, const char *file, const struct scry_view_opts *opts,
+		 struct scry_buf *ret_page);
+
 /* Shows the recording in a view and compares; the form is that of the file's ending. */
 void golden_check(int fd, const char *view, const char *file, const struct scry_view_opts *opts);
 

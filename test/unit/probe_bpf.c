@@ -160,7 +160,7 @@ static void perf(void **state)
 		skip();
 	fd = (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(scry_bpf_attach_perf(b, "check_perf", fd), 0);
+	assert_int_equal(scry_bpf_attach_perf(b, "check_perf", fd, 0), 0);
 	till = cpu_ns() + 50000000;
 	while (cpu_ns() < till)
 		called(0);
@@ -193,7 +193,7 @@ static void what_is_not_there(void **state)
 	b = load(&seen);
 	if (!b)
 		skip();
-	assert_int_equal(scry_bpf_attach_perf(b, "no_program", -1), -ENOENT);
+	assert_int_equal(scry_bpf_attach_perf(b, "no_program", -1, 0), -ENOENT);
 	assert_true(scry_bpf_attach_uprobe(
 			    b, "check_uprobe",
 			    &(struct scry_bpf_uprobe){.path = "/no/such/file", .pid = -1}) < 0);

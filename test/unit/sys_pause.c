@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -168,6 +169,8 @@ static void test_job_control(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static volatile int *shared; /* with the children */
+
 #define CHAIN 40
 
 /* The thread that is not the first becomes the program's next life, CHAIN times. */
@@ -222,7 +225,6 @@ static void test_exec(void **state)
 	print_message("%d looks with a stop\n", looks);
 }
 
-static volatile int *shared; /* with the children */
 enum { RUNS, EINTRS, OTHERS, SIGNALS };
 
 static void on_signal(int sig)
@@ -294,6 +296,14 @@ static void test_mended(void **state)
 	for (int i = 0; i < 50; i++)
 		stop_once(pid, true, 0);
 	assert_int_equal(shared[EINTRS], 1);
+	for (int i = 0; i < 50; i++) { /* released before it has stopped */
+		struct scry_tracee t;
+
+		assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+		scry_tracee_release(&t);
+		assert_true(is_in(pid, 'S'));
+	}
+	assert_int_equal(shared[EINTRS], 1);
 	stop_once(pid, true, SIGUSR1);
 	for (int tries = 0; tries < 5000 && shared[EINTRS] < 2; tries++)
 		rest(1000);
@@ -301,6 +311,64 @@ static void test_mended(void **state)
 	assert_int_equal(shared[EINTRS], 2);
 	assert_int_equal(shared[OTHERS], 0);
 	end(pid);
+}
+
+static void *run_other(void *arg)
+{
+	(void)arg;
+	shared[OTHERS] = gettid();
+	while (!shared[SIGNALS])
+		;
+	execl("/proc/self/exe", "chain", "0", NULL);
+	_exit(1);
+}
+
+static void *wait_for_ever(void *arg)
+{
+	shared[RUNS] = gettid();
+	for (;;)
+		pause();
+	return arg;
+}
+
+static void run_other_in_thread(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, wait_for_ever, NULL);
+	pthread_create(&thread, NULL, run_other, NULL);
+	for (;;)
+		pause();
+}
+
+/*
+ * A thread that is let go of on its way into another program, and could not stop: its exec waits
+ * for the end of a thread of which we have not taken notice. It is found again under its new
+ * number.
+ */
+static void test_lingering_exec(void **state)
+{
+	pid_t pid = child(run_other_in_thread);
+	struct scry_tracee waits, runs;
+	int status = SIGKILL;
+
+	while (!shared[RUNS] || !shared[OTHERS])
+		rest(1000);
+	assert_int_equal(scry_tracee_seize(&waits, pid, shared[RUNS]), 0);
+	assert_int_equal(scry_tracee_seize(&runs, pid, shared[OTHERS]), 0);
+	shared[SIGNALS] = 1;
+	for (int tries = 0; scry_proc_task_state(pid, shared[RUNS]) != 'Z'; tries++, rest(1000))
+		assert_true(tries < 5000);
+	scry_tracee_release(&runs);
+	assert_int_equal(scry_tracee_lingering(), 1);
+	scry_tracee_release(&waits);
+	for (int tries = 0; tries < 5000 && scry_tracee_lingering(); tries++, rest(1000))
+		scry_tracee_poll_lingering();
+	assert_int_equal(scry_tracee_lingering(), 0);
+	for (int tries = 0; tries < 5000 && waitpid(pid, &status, WNOHANG) != pid; tries++)
+		rest(1000);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 42);
 }
 
 static void run_and_vfork(void)
@@ -334,6 +402,60 @@ static void spin(void)
 {
 	for (;;)
 		;
+}
+
+/* An end that was told while it was held is not forgotten for another's. */
+static void test_ends(void **state)
+{
+	pid_t asked = child(spin), other;
+	struct scry_pause p;
+	int status;
+
+	assert_false(scry_tracee_has_ended(asked, &status));
+	other = child(spin);
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = i ? other : asked;
+
+		assert_int_equal(scry_pause_open(&p, pid), 0);
+		do {
+			scry_pause_release(&p);
+			assert_int_equal(scry_pause_hold(&p, MAX_NS), 0);
+		} while (!p.held);
+		kill(pid, SIGKILL);
+		scry_pause_close(&p);
+		for (int tries = 0; tries < 5000 && scry_tracee_lingering(); tries++, rest(1000))
+			scry_tracee_poll_lingering();
+		assert_int_equal(scry_tracee_lingering(), 0);
+	}
+	assert_true(scry_tracee_has_ended(asked, &status));
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* Whoever may not take the reset on fork off again, as who has the priority by RLIMIT_RTPRIO alone,
+ * gives the priority back all the same. */
+static void test_hurry(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		struct scry_hurry h;
+
+		scry_hurry_begin(&h);
+		if (!h.is_on || setresuid(65534, 65534, 65534))
+			_exit(2);
+		scry_hurry_end(&h);
+		if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER)
+			_exit(1);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2) {
+		print_message("skipped: no real-time priority here\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static pid_t traced;
@@ -382,7 +504,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_states),	    cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_job_control), cmocka_unit_test(test_mended),
 		cmocka_unit_test(test_vfork),	    cmocka_unit_test(test_traced),
-		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_exec),	    cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_hurry),	    cmocka_unit_test(test_lingering_exec),
 	};
 
 	if (argc == 2 && !strcmp(argv[0], "chain"))

@@ -88,7 +88,8 @@ static void test_life_and_death(void **state)
 	kill(child, SIGKILL);
 	for (int i = 0; i < 1000 && scry_proc_is_alive(&p); i++)
 		usleep(1000);
-	assert_false(scry_proc_is_alive(&p)); /* a zombie now */
+	assert_false(scry_proc_is_alive(&p));	  /* a zombie now */
+	assert_false(scry_proc_is_kernel(p.pid)); /* though it has no program any more */
 	assert_int_equal(scry_proc_task_state(child, child), 'Z');
 	waitpid(child, NULL, 0);
 	assert_false(scry_proc_is_alive(&p));

@@ -5,12 +5,14 @@
  */
 #include "sys/world.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 
 #include "sys/maps.h"
 #include "sys/mem.h"
+#include "sys/proc.h"
 
 /* A thread stands at world_N_wait; moved to world_N_on, it goes on. */
 void world_main(volatile int *here);
@@ -139,9 +142,61 @@ static int share(void **unused)
 	return stands == MAP_FAILED ? -1 : 0;
 }
 
+#define MANY 300
+
+static void *wait_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* Of a program that is killed while it stands each thread tells its end to us first: it can end
+ * however many they are. */
+static void killed_with_many_threads(void **state)
+{
+	const struct timespec moment = {0, 1000000};
+	struct scry_world w;
+	int ready[2], status;
+	char byte;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		pthread_t thread;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int i = 0; i < MANY; i++)
+			if (pthread_create(&thread, NULL, wait_for_ever, NULL))
+				_exit(1);
+		if (write(ready[1], "r", 1) != 1)
+			_exit(1);
+		wait_for_ever(NULL);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(scry_world_stop(&w, pid, 10000000000ull), 0);
+	assert_true(w.count > MANY);
+	kill(pid, SIGKILL);
+	scry_world_release(&w);
+	for (int i = 0; i < 10000 && scry_tracee_lingering(); i++, nanosleep(&moment, NULL))
+		scry_tracee_poll_lingering();
+	assert_int_equal(scry_tracee_lingering(), 0);
+	for (int i = 0; i < 10000 && scry_proc_task_state(pid, pid) != 0; i++) {
+		if (waitpid(pid, &status, WNOHANG) == pid)
+			break;
+		nanosleep(&moment, NULL);
+	}
+	assert_int_equal(scry_proc_task_state(pid, pid), 0);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks),
+					   cmocka_unit_test(killed_with_many_threads)};
 
 	return cmocka_run_group_tests(tests, share, NULL);
 }

@@ -238,6 +238,17 @@ static void elsewhere(void **state)
 	close(fd);
 }
 
+/* The view of it, as JSON, has this. */
+static void shows(int fd, const char *what)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_buf page = {0};
+
+	golden_show(fd, "malloc", "x.json", &opts, &page);
+	assert_non_null(strstr(page.data, what));
+	scry_buf_done(&page);
+}
+
 /* Blocks that were there before are no growth, no calls and no lives of the recording. */
 static void older(void **state)
 {
@@ -265,12 +276,14 @@ static void older(void **state)
 	assert_int_equal(process->allocated, 1000);
 	assert_int_equal(process->bytes, 64000);
 	assert_int_equal(process->ended, 1010);
+	assert_int_equal(process->lived, 1000);
 	assert_int_equal(process->short_lived, 1000);
 	assert_int_equal(process->foreign_ends, 0);
 	assert_int_equal(process->live.bytes, 990 * 4000);
 	assert_false(scry_malloc_caller_grows(process, &process->callers[0]));
 	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_STEADY);
 	scry_malloc_sum_done(&sum);
+	shows(fd, "\"short_lived_pct\": 100,");
 	close(fd);
 }
 

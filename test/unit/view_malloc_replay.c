@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "view/honesty.h"
 #include "view/malloc_replay.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -81,6 +82,32 @@ static void within_the_noise(void **state)
 	rows[1].runs = 2;
 	assert_non_null(strstr(judge(rows, 2, &v), "cannot tell"));
 	assert_non_null(strstr(judge(rows, 1, &v), "cannot tell"));
+}
+
+/* What is replayed is not what the program did; what really ran is not touched by that. */
+static void much_was_lost(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 80, 98, 1)};
+	struct scry_honesty honesty = {.lost = 11};
+	struct scry_replay_report r = {
+		.rows = rows, .count = 2, .calls = 10000, .honesty = &honesty};
+	struct scry_replay_verdict v;
+
+	(void)state;
+	scry_replay_judge(&r, &v);
+	assert_non_null(strstr(v.sentence, "cannot tell: 11 calls were lost"));
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_time, -1);
+	for (int i = 0; i < 2; i++) {
+		rows[i].has_real = true;
+		rows[i].real_cpu_ns = rows[i].cpu_ns;
+		rows[i].real_rss = rows[i].rss_peak;
+	}
+	scry_replay_judge_real(&r, &v);
+	assert_int_equal(v.winner, 1);
+	honesty.lost = 10;
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
 }
 
 /* Time for memory: the price is named; of two that are as fast, the one that costs less. */
@@ -210,10 +237,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
-		cmocka_unit_test(within_the_noise),  cmocka_unit_test(a_trade),
-		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
-		cmocka_unit_test(handed_over),	     cmocka_unit_test(beside_the_replay),
-		cmocka_unit_test(pictures),
+		cmocka_unit_test(within_the_noise),  cmocka_unit_test(much_was_lost),
+		cmocka_unit_test(a_trade),	     cmocka_unit_test(the_first_is_best),
+		cmocka_unit_test(real_runs),	     cmocka_unit_test(handed_over),
+		cmocka_unit_test(beside_the_replay), cmocka_unit_test(pictures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

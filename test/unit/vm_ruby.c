@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "sys/proc.h"
 #include "vm/ruby_iseq.h"
 
 #define ADDRESS "def at(o) Kernel.instance_method(:to_s).bind(o).call[/0x(\\h+)/, 1] end\n"
@@ -82,6 +83,13 @@ static void read_line(struct child *c, char *buf, int size)
 {
 	assert_non_null(fgets(buf, size, c->out));
 	buf[strcspn(buf, "\n")] = '\0';
+}
+
+/* Waits until its first thread, which has nothing else to do, is asleep. */
+static void wait_till_asleep(pid_t pid)
+{
+	for (int i = 0; i < 20000 && scry_proc_task_state(pid, pid) != 'S'; i++)
+		usleep(1000);
 }
 
 /* The newest `n` Ruby frames' lines and labels of a thread, C frames left out. */
@@ -153,7 +161,7 @@ static void test_threads(void **state)
 		assert_int_equal(sscanf(line, "%d %d", &tids[i], &told[i]), 2);
 	}
 	read_line(&c, line, sizeof(line));
-	usleep(20000);
+	wait_till_asleep(c.pid);
 	if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_true(r->booted && r->is_driver);
@@ -215,10 +223,10 @@ static void test_classes_and_strings(void **state)
 
 	NEED_RUBY();
 	c = start(ruby_path(), classes_script);
-	usleep(300000);
+	read_line(&c, line, sizeof(line)); /* it has booted, and has all that it tells of */
 	if (scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
-	for (read_line(&c, line, sizeof(line)); line[0] != '-'; read_line(&c, line, sizeof(line))) {
+	for (; line[0] != '-'; read_line(&c, line, sizeof(line))) {
 		char *text = strchr(line, ' ');
 
 		assert_non_null(text);
@@ -275,7 +283,7 @@ static void test_no_ruby(void **state)
 /* A program that is not the ruby command must not be run again to learn from it. */
 static void test_embedded(void **state)
 {
-	char path[] = "/tmp/scry_host.XXXXXX", command[256];
+	char path[] = "/tmp/scry_host.XXXXXX", command[256], line[16];
 	struct scry_ruby *r = NULL;
 	struct child c;
 	int fd;
@@ -286,8 +294,8 @@ static void test_embedded(void **state)
 	snprintf(command, sizeof(command), "cp \"$(readlink -f %s)\" %s && chmod 755 %s",
 		 ruby_path(), path, path);
 	assert_int_equal(system(command), 0);
-	c = start(path, "sleep");
-	usleep(200000);
+	c = start(path, "$stdout.syswrite(\"go\\n\"); sleep");
+	read_line(&c, line, sizeof(line));
 	setenv("SCRY_NO_CACHE", "1", 1);
 	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), -ENOTSUP);
 	assert_non_null(strstr(scry_error(), "embeds Ruby"));
@@ -479,10 +487,9 @@ static void test_forked(void **state)
 
 	NEED_RUBY();
 	c = start(ruby_path(),
-		  "$stdout.sync = true; Thread.new { sleep }; p = fork { sleep }; puts p; sleep");
-	read_line(&c, line, sizeof(line));
+		  "$stdout.sync = true; Thread.new { sleep }; fork { puts $$; sleep }; sleep");
+	read_line(&c, line, sizeof(line)); /* of the child, which has a list of its own then */
 	pid = (pid_t)atoi(line);
-	usleep(50000);
 	if (scry_ruby_open(pid, SCRY_RUBY_BOOTED, &r) != 0)
 		fail_msg("%s", scry_error());
 	assert_int_equal(scry_ruby_threads(r, &threads), 1);
@@ -494,7 +501,9 @@ static void test_forked(void **state)
 }
 
 static const char growing_script[] =
-	"$stdout.sync = true; 3.times { Thread.new { sleep } }; trap(:USR1) { $more = true }\n"
+	"$stdout.sync = true; t = Array.new(3) { Thread.new { sleep } }; trap(:USR1) { $more = "
+	"true }\n"
+	"Thread.pass until t.all?(&:stop?)\n"
 	"puts 'go'; loop { sleep 0.001; (Thread.new { sleep }; $more = false; puts 'more') if "
 	"$more "
 	"}\n";
@@ -585,7 +594,7 @@ static void test_wrong_layout(void **state)
 	c = start(ruby_path(),
 		  "$stdout.sync = true; def a(n) n == 0 ? (puts 'go'; sleep) : a(n - 1) end; a(5)");
 	read_line(&c, line, sizeof(line));
-	usleep(20000);
+	wait_till_asleep(c.pid);
 	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), 0);
 	struct scry_ruby_layout *l = &r->layout;
 	/* {field, used by this Ruby} */
@@ -632,10 +641,11 @@ static void test_leaves(void **state)
 {
 	struct scry_ruby *r = NULL;
 	struct child c;
+	char line[16];
 
 	NEED_RUBY();
-	c = start(ruby_path(), "sleep");
-	usleep(200000);
+	c = start(ruby_path(), "$stdout.syswrite(\"go\\n\"); sleep");
+	read_line(&c, line, sizeof(line));
 	assert_int_equal(scry_ruby_open(c.pid, SCRY_RUBY_BOOTED, &r), 0);
 	for (uint32_t i = 0; i < r->layout.leaf_count; i++) {
 		const struct scry_map_entry *m =

@@ -1,5 +1,5 @@
 # Evaluates methods that are busy for a moment, at a known line, and are gone and collected at once:
-# busy.rb SECONDS TRUTH. Into TRUTH: seconds of processor time in them, and in all.
+# busy.rb SECONDS TRUTH, of processor time. Into TRUTH: how many of them it was in these methods, and in all.
 def cpu
   Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
 end
@@ -16,8 +16,7 @@ $busy = 0
 sleep 0.5 # scry comes
 began = cpu
 k = 0
-till = Process.clock_gettime(Process::CLOCK_MONOTONIC) + ARGV[0].to_f
-while Process.clock_gettime(Process::CLOCK_MONOTONIC) < till
+while cpu < began + ARGV[0].to_f
   3.times { hold(k += 1) }
   clear(100)
   GC.start
