@@ -653,9 +653,7 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 				"that live are not told since then",
 				w->proc.pid);
 	scry_watch_lost(w, refused, "system calls of more children than there is room for");
-	if (tracks.waits)
-		scry_watch_note(w, "threads waited %llu times until their calls were taken",
-				(unsigned long long)tracks.waits);
+	scry_watch_waited(w, tracks.waits);
 	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
 		scry_watch_note(w, "%s", lacks);
 	scry_calls_ruby_note(&t->ruby);

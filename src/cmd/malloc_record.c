@@ -383,6 +383,7 @@ static int finish(struct scry_watch *w)
 	w->frees_older = calls.unknown;
 	tell_held_up(w, &calls, &tracks);
 	tell_rest(w, &calls, &tracks);
+	scry_watch_waited(w, tracks.waits);
 	if (calls.had_children && !w->opts->follow)
 		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
 				   "-f");

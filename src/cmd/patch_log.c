@@ -251,9 +251,7 @@ static int finish(struct scry_watch *w)
 	scry_watch_lost(w, w->inj.control->busy,
 			"calls from signal handlers that interrupted scry's own");
 	scry_watch_lost(w, bad, "runs of records that made no sense");
-	if (stats.waits)
-		scry_watch_note(w, "threads waited %llu times until their calls were taken",
-				(unsigned long long)stats.waits);
+	scry_watch_waited(w, stats.waits);
 	return 0;
 }
 

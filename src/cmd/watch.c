@@ -55,6 +55,16 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	scry_session_event(w->session, SCRY_EVENT_NOTE, &note, sizeof(note));
 }
 
+void scry_watch_waited(struct scry_watch *w, uint64_t waits)
+{
+	if (waits)
+		scry_watch_note(w,
+				"threads waited %llu times until their calls were taken, as they "
+				"made them faster than scry takes them: the program took longer "
+				"than the overhead says",
+				(unsigned long long)waits);
+}
+
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
 {
 	struct scry_ev_lost lost = {.count = count};

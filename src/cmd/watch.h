@@ -141,6 +141,8 @@ void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A LOST event: `count` events are missing because of `why`. Nothing for 0. */
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
+/* Of a ring for many producers: a note that threads had to wait for the keeper; 0: none. */
+void scry_watch_waited(struct scry_watch *w, uint64_t waits);
 
 /* The front's whole run of a watching command. Returns the exit status. */
 struct scry_report_opts;

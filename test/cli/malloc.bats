@@ -174,6 +174,7 @@ PY
 	goes_far "$T/scry.out"
 	ends_recorded "$PID"
 	jq -e '.honesty | .lost == 0 and .errors == 0' "$T/report"
+	jq -e '[.notes[] | select(test("^threads waited [1-9][0-9]* times until their calls were taken"))] | length == 1' "$T/report"
 	grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err"
 	for kind in malloc realloc; do # others call them too: libc for streams, the loader
 		local recorded known
