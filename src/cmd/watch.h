@@ -127,8 +127,7 @@ enum scry_news {
 struct scry_news_head {
 	uint32_t kind;
 	int32_t value;
-	uint32_t size;
-	uint32_t reserved;
+	uint32_t size, reserved;
 };
 /* Messages of the front to the keeper: single bytes. End of file: the front is gone, undo. */
 #define SCRY_ORDER_STOP 's'
@@ -136,16 +135,15 @@ struct scry_news_head {
 void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 		     int fd, int rec_fd) __attribute__((noreturn));
 
-/* A NOTE for every report. */
+/* A NOTE for every report; a LOST event: `count` events are missing because of `why`; a NOTE that
+ * threads had to wait for the keeper. The latter two do nothing for 0. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* A LOST event: `count` events are missing because of `why`. Nothing for 0. */
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
-/* Of a ring for many producers: a note that threads had to wait for the keeper; 0: none. */
 void scry_watch_waited(struct scry_watch *w, uint64_t waits);
 
-/* The front's whole run of a watching command. Returns the exit status. */
 struct scry_report_opts;
+/* The front's whole run of a watching command. Returns the exit status. */
 int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 	     const struct scry_report_opts *report);
 
