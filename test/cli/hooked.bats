@@ -136,18 +136,18 @@ PHP
 
 @test "the functions of a busy program, by their entries and by its slots" {
 	target busy 8
-	storm -n "$(share 50 2000)" -t 500 "$PID" "busy_*" "work_*"
-	storm -n "$(share 50 2000)" -t 500 -w got "$PID" work_fold work_mix
+	storm -n "$(share 30 2000)" -t 500 "$PID" "busy_*" "work_*"
+	storm -n "$(share 30 2000)" -t 500 -w got "$PID" work_fold work_mix
 	ends_right "$PID" busy
 }
 
 @test "a thousand functions, called all the time by many threads and by handlers of 15,000 signals a second" {
 	target thousand "$(share 16 64)" 0 10000
 	before=$(state_of "$PID")
-	storm -n "$(share 60 500)" -t 0 "$PID" "fn_*@target_thousand"
+	storm -n "$(share 40 500)" -t 0 "$PID" "fn_*@target_thousand"
 	[ "$(number functions)" -eq 1000 ]
 	[ "$(number refused)" -eq 0 ]
-	[ "$(number writes)" -eq $(($(share 60 500) * 2000)) ]
+	[ "$(number writes)" -eq $(($(share 40 500) * 2000)) ]
 	# Threads stood in windows, and were moved; calls equal runs, or the program ends with 1.
 	[ "$(number moved)" -gt 0 ]
 	as_before "$PID" "$before" "after the storm"
@@ -157,7 +157,7 @@ PHP
 
 @test "one thread under 30,000 signals a second, their frames on two stacks: all are found" {
 	target thousand 1 0 20000
-	storm -n "$(share 150 3000)" -t 0 "$PID" "fn_*@target_thousand"
+	storm -n "$(share 80 3000)" -t 0 "$PID" "fn_*@target_thousand"
 	[ "$(number moved)" -gt 0 ]
 	ends_right "$PID" thousand
 }

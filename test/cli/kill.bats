@@ -80,7 +80,7 @@ kill_at() {
 busy_at() {
 	target busy
 	# shellcheck disable=SC2086
-	kill_at "$1" "$(share 40 100000)" "$PID" patch count $WORDS -p "$PID" -d 0.02s
+	kill_at "$1" "$(share 24 100000)" "$PID" patch count $WORDS -p "$PID" -d 0.02s
 	scry_ends 0 patch count work_mix -p "$PID" -d 0.05s
 	ends_right "$PID" busy
 }
@@ -88,7 +88,7 @@ busy_at() {
 time_at() {
 	target busy
 	# shellcheck disable=SC2086
-	kill_at "$1" "$(share 25 100000)" "$PID" patch time $WORDS -p "$PID" -d 0.02s
+	kill_at "$1" "$(share 16 100000)" "$PID" patch time $WORDS -p "$PID" -d 0.02s
 	scry_ends 0 patch time work_mix -p "$PID" -d 0.05s
 	ends_right "$PID" busy
 }
@@ -109,7 +109,7 @@ breaks_at() {
 
 malloc_at() {
 	target malloc_known steady
-	kill_at "$1" "$(share 25 100000)" "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
+	kill_at "$1" "$(share 16 100000)" "$PID" malloc record -p "$PID" -d 0.02s --force -o "$T/o.scry"
 	scry_ends 0 malloc record -p "$PID" -d 0.05s --force -o "$T/o.scry"
 	ends_right "$PID" malloc_known
 }
@@ -119,7 +119,7 @@ ruby_at() { # WHO [OPTIONS...]
 	shift
 	counted
 	scry_ends 0 objects "$@" -p "$PID" -d 0.02s # one not known yet is learned first: 5,000 stops more
-	kill_at "$who" "$(share 25 1000)" "$PID" objects "$@" -p "$PID" -d 0.02s
+	kill_at "$who" "$(share 16 1000)" "$PID" objects "$@" -p "$PID" -d 0.02s
 	scry_ends 0 objects "$@" -p "$PID" -d 0.2s
 	grep -q "counted.rb:11" "$T/scry.out"
 	kill -TERM "$PID"
@@ -157,7 +157,7 @@ RUBY
 	answer=$(cat "$T/answer")
 	grep -q "^answer [1-9]" "$T/answer"
 	[ "$total" -gt 100 ]
-	points=$(share 16 400)
+	points=$(share 10 400)
 	for ((i = 0; i < points && bad < 5; i++)); do
 		n=$((1 + i * (total - 1) / points))
 		rm -f "$T/answer"
@@ -322,7 +322,7 @@ randomly() {
 	counted
 	ruby=$PID
 	before=$(state_of "$ruby")
-	start scry "$SCRY" objects -p "$ruby" -d 60s
+	start scry "$SCRY" objects -p "$ruby" -d 60s --max-pause 2s
 	scry=$PID
 	wait_for 10 watched "$ruby"
 	kill -KILL "$scry" "$(keeper_of "$scry")"
@@ -332,7 +332,7 @@ randomly() {
 	undo "$ruby"
 	wait_for 5 bash -c "'$SCRY' undo -p $ruby >/dev/null; [ \$(wc -l </proc/$ruby/maps) -gt 0 ]"
 	as_before "$ruby" "$before" "after undo"
-	scry_ends 0 objects -p "$ruby" -d 0.3s
+	scry_ends 0 objects -p "$ruby" -d 2s
 	grep -q "counted.rb:11" "$T/scry.out"
 	kill -TERM "$ruby"
 	finish "$ruby"
