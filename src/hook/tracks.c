@@ -25,6 +25,7 @@
 #define THREADS_MAX 65536u /* that a target may claim to have: their ends are looked for */
 #define LOOK_NS 200000000ull
 #define TURN_ALL_NS 100000000ull
+#define STEP_NS 100000000ull	  /* from look to look; more, and we were held up */
 #define LOOK_HURRY_NS 20000000ull /* when half of the pool is in use */
 
 struct thread {
@@ -65,6 +66,8 @@ struct scry_tracks {
 	uint64_t last_tsc, watermark;
 	uint64_t looked_ns;
 	uint64_t turn_ns;      /* when the turn was taken away */
+	uint64_t taken_ns;     /* the last look */
+	uint64_t watched_ns;   /* time in all, but that in which we were held up */
 	uint32_t used, closed; /* in the last look */
 	uint32_t freed;
 	struct scry_tracks_stats stats;
@@ -330,14 +333,14 @@ static void hold(struct scry_tracks *t, struct place *p, bool stamping, uint32_t
 {
 	if (stamping && (!p->is_stamping || head != p->head)) {
 		p->floor = t->last_tsc - MARGIN_TSC;
-		p->held_since = now_ns();
+		p->held_since = t->watched_ns;
 		p->is_overdue = false;
 	}
 	p->is_stamping = stamping;
 	p->head = head;
 	if (!stamping || p->is_overdue)
 		return;
-	if (now_ns() - p->held_since > SCRY_TRACKS_HOLD_NS) {
+	if (t->watched_ns - p->held_since > SCRY_TRACKS_HOLD_NS) {
 		p->is_overdue = true;
 		t->stats.overdue++;
 		return;
@@ -526,6 +529,15 @@ static void take_turn(struct scry_tracks *t)
 		_mm_pause();
 }
 
+/* The time in which we look: while we are held up nobody is seen to go on. */
+static void watch(struct scry_tracks *t)
+{
+	uint64_t now = now_ns(), gap = now - t->taken_ns;
+
+	t->watched_ns += gap < STEP_NS ? gap : STEP_NS;
+	t->taken_ns = now;
+}
+
 uint64_t scry_tracks_stamp(struct scry_tracks *t)
 {
 	t->turn_ns = now_ns();
@@ -544,6 +556,7 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 	int r;
 
 	let_go(t);
+	watch(t);
 	_mm_lfence();
 	now = __rdtsc(); /* before the turn: who takes it behind this repeats no older stamp */
 	_mm_lfence();

@@ -19,7 +19,8 @@
 
 #include "wire/tracks.h"
 
-/* a record that is being written holds the watermark back, but not for longer */
+/* a record that is being written holds the watermark back, but not for longer; time in which no
+ * look was taken does not count, as nobody was seen to go on */
 #define SCRY_TRACKS_HOLD_NS 1000000000ull
 
 struct scry_tracks;

@@ -62,11 +62,12 @@ whole() {
 	for parallel in 1 8 40; do
 		follow "$RUBY" "$HERE/programs/storm.rb" 2000 "$parallel"
 		grep -q "^children 2000 wrong 0$" "$T/out"
-		json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+		json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
 		missing="$(json "$T/o.json" '(r["notes"] || []).sum { |n| n[/^([0-9]+) fork children were not watched/, 1].to_i }')"
 		echo "parallel $parallel: $missing were not watched"
 		[ "$missing" -lt 1000 ]
-		json_is "$T/o.json" "$(made Kid) == (2000 - $missing) * 100"
+		# What was lost, as the keeper had no processor, is of any class.
+		json_is "$T/o.json" "((2000 - $missing) * 100 - $(made Kid)).between?(0, r['honesty']['lost'])"
 		# At most 256 processes have rows of their own.
 		json_is "$T/o.json" 'rows.map { |x| x["pid"] }.uniq.size <= 257'
 	done
