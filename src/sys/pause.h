@@ -46,7 +46,8 @@ int scry_pause_open(struct scry_pause *p, pid_t pid);
 void scry_pause_close(struct scry_pause *p);
 
 /* Holds all that run. 0; else nobody is held: -EBUSY, one would not stop within `max_ns` of
- * another, or had no processor to stop on for ten times that; -EPERM, another traces it now;
+ * another, or had no processor to stop on for ten times that, or some woke at each of 64 looks;
+ * -EPERM, another traces it now;
  * -ESRCH; -ENOMEM.
  */
 int scry_pause_hold(struct scry_pause *p, uint64_t max_ns);

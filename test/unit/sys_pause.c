@@ -45,11 +45,14 @@ static bool is_in(pid_t pid, char state)
 	return false;
 }
 
-/* What runs is held; what waits is not; nobody may have run between two settles. */
-static void look(struct scry_pause *p)
+/* What runs is held; what waits is not. False: on a machine that is busy enough some thread has
+ * woken between any two settles, which the caller counts. */
+static bool look(struct scry_pause *p)
 {
 	int r = scry_pause_hold(p, MAX_NS);
 
+	if (r == -EBUSY)
+		return false;
 	assert_int_equal(r, 0);
 	for (size_t i = 0; i < p->count; i++) {
 		const struct scry_pause_task *t = &p->tasks[i];
@@ -59,8 +62,10 @@ static void look(struct scry_pause *p)
 		assert_int_equal(t->is_held, t->now.is_running);
 		assert_ptr_equal(scry_pause_find(p, t->tid), t);
 	}
-	assert_true(scry_pause_settle(p, MAX_NS) >= 0);
+	r = scry_pause_settle(p, MAX_NS);
+	assert_true(r >= 0 || r == -EBUSY);
 	scry_pause_release(p);
+	return r >= 0;
 }
 
 static void test_states(void **state)
@@ -68,15 +73,15 @@ static void test_states(void **state)
 	struct scry_pause p;
 	struct child c;
 	uint32_t held = 0;
-	size_t looks = 0;
+	size_t looks = 0, late = 0;
 	int status;
 
 	if (!child_start(&c, "target_states", "1"))
 		skip();
 	assert_int_equal(scry_pause_open(&p, c.pid), 0);
 	while (!scry_tracee_has_ended(c.pid, &status)) {
-		if (scry_proc_task_state(c.pid, c.pid) == 'S')
-			look(&p);
+		if (scry_proc_task_state(c.pid, c.pid) == 'S' && !look(&p))
+			late++;
 		held = p.held > held ? p.held : held;
 		looks++;
 		scry_tracee_poll_lingering();
@@ -84,8 +89,8 @@ static void test_states(void **state)
 	}
 	scry_pause_close(&p);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	assert_true(looks > 5 && held > 1);
-	print_message("%zu looks, %u held at most\n", looks, held);
+	print_message("%zu looks, %zu of them given up, %u held at most\n", looks, late, held);
+	assert_true(looks > 5 && late <= looks / 4 && held > 1);
 	assert_non_null(strstr(child_next(&c), "ok 1 epoll_eintr 0"));
 }
 
@@ -139,7 +144,7 @@ static void test_job_control(void **state)
 {
 	struct scry_pause p;
 	struct child c;
-	int status;
+	int r, status;
 
 	if (!child_start(&c, "target_states", NULL))
 		skip();
@@ -147,11 +152,13 @@ static void test_job_control(void **state)
 	kill(c.pid, SIGSTOP);
 	assert_true(is_in(c.pid, 'T'));
 	for (int i = 0; i < 3; i++)
-		look(&p);
+		assert_true(look(&p));
 	assert_int_equal(scry_proc_task_state(c.pid, c.pid), 'T');
 	kill(c.pid, SIGCONT);
 	assert_true(is_in(c.pid, 'S'));
-	assert_int_equal(scry_pause_hold(&p, MAX_NS), 0);
+	for (int tries = 0; (r = scry_pause_hold(&p, MAX_NS)) == -EBUSY; tries++)
+		assert_true(tries < 100);
+	assert_int_equal(r, 0);
 	assert_true(p.held > 0);
 	kill(c.pid, SIGSTOP);
 	scry_pause_release(&p);
