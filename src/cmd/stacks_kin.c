@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -42,7 +43,8 @@ struct scry_kin {
 	struct origin origins[ORIGINS_MAX];
 	size_t member_count, suspect_count, origin_count;
 	struct scry_kin_sums sums;
-	pid_t newest[AGAIN]; /* at the last scans, the latest first */
+	pid_t newest[AGAIN];  /* at the last scans, the latest first */
+	uint64_t begin_ticks; /* when scry began: a process that is older was not forked since */
 	uint64_t scanned_ns, lived_ns;
 };
 
@@ -242,14 +244,19 @@ static void look_at_suspects(struct scry_kin *k, uint64_t now)
 	k->suspect_count = kept;
 }
 
-static void look_at_number(struct scry_kin *k, pid_t pid, bool is_new)
+/* A daemon's parents are gone: whoever is its parent now has not forked it. */
+static bool is_orphan(const struct scry_kin *k, pid_t pid, const struct scry_proc_stat *st)
+{
+	return st->start_ticks >= k->begin_ticks && origin_of(k, pid) && !origin_of(k, st->ppid);
+}
+
+static void look_at_number(struct scry_kin *k, pid_t pid)
 {
 	struct scry_proc_stat st;
 
 	if (is_kin(k, pid) || scry_proc_stat(pid, &st) || st.state == 'Z' || st.state == 'X')
 		return;
-	/* A daemon's parents are gone: whoever is its parent now has not forked it. */
-	if (is_kin(k, st.ppid) || (is_new && origin_of(k, pid) && !origin_of(k, st.ppid)))
+	if (is_kin(k, st.ppid) || is_orphan(k, pid, &st))
 		add_suspect(k, pid, st.start_ticks);
 }
 
@@ -261,7 +268,7 @@ static void look_at_all(struct scry_kin *k)
 
 	while (dir && (entry = readdir(dir)))
 		if (isdigit((unsigned char)entry->d_name[0]))
-			look_at_number(k, (pid_t)strtol(entry->d_name, NULL, 10), false);
+			look_at_number(k, (pid_t)strtol(entry->d_name, NULL, 10));
 	if (dir)
 		closedir(dir);
 }
@@ -276,7 +283,7 @@ static void look_at_new_numbers(struct scry_kin *k)
 	if (newest - from > NUMBERS_MAX)
 		from = newest - NUMBERS_MAX;
 	for (pid_t pid = from; pid <= newest; pid++)
-		look_at_number(k, pid, true);
+		look_at_number(k, pid);
 	memmove(k->newest + 1, k->newest, (AGAIN - 1) * sizeof(*k->newest));
 	k->newest[0] = newest;
 }
@@ -343,6 +350,7 @@ int scry_kin_open(struct scry_sampling *run, bool follows, struct scry_kin **ret
 		return scry_fail(-ENOMEM, "no memory to sample");
 	k->run = run;
 	k->follows = follows;
+	k->begin_ticks = scry_proc_start_ticks(getpid());
 	for (int i = 0; i < AGAIN; i++)
 		k->newest[i] = scry_proc_newest();
 	*ret = k;
@@ -439,8 +447,8 @@ void scry_kin_detach(struct scry_kin *k)
 static int end_member(struct scry_kin *k, struct scry_sampled *m)
 {
 	struct scry_proc_stat st = {0};
-	bool lives =
-		scry_proc_is_alive(&m->proc) && scry_proc_stat(m->proc.pid, &st) == 0 && st.image;
+	bool lives = scry_proc_is_alive(&m->proc) && scry_proc_stat(m->proc.pid, &st) == 0 &&
+		     st.has_memory; /* on its way into another program it has no image yet */
 
 	m->why = lives ? "target ran another program" : "target exited";
 	if (lives && k->follows)

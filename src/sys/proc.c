@@ -91,19 +91,20 @@ static int read_stat(const char *path, int number, uint64_t *ret)
 int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret)
 {
 	char path[64], line[1024];
-	const char *state, *ppid, *start, *code, *stack;
+	const char *state, *ppid, *start, *size, *code, *stack;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (read_file(path, line, sizeof(line)) < 0)
 		return -ESRCH;
 	state = stat_field(line, 3), ppid = stat_field(line, 4), start = stat_field(line, 22);
-	code = stat_field(line, 26), stack = stat_field(line, 28);
-	if (!state || !ppid || !start || !code || !stack)
+	size = stat_field(line, 23), code = stat_field(line, 26), stack = stat_field(line, 28);
+	if (!state || !ppid || !start || !size || !code || !stack)
 		return -ESRCH;
 	*ret = (struct scry_proc_stat){
 		.state = *state,
 		.ppid = (pid_t)strtol(ppid, NULL, 10),
 		.start_ticks = strtoull(start, NULL, 10),
+		.has_memory = strtoull(size, NULL, 10) != 0,
 		.image = strtoull(code, NULL, 10) ^ strtoull(stack, NULL, 10),
 	};
 	return 0;

@@ -71,10 +71,12 @@ int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
  * elsewhere. */
 bool scry_proc_is_running(pid_t pid, uint64_t start_ticks);
 
-/* What one line of /proc/PID/stat says. `image` changes with every exec; 0 when not permitted. */
+/* What one line of /proc/PID/stat says. `image` changes with every exec; 0 when not permitted, and
+ * on the way into another program. */
 struct scry_proc_stat {
 	pid_t ppid;
 	char state;
+	bool has_memory; /* false: it ends */
 	uint64_t start_ticks, image;
 };
 int scry_proc_stat(pid_t pid, struct scry_proc_stat *ret);
