@@ -219,11 +219,17 @@ __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, 
 	return now;
 }
 
-/* The clock, then whose turn it is, in this order: the second load waits for the first value. */
+/*
+ * The clock, then whose turn it is, in this order: the second load waits for the first value. And
+ * behind all that was done before: rdtsc waits for nothing, and so might say a time from before a
+ * load that has seen what another thread did behind its own, later, stamp.
+ */
 static uint64_t clock_and_turn(const uint64_t *turn, uint64_t *ret_turn)
 {
-	uint64_t now = scry_tsc(), later = now;
+	uint64_t now, later;
 
+	__asm__ volatile("lfence" ::: "memory");
+	later = now = scry_tsc();
 	__asm__ volatile("and $0, %0" : "+r"(later));
 	*ret_turn = *(const volatile uint64_t *)(turn + later);
 	return now;
@@ -238,7 +244,6 @@ __attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
 	for (int i = 0; i < TRIES && whose != (uint64_t)t && whose != SCRY_TURN_ALL; i++) {
 		whose = !i && t->turns++ < TURNS_MAX ? (uint64_t)t : SCRY_TURN_ALL;
 		__atomic_exchange_n(turn, whose, __ATOMIC_SEQ_CST);
-		__asm__ volatile("lfence"); /* the clock may be read before that is done, else */
 		now = clock_and_turn(turn, &whose);
 	}
 	t->stamp = now;

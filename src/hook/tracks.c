@@ -578,6 +578,7 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 	t->watermark = low > t->watermark ? low : t->watermark;
 	free_ = SCRY_TRACKS - t->used;
 	ret->watermark = t->has_ended ? UINT64_MAX : t->watermark;
+	_mm_lfence();
 	ret->now_tsc = __rdtsc(); /* what was copied may be younger than `now` */
 	ret->fill = t->closed ? (int)(1000 * t->closed / (t->closed + free_)) : 0;
 	t->stats.waits = t->control->track_waits;
