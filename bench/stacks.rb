@@ -101,9 +101,10 @@ end
 
 BUSY_SECONDS = 3
 
-# scry's totals over eight that all work; those of processes are in one recording (-f).
-def busy(kind, tool)
-  Open3.popen2('ruby', '-W0', File.join(HERE, 'stacks/work.rb'), '8', kind, BUSY_SECONDS.to_s) do |input, output, _|
+# scry's share of a processor and its time a sample while `count` all work, without its beginning and end; what
+# processes give is in one recording (-f).
+def busy(count, kind, tool)
+  Open3.popen2('ruby', '-W0', File.join(HERE, 'stacks/work.rb'), count.to_s, kind, BUSY_SECONDS.to_s) do |input, output, _|
     pid = output.gets[/\d+/]
     out = File.join(TMP, 'x.json')
     scry = Process.spawn(SCRY, 'stacks', '-q', *ENGINES[tool], *('-f' if kind == 'processes'), '-r', '1000', '-p', pid, '--force', '-o', out)
@@ -113,25 +114,27 @@ def busy(kind, tool)
     before = spent.call
     input.puts
     sleep BUSY_SECONDS - 0.5 # none of it has ended
-    share = (spent.call - before) / 1e7 / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began)
+    share = (spent.call - before) / 1e9 / (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began)
     output.gets
     Process.kill(:INT, scry)
     Process.wait(scry)
-    { share: share, totals: JSON.parse(File.read(out))['totals'] }
+    r = JSON.parse(File.read(out))
+    totals = r['totals']
+    { share: 100 * share, us: 1e6 * share / (totals['samples'] * 1e9 / r['honesty']['watched_ns']), totals: totals }
   end
 end
 
 def busy_section(rounds)
-  ways = %w[threads ractors processes].product(ENGINES.keys.first(2))
+  ways = [[1, 'threads'], *[8].product(%w[threads ractors processes])].product(ENGINES.keys).map(&:flatten)
   seen = Hash.new { |h, k| h[k] = [] }
   rounds.times { ways.shuffle.each { |way| seen[way] << busy(*way) } }
-  lines = ['## Eight that all work, at 1000 a second', '',
-           'All of scry\'s processor time while they work. As many as there are processors run at a time; of threads one does.', '',
-           '| eight | tool | scry, % of a processor | us of scry a sample | samples | repaired | rejected |', '|---|---|---|---|---|---|---|']
+  lines = ['## All that work, at 1000 a second', '',
+           'All of scry\'s processor time while they work, without its beginning (some 40 ms to learn the program and to load eBPF) and its end, which are in the tables above. As many as there are processors run at a time; of threads one does, and those that wait for its lock are samples too, but for --cpu.', '',
+           '| how many | of what | tool | scry, % of a processor | us of scry a sample | samples | repaired | rejected |', '|---|---|---|---|---|---|---|---|']
   ways.each do |way|
-    share = median(seen[way].map { |r| r[:share] })
     sums = %w[samples repaired rejected].map { |k| seen[way].sum { |r| r[:totals][k] } }
-    lines << "| #{[*way, format('%.1f', share), format('%.1f', median(seen[way].map { |r| r[:totals]['sampler_cpu_ns'] / 1000.0 / r[:totals]['samples'] })), *sums].join(' | ')} |"
+    cells = [*way, format('%.1f', median(seen[way].map { |r| r[:share] })), format('%.1f', median(seen[way].map { |r| r[:us] })), *sums]
+    lines << "| #{cells.join(' | ')} |"
   end
   lines + ['']
 end

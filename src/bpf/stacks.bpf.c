@@ -34,6 +34,11 @@ struct {
 	__uint(max_entries, 8 << 20);
 } ring SEC(".maps");
 
+struct { /* for which who reads is woken: forks, and that the ring fills */
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 << 10);
+} news SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TASKS_MAX);
@@ -136,9 +141,10 @@ static struct task_struct *current(void)
 
 /* --- records ---------------------------------------------------------------------------------- */
 
-static void tell(const struct scry_bpf_stack *head, __u32 kind, __u64 how)
+static __always_inline void tell_in(void *map, const struct scry_bpf_stack *head, __u32 kind,
+				    __u64 how)
 {
-	struct scry_bpf_stack *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	struct scry_bpf_stack *r = bpf_ringbuf_reserve(map, sizeof(*r), 0);
 
 	if (!r) {
 		count(SCRY_BPF_LOST, 1);
@@ -149,6 +155,11 @@ static void tell(const struct scry_bpf_stack *head, __u32 kind, __u64 how)
 	r->frames_size = 0;
 	r->bottom = r->top;
 	bpf_ringbuf_submit(r, how);
+}
+
+static void tell(const struct scry_bpf_stack *head, __u32 kind)
+{
+	tell_in(&ring, head, kind, BPF_RB_NO_WAKEUP);
 }
 
 /*
@@ -341,6 +352,15 @@ static void read_top(struct scry_bpf_stack *head)
 		read_word(at + scry_layout.def_iseq, &head->top_code);
 }
 
+/* Who reads waits for long where he can; from a quarter on he is called. */
+static void call_for_room(const struct scry_bpf_stack *head)
+{
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
+		    bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 4 &&
+	    !bpf_ringbuf_query(&news, BPF_RB_AVAIL_DATA))
+		tell_in(&news, head, SCRY_BPF_FILLS, BPF_RB_FORCE_WAKEUP);
+}
+
 /* True: this thread was asked for. A clock ticks on each processor, for whoever runs there. */
 static bool take(__u32 tid)
 {
@@ -357,13 +377,13 @@ static bool take(__u32 tid)
 	if (t && !t->th)
 		return true;
 	if (!t || !is_on_it(t)) {
-		tell(&head, SCRY_BPF_STRANGER, BPF_RB_NO_WAKEUP);
+		tell(&head, SCRY_BPF_STRANGER);
 		return true;
 	}
 	head.th = t->th;
 	kind = read_bounds(&head);
 	if (kind != SCRY_BPF_STACK) {
-		tell(&head, kind, BPF_RB_NO_WAKEUP);
+		tell(&head, kind);
 		return true;
 	}
 	if (scry_layout.native)
@@ -382,6 +402,7 @@ static bool take(__u32 tid)
 		copy_large(&head);
 	else
 		copy_largest(&head);
+	call_for_room(&head);
 	return true;
 }
 
@@ -439,7 +460,7 @@ int stacks_forked(struct bpf_raw_tracepoint_args *ctx)
 		entry.pid = head.pid;
 		bpf_map_update_elem(&threads, &head.pid, &entry, BPF_ANY);
 	}
-	tell(&head, SCRY_BPF_FORKED, BPF_RB_FORCE_WAKEUP);
+	tell_in(&news, &head, SCRY_BPF_FORKED, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
 

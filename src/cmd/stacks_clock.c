@@ -25,9 +25,7 @@
 #define PROGRAMS_MAX 8		 /* layouts in one run */
 #define STRANGERS_MAX 256
 #define WAIT_NEW_NS 1000000
-#define WAIT_NS 4000000
-#define WAIT_TICKS 8 /* of a clock, at most: a deep stack is 400 KB */
-#define WAIT_IDLE_NS 16000000
+#define WAIT_MAX_NS 32000000
 #define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
 #define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
 #define CLOCKS 1		/* number of these attachments */
@@ -62,7 +60,6 @@ struct scry_clock {
 	struct process **processes;
 	size_t process_count, last; /* last: found */
 	bool is_attached;
-	int taken; /* by the last turn */
 	uint64_t wait_ns, unsure;
 };
 
@@ -122,6 +119,8 @@ static int give(void *arg, void *record, size_t size)
 	const struct scry_bpf_stack *r = record;
 	struct process *of;
 
+	if (r->kind == SCRY_BPF_FILLS)
+		return 0;
 	if (r->kind == SCRY_BPF_FORKED) {
 		c->opts.forked(c->opts.arg, (pid_t)r->pid, r->th != 0);
 		return 0;
@@ -204,6 +203,8 @@ static int load(struct program *p)
 		err = scry_bpf_map_entries(p->bpf, "ring", NATIVE_RING);
 	if (!err)
 		err = scry_bpf_load(p->bpf);
+	if (!err) /* first: who gives samples is known by then */
+		err = scry_bpf_ring(p->bpf, "news", give, p);
 	if (!err)
 		err = scry_bpf_ring(p->bpf, "ring", give, p);
 	return err ? err : watch_tasks(p);
@@ -506,17 +507,19 @@ int scry_clock_list(struct scry_clock *c, struct scry_samples *samples)
 
 int scry_clock_take(struct scry_clock *c)
 {
-	c->taken = 0;
 	for (size_t i = 0; i < c->program_count; i++) {
 		int got = scry_bpf_take(c->programs[i]->bpf);
 
 		if (got < 0)
 			return got;
-		c->taken += got;
 	}
 	return 0;
 }
 
+/*
+ * While there is code whose name is not known yet, names are to be read soon. Else it is the longer
+ * the longer all were known.
+ */
 void scry_clock_wait(struct scry_clock *c)
 {
 	struct pollfd fds[PROGRAMS_MAX];
@@ -526,24 +529,13 @@ void scry_clock_wait(struct scry_clock *c)
 	for (size_t i = 0; i < c->process_count; i++)
 		unsure += c->processes[i]->samples->sums.repaired +
 			  c->processes[i]->samples->sums.rejected;
-	if (unsure != c->unsure)
-		c->wait_ns = WAIT_NEW_NS; /* code that was not known: names are to be read soon */
-	else
-		c->wait_ns = c->taken ? WAIT_NS : 2 * c->wait_ns;
+	c->wait_ns = unsure != c->unsure ? WAIT_NEW_NS : 2 * c->wait_ns;
 	c->unsure = unsure;
-	if (c->taken && c->wait_ns > WAIT_TICKS * c->period_ns)
-		c->wait_ns = WAIT_TICKS * c->period_ns;
-	if (c->wait_ns > WAIT_IDLE_NS)
-		c->wait_ns = WAIT_IDLE_NS;
+	c->wait_ns = c->wait_ns < WAIT_MAX_NS ? c->wait_ns : WAIT_MAX_NS;
 	limit.tv_nsec = (long)c->wait_ns;
 	for (size_t i = 0; i < c->program_count; i++)
-		fds[i] = (struct pollfd){scry_bpf_ring_fd(c->programs[i]->bpf), POLLIN, 0};
-	if (c->opts.follows) { /* a ring is readable also while nobody is woken for its records */
-		nanosleep(&(struct timespec){0, WAIT_NEW_NS / 2}, NULL);
-		ppoll(fds, c->program_count, &limit, NULL);
-	} else {
-		nanosleep(&limit, NULL);
-	}
+		fds[i] = (struct pollfd){scry_bpf_map_fd(c->programs[i]->bpf, "news"), POLLIN, 0};
+	ppoll(fds, c->program_count, &limit, NULL);
 }
 
 void scry_clock_end(struct scry_clock *c, struct scry_ev_sampling *sums)

@@ -448,7 +448,10 @@ int scry_samples_list(struct scry_samples *s, bool now)
 
 	if (now || now_ns(CLOCK_MONOTONIC) - s->listed_ns >= LIST_NS)
 		err = list_threads(s, now);
-	return err ? err : check_program(s);
+	if (err || (!now && now_ns(CLOCK_MONOTONIC) - s->checked_ns < CHECK_NS))
+		return err;
+	s->checked_ns = now_ns(CLOCK_MONOTONIC);
+	return check_program(s);
 }
 
 /* Has it not run since the tick before? The kernel's shared page is proven by its own count. */
@@ -620,22 +623,33 @@ static struct scry_ruby_gc_now gc_then(const struct scry_samples *s, const struc
 	return scry_ruby_gc_say(gc, bytes);
 }
 
-/* Has no collection been counted since? What was on a stack then was not freed, but for one that
- * was marking. */
-static bool is_same_epoch(const struct scry_samples *s, const struct scry_ruby_gc_now *then)
+/*
+ * Was no collection counted from `then` to some moment after `since_ns`? What was on a stack then
+ * was not freed until that moment, but for one that was marking.
+ */
+static bool is_same_epoch(struct scry_samples *s, const struct scry_ruby_gc_now *then,
+			  uint64_t since_ns)
 {
 	const struct scry_ruby_gc *gc = &s->walk.gc;
 	uint8_t bytes[SCRY_RUBY_GC_BYTES];
 
-	return then->epoch &&
-	       scry_mem_read(&s->ruby->mem, s->walk.gc_heap + gc->from, bytes, gc->size) == 0 &&
-	       scry_ruby_gc_say(gc, bytes).count == then->count;
+	if (!then->epoch)
+		return false;
+	if (s->seen_ns <= since_ns) {
+		s->seen_ns = scry_walk_now_ns();
+		if (scry_mem_read(&s->ruby->mem, s->walk.gc_heap + gc->from, bytes, gc->size)) {
+			s->seen_ns = 0;
+			return false;
+		}
+		s->seen = scry_ruby_gc_say(gc, bytes);
+	}
+	return s->seen.count == then->count;
 }
 
-static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
-					  size_t size, struct scry_ruby_gc_now gc)
+static enum scry_walk_verdict take_copy(struct scry_samples *s, const struct scry_bpf_stack *r,
+					struct scry_ruby_gc_now gc)
 {
-	struct scry_walk_copy copy = {
+	const struct scry_walk_copy copy = {
 		.ec = r->ec,
 		.stack = r->stack,
 		.end = r->end,
@@ -646,10 +660,16 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 		.values = (const char *)r + r->values_at,
 		.frames_size = r->frames_size,
 		.newest = {r->top_word, r->top_flags, r->top_code},
+		.gc = gc,
 	};
 
-	if (is_same_epoch(s, &gc))
-		copy.gc = gc;
+	return scry_walk_take(&s->walk, s->ruby, &copy);
+}
+
+static enum scry_walk_verdict take_record(struct scry_samples *s, const struct scry_bpf_stack *r,
+					  size_t size, struct scry_ruby_gc_now gc)
+{
+	enum scry_walk_verdict verdict;
 
 	if (r->kind == SCRY_BPF_EMPTY)
 		return SCRY_WALK_EMPTY;
@@ -657,7 +677,14 @@ static enum scry_walk_verdict take_record(struct scry_samples *s, const struct s
 	    r->values_at > size || r->frames_size > size - r->frames_at ||
 	    r->top - r->bottom > size - r->values_at)
 		return SCRY_WALK_REJECTED;
-	return scry_walk_take(&s->walk, s->ruby, &copy);
+	if (!is_same_epoch(s, &gc, r->time_ns))
+		return take_copy(s, r, (struct scry_ruby_gc_now){0});
+	verdict = take_copy(s, r, gc);
+	if (s->walk.has_read && !is_same_epoch(s, &gc, scry_walk_now_ns())) {
+		scry_walk_forget(&s->walk); /* what was read now is of a later one */
+		verdict = take_copy(s, r, (struct scry_ruby_gc_now){0});
+	}
+	return verdict;
 }
 
 static bool is_unsure(const struct scry_symbol *symbol, uint64_t taken_ns)
@@ -683,7 +710,7 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 		if (is_unsure(symbol, taken_ns))
 			unsure = i + 1; /* the oldest */
 	}
-	if (!unsure || is_same_epoch(s, &s->walk.now))
+	if (!unsure || is_same_epoch(s, &s->walk.now, scry_walk_now_ns()))
 		return;
 	alive = s->walk.count - scry_walk_alive(&s->walk, s->ruby); /* index of the newest */
 	for (size_t i = 0; i < alive && i < unsure; i++) {

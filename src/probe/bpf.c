@@ -418,8 +418,3 @@ int scry_bpf_take(struct scry_bpf *b)
 {
 	return b->rings ? ring_buffer__consume(b->rings) : 0;
 }
-
-int scry_bpf_ring_fd(const struct scry_bpf *b)
-{
-	return b->rings ? ring_buffer__epoll_fd(b->rings) : -1;
-}

@@ -89,12 +89,11 @@ int scry_bpf_map_fd(const struct scry_bpf *b, const char *map); /* stays ours; -
 /*
  * The records of a ring buffer, in their order, to `give`; what does not return 0 ends the taking.
  * More than one ring can be added. scry_bpf_take: those that are there, without waiting; returns
- * how many, or what `give` returned (negative). scry_bpf_ring_fd: readable (poll) when there are
- * some.
+ * how many, or what `give` returned (negative). The map's descriptor is readable (poll) when there
+ * are some, whether or not the kernel's side wakes for them.
  */
 typedef int scry_bpf_give(void *arg, void *record, size_t size);
 int scry_bpf_ring(struct scry_bpf *b, const char *map, scry_bpf_give *give, void *arg);
 int scry_bpf_take(struct scry_bpf *b);
-int scry_bpf_ring_fd(const struct scry_bpf *b);
 
 #endif

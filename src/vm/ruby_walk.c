@@ -175,6 +175,7 @@ static bool heap_environment(struct scry_walk *w, const struct scry_ruby *ruby, 
 	}
 	if (scry_mem_read(&ruby->mem, ep - 16, heap, sizeof(heap)))
 		return false;
+	w->has_read = true;
 	for (int i = 0; i < 3; i++)
 		ret[i] = heap[2 - i];
 	*kept = (struct scry_walk_env){ep, {ret[0], ret[1], ret[2]}, w->now.epoch};
@@ -572,7 +573,7 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 	w->count = 0;
 	w->collects = 1;
 	w->now = copy->gc;
-	w->is_dropped = w->is_cut = false;
+	w->is_dropped = w->is_cut = w->has_read = false;
 	w->ec = copy->ec;
 	w->stack = copy->stack;
 	w->end = copy->end;
@@ -596,6 +597,11 @@ enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_rub
 		drop_newest(w, !is_passing(ruby, &w->frames[0], &copy->newest));
 	w->cfp = copy->cfp + (w->is_dropped ? l->frame_size : 0);
 	return SCRY_WALK_VALID;
+}
+
+void scry_walk_forget(struct scry_walk *w)
+{
+	memset(w->envs, 0, SCRY_WALK_KEPT * sizeof(*w->envs));
 }
 
 size_t scry_walk_alive(const struct scry_walk *w, const struct scry_ruby *ruby)

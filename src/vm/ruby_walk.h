@@ -86,6 +86,7 @@ struct scry_walk {
 	bool is_cut;
 	bool is_moved;	 /* its newest frame was another one in the course of the last look */
 	bool is_dropped; /* a newest frame that was not there yet, or no more, was left out */
+	bool has_read;	 /* of a copy: environments outside it were read, now */
 	unsigned int collects;
 	uint64_t time_ns; /* CLOCK_MONOTONIC at which all frames were there; 0: not known */
 	struct scry_walk_side *sides[2]; /* the last two collects */
@@ -115,6 +116,9 @@ enum scry_walk_verdict scry_walk_collect(struct scry_walk *w, const struct scry_
 /* The same of a copy, which was not torn. Environments outside it (on the heap) are read now. */
 enum scry_walk_verdict scry_walk_take(struct scry_walk *w, const struct scry_ruby *ruby,
 				      const struct scry_walk_copy *copy);
+
+/* What was kept of environments may be wrong: it is read again. */
+void scry_walk_forget(struct scry_walk *w);
 
 /* How many of the frames taken, from the oldest, stand there now: in the thread, with the same code
  * and environment. What they point to was not freed since. */

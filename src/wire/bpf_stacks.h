@@ -44,7 +44,9 @@ enum scry_bpf_kind {
 	SCRY_BPF_REJECTED, /* a page was not there, or the words make no stack */
 	SCRY_BPF_STRANGER, /* not in the map, or the map is out of date */
 	SCRY_BPF_NATIVE, /* struct scry_bpf_native: of the thread's next record, at the same time */
+	/* in the ring `news`, where a record wakes who polls it: */
 	SCRY_BPF_FORKED, /* `pid` is a new process, of `tid`, a thread of the tree; no more in it */
+	SCRY_BPF_FILLS,	 /* the ring of the others fills; nothing else in it */
 };
 
 /*

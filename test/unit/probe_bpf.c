@@ -68,7 +68,7 @@ static struct scry_bpf *load(struct seen *seen)
 		print_error("%s\n", scry_error());
 	assert_int_equal(err, 0);
 	assert_int_equal(scry_bpf_ring(b, "ring", give, seen), 0);
-	assert_true(scry_bpf_ring_fd(b) >= 0);
+	assert_true(scry_bpf_map_fd(b, "ring") >= 0);
 	return b;
 }
 
