@@ -26,6 +26,7 @@
 #define STRANGERS_MAX 256
 #define WAIT_NEW_NS 1000000
 #define WAIT_MAX_NS 32000000
+#define SURE_TURNS 64
 #define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
 #define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
 #define CLOCKS 1		/* number of these attachments */
@@ -61,6 +62,7 @@ struct scry_clock {
 	size_t process_count, last; /* last: found */
 	bool is_attached;
 	uint64_t wait_ns, unsure;
+	unsigned int sure; /* turns in a row without one that was not */
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -517,8 +519,8 @@ int scry_clock_take(struct scry_clock *c)
 }
 
 /*
- * While there is code whose name is not known yet, names are to be read soon. Else it is the longer
- * the longer all were known.
+ * While code dies before its name is read, names are to be read soon. Else it is the longer the
+ * longer all were known.
  */
 void scry_clock_wait(struct scry_clock *c)
 {
@@ -529,8 +531,9 @@ void scry_clock_wait(struct scry_clock *c)
 	for (size_t i = 0; i < c->process_count; i++)
 		unsure += c->processes[i]->samples->sums.repaired +
 			  c->processes[i]->samples->sums.rejected;
-	c->wait_ns = unsure != c->unsure ? WAIT_NEW_NS : 2 * c->wait_ns;
+	c->sure = unsure != c->unsure ? 0 : c->sure + 1;
 	c->unsure = unsure;
+	c->wait_ns = c->sure < SURE_TURNS ? WAIT_NEW_NS : 2 * c->wait_ns;
 	c->wait_ns = c->wait_ns < WAIT_MAX_NS ? c->wait_ns : WAIT_MAX_NS;
 	limit.tv_nsec = (long)c->wait_ns;
 	for (size_t i = 0; i < c->program_count; i++)

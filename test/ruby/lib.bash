@@ -23,6 +23,11 @@ rubies() {
 	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
 }
 
+# soak SHORT WHOLE: what a test takes, and what it takes in `make soak`.
+soak() {
+	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
 # no COMMAND...: it fails. `! COMMAND` in the midst of a test proves nothing: bash goes on.
 no() {
 	! "$@"

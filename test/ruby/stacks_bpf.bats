@@ -17,11 +17,6 @@ need_bpf() {
 	[ -z "$why" ] || skip "$why"
 }
 
-# soak SHORT WHOLE
-soak() {
-	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
-}
-
 @test "shares of processor time are those of the program's clock, within two points" {
 	need_bpf
 	# On a busy machine it runs so little that chance is a point or two: that hits once, not thrice.

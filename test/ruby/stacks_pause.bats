@@ -10,11 +10,6 @@ setup() {
 	K="$HERE/sampled_stacks"
 }
 
-# soak SHORT WHOLE
-soak() {
-	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
-}
-
 # held PID: a recording with some samples, which a machine with much else to do may take a while for.
 held() {
 	"$SCRY" stacks -q --pause -r "$(soak 1000 5000)" -d "$(soak 800ms 40s)" --stacks --force -o "$T/p.json" -p "$1" &&

@@ -9,11 +9,6 @@ setup() {
 	K="$HERE/sampled_stacks"
 }
 
-# soak SHORT WHOLE
-soak() {
-	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
-}
-
 shares() {
 	"$SCRY" stacks -q --engine=read -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
 	for weight in wall cpu gvl; do
