@@ -62,7 +62,7 @@ struct scry_clock {
 	size_t process_count, last; /* last: found */
 	bool is_attached;
 	uint64_t wait_ns, unsure;
-	unsigned int sure; /* turns in a row without one that was not */
+	unsigned int sure; /* turns in a row in which that did not change */
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -518,9 +518,14 @@ int scry_clock_take(struct scry_clock *c)
 	return 0;
 }
 
-/*
- * While code dies before its name is read, names are to be read soon. Else it is the longer the
- * longer all were known.
+/* Changes with code that died before its name was read, and with code that is told to be born. */
+static uint64_t restless(const struct scry_samples *s)
+{
+	return s->sums.repaired + s->sums.rejected +
+	       (s->symbols.births ? s->symbols.births->sums.born : 0);
+}
+
+/* While code comes and goes names are to be read soon. Else it is the longer the longer it stayed.
  */
 void scry_clock_wait(struct scry_clock *c)
 {
@@ -529,8 +534,7 @@ void scry_clock_wait(struct scry_clock *c)
 	uint64_t unsure = 0;
 
 	for (size_t i = 0; i < c->process_count; i++)
-		unsure += c->processes[i]->samples->sums.repaired +
-			  c->processes[i]->samples->sums.rejected;
+		unsure += restless(c->processes[i]->samples);
 	c->sure = unsure != c->unsure ? 0 : c->sure + 1;
 	c->unsure = unsure;
 	c->wait_ns = c->sure < SURE_TURNS ? WAIT_NEW_NS : 2 * c->wait_ns;

@@ -92,8 +92,8 @@ int scry_samples_with_pause(struct scry_samples *s);
  */
 int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns);
 
-/* Without a look: the list of threads, when it is due, or `now`; and whether the program is still
- * the same. Results as of a tick. */
+/* Without a look: the list of threads, and whether the program is still the same; when they are due,
+ * or `now`. Results as of a tick. */
 int scry_samples_list(struct scry_samples *s, bool now);
 
 /*

@@ -47,8 +47,7 @@ void scry_pause_close(struct scry_pause *p);
 
 /* Holds all that run. 0; else nobody is held: -EBUSY, one would not stop within `max_ns` of
  * another, or had no processor to stop on for ten times that, or some woke at each of 64 looks;
- * -EPERM, another traces it now;
- * -ESRCH; -ENOMEM.
+ * -EPERM, another traces it now; -ESRCH; -ENOMEM.
  */
 int scry_pause_hold(struct scry_pause *p, uint64_t max_ns);
 /* 0: who is not held has not run since the call before. 1: some have, and are held now if they
