@@ -521,8 +521,7 @@ int scry_clock_take(struct scry_clock *c)
 /* Changes with code that died before its name was read, and with code that is told to be born. */
 static uint64_t restless(const struct scry_samples *s)
 {
-	return s->sums.repaired + s->sums.rejected +
-	       (s->symbols.births ? s->symbols.births->sums.born : 0);
+	return s->unsure + (s->symbols.births ? s->symbols.births->sums.born : 0);
 }
 
 /* While code comes and goes names are to be read soon. Else it is the longer the longer it stayed.

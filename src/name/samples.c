@@ -730,6 +730,7 @@ static void keep_sure(struct scry_samples *s, struct scry_samples_thread *t, uin
 	}
 	if (s->native) /* the frames that they belong to are not all there */
 		scry_samples_native_none(s->native);
+	s->unsure++;
 	s->walk.count -= cut;
 	memmove(s->named, s->named + cut, s->walk.count * sizeof(*s->named));
 	t->verdict = s->walk.count ? SCRY_WALK_REPAIRED : SCRY_WALK_REJECTED;

@@ -76,6 +76,7 @@ struct scry_samples {
 	uint32_t listings; /* how often the list was read */
 	struct scry_ev_sampling sums;
 	uint64_t unrecorded; /* samples beyond the limit of rows */
+	uint64_t unsure;     /* records with code that was dead before its name was read */
 };
 
 /* `ruby` and `writer` stay the caller's. 0 or -errno. */
@@ -92,8 +93,8 @@ int scry_samples_with_pause(struct scry_samples *s);
  */
 int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns);
 
-/* Without a look: the list of threads, and whether the program is still the same; when they are due,
- * or `now`. Results as of a tick. */
+/* Without a look: the list of threads, and whether the program is still the same; when they are
+ * due, or `now`. Results as of a tick. */
 int scry_samples_list(struct scry_samples *s, bool now);
 
 /*

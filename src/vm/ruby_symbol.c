@@ -17,12 +17,15 @@
 #define LINES_MAX (4u << 20)
 #define NAMES_BYTES (256u << 20)
 #define HEAD_MAX (SCRY_RUBY_BODY_BYTES + 8) /* bytes of a body's head that are read */
-#define ENTRY_BYTES 48u
+#define ENTRY_BYTES 48u /* what a layout may say of an entry lies in it; what is behind, not */
+#define CELL_WORDS 5u	/* of an object that is no method entry, its flags among them */
+#define IMEMO_TYPE 0xf000u
+#define IMEMO_SVAR 0x2000u
 #define NAME_MAX_BYTES 1024
 
 enum { W_BODY, W_ENCODED, W_SIZE, W_PATH, W_LABEL, W_LINE, W_INSNS, W_ENTRY };
 
-_Static_assert(W_ENTRY + 5 <= 12, "words of a symbol");
+_Static_assert(W_ENTRY + ENTRY_BYTES / 8 - 1 <= 12, "words of a symbol");
 
 struct look { /* the bytes that are compared */
 	uint8_t iseq[SCRY_RUBY_ISEQ_BYTES], body[HEAD_MAX], entry[ENTRY_BYTES];
@@ -109,6 +112,17 @@ static size_t add_spans(const struct scry_ruby *ruby, const struct scry_symbol *
 	return n;
 }
 
+/* Words behind the flags that stay what they are: a slot more would be of the next object, and a
+ * cell of special variables is written with each match. */
+static size_t entry_words(const struct scry_ruby_layout *l, uint64_t flags)
+{
+	uint32_t last = l->me_owner > l->me_def ? l->me_owner : l->me_def;
+
+	if ((flags & l->iseq_flags_mask) == l->me_flags)
+		return last / 8 < ENTRY_BYTES / 8 ? last / 8 : ENTRY_BYTES / 8 - 1;
+	return (flags & IMEMO_TYPE) == IMEMO_SVAR ? 1 : CELL_WORDS - 1;
+}
+
 /* The words by which it is known again. */
 static void words_of(const struct scry_ruby_layout *l, const struct look *look, uint64_t ret[12])
 {
@@ -121,7 +135,7 @@ static void words_of(const struct scry_ruby_layout *l, const struct look *look, 
 	ret[W_LINE] = (uint32_t)word_at(look->body, l->body_first_line);
 	ret[W_INSNS] = word_at(look->body, l->body_insns_info + l->insns_entries) ^
 		       word_at(look->body, l->body_insns_info + l->insns_succ) << 1;
-	for (uint32_t i = 0; i < 5; i++)
+	for (uint32_t i = 0; i < entry_words(l, word_at(look->entry, 0)); i++)
 		ret[W_ENTRY + i] = word_at(look->entry, 8 + 8 * i);
 }
 

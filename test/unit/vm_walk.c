@@ -382,9 +382,78 @@ static void freed_code_lends_no_name(void **state)
 	fixture_done(&f);
 }
 
+/* Changes what lies behind each method entry of the walk, which is another object. How many. */
+static size_t change_neighbours(struct fixture *f, const struct learned *learned,
+				const struct scry_walk *walk)
+{
+	const struct scry_ruby_layout *l = &learned->child.layout;
+	uint32_t last = l->me_owner > l->me_def ? l->me_owner : l->me_def;
+	size_t changed = 0;
+
+	for (size_t i = 0; i < walk->count; i++) {
+		uint64_t entry = walk->frames[i].entry;
+		uint8_t *behind = NULL;
+
+		if (entry && scry_walk_entry(&learned->child, entry) == entry)
+			behind = fixture_at(f, entry + last + 8);
+		if (!behind)
+			continue;
+		*behind ^= 0xff;
+		changed++;
+	}
+	return changed;
+}
+
+/* Other objects that come and go beside a method entry take no name. */
+static void neighbours_are_none_of_it(void **state)
+{
+	static struct scry_named_frame first[SCRY_WALK_FRAMES_MAX], then[SCRY_WALK_FRAMES_MAX];
+
+	for (const char *const *name = fixture_names(); *name; name++) {
+		struct scry_ruby_thread thread;
+		struct scry_symbols symbols;
+		struct learned learned;
+		struct scry_walk walk;
+		struct fixture f;
+		size_t changed = 0;
+
+		fixture_load(*name, &f);
+		fixture_drop_facts(&f, "size ");
+		assert_int_equal(fixture_learn(&f, &learned), 0);
+		learned.child.mem = fixture_mem(&f);
+		assert_int_equal(scry_walk_init(&walk), 0);
+		assert_int_equal(scry_symbols_init(&symbols), 0);
+		for (size_t i = 0; i < learned.learn.thread_count; i++) {
+			const struct scry_learn_thread *t = &learned.learn.threads[i];
+
+			thread = (struct scry_ruby_thread){.th = t->th, .ec = t->ec};
+			if (scry_walk_collect(&walk, &learned.child, &thread, NULL) !=
+			    SCRY_WALK_VALID)
+				continue;
+			scry_symbols_turn(&symbols);
+			assert_int_equal(scry_symbols_name(&symbols, &learned.child, &walk, first),
+					 0);
+			changed += change_neighbours(&f, &learned, &walk);
+			scry_symbols_turn(&symbols);
+			assert_int_equal(scry_symbols_name(&symbols, &learned.child, &walk, then),
+					 0);
+			for (size_t k = 0; k < walk.count; k++)
+				assert_int_equal(then[k].symbol, first[k].symbol);
+		}
+		assert_true(changed > 4);
+		assert_int_equal(symbols.renamed, 0);
+		print_message("%s: %zu neighbours\n", *name, changed);
+		scry_symbols_done(&symbols);
+		scry_walk_done(&walk);
+		learned_done(&learned);
+		fixture_done(&f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(neighbours_are_none_of_it),
 		cmocka_unit_test(frames_are_those_told),
 		cmocka_unit_test(damaged_memory),
 		cmocka_unit_test(freed_code_lends_no_name),
