@@ -438,6 +438,7 @@ static int check_program(struct scry_samples *s)
 {
 	uint64_t root;
 
+	s->checked_ns = now_ns(CLOCK_MONOTONIC);
 	return scry_mem_u64(&s->ruby->mem, s->ruby->bias + s->ruby->layout.vm_root, &root) ? -ESRCH
 											   : 0;
 }
@@ -450,7 +451,6 @@ int scry_samples_list(struct scry_samples *s, bool now)
 		err = list_threads(s, now);
 	if (err || (!now && now_ns(CLOCK_MONOTONIC) - s->checked_ns < CHECK_NS))
 		return err;
-	s->checked_ns = now_ns(CLOCK_MONOTONIC);
 	return check_program(s);
 }
 
@@ -550,7 +550,6 @@ static int look_at_all(struct scry_samples *s)
 	take_collector(s);
 	if (!s->pause && !s->is_doubtful && s->tick_ns - s->checked_ns < CHECK_NS)
 		return 0;
-	s->checked_ns = s->tick_ns;
 	return check_program(s);
 }
 

@@ -238,6 +238,7 @@ has_taken_int() { # PID
 	scry=$PID
 	wait_for 10 hooked "$busy"
 	keeper=$(keeper_of "$scry")
+	HELD=$keeper
 	kill -STOP "$keeper" # it cannot answer the first
 	kill -INT "$scry"
 	wait_for 10 has_taken_int "$scry" # two that come at once are one

@@ -345,6 +345,7 @@ randomly() {
 	scry=$PID
 	wait_for 10 watched "$ruby"
 	keeper=$(keeper_of "$scry")
+	HELD=$keeper
 	kill -STOP "$keeper"
 	sleep 3
 	kill -CONT "$keeper"

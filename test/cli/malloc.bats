@@ -215,13 +215,15 @@ PY
 	start program "$TARGETS/target_malloc_known" run
 	local program=$PID scry keeper
 	wait_for 10 in_file "^round" "$T/program.out"
-	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program" -d 5s
+	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
 	scry=$PID
 	wait_for 20 hooked "$program"
 	keeper=$(keeper_of "$scry")
+	HELD=$keeper
 	kill -STOP "$keeper"
 	goes_far "$T/program.out"
 	kill -CONT "$keeper"
+	kill -INT "$scry"
 	finish "$scry"
 	events "$T/x.scry"
 	grep -q '"event": "lost".*keeper' "$T/events"

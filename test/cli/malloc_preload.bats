@@ -130,10 +130,12 @@ end" ]
 		/bin/sh -c 'read x <"$0/joined"; read x <"$0/go"; /bin/true; read x <"$0/on"; echo done' "$T"
 	wait_for 20 keeper_of "$PID"
 	keeper=$(keeper_of "$PID")
-	echo >"$T/joined" # the shell has joined, and reads
+	HELD=$keeper
+	tells() { timeout 60 sh -c 'echo >"$0"' "$1"; } # who opens a FIFO waits for the other
+	tells "$T/joined" # the shell has joined, and reads
 	kill -STOP "$keeper"
-	echo >"$T/go"
-	echo >"$T/on" # true has ended
+	tells "$T/go"
+	tells "$T/on" # true has ended
 	kill -CONT "$keeper"
 	ended "$PID"
 	grep -qx done "$T/scry.out"

@@ -59,7 +59,7 @@ alone() {
 	ends_right "$PID" sleeper
 }
 
-@test "one thread in a long nanosleep: it ends when it would have" {
+@test "one thread in a long nanosleep: it does not end early" {
 	target sleeper nanosleep 3000
 	cycles 10 "$PID" nanosleep --via=got
 	wait_for 10 in_file "^ok 1" "$T/sleeper.out"

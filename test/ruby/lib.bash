@@ -100,6 +100,7 @@ is_gone() {
 free_port() {
 	"$RUBY" -rsocket -e '
 	  low = File.read("/proc/sys/net/ipv4/ip_local_port_range").to_i
+	  low = 32768 if low < 4096 # services have those below
 	  begin
 	    TCPServer.new("127.0.0.1", port = rand(low / 2...low)).close
 	  rescue Errno::EADDRINUSE

@@ -55,9 +55,14 @@ held() {
 
 @test "a program that is started and ends while it is held keeps its status" {
 	for _ in 1 2 3; do
-		run "$SCRY" stacks -q --pause -r 5000 --force -o "$T/x.scry" -- "$RUBY" -e 'Thread.new { loop {} }; x = 0; x += 1 while x < 2_000_000; exit 7'
+		rm -f "$T/x.scry"
+		run timeout 60 "$SCRY" stacks -q --pause -r 5000 -o "$T/x.scry" -- "$RUBY" -e 'Thread.new { loop {} }
+		  nil until File.size?(ARGV[0]).to_i > 100
+		  x = 0; x += 1 while x < 2_000_000; exit 7' "$T/x.scry"
 		[ "$status" -eq 7 ]
 	done
+	"$SCRY" report --view events "$T/x.scry" >"$T/events"
+	grep -q " pauses " "$T/events"
 }
 
 @test "its children are held too, each for itself" {

@@ -105,7 +105,8 @@ shares() {
 
 @test "a program is waited for also where who started scry lets nobody hear of children" {
 	env --ignore-signal=CHLD true || skip "this env cannot ignore signals"
-	run timeout 60 env --ignore-signal=CHLD "$SCRY" stacks -q --force -o "$T/i.scry" -- "$RUBY" -e 'exit 3'
+	run timeout 60 env --ignore-signal=CHLD "$SCRY" stacks -q --force -o "$T/i.scry" -- \
+		"$RUBY" -e 'sleep 0.02 until File.size?(ARGV[0]).to_i > 100; exit 3' "$T/i.scry"
 	[ "$status" -eq 3 ]
 }
 

@@ -137,6 +137,10 @@ stacks() {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
 		for way in "--engine=read -r 5000" "--engine=bpf -r 2000" "--pause -r 5000"; do
+			if [[ $way == *bpf* ]] && ! "$SCRY" doctor | grep -q '^ok *eBPF'; then
+				row "stacks of known calls, \`$way\`" "eBPF is not allowed here" "not tried" "0 s"
+				continue
+			fi
 			# shellcheck disable=SC2086
 			known_stacks "${words[@]}" -- $way
 		done

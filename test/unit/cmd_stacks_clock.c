@@ -98,10 +98,11 @@ static void a_stranger_is_quiet(void **state)
 	err = scry_clock_add(c, &samples);
 	if (!err)
 		err = scry_clock_attach(c, list_one);
-	if (err) {
+	if (err == -EPERM || err == -EACCES || err == -ENOTSUP) {
 		print_message("skipped: %s\n", scry_error());
 		skip();
 	}
+	assert_int_equal(err, 0);
 	assert_true(gets_quiet(c, &samples));
 	scry_clock_end(c, &sums);
 	assert_true(sums.kernel_ns > 0); /* it was met by the clock */
