@@ -31,7 +31,7 @@ static void name_frames(struct scry_dump *d, const struct scry_walk *w,
 	}
 }
 
-static int take_frames(struct scry_dump *d, const struct scry_walk *w, struct scry_dump_thread *t)
+static int take_frames(struct scry_dump *d, struct scry_walk *w, struct scry_dump_thread *t)
 {
 	struct scry_named_frame *named = calloc(w->count + 1, sizeof(*named));
 	struct scry_dump_frame *frames = calloc(w->count + 1, sizeof(*frames));

@@ -37,6 +37,7 @@ int scry_symbols_init(struct scry_symbols *s)
 	scry_intern_init(&s->names, SYMBOLS_MAX, NAMES_BYTES);
 	scry_map_init(&s->ids, SYMBOLS_MAX);
 	scry_map_init(&s->lines, LINES_MAX);
+	scry_map_init(&s->entries, SYMBOLS_MAX);
 	s->rows = calloc(s->room, sizeof(*s->rows));
 	s->checked = calloc(s->room, sizeof(*s->checked));
 	if (s->rows && s->checked)
@@ -50,6 +51,7 @@ void scry_symbols_done(struct scry_symbols *s)
 	scry_intern_done(&s->names);
 	scry_map_done(&s->ids);
 	scry_map_done(&s->lines);
+	scry_map_done(&s->entries);
 	free(s->rows);
 	free(s->checked);
 	*s = (struct scry_symbols){0};
@@ -451,6 +453,62 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 		check(s, ruby, ids, n, w->now.epoch);
 }
 
+/* The one entry with which the code was seen until now; 0: none, or more than one. It is remembered
+ * as 1 then, which is none. */
+static uint64_t sole_entry(const struct scry_symbols *s, uint64_t iseq)
+{
+	uint64_t entry = 0;
+
+	return scry_map_get(&s->entries, iseq, &entry) && entry != 1 ? entry : 0;
+}
+
+static void remember_entry(struct scry_symbols *s, uint64_t iseq, uint64_t entry)
+{
+	uint64_t known;
+
+	if (scry_map_get(&s->entries, iseq, &known))
+		entry = known == entry ? entry : 1;
+	scry_map_put(&s->entries, iseq, entry);
+}
+
+/* Is this code with this entry still what it was? */
+static bool stands(struct scry_symbols *s, const struct scry_ruby *ruby, const struct scry_walk *w,
+		   const struct scry_walk_frame *f)
+{
+	struct birth b = birth_of(s, w, f);
+	uint32_t id = find(s, f, &b);
+
+	if (id && !s->rows[id - 1].is_told)
+		check(s, ruby, &id, 1, w->now.epoch);
+	return id && find(s, f, &b);
+}
+
+/*
+ * A method in which a regular expression has matched keeps its entry in a cell, another one in each
+ * of its calls: so it is not known by that, and when the cell is gone by now, by its code alone.
+ * Looked at is only what is not known.
+ */
+static void see_through_cells(struct scry_symbols *s, const struct scry_ruby *ruby,
+			      struct scry_walk *w)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		struct scry_walk_frame *f = &w->frames[i], sole = *f;
+		struct birth b = birth_of(s, w, f);
+		uint64_t entry;
+
+		if (!f->iseq || !f->entry || find(s, f, &b))
+			continue;
+		entry = scry_walk_entry(ruby, f->entry);
+		sole.entry = sole_entry(s, f->iseq);
+		if (entry) {
+			remember_entry(s, f->iseq, entry);
+			f->entry = entry;
+		} else if (sole.entry && stands(s, ruby, w, &sole)) {
+			f->entry = sole.entry;
+		}
+	}
+}
+
 /* The line at which the frame is; 0: none. False: its pc is not in its code. */
 static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32_t id, uint64_t pc,
 		    const struct scry_born *born, uint32_t *ret)
@@ -486,13 +544,14 @@ static bool is_dummy(const struct scry_walk_frame *f)
 	       (f->iseq && !f->pc);
 }
 
-size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
-			 const struct scry_walk *w, struct scry_named_frame *ret)
+size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby, struct scry_walk *w,
+			 struct scry_named_frame *ret)
 {
 	size_t unnamed = 0;
 
 	if (s->births && s->births->take)
 		s->births->take(s->births->from);
+	see_through_cells(s, ruby, w);
 	check_known(s, ruby, w);
 	for (size_t i = 0; i < w->count; i++) {
 		const struct scry_walk_frame *f = &w->frames[i];

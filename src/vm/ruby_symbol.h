@@ -42,9 +42,10 @@ struct scry_symbols {
 	struct scry_intern names;
 	struct scry_symbol *rows; /* [id - 1] */
 	uint32_t count, room;
-	struct scry_map ids;   /* hash of (iseq, entry) -> id of the newest */
-	struct scry_map lines; /* id << 32 | position -> line */
-	uint64_t *checked;     /* by id: turn in which it was last found unchanged */
+	struct scry_map ids;	 /* hash of (iseq, entry) -> id of the newest */
+	struct scry_map lines;	 /* id << 32 | position -> line */
+	struct scry_map entries; /* code -> the method entry with which it was seen */
+	uint64_t *checked;	 /* by id: turn in which it was last found unchanged */
 	uint64_t turn;
 	uint64_t renamed;	    /* symbols whose words had changed */
 	struct scry_births *births; /* the caller's; NULL: nobody tells of code */
@@ -65,10 +66,10 @@ void scry_symbols_turn(struct scry_symbols *s);
 
 /*
  * Names the frames of a walk, the newest first, into ret[w->count]. Returns how many could not be
- * named.
+ * named. An `entry` in the walk that is a cell of special variables becomes the one it stands for.
  */
-size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby,
-			 const struct scry_walk *w, struct scry_named_frame *ret);
+size_t scry_symbols_name(struct scry_symbols *s, const struct scry_ruby *ruby, struct scry_walk *w,
+			 struct scry_named_frame *ret);
 
 /*
  * Names the frame at `at` anew by what was told at its code's birth, where what memory says may be

@@ -109,6 +109,18 @@ ready() {
 	done < <(rubies)
 }
 
+@test "methods in which regular expressions match are known again, with their class, from call to call" {
+	need_bpf
+	start matches "$RUBY" --disable=gems "$K/matches.rb"
+	wait_for 10 in_file ready "$T/matches.out"
+	"$SCRY" stacks -q --engine=bpf --cpu -r 2000 -d "$(soak 1500ms 20s)" --force -o "$T/m.json" -p "$PID"
+	json_is "$T/m.json" 'r["totals"]["samples"] > 100'
+	json_is "$T/m.json" '(r["totals"]["repaired"] + r["totals"]["rejected"]) * 33 <= r["totals"]["samples"]'
+	json_is "$T/m.json" 'all = r["rows"].select { |x| x["method"].to_s.end_with?("parse") }.sum { |x| x["total_ns"] }
+	  named = r["rows"].select { |x| x["method"] == "Object#parse" }.sum { |x| x["total_ns"] }
+	  named > 0 && named >= all * 0.97'
+}
+
 @test "a deep stack: all callers, line by line, as the VM tells them" {
 	need_bpf
 	while read -ra words; do

@@ -73,8 +73,8 @@ static void end(struct fixture *f)
 }
 
 /* Is there a frame of gone_K, in its file, at its line? Others of that name: false. */
-static bool is_named(struct scry_symbols *s, const struct scry_ruby *ruby,
-		     const struct scry_walk *w, int k)
+static bool is_named(struct scry_symbols *s, const struct scry_ruby *ruby, struct scry_walk *w,
+		     int k)
 {
 	static struct scry_named_frame named[SCRY_WALK_FRAMES_MAX];
 	char label[32], path[32];
