@@ -453,8 +453,8 @@ static void check_known(struct scry_symbols *s, const struct scry_ruby *ruby,
 		check(s, ruby, ids, n, w->now.epoch);
 }
 
-/* The one entry with which the code was seen until now; 0: none, or more than one. It is remembered
- * as 1 then, which is none. */
+/* The one method entry that was proven to be of this code until now; 0: none, or more than one. It
+ * is remembered as 1 then, which is none. */
 static uint64_t sole_entry(const struct scry_symbols *s, uint64_t iseq)
 {
 	uint64_t entry = 0;
@@ -471,6 +471,16 @@ static void remember_entry(struct scry_symbols *s, uint64_t iseq, uint64_t entry
 	scry_map_put(&s->entries, iseq, entry);
 }
 
+/* Is that the code of the method? A cell may be gone by now, and another method's in its place. */
+static bool has_code(const struct scry_ruby *ruby, uint64_t entry, uint64_t iseq)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint64_t def, code;
+
+	return l->def_iseq && scry_mem_u64(&ruby->mem, entry + l->me_def, &def) == 0 &&
+	       scry_mem_u64(&ruby->mem, def + l->def_iseq, &code) == 0 && code == iseq;
+}
+
 /* Is this code with this entry still what it was? */
 static bool stands(struct scry_symbols *s, const struct scry_ruby *ruby, const struct scry_walk *w,
 		   const struct scry_walk_frame *f)
@@ -483,29 +493,41 @@ static bool stands(struct scry_symbols *s, const struct scry_ruby *ruby, const s
 	return id && find(s, f, &b);
 }
 
+/* The method entry of a frame of a method that is not known by what stands for it; 0: not sure. */
+static uint64_t real_entry(struct scry_symbols *s, const struct scry_ruby *ruby,
+			   const struct scry_walk *w, const struct scry_walk_frame *f)
+{
+	uint64_t entry = scry_walk_entry(ruby, f->entry);
+	struct scry_walk_frame sole = *f;
+
+	if (entry && has_code(ruby, entry, f->iseq)) {
+		remember_entry(s, f->iseq, entry);
+		return entry;
+	}
+	sole.entry = sole_entry(s, f->iseq);
+	return sole.entry && stands(s, ruby, w, &sole) ? sole.entry : 0;
+}
+
 /*
  * A method in which a regular expression has matched keeps its entry in a cell, another one in each
  * of its calls: so it is not known by that, and when the cell is gone by now, by its code alone.
- * Looked at is only what is not known.
+ * Its blocks have the same cell. Looked at is only what is not known.
  */
 static void see_through_cells(struct scry_symbols *s, const struct scry_ruby *ruby,
 			      struct scry_walk *w)
 {
 	for (size_t i = 0; i < w->count; i++) {
-		struct scry_walk_frame *f = &w->frames[i], sole = *f;
+		const struct scry_walk_frame *f = &w->frames[i];
 		struct birth b = birth_of(s, w, f);
-		uint64_t entry;
+		uint64_t cell = f->entry, entry;
 
-		if (!f->iseq || !f->entry || find(s, f, &b))
+		if (!f->iseq || !cell || SCRY_FRAME_TYPE(f->flags) != SCRY_FRAME_METHOD ||
+		    find(s, f, &b))
 			continue;
-		entry = scry_walk_entry(ruby, f->entry);
-		sole.entry = sole_entry(s, f->iseq);
-		if (entry) {
-			remember_entry(s, f->iseq, entry);
-			f->entry = entry;
-		} else if (sole.entry && stands(s, ruby, w, &sole)) {
-			f->entry = sole.entry;
-		}
+		entry = real_entry(s, ruby, w, f);
+		for (size_t k = 0; entry && entry != cell && k < w->count; k++)
+			if (w->frames[k].iseq && w->frames[k].entry == cell)
+				w->frames[k].entry = entry;
 	}
 }
 

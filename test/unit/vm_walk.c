@@ -126,6 +126,27 @@ static size_t take_one(struct learned *l, struct scry_walk *w)
 	return count;
 }
 
+/* A saved Ruby, learned, and what names its stacks. */
+static void begin(const char *name, struct fixture *f, struct learned *learned,
+		  struct scry_walk *walk, struct scry_symbols *symbols)
+{
+	fixture_load(name, f);
+	fixture_drop_facts(f, "size ");
+	assert_int_equal(fixture_learn(f, learned), 0);
+	learned->child.mem = fixture_mem(f);
+	assert_int_equal(scry_walk_init(walk), 0);
+	assert_int_equal(scry_symbols_init(symbols), 0);
+}
+
+static void end(struct fixture *f, struct learned *learned, struct scry_walk *walk,
+		struct scry_symbols *symbols)
+{
+	scry_symbols_done(symbols);
+	scry_walk_done(walk);
+	learned_done(learned);
+	fixture_done(f);
+}
+
 static void frames_are_those_told(void **state)
 {
 	for (const char *const *name = fixture_names(); *name; name++) {
@@ -135,12 +156,7 @@ static void frames_are_those_told(void **state)
 		struct fixture f;
 		size_t frames = 0, taken = 0;
 
-		fixture_load(*name, &f);
-		fixture_drop_facts(&f, "size ");
-		assert_int_equal(fixture_learn(&f, &learned), 0);
-		learned.child.mem = fixture_mem(&f);
-		assert_int_equal(scry_walk_init(&walk), 0);
-		assert_int_equal(scry_symbols_init(&symbols), 0);
+		begin(*name, &f, &learned, &walk, &symbols);
 		for (size_t i = 0; i < learned.learn.thread_count; i++) {
 			frames += walk_one(&learned, &learned.learn.threads[i], &walk, &symbols);
 			taken += take_one(&learned, &walk);
@@ -148,10 +164,7 @@ static void frames_are_those_told(void **state)
 		print_message("%s: %zu frames, %zu of copies\n", *name, frames, taken);
 		assert_true(frames > 40);
 		assert_true(taken > 40);
-		scry_symbols_done(&symbols);
-		scry_walk_done(&walk);
-		learned_done(&learned);
-		fixture_done(&f);
+		end(&f, &learned, &walk, &symbols);
 	}
 }
 
@@ -339,12 +352,7 @@ static void freed_code_lends_no_name(void **state)
 	uint32_t before;
 	uint8_t *word;
 
-	fixture_load(fixture_names()[0], &f);
-	fixture_drop_facts(&f, "size ");
-	assert_int_equal(fixture_learn(&f, &learned), 0);
-	learned.child.mem = fixture_mem(&f);
-	assert_int_equal(scry_walk_init(&walk), 0);
-	assert_int_equal(scry_symbols_init(&symbols), 0);
+	begin(fixture_names()[0], &f, &learned, &walk, &symbols);
 	t = &learned.learn.threads[0];
 	thread = (struct scry_ruby_thread){.th = t->th, .ec = t->ec};
 	assert_int_equal(scry_walk_collect(&walk, &learned.child, &thread, NULL), SCRY_WALK_VALID);
@@ -376,10 +384,7 @@ static void freed_code_lends_no_name(void **state)
 	assert_string_equal(
 		scry_symbols_text(&symbols, symbols.rows[named[label - 1].symbol - 1].label),
 		scry_symbols_text(&symbols, symbols.rows[named[other - 1].symbol - 1].label));
-	scry_symbols_done(&symbols);
-	scry_walk_done(&walk);
-	learned_done(&learned);
-	fixture_done(&f);
+	end(&f, &learned, &walk, &symbols);
 }
 
 /* Changes what lies behind each method entry of the walk, which is another object. How many. */
@@ -417,12 +422,7 @@ static void neighbours_are_none_of_it(void **state)
 		struct fixture f;
 		size_t changed = 0;
 
-		fixture_load(*name, &f);
-		fixture_drop_facts(&f, "size ");
-		assert_int_equal(fixture_learn(&f, &learned), 0);
-		learned.child.mem = fixture_mem(&f);
-		assert_int_equal(scry_walk_init(&walk), 0);
-		assert_int_equal(scry_symbols_init(&symbols), 0);
+		begin(*name, &f, &learned, &walk, &symbols);
 		for (size_t i = 0; i < learned.learn.thread_count; i++) {
 			const struct scry_learn_thread *t = &learned.learn.threads[i];
 
@@ -443,10 +443,7 @@ static void neighbours_are_none_of_it(void **state)
 		assert_true(changed > 4);
 		assert_int_equal(symbols.renamed, 0);
 		print_message("%s: %zu neighbours\n", *name, changed);
-		scry_symbols_done(&symbols);
-		scry_walk_done(&walk);
-		learned_done(&learned);
-		fixture_done(&f);
+		end(&f, &learned, &walk, &symbols);
 	}
 }
 
