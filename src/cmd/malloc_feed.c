@@ -192,6 +192,7 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	b->begun = is_aligned || e->size > UINT16_MAX ? at + 1 : 0;
 	f->stats.live_blocks++;
 	err = resize(f, b, e->size);
+	scry_malloc_feed_begun(f, lane, e->size);
 	called(f, op);
 	return err;
 }
@@ -452,6 +453,7 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 			r = scry_malloc_feed_never_ended(f);
 		if (f->is_first) {
 			f->alive_max = f->stats.threads_peak;
+			f->live_peak = f->stats.peak_bytes;
 			scry_malloc_feed_think_learn(f);
 		}
 		if (r < 0)

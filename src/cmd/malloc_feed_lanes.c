@@ -16,6 +16,8 @@
 #define EPOCH_US 100000u
 #define COUPLED 16u    /* one call in so many hands a block over, or takes one */
 #define TAKER 2u       /* a taker takes more than so many times what it gives */
+#define SWAPPER 2u     /* it gives no more than so many times what it takes */
+#define SHORT 2u       /* a thread that begins no more than so many times what lives at most */
 #define BEGIN_US 1000u /* from when a thread is begun to its first call */
 
 int scry_malloc_feed_grow(void *table, size_t *cap, size_t index, size_t item)
@@ -88,7 +90,7 @@ static void enter(struct scry_malloc_feed *f, uint32_t lane, enum pace pace)
 		return;
 	f->lanes[lane].epoch[pace] = e->number + 1;
 	e->active[e->active_count++] = lane;
-	if (e->need && !(pace == PACE_BYTES && f->lanes[lane].is_taker))
+	if (e->need && !(pace == PACE_BYTES && f->lanes[lane].is_unheld))
 		scry_malloc_feed_put(f, lane,
 				     SCRY_REPLAY_GATE | (uint64_t)e->gate << 6 |
 					     (uint64_t)e->need << 32);
@@ -200,12 +202,17 @@ static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
 	return f->is_first || (t->took + t->gave) * COUPLED >= t->calls;
 }
 
-/* Nor need anybody hold back who only takes. */
-static bool is_taker(const struct scry_malloc_feed *f, uint32_t thread)
+/*
+ * Nor need anybody hold back who only takes. Nor who takes as many as it gives, in a life so short
+ * that it could not run far: while it waited it would give its processor to the next, and more
+ * threads would be under way at once than in the program.
+ */
+static bool is_unheld(const struct scry_malloc_feed *f, uint32_t thread)
 {
 	const struct thread *t = &f->threads[thread];
 
-	return !f->is_first && t->took > t->gave * TAKER;
+	return !f->is_first && (t->took > t->gave * TAKER ||
+				(t->gave <= t->took * SWAPPER && t->begun <= f->live_peak * SHORT));
 }
 
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to)
@@ -216,6 +223,14 @@ void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_
 		return;
 	f->threads[gives].gave++;
 	f->threads[takes].took++;
+}
+
+void scry_malloc_feed_begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes)
+{
+	uint32_t thread = f->lanes[lane].thread;
+
+	if (f->is_first && thread < f->thread_cap)
+		f->threads[thread].begun += bytes;
 }
 
 static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
@@ -238,7 +253,7 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret
 				       .thread = thread,
 				       .is_alive = true,
 				       .gap_from_us = f->now_us,
-				       .is_taker = is_taker(f, thread),
+				       .is_unheld = is_unheld(f, thread),
 				       .is_coupled = is_coupled(f, thread)};
 	f->m->lanes[lane] = SCRY_REPLAY_NONE;
 	scry_malloc_feed_pace(f, 0);
@@ -277,7 +292,7 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t 
 		if (!*ret_lane) {
 			f->lanes[0].thread = thread;
 			f->lanes[0].is_coupled = is_coupled(f, thread);
-			f->lanes[0].is_taker = is_taker(f, thread);
+			f->lanes[0].is_unheld = is_unheld(f, thread);
 		}
 		f->has_main |= is_main;
 		f->threads[thread].lane = (uint16_t)(*ret_lane + 1);

@@ -45,8 +45,8 @@ struct lane {
 	uint32_t spawns;       /* words that begin threads, in this window, up to its last word */
 	uint32_t thread;       /* of the recording */
 	bool is_alive;
-	bool is_coupled; /* it keeps pace by bytes too */
-	bool is_taker;
+	bool is_coupled;		 /* it keeps pace by bytes too */
+	bool is_unheld;			 /* by those: it enters when it likes */
 	uint64_t gap_from_us, gap_calls; /* the time of the call before, and calls at that time */
 	int64_t think_ns;		 /* not put yet; below 0: its calls were fast */
 };
@@ -62,6 +62,7 @@ struct epochs {
 struct thread { /* of the recording; what the first pass found: */
 	uint64_t last, calls;
 	uint64_t took, gave; /* blocks of other threads, and its own to them */
+	uint64_t begun;	     /* bytes */
 	bool has_ended;
 	uint16_t lane; /* + 1: now */
 };
@@ -103,7 +104,8 @@ struct scry_malloc_feed {
 	struct spawn spawns[SCRY_REPLAY_LANES]; /* of this window */
 	uint32_t spawn_count;
 	uint64_t ended_us[ENDED_LATELY]; /* when those that ended last made their last call */
-	uint32_t alive_max;		 /* threads at once, as the first pass found it */
+	uint32_t alive_max;		 /* threads at once, as the first pass found it; */
+	uint64_t live_peak;		 /* the most bytes that lived */
 	struct epochs epochs[PACES];
 	uint32_t epoch_count; /* of both kinds, in this window */
 	uint64_t epoch_bytes, epoch_calls, epoch_us;
@@ -135,6 +137,8 @@ void scry_malloc_feed_join(struct scry_malloc_feed *f);
 /* Ends the epochs that are full; a window begins. */
 void scry_malloc_feed_epoch(struct scry_malloc_feed *f);
 void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
+/* A lane's block of so many bytes. */
+void scry_malloc_feed_begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes);
 /* A block that `from` had is `to`'s now. */
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 

@@ -1,8 +1,9 @@
 /*
  * The words of one lane, one after the other: what is timed.
  *
- * Made three times from one text, for the three modes, so that a timed replay has no trace of the
- * other two. Nothing is checked here: replay/check.c has been through the window before.
+ * Made four times from one text, for the three modes and for who has no other lane to wait for, so
+ * that a timed replay has no trace of the others. Nothing is checked here: replay/check.c has been
+ * through the window before.
  */
 #include "replay/replay.h"
 
@@ -17,6 +18,8 @@
 #define SLEEP_AFTER 200u /* times it was given away */
 #define SLEEP_NS 50000
 #define STEP_TICKS 4000u /* of looking at the clock twice: for the rest somebody else ran */
+
+enum how { ALONE, AMONG, SAMPLED, VERIFIED }; /* ALONE, AMONG others: TIMED */
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -127,12 +130,18 @@ static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
 	l->wait_ticks += done;
 }
 
-ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w)
+/* Which words have a tag no branch predictor foresees: one branch, that is hardly ever taken. */
+ALWAYS uint64_t take(struct lane *l, const uint64_t *cell, uint64_t w, const enum how how)
 {
-	uint64_t value = __atomic_load_n(cell, __ATOMIC_ACQUIRE);
+	uint64_t value = __atomic_load_n(cell, __ATOMIC_ACQUIRE), tag = w >> 48;
+	uint64_t other = value >> 48 ^ tag;
 
-	if (__builtin_expect(w >> 48 && value >> 48 != w >> 48, 0))
-		value = wait_tag(l, cell, w >> 48);
+	if (how == ALONE)
+		return value & REPLAY_ADDRESS;
+	other = tag ? other : 0;
+	__asm__("" : "+r"(other));
+	if (__builtin_expect(other != 0, 0))
+		value = wait_tag(l, cell, tag);
 	return value & REPLAY_ADDRESS;
 }
 
@@ -177,15 +186,15 @@ ALWAYS void give(uint64_t *cell, void *p, uint64_t tag)
 	__atomic_store_n(cell, address | tag << 48, __ATOMIC_RELEASE);
 }
 
-#define TIMED(kind, call)                                                             \
-	do {                                                                          \
-		if (mode == SCRY_REPLAY_SAMPLED && __builtin_expect(!--l->left, 0)) { \
-			uint64_t t = __rdtsc();                                       \
-			call;                                                         \
-			count(l, kind, __rdtsc() - t);                                \
-		} else {                                                              \
-			call;                                                         \
-		}                                                                     \
+#define TIMED(kind, call)                                                \
+	do {                                                             \
+		if (how == SAMPLED && __builtin_expect(!--l->left, 0)) { \
+			uint64_t t = __rdtsc();                          \
+			call;                                            \
+			count(l, kind, __rdtsc() - t);                   \
+		} else {                                                 \
+			call;                                            \
+		}                                                        \
 	} while (0)
 
 /* What begins, in the mode; `size` and `align` are the call's. */
@@ -197,7 +206,7 @@ ALWAYS void give(uint64_t *cell, void *p, uint64_t tag)
 		void *p;                                                                    \
 		(void)align;                                                                \
 		TIMED(SCRY_REPLAY_KIND_##kind, p = (call));                                 \
-		begun(l, (struct begun){w, w1, size, (zeroed)}, p, mode);                   \
+		begun(l, (struct begun){w, w1, size, (zeroed)}, p, how);                    \
 	} while (0)
 
 struct begun {
@@ -205,14 +214,14 @@ struct begun {
 	bool is_zeroed;
 };
 
-ALWAYS void begun(struct lane *l, struct begun b, void *p, const int mode)
+ALWAYS void begun(struct lane *l, struct begun b, void *p, const enum how how)
 {
 	uint32_t slot = SCRY_REPLAY_SLOT(b.w);
 	bool is_long = b.w & SCRY_REPLAY_LONG;
 
 	if (__builtin_expect(!p, 0)) {
 		l->failed += b.size != 0;
-	} else if (mode == SCRY_REPLAY_VERIFY) {
+	} else if (how == VERIFIED) {
 		if (b.is_zeroed)
 			verify_zero(l, slot, p, b.size);
 		verify_begin(l, slot, p, b.size,
@@ -221,14 +230,14 @@ ALWAYS void begun(struct lane *l, struct begun b, void *p, const int mode)
 	} else {
 		touch(p, b.size, is_long ? SCRY_REPLAY_SHORT(b.w) : 65535, 0);
 	}
-	give(&replay.cells[slot], p, b.w >> 48);
+	give(&replay.cells[slot], p, how == ALONE ? 0 : b.w >> 48);
 }
 
-ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const int mode)
+ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const enum how how)
 {
 	const struct replay_calls *c = &replay.calls;
 	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)], size = SCRY_REPLAY_SIZE(w1);
-	uint64_t address = take(l, cell, w);
+	uint64_t address = take(l, cell, w, how);
 	void *old = address == REPLAY_FAILED ? NULL : (void *)(uintptr_t)address, *p;
 
 	size += !size; /* an end by realloc is a free: the libraries differ */
@@ -239,7 +248,7 @@ ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const int mode)
 	if (!p) {
 		l->failed++;
 		p = old; /* goes on as it was */
-	} else if (mode == SCRY_REPLAY_VERIFY) {
+	} else if (how == VERIFIED) {
 		if (old)
 			verify_again(l, SCRY_REPLAY_SLOT(w), p, size);
 		else
@@ -247,13 +256,13 @@ ALWAYS void again(struct lane *l, uint64_t w, uint64_t w1, const int mode)
 	} else {
 		touch(p, size, SCRY_REPLAY_SHORT(w), SCRY_REPLAY_X(w1));
 	}
-	give(cell, p, w1 >> 48);
+	give(cell, p, how == ALONE ? 0 : w1 >> 48);
 }
 
-ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const int mode)
+ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const enum how how)
 {
 	uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)];
-	uint64_t address = take(l, cell, w);
+	uint64_t address = take(l, cell, w, how);
 
 	if (address != REPLAY_FAILED) {
 		void *p = (void *)(uintptr_t)address;
@@ -261,7 +270,7 @@ ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const int mode)
 
 		TIMED(SCRY_REPLAY_KIND_USABLE, usable = replay.calls.usable(p));
 		l->sink += usable;
-		if (mode == SCRY_REPLAY_VERIFY)
+		if (how == VERIFIED)
 			verify_usable(l, SCRY_REPLAY_SLOT(w), usable);
 	}
 	__atomic_store_n(cell, address | (w1 >> 48) << 48, __ATOMIC_RELEASE);
@@ -270,10 +279,10 @@ ALWAYS void ask(struct lane *l, uint64_t w, uint64_t w1, const int mode)
 #define FINISH(function)                                               \
 	do {                                                           \
 		uint64_t *cell = &replay.cells[SCRY_REPLAY_SLOT(w)];   \
-		uint64_t address = take(l, cell, w);                   \
+		uint64_t address = take(l, cell, w, how);              \
 		void *p = (void *)(uintptr_t)address;                  \
 		if (__builtin_expect(address != REPLAY_FAILED, 1)) {   \
-			if (mode == SCRY_REPLAY_VERIFY)                \
+			if (how == VERIFIED)                           \
 				verify_end(l, SCRY_REPLAY_SLOT(w), p); \
 			TIMED(SCRY_REPLAY_KIND_FREE, c->function(p));  \
 		}                                                      \
@@ -289,7 +298,7 @@ static void *by_posix_memalign(uint64_t align, uint64_t size)
 }
 
 /* True: the thread ends. */
-ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
+ALWAYS bool run(struct lane *l, const uint64_t *at, const enum how how)
 {
 	const struct replay_calls *c = &replay.calls;
 	uint64_t *cells = replay.cells;
@@ -336,10 +345,10 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 			break;
 		case SCRY_REPLAY_REALLOC:
 		case SCRY_REPLAY_REALLOCARRAY:
-			again(l, w, w1, mode);
+			again(l, w, w1, how);
 			break;
 		case SCRY_REPLAY_USABLE:
-			ask(l, w, w1, mode);
+			ask(l, w, w1, how);
 			break;
 		case SCRY_REPLAY_DELETE:
 			FINISH(delete);
@@ -380,19 +389,24 @@ ALWAYS bool run(struct lane *l, const uint64_t *at, const int mode)
 	}
 }
 
+static __attribute__((noinline)) bool run_alone(struct lane *l, const uint64_t *at)
+{
+	return run(l, at, ALONE);
+}
+
 static __attribute__((noinline)) bool run_timed(struct lane *l, const uint64_t *at)
 {
-	return run(l, at, SCRY_REPLAY_TIMED);
+	return run(l, at, AMONG);
 }
 
 static __attribute__((noinline)) bool run_sampled(struct lane *l, const uint64_t *at)
 {
-	return run(l, at, SCRY_REPLAY_SAMPLED);
+	return run(l, at, SAMPLED);
 }
 
 static __attribute__((noinline)) bool run_verify(struct lane *l, const uint64_t *at)
 {
-	return run(l, at, SCRY_REPLAY_VERIFY);
+	return run(l, at, VERIFIED);
 }
 
 bool replay_work(struct lane *l, uint32_t block)
@@ -405,6 +419,6 @@ bool replay_work(struct lane *l, uint32_t block)
 	case SCRY_REPLAY_VERIFY:
 		return run_verify(l, at);
 	default:
-		return run_timed(l, at);
+		return replay.lanes == 1 ? run_alone(l, at) : run_timed(l, at);
 	}
 }

@@ -28,7 +28,8 @@
  * ends of their parts, and nobody enters an epoch before all have marked the last but one. Lanes
  * that hand no blocks over have no queue that would hold them: their epochs are of time, and long.
  * Lanes that take what others hand over enter when they like: tags hold them, and who is slow in
- * taking when it is recorded need not be so when it is replayed.
+ * taking when it is recorded need not be so when it is replayed. So do those that take as many as
+ * they give, in a short life: a thread that waits gives its processor to the next one.
  *
  * Nobody can wait for ever. The recording is one sequence, streams are parts of it in its order,
  * and a word waits only for words before it in the sequence: the first that is not done can always

@@ -397,6 +397,39 @@ static void takers(void **state)
 	scry_malloc_feed_free(f);
 }
 
+/* Thread 1 makes a table of blocks; then 2 and 3 put a new one for each of the other's, in turn. */
+static uint64_t swap_rounds;
+static bool swap(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	enum { BLOCKS = 5000 };
+
+	*ret_us = i / 1000;
+	c->block = (uint32_t)(i < BLOCKS ? i : (i - BLOCKS) / 2 % BLOCKS);
+	c->thread = i < BLOCKS ? 1 : 2 + (i - BLOCKS) / 2 / BLOCKS % 2;
+	if (i >= BLOCKS && (i - BLOCKS) % 2 == 0)
+		c->function = SCRY_MALLOC_FREE;
+	return i < BLOCKS * (1 + 2 * swap_rounds);
+}
+
+/* Who gives as many as it takes is held to the others, but not in a short life. */
+static void swappers(void **state)
+{
+	struct script t = {.tell = swap};
+	struct scry_malloc_feed *f;
+
+	for (swap_rounds = 4; swap_rounds <= 40; swap_rounds *= 10) {
+		f = feed_of_script(&t, false);
+		for (uint32_t lane = 1; lane < 3; lane++) {
+			assert_true(words_of(f, lane, SCRY_REPLAY_MARK) > 10);
+			assert_int_equal(words_of(f, lane, SCRY_REPLAY_GATE) > 10,
+					 swap_rounds == 40);
+			assert_int_equal(words_of(f, lane, SCRY_REPLAY_GATE) == 0,
+					 swap_rounds == 4);
+		}
+		scry_malloc_feed_free(f);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -404,6 +437,7 @@ int main(void)
 		cmocka_unit_test(as_one),     cmocka_unit_test(windows),
 		cmocka_unit_test(any_calls),  cmocka_unit_test(pace),
 		cmocka_unit_test(think),      cmocka_unit_test(takers),
+		cmocka_unit_test(swappers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
