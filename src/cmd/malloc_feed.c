@@ -167,6 +167,14 @@ static uint64_t align_bits(uint64_t align)
 	return bits < SCRY_REPLAY_ALIGN_MAX ? bits : SCRY_REPLAY_ALIGN_MAX;
 }
 
+static void begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes)
+{
+	uint32_t thread = f->lanes[lane].thread;
+
+	if (f->is_first && thread < f->thread_cap)
+		f->threads[thread].begun += bytes;
+}
+
 static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
 		 uint32_t op)
 {
@@ -192,7 +200,7 @@ static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	b->begun = is_aligned || e->size > UINT16_MAX ? at + 1 : 0;
 	f->stats.live_blocks++;
 	err = resize(f, b, e->size);
-	scry_malloc_feed_begun(f, lane, e->size);
+	begun(f, lane, e->size);
 	called(f, op);
 	return err;
 }

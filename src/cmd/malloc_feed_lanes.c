@@ -225,14 +225,6 @@ void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_
 	f->threads[takes].took++;
 }
 
-void scry_malloc_feed_begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes)
-{
-	uint32_t thread = f->lanes[lane].thread;
-
-	if (f->is_first && thread < f->thread_cap)
-		f->threads[thread].begun += bytes;
-}
-
 static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
 {
 	uint32_t lane = 1;

@@ -61,8 +61,7 @@ struct epochs {
 
 struct thread { /* of the recording; what the first pass found: */
 	uint64_t last, calls;
-	uint64_t took, gave; /* blocks of other threads, and its own to them */
-	uint64_t begun;	     /* bytes */
+	uint64_t took, gave, begun; /* blocks of others, its own to them; bytes */
 	bool has_ended;
 	uint16_t lane; /* + 1: now */
 };
@@ -137,8 +136,6 @@ void scry_malloc_feed_join(struct scry_malloc_feed *f);
 /* Ends the epochs that are full; a window begins. */
 void scry_malloc_feed_epoch(struct scry_malloc_feed *f);
 void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
-/* A lane's block of so many bytes. */
-void scry_malloc_feed_begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes);
 /* A block that `from` had is `to`'s now. */
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 
