@@ -73,6 +73,7 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->birth = scry_tsc();
 	t->serial = 0;
 	t->repeats = 0;
+	t->stamp = 0;
 	t->epoch_end = 0;
 	t->inside = 0;
 	t->touch_tsc = 0;
@@ -219,31 +220,45 @@ __attribute__((noinline)) uint64_t scry_track_time(struct scry_agent_thread *t, 
 	return now;
 }
 
-/*
- * The clock, then whose turn it is, in this order: the second load waits for the first value. And
- * behind all that was done before: rdtsc waits for nothing, and so might say a time from before a
- * load that has seen what another thread did behind its own, later, stamp.
- */
+/* The clock, then whose turn it is, in this order: the second load waits for the first value. */
 static uint64_t clock_and_turn(const uint64_t *turn, uint64_t *ret_turn)
 {
 	uint64_t now, later;
 
-	__asm__ volatile("lfence" ::: "memory");
 	later = now = scry_tsc();
 	__asm__ volatile("and $0, %0" : "+r"(later));
 	*ret_turn = *(const volatile uint64_t *)(turn + later);
 	return now;
 }
 
+/* Behind all that was done before: rdtsc waits for nothing, and so might say a time from before a
+ * load that has seen what another thread did behind its own, later, stamp. */
+static void fence(void)
+{
+	__asm__ volatile("lfence" ::: "memory");
+}
+
+/*
+ * Who has the turn still, since an earlier stamp, needs no fence: that one was read behind a fence
+ * and the exchange, the exchange came after all stamps of others, and they have had none since.
+ */
 __attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
 {
 	uint64_t *turn = &scry_agent.control->turn, whose, now;
+	int is_mine = t->stamp && *(volatile uint64_t *)turn == (uint64_t)t;
 
 	*(volatile uint32_t *)&t->repeats = 0; /* a signal handler may leave us for good */
+	if (!is_mine)
+		fence();
 	now = clock_and_turn(turn, &whose);
-	for (int i = 0; i < TRIES && whose != (uint64_t)t && whose != SCRY_TURN_ALL; i++) {
-		whose = !i && t->turns++ < TURNS_MAX ? (uint64_t)t : SCRY_TURN_ALL;
-		__atomic_exchange_n(turn, whose, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < TRIES && whose != (uint64_t)t && (whose != SCRY_TURN_ALL || is_mine);
+	     i++) {
+		if (whose != SCRY_TURN_ALL) {
+			whose = !i && t->turns++ < TURNS_MAX ? (uint64_t)t : SCRY_TURN_ALL;
+			__atomic_exchange_n(turn, whose, __ATOMIC_SEQ_CST);
+		}
+		is_mine = 0;
+		fence();
 		now = clock_and_turn(turn, &whose);
 	}
 	t->stamp = now;

@@ -37,7 +37,8 @@
  * for an end. Why this is an order: what the allocator did for a record lies before its look
  * at the turn (a beginning) or behind it (an end), and stores become visible in the order of the
  * program (TSO). So who sees what that did, in memory, sees the turn of before that as well. The
- * clock is read behind an lfence: rdtsc alone may run ahead of the loads that saw it.
+ * clock is read behind an lfence where the turn is not one's own already: rdtsc alone may run ahead
+ * of the loads that saw it.
  *
  * Freestanding. What the host reads here is hostile.
  */

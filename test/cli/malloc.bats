@@ -169,9 +169,10 @@ PY
 }
 
 @test "threads that hand over each block at once: no block ends before it begins" {
-	local threads
-	for threads in 2 4; do
-		"$SCRY" malloc record -v --force -o "$T/x.scry" -- "$TARGETS/target_malloc_swap" $threads 1000000 2>"$T/scry.err"
+	local program
+	for program in "2 1000000" "4 1000000" "2 200000 30" "2 20000 600"; do
+		# shellcheck disable=SC2086
+		"$SCRY" malloc record -v --force -o "$T/x.scry" -- "$TARGETS/target_malloc_swap" $program 2>"$T/scry.err"
 		grep -qE " 0 ends of unknown blocks, 0 beginnings where one lived, 0 told too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
 	done
 }

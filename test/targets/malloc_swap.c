@@ -1,6 +1,7 @@
 /* Threads that hand over each block at once: the next moment another one frees it.
  *
- * malloc_swap THREADS BLOCKS      each makes so many blocks */
+ * malloc_swap THREADS BLOCKS [OWN]     each makes so many blocks, and before each up to OWN that it
+ * frees itself: so one thread records alone for a while, and then another one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -10,7 +11,7 @@
 #define BOXES 4
 
 static _Atomic(void *) boxes[BOXES];
-static long blocks;
+static long blocks, own;
 
 static void *swap(void *arg)
 {
@@ -18,6 +19,11 @@ static void *swap(void *arg)
 
 	for (long i = 0; i < blocks; i++) {
 		random = random * 1103515245 + 12345;
+		for (long k = own ? (random >> 16) % own : 0; k; k--) {
+			void *volatile mine = malloc(40);
+
+			free(mine);
+		}
 		free(atomic_exchange(&boxes[random >> 16 & (BOXES - 1)],
 				     malloc(24 + (random >> 20 & 63))));
 	}
@@ -32,6 +38,7 @@ int main(int argc, char **argv)
 	if (count < 1 || count > THREADS_MAX)
 		return 2;
 	blocks = strtol(argv[2], NULL, 10);
+	own = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
 	for (long i = 0; i < count; i++)
 		if (pthread_create(&threads[i], NULL, swap, (void *)i))
 			return 1;
