@@ -26,6 +26,7 @@
 #define LEAVE_NS 1000000000ull
 #define ORPHAN_NS 20000000ull
 #define TICK_US 1000
+#define FAIR_TURN 64 /* stops */
 #define SEIZE_ROUNDS 64
 
 enum state {
@@ -48,6 +49,7 @@ struct scry_stops {
 	const struct scry_stops_handlers *handlers;
 	void *arg;
 	struct scry_stops *next;
+	bool is_left; /* who goes on is asked to stop again */
 	struct scry_stops_stats stats;
 };
 
@@ -55,6 +57,7 @@ static struct {
 	struct scry_stops *all;
 	struct thread *threads;
 	size_t count, room, orphans;
+	unsigned int taken;
 	struct scry_map by_tid; /* -> index */
 	bool is_ready, hurries;
 } tracer;
@@ -124,6 +127,8 @@ static void go_on(struct thread *t, int signal)
 {
 	t->state = STATE_RUNS;
 	ptrace(PTRACE_CONT, t->tid, 0, signal);
+	if (t->of && t->of->is_left)
+		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
 }
 
 /* It lives, and is not ours already, as one is that a seized thread has made. */
@@ -230,7 +235,8 @@ static bool shares_memory(pid_t parent, pid_t child, int event)
 	return r < 0 ? event != PTRACE_EVENT_FORK : r == 0;
 }
 
-/* Thread `parent` has made one. Has that a memory of its own? */
+/* Thread `parent` has made one. Has that a memory of its own? It may have been adopted long before
+ * its maker told: then it runs, or stands in a stop of its own, or was let go. */
 static void born(struct thread *parent, int event)
 {
 	struct scry_stops *s = parent->of;
@@ -246,12 +252,12 @@ static void born(struct thread *parent, int event)
 	if (!tid)
 		return;
 	t = thread_of(tid);
-	if (!t) {
+	if (!t && scry_proc_tracer(tid, tid) == getpid())
 		add_thread(s, tid, what);
+	if (!t || t->state != STATE_ORPHAN)
 		return;
-	}
 	t->of = s;
-	tracer.orphans -= t->state == STATE_ORPHAN;
+	tracer.orphans--;
 	t->state = what;
 	start_thread(t, what);
 }
@@ -392,12 +398,14 @@ static void take(pid_t tid, int status)
 	}
 }
 
-/* Stops for a signal are left as they are, see `trapped`: nor is a signal lost if we are killed. */
-static pid_t next_status(int flags, int *ret)
+/* Of thread `of`; 0: of any. Stops for a signal are left as they are, see `trapped`: nor is a
+ * signal lost if we are killed. */
+static pid_t next_status(pid_t of, int flags, int *ret)
 {
 	siginfo_t info = {0};
 
-	if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOWAIT | __WALL | flags) < 0)
+	if (waitid(of ? P_PID : P_ALL, (id_t)of, &info,
+		   WEXITED | WSTOPPED | WNOWAIT | __WALL | flags) < 0)
 		return -1;
 	if (!info.si_pid)
 		return 0;
@@ -405,6 +413,19 @@ static pid_t next_status(int flags, int *ret)
 	if ((info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED) && info.si_status < 0x80)
 		return info.si_pid;
 	return waitpid(info.si_pid, ret, __WALL | WNOHANG);
+}
+
+/* The kernel tells of the newest threads first: the older ones would wait for as long as those meet
+ * breakpoints faster than we serve them. */
+static void serve_each(void)
+{
+	for (size_t i = tracer.count; i-- > 0;) {
+		int status;
+		pid_t tid = i < tracer.count ? tracer.threads[i].tid : 0;
+
+		if (tid && next_status(tid, WNOHANG, &status) == tid)
+			take(tid, status);
+	}
 }
 
 /* waitid has no time-out: a timer ends it, which goes on ticking as it may come too early. */
@@ -419,19 +440,21 @@ static void tick(uint64_t first_us)
 void scry_stops_turn(uint64_t ns)
 {
 	uint64_t end = scry_now_ns() + ns;
-	unsigned int taken = 0;
 
 	tick(ns / 1000);
 	for (;;) {
 		int status;
-		pid_t tid = next_status(0, &status);
+		pid_t tid = next_status(0, 0, &status);
 
 		if (tid < 0 && errno == ECHILD) /* all have ended */
 			nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 		if (tid < 0)
 			break;
-		take(tid, status);
-		if (++taken % 16 == 0 && scry_now_ns() >= end)
+		if (tid)
+			take(tid, status);
+		if (++tracer.taken % FAIR_TURN == 0)
+			serve_each();
+		if (tracer.taken % 16 == 0 && scry_now_ns() >= end)
 			break;
 	}
 	tick(0);
@@ -452,9 +475,6 @@ static void take_last(pid_t tid, int status)
 	    event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 	    event == PTRACE_EVENT_EXEC) {
 		take(tid, status);
-		t = thread_of(tid);
-		if (t && t->of && t->state == STATE_RUNS)
-			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		return;
 	}
 	if (event == PTRACE_EVENT_STOP && scry_tracee_has_trap(tid)) {
@@ -483,6 +503,7 @@ size_t scry_stops_leave(struct scry_stops *s)
 	uint64_t end = scry_now_ns() + LEAVE_NS;
 	size_t left;
 
+	s->is_left = true;
 	for (size_t i = tracer.count; i-- > 0;) {
 		struct thread *t = &tracer.threads[i];
 
@@ -495,7 +516,7 @@ size_t scry_stops_leave(struct scry_stops *s)
 	}
 	while ((left = count_of(s)) && scry_now_ns() < end) {
 		int status;
-		pid_t tid = next_status(WNOHANG, &status);
+		pid_t tid = next_status(0, WNOHANG, &status);
 
 		if (tid > 0) {
 			struct thread *t = thread_of(tid);

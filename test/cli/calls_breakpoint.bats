@@ -80,6 +80,13 @@ RUBY
 	finish "$pid"
 }
 
+@test "threads that are made while others meet breakpoints without a pause" {
+	by_breakpoints 0 -x 'traced_*' -c --json -- "$TARGETS/target_traced" 16 4000 4
+	[ "$(grep -c "^round .* wrong 0$" "$T/scry.out")" -eq 4 ]
+	grep -v "^pid\|^round" "$T/scry.out" >"$T/sums.json"
+	counts_are "$T/sums.json" "traced_sum 256000" "traced_inner 64000"
+}
+
 @test "the same text as with hooks" {
 	by_breakpoints 0 -- "$TARGETS/target_traced_text"
 	cp "$T/scry.out" "$T/breaks.out"
