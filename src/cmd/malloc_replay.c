@@ -320,32 +320,23 @@ static int compare(const void *a, const void *b)
 static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at, size_t offset,
 					uint64_t less)
 {
-	uint64_t values[SCRY_REPLAY_RUNS_MAX] = {0}, n = j->opts->runs;
+	struct scry_replay_spread s = {.count = (uint32_t)j->opts->runs};
 
-	for (uint64_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < s.count; i++) {
 		uint64_t v = *(const uint64_t *)((const char *)&j->runs[at][i] + offset);
 
-		values[i] = v > less ? v - less : 0;
+		s.sorted[i] = v > less ? v - less : 0;
 	}
-	qsort(values, n, sizeof(values[0]), compare);
-	return (struct scry_replay_spread){values[n / 2], values[0], values[n - 1]};
+	qsort(s.sorted, s.count, sizeof(s.sorted[0]), compare);
+	s.median = s.sorted[s.count / 2];
+	s.least = s.sorted[0];
+	s.most = s.sorted[s.count - 1];
+	return s;
 }
 
 #define SPREAD(at, field, less) spread(j, at, offsetof(struct measured, field), less)
 
-/* That what is left out differs from run to run is noise, too. */
-static struct scry_replay_spread without(const struct replay_job *j, uint32_t at,
-					 const struct scry_replay_spread *null)
-{
-	struct scry_replay_spread s = SPREAD(at, cpu_ns, null->median);
-	uint64_t down = null->most - null->median;
-
-	s.least -= down < s.least ? down : s.least;
-	s.most += null->median - null->least;
-	return s;
-}
-
-static void fill_row(struct replay_job *j, uint32_t at, const struct scry_replay_spread *null)
+static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_cpu_ns)
 {
 	struct scry_replay_row *row = &j->rows[at];
 
@@ -354,7 +345,7 @@ static void fill_row(struct replay_job *j, uint32_t at, const struct scry_replay
 	if (j->has_failed[at])
 		return;
 	row->runs = (uint32_t)j->opts->runs;
-	row->cpu_ns = without(j, at, null);
+	row->cpu_ns = SPREAD(at, cpu_ns, null_cpu_ns);
 	row->kernel_ns = SPREAD(at, kernel_ns, 0);
 	row->faults = SPREAD(at, faults, 0);
 	row->rss_peak = SPREAD(at, rss_peak, 0);
@@ -437,7 +428,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 	const struct scry_replay_spread null = SPREAD(ALL - 1, cpu_ns, 0);
 
 	for (uint32_t i = 0; i < j->allocators.count; i++) {
-		fill_row(j, i, &null);
+		fill_row(j, i, null.median);
 		tell_spread(j, i, &j->rows[i].rss_peak, "replays");
 		tell_spread(j, i, &j->rows[i].real_rss, "real runs");
 	}

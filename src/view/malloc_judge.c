@@ -9,6 +9,7 @@
 
 #define LEAST_SHARE 0.03
 #define LEAST_RUNS 3
+#define PAIRS 0.9
 /* Where threads hand blocks over, memory is also what waits between them, and differs from run to
  * run of the program, though replays of one recording agree: bench/malloc-replay.md. */
 #define LEAST_MEMORY_CROSSED 0.25
@@ -20,16 +21,35 @@ struct change {		     /* against the first */
 	double time, memory; /* shares: -0.2 is a fifth less; 0: the same within the noise */
 };
 
+/*
+ * The share of pairs of runs, one of each, in which `to` has less (Mann and Whitney's U over its
+ * greatest). On a machine with other work on it some run is an outlier: were all runs of the one to
+ * lie beyond all of the other, that one run would hide what the others agree in.
+ */
+static double less(const struct scry_replay_spread *from, const struct scry_replay_spread *to)
+{
+	uint64_t halves = 0;
+
+	for (uint32_t i = 0; i < to->count; i++)
+		for (uint32_t k = 0; k < from->count; k++)
+			halves += to->sorted[i] < from->sorted[k]    ? 2
+				  : to->sorted[i] == from->sorted[k] ? 1
+								     : 0;
+	return (double)halves / 2 / to->count / from->count;
+}
+
 /* The change of a median, 0 when it may be noise; `floor`: a share of less is not measured. */
 static double change(const struct scry_replay_spread *from, const struct scry_replay_spread *to,
 		     double least, double floor)
 {
 	double base = (double)from->median > floor ? (double)from->median : floor, share;
 
-	if (base <= 0 || (to->least <= from->most && from->least <= to->most))
+	if (base <= 0 || !from->count || !to->count)
 		return 0;
 	share = ((double)to->median - (double)from->median) / base;
-	return fabs(share) < least ? 0 : share;
+	if (fabs(share) < least || (share < 0 ? less(from, to) : less(to, from)) < PAIRS)
+		return 0;
+	return share;
 }
 
 static bool is_crossed(const struct scry_replay_report *r)

@@ -20,6 +20,8 @@ struct scry_replay_point {
 
 struct scry_replay_spread { /* of a quantity over the runs */
 	uint64_t median, least, most;
+	uint32_t count;
+	uint64_t sorted[SCRY_REPLAY_RUNS_MAX];
 };
 
 struct scry_replay_kind_row {
@@ -73,10 +75,10 @@ struct scry_replay_verdict {
 
 /*
  * Which allocator suits: the one that is better than the first in time or memory, and not worse in
- * the other. A difference counts when all runs of the one lie beyond all runs of the other, and it
+ * the other. A difference counts when nine of ten pairs of runs, one of each, say the same, and it
  * is at least 3 %: a replay does not predict more exactly than that (memory, where threads hand
  * many blocks over: 25 %). Fewer than 3 runs tell nothing, nor does a recording that lacks more
- * than a thousandth of its calls.
+ * than a thousandth of its calls. Of two sets of five runs that differ by nothing 1 in 30 seem to.
  */
 void scry_replay_judge(const struct scry_replay_report *report,
 		       struct scry_replay_verdict *ret_verdict);

@@ -15,8 +15,13 @@
 /* A quantity whose runs lie within `percent` of its median. */
 static struct scry_replay_spread around(uint64_t median, unsigned int percent)
 {
-	return (struct scry_replay_spread){median, median - median * percent / 100,
-					   median + median * percent / 100};
+	struct scry_replay_spread s = {.median = median, .count = 5};
+
+	for (uint32_t i = 0; i < 5; i++)
+		s.sorted[i] = median - median * percent / 100 + i * (median * percent / 200);
+	s.least = s.sorted[0];
+	s.most = s.sorted[4];
+	return s;
 }
 
 static struct scry_replay_row row(const char *label, uint64_t cpu_ms, uint64_t rss_mib,
@@ -82,6 +87,25 @@ static void within_the_noise(void **state)
 	rows[1].runs = 2;
 	assert_non_null(strstr(judge(rows, 2, &v), "cannot tell"));
 	assert_non_null(strstr(judge(rows, 1, &v), "cannot tell"));
+}
+
+/* One run that was disturbed hides nothing, as long as nine of ten pairs say the same. */
+static void one_run_is_disturbed(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 100, 4), row("a", 90, 100, 4)};
+	struct scry_replay_verdict v;
+
+	(void)state;
+	rows[1].cpu_ns.most = rows[1].cpu_ns.sorted[4] = 98500000; /* above two of the first's */
+	judge(rows, 2, &v);
+	assert_int_equal(v.winner, 1);
+	rows[1].cpu_ns.most = rows[1].cpu_ns.sorted[4] = 103000000; /* above four */
+	judge(rows, 2, &v);
+	assert_int_equal(v.winner, -1);
+	rows[1].cpu_ns.sorted[4] = 98500000;
+	rows[0].cpu_ns.sorted[0] = 90000000; /* three such pairs, and one that is alike */
+	judge(rows, 2, &v);
+	assert_int_equal(v.winner, -1);
 }
 
 /* What is replayed is not what the program did; what really ran is not touched by that. */
@@ -237,10 +261,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
-		cmocka_unit_test(within_the_noise),  cmocka_unit_test(much_was_lost),
-		cmocka_unit_test(a_trade),	     cmocka_unit_test(the_first_is_best),
-		cmocka_unit_test(real_runs),	     cmocka_unit_test(handed_over),
-		cmocka_unit_test(beside_the_replay), cmocka_unit_test(pictures),
+		cmocka_unit_test(within_the_noise),  cmocka_unit_test(one_run_is_disturbed),
+		cmocka_unit_test(much_was_lost),     cmocka_unit_test(a_trade),
+		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
+		cmocka_unit_test(handed_over),	     cmocka_unit_test(beside_the_replay),
+		cmocka_unit_test(pictures),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
