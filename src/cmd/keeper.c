@@ -309,8 +309,8 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 	return since ? now - since : 0;
 }
 
-/* Where the kernel shares processors out by session (autogroup), a nice value counts within one only:
- * the keeper's, which has nobody else in it, then went without for seconds. */
+/* Where the kernel shares processors out by session (autogroup), a nice value counts within one
+ * only: the keeper's, which has nobody else in it, then went without for seconds. */
 void scry_session_hurry(void)
 {
 	FILE *f = fopen("/proc/self/autogroup", "we");

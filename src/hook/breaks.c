@@ -12,11 +12,13 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "sys/edit.h"
+#include "sys/gadgets.h"
 #include "sys/x86_move.h"
 
 #define INSN_MAX 15
 #define SLAB_REACH (1ull << 29)
 #define SLAB_COPIES 4096u
+#define SLAB_ROUND (SCRY_PAGE / 8) /* as many counters are in a page: none without a copy */
 #define INT3 0xcc
 
 void scry_breaks_init(struct scry_breaks *b, const struct scry_proc *proc,
@@ -81,8 +83,11 @@ static const char *look(const struct scry_breaks *b, uint64_t address, struct sc
 {
 	const char *why = first_instruction(b, address, code, window, bytes);
 
-	return why ? why
-		   : compare_with_file(b, address, bytes, window->endbr + (size_t)window->bytes);
+	if (why)
+		return why;
+	if (scry_gadgets_is_restorer(bytes + window->endbr, code->size - window->endbr))
+		return "signal handlers return to it, and so do we from calls in the program";
+	return compare_with_file(b, address, bytes, window->endbr + (size_t)window->bytes);
 }
 
 const char *scry_breaks_why(const struct scry_breaks *b, uint64_t address)
@@ -126,7 +131,8 @@ static int tell_agent(struct scry_breaks *b, int number, uint64_t copies)
 static int slab_near(struct scry_breaks *b, uint64_t address, struct scry_tracee *held, size_t more)
 {
 	struct scry_inject *inj = b->inj;
-	uint64_t copies = more > SLAB_COPIES ? more : SLAB_COPIES;
+	const uint64_t least = more > SLAB_COPIES ? more : SLAB_COPIES,
+		       copies = (least + SLAB_ROUND - 1) / SLAB_ROUND * SLAB_ROUND;
 	const uint64_t magic = SCRY_SLAB_MAGIC;
 	int number, r;
 
@@ -300,6 +306,21 @@ void scry_breaks_lift_all(struct scry_breaks *b)
 		scry_breaks_lift(b, &b->rows[i]);
 }
 
+/* The agent takes it for nobody's: something else may stand at that address soon. (0 would end its
+ * list.) */
+static void disown(struct scry_breaks *b, uint64_t copy)
+{
+	const struct scry_agent_header *h = &b->inj->header;
+
+	for (uint64_t i = 0; i < h->slab_count; i++) {
+		uint64_t first = h->slabs[i].code + SCRY_BREAKS_HEAD;
+
+		if (b->slabs & 1u << i && copy >= first &&
+		    copy < first + (uint64_t)b->used[i] * SCRY_BREAKS_COPY)
+			b->inj->counters[i][(copy - first) / SCRY_BREAKS_COPY] = 1;
+	}
+}
+
 int scry_breaks_forget(struct scry_breaks *b, uint64_t start, uint64_t end)
 {
 	for (size_t i = 0; i < b->count; i++) {
@@ -309,6 +330,8 @@ int scry_breaks_forget(struct scry_breaks *b, uint64_t start, uint64_t end)
 		if (k->at < start || k->at >= end || k->is_gone)
 			continue;
 		k->is_gone = true;
+		if (k->copy)
+			disown(b, k->copy);
 		k->is_on = k->is_changed = false;
 		k->copy = 0;
 		for (uint64_t at = k->at; at + 4 >= k->at; at -= 4) /* asked for before endbr64 */

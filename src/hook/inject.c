@@ -619,6 +619,16 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 		return scry_fail(-ENOSPC,
 				 "no room for more stubs in process %d; fix: scry undo -p %d",
 				 inj->proc->pid, inj->proc->pid);
+	if (held) { /* wherever it was met */
+		scry_maps_done(&inj->maps);
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+		if (r < 0)
+			return r;
+		if (!scry_tracee_has_room(held, &inj->maps))
+			return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack",
+					 held->tid, inj->proc->pid);
+		r = -EEXIST;
+	}
 	h->slab_count++;
 	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++)
 		r = map_slab(inj, held, near, code_size, counters, &fd);

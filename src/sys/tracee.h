@@ -20,13 +20,10 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+#include "sys/gadgets.h"
+
 struct scry_mem;
 struct scry_maps;
-
-struct scry_gadgets {	      /* bytes that exist in every dynamically linked program */
-	uint64_t syscall_ret; /* syscall; ret */
-	uint64_t restorer;    /* mov $15, %rax; syscall */
-};
 
 struct scry_tracee {
 	pid_t pid, tid;
@@ -41,10 +38,6 @@ struct scry_tracee {
 	unsigned char *xstate;
 	size_t xstate_size;
 };
-
-/* Finds both gadgets in the executable file mappings of `pid`. 0 or -ENOTSUP with a sentence. */
-int scry_gadgets_find(const struct scry_mem *mem, const struct scry_maps *maps,
-		      struct scry_gadgets *ret);
 
 /* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. */
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid);
@@ -101,6 +94,8 @@ int scry_tracee_step(struct scry_tracee *t, unsigned int count);
 /* True when this thread may be made to run something: not group-stopped, a stack with room, a
  * thread control block. */
 bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps);
+/* Of that: is there room below its stack pointer? Threads on small stacks have none. */
+bool scry_tracee_has_room(const struct scry_tracee *t, const struct scry_maps *maps);
 
 /*
  * Runs one syscall in the stopped thread; may be called again before scry_tracee_finish. 0 and its

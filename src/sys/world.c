@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "sys/edit.h"
+#include "sys/gadgets.h"
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/proc.h"
@@ -177,15 +178,13 @@ struct stacks {
 
 static bool is_restorer(struct look *l, uint64_t at)
 {
-	static const unsigned char glibc[] = {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};
-	static const unsigned char musl[] = {0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05};
-	unsigned char code[sizeof(glibc)];
+	unsigned char code[SCRY_RESTORER_BYTES];
 
 	for (size_t i = 0; i < l->restorer_count; i++)
 		if (at == l->restorers[i])
 			return true;
 	if (!at || scry_mem_read(l->mem, at, code, sizeof(code)) < 0 ||
-	    (memcmp(code, glibc, sizeof(glibc)) && memcmp(code, musl, sizeof(musl))))
+	    !scry_gadgets_is_restorer(code, sizeof(code)))
 		return false;
 	if (l->restorer_count < RESTORERS_MAX)
 		l->restorers[l->restorer_count++] = at;

@@ -153,6 +153,12 @@ RUBY
 	finish "$pid"
 }
 
+@test "all functions of a program, and where they return to: it works on, and after the watch too" {
+	by_breakpoints 0 -x '*' -c -d 5s -- /usr/bin/python3 -S -E -c 'import json; print(json.dumps([6 * 7]))'
+	in_file '^\[42\]$' "$T/scry.out"
+	grep -qE '[0-9]+ of [0-9]+ functions cannot be reached' "$T/scry.out"
+}
+
 @test "libraries that come and go, in time for their constructors; in other namespaces" {
 	printf '%s\n' "open $TARGETS/libplug.so" "call 2" close "open $TARGETS/libplug.so" "call 1" \
 		"dlmopen $TARGETS/libplug.so" "call 1" close close "churn 20 $TARGETS/libplug.so" \
@@ -177,6 +183,11 @@ RUBY
 		counts_are "$T/o.json" "work_fold 30" "work_mix 60"
 	done
 	need_root "entering a process that is not a child of scry"
+	runs caller_static
+	by_breakpoints 0 -p "$PID" -x '*restore_rt*' -x work_mix --dry-run
+	grep -q "leave .*__restore_rt .*signal handlers return to it" "$T/scry.out"
+	exec 8>&-
+	rm "$T/in"
 	runs caller_now
 	echo "call 1" >&8 # its slot is bound at the start
 	wait_for 10 in_file "right$" "$T/caller_now.out"
