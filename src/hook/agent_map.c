@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -225,6 +226,19 @@ struct region {
 	uint64_t fixed;	  /* MAP_FIXED or MAP_FIXED_NOREPLACE */
 };
 
+/* A file beyond the limit is not made longer, and SIGXFSZ comes: in the target, which it ends. */
+static int check_limit(pid_t pid, uint64_t size)
+{
+	struct rlimit limit;
+
+	if (prlimit(pid, RLIMIT_FSIZE, NULL, &limit) < 0 || limit.rlim_cur >= size)
+		return 0;
+	return scry_fail(-EFBIG,
+			 "process %d may not make files of %llu KiB (ulimit -f), and so share no "
+			 "memory with scry; fix: prlimit -p %d --fsize=unlimited:",
+			 pid, (unsigned long long)size >> 10, pid);
+}
+
 /* The target makes a memfd, maps it and closes it; in between we open it for ourselves. */
 static int map_memfd(const struct region *to, struct scry_tracee *t, const struct scry_call *how,
 		     int *ret_fd)
@@ -238,7 +252,9 @@ static int map_memfd(const struct region *to, struct scry_tracee *t, const struc
 	char path[64];
 	int64_t fd, r;
 
-	r = scry_edit_poke(how->mem_fd, at, name, sizeof(name));
+	r = check_limit(t->pid, to->size);
+	if (r == 0)
+		r = scry_edit_poke(how->mem_fd, at, name, sizeof(name));
 	fd = r < 0 ? r : remote(t, how, make);
 	if (fd < 0)
 		return (int)fd;
@@ -301,9 +317,9 @@ static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
 			"thread %d of process %d did not run long enough to map memory: "
 			"the machine is too busy; its code was not changed; fix: try again",
 			t->tid, t->pid);
-	if (r < 0)
-		return scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
-	return 0;
+	if (r < 0 && r != -EFBIG) /* that one has its sentence */
+		scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
+	return r < 0 ? r : 0;
 }
 
 int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,

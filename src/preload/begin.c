@@ -196,6 +196,7 @@ static int prepare_agent(struct scry_lanes *lanes)
 	const int is_glibc = __libc_malloc && (void *)__libc_malloc == original("malloc");
 	struct span allocator = {.at = (uint64_t)original("malloc")};
 	struct span own = {.at = (uint64_t)scry_preload_begin};
+	const uint64_t usable = (uint64_t)original("malloc_usable_size");
 
 	if (scry_agent_syscall4(SYS_madvise, (uint64_t)gate_page, SCRY_PAGE, MADV_WIPEONFORK, 0) ||
 	    scry_agent_syscall4(SYS_madvise, (uint64_t)tables, size, MADV_WIPEONFORK, 0))
@@ -203,7 +204,8 @@ static int prepare_agent(struct scry_lanes *lanes)
 	dl_iterate_phdr(find_span, &allocator);
 	dl_iterate_phdr(find_span, &own);
 	scry_agent.malloc = (struct scry_agent_malloc){
-		.usable = (uint64_t)original("malloc_usable_size"),
+		/* another object's knows nothing of these blocks */
+		.usable = usable - allocator.start < allocator.end - allocator.start ? usable : 0,
 		.text = own.start,
 		.text_end = own.end,
 		.start = allocator.start,
