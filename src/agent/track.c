@@ -40,25 +40,39 @@ static int is_on(void)
 	       __atomic_load_n(&scry_agent.gate->open, __ATOMIC_RELAXED);
 }
 
-/* Is this thread another one than before? Its libc says so, or the keeper, which takes segments
- * from those only that have ended. */
-static int is_reused(const struct scry_agent_thread *t)
+static uint64_t thread_pointer(void)
 {
-	return *t->tid_at != t->tid ||
-	       (t->state != NO_TRACK &&
-		__atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state);
+	uint64_t fs;
+
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	return fs;
 }
 
+/* Is this thread another one than before? Its libc says so, or the keeper, which takes segments
+ * from those only that have ended. So is one that a signal handler took, by longjmp, out of the
+ * midst of a change of segments: the older one stays open, until the keeper sees a younger thread.
+ */
+static int is_reused(const struct scry_agent_thread *t)
+{
+	if (*t->tid_at != t->tid)
+		return 1;
+	if (t->state == NO_TRACK)
+		return t->track != &scry_agent.tracking.none;
+	return __atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state;
+}
+
+/* The entry says first that it has no segment: else it would look as if the keeper had taken it. */
 static void close_track(struct scry_agent_thread *t)
 {
+	struct scry_track *track = t->track;
 	uint64_t open = t->state;
 
+	__atomic_store_n(&t->state, NO_TRACK, __ATOMIC_RELEASE);
 	if (open != NO_TRACK)
-		__atomic_compare_exchange_n(&t->track->state, &open,
+		__atomic_compare_exchange_n(&track->state, &open,
 					    (open & ~3ull) | SCRY_TRACK_CLOSED, 0, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED);
 	t->track = &scry_agent.tracking.none;
-	t->state = NO_TRACK;
 }
 
 /* An entry whose fs is odd: nobody else uses it, and the thread's own signal handlers pass. */
@@ -87,16 +101,39 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	__atomic_store_n(&t->fs, fs, __ATOMIC_RELEASE);
 }
 
-/* Its thread has ended: the keeper has taken its segment. */
+/* The entry is this thread's, and it another one than before. 0: somebody took the entry of what
+ * had ended. */
+static int settle_again(struct scry_agent_thread *t, uint64_t fs)
+{
+	uint64_t have = fs;
+
+	if (!__atomic_compare_exchange_n(&t->fs, &have, fs | 1, 0, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED))
+		return 0;
+	close_track(t);
+	settle(t, fs);
+	return 1;
+}
+
+/* Its thread has ended: the keeper has taken its segment. One that lives may go on to its next
+ * meanwhile: then `serial`, which goes up before that is its, or the state is another one. */
 static int is_abandoned(const struct scry_agent_thread *t, uint64_t fs)
 {
-	return !(fs & 1) && t->state != NO_TRACK &&
-	       __atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state;
+	uint32_t serial = __atomic_load_n(&t->serial, __ATOMIC_ACQUIRE);
+	uint64_t state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
+	const struct scry_track *track = __atomic_load_n(&t->track, __ATOMIC_ACQUIRE);
+
+	return !(fs & 1) && state != NO_TRACK &&
+	       __atomic_load_n(&track->state, __ATOMIC_ACQUIRE) != state &&
+	       __atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == state &&
+	       __atomic_load_n(&t->serial, __ATOMIC_ACQUIRE) == serial;
 }
 
 int scry_track_is_abandoned(const struct scry_agent_thread *t)
 {
-	return !t->fs || is_abandoned(t, t->fs);
+	uint64_t fs = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
+
+	return !fs || is_abandoned(t, fs);
 }
 
 /* An entry for this thread, marked as being claimed. */
@@ -166,12 +203,9 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 			return 0;
 		}
 		if (have == fs) {
-			if (likely(*t->tid_at == t->tid))
+			if (likely(*t->tid_at == t->tid) || settle_again(t, fs))
 				return t;
-			t->fs = fs | 1;
-			close_track(t);
-			settle(t, fs);
-			return t;
+			break;
 		}
 		if (!have)
 			break;
@@ -197,9 +231,8 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_nested(struct scr
 
 int scry_track_is_inside(void)
 {
-	uint64_t fs;
+	uint64_t fs = thread_pointer();
 
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		const struct scry_agent_thread *t =
 			&scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
@@ -308,7 +341,7 @@ static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
 		t->repeats = 0;
 		t->turns = 0;
 		t->track = track;
-		t->state = mine;
+		__atomic_store_n(&t->state, mine, __ATOMIC_RELEASE);
 		return 1;
 	}
 	return 0;
@@ -361,9 +394,8 @@ static int has_lease(const struct scry_control *c)
 /* Was it because a handler of this thread is running? Else scry_track_find has counted it. */
 __attribute__((noinline, cold)) void scry_track_passed(void)
 {
-	uint64_t fs;
+	uint64_t fs = thread_pointer();
 
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES && is_on(); i++)
 		if (scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS].fs == fs) {
 			add(&scry_agent.control->busy);
@@ -389,11 +421,10 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 	if (!is_on())
 		return 0;
 	if (is_reused(t)) {
-		uint64_t fs = t->fs, inside = t->inside;
+		uint64_t inside = t->inside;
 
-		t->fs = fs | 1;
-		close_track(t);
-		settle(t, fs);
+		if (!settle_again(t, thread_pointer()))
+			return 0;
 		t->inside = inside;
 	}
 	close_track(t);

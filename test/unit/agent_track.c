@@ -1,0 +1,212 @@
+/*
+ * The agent's change of segments, one instruction after the other: what others see of it in the
+ * midst, and what is left when a signal handler ends it there.
+ */
+#include "agent/track.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#define WORDS 600u /* two do not fit */
+#define DEEP 4096u /* bytes of stack that a handler is said to be below its caller */
+
+struct scry_agent_data scry_agent; /* in the agent: ring.c */
+
+int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
+{
+	(void)g;
+	return 0;
+}
+
+static struct scry_gate gate;
+static struct scry_control control;
+static uint64_t *ring;
+
+static struct scry_track *track_at(size_t i)
+{
+	return (struct scry_track *)(ring + i * SCRY_TRACK_WORDS);
+}
+
+static void clear(void)
+{
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		memset(track_at(i), 0, sizeof(struct scry_track));
+	memset(&scry_agent, 0, sizeof(scry_agent));
+	memset(&control, 0, sizeof(control));
+	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
+	gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
+	scry_agent.gate = &gate;
+	scry_agent.control = &control;
+	scry_agent.tracking.is_on = 1;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	if (!ring)
+		ring = mmap(NULL, 8 * SCRY_RING_WORDS, PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	clear();
+	return ring == MAP_FAILED;
+}
+
+static __attribute__((noinline)) struct scry_agent_thread *record(void)
+{
+	struct scry_agent_thread *t = scry_track_enter();
+	uint64_t *w = t ? scry_track_reserve(t, WORDS) : NULL;
+
+	if (w)
+		scry_track_publish(t, w + WORDS);
+	if (t)
+		scry_track_leave(t);
+	return w ? t : NULL;
+}
+
+/* stepping */
+
+static struct scry_agent_thread *row;
+static sigjmp_buf out;
+static int steps, stop_at; /* 0: never */
+static bool was_abandoned;
+static void (*meanwhile)(void);
+
+static void on_step(int sig)
+{
+	(void)sig;
+	was_abandoned |= !meanwhile && scry_track_is_abandoned(row);
+	if (++steps != stop_at)
+		return;
+	if (!meanwhile)
+		siglongjmp(out, 1);
+	meanwhile();
+}
+
+#define STEP(how)                                                                \
+	__asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" how              \
+			 " $0x100, (%%rsp)\n\tpopfq\n\tlea 128(%%rsp), %%rsp" :: \
+				 : "memory", "cc")
+
+static void change_segments(void)
+{
+	uint64_t *w;
+
+	row = record();
+	assert_non_null(row);
+	*(volatile uint64_t *)&row->inside = (uint64_t)__builtin_frame_address(0) - DEEP;
+	steps = 0;
+	STEP("orq");
+	w = scry_track_claim(row, WORDS);
+	STEP("xorq");
+	assert_non_null(w);
+	scry_track_publish(row, w + WORDS);
+	scry_track_leave(row);
+}
+
+/* Who looks for a row meanwhile does not take that of one who changes. */
+static void nobody_is_abandoned(void **state)
+{
+	(void)state;
+	signal(SIGTRAP, on_step);
+	meanwhile = NULL;
+	stop_at = 0;
+	was_abandoned = false;
+	change_segments();
+	assert_true(steps > 20);
+	assert_false(was_abandoned);
+	row->track->state ^= SCRY_TRACK_OPEN ^ SCRY_TRACK_DEAD;
+	assert_true(scry_track_is_abandoned(row));
+	signal(SIGTRAP, SIG_DFL);
+}
+
+static int at_stage, stages;
+
+/* The row's thread goes on to a segment of the same generation, or so far. */
+static void go_on(void)
+{
+	struct scry_track *old = track_at(0), *next = track_at(1);
+
+	for (at_stage = 0; at_stage < stages; at_stage++)
+		switch (at_stage) {
+		case 0:
+			row->state = 1;
+			break;
+		case 1:
+			old->state = 4 + SCRY_TRACK_CLOSED;
+			break;
+		case 2:
+			row->track = &scry_agent.tracking.none;
+			break;
+		case 3:
+			next->state = 4 + SCRY_TRACK_OPEN;
+			break;
+		case 4:
+			row->serial++;
+			break;
+		case 5:
+			row->track = next;
+			break;
+		default:
+			row->state = 4 + SCRY_TRACK_OPEN;
+		}
+}
+
+/* The same, while the one who looks is slow. */
+static void nobody_is_abandoned_slowly(void **state)
+{
+	(void)state;
+	signal(SIGTRAP, on_step);
+	meanwhile = go_on;
+	for (stages = 1; stages <= 7; stages++)
+		for (stop_at = 1, steps = 1; steps >= stop_at - 1; stop_at++) {
+			int is_abandoned;
+
+			clear();
+			row = record();
+			assert_int_equal(row->state, 4 + SCRY_TRACK_OPEN);
+			steps = 0;
+			STEP("orq");
+			is_abandoned = scry_track_is_abandoned(row);
+			STEP("xorq");
+			assert_false(is_abandoned);
+		}
+	signal(SIGTRAP, SIG_DFL);
+}
+
+/* Left by longjmp anywhere in it: a segment that stays open is not seen as this thread's, as the
+ * keeper would wait for its end before it takes the next. */
+static void left_by_longjmp(void **state)
+{
+	(void)state;
+	signal(SIGTRAP, on_step);
+	meanwhile = NULL;
+	for (stop_at = 1, steps = 1; steps >= stop_at - 1; stop_at++) {
+		clear();
+		if (!sigsetjmp(out, 1))
+			change_segments();
+		row = record();
+		assert_non_null(row);
+		for (size_t i = 0; i < SCRY_TRACKS; i++)
+			if ((track_at(i)->state & 3) == SCRY_TRACK_OPEN && track_at(i)->head)
+				assert_true(track_at(i) == row->track ||
+					    track_at(i)->birth < row->birth);
+	}
+	assert_true(stop_at > 20);
+	signal(SIGTRAP, SIG_DFL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(nobody_is_abandoned, set_up),
+		cmocka_unit_test_setup(nobody_is_abandoned_slowly, set_up),
+		cmocka_unit_test_setup(left_by_longjmp, set_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
