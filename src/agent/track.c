@@ -380,14 +380,21 @@ static int get_segment(struct scry_agent_thread *t)
 	}
 }
 
-static int has_lease(const struct scry_control *c)
+/* At its end nothing is counted any more, and the keeper may come back all the same: so that it
+ * knows. An end of 0: the keeper took the lease back. */
+static int has_lease(struct scry_control *c)
 {
-	uint64_t now = scry_tsc();
+	uint64_t now = scry_tsc(), end;
 
-	if (likely(now <= __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED)))
+	if (likely(now <= __atomic_load_n(&c->lease_tsc, __ATOMIC_ACQUIRE)))
 		return 1;
-	if (now > __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED))
-		__atomic_store_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED);
+	end = __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED);
+	if (now > end && __atomic_exchange_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED) &&
+	    end) {
+		add(&c->lost);
+		add(&c->lost_lease);
+		__atomic_store_n(&c->track_over, 1, __ATOMIC_RELAXED);
+	}
 	return 0;
 }
 

@@ -165,6 +165,7 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 	};
 	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
 
+	w->inj.control->track_over = 0; /* of an older watch */
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)
@@ -312,11 +313,30 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 	return r;
 }
 
+/* The target has given us up, and we came back: its losses are counted no more. */
+static void tell_over(struct scry_watch *w, uint64_t lost)
+{
+	const double gap_s = (double)scry_pulse_gap_ns(w->session->pulse) / 1e9;
+	struct scry_ev_lost more = {0};
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "scry was held up for %.0f s, and nothing was recorded from then on", gap_s);
+	more.why_str = scry_session_string(w->session, text);
+	scry_session_event(w->session, SCRY_EVENT_LOST, &more, sizeof(more));
+	snprintf(text, sizeof(text),
+		 "process %d: scry was held up for %.0f s, and nothing was recorded from then on: "
+		 "%llu calls are missing at least",
+		 w->proc.pid, gap_s, (unsigned long long)lost);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
 /* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
 static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			 const struct scry_tracks_stats *tracks)
 {
 	const uint64_t lost = w->inj.control->lost, gap_ns = scry_pulse_gap_ns(w->session->pulse);
+	const bool is_over = w->inj.control->track_over;
 	char text[256];
 
 	if (gap_ns > SCRY_LEASE_NS && tracks->waits)
@@ -324,6 +344,10 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 				"scry was held up for up to %.1f s (a slow disk, or more work than "
 				"processors): threads that found no room waited for it",
 				(double)gap_ns / 1e9);
+	if (is_over) {
+		tell_over(w, lost);
+		return;
+	}
 	if (!lost)
 		return;
 	snprintf(text, sizeof(text),

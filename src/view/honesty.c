@@ -59,6 +59,7 @@ static void on_lost(struct scry_honesty *h, const void *payload)
 	uint32_t i;
 
 	h->lost_events += lost->count;
+	h->has_lost_more |= !lost->count;
 	for (i = 0; i < h->cause_count; i++)
 		if (h->causes[i].why_str == lost->why_str)
 			break;
@@ -213,7 +214,7 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		scry_text_size(buf, h->sample_bytes);
 	}
 	if (h->lost || h->has_totals)
-		put_counted(buf, h->lost, "lost");
+		put_counted(buf, h->lost, h->has_lost_more ? "lost at least" : "lost");
 	else
 		scry_buf_printf(buf, ", losses unknown");
 	put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
@@ -244,9 +245,10 @@ static void push_losses(const struct scry_honesty *h, struct scry_doc *doc, stru
 	for (i = 0; i < h->cause_count; i++) {
 		const char *why = scry_reader_string(h->reader, h->causes[i].why_str, NULL);
 
-		if (!h->causes[i].count)
-			continue;
-		scry_text_count(buf, h->causes[i].count);
+		if (h->causes[i].count)
+			scry_text_count(buf, h->causes[i].count);
+		else
+			scry_buf_printf(buf, "nobody knows how many");
 		scry_buf_printf(buf, " events lost: %s", why ? why : "for an unknown reason");
 		note_printed(doc, buf);
 	}

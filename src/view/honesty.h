@@ -3,7 +3,8 @@
  *
  * Every view gives each event to scry_honesty_event and, when all are read, closes the sum with
  * scry_honesty_close and shows it first. What the recording does not say is unknown and not shown.
- * Losses: TOTALS.lost and LOST events may tell of the same events, so the greater sum counts.
+ * Losses: TOTALS.lost and LOST events may tell of the same events, so the greater sum counts. A
+ * LOST event of 0 says that nobody knows how many.
  */
 #ifndef SCRY_VIEW_HONESTY_H
 #define SCRY_VIEW_HONESTY_H
@@ -44,6 +45,7 @@ struct scry_honesty {
 	bool has_totals, has_pause;
 	uint64_t events, lost, errors; /* lost and errors are final after close */
 	uint64_t lost_events, read_errors, left_out;
+	bool has_lost_more; /* a loss of which nobody knows how many events it was */
 	uint64_t pause_max_ns;
 	uint64_t target_cpu_ns, overhead_cpu_ns;
 	uint64_t watched_ns, frees_older;

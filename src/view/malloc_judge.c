@@ -96,7 +96,7 @@ static void put_program(char *text, size_t size, const struct scry_replay_report
 /* Blocks whose end is missing live on in each replay, and those without a beginning were never. */
 static bool is_lossy(const struct scry_replay_report *r)
 {
-	return r->honesty && r->honesty->lost > r->calls / LOST;
+	return r->honesty && (r->honesty->has_lost_more || r->honesty->lost > r->calls / LOST);
 }
 
 static bool is_tried(const struct scry_replay_row *row)
@@ -218,11 +218,11 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 
 	v->winner = v->best_time = v->best_memory = -1;
 	if (is_lossy(r)) {
-		snprintf(
-			v->sentence, sizeof(v->sentence),
-			"cannot tell: %llu calls were lost when this was recorded, and replays are "
-			"of the other %llu; fix: record it again",
-			(unsigned long long)r->honesty->lost, (unsigned long long)r->calls);
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "cannot tell: %s%llu calls were lost when this was recorded, and replays "
+			 "are of the other %llu; fix: record it again",
+			 r->honesty->has_lost_more ? "at least " : "",
+			 (unsigned long long)r->honesty->lost, (unsigned long long)r->calls);
 		return;
 	}
 	if (r->count < 2 || !is_tried(&r->rows[0])) {

@@ -87,8 +87,7 @@ struct scry_segment {
 
 struct scry_control {
 	uint64_t magic;
-	uint32_t abi;
-	uint32_t reserved;
+	uint32_t abi, reserved;
 	/* the owner: who may edit this process; keeper writes */
 	uint32_t owner_pid, owner_uid;
 	uint64_t owner_start;	 /* start ticks of that process */
@@ -121,9 +120,10 @@ struct scry_control {
 	uint32_t load_seq;	/* tickets given out; a futex */
 	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
 	/* threads that wait until a track is free: wire/tracks.h. Each sets it before each nap */
-	uint32_t track_waiting, track_pad; /* 1: wake me; the keeper sets it back */
-	uint64_t track_waits;		   /* how often one had to wait */
-	uint64_t lane_pid;    /* whose lane it is, in that process's own pid namespace */
+	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
+	uint32_t track_over;	/* 1: the lease's end went by: nothing was recorded from then on */
+	uint64_t track_waits;	/* how often one had to wait */
+	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */
 	uint64_t lane_malloc; /* of a program that was preloaded: what its malloc would be without;
 				 0: a fork child */
 	uint64_t lines_full;  /* calls from lines of Ruby that got no code: agent/lines.c */

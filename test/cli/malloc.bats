@@ -231,6 +231,51 @@ PY
 	ends_right "$program" program
 }
 
+# lease_ends PID: as if a minute had passed since its keeper was stopped.
+lease_ends() {
+	/usr/bin/python3 - "$1" <<-'END'
+		import struct, sys
+		with open("/proc/%s/maps" % sys.argv[1]) as maps, open("/proc/%s/mem" % sys.argv[1], "r+b", 0) as mem:
+		    for line in maps:
+		        at = int(line.split("-")[0], 16)
+		        if line.split()[1] != "rw-s":
+		            continue
+		        mem.seek(at)
+		        if mem.read(8) == struct.pack("<Q", 0x31727463797263):  # struct scry_control
+		            mem.seek(at + 40)
+		            mem.write(struct.pack("<QQ", 1, 1))
+	END
+}
+
+@test "a keeper that comes back after its lease's end: that nothing was recorded since is said, and nothing told of it" {
+	need_root "entering a process that is not a child of scry"
+	need_python
+	start program "$TARGETS/target_malloc_known" run
+	local program=$PID scry keeper
+	wait_for 10 in_file "^round" "$T/program.out"
+	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
+	scry=$PID
+	wait_for 20 hooked "$program"
+	keeper=$(keeper_of "$scry")
+	HELD=$keeper
+	kill -STOP "$keeper"
+	lease_ends "$program"
+	goes_far "$T/program.out"
+	kill -CONT "$keeper"
+	goes_far "$T/program.out"
+	kill -INT "$scry"
+	finish "$scry"
+	grep -q "held up for [0-9]* s, and nothing was recorded from then on: 1 calls are missing at least" "$T/scry.err"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	jq -e '.honesty | .lost == 1 and (.is_complete | not)' "$T/report"
+	jq -e '[.notes[] | select(test("nobody knows how many events lost: scry was held up"))] | length == 1' "$T/report"
+	"$SCRY" malloc export "$T/x.scry" -o "$T/x.txt"
+	"$SCRY" malloc import "$T/x.txt" --force -o "$T/x.scry"
+	"$SCRY" malloc replay "$T/x.scry" --runs 1 --with glibc,glibc:MALLOC_ARENA_MAX=1 >"$T/replay" 2>&1
+	grep -q "cannot tell: at least 1 calls were lost" "$T/replay"
+	ends_right "$program" program
+}
+
 @test "ruby, python3, perl and php print what they print without" {
 	json_as_without 20000
 	if command -v perl >/dev/null; then

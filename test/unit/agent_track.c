@@ -200,12 +200,36 @@ static void left_by_longjmp(void **state)
 	signal(SIGTRAP, SIG_DFL);
 }
 
+/* The keeper comes back after the lease's end: it can know that nothing was recorded since. Where
+ * it took the lease back nothing is missing. */
+static void end_of_the_lease(void **state)
+{
+	(void)state;
+	control.lease_tsc = control.lease_end_tsc = 0;
+	assert_null(record());
+	scry_track_lost();
+	assert_int_equal(scry_agent.tracking.is_on, 0);
+	assert_int_equal(control.lost + control.lost_lease + control.track_over, 0);
+	clear();
+	control.lease_tsc = control.lease_end_tsc = 1;
+	for (int i = 0; i < 3; i++) {
+		assert_null(record());
+		scry_track_lost();
+	}
+	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
+	assert_null(record());
+	assert_int_equal(control.lost, 1);
+	assert_int_equal(control.lost_lease, 1);
+	assert_int_equal(control.track_over, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(nobody_is_abandoned, set_up),
 		cmocka_unit_test_setup(nobody_is_abandoned_slowly, set_up),
 		cmocka_unit_test_setup(left_by_longjmp, set_up),
+		cmocka_unit_test_setup(end_of_the_lease, set_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

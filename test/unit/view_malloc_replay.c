@@ -129,6 +129,10 @@ static void much_was_lost(void **state)
 	}
 	scry_replay_judge_real(&r, &v);
 	assert_int_equal(v.winner, 1);
+	honesty = (struct scry_honesty){.lost = 1, .has_lost_more = true};
+	scry_replay_judge(&r, &v);
+	assert_non_null(strstr(v.sentence, "cannot tell: at least 1 calls were lost"));
+	honesty.has_lost_more = false;
 	honesty.lost = 10;
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, 1);
