@@ -34,7 +34,8 @@ struct thread {
 	uint32_t tid, next_serial;
 	uint32_t held; /* its segments that are not free */
 	bool is_leaving, is_gone;
-	bool has_gap; /* a serial was missing in the last look */
+	bool has_gap;	 /* a serial was missing in the last look */
+	bool is_missing; /* it was not among the tasks in the last look */
 };
 
 struct place {		/* what we know of a segment */
@@ -274,11 +275,21 @@ static int compare_tids(const void *a, const void *b)
 /* In a pid namespace of its own the target knows its threads by other numbers. */
 static void see_inside(pid_t pid, pid_t *tids, size_t count)
 {
-	if (scry_proc_tid_inside(pid, pid) == pid)
-		return;
 	for (size_t i = 0; i < count; i++)
 		tids[i] = scry_proc_tid_inside(pid, tids[i]);
 	qsort(tids, count, sizeof(*tids), compare_tids);
+}
+
+/*
+ * The tasks are not listed at one moment: while one ends, another, which lives, may be left out. So
+ * who is missing is asked for by its number; where that is another one here, it is missing twice.
+ */
+static bool is_proven_gone(const struct scry_tracks *t, struct thread *h, bool is_inside)
+{
+	bool was_missing = h->is_missing;
+
+	h->is_missing = true;
+	return is_inside ? was_missing : !scry_proc_task_state(t->pid, (pid_t)h->tid);
 }
 
 /*
@@ -288,7 +299,7 @@ static void see_inside(pid_t pid, pid_t *tids, size_t count)
 static void look_for_ended(struct scry_tracks *t)
 {
 	uint64_t now = now_ns();
-	bool hurries = t->used > SCRY_TRACKS / 2;
+	bool hurries = t->used > SCRY_TRACKS / 2, is_inside;
 	pid_t *tids = NULL;
 	uint32_t first_tid;
 	ssize_t count;
@@ -300,15 +311,21 @@ static void look_for_ended(struct scry_tracks *t)
 	count = scry_proc_tasks(t->pid, &tids);
 	if (count <= 0) /* the whole process is gone, which its keeper finds out by itself */
 		return;
-	see_inside(t->pid, tids, (size_t)count);
 	first_tid = (uint32_t)scry_proc_tid_inside(t->pid, t->pid);
+	is_inside = first_tid != (uint32_t)t->pid;
+	if (is_inside)
+		see_inside(t->pid, tids, (size_t)count);
 	first = scry_proc_task_state(t->pid, t->pid);
 	for (size_t i = 0; i < t->thread_count; i++) {
 		struct thread *h = &t->threads[i];
 
-		if (h->id && !has_tid(tids, count, h->tid))
-			h->is_gone = true;
-		if (h->id && h->tid == first_tid && (first == 'Z' || first == 'X'))
+		if (!h->id)
+			continue;
+		if (has_tid(tids, count, h->tid))
+			h->is_missing = false;
+		else
+			h->is_gone |= is_proven_gone(t, h, is_inside);
+		if (h->tid == first_tid && (first == 'Z' || first == 'X'))
 			h->is_gone = true;
 	}
 	free(tids);

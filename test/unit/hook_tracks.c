@@ -375,14 +375,120 @@ static void test_serials(void **state)
 
 /* What happens where it is looked who has ended: --wrap in test/meson.build. */
 static void (*meanwhile)(void);
+static pid_t hidden; /* is left out of what is listed */
+static int listed;   /* how often */
+static pid_t inside; /* what a tid is more in a pid namespace that the target is said to have */
 
 ssize_t __real_scry_proc_tasks(pid_t pid, pid_t **ret);
 ssize_t __wrap_scry_proc_tasks(pid_t pid, pid_t **ret);
 ssize_t __wrap_scry_proc_tasks(pid_t pid, pid_t **ret)
 {
+	ssize_t count, kept = 0;
+
 	if (meanwhile)
 		meanwhile();
-	return __real_scry_proc_tasks(pid, ret);
+	count = __real_scry_proc_tasks(pid, ret);
+	for (ssize_t i = 0; i < count; i++)
+		if ((*ret)[i] != hidden)
+			(*ret)[kept++] = (*ret)[i];
+	listed++;
+	return count < 0 ? count : kept;
+}
+
+pid_t __real_scry_proc_tid_inside(pid_t pid, pid_t tid);
+pid_t __wrap_scry_proc_tid_inside(pid_t pid, pid_t tid);
+pid_t __wrap_scry_proc_tid_inside(pid_t pid, pid_t tid)
+{
+	return __real_scry_proc_tid_inside(pid, tid) + inside;
+}
+
+static void take_until_listed(struct scry_tracks *tracks, struct taker *t, int times)
+{
+	struct scry_tracks_taken taken;
+
+	for (listed = 0; listed < times;) {
+		assert_int_equal(scry_tracks_take(tracks, take, t, &taken), 0);
+		nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+	}
+}
+
+static pthread_barrier_t stages; /* has a tid; may end */
+
+static void *live(void *arg)
+{
+	begin(arg);
+	pthread_barrier_wait(&stages);
+	pthread_barrier_wait(&stages);
+	return NULL;
+}
+
+static void start(struct producer *p, pthread_t *ret)
+{
+	pthread_barrier_init(&stages, NULL, 2);
+	assert_int_equal(pthread_create(ret, NULL, live, p), 0);
+	pthread_barrier_wait(&stages);
+}
+
+static void end(pthread_t thread)
+{
+	pthread_barrier_wait(&stages);
+	pthread_join(thread, NULL);
+}
+
+/* A thread that lives, and that a listing leaves out, keeps its segment. */
+static void test_left_out(void **state)
+{
+	static struct taker t;
+	struct producer a = {.name = 1};
+	struct scry_tracks *tracks;
+	pthread_t thread;
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	assert_int_equal(scry_tracks_new(control, pool, getpid(), false, &tracks), 0);
+	start(&a, &thread);
+	record(&a, 0);
+	hidden = (pid_t)a.tid;
+	take_until_listed(tracks, &t, 3);
+	assert_int_equal(t.ended, 0);
+	assert_int_equal(a.track->state, a.state);
+	record(&a, 1);
+	hidden = 0;
+	end(thread);
+	take_all(tracks, &t, 1);
+	assert_int_equal(t.words, 4);
+	scry_tracks_free(tracks);
+}
+
+/* By which number it can be asked for is not known: twice in succession is proof. */
+static void test_left_out_inside(void **state)
+{
+	static struct taker t;
+	struct producer a = {.name = 1};
+	struct scry_tracks *tracks;
+	pthread_t thread;
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	assert_int_equal(scry_tracks_new(control, pool, getpid(), false, &tracks), 0);
+	start(&a, &thread);
+	inside = 1000;
+	a.tid += 1000;
+	record(&a, 0);
+	for (int i = 0; i < 2; i++) {
+		hidden = (pid_t)a.tid - inside;
+		take_until_listed(tracks, &t, 1);
+		hidden = 0;
+		take_until_listed(tracks, &t, 1);
+		assert_int_equal(t.ended, 0);
+		assert_int_equal(a.track->state, a.state);
+	}
+	hidden = (pid_t)a.tid - inside;
+	take_until_listed(tracks, &t, 2);
+	assert_int_equal(t.ended, 1);
+	hidden = inside = 0;
+	end(thread);
+	scry_tracks_free(tracks);
 }
 
 static const uint64_t me = 1 << 20; /* as the agent's thread has a number of its own */
@@ -482,6 +588,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hold, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_adopted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_serials, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_left_out, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_left_out_inside, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_turn, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
 	};
