@@ -380,22 +380,24 @@ static int get_segment(struct scry_agent_thread *t)
 	}
 }
 
-/* At its end nothing is counted any more, and the keeper may come back all the same: so that it
- * knows. An end of 0: the keeper took the lease back. */
-static int has_lease(struct scry_control *c)
+/*
+ * A keeper whose lease is over may be dead, or have no processor: as long as there is room that is
+ * all the same. Beyond the lease's end nothing is counted any more, and it may come back even so:
+ * it is left a word. 0: it took the lease back.
+ */
+static int is_over(struct scry_control *c)
 {
-	uint64_t now = scry_tsc(), end;
+	uint64_t lease = __atomic_load_n(&c->lease_tsc, __ATOMIC_ACQUIRE),
+		 end = lease ? __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED) : 0;
 
-	if (likely(now <= __atomic_load_n(&c->lease_tsc, __ATOMIC_ACQUIRE)))
-		return 1;
-	end = __atomic_load_n(&c->lease_end_tsc, __ATOMIC_RELAXED);
-	if (now > end && __atomic_exchange_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED) &&
-	    end) {
+	if (likely(scry_tsc() <= end))
+		return 0;
+	if (__atomic_exchange_n(&scry_agent.tracking.is_on, 0, __ATOMIC_RELAXED) && end) {
 		add(&c->lost);
 		add(&c->lost_lease);
 		__atomic_store_n(&c->track_over, 1, __ATOMIC_RELAXED);
 	}
-	return 0;
+	return 1;
 }
 
 /* Was it because a handler of this thread is running? Else scry_track_find has counted it. */
@@ -435,7 +437,7 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 		t->inside = inside;
 	}
 	close_track(t);
-	if (!has_lease(c) || !get_segment(t))
+	if (is_over(c) || !get_segment(t))
 		return 0;
 	return (uint64_t *)(t->track + 1);
 }

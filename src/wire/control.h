@@ -92,7 +92,7 @@ struct scry_control {
 	uint32_t owner_pid, owner_uid;
 	uint64_t owner_start;	 /* start ticks of that process */
 	uint64_t owner_since_ns; /* CLOCK_REALTIME */
-	uint64_t lease_tsc; /* handlers record until then; refreshed each 100 ms; 0: taken back */
+	uint64_t lease_tsc; /* each 100 ms: so long a ring is filled, and a thread waits; 0: none */
 	uint64_t lease_end_tsc; /* beyond this nobody comes back: the handler takes itself off */
 	uint64_t target_pid, target_start;
 	char owner_does[16]; /* "objects", NUL terminated */
