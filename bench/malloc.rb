@@ -59,6 +59,9 @@ File.write(File.join(TMP, 'compiled.rb'), COMPILED_RB + WEB_RB)
 File.write(File.join(TMP, 'parse.py'), JSON_PY)
 File.write(File.join(TMP, 'strings.rb'), STRINGS_RB)
 
+QUERIES = '15000'
+DATABASE = system('mariadb-install-db', '--no-defaults', "--datadir=#{TMP}/data", '--auth-root-authentication-method=normal',
+                  "--user=#{Etc.getpwuid.name}", '--skip-test-db', %i[out err] => '/dev/null')
 PROGRAMS = {
   'one thread, tight loop' => [WORK, 'one', '10000000'],
   'one thread, 10 M calls/s' => [WORK, 'paced', '6000000'],
@@ -68,7 +71,9 @@ PROGRAMS = {
   'Ruby, strings' => ['ruby', '--disable-gems', File.join(TMP, 'strings.rb')],
   'Python, JSON' => ['/usr/bin/python3', File.join(TMP, 'parse.py')],
   'Python, JSON (PYTHONMALLOC=malloc)' => ['/usr/bin/python3', File.join(TMP, 'parse.py')],
+  **(DATABASE ? { 'mariadbd, four clients' => [File.join(HERE, 'malloc/database.sh'), TMP, QUERIES] } : {}),
 }.freeze
+ONLY = ENV['ONLY'] # a part of the programs' names
 FILES = { 'scry' => 'x.scry', 'scry --preload' => 'p.scry', 'heaptrack --raw' => 'heap.raw*', 'text, a write a call' => 'text.log' }.freeze
 
 def run(recorder, name)
@@ -85,7 +90,7 @@ def run(recorder, name)
   end
   out, err, status = Open3.capture3(env, *command)
   abort "bench: #{recorder} failed: #{err}" unless status.success? || out.include?('cpu')
-  { cpu: out[/cpu ([\d.]+)/, 1].to_f, calls: err[/: (\d+) calls/, 1].to_i,
+  { cpu: out[/cpu ([\d.]+)/, 1].to_f, calls: err.scan(/: (\d+) calls/).flatten.map(&:to_i).max.to_i,
     bytes: Dir.glob(File.join(TMP, FILES.fetch(recorder, 'none'))).sum { |f| File.size(f) } }
 end
 
@@ -97,7 +102,7 @@ end
 def measure
   recorders = ['plain', *FILES.keys]
   recorders.delete('heaptrack --raw') unless system('command -v heaptrack >/dev/null')
-  PROGRAMS.to_h do |name, _|
+  PROGRAMS.select { |name, _| name[ONLY.to_s] }.to_h do |name, _|
     runs = Hash.new { |h, k| h[k] = [] }
     ROUNDS.times do |i|
       recorders.rotate(i).each { |recorder| runs[recorder] << run(recorder, name) }
