@@ -28,7 +28,6 @@
 #include "base/err.h"
 #include "sys/edit.h"
 #include "sys/maps.h"
-#include "sys/mem.h"
 #include "sys/proc.h"
 
 #define ERESTARTSYS 512 /* include/linux/errno.h: never seen by user space except by a tracer */
@@ -263,6 +262,25 @@ bool scry_tracee_has_trap(pid_t tid)
 	return false;
 }
 
+static bool is_birth(int event)
+{
+	return event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
+	       event == PTRACE_EVENT_CLONE;
+}
+
+/* Whom the stopped thread has made is held from its first instruction on, by nobody but us. */
+static void release_newborn(const struct scry_tracee *t)
+{
+	unsigned long message = 0;
+	struct scry_tracee child = {.seized = true};
+
+	if (ptrace(PTRACE_GETEVENTMSG, t->tid, 0, &message) < 0 || !message)
+		return;
+	child.tid = (pid_t)message;
+	child.pid = scry_proc_task_state(t->pid, child.tid) ? t->pid : child.tid;
+	scry_tracee_release(&child);
+}
+
 int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 {
 	uint64_t trap_ns = TRAP_NS;
@@ -287,6 +305,8 @@ int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns)
 		r = status >> 16 ? 0 : WSTOPSIG(status);
 		if (r == (SIGTRAP | 0x80))
 			r = 0;
+		if (is_birth(status >> 16))
+			release_newborn(t);
 		t->stopped = false;
 		scry_tracee_interrupt(t);
 		if (ptrace(PTRACE_CONT, t->tid, 0, r) < 0)
@@ -319,18 +339,20 @@ static bool is_still_ours(struct scry_tracee *t)
 void scry_tracee_poll_lingering(void)
 {
 	for (size_t i = lingering_count; i-- > 0;) {
-		struct scry_tracee *t = &lingering[i];
-		int err = scry_tracee_wait_stop(t, 0);
+		struct scry_tracee t = lingering[i]; /* whom it has made may come to linger too */
+		int err = scry_tracee_wait_stop(&t, 0);
+		bool is_killed = false; /* and about to say so */
 
-		if (err == -ETIMEDOUT || (err == -ESRCH && !t->stopped && is_still_ours(t)))
-			continue;
-		if (!err)
-			scry_tracee_mend(t);
-		if (t->stopped && ptrace(PTRACE_DETACH, t->tid, 0, 0) < 0 && errno == ESRCH) {
-			t->stopped = false; /* it was killed, and is about to say so */
+		if (err == -ETIMEDOUT || (err == -ESRCH && !t.stopped && is_still_ours(&t))) {
+			lingering[i] = t;
 			continue;
 		}
-		*t = lingering[--lingering_count];
+		if (!err)
+			scry_tracee_mend(&t);
+		if (t.stopped)
+			is_killed = ptrace(PTRACE_DETACH, t.tid, 0, 0) < 0 && errno == ESRCH;
+		t.stopped = false;
+		lingering[i] = is_killed ? t : lingering[--lingering_count];
 	}
 }
 

@@ -46,7 +46,7 @@ int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned
 /* Asks for a stop and waits until `deadline_ns`. 0; -ETIMEDOUT (still running; ask again or let
  * go); -ESRCH. Fills regs. */
 int scry_tracee_stop(struct scry_tracee *t, uint64_t deadline_ns);
-/* The same in two steps, for many threads at once. */
+/* The same in two steps, for many threads at once. Whom it makes meanwhile is let go. */
 int scry_tracee_interrupt(struct scry_tracee *t);
 int scry_tracee_wait_stop(struct scry_tracee *t, uint64_t deadline_ns);
 /* Stopped: what it says from now on; exec and system calls always. */
