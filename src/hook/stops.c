@@ -41,6 +41,7 @@ struct thread {
 	struct scry_stops *of; /* NULL: an orphan */
 	pid_t tid;
 	enum state state;
+	int signal; /* HELD: that it has not been given yet */
 	uint64_t since_ns;
 };
 
@@ -179,6 +180,7 @@ int scry_stops_new(pid_t pid, const struct scry_stops_handlers *handlers, void *
 		   struct scry_tracee *held, struct scry_stops **ret)
 {
 	struct scry_stops *s = calloc(1, sizeof(*s));
+	struct thread *t;
 	int r = 0;
 
 	if (!s)
@@ -189,12 +191,16 @@ int scry_stops_new(pid_t pid, const struct scry_stops_handlers *handlers, void *
 	*ret = s;
 	if (!held)
 		return seize_all(s);
-	if (!add_thread(s, held->tid, STATE_HELD))
-		r = scry_fail(-ENOMEM, "no memory to trace process %d", pid);
-	if (r == 0 && ptrace(PTRACE_SETOPTIONS, held->tid, 0, OPTIONS) < 0)
+	t = add_thread(s, held->tid, STATE_HELD);
+	if (!t)
+		return scry_fail(-ENOMEM, "no memory to trace process %d", pid);
+	if (ptrace(PTRACE_SETOPTIONS, held->tid, 0, OPTIONS) < 0)
 		r = scry_fail(-errno, "cannot trace process %d: %s", pid, strerror(errno));
-	if (r == 0) /* it is ours now */
+	if (r == 0) { /* it is ours now */
+		t->signal = held->signal;
 		held->seized = held->stopped = false;
+		held->signal = 0;
+	}
 	return r;
 }
 
@@ -202,7 +208,7 @@ void scry_stops_go(struct scry_stops *s)
 {
 	for (size_t i = 0; i < tracer.count; i++)
 		if (tracer.threads[i].of == s && tracer.threads[i].state == STATE_HELD)
-			go_on(&tracer.threads[i], 0);
+			go_on(&tracer.threads[i], tracer.threads[i].signal);
 }
 
 static void let_child_go(struct thread *t)
@@ -508,7 +514,7 @@ size_t scry_stops_leave(struct scry_stops *s)
 		struct thread *t = &tracer.threads[i];
 
 		if (t->of == s && t->state == STATE_HELD) { /* it stops no second time */
-			ptrace(PTRACE_DETACH, t->tid, 0, 0);
+			ptrace(PTRACE_DETACH, t->tid, 0, t->signal);
 			drop_thread(t);
 		} else if (t->of == s) {
 			ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);

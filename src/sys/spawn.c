@@ -307,7 +307,8 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t)
 
 	(void)s;
 	row->starting = false;
-	resume(row, 0);
+	resume(row, t->signal); /* that has come while it was held */
+	t->signal = 0;
 }
 
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t)

@@ -229,17 +229,23 @@ int scry_tracee_move(struct scry_tracee *t, uint64_t ip)
 
 int scry_tracee_step(struct scry_tracee *t, unsigned int count)
 {
-	for (unsigned int i = 0; i < count; i++) {
-		int status, r;
+	int status, r, signal = t->signal;
+	bool has_come = false;
 
-		if (ptrace(PTRACE_SINGLESTEP, t->tid, 0, 0) < 0)
+	t->signal = 0;
+	for (unsigned int i = 0; i < count && !has_come; i++) {
+		if (ptrace(PTRACE_SINGLESTEP, t->tid, 0, signal) < 0)
 			return -errno;
 		t->stopped = false;
 		r = next_status(t, scry_now_ns() + STEP_NS, &status);
 		if (r < 0)
 			return r;
-		if (status >> 16 == 0 && WSTOPSIG(status) != SIGTRAP)
-			t->signal = WSTOPSIG(status);
+		signal = 0;
+		if (WSTOPSIG(status) == SIGTRAP)
+			continue;
+		/* One that stopped the whole process is given once more when the thread goes on. */
+		t->signal = WSTOPSIG(status);
+		has_come = status >> 16 == 0;
 	}
 	return read_registers(t);
 }

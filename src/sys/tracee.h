@@ -87,8 +87,9 @@ bool scry_tracee_has_restart(const struct scry_tracee *t);
  * call that is to be made again. 1, or -errno with a sentence. */
 int scry_tracee_move(struct scry_tracee *t, uint64_t ip);
 
-/* The stopped thread runs `count` instructions and stands still again; signals wait until it is let
- * go. Not while a call of ours is made. A tracer that dies leaves it running. 0 or -errno. */
+/* The stopped thread runs `count` instructions and stands still again, or fewer when a signal came:
+ * t->signal, which it is given with the next step, or by who lets it go on. Not while a call of
+ * ours is made. A tracer that dies leaves it running. 0 or -errno. */
 int scry_tracee_step(struct scry_tracee *t, unsigned int count);
 
 /* True when this thread may be made to run something: not group-stopped, a stack with room, a

@@ -1,5 +1,6 @@
 /*
- * sys/tracee: a thread is let go in the midst of making another, which is let go with it.
+ * sys/tracee: a thread is let go in the midst of making another, which is let go with it; signals
+ * that come while it is stepped are handled.
  */
 #include "sys/tracee.h"
 
@@ -22,7 +23,7 @@
 
 #define OPTIONS (PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE)
 
-enum { GO, RAN, WORDS };
+enum { GO, RAN, FIRST, SECOND, WORDS };
 static volatile int *shared; /* with the child */
 
 static bool becomes(volatile int *word, int value)
@@ -120,6 +121,43 @@ static void test_let_go_in_the_midst(void **state)
 	}
 }
 
+static void on_signal(int sig)
+{
+	shared[sig == SIGUSR1 ? FIRST : SECOND]++;
+}
+
+static void takes_signals(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGUSR1, &action, NULL);
+	sigaction(SIGUSR2, &action, NULL);
+	shared[RAN] = 1;
+	for (;;)
+		;
+}
+
+/* Two that come while a thread is stepped: each is handled, once. */
+static void test_signals_while_stepped(void **state)
+{
+	pid_t pid = child(takes_signals);
+	struct scry_tracee t;
+
+	(void)state;
+	shared[GO] = 1;
+	assert_true(becomes(&shared[RAN], 1));
+	assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+	assert_int_equal(scry_tracee_stop(&t, scry_now_ns() + 1000000000), 0);
+	kill(pid, SIGUSR1);
+	kill(pid, SIGUSR2);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(scry_tracee_step(&t, 3), 0);
+	scry_tracee_release(&t);
+	assert_true(becomes(&shared[FIRST], 1));
+	assert_true(becomes(&shared[SECOND], 1));
+	end(pid);
+}
+
 static int share(void **state)
 {
 	(void)state;
@@ -131,6 +169,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_let_go_in_the_midst),
+		cmocka_unit_test(test_signals_while_stepped),
 	};
 
 	return cmocka_run_group_tests(tests, share, NULL);

@@ -1,0 +1,132 @@
+/* hook/stops: a thread that was held before it is taken over; what is taken over beside it. */
+#include "hook/stops.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sys/proc.h"
+
+#define TURN_NS 1000000
+
+static uint64_t next(void *arg, uint64_t address)
+{
+	(void)arg;
+	(void)address;
+	return 0;
+}
+
+static void met(void *arg, struct scry_tracee *t, uint64_t address)
+{
+	(void)arg;
+	(void)t;
+	(void)address;
+}
+
+static void forked(void *arg, pid_t child)
+{
+	(void)arg;
+	(void)child;
+}
+
+static void execed(void *arg)
+{
+	(void)arg;
+}
+
+static const struct scry_stops_handlers handlers = {next, met, forked, execed};
+
+enum { READY, SIGNALS, WORDS };
+static volatile int *shared; /* with the child */
+
+static pid_t child(void (*body)(void))
+{
+	pid_t pid;
+
+	for (int i = 0; i < WORDS; i++)
+		shared[i] = 0;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		body();
+		_exit(0);
+	}
+	return pid;
+}
+
+/* Nothing but its stops is waited for while it is traced. */
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, __WALL);
+}
+
+static bool becomes(int word, int value)
+{
+	for (int i = 0; shared[word] != value && i < 5000; i++)
+		scry_stops_turn(TURN_NS);
+	return shared[word] == value;
+}
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	shared[SIGNALS]++;
+}
+
+static void takes_signals(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGUSR1, &action, NULL);
+	shared[READY] = 1;
+	for (;;)
+		;
+}
+
+/* What has come while it was stepped it is given when it goes on. */
+static void test_held_with_a_signal(void **state)
+{
+	pid_t pid = child(takes_signals);
+	struct scry_stops *s;
+	struct scry_tracee t;
+
+	(void)state;
+	while (!shared[READY])
+		;
+	assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+	assert_int_equal(scry_tracee_stop(&t, scry_now_ns() + 1000000000), 0);
+	kill(pid, SIGUSR1);
+	assert_int_equal(scry_tracee_step(&t, 5), 0);
+	assert_int_equal(t.signal, SIGUSR1);
+	assert_int_equal(scry_stops_new(pid, &handlers, NULL, &t, &s), 0);
+	scry_stops_go(s);
+	assert_true(becomes(SIGNALS, 1));
+	assert_int_equal(scry_stops_leave(s), 0);
+	scry_stops_free(s);
+	end(pid);
+}
+
+static int share(void **state)
+{
+	(void)state;
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return shared == MAP_FAILED;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_held_with_a_signal),
+	};
+
+	return cmocka_run_group_tests(tests, share, NULL);
+}

@@ -1,0 +1,82 @@
+/*
+ * sys/spawn: what befalls a program in its start: a signal that comes while its image stands still.
+ */
+#include "sys/spawn.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static pid_t start(struct scry_spawns *s)
+{
+	int go[2];
+	pid_t pid;
+	char byte;
+
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(go[1]);
+		if (read(go[0], &byte, 1) == 0)
+			execlp("sleep", "sleep", "100", (char *)NULL);
+		_exit(127);
+	}
+	close(go[0]);
+	assert_int_equal(scry_spawns_add(s, pid), 0);
+	close(go[1]);
+	return pid;
+}
+
+static struct scry_tracee *image_of(struct scry_spawns *s)
+{
+	struct scry_tracee *t = NULL;
+
+	for (int tries = 0; !t && s->count && tries < 100000; tries++) {
+		t = scry_spawns_step(s);
+		if (!t)
+			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	}
+	return t;
+}
+
+static void test_signal_while_held(void **state)
+{
+	struct scry_spawns s = {0};
+	pid_t pid = start(&s);
+	struct scry_tracee *t = image_of(&s);
+	siginfo_t info = {0};
+
+	(void)state;
+	assert_non_null(t);
+	kill(pid, SIGUSR1);
+	assert_int_equal(scry_tracee_step(t, 5), 0);
+	assert_int_equal(t->signal, SIGUSR1);
+	scry_spawns_go_on(&s, t);
+	for (int tries = 0; !info.si_pid && tries < 5000; tries++) {
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT | __WALL);
+	}
+	kill(pid, SIGKILL);
+	assert_int_equal(info.si_pid, pid);
+	assert_int_equal(info.si_status, SIGUSR1);
+	scry_spawns_done(&s);
+	waitpid(pid, NULL, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_signal_while_held),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
