@@ -167,7 +167,7 @@ static bool at_syscall(struct scry_spawn *s)
 	struct iovec iov = {.iov_base = &s->t.regs, .iov_len = sizeof(s->t.regs)};
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, s->t.tid, sizeof(info), &info) < 0)
-		return false;
+		info.op = PTRACE_SYSCALL_INFO_NONE; /* it was killed meanwhile */
 	if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
 		s->nr = info.entry.nr;
 		s->arg = info.entry.args[0];

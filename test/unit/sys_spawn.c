@@ -1,19 +1,38 @@
 /*
- * sys/spawn: what befalls a program in its start: a signal that comes while its image stands still.
+ * sys/spawn: what befalls a program in its start: a signal that comes while its image stands still,
+ * its end between two of our looks.
  */
 #include "sys/spawn.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+long __real_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data);
+long __wrap_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data);
+
+static bool kills; /* who stands in a system call, before we look at it */
+
+long __wrap_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data)
+{
+	if (request == PTRACE_GET_SYSCALL_INFO && kills) {
+		siginfo_t info;
+
+		kill(pid, SIGKILL);
+		waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | __WALL);
+	}
+	return __real_ptrace(request, pid, address, data);
+}
 
 static pid_t start(struct scry_spawns *s)
 {
@@ -72,10 +91,25 @@ static void test_signal_while_held(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+static void test_killed_in_a_stop(void **state)
+{
+	struct scry_spawns s = {0};
+	pid_t pid = start(&s);
+
+	(void)state;
+	kills = true;
+	assert_null(image_of(&s));
+	kills = false;
+	assert_int_equal(s.count, 0);
+	scry_spawns_done(&s);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signal_while_held),
+		cmocka_unit_test(test_killed_in_a_stop),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
