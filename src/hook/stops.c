@@ -294,8 +294,15 @@ static void adopt_orphans(void)
 	}
 }
 
+/* In another process than the one that was entered: a child that has not stopped yet, or one that
+ * shares the memory. */
+static bool is_elsewhere(const struct thread *t)
+{
+	return scry_proc_task_state(t->tid, t->tid) && !scry_proc_task_state(t->of->pid, t->tid);
+}
+
 /* It runs another program, its other threads are gone or going. One that shared its parent's memory
- * has left that alone. */
+ * has left that alone; the memory that was the process's own may have others in it still. */
 static void exec(struct thread *t)
 {
 	struct scry_stops *s = t->of;
@@ -304,7 +311,7 @@ static void exec(struct thread *t)
 	ptrace(PTRACE_DETACH, t->tid, 0, 0);
 	drop_thread(t);
 	for (size_t i = tracer.count; is_all && i-- > 0;)
-		if (tracer.threads[i].of == s)
+		if (tracer.threads[i].of == s && !is_elsewhere(&tracer.threads[i]))
 			drop_thread(&tracer.threads[i]);
 	if (is_all)
 		s->handlers->execed(s->arg);
@@ -550,19 +557,35 @@ size_t scry_stops_leave(struct scry_stops *s)
 	return left;
 }
 
+/* The process is gone, and others run its code, or a copy, in which breakpoints stand. */
+static void leave_survivors(struct scry_stops *s)
+{
+	bool has_any = false;
+
+	for (size_t i = tracer.count; i-- > 0;) {
+		struct thread *t = &tracer.threads[i];
+
+		if (t->of != s)
+			continue;
+		has_any = true;
+		if (t->state != STATE_CHILD && is_elsewhere(t))
+			s->handlers->forked(s->arg, t->tid);
+	}
+	if (has_any)
+		scry_stops_leave(s);
+}
+
 void scry_stops_free(struct scry_stops *s)
 {
 	if (!s)
 		return;
+	leave_survivors(s);
 	for (struct scry_stops **at = &tracer.all; *at; at = &(*at)->next) {
 		if (*at == s) {
 			*at = s->next;
 			break;
 		}
 	}
-	for (size_t i = tracer.count; i-- > 0;)
-		if (tracer.threads[i].of == s)
-			drop_thread(&tracer.threads[i]);
 	if (!tracer.all && tracer.hurries)
 		sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
 	free(s);

@@ -28,8 +28,10 @@ struct scry_stops_handlers {
 	/* Thread `t` has met it. t->regs are its registers, but it stands where it goes on already.
 	 */
 	void (*met)(void *arg, struct scry_tracee *t, uint64_t address);
-	void (*forked)(void *arg, pid_t child); /* it stands still, and is let go afterwards */
-	void (*execed)(void *arg);		/* all are let go; nothing of ours is in it */
+	/* It stands still, and is let go afterwards; or the process is gone, and it, which shared
+	 * the memory, is not. */
+	void (*forked)(void *arg, pid_t child);
+	void (*execed)(void *arg); /* all are let go; nothing of ours is in it */
 };
 
 /* Follows the threads of `pid` from now on; one that another part of the keeper has held, `held` or
@@ -49,7 +51,7 @@ void scry_stops_turn(uint64_t ns);
 /* Lets all threads go, when no breakpoint stands any more: who has met one goes on where it says.
  * Returns how many could not be stopped for that: they are let go when they do, or when we end. */
 size_t scry_stops_leave(struct scry_stops *s);
-/* NULL is legal. Its threads must have been let go, or be gone. */
+/* NULL is legal. Who is still there, as children are whose process has ended, is let go. */
 void scry_stops_free(struct scry_stops *s);
 
 struct scry_stops_stats {

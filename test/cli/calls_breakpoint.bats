@@ -159,6 +159,13 @@ RUBY
 	grep -qE '[0-9]+ of [0-9]+ functions cannot be reached' "$T/scry.out"
 }
 
+@test "a program that leaves a child and ends at once: the child has none of the breakpoints" {
+	for _ in $(seq "$(share 10 200)"); do
+		by_breakpoints 0 -x met -c -- "$TARGETS/target_met" leave
+		wait_for 20 in_file "^child right" "$T/scry.out"
+	done
+}
+
 @test "libraries that come and go, in time for their constructors; in other namespaces" {
 	printf '%s\n' "open $TARGETS/libplug.so" "call 2" close "open $TARGETS/libplug.so" "call 1" \
 		"dlmopen $TARGETS/libplug.so" "call 1" close close "churn 20 $TARGETS/libplug.so" \

@@ -2,9 +2,10 @@
  * A traced function in the places where a tracer by ptrace may harm: signals, children, exec,
  * system calls that must not be interrupted.
  *
- *   met
+ *   met [leave]
  *
- * "pid N", then for each "MODE N" on stdin "MODE N right" or "wrong"; ends with its input.
+ * "pid N", then for each "MODE N" on stdin "MODE N right" or "wrong"; ends with its input. With an
+ * argument it leaves at once a child, which calls and says "child right" or "wrong".
  *
  *   signals N   N signals, each as soon as the one before was handled; handler and others call
  *   traps N     N times an int3 of its own and a SIGTRAP of its own, which it handles
@@ -248,8 +249,11 @@ int main(int argc, char **argv)
 	char line[128], name[64];
 	long n;
 
-	(void)argc;
 	self = argv[0];
+	if (argc > 1 && fork() == 0)
+		printf("child %s\n", calls(10) ? "right" : "wrong");
+	if (argc > 1)
+		return 0;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	setvbuf(stdin, NULL, _IONBF, 0); /* what follows exec is the next program's */
 	printf("pid %d\n", getpid());

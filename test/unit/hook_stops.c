@@ -1,6 +1,7 @@
-/* hook/stops: a thread that was held before it is taken over; what is taken over beside it. */
+/* hook/stops: a thread that was held before it is taken over; a child that outlives its process. */
 #include "hook/stops.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -31,20 +33,24 @@ static void met(void *arg, struct scry_tracee *t, uint64_t address)
 	(void)address;
 }
 
+static pid_t last_forked;
+static int execs;
+
 static void forked(void *arg, pid_t child)
 {
 	(void)arg;
-	(void)child;
+	last_forked = child;
 }
 
 static void execed(void *arg)
 {
 	(void)arg;
+	execs++;
 }
 
 static const struct scry_stops_handlers handlers = {next, met, forked, execed};
 
-enum { READY, SIGNALS, WORDS };
+enum { READY, SIGNALS, GO, CHILD, WORDS };
 static volatile int *shared; /* with the child */
 
 static pid_t child(void (*body)(void))
@@ -115,6 +121,62 @@ static void test_held_with_a_signal(void **state)
 	end(pid);
 }
 
+static void *makes_child(void *unused)
+{
+	if (vfork() == 0) {
+		alarm(60); /* it is nobody's, should the test fail */
+		shared[CHILD] = getpid();
+		for (;;)
+			;
+	}
+	return unused;
+}
+
+static void makes_child_and_execs(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	pthread_t thread;
+
+	sigaction(SIGUSR1, &action, NULL);
+	shared[READY] = 1;
+	while (!shared[GO])
+		;
+	pthread_create(&thread, NULL, makes_child, NULL);
+	while (!shared[CHILD])
+		;
+	execlp("sleep", "sleep", "100", (char *)NULL);
+}
+
+/* A child in vfork is there still when its process has become another program. */
+static void test_child_survives_exec(void **state)
+{
+	pid_t pid = child(makes_child_and_execs), other;
+	struct scry_stops *s;
+
+	(void)state;
+	while (!shared[READY])
+		;
+	execs = 0;
+	assert_int_equal(scry_stops_new(pid, &handlers, NULL, NULL, &s), 0);
+	shared[GO] = 1;
+	for (int i = 0; !execs && i < 5000; i++)
+		scry_stops_turn(TURN_NS);
+	assert_int_equal(execs, 1);
+	other = shared[CHILD];
+	kill(other, SIGUSR1);
+	assert_true(becomes(SIGNALS, 1));
+	assert_int_equal(scry_proc_tracer(other, other), getpid());
+	scry_stops_free(s);
+	assert_int_equal(scry_proc_tracer(other, other), 0);
+	assert_int_equal(last_forked, other);
+	kill(other, SIGUSR1);
+	for (int i = 0; shared[SIGNALS] < 2 && i < 5000; i++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	kill(other, SIGKILL);
+	assert_int_equal(shared[SIGNALS], 2);
+	end(pid);
+}
+
 static int share(void **state)
 {
 	(void)state;
@@ -126,6 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_with_a_signal),
+		cmocka_unit_test(test_child_survives_exec),
 	};
 
 	return cmocka_run_group_tests(tests, share, NULL);
