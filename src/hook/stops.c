@@ -403,11 +403,15 @@ static void take(pid_t tid, int status)
 	} else if (event == PTRACE_EVENT_STOP) {
 		/* Another part of the keeper had asked it to stop, and we have taken it over. */
 		ptrace(PTRACE_SETOPTIONS, tid, 0, OPTIONS);
+		scry_tracee_mend_signal(tid);
 		go_on(t, 0);
 	} else if (!event && signal == SIGTRAP) {
 		trapped(t);
+	} else if (event || signal == (SIGTRAP | 0x80)) {
+		go_on(t, 0);
 	} else {
-		go_on(t, event || signal == (SIGTRAP | 0x80) ? 0 : signal);
+		scry_tracee_mend_signal(tid);
+		go_on(t, signal);
 	}
 }
 
@@ -481,6 +485,7 @@ static void take_last(pid_t tid, int status)
 	struct thread *t = thread_of(tid);
 	struct scry_stops *s = t ? t->of : NULL;
 	int event = status >> 16, signal = event ? 0 : WSTOPSIG(status);
+	bool is_call = signal == (SIGTRAP | 0x80);
 	struct user_regs_struct regs;
 	uint64_t next = 0;
 
@@ -498,8 +503,10 @@ static void take_last(pid_t tid, int status)
 		next = s->handlers->next(s->arg, regs.rip - 1);
 	if (next)
 		set_ip(tid, next);
+	else if (event ? WSTOPSIG(status) == SIGTRAP : !is_call)
+		scry_tracee_mend_signal(tid);
 	drop_thread(t);
-	ptrace(PTRACE_DETACH, tid, 0, next || signal == (SIGTRAP | 0x80) ? 0 : signal);
+	ptrace(PTRACE_DETACH, tid, 0, next || is_call ? 0 : signal);
 }
 
 static size_t count_of(const struct scry_stops *s)

@@ -221,6 +221,7 @@ static bool take(struct scry_spawns *s, size_t i, int status)
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		return at_syscall(row);
 	} else {
+		scry_tracee_mend_signal(row->t.tid);
 		resume(row, event ? 0 : WSTOPSIG(status));
 	}
 	return false;

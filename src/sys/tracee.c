@@ -224,6 +224,7 @@ int scry_tracee_move(struct scry_tracee *t, uint64_t ip)
 		return scry_fail(-errno, "cannot move thread %d of process %d: %s", t->tid, t->pid,
 				 strerror(errno));
 	t->regs.rip = ip;
+	t->was_set = true;
 	return 1;
 }
 
@@ -451,11 +452,19 @@ void scry_tracee_mend(struct scry_tracee *t)
 	struct user_regs_struct regs = t->regs;
 	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
 
-	if (!t->stopped || t->group_stopped || (int64_t)regs.rax != -EINTR ||
+	if (!t->stopped || t->group_stopped || t->was_set || (int64_t)regs.rax != -EINTR ||
 	    !is_repeatable(regs.orig_rax))
 		return;
 	regs.rax = (uint64_t)-ERESTARTNOHAND;
 	ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov);
+}
+
+void scry_tracee_mend_signal(pid_t tid)
+{
+	struct scry_tracee t = {.tid = tid, .stopped = true};
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, &t.regs) == 0)
+		scry_tracee_mend(&t);
 }
 
 bool scry_tracee_has_room(const struct scry_tracee *t, const struct scry_maps *maps)
@@ -681,7 +690,7 @@ static int start(struct scry_tracee *t, const struct scry_call *how, uint64_t ip
 		regs.r8 = nr_and_args[5];
 		regs.r9 = nr_and_args[6];
 	}
-	t->restarted = true;
+	t->restarted = t->was_set = true;
 	r = set_registers(t, &regs);
 	return r < 0 ? r : set_sigmask(t, ~0ull);
 }

@@ -28,6 +28,7 @@ struct scry_maps;
 struct scry_tracee {
 	pid_t pid, tid;
 	bool seized, stopped, has_frame, restarted;
+	bool was_set;		      /* it goes on as we say: no call is made again */
 	uint8_t restart;	      /* see tracee.c */
 	bool group_stopped;	      /* held by a job-control stop, not by us */
 	int signal;		      /* to deliver when it goes on */
@@ -55,9 +56,13 @@ void scry_tracee_options(struct scry_tracee *t, unsigned long options);
 /*
  * Stopped: a call that came back with EINTR for the stop alone, as epoll_wait does (signal(7)), is
  * made again when the thread goes on; where a handler is to run first it says EINTR, as without us.
- * Its time limit begins anew. Who dies before has left a legal answer.
+ * Its time limit begins anew. Who dies before has left a legal answer. Nothing is done to a thread
+ * that was moved, or made a call for us. Not at a stop for a system call or an event.
  */
 void scry_tracee_mend(struct scry_tracee *t);
+/* The same of a thread that stands in front of a signal: for one that nobody handles the kernel
+ * wakes who is traced only. */
+void scry_tracee_mend_signal(pid_t tid);
 
 /* Lets it go on and detaches; one that still has to stop for that is mended. Safe in every state;
  * -ESRCH is not an error. */

@@ -133,9 +133,12 @@ void scry_world_release(struct scry_world *w)
 {
 	uint64_t pause;
 
-	for (size_t i = 0; i < w->count; i++)
-		if (w->threads[i].stopped)
-			scry_tracee_release(&w->threads[i]);
+	for (size_t i = 0; i < w->count; i++) {
+		if (!w->threads[i].stopped)
+			continue;
+		scry_tracee_mend(&w->threads[i]);
+		scry_tracee_release(&w->threads[i]);
+	}
 	for (size_t i = 0; i < w->count; i++)
 		scry_tracee_release(&w->threads[i]);
 	pause = w->began_ns ? scry_now_ns() - w->began_ns : 0;

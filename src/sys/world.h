@@ -33,7 +33,7 @@ struct scry_world {
 /* Stops all threads within `max_pause_ns`, up to five tries. 0; -EBUSY with a sentence (who would
  * not stop), all released; -EPERM; -ESRCH. */
 int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns);
-/* Lets all go, measures the pause, frees the list. Legal after a failed stop. */
+/* Lets all go, mended, measures the pause, frees the list. Legal after a failed stop. */
 void scry_world_release(struct scry_world *w);
 
 /*

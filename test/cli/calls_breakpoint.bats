@@ -135,6 +135,7 @@ RUBY
 	answers met "vforks 20"
 	answers met "spawns 10"
 	answers met "waits 500"
+	answers met "ends 20"
 	kill -STOP "$pid"
 	wait_for 10 grep -qi "^State:.T" "/proc/$pid/status"
 	kill -CONT "$pid"

@@ -14,6 +14,7 @@
  *   spawns N    posix_spawn of true
  *   waits N     N calls, while other threads are in epoll_wait, nanosleep, read and semop: none of
  *               these may be interrupted or short
+ *   ends N      N children that end, while their parent is in epoll_wait: it is not interrupted
  *   calls N     N calls
  *   exec N      runs itself anew
  */
@@ -231,6 +232,43 @@ static bool waits(long n)
 	return ok;
 }
 
+static void *end_children(void *arg)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD); /* is for who waits */
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	for (long i = 0; i < *(long *)arg; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit((int)met(7));
+		wrong += waitpid(pid, NULL, 0) != pid;
+	}
+	wrong += write(pipe_fds[1], "x", 1) != 1;
+	return NULL;
+}
+
+static bool ends(long n)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	int fd = epoll_create1(0);
+	pthread_t other;
+	bool ok;
+
+	if (fd < 0 || pipe(pipe_fds) < 0)
+		return false;
+	epoll_ctl(fd, EPOLL_CTL_ADD, pipe_fds[0], &event);
+	pthread_create(&other, NULL, end_children, &n);
+	ok = epoll_wait(fd, &event, 1, -1) == 1;
+	pthread_join(other, NULL);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	close(fd);
+	return ok;
+}
+
 static bool exec(long n)
 {
 	(void)n;
@@ -241,8 +279,9 @@ static bool exec(long n)
 static const struct {
 	const char *name;
 	bool (*run)(long n);
-} modes[] = {{"signals", signals}, {"traps", traps}, {"forks", forks}, {"vforks", vforks},
-	     {"spawns", spawns},   {"waits", waits}, {"calls", calls}, {"exec", exec}};
+} modes[] = {{"signals", signals}, {"traps", traps},   {"forks", forks},
+	     {"vforks", vforks},   {"spawns", spawns}, {"waits", waits},
+	     {"ends", ends},	   {"calls", calls},   {"exec", exec}};
 
 int main(int argc, char **argv)
 {

@@ -1,12 +1,15 @@
-/* hook/stops: a thread that was held before it is taken over; a child that outlives its process. */
+/* hook/stops: a thread that was held before it is taken over; a child that outlives its process;
+ * waits that know nothing of us. */
 #include "hook/stops.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -50,7 +53,7 @@ static void execed(void *arg)
 
 static const struct scry_stops_handlers handlers = {next, met, forked, execed};
 
-enum { READY, SIGNALS, GO, CHILD, WORDS };
+enum { READY, SIGNALS, GO, CHILD, EINTRS, OTHERS, WORDS };
 static volatile int *shared; /* with the child */
 
 static pid_t child(void (*body)(void))
@@ -177,6 +180,55 @@ static void test_child_survives_exec(void **state)
 	end(pid);
 }
 
+static void waits_for_events(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+	struct epoll_event event;
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	sigaction(SIGUSR1, &action, NULL);
+	shared[READY] = 1;
+	for (;;)
+		shared[epoll_wait(fd, &event, 1, -1) < 0 && errno == EINTR ? EINTRS : OTHERS]++;
+}
+
+static bool turns_to_sleep(pid_t pid)
+{
+	for (int i = 0; scry_proc_task_state(pid, pid) != 'S' && i < 5000; i++)
+		scry_stops_turn(TURN_NS);
+	return scry_proc_task_state(pid, pid) == 'S';
+}
+
+/* Signals that nobody handles wake who is traced only: a wait knows nothing of them, nor of the
+ * leaving. Of one that is handled it knows. */
+static void test_waits_are_whole(void **state)
+{
+	pid_t pid = child(waits_for_events);
+	struct scry_stops *s;
+
+	(void)state;
+	while (!shared[READY] || scry_proc_task_state(pid, pid) != 'S')
+		;
+	assert_int_equal(scry_stops_new(pid, &handlers, NULL, NULL, &s), 0);
+	for (int i = 0; i < 40; i++) {
+		kill(pid, i % 2 ? SIGCHLD : SIGWINCH);
+		assert_true(turns_to_sleep(pid));
+	}
+	assert_int_equal(shared[EINTRS], 0);
+	kill(pid, SIGUSR1);
+	assert_true(turns_to_sleep(pid));
+	assert_int_equal(shared[SIGNALS], 1);
+	assert_int_equal(shared[EINTRS], 1);
+	kill(pid, SIGWINCH);
+	assert_int_equal(scry_stops_leave(s), 0);
+	scry_stops_free(s);
+	for (int i = 0; scry_proc_task_state(pid, pid) != 'S' && i < 5000; i++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_int_equal(shared[EINTRS], 1);
+	assert_int_equal(shared[OTHERS], 0);
+	end(pid);
+}
+
 static int share(void **state)
 {
 	(void)state;
@@ -189,6 +241,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_held_with_a_signal),
 		cmocka_unit_test(test_child_survives_exec),
+		cmocka_unit_test(test_waits_are_whole),
 	};
 
 	return cmocka_run_group_tests(tests, share, NULL);

@@ -1,6 +1,6 @@
 /*
  * sys/spawn: what befalls a program in its start: a signal that comes while its image stands still,
- * its end between two of our looks.
+ * its end between two of our looks, one that nobody handles.
  */
 #include "sys/spawn.h"
 
@@ -10,6 +10,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -17,6 +19,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "sys/proc.h"
 
 long __real_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data);
 long __wrap_ptrace(enum __ptrace_request request, pid_t pid, void *address, void *data);
@@ -105,11 +109,54 @@ static void test_killed_in_a_stop(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+static volatile int *shared; /* ready, waits that were cut short */
+
+static void waits_for_events(void)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	for (shared[0] = 1;;)
+		shared[1] += epoll_wait(fd, &event, 1, -1) < 0;
+}
+
+/* A wait knows nothing of a signal that nobody handles. */
+static void test_waits_are_whole(void **state)
+{
+	struct scry_spawns s = {0};
+	pid_t pid;
+
+	(void)state;
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(shared != MAP_FAILED);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		waits_for_events();
+	}
+	while (!shared[0] || scry_proc_task_state(pid, pid) != 'S')
+		;
+	assert_int_equal(scry_spawns_add(&s, pid), 0);
+	for (int i = 0; i < 20; i++) {
+		kill(pid, SIGWINCH);
+		for (int tries = 0; scry_proc_task_state(pid, pid) != 'S' && tries < 5000;
+		     tries++) {
+			assert_null(scry_spawns_step(&s));
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		}
+	}
+	assert_int_equal(shared[1], 0);
+	scry_spawns_done(&s);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_signal_while_held),
 		cmocka_unit_test(test_killed_in_a_stop),
+		cmocka_unit_test(test_waits_are_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

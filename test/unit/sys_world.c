@@ -1,18 +1,21 @@
 /*
  * sys/world: where threads go on after signals. A child stands in a handler on an alternate stack,
  * which has interrupted a handler with a large frame, which has interrupted main: both places are
- * to be found, and moved.
+ * to be found, and moved. Waits know nothing of a stop.
  */
 #include "sys/world.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -193,10 +196,75 @@ static void killed_with_many_threads(void **state)
 	close(ready[1]);
 }
 
+static void waits_for_events(void)
+{
+	struct epoll_event event;
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	for (stands[0] = 1;;)
+		stands[epoll_wait(fd, &event, 1, -1) < 0 && errno == EINTR ? 1 : 2]++;
+}
+
+static bool sleeps(pid_t pid)
+{
+	for (int tries = 0; scry_proc_task_state(pid, pid) != 'S' && tries < 5000; tries++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	return scry_proc_task_state(pid, pid) == 'S';
+}
+
+static void call_in(struct scry_world *w, const struct scry_mem *mem, const struct scry_maps *maps)
+{
+	const uint64_t getppid_call[7] = {SYS_getppid};
+	struct scry_gadgets gadgets;
+	struct scry_call how = {.gadgets = &gadgets, .mem_fd = mem->fd};
+	struct scry_tracee *t = scry_world_caller(w, maps);
+	int64_t got = 0;
+
+	assert_non_null(t);
+	how.deadline_ns = scry_now_ns() + 1000000000;
+	assert_int_equal(scry_gadgets_find(mem, maps, &gadgets), 0);
+	assert_int_equal(scry_tracee_syscall(t, &how, getppid_call, &got), 0);
+	assert_int_equal(scry_tracee_finish(t, &how), 0);
+	assert_int_equal(got, getpid());
+}
+
+/* epoll_wait knows nothing of the stop; where a call was made in its thread it was interrupted, no
+ * more. */
+static void waits_are_whole(void **unused)
+{
+	struct scry_maps maps = {0};
+	struct scry_world w;
+	struct scry_mem mem;
+	pid_t pid;
+
+	(void)unused;
+	stands[0] = stands[1] = stands[2] = 0;
+	pid = fork();
+	if (pid == 0)
+		waits_for_events();
+	wait_for(0, 1);
+	assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
+	assert_int_equal(scry_maps_read(pid, &maps), 0);
+	for (int i = 0; i < 30; i++) {
+		assert_true(sleeps(pid));
+		assert_int_equal(stands[1], i / 20);
+		assert_int_equal(scry_world_stop(&w, pid, 1000000000), 0);
+		if (i == 19)
+			call_in(&w, &mem, &maps);
+		scry_world_release(&w);
+	}
+	assert_int_equal(stands[2], 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks),
-					   cmocka_unit_test(killed_with_many_threads)};
+					   cmocka_unit_test(killed_with_many_threads),
+					   cmocka_unit_test(waits_are_whole)};
 
 	return cmocka_run_group_tests(tests, share, NULL);
 }
