@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <linux/kcmp.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -28,6 +29,8 @@
 #define TICK_US 1000
 #define FAIR_TURN 64 /* stops */
 #define SEIZE_ROUNDS 64
+#define LATE_NS 1000000
+#define LATE_MAX_NS 64000000
 
 enum state {
 	STATE_RUNS,
@@ -50,7 +53,8 @@ struct scry_stops {
 	const struct scry_stops_handlers *handlers;
 	void *arg;
 	struct scry_stops *next;
-	bool is_left; /* who goes on is asked to stop again */
+	bool is_left;		   /* who goes on is asked to stop again */
+	uint64_t late_ns, look_ns; /* see seize_late; late_ns 0: no more */
 	struct scry_stops_stats stats;
 };
 
@@ -140,40 +144,112 @@ static bool is_strange(pid_t pid, pid_t tid)
 	return state && state != 'Z' && state != 'X' && scry_proc_tracer(pid, tid) != getpid();
 }
 
+/* 1: it is ours now; 0: it was, or is gone; or -errno. */
+static int seize(struct scry_stops *s, pid_t pid, pid_t tid)
+{
+	struct scry_tracee t;
+	int r;
+
+	if (thread_of(tid))
+		return 0;
+	r = scry_tracee_seize_with(&t, pid, tid, OPTIONS);
+	if (r < 0)
+		return is_strange(pid, tid) ? r : 0;
+	if (add_thread(s, tid, STATE_RUNS))
+		return 1;
+	scry_tracee_release(&t);
+	return scry_fail(-ENOMEM, "process %d has too many threads", s->pid);
+}
+
+/* It shares the memory, as in vfork, and meets the breakpoints too; unless it has become another
+ * program meanwhile, of which nobody tells any more. */
+static int seize_child(struct scry_stops *s, pid_t child)
+{
+	struct scry_tracee t = {.pid = child, .tid = child, .seized = true};
+	int r = 0;
+
+	if (!thread_of(child) && scry_proc_share_memory(s->pid, child))
+		r = seize(s, child, child);
+	if (r <= 0 || scry_proc_share_memory(s->pid, child))
+		return r;
+	drop_thread(thread_of(child));
+	scry_tracee_release(&t);
+	return 0;
+}
+
+static int seize_children(struct scry_stops *s, pid_t tid)
+{
+	int r = 0, fresh = 0, child;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tid, tid);
+	f = fopen(path, "re");
+	while (f && r >= 0 && fscanf(f, "%d", &child) == 1) {
+		r = seize_child(s, child);
+		fresh += r > 0;
+	}
+	if (f)
+		fclose(f);
+	return r < 0 ? r : fresh;
+}
+
+/* All that are not ours yet; how many, or -errno. */
+static int seize_new(struct scry_stops *s)
+{
+	pid_t *tids;
+	ssize_t n = scry_proc_tasks(s->pid, &tids);
+	int r = 0, fresh = 0;
+
+	for (ssize_t i = 0; i < n && r >= 0; i++) {
+		r = seize(s, s->pid, tids[i]);
+		fresh += r > 0;
+	}
+	if (n >= 0)
+		free(tids);
+	for (size_t i = 0; i < tracer.count && r >= 0; i++) {
+		if (tracer.threads[i].of != s)
+			continue;
+		r = seize_children(s, tracer.threads[i].tid);
+		fresh += r > 0 ? r : 0;
+	}
+	return r < 0 ? r : fresh;
+}
+
 /* Threads appear while we look: those of a thread that is seized are seized with it. */
 static int seize_all(struct scry_stops *s)
 {
 	int fresh = 1;
 
-	for (int round = 0; fresh > 0 && round < SEIZE_ROUNDS; round++) {
-		pid_t *tids;
-		ssize_t n = scry_proc_tasks(s->pid, &tids);
-
-		fresh = 0;
-		for (ssize_t i = 0; i < n; i++) {
-			struct scry_tracee t;
-			int r;
-
-			if (thread_of(tids[i]))
-				continue;
-			r = scry_tracee_seize_with(&t, s->pid, tids[i], OPTIONS);
-			if (r == 0 && !add_thread(s, tids[i], STATE_RUNS)) {
-				scry_tracee_release(&t);
-				r = scry_fail(-ENOMEM, "process %d has too many threads", s->pid);
-				fresh = r;
-			} else if (r < 0 && is_strange(s->pid, tids[i])) {
-				fresh = r;
-			}
-			if (fresh < 0)
-				break;
-			fresh += r == 0;
-		}
-		if (n >= 0)
-			free(tids);
-	}
+	for (int round = 0; fresh > 0 && round < SEIZE_ROUNDS; round++)
+		fresh = seize_new(s);
 	if (fresh >= 0)
 		scry_error_clear();
 	return fresh < 0 ? fresh : 0;
+}
+
+/* But not those of one that was in the midst of making another when it was seized: they come a
+ * little later, and are looked for once more at once, and some times in the first turns. */
+static int seize_late(struct scry_stops *s)
+{
+	nanosleep(&(struct timespec){.tv_nsec = LATE_NS}, NULL);
+	s->late_ns = LATE_NS;
+	s->look_ns = scry_now_ns() + s->late_ns;
+	return seize_all(s);
+}
+
+static void look_for_late(void)
+{
+	uint64_t now = scry_now_ns();
+
+	for (struct scry_stops *s = tracer.all; s; s = s->next) {
+		if (!s->late_ns || s->is_left || now < s->look_ns)
+			continue;
+		if (seize_all(s) < 0)
+			scry_error_clear();
+		s->late_ns = s->late_ns < LATE_MAX_NS ? 4 * s->late_ns : 0;
+		s->look_ns = now + s->late_ns;
+	}
 }
 
 int scry_stops_new(pid_t pid, const struct scry_stops_handlers *handlers, void *arg,
@@ -189,8 +265,10 @@ int scry_stops_new(pid_t pid, const struct scry_stops_handlers *handlers, void *
 	*s = (struct scry_stops){.pid = pid, .handlers = handlers, .arg = arg, .next = tracer.all};
 	tracer.all = s;
 	*ret = s;
-	if (!held)
-		return seize_all(s);
+	if (!held) {
+		r = seize_all(s);
+		return r < 0 ? r : seize_late(s);
+	}
 	t = add_thread(s, held->tid, STATE_HELD);
 	if (!t)
 		return scry_fail(-ENOMEM, "no memory to trace process %d", pid);
@@ -313,8 +391,10 @@ static void exec(struct thread *t)
 	for (size_t i = tracer.count; is_all && i-- > 0;)
 		if (tracer.threads[i].of == s && !is_elsewhere(&tracer.threads[i]))
 			drop_thread(&tracer.threads[i]);
-	if (is_all)
+	if (is_all) {
+		s->late_ns = 0;
 		s->handlers->execed(s->arg);
+	}
 }
 
 int scry_stops_word(const struct scry_tracee *t, uint64_t address, uint64_t *ret)
@@ -475,6 +555,7 @@ void scry_stops_turn(uint64_t ns)
 			break;
 	}
 	tick(0);
+	look_for_late();
 	if (tracer.orphans)
 		adopt_orphans();
 }

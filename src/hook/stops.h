@@ -34,8 +34,9 @@ struct scry_stops_handlers {
 	void (*execed)(void *arg); /* all are let go; nothing of ours is in it */
 };
 
-/* Follows the threads of `pid` from now on; one that another part of the keeper has held, `held` or
- * NULL, is taken over and stays stopped until scry_stops_go. 0 or -errno with a sentence. */
+/* Follows the threads of `pid` from now on, and children that share its memory; one that another
+ * part of the keeper has held, `held` or NULL, is taken over and stays stopped until scry_stops_go.
+ * 0 or -errno with a sentence. */
 int scry_stops_new(pid_t pid, const struct scry_stops_handlers *handlers, void *arg,
 		   struct scry_tracee *held, struct scry_stops **ret);
 void scry_stops_go(struct scry_stops *s);

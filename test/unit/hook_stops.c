@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,8 +27,7 @@
 static uint64_t next(void *arg, uint64_t address)
 {
 	(void)arg;
-	(void)address;
-	return 0;
+	return address + 1; /* all are ours: behind the int3 */
 }
 
 static void met(void *arg, struct scry_tracee *t, uint64_t address)
@@ -53,7 +54,7 @@ static void execed(void *arg)
 
 static const struct scry_stops_handlers handlers = {next, met, forked, execed};
 
-enum { READY, SIGNALS, GO, CHILD, EINTRS, OTHERS, WORDS };
+enum { READY, SIGNALS, GO, CHILD, RAN, EINTRS, OTHERS, WORDS };
 static volatile int *shared; /* with the child */
 
 static pid_t child(void (*body)(void))
@@ -229,6 +230,110 @@ static void test_waits_are_whole(void **state)
 	end(pid);
 }
 
+static void *meets(void *unused)
+{
+	sigset_t set;
+
+	if (vfork() == 0) {
+		alarm(60);
+		sigemptyset(&set);
+		sigaddset(&set, SIGTRAP);
+		sigprocmask(SIG_BLOCK, &set, NULL);
+		shared[CHILD] = getpid();
+		while (!shared[GO])
+			;
+		__asm__ volatile("int3");
+		shared[RAN] = 1;
+		execlp("sleep", "sleep", "100", (char *)NULL);
+	}
+	return unused;
+}
+
+static void has_child(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, meets, NULL);
+	while (!shared[CHILD])
+		;
+	shared[READY] = 1;
+	waits_for_events();
+}
+
+static bool is_traced_by(pid_t tid, pid_t by)
+{
+	for (int i = 0; scry_proc_tracer(tid, tid) != by && i < 5000; i++)
+		scry_stops_turn(TURN_NS);
+	return scry_proc_tracer(tid, tid) == by;
+}
+
+/* A child in vfork that was there before meets breakpoints without harm, until it is a program. */
+static void test_child_before(void **state)
+{
+	pid_t pid = child(has_child), other;
+	struct scry_stops *s;
+
+	(void)state;
+	while (!shared[READY])
+		;
+	other = shared[CHILD];
+	assert_int_equal(scry_stops_new(pid, &handlers, NULL, NULL, &s), 0);
+	assert_int_equal(scry_proc_tracer(other, other), getpid());
+	shared[GO] = 1;
+	assert_true(becomes(RAN, 1));
+	assert_true(is_traced_by(other, 0));
+	assert_int_equal(scry_stops_leave(s), 0);
+	scry_stops_free(s);
+	kill(other, SIGKILL);
+	end(pid);
+}
+
+static int stays(void *unused)
+{
+	shared[CHILD] = (int)syscall(SYS_gettid);
+	for (;;)
+		syscall(SYS_pause);
+	return unused != NULL;
+}
+
+static void makes_untraced(void)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	shared[READY] = 1;
+	while (!shared[GO])
+		;
+	clone(stays, stack + sizeof(stack),
+	      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+		      CLONE_UNTRACED,
+	      NULL);
+	for (;;)
+		pause();
+}
+
+/* A thread that appears untraced, as of one that was in clone when it was seized, is found. */
+static void test_late_thread(void **state)
+{
+	pid_t pid = child(makes_untraced);
+	struct scry_stops *s;
+
+	(void)state;
+	while (!shared[READY])
+		;
+	assert_int_equal(scry_stops_new(pid, &handlers, NULL, NULL, &s), 0);
+	shared[GO] = 1;
+	while (!shared[CHILD])
+		;
+	assert_int_equal(scry_proc_tracer(pid, shared[CHILD]), 0);
+	for (int i = 0; !scry_proc_tracer(pid, shared[CHILD]) && i < 500; i++)
+		scry_stops_turn(TURN_NS);
+	assert_int_equal(scry_proc_tracer(pid, shared[CHILD]), getpid());
+	assert_int_equal(scry_stops_leave(s), 0);
+	assert_int_equal(scry_proc_tracer(pid, shared[CHILD]), 0);
+	scry_stops_free(s);
+	end(pid);
+}
+
 static int share(void **state)
 {
 	(void)state;
@@ -242,6 +347,8 @@ int main(void)
 		cmocka_unit_test(test_held_with_a_signal),
 		cmocka_unit_test(test_child_survives_exec),
 		cmocka_unit_test(test_waits_are_whole),
+		cmocka_unit_test(test_child_before),
+		cmocka_unit_test(test_late_thread),
 	};
 
 	return cmocka_run_group_tests(tests, share, NULL);
