@@ -307,6 +307,7 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 	int r;
 
 	scry_tracks_end(m->tracks);
+	scry_malloc_end(m->calls);
 	r = drain(w);
 	if (r >= 0)
 		r = scry_malloc_finish(m->calls);

@@ -523,6 +523,11 @@ static int end_threads(struct scry_malloc *m)
 	return r;
 }
 
+void scry_malloc_end(struct scry_malloc *m)
+{
+	m->is_last = true;
+}
+
 int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_tsc)
 {
 	int r = 0;
@@ -530,7 +535,6 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 	if (m->has_failed)
 		return 0;
 	m->now_tsc = now_tsc;
-	m->is_last = watermark == UINT64_MAX;
 	m->is_waiting = false;
 	fill_heap(m, now_tsc);
 	while (m->heap_count && m->heap[0].stamp <= watermark && r == 0 && !m->is_waiting) {

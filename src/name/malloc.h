@@ -10,7 +10,7 @@
  * of an address that is not known is UNKNOWN.
  *
  * Life: new, in the order of the target's life:
- *   older*  (clock, words*, merge)*  clock, merge(UINT64_MAX), finish  free
+ *   older*  (clock, words*, merge)*  last words*  end  clock, merge(UINT64_MAX), finish  free
  * One thread. Errors are the writer's, -ENOMEM, or -ENOSPC: the limit of memory is reached; all
  * with a sentence. After -ENOSPC nothing more is taken: end the recording, its part is complete.
  */
@@ -73,6 +73,9 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 
 /* See scry_malloc_callers_ruby. */
 void scry_malloc_ruby(struct scry_malloc *m, const struct scry_ruby *ruby, bool is_proven);
+
+/* No words will come any more: the merge that follows waits for none, whatever its watermark. */
+void scry_malloc_end(struct scry_malloc *m);
 
 /* Words that wait for the watermark. Beyond this, do not take more of the tracks before a merge:
  * the target's threads then wait. */
