@@ -20,6 +20,7 @@
 
 #define SCRY_FUTEX_WAIT 0 /* shared: the keeper has its own mapping of the page */
 #define SCRY_FUTEX_WAKE 1
+#define SCRY_ETIMEDOUT (-110)
 
 static inline int64_t scry_agent_syscall6(int64_t number, const uint64_t arguments[6])
 {

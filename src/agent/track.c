@@ -12,6 +12,7 @@
 
 #define NAP_NS 5000000
 #define NAPS_MAX 200 /* without a segment given back, by anybody */
+#define CUTS 16	     /* naps that a signal ended, at the most, for one: it may come each 100 us */
 #define AWAIT_NAPS 400
 #define NO_TRACK 1ull /* a state that no segment has */
 #define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
@@ -25,12 +26,13 @@ static void add(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-static void nap(uint32_t *word, uint32_t value)
+/* 1: it was not cut short. */
+static int nap(uint32_t *word, uint32_t value)
 {
 	const int64_t timeout[2] = {0, NAP_NS};
 
-	scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, SCRY_FUTEX_WAIT, value,
-			    (uint64_t)timeout);
+	return scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, SCRY_FUTEX_WAIT, value,
+				   (uint64_t)timeout) == SCRY_ETIMEDOUT;
 }
 
 /* A fork child's gate page is all zero. */
@@ -157,10 +159,11 @@ void scry_track_await_keeper(void)
 {
 	struct scry_control *c = scry_agent.control;
 
-	for (int i = 0; i < AWAIT_NAPS && !__atomic_load_n(&c->owner_pid, __ATOMIC_ACQUIRE); i++) {
+	for (int naps = 0;
+	     naps < AWAIT_NAPS * CUTS && !__atomic_load_n(&c->owner_pid, __ATOMIC_ACQUIRE);) {
 		if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
 			return;
-		nap(&c->owner_pid, 0);
+		naps += nap(&c->owner_pid, 0) ? CUTS : 1;
 	}
 }
 
@@ -369,14 +372,14 @@ static int get_segment(struct scry_agent_thread *t)
 		if (is_first || freed != seen)
 			naps = 0;
 		seen = freed;
-		if (naps++ == NAPS_MAX) {
+		if (naps >= NAPS_MAX * CUTS) {
 			__atomic_store_n(&k->given_up, freed + 1, __ATOMIC_RELAXED);
 			return 0;
 		}
 		if (is_first)
 			add(&c->track_waits);
 		__atomic_store_n(&c->track_waiting, 1, __ATOMIC_SEQ_CST);
-		nap(&c->track_freed, freed);
+		naps += nap(&c->track_freed, freed) ? CUTS : 1;
 	}
 }
 

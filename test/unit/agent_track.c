@@ -4,12 +4,14 @@
  */
 #include "agent/track.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -200,6 +202,41 @@ static void left_by_longjmp(void **state)
 	signal(SIGTRAP, SIG_DFL);
 }
 
+static void nothing(int sig)
+{
+	(void)sig;
+}
+
+/* Cuts a good many naps short, then gives a segment back. */
+static void *disturb(void *arg)
+{
+	while (!__atomic_load_n(&control.track_waiting, __ATOMIC_SEQ_CST))
+		usleep(100);
+	for (int i = 0; i < 600; i++) {
+		pthread_kill(*(pthread_t *)arg, SIGUSR1);
+		usleep(100);
+	}
+	track_at(3)->state = SCRY_TRACK_FREE;
+	__atomic_fetch_add(&control.track_freed, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Naps that signals end make no second. */
+static void naps_cut_short(void **state)
+{
+	pthread_t self = pthread_self(), other;
+
+	(void)state;
+	signal(SIGUSR1, nothing);
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		track_at(i)->state = SCRY_TRACK_CLOSED;
+	assert_int_equal(pthread_create(&other, NULL, disturb, &self), 0);
+	assert_non_null(record());
+	pthread_join(other, NULL);
+	assert_int_equal(control.track_waits, 1);
+	signal(SIGUSR1, SIG_DFL);
+}
+
 /* The keeper comes back after the lease's end: it can know that nothing was recorded since. Where
  * it took the lease back nothing is missing. */
 static void end_of_the_lease(void **state)
@@ -229,6 +266,7 @@ int main(void)
 		cmocka_unit_test_setup(nobody_is_abandoned, set_up),
 		cmocka_unit_test_setup(nobody_is_abandoned_slowly, set_up),
 		cmocka_unit_test_setup(left_by_longjmp, set_up),
+		cmocka_unit_test_setup(naps_cut_short, set_up),
 		cmocka_unit_test_setup(end_of_the_lease, set_up),
 	};
 
