@@ -358,6 +358,24 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 }
 
+/* Blocks may then end before they begin in it. */
+static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *calls,
+			  const struct scry_tracks_stats *tracks)
+{
+	const uint64_t late = calls->late + tracks->overdue;
+
+	if (late)
+		scry_watch_note(w,
+				"%llu calls were told too late for their place: the order of calls "
+				"may be wrong there",
+				(unsigned long long)late);
+	if (calls->mended)
+		scry_watch_note(w,
+				"%llu blocks began where another one still lived, whose end was "
+				"not seen, or comes later: there it was made to end",
+				(unsigned long long)calls->mended);
+}
+
 static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
 		      const struct scry_tracks_stats *tracks)
 {
@@ -376,15 +394,17 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		scry_watch_note(w, "%s", text);
 	snprintf(text, sizeof(text),
 		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
-		 "ends of "
-		 "unknown blocks, %llu beginnings where one lived, %llu told too late; %llu waits "
-		 "for "
-		 "the keeper, whose tables take %llu KiB",
+		 "ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
+		 "%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
+		 "take %llu KiB; %llu calls lost, of those %llu without a lease",
 		 w->proc.pid, (unsigned long long)calls->calls,
 		 (unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
 		 (unsigned long long)calls->callers, (unsigned long long)calls->unknown,
 		 (unsigned long long)calls->mended, (unsigned long long)calls->late,
-		 (unsigned long long)tracks->waits, (unsigned long long)calls->memory / 1024);
+		 (unsigned long long)tracks->waits,
+		 (unsigned long long)scry_pulse_gap_ns(w->session->pulse) / 1000000,
+		 (unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
+		 (unsigned long long)c->lost_lease);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
@@ -407,6 +427,7 @@ static int finish(struct scry_watch *w)
 	w->cost_ns = w->events * CALL_NS;
 	w->frees_older = calls.unknown;
 	tell_held_up(w, &calls, &tracks);
+	tell_disorder(w, &calls, &tracks);
 	tell_rest(w, &calls, &tracks);
 	scry_watch_waited(w, tracks.waits);
 	if (calls.had_children && !w->opts->follow)

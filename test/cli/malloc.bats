@@ -45,6 +45,20 @@ setup() {
 	[ "$(jq '.functions[] | select(.function == "realloc").calls' "$T/report")" -eq 1000 ]
 }
 
+@test "a block whose end is not seen: the recording says that it was made to end" {
+	need_python
+	records "" /usr/bin/python3 -c 'if True:
+		import ctypes
+		libc = ctypes.CDLL(None)
+		libc.malloc.restype = ctypes.c_void_p
+		first = libc.malloc(ctypes.c_size_t(1 << 24)) # is mapped by itself
+		libc.munmap(ctypes.c_void_p(first - 16), ctypes.c_size_t((1 << 24) + 4096))
+		print(libc.malloc(ctypes.c_size_t(1 << 24)) == first)'
+	grep -qx True "$T/known.out"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	jq -e '[.notes[] | select(test("^1 blocks began where another one still lived"))] | length == 1' "$T/report"
+}
+
 @test "mallocx and its like: jemalloc" {
 	records "$(lib libjemalloc.so.2)" "$TARGETS/target_malloc_x"
 	grep -qx right "$T/known.out"
