@@ -12,6 +12,7 @@
 struct scry_malloc_child {
 	uint32_t pid;
 	uint32_t image;
+	uint64_t start_ticks;	   /* 0: it was gone when its parent's fork was merged */
 	struct scry_malloc *calls; /* with its parent's blocks */
 };
 
@@ -97,11 +98,10 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	struct scry_watch *w = arg;
 	struct scry_malloc_watch *root = w->root ? w->root->state : w->state;
 	const struct scry_malloc_child child = {.pid = pid,
-						.image = scry_session_part(w->session, pid)};
+						.image = scry_session_part(w->session, pid),
+						.start_ticks = scry_proc_start_ticks((pid_t)pid)};
 	const struct scry_malloc_opts opts = {
-		.producer = {.pid = pid,
-			     .ring = child.image,
-			     .start_ticks = scry_proc_start_ticks((pid_t)pid)},
+		.producer = {.pid = pid, .ring = child.image, .start_ticks = child.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
 		.has_stacks = root->has_stacks,
@@ -124,6 +124,31 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
 	root->child_count += r == 0;
 	return r;
+}
+
+/* Has it ended, and without a call? Who is gone takes no lane any more. */
+static bool will_not_come(const struct scry_watch *w, const struct scry_malloc_child *child)
+{
+	if (scry_proc_is_running((pid_t)child->pid, child->start_ticks))
+		return false;
+	for (uint32_t i = 0; w->pool.head && i < SCRY_LANES; i++)
+		if (scry_pool_owner(&w->pool, i) == (pid_t)child->pid)
+			return false;
+	return true;
+}
+
+void scry_malloc_children_look(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	if (!m->child_count || scry_proc_tid_inside(w->proc.pid, w->proc.pid) != w->proc.pid)
+		return; /* in a pid namespace: their numbers are others' here */
+	for (size_t i = m->child_count; i-- > 0;) {
+		if (!will_not_come(w, &m->children[i]))
+			continue;
+		scry_malloc_free(m->children[i].calls);
+		m->children[i] = m->children[--m->child_count];
+	}
 }
 
 /* The calls of the process that has this lane: as its parent left them, once that is known. */

@@ -17,6 +17,10 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
  * part that ends before this one begins. */
 void scry_malloc_children_next(struct scry_watch *w);
 
+/* Copies for those that have ended without a call are dropped: `w` is the watch that on_fork has.
+ */
+void scry_malloc_children_look(struct scry_watch *w);
+
 /* A lane was taken: struct scry_instrument's adopt. Its calls are there after take_up. Without a
  * root it has a pool only (cmd/preload.h). */
 int scry_malloc_child_adopt(struct scry_watch *w);

@@ -262,6 +262,8 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 	if (r == 0 && now >= m->flush_ns) {
 		r = scry_malloc_flush(m->calls);
 		m->flush_ns = now + FLUSH_NS;
+		if (!w->root && !w->target_gone)
+			scry_malloc_children_look(w);
 	}
 	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
 		m->is_full = true;

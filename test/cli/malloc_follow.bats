@@ -69,6 +69,20 @@ end" ]
 	grep -qx right "$T/malloc_family.out"
 }
 
+@test "children that end without a call cost no memory" {
+	local small keeper
+	start scry "$SCRY" malloc record -f --force -o "$T/x.scry" -- "$TARGETS/target_malloc_forks" 200000 60
+	keeper=$(keeper_of "$PID")
+	wait_for 20 in_file "^made" "$T/scry.out"
+	sleep 1 # what it made is read
+	small=$(awk '/^VmRSS/ { print $2 }' "/proc/$keeper/status")
+	wait_for 60 in_file "^forked" "$T/scry.out"
+	wait_for 10 bash -c "[ \$(awk '/^VmRSS/ { print \$2 }' /proc/$keeper/status) -lt $((small + 100000)) ]" # else 3 MiB each
+	kill -TERM "$(pgrep -P "$PID" -f "^$TARGETS/target_malloc_forks")"
+	finish "$PID"
+	"$SCRY" info "$T/x.scry" | head -1 | grep -q " 0 lost, 0 errors"
+}
+
 @test "without -f it is said that there were children" {
 	"$SCRY" malloc record -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >/dev/null
 	"$SCRY" report "$T/x.scry" | grep "had child processes, which are not in this recording; fix: -f"
