@@ -240,8 +240,10 @@ static void waits_are_whole(void **unused)
 	(void)unused;
 	stands[0] = stands[1] = stands[2] = 0;
 	pid = fork();
-	if (pid == 0)
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		waits_for_events();
+	}
 	wait_for(0, 1);
 	assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
 	assert_int_equal(scry_maps_read(pid, &maps), 0);
