@@ -11,6 +11,7 @@
 #include "cmd/calls_break.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,7 @@
 #define TURN_NS 5000000ull
 #define FULL_NS 1000000000ull
 #define IDLE_MAX 16 /* meetings for nothing */
+#define TRAP_LOOK_NS 100000000ull
 #define WORDS_MAX (3 + SCRY_CALL_ARGS_MAX + SCRY_CALL_MORE_MAX)
 
 struct waiting {	     /* a slot whose calls have not returned */
@@ -53,6 +55,8 @@ struct scry_calls_break {
 	ssize_t brk;		 /* breakpoint of the loader; -1: none */
 	uint64_t full_ns;	 /* since when nobody takes */
 	bool is_dropping;
+	bool is_handled, is_unset; /* SIGTRAP, by the agent; not any more */
+	uint64_t trap_look_ns;
 	uint64_t missed, lost, unclean;
 	uint64_t renewed, failed;
 	char why[256];
@@ -585,6 +589,18 @@ static uint64_t next(void *arg, uint64_t address)
 		       : 0;
 }
 
+/* A thread that blocked SIGTRAP has met a breakpoint: the kernel gives such a signal, which cannot
+ * wait, its default, and so takes the agent's handler from all threads. */
+static void handle_again(struct scry_calls_break *b, struct scry_tracee *t)
+{
+	int r = scry_inject_trap(&b->opts.watch->inj, t);
+
+	b->is_unset = false;
+	b->is_handled = r != -EBUSY;
+	if (r < 0)
+		scry_error_clear();
+}
+
 static void met(void *arg, struct scry_tracee *t, uint64_t address)
 {
 	struct scry_calls_break *b = arg;
@@ -592,6 +608,8 @@ static void met(void *arg, struct scry_tracee *t, uint64_t address)
 	ssize_t k = scry_breaks_at(&b->breaks, address);
 	struct scry_break *row = &b->breaks.rows[k];
 
+	if (b->is_unset)
+		handle_again(b, t);
 	if (k == b->brk) {
 		renew(b, t);
 	} else if (returned(b, t, (size_t)k, tsc)) {
@@ -654,6 +672,7 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 
 	b->breaks.inj = &w->inj;
 	trap = scry_inject_trap(&w->inj, w->held);
+	b->is_handled = trap == 0;
 	r = trap == -EBUSY ? 0 : trap;
 	if (r == 0)
 		tell_dangers(w, trap == 0);
@@ -682,8 +701,12 @@ int scry_calls_break_enter(struct scry_calls_break *b)
 
 void scry_calls_break_turn(struct scry_calls_break *b, bool is_full)
 {
-	uint64_t now = is_full ? scry_now_ns() : 0;
+	uint64_t now = scry_now_ns();
 
+	if (b->is_handled && now >= b->trap_look_ns) {
+		b->trap_look_ns = now + TRAP_LOOK_NS;
+		b->is_unset = !scry_proc_catches(b->opts.watch->proc.pid, SIGTRAP);
+	}
 	b->full_ns = !is_full ? 0 : b->full_ns ? b->full_ns : now;
 	b->is_dropping = is_full && now > b->full_ns + FULL_NS;
 	if (is_full && !b->is_dropping)

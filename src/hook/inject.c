@@ -608,28 +608,36 @@ static int map_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t 
 	return r < 0 ? r : in_thread(inj, held, WORK_SLAB, ret_fd);
 }
 
+/* The thread was held somewhere: may calls be made in it? -EAGAIN with a sentence. */
+static int check_room(struct scry_inject *inj, const struct scry_tracee *held)
+{
+	int r;
+
+	if (!held)
+		return 0;
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r < 0 || scry_tracee_has_room(held, &inj->maps))
+		return r;
+	return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack", held->tid,
+			 inj->proc->pid);
+}
+
 int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
 		     uint64_t code_size, uint64_t counters)
 {
 	struct scry_agent_header *h = &inj->header;
 	uint64_t number = h->slab_count;
-	int fd = -1, r = -EEXIST;
+	int fd = -1, r = check_room(inj, held);
 
+	if (r < 0)
+		return r;
 	if (number == SCRY_SLABS_MAX)
 		return scry_fail(-ENOSPC,
 				 "no room for more stubs in process %d; fix: scry undo -p %d",
 				 inj->proc->pid, inj->proc->pid);
-	if (held) { /* wherever it was met */
-		scry_maps_done(&inj->maps);
-		r = scry_maps_read(inj->proc->pid, &inj->maps);
-		if (r < 0)
-			return r;
-		if (!scry_tracee_has_room(held, &inj->maps))
-			return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack",
-					 held->tid, inj->proc->pid);
-		r = -EEXIST;
-	}
 	h->slab_count++;
+	r = -EEXIST;
 	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++)
 		r = map_slab(inj, held, near, code_size, counters, &fd);
 	if (r == -EEXIST)
@@ -641,8 +649,11 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 
 int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held)
 {
-	int unused, r = in_thread(inj, held, WORK_TRAP, &unused);
+	int unused, r = check_room(inj, held);
 
+	if (r < 0)
+		return r;
+	r = in_thread(inj, held, WORK_TRAP, &unused);
 	return r < 0 && r != -EBUSY ? scry_fail(r, "cannot handle SIGTRAP in process %d: %s",
 						inj->proc->pid, strerror(-r))
 				    : r;

@@ -185,6 +185,16 @@ static int read_status(struct scry_proc *proc, pid_t *ret_tgid)
 	return 0;
 }
 
+bool scry_proc_catches(pid_t pid, int signal)
+{
+	char path[64], text[8192];
+	const char *caught;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	caught = read_file(path, text, sizeof(text)) < 0 ? NULL : status_value(text, "SigCgt");
+	return caught && strtoull(caught, NULL, 16) >> (signal - 1) & 1;
+}
+
 uint64_t scry_proc_start_ticks(pid_t pid)
 {
 	char path[64];

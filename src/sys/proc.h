@@ -61,6 +61,9 @@ int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status);
 /* User + system CPU time of the process so far, ns (clock-tick resolution); 0 when gone. */
 uint64_t scry_proc_cpu_ns(pid_t pid);
 
+/* Has the process a handler for the signal? */
+bool scry_proc_catches(pid_t pid, int signal);
+
 /* Resident memory in bytes, 0 when it is gone. */
 uint64_t scry_proc_rss(pid_t pid);
 

@@ -52,6 +52,10 @@ counts_are() {
 	  exit got == want && whole' "$file"
 }
 
+handles_sigtrap() { # PID
+	(($(sed -n 's/^SigCgt:\t*/0x/p' "/proc/$1/status") & 0x10))
+}
+
 @test "16 threads: every call with its arguments and result; the code is as before" {
 	local pid before
 	need_root "entering a process that is not a child of scry"
@@ -254,6 +258,30 @@ RUBY
 		as_before "$pid" "$before" "after the keeper died"
 		wait_for 60 rounds "$i"
 	done
+	exec 8>&-
+	finish "$pid"
+}
+
+@test "a thread that blocks all signals, then the keeper is killed: the other threads live" {
+	local pid keeper
+	need_root "entering a process that is not a child of scry"
+	runs met
+	pid=$PID
+	breaks "$pid" -x met -c
+	scry=$PID
+	keeper=$(keeper_of "$scry")
+	answers met "blocked 10"
+	for i in $(seq 100); do # until the handler is there again, which takes some of these
+		answers met "calls $i"
+		! handles_sigtrap "$pid" || break
+		sleep 0.02
+	done
+	handles_sigtrap "$pid"
+	kill -KILL "$keeper"
+	finish "$scry" || true
+	wait_for 10 is_gone "$keeper"
+	answers met "calls 1000"
+	undo "$pid"
 	exec 8>&-
 	finish "$pid"
 }

@@ -16,6 +16,7 @@
  *               these may be interrupted or short
  *   ends N      N children that end, while their parent is in epoll_wait: it is not interrupted
  *   calls N     N calls
+ *   blocked N   N calls by a thread that blocks all signals
  *   exec N      runs itself anew
  */
 #include <errno.h>
@@ -269,6 +270,24 @@ static bool ends(long n)
 	return ok;
 }
 
+static void *call_blocked(void *arg)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	wrong += !calls(*(long *)arg);
+	return NULL;
+}
+
+static bool blocked(long n)
+{
+	pthread_t other;
+
+	return pthread_create(&other, NULL, call_blocked, &n) == 0 &&
+	       pthread_join(other, NULL) == 0;
+}
+
 static bool exec(long n)
 {
 	(void)n;
@@ -279,9 +298,9 @@ static bool exec(long n)
 static const struct {
 	const char *name;
 	bool (*run)(long n);
-} modes[] = {{"signals", signals}, {"traps", traps},   {"forks", forks},
-	     {"vforks", vforks},   {"spawns", spawns}, {"waits", waits},
-	     {"ends", ends},	   {"calls", calls},   {"exec", exec}};
+} modes[] = {{"signals", signals}, {"traps", traps},	{"forks", forks}, {"vforks", vforks},
+	     {"spawns", spawns},   {"waits", waits},	{"ends", ends},	  {"calls", calls},
+	     {"exec", exec},	   {"blocked", blocked}};
 
 int main(int argc, char **argv)
 {
