@@ -224,9 +224,11 @@ static void *disturb(void *arg)
 /* Naps that signals end make no second. */
 static void naps_cut_short(void **state)
 {
-	pthread_t self = pthread_self(), other;
+	static pthread_t self;
+	pthread_t other;
 
 	(void)state;
+	self = pthread_self();
 	signal(SIGUSR1, nothing);
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
 		track_at(i)->state = SCRY_TRACK_CLOSED;
