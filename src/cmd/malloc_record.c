@@ -250,6 +250,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		scry_malloc_lines_turn(&m->lines, m->calls);
 	if (!w->root && !w->target_gone)
 		scry_unwind_turn(&m->unwinding);
+	scry_tracks_spare(m->tracks, scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
 	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
 	tsc = __rdtsc(); /* later than what has just been copied */
 	scry_malloc_clock(m->calls, tsc, scry_now_ns());

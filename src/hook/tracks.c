@@ -45,6 +45,7 @@ struct place {		/* what we know of a segment */
 	uint32_t row;	/* of its thread + 1; 0: not known yet */
 	uint32_t serial;
 	bool is_stamping, is_overdue, is_bad;
+	bool is_awaited;     /* it held the watermark back in the last look at all */
 	uint64_t floor;	     /* no record that is being written has an earlier stamp */
 	uint64_t held_since; /* ns */
 };
@@ -58,13 +59,16 @@ struct scry_tracks {
 	struct scry_control *control;
 	uint64_t *words;
 	pid_t pid;
-	bool has_ended, has_leaving;
+	bool has_ended, has_leaving, is_sparing;
+	bool is_held; /* the watermark, by a record that was being written in the last look */
 	struct place places[SCRY_TRACKS];
 	struct thread *threads;
 	size_t thread_count, thread_room; /* rows */
 	struct scry_map by_who;		  /* hash of pointer and birth -> row */
 	uint64_t last_id;
 	uint64_t last_tsc, watermark;
+	uint64_t whole_tsc; /* the last look in which all was taken */
+	uint64_t life_ns;   /* when those who wait were last told that we are there */
 	uint64_t looked_ns;
 	uint64_t turn_ns;      /* when the turn was taken away */
 	uint64_t taken_ns;     /* the last look */
@@ -182,6 +186,11 @@ void scry_tracks_identify(struct scry_tracks *t, pid_t pid)
 void scry_tracks_end(struct scry_tracks *t)
 {
 	t->has_ended = true;
+}
+
+void scry_tracks_spare(struct scry_tracks *t, bool is_sparing)
+{
+	t->is_sparing = is_sparing;
 }
 
 /* threads */
@@ -384,6 +393,11 @@ static void learn(struct scry_tracks *t, uint32_t i)
 		t->threads[p->row - 1].next_serial = head.serial;
 }
 
+static bool is_sparing(const struct scry_tracks *t)
+{
+	return t->is_sparing && t->is_held && !t->has_ended;
+}
+
 /* Looks at one segment; true: it has words, or an end, for `ret`. */
 static bool look(struct scry_tracks *t, uint32_t i, uint64_t *low, struct piece *ret)
 {
@@ -417,13 +431,15 @@ static bool look(struct scry_tracks *t, uint32_t i, uint64_t *low, struct piece 
 	}
 	if (head && !p->row && !p->is_bad)
 		learn(t, i);
+	if (!is_sparing(t))
+		p->is_awaited = p->is_stamping && !p->is_overdue;
 	if (p->is_bad || !head) {
 		if (state_of(state) != SCRY_TRACK_OPEN)
 			give_back(t, i);
 		return false;
 	}
 	*ret = (struct piece){.row = p->row, .serial = p->serial, .segment = i, .head = head};
-	return true;
+	return !is_sparing(t) || p->is_awaited;
 }
 
 static int compare_pieces(const void *a, const void *b)
@@ -564,6 +580,17 @@ uint64_t scry_tracks_stamp(struct scry_tracks *t)
 	return __rdtsc();
 }
 
+/* Those who wait give up when nothing moves for a second. */
+static void show_life(struct scry_tracks *t)
+{
+	uint64_t now = now_ns();
+
+	if (now - t->life_ns < STEP_NS)
+		return;
+	t->life_ns = now;
+	t->freed++;
+}
+
 int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct scry_track_run *),
 		     void *arg, struct scry_tracks_taken *ret)
 {
@@ -582,10 +609,15 @@ int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct 
 		look_for_ended(t);
 	t->used = t->closed = 0;
 	_mm_mfence();
-	low = now - MARGIN_TSC;
+	if (!is_sparing(t))
+		t->whole_tsc = now;
+	else
+		show_life(t);
+	low = t->whole_tsc - MARGIN_TSC;
 	reach = __atomic_load_n(&t->control->head, __ATOMIC_ACQUIRE) / SCRY_TRACK_WORDS;
 	for (uint32_t i = 0; i < SCRY_TRACKS && i < reach; i++)
 		count += look(t, i, &low, &t->pieces[count]);
+	t->is_held = low < t->whole_tsc - MARGIN_TSC;
 	qsort(t->pieces, count, sizeof(t->pieces[0]), compare_pieces);
 	r = take_pieces(t, t->pieces, count, &taker);
 	if (r == 0)

@@ -67,6 +67,10 @@ void scry_tracks_free(struct scry_tracks *t); /* NULL is legal */
 /* A lane's process is known now. */
 void scry_tracks_identify(struct scry_tracks *t, pid_t pid);
 
+/* Gives no more than what the watermark waits for, until this is taken back: who has no room waits
+ * meanwhile, at most for as long as a record may hold the watermark back. */
+void scry_tracks_spare(struct scry_tracks *t, bool is_sparing);
+
 /* Nobody writes any more: all that is there can be given. */
 void scry_tracks_end(struct scry_tracks *t);
 

@@ -325,7 +325,7 @@ void scry_malloc_ruby(struct scry_malloc *m, const struct scry_ruby *ruby, bool 
 
 size_t scry_malloc_waiting(const struct scry_malloc *m)
 {
-	return m->waiting;
+	return m->is_waiting ? 0 : m->waiting;
 }
 
 /* Writes the THREAD event of one that has made calls. */

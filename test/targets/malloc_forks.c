@@ -20,6 +20,7 @@ int main(int argc, char **argv)
 	sigset_t term;
 	int sig;
 
+	alarm(120); /* should nobody send it */
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	sigprocmask(SIG_BLOCK, &term, NULL);

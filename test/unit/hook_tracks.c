@@ -189,12 +189,15 @@ static int take(void *arg, const struct scry_track_run *run)
 	return 0;
 }
 
+static bool spares; /* now and then all, else what the watermark waits for */
+
 /* Takes until all threads have ended. */
 static void take_all(struct scry_tracks *tracks, struct taker *t, uint64_t ended)
 {
-	while (t->ended < ended) {
+	for (uint64_t looks = 0; t->ended < ended; looks++) {
 		struct scry_tracks_taken taken;
 
+		scry_tracks_spare(tracks, spares && looks % 4);
 		assert_int_equal(scry_tracks_take(tracks, take, t, &taken), 0);
 		assert_true(taken.watermark >= t->low);
 		assert_true(taken.watermark < taken.now_tsc);
@@ -234,6 +237,13 @@ static void test_threads(void **state)
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
 		assert_int_equal(track_at(i)->state & 3, SCRY_TRACK_FREE);
 	scry_tracks_free(tracks);
+}
+
+static void test_threads_spared(void **state)
+{
+	spares = true;
+	test_threads(state);
+	spares = false;
 }
 
 /* One thread after the other, each with a few records and no word of farewell: the segments of
@@ -315,6 +325,62 @@ static void test_hold(void **state)
 	scry_tracks_stats(tracks, &stats);
 	assert_int_equal(stats.unfinished, 1);
 	assert_int_equal(stats.words, 2 * 4);
+	scry_tracks_free(tracks);
+}
+
+static void take_one(struct scry_tracks *tracks, struct taker *t)
+{
+	struct scry_tracks_taken taken;
+
+	assert_int_equal(scry_tracks_take(tracks, take, t, &taken), 0);
+	t->low = taken.watermark;
+}
+
+/* Where only that is taken for which the watermark waits it comes on all the same, nothing older
+ * than it comes later, and those who have no room learn that we live. */
+static void test_spare(void **state)
+{
+	static struct taker t;
+	struct producer a = {.name = 1}, b = {.name = 2};
+	struct scry_tracks *tracks;
+	uint64_t stamp, *w;
+	uint32_t freed;
+
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	assert_int_equal(scry_tracks_new(control, pool, 0, true, &tracks), 0);
+	begin(&a);
+	begin(&b);
+	b.tid = a.tid + 1;
+	record(&a, 0);
+	record(&b, 0);
+	take_one(tracks, &t);
+	a.track->stamping = 1;
+	stamp = __rdtsc();
+	while (__rdtsc() < stamp + 2000000) /* ten times the keeper's margin */
+		_mm_pause();
+	take_one(tracks, &t);
+	scry_tracks_spare(tracks, true);
+	record(&b, 1);
+	freed = control->track_freed;
+	take_one(tracks, &t);
+	assert_int_equal(control->track_freed, freed + 1);
+	assert_int_equal(t.words, 4);
+	assert_true(t.low < stamp);
+	w = (uint64_t *)(a.track + 1) + a.track->head;
+	w[0] = a.name << 40 | 1;
+	w[1] = stamp;
+	__atomic_store_n(&a.track->head, a.track->head + 2, __ATOMIC_RELEASE);
+	a.track->stamping = 0;
+	close_track(&a);
+	record(&a, 2);
+	take_one(tracks, &t);
+	assert_int_equal(t.words, 6);
+	assert_true(t.low > stamp);
+	scry_tracks_spare(tracks, false);
+	take_one(tracks, &t);
+	assert_int_equal(t.words, 10);
+	assert_int_equal(t.older + t.unordered, 0);
 	scry_tracks_free(tracks);
 }
 
@@ -584,8 +650,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_threads, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_threads_spared, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_churn, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hold, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_spare, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_adopted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_serials, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_left_out, set_up, tear_down),
