@@ -16,6 +16,8 @@
 #define DEBT_NS 50000	    /* calls that were faster than that */
 #define GAP_MAX_US 1000000u /* in longer ones nobody works without memory */
 
+_Static_assert(GAP_MAX_US *UINT64_C(1000) + LEAST_NS <= SCRY_REPLAY_THINK_MAX, "one word");
+
 /* Eight buckets to each doubling. */
 static uint32_t bucket(uint64_t us)
 {
@@ -45,7 +47,7 @@ void scry_malloc_feed_think_learn(struct scry_malloc_feed *f)
 	for (uint32_t i = 0; i < GAP_BUCKETS; i++) {
 		if (below_us + longer * bucket_us(i) > cpu_us)
 			break;
-		g->max_us = bucket_us(i);
+		g->max_us = bucket_us(i) < GAP_MAX_US ? bucket_us(i) : GAP_MAX_US;
 		below_us += g->sum_us[i];
 		longer -= g->count[i];
 		g->kept_us = below_us + longer * g->max_us;

@@ -365,6 +365,26 @@ static void think(void **state)
 	scry_malloc_feed_free(f);
 }
 
+/* Two threads that do without memory for five seconds, on processors all the time. */
+static bool compute(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	*ret_us = i / 2 * 5000000;
+	c->thread = c->block = (uint32_t)(i % 2 + 1);
+	c->function = i < 2 ? SCRY_MALLOC_MALLOC : SCRY_MALLOC_FREE;
+	return i < 4;
+}
+
+/* A second of it at most is made again, and no word says more than a replay takes. */
+static void think_long(void **state)
+{
+	struct script t = {.source.cpu_ns = 20000000000, .tell = compute};
+	struct scry_malloc_feed *f = feed_of_script(&t, true);
+
+	(void)state;
+	assert_in_range(scry_malloc_feed_stats(f)->think_ns, 1900000000, 2000000000);
+	scry_malloc_feed_free(f);
+}
+
 /* Thread 1 makes blocks, thread 2 ends them, and then itself; thread 1 makes one more. */
 static bool hand_over(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
 {
@@ -436,8 +456,8 @@ int main(void)
 		cmocka_unit_test(one_thread), cmocka_unit_test(many_threads),
 		cmocka_unit_test(as_one),     cmocka_unit_test(windows),
 		cmocka_unit_test(any_calls),  cmocka_unit_test(pace),
-		cmocka_unit_test(think),      cmocka_unit_test(takers),
-		cmocka_unit_test(swappers),
+		cmocka_unit_test(think),      cmocka_unit_test(think_long),
+		cmocka_unit_test(takers),     cmocka_unit_test(swappers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
