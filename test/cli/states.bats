@@ -96,13 +96,27 @@ alone() {
 	ends_right "$odd" odd
 }
 
+# ends_within SECONDS SCRY'S ARGS...: its status, or 124 and where its threads stand.
+ends_within() {
+	local seconds=$1 scry
+	shift
+	"$SCRY" "$@" >"$T/out" 2>"$T/err" 3>&- &
+	scry=$!
+	STARTED="$STARTED $scry"
+	wait_for "$seconds" is_gone "$scry" || {
+		ps -o pid,tid,stat,wchan:32,comm -L -p "$scry,$(pgrep -d, -P "$scry")"
+		return 124
+	}
+	finish "$scry"
+}
+
 @test "vfork in flight: entered or refused within bounded time, nobody hangs" {
 	target odd vfork
 	before=$(text "$PID")
 	entered=0 refused=0
 	for _ in 1 2 3 4 5; do
 		status=0
-		timeout 20 "$SCRY" patch count work_fold work_mix -p "$PID" -d 0.1s >"$T/out" 2>"$T/err" || status=$?
+		ends_within 20 patch count work_fold work_mix -p "$PID" -d 0.1s || status=$?
 		case "$status" in
 		0) entered=$((entered + 1)) ;;
 		1)
