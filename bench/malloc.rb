@@ -1,7 +1,7 @@
 # What recording malloc costs, beside what else records it: CPU ns a call in the program itself, its slowdown, and
 # bytes a call on disk.
 #
-#   ruby bench/malloc.rb [ROUNDS] [OUT.md]        (bench/run calls it)
+#   [ONLY=NAME] ruby bench/malloc.rb [ROUNDS] [OUT.md]        (bench/run calls it; ONLY programs with that in their name)
 #
 # Each round runs every program plain and under each recorder, in changing order; a recorder is compared with the plain
 # run of the same round; medians. Processor time is what the program says of itself at its end, so what the recorder's

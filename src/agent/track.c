@@ -2,9 +2,9 @@
  * The seldom half of agent/track.h: a thread's first event, its next segment, the wait for one.
  *
  * Waiting: when all segments are in use and the keeper is behind, the thread naps on its futex,
- * some ms at a time, as long as the lease is fresh and the keeper gives segments back. When the
- * lease is over, none was given back for a second, or as many threads live as there are segments,
- * events pass unrecorded and are counted as lost.
+ * some ms at a time, as long as the lease is fresh and the keeper gives segments back. If the lease
+ * is over then, none was given back for a second, or as many threads live as there are segments,
+ * events pass unrecorded and are counted as lost. Who finds room needs no lease.
  */
 #include "agent/track.h"
 

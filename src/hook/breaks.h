@@ -68,7 +68,7 @@ ssize_t scry_breaks_at(const struct scry_breaks *b, uint64_t address);
  * must lie in code of a loaded object that is as in its file. `held` is a stopped thread of ours in
  * which memory can be mapped, or NULL: one is held for it. `more` is how many others are to come
  * near it. Returns its index, also of one that is there, or of one that is refused (`why`);
- * -errno with a sentence.
+ * -errno with a sentence, -EAGAIN when `held` stands on a small stack.
  */
 ssize_t scry_breaks_add(struct scry_breaks *b, uint64_t address, struct scry_tracee *held,
 			size_t more);

@@ -74,9 +74,9 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 
 /*
  * A new slab for `code_size` bytes of stubs within 1 GiB of `near`, mapped in `held` or in a thread
- * held for it. Returns its number in the header, or -errno with a sentence. Its first 256 bytes of
- * code are the magic and literals, its counters are at inj->counters[number]. Unmapped with the
- * agent.
+ * held for it. Returns its number in the header, or -errno with a sentence; -EAGAIN: `held` stands
+ * on a small stack. Its first 256 bytes of code are the magic and literals, its counters are at
+ * inj->counters[number]. Unmapped with the agent.
  */
 int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
 		     uint64_t code_size, uint64_t counters);
@@ -98,7 +98,7 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
 /*
  * SIGTRAP is handled by the agent from now on (agent/trap.c), for when we die: in `held` or in a
  * thread held for it. Taken back by whoever unmaps the agent. 0; -EBUSY: the program handles or
- * ignores it itself, nothing was changed; -errno with a sentence.
+ * ignores it itself, nothing was changed; -EAGAIN as above; -errno with a sentence.
  */
 int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held);
 

@@ -61,7 +61,7 @@ int scry_proc_exit(const struct scry_proc *proc, uint32_t *ret_status);
 /* User + system CPU time of the process so far, ns (clock-tick resolution); 0 when gone. */
 uint64_t scry_proc_cpu_ns(pid_t pid);
 
-/* Has the process a handler for the signal? */
+/* Has the process a handler for the signal? Not when it is gone. */
 bool scry_proc_catches(pid_t pid, int signal);
 
 /* Resident memory in bytes, 0 when it is gone. */

@@ -20,8 +20,8 @@ struct scry_replay_point {
 
 struct scry_replay_spread { /* of a quantity over the runs */
 	uint64_t median, least, most;
-	uint32_t count;
-	uint64_t sorted[SCRY_REPLAY_RUNS_MAX];
+	uint32_t count;			       /* of runs */
+	uint64_t sorted[SCRY_REPLAY_RUNS_MAX]; /* what each had, the least first */
 };
 
 struct scry_replay_kind_row {
