@@ -2,8 +2,8 @@
  * Judges a layout on a live Ruby that goes on running.
  *
  * A read of a running VM may be torn, so one bad look proves nothing and one good look does: each
- * rule is tried up to five times. Frames are read twice and only those that stood still between the
- * two reads are judged; a busy thread still shows its older frames. Nothing is stopped or written.
+ * rule is tried up to five times. A frame that looks bad is read again, and is judged only while it
+ * stands still; a busy thread still shows its older frames. Nothing is stopped or written.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "vm/ruby_learn.h"
 
 #define TRIES 5
+#define LOOKS 8 /* at one frame */
 #define THREADS_JUDGED 64u
 #define FRAMES_JUDGED 48u
 #define FRAME_MAX 128u
@@ -86,40 +87,56 @@ static int judge_frame(const struct scry_ruby *ruby, const uint8_t *frame, struc
 }
 
 /*
- * The newest frames of a thread, oldest of them last. Frames are counted from the high end, so that
- * the two readings are laid over each other by address, whatever was pushed or popped between them.
+ * One frame at `addr` as it was read. Bad once proves nothing, even where the frame stands as
+ * before: it may have been popped, and pushed again just as it was, while what it points at was
+ * read. A wrong layout is bad at each look.
  */
+static int judge_slot(const struct scry_ruby *ruby, uint64_t addr, const uint8_t *frame,
+		      uint64_t ec, struct tally *tally)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	uint8_t twin[FRAME_MAX];
+	struct tally after;
+	uint64_t newest;
+	int err = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		after = *tally;
+		err = judge_frame(ruby, frame, &after);
+		if (!err)
+			break;
+		if (scry_mem_read(&ruby->mem, addr, twin, l->frame_size) ||
+		    scry_mem_u64(&ruby->mem, ec + l->ec_cfp, &newest))
+			return bad(tally, "the control frames cannot be read");
+		/* Gone meanwhile, or its slot is no frame any more? */
+		if (addr <= newest || memcmp(frame, twin, l->frame_size) != 0)
+			return 0;
+	}
+	*tally = after;
+	return err;
+}
+
+/* The newest frames of a thread, oldest of them last. */
 static int judge_frames(const struct scry_ruby *ruby, uint64_t cfp, uint64_t end, uint64_t ec,
 			struct tally *tally)
 {
 	const struct scry_ruby_layout *l = &ruby->layout;
-	static _Thread_local uint8_t first[FRAMES_JUDGED * FRAME_MAX];
-	static _Thread_local uint8_t second[FRAMES_JUDGED * FRAME_MAX];
-	uint64_t count = (end - cfp) / l->frame_size, again;
+	static _Thread_local uint8_t frames[FRAMES_JUDGED * FRAME_MAX];
+	uint64_t count = (end - cfp) / l->frame_size;
 	int err = 0;
 
 	/* A deep stack: its oldest frames are the quiet ones, but the newest prove cfp. Take the
 	 * newest. */
 	if (count > FRAMES_JUDGED)
 		count = FRAMES_JUDGED;
-	if (scry_mem_read(&ruby->mem, cfp, first, count * l->frame_size))
+	if (scry_mem_read(&ruby->mem, cfp, frames, count * l->frame_size))
 		return bad(tally, "the control frames cannot be read");
 	for (uint64_t i = 0; i < count && !err; i++) {
 		uint64_t addr = cfp + i * l->frame_size;
-		uint8_t *frame = first + i * l->frame_size;
-		uint8_t *twin = second + i * l->frame_size;
 
 		if (addr + l->frame_size == end)
 			break; /* the oldest is a dummy */
-		err = judge_frame(ruby, frame, tally);
-		if (!err)
-			continue;
-		/* Bad, or gone meanwhile? Then it has changed, or its slot is no frame any more. */
-		if (scry_mem_read(&ruby->mem, addr, twin, l->frame_size) ||
-		    scry_mem_u64(&ruby->mem, ec + l->ec_cfp, &again))
-			return bad(tally, "the control frames cannot be read");
-		if (addr <= again || memcmp(frame, twin, l->frame_size) != 0)
-			err = 0;
+		err = judge_slot(ruby, addr, frames + i * l->frame_size, ec, tally);
 	}
 	return err;
 }

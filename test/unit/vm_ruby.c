@@ -573,7 +573,10 @@ static void test_busy(void **state)
 		for (int j = 0; j < 100; j++) {
 			struct scry_ruby_thread *threads = NULL;
 
-			refused += scry_ruby_validate(r) != 0;
+			if (scry_ruby_validate(r) != 0) {
+				refused++;
+				print_error("busy: %s\n", scry_error());
+			}
 			if (scry_ruby_threads(r, &threads) > 0)
 				free(threads);
 		}
