@@ -250,23 +250,15 @@ static bool is_asked_for(const struct scry_watch *w)
 
 static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	int r = start_recording(w, t), on;
+	int r = start_recording(w, t);
 
 	if (r == 0 && w->pool.head)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
 	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
-	on = scry_hooks_on(&t->hooks, &w->inj, w->held);
-	if (on < 0 && on != -EFAULT && on != -EBUSY)
-		return on;
-	r = scry_loading_follow(w, &t->hooks);
-	if (r < 0 && on < 0)
-		return r;
-	if (r < 0 && !t->hooks.objects.is_static)
-		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
-	scry_error_clear();
-	return scry_shadow_follow(&w->inj);
+	r = scry_loading_put_on(w, &t->hooks);
+	return r < 0 ? r : scry_shadow_follow(&w->inj);
 }
 
 static int enter(struct scry_watch *w)

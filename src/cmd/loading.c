@@ -9,7 +9,7 @@
 #include "cmd/session.h"
 #include "hook/loads.h"
 
-#define SETTLE_TURNS 500 /* of a millisecond */
+#define SETTLE_NS 5000000000ull /* where threads are in vfork a look takes a second */
 #define STALE_TRIES 20
 #define STEPS 1000 /* instructions */
 #define STEPS_MAX 300000
@@ -66,8 +66,10 @@ bool scry_loading_is_met(const struct scry_hooks *h, size_t request)
 	return false;
 }
 
-int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
+/* -EAGAIN: what could not be put on yet is tried again by the turns to come. */
+static int follow(struct scry_watch *w, struct scry_hooks *h)
 {
+	const uint64_t end_ns = scry_now_ns() + SETTLE_NS;
 	struct scry_loads_stats stats;
 	int r = scry_loads_follow(h, &w->inj, w->held);
 
@@ -76,14 +78,34 @@ int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h)
 		w->wake_fd = scry_loads_fd(h);
 	/* A program that is held has a loader in the midst of its work: what it has loaded is
 	 * planned, the next turns look again. */
-	for (int i = 0; i < SETTLE_TURNS && r == 0 && !w->held; i++) {
+	while (r == 0 && !w->held) {
 		r = scry_loads_turn(h, &w->inj);
-		if (scry_loads_is_settled(h))
+		if (scry_loads_is_settled(h) || scry_now_ns() > end_ns)
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
 	scry_loads_stats(h, &stats);
-	return r == 0 && stats.failed ? scry_fail(-EBUSY, "%s", stats.why) : r;
+	if (r == 0 && stats.failed)
+		return scry_fail(-EBUSY, "%s", stats.why);
+	if (r == 0 && !w->held && !scry_loads_is_settled(h))
+		return scry_fail(-EAGAIN, "%s", stats.why);
+	return r;
+}
+
+int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h)
+{
+	int on = scry_hooks_on(h, &w->inj, w->held), r;
+
+	/* A library that was planned for may have gone meanwhile. */
+	if (on < 0 && (h->is_on || !h->waits || (on != -EFAULT && on != -EBUSY)))
+		return on;
+	r = follow(w, h);
+	if (r < 0 && on < 0)
+		return r == -EAGAIN ? -EBUSY : r;
+	if (r < 0 && r != -EAGAIN && !h->objects.is_static)
+		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
+	scry_error_clear();
+	return 0;
 }
 
 /* As it was asked for, and what nobody did. */

@@ -24,9 +24,11 @@ int scry_loading_plan(struct scry_watch *w, struct scry_hooks *h,
 /* Is there, or was there ever, a function that the request names? */
 bool scry_loading_is_met(const struct scry_hooks *h, size_t request);
 
-/* In `enter`, hooks are on: libraries that are loaded from now on are hooked too, and what had
- * changed since it was planned is put on. 0, or -errno with a sentence: they are not. */
-int scry_loading_follow(struct scry_watch *w, struct scry_hooks *h);
+/*
+ * In `enter`: puts the hooks on, also those of libraries that are loaded from now on, and what has
+ * changed since it was planned. 0, or -errno with a sentence: nothing is counted.
+ */
+int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h);
 
 /* Says which of the requests from `first` on wait for their library. */
 void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first);

@@ -82,17 +82,10 @@ static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
 static int enter(struct scry_watch *w)
 {
 	struct scry_hooks *h = w->state;
-	int on = scry_hooks_on(h, &w->inj, w->held), r;
+	int r = scry_loading_put_on(w, h);
 
-	/* A library that was planned for may have gone meanwhile. */
-	if (on < 0 && (!h->waits || (on != -EFAULT && on != -EBUSY)))
-		return on;
-	r = scry_loading_follow(w, h);
-	if (r < 0 && on < 0)
+	if (r < 0)
 		return r;
-	if (r < 0 && !h->objects.is_static)
-		scry_watch_note(w, "libraries loaded later are not watched: %s", scry_error());
-	scry_error_clear();
 	tell_ways(w, h);
 	scry_patch_tell_refused(w, h, "counted");
 	scry_loading_tell_waiting(w, h, 0);

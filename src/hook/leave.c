@@ -14,7 +14,8 @@
 #include "hook/threads.h"
 
 #define UNDO_TRIES 5
-#define LEAVE_TRIES 25 /* half a second: threads that wait for a processor within a stub */
+#define LEAVE_NS 2000000000ull /* threads that wait for a processor within a stub */
+#define LEAVE_TRIES 3	       /* at least */
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
@@ -55,15 +56,13 @@ static bool is_inside(const struct scry_inject *inj, const struct scry_world *w,
 	return false;
 }
 
-static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
-			struct scry_undo_report *report)
+static int put_back(struct scry_inject *inj, size_t first, size_t n,
+		    struct scry_undo_report *report)
 {
 	struct scry_undo_report now;
 	int r;
 
-	if (is_inside(inj, w, first, n))
-		return -EAGAIN;
-	scry_maps_done(&inj->maps); /* while nobody can map or unmap: what is there now */
+	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
 	if (r < 0)
 		return r;
@@ -72,12 +71,21 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, siz
 	return r;
 }
 
+/* While nobody can map or unmap. */
+static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, size_t first, size_t n,
+			struct scry_undo_report *report)
+{
+	return is_inside(inj, w, first, n) ? -EAGAIN : put_back(inj, first, n, report);
+}
+
 static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 		      struct scry_undo_report *report)
 {
 	struct scry_world w;
 	int r = -EAGAIN;
 
+	if (scry_edit_is_unwritten(&inj->edit, first, n))
+		return put_back(inj, first, n, report);
 	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -128,13 +136,20 @@ static bool is_about_to_call(const struct scry_inject *inj, const struct scry_wo
 	return scry_world_inside(w, inj->gadgets.syscall_ret, inj->gadgets.syscall_ret + 1);
 }
 
+/* A stop alone may take half a second where threads are in vfork. */
+static bool goes_on(int tries, uint64_t end_ns)
+{
+	return tries < LEAVE_TRIES || scry_now_ns() < end_ns;
+}
+
 int scry_inject_await_calls(struct scry_inject *inj)
 {
+	const uint64_t end_ns = scry_now_ns() + LEAVE_NS;
 	struct scry_world w;
 	bool is_pending = true;
 	int r = 0;
 
-	for (int i = 0; i < LEAVE_TRIES && is_pending && r == 0; i++) {
+	for (int i = 0; goes_on(i, end_ns) && is_pending && r == 0; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 		r = scry_inject_stop(inj, &w);
@@ -174,6 +189,7 @@ static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
 {
 	const struct scry_agent_header *h = &inj->header;
+	const uint64_t end_ns = scry_now_ns() + LEAVE_NS;
 	struct scry_world w;
 	int r = inj->edit.mem ? scry_shadow_settle(inj) : 0;
 
@@ -190,7 +206,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		report->entries = report->restored; /* the others are tried once more */
 		report->foreign = report->failed = 0;
 	}
-	for (int i = 0; i < LEAVE_TRIES && r == -EAGAIN; i++) {
+	for (int i = 0; goes_on(i, end_ns) && r == -EAGAIN; i++) {
 		bool inside;
 
 		scry_maps_done(&inj->maps);
@@ -207,7 +223,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 			*ret_left && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
 				      scry_threads_are_inside(inj, &w));
 		scry_inject_go(inj, &w);
-		if (r == 0 && *ret_left && (inside || i < 2))
+		if (r == 0 && *ret_left && (inside || i + 1 < LEAVE_TRIES))
 			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */
 		if (r == -EAGAIN)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

@@ -24,20 +24,22 @@
 
 #define AGAIN_NS 2000000ull   /* a list that changes, a library that is being unloaded */
 #define SETTLE_NS 20000000ull /* by then a slot that was being bound is bound */
-#define TRIES_MAX 50
+#define PATIENCE_NS 10000000000ull
+#define END_TRIES 50
 #define LISTEN_NS 100000000
 #define BEAT_NS 5000000
 #define STUB_ROOM 16
 
 struct scry_loads {
 	struct scry_control *control;
-	uint32_t done;	   /* tickets answered */
-	uint32_t given_up; /* as seen last */
-	bool is_sure;	   /* all that was loaded since the last look has waited for us */
-	bool is_due;	   /* what is there has not been looked at to the end */
-	bool is_unbound;   /* slots of what was loaded last are to be looked at */
-	bool is_early;	   /* it waits before relocation: slots are looked at again later */
-	unsigned int tries;
+	uint32_t done;	    /* tickets answered */
+	uint32_t given_up;  /* as seen last */
+	bool is_sure;	    /* all that was loaded since the last look has waited for us */
+	bool is_due;	    /* what is there has not been looked at to the end */
+	bool is_unbound;    /* slots of what was loaded last are to be looked at */
+	bool is_early;	    /* it waits before relocation: slots are looked at again later */
+	unsigned int tries; /* that failed, since */
+	uint64_t failing_ns;
 	uint64_t again_ns, settle_ns;
 	int fd;
 	pthread_t listener;
@@ -370,18 +372,19 @@ static bool is_unload(const struct scry_hooks *h, uint64_t arg)
 	return false;
 }
 
-static void note_failure(struct scry_loads *l, int r)
+static void note_reason(struct scry_loads *l, int r)
 {
-	l->stats.failed++;
 	snprintf(l->stats.why, sizeof(l->stats.why), "%s",
 		 *scry_error() ? scry_error() : strerror(-r));
 	scry_error_clear();
 }
 
-/* What came of a look: when is the next one? */
-static int judge(struct scry_loads *l, int r)
+/* What came of a look: when is the next one? One in which threads would not stop has held the
+ * others up: they run at least as long before they are stopped again. */
+static int judge(struct scry_loads *l, uint64_t began_ns, int r)
 {
-	bool is_full = r == -ENOSPC || r == -ENOMEM;
+	const bool is_full = r == -ENOSPC || r == -ENOMEM;
+	const uint64_t now = scry_now_ns();
 
 	l->is_sure = r == 0;
 	l->again_ns = UINT64_MAX;
@@ -389,17 +392,19 @@ static int judge(struct scry_loads *l, int r)
 		l->tries = 0;
 		l->is_due = l->is_unbound;
 		if (l->is_unbound)
-			l->again_ns = scry_now_ns() + SETTLE_NS;
+			l->again_ns = now + SETTLE_NS;
 		return 0;
 	}
 	if (r == -ESRCH)
 		return r;
-	if (++l->tries < TRIES_MAX && !is_full) {
-		scry_error_clear();
-		l->again_ns = scry_now_ns() + AGAIN_NS * l->tries;
+	if (!l->tries++)
+		l->failing_ns = began_ns;
+	note_reason(l, r);
+	if (now - l->failing_ns < PATIENCE_NS && !is_full) {
+		l->again_ns = now + AGAIN_NS * l->tries + (now - began_ns);
 		return 0;
 	}
-	note_failure(l, r);
+	l->stats.failed++;
 	l->tries = 0;
 	l->is_due = false;
 	return 0;
@@ -408,12 +413,12 @@ static int judge(struct scry_loads *l, int r)
 static int look_now(struct scry_hooks *h, struct scry_inject *inj, bool is_parked)
 {
 	struct scry_loads *l = h->loads;
-	uint64_t arg = l->control->load_arg;
+	const uint64_t arg = l->control->load_arg, began_ns = scry_now_ns();
 	bool is_held;
 	int r;
 
 	if (!is_parked)
-		return judge(l, look(h, inj, false));
+		return judge(l, began_ns, look(h, inj, false));
 	is_held = has_nobody_left(l);
 	if (is_held && is_unload(h, arg)) {
 		l->again_ns = scry_now_ns() + AGAIN_NS;
@@ -424,7 +429,7 @@ static int look_now(struct scry_hooks *h, struct scry_inject *inj, bool is_parke
 		l->again_ns = scry_now_ns() + AGAIN_NS;
 		return 0;
 	}
-	return judge(l, r);
+	return judge(l, began_ns, r);
 }
 
 int scry_loads_turn(struct scry_hooks *h, struct scry_inject *inj)
@@ -469,7 +474,7 @@ void scry_loads_end(struct scry_hooks *h, struct scry_inject *inj)
 	set_loads(inj, 0);
 	listen_no_more(l);
 	answer(l, __atomic_load_n(&l->control->load_seq, __ATOMIC_SEQ_CST));
-	for (unsigned int i = 0; i < TRIES_MAX && r == -EAGAIN; i++) {
+	for (unsigned int i = 0; i < END_TRIES && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = AGAIN_NS}, NULL);
 		r = scry_linkmap_read(inj->proc->pid, &h->mem, &now);

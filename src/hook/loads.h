@@ -29,8 +29,8 @@ struct scry_loads_stats {
 	uint64_t late;	   /* of those, went on without an answer: constructors may be missed */
 	uint64_t loaded;   /* objects that appeared */
 	uint64_t unloaded; /* objects with hooks that went away */
-	uint64_t failed;   /* looks that could not be finished, with the last one's sentence: */
-	char why[256];
+	uint64_t failed;   /* times that looking was given up */
+	char why[256];	   /* why the last look failed that did; "": none */
 	uint64_t answer_max_ns; /* from our waking to the answer */
 };
 

@@ -441,6 +441,21 @@ int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scr
 	return scry_edit_undo_some(e, maps, 0, e->count, ret);
 }
 
+bool scry_edit_is_unwritten(const struct scry_edit *e, size_t first, size_t n)
+{
+	unsigned char now[SCRY_EDIT_MAX];
+
+	for (size_t i = first; i < first + n; i++) {
+		const struct scry_journal_entry *j = &e->entries[i];
+
+		if (j->state != SCRY_EDIT_UNDONE &&
+		    (scry_mem_read(e->mem, j->address, now, j->size) < 0 ||
+		     memcmp(now, j->old, j->size)))
+			return false;
+	}
+	return true;
+}
+
 int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end)
 {
 	for (size_t i = 0; i < e->count; i++)

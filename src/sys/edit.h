@@ -77,6 +77,9 @@ int scry_edit_change(struct scry_edit *e, const struct scry_change *change);
 int scry_edit_undo(struct scry_edit *e, const struct scry_maps *maps, struct scry_undo_report *ret);
 int scry_edit_undo_some(struct scry_edit *e, const struct scry_maps *maps, size_t first, size_t n,
 			struct scry_undo_report *ret);
+/* Do the old bytes stand in all of these entries? Then an undo of them writes nothing, and needs no
+ * stop. */
+bool scry_edit_is_unwritten(const struct scry_edit *e, size_t first, size_t n);
 /* The object at [start, end) is unmapped: its entries are over, nothing is written there. */
 int scry_edit_forget(struct scry_edit *e, uint64_t start, uint64_t end);
 

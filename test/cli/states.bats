@@ -111,7 +111,7 @@ ends_within() {
 }
 
 @test "vfork in flight: entered or refused within bounded time, nobody hangs" {
-	target odd vfork
+	target odd vfork 1
 	before=$(text "$PID")
 	entered=0 refused=0
 	for _ in 1 2 3 4 5; do
@@ -136,6 +136,27 @@ ends_within() {
 	wait_for 10 text_is "$PID" "$before" || timeout 20 "$SCRY" undo -p "$PID" --max-pause 2s
 	text_is "$PID" "$before"
 	ends_right "$PID" odd
+}
+
+# is_held PID: a child of its has lived in its memory for a second.
+is_held() {
+	ps -o etimes=,comm= --ppid "$1" | awk '$1 >= 1 && $2 == "target_odd" { seen = 1 } END { exit !seen }'
+}
+
+@test "a vfork that lasts: refused with the reason, soon, and not shown as no calls" {
+	target odd vfork 60
+	wait_for 20 is_held "$PID"
+	before=$(text "$PID")
+	status=0
+	ends_within 20 patch count work_fold work_mix -p "$PID" -d 0.1s || status=$?
+	[ "$status" = 1 ]
+	grep -q "would not stop within" "$T/err"
+	[ ! -s "$T/out" ]
+	text_is "$PID" "$before"
+	goes_on "$T/odd.out"
+	child=$(ps -o pid= --ppid "$PID")
+	ends_right "$PID" odd
+	kill -9 $child
 }
 
 @test "a program that forks all the time" {

@@ -3,7 +3,7 @@
  *   odd exec COMMAND...  computes until SIGUSR1, then becomes COMMAND
  *   odd exit STATUS MS   computes for MS milliseconds, then ends with STATUS
  *   odd seccomp          computes under a seccomp filter that allows everything
- *   odd vfork            a thread is in vfork nearly always: its children sleep a second
+ *   odd vfork SECONDS    a thread is in vfork nearly always: its children sleep that long
  *   odd leaderless       the first thread ends at SIGUSR1, two others compute on
  *   odd poll             one thread, in poll with a time-out of 50 ms, each measured
  *   odd handler          one thread, in a signal handler nearly always
@@ -128,6 +128,8 @@ static int be_seccomp(char **argv)
 
 static void *keep_vforking(void *arg)
 {
+	const struct timespec held = {atoi(arg), 0};
+
 	while (!stop) {
 		pid_t pid = vfork();
 		int status = 0;
@@ -140,9 +142,7 @@ static void *keep_vforking(void *arg)
 			wrong("vfork");
 		pid = vfork();
 		if (pid == 0) {
-			struct timespec second = {1, 0};
-
-			nanosleep(&second, NULL); /* the parent is held meanwhile */
+			nanosleep(&held, NULL); /* the parent is held meanwhile */
 			_exit(0);
 		}
 		if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0)
@@ -155,7 +155,7 @@ static int be_vfork(char **argv)
 {
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, keep_vforking, NULL) != 0)
+	if (pthread_create(&thread, NULL, keep_vforking, argv[0]) != 0)
 		return 2;
 	compute(NULL);
 	_exit(0);
@@ -317,7 +317,7 @@ static const struct {
 	{"exec", be_exec, 1},
 	{"exit", be_exit, 2},
 	{"seccomp", be_seccomp, 0},
-	{"vfork", be_vfork, 0},
+	{"vfork", be_vfork, 1},
 	{"poll", be_poll, 0},
 	{"handler", be_handler, 0},
 	{"leaderless", be_leaderless, 0},
