@@ -175,7 +175,7 @@ int scry_calls_break_plan(struct scry_calls_break *b)
 	}
 	if (r < 0)
 		return r;
-	scry_breaks_init(&b->breaks, &b->opts.watch->proc, &h->mem, &h->objects);
+	scry_breaks_init(&b->breaks, &h->mem, &h->objects);
 	r = choose(b, &h->functions, 0);
 	if (r == 0 && h->count && h->refused == h->count)
 		return scry_fail(-ENOTSUP,

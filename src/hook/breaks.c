@@ -21,11 +21,10 @@
 #define SLAB_ROUND (SCRY_PAGE / 8) /* as many counters are in a page: none without a copy */
 #define INT3 0xcc
 
-void scry_breaks_init(struct scry_breaks *b, const struct scry_proc *proc,
-		      const struct scry_mem *mem, struct scry_linkmap *objects)
+void scry_breaks_init(struct scry_breaks *b, const struct scry_mem *mem,
+		      struct scry_linkmap *objects)
 {
-	*b = (struct scry_breaks){
-		.mem = mem, .objects = objects, .has_shadow_stack = proc->has_shadow_stack};
+	*b = (struct scry_breaks){.mem = mem, .objects = objects};
 	scry_map_init(&b->by_address, 2 * SCRY_BREAKS_MAX);
 }
 
@@ -57,8 +56,6 @@ static const char *first_instruction(const struct scry_breaks *b, uint64_t addre
 	refusal = scry_x86_window(code, 1, SCRY_X86_JUMP_OK, window);
 	if (refusal != SCRY_X86_OK)
 		return scry_x86_why(refusal);
-	if (window->has & SCRY_X86_CALL && b->has_shadow_stack)
-		return "it begins with a call, which this process's shadow stack ties to its place";
 	return NULL;
 }
 

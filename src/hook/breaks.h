@@ -42,7 +42,6 @@ struct scry_breaks {
 	struct scry_inject *inj;      /* NULL: nothing is changed yet */
 	const struct scry_mem *mem;   /* the caller's */
 	struct scry_linkmap *objects; /* the caller's; the newest list */
-	bool has_shadow_stack;
 	struct scry_break *rows;
 	size_t count, room;
 	struct scry_map by_address; /* asked for, and of the int3 -> index */
@@ -50,8 +49,8 @@ struct scry_breaks {
 	uint32_t used[SCRY_SLABS_MAX];
 };
 
-void scry_breaks_init(struct scry_breaks *b, const struct scry_proc *proc,
-		      const struct scry_mem *mem, struct scry_linkmap *objects);
+void scry_breaks_init(struct scry_breaks *b, const struct scry_mem *mem,
+		      struct scry_linkmap *objects);
 void scry_breaks_done(struct scry_breaks *b);
 
 /* May a breakpoint stand at the instruction at `address`? NULL, or why not. Reads only. */

@@ -58,6 +58,9 @@ int scry_inject_check(const struct scry_proc *p)
 	else if (p->seccomp)
 		why = "runs under seccomp, which may kill it for a system call that scry makes in "
 		      "it";
+	else if (p->has_shadow_stack)
+		why = "has shadow stacks (CET), and a call that scry makes in it would end it",
+		fix = "; fix: start it without GLIBC_TUNABLES=glibc.cpu.x86_shstk=on";
 	else if (scry_proc_share_memory(p->pid, p->ppid))
 		why = "has its parent's memory as long as it has not run a program (vfork)",
 		fix = "; fix: try again";

@@ -108,9 +108,6 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 	refusal = scry_x86_window(&code, JUMP_BYTES, SCRY_X86_JUMP_OK, &row->window);
 	if (refusal != SCRY_X86_OK)
 		return scry_x86_why(refusal);
-	if (row->window.has & SCRY_X86_CALL && h->proc->has_shadow_stack)
-		return "its first bytes call, which this process's shadow stack ties to their "
-		       "place";
 	if (!(row->window.has & SCRY_X86_ONE) && !scry_text_at(text, row->address - bias))
 		return "no unwind table tells where it ends";
 	if (!are_files_bytes(h, (size_t)object, row))

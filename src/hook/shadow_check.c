@@ -125,21 +125,6 @@ static int refuse(const struct scry_hooks *h, const char *who, const char *why)
 			 h->proc->pid, h->proc->comm, who, why);
 }
 
-static bool has_shadow_stack(pid_t pid)
-{
-	char path[64], line[256];
-	bool found = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = !strncmp(line, "x86_Thread_features:", 20) && strstr(line, "shstk");
-	if (f)
-		fclose(f);
-	return found;
-}
-
 /* How many functions called so there are, added to `ret`. */
 static size_t find(struct scry_hooks *h, const char *name, struct scry_functions *ret)
 {
@@ -257,10 +242,6 @@ int scry_shadow_check(struct scry_hooks *h)
 {
 	const char *who;
 
-	if (has_shadow_stack(h->proc->pid))
-		return refuse(
-			h, "shadow stacks",
-			"the processor keeps return addresses of its own (CET), and compares");
 	if (h->objects.is_static) {
 		who = static_refusal(h);
 		if (who)

@@ -29,6 +29,7 @@
 #include "sys/edit.h"
 #include "sys/maps.h"
 #include "sys/proc.h"
+#include "sys/rseqs.h"
 
 #define ERESTARTSYS 512 /* include/linux/errno.h: never seen by user space except by a tracer */
 #define ERESTARTNOINTR 513
@@ -611,6 +612,7 @@ static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 	xstate_at = (t->regs.rsp - 128 - xsize - 4) & ~63ull;
 	frame_at = ((xstate_at - sizeof(f)) & ~15ull) - 8;
 	fill_frame(t, &f, how->gadgets->restorer);
+	f.ip = scry_rseq_resume(t->tid, how->mem_fd, f.ip);
 	f.fpstate = xstate_at;
 	f.sigmask = t->sigmask = mask;
 	size = xstate_at + xsize + 4 - frame_at;

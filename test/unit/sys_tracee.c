@@ -1,6 +1,7 @@
 /*
  * sys/tracee: a thread is let go in the midst of making another, which is let go with it; signals
- * that come while it is stepped are handled.
+ * that come while it is stepped are handled; whom a call is made in within a restartable sequence
+ * begins that anew.
  */
 #include "sys/tracee.h"
 
@@ -13,12 +14,17 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/rseq.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "sys/gadgets.h"
+#include "sys/maps.h"
+#include "sys/mem.h"
 #include "sys/proc.h"
 
 #define OPTIONS (PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE)
@@ -158,6 +164,78 @@ static void test_signals_while_stepped(void **state)
 	end(pid);
 }
 
+extern const char sequence_begin[], sequence_end[], sequence_abort[];
+
+/* Stays in a restartable sequence, and begins it anew each time that it is interrupted there. */
+static void stays_in_sequence(void)
+{
+	static struct rseq_cs sequence;
+	struct rseq *own = (struct rseq *)((char *)__builtin_thread_pointer() + __rseq_offset);
+
+	sequence = (struct rseq_cs){.start_ip = (uint64_t)sequence_begin,
+				    .post_commit_offset = (uint64_t)(sequence_end - sequence_begin),
+				    .abort_ip = (uint64_t)sequence_abort};
+	__asm__ volatile(
+		"1: movq %[sequence], %[armed]\n"
+		".globl sequence_begin, sequence_end, sequence_abort\n"
+		"sequence_begin:\n"
+		"   movl $1, %[in]\n"
+		"2: jmp 2b\n"
+		"sequence_end:\n"
+		"   ud2\n"
+		"   .long 0x53053053\n" /* RSEQ_SIG, glibc's bits/rseq.h */
+		"sequence_abort:\n"
+		"   incl %[aborts]\n"
+		"   jmp 1b\n"
+		: [armed] "=m"(own->rseq_cs), [in] "=m"(shared[RAN]), [aborts] "+m"(shared[FIRST])
+		: [sequence] "r"(&sequence)
+		: "cc", "memory");
+}
+
+static void test_in_sequence(void **state)
+{
+	const uint64_t getpid_[7] = {SYS_getpid};
+	struct scry_call how = {.deadline_ns = scry_now_ns() + 20000000000};
+	struct user_regs_struct after;
+	struct scry_gadgets gadgets;
+	struct scry_maps maps;
+	struct scry_mem mem;
+	struct scry_tracee t;
+	int64_t result;
+	pid_t pid;
+
+	(void)state;
+	if (__rseq_size == 0)
+		skip();
+	pid = child(stays_in_sequence);
+	shared[GO] = 1;
+	assert_true(becomes(&shared[RAN], 1));
+	assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
+	assert_int_equal(scry_maps_read(pid, &maps), 0);
+	assert_int_equal(scry_gadgets_find(&mem, &maps, &gadgets), 0);
+	how.gadgets = &gadgets;
+	how.mem_fd = mem.fd;
+	assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+	do { /* it is out of it for some instructions each time that it is interrupted */
+		assert_int_equal(scry_tracee_stop(&t, scry_now_ns() + 10000000000), 0);
+		if (t.regs.rip >= (uint64_t)sequence_begin && t.regs.rip < (uint64_t)sequence_end)
+			break;
+		scry_tracee_release(&t);
+		assert_int_equal(scry_tracee_seize(&t, pid, pid), 0);
+	} while (scry_now_ns() < how.deadline_ns);
+	assert_int_equal(scry_tracee_syscall(&t, &how, getpid_, &result), 0);
+	assert_int_equal(result, pid);
+	assert_int_equal(scry_tracee_finish(&t, &how), 0);
+	assert_int_equal(ptrace(PTRACE_GETREGS, pid, 0, &after), 0);
+	assert_int_equal(after.rip, (uint64_t)sequence_abort);
+	shared[RAN] = 0;
+	scry_tracee_release(&t);
+	assert_true(becomes(&shared[RAN], 1));
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	end(pid);
+}
+
 static int share(void **state)
 {
 	(void)state;
@@ -170,6 +248,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_let_go_in_the_midst),
 		cmocka_unit_test(test_signals_while_stepped),
+		cmocka_unit_test(test_in_sequence),
 	};
 
 	return cmocka_run_group_tests(tests, share, NULL);
