@@ -631,6 +631,17 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 	return p;
 }
 
+/* A frame of ours, which must find its code when it is returned to, in a thread that has no row. */
+static void begin_unknown(void)
+{
+	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+}
+
+static void end_unknown(void)
+{
+	__atomic_fetch_sub(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
+}
+
 /* `arguments`: rdi, rsi, rdx, r11, then the return address. */
 uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
 			  uint64_t (*original)(uint64_t, uint64_t, uint64_t), uint64_t bx)
@@ -639,11 +650,15 @@ uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t fu
 	thread *t = scry_track_enter();
 	uint64_t p;
 
-	if (unlikely(!t))
+	if (unlikely(!t)) {
 		passed(arguments[4]);
+		begin_unknown();
+		p = original(arguments[0], arguments[1], arguments[2]);
+		end_unknown();
+		return p;
+	}
 	p = original(arguments[0], arguments[1], arguments[2]);
-	if (likely(t))
-		other_begun(t, (void *)p, word2(function, align, arguments[0]), from);
+	other_begun(t, (void *)p, word2(function, align, arguments[0]), from);
 	return p;
 }
 
@@ -654,16 +669,18 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 	void *p = (void *)arguments[0];
 	struct record r = {SCRY_MALLOC_OP_FREE_BY, arguments[0], 0, 0, 0, 0};
 
-	if (likely(t)) {
-		r.caller = caller_code(t, arguments[4]);
-		about_to_end(t, p);
-		put_long(t, &r, word2(function, 0, 0));
-	} else {
+	if (unlikely(!t)) {
 		passed(arguments[4]);
+		begin_unknown();
+		original(arguments[0], arguments[1], arguments[2]);
+		end_unknown();
+		return;
 	}
+	r.caller = caller_code(t, arguments[4]);
+	about_to_end(t, p);
+	put_long(t, &r, word2(function, 0, 0));
 	original(arguments[0], arguments[1], arguments[2]);
-	if (likely(t))
-		scry_track_leave(t);
+	scry_track_leave(t);
 }
 
 /*
@@ -689,15 +706,17 @@ static int tell_fork(enum scry_malloc_op op, int64_t pid)
 
 int scry_fork(int (*original)(void))
 {
-	struct scry_gate *g = scry_agent.gate;
-	int is_told = g->open && tell_fork(SCRY_MALLOC_OP_FORK, 0), pid;
+	uint64_t *forking = &scry_agent.state.forking;
+	int is_told = scry_agent.gate->open && tell_fork(SCRY_MALLOC_OP_FORK, 0), pid;
 
-	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(forking, 1, __ATOMIC_SEQ_CST);
 	pid = original();
-	if (pid == 0)
+	if (pid == 0) { /* the other threads that forked are not here */
+		__atomic_store_n(forking, 0, __ATOMIC_SEQ_CST);
 		return 0;
+	}
 	if (is_told)
 		tell_fork(SCRY_MALLOC_OP_FORKED, pid);
-	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(forking, 1, __ATOMIC_SEQ_CST);
 	return pid;
 }

@@ -173,7 +173,7 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 
 	return !scry_inject_is_inside(inj, w) && !is_about_to_call(inj, w) &&
 	       !scry_threads_are_inside(inj, w) && scry_inject_state(inj, &state) == 0 &&
-	       !state.hooked && state.jobs_registered == state.jobs_run &&
+	       !state.hooked && state.jobs_registered == state.jobs_run && !state.forking &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !gate.births && !scry_shadow_is_needed(inj) &&
 	       !(inj->edit.mem && scry_edit_standing(&inj->edit));

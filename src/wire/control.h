@@ -61,14 +61,14 @@ struct scry_agent_header {
 	struct scry_slab slabs[SCRY_SLABS_MAX];
 };
 
-/* Private and not wiped: a fork child inherits the VM's hook list and pending jobs, and so their
- * accounts. */
+/* Private, not wiped: a fork child inherits hook list, jobs and frames, and so their accounts. */
 struct scry_agent_state {
 	uint64_t hooked;	  /* the VM's hook list holds our function ... */
 	uint64_t handler;	  /* ... which is this one */
 	uint64_t jobs_registered; /* postponed jobs that the VM accepted as new ... */
 	uint64_t jobs_run;	  /* ... and those that ran */
 	uint64_t jobs_refused;	  /* times that the VM's table had no room */
+	uint64_t forking;	  /* calls of fork in the agent's frame; a child has one itself */
 };
 
 /*

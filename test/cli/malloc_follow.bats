@@ -69,6 +69,23 @@ end" ]
 	grep -qx right "$T/malloc_family.out"
 }
 
+@test "a child that is still in fork when the watch ends returns from it" {
+	need_root "entering a process that is not a child of scry"
+	target odd atfork
+	local odd=$PID before scry
+	before=$(text "$odd")
+	start scry "$SCRY" malloc record -f -p "$odd" -o "$T/x.scry"
+	scry=$PID
+	wait_for 20 watched "$odd"
+	kill -USR1 "$odd"
+	wait_for 10 in_file "^child in fork" "$T/odd.out"
+	ends_watch "$scry"
+	wait_for 10 in_file "^child ended" "$T/odd.out"
+	grep -qx "child ended 0" "$T/odd.out"
+	text_is "$odd" "$before"
+	ends_right "$odd" odd
+}
+
 @test "children that end without a call cost no memory" {
 	local small keeper
 	start scry "$SCRY" malloc record -f --force -o "$T/x.scry" -- "$TARGETS/target_malloc_forks" 200000 60

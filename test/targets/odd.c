@@ -11,6 +11,8 @@
  *                        zmm16, 23, 31 and k1 where the processor has them
  *   odd child            waits for SIGUSR1, then forks a child that computes on for itself and
  *                        prints "child PID"
+ *   odd atfork           waits for SIGUSR1, then forks a child that stays in fork for two seconds
+ *                        and allocates there; prints "child in fork", and "child ended N"
  *
  * Prints "pid N", then a "round N" line at least twice a second while it runs (from every process),
  * and ends by SIGTERM with status 0; a wrong result prints "wrong ..." and ends with status 1. The
@@ -309,6 +311,38 @@ static int be_child(char **argv)
 	return 0;
 }
 
+static void stay_in_fork(void)
+{
+	static void *volatile p; /* seen by nobody, but not left out */
+
+	p = malloc(100);
+	printf("child in fork\n");
+	nanosleep(&(struct timespec){2, 0}, NULL);
+	free(p);
+}
+
+static int be_atfork(char **argv)
+{
+	pthread_atfork(NULL, NULL, stay_in_fork);
+	while (!stop) {
+		int status;
+
+		check();
+		if (!asked)
+			continue;
+		asked = 0;
+		pid_t pid = fork();
+
+		if (pid < 0)
+			return wrong("fork");
+		if (pid == 0)
+			_exit(0);
+		waitpid(pid, &status, 0);
+		printf("child ended %d\n", status);
+	}
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*be)(char **argv);
@@ -322,6 +356,7 @@ static const struct {
 	{"handler", be_handler, 0},
 	{"leaderless", be_leaderless, 0},
 	{"child", be_child, 0},
+	{"atfork", be_atfork, 0},
 	{"vector", be_vector, 0},
 };
 
