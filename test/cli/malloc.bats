@@ -225,10 +225,10 @@ PY
 	"$SCRY" report "$T/x.scry" --json | jq -e '.honesty.lost > 0'
 }
 
-@test "a keeper that is stopped: nobody waits for longer than its lease, losses are counted" {
-	need_root "entering a process that is not a child of scry"
+# stops_keeper: $program is recorded by $scry, whose $keeper is stopped.
+stops_keeper() {
 	start program "$TARGETS/target_malloc_known" run
-	local program=$PID scry keeper
+	program=$PID
 	wait_for 10 in_file "^round" "$T/program.out"
 	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
 	scry=$PID
@@ -236,6 +236,12 @@ PY
 	keeper=$(keeper_of "$scry")
 	HELD=$keeper
 	kill -STOP "$keeper"
+}
+
+@test "a keeper that is stopped: nobody waits for longer than its lease, losses are counted" {
+	need_root "entering a process that is not a child of scry"
+	local program scry keeper
+	stops_keeper
 	goes_far "$T/program.out"
 	kill -CONT "$keeper"
 	kill -INT "$scry"
@@ -264,15 +270,8 @@ lease_ends() {
 @test "a keeper that comes back after its lease's end: that nothing was recorded since is said, and nothing told of it" {
 	need_root "entering a process that is not a child of scry"
 	need_python
-	start program "$TARGETS/target_malloc_known" run
-	local program=$PID scry keeper
-	wait_for 10 in_file "^round" "$T/program.out"
-	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
-	scry=$PID
-	wait_for 20 hooked "$program"
-	keeper=$(keeper_of "$scry")
-	HELD=$keeper
-	kill -STOP "$keeper"
+	local program scry keeper
+	stops_keeper
 	lease_ends "$program"
 	goes_far "$T/program.out"
 	kill -CONT "$keeper"
