@@ -280,6 +280,20 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 	scry_error_clear();
 }
 
+/* What stays in the process, for who reads it. */
+static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, size_t size)
+{
+	size_t standing = w->inj.edit.mem ? scry_edit_standing(&w->inj.edit) : 0;
+	char changes[64] = "";
+
+	if (standing)
+		snprintf(changes, sizeof(changes), " and %zu change%s that lead%s to it", standing,
+			 standing == 1 ? "" : "s", standing == 1 ? "s" : "");
+	snprintf(ret, size,
+		 "%llu KiB of scry%s stay in process %d, without effect; fix: scry undo -p %d",
+		 (unsigned long long)left / 1024, changes, w->proc.pid, w->proc.pid);
+}
+
 /* Entering failed half-way: what stands is taken out again. The sentence of why stays. */
 static void back_out(struct scry_watch *w)
 {
@@ -292,10 +306,7 @@ static void back_out(struct scry_watch *w)
 		scry_watch_leave(w, &undo, &left);
 	audit(w, "detach", &undo);
 	if (left) {
-		snprintf(text, sizeof(text),
-			 "%llu KiB of scry stay mapped in process %d, without effect; fix: "
-			 "scry undo -p %d",
-			 (unsigned long long)left / 1024, w->proc.pid, w->proc.pid);
+		describe_left(w, left, text, sizeof(text));
 		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 	}
 	scry_fail(-EIO, "%s", why);
@@ -407,7 +418,7 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 {
 	struct scry_undo_report undo = {0};
 	uint64_t left = 0;
-	char text[128];
+	char text[256];
 	int r;
 
 	if (w->is_over)
@@ -426,12 +437,10 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 		r = w->instrument->finish(w);
 		if (w->target_gone && !w->root && !w->opts->command)
 			scry_watch_note(w, "the watch ended before its time: %s", why);
-		if (left)
-			scry_watch_note(w,
-					"%llu KiB of scry stay mapped in process %d, without "
-					"effect; scry undo "
-					"-p %d takes them out",
-					(unsigned long long)left / 1024, w->proc.pid, w->proc.pid);
+		if (left) {
+			describe_left(w, left, text, sizeof(text));
+			scry_watch_note(w, "%s", text);
+		}
 		write_end(w, why, &undo, left);
 	} else {
 		r = sum_up(w);

@@ -127,7 +127,8 @@ int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
- * bytes stay mapped. */
+ * bytes stay mapped. 0 or -errno with a sentence; -EBUSY: changes stand, as one was overwritten or
+ * threads did not stop for five seconds. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
 
 /* Waits until no thread stands at a system call that a scry which died sent it to make. 0; -EBUSY.

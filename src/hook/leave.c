@@ -15,6 +15,7 @@
 
 #define UNDO_TRIES 5
 #define LEAVE_NS 2000000000ull /* threads that wait for a processor within a stub */
+#define LATE_NS 5000000000ull  /* threads in vfork, whose children do something */
 #define LEAVE_TRIES 3	       /* at least */
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
@@ -186,11 +187,52 @@ static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
 	return t && is_unused(inj, w) ? scry_inject_unmap(inj, t) : -EAGAIN;
 }
 
+/* -EINPROGRESS: threads did not stop; -EAGAIN: one stands where bytes are to be put back. */
+static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left,
+		      bool *ret_inside)
+{
+	struct scry_world w;
+	int r;
+
+	scry_maps_done(&inj->maps);
+	r = scry_maps_read(inj->proc->pid, &inj->maps);
+	if (r < 0)
+		return r;
+	r = scry_inject_stop(inj, &w);
+	if (r < 0)
+		return r == -EBUSY ? -EINPROGRESS : r;
+	/* entering may have failed before the journal was opened: nothing is changed */
+	r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
+	if (r == 0 && unmap_unused(inj, &w) == 0)
+		*ret_left = 0;
+	*ret_inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
+		      scry_threads_are_inside(inj, &w);
+	scry_inject_go(inj, &w);
+	return r;
+}
+
+/* Whoever is inside leaves when it runs, who is in vfork comes out of it. */
+static int leave_all(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
+{
+	const uint64_t began_ns = scry_now_ns();
+	bool inside = false, is_late = false;
+	int r = -EAGAIN;
+
+	for (int i = 0; goes_on(i, began_ns + (is_late ? LATE_NS : LEAVE_NS)); i++) {
+		r = leave_once(inj, report, ret_left, &inside);
+		is_late = r == -EINPROGRESS;
+		if (r == 0 ? !*ret_left || (!inside && i + 1 >= LEAVE_TRIES)
+			   : r != -EAGAIN && !is_late)
+			break;
+		if (!is_late)
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	}
+	return is_late ? -EBUSY : r == -EAGAIN ? 0 : r;
+}
+
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
 {
 	const struct scry_agent_header *h = &inj->header;
-	const uint64_t end_ns = scry_now_ns() + LEAVE_NS;
-	struct scry_world w;
 	int r = inj->edit.mem ? scry_shadow_settle(inj) : 0;
 
 	*report = (struct scry_undo_report){0};
@@ -198,7 +240,6 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 	scry_threads_record(inj, false); /* who waits for a track waits no more */
 	if (r < 0)			 /* what it left stands, and does nothing */
 		return r;
-	r = -EAGAIN;
 	scry_undo_add(report, &inj->settled);
 	if (inj->edit.count > SCRY_INJECT_BATCH) { /* the rest with the last stop */
 		scry_inject_undo(inj, SCRY_INJECT_BATCH, inj->edit.count - SCRY_INJECT_BATCH,
@@ -206,31 +247,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 		report->entries = report->restored; /* the others are tried once more */
 		report->foreign = report->failed = 0;
 	}
-	for (int i = 0; goes_on(i, end_ns) && r == -EAGAIN; i++) {
-		bool inside;
-
-		scry_maps_done(&inj->maps);
-		r = scry_maps_read(inj->proc->pid, &inj->maps);
-		if (r == 0)
-			r = scry_inject_stop(inj, &w);
-		if (r < 0)
-			break;
-		/* entering may have failed before the journal was opened: nothing is changed */
-		r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
-		if (r == 0 && unmap_unused(inj, &w) == 0)
-			*ret_left = 0;
-		inside =
-			*ret_left && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-				      scry_threads_are_inside(inj, &w));
-		scry_inject_go(inj, &w);
-		if (r == 0 && *ret_left && (inside || i + 1 < LEAVE_TRIES))
-			r = -EAGAIN; /* once more: whoever is inside leaves when it runs */
-		if (r == -EAGAIN)
-			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-	}
+	r = leave_all(inj, report, ret_left);
 	if (*ret_left && inj->control) {
 		inj->control->owner_pid = 0;
 		madvise((char *)inj->control + SCRY_PAGE, h->shared_size - SCRY_PAGE, MADV_REMOVE);
 	}
-	return r == -EAGAIN ? 0 : r;
+	return r;
 }

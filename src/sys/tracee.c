@@ -344,11 +344,27 @@ static bool is_still_ours(struct scry_tracee *t)
 	return scry_proc_tracer(t->pid, t->pid) == getpid();
 }
 
+bool scry_tracee_await(pid_t tid, uint64_t deadline_ns)
+{
+	struct scry_tracee t;
+
+	for (size_t i = 0; i < lingering_count; i++) {
+		if (lingering[i].tid != tid)
+			continue;
+		t = lingering[i]; /* whom it has made may come to linger too */
+		if (!t.stopped && scry_tracee_wait_stop(&t, deadline_ns) < 0)
+			return false; /* what has ended is seen in the next turn */
+		lingering[i] = t;
+		return true;
+	}
+	return false;
+}
+
 void scry_tracee_poll_lingering(void)
 {
 	for (size_t i = lingering_count; i-- > 0;) {
 		struct scry_tracee t = lingering[i]; /* whom it has made may come to linger too */
-		int err = scry_tracee_wait_stop(&t, 0);
+		int err = t.stopped ? 0 : scry_tracee_wait_stop(&t, 0);
 		bool is_killed = false; /* and about to say so */
 
 		if (err == -ETIMEDOUT || (err == -ESRCH && !t.stopped && is_still_ours(&t))) {
@@ -430,42 +446,6 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status)
 		return false;
 	}
 	return waitpid(pid, ret_status, WNOHANG) == pid;
-}
-
-/* Of calls that say EINTR where others are made again; made twice they do no more than once. */
-static bool is_repeatable(uint64_t nr)
-{
-	static const uint16_t calls[] = {
-		SYS_epoll_wait,	  SYS_epoll_pwait, SYS_epoll_pwait2,	SYS_semop,
-		SYS_semtimedop,	  SYS_recvfrom,	   SYS_recvmsg,		SYS_sendto,
-		SYS_sendmsg,	  SYS_accept,	   SYS_accept4,		SYS_connect,
-		SYS_io_getevents, SYS_recvmmsg,	   SYS_rt_sigtimedwait,
-	};
-
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (nr == calls[i])
-			return true;
-	return false;
-}
-
-void scry_tracee_mend(struct scry_tracee *t)
-{
-	struct user_regs_struct regs = t->regs;
-	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
-
-	if (!t->stopped || t->group_stopped || t->was_set || (int64_t)regs.rax != -EINTR ||
-	    !is_repeatable(regs.orig_rax))
-		return;
-	regs.rax = (uint64_t)-ERESTARTNOHAND;
-	ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov);
-}
-
-void scry_tracee_mend_signal(pid_t tid)
-{
-	struct scry_tracee t = {.tid = tid, .stopped = true};
-
-	if (ptrace(PTRACE_GETREGS, tid, 0, &t.regs) == 0)
-		scry_tracee_mend(&t);
 }
 
 bool scry_tracee_has_room(const struct scry_tracee *t, const struct scry_maps *maps)

@@ -73,6 +73,9 @@ void scry_tracee_release(struct scry_tracee *t);
 void scry_tracee_poll_lingering(void);
 /* How many there are. */
 size_t scry_tracee_lingering(void);
+/* Waits until one of them stops, and holds it: the next seize of `tid` takes it over as it stands.
+ * Else the next poll lets it go. False: it did not, or it is none of them. */
+bool scry_tracee_await(pid_t tid, uint64_t deadline_ns);
 /* Has process `pid`, a child of ours whose threads are held now and then, ended? Its status as of
  * wait(2), which would take the stops that we wait for. While nobody is held; of one child, which
  * was asked for once before it was held first. */

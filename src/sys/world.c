@@ -16,6 +16,7 @@
 #include "sys/proc.h"
 
 #define TRIES 5
+#define LATE_NS 300000000ull
 #define ROUNDS 64 /* of looking for new threads within a try */
 
 static int add_thread(struct scry_world *w, pid_t tid)
@@ -106,11 +107,12 @@ static int stop_once(struct scry_world *w, uint64_t max_pause_ns, pid_t *ret_lat
 int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 {
 	uint64_t longest = 0;
-	pid_t late = 0;
+	pid_t late;
 	int r = 0;
 
 	for (int i = 0; i < TRIES; i++) {
 		*w = (struct scry_world){.pid = pid};
+		late = 0;
 		scry_hurry_begin(&w->hurry);
 		r = stop_once(w, max_pause_ns, &late);
 		w->pause_ns = longest;
@@ -120,7 +122,11 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 		longest = w->pause_ns;
 		if (r != -EBUSY)
 			return r == -ESRCH ? scry_fail(r, "process %d is gone", pid) : r;
-		nanosleep(&(struct timespec){.tv_nsec = 20000000L * (i + 1)}, NULL);
+		/* Whom we wait for (vfork) is held when it comes: the others run until then. */
+		if (!late)
+			nanosleep(&(struct timespec){.tv_nsec = 20000000L * (i + 1)}, NULL);
+		else if (i + 1 < TRIES)
+			scry_tracee_await(late, scry_now_ns() + LATE_NS);
 	}
 	return scry_fail(-EBUSY,
 			 "thread %d of process %d would not stop within %llu ms, %d times (vfork "

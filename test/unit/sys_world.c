@@ -196,6 +196,51 @@ static void killed_with_many_threads(void **state)
 	close(ready[1]);
 }
 
+static void keep_vforking(void)
+{
+	for (;;) {
+		pid_t pid = vfork();
+
+		if (pid == 0) {
+			stands[0]++;
+			nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
+/* A thread that does not stop for long is waited for while the others run, and held when it comes:
+ * for some microseconds now and then it could be. */
+static void in_vfork_nearly_always(void **state)
+{
+	struct scry_world w;
+	pthread_t thread;
+	pid_t pid;
+	int seen;
+
+	(void)state;
+	stands[0] = 0;
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pthread_create(&thread, NULL, wait_for_ever, NULL);
+		keep_vforking();
+	}
+	wait_for(0, 1);
+	for (int i = 0; i < 8; i++) {
+		assert_int_equal(scry_world_stop(&w, pid, 20000000), 0);
+		assert_int_equal(w.count, 2);
+		seen = stands[0];
+		scry_world_release(&w);
+		wait_for(0, seen + 1); /* it goes on */
+	}
+	kill(pid, SIGKILL);
+	for (int i = 0; i < 10000 && waitpid(pid, NULL, WNOHANG) != pid; i++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	assert_int_equal(scry_proc_task_state(pid, pid), 0);
+}
+
 static void waits_for_events(void)
 {
 	struct epoll_event event;
@@ -264,9 +309,9 @@ static void waits_are_whole(void **unused)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(frames_on_two_stacks),
-					   cmocka_unit_test(killed_with_many_threads),
-					   cmocka_unit_test(waits_are_whole)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(frames_on_two_stacks), cmocka_unit_test(killed_with_many_threads),
+		cmocka_unit_test(in_vfork_nearly_always), cmocka_unit_test(waits_are_whole)};
 
 	return cmocka_run_group_tests(tests, share, NULL);
 }

@@ -1,0 +1,46 @@
+/* A system call that a stop has ended is made again. Part of tracee.h. */
+#include <elf.h>
+#include <errno.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "sys/tracee.h"
+
+#define ERESTARTNOHAND 514 /* include/linux/errno.h */
+
+/* Of calls that say EINTR where others are made again; made twice they do no more than once. */
+static bool is_repeatable(uint64_t nr)
+{
+	static const uint16_t calls[] = {
+		SYS_epoll_wait,	  SYS_epoll_pwait, SYS_epoll_pwait2,	SYS_semop,
+		SYS_semtimedop,	  SYS_recvfrom,	   SYS_recvmsg,		SYS_sendto,
+		SYS_sendmsg,	  SYS_accept,	   SYS_accept4,		SYS_connect,
+		SYS_io_getevents, SYS_recvmmsg,	   SYS_rt_sigtimedwait,
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (nr == calls[i])
+			return true;
+	return false;
+}
+
+void scry_tracee_mend(struct scry_tracee *t)
+{
+	struct user_regs_struct regs = t->regs;
+	struct iovec iov = {.iov_base = &regs, .iov_len = sizeof(regs)};
+
+	if (!t->stopped || t->group_stopped || t->was_set || (int64_t)regs.rax != -EINTR ||
+	    !is_repeatable(regs.orig_rax))
+		return;
+	regs.rax = (uint64_t)-ERESTARTNOHAND;
+	ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &iov);
+}
+
+void scry_tracee_mend_signal(pid_t tid)
+{
+	struct scry_tracee t = {.tid = tid, .stopped = true};
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, &t.regs) == 0)
+		scry_tracee_mend(&t);
+}
