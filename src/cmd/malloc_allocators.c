@@ -55,6 +55,33 @@ static const struct known *known_find(const char *name)
 	return NULL;
 }
 
+/* Is `entry`, NAME=VALUE, this variable, or does it begin so? */
+static bool is_variable(const char *entry, const char *variable)
+{
+	size_t n = strlen(variable);
+
+	return !strncmp(entry, variable, n) && (variable[n - 1] == '_' || entry[n] == '=');
+}
+
+static bool is_read_by_one(const char *entry)
+{
+	for (size_t i = 0; i < sizeof(all_known) / sizeof(all_known[0]); i++)
+		for (size_t v = 0; v < 3 && all_known[i].variables[v]; v++)
+			if (is_variable(entry, all_known[i].variables[v]))
+				return true;
+	return is_variable(entry, "LD_PRELOAD");
+}
+
+void scry_malloc_allocators_unset(void)
+{
+	char **to = environ;
+
+	for (char **from = environ; *from; from++)
+		if (!is_read_by_one(*from))
+			*to++ = *from;
+	*to = NULL;
+}
+
 /* The file of a known allocator; NULL: not installed. */
 static char *file_find(const struct known *k)
 {

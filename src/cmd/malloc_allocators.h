@@ -26,6 +26,8 @@ struct scry_malloc_allocators {
  */
 int scry_malloc_allocators_parse(const struct scry_opt_strings *words,
 				 struct scry_malloc_allocators *ret_list);
+/* Takes LD_PRELOAD and all that known allocators read out of this process's environment. */
+void scry_malloc_allocators_unset(void);
 void scry_malloc_allocators_done(struct scry_malloc_allocators *list);
 
 #endif

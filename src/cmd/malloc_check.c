@@ -10,27 +10,43 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "cmd/malloc_allocators.h"
 #include "cmd/malloc_rss.h"
 
 #define LOOK_MS 2
 
+void scry_malloc_check_input(void)
+{
+	struct stat st;
+	int fd = -1;
+
+	if (fstat(STDIN_FILENO, &st) == 0 && S_ISREG(st.st_mode))
+		fd = open("/proc/self/fd/0", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	dup2(fd, STDIN_FILENO);
+}
+
 /* In the child; what failed goes through the pipe. */
 static _Noreturn void become(const struct scry_malloc_allocator *a, char *const *command, int out)
 {
-	int null = open("/dev/null", O_RDWR), failure;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), failure;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	scry_malloc_allocators_unset();
 	if (a->path)
 		setenv("LD_PRELOAD", a->path, 1);
 	for (unsigned int i = 0; i < a->env_count; i++)
 		putenv((char *)a->env[i]);
-	for (int fd = 0; fd < 3; fd++)
-		dup2(null, fd);
+	scry_malloc_check_input();
+	dup2(null, STDOUT_FILENO);
+	dup2(null, STDERR_FILENO);
 	execvp(command[0], command);
 	failure = errno;
 	if (write(out, &failure, sizeof(failure)) < 0)
@@ -110,8 +126,10 @@ int scry_malloc_check(const struct scry_malloc_allocator *allocator, char *const
 		return scry_fail(-errno, "cannot start '%s': %s", command[0], strerror(errno));
 	if (!failure) /* the pipe was closed by exec: what is looked at is the program */
 		follow(pid, allocator->path, ret_real);
-	while (wait4(pid, &ret_real->status, 0, &usage) < 0 && errno == EINTR)
-		;
+	while (wait4(pid, &ret_real->status, 0, &usage) < 0)
+		if (errno != EINTR)
+			return scry_fail(-errno, "cannot wait for '%s': %s", command[0],
+					 strerror(errno));
 	if (failure)
 		return scry_fail(-failure, "cannot run '%s': %s", command[0], strerror(failure));
 	ret_real->cpu_ns = ns_of(usage.ru_utime) + ns_of(usage.ru_stime);

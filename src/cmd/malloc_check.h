@@ -14,11 +14,15 @@ struct scry_malloc_real {
 };
 
 /*
- * Runs `command` (ends with NULL) once in this process's environment with the allocator preloaded
- * and its variables set, its input and output thrown away. 0; -ENOENT and the like with a sentence
- * when it cannot be started.
+ * Runs `command` (ends with NULL) once with the allocator preloaded and its variables set, and
+ * nothing in the environment that is for another one; its output is thrown away, its input is
+ * scry_malloc_check_input(). 0; -ENOENT and the like with a sentence when it cannot be started.
  */
 int scry_malloc_check(const struct scry_malloc_allocator *allocator, char *const *command,
 		      struct scry_malloc_real *ret_real);
+
+/* In the child that is to become the program: what each run reads alike. A file that is this
+ * process's standard input is read from its beginning; else there is nothing to read. */
+void scry_malloc_check_input(void);
 
 #endif

@@ -43,7 +43,7 @@ struct replay_opts {
 };
 
 struct measured { /* of one run */
-	uint64_t cpu_ns, kernel_ns, faults, rss_peak, rss_end, rss_drained;
+	uint64_t cpu_ns, kernel_ns, faults, rss_peak, rss_end, rss_drained, elapsed_ns;
 	uint64_t real_cpu_ns, real_rss; /* of the program itself */
 	uint32_t point_count;
 	struct scry_replay_point *points;
@@ -62,7 +62,11 @@ struct replay_job {
 	char notes[NOTES_MAX][512];
 	const char *note_list[NOTES_MAX];
 	uint32_t note_count;
-	bool is_bad; /* the exit status says so */
+	bool is_bad;	 /* the exit status says so */
+	int real_status; /* of the first real run */
+	bool has_real_status;
+	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX]; /* of its real runs, that one ended badly */
+	bool is_out[SCRY_MALLOC_ALLOCATORS_MAX];  /* its real runs are not the others' */
 };
 
 static const struct scry_malloc_allocator no_allocator = {.label = "no allocator", .is_null = true};
@@ -122,6 +126,7 @@ static int keep(struct replay_job *j, struct measured *m)
 			       .rss_peak = r->rss_peak,
 			       .rss_end = r->rss_end,
 			       .rss_drained = r->rss_drained,
+			       .elapsed_ns = r->elapsed_ns,
 			       .point_count = r->point_count};
 	m->points = calloc(r->point_count + 1, sizeof(*m->points));
 	if (!m->points)
@@ -271,6 +276,26 @@ static int verify(struct replay_job *j)
 	return 0;
 }
 
+/* One that ended otherwise than the first has done something else: its figures compare with none.
+ */
+static void judge_end(struct replay_job *j, uint32_t at, int status)
+{
+	bool is_other = j->has_real_status && status != j->real_status;
+
+	if (!j->has_real_status)
+		j->real_status = status;
+	j->has_real_status = true;
+	if ((status || is_other) && !j->is_told[at]) {
+		note(j, "'%s' under %s ended with status %d, signal %d%s", j->opts->command[0],
+		     j->allocators.rows[at].label, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+		     WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		     is_other ? ", in its first run otherwise: not compared" : "");
+		j->is_told[at] = true;
+	}
+	j->is_out[at] |= is_other;
+	j->is_bad |= is_other;
+}
+
 /* The program itself once under an allocator. */
 static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
 {
@@ -281,15 +306,9 @@ static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
 		return err;
 	j->runs[at][round].real_cpu_ns = real.cpu_ns;
 	j->runs[at][round].real_rss = real.rss_peak;
-	j->rows[at].has_real = true;
-	if (round)
-		return 0;
-	if (real.status)
-		note(j, "'%s' under %s ended with status %d, signal %d", j->opts->command[0],
-		     j->allocators.rows[at].label,
-		     WIFEXITED(real.status) ? WEXITSTATUS(real.status) : 0,
-		     WIFSIGNALED(real.status) ? WTERMSIG(real.status) : 0);
-	if (!real.is_served)
+	judge_end(j, at, real.status);
+	j->rows[at].has_real = !j->is_out[at];
+	if (!round && !real.is_served)
 		note(j, "'%s' was not seen to load %s: its real figures may be those of its own",
 		     j->opts->command[0], j->allocators.rows[at].label);
 	return 0;
@@ -309,13 +328,6 @@ static int check_real(struct replay_job *j)
 	return err;
 }
 
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Of one field over the runs, what the replay itself takes left out. */
 static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at, size_t offset,
 					uint64_t less)
@@ -327,10 +339,7 @@ static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at,
 
 		s.sorted[i] = v > less ? v - less : 0;
 	}
-	qsort(s.sorted, s.count, sizeof(s.sorted[0]), compare);
-	s.median = s.sorted[s.count / 2];
-	s.least = s.sorted[0];
-	s.most = s.sorted[s.count - 1];
+	scry_replay_spread(&s);
 	return s;
 }
 
@@ -338,6 +347,7 @@ static struct scry_replay_spread spread(const struct replay_job *j, uint32_t at,
 
 static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_cpu_ns)
 {
+	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
 	struct scry_replay_row *row = &j->rows[at];
 
 	row->label = j->allocators.rows[at].label;
@@ -353,8 +363,11 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_cpu_ns)
 	row->rss_drained = SPREAD(at, rss_drained, 0);
 	row->real_cpu_ns = SPREAD(at, real_cpu_ns, 0);
 	row->real_rss = SPREAD(at, real_rss, 0);
+	if (scry_replay_is_poor(row, f->calls))
+		note(j, "%s gave no memory for %llu of %llu calls: not compared", row->label,
+		     (unsigned long long)row->failed, (unsigned long long)f->calls);
 	for (uint64_t i = 0; i < j->opts->runs; i++)
-		if (j->runs[at][i].rss_peak == row->rss_peak.median) {
+		if (j->runs[at][i].rss_peak == row->rss_peak.sorted[row->runs / 2]) {
 			row->points = j->runs[at][i].points;
 			row->point_count = j->runs[at][i].point_count;
 		}
@@ -365,7 +378,12 @@ static void tell_notes(struct replay_job *j)
 	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
 	const struct scry_malloc_recording *r = &j->recording;
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t took = 0; /* the longest timed one */
 
+	for (uint32_t at = 0; at < j->allocators.count; at++)
+		for (uint64_t i = 0; i < j->opts->runs; i++)
+			if (j->runs[at][i].elapsed_ns > took)
+				took = j->runs[at][i].elapsed_ns;
 	if (r->other_calls)
 		note(j, "only process %u is replayed; %llu calls are of others: --pid", r->part.pid,
 		     (unsigned long long)r->other_calls);
@@ -377,12 +395,11 @@ static void tell_notes(struct replay_job *j)
 		     "%u threads at once on %ld processors: times include that they wait for "
 		     "each other's turn",
 		     f->threads_peak, processors);
-	if (j->opts->pace != PACE_RECORDED && f->span_ns > SPAN_NS &&
-	    j->result.elapsed_ns < f->span_ns / 2)
+	if (j->opts->pace != PACE_RECORDED && f->span_ns > SPAN_NS && took < f->span_ns / 2)
 		note(j,
 		     "%.1f s were replayed in %.1f s: what allocators give back after a while "
 		     "(jemalloc, mimalloc) they may not have given back; fix: --pace recorded",
-		     (double)f->span_ns / 1e9, (double)j->result.elapsed_ns / 1e9);
+		     (double)f->span_ns / 1e9, (double)took / 1e9);
 	if (j->opts->threads)
 		note(j, "all calls are made by one thread, as --threads 1 asks");
 	if (j->rows[0].has_real &&
@@ -645,11 +662,17 @@ static int check(struct replay_opts *opts, const char *recording)
 	return 0;
 }
 
-static int replay_path(const struct replay_opts *opts, const char *path)
+/* With a `folder` the recording is nobody else's: it has no name any more as soon as it is open,
+ * lest it stays when we are killed. */
+static int replay_path(const struct replay_opts *opts, const char *path, const char *folder)
 {
 	bool is_bad = false;
 	int fd, err = scry_recording_open(path, &fd);
 
+	if (folder) {
+		unlink(path);
+		rmdir(folder);
+	}
 	if (err)
 		return SCRY_EXIT_FAILURE;
 	err = replay_file(opts, fd, &is_bad);
@@ -675,12 +698,13 @@ static int record_and_replay(const struct replay_opts *opts)
 	if (!err && status)
 		fprintf(stderr, "scry: the program ended with status %d when it was recorded\n",
 			status);
-	status = err ? SCRY_EXIT_FAILURE : replay_path(opts, path);
+	if (!err)
+		return replay_path(opts, path, opts->keep ? NULL : folder);
 	if (!opts->keep) {
 		unlink(own);
 		rmdir(folder);
 	}
-	return status;
+	return SCRY_EXIT_FAILURE;
 }
 
 static void help(const struct replay_opts *opts, const struct scry_opt *rows, size_t count)
@@ -743,6 +767,7 @@ static int command(int argc, char **argv, bool is_compare)
 	const char *recording = NULL;
 	int err, own = 1;
 
+	signal(SIGCHLD, SIG_DFL); /* who started us may have ignored it */
 	while (own < argc && strcmp(argv[own], "--"))
 		own++;
 	if (own + 1 < argc)
@@ -756,7 +781,7 @@ static int command(int argc, char **argv, bool is_compare)
 		err = check(&opts, recording);
 	if (err)
 		return SCRY_EXIT_USAGE;
-	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording);
+	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording, NULL);
 }
 
 int scry_cmd_malloc_replay(int argc, char **argv)

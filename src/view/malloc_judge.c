@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LEAST_SHARE 0.03
@@ -15,7 +16,8 @@
 #define LEAST_MEMORY_CROSSED 0.25
 #define NULL_SHARE 0.1 /* of what the replay itself takes: less is not told apart from it */
 #define CROSSED 8      /* one of so many calls: a block is taken over */
-#define LOST 1000      /* one of so many calls: more missing ones, and nothing can be told */
+#define POOR 1000
+#define LOST 1000 /* one of so many calls: more missing ones, and nothing can be told */
 
 struct change {		     /* against the first */
 	double time, memory; /* shares: -0.2 is a fifth less; 0: the same within the noise */
@@ -88,7 +90,7 @@ static void put_program(char *text, size_t size, const struct scry_replay_report
 	double saved = (double)r->rows[0].cpu_ns.median - (double)r->rows[winner].cpu_ns.median;
 
 	*text = 0;
-	if (r->program_cpu_ns && saved > 0)
+	if (r->program_cpu_ns && compare(r, &r->rows[0], &r->rows[winner]).time < 0)
 		snprintf(text, size, " (about %.1f %% of the program's CPU time)",
 			 saved / (double)r->program_cpu_ns * 100);
 }
@@ -99,9 +101,29 @@ static bool is_lossy(const struct scry_replay_report *r)
 	return r->honesty && (r->honesty->has_lost_more || r->honesty->lost > r->calls / LOST);
 }
 
-static bool is_tried(const struct scry_replay_row *row)
+static int compare_values(const void *a, const void *b)
 {
-	return row->runs >= LEAST_RUNS;
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+void scry_replay_spread(struct scry_replay_spread *s)
+{
+	qsort(s->sorted, s->count, sizeof(s->sorted[0]), compare_values);
+	s->median = (s->sorted[s->count / 2] + s->sorted[(s->count - 1) / 2]) / 2;
+	s->least = s->sorted[0];
+	s->most = s->sorted[s->count - 1];
+}
+
+bool scry_replay_is_poor(const struct scry_replay_row *row, uint64_t calls)
+{
+	return row->failed > calls / POOR;
+}
+
+static bool is_tried(const struct scry_replay_report *r, const struct scry_replay_row *row)
+{
+	return row->runs >= LEAST_RUNS && !scry_replay_is_poor(row, r->calls);
 }
 
 /* Better in one, and not worse in the other: by how much, 0 not. */
@@ -119,7 +141,7 @@ static void put_ties(char *text, size_t size, const struct scry_replay_report *r
 	for (uint32_t i = 1; i < r->count; i++) {
 		struct change c = compare(r, &r->rows[winner], &r->rows[i]);
 
-		if ((int)i == winner || !is_tried(&r->rows[i]) || c.time || c.memory ||
+		if ((int)i == winner || !is_tried(r, &r->rows[i]) || c.time || c.memory ||
 		    used >= size)
 			continue;
 		used += (size_t)snprintf(text + used, size - used, "; so is %s, within the noise",
@@ -137,7 +159,7 @@ static int best_by(const struct scry_replay_report *r, bool by_memory)
 		struct change c = compare(r, &r->rows[0], &r->rows[i]), against;
 		double own = by_memory ? c.memory : c.time;
 
-		if (!is_tried(&r->rows[i]) || own >= 0)
+		if (!is_tried(r, &r->rows[i]) || own >= 0)
 			continue;
 		if (best >= 0) {
 			against = compare(r, &r->rows[best], &r->rows[i]);
@@ -158,8 +180,8 @@ static bool is_worse_in_all(const struct scry_replay_report *r)
 	for (uint32_t i = 1; i < r->count; i++) {
 		struct change c = compare(r, &r->rows[0], &r->rows[i]);
 
-		tried += is_tried(&r->rows[i]);
-		worse += is_tried(&r->rows[i]) && c.time >= 0 && c.memory >= 0 &&
+		tried += is_tried(r, &r->rows[i]);
+		worse += is_tried(r, &r->rows[i]) && c.time >= 0 && c.memory >= 0 &&
 			 c.time + c.memory > 0;
 	}
 	return tried && worse == tried;
@@ -210,6 +232,23 @@ static void tell_none(const struct scry_replay_report *r, struct scry_replay_ver
 	}
 }
 
+/* The first is what the others are compared with. */
+static void tell_no_base(const struct scry_replay_report *r, struct scry_replay_verdict *v)
+{
+	const struct scry_replay_row *base = &r->rows[0];
+
+	if (r->count > 1 && (!base->runs || scry_replay_is_poor(base, r->calls)))
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "cannot tell: %s, with which the others are compared, %s; fix: name "
+			 "another one first in --with",
+			 base->label, base->runs ? "gave no memory" : "could not be tried");
+	else
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "cannot tell: %s; fix: --with A,B and --runs 3 or more",
+			 r->count < 2 ? "one allocator alone compares with nothing"
+				      : "too few runs");
+}
+
 void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_verdict *ret_verdict)
 {
 	struct scry_replay_verdict *v = ret_verdict;
@@ -225,17 +264,15 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 			 (unsigned long long)r->honesty->lost, (unsigned long long)r->calls);
 		return;
 	}
-	if (r->count < 2 || !is_tried(&r->rows[0])) {
-		snprintf(v->sentence, sizeof(v->sentence),
-			 "cannot tell: %s; fix: --with A,B and --runs 3 or more",
-			 r->count < 2 ? "one allocator alone compares with nothing"
-				      : "too few runs");
+	if (r->count < 2 || !is_tried(r, &r->rows[0])) {
+		tell_no_base(r, v);
 		return;
 	}
 	v->best_time = best_by(r, false);
 	v->best_memory = best_by(r, true);
 	for (uint32_t i = 1; i < r->count; i++) {
-		double g = is_tried(&r->rows[i]) ? gain(compare(r, &r->rows[0], &r->rows[i])) : 0;
+		double g =
+			is_tried(r, &r->rows[i]) ? gain(compare(r, &r->rows[0], &r->rows[i])) : 0;
 
 		if (g <= best)
 			continue;
@@ -271,6 +308,7 @@ void scry_replay_judge_real(const struct scry_replay_report *r,
 		rows[i] = r->rows[i];
 		rows[i].cpu_ns = rows[i].real_cpu_ns;
 		rows[i].rss_peak = rows[i].real_rss;
+		rows[i].failed = 0; /* in replays */
 		if (!rows[i].has_real)
 			rows[i].runs = 0;
 	}

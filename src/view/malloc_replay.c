@@ -131,6 +131,7 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 {
 	const struct scry_replay_kind_row *k = kind ? &row->kinds[kind - 1] : &row->all;
 	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
+	const bool is_predicted = real && r->rows[0].has_real && r->rows[0].runs;
 	const bool sys = w && row->has_syscalls;
 	const struct scry_cell cells[] = {
 		text(row->label),
@@ -172,11 +173,11 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->real_cpu_ns.median, real),
 		whole(row->real_cpu_ns.least, real),
 		whole(row->real_cpu_ns.most, real),
-		whole(predicted_cpu(r, row), real),
+		whole(predicted_cpu(r, row), is_predicted),
 		whole(row->real_rss.median, real),
 		whole(row->real_rss.least, real),
 		whole(row->real_rss.most, real),
-		whole(predicted_rss(r, row), real),
+		whole(predicted_rss(r, row), is_predicted),
 	};
 
 	_Static_assert(sizeof(cells) / sizeof(cells[0]) == sizeof(columns) / sizeof(columns[0]),

@@ -23,6 +23,8 @@ struct scry_replay_spread { /* of a quantity over the runs */
 	uint32_t count;			       /* of runs */
 	uint64_t sorted[SCRY_REPLAY_RUNS_MAX]; /* what each had, the least first */
 };
+/* The rest from `count` values in `sorted`, in any order. */
+void scry_replay_spread(struct scry_replay_spread *s);
 
 struct scry_replay_kind_row {
 	uint64_t calls, samples;
@@ -45,6 +47,10 @@ struct scry_replay_row {		  /* an allocator */
 	const struct scry_replay_point *points; /* anonymous memory of the median run */
 	uint32_t point_count;
 };
+
+/* Did it give no memory for more than one in a thousand of the calls? Then its time and memory are
+ * of another program. */
+bool scry_replay_is_poor(const struct scry_replay_row *row, uint64_t calls);
 
 struct scry_replay_report {
 	const struct scry_replay_row *rows; /* the first: what others are compared with */

@@ -26,7 +26,7 @@ replay() {
 }
 
 is() { # JQ-EXPRESSION
-	jq -e "$1" "$T/a.json" >/dev/null && return 0
+	[ -s "$T/a.json" ] && jq -e "$1" "$T/a.json" >/dev/null && return 0
 	echo "not so: $1"
 	jq -c '.totals, .notes' "$T/a.json"
 	return 1
@@ -161,6 +161,80 @@ is() { # JQ-EXPRESSION
 	[[ "$output" == *"cannot run '/no/such/program'"* ]]
 	run "$SCRY" malloc replay "$T/a.scry" --check
 	[ "$status" -eq 2 ]
+}
+
+@test "--check: a run that ends otherwise than the first is compared with none" {
+	make_recording 5000 1 500 0 0 3000 11
+	cat >"$T/dies" <<-'END'
+		#!/bin/bash
+		i=0
+		[ -z "$MARKER" ] || kill -SEGV $$
+		while [ $i -lt 20000 ]; do i=$((i + 1)); done
+	END
+	chmod +x "$T/dies"
+	run "$SCRY" malloc replay "$T/a.scry" --runs 3 --json --with "glibc,$TARGETS/libmarker.so:MARKER=$T/real" --check -- "$T/dies"
+	[ "$status" -eq 1 ]
+	"$SCRY" malloc replay "$T/a.scry" --runs 3 --json --with "glibc,$TARGETS/libmarker.so:MARKER=$T/real" --check -- "$T/dies" \
+		>"$T/a.json" 2>"$T/a.err" || true
+	is '[.notes[] | select(test("signal 11, in its first run otherwise: not compared"))] | length == 1'
+	is '.totals.real_winner == null and (.totals.real_verdict | test("cannot tell"))'
+	is '[.rows[] | select(.kind == "all") | .real_cpu_ns != null] == [true, false]'
+}
+
+@test "--check: what each run reads, and what is in its environment" {
+	make_recording 5000 1 500 0 0 3000 11
+	seq 1000 >"$T/input"
+	# only the run that reads all of it ends with 0; none sees what its caller has preloaded or set for an allocator
+	cat >"$T/reads" <<-'END'
+		#!/bin/bash
+		[ "$(wc -l)" = 1000 ] && [ -z "$LD_PRELOAD$MALLOC_ARENA_MAX" ] && [ "$KEPT" = 1 ]
+	END
+	chmod +x "$T/reads"
+	KEPT=1 MALLOC_ARENA_MAX=1 LD_PRELOAD=$TARGETS/libmarker.so \
+		replay --runs 2 --with glibc --check -- "$T/reads" <"$T/input"
+	is '[(.notes // [])[] | select(test("ended with status"))] | length == 0'
+	# who started us may ignore the end of children: it is heard of all the same
+	(
+		trap "" CHLD
+		replay --runs 1 --with glibc --check -- /bin/false
+	)
+	is '[.notes[] | select(test("ended with status 1"))] | length == 1'
+	is '.rows[0].real_cpu_ns < 1000000000'
+}
+
+@test "an allocator that gives no memory is not compared" {
+	{
+		echo "scry-malloc 1 pid 7"
+		for ((i = 1; i <= 300; i++)); do
+			echo "7: malloc(1000) = $i"
+		done
+	} >"$T/a.txt"
+	cat >"$T/poor.c" <<-'END'
+		#include <stddef.h>
+		#include <string.h>
+		static char room[1 << 20];
+		static size_t at;
+		void *malloc(size_t n) { if (n == 1000 || at + n > sizeof(room) - 16) return 0; at += (n + 15) & ~15ul; return room + at - ((n + 15) & ~15ul); }
+		void free(void *p) { (void)p; }
+		void *calloc(size_t a, size_t b) { return malloc(a * b); }
+		void *realloc(void *p, size_t n) { void *q = malloc(n); if (p && q) memcpy(q, p, n); return q; }
+	END
+	gcc -shared -fPIC -O1 -fno-builtin -o "$T/libpoor.so" "$T/poor.c"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 3 --with "glibc,$T/libpoor.so"
+	is '[.rows[] | select(.kind == "all") | .failed] == [0, 300]'
+	is '[.notes[] | select(test("libpoor.so gave no memory for 300 of 300 calls: not compared"))] | length == 1'
+	is '.totals.winner == null'
+}
+
+@test "compare that is told to stop leaves nothing behind" {
+	TMPDIR=$T start compare "$SCRY" malloc compare --runs 1 --with glibc -- /bin/sleep 60
+	wait_for 20 bash -c "pgrep -P \$(pgrep -P $PID) sleep || pgrep -P \$(pgrep -d, -P $PID) sleep"
+	kill -TERM "$PID"
+	ended "$PID"
+	[ "$status" -eq 1 ]
+	in_file "stopped by signal 15 while '/bin/sleep' was recorded" "$T/compare.err"
+	[ -z "$(ls -d "$T"/scry-* 2>/dev/null)" ]
 }
 
 @test "compare: recorded, replayed and run, in one command that leaves nothing behind" {

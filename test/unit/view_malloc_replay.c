@@ -69,6 +69,38 @@ static void better_in_one(void **state)
 	assert_null(strstr(v.sentence, "so is c"));
 }
 
+/* Where time is the same there is no share of the program's that is saved. */
+static void same_time(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 1000, 100, 10), row("a", 990, 80, 10)};
+	struct scry_replay_report r = {.rows = rows, .count = 2, .program_cpu_ns = 2000000000};
+	struct scry_replay_verdict v;
+
+	(void)state;
+	scry_replay_judge(&r, &v);
+	assert_string_equal(v.sentence,
+			    "a: 20 % less memory than glibc (time is the same within the noise) on "
+			    "this trace; the difference is outside the noise");
+	rows[1] = row("a", 500, 80, 10);
+	scry_replay_judge(&r, &v);
+	assert_non_null(strstr(v.sentence, "(about 25.0 % of the program's CPU time)"));
+	rows[0].runs = 0;
+	scry_replay_judge(&r, &v);
+	assert_non_null(strstr(v.sentence, "glibc, with which the others are compared, could not "
+					   "be tried; fix: name another"));
+}
+
+static void of_an_even_number(void **state)
+{
+	struct scry_replay_spread s = {.count = 4, .sorted = {40, 10, 30, 20}};
+
+	(void)state;
+	scry_replay_spread(&s);
+	assert_int_equal(s.median, 25);
+	assert_int_equal(s.least, 10);
+	assert_int_equal(s.most, 40);
+}
+
 /* A difference that runs of one allocator have among themselves is none; nor is one below 3 %. */
 static void within_the_noise(void **state)
 {
@@ -265,6 +297,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
+		cmocka_unit_test(same_time),	     cmocka_unit_test(of_an_even_number),
 		cmocka_unit_test(within_the_noise),  cmocka_unit_test(one_run_is_disturbed),
 		cmocka_unit_test(much_was_lost),     cmocka_unit_test(a_trade),
 		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
