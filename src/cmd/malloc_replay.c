@@ -685,8 +685,12 @@ static int record_and_replay(const struct replay_opts *opts)
 {
 	const char *path = opts->keep, *place = getenv("TMPDIR");
 	char folder[PATH_MAX], own[PATH_MAX + 32];
-	int status = 0, err;
+	struct scry_malloc_allocators list;
+	int status = 0, err = scry_malloc_allocators_parse(&opts->with, &list);
 
+	scry_malloc_allocators_done(&list);
+	if (err) /* before the program is run for nothing */
+		return SCRY_EXIT_FAILURE;
 	snprintf(folder, sizeof(folder), "%s/scry-XXXXXX", place && *place ? place : "/tmp");
 	if (!path && !mkdtemp(folder)) {
 		scry_fail(-errno, "cannot make a folder '%s': %s", folder, strerror(errno));

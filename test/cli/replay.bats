@@ -320,3 +320,9 @@ is() { # JQ-EXPRESSION
 	replay --runs 1 --with glibc --touch all
 	is '.rows[0].rss_peak_bytes > 100000000'
 }
+
+@test "compare: an allocator that is not known is refused before the program is run" {
+	run "$SCRY" malloc compare --with nosuchthing -- /usr/bin/touch "$T/was_run"
+	[ "$status" -eq 1 ]
+	[ ! -e "$T/was_run" ]
+}
