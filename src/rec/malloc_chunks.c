@@ -116,6 +116,22 @@ int scry_malloc_chunks_open(struct scry_malloc_chunks *m, const struct scry_chun
 	return 0;
 }
 
+void scry_malloc_chunks_end(struct scry_malloc_chunks *m, uint32_t pid, uint32_t ring)
+{
+	size_t i;
+
+	for (i = m->count; i-- > 0;) {
+		struct scry_malloc_state *state = &m->states[i];
+
+		if (state->producer.pid != pid || state->producer.ring != ring)
+			continue;
+		chunks_drop(m, state);
+		m->now = NULL;
+		m->count--;
+		memmove(state, state + 1, (m->count - i) * sizeof(*state));
+	}
+}
+
 int scry_malloc_chunks_next(struct scry_malloc_chunks *m, uint64_t *ret_time_ns,
 			    struct scry_ev_malloc *ret_call)
 {

@@ -1,9 +1,9 @@
 /*
  * Chunks of kind SCRY_CHUNK_MALLOC, of all processes of a recording, to events: for the reader.
  *
- * Each process has an unpacker of its own; a fork child's begins as a copy of its parent's. Bounds:
- * SCRY_MALLOC_PROCESSES, and SCRY_MALLOC_BYTES of memory for all together; chunks beyond are
- * damage.
+ * Each process has an unpacker of its own until it ends; a fork child's begins as a copy of its
+ * parent's. Bounds: SCRY_MALLOC_PROCESSES that have not ended, and SCRY_MALLOC_BYTES of memory for
+ * all together; chunks beyond are left out.
  */
 #ifndef SCRY_REC_MALLOC_CHUNKS_H
 #define SCRY_REC_MALLOC_CHUNKS_H
@@ -32,6 +32,9 @@ void scry_malloc_chunks_done(struct scry_malloc_chunks *m);
  * its process; -ENOMEM with a sentence. */
 int scry_malloc_chunks_open(struct scry_malloc_chunks *m, const struct scry_chunk *chunk,
 			    const void *payload);
+
+/* No more chunks of that part come: what is kept for them is freed. */
+void scry_malloc_chunks_end(struct scry_malloc_chunks *m, uint32_t pid, uint32_t ring);
 
 /* Its next call: 1, 0 at its end, -EINVAL: the rest is left out. */
 int scry_malloc_chunks_next(struct scry_malloc_chunks *m, uint64_t *ret_time_ns,

@@ -68,7 +68,7 @@ int scry_reader_next(struct scry_reader *r, const struct scry_event **ret_event)
 /*
  * Goes to the next whole chunk, of any kind, and yields its head; events of the current one that
  * were not read are passed over, strings included (calls of malloc are read, as later chunks rest
- * on them). 1, 0 or -errno as above.
+ * on them, and then all events, as they say whose calls have ended). 1, 0 or -errno as above.
  */
 int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_chunk);
 
