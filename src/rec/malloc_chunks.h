@@ -17,6 +17,7 @@ struct scry_malloc_state {
 	struct scry_producer producer;
 	struct scry_malloc_unpack *unpack;
 	size_t bytes;
+	bool is_beyond; /* the bounds: nothing of it is read any more */
 };
 
 struct scry_malloc_chunks { /* zeros are its beginning */
@@ -28,8 +29,8 @@ struct scry_malloc_chunks { /* zeros are its beginning */
 
 void scry_malloc_chunks_done(struct scry_malloc_chunks *m);
 
-/* Opens a chunk: its calls follow. 0; -EINVAL: it is left out, and so will be all that follow of
- * its process; -ENOMEM with a sentence. */
+/* Opens a chunk: its calls follow. 0; -EINVAL: it is damaged and left out, and so will be all that
+ * follow of its process; -E2BIG, the same: it is beyond the bounds; -ENOMEM with a sentence. */
 int scry_malloc_chunks_open(struct scry_malloc_chunks *m, const struct scry_chunk *chunk,
 			    const void *payload);
 

@@ -454,10 +454,12 @@ static int reader_next_malloc(struct scry_reader *r, const struct scry_event **r
 		got = scry_malloc_chunks_next(&r->mallocs, &event->time_ns, call);
 	if (got == 0 || got == -ENOMEM)
 		return got;
-	if (got < 0) {
+	if (got == -E2BIG)
+		r->stats.beyond += r->chunk.count;
+	else if (got < 0)
 		r->stats.errors++;
+	if (got < 0)
 		return 0;
-	}
 	event->tid = 0;
 	event->type = SCRY_EVENT_MALLOC;
 	event->size = sizeof(*event) + sizeof(*call);

@@ -66,10 +66,8 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 	*ret = process_find(s, pid);
 	if (*ret)
 		return 0;
-	if (s->count == SCRY_MALLOC_SUM_PROCESSES) {
-		s->left_out++;
+	if (s->count == SCRY_MALLOC_SUM_PROCESSES)
 		return 0;
-	}
 	p = calloc(1, sizeof(*p));
 	grown = realloc(s->processes, (s->count + 1) * sizeof(*s->processes));
 	if (grown)
@@ -315,8 +313,10 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 	struct scry_malloc_process *p;
 	int err = process_of(s, call->pid, &p);
 
-	if (err || !p)
+	if (err || !p) {
+		s->left_out += !err && (!s->pid || call->pid == s->pid);
 		return err;
+	}
 	if (s->has_at && !p->has_at && time_ns > s->began_ns + s->at_ns)
 		process_at(p);
 	while (p->look_count && p->looks[0].time_ns <= time_ns)

@@ -81,7 +81,7 @@ struct scry_malloc_process {
 	uint64_t lives[SCRY_MALLOC_LIFE_ROWS], times[SCRY_MALLOC_TIME_ROWS];
 };
 
-#define SCRY_MALLOC_SUM_PROCESSES 4096u
+#define SCRY_MALLOC_SUM_PROCESSES 16384u
 #define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
 
 struct scry_malloc_sum {

@@ -560,6 +560,32 @@ static void ended(void **state)
 	close(fd);
 }
 
+/* More processes at once than are kept: what is left out is counted, and no damage. */
+static void crowded(void **state)
+{
+	struct scry_writer *w;
+	struct content c;
+	int fd;
+
+	w = new_recording(&fd);
+	for (uint32_t i = 0; i < SCRY_MALLOC_PROCESSES + 10; i++) {
+		struct model m = {.producer = {.pid = 1 + i}};
+
+		assert_int_equal(scry_malloc_pack_new(&m.producer, &m.pack), 0);
+		add(&m, (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE,
+						.flags = SCRY_MALLOC_NULL,
+						.block = SCRY_MALLOC_NO_BLOCK});
+		write_out(&m, w);
+		scry_malloc_pack_free(m.pack);
+	}
+	assert_int_equal(scry_writer_close(w), 0);
+	c = content_of(fd);
+	assert_int_equal(c.calls, SCRY_MALLOC_PROCESSES);
+	assert_int_equal(c.stats.errors, 0);
+	assert_int_equal(c.stats.beyond, 10);
+	close(fd);
+}
+
 /* Outside of packed chunks nobody checks which blocks live: such events are left out. */
 static void loose_event(void **state)
 {
@@ -598,6 +624,7 @@ int main(void)
 		cmocka_unit_test(refusals),	 cmocka_unit_test(damaged),
 		cmocka_unit_test(passed_over),	 cmocka_unit_test(orphan),
 		cmocka_unit_test(loose_event),	 cmocka_unit_test(ended),
+		cmocka_unit_test(crowded),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -396,6 +396,52 @@ static void ended_processes(void **state)
 	scry_malloc_sum_done(&sum);
 }
 
+/* Those without a row are counted. */
+static void many_processes(void **state)
+{
+	struct scry_malloc_sum sum = {0};
+	struct {
+		struct scry_event head;
+		union {
+			struct scry_ev_malloc call;
+			struct scry_ev_detach detach;
+		};
+	} event;
+
+	for (uint32_t i = 1; i <= SCRY_MALLOC_SUM_PROCESSES + 5; i++) {
+		event.head.type = SCRY_EVENT_MALLOC;
+		event.call = (struct scry_ev_malloc){
+			.function = SCRY_MALLOC_FREE, .flags = SCRY_MALLOC_NULL, .pid = i};
+		assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0);
+		event.head.type = SCRY_EVENT_DETACH;
+		event.detach = (struct scry_ev_detach){.pid = i};
+		assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0);
+	}
+	assert_int_equal(sum.count, SCRY_MALLOC_SUM_PROCESSES);
+	assert_int_equal(sum.left_out, 5);
+	scry_malloc_sum_done(&sum);
+}
+
+/* A recording of which something cannot be read is not complete. */
+static void not_complete(void **state)
+{
+	struct scry_event head = {.type = SCRY_EVENT_MALLOC};
+	struct scry_ev_malloc loose = {.pid = PID};
+	struct program p = begin();
+	int fd;
+
+	make(&p, 1, 100);
+	fd = finish(&p, 1);
+	shows(fd, "\"is_complete\": true");
+	close(fd);
+	p = begin();
+	make(&p, 1, 100);
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &loose, sizeof(loose)), 0);
+	fd = finish(&p, 1);
+	shows(fd, "\"is_complete\": false");
+	close(fd);
+}
+
 /* What the kernel said stands before the calls of its time: it waits for them. */
 static void early_look(void **state)
 {
@@ -491,6 +537,8 @@ int main(void)
 		cmocka_unit_test(peak_of_callers),
 		cmocka_unit_test(early_look),
 		cmocka_unit_test(ended_processes),
+		cmocka_unit_test(many_processes),
+		cmocka_unit_test(not_complete),
 		cmocka_unit_test(elsewhere),
 		cmocka_unit_test(older),
 		cmocka_unit_test(older_unknown),
