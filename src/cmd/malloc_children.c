@@ -30,12 +30,26 @@ static uint32_t lane_pid(const struct scry_watch *w)
 }
 
 /* What a fork child did ends: what follows with its pid is another program. */
-static void end_part(struct scry_session *s, uint32_t pid)
+static void end_part(struct scry_session *s, uint32_t pid, uint32_t image, const char *why)
 {
-	struct scry_ev_detach end = {.pid = pid, .verified = 1};
+	struct scry_ev_detach end = {.pid = pid, .verified = 1, .part = image + 1};
 
-	end.reason_str = scry_session_string(s, "it ended, or ran another program");
+	end.reason_str = scry_session_string(s, why);
 	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
+}
+
+static void take_row(struct scry_malloc_watch *m, size_t i)
+{
+	m->child_count--;
+	memmove(m->children + i, m->children + i + 1, (m->child_count - i) * sizeof(*m->children));
+}
+
+/* Its number is given out: that of what comes later with its pid is the next. */
+static void drop_child(struct scry_session *s, struct scry_malloc_watch *m, size_t i)
+{
+	scry_malloc_free(m->children[i].calls);
+	end_part(s, m->children[i].pid, m->children[i].image, "it was not seen to call malloc");
+	take_row(m, i);
 }
 
 static void drain_others(struct scry_watch *w)
@@ -48,17 +62,20 @@ static void drain_others(struct scry_watch *w)
 			scry_error_clear();
 }
 
-/* A fork child that has not recorded, with its parent's blocks: NULL, it is not known. */
-static struct scry_malloc_child *child_of(struct scry_session *s, uint32_t pid)
+/* A fork child that has not recorded, with its parent's blocks, is dropped; false: it is not known.
+ */
+static bool drop_child_of(struct scry_session *s, uint32_t pid)
 {
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_malloc_watch *m = s->watches[i]->root ? NULL : s->watches[i]->state;
 
 		for (size_t k = 0; m && k < m->child_count; k++)
-			if (m->children[k].pid == pid)
-				return &m->children[k];
+			if (m->children[k].pid == pid) {
+				drop_child(s, m, k);
+				return true;
+			}
 	}
-	return NULL;
+	return false;
 }
 
 /* It may be a fork child's next program: then what that did is a part that ends before this one
@@ -67,9 +84,9 @@ void scry_malloc_children_next(struct scry_watch *w)
 {
 	struct scry_session *s = w->session;
 	const uint32_t pid = (uint32_t)w->proc.pid;
-	struct scry_malloc_child *child = NULL;
+	bool is_found = false;
 
-	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !child; i++) {
+	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !is_found; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		for (size_t k = s->count; k-- > 0;) {
@@ -83,13 +100,23 @@ void scry_malloc_children_next(struct scry_watch *w)
 			return;
 		}
 		drain_others(w);
-		child = child_of(s, pid);
+		is_found = drop_child_of(s, pid);
 	}
-	if (!child)
-		return;
-	scry_malloc_free(child->calls);
-	*child = (struct scry_malloc_child){0};
-	end_part(s, pid);
+}
+
+/* It was not waited for: it ran another program, or made calls, before its parent's fork was known.
+ */
+static bool has_begun(const struct scry_session *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct scry_watch *w = s->watches[i];
+		const struct scry_malloc_watch *m = w->state;
+
+		if (!w->is_over &&
+		    (w->root ? m && m->calls && lane_pid(w) == pid : (uint32_t)w->proc.pid == pid))
+			return true;
+	}
+	return false;
 }
 
 /* A process has forked: what it has now, its child has too. */
@@ -97,11 +124,10 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 {
 	struct scry_watch *w = arg;
 	struct scry_malloc_watch *root = w->root ? w->root->state : w->state;
-	const struct scry_malloc_child child = {.pid = pid,
-						.image = scry_session_part(w->session, pid),
-						.start_ticks = scry_proc_start_ticks((pid_t)pid)};
-	const struct scry_malloc_opts opts = {
-		.producer = {.pid = pid, .ring = child.image, .start_ticks = child.start_ticks},
+	struct scry_malloc_child child = {.pid = pid,
+					  .start_ticks = scry_proc_start_ticks((pid_t)pid)};
+	struct scry_malloc_opts opts = {
+		.producer = {.pid = pid, .start_ticks = child.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
 		.has_stacks = root->has_stacks,
@@ -111,18 +137,19 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	struct scry_malloc_child *more;
 	int r;
 
-	if (root->child_count == CHILDREN_MAX) {
-		scry_malloc_free(root->children[0].calls);
-		memmove(root->children, root->children + 1,
-			--root->child_count * sizeof(*root->children));
-	}
+	if (has_begun(w->session, pid))
+		return 0;
+	if (root->child_count == CHILDREN_MAX)
+		drop_child(w->session, root, 0);
 	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
 	if (!more)
 		return scry_fail(-ENOMEM, "not enough memory for the children");
 	root->children = more;
-	more[root->child_count] = child;
-	r = scry_malloc_fork(parent, &opts, &more[root->child_count].calls);
-	root->child_count += r == 0;
+	opts.producer.ring = child.image = scry_session_part(w->session, pid);
+	r = scry_malloc_fork(parent, &opts, &child.calls);
+	more[root->child_count++] = child;
+	if (r < 0)
+		drop_child(w->session, root, root->child_count - 1);
 	return r;
 }
 
@@ -146,8 +173,7 @@ void scry_malloc_children_look(struct scry_watch *w)
 	for (size_t i = m->child_count; i-- > 0;) {
 		if (!will_not_come(w, &m->children[i]))
 			continue;
-		scry_malloc_free(m->children[i].calls);
-		m->children[i] = m->children[--m->child_count];
+		drop_child(w->session, m, i);
 	}
 }
 
@@ -173,7 +199,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 			continue;
 		m->calls = root->children[i].calls;
 		w->image = root->children[i].image;
-		root->children[i] = root->children[--root->child_count];
+		take_row(root, i);
 		return 0;
 	}
 	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
@@ -240,14 +266,15 @@ void scry_malloc_child_end(struct scry_watch *w)
 	uint32_t pid = lane_pid(w);
 
 	if (pid)
-		end_part(w->session, pid);
+		end_part(w->session, pid, w->image, "it ended, or ran another program");
 }
 
-void scry_malloc_children_done(struct scry_malloc_watch *m)
+void scry_malloc_children_done(struct scry_watch *w)
 {
-	for (size_t i = 0; i < m->child_count; i++)
-		scry_malloc_free(m->children[i].calls);
+	struct scry_malloc_watch *m = w->state;
+
+	while (m->child_count)
+		drop_child(w->session, m, m->child_count - 1);
 	free(m->children);
 	m->children = NULL;
-	m->child_count = 0;
 }

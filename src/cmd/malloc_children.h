@@ -37,6 +37,6 @@ void scry_malloc_child_lines(struct scry_watch *w);
 void scry_malloc_child_end(struct scry_watch *w);
 
 /* Those that were never seen are dropped. */
-void scry_malloc_children_done(struct scry_malloc_watch *m);
+void scry_malloc_children_done(struct scry_watch *w);
 
 #endif

@@ -464,7 +464,7 @@ static void done(struct scry_watch *w)
 		if (!w->root)
 			scry_hooks_close(&m->hooks);
 		scry_unwind_done(&m->unwinding);
-		scry_malloc_children_done(m);
+		scry_malloc_children_done(w);
 		scry_malloc_free(m->calls);
 		if (!w->root)
 			scry_ruby_lines_done(&m->lines);

@@ -347,7 +347,8 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	struct scry_ev_detach d = {.pid = (uint32_t)w->proc.pid,
 				   .verified = w->target_gone || !(undo->failed || undo->foreign),
 				   .bytes_restored = undo->bytes,
-				   .bytes_left = left};
+				   .bytes_left = left,
+				   .part = w->image + 1};
 	struct scry_ev_totals t = w->totals;
 	uint64_t cpu = scry_proc_cpu_ns(w->proc.pid);
 	uint32_t status;

@@ -90,7 +90,7 @@ static const struct scry_field fields_scry_ev_detach[] = {
 	FIELD(scry_ev_detach, bytes_restored, "bytes_restored", NUMBER),
 	FIELD(scry_ev_detach, bytes_left, "bytes_left", NUMBER),
 	FIELD(scry_ev_detach, reason_str, "reason", STRING),
-	FIELD(scry_ev_detach, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_detach, part, "part", NUMBER),
 };
 static const struct scry_field fields_scry_ev_note[] = {
 	FIELD(scry_ev_note, text_str, "text", STRING),

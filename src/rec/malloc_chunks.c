@@ -57,7 +57,7 @@ static int chunks_add(struct scry_malloc_chunks *m, const struct scry_producer *
 		      struct scry_malloc_state **ret_state)
 {
 	if (m->count == SCRY_MALLOC_PROCESSES)
-		return -EINVAL;
+		return -E2BIG;
 	if (m->count == m->cap) {
 		size_t cap = m->cap ? m->cap * 2 : 16;
 		void *states = realloc(m->states, cap * sizeof(*m->states));
@@ -84,8 +84,10 @@ static int chunks_new(struct scry_malloc_chunks *m, struct scry_malloc_state *st
 	from = chunks_find(m, &parent);
 	if (!from || !from->unpack || scry_malloc_unpack_total(from->unpack) != total)
 		return -EINVAL;
-	if (m->bytes + from->bytes > SCRY_MALLOC_BYTES)
-		return -EINVAL;
+	if (m->bytes + from->bytes > SCRY_MALLOC_BYTES) {
+		state->is_beyond = true;
+		return -E2BIG;
+	}
 	return scry_malloc_unpack_fork(from->unpack, &state->unpack);
 }
 
@@ -103,17 +105,36 @@ int scry_malloc_chunks_open(struct scry_malloc_chunks *m, const struct scry_chun
 		if (!err)
 			err = chunks_new(m, state, chunk, payload);
 	}
-	if (err == -ENOMEM)
+	if (err)
 		return err;
-	if (err || !state->unpack)
-		return -EINVAL;
+	if (!state->unpack)
+		return state->is_beyond ? -E2BIG : -EINVAL;
 	if (scry_malloc_unpack_chunk(state->unpack, chunk, payload))
 		return chunks_drop(m, state);
 	chunks_weigh(m, state);
-	if (m->bytes > SCRY_MALLOC_BYTES)
-		return chunks_drop(m, state);
+	if (m->bytes > SCRY_MALLOC_BYTES) {
+		state->is_beyond = true;
+		chunks_drop(m, state);
+		return -E2BIG;
+	}
 	m->now = state;
 	return 0;
+}
+
+void scry_malloc_chunks_end(struct scry_malloc_chunks *m, uint32_t pid, uint32_t ring)
+{
+	size_t i;
+
+	for (i = m->count; i-- > 0;) {
+		struct scry_malloc_state *state = &m->states[i];
+
+		if (state->producer.pid != pid || state->producer.ring != ring)
+			continue;
+		chunks_drop(m, state);
+		m->now = NULL;
+		m->count--;
+		memmove(state, state + 1, (m->count - i) * sizeof(*state));
+	}
 }
 
 int scry_malloc_chunks_next(struct scry_malloc_chunks *m, uint64_t *ret_time_ns,

@@ -194,6 +194,7 @@ static void reader_count_chunk(struct scry_reader *r)
 }
 
 static int reader_next_malloc(struct scry_reader *r, const struct scry_event **ret_event);
+static const struct scry_event *reader_next_event(struct scry_reader *r);
 
 /* The chunk at next_chunk is copied whole: 1; 0: there is none; -errno with a sentence. */
 static int reader_copy_chunk(struct scry_reader *r, struct scry_chunk *chunk)
@@ -227,6 +228,9 @@ int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_
 	       (got = reader_next_malloc(r, &passed)))
 		if (got < 0)
 			return got;
+	while (r->has_chunk && r->chunk.kind == SCRY_CHUNK_EVENTS && r->mallocs.count)
+		if (!reader_next_event(r)) /* who ends is freed */
+			break;
 	if (r->at_end)
 		return 0;
 	reader_waits(r, false);
@@ -346,6 +350,12 @@ static void reader_mend_more(struct scry_reader *r, const struct scry_event *eve
 	r->stats.errors++;
 }
 
+static void reader_end_part(struct scry_reader *r, const struct scry_ev_detach *detach)
+{
+	if (detach->part)
+		scry_malloc_chunks_end(&r->mallocs, detach->pid, detach->part - 1);
+}
+
 /* Makes an event of the chunk fit to be yielded; NULL when it must be left out. */
 static struct scry_event *reader_check(struct scry_reader *r, struct scry_event *event)
 {
@@ -375,6 +385,8 @@ static struct scry_event *reader_check(struct scry_reader *r, struct scry_event 
 				 sizeof(struct scry_ev_return));
 	if (event->type == SCRY_EVENT_STACK && !reader_define_stack(r, event))
 		return NULL;
+	if (event->type == SCRY_EVENT_DETACH)
+		reader_end_part(r, (const struct scry_ev_detach *)(event + 1));
 	return event;
 }
 
@@ -442,10 +454,12 @@ static int reader_next_malloc(struct scry_reader *r, const struct scry_event **r
 		got = scry_malloc_chunks_next(&r->mallocs, &event->time_ns, call);
 	if (got == 0 || got == -ENOMEM)
 		return got;
-	if (got < 0) {
+	if (got == -E2BIG)
+		r->stats.beyond += r->chunk.count;
+	else if (got < 0)
 		r->stats.errors++;
+	if (got < 0)
 		return 0;
-	}
 	event->tid = 0;
 	event->type = SCRY_EVENT_MALLOC;
 	event->size = sizeof(*event) + sizeof(*call);

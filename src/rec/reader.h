@@ -10,10 +10,11 @@
  *
  * Packed chunks are yielded as ALLOC and FREE events, or as MALLOC events (their process is in the
  * payload). Their blocks begin and end in order, and numbers are dense. A malloc chunk that is
- * damaged counts as one error and ends what can be read of its process. Memory: one chunk (64 MiB
- * at most), the strings (512 MiB at most), 4 MiB, and for malloc chunks what rec/malloc_chunks.h
- * says. One pass, forward; read by pread, so the fd's offset does not matter and a file that is
- * still being written may be read. One thread. The fd stays the caller's.
+ * damaged counts as one error and ends what can be read of its process; what is beyond a bound is
+ * no error and counted apart. Memory: one chunk (64 MiB at most), the strings (512 MiB at most), 4
+ * MiB, and for malloc chunks what rec/malloc_chunks.h says. One pass, forward; read by pread, so
+ * the fd's offset does not matter and a file that is still being written may be read. One thread.
+ * The fd stays the caller's.
  */
 #ifndef SCRY_REC_READER_H
 #define SCRY_REC_READER_H
@@ -39,6 +40,7 @@ struct scry_reader_stats {				  /* of what was read until now */
 	uint64_t file_bytes;
 	uint64_t left_out; /* bytes after the last whole chunk; known at the end */
 	uint64_t errors;   /* events left out or mended */
+	uint64_t beyond;   /* calls of malloc left out: beyond the bounds of rec/malloc_chunks.h */
 	uint32_t strings;
 };
 
@@ -68,7 +70,7 @@ int scry_reader_next(struct scry_reader *r, const struct scry_event **ret_event)
 /*
  * Goes to the next whole chunk, of any kind, and yields its head; events of the current one that
  * were not read are passed over, strings included (calls of malloc are read, as later chunks rest
- * on them). 1, 0 or -errno as above.
+ * on them, and then all events, as they say whose calls have ended). 1, 0 or -errno as above.
  */
 int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_chunk);
 

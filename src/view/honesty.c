@@ -137,6 +137,7 @@ void scry_honesty_close(struct scry_honesty *h)
 	if (h->lost_events > h->lost)
 		h->lost = h->lost_events;
 	h->read_errors = stats.errors;
+	h->read_beyond = stats.beyond;
 	h->errors += stats.errors;
 	h->left_out = stats.left_out;
 }
@@ -302,6 +303,14 @@ void scry_honesty_notes(const struct scry_honesty *h, struct scry_doc *doc)
 	if (!h->has_totals) {
 		scry_buf_printf(&buf, "the recording has no totals: scry was ended before it could "
 				      "write them, so losses and cost are not known");
+		note_printed(doc, &buf);
+	}
+	if (h->read_beyond) {
+		scry_text_count(&buf, h->read_beyond);
+		scry_buf_printf(&buf,
+				" calls of malloc were left out while this was read: more than "
+				"4,096 processes lived at once, or their blocks need more "
+				"than 8 GiB");
 		note_printed(doc, &buf);
 	}
 	if (h->read_errors) {

@@ -44,7 +44,7 @@ struct scry_honesty {
 	uint32_t cause_count;
 	bool has_totals, has_pause;
 	uint64_t events, lost, errors; /* lost and errors are final after close */
-	uint64_t lost_events, read_errors, left_out;
+	uint64_t lost_events, read_errors, read_beyond, left_out;
 	bool has_lost_more; /* a loss of which nobody knows how many events it was */
 	uint64_t pause_max_ns;
 	uint64_t target_cpu_ns, overhead_cpu_ns;

@@ -566,6 +566,18 @@ static void note_others(struct malloc_view *v)
 		v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 }
 
+static void note_left_out(struct malloc_view *v)
+{
+	if (!v->sum.left_out)
+		return;
+	scry_buf_clear(&v->buf);
+	scry_text_count(&v->buf, v->sum.left_out);
+	scry_buf_printf(&v->buf, " calls are in no row: there are more than ");
+	scry_text_count(&v->buf, SCRY_MALLOC_SUM_PROCESSES);
+	scry_buf_printf(&v->buf, " processes; --pid PID shows one of them");
+	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
+}
+
 /* --pid of somebody who is not in it: who is. */
 static int no_such_process(struct malloc_view *v)
 {
@@ -617,6 +629,7 @@ static int push(struct malloc_view *v)
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 	note_callers(v, verdict);
 	note_others(v);
+	note_left_out(v);
 	scry_honesty_notes(&v->honesty, v->doc);
 	push_totals(v, verdict);
 	err = push_callers(v);

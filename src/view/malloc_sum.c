@@ -39,28 +39,35 @@ void scry_malloc_sum_done(struct scry_malloc_sum *s)
 	*s = (struct scry_malloc_sum){0};
 }
 
-/* The one that came last is asked for again and again: it is kept in front. */
+/* The one that came last is asked for again and again: it is kept in front. NULL: none lives. */
+static struct scry_malloc_process *process_find(struct scry_malloc_sum *s, uint32_t pid)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->living; i++) {
+		struct scry_malloc_process *p = s->processes[i];
+
+		if (p->pid != pid)
+			continue;
+		s->processes[i] = s->processes[0];
+		return s->processes[0] = p;
+	}
+	return NULL;
+}
+
 static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_malloc_process **ret)
 {
 	struct scry_malloc_process *p;
 	void *grown;
-	uint32_t i;
 
 	*ret = NULL;
 	if (s->pid && pid != s->pid)
 		return 0;
-	for (i = 0; i < s->count; i++) {
-		p = s->processes[i];
-		if (p->pid != pid || p->has_ended)
-			continue;
-		s->processes[i] = s->processes[0];
-		*ret = s->processes[0] = p;
+	*ret = process_find(s, pid);
+	if (*ret)
 		return 0;
-	}
-	if (s->count == SCRY_MALLOC_SUM_PROCESSES) {
-		s->left_out++;
+	if (s->count == SCRY_MALLOC_SUM_PROCESSES)
 		return 0;
-	}
 	p = calloc(1, sizeof(*p));
 	grown = realloc(s->processes, (s->count + 1) * sizeof(*s->processes));
 	if (grown)
@@ -71,7 +78,8 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 	}
 	p->pid = pid;
 	p->point_every = 16;
-	*ret = s->processes[s->count++] = p;
+	s->processes[s->count++] = s->processes[s->living];
+	*ret = s->processes[s->living++] = p;
 	return 0;
 }
 
@@ -305,8 +313,10 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 	struct scry_malloc_process *p;
 	int err = process_of(s, call->pid, &p);
 
-	if (err || !p)
+	if (err || !p) {
+		s->left_out += !err && (!s->pid || call->pid == s->pid);
 		return err;
+	}
 	if (s->has_at && !p->has_at && time_ns > s->began_ns + s->at_ns)
 		process_at(p);
 	while (p->look_count && p->looks[0].time_ns <= time_ns)
@@ -360,6 +370,37 @@ static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
 	return 0;
 }
 
+static void process_close(struct scry_malloc_process *p)
+{
+	uint32_t c;
+
+	while (p->look_count)
+		process_look(p);
+	if (!p->has_at)
+		process_at(p);
+	for (c = 0; c < p->caller_count; c++)
+		caller_settle(p, &p->callers[c]);
+}
+
+/* It is in front, and goes behind those that live. What only calls to come need is freed, and what
+ * only the process with most calls shows. */
+static void process_ends(struct scry_malloc_sum *s, struct scry_malloc_process *p)
+{
+	const struct scry_malloc_process *most = scry_malloc_sum_main(s);
+
+	s->processes[0] = s->processes[--s->living];
+	s->processes[s->living] = p;
+	process_close(p);
+	free(p->blocks);
+	p->blocks = NULL;
+	p->block_cap = 0;
+	if (most->calls == p->calls && most->pid == p->pid)
+		return;
+	free(p->callers);
+	p->callers = NULL;
+	p->caller_count = 0;
+}
+
 int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *event)
 {
 	const struct scry_ev_allocator *allocator = (const void *)(event + 1);
@@ -399,10 +440,10 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 			p->exe_str = process->exe_str;
 		return err;
 	case SCRY_EVENT_DETACH:
-		err = process_of(s, detach->pid, &p);
-		if (!err && p)
-			p->has_ended = true;
-		return err;
+		p = process_find(s, detach->pid);
+		if (p)
+			process_ends(s, p);
+		return 0;
 	default:
 		return 0;
 	}
@@ -410,18 +451,8 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 
 void scry_malloc_sum_close(struct scry_malloc_sum *s)
 {
-	uint32_t i, c;
-
-	for (i = 0; i < s->count; i++) {
-		struct scry_malloc_process *p = s->processes[i];
-
-		while (p->look_count)
-			process_look(p);
-		if (!p->has_at)
-			process_at(p);
-		for (c = 0; c < p->caller_count; c++)
-			caller_settle(p, &p->callers[c]);
-	}
+	while (s->living)
+		process_close(s->processes[--s->living]);
 }
 
 struct scry_malloc_process *scry_malloc_sum_main(const struct scry_malloc_sum *s)

@@ -1,7 +1,8 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 32 bytes for each block of the most that lived at once, and 400 bytes a caller.
+ * One pass. Memory: 32 bytes for each block of the most that lived at once, and 400 bytes a caller;
+ * 10 KiB of a process that has ended.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing.
  */
@@ -47,9 +48,9 @@ struct scry_malloc_block_sum;
 
 struct scry_malloc_process {
 	uint32_t pid;
-	bool has_ended; /* what follows of its pid is another program that it ran */
 	uint32_t exe_str;
-	struct scry_malloc_caller_sum *callers; /* [id]; [0]: not known */
+	struct scry_malloc_caller_sum *callers; /* [id]; [0]: not known; none of a process that
+						   has ended and has not most calls */
 	uint32_t caller_count;
 	struct scry_malloc_block_sum *blocks;
 	uint32_t block_cap;
@@ -80,13 +81,14 @@ struct scry_malloc_process {
 	uint64_t lives[SCRY_MALLOC_LIFE_ROWS], times[SCRY_MALLOC_TIME_ROWS];
 };
 
-#define SCRY_MALLOC_SUM_PROCESSES 4096u
+#define SCRY_MALLOC_SUM_PROCESSES 16384u
 #define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
 
 struct scry_malloc_sum {
 	struct scry_malloc_process **processes;
 	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;
+	uint32_t living;   /* first; the rest has ended: what follows of their pids is new */
 	uint32_t pid;	   /* only this one; 0 all */
 	uint64_t began_ns; /* absolute: when the first process was entered; set by the caller to
 			      what holds where a recording does not say */

@@ -100,6 +100,23 @@ end" ]
 	"$SCRY" info "$T/x.scry" | head -1 | grep -q " 0 lost, 0 errors"
 }
 
+# exported PID: calls in its text.
+exported() {
+	"$SCRY" malloc export "$T/x.scry" --pid "$1" 2>"$T/scry.err" | grep -cE "(malloc|free)\("
+}
+
+@test "children that are idle for long: export has what report shows" {
+	local pid
+	records "$TARGETS/target_malloc_forks" 1000 300 50
+	grep -qx right "$T/out"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	jq -r '.processes[] | select(.calls == 50) | .pid' "$T/report" | sort -n >"$T/pids"
+	[ "$(wc -l <"$T/pids")" -eq 300 ]
+	for pid in $(head -3 "$T/pids") $(tail -3 "$T/pids"); do
+		[ "$(exported "$pid")" -eq 50 ]
+	done
+}
+
 @test "without -f it is said that there were children" {
 	"$SCRY" malloc record -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >/dev/null
 	"$SCRY" report "$T/x.scry" | grep "had child processes, which are not in this recording; fix: -f"

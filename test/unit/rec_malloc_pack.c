@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "rec/check.h"
 #include "rec/malloc_effect.h"
+#include "rec/malloc_chunks.h"
 #include "rec/malloc_format.h"
 #include "rec/reader.h"
 
@@ -502,6 +503,89 @@ static void orphan(void **state)
 	close(fd);
 }
 
+static void put_detach(struct scry_writer *w, uint32_t pid, uint32_t part)
+{
+	struct scry_event head = {.type = SCRY_EVENT_DETACH, .time_ns = 5};
+	struct scry_ev_detach detach = {.pid = pid, .verified = 1, .part = part};
+
+	assert_int_equal(scry_writer_payload(w, &head, &detach, sizeof(detach)), 0);
+}
+
+/* Of a part that has ended nothing is kept, neither by who reads calls nor by who passes them over:
+ * there may be any number of processes, one after the other. */
+static void ended(void **state)
+{
+	const struct scry_chunk *chunk;
+	struct scry_writer *w;
+	struct model parent, child;
+	struct content c;
+	struct scry_reader_stats stats;
+	struct scry_reader *r;
+	size_t calls = 0;
+	int fd, got;
+
+	rng = 3;
+	w = new_recording(&fd);
+	model_init(&parent, 1);
+	for (int i = 0; i < 100; i++)
+		add_random(&parent);
+	write_out(&parent, w);
+	for (uint32_t i = 0; i < SCRY_MALLOC_PROCESSES + 100; i++) {
+		child = parent;
+		child.producer = (struct scry_producer){2 + i % 2, i / 2, 7};
+		assert_int_equal(scry_malloc_pack_fork(parent.pack, &child.producer, &child.pack),
+				 0);
+		write_out(&child, w);
+		add_random(&child);
+		write_out(&child, w);
+		put_detach(w, child.producer.pid, child.producer.ring + 1);
+		scry_malloc_pack_free(child.pack);
+	}
+	put_detach(w, 1, 0); /* of which part is not told: it may go on */
+	add_random(&parent);
+	write_out(&parent, w);
+	assert_int_equal(scry_writer_close(w), 0);
+	c = content_of(fd);
+	assert_int_equal(c.calls, told_count + SCRY_MALLOC_PROCESSES + 101); /* with the ends */
+	assert_int_equal(c.stats.errors, 0);
+	assert_int_equal(scry_reader_open(fd, &r), 0);
+	while ((got = scry_reader_next_chunk(r, &chunk)) > 0)
+		calls += chunk->kind == SCRY_CHUNK_MALLOC ? chunk->count : 0;
+	scry_reader_stats(r, &stats);
+	scry_reader_close(r);
+	assert_int_equal(got, 0);
+	assert_int_equal(calls, told_count);
+	assert_int_equal(stats.errors, 0);
+	scry_malloc_pack_free(parent.pack);
+	close(fd);
+}
+
+/* More processes at once than are kept: what is left out is counted, and no damage. */
+static void crowded(void **state)
+{
+	struct scry_writer *w;
+	struct content c;
+	int fd;
+
+	w = new_recording(&fd);
+	for (uint32_t i = 0; i < SCRY_MALLOC_PROCESSES + 10; i++) {
+		struct model m = {.producer = {.pid = 1 + i}};
+
+		assert_int_equal(scry_malloc_pack_new(&m.producer, &m.pack), 0);
+		add(&m, (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE,
+						.flags = SCRY_MALLOC_NULL,
+						.block = SCRY_MALLOC_NO_BLOCK});
+		write_out(&m, w);
+		scry_malloc_pack_free(m.pack);
+	}
+	assert_int_equal(scry_writer_close(w), 0);
+	c = content_of(fd);
+	assert_int_equal(c.calls, SCRY_MALLOC_PROCESSES);
+	assert_int_equal(c.stats.errors, 0);
+	assert_int_equal(c.stats.beyond, 10);
+	close(fd);
+}
+
 /* Outside of packed chunks nobody checks which blocks live: such events are left out. */
 static void loose_event(void **state)
 {
@@ -539,7 +623,8 @@ int main(void)
 		cmocka_unit_test(regular_calls), cmocka_unit_test(forked),
 		cmocka_unit_test(refusals),	 cmocka_unit_test(damaged),
 		cmocka_unit_test(passed_over),	 cmocka_unit_test(orphan),
-		cmocka_unit_test(loose_event),
+		cmocka_unit_test(loose_event),	 cmocka_unit_test(ended),
+		cmocka_unit_test(crowded),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
