@@ -163,18 +163,14 @@ static int print(const struct side sides[2], const struct diff_opts *opts, FILE 
 
 static int print_to(const struct side sides[2], const struct diff_opts *opts)
 {
-	FILE *out = stdout;
-	int err;
+	struct scry_output o;
+	int err = scry_output_check(opts->output, sides[0].fd);
 
-	if (!opts->output)
-		return print(sides, opts, out);
-	err = scry_output_stream(opts->output, opts->force, &out);
-	if (err)
-		return err;
-	err = print(sides, opts, out);
-	if (fclose(out) && !err)
-		err = scry_fail(-errno, "cannot write '%s': %s", opts->output, strerror(errno));
-	return err;
+	if (!err)
+		err = scry_output_check(opts->output, sides[1].fd);
+	if (!err)
+		err = scry_output_stream(&o, opts->output, opts->force);
+	return err ? err : scry_output_close(&o, print(sides, opts, o.out));
 }
 
 static void help(const struct scry_opt *rows, size_t count)

@@ -514,18 +514,16 @@ static int print(struct replay_job *j, const struct scry_replay_report *report)
 	const char *path = j->opts->output;
 	bool is_page = scry_output_is(path, ".html"),
 	     is_picture = is_page || scry_output_is(path, ".svg");
-	FILE *out = stdout;
-	int err = path ? scry_output_stream(path, j->opts->force, &out) : 0;
+	struct scry_output o;
+	int err = scry_output_stream(&o, path, j->opts->force);
 
 	if (err)
 		return err;
 	if (is_picture)
-		err = print_picture(report, out, is_page);
+		err = print_picture(report, o.out, is_page);
 	if (!err)
-		err = print_document(j, report, is_picture ? stdout : out);
-	if (out != stdout && fclose(out) && !err)
-		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
-	return err;
+		err = print_document(j, report, is_picture ? stdout : o.out);
+	return scry_output_close(&o, err);
 }
 
 static void tell_pace(const struct replay_job *j)
@@ -675,7 +673,9 @@ static int replay_path(const struct replay_opts *opts, const char *path, const c
 	}
 	if (err)
 		return SCRY_EXIT_FAILURE;
-	err = replay_file(opts, fd, &is_bad);
+	err = scry_output_check(opts->output, fd);
+	if (!err)
+		err = replay_file(opts, fd, &is_bad);
 	close(fd);
 	return err || is_bad ? SCRY_EXIT_FAILURE : 0;
 }

@@ -38,38 +38,51 @@ static int tell_choice(int fd)
 	return err == -ENOENT ? 0 : err;
 }
 
-static int export_to(const char *recording, uint32_t pid, FILE *out)
+struct text_target {
+	const char *path; /* NULL: stdout */
+	bool force;
+};
+
+static int export_to(const char *recording, uint32_t pid, const struct text_target *to)
 {
+	struct scry_output o;
 	uint64_t calls;
 	int fd, err = scry_recording_open(recording, &fd);
 
 	if (err)
 		return err;
+	err = scry_output_check(to->path, fd);
+	if (!err)
+		err = scry_output_stream(&o, to->path, to->force);
+	if (err)
+		goto out;
 	err = pid ? 0 : tell_choice(fd);
 	if (!err)
-		err = scry_malloc_text_write(fd, pid, out, &calls);
-	close(fd);
+		err = scry_malloc_text_write(fd, pid, o.out, &calls);
 	if (err && err != -EIO)
 		scry_fail(err, "'%s': %s", recording, scry_error());
+	err = scry_output_close(&o, err);
+out:
+	close(fd);
 	return err;
 }
 
 int scry_cmd_malloc_export(int argc, char **argv)
 {
 	static const char usage[] = "scry malloc export FILE [-p PID] [-o TEXT]";
-	const char *recording = NULL, *path = NULL;
-	bool force = false, wants_help = false;
+	const char *recording = NULL;
+	struct text_target to = {0};
+	bool wants_help = false;
 	uint64_t pid = 0;
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64, &pid, "PID",
 		 "this process of several (default: the one that called malloc most)", NULL},
-		{'o', "output", SCRY_OPT_STRING, &path, "TEXT", "write to TEXT, not to stdout",
+		{'o', "output", SCRY_OPT_STRING, &to.path, "TEXT", "write to TEXT, not to stdout",
 		 NULL},
-		{0, "force", SCRY_OPT_FLAG, &force, NULL, "replace TEXT if it exists", NULL},
+		{0, "force", SCRY_OPT_FLAG, &to.force, NULL, "replace TEXT if it exists", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &wants_help, NULL, "this help", NULL},
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
-	FILE *out = stdout;
 	int err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 
 	if (!err && wants_help) {
@@ -80,23 +93,21 @@ int scry_cmd_malloc_export(int argc, char **argv)
 	}
 	if (err || !recording)
 		return usage_error(err, usage);
-	if (path && scry_output_stream(path, force, &out))
-		return SCRY_EXIT_FAILURE;
-	err = export_to(recording, (uint32_t)pid, out);
-	if (path && fclose(out) && !err)
-		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
-	return err ? SCRY_EXIT_FAILURE : 0;
+	return export_to(recording, (uint32_t)pid, &to) ? SCRY_EXIT_FAILURE : 0;
 }
 
 static int import_to(FILE *in, const char *path, bool force)
 {
 	struct scry_writer *writer;
+	struct scry_output o;
 	uint64_t calls = 0;
-	int fd, err = scry_output_open(path, force, &fd);
+	int err = scry_output_check(path, fileno(in));
 
+	if (!err)
+		err = scry_output_open(&o, path, force);
 	if (err)
 		return err;
-	err = scry_writer_open(fd, 0, &writer);
+	err = scry_writer_open(o.fd, 0, &writer);
 	if (!err) {
 		int closed;
 
@@ -104,10 +115,8 @@ static int import_to(FILE *in, const char *path, bool force)
 		closed = scry_writer_close(writer);
 		err = err ? err : closed;
 	}
-	close(fd);
-	if (err)
-		unlink(path); /* it was made here: half a trace would be taken for a whole one */
-	else
+	err = scry_output_close(&o, err); /* half a trace would be taken for a whole one */
+	if (!err)
 		fprintf(stderr, "scry: %llu calls written to '%s'\n", (unsigned long long)calls,
 			path);
 	return err;

@@ -7,24 +7,44 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* All zeros is none, but for the fd, which is -1. */
+struct scry_output {
+	int fd;
+	FILE *out;	  /* of a stream */
+	const char *path; /* NULL: it is there to stay */
+	char *beside;	  /* NULL, or what it is called till it takes the place of `path` */
+};
+
 /*
  * Creates `path` for writing and reading, mode 0600, following no link. An existing file is
- * refused; with `force` an existing regular file is removed first. Under sudo the file belongs to
- * the caller of sudo. 0 and the fd (close-on-exec), or -errno with a sentence.
+ * refused; with `force` an existing regular file is replaced when the new one is kept. Under sudo
+ * the file belongs to the caller of sudo. 0 and the fd (close-on-exec), or -errno with a sentence.
  */
-int scry_output_open(const char *path, bool force, int *ret_fd);
+int scry_output_open(struct scry_output *o, const char *path, bool force);
 
-/* The same as a stream; close with fclose. */
-int scry_output_stream(const char *path, bool force, FILE **ret_out);
+/* The same as a stream; stdout where `path` is NULL. */
+int scry_output_stream(struct scry_output *o, const char *path, bool force);
+
+/* From here on the file stays, and has its name. 0 or -errno with a sentence. */
+int scry_output_keep(struct scry_output *o);
+
+/*
+ * Ends it: keeps it when `err` is 0, else it goes, unless it was kept before, and the old file is
+ * as it was. stdout stays open. Returns `err`, or -errno with a sentence. Twice is once.
+ */
+int scry_output_close(struct scry_output *o, int err);
+
+/* Refuses an output (NULL: none) that is the file which is read: -EEXIST with a sentence. */
+int scry_output_check(const char *path, int input_fd);
 
 /* Does the name of this file end so, as ".html"? One that is not given (NULL) does not. */
 bool scry_output_is(const char *path, const char *suffix);
 
 /*
  * Where a watch records, and where its report goes: `-o x.scry` keeps the recording and there is no
- * report (*ret_out NULL); `-o x.json`, x.txt, x.folded or x.html renders at once, from a recording
+ * report (o->out NULL); `-o x.json`, x.txt, x.folded or x.html renders at once, from a recording
  * in memory; neither (`path` NULL): a report on stdout. 0 or -errno with a sentence.
  */
-int scry_output_recording(const char *path, bool force, int *ret_fd, FILE **ret_out);
+int scry_output_recording(struct scry_output *o, const char *path, bool force, int *ret_fd);
 
 #endif

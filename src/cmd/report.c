@@ -167,18 +167,12 @@ static void help(const struct scry_opt *rows, size_t count)
 
 static int report_to(int fd, const struct scry_report_opts *opts, const char *path, bool force)
 {
-	FILE *out = stdout;
-	int err;
+	struct scry_output o;
+	int err = scry_output_check(path, fd);
 
-	if (!path)
-		return scry_report_fd(fd, opts, out);
-	err = scry_output_stream(path, force, &out);
-	if (err)
-		return err;
-	err = scry_report_fd(fd, opts, out);
-	if (fclose(out) && !err)
-		err = scry_fail(-errno, "cannot write '%s': %s", path, strerror(errno));
-	return err;
+	if (!err)
+		err = scry_output_stream(&o, path, force);
+	return err ? err : scry_output_close(&o, scry_report_fd(fd, opts, o.out));
 }
 
 int scry_cmd_report(int argc, char **argv)

@@ -37,6 +37,7 @@ struct front {
 	const struct scry_instrument *instrument;
 	int fd; /* the keeper's socket */
 	int rec_fd;
+	struct scry_output output;
 	pid_t keeper, child;
 	int go_fd;    /* what lets the program exec */
 	int fault_fd; /* errno of a failed exec comes here */
@@ -91,6 +92,8 @@ static bool take_news(struct front *f)
 		break;
 	case SCRY_NEWS_ENTERED:
 		f->entered = true;
+		if ((!f->output.out || f->opts->is_live) && scry_output_keep(&f->output))
+			scry_log_error("%s", scry_error());
 		if (!f->opts->command && !f->opts->duration_ns)
 			scry_log_say("watching process %llu%s; ^C stops and reports",
 				     (unsigned long long)f->opts->pids.values[0],
@@ -276,8 +279,9 @@ static int wait_for_program(struct front *f)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int show(struct front *f, FILE *out, const struct scry_report_opts *report)
+static int show(struct front *f, const struct scry_report_opts *report)
 {
+	FILE *out = f->output.out;
 	int r = f->live_result;
 
 	if (!f->is_done)
@@ -293,6 +297,7 @@ static int show(struct front *f, FILE *out, const struct scry_report_opts *repor
 		r = scry_flush(out, "the report");
 	if (r == -EPIPE)
 		r = 0;
+	r = scry_output_close(&f->output, r);
 	if (r == 0 && f->is_short)
 		r = scry_fail(-ENOSPC, "the recording lacks its end");
 	return r;
@@ -305,7 +310,6 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		.opts = opts, .instrument = instrument, .fd = -1, .go_fd = -1, .fault_fd = -1};
 	int32_t child = 0;
 	int program = 0, r;
-	FILE *out;
 
 	if (report->flame) {
 		scry_fail(-EINVAL, "'%s': only scry stacks draws pictures; fix: x.txt or x.json",
@@ -313,9 +317,10 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		return SCRY_EXIT_USAGE;
 	}
 	scry_front_catch_signals();
-	r = scry_output_recording(opts->output, opts->force, &f.rec_fd, &out);
-	if (r == 0)
-		r = start_keeper(&f);
+	r = scry_output_recording(&f.output, opts->output, opts->force, &f.rec_fd);
+	if (r < 0)
+		return opts->command ? SCRY_EXIT_OWN : scry_front_status(r);
+	r = start_keeper(&f);
 	if (r == 0 && opts->command)
 		r = start_program(&f);
 	if (r == 0) {
@@ -324,14 +329,16 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		    !opts->command)
 			r = scry_fail(-EIO, "the keeper died at once");
 	}
-	if (r < 0)
+	if (r < 0) {
+		scry_output_close(&f.output, r);
 		return opts->command ? SCRY_EXIT_OWN : scry_front_status(r);
-	if (opts->is_live && out)
-		f.live_result = show_live(&f, out, report);
+	}
+	if (opts->is_live && f.output.out)
+		f.live_result = show_live(&f, f.output.out, report);
 	wait_for_keeper(&f);
 	if (opts->command)
 		program = wait_for_program(&f);
-	r = show(&f, out, report);
+	r = scry_output_close(&f.output, show(&f, report));
 	if (f.failed && !opts->command)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
 	else if (program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN)

@@ -57,7 +57,7 @@ struct stacks {
 	int child_status;
 	bool child_ended;
 	int rec_fd;
-	FILE *out; /* of the report; NULL: the recording is kept */
+	struct scry_output out; /* of the report; without a stream: the recording is kept */
 	struct scry_writer *writer;
 	struct scry_ruby *ruby; /* of the first process, till that is opened */
 	struct scry_sampling run;
@@ -70,7 +70,7 @@ struct stacks {
 
 static int open_files(struct stacks *s)
 {
-	int err = scry_output_recording(s->output, s->force, &s->rec_fd, &s->out);
+	int err = scry_output_recording(&s->out, s->output, s->force, &s->rec_fd);
 
 	return err ? err : scry_writer_open(s->rec_fd, s->max_size, &s->writer);
 }
@@ -477,13 +477,13 @@ static int show(struct stacks *s)
 	s->writer = NULL;
 	if (err)
 		return err;
-	if (!s->out) {
+	if (!s->out.out) {
 		scry_log_say("recorded to '%s'; scry report %s shows it", s->output, s->output);
 		return 0;
 	}
-	err = scry_report_fd(s->rec_fd, &s->report, s->out);
+	err = scry_report_fd(s->rec_fd, &s->report, s->out.out);
 	if (!err)
-		err = scry_flush(s->out, "the report");
+		err = scry_flush(s->out.out, "the report");
 	return err == -EPIPE ? 0 : err;
 }
 
@@ -495,6 +495,8 @@ static int run(struct stacks *s)
 		err = start_program(s);
 	if (!err)
 		err = open_target(s);
+	if (!err && !s->out.out)
+		err = scry_output_keep(&s->out);
 	if (!err)
 		err = watch(s);
 	if (!err && s->child) /* it goes on when the watch is over */
@@ -507,7 +509,7 @@ static int run(struct stacks *s)
 	scry_iseq_probes_done(&s->run.probes);
 	scry_writer_close(s->writer);
 	scry_ruby_free(s->ruby);
-	return err;
+	return scry_output_close(&s->out, err);
 }
 
 /* The program's own status, whatever became of the watch; 125 when that failed. */
@@ -552,7 +554,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 int scry_cmd_stacks(int argc, char **argv)
 {
 	static const char usage[] = "scry stacks [OPTIONS] -p PID | -- CMD...";
-	struct stacks s = {.rate = UINT64_MAX, .rec_fd = -1, .report = SCRY_REPORT_OPTS_DEFAULT};
+	struct stacks s = {
+		.rate = UINT64_MAX, .rec_fd = -1, .out.fd = -1, .report = SCRY_REPORT_OPTS_DEFAULT};
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID", "watch this live process", NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",

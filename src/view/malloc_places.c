@@ -146,8 +146,6 @@ int scry_malloc_places_merge(const struct scry_malloc_places *places)
 	for (uint32_t i = 1; i < p->caller_count && !err; i++) {
 		uint32_t id = 0;
 
-		if (!p->callers[i].name.caller)
-			p->callers[i].name.caller = i;
 		p->callers[i].name = name_of(places, &p->callers[i]);
 		put_key(places, &p->callers[i], &key);
 		err = scry_intern_put(&keys, key.data, key.len, &id);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAGE 512u /* blocks */
+
 struct scry_malloc_block_sum {
 	uint64_t size;
 	uint64_t born_ns;    /* 0: before the recording */
@@ -25,13 +27,60 @@ static int no_memory(void)
 	return scry_fail(-ENOMEM, "no memory to sum up the calls of malloc");
 }
 
+struct room {
+	size_t had, wanted, size; /* of one */
+};
+
+/* What is new is zeros. NULL with a sentence; then all is as before. */
+static void *grow(struct scry_malloc_sum *s, void *from, struct room r)
+{
+	size_t more = (r.wanted - r.had) * r.size;
+	char *grown;
+
+	if (more > SCRY_MALLOC_SUM_BYTES - s->bytes) {
+		scry_fail(-ENOMEM, "the sums of these calls of malloc take more than %llu GiB%s",
+			  SCRY_MALLOC_SUM_BYTES >> 30,
+			  s->pid ? "" : "; fix: --pid PID, where they are of several processes");
+		return NULL;
+	}
+	grown = realloc(from, r.wanted * r.size);
+	if (!grown) {
+		no_memory();
+		return NULL;
+	}
+	memset(grown + r.had * r.size, 0, more);
+	s->bytes += more;
+	return grown;
+}
+
+static void free_blocks(struct scry_malloc_sum *s, struct scry_malloc_process *p)
+{
+	for (uint32_t page = 0; page < p->page_cap; page++) {
+		s->bytes -= p->pages[page] ? PAGE * sizeof(**p->pages) : 0;
+		free(p->pages[page]);
+	}
+	s->bytes -= p->page_cap * sizeof(*p->pages);
+	free(p->pages);
+	p->pages = NULL;
+	p->page_cap = 0;
+}
+
+static void free_callers(struct scry_malloc_sum *s, struct scry_malloc_process *p)
+{
+	s->bytes -= p->caller_cap * sizeof(*p->callers);
+	free(p->callers);
+	scry_map_done(&p->caller_places);
+	p->callers = NULL;
+	p->caller_count = p->caller_cap = 0;
+}
+
 void scry_malloc_sum_done(struct scry_malloc_sum *s)
 {
 	uint32_t i;
 
 	for (i = 0; i < s->count; i++) {
-		free(s->processes[i]->callers);
-		free(s->processes[i]->blocks);
+		free_blocks(s, s->processes[i]);
+		free_callers(s, s->processes[i]);
 		free(s->processes[i]);
 	}
 	free(s->processes);
@@ -78,32 +127,43 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 	}
 	p->pid = pid;
 	p->point_every = 16;
+	scry_map_init(&p->caller_places, SCRY_MALLOC_SUM_CALLERS);
 	s->processes[s->count++] = s->processes[s->living];
 	*ret = s->processes[s->living++] = p;
 	return 0;
 }
 
-static int caller_of(struct scry_malloc_process *p, uint32_t id,
-		     struct scry_malloc_caller_sum **ret_caller)
+static int add_caller(struct scry_malloc_sum *s, struct scry_malloc_process *p, uint32_t id)
 {
-	uint32_t cap = p->caller_count ? p->caller_count * 2 : 64;
+	uint32_t cap = p->caller_cap ? p->caller_cap * 2 : 16;
 	void *grown;
 
-	if (id >= SCRY_MALLOC_SUM_CALLERS)
-		id = 0;
-	if (id >= p->caller_count) {
-		while (cap <= id)
-			cap *= 2;
-		grown = realloc(p->callers, cap * sizeof(*p->callers));
+	if (p->caller_count == p->caller_cap) {
+		grown = grow(s, p->callers, (struct room){p->caller_cap, cap, sizeof(*p->callers)});
 		if (!grown)
-			return no_memory();
+			return -ENOMEM;
 		p->callers = grown;
-		memset(p->callers + p->caller_count, 0,
-		       (cap - p->caller_count) * sizeof(*p->callers));
-		p->caller_count = cap;
+		p->caller_cap = cap;
 	}
-	*ret_caller = &p->callers[id];
+	if (id && scry_map_put(&p->caller_places, id, p->caller_count) < 0)
+		return no_memory();
+	p->callers[p->caller_count++].name.caller = id;
 	return 0;
+}
+
+static int caller_of(struct scry_malloc_sum *s, struct scry_malloc_process *p, uint32_t id,
+		     struct scry_malloc_caller_sum **ret_caller)
+{
+	uint64_t place = 0;
+	int err = p->caller_count ? 0 : add_caller(s, p, 0);
+
+	if (!err && id && !scry_map_get(&p->caller_places, id, &place) &&
+	    p->caller_count < SCRY_MALLOC_SUM_CALLERS) {
+		place = p->caller_count;
+		err = add_caller(s, p, id);
+	}
+	*ret_caller = err ? NULL : &p->callers[place];
+	return err;
 }
 
 /* Before a caller's live figures change: what it held at the last peak is as it is now. */
@@ -122,22 +182,32 @@ static unsigned int size_row(uint64_t size)
 	return row < SCRY_MALLOC_SIZE_ROWS ? row : SCRY_MALLOC_SIZE_ROWS - 1;
 }
 
-static int block_room(struct scry_malloc_process *p, uint32_t block)
+static struct scry_malloc_block_sum *block_at(const struct scry_malloc_process *p, uint32_t block)
 {
-	size_t cap = p->block_cap ? p->block_cap : 1024;
+	struct scry_malloc_block_sum *page =
+		block / PAGE < p->page_cap ? p->pages[block / PAGE] : NULL;
+
+	return page ? &page[block % PAGE] : NULL;
+}
+
+/* Numbers of a fork child's blocks go on where the parent's are: pages between stay out. */
+static int block_room(struct scry_malloc_sum *s, struct scry_malloc_process *p, uint32_t block)
+{
+	uint32_t at = block / PAGE, cap = p->page_cap ? p->page_cap : 8;
 	void *grown;
 
-	if (block < p->block_cap)
-		return 0;
-	while (cap <= block)
+	while (cap <= at)
 		cap *= 2;
-	grown = realloc(p->blocks, cap * sizeof(*p->blocks));
-	if (!grown)
-		return no_memory();
-	p->blocks = grown;
-	memset(p->blocks + p->block_cap, 0, (cap - p->block_cap) * sizeof(*p->blocks));
-	p->block_cap = (uint32_t)cap;
-	return 0;
+	if (at >= p->page_cap) {
+		grown = grow(s, p->pages, (struct room){p->page_cap, cap, sizeof(*p->pages)});
+		if (!grown)
+			return -ENOMEM;
+		p->pages = grown;
+		p->page_cap = cap;
+	}
+	if (!p->pages[at])
+		p->pages[at] = grow(s, NULL, (struct room){0, PAGE, sizeof(**p->pages)});
+	return p->pages[at] ? 0 : -ENOMEM;
 }
 
 static void live_add(struct scry_malloc_held *h, uint64_t size)
@@ -152,19 +222,19 @@ static void live_take(struct scry_malloc_held *h, uint64_t size)
 	h->bytes -= size;
 }
 
-static int block_begins(struct scry_malloc_process *p, const struct scry_ev_malloc *call,
-			struct scry_malloc_block_sum born)
+static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p,
+			const struct scry_ev_malloc *call, struct scry_malloc_block_sum born)
 {
 	struct scry_malloc_caller_sum *c;
-	int err = caller_of(p, call->caller, &c);
+	int err = caller_of(s, p, call->caller, &c);
 
 	if (!err)
-		err = block_room(p, call->block);
+		err = block_room(s, p, call->block);
 	if (err)
 		return err;
 	born.size = call->size;
 	born.caller = (uint32_t)(c - p->callers);
-	p->blocks[call->block] = born;
+	*block_at(p, call->block) = born;
 	caller_settle(p, c);
 	c->allocated++;
 	c->bytes += call->size;
@@ -190,13 +260,12 @@ static bool block_ends(struct scry_malloc_process *p, uint32_t number,
 		       struct scry_malloc_block_sum *ret_block)
 {
 	struct scry_malloc_caller_sum *c;
-	struct scry_malloc_block_sum *b;
+	struct scry_malloc_block_sum *b = block_at(p, number);
 
-	if (number >= p->block_cap || !p->blocks[number].born_calls) {
+	if (!b || !b->born_calls) {
 		p->unknown_ends++;
 		return false;
 	}
-	b = &p->blocks[number];
 	*ret_block = *b;
 	b->born_calls = 0;
 	c = &p->callers[b->caller];
@@ -265,7 +334,8 @@ static void process_at(struct scry_malloc_process *p)
 		p->callers[c].at = p->callers[c].live;
 }
 
-static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc *call)
+static int on_blocks(struct scry_malloc_sum *s, struct scry_malloc_process *p,
+		     const struct scry_ev_malloc *call)
 {
 	struct scry_malloc_block_sum b = {
 		.born_ns = p->last_ns, .born_calls = p->calls + 1, .thread = call->thread};
@@ -274,10 +344,10 @@ static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc 
 		b.born_ns = 0;
 	switch (scry_malloc_effect_of(call->function, call->flags)) {
 	case SCRY_MALLOC_EFFECT_BEGIN:
-		return block_begins(p, call, b);
+		return block_begins(s, p, call, b);
 	case SCRY_MALLOC_EFFECT_AGAIN:
 		block_ends(p, call->block, &b); /* its life goes on */
-		return block_begins(p, call, b);
+		return block_begins(s, p, call, b);
 	case SCRY_MALLOC_EFFECT_END:
 		if (block_ends(p, call->block, &b))
 			life_ends(p, &b, call);
@@ -336,7 +406,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 	p->unknown_ends += call->function >= SCRY_MALLOC_REALLOC &&
 			   call->function <= SCRY_MALLOC_DELETE_ARRAY &&
 			   (call->flags & SCRY_MALLOC_UNKNOWN) != 0;
-	err = on_blocks(p, call);
+	err = on_blocks(s, p, call);
 	if (!err && !is_told(call) && p->calls % p->point_every == 0)
 		process_point(p);
 	return err;
@@ -350,7 +420,7 @@ static int on_caller(struct scry_malloc_sum *s, const struct scry_ev_caller *cal
 
 	if (err || !p)
 		return err;
-	err = caller_of(p, caller->caller, &c);
+	err = caller_of(s, p, caller->caller, &c);
 	if (!err && c != p->callers)
 		c->name = *caller;
 	return err;
@@ -391,14 +461,9 @@ static void process_ends(struct scry_malloc_sum *s, struct scry_malloc_process *
 	s->processes[0] = s->processes[--s->living];
 	s->processes[s->living] = p;
 	process_close(p);
-	free(p->blocks);
-	p->blocks = NULL;
-	p->block_cap = 0;
-	if (most->calls == p->calls && most->pid == p->pid)
-		return;
-	free(p->callers);
-	p->callers = NULL;
-	p->caller_count = 0;
+	free_blocks(s, p);
+	if (most->calls != p->calls || most->pid != p->pid)
+		free_callers(s, p);
 }
 
 int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *event)

@@ -9,6 +9,7 @@
 #ifndef SCRY_VIEW_MALLOC_SUM_H
 #define SCRY_VIEW_MALLOC_SUM_H
 
+#include "base/map.h"
 #include "rec/reader.h"
 #include "view/native_frames.h"
 
@@ -23,7 +24,7 @@ struct scry_malloc_held {
 };
 
 struct scry_malloc_caller_sum {
-	struct scry_ev_caller name; /* zeros: not told */
+	struct scry_ev_caller name; /* zeros, but for the id: not told */
 	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
@@ -49,11 +50,12 @@ struct scry_malloc_block_sum;
 struct scry_malloc_process {
 	uint32_t pid;
 	uint32_t exe_str;
-	struct scry_malloc_caller_sum *callers; /* [id]; [0]: not known; none of a process that
-						   has ended and has not most calls */
-	uint32_t caller_count;
-	struct scry_malloc_block_sum *blocks;
-	uint32_t block_cap;
+	struct scry_malloc_caller_sum *callers; /* as they came; [0]: not known; none of a process
+						   that has ended and has not most calls */
+	uint32_t caller_count, caller_cap;
+	struct scry_map caller_places;	      /* id -> place in `callers` */
+	struct scry_malloc_block_sum **pages; /* of blocks; NULL: none of them was seen */
+	uint32_t page_cap;
 	uint64_t calls; /* of the program; what scry itself told is in `functions` only */
 	uint64_t functions[SCRY_MALLOC_FUNCTIONS];
 	uint64_t allocated, bytes; /* without blocks that are older than the recording */
@@ -83,12 +85,14 @@ struct scry_malloc_process {
 
 #define SCRY_MALLOC_SUM_PROCESSES 16384u
 #define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
+#define SCRY_MALLOC_SUM_BYTES (2ull << 30) /* of callers and blocks, of all processes together */
 
 struct scry_malloc_sum {
 	struct scry_malloc_process **processes;
 	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;
 	uint32_t living;   /* first; the rest has ended: what follows of their pids is new */
+	uint64_t bytes;	   /* of SCRY_MALLOC_SUM_BYTES */
 	uint32_t pid;	   /* only this one; 0 all */
 	uint64_t began_ns; /* absolute: when the first process was entered; set by the caller to
 			      what holds where a recording does not say */

@@ -17,12 +17,20 @@ static uint64_t place_of(const struct scry_ev_stack *f)
 	return (uint64_t)f->file_str << 40 ^ (uint64_t)f->method_str << 20 ^ f->offset;
 }
 
+static struct scry_ev_stack *frame_at(const struct scry_native_frames *s, uint32_t id)
+{
+	uint64_t place;
+
+	return id && scry_map_get(&s->places, id, &place) ? &s->frames[place] : NULL;
+}
+
 static void count_caller(struct scry_native_frames *s, const struct scry_ev_stack *f)
 {
+	const struct scry_ev_stack *parent = frame_at(s, f->parent);
 	uint64_t place = place_of(f), pair = place * 0x9e3779b97f4a7c15ull, known, *count;
 
-	if (f->parent && f->parent < s->count)
-		pair ^= place_of(&s->frames[f->parent]) * 0xff51afd7ed558ccdull;
+	if (parent)
+		pair ^= place_of(parent) * 0xff51afd7ed558ccdull;
 	if (!s->pairs.limit) {
 		scry_map_init(&s->pairs, PLACES_MAX);
 		scry_map_init(&s->hubs, PLACES_MAX);
@@ -41,22 +49,38 @@ static bool is_hub(const struct scry_native_frames *s, const struct scry_ev_stac
 	return scry_map_get(&s->hubs, place_of(f), &count) && count >= HUB;
 }
 
+/* Ids are the recording's, and may be of any greatness. */
+static int add_frame(struct scry_native_frames *s, const struct scry_ev_stack *stack)
+{
+	uint32_t cap = s->cap ? s->cap * 2 : 256;
+	struct scry_ev_stack *more = s->frames;
+
+	if (!s->places.limit)
+		scry_map_init(&s->places, UINT32_MAX);
+	if (s->count == s->cap) {
+		more = realloc(s->frames, cap * sizeof(*more));
+		if (more) {
+			s->frames = more;
+			s->cap = cap;
+		}
+	}
+	if (!more || scry_map_put(&s->places, stack->id, s->count) < 0)
+		return scry_fail(-ENOMEM, "no memory for the stacks");
+	s->frames[s->count++] = *stack;
+	return 0;
+}
+
 int scry_native_frames_event(struct scry_native_frames *s, const struct scry_ev_stack *stack)
 {
-	uint32_t count = s->count ? s->count : 1024;
-	struct scry_ev_stack *more;
+	struct scry_ev_stack *known = frame_at(s, stack->id);
+	int err = 0;
 
-	if (stack->id >= s->count) {
-		while (count <= stack->id)
-			count *= 2;
-		more = realloc(s->frames, count * sizeof(*more));
-		if (!more)
-			return scry_fail(-ENOMEM, "no memory for the stacks");
-		memset(more + s->count, 0, (count - s->count) * sizeof(*more));
-		s->frames = more;
-		s->count = count;
-	}
-	s->frames[stack->id] = *stack;
+	if (known)
+		*known = *stack;
+	else if (stack->id)
+		err = add_frame(s, stack);
+	if (err)
+		return err;
 	if (stack->file_str && !stack->method_str)
 		count_caller(s, stack);
 	return 0;
@@ -65,6 +89,7 @@ int scry_native_frames_event(struct scry_native_frames *s, const struct scry_ev_
 void scry_native_frames_done(struct scry_native_frames *s)
 {
 	free(s->frames);
+	scry_map_done(&s->places);
 	scry_map_done(&s->pairs);
 	scry_map_done(&s->hubs);
 	*s = (struct scry_native_frames){0};
@@ -95,11 +120,6 @@ bool scry_native_is_wrapper(const char *symbol)
 		if (!strncmp(symbol, begins[i], strlen(begins[i])))
 			return true;
 	return false;
-}
-
-static const struct scry_ev_stack *frame_at(const struct scry_native_frames *s, uint32_t id)
-{
-	return id && id < s->count && s->frames[id].id ? &s->frames[id] : NULL;
 }
 
 const struct scry_ev_stack *scry_native_frames_caller(const struct scry_native_frames *s,

@@ -16,8 +16,9 @@
 #define SCRY_NATIVE_DEPTH 520u
 
 struct scry_native_frames {
-	struct scry_ev_stack *frames; /* by id */
-	uint32_t count;
+	struct scry_ev_stack *frames;
+	uint32_t count, cap;
+	struct scry_map places; /* id -> place in `frames` */
 	struct scry_map
 		pairs; /* of a place without a name and one that it was called from: hashes */
 	struct scry_map hubs; /* place -> from how many it was called */

@@ -151,6 +151,18 @@ json_parses() {
 	scry_ends 1 objects -p "$PID" -d 0.1s --force -o "$T/folder"
 }
 
+@test "--force: the old file stays when the process is not there" {
+	mkdir "$T/out"
+	for file in a.scry a.json; do
+		echo precious >"$T/out/$file"
+		scry_ends 5 objects -p 4194303 --force -o "$T/out/$file"
+		scry_ends 5 stacks -p 4194303 --force -o "$T/out/$file"
+		[ "$(cat "$T/out/$file")" = precious ]
+	done
+	scry_ends 5 objects -p 4194303 -o "$T/out/b.scry"
+	[ "$(ls -A "$T/out" | tr '\n' ' ')" = "a.json a.scry " ]
+}
+
 @test "stdout is data, stderr is talk" {
 	counted
 	scry_ends 0 objects -p "$PID" -d 0.1s --json

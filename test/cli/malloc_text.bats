@@ -41,3 +41,35 @@ setup() {
 	run "$SCRY" report "$T/a.txt" --at noon
 	[ "$status" -eq 2 ]
 }
+
+@test "--force: the old file stays when the input is no good, and is never the input itself" {
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	cp "$T/a.scry" "$T/was.scry"
+	mkdir "$T/out"
+	echo precious >"$T/out/old"
+	echo "1: free(9)" >"$T/bad.txt"
+	run "$SCRY" malloc export "$T/nosuch.scry" -o "$T/out/old" --force
+	[ "$status" -eq 1 ]
+	run "$SCRY" malloc export "$T/a.txt" -o "$T/out/old" --force
+	[ "$status" -eq 1 ]
+	run "$SCRY" malloc import "$T/bad.txt" -o "$T/out/old" --force
+	[ "$status" -eq 1 ]
+	run "$SCRY" report "$T/a.scry" --by class -o "$T/out/old" --force
+	[ "$status" -eq 1 ]
+	run "$SCRY" diff "$T/a.scry" "$T/a.scry" -o "$T/out/old" --force
+	[ "$status" -eq 1 ]
+	[ "$(cat "$T/out/old")" = precious ]
+	run "$SCRY" report "$T/a.scry" -o "$T/out/r.html"
+	[ "$status" -eq 1 ]
+	[ "$(ls -A "$T/out")" = old ]
+	for command in "malloc export" report "malloc replay"; do
+		run "$SCRY" $command "$T/a.scry" -o "$T/a.scry" --force
+		[ "$status" -eq 1 ]
+		[[ "$output" == *"a.scry' is what is read"* ]]
+	done
+	cmp "$T/a.scry" "$T/was.scry"
+	"$SCRY" malloc export "$T/a.scry" -o "$T/out/old" --force
+	head -1 "$T/out/old" | grep -Fx "scry-malloc 1 pid 4711"
+	[ "$(stat -c %a "$T/out/old")" = 600 ]
+	[ "$(ls -A "$T/out")" = old ]
+}

@@ -465,6 +465,56 @@ static void early_look(void **state)
 	close(fd);
 }
 
+static const struct scry_malloc_caller_sum *caller_sum(const struct scry_malloc_process *p,
+						       uint32_t id)
+{
+	for (uint32_t i = 0; i < p->caller_count; i++)
+		if (p->callers[i].name.caller == id)
+			return &p->callers[i];
+	fail();
+	return NULL;
+}
+
+/* Ids are the recording's: a great one costs no more than a small one. */
+static void great_ids(void **state)
+{
+	struct scry_malloc_sum sum = {0};
+	struct {
+		struct scry_event head;
+		struct scry_ev_caller caller;
+	} told = {.head.type = SCRY_EVENT_CALLER, .caller.caller = UINT32_MAX};
+	struct {
+		struct scry_event head;
+		struct scry_ev_stack stack;
+	} stack = {.head.type = SCRY_EVENT_STACK, .stack = {.id = (1u << 24) - 1}};
+
+	for (told.caller.pid = 1; told.caller.pid <= 100; told.caller.pid++)
+		assert_int_equal(scry_malloc_sum_event(&sum, &told.head), 0);
+	assert_int_equal(scry_malloc_sum_event(&sum, &stack.head), 0);
+	assert_int_equal(sum.count, 100);
+	assert_in_range(sum.bytes, 1, 1u << 20);
+	assert_int_equal(caller_sum(sum.processes[0], UINT32_MAX)->name.pid, 1);
+	assert_in_range(sum.stacks.cap, 1, 4096);
+	scry_malloc_sum_done(&sum);
+}
+
+/* What the sum takes is bounded, and used up to the bound. */
+static void bounded(void **state)
+{
+	struct scry_malloc_sum sum = {.bytes = SCRY_MALLOC_SUM_BYTES - (1u << 20)};
+	struct {
+		struct scry_event head;
+		struct scry_ev_malloc call;
+	} call = {.head.type = SCRY_EVENT_MALLOC,
+		  .call = {.pid = PID, .function = SCRY_MALLOC_MALLOC, .size = 24}};
+
+	while (scry_malloc_sum_event(&sum, &call.head) == 0 && call.call.block < 1u << 17)
+		call.call.block++;
+	assert_in_range(call.call.block, 30000, 33000);
+	assert_non_null(strstr(scry_error(), "more than 2 GiB; fix: --pid PID"));
+	scry_malloc_sum_done(&sum);
+}
+
 /* Figures of callers at the peak, against a count that copies all at each new peak. */
 static void peak_of_callers(void **state)
 {
@@ -505,8 +555,11 @@ static void peak_of_callers(void **state)
 	sum = sum_of(fd, 0);
 	assert_int_equal(scry_malloc_sum_main(&sum)->peak.bytes, peak);
 	for (int i = 0; i < 8; i++) {
-		assert_int_equal(scry_malloc_sum_main(&sum)->callers[i].peak.bytes, at_peak[i]);
-		assert_int_equal(scry_malloc_sum_main(&sum)->callers[i].live.bytes, live[i]);
+		const struct scry_malloc_caller_sum *c =
+			caller_sum(scry_malloc_sum_main(&sum), (uint32_t)i);
+
+		assert_int_equal(c->peak.bytes, at_peak[i]);
+		assert_int_equal(c->live.bytes, live[i]);
 	}
 	scry_malloc_sum_done(&sum);
 	close(fd);
@@ -534,6 +587,8 @@ int main(void)
 		cmocka_unit_test(retention),
 		cmocka_unit_test(odd_calls),
 		cmocka_unit_test(nothing),
+		cmocka_unit_test(great_ids),
+		cmocka_unit_test(bounded),
 		cmocka_unit_test(peak_of_callers),
 		cmocka_unit_test(early_look),
 		cmocka_unit_test(ended_processes),
