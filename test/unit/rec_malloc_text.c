@@ -32,9 +32,12 @@ static char *text_of(int fd, uint32_t pid, uint64_t *ret_calls)
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
+	struct scry_malloc_text_sums sums;
 	int err;
 
-	err = scry_malloc_text_write(fd, pid, out, ret_calls);
+	err = scry_malloc_text_write(fd, pid, out, &sums);
+	*ret_calls = sums.calls;
+	scry_buf_done(&sums.lacks);
 	fclose(out);
 	if (!err)
 		return text;
@@ -148,6 +151,7 @@ static void round_trip(void **state)
 		second = text_of(back, 0, &again);
 		assert_non_null(second);
 		assert_int_equal(again, calls);
+		assert_non_null(strstr(text, "\nlost why=the%20recording%20was%20ended"));
 		/* The caller with its odd name, and what the kernel said. */
 		assert_non_null(strstr(second, "module=/odd%20%25%0A%01%FF=na%20me "));
 		assert_non_null(strstr(second, "rss_anon=123456789012 "));
