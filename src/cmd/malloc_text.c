@@ -45,8 +45,8 @@ struct text_target {
 
 static int export_to(const char *recording, uint32_t pid, const struct text_target *to)
 {
+	struct scry_malloc_text_sums sums = {0};
 	struct scry_output o;
-	uint64_t calls;
 	int fd, err = scry_recording_open(recording, &fd);
 
 	if (err)
@@ -58,10 +58,14 @@ static int export_to(const char *recording, uint32_t pid, const struct text_targ
 		goto out;
 	err = pid ? 0 : tell_choice(fd);
 	if (!err)
-		err = scry_malloc_text_write(fd, pid, o.out, &calls);
+		err = scry_malloc_text_write(fd, pid, o.out, &sums);
 	if (err && err != -EIO)
 		scry_fail(err, "'%s': %s", recording, scry_error());
 	err = scry_output_close(&o, err);
+	if (!err && sums.lacks.len)
+		scry_log_error("%s: calls may be missing; the text says so in its last line",
+			       scry_buf_str(&sums.lacks));
+	scry_buf_done(&sums.lacks);
 out:
 	close(fd);
 	return err;

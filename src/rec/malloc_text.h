@@ -15,6 +15,7 @@
 #ifndef SCRY_REC_MALLOC_TEXT_H
 #define SCRY_REC_MALLOC_TEXT_H
 
+#include "base/buf.h"
 #include "rec/reader.h"
 #include "rec/writer.h"
 
@@ -23,12 +24,18 @@
 /* "malloc", "operator_new", ...; NULL: no such function. */
 const char *scry_malloc_function_name(uint32_t function);
 
+struct scry_malloc_text_sums {
+	uint64_t calls;
+	struct scry_buf lacks; /* why the recording is not whole, for people; "" it is */
+};
+
 /*
  * Writes the part of recording `fd` that has most calls (rec/malloc_part.h), of process `pid` or of
  * all when it is 0; what others did is left out. Blocks that a fork child has of its parent are
- * told as unknown. *ret_calls: calls written. 0 or -errno with a sentence.
+ * told as unknown. A recording that is not whole is told as one that lost calls. 0 or -errno with a
+ * sentence; *ret is to be given back in both cases.
  */
-int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls);
+int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, struct scry_malloc_text_sums *ret);
 
 /*
  * Reads text to its end into a recording that was just opened. 0; -EINVAL with a sentence that

@@ -13,9 +13,11 @@
 #include "rec/malloc_pack.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define LINE_MAX_BYTES 8192
+#define LINE_MAX_BYTES (1u << 19) /* a caller has four names, and %XX is three bytes for one */
+_Static_assert(LINE_MAX_BYTES > 4 * 3 * SCRY_EVENT_MAX + 4096, "room for what export writes");
 #define TIME_MAX_NS (1ull << 60)
 
 struct text_in {
@@ -25,7 +27,7 @@ struct text_in {
 	uint64_t line, calls, base_ns, time_ns;
 	uint32_t pid;
 	const char *at; /* in the line */
-	char text[LINE_MAX_BYTES];
+	char text[LINE_MAX_BYTES], word[LINE_MAX_BYTES];
 };
 
 static int refuse(const struct text_in *t, const char *why)
@@ -66,9 +68,10 @@ static int hex_digit(char c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Up to the next blank, %XX undone; into `to`, which is as long as any line. */
-static bool take_word(struct text_in *t, char *to, size_t *ret_len)
+/* Up to the next blank, %XX undone; into t->word. */
+static bool take_word(struct text_in *t, size_t *ret_len)
 {
+	char *to = t->word;
 	size_t len = 0;
 
 	for (; *t->at && *t->at != ' '; t->at++) {
@@ -95,8 +98,9 @@ static const struct scry_field *field_named(struct text_in *t, const struct scry
 		const struct scry_field *field = &kind->fields[i];
 		size_t len = strlen(field->name);
 
-		if (field->kind != SCRY_FIELD_RESERVED && !strncmp(t->at, field->name, len) &&
-		    t->at[len] == '=') {
+		if (field->kind == SCRY_FIELD_RESERVED || field->kind == SCRY_FIELD_STACK)
+			continue; /* text has no stacks */
+		if (!strncmp(t->at, field->name, len) && t->at[len] == '=') {
 			t->at += len + 1;
 			return field;
 		}
@@ -108,7 +112,6 @@ static const struct scry_field *field_named(struct text_in *t, const struct scry
 static int read_field(struct text_in *t, const struct scry_event_kind *kind, char *payload)
 {
 	const struct scry_field *field;
-	char word[LINE_MAX_BYTES];
 	uint64_t value;
 	uint32_t id;
 	size_t len;
@@ -123,9 +126,9 @@ static int read_field(struct text_in *t, const struct scry_event_kind *kind, cha
 		memcpy(payload + field->offset, &value, field->size); /* little endian */
 		return 0;
 	}
-	if (!take_word(t, word, &len))
+	if (!take_word(t, &len))
 		return refuse(t, "a % without two hexadecimal digits");
-	err = scry_writer_string(t->writer, word, len, &id);
+	err = scry_writer_string(t->writer, t->word, len, &id);
 	memcpy(payload + field->offset, &id, sizeof(id));
 	return err;
 }
@@ -329,6 +332,8 @@ static int next_line(struct text_in *t, FILE *in)
 			continue;
 		return refuse(t, "a byte that is no text");
 	}
+	if (c == '\n' && len && t->text[len - 1] == '\r')
+		len--; /* lines may end as elsewhere */
 	t->text[len] = '\0';
 	if (c == EOF && ferror(in))
 		return scry_fail(-EIO, "cannot read the text: %s", strerror(errno));
@@ -387,20 +392,26 @@ static int put_end(struct text_in *t)
 
 int scry_malloc_text_read(FILE *in, struct scry_writer *w, uint64_t *ret_calls)
 {
-	struct text_in t = {.writer = w};
-	int got = 0, err = read_head(&t, in);
+	struct text_in *t = calloc(1, sizeof(*t));
+	int got = 0, err;
 
-	scry_map_init(&t.blocks, 1u << 28);
+	*ret_calls = 0;
+	if (!t)
+		return scry_fail(-ENOMEM, "no memory to read the text");
+	t->writer = w;
+	scry_map_init(&t->blocks, 1u << 28);
+	err = read_head(t, in);
 	if (!err)
-		err = put_beginning(&t);
-	while (!err && (got = next_line(&t, in)) > 0)
-		err = read_line(&t);
+		err = put_beginning(t);
+	while (!err && (got = next_line(t, in)) > 0)
+		err = read_line(t);
 	if (!err)
 		err = got;
 	if (!err)
-		err = put_end(&t);
-	scry_map_done(&t.blocks);
-	scry_malloc_pack_free(t.pack);
-	*ret_calls = t.calls;
+		err = put_end(t);
+	scry_map_done(&t->blocks);
+	scry_malloc_pack_free(t->pack);
+	*ret_calls = t->calls;
+	free(t);
 	return err;
 }

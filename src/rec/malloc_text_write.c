@@ -210,13 +210,35 @@ static uint32_t process_of(const struct scry_event *event)
 	return 0;
 }
 
-static int write_part(struct text_out *t, struct scry_malloc_part *part)
+/* What a recording of this text cannot know otherwise: its own end is whole. */
+static void put_lacks(const struct text_out *t, bool has_totals, struct scry_buf *lacks)
 {
+	struct scry_reader_stats stats;
+
+	scry_reader_stats(t->reader, &stats);
+	if (scry_reader_is_torn(t->reader))
+		scry_buf_printf(lacks, "the recording's end is torn");
+	else if (!has_totals)
+		scry_buf_printf(lacks, "the recording was ended before its totals were written");
+	if (stats.errors)
+		scry_buf_printf(lacks, "%s%" PRIu64 " of its events are damaged",
+				lacks->len ? ", and " : "", stats.errors);
+	if (!lacks->len)
+		return;
+	fputs("lost why=", t->out);
+	put_word(t->out, scry_buf_str(lacks), lacks->len);
+	fputc('\n', t->out);
+}
+
+static int write_part(struct text_out *t, struct scry_malloc_part *part, struct scry_buf *lacks)
+{
+	bool has_totals = false;
 	const struct scry_event *event;
 	int got = 0, err = 0;
 
 	fprintf(t->out, "scry-malloc 1 pid %u\n", part->pid);
 	while (!err && !ferror(t->out) && (got = scry_reader_next(t->reader, &event)) > 0) {
+		has_totals |= event->type == SCRY_EVENT_TOTALS;
 		if (event->type == SCRY_EVENT_LOST)
 			put_event(t, event); /* of whom, no event says */
 		if (!scry_malloc_part_has(part, event, process_of(event)))
@@ -226,16 +248,19 @@ static int write_part(struct text_out *t, struct scry_malloc_part *part)
 		else if (event->type != SCRY_EVENT_DETACH)
 			put_event(t, event);
 	}
-	return err ? err : got < 0 ? got : 0;
+	if (err || got < 0)
+		return err ? err : got;
+	put_lacks(t, has_totals, lacks);
+	return 0;
 }
 
-int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls)
+int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, struct scry_malloc_text_sums *ret)
 {
 	struct scry_malloc_part part = {0};
 	struct text_out t = {.out = out};
 	int err = scry_malloc_part_choose(fd, pid, &part);
 
-	*ret_calls = 0;
+	*ret = (struct scry_malloc_text_sums){0};
 	if (err == -ENOENT)
 		return scry_fail(-ENOENT, "the recording has no calls of malloc");
 	if (!err)
@@ -243,9 +268,9 @@ int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, uint64_t *ret_calls)
 	if (err)
 		return err;
 	scry_map_init(&t.alive, 1u << 28);
-	err = write_part(&t, &part);
+	err = write_part(&t, &part, &ret->lacks);
 	scry_map_done(&t.alive);
 	scry_reader_close(t.reader);
-	*ret_calls = t.calls;
+	ret->calls = t.calls;
 	return err ? err : scry_flush(out, "the text");
 }

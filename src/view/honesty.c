@@ -214,7 +214,7 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		scry_buf_printf(buf, ", sampled 1 each ");
 		scry_text_size(buf, h->sample_bytes);
 	}
-	if (h->lost || h->has_totals)
+	if (h->lost || (h->has_totals && !h->has_lost_more))
 		put_counted(buf, h->lost, h->has_lost_more ? "lost at least" : "lost");
 	else
 		scry_buf_printf(buf, ", losses unknown");

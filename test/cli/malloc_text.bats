@@ -73,3 +73,17 @@ setup() {
 	[ "$(stat -c %a "$T/out/old")" = 600 ]
 	[ "$(ls -A "$T/out")" = old ]
 }
+
+@test "a torn recording is said to be one when it is exported, and in the recording made of that" {
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	printf 'half a chunk' >>"$T/a.scry"
+	"$SCRY" malloc export "$T/a.scry" -o "$T/b.txt" 2>"$T/err"
+	grep -F "the recording's end is torn" "$T/err"
+	grep "^lost why=" "$T/b.txt"
+	"$SCRY" malloc import "$T/b.txt" -o "$T/b.scry"
+	"$SCRY" report "$T/b.scry" | grep -F "3 calls, losses unknown"
+	"$SCRY" report "$T/b.scry" | grep -F "end is torn"
+	"$SCRY" report "$T/b.scry" --json | jq -e '.honesty.is_complete == false'
+	[ "$("$SCRY" malloc export "$T/b.scry" 2>"$T/err" | grep -c ^lost)" -eq 1 ]
+	[ ! -s "$T/err" ]
+}

@@ -32,9 +32,12 @@ static char *text_of(int fd, uint32_t pid, uint64_t *ret_calls)
 	char *text = NULL;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
+	struct scry_malloc_text_sums sums;
 	int err;
 
-	err = scry_malloc_text_write(fd, pid, out, ret_calls);
+	err = scry_malloc_text_write(fd, pid, out, &sums);
+	*ret_calls = sums.calls;
+	scry_buf_done(&sums.lacks);
 	fclose(out);
 	if (!err)
 		return text;
@@ -148,6 +151,7 @@ static void round_trip(void **state)
 		second = text_of(back, 0, &again);
 		assert_non_null(second);
 		assert_int_equal(again, calls);
+		assert_non_null(strstr(text, "\nlost why=the%20recording%20was%20ended"));
 		/* The caller with its odd name, and what the kernel said. */
 		assert_non_null(strstr(second, "module=/odd%20%25%0A%01%FF=na%20me "));
 		assert_non_null(strstr(second, "rss_anon=123456789012 "));
@@ -193,8 +197,10 @@ static void refusals(void **state)
 		{HEAD "caller caller=4294967296\n", "line 2:"},
 		{HEAD "caller module=%2\n", "line 2:"},
 		{HEAD "memory at=x\n", "line 2:"},
+		{HEAD "caller caller=1 stack=5\n", "line 2:"},
+		{HEAD "1: malloc(1) = 1\r \n", "line 2:"},
 	};
-	char line[9000];
+	static char line[600000];
 	int fd;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -211,6 +217,61 @@ static void refusals(void **state)
 	close(fd);
 	assert_int_equal(recording_of(HEAD "1: fr\0e", strlen(HEAD) + 7, &fd), -EINVAL);
 	assert_non_null(strstr(scry_error(), "line 2: a byte"));
+	close(fd);
+}
+
+/* Names as long as a recording has them, each byte written as three. */
+static void long_names(void **state)
+{
+	struct scry_ev_caller caller = {.caller = 1, .pid = 77};
+	uint32_t *const names[] = {&caller.module_str, &caller.symbol_str, &caller.file_str,
+				   &caller.method_str};
+	struct scry_event head = {.type = SCRY_EVENT_CALLER, .time_ns = 1};
+	int fd = random_recording(3), long_fd = memfd_create("long", MFD_CLOEXEC), back;
+	char *text = text_of(fd, 0, &(uint64_t){0}), *second;
+	static char name[SCRY_EVENT_MAX];
+	struct scry_writer *w;
+	uint64_t calls;
+	FILE *in = fmemopen(text, strlen(text), "r");
+
+	assert_int_equal(scry_writer_open(long_fd, 0, &w), 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		memset(name, 1 + (int)i, sizeof(name));
+		assert_int_equal(scry_writer_string(w, name, sizeof(name), names[i]), 0);
+	}
+	assert_int_equal(scry_writer_payload(w, &head, &caller, sizeof(caller)), 0);
+	assert_int_equal(scry_malloc_text_read(in, w, &calls), 0);
+	assert_int_equal(scry_writer_close(w), 0);
+	free(text);
+	text = text_of(long_fd, 0, &calls);
+	assert_non_null(text);
+	assert_int_equal(recording_of(text, strlen(text), &back), 0);
+	second = text_of(back, 0, &calls);
+	assert_non_null(second);
+	assert_non_null(strstr(second, "%04%04%04"));
+	assert_int_equal(strlen(second), strlen(text));
+	free(text);
+	free(second);
+	fclose(in);
+	close(fd);
+	close(long_fd);
+	close(back);
+}
+
+static void other_line_ends(void **state)
+{
+	uint64_t calls;
+	char *back;
+	int fd;
+	static const char text[] = "scry-malloc 1 pid 9\r\ncaller caller=1 symbol=f\r\n\r\n"
+				   "1: malloc(10) = 1 caller=1\r\n";
+
+	assert_int_equal(recording_of(text, sizeof(text) - 1, &fd), 0);
+	back = text_of(fd, 0, &calls);
+	assert_non_null(back);
+	assert_int_equal(calls, 1);
+	assert_non_null(strstr(back, "symbol=f\n"));
+	free(back);
 	close(fd);
 }
 
@@ -279,10 +340,9 @@ static void changed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(by_hand),
-		cmocka_unit_test(changed),
+		cmocka_unit_test(round_trip), cmocka_unit_test(refusals),
+		cmocka_unit_test(long_names), cmocka_unit_test(other_line_ends),
+		cmocka_unit_test(by_hand),    cmocka_unit_test(changed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
