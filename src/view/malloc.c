@@ -133,9 +133,9 @@ static void put_short(const struct malloc_view *v, const struct row *row)
 		return;
 	for (at = buf->data + buf->len; at > buf->data && arrows < 4; at--)
 		arrows += at[-1] == '>';
-	if (arrows < 4)
-		return;
 	skip = (size_t)(at - buf->data);
+	if (arrows < 4 || skip < 3)
+		return; /* "..." is no shorter */
 	memmove(buf->data + 3, buf->data + skip, buf->len - skip + 1);
 	memcpy(buf->data, "...", 3);
 	buf->len -= skip - 3;

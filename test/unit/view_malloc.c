@@ -424,6 +424,34 @@ static void peak_of_callers(void **state)
 	close(fd);
 }
 
+/* A stack whose outermost frames are shorter than the dots in their place. */
+static void short_stack(void **state)
+{
+	static const char *const names[] = {"f", "g", "h", "i", "innermost"};
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_ev_caller caller = {.caller = 3, .pid = PID, .stack = 5};
+	struct program p = begin();
+	struct scry_buf page = {0};
+	int fd;
+
+	for (uint32_t i = 0; i < 5; i++) {
+		struct scry_ev_stack frame = {.id = i + 1,
+					      .parent = i,
+					      .flags = SCRY_STACK_NATIVE,
+					      .method_str = golden_str(&p.rec, names[i])};
+
+		golden_put(&p.rec, SCRY_EVENT_STACK, &frame, sizeof(frame));
+	}
+	golden_put(&p.rec, SCRY_EVENT_CALLER, &caller, sizeof(caller));
+	make(&p, 3, 100);
+	fd = finish(&p, 1);
+	opts.by = SCRY_VIEW_BY_STACK;
+	golden_show(fd, "malloc", "x.txt", &opts, &page);
+	assert_non_null(strstr(page.data, " of it came from f > g > h > i > innermost"));
+	scry_buf_done(&page);
+	close(fd);
+}
+
 static void nothing(void **state)
 {
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
@@ -451,6 +479,7 @@ int main(void)
 		cmocka_unit_test(elsewhere),
 		cmocka_unit_test(older),
 		cmocka_unit_test(older_unknown),
+		cmocka_unit_test(short_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
