@@ -86,6 +86,7 @@ static int chunks_new(struct scry_malloc_chunks *m, struct scry_malloc_state *st
 		return -EINVAL;
 	if (m->bytes + from->bytes > SCRY_MALLOC_BYTES)
 		return -EINVAL;
+	state->is_fork = true;
 	return scry_malloc_unpack_fork(from->unpack, &state->unpack);
 }
 

@@ -17,6 +17,7 @@ struct scry_malloc_state {
 	struct scry_producer producer;
 	struct scry_malloc_unpack *unpack;
 	size_t bytes;
+	bool is_fork; /* it began with its parent's blocks */
 };
 
 struct scry_malloc_chunks { /* zeros are its beginning */

@@ -643,6 +643,7 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 		err = scry_malloc_places_check((enum scry_view_by)opts->by);
 	if (err)
 		return err;
+	v.sum.reader = reader;
 	v.sum.pid = (uint32_t)opts->pid;
 	v.sum.began_ns = scry_reader_head(reader)->mono_ns;
 	v.sum.has_at = v.moment == MOMENT_TIME;

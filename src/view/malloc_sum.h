@@ -48,6 +48,7 @@ struct scry_malloc_block_sum;
 struct scry_malloc_process {
 	uint32_t pid;
 	bool has_ended; /* what follows of its pid is another program that it ran */
+	bool is_fork;	/* it had blocks of its parent, which are not known here */
 	uint32_t exe_str;
 	struct scry_malloc_caller_sum *callers; /* [id]; [0]: not known */
 	uint32_t caller_count;
@@ -84,6 +85,7 @@ struct scry_malloc_process {
 #define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
 
 struct scry_malloc_sum {
+	const struct scry_reader *reader; /* of the events; set by the caller */
 	struct scry_malloc_process **processes;
 	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;

@@ -32,7 +32,8 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 			      const struct scry_malloc_caller_sum *c);
 
-/* There was memory before the first call, and none of its blocks were found. */
+/* There was memory before the first call, and none of its blocks were found; or it began as a fork,
+ * with its parent's. */
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p);
 
 #endif

@@ -142,8 +142,10 @@ static struct scry_malloc_sum sum_of(int fd, uint64_t at_ns)
 	struct scry_reader *r;
 
 	assert_int_equal(scry_reader_open(fd, &r), 0);
+	sum.reader = r;
 	while (scry_reader_next(r, &event) > 0)
 		assert_int_equal(scry_malloc_sum_event(&sum, event), 0);
+	sum.reader = NULL;
 	scry_malloc_sum_close(&sum);
 	scry_reader_close(r);
 	return sum;
@@ -306,6 +308,41 @@ static void older_unknown(void **state)
 	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
 			 SCRY_MALLOC_VERDICT_UNKNOWN);
 	assert_non_null(strstr(buf.data, "76.3 MiB were resident before the first call"));
+	assert_null(strstr(buf.data, "explains only"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* What a fork child had from its parent is not "not malloc's", however little it calls itself. */
+static void fork_child(void **state)
+{
+	const struct scry_producer producer = {PID + 1, 0, 6};
+	struct scry_ev_memory memory = {.pid = PID + 1, .rss_anon = 60000000};
+	struct program parent = begin(), child;
+	struct scry_buf buf = {0};
+	struct scry_malloc_process *p;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 60; i++)
+		make(&parent, 1, 1000000);
+	assert_int_equal(scry_malloc_pack_write(parent.pack, parent.rec.w), 0);
+	child = parent;
+	assert_int_equal(scry_malloc_pack_fork(parent.pack, &producer, &child.pack), 0);
+	for (int i = 0; i < 1000; i++)
+		end_block(&child, make(&child, 1, 1500));
+	assert_int_equal(scry_malloc_pack_write(child.pack, child.rec.w), 0);
+	golden_put(&child.rec, SCRY_EVENT_MEMORY, &memory, sizeof(memory));
+	scry_malloc_pack_free(child.pack);
+	fd = finish(&parent, 2060);
+	sum = sum_of(fd, 0);
+	p = scry_malloc_sum_main(&sum);
+	assert_int_equal(p->pid, PID + 1);
+	assert_true(p->rss_peak > 0);
+	assert_true(scry_malloc_older_unknown(p));
+	assert_int_equal(scry_malloc_verdict(p, &buf), SCRY_MALLOC_VERDICT_UNKNOWN);
+	assert_non_null(strstr(buf.data, "began as a fork"));
 	assert_null(strstr(buf.data, "explains only"));
 	scry_buf_done(&buf);
 	scry_malloc_sum_done(&sum);
@@ -479,6 +516,7 @@ int main(void)
 		cmocka_unit_test(elsewhere),
 		cmocka_unit_test(older),
 		cmocka_unit_test(older_unknown),
+		cmocka_unit_test(fork_child),
 		cmocka_unit_test(short_stack),
 	};
 
