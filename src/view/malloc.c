@@ -429,7 +429,7 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 	const struct scry_malloc_process *p = v->process;
 	const char *word = scry_malloc_verdict_word(verdict);
 	bool has_rss = p->rss_peak != 0;
-	uint64_t explained = percent(p->peak.bytes, p->rss_peak);
+	uint64_t explained = percent(p->taken_peak, p->rss_peak);
 	const struct scry_pair pairs[] = {
 		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
 		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
@@ -439,6 +439,8 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		 scry_cell_number(p->peak.bytes)},
 		{"peak_blocks", "blocks of it", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->peak.blocks)},
+		{"peak_taken_bytes", "bytes that live blocks took up at most, heads included",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(p->taken_peak)},
 		{"peak_ns", "s after the beginning, the peak", SCRY_CELL_TIME, 0,
 		 scry_cell_number(since(v, p->peak_ns))},
 		{"end_bytes", "bytes live at the end", SCRY_CELL_COUNT, 0,
@@ -447,7 +449,7 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		 scry_cell_number(p->live.blocks)},
 		{"rss_peak_bytes", "resident bytes (anonymous) at most", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(p->rss_peak, has_rss)},
-		{"rss_explained_pct", "% of them are explained by the peak of live bytes",
+		{"rss_explained_pct", "% of them are explained by what live blocks took up",
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
 				 has_rss && !scry_malloc_older_unknown(p))},

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define HEAD 8 /* bytes before a block, which no allocator says; glibc's */
+
 struct scry_malloc_block_sum {
-	uint64_t size;
+	uint64_t size, taken;
 	uint64_t born_ns;    /* 0: before the recording */
 	uint64_t born_calls; /* calls up to it, and one; 0: no block that is known lives here */
 	uint32_t caller, thread;
@@ -155,6 +157,7 @@ static int block_begins(struct scry_malloc_process *p, const struct scry_ev_mall
 	if (err)
 		return err;
 	born.size = call->size;
+	born.taken = (call->usable ? call->usable : call->size) + HEAD;
 	born.caller = (uint32_t)(c - p->callers);
 	p->blocks[call->block] = born;
 	caller_settle(p, c);
@@ -166,6 +169,8 @@ static int block_begins(struct scry_malloc_process *p, const struct scry_ev_mall
 	}
 	live_add(&c->live, call->size);
 	live_add(&p->live, call->size);
+	p->taken += born.taken;
+	p->taken_peak = p->taken > p->taken_peak ? p->taken : p->taken_peak;
 	live_add(&p->sizes[size_row(call->size)], call->size);
 	live_add(&p->size_live[size_row(call->size)], call->size);
 	if (p->live.bytes > p->peak.bytes) {
@@ -196,6 +201,7 @@ static bool block_ends(struct scry_malloc_process *p, uint32_t number,
 	c->ended++;
 	live_take(&c->live, b->size);
 	live_take(&p->live, b->size);
+	p->taken -= b->taken;
 	live_take(&p->size_live[size_row(b->size)], b->size);
 	return true;
 }

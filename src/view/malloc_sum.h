@@ -1,7 +1,7 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 32 bytes for each block of the most that lived at once, and 400 bytes a caller.
+ * One pass. Memory: 40 bytes for each block of the most that lived at once, and 400 bytes a caller.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing.
  */
@@ -64,6 +64,7 @@ struct scry_malloc_process {
 	uint64_t unknown_ends; /* of blocks made before the recording or before the fork */
 	uint64_t failed, null_frees, moved;
 	struct scry_malloc_held live, peak, at;
+	uint64_t taken, taken_peak; /* by blocks that live: usable bytes, and a head for each */
 	uint64_t peak_number, peak_ns, peak_calls, first_ns, last_ns, at_ns;
 	bool has_at;
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];

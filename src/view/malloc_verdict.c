@@ -7,7 +7,8 @@
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN 0.6  /* of resident memory by the peak of live bytes: less is not malloc's */
+#define EXPLAINED_MIN 0.6  /* of resident memory by what live blocks took up: less is not malloc's \
+			    */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
 
@@ -57,8 +58,8 @@ static bool process_grows(const struct scry_malloc_process *p)
 /* Resident memory is mostly malloc's: else it says nothing of the allocator. */
 static bool is_elsewhere(const struct scry_malloc_process *p)
 {
-	return p->rss_peak > p->peak.bytes + RETAINED_MIN &&
-	       (double)p->peak.bytes < EXPLAINED_MIN * (double)p->rss_peak;
+	return p->rss_peak > p->taken_peak + RETAINED_MIN &&
+	       (double)p->taken_peak < EXPLAINED_MIN * (double)p->rss_peak;
 }
 
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
@@ -137,12 +138,11 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	scry_buf_printf(buf, "malloc explains only %.0f %% of the resident memory: ",
-			100.0 * (double)p->peak.bytes / (double)p->rss_peak);
-	scry_text_size(buf, p->peak.bytes);
-	put_size(buf, " lived at its peak, ", p->rss_peak,
+			100.0 * (double)p->taken_peak / (double)p->rss_peak);
+	put_size(buf, "", p->taken_peak, " were in live blocks at most, with their heads, ");
+	put_size(buf, "", p->rss_peak,
 		 " were resident at most; the rest is what the program maps itself, as the heap of "
-		 "a "
-		 "VM, or gaps and heads of blocks; ");
+		 "a VM, or gaps between blocks; ");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
@@ -170,8 +170,10 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 		return verdict;
 	case SCRY_MALLOC_VERDICT_FRAGMENTS:
 		put_size(buf, "no growth seen; resident memory reached ", p->rss_peak, "");
-		put_size(buf, " while no more than ", p->peak.bytes,
-			 " ever lived: lost between blocks, or not malloc's; another allocator may "
+		put_size(buf, " while no more than ", p->peak.bytes, " ever lived, ");
+		put_size(buf, "", p->taken_peak,
+			 " with what is usable behind it and heads: lost in or between blocks, or "
+			 "not malloc's; another allocator may "
 			 "need less: scry malloc replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:

@@ -73,10 +73,11 @@ static uint32_t call(struct program *p, struct scry_ev_malloc call)
 
 static uint32_t make(struct program *p, uint32_t caller, uint64_t size)
 {
-	return call(p, (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC,
-					       .caller = caller,
-					       .size = size,
-					       .usable = (size + 23) / 16 * 16 - 8});
+	return call(p,
+		    (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC,
+					    .caller = caller,
+					    .size = size,
+					    .usable = size < 24 ? 24 : (size + 23) / 16 * 16 - 8});
 }
 
 static void end_block(struct program *p, uint32_t block)
@@ -249,6 +250,31 @@ static void shows(int fd, const char *what)
 	golden_show(fd, "malloc", "x.json", &opts, &page);
 	assert_non_null(strstr(page.data, what));
 	scry_buf_done(&page);
+}
+
+/* Small blocks: what is rounded up and their heads are malloc's too. */
+static void small_blocks(void **state)
+{
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 100000; i++)
+		make(&p, 1, 8);
+	look(&p, 3300000);
+	for (int i = 0; i < 100000; i++)
+		end_block(&p, make(&p, 1, 8));
+	fd = finish(&p, 300000);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->peak.bytes, 100001 * 8);
+	assert_int_equal(process->taken, 100000 * 32);
+	assert_int_equal(process->taken_peak, 100001 * 32);
+	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_FRAGMENTS);
+	scry_malloc_sum_done(&sum);
+	shows(fd, "\"rss_explained_pct\": 97,");
+	close(fd);
 }
 
 /* Blocks that were there before are no growth, no calls and no lives of the recording. */
@@ -517,6 +543,7 @@ int main(void)
 		cmocka_unit_test(older),
 		cmocka_unit_test(older_unknown),
 		cmocka_unit_test(fork_child),
+		cmocka_unit_test(small_blocks),
 		cmocka_unit_test(short_stack),
 	};
 
