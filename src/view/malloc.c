@@ -152,7 +152,7 @@ static uint64_t growth_of(const struct scry_malloc_process *p,
 {
 	uint32_t n = p->point_count;
 
-	return n < 2 ? 0 : c->slices[n - 1] - c->slices[n / 2 - 1];
+	return n < 2 ? 0 : c->live.bytes - c->slices[n / 2 - 1];
 }
 
 static void push_caller(struct malloc_view *v, const struct row *row)

@@ -73,6 +73,7 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 	}
 	p->pid = pid;
 	p->point_every = 16;
+	p->moment_every = 1000000;
 	*ret = s->processes[s->count++] = p;
 	return 0;
 }
@@ -253,6 +254,32 @@ static void process_point(struct scry_malloc_process *p)
 	p->point_count++;
 }
 
+/* The same by time: what lives was there at the moments up to `ns`. */
+static void process_moments(struct scry_malloc_process *p, uint64_t ns)
+{
+	uint32_t i, c;
+
+	if (ns > p->seen_ns)
+		p->seen_ns = ns;
+	while (p->first_ns && ns > p->first_ns &&
+	       (ns - p->first_ns) / p->moment_every > p->moment_count) {
+		if (p->moment_count < SCRY_MALLOC_MOMENTS) {
+			p->moments[p->moment_count] = p->live.bytes;
+			for (c = 0; c < p->caller_count; c++)
+				p->callers[c].moments[p->moment_count] = p->callers[c].live.bytes;
+			p->moment_count++;
+			continue;
+		}
+		p->moment_count /= 2;
+		p->moment_every *= 2;
+		for (i = 0; i < p->moment_count; i++) {
+			p->moments[i] = p->moments[2 * i + 1];
+			for (c = 0; c < p->caller_count; c++)
+				p->callers[c].moments[i] = p->callers[c].moments[2 * i + 1];
+		}
+	}
+}
+
 static void process_at(struct scry_malloc_process *p)
 {
 	uint32_t c;
@@ -288,6 +315,7 @@ static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc 
 /* The first look that waits: what lives now lived then. */
 static void process_look(struct scry_malloc_process *p)
 {
+	process_moments(p, p->looks[0].time_ns);
 	p->rss = p->looks[0].rss;
 	p->rss_live = p->live.bytes;
 	if (p->rss > p->rss_peak)
@@ -317,6 +345,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 		process_at(p);
 	while (p->look_count && p->looks[0].time_ns <= time_ns)
 		process_look(p);
+	process_moments(p, time_ns);
 	if (!p->first_ns) {
 		p->first_ns = time_ns;
 		p->is_fork = scry_reader_is_fork(s->reader);

@@ -1,7 +1,7 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 40 bytes for each block of the most that lived at once, and 400 bytes a caller.
+ * One pass. Memory: 40 bytes for each block of the most that lived at once, and 550 bytes a caller.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing.
  */
@@ -12,6 +12,7 @@
 #include "view/native_frames.h"
 
 #define SCRY_MALLOC_SLICES 32	    /* points of the curve; even */
+#define SCRY_MALLOC_MOMENTS 16	    /* evenly apart in time; even */
 #define SCRY_MALLOC_SIZE_ROWS 48    /* row i: sizes up to 2^i bytes */
 #define SCRY_MALLOC_LIFE_ROWS 24    /* row i: ended within 4^i calls */
 #define SCRY_MALLOC_TIME_ROWS 9	    /* row i: ended within 10^i us */
@@ -27,8 +28,9 @@ struct scry_malloc_caller_sum {
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
 	struct scry_malloc_held live, peak, at;
-	uint64_t peak_number;		     /* of the peak that `peak` is of */
-	uint64_t slices[SCRY_MALLOC_SLICES]; /* live bytes at the points of the curve */
+	uint64_t peak_number;		       /* of the peak that `peak` is of */
+	uint64_t slices[SCRY_MALLOC_SLICES];   /* live bytes at the points of the curve */
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* and at the moments */
 };
 
 struct scry_malloc_point {
@@ -69,7 +71,12 @@ struct scry_malloc_process {
 	bool has_at;
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];
 	uint32_t point_count;
-	uint64_t point_every;	/* calls */
+	uint64_t point_every;		       /* calls */
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, each moment_every after the one before
+						*/
+	uint32_t moment_count;
+	uint64_t moment_every;	/* ns */
+	uint64_t seen_ns;	/* that it was there: its last call or look */
 	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
 	uint64_t rss_peak;
 	uint64_t rss_first, rss_first_live; /* of a look before the first call; 0 none */

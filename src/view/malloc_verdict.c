@@ -6,8 +6,10 @@
 #include "base/text.h"
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
+#define MOMENTS_MIN 4	       /* a recording with fewer is too short to tell when it grew */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN 0.6  /* of resident memory by what live blocks took up: less is not malloc's \
+#define EXPLAINED_MIN                                                                              \
+	0.6		   /* of resident memory by what live blocks took up: less is not malloc's \
 			    */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
@@ -34,6 +36,20 @@ static bool rises(const uint64_t quarters[4])
 	       quarters[3] - quarters[1] > quarters[1] / 10;
 }
 
+/* What is loaded once grows from quarter to quarter of the calls, too, where nearly all are made at
+ * the beginning; a leak goes on: in the second half of the time, and in the last quarter. */
+static bool goes_on(const uint64_t moments[SCRY_MALLOC_MOMENTS], uint32_t n, uint64_t end)
+{
+	uint64_t half, late;
+
+	if (n < MOMENTS_MIN)
+		return true;
+	half = moments[(n + 1) / 2 - 1];
+	late = moments[(3 * n + 3) / 4 - 1];
+	return end > half && end - half >= GROWTH_MIN && end - half > half / 10 && end > late &&
+	       end - late > (end - half) / 10;
+}
+
 bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 			      const struct scry_malloc_caller_sum *c)
 {
@@ -42,17 +58,24 @@ bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 	if (n < POINTS_MIN)
 		return false;
 	return rises((const uint64_t[4]){c->slices[n / 4 - 1], c->slices[n / 2 - 1],
-					 c->slices[n * 3 / 4 - 1], c->slices[n - 1]});
+					 c->slices[n * 3 / 4 - 1], c->live.bytes}) &&
+	       goes_on(c->moments, p->moment_count, c->live.bytes);
 }
 
-static bool process_grows(const struct scry_malloc_process *p)
+/* By calls, up to a point with `end` bytes. */
+static bool process_rises(const struct scry_malloc_process *p, uint64_t end)
 {
 	const struct scry_malloc_point *points = p->points;
 	uint32_t n = p->point_count;
 
 	return rises((const uint64_t[4]){points[n / 4 - 1].live.bytes, points[n / 2 - 1].live.bytes,
-					 points[n * 3 / 4 - 1].live.bytes,
-					 points[n - 1].live.bytes});
+					 points[n * 3 / 4 - 1].live.bytes, end});
+}
+
+static bool process_grows(const struct scry_malloc_process *p)
+{
+	return process_rises(p, p->live.bytes) &&
+	       goes_on(p->moments, p->moment_count, p->live.bytes);
 }
 
 /* Resident memory is mostly malloc's: else it says nothing of the allocator. */
@@ -104,9 +127,32 @@ static void put_growth(const struct scry_malloc_process *p, struct scry_buf *buf
 	uint32_t n = p->point_count;
 
 	put_size(buf, "live bytes grew all the time, from ", p->points[n / 4 - 1].live.bytes, "");
-	put_size(buf, " after a quarter of the calls to ", p->points[n - 1].live.bytes,
-		 ": a leak, or a program still filling its caches; rows marked + below grew with "
+	put_size(buf, " after a quarter of the calls to ", p->live.bytes,
+		 " at the end: a leak, or a program still filling its caches; rows marked + below "
+		 "grew with "
 		 "it");
+}
+
+/* What rose with the calls and is no leak: when it did, or that it was freed. */
+static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	uint64_t end = p->live.bytes, half;
+	uint32_t i = 0;
+
+	if (p->point_count < POINTS_MIN)
+		return;
+	if (process_rises(p, end)) { /* there are moments: else it were a leak */
+		half = p->moments[(p->moment_count + 1) / 2 - 1];
+		while (i < p->point_count - 1 && p->points[i].live.bytes < end / 10 * 9)
+			i++;
+		scry_buf_printf(buf, ": nine tenths of what lived at the end were there after ");
+		scry_text_duration(buf, p->points[i].time_ns - p->first_ns);
+		put_size(buf, ", and they grew by ", end > half ? end - half : 0,
+			 " in the second half of the time, ");
+		scry_text_duration(buf, (p->seen_ns - p->first_ns) / 2);
+	} else if (process_rises(p, p->points[p->point_count - 1].live.bytes)) {
+		put_size(buf, ": they did nearly to the end, but only ", end, " were left then");
+	}
 }
 
 static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
@@ -125,12 +171,12 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 		return;
 	}
 	if (p->is_fork) {
-		scry_buf_printf(buf, "no growth seen; the process began as a fork, and the blocks "
+		scry_buf_printf(buf, "no leak seen; the process began as a fork, and the blocks "
 				     "that it had from its parent are not known: whether malloc "
 				     "explains the resident memory cannot be told");
 		return;
 	}
-	put_size(buf, "no growth seen; ", p->rss_first,
+	put_size(buf, "no leak seen; ", p->rss_first,
 		 " were resident before the first call that was recorded, and their blocks are not "
 		 "known: whether malloc explains the resident memory cannot be told");
 }
@@ -169,7 +215,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 				     "replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_FRAGMENTS:
-		put_size(buf, "no growth seen; resident memory reached ", p->rss_peak, "");
+		put_size(buf, "no leak seen; resident memory reached ", p->rss_peak, "");
 		put_size(buf, " while no more than ", p->peak.bytes, " ever lived, ");
 		put_size(buf, "", p->taken_peak,
 			 " with what is usable behind it and heads: lost in or between blocks, or "
@@ -179,10 +225,12 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
 		scry_buf_printf(buf,
 				"no leak of malloc seen: live bytes did not grow all the time");
+		put_past_growth(p, buf);
 		break;
 	case SCRY_MALLOC_VERDICT_STEADY:
 		put_size(buf, "no leak seen: live bytes reached ", p->peak.bytes,
 			 " and did not grow all the time");
+		put_past_growth(p, buf);
 		break;
 	}
 	if (!p->rss) {

@@ -277,6 +277,82 @@ static void small_blocks(void **state)
 	close(fd);
 }
 
+/* A verdict, and what is in its sentence; frees the sum. */
+static void judged(int fd, enum scry_malloc_verdict verdict, bool grows, const char *what)
+{
+	struct scry_malloc_sum sum = sum_of(fd, 0);
+	struct scry_malloc_process *p = scry_malloc_sum_main(&sum);
+	struct scry_buf buf = {0};
+
+	assert_int_equal(scry_malloc_verdict(p, &buf), verdict);
+	assert_int_equal(scry_malloc_caller_grows(p, &p->callers[1]), grows);
+	assert_non_null(strstr(buf.data, what));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Grows until the last call, which frees it. */
+static void freed_at_the_end(void **state)
+{
+	struct program p = begin();
+	uint32_t block = make(&p, 1, 1000);
+
+	for (int i = 2; i < 3000; i++) {
+		end_block(&p, make(&p, 2, 64));
+		call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_REALLOC,
+						 .caller = 1,
+						 .size = (uint64_t)i * 1000,
+						 .block = block});
+	}
+	end_block(&p, block);
+	judged(finish(&p, 8996), SCRY_MALLOC_VERDICT_STEADY, false, "only 0 B were left then");
+}
+
+/* A table that is loaded at the beginning, and an hour with few calls. */
+static void loaded_once(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	for (int i = 0; i < 60; i++) {
+		p.time_ns += 60000000000;
+		end_block(&p, make(&p, 2, 64));
+	}
+	judged(finish(&p, 20120), SCRY_MALLOC_VERDICT_STEADY, false,
+	       "they grew by 0 B in the second half of the time, 30 min");
+}
+
+/* The same without a call: the kernel told that it was there. */
+static void loaded_and_idle(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 4500000};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY};
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	assert_int_equal(scry_malloc_pack_write(p.pack, p.rec.w), 0);
+	head.time_ns = p.time_ns + 3600000000000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	judged(finish(&p, 20000), SCRY_MALLOC_VERDICT_STEADY, false, "they grew by 0 B");
+}
+
+/* A table, and a leak that goes on for hours with few calls, slower and slower. */
+static void loaded_and_leaking(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	for (int i = 0; i < 1000; i++) {
+		p.time_ns += 10000000000 + 10000000ull * (uint64_t)i;
+		make(&p, 1, 2000);
+	}
+	judged(finish(&p, 21000), SCRY_MALLOC_VERDICT_GROWS, true, "a leak");
+}
+
 /* Blocks that were there before are no growth, no calls and no lives of the recording. */
 static void older(void **state)
 {
@@ -544,6 +620,10 @@ int main(void)
 		cmocka_unit_test(older_unknown),
 		cmocka_unit_test(fork_child),
 		cmocka_unit_test(small_blocks),
+		cmocka_unit_test(freed_at_the_end),
+		cmocka_unit_test(loaded_once),
+		cmocka_unit_test(loaded_and_idle),
+		cmocka_unit_test(loaded_and_leaking),
 		cmocka_unit_test(short_stack),
 	};
 
