@@ -37,6 +37,7 @@ struct malloc_view {
 	struct scry_malloc_places places;
 	enum moment moment;
 	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
+	uint64_t end_ns;  /* of the recording */
 	struct scry_buf buf;
 };
 
@@ -541,6 +542,21 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 	scry_buf_done(&line);
 }
 
+/* --at behind the end. */
+static void note_moment(struct malloc_view *v)
+{
+	uint64_t end = since(v, v->end_ns);
+	struct scry_buf line = {0};
+
+	if (v->moment != MOMENT_TIME || v->time_ns <= end)
+		return;
+	scry_buf_printf(&line, "the recording ends after ");
+	scry_text_duration(&line, end);
+	scry_buf_printf(&line, "; shown is its end, not what --at asks for");
+	note(v, &line);
+	scry_buf_done(&line);
+}
+
 /* Programs that the same process ran, and other processes: who looks for one finds it. */
 static void note_others(struct malloc_view *v)
 {
@@ -618,6 +634,7 @@ static int push(struct malloc_view *v)
 	verdict = scry_malloc_verdict(v->process, &v->buf);
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 	note_callers(v, verdict);
+	note_moment(v);
 	note_others(v);
 	scry_honesty_notes(&v->honesty, v->doc);
 	push_totals(v, verdict);
@@ -652,6 +669,7 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	v.sum.at_ns = v.time_ns;
 	scry_honesty_init(&v.honesty, reader);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
+		v.end_ns = event->time_ns > v.end_ns ? event->time_ns : v.end_ns;
 		scry_honesty_event(&v.honesty, event);
 		err = scry_malloc_sum_event(&v.sum, event);
 	}
