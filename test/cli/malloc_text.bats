@@ -42,4 +42,10 @@ setup() {
 	[ "$status" -eq 2 ]
 	run "$SCRY" report "$T/a.txt" --at noon
 	[ "$status" -eq 2 ]
+	for command in "report" "malloc export" "malloc replay"; do
+		# shellcheck disable=SC2086
+		run "$SCRY" $command "$T/a.txt" --pid 4294972007
+		[ "$status" -eq 2 ]
+		[[ "$output" == *"option --pid: '4294972007' is too big a number"* ]]
+	done
 }
