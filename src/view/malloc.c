@@ -453,7 +453,7 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		{"rss_explained_pct", "% of them are explained by what live blocks took up",
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
-				 has_rss && !scry_malloc_older_unknown(p))},
+				 scry_malloc_peak_looked_at(p) && !scry_malloc_older_unknown(p))},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->allocated)},
 		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},

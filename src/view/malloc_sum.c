@@ -318,6 +318,9 @@ static void process_look(struct scry_malloc_process *p)
 	process_moments(p, p->looks[0].time_ns);
 	p->rss = p->looks[0].rss;
 	p->rss_live = p->live.bytes;
+	p->rss_ns = p->looks[0].time_ns;
+	if (p->rss_live > p->rss_live_peak)
+		p->rss_live_peak = p->rss_live;
 	if (p->rss > p->rss_peak)
 		p->rss_peak = p->rss;
 	if (!p->calls && !p->rss_first) {

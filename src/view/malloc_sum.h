@@ -78,7 +78,8 @@ struct scry_malloc_process {
 	uint64_t moment_every;	/* ns */
 	uint64_t seen_ns;	/* that it was there: its last call or look */
 	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
-	uint64_t rss_peak;
+	uint64_t rss_ns;
+	uint64_t rss_peak, rss_live_peak;   /* of all looks */
 	uint64_t rss_first, rss_first_live; /* of a look before the first call; 0 none */
 	struct scry_malloc_look
 		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */

@@ -12,6 +12,7 @@
 	0.6		   /* of resident memory by what live blocks took up: less is not malloc's \
 			    */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
+#define LATE 10 /* a look so much of the recording's time before the last call is not its end */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
 
 const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
@@ -93,6 +94,11 @@ bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
 	       p->rss_first > p->rss_first_live + RETAINED_MIN && p->rss_first > p->rss_peak / 10;
 }
 
+bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p)
+{
+	return p->rss_peak && p->rss_live_peak >= p->peak.bytes / 2;
+}
+
 static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 {
 	uint64_t live = p->rss_live;
@@ -158,9 +164,15 @@ static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf
 static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	put_size(buf, "; resident memory was ", p->rss, "");
-	if (p->rss_live || !p->live.bytes)
-		put_size(buf, " at the last look, when ", p->rss_live, " lived");
-	else
+	if (p->rss_live || !p->live.bytes) {
+		scry_buf_printf(buf, " at the last look, ");
+		if (p->last_ns > p->rss_ns &&
+		    p->last_ns - p->rss_ns > (p->last_ns - p->first_ns) / LATE) {
+			scry_text_duration(buf, p->last_ns - p->rss_ns);
+			scry_buf_printf(buf, " before the last call, ");
+		}
+		put_size(buf, "when ", p->rss_live, " lived");
+	} else
 		scry_buf_printf(buf, " at the beginning, and was not looked at again");
 }
 

@@ -88,9 +88,10 @@ static void end_block(struct program *p, uint32_t block)
 static void look(struct program *p, uint64_t rss)
 {
 	struct scry_ev_memory memory = {.pid = PID, .threads = 1, .rss_anon = rss};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY, .time_ns = p->time_ns};
 
 	assert_int_equal(scry_malloc_pack_write(p->pack, p->rec.w), 0);
-	golden_put(&p->rec, SCRY_EVENT_MEMORY, &memory, sizeof(memory));
+	assert_int_equal(scry_writer_payload(p->rec.w, &head, &memory, sizeof(memory)), 0);
 }
 
 static int finish(struct program *p, uint64_t calls)
@@ -451,6 +452,30 @@ static void fork_child(void **state)
 	close(fd);
 }
 
+/* It was looked at in its beginning only: that says nothing of its peak. */
+static void looked_at_early(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 700000};
+	struct program p = begin();
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY, .time_ns = p.time_ns};
+	struct scry_buf buf = {0};
+	struct scry_malloc_sum sum;
+	int fd;
+
+	head.time_ns += 1000000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	for (int i = 0; i < 5000; i++)
+		make(&p, 1, 4000);
+	fd = finish(&p, 5000);
+	sum = sum_of(fd, 0);
+	scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf);
+	assert_non_null(strstr(buf.data, "at the last look, 99 ms before the last call, when "));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	shows(fd, "\"rss_explained_pct\": null,");
+	close(fd);
+}
+
 /* Resized by another caller, freed by another thread, failed, NULL, unknown. */
 static void odd_calls(void **state)
 {
@@ -624,6 +649,7 @@ int main(void)
 		cmocka_unit_test(loaded_once),
 		cmocka_unit_test(loaded_and_idle),
 		cmocka_unit_test(loaded_and_leaking),
+		cmocka_unit_test(looked_at_early),
 		cmocka_unit_test(short_stack),
 	};
 
