@@ -82,19 +82,21 @@ static int caller_of(struct scry_malloc_process *p, uint32_t id,
 		     struct scry_malloc_caller_sum **ret_caller)
 {
 	uint32_t cap = p->caller_count ? p->caller_count * 2 : 64;
-	void *grown;
+	struct scry_malloc_caller_sum *grown;
 
 	if (id >= SCRY_MALLOC_SUM_CALLERS)
 		id = 0;
 	if (id >= p->caller_count) {
 		while (cap <= id)
 			cap *= 2;
-		grown = realloc(p->callers, cap * sizeof(*p->callers));
+		/* pages of ids that nobody has are not touched, whatever a recording says */
+		grown = calloc(cap, sizeof(*grown));
 		if (!grown)
 			return no_memory();
+		if (p->caller_count)
+			memcpy(grown, p->callers, p->caller_count * sizeof(*grown));
+		free(p->callers);
 		p->callers = grown;
-		memset(p->callers + p->caller_count, 0,
-		       (cap - p->caller_count) * sizeof(*p->callers));
 		p->caller_count = cap;
 	}
 	*ret_caller = &p->callers[id];
@@ -240,7 +242,8 @@ static void process_point(struct scry_malloc_process *p)
 		for (i = 0; i < SCRY_MALLOC_SLICES / 2; i++) {
 			p->points[i] = p->points[2 * i + 1];
 			for (c = 0; c < p->caller_count; c++)
-				p->callers[c].slices[i] = p->callers[c].slices[2 * i + 1];
+				if (p->callers[c].allocated)
+					p->callers[c].slices[i] = p->callers[c].slices[2 * i + 1];
 		}
 		p->point_count /= 2;
 		p->point_every *= 2;
@@ -250,7 +253,8 @@ static void process_point(struct scry_malloc_process *p)
 	p->points[p->point_count] =
 		(struct scry_malloc_point){p->last_ns, p->calls, p->live, p->rss};
 	for (c = 0; c < p->caller_count; c++)
-		p->callers[c].slices[p->point_count] = p->callers[c].live.bytes;
+		if (p->callers[c].allocated)
+			p->callers[c].slices[p->point_count] = p->callers[c].live.bytes;
 	p->point_count++;
 }
 
@@ -266,7 +270,9 @@ static void process_moments(struct scry_malloc_process *p, uint64_t ns)
 		if (p->moment_count < SCRY_MALLOC_MOMENTS) {
 			p->moments[p->moment_count] = p->live.bytes;
 			for (c = 0; c < p->caller_count; c++)
-				p->callers[c].moments[p->moment_count] = p->callers[c].live.bytes;
+				if (p->callers[c].allocated)
+					p->callers[c].moments[p->moment_count] =
+						p->callers[c].live.bytes;
 			p->moment_count++;
 			continue;
 		}
@@ -275,7 +281,8 @@ static void process_moments(struct scry_malloc_process *p, uint64_t ns)
 		for (i = 0; i < p->moment_count; i++) {
 			p->moments[i] = p->moments[2 * i + 1];
 			for (c = 0; c < p->caller_count; c++)
-				p->callers[c].moments[i] = p->callers[c].moments[2 * i + 1];
+				if (p->callers[c].allocated)
+					p->callers[c].moments[i] = p->callers[c].moments[2 * i + 1];
 		}
 	}
 }
@@ -287,7 +294,8 @@ static void process_at(struct scry_malloc_process *p)
 	p->has_at = true;
 	p->at = p->live;
 	for (c = 0; c < p->caller_count; c++)
-		p->callers[c].at = p->callers[c].live;
+		if (p->callers[c].allocated)
+			p->callers[c].at = p->callers[c].live;
 }
 
 static int on_blocks(struct scry_malloc_process *p, const struct scry_ev_malloc *call)
@@ -460,7 +468,8 @@ void scry_malloc_sum_close(struct scry_malloc_sum *s)
 		if (!p->has_at)
 			process_at(p);
 		for (c = 0; c < p->caller_count; c++)
-			caller_settle(p, &p->callers[c]);
+			if (p->callers[c].allocated)
+				caller_settle(p, &p->callers[c]);
 	}
 }
 

@@ -91,7 +91,7 @@ struct scry_malloc_process {
 };
 
 #define SCRY_MALLOC_SUM_PROCESSES 4096u
-#define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
+#define SCRY_MALLOC_SUM_CALLERS (1u << 19) /* as many as are recorded; those beyond: not known */
 
 struct scry_malloc_sum {
 	const struct scry_reader *reader; /* of the events; set by the caller */

@@ -452,6 +452,28 @@ static void fork_child(void **state)
 	close(fd);
 }
 
+/* As many as the recorder gives are told apart. */
+static void many_callers(void **state)
+{
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	put_caller(&p.rec, (1u << 19) - 1, "last", 0);
+	make(&p, (1u << 19) - 1, 100);
+	make(&p, 1u << 19, 50);
+	fd = finish(&p, 2);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->callers[0].live.bytes, 50);
+	assert_int_equal(process->caller_count, 1u << 19);
+	assert_int_equal(process->callers[(1u << 19) - 1].peak.bytes, 100);
+	scry_malloc_sum_done(&sum);
+	shows(fd, "\"symbol\": \"last\"");
+	close(fd);
+}
+
 /* It was looked at in its beginning only: that says nothing of its peak. */
 static void looked_at_early(void **state)
 {
@@ -650,6 +672,7 @@ int main(void)
 		cmocka_unit_test(loaded_and_idle),
 		cmocka_unit_test(loaded_and_leaking),
 		cmocka_unit_test(looked_at_early),
+		cmocka_unit_test(many_callers),
 		cmocka_unit_test(short_stack),
 	};
 
