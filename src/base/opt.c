@@ -74,6 +74,19 @@ int scry_opt_read_u64(const char *text, uint64_t *ret_value)
 	return 0;
 }
 
+static int opt_read_pid(const char *text, uint64_t *ret_pid)
+{
+	uint64_t value;
+	int err = scry_opt_read_u64(text, &value);
+
+	if (err)
+		return err;
+	if (value > INT32_MAX)
+		return scry_fail(-ERANGE, "'%s' is too big a number", text);
+	*ret_pid = value;
+	return 0;
+}
+
 /* A number with up to nine decimals, and a unit: all in integers, so 0.1 is exact. */
 static int opt_read_unit(const char *text, const struct opt_unit *units, uint64_t *ret_value)
 {
@@ -203,6 +216,8 @@ static int opt_store(const struct scry_opt *row, const char *text)
 		return text ? scry_opt_read_u64(text, row->target) : 0;
 	case SCRY_OPT_U64:
 		return scry_opt_read_u64(text, row->target);
+	case SCRY_OPT_PID:
+		return opt_read_pid(text, row->target);
 	case SCRY_OPT_DURATION:
 		return scry_opt_read_duration(text, row->target);
 	case SCRY_OPT_SIZE:

@@ -21,6 +21,7 @@ enum scry_opt_kind {
 	SCRY_OPT_STRING,    /* const char **: points into argv */
 	SCRY_OPT_CHOICE,    /* int *: index of the word in `choices` */
 	SCRY_OPT_U64,	    /* uint64_t * */
+	SCRY_OPT_PID,	    /* uint64_t *: as many as a pid_t holds */
 	SCRY_OPT_U64_MAYBE, /* uint64_t *: --long=N; --long alone is UINT64_MAX */
 	SCRY_OPT_DURATION,  /* uint64_t *: ns; 50ms, 1.5s, 30s, 5m, 2h; a bare number is seconds */
 	SCRY_OPT_SIZE,	    /* uint64_t *: bytes; 64KiB, 256M, 1GiB; powers of 1024 */

@@ -131,7 +131,7 @@ int scry_cmd_doctor(int argc, char **argv)
 	uint64_t pid = 0;
 	bool help = false;
 	const struct scry_opt rows[] = {
-		{'p', "pid", SCRY_OPT_U64, &pid, "PID", "look at this process too", NULL},
+		{'p', "pid", SCRY_OPT_PID, &pid, "PID", "look at this process too", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
 	};
 	int rest, r = scry_opt_parse(rows, 2, (struct scry_opt_args){argc, argv}, &rest);

@@ -211,7 +211,7 @@ static int enter(struct scry_watch *w)
 		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
 	if (r == 0)
 		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
-	if (r == 0 && !w->held) /* before the first call: what is older than the recording */
+	if (r == 0) /* before the first call: what is older than the recording */
 		r = scry_malloc_memory(m->calls, scry_now_ns(), true);
 	if (r == 0)
 		r = w->held || *m->family.prefix
@@ -259,7 +259,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 	if (r == 0)
 		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
 	if (r == 0)
-		r = scry_malloc_memory(m->calls, now, false);
+		r = scry_malloc_memory(m->calls, scry_now_ns(), false);
 	if (r == 0 && now >= m->flush_ns) {
 		r = scry_malloc_flush(m->calls);
 		m->flush_ns = now + FLUSH_NS;

@@ -752,7 +752,7 @@ static int command(int argc, char **argv, bool is_compare)
 		{0, "memory", SCRY_OPT_SIZE, &opts.memory, "SIZE",
 		 "more than that is not taken (default: three quarters of what is available)",
 		 NULL},
-		{0, "pid", SCRY_OPT_U64, &opts.pid, "PID", "this process of several", NULL},
+		{0, "pid", SCRY_OPT_PID, &opts.pid, "PID", "this process of several", NULL},
 		{0, "json", SCRY_OPT_FLAG, &opts.json, NULL, "print JSON instead of text", NULL},
 		{'o', "output", SCRY_OPT_STRING, &opts.output, "FILE",
 		 "write to FILE: x.txt, x.json; x.svg and x.html are pictures of memory over time",

@@ -79,7 +79,7 @@ int scry_cmd_malloc_export(int argc, char **argv)
 	bool wants_help = false;
 	uint64_t pid = 0;
 	const struct scry_opt rows[] = {
-		{'p', "pid", SCRY_OPT_U64, &pid, "PID",
+		{'p', "pid", SCRY_OPT_PID, &pid, "PID",
 		 "this process of several (default: the one that called malloc most)", NULL},
 		{'o', "output", SCRY_OPT_STRING, &to.path, "TEXT", "write to TEXT, not to stdout",
 		 NULL},

@@ -189,7 +189,7 @@ int scry_cmd_report(int argc, char **argv)
 		 NULL},
 		SCRY_VIEW_CALLS_OPT_ROWS(&opts.rows),
 		SCRY_VIEW_STACKS_OPT_ROWS(&opts.rows),
-		{0, "pid", SCRY_OPT_U64, &opts.rows.pid, "PID", "only this process of several",
+		{0, "pid", SCRY_OPT_PID, &opts.rows.pid, "PID", "only this process of several",
 		 NULL},
 		{'o', "output", SCRY_OPT_STRING, &path, "FILE",
 		 "write the report to FILE; x.json is JSON, x.folded is folded, x.html a picture "

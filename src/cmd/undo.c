@@ -32,7 +32,7 @@ struct undo_opts {
 static int parse(struct undo_opts *o, int argc, char **argv, const char *usage, size_t count)
 {
 	const struct scry_opt rows[] = {
-		{'p', "pid", SCRY_OPT_U64, &o->pid, "PID", "the process", NULL},
+		{'p', "pid", SCRY_OPT_PID, &o->pid, "PID", "the process", NULL},
 		{0, "max-pause", SCRY_OPT_DURATION, &o->max_pause_ns, "TIME",
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o->help, NULL, "this help", NULL},

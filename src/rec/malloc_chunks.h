@@ -18,6 +18,7 @@ struct scry_malloc_state {
 	struct scry_malloc_unpack *unpack;
 	size_t bytes;
 	bool is_beyond; /* the bounds: nothing of it is read any more */
+	bool is_fork;	/* it began with its parent's blocks */
 };
 
 struct scry_malloc_chunks { /* zeros are its beginning */

@@ -37,6 +37,7 @@ struct malloc_view {
 	struct scry_malloc_places places;
 	enum moment moment;
 	uint64_t time_ns; /* since the beginning; MOMENT_TIME */
+	uint64_t end_ns;  /* of the recording */
 	struct scry_buf buf;
 };
 
@@ -133,9 +134,9 @@ static void put_short(const struct malloc_view *v, const struct row *row)
 		return;
 	for (at = buf->data + buf->len; at > buf->data && arrows < 4; at--)
 		arrows += at[-1] == '>';
-	if (arrows < 4)
-		return;
 	skip = (size_t)(at - buf->data);
+	if (arrows < 4 || skip < 3)
+		return; /* "..." is no shorter */
 	memmove(buf->data + 3, buf->data + skip, buf->len - skip + 1);
 	memcpy(buf->data, "...", 3);
 	buf->len -= skip - 3;
@@ -152,7 +153,7 @@ static uint64_t growth_of(const struct scry_malloc_process *p,
 {
 	uint32_t n = p->point_count;
 
-	return n < 2 ? 0 : c->slices[n - 1] - c->slices[n / 2 - 1];
+	return n < 2 ? 0 : c->live.bytes - c->slices[n / 2 - 1];
 }
 
 static void push_caller(struct malloc_view *v, const struct row *row)
@@ -429,7 +430,7 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 	const struct scry_malloc_process *p = v->process;
 	const char *word = scry_malloc_verdict_word(verdict);
 	bool has_rss = p->rss_peak != 0;
-	uint64_t explained = percent(p->peak.bytes, p->rss_peak);
+	uint64_t explained = percent(p->taken_peak, p->rss_peak);
 	const struct scry_pair pairs[] = {
 		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
 		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
@@ -439,6 +440,8 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		 scry_cell_number(p->peak.bytes)},
 		{"peak_blocks", "blocks of it", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->peak.blocks)},
+		{"peak_taken_bytes", "bytes that live blocks took up at most, heads included",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(p->taken_peak)},
 		{"peak_ns", "s after the beginning, the peak", SCRY_CELL_TIME, 0,
 		 scry_cell_number(since(v, p->peak_ns))},
 		{"end_bytes", "bytes live at the end", SCRY_CELL_COUNT, 0,
@@ -447,10 +450,10 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		 scry_cell_number(p->live.blocks)},
 		{"rss_peak_bytes", "resident bytes (anonymous) at most", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(p->rss_peak, has_rss)},
-		{"rss_explained_pct", "% of them are explained by the peak of live bytes",
+		{"rss_explained_pct", "% of them are explained by what live blocks took up",
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
-				 has_rss && !scry_malloc_older_unknown(p))},
+				 scry_malloc_peak_looked_at(p) && !scry_malloc_older_unknown(p))},
 		{"allocated", "blocks allocated or resized", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->allocated)},
 		{"bytes", "bytes asked for", SCRY_CELL_COUNT, 0, scry_cell_number(p->bytes)},
@@ -536,6 +539,21 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 		note_peak(v, &line, &most);
 	if (verdict != SCRY_MALLOC_VERDICT_GROWS)
 		note_growing(v, &line, &growing, grown);
+	scry_buf_done(&line);
+}
+
+/* --at behind the end. */
+static void note_moment(struct malloc_view *v)
+{
+	uint64_t end = since(v, v->end_ns);
+	struct scry_buf line = {0};
+
+	if (v->moment != MOMENT_TIME || v->time_ns <= end)
+		return;
+	scry_buf_printf(&line, "the recording ends after ");
+	scry_text_duration(&line, end);
+	scry_buf_printf(&line, "; shown is its end, not what --at asks for");
+	note(v, &line);
 	scry_buf_done(&line);
 }
 
@@ -628,6 +646,7 @@ static int push(struct malloc_view *v)
 	verdict = scry_malloc_verdict(v->process, &v->buf);
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 	note_callers(v, verdict);
+	note_moment(v);
 	note_others(v);
 	note_left_out(v);
 	scry_honesty_notes(&v->honesty, v->doc);
@@ -656,12 +675,14 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 		err = scry_malloc_places_check((enum scry_view_by)opts->by);
 	if (err)
 		return err;
+	v.sum.reader = reader;
 	v.sum.pid = (uint32_t)opts->pid;
 	v.sum.began_ns = scry_reader_head(reader)->mono_ns;
 	v.sum.has_at = v.moment == MOMENT_TIME;
 	v.sum.at_ns = v.time_ns;
 	scry_honesty_init(&v.honesty, reader);
 	while (!err && (got = scry_reader_next(reader, &event)) > 0) {
+		v.end_ns = event->time_ns > v.end_ns ? event->time_ns : v.end_ns;
 		scry_honesty_event(&v.honesty, event);
 		err = scry_malloc_sum_event(&v.sum, event);
 	}

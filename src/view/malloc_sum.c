@@ -14,9 +14,10 @@
 #include <string.h>
 
 #define PAGE 512u /* blocks */
+#define HEAD 8	  /* bytes before a block, which no allocator says; glibc's */
 
 struct scry_malloc_block_sum {
-	uint64_t size;
+	uint64_t size, taken;
 	uint64_t born_ns;    /* 0: before the recording */
 	uint64_t born_calls; /* calls up to it, and one; 0: no block that is known lives here */
 	uint32_t caller, thread;
@@ -127,6 +128,7 @@ static int process_of(struct scry_malloc_sum *s, uint32_t pid, struct scry_mallo
 	}
 	p->pid = pid;
 	p->point_every = 16;
+	p->moment_every = 1000000;
 	scry_map_init(&p->caller_places, SCRY_MALLOC_SUM_CALLERS);
 	s->processes[s->count++] = s->processes[s->living];
 	*ret = s->processes[s->living++] = p;
@@ -233,6 +235,7 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	if (err)
 		return err;
 	born.size = call->size;
+	born.taken = (call->usable ? call->usable : call->size) + HEAD;
 	born.caller = (uint32_t)(c - p->callers);
 	*block_at(p, call->block) = born;
 	caller_settle(p, c);
@@ -244,6 +247,8 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	}
 	live_add(&c->live, call->size);
 	live_add(&p->live, call->size);
+	p->taken += born.taken;
+	p->taken_peak = p->taken > p->taken_peak ? p->taken : p->taken_peak;
 	live_add(&p->sizes[size_row(call->size)], call->size);
 	live_add(&p->size_live[size_row(call->size)], call->size);
 	if (p->live.bytes > p->peak.bytes) {
@@ -273,6 +278,7 @@ static bool block_ends(struct scry_malloc_process *p, uint32_t number,
 	c->ended++;
 	live_take(&c->live, b->size);
 	live_take(&p->live, b->size);
+	p->taken -= b->taken;
 	live_take(&p->size_live[size_row(b->size)], b->size);
 	return true;
 }
@@ -310,7 +316,8 @@ static void process_point(struct scry_malloc_process *p)
 		for (i = 0; i < SCRY_MALLOC_SLICES / 2; i++) {
 			p->points[i] = p->points[2 * i + 1];
 			for (c = 0; c < p->caller_count; c++)
-				p->callers[c].slices[i] = p->callers[c].slices[2 * i + 1];
+				if (p->callers[c].allocated)
+					p->callers[c].slices[i] = p->callers[c].slices[2 * i + 1];
 		}
 		p->point_count /= 2;
 		p->point_every *= 2;
@@ -320,8 +327,38 @@ static void process_point(struct scry_malloc_process *p)
 	p->points[p->point_count] =
 		(struct scry_malloc_point){p->last_ns, p->calls, p->live, p->rss};
 	for (c = 0; c < p->caller_count; c++)
-		p->callers[c].slices[p->point_count] = p->callers[c].live.bytes;
+		if (p->callers[c].allocated)
+			p->callers[c].slices[p->point_count] = p->callers[c].live.bytes;
 	p->point_count++;
+}
+
+/* The same by time: what lives was there at the moments up to `ns`. */
+static void process_moments(struct scry_malloc_process *p, uint64_t ns)
+{
+	uint32_t i, c;
+
+	if (ns > p->seen_ns)
+		p->seen_ns = ns;
+	while (p->first_ns && ns > p->first_ns &&
+	       (ns - p->first_ns) / p->moment_every > p->moment_count) {
+		if (p->moment_count < SCRY_MALLOC_MOMENTS) {
+			p->moments[p->moment_count] = p->live.bytes;
+			for (c = 0; c < p->caller_count; c++)
+				if (p->callers[c].allocated)
+					p->callers[c].moments[p->moment_count] =
+						p->callers[c].live.bytes;
+			p->moment_count++;
+			continue;
+		}
+		p->moment_count /= 2;
+		p->moment_every *= 2;
+		for (i = 0; i < p->moment_count; i++) {
+			p->moments[i] = p->moments[2 * i + 1];
+			for (c = 0; c < p->caller_count; c++)
+				if (p->callers[c].allocated)
+					p->callers[c].moments[i] = p->callers[c].moments[2 * i + 1];
+		}
+	}
 }
 
 static void process_at(struct scry_malloc_process *p)
@@ -360,8 +397,12 @@ static int on_blocks(struct scry_malloc_sum *s, struct scry_malloc_process *p,
 /* The first look that waits: what lives now lived then. */
 static void process_look(struct scry_malloc_process *p)
 {
+	process_moments(p, p->looks[0].time_ns);
 	p->rss = p->looks[0].rss;
 	p->rss_live = p->live.bytes;
+	p->rss_ns = p->looks[0].time_ns;
+	if (p->rss_live > p->rss_live_peak)
+		p->rss_live_peak = p->rss_live;
 	if (p->rss > p->rss_peak)
 		p->rss_peak = p->rss;
 	if (!p->calls && !p->rss_first) {
@@ -391,8 +432,11 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 		process_at(p);
 	while (p->look_count && p->looks[0].time_ns <= time_ns)
 		process_look(p);
-	if (!p->first_ns)
+	process_moments(p, time_ns);
+	if (!p->first_ns) {
 		p->first_ns = time_ns;
+		p->is_fork = scry_reader_is_fork(s->reader);
+	}
 	if (time_ns > p->last_ns)
 		p->last_ns = time_ns;
 	if (call->function < SCRY_MALLOC_FUNCTIONS)

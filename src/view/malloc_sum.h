@@ -1,7 +1,7 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 32 bytes for each block of the most that lived at once, and 400 bytes a caller;
+ * One pass. Memory: 40 bytes for each block of the most that lived at once, and 550 bytes a caller;
  * 10 KiB of a process that has ended.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing.
@@ -14,6 +14,7 @@
 #include "view/native_frames.h"
 
 #define SCRY_MALLOC_SLICES 32	    /* points of the curve; even */
+#define SCRY_MALLOC_MOMENTS 16	    /* evenly apart in time; even */
 #define SCRY_MALLOC_SIZE_ROWS 48    /* row i: sizes up to 2^i bytes */
 #define SCRY_MALLOC_LIFE_ROWS 24    /* row i: ended within 4^i calls */
 #define SCRY_MALLOC_TIME_ROWS 9	    /* row i: ended within 10^i us */
@@ -29,8 +30,9 @@ struct scry_malloc_caller_sum {
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
 	struct scry_malloc_held live, peak, at;
-	uint64_t peak_number;		     /* of the peak that `peak` is of */
-	uint64_t slices[SCRY_MALLOC_SLICES]; /* live bytes at the points of the curve */
+	uint64_t peak_number;		       /* of the peak that `peak` is of */
+	uint64_t slices[SCRY_MALLOC_SLICES];   /* live bytes at the points of the curve */
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* and at the moments */
 };
 
 struct scry_malloc_point {
@@ -49,6 +51,7 @@ struct scry_malloc_block_sum;
 
 struct scry_malloc_process {
 	uint32_t pid;
+	bool is_fork; /* it had blocks of its parent, which are not known here */
 	uint32_t exe_str;
 	struct scry_malloc_caller_sum *callers; /* as they came; [0]: not known; none of a process
 						   that has ended and has not most calls */
@@ -66,13 +69,20 @@ struct scry_malloc_process {
 	uint64_t unknown_ends; /* of blocks made before the recording or before the fork */
 	uint64_t failed, null_frees, moved;
 	struct scry_malloc_held live, peak, at;
+	uint64_t taken, taken_peak; /* by blocks that live: usable bytes, and a head for each */
 	uint64_t peak_number, peak_ns, peak_calls, first_ns, last_ns, at_ns;
 	bool has_at;
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];
 	uint32_t point_count;
-	uint64_t point_every;	/* calls */
+	uint64_t point_every;		       /* calls */
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes, each moment_every after the one before
+						*/
+	uint32_t moment_count;
+	uint64_t moment_every;	/* ns */
+	uint64_t seen_ns;	/* that it was there: its last call or look */
 	uint64_t rss, rss_live; /* RssAnon told last, and what lived then; 0 unknown */
-	uint64_t rss_peak;
+	uint64_t rss_ns;
+	uint64_t rss_peak, rss_live_peak;   /* of all looks */
 	uint64_t rss_first, rss_first_live; /* of a look before the first call; 0 none */
 	struct scry_malloc_look
 		looks[SCRY_MALLOC_LOOKS]; /* that wait for the calls of their time */
@@ -84,10 +94,11 @@ struct scry_malloc_process {
 };
 
 #define SCRY_MALLOC_SUM_PROCESSES 16384u
-#define SCRY_MALLOC_SUM_CALLERS (1u << 17) /* those beyond are counted as not known */
+#define SCRY_MALLOC_SUM_CALLERS (1u << 19) /* as many as are recorded; those beyond: not known */
 #define SCRY_MALLOC_SUM_BYTES (2ull << 30) /* of callers and blocks, of all processes together */
 
 struct scry_malloc_sum {
+	const struct scry_reader *reader; /* of the events; set by the caller */
 	struct scry_malloc_process **processes;
 	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;

@@ -6,9 +6,13 @@
 #include "base/text.h"
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
+#define MOMENTS_MIN 4	       /* a recording with fewer is too short to tell when it grew */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN 0.6  /* of resident memory by the peak of live bytes: less is not malloc's */
+#define EXPLAINED_MIN                                                                              \
+	0.6		   /* of resident memory by what live blocks took up: less is not malloc's \
+			    */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
+#define LATE 10 /* a look so much of the recording's time before the last call is not its end */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
 
 const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
@@ -33,6 +37,20 @@ static bool rises(const uint64_t quarters[4])
 	       quarters[3] - quarters[1] > quarters[1] / 10;
 }
 
+/* What is loaded once grows from quarter to quarter of the calls, too, where nearly all are made at
+ * the beginning; a leak goes on: in the second half of the time, and in the last quarter. */
+static bool goes_on(const uint64_t moments[SCRY_MALLOC_MOMENTS], uint32_t n, uint64_t end)
+{
+	uint64_t half, late;
+
+	if (n < MOMENTS_MIN)
+		return true;
+	half = moments[(n + 1) / 2 - 1];
+	late = moments[(3 * n + 3) / 4 - 1];
+	return end > half && end - half >= GROWTH_MIN && end - half > half / 10 && end > late &&
+	       end - late > (end - half) / 10;
+}
+
 bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 			      const struct scry_malloc_caller_sum *c)
 {
@@ -41,30 +59,44 @@ bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 	if (n < POINTS_MIN)
 		return false;
 	return rises((const uint64_t[4]){c->slices[n / 4 - 1], c->slices[n / 2 - 1],
-					 c->slices[n * 3 / 4 - 1], c->slices[n - 1]});
+					 c->slices[n * 3 / 4 - 1], c->live.bytes}) &&
+	       goes_on(c->moments, p->moment_count, c->live.bytes);
 }
 
-static bool process_grows(const struct scry_malloc_process *p)
+/* By calls, up to a point with `end` bytes. */
+static bool process_rises(const struct scry_malloc_process *p, uint64_t end)
 {
 	const struct scry_malloc_point *points = p->points;
 	uint32_t n = p->point_count;
 
 	return rises((const uint64_t[4]){points[n / 4 - 1].live.bytes, points[n / 2 - 1].live.bytes,
-					 points[n * 3 / 4 - 1].live.bytes,
-					 points[n - 1].live.bytes});
+					 points[n * 3 / 4 - 1].live.bytes, end});
+}
+
+static bool process_grows(const struct scry_malloc_process *p)
+{
+	return process_rises(p, p->live.bytes) &&
+	       goes_on(p->moments, p->moment_count, p->live.bytes);
 }
 
 /* Resident memory is mostly malloc's: else it says nothing of the allocator. */
 static bool is_elsewhere(const struct scry_malloc_process *p)
 {
-	return p->rss_peak > p->peak.bytes + RETAINED_MIN &&
-	       (double)p->peak.bytes < EXPLAINED_MIN * (double)p->rss_peak;
+	return p->rss_peak > p->taken_peak + RETAINED_MIN &&
+	       (double)p->taken_peak < EXPLAINED_MIN * (double)p->rss_peak;
 }
 
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
 {
+	if (p->is_fork)
+		return true;
 	return !p->functions[SCRY_MALLOC_OLDER] &&
 	       p->rss_first > p->rss_first_live + RETAINED_MIN && p->rss_first > p->rss_peak / 10;
+}
+
+bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p)
+{
+	return p->rss_peak && p->rss_live_peak >= p->peak.bytes / 2;
 }
 
 static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
@@ -101,17 +133,46 @@ static void put_growth(const struct scry_malloc_process *p, struct scry_buf *buf
 	uint32_t n = p->point_count;
 
 	put_size(buf, "live bytes grew all the time, from ", p->points[n / 4 - 1].live.bytes, "");
-	put_size(buf, " after a quarter of the calls to ", p->points[n - 1].live.bytes,
-		 ": a leak, or a program still filling its caches; rows marked + below grew with "
+	put_size(buf, " after a quarter of the calls to ", p->live.bytes,
+		 " at the end: a leak, or a program still filling its caches; rows marked + below "
+		 "grew with "
 		 "it");
+}
+
+/* What rose with the calls and is no leak: when it did, or that it was freed. */
+static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf *buf)
+{
+	uint64_t end = p->live.bytes, half;
+	uint32_t i = 0;
+
+	if (p->point_count < POINTS_MIN)
+		return;
+	if (process_rises(p, end)) { /* there are moments: else it were a leak */
+		half = p->moments[(p->moment_count + 1) / 2 - 1];
+		while (i < p->point_count - 1 && p->points[i].live.bytes < end / 10 * 9)
+			i++;
+		scry_buf_printf(buf, ": nine tenths of what lived at the end were there after ");
+		scry_text_duration(buf, p->points[i].time_ns - p->first_ns);
+		put_size(buf, ", and they grew by ", end > half ? end - half : 0,
+			 " in the second half of the time, ");
+		scry_text_duration(buf, (p->seen_ns - p->first_ns) / 2);
+	} else if (process_rises(p, p->points[p->point_count - 1].live.bytes)) {
+		put_size(buf, ": they did nearly to the end, but only ", end, " were left then");
+	}
 }
 
 static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	put_size(buf, "; resident memory was ", p->rss, "");
-	if (p->rss_live || !p->live.bytes)
-		put_size(buf, " at the last look, when ", p->rss_live, " lived");
-	else
+	if (p->rss_live || !p->live.bytes) {
+		scry_buf_printf(buf, " at the last look, ");
+		if (p->last_ns > p->rss_ns &&
+		    p->last_ns - p->rss_ns > (p->last_ns - p->first_ns) / LATE) {
+			scry_text_duration(buf, p->last_ns - p->rss_ns);
+			scry_buf_printf(buf, " before the last call, ");
+		}
+		put_size(buf, "when ", p->rss_live, " lived");
+	} else
 		scry_buf_printf(buf, " at the beginning, and was not looked at again");
 }
 
@@ -121,7 +182,13 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 		scry_buf_printf(buf, "too few calls to tell growth");
 		return;
 	}
-	put_size(buf, "no growth seen; ", p->rss_first,
+	if (p->is_fork) {
+		scry_buf_printf(buf, "no leak seen; the process began as a fork, and the blocks "
+				     "that it had from its parent are not known: whether malloc "
+				     "explains the resident memory cannot be told");
+		return;
+	}
+	put_size(buf, "no leak seen; ", p->rss_first,
 		 " were resident before the first call that was recorded, and their blocks are not "
 		 "known: whether malloc explains the resident memory cannot be told");
 }
@@ -129,12 +196,11 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	scry_buf_printf(buf, "malloc explains only %.0f %% of the resident memory: ",
-			100.0 * (double)p->peak.bytes / (double)p->rss_peak);
-	scry_text_size(buf, p->peak.bytes);
-	put_size(buf, " lived at its peak, ", p->rss_peak,
+			100.0 * (double)p->taken_peak / (double)p->rss_peak);
+	put_size(buf, "", p->taken_peak, " were in live blocks at most, with their heads, ");
+	put_size(buf, "", p->rss_peak,
 		 " were resident at most; the rest is what the program maps itself, as the heap of "
-		 "a "
-		 "VM, or gaps and heads of blocks; ");
+		 "a VM, or gaps between blocks; ");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
@@ -161,18 +227,22 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 				     "replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_FRAGMENTS:
-		put_size(buf, "no growth seen; resident memory reached ", p->rss_peak, "");
-		put_size(buf, " while no more than ", p->peak.bytes,
-			 " ever lived: lost between blocks, or not malloc's; another allocator may "
+		put_size(buf, "no leak seen; resident memory reached ", p->rss_peak, "");
+		put_size(buf, " while no more than ", p->peak.bytes, " ever lived, ");
+		put_size(buf, "", p->taken_peak,
+			 " with what is usable behind it and heads: lost in or between blocks, or "
+			 "not malloc's; another allocator may "
 			 "need less: scry malloc replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
 		scry_buf_printf(buf,
 				"no leak of malloc seen: live bytes did not grow all the time");
+		put_past_growth(p, buf);
 		break;
 	case SCRY_MALLOC_VERDICT_STEADY:
 		put_size(buf, "no leak seen: live bytes reached ", p->peak.bytes,
 			 " and did not grow all the time");
+		put_past_growth(p, buf);
 		break;
 	}
 	if (!p->rss) {

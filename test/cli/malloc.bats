@@ -36,6 +36,12 @@ setup() {
 	same known target_malloc_known_static --symbols # its libc is the same module
 }
 
+@test "memory of a program that is started is looked at before its first call: none of its blocks are older" {
+	records "" /usr/bin/python3 -c 'x = [bytes(1000) for i in range(20000)]'
+	jq -es 'map(.event) | index("memory") < index("attach")' "$T/events"
+	jq -es 'map(select(.event == "memory"))[0].rss_anon < 1000000' "$T/events"
+}
+
 @test "a program's own functions that are called as jemalloc's get their arguments" {
 	local program="$TARGETS/target_malloc_mine_static"
 	[ -x "$program" ] || skip "no static programs with this toolchain"

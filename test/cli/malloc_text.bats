@@ -26,6 +26,8 @@ setup() {
 	"$SCRY" report "$T/a.scry" | grep -F "parse+0x1c (libapp.so)"
 	"$SCRY" report "$T/a.scry" --json --at end | jq -e '.schema == "scry.malloc/1" and .honesty.events == 3 and .totals.peak_bytes == 48'
 	"$SCRY" info "$T/a.scry" | grep -F "malloc, packed"
+	"$SCRY" report "$T/a.scry" --at 1h | grep -F "note: the recording ends after "
+	[[ "$("$SCRY" report "$T/a.scry" --at 0)" != *"the recording ends after"* ]]
 }
 
 @test "what is no such text is refused with its line, and no half recording is left" {
@@ -40,6 +42,12 @@ setup() {
 	[ "$status" -eq 2 ]
 	run "$SCRY" report "$T/a.txt" --at noon
 	[ "$status" -eq 2 ]
+	for command in "report" "malloc export" "malloc replay"; do
+		# shellcheck disable=SC2086
+		run "$SCRY" $command "$T/a.txt" --pid 4294972007
+		[ "$status" -eq 2 ]
+		[[ "$output" == *"option --pid: '4294972007' is too big a number"* ]]
+	done
 }
 
 @test "--force: the old file stays when the input is no good, and is never the input itself" {

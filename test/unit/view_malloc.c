@@ -73,10 +73,11 @@ static uint32_t call(struct program *p, struct scry_ev_malloc call)
 
 static uint32_t make(struct program *p, uint32_t caller, uint64_t size)
 {
-	return call(p, (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC,
-					       .caller = caller,
-					       .size = size,
-					       .usable = (size + 23) / 16 * 16 - 8});
+	return call(p,
+		    (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC,
+					    .caller = caller,
+					    .size = size,
+					    .usable = size < 24 ? 24 : (size + 23) / 16 * 16 - 8});
 }
 
 static void end_block(struct program *p, uint32_t block)
@@ -87,9 +88,10 @@ static void end_block(struct program *p, uint32_t block)
 static void look(struct program *p, uint64_t rss)
 {
 	struct scry_ev_memory memory = {.pid = PID, .threads = 1, .rss_anon = rss};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY, .time_ns = p->time_ns};
 
 	assert_int_equal(scry_malloc_pack_write(p->pack, p->rec.w), 0);
-	golden_put(&p->rec, SCRY_EVENT_MEMORY, &memory, sizeof(memory));
+	assert_int_equal(scry_writer_payload(p->rec.w, &head, &memory, sizeof(memory)), 0);
 }
 
 static int finish(struct program *p, uint64_t calls)
@@ -142,8 +144,10 @@ static struct scry_malloc_sum sum_of(int fd, uint64_t at_ns)
 	struct scry_reader *r;
 
 	assert_int_equal(scry_reader_open(fd, &r), 0);
+	sum.reader = r;
 	while (scry_reader_next(r, &event) > 0)
 		assert_int_equal(scry_malloc_sum_event(&sum, event), 0);
+	sum.reader = NULL;
 	scry_malloc_sum_close(&sum);
 	scry_reader_close(r);
 	return sum;
@@ -249,6 +253,107 @@ static void shows(int fd, const char *what)
 	scry_buf_done(&page);
 }
 
+/* Small blocks: what is rounded up and their heads are malloc's too. */
+static void small_blocks(void **state)
+{
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 100000; i++)
+		make(&p, 1, 8);
+	look(&p, 3300000);
+	for (int i = 0; i < 100000; i++)
+		end_block(&p, make(&p, 1, 8));
+	fd = finish(&p, 300000);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->peak.bytes, 100001 * 8);
+	assert_int_equal(process->taken, 100000 * 32);
+	assert_int_equal(process->taken_peak, 100001 * 32);
+	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_FRAGMENTS);
+	scry_malloc_sum_done(&sum);
+	shows(fd, "\"rss_explained_pct\": 97,");
+	close(fd);
+}
+
+/* A verdict, and what is in its sentence; frees the sum. */
+static void judged(int fd, enum scry_malloc_verdict verdict, bool grows, const char *what)
+{
+	struct scry_malloc_sum sum = sum_of(fd, 0);
+	struct scry_malloc_process *p = scry_malloc_sum_main(&sum);
+	struct scry_buf buf = {0};
+
+	assert_int_equal(scry_malloc_verdict(p, &buf), verdict);
+	assert_int_equal(scry_malloc_caller_grows(p, &p->callers[1]), grows);
+	assert_non_null(strstr(buf.data, what));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Grows until the last call, which frees it. */
+static void freed_at_the_end(void **state)
+{
+	struct program p = begin();
+	uint32_t block = make(&p, 1, 1000);
+
+	for (int i = 2; i < 3000; i++) {
+		end_block(&p, make(&p, 2, 64));
+		call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_REALLOC,
+						 .caller = 1,
+						 .size = (uint64_t)i * 1000,
+						 .block = block});
+	}
+	end_block(&p, block);
+	judged(finish(&p, 8996), SCRY_MALLOC_VERDICT_STEADY, false, "only 0 B were left then");
+}
+
+/* A table that is loaded at the beginning, and an hour with few calls. */
+static void loaded_once(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	for (int i = 0; i < 60; i++) {
+		p.time_ns += 60000000000;
+		end_block(&p, make(&p, 2, 64));
+	}
+	judged(finish(&p, 20120), SCRY_MALLOC_VERDICT_STEADY, false,
+	       "they grew by 0 B in the second half of the time, 30 min");
+}
+
+/* The same without a call: the kernel told that it was there. */
+static void loaded_and_idle(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 4500000};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY};
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	assert_int_equal(scry_malloc_pack_write(p.pack, p.rec.w), 0);
+	head.time_ns = p.time_ns + 3600000000000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	judged(finish(&p, 20000), SCRY_MALLOC_VERDICT_STEADY, false, "they grew by 0 B");
+}
+
+/* A table, and a leak that goes on for hours with few calls, slower and slower. */
+static void loaded_and_leaking(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	for (int i = 0; i < 1000; i++) {
+		p.time_ns += 10000000000 + 10000000ull * (uint64_t)i;
+		make(&p, 1, 2000);
+	}
+	judged(finish(&p, 21000), SCRY_MALLOC_VERDICT_GROWS, true, "a leak");
+}
+
 /* Blocks that were there before are no growth, no calls and no lives of the recording. */
 static void older(void **state)
 {
@@ -309,6 +414,87 @@ static void older_unknown(void **state)
 	assert_null(strstr(buf.data, "explains only"));
 	scry_buf_done(&buf);
 	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* What a fork child had from its parent is not "not malloc's", however little it calls itself. */
+static void fork_child(void **state)
+{
+	const struct scry_producer producer = {PID + 1, 0, 6};
+	struct scry_ev_memory memory = {.pid = PID + 1, .rss_anon = 60000000};
+	struct program parent = begin(), child;
+	struct scry_buf buf = {0};
+	struct scry_malloc_process *p;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 60; i++)
+		make(&parent, 1, 1000000);
+	assert_int_equal(scry_malloc_pack_write(parent.pack, parent.rec.w), 0);
+	child = parent;
+	assert_int_equal(scry_malloc_pack_fork(parent.pack, &producer, &child.pack), 0);
+	for (int i = 0; i < 1000; i++)
+		end_block(&child, make(&child, 1, 1500));
+	assert_int_equal(scry_malloc_pack_write(child.pack, child.rec.w), 0);
+	golden_put(&child.rec, SCRY_EVENT_MEMORY, &memory, sizeof(memory));
+	scry_malloc_pack_free(child.pack);
+	fd = finish(&parent, 2060);
+	sum = sum_of(fd, 0);
+	p = scry_malloc_sum_main(&sum);
+	assert_int_equal(p->pid, PID + 1);
+	assert_true(p->rss_peak > 0);
+	assert_true(scry_malloc_older_unknown(p));
+	assert_int_equal(scry_malloc_verdict(p, &buf), SCRY_MALLOC_VERDICT_UNKNOWN);
+	assert_non_null(strstr(buf.data, "began as a fork"));
+	assert_null(strstr(buf.data, "explains only"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* As many as the recorder gives are told apart. */
+static void many_callers(void **state)
+{
+	struct program p = begin();
+	struct scry_malloc_process *process;
+	struct scry_malloc_sum sum;
+	int fd;
+
+	put_caller(&p.rec, (1u << 19) - 1, "last", 0);
+	make(&p, (1u << 19) - 1, 100);
+	make(&p, 1u << 19, 50);
+	fd = finish(&p, 2);
+	sum = sum_of(fd, 0);
+	process = scry_malloc_sum_main(&sum);
+	assert_int_equal(process->callers[0].live.bytes, 50);
+	assert_int_equal(process->caller_count, 1u << 19);
+	assert_int_equal(process->callers[(1u << 19) - 1].peak.bytes, 100);
+	scry_malloc_sum_done(&sum);
+	shows(fd, "\"symbol\": \"last\"");
+	close(fd);
+}
+
+/* It was looked at in its beginning only: that says nothing of its peak. */
+static void looked_at_early(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 700000};
+	struct program p = begin();
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY, .time_ns = p.time_ns};
+	struct scry_buf buf = {0};
+	struct scry_malloc_sum sum;
+	int fd;
+
+	head.time_ns += 1000000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	for (int i = 0; i < 5000; i++)
+		make(&p, 1, 4000);
+	fd = finish(&p, 5000);
+	sum = sum_of(fd, 0);
+	scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf);
+	assert_non_null(strstr(buf.data, "at the last look, 99 ms before the last call, when "));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	shows(fd, "\"rss_explained_pct\": null,");
 	close(fd);
 }
 
@@ -387,7 +573,7 @@ static void ended_processes(void **state)
 	for (uint32_t i = 0; i < 3; i++) {
 		const struct scry_malloc_process *p = sum.processes[i];
 
-		assert_null(p->blocks);
+		assert_null(p->pages);
 		assert_int_equal(p->peak.bytes, p->calls * 1000);
 		assert_int_equal(p->callers != NULL, p->calls != 20);
 	}
@@ -565,6 +751,34 @@ static void peak_of_callers(void **state)
 	close(fd);
 }
 
+/* A stack whose outermost frames are shorter than the dots in their place. */
+static void short_stack(void **state)
+{
+	static const char *const names[] = {"f", "g", "h", "i", "innermost"};
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_ev_caller caller = {.caller = 3, .pid = PID, .stack = 5};
+	struct program p = begin();
+	struct scry_buf page = {0};
+	int fd;
+
+	for (uint32_t i = 0; i < 5; i++) {
+		struct scry_ev_stack frame = {.id = i + 1,
+					      .parent = i,
+					      .flags = SCRY_STACK_NATIVE,
+					      .method_str = golden_str(&p.rec, names[i])};
+
+		golden_put(&p.rec, SCRY_EVENT_STACK, &frame, sizeof(frame));
+	}
+	golden_put(&p.rec, SCRY_EVENT_CALLER, &caller, sizeof(caller));
+	make(&p, 3, 100);
+	fd = finish(&p, 1);
+	opts.by = SCRY_VIEW_BY_STACK;
+	golden_show(fd, "malloc", "x.txt", &opts, &page);
+	assert_non_null(strstr(page.data, " of it came from f > g > h > i > innermost"));
+	scry_buf_done(&page);
+	close(fd);
+}
+
 static void nothing(void **state)
 {
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
@@ -597,6 +811,15 @@ int main(void)
 		cmocka_unit_test(elsewhere),
 		cmocka_unit_test(older),
 		cmocka_unit_test(older_unknown),
+		cmocka_unit_test(fork_child),
+		cmocka_unit_test(small_blocks),
+		cmocka_unit_test(freed_at_the_end),
+		cmocka_unit_test(loaded_once),
+		cmocka_unit_test(loaded_and_idle),
+		cmocka_unit_test(loaded_and_leaking),
+		cmocka_unit_test(looked_at_early),
+		cmocka_unit_test(many_callers),
+		cmocka_unit_test(short_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
