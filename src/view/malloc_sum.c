@@ -435,7 +435,7 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 	process_moments(p, time_ns);
 	if (!p->first_ns) {
 		p->first_ns = time_ns;
-		p->is_fork = scry_reader_is_fork(s->reader);
+		p->is_fork = s->reader && scry_reader_is_fork(s->reader);
 	}
 	if (time_ns > p->last_ns)
 		p->last_ns = time_ns;

@@ -98,7 +98,7 @@ struct scry_malloc_process {
 #define SCRY_MALLOC_SUM_BYTES (2ull << 30) /* of callers and blocks, of all processes together */
 
 struct scry_malloc_sum {
-	const struct scry_reader *reader; /* of the events; set by the caller */
+	const struct scry_reader *reader; /* of the events; set by the caller; NULL: of none */
 	struct scry_malloc_process **processes;
 	struct scry_native_frames stacks; /* of all of them */
 	uint32_t count;
