@@ -13,10 +13,11 @@ struct scry_malloc_child {
 	uint32_t pid;
 	uint32_t image;
 	uint64_t start_ticks;	   /* 0: it was gone when its parent's fork was merged */
-	struct scry_malloc *calls; /* with its parent's blocks */
+	struct scry_malloc *calls; /* with its parent's blocks; NULL: there was no room for them */
+	uint64_t bytes;
 };
 
-#define CHILDREN_MAX 256u /* the oldest have exec'ed or ended, most likely */
+#define CHILDREN_MAX 4096u /* the oldest have exec'ed or ended, most likely */
 #define LATE_TRIES 1000
 #define FORK_TRIES 10
 #define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
@@ -45,10 +46,19 @@ static void take_row(struct scry_malloc_watch *m, size_t i)
 }
 
 /* Its number is given out: that of what comes later with its pid is the next. */
+static void drop_calls(struct scry_session *s, struct scry_malloc_child *child)
+{
+	if (!child->calls)
+		return;
+	scry_malloc_free(child->calls);
+	child->calls = NULL;
+	child->bytes = 0;
+	end_part(s, child->pid, child->image, "it was not seen to call malloc");
+}
+
 static void drop_child(struct scry_session *s, struct scry_malloc_watch *m, size_t i)
 {
-	scry_malloc_free(m->children[i].calls);
-	end_part(s, m->children[i].pid, m->children[i].image, "it was not seen to call malloc");
+	drop_calls(s, &m->children[i]);
 	take_row(m, i);
 }
 
@@ -104,6 +114,37 @@ void scry_malloc_children_next(struct scry_watch *w)
 	}
 }
 
+static uint64_t children_bytes(const struct scry_malloc_watch *m)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < m->child_count; i++)
+		bytes += m->children[i].bytes;
+	return bytes;
+}
+
+/* All that wait have together what one process may have. */
+static void keep_within(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	uint64_t limit = w->opts->memory ? w->opts->memory : UINT64_MAX;
+
+	if (m->child_count > CHILDREN_MAX || children_bytes(m) > limit)
+		scry_malloc_children_look(w);
+	while (m->child_count > CHILDREN_MAX)
+		drop_child(w->session, m, 0);
+	for (size_t i = 0; i < m->child_count && children_bytes(m) > limit; i++) {
+		drop_calls(w->session, &m->children[i]);
+		if (!m->has_dropped)
+			scry_watch_note(w,
+					"more fork children waited for their first call of malloc "
+					"than --memory has room for: what the oldest have of "
+					"their parent is not known in this recording; fix: "
+					"--memory SIZE");
+		m->has_dropped = true;
+	}
+}
+
 /* It was not waited for: it ran another program, or made calls, before its parent's fork was known.
  */
 static bool has_begun(const struct scry_session *s, uint32_t pid)
@@ -134,23 +175,27 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 		.on_fork = scry_malloc_children_fork,
 		.on_fork_arg = w->root ? w->root : w,
 	};
+	struct scry_malloc_stats stats;
 	struct scry_malloc_child *more;
 	int r;
 
 	if (has_begun(w->session, pid))
 		return 0;
-	if (root->child_count == CHILDREN_MAX)
-		drop_child(w->session, root, 0);
 	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
 	if (!more)
 		return scry_fail(-ENOMEM, "not enough memory for the children");
 	root->children = more;
 	opts.producer.ring = child.image = scry_session_part(w->session, pid);
 	r = scry_malloc_fork(parent, &opts, &child.calls);
+	if (r < 0) {
+		end_part(w->session, pid, child.image, "there was no memory for it");
+		return r;
+	}
+	scry_malloc_stats(child.calls, &stats);
+	child.bytes = stats.memory;
 	more[root->child_count++] = child;
-	if (r < 0)
-		drop_child(w->session, root, root->child_count - 1);
-	return r;
+	keep_within(opts.on_fork_arg);
+	return 0;
 }
 
 /* Has it ended, and without a call? Who is gone takes no lane any more. */
@@ -200,10 +245,13 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		m->calls = root->children[i].calls;
 		w->image = root->children[i].image;
 		take_row(root, i);
-		return 0;
+		if (m->calls)
+			return 0;
+		m->adopted_ns = 0;
 	}
 	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
-		return 0; /* else it began here, and is no child */
+		return 0; /* else it began here, and is no child, or one whose blocks are not known
+			   */
 	opts.producer.ring = w->image = scry_session_part(w->session, pid);
 	return scry_malloc_new(&opts, &m->calls);
 }

@@ -29,6 +29,7 @@ struct scry_malloc_watch {
 	/* children, of this process and of its children, that have not been seen to record */
 	struct scry_malloc_child *children;
 	size_t child_count;
+	bool has_dropped; /* more of them than there is room for; it was told */
 	/* of a child */
 	uint64_t adopted_ns;	      /* since when its lane is taken */
 	const struct scry_ruby *ruby; /* whose lines its calls are told of: that of its root */

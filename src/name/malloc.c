@@ -595,5 +595,5 @@ void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *re
 	ret->threads = m->numbers;
 	ret->had_children = m->memory.had_children;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
-	ret->memory = ret->block_bytes + 8 * m->kept;
+	ret->memory = ret->block_bytes + 8 * m->kept + scry_malloc_pack_bytes(m->calls.pack);
 }

@@ -284,6 +284,12 @@ size_t scry_malloc_pack_pending(const struct scry_malloc_pack *p)
 	return p->raw > p->calls ? p->raw : p->calls;
 }
 
+size_t scry_malloc_pack_bytes(const struct scry_malloc_pack *p)
+{
+	return sizeof(*p) + scry_malloc_blocks_bytes(&p->blocks) +
+	       scry_malloc_kinds_bytes(&p->kinds) - sizeof(p->kinds) + ZSTD_sizeof_CCtx(p->zstd);
+}
+
 int scry_malloc_pack_add(struct scry_malloc_pack *p, uint64_t time_ns,
 			 const struct scry_ev_malloc *call, uint32_t *ret_block)
 {

@@ -43,6 +43,9 @@ int scry_malloc_pack_add(struct scry_malloc_pack *p, uint64_t time_ns,
 #define SCRY_MALLOC_PACK_BYTES (1u << 20)
 size_t scry_malloc_pack_pending(const struct scry_malloc_pack *p);
 
+size_t
+scry_malloc_pack_bytes(const struct scry_malloc_pack *p); /* of memory, but what is pending */
+
 /* Compresses what is pending and writes it as one chunk; nothing when there is nothing. CALLER and
  * THREAD events it names must have been given to the writer before. 0 or the writer's error. */
 int scry_malloc_pack_write(struct scry_malloc_pack *p, struct scry_writer *w);
