@@ -672,7 +672,7 @@ int scry_view_malloc(struct scry_reader *reader, const struct scry_view_opts *op
 	int got = 0, err = read_moment(opts->at, &v.moment, &v.time_ns);
 
 	if (!err)
-		err = scry_malloc_places_check((enum scry_view_by)opts->by);
+		err = scry_malloc_places_check(opts);
 	if (err)
 		return err;
 	v.sum.reader = reader;

@@ -8,9 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-int scry_malloc_places_check(enum scry_view_by by)
+int scry_malloc_places_check(const struct scry_view_opts *opts)
 {
-	if (by == SCRY_VIEW_BY_CLASS || by == SCRY_VIEW_BY_GEM)
+	if (opts->live || opts->internal || opts->filter.count || opts->sort == SCRY_VIEW_SORT_AGE)
+		return scry_fail(-EINVAL,
+				 "--live, --internal, --filter and --sort age are for objects of a "
+				 "VM, and this is of malloc; fix: --grep, --at end or --sort live");
+	if (opts->by == SCRY_VIEW_BY_CLASS || opts->by == SCRY_VIEW_BY_GEM)
 		return scry_fail(-EINVAL,
 				 "calls of malloc are by line, file or method, or natively "
 				 "by caller, module or stack; fix: --by with one of these");

@@ -12,7 +12,7 @@
 #include "view/view.h"
 
 /* 0; -EINVAL with a sentence: malloc has no such places. */
-int scry_malloc_places_check(enum scry_view_by by);
+int scry_malloc_places_check(const struct scry_view_opts *opts);
 
 /*
  * Sums the callers of the process by place: caller_count is less then, and what differs within a

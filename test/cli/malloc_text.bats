@@ -50,6 +50,16 @@ setup() {
 	done
 }
 
+@test "the report of malloc refuses what is for objects only" {
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	for option in --live --internal "--filter class=String" "--sort age"; do
+		run "$SCRY" report "$T/a.scry" $option
+		[ "$status" -eq 1 ]
+		[[ "$output" == *"are for objects"* ]]
+	done
+	"$SCRY" report "$T/a.scry" --sort live --top 1 --grep parse | grep -F "parse+0x1c (libapp.so)"
+}
+
 @test "--force: the old file stays when the input is no good, and is never the input itself" {
 	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
 	cp "$T/a.scry" "$T/was.scry"
