@@ -19,7 +19,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STACK, FILE_, LINE, METHOD, WEIGHT, NEEDED, CLASS = NEEDED, IS_C, IS_NATIVE, OFFSET, PARTS };
+enum {
+	STACK,
+	FILE_,
+	LINE,
+	METHOD,
+	WEIGHT,
+	NEEDED,
+	CLASS = NEEDED,
+	IS_C,
+	IS_NATIVE,
+	OFFSET,
+	MODULE,
+	SYMBOL,
+	PARTS
+};
 
 struct folded {
 	struct scry_buf line;
@@ -54,8 +68,8 @@ static void folded_totals(struct scry_doc *doc, const struct scry_pair *pairs, s
 static void folded_table(struct scry_doc *doc)
 {
 	struct folded *folded = doc->renderer;
-	const char *keys[PARTS] = {"stack", "file", "line",	 "method", doc->weight,
-				   "class", "is_c", "is_native", "offset"};
+	const char *keys[PARTS] = {"stack", "file",	 "line",   "method", doc->weight, "class",
+				   "is_c",  "is_native", "offset", "module", "symbol"};
 	size_t i, part;
 
 	for (part = 0; part < PARTS; part++) {
@@ -119,6 +133,23 @@ static const struct scry_cell *cell_of(const struct scry_doc *doc, const struct 
 	return folded->columns[part] < doc->column_count ? &cells[folded->columns[part]] : NULL;
 }
 
+/* A native caller without a stack, where the table has its names. */
+static void place_native(const struct scry_doc *doc, const struct scry_cell *cells,
+			 struct scry_doc_frame *place)
+{
+	const struct scry_cell *module = cell_of(doc, cells, MODULE);
+	const struct scry_cell *symbol = cell_of(doc, cells, SYMBOL);
+
+	if (!module || !symbol || place->file)
+		return;
+	place->is_native = true;
+	place->file = module->bytes;
+	place->file_length = module->length;
+	place->method = symbol->bytes;
+	place->method_length = symbol->length;
+	place->offset = cell_of(doc, cells, OFFSET)->number;
+}
+
 static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 {
 	struct folded *folded = doc->renderer;
@@ -131,7 +162,7 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 	/* native stacks end with what called; a place of a VM comes behind it */
 	const bool has_place = class || is_c || !file->is_unknown || !stack->number;
 	const struct scry_cell *weight = &cells[folded->columns[WEIGHT]];
-	const struct scry_doc_frame place = {
+	struct scry_doc_frame place = {
 		.file = file->bytes,
 		.file_length = file->length,
 		.line = (uint32_t)cells[folded->columns[LINE]].number,
@@ -146,6 +177,7 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 
 	if (weight->is_unknown || !weight->number)
 		return;
+	place_native(doc, cells, &place);
 	scry_buf_clear(line);
 	for (i = 0; i < stack->number && !stack->is_unknown; i++) {
 		put_frame(line, &stack->frames[i], is_native != NULL);

@@ -30,6 +30,22 @@ setup() {
 	[[ "$("$SCRY" report "$T/a.scry" --at 0)" != *"the recording ends after"* ]]
 }
 
+@test "folded, a recording without stacks: native callers by their names" {
+	cat >>"$T/a.txt" <<-'END'
+	caller caller=2 module=/usr/lib/libbare.so offset=16
+	1: malloc(10) = 0 usable=24 caller=2
+	1: malloc(10) = 1 usable=24 caller=1
+	1: malloc(10) = 2 usable=24
+	END
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	"$SCRY" report "$T/a.scry" --folded --at end 2>/dev/null >"$T/folded"
+	diff <(LC_ALL=C sort "$T/folded") - <<-'END'
+	[unknown] 10
+	libbare.so+0x10 10
+	parse 10
+	END
+}
+
 @test "what is no such text is refused with its line, and no half recording is left" {
 	echo "1: free(9)" >>"$T/a.txt"
 	run "$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
