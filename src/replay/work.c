@@ -19,6 +19,9 @@
 #define SLEEP_NS 50000
 #define STEP_TICKS 4000u /* of looking at the clock twice: for the rest somebody else ran */
 
+#define BEAT_TICKS (UINT64_C(1) << 20)
+#define BEAT_BYTES (UINT64_C(16) << 20)
+
 enum how { ALONE, AMONG, SAMPLED, VERIFIED }; /* ALONE, AMONG others: TIMED */
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -98,6 +101,12 @@ static __attribute__((noinline)) void gate(struct lane *l, const uint32_t *marks
 	wait_over(l, &w);
 }
 
+/* Words that take long are no standstill: who watches sees only every 512th. */
+static void beat(void)
+{
+	__atomic_fetch_add(&replay.head->beats, 1, __ATOMIC_RELAXED);
+}
+
 /* As the program had something else to do until then. */
 static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
 {
@@ -119,13 +128,17 @@ static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
  */
 static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
 {
-	uint64_t ticks = replay_ns_ticks(ns), done = 0, last = __rdtsc(), now;
+	uint64_t ticks = replay_ns_ticks(ns), done = 0, told = 0, last = __rdtsc(), now;
 
 	while (done < ticks) {
 		_mm_pause();
 		now = __rdtsc();
 		done += now - last < STEP_TICKS ? now - last : STEP_TICKS;
 		last = now;
+		if (done - told > BEAT_TICKS) {
+			told = done;
+			beat();
+		}
 	}
 	l->wait_ticks += done;
 }
@@ -168,6 +181,8 @@ ALWAYS void touch(void *p, uint64_t size, uint32_t share, uint32_t x)
 	}
 	if (size <= 16 || policy == SCRY_TOUCH_FIRST)
 		return;
+	if (__builtin_expect(size >= BEAT_BYTES, 0))
+		beat();
 	if (__builtin_expect(size > REPLAY_NULL_BYTES, 0) && replay.head->is_null)
 		size = REPLAY_NULL_BYTES;
 	if (policy == SCRY_TOUCH_ALL) {
