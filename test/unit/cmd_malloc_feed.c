@@ -486,6 +486,54 @@ static void refused(void **state)
 	scry_malloc_feed_free(f);
 }
 
+enum { SHORT_THREADS = 1000 };
+
+static bool short_threads(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	static const uint32_t functions[] = {SCRY_MALLOC_MALLOC, SCRY_MALLOC_FREE,
+					     SCRY_MALLOC_THREAD_END};
+
+	*ret_us = i * 1000;
+	c->thread = (uint32_t)(2 + i / 3);
+	c->function = functions[i % 3];
+	c->size = 1 << 20;
+	return i < SHORT_THREADS * 3;
+}
+
+static bool big_blocks(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	*ret_us = i;
+	c->thread = 1;
+	c->block = (uint32_t)i;
+	c->size = 60000000;
+	return i < 5;
+}
+
+/* What is taken off every allocator has no page faults, and a thread leaves nothing behind. */
+static void null_memory(void **state)
+{
+	const struct scry_malloc_run_opts usual = opts;
+	struct script t = {.tell = short_threads};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+
+	(void)state;
+	assert_int_equal(scry_malloc_feed_stats(f)->threads, SHORT_THREADS);
+	opts.mode = SCRY_REPLAY_TIMED;
+	opts.memory = UINT64_C(256) << 20;
+	run(f, &null);
+	assert_true(result.faults < SHORT_THREADS * 32);
+	opts.memory = usual.memory;
+	scry_malloc_feed_free(f);
+	t.tell = big_blocks;
+	f = feed_of_script(&t, false);
+	for (opts.touch = SCRY_TOUCH_ALL; opts.touch <= SCRY_TOUCH_RECORDED; opts.touch++) {
+		run(f, &null);
+		assert_true(result.faults < 1000);
+	}
+	opts = usual;
+	scry_malloc_feed_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -495,6 +543,7 @@ int main(void)
 		cmocka_unit_test(think),	 cmocka_unit_test(think_long),
 		cmocka_unit_test(takers),	 cmocka_unit_test(swappers),
 		cmocka_unit_test(think_unstuck), cmocka_unit_test(refused),
+		cmocka_unit_test(null_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
