@@ -21,6 +21,7 @@
 
 /* Address space beyond living blocks: allocators reserve generously. */
 #define ADDRESS_MORE (UINT64_C(64) << 30)
+#define LOOK_NS UINT64_C(100000000) /* whether it lives, gets on and stays below the limit */
 
 struct run {
 	struct scry_malloc_feed *feed;
@@ -35,6 +36,7 @@ struct run {
 	struct scry_malloc_rss rss;
 	uint64_t curve_step;
 	uint64_t moved_ns, moved_to; /* when and where it was seen to get on */
+	uint64_t sampled_ns;
 };
 
 static uint64_t now_ns(void)
@@ -134,12 +136,19 @@ static bool has_ended(struct run *r)
 static int watch(struct run *r)
 {
 	uint64_t position = __atomic_load_n(&r->head->position, __ATOMIC_RELAXED), now = now_ns();
+	uint64_t done = position + __atomic_load_n(&r->head->beats, __ATOMIC_RELAXED), rss;
 
-	if (sample(r) > r->opts->memory && r->is_there)
+	if (now - r->sampled_ns >= r->opts->rss_every_ns) {
+		rss = sample(r);
+		r->sampled_ns = now;
+	} else {
+		rss = scry_malloc_rss_now(&r->rss);
+	}
+	if (rss > r->opts->memory && r->is_there)
 		return scry_fail(-ENOBUFS, "%s takes more than %llu MiB, the limit; fix: --memory",
 				 r->allocator->label, (unsigned long long)(r->opts->memory >> 20));
-	if (position != r->moved_to || !r->moved_ns) {
-		r->moved_to = position;
+	if (done != r->moved_to || !r->moved_ns) {
+		r->moved_to = done;
 		r->moved_ns = now;
 	}
 	if (now - r->moved_ns > r->opts->stuck_ns)
@@ -153,8 +162,8 @@ static int watch(struct run *r)
 /* Lets it do something, and waits until it has done it. */
 static int turn(struct run *r, enum scry_replay_turn what)
 {
-	const struct timespec every = {.tv_sec = (time_t)(r->opts->rss_every_ns / 1000000000),
-				       .tv_nsec = (long)(r->opts->rss_every_ns % 1000000000)};
+	const uint64_t every_ns = r->opts->rss_every_ns;
+	const struct timespec every = {.tv_nsec = (long)(every_ns < LOOK_NS ? every_ns : LOOK_NS)};
 	uint32_t *word = &r->head->turn, value;
 	int err = 0;
 

@@ -292,7 +292,6 @@ int main(int argc, char **argv)
 	if (replay.head->mode == SCRY_REPLAY_COUNTED)
 		replay_syscalls_init();
 	measure_timer();
-	limit(replay.head->address_max +
-	      (replay.head->is_null ? SCRY_REPLAY_LANES * REPLAY_NULL_BYTES : 0));
+	limit(replay.head->address_max);
 	return serve();
 }

@@ -52,16 +52,21 @@ extern struct replay replay;
 /* A cell holds this in place of an address: the call got no memory. */
 #define REPLAY_FAILED 1u
 #define REPLAY_ADDRESS ((UINT64_C(1) << 48) - 1)
-/* The null allocator's memory, for each lane. */
-#define REPLAY_NULL_BYTES (UINT64_C(64) << 20)
+/* The null allocator's memory, for each thread that lives. */
+#define REPLAY_NULL_BYTES (UINT64_C(64) << 10)
 
 /* who.c: finds the functions, and who serves them. False: not the one asked for; head->why says
  * who. */
 bool replay_calls_find(struct replay_calls *ret_calls);
 /* Functions that return memory without looking for any. */
 extern const struct replay_calls replay_calls_null;
-/* In each thread before its first call: its lane's memory, where those serve. */
-void replay_null_begin(uint32_t lane);
+/* Where those serve: memory for a thread, in memory already; to be given back when it was joined.
+ * One thread at a time. */
+void replay_null_init(void);
+uint32_t replay_null_take(void);
+void replay_null_give(uint32_t piece);
+/* In the thread, before its first call. */
+void replay_null_begin(uint32_t piece);
 
 /* check.c: goes through the window. False, and head->why, for one that must not be replayed. */
 bool replay_check(void);

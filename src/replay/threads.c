@@ -19,6 +19,7 @@ struct thread {
 	pthread_t id;
 	uint32_t next_ended; /* lane + 1 */
 	uint32_t window;     /* the one it is to begin in */
+	uint32_t piece;	     /* of the null allocator */
 };
 
 static struct thread *threads;
@@ -69,7 +70,8 @@ static void *body(void *arg)
 	struct thread *t = arg;
 	uint32_t now = t->window;
 
-	replay_null_begin(t->lane.number);
+	if (replay.head->is_null)
+		replay_null_begin(t->piece);
 	while (!play(t)) {
 		leave_window();
 		while (__atomic_load_n(&window, __ATOMIC_ACQUIRE) == now)
@@ -94,6 +96,8 @@ static void join_ended(void)
 
 		list = t->next_ended; /* before the join: a lane is used again only after it */
 		pthread_join(t->id, NULL);
+		if (replay.head->is_null)
+			replay_null_give(t->piece);
 	}
 }
 
@@ -113,6 +117,15 @@ void replay_join(struct lane *l, uint32_t ended)
 	pthread_mutex_unlock(&begin_lock);
 }
 
+/* Putting it into memory is no cost of a thread's. */
+static void take_piece(struct lane *by, struct thread *t)
+{
+	uint64_t begin = replay_thread_ns();
+
+	t->piece = replay_null_take();
+	by->wait_ns += replay_thread_ns() - begin + replay_clock_ns;
+}
+
 void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 {
 	struct thread *t = &threads[lane];
@@ -122,6 +135,8 @@ void replay_spawn(struct lane *by, uint32_t lane, uint32_t ended)
 	pthread_mutex_lock(&begin_lock);
 	t->lane = (struct lane){.number = lane, .left = 1 + lane % 16};
 	t->window = window;
+	if (replay.head->is_null)
+		take_piece(by, t);
 	begun++;
 	__atomic_fetch_add(&running, 1, __ATOMIC_RELAXED);
 	pthread_attr_init(&attr);
@@ -138,7 +153,9 @@ void replay_threads_init(void)
 	threads = replay_map(SCRY_REPLAY_LANES * sizeof(*threads));
 	stacks = replay_map((size_t)SCRY_REPLAY_LANES * STACK_BYTES);
 	threads[0].lane.left = 1;
-	replay_null_begin(0);
+	replay_null_init();
+	if (replay.head->is_null)
+		replay_null_begin(replay_null_take());
 	replay.epochs = replay_map(SCRY_REPLAY_EPOCHS * sizeof(*replay.epochs));
 }
 

@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 static struct replay_calls found;
@@ -141,25 +140,37 @@ bool replay_calls_find(struct replay_calls *ret_calls)
 
 /*
  * The null allocator gives each thread the same memory again and again, so that what the replay
- * itself does costs the same, touching included, and nothing is looked for. A lane's next thread
- * takes over what the one before had, or a program of many short threads would need an address
- * space for each.
+ * itself does costs the same, touching included, and nothing is looked for. Bigger blocks are
+ * touched there round and round (work.c): no page is met for the first time, as that would be taken
+ * off every allocator. It is no anonymous memory, and as many pieces are in use as threads live.
  */
-static __thread void *scratch __attribute__((tls_model("local-exec")));
+static __thread char *scratch __attribute__((tls_model("local-exec")));
+static char *pieces; /* SCRY_REPLAY_LANES */
+static uint32_t free_pieces[SCRY_REPLAY_LANES];
+static uint32_t free_count, piece_count;
 
-void replay_null_begin(uint32_t lane)
+void replay_null_init(void)
 {
-	static void *of[SCRY_REPLAY_LANES];
+	if (replay.head->is_null)
+		pieces = replay_map(SCRY_REPLAY_LANES * REPLAY_NULL_BYTES);
+}
 
-	if (!replay.head->is_null)
-		return;
-	if (!of[lane]) {
-		of[lane] = mmap(NULL, REPLAY_NULL_BYTES, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (of[lane] == MAP_FAILED)
-			replay_die("no address space for the null allocator");
-	}
-	scratch = of[lane];
+uint32_t replay_null_take(void)
+{
+	if (free_count)
+		return free_pieces[--free_count];
+	memset(pieces + piece_count * REPLAY_NULL_BYTES, 1, REPLAY_NULL_BYTES);
+	return piece_count++;
+}
+
+void replay_null_give(uint32_t piece)
+{
+	free_pieces[free_count++] = piece;
+}
+
+void replay_null_begin(uint32_t piece)
+{
+	scratch = pieces + piece * REPLAY_NULL_BYTES;
 }
 static inline void *same(void)
 {

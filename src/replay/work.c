@@ -19,6 +19,9 @@
 #define SLEEP_NS 50000
 #define STEP_TICKS 4000u /* of looking at the clock twice: for the rest somebody else ran */
 
+#define BEAT_TICKS (UINT64_C(1) << 20)
+#define BEAT_BYTES (UINT64_C(16) << 20)
+
 enum how { ALONE, AMONG, SAMPLED, VERIFIED }; /* ALONE, AMONG others: TIMED */
 
 #define ALWAYS static inline __attribute__((always_inline))
@@ -98,6 +101,12 @@ static __attribute__((noinline)) void gate(struct lane *l, const uint32_t *marks
 	wait_over(l, &w);
 }
 
+/* Words that take long are no standstill: who watches sees only every 512th. */
+static void beat(void)
+{
+	__atomic_fetch_add(&replay.head->beats, 1, __ATOMIC_RELAXED);
+}
+
 /* As the program had something else to do until then. */
 static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
 {
@@ -119,13 +128,17 @@ static __attribute__((noinline)) void sleep_until(struct lane *l, uint64_t us)
  */
 static __attribute__((noinline)) void think(struct lane *l, uint64_t ns)
 {
-	uint64_t ticks = replay_ns_ticks(ns), done = 0, last = __rdtsc(), now;
+	uint64_t ticks = replay_ns_ticks(ns), done = 0, told = 0, last = __rdtsc(), now;
 
 	while (done < ticks) {
 		_mm_pause();
 		now = __rdtsc();
 		done += now - last < STEP_TICKS ? now - last : STEP_TICKS;
 		last = now;
+		if (done - told > BEAT_TICKS) {
+			told = done;
+			beat();
+		}
 	}
 	l->wait_ticks += done;
 }
@@ -152,6 +165,21 @@ ALWAYS void touch_pages(volatile char *p, uint64_t from, uint64_t to)
 		p[from] = 1;
 }
 
+/* The same where the null allocator serves, which has less. */
+static __attribute__((noinline)) void touch_round(volatile char *p, uint64_t size, uint32_t share,
+						  uint32_t x)
+{
+	const uint64_t bytes = REPLAY_NULL_BYTES;
+	uint64_t to = size * share / 65535;
+
+	if (replay.touch == SCRY_TOUCH_ALL)
+		for (uint64_t at = 0; at < size; at += bytes)
+			memset((char *)p, 1, size - at < bytes ? size - at : bytes);
+	else
+		for (uint64_t at = (to * x / 64 + 4095) & ~UINT64_C(4095); at < to; at += 4096)
+			p[at % bytes] = 1;
+}
+
 /* As the program would have done: `share` 65535ths of it, of which the first `x` 64ths were. */
 ALWAYS void touch(void *p, uint64_t size, uint32_t share, uint32_t x)
 {
@@ -168,9 +196,11 @@ ALWAYS void touch(void *p, uint64_t size, uint32_t share, uint32_t x)
 	}
 	if (size <= 16 || policy == SCRY_TOUCH_FIRST)
 		return;
+	if (__builtin_expect(size >= BEAT_BYTES, 0))
+		beat();
 	if (__builtin_expect(size > REPLAY_NULL_BYTES, 0) && replay.head->is_null)
-		size = REPLAY_NULL_BYTES;
-	if (policy == SCRY_TOUCH_ALL) {
+		touch_round(p, size, share, x);
+	else if (policy == SCRY_TOUCH_ALL) {
 		memset(p, 1, size);
 	} else if (size > 4096) {
 		uint64_t to = size * share / 65535;

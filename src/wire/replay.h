@@ -44,7 +44,7 @@
 #include <stdint.h>
 
 #define SCRY_REPLAY_MAGIC UINT64_C(0x79616c7065722079)
-#define SCRY_REPLAY_VERSION 3u
+#define SCRY_REPLAY_VERSION 4u
 
 #define SCRY_REPLAY_LANES 8192u
 #define SCRY_REPLAY_SLOTS (1u << 26)

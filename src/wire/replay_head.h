@@ -69,7 +69,8 @@ struct scry_replay_head {
 	uint64_t live_blocks;			       /* at the last window's end */
 	uint64_t wrong;				       /* VERIFY: blocks that were */
 	uint64_t syscalls[SCRY_REPLAY_SYSCALLS];       /* COUNTED: in windows */
-	uint32_t has_syscalls, reserved3;	       /* 0: they cannot be counted here */
+	uint32_t has_syscalls;			       /* 0: they cannot be counted here */
+	uint32_t beats;				       /* it is at something that takes long */
 	uint64_t tsc_begin, tsc_end, ns_begin, ns_end; /* one pair of readings each */
 	uint32_t timer_ticks;			       /* that reading the TSC twice takes */
 	uint32_t has_usable;			       /* the allocator has malloc_usable_size */

@@ -272,6 +272,7 @@ struct script {
 	struct scry_malloc_source source;
 	bool (*tell)(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *ret_call);
 	uint64_t i;
+	uint64_t main_from; /* before that call it is not known who the main thread is */
 	struct scry_ev_malloc call;
 };
 
@@ -287,6 +288,8 @@ static int script_next(struct scry_malloc_source *s, const struct scry_ev_malloc
 	uint64_t us = 0;
 
 	t->call = (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC, .size = 100};
+	if (t->i == t->main_from)
+		s->main_thread = 1;
 	if (!t->tell(t->i++, &us, &t->call))
 		return 0;
 	s->time_ns = 1000000000 + us * 1000;
@@ -301,7 +304,7 @@ static struct scry_malloc_feed *feed_of_script(struct script *t, bool is_thinkin
 
 	t->source.rewind = script_rewind;
 	t->source.next = script_next;
-	t->source.main_thread = 1;
+	t->source.main_thread = 0;
 	assert_int_equal(scry_malloc_feed_new(&t->source, &o, &f), 0);
 	run(f, &glibc);
 	run(f, &glibc);
@@ -450,14 +453,97 @@ static void swappers(void **state)
 	}
 }
 
+/* Who works for long between two calls is not stuck. */
+static void think_unstuck(void **state)
+{
+	const struct scry_malloc_run_opts usual = opts;
+	struct script t = {.source.cpu_ns = 20000000000, .tell = compute};
+	struct scry_malloc_feed *f = feed_of_script(&t, true);
+
+	(void)state;
+	opts.mode = SCRY_REPLAY_TIMED;
+	opts.is_thinking = true;
+	opts.stuck_ns = 400000000;
+	run(f, &null);
+	opts = usual;
+	scry_malloc_feed_free(f);
+}
+
+/* However seldom memory is looked at, an end is noticed. */
+static void refused(void **state)
+{
+	static const struct scry_malloc_allocator none = {.label = "none", .path = "/no/such.so"};
+	const struct scry_malloc_run_opts usual = opts;
+	struct script t = {.tell = compute};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+
+	(void)state;
+	opts.rss_every_ns = UINT64_C(3600000000000);
+	alarm(60);
+	assert_int_equal(scry_malloc_run(f, &none, &opts, &result), -EINVAL);
+	alarm(0);
+	opts = usual;
+	scry_malloc_feed_free(f);
+}
+
+enum { SHORT_THREADS = 1000 };
+
+static bool short_threads(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	static const uint32_t functions[] = {SCRY_MALLOC_MALLOC, SCRY_MALLOC_FREE,
+					     SCRY_MALLOC_THREAD_END};
+
+	*ret_us = i * 1000;
+	c->thread = (uint32_t)(2 + i / 3);
+	c->function = functions[i % 3];
+	c->size = 1 << 20;
+	return i < SHORT_THREADS * 3;
+}
+
+static bool big_blocks(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	*ret_us = i;
+	c->thread = 1;
+	c->block = (uint32_t)i;
+	c->size = 60000000;
+	return i < 5;
+}
+
+/* What is taken off every allocator has no page faults, and a thread leaves nothing behind. */
+static void null_memory(void **state)
+{
+	const struct scry_malloc_run_opts usual = opts;
+	struct script t = {.tell = short_threads};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+
+	(void)state;
+	assert_int_equal(scry_malloc_feed_stats(f)->threads, SHORT_THREADS);
+	opts.mode = SCRY_REPLAY_TIMED;
+	opts.memory = UINT64_C(256) << 20;
+	run(f, &null);
+	assert_true(result.faults < SHORT_THREADS * 32);
+	opts.memory = usual.memory;
+	scry_malloc_feed_free(f);
+	t.tell = big_blocks;
+	f = feed_of_script(&t, false);
+	for (opts.touch = SCRY_TOUCH_ALL; opts.touch <= SCRY_TOUCH_RECORDED; opts.touch++) {
+		run(f, &null);
+		assert_true(result.faults < 1000);
+	}
+	opts = usual;
+	scry_malloc_feed_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_thread), cmocka_unit_test(many_threads),
-		cmocka_unit_test(as_one),     cmocka_unit_test(windows),
-		cmocka_unit_test(any_calls),  cmocka_unit_test(pace),
-		cmocka_unit_test(think),      cmocka_unit_test(think_long),
-		cmocka_unit_test(takers),     cmocka_unit_test(swappers),
+		cmocka_unit_test(one_thread),	 cmocka_unit_test(many_threads),
+		cmocka_unit_test(as_one),	 cmocka_unit_test(windows),
+		cmocka_unit_test(any_calls),	 cmocka_unit_test(pace),
+		cmocka_unit_test(think),	 cmocka_unit_test(think_long),
+		cmocka_unit_test(takers),	 cmocka_unit_test(swappers),
+		cmocka_unit_test(think_unstuck), cmocka_unit_test(refused),
+		cmocka_unit_test(null_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
