@@ -155,7 +155,6 @@ static int run(struct replay_job *j, uint32_t at, enum scry_replay_mode mode)
 	struct scry_malloc_run_opts o = run_opts(j, mode);
 
 	o.is_paced &= !a->is_null;
-
 	return scry_malloc_run(j->feed, a, &o, &j->result);
 }
 
@@ -689,7 +688,7 @@ static int record_and_replay(const struct replay_opts *opts)
 	int status = 0, err = scry_malloc_allocators_parse(&opts->with, &list);
 
 	scry_malloc_allocators_done(&list);
-	if (err) /* before the program is run for nothing */
+	if (err)
 		return SCRY_EXIT_FAILURE;
 	snprintf(folder, sizeof(folder), "%s/scry-XXXXXX", place && *place ? place : "/tmp");
 	if (!path && !mkdtemp(folder)) {
@@ -785,6 +784,8 @@ static int command(int argc, char **argv, bool is_compare)
 		err = check(&opts, recording);
 	if (err)
 		return SCRY_EXIT_USAGE;
+	if (scry_output_try(opts.output, opts.force))
+		return SCRY_EXIT_FAILURE;
 	return is_compare ? record_and_replay(&opts) : replay_path(&opts, recording, NULL);
 }
 

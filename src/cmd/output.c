@@ -107,6 +107,16 @@ int scry_output_stream(struct scry_output *o, const char *path, bool force)
 		      : scry_output_close(o, scry_fail(-ENOMEM, "no memory to write '%s'", path));
 }
 
+int scry_output_try(const char *path, bool force)
+{
+	struct scry_output o;
+	int err = scry_output_stream(&o, path, force);
+
+	if (!err)
+		scry_output_close(&o, -ECANCELED);
+	return err;
+}
+
 int scry_output_keep(struct scry_output *o)
 {
 	if (o->beside && rename(o->beside, o->path))

@@ -25,6 +25,10 @@ int scry_output_open(struct scry_output *o, const char *path, bool force);
 /* The same as a stream; stdout where `path` is NULL. */
 int scry_output_stream(struct scry_output *o, const char *path, bool force);
 
+/* Could it be opened? Nothing is left of it. For who works long before there is something to write.
+ */
+int scry_output_try(const char *path, bool force);
+
 /* From here on the file stays, and has its name. 0 or -errno with a sentence. */
 int scry_output_keep(struct scry_output *o);
 

@@ -326,3 +326,13 @@ is() { # JQ-EXPRESSION
 	[ "$status" -eq 1 ]
 	[ ! -e "$T/was_run" ]
 }
+
+@test "an output that cannot be made is refused before anything is replayed or run" {
+	touch "$T/old.json"
+	run "$SCRY" malloc compare -o "$T/old.json" --with glibc -- /usr/bin/touch "$T/was_run"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"exists; fix: another name, or --force"* ]]
+	run "$SCRY" malloc compare -o "$T/none/x.json" --with glibc -- /usr/bin/touch "$T/was_run"
+	[ "$status" -eq 1 ]
+	[ ! -e "$T/was_run" ]
+}

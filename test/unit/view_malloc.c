@@ -543,74 +543,6 @@ static void odd_calls(void **state)
 	close(fd);
 }
 
-/* Of a process that has ended its figures are kept; its callers where it has most calls. */
-static void ended_processes(void **state)
-{
-	static const uint64_t calls[] = {10, 30, 20};
-	struct scry_malloc_sum sum = {0};
-	struct {
-		struct scry_event head;
-		union {
-			struct scry_ev_malloc call;
-			struct scry_ev_detach detach;
-		};
-	} event;
-
-	for (uint32_t i = 0; i < 3; i++) { /* the same pid: programs that one process ran */
-		for (uint32_t k = 0; k < calls[i]; k++) {
-			event.head = (struct scry_event){.type = SCRY_EVENT_MALLOC, .time_ns = k};
-			event.call = (struct scry_ev_malloc){.function = SCRY_MALLOC_MALLOC,
-							     .pid = PID,
-							     .caller = 1,
-							     .block = k,
-							     .size = 1000};
-			assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0);
-		}
-		event.head.type = SCRY_EVENT_DETACH;
-		event.detach = (struct scry_ev_detach){.pid = PID};
-		assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0);
-		assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0); /* nobody ends */
-	}
-	scry_malloc_sum_close(&sum);
-	assert_int_equal(sum.count, 3);
-	for (uint32_t i = 0; i < 3; i++) {
-		const struct scry_malloc_process *p = sum.processes[i];
-
-		assert_null(p->pages);
-		assert_int_equal(p->peak.bytes, p->calls * 1000);
-		assert_int_equal(p->callers != NULL, p->calls != 20);
-	}
-	assert_int_equal(scry_malloc_sum_main(&sum)->calls, 30);
-	assert_int_equal(scry_malloc_sum_main(&sum)->callers[1].peak.bytes, 30000);
-	scry_malloc_sum_done(&sum);
-}
-
-/* Those without a row are counted. */
-static void many_processes(void **state)
-{
-	struct scry_malloc_sum sum = {0};
-	struct {
-		struct scry_event head;
-		union {
-			struct scry_ev_malloc call;
-			struct scry_ev_detach detach;
-		};
-	} event;
-
-	for (uint32_t i = 1; i <= SCRY_MALLOC_SUM_PROCESSES + 5; i++) {
-		event.head.type = SCRY_EVENT_MALLOC;
-		event.call = (struct scry_ev_malloc){
-			.function = SCRY_MALLOC_FREE, .flags = SCRY_MALLOC_NULL, .pid = i};
-		assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0);
-		event.head.type = SCRY_EVENT_DETACH;
-		event.detach = (struct scry_ev_detach){.pid = i};
-		assert_int_equal(scry_malloc_sum_event(&sum, &event.head), 0);
-	}
-	assert_int_equal(sum.count, SCRY_MALLOC_SUM_PROCESSES);
-	assert_int_equal(sum.left_out, 5);
-	scry_malloc_sum_done(&sum);
-}
-
 /* A recording of which something cannot be read is not complete. */
 static void not_complete(void **state)
 {
@@ -684,23 +616,6 @@ static void great_ids(void **state)
 	assert_in_range(sum.bytes, 1, 1u << 20);
 	assert_int_equal(caller_sum(sum.processes[0], UINT32_MAX)->name.pid, 1);
 	assert_in_range(sum.stacks.cap, 1, 4096);
-	scry_malloc_sum_done(&sum);
-}
-
-/* What the sum takes is bounded, and used up to the bound. */
-static void bounded(void **state)
-{
-	struct scry_malloc_sum sum = {.bytes = SCRY_MALLOC_SUM_BYTES - (1u << 20)};
-	struct {
-		struct scry_event head;
-		struct scry_ev_malloc call;
-	} call = {.head.type = SCRY_EVENT_MALLOC,
-		  .call = {.pid = PID, .function = SCRY_MALLOC_MALLOC, .size = 24}};
-
-	while (scry_malloc_sum_event(&sum, &call.head) == 0 && call.call.block < 1u << 17)
-		call.call.block++;
-	assert_in_range(call.call.block, 24000, 26500);
-	assert_non_null(strstr(scry_error(), "more than 2 GiB; fix: --pid PID"));
 	scry_malloc_sum_done(&sum);
 }
 
@@ -805,11 +720,8 @@ int main(void)
 		cmocka_unit_test(odd_calls),
 		cmocka_unit_test(nothing),
 		cmocka_unit_test(great_ids),
-		cmocka_unit_test(bounded),
 		cmocka_unit_test(peak_of_callers),
 		cmocka_unit_test(early_look),
-		cmocka_unit_test(ended_processes),
-		cmocka_unit_test(many_processes),
 		cmocka_unit_test(not_complete),
 		cmocka_unit_test(elsewhere),
 		cmocka_unit_test(older),
