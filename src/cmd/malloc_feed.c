@@ -155,8 +155,10 @@ static enum scry_replay_kind kind_of(uint32_t op)
 
 static void called(struct scry_malloc_feed *f, uint32_t op)
 {
-	f->stats.calls++;
-	f->stats.by_kind[kind_of(op)]++;
+	if (f->held.function != SCRY_MALLOC_OLDER) {
+		f->stats.calls++;
+		f->stats.by_kind[kind_of(op)]++;
+	}
 	curve(f);
 }
 
@@ -325,6 +327,7 @@ static int act(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 /* A call. 0, WINDOW_FULL or -errno. */
 static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
+	bool is_older = e->function == SCRY_MALLOC_OLDER;
 	uint32_t op, lane;
 	int err;
 
@@ -347,30 +350,34 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 		f->stats.strange++;
 		return 0;
 	}
+	if (f->is_building && !is_older)
+		return WINDOW_FULL;
+	f->is_building = is_older && !f->stats.calls;
 	err = scry_malloc_feed_grow(&f->blocks, &f->block_cap, e->block, sizeof(*f->blocks));
-	if (!err)
-		err = scry_malloc_feed_lane(
-			f, e->function == SCRY_MALLOC_OLDER ? f->source->main_thread : e->thread,
-			&lane);
+	if (!err) /* nobody knows who made it */
+		err = scry_malloc_feed_lane(f, is_older ? NO_THREAD : e->thread, &lane);
 	if (err)
 		return err;
 	if (!lane)
 		scry_malloc_feed_join(f);
-	scry_malloc_feed_think(f, lane);
+	if (!is_older)
+		scry_malloc_feed_think(f, lane);
 	scry_malloc_feed_pace(f, lane);
 	f->lanes[lane].spawns = f->spawn_count;
 	err = act(f, lane, e, op);
 	if (err)
 		return err;
 	f->epoch_calls++;
-	f->stats.older += e->function == SCRY_MALLOC_OLDER;
-	scry_malloc_feed_called(f, e->thread);
+	f->stats.older += is_older;
+	if (!is_older)
+		scry_malloc_feed_called(f, e->thread);
 	return 0;
 }
 
 static void window_begin(struct scry_malloc_feed *f)
 {
 	f->window++;
+	f->is_building = false;
 	f->spawn_count = 0;
 	scry_malloc_feed_epochs_begin(f);
 	f->stats.windows = f->window;
@@ -410,6 +417,7 @@ static void tell_head(struct scry_malloc_feed *f)
 	head->lanes = f->lane_count;
 	head->blocks = f->block_count;
 	head->slots = f->stats.slots;
+	head->is_building = f->is_building;
 }
 
 /* Times of a source never go back, those of a damaged one do. */

@@ -36,13 +36,13 @@ struct scry_malloc_point {
 };
 
 struct scry_malloc_feed_stats { /* of what was read in the last run */
-	uint64_t calls;		/* that are replayed */
+	uint64_t calls;		/* that are replayed, but for `older` */
 	uint64_t by_kind[SCRY_REPLAY_KINDS];
 	uint64_t nulls;	   /* not replayed: free(NULL) and the like */
 	uint64_t failed;   /* not replayed: got no memory when recorded */
 	uint64_t unknown;  /* not replayed: of blocks that the recording does not know */
 	uint64_t strange;  /* not replayed, or mended: calls that cannot have been */
-	uint64_t older;	   /* blocks older than the recording, made at its beginning */
+	uint64_t older;	   /* blocks older than the recording, made in windows of their own */
 	uint64_t crossed;  /* ends, reallocs and questions by another thread than had it before */
 	uint64_t tags;	   /* of those, in one window: threads may have to wait */
 	uint64_t position; /* words */

@@ -108,7 +108,7 @@ struct scry_malloc_feed {
 	struct epochs epochs[PACES];
 	uint32_t epoch_count; /* of both kinds, in this window */
 	uint64_t epoch_bytes, epoch_calls, epoch_us;
-	bool has_main;		    /* lane 0 has its thread */
+	bool has_main, is_building; /* lane 0 has its thread; only OLDER in this window */
 	struct scry_ev_malloc held; /* a call that belongs to the next window */
 	bool is_held, is_open;	    /* between window's calls: more may come */
 	bool is_whole;		    /* all is in the one window that stands in memory */

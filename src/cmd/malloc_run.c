@@ -184,7 +184,7 @@ static void prepare(struct run *r)
 	struct scry_replay_head *head = r->head;
 	const struct scry_malloc_run_opts *o = r->opts;
 	uint32_t window = head->window, lanes = head->lanes, blocks = head->blocks,
-		 slots = head->slots;
+		 slots = head->slots, is_building = head->is_building;
 
 	memset(head, 0, sizeof(*head));
 	head->magic = SCRY_REPLAY_MAGIC;
@@ -203,6 +203,7 @@ static void prepare(struct run *r)
 	head->lanes = lanes;
 	head->blocks = blocks;
 	head->slots = slots;
+	head->is_building = is_building;
 }
 
 static int play(struct run *r)

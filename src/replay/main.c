@@ -217,13 +217,15 @@ static bool window(void)
 	}
 	if (!replay_check())
 		return false;
-	if (!head->ns_begin) {
+	if (!head->ns_begin && !head->is_building) {
 		head->tsc_begin = __rdtsc();
 		head->ns_begin = clock_ns(CLOCK_MONOTONIC);
 	}
-	replay_syscalls_count(true);
+	replay_syscalls_count(!head->is_building);
 	replay_window();
 	replay_syscalls_count(false);
+	if (head->is_building)
+		return true;
 	head->tsc_end = __rdtsc();
 	head->ns_end = clock_ns(CLOCK_MONOTONIC);
 	return true;

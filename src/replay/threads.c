@@ -46,6 +46,9 @@ static bool play(struct thread *t)
 	l->waits = l->wait_ticks = l->wait_ns = l->failed = 0;
 	getrusage(RUSAGE_THREAD, &from);
 	is_end = replay_work(l, replay.first[l->number]);
+	__atomic_fetch_add(&head->failed, l->failed, __ATOMIC_RELAXED);
+	if (head->is_building)
+		return is_end;
 	getrusage(RUSAGE_THREAD, &to);
 	l->wait_ns += replay_ticks_ns(l->wait_ticks);
 	kernel = (uint64_t)(to.ru_stime.tv_sec - from.ru_stime.tv_sec) * 1000000000u +
@@ -53,7 +56,6 @@ static bool play(struct thread *t)
 	__atomic_fetch_add(&head->kernel_ns, kernel, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&head->wait_ns, l->wait_ns, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&head->waits, l->waits, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&head->failed, l->failed, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&head->faults, (uint64_t)(to.ru_minflt - from.ru_minflt),
 			   __ATOMIC_RELAXED);
 	return is_end;
@@ -183,6 +185,8 @@ void replay_window(void)
 	while ((left = __atomic_load_n(&running, __ATOMIC_ACQUIRE)))
 		replay_futex_wait(&running, left);
 	join_ended();
+	if (head->is_building)
+		return;
 	spent = replay_process_ns() - begin;
 	waited = head->wait_ns - waited;
 	head->cpu_ns += spent > waited ? spent - waited : 0;

@@ -42,7 +42,9 @@ static __attribute__((noinline)) void count(struct lane *l, enum scry_replay_kin
 	uint64_t timer = replay.head->timer_ticks;
 
 	ticks = ticks > timer ? ticks - timer : 0;
-	__atomic_fetch_add(&replay.head->histogram[kind][bucket(ticks)], 1, __ATOMIC_RELAXED);
+	if (!replay.head->is_building)
+		__atomic_fetch_add(&replay.head->histogram[kind][bucket(ticks)], 1,
+				   __ATOMIC_RELAXED);
 	l->left = replay.head->sample_every;
 }
 

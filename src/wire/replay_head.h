@@ -57,7 +57,7 @@ struct scry_replay_head {
 	uint32_t window;	/* 1, 2, ... */
 	uint32_t lanes, blocks; /* in use */
 	uint32_t slots;		/* ever used */
-	uint32_t reserved2;
+	uint32_t is_building;	/* what was there before: not measured */
 	/* scry-replay's */
 	uint64_t position;  /* words done, a block of 512 late */
 	uint64_t cpu_ns;    /* of its threads in windows, without what waited */

@@ -534,6 +534,53 @@ static void null_memory(void **state)
 	scry_malloc_feed_free(f);
 }
 
+enum { OLDER = 3000, SINCE = 20 };
+
+static bool attached(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	*ret_us = i < OLDER ? 0 : i;
+	c->block = (uint32_t)(i < OLDER ? i : OLDER);
+	c->thread = i >= OLDER;
+	c->function = i < OLDER		? SCRY_MALLOC_OLDER
+		      : (i - OLDER) % 2 ? SCRY_MALLOC_FREE
+					: SCRY_MALLOC_MALLOC;
+	c->size = i < OLDER ? 8000 : 100;
+	return i < OLDER + SINCE;
+}
+
+/* Blocks older than the recording are made, and nothing of that counts as the program's calls. */
+static void older(void **state)
+{
+	const struct scry_malloc_run_opts usual = opts;
+	struct script t = {.tell = attached, .main_from = OLDER};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+	const struct scry_malloc_feed_stats *s = scry_malloc_feed_stats(f);
+	uint64_t timed = 0;
+
+	(void)state;
+	assert_int_equal(s->threads, 1);
+	assert_int_equal(s->threads_peak, 1);
+	assert_int_equal(s->older, OLDER);
+	assert_int_equal(s->live_blocks, OLDER);
+	assert_int_equal(s->calls, SINCE);
+	assert_int_equal(s->by_kind[SCRY_REPLAY_KIND_MALLOC], SINCE / 2);
+	opts.mode = SCRY_REPLAY_TIMED;
+	run(f, &glibc);
+	assert_true(result.faults < OLDER / 2);
+	assert_true(result.rss_end > OLDER * 8000);
+	opts.mode = SCRY_REPLAY_SAMPLED;
+	opts.sample_every = 1;
+	run(f, &glibc);
+	for (uint32_t i = 0; i < SCRY_REPLAY_BUCKETS; i++)
+		timed += result.histogram[SCRY_REPLAY_KIND_MALLOC][i];
+	assert_int_equal(timed, SINCE / 2);
+	opts.mode = SCRY_REPLAY_COUNTED;
+	run(f, &glibc);
+	assert_int_equal(result.syscalls[SCRY_REPLAY_BRK], 0);
+	opts = usual;
+	scry_malloc_feed_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -543,7 +590,7 @@ int main(void)
 		cmocka_unit_test(think),	 cmocka_unit_test(think_long),
 		cmocka_unit_test(takers),	 cmocka_unit_test(swappers),
 		cmocka_unit_test(think_unstuck), cmocka_unit_test(refused),
-		cmocka_unit_test(null_memory),
+		cmocka_unit_test(null_memory),	 cmocka_unit_test(older),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
