@@ -307,6 +307,9 @@ static int act(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 	struct block *b = &f->blocks[e->block];
 	int err;
 
+	/* a block of the parent's, by fork: what it becomes is the child's */
+	if (!b->slot && !is_begin(op) && op < SCRY_REPLAY_USABLE)
+		op = SCRY_REPLAY_MALLOC;
 	if (is_begin(op) && b->slot) { /* two at one address: the first one's end was not seen */
 		err = end(f, lane, e, SCRY_REPLAY_FREE);
 		if (err)
@@ -466,7 +469,7 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 		 */
 		f->is_whole = !f->is_open && f->window == 1 && !(f->is_first && f->spawn_count);
 		if (!f->is_open && f->is_first)
-			r = scry_malloc_feed_never_ended(f);
+			scry_malloc_feed_never_ended(f);
 		if (f->is_first) {
 			f->alive_max = f->stats.threads_peak;
 			f->live_peak = f->stats.peak_bytes;
@@ -528,6 +531,7 @@ int scry_malloc_feed_new(struct scry_malloc_source *source,
 		return scry_fail(-ENOMEM, "no memory for a replay");
 	f->source = source;
 	f->opts = *opts;
+	scry_map_init(&f->shares, SCRY_MALLOC_FEED_SHARES);
 	err = memory_new(f);
 	if (err)
 		scry_malloc_feed_free(f);
@@ -547,7 +551,7 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f)
 	free(f->blocks);
 	free(f->slots);
 	free(f->threads);
-	free(f->never);
+	scry_map_done(&f->shares);
 	free(f);
 }
 

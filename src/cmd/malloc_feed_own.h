@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "base/map.h"
 #include "cmd/malloc_feed.h"
 #include "cmd/malloc_feed_think.h"
 #include "cmd/malloc_feed_touch.h"
@@ -91,9 +92,8 @@ struct scry_malloc_feed {
 		uint64_t count, number, number_before;
 		uint64_t rss_anon, live_bytes;
 	} sample;
-	uint64_t *never; /* calls that gave big blocks that never ended, ascending */
-	size_t never_count;
-	uint64_t never_share; /* of them, 65535ths were touched */
+	struct scry_map
+		shares; /* number of the call -> touched, of big blocks: malloc_feed_touch.h */
 	uint64_t passes;
 	struct lane lanes[SCRY_REPLAY_LANES];
 	uint32_t lane_count;  /* ever used */

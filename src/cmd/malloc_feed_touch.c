@@ -9,13 +9,7 @@
  */
 #include "cmd/malloc_feed_own.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-#include "base/err.h"
-
 #define BIG (128u << 10) /* of smaller ones each page is touched */
-#define NEVER_MAX (1u << 20)
 
 static void set_share(struct scry_malloc_feed *f, const struct block *b, uint64_t share)
 {
@@ -24,33 +18,37 @@ static void set_share(struct scry_malloc_feed *f, const struct block *b, uint64_
 	*w = (*w & ~((uint64_t)SHARE_ALL << 32)) | share << 32;
 }
 
-/* Too late for a block of an earlier window: its word is not there any more. */
+/* For the passes to come; of more big blocks than the map takes, all is touched. */
+static void keep_share(struct scry_malloc_feed *f, const struct block *b, uint64_t share)
+{
+	if (f->is_first && b->size >= BIG)
+		scry_map_put(&f->shares, b->number, share);
+}
+
+/* The word of a block of an earlier window is not there any more. */
 void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 {
 	struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
 	uint64_t share;
 
-	if (!b || !b->slot || !b->begun || b->window != f->window || !b->size)
+	if (!b || !b->slot || !b->begun || !b->size)
 		return;
 	share = e->usable >= b->size
 			? SHARE_ALL
 			: (uint64_t)((double)SHARE_ALL * (double)e->usable / (double)b->size) + 1;
-	set_share(f, b, share < SHARE_ALL ? share : SHARE_ALL);
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
+	if (share > SHARE_ALL)
+		share = SHARE_ALL;
+	if (b->window == f->window)
+		set_share(f, b, share);
+	else
+		keep_share(f, b, share);
 }
 
 uint64_t scry_malloc_feed_share(const struct scry_malloc_feed *f, uint64_t size)
 {
-	if (size < BIG || !f->never_count ||
-	    !bsearch(&f->number, f->never, f->never_count, sizeof(*f->never), compare))
-		return SHARE_ALL;
-	return f->never_share;
+	uint64_t share;
+
+	return size >= BIG && scry_map_get(&f->shares, f->number, &share) ? share : SHARE_ALL;
 }
 
 void scry_malloc_feed_sample(struct scry_malloc_feed *f)
@@ -66,44 +64,38 @@ void scry_malloc_feed_sample(struct scry_malloc_feed *f)
 				  .live_bytes = f->stats.live_bytes};
 }
 
-/* One that was there for two looks, so that there was time to touch it. */
+/* One that was there for two looks, or before the recording, whose calls tell of it first: so there
+ * was time to touch it. */
 static bool is_never(const struct scry_malloc_feed *f, const struct block *b)
 {
-	return b->slot && b->size >= BIG && b->number < f->sample.number_before;
+	return b->slot && b->size >= BIG && f->sample.count &&
+	       (b->number < f->sample.number_before || b->number <= f->stats.older);
 }
 
-int scry_malloc_feed_never_ended(struct scry_malloc_feed *f)
+void scry_malloc_feed_never_ended(struct scry_malloc_feed *f)
 {
 	const struct feed_sample *s = &f->sample;
-	uint64_t bytes = 0, others;
+	uint64_t bytes = 0, others, share;
 
+	scry_malloc_feed_sample(f); /* the looks since the last call */
 	for (size_t i = 0; i < f->block_cap; i++)
-		if (is_never(f, &f->blocks[i]) && f->never_count < NEVER_MAX) {
+		if (is_never(f, &f->blocks[i]))
 			bytes += f->blocks[i].size;
-			f->never_count++;
-		}
-	if (!f->never_count)
-		return 0;
+	if (!bytes)
+		return;
 	others = s->live_bytes > bytes ? s->live_bytes - bytes : 0;
-	f->never_share = s->rss_anon <= others ? 0
-			 : s->rss_anon - others >= bytes
-				 ? SHARE_ALL
-				 : (uint64_t)((double)SHARE_ALL * (double)(s->rss_anon - others) /
-					      (double)bytes);
-	f->never = calloc(f->never_count, sizeof(*f->never));
-	if (!f->never)
-		return scry_fail(-ENOMEM, "no memory for %zu blocks that never end",
-				 f->never_count);
-	f->never_count = 0;
+	share = s->rss_anon <= others ? 0
+		: s->rss_anon - others >= bytes
+			? SHARE_ALL
+			: (uint64_t)((double)SHARE_ALL * (double)(s->rss_anon - others) /
+				     (double)bytes);
 	for (size_t i = 0; i < f->block_cap; i++) {
 		const struct block *b = &f->blocks[i];
 
-		if (!is_never(f, b) || f->never_count == NEVER_MAX)
+		if (!is_never(f, b))
 			continue;
-		f->never[f->never_count++] = b->number;
+		keep_share(f, b, share);
 		if (b->begun && b->window == f->window)
-			set_share(f, b, f->never_share);
+			set_share(f, b, share);
 	}
-	qsort(f->never, f->never_count, sizeof(*f->never), compare);
-	return 0;
 }

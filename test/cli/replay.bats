@@ -336,3 +336,41 @@ is() { # JQ-EXPRESSION
 	[ "$status" -eq 1 ]
 	[ ! -e "$T/was_run" ]
 }
+
+@test "a program that was attached to: what it had before is no call of it, and no more of that is touched than it used" {
+	need_root "entering a process that is not a child of scry"
+	cat >"$T/table.c" <<-'END'
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <string.h>
+		#include <unistd.h>
+		int main(void) {
+			char *table = malloc(200 << 20), *other = malloc(100 << 20);
+			memset(table, 1, 6 << 20), memset(other, 1, 3 << 20);
+			printf("pid\n"), fflush(stdout);
+			getchar();
+			for (int i = 0; i < 20000; i++) {
+				char *volatile p = malloc(100);
+				free(p);
+			}
+			free(other);
+			printf("done\n"), fflush(stdout);
+			getchar();
+			return table[5] != 1;
+		}
+	END
+	gcc -O1 -fno-builtin -o "$T/table" "$T/table.c"
+	listens table "$T/table"
+	local table=$PID
+	start scry "$SCRY" malloc record -p "$table" -o "$T/a.scry"
+	wait_for 20 hooked "$table"
+	echo >&8
+	wait_for 10 in_file "done" "$T/table.out"
+	ends_watch "$PID"
+	echo >&8
+	finish "$table"
+	replay --runs 1 --with glibc
+	is '.totals.threads_peak == 1 and .totals.pace == "none"'
+	is '[.rows[] | select(.kind == "all")][0].calls <= 40010'
+	is '[.rows[] | select(.kind == "all")][0].rss_peak_bytes < 30000000'
+}

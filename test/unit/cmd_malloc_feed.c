@@ -581,6 +581,30 @@ static void older(void **state)
 	scry_malloc_feed_free(f);
 }
 
+/* A process that was forked resizes blocks of its parent, and ends one. */
+static bool inherited(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	*ret_us = i;
+	c->thread = 1;
+	c->block = (uint32_t)i;
+	c->function = i < 100 ? SCRY_MALLOC_REALLOC : SCRY_MALLOC_FREE;
+	c->size = 100000;
+	return i <= 100;
+}
+
+static void child(void **state)
+{
+	struct script t = {.tell = inherited};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+	const struct scry_malloc_feed_stats *s = scry_malloc_feed_stats(f);
+
+	(void)state;
+	assert_int_equal(s->calls, 100);
+	assert_int_equal(s->live_bytes, 100 * 100000);
+	assert_int_equal(s->strange, 1);
+	scry_malloc_feed_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -591,6 +615,7 @@ int main(void)
 		cmocka_unit_test(takers),	 cmocka_unit_test(swappers),
 		cmocka_unit_test(think_unstuck), cmocka_unit_test(refused),
 		cmocka_unit_test(null_memory),	 cmocka_unit_test(older),
+		cmocka_unit_test(child),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
