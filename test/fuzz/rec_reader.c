@@ -127,9 +127,11 @@ static void fill_opts(struct scry_view_opts *opts, const struct scry_view *view,
 	opts->by = opts->stacks ? SCRY_VIEW_BY_LINE : (int)(turn % 5);
 	opts->top = turn % 7 ? SCRY_VIEW_TOP_DEFAULT : 1;
 	opts->at = turn % 3 == 1 ? "end" : turn % 3 ? "1ms" : NULL;
-	if (!strcmp(view->name, "malloc") &&
-	    (opts->by == SCRY_VIEW_BY_CLASS || opts->by == SCRY_VIEW_BY_GEM))
-		opts->by = SCRY_VIEW_BY_FILE; /* its calls have neither */
+	if (!strcmp(view->name, "malloc")) { /* what its calls have not is refused */
+		opts->internal = opts->live = false;
+		if (opts->by == SCRY_VIEW_BY_CLASS || opts->by == SCRY_VIEW_BY_GEM)
+			opts->by = SCRY_VIEW_BY_FILE;
+	}
 	opts->calls.clock = (int)(turn % 4);
 	opts->calls.relative = turn % 5 == 1;
 	opts->calls.durations = turn % 2;
