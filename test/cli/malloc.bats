@@ -238,7 +238,7 @@ stops_keeper() {
 	wait_for 10 in_file "^round" "$T/program.out"
 	start scry "$SCRY" malloc record --force -o "$T/x.scry" -p "$program"
 	scry=$PID
-	wait_for 20 hooked "$program"
+	wait_for 20 in_file "watching process" "$T/scry.err" # not only hooked: calls are recorded
 	keeper=$(keeper_of "$scry")
 	HELD=$keeper
 	kill -STOP "$keeper"

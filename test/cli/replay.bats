@@ -363,7 +363,7 @@ is() { # JQ-EXPRESSION
 	listens table "$T/table"
 	local table=$PID
 	start scry "$SCRY" malloc record -p "$table" -o "$T/a.scry"
-	wait_for 20 hooked "$table"
+	wait_for 20 in_file "watching process" "$T/scry.err"
 	echo >&8
 	wait_for 10 in_file "done" "$T/table.out"
 	ends_watch "$PID"
