@@ -205,8 +205,8 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 	r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 	if (r == 0 && unmap_unused(inj, &w) == 0)
 		*ret_left = 0;
-	*ret_inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-		      scry_threads_are_inside(inj, &w);
+	*ret_inside = *ret_left && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
+				    scry_threads_are_inside(inj, &w));
 	scry_inject_go(inj, &w);
 	return r;
 }
