@@ -89,8 +89,8 @@ end" ]
 @test "children that end without a call cost no memory" {
 	local small keeper
 	start scry "$SCRY" malloc record -f --force -o "$T/x.scry" -- "$TARGETS/target_malloc_forks" 200000 60
-	keeper=$(keeper_of "$PID")
 	wait_for 20 in_file "^made" "$T/scry.out"
+	keeper=$(keeper_of "$PID")
 	sleep 1 # what it made is read
 	small=$(awk '/^VmRSS/ { print $2 }' "/proc/$keeper/status")
 	wait_for 60 in_file "^forked" "$T/scry.out"
