@@ -103,7 +103,7 @@ SH
 		start front "$SCRY" objects -f --force -o "$T/o.scry" -- sh "$T/tree.sh" "$T/right"
 		front=$PID
 		sleep "0.$((RANDOM % 6))$((RANDOM % 10))"
-		keeper=$(keeper_of "$front") || true
+		keeper=$(pgrep -P "$front" scry-keeper) || true # it may be early or late
 		[ -z "$keeper" ] || kill -KILL "$keeper" || true
 		wait_for 20 in_file right "$T/right"
 		finish "$front" || true

@@ -121,8 +121,10 @@ hooked() {
 	watched "$1" && "$SCRY" patch list -p "$1" | grep -q applied
 }
 
-# keeper_of FRONT: the keeper's pid. A keeper that follows a program has the program beside it.
+# keeper_of FRONT: the keeper's pid, as soon as it has its name. A keeper that follows a program has the program
+# beside it.
 keeper_of() {
+	wait_for 10 pgrep -P "$1" scry-keeper
 	pgrep -P "$1" scry-keeper
 }
 

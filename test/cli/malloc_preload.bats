@@ -128,7 +128,6 @@ end" ]
 	mkfifo "$T/joined" "$T/go" "$T/on" # one for each step: what is opened twice may be read by who read it first
 	start scry "${RECORD[@]}" -f --force -o "$T/x.scry" -- \
 		/bin/sh -c 'read x <"$0/joined"; read x <"$0/go"; /bin/true; read x <"$0/on"; echo done' "$T"
-	wait_for 20 keeper_of "$PID"
 	keeper=$(keeper_of "$PID")
 	HELD=$keeper
 	tells() { timeout 60 sh -c 'echo >"$0"' "$1"; } # who opens a FIFO waits for the other

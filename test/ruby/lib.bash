@@ -52,6 +52,7 @@ wait_for() {
 start() {
 	local name=$1
 	shift
+	rm -f "$BATS_TEST_TMPDIR/$name.out" "$BATS_TEST_TMPDIR/$name.err" # who waits for a line sees none of the one before
 	"$@" >"$BATS_TEST_TMPDIR/$name.out" 2>"$BATS_TEST_TMPDIR/$name.err" 3>&- &
 	PID=$!
 	STARTED="$STARTED $PID"
