@@ -41,13 +41,13 @@ void scry_lines_over(void);
 static inline uint64_t scry_lines_frames(struct scry_agent_thread *t, uint64_t *ret_end)
 {
 	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
-	uint64_t ec, stack, size, cfp;
+	uint64_t word = *(volatile uint64_t *)&t->ec_word, ec, stack, size, cfp;
 
 	if (unlikely(t->fs - t->inside < scry_agent.line_plan.depth))
 		return 0;
-	if (unlikely(!t->ec_word))
-		t->ec_word = scry_ec_word();
-	ec = t->ec_word ? load64(t->ec_word) : 0;
+	if (unlikely(!word))
+		t->ec_word = word = scry_ec_word();
+	ec = word ? load64(word) : 0;
 	if (!ec)
 		return 0;
 	cfp = load64(ec + f->ec_cfp);

@@ -286,7 +286,7 @@ static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t siz
 
 	if (likely(p)) {
 		r.slack = slack_of(p, size);
-		if (unlikely(!(t->track->head & ~1u)))
+		if (unlikely(!(scry_track_of(t)->head & ~1u)))
 			check_header(p);
 	}
 	put(t, &r);

@@ -15,11 +15,13 @@ _Static_assert(SCRY_TRACK_RECORD_MAX + 2 * SCRY_TRACK_TIME_WORDS <= SCRY_TRACK_R
 #define SCRY_TRACK_EPOCH (1ull << 34) /* ticks after which a TIME record comes */
 
 struct scry_agent_thread {
-	uint64_t fs;		/* 0: empty; odd: being claimed */
-	const uint32_t *tid_at; /* where its libc keeps the tid, or &tid where that is not known */
-	struct scry_track *track;
-	uint64_t state;	    /* of the track, while it is ours */
-	uint64_t inside;    /* stack pointer of the handler that runs; 0: none */
+	uint64_t fs; /* 0: empty; odd: being claimed */
+	/* In a row that a fork has wiped both offsets lead to something that may be used. */
+	int64_t tid_at;	  /* bytes from here: where its libc keeps the tid, or `tid` */
+	int64_t track_at; /* bytes from tracking.none: in a row that a fork has wiped it is that one
+			   */
+	uint64_t state;	  /* of the track, while it is ours */
+	uint64_t inside;  /* stack pointer of the handler that runs; 0: none */
 	uint64_t epoch_end; /* TSC */
 	uint32_t tid;
 	uint32_t repeats; /* records that may still have `stamp` again: track.h */
@@ -48,7 +50,8 @@ struct scry_agent_tracking {
 	uint32_t given_up; /* track_freed + 1 when somebody had waited in vain: nobody waits until
 			      it moves */
 	uint32_t pad;
-	struct scry_track none; /* of threads that have no segment: its state is never theirs */
+	struct scry_track none; /* of threads that have no segment: `state` is SCRY_TRACK_CLOSED,
+				   which is never theirs */
 };
 
 static inline uint32_t scry_thread_slot(uint64_t fs)

@@ -56,17 +56,17 @@ static uint64_t thread_pointer(void)
  */
 static int is_reused(const struct scry_agent_thread *t)
 {
-	if (*t->tid_at != t->tid)
+	if (scry_track_tid(t) != t->tid)
 		return 1;
 	if (t->state == NO_TRACK)
-		return t->track != &scry_agent.tracking.none;
-	return __atomic_load_n(&t->track->state, __ATOMIC_ACQUIRE) != t->state;
+		return t->track_at != 0;
+	return __atomic_load_n(&scry_track_of(t)->state, __ATOMIC_ACQUIRE) != t->state;
 }
 
 /* The entry says first that it has no segment: else it would look as if the keeper had taken it. */
 static void close_track(struct scry_agent_thread *t)
 {
-	struct scry_track *track = t->track;
+	struct scry_track *track = scry_track_of(t);
 	uint64_t open = t->state;
 
 	__atomic_store_n(&t->state, NO_TRACK, __ATOMIC_RELEASE);
@@ -74,7 +74,7 @@ static void close_track(struct scry_agent_thread *t)
 		__atomic_compare_exchange_n(&track->state, &open,
 					    (open & ~3ull) | SCRY_TRACK_CLOSED, 0, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED);
-	t->track = &scry_agent.tracking.none;
+	t->track_at = 0;
 }
 
 /* An entry whose fs is odd: nobody else uses it, and the thread's own signal handlers pass. */
@@ -83,9 +83,9 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	const struct scry_agent_tracking *k = &scry_agent.tracking;
 
 	t->tid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETTID, 0, 0, 0, 0);
-	t->tid_at = (const uint32_t *)(fs + k->tid_offset);
-	if (!k->tid_offset || *t->tid_at != t->tid)
-		t->tid_at = &t->tid;
+	t->tid_at = (int64_t)(fs + k->tid_offset - (uint64_t)t);
+	if (!k->tid_offset || scry_track_tid(t) != t->tid)
+		t->tid_at = (char *)&t->tid - (char *)t;
 	t->birth = scry_tsc();
 	t->serial = 0;
 	t->repeats = 0;
@@ -98,7 +98,7 @@ static void settle(struct scry_agent_thread *t, uint64_t fs)
 	t->walker_wait = 0;
 	t->home = (uint16_t)(__atomic_fetch_add(&scry_agent.tracking.claims, 1, __ATOMIC_RELAXED) *
 			     HOME_STEP);
-	t->track = &scry_agent.tracking.none;
+	t->track_at = 0;
 	t->state = NO_TRACK;
 	__atomic_store_n(&t->fs, fs, __ATOMIC_RELEASE);
 }
@@ -123,7 +123,7 @@ static int is_abandoned(const struct scry_agent_thread *t, uint64_t fs)
 {
 	uint32_t serial = __atomic_load_n(&t->serial, __ATOMIC_ACQUIRE);
 	uint64_t state = __atomic_load_n(&t->state, __ATOMIC_ACQUIRE);
-	const struct scry_track *track = __atomic_load_n(&t->track, __ATOMIC_ACQUIRE);
+	const struct scry_track *track = scry_track_of(t);
 
 	return !(fs & 1) && state != NO_TRACK &&
 	       __atomic_load_n(&track->state, __ATOMIC_ACQUIRE) != state &&
@@ -206,7 +206,7 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 			return 0;
 		}
 		if (have == fs) {
-			if (likely(*t->tid_at == t->tid) || settle_again(t, fs))
+			if (likely(scry_track_tid(t) == t->tid) || settle_again(t, fs))
 				return t;
 			break;
 		}
@@ -283,6 +283,8 @@ __attribute__((noinline)) uint64_t scry_track_turn(struct scry_agent_thread *t)
 	uint64_t *turn = &scry_agent.control->turn, whose, now;
 	int is_mine = t->stamp && *(volatile uint64_t *)turn == (uint64_t)t;
 
+	if (!t->fs) /* wiped by a fork: the turn is the parent's */
+		return scry_tsc();
 	*(volatile uint32_t *)&t->repeats = 0; /* a signal handler may leave us for good */
 	if (!is_mine)
 		fence();
@@ -343,7 +345,7 @@ static int take_segment(struct scry_agent_thread *t, uint32_t *ret_closed)
 		t->epoch_end = track->begin_tsc + SCRY_TRACK_EPOCH;
 		t->repeats = 0;
 		t->turns = 0;
-		t->track = track;
+		t->track_at = (char *)track - (char *)&scry_agent.tracking.none;
 		__atomic_store_n(&t->state, mine, __ATOMIC_RELEASE);
 		return 1;
 	}
@@ -430,7 +432,7 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 {
 	struct scry_control *c = scry_agent.control;
 
-	if (!is_on())
+	if (!is_on() || !t->fs) /* wiped by a fork: track.h */
 		return 0;
 	if (is_reused(t)) {
 		uint64_t inside = t->inside;
@@ -442,5 +444,5 @@ __attribute__((noinline)) uint64_t *scry_track_claim(struct scry_agent_thread *t
 	close_track(t);
 	if (is_over(c) || !get_segment(t))
 		return 0;
-	return (uint64_t *)(t->track + 1);
+	return (uint64_t *)(scry_track_of(t) + 1);
 }

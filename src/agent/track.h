@@ -9,10 +9,12 @@
  *   scry_track_leave(t);
  *
  * A thread is known by its thread pointer, through a small hash table on pages that a fork wipes: a
- * child finds it empty. `inside` is up from enter to leave, so that nothing of the kind happens
- * twice in one thread (a signal handler, a hooked function that calls another), and so that the
- * host knows who would come back into the agent. The whole way is plain loads and stores; only who
- * needs a segment makes atomic operations, and waits when the pool is full (track.c).
+ * child finds it empty. So does who forks in a signal handler that interrupted us: the child comes
+ * back here with a row of zeros, and what it still publishes goes to tracking.none. `inside` is up
+ * from enter to leave, so that nothing of the kind happens twice in one thread (a signal handler, a
+ * hooked function that calls another), and so that the host knows who would come back into the
+ * agent. The whole way is plain loads and stores; only who needs a segment makes atomic operations,
+ * and waits when the pool is full (track.c).
  */
 #ifndef SCRY_AGENT_TRACK_H
 #define SCRY_AGENT_TRACK_H
@@ -39,6 +41,19 @@ int scry_track_moves_in(void);
 /* For who got no track: counts an event of a signal handler that interrupted us. */
 void scry_track_passed(void);
 
+/* Read anew each time: a signal handler may have forked in between. */
+static inline struct scry_track *scry_track_of(const struct scry_agent_thread *t)
+{
+	return (struct scry_track *)((char *)&scry_agent.tracking.none +
+				     *(const volatile int64_t *)&t->track_at);
+}
+
+static inline uint32_t scry_track_tid(const struct scry_agent_thread *t)
+{
+	return *(const volatile uint32_t *)((const char *)t +
+					    *(const volatile int64_t *)&t->tid_at);
+}
+
 static inline uint64_t scry_tsc(void)
 {
 	uint32_t lo, hi;
@@ -48,22 +63,22 @@ static inline uint64_t scry_tsc(void)
 }
 
 /* NULL: this event is not recorded (no watch, a fork child, a handler of ours is running). */
-#define scry_track_enter()                                                       \
-	({                                                                       \
-		uint64_t fs_, sp_;                                               \
-		struct scry_agent_thread *t_;                                    \
-		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                  \
-		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                   \
-		t_ = &scry_agent.threads[scry_thread_slot(fs_)];                 \
-		if (unlikely(t_->fs != fs_) || unlikely(*t_->tid_at != t_->tid)) \
-			t_ = scry_track_find(fs_);                               \
-		if (t_ && unlikely(t_->inside))                                  \
-			t_ = scry_track_nested(t_, sp_);                         \
-		if (t_) {                                                        \
-			*(volatile uint64_t *)&t_->inside = sp_;                 \
-			__asm__ volatile("" ::: "memory");                       \
-		}                                                                \
-		t_;                                                              \
+#define scry_track_enter()                                                              \
+	({                                                                              \
+		uint64_t fs_, sp_;                                                      \
+		struct scry_agent_thread *t_;                                           \
+		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                         \
+		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                          \
+		t_ = &scry_agent.threads[scry_thread_slot(fs_)];                        \
+		if (unlikely(t_->fs != fs_) || unlikely(scry_track_tid(t_) != t_->tid)) \
+			t_ = scry_track_find(fs_);                                      \
+		if (t_ && unlikely(t_->inside))                                         \
+			t_ = scry_track_nested(t_, sp_);                                \
+		if (t_) {                                                               \
+			*(volatile uint64_t *)&t_->inside = sp_;                        \
+			__asm__ volatile("" ::: "memory");                              \
+		}                                                                       \
+		t_;                                                                     \
 	})
 
 static inline void scry_track_leave(struct scry_agent_thread *t)
@@ -75,7 +90,7 @@ static inline void scry_track_leave(struct scry_agent_thread *t)
 /* At most SCRY_TRACK_RECORD_MAX words. What it reads of the shared page is checked. */
 static inline uint64_t *scry_track_reserve(struct scry_agent_thread *t, uint32_t words)
 {
-	struct scry_track *track = t->track;
+	struct scry_track *track = scry_track_of(t);
 	uint32_t head = *(volatile uint32_t *)&track->head;
 
 	if (likely(*(volatile uint64_t *)&track->state == t->state) &&
@@ -89,7 +104,7 @@ static inline uint64_t scry_track_stamp(struct scry_agent_thread *t, uint64_t **
 {
 	uint64_t now;
 
-	*(volatile uint32_t *)&t->track->stamping = 1;
+	*(volatile uint32_t *)&scry_track_of(t)->stamping = 1;
 	now = scry_tsc();
 	return likely(now < t->epoch_end) ? now : scry_track_time(t, at, now);
 }
@@ -103,7 +118,7 @@ static inline uint64_t scry_track_order(struct scry_agent_thread *t, uint64_t **
 {
 	uint64_t now;
 
-	*(volatile uint32_t *)&t->track->stamping = 1;
+	*(volatile uint32_t *)&scry_track_of(t)->stamping = 1;
 	if (likely(*(volatile uint64_t *)&scry_agent.control->turn == (uint64_t)t) &&
 	    likely(t->repeats)) {
 		t->repeats--;
@@ -116,7 +131,7 @@ static inline uint64_t scry_track_order(struct scry_agent_thread *t, uint64_t **
 /* `end`: behind the last word. One store: stamping ends with it. */
 static inline void scry_track_publish(struct scry_agent_thread *t, const uint64_t *end)
 {
-	struct scry_track *track = t->track;
+	struct scry_track *track = scry_track_of(t);
 
 	/* the keeper's processor has read the lines that are written next, when it took them last
 	 */

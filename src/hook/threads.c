@@ -137,7 +137,8 @@ static int clear(struct scry_inject *inj)
 static int tell(struct scry_inject *inj, const struct who *whos, size_t count, uint32_t time_op)
 {
 	const struct scry_agent_tracking tracking = {.tid_offset = find_tid(inj, whos, count),
-						     .time_op = time_op};
+						     .time_op = time_op,
+						     .none = {.state = SCRY_TRACK_CLOSED}};
 	int r = clear(inj);
 
 	if (r == 0)

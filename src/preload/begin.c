@@ -214,6 +214,7 @@ static int prepare_agent(struct scry_lanes *lanes)
 	};
 	scry_agent.tracking.tid_offset = __libc_malloc ? TID_AT_GLIBC : 0;
 	scry_agent.tracking.time_op = SCRY_MALLOC_OP_TIME;
+	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
 	scry_agent.gate = (struct scry_gate *)gate_page;
 	scry_agent.follow.lanes = lanes;
 	scry_agent.follow.waits = 1;

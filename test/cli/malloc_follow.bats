@@ -86,6 +86,21 @@ end" ]
 	ends_right "$odd" odd
 }
 
+@test "a signal handler forks in the midst of a call, and its child returns into it" {
+	local how
+	for how in "malloc record" "malloc record --stack" "malloc record -f" "malloc record --preload -f" "calls -c -x malloc -f"; do
+		start scry "$SCRY" $how --force -o "$T/x.scry" -- "$TARGETS/target_odd" sigfork 40
+		wait_for 60 grep -qE "^(sigfork right|wrong)" "$T/scry.out"
+		kill -TERM "$(sed -n 's/^pid //p' "$T/scry.out")"
+		finish "$PID" || true # its status is the program's, if that was wrong
+		! grep "^wrong" "$T/scry.out" || {
+			echo "by scry $how"
+			return 1
+		}
+		grep -qx "sigfork right" "$T/scry.out"
+	done
+}
+
 @test "children that end without a call cost no memory" {
 	local small keeper
 	start scry "$SCRY" malloc record -f --force -o "$T/x.scry" -- "$TARGETS/target_malloc_forks" 200000 60

@@ -13,6 +13,8 @@
  *                        prints "child PID"
  *   odd atfork           waits for SIGUSR1, then forks a child that stays in fork for two seconds
  *                        and allocates there; prints "child in fork", and "child ended N"
+ *   odd sigfork N        N times a signal handler forks, wherever the program is, and its child
+ *                        returns from it and allocates on; prints "sigfork right"
  *
  * Prints "pid N", then a "round N" line at least twice a second while it runs (from every process),
  * and ends by SIGTERM with status 0; a wrong result prints "wrong ..." and ends with status 1. The
@@ -343,6 +345,51 @@ static int be_atfork(char **argv)
 	return 0;
 }
 
+static volatile sig_atomic_t forks_left, is_forked;
+
+static void fork_here(int sig)
+{
+	int status;
+	pid_t pid;
+
+	(void)sig;
+	if (forks_left <= 0)
+		return;
+	forks_left--;
+	pid = fork();
+	if (pid == 0)
+		is_forked = 1;
+	else if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		wrong("fork in a signal handler");
+	else if (status)
+		wrong(WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "child of a handler");
+}
+
+static int be_sigfork(char **argv)
+{
+	const struct itimerval often = {{0, 300}, {0, 300}};
+	static char *volatile p;
+
+	forks_left = atoi(argv[0]);
+	signal(SIGALRM, fork_here);
+	setitimer(ITIMER_REAL, &often, NULL); /* not the children's */
+	for (int left = 1000; !stop;) {
+		for (int i = 1; i < 100; i++) {
+			p = malloc((size_t)i);
+			*p = 1;
+			free(p);
+		}
+		if (is_forked && left-- == 0)
+			_exit(0);
+		if (!is_forked && forks_left == 0) {
+			forks_left = -1;
+			setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+			printf("sigfork right\n");
+		}
+	}
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*be)(char **argv);
@@ -357,6 +404,7 @@ static const struct {
 	{"leaderless", be_leaderless, 0},
 	{"child", be_child, 0},
 	{"atfork", be_atfork, 0},
+	{"sigfork", be_sigfork, 1},
 	{"vector", be_vector, 0},
 };
 

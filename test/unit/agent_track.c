@@ -46,6 +46,7 @@ static void clear(void)
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
 	scry_agent.tracking.is_on = 1;
+	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
 }
 
 static int set_up(void **state)
@@ -121,7 +122,7 @@ static void nobody_is_abandoned(void **state)
 	change_segments();
 	assert_true(steps > 20);
 	assert_false(was_abandoned);
-	row->track->state ^= SCRY_TRACK_OPEN ^ SCRY_TRACK_DEAD;
+	scry_track_of(row)->state ^= SCRY_TRACK_OPEN ^ SCRY_TRACK_DEAD;
 	assert_true(scry_track_is_abandoned(row));
 	signal(SIGTRAP, SIG_DFL);
 }
@@ -142,7 +143,7 @@ static void go_on(void)
 			old->state = 4 + SCRY_TRACK_CLOSED;
 			break;
 		case 2:
-			row->track = &scry_agent.tracking.none;
+			row->track_at = 0;
 			break;
 		case 3:
 			next->state = 4 + SCRY_TRACK_OPEN;
@@ -151,7 +152,7 @@ static void go_on(void)
 			row->serial++;
 			break;
 		case 5:
-			row->track = next;
+			row->track_at = (char *)next - (char *)&scry_agent.tracking.none;
 			break;
 		default:
 			row->state = 4 + SCRY_TRACK_OPEN;
@@ -195,10 +196,56 @@ static void left_by_longjmp(void **state)
 		assert_non_null(row);
 		for (size_t i = 0; i < SCRY_TRACKS; i++)
 			if ((track_at(i)->state & 3) == SCRY_TRACK_OPEN && track_at(i)->head)
-				assert_true(track_at(i) == row->track ||
+				assert_true(track_at(i) == scry_track_of(row) ||
 					    track_at(i)->birth < row->birth);
 	}
 	assert_true(stop_at > 20);
+	signal(SIGTRAP, SIG_DFL);
+}
+
+static void wipe(void)
+{
+	memset(scry_agent.threads, 0, sizeof(scry_agent.threads));
+	gate.open = 0;
+}
+
+static void wipe_and_move_in(void)
+{
+	wipe();
+	gate.open = 1;
+	row = record();
+}
+
+/* One who forks in a signal handler, anywhere in it, and whose child comes back there: its rows are
+ * wiped, and it may have recorded in its own lane by then. It lives, and is recorded from then on.
+ */
+static void wiped_by_a_fork(void **state)
+{
+	void (*const how[])(void) = {wipe, wipe_and_move_in};
+
+	(void)state;
+	signal(SIGTRAP, on_step);
+	for (int change = 0; change < 2; change++)
+		for (size_t i = 0; i < sizeof(how) / sizeof(how[0]); i++)
+			for (stop_at = 1, steps = 1; steps >= stop_at - 1; stop_at++) {
+				struct scry_agent_thread *t;
+
+				clear();
+				t = record();
+				meanwhile = how[i];
+				steps = 0;
+				if (change)
+					t->track_at = 0;
+				STEP("orq");
+				record();
+				STEP("xorq");
+				gate.open = 1;
+				row = record();
+				assert_non_null(row);
+				assert_true(row->fs && !row->inside);
+				assert_true(scry_track_of(row)->head >= WORDS);
+				assert_int_equal(scry_agent.tracking.none.state, SCRY_TRACK_CLOSED);
+			}
 	signal(SIGTRAP, SIG_DFL);
 }
 
@@ -268,6 +315,7 @@ int main(void)
 		cmocka_unit_test_setup(nobody_is_abandoned, set_up),
 		cmocka_unit_test_setup(nobody_is_abandoned_slowly, set_up),
 		cmocka_unit_test_setup(left_by_longjmp, set_up),
+		cmocka_unit_test_setup(wiped_by_a_fork, set_up),
 		cmocka_unit_test_setup(naps_cut_short, set_up),
 		cmocka_unit_test_setup(end_of_the_lease, set_up),
 	};
