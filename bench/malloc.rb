@@ -55,6 +55,7 @@ COMPILED_RB = <<~RUBY
   end
 RUBY
 File.write(File.join(TMP, 'web.rb'), WEB_RB)
+File.write(File.join(TMP, 'app.rb'), COMPILED_RB)
 File.write(File.join(TMP, 'compiled.rb'), COMPILED_RB + WEB_RB)
 File.write(File.join(TMP, 'parse.py'), JSON_PY)
 File.write(File.join(TMP, 'strings.rb'), STRINGS_RB)
@@ -66,6 +67,7 @@ PROGRAMS = {
   'one thread, tight loop' => [WORK, 'one', '10000000'],
   'one thread, 10 M calls/s' => [WORK, 'paced', '6000000'],
   'four threads, blocks freed by others' => [WORK, 'many', '10000000'],
+  'puma, Sinatra, four clients' => ['ruby', File.join(HERE, 'malloc/puma.rb'), File.join(TMP, 'app.rb'), TMP, '12000'],
   'Ruby, Sinatra, JSON, ERB' => ['ruby', File.join(TMP, 'compiled.rb')],
   'the same, its template evaluated in each request' => ['ruby', File.join(TMP, 'web.rb')],
   'Ruby, strings' => ['ruby', '--disable-gems', File.join(TMP, 'strings.rb')],
