@@ -454,7 +454,8 @@ static void swappers(void **state)
 	}
 }
 
-/* Who works for long between two calls is not stuck. */
+/* Who works for long between two calls is not stuck, and what that takes is no cost of the calls.
+ */
 static void think_unstuck(void **state)
 {
 	const struct scry_malloc_run_opts usual = opts;
@@ -466,6 +467,7 @@ static void think_unstuck(void **state)
 	opts.is_thinking = true;
 	opts.stuck_ns = 400000000;
 	run(f, &null);
+	assert_true(result.cpu_ns < scry_malloc_feed_stats(f)->think_ns / 400);
 	opts = usual;
 	scry_malloc_feed_free(f);
 }
