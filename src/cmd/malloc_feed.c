@@ -173,8 +173,8 @@ static void begun(struct scry_malloc_feed *f, uint32_t lane, uint64_t bytes)
 {
 	uint32_t thread = f->lanes[lane].thread;
 
-	if (f->is_first && thread < f->thread_cap)
-		f->threads[thread].begun += bytes;
+	if (f->is_first && thread != NOBODY)
+		f->threads.rows[thread].begun += bytes;
 }
 
 static int begin(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_malloc *e,
@@ -373,7 +373,7 @@ static int add(struct scry_malloc_feed *f, const struct scry_ev_malloc *e)
 	f->epoch_calls++;
 	f->stats.older += is_older;
 	if (!is_older)
-		scry_malloc_feed_called(f, e->thread);
+		scry_malloc_feed_called(f, lane);
 	return 0;
 }
 
@@ -494,8 +494,8 @@ int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 		memset(f->blocks, 0, f->block_cap * sizeof(*f->blocks));
 	if (f->slot_cap)
 		memset(f->slots, 0, f->slot_cap * sizeof(*f->slots));
-	for (size_t i = 0; i < f->thread_cap; i++)
-		f->threads[i].lane = 0;
+	for (uint32_t i = 1; i <= f->threads.count; i++)
+		f->threads.rows[i].lane = 0;
 	memset(f->lanes, 0, sizeof(f->lanes));
 	f->lanes[0].is_alive = true;
 	f->lane_count = f->alive = f->stats.threads_peak = 1;
@@ -532,6 +532,7 @@ int scry_malloc_feed_new(struct scry_malloc_source *source,
 	f->source = source;
 	f->opts = *opts;
 	scry_map_init(&f->shares, SCRY_MALLOC_FEED_SHARES);
+	scry_map_init(&f->threads.index, THREADS_MAX);
 	err = memory_new(f);
 	if (err)
 		scry_malloc_feed_free(f);
@@ -550,7 +551,8 @@ void scry_malloc_feed_free(struct scry_malloc_feed *f)
 		close(f->fd);
 	free(f->blocks);
 	free(f->slots);
-	free(f->threads);
+	free(f->threads.rows);
+	scry_map_done(&f->threads.index);
 	scry_map_done(&f->shares);
 	free(f);
 }

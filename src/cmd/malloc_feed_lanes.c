@@ -7,7 +7,6 @@
 
 #include "base/err.h"
 
-#define THREADS_MAX (1u << 24) /* recorded ones */
 #define EPOCH_CALLS 16384u
 #define EPOCH_BYTES 65536u
 #define EPOCH_SHARE 32u /* of the most that lived at once until then */
@@ -197,7 +196,7 @@ static uint32_t may_overlap(const struct scry_malloc_feed *f)
  * may run ahead by time only. In the first pass nothing is known of anybody. */
 static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
 {
-	const struct thread *t = &f->threads[thread];
+	const struct thread *t = &f->threads.rows[thread];
 
 	return f->is_first || (t->took + t->gave) * COUPLED >= t->calls;
 }
@@ -209,7 +208,7 @@ static bool is_coupled(const struct scry_malloc_feed *f, uint32_t thread)
  */
 static bool is_unheld(const struct scry_malloc_feed *f, uint32_t thread)
 {
-	const struct thread *t = &f->threads[thread];
+	const struct thread *t = &f->threads.rows[thread];
 
 	return !f->is_first && (t->took > t->gave * TAKER ||
 				(t->gave <= t->took * SWAPPER && t->begun <= f->live_peak * SHORT));
@@ -219,10 +218,12 @@ void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_
 {
 	uint32_t gives = f->lanes[from].thread, takes = f->lanes[to].thread;
 
-	if (!f->is_first || gives >= f->thread_cap || takes >= f->thread_cap)
+	if (!f->is_first)
 		return;
-	f->threads[gives].gave++;
-	f->threads[takes].took++;
+	if (gives != NOBODY)
+		f->threads.rows[gives].gave++;
+	if (takes != NOBODY)
+		f->threads.rows[takes].took++;
 }
 
 static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
@@ -262,21 +263,41 @@ static int lane_begin(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret
 	return 0;
 }
 
-int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane)
+static int thread_of(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_thread)
 {
+	struct threads *t = &f->threads;
+	uint64_t *index = scry_map_ref(&t->index, number);
+	int err;
+
+	if (!index && t->count == THREADS_MAX)
+		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
+	if (!index)
+		return scry_fail(-ENOMEM, "no memory for %u threads", t->count + 1);
+	if (*index == NOBODY) {
+		err = scry_malloc_feed_grow(&t->rows, &t->cap, t->count + 1, sizeof(*t->rows));
+		if (err)
+			return err;
+		*index = ++t->count;
+		t->rows[t->count].number = number;
+	}
+	*ret_thread = (uint32_t)*index;
+	return 0;
+}
+
+int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_lane)
+{
+	uint32_t thread;
 	int err;
 
 	*ret_lane = 0;
-	if (f->opts.one_thread || thread == NO_THREAD)
+	if (f->opts.one_thread || number == NO_THREAD)
 		return 0;
-	if (thread >= THREADS_MAX)
-		return scry_fail(-E2BIG, "more than %u threads", THREADS_MAX);
-	err = scry_malloc_feed_grow(&f->threads, &f->thread_cap, thread, sizeof(*f->threads));
+	err = thread_of(f, number, &thread);
 	if (err)
 		return err;
-	if (!f->threads[thread].lane) {
+	if (!f->threads.rows[thread].lane) {
 		bool is_main =
-			f->source->main_thread ? thread == f->source->main_thread : !f->has_main;
+			f->source->main_thread ? number == f->source->main_thread : !f->has_main;
 
 		err = is_main && !f->has_main ? 0 : lane_begin(f, thread, ret_lane);
 		if (err)
@@ -287,10 +308,10 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t 
 			f->lanes[0].is_unheld = is_unheld(f, thread);
 		}
 		f->has_main |= is_main;
-		f->threads[thread].lane = (uint16_t)(*ret_lane + 1);
+		f->threads.rows[thread].lane = (uint16_t)(*ret_lane + 1);
 		f->stats.threads++;
 	}
-	*ret_lane = f->threads[thread].lane - 1u;
+	*ret_lane = f->threads.rows[thread].lane - 1u;
 	return 0;
 }
 
@@ -301,11 +322,10 @@ int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t 
  */
 static void lane_end(struct scry_malloc_feed *f, uint32_t thread)
 {
-	uint32_t lane;
+	uint32_t lane = f->threads.rows[thread].lane - 1u;
 
-	if (f->opts.one_thread || thread >= f->thread_cap || f->threads[thread].lane < 2)
+	if (f->threads.rows[thread].lane < 2)
 		return;
-	lane = f->threads[thread].lane - 1u;
 	for (uint32_t i = 0; i < PACES; i++)
 		if (f->lanes[lane].epoch[i] == f->epochs[i].number + 1)
 			mark(f, lane, f->epochs[i].number);
@@ -315,18 +335,20 @@ static void lane_end(struct scry_malloc_feed *f, uint32_t thread)
 		f->spawns[i].alive--;
 	}
 	f->lanes[lane].is_alive = false;
-	f->threads[thread].lane = 0;
+	f->threads.rows[thread].lane = 0;
 	f->ended_us[f->ended % ENDED_LATELY] = f->now_us;
 	f->ended++;
 	f->alive--;
 }
 
-void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread)
+void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t lane)
 {
-	struct thread *t = thread < f->thread_cap ? &f->threads[thread] : NULL;
+	uint32_t thread = f->lanes[lane].thread;
+	struct thread *t;
 
-	if (f->opts.one_thread || !t)
+	if (thread == NOBODY)
 		return;
+	t = &f->threads.rows[thread];
 	if (f->is_first) {
 		t->last = f->number;
 		t->calls++;
@@ -335,23 +357,32 @@ void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread)
 	}
 }
 
-void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread)
+static void thread_end(struct scry_malloc_feed *f, uint32_t thread)
 {
-	if (f->is_first && thread < f->thread_cap)
-		f->threads[thread].has_ended = true;
+	if (f->is_first)
+		f->threads.rows[thread].has_ended = true;
 	lane_end(f, thread);
+}
+
+void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t number)
+{
+	uint64_t thread;
+
+	if (scry_map_get(&f->threads.index, number, &thread))
+		thread_end(f, (uint32_t)thread);
 }
 
 /* Ends come late, and so the last ones not at all. In a program whose threads end, they have. */
 void scry_malloc_feed_threads_left(struct scry_malloc_feed *f)
 {
+	const struct thread *rows = f->threads.rows;
 	uint64_t seen = 0, left = 0;
 
-	for (size_t i = 0; i < f->thread_cap; i++) {
-		seen += f->threads[i].has_ended;
-		left += f->threads[i].last && !f->threads[i].has_ended;
+	for (uint32_t i = 1; i <= f->threads.count; i++) {
+		seen += rows[i].has_ended;
+		left += rows[i].last && !rows[i].has_ended;
 	}
-	for (uint32_t i = 0; i < f->thread_cap && seen >= left * ENDS_SEEN; i++)
-		if (f->threads[i].last && !f->threads[i].has_ended && i != f->source->main_thread)
-			scry_malloc_feed_thread_end(f, i);
+	for (uint32_t i = 1; i <= f->threads.count && seen >= left * ENDS_SEEN; i++)
+		if (rows[i].last && !rows[i].has_ended && rows[i].number != f->source->main_thread)
+			thread_end(f, i);
 }

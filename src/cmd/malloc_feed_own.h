@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "cmd/malloc_feed.h"
 #include "cmd/malloc_feed_think.h"
+#include "cmd/malloc_feed_threads.h"
 #include "cmd/malloc_feed_touch.h"
 
 #define WINDOW_FULL 1 /* the call belongs to the next window */
@@ -44,7 +45,7 @@ struct lane {
 	uint64_t at_us;	       /* the latest time that it was told to wait for */
 	uint32_t epoch[PACES]; /* + 1: the last one it has words in; 0: none in this window */
 	uint32_t spawns;       /* words that begin threads, in this window, up to its last word */
-	uint32_t thread;       /* of the recording */
+	uint32_t thread;       /* index */
 	bool is_alive;
 	bool is_coupled;		 /* it keeps pace by bytes too */
 	bool is_unheld;			 /* by those: it enters when it likes */
@@ -58,13 +59,6 @@ struct epochs {
 	uint32_t before, marks; /* the last one, the same */
 	uint32_t active_count;	/* lanes with words in this one: */
 	uint32_t active[SCRY_REPLAY_LANES];
-};
-
-struct thread { /* of the recording; what the first pass found: */
-	uint64_t last, calls;
-	uint64_t took, gave, begun; /* blocks of others, its own to them; bytes */
-	bool has_ended;
-	uint16_t lane; /* + 1: now */
 };
 
 struct spawn { /* a word that begins a thread */
@@ -83,8 +77,7 @@ struct scry_malloc_feed {
 	struct slot *slots;
 	size_t slot_cap;
 	struct list free; /* those of earlier windows: anybody's */
-	struct thread *threads;
-	size_t thread_cap;
+	struct threads threads;
 	uint64_t number;     /* of the call, in the recording */
 	uint64_t begin_ns;   /* time of the first one */
 	uint64_t now_us;     /* since then */
@@ -140,10 +133,10 @@ void scry_malloc_feed_epochs_begin(struct scry_malloc_feed *f);
 void scry_malloc_feed_crossed(struct scry_malloc_feed *f, uint32_t from, uint32_t to);
 
 /* The lane of a recorded thread. 0, WINDOW_FULL or -errno. */
-int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t thread, uint32_t *ret_lane);
+int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_lane);
 /* The call was made: it may be the thread's last. Then: the recording says that it has ended. */
-void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t thread);
-void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t thread);
+void scry_malloc_feed_called(struct scry_malloc_feed *f, uint32_t lane);
+void scry_malloc_feed_thread_end(struct scry_malloc_feed *f, uint32_t number);
 /* The first pass is at its end: threads of which that was not said. */
 void scry_malloc_feed_threads_left(struct scry_malloc_feed *f);
 

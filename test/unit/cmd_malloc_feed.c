@@ -1,5 +1,6 @@
 /* From calls to words to calls: the feeder, scry-replay and what allocators answer. */
 #include <errno.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -453,7 +454,8 @@ static void swappers(void **state)
 	}
 }
 
-/* Who works for long between two calls is not stuck. */
+/* Who works for long between two calls is not stuck, and what that takes is no cost of the calls.
+ */
 static void think_unstuck(void **state)
 {
 	const struct scry_malloc_run_opts usual = opts;
@@ -465,6 +467,7 @@ static void think_unstuck(void **state)
 	opts.is_thinking = true;
 	opts.stuck_ns = 400000000;
 	run(f, &null);
+	assert_true(result.cpu_ns < scry_malloc_feed_stats(f)->think_ns / 400);
 	opts = usual;
 	scry_malloc_feed_free(f);
 }
@@ -605,6 +608,38 @@ static void child(void **state)
 	scry_malloc_feed_free(f);
 }
 
+static const uint32_t far_numbers[] = {1, 0, 16000000, UINT32_MAX - 1};
+
+/* Each makes a block and ends it, twice; the last one ends. */
+static bool far_thread(uint64_t i, uint64_t *ret_us, struct scry_ev_malloc *c)
+{
+	const uint64_t count = sizeof(far_numbers) / sizeof(far_numbers[0]);
+
+	*ret_us = i;
+	c->thread = far_numbers[i / 2 % count];
+	c->function = i % 2 ? SCRY_MALLOC_FREE : SCRY_MALLOC_MALLOC;
+	if (i == 4 * count) {
+		c->thread = far_numbers[count - 1];
+		c->function = SCRY_MALLOC_THREAD_END;
+	}
+	return i <= 4 * count;
+}
+
+/* A thread's number says nothing of how many there are. */
+static void far_threads(void **state)
+{
+	size_t heap = mallinfo2().hblkhd + mallinfo2().uordblks;
+	struct script t = {.tell = far_thread};
+	struct scry_malloc_feed *f = feed_of_script(&t, false);
+
+	(void)state;
+	assert_int_equal(scry_malloc_feed_stats(f)->threads, 4);
+	assert_int_equal(scry_malloc_feed_stats(f)->threads_peak, 4);
+	assert_int_equal(scry_malloc_feed_stats(f)->calls, 16);
+	assert_true(mallinfo2().hblkhd + mallinfo2().uordblks < heap + (16u << 20));
+	scry_malloc_feed_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -615,7 +650,7 @@ int main(void)
 		cmocka_unit_test(takers),	 cmocka_unit_test(swappers),
 		cmocka_unit_test(think_unstuck), cmocka_unit_test(refused),
 		cmocka_unit_test(null_memory),	 cmocka_unit_test(older),
-		cmocka_unit_test(child),
+		cmocka_unit_test(child),	 cmocka_unit_test(far_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
