@@ -52,24 +52,58 @@ static int check_old(const char *path, bool force)
 	return 1;
 }
 
-/* The old file stays till the new one is whole: that is written beside it. */
-static int open_beside(struct scry_output *o)
+static int no_replacing(const char *path)
 {
-	const char *name = strrchr(o->path, '/');
-	int fd;
+	return scry_fail(-errno, "cannot replace '%s': %s", path, strerror(errno));
+}
 
-	if (asprintf(&o->beside, "%.*s.scry-XXXXXX", name ? (int)(name + 1 - o->path) : 0,
-		     o->path) < 0) {
+/*
+ * The old file stays till the new one is whole. That has no name until then, and whoever is killed
+ * leaves nothing of it; where the file system has no such files, it is written beside the old one.
+ */
+static int open_new(struct scry_output *o)
+{
+	const char *slash = strrchr(o->path, '/');
+	int length = slash ? (int)(slash + 1 - o->path) : 0, fd;
+
+	if (asprintf(&o->beside, "%.*s.scry-XXXXXX", length, o->path) < 0) {
 		o->beside = NULL;
 		return scry_fail(-ENOMEM, "no memory to write '%s'", o->path);
 	}
-	fd = mkostemp(o->beside, O_CLOEXEC);
+	strcpy(o->beside + length, ".");
+	fd = open(o->beside, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	o->is_nameless = fd >= 0;
+	strcpy(o->beside + length, ".scry-XXXXXX");
+	if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
+		fd = mkostemp(o->beside, O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	fd = scry_fail(-errno, "cannot replace '%s': %s", o->path, strerror(errno));
+	fd = no_replacing(o->path);
 	free(o->beside);
 	o->beside = NULL;
 	return fd;
+}
+
+/* No link replaces a file, but a rename does: the new one is called `beside` in between. */
+static int give_name(struct scry_output *o)
+{
+	char fd_path[32], *end;
+	int err = -1;
+
+	if (!o->is_nameless)
+		return 0;
+	end = o->beside + strlen(o->beside) - strlen("XXXXXX");
+	snprintf(fd_path, sizeof(fd_path), "/proc/self/fd/%d", o->fd);
+	for (unsigned i = 0; i < 1000 && err; i++) {
+		snprintf(end, sizeof("XXXXXX"), "%06u", ((unsigned)getpid() + i) % 1000000);
+		err = linkat(AT_FDCWD, fd_path, AT_FDCWD, o->beside, AT_SYMLINK_FOLLOW);
+		if (err && errno != EEXIST)
+			break;
+	}
+	if (err)
+		return no_replacing(o->path);
+	o->is_nameless = false;
+	return 0;
 }
 
 int scry_output_open(struct scry_output *o, const char *path, bool force)
@@ -80,7 +114,7 @@ int scry_output_open(struct scry_output *o, const char *path, bool force)
 	if (old < 0)
 		return old;
 	o->path = path;
-	fd = old ? open_beside(o)
+	fd = old ? open_new(o)
 		 : open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		o->path = NULL;
@@ -119,24 +153,37 @@ int scry_output_try(const char *path, bool force)
 
 int scry_output_keep(struct scry_output *o)
 {
+	int err = give_name(o);
+
+	if (err)
+		return err;
 	if (o->beside && rename(o->beside, o->path))
-		return scry_fail(-errno, "cannot replace '%s': %s", o->path, strerror(errno));
+		return no_replacing(o->path);
 	free(o->beside);
 	o->beside = NULL;
 	o->path = NULL;
 	return 0;
 }
 
+static int no_writing(const struct scry_output *o)
+{
+	return scry_fail(-errno, "cannot write '%s': %s", o->path ? o->path : "the output",
+			 strerror(errno));
+}
+
 int scry_output_close(struct scry_output *o, int err)
 {
 	if (o->fd < 0)
 		return err;
+	if (!err && o->out && fflush(o->out))
+		err = no_writing(o);
+	if (!err)
+		err = give_name(o); /* while it is open */
 	if ((o->out ? fclose(o->out) : close(o->fd)) && !err)
-		err = scry_fail(-errno, "cannot write '%s': %s", o->path ? o->path : "the output",
-				strerror(errno));
+		err = no_writing(o);
 	if (!err)
 		err = scry_output_keep(o);
-	if (err && o->path)
+	if (err && o->path && !o->is_nameless)
 		unlink(o->beside ? o->beside : o->path);
 	free(o->beside);
 	*o = (struct scry_output){.fd = -1};

@@ -13,6 +13,7 @@ struct scry_output {
 	FILE *out;	  /* of a stream */
 	const char *path; /* NULL: it is there to stay */
 	char *beside;	  /* NULL, or what it is called till it takes the place of `path` */
+	bool is_nameless; /* it is not called so yet */
 };
 
 /*

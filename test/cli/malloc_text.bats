@@ -108,6 +108,24 @@ setup() {
 	[ "$(ls -A "$T/out")" = old ]
 }
 
+has_open() { # PID FOLDER: a file of it
+	ls -l "/proc/$1/fd" | grep -qF "$2/"
+}
+
+@test "--force: who is killed while he writes leaves the old file, and nothing beside it" {
+	mkdir "$T/out"
+	echo precious >"$T/out/old"
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start scry "$SCRY" malloc import "$T/in" -o "$T/out/old" --force
+	wait_for 10 has_open "$PID" "$T/out"
+	kill -KILL "$PID"
+	ended "$PID"
+	[ "$status" -eq 137 ]
+	[ "$(cat "$T/out/old")" = precious ]
+	[ "$(ls -A "$T/out")" = old ]
+}
+
 @test "a torn recording is said to be one when it is exported, and in the recording made of that" {
 	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
 	printf 'half a chunk' >>"$T/a.scry"
