@@ -222,6 +222,18 @@ void scry_malloc_children_look(struct scry_watch *w)
 	}
 }
 
+/* As its parent's. */
+static void tell_allocator(struct scry_watch *w, uint32_t pid)
+{
+	const struct scry_malloc_watch *root = w->root->state;
+	struct scry_ev_allocator ev = {.pid = pid};
+
+	ev.module_str = scry_session_string(w->session, root->family.module);
+	if (*root->family.name)
+		ev.name_str = scry_session_string(w->session, root->family.name);
+	scry_session_event(w->session, SCRY_EVENT_ALLOCATOR, &ev, sizeof(ev));
+}
+
 /* The calls of the process that has this lane: as its parent left them, once that is known. */
 int scry_malloc_child_take_up(struct scry_watch *w)
 {
@@ -245,14 +257,17 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		m->calls = root->children[i].calls;
 		w->image = root->children[i].image;
 		take_row(root, i);
-		if (m->calls)
+		if (m->calls) {
+			tell_allocator(w, pid);
 			return 0;
+		}
 		m->adopted_ns = 0;
 	}
 	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
 		return 0; /* else it began here, and is no child, or one whose blocks are not known
 			   */
 	opts.producer.ring = w->image = scry_session_part(w->session, pid);
+	tell_allocator(w, pid);
 	return scry_malloc_new(&opts, &m->calls);
 }
 

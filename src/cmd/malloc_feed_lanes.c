@@ -286,7 +286,7 @@ static int thread_of(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_
 
 int scry_malloc_feed_lane(struct scry_malloc_feed *f, uint32_t number, uint32_t *ret_lane)
 {
-	uint32_t thread;
+	uint32_t thread = 0;
 	int err;
 
 	*ret_lane = 0;

@@ -88,7 +88,6 @@ static int chunks_new(struct scry_malloc_chunks *m, struct scry_malloc_state *st
 		state->is_beyond = true;
 		return -E2BIG;
 	}
-	state->is_fork = true;
 	return scry_malloc_unpack_fork(from->unpack, &state->unpack);
 }
 

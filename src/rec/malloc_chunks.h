@@ -18,7 +18,6 @@ struct scry_malloc_state {
 	struct scry_malloc_unpack *unpack;
 	size_t bytes;
 	bool is_beyond; /* the bounds: nothing of it is read any more */
-	bool is_fork;	/* it began with its parent's blocks */
 };
 
 struct scry_malloc_chunks { /* zeros are its beginning */
@@ -38,7 +37,8 @@ int scry_malloc_chunks_open(struct scry_malloc_chunks *m, const struct scry_chun
 /* No more chunks of that part come: what is kept for them is freed. */
 void scry_malloc_chunks_end(struct scry_malloc_chunks *m, uint32_t pid, uint32_t ring);
 
-/* Its next call: 1, 0 at its end, -EINVAL: the rest is left out. */
+/* Its next call, or, before the first of a fork child, OLDER of a block that it has of its parent:
+ * 1, 0 at its end, -EINVAL: the rest is left out. */
 int scry_malloc_chunks_next(struct scry_malloc_chunks *m, uint64_t *ret_time_ns,
 			    struct scry_ev_malloc *ret_call);
 

@@ -71,7 +71,8 @@ void scry_malloc_unpack_free(struct scry_malloc_unpack *u);
 int scry_malloc_unpack_chunk(struct scry_malloc_unpack *u, const struct scry_chunk *chunk,
 			     const void *payload);
 
-/* The next call of it, its pid 0: 1; 0 at its end; -EINVAL when it is damaged: the rest of it and
+/* The next call of it, its pid 0: 1; 0 at its end. Before the first of a fork child come the blocks
+ * that it has of its parent, as OLDER; -EINVAL when it is damaged: the rest of it and
  * all that follow are left out. */
 int scry_malloc_unpack_next(struct scry_malloc_unpack *u, uint64_t *ret_time_ns,
 			    struct scry_ev_malloc *ret_call);

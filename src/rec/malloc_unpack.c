@@ -16,12 +16,20 @@
 #include <string.h>
 #include <zstd.h>
 
+#define SLACK_UNKNOWN 0xffffull
+#define SIZE_MAX48 ((1ull << 48) - 1)
+
 struct column {
 	const uint8_t *at, *end;
 };
 
 struct scry_malloc_unpack {
 	struct scry_malloc_blocks blocks;
+	uint64_t *sizes; /* by block, of those that live: bytes asked for << 16 | what more there is
+			  */
+	uint32_t sizes_cap;
+	uint32_t inherited; /* blocks of the parent that are to be told lie from here ... */
+	uint32_t inherited_end;
 	struct scry_malloc_kinds kinds;
 	struct column columns[SCRY_MALLOC_COLUMNS];
 	uint8_t *raw;
@@ -56,6 +64,7 @@ void scry_malloc_unpack_free(struct scry_malloc_unpack *u)
 		return;
 	scry_malloc_blocks_done(&u->blocks);
 	scry_malloc_kinds_done(&u->kinds);
+	free(u->sizes);
 	free(u->raw);
 	free(u);
 }
@@ -63,7 +72,8 @@ void scry_malloc_unpack_free(struct scry_malloc_unpack *u)
 size_t scry_malloc_unpack_bytes(const struct scry_malloc_unpack *u)
 {
 	return sizeof(*u) + scry_malloc_blocks_bytes(&u->blocks) +
-	       scry_malloc_kinds_bytes(&u->kinds) - sizeof(u->kinds) + u->raw_cap;
+	       scry_malloc_kinds_bytes(&u->kinds) - sizeof(u->kinds) +
+	       u->sizes_cap * sizeof(*u->sizes) + u->raw_cap;
 }
 
 uint64_t scry_malloc_unpack_total(const struct scry_malloc_unpack *u)
@@ -249,19 +259,51 @@ static int unpack_miss(struct scry_malloc_unpack *u, uint32_t *guess, uint32_t *
 	return 0;
 }
 
+static bool size_room(struct scry_malloc_unpack *u, uint32_t block)
+{
+	uint64_t cap = u->sizes_cap ? u->sizes_cap : 1024;
+	uint64_t *more;
+
+	while (cap <= block)
+		cap *= 2;
+	if (cap > UINT32_MAX)
+		return false;
+	more = reallocarray(u->sizes, cap, sizeof(*more));
+	if (!more)
+		return false;
+	u->sizes = more;
+	u->sizes_cap = (uint32_t)cap;
+	return true;
+}
+
+/* What a fork child will have. */
+static int keep_size(struct scry_malloc_unpack *u, const struct scry_malloc_kind *kind,
+		     uint32_t block)
+{
+	uint64_t slack = kind->usable - kind->size;
+
+	if (block >= u->sizes_cap && !size_room(u, block))
+		return -ENOMEM;
+	u->sizes[block] = (kind->size < SIZE_MAX48 ? kind->size : SIZE_MAX48) << 16 |
+			  (slack < SLACK_UNKNOWN ? slack : SLACK_UNKNOWN);
+	return 0;
+}
+
 /* `is_told`: the ref stands in its column. */
 static int unpack_block(struct scry_malloc_unpack *u, uint32_t *ref,
 			const struct scry_malloc_kind *kind, bool is_told, uint32_t *ret_block)
 {
 	uint64_t told;
 	uint32_t block;
+	int err = 0;
 
 	switch ((enum scry_malloc_effect)kind->effect) {
 	case SCRY_MALLOC_EFFECT_NONE:
 		*ret_block = SCRY_MALLOC_NO_BLOCK;
 		return 0;
 	case SCRY_MALLOC_EFFECT_BEGIN:
-		return scry_malloc_blocks_begin(&u->blocks, u->state, ret_block);
+		err = scry_malloc_blocks_begin(&u->blocks, u->state, ret_block);
+		return err ? err : keep_size(u, kind, *ret_block);
 	default:
 		break;
 	}
@@ -273,12 +315,14 @@ static int unpack_block(struct scry_malloc_unpack *u, uint32_t *ref,
 	block = scry_malloc_ref_find(&u->blocks, u->state, *ref);
 	if (block == SCRY_MALLOC_NO_BLOCK)
 		return -EINVAL;
-	if (kind->effect == SCRY_MALLOC_EFFECT_AGAIN)
+	if (kind->effect == SCRY_MALLOC_EFFECT_AGAIN) {
 		scry_malloc_blocks_again(&u->blocks, u->state, block);
+		err = keep_size(u, kind, block);
+	}
 	if (kind->effect == SCRY_MALLOC_EFFECT_END)
 		scry_malloc_blocks_end(&u->blocks, u->state, block);
 	*ret_block = block;
-	return 0;
+	return err;
 }
 
 static int unpack_stamps(struct scry_malloc_unpack *u)
@@ -348,11 +392,36 @@ static int unpack_call(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_
 	return 0;
 }
 
+/* The next block that a fork child has of its parent; false: all are told. */
+static bool inherits(struct scry_malloc_unpack *u, struct scry_ev_malloc *ret_call)
+{
+	uint64_t size;
+
+	while (u->inherited < u->inherited_end &&
+	       !scry_malloc_block_lives(&u->blocks, u->inherited))
+		u->inherited++;
+	if (u->inherited == u->inherited_end)
+		return false;
+	size = u->sizes[u->inherited];
+	*ret_call = (struct scry_ev_malloc){
+		.function = SCRY_MALLOC_OLDER,
+		.block = u->inherited++,
+		.size = size >> 16,
+		.usable = (size & SLACK_UNKNOWN) == SLACK_UNKNOWN
+				  ? 0
+				  : (size >> 16) + (size & SLACK_UNKNOWN),
+	};
+	return true;
+}
+
 int scry_malloc_unpack_next(struct scry_malloc_unpack *u, uint64_t *ret_time_ns,
 			    struct scry_ev_malloc *ret_call)
 {
 	if (!u->left)
 		return 0;
+	*ret_time_ns = u->time_ns;
+	if (u->inherited < u->inherited_end && inherits(u, ret_call))
+		return 1;
 	if (unpack_call(u, ret_call)) {
 		u->left = 0;
 		u->is_broken = true;
@@ -388,10 +457,14 @@ int scry_malloc_unpack_fork(const struct scry_malloc_unpack *parent,
 	if (err)
 		return err;
 	scry_malloc_blocks_done(&u->blocks);
-	if (scry_malloc_blocks_copy(&u->blocks, &parent->blocks)) {
+	if (scry_malloc_blocks_copy(&u->blocks, &parent->blocks) ||
+	    (parent->blocks.count && !size_room(u, parent->blocks.count - 1))) {
 		scry_malloc_unpack_free(u);
 		return scry_fail(-ENOMEM, "no memory for the blocks of a forked process");
 	}
+	u->inherited_end = u->blocks.count;
+	if (u->inherited_end)
+		memcpy(u->sizes, parent->sizes, u->inherited_end * sizeof(*u->sizes));
 	*ret_unpack = u;
 	return 0;
 }

@@ -498,11 +498,6 @@ const struct scry_chunk *scry_reader_chunk(const struct scry_reader *r)
 	return r->has_chunk ? &r->chunk : NULL;
 }
 
-bool scry_reader_is_fork(const struct scry_reader *r)
-{
-	return r->mallocs.now && r->mallocs.now->is_fork;
-}
-
 const struct scry_file_head *scry_reader_head(const struct scry_reader *r)
 {
 	return &r->head;

@@ -78,10 +78,6 @@ int scry_reader_next_chunk(struct scry_reader *r, const struct scry_chunk **ret_
  * first. */
 const struct scry_chunk *scry_reader_chunk(const struct scry_reader *r);
 
-/* The call of malloc yielded last is of a process that began as a fork: with blocks of its parent.
- */
-bool scry_reader_is_fork(const struct scry_reader *r);
-
 /* The file's head. */
 const struct scry_file_head *scry_reader_head(const struct scry_reader *r);
 

@@ -433,10 +433,8 @@ static int on_call(struct scry_malloc_sum *s, uint64_t time_ns, const struct scr
 	while (p->look_count && p->looks[0].time_ns <= time_ns)
 		process_look(p);
 	process_moments(p, time_ns);
-	if (!p->first_ns) {
+	if (!p->first_ns)
 		p->first_ns = time_ns;
-		p->is_fork = s->reader && scry_reader_is_fork(s->reader);
-	}
 	if (time_ns > p->last_ns)
 		p->last_ns = time_ns;
 	if (call->function < SCRY_MALLOC_FUNCTIONS)

@@ -51,7 +51,6 @@ struct scry_malloc_block_sum;
 
 struct scry_malloc_process {
 	uint32_t pid;
-	bool is_fork; /* it had blocks of its parent, which are not known here */
 	uint32_t exe_str;
 	struct scry_malloc_caller_sum *callers; /* as they came; [0]: not known; none of a process
 						   that has ended and has not most calls */
@@ -66,7 +65,7 @@ struct scry_malloc_process {
 	uint64_t lived; /* of these, whose beginning was recorded, too; of these: */
 	uint64_t short_lived;
 	uint64_t foreign_ends; /* by another thread than the one that made it */
-	uint64_t unknown_ends; /* of blocks made before the recording or before the fork */
+	uint64_t unknown_ends; /* of blocks made before the recording */
 	uint64_t failed, null_frees, moved;
 	struct scry_malloc_held live, peak, at;
 	uint64_t taken, taken_peak; /* by blocks that live: usable bytes, and a head for each */

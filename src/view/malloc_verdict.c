@@ -88,8 +88,6 @@ static bool is_elsewhere(const struct scry_malloc_process *p)
 
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
 {
-	if (p->is_fork)
-		return true;
 	return !p->functions[SCRY_MALLOC_OLDER] &&
 	       p->rss_first > p->rss_first_live + RETAINED_MIN && p->rss_first > p->rss_peak / 10;
 }
@@ -180,12 +178,6 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 {
 	if (p->point_count < POINTS_MIN) {
 		scry_buf_printf(buf, "too few calls to tell growth");
-		return;
-	}
-	if (p->is_fork) {
-		scry_buf_printf(buf, "no leak seen; the process began as a fork, and the blocks "
-				     "that it had from its parent are not known: whether malloc "
-				     "explains the resident memory cannot be told");
 		return;
 	}
 	put_size(buf, "no leak seen; ", p->rss_first,

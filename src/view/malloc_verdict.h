@@ -33,8 +33,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 			      const struct scry_malloc_caller_sum *c);
 
-/* There was memory before the first call, and none of its blocks were found; or it began as a fork,
- * with its parent's. */
+/* There was memory before the first call, and none of its blocks were found. */
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p);
 
 /* Resident memory was told while about as much lived as at the peak: a program may end before. */

@@ -28,6 +28,17 @@ records() {
 		[ "$(grep -c "calls 0 0$" "$T/parts.$i")" -eq 17 ]
 	done
 	[ "$whole" -gt 0 ]
+	# and who reads it knows them
+	"$SCRY" report --json "$T/x.scry" >"$T/o.json"
+	local pid
+	pid=$(json "$T/o.json" 'r["processes"].find { |p| p["calls"] == 300 }["pid"]')
+	"$SCRY" malloc export -p "$pid" "$T/x.scry" >"$T/child.txt"
+	no grep -F "(?" "$T/child.txt"
+	[ "$(grep -c ": older(" "$T/child.txt")" -ge 300 ]
+	[ "$(grep -c ": free(" "$T/child.txt")" -eq 300 ]
+	"$SCRY" report --json --pid "$pid" "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" 'r["totals"]["unknown_ends"] == 0 && r["totals"]["older_blocks"] >= 300'
+	json_is "$T/o.json" 'r["totals"]["allocator"].start_with?("glibc")'
 }
 
 @test "a script, its subshells and what it runs" {

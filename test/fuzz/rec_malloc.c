@@ -65,7 +65,6 @@ static void read_fd(int fd)
 	const struct scry_event *event;
 	struct scry_reader *r;
 	struct lives lives;
-	bool is_forked = false;
 	int got;
 
 	for (int i = 0; i < 3; i++)
@@ -75,10 +74,7 @@ static void read_fd(int fd)
 		const struct scry_ev_malloc *call = (const void *)(event + 1);
 
 		must(event->type == SCRY_EVENT_MALLOC, "an event of malloc");
-		/* A fork child begins with its parent's blocks, which are not known here. */
-		is_forked = is_forked || call->pid == 2;
-		if (!is_forked)
-			must_make_sense(&lives, call);
+		must_make_sense(&lives, call);
 	}
 	must(got == 0, "no error but of memory");
 	scry_reader_close(r);
