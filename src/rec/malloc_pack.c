@@ -19,7 +19,7 @@
 #define LEVEL 1
 #define ROOM 64	       /* bytes one call adds to a column at most */
 #define STAMP_CALLS 64 /* a stamp after so many calls, or after so long */
-#define STAMP_NS 100000
+#define STAMP_TICKS 98 /* 100 us; in what is kept, so that what is packed again is the same */
 
 struct column {
 	uint8_t *bytes;
@@ -138,7 +138,7 @@ static int pack_time(struct scry_malloc_pack *p, uint64_t time_ns)
 		p->last_ns = time_ns;
 	passed = p->last_ns - p->stamp_ns;
 	ticks = passed / SCRY_MALLOC_TICK_NS;
-	if (ticks && (passed >= STAMP_NS || p->since_stamp >= STAMP_CALLS)) {
+	if (ticks && (ticks >= STAMP_TICKS || p->since_stamp >= STAMP_CALLS)) {
 		if (column_room(c, ROOM))
 			return -ENOMEM;
 		put(c, p->since_stamp);

@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "rec/fields.h"
 #include "rec/malloc_effect.h"
+#include "rec/malloc_format.h"
 #include "rec/malloc_pack.h"
 
 #include <errno.h>
@@ -20,11 +21,15 @@
 _Static_assert(LINE_MAX_BYTES > 4 * 3 * SCRY_EVENT_MAX + 4096, "room for what export writes");
 #define TIME_MAX_NS (1ull << 60)
 
+#define CHUNK_CALLS 512
+#define CHUNK_NS 400000000ull /* a recorder writes one each half second */
+
 struct text_in {
 	struct scry_writer *writer;
 	struct scry_malloc_pack *pack;
 	struct scry_map blocks; /* number in the text: number given by the packer */
 	uint64_t line, calls, base_ns, time_ns;
+	uint64_t chunk_ns, chunk_calls; /* its first call, and how many */
 	uint32_t pid;
 	const char *at; /* in the line */
 	char text[LINE_MAX_BYTES], word[LINE_MAX_BYTES];
@@ -133,6 +138,12 @@ static int read_field(struct text_in *t, const struct scry_event_kind *kind, cha
 	return err;
 }
 
+static int write_chunk(struct text_in *t)
+{
+	t->chunk_calls = 0;
+	return scry_malloc_pack_write(t->pack, t->writer);
+}
+
 static int read_event(struct text_in *t, uint16_t type)
 {
 	const struct scry_event_kind *kind = scry_event_kind(type);
@@ -155,7 +166,7 @@ static int read_event(struct text_in *t, uint16_t type)
 			memcpy(payload + kind->fields[i].offset, &t->pid, sizeof(t->pid));
 	/* What the kernel said stands between the calls before and after it. */
 	if (!err && type == SCRY_EVENT_MEMORY)
-		err = scry_malloc_pack_write(t->pack, t->writer);
+		err = write_chunk(t);
 	return err ? err : scry_writer_payload(t->writer, &head, payload, kind->payload_size);
 }
 
@@ -239,6 +250,27 @@ static bool take_keys(struct text_in *t, struct scry_ev_malloc *call)
 	return true;
 }
 
+/* Within a chunk times are in ticks from its first. Text of a recording has others only where a
+ * chunk of that begins; with any times, chunks stay large enough. */
+static bool begins_chunk(const struct text_in *t)
+{
+	uint64_t passed = t->time_ns - t->chunk_ns;
+
+	return t->chunk_calls && passed % SCRY_MALLOC_TICK_NS &&
+	       (t->chunk_calls >= CHUNK_CALLS || passed >= CHUNK_NS);
+}
+
+static int pack_call(struct text_in *t, const struct scry_ev_malloc *call, uint32_t *ret_block)
+{
+	int err = begins_chunk(t) ? write_chunk(t) : 0;
+
+	if (err)
+		return err;
+	if (!t->chunk_calls++)
+		t->chunk_ns = t->time_ns;
+	return scry_malloc_pack_add(t->pack, t->base_ns + t->time_ns, call, ret_block);
+}
+
 static int add_call(struct text_in *t, struct scry_ev_malloc *call, uint64_t old, uint64_t new)
 {
 	enum scry_malloc_effect effect = scry_malloc_effect_of(call->function, call->flags);
@@ -254,7 +286,7 @@ static int add_call(struct text_in *t, struct scry_ev_malloc *call, uint64_t old
 	if (effect == SCRY_MALLOC_EFFECT_AGAIN && old != new)
 		return refuse(t, "a block keeps its number; fix: realloc(7, 48) = 7");
 	call->block = (uint32_t)block;
-	err = scry_malloc_pack_add(t->pack, t->base_ns + t->time_ns, call, &given);
+	err = pack_call(t, call, &given);
 	if (!err && effect == SCRY_MALLOC_EFFECT_BEGIN)
 		err = scry_map_put(&t->blocks, new, given);
 	if (err)
@@ -265,7 +297,7 @@ static int add_call(struct text_in *t, struct scry_ev_malloc *call, uint64_t old
 	t->calls++;
 	if (scry_malloc_pack_pending(t->pack) < SCRY_MALLOC_PACK_BYTES)
 		return 0;
-	return scry_malloc_pack_write(t->pack, t->writer);
+	return write_chunk(t);
 }
 
 static int read_call(struct text_in *t)

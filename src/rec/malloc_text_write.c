@@ -17,6 +17,7 @@
 struct text_out {
 	struct scry_reader *reader;
 	FILE *out;
+	uint64_t began_ns; /* from when on calls were recorded */
 	uint64_t time_ns;
 	uint64_t calls;
 	struct scry_map alive; /* blocks; what a fork child inherited is not among them */
@@ -63,9 +64,7 @@ static void put_word(FILE *out, const char *bytes, size_t len)
 
 static uint64_t since_start(const struct text_out *t, uint64_t time_ns)
 {
-	uint64_t start = scry_reader_head(t->reader)->mono_ns;
-
-	return time_ns > start ? time_ns - start : 0;
+	return time_ns > t->began_ns ? time_ns - t->began_ns : 0;
 }
 
 /* "caller caller=1 module=/usr/lib/x": fields that are 0 are left out, as is the process. */
@@ -171,9 +170,9 @@ static int on_call(struct text_out *t, const struct scry_event *event)
 	err = follow_blocks(t, &call);
 	if (err)
 		return err;
-	if (event->time_ns != t->time_ns) {
-		t->time_ns = event->time_ns;
-		fprintf(t->out, "@%" PRIu64 "\n", since_start(t, t->time_ns));
+	if (!t->calls || since_start(t, event->time_ns) != t->time_ns) {
+		t->time_ns = since_start(t, event->time_ns);
+		fprintf(t->out, "@%" PRIu64 "\n", t->time_ns);
 	}
 	flags = put_call(t, &call);
 	if (call.size && call.function >= SCRY_MALLOC_FREE && call.function != SCRY_MALLOC_OLDER)
@@ -254,6 +253,25 @@ static int write_part(struct text_out *t, struct scry_malloc_part *part, struct 
 	return 0;
 }
 
+/* It is told before the first call, if at all. */
+static int find_began(int fd, uint64_t *ret_ns)
+{
+	const struct scry_event *event;
+	struct scry_reader *r;
+	int got = scry_reader_open(fd, &r);
+
+	if (got < 0)
+		return got;
+	*ret_ns = scry_reader_head(r)->mono_ns;
+	while ((got = scry_reader_next(r, &event)) > 0 && event->type != SCRY_EVENT_MALLOC)
+		if (event->type == SCRY_EVENT_ATTACH) {
+			*ret_ns = event->time_ns;
+			break;
+		}
+	scry_reader_close(r);
+	return got < 0 ? got : 0;
+}
+
 int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, struct scry_malloc_text_sums *ret)
 {
 	struct scry_malloc_part part = {0};
@@ -263,6 +281,8 @@ int scry_malloc_text_write(int fd, uint32_t pid, FILE *out, struct scry_malloc_t
 	*ret = (struct scry_malloc_text_sums){0};
 	if (err == -ENOENT)
 		return scry_fail(-ENOENT, "the recording has no calls of malloc");
+	if (!err)
+		err = find_began(fd, &t.began_ns);
 	if (!err)
 		err = scry_reader_open(fd, &t.reader);
 	if (err)

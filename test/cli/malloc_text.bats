@@ -30,6 +30,18 @@ setup() {
 	[[ "$("$SCRY" report "$T/a.scry" --at 0)" != *"the recording ends after"* ]]
 }
 
+@test "what was recorded, as text and back: the same calls at the same times, and the same report" {
+	"$SCRY" malloc record -q -o "$T/r.scry" -- "$TARGETS/target_malloc_family"
+	"$SCRY" malloc export "$T/r.scry" -o "$T/o.txt"
+	"$SCRY" malloc import "$T/o.txt" -o "$T/s.scry"
+	"$SCRY" malloc export "$T/s.scry" -o "$T/b.txt"
+	diff <(grep -v "^caller" "$T/o.txt") <(grep -v "^caller" "$T/b.txt") # these come before a chunk's calls
+	"$SCRY" report --json "$T/r.scry" >"$T/r.json"
+	"$SCRY" report --json "$T/s.scry" >"$T/s.json"
+	[ "$(json "$T/r.json" 'r["totals"]')" = "$(json "$T/s.json" 'r["totals"]')" ]
+	json_is "$T/s.json" 'r["totals"]["peak_ns"] > 0'
+}
+
 @test "folded, a recording without stacks: native callers by their names" {
 	cat >>"$T/a.txt" <<-'END'
 	caller caller=2 module=/usr/lib/libbare.so offset=16
