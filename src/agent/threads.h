@@ -47,8 +47,8 @@ struct scry_agent_tracking {
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
 	uint32_t claims;   /* threads ever */
-	uint32_t given_up; /* track_freed + 1 when somebody had waited in vain: nobody waits until
-			      it moves */
+	uint32_t given_up; /* track_freed + 1 when somebody had waited in vain, or might not wait:
+			      until it moves nobody waits, or looks through the pool again */
 	uint32_t pad;
 	struct scry_track none; /* of threads that have no segment: `state` is SCRY_TRACK_CLOSED,
 				   which is never theirs */

@@ -365,12 +365,16 @@ static int get_segment(struct scry_agent_thread *t)
 	for (int is_first = 1;; is_first = 0) {
 		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST), closed = 0;
 
+		if (freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED))
+			return 0;
 		if (take_segment(t, &closed))
 			return 1;
-		if (!is_on() || !closed ||
-		    freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED) ||
-		    scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		if (!is_on() || !closed)
 			return 0;
+		if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED)) {
+			__atomic_store_n(&k->given_up, freed + 1, __ATOMIC_RELAXED);
+			return 0;
+		}
 		if (is_first || freed != seen)
 			naps = 0;
 		seen = freed;

@@ -286,6 +286,22 @@ static void naps_cut_short(void **state)
 	signal(SIGUSR1, SIG_DFL);
 }
 
+/* Without a lease the pool is looked through once, not by each call, until something is given back.
+ */
+static void full_pool(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < SCRY_TRACKS; i++)
+		track_at(i)->state = SCRY_TRACK_CLOSED;
+	control.lease_tsc = 1;
+	assert_null(record());
+	track_at(3)->state = SCRY_TRACK_FREE;
+	assert_null(record());
+	control.track_freed++;
+	assert_non_null(record());
+	assert_int_equal(control.track_waits, 0);
+}
+
 /* The keeper comes back after the lease's end: it can know that nothing was recorded since. Where
  * it took the lease back nothing is missing. */
 static void end_of_the_lease(void **state)
@@ -317,6 +333,7 @@ int main(void)
 		cmocka_unit_test_setup(left_by_longjmp, set_up),
 		cmocka_unit_test_setup(wiped_by_a_fork, set_up),
 		cmocka_unit_test_setup(naps_cut_short, set_up),
+		cmocka_unit_test_setup(full_pool, set_up),
 		cmocka_unit_test_setup(end_of_the_lease, set_up),
 	};
 
