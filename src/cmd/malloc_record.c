@@ -399,7 +399,8 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
 		 "ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
 		 "%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
-		 "take %llu KiB; %llu calls lost, of those %llu without a lease",
+		 "take %llu KiB; %llu calls lost, of those %llu without a lease; %llu calls not "
+		 "written",
 		 w->proc.pid, (unsigned long long)calls->calls,
 		 (unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
 		 (unsigned long long)calls->callers, (unsigned long long)calls->unknown,
@@ -407,7 +408,7 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		 (unsigned long long)tracks->waits,
 		 (unsigned long long)scry_pulse_gap_ns(w->session->pulse) / 1000000,
 		 (unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
-		 (unsigned long long)c->lost_lease);
+		 (unsigned long long)c->lost_lease, (unsigned long long)calls->unwritten);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 

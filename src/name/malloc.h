@@ -11,7 +11,8 @@
  *
  * Life: new, in the order of the target's life:
  *   older*  (clock, words*, merge)*  last words*  end  clock, merge(UINT64_MAX), finish  free
- * One thread. Errors are the writer's, -ENOMEM, or -ENOSPC: the limit of memory is reached; all
+ * What the recording has no room for is counted by its writer, and is no error.
+ * One thread. Errors are -ENOMEM, or -ENOSPC: the limit of memory is reached; all
  * with a sentence. After -ENOSPC nothing more is taken: end the recording, its part is complete.
  */
 #ifndef SCRY_NAME_MALLOC_H
@@ -96,6 +97,7 @@ int scry_malloc_finish(struct scry_malloc *m);
 
 struct scry_malloc_stats {
 	uint64_t calls;		     /* of the malloc family; OLDER, TOUCHED... are none */
+	uint64_t unwritten;	     /* of them: the recording was full */
 	uint64_t blocks, blocks_max; /* that live, and at most */
 	uint64_t unknown;	     /* ends of blocks that are not known */
 	uint64_t mended;	     /* beginnings where a block still lived */
