@@ -445,6 +445,30 @@ caller_rows() {
 	says "malloc is served by .*libc.so.6, glibc"
 }
 
+# enters ARGS...: records $PID, again when its threads were busy; what it says is in $T/scry.err.
+enters() {
+	for _ in $(seq 30); do
+		"$SCRY" malloc record -p "$PID" -d 0.05s --force -o "$T/x.scry" "$@" >"$T/scry.out" 2>"$T/scry.err" 3>&- && return 0
+	done
+	cat "$T/scry.err"
+	return 1
+}
+
+@test "a heap that is too large for --max-pause: what was found is known, and it is said how long it takes" {
+	listens blocks "$TARGETS/target_malloc_blocks"
+	enters --max-pause 3ms
+	says "too large to be read within --max-pause: [0-9]+ blocks in .* MiB were found, .* fix: --max-pause [0-9]+ms$"
+	"$SCRY" report "$T/x.scry" --json >"$T/part"
+	jq -e '.notes | any(test("too large to be read within --max-pause"))' "$T/part"
+	enters --max-pause 5s
+	no says "too large"
+	"$SCRY" report "$T/x.scry" --json >"$T/all"
+	[ "$(jq '.totals.older_blocks // 0' "$T/part")" -lt "$(jq .totals.older_blocks "$T/all")" ]
+	[ "$(jq .totals.older_blocks "$T/all")" -gt 20000 ]
+	exec 8>&-
+	finish "$PID"
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod
