@@ -102,7 +102,8 @@ static struct scry_malloc *new_one(const struct scry_malloc_opts *opts)
 	m->opts = *opts;
 	m->due = due_now(m);
 	scry_map_init(&m->by_id, THREADS_MAX);
-	scry_malloc_memory_init(&m->memory, (pid_t)opts->producer.pid);
+	scry_malloc_memory_init(&m->memory, (pid_t)opts->producer.pid, opts->own_start,
+				opts->own_end);
 	return m;
 }
 
@@ -639,6 +640,7 @@ void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *re
 	ret->lines = scry_malloc_callers_lines(m->calls.callers, &ret->lines_gone);
 	ret->threads = m->numbers;
 	ret->had_children = m->memory.had_children;
+	ret->own_memory = m->memory.own_peak;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
 	ret->memory = ret->block_bytes + 8 * m->kept + scry_malloc_pack_bytes(m->calls.pack);
 }

@@ -31,7 +31,8 @@ struct scry_malloc;
 struct scry_malloc_opts {
 	struct scry_producer producer;
 	struct scry_writer *writer;
-	uint64_t memory; /* bytes for all that is kept here; 0: no limit */
+	uint64_t memory;	     /* bytes for all that is kept here; 0: no limit */
+	uint64_t own_start, own_end; /* scry's in the process: no resident memory of its own */
 	bool has_stacks; /* words are as wire/malloc_ring.h has them where stacks are recorded */
 	/* The process has forked `pid` (as it sees it): all up to then is merged, nothing after it.
 	 * May call scry_malloc_fork. NULL: children are not recorded. */
@@ -107,6 +108,7 @@ struct scry_malloc_stats {
 	uint64_t callers, threads;
 	uint64_t callers_unnamed;   /* whose code was used before it was defined */
 	bool had_children;	    /* processes, which it waited for */
+	uint64_t own_memory;	    /* resident between own_start and own_end, at most */
 	uint64_t lines, lines_gone; /* callers that are lines of a VM; of those without a name */
 	uint64_t memory;	    /* bytes kept here now */
 	uint64_t block_bytes;	    /* of those, for blocks: 13 to 26 each */

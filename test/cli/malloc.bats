@@ -445,6 +445,21 @@ caller_rows() {
 	says "malloc is served by .*libc.so.6, glibc"
 }
 
+@test "what scry has resident in a process is not counted as the process's" {
+	local program='if True:
+		kept = [bytes(600 + i % 3000) for i in range(20000)]
+		print([int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("RssAnon")][0])'
+	alone=$(/usr/bin/python3 -c "$program")
+	RECORD+=(--stack)
+	records "" /usr/bin/python3 -c "$program"
+	kib=$(sed -nE "s/.*up to ([0-9]+) KiB of resident memory were scry's.*/\1/p" "$T/scry.err")
+	echo "alone $alone KiB, recorded $(cat "$T/known.out") KiB, of these scry's $kib"
+	[ "$kib" -gt 1024 ]
+	[ "$(cat "$T/known.out")" -gt $((alone + 1000)) ]
+	jq -es --argjson alone "$alone" 'map(select(.event == "memory").rss_anon / 1024) | max < $alone + 600' "$T/events"
+	"$SCRY" report "$T/x.scry" | grep -q "MiB of resident memory were scry's own"
+}
+
 # enters ARGS...: records $PID, again when its threads were busy; what it says is in $T/scry.err.
 enters() {
 	for _ in $(seq 30); do
