@@ -44,6 +44,7 @@ struct scry_watch {
 	struct scry_proc proc;
 	struct scry_inject inj;
 	struct scry_writer *writer;
+	uint64_t start_ns; /* held for so long before its first instruction; 0: it was live */
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
 	struct scry_session *session;

@@ -460,6 +460,13 @@ caller_rows() {
 	"$SCRY" report "$T/x.scry" | grep -q "MiB of resident memory were scry's own"
 }
 
+@test "how long a program that is started is held is a figure of its own, not its longest pause" {
+	records "" /bin/true
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	jq -e '.honesty.held_at_start_us > 0 and .honesty.pause_max_us == 0' "$T/report"
+	"$SCRY" report "$T/x.scry" | head -1 | grep -q ", held .* before its first instruction"
+}
+
 # enters ARGS...: records $PID, again when its threads were busy; what it says is in $T/scry.err.
 enters() {
 	for _ in $(seq 30); do
