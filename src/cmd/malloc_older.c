@@ -12,17 +12,22 @@
 
 #define TRIES 4 /* a thread held in the midst of a call may hold a heap that does not fit */
 
-static void note_none(struct scry_watch *w)
+static void note_none(struct scry_watch *w, const char *why)
 {
 	scry_watch_note(w,
 			"blocks older than the recording were not found, and are unknown when they "
 			"are freed: %s",
-			scry_error());
+			why);
+}
+
+void scry_malloc_older_foreign(struct scry_watch *w)
+{
+	note_none(w, "they are known in glibc's heap only, and another allocator serves malloc");
 }
 
 /* Holds, reads; switches on when it was read, or when `is_last`. 1: that was done. */
 static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), bool is_last,
-			 struct scry_glibc_arenas *ret)
+			 bool is_glibc, struct scry_glibc_arenas *ret)
 {
 	struct scry_world world;
 	struct scry_maps maps = {0};
@@ -32,7 +37,7 @@ static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), 
 		r = scry_inject_stop(&w->inj, &world);
 	if (r < 0) {
 		scry_maps_done(&maps);
-		note_none(w);
+		note_none(w, scry_error());
 		r = on(w);
 		return r < 0 ? r : 1;
 	}
@@ -45,8 +50,10 @@ static int hold_and_read(struct scry_watch *w, int (*on)(struct scry_watch *w), 
 		scry_glibc_arenas_settle(ret);
 	if (e == -EAGAIN)
 		scry_glibc_arenas_done(ret);
+	else if (e == 0 && !is_glibc && !ret->count)
+		scry_malloc_older_foreign(w);
 	else if (e == 0 && r < 0)
-		note_none(w);
+		note_none(w, scry_error());
 	return e < 0 ? e : 1;
 }
 
@@ -98,14 +105,15 @@ static int tell(struct scry_watch *w, struct scry_malloc *m, const struct scry_g
 }
 
 int scry_malloc_older_find(struct scry_watch *w, struct scry_malloc *m,
-			   int (*on)(struct scry_watch *w), struct scry_malloc_older *ret)
+			   int (*on)(struct scry_watch *w), bool is_glibc,
+			   struct scry_malloc_older *ret)
 {
 	struct scry_glibc_arenas arenas = {0};
 	int r = -EAGAIN;
 
 	*ret = (struct scry_malloc_older){0};
 	for (int i = 1; i <= TRIES && r == -EAGAIN; i++)
-		r = hold_and_read(w, on, i == TRIES, &arenas);
+		r = hold_and_read(w, on, i == TRIES, is_glibc, &arenas);
 	scry_error_clear();
 	if (r > 0)
 		r = tell(w, m, &arenas, ret);

@@ -219,7 +219,10 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = w->held || *m->family.prefix
 			    ? record(w)
-			    : scry_malloc_older_find(w, m->calls, record, &m->older);
+			    : scry_malloc_older_find(w, m->calls, record, m->family.is_glibc,
+						     &m->older);
+	if (r == 0 && !w->held && *m->family.prefix)
+		scry_malloc_older_foreign(w);
 	if (r < 0)
 		return r;
 	scry_session_hurry();

@@ -467,6 +467,16 @@ caller_rows() {
 	"$SCRY" report "$T/x.scry" | head -1 | grep -q ", held .* before its first instruction"
 }
 
+@test "a live process that another allocator serves, and that does nothing: its older blocks are said to be unknown" {
+	LD_PRELOAD=$(lib libjemalloc.so.2) listens blocks "$TARGETS/target_malloc_blocks"
+	enters
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	grep -qx "note: no call of malloc was recorded" "$T/report"
+	grep -q "note: blocks older than the recording were not found, .*: they are known in glibc's heap only" "$T/report"
+	exec 8>&-
+	finish "$PID"
+}
+
 # enters ARGS...: records $PID, again when its threads were busy; what it says is in $T/scry.err.
 enters() {
 	for _ in $(seq 30); do
