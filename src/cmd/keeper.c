@@ -354,9 +354,8 @@ int scry_session_image(struct scry_session *s, struct scry_tracee *t)
 					scry_error());
 		scry_watch_free(w);
 		s->not_entered++;
-	} else if (r == 0 && held > w->inj.pause_max_ns) {
-		w->inj.pause_max_ns = held; /* before it began: a wait, no cost of its time */
-		w->inj.pause_threads = 1;
+	} else if (r == 0) {
+		w->start_ns = held; /* before it began: a wait, no cost of its time */
 	}
 	return r < 0 ? r : 1;
 }

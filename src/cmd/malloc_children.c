@@ -171,6 +171,9 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 		.producer = {.pid = pid, .start_ticks = child.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.own_start = (w->root ? w->root : w)->inj.header.text,
+		.own_end = (w->root ? w->root : w)->inj.header.shared +
+			   (w->root ? w->root : w)->inj.header.shared_size,
 		.has_stacks = root->has_stacks,
 		.on_fork = scry_malloc_children_fork,
 		.on_fork_arg = w->root ? w->root : w,
@@ -244,6 +247,8 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.own_start = w->root->inj.header.text,
+		.own_end = w->root->inj.header.shared + w->root->inj.header.shared_size,
 		.has_stacks = root->has_stacks,
 		.on_fork = scry_malloc_children_fork,
 		.on_fork_arg = w->root,

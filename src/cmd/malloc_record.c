@@ -23,7 +23,8 @@
 #include "hook/unwind.h"
 #include "wire/malloc_ring.h"
 
-#define CALL_NS 8 /* what recording adds to a call; bench/malloc.md */
+#define CALL_NS 8	    /* what recording adds to a call; bench/malloc.md */
+#define OWN_TOLD (1u << 20) /* bytes */
 #define FLUSH_NS 500000000ull
 
 struct record_opts {
@@ -159,6 +160,8 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 			     .start_ticks = w->proc.start_ticks},
 		.writer = w->writer,
 		.memory = w->opts->memory,
+		.own_start = w->inj.header.text,
+		.own_end = w->inj.header.shared + w->inj.header.shared_size,
 		.has_stacks = m->has_stacks,
 		.on_fork = w->pool.head ? scry_malloc_children_fork : NULL,
 		.on_fork_arg = w,
@@ -216,7 +219,10 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = w->held || *m->family.prefix
 			    ? record(w)
-			    : scry_malloc_older_find(w, m->calls, record, &m->older);
+			    : scry_malloc_older_find(w, m->calls, record, m->family.is_glibc,
+						     &m->older);
+	if (r == 0 && !w->held && *m->family.prefix)
+		scry_malloc_older_foreign(w);
 	if (r < 0)
 		return r;
 	scry_session_hurry();
@@ -392,6 +398,11 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
 	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
 	w->errors += calls->bad + tracks->bad;
+	if (calls->own_memory >= OWN_TOLD)
+		scry_watch_note(w,
+				"up to %.1f MiB of resident memory were scry's own, and are not "
+				"counted as the program's",
+				(double)calls->own_memory / (1 << 20));
 	if (scry_unwind_lacks(&((struct scry_malloc_watch *)w->state)->unwinding, text,
 			      sizeof(text)))
 		scry_watch_note(w, "%s", text);
@@ -399,7 +410,9 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
 		 "ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
 		 "%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
-		 "take %llu KiB; %llu calls lost, of those %llu without a lease",
+		 "take %llu KiB; %llu calls lost, of those %llu without a lease; %llu calls not "
+		 "written; up to %llu KiB of resident memory were scry's, and are not in the "
+		 "recording",
 		 w->proc.pid, (unsigned long long)calls->calls,
 		 (unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
 		 (unsigned long long)calls->callers, (unsigned long long)calls->unknown,
@@ -407,7 +420,8 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 		 (unsigned long long)tracks->waits,
 		 (unsigned long long)scry_pulse_gap_ns(w->session->pulse) / 1000000,
 		 (unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
-		 (unsigned long long)c->lost_lease);
+		 (unsigned long long)c->lost_lease, (unsigned long long)calls->unwritten,
+		 (unsigned long long)calls->own_memory / 1024);
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 

@@ -29,6 +29,7 @@
 #include "cmd/report.h"
 #include "cmd/watch.h"
 
+#define SHORT "the recording lacks its end"
 #define LIVE_MS 50 /* the keeper writes each 100 ms */
 #define GIVE_BACK_BYTES (1u << 20)
 
@@ -299,7 +300,7 @@ static int show(struct front *f, const struct scry_report_opts *report)
 		r = 0;
 	r = scry_output_close(&f->output, r);
 	if (r == 0 && f->is_short)
-		r = scry_fail(-ENOSPC, "the recording lacks its end");
+		r = scry_fail(-ENOSPC, SHORT);
 	return r;
 }
 
@@ -339,6 +340,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	if (opts->command)
 		program = wait_for_program(&f);
 	r = scry_output_close(&f.output, show(&f, report));
+	if (r == -ENOSPC && f.is_short && opts->command)
+		scry_fail(r, "%s; the program ended with status %d", SHORT, program);
 	if (f.failed && !opts->command)
 		scry_error_clear(); /* the keeper's sentence was printed when it came */
 	else if (program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN)

@@ -356,6 +356,11 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	if (w->proc.pid) { /* else: many, summed */
 		pause.why_str = scry_session_string(s, "entering and leaving");
 		scry_session_event(s, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+		if (w->start_ns) {
+			pause = (struct scry_ev_pause){.duration_ns = w->start_ns};
+			pause.why_str = scry_session_string(s, "before its first instruction");
+			scry_session_event(s, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+		}
 		d.reason_str = scry_session_string(s, why);
 		scry_session_event(s, SCRY_EVENT_DETACH, &d, sizeof(d));
 	}

@@ -44,6 +44,7 @@ struct scry_watch {
 	struct scry_proc proc;
 	struct scry_inject inj;
 	struct scry_writer *writer;
+	uint64_t start_ns; /* held for so long before its first instruction; 0: it was live */
 	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
 	void *state;		  /* the instrument's */
 	struct scry_session *session;
@@ -71,7 +72,6 @@ struct scry_watch {
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
 	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
 	bool target_gone;
-	bool is_short; /* the recording lacks its end */
 	uint64_t errors, lost, events, frees_older;
 	struct scry_ev_totals totals; /* what only the instrument knows of it */
 	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */

@@ -15,13 +15,25 @@
 #define HEAD_OLD 32u /* struct heap_info before 2.35 */
 #define HEAD_NEW 48u
 
+/* Behind what was read before: more than then. Elsewhere, as between large chunks: a little. */
+static size_t bytes_to_read(const struct scry_glibc_window *w, uint64_t address)
+{
+	const size_t more = 4 * (size_t)(w->end - w->start);
+
+	if (address < w->end || address - w->end > WINDOW_LEAST || more < WINDOW_LEAST)
+		return WINDOW_LEAST;
+	return more < sizeof(w->words) ? more : sizeof(w->words);
+}
+
 int scry_glibc_word(struct scry_glibc_window *w, uint64_t address, uint64_t *ret)
 {
 	if (address < w->start || address >= w->end) {
+		const size_t bytes = bytes_to_read(w, address);
 		ssize_t n;
 
+		w->reads++;
 		w->start = address & ~4095ull;
-		n = scry_mem_read_some(w->mem, w->start, w->words, sizeof(w->words));
+		n = scry_mem_read_some(w->mem, w->start, w->words, bytes);
 		w->end = w->start + (n > 0 ? (uint64_t)n & ~7ull : 0);
 		if (address >= w->end)
 			return n < 0 ? (int)n : -EFAULT;
@@ -30,19 +42,15 @@ int scry_glibc_word(struct scry_glibc_window *w, uint64_t address, uint64_t *ret
 	return 0;
 }
 
-int scry_glibc_in_time(const struct scry_glibc_heap *h)
+bool scry_glibc_in_time(struct scry_glibc_heap *h)
 {
 	struct timespec ts;
 
-	if (!h->deadline_ns)
-		return 0;
+	if (!h->deadline_ns || h->ret->is_late)
+		return !h->ret->is_late;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	if ((uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec <= h->deadline_ns)
-		return 0;
-	return scry_fail(-ETIME,
-			 "the heap is too large to be read while threads are held: %zu "
-			 "blocks until then; fix: --max-pause with more",
-			 h->ret->count);
+	h->ret->is_late = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec > h->deadline_ns;
+	return !h->ret->is_late;
 }
 
 int scry_glibc_room(void **list, size_t count, size_t *room, size_t size)
@@ -99,14 +107,11 @@ static bool is_arena(struct scry_glibc_heap *h, const uint64_t *words, uint64_t 
 	return true;
 }
 
-/* A chunk that is used: a block, a thread's cache, or in one. */
-static int use(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
+/* A chunk that is used, `link` being its first word: a block, a thread's cache, or in one. */
+static int use(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size, uint64_t link)
 {
-	uint64_t link;
-	int r = scry_glibc_word(&h->window, chunk + 16, &link);
+	int r = scry_glibc_suspect(h, chunk, size);
 
-	if (r == 0)
-		r = scry_glibc_suspect(h, chunk, size);
 	return r ? r : scry_glibc_add(h, chunk + 16, size - 8, link);
 }
 
@@ -117,13 +122,15 @@ static int use(struct scry_glibc_heap *h, uint64_t chunk, uint64_t size)
 static int walk_chunks(struct scry_glibc_heap *h, uint64_t at, uint64_t end, uint64_t top)
 {
 	struct scry_glibc_window *w = &h->window;
+	uint64_t reads = UINT64_MAX;
 
-	for (size_t n = 0;; n++) {
-		uint64_t word, next_word, before, size;
-		int r = n % 4096 ? 0 : scry_glibc_in_time(h);
+	for (;;) {
+		uint64_t word, next_word, before, size, link;
+		int r = 0;
 
-		if (r < 0)
-			return r;
+		if (w->reads != reads && !scry_glibc_in_time(h))
+			return 0;
+		reads = w->reads;
 		if (at > end - 16 || scry_glibc_word(w, at + 8, &word) < 0)
 			return 0;
 		size = word & ~(uint64_t)CHUNK_FLAGS;
@@ -131,10 +138,11 @@ static int walk_chunks(struct scry_glibc_heap *h, uint64_t at, uint64_t end, uin
 		if (at == top || size == CHUNK_FENCE || size == 0)
 			return 1;
 		if (size < CHUNK_MIN || size % 16 || word & CHUNK_MAPPED || size > end - at ||
+		    scry_glibc_word(w, at + 16, &link) < 0 ||
 		    scry_glibc_word(w, at + size + 8, &next_word) < 0)
 			return 0;
 		if (next_word & CHUNK_PREV_USED)
-			r = use(h, at, size);
+			r = use(h, at, size, link);
 		else if (scry_glibc_word(w, at + size, &before) < 0 || before != size)
 			return 0;
 		if (r < 0)
@@ -230,7 +238,9 @@ static int walk_arena(struct scry_glibc_heap *h, uint64_t address, uint64_t base
 		if (words[ARENA_FASTBINS + i])
 			h->fast[h->fast_count++] = words[ARENA_FASTBINS + i];
 	}
-	if (address == h->main_arena)
+	if (!scry_glibc_in_time(h))
+		r = 0;
+	else if (address == h->main_arena)
 		r = walk_main(h, words, base);
 	else
 		r = is_arena(h, words, address) ? walk_heaps(h, words, address) : 0;

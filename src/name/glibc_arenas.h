@@ -18,6 +18,7 @@
 #ifndef SCRY_NAME_GLIBC_ARENAS_H
 #define SCRY_NAME_GLIBC_ARENAS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,7 @@ struct scry_glibc_arenas {
 	uint64_t bytes;		      /* usable, of all */
 	struct scry_glibc_heap *heap; /* what settle needs */
 	/* how well it went */
+	bool is_late;		 /* the deadline passed: what was found until then is here */
 	uint32_t arenas, broken; /* seen; of those, not read to their end */
 	uint32_t tcaches; /* found; a thread that never freed a small block has an empty one, which
 			     cannot be told from a block */
@@ -50,7 +52,7 @@ struct scry_glibc_arenas {
  * While all are held. `maps` may be older than the hold. `deadline_ns` of CLOCK_MONOTONIC, 0: none:
  * how long the threads may be held. About 0.5 ms a MiB of heap. 0 (also when malloc was never
  * called: no rows), then settle; or with a sentence: -ENOTSUP: there is no glibc, or its heap is
- * not as known; -ETIME; -ENOMEM; -ENOSPC: too many; -ESRCH.
+ * not as known; -ENOMEM; -ENOSPC: too many; -ESRCH.
  */
 int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *maps,
 			   uint64_t deadline_ns, struct scry_glibc_arenas *ret);

@@ -5,6 +5,7 @@
 #ifndef SCRY_NAME_GLIBC_HEAP_H
 #define SCRY_NAME_GLIBC_HEAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,11 +29,12 @@
 #define CHUNK_FENCE 16u /* stands at the end of a region: no block */
 
 #define WINDOW_BYTES (256u << 10)
+#define WINDOW_LEAST 4096u
 
 struct scry_glibc_window {
 	const struct scry_mem *mem;
 	uint64_t start, end; /* read, and what is there of it */
-	int error;	     /* the first */
+	uint64_t reads;
 	uint64_t words[WINDOW_BYTES / 8];
 };
 
@@ -64,8 +66,8 @@ struct scry_glibc_heap {
 /* The word at `address`, a multiple of 8. 0 or -errno: it is not there. */
 int scry_glibc_word(struct scry_glibc_window *w, uint64_t address, uint64_t *ret);
 
-/* -ETIME with a sentence once the deadline has passed. */
-int scry_glibc_in_time(const struct scry_glibc_heap *h);
+/* False once the deadline has passed, and ever after. */
+bool scry_glibc_in_time(struct scry_glibc_heap *h);
 
 /* Adds a block that looks used. 0, -ENOMEM, -ENOSPC. */
 int scry_glibc_add(struct scry_glibc_heap *h, uint64_t address, uint64_t usable, uint64_t link);

@@ -106,9 +106,9 @@ static int found(struct scry_glibc_heap *h, uint64_t at, uint64_t size)
 static int look_through(struct scry_glibc_heap *h, const struct scry_map_entry *m, uint64_t *pages)
 {
 	uint64_t heads[SCRY_MEM_HEADS][2], at = m->start;
-	int r = scry_glibc_in_time(h);
+	int r = 0;
 
-	while (at < m->end && *pages && r == 0 &&
+	while (at < m->end && *pages && r == 0 && scry_glibc_in_time(h) &&
 	       h->ret->mapped_found_bytes < h->ret->mapped_bytes) {
 		uint64_t left = (m->end - at) / PAGE, next = at;
 		ssize_t n = scry_mem_page_heads(
@@ -129,7 +129,6 @@ static int look_through(struct scry_glibc_heap *h, const struct scry_map_entry *
 		if (n <= 0)
 			break;
 		at = next > at + (uint64_t)n * PAGE ? next : at + (uint64_t)n * PAGE;
-		r = r ? r : scry_glibc_in_time(h);
 	}
 	return r;
 }

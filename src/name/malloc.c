@@ -23,9 +23,10 @@
 	 1u << SCRY_MALLOC_OP_FORKED)
 #define FORK_NS 1e9 /* a fork that is not done by then is not waited for */
 #define STAMP ((1ull << SCRY_MALLOC_TSC_BITS) - 1)
-#define AHEAD 24	     /* words */
-#define RECORDS_AT_ONCE 1024 /* then it is looked whether a chunk is full */
+#define AHEAD 24	    /* words */
+#define RECORDS_AT_ONCE 128 /* then it is looked whether a chunk is full */
 #define THREADS_MAX (1u << 20)
+#define PACK_BYTES_LEAST 2048u
 
 struct thread {
 	uint64_t id;
@@ -61,7 +62,36 @@ struct scry_malloc {
 	bool is_last;	 /* nothing will come that could be waited for */
 	bool is_waiting; /* for a fork to be done: nothing after it is told */
 	bool has_failed;
+	uint64_t written; /* calls that are in the recording */
+	size_t due;	  /* so much pending is written */
 };
+
+/* The writer counts what it has no room for, and so the calls are told on. */
+static int unless_full(int r)
+{
+	if (r == 0 || r == -ENOMEM)
+		return r;
+	scry_error_clear();
+	return 0;
+}
+
+static bool is_full(const struct scry_malloc *m)
+{
+	struct scry_writer_stats stats;
+
+	scry_writer_stats(m->opts.writer, &stats);
+	return stats.is_full;
+}
+
+/* A chunk that does not fit is lost whole, and all after it: they become smaller as room does. */
+static size_t due_now(const struct scry_malloc *m)
+{
+	const uint64_t half = scry_writer_packed_room(m->opts.writer) / 2;
+
+	return half > SCRY_MALLOC_PACK_BYTES ? SCRY_MALLOC_PACK_BYTES
+	       : half > PACK_BYTES_LEAST     ? half
+					     : PACK_BYTES_LEAST;
+}
 
 static struct scry_malloc *new_one(const struct scry_malloc_opts *opts)
 {
@@ -70,9 +100,16 @@ static struct scry_malloc *new_one(const struct scry_malloc_opts *opts)
 	if (!m)
 		return NULL;
 	m->opts = *opts;
+	m->due = due_now(m);
 	scry_map_init(&m->by_id, THREADS_MAX);
-	scry_malloc_memory_init(&m->memory, (pid_t)opts->producer.pid);
+	scry_malloc_memory_init(&m->memory, (pid_t)opts->producer.pid, opts->own_start,
+				opts->own_end);
 	return m;
+}
+
+static int flush_due(struct scry_malloc *m)
+{
+	return scry_malloc_pack_pending(m->calls.pack) >= m->due ? scry_malloc_flush(m) : 0;
 }
 
 static int no_memory(void)
@@ -125,7 +162,7 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 		scry_malloc_free(m);
 		return no_memory();
 	}
-	r = scry_malloc_pack_write(m->calls.pack, opts->writer); /* says where it begins */
+	r = unless_full(scry_malloc_pack_write(m->calls.pack, opts->writer)); /* where it begins */
 	if (r < 0) {
 		scry_malloc_free(m);
 		return r;
@@ -166,9 +203,7 @@ int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable)
 		return 0;
 	r = scry_malloc_calls_older(&m->calls, address, usable);
 	m->has_failed = r < 0;
-	if (r == 0 && scry_malloc_pack_pending(m->calls.pack) >= SCRY_MALLOC_PACK_BYTES)
-		r = scry_malloc_flush(m);
-	return r;
+	return r == 0 ? flush_due(m) : r;
 }
 
 /* The longer the span, the better the rate; the first pair stays. */
@@ -484,9 +519,7 @@ static int go_on(struct scry_malloc *m, struct thread *h, uint64_t limit)
 			return r;
 		h->is_heaped = next_stamp(m, h);
 	} while (r == 0 && h->is_heaped && h->stamp <= limit && --left);
-	if (r == 0 && scry_malloc_pack_pending(m->calls.pack) >= SCRY_MALLOC_PACK_BYTES)
-		r = scry_malloc_flush(m);
-	return r;
+	return r == 0 ? flush_due(m) : r;
 }
 
 /* The stamp at which another thread than the first comes. */
@@ -515,7 +548,7 @@ static int end_threads(struct scry_malloc *m)
 		if (h->number)
 			r = scry_malloc_calls_thread_end(&m->calls, h->number);
 		if (r == 0)
-			r = tell_thread(m, h);
+			r = unless_full(tell_thread(m, h));
 		scry_map_remove(&m->by_id, h->id, NULL);
 		free_thread(m, h);
 		m->threads[i] = m->threads[--m->thread_count];
@@ -557,20 +590,32 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 
 /* the recording */
 
-int scry_malloc_flush(struct scry_malloc *m)
+static int tell_names(struct scry_malloc *m)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < m->thread_count && r == 0; i++)
 		r = tell_thread(m, m->threads[i]);
+	return r ? r : scry_malloc_callers_tell(m->calls.callers, m->opts.writer);
+}
+
+int scry_malloc_flush(struct scry_malloc *m)
+{
+	int r = is_full(m) ? 0 : unless_full(tell_names(m));
+
 	if (r == 0)
-		r = scry_malloc_callers_tell(m->calls.callers, m->opts.writer);
-	return r ? r : scry_malloc_pack_write(m->calls.pack, m->opts.writer);
+		r = unless_full(scry_malloc_pack_write(m->calls.pack, m->opts.writer));
+	if (!is_full(m))
+		m->written = m->calls.stats.calls;
+	m->due = due_now(m);
+	return r;
 }
 
 int scry_malloc_memory(struct scry_malloc *m, uint64_t now_ns, bool now)
 {
-	return scry_malloc_memory_write(&m->memory, m->opts.writer, now_ns, now);
+	if (is_full(m)) /* memory of a time whose calls are not there says nothing */
+		return 0;
+	return unless_full(scry_malloc_memory_write(&m->memory, m->opts.writer, now_ns, now));
 }
 
 int scry_malloc_finish(struct scry_malloc *m)
@@ -588,12 +633,14 @@ int scry_malloc_finish(struct scry_malloc *m)
 void scry_malloc_stats(const struct scry_malloc *m, struct scry_malloc_stats *ret)
 {
 	*ret = m->calls.stats;
+	ret->unwritten = ret->calls - m->written;
 	ret->blocks = m->calls.addresses.count;
 	ret->callers = scry_malloc_callers_count(m->calls.callers);
 	ret->callers_unnamed = scry_malloc_callers_unnamed(m->calls.callers);
 	ret->lines = scry_malloc_callers_lines(m->calls.callers, &ret->lines_gone);
 	ret->threads = m->numbers;
 	ret->had_children = m->memory.had_children;
+	ret->own_memory = m->memory.own_peak;
 	ret->block_bytes = scry_malloc_addresses_bytes(&m->calls.addresses);
 	ret->memory = ret->block_bytes + 8 * m->kept + scry_malloc_pack_bytes(m->calls.pack);
 }

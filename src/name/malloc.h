@@ -11,7 +11,8 @@
  *
  * Life: new, in the order of the target's life:
  *   older*  (clock, words*, merge)*  last words*  end  clock, merge(UINT64_MAX), finish  free
- * One thread. Errors are the writer's, -ENOMEM, or -ENOSPC: the limit of memory is reached; all
+ * What the recording has no room for is counted by its writer, and is no error.
+ * One thread. Errors are -ENOMEM, or -ENOSPC: the limit of memory is reached; all
  * with a sentence. After -ENOSPC nothing more is taken: end the recording, its part is complete.
  */
 #ifndef SCRY_NAME_MALLOC_H
@@ -30,7 +31,8 @@ struct scry_malloc;
 struct scry_malloc_opts {
 	struct scry_producer producer;
 	struct scry_writer *writer;
-	uint64_t memory; /* bytes for all that is kept here; 0: no limit */
+	uint64_t memory;	     /* bytes for all that is kept here; 0: no limit */
+	uint64_t own_start, own_end; /* scry's in the process: no resident memory of its own */
 	bool has_stacks; /* words are as wire/malloc_ring.h has them where stacks are recorded */
 	/* The process has forked `pid` (as it sees it): all up to then is merged, nothing after it.
 	 * May call scry_malloc_fork. NULL: children are not recorded. */
@@ -96,6 +98,7 @@ int scry_malloc_finish(struct scry_malloc *m);
 
 struct scry_malloc_stats {
 	uint64_t calls;		     /* of the malloc family; OLDER, TOUCHED... are none */
+	uint64_t unwritten;	     /* of them: the recording was full */
 	uint64_t blocks, blocks_max; /* that live, and at most */
 	uint64_t unknown;	     /* ends of blocks that are not known */
 	uint64_t mended;	     /* beginnings where a block still lived */
@@ -105,6 +108,7 @@ struct scry_malloc_stats {
 	uint64_t callers, threads;
 	uint64_t callers_unnamed;   /* whose code was used before it was defined */
 	bool had_children;	    /* processes, which it waited for */
+	uint64_t own_memory;	    /* resident between own_start and own_end, at most */
 	uint64_t lines, lines_gone; /* callers that are lines of a VM; of those without a name */
 	uint64_t memory;	    /* bytes kept here now */
 	uint64_t block_bytes;	    /* of those, for blocks: 13 to 26 each */

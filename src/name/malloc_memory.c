@@ -8,6 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PAGE 4096u
+/* what /proc/PID/pagemap says of a page */
+#define PAGE_PRESENT (1ull << 63)
+#define PAGE_SHARED (1ull << 61) /* or of a file */
+#define PAGE_ALONE (1ull << 56)	 /* mapped once */
+
 static int open_file(pid_t pid, const char *name)
 {
 	char path[64];
@@ -22,7 +28,9 @@ void scry_malloc_memory_done(struct scry_malloc_memory *m)
 		close(m->status);
 	if (m->stat >= 0)
 		close(m->stat);
-	m->status = m->stat = -1;
+	if (m->pagemap >= 0)
+		close(m->pagemap);
+	m->status = m->stat = m->pagemap = -1;
 }
 
 static int read_all(int fd, char *buf, size_t room)
@@ -84,13 +92,50 @@ int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory
 	return 0;
 }
 
-void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid)
+void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid, uint64_t own_start,
+			     uint64_t own_end)
 {
 	struct scry_ev_memory first;
 
-	*m = (struct scry_malloc_memory){
-		.pid = pid, .status = open_file(pid, "status"), .stat = open_file(pid, "stat")};
+	*m = (struct scry_malloc_memory){.pid = pid,
+					 .status = open_file(pid, "status"),
+					 .stat = open_file(pid, "stat"),
+					 .pagemap = open_file(own_end ? pid : 0, "pagemap"),
+					 .own_start = own_start,
+					 .own_end = own_end};
 	scry_malloc_memory_times(m, &first); /* children that it had before */
+}
+
+/* An anonymous page that was only read is the kernel's page of zeros, which nobody is charged for;
+ * those that a fork left to two of them are charged to both and left in: they look like it. */
+static void read_own(const struct scry_malloc_memory *m, uint64_t *ret_anon, uint64_t *ret_shared)
+{
+	uint64_t pages[4096];
+
+	*ret_anon = *ret_shared = 0;
+	for (uint64_t at = m->own_start; at < m->own_end; at += PAGE * (sizeof(pages) / 8)) {
+		size_t want = (m->own_end - at) / PAGE * 8;
+		ssize_t n = pread(m->pagemap, pages, want < sizeof(pages) ? want : sizeof(pages),
+				  (off_t)(at / PAGE * 8));
+
+		for (ssize_t i = 0; i < n / 8; i++) {
+			if (!(pages[i] & PAGE_PRESENT))
+				continue;
+			*ret_shared += pages[i] & PAGE_SHARED ? PAGE : 0;
+			*ret_anon += !(pages[i] & PAGE_SHARED) && pages[i] & PAGE_ALONE ? PAGE : 0;
+		}
+	}
+}
+
+static void leave_out_own(struct scry_malloc_memory *m, struct scry_ev_memory *ev)
+{
+	uint64_t anon, shared;
+
+	read_own(m, &anon, &shared);
+	if (anon + shared > m->own_peak)
+		m->own_peak = anon + shared;
+	ev->rss_anon -= anon < ev->rss_anon ? anon : ev->rss_anon;
+	ev->rss_shmem -= shared < ev->rss_shmem ? shared : ev->rss_shmem;
 }
 
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
@@ -104,6 +149,7 @@ int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory 
 	    !line_bytes(text, "\nRssShmem:", &ev.rss_shmem))
 		return -ESRCH;
 	line_bytes(text, "\nVmHWM:", &ev.rss_peak);
+	leave_out_own(m, &ev);
 	if (scry_malloc_memory_times(m, &ev) < 0)
 		return -ESRCH;
 	*ret = ev;

@@ -18,13 +18,17 @@
 
 struct scry_malloc_memory {
 	pid_t pid;
-	int status, stat;	     /* files that stay open; -1 */
+	int status, stat, pagemap;   /* files that stay open; -1 */
+	uint64_t own_start, own_end; /* scry's in there: not counted */
+	uint64_t own_peak;	     /* resident bytes there, at most */
 	uint64_t first_ns, last_ns;  /* 0: never */
 	uint64_t child_faults;	     /* of children that it has waited for, as read last */
 	bool has_base, had_children; /* those have grown since the first look */
 };
 
-void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid);
+/* Of the process, without what it has resident between `own_start` and `own_end`. */
+void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid, uint64_t own_start,
+			     uint64_t own_end);
 void scry_malloc_memory_done(struct scry_malloc_memory *m);
 
 /* 0; -ESRCH: the process is gone or a zombie, no sentence. */

@@ -17,7 +17,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -105,16 +107,15 @@ static int writer_stop(struct scry_writer *w, int err)
 			 strerror(-err));
 }
 
-/* One chunk, whole or not at all. `room` bytes below max_size must stay free. */
-static int writer_chunk(struct scry_writer *w, struct scry_chunk *chunk, const void *payload,
-			uint64_t room)
+/* One chunk, whole or not at all. */
+static int writer_chunk(struct scry_writer *w, struct scry_chunk *chunk, const void *payload)
 {
 	struct iovec parts[2] = {{chunk, sizeof(*chunk)}, {(void *)payload, chunk->bytes}};
 	int err;
 
 	chunk->magic = SCRY_CHUNK_MAGIC;
 	chunk->check = scry_chunk_check(chunk, payload);
-	if (w->max_size && w->stats.size + sizeof(*chunk) + chunk->bytes + room > w->max_size)
+	if (w->max_size && w->stats.size + sizeof(*chunk) + chunk->bytes > w->max_size)
 		return -EFBIG;
 	err = write_whole(w->fd, parts);
 	if (!err)
@@ -174,7 +175,7 @@ int scry_writer_flush(struct scry_writer *w)
 
 	if (!w->pending)
 		return 0;
-	err = writer_chunk(w, &chunk, w->events.data, 0);
+	err = writer_chunk(w, &chunk, w->events.data);
 	writer_forget_pending(w);
 	if (!err) {
 		w->stats.events += told;
@@ -275,21 +276,49 @@ int scry_writer_string(struct scry_writer *w, const char *bytes, size_t len, uin
 	return writer_string_event(w, id, bytes, len);
 }
 
-/* Packed chunks end before max_size, so that sites, counters and totals still find room. */
-static uint64_t writer_tail(const struct scry_writer *w)
+/* As large the file can become: max_size, what the disk has free now, the limit of the process. */
+static uint64_t writer_limit(const struct scry_writer *w)
 {
-	uint64_t share = w->max_size / 8;
+	uint64_t limit = w->max_size ? w->max_size : UINT64_MAX;
+	struct rlimit own;
+	struct statvfs disk;
 
-	return share < SCRY_WRITER_TAIL_MAX ? share : SCRY_WRITER_TAIL_MAX;
+	if (!w->is_regular)
+		return limit;
+	if (getrlimit(RLIMIT_FSIZE, &own) == 0 && own.rlim_cur < limit)
+		limit = own.rlim_cur;
+	if (fstatvfs(w->fd, &disk) == 0 && disk.f_blocks && disk.f_bavail < limit / disk.f_frsize &&
+	    w->stats.size + disk.f_bavail * disk.f_frsize < limit)
+		limit = w->stats.size + disk.f_bavail * disk.f_frsize;
+	return limit;
 }
 
-static int writer_packed_failed(struct scry_writer *w, int err, uint64_t lost)
+/* Packed chunks end before the limit, so that sites, counters and totals still find room. */
+static uint64_t writer_packed_end(const struct scry_writer *w)
+{
+	uint64_t limit = writer_limit(w), share = limit / 8;
+
+	return limit - (share < SCRY_WRITER_TAIL_MAX ? share : SCRY_WRITER_TAIL_MAX);
+}
+
+uint64_t scry_writer_packed_room(const struct scry_writer *w)
+{
+	uint64_t used = w->stats.size + 2 * sizeof(struct scry_chunk) + w->events.len, end;
+
+	if (w->stopped || w->is_packed_full)
+		return 0;
+	end = writer_packed_end(w);
+	return used < end ? end - used : 0;
+}
+
+static int writer_packed_full(struct scry_writer *w, uint64_t lost)
 {
 	w->stats.lost += lost;
-	if (err != -EFBIG || !w->max_size)
-		return writer_stop(w, err);
 	w->is_packed_full = true;
-	return scry_fail(err,
+	if (writer_limit(w) != w->max_size)
+		return scry_fail(-ENOSPC, "the disk has no room for more of the recording: single "
+					  "events are left out from now on");
+	return scry_fail(-EFBIG,
 			 "the recording reached its largest size of %llu bytes: single events "
 			 "are left out from now on; fix: a greater --max-size",
 			 (unsigned long long)w->max_size);
@@ -314,9 +343,13 @@ int scry_writer_packed(struct scry_writer *w, const struct scry_packed_run *run)
 		w->stats.lost += run->count;
 		return err;
 	}
-	err = writer_chunk(w, &chunk, run->payload, writer_tail(w));
-	if (err)
-		return writer_packed_failed(w, err, run->count);
+	if (w->stats.size + sizeof(chunk) + run->bytes > writer_packed_end(w))
+		return writer_packed_full(w, run->count);
+	err = writer_chunk(w, &chunk, run->payload);
+	if (err) {
+		w->stats.lost += run->count;
+		return writer_stop(w, err);
+	}
 	w->stats.events += run->count;
 	return 0;
 }
@@ -349,6 +382,7 @@ int scry_writer_objects(struct scry_writer *w, const struct scry_objects_run *ru
 void scry_writer_stats(const struct scry_writer *w, struct scry_writer_stats *ret_stats)
 {
 	*ret_stats = w->stats;
+	ret_stats->is_full = w->stopped || w->is_packed_full;
 }
 
 /* Says in the recording itself how much of what was given to the writer is missing. */

@@ -5,6 +5,7 @@
  * writer killed at any moment leaves a shorter recording. Nothing written is ever revised. The
  * caller flushes at least once a second; the writer itself flushes at SCRY_WRITER_BUFFER bytes.
  *
+ * Packed chunks end first, when little room is left below max_size or on the disk.
  * When the disk is full or broken (ENOSPC, EDQUOT, EFBIG, EIO...) the file is cut back to its last
  * whole chunk, the failing call returns the error with a sentence, and from then on everything is
  * counted as lost and calls return 0: watching and undoing go on. scry_writer_close then tries to
@@ -18,11 +19,12 @@
 #include "wire/event.h"
 #include "wire/file.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define SCRY_WRITER_BUFFER (256u << 10) /* bytes of events held back at most */
 #define SCRY_WRITER_TAIL_MAX \
-	(16u << 20) /* an eighth of max_size, at most this, is for events only */
+	(16u << 20) /* an eighth of the room, at most this, is for events only */
 
 struct scry_writer;
 
@@ -56,6 +58,7 @@ struct scry_writer_stats {
 	uint64_t lost;		  /* given to the writer and not written, STRING excluded */
 	uint64_t mono_ns;	  /* of the head: CLOCK_MONOTONIC when it was opened */
 	uint64_t strings_refused; /* beyond the limits of the string table: id 0 was given */
+	bool is_full;		  /* packed chunks are not written any more */
 };
 
 /*
@@ -92,8 +95,13 @@ uint32_t scry_writer_stack(struct scry_writer *w);
  */
 int scry_writer_objects(struct scry_writer *w, const struct scry_objects_run *run);
 
-/* The same for a chunk of any packed kind. After one that found no room no other is written. */
+/* The same for a chunk of any packed kind. After one that found no room no other is written: their
+ * events are counted as lost. */
 int scry_writer_packed(struct scry_writer *w, const struct scry_packed_run *run);
+
+/* So many bytes the payload of a packed chunk may have now, for all that is known of max_size and
+ * the disk. 0: none is written any more. */
+uint64_t scry_writer_packed_room(const struct scry_writer *w);
 
 /* Writes what is buffered. 0, or the error of a write, once. */
 int scry_writer_flush(struct scry_writer *w);

@@ -79,7 +79,12 @@ static void saw_pause(struct scry_honesty *h, uint64_t ns)
 
 static void on_pause(struct scry_honesty *h, const void *payload)
 {
-	saw_pause(h, ((const struct scry_ev_pause *)payload)->duration_ns);
+	const struct scry_ev_pause *pause = payload;
+
+	if (pause->threads)
+		saw_pause(h, pause->duration_ns);
+	else if (pause->duration_ns > h->start_ns)
+		h->start_ns = pause->duration_ns;
 }
 
 static void on_totals(struct scry_honesty *h, const void *payload)
@@ -228,6 +233,11 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 	if (h->has_pause) {
 		scry_buf_printf(buf, ", longest pause ");
 		scry_text_duration(buf, h->pause_max_ns);
+	}
+	if (h->start_ns) {
+		scry_buf_printf(buf, ", held ");
+		scry_text_duration(buf, h->start_ns);
+		scry_buf_printf(buf, " before its first instruction");
 	}
 	if (scry_honesty_overhead(h, &percent))
 		scry_buf_printf(buf, ", overhead ~%.*f %%", percent < 9.95 ? 1 : 0, percent);

@@ -47,6 +47,7 @@ struct scry_honesty {
 	uint64_t lost_events, read_errors, read_beyond, left_out;
 	bool has_lost_more; /* a loss of which nobody knows how many events it was */
 	uint64_t pause_max_ns;
+	uint64_t start_ns; /* the program was held before its first instruction, at most */
 	uint64_t target_cpu_ns, overhead_cpu_ns;
 	uint64_t watched_ns, frees_older;
 	uint64_t gcs, full_gcs, compactions, moved;

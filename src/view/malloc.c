@@ -25,6 +25,7 @@ enum moment {
 	MOMENT_TIME,
 };
 
+#define LOST 1000     /* one of so many calls: more missing ones, and no verdict can be told */
 #define OTHERS_TOLD 3 /* programs named in a line; the table at the end has all */
 
 struct malloc_view {
@@ -32,6 +33,7 @@ struct malloc_view {
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
 	struct scry_honesty honesty;
+	bool is_cut; /* more was lost than a verdict can do without */
 	struct scry_malloc_sum sum;
 	struct scry_malloc_process *process;
 	struct scry_malloc_places places;
@@ -537,7 +539,7 @@ static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict
 		note_growing(v, &line, &growing, grown);
 	if (p->peak.bytes)
 		note_peak(v, &line, &most);
-	if (verdict != SCRY_MALLOC_VERDICT_GROWS)
+	if (verdict != SCRY_MALLOC_VERDICT_GROWS && !v->is_cut)
 		note_growing(v, &line, &growing, grown);
 	scry_buf_done(&line);
 }
@@ -618,6 +620,24 @@ static int no_such_process(struct malloc_view *v)
 			 (unsigned long long)v->opts->pid, told ? scry_buf_str(&v->buf) : "none");
 }
 
+/* Of a recording that is cut, or has holes, nothing is told that the rest would change. */
+static enum scry_malloc_verdict judge(struct malloc_view *v)
+{
+	const struct scry_honesty *h = &v->honesty;
+
+	v->is_cut = h->has_lost_more || h->lost > v->process->calls / LOST;
+	if (!v->is_cut)
+		return scry_malloc_verdict(v->process, &v->buf);
+	scry_buf_clear(&v->buf);
+	scry_buf_printf(&v->buf, "the recording is cut, or has holes: ");
+	scry_text_count(&v->buf, v->process->calls);
+	scry_buf_printf(&v->buf, " calls are in it, and %s", h->has_lost_more ? "at least " : "");
+	scry_text_count(&v->buf, h->lost);
+	scry_buf_printf(&v->buf, " are not: whether there is a leak cannot be told, and all that "
+				 "follows is of the calls that are in it");
+	return SCRY_MALLOC_VERDICT_UNKNOWN;
+}
+
 static int push(struct malloc_view *v)
 {
 	enum scry_malloc_verdict verdict;
@@ -643,7 +663,7 @@ static int push(struct malloc_view *v)
 	err = scry_malloc_places_merge(&v->places);
 	if (err)
 		return err;
-	verdict = scry_malloc_verdict(v->process, &v->buf);
+	verdict = judge(v);
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
 	note_callers(v, verdict);
 	note_moment(v);

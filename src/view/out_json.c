@@ -240,6 +240,10 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 		scry_json_double(json, (double)h->pause_max_ns / 1000);
 	else
 		scry_json_null(json);
+	if (h->start_ns) {
+		scry_json_key(json, "held_at_start_us");
+		scry_json_double(json, (double)h->start_ns / 1000);
+	}
 	scry_json_key(json, "overhead_pct");
 	if (scry_honesty_overhead(h, &percent))
 		scry_json_double(json, (double)(int64_t)(percent * 100 + 0.5) / 100);

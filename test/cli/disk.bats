@@ -78,6 +78,45 @@ is_short_but_whole() {
 	json_is "$T/scry.out" 'r["honesty"]["lost"] > 0'
 }
 
+# A program whose calls of malloc $1 has no room for: as much as fits is there, the rest is counted.
+mallocs_are_cut() {
+	local file=$1 of unwritten
+	shift
+	status=0
+	"$SCRY" malloc record -v "$@" -o "$file" -- /usr/bin/python3 -c 'if True:
+		import random
+		random.seed(1)
+		for i in range(200000):
+			bytes(600 + random.randrange(3000))
+		raise SystemExit(7)' >"$T/out" 2>"$T/err" || status=$?
+	cat "$T/err"
+	[ "$(stat -c %s "$file")" -gt 70000 ]
+	grep -q "watch goes on to its end" "$T/err"
+	of=$(sed -nE 's/.*: ([0-9]+) calls, .*/\1/p' "$T/err")
+	unwritten=$(sed -nE 's/.* ([0-9]+) calls not written.*/\1/p' "$T/err")
+	[ "$of" -gt 400000 ]
+	scry_ends 0 report "$file" --json
+	json_is "$T/scry.out" "r['functions'].sum { |f| f['calls'] } == $of - $unwritten"
+	json_is "$T/scry.out" "(0..100) === r['honesty']['lost'] - $unwritten"
+	json_is "$T/scry.out" 'r["notes"][0].start_with?("the recording is cut")'
+	json_is "$T/scry.out" 'r["totals"]["verdict"] == "unknown"'
+}
+
+@test "calls of malloc beyond --max-size, and the program's own status" {
+	mallocs_are_cut "$T/max.scry" --max-size 100k
+	[ "$status" -eq 7 ]
+	[ "$(stat -c %s "$T/max.scry")" -le 102400 ]
+}
+
+@test "calls of malloc beyond a full disk: scry has failed, and says how the program ended" {
+	need_root "mounting a small tmpfs"
+	mkdir "$T/small"
+	mount -t tmpfs -o size=100k tmpfs "$T/small" || skip "no tmpfs may be mounted here"
+	mallocs_are_cut "$T/small/full.scry"
+	[ "$status" -eq 125 ]
+	grep -q "lacks its end; the program ended with status 7" "$T/err"
+}
+
 @test "a report to a full disk" {
 	[ -e /dev/full ] || skip "no /dev/full"
 	target busy 2

@@ -446,6 +446,62 @@ caller_rows() {
 	says "malloc is served by .*libc.so.6, glibc"
 }
 
+@test "what scry has resident in a process is not counted as the process's" {
+	local program='if True:
+		kept = [bytes(600 + i % 3000) for i in range(20000)]
+		print([int(l.split()[1]) for l in open("/proc/self/status") if l.startswith("RssAnon")][0])'
+	alone=$(/usr/bin/python3 -c "$program")
+	RECORD+=(--stack)
+	records "" /usr/bin/python3 -c "$program"
+	kib=$(sed -nE "s/.*up to ([0-9]+) KiB of resident memory were scry's.*/\1/p" "$T/scry.err")
+	echo "alone $alone KiB, recorded $(cat "$T/known.out") KiB, of these scry's $kib"
+	[ "$kib" -gt 1024 ]
+	[ "$(cat "$T/known.out")" -gt $((alone + 1000)) ]
+	jq -es --argjson alone "$alone" 'map(select(.event == "memory").rss_anon / 1024) | max < $alone + 600' "$T/events"
+	"$SCRY" report "$T/x.scry" | grep -q "MiB of resident memory were scry's own"
+}
+
+@test "how long a program that is started is held is a figure of its own, not its longest pause" {
+	records "" /bin/true
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	jq -e '.honesty.held_at_start_us > 0 and .honesty.pause_max_us == 0' "$T/report"
+	"$SCRY" report "$T/x.scry" | head -1 | grep -q ", held .* before its first instruction"
+}
+
+@test "a live process that another allocator serves, and that does nothing: its older blocks are said to be unknown" {
+	LD_PRELOAD=$(lib libjemalloc.so.2) listens blocks "$TARGETS/target_malloc_blocks"
+	enters
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	grep -qx "note: no call of malloc was recorded" "$T/report"
+	grep -q "note: blocks older than the recording were not found, .*: they are known in glibc's heap only" "$T/report"
+	exec 8>&-
+	finish "$PID"
+}
+
+# enters ARGS...: records $PID, again when its threads were busy; what it says is in $T/scry.err.
+enters() {
+	for _ in $(seq 30); do
+		"$SCRY" malloc record -p "$PID" -d 0.05s --force -o "$T/x.scry" "$@" >"$T/scry.out" 2>"$T/scry.err" 3>&- && return 0
+	done
+	cat "$T/scry.err"
+	return 1
+}
+
+@test "a heap that is too large for --max-pause: what was found is known, and it is said how long it takes" {
+	listens blocks "$TARGETS/target_malloc_blocks"
+	enters --max-pause 3ms
+	says "too large to be read within --max-pause: [0-9]+ blocks in .* MiB were found, .* fix: --max-pause [0-9]+ms$"
+	"$SCRY" report "$T/x.scry" --json >"$T/part"
+	jq -e '.notes | any(test("too large to be read within --max-pause"))' "$T/part"
+	enters --max-pause 5s
+	no says "too large"
+	"$SCRY" report "$T/x.scry" --json >"$T/all"
+	[ "$(jq '.totals.older_blocks // 0' "$T/part")" -lt "$(jq .totals.older_blocks "$T/all")" ]
+	[ "$(jq .totals.older_blocks "$T/all")" -gt 20000 ]
+	exec 8>&-
+	finish "$PID"
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod

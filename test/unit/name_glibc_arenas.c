@@ -26,7 +26,8 @@ struct row { /* as the target has it */
 
 /* All its threads are held. One that stands in the midst of a call may hold a heap that does not
  * fit: then again. */
-static int read_blocks(pid_t pid, struct scry_mem *mem, struct scry_glibc_arenas *ret)
+static int read_blocks(pid_t pid, struct scry_mem *mem, uint64_t deadline_ns,
+		       struct scry_glibc_arenas *ret)
 {
 	struct scry_maps maps;
 	int r = -1;
@@ -36,7 +37,7 @@ static int read_blocks(pid_t pid, struct scry_mem *mem, struct scry_glibc_arenas
 		assert_int_equal(kill(pid, SIGSTOP), 0);
 		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
 		assert_int_equal(scry_maps_read(pid, &maps), 0);
-		r = scry_glibc_arenas_read(mem, &maps, 0, ret);
+		r = scry_glibc_arenas_read(mem, &maps, deadline_ns, ret);
 		scry_maps_done(&maps);
 		assert_int_equal(kill(pid, SIGCONT), 0);
 	}
@@ -93,7 +94,7 @@ static void check(const char *how, double least, uint32_t broken)
 	if (!child_start(&child, "target_malloc_blocks", how))
 		skip();
 	assert_int_equal(sscanf(child_next(&child), "table %llx %d", &table, &count), 2);
-	if (read_blocks(child.pid, &mem, &a) == -ENOTSUP) {
+	if (read_blocks(child.pid, &mem, 0, &a) == -ENOTSUP) {
 		print_message("skipped: %s\n", scry_error());
 		child_end(&child);
 		skip();
@@ -124,6 +125,30 @@ static void test_known(void **state)
 {
 	(void)state;
 	check(NULL, 0.999, 0);
+}
+
+/* Too late from the first chunk on: nothing is found, and it is said of how much. */
+static void test_late(void **state)
+{
+	struct scry_glibc_arenas a;
+	struct scry_mem mem;
+	struct child child;
+
+	(void)state;
+	if (!child_start(&child, "target_malloc_blocks", NULL))
+		skip();
+	child_next(&child);
+	if (read_blocks(child.pid, &mem, 1, &a) == 0) {
+		assert_true(a.is_late);
+		assert_int_equal(a.count, 0);
+		assert_int_equal(a.walked_bytes, 0);
+		assert_in_range(a.arenas, 2, 7);
+		assert_int_equal(a.broken, a.arenas);
+		assert_true(a.system_bytes > 10 << 20);
+		scry_glibc_arenas_done(&a);
+	}
+	scry_mem_close(&mem);
+	child_end(&child);
 }
 
 static void test_pieces(void **state)
@@ -167,7 +192,7 @@ static void test_python(void **state)
 	setenv("PYTHONMALLOC", "malloc", 1);
 	assert_true(child_start(&child, path, NULL));
 	assert_int_equal(sscanf(child_next(&child), "info %llu %llu", &used, &mapped), 2);
-	if (read_blocks(child.pid, &mem, &a) == -ENOTSUP) {
+	if (read_blocks(child.pid, &mem, 0, &a) == -ENOTSUP) {
 		print_message("skipped: %s\n", scry_error());
 		child_end(&child);
 		skip();
@@ -188,6 +213,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_known),
+		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_pieces),
 		cmocka_unit_test(test_python),
 	};
