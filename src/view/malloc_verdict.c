@@ -8,9 +8,9 @@
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
 #define MOMENTS_MIN 4	       /* a recording with fewer is too short to tell when it grew */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN                                                                              \
-	0.6		   /* of resident memory by what live blocks took up: less is not malloc's \
-			    */
+#define EXPLAINED_MIN                                                                            \
+	0.6		   /* of resident memory by what live blocks took up: less tells nothing \
+			    * of the allocator */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
 #define LATE 10 /* a look so much of the recording's time before the last call is not its end */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
@@ -24,6 +24,7 @@ const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
 		[SCRY_MALLOC_VERDICT_FRAGMENTS] = "fragments",
 		[SCRY_MALLOC_VERDICT_STEADY] = "steady",
 		[SCRY_MALLOC_VERDICT_ELSEWHERE] = "elsewhere",
+		[SCRY_MALLOC_VERDICT_UNEXPLAINED] = "unexplained",
 	};
 
 	return words[verdict];
@@ -79,11 +80,17 @@ static bool process_grows(const struct scry_malloc_process *p)
 	       goes_on(p->moments, p->moment_count, p->live.bytes);
 }
 
-/* Resident memory is mostly malloc's: else it says nothing of the allocator. */
-static bool is_elsewhere(const struct scry_malloc_process *p)
+/* Resident memory was mostly not in live blocks. */
+static bool is_unexplained(const struct scry_malloc_process *p)
 {
 	return p->rss_peak > p->taken_peak + RETAINED_MIN &&
 	       (double)p->taken_peak < EXPLAINED_MIN * (double)p->rss_peak;
+}
+
+/* Nor in gaps that freed blocks left: each byte of a gap was in some block once. */
+static bool is_elsewhere(const struct scry_malloc_process *p)
+{
+	return is_unexplained(p) && (double)p->taken_all < EXPLAINED_MIN * (double)p->rss_peak;
 }
 
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
@@ -109,8 +116,9 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 		return SCRY_MALLOC_VERDICT_GROWS;
 	if (scry_malloc_older_unknown(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
-	if (is_elsewhere(p))
-		return SCRY_MALLOC_VERDICT_ELSEWHERE;
+	if (is_unexplained(p))
+		return is_elsewhere(p) ? SCRY_MALLOC_VERDICT_ELSEWHERE
+				       : SCRY_MALLOC_VERDICT_UNEXPLAINED;
 	if (!p->rss || p->rss < live + RETAINED_MIN)
 		return SCRY_MALLOC_VERDICT_STEADY;
 	if (live < p->peak.bytes / 2 && p->rss - live > p->peak.bytes / 2 &&
@@ -193,14 +201,33 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 		 "known: whether malloc explains the resident memory cannot be told");
 }
 
-static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
+/* What the rest is, as far as it is known. */
+static void put_unexplained(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
-	scry_buf_printf(buf, "malloc explains only %.0f %% of the resident memory: ",
+	bool is_certain = is_elsewhere(p);
+
+	scry_buf_printf(buf, "%s %.0f %% of the resident memory: ",
+			is_certain ? "malloc explains only" : "live blocks explain only",
 			100.0 * (double)p->taken_peak / (double)p->rss_peak);
 	put_size(buf, "", p->taken_peak, " were in live blocks at most, with their heads, ");
-	put_size(buf, "", p->rss_peak,
-		 " were resident at most; the rest is what the program maps itself, as the heap of "
-		 "a VM, or gaps between blocks; ");
+	put_size(buf, "", p->rss_peak, " were resident at most; the rest is ");
+	if (is_certain) {
+		put_size(buf,
+			 "what the program maps itself, as the heap of a VM: all blocks would be ",
+			 p->taken_all, " if none had been freed; ");
+		return;
+	}
+	if (p->has_vm)
+		scry_buf_printf(buf, "the heap of the VM, which it maps itself, or gaps between "
+				     "blocks");
+	else if (p->threads > 1)
+		scry_buf_printf(buf,
+				"gaps between blocks, in the arenas of malloc for %u threads, or "
+				"what the program maps itself",
+				p->threads);
+	else
+		scry_buf_printf(buf, "gaps between blocks, or what the program maps itself");
+	scry_buf_printf(buf, ": scry malloc replay shows what malloc alone comes to; ");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
@@ -208,9 +235,9 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 {
 	enum scry_malloc_verdict verdict = judge(p);
 
-	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_elsewhere(p) &&
+	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_unexplained(p) &&
 	    !scry_malloc_older_unknown(p))
-		put_elsewhere(p, buf);
+		put_unexplained(p, buf);
 	switch (verdict) {
 	case SCRY_MALLOC_VERDICT_UNKNOWN:
 		put_unknown(p, buf);
@@ -235,6 +262,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 			 "need less: scry malloc replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
+	case SCRY_MALLOC_VERDICT_UNEXPLAINED:
 		scry_buf_printf(buf,
 				"no leak of malloc seen: live bytes did not grow all the time");
 		put_past_growth(p, buf);

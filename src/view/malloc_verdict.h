@@ -19,7 +19,9 @@ enum scry_malloc_verdict {
 	SCRY_MALLOC_VERDICT_RETAINS, /* live bytes fell, resident memory did not */
 	SCRY_MALLOC_VERDICT_FRAGMENTS, /* resident memory is far more than ever lived */
 	SCRY_MALLOC_VERDICT_STEADY,
-	SCRY_MALLOC_VERDICT_ELSEWHERE, /* most resident memory was never malloc's */
+	SCRY_MALLOC_VERDICT_ELSEWHERE,	 /* most resident memory was never malloc's */
+	SCRY_MALLOC_VERDICT_UNEXPLAINED, /* most was never in live blocks at once: gaps between
+					    them, or not malloc's */
 };
 
 /* "grows", ... : for JSON. */

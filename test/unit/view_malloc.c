@@ -242,6 +242,41 @@ static void elsewhere(void **state)
 	close(fd);
 }
 
+/* The same memory between two sets of blocks that never lived together: gaps may explain it. */
+static void unexplained(void **state)
+{
+	static uint32_t blocks[2000];
+	struct scry_buf buf = {0};
+	struct program p = begin();
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < 2000; i++)
+			blocks[i] = make(&p, 1, 4000);
+		look(&p, 24000000);
+		for (int i = 0; i < 2000; i++)
+			end_block(&p, blocks[i]);
+	}
+	fd = finish(&p, 16000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
+			 SCRY_MALLOC_VERDICT_UNEXPLAINED);
+	assert_non_null(strstr(buf.data, "live blocks explain only 33 %"));
+	assert_non_null(strstr(buf.data, "the rest is the heap of the VM"));
+	scry_buf_clear(&buf);
+	scry_malloc_sum_main(&sum)->has_vm = false;
+	scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf);
+	assert_non_null(strstr(buf.data, "the rest is gaps between blocks, or"));
+	scry_buf_clear(&buf);
+	scry_malloc_sum_main(&sum)->threads = 4;
+	scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf);
+	assert_non_null(strstr(buf.data, "the arenas of malloc for 4 threads"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
 /* The view of it, as JSON, has this. */
 static void shows(int fd, const char *what)
 {
@@ -724,6 +759,7 @@ int main(void)
 		cmocka_unit_test(early_look),
 		cmocka_unit_test(not_complete),
 		cmocka_unit_test(elsewhere),
+		cmocka_unit_test(unexplained),
 		cmocka_unit_test(older),
 		cmocka_unit_test(older_unknown),
 		cmocka_unit_test(fork_child),
