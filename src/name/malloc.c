@@ -550,8 +550,9 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 	}
 	if (r == 0 && !m->is_waiting)
 		r = end_threads(m);
-	scry_malloc_callers_look(m->calls.callers);
 	m->has_failed = r < 0;
+	if (r == 0)
+		scry_malloc_callers_look(m->calls.callers);
 	return r;
 }
 
@@ -577,6 +578,8 @@ int scry_malloc_finish(struct scry_malloc *m)
 {
 	struct scry_ev_memory last;
 
+	if (m->has_failed)
+		scry_malloc_callers_look(m->calls.callers);
 	scry_malloc_memory_times(&m->memory, &last); /* did it have children? */
 	for (size_t i = 0; i < m->thread_count; i++) {
 		m->calls.stats.unreturned += m->threads[i]->realloc.is_on;

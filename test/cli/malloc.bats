@@ -445,6 +445,12 @@ caller_rows() {
 	says "malloc is served by .*libc.so.6, glibc"
 }
 
+@test "the limit of --memory is reached: said when it is recorded and in the report, with what mends it" {
+	"$SCRY" malloc record --memory 1M -o "$T/x.scry" -- "$TARGETS/target_malloc_forks" 200000 1 50 >"$T/out" 2>"$T/err"
+	grep "ended before its time: the table of living blocks is full: .* in 1 MiB; fix: --memory" "$T/err"
+	"$SCRY" report "$T/x.scry" | grep "note: .*ended before its time: the table of living blocks is full: .*; fix: --memory"
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod
