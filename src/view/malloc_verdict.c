@@ -80,6 +80,34 @@ static bool process_grows(const struct scry_malloc_process *p)
 	       goes_on(p->moments, p->moment_count, p->live.bytes);
 }
 
+/* Of callers that grew all the time, in the second half of the calls; the sum of all may hide it
+ * behind blocks that are older, or that others freed. */
+static uint64_t growth_of_some(const struct scry_malloc_process *p, uint32_t *ret_callers)
+{
+	uint64_t bytes = 0;
+
+	*ret_callers = 0;
+	for (uint32_t i = 0; i < p->caller_count; i++) {
+		const struct scry_malloc_caller_sum *c = &p->callers[i];
+
+		if (!scry_malloc_caller_grows(p, c))
+			continue;
+		bytes += c->live.bytes - c->slices[p->point_count / 2 - 1];
+		++*ret_callers;
+	}
+	return bytes;
+}
+
+static bool some_grow(const struct scry_malloc_process *p)
+{
+	uint64_t made = p->peak.bytes;
+	uint32_t callers;
+
+	for (uint32_t i = 0; i < p->caller_count; i++)
+		made -= p->callers[i].name.caller ? 0 : p->callers[i].peak.bytes; /* older */
+	return growth_of_some(p, &callers) > made / 10;
+}
+
 /* Resident memory was mostly not in live blocks. */
 static bool is_unexplained(const struct scry_malloc_process *p)
 {
@@ -114,7 +142,7 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (process_grows(p))
 		return SCRY_MALLOC_VERDICT_GROWS;
-	if (scry_malloc_older_unknown(p))
+	if (some_grow(p) || scry_malloc_older_unknown(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (is_unexplained(p))
 		return is_elsewhere(p) ? SCRY_MALLOC_VERDICT_ELSEWHERE
@@ -186,8 +214,22 @@ static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 
 static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
+	uint32_t callers;
+	uint64_t grown;
+
 	if (p->point_count < POINTS_MIN) {
 		scry_buf_printf(buf, "too few calls to tell growth");
+		return;
+	}
+	if (some_grow(p)) {
+		grown = growth_of_some(p, &callers);
+		scry_buf_printf(buf,
+				"cannot tell a leak: live bytes as a whole did not grow all the "
+				"time, but those of %u caller%s did, ",
+				callers, callers == 1 ? "" : "s");
+		put_size(buf, "by ", grown,
+			 " in the second half of the calls (rows marked + below); fix: watch "
+			 "longer");
 		return;
 	}
 	if (p->is_fork) {

@@ -12,8 +12,8 @@
 #include "view/malloc_sum.h"
 
 enum scry_malloc_verdict {
-	SCRY_MALLOC_VERDICT_UNKNOWN, /* too few calls; or older memory, whose blocks are not known
-				      */
+	SCRY_MALLOC_VERDICT_UNKNOWN, /* too few calls; only some callers grew; or older memory,
+					whose blocks are not known */
 	SCRY_MALLOC_VERDICT_GROWS,   /* live bytes grew through the whole recording, by calls and in
 					time */
 	SCRY_MALLOC_VERDICT_RETAINS, /* live bytes fell, resident memory did not */
