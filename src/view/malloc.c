@@ -435,7 +435,8 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
 		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
 		{"allocator", "serves malloc", SCRY_CELL_TEXT, 0,
-		 scry_functions_string(v->reader, p->allocator.name_str)},
+		 scry_functions_string(v->reader, p->allocator.name_str ? p->allocator.name_str
+									: p->allocator.module_str)},
 		{"peak_bytes", "bytes live at the peak", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->peak.bytes)},
 		{"peak_blocks", "blocks of it", SCRY_CELL_COUNT, 0,

@@ -288,6 +288,20 @@ static void shows(int fd, const char *what)
 	scry_buf_done(&page);
 }
 
+/* A program's own malloc has no name that is known: it is told by its file. */
+static void own_allocator(void **state)
+{
+	struct program p = begin();
+	struct scry_ev_allocator own = {.pid = PID, .module_str = golden_str(&p.rec, "/srv/own")};
+	int fd;
+
+	golden_put(&p.rec, SCRY_EVENT_ALLOCATOR, &own, sizeof(own));
+	make(&p, 1, 100);
+	fd = finish(&p, 1);
+	shows(fd, "\"allocator\": \"/srv/own\"");
+	close(fd);
+}
+
 /* Small blocks: what is rounded up and their heads are malloc's too. */
 static void small_blocks(void **state)
 {
@@ -782,6 +796,7 @@ int main(void)
 		cmocka_unit_test(older_and_leaking),
 		cmocka_unit_test(fork_child),
 		cmocka_unit_test(small_blocks),
+		cmocka_unit_test(own_allocator),
 		cmocka_unit_test(freed_at_the_end),
 		cmocka_unit_test(loaded_once),
 		cmocka_unit_test(loaded_and_idle),
