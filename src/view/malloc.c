@@ -429,7 +429,7 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 {
 	const struct scry_malloc_process *p = v->process;
 	const char *word = scry_malloc_verdict_word(verdict);
-	bool has_rss = p->rss_peak != 0;
+	bool has_rss = p->rss_peak != 0 && scry_malloc_is_measured(p);
 	uint64_t explained = percent(p->taken_peak, p->rss_peak);
 	const struct scry_pair pairs[] = {
 		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},

@@ -129,6 +129,11 @@ bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
 	       p->rss_first > p->rss_first_live + RETAINED_MIN && p->rss_first > p->rss_peak / 10;
 }
 
+bool scry_malloc_is_measured(const struct scry_malloc_process *p)
+{
+	return p->rss_ns > p->first_ns;
+}
+
 bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p)
 {
 	return p->rss_peak && p->rss_live_peak >= p->peak.bytes / 2;
@@ -199,17 +204,19 @@ static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf
 
 static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
-	put_size(buf, "; resident memory was ", p->rss, "");
-	if (p->rss_live || !p->live.bytes) {
-		scry_buf_printf(buf, " at the last look, ");
-		if (p->last_ns > p->rss_ns &&
-		    p->last_ns - p->rss_ns > (p->last_ns - p->first_ns) / LATE) {
-			scry_text_duration(buf, p->last_ns - p->rss_ns);
-			scry_buf_printf(buf, " before the last call, ");
-		}
-		put_size(buf, "when ", p->rss_live, " lived");
-	} else
-		scry_buf_printf(buf, " at the beginning, and was not looked at again");
+	if (!scry_malloc_is_measured(p)) {
+		scry_buf_printf(buf, "; resident memory was not measured after the first call: the "
+				     "program was too short for that");
+		return;
+	}
+	put_size(buf, "; resident memory was ", p->rss, " at the last look, ");
+	if (p->last_ns > p->rss_ns && p->last_ns - p->rss_ns > (p->last_ns - p->first_ns) / LATE) {
+		scry_text_duration(buf, p->last_ns - p->rss_ns);
+		scry_buf_printf(buf, " before the last call, ");
+	}
+	put_size(buf, "when ", p->rss_live, " lived");
+	if (p->rss_live > p->rss + RETAINED_MIN)
+		scry_buf_printf(buf, ": not all of that was touched");
 }
 
 static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *buf)
@@ -233,12 +240,12 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 		return;
 	}
 	if (p->is_fork) {
-		scry_buf_printf(buf, "no leak seen; the process began as a fork, and the blocks "
-				     "that it had from its parent are not known: whether malloc "
-				     "explains the resident memory cannot be told");
+		scry_buf_printf(buf, "the process began as a fork, and the blocks that it had from "
+				     "its parent are not known: whether malloc explains the "
+				     "resident memory cannot be told");
 		return;
 	}
-	put_size(buf, "no leak seen; ", p->rss_first,
+	put_size(buf, "", p->rss_first,
 		 " were resident before the first call that was recorded, and their blocks are not "
 		 "known: whether malloc explains the resident memory cannot be told");
 }

@@ -39,6 +39,9 @@ bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
  * with its parent's. */
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p);
 
+/* Resident memory was told after the first call: else it is what a program has before. */
+bool scry_malloc_is_measured(const struct scry_malloc_process *p);
+
 /* Resident memory was told while about as much lived as at the peak: a program may end before. */
 bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p);
 

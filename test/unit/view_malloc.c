@@ -513,6 +513,7 @@ static void fork_child(void **state)
 	assert_int_equal(scry_malloc_verdict(p, &buf), SCRY_MALLOC_VERDICT_UNKNOWN);
 	assert_non_null(strstr(buf.data, "began as a fork"));
 	assert_null(strstr(buf.data, "explains only"));
+	assert_null(strstr(buf.data, "no leak seen"));
 	scry_buf_done(&buf);
 	scry_malloc_sum_done(&sum);
 	close(fd);
@@ -565,6 +566,36 @@ static void looked_at_early(void **state)
 	scry_malloc_sum_done(&sum);
 	shows(fd, "\"rss_explained_pct\": null,");
 	close(fd);
+}
+
+/* Before its first call only: that is what each program has. */
+static void not_measured(void **state)
+{
+	struct program p = begin();
+	int fd;
+
+	look(&p, 180000);
+	for (int i = 0; i < 500; i++)
+		make(&p, 1, 100);
+	for (int i = 0; i < 5000; i++)
+		end_block(&p, make(&p, 1, 100));
+	fd = finish(&p, 10500);
+	shows(fd, "\"rss_peak_bytes\": null,");
+	judged(fd, SCRY_MALLOC_VERDICT_STEADY, false, "resident memory was not measured after");
+}
+
+/* Blocks that are asked for and not used take no memory. */
+static void not_touched(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 500; i++)
+		make(&p, 1, 100000);
+	look(&p, 2000000);
+	for (int i = 0; i < 5000; i++)
+		end_block(&p, make(&p, 1, 100));
+	judged(finish(&p, 10500), SCRY_MALLOC_VERDICT_STEADY, false,
+	       "when 47.7 MiB lived: not all of that was touched");
 }
 
 /* Resized by another caller, freed by another thread, failed, NULL, unknown. */
@@ -802,6 +833,8 @@ int main(void)
 		cmocka_unit_test(loaded_and_idle),
 		cmocka_unit_test(loaded_and_leaking),
 		cmocka_unit_test(looked_at_early),
+		cmocka_unit_test(not_measured),
+		cmocka_unit_test(not_touched),
 		cmocka_unit_test(many_callers),
 		cmocka_unit_test(short_stack),
 	};
