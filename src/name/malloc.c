@@ -111,7 +111,8 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 	m = new_one(opts);
 	if (!m)
 		return no_memory();
-	m->calls.callers = scry_malloc_callers_new((pid_t)opts->producer.pid);
+	m->calls.callers =
+		scry_malloc_callers_fork(parent->calls.callers, (pid_t)opts->producer.pid);
 	m->calls.ns = parent->calls.ns;
 	m->tsc0 = parent->tsc0;
 	m->ns0 = parent->ns0;
