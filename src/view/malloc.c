@@ -619,13 +619,27 @@ static int no_such_process(struct malloc_view *v)
 			 (unsigned long long)v->opts->pid, told ? scry_buf_str(&v->buf) : "none");
 }
 
+/* Is it one of those that the recording counts? */
+static bool is_counted(const struct scry_honesty *h, uint32_t pid)
+{
+	for (uint32_t i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++)
+		if (h->processes[i].pid == pid)
+			return true;
+	return false;
+}
+
 static int push(struct malloc_view *v)
 {
 	enum scry_malloc_verdict verdict;
 	int err;
 
-	for (uint32_t i = 0; i < v->sum.count; i++)
-		v->honesty.shown += v->sum.processes[i]->calls;
+	for (uint32_t i = 0; i < v->sum.count; i++) {
+		const struct scry_malloc_process *p = v->sum.processes[i];
+
+		v->honesty.shown += p->calls;
+		v->honesty.nameless_count +=
+			!p->exe_str && p->calls && !is_counted(&v->honesty, p->pid);
+	}
 	v->honesty.noun = "calls";
 	v->process = scry_malloc_sum_main(&v->sum);
 	if (v->opts->pid && is_empty(v->process))

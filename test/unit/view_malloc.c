@@ -486,6 +486,7 @@ static void older_unknown(void **state)
 /* What a fork child had from its parent is not "not malloc's", however little it calls itself. */
 static void fork_child(void **state)
 {
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
 	const struct scry_producer producer = {PID + 1, 0, 6};
 	struct scry_ev_memory memory = {.pid = PID + 1, .rss_anon = 60000000};
 	struct program parent = begin(), child;
@@ -514,6 +515,9 @@ static void fork_child(void **state)
 	assert_non_null(strstr(buf.data, "began as a fork"));
 	assert_null(strstr(buf.data, "explains only"));
 	assert_null(strstr(buf.data, "no leak seen"));
+	scry_buf_clear(&buf);
+	golden_show(fd, "malloc", "x.txt", &opts, &buf);
+	assert_non_null(strstr(buf.data, "scry malloc: 2 processes"));
 	scry_buf_done(&buf);
 	scry_malloc_sum_done(&sum);
 	close(fd);
