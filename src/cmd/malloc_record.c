@@ -243,6 +243,16 @@ static int give(void *arg, const struct scry_track_run *run)
 	return scry_malloc_words(arg, &words);
 }
 
+static void tell_full(struct scry_watch *w, const char *why)
+{
+	char text[512];
+
+	scry_watch_note(w, "the watch ended before its time: %s", why);
+	snprintf(text, sizeof(text), "the recording of process %d ended before its time: %s",
+		 w->proc.pid, why);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
 /* All that is there, up to its watermark. */
 static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 {
@@ -275,7 +285,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
 		m->is_full = true;
 		w->enough = "--memory is used up";
-		scry_watch_note(w, "the watch ended before its time: %s", scry_error());
+		tell_full(w, *scry_error() ? scry_error() : "not enough memory");
 		scry_error_clear();
 		return 0;
 	}

@@ -409,12 +409,12 @@ static void tell_notes(struct replay_job *j)
 		     (unsigned long long)(r->rss_anon_peak >> 10),
 		     (unsigned long long)(j->rows[0].real_rss.most >> 10),
 		     j->allocators.rows[0].label);
-	if (r->has_memory && r->rss_anon_peak > f->peak_bytes * 2)
+	if (r->has_memory && j->rows[0].runs && r->rss_anon_peak > j->rows[0].rss_peak.median * 2)
 		note(j,
-		     "the program had %llu MiB of anonymous memory and asked malloc for %llu "
-		     "MiB of them: the rest is not in the recording",
-		     (unsigned long long)(r->rss_anon_peak >> 20),
-		     (unsigned long long)(f->peak_bytes >> 20));
+		     "the program had %llu MiB of anonymous memory, of which replays under %s come "
+		     "to %llu MiB: the rest it maps itself or had before, or gaps between blocks",
+		     (unsigned long long)(r->rss_anon_peak >> 20), j->allocators.rows[0].label,
+		     (unsigned long long)(j->rows[0].rss_peak.median >> 20));
 }
 
 /* What differs by itself can be foretold no closer than that. */

@@ -208,12 +208,16 @@ bool scry_output_is(const char *path, const char *suffix)
 	return n >= m && !strcmp(path + n - m, suffix);
 }
 
+bool scry_output_renders(const char *path)
+{
+	return scry_output_is(path, ".json") || scry_output_is(path, ".txt") ||
+	       scry_output_is(path, ".folded") || scry_output_is(path, ".html");
+}
+
 int scry_output_recording(struct scry_output *o, const char *path, bool force, int *ret_fd)
 {
-	bool renders = scry_output_is(path, ".json") || scry_output_is(path, ".txt") ||
-		       scry_output_is(path, ".folded") || scry_output_is(path, ".html");
-	int err = path && !renders ? scry_output_open(o, path, force)
-				   : scry_output_stream(o, path, force);
+	int err = path && !scry_output_renders(path) ? scry_output_open(o, path, force)
+						     : scry_output_stream(o, path, force);
 
 	if (err)
 		return err;

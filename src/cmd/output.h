@@ -45,6 +45,9 @@ int scry_output_check(const char *path, int input_fd);
 /* Does the name of this file end so, as ".html"? One that is not given (NULL) does not. */
 bool scry_output_is(const char *path, const char *suffix);
 
+/* Is a report written there (x.json, x.txt, x.folded, x.html), and not a recording? */
+bool scry_output_renders(const char *path);
+
 /*
  * Where a watch records, and where its report goes: `-o x.scry` keeps the recording and there is no
  * report (o->out NULL); `-o x.json`, x.txt, x.folded or x.html renders at once, from a recording

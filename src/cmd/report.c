@@ -61,6 +61,11 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 		opts->folded |= scry_output_is(path, ".folded");
 		opts->flame |= scry_output_is(path, ".html");
 	}
+	if (path && scry_output_is(path, ".svg"))
+		return scry_fail(-EINVAL,
+				 "'%s': scry draws no SVG of a report; fix: --folded, whose stacks "
+				 "flamegraph.pl draws",
+				 path);
 	if (opts->folded && opts->json)
 		return scry_fail(-EINVAL,
 				 "--folded and --json are two forms of a report; fix: one");
@@ -83,6 +88,27 @@ int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
 	return scry_out_text_open(doc);
 }
 
+/* Options that this view would pass by in silence. */
+static int check_style(const struct scry_view *view, const struct scry_view_opts *rows)
+{
+	const struct scry_view_call_style *c = &rows->calls;
+	const struct scry_view_stacks_style *t = &rows->times;
+
+	if ((c->clock || c->relative || c->durations || c->indent || c->slow_ns) &&
+	    strcmp(view->name, "calls") && strcmp(view->name, "calls-sums"))
+		return scry_fail(-EINVAL,
+				 "-t, -r, -T, -n and --slow are for calls, and this is the %s view",
+				 view->name);
+	if ((t->wall || t->cpu || t->gvl) && strcmp(view->name, "stacks"))
+		return scry_fail(-EINVAL,
+				 "--wall, --cpu and --gvl are for stacks, and this is the %s view",
+				 view->name);
+	if (rows->at && strcmp(view->name, "malloc"))
+		return scry_fail(-EINVAL, "--at is for malloc, and this is the %s view",
+				 view->name);
+	return 0;
+}
+
 static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		    const struct scry_report_opts *opts, FILE *out)
 {
@@ -93,8 +119,10 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		.out = out,
 		.talk = stderr,
 	};
-	int err;
+	int err = check_style(view, &opts->rows);
 
+	if (err)
+		return err;
 	if (opts->rows.by >= SCRY_VIEW_BY_CALLER && strcmp(view->name, "malloc"))
 		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
 					  "malloc");

@@ -463,10 +463,12 @@ int scry_session_end(struct scry_session *s)
 	if (o) {
 		r = s->instrument->finish(o);
 		write_end(o, "ended", &(struct scry_undo_report){0}, 0);
-		scry_watch_note(o,
-				"%zu more processes, too short or too many for rows of their own, "
-				"are summed: their rows have no process",
-				s->others_count);
+		scry_watch_note(
+			o,
+			"%zu more processes were too short or too many to be watched by "
+			"themselves: which program they ran is not known, and rows may have "
+			"no process",
+			s->others_count);
 		if (o->state)
 			s->instrument->done(o);
 		free(o);

@@ -148,7 +148,8 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 	m = new_one(opts);
 	if (!m)
 		return no_memory();
-	m->calls.callers = scry_malloc_callers_new((pid_t)opts->producer.pid);
+	m->calls.callers =
+		scry_malloc_callers_fork(parent->calls.callers, (pid_t)opts->producer.pid);
 	m->calls.ns = parent->calls.ns;
 	m->tsc0 = parent->tsc0;
 	m->ns0 = parent->ns0;
@@ -583,8 +584,9 @@ int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_ts
 	}
 	if (r == 0 && !m->is_waiting)
 		r = end_threads(m);
-	scry_malloc_callers_look(m->calls.callers);
 	m->has_failed = r < 0;
+	if (r == 0)
+		scry_malloc_callers_look(m->calls.callers);
 	return r;
 }
 
@@ -622,6 +624,8 @@ int scry_malloc_finish(struct scry_malloc *m)
 {
 	struct scry_ev_memory last;
 
+	if (m->has_failed)
+		scry_malloc_callers_look(m->calls.callers);
 	scry_malloc_memory_times(&m->memory, &last); /* did it have children? */
 	for (size_t i = 0; i < m->thread_count; i++) {
 		m->calls.stats.unreturned += m->threads[i]->realloc.is_on;

@@ -40,23 +40,46 @@ struct scry_malloc_callers {
 	const struct scry_ruby *ruby;
 	bool is_proven, has_late;
 	struct scry_native *native;
+	bool is_parents; /* native is */
 	struct scry_native_stacks *stacks;
 };
 
-struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
+/* With names from `native`, which becomes its own. */
+static struct scry_malloc_callers *callers_of(pid_t pid, struct scry_native *native)
 {
 	struct scry_malloc_callers *c = calloc(1, sizeof(*c));
 
-	if (!c)
+	if (!c) {
+		scry_native_free(native);
 		return NULL;
+	}
 	c->pid = pid;
 	scry_map_init(&c->stack_ids, PLACES_MAX);
-	c->native = scry_native_new(pid);
+	c->native = native;
 	c->stacks = c->native ? scry_native_stacks_new(c->native) : NULL;
 	if (!c->stacks) {
 		scry_malloc_callers_free(c);
 		return NULL;
 	}
+	return c;
+}
+
+struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid)
+{
+	return callers_of(pid, scry_native_new(pid));
+}
+
+struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_callers *parent,
+						     pid_t pid)
+{
+	struct scry_malloc_callers *c = scry_malloc_callers_new(pid);
+
+	if (!c || scry_native_is_fork(c->native, parent->native))
+		return c;
+	scry_malloc_callers_free(c);
+	c = callers_of(pid, scry_native_share(parent->native));
+	if (c)
+		c->is_parents = true;
 	return c;
 }
 
@@ -207,7 +230,8 @@ void scry_malloc_callers_look(struct scry_malloc_callers *c)
 		c->looked++;
 	if (c->looked == c->count && !scry_native_stacks_is_new(c->stacks))
 		return;
-	scry_native_see(c->native);
+	if (!c->is_parents)
+		scry_native_see_on(c->native);
 	scry_native_stacks_look(c->stacks);
 	for (uint32_t id = c->looked + 1; id <= c->count; id++) {
 		struct place *p = &c->places[id];

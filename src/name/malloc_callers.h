@@ -23,6 +23,10 @@ struct scry_malloc_callers;
 
 /* Looks at what is mapped in process `pid` (0: names stay unknown). NULL: no memory. */
 struct scry_malloc_callers *scry_malloc_callers_new(pid_t pid);
+/* Of a fork child: one that has ended already, or runs another program, had what its parent has
+ * mapped. */
+struct scry_malloc_callers *scry_malloc_callers_fork(const struct scry_malloc_callers *parent,
+						     pid_t pid);
 void scry_malloc_callers_free(struct scry_malloc_callers *c);
 
 /* The agent says what a code means. 0; -EINVAL: no code, or it meant something else. */

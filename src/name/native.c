@@ -33,6 +33,7 @@ struct scry_native {
 	struct file files[FILES_MAX];
 	size_t file_count;
 	struct scry_maps maps; /* newest snapshot: what a target that is gone had mapped */
+	unsigned int shares;   /* beside the first one's */
 };
 
 static struct file *file_of(struct scry_native *n, const struct scry_map_entry *m)
@@ -63,13 +64,27 @@ static struct file *file_of(struct scry_native *n, const struct scry_map_entry *
 	return f;
 }
 
+/* Code stays where it is until exec, which puts all elsewhere. */
+static bool is_one_program(const struct scry_maps *before, const struct scry_maps *now)
+{
+	const struct scry_map_entry *m, *same;
+
+	for (size_t i = 0; i < before->count; i++) {
+		m = &before->entries[i];
+		same = m->x && m->inode ? scry_maps_at(now, m->start) : NULL;
+		if (same && same->inode == m->inode && same->offset == m->offset)
+			return true;
+	}
+	return !before->count;
+}
+
 /* A process that has ended has no mappings: the last ones are kept. */
-void scry_native_see(struct scry_native *n)
+static void look(struct scry_native *n, bool is_any_program)
 {
 	struct scry_maps maps = {0};
 
 	if ((n->space.pid || n->space.core) && scry_space_maps(&n->space, &maps) == 0 &&
-	    maps.count) {
+	    maps.count && (is_any_program || is_one_program(&n->maps, &maps))) {
 		scry_maps_done(&n->maps);
 		n->maps = maps;
 	} else {
@@ -78,9 +93,24 @@ void scry_native_see(struct scry_native *n)
 	scry_error_clear();
 }
 
+void scry_native_see(struct scry_native *n)
+{
+	look(n, true);
+}
+
+void scry_native_see_on(struct scry_native *n)
+{
+	look(n, false);
+}
+
 bool scry_native_sees(const struct scry_native *n)
 {
 	return n->maps.count != 0;
+}
+
+bool scry_native_is_fork(const struct scry_native *n, const struct scry_native *parent)
+{
+	return n->maps.count && is_one_program(&parent->maps, &n->maps);
 }
 
 struct scry_native *scry_native_of(const struct scry_space *space)
@@ -102,9 +132,15 @@ struct scry_native *scry_native_new(pid_t pid)
 	return scry_native_of(&(struct scry_space){.pid = pid});
 }
 
+struct scry_native *scry_native_share(struct scry_native *n)
+{
+	n->shares++;
+	return n;
+}
+
 void scry_native_free(struct scry_native *n)
 {
-	if (!n)
+	if (!n || n->shares--)
 		return;
 	for (size_t i = 0; i < n->file_count; i++) {
 		free(n->files[i].functions);

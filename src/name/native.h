@@ -19,12 +19,20 @@ struct scry_native *scry_native_new(pid_t pid);
 /* The same of a process or a core. */
 struct scry_native *scry_native_of(const struct scry_space *space);
 void scry_native_free(struct scry_native *n); /* NULL is legal */
+/* The same for one more, who frees it, too. */
+struct scry_native *scry_native_share(struct scry_native *n);
 
 /* Had it anything mapped, when it was looked at? */
 bool scry_native_sees(const struct scry_native *n);
 
+/* Does it still run what `parent` runs, whose fork it is? Not when it has ended, or by exec. */
+bool scry_native_is_fork(const struct scry_native *n, const struct scry_native *parent);
+
 /* Looks again. Of a process that has ended, the last look stays. Costs a read of /proc/PID/maps. */
 void scry_native_see(struct scry_native *n);
+
+/* The same while it runs the program that it ran: what it has by exec is not seen. */
+void scry_native_see_on(struct scry_native *n);
 
 struct scry_native_name {
 	char *module;	    /* path, or "[anon]"; the caller's, to be freed */

@@ -174,7 +174,7 @@ static void put_processes(const struct scry_honesty *h, struct scry_buf *buf)
 {
 	uint32_t listed = h->process_count < SCRY_HONESTY_PROCESSES ? h->process_count
 								    : SCRY_HONESTY_PROCESSES;
-	uint32_t count = h->process_count - h->exec_count, i = 0;
+	uint32_t count = h->process_count - h->exec_count + h->nameless_count, i = 0;
 
 	if (count == 1)
 		scry_buf_printf(buf, " pid %u", h->processes[0].pid);

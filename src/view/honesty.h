@@ -38,6 +38,7 @@ struct scry_honesty {
 	struct scry_honesty_process processes[SCRY_HONESTY_PROCESSES];
 	uint32_t process_count;		    /* may exceed what is listed */
 	uint32_t exec_count;		    /* of them: what one ran in its place */
+	uint32_t nameless_count;	    /* beside them: without an event, set by the view */
 	uint32_t notes[SCRY_HONESTY_NOTES]; /* string ids, each once */
 	uint32_t note_count;		    /* may exceed what is listed */
 	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];

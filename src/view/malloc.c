@@ -431,13 +431,14 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 {
 	const struct scry_malloc_process *p = v->process;
 	const char *word = scry_malloc_verdict_word(verdict);
-	bool has_rss = p->rss_peak != 0;
+	bool has_rss = p->rss_peak != 0 && scry_malloc_is_measured(p);
 	uint64_t explained = percent(p->taken_peak, p->rss_peak);
 	const struct scry_pair pairs[] = {
 		{"pid", "process", SCRY_CELL_NUMBER, 0, scry_cell_number(p->pid)},
 		{"verdict", "verdict", SCRY_CELL_TEXT, 0, scry_cell_text(word, strlen(word))},
 		{"allocator", "serves malloc", SCRY_CELL_TEXT, 0,
-		 scry_functions_string(v->reader, p->allocator.name_str)},
+		 scry_functions_string(v->reader, p->allocator.name_str ? p->allocator.name_str
+									: p->allocator.module_str)},
 		{"peak_bytes", "bytes live at the peak", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(p->peak.bytes)},
 		{"peak_blocks", "blocks of it", SCRY_CELL_COUNT, 0,
@@ -638,13 +639,27 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	return SCRY_MALLOC_VERDICT_UNKNOWN;
 }
 
+/* Is it one of those that the recording counts? */
+static bool is_counted(const struct scry_honesty *h, uint32_t pid)
+{
+	for (uint32_t i = 0; i < h->process_count && i < SCRY_HONESTY_PROCESSES; i++)
+		if (h->processes[i].pid == pid)
+			return true;
+	return false;
+}
+
 static int push(struct malloc_view *v)
 {
 	enum scry_malloc_verdict verdict;
 	int err;
 
-	for (uint32_t i = 0; i < v->sum.count; i++)
-		v->honesty.shown += v->sum.processes[i]->calls;
+	for (uint32_t i = 0; i < v->sum.count; i++) {
+		const struct scry_malloc_process *p = v->sum.processes[i];
+
+		v->honesty.shown += p->calls;
+		v->honesty.nameless_count +=
+			!p->exe_str && p->calls && !is_counted(&v->honesty, p->pid);
+	}
 	v->honesty.noun = "calls";
 	v->process = scry_malloc_sum_main(&v->sum);
 	if (v->opts->pid && is_empty(v->process))

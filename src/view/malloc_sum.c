@@ -248,6 +248,7 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	live_add(&c->live, call->size);
 	live_add(&p->live, call->size);
 	p->taken += born.taken;
+	p->taken_all += born.taken;
 	p->taken_peak = p->taken > p->taken_peak ? p->taken : p->taken_peak;
 	live_add(&p->sizes[size_row(call->size)], call->size);
 	live_add(&p->size_live[size_row(call->size)], call->size);
@@ -543,8 +544,10 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 		return err;
 	case SCRY_EVENT_PROCESS:
 		err = process_of(s, process->pid, &p);
-		if (!err && p)
+		if (!err && p) {
 			p->exe_str = process->exe_str;
+			p->has_vm |= process->runtime_str != 0;
+		}
 		return err;
 	case SCRY_EVENT_DETACH:
 		p = process_find(s, detach->pid);

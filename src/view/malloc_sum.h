@@ -52,6 +52,7 @@ struct scry_malloc_block_sum;
 struct scry_malloc_process {
 	uint32_t pid;
 	uint32_t exe_str;
+	bool has_vm;				/* a VM is known, which maps a heap of its own */
 	struct scry_malloc_caller_sum *callers; /* as they came; [0]: not known; none of a process
 						   that has ended and has not most calls */
 	uint32_t caller_count, caller_cap;
@@ -69,6 +70,7 @@ struct scry_malloc_process {
 	uint64_t failed, null_frees, moved;
 	struct scry_malloc_held live, peak, at;
 	uint64_t taken, taken_peak; /* by blocks that live: usable bytes, and a head for each */
+	uint64_t taken_all;	    /* had no block been freed */
 	uint64_t peak_number, peak_ns, peak_calls, first_ns, last_ns, at_ns;
 	bool has_at;
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];

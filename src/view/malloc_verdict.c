@@ -8,9 +8,9 @@
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
 #define MOMENTS_MIN 4	       /* a recording with fewer is too short to tell when it grew */
 #define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
-#define EXPLAINED_MIN                                                                              \
-	0.6		   /* of resident memory by what live blocks took up: less is not malloc's \
-			    */
+#define EXPLAINED_MIN                                                                            \
+	0.6		   /* of resident memory by what live blocks took up: less tells nothing \
+			    * of the allocator */
 #define FRAGMENTED_MIN 1.4 /* resident memory to the peak of live bytes; heads are less */
 #define LATE 10 /* a look so much of the recording's time before the last call is not its end */
 #define RETAINED_MIN (1u << 20) /* bytes: less is any allocator's small change */
@@ -24,6 +24,7 @@ const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
 		[SCRY_MALLOC_VERDICT_FRAGMENTS] = "fragments",
 		[SCRY_MALLOC_VERDICT_STEADY] = "steady",
 		[SCRY_MALLOC_VERDICT_ELSEWHERE] = "elsewhere",
+		[SCRY_MALLOC_VERDICT_UNEXPLAINED] = "unexplained",
 	};
 
 	return words[verdict];
@@ -79,17 +80,56 @@ static bool process_grows(const struct scry_malloc_process *p)
 	       goes_on(p->moments, p->moment_count, p->live.bytes);
 }
 
-/* Resident memory is mostly malloc's: else it says nothing of the allocator. */
-static bool is_elsewhere(const struct scry_malloc_process *p)
+/* Of callers that grew all the time, in the second half of the calls; the sum of all may hide it
+ * behind blocks that are older, or that others freed. */
+static uint64_t growth_of_some(const struct scry_malloc_process *p, uint32_t *ret_callers)
+{
+	uint64_t bytes = 0;
+
+	*ret_callers = 0;
+	for (uint32_t i = 0; i < p->caller_count; i++) {
+		const struct scry_malloc_caller_sum *c = &p->callers[i];
+
+		if (!scry_malloc_caller_grows(p, c))
+			continue;
+		bytes += c->live.bytes - c->slices[p->point_count / 2 - 1];
+		++*ret_callers;
+	}
+	return bytes;
+}
+
+static bool some_grow(const struct scry_malloc_process *p)
+{
+	uint64_t made = p->peak.bytes;
+	uint32_t callers;
+
+	for (uint32_t i = 0; i < p->caller_count; i++)
+		made -= p->callers[i].name.caller ? 0 : p->callers[i].peak.bytes; /* older */
+	return growth_of_some(p, &callers) > made / 10;
+}
+
+/* Resident memory was mostly not in live blocks. */
+static bool is_unexplained(const struct scry_malloc_process *p)
 {
 	return p->rss_peak > p->taken_peak + RETAINED_MIN &&
 	       (double)p->taken_peak < EXPLAINED_MIN * (double)p->rss_peak;
+}
+
+/* Nor in gaps that freed blocks left: each byte of a gap was in some block once. */
+static bool is_elsewhere(const struct scry_malloc_process *p)
+{
+	return is_unexplained(p) && (double)p->taken_all < EXPLAINED_MIN * (double)p->rss_peak;
 }
 
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
 {
 	return !p->functions[SCRY_MALLOC_OLDER] &&
 	       p->rss_first > p->rss_first_live + RETAINED_MIN && p->rss_first > p->rss_peak / 10;
+}
+
+bool scry_malloc_is_measured(const struct scry_malloc_process *p)
+{
+	return p->rss_ns > p->first_ns;
 }
 
 bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p)
@@ -105,10 +145,11 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (process_grows(p))
 		return SCRY_MALLOC_VERDICT_GROWS;
-	if (scry_malloc_older_unknown(p))
+	if (some_grow(p) || scry_malloc_older_unknown(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
-	if (is_elsewhere(p))
-		return SCRY_MALLOC_VERDICT_ELSEWHERE;
+	if (is_unexplained(p))
+		return is_elsewhere(p) ? SCRY_MALLOC_VERDICT_ELSEWHERE
+				       : SCRY_MALLOC_VERDICT_UNEXPLAINED;
 	if (!p->rss || p->rss < live + RETAINED_MIN)
 		return SCRY_MALLOC_VERDICT_STEADY;
 	if (live < p->peak.bytes / 2 && p->rss - live > p->peak.bytes / 2 &&
@@ -161,38 +202,73 @@ static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf
 
 static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
-	put_size(buf, "; resident memory was ", p->rss, "");
-	if (p->rss_live || !p->live.bytes) {
-		scry_buf_printf(buf, " at the last look, ");
-		if (p->last_ns > p->rss_ns &&
-		    p->last_ns - p->rss_ns > (p->last_ns - p->first_ns) / LATE) {
-			scry_text_duration(buf, p->last_ns - p->rss_ns);
-			scry_buf_printf(buf, " before the last call, ");
-		}
-		put_size(buf, "when ", p->rss_live, " lived");
-	} else
-		scry_buf_printf(buf, " at the beginning, and was not looked at again");
+	if (!scry_malloc_is_measured(p)) {
+		scry_buf_printf(buf, "; resident memory was not measured after the first call: the "
+				     "program was too short for that");
+		return;
+	}
+	put_size(buf, "; resident memory was ", p->rss, " at the last look, ");
+	if (p->last_ns > p->rss_ns && p->last_ns - p->rss_ns > (p->last_ns - p->first_ns) / LATE) {
+		scry_text_duration(buf, p->last_ns - p->rss_ns);
+		scry_buf_printf(buf, " before the last call, ");
+	}
+	put_size(buf, "when ", p->rss_live, " lived");
+	if (p->rss_live > p->rss + RETAINED_MIN)
+		scry_buf_printf(buf, ": not all of that was touched");
 }
 
 static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
+	uint32_t callers;
+	uint64_t grown;
+
 	if (p->point_count < POINTS_MIN) {
 		scry_buf_printf(buf, "too few calls to tell growth");
 		return;
 	}
-	put_size(buf, "no leak seen; ", p->rss_first,
+	if (some_grow(p)) {
+		grown = growth_of_some(p, &callers);
+		scry_buf_printf(buf,
+				"cannot tell a leak: live bytes as a whole did not grow all the "
+				"time, but those of %u caller%s did, ",
+				callers, callers == 1 ? "" : "s");
+		put_size(buf, "by ", grown,
+			 " in the second half of the calls (rows marked + below); fix: watch "
+			 "longer");
+		return;
+	}
+	put_size(buf, "", p->rss_first,
 		 " were resident before the first call that was recorded, and their blocks are not "
 		 "known: whether malloc explains the resident memory cannot be told");
 }
 
-static void put_elsewhere(const struct scry_malloc_process *p, struct scry_buf *buf)
+/* What the rest is, as far as it is known. */
+static void put_unexplained(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
-	scry_buf_printf(buf, "malloc explains only %.0f %% of the resident memory: ",
+	bool is_certain = is_elsewhere(p);
+
+	scry_buf_printf(buf, "%s %.0f %% of the resident memory: ",
+			is_certain ? "malloc explains only" : "live blocks explain only",
 			100.0 * (double)p->taken_peak / (double)p->rss_peak);
 	put_size(buf, "", p->taken_peak, " were in live blocks at most, with their heads, ");
-	put_size(buf, "", p->rss_peak,
-		 " were resident at most; the rest is what the program maps itself, as the heap of "
-		 "a VM, or gaps between blocks; ");
+	put_size(buf, "", p->rss_peak, " were resident at most; the rest is ");
+	if (is_certain) {
+		put_size(buf,
+			 "what the program maps itself, as the heap of a VM: all blocks would be ",
+			 p->taken_all, " if none had been freed; ");
+		return;
+	}
+	if (p->has_vm)
+		scry_buf_printf(buf, "the heap of the VM, which it maps itself, or gaps between "
+				     "blocks");
+	else if (p->threads > 1)
+		scry_buf_printf(buf,
+				"gaps between blocks, in the arenas of malloc for %u threads, or "
+				"what the program maps itself",
+				p->threads);
+	else
+		scry_buf_printf(buf, "gaps between blocks, or what the program maps itself");
+	scry_buf_printf(buf, ": scry malloc replay shows what malloc alone comes to; ");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
@@ -200,9 +276,9 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 {
 	enum scry_malloc_verdict verdict = judge(p);
 
-	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_elsewhere(p) &&
+	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_unexplained(p) &&
 	    !scry_malloc_older_unknown(p))
-		put_elsewhere(p, buf);
+		put_unexplained(p, buf);
 	switch (verdict) {
 	case SCRY_MALLOC_VERDICT_UNKNOWN:
 		put_unknown(p, buf);
@@ -227,6 +303,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 			 "need less: scry malloc replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
+	case SCRY_MALLOC_VERDICT_UNEXPLAINED:
 		scry_buf_printf(buf,
 				"no leak of malloc seen: live bytes did not grow all the time");
 		put_past_growth(p, buf);

@@ -12,14 +12,16 @@
 #include "view/malloc_sum.h"
 
 enum scry_malloc_verdict {
-	SCRY_MALLOC_VERDICT_UNKNOWN, /* too few calls; or older memory, whose blocks are not known
-				      */
+	SCRY_MALLOC_VERDICT_UNKNOWN, /* too few calls; only some callers grew; or older memory,
+					whose blocks are not known */
 	SCRY_MALLOC_VERDICT_GROWS,   /* live bytes grew through the whole recording, by calls and in
 					time */
 	SCRY_MALLOC_VERDICT_RETAINS, /* live bytes fell, resident memory did not */
 	SCRY_MALLOC_VERDICT_FRAGMENTS, /* resident memory is far more than ever lived */
 	SCRY_MALLOC_VERDICT_STEADY,
-	SCRY_MALLOC_VERDICT_ELSEWHERE, /* most resident memory was never malloc's */
+	SCRY_MALLOC_VERDICT_ELSEWHERE,	 /* most resident memory was never malloc's */
+	SCRY_MALLOC_VERDICT_UNEXPLAINED, /* most was never in live blocks at once: gaps between
+					    them, or not malloc's */
 };
 
 /* "grows", ... : for JSON. */
@@ -35,6 +37,9 @@ bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
 
 /* There was memory before the first call, and none of its blocks were found. */
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p);
+
+/* Resident memory was told after the first call: else it is what a program has before. */
+bool scry_malloc_is_measured(const struct scry_malloc_process *p);
 
 /* Resident memory was told while about as much lived as at the peak: a program may end before. */
 bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p);

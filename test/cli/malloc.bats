@@ -502,6 +502,31 @@ enters() {
 	finish "$PID"
 }
 
+@test "the limit of --memory is reached: said when it is recorded and in the report, with what mends it" {
+	"$SCRY" malloc record --memory 1M -o "$T/x.scry" -- "$TARGETS/target_malloc_forks" 200000 1 50 >"$T/out" 2>"$T/err"
+	grep "ended before its time: the table of living blocks is full: .* in 1 MiB; fix: --memory" "$T/err"
+	"$SCRY" report "$T/x.scry" | grep "note: .*ended before its time: the table of living blocks is full: .*; fix: --memory"
+}
+
+@test "options that would be passed by in silence are refused, with a sentence" {
+	"$SCRY" malloc record -o "$T/x.scry" -- /bin/true
+	for word in "--slow 1ms" -t -r "--indent 3" -T; do
+		scry_ends 1 report "$T/x.scry" $word
+		says "are for calls, and this is the malloc view"
+	done
+	scry_ends 1 report "$T/x.scry" --cpu
+	says "are for stacks"
+	scry_ends 1 report "$T/x.scry" --view info --at end
+	says "is for malloc"
+	scry_ends 2 report "$T/x.scry" -o "$T/x.svg"
+	says "draws no SVG of a report; fix: --folded"
+	[ ! -e "$T/x.svg" ]
+	scry_ends 2 malloc record --json -o "$T/y.scry" -- /bin/true
+	says "'$T/y.scry' keeps the recording; fix: -o x.json"
+	[ ! -e "$T/y.scry" ]
+	scry_ends 0 malloc record --json -o "$T/y.json" -- /bin/true
+}
+
 @test "words that are not understood are refused" {
 	scry_ends 2 malloc
 	scry_ends 2 malloc recrod

@@ -155,6 +155,14 @@ exported() {
 	done
 }
 
+# They have ended before anybody has read what they had mapped: it is what their parent has.
+@test "who called has a name in children that end at once, or exec" {
+	records sh -c 'i=0; while [ $i -lt 30 ]; do (x=$i; cd /); (cd /; exec cat /dev/null); i=$((i + 1)); done'
+	"$SCRY" report "$T/x.scry" --view events --json >"$T/events"
+	[ "$(jq -s 'map(select(.event == "caller") | .pid) | unique | length' "$T/events")" -ge 30 ]
+	[ "$(jq -c 'select(.event == "caller" and .module == "[anon]")' "$T/events" | wc -l)" -eq 0 ]
+}
+
 @test "without -f it is said that there were children" {
 	"$SCRY" malloc record -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >/dev/null
 	"$SCRY" report "$T/x.scry" | grep "had child processes, which are not in this recording; fix: -f"

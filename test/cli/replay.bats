@@ -374,3 +374,26 @@ is() { # JQ-EXPRESSION
 	is '[.rows[] | select(.kind == "all")][0].calls <= 40010'
 	is '[.rows[] | select(.kind == "all")][0].rss_peak_bytes < 30000000'
 }
+
+# Sizes that fit into no gap that was left before: glibc takes more than twice of what lives at once.
+@test "gaps between blocks are the allocator's, and the replay has them: they are not called missing" {
+	{
+		echo "scry-malloc 1 pid 4711"
+		echo "thread thread=1 tid=4711 name=main"
+		echo "memory threads=1 rss_anon=11500000 at=5000000"
+		awk 'BEGIN {
+			for (size = 500; size < 100000; size *= 6) {
+				n = int(4000000 / size)
+				for (i = 0; i < n; i++)
+					print "1: malloc(" size ") = " ++block
+				for (i = 0; i < n; i++)
+					if (i % 8)
+						print "1: free(" block - i ")"
+			}
+		}'
+	} >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is ".totals.live_peak_bytes * 2 < 11500000"
+	is '[.notes[]? | select(test("anonymous memory"))] == []'
+}

@@ -1,0 +1,210 @@
+/* The verdict on the memory of a process: view/malloc_verdict.h. */
+#include "view/malloc_verdict.h"
+
+#include "malloc_program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* As retaining, but three times as much is resident: that is not malloc's, and no advice is due. */
+static void elsewhere(void **state)
+{
+	static uint32_t blocks[2000];
+	struct scry_buf buf = {0};
+	struct program p = begin();
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int i = 0; i < 2000; i++)
+		blocks[i] = make(&p, 1, 4000);
+	look(&p, 24000000);
+	for (int i = 0; i < 2000; i++)
+		end_block(&p, blocks[i]);
+	look(&p, 23000000);
+	for (int i = 0; i < 2000; i++)
+		end_block(&p, make(&p, 1, 64));
+	fd = finish(&p, 8000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
+			 SCRY_MALLOC_VERDICT_ELSEWHERE);
+	assert_int_equal(strncmp(buf.data, "malloc explains only 33 %", 25), 0);
+	assert_null(strstr(buf.data, "replay"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* The same memory between two sets of blocks that never lived together: gaps may explain it. */
+static void unexplained(void **state)
+{
+	static uint32_t blocks[2000];
+	struct scry_buf buf = {0};
+	struct program p = begin();
+	struct scry_malloc_sum sum;
+	int fd;
+
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < 2000; i++)
+			blocks[i] = make(&p, 1, 4000);
+		look(&p, 24000000);
+		for (int i = 0; i < 2000; i++)
+			end_block(&p, blocks[i]);
+	}
+	fd = finish(&p, 16000);
+	sum = sum_of(fd, 0);
+	assert_int_equal(scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf),
+			 SCRY_MALLOC_VERDICT_UNEXPLAINED);
+	assert_non_null(strstr(buf.data, "live blocks explain only 33 %"));
+	assert_non_null(strstr(buf.data, "the rest is the heap of the VM"));
+	scry_buf_clear(&buf);
+	scry_malloc_sum_main(&sum)->has_vm = false;
+	scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf);
+	assert_non_null(strstr(buf.data, "the rest is gaps between blocks, or"));
+	scry_buf_clear(&buf);
+	scry_malloc_sum_main(&sum)->threads = 4;
+	scry_malloc_verdict(scry_malloc_sum_main(&sum), &buf);
+	assert_non_null(strstr(buf.data, "the arenas of malloc for 4 threads"));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* A verdict, and what is in its sentence; frees the sum. */
+static void judged(int fd, enum scry_malloc_verdict verdict, bool grows, const char *what)
+{
+	struct scry_malloc_sum sum = sum_of(fd, 0);
+	struct scry_malloc_process *p = scry_malloc_sum_main(&sum);
+	struct scry_buf buf = {0};
+
+	assert_int_equal(scry_malloc_verdict(p, &buf), verdict);
+	assert_int_equal(scry_malloc_caller_grows(p, &p->callers[1]), grows);
+	assert_non_null(strstr(buf.data, what));
+	scry_buf_done(&buf);
+	scry_malloc_sum_done(&sum);
+	close(fd);
+}
+
+/* Grows until the last call, which frees it. */
+static void freed_at_the_end(void **state)
+{
+	struct program p = begin();
+	uint32_t block = make(&p, 1, 1000);
+
+	for (int i = 2; i < 3000; i++) {
+		end_block(&p, make(&p, 2, 64));
+		call(&p, (struct scry_ev_malloc){.function = SCRY_MALLOC_REALLOC,
+						 .caller = 1,
+						 .size = (uint64_t)i * 1000,
+						 .block = block});
+	}
+	end_block(&p, block);
+	judged(finish(&p, 8996), SCRY_MALLOC_VERDICT_STEADY, false, "only 0 B were left then");
+}
+
+/* A table that is loaded at the beginning, and an hour with few calls. */
+static void loaded_once(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	for (int i = 0; i < 60; i++) {
+		p.time_ns += 60000000000;
+		end_block(&p, make(&p, 2, 64));
+	}
+	judged(finish(&p, 20120), SCRY_MALLOC_VERDICT_STEADY, false,
+	       "they grew by 0 B in the second half of the time, 30 min");
+}
+
+/* The same without a call: the kernel told that it was there. */
+static void loaded_and_idle(void **state)
+{
+	struct scry_ev_memory memory = {.pid = PID, .rss_anon = 4500000};
+	struct scry_event head = {.type = SCRY_EVENT_MEMORY};
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	assert_int_equal(scry_malloc_pack_write(p.pack, p.rec.w), 0);
+	head.time_ns = p.time_ns + 3600000000000;
+	assert_int_equal(scry_writer_payload(p.rec.w, &head, &memory, sizeof(memory)), 0);
+	judged(finish(&p, 20000), SCRY_MALLOC_VERDICT_STEADY, false, "they grew by 0 B");
+}
+
+/* A table, and a leak that goes on for hours with few calls, slower and slower. */
+static void loaded_and_leaking(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 20000; i++)
+		make(&p, 1, 200);
+	for (int i = 0; i < 1000; i++) {
+		p.time_ns += 10000000000 + 10000000ull * (uint64_t)i;
+		make(&p, 1, 2000);
+	}
+	judged(finish(&p, 21000), SCRY_MALLOC_VERDICT_GROWS, true, "a leak");
+}
+
+/* A leak beside ten times as much that was there before: all together hardly grows. */
+static void older_and_leaking(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 10000; i++)
+		call(&p, (struct scry_ev_malloc){
+				 .function = SCRY_MALLOC_OLDER, .size = 2000, .usable = 2008});
+	for (int i = 0; i < 3000; i++) {
+		make(&p, 1, 1000);
+		end_block(&p, make(&p, 2, 64));
+	}
+	judged(finish(&p, 9000), SCRY_MALLOC_VERDICT_UNKNOWN, true,
+	       "cannot tell a leak: live bytes as a whole did not grow all the time, but those of "
+	       "1 caller did, by 1.6 MiB");
+}
+
+/* Before its first call only: that is what each program has. */
+static void not_measured(void **state)
+{
+	struct program p = begin();
+	int fd;
+
+	look(&p, 180000);
+	for (int i = 0; i < 500; i++)
+		make(&p, 1, 100);
+	for (int i = 0; i < 5000; i++)
+		end_block(&p, make(&p, 1, 100));
+	fd = finish(&p, 10500);
+	shows(fd, "\"rss_peak_bytes\": null,");
+	judged(fd, SCRY_MALLOC_VERDICT_STEADY, false, "resident memory was not measured after");
+}
+
+/* Blocks that are asked for and not used take no memory. */
+static void not_touched(void **state)
+{
+	struct program p = begin();
+
+	for (int i = 0; i < 500; i++)
+		make(&p, 1, 100000);
+	look(&p, 2000000);
+	for (int i = 0; i < 5000; i++)
+		end_block(&p, make(&p, 1, 100));
+	judged(finish(&p, 10500), SCRY_MALLOC_VERDICT_STEADY, false,
+	       "when 47.7 MiB lived: not all of that was touched");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(elsewhere),	     cmocka_unit_test(unexplained),
+		cmocka_unit_test(freed_at_the_end),  cmocka_unit_test(loaded_once),
+		cmocka_unit_test(loaded_and_idle),   cmocka_unit_test(loaded_and_leaking),
+		cmocka_unit_test(older_and_leaking), cmocka_unit_test(not_measured),
+		cmocka_unit_test(not_touched),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
