@@ -57,6 +57,7 @@ void scry_malloc_feed_sample(struct scry_malloc_feed *f)
 
 	if (!f->is_first || f->source->rss_count == s->count)
 		return;
+	f->stats.looked_bytes = f->stats.peak_bytes;
 	*s = (struct feed_sample){.count = f->source->rss_count,
 				  .number = f->number,
 				  .number_before = f->source->rss_count - s->count > 1 ? f->number

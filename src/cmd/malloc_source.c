@@ -24,7 +24,8 @@ static int begin(struct scry_malloc_source *s)
 	if (err || r->is_read)
 		return err;
 	r->first = r->reader;
-	r->other_calls = r->cpu_ns = r->rss_anon_peak = r->look_count = 0;
+	r->other_calls = r->cpu_ns = r->rss_anon_peak = r->rss_anon_most = 0;
+	r->look_count = 0;
 	r->has_memory = false;
 	scry_honesty_init(&r->honesty, r->reader);
 	return 0;
@@ -57,7 +58,8 @@ static void keep_look(struct scry_malloc_recording *r, uint64_t time_ns, uint64_
 static void on_memory(struct scry_malloc_recording *r, uint64_t time_ns,
 		      const struct scry_ev_memory *m)
 {
-	uint64_t cpu_ns = m->user_ns + m->system_ns;
+	uint64_t cpu_ns = m->user_ns + m->system_ns, other = m->rss_file + m->rss_shmem,
+		 most = m->rss_peak > other ? m->rss_peak - other : 0;
 
 	if (!r->has_memory)
 		r->cpu_first_ns = cpu_ns;
@@ -66,6 +68,10 @@ static void on_memory(struct scry_malloc_recording *r, uint64_t time_ns,
 	keep_look(r, time_ns, m->rss_anon);
 	if (m->rss_anon > r->rss_anon_peak)
 		r->rss_anon_peak = m->rss_anon;
+	if (r->rss_anon_most < r->rss_anon_peak)
+		r->rss_anon_most = r->rss_anon_peak;
+	if (r->rss_anon_most < most)
+		r->rss_anon_most = most;
 }
 
 static void on_allocator(struct scry_malloc_recording *r, const struct scry_ev_allocator *a)

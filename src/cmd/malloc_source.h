@@ -25,7 +25,8 @@ struct scry_malloc_recording {
 	uint32_t allocator_str, allocator_module_str;
 	uint64_t cpu_ns; /* the process used, between the first and the last MEMORY event */
 	uint64_t cpu_first_ns;
-	uint64_t rss_anon_peak;
+	uint64_t rss_anon_peak; /* of the looks */
+	uint64_t rss_anon_most; /* the same, or what the kernel says of the time between them */
 	bool has_memory;
 	struct scry_malloc_look { /* at the program's memory */
 		uint64_t time_ns, rss_anon;

@@ -9,6 +9,8 @@
 #include "view/honesty.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
+#define EXCESS 4    /* a part of the program's memory that replays may have more, and: */
+#define EXCESS_BYTES (UINT64_C(1) << 20)
 
 static const char *const kind_names[1 + SCRY_REPLAY_KIND_ROWS] = {
 	"all", "malloc", "calloc", "aligned", "realloc", "free", "usable_size",
@@ -318,6 +320,23 @@ static void push_totals(const struct scry_replay_report *r,
 	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 12));
 }
 
+/* Replays have only what was asked of malloc: more than the program itself had cannot be right. */
+static void push_excess(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	const uint64_t had = r->recorded_rss;
+	struct scry_buf text = {0};
+
+	if (!r->recorded || !r->recorded->runs ||
+	    r->recorded->rss_peak.median <= had + had / EXCESS + EXCESS_BYTES)
+		return;
+	scry_text_size(&text, r->recorded->rss_peak.median);
+	scry_buf_printf(&text, " at most under %s, and the program had ", r->recorded->label);
+	scry_text_size(&text, had);
+	scry_doc_remark(doc, "the replays' memory is not this program's: %s when it was recorded",
+			scry_buf_str(&text));
+	scry_buf_done(&text);
+}
+
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 {
 	struct scry_replay_verdict verdict, real;
@@ -345,4 +364,5 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 	scry_doc_remark(doc, "%s", verdict.sentence);
 	if (has_real(r))
 		scry_doc_remark(doc, "really run: %s", real.sentence);
+	push_excess(r, doc);
 }

@@ -65,8 +65,10 @@ struct scry_replay_report {
 	uint64_t null_cpu_ns;	   /* what the replay itself costs, left out everywhere */
 	uint64_t program_cpu_ns;   /* of the program that was recorded; 0 not known */
 	uint64_t program_rss_peak; /* anonymous memory; 0 not known */
-	uint64_t processors;	   /* of this machine */
-	const struct scry_replay_point *live; /* bytes asked for */
+	const struct scry_replay_row *recorded; /* of the allocator that it had then; NULL: none */
+	uint64_t recorded_rss;			/* what it had at most under that */
+	uint64_t processors;			/* of this machine */
+	const struct scry_replay_point *live;	/* bytes asked for */
 	uint32_t live_count;
 	const struct scry_honesty *honesty;
 	const char *const *notes;

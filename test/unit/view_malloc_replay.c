@@ -252,6 +252,67 @@ static void real_runs(void **state)
 	assert_int_equal(v.winner, 0);
 }
 
+static char remarks[4096];
+
+static void no_note(struct scry_doc *doc, const char *bytes, size_t length)
+{
+}
+
+static void no_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+}
+
+static void no_table(struct scry_doc *doc)
+{
+}
+
+static void no_row(struct scry_doc *doc, const struct scry_cell *cells)
+{
+}
+
+static void keep_remark(struct scry_doc *doc, const char *text)
+{
+	strncat(remarks, text, sizeof(remarks) - strlen(remarks) - 2);
+	strcat(remarks, "\n");
+}
+
+/* What is said below the tables. */
+static const char *remarks_of(const struct scry_replay_report *r)
+{
+	const struct scry_doc_ops ops = {.note = no_note,
+					 .totals = no_totals,
+					 .table = no_table,
+					 .row = no_row,
+					 .remark = keep_remark};
+	struct scry_doc doc = {.ops = &ops};
+
+	*remarks = 0;
+	scry_replay_push(r, &doc);
+	return remarks;
+}
+
+/* A replay has nothing but what was asked of malloc: more than the program had is not so. */
+static void more_than_the_program(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 60, 1), row("a", 50, 60, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 2,
+				       .touch = "recorded",
+				       .pace = "none",
+				       .recorded = &rows[0],
+				       .recorded_rss = 20 * MIB};
+
+	assert_non_null(strstr(remarks_of(&r),
+			       "the replays' memory is not this program's: 60.0 MiB "
+			       "at most under glibc, and the program had 20.0 MiB "
+			       "when it was recorded\n"));
+	r.recorded_rss = 50 * MIB;
+	assert_null(strstr(remarks_of(&r), "is not this program's"));
+	r.recorded_rss = 20 * MIB;
+	r.recorded = NULL; /* it had another allocator */
+	assert_null(strstr(remarks_of(&r), "is not this program's"));
+}
+
 static unsigned int count(const char *text, const char *what)
 {
 	unsigned int n = 0;
@@ -296,12 +357,19 @@ static void pictures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
-		cmocka_unit_test(same_time),	     cmocka_unit_test(of_an_even_number),
-		cmocka_unit_test(within_the_noise),  cmocka_unit_test(one_run_is_disturbed),
-		cmocka_unit_test(much_was_lost),     cmocka_unit_test(a_trade),
-		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
-		cmocka_unit_test(handed_over),	     cmocka_unit_test(beside_the_replay),
+		cmocka_unit_test(better_in_both),
+		cmocka_unit_test(better_in_one),
+		cmocka_unit_test(same_time),
+		cmocka_unit_test(of_an_even_number),
+		cmocka_unit_test(within_the_noise),
+		cmocka_unit_test(one_run_is_disturbed),
+		cmocka_unit_test(much_was_lost),
+		cmocka_unit_test(a_trade),
+		cmocka_unit_test(the_first_is_best),
+		cmocka_unit_test(real_runs),
+		cmocka_unit_test(handed_over),
+		cmocka_unit_test(beside_the_replay),
+		cmocka_unit_test(more_than_the_program),
 		cmocka_unit_test(pictures),
 	};
 
