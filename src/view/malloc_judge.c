@@ -14,8 +14,10 @@
 /* Where threads hand blocks over, memory is also what waits between them, and differs from run to
  * run of the program, though replays of one recording agree: bench/malloc-replay.md. */
 #define LEAST_MEMORY_CROSSED 0.25
-#define NULL_SHARE 0.1 /* of what the replay itself takes: less is not told apart from it */
-#define CROSSED 8      /* one of so many calls: a block is taken over */
+#define NULL_SHARE 0.1	       /* of what the replay itself takes: less is not told apart from it */
+#define CROSSED 8	       /* one of so many calls: a block is taken over */
+#define LEAST_CPU_NS 10000000u /* where nobody takes that, times say nothing */
+#define LEAST_PART 10	       /* of the program's memory: replays of less say nothing of it */
 #define POOR 1000
 #define LOST 1000 /* one of so many calls: more missing ones, and nothing can be told */
 
@@ -59,29 +61,54 @@ static bool is_crossed(const struct scry_replay_report *r)
 	return r->threads_peak > 1 && r->crossed && r->crossed >= r->calls / CROSSED;
 }
 
+static bool tells_time(const struct scry_replay_report *r, const struct scry_replay_row *a,
+		       const struct scry_replay_row *b)
+{
+	return r->is_real || a->cpu_ns.median >= LEAST_CPU_NS || b->cpu_ns.median >= LEAST_CPU_NS;
+}
+
+/* What was not asked of malloc, or was so before the recording, is in no replay. */
+static bool tells_memory(const struct scry_replay_report *r)
+{
+	return r->rows[0].rss_peak.median >= r->program_rss_peak / LEAST_PART;
+}
+
 static struct change compare(const struct scry_replay_report *r, const struct scry_replay_row *from,
 			     const struct scry_replay_row *to)
 {
 	double least = is_crossed(r) ? LEAST_MEMORY_CROSSED : LEAST_SHARE,
 	       floor = (double)r->null_cpu_ns * NULL_SHARE;
 
-	return (struct change){change(&from->cpu_ns, &to->cpu_ns, LEAST_SHARE, floor),
-			       change(&from->rss_peak, &to->rss_peak, least, 0)};
+	return (struct change){
+		tells_time(r, from, to) ? change(&from->cpu_ns, &to->cpu_ns, LEAST_SHARE, floor)
+					: 0,
+		tells_memory(r) ? change(&from->rss_peak, &to->rss_peak, least, 0) : 0};
+}
+
+/* Why the quantity that a sentence does not give counts for nothing. */
+static const char *same(const struct scry_replay_report *r, int winner, bool is_memory)
+{
+	bool is_told = is_memory ? tells_memory(r) : tells_time(r, &r->rows[0], &r->rows[winner]);
+
+	return is_told ? "the same within the noise" : "not compared: too little of it";
 }
 
 /* "18 % less memory, 4 % less time than glibc", "4 % less time than glibc, memory the same". */
-static void put_both(char *text, size_t size, struct change c, const char *than)
+static void put_both(char *text, size_t size, const struct scry_replay_report *r, int winner)
 {
+	const struct change c = compare(r, &r->rows[0], &r->rows[winner]);
 	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
 	const char *name = c.memory ? "memory" : "time", *other = c.memory ? "time" : "memory";
-	char more[64] = "";
+	char more[64] = "", not_told[128] = "";
 
 	if (second)
 		snprintf(more, sizeof(more), ", %.0f %% %s %s", fabs(second) * 100,
 			 second < 0 ? "less" : "more", other);
-	snprintf(text, size, "%.0f %% %s %s%s than %s%s%s%s", fabs(first) * 100,
-		 first < 0 ? "less" : "more", name, more, than, second ? "" : " (",
-		 second ? "" : other, second ? "" : " is the same within the noise)");
+	if (!second)
+		snprintf(not_told, sizeof(not_told), " (%s is %s)", other,
+			 same(r, winner, !c.memory));
+	snprintf(text, size, "%.0f %% %s %s%s than %s%s", fabs(first) * 100,
+		 first < 0 ? "less" : "more", name, more, r->rows[0].label, not_told);
 }
 
 /* What the time saved is of the program's. */
@@ -187,6 +214,14 @@ static bool is_worse_in_all(const struct scry_replay_report *r)
 	return tried && worse == tried;
 }
 
+static bool tells_some_time(const struct scry_replay_report *r)
+{
+	for (uint32_t i = 0; i < r->count; i++)
+		if (is_tried(r, &r->rows[i]) && tells_time(r, &r->rows[i], &r->rows[i]))
+			return true;
+	return false;
+}
+
 /* Each is better in one and worse in the other. */
 static void tell_trade(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
@@ -212,7 +247,10 @@ static void tell_trade(const struct scry_replay_report *r, struct scry_replay_ve
 
 static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
-	const char *first = r->rows[0].label;
+	const char *first = r->rows[0].label,
+		   *not_told = !tells_memory(r)	     ? "; memory is not compared: too little of it"
+			       : !tells_some_time(r) ? "; time is not compared: too little of it"
+						     : "";
 
 	if (v->best_time >= 0 || v->best_memory >= 0) {
 		tell_trade(r, v);
@@ -220,16 +258,33 @@ static void tell_none(const struct scry_replay_report *r, struct scry_replay_ver
 		v->winner = 0;
 		snprintf(v->sentence, sizeof(v->sentence),
 			 "%s: all others take more time or more memory on this trace; the "
-			 "difference is outside the noise",
-			 first);
+			 "difference is outside the noise%s",
+			 first, not_told);
 	} else {
 		snprintf(
 			v->sentence, sizeof(v->sentence),
 			"cannot tell: nothing is better than %s in time or memory on this trace by "
-			"more than the noise%s",
+			"more than the noise%s%s",
 			first,
-			is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "");
+			is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "",
+			not_told);
 	}
+}
+
+/* Nothing of the program is in what was recorded, or next to nothing. */
+static bool is_little(const struct scry_replay_report *r, char *text, size_t size)
+{
+	const double mib = 1 << 20;
+
+	if (tells_some_time(r) || tells_memory(r))
+		return false;
+	snprintf(text, size,
+		 "cannot tell: too little was recorded: no allocator takes %u ms of CPU time for "
+		 "its calls, and under %s they have %.1f MiB of the %.1f that the program had "
+		 "(less than a tenth); fix: record more of it, from its start",
+		 LEAST_CPU_NS / 1000000, r->rows[0].label, (double)r->rows[0].rss_peak.median / mib,
+		 (double)r->program_rss_peak / mib);
+	return true;
 }
 
 /* The first is what the others are compared with. */
@@ -252,7 +307,7 @@ static void tell_no_base(const struct scry_replay_report *r, struct scry_replay_
 void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_verdict *ret_verdict)
 {
 	struct scry_replay_verdict *v = ret_verdict;
-	char both[200], program[80], ties[200];
+	char both[320], program[80], ties[200];
 	double best = 0;
 
 	v->winner = v->best_time = v->best_memory = -1;
@@ -268,6 +323,8 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		tell_no_base(r, v);
 		return;
 	}
+	if (is_little(r, v->sentence, sizeof(v->sentence)))
+		return;
 	v->best_time = best_by(r, false);
 	v->best_memory = best_by(r, true);
 	for (uint32_t i = 1; i < r->count; i++) {
@@ -283,8 +340,7 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		tell_none(r, v);
 		return;
 	}
-	put_both(both, sizeof(both), compare(r, &r->rows[0], &r->rows[v->winner]),
-		 r->rows[0].label);
+	put_both(both, sizeof(both), r, v->winner);
 	put_program(program, sizeof(program), r, v->winner);
 	put_ties(ties, sizeof(ties), r, v->winner);
 	snprintf(v->sentence, sizeof(v->sentence),
@@ -299,9 +355,11 @@ void scry_replay_judge_real(const struct scry_replay_report *r,
 	struct scry_replay_report real = *r;
 
 	real.rows = rows;
+	real.is_real = true;
 	real.null_cpu_ns = real.program_cpu_ns = 0; /* the times are the program's own */
-	real.crossed = 0;			    /* and so is what its memory differs by */
-	real.honesty = NULL;			    /* nothing was recorded of them */
+	real.program_rss_peak = 0;
+	real.crossed = 0;    /* and so is what its memory differs by */
+	real.honesty = NULL; /* nothing was recorded of them */
 	if (real.count > SCRY_REPLAY_ROWS_MAX)
 		real.count = SCRY_REPLAY_ROWS_MAX;
 	for (uint32_t i = 0; i < real.count; i++) {

@@ -235,6 +235,47 @@ static void beside_the_replay(void **state)
 	assert_int_equal(v.winner, -1);
 }
 
+/* What was recorded is next to nothing of the program. */
+static void too_little(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 8, 4, 1), row("a", 4, 40, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 2,
+				       .program_rss_peak = 81 * MIB,
+				       .program_cpu_ns = 380000000};
+	struct scry_replay_verdict v;
+
+	(void)state;
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_time, -1);
+	assert_int_equal(v.best_memory, -1);
+	assert_string_equal(
+		v.sentence,
+		"cannot tell: too little was recorded: no allocator takes 10 ms of CPU time for "
+		"its calls, and under glibc they have 4.0 MiB of the 81.0 that the program had "
+		"(less than a tenth); fix: record more of it, from its start");
+	rows[1] = row("a", 15, 40, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 0);
+	assert_non_null(strstr(v.sentence, "; memory is not compared: too little of it"));
+	rows[0] = row("glibc", 18, 4, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
+	assert_non_null(strstr(v.sentence, "a: 17 % less time than glibc (memory is not compared: "
+					   "too little of it)"));
+	rows[0] = row("glibc", 9, 9, 1);
+	rows[1] = row("a", 4, 9, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_non_null(strstr(v.sentence, "noise; time is not compared: too little of it"));
+	rows[1] = row("a", 4, 6, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
+	assert_non_null(strstr(v.sentence, "a: 33 % less memory than glibc (time is not compared: "
+					   "too little of it)"));
+}
+
 static void real_runs(void **state)
 {
 	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 50, 100, 1)};
@@ -370,6 +411,7 @@ int main(void)
 		cmocka_unit_test(handed_over),
 		cmocka_unit_test(beside_the_replay),
 		cmocka_unit_test(more_than_the_program),
+		cmocka_unit_test(too_little),
 		cmocka_unit_test(pictures),
 	};
 
