@@ -14,6 +14,8 @@
 /* Where threads hand blocks over, memory is also what waits between them, and differs from run to
  * run of the program, though replays of one recording agree: bench/malloc-replay.md. */
 #define LEAST_MEMORY_CROSSED 0.25
+#define LEAST_END 0.25
+#define LEAST_END_BYTES (1 << 20)
 #define NULL_SHARE 0.1	       /* of what the replay itself takes: less is not told apart from it */
 #define CROSSED 8	       /* one of so many calls: a block is taken over */
 #define LEAST_CPU_NS 10000000u /* where nobody takes that, times say nothing */
@@ -86,11 +88,39 @@ static struct change compare(const struct scry_replay_report *r, const struct sc
 }
 
 /* Why the quantity that a sentence does not give counts for nothing. */
-static const char *same(const struct scry_replay_report *r, int winner, bool is_memory)
+static void put_same(char *text, size_t size, const struct scry_replay_report *r, int winner,
+		     bool is_memory)
 {
-	bool is_told = is_memory ? tells_memory(r) : tells_time(r, &r->rows[0], &r->rows[winner]);
+	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
+	bool is_told = is_memory ? tells_memory(r) : tells_time(r, from, to);
+	double share = is_memory ? change(&from->rss_peak, &to->rss_peak, LEAST_SHARE, 0) : 0;
 
-	return is_told ? "the same within the noise" : "not compared: too little of it";
+	if (!is_told)
+		snprintf(text, size, "%s is not compared: too little of it",
+			 is_memory ? "memory" : "time");
+	else if (share)
+		snprintf(text, size,
+			 "%.0f %% %s memory: less than such replays can tell, %.0f %%, as threads "
+			 "hand blocks over",
+			 fabs(share) * 100, share < 0 ? "less" : "more",
+			 LEAST_MEMORY_CROSSED * 100);
+	else
+		snprintf(text, size, "%s is the same within the noise",
+			 is_memory ? "memory" : "time");
+}
+
+/* What is left when all is done, where the peak does not say it: "; 83 % more memory at the end".
+ */
+static void put_end(char *text, size_t size, const struct scry_replay_report *r, int winner)
+{
+	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
+	double share = r->is_real ? 0 : change(&from->rss_end, &to->rss_end, LEAST_END, 0);
+
+	*text = 0;
+	if (share && tells_memory(r) && fabs(share - compare(r, from, to).memory) >= LEAST_END &&
+	    llabs((long long)(to->rss_end.median - from->rss_end.median)) >= LEAST_END_BYTES)
+		snprintf(text, size, "; %.0f %% %s memory at the end", fabs(share) * 100,
+			 share < 0 ? "less" : "more");
 }
 
 /* "18 % less memory, 4 % less time than glibc", "4 % less time than glibc, memory the same". */
@@ -99,14 +129,15 @@ static void put_both(char *text, size_t size, const struct scry_replay_report *r
 	const struct change c = compare(r, &r->rows[0], &r->rows[winner]);
 	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
 	const char *name = c.memory ? "memory" : "time", *other = c.memory ? "time" : "memory";
-	char more[64] = "", not_told[128] = "";
+	char more[64] = "", why[128], not_told[140] = "";
 
 	if (second)
 		snprintf(more, sizeof(more), ", %.0f %% %s %s", fabs(second) * 100,
 			 second < 0 ? "less" : "more", other);
-	if (!second)
-		snprintf(not_told, sizeof(not_told), " (%s is %s)", other,
-			 same(r, winner, !c.memory));
+	if (!second) {
+		put_same(why, sizeof(why), r, winner, !c.memory);
+		snprintf(not_told, sizeof(not_told), " (%s)", why);
+	}
 	snprintf(text, size, "%.0f %% %s %s%s than %s%s", fabs(first) * 100,
 		 first < 0 ? "less" : "more", name, more, r->rows[0].label, not_told);
 }
@@ -171,8 +202,8 @@ static void put_ties(char *text, size_t size, const struct scry_replay_report *r
 		if ((int)i == winner || !is_tried(r, &r->rows[i]) || c.time || c.memory ||
 		    used >= size)
 			continue;
-		used += (size_t)snprintf(text + used, size - used, "; so is %s, within the noise",
-					 r->rows[i].label);
+		used += (size_t)snprintf(text + used, size - used,
+					 "; %s is as good, within the noise", r->rows[i].label);
 	}
 }
 
@@ -307,7 +338,7 @@ static void tell_no_base(const struct scry_replay_report *r, struct scry_replay_
 void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_verdict *ret_verdict)
 {
 	struct scry_replay_verdict *v = ret_verdict;
-	char both[320], program[80], ties[200];
+	char both[320], program[80], end[64], ties[200];
 	double best = 0;
 
 	v->winner = v->best_time = v->best_memory = -1;
@@ -342,10 +373,11 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 	}
 	put_both(both, sizeof(both), r, v->winner);
 	put_program(program, sizeof(program), r, v->winner);
+	put_end(end, sizeof(end), r, v->winner);
 	put_ties(ties, sizeof(ties), r, v->winner);
 	snprintf(v->sentence, sizeof(v->sentence),
-		 "%s: %s on this trace%s; the difference is outside the noise%s",
-		 r->rows[v->winner].label, both, program, ties);
+		 "%s: %s on this trace%s; the difference is outside the noise%s%s",
+		 r->rows[v->winner].label, both, program, end, ties);
 }
 
 void scry_replay_judge_real(const struct scry_replay_report *r,
