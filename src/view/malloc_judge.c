@@ -63,6 +63,17 @@ static bool is_crossed(const struct scry_replay_report *r)
 	return r->threads_peak > 1 && r->crossed && r->crossed >= r->calls / CROSSED;
 }
 
+/* Of the calls alone, or of all that the program does: a share of one is not one of the other. */
+static const char *time_of(const struct scry_replay_report *r)
+{
+	return r->is_real ? "program time" : "allocator time";
+}
+
+static const char *where(const struct scry_replay_report *r)
+{
+	return r->is_real ? "in these runs" : "on this trace";
+}
+
 static bool tells_time(const struct scry_replay_report *r, const struct scry_replay_row *a,
 		       const struct scry_replay_row *b)
 {
@@ -97,7 +108,7 @@ static void put_same(char *text, size_t size, const struct scry_replay_report *r
 
 	if (!is_told)
 		snprintf(text, size, "%s is not compared: too little of it",
-			 is_memory ? "memory" : "time");
+			 is_memory ? "memory" : time_of(r));
 	else if (share)
 		snprintf(text, size,
 			 "%.0f %% %s memory: less than such replays can tell, %.0f %%, as threads "
@@ -106,7 +117,7 @@ static void put_same(char *text, size_t size, const struct scry_replay_report *r
 			 LEAST_MEMORY_CROSSED * 100);
 	else
 		snprintf(text, size, "%s is the same within the noise",
-			 is_memory ? "memory" : "time");
+			 is_memory ? "memory" : time_of(r));
 }
 
 /* What is left when all is done, where the peak does not say it: "; 83 % more memory at the end".
@@ -123,12 +134,13 @@ static void put_end(char *text, size_t size, const struct scry_replay_report *r,
 			 share < 0 ? "less" : "more");
 }
 
-/* "18 % less memory, 4 % less time than glibc", "4 % less time than glibc, memory the same". */
+/* "18 % less memory, 4 % less allocator time than glibc", or the one, and why not the other. */
 static void put_both(char *text, size_t size, const struct scry_replay_report *r, int winner)
 {
 	const struct change c = compare(r, &r->rows[0], &r->rows[winner]);
 	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
-	const char *name = c.memory ? "memory" : "time", *other = c.memory ? "time" : "memory";
+	const char *name = c.memory ? "memory" : time_of(r),
+		   *other = c.memory ? time_of(r) : "memory";
 	char more[64] = "", why[128], not_told[140] = "";
 
 	if (second)
@@ -262,43 +274,64 @@ static void tell_trade(const struct scry_replay_report *r, struct scry_replay_ve
 
 	if (v->best_time >= 0) {
 		c = compare(r, first, &r->rows[v->best_time]);
-		snprintf(time, sizeof(time), "%s: %.0f %% less time for %.0f %% more memory",
-			 r->rows[v->best_time].label, -c.time * 100, c.memory * 100);
+		snprintf(time, sizeof(time), "%s: %.0f %% less %s for %.0f %% more memory",
+			 r->rows[v->best_time].label, -c.time * 100, time_of(r), c.memory * 100);
 	}
 	if (v->best_memory >= 0) {
 		c = compare(r, first, &r->rows[v->best_memory]);
-		snprintf(memory, sizeof(memory), "%s: %.0f %% less memory for %.0f %% more time",
-			 r->rows[v->best_memory].label, -c.memory * 100, c.time * 100);
+		snprintf(memory, sizeof(memory), "%s: %.0f %% less memory for %.0f %% more %s",
+			 r->rows[v->best_memory].label, -c.memory * 100, c.time * 100, time_of(r));
 	}
 	snprintf(v->sentence, sizeof(v->sentence),
-		 "no clear winner; %s%s%s than %s on this trace; the differences are outside the "
-		 "noise",
-		 time, *time && *memory ? "; " : "", memory, first->label);
+		 "no clear winner; %s%s%s than %s %s; the differences are outside the noise", time,
+		 *time && *memory ? "; " : "", memory, first->label, where(r));
+}
+
+/* Where nothing is better, others may still be worse. */
+static void put_worse(char *text, size_t size, const struct scry_replay_report *r)
+{
+	size_t used = 0;
+
+	*text = 0;
+	for (uint32_t i = 1; i < r->count && used < size; i++) {
+		const struct change c = compare(r, &r->rows[0], &r->rows[i]);
+
+		if (is_tried(r, &r->rows[i]) && c.time > 0)
+			used += (size_t)snprintf(text + used, size - used,
+						 "; %s takes %.0f %% more %s", r->rows[i].label,
+						 c.time * 100, time_of(r));
+		if (is_tried(r, &r->rows[i]) && c.memory > 0 && used < size)
+			used += (size_t)snprintf(text + used, size - used,
+						 "; %s takes %.0f %% more memory", r->rows[i].label,
+						 c.memory * 100);
+	}
 }
 
 static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
 	const char *first = r->rows[0].label,
-		   *not_told = !tells_memory(r)	     ? "; memory is not compared: too little of it"
-			       : !tells_some_time(r) ? "; time is not compared: too little of it"
-						     : "";
+		   *not_told = !tells_memory(r) ? "; memory is not compared: too little of it"
+			       : !tells_some_time(r)
+				       ? "; allocator time is not compared: too little of it"
+				       : "";
+	char worse[256];
 
 	if (v->best_time >= 0 || v->best_memory >= 0) {
 		tell_trade(r, v);
 	} else if (is_worse_in_all(r)) {
 		v->winner = 0;
 		snprintf(v->sentence, sizeof(v->sentence),
-			 "%s: all others take more time or more memory on this trace; the "
-			 "difference is outside the noise%s",
-			 first, not_told);
+			 "%s: all others take more %s or more memory %s; the difference is outside "
+			 "the noise%s",
+			 first, time_of(r), where(r), not_told);
 	} else {
-		snprintf(
-			v->sentence, sizeof(v->sentence),
-			"cannot tell: nothing is better than %s in time or memory on this trace by "
-			"more than the noise%s%s",
-			first,
-			is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "",
-			not_told);
+		put_worse(worse, sizeof(worse), r);
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "cannot tell: nothing is better than %s in %s or memory %s by more than "
+			 "the noise%s%s%s",
+			 first, time_of(r), where(r),
+			 is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "",
+			 worse, not_told);
 	}
 }
 
@@ -376,8 +409,8 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 	put_end(end, sizeof(end), r, v->winner);
 	put_ties(ties, sizeof(ties), r, v->winner);
 	snprintf(v->sentence, sizeof(v->sentence),
-		 "%s: %s on this trace%s; the difference is outside the noise%s%s",
-		 r->rows[v->winner].label, both, program, end, ties);
+		 "%s: %s %s%s; the difference is outside the noise%s%s", r->rows[v->winner].label,
+		 both, where(r), program, end, ties);
 }
 
 void scry_replay_judge_real(const struct scry_replay_report *r,

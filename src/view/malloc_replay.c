@@ -1,6 +1,7 @@
 /* The document of a replay. See malloc_replay.h. */
 #include "view/malloc_replay.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "view/honesty.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
+#define MISSED 0.1  /* of what is so: a prediction that is off by more is wrong */
 #define EXCESS 4    /* a part of the program's memory that replays may have more, and: */
 #define EXCESS_BYTES (UINT64_C(1) << 20)
 
@@ -234,6 +236,42 @@ static struct scry_cell error_cell(char *buffer, size_t size, const struct scry_
 	return text(buffer);
 }
 
+/* By how much the nearest real run is missed, of their median; 0: it lies among them. */
+static double missed(const struct scry_replay_spread *real, uint64_t predicted)
+{
+	double nearest = predicted < real->least  ? (double)real->least
+			 : predicted > real->most ? (double)real->most
+						  : (double)predicted;
+
+	return real->median ? ((double)predicted - nearest) / (double)real->median : 0;
+}
+
+/* What the real runs show to be wrong is said: who reads the first verdict alone goes astray. The
+ * first allocator's time was not predicted, nor is the memory of a single one. */
+static void push_missed(const struct scry_replay_report *r, bool is_memory, struct scry_doc *doc)
+{
+	struct scry_buf text = {0};
+
+	for (uint32_t i = !is_memory; i < r->count && r->count > 1; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+		const struct scry_replay_spread *real =
+			is_memory ? &row->real_rss : &row->real_cpu_ns;
+		uint64_t predicted = is_memory ? predicted_rss(r, row) : predicted_cpu(r, row);
+
+		if (row->runs && row->has_real && fabs(missed(real, predicted)) > MISSED)
+			scry_buf_printf(&text, "%s %+.0f %% under %s", text.len ? "," : "",
+					((double)predicted / (double)real->median - 1) * 100,
+					row->label);
+	}
+	if (text.len)
+		scry_doc_remark(
+			doc,
+			"the replay does not foretell this program's %s: what was predicted "
+			"is off by%s; go by the real runs",
+			is_memory ? "memory" : "time", text.data);
+	scry_buf_done(&text);
+}
+
 /* For people: what was predicted, and what was so. */
 static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 {
@@ -258,8 +296,8 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 			text(row->label),
 			scry_cell_number(row->real_cpu_ns.median / 1000),
 			scry_cell_number(half_tenths(&row->real_cpu_ns)),
-			scry_cell_number(cpu / 1000),
-			error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu),
+			whole(cpu / 1000, i),
+			i ? error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu) : text(""),
 			scry_cell_number(row->real_rss.median >> 10),
 			scry_cell_number(half_tenths(&row->real_rss)),
 			scry_cell_number(rss >> 10),
@@ -269,6 +307,11 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 		if (row->has_real)
 			doc->ops->row(doc, cells);
 	}
+	scry_doc_remark(
+		doc,
+		"off: in brackets where it lies among the program's own runs; predicted CPU "
+		"is what the real runs take under %s and what the replays differ by",
+		r->rows[0].label);
 }
 
 static struct scry_cell label(const struct scry_replay_report *r, int row)
@@ -364,5 +407,7 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 	scry_doc_remark(doc, "%s", verdict.sentence);
 	if (has_real(r))
 		scry_doc_remark(doc, "really run: %s", real.sentence);
+	for (int i = 0; i < 2 && has_real(r); i++)
+		push_missed(r, i, doc);
 	push_excess(r, doc);
 }

@@ -47,9 +47,10 @@ static void better_in_both(void **state)
 	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("jemalloc", 96, 82, 1)};
 	struct scry_replay_verdict v;
 
-	assert_string_equal(judge(rows, 2, &v),
-			    "jemalloc: 18 % less memory, 4 % less time than glibc on this trace; "
-			    "the difference is outside the noise");
+	assert_string_equal(
+		judge(rows, 2, &v),
+		"jemalloc: 18 % less memory, 4 % less allocator time than glibc on this trace; "
+		"the difference is outside the noise");
 	assert_int_equal(v.winner, 1);
 	assert_int_equal(v.best_time, 1);
 	assert_int_equal(v.best_memory, 1);
@@ -63,8 +64,9 @@ static void better_in_one(void **state)
 
 	judge(rows, 4, &v);
 	assert_int_equal(v.winner, 1);
-	assert_non_null(strstr(v.sentence, "40 % less time than glibc (memory is the same within "
-					   "the noise)"));
+	assert_non_null(strstr(v.sentence,
+			       "40 % less allocator time than glibc (memory is the same within "
+			       "the noise)"));
 	assert_non_null(strstr(v.sentence, "; b is as good, within the noise"));
 	assert_null(strstr(v.sentence, "c is as good"));
 }
@@ -78,9 +80,10 @@ static void same_time(void **state)
 
 	(void)state;
 	scry_replay_judge(&r, &v);
-	assert_string_equal(v.sentence,
-			    "a: 20 % less memory than glibc (time is the same within the noise) on "
-			    "this trace; the difference is outside the noise");
+	assert_string_equal(
+		v.sentence,
+		"a: 20 % less memory than glibc (allocator time is the same within the noise) on "
+		"this trace; the difference is outside the noise");
 	rows[1] = row("a", 500, 80, 10);
 	scry_replay_judge(&r, &v);
 	assert_non_null(strstr(v.sentence, "(about 25.0 % of the program's CPU time)"));
@@ -181,10 +184,11 @@ static void a_trade(void **state)
 	assert_int_equal(v.winner, -1);
 	assert_int_equal(v.best_time, 2);
 	assert_int_equal(v.best_memory, 3);
-	assert_string_equal(v.sentence,
-			    "no clear winner; mi: 42 % less time for 11 % more memory; small: 30 % "
-			    "less memory for 50 % more time than glibc on this trace; the "
-			    "differences are outside the noise");
+	assert_string_equal(
+		v.sentence,
+		"no clear winner; mi: 42 % less allocator time for 11 % more memory; small: 30 % "
+		"less memory for 50 % more allocator time than glibc on this trace; the "
+		"differences are outside the noise");
 }
 
 static void the_first_is_best(void **state)
@@ -222,7 +226,7 @@ static void handed_over(void **state)
 	scry_replay_judge(&r, &v);
 	assert_string_equal(
 		v.sentence,
-		"a: 40 % less time than glibc (19 % more memory: less than such replays "
+		"a: 40 % less allocator time than glibc (19 % more memory: less than such replays "
 		"can tell, 25 %, as threads hand blocks over) on this trace; the "
 		"difference is outside the noise; 88 % more memory at the end");
 	rows[1].rss_end = around(9 * MIB, 1);
@@ -275,18 +279,21 @@ static void too_little(void **state)
 	rows[0] = row("glibc", 18, 4, 1);
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, 1);
-	assert_non_null(strstr(v.sentence, "a: 17 % less time than glibc (memory is not compared: "
-					   "too little of it)"));
+	assert_non_null(strstr(v.sentence,
+			       "a: 17 % less allocator time than glibc (memory is not compared: "
+			       "too little of it)"));
 	rows[0] = row("glibc", 9, 9, 1);
 	rows[1] = row("a", 4, 9, 1);
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, -1);
-	assert_non_null(strstr(v.sentence, "noise; time is not compared: too little of it"));
+	assert_non_null(
+		strstr(v.sentence, "noise; allocator time is not compared: too little of it"));
 	rows[1] = row("a", 4, 6, 1);
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, 1);
-	assert_non_null(strstr(v.sentence, "a: 33 % less memory than glibc (time is not compared: "
-					   "too little of it)"));
+	assert_non_null(strstr(v.sentence,
+			       "a: 33 % less memory than glibc (allocator time is not compared: "
+			       "too little of it)"));
 }
 
 static void real_runs(void **state)
@@ -367,6 +374,35 @@ static void more_than_the_program(void **state)
 	assert_null(strstr(remarks_of(&r), "is not this program's"));
 }
 
+/* What the calls take less, and what the program takes more. */
+static void not_foretold(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 60, 1), row("a", 70, 60, 1),
+					 row("b", 100, 60, 1)};
+	struct scry_replay_report r = {
+		.rows = rows, .count = 3, .touch = "recorded", .pace = "none"};
+
+	for (int i = 0; i < 3; i++) {
+		rows[i].has_real = true;
+		rows[i].real_cpu_ns = around((i == 1 ? 246 : 200) * MIB, 2);
+		rows[i].real_rss = around((i == 1 ? 90 : 70) * MIB, 2);
+	}
+	remarks_of(&r);
+	assert_non_null(strstr(remarks, "a: 30 % less allocator time than glibc"));
+	assert_non_null(strstr(remarks, "really run: cannot tell: nothing is better than glibc in "
+					"program time or memory in these runs by more than the "
+					"noise; a takes 23 % more program time; a takes 29 % more "
+					"memory\n"));
+	assert_non_null(strstr(remarks,
+			       "the replay does not foretell this program's time: what was "
+			       "predicted is off by -30 % under a; go by the real runs\n"));
+	assert_non_null(strstr(remarks, "this program's memory: what was predicted is off by -22 % "
+					"under a; go by the real runs\n"));
+	rows[1].real_cpu_ns = around(170 * MIB, 2);
+	rows[1].real_rss = around(70 * MIB, 2);
+	assert_null(strstr(remarks_of(&r), "foretell"));
+}
+
 static unsigned int count(const char *text, const char *what)
 {
 	unsigned int n = 0;
@@ -425,6 +461,7 @@ int main(void)
 		cmocka_unit_test(beside_the_replay),
 		cmocka_unit_test(more_than_the_program),
 		cmocka_unit_test(too_little),
+		cmocka_unit_test(not_foretold),
 		cmocka_unit_test(pictures),
 	};
 
