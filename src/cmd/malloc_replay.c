@@ -479,7 +479,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.is_one_thread = j->opts->threads,
 		.calls = f->calls,
 		.words = f->position,
-		.threads = f->threads,
+		.threads = j->opts->threads ? 1 : f->threads,
 		.threads_peak = f->threads_peak,
 		.crossed = f->crossed,
 		.live_peak_bytes = f->peak_bytes,

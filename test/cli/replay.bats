@@ -51,6 +51,7 @@ is() { # JQ-EXPRESSION
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("wrong blocks|gave"))] | length == 0'
 	replay --runs 1 --verify --threads 1
+	is '.totals.threads == 1 and .totals.threads_peak == 1'
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("by one thread"))] | length == 1'
 }
