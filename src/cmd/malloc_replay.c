@@ -622,7 +622,11 @@ static int check(struct replay_opts *opts, const char *recording)
 	opts->check |= opts->is_compare;
 	if (opts->check != (opts->command != NULL))
 		return scry_fail(-EINVAL,
-				 "--check needs the program, and a program --check; usage: %s",
+				 opts->check
+					 ? "--check runs the program itself, and none is named; "
+					   "fix: --check -- CMD; usage: %s"
+					 : "a program stands behind --, which only --check runs; "
+					   "fix: --check -- CMD; usage: %s",
 				 usage);
 	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
 		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);

@@ -338,16 +338,15 @@ static void tell_none(const struct scry_replay_report *r, struct scry_replay_ver
 /* Nothing of the program is in what was recorded, or next to nothing. */
 static bool is_little(const struct scry_replay_report *r, char *text, size_t size)
 {
-	const double mib = 1 << 20;
-
 	if (tells_some_time(r) || tells_memory(r))
 		return false;
 	snprintf(text, size,
 		 "cannot tell: too little was recorded: no allocator takes %u ms of CPU time for "
-		 "its calls, and under %s they have %.1f MiB of the %.1f that the program had "
+		 "its calls, and under %s they have %llu KiB of the %llu that the program had "
 		 "(less than a tenth); fix: record more of it, from its start",
-		 LEAST_CPU_NS / 1000000, r->rows[0].label, (double)r->rows[0].rss_peak.median / mib,
-		 (double)r->program_rss_peak / mib);
+		 LEAST_CPU_NS / 1000000, r->rows[0].label,
+		 (unsigned long long)(r->rows[0].rss_peak.median >> 10),
+		 (unsigned long long)(r->program_rss_peak >> 10));
 	return true;
 }
 

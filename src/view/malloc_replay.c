@@ -319,6 +319,17 @@ static struct scry_cell label(const struct scry_replay_report *r, int row)
 	return text(row < 0 ? NULL : r->rows[row].label);
 }
 
+/* Units of the table below: for people, programs have ns and bytes. */
+static uint64_t us(const struct scry_doc *doc, uint64_t ns)
+{
+	return doc->is_data ? ns : (ns + 999) / 1000;
+}
+
+static uint64_t kib(const struct scry_doc *doc, uint64_t bytes)
+{
+	return doc->is_data ? bytes : (bytes + 1023) >> 10;
+}
+
 static void push_totals(const struct scry_replay_report *r,
 			const struct scry_replay_verdict *verdict,
 			const struct scry_replay_verdict *real, struct scry_doc *doc)
@@ -331,17 +342,17 @@ static void push_totals(const struct scry_replay_report *r,
 		 scry_cell_number(r->threads_peak)},
 		{"crossed", "blocks that another thread took over", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->crossed)},
-		{"live_peak_bytes", "bytes asked for that lived at once, at most", SCRY_CELL_COUNT,
-		 0, scry_cell_number(r->live_peak_bytes)},
+		{"live_peak_bytes", "KiB asked for that lived at once, at most", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(kib(doc, r->live_peak_bytes))},
 		{"live_end_bytes", "of these at the end", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(r->live_end_bytes)},
-		{"replay_cpu_ns", "ns that the replay itself takes, left out", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(r->null_cpu_ns)},
-		{"program_cpu_ns", "ns of CPU that the program took when recorded", SCRY_CELL_COUNT,
-		 0, scry_cell_known(r->program_cpu_ns, r->program_cpu_ns != 0)},
-		{"program_rss_anon_peak_bytes", "bytes of its anonymous memory then, at most",
+		 scry_cell_number(kib(doc, r->live_end_bytes))},
+		{"replay_cpu_ns", "us of CPU that the replay itself takes, left out",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(us(doc, r->null_cpu_ns))},
+		{"program_cpu_ns", "us of CPU that the program took when recorded", SCRY_CELL_COUNT,
+		 0, scry_cell_known(us(doc, r->program_cpu_ns), r->program_cpu_ns != 0)},
+		{"program_rss_anon_peak_bytes", "KiB of its anonymous memory then, at most",
 		 SCRY_CELL_COUNT, 0,
-		 scry_cell_known(r->program_rss_peak, r->program_rss_peak != 0)},
+		 scry_cell_known(kib(doc, r->program_rss_peak), r->program_rss_peak != 0)},
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
 		{"pace", NULL, SCRY_CELL_TEXT, 0, text(r->pace)},
@@ -367,17 +378,15 @@ static void push_totals(const struct scry_replay_report *r,
 static void push_excess(const struct scry_replay_report *r, struct scry_doc *doc)
 {
 	const uint64_t had = r->recorded_rss;
-	struct scry_buf text = {0};
 
 	if (!r->recorded || !r->recorded->runs ||
 	    r->recorded->rss_peak.median <= had + had / EXCESS + EXCESS_BYTES)
 		return;
-	scry_text_size(&text, r->recorded->rss_peak.median);
-	scry_buf_printf(&text, " at most under %s, and the program had ", r->recorded->label);
-	scry_text_size(&text, had);
-	scry_doc_remark(doc, "the replays' memory is not this program's: %s when it was recorded",
-			scry_buf_str(&text));
-	scry_buf_done(&text);
+	scry_doc_remark(doc,
+			"the replays' memory is not this program's: %llu KiB at most under %s, and "
+			"the program had %llu when it was recorded",
+			(unsigned long long)(r->recorded->rss_peak.median >> 10),
+			r->recorded->label, (unsigned long long)(had >> 10));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)

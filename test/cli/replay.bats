@@ -162,6 +162,10 @@ is() { # JQ-EXPRESSION
 	[[ "$output" == *"cannot run '/no/such/program'"* ]]
 	run "$SCRY" malloc replay "$T/a.scry" --check
 	[ "$status" -eq 2 ]
+	[[ "$output" == *"--check runs the program itself, and none is named; fix: --check -- CMD; "* ]]
+	run "$SCRY" malloc replay "$T/a.scry" -- /bin/true
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"a program stands behind --, which only --check runs; fix: --check -- CMD; "* ]]
 }
 
 @test "--check: a run that ends otherwise than the first is compared with none" {

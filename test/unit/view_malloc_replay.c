@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -270,7 +271,7 @@ static void too_little(void **state)
 	assert_string_equal(
 		v.sentence,
 		"cannot tell: too little was recorded: no allocator takes 10 ms of CPU time for "
-		"its calls, and under glibc they have 4.0 MiB of the 81.0 that the program had "
+		"its calls, and under glibc they have 4096 KiB of the 82944 that the program had "
 		"(less than a tenth); fix: record more of it, from its start");
 	rows[1] = row("a", 15, 40, 1);
 	scry_replay_judge(&r, &v);
@@ -319,8 +320,14 @@ static void no_note(struct scry_doc *doc, const char *bytes, size_t length)
 {
 }
 
-static void no_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+static char totals[2048];
+
+static void keep_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
 {
+	for (size_t i = 0; i < count; i++)
+		snprintf(totals + strlen(totals), sizeof(totals) - strlen(totals), "%llu %s\n",
+			 (unsigned long long)pairs[i].cell.number,
+			 doc->is_data ? pairs[i].key : pairs[i].unit);
 }
 
 static void no_table(struct scry_doc *doc)
@@ -338,18 +345,48 @@ static void keep_remark(struct scry_doc *doc, const char *text)
 }
 
 /* What is said below the tables. */
-static const char *remarks_of(const struct scry_replay_report *r)
+static const char *say(const struct scry_replay_report *r, bool is_data)
 {
 	const struct scry_doc_ops ops = {.note = no_note,
-					 .totals = no_totals,
+					 .totals = keep_totals,
 					 .table = no_table,
 					 .row = no_row,
 					 .remark = keep_remark};
-	struct scry_doc doc = {.ops = &ops};
+	struct scry_doc doc = {.ops = &ops, .is_data = is_data};
 
-	*remarks = 0;
+	*remarks = *totals = 0;
 	scry_replay_push(r, &doc);
 	return remarks;
+}
+
+static const char *remarks_of(const struct scry_replay_report *r)
+{
+	return say(r, false);
+}
+
+/* Totals for people have the units of the table below them. */
+static void units(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 60, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 1,
+				       .touch = "recorded",
+				       .pace = "none",
+				       .live_peak_bytes = 2000,
+				       .null_cpu_ns = 1500,
+				       .program_cpu_ns = 390000000,
+				       .program_rss_peak = 20 * MIB};
+
+	say(&r, false);
+	assert_non_null(strstr(totals, "2 KiB asked for that lived at once, at most\n"));
+	assert_non_null(strstr(totals, "2 us of CPU that the replay itself takes"));
+	assert_non_null(strstr(totals, "390000 us of CPU that the program took"));
+	assert_non_null(strstr(totals, "20480 KiB of its anonymous memory then"));
+	say(&r, true);
+	assert_non_null(strstr(totals, "2000 live_peak_bytes\n"));
+	assert_non_null(strstr(totals, "1500 replay_cpu_ns\n"));
+	assert_non_null(strstr(totals, "390000000 program_cpu_ns\n"));
+	assert_non_null(strstr(totals, "20971520 program_rss_anon_peak_bytes\n"));
 }
 
 /* A replay has nothing but what was asked of malloc: more than the program had is not so. */
@@ -364,9 +401,8 @@ static void more_than_the_program(void **state)
 				       .recorded_rss = 20 * MIB};
 
 	assert_non_null(strstr(remarks_of(&r),
-			       "the replays' memory is not this program's: 60.0 MiB "
-			       "at most under glibc, and the program had 20.0 MiB "
-			       "when it was recorded\n"));
+			       "the replays' memory is not this program's: 61440 KiB at most under "
+			       "glibc, and the program had 20480 when it was recorded\n"));
 	r.recorded_rss = 50 * MIB;
 	assert_null(strstr(remarks_of(&r), "is not this program's"));
 	r.recorded_rss = 20 * MIB;
@@ -461,6 +497,7 @@ int main(void)
 		cmocka_unit_test(beside_the_replay),
 		cmocka_unit_test(more_than_the_program),
 		cmocka_unit_test(too_little),
+		cmocka_unit_test(units),
 		cmocka_unit_test(not_foretold),
 		cmocka_unit_test(pictures),
 	};
