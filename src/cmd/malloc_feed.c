@@ -484,12 +484,14 @@ int scry_malloc_feed_window(struct scry_malloc_feed *f)
 
 int scry_malloc_feed_rewind(struct scry_malloc_feed *f)
 {
+	const uint64_t looked_bytes = f->stats.looked_bytes;
+
 	f->is_open = true;
 	if (f->is_whole)
 		return 0;
 	f->is_first = !f->passes++;
 	f->number = f->begin_ns = f->now_us = 0;
-	memset(&f->stats, 0, sizeof(f->stats));
+	f->stats = (struct scry_malloc_feed_stats){.looked_bytes = looked_bytes};
 	if (f->block_cap)
 		memset(f->blocks, 0, f->block_cap * sizeof(*f->blocks));
 	if (f->slot_cap)

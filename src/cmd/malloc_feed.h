@@ -50,6 +50,7 @@ struct scry_malloc_feed_stats { /* of what was read in the last run */
 	uint32_t threads, threads_peak;
 	uint64_t live_blocks, live_bytes;   /* at the end */
 	uint64_t peak_bytes, peak_position; /* of live bytes */
+	uint64_t looked_bytes; /* at most, until the last look at the program's memory */
 	uint64_t size_max;
 	uint64_t think_ns;    /* of all threads: THINK */
 	uint64_t span_ns;     /* recorded, from the first call to the last */

@@ -57,9 +57,11 @@ void scry_malloc_feed_sample(struct scry_malloc_feed *f)
 
 	if (!f->is_first || f->source->rss_count == s->count)
 		return;
+	f->stats.looked_bytes = f->stats.peak_bytes;
 	*s = (struct feed_sample){.count = f->source->rss_count,
 				  .number = f->number,
-				  .number_before = s->number,
+				  .number_before = f->source->rss_count - s->count > 1 ? f->number
+										       : s->number,
 				  .rss_anon = f->source->rss_anon,
 				  .live_bytes = f->stats.live_bytes};
 }
@@ -77,7 +79,8 @@ void scry_malloc_feed_never_ended(struct scry_malloc_feed *f)
 	const struct feed_sample *s = &f->sample;
 	uint64_t bytes = 0, others, share;
 
-	scry_malloc_feed_sample(f); /* the looks since the last call */
+	f->number++; /* the looks since the last call, which was made before them */
+	scry_malloc_feed_sample(f);
 	for (size_t i = 0; i < f->block_cap; i++)
 		if (is_never(f, &f->blocks[i]))
 			bytes += f->blocks[i].size;

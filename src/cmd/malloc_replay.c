@@ -19,6 +19,7 @@
 #include "cmd/malloc_allocators.h"
 #include "cmd/malloc_check.h"
 #include "cmd/malloc_compare.h"
+#include "cmd/malloc_print.h"
 #include "cmd/malloc_rss.h"
 #include "cmd/malloc_source.h"
 #include "cmd/malloc_work.h"
@@ -437,6 +438,23 @@ static enum pace pace_of(const struct replay_job *j)
 										 : asked;
 }
 
+/* The row of the allocator that the program had, by its name; NULL: none, or nobody looked at the
+ * program's memory once it had most. */
+static const struct scry_replay_row *row_of_recorded(const struct replay_job *j)
+{
+	const struct scry_malloc_feed_stats *f = scry_malloc_feed_stats(j->feed);
+	const struct scry_malloc_recording *r = &j->recording;
+	const char *name = NULL;
+
+	if (r->allocator_str && f->looked_bytes > f->peak_bytes / 100 * 95)
+		name = scry_reader_string(r->first, r->allocator_str, NULL);
+	for (uint32_t i = 0; name && i < j->allocators.count; i++)
+		if (!strncmp(name, j->rows[i].label, strcspn(name, " ")) &&
+		    !j->rows[i].label[strcspn(name, " ")] && !j->has_failed[i])
+			return &j->rows[i];
+	return NULL;
+}
+
 static int fill_report(struct replay_job *j, struct scry_replay_report *ret_report,
 		       struct scry_replay_point *live)
 {
@@ -461,7 +479,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.is_one_thread = j->opts->threads,
 		.calls = f->calls,
 		.words = f->position,
-		.threads = f->threads,
+		.threads = j->opts->threads ? 1 : f->threads,
 		.threads_peak = f->threads_peak,
 		.crossed = f->crossed,
 		.live_peak_bytes = f->peak_bytes,
@@ -470,6 +488,8 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.null_cpu_ns = null.median,
 		.program_cpu_ns = j->recording.cpu_ns,
 		.program_rss_peak = j->recording.rss_anon_peak,
+		.recorded = row_of_recorded(j),
+		.recorded_rss = j->recording.rss_anon_most,
 		.processors = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN),
 		.live = live,
 		.live_count = f->point_count,
@@ -478,51 +498,6 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.note_count = j->note_count,
 	};
 	return 0;
-}
-
-static int print_document(struct replay_job *j, const struct scry_replay_report *report, FILE *out)
-{
-	struct scry_report_opts form = SCRY_REPORT_OPTS_DEFAULT;
-	struct scry_doc doc = {.view = "malloc-replay", .schema = 1, .out = out, .talk = stderr};
-	int err;
-
-	form.json = j->opts->json || scry_output_is(j->opts->output, ".json");
-	err = scry_report_open(&doc, &form);
-	if (err)
-		return err;
-	scry_replay_push(report, &doc);
-	return scry_doc_end(&doc);
-}
-
-static int print_picture(const struct scry_replay_report *report, FILE *out, bool is_page)
-{
-	struct scry_buf text = {0};
-	int err = is_page ? scry_replay_html(report, &text) : scry_replay_svg(report, &text);
-
-	if (err)
-		return scry_fail(-ENOMEM, "no memory for the picture");
-	if (fwrite(text.data, 1, text.len, out) != text.len || fflush(out))
-		err = scry_fail(-errno, "cannot write the picture: %s", strerror(errno));
-	scry_buf_done(&text);
-	return err;
-}
-
-/* A picture goes to its file, and the table to stdout as ever. */
-static int print(struct replay_job *j, const struct scry_replay_report *report)
-{
-	const char *path = j->opts->output;
-	bool is_page = scry_output_is(path, ".html"),
-	     is_picture = is_page || scry_output_is(path, ".svg");
-	struct scry_output o;
-	int err = scry_output_stream(&o, path, j->opts->force);
-
-	if (err)
-		return err;
-	if (is_picture)
-		err = print_picture(report, o.out, is_page);
-	if (!err)
-		err = print_document(j, report, is_picture ? stdout : o.out);
-	return scry_output_close(&o, err);
 }
 
 static void tell_pace(const struct replay_job *j)
@@ -588,7 +563,8 @@ static int replay(struct replay_job *j)
 		err = check_real(j);
 	if (!err)
 		err = fill_report(j, &report, live);
-	return err ? err : print(j, &report);
+	return err ? err
+		   : scry_malloc_print(&report, j->opts->output, j->opts->json, j->opts->force);
 }
 
 static void done(struct replay_job *j)
@@ -646,7 +622,11 @@ static int check(struct replay_opts *opts, const char *recording)
 	opts->check |= opts->is_compare;
 	if (opts->check != (opts->command != NULL))
 		return scry_fail(-EINVAL,
-				 "--check needs the program, and a program --check; usage: %s",
+				 opts->check
+					 ? "--check runs the program itself, and none is named; "
+					   "fix: --check -- CMD; usage: %s"
+					 : "a program stands behind --, which only --check runs; "
+					   "fix: --check -- CMD; usage: %s",
 				 usage);
 	if (!opts->runs || opts->runs > SCRY_REPLAY_RUNS_MAX)
 		return scry_fail(-EINVAL, "--runs is 1 to %d", SCRY_REPLAY_RUNS_MAX);

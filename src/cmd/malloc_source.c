@@ -24,24 +24,54 @@ static int begin(struct scry_malloc_source *s)
 	if (err || r->is_read)
 		return err;
 	r->first = r->reader;
-	r->other_calls = r->cpu_ns = r->rss_anon_peak = 0;
+	r->other_calls = r->cpu_ns = r->rss_anon_peak = r->rss_anon_most = 0;
+	r->look_count = 0;
 	r->has_memory = false;
 	scry_honesty_init(&r->honesty, r->reader);
 	return 0;
 }
 
-static void on_memory(struct scry_malloc_recording *r, const struct scry_ev_memory *m)
+/* Calls are written late, looks at once: what a look saw is told when the calls before it were. */
+static void tell_looks(struct scry_malloc_recording *r, uint64_t until_ns)
 {
-	uint64_t cpu_ns = m->user_ns + m->system_ns;
+	uint32_t told = 0;
+
+	for (; told < r->look_count && r->looks[told].time_ns <= until_ns; told++) {
+		r->source.rss_anon = r->looks[told].rss_anon;
+		r->source.rss_count++;
+	}
+	r->look_count -= told;
+	if (told)
+		memmove(r->looks, r->looks + told, r->look_count * sizeof(r->looks[0]));
+}
+
+static void keep_look(struct scry_malloc_recording *r, uint64_t time_ns, uint64_t rss_anon)
+{
+	if (r->look_count == SCRY_MALLOC_LOOKS) { /* every other goes */
+		r->look_count /= 2;
+		for (uint32_t i = 0; i < r->look_count; i++)
+			r->looks[i] = r->looks[i * 2 + 1];
+	}
+	r->looks[r->look_count++] = (struct scry_malloc_look){time_ns, rss_anon};
+}
+
+static void on_memory(struct scry_malloc_recording *r, uint64_t time_ns,
+		      const struct scry_ev_memory *m)
+{
+	uint64_t cpu_ns = m->user_ns + m->system_ns, other = m->rss_file + m->rss_shmem,
+		 most = m->rss_peak > other ? m->rss_peak - other : 0;
 
 	if (!r->has_memory)
 		r->cpu_first_ns = cpu_ns;
 	r->has_memory = true;
 	r->cpu_ns = cpu_ns - r->cpu_first_ns;
-	r->source.rss_anon = m->rss_anon;
-	r->source.rss_count++;
+	keep_look(r, time_ns, m->rss_anon);
 	if (m->rss_anon > r->rss_anon_peak)
 		r->rss_anon_peak = m->rss_anon;
+	if (r->rss_anon_most < r->rss_anon_peak)
+		r->rss_anon_most = r->rss_anon_peak;
+	if (r->rss_anon_most < most)
+		r->rss_anon_most = most;
 }
 
 static void on_allocator(struct scry_malloc_recording *r, const struct scry_ev_allocator *a)
@@ -64,7 +94,7 @@ static void learn(struct scry_malloc_recording *r, const struct scry_event *even
 			r->source.main_thread = thread->thread;
 	} else if (event->type == SCRY_EVENT_MEMORY) {
 		if (scry_malloc_part_has(&r->part, event, memory->pid))
-			on_memory(r, memory);
+			on_memory(r, event->time_ns, memory);
 	} else if (event->type == SCRY_EVENT_ALLOCATOR) {
 		if (scry_malloc_part_has(&r->part, event, allocator->pid))
 			on_allocator(r, allocator);
@@ -89,12 +119,14 @@ static int next(struct scry_malloc_source *s, const struct scry_ev_malloc **ret_
 		}
 		if (scry_malloc_part_has(&r->part, event, call->pid)) {
 			s->time_ns = event->time_ns;
+			tell_looks(r, s->time_ns);
 			*ret_call = call;
 			return 1;
 		}
 		r->other_calls += !r->is_read;
 	}
 	if (got == 0 && !r->is_read) {
+		tell_looks(r, UINT64_MAX);
 		scry_honesty_close(&r->honesty);
 		if (!r->cpu_ns && r->honesty.process_count <= 1) /* too short for two looks */
 			r->cpu_ns = r->honesty.target_cpu_ns;

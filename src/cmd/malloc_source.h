@@ -10,6 +10,8 @@
 #include "rec/reader.h"
 #include "view/honesty.h"
 
+#define SCRY_MALLOC_LOOKS 256u
+
 struct scry_malloc_recording {
 	struct scry_malloc_source source; /* first: it is one */
 	int fd;				  /* the caller's */
@@ -23,8 +25,13 @@ struct scry_malloc_recording {
 	uint32_t allocator_str, allocator_module_str;
 	uint64_t cpu_ns; /* the process used, between the first and the last MEMORY event */
 	uint64_t cpu_first_ns;
-	uint64_t rss_anon_peak;
+	uint64_t rss_anon_peak; /* of the looks */
+	uint64_t rss_anon_most; /* the same, or what the kernel says of the time between them */
 	bool has_memory;
+	struct scry_malloc_look { /* at the program's memory */
+		uint64_t time_ns, rss_anon;
+	} looks[SCRY_MALLOC_LOOKS]; /* that calls which are still to come were made before */
+	uint32_t look_count;
 };
 
 /* `pid` 0: of all. The first rewind opens. */

@@ -14,8 +14,12 @@
 /* Where threads hand blocks over, memory is also what waits between them, and differs from run to
  * run of the program, though replays of one recording agree: bench/malloc-replay.md. */
 #define LEAST_MEMORY_CROSSED 0.25
-#define NULL_SHARE 0.1 /* of what the replay itself takes: less is not told apart from it */
-#define CROSSED 8      /* one of so many calls: a block is taken over */
+#define LEAST_END 0.25
+#define LEAST_END_BYTES (1 << 20)
+#define NULL_SHARE 0.1	       /* of what the replay itself takes: less is not told apart from it */
+#define CROSSED 8	       /* one of so many calls: a block is taken over */
+#define LEAST_CPU_NS 10000000u /* where nobody takes that, times say nothing */
+#define LEAST_PART 10	       /* of the program's memory: replays of less say nothing of it */
 #define POOR 1000
 #define LOST 1000 /* one of so many calls: more missing ones, and nothing can be told */
 
@@ -59,29 +63,95 @@ static bool is_crossed(const struct scry_replay_report *r)
 	return r->threads_peak > 1 && r->crossed && r->crossed >= r->calls / CROSSED;
 }
 
+/* Of the calls alone, or of all that the program does: a share of one is not one of the other. */
+static const char *time_of(const struct scry_replay_report *r)
+{
+	return r->is_real ? "program time" : "allocator time";
+}
+
+static const char *where(const struct scry_replay_report *r)
+{
+	return r->is_real ? "in these runs" : "on this trace";
+}
+
+static bool tells_time(const struct scry_replay_report *r, const struct scry_replay_row *a,
+		       const struct scry_replay_row *b)
+{
+	return r->is_real || a->cpu_ns.median >= LEAST_CPU_NS || b->cpu_ns.median >= LEAST_CPU_NS;
+}
+
+/* What was not asked of malloc, or was so before the recording, is in no replay. */
+static bool tells_memory(const struct scry_replay_report *r)
+{
+	return r->rows[0].rss_peak.median >= r->program_rss_peak / LEAST_PART;
+}
+
 static struct change compare(const struct scry_replay_report *r, const struct scry_replay_row *from,
 			     const struct scry_replay_row *to)
 {
 	double least = is_crossed(r) ? LEAST_MEMORY_CROSSED : LEAST_SHARE,
 	       floor = (double)r->null_cpu_ns * NULL_SHARE;
 
-	return (struct change){change(&from->cpu_ns, &to->cpu_ns, LEAST_SHARE, floor),
-			       change(&from->rss_peak, &to->rss_peak, least, 0)};
+	return (struct change){
+		tells_time(r, from, to) ? change(&from->cpu_ns, &to->cpu_ns, LEAST_SHARE, floor)
+					: 0,
+		tells_memory(r) ? change(&from->rss_peak, &to->rss_peak, least, 0) : 0};
 }
 
-/* "18 % less memory, 4 % less time than glibc", "4 % less time than glibc, memory the same". */
-static void put_both(char *text, size_t size, struct change c, const char *than)
+/* Why the quantity that a sentence does not give counts for nothing. */
+static void put_same(char *text, size_t size, const struct scry_replay_report *r, int winner,
+		     bool is_memory)
 {
+	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
+	bool is_told = is_memory ? tells_memory(r) : tells_time(r, from, to);
+	double share = is_memory ? change(&from->rss_peak, &to->rss_peak, LEAST_SHARE, 0) : 0;
+
+	if (!is_told)
+		snprintf(text, size, "%s is not compared: too little of it",
+			 is_memory ? "memory" : time_of(r));
+	else if (share)
+		snprintf(text, size,
+			 "%.0f %% %s memory: less than such replays can tell, %.0f %%, as threads "
+			 "hand blocks over",
+			 fabs(share) * 100, share < 0 ? "less" : "more",
+			 LEAST_MEMORY_CROSSED * 100);
+	else
+		snprintf(text, size, "%s is the same within the noise",
+			 is_memory ? "memory" : time_of(r));
+}
+
+/* What is left when all is done, where the peak does not say it: "; 83 % more memory at the end".
+ */
+static void put_end(char *text, size_t size, const struct scry_replay_report *r, int winner)
+{
+	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
+	double share = r->is_real ? 0 : change(&from->rss_end, &to->rss_end, LEAST_END, 0);
+
+	*text = 0;
+	if (share && tells_memory(r) && fabs(share - compare(r, from, to).memory) >= LEAST_END &&
+	    llabs((long long)(to->rss_end.median - from->rss_end.median)) >= LEAST_END_BYTES)
+		snprintf(text, size, "; %.0f %% %s memory at the end", fabs(share) * 100,
+			 share < 0 ? "less" : "more");
+}
+
+/* "18 % less memory, 4 % less allocator time than glibc", or the one, and why not the other. */
+static void put_both(char *text, size_t size, const struct scry_replay_report *r, int winner)
+{
+	const struct change c = compare(r, &r->rows[0], &r->rows[winner]);
 	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
-	const char *name = c.memory ? "memory" : "time", *other = c.memory ? "time" : "memory";
-	char more[64] = "";
+	const char *name = c.memory ? "memory" : time_of(r),
+		   *other = c.memory ? time_of(r) : "memory";
+	char more[64] = "", why[128], not_told[140] = "";
 
 	if (second)
 		snprintf(more, sizeof(more), ", %.0f %% %s %s", fabs(second) * 100,
 			 second < 0 ? "less" : "more", other);
-	snprintf(text, size, "%.0f %% %s %s%s than %s%s%s%s", fabs(first) * 100,
-		 first < 0 ? "less" : "more", name, more, than, second ? "" : " (",
-		 second ? "" : other, second ? "" : " is the same within the noise)");
+	if (!second) {
+		put_same(why, sizeof(why), r, winner, !c.memory);
+		snprintf(not_told, sizeof(not_told), " (%s)", why);
+	}
+	snprintf(text, size, "%.0f %% %s %s%s than %s%s", fabs(first) * 100,
+		 first < 0 ? "less" : "more", name, more, r->rows[0].label, not_told);
 }
 
 /* What the time saved is of the program's. */
@@ -144,8 +214,8 @@ static void put_ties(char *text, size_t size, const struct scry_replay_report *r
 		if ((int)i == winner || !is_tried(r, &r->rows[i]) || c.time || c.memory ||
 		    used >= size)
 			continue;
-		used += (size_t)snprintf(text + used, size - used, "; so is %s, within the noise",
-					 r->rows[i].label);
+		used += (size_t)snprintf(text + used, size - used,
+					 "; %s is as good, within the noise", r->rows[i].label);
 	}
 }
 
@@ -187,6 +257,14 @@ static bool is_worse_in_all(const struct scry_replay_report *r)
 	return tried && worse == tried;
 }
 
+static bool tells_some_time(const struct scry_replay_report *r)
+{
+	for (uint32_t i = 0; i < r->count; i++)
+		if (is_tried(r, &r->rows[i]) && tells_time(r, &r->rows[i], &r->rows[i]))
+			return true;
+	return false;
+}
+
 /* Each is better in one and worse in the other. */
 static void tell_trade(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
@@ -196,40 +274,80 @@ static void tell_trade(const struct scry_replay_report *r, struct scry_replay_ve
 
 	if (v->best_time >= 0) {
 		c = compare(r, first, &r->rows[v->best_time]);
-		snprintf(time, sizeof(time), "%s: %.0f %% less time for %.0f %% more memory",
-			 r->rows[v->best_time].label, -c.time * 100, c.memory * 100);
+		snprintf(time, sizeof(time), "%s: %.0f %% less %s for %.0f %% more memory",
+			 r->rows[v->best_time].label, -c.time * 100, time_of(r), c.memory * 100);
 	}
 	if (v->best_memory >= 0) {
 		c = compare(r, first, &r->rows[v->best_memory]);
-		snprintf(memory, sizeof(memory), "%s: %.0f %% less memory for %.0f %% more time",
-			 r->rows[v->best_memory].label, -c.memory * 100, c.time * 100);
+		snprintf(memory, sizeof(memory), "%s: %.0f %% less memory for %.0f %% more %s",
+			 r->rows[v->best_memory].label, -c.memory * 100, c.time * 100, time_of(r));
 	}
 	snprintf(v->sentence, sizeof(v->sentence),
-		 "no clear winner; %s%s%s than %s on this trace; the differences are outside the "
-		 "noise",
-		 time, *time && *memory ? "; " : "", memory, first->label);
+		 "no clear winner; %s%s%s than %s %s; the differences are outside the noise", time,
+		 *time && *memory ? "; " : "", memory, first->label, where(r));
+}
+
+/* Where nothing is better, others may still be worse. */
+static void put_worse(char *text, size_t size, const struct scry_replay_report *r)
+{
+	size_t used = 0;
+
+	*text = 0;
+	for (uint32_t i = 1; i < r->count && used < size; i++) {
+		const struct change c = compare(r, &r->rows[0], &r->rows[i]);
+
+		if (is_tried(r, &r->rows[i]) && c.time > 0)
+			used += (size_t)snprintf(text + used, size - used,
+						 "; %s takes %.0f %% more %s", r->rows[i].label,
+						 c.time * 100, time_of(r));
+		if (is_tried(r, &r->rows[i]) && c.memory > 0 && used < size)
+			used += (size_t)snprintf(text + used, size - used,
+						 "; %s takes %.0f %% more memory", r->rows[i].label,
+						 c.memory * 100);
+	}
 }
 
 static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
-	const char *first = r->rows[0].label;
+	const char *first = r->rows[0].label,
+		   *not_told = !tells_memory(r) ? "; memory is not compared: too little of it"
+			       : !tells_some_time(r)
+				       ? "; allocator time is not compared: too little of it"
+				       : "";
+	char worse[256];
 
 	if (v->best_time >= 0 || v->best_memory >= 0) {
 		tell_trade(r, v);
 	} else if (is_worse_in_all(r)) {
 		v->winner = 0;
 		snprintf(v->sentence, sizeof(v->sentence),
-			 "%s: all others take more time or more memory on this trace; the "
-			 "difference is outside the noise",
-			 first);
+			 "%s: all others take more %s or more memory %s; the difference is outside "
+			 "the noise%s",
+			 first, time_of(r), where(r), not_told);
 	} else {
-		snprintf(
-			v->sentence, sizeof(v->sentence),
-			"cannot tell: nothing is better than %s in time or memory on this trace by "
-			"more than the noise%s",
-			first,
-			is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "");
+		put_worse(worse, sizeof(worse), r);
+		snprintf(v->sentence, sizeof(v->sentence),
+			 "cannot tell: nothing is better than %s in %s or memory %s by more than "
+			 "the noise%s%s%s",
+			 first, time_of(r), where(r),
+			 is_crossed(r) ? " (25 % of memory, where threads hand blocks over)" : "",
+			 worse, not_told);
 	}
+}
+
+/* Nothing of the program is in what was recorded, or next to nothing. */
+static bool is_little(const struct scry_replay_report *r, char *text, size_t size)
+{
+	if (tells_some_time(r) || tells_memory(r))
+		return false;
+	snprintf(text, size,
+		 "cannot tell: too little was recorded: no allocator takes %u ms of CPU time for "
+		 "its calls, and under %s they have %llu KiB of the %llu that the program had "
+		 "(less than a tenth); fix: record more of it, from its start",
+		 LEAST_CPU_NS / 1000000, r->rows[0].label,
+		 (unsigned long long)(r->rows[0].rss_peak.median >> 10),
+		 (unsigned long long)(r->program_rss_peak >> 10));
+	return true;
 }
 
 /* The first is what the others are compared with. */
@@ -252,7 +370,7 @@ static void tell_no_base(const struct scry_replay_report *r, struct scry_replay_
 void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_verdict *ret_verdict)
 {
 	struct scry_replay_verdict *v = ret_verdict;
-	char both[200], program[80], ties[200];
+	char both[320], program[80], end[64], ties[200];
 	double best = 0;
 
 	v->winner = v->best_time = v->best_memory = -1;
@@ -268,6 +386,8 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		tell_no_base(r, v);
 		return;
 	}
+	if (is_little(r, v->sentence, sizeof(v->sentence)))
+		return;
 	v->best_time = best_by(r, false);
 	v->best_memory = best_by(r, true);
 	for (uint32_t i = 1; i < r->count; i++) {
@@ -283,13 +403,13 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		tell_none(r, v);
 		return;
 	}
-	put_both(both, sizeof(both), compare(r, &r->rows[0], &r->rows[v->winner]),
-		 r->rows[0].label);
+	put_both(both, sizeof(both), r, v->winner);
 	put_program(program, sizeof(program), r, v->winner);
+	put_end(end, sizeof(end), r, v->winner);
 	put_ties(ties, sizeof(ties), r, v->winner);
 	snprintf(v->sentence, sizeof(v->sentence),
-		 "%s: %s on this trace%s; the difference is outside the noise%s",
-		 r->rows[v->winner].label, both, program, ties);
+		 "%s: %s %s%s; the difference is outside the noise%s%s", r->rows[v->winner].label,
+		 both, where(r), program, end, ties);
 }
 
 void scry_replay_judge_real(const struct scry_replay_report *r,
@@ -299,9 +419,11 @@ void scry_replay_judge_real(const struct scry_replay_report *r,
 	struct scry_replay_report real = *r;
 
 	real.rows = rows;
+	real.is_real = true;
 	real.null_cpu_ns = real.program_cpu_ns = 0; /* the times are the program's own */
-	real.crossed = 0;			    /* and so is what its memory differs by */
-	real.honesty = NULL;			    /* nothing was recorded of them */
+	real.program_rss_peak = 0;
+	real.crossed = 0;    /* and so is what its memory differs by */
+	real.honesty = NULL; /* nothing was recorded of them */
 	if (real.count > SCRY_REPLAY_ROWS_MAX)
 		real.count = SCRY_REPLAY_ROWS_MAX;
 	for (uint32_t i = 0; i < real.count; i++) {

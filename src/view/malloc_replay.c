@@ -1,6 +1,7 @@
 /* The document of a replay. See malloc_replay.h. */
 #include "view/malloc_replay.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,9 @@
 #include "view/honesty.h"
 
 #define ROWS_MAX 16 /* allocators that the memory beside malloc's is learned of */
+#define MISSED 0.1  /* of what is so: a prediction that is off by more is wrong */
+#define EXCESS 4    /* a part of the program's memory that replays may have more, and: */
+#define EXCESS_BYTES (UINT64_C(1) << 20)
 
 static const char *const kind_names[1 + SCRY_REPLAY_KIND_ROWS] = {
 	"all", "malloc", "calloc", "aligned", "realloc", "free", "usable_size",
@@ -232,6 +236,42 @@ static struct scry_cell error_cell(char *buffer, size_t size, const struct scry_
 	return text(buffer);
 }
 
+/* By how much the nearest real run is missed, of their median; 0: it lies among them. */
+static double missed(const struct scry_replay_spread *real, uint64_t predicted)
+{
+	double nearest = predicted < real->least  ? (double)real->least
+			 : predicted > real->most ? (double)real->most
+						  : (double)predicted;
+
+	return real->median ? ((double)predicted - nearest) / (double)real->median : 0;
+}
+
+/* What the real runs show to be wrong is said: who reads the first verdict alone goes astray. The
+ * first allocator's time was not predicted, nor is the memory of a single one. */
+static void push_missed(const struct scry_replay_report *r, bool is_memory, struct scry_doc *doc)
+{
+	struct scry_buf text = {0};
+
+	for (uint32_t i = !is_memory; i < r->count && r->count > 1; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+		const struct scry_replay_spread *real =
+			is_memory ? &row->real_rss : &row->real_cpu_ns;
+		uint64_t predicted = is_memory ? predicted_rss(r, row) : predicted_cpu(r, row);
+
+		if (row->runs && row->has_real && fabs(missed(real, predicted)) > MISSED)
+			scry_buf_printf(&text, "%s %+.0f %% under %s", text.len ? "," : "",
+					((double)predicted / (double)real->median - 1) * 100,
+					row->label);
+	}
+	if (text.len)
+		scry_doc_remark(
+			doc,
+			"the replay does not foretell this program's %s: what was predicted "
+			"is off by%s; go by the real runs",
+			is_memory ? "memory" : "time", text.data);
+	scry_buf_done(&text);
+}
+
 /* For people: what was predicted, and what was so. */
 static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 {
@@ -256,8 +296,8 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 			text(row->label),
 			scry_cell_number(row->real_cpu_ns.median / 1000),
 			scry_cell_number(half_tenths(&row->real_cpu_ns)),
-			scry_cell_number(cpu / 1000),
-			error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu),
+			whole(cpu / 1000, i),
+			i ? error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu) : text(""),
 			scry_cell_number(row->real_rss.median >> 10),
 			scry_cell_number(half_tenths(&row->real_rss)),
 			scry_cell_number(rss >> 10),
@@ -267,11 +307,27 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 		if (row->has_real)
 			doc->ops->row(doc, cells);
 	}
+	scry_doc_remark(
+		doc,
+		"off: in brackets where it lies among the program's own runs; predicted CPU "
+		"is what the real runs take under %s and what the replays differ by",
+		r->rows[0].label);
 }
 
 static struct scry_cell label(const struct scry_replay_report *r, int row)
 {
 	return text(row < 0 ? NULL : r->rows[row].label);
+}
+
+/* Units of the table below: for people, programs have ns and bytes. */
+static uint64_t us(const struct scry_doc *doc, uint64_t ns)
+{
+	return doc->is_data ? ns : (ns + 999) / 1000;
+}
+
+static uint64_t kib(const struct scry_doc *doc, uint64_t bytes)
+{
+	return doc->is_data ? bytes : (bytes + 1023) >> 10;
 }
 
 static void push_totals(const struct scry_replay_report *r,
@@ -286,17 +342,17 @@ static void push_totals(const struct scry_replay_report *r,
 		 scry_cell_number(r->threads_peak)},
 		{"crossed", "blocks that another thread took over", SCRY_CELL_COUNT, 0,
 		 scry_cell_number(r->crossed)},
-		{"live_peak_bytes", "bytes asked for that lived at once, at most", SCRY_CELL_COUNT,
-		 0, scry_cell_number(r->live_peak_bytes)},
+		{"live_peak_bytes", "KiB asked for that lived at once, at most", SCRY_CELL_COUNT, 0,
+		 scry_cell_number(kib(doc, r->live_peak_bytes))},
 		{"live_end_bytes", "of these at the end", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(r->live_end_bytes)},
-		{"replay_cpu_ns", "ns that the replay itself takes, left out", SCRY_CELL_COUNT, 0,
-		 scry_cell_number(r->null_cpu_ns)},
-		{"program_cpu_ns", "ns of CPU that the program took when recorded", SCRY_CELL_COUNT,
-		 0, scry_cell_known(r->program_cpu_ns, r->program_cpu_ns != 0)},
-		{"program_rss_anon_peak_bytes", "bytes of its anonymous memory then, at most",
+		 scry_cell_number(kib(doc, r->live_end_bytes))},
+		{"replay_cpu_ns", "us of CPU that the replay itself takes, left out",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(us(doc, r->null_cpu_ns))},
+		{"program_cpu_ns", "us of CPU that the program took when recorded", SCRY_CELL_COUNT,
+		 0, scry_cell_known(us(doc, r->program_cpu_ns), r->program_cpu_ns != 0)},
+		{"program_rss_anon_peak_bytes", "KiB of its anonymous memory then, at most",
 		 SCRY_CELL_COUNT, 0,
-		 scry_cell_known(r->program_rss_peak, r->program_rss_peak != 0)},
+		 scry_cell_known(kib(doc, r->program_rss_peak), r->program_rss_peak != 0)},
 		/* for programs; people have a line of its own */
 		{"touch", NULL, SCRY_CELL_TEXT, 0, text(r->touch)},
 		{"pace", NULL, SCRY_CELL_TEXT, 0, text(r->pace)},
@@ -316,6 +372,21 @@ static void push_totals(const struct scry_replay_report *r,
 	};
 
 	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 12));
+}
+
+/* Replays have only what was asked of malloc: more than the program itself had cannot be right. */
+static void push_excess(const struct scry_replay_report *r, struct scry_doc *doc)
+{
+	const uint64_t had = r->recorded_rss;
+
+	if (!r->recorded || !r->recorded->runs ||
+	    r->recorded->rss_peak.median <= had + had / EXCESS + EXCESS_BYTES)
+		return;
+	scry_doc_remark(doc,
+			"the replays' memory is not this program's: %llu KiB at most under %s, and "
+			"the program had %llu when it was recorded",
+			(unsigned long long)(r->recorded->rss_peak.median >> 10),
+			r->recorded->label, (unsigned long long)(had >> 10));
 }
 
 void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
@@ -345,4 +416,7 @@ void scry_replay_push(const struct scry_replay_report *r, struct scry_doc *doc)
 	scry_doc_remark(doc, "%s", verdict.sentence);
 	if (has_real(r))
 		scry_doc_remark(doc, "really run: %s", real.sentence);
+	for (int i = 0; i < 2 && has_real(r); i++)
+		push_missed(r, i, doc);
+	push_excess(r, doc);
 }

@@ -55,6 +55,7 @@ bool scry_replay_is_poor(const struct scry_replay_row *row, uint64_t calls);
 struct scry_replay_report {
 	const struct scry_replay_row *rows; /* the first: what others are compared with */
 	uint32_t count;
+	bool is_real;		  /* rows are of the program's own runs, in place of replays */
 	const char *touch, *pace; /* the policies' names */
 	uint64_t think_ns;	  /* work of the threads between their calls, made again */
 	uint64_t span_ns;	  /* recorded; 0 not known */
@@ -65,8 +66,10 @@ struct scry_replay_report {
 	uint64_t null_cpu_ns;	   /* what the replay itself costs, left out everywhere */
 	uint64_t program_cpu_ns;   /* of the program that was recorded; 0 not known */
 	uint64_t program_rss_peak; /* anonymous memory; 0 not known */
-	uint64_t processors;	   /* of this machine */
-	const struct scry_replay_point *live; /* bytes asked for */
+	const struct scry_replay_row *recorded; /* of the allocator that it had then; NULL: none */
+	uint64_t recorded_rss;			/* what it had at most under that */
+	uint64_t processors;			/* of this machine */
+	const struct scry_replay_point *live;	/* bytes asked for */
 	uint32_t live_count;
 	const struct scry_honesty *honesty;
 	const char *const *notes;
@@ -76,15 +79,17 @@ struct scry_replay_report {
 struct scry_replay_verdict {
 	int winner;		    /* index of a row; -1: none, or it cannot be told */
 	int best_time, best_memory; /* the best by one alone, if better than the first; -1: none */
-	char sentence[512];
+	char sentence[768];
 };
 
 /*
  * Which allocator suits: the one that is better than the first in time or memory, and not worse in
  * the other. A difference counts when nine of ten pairs of runs, one of each, say the same, and it
  * is at least 3 %: a replay does not predict more exactly than that (memory, where threads hand
- * many blocks over: 25 %). Fewer than 3 runs tell nothing, nor does a recording that lacks more
- * than a thousandth of its calls. Of two sets of five runs that differ by nothing 1 in 30 seem to.
+ * many blocks over: 25 %). Time counts where one of the two takes 10 ms, memory where replays under
+ * the first have a tenth of what the program had when it was recorded. Fewer than 3 runs tell
+ * nothing, nor does a recording that lacks more than a thousandth of its calls. Of two sets of five
+ * runs that differ by nothing 1 in 30 seem to.
  */
 void scry_replay_judge(const struct scry_replay_report *report,
 		       struct scry_replay_verdict *ret_verdict);

@@ -51,6 +51,7 @@ is() { # JQ-EXPRESSION
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("wrong blocks|gave"))] | length == 0'
 	replay --runs 1 --verify --threads 1
+	is '.totals.threads == 1 and .totals.threads_peak == 1'
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("by one thread"))] | length == 1'
 }
@@ -161,6 +162,10 @@ is() { # JQ-EXPRESSION
 	[[ "$output" == *"cannot run '/no/such/program'"* ]]
 	run "$SCRY" malloc replay "$T/a.scry" --check
 	[ "$status" -eq 2 ]
+	[[ "$output" == *"--check runs the program itself, and none is named; fix: --check -- CMD; "* ]]
+	run "$SCRY" malloc replay "$T/a.scry" -- /bin/true
+	[ "$status" -eq 2 ]
+	[[ "$output" == *"a program stands behind --, which only --check runs; fix: --check -- CMD; "* ]]
 }
 
 @test "--check: a run that ends otherwise than the first is compared with none" {
@@ -319,6 +324,37 @@ is() { # JQ-EXPRESSION
 	is '.rows[0].rss_peak_bytes | . > 5000000 and . < 7000000'
 	replay --runs 1 --with glibc --touch all
 	is '.rows[0].rss_peak_bytes > 100000000'
+}
+
+# late_calls: twenty blocks of 5 MB, a fifth of each touched; ten end, half a second before the last look.
+late_calls() {
+	local i
+	echo 'scry-malloc 1 pid 7'
+	echo '@100000000'
+	echo '1: malloc(5000000) = 0'
+	for i in 110 200 300 700 800; do # calls are written late: looks stand before those that were made before
+		echo "memory threads=1 rss_anon=$((i < 400 ? 21000000 : 11000000)) rss_file=1000000 rss_peak=22000000 at=${i}000000"
+	done
+	for ((i = 1; i < 20; i++)); do
+		echo "1: malloc(5000000) = $i"
+	done
+	echo '@400000000'
+	for ((i = 0; i < 10; i++)); do
+		echo "1: touched($i) usable=1000000"
+		echo "1: free($i)"
+	done
+}
+
+@test "big blocks that never end: looks at memory are taken in the order of time, though calls are written late" {
+	late_calls >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.rows[0].rss_peak_bytes | . > 20000000 and . < 23000000'
+	is '.rows[0].rss_end_bytes | . > 10000000 and . < 13000000'
+	grep -v -e free -e touched "$T/a.txt" >"$T/b.txt" # all looks but one after the last call
+	"$SCRY" malloc import "$T/b.txt" --force -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.rows[0].rss_peak_bytes | . > 10000000 and . < 13000000'
 }
 
 @test "compare: an allocator that is not known is refused before the program is run" {

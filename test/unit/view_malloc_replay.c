@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,9 +48,10 @@ static void better_in_both(void **state)
 	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("jemalloc", 96, 82, 1)};
 	struct scry_replay_verdict v;
 
-	assert_string_equal(judge(rows, 2, &v),
-			    "jemalloc: 18 % less memory, 4 % less time than glibc on this trace; "
-			    "the difference is outside the noise");
+	assert_string_equal(
+		judge(rows, 2, &v),
+		"jemalloc: 18 % less memory, 4 % less allocator time than glibc on this trace; "
+		"the difference is outside the noise");
 	assert_int_equal(v.winner, 1);
 	assert_int_equal(v.best_time, 1);
 	assert_int_equal(v.best_memory, 1);
@@ -63,10 +65,11 @@ static void better_in_one(void **state)
 
 	judge(rows, 4, &v);
 	assert_int_equal(v.winner, 1);
-	assert_non_null(strstr(v.sentence, "40 % less time than glibc (memory is the same within "
-					   "the noise)"));
-	assert_non_null(strstr(v.sentence, "so is b, within the noise"));
-	assert_null(strstr(v.sentence, "so is c"));
+	assert_non_null(strstr(v.sentence,
+			       "40 % less allocator time than glibc (memory is the same within "
+			       "the noise)"));
+	assert_non_null(strstr(v.sentence, "; b is as good, within the noise"));
+	assert_null(strstr(v.sentence, "c is as good"));
 }
 
 /* Where time is the same there is no share of the program's that is saved. */
@@ -78,9 +81,10 @@ static void same_time(void **state)
 
 	(void)state;
 	scry_replay_judge(&r, &v);
-	assert_string_equal(v.sentence,
-			    "a: 20 % less memory than glibc (time is the same within the noise) on "
-			    "this trace; the difference is outside the noise");
+	assert_string_equal(
+		v.sentence,
+		"a: 20 % less memory than glibc (allocator time is the same within the noise) on "
+		"this trace; the difference is outside the noise");
 	rows[1] = row("a", 500, 80, 10);
 	scry_replay_judge(&r, &v);
 	assert_non_null(strstr(v.sentence, "(about 25.0 % of the program's CPU time)"));
@@ -181,10 +185,11 @@ static void a_trade(void **state)
 	assert_int_equal(v.winner, -1);
 	assert_int_equal(v.best_time, 2);
 	assert_int_equal(v.best_memory, 3);
-	assert_string_equal(v.sentence,
-			    "no clear winner; mi: 42 % less time for 11 % more memory; small: 30 % "
-			    "less memory for 50 % more time than glibc on this trace; the "
-			    "differences are outside the noise");
+	assert_string_equal(
+		v.sentence,
+		"no clear winner; mi: 42 % less allocator time for 11 % more memory; small: 30 % "
+		"less memory for 50 % more allocator time than glibc on this trace; the "
+		"differences are outside the noise");
 }
 
 static void the_first_is_best(void **state)
@@ -215,7 +220,20 @@ static void handed_over(void **state)
 	r.count = 3;
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, 2);
+	rows[1] = row("a", 60, 119, 1);
+	rows[0].rss_end = around(8 * MIB, 1);
+	rows[1].rss_end = around(15 * MIB, 1);
 	r.count = 2;
+	scry_replay_judge(&r, &v);
+	assert_string_equal(
+		v.sentence,
+		"a: 40 % less allocator time than glibc (19 % more memory: less than such replays "
+		"can tell, 25 %, as threads hand blocks over) on this trace; the "
+		"difference is outside the noise; 88 % more memory at the end");
+	rows[1].rss_end = around(9 * MIB, 1);
+	scry_replay_judge(&r, &v);
+	assert_null(strstr(v.sentence, "at the end"));
+	rows[1] = row("a", 100, 80, 1);
 	r.crossed = 99;
 	scry_replay_judge(&r, &v);
 	assert_int_equal(v.winner, 1);
@@ -235,6 +253,50 @@ static void beside_the_replay(void **state)
 	assert_int_equal(v.winner, -1);
 }
 
+/* What was recorded is next to nothing of the program. */
+static void too_little(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 8, 4, 1), row("a", 4, 40, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 2,
+				       .program_rss_peak = 81 * MIB,
+				       .program_cpu_ns = 380000000};
+	struct scry_replay_verdict v;
+
+	(void)state;
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_time, -1);
+	assert_int_equal(v.best_memory, -1);
+	assert_string_equal(
+		v.sentence,
+		"cannot tell: too little was recorded: no allocator takes 10 ms of CPU time for "
+		"its calls, and under glibc they have 4096 KiB of the 82944 that the program had "
+		"(less than a tenth); fix: record more of it, from its start");
+	rows[1] = row("a", 15, 40, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 0);
+	assert_non_null(strstr(v.sentence, "; memory is not compared: too little of it"));
+	rows[0] = row("glibc", 18, 4, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
+	assert_non_null(strstr(v.sentence,
+			       "a: 17 % less allocator time than glibc (memory is not compared: "
+			       "too little of it)"));
+	rows[0] = row("glibc", 9, 9, 1);
+	rows[1] = row("a", 4, 9, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_non_null(
+		strstr(v.sentence, "noise; allocator time is not compared: too little of it"));
+	rows[1] = row("a", 4, 6, 1);
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
+	assert_non_null(strstr(v.sentence,
+			       "a: 33 % less memory than glibc (allocator time is not compared: "
+			       "too little of it)"));
+}
+
 static void real_runs(void **state)
 {
 	struct scry_replay_row rows[] = {row("glibc", 100, 100, 1), row("a", 50, 100, 1)};
@@ -250,6 +312,131 @@ static void real_runs(void **state)
 	}
 	scry_replay_judge_real(&r, &v);
 	assert_int_equal(v.winner, 0);
+}
+
+static char remarks[4096];
+
+static void no_note(struct scry_doc *doc, const char *bytes, size_t length)
+{
+}
+
+static char totals[2048];
+
+static void keep_totals(struct scry_doc *doc, const struct scry_pair *pairs, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		snprintf(totals + strlen(totals), sizeof(totals) - strlen(totals), "%llu %s\n",
+			 (unsigned long long)pairs[i].cell.number,
+			 doc->is_data ? pairs[i].key : pairs[i].unit);
+}
+
+static void no_table(struct scry_doc *doc)
+{
+}
+
+static void no_row(struct scry_doc *doc, const struct scry_cell *cells)
+{
+}
+
+static void keep_remark(struct scry_doc *doc, const char *text)
+{
+	strncat(remarks, text, sizeof(remarks) - strlen(remarks) - 2);
+	strcat(remarks, "\n");
+}
+
+/* What is said below the tables. */
+static const char *say(const struct scry_replay_report *r, bool is_data)
+{
+	const struct scry_doc_ops ops = {.note = no_note,
+					 .totals = keep_totals,
+					 .table = no_table,
+					 .row = no_row,
+					 .remark = keep_remark};
+	struct scry_doc doc = {.ops = &ops, .is_data = is_data};
+
+	*remarks = *totals = 0;
+	scry_replay_push(r, &doc);
+	return remarks;
+}
+
+static const char *remarks_of(const struct scry_replay_report *r)
+{
+	return say(r, false);
+}
+
+/* Totals for people have the units of the table below them. */
+static void units(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 60, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 1,
+				       .touch = "recorded",
+				       .pace = "none",
+				       .live_peak_bytes = 2000,
+				       .null_cpu_ns = 1500,
+				       .program_cpu_ns = 390000000,
+				       .program_rss_peak = 20 * MIB};
+
+	say(&r, false);
+	assert_non_null(strstr(totals, "2 KiB asked for that lived at once, at most\n"));
+	assert_non_null(strstr(totals, "2 us of CPU that the replay itself takes"));
+	assert_non_null(strstr(totals, "390000 us of CPU that the program took"));
+	assert_non_null(strstr(totals, "20480 KiB of its anonymous memory then"));
+	say(&r, true);
+	assert_non_null(strstr(totals, "2000 live_peak_bytes\n"));
+	assert_non_null(strstr(totals, "1500 replay_cpu_ns\n"));
+	assert_non_null(strstr(totals, "390000000 program_cpu_ns\n"));
+	assert_non_null(strstr(totals, "20971520 program_rss_anon_peak_bytes\n"));
+}
+
+/* A replay has nothing but what was asked of malloc: more than the program had is not so. */
+static void more_than_the_program(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 60, 1), row("a", 50, 60, 1)};
+	struct scry_replay_report r = {.rows = rows,
+				       .count = 2,
+				       .touch = "recorded",
+				       .pace = "none",
+				       .recorded = &rows[0],
+				       .recorded_rss = 20 * MIB};
+
+	assert_non_null(strstr(remarks_of(&r),
+			       "the replays' memory is not this program's: 61440 KiB at most under "
+			       "glibc, and the program had 20480 when it was recorded\n"));
+	r.recorded_rss = 50 * MIB;
+	assert_null(strstr(remarks_of(&r), "is not this program's"));
+	r.recorded_rss = 20 * MIB;
+	r.recorded = NULL; /* it had another allocator */
+	assert_null(strstr(remarks_of(&r), "is not this program's"));
+}
+
+/* What the calls take less, and what the program takes more. */
+static void not_foretold(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 100, 60, 1), row("a", 70, 60, 1),
+					 row("b", 100, 60, 1)};
+	struct scry_replay_report r = {
+		.rows = rows, .count = 3, .touch = "recorded", .pace = "none"};
+
+	for (int i = 0; i < 3; i++) {
+		rows[i].has_real = true;
+		rows[i].real_cpu_ns = around((i == 1 ? 246 : 200) * MIB, 2);
+		rows[i].real_rss = around((i == 1 ? 90 : 70) * MIB, 2);
+	}
+	remarks_of(&r);
+	assert_non_null(strstr(remarks, "a: 30 % less allocator time than glibc"));
+	assert_non_null(strstr(remarks, "really run: cannot tell: nothing is better than glibc in "
+					"program time or memory in these runs by more than the "
+					"noise; a takes 23 % more program time; a takes 29 % more "
+					"memory\n"));
+	assert_non_null(strstr(remarks,
+			       "the replay does not foretell this program's time: what was "
+			       "predicted is off by -30 % under a; go by the real runs\n"));
+	assert_non_null(strstr(remarks, "this program's memory: what was predicted is off by -22 % "
+					"under a; go by the real runs\n"));
+	rows[1].real_cpu_ns = around(170 * MIB, 2);
+	rows[1].real_rss = around(70 * MIB, 2);
+	assert_null(strstr(remarks_of(&r), "foretell"));
 }
 
 static unsigned int count(const char *text, const char *what)
@@ -296,12 +483,22 @@ static void pictures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(better_in_both),    cmocka_unit_test(better_in_one),
-		cmocka_unit_test(same_time),	     cmocka_unit_test(of_an_even_number),
-		cmocka_unit_test(within_the_noise),  cmocka_unit_test(one_run_is_disturbed),
-		cmocka_unit_test(much_was_lost),     cmocka_unit_test(a_trade),
-		cmocka_unit_test(the_first_is_best), cmocka_unit_test(real_runs),
-		cmocka_unit_test(handed_over),	     cmocka_unit_test(beside_the_replay),
+		cmocka_unit_test(better_in_both),
+		cmocka_unit_test(better_in_one),
+		cmocka_unit_test(same_time),
+		cmocka_unit_test(of_an_even_number),
+		cmocka_unit_test(within_the_noise),
+		cmocka_unit_test(one_run_is_disturbed),
+		cmocka_unit_test(much_was_lost),
+		cmocka_unit_test(a_trade),
+		cmocka_unit_test(the_first_is_best),
+		cmocka_unit_test(real_runs),
+		cmocka_unit_test(handed_over),
+		cmocka_unit_test(beside_the_replay),
+		cmocka_unit_test(more_than_the_program),
+		cmocka_unit_test(too_little),
+		cmocka_unit_test(units),
+		cmocka_unit_test(not_foretold),
 		cmocka_unit_test(pictures),
 	};
 
