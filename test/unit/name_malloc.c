@@ -555,7 +555,9 @@ static void test_fork(void **state)
 	assert_int_equal(scry_reader_open(fd, &r), 0);
 	must_come(r, SCRY_MALLOC_MALLOC, 0, 0);
 	must_come(r, SCRY_MALLOC_MALLOC, 0, 1);
-	must_come(r, SCRY_MALLOC_FREE, 0, 1); /* the child's */
+	must_come(r, SCRY_MALLOC_OLDER, 0, 0); /* the child's */
+	must_come(r, SCRY_MALLOC_OLDER, 0, 1);
+	must_come(r, SCRY_MALLOC_FREE, 0, 1);
 	must_come(r, SCRY_MALLOC_FREE, 0, 0);
 	must_come(r, SCRY_MALLOC_FREE, 0, 0);
 	scry_reader_close(r);
