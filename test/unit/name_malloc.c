@@ -471,10 +471,10 @@ static void must_come(struct scry_reader *r, uint32_t function, uint32_t flags, 
 	const struct scry_ev_malloc *call;
 	const struct scry_event *event;
 
-	do
-		assert_int_equal(scry_reader_next(r, &event), 1);
-	while (event->type != SCRY_EVENT_MALLOC);
-	call = (const struct scry_ev_malloc *)(event + 1);
+	while (scry_reader_next(r, &event) == 1 && event->type != SCRY_EVENT_MALLOC)
+		;
+	assert_int_equal(event->type, SCRY_EVENT_MALLOC);
+	call = (const void *)(event + 1);
 	assert_int_equal(call->function, function);
 	assert_int_equal(call->flags, flags);
 	assert_int_equal(call->block, block);
@@ -534,7 +534,6 @@ static void test_fork(void **state)
 	struct scry_malloc *m = open_malloc(0), *child;
 	struct scry_reader *r;
 
-	(void)state;
 	srandom(1);
 	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
 	tell(m, 1, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});
@@ -626,7 +625,6 @@ static void test_limit(void **state)
 	struct scry_malloc_stats stats;
 	int r = 0;
 
-	(void)state;
 	srandom(1);
 	for (uint64_t i = 1; r == 0 && i < 1000000; i++) {
 		tell(m, 1, model.tsc,
