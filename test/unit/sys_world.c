@@ -217,7 +217,7 @@ static void in_vfork_nearly_always(void **state)
 	struct scry_world w;
 	pthread_t thread;
 	pid_t pid;
-	int seen;
+	int seen, r;
 
 	(void)state;
 	stands[0] = 0;
@@ -228,8 +228,10 @@ static void in_vfork_nearly_always(void **state)
 		keep_vforking();
 	}
 	wait_for(0, 1);
-	for (int i = 0; i < 8; i++) {
-		assert_int_equal(scry_world_stop(&w, pid, 20000000), 0);
+	for (int i = 0, tries = 0; i < 8; i++) {
+		while ((r = scry_world_stop(&w, pid, 20000000)) == -EBUSY && tries < 8)
+			tries++; /* where others have the processors, it may be missed */
+		assert_int_equal(r, 0);
 		assert_int_equal(w.count, 2);
 		seen = stands[0];
 		scry_world_release(&w);
