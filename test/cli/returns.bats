@@ -300,7 +300,7 @@ leaves() { # PID
 	before=$(text "$pid")
 	for _ in $(seq "$(share 3 20)"); do
 		scry_ends 0 patch time "rb_*" "ruby_*" -p "$pid" -d 0.7s --force -o "$T/o.json"
-		json_is "$T/o.json" "rows.size > 200 && rows.all? { |r| r['calls'] >= r['returned'] + r['left'] }"
+		json_is "$T/o.json" "rows.size > 50 && rows.all? { |r| r['calls'] >= r['returned'] + r['left'] }"
 		json_is "$T/o.json" "rows.any? { |r| r['left'] > 0 } && rows.sum { |r| r['missed'] } == 0"
 	done
 	text_is "$pid" "$before"
