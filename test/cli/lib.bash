@@ -9,11 +9,6 @@ TARGETS="$BUILD/test/targets"
 COUNTED="$ROOT/test/ruby/programs/counted.rb"
 WORDS="busy_scale busy_six work_fold work_mix" # what of target_busy is counted
 
-# share SHORT WHOLE: how many, in `make test` and in `make soak`.
-share() {
-	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
-}
-
 need_targets() {
 	need_scry
 	[ -x "$TARGETS/target_busy" ] || skip "no targets in $TARGETS: run make first"

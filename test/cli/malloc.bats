@@ -107,7 +107,7 @@ setup() {
 	target malloc_known run
 	local before i
 	before=$(text "$PID")
-	for ((i = 0; i < $(share 3 50); i++)); do
+	for ((i = 0; i < $(share 2 50); i++)); do
 		scry_ends 0 malloc record -v -p "$PID" -d 0.2s --force -o "$T/x.scry"
 		grep -qE " 0 told too late" "$T/scry.err" || { cat "$T/scry.err"; return 1; }
 		events "$T/x.scry"

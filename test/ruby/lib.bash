@@ -28,6 +28,11 @@ soak() {
 	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
+# share SHORT WHOLE: how many, in `make test` and in `make soak`.
+share() {
+	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
+}
+
 # no COMMAND...: it fails. `! COMMAND` in the midst of a test proves nothing: bash goes on.
 no() {
 	! "$@"
