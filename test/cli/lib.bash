@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC1091
-# What the tests of entering and leaving share: the targets, comparing a process before and after,
-# and how much of a long test to run. The rest comes from test/ruby/lib.bash.
+# What the tests of entering and leaving share: the targets, and comparing a process before and after.
+# The rest comes from test/ruby/lib.bash.
 
 source "$BATS_TEST_DIRNAME/../ruby/lib.bash"
 
