@@ -52,7 +52,7 @@ hooks() { # VERB PID NAME...
 	local verb=$1 pid=$2
 	shift 2
 	set -f
-	start scry "$SCRY" patch "$verb" "$@" -p "$pid" --force -o "$T/o.json"
+	start scry "$SCRY" patch "$verb" "$@" -p "$pid" --max-pause 2s --force -o "$T/o.json" # the machine may be busy
 	set +f
 	wait_for 20 hooked "$pid" || { cat "$T/scry.err"; return 1; }
 	wait_for 20 following "$pid"
