@@ -6,13 +6,13 @@ app, dir, requests = ARGV
 socket = File.join(dir, 'socket')
 File.delete(socket) if File.exist?(socket)
 
-server = Process.pid
-clock = "awk '{ print ($14 + $15) / #{Etc.sysconf(Etc::SC_CLK_TCK)} }' /proc/#{server}/stat"
+pid = Process.pid
+clock = "awk '{ print ($14 + $15) / #{Etc.sysconf(Etc::SC_CLK_TCK)} }' /proc/#{pid}/stat"
 ask = "ruby #{File.join(__dir__, 'ask.rb')} #{socket}"
 Process.spawn({ 'LD_PRELOAD' => nil }, 'sh', '-c', <<~SH)
   #{ask} #{requests.to_i / 3} && before=$(#{clock}) && #{ask} #{requests} && after=$(#{clock}) &&
     echo "cpu $(awk "BEGIN { print $after - $before }") calls 0"
-  kill #{server}
+  kill #{pid}
 SH
 
 require app

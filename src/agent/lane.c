@@ -28,6 +28,7 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch)
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
 
 	scry_agent.control = c;
+	scry_agent.tracking.given_up = scry_agent.tracking.all_open = 0;
 	c->taken[0] = 1;
 	g->frames = scry_agent.follow.frames;
 	g->ring = at + SCRY_PAGE;

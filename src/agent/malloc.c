@@ -74,7 +74,8 @@ static inline uint64_t word0(uint64_t op, uint64_t address, uint64_t size)
 
 static inline uint64_t word2(uint64_t function, uint64_t align, uint64_t size)
 {
-	uint64_t log2 = align > 1 ? 63u - (uint64_t)__builtin_clzll(align) : 0;
+	/* the next power of two, as allocators have it */
+	uint64_t log2 = align > 1 ? 64u - (uint64_t)__builtin_clzll(align - 1) : 0;
 
 	return function | log2 << 8 | (size < SIZE_MAX48 ? size : SIZE_MAX48) << 16;
 }

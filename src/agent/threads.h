@@ -49,7 +49,8 @@ struct scry_agent_tracking {
 	uint32_t claims;   /* threads ever */
 	uint32_t given_up; /* track_freed + 1 when somebody had waited in vain, or might not wait:
 			      until it moves nobody waits, or looks through the pool again */
-	uint32_t pad;
+	uint32_t all_open; /* track_freed + 1 when each segment was another thread's: until it moves
+			      or one is closed nobody looks through the pool again */
 	struct scry_track none; /* of threads that have no segment: `state` is SCRY_TRACK_CLOSED,
 				   which is never theirs */
 };

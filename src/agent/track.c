@@ -70,10 +70,12 @@ static void close_track(struct scry_agent_thread *t)
 	uint64_t open = t->state;
 
 	__atomic_store_n(&t->state, NO_TRACK, __ATOMIC_RELEASE);
-	if (open != NO_TRACK)
+	if (open != NO_TRACK) {
 		__atomic_compare_exchange_n(&track->state, &open,
 					    (open & ~3ull) | SCRY_TRACK_CLOSED, 0, __ATOMIC_RELEASE,
 					    __ATOMIC_RELAXED);
+		__atomic_store_n(&scry_agent.tracking.all_open, 0, __ATOMIC_RELAXED);
+	}
 	t->track_at = 0;
 }
 
@@ -365,12 +367,17 @@ static int get_segment(struct scry_agent_thread *t)
 	for (int is_first = 1;; is_first = 0) {
 		uint32_t freed = __atomic_load_n(&c->track_freed, __ATOMIC_SEQ_CST), closed = 0;
 
-		if (freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED))
+		if (freed + 1 == __atomic_load_n(&k->given_up, __ATOMIC_RELAXED) ||
+		    freed + 1 == __atomic_load_n(&k->all_open, __ATOMIC_RELAXED))
 			return 0;
 		if (take_segment(t, &closed))
 			return 1;
-		if (!is_on() || !closed)
+		if (!is_on())
 			return 0;
+		if (!closed) {
+			__atomic_store_n(&k->all_open, freed + 1, __ATOMIC_RELAXED);
+			return 0;
+		}
 		if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED)) {
 			__atomic_store_n(&k->given_up, freed + 1, __ATOMIC_RELAXED);
 			return 0;

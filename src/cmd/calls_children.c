@@ -158,6 +158,11 @@ uint64_t scry_calls_children_count(const struct scry_calls_watch *root, uint64_t
 	return calls;
 }
 
+uint32_t scry_calls_children_known(const struct scry_calls_watch *root)
+{
+	return root->children ? root->children->count : 0;
+}
+
 bool scry_calls_children_live(const struct scry_calls_watch *root)
 {
 	bool live = false;

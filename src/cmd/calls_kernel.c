@@ -126,10 +126,27 @@ static int give(void *arg, const struct scry_syscall *call)
 	return r < 0 ? r : scry_calls_insert(calls, &event);
 }
 
+static void born(void *arg, uint32_t pid)
+{
+	const struct scry_calls_kernel *k = arg;
+
+	if (k->how->of)
+		k->how->of(k->how->arg, pid);
+}
+
+int scry_calls_kernel_look(struct scry_calls_kernel *k, const struct scry_calls_kernel_take *how)
+{
+	const struct scry_syscalls_take take = {.give = give, .born = born, .arg = k};
+
+	k->how = how;
+	return scry_syscalls_look(k->syscalls, &take);
+}
+
 int scry_calls_kernel_take(struct scry_calls_kernel *k, const struct scry_calls_kernel_take *how,
 			   uint64_t *ret_tsc)
 {
-	const struct scry_syscalls_take take = {.give = give, .arg = k, .is_last = how->is_last};
+	const struct scry_syscalls_take take = {
+		.give = give, .born = born, .arg = k, .is_last = how->is_last};
 	int r;
 
 	k->how = how;

@@ -24,7 +24,8 @@ struct scry_calls_kernel_take {
 	struct scry_calls *calls;
 	/* the number of a function that is new, with its prototype (ltrace.conf(5)). -errno */
 	int (*number)(void *arg, const char *symbol, const char *prototype);
-	/* where calls of child `pid` go; NULL: nowhere. NULL: there are no children */
+	/* where calls of child `pid` go, asked first when it is born; NULL: nowhere. NULL: there
+	 * are no children */
 	struct scry_calls *(*of)(void *arg, uint32_t pid);
 	void *arg;
 	bool has_args, is_last;
@@ -32,6 +33,8 @@ struct scry_calls_kernel_take {
 /* *ret_tsc: what is older may be merged. */
 int scry_calls_kernel_take(struct scry_calls_kernel *k, const struct scry_calls_kernel_take *how,
 			   uint64_t *ret_tsc);
+/* Asks for each child that was born by now, and takes nothing. */
+int scry_calls_kernel_look(struct scry_calls_kernel *k, const struct scry_calls_kernel_take *how);
 uint64_t scry_calls_kernel_lost(const struct scry_calls_kernel *k);
 
 #endif

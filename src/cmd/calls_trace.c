@@ -474,6 +474,35 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
+static struct scry_calls_kernel_take of_kernel(const struct scry_watch *w,
+					       struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	return (struct scry_calls_kernel_take){.calls = t->calls,
+					       .number = scry_calls_functions_syscall,
+					       .of = w->opts->follow ? scry_calls_children_of
+								     : NULL,
+					       .arg = t,
+					       .has_args = cli->args != SCRY_CALLS_NONE};
+}
+
+/* When all that are known have ended, what they said of children is there to be read. */
+static bool look_for_children(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_kernel_take how = of_kernel(w, t);
+	uint32_t known;
+
+	do {
+		if (scry_calls_children_live(t))
+			return true;
+		known = scry_calls_children_known(t);
+	} while (scry_calls_kernel_look(t->kernel, &how) == 0 &&
+		 scry_calls_children_known(t) > known);
+	scry_error_clear();
+	return false;
+}
+
 /* Of a process that has ended while children live, whose system calls come by its tap. */
 static bool must_wait(const struct scry_watch *w)
 {
@@ -483,7 +512,7 @@ static bool must_wait(const struct scry_watch *w)
 		return false;
 	if (scry_now_ns() >= t->live_ns) {
 		t->live_ns = scry_now_ns() + LIVE_NS;
-		t->has_children = scry_calls_children_live(t);
+		t->has_children = look_for_children(w, t);
 	}
 	return t->has_children;
 }
@@ -515,16 +544,11 @@ static int write_children(const struct scry_watch *w, struct scry_calls_watch *t
 static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
 			 uint64_t *watermark)
 {
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-	const struct scry_calls_kernel_take how = {.calls = t->calls,
-						   .number = scry_calls_functions_syscall,
-						   .of = w->opts->follow ? scry_calls_children_of
-									 : NULL,
-						   .arg = t,
-						   .has_args = cli->args != SCRY_CALLS_NONE,
-						   .is_last = is_last(w, t)};
-	int r = scry_calls_kernel_take(t->kernel, &how, &t->kernel_until), e;
+	struct scry_calls_kernel_take how = of_kernel(w, t);
+	int r, e;
 
+	how.is_last = is_last(w, t);
+	r = scry_calls_kernel_take(t->kernel, &how, &t->kernel_until);
 	if (t->kernel_until < *watermark)
 		*watermark = t->kernel_until;
 	e = w->opts->follow ? write_children(w, t) : 0;

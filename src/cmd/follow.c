@@ -355,15 +355,26 @@ static bool is_family(const struct scry_session *s, pid_t pid)
 	return false;
 }
 
-static bool has_ruby(const struct scry_session *s, pid_t pid)
+static bool has_libc(const struct scry_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		if (strstr(maps->entries[i].path, "/libc.so.") ||
+		    strstr(maps->entries[i].path, "/libc-2."))
+			return true;
+	return false;
+}
+
+/* Which is known when glibc is there: the loader maps a program's library of Ruby before. */
+static bool has_ruby(const struct scry_session *s, struct scry_suspect *p)
 {
 	struct scry_maps maps;
 	size_t entry;
 	bool r;
 
-	if (scry_maps_read(pid, &maps) < 0)
+	if (scry_maps_read(p->pid, &maps) < 0)
 		return false;
-	r = !s->instrument->needs_ruby || scry_ruby_find(pid, &maps, &entry) == 0;
+	r = !s->instrument->needs_ruby || scry_ruby_find(p->pid, &maps, &entry) == 0;
+	p->is_known |= r || has_libc(&maps);
 	scry_maps_done(&maps);
 	return r;
 }
@@ -417,7 +428,8 @@ static void look(struct scry_session *s, size_t i, uint64_t now)
 
 	if (is_family(s, pid)) { /* forked, or about to exec: its image tells */
 		p->look_ns = UINT64_MAX;
-	} else if (!has_ruby(s, pid)) {
+		p->is_known = true;
+	} else if (!has_ruby(s, p)) {
 		p->look_ns = now < p->since_ns + YOUNG_NS ? now : UINT64_MAX;
 	} else if (!enter_ruby(s, p)) {
 		p->look_ns = now;
@@ -442,6 +454,7 @@ static bool is_there(struct scry_session *s, size_t i, uint64_t now)
 		return false;
 	if (st.image != p->image) {
 		p->image = st.image;
+		p->is_known = false;
 		p->since_ns = now;
 		p->look_ns = 0;
 	}
@@ -456,9 +469,11 @@ static void look_at_suspects(struct scry_session *s)
 	for (size_t i = s->suspect_count; i-- > 0;) {
 		if (i >= s->suspect_count)
 			continue;
-		if (!is_there(s, i, now))
+		if (!is_there(s, i, now)) {
+			s->unknown +=
+				!s->suspects[i].is_known && !is_watched(s, s->suspects[i].pid);
 			s->suspects[i] = s->suspects[--s->suspect_count];
-		else if (now >= s->suspects[i].look_ns)
+		} else if (now >= s->suspects[i].look_ns)
 			look(s, i, now);
 	}
 }
@@ -467,7 +482,7 @@ void scry_follow_exec(struct scry_session *s, pid_t pid)
 {
 	struct scry_proc_stat st;
 
-	if (scry_proc_stat(pid, &st) == 0)
+	if (scry_proc_stat(pid, &st) == 0 && st.state != 'Z' && st.state != 'X')
 		add_suspect(s, pid, &st);
 }
 

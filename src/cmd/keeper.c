@@ -94,8 +94,9 @@ static void report_short_recording(struct scry_session *s)
 		 "the recording ends at %llu bytes: %s; what is there is whole, the watch goes on "
 		 "to its end",
 		 (unsigned long long)stats.size,
-		 s->opts->max_size ? "--max-size, or the disk is full"
-				   : "the disk is full, or a limit is reached");
+		 stats.error != -EFBIG ? strerror(-stats.error)
+		 : s->opts->max_size   ? "--max-size is reached"
+				       : "ulimit -f is reached");
 	scry_tell(s, SCRY_NEWS_SAY, 0, text);
 }
 
@@ -140,10 +141,10 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 			who[i]->target_gone = true;
 	for (nfds_t i = ends; i < execs; i++) {
 		who[i]->may_have_execed |= fds[i].revents != 0;
+		if (fds[i].revents)
+			scry_execs_take(&who[i]->execs);
 		if (fds[i].revents & ~POLLIN) /* the thread that was looked at has ended */
 			scry_execs_close(&who[i]->execs);
-		else if (fds[i].revents)
-			scry_execs_clear(&who[i]->execs);
 	}
 	return NULL;
 }
@@ -242,6 +243,8 @@ static int reap(struct scry_session *s, bool look_for_exec)
 					       change.is_there ? change.why : "the target ended");
 
 			r = r ? r : e;
+			s->unknown += w->execs.count && !change.is_there &&
+				      (s->opts->follow || goes_on(s, w));
 			scry_inject_unlock(&w->inj);
 			if (s->opts->follow && !s->preload &&
 			    !(change.is_there && change.caught >= 0))
@@ -461,6 +464,12 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 		scry_watch_note(any, "%llu %sprograms could not be entered and were not watched",
 				(unsigned long long)s->not_entered,
 				s->instrument->needs_ruby ? "Ruby " : "");
+	if (s->unknown)
+		scry_watch_note(any,
+				"%llu programs that a watched one started or became ended before "
+				"they could be looked at: whether they were to be watched is not "
+				"known",
+				(unsigned long long)s->unknown);
 	if (s->nameless)
 		scry_watch_note(any,
 				"%zu processes could not be told from others and are not recorded: "

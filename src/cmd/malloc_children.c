@@ -160,24 +160,49 @@ static bool has_begun(const struct scry_session *s, uint32_t pid)
 	return false;
 }
 
+struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, uint32_t pid,
+						  uint64_t start_ticks)
+{
+	const struct scry_malloc_watch *m = entered->state;
+	const struct scry_inject *inj = &entered->inj;
+
+	return (struct scry_malloc_opts){
+		.producer = {.pid = pid, .start_ticks = start_ticks},
+		.writer = entered->writer,
+		.memory = entered->opts->memory,
+		.own_start = inj->header.text,
+		.own_end = inj->header.shared + inj->header.shared_size,
+		.is_glibc = m->family.is_glibc && !*m->family.prefix,
+		.has_stacks = m->has_stacks,
+		.on_fork = entered->pool.head ? scry_malloc_children_fork : NULL,
+		.on_fork_arg = entered,
+	};
+}
+
+void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
+				    const struct scry_ev_allocator *ev)
+{
+	const struct scry_malloc_watch *m = entered->state;
+	struct scry_ev_allocator whole = ev ? *ev : (struct scry_ev_allocator){0};
+
+	if (!*m->family.module)
+		return;
+	whole.pid = pid;
+	whole.flags = m->older.is_partial ? SCRY_ALLOCATOR_OLDER_PARTIAL : 0;
+	whole.module_str = scry_session_string(entered->session, m->family.module);
+	if (*m->family.name)
+		whole.name_str = scry_session_string(entered->session, m->family.name);
+	scry_session_event(entered->session, SCRY_EVENT_ALLOCATOR, &whole, sizeof(whole));
+}
+
 /* A process has forked: what it has now, its child has too. */
 int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 {
 	struct scry_watch *w = arg;
-	struct scry_malloc_watch *root = w->root ? w->root->state : w->state;
+	struct scry_malloc_watch *root = w->state;
 	struct scry_malloc_child child = {.pid = pid,
 					  .start_ticks = scry_proc_start_ticks((pid_t)pid)};
-	struct scry_malloc_opts opts = {
-		.producer = {.pid = pid, .start_ticks = child.start_ticks},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.own_start = (w->root ? w->root : w)->inj.header.text,
-		.own_end = (w->root ? w->root : w)->inj.header.shared +
-			   (w->root ? w->root : w)->inj.header.shared_size,
-		.has_stacks = root->has_stacks,
-		.on_fork = scry_malloc_children_fork,
-		.on_fork_arg = w->root ? w->root : w,
-	};
+	struct scry_malloc_opts opts = scry_malloc_children_opts(w, pid, child.start_ticks);
 	struct scry_malloc_stats stats;
 	struct scry_malloc_child *more;
 	int r;
@@ -197,7 +222,7 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	scry_malloc_stats(child.calls, &stats);
 	child.bytes = stats.memory;
 	more[root->child_count++] = child;
-	keep_within(opts.on_fork_arg);
+	keep_within(w);
 	return 0;
 }
 
@@ -225,34 +250,13 @@ void scry_malloc_children_look(struct scry_watch *w)
 	}
 }
 
-/* As its parent's. */
-static void tell_allocator(struct scry_watch *w, uint32_t pid)
-{
-	const struct scry_malloc_watch *root = w->root->state;
-	struct scry_ev_allocator ev = {.pid = pid};
-
-	ev.module_str = scry_session_string(w->session, root->family.module);
-	if (*root->family.name)
-		ev.name_str = scry_session_string(w->session, root->family.name);
-	scry_session_event(w->session, SCRY_EVENT_ALLOCATOR, &ev, sizeof(ev));
-}
-
 /* The calls of the process that has this lane: as its parent left them, once that is known. */
 int scry_malloc_child_take_up(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 	struct scry_malloc_watch *root = w->root->state;
 	uint32_t pid = lane_pid(w);
-	struct scry_malloc_opts opts = {
-		.producer = {.pid = pid, .start_ticks = scry_proc_start_ticks((pid_t)pid)},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.own_start = w->root->inj.header.text,
-		.own_end = w->root->inj.header.shared + w->root->inj.header.shared_size,
-		.has_stacks = root->has_stacks,
-		.on_fork = scry_malloc_children_fork,
-		.on_fork_arg = w->root,
-	};
+	struct scry_malloc_opts opts;
 
 	if (w->inj.control->lane_malloc && !w->proc.pid && !w->target_gone)
 		return 0; /* what its process ran before ends first */
@@ -263,7 +267,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		w->image = root->children[i].image;
 		take_row(root, i);
 		if (m->calls) {
-			tell_allocator(w, pid);
+			scry_malloc_children_allocator(w->root, pid, NULL);
 			return 0;
 		}
 		m->adopted_ns = 0;
@@ -271,8 +275,9 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
 		return 0; /* else it began here, and is no child, or one whose blocks are not known
 			   */
+	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
 	opts.producer.ring = w->image = scry_session_part(w->session, pid);
-	tell_allocator(w, pid);
+	scry_malloc_children_allocator(w->root, pid, NULL);
 	return scry_malloc_new(&opts, &m->calls);
 }
 

@@ -9,6 +9,14 @@
 #include "cmd/malloc_watch.h"
 #include "cmd/watch.h"
 
+/* For the calls of process `pid`, recorded in what was put into the process of `entered`, to which
+ * the fork children belong. The caller adds its number of parts. */
+struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, uint32_t pid,
+						  uint64_t start_ticks);
+/* An ALLOCATOR event: who serves `pid` is who serves the process of `entered`. `ev`: what else it
+ * says; NULL: nothing. None where the pool is one that programs join: they say it themselves. */
+void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
+				    const struct scry_ev_allocator *ev);
 /* scry_malloc_opts.on_fork, its argument the watch of the process that was entered: what `parent`
  * has now, its child `pid` has too. */
 int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pid);

@@ -39,8 +39,10 @@ void scry_malloc_lines_note(const struct scry_ruby_lines *l, const struct scry_m
 		scry_watch_note(l->watch, "callers are native code only, not lines of Ruby: %s",
 				l->why);
 	if (l->is_booting && calls->lines)
-		scry_watch_note(l->watch, "callers are native code only, not lines of Ruby: it "
-					  "ended before its VM could be looked at");
+		scry_watch_note(l->watch, "callers are native code only, not lines of Ruby: the "
+					  "watch ended before its VM could be looked at");
+	if (l->is_unseen && calls->lines)
+		scry_watch_note(l->watch, "%s", SCRY_RUBY_LINES_UNSEEN);
 	if (calls->lines_gone)
 		scry_watch_note(l->watch,
 				"%llu of %llu callers are lines of Ruby whose code could not be "

@@ -42,15 +42,11 @@ static bool has_stacks(const struct scry_watch *w)
 static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
 {
 	const struct scry_malloc_family *f = &m->family;
-	struct scry_ev_allocator ev = {.pid = (uint32_t)w->proc.pid,
-				       .older_blocks = m->older.blocks,
-				       .older_bytes = m->older.bytes};
+	const struct scry_ev_allocator ev = {.older_blocks = m->older.blocks,
+					     .older_bytes = m->older.bytes};
 	char text[768];
 
-	ev.module_str = scry_session_string(w->session, f->module);
-	if (*f->name)
-		ev.name_str = scry_session_string(w->session, f->name);
-	scry_session_event(w->session, SCRY_EVENT_ALLOCATOR, &ev, sizeof(ev));
+	scry_malloc_children_allocator(w, (uint32_t)w->proc.pid, &ev);
 	if (f->spaces > 1)
 		scry_watch_note(
 			w,
@@ -154,20 +150,11 @@ static void describe(struct scry_watch *w, FILE *out)
 
 static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 {
-	const struct scry_malloc_opts opts = {
-		.producer = {.pid = (uint32_t)w->proc.pid,
-			     .ring = w->image,
-			     .start_ticks = w->proc.start_ticks},
-		.writer = w->writer,
-		.memory = w->opts->memory,
-		.own_start = w->inj.header.text,
-		.own_end = w->inj.header.shared + w->inj.header.shared_size,
-		.has_stacks = m->has_stacks,
-		.on_fork = w->pool.head ? scry_malloc_children_fork : NULL,
-		.on_fork_arg = w,
-	};
+	struct scry_malloc_opts opts =
+		scry_malloc_children_opts(w, (uint32_t)w->proc.pid, w->proc.start_ticks);
 	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
 
+	opts.producer.ring = w->image;
 	w->inj.control->track_over = 0; /* of an older watch */
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);

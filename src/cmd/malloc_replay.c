@@ -286,9 +286,9 @@ static void judge_end(struct replay_job *j, uint32_t at, int status)
 		j->real_status = status;
 	j->has_real_status = true;
 	if ((status || is_other) && !j->is_told[at]) {
-		note(j, "'%s' under %s ended with status %d, signal %d%s", j->opts->command[0],
-		     j->allocators.rows[at].label, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
-		     WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		note(j, "'%s' under %s %s %d%s", j->opts->command[0], j->allocators.rows[at].label,
+		     WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
+		     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
 		     is_other ? ", in its first run otherwise: not compared" : "");
 		j->is_told[at] = true;
 	}

@@ -23,6 +23,7 @@ void scry_ruby_lines_leave_out(struct scry_ruby_lines *l, const char *why)
 	scry_error_clear();
 	scry_ruby_free(l->ruby);
 	l->ruby = NULL;
+	l->is_booting = false;
 }
 
 /* The layout of thread-local storage that the agent knows is glibc's. */
@@ -143,16 +144,33 @@ static void give_up(struct scry_ruby_lines *l)
 		       &off, sizeof(off));
 }
 
+/* Its VM was up, and is being taken down or gone: the agent ends lines before (agent/lines.c). */
+static bool is_over(const struct scry_ruby_lines *l)
+{
+	const struct scry_inject *inj = &l->watch->inj;
+	uint32_t on;
+
+	return scry_mem_u32(&inj->mem, inj->data + offsetof(struct scry_agent_data, line_plan.on),
+			    &on) < 0 ||
+	       !on;
+}
+
 bool scry_ruby_lines_judge(struct scry_ruby_lines *l)
 {
 	int r = l->is_booting ? scry_ruby_validate(l->ruby) : -EAGAIN;
 
-	if (r == -EAGAIN || r == -ESRCH) {
+	if (!l->is_booting)
+		return false;
+	/* What was recorded is by a layout that was learned for it, from its own program. */
+	l->is_unseen = r < 0 && (r == -ESRCH || is_over(l));
+	if (r == -EAGAIN && !l->is_unseen) {
 		scry_error_clear();
 		return false;
 	}
 	l->is_booting = false;
-	if (r < 0)
+	if (l->is_unseen)
+		scry_error_clear();
+	else if (r < 0)
 		give_up(l);
 	return true;
 }

@@ -21,8 +21,14 @@ struct scry_ruby_lines {
 	uint64_t down;			 /* a function that the VM calls before it is taken down */
 	struct scry_agent_frames frames;
 	bool is_booting; /* started by us, its VM is not up */
+	bool is_unseen;	 /* it ended before its VM could be looked at */
 	char why[256];	 /* they are left out; "": they are not, or it is no Ruby */
 };
+
+/* Of is_unseen. What was recorded counts: the agent has checked each step of it. */
+#define SCRY_RUBY_LINES_UNSEEN                                                                     \
+	"lines of Ruby are by the layout that was learned from another process of the same Ruby: " \
+	"the program ended before its own could be looked at"
 
 /* Reads only. */
 void scry_ruby_lines_plan(struct scry_ruby_lines *l, struct scry_watch *w);

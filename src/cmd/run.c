@@ -357,6 +357,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		scry_error_clear(); /* wait_for_program has said what is the matter */
 	else if (f.failed)
 		scry_fail(f.failed, "%s", f.sentence);
+	if (f.failed && opts->command && *scry_error())
+		scry_log_say("the program ran on without scry, and ended with status %d", program);
 	if (opts->command)
 		return program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN || r == 0
 			       ? program

@@ -27,6 +27,7 @@ struct scry_suspect {
 	uint64_t since_ns; /* when this image was first seen */
 	uint64_t look_ns;  /* next time to look what it is; UINT64_MAX: it is known */
 	uint64_t poll_ns;  /* next time to look whether it still is */
+	bool is_known;	   /* what this image is */
 };
 
 struct scry_session {
@@ -54,6 +55,7 @@ struct scry_session {
 	uint64_t last_pid;	/* newest pid of the machine at the last look */
 	uint64_t late;		/* Rubies that were entered after their start */
 	uint64_t not_entered;	/* Rubies that could not be entered */
+	uint64_t unknown;	/* programs that had ended before we could look */
 	struct scry_map images; /* pid -> parts of the recording that are its: scry_session_part */
 	uint64_t refused;	/* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;

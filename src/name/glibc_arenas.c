@@ -12,7 +12,8 @@
 #define ARENAS_MAX 4096
 #define HEAPS_MAX 65536 /* of one arena */
 #define HEAP_BYTES (64ull << 20)
-#define HEAD_OLD 32u /* struct heap_info before 2.35 */
+#define ADDRESSES (1ull << 47) /* bytes that a process can have */
+#define HEAD_OLD 32u	       /* struct heap_info before 2.35 */
 #define HEAD_NEW 48u
 
 /* Behind what was read before: more than then. Elsewhere, as between large chunks: a little. */
@@ -289,19 +290,27 @@ static int read_all(struct scry_glibc_heap *h, const uint64_t *data, size_t word
 	return r ? r : scry_glibc_mapped(h, data, words);
 }
 
-/* Data of one mapping: 1 when main_arena lies there, 0 when not, -errno. */
-static int read_from(struct scry_glibc_heap *h, const struct scry_map_entry *m)
+/* Its words, owned, and where main_arena lies; NULL: it does not lie there. */
+static uint64_t *libc_data(struct scry_glibc_heap *h, const struct scry_map_entry *m)
 {
 	size_t bytes = m->end - m->start;
 	uint64_t *data = bytes <= DATA_MAX ? malloc(bytes) : NULL;
-	int r = 0;
 
-	if (data && scry_mem_read(h->window.mem, m->start, data, bytes) == 0) {
+	if (data && scry_mem_read(h->window.mem, m->start, data, bytes) == 0)
 		h->main_arena = find_main(h, data, bytes / 8, m->start);
-		if (h->main_arena)
-			r = read_all(h, data, bytes / 8);
-		r = r == 0 && h->main_arena ? 1 : r;
-	}
+	if (h->main_arena)
+		return data;
+	free(data);
+	return NULL;
+}
+
+/* Data of one mapping: 1 when main_arena lies there, 0 when not, -errno. */
+static int read_from(struct scry_glibc_heap *h, const struct scry_map_entry *m)
+{
+	uint64_t *data = libc_data(h, m);
+	int r = data ? read_all(h, data, (m->end - m->start) / 8) : 0;
+
+	r = r == 0 && data ? 1 : r;
 	free(data);
 	return r;
 }
@@ -362,4 +371,49 @@ void scry_glibc_arenas_done(struct scry_glibc_arenas *arenas)
 	free_heap(arenas->heap);
 	free(arenas->rows);
 	*arenas = (struct scry_glibc_arenas){0};
+}
+
+int scry_glibc_held_find(const struct scry_mem *mem, const struct scry_maps *maps,
+			 struct scry_glibc_held *ret)
+{
+	struct scry_glibc_heap *h = calloc(1, sizeof(*h));
+
+	*ret = (struct scry_glibc_held){0};
+	if (!h)
+		return -ENOMEM;
+	h->window.mem = mem;
+	for (size_t i = 0; i < maps->count && !h->main_arena; i++) {
+		const struct scry_map_entry *m = &maps->entries[i];
+		uint64_t *data = is_libc(m) && m->w && !m->shared ? libc_data(h, m) : NULL;
+		ptrdiff_t at = data ? scry_glibc_counters(data, (m->end - m->start) / 8) : -1;
+
+		if (at >= 0)
+			*ret = (struct scry_glibc_held){
+				h->main_arena, m->start + 8 * (uint64_t)(at + MP_MAPPED_BYTES)};
+		free(data);
+	}
+	free(h);
+	return ret->main_arena ? 0 : -ENOTSUP;
+}
+
+int scry_glibc_held_read(const struct scry_mem *mem, const struct scry_glibc_held *held,
+			 uint64_t *ret_bytes)
+{
+	uint64_t bytes, arena = held->main_arena, words[ARENA_SYSTEM - ARENA_NEXT + 1];
+
+	if (scry_mem_u64(mem, held->mapped_bytes, &bytes) < 0)
+		return -EFAULT;
+	for (int n = 0; n < ARENAS_MAX && bytes < ADDRESSES; n++) {
+		if (arena % 8 ||
+		    scry_mem_read(mem, arena + 8 * ARENA_NEXT, words, sizeof(words)) < 0 ||
+		    words[ARENA_SYSTEM - ARENA_NEXT] > ADDRESSES)
+			return -EFAULT;
+		bytes += words[ARENA_SYSTEM - ARENA_NEXT];
+		arena = words[0];
+		if (arena == held->main_arena) {
+			*ret_bytes = bytes;
+			return 0;
+		}
+	}
+	return -EFAULT;
 }

@@ -61,4 +61,18 @@ int scry_glibc_arenas_read(const struct scry_mem *mem, const struct scry_maps *m
 void scry_glibc_arenas_settle(struct scry_glibc_arenas *arenas);
 void scry_glibc_arenas_done(struct scry_glibc_arenas *arenas);
 
+/*
+ * How much of the kernel's memory malloc holds, in blocks and between them: as libc counts. Nobody
+ * is held for it, so it may be looked for in vain.
+ */
+struct scry_glibc_held {
+	uint64_t main_arena, mapped_bytes; /* where they are; 0: not found */
+};
+/* 0; -ENOTSUP, without a sentence: not found, as before the first call of malloc; or -ENOMEM. */
+int scry_glibc_held_find(const struct scry_mem *mem, const struct scry_maps *maps,
+			 struct scry_glibc_held *ret);
+/* Bytes of all arenas, and of blocks that are mappings. 0; -EFAULT: it is not as it was. */
+int scry_glibc_held_read(const struct scry_mem *mem, const struct scry_glibc_held *held,
+			 uint64_t *ret_bytes);
+
 #endif

@@ -18,7 +18,7 @@
 #define ARENA_BINS 14 /* bin i, from 1: words 2i - 2 and 2i - 1 of these; its chunk is 2 before */
 #define ARENA_BIN_COUNT 127
 #define ARENA_NEXT 270
-#define ARENA_SYSTEM 273
+#define ARENA_SYSTEM 273 /* bytes that it has from the kernel */
 #define ARENA_WORDS 275
 
 /* A chunk: size of the one before (when that is free), its own size | flags, then memory. */
@@ -81,6 +81,8 @@ void scry_glibc_drop_cached(struct scry_glibc_heap *h);
 /* glibc_mapped.c: `data` are the words of libc's data. Adds blocks that are mappings. 0 or -errno.
  */
 int scry_glibc_mapped(struct scry_glibc_heap *h, const uint64_t *data, size_t words);
+/* Of sbrk_base there: bytes of blocks that are mappings. */
+#define MP_MAPPED_BYTES (-2)
 /* Where libc keeps its counters, an index into `data`: that of sbrk_base; -1: not found. */
 ptrdiff_t scry_glibc_counters(const uint64_t *data, size_t words);
 

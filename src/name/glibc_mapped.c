@@ -17,7 +17,6 @@
 
 /* Words of mp_ from sbrk_base on, before and behind. */
 enum {
-	MP_MAPPED_BYTES = -2,
 	MP_MAX_MAPPED_BYTES = -1,
 	MP_TCACHE_BINS = 1,
 	MP_TCACHE_MAX = 2,

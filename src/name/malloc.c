@@ -103,7 +103,7 @@ static struct scry_malloc *new_one(const struct scry_malloc_opts *opts)
 	m->due = due_now(m);
 	scry_map_init(&m->by_id, THREADS_MAX);
 	scry_malloc_memory_init(&m->memory, (pid_t)opts->producer.pid, opts->own_start,
-				opts->own_end);
+				opts->own_end, opts->is_glibc);
 	return m;
 }
 

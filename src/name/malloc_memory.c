@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
+
 #define PAGE 4096u
 /* what /proc/PID/pagemap says of a page */
 #define PAGE_PRESENT (1ull << 63)
@@ -31,6 +33,9 @@ void scry_malloc_memory_done(struct scry_malloc_memory *m)
 	if (m->pagemap >= 0)
 		close(m->pagemap);
 	m->status = m->stat = m->pagemap = -1;
+	if (m->mem.fd >= 0)
+		scry_mem_close(&m->mem);
+	m->mem.fd = -1;
 }
 
 static int read_all(int fd, char *buf, size_t room)
@@ -93,7 +98,7 @@ int scry_malloc_memory_times(struct scry_malloc_memory *m, struct scry_ev_memory
 }
 
 void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid, uint64_t own_start,
-			     uint64_t own_end)
+			     uint64_t own_end, bool is_glibc)
 {
 	struct scry_ev_memory first;
 
@@ -102,7 +107,9 @@ void scry_malloc_memory_init(struct scry_malloc_memory *m, pid_t pid, uint64_t o
 					 .stat = open_file(pid, "stat"),
 					 .pagemap = open_file(own_end ? pid : 0, "pagemap"),
 					 .own_start = own_start,
-					 .own_end = own_end};
+					 .own_end = own_end,
+					 .is_glibc = is_glibc,
+					 .mem = {.fd = -1}};
 	scry_malloc_memory_times(m, &first); /* children that it had before */
 }
 
@@ -138,6 +145,34 @@ static void leave_out_own(struct scry_malloc_memory *m, struct scry_ev_memory *e
 	ev->rss_shmem -= shared < ev->rss_shmem ? shared : ev->rss_shmem;
 }
 
+/* Looked for at the first, second, fourth, ... look: before its first call malloc has nothing, and
+ * bins that change do not look like bins. */
+static void find_held(struct scry_malloc_memory *m)
+{
+	struct scry_maps maps = {0};
+
+	m->looks++;
+	if (m->looks & (m->looks - 1))
+		return;
+	if (m->mem.fd < 0 && scry_mem_open(&m->mem, m->pid, 0) < 0)
+		m->mem.fd = -1;
+	if (m->mem.fd >= 0 && scry_maps_read(m->pid, &maps) == 0)
+		scry_glibc_held_find(&m->mem, &maps, &m->held);
+	scry_maps_done(&maps);
+	scry_error_clear();
+}
+
+static uint64_t read_held(struct scry_malloc_memory *m)
+{
+	uint64_t bytes;
+
+	if (m->is_glibc && !m->held.main_arena)
+		find_held(m);
+	if (!m->held.main_arena || scry_glibc_held_read(&m->mem, &m->held, &bytes) < 0)
+		return 0;
+	return bytes;
+}
+
 int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory *ret)
 {
 	struct scry_ev_memory ev = {.pid = (uint32_t)m->pid};
@@ -150,6 +185,7 @@ int scry_malloc_memory_read(struct scry_malloc_memory *m, struct scry_ev_memory 
 		return -ESRCH;
 	line_bytes(text, "\nVmHWM:", &ev.rss_peak);
 	leave_out_own(m, &ev);
+	ev.held = read_held(m);
 	if (scry_malloc_memory_times(m, &ev) < 0)
 		return -ESRCH;
 	*ret = ev;

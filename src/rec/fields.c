@@ -197,6 +197,7 @@ static const struct scry_field fields_scry_ev_memory[] = {
 	FIELD(scry_ev_memory, user_ns, "user_ns", NUMBER),
 	FIELD(scry_ev_memory, system_ns, "system_ns", NUMBER),
 	FIELD(scry_ev_memory, rss_peak, "rss_peak", NUMBER),
+	FIELD(scry_ev_memory, held, "held", NUMBER),
 };
 static const struct scry_field fields_scry_ev_allocator[] = {
 	FIELD(scry_ev_allocator, pid, "pid", NUMBER),

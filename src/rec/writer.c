@@ -95,7 +95,7 @@ static int write_whole(int fd, struct iovec parts[2])
  */
 static int writer_stop(struct scry_writer *w, int err)
 {
-	w->stopped = err;
+	w->stopped = w->stats.error = err;
 	if (w->is_regular && ftruncate(w->fd, (off_t)w->stats.size) == 0)
 		lseek(w->fd, (off_t)w->stats.size, SEEK_SET);
 	if (err == -EFBIG && w->max_size)
@@ -277,26 +277,30 @@ int scry_writer_string(struct scry_writer *w, const char *bytes, size_t len, uin
 }
 
 /* As large the file can become: max_size, what the disk has free now, the limit of the process. */
-static uint64_t writer_limit(const struct scry_writer *w)
+static uint64_t writer_limit(const struct scry_writer *w, int *ret_error)
 {
 	uint64_t limit = w->max_size ? w->max_size : UINT64_MAX;
 	struct rlimit own;
 	struct statvfs disk;
 
+	*ret_error = -EFBIG;
 	if (!w->is_regular)
 		return limit;
 	if (getrlimit(RLIMIT_FSIZE, &own) == 0 && own.rlim_cur < limit)
 		limit = own.rlim_cur;
 	if (fstatvfs(w->fd, &disk) == 0 && disk.f_blocks && disk.f_bavail < limit / disk.f_frsize &&
-	    w->stats.size + disk.f_bavail * disk.f_frsize < limit)
+	    w->stats.size + disk.f_bavail * disk.f_frsize < limit) {
 		limit = w->stats.size + disk.f_bavail * disk.f_frsize;
+		*ret_error = -ENOSPC;
+	}
 	return limit;
 }
 
 /* Packed chunks end before the limit, so that sites, counters and totals still find room. */
 static uint64_t writer_packed_end(const struct scry_writer *w)
 {
-	uint64_t limit = writer_limit(w), share = limit / 8;
+	int error;
+	uint64_t limit = writer_limit(w, &error), share = limit / 8;
 
 	return limit - (share < SCRY_WRITER_TAIL_MAX ? share : SCRY_WRITER_TAIL_MAX);
 }
@@ -315,9 +319,11 @@ static int writer_packed_full(struct scry_writer *w, uint64_t lost)
 {
 	w->stats.lost += lost;
 	w->is_packed_full = true;
-	if (writer_limit(w) != w->max_size)
-		return scry_fail(-ENOSPC, "the disk has no room for more of the recording: single "
-					  "events are left out from now on");
+	if (writer_limit(w, &w->stats.error) != w->max_size)
+		return scry_fail(-ENOSPC,
+				 "%s no room for more of the recording: single events are left out "
+				 "from now on",
+				 w->stats.error == -ENOSPC ? "the disk has" : "ulimit -f leaves");
 	return scry_fail(-EFBIG,
 			 "the recording reached its largest size of %llu bytes: single events "
 			 "are left out from now on; fix: a greater --max-size",
@@ -388,11 +394,13 @@ void scry_writer_stats(const struct scry_writer *w, struct scry_writer_stats *re
 /* Says in the recording itself how much of what was given to the writer is missing. */
 static void writer_add_loss(struct scry_writer *w)
 {
-	static const char why[] = "not written: disk full or size limit reached";
+	const char *why = w->stats.error == -EFBIG    ? "not written: its size limit was reached"
+			  : w->stats.error == -ENOSPC ? "not written: the disk was full"
+						      : "not written: an error of the disk";
 	struct scry_event head = {.type = SCRY_EVENT_LOST};
 	struct scry_ev_lost lost = {.count = w->stats.lost, .why_str = w->strings.count + 1};
 
-	writer_string_event(w, lost.why_str, why, sizeof(why) - 1);
+	writer_string_event(w, lost.why_str, why, strlen(why));
 	scry_writer_payload(w, &head, &lost, sizeof(lost));
 }
 

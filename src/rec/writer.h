@@ -59,6 +59,7 @@ struct scry_writer_stats {
 	uint64_t mono_ns;	  /* of the head: CLOCK_MONOTONIC when it was opened */
 	uint64_t strings_refused; /* beyond the limits of the string table: id 0 was given */
 	bool is_full;		  /* packed chunks are not written any more */
+	int error; /* why: -EFBIG max_size, or the limit of file sizes; -ENOSPC...; 0 */
 };
 
 /*

@@ -1,4 +1,4 @@
-/* See execs.h. The records are not read: that there is one is the news. */
+/* See execs.h. */
 #include "sys/execs.h"
 
 #include <errno.h>
@@ -39,14 +39,21 @@ int scry_execs_open(struct scry_execs *e, pid_t pid)
 	return err;
 }
 
-void scry_execs_clear(struct scry_execs *e)
+void scry_execs_take(struct scry_execs *e)
 {
 	struct perf_event_mmap_page *head = e->ring;
+	const struct perf_event_header *record;
+	uint64_t at, end;
 
-	if (head)
-		__atomic_store_n(&head->data_tail,
-				 __atomic_load_n(&head->data_head, __ATOMIC_ACQUIRE),
-				 __ATOMIC_RELEASE);
+	if (!head)
+		return;
+	end = __atomic_load_n(&head->data_head, __ATOMIC_ACQUIRE);
+	for (at = head->data_tail; at < end; at += record->size) { /* none is less than its head */
+		record = (const void *)((const char *)e->ring + PAGE + at % PAGE);
+		if (record->type == PERF_RECORD_COMM && record->misc & PERF_RECORD_MISC_COMM_EXEC)
+			e->count++;
+	}
+	__atomic_store_n(&head->data_tail, end, __ATOMIC_RELEASE);
 }
 
 void scry_execs_close(struct scry_execs *e)
@@ -55,5 +62,5 @@ void scry_execs_close(struct scry_execs *e)
 		munmap(e->ring, 2 * PAGE);
 	if (e->fd >= 0)
 		close(e->fd);
-	*e = (struct scry_execs){.fd = -1};
+	*e = (struct scry_execs){.fd = -1, .count = e->count};
 }

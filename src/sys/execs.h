@@ -7,18 +7,20 @@
 #ifndef SCRY_SYS_EXECS_H
 #define SCRY_SYS_EXECS_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 struct scry_execs {
 	int fd; /* readable: there was one, or a new name; look. -1 */
 	void *ring;
+	size_t count; /* taken, ever */
 };
 
 /* 0 or -errno, without a sentence. */
 int scry_execs_open(struct scry_execs *e, pid_t pid);
-/* Takes the news. */
-void scry_execs_clear(struct scry_execs *e);
-/* Legal when it was never opened, as long as fd is -1. */
+/* Takes the news, to `count`. */
+void scry_execs_take(struct scry_execs *e);
+/* `count` stays. Legal when it was never opened, as long as fd is -1. */
 void scry_execs_close(struct scry_execs *e);
 
 #endif

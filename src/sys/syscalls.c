@@ -166,6 +166,7 @@ static int open_event(struct scry_syscalls *s, uint64_t id, pid_t tid, int cpu)
 		.inherit = 1,
 		.remove_on_exec = s->with_children,
 		.inherit_thread = !s->with_children,
+		.task = s->with_children && id == s->enter,
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW,
 		.watermark = 1,
@@ -315,6 +316,7 @@ static int keep(struct scry_syscalls *s, const struct sample *sample)
 		size_t room = s->room ? 2 * s->room : 4096;
 		struct scry_syscall *more = reallocarray(s->calls, room, sizeof(*more));
 
+		s->lost += !more;
 		if (!more)
 			return scry_fail(-ENOMEM, "no memory for %zu system calls", room);
 		s->calls = more;
@@ -340,7 +342,14 @@ static void copy_record(const struct ring *ring, uint64_t tail, void *ret, size_
 	memcpy((char *)ret + first, data, size - first);
 }
 
-static int read_ring(struct scry_syscalls *s, const struct ring *ring)
+struct fork { /* PERF_RECORD_FORK */
+	struct perf_event_header header;
+	uint32_t pid, parent, tid, parent_tid;
+	uint64_t time;
+};
+
+static int read_ring(struct scry_syscalls *s, const struct scry_syscalls_take *how,
+		     const struct ring *ring)
 {
 	uint64_t head = __atomic_load_n(&ring->head->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = ring->head->data_tail;
@@ -350,6 +359,7 @@ static int read_ring(struct scry_syscalls *s, const struct ring *ring)
 		union {
 			struct perf_event_header header;
 			struct sample sample;
+			struct fork fork;
 			uint64_t words[RECORD_MAX / 8];
 		} record = {0};
 
@@ -360,6 +370,9 @@ static int read_ring(struct scry_syscalls *s, const struct ring *ring)
 			    record.header.size < RECORD_MAX ? record.header.size : RECORD_MAX);
 		if (record.header.type == PERF_RECORD_LOST)
 			s->lost += record.words[2];
+		else if (record.header.type == PERF_RECORD_FORK && how->born &&
+			 record.fork.pid != record.fork.parent)
+			how->born(how->arg, record.fork.pid);
 		else if (record.header.type == PERF_RECORD_SAMPLE &&
 			 (s->with_children || record.sample.pid == (uint32_t)s->pid))
 			r = keep(s, &record.sample);
@@ -378,17 +391,24 @@ static int by_time(const void *left, const void *right)
 	return a->is_exit - b->is_exit;
 }
 
+int scry_syscalls_look(struct scry_syscalls *s, const struct scry_syscalls_take *how)
+{
+	int r = 0;
+
+	for (int i = 0; i < s->cpus && r == 0; i++)
+		if (s->rings[i].head)
+			r = read_ring(s, how, &s->rings[i]);
+	return r;
+}
+
 int scry_syscalls_take(struct scry_syscalls *s, const struct scry_syscalls_take *how,
 		       uint64_t *ret_tsc)
 {
 	uint64_t until = raw_ns() - LAG_NS;
 	struct reading now;
 	size_t n = 0;
-	int r = 0, e;
+	int r = scry_syscalls_look(s, how), e;
 
-	for (int i = 0; i < s->cpus && r == 0; i++)
-		if (s->rings[i].head)
-			r = read_ring(s, &s->rings[i]);
 	now = read_clocks();
 	if (s->count)
 		qsort(s->calls, s->count, sizeof(*s->calls), by_time);

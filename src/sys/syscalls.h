@@ -39,11 +39,15 @@ void scry_syscalls_switch(struct scry_syscalls *s, bool on);
  */
 struct scry_syscalls_take {
 	int (*give)(void *arg, const struct scry_syscall *call);
+	void (*born)(void *arg, uint32_t pid); /* a child, that may not have run yet; or NULL */
 	void *arg;
 	bool is_last;
 };
 int scry_syscalls_take(struct scry_syscalls *s, const struct scry_syscalls_take *how,
 		       uint64_t *ret_tsc);
+/* Only reads what is there, to be given later, and tells of children: of processes that have ended
+ * none is missing then. */
+int scry_syscalls_look(struct scry_syscalls *s, const struct scry_syscalls_take *how);
 
 /* That found no room. */
 uint64_t scry_syscalls_lost(const struct scry_syscalls *s);

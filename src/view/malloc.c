@@ -453,6 +453,8 @@ static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
 		 scry_cell_number(p->live.blocks)},
 		{"rss_peak_bytes", "resident bytes (anonymous) at most", SCRY_CELL_COUNT, 0,
 		 scry_cell_known(p->rss_peak, has_rss)},
+		{"held_peak_bytes", "bytes that malloc held of the kernel's at most",
+		 SCRY_CELL_COUNT, 0, scry_cell_known(p->held_peak, p->held_peak != 0)},
 		{"rss_explained_pct", "% of them are explained by what live blocks took up",
 		 SCRY_CELL_COUNT, 0,
 		 scry_cell_known(explained < 100 ? explained : 100,
@@ -627,8 +629,11 @@ static enum scry_malloc_verdict judge(struct malloc_view *v)
 	const struct scry_honesty *h = &v->honesty;
 
 	v->is_cut = h->has_lost_more || h->lost > v->process->calls / LOST;
-	if (!v->is_cut)
+	if (!v->is_cut) {
+		if (!h->has_totals) /* it ends before the watch did */
+			scry_buf_printf(&v->buf, "as far as the recording goes: ");
 		return scry_malloc_verdict(v->process, &v->buf);
+	}
 	scry_buf_clear(&v->buf);
 	scry_buf_printf(&v->buf, "the recording is cut, or has holes: ");
 	scry_text_count(&v->buf, v->process->calls);

@@ -477,6 +477,8 @@ static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
 
 	if (err || !p || !memory->rss_anon)
 		return err; /* a process that ends has none */
+	if (memory->held > p->held_peak)
+		p->held_peak = memory->held;
 	if (p->look_count == SCRY_MALLOC_LOOKS)
 		process_look(p);
 	p->looks[p->look_count++] = (struct scry_malloc_look){time_ns, memory->rss_anon};

@@ -115,10 +115,21 @@ static bool is_unexplained(const struct scry_malloc_process *p)
 	       (double)p->taken_peak < EXPLAINED_MIN * (double)p->rss_peak;
 }
 
-/* Nor in gaps that freed blocks left: each byte of a gap was in some block once. */
+/* Most of that rest is none of malloc's: malloc never had it from the kernel, or, as each byte of a
+ * gap was in some block once, so little was ever asked for. */
 static bool is_elsewhere(const struct scry_malloc_process *p)
 {
-	return is_unexplained(p) && (double)p->taken_all < EXPLAINED_MIN * (double)p->rss_peak;
+	if (!is_unexplained(p))
+		return false;
+	return (double)p->taken_all < EXPLAINED_MIN * (double)p->rss_peak ||
+	       (p->held_peak && p->held_peak < p->taken_peak + (p->rss_peak - p->taken_peak) / 2);
+}
+
+/* Most of it is in gaps: malloc had it, and the blocks are known. */
+static bool is_in_gaps(const struct scry_malloc_process *p)
+{
+	return is_unexplained(p) && p->held_peak && !is_elsewhere(p) &&
+	       !(p->allocator.flags & SCRY_ALLOCATOR_OLDER_PARTIAL);
 }
 
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p)
@@ -147,7 +158,7 @@ static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
 		return SCRY_MALLOC_VERDICT_GROWS;
 	if (some_grow(p) || scry_malloc_older_unknown(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
-	if (is_unexplained(p))
+	if (is_unexplained(p) && !is_in_gaps(p))
 		return is_elsewhere(p) ? SCRY_MALLOC_VERDICT_ELSEWHERE
 				       : SCRY_MALLOC_VERDICT_UNEXPLAINED;
 	if (!p->rss || p->rss < live + RETAINED_MIN)
@@ -253,9 +264,12 @@ static void put_unexplained(const struct scry_malloc_process *p, struct scry_buf
 	put_size(buf, "", p->taken_peak, " were in live blocks at most, with their heads, ");
 	put_size(buf, "", p->rss_peak, " were resident at most; the rest is ");
 	if (is_certain) {
-		put_size(buf,
-			 "what the program maps itself, as the heap of a VM: all blocks would be ",
-			 p->taken_all, " if none had been freed; ");
+		scry_buf_printf(buf, "what the program maps itself, as the heap of a VM: ");
+		if (p->held_peak)
+			put_size(buf, "malloc held ", p->held_peak, " of the kernel's at most; ");
+		else
+			put_size(buf, "all blocks would be ", p->taken_all,
+				 " if none had been freed; ");
 		return;
 	}
 	if (p->has_vm)
@@ -276,7 +290,7 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 {
 	enum scry_malloc_verdict verdict = judge(p);
 
-	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_unexplained(p) &&
+	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_unexplained(p) && !is_in_gaps(p) &&
 	    !scry_malloc_older_unknown(p))
 		put_unexplained(p, buf);
 	switch (verdict) {
@@ -297,10 +311,13 @@ enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p
 	case SCRY_MALLOC_VERDICT_FRAGMENTS:
 		put_size(buf, "no leak seen; resident memory reached ", p->rss_peak, "");
 		put_size(buf, " while no more than ", p->peak.bytes, " ever lived, ");
-		put_size(buf, "", p->taken_peak,
-			 " with what is usable behind it and heads: lost in or between blocks, or "
-			 "not malloc's; another allocator may "
-			 "need less: scry malloc replay");
+		put_size(buf, "", p->taken_peak, " with what is usable behind it and heads: ");
+		if (is_in_gaps(p))
+			put_size(buf, "malloc held ", p->held_peak,
+				 " of the kernel's, and what no block took up of that is in gaps");
+		else
+			scry_buf_printf(buf, "lost in or between blocks, or not malloc's");
+		scry_buf_printf(buf, "; another allocator may need less: scry malloc replay");
 		return verdict;
 	case SCRY_MALLOC_VERDICT_ELSEWHERE:
 	case SCRY_MALLOC_VERDICT_UNEXPLAINED:

@@ -91,8 +91,8 @@ void scry_ruby_free(struct scry_ruby *ruby);
 int scry_ruby_like(const struct scry_ruby *parent, struct scry_ruby **ret);
 int scry_ruby_bind(struct scry_ruby *ruby, pid_t pid);
 
-/* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ENOTSUP with
- * the reason. */
+/* Checks the layout on the live target, read-only, about 1 ms. 0, -EAGAIN not booted, -ESRCH gone,
+ * -ENOTSUP with the reason. Of a VM that is being taken down it may say any of these. */
 int scry_ruby_validate(struct scry_ruby *ruby);
 
 /* Run-time address of an exported symbol of the Ruby module, 0 when it has none. */

@@ -221,6 +221,15 @@ static int judge(const struct scry_ruby *ruby, struct tally *tally)
 	return err;
 }
 
+/* A process that ends takes its memory away between one read and the next. */
+static bool is_gone(const struct scry_ruby *ruby)
+{
+	uint64_t at = scry_ruby_symbol(ruby, "ruby_version");
+	char byte;
+
+	return !ruby->core && at && scry_mem_read(&ruby->mem, at, &byte, 1) != 0;
+}
+
 int scry_ruby_validate(struct scry_ruby *ruby)
 {
 	struct scry_ruby_check check = {.item = "live threads", .how = "the running target"};
@@ -235,7 +244,11 @@ int scry_ruby_validate(struct scry_ruby *ruby)
 			break;
 		nanosleep(&pause, NULL);
 	}
+	if (err && is_gone(ruby))
+		err = scry_proc_fail_gone(ruby->pid);
 	ruby->booted = err == 0;
+	if (err == -ESRCH)
+		return err;
 	if (err == -EAGAIN)
 		return scry_fail(err, "the Ruby in process %d has not booted yet", (int)ruby->pid);
 	check.ok = err == 0;

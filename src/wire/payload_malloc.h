@@ -87,7 +87,10 @@ struct scry_ev_memory { /* what the kernel says of a process at time_ns */
 	uint64_t faults, major_faults;		/* since its start */
 	uint64_t user_ns, system_ns;		/* the same */
 	uint64_t rss_peak; /* bytes, resident of all kinds, at most until now */
+	uint64_t held;	   /* bytes that malloc has from the kernel, as glibc counts; 0 unknown */
 };
+
+#define SCRY_ALLOCATOR_OLDER_PARTIAL 1u /* there were more older blocks than were found */
 
 struct scry_ev_allocator { /* who serves the calls */
 	uint32_t pid;

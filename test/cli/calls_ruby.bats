@@ -150,6 +150,22 @@ agree() {
 	E
 }
 
+# It stops who watches it, and is gone before that goes on: until it was not seen before either.
+@test "a program ends before its VM was looked at: lines, and a note" {
+	local tries=0
+
+	printf 'load "%s"\nFile.umask(7002)\n' "$ROOT/test/ruby/programs/stop_keeper.rb" >"$T/p.rb"
+	until [ -s "$T/out" ] && grep -q "the program ended before" "$T/out"; do
+		[ "$((tries += 1))" -le 20 ]
+		rm -f "$T/stopped"
+		STOPPED="$T/stopped" start run "$SCRY" calls -k -x umask -q --force -o "$T/x.scry" -- "$RUBY" --disable-gems "$T/p.rb"
+		goes_unseen
+		finish "$PID"
+		"$SCRY" report "$T/x.scry" >"$T/out" 2>&1
+		in_file "p.rb:2" "$T/out"
+	done
+}
+
 @test "no Ruby: a note; breakpoints: refused" {
 	"$SCRY" calls -k -x strlen --force -o "$T/x.json" -- /bin/ls / >"$T/out" 2>"$T/scry.err"
 	in_file "is no Ruby" "$T/x.json"

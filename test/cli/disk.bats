@@ -16,7 +16,7 @@ is_short_but_whole() {
 	kill -0 "$ruby"
 	[ "$status" -ne 0 ]
 	[ "$status" -lt 126 ]
-	grep -qiE "no space|too large|largest size|full" "$T/err"
+	grep -qiE "no space|ulimit -f is reached|largest size" "$T/err"
 	scry_ends 0 info "$file"
 	scry_ends 0 report "$file"
 	scry_ends 0 report "$file" --json

@@ -119,8 +119,11 @@ hooked() {
 # keeper_of FRONT: the keeper's pid, as soon as it has its name. A keeper that follows a program has the program
 # beside it.
 keeper_of() {
-	wait_for 10 pgrep -P "$1" scry-keeper
-	pgrep -P "$1" scry-keeper
+	for _ in $(seq 200); do # pgrep may pass over one that is there
+		pgrep -P "$1" scry-keeper && return 0
+		sleep 0.05
+	done
+	return 1
 }
 
 # watched PID: scry has entered it.

@@ -182,6 +182,8 @@ PY
 	ended "$scry"
 	goes_on "$T/program.out"
 	"$SCRY" info "$T/x.scry" >/dev/null
+	"$SCRY" report "$T/x.scry" >"$T/report"
+	grep -q "^note: .*as far as the recording goes: " "$T/report"
 	undo "$program"
 	as_before "$program" "$before" "after undo"
 	scry_ends 0 malloc record --force -o "$T/x.scry" -p "$program" -d 0.2s
@@ -382,6 +384,7 @@ is_up() {
 	strip -o "$T/stripped" "$TARGETS/target_malloc_known_static"
 	scry_ends 125 malloc record --force -o "$T/x.scry" -- "$T/stripped"
 	says "no malloc that can be found.*static without symbols"
+	says "the program ran on without scry, and ended with status 0"
 	grep -qx right "$T/scry.out"
 }
 
@@ -498,6 +501,8 @@ enters() {
 	"$SCRY" report "$T/x.scry" --json >"$T/all"
 	[ "$(jq '.totals.older_blocks // 0' "$T/part")" -lt "$(jq .totals.older_blocks "$T/all")" ]
 	[ "$(jq .totals.older_blocks "$T/all")" -gt 20000 ]
+	"$SCRY" malloc export "$T/x.scry" >"$T/text"
+	grep -q "^memory .* held=$(sed -n 's/^table .* held //p' "$T/blocks.out") " "$T/text" # its own word
 	exec 8>&-
 	finish "$PID"
 }
@@ -534,4 +539,10 @@ enters() {
 	says "-p PID, or -- CMD"
 	scry_ends 0 malloc --help
 	scry_ends 0 malloc record --help
+}
+
+@test "an alignment that is no power of two is recorded as the next one, as glibc has it" {
+	"$SCRY" malloc record -q -o "$T/x.scry" -- /usr/bin/python3 -c 'import ctypes; ctypes.CDLL(None).memalign(40, 123457)'
+	"$SCRY" malloc export "$T/x.scry" >"$T/text"
+	grep -q "memalign(123457) .* align=64" "$T/text"
 }

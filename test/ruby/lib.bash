@@ -23,12 +23,7 @@ rubies() {
 	if [ -n "${SCRY_TEST_RUBIES:-}" ]; then tr : '\n' <<<"$SCRY_TEST_RUBIES"; fi
 }
 
-# soak SHORT WHOLE: what a test takes, and what it takes in `make soak`.
-soak() {
-	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
-}
-
-# share SHORT WHOLE: how many, in `make test` and in `make soak`.
+# share SHORT WHOLE: what a test takes, in `make test` and in `make soak`.
 share() {
 	if [ -n "${SCRY_SOAK:-}" ]; then echo "$2"; else echo "$1"; fi
 }
@@ -100,6 +95,16 @@ teardown() {
 # is_gone PID: it has ended, though perhaps nobody has waited for it yet.
 is_gone() {
 	! kill -0 "$1" 2>/dev/null || grep -q "^State:.*Z" "/proc/$1/status" 2>/dev/null
+}
+
+# goes_unseen: the program that runs programs/stop_keeper.rb, with STOPPED=$T/stopped, ends; then its keeper goes on.
+goes_unseen() {
+	local keeper target
+	wait_for 20 test -e "$T/stopped"
+	read -r keeper target <"$T/stopped"
+	HELD="$HELD $keeper"
+	wait_for 20 is_gone "$target"
+	kill -CONT "$keeper"
 }
 
 # free_port: one that nobody listens to, and that nobody is given who asks for none.

@@ -77,13 +77,22 @@ whole() {
 	follow "$RUBY" "$HERE/programs/execs.rb" "$T"
 	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
 	json_is "$T/o.json" "$(made Self) == 500"
-	# One that was noticed late lacks what it made before; the report says so.
-	if json_is "$T/o.json" '(r["notes"] || []).none? { |n| n =~ /noticed late|could not be entered/ }'; then
+	# One that was noticed late, or not at all, lacks what it made before; the report says so.
+	if json_is "$T/o.json" '(r["notes"] || []).none? { |n| n =~ /noticed late|could not be entered|could be looked at/ }'; then
 		json_is "$T/o.json" "$(made One) == 3000"
 		json_is "$T/o.json" "$(made Two) == 4000"
 	else
 		json_is "$T/o.json" "$(made One) <= 3000 && $(made Two) <= 4000"
 	fi
+}
+
+@test "a program that is run (exec) and ends before it was noticed is counted" {
+	printf 'load "%s"\nexec "%s", "-e", "1"\n' "$HERE/programs/stop_keeper.rb" "$RUBY" >"$T/p.rb"
+	STOPPED="$T/stopped" start run "$SCRY" objects -f --top 0 -o "$T/o.json" -- "$RUBY" "$T/p.rb"
+	goes_unseen
+	finish "$PID"
+	json_is "$T/o.json" 'r["notes"].any? { |n| n.start_with?("1 programs") && n =~ /could be looked at/ }'
+	json_is "$T/o.json" "rows.any? { |x| x['file'] == '$T/p.rb' }"
 }
 
 two_scripts() {

@@ -21,7 +21,7 @@ need_bpf() {
 	need_bpf
 	# On a busy machine it runs so little that chance is a point or two: that hits once, not thrice.
 	for _ in 1 2 3; do
-		"$SCRY" stacks -q --engine=bpf --cpu -r 5000 --force -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(soak 1 20)" "$T/truth.json"
+		"$SCRY" stacks -q --engine=bpf --cpu -r 5000 --force -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(share 1 20)" "$T/truth.json"
 		local got=0
 		"$RUBY" "$K/check_shares.rb" "$T/truth.json" - "$T/cpu.json" - || got=$?
 		[ "$got" -eq 0 ] && break
@@ -38,7 +38,7 @@ need_bpf() {
 @test "a program in lockstep with the rate: shares are those of its own clock" {
 	need_bpf
 	for _ in 1 2 3; do
-		"$SCRY" stacks -q --engine=bpf --cpu --force -o "$T/l.json" -- "$RUBY" --disable=gems "$K/lockstep.rb" "$(soak 1.2 20)" "$T/truth.json"
+		"$SCRY" stacks -q --engine=bpf --cpu --force -o "$T/l.json" -- "$RUBY" --disable=gems "$K/lockstep.rb" "$(share 1.2 20)" "$T/truth.json"
 		got="$("$RUBY" "$K/check_lockstep.rb" "$T/truth.json" "$T/l.json")" && return 0
 		echo "$got"
 	done
@@ -46,7 +46,7 @@ need_bpf() {
 }
 
 shares() {
-	"$SCRY" stacks -q --engine=bpf -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
+	"$SCRY" stacks -q --engine=bpf -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(share 1.5 20)" "$T/truth.json" || return 2
 	for weight in wall cpu gvl; do
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
@@ -91,7 +91,7 @@ ready() {
 	need_bpf
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
-		"$SCRY" stacks -q --engine=bpf --cpu -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(soak 2 30)" >"$T/out"
+		"$SCRY" stacks -q --engine=bpf --cpu -r "$(share 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(share 2 30)" >"$T/out"
 		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
 	done < <(rubies)
 }
@@ -102,7 +102,7 @@ ready() {
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 10 in_file ready "$T/tight.out"
-		"$SCRY" stacks -q --engine=bpf --cpu -r 5000 -d "$(soak 1s 30s)" --stacks --force -o "$T/t.json" -p "$PID"
+		"$SCRY" stacks -q --engine=bpf --cpu -r 5000 -d "$(share 1s 30s)" --stacks --force -o "$T/t.json" -p "$PID"
 		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true
@@ -113,7 +113,7 @@ ready() {
 	need_bpf
 	start matches "$RUBY" --disable=gems "$K/matches.rb"
 	wait_for 10 in_file ready "$T/matches.out"
-	"$SCRY" stacks -q --engine=bpf --cpu -r 2000 -d "$(soak 1500ms 20s)" --force -o "$T/m.json" -p "$PID"
+	"$SCRY" stacks -q --engine=bpf --cpu -r 2000 -d "$(share 1500ms 20s)" --force -o "$T/m.json" -p "$PID"
 	json_is "$T/m.json" 'r["totals"]["samples"] > 100'
 	json_is "$T/m.json" '(r["totals"]["repaired"] + r["totals"]["rejected"]) * 33 <= r["totals"]["samples"]'
 	json_is "$T/m.json" 'all = r["rows"].select { |x| x["method"].to_s.end_with?("parse") }.sum { |x| x["total_ns"] }

@@ -12,7 +12,7 @@ setup() {
 
 # held PID: a recording with some samples, which a machine with much else to do may take a while for.
 held() {
-	"$SCRY" stacks -q --pause -r "$(soak 1000 5000)" -d "$(soak 800ms 40s)" --stacks --force -o "$T/p.json" -p "$1" &&
+	"$SCRY" stacks -q --pause -r "$(share 1000 5000)" -d "$(share 800ms 40s)" --stacks --force -o "$T/p.json" -p "$1" &&
 		json_is "$T/p.json" 'r["totals"]["samples"] > 20'
 }
 
@@ -48,7 +48,7 @@ held() {
 @test "SIGKILL of scry at any moment: the program goes on as before" {
 	start tight "$RUBY" "$K/tight.rb"
 	wait_for 10 in_file ready "$T/tight.out"
-	for _ in $(seq "$(soak 1 25)"); do
+	for _ in $(seq "$(share 1 25)"); do
 		stays_well "$PID" "$SCRY" stacks -q --pause -r 5000 -o "$T/k.scry" --force -p "$PID"
 	done
 }
@@ -83,7 +83,7 @@ held() {
 	start native "$RUBY" --disable=gems "$K/native.rb"
 	wait_for 20 in_file "^ready" "$T/native.out"
 	natives() {
-		"$SCRY" stacks -q --native --pause --cpu -r 500 -d "$(soak 800ms 10s)" --force -o "$T/cpu.folded" -p "$PID" &&
+		"$SCRY" stacks -q --native --pause --cpu -r 500 -d "$(share 800ms 10s)" --force -o "$T/cpu.folded" -p "$PID" &&
 			"$RUBY" "$K/check_native.rb" "$T/cpu.folded" cpu
 	}
 	wait_for 30 natives

@@ -10,7 +10,7 @@ setup() {
 }
 
 shares() {
-	"$SCRY" stacks -q --engine=read -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(soak 1.5 20)" "$T/truth.json" || return 2
+	"$SCRY" stacks -q --engine=read -o "$T/s.scry" --force -- "$RUBY" "$K/shares.rb" "$(share 1.5 20)" "$T/truth.json" || return 2
 	for weight in wall cpu gvl; do
 		"$SCRY" report "--$weight" --force -o "$T/$weight.json" "$T/s.scry" || return 2
 	done
@@ -34,7 +34,7 @@ shares() {
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax
-		"$SCRY" stacks -q --engine=read -r "$(soak 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(soak 2.5 30)" >"$T/out"
+		"$SCRY" stacks -q --engine=read -r "$(share 4000 5000)" --stacks --force -o "$T/p.json" -- "${words[@]}" --disable=gems "$K/possible.rb" "$(share 2.5 30)" >"$T/out"
 		"$RUBY" "$K/check_possible.rb" "$T/p.json" 200 || { echo "${words[*]}"; return 1; }
 	done < <(rubies)
 }
@@ -44,7 +44,7 @@ shares() {
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 10 in_file ready "$T/tight.out"
-		"$SCRY" stacks -q --engine=read -r 5000 -d "$(soak 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
+		"$SCRY" stacks -q --engine=read -r 5000 -d "$(share 1500ms 30s)" --stacks --force -o "$T/t.json" -p "$PID"
 		"$RUBY" "$K/check_tight.rb" "$T/t.json" 50 || { echo "${words[*]}"; return 1; }
 		kill -KILL "$PID"
 		finish "$PID" 2>/dev/null || true

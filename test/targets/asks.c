@@ -5,6 +5,7 @@
  *   asks T N    "pid P", after the line "asked T*N"; ends with its input
  *   asks T N family    at once, T children instead, a second one of each: without the function. The
  *                      first child has one too, and all but that one end after their parent
+ *   asks T N relay     at once, T processes: each is made by the one before, which then ends
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -49,6 +50,14 @@ static int family(long children)
 	return 0;
 }
 
+static int relay(long processes)
+{
+	do
+		ask_kernel();
+	while (--processes > 0 && fork() == 0);
+	_exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	long threads = argc > 2 ? atol(argv[1]) : 1;
@@ -57,7 +66,7 @@ int main(int argc, char **argv)
 	times = argc > 2 ? atol(argv[2]) : 1;
 	threads = threads > 64 ? 64 : threads;
 	if (argc > 3)
-		return family(threads);
+		return argv[3][0] == 'r' ? relay(atol(argv[1])) : family(threads);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("pid %d\n", getpid());
 	for (int c; (c = getchar()) != EOF;) {

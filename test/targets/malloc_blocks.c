@@ -1,9 +1,10 @@
 /*
  * A program that knows its blocks: threads make, resize and free blocks of all sizes, some of them
  * those of others, then stand still. Prints "pid N", and "table ADDRESS COUNT": rows of {address,
- * size}, size 0: freed. With the argument "pieces" something else moves the break in between. Ends
- * when its input does.
+ * size}, size 0: freed; and "held BYTES", what malloc says that it has from the kernel. With the
+ * argument "pieces" something else moves the break in between. Ends when its input does.
  */
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -46,9 +47,13 @@ static void make(struct row *r, unsigned int *seed)
 
 static void show(void)
 {
+	struct mallinfo2 all;
 	char c;
 
-	printf("pid %d\ntable %p %d\n", getpid(), (void *)rows, ROWS);
+	printf("pid %d\n", getpid());
+	fflush(stdout);
+	all = mallinfo2();
+	printf("table %p %d held %zu\n", (void *)rows, ROWS, all.arena + all.hblkhd);
 	fflush(stdout);
 	while (read(0, &c, 1) > 0) /* getchar would allocate */
 		;

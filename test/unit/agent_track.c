@@ -286,20 +286,34 @@ static void naps_cut_short(void **state)
 	signal(SIGUSR1, SIG_DFL);
 }
 
-/* Without a lease the pool is looked through once, not by each call, until something is given back.
- */
-static void full_pool(void **state)
+/* It is looked through once, not by each call, until something is given back. */
+static void look_once(enum scry_track_state all)
 {
-	(void)state;
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
-		track_at(i)->state = SCRY_TRACK_CLOSED;
-	control.lease_tsc = 1;
+		track_at(i)->state = all;
 	assert_null(record());
 	track_at(3)->state = SCRY_TRACK_FREE;
 	assert_null(record());
 	control.track_freed++;
 	assert_non_null(record());
 	assert_int_equal(control.track_waits, 0);
+}
+
+static void full_pool(void **state)
+{
+	(void)state;
+	control.lease_tsc = 1; /* over: nobody waits */
+	look_once(SCRY_TRACK_CLOSED);
+}
+
+/* Each belongs to another thread: there is nothing to wait for. */
+static void many_threads(void **state)
+{
+	(void)state;
+	look_once(SCRY_TRACK_OPEN);
+	scry_agent.tracking.all_open = control.track_freed + 1;
+	track_at(4)->state = SCRY_TRACK_FREE;
+	assert_non_null(record()); /* it closes its own: then there is */
 }
 
 /* The keeper comes back after the lease's end: it can know that nothing was recorded since. Where
@@ -334,6 +348,7 @@ int main(void)
 		cmocka_unit_test_setup(wiped_by_a_fork, set_up),
 		cmocka_unit_test_setup(naps_cut_short, set_up),
 		cmocka_unit_test_setup(full_pool, set_up),
+		cmocka_unit_test_setup(many_threads, set_up),
 		cmocka_unit_test_setup(end_of_the_lease, set_up),
 	};
 

@@ -86,13 +86,18 @@ static inline void end_block(struct program *p, uint32_t block)
 	call(p, (struct scry_ev_malloc){.function = SCRY_MALLOC_FREE, .block = block});
 }
 
-static inline void look(struct program *p, uint64_t rss)
+static inline void look_at(struct program *p, uint64_t rss, uint64_t held)
 {
-	struct scry_ev_memory memory = {.pid = PID, .threads = 1, .rss_anon = rss};
+	struct scry_ev_memory memory = {.pid = PID, .threads = 1, .rss_anon = rss, .held = held};
 	struct scry_event head = {.type = SCRY_EVENT_MEMORY, .time_ns = p->time_ns};
 
 	assert_int_equal(scry_malloc_pack_write(p->pack, p->rec.w), 0);
 	assert_int_equal(scry_writer_payload(p->rec.w, &head, &memory, sizeof(memory)), 0);
+}
+
+static inline void look(struct program *p, uint64_t rss)
+{
+	look_at(p, rss, 0);
 }
 
 static inline int finish(struct program *p, uint64_t calls)

@@ -81,10 +81,26 @@ static struct compared compare(const struct row *rows, size_t count,
 	return c;
 }
 
+/* Without holding it: it stands still. */
+static void check_held(pid_t pid, const struct scry_mem *mem, uint64_t bytes)
+{
+	struct scry_glibc_held held;
+	struct scry_maps maps;
+	uint64_t found;
+
+	assert_int_equal(scry_maps_read(pid, &maps), 0);
+	assert_int_equal(scry_glibc_held_find(mem, &maps, &held), 0);
+	assert_int_equal(scry_glibc_held_read(mem, &held, &found), 0);
+	assert_int_equal(found, bytes);
+	held.main_arena += 16;
+	assert_int_equal(scry_glibc_held_read(mem, &held, &found), -EFAULT);
+	scry_maps_done(&maps);
+}
+
 static void check(const char *how, double least, uint32_t broken)
 {
 	struct scry_glibc_arenas a;
-	unsigned long long table;
+	unsigned long long table, held;
 	struct compared c;
 	struct scry_mem mem;
 	struct child child;
@@ -93,7 +109,8 @@ static void check(const char *how, double least, uint32_t broken)
 
 	if (!child_start(&child, "target_malloc_blocks", how))
 		skip();
-	assert_int_equal(sscanf(child_next(&child), "table %llx %d", &table, &count), 2);
+	assert_int_equal(
+		sscanf(child_next(&child), "table %llx %d held %llu", &table, &count, &held), 3);
 	if (read_blocks(child.pid, &mem, 0, &a) == -ENOTSUP) {
 		print_message("skipped: %s\n", scry_error());
 		child_end(&child);
@@ -115,6 +132,7 @@ static void check(const char *how, double least, uint32_t broken)
 	 * lies where the heap was not found */
 	assert_true(c.other < (broken ? 400 : 40));
 	assert_int_equal(a.broken, broken);
+	check_held(child.pid, &mem, held);
 	free(rows);
 	scry_glibc_arenas_done(&a);
 	scry_mem_close(&mem);

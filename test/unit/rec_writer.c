@@ -169,7 +169,7 @@ static void packed_objects(void **state)
 
 /* Writes until the file takes no more: one error, then quiet counting, and a whole file at the end.
  */
-static void fill_up(int fd, uint64_t max_size, uint64_t events)
+static void fill_up(int fd, uint64_t max_size, uint64_t events, int error)
 {
 	struct scry_event head = {.type = SCRY_EVENT_TOTALS};
 	struct scry_ev_totals totals = {.events = events, .pid = 1};
@@ -190,6 +190,7 @@ static void fill_up(int fd, uint64_t max_size, uint64_t events)
 	assert_int_equal(scry_writer_payload(w, &head, &totals, sizeof(totals)), 0);
 	scry_writer_stats(w, &stats);
 	assert_int_equal(stats.events + stats.lost, events);
+	assert_int_equal(stats.error, error);
 	assert_int_equal(scry_writer_close(w), 0);
 	got = content_of(fd);
 	assert_int_equal(got.counts, stats.events);
@@ -205,7 +206,7 @@ static void largest_size(void **state)
 {
 	int fd = new_file();
 
-	fill_up(fd, 1 << 20, 50000);
+	fill_up(fd, 1 << 20, 50000, -EFBIG);
 	close(fd);
 }
 
@@ -221,7 +222,7 @@ static void file_size_limit(void **state)
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit = (struct rlimit){.rlim_cur = 1000000, .rlim_max = old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	fill_up(fd, 0, 50000);
+	fill_up(fd, 0, 50000, -EFBIG);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	close(fd);
 }
@@ -242,7 +243,7 @@ static void full_disk(void **state)
 	umount2(dir, MNT_DETACH); /* lives on until the fd is closed */
 	rmdir(dir);
 	assert_true(fd >= 0);
-	fill_up(fd, 0, 50000);
+	fill_up(fd, 0, 50000, -ENOSPC);
 	close(fd);
 }
 
@@ -265,6 +266,7 @@ static void packed_leave_room(void **state)
 	got = content_of(fd);
 	assert_int_equal(got.counts, 1000);
 	assert_int_equal(got.allocs + got.frees + stats.lost, 400000);
+	assert_int_equal(stats.error, -EFBIG);
 	assert_int_equal(got.lost, stats.lost);
 	close(fd);
 }
