@@ -37,7 +37,7 @@ until_it_stays() {
 			return 0
 		fi
 		[ "$name" = churn ] && grep -qx "left 0" "$T/storm" &&
-			grep -qE "cannot read 0x|are not those of its file" "$T/storm.err" || break
+			grep -qE "cannot (read 0x|be read)|are not those of its file" "$T/storm.err" || break
 	done
 	cat "$T/tried"
 	return 1
