@@ -223,6 +223,13 @@ static bool has_lanes(const struct scry_session *s, const struct scry_watch *w)
 	return false;
 }
 
+/* It has ended, and the last program that it ran was not looked at. */
+static void count_unknown(struct scry_session *s, struct scry_watch *w)
+{
+	scry_execs_take(&w->execs); /* its end may have been seen before them */
+	s->unknown += w->execs.count && (s->opts->follow || goes_on(s, w));
+}
+
 /* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
 static int reap(struct scry_session *s, bool look_for_exec)
 {
@@ -243,8 +250,8 @@ static int reap(struct scry_session *s, bool look_for_exec)
 					       change.is_there ? change.why : "the target ended");
 
 			r = r ? r : e;
-			s->unknown += w->execs.count && !change.is_there &&
-				      (s->opts->follow || goes_on(s, w));
+			if (!change.is_there)
+				count_unknown(s, w);
 			scry_inject_unlock(&w->inj);
 			if (s->opts->follow && !s->preload &&
 			    !(change.is_there && change.caught >= 0))
@@ -520,6 +527,8 @@ static int leave_all(struct scry_session *s, const char *why)
 				w->target_gone = true;
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
+			if (w->target_gone)
+				count_unknown(s, w);
 		}
 	if (s->opts->follow && !s->preload)
 		scry_follow_leave_heirs(s);
