@@ -19,16 +19,19 @@
 #define DEFAULT_FREE (~0ull)	  /* RUBY_DEFAULT_FREE: xfree the data */
 #define RECORD_FIRST (1ull << 48) /* of a compaction */
 
-struct data_type { /* rb_data_type_t, ruby/internal/core/rtypeddata.h, since 2.7 */
+/*
+ * rb_data_type_t, ruby/internal/core/rtypeddata.h. Its first five words have been the same since
+ * 2.7. What follows (reserved words, a parent, flags) must be 0, and its length has changed: the VM
+ * finds 0 wherever it looks.
+ */
+#define REST_WORDS 59u
+struct data_type {
 	const char *name;
 	void (*mark)(void *);
 	uint64_t free;
 	uint64_t (*size)(const void *);
 	void (*compact)(void *);
-	void *reserved;
-	const void *parent;
-	void *data;
-	uint64_t flags;
+	uint64_t rest[REST_WORDS];
 };
 struct anchor {
 	struct data_type type;
@@ -145,13 +148,18 @@ void scry_moved_on(void)
 	void *(*allocate)(uint64_t) = (void *)r->xmalloc;
 	uint64_t (*wrap)(uint64_t, void *, const void *) = (void *)r->data_wrap;
 	void (*root)(uint64_t *) = (void *)r->gc_register;
+	uint64_t *words;
 	struct anchor *a;
 
 	if (scry_agent.anchor_data || !r->xmalloc || !r->data_wrap || !r->gc_register ||
 	    !r->gc_unregister || !r->gc_location)
 		return;
 	a = allocate(sizeof(*a));
-	*a = (struct anchor){.type = {.free = DEFAULT_FREE, .compact = compacted}};
+	words = (uint64_t *)a;
+	for (uint32_t i = 0; i < sizeof(*a) / 8; i++)
+		words[i] = 0;
+	a->type.free = DEFAULT_FREE;
+	a->type.compact = compacted;
 	for (int i = 0; i < 4; i++)
 		a->name[i] = "scry"[i];
 	a->type.name = a->name;
