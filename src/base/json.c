@@ -107,6 +107,20 @@ static void json_escaped_byte(FILE *out, unsigned char byte)
 		fprintf(out, "\\u%04x", byte);
 }
 
+/* A character of one to three bytes, by its number: C1 controls, separators, writing direction. */
+static void json_escaped(FILE *out, const unsigned char *at, size_t len)
+{
+	unsigned int number = len == 2 ? at[0] & 0x1fu : at[0] & 0xfu;
+
+	if (len == 1) {
+		json_escaped_byte(out, *at);
+		return;
+	}
+	for (size_t i = 1; i < len; i++)
+		number = number << 6 | (at[i] & 0x3fu);
+	fprintf(out, "\\u%04x", number);
+}
+
 static void json_quoted(FILE *out, const unsigned char *bytes, size_t len)
 {
 	size_t at = 0;
@@ -122,10 +136,10 @@ static void json_quoted(FILE *out, const unsigned char *bytes, size_t len)
 		if (at >= len)
 			break;
 		good = scry_utf8_length(bytes + at, len - at, &bad);
-		if (good > 1)
+		if (good > 1 && !scry_text_is_tricky(bytes + at, good))
 			fwrite(bytes + at, 1, good, out);
-		else if (good == 1)
-			json_escaped_byte(out, bytes[at]);
+		else if (good)
+			json_escaped(out, bytes + at, good);
 		else
 			fputs("\\ufffd", out);
 		at += good ? good : bad;

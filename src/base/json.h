@@ -5,7 +5,8 @@
  * value is preceded by scry_json_key. Misuse (a value without a key, an end without a begin, more
  * than SCRY_JSON_DEPTH levels) is a bug of the caller and asserted. Strings are bytes: what is not
  * valid UTF-8 becomes U+FFFD, one for each maximal bad part, as the Unicode standard advises;
- * control characters are escaped. Write errors are remembered by the stream; scry_json_done tells.
+ * characters that are tricky to show (base/text.h) are escaped, as JSON is looked at on terminals
+ * too. Write errors are remembered by the stream; scry_json_done tells.
  */
 #ifndef SCRY_BASE_JSON_H
 #define SCRY_BASE_JSON_H

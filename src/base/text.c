@@ -43,19 +43,17 @@ size_t scry_utf8_length(const unsigned char *bytes, size_t len, size_t *ret_bad)
 	return want;
 }
 
-/*
- * Characters that are valid and still not to be shown: C1 controls (C2 80..9F), and those that turn
- * the writing direction (E2 80 AA..AE, E2 81 A6..A9), with which a file name can pretend to be
- * another.
- */
-static bool text_is_tricky(const unsigned char *at, size_t len)
+/* The characters above 9F are all of three bytes but U+061C: E2 80 8E..8F, E2 80 A8..AE and
+ * E2 81 A6..A9. With the last a file name can pretend to be another. */
+bool scry_text_is_tricky(const unsigned char *at, size_t len)
 {
 	if (len == 1)
 		return at[0] < 0x20 || at[0] == 0x7f;
 	if (len == 2)
-		return at[0] == 0xc2 && at[1] < 0xa0;
+		return (at[0] == 0xc2 && at[1] < 0xa0) || (at[0] == 0xd8 && at[1] == 0x9c);
 	if (len == 3 && at[0] == 0xe2)
-		return (at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+		return (at[1] == 0x80 &&
+			(at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae))) ||
 		       (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
 	return false;
 }
@@ -84,7 +82,7 @@ static int text_escape(struct scry_buf *buf, const unsigned char *at, size_t len
 			continue;
 		}
 		good = scry_utf8_length(at + run, len - run, &bad);
-		if (good && !text_is_tricky(at + run, good) &&
+		if (good && !scry_text_is_tricky(at + run, good) &&
 		    !(good == 1 && strchr(also, at[run]))) {
 			run += good;
 			continue;
@@ -106,6 +104,26 @@ static int text_escape(struct scry_buf *buf, const unsigned char *at, size_t len
 int scry_text_escape(struct scry_buf *buf, const char *bytes, size_t len)
 {
 	return text_escape(buf, (const unsigned char *)bytes, len, "");
+}
+
+struct scry_shown scry_text_shown(const char *text)
+{
+	struct scry_shown shown = {""};
+	struct scry_buf buf = {0};
+	size_t len;
+
+	scry_text_escape(&buf, text, strlen(text));
+	len = buf.len;
+	if (len >= sizeof(shown.text)) {
+		len = sizeof(shown.text) - sizeof("...");
+		while (len && (buf.data[len] & 0xc0) == 0x80) /* not within a character */
+			len--;
+		strcpy(&shown.text[len], "...");
+	}
+	if (len)
+		memcpy(shown.text, buf.data, len);
+	scry_buf_done(&buf);
+	return shown;
 }
 
 int scry_text_quote(struct scry_buf *buf, const char *bytes, size_t len)

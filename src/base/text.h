@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,10 +21,25 @@
 size_t scry_utf8_length(const unsigned char *bytes, size_t len, size_t *ret_bad);
 
 /*
- * Appends the bytes; control characters (C0, DEL, C1), bidirectional controls and bad UTF-8 become
- * \n, \t or \xNN for each byte. 0 or -ENOMEM.
+ * Is the well-formed character of `len` bytes one that must not be shown as it is? Control
+ * characters (C0, DEL, C1), line and paragraph separators, and those that turn the writing
+ * direction (Bidi_Control in PropList.txt of the Unicode standard).
+ */
+bool scry_text_is_tricky(const unsigned char *at, size_t len);
+
+/*
+ * Appends the bytes; tricky characters and bad UTF-8 become \n, \t or \xNN for each byte. 0 or
+ * -ENOMEM.
  */
 int scry_text_escape(struct scry_buf *buf, const char *bytes, size_t len);
+
+/* The same for printf: `scry_text_shown(comm).text`, good to the end of that statement. What is too
+ * long ends in "...". */
+#define SCRY_SHOWN_MAX 2048
+struct scry_shown {
+	char text[SCRY_SHOWN_MAX];
+};
+struct scry_shown scry_text_shown(const char *text);
 
 /* The same between double quotes, with quotes and backslashes escaped: can be read back. */
 int scry_text_quote(struct scry_buf *buf, const char *bytes, size_t len);

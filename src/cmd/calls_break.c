@@ -20,6 +20,7 @@
 #include <xxhash.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/session.h"
 #include "hook/breaks.h"
 #include "hook/renew.h"
@@ -191,12 +192,14 @@ void scry_calls_break_describe(const struct scry_calls_break *b, FILE *out)
 
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
+		const struct scry_shown symbol = scry_text_shown(row->symbol),
+					module = scry_text_shown(row->module);
 
 		if (row->way)
 			fprintf(out, "  change      1 byte at %#llx, the entry of %s in %s\n",
-				(unsigned long long)row->target, row->symbol, row->module);
+				(unsigned long long)row->target, symbol.text, module.text);
 		else
-			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
+			fprintf(out, "  leave       %s in %s: %s\n", symbol.text, module.text,
 				row->why);
 	}
 	fprintf(out, "  change      1 byte where each of these calls returns to\n"

@@ -11,6 +11,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/calls_children.h"
 #include "cmd/calls_functions.h"
 #include "cmd/calls_requests.h"
@@ -208,7 +209,7 @@ static void describe(struct scry_watch *w, FILE *out)
 	for (size_t q = t->first; q < t->hooks.request_count && !cli->is_default; q++)
 		if (!scry_loading_is_met(&t->hooks, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
-				t->hooks.requests[q]);
+				scry_text_shown(t->hooks.requests[q]).text);
 	if (t->breaks) {
 		scry_calls_break_describe(t->breaks, out);
 		return;

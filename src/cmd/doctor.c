@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/opt.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/doctor.h"
 #include "cmd/makers.h"
@@ -24,14 +25,14 @@ static int problems;
 
 void scry_doctor_line(const char *item, bool ok, const char *text, const char *fix)
 {
-	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, text, !ok && *fix ? "; fix: " : "",
-	       ok ? "" : fix);
+	printf("%-4s %-22s %s%s%s\n", ok ? "ok" : "NO", item, scry_text_shown(text).text,
+	       !ok && *fix ? "; fix: " : "", ok ? "" : fix);
 	problems += !ok;
 }
 
 void scry_doctor_optional(const char *item, bool ok, const char *text)
 {
-	printf("%-4s %-22s %s\n", ok ? "ok" : "--", item, text);
+	printf("%-4s %-22s %s\n", ok ? "ok" : "--", item, scry_text_shown(text).text);
 }
 
 static int read_int(const char *path)

@@ -63,6 +63,6 @@ int main(int argc, char **argv)
 				scry_log_error("%s", scry_error());
 			return status;
 		}
-	fprintf(stderr, "scry: no command '%s'; scry --help lists them\n", argv[1]);
+	scry_log_error("no command '%s'; scry --help lists them", argv[1]);
 	return 2;
 }

@@ -10,6 +10,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/loading.h"
 #include "cmd/malloc.h"
@@ -143,8 +144,8 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_malloc_watch *m = w->state;
 
-	fprintf(out, "  allocator   %s%s%s\n", m->family.module, *m->family.name ? ": " : "",
-		m->family.name);
+	fprintf(out, "  allocator   %s%s%s\n", scry_text_shown(m->family.module).text,
+		*m->family.name ? ": " : "", scry_text_shown(m->family.name).text);
 	scry_patch_describe(&m->hooks, out);
 }
 

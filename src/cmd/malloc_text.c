@@ -121,8 +121,7 @@ static int import_to(FILE *in, const char *path, bool force)
 	}
 	err = scry_output_close(&o, err); /* half a trace would be taken for a whole one */
 	if (!err)
-		fprintf(stderr, "scry: %llu calls written to '%s'\n", (unsigned long long)calls,
-			path);
+		scry_log_say("%llu calls written to '%s'", (unsigned long long)calls, path);
 	return err;
 }
 

@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/objects_plan.h"
 #include "cmd/objects_source.h"
@@ -145,8 +146,8 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct objects *o = w->state;
 
-	fprintf(out, "  runtime     %s\n", o->ruby->description);
-	fprintf(out, "  module      %s\n", o->ruby->module);
+	fprintf(out, "  runtime     %s\n", scry_text_shown(o->ruby->description).text);
+	fprintf(out, "  module      %s\n", scry_text_shown(o->ruby->module).text);
 	scry_objects_describe_source(&o->hooks, out);
 	fprintf(out, "  layout      %zu items learned and checked (scry doctor -p %d lists them)\n",
 		o->ruby->check_count, w->proc.pid);

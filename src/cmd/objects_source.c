@@ -13,6 +13,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/makers.h"
 #include "cmd/session.h"
 
@@ -289,6 +290,6 @@ void scry_objects_describe_source(const struct scry_objects_hooks *h, FILE *out)
 		fprintf(out, "  change      %u bytes at %#" PRIx64 ", %s%s\n", row->jump,
 			row->address + row->window.endbr,
 			*row->symbol ? "the entry of " : "the entry of a function without a name",
-			row->symbol);
+			scry_text_shown(row->symbol).text);
 	}
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
@@ -50,7 +51,7 @@ static void describe(struct scry_watch *w, FILE *out)
 	for (size_t q = 0; q < h->request_count; q++)
 		if (!scry_loading_is_met(h, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
-				h->requests[q]);
+				scry_text_shown(h->requests[q]).text);
 	scry_patch_describe(h, out);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
@@ -21,18 +22,20 @@ void scry_patch_describe(const struct scry_hooks *h, FILE *out)
 {
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
+		const struct scry_shown symbol = scry_text_shown(row->symbol),
+					module = scry_text_shown(row->module);
 		size_t slots = scry_hook_slots(h, row);
 
 		if (row->way == SCRY_WAY_ENTRY)
 			fprintf(out, "  change      %u bytes at %#llx, the entry of %s in %s%s\n",
 				row->jump, (unsigned long long)(row->address + row->window.endbr),
-				row->symbol, row->module,
+				symbol.text, module.text,
 				row->pad ? ", and 5 of filler near by" : "");
 		else if (row->way)
 			fprintf(out, "  change      %zu calls and %zu GOT slots of %s in %s\n",
-				row->place_count - slots, slots, row->symbol, row->module);
+				row->place_count - slots, slots, symbol.text, module.text);
 		else
-			fprintf(out, "  leave       %s in %s: %s\n", row->symbol, row->module,
+			fprintf(out, "  leave       %s in %s: %s\n", symbol.text, module.text,
 				row->why);
 	}
 }

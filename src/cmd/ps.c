@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/opt.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "hook/inject.h"
 #include "vm/ruby.h"
@@ -132,8 +133,9 @@ static void each_process(struct scry_json *json, int *ret_shown)
 			print_json(json, &row);
 		else
 			printf("%8d  %6u  %7d  %-16s %-48s  %s\n", row.proc.pid, row.proc.uid,
-			       row.proc.threads, row.proc.comm, row.is_ruby ? row.module : "-",
-			       agent_words(&row, words, sizeof(words)));
+			       row.proc.threads, scry_text_shown(row.proc.comm).text,
+			       row.is_ruby ? scry_text_shown(row.module).text : "-",
+			       scry_text_shown(agent_words(&row, words, sizeof(words))).text);
 		++*ret_shown;
 		scry_proc_close(&row.proc);
 	}

@@ -16,6 +16,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "base/opt.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "hook/inject.h"
 
@@ -67,7 +68,7 @@ static int report_failure(int r)
 static int nothing(const struct scry_proc *proc)
 {
 	printf("process %d (%s): no agent of scry is in it, nothing to undo\n", proc->pid,
-	       proc->comm);
+	       scry_text_shown(proc->comm).text);
 	return 0;
 }
 
@@ -149,7 +150,7 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	wait_for(inj, 100); /* a busy VM lets go at its next event, or when the job runs */
 	r = scry_inject_leave(inj, &report, &left);
 	printf("process %d (%s): %zu changes stood, %llu bytes put back and verified", proc->pid,
-	       proc->comm, inj->older.entries + report.entries,
+	       scry_text_shown(proc->comm).text, inj->older.entries + report.entries,
 	       (unsigned long long)(inj->older.bytes + report.bytes));
 	if (left)
 		printf("; %llu KiB of agent stay mapped without effect, because the VM has not let "
@@ -188,7 +189,7 @@ static int undo_one(const struct undo_opts *o, pid_t pid)
 	if (r == -ENOENT && inj.removed_part) {
 		printf("process %d (%s): what an interrupted scry had mapped is unmapped; nothing "
 		       "was changed\n",
-		       proc.pid, proc.comm);
+		       proc.pid, scry_text_shown(proc.comm).text);
 		r = 0;
 	} else if (r == 0) {
 		r = undo(&inj, &proc);
@@ -304,8 +305,9 @@ int scry_cmd_patch_list(int argc, char **argv)
 		nothing(&proc);
 	} else if (r == 0) {
 		r = scry_edit_open(&edit, &mem, scry_agent_journal(&h));
-		printf("process %d (%s): agent at %#llx, %zu changes\n", proc.pid, proc.comm,
-		       (unsigned long long)h.text, r == 0 ? edit.count : 0);
+		printf("process %d (%s): agent at %#llx, %zu changes\n", proc.pid,
+		       scry_text_shown(proc.comm).text, (unsigned long long)h.text,
+		       r == 0 ? edit.count : 0);
 		for (size_t i = 0; r == 0 && i < edit.count; i++)
 			print_entry(i, &edit.entries[i]);
 		scry_edit_close(&edit);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/preload.h"
 #include "cmd/session.h"
 
@@ -120,7 +121,7 @@ static void audit(const struct scry_watch *w, const char *what, const struct scr
 {
 	syslog(LOG_NOTICE,
 	       "%s: uid %u %s process %d (%s): %llu bytes changed, longest pause %llu us, undo %s",
-	       what, getuid(), w->instrument->name, w->proc.pid, w->proc.comm,
+	       what, getuid(), w->instrument->name, w->proc.pid, scry_text_shown(w->proc.comm).text,
 	       (unsigned long long)w->inj.edit.bytes_changed,
 	       (unsigned long long)w->inj.pause_max_ns / 1000,
 	       !undo			       ? "pending"

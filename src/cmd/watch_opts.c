@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/text.h"
 
 static char command_line[4096] = "scry";
 
@@ -91,8 +92,8 @@ static int dry_run_one(const struct scry_watch_opts *opts, const struct scry_ins
 		r = instrument->prepare(&w);
 	if (r == 0) {
 		printf("scry would enter process %d (%s, %d thread%s) to watch %s:\n", w.proc.pid,
-		       w.proc.comm, w.proc.threads, w.proc.threads == 1 ? "" : "s",
-		       instrument->name);
+		       scry_text_shown(w.proc.comm).text, w.proc.threads,
+		       w.proc.threads == 1 ? "" : "s", instrument->name);
 		printf("  memory      about 20 MiB mapped (an 8 MiB ring, tables, 50 KiB of "
 		       "code)\n");
 		printf("  pause       one thread for some 0.1 to 1 ms to map it; all threads "

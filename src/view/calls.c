@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "view/calls_line.h"
 #include "view/functions.h"
 #include "view/grep.h"
@@ -354,8 +355,8 @@ static void tell_resumed(struct lines *l, const struct scry_call_image *image,
 	meet(l, image->ret->tid);
 	begin_line(l, image->ret->time_ns, image->ret->tid);
 	scry_buf_printf(&l->buf, "<... ");
-	scry_buf_printf(&l->buf, "%.*s", name.is_unknown ? 1 : (int)name.length,
-			name.is_unknown ? "?" : name.bytes);
+	scry_text_escape(&l->buf, name.is_unknown ? "?" : name.bytes,
+			 name.is_unknown ? 1 : name.length);
 	scry_buf_printf(&l->buf, " resumed> ");
 	end_line(l, image, f, need_comma);
 	put_stack(l, scry_call_key(((const struct scry_ev_return *)(image->ret + 1))->pid,

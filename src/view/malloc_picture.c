@@ -28,16 +28,20 @@ struct scale {
 /* Foreign text between tags. */
 static void put_text(struct scry_buf *out, const char *text)
 {
-	for (; *text; text++) {
+	struct scry_buf safe = {0};
+
+	scry_text_escape(&safe, text, strlen(text));
+	for (text = scry_buf_str(&safe); *text; text++) {
 		if (*text == '<')
 			scry_buf_append(out, "&lt;", 4);
 		else if (*text == '&')
 			scry_buf_append(out, "&amp;", 5);
 		else if (*text == '"')
 			scry_buf_append(out, "&quot;", 6);
-		else if ((unsigned char)*text >= 32)
+		else
 			scry_buf_append(out, text, 1);
 	}
+	scry_buf_done(&safe);
 }
 
 static void include(struct scale *s, const struct scry_replay_point *points, uint32_t count)

@@ -201,7 +201,7 @@ static void folded_row(struct scry_doc *doc, const struct scry_cell *cells)
 static void folded_remark(struct scry_doc *doc, const char *remark)
 {
 	if (doc->talk)
-		fprintf(doc->talk, "%s\n", remark);
+		fprintf(doc->talk, "%s\n", scry_text_shown(remark).text);
 }
 
 static void folded_abandon(struct scry_doc *doc)

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "vm/ruby_cache.h"
 #include "vm/ruby_calib.h"
 #include "vm/ruby_learn.h"
@@ -517,6 +518,7 @@ void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out)
 		const struct scry_ruby_check *c = &ruby->checks[i];
 
 		fprintf(out, "%-4s %-26s %-20s %s; %s%s%s\n", c->ok ? "ok" : "FAIL", c->item,
-			c->value, c->how, c->proof, c->second[0] ? "; also " : "", c->second);
+			scry_text_shown(c->value).text, c->how, scry_text_shown(c->proof).text,
+			c->second[0] ? "; also " : "", scry_text_shown(c->second).text);
 	}
 }

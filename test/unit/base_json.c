@@ -67,6 +67,10 @@ static void escapes(void **state)
 	string_is("a\"b\\c\n\t\r\b\f", 10, "\"a\\\"b\\\\c\\n\\t\\r\\b\\f\"\n");
 	string_is("\0\x1b[31m\x7f", 7, "\"\\u0000\\u001b[31m\\u007f\"\n");
 	string_is("", 0, "\"\"\n");
+	/* what a terminal would obey, or shows as something else */
+	string_is("\xc2\x80\xc2\x9b\xc2\x9f\xc2\xa0", 8, "\"\\u0080\\u009b\\u009f\xc2\xa0\"\n");
+	string_is("\xe2\x80\xa8\xe2\x80\xa9\xe2\x80\xae\xe2\x81\xa6\xd8\x9c", 14,
+		  "\"\\u2028\\u2029\\u202e\\u2066\\u061c\"\n");
 }
 
 static void utf8(void **state)

@@ -27,6 +27,10 @@ static void escapes(void **state)
 			 "0m\xe2\x80\xaex\xff\xe2\x82",
 			 10);
 	is("\\xc2\\x9b0m\\xe2\\x80\\xaex\\xff\\xe2");
+	scry_text_escape(&buf, "\xe2\x80\xa8\xe2\x80\xa9\xd8\x9c\xe2\x80\x8e\xe2\x81\xa9", 14);
+	is("\\xe2\\x80\\xa8\\xe2\\x80\\xa9\\xd8\\x9c\\xe2\\x80\\x8e\\xe2\\x81\\xa9");
+	scry_text_escape(&buf, "\xe2\x80\x90\xe2\x80\xaf\xd8\x9b\xe2\x81\xaa\xc2\xa0", 13);
+	is("\xe2\x80\x90\xe2\x80\xaf\xd8\x9b\xe2\x81\xaa\xc2\xa0"); /* their neighbours */
 	scry_text_quote(&buf, "a\"b\\c\n", 6);
 	is("\"a\\\"b\\\\c\\n\"");
 	scry_text_quote(&buf, "", 0);
@@ -34,6 +38,26 @@ static void escapes(void **state)
 	scry_text_quote(&buf, "\0", 1);
 	is("\"\\x00\"");
 	assert_int_equal(scry_text_width("\xc3\xa9t\xc3\xa9"), 3);
+}
+
+/* For printf: the same, and whole characters where it is too long. */
+static void shown(void **state)
+{
+	char name[2 * SCRY_SHOWN_MAX + 1];
+	struct scry_shown s;
+
+	assert_string_equal(scry_text_shown("").text, "");
+	assert_string_equal(scry_text_shown("a\x1b]0;x\n\xc2\x9b").text, "a\\x1b]0;x\\n\\xc2\\x9b");
+	for (size_t i = 0; i < sizeof(name) - 1; i += 2)
+		memcpy(name + i, "\xc3\xa9", 2);
+	name[sizeof(name) - 1] = '\0';
+	s = scry_text_shown(name);
+	assert_true(strlen(s.text) >= SCRY_SHOWN_MAX - 5 && strlen(s.text) < SCRY_SHOWN_MAX);
+	assert_string_equal(s.text + strlen(s.text) - 5, "\xc3\xa9...");
+	name[SCRY_SHOWN_MAX] = '\0';
+	name[SCRY_SHOWN_MAX - 1] = '\0';
+	name[SCRY_SHOWN_MAX - 2] = '\0';
+	assert_string_equal(scry_text_shown(name).text, name);
 }
 
 static void numbers(void **state)
@@ -83,6 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(escapes),
+		cmocka_unit_test(shown),
 		cmocka_unit_test(numbers),
 		cmocka_unit_test(shares),
 	};
