@@ -12,6 +12,7 @@
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
+#include "view/malloc_growth.h"
 #include "view/malloc_places.h"
 #include "view/malloc_verdict.h"
 
@@ -25,14 +26,16 @@ enum moment {
 	MOMENT_TIME,
 };
 
-#define LOST 1000     /* one of so many calls: more missing ones, and no verdict can be told */
-#define OTHERS_TOLD 3 /* programs named in a line; the table at the end has all */
+#define LOST 1000      /* one of so many calls: more missing ones, and no verdict can be told */
+#define GROWING_TOLD 3 /* callers named */
+#define OTHERS_TOLD 3  /* programs named in a line; the table at the end has all */
 
 struct malloc_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
 	struct scry_honesty honesty;
+	enum scry_malloc_verdict verdict;
 	bool is_cut; /* more was lost than a verdict can do without */
 	struct scry_malloc_sum sum;
 	struct scry_malloc_process *process;
@@ -91,13 +94,15 @@ struct row {
 	const struct scry_malloc_caller_sum *caller;
 	uint32_t id;
 	uint64_t key;
+	uint64_t bytes_per_s; /* that it grew by; 0: not, or not sorted by it */
 };
 
 static int compare_rows(const void *left, const void *right)
 {
 	const struct row *a = left, *b = right;
-	int order = scry_functions_compare(b->key, a->key);
+	int order = scry_functions_compare(b->bytes_per_s, a->bytes_per_s);
 
+	order = order ? order : scry_functions_compare(b->key, a->key);
 	order = order ? order : scry_functions_compare(b->caller->bytes, a->caller->bytes);
 	return order ? order : scry_functions_compare(a->id, b->id);
 }
@@ -149,13 +154,14 @@ static uint64_t percent(uint64_t part, uint64_t whole)
 	return scry_share(part, whole, 100);
 }
 
-/* Growth of live bytes in the second half of the calls; signed. */
-static uint64_t growth_of(const struct scry_malloc_process *p,
-			  const struct scry_malloc_caller_sum *c)
+/* Where something leaks it stands above all else. */
+static struct row row_of(const struct malloc_view *v, const struct scry_malloc_caller_sum *c)
 {
-	uint32_t n = p->point_count;
+	struct scry_malloc_growth growth = {0};
 
-	return n < 2 ? 0 : c->live.bytes - c->slices[n / 2 - 1];
+	if (v->verdict == SCRY_MALLOC_VERDICT_GROWS && v->opts->sort == SCRY_VIEW_SORT_DEFAULT)
+		scry_malloc_caller_growth(v->process, c, &growth);
+	return (struct row){c, c->name.caller, row_key(v, c), growth.bytes_per_s};
 }
 
 static void push_caller(struct malloc_view *v, const struct row *row)
@@ -168,7 +174,10 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 				 ? scry_native_frames_frames(&v->sum.stacks, v->reader,
 							     c->name.stack, frames)
 				 : 0;
-	bool grows = scry_malloc_caller_grows(p, c);
+	struct scry_malloc_growth growth = {0};
+	uint64_t half = 0;
+	const bool grows = scry_malloc_caller_growth(p, c, &growth),
+		   has_half = scry_malloc_caller_half(p, c, &half);
 	struct scry_cell cells[] = {
 		scry_cell_number(held.bytes),
 		scry_cell_number(held.blocks),
@@ -178,7 +187,9 @@ static void push_caller(struct malloc_view *v, const struct row *row)
 		scry_cell_number(c->allocated),
 		scry_cell_number(c->bytes),
 		scry_cell_known(percent(c->short_lived, c->allocated), c->allocated != 0),
-		scry_cell_known(growth_of(p, c), p->point_count >= 2),
+		{.number = growth.bytes_per_s, .is_unknown = !grows, .is_blank = !grows},
+		scry_cell_known(percent(c->live.blocks, c->allocated), c->allocated != 0),
+		scry_cell_known(half, has_half),
 		scry_cell_number(c->ended),
 		scry_cell_number(c->short_lived),
 		scry_cell_number(c->peak.bytes),
@@ -215,7 +226,9 @@ static int push_callers(struct malloc_view *v)
 		{"allocated", "allocated", SCRY_CELL_COUNT, false},
 		{"bytes", "bytes", SCRY_CELL_COUNT, false},
 		{"short %", NULL, SCRY_CELL_COUNT, false},
-		{"growth", "growth_bytes", SCRY_CELL_DELTA, false},
+		{"growth/s", "growth_bytes_per_s", SCRY_CELL_COUNT, false},
+		{"kept %", "never_freed_pct", SCRY_CELL_COUNT, false},
+		{NULL, "growth_bytes", SCRY_CELL_DELTA, false},
 		{NULL, "ended", SCRY_CELL_COUNT, false},
 		{NULL, "short_lived", SCRY_CELL_COUNT, false},
 		{NULL, "peak_bytes", SCRY_CELL_COUNT, false},
@@ -249,8 +262,7 @@ static int push_callers(struct malloc_view *v)
 		top = v->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
 	for (i = 0; i < p->caller_count; i++)
 		if (p->callers[i].allocated)
-			rows[count++] = (struct row){&p->callers[i], p->callers[i].name.caller,
-						     row_key(v, &p->callers[i])};
+			rows[count++] = row_of(v, &p->callers[i]);
 	qsort(rows, count, sizeof(*rows), compare_rows);
 	v->doc->weight = v->opts->sort == SCRY_VIEW_SORT_ALLOCATED ? "allocated"
 			 : v->opts->sort == SCRY_VIEW_SORT_BYTES   ? "bytes"
@@ -273,8 +285,8 @@ static int push_callers(struct malloc_view *v)
 			(unsigned long long)hidden);
 	scry_doc_remark(v->doc,
 			"short %%: of the blocks, ended within %u calls of malloc and free; "
-			"growth: of live bytes in the second half of the calls, + where it "
-			"went on",
+			"growth/s: bytes by which what lives rose each second, to the end (+), and "
+			"the share of the caller's blocks that was never freed",
 			SCRY_MALLOC_SHORT_CALLS);
 	scry_grep_done(&grep);
 	free(rows);
@@ -427,10 +439,10 @@ static void push_processes(struct malloc_view *v)
 	}
 }
 
-static void push_totals(struct malloc_view *v, enum scry_malloc_verdict verdict)
+static void push_totals(struct malloc_view *v)
 {
 	const struct scry_malloc_process *p = v->process;
-	const char *word = scry_malloc_verdict_word(verdict);
+	const char *word = scry_malloc_verdict_word(v->verdict);
 	bool has_rss = p->rss_peak != 0 && scry_malloc_is_measured(p);
 	uint64_t explained = percent(p->taken_peak, p->rss_peak);
 	const struct scry_pair pairs[] = {
@@ -487,18 +499,45 @@ static void note(struct malloc_view *v, struct scry_buf *line)
 	scry_buf_clear(line);
 }
 
-static void note_growing(struct malloc_view *v, struct scry_buf *line, const struct row *most,
-			 uint32_t count)
+/* Those that grew fastest, each with what it never gave back. */
+static void note_growing(struct malloc_view *v, struct scry_buf *line)
 {
+	const struct scry_malloc_process *p = v->process;
+	struct row most[GROWING_TOLD + 1] = {0};
+	uint32_t count = 0, told;
+
+	for (uint32_t i = 0; i < p->caller_count; i++) {
+		const struct scry_malloc_caller_sum *c = &p->callers[i];
+		struct scry_malloc_growth g;
+		uint32_t at = count < GROWING_TOLD ? count : GROWING_TOLD;
+
+		if (!scry_malloc_caller_growth(p, c, &g))
+			continue;
+		most[at] = (struct row){c, c->name.caller, g.bytes, g.bytes_per_s};
+		for (; at && compare_rows(&most[at - 1], &most[at]) > 0; at--) {
+			struct row other = most[at];
+
+			most[at] = most[at - 1];
+			most[at - 1] = other;
+		}
+		count++;
+	}
+	told = count < GROWING_TOLD ? count : GROWING_TOLD;
 	if (!count)
 		return;
-	put_short(v, most);
-	scry_buf_printf(line, "%u caller%s grew all the time, most: ", count,
-			count == 1 ? "" : "s");
-	scry_buf_append(line, v->buf.data, v->buf.len);
-	scry_buf_printf(line, ", by ");
-	scry_text_size(line, most->key);
-	scry_buf_printf(line, " in the second half of the calls");
+	scry_buf_printf(line, "%u caller%s grew%s: ", count, count == 1 ? "" : "s",
+			count > told ? ", most of all" : "");
+	for (uint32_t i = 0; i < told; i++) {
+		const struct scry_malloc_caller_sum *c = most[i].caller;
+
+		put_short(v, &most[i]);
+		scry_buf_printf(line, "%s", i ? "; " : "");
+		scry_buf_append(line, v->buf.data, v->buf.len);
+		scry_buf_printf(line, " by ");
+		scry_text_size(line, most[i].bytes_per_s);
+		scry_buf_printf(line, " a second, %u %% of its blocks were never freed",
+				(unsigned int)percent(c->live.blocks, c->allocated));
+	}
 	note(v, line);
 }
 
@@ -518,32 +557,22 @@ static void note_peak(struct malloc_view *v, struct scry_buf *line, const struct
 }
 
 /* Who grew and who made the peak: what to look at first. */
-static void note_callers(struct malloc_view *v, enum scry_malloc_verdict verdict)
+static void note_callers(struct malloc_view *v)
 {
 	const struct scry_malloc_process *p = v->process;
-	struct row most = {0}, growing = {0};
 	struct scry_buf line = {0};
-	uint32_t i, grown = 0;
+	struct row most = {0};
 
-	for (i = 0; i < p->caller_count; i++) {
+	for (uint32_t i = 0; i < p->caller_count; i++) {
 		const struct scry_malloc_caller_sum *c = &p->callers[i];
-		struct row row = {c, c->name.caller, c->peak.bytes};
 
-		if (!most.caller || row.key > most.key)
-			most = row;
-		if (!scry_malloc_caller_grows(p, c))
-			continue;
-		row.key = growth_of(p, c);
-		grown++;
-		if (!growing.caller || row.key > growing.key)
-			growing = row;
+		if (!most.caller || c->peak.bytes > most.key)
+			most = (struct row){c, c->name.caller, c->peak.bytes, 0};
 	}
-	if (verdict == SCRY_MALLOC_VERDICT_GROWS)
-		note_growing(v, &line, &growing, grown);
+	if (!v->is_cut)
+		note_growing(v, &line);
 	if (p->peak.bytes)
 		note_peak(v, &line, &most);
-	if (verdict != SCRY_MALLOC_VERDICT_GROWS && !v->is_cut)
-		note_growing(v, &line, &growing, grown);
 	scry_buf_done(&line);
 }
 
@@ -655,7 +684,6 @@ static bool is_counted(const struct scry_honesty *h, uint32_t pid)
 
 static int push(struct malloc_view *v)
 {
-	enum scry_malloc_verdict verdict;
 	int err;
 
 	for (uint32_t i = 0; i < v->sum.count; i++) {
@@ -683,14 +711,14 @@ static int push(struct malloc_view *v)
 	err = scry_malloc_places_merge(&v->places);
 	if (err)
 		return err;
-	verdict = judge(v);
+	v->verdict = judge(v);
 	v->doc->ops->note(v->doc, v->buf.data, v->buf.len);
-	note_callers(v, verdict);
+	note_callers(v);
 	note_moment(v);
 	note_others(v);
 	note_left_out(v);
 	scry_honesty_notes(&v->honesty, v->doc);
-	push_totals(v, verdict);
+	push_totals(v);
 	err = push_callers(v);
 	if (err || v->doc->is_folded)
 		return err;

@@ -122,8 +122,6 @@ static void add(struct scry_malloc_caller_sum *sum, const struct scry_malloc_cal
 	add_held(&sum->live, &c->live);
 	add_held(&sum->peak, &c->peak);
 	add_held(&sum->at, &c->at);
-	for (int i = 0; i < SCRY_MALLOC_SLICES; i++)
-		sum->slices[i] += c->slices[i];
 	for (int i = 0; i < SCRY_MALLOC_MOMENTS; i++)
 		sum->moments[i] += c->moments[i];
 	if (name->module_str != c->name.module_str)

@@ -311,26 +311,16 @@ static void life_ends(struct scry_malloc_process *p, const struct scry_malloc_bl
  */
 static void process_point(struct scry_malloc_process *p)
 {
-	uint32_t i, c;
-
 	if (p->point_count == SCRY_MALLOC_SLICES) {
-		for (i = 0; i < SCRY_MALLOC_SLICES / 2; i++) {
+		for (uint32_t i = 0; i < SCRY_MALLOC_SLICES / 2; i++)
 			p->points[i] = p->points[2 * i + 1];
-			for (c = 0; c < p->caller_count; c++)
-				if (p->callers[c].allocated)
-					p->callers[c].slices[i] = p->callers[c].slices[2 * i + 1];
-		}
 		p->point_count /= 2;
 		p->point_every *= 2;
 		if (p->calls % p->point_every)
 			return;
 	}
-	p->points[p->point_count] =
+	p->points[p->point_count++] =
 		(struct scry_malloc_point){p->last_ns, p->calls, p->live, p->rss};
-	for (c = 0; c < p->caller_count; c++)
-		if (p->callers[c].allocated)
-			p->callers[c].slices[p->point_count] = p->callers[c].live.bytes;
-	p->point_count++;
 }
 
 /* The same by time: what lives was there at the moments up to `ns`. */
@@ -485,6 +475,16 @@ static int on_memory(struct scry_malloc_sum *s, uint64_t time_ns,
 	return 0;
 }
 
+static void on_allocator(const struct scry_malloc_sum *s, struct scry_malloc_process *p,
+			 const struct scry_ev_allocator *allocator)
+{
+	const char *name =
+		s->reader ? scry_reader_string(s->reader, allocator->name_str, NULL) : NULL;
+
+	p->allocator = *allocator;
+	p->is_glibc = name && !strncmp(name, "glibc", 5);
+}
+
 static void process_close(struct scry_malloc_process *p)
 {
 	uint32_t c;
@@ -542,7 +542,7 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 	case SCRY_EVENT_ALLOCATOR:
 		err = process_of(s, allocator->pid, &p);
 		if (!err && p)
-			p->allocator = *allocator;
+			on_allocator(s, p, allocator);
 		return err;
 	case SCRY_EVENT_PROCESS:
 		err = process_of(s, process->pid, &p);

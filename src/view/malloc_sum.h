@@ -1,7 +1,7 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 40 bytes for each block of the most that lived at once, and 550 bytes a caller;
+ * One pass. Memory: 40 bytes for each block of the most that lived at once, and 680 bytes a caller;
  * 10 KiB of a process that has ended.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
  * when it next changes, so a peak costs nothing.
@@ -14,7 +14,7 @@
 #include "view/native_frames.h"
 
 #define SCRY_MALLOC_SLICES 32	    /* points of the curve; even */
-#define SCRY_MALLOC_MOMENTS 16	    /* evenly apart in time; even */
+#define SCRY_MALLOC_MOMENTS 64	    /* evenly apart in time; even */
 #define SCRY_MALLOC_SIZE_ROWS 48    /* row i: sizes up to 2^i bytes */
 #define SCRY_MALLOC_LIFE_ROWS 24    /* row i: ended within 4^i calls */
 #define SCRY_MALLOC_TIME_ROWS 9	    /* row i: ended within 10^i us */
@@ -31,8 +31,7 @@ struct scry_malloc_caller_sum {
 	uint64_t short_lived;
 	struct scry_malloc_held live, peak, at;
 	uint64_t peak_number;		       /* of the peak that `peak` is of */
-	uint64_t slices[SCRY_MALLOC_SLICES];   /* live bytes at the points of the curve */
-	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* and at the moments */
+	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes at each */
 };
 
 struct scry_malloc_point {
@@ -52,6 +51,7 @@ struct scry_malloc_block_sum;
 struct scry_malloc_process {
 	uint32_t pid;
 	uint32_t exe_str;
+	bool is_glibc;				/* serves malloc, as far as it is known */
 	bool has_vm;				/* a VM is known, which maps a heap of its own */
 	struct scry_malloc_caller_sum *callers; /* as they came; [0]: not known; none of a process
 						   that has ended and has not most calls */

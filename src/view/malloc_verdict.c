@@ -4,10 +4,12 @@
 #include "view/malloc_verdict.h"
 
 #include "base/text.h"
+#include "view/malloc_growth.h"
+
+#include <stdio.h>
 
 #define POINTS_MIN 8	       /* fewer say nothing of growth */
-#define MOMENTS_MIN 4	       /* a recording with fewer is too short to tell when it grew */
-#define GROWTH_MIN (64u << 10) /* bytes in the second half: less is no matter */
+#define GROWTH_MIN (64u << 10) /* bytes: less is no matter */
 #define EXPLAINED_MIN                                                                            \
 	0.6		   /* of resident memory by what live blocks took up: less tells nothing \
 			    * of the allocator */
@@ -30,82 +32,54 @@ const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict)
 	return words[verdict];
 }
 
-/* Rose in each quarter after the first, and by a tenth from half to end. */
-static bool rises(const uint64_t quarters[4])
+/* What of a process grows. */
+struct leak {
+	bool has_process; /* its live bytes as a whole */
+	struct scry_malloc_growth process;
+	uint32_t callers;
+	uint64_t bytes, bytes_per_s; /* of these callers together */
+	uint64_t fallen;	     /* of callers whose live bytes fell all the time */
+};
+
+static struct leak leak_of(const struct scry_malloc_process *p)
 {
-	return quarters[0] < quarters[1] && quarters[1] < quarters[2] &&
-	       quarters[2] < quarters[3] && quarters[3] - quarters[1] >= GROWTH_MIN &&
-	       quarters[3] - quarters[1] > quarters[1] / 10;
+	struct leak l = {.has_process = scry_malloc_process_growth(p, &l.process)};
+	struct scry_malloc_growth g;
+
+	for (uint32_t i = 0; i < p->caller_count; i++) {
+		l.fallen += scry_malloc_caller_fall(p, &p->callers[i]);
+		if (!scry_malloc_caller_growth(p, &p->callers[i], &g))
+			continue;
+		l.callers++;
+		l.bytes += g.bytes;
+		l.bytes_per_s += g.bytes_per_s;
+	}
+	return l;
 }
 
-/* What is loaded once grows from quarter to quarter of the calls, too, where nearly all are made at
- * the beginning; a leak goes on: in the second half of the time, and in the last quarter. */
-static bool goes_on(const uint64_t moments[SCRY_MALLOC_MOMENTS], uint32_t n, uint64_t end)
+/* What some callers have more, others have less: new blocks may stand in for older ones. */
+static bool is_replaced(const struct leak *l)
 {
-	uint64_t half, late;
-
-	if (n < MOMENTS_MIN)
-		return true;
-	half = moments[(n + 1) / 2 - 1];
-	late = moments[(3 * n + 3) / 4 - 1];
-	return end > half && end - half >= GROWTH_MIN && end - half > half / 10 && end > late &&
-	       end - late > (end - half) / 10;
+	return l->callers && l->fallen > l->bytes / 2;
 }
 
-bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
-			      const struct scry_malloc_caller_sum *c)
+/* It grew for half the recording or longer, but had been larger: a rise of many, or a leak behind
+ * what was freed at the beginning. */
+static bool is_one_rise(const struct scry_malloc_process *p, const struct leak *l)
 {
-	uint32_t n = p->point_count;
-
-	if (n < POINTS_MIN)
-		return false;
-	return rises((const uint64_t[4]){c->slices[n / 4 - 1], c->slices[n / 2 - 1],
-					 c->slices[n * 3 / 4 - 1], c->live.bytes}) &&
-	       goes_on(c->moments, p->moment_count, c->live.bytes);
+	return l->has_process && l->process.is_below_before &&
+	       l->process.since_ns < (p->seen_ns - p->first_ns) / 2;
 }
 
-/* By calls, up to a point with `end` bytes. */
-static bool process_rises(const struct scry_malloc_process *p, uint64_t end)
+/* Rose in each quarter of the calls after the first, and by a tenth from half to end. */
+static bool rises_by_calls(const struct scry_malloc_process *p, uint64_t end)
 {
 	const struct scry_malloc_point *points = p->points;
 	uint32_t n = p->point_count;
+	const uint64_t q1 = points[n / 4 - 1].live.bytes, q2 = points[n / 2 - 1].live.bytes,
+		       q3 = points[n * 3 / 4 - 1].live.bytes;
 
-	return rises((const uint64_t[4]){points[n / 4 - 1].live.bytes, points[n / 2 - 1].live.bytes,
-					 points[n * 3 / 4 - 1].live.bytes, end});
-}
-
-static bool process_grows(const struct scry_malloc_process *p)
-{
-	return process_rises(p, p->live.bytes) &&
-	       goes_on(p->moments, p->moment_count, p->live.bytes);
-}
-
-/* Of callers that grew all the time, in the second half of the calls; the sum of all may hide it
- * behind blocks that are older, or that others freed. */
-static uint64_t growth_of_some(const struct scry_malloc_process *p, uint32_t *ret_callers)
-{
-	uint64_t bytes = 0;
-
-	*ret_callers = 0;
-	for (uint32_t i = 0; i < p->caller_count; i++) {
-		const struct scry_malloc_caller_sum *c = &p->callers[i];
-
-		if (!scry_malloc_caller_grows(p, c))
-			continue;
-		bytes += c->live.bytes - c->slices[p->point_count / 2 - 1];
-		++*ret_callers;
-	}
-	return bytes;
-}
-
-static bool some_grow(const struct scry_malloc_process *p)
-{
-	uint64_t made = p->peak.bytes;
-	uint32_t callers;
-
-	for (uint32_t i = 0; i < p->caller_count; i++)
-		made -= p->callers[i].name.caller ? 0 : p->callers[i].peak.bytes; /* older */
-	return growth_of_some(p, &callers) > made / 10;
+	return q1 < q2 && q2 < q3 && q3 < end && end - q2 >= GROWTH_MIN && end - q2 > q2 / 10;
 }
 
 /* Resident memory was mostly not in live blocks. */
@@ -116,10 +90,11 @@ static bool is_unexplained(const struct scry_malloc_process *p)
 }
 
 /* Most of that rest is none of malloc's: malloc never had it from the kernel, or, as each byte of a
- * gap was in some block once, so little was ever asked for. */
+ * gap was in some block once, so little was ever asked for. (What other allocators than glibc's
+ * keep for themselves nobody says: tcmalloc has megabytes of tables before its first block.) */
 static bool is_elsewhere(const struct scry_malloc_process *p)
 {
-	if (!is_unexplained(p))
+	if (!is_unexplained(p) || !p->is_glibc)
 		return false;
 	return (double)p->taken_all < EXPLAINED_MIN * (double)p->rss_peak ||
 	       (p->held_peak && p->held_peak < p->taken_peak + (p->rss_peak - p->taken_peak) / 2);
@@ -148,15 +123,17 @@ bool scry_malloc_peak_looked_at(const struct scry_malloc_process *p)
 	return p->rss_peak && p->rss_live_peak >= p->peak.bytes / 2;
 }
 
-static enum scry_malloc_verdict judge(const struct scry_malloc_process *p)
+static enum scry_malloc_verdict judge(const struct scry_malloc_process *p, const struct leak *l)
 {
 	uint64_t live = p->rss_live;
 
-	if (p->point_count < POINTS_MIN)
+	if (p->point_count < POINTS_MIN || !scry_malloc_growth_is_told(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
-	if (process_grows(p))
+	if (l->has_process && !l->process.is_below_before)
 		return SCRY_MALLOC_VERDICT_GROWS;
-	if (some_grow(p) || scry_malloc_older_unknown(p))
+	if (l->callers && !is_replaced(l))
+		return SCRY_MALLOC_VERDICT_GROWS;
+	if (l->callers || is_one_rise(p, l) || scry_malloc_older_unknown(p))
 		return SCRY_MALLOC_VERDICT_UNKNOWN;
 	if (is_unexplained(p) && !is_in_gaps(p))
 		return is_elsewhere(p) ? SCRY_MALLOC_VERDICT_ELSEWHERE
@@ -178,15 +155,32 @@ static void put_size(struct scry_buf *buf, const char *before, uint64_t bytes, c
 	scry_buf_printf(buf, "%s", after);
 }
 
-static void put_growth(const struct scry_malloc_process *p, struct scry_buf *buf)
+static void put_rate(struct scry_buf *buf, uint64_t bytes, uint64_t bytes_per_s)
 {
-	uint32_t n = p->point_count;
+	put_size(buf, " by ", bytes, ", ");
+	scry_text_size(buf, bytes_per_s);
+	scry_buf_printf(buf, " a second");
+}
 
-	put_size(buf, "live bytes grew all the time, from ", p->points[n / 4 - 1].live.bytes, "");
-	put_size(buf, " after a quarter of the calls to ", p->live.bytes,
-		 " at the end: a leak, or a program still filling its caches; rows marked + below "
-		 "grew with "
-		 "it");
+static void put_growth(const struct scry_malloc_process *p, const struct leak *l,
+		       struct scry_buf *buf)
+{
+	scry_buf_printf(buf, "live bytes grew ");
+	if (l->callers) {
+		scry_buf_printf(buf, "to the end, those of %u caller%s", l->callers,
+				l->callers == 1 ? "" : "s");
+		put_rate(buf, l->bytes, l->bytes_per_s);
+	} else {
+		scry_buf_printf(buf, "from ");
+		scry_text_duration(buf, l->process.since_ns);
+		scry_buf_printf(buf, " after the first call to the end,");
+		put_rate(buf, l->process.bytes, l->process.bytes_per_s);
+		put_size(buf, ", to ", p->live.bytes, "");
+	}
+	scry_buf_printf(buf, ": a leak, %sor a program still filling its caches",
+			p->has_vm ? "garbage that no collection has freed yet, " : "");
+	if (l->callers)
+		scry_buf_printf(buf, " (rows marked + below)");
 }
 
 /* What rose with the calls and is no leak: when it did, or that it was freed. */
@@ -197,7 +191,7 @@ static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf
 
 	if (p->point_count < POINTS_MIN)
 		return;
-	if (process_rises(p, end)) { /* there are moments: else it were a leak */
+	if (rises_by_calls(p, end)) {
 		half = p->moments[(p->moment_count + 1) / 2 - 1];
 		while (i < p->point_count - 1 && p->points[i].live.bytes < end / 10 * 9)
 			i++;
@@ -206,7 +200,7 @@ static void put_past_growth(const struct scry_malloc_process *p, struct scry_buf
 		put_size(buf, ", and they grew by ", end > half ? end - half : 0,
 			 " in the second half of the time, ");
 		scry_text_duration(buf, (p->seen_ns - p->first_ns) / 2);
-	} else if (process_rises(p, p->points[p->point_count - 1].live.bytes)) {
+	} else if (rises_by_calls(p, p->points[p->point_count - 1].live.bytes)) {
 		put_size(buf, ": they did nearly to the end, but only ", end, " were left then");
 	}
 }
@@ -228,24 +222,34 @@ static void put_rss(const struct scry_malloc_process *p, struct scry_buf *buf)
 		scry_buf_printf(buf, ": not all of that was touched");
 }
 
-static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *buf)
+static void put_unknown(const struct scry_malloc_process *p, const struct leak *l,
+			struct scry_buf *buf)
 {
-	uint32_t callers;
-	uint64_t grown;
-
 	if (p->point_count < POINTS_MIN) {
 		scry_buf_printf(buf, "too few calls to tell growth");
 		return;
 	}
-	if (some_grow(p)) {
-		grown = growth_of_some(p, &callers);
+	if (!scry_malloc_growth_is_told(p)) {
+		scry_buf_printf(buf, "too short to tell growth: from the first call to the last ");
+		scry_text_duration(buf, p->seen_ns - p->first_ns);
+		return;
+	}
+	if (l->callers) {
 		scry_buf_printf(buf,
-				"cannot tell a leak: live bytes as a whole did not grow all the "
-				"time, but those of %u caller%s did, ",
-				callers, callers == 1 ? "" : "s");
-		put_size(buf, "by ", grown,
-			 " in the second half of the calls (rows marked + below); fix: watch "
-			 "longer");
+				"cannot tell a leak: live bytes of %u caller%s grew all the time "
+				"(rows marked + below),",
+				l->callers, l->callers == 1 ? "" : "s");
+		put_rate(buf, l->bytes, l->bytes_per_s);
+		put_size(buf, ", but those of others fell by ", l->fallen,
+			 ": what is newer may stand in for what is older; fix: watch longer");
+		return;
+	}
+	if (is_one_rise(p, l)) {
+		scry_buf_printf(buf, "cannot tell a leak: live bytes grew from ");
+		scry_text_duration(buf, l->process.since_ns);
+		scry_buf_printf(buf, " after the first call to the end,");
+		put_rate(buf, l->process.bytes, l->process.bytes_per_s);
+		scry_buf_printf(buf, ", but had been more before; fix: watch longer");
 		return;
 	}
 	put_size(buf, "", p->rss_first,
@@ -257,14 +261,20 @@ static void put_unknown(const struct scry_malloc_process *p, struct scry_buf *bu
 static void put_unexplained(const struct scry_malloc_process *p, struct scry_buf *buf)
 {
 	bool is_certain = is_elsewhere(p);
+	char stacks[48] = "";
 
+	if (p->threads > 1)
+		snprintf(stacks, sizeof(stacks), ", the stacks of %u threads", p->threads);
 	scry_buf_printf(buf, "%s %.0f %% of the resident memory: ",
 			is_certain ? "malloc explains only" : "live blocks explain only",
 			100.0 * (double)p->taken_peak / (double)p->rss_peak);
 	put_size(buf, "", p->taken_peak, " were in live blocks at most, with their heads, ");
 	put_size(buf, "", p->rss_peak, " were resident at most; the rest is ");
 	if (is_certain) {
-		scry_buf_printf(buf, "what the program maps itself, as the heap of a VM: ");
+		scry_buf_printf(buf, "%s%s: ",
+				p->has_vm ? "the heap of the VM, and what else is mapped itself"
+					  : "what the program maps itself",
+				stacks);
 		if (p->held_peak)
 			put_size(buf, "malloc held ", p->held_peak, " of the kernel's at most; ");
 		else
@@ -272,33 +282,33 @@ static void put_unexplained(const struct scry_malloc_process *p, struct scry_buf
 				 " if none had been freed; ");
 		return;
 	}
-	if (p->has_vm)
-		scry_buf_printf(buf, "the heap of the VM, which it maps itself, or gaps between "
-				     "blocks");
-	else if (p->threads > 1)
-		scry_buf_printf(buf,
-				"gaps between blocks, in the arenas of malloc for %u threads, or "
-				"what the program maps itself",
+	if (p->is_glibc && p->threads > 1)
+		scry_buf_printf(buf, "gaps between blocks, in the arenas of malloc for %u threads",
 				p->threads);
 	else
-		scry_buf_printf(buf, "gaps between blocks, or what the program maps itself");
-	scry_buf_printf(buf, ": scry malloc replay shows what malloc alone comes to; ");
+		scry_buf_printf(buf, "gaps between blocks");
+	scry_buf_printf(buf,
+			"%s%s, or what the program maps itself%s: scry malloc replay shows "
+			"what malloc alone comes to; ",
+			p->is_glibc ? "" : ", tables and caches of the allocator's own", stacks,
+			p->has_vm ? ", as the heap of the VM" : "");
 }
 
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
 					     struct scry_buf *buf)
 {
-	enum scry_malloc_verdict verdict = judge(p);
+	const struct leak leak = leak_of(p);
+	enum scry_malloc_verdict verdict = judge(p, &leak);
 
 	if (verdict != SCRY_MALLOC_VERDICT_UNKNOWN && is_unexplained(p) && !is_in_gaps(p) &&
 	    !scry_malloc_older_unknown(p))
 		put_unexplained(p, buf);
 	switch (verdict) {
 	case SCRY_MALLOC_VERDICT_UNKNOWN:
-		put_unknown(p, buf);
+		put_unknown(p, &leak, buf);
 		break;
 	case SCRY_MALLOC_VERDICT_GROWS:
-		put_growth(p, buf);
+		put_growth(p, &leak, buf);
 		break;
 	case SCRY_MALLOC_VERDICT_RETAINS:
 		put_size(buf, "no leak seen: the program freed what it held at its peak (",

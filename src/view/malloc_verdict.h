@@ -12,11 +12,11 @@
 #include "view/malloc_sum.h"
 
 enum scry_malloc_verdict {
-	SCRY_MALLOC_VERDICT_UNKNOWN, /* too few calls; only some callers grew; or older memory,
-					whose blocks are not known */
-	SCRY_MALLOC_VERDICT_GROWS,   /* live bytes grew through the whole recording, by calls and in
-					time */
-	SCRY_MALLOC_VERDICT_RETAINS, /* live bytes fell, resident memory did not */
+	SCRY_MALLOC_VERDICT_UNKNOWN,   /* too few calls, or too short; some grew as others fell; one
+					  rise of what had been more; or older memory, whose blocks
+					  are not known */
+	SCRY_MALLOC_VERDICT_GROWS,     /* live bytes grew in time to the end: all, or a caller's */
+	SCRY_MALLOC_VERDICT_RETAINS,   /* live bytes fell, resident memory did not */
 	SCRY_MALLOC_VERDICT_FRAGMENTS, /* resident memory is far more than ever lived */
 	SCRY_MALLOC_VERDICT_STEADY,
 	SCRY_MALLOC_VERDICT_ELSEWHERE,	 /* most resident memory was never malloc's */
@@ -30,10 +30,6 @@ const char *scry_malloc_verdict_word(enum scry_malloc_verdict verdict);
 /* Appends the sentence. */
 enum scry_malloc_verdict scry_malloc_verdict(const struct scry_malloc_process *p,
 					     struct scry_buf *buf);
-
-/* Whether a caller's live bytes rose all the time, to the end: a candidate for a leak. */
-bool scry_malloc_caller_grows(const struct scry_malloc_process *p,
-			      const struct scry_malloc_caller_sum *c);
 
 /* There was memory before the first call, and none of its blocks were found. */
 bool scry_malloc_older_unknown(const struct scry_malloc_process *p);

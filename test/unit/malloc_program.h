@@ -7,6 +7,7 @@
 
 #include "golden.h"
 #include "rec/malloc_pack.h"
+#include "view/malloc_growth.h"
 #include "view/malloc_sum.h"
 
 #include <setjmp.h>
@@ -123,6 +124,13 @@ static inline struct scry_malloc_sum sum_of(int fd, uint64_t at_ns)
 	scry_malloc_sum_close(&sum);
 	scry_reader_close(r);
 	return sum;
+}
+
+static inline bool grows(const struct scry_malloc_process *p, uint32_t caller)
+{
+	struct scry_malloc_growth growth;
+
+	return scry_malloc_caller_growth(p, &p->callers[caller], &growth);
 }
 
 /* The view of it, as JSON, has this. */

@@ -73,8 +73,8 @@ static void leak(void **state)
 	assert_int_equal(p->live.blocks, 2000);
 	assert_int_equal(p->callers[1].live.bytes, 0);
 	assert_int_equal(p->callers[2].live.bytes, 2000 * 1000);
-	assert_false(scry_malloc_caller_grows(p, &p->callers[1]));
-	assert_true(scry_malloc_caller_grows(p, &p->callers[2]));
+	assert_false(grows(p, 1));
+	assert_true(grows(p, 2));
 	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_GROWS);
 	scry_malloc_sum_done(&sum);
 	golden_check(fd, "malloc", "malloc_leak.txt", &plain);
@@ -179,7 +179,7 @@ static void older(void **state)
 	assert_int_equal(process->short_lived, 1000);
 	assert_int_equal(process->foreign_ends, 0);
 	assert_int_equal(process->live.bytes, 990 * 4000);
-	assert_false(scry_malloc_caller_grows(process, &process->callers[0]));
+	assert_false(grows(process, 0));
 	assert_int_equal(verdict_of(&sum), SCRY_MALLOC_VERDICT_STEADY);
 	scry_malloc_sum_done(&sum);
 	shows(fd, "\"short_lived_pct\": 100,");
