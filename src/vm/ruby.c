@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "vm/ruby_cache.h"
 #include "vm/ruby_calib.h"
+#include "vm/ruby_digest.h"
 #include "vm/ruby_learn.h"
 #include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
@@ -208,15 +209,10 @@ static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 
 static bool make_key(const struct scry_ruby *ruby, struct scry_cache_key *ret)
 {
-	const uint8_t *id = NULL;
-	size_t size = scry_elf_build_id(ruby->elf, &id);
-
-	if (size == 0 || size > sizeof(ret->id) ||
-	    (!ruby->core && scry_calib_has_collector(ruby->pid)))
-		return false;
-	*ret = (struct scry_cache_key){.id_size = (uint32_t)size, .learners = SCRY_LEARNERS};
-	memcpy(ret->id, id, size);
-	return true;
+	*ret = (struct scry_cache_key){.id_size = SCRY_DIGEST_BYTES, .learners = SCRY_LEARNERS};
+	_Static_assert(SCRY_DIGEST_BYTES <= sizeof(ret->id), "it has room");
+	return (ruby->core || !scry_calib_has_collector(ruby->pid)) &&
+	       scry_ruby_digest(ruby->elf, ret->id) == 0;
 }
 
 /* The first row: where the layout is from. */
@@ -296,9 +292,9 @@ static bool is_trusted(const char *path, uint64_t inode)
 }
 
 /*
- * May what was learned from this target serve others? A build-id can be forged, and the child was
- * the target's own program. So only files of root or the caller count, in our own mount namespace;
- * and only a layout without gaps.
+ * May what was learned from this target serve others? The child was the target's own program. So
+ * only files of root or the caller count, in our own mount namespace; and only a layout without
+ * gaps.
  */
 static bool may_keep(const struct scry_ruby *ruby)
 {
@@ -343,6 +339,19 @@ static void take_makers(struct scry_ruby *ruby, const struct scry_cache_key *key
 	scry_cached_done(&known);
 }
 
+/* Told by what it cannot run, not by its number. */
+static int fail_old(const struct scry_ruby *ruby)
+{
+	char said[256];
+
+	snprintf(said, sizeof(said), "%s", scry_error());
+	return scry_fail(
+		-ENOTSUP,
+		"process %d runs %s, which is older than what scry can learn (it stops at: %s); "
+		"supported are CRuby 2.7 and later; scry calls, patch and malloc watch any program",
+		(int)ruby->pid, ruby->description, said);
+}
+
 static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 		     const struct scry_cache_key *key)
 {
@@ -360,7 +369,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	tell_source(ruby, "learned now", fresh.learned_s);
 	err = scry_ruby_learn(ruby, proc);
 	if (err)
-		return err;
+		return err == -ENOEXEC ? fail_old(ruby) : err;
 	take_makers(ruby, key);
 	rows = ruby->check_count - 1;
 	err = scry_ruby_validate(ruby);

@@ -1,5 +1,5 @@
 /*
- * The cache of layouts: one small file per build-id.
+ * The cache of layouts: one small file per Ruby module.
  *
  * A file is a head, the layout as it lies in memory, and the rows for `scry doctor`. It is written
  * beside its place and renamed, so that a reader sees all of it or nothing. Everything is checked
@@ -287,7 +287,7 @@ static int open_dir(bool make)
 	return fd;
 }
 
-/* "layout-BUILDID", in hex. */
+/* "layout-DIGEST", in hex. */
 static void name_of(const struct scry_cache_key *key, char *buf, size_t size)
 {
 	int n = snprintf(buf, size, "layout-");

@@ -1,11 +1,12 @@
 /*
  * Layouts that were learned before, on disk: a hint, never a truth.
  *
- * One file per build-id of the Ruby module, in $XDG_CACHE_HOME/scry or ~/.cache/scry. Directory and
- * file must belong to the caller and be closed to everybody else; links are not followed; root
- * reads nobody else's. What is read has a format version, the sizes of its structs, the digest of
- * the learners that made it and a checksum; whatever does not fit is no entry. The caller validates
- * the layout on the live target before it is used, every time.
+ * One file per Ruby module, by the digest of its loaded segments (vm/ruby_digest), in
+ * $XDG_CACHE_HOME/scry or ~/.cache/scry. Directory and file must belong to the caller and be closed
+ * to everybody else; links are not followed; root reads nobody else's. What is read has a format
+ * version, the sizes of its structs, the digest of the learners that made it and a checksum;
+ * whatever does not fit is no entry. The caller validates the layout on the live target before it
+ * is used, every time.
  *
  * Only what holds for all processes of a build belongs into a layout. An offset of thread-local
  * storage does not for a shared libruby: it depends on what else was loaded.
@@ -23,7 +24,7 @@
 #define SCRY_CACHE_FILE_MAX (256u << 10)
 
 struct scry_cache_key {
-	uint8_t id[SCRY_CACHE_ID_MAX]; /* build-id */
+	uint8_t id[SCRY_CACHE_ID_MAX]; /* the digest */
 	uint32_t id_size;	       /* 1.. */
 	uint64_t learners; /* digest of the learners' source: another scry learns differently */
 };

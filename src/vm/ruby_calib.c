@@ -397,6 +397,19 @@ static void read_complaint(int fd, char *buf, size_t size)
 	buf[used] = '\0';
 }
 
+/* Does it say that the script is in a newer language than it knows? */
+static bool is_too_old(const char *said)
+{
+	static const char *const words[] = {"syntax error", "undefined method",
+					    "uninitialized constant", "wrong number of arguments",
+					    "unknown keyword"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(said, words[i]))
+			return true;
+	return false;
+}
+
 /*
  * Why the child said nothing, from its exit status and its stderr. Reaps it if it ended: *pid is 0
  * then.
@@ -426,6 +439,8 @@ static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
 	else
 		snprintf(how, sizeof(how), "it was ended by signal %d", WTERMSIG(status));
 	read_complaint(err_fd, said, sizeof(said));
+	if (!reason && is_too_old(said))
+		return scry_fail(-ENOEXEC, "%s", said);
 	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s; fix: " FIX,
 			 reason ? reason : how, said[0] ? ": " : "", said);
 }

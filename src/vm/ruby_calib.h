@@ -38,15 +38,15 @@ struct scry_calib {
 	size_t kind_count;
 };
 
-/* Starts the child for `target` and waits until it sits still. 0 or -errno with a sentence.
+/* Starts the child for `target` and waits until it sits still. 0 or -errno with a sentence;
+ * -ENOEXEC: the script is in a newer language than this Ruby's, whose complaint the sentence is.
  * target->pid 0: there is no process; the file target->exe is run, which must be root's or ours. */
 int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
 /* Does process `pid` name a garbage collector that its Ruby loads? Then objects and pages may lie
  * as they do in no other process of the same program. */
 bool scry_calib_has_collector(pid_t pid);
 /* Does child `b` run the library that target `a` runs? One of its name may have been put there
- * since: the build-id decides; without one only the same file will do. 0, or -ENOTSUP with a
- * sentence. */
+ * since: the bytes that are loaded decide (vm/ruby_digest). 0, or -ENOTSUP with a sentence. */
 struct scry_ruby;
 int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *b);
 /* Kills and reaps the child, frees the facts. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "vm/ruby_digest.h"
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
@@ -110,26 +111,12 @@ int scry_learn_module(struct scry_learn *learn)
 	return 0;
 }
 
-static const struct scry_map_entry *module_entry(const struct scry_ruby *ruby)
-{
-	for (size_t i = 0; i < ruby->maps.count; i++) {
-		if (strcmp(ruby->maps.entries[i].path, ruby->module) == 0)
-			return &ruby->maps.entries[i];
-	}
-	return NULL;
-}
-
 int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *b)
 {
-	const struct scry_map_entry *ma = module_entry(a), *mb = module_entry(b);
-	const uint8_t *ida = NULL, *idb = NULL;
-	size_t n = scry_elf_build_id(a->elf, &ida), m = scry_elf_build_id(b->elf, &idb);
-	bool same = n == m && n && memcmp(ida, idb, n) == 0;
+	uint8_t mine[SCRY_DIGEST_BYTES], theirs[SCRY_DIGEST_BYTES];
 
-	if (n == 0 && m == 0)
-		same = ma && mb && ma->inode == mb->inode && ma->dev_major == mb->dev_major &&
-		       ma->dev_minor == mb->dev_minor;
-	if (same)
+	if (scry_ruby_digest(a->elf, mine) == 0 && scry_ruby_digest(b->elf, theirs) == 0 &&
+	    memcmp(mine, theirs, sizeof(mine)) == 0)
 		return 0;
 	return scry_fail(-ENOTSUP,
 			 "'%s' on disk is not the library that process %d runs, so nothing "

@@ -141,3 +141,38 @@ layout_of() {
 	[[ "$(layout_of "$PID")" == "learned now "* ]]
 	[[ "$(layout_of "$PID")" == "from the cache "* ]]
 }
+
+# The changed byte is of a physical address that nobody reads: loaded, and no part of the build-id.
+@test "what is loaded decides what a Ruby is known by, not the build-id that its file claims" {
+	running plain "$RUBY_FILE" -e "$loop"
+	module="$("$SCRY" doctor -p "$PID" | sed -n 's/^ok   ruby .* in //p')"
+	[[ "$(layout_of "$PID")" == "from the cache "* ]]
+	mkdir "$T/bin"
+	cp "$RUBY_FILE" "$T/bin/ruby"
+	[ "$module" = "$RUBY_FILE" ] || cp "$module" "$T/bin/$(objdump -p "$module" | sed -n 's/^ *SONAME *//p')"
+	export LD_LIBRARY_PATH="$T/bin"
+	running copy "$T/bin/ruby" -e "$loop"
+	[[ "$(layout_of "$PID")" == "from the cache "* ]]
+	kill "$PID"
+	for file in "$T"/bin/*; do
+		printf '\001' | dd of="$file" bs=1 seek=95 conv=notrunc status=none
+	done
+	running other "$T/bin/ruby" -e "$loop"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	[[ "$(layout_of "$PID")" == "from the cache "* ]]
+}
+
+@test "a Ruby that is too old is named, with what is supported" {
+	mkdir "$T/bin"
+	cp "$TARGETS/target_old_ruby" "$T/bin/ruby"
+	running old "$T/bin/ruby"
+	for command in "objects -d 1s" "stacks -d 1s" "doctor" "dump"; do
+		# shellcheck disable=SC2086
+		run "$SCRY" $command -p "$PID"
+		[ "$status" -ne 0 ]
+		[[ "$output" == *"ruby 1.9.3p551 (2014-11-13"*"older than what scry can learn"*"syntax error"*"supported are CRuby 2.7 and later"* ]]
+	done
+	run "$SCRY" objects -- "$T/bin/ruby" -e 1
+	[ "$status" -ne 0 ]
+	[[ "$output" == *"older than what scry can learn"* ]]
+}
