@@ -13,13 +13,11 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "cmd/cmd.h"
+#include "cmd/objects.h"
 #include "cmd/objects_plan.h"
 #include "cmd/objects_source.h"
-#include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/until.h"
-#include "cmd/watch_opts.h"
 #include "hook/ring.h"
 #include "name/objects.h"
 #include "vm/ruby.h"
@@ -40,12 +38,6 @@
 #define FORCE_GC_NS 2000000000ull
 
 enum asked { ASK_RUNNING, ASK_ALL };
-
-struct objects_opts {
-	struct scry_objects_sample sample;
-	bool stacks, force_gc;
-	int source; /* enum scry_objects_source */
-};
 
 /* What all processes of a run have in common. */
 static struct {
@@ -96,18 +88,18 @@ static struct scry_objects *new_names(const struct scry_watch *w, const struct o
 	});
 }
 
-static int prepare(struct scry_watch *w)
+int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 {
-	const struct objects_opts *opts = w->opts->instrument_opts;
+	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct objects *o = calloc(1, sizeof(*o));
 	int r;
 
-	if (!o)
+	if (!o) {
+		scry_ruby_free(ruby);
 		return -ENOMEM;
+	}
 	w->state = o;
-	r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_ANY : SCRY_RUBY_BOOTED, &o->ruby);
-	if (r < 0)
-		return r;
+	o->ruby = ruby;
 	scry_objects_fill_plan(o->ruby, &o->plan);
 	if (!o->plan.add_event_hook2 || !o->plan.remove_event_hook ||
 	    !(o->plan.job_register || (o->plan.job_preregister && o->plan.job_trigger)))
@@ -140,6 +132,21 @@ static int prepare(struct scry_watch *w)
 	if (w->held)
 		scry_ruby_boot(o->ruby, &o->boot);
 	return 0;
+}
+
+static int prepare(struct scry_watch *w)
+{
+	struct scry_ruby *ruby;
+	int r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_ANY : SCRY_RUBY_BOOTED, &ruby);
+
+	return r < 0 ? r : scry_objects_prepare(w, ruby);
+}
+
+void scry_objects_counted(const struct scry_watch *w, struct scry_objects_totals *ret)
+{
+	const struct objects *o = w->state;
+
+	scry_objects_totals(o->names, ret);
 }
 
 static void describe(struct scry_watch *w, FILE *out)
@@ -242,7 +249,7 @@ static int hook_boot(struct scry_watch *w, struct objects *o)
 
 static int enter(struct scry_watch *w)
 {
-	const struct objects_opts *opts = w->opts->instrument_opts;
+	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct objects *o = w->state;
 	struct scry_control *c = w->inj.control;
 	struct scry_agent_frames frames;
@@ -509,7 +516,7 @@ static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
 /* --force-gc: what lives after it is referenced by something. */
 static void conclude(struct scry_watch *w)
 {
-	const struct objects_opts *opts = w->opts->instrument_opts;
+	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct objects *o = w->state;
 	struct scry_objects_totals before, after;
 	uint64_t until = scry_now_ns() + FORCE_GC_NS;
@@ -640,7 +647,7 @@ static void take_counters(struct scry_watch *w, struct objects *o)
 	scry_objects_measure(o->names, w->target_gone);
 }
 
-static uint64_t cost_ns(const struct objects *o, const struct objects_opts *opts,
+static uint64_t cost_ns(const struct objects *o, const struct scry_objects_opts *opts,
 			const struct scry_objects_totals *t)
 {
 	uint64_t stacks = opts->stacks ? t->allocs * STACK_NS : 0;
@@ -654,7 +661,7 @@ static uint64_t cost_ns(const struct objects *o, const struct objects_opts *opts
 static int finish(struct scry_watch *w)
 {
 	struct objects *o = w->state;
-	const struct objects_opts *opts = w->opts->instrument_opts;
+	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
 
 	take_counters(w, o);
@@ -744,54 +751,3 @@ const struct scry_instrument scry_instrument_objects = {
 	.merge = merge,
 	.done = done,
 };
-
-int scry_cmd_objects(int argc, char **argv)
-{
-	struct scry_watch_opts opts = {0};
-	struct scry_talk_opts talk = {0};
-	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
-	struct objects_opts objects = {0};
-	const char *sample = NULL, *until = NULL;
-	const struct scry_opt rows[] = {
-		SCRY_WATCH_ROWS(&opts, &talk),
-		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
-		 NULL},
-		{0, "sample", SCRY_OPT_STRING, &sample, "N|SIZE",
-		 "take one object in N, or in so many bytes of heap, and scale up", NULL},
-		{0, "source", SCRY_OPT_CHOICE, &objects.source, "SOURCE",
-		 "the VM's events, hooks on its functions, or hooks where they are proven (default "
-		 "event)",
-		 SCRY_SOURCES},
-		{0, "every", SCRY_OPT_DURATION, &opts.every_ns, "TIME",
-		 "record the counters each TIME, for scry diff", NULL},
-		{0, "until", SCRY_OPT_STRING, &until, "EXPR",
-		 "stop when 'rss>2G', 'live>1000000', 'allocated>5000000' or 'gcs>50' holds", NULL},
-		{0, "force-gc", SCRY_OPT_FLAG, &objects.force_gc, NULL,
-		 "make the program collect its garbage before the end (it stands still meanwhile)",
-		 NULL},
-		{0, "raw", SCRY_OPT_FLAG, &opts.raw, NULL,
-		 "keep every event in the recording (with -o x.scry)", NULL},
-		SCRY_REPORT_OPT_ROWS(&report),
-	};
-	const struct scry_watch_cli cli = {
-		.rows = rows,
-		.count = sizeof(rows) / sizeof(rows[0]),
-		.opts = &opts,
-		.talk = &talk,
-		.usage = "scry objects -p PID... [-d TIME] | scry objects [OPTIONS] -- CMD...",
-	};
-	int r = scry_watch_parse(&cli, argc, argv);
-
-	if (r == 0 && sample)
-		r = scry_objects_read_sample(sample, &objects.sample);
-	if (r == 0)
-		r = scry_until_parse(until, &opts.until);
-	if (r)
-		return r == 1 ? 0 : SCRY_EXIT_USAGE;
-	if (scry_report_opts_check(&report, opts.output))
-		return SCRY_EXIT_USAGE;
-	objects.stacks = report.rows.stacks;
-	opts.instrument_opts = &objects;
-	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
-			    : scry_run(&opts, &scry_instrument_objects, &report);
-}
