@@ -13,13 +13,16 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "cmd/malloc_allocators.h"
 #include "cmd/malloc_rss.h"
 
-#define LOOK_MS 2
+#define FIRST_LOOK_NS 250000
+#define LOOK_NS 2000000
+#define LIBC "libc.so.6" /* by its name the loader finds the one of the program */
 
 void scry_malloc_check_input(void)
 {
@@ -54,37 +57,36 @@ static _Noreturn void become(const struct scry_malloc_allocator *a, char *const 
 	_exit(127);
 }
 
-/* Is the library mapped? A program that is static, or has dropped LD_PRELOAD, has its own. */
-static bool is_mapped(pid_t pid, const char *path)
+/* Is what serves what was asked for? `path` NULL: glibc. */
+static bool is_asked_for(const struct scry_malloc_serves *s, const char *path)
 {
-	char name[64], line[4400];
-	bool found = false;
-	FILE *f;
+	char resolved[PATH_MAX];
+	size_t n, have = strlen(s->path);
 
-	snprintf(name, sizeof(name), "/proc/%d/maps", pid);
-	f = fopen(name, "re");
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = '\0';
-		found = strlen(line) >= strlen(path) &&
-			!strcmp(line + strlen(line) - strlen(path), path);
-	}
-	if (f)
-		fclose(f);
-	return found;
+	if (!path)
+		return s->is_glibc;
+	if (!realpath(path, resolved))
+		return false;
+	n = strlen(resolved); /* in a chroot the mapping's path is longer */
+	return have >= n && !strcmp(s->path + have - n, resolved);
 }
 
-/* Waits for its end, and looks at it until then. */
-static void follow(pid_t pid, const char *path, struct scry_malloc_real *real)
+/* Who serves is looked up once, and again when it runs another program. */
+static void look_who(pid_t pid, struct scry_malloc_real *real)
+{
+	if (!real->is_seen || real->serves.exe_inode != scry_malloc_serves_exe(pid))
+		real->is_seen |= scry_malloc_serves(pid, &real->serves);
+}
+
+/* Waits for its end, and looks at it until then: at once and soon again, as it may be short. */
+static void follow(pid_t pid, struct scry_malloc_real *real)
 {
 	struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+	struct timespec wait = {.tv_nsec = FIRST_LOOK_NS};
 	struct scry_malloc_rss rss;
-	char resolved[PATH_MAX];
 
 	scry_malloc_rss_open(&rss, pid);
-	if (path && !realpath(path, resolved))
-		path = NULL;
-	real->is_served = !path;
-	while (end.fd >= 0 && poll(&end, 1, LOOK_MS) == 0) {
+	while (end.fd >= 0 && ppoll(&end, 1, &wait, NULL) == 0) {
 		/* (ru_maxrss will not do: it counts what scry had when it forked.) */
 		uint64_t now = scry_malloc_rss_now(&rss), kept = scry_malloc_rss_kept(&rss);
 
@@ -92,12 +94,20 @@ static void follow(pid_t pid, const char *path, struct scry_malloc_real *real)
 			now = kept;
 		if (now > real->rss_peak)
 			real->rss_peak = now;
-		if (!real->is_served)
-			real->is_served = is_mapped(pid, resolved);
+		look_who(pid, real);
+		wait.tv_nsec = wait.tv_nsec * 2 < LOOK_NS ? wait.tv_nsec * 2 : LOOK_NS;
 	}
 	scry_malloc_rss_close(&rss);
 	if (end.fd >= 0)
 		close(end.fd);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static uint64_t ns_of(struct timeval t)
@@ -105,11 +115,12 @@ static uint64_t ns_of(struct timeval t)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000;
 }
 
-int scry_malloc_check(const struct scry_malloc_allocator *allocator, char *const *command,
-		      struct scry_malloc_real *ret_real)
+static int run(const struct scry_malloc_allocator *allocator, char *const *command,
+	       struct scry_malloc_real *ret_real)
 {
 	int out[2], failure = 0;
 	struct rusage usage;
+	uint64_t begun;
 	pid_t pid;
 
 	memset(ret_real, 0, sizeof(*ret_real));
@@ -124,14 +135,55 @@ int scry_malloc_check(const struct scry_malloc_allocator *allocator, char *const
 	close(out[0]);
 	if (pid < 0)
 		return scry_fail(-errno, "cannot start '%s': %s", command[0], strerror(errno));
+	begun = now_ns();
 	if (!failure) /* the pipe was closed by exec: what is looked at is the program */
-		follow(pid, allocator->path, ret_real);
+		follow(pid, ret_real);
 	while (wait4(pid, &ret_real->status, 0, &usage) < 0)
 		if (errno != EINTR)
 			return scry_fail(-errno, "cannot wait for '%s': %s", command[0],
 					 strerror(errno));
 	if (failure)
 		return scry_fail(-failure, "cannot run '%s': %s", command[0], strerror(failure));
+	ret_real->wall_ns = now_ns() - begun;
 	ret_real->cpu_ns = ns_of(usage.ru_utime) + ns_of(usage.ru_stime);
 	return 0;
+}
+
+int scry_malloc_check(struct scry_malloc_checked *program,
+		      const struct scry_malloc_allocator *allocator,
+		      struct scry_malloc_real *ret_real)
+{
+	struct scry_malloc_allocator a = *allocator;
+	int err;
+
+	if (!a.path && program->needs_libc)
+		a.path = LIBC;
+	err = run(&a, program->command, ret_real);
+	if (!err && !a.path && ret_real->is_seen && !ret_real->serves.is_glibc &&
+	    !ret_real->serves.is_static) {
+		program->needs_libc = true;
+		a.path = LIBC;
+		err = run(&a, program->command, ret_real);
+	}
+	ret_real->is_served = ret_real->is_seen && is_asked_for(&ret_real->serves, allocator->path);
+	return err;
+}
+
+void scry_malloc_check_why(const struct scry_malloc_real *real, const char *label,
+			   const char *program, struct scry_malloc_why *ret_why)
+{
+	const struct scry_malloc_serves *s = &real->serves;
+
+	if (real->is_seen)
+		snprintf(
+			ret_why->text, sizeof(ret_why->text),
+			"'%s' is served by %s%s, not by %s: its own runs under %s are not compared",
+			program, s->path,
+			s->is_static ? ", which is static, so that nothing can be preloaded" : "",
+			label, label);
+	else
+		snprintf(ret_why->text, sizeof(ret_why->text),
+			 "'%s' ended before it was seen who serves it: its figures under %s may be "
+			 "those of its own allocator",
+			 program, label);
 }

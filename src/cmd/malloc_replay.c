@@ -45,7 +45,7 @@ struct replay_opts {
 
 struct measured { /* of one run */
 	uint64_t cpu_ns, kernel_ns, faults, rss_peak, rss_end, rss_drained, elapsed_ns;
-	uint64_t real_cpu_ns, real_rss; /* of the program itself */
+	uint64_t real_cpu_ns, real_wall_ns, real_rss; /* of the program itself */
 	uint32_t point_count;
 	struct scry_replay_point *points;
 };
@@ -63,11 +63,13 @@ struct replay_job {
 	char notes[NOTES_MAX][512];
 	const char *note_list[NOTES_MAX];
 	uint32_t note_count;
-	bool is_bad;	 /* the exit status says so */
+	bool is_bad; /* the exit status says so */
+	struct scry_malloc_checked program;
 	int real_status; /* of the first real run */
 	bool has_real_status;
-	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX]; /* of its real runs, that one ended badly */
-	bool is_out[SCRY_MALLOC_ALLOCATORS_MAX];  /* its real runs are not the others' */
+	bool is_told[SCRY_MALLOC_ALLOCATORS_MAX];     /* of its real runs, that one ended badly */
+	bool is_unserved[SCRY_MALLOC_ALLOCATORS_MAX]; /* another one served, or may have */
+	bool is_out[SCRY_MALLOC_ALLOCATORS_MAX];      /* its real runs are not the others' */
 };
 
 static const struct scry_malloc_allocator no_allocator = {.label = "no allocator", .is_null = true};
@@ -296,21 +298,35 @@ static void judge_end(struct replay_job *j, uint32_t at, int status)
 	j->is_bad |= is_other;
 }
 
+/* Another one served, though this one was preloaded: its figures are that one's. */
+static void judge_served(struct replay_job *j, uint32_t at, const struct scry_malloc_real *real)
+{
+	struct scry_malloc_why why;
+
+	if (real->is_served || j->is_unserved[at] ||
+	    (!real->is_seen && !j->allocators.rows[at].path))
+		return;
+	scry_malloc_check_why(real, j->allocators.rows[at].label, j->opts->command[0], &why);
+	note(j, "%s", why.text);
+	j->is_unserved[at] = true;
+	j->is_out[at] |= real->is_seen;
+}
+
 /* The program itself once under an allocator. */
 static int run_real(struct replay_job *j, uint32_t at, uint64_t round)
 {
+	struct measured *m = &j->runs[at][round];
 	struct scry_malloc_real real;
-	int err = scry_malloc_check(&j->allocators.rows[at], j->opts->command, &real);
+	int err = scry_malloc_check(&j->program, &j->allocators.rows[at], &real);
 
 	if (err)
 		return err;
-	j->runs[at][round].real_cpu_ns = real.cpu_ns;
-	j->runs[at][round].real_rss = real.rss_peak;
+	m->real_cpu_ns = real.cpu_ns;
+	m->real_wall_ns = real.wall_ns;
+	m->real_rss = real.rss_peak;
 	judge_end(j, at, real.status);
+	judge_served(j, at, &real);
 	j->rows[at].has_real = !j->is_out[at];
-	if (!round && !real.is_served)
-		note(j, "'%s' was not seen to load %s: its real figures may be those of its own",
-		     j->opts->command[0], j->allocators.rows[at].label);
 	return 0;
 }
 
@@ -323,7 +339,7 @@ static int check_real(struct replay_job *j)
 		for (uint32_t i = 0; i < count && !err; i++) {
 			uint32_t at = (uint32_t)((i + round) % count);
 
-			err = j->has_failed[at] ? 0 : run_real(j, at, round);
+			err = j->has_failed[at] || j->is_out[at] ? 0 : run_real(j, at, round);
 		}
 	return err;
 }
@@ -362,6 +378,7 @@ static void fill_row(struct replay_job *j, uint32_t at, uint64_t null_cpu_ns)
 	row->rss_end = SPREAD(at, rss_end, 0);
 	row->rss_drained = SPREAD(at, rss_drained, 0);
 	row->real_cpu_ns = SPREAD(at, real_cpu_ns, 0);
+	row->real_wall_ns = SPREAD(at, real_wall_ns, 0);
 	row->real_rss = SPREAD(at, real_rss, 0);
 	if (scry_replay_is_poor(row, f->calls))
 		note(j, "%s gave no memory for %llu of %llu calls: not compared", row->label,
@@ -486,6 +503,7 @@ static int fill_report(struct replay_job *j, struct scry_replay_report *ret_repo
 		.live_end_bytes = f->live_bytes,
 		.live_end_blocks = f->live_blocks,
 		.null_cpu_ns = null.median,
+		.null_spread_ns = null.most - null.least,
 		.program_cpu_ns = j->recording.cpu_ns,
 		.program_rss_peak = j->recording.rss_anon_peak,
 		.recorded = row_of_recorded(j),
@@ -520,7 +538,7 @@ static int settle_work(struct replay_job *j)
 	if (j->opts->pace != PACE_THINK || scry_malloc_feed_stats(j->feed)->threads_peak < 2)
 		return 0;
 	if (j->opts->check)
-		err = scry_malloc_check(&j->allocators.rows[0], j->opts->command, &real);
+		err = scry_malloc_check(&j->program, &j->allocators.rows[0], &real);
 	if (!err && real.cpu_ns && !real.status)
 		program_ns = real.cpu_ns;
 	if (!err)
@@ -593,6 +611,7 @@ static int replay_file(const struct replay_opts *opts, int fd, bool *ret_is_bad)
 	if (!j)
 		return scry_fail(-ENOMEM, "no memory");
 	j->opts = opts;
+	j->program.command = opts->command;
 	err = scry_malloc_allocators_parse(&opts->with, &j->allocators);
 	for (uint32_t i = 0; i < j->allocators.missing_count; i++)
 		note(j, "%s", j->allocators.missing[i]);

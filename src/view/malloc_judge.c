@@ -20,6 +20,11 @@
 #define CROSSED 8	       /* one of so many calls: a block is taken over */
 #define LEAST_CPU_NS 10000000u /* where nobody takes that, times say nothing */
 #define LEAST_PART 10	       /* of the program's memory: replays of less say nothing of it */
+#define LEAST_MEMORY \
+	(256u << 10)	   /* bytes: the kernel counts them so coarsely, and looks are rare */
+#define CLOCK_SHARE 0.01   /* runs that differ by less take the same time, with: */
+#define CLOCK_NS 10000000u /* that one begins late, or ends late, on a busy machine */
+#define CLOCK_TIMES 3	   /* work that differs by so much more does not show in it */
 #define POOR 1000
 #define LOST 1000 /* one of so many calls: more missing ones, and nothing can be told */
 
@@ -44,16 +49,22 @@ static double less(const struct scry_replay_spread *from, const struct scry_repl
 	return (double)halves / 2 / to->count / from->count;
 }
 
-/* The change of a median, 0 when it may be noise; `floor`: a share of less is not measured. */
-static double change(const struct scry_replay_spread *from, const struct scry_replay_spread *to,
-		     double least, double floor)
-{
-	double base = (double)from->median > floor ? (double)from->median : floor, share;
+struct least {
+	double share, units; /* less is not told */
+	double floor;	     /* a share of less than this is not measured */
+};
 
-	if (base <= 0 || !from->count || !to->count)
+/* The change of a median, 0 when it may be noise. */
+static double change(const struct scry_replay_spread *from, const struct scry_replay_spread *to,
+		     struct least least)
+{
+	double base = (double)from->median > least.floor ? (double)from->median : least.floor,
+	       by = (double)to->median - (double)from->median, share;
+
+	if (base <= 0 || !from->count || !to->count || fabs(by) < least.units)
 		return 0;
-	share = ((double)to->median - (double)from->median) / base;
-	if (fabs(share) < least || (share < 0 ? less(from, to) : less(to, from)) < PAIRS)
+	share = by / base;
+	if (fabs(share) < least.share || (share < 0 ? less(from, to) : less(to, from)) < PAIRS)
 		return 0;
 	return share;
 }
@@ -77,7 +88,8 @@ static const char *where(const struct scry_replay_report *r)
 static bool tells_time(const struct scry_replay_report *r, const struct scry_replay_row *a,
 		       const struct scry_replay_row *b)
 {
-	return r->is_real || a->cpu_ns.median >= LEAST_CPU_NS || b->cpu_ns.median >= LEAST_CPU_NS;
+	return !r->is_by_clock &&
+	       (a->cpu_ns.median >= LEAST_CPU_NS || b->cpu_ns.median >= LEAST_CPU_NS);
 }
 
 /* What was not asked of malloc, or was so before the recording, is in no replay. */
@@ -89,13 +101,21 @@ static bool tells_memory(const struct scry_replay_report *r)
 static struct change compare(const struct scry_replay_report *r, const struct scry_replay_row *from,
 			     const struct scry_replay_row *to)
 {
-	double least = is_crossed(r) ? LEAST_MEMORY_CROSSED : LEAST_SHARE,
-	       floor = (double)r->null_cpu_ns * NULL_SHARE;
+	const struct least time = {LEAST_SHARE, (double)r->null_spread_ns / 2,
+				   (double)r->null_cpu_ns * NULL_SHARE},
+			   memory = {is_crossed(r) ? LEAST_MEMORY_CROSSED : LEAST_SHARE,
+				     LEAST_MEMORY, 0};
 
 	return (struct change){
-		tells_time(r, from, to) ? change(&from->cpu_ns, &to->cpu_ns, LEAST_SHARE, floor)
-					: 0,
-		tells_memory(r) ? change(&from->rss_peak, &to->rss_peak, least, 0) : 0};
+		tells_time(r, from, to) ? change(&from->cpu_ns, &to->cpu_ns, time) : 0,
+		tells_memory(r) ? change(&from->rss_peak, &to->rss_peak, memory) : 0};
+}
+
+static const char *why_no_time(const struct scry_replay_report *r)
+{
+	return r->is_by_clock ? "each run takes equally long, whatever it gets done: go by the "
+				"allocator time of the replays"
+			      : "too little of it";
 }
 
 /* Why the quantity that a sentence does not give counts for nothing. */
@@ -104,11 +124,12 @@ static void put_same(char *text, size_t size, const struct scry_replay_report *r
 {
 	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
 	bool is_told = is_memory ? tells_memory(r) : tells_time(r, from, to);
-	double share = is_memory ? change(&from->rss_peak, &to->rss_peak, LEAST_SHARE, 0) : 0;
+	const struct least least = {LEAST_SHARE, LEAST_MEMORY, 0};
+	double share = is_memory ? change(&from->rss_peak, &to->rss_peak, least) : 0;
 
 	if (!is_told)
-		snprintf(text, size, "%s is not compared: too little of it",
-			 is_memory ? "memory" : time_of(r));
+		snprintf(text, size, "%s is not compared: %s", is_memory ? "memory" : time_of(r),
+			 is_memory ? "too little of it" : why_no_time(r));
 	else if (share)
 		snprintf(text, size,
 			 "%.0f %% %s memory: less than such replays can tell, %.0f %%, as threads "
@@ -125,11 +146,12 @@ static void put_same(char *text, size_t size, const struct scry_replay_report *r
 static void put_end(char *text, size_t size, const struct scry_replay_report *r, int winner)
 {
 	const struct scry_replay_row *from = &r->rows[0], *to = &r->rows[winner];
-	double share = r->is_real ? 0 : change(&from->rss_end, &to->rss_end, LEAST_END, 0);
+	double share = r->is_real ? 0
+				  : change(&from->rss_end, &to->rss_end,
+					   (struct least){LEAST_END, LEAST_END_BYTES, 0});
 
 	*text = 0;
-	if (share && tells_memory(r) && fabs(share - compare(r, from, to).memory) >= LEAST_END &&
-	    llabs((long long)(to->rss_end.median - from->rss_end.median)) >= LEAST_END_BYTES)
+	if (share && tells_memory(r) && fabs(share - compare(r, from, to).memory) >= LEAST_END)
 		snprintf(text, size, "; %.0f %% %s memory at the end", fabs(share) * 100,
 			 share < 0 ? "less" : "more");
 }
@@ -141,7 +163,7 @@ static void put_both(char *text, size_t size, const struct scry_replay_report *r
 	double first = c.memory ? c.memory : c.time, second = c.memory ? c.time : 0;
 	const char *name = c.memory ? "memory" : time_of(r),
 		   *other = c.memory ? time_of(r) : "memory";
-	char more[64] = "", why[128], not_told[140] = "";
+	char more[64] = "", why[192], not_told[200] = "";
 
 	if (second)
 		snprintf(more, sizeof(more), ", %.0f %% %s %s", fabs(second) * 100,
@@ -309,21 +331,25 @@ static void put_worse(char *text, size_t size, const struct scry_replay_report *
 
 static void tell_none(const struct scry_replay_report *r, struct scry_replay_verdict *v)
 {
-	const char *first = r->rows[0].label,
-		   *not_told = !tells_memory(r) ? "; memory is not compared: too little of it"
-			       : !tells_some_time(r)
-				       ? "; allocator time is not compared: too little of it"
-				       : "";
-	char worse[256];
+	const char *first = r->rows[0].label;
+	char worse[256], not_told[192] = "";
+
+	if (!tells_memory(r))
+		snprintf(not_told, sizeof(not_told), "; memory is not compared: too little of it");
+	else if (!tells_some_time(r))
+		snprintf(not_told, sizeof(not_told), "; %s is not compared: %s", time_of(r),
+			 why_no_time(r));
 
 	if (v->best_time >= 0 || v->best_memory >= 0) {
 		tell_trade(r, v);
 	} else if (is_worse_in_all(r)) {
 		v->winner = 0;
-		snprintf(v->sentence, sizeof(v->sentence),
-			 "%s: all others take more %s or more memory %s; the difference is outside "
-			 "the noise%s",
-			 first, time_of(r), where(r), not_told);
+		snprintf(
+			v->sentence, sizeof(v->sentence),
+			"%s: all others take more %s%s%s %s; the difference is outside the noise%s",
+			first, tells_some_time(r) ? time_of(r) : "",
+			tells_some_time(r) && tells_memory(r) ? " or more " : "",
+			tells_memory(r) ? "memory" : "", where(r), not_told);
 	} else {
 		put_worse(worse, sizeof(worse), r);
 		snprintf(v->sentence, sizeof(v->sentence),
@@ -370,7 +396,7 @@ static void tell_no_base(const struct scry_replay_report *r, struct scry_replay_
 void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_verdict *ret_verdict)
 {
 	struct scry_replay_verdict *v = ret_verdict;
-	char both[320], program[80], end[64], ties[200];
+	char both[384], program[80], end[64], ties[200];
 	double best = 0;
 
 	v->winner = v->best_time = v->best_memory = -1;
@@ -412,6 +438,38 @@ void scry_replay_judge(const struct scry_replay_report *r, struct scry_replay_ve
 		 both, where(r), program, end, ties);
 }
 
+static uint64_t apart(const struct scry_replay_spread *a, const struct scry_replay_spread *b)
+{
+	return a->median > b->median ? a->median - b->median : b->median - a->median;
+}
+
+bool scry_replay_is_by_clock(const struct scry_replay_report *r)
+{
+	const struct scry_replay_row *first = &r->rows[0];
+	const uint64_t threads = r->threads_peak > 1 ? r->threads_peak : 1;
+	uint64_t least = UINT64_MAX, most = 0, differs = 0;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < r->count && first->has_real; i++) {
+		const struct scry_replay_row *row = &r->rows[i];
+		const uint64_t wall = row->real_wall_ns.least,
+			       replays = apart(&row->cpu_ns, &first->cpu_ns),
+			       runs = apart(&row->real_cpu_ns, &first->real_cpu_ns);
+
+		if (!row->has_real || row->runs < LEAST_RUNS)
+			continue;
+		count++;
+		least = wall < least ? wall : least;
+		most = wall > most ? wall : most;
+		differs = replays > differs ? replays : differs;
+		differs = runs > differs ? runs : differs;
+	}
+	return count > 1 && least &&
+	       (double)(most - least) < (double)least * CLOCK_SHARE + CLOCK_NS &&
+	       (double)differs > (double)first->real_cpu_ns.median * LEAST_SHARE &&
+	       differs > (most - least) * CLOCK_TIMES * threads;
+}
+
 void scry_replay_judge_real(const struct scry_replay_report *r,
 			    struct scry_replay_verdict *ret_verdict)
 {
@@ -420,7 +478,9 @@ void scry_replay_judge_real(const struct scry_replay_report *r,
 
 	real.rows = rows;
 	real.is_real = true;
-	real.null_cpu_ns = real.program_cpu_ns = 0; /* the times are the program's own */
+	real.is_by_clock = scry_replay_is_by_clock(r);
+	/* the times are the program's own */
+	real.null_cpu_ns = real.null_spread_ns = real.program_cpu_ns = 0;
 	real.program_rss_peak = 0;
 	real.crossed = 0;    /* and so is what its memory differs by */
 	real.honesty = NULL; /* nothing was recorded of them */

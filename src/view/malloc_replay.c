@@ -58,6 +58,9 @@ static const struct scry_column columns[] = {
 	{NULL, "real_cpu_ns", SCRY_CELL_COUNT, false},
 	{NULL, "real_cpu_min_ns", SCRY_CELL_COUNT, false},
 	{NULL, "real_cpu_max_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_wall_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_wall_min_ns", SCRY_CELL_COUNT, false},
+	{NULL, "real_wall_max_ns", SCRY_CELL_COUNT, false},
 	{NULL, "predicted_cpu_ns", SCRY_CELL_COUNT, false},
 	{NULL, "real_rss_peak_bytes", SCRY_CELL_COUNT, false},
 	{NULL, "real_rss_peak_min_bytes", SCRY_CELL_COUNT, false},
@@ -76,6 +79,15 @@ static struct scry_cell whole(uint64_t number, bool is_whole)
 	struct scry_cell cell = scry_cell_known(number, is_whole);
 
 	cell.is_blank = !is_whole;
+	return cell;
+}
+
+/* For people a number that is lost in what the replay itself differs by is none. */
+static struct scry_cell resolved(uint64_t number, bool is_whole, bool is_told)
+{
+	struct scry_cell cell = whole(number, is_whole);
+
+	cell.is_unknown |= !is_told;
 	return cell;
 }
 
@@ -137,18 +149,19 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 	bool w = !kind, has = k->samples != 0, real = w && row->has_real;
 	const bool is_predicted = real && r->rows[0].has_real && r->rows[0].runs;
 	const bool sys = w && row->has_syscalls;
+	const bool is_told = doc->is_data || row->cpu_ns.median > r->null_spread_ns / 2;
 	const struct scry_cell cells[] = {
 		text(row->label),
 		text(kind_names[kind]),
 		scry_cell_number(row->runs),
 		scry_cell_number(k->calls),
 		whole(row->cpu_ns.median / 1000, w),
-		whole(half_tenths(&row->cpu_ns), w),
+		resolved(half_tenths(&row->cpu_ns), w, is_told),
 		whole(row->cpu_ns.median, w),
 		whole(row->cpu_ns.least, w),
 		whole(row->cpu_ns.most, w),
 		whole(row->kernel_ns.median, w),
-		whole(scry_share(row->cpu_ns.median, r->calls, 10), w),
+		resolved(scry_share(row->cpu_ns.median, r->calls, 10), w, is_told),
 		scry_cell_known(k->p50_ns, has),
 		scry_cell_known(k->p99_ns, has),
 		scry_cell_known(k->p999_ns, has),
@@ -177,7 +190,10 @@ static void push_row(const struct scry_replay_report *r, const struct scry_repla
 		whole(row->real_cpu_ns.median, real),
 		whole(row->real_cpu_ns.least, real),
 		whole(row->real_cpu_ns.most, real),
-		whole(predicted_cpu(r, row), is_predicted),
+		whole(row->real_wall_ns.median, real),
+		whole(row->real_wall_ns.least, real),
+		whole(row->real_wall_ns.most, real),
+		whole(predicted_cpu(r, row), is_predicted && !scry_replay_is_by_clock(r)),
 		whole(row->real_rss.median, real),
 		whole(row->real_rss.least, real),
 		whole(row->real_rss.most, real),
@@ -252,6 +268,8 @@ static void push_missed(const struct scry_replay_report *r, bool is_memory, stru
 {
 	struct scry_buf text = {0};
 
+	if (!is_memory && scry_replay_is_by_clock(r))
+		return;
 	for (uint32_t i = !is_memory; i < r->count && r->count > 1; i++) {
 		const struct scry_replay_row *row = &r->rows[i];
 		const struct scry_replay_spread *real =
@@ -291,13 +309,15 @@ static void push_real(const struct scry_replay_report *r, struct scry_doc *doc)
 	for (uint32_t i = 0; i < r->count; i++) {
 		const struct scry_replay_row *row = &r->rows[i];
 		uint64_t cpu = predicted_cpu(r, row), rss = predicted_rss(r, row);
+		const bool is_predicted = i && !scry_replay_is_by_clock(r);
 		char cpu_off[32], rss_off[32];
 		const struct scry_cell cells[] = {
 			text(row->label),
 			scry_cell_number(row->real_cpu_ns.median / 1000),
 			scry_cell_number(half_tenths(&row->real_cpu_ns)),
-			whole(cpu / 1000, i),
-			i ? error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu) : text(""),
+			whole(cpu / 1000, is_predicted),
+			is_predicted ? error_cell(cpu_off, sizeof(cpu_off), &row->real_cpu_ns, cpu)
+				     : text(""),
 			scry_cell_number(row->real_rss.median >> 10),
 			scry_cell_number(half_tenths(&row->real_rss)),
 			scry_cell_number(rss >> 10),
@@ -369,9 +389,11 @@ static void push_totals(const struct scry_replay_report *r,
 		{"real_best_memory", NULL, SCRY_CELL_TEXT, 0,
 		 label(r, is_real ? real->best_memory : -1)},
 		{"real_verdict", NULL, SCRY_CELL_TEXT, 0, text(is_real ? real->sentence : NULL)},
+		{"real_is_by_clock", NULL, SCRY_CELL_BOOL, 0,
+		 scry_cell_known(scry_replay_is_by_clock(r), is_real)},
 	};
 
-	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 12));
+	doc->ops->totals(doc, pairs, sizeof(pairs) / sizeof(pairs[0]) - (doc->is_data ? 0 : 13));
 }
 
 /* Replays have only what was asked of malloc: more than the program itself had cannot be right. */

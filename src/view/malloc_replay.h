@@ -42,7 +42,7 @@ struct scry_replay_row {		  /* an allocator */
 	bool has_syscalls;
 	uint64_t syscalls[SCRY_REPLAY_CALL_ROWS]; /* of one replay that was not timed */
 	bool has_real;				  /* the program itself was run under it: */
-	struct scry_replay_spread real_cpu_ns, real_rss;
+	struct scry_replay_spread real_cpu_ns, real_wall_ns, real_rss;
 	struct scry_replay_kind_row all, kinds[SCRY_REPLAY_KIND_ROWS];
 	const struct scry_replay_point *points; /* anonymous memory of the median run */
 	uint32_t point_count;
@@ -56,6 +56,7 @@ struct scry_replay_report {
 	const struct scry_replay_row *rows; /* the first: what others are compared with */
 	uint32_t count;
 	bool is_real;		  /* rows are of the program's own runs, in place of replays */
+	bool is_by_clock;	  /* real: they take the same time, whatever they do in it */
 	const char *touch, *pace; /* the policies' names */
 	uint64_t think_ns;	  /* work of the threads between their calls, made again */
 	uint64_t span_ns;	  /* recorded; 0 not known */
@@ -64,6 +65,7 @@ struct scry_replay_report {
 	uint64_t threads, threads_peak, crossed;
 	uint64_t live_peak_bytes, live_end_bytes, live_end_blocks;
 	uint64_t null_cpu_ns;	   /* what the replay itself costs, left out everywhere */
+	uint64_t null_spread_ns;   /* and how much that differs from run to run */
 	uint64_t program_cpu_ns;   /* of the program that was recorded; 0 not known */
 	uint64_t program_rss_peak; /* anonymous memory; 0 not known */
 	const struct scry_replay_row *recorded; /* of the allocator that it had then; NULL: none */
@@ -86,13 +88,21 @@ struct scry_replay_verdict {
  * Which allocator suits: the one that is better than the first in time or memory, and not worse in
  * the other. A difference counts when nine of ten pairs of runs, one of each, say the same, and it
  * is at least 3 %: a replay does not predict more exactly than that (memory, where threads hand
- * many blocks over: 25 %). Time counts where one of the two takes 10 ms, memory where replays under
- * the first have a tenth of what the program had when it was recorded. Fewer than 3 runs tell
- * nothing, nor does a recording that lacks more than a thousandth of its calls. Of two sets of five
- * runs that differ by nothing 1 in 30 seem to.
+ * many blocks over: 25 %), and more than can be told apart: of memory 256 KiB, of time what a
+ * replay without an allocator differs by. Time counts where one of the two takes 10 ms, memory
+ * where replays under the first have a tenth of what the program had when it was recorded. Fewer
+ * than 3 runs tell nothing, nor does a recording that lacks more than a thousandth of its calls. Of
+ * two sets of five runs that differ by nothing 1 in 30 seem to.
  */
 void scry_replay_judge(const struct scry_replay_report *report,
 		       struct scry_replay_verdict *ret_verdict);
+
+/*
+ * Do the real runs end by the clock? They take equally long, the shortest ones within 1 % and 10
+ * ms, though replays or processor time differ by three times as much for each thread: then who is
+ * faster does more, and processor time tells nothing.
+ */
+bool scry_replay_is_by_clock(const struct scry_replay_report *report);
 
 /* The same of the real runs; as if there were too few where a row has none. */
 void scry_replay_judge_real(const struct scry_replay_report *report,

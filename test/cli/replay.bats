@@ -154,8 +154,11 @@ is() { # JQ-EXPRESSION
 	is '[.notes[] | select(test("ended with status 3"))] | length == 2'
 	grep -q "calls [1-9]" "$T/real"
 	if [ -x "$TARGETS/target_caller_static" ]; then
-		replay --runs 1 --with "glibc,$TARGETS/libmarker.so" --check -- "$TARGETS/target_caller_static"
-		is '[.notes[] | select(test("was not seen to load"))] | length == 1'
+		gcc -static -o "$T/static" -xc - <<<'#include <unistd.h>
+			int main(void) { usleep(200000); return 0; }'
+		replay --runs 1 --with "glibc,$TARGETS/libmarker.so" --check -- "$T/static"
+		is '[.notes[] | select(test("is static, so that nothing can be preloaded, not by (glibc|.*libmarker.so): "))] | length == 2'
+		is '[.rows[].real_cpu_ns] | all(. == null)'
 	fi
 	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with glibc --check -- /no/such/program
 	[ "$status" -eq 1 ]
@@ -166,6 +169,74 @@ is() { # JQ-EXPRESSION
 	run "$SCRY" malloc replay "$T/a.scry" -- /bin/true
 	[ "$status" -eq 2 ]
 	[[ "$output" == *"a program stands behind --, which only --check runs; fix: --check -- CMD; "* ]]
+}
+
+# served SOURCE ARGS...: a program that appends to $T/served who serves it, and lives on for a while.
+make_served() {
+	cat >"$T/served.c" <<-'END'
+		#define _GNU_SOURCE
+		#include <dlfcn.h>
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <string.h>
+		#include <unistd.h>
+		#ifdef OWN
+		static char room[1 << 24];
+		static size_t at;
+		void *malloc(size_t n) { n = (n + 15) & ~15ul; return at + n > sizeof(room) ? NULL : room + (at += n) - n; }
+		void free(void *p) { (void)p; }
+		void *calloc(size_t a, size_t b) { return malloc(a * b); }
+		void *realloc(void *p, size_t n) { void *q = malloc(n); return q && p ? memcpy(q, p, n) : q; }
+		#endif
+		int main(int argc, char **argv)
+		{
+			FILE *f = fopen(argv[1], "a");
+			Dl_info info;
+			dladdr(dlsym(RTLD_DEFAULT, "malloc"), &info);
+			fprintf(f, "%s\n", strrchr(info.dli_fname, '/') + 1);
+			fclose(f);
+			return usleep(200000);
+		}
+	END
+	gcc -O1 -fno-builtin -rdynamic "$T/served.c" -o "$T/program" "$@"
+	: >"$T/served"
+}
+
+@test "--check: a program that is linked with an allocator is run under glibc all the same" {
+	make_recording 5000 1 500 0 0 3000 11
+	make_served -Wl,--no-as-needed "$TARGETS/libmarker.so" -Wl,-rpath,"$TARGETS"
+	replay --runs 3 --with "glibc,$TARGETS/libmarker.so" --check -- "$T/program" "$T/served"
+	is '[.notes // [] | .[] | select(test("served by"))] == []'
+	is '[.rows[] | select(.kind == "all") | .real_cpu_ns != null] == [true, true]'
+	[ "$(sort "$T/served" | uniq -c | awk '{ print $1, $2 }')" = "3 libc.so.6
+4 libmarker.so" ] # once to see who serves
+}
+
+@test "--check: a program with a malloc of its own is compared with none" {
+	make_recording 5000 1 500 0 0 3000 11
+	make_served -DOWN
+	replay --runs 3 --with "glibc,$TARGETS/libmarker.so" --check -- "$T/program" "$T/served"
+	is '[.notes[] | select(test("/program. is served by .*/program, not by (glibc|.*libmarker.so): its own runs under .* are not compared"))] | length == 2'
+	is '[.rows[].real_cpu_ns] | all(. == null)'
+	is '.totals.real_verdict == null'
+}
+
+@test "--check: a program that ends by the clock is not compared by its processor time" {
+	# its processor time differs by 200 ms, and it takes 2 s all the same
+	make_recording 400000 1 500 0 0 3000 11
+	gcc -O1 -o "$T/clock" -xc - <<<'#include <stdlib.h>
+		#include <time.h>
+		int main(void) {
+			struct timespec a, b; clock_gettime(CLOCK_MONOTONIC, &a); srand(a.tv_nsec);
+			long work = getenv("MARKER") ? 100 : 300; /* ms of processor time */
+			do { clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b); } while (b.tv_sec * 1000 + b.tv_nsec / 1000000 < work);
+			clock_gettime(CLOCK_MONOTONIC, &b);
+			long left = 2000000000 - ((b.tv_sec - a.tv_sec) * 1000000000 + b.tv_nsec - a.tv_nsec);
+			if (left > 0) nanosleep(&(struct timespec){left / 1000000000, left % 1000000000}, NULL);
+			return 0; }'
+	replay --runs 3 --with "glibc,$TARGETS/libmarker.so:MARKER=$T/real" --check -- "$T/clock"
+	is '.totals.real_is_by_clock and .totals.real_best_time == null'
+	is '.totals.real_verdict | test("program time is not compared: each run takes equally long")'
 }
 
 @test "--check: a run that ends otherwise than the first is compared with none" {

@@ -307,11 +307,38 @@ static void real_runs(void **state)
 	assert_int_equal(v.winner, -1);
 	for (int i = 0; i < 2; i++) {
 		rows[i].has_real = true;
-		rows[i].real_cpu_ns = around(i ? 900 : 600, 1);
-		rows[i].real_rss = around(1000, 1);
+		rows[i].real_cpu_ns = around((i ? 90 : 60) * MIB, 1);
+		rows[i].real_wall_ns = around((i ? 190 : 160) * MIB, 1);
+		rows[i].real_rss = around(10 * MIB, 1);
 	}
 	scry_replay_judge_real(&r, &v);
 	assert_int_equal(v.winner, 0);
+	/* programs of 1 ms decide nothing */
+	for (int i = 0; i < 2; i++)
+		rows[i].real_cpu_ns = around((i ? 9 : 6) * 100000, 1);
+	scry_replay_judge_real(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_non_null(strstr(v.sentence, "program time is not compared: too little of it"));
+}
+
+/* Differences that nobody can resolve. */
+static void unresolved(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 20, 100, 1), row("a", 18, 100, 1)};
+	struct scry_replay_report r = {.rows = rows, .count = 2};
+	struct scry_replay_verdict v;
+
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, 1);
+	r.null_spread_ns = 5000000; /* what the replay itself takes differs by more */
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_non_null(strstr(v.sentence, "cannot tell: nothing is better than glibc"));
+	rows[0].rss_peak = around(400 << 10, 1);
+	rows[1].rss_peak = around(326 << 10, 1); /* 74 KiB, and 18 % */
+	scry_replay_judge(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_memory, -1);
 }
 
 static char remarks[4096];
@@ -439,6 +466,39 @@ static void not_foretold(void **state)
 	assert_null(strstr(remarks_of(&r), "foretell"));
 }
 
+/* They end by the clock: whoever is faster does more, and takes as much. */
+static void by_the_clock(void **state)
+{
+	struct scry_replay_row rows[] = {row("glibc", 500, 100, 1), row("a", 250, 100, 1)};
+	struct scry_replay_report r = {
+		.rows = rows, .count = 2, .touch = "recorded", .pace = "none"};
+	struct scry_replay_verdict v;
+
+	for (int i = 0; i < 2; i++) {
+		rows[i].has_real = true;
+		rows[i].real_cpu_ns = around(i ? 950000000 : 900000000, 1);
+		rows[i].real_wall_ns = around(i ? 1001000000 : 1000000000, 0);
+		rows[i].real_rss = around(10 * MIB, 1);
+	}
+	assert_true(scry_replay_is_by_clock(&r));
+	scry_replay_judge_real(&r, &v);
+	assert_int_equal(v.winner, -1);
+	assert_int_equal(v.best_time, -1);
+	assert_non_null(strstr(v.sentence, "program time is not compared: each run takes equally "
+					   "long, whatever it gets done"));
+	assert_null(strstr(remarks_of(&r), "this program's time"));
+	/* as long by chance, as no allocator differs */
+	rows[1].real_cpu_ns = around(900000000, 1);
+	rows[1].cpu_ns = rows[0].cpu_ns;
+	assert_false(scry_replay_is_by_clock(&r));
+	/* it ends when its work is done */
+	rows[1].real_cpu_ns = around(700000000, 1);
+	rows[1].real_wall_ns = around(800000000, 1);
+	assert_false(scry_replay_is_by_clock(&r));
+	scry_replay_judge_real(&r, &v);
+	assert_int_equal(v.winner, 1);
+}
+
 static unsigned int count(const char *text, const char *what)
 {
 	unsigned int n = 0;
@@ -493,6 +553,8 @@ int main(void)
 		cmocka_unit_test(a_trade),
 		cmocka_unit_test(the_first_is_best),
 		cmocka_unit_test(real_runs),
+		cmocka_unit_test(by_the_clock),
+		cmocka_unit_test(unresolved),
 		cmocka_unit_test(handed_over),
 		cmocka_unit_test(beside_the_replay),
 		cmocka_unit_test(more_than_the_program),
