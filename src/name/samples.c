@@ -7,20 +7,16 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "name/samples_rows.h"
 #include "vm/ruby_gvl.h"
 
 #define LIST_NS 20000000u /* the list of threads is read again after so long */
-#define ROWS_MAX (4u << 20)
-#define ASK_NS 20000000u /* the kernel's own count is asked again after so long */
+#define ASK_NS 20000000u  /* the kernel's own count is asked again after so long */
 /* So long after an exec no other Ruby has booted that could be taken for this one: then reads fail.
  */
 #define CHECK_NS 2000000u
 #define OWED_TICKS 8  /* of a thread's clock */
 #define RESTS_SURE 2u /* ticks: who is in the VM's queue by then, or is not */
-
-struct key { /* hashed as bytes */
-	uint32_t thread, stack, state, reserved;
-};
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -32,13 +28,17 @@ static uint64_t now_ns(clockid_t clock)
 
 int scry_samples_init(struct scry_samples *s, struct scry_ruby *ruby, struct scry_writer *writer)
 {
+	static const char unknown[] = "(unknown: it ran between looks)";
+
 	*s = (struct scry_samples){.ruby = ruby, .writer = writer};
 	scry_stacks_init(&s->stacks);
-	scry_intern_init(&s->keys, ROWS_MAX, ROWS_MAX * (sizeof(struct key) + 1ul));
+	scry_samples_cpu_init(&s->cpu);
+	scry_samples_rows_init(s);
 	s->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*s->named));
 	if (s->named && scry_symbols_init(&s->symbols) == 0 && scry_walk_init(&s->walk) == 0) {
 		scry_walk_watch_gc(&s->walk, ruby);
 		scry_intern_put(&s->symbols.names, "(garbage collection)", 20, &s->gc_name);
+		scry_intern_put(&s->symbols.names, unknown, sizeof(unknown) - 1, &s->unknown_name);
 		return 0;
 	}
 	scry_samples_done(s);
@@ -56,6 +56,7 @@ void scry_samples_done(struct scry_samples *s)
 	free(s->rows);
 	free(s->named);
 	scry_intern_done(&s->keys);
+	scry_samples_cpu_done(&s->cpu);
 	scry_stacks_done(&s->stacks);
 	scry_symbols_done(&s->symbols);
 	scry_walk_done(&s->walk);
@@ -135,7 +136,7 @@ static int add_thread(struct scry_samples *s, const struct scry_ruby_thread *rub
 		scry_task_watch(&t->task);
 	scry_task_read(&t->task, &t->now);
 	tell_thread(s, t);
-	return 0;
+	return scry_samples_cpu_meet(&s->cpu, ruby->tid, &t->now);
 }
 
 /* Who is there now. A list that changes while it is read is read at the next tick. */
@@ -164,12 +165,15 @@ static int list_threads(struct scry_samples *s, bool anew)
 			err = add_thread(s, &list[i]);
 	}
 	for (size_t i = 0; i < s->count; i++) {
-		if (s->threads[i].is_here)
+		if (s->threads[i].is_here) {
 			s->threads[kept++] = s->threads[i];
-		else
-			scry_task_close(&s->threads[i].task);
+			continue;
+		}
+		scry_samples_cpu_leave(&s->cpu, s->threads[i].number, s->threads[i].ruby.tid);
+		scry_task_close(&s->threads[i].task);
 	}
 	s->count = kept;
+	s->cpu.has_begun = true;
 	s->listed_ns = now_ns(CLOCK_MONOTONIC);
 	s->listings++;
 	free(s->listed);
@@ -304,53 +308,10 @@ static void take_stack(struct scry_samples *s, struct scry_samples_thread *t)
 	}
 }
 
-/* The row of the thread's stack and state, + 1; 0 at the limit. */
-static size_t row_of(struct scry_samples *s, const struct scry_samples_thread *t)
+static void count(struct scry_samples *s, const struct scry_samples_thread *t, uint64_t wall_ns,
+		  uint64_t cpu_ns)
 {
-	struct key key = {t->number, t->stack, t->state, 0};
-	uint32_t id;
-
-	if (scry_intern_put(&s->keys, (const char *)&key, sizeof(key), &id))
-		return 0;
-	if (id > s->row_room) {
-		size_t room = s->row_room ? 2 * s->row_room : 1024;
-		struct scry_ev_samples *more = reallocarray(s->rows, room, sizeof(*more));
-
-		if (!more)
-			return 0;
-		s->rows = more;
-		s->row_room = room;
-	}
-	if (id > s->row_count) {
-		s->rows[id - 1] = (struct scry_ev_samples){.pid = (uint32_t)s->ruby->pid,
-							   .thread = t->number,
-							   .stack = t->stack,
-							   .state = t->state};
-		s->row_count = id;
-	}
-	return id;
-}
-
-/*
- * What a thread has run between two samples was run with the stack of the one or the other: of the
- * one at which it was running, half each where it was at both.
- */
-static void count_cpu(struct scry_samples *s, struct scry_samples_thread *t, size_t row)
-{
-	uint64_t before = t->ran_ns / 2;
-
-	if (t->ran_before != t->now.is_running)
-		before = t->ran_before ? t->ran_ns : 0;
-	if (!t->row)
-		before = 0;
-	if (before)
-		s->rows[t->row - 1].cpu_ns += before;
-	s->rows[row - 1].cpu_ns += t->ran_ns - before;
-}
-
-static void count(struct scry_samples *s, struct scry_samples_thread *t, uint64_t wall_ns)
-{
-	size_t row = row_of(s, t);
+	size_t row = scry_samples_row(s, t);
 
 	s->sums.valid += t->verdict == SCRY_WALK_VALID || t->verdict == SCRY_WALK_EMPTY;
 	s->sums.repaired += t->verdict == SCRY_WALK_REPAIRED;
@@ -359,12 +320,21 @@ static void count(struct scry_samples *s, struct scry_samples_thread *t, uint64_
 		s->rows[row - 1].count++;
 		s->rows[row - 1].wall_ns += wall_ns;
 		s->rows[row - 1].repaired += t->verdict == SCRY_WALK_REPAIRED;
-		if (!s->clock_ns)
-			count_cpu(s, t, row);
+		s->rows[row - 1].cpu_ns += cpu_ns;
 	} else {
 		s->unrecorded++;
 	}
-	t->row = row;
+}
+
+/* A look: what it has used of a processor is shared out at the end. */
+static void count_looked(struct scry_samples *s, const struct scry_samples_thread *t,
+			 uint64_t stands_ns)
+{
+	bool may_run = !s->clock_ns && t->now.is_running;
+
+	if (may_run)
+		scry_samples_cpu_seen(&s->cpu, t->number, stands_ns, t->now.is_ready);
+	count(s, t, stands_ns, may_run && !t->now.is_ready ? stands_ns : 0);
 }
 
 /* Is it sure whether it waits for the VM's lock? */
@@ -480,8 +450,6 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 	struct scry_task_now before = t->now;
 
 	t->is_clocked = t->in_gc = false;
-	t->ran_ns = 0;
-	t->ran_before = t->now.is_running;
 	if (t->has_last && is_at_rest(s, t)) {
 		t->rests++;
 		s->sums.unchanged++;
@@ -491,6 +459,10 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 		scry_samples_pause_task(s->pause, t->ruby.tid, &t->now);
 	else
 		scry_task_read(&t->task, &t->now);
+	scry_samples_cpu_ran(&s->cpu, t->number, &t->now);
+	t->now.is_ready |= scry_task_is_ready(&before, &t->now);
+	if (!s->pause && !s->clock_ns && t->now.is_running && !t->now.is_ready)
+		t->now.is_ready = !scry_task_is_on_processor(&t->task);
 	t->state = scry_thread_state(&before, &t->now, false);
 	t->rests = 0;
 	t->is_clocked = s->clock_ns && t->now.is_running;
@@ -500,8 +472,6 @@ static void look_at(struct scry_samples *s, struct scry_samples_thread *t)
 	take_stack(s, t);
 	t->has_last = t->verdict == SCRY_WALK_VALID;
 	s->is_doubtful |= t->verdict > SCRY_WALK_REPAIRED;
-	if (t->now.run_ns > before.run_ns && !before.is_gone)
-		t->ran_ns = t->now.run_ns - before.run_ns;
 }
 
 /* While the collector is at work: is it this thread that collects? Then it is said so. */
@@ -527,7 +497,7 @@ static void count_clocked(struct scry_samples *s, size_t i, uint64_t stands_ns)
 	take_stack(s, t);
 	if (t->in_gc)
 		name_collector(s, i, t);
-	count(s, t, (uint64_t)t->owed_ns);
+	count(s, t, (uint64_t)t->owed_ns, 0);
 	t->owed_ns = 0;
 }
 
@@ -598,7 +568,7 @@ int scry_samples_tick(struct scry_samples *s, uint64_t stands_ns)
 		if (s->threads[i].is_clocked)
 			count_clocked(s, i, stands_ns);
 		else
-			count(s, &s->threads[i], stands_ns);
+			count_looked(s, &s->threads[i], stands_ns);
 	s->sums.ticks++;
 	s->sums.busy_ns += now_ns(CLOCK_MONOTONIC) - began;
 	return 0;
@@ -766,10 +736,8 @@ int scry_samples_record(struct scry_samples *s, const void *record, size_t size)
 	if (gc.is_running)
 		name_collector(s, at, &t);
 	known->owed_ns -= (int64_t)s->clock_ns;
-	count(s, &t, s->clock_ns);
+	count(s, &t, s->clock_ns, s->clock_ns);
 	s->sums.dropped += t.verdict == SCRY_WALK_VALID && s->walk.is_dropped;
-	if (t.row)
-		s->rows[t.row - 1].cpu_ns += s->clock_ns;
 	return 0;
 }
 
@@ -778,9 +746,13 @@ int scry_samples_write(struct scry_samples *s)
 	const struct scry_event head = {.type = SCRY_EVENT_SAMPLES};
 	int err = 0;
 
+	if (!s->clock_ns)
+		scry_samples_place(s);
 	for (size_t i = 0; i < s->row_count && !err; i++) {
 		struct scry_ev_samples ev = s->rows[i];
 
+		if (!ev.count && !ev.wall_ns && !ev.cpu_ns)
+			continue;
 		ev.stack = scry_stacks_write(&s->stacks, ev.stack, &s->symbols.names, s->writer);
 		err = scry_writer_payload(s->writer, &head, &ev, sizeof(ev));
 	}

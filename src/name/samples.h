@@ -17,6 +17,7 @@
 #define SCRY_NAME_SAMPLES_H
 
 #include "base/map.h"
+#include "name/samples_cpu.h"
 #include "name/samples_native.h"
 #include "name/samples_pause.h"
 #include "name/stacks.h"
@@ -39,12 +40,9 @@ struct scry_samples_thread {
 	bool in_gc; /* the collector was at work when its stack was read */
 	enum scry_walk_verdict verdict;
 	unsigned int rests; /* ticks since it ran */
-	uint64_t ran_ns;    /* on a processor since the tick before */
-	bool ran_before;    /* it was running then */
 	bool is_told;	    /* the clock's: its kernel side knows it */
 	bool is_clocked;    /* it runs, or is ready to: it gives its samples itself */
 	int64_t owed_ns;    /* it was seen so at ticks, less what its clock has told */
-	size_t row;	    /* of the sample then, + 1; 0: none */
 };
 
 struct scry_samples {
@@ -56,13 +54,15 @@ struct scry_samples {
 	struct scry_samples_native *native; /* NULL: not wanted; owned */
 	struct scry_samples_pause *pause;   /* NULL: nobody is held; owned */
 	struct scry_named_frame *named;
-	uint32_t gc_name; /* of the frame that says so, in symbols.names */
+	uint32_t gc_name, unknown_name; /* of frames that say so, in symbols.names */
 	struct scry_samples_thread *threads;
 	struct scry_ruby_thread *list; /* of the same size: for the question who waits */
 	bool *waits;
 	size_t count, room;
 	uint32_t numbers;	      /* THREAD events written */
-	struct scry_ev_samples *rows; /* sums; stack: a frame number of `stacks` */
+	struct scry_ev_samples *rows; /* sums; stack: a frame number of `stacks`; cpu_ns: by the
+					 clock, or what the looks at which it ran stand for */
+	struct scry_samples_cpu cpu;
 	size_t row_count, row_room;
 	struct scry_intern keys;	 /* {thread, stack, state} -> row + 1 */
 	uint64_t listed_ns;		 /* when the list of threads was read, or found to stand */

@@ -120,12 +120,25 @@ void scry_samples_pause_end(struct scry_samples_pause *p)
 	p->lengths[step_of(p->hold.last_ns)]++;
 }
 
+/*
+ * Who was on a processor stops there. Who was not is put on one first: it was made to wait by
+ * others, and goes on with what it did; or what it had waited for had come, and it has not begun.
+ */
+static bool had_waited(const struct scry_pause_task *t)
+{
+	return t->is_held && t->tracee.stopped &&
+	       scry_syscall_find((int64_t)t->tracee.regs.orig_rax) &&
+	       scry_task_has_switched(&t->task, &t->now);
+}
+
 void scry_samples_pause_task(const struct scry_samples_pause *p, pid_t tid,
 			     struct scry_task_now *ret)
 {
 	const struct scry_pause_task *t = scry_pause_find(&p->hold, tid);
 
 	*ret = t ? t->now : (struct scry_task_now){.is_gone = true, .nr = -2};
+	if (t && ret->is_running)
+		ret->is_ready = had_waited(t);
 }
 
 const struct user_regs_struct *scry_samples_pause_registers(const struct scry_samples_pause *p,

@@ -31,7 +31,7 @@ enum scry_thread_state scry_thread_state(const struct scry_task_now *before,
 	if (now->is_gone)
 		return SCRY_STATE_UNKNOWN;
 	if (now->is_running)
-		return waited > ran ? SCRY_STATE_RUNNABLE : SCRY_STATE_CPU;
+		return waited > ran || now->is_ready ? SCRY_STATE_RUNNABLE : SCRY_STATE_CPU;
 	if (now->nr == -2)
 		return SCRY_STATE_UNKNOWN;
 	if (waits_for_gvl)

@@ -33,16 +33,16 @@ void scry_task_open(struct scry_task *task, pid_t pid, pid_t tid)
 }
 
 /*
- * An event that counts nothing. Its page's `lock` goes on whenever it is put on a processor with
- * its task (perf_event_update_userpage), which costs the task 0.03 us a switch. Not inherited: with
- * events that are, the kernel swaps what two tasks have instead.
+ * An event that counts what it runs. Its page's `lock` goes on whenever it is put on a processor
+ * with its task (perf_event_update_userpage), which costs the task 0.03 us a switch. Not inherited:
+ * with events that are, the kernel swaps what two tasks have instead.
  */
 void scry_task_watch(struct scry_task *task)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_DUMMY,
+		.config = PERF_COUNT_SW_TASK_CLOCK,
 		.exclude_kernel = 1,
 		.exclude_hv = 1,
 	};
@@ -52,9 +52,12 @@ void scry_task_watch(struct scry_task *task)
 	if (fd < 0)
 		return;
 	page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
-	if (page != MAP_FAILED)
-		task->turns = page;
-	close(fd); /* the page keeps it */
+	if (page == MAP_FAILED) {
+		close(fd);
+		return;
+	}
+	task->turns = page;
+	task->clock_fd = fd;
 }
 
 static uint32_t turn_of(const struct scry_task *task)
@@ -64,8 +67,10 @@ static uint32_t turn_of(const struct scry_task *task)
 
 void scry_task_unwatch(struct scry_task *task)
 {
-	if (task->turns)
-		munmap(task->turns, PAGE);
+	if (!task->turns)
+		return;
+	munmap(task->turns, PAGE);
+	close(task->clock_fd);
 	task->turns = NULL;
 }
 
@@ -118,6 +123,31 @@ bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *b
 	return was_waiting(before) && read_text(task->schedstat_fd, text, sizeof(text)) &&
 	       numbers(text, &now) && now.switches == before->switches &&
 	       now.run_ns == before->run_ns;
+}
+
+bool scry_task_is_ready(const struct scry_task_now *before, const struct scry_task_now *now)
+{
+	return now->is_running && was_waiting(before) && now->switches == before->switches;
+}
+
+/* The kernel brings the count of one that runs up to now when it is asked. */
+bool scry_task_is_on_processor(const struct scry_task *task)
+{
+	uint64_t first, second;
+
+	if (!task->turns || read(task->clock_fd, &first, sizeof(first)) != sizeof(first) ||
+	    read(task->clock_fd, &second, sizeof(second)) != sizeof(second))
+		return true;
+	return second > first;
+}
+
+bool scry_task_has_switched(const struct scry_task *task, const struct scry_task_now *before)
+{
+	struct scry_task_now now = {0};
+	char text[96];
+
+	return read_text(task->schedstat_fd, text, sizeof(text)) && numbers(text, &now) &&
+	       now.switches != before->switches;
 }
 
 /* "nr args... sp pc", or "-1 sp pc" */

@@ -16,11 +16,13 @@ struct scry_task {
 	pid_t pid, tid;
 	int syscall_fd, schedstat_fd;	    /* -1: not readable */
 	struct perf_event_mmap_page *turns; /* NULL: not watched */
+	int clock_fd;			    /* of what it runs, to the moment; valid with turns */
 };
 
 struct scry_task_now {
 	bool is_gone;
 	bool is_running; /* on a processor, or ready to be */
+	bool is_ready;	 /* of these, for sure, as somebody found out */
 	int64_t nr;	 /* system call in which it waits; -1: waits outside one (page fault); -2:
 			    not known, or running */
 	uint64_t args[6];
@@ -44,6 +46,15 @@ void scry_task_read(const struct scry_task *task, struct scry_task_now *ret);
 bool scry_task_rests(const struct scry_task *task, const struct scry_task_now *before);
 /* The same of one that is watched, without a system call. False also when it is not watched. */
 bool scry_task_is_still(const struct scry_task *task, const struct scry_task_now *before);
+
+/* Was it put on no processor since it waited at `before`, and is to run at `now`? Then it is ready
+ * only. */
+bool scry_task_is_ready(const struct scry_task_now *before, const struct scry_task_now *now);
+/* Is it on a processor at this moment? Of one that is watched; else true, as may be. Interrupts it
+ * for some microseconds where it is. */
+bool scry_task_is_on_processor(const struct scry_task *task);
+/* Has it been put on a processor since `before`? One that was on one has not. */
+bool scry_task_has_switched(const struct scry_task *task, const struct scry_task_now *before);
 
 /* Its name (/proc/PID/task/TID/comm), "" when it is gone. */
 void scry_task_name(pid_t pid, pid_t tid, char *buf, size_t size);

@@ -224,6 +224,11 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 	else
 		scry_buf_printf(buf, ", losses unknown");
 	put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
+	if (h->unknown_cpu_ns) {
+		scry_buf_append(buf, ", ", 2);
+		scry_text_duration(buf, h->unknown_cpu_ns);
+		scry_buf_printf(buf, " of processor time unknown");
+	}
 	if (h->gcs) {
 		put_counted(buf, h->gcs, h->gcs == 1 ? "GC" : "GCs");
 		scry_buf_append(buf, " (", 2);

@@ -50,6 +50,7 @@ struct scry_honesty {
 	uint64_t pause_max_ns;
 	uint64_t start_ns; /* the program was held before its first instruction, at most */
 	uint64_t target_cpu_ns, overhead_cpu_ns;
+	uint64_t unknown_cpu_ns; /* of samples, set by the view: nobody's */
 	uint64_t watched_ns, frees_older;
 	uint64_t gcs, full_gcs, compactions, moved;
 	uint64_t sample_every, sample_bytes; /* 0: every object is counted */

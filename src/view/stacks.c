@@ -59,6 +59,7 @@ struct stacks {
 	struct row *rows;
 	size_t row_count;
 	uint64_t total_ns;
+	uint64_t cpu_unknown_ns;       /* of threads that were not seen while they ran */
 	struct scry_frame_row callers; /* scratch */
 	struct scry_buf line;
 };
@@ -72,10 +73,17 @@ static uint64_t weight_of(const struct stacks *v, const struct sample *s)
 	return s->wall_ns;
 }
 
+/* Run between looks: it has no sample. */
+static bool is_unknown(const struct scry_ev_samples *e)
+{
+	return e->state == SCRY_STATE_UNKNOWN && !e->count;
+}
+
 static int add_sample(struct stacks *v, const struct scry_ev_samples *e)
 {
 	if (v->opts->pid && v->opts->pid != e->pid)
 		return 0;
+	v->cpu_unknown_ns += is_unknown(e) ? e->cpu_ns : 0;
 	if (v->count == v->room) {
 		size_t room = v->room ? 2 * v->room : 1024;
 		struct sample *more = reallocarray(v->samples, room, sizeof(*more));
@@ -222,6 +230,8 @@ static void push_totals(struct stacks *v)
 		{"wall_ns", "s of all threads", SCRY_CELL_TIME, 0, scry_cell_number(wall_ns)},
 		{"cpu_ns", "s on a processor, as the kernel counts", SCRY_CELL_TIME, 0,
 		 scry_cell_number(cpu_ns)},
+		{"cpu_unknown_ns", "s of that unknown: it ran between looks", SCRY_CELL_TIME, 0,
+		 rare(v->cpu_unknown_ns)},
 		{"state_cpu_ns", "s running", SCRY_CELL_TIME, 0, rare(state_ns[SCRY_STATE_CPU])},
 		{"state_runnable_ns", "s ready, but on no processor", SCRY_CELL_TIME, 0,
 		 rare(state_ns[SCRY_STATE_RUNNABLE])},
@@ -577,6 +587,7 @@ static int push(struct stacks *v)
 	scry_honesty_close(&v->honesty);
 	v->honesty.noun = "samples";
 	v->honesty.shown = v->sums.valid + v->sums.repaired + v->sums.rejected;
+	v->honesty.unknown_cpu_ns = v->opts->times.cpu ? v->cpu_unknown_ns : 0;
 	scry_honesty_push(&v->honesty, v->doc);
 	push_totals(v);
 	tell_each(v);

@@ -31,6 +31,27 @@ shares() {
 	skip "the machine is too busy: scry was late in each of three tries"
 }
 
+# bursts OPTION...: processor time of threads that wait most of the time, beside their clocks.
+bursts() {
+	"$SCRY" stacks -q --cpu "$@" --force -o "$T/b.json" -- "$RUBY" "$K/burst.rb" "$(share 150 600)" "$T/truth.json" &&
+		"$RUBY" "$K/check_burst.rb" "$T/truth.json" "$T/b.json"
+}
+
+@test "processor time in bursts between looks: to what ran, or unknown, never to the waits between" {
+	for _ in $(seq "$(share 1 10)"); do
+		bursts --pause
+		bursts --engine=read
+	done
+	start spin1 "$RUBY" -e 'loop {}'
+	local spin=$PID
+	start spin2 "$RUBY" -e 'loop {}'
+	for _ in $(seq "$(share 1 10)"); do
+		bursts --pause
+		bursts --engine=read
+	done
+	kill -KILL "$spin" "$PID"
+}
+
 @test "a program of known calls: every stack is possible, while code, objects, threads and fibers come and go" {
 	while read -ra words; do
 		"${words[@]}" -e 'exit(RUBY_VERSION >= "3.0")' || continue # syntax

@@ -20,7 +20,7 @@
 static void put_frame(struct golden *rec, struct scry_ev_stack f, const char *file,
 		      const char *method)
 {
-	f.file_str = golden_str(rec, file);
+	f.file_str = file ? golden_str(rec, file) : 0;
 	f.method_str = method ? golden_str(rec, method) : 0;
 	golden_put(rec, SCRY_EVENT_STACK, &f, sizeof(f));
 }
@@ -94,6 +94,8 @@ static int recording(void)
 						   .state = SCRY_STATE_BLOCKED,
 						   .count = 10,
 						   .wall_ns = 10 * MS});
+	put_frame(&rec, (struct scry_ev_stack){.id = 7}, NULL, "(unknown: it ran between looks)");
+	put_samples(&rec, (struct scry_ev_samples){.thread = 2, .stack = 7, .cpu_ns = 7 * MS});
 	golden_put(&rec, SCRY_EVENT_SAMPLING, &sums, sizeof(sums));
 	golden_totals(&rec, 4711, 360);
 	return golden_end(&rec);
