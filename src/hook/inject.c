@@ -19,6 +19,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "hook/shadow.h"
+#include "sys/jail.h"
 #include "wire/lanes.h"
 
 #define HOLD_TRIES 10
@@ -55,7 +56,7 @@ int scry_inject_check(const struct scry_proc *p)
 			p->pid, p->comm, p->tracer);
 	else if (p->state == 'T' || p->state == 't')
 		why = "is stopped by a signal", fix = "; fix: continue it first (kill -CONT)";
-	else if (p->seccomp)
+	else if (p->seccomp && !scry_jail_has(p->pid)) /* that filter is ours, and kills nobody */
 		why = "runs under seccomp, which may kill it for a system call that scry makes in "
 		      "it";
 	else if (p->has_shadow_stack)

@@ -1,29 +1,20 @@
 /*
  * Runs the calibration child.
  *
- * Everything that may allocate or fail with a sentence is done before the fork; between fork and
- * exec only system calls run. The binary is executed by descriptor (opened through /proc/PID/exe),
- * so a deleted or replaced file does not matter. The child enters the target's mount namespace and
- * root directory first, for its libraries are there. The working directory is "/": nothing is
- * written, so nothing must be cleaned up. What it says on stderr is kept for the refusal.
+ * The binary is executed by descriptor (opened through /proc/PID/exe), so a deleted or replaced
+ * file does not matter; sys/jail sees to it that it runs as the target's user, finds its libraries,
+ * and can do nothing else. Nothing is written, so nothing must be cleaned up. What it says on
+ * stderr is kept for the refusal.
  */
 #include "vm/ruby_calib.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
-#include <linux/securebits.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,22 +29,15 @@
 #define FACTS_MAX 65536u
 
 #define KEPT 2
-#define GROUPS_MAX 1024
 /* A layout in the cache is used where no child can run. */
 #define FIX "scry doctor -p PID of another ruby of the same build, once; then try again"
-#define STACK_BYTES (8ull << 20)
-#define MEMORY_BYTES (8ull << 30)
 
 struct plan {
 	const struct scry_proc *target;
 	int exe;
-	int mount_ns, root; /* -1: ours */
 	int in[2], out[2], err[2];
 	char kept[KEPT][4096]; /* "NAME=..." or "" */
-	gid_t groups[GROUPS_MAX];
-	size_t group_count;
-	const char *script; /* given as -e; NULL: fed through stdin */
-	pid_t parent;
+	const char *script;    /* given as -e; NULL: fed through stdin */
 };
 
 /*
@@ -90,126 +74,8 @@ bool scry_calib_has_collector(pid_t pid)
 	return text[0] != '\0' && text[strlen(kept[1]) + 1] != '\0';
 }
 
-/* The target's supplementary groups. */
-static void find_groups(struct plan *plan)
-{
-	char path[64], *text = NULL, *at, *end;
-	size_t size = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)plan->target->pid);
-	f = fopen(path, "re");
-	while (f && getline(&text, &size, f) > 0) {
-		if (strncmp(text, "Groups:", 7) != 0)
-			continue;
-		for (at = text + 7; plan->group_count < GROUPS_MAX; at = end) {
-			gid_t gid = (gid_t)strtoul(at, &end, 10);
-
-			if (end == at)
-				break;
-			plan->groups[plan->group_count++] = gid;
-		}
-		break;
-	}
-	free(text);
-	if (f)
-		fclose(f);
-}
-
-/* Opens /proc/PID/NAME of the target if it is another file than our own `ours`; else -1. */
-static int open_other(pid_t pid, const char *name, const char *ours, int flags)
-{
-	struct stat mine, theirs;
-	char path[64];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-	fd = open(path, flags | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &theirs) == 0 && stat(ours, &mine) == 0 &&
-	    (mine.st_ino != theirs.st_ino || mine.st_dev != theirs.st_dev))
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static void limit(int what, rlim_t value)
-{
-	struct rlimit r = {value, value};
-
-	setrlimit(what, &r);
-}
-
-/*
- * Exit statuses of a child that failed before it became Ruby, and why. Set-up goes from what needs
- * rights to what gives them up.
- */
-enum { FAILED_ROOT = 120, FAILED_FILES, FAILED_USER, FAILED_PARENT, FAILED_EXEC };
-static const char *const why[] = {
-	"cannot enter the target's mount namespace and root directory",
-	"cannot set up its files",
-	"cannot become the target's user",
-	"its parent is gone",
-	"cannot execute the binary",
-};
-
-/* In the child: the errno goes to the parent as text. */
-static _Noreturn void give_up(int status)
-{
-	const char *text = strerrordesc_np(errno);
-
-	if (text && write(2, text, strlen(text)) < 0)
-		_exit(status);
-	_exit(status);
-}
-
-static void enter_target(const struct plan *plan)
-{
-	if (plan->mount_ns >= 0 && setns(plan->mount_ns, CLONE_NEWNS) != 0)
-		give_up(FAILED_ROOT);
-	if (plan->root >= 0 && (fchdir(plan->root) != 0 || chroot(".") != 0))
-		give_up(FAILED_ROOT);
-	if (chdir("/") != 0)
-		give_up(FAILED_ROOT);
-	if (syscall(SYS_close_range, 4, ~0u, 0) != 0)
-		give_up(FAILED_FILES);
-	unshare(CLONE_NEWNET); /* no network; not permitted to all, and then it has ours */
-}
-
-/* 0, 1 and 2 are pipes, 3 is the binary, which the exec closes. Those of the plan are above 3. */
-static void set_files(const struct plan *plan)
-{
-	if (dup2(plan->err[1], 2) < 0 || dup2(plan->in[0], 0) < 0 || dup2(plan->out[1], 1) < 0 ||
-	    dup3(plan->exe, 3, O_CLOEXEC) < 0)
-		give_up(FAILED_FILES);
-}
-
-/*
- * The target's user, without any capability. As root an exec would give all of them back: the
- * bounding set, the securebits and no_new_privs each prevent it.
- */
-static void drop_rights(const struct plan *plan)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[2] = {{0}};
-	const struct scry_proc *t = plan->target;
-
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	for (int cap = 0; cap < 64; cap++)
-		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-	prctl(PR_SET_SECUREBITS, SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
-					 SECBIT_NO_SETUID_FIXUP_LOCKED);
-	if (geteuid() == 0 && (setgroups(plan->group_count, plan->groups) != 0 ||
-			       setresgid(t->egid, t->egid, t->egid) != 0 ||
-			       setresuid(t->euid, t->euid, t->euid) != 0))
-		give_up(FAILED_USER);
-	if (syscall(SYS_capset, &head, none) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-		give_up(FAILED_USER);
-}
-
-/* After fork: system calls only; never returns. */
-static _Noreturn void run_child(const struct plan *plan)
+/* As the target's user, and locked in: sys/jail. */
+static int start_child(const struct plan *plan, struct scry_jail *ret)
 {
 	char *const argv[] = {"ruby",
 			      "--disable=gems,rubyopt",
@@ -218,35 +84,25 @@ static _Noreturn void run_child(const struct plan *plan)
 			      (char *)(uintptr_t)plan->script,
 			      NULL};
 	char *envp[KEPT + 1] = {0};
+	const struct scry_jail_plan jail = {
+		.target = plan->target,
+		.exe = plan->exe,
+		.files = {plan->in[0], plan->out[1], plan->err[1]},
+		.argv = argv,
+		.envp = envp,
+		/* With all functions hooked it may take all its time. */
+		.cpu_s = plan->script ? LIMIT_MS / 1000 : LIMIT_CPU_S,
+		.life_s = LIMIT_MS / 1000,
+	};
 	size_t used = 0;
-	sigset_t none;
+	int r;
 
 	for (size_t i = 0; i < KEPT; i++)
 		if (plan->kept[i][0])
 			envp[used++] = (char *)(uintptr_t)plan->kept[i];
-
-	set_files(plan);
-	enter_target(plan);
-	/* With all functions hooked it may take all its time. */
-	limit(RLIMIT_CPU, plan->script ? LIMIT_MS / 1000 : LIMIT_CPU_S);
-	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_FSIZE, 0);
-	limit(RLIMIT_NOFILE, 64);
-	limit(RLIMIT_STACK, STACK_BYTES);
-	limit(RLIMIT_AS, MEMORY_BYTES);
-	drop_rights(plan);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != plan->parent)
-		give_up(FAILED_PARENT);
-	for (int s = 1; s < 32; s++)
-		signal(s, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	setsid();
-	/* The kernel ends it, even if we are stopped. */
-	alarm(LIMIT_MS / 1000);
-	syscall(SYS_execveat, 3, "", argv, envp, AT_EMPTY_PATH);
-	give_up(FAILED_EXEC);
+	r = scry_jail_start(&jail, ret);
+	return r < 0 ? scry_fail(r, "the calibration child failed: %s; fix: " FIX, scry_error())
+		     : 0;
 }
 
 static uint64_t now_ms(void)
@@ -410,71 +266,41 @@ static bool is_too_old(const char *said)
 	return false;
 }
 
-/*
- * Why the child said nothing, from its exit status and its stderr. Reaps it if it ended: *pid is 0
- * then.
- */
-static int explain(pid_t *pid, int err_fd, uint64_t end_ms)
+/* Why the child said nothing, from its end and its stderr. */
+static int explain(struct scry_jail *jail, int err_fd, uint64_t end_ms)
 {
-	const char *reason = NULL;
 	char said[200], how[64];
-	int status = 0, code;
-	pid_t ended;
+	int status = 0, r = scry_jail_wait(jail, end_ms, &status);
 
-	while ((ended = waitpid(*pid, &status, WNOHANG)) == 0 && now_ms() < end_ms)
-		poll(NULL, 0, 1);
-	if (ended == *pid)
-		*pid = 0;
-	if (*pid || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
+	if (r < 0)
+		return scry_fail(-ENOTSUP, "the calibration child failed: %s; fix: " FIX,
+				 scry_error());
+	if (r == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM))
 		return scry_fail(
 			-ENOTSUP,
 			"the calibration child was not ready after %d s; fix: once more when "
 			"the machine has less to do; or " FIX,
 			LIMIT_MS / 1000);
-	code = WIFEXITED(status) ? WEXITSTATUS(status) - FAILED_ROOT : -1;
-	if (code >= 0 && code < (int)(sizeof(why) / sizeof(why[0])))
-		reason = why[code];
-	else if (WIFEXITED(status))
+	if (WIFEXITED(status))
 		snprintf(how, sizeof(how), "it ended with status %d", WEXITSTATUS(status));
 	else
 		snprintf(how, sizeof(how), "it was ended by signal %d", WTERMSIG(status));
 	read_complaint(err_fd, said, sizeof(said));
-	if (!reason && is_too_old(said))
+	if (is_too_old(said))
 		return scry_fail(-ENOEXEC, "%s", said);
-	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s; fix: " FIX,
-			 reason ? reason : how, said[0] ? ": " : "", said);
-}
-
-/* A pipe whose ends are above 3, so that the child's dup2() cannot overwrite one it still needs. */
-static int open_pipe(int fds[2])
-{
-	if (pipe2(fds, O_CLOEXEC) != 0) {
-		fds[0] = fds[1] = -1;
-		return -errno;
-	}
-	for (int i = 0; i < 2; i++) {
-		int high = fcntl(fds[i], F_DUPFD_CLOEXEC, 4);
-
-		if (high < 0)
-			return -errno;
-		close(fds[i]);
-		fds[i] = high;
-	}
-	return 0;
+	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s; fix: " FIX, how,
+			 said[0] ? ": " : "", said);
 }
 
 static int open_plan(struct plan *plan)
 {
 	pid_t pid = plan->target->pid;
 	char path[64];
-	int err, low;
+	int err;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-	low = open(pid ? path : plan->target->exe, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	plan->exe = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 4);
+	plan->exe = open(pid ? path : plan->target->exe, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	err = plan->exe < 0 ? -errno : 0;
-	if (low >= 0)
-		close(low);
 	if (err)
 		return scry_fail(err, "cannot open the program of process %d: %s", (int)pid,
 				 strerror(-err));
@@ -482,23 +308,14 @@ static int open_plan(struct plan *plan)
 		return scry_fail(-EPERM,
 				 "'%s' is not run to learn from it: it is neither root's nor yours",
 				 plan->target->exe);
-	err = open_pipe(plan->in);
-	if (!err)
-		err = open_pipe(plan->out);
-	if (!err)
-		err = open_pipe(plan->err);
-	if (err)
-		return scry_fail(err, "cannot make a pipe: %s", strerror(-err));
+	if (pipe2(plan->in, O_CLOEXEC) || pipe2(plan->out, O_CLOEXEC) ||
+	    pipe2(plan->err, O_CLOEXEC))
+		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
 	fcntl(plan->in[1], F_SETFL, O_NONBLOCK);
 	fcntl(plan->out[0], F_SETFL, O_NONBLOCK);
 	fcntl(plan->err[0], F_SETFL, O_NONBLOCK);
-	if (!pid)
-		return 0;
-	plan->mount_ns = open_other(pid, "ns/mnt", "/proc/self/ns/mnt", O_RDONLY);
-	plan->root = open_other(pid, "root", "/", O_PATH | O_DIRECTORY);
-	for (size_t i = 0; i < KEPT; i++)
+	for (size_t i = 0; pid && i < KEPT; i++)
 		find_kept(pid, i, plan->kept[i], sizeof(plan->kept[i]));
-	find_groups(plan);
 	return 0;
 }
 
@@ -531,8 +348,6 @@ static char *talk_quietly(const struct feed *feed, uint64_t end_ms)
 static void close_plan(struct plan *plan)
 {
 	close_fd(&plan->exe);
-	close_fd(&plan->mount_ns);
-	close_fd(&plan->root);
 	close_fd(&plan->in[0]);
 	close_fd(&plan->in[1]);
 	close_fd(&plan->out[0]);
@@ -541,38 +356,27 @@ static void close_plan(struct plan *plan)
 	close_fd(&plan->err[1]);
 }
 
-/* Forks it, and closes our copies of its ends. Its pid or -errno with a sentence. */
-static pid_t start(struct plan *plan)
+/* Starts it, and closes our copies of its ends. 0 or -errno with a sentence. */
+static int start(struct plan *plan, struct scry_jail *ret)
 {
 	int err = open_plan(plan);
-	pid_t pid;
 
-	if (err)
-		return err;
-	pid = fork();
-	if (pid == 0)
-		run_child(plan);
-	if (pid < 0) {
-		err = -errno;
-		return scry_fail(err, "cannot fork the calibration child: %s", strerror(-err));
-	}
+	if (!err)
+		err = start_child(plan, ret);
 	close_fd(&plan->in[0]);
 	close_fd(&plan->out[1]);
 	close_fd(&plan->err[1]);
-	return pid;
+	return err;
 }
 
 static struct plan plan_for(const struct scry_proc *target, const char *script)
 {
 	return (struct plan){.target = target,
 			     .exe = -1,
-			     .mount_ns = -1,
-			     .root = -1,
 			     .in = {-1, -1},
 			     .out = {-1, -1},
 			     .err = {-1, -1},
-			     .script = script,
-			     .parent = getpid()};
+			     .script = script};
 }
 
 /* Takes `text` over: the facts of a child that then sits still. */
@@ -591,17 +395,17 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 	struct plan plan = plan_for(target, NULL);
 	struct scry_calib calib = {0};
 	uint64_t end_ms = now_ms() + LIMIT_MS;
-	int err = start(&plan);
+	int err = start(&plan, &calib.jail);
 	char *text;
 
-	if (err > 0) {
-		calib.pid = err;
+	if (!err) {
+		calib.pid = calib.jail.pid;
 		feed.in = plan.in[1];
 		feed.out = plan.out[0];
 		text = talk_quietly(&feed, end_ms);
 		plan.in[1] = -1;
 		err = text ? take_facts(&calib, text, end_ms)
-			   : explain(&calib.pid, plan.err[0], end_ms);
+			   : explain(&calib.jail, plan.err[0], end_ms);
 	}
 	close_plan(&plan);
 	if (err)
@@ -614,10 +418,12 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret)
 int scry_calib_open(const struct scry_proc *target, const char *script, struct scry_calib_talk *ret)
 {
 	struct plan plan = plan_for(target, script);
-	pid_t pid = start(&plan);
+	struct scry_jail jail;
+	int err = start(&plan, &jail);
 
-	if (pid > 0) {
-		*ret = (struct scry_calib_talk){.pid = pid,
+	if (!err) {
+		*ret = (struct scry_calib_talk){.pid = jail.pid,
+						.jail = jail,
 						.in = plan.in[1],
 						.out = plan.out[0],
 						.err = plan.err[0],
@@ -625,7 +431,7 @@ int scry_calib_open(const struct scry_proc *target, const char *script, struct s
 		plan.in[1] = plan.out[0] = plan.err[0] = -1;
 	}
 	close_plan(&plan);
-	return pid > 0 ? 0 : pid;
+	return err;
 }
 
 int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_calib *ret)
@@ -638,9 +444,9 @@ int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_c
 				  .stays = true};
 	char *text = talk_quietly(&feed, talk->end_ms);
 	int err = text ? take_facts(&answer, text, talk->end_ms)
-		       : explain(&talk->pid, talk->err, talk->end_ms);
+		       : explain(&talk->jail, talk->err, talk->end_ms);
 
-	answer.pid = 0;
+	answer.pid = 0; /* its end is not the child's */
 	if (err)
 		scry_calib_stop(&answer);
 	else
@@ -650,12 +456,10 @@ int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_c
 
 void scry_calib_close(struct scry_calib_talk *talk)
 {
-	struct scry_calib child = {.pid = talk->pid};
-
 	close_fd(&talk->in);
 	close_fd(&talk->out);
 	close_fd(&talk->err);
-	scry_calib_stop(&child);
+	scry_jail_end(&talk->jail);
 	talk->pid = 0;
 }
 
@@ -663,12 +467,7 @@ void scry_calib_stop(struct scry_calib *calib)
 {
 	if (!calib)
 		return;
-	if (calib->pid > 0) {
-		kill(-calib->pid, SIGKILL); /* it leads a session of its own */
-		kill(calib->pid, SIGKILL);
-		while (waitpid(calib->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	scry_jail_end(&calib->jail);
 	free(calib->facts);
 	free(calib->text);
 	memset(calib, 0, sizeof(*calib));

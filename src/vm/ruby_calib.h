@@ -1,12 +1,10 @@
 /*
  * The calibration child: the target's own ruby, run with a script of known shape (ruby_calib.rb).
  *
- * It runs as the target's user and groups, in its mount namespace and root directory, with nothing
- * of its environment but LD_LIBRARY_PATH and RUBY_GC_LIBRARY, without capabilities or new
- * privileges, without a network where a network namespace may be made, with small limits and no
- * open files but three pipes. It is killed by pid when it has been read, by PR_SET_PDEATHSIG if we
- * die, and by the kernel after 5 s of a processor, or 20 s in any case. It prints facts and then
- * sits still, to be read by sys/mem.
+ * It runs as the target's user, locked in (sys/jail), with nothing of the target's environment but
+ * LD_LIBRARY_PATH and RUBY_GC_LIBRARY, with small limits and no open files but three pipes. It ends
+ * when it has been read, with scry, after 5 s of a processor, or after 20 s in any case. It prints
+ * facts and then sits still, to be read by sys/mem.
  */
 #ifndef SCRY_VM_RUBY_CALIB_H
 #define SCRY_VM_RUBY_CALIB_H
@@ -16,6 +14,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sys/jail.h"
 #include "sys/proc.h"
 
 #define SCRY_FACT_WORDS 12
@@ -31,6 +30,7 @@ struct scry_fact {
 
 struct scry_calib {
 	pid_t pid;
+	struct scry_jail jail;
 	char *text;
 	struct scry_fact *facts;
 	size_t fact_count;
@@ -56,6 +56,7 @@ void scry_calib_stop(struct scry_calib *calib);
  * its lines: each answer is facts, the last one "ready". Zeroed but for the descriptors: closed. */
 struct scry_calib_talk {
 	pid_t pid;
+	struct scry_jail jail;
 	int in, out, err;
 	uint64_t end_ms;
 };

@@ -278,8 +278,33 @@ int scry_learn_vm(struct scry_learn *learn)
 	return err;
 }
 
+/* The child's tasks, by the numbers that it knows them by. */
+struct tasks {
+	ssize_t count;
+	pid_t *tids;
+};
+
+static struct tasks find_tasks(pid_t pid)
+{
+	struct tasks tasks = {0};
+
+	tasks.count = scry_proc_tasks(pid, &tasks.tids);
+	for (ssize_t i = 0; i < tasks.count; i++)
+		tasks.tids[i] = scry_proc_tid_inside(pid, tasks.tids[i]);
+	return tasks;
+}
+
+static bool is_task(const struct tasks *tasks, uint32_t tid)
+{
+	ssize_t i = 0;
+
+	while (i < tasks->count && tasks->tids[i] != (pid_t)tid)
+		i++;
+	return i < tasks->count;
+}
+
 /* Does the int at `at`, in th or behind its pointer at `nt`, tell each known thread's id? */
-static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
+static bool tid_fits(struct scry_learn *learn, const struct tasks *tasks, uint32_t nt, uint64_t at)
 {
 	uint32_t seen[SCRY_LEARN_THREADS + 1];
 
@@ -292,8 +317,7 @@ static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
 			return false;
 		if (scry_mem_u32(&learn->child->mem, base + at, &seen[i]) || seen[i] == 0)
 			return false;
-		if (t->tid ? seen[i] != t->tid
-			   : scry_proc_task_state(learn->calib->pid, (pid_t)seen[i]) == 0)
+		if (t->tid ? seen[i] != t->tid : !is_task(tasks, seen[i]))
 			return false;
 		for (size_t j = 0; j < i; j++) {
 			if (seen[j] == seen[i])
@@ -312,19 +336,20 @@ static bool tid_fits(struct scry_learn *learn, uint32_t nt, uint64_t at)
 int scry_learn_tids(struct scry_learn *learn)
 {
 	struct scry_ruby_layout *l = &learn->child->layout;
+	struct tasks tasks = find_tasks(learn->calib->pid);
 	struct scry_pick pick = {0};
 	char proof[96];
 
 	l->th_tid = l->th_nt = SCRY_RUBY_NONE;
 	for (uint64_t at = 0; at < TH_BYTES && !pick.hits; at += 4) {
-		if (!tid_fits(learn, SCRY_RUBY_NONE, at))
+		if (!tid_fits(learn, &tasks, SCRY_RUBY_NONE, at))
 			continue;
 		scry_pick_add(&pick, at);
 		l->th_tid = (uint32_t)at;
 	}
 	for (uint32_t nt = 0; nt < TH_BYTES && !pick.hits; nt += 8) {
 		for (uint64_t at = 0; at < BEHIND_BYTES && !pick.hits; at += 4) {
-			if (!tid_fits(learn, nt, at))
+			if (!tid_fits(learn, &tasks, nt, at))
 				continue;
 			pick.parts = 2;
 			scry_pick_add(&pick, (uint64_t)nt << 32 | at);
@@ -332,6 +357,8 @@ int scry_learn_tids(struct scry_learn *learn)
 			l->th_tid = (uint32_t)at;
 		}
 	}
+	if (tasks.count > 0)
+		free(tasks.tids);
 	snprintf(proof, sizeof(proof), "%zu threads%s", learn->thread_count + 1,
 		 pick.parts ? ", behind a pointer" : "");
 	scry_learn_optional(learn, "native thread id", &pick, proof,

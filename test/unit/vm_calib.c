@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <sched.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -147,12 +147,35 @@ static void expect_no_rights(pid_t pid, bool root)
 	if (root)
 		expect_line(pid, "status", "CapBnd:", "CapBnd: 0000000000000000");
 	expect_line(pid, "status", "NoNewPrivs:", "NoNewPrivs: 1");
+	expect_line(pid, "status", "Seccomp:", "Seccomp: 2");
+}
+
+/* Namespaces of its own, where they may be made; the stub is pid 1 of those of pids, the child 2.
+ */
+static void expect_alone(const struct scry_calib *calib)
+{
+	static const char *const names[] = {"ns/user", "ns/pid", "ns/ipc",   "ns/uts",
+					    "ns/net",  "ns/mnt", "ns/cgroup"};
+	char ours[256], theirs[256];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		link_of(getpid(), names[i], ours, sizeof(ours));
+		link_of(calib->pid, names[i], theirs, sizeof(theirs));
+		if (calib->jail.has_pids)
+			assert_string_not_equal(ours, theirs);
+	}
+	if (calib->jail.has_pids) {
+		assert_int_equal(scry_proc_tid_inside(calib->jail.stub, calib->jail.stub), 1);
+		assert_int_equal(scry_proc_tid_inside(calib->pid, calib->pid), 2);
+	} else {
+		print_message("skipped: no right to make namespaces\n");
+	}
 }
 
 static void expect_limits(pid_t pid)
 {
 	expect_line(pid, "limits", "Max cpu time", "Max cpu time 5 5 seconds");
-	expect_line(pid, "limits", "Max file size", "Max file size 0 0 bytes");
+	expect_line(pid, "limits", "Max file size", "Max file size 67108864 67108864 bytes");
 	expect_line(pid, "limits", "Max core file size", "Max core file size 0 0 bytes");
 	expect_line(pid, "limits", "Max open files", "Max open files 64 64 files");
 	expect_line(pid, "limits", "Max stack size", "Max stack size 8388608 8388608 bytes");
@@ -183,27 +206,17 @@ static void expect_files(pid_t pid, const char *leak_file, const char *leak_pipe
 	assert_true(seen >= 3);
 }
 
-static bool may_unshare(void)
-{
-	pid_t pid = fork();
-	int status = 1;
-
-	if (pid == 0)
-		_exit(unshare(CLONE_NEWNET) != 0);
-	waitpid(pid, &status, 0);
-	return status == 0;
-}
-
 /* Everything about one child of a target that runs as `uid`; then it is left alone until it ends.
  */
 static void confined(uid_t uid)
 {
-	char text[8192], ours[256], leak_file[256], leak_pipe[256], want[64];
+	char text[8192], leak_file[256], leak_pipe[256], want[64];
 	int file = memfd_create("leak", 0), pipes[2], status;
 	struct target t = start("/usr/bin/ruby", uid);
 	struct scry_calib calib;
 	bool root = geteuid() == 0;
 	uid_t u = uid ? uid : geteuid();
+	pid_t child;
 	size_t n;
 
 	assert_int_equal(pipe(pipes), 0); /* no close-on-exec: would be inherited */
@@ -220,7 +233,8 @@ static void confined(uid_t uid)
 		snprintf(want, sizeof(want), "Groups: %u %u", GROUP + 1, GROUP + 2);
 		expect_line(calib.pid, "status", "Groups:", want);
 	}
-	expect_no_rights(calib.pid, root);
+	expect_no_rights(calib.pid, root || calib.jail.has_pids);
+	expect_alone(&calib);
 	expect_limits(calib.pid);
 	expect_files(calib.pid, leak_file, leak_pipe);
 	n = slurp(calib.pid, "environ", text, sizeof(text));
@@ -228,22 +242,23 @@ static void confined(uid_t uid)
 	assert_string_equal(text, "LD_LIBRARY_PATH=/nonexistent/scry");
 	link_of(calib.pid, "cwd", text, sizeof(text));
 	assert_string_equal(text, "/");
-	link_of(getpid(), "ns/net", ours, sizeof(ours));
-	link_of(calib.pid, "ns/net", text, sizeof(text));
-	if (may_unshare()) {
-		assert_string_not_equal(text, ours);
+	if (calib.jail.has_pids) {
 		slurp(calib.pid, "net/dev", text, sizeof(text)); /* a loopback, and that is down */
 		assert_non_null(strstr(text, "lo:"));
 		assert_null(strstr(strstr(text, "lo:") + 3, ":"));
-	} else {
-		print_message("skipped: no right to make a network namespace\n");
 	}
+	/* One that is under a filter is refused, but this filter is ours. */
+	assert_true(scry_jail_has(calib.pid));
+	assert_false(scry_jail_has(t.pid));
 
-	/* The kernel ends it even if nobody here does. */
-	assert_int_equal(waitpid(calib.pid, &status, 0), calib.pid);
+	/* The kernel ends it even if nobody here does. Until it is let go its number is its own. */
+	assert_int_equal(scry_jail_wait(&calib.jail, UINT64_MAX / 2, &status), 1);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
-	calib.pid = 0;
+	assert_int_equal(scry_proc_task_state(calib.pid, calib.pid), 'Z');
+	child = calib.pid;
 	scry_calib_stop(&calib);
+	assert_int_equal(kill(child, 0), -1);
+	assert_false(scry_jail_has(child));
 	close(file);
 	close(pipes[0]);
 	close(pipes[1]);
@@ -263,34 +278,34 @@ static void test_confined_as_own_user(void **state)
 	confined(0);
 }
 
-/* Dies with its parent: killed, it cannot clean up. */
+/* Dies with its parent, and so does the stub: killed, it cannot clean up. */
 static void test_dies_with_parent(void **state)
 {
 	int p[2];
-	pid_t pid, child = 0;
+	pid_t pid;
+	struct scry_calib calib = {0};
+	struct scry_proc child, stub;
 	struct target t;
 
 	NEED_RUBY();
 	t = start("/usr/bin/ruby", 0);
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	assert_int_equal(pipe(p), 0);
 	pid = fork();
 	if (pid == 0) {
-		struct scry_calib calib;
-
 		if (scry_calib_start(&t.proc, &calib) == 0 &&
-		    write(p[1], &calib.pid, sizeof(calib.pid)) == sizeof(calib.pid))
+		    write(p[1], &calib, sizeof(calib)) == sizeof(calib))
 			pause();
 		_exit(1);
 	}
-	assert_int_equal(read(p[0], &child, sizeof(child)), sizeof(child));
-	assert_int_equal(kill(child, 0), 0);
+	assert_int_equal(read(p[0], &calib, sizeof(calib)), sizeof(calib));
+	assert_int_equal(scry_proc_open(&child, calib.pid), 0);
+	assert_int_equal(scry_proc_open(&stub, calib.jail.stub), 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	int status = 0;
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-	prctl(PR_SET_CHILD_SUBREAPER, 0);
+	while (scry_proc_is_alive(&child) || scry_proc_is_alive(&stub))
+		poll(NULL, 0, 1);
+	scry_proc_close(&child);
+	scry_proc_close(&stub);
 	close(p[0]);
 	close(p[1]);
 	stop(&t);
