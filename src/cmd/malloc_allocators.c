@@ -31,7 +31,7 @@ static const struct known all_known[] = {
 	 {"TCMALLOC_"},
 	 "TCMALLOC_RELEASE_RATE=10"},
 	{"mimalloc",
-	 {"libmimalloc.so.2.0", "libmimalloc.so.2", "libmimalloc.so"},
+	 {"libmimalloc.so.2.0", "libmimalloc.so.3", "libmimalloc.so"},
 	 "libmimalloc2.0",
 	 {"MIMALLOC_"},
 	 "MIMALLOC_PAGE_RESET=1"},

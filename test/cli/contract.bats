@@ -374,3 +374,12 @@ has_taken_int() { # PID
 	as_before "$PID" "$before" "after a dry run"
 	ends_right "$PID" busy
 }
+
+# The suite is run in clones that are called scry, too: none of the clone's own files is taken for a mapping of scry's.
+@test "the tests: a program that lies in a folder called scry has no mapping of scry's" {
+	mkdir "$T/scry"
+	cp "$TARGETS/target_pace" "$T/scry/scry"
+	start inscry "$T/scry/scry"
+	wait_for 10 grep -q "$T/scry/scry" "/proc/$PID/maps"
+	[ "$(mappings "$PID")" -eq 0 ]
+}

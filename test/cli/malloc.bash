@@ -10,10 +10,14 @@ need_python() {
 	/usr/bin/python3 -c 'pass' 2>/dev/null || skip "no python3, with which recordings are counted"
 }
 
-# lib NAME: path of an allocator.
+# lib NAME...: path of an allocator, the first that is there of the names that Debians give it.
 lib() {
-	[ -e "$LIBS/$1" ] || skip "no $1"
-	echo "$LIBS/$1"
+	local name
+	for name in "$@"; do
+		[ ! -e "$LIBS/$name" ] || break
+	done
+	[ -e "$LIBS/$name" ] || skip "no $*"
+	echo "$LIBS/$name"
 }
 
 # events FILE: of a recording, as JSON in $T/events.

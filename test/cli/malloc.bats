@@ -25,7 +25,7 @@ setup() {
 }
 
 @test "every call: mimalloc" {
-	knows "$(lib libmimalloc.so.2.0)" mimalloc
+	knows "$(lib libmimalloc.so.2.0 libmimalloc.so.3)" mimalloc
 }
 
 @test "every call: a static program" {
@@ -96,7 +96,7 @@ setup() {
 		grep -qx right "$T/known.out"
 		same known target_malloc_cxx --cxx
 	done
-	KNOWN_NO_OOM=1 records "$(lib libmimalloc.so.2.0)" "$TARGETS/target_malloc_cxx"
+	KNOWN_NO_OOM=1 records "$(lib libmimalloc.so.2.0 libmimalloc.so.3)" "$TARGETS/target_malloc_cxx"
 	same known target_malloc_cxx --cxx
 	records "" "$TARGETS/target_malloc_cxx" # glibc has none: they are malloc's callers
 	grep -qx right "$T/known.out"
