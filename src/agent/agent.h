@@ -40,6 +40,8 @@ struct scry_agent_data {
 	struct scry_follow follow;
 	uint64_t anchor, anchor_data; /* moved.c: the hidden object; what it owns, 0: none */
 	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
+	uint64_t compact_count;	      /* another: compactions; 0: they are followed */
+	uint64_t compactions;	      /* when the hook was put on */
 	uint64_t made_count; /* another: objects made, where no word is known (ruby_hooks.c) */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;

@@ -106,6 +106,13 @@ static int find_moves(struct batch *b)
 	return is_whole && !b->is_full;
 }
 
+/* The VM looks for objects in old stack frames too: ours must not keep any alive. */
+static void wipe(struct batch *b)
+{
+	for (uint32_t i = 0; i < 2 * BATCH; i++)
+		((volatile uint64_t *)b->words)[i] = 0;
+}
+
 static void say(uint64_t what)
 {
 	struct scry_gate *g = scry_agent.gate;
@@ -134,6 +141,7 @@ static void compacted(void *unused)
 	say(RECORD_FIRST);
 	if (!find_moves(&b))
 		scry_agent.control->blind++; /* the keeper looks at this counter too */
+	wipe(&b);
 	__asm__ volatile("" ::: "memory");
 	g->handling = 0;
 }
@@ -151,8 +159,8 @@ void scry_moved_on(void)
 	uint64_t *words;
 	struct anchor *a;
 
-	if (scry_agent.anchor_data || !r->xmalloc || !r->data_wrap || !r->gc_register ||
-	    !r->gc_unregister || !r->gc_location)
+	if (scry_agent.anchor_data || r->ends_at_compaction || !r->xmalloc || !r->data_wrap ||
+	    !r->gc_register || !r->gc_unregister || !r->gc_location)
 		return;
 	a = allocate(sizeof(*a));
 	words = (uint64_t *)a;

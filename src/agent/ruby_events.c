@@ -63,6 +63,11 @@ static void learn_gc_counter(struct scry_gate *g)
 		return;
 	scry_agent.major_gc_count = id2sym(intern("major_gc_count"));
 	g->full_gcs = stat(scry_agent.major_gc_count);
+	scry_agent.compact_count = 0;
+	if (r->ends_at_compaction) {
+		scry_agent.compact_count = id2sym(intern("compact_count"));
+		scry_agent.compactions = stat(scry_agent.compact_count);
+	}
 	if (scry_agent.hooks.on && !scry_agent.hooks.objspace_made)
 		scry_agent.made_count = id2sym(intern("total_allocated_objects"));
 }

@@ -170,6 +170,19 @@ static void record_free(struct scry_gate *g, uint64_t object)
 	scry_record_end(g, object, flags);
 }
 
+/* Objects that moved are not followed here, and what is known by an address is wrong from now on:
+ * the handler takes the hook off when it is done with this event. */
+static void end_at_compaction(struct scry_gate *g)
+{
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+
+	if (likely(!scry_agent.compact_count) ||
+	    stat(scry_agent.compact_count) == scry_agent.compactions)
+		return;
+	scry_agent.control->ended = SCRY_ENDED_COMPACTION;
+	g->wanted = 0;
+}
+
 void scry_record_gc(struct scry_gate *g, uint32_t event)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
@@ -190,6 +203,7 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 		return;
 	}
 	g->sweeping = what != SCRY_RING_GC_START && what != SCRY_RING_GC_SWEPT;
+	end_at_compaction(g);
 	if (!scry_ring_reserve(g, 2))
 		return;
 	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_GC, 1));

@@ -39,9 +39,9 @@ int scry_counting_ask(struct scry_counting *c, const char *name, unsigned n, str
 	if (!f || f->count < 4)
 		r = scry_fail(-EPROTO, "the child does not tell what it made");
 	else
-		c->told = (struct scry_counting_told){(uint64_t)scry_fact_number(f, 1),
-						      (uint64_t)scry_fact_number(f, 2),
-						      (uint64_t)scry_fact_number(f, 3)};
+		c->told = (struct scry_counting_told){
+			(uint64_t)scry_fact_number(f, 1), (uint64_t)scry_fact_number(f, 2),
+			(uint64_t)scry_fact_number(f, 3), (uint64_t)scry_fact_number(f, 5)};
 	if (r == 0 && ret)
 		*ret = answer;
 	else
@@ -71,7 +71,7 @@ static int find_module(struct scry_counting *c)
 	return r;
 }
 
-static int open_child(struct scry_counting *c, const struct scry_proc *target)
+int scry_counting_start(struct scry_counting *c, const struct scry_proc *target)
 {
 	int r = scry_calib_open(target, makers_script, &c->talk);
 
@@ -79,8 +79,13 @@ static int open_child(struct scry_counting *c, const struct scry_proc *target)
 		r = scry_counting_ask(c, "nothing", 0, NULL);
 	if (r == 0)
 		r = scry_proc_open(&c->proc, c->talk.pid);
-	if (r == 0)
-		r = find_module(c);
+	return r < 0 ? r : find_module(c);
+}
+
+static int open_child(struct scry_counting *c, const struct scry_proc *target)
+{
+	int r = scry_counting_start(c, target);
+
 	if (r == 0)
 		r = scry_text_read(c->child->elf, &c->text);
 	if (r == 0)

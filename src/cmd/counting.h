@@ -25,7 +25,7 @@ struct scry_counting_phase {
 };
 
 struct scry_counting_told { /* what the child said last */
-	uint64_t made, freed, gcs;
+	uint64_t made, freed, gcs, fulls;
 };
 
 struct scry_counting {
@@ -50,9 +50,10 @@ struct scry_counting {
 extern const char *const scry_counting_kinds[SCRY_COUNTING_KINDS];
 extern const char *const scry_counting_frees[SCRY_COUNTING_FREES];
 
-/* Starts the child for `target` and hooks all functions. 0 or -errno with a sentence; ends with
- * scry_counting_free in any case. */
+/* Starts the child for `target`, and, with open, hooks all functions. 0 or -errno with a sentence;
+ * ends with scry_counting_free in any case. */
 struct scry_counting *scry_counting_new(struct scry_ruby *ruby);
+int scry_counting_start(struct scry_counting *c, const struct scry_proc *target);
 int scry_counting_open(struct scry_counting *c, const struct scry_proc *target);
 void scry_counting_free(struct scry_counting *c);
 

@@ -16,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/doctor.h"
 #include "cmd/makers.h"
+#include "cmd/rehearse.h"
 #include "hook/inject.h"
 #include "probe/bpf.h"
 #include "vm/ruby.h"
@@ -76,6 +77,24 @@ static void check_machine(void)
 			 "/proc/PID/mem", "mount /proc");
 }
 
+/* Each way to watch objects, on a child first. */
+static void rehearse(struct scry_ruby *ruby, const struct scry_proc *proc)
+{
+	static const uint32_t ways[] = {0, SCRY_RUBY_WAY_STACKS, SCRY_RUBY_WAY_SAMPLED,
+					SCRY_RUBY_WAY_HOOKS};
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if ((ways[i] & SCRY_RUBY_WAY_HOOKS) && !ruby->layout.makers.is_proven)
+			continue;
+		if (scry_rehearse(ruby, proc, ways[i]) < 0 &&
+		    !ruby->layout.rehearsed[ways[i]].agent)
+			scry_doctor_line("rehearsal", false, scry_error(), "");
+		else
+			scry_rehearse_tell(ruby, ways[i]);
+	}
+	scry_error_clear();
+}
+
 static void check_process(pid_t pid)
 {
 	struct scry_proc proc;
@@ -113,6 +132,7 @@ static void check_process(pid_t pid)
 				 : ruby->layout.makers.is_proven ? "proven by counting"
 								 : ruby->layout.makers.why,
 				 "use events (the default)");
+		rehearse(ruby, &proc);
 		scry_ruby_gc_find(ruby, &gc);
 		scry_doctor_line("garbage collector", gc.is_known,
 				 gc.has_epochs

@@ -1,6 +1,6 @@
 # The script of the child in which calls are counted (makers.c). A line "NAME N" makes N times what NAME is; the
 # answer is what the VM itself has counted by then. Every kind of creation is here, none leaves a finalizer.
-# Arguments and answers cost objects too, but each time the same.
+# Arguments and answers cost objects too, but each time as many.
 
 require "objspace"
 GC.start
@@ -87,11 +87,37 @@ KINDS = {
   "events" => proc { |n| n == 1 ? ObjectSpace.trace_object_allocations_start : ObjectSpace.trace_object_allocations_stop }
 }
 
+# For the rehearsal (rehearse.c).
+MAKERS = KINDS.values.first(41)
+KINDS.update(
+  "able" => proc { |_|
+    able = [GC.respond_to?(:compact) && "compact", Process.respond_to?(:fork) && "fork", defined?(Ractor) && "ractors"]
+    $stdout.syswrite("able #{able.grep(String).join(" ")}\n")
+  },
+  "all" => proc { |n| MAKERS.each { |make| make.call(n) } },
+  "kept" => proc { |n| n.times { |i| KEPT << [ScryPlain.new, "kept #{i} " * 9, { i => i }, [i] * 20] } },
+  "threads" => proc { |n| Array.new(4) { Thread.new { MAKERS.each { |make| make.call(n) } } }.each(&:join) },
+  "compact" => proc { |_| GC.compact },
+  "fork" => proc { |n|
+    pid = fork do
+      MAKERS.each { |make| make.call(n) }
+      GC.start
+    end
+    status = Process.wait2(pid)[1]
+    $stdout.syswrite("status #{status.exitstatus || -status.termsig}\n")
+  },
+  "ractors" => proc { |n|
+    made = Ractor.new(n) { |m| m.times { [Object.new, +"a string"] } }
+    made.respond_to?(:value) ? made.value : made.take
+  }
+)
+
 while (line = $stdin.gets)
   name, n = line.split
   KINDS.fetch(name).call(n.to_i)
   TOLD.each { |address| $stdout.syswrite("at #{address}\n") }
   made = GC.stat(:total_allocated_objects)
   freed = GC.stat(:total_freed_objects)
-  $stdout.syswrite("counts #{made} #{freed} #{GC.count} #{name}\nready\n")
+  # Not "#{...}": the Strings of numbers below 10 are there already.
+  $stdout.syswrite(format("counts %d %d %d %s %d\nready\n", made, freed, GC.count, name, GC.stat(:major_gc_count)))
 end

@@ -109,18 +109,12 @@ int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 				 o->ruby->description,
 				 o->plan.add_event_hook2 ? "rb_postponed_job_trigger"
 							 : "rb_add_event_hook2");
-	if (o->ruby->layout.hooks_break_ractors &&
-	    (!o->plan.ractor_class || (!w->held && scry_ruby_ractors(o->ruby) > 1)))
-		return scry_fail(
-			-ENOTSUP,
-			"process %d has several ractors, and this Ruby (%s) may crash when "
-			"a ractor starts while events are on; fix: Ruby 3.1.4 or later",
-			w->proc.pid, o->ruby->description);
 	r = scry_objects_choose(w, o->ruby, (enum scry_objects_source)opts->source, &o->hooks);
 	if (r < 0)
 		return r;
-	if (o->hooks.plan.on) /* there a first ractor ends the watch, too: there is one ring */
-		o->plan.ractor_class = scry_ruby_symbol(o->ruby, "rb_cRactor");
+	r = scry_objects_rehearse(w, o->ruby, &o->hooks, &o->plan);
+	if (r < 0)
+		return r;
 	o->batch = malloc(8ull * SCRY_RING_WORDS);
 	o->sample_mean = scry_objects_fill_sampling(&opts->sample, o->ruby->layout.slot_size,
 						    o->plan.page_mask != 0, &o->sampling);
@@ -581,14 +575,8 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
 			(unsigned long long)t->untracked);
-	if (w->inj.control->ended && o->hooks.plan.on)
-		scry_watch_note(w,
-				"the watch ended when the program made a ractor: hooks see objects "
-				"of one ractor");
-	else if (w->inj.control->ended)
-		scry_watch_note(w, "the watch ended when the program made a ractor: this Ruby may "
-				   "crash when one starts while events are on; fix: Ruby 3.1.4 or "
-				   "later");
+	if (w->inj.control->ended)
+		scry_objects_note_ended(w, o->ruby, o->hooks.plan.on);
 	if (t->nowhere)
 		scry_watch_note(w,
 				"%llu objects were made at places beyond the first million: they "

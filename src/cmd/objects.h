@@ -6,6 +6,7 @@
 #define SCRY_CMD_OBJECTS_H
 
 #include "cmd/objects_plan.h"
+#include "cmd/objects_source.h"
 #include "cmd/watch.h"
 #include "name/objects.h"
 
@@ -19,5 +20,14 @@ struct scry_objects_opts { /* opts->instrument_opts */
 int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby);
 /* What has been drained so far. */
 void scry_objects_counted(const struct scry_watch *w, struct scry_objects_totals *ret);
+
+/*
+ * objects_rehearsed.c: the rehearsal of this way of watching, and what it takes away from `plan`;
+ * hooks that --source auto has chosen may give way to events. 0 or -ENOTSUP with the reason.
+ */
+int scry_objects_rehearse(struct scry_watch *w, struct scry_ruby *ruby,
+			  struct scry_objects_hooks *hooks, struct scry_agent_ruby *plan);
+/* A note of why the agent ended the watch (control->ended). */
+void scry_objects_note_ended(struct scry_watch *w, const struct scry_ruby *ruby, bool hooks);
 
 #endif

@@ -316,6 +316,24 @@ static bool may_keep(const struct scry_ruby *ruby)
 	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) && ruby->whole;
 }
 
+/* But for what is found out by other means than learning. */
+static bool is_same_layout(const struct scry_ruby_layout *a, const struct scry_ruby_layout *b)
+{
+	static const size_t parts[][2] = {
+		{0, offsetof(struct scry_ruby_layout, makers)},
+		{offsetof(struct scry_ruby_layout, sizes), sizeof(struct scry_ruby_layout)},
+	};
+
+	_Static_assert(offsetof(struct scry_ruby_layout, sizes) ==
+			       offsetof(struct scry_ruby_layout, rehearsed) + sizeof(a->rehearsed),
+		       "makers and rehearsals, and nothing else, lie between");
+	for (size_t i = 0; i < 2; i++)
+		if (memcmp((const char *)a + parts[i][0], (const char *)b + parts[i][0],
+			   parts[i][1] - parts[i][0]))
+			return false;
+	return true;
+}
+
 void scry_ruby_keep(const struct scry_ruby *ruby)
 {
 	struct scry_cache_key key;
@@ -324,18 +342,25 @@ void scry_ruby_keep(const struct scry_ruby *ruby)
 	if (!make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
 		return;
 	known.layout.makers = ruby->layout.makers;
+	if (is_same_layout(&known.layout, &ruby->layout))
+		memcpy(known.layout.rehearsed, ruby->layout.rehearsed,
+		       sizeof(known.layout.rehearsed));
 	scry_cache_store(&key, &known);
 	scry_cached_done(&known);
 }
 
-/* Who makes objects is not learned here (cmd/makers): what is known of it stays known. */
-static void take_makers(struct scry_ruby *ruby, const struct scry_cache_key *key)
+/* Who makes objects is not learned here (cmd/makers): what is known of it stays known. What was
+ * rehearsed, was rehearsed with that very layout. */
+static void take_found(struct scry_ruby *ruby, const struct scry_cache_key *key)
 {
 	struct scry_cached known;
 
 	if (!key || scry_cache_load(key, &known) != 0)
 		return;
 	ruby->layout.makers = known.layout.makers;
+	if (is_same_layout(&known.layout, &ruby->layout))
+		memcpy(ruby->layout.rehearsed, known.layout.rehearsed,
+		       sizeof(known.layout.rehearsed));
 	scry_cached_done(&known);
 }
 
@@ -370,7 +395,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	err = scry_ruby_learn(ruby, proc);
 	if (err)
 		return err == -ENOEXEC ? fail_old(ruby) : err;
-	take_makers(ruby, key);
+	take_found(ruby, key);
 	rows = ruby->check_count - 1;
 	err = scry_ruby_validate(ruby);
 	if ((err == 0 || err == -EAGAIN) && key && may_keep(ruby)) {

@@ -137,7 +137,7 @@ int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int
 int scry_ruby_tls_module(const struct scry_ruby *ruby, uint64_t *ret);
 int scry_ruby_tls_block(const struct scry_mem *mem, uint64_t fs, uint64_t module, uint64_t *ret);
 
-/* Remembers what was found out about the makers of objects (layout.makers), where the layout may be
+/* Remembers what was found out besides: layout.makers and layout.rehearsed, where the layout may be
  * kept at all. */
 void scry_ruby_keep(const struct scry_ruby *ruby);
 

@@ -124,6 +124,19 @@ static bool makers_hold(const uint8_t *bytes)
 	       is_text(m.why, sizeof(m.why));
 }
 
+static bool rehearsals_hold(const uint8_t *bytes)
+{
+	struct scry_ruby_rehearsal r;
+
+	for (size_t way = 0; way < SCRY_RUBY_WAYS; way++) {
+		memcpy(&r, bytes + way * sizeof(r), sizeof(r));
+		for (size_t i = 0; i < sizeof(r.why) / sizeof(r.why[0]); i++)
+			if (!is_text(r.why[i], sizeof(r.why[i])))
+				return false;
+	}
+	return true;
+}
+
 static bool layout_holds(const uint8_t *bytes)
 {
 	uint32_t leaves, afters;
@@ -136,6 +149,7 @@ static bool layout_holds(const uint8_t *bytes)
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
 	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
 	       makers_hold(bytes + offsetof(struct scry_ruby_layout, makers)) &&
+	       rehearsals_hold(bytes + offsetof(struct scry_ruby_layout, rehearsed)) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, after), afters);
 }

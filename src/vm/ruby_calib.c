@@ -266,11 +266,10 @@ static bool is_too_old(const char *said)
 	return false;
 }
 
-/* Why the child said nothing, from its end and its stderr. */
-static int explain(struct scry_jail *jail, int err_fd, uint64_t end_ms)
+/* What scry_jail_wait said of its end, and its stderr. */
+static int explain_end(int r, int status, int err_fd)
 {
 	char said[200], how[64];
-	int status = 0, r = scry_jail_wait(jail, end_ms, &status);
 
 	if (r < 0)
 		return scry_fail(-ENOTSUP, "the calibration child failed: %s; fix: " FIX,
@@ -290,6 +289,14 @@ static int explain(struct scry_jail *jail, int err_fd, uint64_t end_ms)
 		return scry_fail(-ENOEXEC, "%s", said);
 	return scry_fail(-ENOTSUP, "the calibration child failed: %s%s%s; fix: " FIX, how,
 			 said[0] ? ": " : "", said);
+}
+
+/* Why the child said nothing. */
+static int explain(struct scry_jail *jail, int err_fd, uint64_t end_ms)
+{
+	int status = 0, r = scry_jail_wait(jail, end_ms, &status);
+
+	return explain_end(r, status, err_fd);
 }
 
 static int open_plan(struct plan *plan)
@@ -452,6 +459,17 @@ int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_c
 	else
 		*ret = answer;
 	return err;
+}
+
+int scry_calib_end(struct scry_calib_talk *talk)
+{
+	int status = 0, r;
+
+	close_fd(&talk->in);
+	r = scry_jail_wait(&talk->jail, talk->end_ms, &status);
+	if (r > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return explain_end(r, status, talk->err);
 }
 
 void scry_calib_close(struct scry_calib_talk *talk)

@@ -66,6 +66,9 @@ int scry_calib_open(const struct scry_proc *target, const char *script,
 /* Sends `line`, which ends with a newline, and waits for the answer and until the child sits still.
  * 0 or -errno with a sentence; the answer ends with scry_calib_stop. */
 int scry_calib_ask(struct scry_calib_talk *talk, const char *line, struct scry_calib *ret);
+/* There are no more questions: waits until it has ended by itself. 0, or -errno with a sentence:
+ * not in time, or not well. */
+int scry_calib_end(struct scry_calib_talk *talk);
 /* Kills and reaps it. */
 void scry_calib_close(struct scry_calib_talk *talk);
 

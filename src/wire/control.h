@@ -112,7 +112,7 @@ struct scry_control {
 	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
 	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
 	uint64_t booted;     /* the boot slot led to the agent */
-	uint64_t ended;	     /* 1: the handler ended the watch itself, before a first ractor */
+	uint64_t ended;	     /* the handler ended the watch itself: SCRY_ENDED_* */
 	uint64_t unseen;     /* objects that the VM has counted and that no hook has shown */
 	/* threads in the dynamic loader that wait for the keeper: agent/loads.c */
 	uint64_t load_arg;	/* of the newest: what the loader is about to run */

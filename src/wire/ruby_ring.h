@@ -100,6 +100,10 @@ struct scry_agent_plain {
 	uint64_t mask, value;
 };
 
+/* control->ended: why the handler ended the watch itself. */
+#define SCRY_ENDED_RACTOR 1u	 /* before a first ractor began */
+#define SCRY_ENDED_COMPACTION 2u /* objects had moved */
+
 /* What the agent must know of the VM; a copy of scry_ruby_layout's part plus addresses. Host
  * writes. */
 struct scry_agent_ruby {
@@ -130,8 +134,9 @@ struct scry_agent_ruby {
 	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
-	uint64_t is_marked; /* to 3.3 */
-	uint64_t in_heap;   /* 3.4 on */
+	uint64_t is_marked;	     /* to 3.3 */
+	uint64_t in_heap;	     /* 3.4 on */
+	uint64_t ends_at_compaction; /* 1: no anchor (agent/moved.c); the watch ends instead */
 	struct scry_size_rules sizes;
 	struct scry_agent_plain plain[SCRY_SIZE_TYPES]; /* by type */
 };
