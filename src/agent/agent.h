@@ -2,7 +2,7 @@
  * Inside the agent: its one block of private data, and what its files share.
  *
  * The agent runs in the target: no libc, no malloc, no locks, no TLS, no printing, and no syscalls
- * but those of loads.c, track.c, walk.c, malloc.c and trap.c.
+ * but those of calling.c, loads.c and trap.c.
  * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
  * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
  * wire/control.h.
@@ -10,6 +10,7 @@
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
+#include "agent/calling.h"
 #include "agent/calls_ruby.h"
 #include "agent/malloc.h"
 #include "agent/pages.h"
@@ -51,6 +52,7 @@ struct scry_agent_data {
 	struct scry_agent_unwinding unwinding;
 	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	struct scry_agent_trap trap;
+	uint32_t forbidden; /* 1: no system calls, see calling.h; fork children inherit it */
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
 	 * child finds them empty and copies nothing.
@@ -58,6 +60,7 @@ struct scry_agent_data {
 	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
 	struct scry_agent_stacks stacks;
 	struct scry_agent_pages pages;
+	struct scry_agent_calling calling;
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
 	struct scry_agent_callers callers;
 	struct scry_agent_lines lines __attribute__((aligned(64)));

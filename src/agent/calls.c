@@ -36,7 +36,6 @@ static __attribute__((noinline)) uint32_t put_more(struct scry_agent_thread *t, 
 	f.slot = slot;
 	f.saved = 0;
 	f.rax = f.rdx = 0;
-	f.tid = t->tid;
 	f.string_max = string_max();
 	f.has_read = 0;
 	if (f.plan->saved_count)
@@ -100,7 +99,6 @@ static uint32_t put_back(const struct scry_agent_thread *t, uint64_t *w, const u
 	f.saved = back->saved;
 	f.rax = slot[-1]; /* as agent/keep.h saves them */
 	f.rdx = slot[-8];
-	f.tid = t->tid;
 	f.string_max = string_max();
 	f.has_read = 0;
 	w[0] = scry_call_head((uint64_t)slot, SCRY_CALL_RETURN, back->hook) | SCRY_CALL_MORE;

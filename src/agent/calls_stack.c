@@ -27,7 +27,7 @@ void scry_call_stack(const struct scry_walk_from *from)
 	struct scry_agent_thread *t;
 	uint64_t *w, id;
 
-	if (unlikely(!__atomic_load_n(&scry_agent.shadow.head.may_read, __ATOMIC_RELAXED)))
+	if (unlikely(scry_calling_is_over()))
 		return; /* system calls are forbidden */
 	t = scry_track_enter();
 	if (unlikely(!t)) /* the entry that follows says so */

@@ -10,7 +10,6 @@
 #include "agent/agent.h"
 #include "agent/code.h"
 #include "agent/load.h"
-#include "agent/syscall.h"
 
 #define COPY_BYTES 256u
 #define COPIES 6u
@@ -71,7 +70,8 @@ static void copy_ahead(struct copies *c, const uint64_t *addresses, uint32_t cou
 	if (!n)
 		return;
 	to = (struct scry_agent_piece){(uint64_t)c->bytes[first], (uint64_t)n * COPY_BYTES};
-	got = scry_agent_read(scry_agent.lines.pid, to, pieces, n);
+	got = scry_calling_read((struct scry_agent_pieces){&to, 1},
+				(struct scry_agent_pieces){pieces, n});
 	for (uint32_t i = 0; i < n; i++)
 		if (got < (int64_t)(i + 1) * COPY_BYTES)
 			c->at[first + i] = NO_COPY;

@@ -7,7 +7,6 @@
  */
 #include "agent/fetch.h"
 
-#include "agent/syscall.h"
 #include "wire/call_format.h"
 
 #define EFAULT_ 14
@@ -99,12 +98,11 @@ static uint64_t copy_nul(uint8_t *to, const uint8_t *from, uint64_t max)
 static int64_t read_self(const struct work *w, const struct scry_agent_piece *local,
 			 const struct scry_agent_piece *remote, uint64_t count)
 {
-	const uint64_t arguments[6] = {w->f->tid, (uint64_t)local, count, (uint64_t)remote, count};
-
-	if (!__atomic_load_n(&scry_agent.shadow.head.may_read, __ATOMIC_SEQ_CST))
+	if (scry_calling_is_over())
 		return -1;
 	w->f->has_read = 1;
-	return scry_agent_syscall6(SCRY_SYS_PROCESS_VM_READV, arguments);
+	return scry_calling_read((struct scry_agent_pieces){local, count},
+				 (struct scry_agent_pieces){remote, count});
 }
 
 /* What could be read of each: bytes. A piece that could not ends its string, not the others. */

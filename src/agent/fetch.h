@@ -14,7 +14,6 @@ struct scry_fetching {
 	const uint64_t *slot;	   /* of the return address */
 	const uint64_t *saved;	   /* at the return */
 	uint64_t rax, rdx;	   /* at the return */
-	uint32_t tid;		   /* this thread's */
 	uint32_t string_max;
 	int has_read; /* out: by a system call */
 };

@@ -14,8 +14,6 @@
  */
 #include "agent/lines.h"
 
-#include "agent/syscall.h"
-
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
 
 /* The first Ruby frame above the C frame at `cfp`. */
@@ -113,8 +111,6 @@ uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t 
 	struct scry_agent_told *t = told_of(iseq);
 	int is_right = 1;
 
-	if (!scry_agent.lines.pid)
-		scry_agent.lines.pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
 	told->def = (struct scry_ring_def){0};
 	if (t && is_same(t, &place)) {
 		if (t->pc != place.pc)

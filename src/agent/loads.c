@@ -6,7 +6,8 @@
  * (50 ms) beyond its last sign of life, and never beyond the lease, which is not renewed meanwhile
  * (1 s). Only while the keeper says that it writes, to the lease's end. A keeper that once did not
  * answer in time is not waited for again until it has caught up. Never in a fork child: `loads`
- * lies in the gate page, which is wiped there.
+ * lies in the gate page, which is wiped there. Nor where the program has forbidden itself system
+ * calls: it goes on, and what the keeper has not hooked yet is said to be late.
  *
  * What the keeper has not seen may be an unwinder, which must not meet a return address that leads
  * to us: until it has, no new calls are followed.
@@ -18,12 +19,13 @@
 
 #define NAP_NS 5000000
 #define NAPS 10
-#define ETIMEDOUT 110
 
-static int64_t futex(uint32_t *word, int op, uint32_t value, const int64_t *timeout)
+static void wake(uint32_t *word)
 {
-	return scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, (uint64_t)op, value,
-				   (uint64_t)timeout);
+	if (!scry_calling_begin())
+		return;
+	scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, SCRY_FUTEX_WAKE, 1, 0);
+	scry_calling_end();
 }
 
 static uint64_t now_tsc(void)
@@ -41,7 +43,6 @@ static int is_before(uint32_t a, uint32_t b)
 
 static int wait_for(struct scry_control *c, uint32_t ticket)
 {
-	const int64_t nap[2] = {0, NAP_NS};
 	uint64_t end = now_tsc() + c->load_wait_tsc;
 	uint32_t beat = __atomic_load_n(&c->load_beat, __ATOMIC_RELAXED), done;
 	int has_given_up = 0, naps = 0;
@@ -60,13 +61,15 @@ static int wait_for(struct scry_control *c, uint32_t ticket)
 		/* We say that we go, then look whether it writes; it says that it writes, then
 		 * looks whether we go: one of us two sees the other. */
 		/* Time in which we did not run, the keeper may not have run either. */
-		if (now > end && (naps >= NAPS || now > end + c->load_wait_tsc) && !has_given_up) {
+		if (((now > end && (naps >= NAPS || now > end + c->load_wait_tsc)) ||
+		     scry_calling_is_over()) &&
+		    !has_given_up) {
 			__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
 			has_given_up = 1;
 		}
 		if (has_given_up && !__atomic_load_n(&c->load_busy, __ATOMIC_SEQ_CST))
 			return 0;
-		naps += futex(&c->load_done, SCRY_FUTEX_WAIT, done, nap) == -ETIMEDOUT;
+		naps += scry_calling_nap(&c->load_done, done, NAP_NS) == SCRY_ETIMEDOUT;
 	}
 	return 1;
 }
@@ -85,7 +88,7 @@ void scry_agent_load(uint64_t arg)
 	c->load_arg = arg;
 	given_up = __atomic_load_n(&c->load_given_up, __ATOMIC_RELAXED);
 	ticket = __atomic_add_fetch(&c->load_seq, 1, __ATOMIC_SEQ_CST);
-	futex(&c->load_seq, SCRY_FUTEX_WAKE, 1, 0);
+	wake(&c->load_seq);
 	if (is_before(__atomic_load_n(&c->load_done, __ATOMIC_RELAXED), given_up) ||
 	    !wait_for(c, ticket)) {
 		scry_agent_hold_calls();

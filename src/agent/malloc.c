@@ -9,14 +9,9 @@
  */
 #include "agent/malloc.h"
 #include "agent/lines.h"
-#include "agent/syscall.h"
 #include "agent/track.h"
 #include "wire/payload_malloc.h"
 
-#define PAGE 4096u
-#define PAGES_AT_ONCE 512u
-#define TOUCH_SHARE 8u		  /* of a thread's time, at most one in so many is spent counting */
-#define TOUCH_CREDIT (1ull << 28) /* ticks without, that may be made up for */
 #define SIZE_MAX48 ((1ull << 48) - 1)
 
 #define ITSELF SCRY_MALLOC_CALLERS /* in the place of a caller's code: no event */
@@ -269,8 +264,7 @@ static void put_long(thread *t, const struct record *r, uint64_t third)
 	uint64_t *w = scry_track_reserve(t, 4), now;
 
 	if (unlikely(!w)) {
-		if (r->op != SCRY_MALLOC_OP_TOUCHED) /* that is no call */
-			scry_track_lost();
+		scry_track_lost();
 		return;
 	}
 	now = scry_track_order(t, &w);
@@ -294,47 +288,8 @@ static INLINE uint64_t begun(thread *t, uint64_t op, const void *p, uint64_t siz
 	return (uint64_t)p;
 }
 
-/* Bytes of [start, start + size) in resident pages. */
-static uint64_t resident(uint64_t start, uint64_t size)
+static inline void about_to_end(const void *p)
 {
-	uint64_t first = start & ~(uint64_t)(PAGE - 1), end = start + size, bytes = 0;
-	uint8_t pages[PAGES_AT_ONCE];
-
-	for (uint64_t at = first; at < end; at += PAGES_AT_ONCE * PAGE) {
-		uint64_t n = (end - at + PAGE - 1) / PAGE;
-
-		n = n < PAGES_AT_ONCE ? n : PAGES_AT_ONCE;
-		if (scry_agent_syscall4(SCRY_SYS_MINCORE, at, n * PAGE, (uint64_t)pages, 0))
-			return 0;
-		for (uint64_t i = 0; i < n; i++)
-			bytes += (pages[i] & 1) * PAGE;
-	}
-	if (bytes > size)
-		bytes = size;
-	return bytes;
-}
-
-/* What of a large block is in use, before it ends: as often as it costs a small share of the time.
- */
-static __attribute__((noinline)) void touched(thread *t, const void *p, uint64_t usable)
-{
-	uint64_t began = scry_tsc();
-	struct record r = {SCRY_MALLOC_OP_TOUCHED, (uint64_t)p, 0, 0, 0, 0};
-
-	if (began < t->touch_tsc)
-		return;
-	put_long(t, &r, word2(0, 0, resident((uint64_t)p, usable)));
-	if (t->touch_tsc + TOUCH_CREDIT < began)
-		t->touch_tsc = began - TOUCH_CREDIT;
-	t->touch_tsc += TOUCH_SHARE * (scry_tsc() - began);
-}
-
-static inline void about_to_end(thread *t, const void *p)
-{
-	uint64_t usable = p ? usable_of(p) : 0;
-
-	if (unlikely(usable >= SCRY_TOUCHED_MIN))
-		touched(t, p, usable);
 	if (scry_agent.line_plan.on && unlikely(scry_lines_may_start((uint64_t)p)))
 		scry_lines_end_start((uint64_t)p);
 }
@@ -395,7 +350,7 @@ static inline void realloc_begins(thread *t, const void *p, int is_array, uint64
 	struct record r = {SCRY_MALLOC_OP_REALLOC_BEGIN, (uint64_t)p, (uint64_t)is_array,
 			   caller_code(t, address),	 0,	      0};
 
-	about_to_end(t, p);
+	about_to_end(p);
 	put(t, &r);
 }
 
@@ -455,7 +410,7 @@ void scry_free(void *p, void (*original)(void *))
 	}
 	r.caller = caller_code(t, CALLED_BY);
 	if (likely(r.caller != ITSELF)) {
-		about_to_end(t, p);
+		about_to_end(p);
 		put(t, &r);
 	}
 	original(p);
@@ -678,7 +633,7 @@ void scry_delete(const uint64_t *arguments, uint64_t function,
 		return;
 	}
 	r.caller = caller_code(t, arguments[4]);
-	about_to_end(t, p);
+	about_to_end(p);
 	put_long(t, &r, word2(function, 0, 0));
 	original(arguments[0], arguments[1], arguments[2]);
 	scry_track_leave(t);

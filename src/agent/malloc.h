@@ -9,8 +9,6 @@
 #include "wire/gate.h"
 #include "wire/malloc_ring.h"
 
-#define SCRY_TOUCHED_MIN (128u << 10) /* bytes of a block whose resident pages are counted */
-
 enum scry_nothrow { /* what operator new(...) calls, to come back when there is no memory */
 		    SCRY_NOTHROW_NEW,
 		    SCRY_NOTHROW_NEW_ARRAY,
@@ -81,9 +79,7 @@ struct scry_agent_lines {
 	uint64_t hashes[SCRY_LINES];	 /* by code */
 	uint32_t next[SCRY_LINES];	 /* by code: another one of the same start, + 1 */
 	uint32_t count;			 /* codes given */
-	uint32_t pid; /* of this process, in its own namespace; 0: not asked yet. Here, as a child
-			 is another one */
-	uint32_t is_told_used; /* 1: somebody reads or writes `told`; others do without */
+	uint32_t is_told_used;		 /* 1: somebody reads or writes `told`; others do without */
 	struct scry_agent_starts starts;
 	struct scry_agent_told told[SCRY_LINE_TOLD];
 };

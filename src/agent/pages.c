@@ -9,16 +9,15 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
-#include "agent/syscall.h"
 
 #define T_MOVED 0x1eu
 #define SPECIAL_MAX 0x100u /* below: no pointer to an object */
 
 static uint64_t read_self(uint64_t address, void *to, uint64_t size)
 {
-	uint64_t pid = (uint64_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
-	const struct scry_agent_piece from = {address, size};
-	int64_t n = scry_agent_read(pid, (struct scry_agent_piece){(uint64_t)to, size}, &from, 1);
+	const struct scry_agent_piece from = {address, size}, at = {(uint64_t)to, size};
+	int64_t n = scry_calling_read((struct scry_agent_pieces){&at, 1},
+				      (struct scry_agent_pieces){&from, 1});
 
 	return n > 0 ? (uint64_t)n : 0;
 }

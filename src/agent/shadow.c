@@ -153,16 +153,9 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 	return 1;
 }
 
-static void forbid(struct scry_shadow *s)
-{
-	__atomic_store_n(&s->head.may_read, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&stats_of(s, 0)->forbidden, 1, __ATOMIC_RELAXED);
-}
-
 /* Does this call forbid system calls? Those of ours could end the program. Does it end code of a
  * Ruby, or all of it? */
-static __attribute__((noinline)) void guard(struct scry_shadow *s, const uint64_t *arguments,
-					    uint64_t cookie)
+static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t cookie)
 {
 	int is_prctl = (cookie & SCRY_CALL_IS_PRCTL) != 0;
 
@@ -177,7 +170,7 @@ static __attribute__((noinline)) void guard(struct scry_shadow *s, const uint64_
 	if (is_prctl ? arguments[0] == PR_SET_SECCOMP
 		     : arguments[0] == SYS_SECCOMP ||
 			       (arguments[0] == SYS_PRCTL && arguments[1] == PR_SET_SECCOMP))
-		forbid(s);
+		scry_calling_forbid();
 }
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
@@ -189,7 +182,7 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	int is_pending;
 
 	if (unlikely(cookie & SCRY_CALL_GUARDS) && s->head.records) {
-		guard(s, arguments, cookie);
+		guard(arguments, cookie);
 		if (cookie & SCRY_CALL_IS_GUARD)
 			return;
 	}

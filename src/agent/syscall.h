@@ -1,6 +1,7 @@
 /*
- * A system call as it is: no libc, no errno, and nothing that is inlined elsewhere. Each file that
- * makes one is named in doc/AGENT.md ("The agent needs nothing").
+ * A system call as it is: no libc, no errno, and nothing that is inlined elsewhere. Those of
+ * calling.c ask first whether they may (calling.h); each other file that makes one is named in
+ * doc/AGENT.md ("The agent needs nothing").
  *
  * Returns what the kernel does: -errno, or the result. The numbers are those of x86_64 (man 2
  * syscalls; arch/x86/entry/syscalls/syscall_64.tbl), as no system header may be included.
@@ -11,7 +12,6 @@
 #include <stdint.h>
 
 #define SCRY_SYS_RT_SIGACTION 13
-#define SCRY_SYS_MINCORE 27
 #define SCRY_SYS_GETPID 39
 #define SCRY_SYS_GETTID 186
 #define SCRY_SYS_FUTEX 202
@@ -43,20 +43,6 @@ static inline int64_t scry_agent_syscall4(int64_t number, uint64_t a, uint64_t b
 	const uint64_t arguments[6] = {a, b, c, d};
 
 	return scry_agent_syscall6(number, arguments);
-}
-
-struct scry_agent_piece { /* struct iovec */
-	uint64_t address, bytes;
-};
-
-/* Memory of this process, where a load might fault: as many bytes as could be read, in order.
- * `id` is the pid, or the tid of any of its threads. */
-static inline int64_t scry_agent_read(uint64_t id, struct scry_agent_piece to,
-				      const struct scry_agent_piece *from, uint64_t count)
-{
-	const uint64_t arguments[6] = {id, (uint64_t)&to, 1, (uint64_t)from, count, 0};
-
-	return scry_agent_syscall6(SCRY_SYS_PROCESS_VM_READV, arguments);
 }
 
 #endif

@@ -17,19 +17,19 @@ _Static_assert(SCRY_TRACK_RECORD_MAX + 2 * SCRY_TRACK_TIME_WORDS <= SCRY_TRACK_R
 struct scry_agent_thread {
 	uint64_t fs; /* 0: empty; odd: being claimed */
 	/* In a row that a fork has wiped both offsets lead to something that may be used. */
-	int64_t tid_at;	  /* bytes from here: where its libc keeps the tid, or `tid` */
+	int64_t tid_at;	  /* bytes from here: where its libc keeps the tid, or, not known, `tid` */
 	int64_t track_at; /* bytes from tracking.none: in a row that a fork has wiped it is that one
 			   */
 	uint64_t state;	  /* of the track, while it is ours */
 	uint64_t inside;  /* stack pointer of the handler that runs; 0: none */
 	uint64_t epoch_end; /* TSC */
-	uint32_t tid;
-	uint32_t repeats; /* records that may still have `stamp` again: track.h */
-	uint64_t stamp;	  /* TSC */
+	uint32_t tid;	    /* 0: not known */
+	uint32_t repeats;   /* records that may still have `stamp` again: track.h */
+	uint64_t stamp;	    /* TSC */
 	/* seldom */
-	uint64_t touch_tsc; /* malloc.c: resident pages are counted again from then on */
-	uint16_t home;	    /* where it looks for a segment first */
-	uint16_t turns;	    /* that it took in this segment */
+	uint64_t pad;
+	uint16_t home;	/* where it looks for a segment first */
+	uint16_t turns; /* that it took in this segment */
 	uint32_t serial;
 	uint64_t ec_word; /* lines.h: where its execution context is told; 0: not known */
 	/* walk.h */
@@ -42,7 +42,7 @@ _Static_assert(sizeof(struct scry_agent_thread) == 128, "two cache lines");
 
 struct scry_agent_tracking {
 	/* host writes */
-	uint32_t tid_offset; /* of the tid from the thread pointer, held for all threads; 0: none */
+	uint32_t tid_offset; /* of the tid from the thread pointer, in all threads; 0: not known */
 	uint32_t time_op; /* the instrument's record that says the whole time; 0: it needs none */
 	uint32_t is_on;	  /* the agent clears it when nobody will come back */
 	/* agent */
@@ -51,6 +51,9 @@ struct scry_agent_tracking {
 			      until it moves nobody waits, or looks through the pool again */
 	uint32_t all_open; /* track_freed + 1 when each segment was another thread's: until it moves
 			      or one is closed nobody looks through the pool again */
+	uint32_t first_tid; /* of a program that has one thread, without a control block yet; else 0
+			     */
+	uint32_t pad;
 	struct scry_track none; /* of threads that have no segment: `state` is SCRY_TRACK_CLOSED,
 				   which is never theirs */
 };

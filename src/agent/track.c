@@ -8,7 +8,7 @@
  */
 #include "agent/track.h"
 
-#include "agent/syscall.h"
+#include "agent/syscall.h" /* numbers of errors */
 
 #define NAP_NS 5000000
 #define NAPS_MAX 200 /* without a segment given back, by anybody */
@@ -17,6 +17,9 @@
 #define NO_TRACK 1ull /* a state that no segment has */
 #define HOME_STEP 4u  /* segments apart: the keeper looks no further than the last one ever used */
 #define STACK_MAX (8ull << 20)
+#define PAGE 4096u
+#define TID_AT_MAX 2048u
+#define TID_AT_GLIBC 720u
 #define REPEATS 15u   /* of a stamp */
 #define TURNS_MAX 16u /* in a segment: then threads run side by side */
 #define TRIES 32      /* others can only do so much in between */
@@ -29,10 +32,7 @@ static void add(uint64_t *counter)
 /* 1: it was not cut short. */
 static int nap(uint32_t *word, uint32_t value)
 {
-	const int64_t timeout[2] = {0, NAP_NS};
-
-	return scry_agent_syscall4(SCRY_SYS_FUTEX, (uint64_t)word, SCRY_FUTEX_WAIT, value,
-				   (uint64_t)timeout) == SCRY_ETIMEDOUT;
+	return scry_calling_nap(word, value, NAP_NS) == SCRY_ETIMEDOUT;
 }
 
 /* A fork child's gate page is all zero. */
@@ -79,22 +79,49 @@ static void close_track(struct scry_agent_thread *t)
 	t->track_at = 0;
 }
 
+/*
+ * A static program is entered before it has a control block. At its first event it has one thread,
+ * whose tid is known: where does that stand in it? Looked at as far as the block's first page goes.
+ */
+static void find_tid(uint64_t fs)
+{
+	struct scry_agent_tracking *k = &scry_agent.tracking;
+	uint64_t end = (fs | (PAGE - 1)) + 1 - fs;
+
+	for (uint64_t i = 0; i + 4 <= end && i < TID_AT_MAX && !k->tid_offset; i += 4) {
+		uint64_t at = i ? i : TID_AT_GLIBC; /* where that would do, it is that */
+
+		if (at + 4 <= end && *(const volatile uint32_t *)(fs + at) == k->first_tid)
+			k->tid_offset = (uint32_t)at;
+	}
+	k->first_tid = 0;
+}
+
+/* As its libc keeps it; 0: where is not known, and the keeper finds out who it is. */
+static uint32_t tid_of(uint64_t fs)
+{
+	uint32_t offset;
+
+	if (unlikely(scry_agent.tracking.first_tid))
+		find_tid(fs);
+	offset = scry_agent.calling.odd_fs == fs ? 0 : scry_agent.tracking.tid_offset;
+	return offset ? *(const volatile uint32_t *)(fs + offset) : 0;
+}
+
 /* An entry whose fs is odd: nobody else uses it, and the thread's own signal handlers pass. */
 static void settle(struct scry_agent_thread *t, uint64_t fs)
 {
 	const struct scry_agent_tracking *k = &scry_agent.tracking;
 
-	t->tid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETTID, 0, 0, 0, 0);
-	t->tid_at = (int64_t)(fs + k->tid_offset - (uint64_t)t);
-	if (!k->tid_offset || scry_track_tid(t) != t->tid)
-		t->tid_at = (char *)&t->tid - (char *)t;
+	t->tid = tid_of(fs);
+	t->tid_at =
+		t->tid ? (int64_t)(fs + k->tid_offset - (uint64_t)t) : (char *)&t->tid - (char *)t;
 	t->birth = scry_tsc();
 	t->serial = 0;
 	t->repeats = 0;
 	t->stamp = 0;
 	t->epoch_end = 0;
 	t->inside = 0;
-	t->touch_tsc = 0;
 	t->ec_word = 0;
 	t->stack_low = t->stack_high = t->stack_foreign = 0;
 	t->walker_wait = 0;
@@ -163,7 +190,8 @@ void scry_track_await_keeper(void)
 
 	for (int naps = 0;
 	     naps < AWAIT_NAPS * CUTS && !__atomic_load_n(&c->owner_pid, __ATOMIC_ACQUIRE);) {
-		if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		if (scry_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED) ||
+		    scry_calling_is_over())
 			return;
 		naps += nap(&c->owner_pid, 0) ? CUTS : 1;
 	}
@@ -175,6 +203,7 @@ int scry_track_moves_in(void)
 {
 	struct scry_gate *g = scry_agent.gate;
 	uint64_t is_free = 0;
+	uint32_t pid;
 
 	if (!scry_agent.follow.lanes || g->open ||
 	    !__atomic_load_n(&scry_agent.tracking.is_on, __ATOMIC_RELAXED) ||
@@ -183,8 +212,11 @@ int scry_track_moves_in(void)
 		return 0;
 	if (!scry_lane_claim(g)) /* none, for good */
 		return 0;
-	__atomic_store_n(&scry_agent.control->lane_pid,
-			 (uint64_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0),
+	pid = scry_calling_pid();
+	/* not made by the libc's fork, or not the first thread: which of the two, nobody knows */
+	if (pid && tid_of(thread_pointer()) != pid)
+		scry_agent.calling.odd_fs = thread_pointer();
+	__atomic_store_n(&scry_agent.control->lane_pid, pid ? pid : tid_of(thread_pointer()),
 			 __ATOMIC_RELEASE);
 	if (scry_agent.follow.waits)
 		scry_track_await_keeper();
@@ -372,7 +404,7 @@ static int get_segment(struct scry_agent_thread *t)
 			return 0;
 		if (take_segment(t, &closed))
 			return 1;
-		if (!is_on())
+		if (!is_on() || scry_calling_is_over())
 			return 0;
 		if (!closed) {
 			__atomic_store_n(&k->all_open, freed + 1, __ATOMIC_RELAXED);

@@ -1,7 +1,6 @@
 /* See walk.h. */
 #include "agent/walk.h"
 
-#include "agent/syscall.h"
 #include "agent/track.h"
 #include "wire/unwind_step.h"
 
@@ -23,20 +22,13 @@ typedef struct scry_agent_thread thread;
 
 /* own stacks */
 
-static uint32_t own_pid(void)
-{
-	struct scry_agent_walks *w = &scry_agent.walks;
-
-	if (unlikely(!w->pid))
-		w->pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);
-	return w->pid;
-}
-
 static int64_t read_from(const struct scry_agent_piece *pieces, uint64_t count, void *to,
 			 uint64_t size)
 {
-	return scry_agent_read(own_pid(), (struct scry_agent_piece){(uint64_t)to, size}, pieces,
-			       count);
+	const struct scry_agent_piece at = {(uint64_t)to, size};
+
+	return scry_calling_read((struct scry_agent_pieces){&at, 1},
+				 (struct scry_agent_pieces){pieces, count});
 }
 
 /* Can a byte of each page of [start, end) be read? */
@@ -100,9 +92,7 @@ static uint64_t mix(uint64_t rule)
 
 static int is_child(void)
 {
-	uint32_t pid = own_pid();
-
-	return scry_agent.unwinding.pid && pid != scry_agent.unwinding.pid;
+	return scry_agent.unwinding.pid && scry_agent.calling.pid != scry_agent.unwinding.pid;
 }
 
 /* Of a pc, by the object that it lies in; 0: it lies in none. */

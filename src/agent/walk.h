@@ -64,7 +64,6 @@ struct scry_walk_rule { /* written without a lock: `check` tells whether both ar
 struct scry_agent_walks {
 	uint64_t stacks[SCRY_WALK_STACKS]; /* hashes, by number - 1; bit 0: it is told */
 	struct scry_walk_rule rules[SCRY_WALK_RULES];
-	uint32_t pid;	/* as scry_agent_lines has it */
 	uint32_t count; /* stacks */
 	struct scry_walker walkers[SCRY_WALKERS];
 };

@@ -131,10 +131,11 @@ static uint32_t guard_of(const struct scry_calls_watch *t, const struct scry_hoo
 							   : 0;
 
 	flags |= scry_calls_ruby_guard(&t->ruby, row);
-	if (!t->guards || !flags)
+	if (!flags)
 		return 0;
 	return flags |
-	       (row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD : 0);
+	       (t->guards && row->request + t->guards >= t->hooks.request_count ? SCRY_CALL_IS_GUARD
+										: 0);
 }
 
 int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,

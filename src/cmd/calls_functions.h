@@ -53,7 +53,7 @@ struct scry_calls_watch {
 	struct scry_native_stacks *stacks;
 	struct scry_calls_ruby ruby; /* -k */
 	uint32_t guards;	     /* requests at the end: not the user's */
-	bool is_forbidden, is_unsure;
+	bool is_unsure;
 	/* of a fork child */
 	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
 	bool is_of_root;	       /* `calls` are the root's: calls_children.h */

@@ -20,6 +20,7 @@
 #include "cmd/session.h"
 #include "hook/loads.h"
 #include "hook/shadow.h"
+#include "hook/calling.h"
 #include "hook/threads.h"
 
 #define CALL_NS 45 /* what it adds to a call; bench/calls.md */
@@ -67,25 +68,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
 }
 
-/* Those of a static program are all there, or never. */
-static int want_guards(struct scry_calls_watch *t, struct scry_hooks *h)
-{
-	static const char *const guards[] = {"prctl@*", "syscall@*"};
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
-	int r = 0;
-
-	for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]) && r == 0; i++) {
-		r = scry_hooks_want(h, guards[i], &to);
-		t->guards += r == 0;
-		if (r == -ENOENT && h->objects.is_static) {
-			scry_error_clear();
-			r = 0;
-		}
-	}
-	return r;
-}
-
-/* The unwinders come first, guards last. */
+/* The unwinders come first, guards of Ruby's code last. */
 static int want_all(struct scry_hooks *h, void *arg)
 {
 	struct scry_calls_watch *t = arg;
@@ -101,8 +84,8 @@ static int want_all(struct scry_hooks *h, void *arg)
 	t->first = h->request_count;
 	if (r == 0)
 		r = scry_calls_requests_want(cli, h);
-	if (r == 0 && cli->reads_unsure)
-		r = want_guards(t, h);
+	if (r == 0)
+		r = scry_calling_want(h);
 	if (r == 0)
 		r = scry_calls_ruby_want(&t->ruby, h);
 	t->guards += r > 0 ? (uint32_t)r : 0;
@@ -226,6 +209,8 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 	if (r == 0)
 		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &t->tracks);
 	if (r == 0)
+		scry_tracks_ask(t->tracks, scry_threads_tid, &w->inj);
+	if (r == 0)
 		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
@@ -282,23 +267,6 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
-/* Told once; also for those that did not go by a function of libc. */
-static void look_for_seccomp(struct scry_watch *w, struct scry_calls_watch *t)
-{
-	const struct scry_calls_cli *cli = w->opts->instrument_opts;
-
-	if (t->is_forbidden || !cli->reads_unsure || !t->stats)
-		return;
-	if (!w->target_gone && scry_proc_refresh(&w->proc) == 0 && w->proc.seccomp)
-		t->is_forbidden = scry_shadow_forbid_reads(&w->inj) == 0;
-	scry_error_clear();
-	t->is_forbidden |= t->stats->forbidden != 0;
-	if (t->is_forbidden)
-		scry_watch_note(w,
-				"the program has put itself under seccomp: since then memory that "
-				"functions are not known to read is not shown");
-}
-
 /* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
  * than it is mapped. */
 static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
@@ -309,7 +277,6 @@ static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
 	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
 		return;
 	t->look_ns = now + LOOK_NS;
-	look_for_seccomp(w, t);
 	why = scry_shadow_newcomer(&t->hooks);
 	if (why && t->is_suspicious) {
 		w->enough = why;
@@ -379,13 +346,17 @@ static uint32_t lane_pid(const struct scry_watch *w)
 static int adopt(struct scry_watch *w)
 {
 	struct scry_calls_watch *t = calloc(1, sizeof(*t));
+	int r;
 
 	if (!t)
 		return -ENOMEM;
 	t->watch = w;
 	t->root = w->root->state;
 	w->state = t;
-	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &t->tracks);
+	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &t->tracks);
+	if (r == 0)
+		scry_tracks_ask(t->tracks, scry_threads_tid, &w->inj);
+	return r;
 }
 
 static void identified(struct scry_watch *w)
@@ -651,7 +622,6 @@ static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 	uint64_t refused;
 	char lacks[512];
 
-	look_for_seccomp(w, t);
 	scry_tracks_stats(t->tracks, &tracks);
 	w->cost_ns = w->events * CALL_NS;
 	w->errors += tracks.bad;

@@ -27,6 +27,7 @@
 #include "cmd/session.h"
 #include "sys/fd.h"
 #include "vm/ruby.h"
+#include "wire/preload.h"
 
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
@@ -279,6 +280,8 @@ static int drain(struct scry_session *s)
 		struct scry_watch *w = s->watches[i];
 		int f = 0;
 
+		if (!w->is_over && !w->target_gone)
+			scry_watch_seccomp(w);
 		if (!w->is_over && !w->target_gone && w->instrument->turn)
 			w->instrument->turn(w);
 		if (!w->is_over)
@@ -634,7 +637,7 @@ static void become_keeper(int fd)
 		signal(deaf[i], SIG_IGN);
 	sigaction(SIGCHLD, &sa, NULL);
 	scry_fd_raise_limit(); /* four a process */
-	prctl(PR_SET_NAME, "scry-keeper");
+	prctl(PR_SET_NAME, SCRY_PRELOAD_KEEPER);
 	openlog("scry", LOG_PID, LOG_DAEMON);
 	keeper.fd = fd;
 	keeper.tsc0 = __rdtsc();

@@ -124,7 +124,7 @@ void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h,
 	char text[512];
 
 	for (size_t q = first; q < h->request_count; q++) {
-		if (scry_loading_is_met(h, q))
+		if (h->request_to[q].is_guard || scry_loading_is_met(h, q))
 			continue;
 		snprintf(text, sizeof(text), "%s: no loaded object %s it yet; waiting", shown(h, q),
 			 missing(h, q));
@@ -135,17 +135,18 @@ void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h,
 int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
 			    const char *done)
 {
-	size_t unmet = 0, last = 0;
+	size_t unmet = 0, asked = 0, last = 0;
 
 	for (size_t q = first; q < h->request_count; q++) {
-		if (scry_loading_is_met(h, q))
+		asked += !h->request_to[q].is_guard;
+		if (h->request_to[q].is_guard || scry_loading_is_met(h, q))
 			continue;
 		scry_watch_note(w, "%s: no object that %s it was ever loaded", shown(h, q),
 				missing(h, q));
 		unmet++;
 		last = q;
 	}
-	if (!unmet || unmet < h->request_count - first)
+	if (!unmet || unmet < asked)
 		return 0;
 	return scry_fail(-ENOTSUP,
 			 "nothing was %s: process %d never loaded an object that defines '%s'",

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "cmd/session.h"
+#include "hook/threads.h"
 
 struct scry_malloc_child {
 	uint32_t pid;
@@ -285,6 +286,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 int scry_malloc_child_adopt(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
+	int r;
 
 	if (!m)
 		return -ENOMEM;
@@ -292,7 +294,10 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	if (!w->root) /* of a pool that others join */
 		return 0;
 	m->adopted_ns = scry_now_ns();
-	return scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
+	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
+	if (r == 0)
+		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
+	return r;
 }
 
 /* A child that ended before its parent's fork was merged: that is soon, but not while we stand

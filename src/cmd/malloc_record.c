@@ -20,6 +20,7 @@
 #include "cmd/report.h"
 #include "cmd/session.h"
 #include "cmd/watch_opts.h"
+#include "hook/calling.h"
 #include "hook/threads.h"
 #include "hook/unwind.h"
 #include "wire/malloc_ring.h"
@@ -130,6 +131,8 @@ static int prepare(struct scry_watch *w)
 	if (r == 0)
 		r = scry_malloc_lines_want(&m->lines, &m->hooks);
 	if (r == 0)
+		r = scry_calling_want(&m->hooks);
+	if (r == 0)
 		r = scry_hooks_plan(&m->hooks);
 	if (r == 0)
 		r = scry_malloc_family_check(&m->family, &m->hooks);
@@ -157,6 +160,8 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 
 	opts.producer.ring = w->image;
 	w->inj.control->track_over = 0; /* of an older watch */
+	if (r == 0)
+		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)

@@ -14,6 +14,7 @@
 #include "cmd/loading.h"
 #include "cmd/patch_words.h"
 #include "cmd/session.h"
+#include "hook/calling.h"
 #include "hook/loads.h"
 
 #define CALL_NS 4 /* what counting adds to a call; bench/hooks.md */
@@ -27,7 +28,7 @@ static int want(struct scry_hooks *h, void *arg)
 	h->waits = !h->objects.is_static;
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(h, opts->specs[i], &to);
-	return r;
+	return r == 0 && h->waits ? scry_calling_want(h) : r;
 }
 
 static int prepare(struct scry_watch *w)
@@ -49,7 +50,7 @@ static void describe(struct scry_watch *w, FILE *out)
 	const struct scry_hooks *h = w->state;
 
 	for (size_t q = 0; q < h->request_count; q++)
-		if (!scry_loading_is_met(h, q))
+		if (!h->request_to[q].is_guard && !scry_loading_is_met(h, q))
 			fprintf(out, "  wait        for an object that defines %s\n",
 				scry_text_shown(h->requests[q]).text);
 	scry_patch_describe(h, out);
@@ -126,7 +127,7 @@ static int finish(struct scry_watch *w)
 		struct scry_patch_names names;
 		int e;
 
-		if (!row->way)
+		if (!row->way || row->to.is_guard)
 			continue;
 		if (scry_patch_is_silent(h, row, ev.calls)) {
 			silent++;

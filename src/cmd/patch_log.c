@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/patch_words.h"
+#include "hook/calling.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
 #include "wire/entry_ring.h"
@@ -52,9 +53,12 @@ static int prepare(struct scry_watch *w)
 	for (int i = 0; i < opts->spec_count && r == 0; i++)
 		r = scry_hooks_want(&l->hooks, opts->specs[i], &to);
 	if (r == 0)
+		r = scry_calling_want(&l->hooks);
+	if (r == 0)
 		r = scry_hooks_plan(&l->hooks);
 	for (uint32_t i = 0; i < l->hooks.count && r == 0; i++)
-		l->hooks.rows[i].to.cookie = scry_entry_cookie(i, (uint32_t)opts->args);
+		if (!l->hooks.rows[i].to.is_guard)
+			l->hooks.rows[i].to.cookie = scry_entry_cookie(i, (uint32_t)opts->args);
 	if (r == 0)
 		w->near = l->hooks.rows[0].address;
 	return r;
@@ -80,6 +84,8 @@ static int enter(struct scry_watch *w)
 
 	if (r == 0)
 		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &l->tracks);
+	if (r == 0)
+		scry_tracks_ask(l->tracks, scry_threads_tid, &w->inj);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
 	read_clocks(l);
@@ -153,7 +159,7 @@ static int tell_functions(struct scry_watch *w, struct log *l)
 		struct scry_ev_function ev = {
 			.function = i, .pid = (uint32_t)w->proc.pid, .address = row->address};
 
-		if (!row->way)
+		if (!row->way || row->to.is_guard)
 			continue;
 		names = scry_patch_names(w, row);
 		ev.symbol_str = names.symbol;

@@ -421,6 +421,16 @@ bool scry_watch_must_wait(const struct scry_watch *w)
 	return w->instrument->must_wait && w->instrument->must_wait(w);
 }
 
+void scry_watch_seccomp(struct scry_watch *w)
+{
+	if (scry_calling_turn(&w->calling, &w->inj))
+		scry_watch_note(w,
+				"the program has put itself under seccomp: since then scry makes "
+				"no system call in it, so that a thread that finds no room for a "
+				"record loses it, and memory that functions are not known to "
+				"read, stacks and lines that are new are not shown");
+}
+
 int scry_watch_end(struct scry_watch *w, const char *why)
 {
 	struct scry_undo_report undo = {0};
@@ -430,6 +440,8 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 
 	if (w->is_over)
 		return 0;
+	w->calling.look_ns = 0;
+	scry_watch_seccomp(w);
 	w->is_over = true;
 	w->ended_ns = scry_now_ns();
 	snprintf(text, sizeof(text), "process %d ended: %s", w->proc.pid, why);

@@ -14,7 +14,7 @@
 
 #include "base/opt.h"
 #include "cmd/until.h"
-#include "hook/inject.h"
+#include "hook/calling.h"
 #include "hook/lanes.h"
 #include "rec/writer.h"
 #include "sys/execs.h"
@@ -67,12 +67,12 @@ struct scry_watch {
 	const char *runtime;	 /* set by prepare: "ruby 3.1.2...", or NULL */
 	uint64_t near;		 /* set by prepare: where the agent should lie */
 	uint32_t watch;		 /* number of this watch, for scry_inject_want */
-	uint64_t began_ns, ended_ns;
-	uint64_t cpu_began_ns;
+	uint64_t began_ns, ended_ns, cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
 	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
 	bool target_gone;
 	uint64_t errors, lost, events, frees_older;
+	struct scry_calling calling;  /* of its agent */
 	struct scry_ev_totals totals; /* what only the instrument knows of it */
 	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
 };

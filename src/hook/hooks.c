@@ -189,6 +189,35 @@ int scry_hooks_want(struct scry_hooks *h, const char *request, const struct scry
 	return r;
 }
 
+/* Is a function's entry the user's? His slots and ours do not meet. */
+static bool is_taken(const struct scry_hooks *h, uint64_t address)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].address == address && h->rows[i].to.way != SCRY_WAY_CALLS &&
+		    h->rows[i].to.way != SCRY_WAY_GOT)
+			return true;
+	return false;
+}
+
+int scry_hooks_guard(struct scry_hooks *h, const char *request, const struct scry_hook_to *to)
+{
+	struct scry_functions found = {0};
+	int r = to->is_exported ? scry_symbols_find_exported(&h->objects, request, &found)
+				: scry_symbols_find(&h->objects, request, &found);
+
+	if (r == -ENOENT) {
+		scry_error_clear();
+		r = 0;
+	}
+	if (r == 0)
+		r = add_request(h, request, to);
+	for (size_t i = 0; i < found.count && r == 0; i++)
+		if (!is_taken(h, found.rows[i].address))
+			r = scry_hooks_add(h, &found.rows[i], (uint32_t)h->request_count - 1);
+	scry_functions_done(&found);
+	return r;
+}
+
 /* The stub of `row` at address `at` in slab `slab`. */
 static enum scry_x86_refusal emit(const struct scry_hook *row, uint64_t at,
 				  const struct scry_slab *slab, struct scry_stub_code *ret)

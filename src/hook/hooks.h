@@ -41,7 +41,7 @@ struct scry_hook_to {
 	uint32_t way;
 	const char *handler; /* CALL: exported thunk of the agent; REPLACE: exported function */
 	uint32_t cookie;     /* CALL */
-	bool is_exported;    /* only functions that their object exports */
+	bool is_exported, is_guard; /* only what is exported; scry's own: hook/calling.h */
 };
 
 struct scry_hook {

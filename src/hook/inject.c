@@ -18,8 +18,9 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/calling.h"
 #include "hook/shadow.h"
-#include "sys/jail.h"
+#include "sys/seccomp.h"
 #include "wire/lanes.h"
 
 #define HOLD_TRIES 10
@@ -56,7 +57,7 @@ int scry_inject_check(const struct scry_proc *p)
 			p->pid, p->comm, p->tracer);
 	else if (p->state == 'T' || p->state == 't')
 		why = "is stopped by a signal", fix = "; fix: continue it first (kill -CONT)";
-	else if (p->seccomp && !scry_jail_has(p->pid)) /* that filter is ours, and kills nobody */
+	else if (scry_seccomp_any(p->pid))
 		why = "runs under seccomp, which may kill it for a system call that scry makes in "
 		      "it";
 	else if (p->has_shadow_stack)
@@ -512,6 +513,8 @@ static int settle(struct scry_inject *inj, bool own_page)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
 	if (r == 0)
 		fill_owner(inj);
+	if (r == 0)
+		r = scry_calling_start(inj);
 	if (r == 0 && inj->adopted)
 		r = scry_shadow_settle(inj);
 	if (r == 0 && scry_edit_standing(&inj->edit)) /* of a scry that died */

@@ -396,6 +396,8 @@ static int none_reached(const struct scry_hooks *h)
 {
 	const struct scry_hook *row = &h->rows[0];
 
+	while (row->to.is_guard)
+		row++;
 	if (h->count > 1)
 		return scry_fail(-ENOTSUP,
 				 "none of %zu functions can be reached; the first, '%s': %s",
@@ -516,7 +518,21 @@ static int by_address(const void *a, const void *b)
 {
 	const struct scry_hook *x = a, *y = b;
 
-	return x->address < y->address ? -1 : x->address > y->address;
+	if (x->address != y->address)
+		return x->address < y->address ? -1 : 1;
+	return (int)x->to.is_guard - (int)y->to.is_guard; /* the one at the entry is the last */
+}
+
+/* Of the user's. */
+static bool are_all_refused(const struct scry_hooks *h)
+{
+	size_t count = 0, refused = 0;
+
+	for (size_t i = 0; i < h->count; i++) {
+		count += !h->rows[i].to.is_guard;
+		refused += !h->rows[i].to.is_guard && !h->rows[i].way;
+	}
+	return count && refused == count;
 }
 
 void scry_hooks_sort(struct scry_hooks *h)
@@ -563,7 +579,7 @@ int scry_hooks_plan(struct scry_hooks *h)
 					   ? "no call in its own object leads to it directly"
 					   : "it is called through no slot";
 	}
-	if (r == 0 && h->count && h->refused == h->count)
+	if (r == 0 && are_all_refused(h))
 		r = none_reached(h);
 	return r;
 }

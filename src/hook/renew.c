@@ -159,9 +159,19 @@ static ssize_t find_row(const struct scry_hooks *h, size_t count, uint64_t addre
 		else
 			high = middle;
 	}
-	while (low < count && h->rows[low].address == address && h->rows[low].is_gone)
+	while (low < count && h->rows[low].address == address &&
+	       (h->rows[low].is_gone || h->rows[low].to.is_guard))
 		low++;
 	return low < count && h->rows[low].address == address ? (ssize_t)low : -ENOENT;
+}
+
+/* Guards stand once; what is loaded later goes by the same libc. */
+static bool has_guard(const struct scry_hooks *h, size_t request)
+{
+	for (size_t i = 0; i < h->count; i++)
+		if (h->rows[i].request == request && h->rows[i].to.is_guard && !h->rows[i].is_gone)
+			return true;
+	return false;
 }
 
 /* Is what this IFUNC has chosen hooked? */
@@ -182,6 +192,8 @@ static int add_fresh(struct scry_hooks *fresh, struct scry_hooks *h)
 	for (size_t q = 0; q < h->request_count && r == 0; q++) {
 		const struct scry_hook_to *to = &h->request_to[q];
 
+		if (to->is_guard && has_guard(h, q))
+			continue;
 		r = scry_hooks_find(fresh, h->requests[q], to);
 		if (r == -ENOENT)
 			r = 0;

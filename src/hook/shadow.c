@@ -194,22 +194,13 @@ static int poke_head(struct scry_inject *inj, size_t offset, const void *bytes, 
 
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max)
 {
-	const uint32_t words[3] = {1, string_max, 1};
+	const uint32_t words[2] = {1, string_max};
 
 	return poke_head(inj, offsetof(struct scry_shadow_head, records), words, sizeof(words));
 }
 _Static_assert(offsetof(struct scry_shadow_head, string_max) ==
-			       offsetof(struct scry_shadow_head, records) + 4 &&
-		       offsetof(struct scry_shadow_head, may_read) ==
-			       offsetof(struct scry_shadow_head, records) + 8,
+		       offsetof(struct scry_shadow_head, records) + 4,
 	       "written at once");
-
-int scry_shadow_forbid_reads(struct scry_inject *inj)
-{
-	const uint32_t no = 0;
-
-	return poke_head(inj, offsetof(struct scry_shadow_head, may_read), &no, sizeof(no));
-}
 
 int scry_shadow_renew(struct scry_inject *inj, const struct scry_hooks *h,
 		      const struct scry_hooks *fresh)

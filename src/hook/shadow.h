@@ -32,9 +32,6 @@ int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);
 int scry_shadow_want(struct scry_hooks *h);
 /* [start, end) of the one of a static program; 0, 0: none. */
 void scry_shadow_unwinder(struct scry_hooks *h, uint64_t ret[2]);
-/* Memory is no more read by system calls, which it may be after record: the program is under
- * seccomp. The agent does so by itself where it sees it coming. 0 or -errno: the target is gone. */
-int scry_shadow_forbid_reads(struct scry_inject *inj);
 
 /* From now on calls are followed; or no new ones. 0 or -errno: the target is gone. */
 int scry_shadow_follow(struct scry_inject *inj);

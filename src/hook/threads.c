@@ -13,9 +13,7 @@
 #include "base/err.h"
 
 #define TID_AT_MAX 2048u
-#define TID_AT_GLIBC                                                                \
-	720u /* a guess, where there is no thread to learn from: the agent tries it \
-	      */
+#define TID_AT_GLIBC 720u /* where more than one place would do: most likely this one */
 #define START_TRIES 25
 #define AWAIT_TRIES 20
 #define NAP_NS 5000000
@@ -98,7 +96,9 @@ static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, 
 		compare(inj, &whos[i], is_tid);
 		is_any |= whos[i].fs != 0;
 	}
-	if (!is_any) /* a static program has not set up its first thread yet */
+	if (!is_any)	  /* a static program has not set up its first thread yet */
+		return 0; /* the agent finds it */
+	if (is_tid[TID_AT_GLIBC / 4])
 		return TID_AT_GLIBC;
 	for (uint32_t i = 1; i < TID_AT_MAX / 4; i++)
 		if (is_tid[i])
@@ -136,7 +136,9 @@ static int clear(struct scry_inject *inj)
 
 static int tell(struct scry_inject *inj, const struct who *whos, size_t count, uint32_t time_op)
 {
+	const bool is_first = count == 1 && !whos[0].fs;
 	const struct scry_agent_tracking tracking = {.tid_offset = find_tid(inj, whos, count),
+						     .first_tid = is_first ? whos[0].tid : 0,
 						     .time_op = time_op,
 						     .none = {.state = SCRY_TRACK_CLOSED}};
 	int r = clear(inj);
@@ -194,6 +196,42 @@ int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, 
 			      "fix: try again",
 			      inj->proc->pid);
 	return r;
+}
+
+/* A word of its control block that is the number of one of the process's tasks. */
+static uint32_t find_in_block(const uint32_t *words, size_t count, const pid_t *tids, ssize_t n)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t at = i ? i : TID_AT_GLIBC / 4;
+
+		for (ssize_t k = 0; k < n && at < count; k++)
+			if (words[at] == (uint32_t)tids[k])
+				return (uint32_t)at;
+	}
+	return 0;
+}
+
+uint32_t scry_threads_tid(void *arg, uint64_t pointer)
+{
+	struct scry_inject *inj = arg;
+	const uint64_t field = offsetof(struct scry_agent_data, tracking.tid_offset);
+	uint32_t words[TID_AT_MAX / 4] = {0}, known = 0, at, tid = 0, offset;
+	pid_t *tids = NULL;
+	ssize_t n = inj->proc ? scry_proc_tasks(inj->proc->pid, &tids) : 0, got;
+
+	for (ssize_t i = 0; i < n; i++)
+		tids[i] = scry_proc_tid_inside(inj->proc->pid, tids[i]);
+	got = inj->mem.fd < 0 ? 0 : scry_mem_read_some(&inj->mem, pointer, words, sizeof(words));
+	at = find_in_block(words, got > 0 ? (size_t)got / 4 : 0, tids, n);
+	if (at)
+		tid = words[at];
+	else if (n == 1)
+		tid = (uint32_t)tids[0];
+	offset = 4 * at;
+	if (at && scry_mem_read(&inj->mem, inj->data + field, &known, sizeof(known)) == 0 && !known)
+		scry_edit_poke(inj->mem.fd, inj->data + field, &offset, sizeof(offset));
+	free(tids);
+	return tid;
 }
 
 int scry_threads_record(struct scry_inject *inj, bool is_on)

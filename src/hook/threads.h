@@ -20,6 +20,11 @@
  */
 int scry_threads_start(struct scry_inject *inj, const struct scry_tracee *held, uint32_t time_op);
 
+/* For scry_tracks_ask, `inj` its argument: the tid of a thread that began when it was not known yet
+ * where threads keep theirs, as in a static program before its libc is up. What is found the agent
+ * uses from now on. 0: it cannot be told. */
+uint32_t scry_threads_tid(void *inj, uint64_t pointer);
+
 /* From now on they record; or no more. 0 or -errno: the target is gone. */
 int scry_threads_record(struct scry_inject *inj, bool is_on);
 

@@ -75,6 +75,8 @@ struct scry_tracks {
 	uint64_t watched_ns;   /* time in all, but that in which we were held up */
 	uint32_t used, closed; /* in the last look */
 	uint32_t freed;
+	uint32_t (*tid_of)(void *arg, uint64_t pointer);
+	void *tid_arg;
 	struct scry_tracks_stats stats;
 	struct piece pieces[SCRY_TRACKS]; /* of this look */
 	uint64_t copy[ROOM];
@@ -183,6 +185,13 @@ void scry_tracks_identify(struct scry_tracks *t, pid_t pid)
 	t->pid = pid;
 }
 
+void scry_tracks_ask(struct scry_tracks *t, uint32_t (*tid_of)(void *arg, uint64_t pointer),
+		     void *arg)
+{
+	t->tid_of = tid_of;
+	t->tid_arg = arg;
+}
+
 void scry_tracks_end(struct scry_tracks *t)
 {
 	t->has_ended = true;
@@ -207,7 +216,7 @@ static void end_namesakes(struct scry_tracks *t, const struct thread *young)
 		struct thread *old = &t->threads[i];
 
 		if (old->id && old != young && old->birth < young->birth &&
-		    (old->pointer == young->pointer || old->tid == young->tid))
+		    (old->pointer == young->pointer || (old->tid && old->tid == young->tid)))
 			old->is_leaving = t->has_leaving = true;
 	}
 }
@@ -240,6 +249,28 @@ static uint32_t new_row(struct scry_tracks *t)
 	return (uint32_t)++t->thread_count;
 }
 
+/*
+ * What a thread says of itself is what its libc keeps. That may be its maker's number: in a process
+ * that was not made by the libc's fork.
+ */
+static bool is_anothers(const struct scry_tracks *t, uint32_t tid)
+{
+	return t->pid && scry_proc_tid_inside(t->pid, t->pid) == t->pid &&
+	       !scry_proc_task_state(t->pid, (pid_t)tid) &&
+	       scry_proc_task_state((pid_t)tid, (pid_t)tid);
+}
+
+static uint32_t tid_of(const struct scry_tracks *t, const struct scry_track *head)
+{
+	uint32_t tid = head->tid;
+
+	if (tid && is_anothers(t, tid))
+		tid = 0;
+	if (!tid && t->tid_of)
+		tid = t->tid_of(t->tid_arg, head->thread);
+	return tid ? tid : (uint32_t)t->control->lane_pid;
+}
+
 /* The row of a thread, + 1; 0: there are too many. */
 static uint32_t thread_row(struct scry_tracks *t, const struct scry_track *head)
 {
@@ -253,7 +284,7 @@ static uint32_t thread_row(struct scry_tracks *t, const struct scry_track *head)
 	t->threads[row - 1] = (struct thread){.id = ++t->last_id,
 					      .pointer = head->thread,
 					      .birth = head->birth,
-					      .tid = head->tid};
+					      .tid = tid_of(t, head)};
 	t->stats.threads++;
 	end_namesakes(t, &t->threads[row - 1]);
 	return (uint32_t)row;
@@ -328,7 +359,7 @@ static void look_for_ended(struct scry_tracks *t)
 	for (size_t i = 0; i < t->thread_count; i++) {
 		struct thread *h = &t->threads[i];
 
-		if (!h->id)
+		if (!h->id || !h->tid)
 			continue;
 		if (has_tid(tids, count, h->tid))
 			h->is_missing = false;

@@ -27,7 +27,7 @@ struct scry_tracks;
 
 struct scry_track_run {	       /* words of one thread, following those given before */
 	uint64_t id;	       /* of the thread: from 1, never given again */
-	uint32_t tid;	       /* as it says of itself, in its own pid namespace */
+	uint32_t tid;	       /* in its own pid namespace; 0: not known */
 	uint64_t begin_tsc;    /* they are the first of a segment: none of their stamps is older.
 				  Else 0 */
 	const uint64_t *words; /* a copy, valid during the call */
@@ -66,6 +66,11 @@ void scry_tracks_free(struct scry_tracks *t); /* NULL is legal */
 
 /* A lane's process is known now. */
 void scry_tracks_identify(struct scry_tracks *t, pid_t pid);
+
+/* Who is asked for the tid of a thread that does not know it, by its thread pointer: 0, nobody
+ * knows. */
+void scry_tracks_ask(struct scry_tracks *t, uint32_t (*tid_of)(void *arg, uint64_t pointer),
+		     void *arg);
 
 /* Gives no more than what the watermark waits for, until this is taken back: who has no room waits
  * meanwhile, at most for as long as a record may hold the watermark back. */

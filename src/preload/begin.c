@@ -6,12 +6,14 @@
  * It runs before libc is set up: no libc function but dlsym, dlerror and dl_iterate_phdr; the
  * environment is read from /proc. What those call of malloc meanwhile goes to libc's own, as names
  * that all libcs have are looked for only and none of them allocates for one that is found.
+ *
+ * A filter of system calls may stand already: none is made here but those that the loader and the
+ * libc of any program make.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
@@ -20,7 +22,8 @@
 #include "wire/malloc_ring.h"
 #include "wire/preload.h"
 
-#define TID_AT_GLIBC 720u /* as in hook/threads.c: the agent tries it in each thread */
+#define TID_AT_GLIBC 720u /* as in hook/threads.c */
+#define STATUS_BYTES 4096u
 #define ENV_BYTES (1u << 20)
 enum { ABI, KEEPER, FD, PID, NONCE, NUMBERS }; /* SCRY_PRELOAD_ENV */
 
@@ -55,6 +58,44 @@ static uint64_t thread_pointer(void)
 	return fs;
 }
 
+/* As the libc's own loader opens what it loads. */
+static int64_t open_file(const char *path, int flags)
+{
+	if (__libc_malloc)
+		return scry_agent_syscall4(SYS_openat, (uint64_t)(int64_t)AT_FDCWD, (uint64_t)path,
+					   (uint64_t)(flags | O_CLOEXEC), 0);
+	return scry_agent_syscall4(SYS_open, (uint64_t)path, (uint64_t)(flags | O_CLOEXEC), 0, 0);
+}
+
+static int64_t read_file(const char *path, char *to, uint64_t size)
+{
+	int64_t fd = open_file(path, O_RDONLY), n;
+
+	if (fd < 0)
+		return fd;
+	n = scry_agent_syscall4(SYS_read, (uint64_t)fd, (uint64_t)to, size, 0);
+	scry_agent_syscall4(SYS_close, (uint64_t)fd, 0, 0, 0);
+	return n;
+}
+
+/* Which thread this is, in its own pid namespace: the last number behind NSpid. It is the first of
+ * its process, as nobody has begun another before it has called malloc. 0: /proc does not say. */
+static uint32_t read_tid(void)
+{
+	static const char name[] = "\nNSpid:";
+	char text[STATUS_BYTES];
+	int64_t size = read_file("/proc/thread-self/status", text, sizeof(text)), at = 0;
+	uint32_t tid = 0;
+
+	for (uint32_t i = 0; at < size && name[i]; at++)
+		i = text[at] == name[i] ? i + 1 : text[at] == name[0];
+	for (; at < size && text[at] != '\n'; at++)
+		if (text[at] >= '0' && text[at] <= '9')
+			tid = (text[at - 1] < '0' || text[at - 1] > '9' ? 0 : tid * 10) +
+			      (uint32_t)(text[at] - '0');
+	return tid;
+}
+
 /* Of "...\0NAME=1:2:...\0...": the numbers. */
 static int read_numbers(const char *text, const char *end, uint64_t *ret)
 {
@@ -81,8 +122,7 @@ static int read_numbers(const char *text, const char *end, uint64_t *ret)
 /* What the front has put into the environment; 0: nothing. */
 static int read_environment(uint64_t *ret)
 {
-	int64_t fd = scry_agent_syscall4(SYS_open, (uint64_t) "/proc/self/environ",
-					 O_RDONLY | O_CLOEXEC, 0, 0);
+	int64_t fd = open_file("/proc/self/environ", O_RDONLY);
 	char *text = fd < 0 ? NULL : map(-1, ENV_BYTES, MAP_PRIVATE | MAP_ANONYMOUS);
 	int64_t size = 1, got; /* text[0]: the NUL before the first */
 	int is_there = 0;
@@ -100,52 +140,56 @@ static int read_environment(uint64_t *ret)
 	return is_there;
 }
 
-/* "/proc/KEEPER/fd/FD" */
-static void name_pool(char *at, const uint64_t *numbers)
+/* A text, then a number; returns the end. */
+static char *put(char *at, const char *text, uint64_t value)
 {
-	static const char *const parts[2] = {"/proc/", "/fd/"};
+	char digits[20];
+	uint64_t n = 0;
 
-	for (int i = 0; i < 2; i++) {
-		char digits[20];
-		uint64_t n = 0, value = numbers[i];
-
-		for (const char *s = parts[i]; *s; s++)
-			*at++ = *s;
-		do
-			digits[n++] = (char)('0' + value % 10);
-		while (value /= 10);
-		while (n)
-			*at++ = digits[--n];
-	}
-	*at = 0;
+	while (*text)
+		*at++ = *text++;
+	do
+		digits[n++] = (char)('0' + value % 10);
+	while (value /= 10);
+	while (n)
+		*at++ = digits[--n];
+	return at;
 }
 
-/* The keeper may be gone, and its pid another's: nothing else is opened, and nothing shorter
- * mapped. */
+static int is_keeper(uint64_t pid)
+{
+	static const char want[] = SCRY_PRELOAD_KEEPER "\n";
+	char path[64], is[sizeof(want)] = "", *at = put(path, "/proc/", pid);
+
+	for (const char *s = "/comm"; (*at++ = *s); s++)
+		;
+	if (read_file(path, is, sizeof(is)) != sizeof(want) - 1)
+		return 0;
+	for (uint32_t i = 0; i < sizeof(want) - 1; i++)
+		if (is[i] != want[i])
+			return 0;
+	return 1;
+}
+
+/* The keeper may be gone, and its pid another's: nothing of a process that is not called so is
+ * opened, and nothing mapped that does not begin as our pool. */
 static struct scry_lanes *map_pool(const uint64_t *numbers, uint64_t nonce)
 {
-	static const char want[] = "/memfd:" SCRY_PRELOAD_POOL;
-	char path[64], is[sizeof(want)] = "";
-	struct scry_lanes *lanes = NULL;
-	struct stat st;
+	struct scry_lanes *lanes = NULL, head;
+	char path[64];
 	int64_t fd;
 
-	name_pool(path, numbers);
-	scry_agent_syscall4(SYS_readlink, (uint64_t)path, (uint64_t)is, sizeof(want) - 1, 0);
-	for (uint32_t i = 0; i < sizeof(want); i++)
-		if (is[i] != want[i])
-			return NULL;
-	fd = scry_agent_syscall4(SYS_open, (uint64_t)path, O_RDWR | O_CLOEXEC, 0, 0);
+	if (!is_keeper(numbers[0]))
+		return NULL;
+	*put(put(path, "/proc/", numbers[0]), "/fd/", numbers[1]) = 0;
+	fd = open_file(path, O_RDWR | O_NONBLOCK);
 	if (fd < 0)
 		return NULL;
-	if (!scry_agent_syscall4(SYS_fstat, (uint64_t)fd, (uint64_t)&st, 0, 0) &&
-	    (uint64_t)st.st_size == SCRY_LANES_BYTES)
+	if (scry_agent_syscall4(SYS_read, (uint64_t)fd, (uint64_t)&head, sizeof(head), 0) ==
+		    sizeof(head) &&
+	    head.nonce == nonce)
 		lanes = map(fd, SCRY_LANES_BYTES, MAP_SHARED | MAP_NORESERVE);
 	scry_agent_syscall4(SYS_close, (uint64_t)fd, 0, 0, 0);
-	if (lanes && lanes->nonce != nonce) {
-		scry_agent_syscall4(SYS_munmap, (uint64_t)lanes, SCRY_LANES_BYTES, 0, 0);
-		lanes = NULL;
-	}
 	return lanes;
 }
 
@@ -189,7 +233,7 @@ static void *original(const char *name)
 }
 
 /* 0: not on this machine (a kernel without MADV_WIPEONFORK): a child could not be told apart. */
-static int prepare_agent(struct scry_lanes *lanes)
+static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 {
 	void *const tables = &scry_agent.sampled;
 	const uint64_t size = sizeof(scry_agent) - offsetof(struct scry_agent_data, sampled);
@@ -212,7 +256,12 @@ static int prepare_agent(struct scry_lanes *lanes)
 		.end = allocator.end,
 		.is_glibc = (uint32_t)is_glibc,
 	};
-	scry_agent.tracking.tid_offset = __libc_malloc ? TID_AT_GLIBC : 0;
+	/* glibc's control block is that long, of others the agent looks at one page */
+	if (is_glibc && *(const uint32_t *)(thread_pointer() + TID_AT_GLIBC) == tid)
+		scry_agent.tracking.tid_offset = TID_AT_GLIBC;
+	else
+		scry_agent.tracking.first_tid = tid;
+	scry_agent.calling.pid = tid;
 	scry_agent.tracking.time_op = SCRY_MALLOC_OP_TIME;
 	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
 	scry_agent.gate = (struct scry_gate *)gate_page;
@@ -234,8 +283,7 @@ static int join(int is_alone)
 	if (is_alone) /* children find no lanes */
 		scry_agent.follow.lanes = NULL;
 	c->lane_malloc = (uint64_t)original("malloc");
-	__atomic_store_n(&c->lane_pid, (uint64_t)scry_agent_syscall4(SYS_getpid, 0, 0, 0, 0),
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&c->lane_pid, scry_agent.calling.pid, __ATOMIC_RELEASE);
 	scry_track_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.is_on, 1, __ATOMIC_RELEASE);
 	return 1;
@@ -264,7 +312,7 @@ static void hook(struct row *r, int with_fork)
 void scry_preload_begin(void)
 {
 	uint64_t is[NUMBERS] = {0};
-	uint32_t before = 0;
+	uint32_t before = 0, tid = 0;
 	int is_ours = 0;
 
 	if (!__atomic_compare_exchange_n(&state, &before, 1, 0, __ATOMIC_ACQ_REL,
@@ -279,11 +327,12 @@ void scry_preload_begin(void)
 		set_original(&scry_preload_rows[i], NULL);
 	for (uint64_t i = 0; i < scry_preload_count; i++)
 		set_original(&scry_preload_rows[i], dlsym(RTLD_NEXT, scry_preload_rows[i].name));
-	if (read_environment(is) && is[ABI] == SCRY_PRELOAD_ABI &&
-	    (!is[PID] || is[PID] == (uint64_t)scry_agent_syscall4(SYS_getpid, 0, 0, 0, 0))) {
+	if (read_environment(is) && is[ABI] == SCRY_PRELOAD_ABI)
+		tid = read_tid();
+	if (tid && (!is[PID] || is[PID] == tid)) {
 		struct scry_lanes *lanes = map_pool(is + KEEPER, is[NONCE]);
 
-		is_ours = lanes && prepare_agent(lanes);
+		is_ours = lanes && prepare_agent(lanes, tid);
 	}
 	is_ours = is_ours && join(is[PID] != 0);
 	for (uint64_t i = 0; i < scry_preload_count && is_ours; i++)

@@ -69,6 +69,8 @@ scry_preload_rows:
 	way	pvalloc, scry_agent_pvalloc, __libc_pvalloc
 	way	malloc_usable_size, scry_agent_usable_size, 0
 	way	fork, scry_agent_fork, 0
+	way	prctl, scry_agent_prctl, 0
+	way	syscall, scry_agent_syscall, 0
 
 	.pushsection .data.rel, "aw"
 9:	.popsection

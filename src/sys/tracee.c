@@ -30,6 +30,7 @@
 #include "sys/maps.h"
 #include "sys/proc.h"
 #include "sys/rseqs.h"
+#include "sys/seccomp.h"
 
 #define ERESTARTSYS 512 /* include/linux/errno.h: never seen by user space except by a tracer */
 #define ERESTARTNOINTR 513
@@ -457,7 +458,7 @@ bool scry_tracee_has_room(const struct scry_tracee *t, const struct scry_maps *m
 
 bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps)
 {
-	if (t->group_stopped || !t->regs.fs_base)
+	if (t->group_stopped || !t->regs.fs_base || scry_seccomp_has(t->pid, t->tid))
 		return false;
 	if (t->regs.cs != 0x33) /* in 32-bit code */
 		return false;

@@ -99,8 +99,7 @@ struct scry_control {
 	uint64_t turn;	     /* whose stamps may be repeated: wire/tracks.h */
 	uint64_t pad0[52];
 
-	/* agent writes, keeper reads */
-	uint64_t head;	     /* words ever put into the ring */
+	uint64_t head;	     /* from here on the agent writes: words ever put into the ring */
 	uint64_t armed;	     /* the watch whose `wanted` number the handler last took up */
 	uint64_t removed;    /* how often the VM hook was taken off */
 	uint64_t lost;	     /* events not recorded: ring full or lease gone */
@@ -124,13 +123,13 @@ struct scry_control {
 	uint32_t track_over;	/* 1: the lease's end went by: nothing was recorded from then on */
 	uint64_t track_waits;	/* how often one had to wait */
 	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */
-	uint64_t lane_malloc; /* of a program that was preloaded: what its malloc would be without;
-				 0: a fork child */
-	uint64_t lines_full;  /* calls from lines of Ruby that got no code: agent/lines.c */
+	uint64_t lane_malloc;	/* preloaded: what its malloc would be without; 0: a fork child */
+	uint64_t lines_full;	/* calls from lines of Ruby that got no code: agent/lines.c */
 	uint64_t unwind_missed; /* a pc for which no object has unwind tables: agent/walk.c */
 	uint64_t stacks_full;	/* stacks that got no number */
 	uint64_t stacks_none;	/* calls of threads beyond those that can have stacks */
-	uint64_t pad1[39];
+	uint64_t filtered;	/* 1: the program is about to forbid itself system calls */
+	uint64_t pad1[38];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
@@ -141,7 +140,8 @@ struct scry_control {
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
 	uint32_t track_freed;	       /* tracks given back, ever, and signs of life; a futex */
-	uint64_t pad2[27];
+	uint64_t quiet;		       /* 1: the program runs under seccomp: agent/calling.h */
+	uint64_t pad2[26];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 };

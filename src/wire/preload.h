@@ -20,5 +20,6 @@
 #define SCRY_PRELOAD_ENV "SCRY_PRELOAD"
 #define SCRY_PRELOAD_ABI 1
 #define SCRY_PRELOAD_POOL "scry-lanes" /* the name of the memfd */
+#define SCRY_PRELOAD_KEEPER "scry-keeper"
 
 #endif

@@ -68,8 +68,7 @@ struct scry_shadow_head {
 				 it is libgcc's shared object */
 	uint32_t records;     /* 1: calls are told, and counted in the first hook's counters only */
 	uint32_t string_max;  /* bytes of a string that a format names */
-	uint32_t may_read;    /* by system calls: the host writes 1, either of them 0 */
-	uint32_t reserved;
+	uint64_t reserved;
 	uint64_t code_in_use; /* 0 or 1; the host fills the other one, then switches */
 	struct scry_shadow_code code[2];
 };
@@ -89,10 +88,9 @@ struct scry_shadow {
 struct scry_shadow_stats {
 	uint64_t total_tsc; /* of those that returned */
 	uint64_t max_tsc;
-	uint64_t left;	    /* by longjmp or exception: the slot was used again */
-	uint64_t missed;    /* calls that could not be followed: table full, lease over */
-	uint64_t forbidden; /* in the first row: the program has put itself under seccomp */
-	uint64_t reserved[3];
+	uint64_t left;	 /* by longjmp or exception: the slot was used again */
+	uint64_t missed; /* calls that could not be followed: table full, lease over */
+	uint64_t reserved[4];
 	uint64_t histogram[SCRY_SHADOW_STEPS]; /* their sum: calls that returned */
 	uint64_t reserved2[4];
 };

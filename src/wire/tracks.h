@@ -68,9 +68,9 @@ struct scry_track { /* a segment's head; the agent writes all but some states */
 	uint32_t stamping; /* 1 from before the clock is read until the record is published: later
 			      stamps of others must wait for it */
 	uint64_t thread;   /* its thread pointer, fs:0 */
-	uint64_t birth; /* TSC when that thread took its first segment: with `thread`, who it is */
-	uint32_t tid;
-	uint32_t serial;    /* of the thread's segments: 0, 1, ... */
+	uint64_t birth;	 /* TSC when that thread took its first segment: with `thread`, who it is */
+	uint32_t tid;	 /* 0: it does not know */
+	uint32_t serial; /* of the thread's segments: 0, 1, ... */
 	uint64_t begin_tsc; /* when it was taken; stamps in it are not older */
 	uint64_t reserved[2];
 };

@@ -108,7 +108,7 @@ has() {
 	has 'p_bad(0x10) = 1'
 	has 'p_stack(1, 2, 3, 4, 5, 6, 7, 8, 9, "ten") = 161'
 	"$SCRY" calls --dry-run -p $$ -x getpid@libc.so.6 >"$T/dry" 2>&1 || true
-	no grep -q prctl "$T/dry"
+	grep -q prctl "$T/dry" # the way into seccomp is guarded, and what is changed is said
 }
 
 @test "a line that makes no sense is named" {

@@ -76,7 +76,7 @@ static int set_up(void **state)
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
 	scry_agent.tracking = (struct scry_agent_tracking){.time_op = SCRY_CALL_TIME, .is_on = 1};
-	scry_agent.shadow.head.may_read = 1;
+	scry_agent.forbidden = 0;
 	__asm__("mov %%fs:0, %0" : "=r"(fs));
 	scry_agent.hooks.tls_offset = (int64_t)((uint64_t)(uintptr_t)&current_ec - fs);
 	scry_agent.line_plan = (struct scry_agent_line_plan){
@@ -187,7 +187,7 @@ static void not_known(void **state)
 	call_from(bad, 3);
 	assert_int_equal(number, 0);
 	current_ec = &ec;
-	scry_agent.shadow.head.may_read = 0; /* seccomp */
+	scry_agent.forbidden = 1; /* seccomp */
 	call_from(bad, 3);
 	assert_int_equal(number, 0);
 }

@@ -218,22 +218,6 @@ static void what_failed(void **state)
 	assert_int_equal(seen[1].size, (1ull << 48) - 1);
 }
 
-static void large_blocks_are_looked_at(void **state)
-{
-	const size_t size = 1u << 20;
-	char *p = hooked_malloc(size);
-
-	(void)state;
-	memset(p, 1, 10 * 4096);
-	hooked_free(p);
-	assert_int_equal(see(), 3);
-	assert_int_equal(seen[1].op, SCRY_MALLOC_OP_TOUCHED);
-	assert_int_equal(seen[1].address, where(p));
-	/* whole pages: one more by the block's beginning, or as many as are mapped at once */
-	assert_true(seen[1].size >= 10 * 4096 && seen[1].size <= size);
-	assert_int_equal(seen[2].op, SCRY_MALLOC_OP_FREE);
-}
-
 /* Allocators call their own functions, which are hooked. */
 static void *nesting(size_t size)
 {
@@ -776,7 +760,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(each_call, set_up),
 		cmocka_unit_test_setup(what_failed, set_up),
-		cmocka_unit_test_setup(large_blocks_are_looked_at, set_up),
 		cmocka_unit_test_setup(calls_within_are_none, set_up),
 		cmocka_unit_test_setup(left_by_longjmp, set_up),
 		cmocka_unit_test_setup(threads_come_and_go, set_up),
