@@ -283,6 +283,8 @@ static void add_suspect(struct scry_session *s, pid_t pid, const struct scry_pro
 		.start_ticks = st->start_ticks,
 		.image = st->image,
 		.since_ns = s->last_pid ? scry_now_ns() : 0, /* 0: it was there before us */
+		.is_followed =
+			scry_spawns_has(&s->spawns, pid) || scry_spawns_has(&s->spawns, st->ppid),
 	};
 }
 
@@ -447,6 +449,7 @@ static bool is_there(struct scry_session *s, size_t i, uint64_t now)
 	struct scry_suspect *p = &s->suspects[i];
 	struct scry_proc_stat st;
 
+	p->is_followed |= scry_spawns_has(&s->spawns, p->pid);
 	if (now < p->poll_ns)
 		return true;
 	if (scry_proc_stat(p->pid, &st) < 0 || st.start_ticks != p->start_ticks ||
@@ -470,8 +473,8 @@ static void look_at_suspects(struct scry_session *s)
 		if (i >= s->suspect_count)
 			continue;
 		if (!is_there(s, i, now)) {
-			s->unknown +=
-				!s->suspects[i].is_known && !is_watched(s, s->suspects[i].pid);
+			s->unknown += !s->suspects[i].is_known && !s->suspects[i].is_followed &&
+				      !is_watched(s, s->suspects[i].pid);
 			s->suspects[i] = s->suspects[--s->suspect_count];
 		} else if (now >= s->suspects[i].look_ns)
 			look(s, i, now);

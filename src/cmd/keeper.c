@@ -459,9 +459,35 @@ static int run(struct scry_session *s, const char **ret_why)
 	return r;
 }
 
+static void write_missing(struct scry_session *s, uint64_t count, uint32_t flags, const char *why)
+{
+	const uint32_t most = SCRY_LOST_PERHAPS - 1;
+	struct scry_ev_lost lost = {.processes = (count < most ? (uint32_t)count : most) | flags};
+
+	if (!count)
+		return;
+	lost.why_str = scry_session_string(s, why);
+	scry_session_event(s, SCRY_EVENT_LOST, &lost, sizeof(lost));
+}
+
+/* For line one, and for who counts. The notes say why. Of a Ruby's children nobody asks for those
+ * that are none. */
+static void write_all_missing(struct scry_session *s)
+{
+	write_missing(s, s->refused, 0, "all lanes were taken");
+	write_missing(s, s->late, 0, "they were noticed late");
+	write_missing(s, s->not_entered, 0, "they could not be entered");
+	write_missing(s, s->nameless, 0, "they could not be told from others");
+	write_missing(s, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
+	write_missing(s, s->spawns.refused, 0, "too many at once");
+	write_missing(s, s->instrument->needs_ruby ? 0 : s->unknown, SCRY_LOST_PERHAPS,
+		      "they had ended before they could be looked at");
+}
+
 /* What the report must say of children. */
 static void write_notes(struct scry_session *s, struct scry_watch *any)
 {
+	write_all_missing(s);
 	if (s->refused)
 		scry_watch_note(any, "%llu fork children were not watched: all %u lanes were taken",
 				(unsigned long long)s->refused, SCRY_LANES);

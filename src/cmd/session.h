@@ -28,6 +28,7 @@ struct scry_suspect {
 	uint64_t look_ns;  /* next time to look what it is; UINT64_MAX: it is known */
 	uint64_t poll_ns;  /* next time to look whether it still is */
 	bool is_known;	   /* what this image is */
+	bool is_followed;  /* by its system calls: an exec would have been seen */
 };
 
 struct scry_session {

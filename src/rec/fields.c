@@ -70,7 +70,7 @@ static const struct scry_field fields_scry_ev_free[] = {
 static const struct scry_field fields_scry_ev_lost[] = {
 	FIELD(scry_ev_lost, count, "count", NUMBER),
 	FIELD(scry_ev_lost, why_str, "why", STRING),
-	FIELD(scry_ev_lost, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_lost, processes, "processes", NUMBER),
 };
 static const struct scry_field fields_scry_ev_pause[] = {
 	FIELD(scry_ev_pause, duration_ns, "duration_ns", NUMBER),

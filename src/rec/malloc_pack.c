@@ -43,7 +43,8 @@ struct scry_malloc_pack {
 	uint64_t run;			/* right guesses since the last miss */
 	uint32_t thread, since_thread;	/* that of the last call, and for how many */
 	uint32_t since_stamp;
-	int failed; /* for good: state and columns do not agree any more */
+	bool is_written; /* a chunk of it, ever */
+	int failed;	 /* for good: state and columns do not agree any more */
 };
 
 static int column_room(struct column *c, size_t room)
@@ -402,6 +403,7 @@ int scry_malloc_pack_write(struct scry_malloc_pack *p, struct scry_writer *w)
 		.last_ns = p->last_ns,
 	};
 	pack_begin(p);
+	p->is_written = true;
 	return scry_writer_packed(w, &run);
 }
 
@@ -419,6 +421,10 @@ int scry_malloc_pack_fork(const struct scry_malloc_pack *parent,
 		return scry_fail(-ENOMEM, "no memory for the blocks of a forked process");
 	}
 	scry_malloc_kinds_forget(&p->kinds, &p->blocks);
+	if (!parent->is_written && !parent->calls) { /* no reader knows it: it has nothing */
+		*ret_pack = p;
+		return 0;
+	}
 	p->head = (struct scry_malloc_head){
 		.flags = SCRY_MALLOC_CHUNK_FRESH,
 		.parent_pid = parent->producer.pid,

@@ -217,6 +217,8 @@ static bool take(struct scry_spawns *s, size_t i, int status)
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
 		add_child(s, row->t.tid);
+		if (s->rows[i].since_ns) /* who starts others is followed for longer */
+			s->rows[i].since_ns = scry_now_ns();
 		resume(&s->rows[i], 0);
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		return at_syscall(row);

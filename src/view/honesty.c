@@ -58,6 +58,12 @@ static void on_lost(struct scry_honesty *h, const void *payload)
 	const struct scry_ev_lost *lost = payload;
 	uint32_t i;
 
+	if (lost->processes & SCRY_LOST_PERHAPS)
+		h->perhaps += lost->processes & ~SCRY_LOST_PERHAPS;
+	else
+		h->missing += lost->processes;
+	if (lost->processes) /* a note says why */
+		return;
 	h->lost_events += lost->count;
 	h->has_lost_more |= !lost->count;
 	for (i = 0; i < h->cause_count; i++)
@@ -223,6 +229,14 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		put_counted(buf, h->lost, h->has_lost_more ? "lost at least" : "lost");
 	else
 		scry_buf_printf(buf, ", losses unknown");
+	if (h->missing)
+		put_counted(buf, h->missing,
+			    h->missing == 1 ? "process missing" : "processes missing");
+	if (h->perhaps)
+		put_counted(buf, h->perhaps,
+			    h->missing	      ? "more perhaps"
+			    : h->perhaps == 1 ? "process perhaps missing"
+					      : "processes perhaps missing");
 	put_counted(buf, h->errors, h->errors == 1 ? "error" : "errors");
 	if (h->unknown_cpu_ns) {
 		scry_buf_append(buf, ", ", 2);

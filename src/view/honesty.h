@@ -46,6 +46,8 @@ struct scry_honesty {
 	bool has_totals, has_pause;
 	uint64_t events, lost, errors; /* lost and errors are final after close */
 	uint64_t lost_events, read_errors, read_beyond, left_out;
+	uint64_t missing;   /* processes that are not in the recording, or in part */
+	uint64_t perhaps;   /* and those of which nobody knows whether they should be */
 	bool has_lost_more; /* a loss of which nobody knows how many events it was */
 	uint64_t pause_max_ns;
 	uint64_t start_ns; /* the program was held before its first instruction, at most */

@@ -229,10 +229,15 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 	out->has_honesty = true;
 	scry_json_object_begin(json);
 	scry_json_key(json, "is_complete");
-	scry_json_bool(json, h->has_totals && !h->lost && !h->has_lost_more && !h->left_out &&
-				     !h->read_errors && !h->read_beyond);
+	scry_json_bool(json, h->has_totals && !h->lost && !h->has_lost_more && !h->missing &&
+				     !h->perhaps && !h->left_out && !h->read_errors &&
+				     !h->read_beyond);
 	key_known(json, "events", h->events, h->has_totals);
 	key_u64(json, "lost", h->lost);
+	if (h->missing || h->perhaps) {
+		key_u64(json, "missing_processes", h->missing);
+		key_u64(json, "perhaps_missing_processes", h->perhaps);
+	}
 	key_u64(json, "errors", h->errors);
 	key_u64(json, "torn_bytes", h->left_out);
 	scry_json_key(json, "pause_max_us");

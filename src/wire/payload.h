@@ -71,11 +71,12 @@ struct scry_ev_free {
 	uint32_t site; /* 0: born before the watch */
 	uint32_t reserved;
 };
-struct scry_ev_lost { /* events that happened and are not in the recording */
-	uint64_t count;
+struct scry_ev_lost {	/* events that happened and are not in the recording */
+	uint64_t count; /* 0: nobody knows how many */
 	uint32_t why_str;
-	uint32_t reserved;
+	uint32_t processes; /* so many are missing, or in part: SCRY_LOST_PERHAPS: nobody knows */
 };
+#define SCRY_LOST_PERHAPS (1u << 31)
 struct scry_ev_pause { /* threads held by scry */
 	uint64_t duration_ns;
 	uint32_t threads; /* how many were held */
@@ -112,9 +113,8 @@ struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t watched_ns;
 	uint64_t frees_older; /* objects freed that were born before the watch */
 	uint32_t pid;
-	uint32_t
-		exit; /* how it has ended: 0 not known, else SCRY_EXIT_KNOWN and wait(2)'s status */
-	uint64_t gcs; /* seen */
+	uint32_t exit; /* 0 not known, else SCRY_EXIT_KNOWN and wait(2)'s status */
+	uint64_t gcs;  /* seen */
 	uint64_t full_gcs;
 	uint64_t compactions;
 	uint64_t moved;	       /* objects followed to their new place */

@@ -163,6 +163,26 @@ exported() {
 	[ "$(jq -c 'select(.event == "caller" and .module == "[anon]")' "$T/events" | wc -l)" -eq 0 ]
 }
 
+@test "children of a process that never called malloc are whole" {
+	records "$TARGETS/target_malloc_crowd" 10
+	parts >"$T/parts"
+	[ "$(grep -c "^150 calls 0 0$" "$T/parts")" -eq 10 ]
+	"$SCRY" report --json --top 0 "$T/x.scry" >"$T/o.json"
+	json_is "$T/o.json" 'r["honesty"]["is_complete"] && r["honesty"]["events"] == 1500'
+	json_is "$T/o.json" 'r["processes"].sum { |p| p["calls"] } == 1500'
+}
+
+@test "more children at once than there are lanes: line one and JSON say how many are missing" {
+	records "$TARGETS/target_malloc_crowd" 100
+	"$SCRY" report --json "$T/x.scry" >"$T/o.json"
+	"$SCRY" report "$T/x.scry" >"$T/o.txt"
+	# children that end give their lanes back, but all live at once here
+	head -1 "$T/o.txt" | grep -q ", 0 lost, 36 processes missing, 0 errors,"
+	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["honesty"]["missing_processes"] == 36'
+	json_is "$T/o.json" 'r["honesty"]["events"] == 64 * 150'
+	grep -q "36 fork children were not watched: all 64 lanes were taken" "$T/o.txt"
+}
+
 @test "without -f it is said that there were children" {
 	"$SCRY" malloc record -o "$T/x.scry" -- "$TARGETS/target_malloc_family" >/dev/null
 	"$SCRY" report "$T/x.scry" | grep "had child processes, which are not in this recording; fix: -f"

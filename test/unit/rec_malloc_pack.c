@@ -546,6 +546,33 @@ static void orphan(void **state)
 	close(fd);
 }
 
+/* A child whose parent has made no call: nothing is told of that, and nothing is left out. */
+static void of_a_silent_parent(void **state)
+{
+	struct scry_writer *w;
+	struct model m, child;
+	struct content c;
+	int fd;
+
+	rng = 7;
+	w = new_recording(&fd);
+	model_init(&m, 1);
+	write_out(&m, w);
+	child = m;
+	child.producer.pid = 2;
+	assert_int_equal(scry_malloc_pack_fork(m.pack, &child.producer, &child.pack), 0);
+	for (int i = 0; i < 500; i++)
+		add_random(&child);
+	write_out(&child, w);
+	assert_int_equal(scry_writer_close(w), 0);
+	c = content_of(fd);
+	assert_int_equal(c.calls, told_count);
+	assert_int_equal(c.stats.errors, 0);
+	scry_malloc_pack_free(m.pack);
+	scry_malloc_pack_free(child.pack);
+	close(fd);
+}
+
 static void put_detach(struct scry_writer *w, uint32_t pid, uint32_t part)
 {
 	struct scry_event head = {.type = SCRY_EVENT_DETACH, .time_ns = 5};
@@ -664,11 +691,17 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_calls),	 cmocka_unit_test(many_kinds),
-		cmocka_unit_test(regular_calls), cmocka_unit_test(forked),
-		cmocka_unit_test(refusals),	 cmocka_unit_test(damaged),
-		cmocka_unit_test(passed_over),	 cmocka_unit_test(orphan),
-		cmocka_unit_test(loose_event),	 cmocka_unit_test(ended),
+		cmocka_unit_test(random_calls),
+		cmocka_unit_test(many_kinds),
+		cmocka_unit_test(regular_calls),
+		cmocka_unit_test(forked),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(damaged),
+		cmocka_unit_test(passed_over),
+		cmocka_unit_test(orphan),
+		cmocka_unit_test(of_a_silent_parent),
+		cmocka_unit_test(loose_event),
+		cmocka_unit_test(ended),
 		cmocka_unit_test(crowded),
 	};
 
