@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -24,6 +25,7 @@
 #define NEW_MAX 4096	    /* numbers looked at one by one; more: all of /proc */
 #define YOUNG_NS 300000000ull
 #define POLL_NS 20000000ull /* between two looks at a suspect that is settled */
+#define HEIR_YOUNG_MS 1000  /* in that time numbers of processes do not come round */
 
 /* ---- lanes ---- */
 
@@ -200,13 +202,27 @@ static void scan(struct scry_session *s)
 
 static struct scry_watch *heirs_of; /* for each_process */
 static size_t heirs;
+static pid_t heirs_after; /* their numbers are greater */
+
+/* Numbers are given in one row, so those of its children are greater, unless they came round since
+ * it began, a moment ago. 0: they may have. */
+static pid_t heirs_first(const struct scry_watch *w)
+{
+	struct timespec t;
+	uint64_t now, start = w->proc.start_ticks * 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
+
+	if (w->proc.pid <= 0 || clock_gettime(CLOCK_BOOTTIME, &t))
+		return 0;
+	now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+	return now < start + HEIR_YOUNG_MS && scry_proc_newest() >= w->proc.pid ? w->proc.pid : 0;
+}
 
 static void count_heir(struct scry_session *s, pid_t pid)
 {
 	struct scry_claim claim;
 
 	(void)s;
-	if (!heirs)
+	if (!heirs && pid > heirs_after)
 		heirs = scry_pool_ask(&heirs_of->pool, pid, &claim) != -ENOENT;
 }
 
@@ -220,6 +236,7 @@ bool scry_follow_has_heirs(struct scry_watch *w)
 		return true;
 	heirs_of = w;
 	heirs = 0;
+	heirs_after = heirs_first(w);
 	each_process(w->session, count_heir);
 	w->heirs_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
 	/* After that: who is gone by now may have left words in a lane that we have not seen yet.

@@ -95,9 +95,11 @@ void scry_malloc_children_next(struct scry_watch *w)
 {
 	struct scry_session *s = w->session;
 	const uint32_t pid = (uint32_t)w->proc.pid;
+	/* of vfork nothing is told: it would be waited for in vain */
+	const int tries = w->held && scry_spawn_is_vforked(w->held) ? 1 : FORK_TRIES;
 	bool is_found = false;
 
-	for (int i = 0; s && i < FORK_TRIES && s->count > 1 && w->opts->follow && !is_found; i++) {
+	for (int i = 0; s && i < tries && s->count > 1 && w->opts->follow && !is_found; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		for (size_t k = s->count; k-- > 0;) {

@@ -127,8 +127,10 @@ static bool is_wanted(const struct scry_hooks *h, uint64_t address)
 /* Names of one function: the first counts, as nobody can tell by which it was called. */
 static int want(struct scry_hooks *h, const struct member *m, const struct found *at)
 {
-	const struct scry_hook_to to = {
-		.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_AUTO, .handler = m->handler};
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_REPLACE,
+					.way = SCRY_WAY_AUTO,
+					.handler = m->handler,
+					.is_exported = !h->objects.is_static};
 	char request[640];
 
 	if (is_wanted(h, at->address))

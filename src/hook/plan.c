@@ -11,6 +11,7 @@
 #include "hook/hooks.h"
 #include "hook/ifunc.h"
 #include "sys/filter.h"
+#include "sys/text_share.h"
 
 #define JUMP_BYTES 5
 
@@ -28,7 +29,7 @@ static bool is_in_page(uint64_t at, size_t size)
 static struct scry_text *text_of(struct scry_hooks *h, size_t i)
 {
 	if (!h->texts[i] && scry_linkmap_open(&h->objects, i) == 0)
-		scry_text_read(h->objects.objects[i].elf, &h->texts[i]);
+		scry_text_share(h->objects.objects[i].elf, &h->texts[i]);
 	return h->texts[i];
 }
 

@@ -63,6 +63,40 @@ int scry_image_open(struct scry_elf *elf, struct scry_image *ret)
 	return r;
 }
 
+static bool is_part(const struct scry_image_part *part, const Elf64_Phdr *p, int fd)
+{
+	const uint64_t size = part->end - part->start;
+	uint8_t bytes[65536];
+	ssize_t n;
+
+	if (p->p_vaddr != part->start || p->p_filesz != size || p->p_flags != part->flags)
+		return false;
+	for (uint64_t at = 0; at < size; at += (uint64_t)n) {
+		const uint64_t left = size - at;
+
+		n = pread(fd, bytes, left < sizeof(bytes) ? left : sizeof(bytes),
+			  (off_t)(p->p_offset + at));
+		if (n <= 0 || memcmp(bytes, part->bytes + at, (size_t)n) != 0)
+			return false;
+	}
+	return true;
+}
+
+bool scry_image_is_same(const struct scry_image *image, struct scry_elf *elf)
+{
+	const Elf64_Phdr *p;
+	size_t part = 0;
+
+	for (size_t i = 0; (p = scry_elf_segment(elf, i)); i++) {
+		if (p->p_type != PT_LOAD || p->p_filesz == 0)
+			continue;
+		if (part == image->count || !is_part(&image->parts[part], p, scry_elf_fd(elf)))
+			return false;
+		part++;
+	}
+	return part == image->count;
+}
+
 void scry_image_close(struct scry_image *image)
 {
 	for (size_t i = 0; i < image->count; i++)

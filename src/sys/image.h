@@ -7,6 +7,7 @@
 #ifndef SCRY_SYS_IMAGE_H
 #define SCRY_SYS_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,9 @@ struct scry_image {
  * than it says; -ENOMEM; all with a sentence. */
 int scry_image_open(struct scry_elf *elf, struct scry_image *ret);
 void scry_image_close(struct scry_image *image);
+
+/* Does the file still load these bytes? */
+bool scry_image_is_same(const struct scry_image *image, struct scry_elf *elf);
 
 /* The segment that holds `addr`, or NULL. */
 const struct scry_image_part *scry_image_part(const struct scry_image *image, uint64_t addr);

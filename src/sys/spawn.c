@@ -184,9 +184,10 @@ static bool at_syscall(struct scry_spawn *s)
 }
 
 /* A process or thread that `parent` made: it is ours already, and will stop by itself. */
-static void add_child(struct scry_spawns *s, pid_t parent)
+static void add_child(struct scry_spawns *s, pid_t parent, bool is_vforked)
 {
-	struct scry_spawn row = {.t.seized = true, .since_ns = scry_now_ns()};
+	struct scry_spawn row = {
+		.t.seized = true, .since_ns = scry_now_ns(), .is_vforked = is_vforked};
 	unsigned long tid = 0;
 
 	if (ptrace(PTRACE_GETEVENTMSG, parent, 0, &tid) < 0 || !tid)
@@ -216,7 +217,7 @@ static bool take(struct scry_spawns *s, size_t i, int status)
 		       0); /* job control: stays stopped until continued */
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
-		add_child(s, row->t.tid);
+		add_child(s, row->t.tid, event == PTRACE_EVENT_VFORK);
 		if (s->rows[i].since_ns) /* who starts others is followed for longer */
 			s->rows[i].since_ns = scry_now_ns();
 		resume(&s->rows[i], 0);
@@ -320,6 +321,12 @@ void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t)
 	if (s->follows) /* of its processes, not of its threads: others may want to hold those */
 		scry_tracee_options(t, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK);
 	scry_spawns_go_on(s, t);
+}
+
+bool scry_spawn_is_vforked(const struct scry_tracee *t)
+{
+	return ((const struct scry_spawn *)((const char *)t - offsetof(struct scry_spawn, t)))
+		->is_vforked;
 }
 
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid)

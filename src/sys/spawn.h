@@ -35,6 +35,7 @@ struct scry_spawn { /* one followed thread */
 	bool is_glibc, is_main_done; /* done: the main program's RELRO is read-only */
 	uint64_t nr, arg;	     /* of the syscall that runs */
 	uint64_t since_ns;	     /* it was kept, or made by one that is followed; 0: neither */
+	bool is_vforked;
 };
 
 struct scry_spawns {
@@ -69,6 +70,8 @@ void scry_spawns_go_on(struct scry_spawns *s, struct scry_tracee *t);
 /* After step: it goes on, and step says when it has become another program; with `follows` the
  * processes that it makes too. */
 void scry_spawns_keep(struct scry_spawns *s, struct scry_tracee *t);
+/* Was it made by vfork, so that nothing but its parent's image ran before its own? */
+bool scry_spawn_is_vforked(const struct scry_tracee *t);
 /* Is it followed? And: it is no more, running or not. */
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid);
 void scry_spawns_drop(struct scry_spawns *s, pid_t pid);

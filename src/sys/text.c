@@ -484,9 +484,15 @@ int scry_text_read(struct scry_elf *elf, struct scry_text **ret)
 	return r;
 }
 
+struct scry_text *scry_text_ref(struct scry_text *text)
+{
+	text->more_refs++;
+	return text;
+}
+
 void scry_text_free(struct scry_text *text)
 {
-	if (!text)
+	if (!text || text->more_refs--)
 		return;
 	scry_image_close(&text->image);
 	free(text->ranges);

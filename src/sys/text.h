@@ -78,6 +78,8 @@ struct scry_text;
 /* Reads and decodes an object's code. 0; -ENOENT: it has no unwind tables; -EFBIG; -ENOMEM; -EIO;
  * all with a sentence. `elf` may be closed afterwards. About 75 ns an instruction. */
 int scry_text_read(struct scry_elf *elf, struct scry_text **ret);
+/* It is free when all who have it have said so. */
+struct scry_text *scry_text_ref(struct scry_text *text);
 void scry_text_free(struct scry_text *text); /* NULL is fine */
 void scry_text_stats(const struct scry_text *text, struct scry_text_stats *ret);
 

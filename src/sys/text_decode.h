@@ -33,6 +33,7 @@ struct scry_text {
 	size_t lea_count, lea_room;
 	bool is_fixed; /* linked to run at its link-time address: addresses may be immediates */
 	struct scry_text_stats stats;
+	uint32_t more_refs; /* who has it, besides one */
 };
 
 static inline uint64_t scry_word_target(uint64_t word)

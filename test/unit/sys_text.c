@@ -5,6 +5,7 @@
  */
 #include "sys/text.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
 #include <link.h>
@@ -13,11 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "sys/text_share.h"
 
 struct row {
 	uint64_t source, target;
@@ -429,13 +432,78 @@ static void test_no_tables(void **state)
 	scry_elf_close(elf);
 }
 
+static struct scry_text *share_path(const char *path)
+{
+	struct scry_text *text = NULL;
+	struct scry_elf *elf;
+
+	if (scry_elf_open_path(path, &elf) < 0 || scry_text_share(elf, &text) < 0)
+		fail_msg("%s", scry_error());
+	scry_elf_close(elf);
+	return text;
+}
+
+static void put(const char *path, const char *from, off_t at, const char *bytes)
+{
+	char command[9000];
+	int fd;
+
+	if (from) {
+		snprintf(command, sizeof(command), "cp '%s' '%s'", from, path);
+		assert_int_equal(system(command), 0);
+	}
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0);
+	if (bytes)
+		assert_int_equal(pwrite(fd, bytes, strlen(bytes), at), strlen(bytes));
+	close(fd);
+}
+
+/* A file is read once, and again when it, or what it loads, is another one. */
+static void test_share(void **state)
+{
+	char path[] = "/tmp/scry-share-XXXXXX";
+	struct scry_text *first, *again, *other;
+	struct timespec times[2];
+	uint8_t was[16];
+	struct stat st;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	put(path, libc_path(), 0, NULL);
+	first = share_path(path);
+	again = share_path(path);
+	assert_ptr_equal(first, again);
+	scry_text_free(first); /* who has it still may go on */
+	assert_true(scry_text_range_count(again) > 1000);
+	assert_int_equal(pread(fd, was, sizeof(was), 0x30000), sizeof(was));
+	put(path, NULL, 0x30000, "something else");
+	other = share_path(path);
+	assert_ptr_not_equal(again, other);
+	/* with the times that it had, too: only what it loads tells */
+	assert_int_equal(fstat(fd, &st), 0);
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	assert_int_equal(pwrite(fd, was, sizeof(was), 0x30000), sizeof(was));
+	assert_int_equal(futimens(fd, times), 0);
+	first = share_path(path);
+	assert_ptr_not_equal(first, other);
+	scry_text_free(first);
+	scry_text_free(again);
+	scry_text_free(other);
+	scry_text_share_done();
+	close(fd);
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_questions), cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_small),	  cmocka_unit_test(test_static),
-		cmocka_unit_test(test_libc),	  cmocka_unit_test(test_switch),
-		cmocka_unit_test(test_cold),	  cmocka_unit_test(test_no_tables),
+		cmocka_unit_test(test_share),	  cmocka_unit_test(test_small),
+		cmocka_unit_test(test_static),	  cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_switch),	  cmocka_unit_test(test_cold),
+		cmocka_unit_test(test_no_tables),
 	};
 	ssize_t n = readlink("/proc/self/exe", build, sizeof(build) - 1);
 
