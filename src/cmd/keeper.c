@@ -470,12 +470,11 @@ static void write_missing(struct scry_session *s, uint64_t count, uint32_t flags
 	scry_session_event(s, SCRY_EVENT_LOST, &lost, sizeof(lost));
 }
 
-/* For line one, and for who counts. The notes say why. Of a Ruby's children nobody asks for those
- * that are none. */
+/* For line one, and for who counts. The notes say why, and who came late: such are in it, and many
+ * of them were there before the watch. Of a Ruby's children nobody asks for those that are none. */
 static void write_all_missing(struct scry_session *s)
 {
 	write_missing(s, s->refused, 0, "all lanes were taken");
-	write_missing(s, s->late, 0, "they were noticed late");
 	write_missing(s, s->not_entered, 0, "they could not be entered");
 	write_missing(s, s->nameless, 0, "they could not be told from others");
 	write_missing(s, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");

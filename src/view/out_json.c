@@ -234,12 +234,12 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 				     !h->read_beyond);
 	key_known(json, "events", h->events, h->has_totals);
 	key_u64(json, "lost", h->lost);
+	key_u64(json, "errors", h->errors);
+	key_u64(json, "torn_bytes", h->left_out);
 	if (h->missing || h->perhaps) {
 		key_u64(json, "missing_processes", h->missing);
 		key_u64(json, "perhaps_missing_processes", h->perhaps);
 	}
-	key_u64(json, "errors", h->errors);
-	key_u64(json, "torn_bytes", h->left_out);
 	scry_json_key(json, "pause_max_us");
 	if (h->has_pause)
 		scry_json_double(json, (double)h->pause_max_ns / 1000);
