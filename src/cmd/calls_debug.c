@@ -22,7 +22,7 @@ const struct scry_proto *scry_calls_debug_proto(struct scry_calls_debug *d,
 			continue;
 		if (o->elf != d->elf) { /* rows come by address */
 			scry_debug_info_close(d->info);
-			d->info = scry_debug_info_open(o->elf);
+			d->info = scry_debug_proto_open(o->elf);
 			d->elf = o->elf;
 		}
 		snprintf(name, sizeof(name), "f%u", number);

@@ -270,6 +270,52 @@ static int reap(struct scry_session *s, bool look_for_exec)
 	return r;
 }
 
+static bool has_short_recording(const struct scry_session *s)
+{
+	struct scry_writer_stats stats;
+
+	scry_writer_stats(s->writer, &stats);
+	return stats.error != 0;
+}
+
+/* Is another one watched, that has nothing to do with what befell this one? */
+static bool has_others(const struct scry_session *s, const struct scry_watch *w)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i] != w && !s->watches[i]->is_over && s->watches[i] != s->preload)
+			return true;
+	return false;
+}
+
+/* What a target is, or does, ends its own watch. The others go on. */
+static void end_one(struct scry_session *s, struct scry_watch *w, const char *why)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "the watch of process %d ended before its time: %s",
+		 w->proc.pid, why);
+	scry_watch_note(w, "%s", text);
+	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	if (scry_watch_end(w, why) < 0)
+		scry_error_clear();
+	scry_inject_unlock(&w->inj);
+}
+
+/* --until is said of all. NULL: the watch goes on. */
+static const char *enough(struct scry_session *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_watch *w = s->watches[i];
+
+		if (!w->enough || w->is_over)
+			continue;
+		if (s->opts->until.quantity || !has_others(s, w))
+			return w->enough;
+		end_one(s, w, w->enough);
+	}
+	return NULL;
+}
+
 static int drain(struct scry_session *s)
 {
 	int fill = 0;
@@ -287,6 +333,10 @@ static int drain(struct scry_session *s)
 		if (!w->is_over)
 			f = w->instrument->drain(w);
 
+		if (f < 0 && !w->is_over && has_others(s, w) && !has_short_recording(s)) {
+			end_one(s, w, *scry_error() ? scry_error() : "its records make no sense");
+			continue;
+		}
 		if (f < 0 && !w->root && !s->opts->follow)
 			return f;
 		fill = f > fill ? f : fill;
@@ -444,8 +494,8 @@ static int run(struct scry_session *s, const char **ret_why)
 		r = r ? r : e;
 		if (!why && fill < 0)
 			why = "the ring is damaged";
-		for (size_t i = 0; i < s->count && !why; i++)
-			why = s->watches[i]->enough;
+		if (!why)
+			why = enough(s);
 		if (!why && !remains(s))
 			why = "the target ended";
 		if (end == UINT64_MAX || s->opts->pids.count || !s->entered)

@@ -2,6 +2,7 @@
 #include "name/debug_proto.h"
 
 #include <dwarf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -227,15 +228,15 @@ static bool put_type(struct scry_buf *buf, Dwarf_Die *type, uint32_t depth, stru
 }
 
 /* The function that begins there. */
-static bool find(struct scry_debug_info *info, uint64_t address, Dwarf_Die *ret)
+static bool find(Dwarf *dwarf, uint64_t address, Dwarf_Die *ret)
 {
 	Dwarf_Die unit, *scopes = NULL;
 	Dwarf_CU *cu = NULL;
-	bool found = dwarf_addrdie(info->dwarf, address, &unit) != NULL;
+	bool found = dwarf_addrdie(dwarf, address, &unit) != NULL;
 	int count;
 
 	for (uint32_t n = 0; !found && n < UNITS_MAX &&
-			     dwarf_get_units(info->dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
+			     dwarf_get_units(dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
 	     n++)
 		found = dwarf_haspc(&unit, address) > 0;
 	if (!found)
@@ -277,17 +278,43 @@ static bool put_all(struct scry_buf *buf, Dwarf_Die *function, const char *name)
 	return put_word(buf, ");\n");
 }
 
+struct question {
+	uint64_t address;
+	char name[64];
+};
+
+/* In the child. */
+static size_t answer(Dwarf *dwarf, void **state, const void *question, void *ret)
+{
+	const struct question *q = question;
+	struct scry_buf text = {0};
+	Dwarf_Die function;
+	size_t size = 0;
+
+	(void)state;
+	if (find(dwarf, q->address, &function) && put_all(&text, &function, q->name) &&
+	    !text.failed && text.len <= SCRY_DEBUG_ANSWER_MAX) {
+		size = text.len;
+		memcpy(ret, text.data, size);
+	}
+	scry_buf_done(&text);
+	return size;
+}
+
+struct scry_debug_info *scry_debug_proto_open(struct scry_elf *elf)
+{
+	return scry_debug_info_open(elf, answer);
+}
+
 bool scry_debug_proto(struct scry_debug_info *info, uint64_t address, const char *name,
 		      struct scry_buf *ret)
 {
-	Dwarf_Die function;
-	size_t begin = ret->len;
+	struct question q = {.address = address};
+	char text[SCRY_DEBUG_ANSWER_MAX];
+	size_t size;
 
-	if (!find(info, address, &function))
-		return false;
-	if (put_all(ret, &function, name) && !ret->failed)
-		return true;
-	if (!ret->failed)
-		ret->len = begin;
-	return false;
+	snprintf(q.name, sizeof(q.name), "%s", name);
+	size = scry_debug_info_ask(info, &q, sizeof(q), text);
+	scry_buf_append(ret, text, size);
+	return size && !ret->failed;
 }

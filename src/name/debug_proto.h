@@ -10,6 +10,9 @@
 #include "base/buf.h"
 #include "sys/debug_info.h"
 
+/* NULL: there is none. Closed by scry_debug_info_close. */
+struct scry_debug_info *scry_debug_proto_open(struct scry_elf *elf);
+
 /* Appends "int NAME(int, string);\n" for the function that begins at the link-time `address`.
  * False: there is none, and nothing was appended. */
 bool scry_debug_proto(struct scry_debug_info *info, uint64_t address, const char *name,

@@ -5,10 +5,11 @@
  * containers, for deleted files, and not foolable by a file put in its place. Where that needs a
  * privilege we lack, /proc/PID/root + path, which must then be the same device and inode.
  *
- * Must not read the process's memory, and must not trust the file: libelf checks the structure,
- * every index and string that comes from it is checked here again. Only 64-bit x86-64 files are
- * taken. One trick: bias comes from the program header whose file range covers the mapping's
- * offset, so any mapping of the file will do.
+ * Must not read the process's memory, and must not trust the file: it may be huge, and cut or
+ * changed while we read, so it is never mapped but read, with a bound each. libelf checks the
+ * structure, every index and string that comes from it is checked here again. Only 64-bit x86-64
+ * files are taken. One trick: bias comes from the program header whose file range covers the
+ * mapping's offset, so any mapping of the file will do.
  */
 #include "sys/elf.h"
 
@@ -31,6 +32,10 @@
 #define PAGE 4096u
 #define PHDRS_MAX 64u
 #define SYMBOLS_MAX (16u << 20)
+#define SECTIONS_MAX (1u << 20)
+#define READ_MAX 256u		 /* sections */
+#define SECTION_MAX (512u << 20) /* bytes that are read of one, or of a segment */
+#define HELD_MAX (2ull << 30)	 /* of all files: a hostile one may be large, and is sparse */
 
 struct symbol_table {
 	Elf_Data *data;
@@ -44,6 +49,11 @@ struct scry_elf {
 	GElf_Ehdr header;
 	GElf_Phdr segments[PHDRS_MAX];
 	size_t segment_count;
+	uint8_t *views[PHDRS_MAX]; /* the file's part of each, read when it is asked for */
+	size_t view_sizes[PHDRS_MAX];
+	uint64_t held;	       /* bytes read, of views and sections */
+	size_t read[READ_MAX]; /* sections that were */
+	size_t read_count;
 	struct symbol_table tables[2]; /* .dynsym, .symtab */
 	const uint8_t *build_id;
 	size_t build_id_size;
@@ -51,6 +61,51 @@ struct scry_elf {
 	bool has_looked;	/* for one */
 	char path[512];		/* for messages */
 };
+
+/* Bytes of files that are held, by all threads. */
+static _Atomic uint64_t held;
+
+/* May so much more be read? Then it is counted. */
+static bool take(struct scry_elf *elf, uint64_t size)
+{
+	if (size > SECTION_MAX || held + size > HELD_MAX)
+		return false;
+	held += size;
+	elf->held += size;
+	return true;
+}
+
+/*
+ * libelf reads a section whole, at its first use, as many bytes as its header says, which are no
+ * more than the file has; and unpacks what is compressed. A file that is cut meanwhile is a short
+ * read.
+ */
+static bool may_read(struct scry_elf *elf, size_t section)
+{
+	Elf_Scn *at = elf_getscn(elf->elf, section);
+	GElf_Shdr shdr;
+
+	for (size_t i = 0; i < elf->read_count; i++)
+		if (elf->read[i] == section)
+			return true;
+	if (elf->read_count == READ_MAX || !at || !gelf_getshdr(at, &shdr) ||
+	    shdr.sh_flags & SHF_COMPRESSED ||
+	    !take(elf, shdr.sh_type == SHT_NOBITS ? 0 : shdr.sh_size))
+		return false;
+	elf->read[elf->read_count++] = section;
+	return true;
+}
+
+static Elf_Data *section_data(struct scry_elf *elf, Elf_Scn *section)
+{
+	return may_read(elf, elf_ndxscn(section)) ? elf_getdata(section, NULL) : NULL;
+}
+
+/* The names of sections; false: there are none. */
+static bool has_names(struct scry_elf *elf, size_t *ret)
+{
+	return elf_getshdrstrndx(elf->elf, ret) == 0 && may_read(elf, *ret);
+}
 
 static bool is_same_file(const struct stat *st, const struct scry_map_entry *m)
 {
@@ -68,8 +123,9 @@ static void find_table(struct scry_elf *elf, Elf64_Word type, struct symbol_tabl
 
 		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != type)
 			continue;
-		ret->data = elf_getdata(section, NULL);
-		if (!ret->data || shdr.sh_entsize != sizeof(Elf64_Sym))
+		ret->data = section_data(elf, section);
+		if (!ret->data || !may_read(elf, shdr.sh_link) ||
+		    shdr.sh_entsize != sizeof(Elf64_Sym))
 			continue;
 		ret->count = ret->data->d_size / sizeof(Elf64_Sym);
 		if (ret->count > SYMBOLS_MAX)
@@ -92,7 +148,7 @@ static void find_build_id(struct scry_elf *elf)
 
 		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != SHT_NOTE)
 			continue;
-		data = elf_getdata(section, NULL);
+		data = section_data(elf, section);
 		while (data && (at = gelf_getnote(data, at, &note, &name_at, &desc_at)) > 0) {
 			if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != 4 ||
 			    memcmp((char *)data->d_buf + name_at, "GNU", 4) != 0)
@@ -108,17 +164,22 @@ static void find_build_id(struct scry_elf *elf)
 static int open_fd(int fd, const char *path, struct scry_elf **ret)
 {
 	struct scry_elf *elf = calloc(1, sizeof(*elf));
-	size_t segments = 0;
+	size_t segments = 0, sections = 0;
 	int err = -ENOEXEC;
+	struct stat st;
 
 	if (!elf) {
 		close(fd);
 		return scry_fail(-ENOMEM, "no memory to open '%s'", path);
 	}
 	elf->fd = fd;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) { /* one that is read may never end */
+		scry_fail(err, "'%s' is not a regular file", path);
+		goto out;
+	}
 	snprintf(elf->path, sizeof(elf->path), "%s", path);
 	elf_version(EV_CURRENT);
-	elf->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	elf->elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (!elf->elf || elf_kind(elf->elf) != ELF_K_ELF || !gelf_getehdr(elf->elf, &elf->header)) {
 		scry_fail(err, "'%s' is not an ELF file", path);
 		goto out;
@@ -126,6 +187,10 @@ static int open_fd(int fd, const char *path, struct scry_elf **ret)
 	if (elf->header.e_ident[EI_CLASS] != ELFCLASS64 || elf->header.e_machine != EM_X86_64 ||
 	    elf->header.e_ident[EI_DATA] != ELFDATA2LSB) {
 		scry_fail(err, "'%s' is not made for x86-64", path);
+		goto out;
+	}
+	if (elf_getshdrnum(elf->elf, &sections) != 0 || sections > SECTIONS_MAX) {
+		scry_fail(err, "'%s' has broken or too many sections", path);
 		goto out;
 	}
 	if (elf_getphdrnum(elf->elf, &segments) != 0 || segments > PHDRS_MAX) {
@@ -204,7 +269,7 @@ int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_
 
 int scry_elf_open_path(const char *path, struct scry_elf **ret)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0) {
 		int err = -errno;
@@ -220,6 +285,9 @@ void scry_elf_close(struct scry_elf *elf)
 		return;
 	if (elf->elf)
 		elf_end(elf->elf);
+	for (size_t i = 0; i < elf->segment_count; i++)
+		free(elf->views[i]);
+	held -= elf->held;
 	close(elf->fd);
 	scry_elf_close(elf->debug);
 	free(elf);
@@ -366,7 +434,7 @@ int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret)
 
 		if (!gelf_getshdr(section, &shdr) || shdr.sh_type != SHT_RELA)
 			continue;
-		data = elf_getdata(section, NULL);
+		data = section_data(elf, section);
 		for (int i = 0; data && i < (int)(data->d_size / sizeof(Elf64_Rela)); i++) {
 			uint64_t type;
 			GElf_Rela rela;
@@ -445,7 +513,7 @@ int scry_elf_section(struct scry_elf *elf, const char *name, uint64_t *ret_addr,
 	Elf_Scn *section = NULL;
 	size_t names;
 
-	if (elf_getshdrstrndx(elf->elf, &names) != 0)
+	if (!has_names(elf, &names))
 		return -ENOENT;
 	while ((section = elf_nextscn(elf->elf, section))) {
 		GElf_Shdr shdr;
@@ -461,6 +529,25 @@ int scry_elf_section(struct scry_elf *elf, const char *name, uint64_t *ret_addr,
 		return 0;
 	}
 	return -ENOENT;
+}
+
+bool scry_elf_has_debug_info(struct scry_elf *elf)
+{
+	Elf_Scn *section = NULL;
+	size_t names;
+
+	if (!has_names(elf, &names))
+		return false;
+	while ((section = elf_nextscn(elf->elf, section))) {
+		GElf_Shdr shdr;
+		const char *at = gelf_getshdr(section, &shdr)
+					 ? elf_strptr(elf->elf, names, shdr.sh_name)
+					 : NULL;
+
+		if (at && (!strcmp(at, ".debug_info") || !strcmp(at, ".zdebug_info")))
+			return true;
+	}
+	return false;
 }
 
 bool scry_elf_has_interp(struct scry_elf *elf)
@@ -486,22 +573,43 @@ void scry_elf_relro(struct scry_elf *elf, uint64_t *ret_start, uint64_t *ret_end
 	*ret_end = p ? p->p_vaddr + p->p_memsz : 0;
 }
 
+/* Segment `i` as far as the file has it: of one that was cut, its beginning. */
+static void read_view(struct scry_elf *elf, size_t i)
+{
+	const GElf_Phdr *p = &elf->segments[i];
+	size_t at = 0;
+	struct stat st;
+	uint64_t size = p->p_filesz;
+	ssize_t n = 1;
+
+	if (fstat(elf->fd, &st) < 0 || p->p_offset >= (uint64_t)st.st_size)
+		return;
+	if (size > (uint64_t)st.st_size - p->p_offset)
+		size = (uint64_t)st.st_size - p->p_offset;
+	if (!size || !take(elf, size))
+		return;
+	elf->views[i] = malloc(size);
+	while (elf->views[i] && at < size && n > 0) {
+		n = pread(elf->fd, elf->views[i] + at, size - at, (off_t)(p->p_offset + at));
+		at += n > 0 ? (size_t)n : 0;
+	}
+	elf->view_sizes[i] = elf->views[i] ? at : 0;
+}
+
 size_t scry_elf_view(struct scry_elf *elf, uint64_t addr, const uint8_t **ret)
 {
-	size_t size = 0;
-	const char *bytes = elf_rawfile(elf->elf, &size);
-
-	for (size_t i = 0; bytes && i < elf->segment_count; i++) {
+	for (size_t i = 0; i < elf->segment_count; i++) {
 		const GElf_Phdr *p = &elf->segments[i];
 		uint64_t at = addr - p->p_vaddr;
 
 		if (p->p_type != PT_LOAD || addr < p->p_vaddr || at >= p->p_filesz)
 			continue;
-		if (p->p_offset >= size || at >= size - p->p_offset)
+		if (!elf->views[i])
+			read_view(elf, i);
+		if (at >= elf->view_sizes[i])
 			return 0;
-		*ret = (const uint8_t *)bytes + p->p_offset + at;
-		return p->p_filesz < size - p->p_offset ? p->p_filesz - at
-							: size - p->p_offset - at;
+		*ret = elf->views[i] + at;
+		return elf->view_sizes[i] - at;
 	}
 	return 0;
 }
@@ -560,7 +668,7 @@ bool scry_elf_debuglink(struct scry_elf *elf, char *ret, size_t room)
 	Elf_Scn *section = NULL;
 	size_t names;
 
-	if (elf_getshdrstrndx(elf->elf, &names) != 0)
+	if (!has_names(elf, &names))
 		return false;
 	while ((section = elf_nextscn(elf->elf, section))) {
 		GElf_Shdr shdr;
@@ -571,7 +679,7 @@ bool scry_elf_debuglink(struct scry_elf *elf, char *ret, size_t room)
 		    !(name = elf_strptr(elf->elf, names, shdr.sh_name)) ||
 		    strcmp(name, ".gnu_debuglink") != 0)
 			continue;
-		data = elf_getdata(section, NULL);
+		data = section_data(elf, section);
 		if (!data || !data->d_buf || !data->d_size ||
 		    strnlen(data->d_buf, data->d_size) == data->d_size)
 			return false;

@@ -62,6 +62,8 @@ int scry_elf_got_slot(struct scry_elf *elf, const char *name, uint64_t *ret);
 /* GNU build-id bytes; returns length (0: none). Owned by the elf. */
 size_t scry_elf_build_id(struct scry_elf *elf, const uint8_t **ret);
 
+/* Has it a section of debug information of its own? */
+bool scry_elf_has_debug_info(struct scry_elf *elf);
 /* The file itself, for readers of what is not read here (debug information). Owned by the elf. */
 int scry_elf_fd(const struct scry_elf *elf);
 

@@ -21,6 +21,10 @@
 
 struct scry_dwarf {
 	struct scry_debug_info *info;
+};
+
+struct known { /* the child's */
+	Dwarf *dwarf;
 	struct {
 		char name[48];
 		Dwarf_Die die;
@@ -28,26 +32,6 @@ struct scry_dwarf {
 	} structs[STRUCTS_MAX];
 	size_t struct_count;
 };
-
-struct scry_dwarf *scry_dwarf_open(struct scry_elf *elf)
-{
-	struct scry_dwarf *d = calloc(1, sizeof(*d));
-
-	if (d)
-		d->info = scry_debug_info_open(elf);
-	if (d && d->info)
-		return d;
-	free(d);
-	return NULL;
-}
-
-void scry_dwarf_close(struct scry_dwarf *dwarf)
-{
-	if (!dwarf)
-		return;
-	scry_debug_info_close(dwarf->info);
-	free(dwarf);
-}
 
 /* The complete definition of struct `name` in this unit. */
 static bool in_unit(Dwarf_Die *unit, const char *name, Dwarf_Die *ret)
@@ -68,7 +52,7 @@ static bool in_unit(Dwarf_Die *unit, const char *name, Dwarf_Die *ret)
 	return false;
 }
 
-static bool find_struct(struct scry_dwarf *d, const char *name, Dwarf_Die *ret)
+static bool find_struct(struct known *d, const char *name, Dwarf_Die *ret)
 {
 	Dwarf_CU *cu = NULL;
 	Dwarf_Die unit;
@@ -84,8 +68,8 @@ static bool find_struct(struct scry_dwarf *d, const char *name, Dwarf_Die *ret)
 		return false;
 	strcpy(d->structs[i].name, name);
 	d->struct_count++;
-	for (unsigned int n = 0; n < UNITS_MAX && dwarf_get_units(d->info->dwarf, cu, &cu, NULL,
-								  NULL, &unit, NULL) == 0;
+	for (unsigned int n = 0;
+	     n < UNITS_MAX && dwarf_get_units(d->dwarf, cu, &cu, NULL, NULL, &unit, NULL) == 0;
 	     n++) {
 		if (in_unit(&unit, name, ret)) {
 			d->structs[i].die = *ret;
@@ -158,7 +142,7 @@ static bool find_member(Dwarf_Die *type, const char *name, size_t length, Dwarf_
 }
 
 /* One "struct:member.member" or "struct", NUL-terminated. */
-static bool find_one(struct scry_dwarf *d, char *spec, uint64_t *ret)
+static bool find_one(struct known *d, char *spec, uint64_t *ret)
 {
 	char *path = strchr(spec, ':');
 	uint64_t sum = 0, offset;
@@ -191,14 +175,53 @@ static bool find_one(struct scry_dwarf *d, char *spec, uint64_t *ret)
 	return true;
 }
 
+/* In the child: of "one|another" the first that there is. */
+static size_t answer(Dwarf *dwarf, void **state, const void *question, void *ret)
+{
+	char text[SCRY_DEBUG_QUESTION_MAX + 1], *one, *rest = text;
+	struct known *d = *state ? *state : calloc(1, sizeof(*d));
+	uint64_t found;
+
+	*state = d;
+	if (!d)
+		return 0;
+	d->dwarf = dwarf;
+	snprintf(text, sizeof(text), "%s", (const char *)question);
+	while ((one = strsep(&rest, "|"))) {
+		if (!find_one(d, one, &found))
+			continue;
+		memcpy(ret, &found, sizeof(found));
+		return sizeof(found);
+	}
+	return 0;
+}
+
+struct scry_dwarf *scry_dwarf_open(struct scry_elf *elf)
+{
+	struct scry_dwarf *d = calloc(1, sizeof(*d));
+
+	if (d)
+		d->info = scry_debug_info_open(elf, answer);
+	if (d && d->info)
+		return d;
+	free(d);
+	return NULL;
+}
+
+void scry_dwarf_close(struct scry_dwarf *dwarf)
+{
+	if (!dwarf)
+		return;
+	scry_debug_info_close(dwarf->info);
+	free(dwarf);
+}
+
 bool scry_dwarf_find(struct scry_dwarf *dwarf, const char *spec, uint64_t *ret)
 {
-	char text[256], *one, *rest = text;
+	char text[SCRY_DEBUG_ANSWER_MAX];
 
-	snprintf(text, sizeof(text), "%s", spec);
-	while ((one = strsep(&rest, "|"))) {
-		if (find_one(dwarf, one, ret))
-			return true;
-	}
-	return false;
+	if (scry_debug_info_ask(dwarf->info, spec, strlen(spec) + 1, text) != sizeof(*ret))
+		return false;
+	memcpy(ret, text, sizeof(*ret));
+	return true;
 }

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -209,12 +211,127 @@ static void test_refusals(void **state)
 	scry_maps_done(&maps);
 }
 
+/* Everything that reads the file. */
+static void read_all(struct scry_elf *elf)
+{
+	const uint8_t *bytes;
+	struct scry_sym sym;
+	uint64_t at, size;
+	size_t cursor = 0, n;
+	char text[64];
+
+	scry_elf_symbol(elf, "not_there", &sym);
+	scry_elf_symbol_at(elf, 0x1234, &sym);
+	scry_elf_got_slot(elf, "not_there", &at);
+	scry_elf_section(elf, ".not_there", &at, &size);
+	scry_elf_debuglink(elf, text, sizeof(text));
+	scry_elf_has_debug_info(elf);
+	for (size_t i = 0; scry_elf_segment(elf, i); i++) {
+		const Elf64_Phdr *p = scry_elf_segment(elf, i);
+
+		n = scry_elf_view(elf, p->p_vaddr, &bytes);
+		for (size_t k = 0; k < n; k += 512)
+			assert_true(bytes[k] <= 255);
+		scry_elf_read(elf, p->p_vaddr, text, sizeof(text));
+	}
+	while (scry_elf_rela_next(elf, &cursor, &bytes, &n))
+		;
+	cursor = 0;
+	while (scry_elf_symtab_next(elf, &cursor, &sym))
+		;
+}
+
+/* A copy of this program, opened for writing. */
+static int copy(char path[32])
+{
+	static char text[1 << 16];
+	int from = open("/proc/self/exe", O_RDONLY), to;
+	ssize_t n;
+
+	strcpy(path, "/tmp/scry-elf-XXXXXX");
+	to = mkstemp(path);
+	while ((n = read(from, text, sizeof(text))) > 0)
+		assert_int_equal(write(to, text, (size_t)n), n);
+	close(from);
+	return to;
+}
+
+/* A mapping would be SIGBUS. */
+static void test_cut(void **state)
+{
+	static const off_t ends[] = {0, 10, 64, 4096, 8192, 20000};
+	char path[32];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		struct scry_elf *before = NULL, *after = NULL;
+		int fd = copy(path);
+
+		assert_int_equal(scry_elf_open_path(path, &before), 0);
+		assert_int_equal(ftruncate(fd, ends[i]), 0);
+		read_all(before);
+		scry_elf_close(before);
+		if (scry_elf_open_path(path, &after) == 0)
+			read_all(after);
+		scry_elf_close(after);
+		scry_error_clear();
+		unlink(path);
+		close(fd);
+	}
+}
+
+/* What a header says is not what memory is taken for. */
+static void test_huge(void **state)
+{
+	struct scry_elf *elf = NULL;
+	struct scry_sym sym;
+	Elf64_Ehdr header;
+	char path[32];
+	int fd = copy(path);
+
+	(void)state;
+	assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
+	for (size_t i = 0; i < header.e_shnum; i++) {
+		off_t at = (off_t)(header.e_shoff + i * sizeof(Elf64_Shdr));
+		Elf64_Shdr section;
+
+		assert_int_equal(pread(fd, &section, sizeof(section), at), sizeof(section));
+		section.sh_size += 1ull << 40;
+		assert_int_equal(pwrite(fd, &section, sizeof(section), at), sizeof(section));
+	}
+	if (ftruncate(fd, 1ll << 41) == 0 && scry_elf_open_path(path, &elf) == 0) {
+		assert_int_equal(scry_elf_symbol(elf, "main", &sym), -ENOENT);
+		read_all(elf);
+	}
+	scry_elf_close(elf);
+	scry_error_clear();
+	unlink(path);
+	close(fd);
+}
+
+/* Nobody writes to it: opening, or reading, would wait for ever. */
+static void test_no_file(void **state)
+{
+	char path[] = "/tmp/scry-elf-fifo-XXXXXX";
+	struct scry_elf *elf = NULL;
+
+	(void)state;
+	assert_non_null(mkdtemp(path));
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_true(scry_elf_open_path(path, &elf) < 0);
+	assert_true(scry_elf_open_path("/dev/zero", &elf) < 0);
+	scry_error_clear();
+	unlink(path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_libc_symbols), cmocka_unit_test(test_bias_of_all),
 		cmocka_unit_test(test_self),	     cmocka_unit_test(test_build_id),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_huge),	     cmocka_unit_test(test_no_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
