@@ -382,22 +382,32 @@ int scry_elf_symbol_at(struct scry_elf *elf, uint64_t addr, struct scry_sym *ret
 	return 0;
 }
 
-/* With this bias, does the first loaded segment lie where its file is mapped? */
-static bool bias_holds(struct scry_elf *elf, const struct scry_maps *maps,
-		       const struct scry_map_entry *m, uint64_t bias)
+static bool is_mapped(const struct scry_map_entry *at, const struct scry_map_entry *m)
 {
-	for (size_t i = 0; i < elf->segment_count; i++) {
+	return at->inode == m->inode && at->dev_major == m->dev_major &&
+	       at->dev_minor == m->dev_minor;
+}
+
+/* With this bias, do all loaded segments lie where the file is mapped, or, not `all`, the first?
+ * The others may have been replaced by memory of no file. */
+static bool bias_holds(struct scry_elf *elf, const struct scry_maps *maps,
+		       const struct scry_map_entry *m, uint64_t bias, bool all)
+{
+	bool is_first = true;
+
+	for (size_t i = 0; i < elf->segment_count && (all || is_first); i++) {
 		const GElf_Phdr *p = &elf->segments[i];
 		const struct scry_map_entry *at;
 
-		if (p->p_type != PT_LOAD)
+		if (p->p_type != PT_LOAD || (!is_first && !p->p_filesz))
 			continue;
 		at = scry_maps_at(maps, bias + p->p_vaddr);
-		return at && at->inode == m->inode && at->dev_major == m->dev_major &&
-		       at->dev_minor == m->dev_minor &&
-		       bias + p->p_vaddr - at->start + at->offset == p->p_offset;
+		if (!at || !is_mapped(at, m) ||
+		    bias + p->p_vaddr - at->start + at->offset != p->p_offset)
+			return false;
+		is_first = false;
 	}
-	return false;
+	return !is_first;
 }
 
 int scry_elf_bias(struct scry_elf *elf, const struct scry_maps *maps,
@@ -406,15 +416,15 @@ int scry_elf_bias(struct scry_elf *elf, const struct scry_maps *maps,
 	if (m < maps->entries || m >= maps->entries + maps->count)
 		return scry_fail(-EINVAL, "the mapping of '%s' is not of this snapshot", elf->path);
 	/* Two segments may share a page of the file, so each candidate must prove itself. */
-	for (size_t i = 0; i < elf->segment_count; i++) {
-		const GElf_Phdr *p = &elf->segments[i];
+	for (size_t n = 0; n < 2 * elf->segment_count; n++) {
+		const GElf_Phdr *p = &elf->segments[n % elf->segment_count];
 		uint64_t first = p->p_offset & ~(uint64_t)(PAGE - 1);
 		uint64_t end = (p->p_offset + p->p_filesz + PAGE - 1) & ~(uint64_t)(PAGE - 1);
 		uint64_t bias = m->start - m->offset + p->p_offset - p->p_vaddr;
 
 		if (p->p_type != PT_LOAD || m->offset < first || m->offset >= end)
 			continue;
-		if (!bias_holds(elf, maps, m, bias))
+		if (!bias_holds(elf, maps, m, bias, n < elf->segment_count))
 			continue;
 		*ret = bias;
 		return 0;

@@ -33,6 +33,7 @@ struct scry_filter {
 struct part { /* of the text */
 	const char *at;
 	size_t size;
+	bool is_library;
 };
 
 static void free_pattern(struct pattern *p)
@@ -53,12 +54,36 @@ void scry_filter_free(struct scry_filter *f)
 	free(f);
 }
 
-/* Is the sign at `at` the beginning of a rule? `depth`: within brackets. */
-static bool is_operator(const char *from, const char *at, bool is_path)
+/* Has the text in [from, end) the mark of a shared object's name? */
+static bool is_soname(const char *from, const char *end)
 {
+	const char *mark = strstr(from, ".so");
+
+	return mark && mark < end;
+}
+
+/*
+ * A dash within a library's name: no symbol begins with a digit, and none has ".so" in it; but a
+ * name that had it already has ended. libglib-2.0.so.0, ld-linux-x86-64.so.2.
+ */
+static bool is_dash(const char *from, const char *at)
+{
+	const char *end = at + 1 + strcspn(at + 1, "@+");
+
+	return *at == '-' && at > from && at[1] != '@' &&
+	       ((at[1] >= '0' && at[1] <= '9') || (!is_soname(from, at) && is_soname(at, end)));
+}
+
+/* Is the sign at `at` the beginning of a rule? */
+static bool is_operator(const struct part *part, const char *at, bool is_path)
+{
+	const char *from = part->at;
+
 	if (!strchr(SIGNS, *at))
 		return false;
 	if (at[0] == at[1] || (at > from && at[-1] == at[0]))
+		return false;
+	if (part->is_library && is_dash(from, at))
 		return false;
 	return !is_path || !strchr(at, '/');
 }
@@ -66,8 +91,8 @@ static bool is_operator(const char *from, const char *at, bool is_path)
 /* A part ends at an operator, at one of `ends`, or with the text. */
 static struct part take_part(const char **text, const char *ends)
 {
-	struct part part = {.at = *text};
-	bool is_path = *part.at == '/' && *ends == '\0';
+	struct part part = {.at = *text, .is_library = *ends == '\0'};
+	bool is_path = *part.at == '/' && part.is_library;
 	const char *p = part.at;
 
 	for (bool in_brackets = false; *p; p++) {
@@ -75,7 +100,7 @@ static struct part take_part(const char **text, const char *ends)
 			in_brackets = *p != ']';
 		else if (*p == '[')
 			in_brackets = strchr(p + 1, ']') != NULL;
-		else if (strchr(ends, *p) || is_operator(part.at, p, is_path))
+		else if (strchr(ends, *p) || is_operator(&part, p, is_path))
 			break;
 	}
 	part.size = (size_t)(p - part.at);
@@ -127,7 +152,7 @@ static int set_glob(struct pattern *p, enum kind kind, struct part part)
 static int take_regex(const char **text, struct pattern *symbol, struct pattern *library)
 {
 	const char *from = *text + 1, *end = closing(from);
-	struct part first = {from, 0}, second;
+	struct part first = {.at = from}, second;
 	const char *at;
 	int r;
 
@@ -140,7 +165,7 @@ static int take_regex(const char **text, struct pattern *symbol, struct pattern 
 	r = first.size ? set_regex(symbol, &first) : 0;
 	if (r < 0 || !at || !library)
 		return r;
-	second = (struct part){at + 1, (size_t)(end - at - 1)};
+	second = (struct part){.at = at + 1, .size = (size_t)(end - at - 1)};
 	return second.size ? set_regex(library, &second) : 0;
 }
 

@@ -13,7 +13,9 @@
  * begins with a slash, and is no regular expression, is a glob for the path.
  *
  * Beyond ltrace: within brackets, within slashes, before a slash of a path, and doubled (libstdc++)
- * a sign is a sign of the name.
+ * a sign is a sign of the name. So is, in a library, a dash before a digit, and one with ".so"
+ * behind and none before it: libglib-2.0.so.0, ld-linux-x86-64.so.2. No symbol looks like what
+ * follows these. Elsewhere it takes away, as ltrace has it; else [-] is a dash: @ld[-]linux*.
  */
 #ifndef SCRY_SYS_FILTER_H
 #define SCRY_SYS_FILTER_H

@@ -27,6 +27,7 @@
 #define PHDRS_MAX 64u
 #define DYNAMIC_MAX 1024u
 #define TRIES 4
+#define PAGE 4096u
 
 /* struct r_debug of both C libraries; r_next only when version >= 2. */
 struct debug {
@@ -273,20 +274,64 @@ static bool is_of_file(const struct scry_map_entry *a, const struct scry_map_ent
 	return a->inode == b->inode && a->dev_major == b->dev_major && a->dev_minor == b->dev_minor;
 }
 
-/* The file's mapping at `addr` and the range of its neighbours of ascending offset. */
-static void find_mapping(const struct scry_maps *maps, uint64_t addr, struct scry_object *object)
+/* [first, end) of what is loaded, by the headers that lie in memory at `at`: those of the object
+ * with this bias. False: there are none, or another one's. */
+static bool read_span(const struct scry_mem *mem, uint64_t at, uint64_t bias, uint64_t ret[2])
 {
+	Elf64_Phdr headers[PHDRS_MAX];
+	Elf64_Ehdr e;
+	uint64_t first = UINT64_MAX, end = 0;
+	bool is_its_own = false;
+
+	if (scry_mem_read(mem, at, &e, sizeof(e)) < 0 || memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    e.e_phentsize != sizeof(*headers) || e.e_phnum > PHDRS_MAX || e.e_phoff > PAGE ||
+	    scry_mem_read(mem, at + e.e_phoff, headers, e.e_phnum * sizeof(*headers)) < 0)
+		return false;
+	for (size_t i = 0; i < e.e_phnum; i++) {
+		const Elf64_Phdr *p = &headers[i];
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		is_its_own |= p->p_offset < PAGE && first == UINT64_MAX &&
+			      bias + p->p_vaddr - p->p_offset == at;
+		first = p->p_vaddr < first ? p->p_vaddr : first;
+		end = p->p_vaddr + p->p_filesz > end ? p->p_vaddr + p->p_filesz : end;
+	}
+	ret[0] = bias + first;
+	ret[1] = bias + end;
+	return is_its_own && ret[0] < ret[1];
+}
+
+/*
+ * The file's mapping at `addr`, and the range of those that are this object's: by its headers. Any
+ * of its segments may begin in the first page of its file, and the same file may be mapped beside
+ * it. Where headers are not in memory, neighbours of ascending offset.
+ */
+static void find_mapping(const struct reading *r, uint64_t addr, struct scry_object *object)
+{
+	const struct scry_maps *maps = &r->lm->maps;
 	const struct scry_map_entry *m = scry_maps_at(maps, addr), *low, *high;
+	uint64_t span[2];
 
 	if (!m || !m->inode)
 		return;
+	object->mapping = m;
+	for (low = m; low >= maps->entries && m - low < PHDRS_MAX; low--) {
+		if (!is_of_file(low, m) || low->offset ||
+		    !read_span(r->mem, low->start, object->bias, span) || addr >= span[1])
+			continue;
+		object->start = low->start;
+		for (high = low; high < maps->entries + maps->count && high->start < span[1];
+		     high++)
+			object->end = is_of_file(high, m) ? high->end : object->end;
+		return;
+	}
 	for (low = m; low > maps->entries && is_of_file(low - 1, m) &&
 		      low[-1].offset <= low->offset && low->offset;)
 		low--;
 	for (high = m; high + 1 < maps->entries + maps->count && is_of_file(high + 1, m) &&
 		       high[1].offset && high[1].offset >= high->offset;)
 		high++;
-	object->mapping = m;
 	object->start = low->start;
 	object->end = high->end;
 }
@@ -308,7 +353,7 @@ static void settle(struct reading *r)
 		o->name = lm->names + (uintptr_t)o->name;
 		o->is_main = i == 0;
 		o->is_vdso = vdso && m && !m->inode && m->start <= vdso && vdso < m->end;
-		find_mapping(&lm->maps, o->dynamic ? o->dynamic : o->is_main ? headers : 0, o);
+		find_mapping(r, o->dynamic ? o->dynamic : o->is_main ? headers : 0, o);
 		o->is_loader = base && o->start && o->start == base;
 		if (!*o->name)
 			o->name = o->mapping ? o->mapping->path : o->is_vdso ? m->path : "";

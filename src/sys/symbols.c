@@ -353,6 +353,36 @@ static int find_exported(struct scry_linkmap *lm, const struct scry_map *names,
 	return r;
 }
 
+static bool has_irelative(const struct scry_object *o)
+{
+	for (size_t t = 0; t < o->tables.rela_count; t++)
+		for (size_t k = 0; k < o->tables.rela[t].count; k++) {
+			Elf64_Rela rela = scry_dynamic_rela(&o->tables, t, k);
+
+			if (ELF64_R_TYPE(rela.r_info) == R_X86_64_IRELATIVE)
+				return true;
+		}
+	return false;
+}
+
+/* IFUNCs that an object calls itself: through slots too, which have no name. */
+static int find_own_ifuncs(struct scry_linkmap *lm, struct scry_filter *filter,
+			   struct scry_functions *ret)
+{
+	const struct request q = {
+		.name = "*", .is_glob = true, .is_for_ifuncs = true, .filter = filter};
+	int r = 0;
+
+	for (size_t i = 0; i < lm->count && r == 0; i++) {
+		const struct scry_object *o = &lm->objects[i];
+
+		if (o->elf && !scry_linkmap_is_repeated(lm, i) && is_wanted(&q, o) &&
+		    has_irelative(o))
+			r = find_names(lm, &q, i, ret);
+	}
+	return r;
+}
+
 int scry_symbols_find_called(struct scry_linkmap *lm, const char *filter,
 			     struct scry_functions *ret)
 {
@@ -367,6 +397,8 @@ int scry_symbols_find_called(struct scry_linkmap *lm, const char *filter,
 	r = collect_called(lm, f, &names);
 	if (r == 0)
 		r = find_exported(lm, &names, ret);
+	if (r == 0)
+		r = find_own_ifuncs(lm, f, ret);
 	scry_map_done(&names);
 	scry_filter_free(f);
 	return r;

@@ -102,3 +102,35 @@ sums() {
 	scry_ends 125 calls -e no_such@MAIN -- true
 	says "no object was ever loaded that calls 'no_such@MAIN'"
 }
+
+@test "an object whose second segment begins in the first page of its file, names with dashes, IFUNCs of the program's own" {
+	cat >"$T/lib.c" <<-'END'
+		int fn(int a, int b) { return a + b; }
+	END
+	cat >"$T/main.c" <<-'END'
+		int fn(int, int);
+		static int two(int x) { return x + 2; }
+		static void *resolve(void) { return (void *)two; }
+		int chosen(int x) __attribute__((ifunc("resolve")));
+		int main(void)
+		{
+			int sum = 0;
+			for (int i = 0; i < 7; i++)
+				sum += fn(i, 1) + chosen(i);
+			return sum != 63;
+		}
+	END
+	gcc -shared -fPIC -O1 -nostdlib -Wl,-z,noseparate-code -Wl,-soname,libdash-2.0.so.0 -o "$T/libdash-2.0.so.0" "$T/lib.c"
+	gcc -O1 -o "$T/main" "$T/main.c" "$T/libdash-2.0.so.0" -Wl,-rpath,"$T"
+	[ "$(readelf -lW "$T/libdash-2.0.so.0" | awk '$1 == "LOAD" && $2 < "0x001000"' | wc -l)" -ge 2 ] || skip "this linker has no such segments"
+	for what in "-x fn" "-x fn@libdash-2.0.so.0" "-x +*@libdash-2.0.so.0" "-e +fn@MAIN"; do
+		# shellcheck disable=SC2086
+		"$SCRY" calls $what -- "$T/main" >"$T/out" 2>"$T/err" 3>&-
+		[ "$(grep -c '^fn(' "$T/out")" -eq 7 ] || { echo "$what:"; cat "$T/out" "$T/err"; false; }
+	done
+	for what in "-e chosen" "-x chosen" "-e +*@MAIN"; do
+		# shellcheck disable=SC2086
+		"$SCRY" calls $what -- "$T/main" >"$T/out" 2>"$T/err" 3>&-
+		[ "$(grep -c '^chosen(' "$T/out")" -eq 7 ] || { echo "$what:"; cat "$T/out" "$T/err"; false; }
+	done
+}

@@ -49,6 +49,29 @@ static void test_chain(void **state)
 	assert_true(takes("@libc.*-m*", "free", &libc));
 }
 
+static void test_dashes(void **state)
+{
+	static const struct scry_filter_object glib = {"libglib-2.0.so.0",
+						       "/lib/libglib-2.0.so.0.7400.6", false};
+	static const struct scry_filter_object loader = {"ld-linux-x86-64.so.2",
+							 "/lib64/ld-linux-x86-64.so.2", false};
+
+	(void)state;
+	assert_true(takes("g_free@libglib-2.0.so.0", "g_free", &glib));
+	assert_false(takes("g_free@libglib-2.0.so.0", "g_free", &libc));
+	assert_true(takes("g_free@libglib-2.0*", "g_free", &glib));
+	assert_true(takes("+*@libglib-2.0.so.0-g_free", "g_malloc", &glib));
+	assert_false(takes("+*@libglib-2.0.so.0-g_free", "g_free", &glib));
+	assert_true(takes("*@ld-linux-x86-64.so.2", "__tls_get_addr", &loader));
+	assert_false(takes("*@ld-linux-x86-64.so.2", "__tls_get_addr", &libc));
+	assert_false(takes("*-@ld-linux-x86-64.so.2", "__tls_get_addr", &loader));
+	assert_true(takes("*-@ld-linux-x86-64.so.2", "malloc", &libc));
+	assert_false(takes("*@libc.so.6-malloc@libc.so.6", "malloc", &libc)); /* taken away */
+	assert_true(takes("*@libc.so.6-malloc@libc.so.6", "free", &libc));
+	assert_false(takes("*@ld-linux*", "__tls_get_addr", &loader)); /* as ltrace has it */
+	assert_true(takes("*@ld[-]linux*", "__tls_get_addr", &loader));
+}
+
 static void test_names(void **state)
 {
 	assert_true(takes("malloc", "malloc", &libc));
@@ -107,9 +130,9 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chain),	cmocka_unit_test(test_names),
-		cmocka_unit_test(test_regex),	cmocka_unit_test(test_signs_of_names),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_chain),	       cmocka_unit_test(test_dashes),
+		cmocka_unit_test(test_names),	       cmocka_unit_test(test_regex),
+		cmocka_unit_test(test_signs_of_names), cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
