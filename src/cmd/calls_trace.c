@@ -49,6 +49,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 
 		for (size_t i = 0; i < fresh->count; i++)
 			has_unwinder |= fresh->rows[i].to.kind == SCRY_HOOK_REPLACE &&
+					!fresh->rows[i].to.is_guard &&
 					fresh->rows[i].way != SCRY_WAY_ENTRY;
 		if (has_unwinder) {
 			scry_shadow_pause(&t->watch->inj);

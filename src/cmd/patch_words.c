@@ -48,7 +48,7 @@ void scry_patch_tell_refused(struct scry_watch *w, const struct scry_hooks *h, c
 				"names them",
 				h->refused, h->count, done);
 	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
-		if (!h->rows[i].way)
+		if (!h->rows[i].way && !h->rows[i].to.is_guard)
 			scry_watch_note(w, "%s in %s is not %s: %s", h->rows[i].symbol,
 					h->rows[i].module, done, h->rows[i].why);
 }

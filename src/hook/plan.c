@@ -574,7 +574,7 @@ int scry_hooks_plan(struct scry_hooks *h)
 
 		if (row->way)
 			continue;
-		h->refused++;
+		h->refused += !row->to.is_guard;
 		if (!row->why)
 			row->why = row->to.way == SCRY_WAY_SITE
 					   ? "no call in its own object leads to it directly"

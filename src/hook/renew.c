@@ -352,7 +352,7 @@ static void merge(struct scry_hooks *h, struct scry_hooks *fresh, bool is_on)
 	pack_places(h);
 	h->refused = 0;
 	for (size_t i = 0; i < h->count; i++)
-		h->refused += !h->rows[i].way && !h->rows[i].is_gone;
+		h->refused += !h->rows[i].way && !h->rows[i].is_gone && !h->rows[i].to.is_guard;
 	h->moved += fresh->moved;
 }
 

@@ -90,7 +90,8 @@ static int list_last(const struct scry_hooks *h, uint64_t ret[SCRY_SHADOW_LAST])
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 
-		if (row->to.kind != SCRY_HOOK_REPLACE || !row->way || row->is_gone)
+		if (row->to.kind != SCRY_HOOK_REPLACE || row->to.is_guard || !row->way ||
+		    row->is_gone)
 			continue;
 		if (n + 2 > SCRY_SHADOW_LAST)
 			return scry_fail(-ENOTSUP,

@@ -271,8 +271,8 @@ static bool is_unwinder_hooked(const struct scry_hooks *h, uint64_t at)
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
 
-		if (row->to.kind == SCRY_HOOK_REPLACE && row->way && !row->is_gone &&
-		    at >= row->object_start && at < row->object_end)
+		if (row->to.kind == SCRY_HOOK_REPLACE && !row->to.is_guard && row->way &&
+		    !row->is_gone && at >= row->object_start && at < row->object_end)
 			return true;
 	}
 	return false;
@@ -360,6 +360,8 @@ int scry_shadow_refuse(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 
+		if (row->to.is_guard)
+			continue;
 		if (row->to.kind == SCRY_HOOK_REPLACE) {
 			if (row->way != SCRY_WAY_ENTRY)
 				return refuse(h, row->module,
