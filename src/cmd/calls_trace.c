@@ -45,13 +45,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 		scry_spawns_drop(&t->watch->session->spawns, t->watch->proc.pid);
 
 	if (r == -ENOTSUP) {
-		bool has_unwinder = false;
-
-		for (size_t i = 0; i < fresh->count; i++)
-			has_unwinder |= fresh->rows[i].to.kind == SCRY_HOOK_REPLACE &&
-					!fresh->rows[i].to.is_guard &&
-					fresh->rows[i].way != SCRY_WAY_ENTRY;
-		if (has_unwinder) {
+		if (scry_shadow_lacks(fresh)) {
 			scry_shadow_pause(&t->watch->inj);
 			t->watch->enough = "an unwinder was loaded that cannot be hooked";
 			scry_watch_note(t->watch, "the watch ended before its time: %s",

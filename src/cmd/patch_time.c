@@ -9,49 +9,154 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/loading.h"
 #include "cmd/patch_words.h"
+#include "hook/calling.h"
+#include "hook/loads.h"
 #include "hook/shadow.h"
 
 #define CALL_NS 25 /* what it adds to a call; bench/hooks.md */
 #define LOOK_NS 100000000ull
 
+/* A function that is timed: it keeps its number, and so its counters, when its library goes and
+ * comes back. */
+struct timed {
+	char *symbol, *module;
+	uint64_t offset;      /* in its object */
+	struct scry_hook row; /* as it was put on first: its names are those above */
+};
+
 struct times {
+	struct scry_watch *watch;
 	struct scry_hooks hooks;
-	const struct scry_shadow_stats *stats; /* one a row */
+	struct timed *functions;
+	uint32_t count, room;		       /* room: for which there are counters; 0: not yet */
+	const struct scry_shadow_stats *stats; /* one each */
 	uint64_t *pending;		       /* the same */
-	bool is_settled;
+	size_t first;			       /* request that is the user's */
+	uint64_t crowded;		       /* functions that found no counters */
+	bool is_settled, is_suspicious;
 	uint64_t tsc0, ns0, look_ns;
 };
 
-static int prepare(struct scry_watch *w)
+static bool is_it(const struct timed *f, const struct scry_hook *row)
 {
-	const struct scry_patch_opts *opts = w->opts->instrument_opts;
+	return f->offset == row->address - row->object_start && !strcmp(f->symbol, row->symbol) &&
+	       !strcmp(f->module, row->module);
+}
+
+/* The number of a row's function; -ENOSPC: there are no counters left; -ENOMEM. */
+static int number_of(struct times *t, const struct scry_hook *row)
+{
+	struct timed *more, *f;
+	uint32_t i = 0;
+
+	while (i < t->count && !is_it(&t->functions[i], row))
+		i++;
+	if (i < t->count)
+		return (int)i;
+	if (t->count == (t->room ? t->room : SCRY_SHADOW_HOOKS_MAX))
+		return -ENOSPC;
+	more = reallocarray(t->functions, t->count + 1, sizeof(*more));
+	if (!more)
+		return scry_fail(-ENOMEM, "not enough memory for %u functions", t->count + 1);
+	t->functions = more;
+	f = &t->functions[t->count];
+	*f = (struct timed){.symbol = strdup(row->symbol),
+			    .module = strdup(row->module),
+			    .offset = row->address - row->object_start,
+			    .row = *row};
+	f->row.symbol = f->symbol;
+	f->row.module = f->module;
+	if (!f->symbol || !f->module) {
+		free(f->symbol);
+		free(f->module);
+		return scry_fail(-ENOMEM, "not enough memory for %u functions", t->count + 1);
+	}
+	return (int)t->count++;
+}
+
+/* What the stubs tell the agent. */
+static int number_all(struct times *t, struct scry_hooks *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		struct scry_hook *row = &h->rows[i];
+		int n;
+
+		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
+			continue;
+		n = number_of(t, row);
+		if (n == -ENOSPC) {
+			row->way = 0;
+			row->why = "too many functions are timed";
+			t->crowded++;
+			continue;
+		}
+		if (n < 0)
+			return n;
+		row->to.cookie = (uint32_t)n | (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
+	}
+	return 0;
+}
+
+/* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
+static int renewed(struct scry_hooks *fresh, void *arg)
+{
+	struct times *t = arg;
+	int r = scry_shadow_refuse(fresh);
+
+	if (r == -ENOTSUP && scry_shadow_lacks(fresh)) {
+		scry_shadow_pause(&t->watch->inj);
+		t->watch->enough = "an unwinder was loaded that cannot be hooked";
+		scry_watch_note(t->watch, "the watch ended before its time: %s", t->watch->enough);
+		return r;
+	}
+	if (r == -ENOTSUP) { /* none of them can be followed: they have no way now */
+		scry_error_clear();
+		r = 0;
+	}
+	if (r == 0)
+		r = number_all(t, fresh);
+	return r < 0 ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
+}
+
+static int want(struct scry_hooks *h, void *arg)
+{
+	struct times *t = arg;
+	const struct scry_patch_opts *opts = t->watch->opts->instrument_opts;
 	const struct scry_hook_to to = {
 		.kind = SCRY_HOOK_CALL, .way = scry_patch_way(opts), .handler = "scry_agent_timed"};
+	int r = scry_shadow_check(h);
+
+	h->waits = !h->objects.is_static;
+	h->renewed = renewed;
+	h->renewed_arg = t;
+	if (r == 0)
+		r = scry_shadow_want(h);
+	t->first = h->request_count;
+	for (int i = 0; i < opts->spec_count && r == 0; i++)
+		r = scry_hooks_want(h, opts->specs[i], &to);
+	return r == 0 && h->waits ? scry_calling_want(h) : r;
+}
+
+static int prepare(struct scry_watch *w)
+{
 	struct times *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
 		return -ENOMEM;
 	w->state = t;
-	r = scry_hooks_open(&t->hooks, &w->proc);
-	if (r == 0)
-		r = scry_shadow_check(&t->hooks);
-	if (r == 0)
-		r = scry_shadow_want(&t->hooks);
-	for (int i = 0; i < opts->spec_count && r == 0; i++)
-		r = scry_hooks_want(&t->hooks, opts->specs[i], &to);
-	if (r == 0)
-		r = scry_hooks_plan(&t->hooks);
+	t->watch = w;
+	r = scry_loading_plan(w, &t->hooks, want, t);
 	if (r == 0)
 		r = scry_shadow_refuse(&t->hooks);
-	for (uint32_t i = 0; i < t->hooks.count && r == 0; i++) {
-		struct scry_hook *row = &t->hooks.rows[i];
-
-		row->to.cookie = i | (row->spares_red_zone ? SCRY_SHADOW_RED_ZONE : 0);
-		if (row->to.kind == SCRY_HOOK_CALL && !w->near)
-			w->near = row->address;
-	}
+	if (r == 0)
+		r = number_all(t, &t->hooks);
+	w->near = t->hooks.objects.brk;
+	for (size_t i = t->hooks.count; i-- > 0;)
+		if (t->hooks.rows[i].to.kind == SCRY_HOOK_CALL)
+			w->near = t->hooks.rows[i].address;
 	return r;
 }
 
@@ -59,6 +164,10 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct times *t = w->state;
 
+	for (size_t q = t->first; q < t->hooks.request_count; q++)
+		if (!t->hooks.request_to[q].is_guard && !scry_loading_is_met(&t->hooks, q))
+			fprintf(out, "  wait        for an object that defines %s\n",
+				t->hooks.requests[q]);
 	scry_patch_describe(&t->hooks, out);
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
@@ -68,32 +177,55 @@ static int enter(struct scry_watch *w)
 	struct times *t = w->state;
 	int r;
 
-	t->pending = calloc(t->hooks.count, sizeof(*t->pending));
+	t->room = scry_shadow_room(&t->hooks);
+	t->pending = calloc(t->room, sizeof(*t->pending));
 	if (!t->pending)
-		return scry_fail(-ENOMEM, "not enough memory for %zu hooks", t->hooks.count);
+		return scry_fail(-ENOMEM, "not enough memory for %u hooks", t->room);
 	r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
-		r = scry_hooks_on(&t->hooks, &w->inj, w->held);
+		r = scry_loading_put_on(w, &t->hooks);
 	t->tsc0 = __rdtsc();
 	t->ns0 = scry_now_ns();
 	if (r == 0)
 		r = scry_shadow_follow(&w->inj);
-	if (r == 0)
+	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "timed");
+		scry_loading_tell_waiting(w, &t->hooks, t->first);
+	}
 	return r;
 }
 
-/* What is loaded during the watch may bring an unwinder that knows nothing of us. */
-static int drain(struct scry_watch *w)
+/* What is loaded during the watch may bring an unwinder that knows nothing of us: looked at twice,
+ * as what is new is hooked a moment later than it is mapped. */
+static void look_for_newcomers(struct scry_watch *w, struct times *t)
+{
+	const char *why;
+
+	if (t->is_settled || w->enough || scry_now_ns() < t->look_ns)
+		return;
+	t->look_ns = scry_now_ns() + LOOK_NS;
+	why = scry_shadow_newcomer(&t->hooks);
+	if (why && t->is_suspicious) {
+		w->enough = why;
+		scry_shadow_pause(&w->inj);
+		scry_watch_note(w, "the watch ended before its time: %s", why);
+	}
+	t->is_suspicious = why != NULL;
+}
+
+static void turn(struct scry_watch *w)
 {
 	struct times *t = w->state;
 
-	if (!t->is_settled && !w->enough && !w->target_gone && scry_now_ns() >= t->look_ns) {
-		w->enough = scry_shadow_newcomer(&t->hooks);
-		if (w->enough)
-			scry_watch_note(w, "the watch ended before its time: %s", w->enough);
-		t->look_ns = scry_now_ns() + LOOK_NS;
-	}
+	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
+	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
+		scry_error_clear();
+	look_for_newcomers(w, t);
+}
+
+static int drain(struct scry_watch *w)
+{
+	(void)w;
 	return 0;
 }
 
@@ -101,10 +233,13 @@ static void leave(struct scry_watch *w)
 {
 	struct times *t = w->state;
 
+	w->wake_fd = 0;
 	if (!t->stats || t->is_settled)
 		return;
+	scry_shadow_pause(&w->inj);
+	scry_loads_end(&t->hooks, &w->inj);
 	t->is_settled = scry_shadow_settle(&w->inj) == 0 &&
-			scry_shadow_pending(&w->inj, t->pending, (uint32_t)t->hooks.count) == 0;
+			scry_shadow_pending(&w->inj, t->pending, t->count) == 0;
 }
 
 static double ns_of_tick(const struct times *t)
@@ -168,15 +303,13 @@ static int finish(struct scry_watch *w)
 	uint64_t missed = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < t->hooks.count && t->stats; i++) {
-		const struct scry_hook *row = &t->hooks.rows[i];
+	for (size_t i = 0; i < t->count && t->stats; i++) {
+		const struct scry_hook *row = &t->functions[i].row;
 		struct scry_ev_time ev = {.pid = (uint32_t)w->proc.pid,
 					  .calls = t->pending[i],
 					  .address = row->address};
 		int e;
 
-		if (!row->way || row->to.kind != SCRY_HOOK_CALL)
-			continue;
 		fill(&ev, &t->stats[i], tick_ns);
 		missed += ev.missed;
 		if (scry_patch_is_silent(&t->hooks, row, ev.calls)) {
@@ -193,6 +326,14 @@ static int finish(struct scry_watch *w)
 				"calls that had not returned when the watch of process %d ended "
 				"are missing",
 				w->proc.pid);
+	if (t->crowded)
+		scry_watch_note(w,
+				"%llu functions of libraries that were loaded later are not timed: "
+				"there are too many; fix: name fewer",
+				(unsigned long long)t->crowded);
+	scry_loading_tell(w, &t->hooks);
+	if (r == 0)
+		r = scry_loading_tell_unmet(w, &t->hooks, t->first, "timed");
 	scry_patch_tell_silent(w, silent);
 	return r;
 }
@@ -203,6 +344,11 @@ static void done(struct scry_watch *w)
 
 	if (t) {
 		scry_hooks_close(&t->hooks);
+		for (uint32_t i = 0; i < t->count; i++) {
+			free(t->functions[i].symbol);
+			free(t->functions[i].module);
+		}
+		free(t->functions);
 		free(t->pending);
 	}
 	free(t);
@@ -215,6 +361,7 @@ const struct scry_instrument scry_instrument_time = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.turn = turn,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,

@@ -16,6 +16,7 @@
 
 #define THUNKS_AT 64 /* in their slab: after its magic */
 #define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
+#define SPARE_HOOKS 1024u /* of libraries that are loaded later */
 #define SETTLE_TRIES 60
 #define SETTLE_WAIT_NS 5000000
 #define UNWINDER_WORDS 64 /* of a thread's stack: is it in the unwinder? */
@@ -122,19 +123,25 @@ static void list_code(const struct scry_maps *maps, struct scry_shadow_code *cod
 	}
 }
 
+uint32_t scry_shadow_room(const struct scry_hooks *h)
+{
+	return h->count < SCRY_SHADOW_HOOKS_MAX - SPARE_HOOKS ? (uint32_t)h->count + SPARE_HOOKS
+							      : SCRY_SHADOW_HOOKS_MAX;
+}
+
 int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats)
 {
-	uint32_t hooks = (uint32_t)h->count;
+	uint32_t hooks = scry_shadow_room(h);
 	struct scry_shadow_head s;
 	int slab, r = read_head(inj, &s);
 	bool is_new;
 
 	if (r < 0)
 		return scry_fail(r, "cannot read the agent in process %d", inj->proc->pid);
-	if (hooks > SCRY_SHADOW_HOOKS_MAX)
-		return scry_fail(-E2BIG, "%u functions, more than %u, cannot be timed at once",
-				 hooks, SCRY_SHADOW_HOOKS_MAX);
+	if (h->count > SCRY_SHADOW_HOOKS_MAX)
+		return scry_fail(-E2BIG, "%zu functions, more than %u, cannot be timed at once",
+				 h->count, SCRY_SHADOW_HOOKS_MAX);
 	is_new = !s.thunks;
 	slab = scry_inject_slab(inj, held, inj->header.text,
 				THUNKS_AT + (is_new ? THUNKS_BYTES : 0),

@@ -22,6 +22,12 @@
 int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, struct scry_hooks *h,
 		      const struct scry_shadow_stats **ret_stats);
 
+/* Functions for which start makes counters: those of `h`, and some of libraries to come. */
+uint32_t scry_shadow_room(const struct scry_hooks *h);
+
+/* After scry_shadow_refuse has failed: because of an unwinder that cannot be hooked? */
+bool scry_shadow_lacks(const struct scry_hooks *h);
+
 /* After start, before follow: calls are told one by one (wire/call_ring.h), into tracks, with so
  * many bytes of a string (SCRY_CALL_TEXT_MAX at most); *ret_stats has then one row, the sum. */
 int scry_shadow_record(struct scry_inject *inj, uint32_t string_max);

@@ -351,6 +351,16 @@ static bool is_known_function(const struct scry_hooks *h, const struct scry_hook
 				range->start + h->objects.objects[object].bias == row->address);
 }
 
+bool scry_shadow_lacks(const struct scry_hooks *h)
+{
+	bool lacks = false;
+
+	for (size_t i = 0; i < h->count; i++)
+		lacks |= h->rows[i].to.kind == SCRY_HOOK_REPLACE && !h->rows[i].to.is_guard &&
+			 h->rows[i].way != SCRY_WAY_ENTRY;
+	return lacks;
+}
+
 int scry_shadow_refuse(struct scry_hooks *h)
 {
 	const struct scry_hook *first = NULL;

@@ -17,8 +17,6 @@ bool scry_seccomp_has(pid_t pid, pid_t tid)
 	ssize_t n;
 	int fd;
 
-	if (scry_jail_has(pid)) /* that filter is ours, and ends nobody */
-		return false;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -27,7 +25,8 @@ bool scry_seccomp_has(pid_t pid, pid_t tid)
 	close(fd);
 	text[n > 0 ? n : 0] = '\0';
 	line = strstr(text, "\nSeccomp:");
-	return line && strtol(line + sizeof("\nSeccomp:") - 1, NULL, 10) != 0;
+	return line && strtol(line + sizeof("\nSeccomp:") - 1, NULL, 10) != 0 &&
+	       !scry_jail_has(pid); /* that filter is ours, and ends nobody */
 }
 
 bool scry_seccomp_any(pid_t pid)

@@ -37,9 +37,9 @@ say() {
 	ANSWER=$(tail -1 "$T/loader.out")
 }
 
-# count ARGS...: scry patch count of $LOADER, in the background, once it is in. Its pid in $FRONT.
+# count ARGS...: scry patch count (or $VERB) of $LOADER, in the background, once it is in. Its pid in $FRONT.
 count() {
-	start front "$SCRY" patch count "$@" -p "$LOADER" -o "$T/count.json"
+	start front "$SCRY" patch "${VERB:-count}" "$@" -p "$LOADER" -o "$T/count.json"
 	FRONT=$PID
 	wait_for 10 watched "$LOADER"
 	wait_for 10 hooked "$LOADER"
@@ -96,6 +96,32 @@ opened_closed_opened() { # SUFFIX
 
 @test "the same with musl" {
 	opened_closed_opened _musl
+}
+
+@test "time: a library that is loaded later, goes and comes back" {
+	VERB=time opened_closed_opened ""
+}
+
+@test "time: dlopen and dlclose, many times: each constructor is timed" {
+	rounds=$(share 200 2000)
+	loader ""
+	VERB=time count "work_mix@$WORK"
+	say "churn $rounds $PLUG"
+	[ "$ANSWER" = churned ]
+	end_count
+	nothing_is_late
+	calls_are work_mix "$rounds"
+	json_is "$T/count.json" "rows.sum { |x| x['returned'] } == $rounds"
+}
+
+@test "time: two threads that load and unload" {
+	loader ""
+	VERB=time count "work_mix@$WORK" "plug_run@libplug.so"
+	say "storm 2 50 $PLUG"
+	[[ "$ANSWER" == "storm 100 right 0 wrong" ]]
+	end_count
+	nothing_is_late
+	calls_are plug_run 100
 }
 
 @test "dlopen and dlclose at once, many times: each constructor is counted" {
