@@ -423,14 +423,18 @@ static void kill_child(const struct cell *c, pid_t child)
 	kill(child, SIGKILL);
 }
 
-/* The number that a process made now gets: so many have been made. */
-static pid_t next_number(void)
+/* The number that a process made now gets: so many have been made. The end of that one is no news,
+ * and whether the child has ended is looked at after each. */
+static pid_t next_number(const sigset_t *news)
 {
+	const struct timespec zero = {0, 0};
 	pid_t pid = vfork();
 
 	if (pid == 0)
 		_exit(0);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	while (sigtimedwait(news, NULL, &zero) == SIGCHLD)
 		;
 	return pid;
 }
@@ -470,7 +474,7 @@ static _Noreturn void watch(const struct cell *c, pid_t child)
 		if (sigtimedwait(&set, NULL, &tick) == SIGTERM || is_left())
 			break;
 		if (now_ms() > c->end_ms + LATER_MS ||
-		    (c->has_pids && !is_told && next_number() - ticks > NUMBERS_MAX))
+		    (c->has_pids && !is_told && next_number(&set) - ticks > NUMBERS_MAX))
 			kill_child(c, child);
 		if (!is_told && has_ended(child, &status)) {
 			is_told = true;

@@ -176,3 +176,29 @@ layout_of() {
 	[ "$status" -ne 0 ]
 	[[ "$output" == *"older than what scry can learn"* ]]
 }
+
+# A program in a container that only calls itself ruby, looked at by the host's root. It runs as root there and is
+# learned from by running it: then it kills a process of the host's, takes its shared memory, writes a file, and
+# leaves others behind.
+@test "a fake ruby in a container, run to learn from it, reaches nothing outside" {
+	[ "$(id -u)" = 0 ] || skip "not root: it would be nobody's container"
+	unshare -mp --fork true 2>/dev/null || skip "no right to make namespaces"
+	mkdir "$T/fake"
+	cp "$BUILD/test/targets/target_fake_ruby" "$T/fake/ruby"
+	start victim sleep 1000
+	victim=$PID
+	running fake env LD_LIBRARY_PATH="$T/fake" unshare -mpinu --fork --kill-child --mount-proc "$T/fake/ruby"
+	target="$(pgrep -P "$PID")"
+	shm="$(ipcmk -M 4096 -p 0666 | sed 's/.*: //')"
+	echo "$victim $shm" >"$T/fake/victim"
+	run timeout 60 "$SCRY" dump -p "$target"
+	taken="$(ipcs -m -i "$shm")"
+	ipcrm -m "$shm"
+	[ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -lt 128 ]
+	[[ "$taken" == *"att_time=Not set"* ]]
+	[ ! -e "$T/fake/written" ]
+	kill -0 "$victim"
+	kill -0 "$target"
+	# Nobody is left in the container but the target.
+	[ "$(for p in /proc/[0-9]*; do readlink "$p/exe"; done 2>/dev/null | grep -c "^$T/fake/ruby")" = 1 ]
+}
