@@ -34,6 +34,11 @@ uint64_t scry_agent_journal(const struct scry_agent_header *h)
 	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES;
 }
 
+uint64_t scry_agent_call_stack(const struct scry_agent_header *h)
+{
+	return scry_agent_gate(h);
+}
+
 static uint64_t text_bytes(const struct scry_agent_source *source)
 {
 	return SCRY_PAGE + source->data_at;
@@ -45,7 +50,8 @@ static bool is_plausible(const struct scry_agent_header *h, const struct scry_ma
 	       h->text_size == m->end - m->start && h->text_size <= 1 << 20 &&
 	       h->private_ == h->text + h->text_size && h->private_size <= 64u << 20 &&
 	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
-	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE && h->slab_count <= SCRY_SLABS_MAX;
+	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE + SCRY_CALL_STACK_BYTES &&
+	       h->slab_count <= SCRY_SLABS_MAX;
 }
 
 /*
@@ -138,7 +144,8 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		    uint64_t near, struct scry_agent_header *ret)
 {
 	uint64_t text = text_bytes(source);
-	uint64_t private_ = source->data_size + SCRY_PAGE + SCRY_JOURNAL_BYTES;
+	uint64_t private_ =
+		source->data_size + SCRY_CALL_STACK_BYTES + SCRY_PAGE + SCRY_JOURNAL_BYTES;
 	uint64_t shared = page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
 	uint64_t base = scry_maps_gap(maps, near, text + private_ + shared, REACH);
 

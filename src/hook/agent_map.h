@@ -4,7 +4,7 @@
  * Layout (wire/control.h), one reservation near the hooked module:
  *
  *   header page | agent text                  r-x, private
- *   agent data | gate page | journal          rw-, private (gate: wiped on fork)
+ *   agent data | stack for calls | gate page | journal   rw-, private (gate: wiped on fork)
  *   control page | ring                       rw-, shared with the keeper
  *
  * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
@@ -32,6 +32,9 @@ int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 /* Addresses that follow from a header. */
 uint64_t scry_agent_gate(const struct scry_agent_header *h);
 uint64_t scry_agent_journal(const struct scry_agent_header *h);
+/* The end of the stack for calls (struct scry_call). */
+#define SCRY_CALL_STACK_BYTES 65536u
+uint64_t scry_agent_call_stack(const struct scry_agent_header *h);
 
 /* Is the agent READY and are all its mappings there as the header says? */
 bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_maps *maps);

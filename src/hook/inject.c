@@ -19,11 +19,11 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "hook/calling.h"
+#include "hook/hold.h"
 #include "hook/shadow.h"
 #include "sys/seccomp.h"
 #include "wire/lanes.h"
 
-#define HOLD_TRIES 10
 #define MAP_TRIES 5
 #define LOCK_NS 500000000ull
 #define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
@@ -154,73 +154,6 @@ void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t thre
 	}
 }
 
-/* The kernel says "not permitted" of those, too. */
-static bool is_ending(pid_t pid, pid_t tid)
-{
-	char state = scry_proc_task_state(pid, tid);
-
-	return !state || state == 'Z' || state == 'X';
-}
-
-/* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
-static int hold_thread(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, bool any)
-{
-	int r = scry_tracee_seize(t, inj->proc->pid, tid);
-
-	if (r < 0 && (r == -ESRCH || is_ending(inj->proc->pid, tid)))
-		return -EAGAIN;
-	if (r < 0)
-		return r;
-	r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
-	if (r == 0 && scry_tracee_can_call(t, &inj->maps) && (any || !scry_tracee_has_restart(t)))
-		return 0;
-	scry_tracee_release(t);
-	scry_inject_count_pause(inj, t->held_ns, 1);
-	return -EAGAIN;
-}
-
-/* The best thread for a call: sleeping, without a restart block; then any; in the end any at all.
- */
-static int hold_best(struct scry_inject *inj, struct scry_tracee *t)
-{
-	pid_t *tids;
-	ssize_t n = scry_proc_tasks(inj->proc->pid, &tids);
-	int r = n < 0 ? (int)n : -EAGAIN;
-
-	for (int pass = 0; pass < 3 && r == -EAGAIN; pass++) {
-		for (ssize_t i = 0; i < n && r == -EAGAIN; i++) {
-			char state = scry_proc_task_state(inj->proc->pid, tids[i]);
-
-			if (state && state != 'Z' && state != 'D' && (pass || state == 'S'))
-				r = hold_thread(inj, t, tids[i], pass == 2);
-		}
-	}
-	if (n >= 0)
-		free(tids);
-	return r;
-}
-
-/* Tries for a while: a lone thread may be in vfork, or on a stack without room. */
-static int hold_one(struct scry_inject *inj, struct scry_tracee *t)
-{
-	int r = -EAGAIN;
-
-	for (int i = 0; i < HOLD_TRIES && r == -EAGAIN; i++) {
-		if (i)
-			nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
-		scry_tracee_poll_lingering();
-		r = hold_best(inj, t);
-	}
-	if (r == -EAGAIN)
-		return scry_fail(
-			-EBUSY,
-			"no thread of process %d could be held within %llu ms at a place where it "
-			"can "
-			"map memory (vfork in flight, or waiting in the kernel); fix: try again",
-			inj->proc->pid, (unsigned long long)(inj->max_pause_ns / 1000000));
-	return r;
-}
-
 enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_SLAB, WORK_TRAP, WORK_UNMAP };
 
 #define TRAP_FIELD(field)                                     \
@@ -281,10 +214,17 @@ static int take_trap_back(struct scry_inject *inj, struct scry_tracee *t,
 	return r == -EBUSY ? 0 : r;
 }
 
-static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work work, int *ret_fd)
+struct place { /* where work is done */
+	struct scry_tracee *thread;
+	uint64_t stack; /* see struct scry_call */
+};
+
+static int do_work(struct scry_inject *inj, const struct place *at, enum work work, int *ret_fd)
 {
+	struct scry_tracee *t = at->thread;
 	struct scry_call how = {.gadgets = &inj->gadgets,
 				.mem_fd = inj->mem.fd,
+				.stack = at->stack,
 				.deadline_ns = scry_now_ns() + CALL_NS};
 	struct scry_agent_header leaving = inj->header;
 	int r, finished;
@@ -314,20 +254,22 @@ static int do_work(struct scry_inject *inj, struct scry_tracee *t, enum work wor
 
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t)
 {
+	const struct place at = {.thread = t}; /* its own stack: ours goes */
 	int unused;
 
-	return do_work(inj, t, WORK_UNMAP, &unused);
+	return do_work(inj, &at, WORK_UNMAP, &unused);
 }
 
 /* Does it in `held`, or in a thread that is held for it. */
 static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum work work, int *ret_fd)
 {
-	struct scry_tracee own;
-	int r = held ? 0 : hold_one(inj, &own);
+	struct scry_tracee own = {0};
+	struct place at = {.thread = held ? held : &own};
+	int r = held ? scry_hold_check(inj, held, &at.stack) : scry_hold_one(inj, &own, &at.stack);
 
 	if (r < 0)
 		return r;
-	r = do_work(inj, held ? held : &own, work, ret_fd);
+	r = do_work(inj, &at, work, ret_fd);
 	if (!held) {
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
@@ -574,12 +516,13 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 		r = look_for_agent(inj, held);
 	if (r < 0)
 		return r;
-	inj->adopted = r;
+	inj->adopted = inj->has_call_stack = r;
 	if (!inj->adopted && inj->only_adopt)
 		return -ENOENT;
 	r = get_pages(inj, near, held, &own_page);
 	if (r < 0)
 		return r;
+	inj->has_call_stack = true;
 	inj->gate = scry_agent_gate(&inj->header);
 	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 	return settle(inj, own_page);
@@ -615,30 +558,13 @@ static int map_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t 
 	return r < 0 ? r : in_thread(inj, held, WORK_SLAB, ret_fd);
 }
 
-/* The thread was held somewhere: may calls be made in it? -EAGAIN with a sentence. */
-static int check_room(struct scry_inject *inj, const struct scry_tracee *held)
-{
-	int r;
-
-	if (!held)
-		return 0;
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r < 0 || scry_tracee_has_room(held, &inj->maps))
-		return r;
-	return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack", held->tid,
-			 inj->proc->pid);
-}
-
 int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t near,
 		     uint64_t code_size, uint64_t counters)
 {
 	struct scry_agent_header *h = &inj->header;
 	uint64_t number = h->slab_count;
-	int fd = -1, r = check_room(inj, held);
+	int fd = -1, r;
 
-	if (r < 0)
-		return r;
 	if (number == SCRY_SLABS_MAX)
 		return scry_fail(-ENOSPC,
 				 "no room for more stubs in process %d; fix: scry undo -p %d",
@@ -647,7 +573,7 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 	r = -EEXIST;
 	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++)
 		r = map_slab(inj, held, near, code_size, counters, &fd);
-	if (r == -EEXIST)
+	if (r == -EEXIST || r == -EAGAIN)
 		h->slab_count--;
 	if (r == 0)
 		r = view_counters(inj, number, fd);
@@ -656,14 +582,12 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 
 int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held)
 {
-	int unused, r = check_room(inj, held);
+	int unused, r = in_thread(inj, held, WORK_TRAP, &unused);
 
-	if (r < 0)
-		return r;
-	r = in_thread(inj, held, WORK_TRAP, &unused);
-	return r < 0 && r != -EBUSY ? scry_fail(r, "cannot handle SIGTRAP in process %d: %s",
-						inj->proc->pid, strerror(-r))
-				    : r;
+	return r < 0 && r != -EBUSY && r != -EAGAIN
+		       ? scry_fail(r, "cannot handle SIGTRAP in process %d: %s", inj->proc->pid,
+				   strerror(-r))
+		       : r;
 }
 
 int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)
@@ -699,7 +623,7 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 	inj->purpose = root->purpose;
 	inj->gate = root->gate;
 	inj->data = root->data;
-	inj->adopted = inj->is_borrowed = true;
+	inj->adopted = inj->is_borrowed = inj->has_call_stack = true;
 	inj->control = c;
 	inj->ring = lane + SCRY_PAGE / 8;
 	r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
@@ -738,19 +662,12 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	 * be no agent any more. */
 	if (!scry_proc_task_state(inj->proc->pid, tid))
 		return -EAGAIN;
-	r = scry_tracee_seize(&t, inj->proc->pid, tid);
-	if (r < 0)
-		return r == -ESRCH ? -EAGAIN : r;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
-	scry_maps_done(&inj->maps);
-	r = scry_maps_read(inj->proc->pid, &inj->maps);
-	if (r == 0)
-		r = scry_tracee_stop(&t, scry_now_ns() + inj->max_pause_ns);
-	if (r == 0)
-		r = scry_tracee_can_call(&t, &inj->maps) ? 0 : -EAGAIN;
+	r = scry_hold_thread(inj, tid, &t, &how.stack);
+	if (r < 0)
+		return r;
 	how.deadline_ns = scry_now_ns() + CALL_NS;
-	if (r == 0)
-		r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
+	r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
 	scry_tracee_release(&t);
 	scry_inject_count_pause(inj, t.held_ns, 1);
 	return r == -ETIMEDOUT || r == -ESRCH ? -EAGAIN : r;

@@ -37,6 +37,7 @@ struct scry_inject {
 	bool adopted;			 /* it was there before */
 	bool removed_part;		 /* an incomplete one was taken out */
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
+	bool has_call_stack;		 /* the agent's: see hook/hold.h */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */

@@ -166,6 +166,14 @@ int scry_inject_await_calls(struct scry_inject *inj)
 			  : r;
 }
 
+/* A call that was not waited for to its end may have left a thread on the stack for calls. */
+static bool stands_on_ours(const struct scry_inject *inj, const struct scry_world *w)
+{
+	const uint64_t end = scry_agent_call_stack(&inj->header);
+
+	return scry_world_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
+}
+
 /* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
 static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 {
@@ -173,8 +181,9 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	struct scry_gate gate;
 
 	return !scry_inject_is_inside(inj, w) && !is_about_to_call(inj, w) &&
-	       !scry_threads_are_inside(inj, w) && scry_inject_state(inj, &state) == 0 &&
-	       !state.hooked && state.jobs_registered == state.jobs_run && !state.forking &&
+	       !stands_on_ours(inj, w) && !scry_threads_are_inside(inj, w) &&
+	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
+	       state.jobs_registered == state.jobs_run && !state.forking &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
 	       !gate.handling && !gate.births && !scry_shadow_is_needed(inj) &&
 	       !(inj->edit.mem && scry_edit_standing(&inj->edit));
@@ -182,7 +191,7 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 
 static int unmap_unused(struct scry_inject *inj, const struct scry_world *w)
 {
-	struct scry_tracee *t = scry_world_caller(w, &inj->maps);
+	struct scry_tracee *t = scry_world_caller(w, &inj->mem, &inj->maps);
 
 	return t && is_unused(inj, w) ? scry_inject_unmap(inj, t) : -EAGAIN;
 }
@@ -206,12 +215,14 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 	if (r == 0 && unmap_unused(inj, &w) == 0)
 		*ret_left = 0;
 	*ret_inside = *ret_left && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-				    scry_threads_are_inside(inj, &w));
+				    scry_threads_are_inside(inj, &w) ||
+				    !scry_world_caller(&w, &inj->mem, &inj->maps));
 	scry_inject_go(inj, &w);
 	return r;
 }
 
-/* Whoever is inside leaves when it runs, who is in vfork comes out of it. */
+/* Whoever is inside leaves when it runs, who is in vfork comes out of it, and who is in a coroutine
+ * may come back to a stack on which it can unmap ours. */
 static int leave_all(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left)
 {
 	const uint64_t began_ns = scry_now_ns();

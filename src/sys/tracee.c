@@ -2,7 +2,7 @@
  * Holding one thread, and self-healing calls in it. The trick is the frame (see tracee.h):
  *
  *   rsp as found        |
- *   rsp - 128           | red zone, untouched
+ *   rsp - 128           | red zone, untouched; or the end of a stack of ours (how->stack)
  *   64-byte aligned     | xsave area with both magics, as the kernel writes it
  *   F + 8               | ucontext: registers as found, syscall restart already applied; siginfo
  *   F (F % 16 == 8)     | return address: restorer (mov $15, %rax; syscall)
@@ -27,7 +27,6 @@
 
 #include "base/err.h"
 #include "sys/edit.h"
-#include "sys/maps.h"
 #include "sys/proc.h"
 #include "sys/rseqs.h"
 #include "sys/seccomp.h"
@@ -42,7 +41,6 @@
 #define STEP_NS 1000000000ull /* an instruction, on a busy machine */
 #define TRAP_NS 100000000ull
 #define XSTATE_MAX 16384
-#define FRAME_ROOM 24576      /* red zone + xsave area + frame + what our code needs */
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
 #define FX_MAGIC2 0x46505845u
 #define FX_SW_OFFSET 464
@@ -449,20 +447,10 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status)
 	return waitpid(pid, ret_status, WNOHANG) == pid;
 }
 
-bool scry_tracee_has_room(const struct scry_tracee *t, const struct scry_maps *maps)
+bool scry_tracee_can_call(const struct scry_tracee *t)
 {
-	const struct scry_map_entry *m = scry_maps_at(maps, t->regs.rsp);
-
-	return m && m->r && m->w && t->regs.rsp - m->start >= FRAME_ROOM;
-}
-
-bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps)
-{
-	if (t->group_stopped || !t->regs.fs_base || scry_seccomp_has(t->pid, t->tid))
-		return false;
-	if (t->regs.cs != 0x33) /* in 32-bit code */
-		return false;
-	return scry_tracee_has_room(t, maps);
+	return !t->group_stopped && t->regs.fs_base && t->regs.cs == 0x33 && /* 64-bit code */
+	       !scry_seccomp_has(t->pid, t->tid);
 }
 
 /* Where the thread goes on: an interrupted syscall is made again, as the kernel itself would do it.
@@ -576,8 +564,20 @@ static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint
 	resume_point(t, &f->ip, &f->ax);
 }
 
+/* From now on it stands on a stack of ours: said there before it does. */
+static int borrow(struct scry_tracee *t, const struct scry_call *how)
+{
+	const uint64_t word = how->stack - sizeof(uint64_t), tid = (uint64_t)t->tid;
+	int r = scry_edit_poke(how->mem_fd, word, &tid, sizeof(tid));
+
+	if (r == 0)
+		t->lent = word;
+	return r;
+}
+
 static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 {
+	const uint64_t end = how->stack ? how->stack - 64 : t->regs.rsp - 128;
 	unsigned char *buf, area[XSTATE_MAX + 16];
 	uint64_t xstate_at, frame_at, mask = 0;
 	size_t size, xsize;
@@ -590,7 +590,7 @@ static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 		return -errno;
 	memcpy(area, t->xstate, sizeof(area));
 	xsize = dress_xstate(area);
-	xstate_at = (t->regs.rsp - 128 - xsize - 4) & ~63ull;
+	xstate_at = (end - xsize - 4) & ~63ull;
 	frame_at = ((xstate_at - sizeof(f)) & ~15ull) - 8;
 	fill_frame(t, &f, how->gadgets->restorer);
 	f.ip = scry_rseq_resume(t->tid, how->mem_fd, f.ip);
@@ -602,7 +602,9 @@ static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 		return -ENOMEM;
 	memcpy(buf, &f, sizeof(f));
 	memcpy(buf + (xstate_at - frame_at), area, xsize + 4);
-	r = scry_edit_poke(how->mem_fd, frame_at, buf, size);
+	r = how->stack ? borrow(t, how) : 0;
+	if (r == 0)
+		r = scry_edit_poke(how->mem_fd, frame_at, buf, size);
 	free(buf);
 	if (r < 0)
 		return r;
@@ -703,6 +705,14 @@ static bool at_our_sigreturn(const struct scry_tracee *t, const struct __ptrace_
 	       info->stack_pointer == t->frame + 8;
 }
 
+static int give_back(struct scry_tracee *t, const struct scry_call *how)
+{
+	const uint64_t nobody = 0, word = t->lent;
+
+	t->lent = 0;
+	return scry_edit_poke(how->mem_fd, word, &nobody, sizeof(nobody));
+}
+
 /*
  * The thread is about to make our rt_sigreturn. A syscall with a restart block is continued by one
  * SETREGS instead: the sigreturn is skipped (orig_rax -1) and restart_syscall is made from the
@@ -733,7 +743,7 @@ static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
 	}
 	t->has_frame = false;
 	t->restarted = false;
-	return 0;
+	return t->lent ? give_back(t, how) : 0;
 }
 
 static int run_to_sigreturn(struct scry_tracee *t, const struct scry_call *how)

@@ -35,6 +35,7 @@ struct scry_tracee {
 	uint64_t stopped_at_ns;	      /* CLOCK_MONOTONIC */
 	uint64_t held_ns;	      /* of the last completed hold */
 	uint64_t frame, sigmask;      /* sigmask: its own, valid with a frame */
+	uint64_t lent;		      /* the word of ours that says where it stands; 0: none */
 	struct user_regs_struct regs; /* as found */
 	unsigned char *xstate;
 	size_t xstate_size;
@@ -100,11 +101,12 @@ int scry_tracee_move(struct scry_tracee *t, uint64_t ip);
  * ours is made. A tracer that dies leaves it running. 0 or -errno. */
 int scry_tracee_step(struct scry_tracee *t, unsigned int count);
 
-/* True when this thread may be made to run something: not group-stopped, a stack with room, a
- * thread control block. */
-bool scry_tracee_can_call(const struct scry_tracee *t, const struct scry_maps *maps);
-/* Of that: is there room below its stack pointer? Threads on small stacks have none. */
-bool scry_tracee_has_room(const struct scry_tracee *t, const struct scry_maps *maps);
+/* True when this thread may be made to run something, given a stack: not group-stopped, 64-bit
+ * code, a thread control block. */
+bool scry_tracee_can_call(const struct scry_tracee *t);
+
+/* What a call needs below a thread's stack pointer: red zone, xsave area, frame, our code. */
+#define SCRY_CALL_ROOM 24576u
 
 /*
  * Runs one syscall in the stopped thread; may be called again before scry_tracee_finish. 0 and its
@@ -114,6 +116,9 @@ struct scry_call {
 	const struct scry_gadgets *gadgets;
 	int mem_fd;
 	uint64_t deadline_ns; /* for waiting on the thread */
+	uint64_t stack;	      /* 0: below its stack pointer, where SCRY_CALL_ROOM was found; else
+				 the end of a stack of ours, whose last word is 0: it is the tid
+				 from the first call until the thread is back on its own */
 };
 int scry_tracee_syscall(struct scry_tracee *t, const struct scry_call *how,
 			const uint64_t nr_and_args[7], int64_t *ret);

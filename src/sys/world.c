@@ -14,6 +14,7 @@
 #include "sys/maps.h"
 #include "sys/mem.h"
 #include "sys/proc.h"
+#include "sys/stack.h"
 
 #define TRIES 5
 #define LATE_NS 300000000ull
@@ -225,7 +226,7 @@ static void add_stack(struct stacks *s, const struct look *l, uint64_t sp)
 	s->end[s->count++] = start + look_bytes(scry_maps_at(l->maps, start), start);
 }
 
-static int add_saved(struct scry_world *w, uint64_t at, uint64_t ip)
+static int add_saved(struct scry_world *w, const struct scry_saved_ip *saved)
 {
 	if (w->saved_count == w->saved_capacity) {
 		size_t capacity = w->saved_capacity ? 2 * w->saved_capacity : 16;
@@ -236,7 +237,7 @@ static int add_saved(struct scry_world *w, uint64_t at, uint64_t ip)
 		w->saved = more;
 		w->saved_capacity = capacity;
 	}
-	w->saved[w->saved_count++] = (struct scry_saved_ip){at, ip};
+	w->saved[w->saved_count++] = *saved;
 	return 0;
 }
 
@@ -255,11 +256,15 @@ static int look_through(struct scry_world *w, struct look *l, size_t size, uint6
 
 	for (size_t at = 0; at + FRAME_SEGMENTS + 8 <= size && r == 0; at += 8) {
 		const unsigned char *frame = l->stack + at;
+		struct scry_saved_ip saved;
 
 		if (word_at(frame + FRAME_SEGMENTS) != SEGMENTS || !is_restorer(l, word_at(frame)))
 			continue;
-		r = add_saved(w, address + at + FRAME_IP, word_at(frame + FRAME_IP));
-		add_stack(stacks, l, word_at(frame + FRAME_SP));
+		saved = (struct scry_saved_ip){.at = address + at + FRAME_IP,
+					       .ip = word_at(frame + FRAME_IP),
+					       .sp = word_at(frame + FRAME_SP)};
+		r = add_saved(w, &saved);
+		add_stack(stacks, l, saved.sp);
 	}
 	return r;
 }
@@ -350,14 +355,28 @@ int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void 
 	return moved;
 }
 
-struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_maps *maps)
+bool scry_world_stands_on(const struct scry_world *w, uint64_t start, uint64_t end)
+{
+	for (size_t i = 0; i < w->count; i++)
+		if (w->threads[i].stopped && w->threads[i].regs.rsp >= start &&
+		    w->threads[i].regs.rsp < end)
+			return true;
+	for (size_t i = 0; i < w->saved_count; i++)
+		if (w->saved[i].sp >= start && w->saved[i].sp < end)
+			return true;
+	return false;
+}
+
+struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
+				      const struct scry_maps *maps)
 {
 	struct scry_tracee *second = NULL;
 
 	for (size_t i = 0; i < w->count; i++) {
 		struct scry_tracee *t = &w->threads[i];
 
-		if (!t->stopped || !scry_tracee_can_call(t, maps))
+		if (!t->stopped || !scry_tracee_can_call(t) ||
+		    scry_stack_room(t, mem, maps) < SCRY_CALL_ROOM)
 			continue;
 		if (!scry_tracee_has_restart(t))
 			return t;

@@ -17,7 +17,7 @@
 
 struct scry_saved_ip { /* where a thread goes on when a signal handler of its returns */
 	uint64_t at;   /* address of the word on its stack */
-	uint64_t ip;
+	uint64_t ip, sp;
 };
 
 struct scry_world {
@@ -55,7 +55,12 @@ bool scry_world_inside(const struct scry_world *w, uint64_t start, uint64_t end)
  */
 int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void *arg, uint64_t ip),
 		    const void *arg);
-/* A thread in which a call may be made, preferring one without a restart block; NULL: none. */
-struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_maps *maps);
+/* A thread in which a call may be made on its own stack, preferring one without a restart block;
+ * NULL: none. */
+struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
+				      const struct scry_maps *maps);
+/* Does any thread stand on the stack [start, end), or come back to it when a signal that was looked
+ * for has been handled? */
+bool scry_world_stands_on(const struct scry_world *w, uint64_t start, uint64_t end);
 
 #endif

@@ -3,8 +3,8 @@
  *
  *   text     r-x private   header page, then the agent's code           written by the host, once
  *   slabs    r-x, rw-      stubs near the code they are hooked into, and their counters
- *   private  rw- private   agent data, gate page (wiped in fork children),  agent and host
- *                          journal
+ *   private  rw- private   agent data, stack for calls, gate page (wiped    agent and host
+ *                          in fork children), journal
  *   shared   rw- shared    control page, then the ring                   agent and keeper
  *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
  *
@@ -20,7 +20,7 @@
 
 #define SCRY_AGENT_MAGIC 0x31746e6761797263ull /* "cryagnt1" */
 #define SCRY_CONTROL_MAGIC 0x31727463797263ull
-#define SCRY_AGENT_ABI 1u
+#define SCRY_AGENT_ABI 2u
 #define SCRY_PAGE 4096u
 
 /*

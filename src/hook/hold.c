@@ -1,0 +1,180 @@
+/* See hold.h. Who turns out to be of no use is let go at once. */
+#include "hook/hold.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "sys/stack.h"
+
+#define WAIT_NS 5000000000ull
+#define NAP_NS 20000000
+
+static bool is_on(const struct scry_tracee *t, uint64_t end)
+{
+	return t->regs.rsp > end - SCRY_CALL_STACK_BYTES && t->regs.rsp <= end;
+}
+
+/* A thread that was let go in the midst of a call, perhaps by a scry that died: is it back? */
+static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
+{
+	struct scry_tracee t;
+	bool answer;
+
+	if (scry_tracee_seize(&t, inj->proc->pid, tid) < 0)
+		return false;
+	answer = scry_tracee_stop(&t, scry_now_ns() + inj->max_pause_ns) == 0 && !is_on(&t, end);
+	if (t.stopped)
+		scry_tracee_mend(&t);
+	scry_tracee_release(&t);
+	scry_inject_count_pause(inj, t.held_ns, 1);
+	return answer;
+}
+
+/* The stack for calls; 0: there is none yet, or somebody stands on it. Before anybody else is held.
+ */
+static uint64_t call_stack(struct scry_inject *inj, const struct scry_tracee *held)
+{
+	const uint64_t end = scry_agent_call_stack(&inj->header);
+	uint64_t tid;
+
+	if (!inj->has_call_stack || scry_mem_u64(&inj->mem, end - sizeof(tid), &tid) < 0)
+		return 0;
+	if (!tid || tid > 1u << 22 || !scry_proc_task_state(inj->proc->pid, (pid_t)tid))
+		return end;
+	if (held)
+		return held->tid == (pid_t)tid && !is_on(held, end) ? end : 0;
+	return is_back(inj, (pid_t)tid, end) ? end : 0;
+}
+
+static bool has_room(const struct scry_inject *inj, const struct scry_tracee *t)
+{
+	return scry_stack_room(t, &inj->mem, &inj->maps) >= SCRY_CALL_ROOM;
+}
+
+/* The kernel says "not permitted" of those, too. */
+static bool is_ending(pid_t pid, pid_t tid)
+{
+	char state = scry_proc_task_state(pid, tid);
+
+	return !state || state == 'Z' || state == 'X';
+}
+
+struct wish {
+	uint64_t stack;
+	bool any;     /* with a restart block, too */
+	bool *is_far; /* set: a thread was on a stack that is not known */
+};
+
+/* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
+static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, const struct wish *wish)
+{
+	int r = scry_tracee_seize(t, inj->proc->pid, tid);
+
+	if (r < 0 && (r == -ESRCH || is_ending(inj->proc->pid, tid)))
+		return -EAGAIN;
+	if (r < 0)
+		return r;
+	r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
+	if (r == 0 && scry_tracee_can_call(t) && (wish->any || !scry_tracee_has_restart(t))) {
+		if (wish->stack || has_room(inj, t))
+			return 0;
+		*wish->is_far = true;
+	}
+	if (r == 0)
+		scry_tracee_mend(t);
+	scry_tracee_release(t);
+	scry_inject_count_pause(inj, t->held_ns, 1);
+	return -EAGAIN;
+}
+
+/* The best thread for a call: sleeping, without a restart block; then any; in the end any at all.
+ */
+static int hold_best(struct scry_inject *inj, struct scry_tracee *t, struct wish *wish)
+{
+	pid_t *tids;
+	ssize_t n = scry_proc_tasks(inj->proc->pid, &tids);
+	int r = n < 0 ? (int)n : -EAGAIN;
+
+	for (int pass = 0; pass < 3 && r == -EAGAIN; pass++) {
+		wish->any = pass == 2;
+		for (ssize_t i = 0; i < n && r == -EAGAIN; i++) {
+			char state = scry_proc_task_state(inj->proc->pid, tids[i]);
+
+			if (state && state != 'Z' && state != 'D' && (pass || state == 'S'))
+				r = hold(inj, t, tids[i], wish);
+		}
+	}
+	if (n >= 0)
+		free(tids);
+	return r;
+}
+
+static int refuse(const struct scry_inject *inj, bool is_far)
+{
+	if (is_far)
+		return scry_fail(
+			-EBUSY,
+			"no thread of process %d came to a stack whose ends are known within %d s: "
+			"each stands on a coroutine's, and what lies below that may be the "
+			"program's data; fix: try again",
+			inj->proc->pid, (int)(WAIT_NS / 1000000000));
+	return scry_fail(-EBUSY,
+			 "no thread of process %d could be held within %llu ms at a place where it "
+			 "can map memory (vfork in flight, or waiting in the kernel); fix: try "
+			 "again",
+			 inj->proc->pid, (unsigned long long)(inj->max_pause_ns / 1000000));
+}
+
+static int read_maps(struct scry_inject *inj)
+{
+	scry_maps_done(&inj->maps);
+	return scry_maps_read(inj->proc->pid, &inj->maps);
+}
+
+int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_stack)
+{
+	const uint64_t deadline_ns = scry_now_ns() + WAIT_NS;
+	bool is_far = false;
+	struct wish wish = {.is_far = &is_far};
+	int r;
+
+	for (;;) {
+		scry_tracee_poll_lingering();
+		wish.stack = call_stack(inj, NULL);
+		r = read_maps(inj);
+		if (r == 0)
+			r = hold_best(inj, t, &wish);
+		if (r != -EAGAIN)
+			break;
+		if (scry_now_ns() > deadline_ns)
+			return refuse(inj, is_far);
+		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	}
+	*ret_stack = wish.stack;
+	return r;
+}
+
+int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t, uint64_t *ret_stack)
+{
+	bool is_far = false;
+	const struct wish wish = {.stack = call_stack(inj, NULL), .any = true, .is_far = &is_far};
+	int r = read_maps(inj);
+
+	*ret_stack = wish.stack;
+	return r < 0 ? r : hold(inj, t, tid, &wish);
+}
+
+int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uint64_t *ret_stack)
+{
+	int r = read_maps(inj);
+
+	if (r < 0)
+		return r;
+	*ret_stack = call_stack(inj, held);
+	if (*ret_stack || has_room(inj, held))
+		return 0;
+	return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack", held->tid,
+			 inj->proc->pid);
+}

@@ -1,0 +1,27 @@
+/*
+ * A thread for a remote call, and the stack that the call runs on.
+ *
+ * All calls but the first run on a stack of the agent's own, its last word says for which thread.
+ * So they may be made in a thread on any stack. The first maps it: it waits for a thread on a stack
+ * whose ends are known (sys/stack), as the memory below any other may be somebody's.
+ */
+#ifndef SCRY_HOOK_HOLD_H
+#define SCRY_HOOK_HOLD_H
+
+#include <sys/types.h>
+
+#include "hook/inject.h"
+
+/* Chooses a thread and holds it; *ret_stack is for struct scry_call. Asks again for five seconds.
+ * 0, or -errno with a sentence. */
+int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_stack);
+
+/* Holds thread `tid`, which must be one of the process. -EAGAIN: not now, or not in this one. */
+int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t,
+		     uint64_t *ret_stack);
+
+/* The same of a thread that is held already: may calls be made in it where it stands? -EAGAIN with
+ * a sentence. */
+int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uint64_t *ret_stack);
+
+#endif

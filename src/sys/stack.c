@@ -1,0 +1,117 @@
+/* See stack.h. */
+#include "sys/stack.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "sys/maps.h"
+#include "sys/mem.h"
+#include "sys/tracee.h"
+
+#define PAGE 4096u
+#define DESCRIPTOR_BYTES 4096u
+#define GUARD_WORD_MIN 2 /* where a record's third word may lie: glibc, musl */
+#define GUARD_WORD_MAX 4
+#define FIBER_MAX (16u << 20) /* a mapping that is longer is no fiber's */
+
+static bool is_guard(const struct scry_map_entry *m)
+{
+	return !m->r && !m->w && !m->x && !m->inode;
+}
+
+static bool is_stack(const struct scry_map_entry *m)
+{
+	return m->r && m->w && !m->x && !m->shared && !m->inode;
+}
+
+static bool is_paged(uint64_t n)
+{
+	return n && n % PAGE == 0;
+}
+
+/* A guard that was made by MADV_GUARD_INSTALL is no mapping: its pages cannot be read, not even by
+ * force. */
+static bool is_unreadable(const struct scry_mem *mem, uint64_t page)
+{
+	unsigned char byte;
+
+	return scry_mem_read(mem, page, &byte, sizeof(byte)) == -EFAULT;
+}
+
+/* Do the `guard` bytes from `block` on guard the stack in mapping `m`? */
+static bool guards(const struct scry_mem *mem, const struct scry_maps *maps,
+		   const struct scry_map_entry *m, uint64_t block, uint64_t guard)
+{
+	const struct scry_map_entry *below = scry_maps_at(maps, block);
+
+	if (below == m)
+		return is_unreadable(mem, block) && is_unreadable(mem, block + guard - PAGE);
+	return below && is_guard(below) && below->end == block + guard && m->start == below->end;
+}
+
+/* The end of a thread's stack, by the record of it in the thread's descriptor; 0: there is none. */
+static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem *mem,
+			     const struct scry_maps *maps, const struct scry_map_entry *m)
+{
+	const uint64_t tp = t->regs.fs_base, sp = t->regs.rsp;
+	uint64_t words[DESCRIPTOR_BYTES / 8];
+	ssize_t n;
+
+	if (tp <= sp || tp >= m->end || tp % 8)
+		return 0;
+	n = scry_mem_read_some(mem, tp, words, sizeof(words));
+	for (ssize_t i = 0; i + GUARD_WORD_MAX < n / 8; i++) {
+		const uint64_t block = words[i], size = words[i + 1];
+
+		if (!is_paged(block) || !is_paged(size) || block > sp || tp - block >= size)
+			continue;
+		for (size_t k = GUARD_WORD_MIN; k <= GUARD_WORD_MAX; k++) {
+			const uint64_t guard = words[(size_t)i + k];
+
+			if (is_paged(guard) && guard < sp - block &&
+			    guards(mem, maps, m, block, guard))
+				return block + guard;
+		}
+	}
+	return 0;
+}
+
+/* The same size, and a guard in between. */
+static bool is_sibling(const struct scry_map_entry *m, const struct scry_map_entry *guard,
+		       const struct scry_map_entry *other)
+{
+	return is_stack(other) && other->end - other->start == m->end - m->start &&
+	       (other->end == guard->start || other->start == guard->end);
+}
+
+static bool is_fiber(const struct scry_maps *maps, const struct scry_map_entry *m)
+{
+	const size_t i = (size_t)(m - maps->entries);
+	const struct scry_map_entry *below = m - 1, *above = m + 1;
+
+	if (i == 0 || i + 1 >= maps->count || m->end - m->start > FIBER_MAX)
+		return false;
+	if (!is_guard(below) || below->end != m->start || below->end - below->start != PAGE ||
+	    !is_guard(above) || above->start != m->end || above->end - above->start != PAGE)
+		return false;
+	return (i >= 2 && is_sibling(m, below, m - 2)) ||
+	       (i + 2 < maps->count && is_sibling(m, above, m + 2));
+}
+
+uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem,
+			 const struct scry_maps *maps)
+{
+	const uint64_t sp = t->regs.rsp;
+	const struct scry_map_entry *m = scry_maps_at(maps, sp);
+	uint64_t floor = 0;
+
+	if (!m || !m->r || !m->w || m->shared)
+		return 0;
+	if (!strcmp(m->path, "[stack]"))
+		floor = t->tid == t->pid ? m->start : 0;
+	else if (is_stack(m))
+		floor = thread_floor(t, mem, maps, m);
+	if (!floor && is_stack(m) && is_fiber(maps, m))
+		floor = m->start;
+	return floor ? sp - floor : 0;
+}

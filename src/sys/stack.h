@@ -1,0 +1,30 @@
+/*
+ * How much of the memory below a stopped thread's stack pointer is its own stack?
+ *
+ * The mapping does not say: a coroutine's stack may be 4 KiB in the midst of a heap, and below it
+ * lies somebody's data. So a stack is known by what made it, or not at all:
+ *
+ *   the first thread's   the kernel's [stack]
+ *   a libc's thread      a record in the thread's descriptor of where its block begins, how long it
+ *                        is and how much of that is guard, which agrees with the guard that is
+ *                        there; found by that agreement, as libcs and versions place it differently
+ *   a fiber              one of a row of equal mappings with a page between them that nobody may
+ *                        touch, as Ruby's pool of fibers makes them
+ *
+ * An array on one of these stacks that is itself used as a stack cannot be told from it.
+ */
+#ifndef SCRY_SYS_STACK_H
+#define SCRY_SYS_STACK_H
+
+#include <stdint.h>
+
+struct scry_mem;
+struct scry_maps;
+struct scry_tracee;
+
+/* Bytes from the end of the stack that `t` stands on to its stack pointer; 0: it is not known which
+ * stack that is. `maps` as read while, or just before, it was stopped. */
+uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem,
+			 const struct scry_maps *maps);
+
+#endif
