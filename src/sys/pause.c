@@ -6,9 +6,7 @@
 #include "sys/pause.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -92,15 +90,6 @@ static int list(struct scry_pause *p)
 	}
 	p->count = kept;
 	return err ? err : fresh;
-}
-
-static bool is_complete(const struct scry_pause *p)
-{
-	char path[64];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)p->pid);
-	return stat(path, &st) == 0 && st.st_nlink == p->count + 2;
 }
 
 /* 0; -errno: it cannot be held. A task that is about to end is gone. */
@@ -205,7 +194,7 @@ static int settle(struct scry_pause *p, uint64_t max_ns)
 
 	for (size_t i = 0; i < p->count; i++)
 		changed |= has_woken(&p->tasks[i]);
-	if (changed || !is_complete(p))
+	if (changed || scry_proc_task_count(p->pid) != p->count)
 		r = list(p);
 	if (r < 0)
 		return r;

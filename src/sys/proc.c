@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -363,6 +364,15 @@ ssize_t scry_proc_tasks(pid_t pid, pid_t **ret)
 	qsort(list, count, sizeof(*list), compare_pids);
 	*ret = list;
 	return (ssize_t)count;
+}
+
+size_t scry_proc_task_count(pid_t pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	return stat(path, &st) == 0 && st.st_nlink > 2 ? st.st_nlink - 2 : 0;
 }
 
 /* The last number of the NSpid line of a task is the one in its own namespace. */

@@ -49,7 +49,7 @@ static int is_known(const struct scry_world *w, pid_t tid)
 }
 
 /* Seizes threads not seen yet; returns how many, or -errno. Zombies and the dying are passed over.
- */
+ * Where the list lacks one, as it may while others end, it is not the last. */
 static int seize_new(struct scry_world *w)
 {
 	pid_t *tids;
@@ -69,6 +69,8 @@ static int seize_new(struct scry_world *w)
 			r = 0;
 	}
 	free(tids);
+	if (r >= 0 && !fresh && scry_proc_task_count(w->pid) > (size_t)n)
+		fresh = 1;
 	return r < 0 ? r : fresh;
 }
 
