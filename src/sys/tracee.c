@@ -463,7 +463,8 @@ static void resume_point(const struct scry_tracee *t, uint64_t *ret_ip, uint64_t
 	*ret_ax = t->regs.rax;
 	if ((int64_t)t->regs.orig_rax < 0)
 		return;
-	if (ax == -ERESTARTSYS || ax == -ERESTARTNOINTR || ax == -ERESTARTNOHAND) {
+	if (ax == -ERESTARTSYS || ax == -ERESTARTNOINTR || ax == -ERESTARTNOHAND ||
+	    scry_tracee_is_cut(t)) {
 		*ret_ip -= 2;
 		*ret_ax = t->regs.orig_rax;
 	} else if (ax == -ERESTART_RESTARTBLOCK) {

@@ -58,9 +58,12 @@ void scry_tracee_options(struct scry_tracee *t, unsigned long options);
  * Stopped: a call that came back with EINTR for the stop alone, as epoll_wait does (signal(7)), is
  * made again when the thread goes on; where a handler is to run first it says EINTR, as without us.
  * Its time limit begins anew. Who dies before has left a legal answer. Nothing is done to a thread
- * that was moved, or made a call for us. Not at a stop for a system call or an event.
+ * that was moved; one that made a call for us is led back to make it again by the frame. Not at a
+ * stop for a system call or an event.
  */
 void scry_tracee_mend(struct scry_tracee *t);
+/* Does it come back from such a call? */
+bool scry_tracee_is_cut(const struct scry_tracee *t);
 /* The same of a thread that stands in front of a signal: for one that nobody handles the kernel
  * wakes who is traced only. */
 void scry_tracee_mend_signal(pid_t tid);
