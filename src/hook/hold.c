@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "hook/own.h"
 #include "sys/stack.h"
 
 #define WAIT_NS 5000000000ull
@@ -138,8 +139,10 @@ int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_
 	const uint64_t deadline_ns = scry_now_ns() + WAIT_NS;
 	bool is_far = false;
 	struct wish wish = {.is_far = &is_far};
-	int r;
+	int r = scry_own_check(inj);
 
+	if (r < 0)
+		return r;
 	for (;;) {
 		scry_tracee_poll_lingering();
 		wish.stack = call_stack(inj, NULL);

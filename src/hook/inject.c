@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,12 +18,13 @@
 #include "base/err.h"
 #include "hook/calling.h"
 #include "hook/hold.h"
+#include "hook/own.h"
 #include "hook/shadow.h"
 #include "sys/seccomp.h"
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
-#define LOCK_NS 500000000ull
+#define OTHERS_TRIES 100      /* while another scry is entering */
 #define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
 
 /* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
@@ -72,73 +71,6 @@ int scry_inject_check(const struct scry_proc *p)
 		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm,
 				 why, fix);
 	return 0;
-}
-
-static void owner_sentence(const struct scry_proc *proc)
-{
-	struct scry_mem mem;
-	struct scry_maps maps = {0};
-	struct scry_agent_header h;
-	struct scry_control c = {0};
-
-	if (scry_mem_open(&mem, proc->pid, 0) == 0) {
-		if (scry_maps_read(proc->pid, &maps) == 0 && scry_agent_find(&mem, &maps, &h) == 0)
-			scry_mem_read(&mem, scry_agent_control(&h, &mem), &c,
-				      offsetof(struct scry_control, pad0));
-		scry_maps_done(&maps);
-		scry_mem_close(&mem);
-	}
-	if (c.owner_pid)
-		scry_fail(-EBUSY,
-			  "process %d (%s) is being watched already: by scry %.15s, process %u of "
-			  "uid %u; "
-			  "fix: end that one first",
-			  proc->pid, proc->comm, c.owner_does, c.owner_pid, c.owner_uid);
-	else
-		scry_fail(-EBUSY,
-			  "process %d (%s) is being entered by another scry; fix: try again later",
-			  proc->pid, proc->comm);
-}
-
-/* A keeper that was killed holds its lock until its memory is given back, so it is waited for. */
-static int bind_soon(int fd, const struct sockaddr_un *un, socklen_t size)
-{
-	uint64_t deadline_ns = scry_now_ns() + LOCK_NS;
-
-	while (bind(fd, (const struct sockaddr *)un, size) < 0) {
-		if (errno != EADDRINUSE || scry_now_ns() > deadline_ns)
-			return -errno;
-		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-	}
-	return 0;
-}
-
-int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc)
-{
-	struct sockaddr_un un = {.sun_family = AF_UNIX};
-	int n, fd;
-
-	*inj = (struct scry_inject){.proc = proc, .lock = -1, .mem.fd = -1};
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return scry_fail(-errno, "cannot make a socket: %s", strerror(errno));
-	/* An abstract name: taken atomically, gone with its owner however that dies. */
-	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "scry-owner-%d-%llu", proc->pid,
-		     (unsigned long long)proc->start_ticks);
-	if (bind_soon(fd, &un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n)) < 0) {
-		close(fd);
-		owner_sentence(proc);
-		return -EBUSY;
-	}
-	inj->lock = fd;
-	return 0;
-}
-
-void scry_inject_unlock(struct scry_inject *inj)
-{
-	if (inj->lock >= 0)
-		close(inj->lock);
-	inj->lock = -1;
 }
 
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
@@ -216,10 +148,32 @@ static int take_trap_back(struct scry_inject *inj, struct scry_tracee *t,
 
 struct place { /* where work is done */
 	struct scry_tracee *thread;
-	uint64_t stack; /* see struct scry_call */
+	uint64_t stack;	     /* see struct scry_call */
+	struct scry_own own; /* while it is */
 };
 
-static int do_work(struct scry_inject *inj, const struct place *at, enum work work, int *ret_fd)
+/* -EALREADY: another scry came first, or is about to. Nobody else maps while the first thread is
+ * ours. */
+static int map_first(struct scry_inject *inj, struct place *at, const struct scry_call *how,
+		     int *ret_fd)
+{
+	struct scry_agent_header other;
+	struct scry_maps maps = {0};
+	int r = scry_own_begin(&at->own, inj, at->thread);
+
+	if (r == 0)
+		r = scry_maps_read(inj->proc->pid, &maps);
+	if (r == 0 && scry_agent_find(&inj->mem, &maps, &other) == 0)
+		r = -EALREADY;
+	if (r == 0)
+		r = scry_agent_map(&inj->header, at->thread, how, ret_fd);
+	if (r == 0)
+		r = scry_own_claim(inj);
+	scry_maps_done(&maps);
+	return r == -EAGAIN ? -EALREADY : r;
+}
+
+static int do_work(struct scry_inject *inj, struct place *at, enum work work, int *ret_fd)
 {
 	struct scry_tracee *t = at->thread;
 	struct scry_call how = {.gadgets = &inj->gadgets,
@@ -230,7 +184,7 @@ static int do_work(struct scry_inject *inj, const struct place *at, enum work wo
 	int r, finished;
 
 	if (work == WORK_MAP)
-		return scry_agent_map(&inj->header, t, &how, ret_fd);
+		return map_first(inj, at, &how, ret_fd);
 	if (work == WORK_REHOME)
 		return scry_agent_rehome(&inj->header, t, &how, ret_fd);
 	if (work == WORK_LANES)
@@ -254,7 +208,7 @@ static int do_work(struct scry_inject *inj, const struct place *at, enum work wo
 
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t)
 {
-	const struct place at = {.thread = t}; /* its own stack: ours goes */
+	struct place at = {.thread = t}; /* its own stack: ours goes */
 	int unused;
 
 	return do_work(inj, &at, WORK_UNMAP, &unused);
@@ -274,6 +228,7 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum wor
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
 	}
+	scry_own_end(&at.own); /* it may have to be waited for */
 	return r;
 }
 
@@ -355,14 +310,19 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 	if (scry_agent_find(&inj->mem, &inj->maps, &inj->header) < 0)
 		return 0;
 	if (scry_agent_is_whole(&inj->header, &inj->maps)) {
-		if (scry_agent_is_ours(&inj->header, &inj->mem, &inj->source))
-			return 1;
+		if (scry_agent_is_ours(&inj->header, &inj->mem, &inj->source)) {
+			r = scry_own_take(inj, held);
+			return r < 0 ? r : 1;
+		}
 		return scry_fail(-EBUSY,
 				 "process %d holds the agent of another build of scry; fix: scry "
 				 "undo -p %d with "
 				 "that build, or restart the process",
 				 inj->proc->pid, inj->proc->pid);
 	}
+	r = scry_own_take(inj, held); /* of one that is being mapped at this moment, too */
+	if (r < 0)
+		return r;
 	inj->removed_part = true;
 	/* A call that it made some thread begin must not come after ours. */
 	r = held ? 0 : scry_inject_await_calls(inj);
@@ -503,7 +463,7 @@ static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee 
 
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {
-	bool own_page;
+	bool own_page = false;
 	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
 
 	if (r == 0)
@@ -512,14 +472,22 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 		r = scry_gadgets_find(&inj->mem, &inj->maps, &inj->gadgets);
 	if (r == 0)
 		r = scry_agent_source_read(&inj->source);
-	if (r == 0)
+	for (int i = 0; r == 0; i++) {
 		r = look_for_agent(inj, held);
-	if (r < 0)
-		return r;
-	inj->adopted = inj->has_call_stack = r;
-	if (!inj->adopted && inj->only_adopt)
-		return -ENOENT;
-	r = get_pages(inj, near, held, &own_page);
+		if (r < 0)
+			return r;
+		inj->adopted = inj->has_call_stack = r;
+		if (!inj->adopted && inj->only_adopt)
+			return -ENOENT;
+		r = get_pages(inj, near, held, &own_page);
+		if (r == 0)
+			break;
+		if (r != -EALREADY || i == OTHERS_TRIES)
+			return r;
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+		scry_maps_done(&inj->maps);
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+	}
 	if (r < 0)
 		return r;
 	inj->has_call_stack = true;
@@ -626,7 +594,9 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 	inj->adopted = inj->is_borrowed = inj->has_call_stack = true;
 	inj->control = c;
 	inj->ring = lane + SCRY_PAGE / 8;
-	r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
+	r = scry_own_claim(inj);
+	if (r == 0)
+		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
 	if (r == 0)
 		fill_owner(inj);
 	return r;
@@ -675,6 +645,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 
 void scry_inject_done(struct scry_inject *inj)
 {
+	scry_own_give_up(inj);
 	if (inj->control && !inj->is_borrowed)
 		munmap(inj->control, inj->header.shared_size);
 	for (uint64_t i = 0; i < SCRY_SLABS_MAX; i++)

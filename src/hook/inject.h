@@ -27,6 +27,7 @@ struct scry_inject {
 	const struct scry_proc *proc;
 	uint64_t max_pause_ns;
 	int lock;	     /* abstract socket that says who owns the target; -1 */
+	uint64_t nonce;	     /* of our claim to it (hook/own.h); 0: none */
 	struct scry_mem mem; /* writable, opened once, never reopened */
 	struct scry_maps maps;
 	struct scry_gadgets gadgets;
@@ -60,7 +61,8 @@ struct scry_inject {
  */
 int scry_inject_check(const struct scry_proc *proc);
 
-/* Takes the owner's lock: -EBUSY with the owner's name when another scry has it. */
+/* Asks whether another scry is at work: -EBUSY with its name. The claim (hook/own.h) is made when
+ * entering. */
 int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
 
 /* Gives it up, before scry_inject_done does: nothing of ours is in that process any more. */

@@ -10,6 +10,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "hook/inject.h"
+#include "hook/own.h"
 #include "hook/shadow.h"
 #include "hook/threads.h"
 
@@ -20,8 +21,10 @@
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
-	int r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
+	int r = scry_own_check(inj);
 
+	if (r == 0)
+		r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
 	if (r < 0)
 		return r;
 	r = scry_world_look(w, &inj->mem, &inj->maps);
@@ -261,6 +264,7 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 	r = leave_all(inj, report, ret_left);
 	if (*ret_left && inj->control) {
 		inj->control->owner_pid = 0;
+		scry_own_give_up(inj);
 		madvise((char *)inj->control + SCRY_PAGE, h->shared_size - SCRY_PAGE, MADV_REMOVE);
 	}
 	return r;

@@ -56,6 +56,16 @@ struct scry_gate {
 	uint32_t pad;
 	uint64_t spare;
 };
+/* In the gate page: which scry may edit this process (hook/own.h). Host only. */
+#define SCRY_OWNER_OFFSET 3072u
+struct scry_owner {
+	uint64_t nonce;	    /* 0: nobody */
+	uint64_t until_tsc; /* beyond that, as long as the lease is fresh */
+	uint64_t pid_space; /* inode of the pid namespace in which it is ... */
+	uint64_t start;	    /* ... the process that began then, ... */
+	uint32_t pid, pad;  /* ... with this number */
+};
+
 #define SCRY_GATE_BIRTHS 184 /* for agent/thunk.S */
 _Static_assert(offsetof(struct scry_gate, births) == SCRY_GATE_BIRTHS, "see above");
 _Static_assert(sizeof(struct scry_gate) == 256, "four cache lines, the third for sampling");
