@@ -27,7 +27,9 @@ int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 		r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
 	if (r < 0)
 		return r;
-	r = scry_world_look(w, &inj->mem, &inj->maps);
+	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
+	if (r == 0)
+		r = scry_world_look(w, &inj->mem, &inj->maps);
 	if (r < 0)
 		scry_inject_go(inj, w);
 	return r;

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "sys/core_notes.h"
+#include "sys/regular.h"
 
 #define PARTS_MAX 262144u
 #define FILES_MAX 4096u
@@ -118,16 +119,11 @@ const struct scry_core_file *scry_core_file(const struct scry_core *core,
 /* A regular file by a name out of the core. */
 static int open_regular(const char *path, struct scry_elf **ret)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
+	int err = 0, fd = scry_regular_open(path);
 	char self[40];
-	int err = fd < 0 ? -errno : 0;
 
-	if (!err && (fstat(fd, &st) || !S_ISREG(st.st_mode)))
-		err = -ENOENT;
-	if (err) {
-		if (fd >= 0)
-			close(fd);
+	if (fd < 0) {
+		err = fd == -ENXIO ? -ENOENT : fd;
 		return scry_fail(err, "cannot open '%s': %s", path, strerror(-err));
 	}
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);

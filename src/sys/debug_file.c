@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/regular.h"
 
 #define ROOT "/usr/lib/debug"
 
@@ -23,13 +24,13 @@ bool scry_debug_file_is_trusted(int fd)
 
 static int open_trusted(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = scry_regular_open(path);
 
 	if (fd >= 0 && !scry_debug_file_is_trusted(fd)) {
 		close(fd);
 		fd = -1;
 	}
-	return fd;
+	return fd < 0 ? -1 : fd;
 }
 
 int scry_debug_file_open(struct scry_elf *elf)

@@ -28,6 +28,7 @@
 
 #include "base/err.h"
 #include "sys/proc.h"
+#include "sys/regular.h"
 
 #define PAGE 4096u
 #define PHDRS_MAX 64u
@@ -217,12 +218,12 @@ static int open_by_threads(pid_t pid, const struct scry_map_entry *m)
 	char path[PATH_MAX];
 	pid_t *tids;
 	ssize_t n = scry_proc_tasks(pid, &tids);
-	int fd = -1;
+	int fd = -ENOENT;
 
 	for (ssize_t i = 0; i < n && fd < 0; i++) {
 		snprintf(path, sizeof(path), "/proc/%d/task/%d/root%s", (int)pid, (int)tids[i],
 			 m->path);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		fd = scry_regular_open(path);
 	}
 	if (n >= 0)
 		free(tids);
@@ -233,33 +234,31 @@ int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_
 {
 	char path[4200];
 	struct stat st;
-	int fd, err;
+	bool is_mapped;
+	int fd;
 
 	if (m->inode == 0)
 		return scry_fail(-ENOENT, "the mapping at 0x%" PRIx64 " of process %d has no file",
 				 m->start, (int)pid);
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, m->start,
 		 m->end);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = scry_regular_open(path);
+	is_mapped = fd >= 0;
 	if (fd < 0 && !m->deleted) {
 		snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, m->path);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		fd = scry_regular_open(path);
 	}
 	if (fd < 0 && !m->deleted)
 		fd = open_by_threads(pid, m);
-	if (fd < 0) {
-		err = -errno;
-		return scry_fail(err, "cannot open '%s' of process %d: %s", m->path, (int)pid,
-				 strerror(-err));
-	}
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-		close(fd);
+	if (fd == -ENXIO)
 		return scry_fail(-ENOENT, "'%s' of process %d is not a regular file", m->path,
 				 (int)pid);
-	}
+	if (fd < 0)
+		return scry_fail(fd, "cannot open '%s' of process %d: %s", m->path, (int)pid,
+				 strerror(-fd));
 	/* On overlay and btrfs st_dev is not what maps prints; the map_files link needs no such
 	 * proof. */
-	if (!is_same_file(&st, m) && !strstr(path, "/map_files/")) {
+	if (!is_mapped && (fstat(fd, &st) != 0 || !is_same_file(&st, m))) {
 		close(fd);
 		return scry_fail(-ESTALE, "'%s' is no longer the file that process %d has mapped",
 				 m->path, (int)pid);

@@ -138,6 +138,12 @@ int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned
 	if (ptrace(PTRACE_SEIZE, tid, 0, options) < 0)
 		return errno == ESRCH && tid != pid ? -ESRCH : seize_error(pid, tid, -errno);
 	t->seized = true;
+	/* The number was read some time ago. From here on it is the thread's that we hold: if that
+	 * is none of this process, the one that was meant has ended. */
+	if (tgkill(pid, tid, 0) < 0 && errno == ESRCH) {
+		scry_tracee_release(t);
+		return tid == pid ? scry_fail(-ESRCH, "process %d is gone", pid) : -ESRCH;
+	}
 	return 0;
 }
 
