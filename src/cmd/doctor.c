@@ -18,6 +18,7 @@
 #include "cmd/makers.h"
 #include "cmd/rehearse.h"
 #include "hook/inject.h"
+#include "hook/shared.h"
 #include "probe/bpf.h"
 #include "vm/ruby.h"
 #include "vm/ruby_gc.h"
@@ -53,7 +54,7 @@ static void check_machine(void)
 	struct utsname un;
 	char text[256];
 	int r, scope = read_int("/proc/sys/kernel/yama/ptrace_scope");
-	bool ptrace_any = scry_proc_can(19), map_files = scry_proc_can(21) || scry_proc_can(40);
+	bool ptrace_any = scry_proc_can(19);
 
 	uname(&un);
 	snprintf(text, sizeof(text), "%s %s %s", un.sysname, un.release, un.machine);
@@ -67,10 +68,9 @@ static void check_machine(void)
 		scry_doctor_line("yama", false, text,
 				 "sudo scry ..., or sudo sysctl kernel.yama.ptrace_scope=0");
 	}
-	scry_doctor_line("shared ring", true,
-			 map_files ? "by opening the other process's mapping"
-				   : "by a memfd that the other process makes",
-			 "");
+	scry_doctor_line("shared ring", scry_shared_is_possible(),
+			 "by a memfd that the other process makes",
+			 "a kernel with pidfd_getfd, Linux 5.6 or later");
 	r = scry_bpf_check();
 	scry_doctor_optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
 	scry_doctor_line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0,

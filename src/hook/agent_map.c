@@ -3,17 +3,15 @@
 #include "hook/agent_map.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/shared.h"
 #include "sys/edit.h"
 #include "wire/lanes.h"
 
@@ -88,6 +86,7 @@ int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 			continue;
 		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
 			*ret = h;
+			ret->has_open = 0; /* what stands there is read when it matters */
 			return 0;
 		}
 		if (is_first_step(mem, m)) {
@@ -189,120 +188,12 @@ int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd)
 	return scry_edit_poke(mem_fd, h->text, h, sizeof(*h));
 }
 
-static int open_mapping(pid_t pid, uint64_t start, uint64_t size)
-{
-	char path[96];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)start,
-		 (unsigned long long)(start + size));
-	fd = open(path, O_RDWR | O_CLOEXEC); /* CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE */
-	return fd < 0 ? -EACCES : fd;
-}
-
-int scry_agent_open_shared(const struct scry_agent_header *h, pid_t pid)
-{
-	return open_mapping(pid, h->shared, h->shared_size);
-}
-
-/* May we open mappings at all? Asked before anything is mapped. */
-static bool may_open_mappings(void)
-{
-	static int answer = -1;
-	char path[96];
-	void *page;
-	int fd;
-
-	if (answer >= 0)
-		return answer;
-	page = mmap(NULL, SCRY_PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	snprintf(path, sizeof(path), "/proc/self/map_files/%llx-%llx",
-		 (unsigned long long)(uintptr_t)page,
-		 (unsigned long long)(uintptr_t)page + SCRY_PAGE);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	answer = fd >= 0;
-	if (fd >= 0)
-		close(fd);
-	munmap(page, SCRY_PAGE);
-	return answer;
-}
-
-struct region {
-	uint64_t start, size;
-	uint64_t name_at; /* in the header page: room for the name of a memfd */
-	uint64_t fixed;	  /* MAP_FIXED or MAP_FIXED_NOREPLACE */
-};
-
-/* A file beyond the limit is not made longer, and SIGXFSZ comes: in the target, which it ends. */
-static int check_limit(pid_t pid, uint64_t size)
-{
-	struct rlimit limit;
-
-	if (prlimit(pid, RLIMIT_FSIZE, NULL, &limit) < 0 || limit.rlim_cur >= size)
-		return 0;
-	return scry_fail(-EFBIG,
-			 "process %d may not make files of %llu KiB (ulimit -f), and so share no "
-			 "memory with scry; fix: prlimit -p %d --fsize=unlimited:",
-			 pid, (unsigned long long)size >> 10, pid);
-}
-
-/* The target makes a memfd, maps it and closes it; in between we open it for ourselves. */
-static int map_memfd(const struct region *to, struct scry_tracee *t, const struct scry_call *how,
-		     int *ret_fd)
-{
-	static const char name[] = "scry";
-	const uint64_t at = to->name_at;
-	const uint64_t make[7] = {SYS_memfd_create, at, MFD_CLOEXEC};
-	uint64_t size[7] = {SYS_ftruncate, 0, to->size}, shut[7] = {SYS_close};
-	uint64_t map[7] = {SYS_mmap, to->start, to->size, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | to->fixed};
-	char path[64];
-	int64_t fd, r;
-
-	r = check_limit(t->pid, to->size);
-	if (r == 0)
-		r = scry_edit_poke(how->mem_fd, at, name, sizeof(name));
-	fd = r < 0 ? r : remote(t, how, make);
-	if (fd < 0)
-		return (int)fd;
-	size[1] = map[5] = shut[1] = (uint64_t)fd;
-	r = remote(t, how, size);
-	if (r == 0)
-		r = failed(remote(t, how, map));
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", t->pid, (int)fd);
-	*ret_fd = r == 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
-	if (r == 0 && *ret_fd < 0)
-		r = -errno;
-	remote(t, how, shut);
-	return (int)r;
-}
-
-/* MAP_NORESERVE: the pool is large and mostly never touched. */
-static int map_region(const struct region *to, struct scry_tracee *t, const struct scry_call *how,
-		      int *ret_fd)
-{
-	const uint64_t map[7] = {SYS_mmap,
-				 to->start,
-				 to->size,
-				 PROT_READ | PROT_WRITE,
-				 MAP_ANONYMOUS | MAP_SHARED | MAP_NORESERVE | to->fixed,
-				 (uint64_t)-1};
-	int r;
-
-	if (!may_open_mappings())
-		return map_memfd(to, t, how, ret_fd);
-	r = failed(remote(t, how, map));
-	if (r == 0)
-		r = *ret_fd = open_mapping(t->pid, to->start, to->size);
-	return r < 0 ? r : 0;
-}
-
 static int map_shared(const struct scry_agent_header *h, struct scry_tracee *t,
 		      const struct scry_call *how, int *ret_fd)
 {
-	const struct region to = {h->shared, h->shared_size, h->text + SCRY_PAGE / 2, MAP_FIXED};
+	const struct scry_shared to = {h->shared, h->shared_size, MAP_FIXED, h->text};
 
-	return map_region(&to, t, how, ret_fd);
+	return scry_shared_map(&to, t, how, ret_fd);
 }
 
 bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_maps *maps)
@@ -324,7 +215,7 @@ static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
 			"thread %d of process %d did not run long enough to map memory: "
 			"the machine is too busy; its code was not changed; fix: try again",
 			t->tid, t->pid);
-	if (r < 0 && r != -EFBIG) /* that one has its sentence */
+	if (r < 0 && !*scry_error())
 		scry_fail(r, "cannot map memory in process %d: %s", t->pid, strerror(-r));
 	return r < 0 ? r : 0;
 }
@@ -349,10 +240,11 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 	int r = failed(remote(t, how, calls[0]));
 
 	*ret_fd = -1;
+	scry_error_clear();
 	if (r == 0)
 		r = scry_agent_write_header(h, how->mem_fd);
 	if (r == 0) {
-		r = failed(remote(t, how, calls[1]));
+		r = scry_shared_mmap(calls[1], t, how);
 		if (r == -EEXIST) /* the caller looks for another place */
 			remote(t, how, unmap);
 	}
@@ -368,18 +260,20 @@ int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *
 {
 	const uint64_t gone[7] = {SYS_munmap, h->lanes, h->lanes_size};
 	const uint64_t no_dump[7] = {SYS_madvise, h->lanes, h->lanes_size, MADV_DONTDUMP};
-	struct region to = {h->lanes, h->lanes_size, h->text + SCRY_PAGE / 2, MAP_FIXED_NOREPLACE};
+	struct scry_shared to = {h->lanes, h->lanes_size, MAP_FIXED_NOREPLACE | MAP_NORESERVE,
+				 h->text};
 	struct scry_maps maps;
 	int r = scry_maps_read(t->pid, &maps);
 
 	*ret_fd = -1;
 	if (r < 0)
 		return r;
+	scry_error_clear();
 	if (scry_agent_has_lanes(h, &maps)) /* of an earlier watch */
 		r = failed(remote(t, how, gone));
 	scry_maps_done(&maps);
 	if (r == 0)
-		r = map_region(&to, t, how, ret_fd);
+		r = scry_shared_map(&to, t, how, ret_fd);
 	if (r == 0) /* a core dump would bring all its pages to life */
 		r = failed(remote(t, how, no_dump));
 	return finish(t, how, r);
@@ -433,18 +327,19 @@ int scry_agent_map_slab(const struct scry_agent_header *h, const struct scry_sla
 		 flags | MAP_FIXED, none},
 		{SYS_madvise, slab->gate, SCRY_PAGE, MADV_WIPEONFORK},
 	};
-	const struct region to = {slab->counters, slab->counters_size, h->text + SCRY_PAGE / 2,
-				  MAP_FIXED};
+	const struct scry_shared to = {slab->counters, slab->counters_size, MAP_FIXED, h->text};
 	const uint64_t magic = SCRY_SLAB_MAGIC, open_ = 1;
-	int r = failed(remote(t, how, calls[0]));
+	int r = scry_shared_mmap(calls[0], t, how);
 
 	*ret_fd = -1;
 	if (r == 0)
 		r = scry_edit_poke(how->mem_fd, slab->code, &magic, sizeof(magic));
-	for (size_t i = 1; i < 3 && r == 0; i++)
-		r = failed(remote(t, how, calls[i]));
 	if (r == 0)
-		r = map_region(&to, t, how, ret_fd);
+		r = scry_shared_mmap(calls[1], t, how);
+	if (r == 0)
+		r = failed(remote(t, how, calls[2]));
+	if (r == 0)
+		r = scry_shared_map(&to, t, how, ret_fd);
 	if (r == 0)
 		r = scry_edit_poke(how->mem_fd, slab->gate, &open_, sizeof(open_));
 	return finish(t, how, r);
@@ -477,8 +372,11 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
 		      const struct scry_call *how, int *ret_fd)
 {
+	int r = scry_shared_close_left(h->text, t, how);
+
 	*ret_fd = -1;
-	return finish(t, how, map_shared(h, t, how, ret_fd));
+	scry_error_clear();
+	return finish(t, how, r < 0 ? r : map_shared(h, t, how, ret_fd));
 }
 
 int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
@@ -503,7 +401,9 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 	calls[n][1] = h->private_, calls[n++][2] = h->private_size;
 	calls[n][1] = h->text, calls[n++][2] = h->text_size;
 	leaving.stage = SCRY_AGENT_LEAVING;
-	r = scry_agent_write_header(&leaving, how->mem_fd);
+	r = scry_shared_close_left(h->text, t, how);
+	if (r == 0)
+		r = scry_agent_write_header(&leaving, how->mem_fd);
 	for (size_t i = 0; i < n && r == 0; i++) {
 		calls[i][0] = SYS_munmap;
 		if (calls[i][2]) /* else not mapped yet when it died */

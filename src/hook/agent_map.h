@@ -49,8 +49,7 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 
 /*
  * Maps everything that `h` plans, in the stopped thread `t`. 0 or -errno with a sentence; stage
- * MAPPING remains. *ret_fd (caller closes) opens the shared pages for us: by /proc/PID/map_files,
- * or, where that is not permitted, by a memfd that the target makes and closes again.
+ * MAPPING remains. *ret_fd (caller closes) opens the shared pages for us (hook/shared.h).
  */
 int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		   const struct scry_call *how, int *ret_fd);
@@ -82,13 +81,10 @@ bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_m
  * else h->shared. */
 uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem);
 
-/* New shared pages at the old address: for a fork child, which has its parent's. Same *ret_fd. */
+/* New shared pages at the old address, for whoever adopts it: those that are there are its parent's
+ * in a fork child, and in any other the target's word alone says what they are. Same *ret_fd. */
 int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
 		      const struct scry_call *how, int *ret_fd);
-
-/* Opens the shared pages of an agent that is there. The fd, or -EACCES: not permitted (rehome
- * instead). */
-int scry_agent_open_shared(const struct scry_agent_header *h, pid_t pid);
 
 /* Takes all mappings out, the header's last. Only when nothing of the agent can be running. 0 or
  * -errno. */

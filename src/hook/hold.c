@@ -77,7 +77,9 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, const
 		return -EAGAIN;
 	if (r < 0)
 		return r;
-	r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
+	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
+	if (r == 0)
+		r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
 	if (r == 0 && scry_tracee_can_call(t) && (wish->any || !scry_tracee_has_restart(t))) {
 		if (wish->stack || has_room(inj, t))
 			return 0;

@@ -287,21 +287,6 @@ static int write_image(struct scry_inject *inj)
 	return scry_agent_write_header(h, fd);
 }
 
-/*
- * Is the shared page that of this very process? A fork child has inherited its parent's; one that
- * recorded in a lane (of a scry that died) moves out of it into pages of its own.
- */
-static bool is_own_page(struct scry_inject *inj)
-{
-	struct scry_control c;
-
-	return scry_agent_control(&inj->header, &inj->mem) == inj->header.shared &&
-	       scry_mem_read(&inj->mem, inj->header.shared, &c,
-			     offsetof(struct scry_control, pad0)) == 0 &&
-	       c.magic == SCRY_CONTROL_MAGIC && c.target_pid == (uint64_t)inj->proc->pid &&
-	       c.target_start == inj->proc->start_ticks;
-}
-
 /* What is there: an agent to adopt (1), none (0); an incomplete one is taken out first. */
 static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 {
@@ -403,13 +388,11 @@ static int forget_lanes(struct scry_inject *inj)
 	return r;
 }
 
-static int settle(struct scry_inject *inj, bool own_page)
+static int settle(struct scry_inject *inj)
 {
-	int r = inj->adopted ? quiet(inj) : write_image(inj);
+	int r = inj->adopted ? forget_lanes(inj) : write_image(inj);
 
-	if (r == 0 && inj->adopted)
-		r = forget_lanes(inj);
-	if (r == 0 && !own_page)
+	if (r == 0)
 		r = fill_control(inj);
 	if (r == 0)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));
@@ -424,6 +407,12 @@ static int settle(struct scry_inject *inj, bool own_page)
 	scry_undo_add(&inj->older, &inj->settled);
 	inj->settled = (struct scry_undo_report){0};
 	return r;
+}
+
+static void set_addresses(struct scry_inject *inj)
+{
+	inj->gate = scry_agent_gate(&inj->header);
+	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 }
 
 /* -EEXIST: the target has mapped something there in the meantime. */
@@ -442,28 +431,28 @@ static int map_agent(struct scry_inject *inj, uint64_t near, struct scry_tracee 
 	return r;
 }
 
-/* Maps a new agent, or the pages that an old one lacks. `*ret_own`: the control page is in use and
- * kept. */
-static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee *held,
-		     bool *ret_own)
+/*
+ * Maps a new agent, or new shared pages for an old one: what lies there is its parent's in a fork
+ * child, or what the program says it is. A thread that is still in the agent writes to nobody then.
+ */
+static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {
-	int fd = -1, r = 0;
+	int fd = -1, r;
 
-	*ret_own = inj->adopted && is_own_page(inj);
-	if (*ret_own)
-		fd = scry_agent_open_shared(&inj->header, inj->proc->pid);
-	if (fd < 0 && inj->adopted) {
-		*ret_own = false;
-		r = in_thread(inj, held, WORK_REHOME, &fd);
-	} else if (!inj->adopted) {
+	if (inj->adopted) {
+		set_addresses(inj);
+		r = quiet(inj);
+		if (r == 0)
+			r = in_thread(inj, held, WORK_REHOME, &fd);
+	} else {
 		r = map_agent(inj, near ? near : inj->gadgets.restorer, held, &fd);
+		set_addresses(inj);
 	}
 	return r < 0 ? r : view_shared(inj, fd);
 }
 
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held)
 {
-	bool own_page = false;
 	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
 
 	if (r == 0)
@@ -479,7 +468,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 		inj->adopted = inj->has_call_stack = r;
 		if (!inj->adopted && inj->only_adopt)
 			return -ENOENT;
-		r = get_pages(inj, near, held, &own_page);
+		r = get_pages(inj, near, held);
 		if (r == 0)
 			break;
 		if (r != -EALREADY || i == OTHERS_TRIES)
@@ -491,9 +480,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 	if (r < 0)
 		return r;
 	inj->has_call_stack = true;
-	inj->gate = scry_agent_gate(&inj->header);
-	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
-	return settle(inj, own_page);
+	return settle(inj);
 }
 
 static int view_counters(struct scry_inject *inj, uint64_t number, int fd)

@@ -196,6 +196,16 @@ bool scry_proc_catches(pid_t pid, int signal)
 	return caught && strtoull(caught, NULL, 16) >> (signal - 1) & 1;
 }
 
+uint64_t scry_proc_locked(pid_t pid)
+{
+	char path[64], text[8192];
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	return read_file(path, text, sizeof(text)) < 0
+		       ? 0
+		       : (uint64_t)status_number(text, "VmLck") << 10;
+}
+
 uint64_t scry_proc_start_ticks(pid_t pid)
 {
 	char path[64];

@@ -71,6 +71,9 @@ bool scry_proc_catches(pid_t pid, int signal);
 /* Resident memory in bytes, 0 when it is gone. */
 uint64_t scry_proc_rss(pid_t pid);
 
+/* Memory that it has locked (mlock), in bytes; 0 when it is gone. */
+uint64_t scry_proc_locked(pid_t pid);
+
 /* Value of entry `type` (AT_*) of the auxiliary vector. 0 or -ENOENT / -errno. */
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret);
 

@@ -54,9 +54,9 @@ struct scry_agent_header {
 	uint64_t text, text_size;
 	uint64_t private_, private_size;
 	uint64_t shared, shared_size;
-	uint64_t image;		    /* where the agent's ELF image begins */
-	uint64_t image_data;	    /* where its writable segment lies */
+	uint64_t image, image_data; /* where the agent's ELF image, its writable segment begin */
 	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
+	uint64_t has_open;	    /* a memfd of ours may be open: hook/shared.h */
 	uint64_t slab_count;
 	struct scry_slab slabs[SCRY_SLABS_MAX];
 };

@@ -363,3 +363,26 @@ stand() {
 	finish "$ruby"
 	tail -1 "$T/counted.out" | grep -q "^rounds [0-9]"
 }
+
+# The target has made the memory that it shares with scry, mapped it or not, and still has it open: of the control page,
+# of counters.
+@test "killed while a shared memory is open in the target: undo closes it" {
+	command -v strace >/dev/null || skip "strace is not installed: run make deps"
+	target busy
+	undo "$PID"
+	state=$(state_of "$PID")
+	for which in 1 2; do
+		strace -f -o "$T/strace" -e trace=pidfd_getfd -e "inject=pidfd_getfd:signal=SIGKILL:when=$which" \
+			"$SCRY" patch count work_mix -p "$PID" -d 0.05s >"$T/out" 2>"$T/err" 3>&- || true
+		ls -l "/proc/$PID/fd" | grep -q "memfd:scry-shared" || {
+			echo "nothing was open at $which"
+			cat "$T/strace"
+			return 1
+		}
+		undo "$PID"
+		as_before "$PID" "$state" "killed at $which"
+	done
+	scry_ends 0 patch count work_mix -p "$PID" -d 0.05s
+	as_before "$PID" "$state" "and watched again"
+	ends_right "$PID" busy
+}

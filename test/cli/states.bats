@@ -456,3 +456,30 @@ RUBY
 	kill -TERM "$PID"
 	finish "$PID"
 }
+
+locked_kib() {
+	awk '/^VmLck/ { print $2 }' "/proc/$1/status"
+}
+resident_kib() {
+	awk '/^VmRSS/ { print $2 }' "/proc/$1/status"
+}
+
+# All of scry's mappings would be locked, and so brought into memory: 51 MiB and more.
+@test "a program that locks all memory that it maps" {
+	need_root "locking memory"
+	target locked
+	before=$(locked_kib "$PID") resident=$(resident_kib "$PID") program=$PID
+	for words in "patch count getppid" "calls -x getppid -w 9 -f" "malloc record --force -o $T/o.scry"; do
+		# shellcheck disable=SC2086
+		start scry "$SCRY" $words -p "$program"
+		wait_for 20 watched "$program"
+		wait_for 20 in_file "watching" "$T/scry.err" || true
+		echo "$words: locked $before, now $(locked_kib "$program") KiB; resident $resident, now $(resident_kib "$program")"
+		[ $(($(locked_kib "$program") - before)) -lt 1024 ]
+		[ $(($(resident_kib "$program") - resident)) -lt 8192 ]
+		kill -INT "$PID"
+		finish "$PID"
+		[ "$(mappings "$program")" -eq 0 ]
+	done
+	kill "$program"
+}

@@ -162,10 +162,10 @@ json_is() {
 }
 
 # mappings PID: how many mappings of the target can only be scry's: executable ones of no file (Ruby
-# without a JIT has none), shared anonymous ones, and memfds of scry's. Not whatever has "scry" in its path:
-# test programs lie in a clone that is called so.
+# without a JIT has none), and memfds of scry's. Not whatever has "scry" in its path: test programs lie in a clone that
+# is called so.
 mappings() {
-	awk '$6 ~ "^/memfd:scry" || ($2 ~ /x/ && NF == 5) || $6 == "/dev/zero" { n++ } END { print n + 0 }' "/proc/$1/maps"
+	awk '$6 ~ "^/memfd:scry" || ($2 ~ /x/ && NF == 5) { n++ } END { print n + 0 }' "/proc/$1/maps"
 }
 
 # text_of PID: a digest of all executable file mappings, to be equal before and after.

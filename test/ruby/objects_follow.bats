@@ -157,7 +157,7 @@ $stdout.sync = true
 loop do
   pid = spawn(ARGV[0], '-e', 'sleep 0.2')
   sleep 0.15
-  puts File.read("/proc/#{pid}/maps").include?('/dev/zero') ? 'entered' : 'free'
+  puts File.read("/proc/#{pid}/maps").include?('/memfd:scry-') ? 'entered' : 'free'
   Process.wait(pid)
 end
 RUBY

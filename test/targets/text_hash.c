@@ -61,7 +61,7 @@ static int add_mapping(struct total *t, int mem, uint64_t start, uint64_t end)
 static struct total *kind_of(const char *perms, const char *path, struct total *text,
 			     struct total *got)
 {
-	if (*path != '/' || strcmp(path, "/dev/zero (deleted)") == 0)
+	if (*path != '/' || strncmp(path, "/memfd:scry-", 12) == 0)
 		return NULL;
 	if (perms[2] == 'x')
 		return text;
