@@ -31,6 +31,10 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+struct scry_data_object {      /* a hidden object of the VM's heap: see scry_data_object() */
+	uint64_t object, data; /* it; what it owns, 0: none */
+};
+
 struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
@@ -39,10 +43,12 @@ struct scry_agent_data {
 	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
 	struct scry_follow follow;
-	uint64_t anchor, anchor_data; /* moved.c: the hidden object; what it owns, 0: none */
-	uint64_t major_gc_count;      /* the Symbol; 0: this VM cannot say which GCs are full */
-	uint64_t compact_count;	      /* another: compactions; 0: they are followed */
-	uint64_t compactions;	      /* when the hook was put on */
+	struct scry_data_object anchor; /* moved.c */
+	struct scry_data_object last;	/* last.c */
+	uint64_t asked_last;		/* whose size was asked last: what it owns */
+	uint64_t major_gc_count;	/* the Symbol; 0: this VM cannot say which GCs are full */
+	uint64_t compact_count;		/* another: compactions; 0: they are followed */
+	uint64_t compactions;		/* when the hook was put on */
 	uint64_t made_count; /* another: objects made, where no word is known (ruby_hooks.c) */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;

@@ -13,6 +13,7 @@
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define T_MOVED 0x1eu
 #define BATCH 126u		  /* pairs in a record */
@@ -75,7 +76,7 @@ static void moved(void *context, uint64_t from, uint64_t to)
 	if (b->count == 2 * BATCH)
 		flush(b);
 	b->words[b->count++] = from;
-	b->words[b->count++] = to;
+	b->words[b->count++] = to | (uint64_t)scry_slot_size(to) << 48;
 }
 
 /* Slots of one heap page, or of a run of them. */
@@ -150,7 +151,8 @@ static void compacted(void *unused)
  * The root comes first, as registering it allocates: the VM does not look for references in our
  * memory, and an object that nothing refers to may be collected there.
  */
-void scry_moved_on(void)
+void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *),
+		      void (*compact)(void *))
 {
 	const struct scry_agent_ruby *r = &scry_agent.ruby;
 	void *(*allocate)(uint64_t) = (void *)r->xmalloc;
@@ -159,33 +161,47 @@ void scry_moved_on(void)
 	uint64_t *words;
 	struct anchor *a;
 
-	if (scry_agent.anchor_data || r->ends_at_compaction || !r->xmalloc || !r->data_wrap ||
-	    !r->gc_register || !r->gc_unregister || !r->gc_location)
+	if (d->data || !r->xmalloc || !r->data_wrap || !r->gc_register || !r->gc_unregister)
 		return;
 	a = allocate(sizeof(*a));
 	words = (uint64_t *)a;
 	for (uint32_t i = 0; i < sizeof(*a) / 8; i++)
 		words[i] = 0;
 	a->type.free = DEFAULT_FREE;
-	a->type.compact = compacted;
+	a->type.size = size;
+	a->type.compact = compact;
 	for (int i = 0; i < 4; i++)
 		a->name[i] = "scry"[i];
 	a->type.name = a->name;
-	scry_agent.anchor = 0;
-	root(&scry_agent.anchor);
-	scry_agent.anchor_data = (uint64_t)a;
-	scry_agent.anchor = wrap(0, a, &a->type);
+	d->object = 0;
+	root(&d->object);
+	d->data = (uint64_t)a;
+	d->object = wrap(0, a, &a->type);
+}
+
+void scry_data_object_off(struct scry_data_object *d)
+{
+	void (*unroot)(uint64_t *) = (void *)scry_agent.ruby.gc_unregister;
+	struct anchor *a = (struct anchor *)d->data;
+
+	if (!a)
+		return;
+	/* while a VM is taken down its data objects go first, and what they own with them */
+	if ((load64(d->object) & SCRY_TYPE_MASK) == SCRY_TYPE_DATA) {
+		a->type.compact = 0;
+		a->type.size = 0;
+	}
+	unroot(&d->object);
+	d->object = d->data = 0;
+}
+
+void scry_moved_on(void)
+{
+	if (scry_agent.ruby.gc_location && !scry_agent.ruby.ends_at_compaction)
+		scry_data_object(&scry_agent.anchor, scry_asked_for_size, compacted);
 }
 
 void scry_moved_off(void)
 {
-	void (*unroot)(uint64_t *) = (void *)scry_agent.ruby.gc_unregister;
-
-	if (!scry_agent.anchor_data)
-		return;
-	/* while a VM is taken down its data objects go first, and what they own with them */
-	if ((load64(scry_agent.anchor) & SCRY_TYPE_MASK) == SCRY_TYPE_DATA)
-		((struct anchor *)scry_agent.anchor_data)->type.compact = 0;
-	unroot(&scry_agent.anchor);
-	scry_agent.anchor = scry_agent.anchor_data = 0;
+	scry_data_object_off(&scry_agent.anchor);
 }

@@ -22,8 +22,20 @@ int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place,
 void scry_forget(uint64_t object, uint64_t flags);
 void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags);
 void scry_record_gc(struct scry_gate *g, uint32_t event);
+/* Bytes of the slot that `object` lies in, as its heap page says; 0: not known, or all are alike.
+ */
+uint32_t scry_slot_size(uint64_t object);
 /* How much of the gap to the next sample an object takes. */
 int64_t scry_sample_step(const struct scry_gate *g, uint64_t object);
+
+/* moved.c: a hidden object that the VM asks for its size, and when it compacts the heap; off: no
+ * more. Without a way to make one, none is there. */
+void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *),
+		      void (*compact)(void *));
+void scry_data_object_off(struct scry_data_object *d);
+/* last.c: what the VM asks such an object for its size; while it boots: look when it ends */
+uint64_t scry_asked_for_size(const void *data);
+void scry_last_look_on(void);
 
 /* ruby_hooks.c: when a watch is taken up, the VM being up */
 void scry_hooks_take_up(struct scry_gate *g);

@@ -43,6 +43,7 @@ void scry_take_up(struct scry_gate *g)
 	g->gcs = 0;
 	g->sweeping = 1; /* not known: a sweep may be under way */
 	g->last_node = 0;
+	g->last_slot = 0;
 	g->until_lease_check = 1;
 	if (scry_agent.hooks.on)
 		scry_hooks_take_up(g);
@@ -102,6 +103,7 @@ void scry_hook_off(const struct scry_gate *g)
 	    (scry_agent.state.handler && remove((event_func)scry_agent.state.handler, 0) <= 0))
 		return;
 	scry_moved_off();
+	scry_data_object_off(&scry_agent.last);
 	scry_agent.state.hooked = 0;
 	if (g->open) /* in a fork child the shared page is the parent's */
 		__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
@@ -144,7 +146,9 @@ void scry_agent_boot(void)
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	scry_agent.control->booted = 1;
-	if (g->wanted)
+	if (g->wanted) {
 		hook_on(g);
+		scry_last_look_on();
+	}
 	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
 }

@@ -72,9 +72,17 @@ static void place_of_event(const struct scry_agent_frames *f, const uint8_t *tra
 	scry_find_place(f, ec, cfp, place);
 }
 
+uint32_t scry_slot_size(uint64_t object)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	uint64_t page = r->page_mask ? load64((object & r->page_mask) + r->page_header) : 0;
+
+	return is_pointer(page) ? *(const volatile uint16_t *)(page + r->page_slot_size) : 0;
+}
+
 int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place, uint64_t object)
 {
-	uint32_t code, node = 0;
+	uint32_t code, node = 0, slot = scry_slot_size(object);
 	uint64_t page = object >> 16;
 
 	if (g->frames.with_stacks) {
@@ -83,11 +91,15 @@ int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place,
 			return 0;
 	}
 	code = scry_site_code(place, (const uint64_t *)object);
-	if (unlikely(!code) || unlikely(!scry_ring_reserve(g, 2)))
+	if (unlikely(!code) || unlikely(!scry_ring_reserve(g, 3)))
 		return 0;
 	if (node != g->last_node) {
 		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_STACK, 0) | (uint64_t)node << 48);
 		g->last_node = node;
+	}
+	if (slot != g->last_slot) {
+		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_SLOT, 0) | (uint64_t)slot << 48);
+		g->last_slot = slot;
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
@@ -265,20 +277,11 @@ SCRY_EXPORT void scry_agent_event(uint64_t data, const uint8_t *trace_arg)
 	scry_end(g);
 }
 
-/* Slot bytes of `object` in units of the smallest slot: the heap page says. */
-static int64_t units_of(uint64_t object)
-{
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
-	uint64_t page = r->page_mask ? load64((object & r->page_mask) + r->page_header) : 0;
-
-	if (!is_pointer(page))
-		return 1;
-	return *(const volatile uint16_t *)(page + r->page_slot_size) / scry_agent.sampling.unit;
-}
-
 int64_t scry_sample_step(const struct scry_gate *g, uint64_t object)
 {
-	return g->by_bytes ? units_of(object) : 1;
+	uint32_t slot = g->by_bytes ? scry_slot_size(object) : 0;
+
+	return slot > scry_agent.sampling.unit ? slot / scry_agent.sampling.unit : 1;
 }
 
 static void end_samples(struct scry_gate *g, uint32_t event)

@@ -23,19 +23,14 @@
 #include "vm/ruby.h"
 #include "vm/ruby_boot.h"
 
-/* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
-#define EVENT_NS 25	 /* a birth or an end that is recorded */
-#define STACK_NS 45	 /* more, for the stack of a birth */
-#define HOOK_EVENT_NS 13 /* the same two by hooks */
-#define HOOK_BIRTH_NS 9
-#define BIRTH_NS 27   /* a birth that sampling passes over */
-#define SAMPLE_NS 300 /* one that it takes */
 #define RETRY_NS 500000000ull
 #define SLIPPED_NS 20000000ull
 #define BUSY_NS 20000000ull /* of processor time: somebody runs, and does not get to us */
 
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
+#define LAST_LOOK_NS 1000000000ull
+#define LAST_LOOKS 16 /* a program ends once, but its children have its memory */
 
 enum asked { ASK_RUNNING, ASK_ALL };
 
@@ -70,10 +65,14 @@ struct objects {
 	bool refused;	 /* the live check failed: the report says so */
 	uint64_t blind;	 /* compactions not followed, by the agent's count */
 	int ractors_at_start;
-	bool registered; /* in at least one thread */
-	bool table_full; /* the VM takes no more postponed jobs */
-	bool gc_missed;	 /* --force-gc: it did not come to a safepoint in time */
-	bool gc_refused; /* --force-gc: it came, and the VM made none */
+	uint32_t looks;	 /* asked for by the program, as it ended */
+	bool has_looked; /* at the living, when the program ended: then there was */
+	struct scry_objects_totals last_look;
+	uint64_t look_ns; /* for so long it waited for that */
+	bool registered;  /* in at least one thread */
+	bool table_full;  /* the VM takes no more postponed jobs */
+	bool gc_missed;	  /* --force-gc: it did not come to a safepoint in time */
+	bool gc_refused;  /* --force-gc: it came, and the VM made none */
 };
 
 static struct scry_objects *new_names(const struct scry_watch *w, const struct objects *o)
@@ -359,6 +358,17 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 	}
 }
 
+/* The living, as they are now; or, when nothing was made or ended since, as they were then. */
+static void measure(const struct scry_watch *w, struct objects *o)
+{
+	struct scry_objects_totals t;
+
+	scry_objects_totals(o->names, &t);
+	if (!o->has_looked || t.allocs != o->last_look.allocs || t.frees != o->last_look.frees ||
+	    t.moved != o->last_look.moved || t.out_of_sight != o->last_look.out_of_sight)
+		scry_objects_measure(o->names, w->target_gone);
+}
+
 /* --every: the counters as they stand now. */
 static void end_slice(struct scry_watch *w, struct objects *o)
 {
@@ -373,7 +383,7 @@ static void end_slice(struct scry_watch *w, struct objects *o)
 		o->slice_ns = w->began_ns;
 	if (now < o->slice_ns + w->opts->every_ns)
 		return;
-	scry_objects_measure(o->names, false);
+	measure(w, o);
 	scry_objects_totals(o->names, &t);
 	slice.slice = ++o->slice;
 	slice.begin_ns = o->slice_ns;
@@ -406,17 +416,13 @@ static void check_until(struct scry_watch *w, struct objects *o)
 		w->enough = "--until holds";
 }
 
-static int drain(struct scry_watch *w)
+/* What the ring holds now. How full it was, 0..1000; or -errno. */
+static int take(struct scry_watch *w, struct objects *o)
 {
-	struct objects *o = w->state;
 	uint64_t began = scry_now_ns();
 	ssize_t count;
 	int fill;
 
-	notice_armed(w, o);
-	check_booted(w, o);
-	end_slice(w, o);
-	check_until(w, o);
 	if (o->is_damaged)
 		return -EIO;
 	if (!o->ring.control) /* entering failed before it was opened */
@@ -443,6 +449,39 @@ static int drain(struct scry_watch *w)
 		o->blind = w->inj.control->blind;
 		scry_objects_lose_sight(o->names);
 	}
+	return fill;
+}
+
+/* The program is about to end and waits: what lives is measured while it is there. */
+static void look_last(struct scry_watch *w, struct objects *o)
+{
+	uint64_t began = scry_now_ns();
+
+	if (!scry_ring_waits(&o->ring))
+		return;
+	if (o->looks++ >= LAST_LOOKS) {
+		scry_ring_let_go(&o->ring);
+		return;
+	}
+	while (take(w, o) > 0 && scry_now_ns() < began + LAST_LOOK_NS)
+		;
+	scry_objects_measure(o->names, false);
+	scry_objects_totals(o->names, &o->last_look);
+	o->has_looked = true;
+	o->look_ns = scry_ring_let_go(&o->ring);
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct objects *o = w->state;
+	int fill;
+
+	notice_armed(w, o);
+	check_booted(w, o);
+	end_slice(w, o);
+	check_until(w, o);
+	fill = take(w, o);
+	look_last(w, o);
 	return fill;
 }
 
@@ -632,18 +671,18 @@ static void take_counters(struct scry_watch *w, struct objects *o)
 	o->bad = c->bad - o->base_bad;
 	o->unfollowed = c->untracked - o->base_untracked;
 	o->unseen = c->unseen;
-	scry_objects_measure(o->names, w->target_gone);
+	measure(w, o);
 }
 
-static uint64_t cost_ns(const struct objects *o, const struct scry_objects_opts *opts,
-			const struct scry_objects_totals *t)
+static void write_look(struct scry_watch *w, const struct objects *o)
 {
-	uint64_t stacks = opts->stacks ? t->allocs * STACK_NS : 0;
-	uint64_t event = o->hooks.plan.on ? HOOK_EVENT_NS : EVENT_NS;
-	uint64_t birth = o->hooks.plan.on ? HOOK_BIRTH_NS : BIRTH_NS;
+	struct scry_ev_pause pause = {.duration_ns = o->look_ns, .threads = 1};
 
-	return stacks + (o->sampling.on ? t->estimated * birth + t->allocs * SAMPLE_NS
-					: (t->allocs + t->frees + o->lost) * event);
+	if (!o->look_ns || !w->proc.pid)
+		return;
+	pause.why_str =
+		scry_session_string(w->session, "at its end, until the living were measured");
+	scry_session_event(w->session, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
 }
 
 static int finish(struct scry_watch *w)
@@ -653,9 +692,10 @@ static int finish(struct scry_watch *w)
 	struct scry_objects_totals t;
 
 	take_counters(w, o);
+	write_look(w, o);
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + o->lost;
-	w->cost_ns = cost_ns(o, opts, &t);
+	w->cost_ns = scry_objects_cost_ns(&o->sampling, o->hooks.plan.on, opts->stacks, &t);
 	w->errors += o->bad + t.damaged + o->unseen;
 	if (!o->ruby || !o->ruby->layout.recycles)
 		w->errors += t.replaced;

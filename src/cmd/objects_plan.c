@@ -12,6 +12,14 @@
 #include "base/opt.h"
 #include "vm/ruby_size.h"
 
+/* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
+#define EVENT_NS 25	 /* a birth or an end that is recorded */
+#define STACK_NS 45	 /* more, for the stack of a birth */
+#define HOOK_EVENT_NS 13 /* the same two by hooks */
+#define HOOK_BIRTH_NS 9
+#define BIRTH_NS 27   /* a birth that sampling passes over */
+#define SAMPLE_NS 300 /* one that it takes */
+
 #define SAMPLE_MAX 1000000u
 #define SAMPLE_BYTES_MIN 1024u
 #define SAMPLE_BYTES_MAX (64u << 20)
@@ -115,6 +123,8 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.gc_unregister = scry_ruby_symbol(ruby, "rb_gc_unregister_address"),
 		.gc_location = scry_ruby_symbol(ruby, "rb_gc_location"),
 		.each_objects = scry_ruby_symbol(ruby, "rb_objspace_each_objects_without_setup"),
+		.set_end_proc = scry_ruby_symbol(ruby, "rb_set_end_proc"),
+		.memsize_of = scry_ruby_symbol(ruby, "rb_obj_memsize_of"),
 		.is_marked = scry_ruby_symbol(ruby, "rb_objspace_marked_object_p"),
 		.in_heap = scry_ruby_symbol(ruby, "rb_gc_pointer_to_heap_p"),
 	};
@@ -191,4 +201,15 @@ double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint
 	ret->by_bytes = sample->bytes != 0 && slots_differ;
 	ret->unit = slot_size;
 	return fill_gaps(mean, ret->gaps);
+}
+
+uint64_t scry_objects_cost_ns(const struct scry_agent_sampling *sampling, bool by_hooks,
+			      bool with_stacks, const struct scry_objects_totals *t)
+{
+	uint64_t stacks = with_stacks ? t->allocs * STACK_NS : 0;
+	uint64_t event = by_hooks ? HOOK_EVENT_NS : EVENT_NS;
+	uint64_t birth = by_hooks ? HOOK_BIRTH_NS : BIRTH_NS;
+
+	return stacks + (sampling->on ? t->estimated * birth + t->allocs * SAMPLE_NS
+				      : (t->allocs + t->frees) * event);
 }

@@ -5,6 +5,7 @@
 #define SCRY_CMD_OBJECTS_PLAN_H
 
 #include "vm/ruby.h"
+#include "name/objects.h"
 #include "wire/control.h"
 #include "wire/ruby_ring.h"
 
@@ -19,6 +20,10 @@ int scry_objects_read_sample(const char *text, struct scry_objects_sample *ret);
 /* Fills `ret` and returns the mean gap in objects, or in slots by bytes; 0: no sampling. */
 double scry_objects_fill_sampling(const struct scry_objects_sample *sample, uint32_t slot_size,
 				  bool slots_differ, struct scry_agent_sampling *ret);
+
+/* An estimate of what these events have cost the target. */
+uint64_t scry_objects_cost_ns(const struct scry_agent_sampling *sampling, bool by_hooks,
+			      bool with_stacks, const struct scry_objects_totals *t);
 
 void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby *p);
 void scry_objects_fill_frames(const struct scry_ruby_layout *l, bool with_stacks, bool with_pages,

@@ -124,7 +124,7 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 			"next watch knows");
 	if (r == 0 && !m->is_proven)
 		r = refuse(w, m->why);
-	if (r == 0 && m->end_mask != SCRY_NO_MASK && ruby->layout.page_mask)
+	if (r == 0 && m->end_mask != SCRY_NO_MASK && ruby->layout.slots_differ)
 		r = refuse(w, "slots of different sizes are freed together");
 	if (r == 0 && !w->held && scry_ruby_ractors(ruby) > 1)
 		r = refuse(w, "it has several ractors, which make objects at the same time");

@@ -5,7 +5,11 @@
 #include "hook/ring.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <x86intrin.h>
 
 #include "base/err.h"
 
@@ -88,4 +92,27 @@ ssize_t scry_ring_take(struct scry_ring *r, uint64_t *out, int *ret_fill)
 	r->tail = head;
 	r->control->tail = head;
 	return (ssize_t)count;
+}
+
+bool scry_ring_waits(struct scry_ring *r)
+{
+	const struct scry_control *c = r->control;
+
+	if (!c || __atomic_load_n(&c->looks_asked, __ATOMIC_ACQUIRE) == c->looks_done)
+		return false;
+	r->ns = scry_now_ns();
+	r->tsc = __rdtsc();
+	return true;
+}
+
+uint64_t scry_ring_let_go(struct scry_ring *r)
+{
+	struct scry_control *c = r->control;
+	uint64_t ticks = __rdtsc() - r->tsc, ns = scry_now_ns() - r->ns, before = 0;
+
+	if (ticks && r->tsc > c->look_tsc) /* it began to wait before it was seen */
+		before = (uint64_t)((double)(r->tsc - c->look_tsc) / (double)ticks * (double)ns);
+	__atomic_store_n(&c->looks_done, c->looks_asked, __ATOMIC_RELEASE);
+	syscall(SYS_futex, &c->looks_done, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+	return ns + before;
 }

@@ -7,6 +7,7 @@
 #ifndef SCRY_HOOK_RING_H
 #define SCRY_HOOK_RING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -19,6 +20,7 @@ struct scry_ring {
 	uint64_t tail;	  /* words consumed, ever */
 	uint32_t segment; /* being read */
 	uint32_t at;	  /* next word in it */
+	uint64_t ns, tsc; /* when somebody was first seen to wait */
 };
 
 /* Begins where the agent stands now; what it wrote for an earlier keeper is skipped. After
@@ -33,5 +35,11 @@ void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, cons
  * Returns the count, or -EIO: not written by our agent. *ret_fill: how full the ring was, 0..1000.
  */
 ssize_t scry_ring_take(struct scry_ring *r, uint64_t *out, int *ret_fill);
+
+/* Does a VM that is about to end wait for us (agent/last.c)? Then all is to be taken and done that
+ * needs its memory. */
+bool scry_ring_waits(struct scry_ring *r);
+/* It may go on. For how many ns it has waited. */
+uint64_t scry_ring_let_go(struct scry_ring *r);
 
 #endif

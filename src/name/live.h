@@ -15,15 +15,15 @@
 #include "base/map.h"
 
 struct scry_live_entry {
-	uint32_t place : 24; /* 0: none */
+	uint32_t place : 20; /* 0: none */
+	uint32_t slot : 4;   /* its slot's size, by a number that the caller gives; 0: not known */
 	uint32_t offset : 8; /* of the address within its entry's stretch, / 8 */
 	uint32_t birth;	     /* GCs begun when it was made */
 };
 
 struct scry_live_region { /* 64 KiB of addresses */
 	uint64_t base;
-	uint32_t count;	    /* living objects in it */
-	uint32_t slot_size; /* of its heap page, kept by the caller; 0 not known */
+	uint64_t count; /* living objects in it */
 	struct scry_live_entry at[];
 };
 

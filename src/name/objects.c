@@ -21,18 +21,21 @@
 #define SLOT_SIZE_FALLBACK 40u
 #define PAIRS 8192u /* (place, stack) looked up last, by hash */
 #define MEASURE_BATCH 4096u
+#define SLOT_BYTES_SHIFT 48 /* where a word of the ring has the size of a slot */
+#define SLOT_BYTES_MASK 0xffffull
+#define SLOT_SIZES 15u /* of different slots: as many as a live entry has numbers for */
 
 struct counters {
 	double allocated, freed, freed_bytes;
 	double unfollowed;		 /* nobody knows whether they live */
+	double freed_unsized;		 /* counted as slots, or less: more is not known */
 	uint64_t samples, freed_samples; /* freed or not followed */
 	/* of the living; set by scry_objects_measure */
-	double live_bytes, old_live, old_live_bytes;
+	double live_bytes, live_unsized, old_live, old_live_bytes;
 	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
 	uint32_t site;	 /* id of the SITE event; 0 none yet */
 	uint32_t line;	 /* that it was written with */
 	uint32_t pid;	 /* as well; it may be known later only */
-	bool is_unsized; /* some sizes are slots only */
 };
 
 struct pair {
@@ -51,7 +54,10 @@ struct scry_objects {
 	uint32_t nowhere; /* the place of all that find no room: the limit of places is reached */
 	uint32_t stack;	  /* the frame that the next objects are called from */
 	struct pair pairs[PAIRS];
-	uint64_t size;	   /* outside the slot, of the object freed next; 0 not said */
+	uint64_t size; /* outside the slot, of the object freed next; 0 not said */
+	uint32_t slot_sizes[SLOT_SIZES + 1]; /* bytes by the number that live entries have; [0]: the
+						smallest, of those whose slot is not known */
+	uint32_t slot;	   /* number of the slots that the next objects are made in */
 	uint32_t gcs;	   /* begun */
 	uint32_t full_gc;  /* number of the last full GC that was swept, 0 none */
 	uint32_t full_now; /* of one that marked and has not swept yet */
@@ -73,6 +79,7 @@ struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 	scry_live_init(&o->live, o->ruby ? o->ruby->layout.slot_size : SLOT_SIZE_FALLBACK,
 		       setup->limit_bytes);
 	scry_live_share(&o->live, setup->live_bytes);
+	o->slot_sizes[0] = o->live.slot_size;
 	return o;
 }
 
@@ -88,15 +95,32 @@ void scry_objects_free(struct scry_objects *o)
 	free(o);
 }
 
-static uint32_t base_slot(const struct scry_objects *o)
+/* The number of slots of so many bytes; 0: not known. */
+static uint32_t slot_number(struct scry_objects *o, uint32_t bytes)
 {
-	return o->live.slot_size;
+	uint32_t i = 1;
+
+	if (!bytes)
+		return 0;
+	while (i <= SLOT_SIZES && o->slot_sizes[i] && o->slot_sizes[i] != bytes)
+		i++;
+	if (i > SLOT_SIZES)
+		return 0;
+	o->slot_sizes[i] = bytes;
+	return i;
+}
+
+/* Where slots differ in size, that of an object must have been told with its birth. */
+static bool has_slot(const struct scry_objects *o, uint32_t number)
+{
+	return number || !o->ruby || !o->ruby->layout.slots_differ;
 }
 
 /* Objects that one sample stands for. */
-static double weight(const struct scry_objects *o, uint32_t slot_size)
+static double weight(const struct scry_objects *o, uint32_t slot)
 {
 	double mean = o->setup.sample_mean, units = 1;
+	uint32_t slot_size = o->slot_sizes[slot];
 
 	if (mean <= 1)
 		return 1;
@@ -126,17 +150,6 @@ static struct counters *counters_of(struct scry_objects *o, uint32_t place)
 	return &o->counters[place - 1];
 }
 
-/* Which slot size the heap page has that `address` lies in; asked once while a region is in use. */
-static uint32_t slot_size_at(struct scry_objects *o, struct scry_live_region *region,
-			     uint64_t address)
-{
-	if (!region)
-		return base_slot(o);
-	if (!region->slot_size)
-		region->slot_size = o->ruby ? scry_ruby_slot_size(o->ruby, address) : base_slot(o);
-	return region->slot_size;
-}
-
 static uint32_t with_stack(struct scry_objects *o, uint32_t place)
 {
 	struct pair *pair;
@@ -150,20 +163,19 @@ static uint32_t with_stack(struct scry_objects *o, uint32_t place)
 	return pair->result ? pair->result : o->nowhere;
 }
 
-static void count_end(struct scry_objects *o, uint32_t place, uint32_t slot, int64_t extra)
+/* `extra`: bytes outside the slot; below 0: not known. */
+static void count_end(struct scry_objects *o, const struct scry_live_entry *entry, int64_t extra)
 {
-	struct counters *c = counters_of(o, place);
-	double w = weight(o, slot);
+	struct counters *c = counters_of(o, entry->place);
+	double w = weight(o, entry->slot);
 
 	if (!c)
 		return;
 	c->freed += w;
 	c->freed_samples++;
-	c->freed_bytes += w * (slot + (double)(extra > 0 ? extra : 0));
-	if (extra < 0) {
-		c->is_unsized = true;
-		o->totals.unsized++;
-	}
+	c->freed_bytes += w * (o->slot_sizes[entry->slot] + (double)(extra > 0 ? extra : 0));
+	if (extra < 0 || !has_slot(o, entry->slot))
+		c->freed_unsized += w;
 }
 
 static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
@@ -172,33 +184,32 @@ static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
 	struct scry_live_region *region = scry_live_region(&o->live, address, 1);
 	struct counters *c = counters_of(o, place);
 	struct scry_live_entry *entry;
-	uint32_t slot;
+	double w = weight(o, o->slot);
 
 	o->totals.allocs++;
 	if (!c) {
 		o->totals.damaged++;
 		return;
 	}
-	if (region && !region->count)
-		region->slot_size = 0; /* the page may have been given back in between */
-	slot = slot_size_at(o, region, address);
-	c->allocated += weight(o, slot);
+	c->allocated += w;
 	c->samples++;
 	if (!region) {
 		o->totals.untracked++;
-		c->unfollowed += weight(o, slot);
+		c->unfollowed += w;
 		c->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, region, address);
 	if (entry->place) {
 		o->totals.replaced++;
-		count_end(o, entry->place, slot, -1);
+		count_end(o, entry, -1);
 	} else {
 		region->count++;
 	}
-	*entry = (struct scry_live_entry){
-		.place = place, .offset = scry_live_offset(&o->live, address), .birth = o->gcs};
+	*entry = (struct scry_live_entry){.place = place,
+					  .slot = o->slot,
+					  .offset = scry_live_offset(&o->live, address),
+					  .birth = o->gcs};
 }
 
 static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
@@ -216,7 +227,7 @@ static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
 	if (code != SCRY_RING_FREED)
 		extra = code == SCRY_RING_FREED_UNKNOWN ? -1
 							: (int64_t)code - SCRY_RING_FREED_SIZED;
-	count_end(o, entry->place, slot_size_at(o, region, address), extra);
+	count_end(o, entry, extra);
 	entry->place = 0;
 	region->count--;
 }
@@ -242,8 +253,10 @@ static void count_gc(struct scry_objects *o, uint64_t word)
 	}
 }
 
-static void move(struct scry_objects *o, uint64_t from, uint64_t to)
+/* `moved`: the new address, with the bytes of the slot there. */
+static void move(struct scry_objects *o, uint64_t from, uint64_t moved)
 {
+	uint64_t to = moved & ~(SLOT_BYTES_MASK << SLOT_BYTES_SHIFT);
 	struct scry_live_region *region = scry_live_region(&o->live, from, 0), *other;
 	struct scry_live_entry *entry = region ? scry_live_entry(&o->live, region, from) : NULL;
 	struct scry_live_entry was;
@@ -257,18 +270,19 @@ static void move(struct scry_objects *o, uint64_t from, uint64_t to)
 	other = scry_live_region(&o->live, to, 1);
 	if (!other) {
 		o->totals.untracked++;
-		counters_of(o, was.place)->unfollowed += weight(o, base_slot(o));
+		counters_of(o, was.place)->unfollowed += weight(o, was.slot);
 		counters_of(o, was.place)->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, other, to);
 	if (entry->place) {
 		o->totals.replaced++;
-		count_end(o, entry->place, slot_size_at(o, other, to), -1);
+		count_end(o, entry, -1);
 	} else {
 		other->count++;
 	}
 	*entry = was;
+	entry->slot = slot_number(o, (uint32_t)(moved >> SLOT_BYTES_SHIFT));
 	entry->offset = scry_live_offset(&o->live, to);
 }
 
@@ -317,6 +331,8 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 		define_node(o, words + 1, count);
 	} else if (kind == SCRY_RING_STACK) {
 		o->stack = o->stacks.nodes[*words >> 48];
+	} else if (kind == SCRY_RING_SLOT) {
+		o->slot = slot_number(o, (uint32_t)(*words >> SLOT_BYTES_SHIFT));
 	} else if (kind == SCRY_RING_GC && count == 1) {
 		count_gc(o, words[1]);
 	} else if (kind == SCRY_RING_SIZE && count == 1) {
@@ -341,7 +357,7 @@ void scry_objects_lose_sight(struct scry_objects *o)
 
 			if (!c)
 				continue;
-			c->unfollowed += weight(o, slot_size_at(o, region, region->base));
+			c->unfollowed += weight(o, region->at[i].slot);
 			c->freed_samples++;
 			region->at[i].place = 0;
 			region->count--;
@@ -394,7 +410,6 @@ void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t cou
 struct batch {
 	uint64_t address[MEASURE_BATCH];
 	struct scry_live_entry *entry[MEASURE_BATCH];
-	struct scry_live_region *region[MEASURE_BATCH];
 	struct scry_ruby_size size[MEASURE_BATCH];
 	size_t count;
 };
@@ -403,16 +418,14 @@ static void count_living(struct scry_objects *o, const struct scry_live_entry *e
 			 const struct scry_ruby_size *size)
 {
 	struct counters *c = counters_of(o, entry->place);
-	double w = weight(o, size->slot);
-	double bytes = w * (size->slot + (double)size->extra);
+	double w = weight(o, entry->slot);
+	double bytes = w * (o->slot_sizes[entry->slot] + (double)size->extra);
 
 	if (!c)
 		return;
 	c->live_bytes += bytes;
-	if (!size->known) {
-		c->is_unsized = true;
-		o->totals.unsized++;
-	}
+	if (!size->known || !has_slot(o, entry->slot))
+		c->live_unsized += w;
 	if (!c->oldest || entry->birth + 1ull < c->oldest)
 		c->oldest = entry->birth + 1ull;
 	if (entry->birth < o->full_gc) {
@@ -427,12 +440,8 @@ static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
 		return;
 	if (is_gone || !o->ruby || scry_ruby_sizes(o->ruby, b->address, b->count, b->size) < 0)
 		memset(b->size, 0, sizeof(b->size));
-	for (size_t i = 0; i < b->count; i++) {
-		if (!b->size[i].slot)
-			b->size[i].slot =
-				b->region[i]->slot_size ? b->region[i]->slot_size : base_slot(o);
+	for (size_t i = 0; i < b->count; i++)
 		count_living(o, b->entry[i], &b->size[i]);
-	}
 	b->count = 0;
 }
 
@@ -445,7 +454,7 @@ void scry_objects_measure(struct scry_objects *o, bool is_gone)
 	for (size_t i = 0; i < o->cap; i++) {
 		struct counters *c = &o->counters[i];
 
-		c->live_bytes = c->old_live = c->old_live_bytes = 0;
+		c->live_bytes = c->live_unsized = c->old_live = c->old_live_bytes = 0;
 		c->oldest = 0;
 	}
 	if (!b)
@@ -458,8 +467,7 @@ void scry_objects_measure(struct scry_objects *o, bool is_gone)
 			if (!region->at[i].place)
 				continue;
 			b->address[b->count] = scry_live_address(&o->live, region, i);
-			b->entry[b->count] = &region->at[i];
-			b->region[b->count++] = region;
+			b->entry[b->count++] = &region->at[i];
 			if (b->count == MEASURE_BATCH)
 				measure_batch(o, b, is_gone);
 		}
@@ -502,7 +510,7 @@ static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t pl
 	site.method_str = string_event(o, w, key.label);
 	site.flags = (key.internal ? SCRY_SITE_INTERNAL : 0) |
 		     (!key.internal && !key.klass ? SCRY_SITE_UNNAMED : 0);
-	site.slot_bytes = base_slot(o);
+	site.slot_bytes = o->slot_sizes[0];
 	site.stack = scry_stacks_write(&o->stacks, key.stack, &o->places.names, w);
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_SITE}, &site,
 				   sizeof(site));
@@ -518,6 +526,7 @@ static int write_counters(struct scry_objects *o, struct scry_writer *w, uint32_
 {
 	const struct counters *c = &o->counters[place - 1];
 	bool sampled = o->setup.sample_mean > 0;
+	bool is_unsized = c->freed_unsized > 0 || c->live_unsized > 0;
 	struct scry_ev_objects ev = {
 		.site = c->site,
 		.slice = slice,
@@ -527,13 +536,15 @@ static int write_counters(struct scry_objects *o, struct scry_writer *w, uint32_
 		.freed_bytes = whole(c->freed_bytes),
 		.bytes = whole(c->live_bytes) + whole(c->freed_bytes),
 		.max_age = c->oldest ? o->gcs - (c->oldest - 1) : 0,
-		.flags = (c->is_unsized ? SCRY_OBJECTS_SLOTS : 0) |
-			 (sampled ? SCRY_OBJECTS_SCALED : 0),
+		.flags =
+			(is_unsized ? SCRY_OBJECTS_SLOTS : 0) | (sampled ? SCRY_OBJECTS_SCALED : 0),
 		.samples = sampled ? c->samples : 0,
 		.live_samples = sampled ? c->samples - c->freed_samples : 0,
 		.old_live = whole(c->old_live),
 		.old_live_bytes = whole(c->old_live_bytes),
 		.unfollowed = whole(c->unfollowed),
+		.unsized = whole(c->freed_unsized) + whole(c->live_unsized) + whole(c->unfollowed),
+		.live_unsized = whole(c->live_unsized),
 	};
 
 	return scry_writer_payload(w, &(struct scry_event){.type = SCRY_EVENT_OBJECTS}, &ev,
@@ -643,7 +654,8 @@ static void add_counters(struct counters *sum, const struct counters *c, uint32_
 	sum->live_bytes += c->live_bytes;
 	sum->old_live += c->old_live;
 	sum->old_live_bytes += c->old_live_bytes;
-	sum->is_unsized |= c->is_unsized;
+	sum->freed_unsized += c->freed_unsized;
+	sum->live_unsized += c->live_unsized;
 	if (oldest && (!sum->oldest || oldest < sum->oldest))
 		sum->oldest = oldest;
 }
@@ -665,7 +677,6 @@ void scry_objects_merge_totals(struct scry_objects *into, const struct scry_obje
 	sum->compactions += t->compactions;
 	sum->moved += t->moved;
 	sum->out_of_sight += t->out_of_sight;
-	sum->unsized += t->unsized;
 }
 
 void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
@@ -673,7 +684,7 @@ void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
 	uint32_t *stacks = merge_stacks(into, from);
 
 	into->gcs = SUM_GCS;
-	into->live.slot_size = from->live.slot_size;
+	into->live.slot_size = into->slot_sizes[0] = from->slot_sizes[0];
 	for (uint32_t place = 1; place <= from->cap; place++) {
 		struct scry_place_key key, is;
 		struct counters *sum;

@@ -14,7 +14,7 @@
 #include "vm/ruby.h"
 #include "wire/ruby_ring.h"
 
-#define SCRY_PLACES_MAX ((1u << 20) - 2) /* a packed word has 20 bits for it */
+#define SCRY_PLACES_MAX ((1u << 20) - 2) /* a packed word and a live entry have 20 bits for it */
 
 struct scry_place_key { /* hashed as bytes: no padding */
 	uint32_t path, label, klass;

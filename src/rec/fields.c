@@ -56,6 +56,8 @@ static const struct scry_field fields_scry_ev_objects[] = {
 	FIELD(scry_ev_objects, old_live, "old_live", NUMBER),
 	FIELD(scry_ev_objects, old_live_bytes, "old_live_bytes", NUMBER),
 	FIELD(scry_ev_objects, unfollowed, "unfollowed", NUMBER),
+	FIELD(scry_ev_objects, unsized, "unsized", NUMBER),
+	FIELD(scry_ev_objects, live_unsized, "live_unsized", NUMBER),
 };
 static const struct scry_field fields_scry_ev_alloc[] = {
 	FIELD(scry_ev_alloc, address, "address", ADDRESS),

@@ -129,6 +129,8 @@ enum {
 	COLUMN_LIVE_BYTES_TO,
 	COLUMN_AGE,
 	COLUMN_SLOTS,
+	COLUMN_LIVE_UNSIZED_FROM,
+	COLUMN_LIVE_UNSIZED_TO,
 	COLUMN_STACK,
 	COLUMN_TEXT_METHOD,
 	COLUMN_TEXT_PLACE,
@@ -155,6 +157,8 @@ static const struct scry_column all_columns[COLUMNS] = {
 	[COLUMN_LIVE_BYTES_TO] = {NULL, "live_bytes_to", SCRY_CELL_COUNT, false},
 	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, false},
 	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, false},
+	[COLUMN_LIVE_UNSIZED_FROM] = {NULL, "live_unsized_from", SCRY_CELL_COUNT, false},
+	[COLUMN_LIVE_UNSIZED_TO] = {NULL, "live_unsized_to", SCRY_CELL_COUNT, false},
 	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, false},
 	[COLUMN_TEXT_METHOD] = {NULL, NULL, SCRY_CELL_TEXT, true},
 	[COLUMN_TEXT_PLACE] = {"file:line", NULL, SCRY_CELL_TEXT, true},
@@ -168,7 +172,7 @@ static bool has_ages(const struct diff *d)
 
 static bool has_slots(const struct diff *d)
 {
-	return d->from.all.is_slots || d->to.all.is_slots;
+	return d->from.all.live_unsized || d->to.all.live_unsized;
 }
 
 static void choose_columns(const struct diff *d, struct scry_column columns[COLUMNS])
@@ -186,8 +190,10 @@ static void choose_columns(const struct diff *d, struct scry_column columns[COLU
 		columns[COLUMN_TEXT_METHOD].title = "method";
 	if (by == SCRY_VIEW_BY_GEM)
 		columns[COLUMN_TEXT_METHOD].title = "gem";
-	if (has_slots(d))
+	if (has_slots(d)) {
 		columns[COLUMN_LIVE_BYTES_GROWTH].title = "live bytes*";
+		columns[COLUMN_LIVE_UNSIZED_TO].title = "unsized then";
+	}
 	if (d->from.all.is_scaled || d->to.all.is_scaled)
 		columns[COLUMN_LIVE_GROWTH_ERROR].title = "+-";
 	if (has_ages(d))
@@ -229,6 +235,8 @@ static void fill_counts(const struct diff *d, const struct diff_row *row,
 	cells[COLUMN_LIVE_BYTES_TO] = scry_cell_number(to->live_bytes);
 	cells[COLUMN_AGE] = scry_cell_known(to->max_age, has_ages(d) && to->live);
 	cells[COLUMN_SLOTS] = scry_cell_number(from->is_slots || to->is_slots);
+	cells[COLUMN_LIVE_UNSIZED_FROM] = scry_cell_number(from->live_unsized);
+	cells[COLUMN_LIVE_UNSIZED_TO] = scry_cell_number(to->live_unsized);
 }
 
 /* For people: the callers below the row, innermost first. */
@@ -372,8 +380,8 @@ static void push_notes(const struct diff *d)
 	}
 	if (has_slots(d)) {
 		scry_buf_printf(&buf,
-				"bytes%s are heap slots only, or in part; buffers outside the "
-				"slot are not counted there",
+				"bytes%s are too few: of the objects that are unsized only the "
+				"heap slot is counted, or not all outside it",
 				d->doc->is_data ? "" : "*");
 		note(d, &buf);
 	}

@@ -189,7 +189,6 @@ static void collect(struct scry_object_list *list, struct scry_reader *reader,
 			continue;
 		row = row_of(list, reader, site);
 		scry_object_counts_add(&list->all, &row.counts);
-		list->all_slots &= row.counts.is_slots;
 		list->freed += site->counts.freed;
 		list->unfollowed += site->counts.unfollowed;
 		if (row.is_internal)
@@ -273,7 +272,6 @@ static int read_rows(struct scry_object_list *list, struct scry_reader *reader,
 			err = scry_fail(-ENOMEM, "no memory for %zu rows", sites.count);
 	}
 	if (!err) {
-		list->all_slots = true;
 		collect(list, reader, &sites, wanted);
 		list->count = scry_object_rows_merge(list->rows, list->count);
 	}

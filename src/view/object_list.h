@@ -42,7 +42,6 @@ struct scry_object_list {
 	uint64_t events;	   /* that tell of objects */
 	uint64_t slice_end_ns;	   /* of the last slice where the end is missing; else 0 */
 	bool has_slots, has_sizes; /* of what is listed: sizes of slots only, full sizes */
-	bool all_slots;		   /* every size, listed or not, is of slots only */
 	bool has_stacks;
 };
 

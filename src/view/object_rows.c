@@ -40,6 +40,8 @@ struct scry_object_counts scry_object_counts_of(const struct scry_ev_objects *ob
 		.old_live = objects->old_live,
 		.old_live_bytes = objects->old_live_bytes,
 		.max_age = objects->max_age,
+		.unsized = objects->unsized,
+		.live_unsized = objects->live_unsized,
 		.is_slots = objects->flags & SCRY_OBJECTS_SLOTS,
 		.is_scaled = objects->flags & SCRY_OBJECTS_SCALED,
 	};
@@ -62,6 +64,8 @@ void scry_object_counts_add(struct scry_object_counts *into, const struct scry_o
 	into->old_live += more->old_live;
 	into->old_live_bytes += more->old_live_bytes;
 	into->max_age = more->max_age > into->max_age ? more->max_age : into->max_age;
+	into->unsized += more->unsized;
+	into->live_unsized += more->live_unsized;
 	into->samples += more->samples;
 	into->live_samples += more->live_samples;
 	into->allocated_variance += more->allocated_variance;

@@ -15,9 +15,10 @@ struct scry_object_counts {
 	uint64_t allocated, bytes, live, live_bytes;
 	uint64_t old_live, old_live_bytes;
 	uint64_t max_age;
+	uint64_t unsized, live_unsized; /* objects whose bytes are not known, or not all */
 	uint64_t samples, live_samples;
 	double allocated_variance, live_variance; /* of the scaled figures; 0: exact */
-	bool is_slots;				  /* sizes are slots only, of some at least */
+	bool is_slots;				  /* some are unsized */
 	bool is_scaled;				  /* from samples, some at least */
 };
 

@@ -27,6 +27,8 @@ enum {
 	COLUMN_OLD_LIVE_BYTES,
 	COLUMN_AGE,
 	COLUMN_SLOTS,
+	COLUMN_UNSIZED,
+	COLUMN_LIVE_UNSIZED,
 	COLUMN_SAMPLES,
 	COLUMN_LIVE_SAMPLES,
 	COLUMN_STACK,
@@ -55,6 +57,8 @@ static const struct scry_column all_columns[COLUMNS] = {
 	[COLUMN_OLD_LIVE_BYTES] = {NULL, "old_live_bytes", SCRY_CELL_COUNT, false},
 	[COLUMN_AGE] = {NULL, "max_age_gcs", SCRY_CELL_COUNT, false},
 	[COLUMN_SLOTS] = {NULL, "is_slots_only", SCRY_CELL_BOOL, false},
+	[COLUMN_UNSIZED] = {NULL, "unsized", SCRY_CELL_COUNT, false},
+	[COLUMN_LIVE_UNSIZED] = {NULL, "live_unsized", SCRY_CELL_COUNT, false},
 	[COLUMN_SAMPLES] = {NULL, "samples", SCRY_CELL_COUNT, false},
 	[COLUMN_LIVE_SAMPLES] = {NULL, "live_samples", SCRY_CELL_COUNT, false},
 	[COLUMN_STACK] = {NULL, NULL, SCRY_CELL_FRAMES, false},
@@ -83,6 +87,8 @@ static void choose_columns(const struct scry_object_table *t, struct scry_column
 		columns[COLUMN_BYTES].title = "bytes*";
 		columns[COLUMN_LIVE_BYTES].title = "live bytes*";
 	}
+	if (t->list->has_slots)
+		columns[COLUMN_UNSIZED].title = "unsized";
 	if (t->list->all.is_scaled)
 		columns[COLUMN_ALLOCATED_ERROR].title = columns[COLUMN_LIVE_ERROR].title = "+-";
 	if (t->has_ages)
@@ -97,13 +103,14 @@ static void choose_columns(const struct scry_object_table *t, struct scry_column
 		columns[COLUMN_STACK].key = "stack";
 }
 
-static struct scry_cell bytes_cell(const struct scry_object_table *t,
-				   const struct scry_object_row *row, uint64_t bytes)
+/* Starred when they are too few: of `unsized` objects not all bytes are known. */
+static struct scry_cell bytes_cell(const struct scry_object_table *t, uint64_t bytes,
+				   uint64_t unsized)
 {
 	struct scry_cell cell = scry_cell_number(bytes);
 
 	if (t->has_stars)
-		cell.mark = row->counts.is_slots ? '*' : ' ';
+		cell.mark = unsized ? '*' : ' ';
 	return cell;
 }
 
@@ -115,15 +122,17 @@ static void fill_counts(const struct scry_object_table *t, const struct scry_obj
 	cells[COLUMN_ALLOCATED] = scry_cell_number(c->allocated);
 	cells[COLUMN_ALLOCATED_ERROR] =
 		scry_object_error_cell(c, c->allocated_variance, c->samples);
-	cells[COLUMN_BYTES] = bytes_cell(t, row, c->bytes);
+	cells[COLUMN_BYTES] = bytes_cell(t, c->bytes, c->unsized);
 	cells[COLUMN_LIVE] = scry_cell_number(c->live);
 	cells[COLUMN_LIVE_ERROR] = scry_object_error_cell(c, c->live_variance, c->live_samples);
-	cells[COLUMN_LIVE_BYTES] = bytes_cell(t, row, c->live_bytes);
+	cells[COLUMN_LIVE_BYTES] = bytes_cell(t, c->live_bytes, c->live_unsized);
 	cells[COLUMN_OLD_LIVE] = scry_cell_known(c->old_live, t->has_full);
-	cells[COLUMN_OLD_LIVE_BYTES] = bytes_cell(t, row, c->old_live_bytes);
+	cells[COLUMN_OLD_LIVE_BYTES] = bytes_cell(t, c->old_live_bytes, c->live_unsized);
 	cells[COLUMN_OLD_LIVE_BYTES].is_unknown = !t->has_full;
 	cells[COLUMN_AGE] = scry_cell_known(c->max_age, t->has_ages && c->live);
 	cells[COLUMN_SLOTS] = scry_cell_number(c->is_slots);
+	cells[COLUMN_UNSIZED] = scry_cell_number(c->unsized);
+	cells[COLUMN_LIVE_UNSIZED] = scry_cell_number(c->live_unsized);
 	cells[COLUMN_SAMPLES] = scry_cell_known(c->samples, c->is_scaled);
 	cells[COLUMN_LIVE_SAMPLES] = scry_cell_known(c->live_samples, c->is_scaled);
 }

@@ -190,13 +190,12 @@ static void choose_columns(const struct tree *t, struct scry_column columns[COLU
 		(struct scry_column){"frame, outermost first", NULL, SCRY_CELL_TEXT, true};
 }
 
-static struct scry_cell bytes_cell(const struct tree *t, const struct scry_object_counts *counts,
-				   uint64_t bytes)
+static struct scry_cell bytes_cell(const struct tree *t, uint64_t bytes, uint64_t unsized)
 {
 	struct scry_cell cell = scry_cell_number(bytes);
 
 	if (t->list->has_slots && t->list->has_sizes)
-		cell.mark = counts->is_slots ? '*' : ' ';
+		cell.mark = unsized ? '*' : ' ';
 	return cell;
 }
 
@@ -212,10 +211,11 @@ static void push_row(struct tree *t, const struct step *step)
 	struct scry_cell cells[COLUMNS] = {
 		[COLUMN_PERCENT] = scry_cell_number(tenths(t, figure(t, step->id))),
 		[COLUMN_ALLOCATED] = scry_cell_number(counts->allocated),
-		[COLUMN_BYTES] = bytes_cell(t, counts, counts->bytes),
+		[COLUMN_BYTES] = bytes_cell(t, counts->bytes, counts->unsized),
 		[COLUMN_LIVE] = scry_cell_number(live ? counts->old_live : counts->live),
 		[COLUMN_LIVE_BYTES] =
-			bytes_cell(t, counts, live ? counts->old_live_bytes : counts->live_bytes),
+			bytes_cell(t, live ? counts->old_live_bytes : counts->live_bytes,
+				   counts->live_unsized),
 	};
 
 	scry_buf_clear(&t->line);

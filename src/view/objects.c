@@ -51,13 +51,17 @@ static void push_totals(const struct objects *o)
 		      scry_object_error_cell(all, all->allocated_variance, all->samples)),
 		TOTAL(true, "bytes", all->is_slots ? "bytes* allocated" : "bytes allocated",
 		      scry_cell_number(all->bytes)),
+		TOTAL(is_data || all->unsized, "unsized", "objects whose bytes are not all counted",
+		      scry_cell_number(all->unsized)),
 		TOTAL(true, "live", "still live at the end", scry_cell_number(all->live)),
 		TOTAL(is_data || all->is_scaled, "live_error",
 		      "of these more or less (95 % interval)",
 		      scry_object_error_cell(all, all->live_variance, all->live_samples)),
 		TOTAL(true, "live_bytes",
-		      all->is_slots ? "bytes* of the live" : "bytes of the live",
+		      all->live_unsized ? "bytes* of the live" : "bytes of the live",
 		      scry_cell_number(all->live_bytes)),
+		TOTAL(is_data || all->live_unsized, "live_unsized", "of these not all counted",
+		      scry_cell_number(all->live_unsized)),
 		TOTAL(is_data || o->table.has_full, "old_live",
 		      "of the live survived the last full mark",
 		      scry_cell_known(all->old_live, o->table.has_full)),
@@ -98,21 +102,14 @@ static void push_notes(const struct objects *o)
 	const struct scry_object_list *l = &o->list;
 	struct scry_buf buf = {0};
 
-	if (l->all.is_slots && !l->all_slots)
+	if (l->all.is_slots)
 		note(o, o->doc->is_folded ? "some bytes are of heap slots: buffers outside the "
 					    "slot are not counted there, or not all"
 			: o->doc->is_data
-				? "bytes of rows with is_slots_only are heap slots; buffers "
-				  "outside the "
-				  "slot are not counted, or not all"
-				: "* marks bytes of heap slots: buffers outside the slot are not "
-				  "counted there, or not all");
-	else if (l->all.is_slots)
-		note(o,
-		     o->doc->is_data
-			     ? "bytes are heap slots only; buffers outside the slot are not counted"
-			     : "bytes* are heap slots only; buffers outside the slot are not "
-			       "counted");
+				? "of `unsized` objects `bytes` has the heap slot only, or not all "
+				  "that is outside it"
+				: "* marks bytes that are too few: of as many objects as 'unsized' "
+				  "says only the heap slot is counted, or not all outside it");
 	if (l->slice_end_ns) {
 		scry_buf_printf(&buf, "the end is missing: the figures are those of ");
 		scry_text_duration(&buf, l->slice_end_ns - l->honesty.first_slice_ns);

@@ -115,6 +115,8 @@ static void on_objects(struct scry_sites *sites, const struct scry_ev_objects *o
 	counts->bytes += objects->bytes;
 	counts->live_bytes += objects->live_bytes;
 	counts->freed_bytes += objects->freed_bytes;
+	counts->unsized += objects->unsized;
+	counts->live_unsized += objects->live_unsized;
 	counts->flags |= objects->flags;
 }
 
@@ -190,6 +192,14 @@ static void settle(struct scry_ev_objects *c)
 		c->freed_bytes = c->bytes - c->live_bytes;
 		c->flags |= SCRY_OBJECTS_SLOTS;
 	}
+	if (c->flags & SCRY_OBJECTS_SLOTS && !c->unsized) { /* how many is not said: any */
+		c->unsized = c->allocated;
+		c->live_unsized = live;
+	}
+	if (c->unsized > c->allocated)
+		c->unsized = c->allocated;
+	if (c->live_unsized > live)
+		c->live_unsized = live;
 	if (c->old_live > live)
 		c->old_live = live;
 	if (c->old_live_bytes > c->live_bytes)

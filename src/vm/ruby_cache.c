@@ -36,6 +36,7 @@ _Static_assert(sizeof(struct head) == 120, "no padding: it is compared and writt
 /* Bytes that become a bool must be 0 or 1. Leaves are checked one by one. */
 static const size_t bools[] = {
 	offsetof(struct scry_ruby_layout, first_line_fixnum),
+	offsetof(struct scry_ruby_layout, slots_differ),
 	offsetof(struct scry_ruby_layout, gc_stat_compact),
 	offsetof(struct scry_ruby_layout, recycles),
 	offsetof(struct scry_ruby_layout, hooks_of_all_ractors),

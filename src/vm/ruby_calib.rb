@@ -470,7 +470,7 @@ end
 # 240 objects of one size do not fit into one page, so that each size tells of several.
 if ObjectSpace.respond_to?(:dump)
   [1, 7, 17, 37, 75].each do |n|
-    list = Array.new(240) { Array.new(n) }
+    KEEP << (list = Array.new(240) { Array.new(n) }) # pages are looked at when all has been said
     list.each_slice(12) do |part|
       size = ObjectSpace.dump(part[0])[/"slot_size":(\d+)/, 1]
       fact "page", at(part[0]), size if size

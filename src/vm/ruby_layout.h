@@ -88,13 +88,14 @@ struct scry_ruby_layout {
 		iseq_flags_value; /* flags & mask == value for every iseq object */
 	/* objects */
 	uint32_t slot_size;
-	/* where the page of an object says how long its slots are; page_mask 0: not known, and then
-	 * all slots are slot_size long */
-	uint64_t page_mask;		 /* address & page_mask: the page's memory */
-	uint32_t page_header;		 /* there: pointer to the page's struct */
-	uint32_t page_slot_size;	 /* in that: u16 */
-	bool gc_stat_compact;		 /* GC.stat has :compact_count */
-	uint64_t string_noembed;	 /* flag bit: text is not in the slot */
+	/* where the page of an object says how long its slots are; page_mask 0: not known */
+	uint64_t page_mask;	 /* address & page_mask: the page's memory */
+	uint32_t page_header;	 /* there: pointer to the page's struct */
+	uint32_t page_slot_size; /* in that: u16 */
+	bool slots_differ;	 /* in size, so without page_mask that of an object's slot is
+				    not known */
+	bool gc_stat_compact;	 /* GC.stat has :compact_count */
+	uint64_t string_noembed; /* flag bit: text is not in the slot */
 	uint32_t string_ptr, string_len; /* of a string not embedded */
 	uint32_t string_embed;		 /* embedded text */
 	uint64_t string_embed_len_mask; /* embedded length = (flags & mask) >> shift; mask 0: length

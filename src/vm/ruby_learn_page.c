@@ -4,7 +4,7 @@
  *
  * The memory of a page is aligned, and begins with a pointer to the page's struct. The facts are
  * objects of each size, several pages full, with the size that ObjectSpace.dump says. Only the
- * right alignment and places lead from every one of them to its size.
+ * right places, and no smaller alignment, lead from every one of them to its size.
  */
 #include <string.h>
 
@@ -78,15 +78,18 @@ int scry_learn_pages(struct scry_learn *learn)
 	char proof[96];
 
 	l->gc_stat_compact = f && scry_fact_number(f, 1) == 1;
-	for (uint64_t shift = SMALLEST; shift <= GREATEST && sizes > 1; shift++) {
+	/* the smallest: a greater one leads to a neighbouring page, whose slots may be as long */
+	for (uint64_t shift = SMALLEST; shift <= GREATEST && sizes > 1 && !pick[0].hits; shift++) {
 		for (uint32_t header = 0; header < HEADER_BYTES; header += 8) {
 			pick[1].value = shift << 32 | header;
 			try_header(learn, samples, n, pick);
 		}
 	}
+	l->slots_differ = sizes > 1;
 	snprintf(proof, sizeof(proof), "%zu objects of %u sizes", n, sizes);
 	if (scry_learn_optional(learn, "heap page, its slot size", &pick[0], proof,
-				"all slots are taken to be of one size")) {
+				l->slots_differ ? "how long an object's slot is, is not known"
+						: "all slots are of one size")) {
 		l->page_mask = ~0ull << (pick[0].value >> 32);
 		l->page_header = (uint32_t)(pick[0].value >> 16) & 0xffff;
 		l->page_slot_size = (uint32_t)pick[0].value & 0xffff;

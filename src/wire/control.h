@@ -61,7 +61,7 @@ struct scry_agent_header {
 	struct scry_slab slabs[SCRY_SLABS_MAX];
 };
 
-/* Private, not wiped: a fork child inherits hook list, jobs and frames, and so their accounts. */
+/* Private, not wiped: a fork child inherits hook list, jobs, frames, and so their accounts. */
 struct scry_agent_state {
 	uint64_t hooked;	  /* the VM's hook list holds our function ... */
 	uint64_t handler;	  /* ... which is this one */
@@ -72,10 +72,9 @@ struct scry_agent_state {
 };
 
 /*
- * The ring is a pool of segments. The producer fills one to its end and then takes the free one
- * with the lowest number, so that it walks in a few hundred KiB of cache while the keeper keeps up,
- * and in all 8 MiB when not. `used` (0: open) and `next` are set when a segment is closed, before
- * the head moves beyond it.
+ * The ring is a pool of segments. The producer fills one, then takes the free one with the lowest
+ * number: a few hundred KiB of cache while the keeper keeps up, all 8 MiB when not. `used` (0:
+ * open) and `next` are set when one is closed, before the head moves beyond it.
  */
 #define SCRY_SEGMENTS 64u
 #define SCRY_SEGMENT_WORDS 16384u
@@ -118,30 +117,31 @@ struct scry_control {
 	uint64_t load_late;	/* how many went on without having been answered */
 	uint32_t load_seq;	/* tickets given out; a futex */
 	uint32_t load_given_up; /* the newest ticket whose owner no longer waits */
-	/* threads that wait until a track is free: wire/tracks.h. Each sets it before each nap */
-	uint32_t track_waiting; /* 1: wake me; the keeper sets it back */
+	uint32_t track_waiting; /* 1: wake me, I wait for a track (wire/tracks.h) */
 	uint32_t track_over;	/* 1: the lease's end went by: nothing was recorded from then on */
 	uint64_t track_waits;	/* how often one had to wait */
 	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */
 	uint64_t lane_malloc;	/* preloaded: what its malloc would be without; 0: a fork child */
 	uint64_t lines_full;	/* calls from lines of Ruby that got no code: agent/lines.c */
 	uint64_t unwind_missed; /* a pc for which no object has unwind tables: agent/walk.c */
-	uint64_t stacks_full;	/* stacks that got no number */
-	uint64_t stacks_none;	/* calls of threads beyond those that can have stacks */
-	uint64_t filtered;	/* 1: the program is about to forbid itself system calls */
-	uint64_t pad1[38];
+	uint64_t stacks_full, stacks_none; /* stacks without a number; calls of threads without */
+	uint64_t filtered;		 /* 1: the program is about to forbid itself system calls */
+	uint64_t look_tsc;		 /* when the last look was asked for: agent/last.c */
+	uint32_t looks_asked, reserved1; /* a Ruby VM is about to end: measure the living */
+	uint64_t pad1[36];
 
 	/* keeper writes, agent reads */
-	uint64_t tail;		       /* words consumed */
-	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
-	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
-	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
-	uint32_t load_done;	       /* tickets answered; a futex */
-	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
-	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
-	uint32_t track_freed;	       /* tracks given back, ever, and signs of life; a futex */
-	uint64_t quiet;		       /* 1: the program runs under seccomp: agent/calling.h */
-	uint64_t pad2[26];
+	uint64_t tail;			/* words consumed */
+	uint32_t taken[SCRY_SEGMENTS];	/* 1: in use; the agent sets it, the keeper clears it */
+	uint64_t force_gcs;		/* how many GCs the keeper has asked for in all */
+	uint64_t load_wait_tsc;		/* so long a sign of life is waited for */
+	uint32_t load_done;		/* tickets answered; a futex */
+	uint32_t load_busy;		/* 1: the keeper writes, trusting in that somebody waits */
+	uint32_t load_beat;		/* signs of life, while a ticket is not answered */
+	uint32_t track_freed;		/* tracks given back, ever, and signs of life; a futex */
+	uint64_t quiet;			/* 1: the program runs under seccomp: agent/calling.h */
+	uint32_t looks_done, reserved2; /* follows looks_asked; a futex */
+	uint64_t pad2[25];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 };

@@ -52,8 +52,8 @@ struct scry_gate {
 			       call each other, and both return it */
 	uint64_t vm_made_at, vm_made; /* the same of objects made; it, before the first one seen */
 	uint64_t seen;		      /* objects since then */
-	uint32_t loads; /* 1: the keeper wants to know of loaded objects; host writes */
-	uint32_t pad;
+	uint32_t loads;	    /* 1: the keeper wants to know of loaded objects; host writes */
+	uint32_t last_slot; /* the slot size that the newest word of the ring goes by */
 	uint64_t spare;
 };
 /* In the gate page: which scry may edit this process (hook/own.h). Host only. */

@@ -54,11 +54,11 @@ struct scry_ev_objects { /* counters of one site since the watch began */
 	uint64_t flags;	      /* SCRY_OBJECTS_* */
 	uint64_t samples;     /* sampled allocations behind `allocated`; 0 without sampling */
 	uint64_t live_samples;
-	uint64_t old_live; /* of the living: born before the last full mark, so survived it */
-	uint64_t old_live_bytes;
+	uint64_t old_live, old_live_bytes; /* of the living: those that the last full mark left */
 	uint64_t unfollowed; /* neither freed nor live: nobody knows what became of them */
+	uint64_t unsized, live_unsized; /* whose part of the bytes is too small */
 };
-#define SCRY_OBJECTS_SLOTS 1u  /* sizes are slots only, for all objects or some */
+#define SCRY_OBJECTS_SLOTS 1u  /* of `unsized` objects; 0 there (older recordings): of some */
 #define SCRY_OBJECTS_SCALED 2u /* counts and bytes are scaled up from samples */
 
 struct scry_ev_alloc {

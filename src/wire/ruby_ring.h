@@ -26,8 +26,12 @@ enum scry_ring_record {
 	SCRY_RING_STACK,   /* no word: the node in bits 48..63 called what the next objects are from
 			    */
 	SCRY_RING_SIZE,	   /* one word: bytes outside the slot of the object freed next */
-	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to. Bit 48
-			      of the escape word: a new compaction */
+	SCRY_RING_MOVED,   /* pairs of words: objects that a compaction moved, from and to, with the
+			      new slot's bytes in bits 48..63 of the latter. Bit 48 of the escape
+			      word: a new compaction */
+	SCRY_RING_SLOT,	   /* no word: bytes of the slots of the next objects made, in bits 48..63;
+			      0, as before the first one: not known. Where slots differ in size: who
+			      reads the ring comes too late, as a page may have been cut anew */
 };
 enum scry_ring_gc {
 	SCRY_RING_GC_START = 1,
@@ -134,8 +138,9 @@ struct scry_agent_ruby {
 	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
 	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
-	uint64_t is_marked;	     /* to 3.3 */
-	uint64_t in_heap;	     /* 3.4 on */
+	uint64_t set_end_proc, memsize_of; /* for the last look: agent/last.c */
+	uint64_t is_marked;		   /* to 3.3 */
+	uint64_t in_heap;		   /* 3.4 on */
 	uint64_t ends_at_compaction; /* 1: no anchor (agent/moved.c); the watch ends instead */
 	struct scry_size_rules sizes;
 	struct scry_agent_plain plain[SCRY_SIZE_TYPES]; /* by type */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "agent/agent.h"
+#include "agent/objects.h"
 
 #define TYPE_WORDS 64u /* more than any Ruby has */
 #define FIRST_WORDS 5u /* name, mark, free, size, compact */
@@ -23,6 +24,16 @@ int scry_ring_reserve(struct scry_gate *g, uint64_t words)
 {
 	(void)g;
 	(void)words;
+	return 0;
+}
+uint32_t scry_slot_size(uint64_t at)
+{
+	(void)at;
+	return 0;
+}
+uint64_t scry_asked_for_size(const void *data)
+{
+	(void)data;
 	return 0;
 }
 void scry_site_forget_all(void)
@@ -107,11 +118,11 @@ static void the_type_is_zero_beyond_what_is_documented(void **state)
 	assert_string_equal((const char *)type_given[0], "scry");
 	assert_int_equal(type_given[1], 0);
 	assert_int_equal(type_given[2], ~0ull);
-	assert_int_equal(type_given[3], 0);
-	assert_true(type_given[4] != 0);
+	assert_true(type_given[3] != 0 && type_given[4] != 0);
 	for (unsigned int i = FIRST_WORDS; i < TYPE_WORDS; i++)
 		assert_int_equal(type_given[i], 0);
 	scry_moved_off();
+	assert_int_equal(type_given[3], 0);
 	assert_int_equal(type_given[4], 0);
 	free((void *)(uintptr_t)type_given);
 }

@@ -1,0 +1,76 @@
+/*
+ * The program's end: the keeper measures the living while their memory is there.
+ *
+ * The VM drops its event hooks when it is taken down, behind the program's own at_exit code. What
+ * it offers for that moment is a list of functions (rb_set_end_proc), from which nothing can be
+ * taken back: what is put there must not lead to us, who may be gone by then. So it is the VM's own
+ * rb_obj_memsize_of, of a hidden data object, which asks that object's type for a function; when
+ * the agent goes, that is taken out of the type, and what is left is an object that has no size.
+ *
+ * Heap profilers ask all objects for their size, ours too. They ask each once in a walk, and there
+ * are two of ours (the other is that of moved.c); the list has the one twice. Asked twice in a row
+ * it is the end.
+ *
+ * Who waits for the keeper waits with the VM's lock, for as long as there is a lease and for
+ * NAPS * NAP_NS at most.
+ */
+#include "agent/agent.h"
+#include "agent/calling.h"
+#include "agent/load.h"
+#include "agent/objects.h"
+
+#define NAP_NS 5000000
+#define NAPS 400
+
+static uint64_t now_tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+static void wait_for_keeper(const struct scry_gate *g)
+{
+	struct scry_control *c = scry_agent.control;
+	uint32_t asked = c->looks_asked + 1, looked;
+
+	c->look_tsc = now_tsc();
+	__atomic_store_n(&c->looks_asked, asked, __ATOMIC_RELEASE);
+	for (int i = 0; i < NAPS; i++) {
+		looked = __atomic_load_n(&c->looks_done, __ATOMIC_ACQUIRE);
+		if (looked == asked || !__atomic_load_n(&g->wanted, __ATOMIC_RELAXED) ||
+		    now_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+			return;
+		if (scry_calling_nap(&c->looks_done, looked, NAP_NS) == -1 &&
+		    scry_calling_is_over())
+			return;
+	}
+}
+
+uint64_t scry_asked_for_size(const void *data)
+{
+	struct scry_gate *g = scry_agent.gate;
+	int is_end =
+		scry_agent.asked_last == (uint64_t)data && scry_agent.last.data == (uint64_t)data;
+
+	scry_agent.asked_last = (uint64_t)data;
+	if (!is_end || !g->wanted || g->wanted != g->taken || g->handling)
+		return 0;
+	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	wait_for_keeper(g);
+	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+void scry_last_look_on(void)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	void (*at_end)(uint64_t, uint64_t) = (void *)r->set_end_proc;
+
+	if (scry_agent.last.data || !scry_agent.anchor.data || !r->set_end_proc || !r->memsize_of)
+		return;
+	scry_data_object(&scry_agent.last, scry_asked_for_size, 0);
+	at_end(r->memsize_of, scry_agent.last.object);
+	at_end(r->memsize_of, scry_agent.last.object);
+}
