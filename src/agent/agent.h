@@ -43,13 +43,12 @@ struct scry_agent_data {
 	uint32_t generation; /* part of every key: a new one forgets all */
 	struct scry_agent_ruby ruby;
 	struct scry_follow follow;
-	struct scry_data_object anchor; /* moved.c */
-	struct scry_data_object last;	/* last.c */
-	uint64_t asked_last;		/* whose size was asked last: what it owns */
-	uint64_t major_gc_count;	/* the Symbol; 0: this VM cannot say which GCs are full */
-	uint64_t compact_count;		/* another: compactions; 0: they are followed */
-	uint64_t compactions;		/* when the hook was put on */
-	uint64_t made_count; /* another: objects made, where no word is known (ruby_hooks.c) */
+	struct scry_data_object anchor, last; /* moved.c, last.c */
+	uint64_t asked_last;		      /* whose size was asked last: what it owns */
+	uint64_t major_gc_count; /* the Symbol; 0: this VM cannot say which GCs are full */
+	uint64_t compact_count;	 /* another: compactions; 0: they are followed */
+	uint64_t compactions;	 /* when the hook was put on */
+	uint64_t made_count;	 /* another: objects made, where no word is known (ruby_hooks.c) */
 	struct scry_agent_sampling sampling;
 	struct scry_agent_hooks hooks;
 	struct scry_agent_tracking tracking;

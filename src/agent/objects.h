@@ -21,6 +21,7 @@ int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place,
  * is forgotten. */
 void scry_forget(uint64_t object, uint64_t flags);
 void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags);
+uint64_t scry_gc_count(void); /* the VM's own; 0: not known */
 void scry_record_gc(struct scry_gate *g, uint32_t event);
 /* Bytes of the slot that `object` lies in, as its heap page says; 0: not known, or all are alike.
  */
@@ -39,5 +40,7 @@ void scry_last_look_on(void);
 
 /* ruby_hooks.c: when a watch is taken up, the VM being up */
 void scry_hooks_take_up(struct scry_gate *g);
+/* Collects by `start`, and records what no hook shows. */
+void scry_hooks_collect(struct scry_gate *g, void (*start)(void));
 
 #endif

@@ -41,12 +41,17 @@ void scry_take_up(struct scry_gate *g)
 	if (scry_agent.sampling.on)
 		scry_sample_forget_all(g);
 	g->gcs = 0;
+	if (scry_agent.major_gc_count)
+		g->full_gcs =
+			((uint64_t(*)(uint64_t))scry_agent.ruby.gc_stat)(scry_agent.major_gc_count);
 	g->sweeping = 1; /* not known: a sweep may be under way */
 	g->last_node = 0;
 	g->last_slot = 0;
 	g->until_lease_check = 1;
 	if (scry_agent.hooks.on)
 		scry_hooks_take_up(g);
+	else
+		g->vm_gcs = scry_gc_count();
 	g->taken = g->wanted;
 	__atomic_store_n(&scry_agent.control->armed, g->taken, __ATOMIC_RELEASE);
 }
@@ -111,14 +116,17 @@ void scry_hook_off(const struct scry_gate *g)
 }
 
 /* Opt-in: only when the user asked for it, at a safepoint, as GC.start would. */
-static void force_gc(const struct scry_gate *g)
+static void force_gc(struct scry_gate *g)
 {
 	void (*start)(void) = (void *)scry_agent.ruby.gc_start;
 	struct scry_control *c = scry_agent.control;
 
 	if (!g->open || !start || c->forced_gcs >= c->force_gcs)
 		return;
-	start();
+	if (scry_agent.hooks.on)
+		scry_hooks_collect(g, start);
+	else
+		start();
 	__atomic_store_n(&c->forced_gcs, c->force_gcs, __ATOMIC_RELEASE);
 }
 

@@ -76,6 +76,22 @@ static void see_gc(struct scry_gate *g)
 		gc_began(g, count);
 }
 
+/* `start` marks all and sweeps all before it returns, if the program lets it: nobody else says that
+ * it has swept. */
+void scry_hooks_collect(struct scry_gate *g, void (*start)(void))
+{
+	uint64_t before = gc_count(g);
+
+	start();
+	if (gc_count(g) == before || !scry_begin(g))
+		return;
+	see_gc(g);
+	if (!g->sweeping) /* it freed nothing */
+		scry_record_gc(g, SCRY_RUBY_GC_END_MARK);
+	scry_record_gc(g, SCRY_RUBY_GC_END_SWEEP);
+	scry_end(g);
+}
+
 /* By a word, or by the VM's own answer, which is a sum over its heaps. 0: not known. */
 static uint64_t vm_made(const struct scry_gate *g)
 {

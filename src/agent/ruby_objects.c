@@ -8,7 +8,7 @@
  * slots are used again (sample.c).
  *
  * A handler may not allocate or wait, and calls nothing of the VM but its own removal,
- * `rb_gc_stat`, which returns a number, and `rb_objspace_marked_object_p` or
+ * `rb_gc_stat` and `rb_gc_count`, which return a number, and `rb_objspace_marked_object_p` or
  * `rb_gc_pointer_to_heap_p`, which look at a bit.
  */
 #include "agent/agent.h"
@@ -195,6 +195,23 @@ static void end_at_compaction(struct scry_gate *g)
 	g->wanted = 0;
 }
 
+uint64_t scry_gc_count(void)
+{
+	uint64_t (*count)(void) = (void *)scry_agent.ruby.gc_count;
+
+	return count ? count() : 0;
+}
+
+/* A GC has begun. Those that other ractors have begun meanwhile showed no event. */
+static void count_gc(struct scry_gate *g)
+{
+	uint64_t count = scry_agent.hooks.on ? 0 : scry_gc_count();
+
+	g->gcs += count > g->vm_gcs ? count - g->vm_gcs : 1;
+	if (count)
+		g->vm_gcs = count;
+}
+
 void scry_record_gc(struct scry_gate *g, uint32_t event)
 {
 	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
@@ -202,7 +219,7 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 	uint64_t fulls = 0;
 
 	if (event == SCRY_RUBY_GC_START) {
-		g->gcs++;
+		count_gc(g);
 		what = SCRY_RING_GC_START;
 	} else if (event == SCRY_RUBY_GC_END_MARK) {
 		uint64_t full = scry_agent.major_gc_count ? stat(scry_agent.major_gc_count) : 0;

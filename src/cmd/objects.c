@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cmd/objects.h"
 #include "cmd/objects_plan.h"
+#include "cmd/objects_ractors.h"
 #include "cmd/objects_source.h"
 #include "cmd/session.h"
 #include "cmd/until.h"
@@ -64,7 +65,7 @@ struct objects {
 	bool is_damaged; /* the ring made no sense */
 	bool refused;	 /* the live check failed: the report says so */
 	uint64_t blind;	 /* compactions not followed, by the agent's count */
-	int ractors_at_start;
+	struct scry_objects_ractors ractors;
 	uint32_t looks;	 /* asked for by the program, as it ended */
 	bool has_looked; /* at the living, when the program ended: then there was */
 	struct scry_objects_totals last_look;
@@ -301,7 +302,7 @@ static int enter(struct scry_watch *w)
 					   "the watch took hold are not counted");
 		return r == -ENOENT ? 0 : r;
 	}
-	o->ractors_at_start = scry_ruby_ractors(o->ruby);
+	scry_objects_ractors_look(&o->ractors, o->ruby);
 	o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
 	o->retry_ns = scry_now_ns() + RETRY_NS;
 	return 0;
@@ -321,7 +322,7 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 		return;
 	}
 	o->booting = false;
-	o->ractors_at_start = scry_ruby_ractors(o->ruby);
+	scry_objects_ractors_look(&o->ractors, o->ruby);
 	if (r < 0) {
 		scry_inject_want(&w->inj, 0);
 		o->refused = true;
@@ -478,6 +479,8 @@ static int drain(struct scry_watch *w)
 
 	notice_armed(w, o);
 	check_booted(w, o);
+	if (o->armed_ns && !o->booting && !w->target_gone)
+		scry_objects_ractors_look(&o->ractors, o->ruby);
 	end_slice(w, o);
 	check_until(w, o);
 	fill = take(w, o);
@@ -517,7 +520,7 @@ static void identified(struct scry_watch *w)
 	struct objects *o = w->state;
 
 	if (scry_ruby_bind(o->ruby, w->proc.pid) == 0)
-		o->ractors_at_start = scry_ruby_ractors(o->ruby);
+		scry_objects_ractors_look(&o->ractors, o->ruby);
 }
 
 static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
@@ -587,8 +590,6 @@ static void leave(struct scry_watch *w)
 static void write_notes(struct scry_watch *w, struct objects *o,
 			const struct scry_objects_totals *t)
 {
-	int ractors = w->target_gone ? o->ractors_at_start : scry_ruby_ractors(o->ruby);
-
 	if (!o->armed_ns && !is_armed(w) && o->booting)
 		scry_watch_note(w,
 				"the program ended before its Ruby VM was up: nothing was watched");
@@ -604,12 +605,8 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
-	if ((ractors > 1 || o->ractors_at_start > 1) && !o->ruby->layout.hooks_of_all_ractors)
-		scry_watch_note(w,
-				"%d ractors: only the one that was armed is watched, objects of "
-				"the others are "
-				"not seen",
-				ractors > o->ractors_at_start ? ractors : o->ractors_at_start);
+	if (scry_objects_ractors_unseen(&o->ractors, o->ruby, t))
+		scry_objects_ractors_say(&o->ractors, w, t);
 	if (t->untracked)
 		scry_watch_note(
 			w, "%llu objects beyond --memory: made counted, not followed to their end",
@@ -697,7 +694,8 @@ static int finish(struct scry_watch *w)
 	w->events = t.allocs + t.frees + o->lost;
 	w->cost_ns = scry_objects_cost_ns(&o->sampling, o->hooks.plan.on, opts->stacks, &t);
 	w->errors += o->bad + t.damaged + o->unseen;
-	if (!o->ruby || !o->ruby->layout.recycles)
+	if (!o->ruby ||
+	    (!o->ruby->layout.recycles && !scry_objects_ractors_unseen(&o->ractors, o->ruby, &t)))
 		w->errors += t.replaced;
 	w->frees_older = t.frees_older;
 	w->totals = (struct scry_ev_totals){
@@ -739,7 +737,7 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	sum->bad += o->bad;
 	into->errors += w->errors;
 	scry_objects_totals(o->names, &t);
-	if (o->ruby->layout.recycles)
+	if (o->ruby->layout.recycles || scry_objects_ractors_unseen(&o->ractors, o->ruby, &t))
 		into->errors -= t.replaced; /* as in finish: an event that this VM does not make */
 	if (!w->opts->raw) {
 		scry_objects_merge(sum->names, o->names);

@@ -113,6 +113,7 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 		.page_mask = l->page_mask,
 		.page_header = l->page_header,
 		.page_slot_size = l->page_slot_size,
+		.gc_count = scry_ruby_symbol(ruby, "rb_gc_count"),
 		.gc_stat = scry_ruby_symbol(ruby, "rb_gc_stat"),
 		.intern = scry_ruby_symbol(ruby, "rb_intern"),
 		.id2sym = scry_ruby_symbol(ruby, "rb_id2sym"),

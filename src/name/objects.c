@@ -711,6 +711,14 @@ void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
 	free(stacks);
 }
 
+static bool is_named(const struct scry_objects *o, uint32_t name, const char *text)
+{
+	size_t size;
+	const char *bytes = name ? scry_intern_get(&o->places.names, name, &size) : NULL;
+
+	return bytes && size == strlen(text) && !memcmp(bytes, text, size);
+}
+
 void scry_objects_totals(const struct scry_objects *o, struct scry_objects_totals *ret)
 {
 	struct scry_place_key key;
@@ -718,7 +726,7 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 
 	*ret = o->totals;
 	ret->places = o->places.keys.count;
-	ret->unnamed = ret->nowhere = 0;
+	ret->unnamed = ret->nowhere = ret->ractors = 0;
 	for (uint32_t place = 1; place <= o->cap; place++) {
 		const struct counters *c = &o->counters[place - 1];
 
@@ -729,6 +737,8 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 		scry_places_key(&o->places, place, &key);
 		if (place == o->nowhere)
 			ret->nowhere = whole(c->allocated);
+		if (is_named(o, key.klass, "Ractor"))
+			ret->ractors += whole(c->allocated);
 		if (!key.internal && !key.klass)
 			ret->unnamed += whole(c->allocated);
 	}

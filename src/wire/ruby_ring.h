@@ -136,7 +136,7 @@ struct scry_agent_ruby {
 	uint64_t job_register;		       /* to 3.2 */
 	uint64_t job_preregister, job_trigger; /* 3.3 on; 0: not there */
 	uint64_t job_wake;		       /* a function that does nothing: see agent/job.c */
-	uint64_t gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
+	uint64_t gc_count, gc_stat, intern, id2sym, gc_start; /* 0: this Ruby has none */
 	uint64_t xmalloc, data_wrap, gc_register, gc_unregister, gc_location, each_objects;
 	uint64_t set_end_proc, memsize_of; /* for the last look: agent/last.c */
 	uint64_t is_marked;		   /* to 3.3 */

@@ -102,6 +102,11 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 	json_is "$T/o.json" "rows.find { |x| x['class'] == 'Dropped' }['live'] == $gone"
 }
 
+@test "--force-gc by hooks: what survived it is known, as by events" {
+	watched garbage.rb -- --by class --force-gc --source hooks
+	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["honesty"]["full_gcs"] > 0'
+}
+
 @test "--force-gc on a program whose collector is off: none is made, and the report says so" {
 	watched garbage.rb off -- --by class --force-gc
 	[ "$(json "$T/o.json" 'r["honesty"]["gcs"]')" -eq 0 ] || skip "this ruby collects when rb_gc_start is called, disabled or not"
