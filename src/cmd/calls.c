@@ -110,12 +110,14 @@ static int add_all(struct scry_calls_cli *cli, const struct named *named)
 }
 
 static int check(struct scry_calls_cli *cli, const struct scry_watch_opts *opts,
-		 struct scry_report_opts *report)
+		 struct scry_report_opts *report, bool sums)
 {
 	int r = scry_report_opts_check(report, opts->output);
 
 	if (r < 0)
 		return r;
+	if (sums && scry_view_refuse(scry_view_find("calls-sums"), &report->rows) < 0)
+		return -EINVAL;
 	if (report->folded)
 		return scry_fail(-EINVAL, "'%s': calls have no stacks to fold", opts->output);
 	if (cli->depth > SCRY_CALL_STACK_FRAMES)
@@ -234,7 +236,7 @@ int scry_cmd_calls(int argc, char **argv)
 	if (r == 1)
 		return 0;
 	if (r == 0)
-		r = check(&cli, &opts, &report);
+		r = check(&cli, &opts, &report, sums);
 	if (r == 0)
 		r = scry_calls_protos_read(files.values, files.count, &cli.protos);
 	if (r == 0)

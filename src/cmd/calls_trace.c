@@ -23,7 +23,8 @@
 #include "hook/calling.h"
 #include "hook/threads.h"
 
-#define CALL_NS 45 /* what it adds to a call; bench/calls.md */
+#define CALL_NS 45	  /* what it adds to a call; bench/calls.md */
+#define RUBY_STACK_NS 100 /* the same, of 50 lines of Ruby below it */
 #define BREAK_NS 25000
 #define LOOK_NS 100000000ull
 #define LIVE_NS 20000000ull
@@ -613,12 +614,13 @@ static void leave(struct scry_watch *w)
 /* What the agent has lost. */
 static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	struct scry_tracks_stats tracks;
 	uint64_t refused;
 	char lacks[512];
 
 	scry_tracks_stats(t->tracks, &tracks);
-	w->cost_ns = w->events * CALL_NS;
+	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0));
 	w->errors += tracks.bad;
 	scry_watch_lost(w, w->inj.control->lost,
 			"entries and returns that found no room, or no keeper that took them");

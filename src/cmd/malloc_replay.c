@@ -780,6 +780,10 @@ static int command(int argc, char **argv, bool is_compare)
 		return 0;
 	}
 	if (!err)
+		err = scry_output_check_ending(opts.output, "txt json svg html");
+	if (!err && is_compare)
+		err = scry_output_check_ending(opts.keep, "scry");
+	if (!err)
 		err = check(&opts, recording);
 	if (err)
 		return SCRY_EXIT_USAGE;

@@ -95,6 +95,8 @@ int scry_cmd_malloc_export(int argc, char **argv)
 		scry_opt_help(rows, count, stdout);
 		return 0;
 	}
+	if (!err)
+		err = scry_output_check_ending(to.path, "txt");
 	if (err || !recording)
 		return usage_error(err, usage);
 	return export_to(recording, (uint32_t)pid, &to) ? SCRY_EXIT_FAILURE : 0;
@@ -146,6 +148,8 @@ int scry_cmd_malloc_import(int argc, char **argv)
 		scry_opt_help(rows, count, stdout);
 		return 0;
 	}
+	if (!err)
+		err = scry_output_check_ending(path, "scry");
 	if (err || !text || !path)
 		return usage_error(err, usage);
 	if (strcmp(text, "-"))

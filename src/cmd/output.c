@@ -3,6 +3,7 @@
  */
 #include "cmd/output.h"
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/opt.h"
 
@@ -199,6 +200,41 @@ int scry_output_check(const char *path, int input_fd)
 		return 0;
 	return scry_fail(-EEXIST, "'%s' is what is read, and is not replaced; fix: another name",
 			 path);
+}
+
+/* Is `ending` (without its dot) a word of `known`? */
+static bool is_known(const char *ending, const char *known)
+{
+	size_t n = strlen(ending);
+
+	for (const char *at = known; (at = strstr(at, ending)); at += n)
+		if ((at == known || at[-1] == ' ') && (at[n] == ' ' || !at[n]))
+			return true;
+	return false;
+}
+
+int scry_output_check_ending(const char *path, const char *known)
+{
+	const char *name = path ? strrchr(path, '/') : NULL, *dot;
+	struct scry_buf list = {0};
+	int err;
+
+	name = name ? name + 1 : path;
+	dot = name ? strrchr(name, '.') : NULL;
+	if (!dot || dot == name || !dot[1] || is_known(dot + 1, known))
+		return 0;
+	for (const char *at = known; *at; at += *at == ' ') {
+		size_t n = strcspn(at, " ");
+
+		scry_buf_printf(&list, "%sx.%.*s", list.len ? ", " : "", (int)n, at);
+		at += n;
+	}
+	err = scry_fail(-EINVAL, "'%s': nothing is known of files that end in '%s'; fix: %s%s%s",
+			path, dot, strchr(known, ' ') ? "one of " : "", scry_buf_str(&list),
+			strstr(known, "scry") ? " (x.scry is a recording, scry report shows it)"
+					      : "");
+	scry_buf_done(&list);
+	return err;
 }
 
 bool scry_output_is(const char *path, const char *suffix)

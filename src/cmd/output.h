@@ -43,6 +43,13 @@ int scry_output_close(struct scry_output *o, int err);
 int scry_output_check(const char *path, int input_fd);
 
 /* Does the name of this file end so, as ".html"? One that is not given (NULL) does not. */
+/*
+ * Does `path` (NULL is legal) end in one of `known` ("scry json txt"), or in nothing that looks
+ * like an ending? 0; -EINVAL with a sentence that lists them. To be asked before anything is done.
+ */
+#define SCRY_OUTPUT_RECORDS "scry json txt folded html" /* who watches: recording and forms */
+int scry_output_check_ending(const char *path, const char *known);
+
 bool scry_output_is(const char *path, const char *suffix);
 
 /* Is a report written there (x.json, x.txt, x.folded, x.html), and not a recording? */

@@ -88,27 +88,6 @@ int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
 	return scry_out_text_open(doc);
 }
 
-/* Options that this view would pass by in silence. */
-static int check_style(const struct scry_view *view, const struct scry_view_opts *rows)
-{
-	const struct scry_view_call_style *c = &rows->calls;
-	const struct scry_view_stacks_style *t = &rows->times;
-
-	if ((c->clock || c->relative || c->durations || c->indent || c->slow_ns) &&
-	    strcmp(view->name, "calls") && strcmp(view->name, "calls-sums"))
-		return scry_fail(-EINVAL,
-				 "-t, -r, -T, -n and --slow are for calls, and this is the %s view",
-				 view->name);
-	if ((t->wall || t->cpu || t->gvl) && strcmp(view->name, "stacks"))
-		return scry_fail(-EINVAL,
-				 "--wall, --cpu and --gvl are for stacks, and this is the %s view",
-				 view->name);
-	if (rows->at && strcmp(view->name, "malloc"))
-		return scry_fail(-EINVAL, "--at is for malloc, and this is the %s view",
-				 view->name);
-	return 0;
-}
-
 static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		    const struct scry_report_opts *opts, FILE *out)
 {
@@ -119,10 +98,8 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		.out = out,
 		.talk = stderr,
 	};
-	int err = check_style(view, &opts->rows);
+	int err;
 
-	if (err)
-		return err;
 	if (opts->rows.by >= SCRY_VIEW_BY_CALLER && strcmp(view->name, "malloc"))
 		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
 					  "malloc");
@@ -131,6 +108,9 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
 	if (opts->flame && strcmp(view->name, "stacks"))
 		return scry_fail(-EINVAL, "there is no picture of view '%s'", view->name);
+	err = scry_view_refuse(view, &opts->rows);
+	if (err)
+		return err;
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
@@ -242,6 +222,8 @@ int scry_cmd_report(int argc, char **argv)
 		err = -EINVAL;
 	if (!err)
 		err = scry_report_opts_check(&opts, path);
+	if (!err)
+		err = scry_output_check_ending(path, "txt json folded html");
 	if (!err && !recording)
 		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)

@@ -548,6 +548,8 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
+	if (scry_output_check_ending(s->output, SCRY_OUTPUT_RECORDS) < 0)
+		return -EINVAL;
 	return scry_report_opts_check(&s->report, s->output);
 }
 

@@ -339,6 +339,15 @@ int scry_watch_enter(struct scry_watch *w)
 	return r;
 }
 
+/* What scry took of the process's processor time: no more than all of it. What calls cost bench/
+ * says, and on this machine it may be less. */
+static uint64_t overhead_ns(const struct scry_watch *w, uint64_t cpu_ns, uint64_t watched_ns)
+{
+	uint64_t all = w->cost_ns + scry_inject_lost_ns(&w->inj, cpu_ns, watched_ns);
+
+	return all < cpu_ns ? all : cpu_ns;
+}
+
 static void write_end(struct scry_watch *w, const char *why, const struct scry_undo_report *undo,
 		      uint64_t left)
 {
@@ -378,7 +387,7 @@ static void write_end(struct scry_watch *w, const char *why, const struct scry_u
 	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
 	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
 		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
-	t.overhead_cpu_ns = w->cost_ns + w->inj.pause_cpu_ns;
+	t.overhead_cpu_ns = overhead_ns(w, t.target_cpu_ns, t.watched_ns);
 	scry_session_event(s, SCRY_EVENT_TOTALS, &t, sizeof(t));
 }
 
@@ -400,6 +409,7 @@ static int sum_up(struct scry_watch *w)
 	s->others_count++;
 	s->others->inj.pause_total_ns += w->inj.pause_total_ns;
 	s->others->inj.pause_cpu_ns += w->inj.pause_cpu_ns;
+	s->others->inj.pause_wall_ns += w->inj.pause_wall_ns;
 	if (w->inj.pause_max_ns > s->others->inj.pause_max_ns)
 		s->others->inj.pause_max_ns = w->inj.pause_max_ns;
 	return s->instrument->merge(s->others, w);

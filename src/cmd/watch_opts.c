@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cmd/output.h"
 
 static char command_line[4096] = "scry";
 
@@ -72,6 +73,9 @@ int scry_watch_parse(const struct scry_watch_cli *cli, int argc, char **argv)
 		       strstr(o->output, ".folded")))
 		return scry_fail(-EINVAL,
 				 "--raw keeps every event in a recording: give one, -o x.scry");
+	r = scry_output_check_ending(o->output, SCRY_OUTPUT_RECORDS);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < o->pids.count; i++)
 		if (!o->pids.values[i] || o->pids.values[i] > 4194304) /* PID_MAX_LIMIT */
 			return scry_fail(-EINVAL, "%llu is not a process id",

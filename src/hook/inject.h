@@ -50,6 +50,7 @@ struct scry_inject {
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	/* measured */
 	uint64_t pause_max_ns, pause_total_ns;
+	uint64_t pause_wall_ns;
 	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
 	uint32_t pause_threads;
 	uint32_t pauses;
@@ -146,5 +147,7 @@ void scry_inject_done(struct scry_inject *inj);
 
 /* Adds a hold of `threads` threads to the measured pauses. */
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads);
+/* What its threads would have run while they stood, as they do else; at most on all processors. */
+uint64_t scry_inject_lost_ns(const struct scry_inject *inj, uint64_t cpu_ns, uint64_t watched_ns);
 
 #endif

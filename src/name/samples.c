@@ -184,6 +184,17 @@ static int list_threads(struct scry_samples *s, bool anew)
 
 /* --- one sample ------------------------------------------------------------------------------- */
 
+/* Behind the oldest frame that is shown of a woven stack: native ones that are older than all of
+ * Ruby's (main, the beginning of a thread) say nothing, and what has no native frames would begin
+ * elsewhere. */
+static size_t count_shown(struct scry_samples *s, const struct scry_woven *woven, size_t count)
+{
+	for (size_t i = count; i > 0; i--)
+		if (!woven[i - 1].is_native && !s->named[woven[i - 1].at].is_hidden)
+			return i;
+	return count;
+}
+
 /* The stack of the walk, as a number of `stacks`; 0: no frame. A C method has its caller's place.
  */
 static uint32_t intern_stack(struct scry_samples *s)
@@ -194,6 +205,7 @@ static uint32_t intern_stack(struct scry_samples *s)
 		s->native ? scry_samples_native_weave(s->native, &s->walk, &woven) : s->walk.count;
 	uint32_t parent = 0;
 
+	count = woven ? count_shown(s, woven, count) : count;
 	for (size_t i = count; i > 0; i--) {
 		size_t at = woven ? woven[i - 1].at : i - 1;
 

@@ -17,6 +17,7 @@ struct list {
 	struct scry_honesty honesty;
 	struct scry_function_row *rows;
 	size_t count, cap;
+	uint64_t pid; /* only of this process; 0: all */
 };
 
 /* The events' common part, wherever it lies in each. */
@@ -35,7 +36,12 @@ static struct common common_of(const struct list *l, const struct scry_function_
 static int add(struct list *l, const void *payload)
 {
 	struct scry_function_row *row;
+	uint32_t pid = l->view->type == SCRY_EVENT_TIME
+			       ? ((const struct scry_ev_time *)payload)->pid
+			       : ((const struct scry_ev_count *)payload)->pid;
 
+	if (l->pid && l->pid != pid)
+		return 0;
 	if (l->count == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 256;
 		struct scry_function_row *rows;
@@ -112,7 +118,7 @@ static void push(struct list *l, const struct scry_grep *grep, uint64_t top, str
 int scry_functions_show(const struct scry_functions_view *view, struct scry_reader *reader,
 			const struct scry_view_opts *opts, struct scry_doc *doc)
 {
-	struct list l = {.view = view, .reader = reader};
+	struct list l = {.view = view, .reader = reader, .pid = opts->pid};
 	const struct scry_event *event;
 	struct scry_grep grep;
 	int got = 0, err = scry_grep_init(&grep, opts->grep);

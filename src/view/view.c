@@ -12,20 +12,34 @@
 #include <errno.h>
 #include <string.h>
 
+#define OBJECTS                                                                                   \
+	(SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_SORT | SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | \
+	 SCRY_VIEW_TAKES_FILTER | SCRY_VIEW_TAKES_LIVE | SCRY_VIEW_TAKES_INTERNAL |               \
+	 SCRY_VIEW_TAKES_STACKS | SCRY_VIEW_TAKES_PID)
+#define FUNCTIONS (SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID)
+/* --live and others are of objects, which the view says itself */
+#define MALLOC (OBJECTS | SCRY_VIEW_TAKES_AT)
+#define CALLS (SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_STYLE)
+#define STACKS                                                                 \
+	(SCRY_VIEW_TAKES_TOP | SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_STACKS | \
+	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES)
+
 const struct scry_view scry_views[] = {
 	{"objects", "which line makes objects of which class, and how many live", 1, false,
-	 scry_view_objects},
-	{"count", "calls of hooked functions", 1, false, scry_view_count},
-	{"time", "how long calls of hooked functions took", 1, false, scry_view_time},
-	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log},
+	 scry_view_objects, OBJECTS},
+	{"count", "calls of hooked functions", 1, false, scry_view_count, FUNCTIONS},
+	{"time", "how long calls of hooked functions took", 1, false, scry_view_time, FUNCTIONS},
+	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log, FUNCTIONS},
 	{"malloc", "who holds the memory of malloc, and whether it grows", 1, false,
-	 scry_view_malloc},
-	{"calls", "each call of a traced function, one a line", 1, true, scry_view_calls},
-	{"calls-sums", "calls and times of each traced function", 1, false, scry_view_calls_sums},
-	{"stacks", "which lines take the time of a Ruby program", 1, false, scry_view_stacks},
-	{"events", "every event of the recording, one a line", 1, true, scry_view_events},
-	{"info", "what the recording is made of", 1, false, scry_view_info},
-	{NULL, NULL, 0, false, NULL},
+	 scry_view_malloc, MALLOC},
+	{"calls", "each call of a traced function, one a line", 1, true, scry_view_calls, CALLS},
+	{"calls-sums", "calls and times of each traced function", 1, false, scry_view_calls_sums,
+	 SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
+	{"stacks", "which lines take the time of a Ruby program", 1, false, scry_view_stacks,
+	 STACKS},
+	{"events", "every event of the recording, one a line", 1, true, scry_view_events, 0},
+	{"info", "what the recording is made of", 1, false, scry_view_info, 0},
+	{NULL, NULL, 0, false, NULL, 0},
 };
 
 const struct scry_view *scry_view_find(const char *name)
@@ -62,6 +76,66 @@ int scry_view_opts_check(const struct scry_view_opts *opts)
 	if (opts->stacks && opts->sort == SCRY_VIEW_SORT_AGE)
 		return scry_fail(-EINVAL, "ages of many stacks have no sum; fix: --sort live");
 	return scry_filter_init(&filter, &opts->filter);
+}
+
+static unsigned int given(const struct scry_view_opts *o)
+{
+	const struct scry_view_call_style *c = &o->calls;
+	unsigned int bits = 0;
+
+	bits |= o->by != SCRY_VIEW_BY_LINE ? SCRY_VIEW_TAKES_BY : 0;
+	bits |= o->sort != SCRY_VIEW_SORT_DEFAULT ? SCRY_VIEW_TAKES_SORT : 0;
+	bits |= o->top != SCRY_VIEW_TOP_DEFAULT ? SCRY_VIEW_TAKES_TOP : 0;
+	bits |= o->grep ? SCRY_VIEW_TAKES_GREP : 0;
+	bits |= o->filter.count ? SCRY_VIEW_TAKES_FILTER : 0;
+	bits |= o->live ? SCRY_VIEW_TAKES_LIVE : 0;
+	bits |= o->internal ? SCRY_VIEW_TAKES_INTERNAL : 0;
+	bits |= o->stacks ? SCRY_VIEW_TAKES_STACKS : 0;
+	bits |= o->at ? SCRY_VIEW_TAKES_AT : 0;
+	bits |= o->pid ? SCRY_VIEW_TAKES_PID : 0;
+	bits |= c->clock || c->relative || c->durations || c->indent || c->slow_ns
+			? SCRY_VIEW_TAKES_STYLE
+			: 0;
+	bits |= o->times.wall || o->times.cpu || o->times.gvl ? SCRY_VIEW_TAKES_TIMES : 0;
+	return bits;
+}
+
+/* The options' names, by their bits. */
+static void list_names(unsigned int bits, struct scry_buf *names)
+{
+	static const char *const all[] = {"--by",
+					  "--sort",
+					  "--top",
+					  "--grep",
+					  "--filter",
+					  "--live",
+					  "--internal",
+					  "--stacks",
+					  "--at",
+					  "--pid",
+					  "-t, -r, -T, -n, --slow",
+					  "--wall, --cpu, --gvl"};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (bits >> i & 1)
+			scry_buf_printf(names, "%s%s", names->len ? ", " : "", all[i]);
+}
+
+int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *opts)
+{
+	struct scry_buf beyond = {0}, takes = {0};
+	unsigned int bits = given(opts) & ~view->takes;
+
+	if (!bits)
+		return 0;
+	list_names(bits, &beyond);
+	list_names(view->takes, &takes);
+	scry_fail(-EINVAL, "the %s view has no %s; fix: %s%s", view->name, scry_buf_str(&beyond),
+		  view->takes ? "without, or one of " : "without, as it has none at all",
+		  scry_buf_str(&takes));
+	scry_buf_done(&beyond);
+	scry_buf_done(&takes);
+	return -EINVAL;
 }
 
 int scry_view_sort_of(const struct scry_view_opts *opts)

@@ -383,3 +383,61 @@ has_taken_int() { # PID
 	wait_for 10 grep -q "$T/scry/scry" "/proc/$PID/maps"
 	[ "$(mappings "$PID")" -eq 0 ]
 }
+
+@test "an ending that nothing is known of is refused before anything is done, with those that are" {
+	target busy 2
+	before=$(state_of "$PID")
+	for words in "patch count work_mix -d 0.1s" "patch time work_mix -d 0.1s" "patch log work_mix -d 0.1s" "calls -x work_mix -d 0.1s" \
+		"malloc record -d 0.1s" "objects -d 0.1s" "stacks -d 0.1s"; do
+		# shellcheck disable=SC2086
+		scry_ends 2 $words -p "$PID" -o "$T/x.pprof"
+		says "x.pprof': nothing is known of files that end in '.pprof'; fix: one of x.scry, x.json, x.txt, x.folded, x.html"
+	done
+	as_before "$PID" "$before" "refused"
+	scry_ends 0 patch count work_mix -d 0.1s -p "$PID" -o "$T/x.scry"
+	scry_ends 0 patch count work_mix -d 0.1s -p "$PID" -o "$T/plain"
+	ends_right "$PID" busy
+	scry_ends 2 report "$T/x.scry" -o "$T/x.csv"
+	says "x.csv': .*one of x.txt, x.json, x.folded, x.html$"
+	scry_ends 2 diff "$T/x.scry" "$T/x.scry" -o "$T/x.html"
+	says "one of x.txt, x.json"
+	scry_ends 2 malloc replay "$T/x.scry" -o "$T/x.png"
+	scry_ends 2 malloc export "$T/x.scry" -o "$T/x.scry2"
+	scry_ends 2 malloc import "$T/x.scry" -o "$T/x.txt"
+	[ "$(cd "$T" && ls x.*)" = x.scry ]
+}
+
+@test "a view refuses the options that it does not have" {
+	target busy 2
+	scry_ends 0 patch count work_mix -d 0.1s -p "$PID" -o "$T/count.scry"
+	scry_ends 0 patch time work_mix -d 0.1s -p "$PID" -o "$T/time.scry"
+	scry_ends 0 patch log work_mix -d 0.1s -p "$PID" -o "$T/log.scry"
+	scry_ends 0 calls -x work_mix -d 0.1s -p "$PID" -o "$T/calls.scry"
+	busy=$PID
+	scry_ends 2 calls -c -T -x work_mix -d 0.1s -p "$PID"
+	says "the calls-sums view has no -t, -r, -T, -n, --slow; fix"
+	counted
+	scry_ends 0 stacks -d 0.2s -p "$PID" -o "$T/stacks.scry"
+	scry_ends 0 objects -d 0.1s -p "$PID" -o "$T/objects.scry"
+	scry_ends 1 report "$T/stacks.scry" --by method --live --filter gem=x --sort live
+	says "the stacks view has no --by, --sort, --filter, --live; fix: without, or one of --top, --grep, --stacks, --pid, --wall, --cpu, --gvl"
+	[ ! -s "$T/scry.out" ]
+	for view in count time log calls calls-sums events info; do
+		recording=${view%-sums}
+		[ -e "$T/$recording.scry" ] || recording=count
+		for words in "--by file" "--live" "--sort bytes" "--filter class=x" "--internal" "--stacks" "--at end"; do
+			# shellcheck disable=SC2086
+			scry_ends 1 report "$T/$recording.scry" --view $view $words
+			says "the $view view has no ${words%% *}"
+		done
+	done
+	scry_ends 1 report "$T/count.scry" --view events --top 3
+	scry_ends 1 report "$T/objects.scry" --gvl
+	scry_ends 1 report "$T/objects.scry" --at peak
+	# what they have does something
+	scry_ends 0 report "$T/count.scry" --pid 1
+	grep -q "no call was counted" "$T/scry.out"
+	scry_ends 0 report "$T/count.scry" --pid "$busy"
+	grep -q work_mix "$T/scry.out"
+	ends_right "$busy" busy
+}

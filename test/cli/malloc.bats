@@ -517,12 +517,12 @@ enters() {
 	"$SCRY" malloc record -o "$T/x.scry" -- /bin/true
 	for word in "--slow 1ms" -t -r "--indent 3" -T; do
 		scry_ends 1 report "$T/x.scry" $word
-		says "are for calls, and this is the malloc view"
+		says "the malloc view has no -t, -r, -T, -n, --slow; fix: without, or one of "
 	done
 	scry_ends 1 report "$T/x.scry" --cpu
-	says "are for stacks"
+	says "the malloc view has no --wall, --cpu, --gvl; fix"
 	scry_ends 1 report "$T/x.scry" --view info --at end
-	says "is for malloc"
+	says "the info view has no --at; fix: without, as it has none at all"
 	scry_ends 2 report "$T/x.scry" -o "$T/x.svg"
 	says "draws no SVG of a report; fix: --folded"
 	[ ! -e "$T/x.svg" ]

@@ -7,7 +7,7 @@ CODE = {
 stacks = File.readlines(ARGV[0], chomp: true).map { |l| l =~ /\A(.*) (\d+)\z/ or abort "no folded line: #{l}"; [$1.split(";"), $2.to_i] }
 bad = []
 seen = Hash.new(0)
-midst = [] # a page of the stack was not there
+roots = Hash.new(0) # of what has a line of ours
 with = Hash.new(0) # of the time below a line, with native frames
 all = Hash.new(0)
 stacks.each do |frames, ns|
@@ -24,11 +24,11 @@ stacks.each do |frames, ns|
     below = names.index(caller)
     bad << "#{what} without #{caller}: #{frames.join(";")}" unless below && below < at
   end
-  # Native frames of the thread's beginning are the outermost, and the interpreter's own are not shown.
-  midst << [frames.join(";"), ns] if !native.empty? && frames.first !~ /\A(_start|clone3?|__clone)_\[n\]\z|\A\S+\+0x\h+_\[n\]\z/
+  # What is older than all of Ruby's is left out, so that the same Ruby stack has one root; the interpreter's own too.
+  roots[frames.first] += ns if line
   bad << "the interpreter: #{frames.join(";")}" if native.any? { |f| f =~ /vm_exec_core/ }
 end
-bad << "begins in its midst: #{midst.first}" if midst.sum(&:last) > seen.values.sum / 10
+bad << "one Ruby stack in several trees: #{roots}" if roots.keys.any? { |f| f.end_with?("_[n]") }
 bad << "not seen: #{CODE.keys - seen.keys}" unless (CODE.keys - seen.keys - (ARGV[1] == "cpu" ? ["pop"] : [])).empty?
 shares = %w[digests checks].to_h { |l| [l, all[l].zero? ? 0 : (100.0 * with[l] / all[l]).round] }
 bad << "few have native frames: #{shares}" if ARGV[1] == "cpu" && shares.values.min < 90
