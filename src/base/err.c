@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static __thread char sentence[1024];
 
@@ -31,6 +33,19 @@ static bool has_no_reader(FILE *out)
 	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents & POLLERR;
 }
 
+/* Why a write failed that stdio made when it was full, and has told nobody of: it is tried again,
+ * with a byte for a file that is not kept. */
+static int reason_of(FILE *out)
+{
+	struct stat st;
+	int fd = fileno(out);
+
+	if (fd < 0 || fstat(fd, &st) || !(S_ISREG(st.st_mode) || S_ISCHR(st.st_mode)) ||
+	    write(fd, "\n", 1) == 1)
+		return EIO;
+	return errno;
+}
+
 int scry_flush(FILE *out, const char *what)
 {
 	int err;
@@ -38,11 +53,12 @@ int scry_flush(FILE *out, const char *what)
 	errno = 0;
 	if (!fflush(out) && !ferror(out))
 		return 0;
-	err = errno ? errno : EIO;
+	err = errno;
 	if (has_no_reader(out)) { /* | head -1: there is nothing to complain of */
 		scry_error_clear();
 		return -EPIPE;
 	}
+	err = err ? err : reason_of(out);
 	return scry_fail(-err, "cannot write %s: %s", what, strerror(err));
 }
 

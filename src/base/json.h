@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SCRY_JSON_DEPTH 32
+#define SCRY_JSON_DEPTH 128
 
 struct scry_json {
 	FILE *out;

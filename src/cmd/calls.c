@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "cmd/watch_opts.h"
+#include "view/takes.h"
 #include "sys/filter.h"
 
 static const char usage[] =

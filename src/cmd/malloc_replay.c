@@ -655,7 +655,7 @@ static int check(struct replay_opts *opts, const char *recording)
 	}
 	if (!opts->memory)
 		opts->memory = scry_malloc_rss_available() / 4 * 3;
-	return 0;
+	return scry_output_check_ending(opts->output, "txt json svg html");
 }
 
 /* With a `folder` the recording is nobody else's: it has no name any more as soon as it is open,
@@ -779,10 +779,6 @@ static int command(int argc, char **argv, bool is_compare)
 		help(&opts, rows, count);
 		return 0;
 	}
-	if (!err)
-		err = scry_output_check_ending(opts.output, "txt json svg html");
-	if (!err && is_compare)
-		err = scry_output_check_ending(opts.keep, "scry");
 	if (!err)
 		err = check(&opts, recording);
 	if (err)

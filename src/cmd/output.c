@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/opt.h"
+#include "sys/container.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -120,7 +121,9 @@ int scry_output_open(struct scry_output *o, const char *path, bool force)
 	if (fd < 0) {
 		o->path = NULL;
 		return old ? fd
-			   : scry_fail(-errno, "cannot create '%s': %s", path, strerror(errno));
+			   : scry_fail(-errno, "cannot create '%s': %s%s", path, strerror(errno),
+				       errno == EROFS ? scry_container_fix(SCRY_CONTAINER_FILES)
+						      : "");
 	}
 	give_to_caller(fd);
 	o->fd = fd;

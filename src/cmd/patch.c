@@ -174,14 +174,15 @@ const struct scry_instrument scry_instrument_count = {
 int scry_cmd_patch(int argc, char **argv)
 {
 	static const char usage[] =
-		"usage: scry patch count SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
+		"usage: scry patch count SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
+		"[--via=entry|site|got]\n"
 		"       scry patch time SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
 		"       scry patch log SYMBOL[@LIB]... -p PID [-d TIME] [--args N]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 
-	static const struct scry_patch_verb count = {.name = "count",
-						     .instrument = &scry_instrument_count};
+	static const struct scry_patch_verb count = {
+		.name = "count", .instrument = &scry_instrument_count, .starts = true};
 
 	if (argc > 1 && !strcmp(argv[1], "count"))
 		return scry_patch_verb(argc - 1, argv + 1, &count);

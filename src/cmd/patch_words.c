@@ -92,7 +92,7 @@ static int check(const struct scry_patch_verb *verb, const struct scry_patch_opt
 	if (patch->args > 6)
 		return scry_fail(-EINVAL, "--args %llu: six arguments come in registers",
 				 (unsigned long long)patch->args);
-	if (opts->command)
+	if (opts->command && !verb->starts)
 		return scry_fail(-EINVAL,
 				 "patch %s wants a live process: -p PID; fix: scry calls -c -x "
 				 "SYMBOL -- CMD "

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/output.h"
+#include "view/takes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -45,6 +45,26 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 
 static const char unreadable[] = "its code cannot be read";
 
+static const char go_code[] = "Go code: a function begins anew whenever its goroutine's stack "
+			      "grows, and would be counted "
+			      "again; fix: Go's own pprof, or perf record -p PID";
+
+/* By the table that Go's own unwinder needs, stripped or not. */
+static bool is_go(struct scry_hooks *h, const struct scry_hook *row)
+{
+	static const char *const tables[] = {".gopclntab", ".data.rel.ro.gopclntab"};
+	ssize_t object = scry_linkmap_at(&h->objects, row->address);
+	uint64_t at, size;
+	bool found = false;
+
+	if (object < 0 || scry_linkmap_open(&h->objects, (size_t)object) < 0)
+		return false;
+	for (size_t i = 0; i < 2 && !found; i++)
+		found = scry_elf_section(h->objects.objects[object].elf, tables[i], &at, &size) ==
+			0;
+	return found;
+}
+
 /* The function's range and bytes into `row`. NULL, or why not. */
 static const char *look_at_function(struct scry_hooks *h, const struct scry_text *text,
 				    struct scry_hook *row, uint64_t bias)
@@ -404,7 +424,9 @@ static int none_reached(const struct scry_hooks *h)
 				 "none of %zu functions can be reached; the first, '%s': %s",
 				 h->count, row->symbol, row->why);
 	return scry_fail(-ENOTSUP, "'%s' in '%s' cannot be reached: %s%s", row->symbol, row->module,
-			 row->why, row->to.way == SCRY_WAY_ENTRY ? "; fix: --via=got" : "");
+			 row->why,
+			 row->to.way == SCRY_WAY_ENTRY && row->why != go_code ? "; fix: --via=got"
+									      : "");
 }
 
 static bool wants(const struct scry_hook *row, uint32_t way)
@@ -420,7 +442,9 @@ static int plan_entries(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 
-		row->why = wants(row, SCRY_WAY_ENTRY) ? entry_refusal(h, row) : NULL;
+		row->why = is_go(h, row)		? go_code
+			   : wants(row, SCRY_WAY_ENTRY) ? entry_refusal(h, row)
+							: NULL;
 		row->jump = JUMP_BYTES;
 		if (wants(row, SCRY_WAY_ENTRY) && !row->why)
 			row->way = SCRY_WAY_ENTRY;
@@ -429,7 +453,8 @@ static int plan_entries(struct scry_hooks *h)
 		struct scry_hook *row = &h->rows[i];
 		ssize_t object = scry_linkmap_at(&h->objects, row->address);
 
-		if (!row->way && wants(row, SCRY_WAY_ENTRY) && !row->is_ifunc && object >= 0)
+		if (!row->way && wants(row, SCRY_WAY_ENTRY) && !row->is_ifunc && object >= 0 &&
+		    row->why != go_code)
 			r = try_spring(h, (size_t)object, row, &taken);
 	}
 	free(taken.rows);
@@ -501,6 +526,8 @@ static int plan_callers(struct scry_hooks *h)
 	for (size_t i = 0; i < h->count; i++) {
 		bool is_by_caller = h->rows[i].to.way == SCRY_WAY_CALLS;
 
+		if (h->rows[i].why == go_code)
+			continue;
 		any |= !h->rows[i].way && (is_by_caller || wants(&h->rows[i], SCRY_WAY_GOT));
 		by_caller |= is_by_caller;
 	}
@@ -509,7 +536,7 @@ static int plan_callers(struct scry_hooks *h)
 	if (r == 0 && by_caller)
 		r = look_at_loads(h);
 	for (size_t i = 0; i < h->count && r == 0; i++)
-		if (!h->rows[i].way)
+		if (!h->rows[i].way && h->rows[i].why != go_code)
 			r = plan_caller(h, &h->rows[i]);
 	drop_uncalled(h);
 	return r;

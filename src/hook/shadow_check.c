@@ -117,12 +117,14 @@ static const char *object_refusal(const char *path)
 	return NULL;
 }
 
+static const char go[] = "Go code";
+
 static int refuse(const struct scry_hooks *h, const char *who, const char *why)
 {
-	return scry_fail(-ENOTSUP,
-			 "returns cannot be followed in process %d (%s): %s: %s; fix: scry patch "
-			 "count",
-			 h->proc->pid, h->proc->comm, who, why);
+	return scry_fail(-ENOTSUP, "returns cannot be followed in process %d (%s): %s: %s; fix: %s",
+			 h->proc->pid, h->proc->comm, who, why,
+			 !strcmp(who, go) ? "Go's own pprof, or perf record -p PID"
+					  : "scry patch count");
 }
 
 /* How many functions called so there are, added to `ret`. */
@@ -137,11 +139,11 @@ static size_t find(struct scry_hooks *h, const char *name, struct scry_functions
 
 static bool is_go(struct scry_hooks *h)
 {
-	struct scry_functions go = {0};
+	struct scry_functions names = {0};
 	uint64_t at, size;
-	bool found = find(h, "runtime.gopanic", &go) > 0;
+	bool found = find(h, "runtime.gopanic", &names) > 0;
 
-	scry_functions_done(&go);
+	scry_functions_done(&names);
 	for (size_t i = 0; i < h->objects.count && !found; i++)
 		found = scry_linkmap_open(&h->objects, i) == 0 &&
 			scry_elf_section(h->objects.objects[i].elf, ".gopclntab", &at, &size) == 0;
@@ -261,7 +263,7 @@ int scry_shadow_check(struct scry_hooks *h)
 	if (!strcmp(h->proc->comm, "node") || !strcmp(h->proc->comm, "java"))
 		return refuse(h, h->proc->comm, UNWINDS);
 	if (is_go(h))
-		return refuse(h, "Go code", "it moves stacks and walks them by itself");
+		return refuse(h, go, "it moves stacks and walks them by itself");
 	who = h->objects.is_static ? NULL : foreign_unwinder(h);
 	return who ? refuse(h, who, "it has an unwinder of its own") : 0;
 }

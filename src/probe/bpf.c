@@ -13,6 +13,7 @@
 #include <bpf/libbpf.h>
 
 #include "base/err.h"
+#include "sys/container.h"
 #include "base/log.h"
 #include "sys/proc.h"
 
@@ -84,8 +85,8 @@ static int explain_right(int err)
 	if (!admin && !(scry_proc_can(CAP_BPF) && scry_proc_can(CAP_PERFMON)))
 		return scry_fail(-EPERM,
 				 "eBPF programs need CAP_BPF and CAP_PERFMON, which this process "
-				 "does not have; fix: sudo scry ..., or in a container --cap-add "
-				 "BPF --cap-add PERFMON");
+				 "does not have; fix: sudo scry ...%s",
+				 scry_container_fix(SCRY_CONTAINER_BPF));
 	if (!is_first_user_namespace())
 		return scry_fail(-EPERM, "root of a user namespace may not load eBPF programs; "
 					 "fix: run scry outside the (rootless) container");
@@ -94,11 +95,11 @@ static int explain_right(int err)
 			-EPERM,
 			"the kernel is locked down (confidentiality), and lets no eBPF program "
 			"read memory; fix: boot with lockdown=integrity, or do without eBPF");
-	return scry_fail(-EPERM,
-			 "the kernel refused an eBPF program (%s), though the rights are there: a "
-			 "container's seccomp filter, or a security module; fix: run scry outside, "
-			 "or with --security-opt seccomp=unconfined",
-			 strerror(-err));
+	return scry_fail(
+		-EPERM,
+		"the kernel refused an eBPF program (%s), though the rights are there: a "
+		"container's seccomp filter, or a security module; fix: run scry outside%s",
+		strerror(-err), scry_container_fix(SCRY_CONTAINER_CALLS));
 }
 
 static int explain(const struct scry_bpf *b, int err)

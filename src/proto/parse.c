@@ -589,6 +589,16 @@ static uint32_t find_forward(const struct scry_protos *p, const char *name)
 	return 0;
 }
 
+/* A file may replace what one before it has defined, but its own only where that declares. What is
+ * told of in a recording comes from several files, and may hold both. */
+static bool is_defined_twice(const struct scry_protos *p, const char *name)
+{
+	for (uint32_t i = p->typedef_count; p->is_file && i-- > p->file_typedef;)
+		if (!strcmp(p->typedefs[i].name, name))
+			return !p->typedefs[i].completed && !p->typedefs[i].type->is_forward;
+	return false;
+}
+
 static int parse_typedef(struct line *l, const char *begin)
 {
 	struct scry_protos *p = l->set;
@@ -599,6 +609,8 @@ static int parse_typedef(struct line *l, const char *begin)
 		return -EINVAL;
 	if (!take(l, '='))
 		return refuse(l, "'=' is missing in a typedef");
+	if (is_defined_twice(p, t.name))
+		return refuse(l, "a typedef of that name is in this file already");
 	t.completes = find_forward(p, t.name);
 	l->may_declare = true;
 	t.type = parse_lens(l);

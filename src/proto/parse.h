@@ -34,6 +34,8 @@ struct scry_protos {
 	struct scry_map by_name; /* hash -> the first of them, + 1 */
 	const char *library;	 /* of the section that is being read; NULL: any */
 	bool is_named_only;
+	bool is_file;	       /* what is read is a person's file */
+	uint32_t file_typedef; /* its first typedef */
 };
 
 /* Zeroed bytes that live as long as the set; NULL with a sentence: no memory. */

@@ -279,8 +279,13 @@ static int read_import(struct reading *rd, const char *beside)
 int scry_protos_read_file(struct scry_protos *p, const char *path)
 {
 	struct reading rd = {.protos = p};
+	int r;
 
-	return read_path(&rd, path);
+	p->is_file = true;
+	p->file_typedef = p->typedef_count;
+	r = read_path(&rd, path);
+	p->is_file = false;
+	return r;
 }
 
 int scry_protos_read(struct scry_protos *p, const char *origin, const char *text, size_t length)

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SCRY_PROTO_ARGS_MAX 32u
-#define SCRY_PROTO_DEPTH_MAX 12u /* types within types, in a text */
+#define SCRY_PROTO_DEPTH_MAX 64u /* types within types, in a text */
 #define SCRY_PROTO_FIELDS_MAX 256u
 
 enum scry_type_kind {

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/container.h"
 #include "sys/proc.h"
 
 #define ADDRESS_END (1ull << 47)
@@ -37,10 +38,10 @@ static int refused(pid_t pid, int err)
 	return scry_fail(
 		-err,
 		"cannot read process %d (%s, uid %u): not permitted; you are uid %u and have no "
-		"CAP_SYS_PTRACE over it; fix: %s",
+		"CAP_SYS_PTRACE over it; fix: %s%s",
 		(int)pid, p.comm, p.uid, geteuid(),
-		geteuid() ? "sudo scry ..."
-			  : "root outside of this container, or all capabilities");
+		geteuid() ? "sudo scry ..." : "root outside of this container, or all capabilities",
+		scry_container_fix(SCRY_CONTAINER_PTRACE));
 }
 
 int scry_mem_open(struct scry_mem *mem, pid_t pid, int writable)

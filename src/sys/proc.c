@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/container.h"
 
 #define TASKS_MAX 4194304u   /* PID_MAX_LIMIT of the kernel */
 #define PF_KTHREAD 0x200000u /* linux/sched.h; proc(5) has the field */
@@ -253,7 +254,8 @@ int scry_proc_open(struct scry_proc *ret, pid_t pid)
 				 (int)pid);
 	proc.start_ticks = scry_proc_start_ticks(pid);
 	if (proc.start_ticks == 0)
-		return scry_fail(-ESRCH, "no process %d", (int)pid);
+		return scry_fail(-ESRCH, "no process %d%s", (int)pid,
+				 scry_container_fix(SCRY_CONTAINER_PROCESSES));
 	err = read_status(&proc, &tgid);
 	if (err)
 		return scry_fail(err, "cannot read the status of process %d: %s", (int)pid,

@@ -23,6 +23,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "sys/container.h"
 
 #define PAGE 4096u
 #define RING_BYTES (1u << 20)
@@ -150,8 +151,8 @@ static int not_permitted(int error)
 	return scry_fail(error == EACCES ? -EACCES : -EPERM,
 			 "system calls cannot be traced: perf_event_open: %s; fix: run scry as "
 			 "root, or sysctl kernel.perf_event_paranoid=-1 with a readable "
-			 "/sys/kernel/tracing; or leave out -S",
-			 strerror(error));
+			 "/sys/kernel/tracing; or leave out -S%s",
+			 strerror(error), scry_container_fix(SCRY_CONTAINER_BPF));
 }
 
 static int open_event(struct scry_syscalls *s, uint64_t id, pid_t tid, int cpu)

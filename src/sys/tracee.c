@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "sys/container.h"
 #include "sys/edit.h"
 #include "sys/proc.h"
 #include "sys/rseqs.h"
@@ -95,8 +96,8 @@ static int seize_error(pid_t pid, pid_t tid, int err)
 		scry_fail(
 			-EPERM,
 			"cannot enter process %d (%s, uid %u): not permitted; you are uid %u; fix: "
-			"run scry as root (sudo scry ...)",
-			pid, p.comm, p.uid, geteuid());
+			"run scry as root (sudo scry ...)%s",
+			pid, p.comm, p.uid, geteuid(), scry_container_fix(SCRY_CONTAINER_PTRACE));
 	scry_proc_close(&p);
 	return -EPERM;
 }

@@ -112,11 +112,31 @@ static void put_value(struct scry_json *json, const struct scry_doc_value *value
 	}
 }
 
+/* The value at `i`; lists that lie deeper than a document may be are null. Returns where it ends.
+ */
+static uint64_t put_shallow(struct scry_json *json, const struct scry_cell *cell, uint64_t i)
+{
+	uint64_t open = 0;
+
+	if (cell->values[i].kind != SCRY_VALUE_BEGIN || json->depth + 2 < SCRY_JSON_DEPTH) {
+		put_value(json, &cell->values[i]);
+		return i;
+	}
+	scry_json_null(json);
+	for (; i < cell->number; i++) {
+		open += cell->values[i].kind == SCRY_VALUE_BEGIN;
+		open -= cell->values[i].kind == SCRY_VALUE_END;
+		if (!open)
+			break;
+	}
+	return i;
+}
+
 static void put_values(struct scry_json *json, const struct scry_cell *cell)
 {
 	scry_json_array_begin(json);
 	for (uint64_t i = 0; i < cell->number; i++)
-		put_value(json, &cell->values[i]);
+		i = put_shallow(json, cell, i);
 	scry_json_array_end(json);
 }
 
@@ -130,7 +150,7 @@ static void put_cell(struct scry_json *json, enum scry_cell_kind kind, const str
 		put_frames(json, cell);
 	} else if (kind == SCRY_CELL_VALUE) {
 		for (uint64_t i = 0; i < cell->number; i++)
-			put_value(json, &cell->values[i]);
+			i = put_shallow(json, cell, i);
 	} else if (kind == SCRY_CELL_VALUES) {
 		put_values(json, cell);
 	} else if (kind == SCRY_CELL_BOOL) {

@@ -8,6 +8,7 @@
 #include "view/filter.h"
 #include "view/grep.h"
 #include "view/malloc.h"
+#include "view/takes.h"
 
 #include <errno.h>
 #include <string.h>

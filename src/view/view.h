@@ -121,29 +121,12 @@ typedef int scry_view_run(struct scry_reader *reader, const struct scry_view_opt
 			  struct scry_doc *doc);
 
 struct scry_view {
-	const char *name;
-	const char *help;
+	const char *name, *help;
 	unsigned int
 		schema; /* of its JSON: scry.NAME/schema; raised only when a key goes or changes */
 	bool is_stream; /* records as they come, honesty last */
 	scry_view_run *run;
-	unsigned int takes; /* options: SCRY_VIEW_TAKES_* */
-};
-
-/* What of struct scry_view_opts a view heeds. */
-enum {
-	SCRY_VIEW_TAKES_BY = 1 << 0,
-	SCRY_VIEW_TAKES_SORT = 1 << 1,
-	SCRY_VIEW_TAKES_TOP = 1 << 2,
-	SCRY_VIEW_TAKES_GREP = 1 << 3,
-	SCRY_VIEW_TAKES_FILTER = 1 << 4,
-	SCRY_VIEW_TAKES_LIVE = 1 << 5,
-	SCRY_VIEW_TAKES_INTERNAL = 1 << 6,
-	SCRY_VIEW_TAKES_STACKS = 1 << 7,
-	SCRY_VIEW_TAKES_AT = 1 << 8,
-	SCRY_VIEW_TAKES_PID = 1 << 9,
-	SCRY_VIEW_TAKES_STYLE = 1 << 10, /* of lines of calls */
-	SCRY_VIEW_TAKES_TIMES = 1 << 11, /* --wall, --cpu, --gvl */
+	unsigned int takes; /* options: view/takes.h */
 };
 
 extern const struct scry_view scry_views[]; /* ends with a row without a name */
@@ -156,10 +139,6 @@ const struct scry_view *scry_view_find(const char *name);
  * not after it. 0, or -EINVAL with a sentence.
  */
 int scry_view_opts_check(const struct scry_view_opts *opts);
-
-/* Options that this view would pass by in silence: -EINVAL with a sentence that names them and what
- * the view has instead. 0: there are none. */
-int scry_view_refuse(const struct scry_view *view, const struct scry_view_opts *opts);
 
 /* The column (enum scry_view_sort) that --sort and --live mean for the objects view. */
 int scry_view_sort_of(const struct scry_view_opts *opts);

@@ -23,7 +23,7 @@ json_parses() {
 		"objects -p 1 -d x" "objects -p 99999999" "report" "info" "ps nonsense" \
 		"objects -p 1 --by nonsense" "objects -p 1 --grep /(/" "objects -p 1 --filter nonsense" "objects -p 1 --until rss" \
 		"objects -p 1 --stacks --by gem" "objects -p 1 --folded --json" "objects -p 1 --every x" "report x --folded --json" \
-		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x" "patch count x -- true"; do
+		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x" "patch time x -- true"; do
 		status=0
 		# shellcheck disable=SC2086
 		timeout 5 "$SCRY" $words >"$T/out" 2>"$T/err" </dev/null || status=$?
@@ -440,4 +440,52 @@ has_taken_int() { # PID
 	scry_ends 0 report "$T/count.scry" --pid "$busy"
 	grep -q work_mix "$T/scry.out"
 	ends_right "$busy" busy
+}
+
+@test "patch count -- CMD: every call, from the first on, and the program's status" {
+	start scry "$SCRY" patch count work_mix -o "$T/count.json" -- "$TARGETS/target_busy" 1
+	wait_for 10 grep -q "^round" "$T/scry.out"
+	kill -TERM "$(sed -n 's/^pid //p' "$T/scry.out")"
+	ended "$PID"
+	[ "$status" -eq 0 ]
+	rounds=$(sed -n 's/^checksum .* rounds \([0-9]*\) wrong 0$/\1/p' "$T/scry.out")
+	json_is "$T/count.json" "rows.size == 1 && rows[0]['calls'] == 33 * $rounds"
+	scry_ends 3 patch count getppid -- sh -c 'exit 3'
+}
+
+@test "Go code is not counted: at once, and with the reason" {
+	start go "$TARGETS/target_gotable"
+	wait_for 10 grep -q "^round" "$T/go.out"
+	before=$(state_of "$PID")
+	for verb in count log; do
+		scry_ends 4 patch $verb odd_steps -p "$PID" -d 0.1s
+		says "cannot be reached: Go code: a function begins anew whenever its goroutine's stack grows"
+	done
+	scry_ends 4 patch time odd_steps -p "$PID" -d 0.1s
+	says "returns cannot be followed .*Go code: .*fix: Go's own pprof, or perf record -p PID"
+	scry_ends 0 patch count getppid -p "$PID" -d 0.2s # of libc
+	as_before "$PID" "$before" "after refusals"
+	ends_right "$PID" go
+}
+
+@test "what is refused in a container names the options that give it" {
+	need_root "giving rights up"
+	need_nobody
+	start sleeper setpriv --reuid=65534 --regid=65534 --clear-groups sleep 60
+	bare=(setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace "$SCRY")
+	for words in "patch count getppid -d 0.1s" "undo" "stacks -d 0.1s"; do
+		status=0
+		# shellcheck disable=SC2086
+		"${bare[@]}" $words -p "$PID" >"$T/out" 2>"$T/scry.err" || status=$?
+		[ "$status" -ne 0 ]
+		says "docker run --cap-add SYS_PTRACE, in Kubernetes securityContext.capabilities.add: \[SYS_PTRACE\]"
+	done
+	export KUBERNETES_SERVICE_HOST=10.0.0.1
+	scry_ends 5 patch count getppid -p 4194303 -d 0.1s
+	says "docker run --pid=container:ID .*shareProcessNamespace: true"
+	unset KUBERNETES_SERVICE_HOST
+	[ -e /.dockerenv ] || [ -e /run/.containerenv ] || {
+		scry_ends 5 patch count getppid -p 4194303 -d 0.1s
+		no says docker
+	}
 }

@@ -152,3 +152,23 @@ mallocs_are_cut() {
 	wait "$PID" || status=$?
 	[ "$status" -eq 143 ] # by our signal, and by no other before
 }
+
+@test "a report that does not fit a full disk: it says so, and not that input or output failed" {
+	[ -e /dev/full ] || skip "no /dev/full"
+	target busy 2
+	scry_ends 0 patch log work_mix -p "$PID" -d 0.1s -o "$T/log.scry"
+	ends_right "$PID" busy
+	for words in "report --view events" "report --json" "report --top 0"; do
+		status=0
+		# shellcheck disable=SC2086
+		"$SCRY" $words "$T/log.scry" >/dev/full 2>"$T/err" || status=$?
+		[ "$status" -eq 1 ]
+		grep -q "cannot write .*: No space left on device" "$T/err"
+	done
+	need_root "mounting a small disk"
+	mkdir "$T/small"
+	mount -t tmpfs -o size=64k none "$T/small" || skip "no small disk can be mounted"
+	scry_ends 1 report --view events "$T/log.scry" -o "$T/small/x.txt"
+	says "cannot write .*: No space left on device"
+	[ -z "$(ls -A "$T/small")" ]
+}

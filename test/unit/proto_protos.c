@@ -10,9 +10,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 
 static struct scry_protos *read_text(const char *text)
@@ -120,9 +122,6 @@ static void refused(void **state)
 		"[lib",
 		"[lib other]",
 		"import \"/etc/passwd\";",
-		"int f(array(array(array(array(array(array(array(array(array("
-		"array(array(array(array(int,1),1),1),1),1),1),1),1),1),1),1),"
-		"1),1));",
 		"int f(array(struct(array(long, 2147483647)), 2147483647));",
 	};
 
@@ -134,6 +133,64 @@ static void refused(void **state)
 		assert_memory_equal(scry_error(), "text:", 5);
 		scry_protos_free(p);
 	}
+}
+
+static int nested(unsigned int levels)
+{
+	struct scry_protos *p = scry_protos_new();
+	struct scry_buf text = {0};
+	int r;
+
+	scry_buf_printf(&text, "int f(");
+	for (unsigned int i = 0; i < levels; i++)
+		scry_buf_printf(&text, "struct(int, ");
+	scry_buf_printf(&text, "long");
+	for (unsigned int i = 0; i < levels; i++)
+		scry_buf_printf(&text, ")");
+	scry_buf_printf(&text, ");");
+	r = scry_protos_read(p, "text", text.data, text.len);
+	scry_buf_done(&text);
+	scry_protos_free(p);
+	return r;
+}
+
+static void deep(void **state)
+{
+	assert_int_equal(nested(12), 0);
+	assert_int_equal(nested(60), 0);
+	assert_int_equal(nested(100), -EINVAL);
+}
+
+static int read_as_file(struct scry_protos *p, const char *text)
+{
+	char path[] = "/tmp/proto-XXXXXX";
+	int r, fd = mkstemp(path);
+
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	r = scry_protos_read_file(p, path);
+	unlink(path);
+	return r;
+}
+
+/* A file that defines a name twice is mistaken; one may replace what another has defined. */
+static void defined_twice(void **state)
+{
+	struct scry_protos *p = scry_protos_new();
+
+	assert_int_equal(read_as_file(p, "typedef a = int;\nint f(a);\n"), 0);
+	assert_int_equal(read_as_file(p, "typedef a = long;\nint g(a);\n"), 0);
+	assert_int_equal(scry_protos_find(p, "f", "libx.so")->args[0]->kind, SCRY_TYPE_INT);
+	assert_int_equal(scry_protos_find(p, "g", "libx.so")->args[0]->kind, SCRY_TYPE_LONG);
+	assert_int_equal(read_as_file(p, "typedef b = struct;\ntypedef b = struct(int, b*);\n"), 0);
+	scry_error_clear();
+	assert_int_equal(read_as_file(p, "typedef c = int;\ntypedef c = struct(int, int);\n"),
+			 -EINVAL);
+	assert_non_null(strstr(scry_error(), ":2: a typedef of that name is in this file already"));
+	assert_int_equal(read_as_file(p, "typedef d = struct;\ntypedef d = struct(int);\n"
+					 "typedef d = struct(long);\n"),
+			 -EINVAL);
+	scry_protos_free(p);
 }
 
 static void is_at(const struct scry_place *place, int first, int second)
@@ -220,8 +277,9 @@ static void plans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(types),  cmocka_unit_test(sets),  cmocka_unit_test(refused),
-		cmocka_unit_test(places), cmocka_unit_test(plans),
+		cmocka_unit_test(types), cmocka_unit_test(sets),	  cmocka_unit_test(refused),
+		cmocka_unit_test(deep),	 cmocka_unit_test(defined_twice), cmocka_unit_test(places),
+		cmocka_unit_test(plans),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
