@@ -8,6 +8,7 @@ __attribute__((section(".gopclntab"), used)) static const char table[16] = "go";
 
 static volatile sig_atomic_t is_over;
 
+int odd_steps(int n);
 __attribute__((noinline, noipa)) int odd_steps(int n)
 {
 	return n * 3 + 1;
