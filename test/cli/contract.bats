@@ -378,7 +378,7 @@ has_taken_int() { # PID
 # The suite is run in clones that are called scry, too: none of the clone's own files is taken for a mapping of scry's.
 @test "the tests: a program that lies in a folder called scry has no mapping of scry's" {
 	mkdir "$T/scry"
-	cp "$TARGETS/target_pace" "$T/scry/scry"
+	cp "$TARGETS/target_gotable" "$T/scry/scry" # needs no input
 	start inscry "$T/scry/scry"
 	wait_for 10 grep -q "$T/scry/scry" "/proc/$PID/maps"
 	[ "$(mappings "$PID")" -eq 0 ]
@@ -459,7 +459,7 @@ has_taken_int() { # PID
 	before=$(state_of "$PID")
 	for verb in count log; do
 		scry_ends 4 patch $verb odd_steps -p "$PID" -d 0.1s
-		says "cannot be reached: Go code: a function begins anew whenever its goroutine's stack grows"
+		says "Go code: a function begins anew whenever its goroutine's stack grows"
 	done
 	scry_ends 4 patch time odd_steps -p "$PID" -d 0.1s
 	says "returns cannot be followed .*Go code: .*fix: Go's own pprof, or perf record -p PID"
