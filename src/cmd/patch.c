@@ -176,7 +176,8 @@ int scry_cmd_patch(int argc, char **argv)
 	static const char usage[] =
 		"usage: scry patch count SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
 		"[--via=entry|site|got]\n"
-		"       scry patch time SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]\n"
+		"       scry patch time SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
+		"[--via=entry|site|got]\n"
 		"       scry patch log SYMBOL[@LIB]... -p PID [-d TIME] [--args N]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";

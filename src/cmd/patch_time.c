@@ -370,8 +370,8 @@ const struct scry_instrument scry_instrument_time = {
 
 int scry_cmd_patch_time(int argc, char **argv)
 {
-	static const struct scry_patch_verb time = {.name = "time",
-						    .instrument = &scry_instrument_time};
+	static const struct scry_patch_verb time = {
+		.name = "time", .instrument = &scry_instrument_time, .starts = true};
 
 	return scry_patch_verb(argc, argv, &time);
 }

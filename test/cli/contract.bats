@@ -23,7 +23,7 @@ json_parses() {
 		"objects -p 1 -d x" "objects -p 99999999" "report" "info" "ps nonsense" \
 		"objects -p 1 --by nonsense" "objects -p 1 --grep /(/" "objects -p 1 --filter nonsense" "objects -p 1 --until rss" \
 		"objects -p 1 --stacks --by gem" "objects -p 1 --folded --json" "objects -p 1 --every x" "report x --folded --json" \
-		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x" "patch time x -- true"; do
+		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x" "patch log x -- true"; do
 		status=0
 		# shellcheck disable=SC2086
 		timeout 5 "$SCRY" $words >"$T/out" 2>"$T/err" </dev/null || status=$?
@@ -442,15 +442,18 @@ has_taken_int() { # PID
 	ends_right "$busy" busy
 }
 
-@test "patch count -- CMD: every call, from the first on, and the program's status" {
-	start scry "$SCRY" patch count work_mix -o "$T/count.json" -- "$TARGETS/target_busy" 1
-	wait_for 10 grep -q "^round" "$T/scry.out"
-	kill -TERM "$(sed -n 's/^pid //p' "$T/scry.out")"
-	ended "$PID"
-	[ "$status" -eq 0 ]
-	rounds=$(sed -n 's/^checksum .* rounds \([0-9]*\) wrong 0$/\1/p' "$T/scry.out")
-	json_is "$T/count.json" "rows.size == 1 && rows[0]['calls'] == 33 * $rounds"
-	scry_ends 3 patch count getppid -- sh -c 'exit 3'
+@test "patch count and time -- CMD: every call, from the first on, and the program's status" {
+	for verb in count time; do
+		start scry "$SCRY" patch $verb work_mix -o "$T/$verb.json" -- "$TARGETS/target_busy" 1
+		wait_for 10 grep -q "^round" "$T/scry.out"
+		kill -TERM "$(sed -n 's/^pid //p' "$T/scry.out")"
+		ended "$PID"
+		[ "$status" -eq 0 ]
+		rounds=$(sed -n 's/^checksum .* rounds \([0-9]*\) wrong 0$/\1/p' "$T/scry.out")
+		json_is "$T/$verb.json" "rows.size == 1 && rows[0]['calls'] == 33 * $rounds"
+		scry_ends 3 patch $verb getppid -- sh -c 'exit 3'
+		rm "$T/scry.out"
+	done
 }
 
 @test "Go code is not counted: at once, and with the reason" {
