@@ -153,6 +153,7 @@ static void name_glibc(struct scry_malloc_family *f, const struct scry_dynamic *
 static const char *const marks[][2] = {{JEMALLOC, "jemalloc"},
 				       {"tc_malloc", "tcmalloc"},
 				       {"mi_malloc", "mimalloc"},
+				       {"__libc_malloc_impl", "musl"},
 				       {"__libc_malloc", "glibc"}};
 
 static void name_it(struct scry_malloc_family *f, struct scry_hooks *h, size_t object)
@@ -273,7 +274,8 @@ int scry_malloc_family_check(const struct scry_malloc_family *f, const struct sc
 	for (size_t i = 0; i < COUNT(family); i++) {
 		const struct scry_hook *row = row_of(h, family[i].handler);
 
-		if (!row && *f->prefix) /* what is not there is not called */
+		/* what is not there is not called; in libc's absence, and for malloc itself, too */
+		if (!row && i && (*f->prefix || h->objects.is_static))
 			continue;
 		if (family[i].is_needed && (!row || !row->way))
 			return scry_fail(-ENOTSUP, "%s of %s cannot be hooked: %s",

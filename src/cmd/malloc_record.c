@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <x86intrin.h>
 
@@ -275,6 +276,8 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		if (!w->root && !w->target_gone)
 			scry_malloc_children_look(w);
 	}
+	if (!w->root && !w->target_gone && !scry_preload_has(w))
+		scry_malloc_late_look(&m->late, w, &m->hooks, m->family.module);
 	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
 		m->is_full = true;
 		w->enough = "--memory is used up";
@@ -491,6 +494,19 @@ static void done(struct scry_watch *w)
 	w->state = NULL;
 }
 
+/* The processor time of scry itself is no part of the program's. */
+static int note_own_time(struct scry_watch *speaker)
+{
+	struct rusage own;
+
+	if (getrusage(RUSAGE_SELF, &own) == 0)
+		scry_watch_note(
+			speaker, "scry itself took %.2f s of processor time, beside the program's",
+			(double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
+				(double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6);
+	return 0;
+}
+
 const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of the malloc family",
@@ -507,6 +523,7 @@ const struct scry_instrument scry_instrument_malloc = {
 	.leave = leave,
 	.must_wait = scry_malloc_child_must_wait,
 	.finish = finish,
+	.close = note_own_time,
 	.done = done,
 };
 

@@ -6,6 +6,7 @@
 #define SCRY_CMD_MALLOC_WATCH_H
 
 #include "cmd/malloc_family.h"
+#include "cmd/malloc_late.h"
 #include "cmd/malloc_lines.h"
 #include "cmd/malloc_older.h"
 #include "hook/tracks.h"
@@ -21,6 +22,7 @@ struct scry_malloc_watch {
 	struct scry_tracks *tracks;
 	struct scry_malloc *calls;
 	struct scry_malloc_older older;
+	struct scry_malloc_late late;
 	struct scry_unwinding unwinding;
 	bool has_stacks;
 	uint64_t end_tsc; /* nothing later is told; 0: no end yet */

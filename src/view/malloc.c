@@ -576,6 +576,24 @@ static void note_callers(struct malloc_view *v)
 	scry_buf_done(&line);
 }
 
+/* A share of what was recorded is not by how much it was slower. */
+static void note_slowdown(struct malloc_view *v)
+{
+	const struct scry_honesty *h = &v->honesty;
+	struct scry_buf line = {0};
+	double slower;
+
+	if (!h->has_totals || !h->overhead_cpu_ns || h->overhead_cpu_ns >= h->target_cpu_ns)
+		return;
+	slower = (double)h->overhead_cpu_ns / (double)(h->target_cpu_ns - h->overhead_cpu_ns);
+	scry_buf_printf(&line,
+			"recording took about %.*f %% of processor time on top of what the program "
+			"takes without it",
+			slower < 0.0995 ? 1 : 0, slower * 100);
+	note(v, &line);
+	scry_buf_done(&line);
+}
+
 /* --at behind the end. */
 static void note_moment(struct malloc_view *v)
 {
@@ -717,6 +735,7 @@ static int push(struct malloc_view *v)
 	note_moment(v);
 	note_others(v);
 	note_left_out(v);
+	note_slowdown(v);
 	scry_honesty_notes(&v->honesty, v->doc);
 	push_totals(v);
 	err = push_callers(v);

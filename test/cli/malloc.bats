@@ -88,6 +88,61 @@ setup() {
 	diff <(grep ^known "$T/known.out") <(grep -E "known (malloc|realloc|free) " "$T/recorded" | cut -d" " -f1-3)
 }
 
+@test "a static program of musl that has no calloc" {
+	command -v musl-gcc >/dev/null || skip "no musl-gcc (Debian: musl-tools)"
+	cat >"$T/few.c" <<-'END'
+		#include <signal.h>
+		#include <stdlib.h>
+		int main(void)
+		{
+			signal(SIGUSR1, SIG_IGN);
+			for (int i = 0; i < 1000; i++) {
+				void *volatile p = malloc(100 + i);
+				p = realloc(p, 3000);
+				if (i % 2)
+					free(p);
+			}
+			return 0;
+		}
+	END
+	musl-gcc -static -O1 -fno-builtin -o "$T/few" "$T/few.c"
+	records "" "$T/few"
+	"$SCRY" report "$T/x.scry" --json >"$T/report"
+	jq -e '[.functions[] | [.function, .calls]] == [["malloc", 1000], ["realloc", 1000], ["free", 500]]' "$T/report"
+	jq -e '.totals.allocator == "musl"' "$T/report"
+}
+
+@test "a library that is loaded later with a malloc of its own is told of" {
+	cat >"$T/own.c" <<-'END'
+		#include <stddef.h>
+		static char room[1 << 20];
+		static size_t at;
+		void *malloc(size_t n) { at += (n + 31) & ~15ul; return at < sizeof(room) ? room + at - n : NULL; }
+		void free(void *p) { (void)p; }
+		void *asks(void) { return malloc(50); }
+	END
+	cat >"$T/loads.c" <<-'END'
+		#include <dlfcn.h>
+		#include <signal.h>
+		#include <unistd.h>
+		int main(int argc, char **argv)
+		{
+			void *(*asks)(void) = dlsym(dlopen(argv[1], RTLD_NOW | RTLD_DEEPBIND), "asks");
+			int wrong = !asks || !asks();
+			while (access(argv[2], F_OK))
+				usleep(10000);
+			return wrong;
+		}
+	END
+	gcc -shared -fPIC -O1 -fno-builtin -o "$T/libown.so" "$T/own.c"
+	gcc -O1 -o "$T/loads" "$T/loads.c" -ldl
+	start scry "${RECORD[@]}" --force -o "$T/x.scry" -- "$T/loads" "$T/libown.so" "$T/go"
+	wait_for 20 bash -c "'$SCRY' report '$T/x.scry' --view events | grep -q 'libown.so was loaded later'"
+	touch "$T/go"
+	finish "$PID"
+	"$SCRY" report "$T/x.scry" --json | jq -e '[.notes[] | select(test("libown.so was loaded later and has a malloc of its own"))] | length == 1'
+}
+
 @test "operators new and delete, their exceptions too" {
 	[ -x "$TARGETS/target_malloc_cxx" ] || skip "no C++ compiler"
 	local name
