@@ -287,14 +287,13 @@ static bool has_others(const struct scry_session *s, const struct scry_watch *w)
 	return false;
 }
 
-/* What a target is, or does, ends its own watch. The others go on. */
+/* What a target is, or does, ends its own watch. The others go on. The report says why already. */
 static void end_one(struct scry_session *s, struct scry_watch *w, const char *why)
 {
 	char text[512];
 
 	snprintf(text, sizeof(text), "the watch of process %d ended before its time: %s",
 		 w->proc.pid, why);
-	scry_watch_note(w, "%s", text);
 	scry_tell(s, SCRY_NEWS_SAY, 0, text);
 	if (scry_watch_end(w, why) < 0)
 		scry_error_clear();
@@ -334,7 +333,8 @@ static int drain(struct scry_session *s)
 			f = w->instrument->drain(w);
 
 		if (f < 0 && !w->is_over && has_others(s, w) && !has_short_recording(s)) {
-			end_one(s, w, *scry_error() ? scry_error() : "its records make no sense");
+			scry_watch_note(w, "the watch ended before its time: %s", scry_error());
+			end_one(s, w, "its records make no sense");
 			continue;
 		}
 		if (f < 0 && !w->root && !s->opts->follow)

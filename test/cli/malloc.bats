@@ -601,3 +601,50 @@ enters() {
 	"$SCRY" malloc export "$T/x.scry" >"$T/text"
 	grep -q "memalign(123457) .* align=64" "$T/text"
 }
+
+@test "two processes: what one of them does ends its own watch only" {
+	cat >"$T/grow.c" <<-'END'
+		#include <stdlib.h>
+		#include <string.h>
+		#include <unistd.h>
+		static void say(const char *text) { if (write(1, text, strlen(text)) < 0) _exit(1); }
+		int main(int argc, char **argv)
+		{
+			char line[16];
+			say("pid\n");
+			if (read(0, line, sizeof(line)) < 0)
+				return 1;
+			for (int i = 0; i < atoi(argv[1]); i++) {
+				void *volatile p = malloc(32);
+				if (argc > 2)
+					free(p);
+			}
+			say("made\n");
+			return read(0, line, sizeof(line)) < 0;
+		}
+	END
+	gcc -O1 -o "$T/grow" "$T/grow.c"
+	mkfifo "$T/in.1" "$T/in.2"
+	exec 6<>"$T/in.1" 7<>"$T/in.2"
+	start one sh -c 'exec "$1" 200000 <"$2" 6>&- 7>&-' sh "$T/grow" "$T/in.1"
+	local one=$PID
+	start two sh -c 'exec "$1" 500 free <"$2" 6>&- 7>&-' sh "$T/grow" "$T/in.2"
+	local two=$PID
+	wait_for 20 in_file "^pid" "$T/one.out"
+	wait_for 20 in_file "^pid" "$T/two.out"
+	start scry "$SCRY" malloc record -p "$one" -p "$two" --memory 1MiB --force -o "$T/x.scry"
+	local scry=$PID
+	wait_for 20 hooked "$two"
+	echo go >&6
+	wait_for 30 in_file "the watch of process $one ended before its time" "$T/scry.err"
+	echo go >&7
+	wait_for 30 in_file "^made" "$T/two.out"
+	echo end >&7
+	ended "$scry"
+	[ "$status" -eq 0 ]
+	echo end >&6
+	exec 6>&- 7>&-
+	"$SCRY" report "$T/x.scry" --pid "$two" --json >"$T/two.json"
+	[ "$(jq .totals.allocated "$T/two.json")" -eq 500 ]
+	"$SCRY" report "$T/x.scry" | grep -q "process $one: the watch ended before its time: the table of living blocks is full"
+}
