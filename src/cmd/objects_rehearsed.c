@@ -42,7 +42,10 @@ int scry_objects_rehearse(struct scry_watch *w, struct scry_ruby *ruby,
 
 	if (r < 0)
 		return r;
-	plan->ends_at_compaction = (without & SCRY_RUBY_WITHOUT_COMPACTION) != 0;
+	if (without & SCRY_RUBY_WITHOUT_COMPACTION) {
+		plan->data_wrap = 0; /* no hidden object, by which they are seen */
+		plan->ends_at_compaction = ruby->layout.gc_stat_compact;
+	}
 	if (is_single || hooks->plan.on) /* hooks: there is one ring */
 		plan->ractor_class = scry_ruby_symbol(ruby, "rb_cRactor");
 	if (!is_single || (plan->ractor_class && (w->held || scry_ruby_ractors(ruby) <= 1)))

@@ -16,7 +16,7 @@
 #include "cmd/session.h"
 
 #define CPU_TICKS_TRUSTED_NS 200000000ull
-#define LEARNING_NS 5000000000ull /* to learn a Ruby that is not known yet */
+#define LEARNING_NS 20000000000ull /* to learn and rehearse a Ruby that is not known yet */
 
 void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text)
 {
