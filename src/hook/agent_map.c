@@ -385,6 +385,7 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 	struct scry_agent_header leaving = *h;
 	uint64_t calls[SCRY_SLABS_MAX + 4][7];
 	size_t n = 0;
+	bool whole;
 	struct scry_maps maps;
 	int end, r = scry_maps_read(t->pid, &maps);
 
@@ -395,11 +396,17 @@ int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 		calls[n][2] =
 			has_slab(&h->slabs[i], &maps, how->mem_fd) ? slab_bytes(&h->slabs[i]) : 0;
 	}
+	whole = scry_agent_is_whole(h, &maps);
 	scry_maps_done(&maps);
 	calls[n][1] = h->lanes, calls[n++][2] = h->lanes_size;
-	calls[n][1] = h->shared, calls[n++][2] = h->shared_size;
-	calls[n][1] = h->private_, calls[n++][2] = h->private_size;
-	calls[n][1] = h->text, calls[n++][2] = h->text_size;
+	if (whole) { /* one after the other, and nothing in between: at once, as all wait for it */
+		calls[n][1] = h->text,
+		calls[n++][2] = h->text_size + h->private_size + h->shared_size;
+	} else {
+		calls[n][1] = h->shared, calls[n++][2] = h->shared_size;
+		calls[n][1] = h->private_, calls[n++][2] = h->private_size;
+		calls[n][1] = h->text, calls[n++][2] = h->text_size;
+	}
 	leaving.stage = SCRY_AGENT_LEAVING;
 	r = scry_shared_close_left(h->text, t, how);
 	if (r == 0)

@@ -11,6 +11,7 @@
 
 #define WAIT_NS 5000000000ull
 #define NAP_NS 20000000
+#define ASKED_FIRST 16
 
 static bool is_on(const struct scry_tracee *t, uint64_t end)
 {
@@ -66,10 +67,11 @@ struct wish {
 	uint64_t stack;
 	bool any;     /* with a restart block, too */
 	bool *is_far; /* set: a thread was on a stack that is not known */
+	int refused;  /* so many were held in vain */
 };
 
 /* Holds thread `tid` if a call can be made in it. -EAGAIN: not now, or not in this one. */
-static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, const struct wish *wish)
+static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struct wish *wish)
 {
 	int r = scry_tracee_seize(t, inj->proc->pid, tid);
 
@@ -89,11 +91,12 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, const
 		scry_tracee_mend(t);
 	scry_tracee_release(t);
 	scry_inject_count_pause(inj, t->held_ns, 1);
+	wish->refused++;
 	return -EAGAIN;
 }
 
 /* The best thread for a call: sleeping, without a restart block; then any; in the end any at all.
- */
+ * Of many that all sleep for a time not each is asked first. */
 static int hold_best(struct scry_inject *inj, struct scry_tracee *t, struct wish *wish)
 {
 	pid_t *tids;
@@ -103,6 +106,8 @@ static int hold_best(struct scry_inject *inj, struct scry_tracee *t, struct wish
 	for (int pass = 0; pass < 3 && r == -EAGAIN; pass++) {
 		wish->any = pass == 2;
 		for (ssize_t i = 0; i < n && r == -EAGAIN; i++) {
+			if (pass < 2 && wish->refused >= ASKED_FIRST)
+				break;
 			char state = scry_proc_task_state(inj->proc->pid, tids[i]);
 
 			if (state && state != 'Z' && state != 'D' && (pass || state == 'S'))
@@ -148,6 +153,7 @@ int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_
 	for (;;) {
 		scry_tracee_poll_lingering();
 		wish.stack = call_stack(inj, NULL);
+		wish.refused = 0;
 		r = read_maps(inj);
 		if (r == 0)
 			r = hold_best(inj, t, &wish);
@@ -164,7 +170,7 @@ int scry_hold_one(struct scry_inject *inj, struct scry_tracee *t, uint64_t *ret_
 int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t, uint64_t *ret_stack)
 {
 	bool is_far = false;
-	const struct wish wish = {.stack = call_stack(inj, NULL), .any = true, .is_far = &is_far};
+	struct wish wish = {.stack = call_stack(inj, NULL), .any = true, .is_far = &is_far};
 	int r = read_maps(inj);
 
 	*ret_stack = wish.stack;

@@ -585,7 +585,7 @@ static int apply_text(struct scry_hooks *h, struct scry_inject *inj, size_t firs
 	return r;
 }
 
-/* Some ten milliseconds' worth of changes; a pad and the entry that leads to it stay together. */
+/* A millisecond's worth or two; a pad and the entry that leads to it stay together. */
 static size_t next_batch(const struct scry_inject *inj, size_t first, size_t left)
 {
 	size_t n = left < SCRY_INJECT_BATCH ? left : SCRY_INJECT_BATCH;

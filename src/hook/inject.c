@@ -228,16 +228,23 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum wor
 {
 	struct scry_tracee own = {0};
 	struct place at = {.thread = held ? held : &own};
-	int r = held ? scry_hold_check(inj, held, &at.stack) : scry_hold_one(inj, &own, &at.stack);
+	struct scry_hurry hurry = {0};
+	int r;
 
-	if (r < 0)
+	if (!held)
+		scry_hurry_begin(&hurry);
+	r = held ? scry_hold_check(inj, held, &at.stack) : scry_hold_one(inj, &own, &at.stack);
+	if (r < 0) {
+		scry_hurry_end(&hurry);
 		return r;
+	}
 	r = do_work(inj, &at, work, ret_fd);
 	if (!held) {
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
 	}
 	scry_own_end(&at.own); /* it may have to be waited for */
+	scry_hurry_end(&hurry);
 	return r;
 }
 
@@ -621,6 +628,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 {
 	struct scry_gadgets own = inj->gadgets;
 	struct scry_call how = {.gadgets = &own, .mem_fd = inj->mem.fd};
+	struct scry_hurry hurry = {0};
 	struct scry_tracee t;
 	int r;
 
@@ -629,12 +637,16 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	if (!scry_proc_task_state(inj->proc->pid, tid))
 		return -EAGAIN;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
+	scry_hurry_begin(&hurry);
 	r = scry_hold_thread(inj, tid, &t, &how.stack);
-	if (r < 0)
+	if (r < 0) {
+		scry_hurry_end(&hurry);
 		return r;
+	}
 	how.deadline_ns = scry_now_ns() + CALL_NS;
 	r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
 	scry_tracee_release(&t);
+	scry_hurry_end(&hurry);
 	scry_inject_count_pause(inj, t.held_ns, 1);
 	return r == -ETIMEDOUT || r == -ESRCH ? -EAGAIN : r;
 }

@@ -90,8 +90,8 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w);
 /* Is a thread inside the agent or a stub, or goes on there after a signal? Only while stopped. */
 bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_world *w);
-/* Changes that are made in one stop: some ten milliseconds' worth. */
-#define SCRY_INJECT_BATCH 4096
+/* Changes that are made in one stop: a millisecond's worth or two. */
+#define SCRY_INJECT_BATCH 512
 
 /* Puts back entries [first, first + n) of the journal, in as many stops as it takes. 0 or -errno
  * with a sentence. */

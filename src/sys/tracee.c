@@ -41,6 +41,7 @@
 
 #define STEP_NS 1000000000ull /* an instruction, on a busy machine */
 #define TRAP_NS 100000000ull
+#define SPINS 20
 #define XSTATE_MAX 16384
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
 #define FX_MAGIC2 0x46505845u
@@ -172,8 +173,10 @@ static int next_status(struct scry_tracee *t, uint64_t deadline_ns, int *ret_sta
 			return -ESRCH;
 		if (scry_now_ns() > deadline_ns)
 			return -ETIMEDOUT;
-		if (spins > 20)
-			nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+		/* With a real-time priority we would keep it from the processor that it needs. */
+		if (spins > SPINS)
+			nanosleep(&(struct timespec){.tv_nsec = spins > 4 * SPINS ? 100000 : 10000},
+				  NULL);
 	}
 	if (WIFEXITED(*ret_status) || WIFSIGNALED(*ret_status)) {
 		t->seized = t->stopped = false;

@@ -31,6 +31,7 @@ struct scry_tracee {
 	bool was_set;		      /* it goes on as we say: no call is made again */
 	uint8_t restart;	      /* see tracee.c */
 	bool group_stopped;	      /* held by a job-control stop, not by us */
+	bool wants_processor;	      /* or had one, before it was asked to stop (sys/world) */
 	int signal;		      /* to deliver when it goes on */
 	uint64_t stopped_at_ns;	      /* CLOCK_MONOTONIC */
 	uint64_t held_ns;	      /* of the last completed hold */

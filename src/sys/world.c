@@ -1,5 +1,5 @@
-/* Seize everybody first (nobody stops yet), interrupt everybody, wait: so the pause is one wait
- * long. */
+/* Seize everybody first (nobody stops yet); stop those that sleep; then interrupt all that run, and
+ * wait: so their pause is one wait long. */
 #include "sys/world.h"
 
 #include <errno.h>
@@ -35,9 +35,10 @@ static int add_thread(struct scry_world *w, pid_t tid)
 		w->capacity = capacity;
 	}
 	r = scry_tracee_seize(&w->threads[w->count], w->pid, tid);
-	if (r == 0)
-		w->count++;
-	return r;
+	if (r < 0)
+		return r;
+	w->threads[w->count++].wants_processor = scry_proc_task_state(w->pid, tid) == 'R';
+	return 0;
 }
 
 static int is_known(const struct scry_world *w, pid_t tid)
@@ -74,13 +75,20 @@ static int seize_new(struct scry_world *w)
 	return r < 0 ? r : fresh;
 }
 
-static int stop_known(struct scry_world *w, uint64_t deadline_ns, pid_t *ret_late)
+enum who { WHO_SLEEPS, WHO_RUNS, WHO_ALL };
+
+static bool is_one(const struct scry_tracee *t, enum who who)
+{
+	return who == WHO_ALL || t->wants_processor == (who == WHO_RUNS);
+}
+
+static int stop_known(struct scry_world *w, enum who who, uint64_t deadline_ns, pid_t *ret_late)
 {
 	for (size_t i = 0; i < w->count; i++)
-		if (w->threads[i].seized && !w->threads[i].stopped)
+		if (w->threads[i].seized && !w->threads[i].stopped && is_one(&w->threads[i], who))
 			scry_tracee_interrupt(&w->threads[i]);
 	for (size_t i = 0; i < w->count; i++) {
-		if (!w->threads[i].seized || w->threads[i].stopped)
+		if (!w->threads[i].seized || w->threads[i].stopped || !is_one(&w->threads[i], who))
 			continue;
 		if (scry_tracee_wait_stop(&w->threads[i], deadline_ns) == -ETIMEDOUT) {
 			*ret_late = w->threads[i].tid;
@@ -90,19 +98,22 @@ static int stop_known(struct scry_world *w, uint64_t deadline_ns, pid_t *ret_lat
 	return 0;
 }
 
+/* A thread that sleeps needs a processor to stop on, and loses nothing by waiting for others. */
 static int stop_once(struct scry_world *w, uint64_t max_pause_ns, pid_t *ret_late)
 {
 	uint64_t deadline;
-	int r = seize_new(w);
+	int fresh = seize_new(w), r;
 
+	r = fresh < 0 ? fresh : stop_known(w, WHO_SLEEPS, scry_now_ns() + max_pause_ns, ret_late);
 	w->began_ns = scry_now_ns();
 	deadline = w->began_ns + max_pause_ns;
-	for (int round = 0; r > 0 && round < ROUNDS; round++) {
-		r = stop_known(w, deadline, ret_late);
+	for (int round = 0; r == 0 && fresh > 0 && round < ROUNDS; round++) {
+		r = stop_known(w, WHO_ALL, deadline, ret_late);
 		if (r == 0)
-			r = seize_new(w);
+			r = fresh = seize_new(w);
+		r = r > 0 ? 0 : r;
 	}
-	if (r > 0)
+	if (r == 0 && fresh > 0)
 		return -EBUSY;
 	return r < 0 ? r : w->count ? 0 : -ESRCH;
 }
@@ -138,22 +149,33 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 			 late, pid, (unsigned long long)(max_pause_ns / 1000000), TRIES);
 }
 
-void scry_world_release(struct scry_world *w)
+static size_t release_stopped(struct scry_world *w, enum who who)
 {
-	uint64_t pause;
+	size_t count = 0;
 
 	for (size_t i = 0; i < w->count; i++) {
-		if (!w->threads[i].stopped)
+		if (!w->threads[i].stopped || !is_one(&w->threads[i], who))
 			continue;
 		scry_tracee_mend(&w->threads[i]);
 		scry_tracee_release(&w->threads[i]);
+		count++;
 	}
+	return count;
+}
+
+void scry_world_release(struct scry_world *w)
+{
+	bool has_runners = release_stopped(w, WHO_RUNS);
+	uint64_t ended = scry_now_ns();
+
+	release_stopped(w, WHO_ALL);
 	for (size_t i = 0; i < w->count; i++)
 		scry_tracee_release(&w->threads[i]);
-	pause = w->began_ns ? scry_now_ns() - w->began_ns : 0;
+	if (!has_runners)
+		ended = scry_now_ns();
 	scry_hurry_end(&w->hurry);
-	if (pause > w->pause_ns)
-		w->pause_ns = pause;
+	if (w->began_ns && ended - w->began_ns > w->pause_ns)
+		w->pause_ns = ended - w->began_ns;
 	free(w->threads);
 	free(w->saved);
 	w->threads = NULL;
@@ -355,6 +377,12 @@ int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void 
 		w->saved[i].ip = ip;
 	}
 	return moved;
+}
+
+void scry_world_take(struct scry_world *w, struct scry_tracee *t, struct scry_tracee *ret)
+{
+	*ret = *t;
+	*t = w->threads[--w->count];
 }
 
 bool scry_world_stands_on(const struct scry_world *w, uint64_t start, uint64_t end)

@@ -3,7 +3,8 @@
  *
  * Threads come and go: the list is read again until nothing new appears. A thread that cannot stop
  * (vfork in flight, D state) must not hold the others: after the deadline all are released. The
- * pause is measured from the first interrupt to the last release.
+ * pause is that of the threads that have a processor, or wait for one: those that sleep are stopped
+ * first and let go last, and where none runs it is that of the sleeping ones once all stand.
  */
 #ifndef SCRY_SYS_WORLD_H
 #define SCRY_SYS_WORLD_H
@@ -59,6 +60,9 @@ int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void 
  * NULL: none. */
 struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
 				      const struct scry_maps *maps);
+/* Takes `t`, one of them, out of the list: it stays held, by *ret, when the others go. */
+void scry_world_take(struct scry_world *w, struct scry_tracee *t, struct scry_tracee *ret);
+
 /* Does any thread stand on the stack [start, end), or come back to it when a signal that was looked
  * for has been handled? */
 bool scry_world_stands_on(const struct scry_world *w, uint64_t start, uint64_t end);
