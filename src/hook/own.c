@@ -185,9 +185,15 @@ int scry_own_claim(struct scry_inject *inj)
 int scry_own_take(struct scry_inject *inj, const struct scry_tracee *ours)
 {
 	const uint64_t deadline_ns = scry_now_ns() + TRIES_NS;
+	struct scry_owner o;
 	struct scry_own own;
 	int r;
 
+	/* Who is known to be at work is not disturbed. */
+	if (scry_mem_read(&inj->mem, claim_at(inj), &o, sizeof(o)) == 0 && is_taken(inj, &o)) {
+		owner_sentence(inj->proc);
+		return -EBUSY;
+	}
 	for (;;) {
 		r = scry_own_begin(&own, inj, ours);
 		if (r == 0)

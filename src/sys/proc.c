@@ -378,6 +378,20 @@ ssize_t scry_proc_tasks(pid_t pid, pid_t **ret)
 	return (ssize_t)count;
 }
 
+bool scry_proc_is_named(pid_t pid, const char *prefix)
+{
+	char path[64], name[16] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (f && !fgets(name, sizeof(name), f))
+		name[0] = '\0';
+	if (f)
+		fclose(f);
+	return !strncmp(name, prefix, strlen(prefix));
+}
+
 size_t scry_proc_task_count(pid_t pid)
 {
 	char path[64];

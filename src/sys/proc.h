@@ -48,6 +48,9 @@ bool scry_proc_is_alive(const struct scry_proc *proc);
  * come and go meanwhile. */
 ssize_t scry_proc_tasks(pid_t pid, pid_t **ret);
 
+/* Does its name, which anybody may give himself, begin so? */
+bool scry_proc_is_named(pid_t pid, const char *prefix);
+
 /* How many there are: the link count of their folder says so, for a tenth of the price of listing
  * it, and misses none, as a listing may while others end. 0: it is gone. */
 size_t scry_proc_task_count(pid_t pid);

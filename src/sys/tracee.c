@@ -41,6 +41,7 @@
 
 #define STEP_NS 1000000000ull /* an instruction, on a busy machine */
 #define TRAP_NS 100000000ull
+#define OTHERS_NS 500000000ull
 #define SPINS 20
 #define XSTATE_MAX 16384
 #define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
@@ -129,16 +130,33 @@ int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid)
 	return scry_tracee_seize_with(t, pid, tid, 0);
 }
 
+/* Another scry that asks whether this process is owned (hook/own) holds a thread for a moment. */
+static bool is_anothers(pid_t pid, pid_t tid)
+{
+	pid_t tracer = scry_proc_tracer(pid, tid);
+
+	return tracer && tracer != getpid() && scry_proc_is_named(tracer, "scry");
+}
+
 int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options)
 {
+	const uint64_t deadline_ns = scry_now_ns() + OTHERS_NS;
+
 	/* Without SYSGOOD a syscall stop looks like a SIGTRAP, which must never be delivered. */
 	options |= PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
 
 	if (take_over(t, tid))
 		return 0;
 	*t = (struct scry_tracee){.pid = pid, .tid = tid};
-	if (ptrace(PTRACE_SEIZE, tid, 0, options) < 0)
-		return errno == ESRCH && tid != pid ? -ESRCH : seize_error(pid, tid, -errno);
+	while (ptrace(PTRACE_SEIZE, tid, 0, options) < 0) {
+		int err = errno;
+
+		if (err == EPERM && scry_now_ns() < deadline_ns && is_anothers(pid, tid)) {
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+			continue;
+		}
+		return err == ESRCH && tid != pid ? -ESRCH : seize_error(pid, tid, -err);
+	}
 	t->seized = true;
 	/* The number was read some time ago. From here on it is the thread's that we hold: if that
 	 * is none of this process, the one that was meant has ended. */
