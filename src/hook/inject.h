@@ -49,8 +49,7 @@ struct scry_inject {
 	struct scry_undo_report older;	 /* what a scry that died had left, put back on entering */
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	/* measured */
-	uint64_t pause_max_ns, pause_total_ns;
-	uint64_t pause_wall_ns;
+	uint64_t pause_max_ns, pause_total_ns, pause_wall_ns;
 	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
 	uint32_t pause_threads;
 	uint32_t pauses;
@@ -62,8 +61,7 @@ struct scry_inject {
  */
 int scry_inject_check(const struct scry_proc *proc);
 
-/* Asks whether another scry is at work: -EBUSY with its name. The claim (hook/own.h) is made when
- * entering. */
+/* Is another scry at work? -EBUSY with its name. The claim (hook/own.h) is made when entering. */
 int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
 
 /* Gives it up, before scry_inject_done does: nothing of ours is in that process any more. */
@@ -135,8 +133,7 @@ int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *re
  * threads did not stop for five seconds. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
 
-/* Waits until no thread stands at a system call that a scry which died sent it to make. 0; -EBUSY.
- */
+/* Waits until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
 
 /* Unmaps all of it, in the stopped thread `t`, when it is proven that nobody needs it. */

@@ -33,7 +33,7 @@ struct scry_objects_totals {
 	uint64_t frees_older;	/* of objects born before the watch */
 	uint64_t replaced;	/* born at an address that was thought alive: its free was lost */
 	uint64_t untracked;	/* objects whose end is not followed: memory limit */
-	uint64_t ractors; /* objects of class Ractor, made */
+	uint64_t ractors;	/* objects of class Ractor, made */
 	uint64_t unnamed; /* objects of code or classes that died before they could be named */
 	uint64_t nowhere; /* made at places beyond the limit of one million */
 	uint64_t damaged; /* words that make no sense */

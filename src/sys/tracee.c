@@ -91,8 +91,7 @@ static int seize_error(pid_t pid, pid_t tid, int err)
 	if (tracer)
 		scry_fail(-EPERM,
 			  "cannot enter process %d (%s): process %d traces its thread %d already; "
-			  "fix: "
-			  "end that tracer",
+			  "fix: end that tracer",
 			  pid, p.comm, tracer, tid);
 	else
 		scry_fail(

@@ -141,7 +141,7 @@ struct scry_agent_ruby {
 	uint64_t set_end_proc, memsize_of; /* for the last look: agent/last.c */
 	uint64_t is_marked;		   /* to 3.3 */
 	uint64_t in_heap;		   /* 3.4 on */
-	uint64_t ends_at_compaction; /* 1: data_wrap is 0, so they are not followed */
+	uint64_t ends_at_compaction;	   /* 1: data_wrap is 0, so they are not followed */
 	struct scry_size_rules sizes;
 	struct scry_agent_plain plain[SCRY_SIZE_TYPES]; /* by type */
 };
