@@ -20,12 +20,12 @@
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 #include "cmd/preload.h"
 #include "cmd/session.h"
 #include "sys/fd.h"
+#include "sys/ticks.h"
 #include "vm/ruby.h"
 #include "wire/preload.h"
 
@@ -39,7 +39,7 @@
 
 static struct {
 	int fd;
-	uint64_t tsc0, ns0;
+	struct scry_ticks ticks; /* since its birth */
 } keeper;
 
 static void write_session(struct scry_session *s)
@@ -58,18 +58,16 @@ static void write_session(struct scry_session *s)
 	scry_session_event(s, SCRY_EVENT_SESSION, &ev, sizeof(ev));
 }
 
-/* Nanoseconds of TSC ticks, from a pair taken at the keeper's birth; at least 5 ms lie between by
- * now. */
 static uint64_t tsc_after(uint64_t ns)
 {
-	uint64_t dt = scry_now_ns() - keeper.ns0, now = __rdtsc();
+	struct scry_ticks_pair now = scry_ticks_look();
+	uint64_t end;
 
-	if (dt < 5000000) {
-		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-		dt = scry_now_ns() - keeper.ns0;
-		now = __rdtsc();
+	while (!(end = scry_ticks_after(&keeper.ticks, &now, ns))) {
+		nanosleep(&(struct timespec){.tv_nsec = SCRY_TICKS_LEAST_NS}, NULL);
+		now = scry_ticks_look();
 	}
-	return now + (uint64_t)((double)ns * ((double)(now - keeper.tsc0) / (double)dt));
+	return end;
 }
 
 void scry_session_lease(struct scry_session *s, uint64_t ns)
@@ -706,6 +704,7 @@ static void become_keeper(int fd)
 	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
 				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
 	struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_RESTART};
+	const struct scry_ticks_pair birth = scry_ticks_look();
 
 	setsid();
 	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
@@ -715,8 +714,7 @@ static void become_keeper(int fd)
 	prctl(PR_SET_NAME, SCRY_PRELOAD_KEEPER);
 	openlog("scry", LOG_PID, LOG_DAEMON);
 	keeper.fd = fd;
-	keeper.tsc0 = __rdtsc();
-	keeper.ns0 = scry_now_ns();
+	scry_ticks_start(&keeper.ticks, &birth);
 }
 
 static int keep(struct scry_session *s, pid_t child)

@@ -9,14 +9,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
+#include "sys/ticks.h"
 #include "sys/tracee.h"
 
 #define TICK_NS 100000000ull
 #define LATE_NS 300000000ull /* the keeper comes each 100 ms */
-#define CLOCK_NS 5000000ull  /* less tells not how fast the one clock is by the other */
 #define NICE (-10)	     /* where it may; it runs some us a tick */
 
 struct scry_pulse {
@@ -26,8 +25,9 @@ struct scry_pulse {
 	bool shall_end;
 	struct scry_pulse_controls *rows;
 	size_t count, room;
-	/* the thread's, and unchanging */
-	uint64_t patience_ns, tsc0, ns0;
+	/* the thread's */
+	uint64_t patience_ns;
+	struct scry_ticks ticks;
 	uint64_t beat_ns; /* atomic */
 	uint64_t gap_ns;  /* the keeper's */
 };
@@ -47,16 +47,15 @@ static void refresh(struct scry_control *c, uint64_t until, bool is_late)
 
 /* The end of the lease is counted before the beat is looked at: who is stopped in between tells
  * nobody, when he goes on, that he was there all the time. */
-static void tick(const struct scry_pulse *p)
+static void tick(struct scry_pulse *p)
 {
-	uint64_t tsc = __rdtsc(), now = scry_now_ns(), beat, age, until;
+	const struct scry_ticks_pair now = scry_ticks_look();
+	uint64_t until = scry_ticks_after(&p->ticks, &now, SCRY_LEASE_NS), beat, age;
 
-	if (now - p->ns0 < CLOCK_NS)
+	if (!until)
 		return;
-	until = tsc + (uint64_t)((double)SCRY_LEASE_NS * (double)(tsc - p->tsc0) /
-				 (double)(now - p->ns0));
 	beat = __atomic_load_n(&p->beat_ns, __ATOMIC_ACQUIRE);
-	age = now > beat ? now - beat : 0;
+	age = now.ns > beat ? now.ns - beat : 0;
 	if (age > p->patience_ns)
 		return;
 	for (size_t i = 0; i < p->count; i++)
@@ -89,6 +88,7 @@ static void *keep_fresh(void *arg)
 int scry_pulse_new(uint64_t patience_ns, struct scry_pulse **ret)
 {
 	struct scry_pulse *p = calloc(1, sizeof(*p));
+	struct scry_ticks_pair now;
 	sigset_t all, old;
 	int r;
 
@@ -97,8 +97,9 @@ int scry_pulse_new(uint64_t patience_ns, struct scry_pulse **ret)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
 	p->patience_ns = patience_ns;
-	p->tsc0 = __rdtsc();
-	p->ns0 = p->beat_ns = scry_now_ns();
+	now = scry_ticks_look();
+	scry_ticks_start(&p->ticks, &now);
+	p->beat_ns = now.ns;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	r = pthread_create(&p->thread, NULL, keep_fresh, p);
