@@ -371,10 +371,11 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 }
 
 /* Where the kernel shares processors out by session (autogroup), a nice value counts within one
- * only: the keeper's, which has nobody else in it, then went without for seconds. */
+ * only: the keeper's, which has nobody else in it, then went without for seconds. Who is no keeper
+ * (doctor, which rehearses) is in the user's session: all of that would go before all others. */
 void scry_session_hurry(void)
 {
-	FILE *f = fopen("/proc/self/autogroup", "we");
+	FILE *f = getsid(0) == getpid() ? fopen("/proc/self/autogroup", "we") : NULL;
 
 	setpriority(PRIO_PROCESS, 0, KEEPER_NICE);
 	if (!f)

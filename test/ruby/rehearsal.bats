@@ -81,3 +81,11 @@ watched() {
 	"$SCRY" objects -p "$host" -d 0.5s >"$T/out"
 	grep -q " 0 lost, 0 errors" "$T/out"
 }
+
+# The kernel shares processors out by session (autogroup): a session that was put first would starve all others, the keeper's too.
+@test "doctor leaves the priority of the session it is run in" {
+	[ -w /proc/self/autogroup ] && grep -q . /proc/self/autogroup || skip "no autogroups in this kernel"
+	start sleeper "$RUBY" -e 'sleep'
+	setsid --wait bash -c 'echo 3 >/proc/self/autogroup; "$@" >/dev/null; cat /proc/self/autogroup' _ "$SCRY" doctor -p "$PID" >"$T/session"
+	grep -q "nice 3$" "$T/session" || { cat "$T/session"; false; }
+}
