@@ -12,7 +12,6 @@
  */
 #include "sys/tracee.h"
 
-#include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
@@ -31,6 +30,7 @@
 #include "sys/proc.h"
 #include "sys/rseqs.h"
 #include "sys/seccomp.h"
+#include "sys/xstate.h"
 
 #define ERESTARTSYS 512 /* include/linux/errno.h: never seen by user space except by a tracer */
 #define ERESTARTNOINTR 513
@@ -44,12 +44,7 @@
 #define OTHERS_NS 500000000ull
 #define SPINS 20
 #define XSTATE_MAX 16384
-#define FX_MAGIC1 0x46505853u /* asm/sigcontext.h */
-#define FX_MAGIC2 0x46505845u
-#define FX_SW_OFFSET 464
-#define XSAVE_IN_USE 512 /* XSTATE_BV, the first word of the xsave header */
-#define XSAVE_HEADER_END 576
-#define PROTECTION_KEYS (1ull << 9)
+#define ADDRESSES_END ((1ull << 47) - 4096) /* asm/page_64.h, TASK_SIZE_MAX */
 
 struct signal_frame { /* arch/x86/include/asm/sigframe.h, struct rt_sigframe on x86_64 */
 	uint64_t return_address;
@@ -514,54 +509,6 @@ static int read_xstate(struct scry_tracee *t)
 	return t->xstate_size >= 576 ? 0 : -ENOTSUP;
 }
 
-/*
- * Bytes of the standard-format area up to the last feature in use. The kernel takes a frame only up
- * to the size that the thread is allowed (tile registers, for one, need a permission); beyond it
- * falls back to the SSE state alone and clears the rest, which would be somebody's data.
- */
-static size_t size_in_use(uint64_t features)
-{
-	size_t size = XSAVE_HEADER_END;
-	unsigned int bytes, offset, ecx, edx;
-
-	for (unsigned int i = 2; i < 63; i++) {
-		if (!(features >> i & 1))
-			continue;
-		__cpuid_count(0xd, i, bytes, offset, ecx, edx);
-		if (offset + bytes > size)
-			size = offset + bytes;
-	}
-	return size;
-}
-
-/*
- * Makes the area that ptrace gave (t->xstate) what a signal handler's frame has: software bytes at
- * 464, a second magic behind it, and no more than is in use. Returns its size without that magic.
- */
-static size_t dress_xstate(unsigned char *area)
-{
-	uint64_t enabled, in_use;
-	uint32_t words[4];
-	size_t size;
-
-	memcpy(&enabled, area + FX_SW_OFFSET, 8); /* XCR0 */
-	memcpy(&in_use, area + XSAVE_IN_USE, 8);
-	in_use |= 3 | (enabled &
-		       PROTECTION_KEYS); /* its word is always right, its bit not always set */
-	memcpy(area + XSAVE_IN_USE, &in_use, 8);
-	size = size_in_use(in_use);
-	words[0] = FX_MAGIC1;
-	words[1] = (uint32_t)size + 4;
-	words[2] = (uint32_t)size;
-	words[3] = FX_MAGIC2;
-	memset(area + FX_SW_OFFSET, 0, 48);
-	memcpy(area + FX_SW_OFFSET, &words[0], 8); /* magic, extended size */
-	memcpy(area + FX_SW_OFFSET + 8, &in_use, 8);
-	memcpy(area + FX_SW_OFFSET + 16, &words[2], 4);
-	memcpy(area + size, &words[3], 4);
-	return size;
-}
-
 static void fill_frame(const struct scry_tracee *t, struct signal_frame *f, uint64_t restorer)
 {
 	const struct user_regs_struct *r = &t->regs;
@@ -603,6 +550,14 @@ static int borrow(struct scry_tracee *t, const struct scry_call *how)
 	return r;
 }
 
+/* The kernel takes a frame only if the largest area that it could have made would lie within the
+ * addresses of a program, however much of it is in use. Without randomisation a stack begins there.
+ */
+static uint64_t below_top(uint64_t end, size_t xstate_size)
+{
+	return end > ADDRESSES_END - xstate_size ? ADDRESSES_END - xstate_size : end;
+}
+
 static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 {
 	const uint64_t end = how->stack ? how->stack - 64 : t->regs.rsp - 128;
@@ -617,8 +572,8 @@ static int write_frame(struct scry_tracee *t, const struct scry_call *how)
 	if (ptrace(PTRACE_GETSIGMASK, t->tid, 8, &mask) < 0)
 		return -errno;
 	memcpy(area, t->xstate, sizeof(area));
-	xsize = dress_xstate(area);
-	xstate_at = (end - xsize - 4) & ~63ull;
+	xsize = scry_xstate_dress(area);
+	xstate_at = (below_top(end, t->xstate_size) - xsize - 4) & ~63ull;
 	frame_at = ((xstate_at - sizeof(f)) & ~15ull) - 8;
 	fill_frame(t, &f, how->gadgets->restorer);
 	f.ip = scry_rseq_resume(t->tid, how->mem_fd, f.ip);
