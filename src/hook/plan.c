@@ -415,14 +415,19 @@ static int try_spring(struct scry_hooks *h, size_t object, struct scry_hook *row
 
 static int none_reached(const struct scry_hooks *h)
 {
-	const struct scry_hook *row = &h->rows[0];
+	const struct scry_hook *row = NULL;
+	size_t asked = 0;
 
-	while (row->to.is_guard)
-		row++;
-	if (h->count > 1)
+	for (size_t i = h->count; i-- > 0;) { /* guards are nobody's wish */
+		if (h->rows[i].to.is_guard)
+			continue;
+		row = &h->rows[i];
+		asked++;
+	}
+	if (asked > 1)
 		return scry_fail(-ENOTSUP,
-				 "none of %zu functions can be reached; the first, '%s': %s",
-				 h->count, row->symbol, row->why);
+				 "none of %zu functions can be reached; the first, '%s': %s", asked,
+				 row->symbol, row->why);
 	return scry_fail(-ENOTSUP, "'%s' in '%s' cannot be reached: %s%s", row->symbol, row->module,
 			 row->why,
 			 row->to.way == SCRY_WAY_ENTRY && row->why != go_code ? "; fix: --via=got"

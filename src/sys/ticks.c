@@ -5,6 +5,8 @@
 #include <time.h>
 #include <x86intrin.h>
 
+#define TRIES 4
+#define BRIEF_TICKS 20000    /* some us */
 #define SLEPT_NS 50000000ull /* the two clocks are read one after the other */
 
 static uint64_t read_clock(clockid_t clock)
@@ -15,12 +17,23 @@ static uint64_t read_clock(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* Of some tries the one in which least lay between: in a longer one we were put off the processor.
+ */
 struct scry_ticks_pair scry_ticks_look(void)
 {
-	struct scry_ticks_pair p = {.tsc = __rdtsc(), .ns = read_clock(CLOCK_MONOTONIC)};
+	struct scry_ticks_pair best = {0};
+	uint64_t least = UINT64_MAX;
 
-	p.boot_ns = read_clock(CLOCK_BOOTTIME);
-	return p;
+	for (int i = 0; i < TRIES && least > BRIEF_TICKS; i++) {
+		uint64_t before = __rdtsc(), ns = read_clock(CLOCK_MONOTONIC), after = __rdtsc();
+
+		if (after - before >= least)
+			continue;
+		least = after - before;
+		best = (struct scry_ticks_pair){.tsc = before, .ns = ns};
+		best.boot_ns = read_clock(CLOCK_BOOTTIME);
+	}
+	return best;
 }
 
 void scry_ticks_start(struct scry_ticks *t, const struct scry_ticks_pair *now)

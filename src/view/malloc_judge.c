@@ -24,7 +24,8 @@
 	(256u << 10)	   /* bytes: the kernel counts them so coarsely, and looks are rare */
 #define CLOCK_SHARE 0.01   /* runs that differ by less take the same time, with: */
 #define CLOCK_NS 10000000u /* that one begins late, or ends late, on a busy machine */
-#define CLOCK_TIMES 3	   /* work that differs by so much more does not show in it */
+#define CLOCK_LEAST_NS 100000000ull /* all that is shorter takes equally long by that measure */
+#define CLOCK_TIMES 3		    /* work that differs by so much more does not show in it */
 #define POOR 1000
 #define LOST 1000 /* one of so many calls: more missing ones, and nothing can be told */
 
@@ -464,7 +465,7 @@ bool scry_replay_is_by_clock(const struct scry_replay_report *r)
 		differs = replays > differs ? replays : differs;
 		differs = runs > differs ? runs : differs;
 	}
-	return count > 1 && least &&
+	return count > 1 && least >= CLOCK_LEAST_NS &&
 	       (double)(most - least) < (double)least * CLOCK_SHARE + CLOCK_NS &&
 	       (double)differs > (double)first->real_cpu_ns.median * LEAST_SHARE &&
 	       differs > (most - least) * CLOCK_TIMES * threads;

@@ -108,11 +108,15 @@ setup() {
 	run "$SCRY" report "$T/a.scry" -o "$T/out/r.html"
 	[ "$status" -eq 1 ]
 	[ "$(ls -A "$T/out")" = old ]
+	cp "$T/a.scry" "$T/plain" # an ending that is not written is refused before
 	for command in "malloc export" report "malloc replay"; do
-		run "$SCRY" $command "$T/a.scry" -o "$T/a.scry" --force
+		run "$SCRY" $command "$T/plain" -o "$T/plain" --force
 		[ "$status" -eq 1 ]
-		[[ "$output" == *"a.scry' is what is read"* ]]
+		[[ "$output" == *"plain' is what is read"* ]]
+		run "$SCRY" $command "$T/a.scry" -o "$T/a.scry" --force
+		[ "$status" -ne 0 ]
 	done
+	cmp "$T/plain" "$T/was.scry"
 	cmp "$T/a.scry" "$T/was.scry"
 	"$SCRY" malloc export "$T/a.scry" -o "$T/out/old" --force
 	head -1 "$T/out/old" | grep -Fx "scry-malloc 1 pid 4711"
