@@ -254,8 +254,10 @@ static int end(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev_m
 {
 	struct block *b = &f->blocks[e->block];
 	uint32_t tag;
-	int err = take(f, lane, b, &tag);
+	int err;
 
+	scry_malloc_feed_ends(f, b);
+	err = take(f, lane, b, &tag);
 	if (err)
 		return err;
 	scry_malloc_feed_put(f, lane, op | (uint64_t)(b->slot - 1) << 6 | (uint64_t)tag << 48);

@@ -84,7 +84,10 @@ struct scry_malloc_feed {
 	struct feed_sample { /* the last look at the program's memory, and the one before */
 		uint64_t count, number, number_before;
 		uint64_t rss_anon, live_bytes;
+		uint64_t share_count; /* the look that `share` is of: malloc_feed_touch.c */
+		int64_t share;
 	} sample;
+	bool is_told_touched; /* the recording says how much of a block was touched when it ends */
 	struct scry_map
 		shares; /* number of the call -> touched, of big blocks: malloc_feed_touch.h */
 	uint64_t passes;

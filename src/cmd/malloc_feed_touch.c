@@ -1,11 +1,12 @@
 /*
  * How much of big blocks the program touched: see malloc_feed_own.h.
  *
- * A recording says it when a block ends (TOUCHED). Of one that never ends nothing is said: a table
- * of 200 MiB of which a program uses six would become 200 in a replay. But what all of them have
- * resident together can be told at the end of the first pass: the anonymous memory that the program
- * had then, less what else lived. What it had besides malloc's makes that too much, never too
- * little; and more than all it cannot be.
+ * Recordings of older builds say it when a block ends (TOUCHED). Else nothing is said: a table of
+ * 200 MiB of which a program uses six would become 200 in a replay. But what all that were there
+ * for a while have resident together can be told when somebody has looked at the program's memory:
+ * its anonymous memory then, less what else lived. That is asked when one of them ends, and at the
+ * end of the first pass of those that never do. What the program had besides malloc's makes it too
+ * much, never too little; and more than all it cannot be.
  */
 #include "cmd/malloc_feed_own.h"
 
@@ -31,6 +32,7 @@ void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_m
 	struct block *b = e->block < f->block_cap ? &f->blocks[e->block] : NULL;
 	uint64_t share;
 
+	f->is_told_touched = true;
 	if (!b || !b->slot || !b->begun || !b->size)
 		return;
 	share = e->usable >= b->size
@@ -74,31 +76,54 @@ static bool is_never(const struct scry_malloc_feed *f, const struct block *b)
 	       (b->number < f->sample.number_before || b->number <= f->stats.older);
 }
 
-void scry_malloc_feed_never_ended(struct scry_malloc_feed *f)
+/* Of all that were there for a while, by the last look. -1: there are none. */
+static int64_t share_by_look(const struct scry_malloc_feed *f)
 {
 	const struct feed_sample *s = &f->sample;
-	uint64_t bytes = 0, others, share;
+	uint64_t bytes = 0, others;
 
-	f->number++; /* the looks since the last call, which was made before them */
-	scry_malloc_feed_sample(f);
 	for (size_t i = 0; i < f->block_cap; i++)
 		if (is_never(f, &f->blocks[i]))
 			bytes += f->blocks[i].size;
 	if (!bytes)
-		return;
+		return -1;
 	others = s->live_bytes > bytes ? s->live_bytes - bytes : 0;
-	share = s->rss_anon <= others ? 0
-		: s->rss_anon - others >= bytes
-			? SHARE_ALL
-			: (uint64_t)((double)SHARE_ALL * (double)(s->rss_anon - others) /
-				     (double)bytes);
-	for (size_t i = 0; i < f->block_cap; i++) {
-		const struct block *b = &f->blocks[i];
+	if (s->rss_anon <= others)
+		return 0;
+	if (s->rss_anon - others >= bytes)
+		return SHARE_ALL;
+	return (int64_t)((double)SHARE_ALL * (double)(s->rss_anon - others) / (double)bytes);
+}
 
-		if (!is_never(f, b))
-			continue;
-		keep_share(f, b, share);
-		if (b->begun && b->window == f->window)
-			set_share(f, b, share);
-	}
+static void give_share(struct scry_malloc_feed *f, const struct block *b, uint64_t share)
+{
+	keep_share(f, b, share);
+	if (b->begun && b->window == f->window)
+		set_share(f, b, share);
+}
+
+/* All is asked once a look: blocks may be many. */
+void scry_malloc_feed_ends(struct scry_malloc_feed *f, const struct block *b)
+{
+	struct feed_sample *s = &f->sample;
+
+	if (!f->is_first || f->is_told_touched || !is_never(f, b))
+		return;
+	if (s->share_count != s->count)
+		s->share = share_by_look(f);
+	s->share_count = s->count;
+	if (s->share >= 0)
+		give_share(f, b, (uint64_t)s->share);
+}
+
+void scry_malloc_feed_never_ended(struct scry_malloc_feed *f)
+{
+	int64_t share;
+
+	f->number++; /* the looks since the last call, which was made before them */
+	scry_malloc_feed_sample(f);
+	share = share_by_look(f);
+	for (size_t i = 0; i < f->block_cap && share >= 0; i++)
+		if (is_never(f, &f->blocks[i]))
+			give_share(f, &f->blocks[i], (uint64_t)share);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 struct scry_malloc_feed;
+struct block;
 struct scry_ev_malloc;
 
 /* How much of a block was touched, in 65535ths, as far as it is known before it ends. */
@@ -15,6 +16,8 @@ uint64_t scry_malloc_feed_share(const struct scry_malloc_feed *f, uint64_t size)
 void scry_malloc_feed_touched(struct scry_malloc_feed *f, const struct scry_ev_malloc *e);
 /* Before each call: has somebody looked at the program's memory? */
 void scry_malloc_feed_sample(struct scry_malloc_feed *f);
+/* Before `b` ends. */
+void scry_malloc_feed_ends(struct scry_malloc_feed *f, const struct block *b);
 /* At the first pass's end. */
 void scry_malloc_feed_never_ended(struct scry_malloc_feed *f);
 
