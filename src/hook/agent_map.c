@@ -52,29 +52,6 @@ static bool is_plausible(const struct scry_agent_header *h, const struct scry_ma
 	       h->slab_count <= SCRY_SLABS_MAX;
 }
 
-/*
- * The very first step of a scry that died in the next instant: pages of the exact size, private,
- * anonymous, executable but never writable, and all zero. Nothing else makes such a mapping and
- * leaves it unwritten.
- */
-static bool is_first_step(const struct scry_mem *mem, const struct scry_map_entry *m)
-{
-	struct scry_agent_source source;
-	unsigned char page[SCRY_PAGE];
-
-	if (scry_agent_source_read(&source) < 0 || m->shared || !m->r ||
-	    m->end - m->start != text_bytes(&source))
-		return false;
-	for (uint64_t at = m->start; at < m->end; at += SCRY_PAGE) {
-		if (scry_mem_read(mem, at, page, sizeof(page)) < 0)
-			return false;
-		for (size_t i = 0; i < sizeof(page); i++)
-			if (page[i])
-				return false;
-	}
-	return true;
-}
-
 int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 		    struct scry_agent_header *ret)
 {
@@ -87,14 +64,6 @@ int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,
 		if (scry_mem_read(mem, m->start, &h, sizeof(h)) == 0 && is_plausible(&h, m)) {
 			*ret = h;
 			ret->has_open = 0; /* what stands there is read when it matters */
-			return 0;
-		}
-		if (is_first_step(mem, m)) {
-			*ret = (struct scry_agent_header){.magic = SCRY_AGENT_MAGIC,
-							  .abi = SCRY_AGENT_ABI,
-							  .stage = SCRY_AGENT_MAPPING,
-							  .text = m->start,
-							  .text_size = m->end - m->start};
 			return 0;
 		}
 	}
@@ -227,7 +196,9 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		       none = (uint64_t)-1;
 	const uint64_t data = h->image + scry_agent_source_symbol("scry_agent");
 	const uint64_t calls[][7] = {
-		{SYS_mmap, h->text, h->text_size, PROT_READ | PROT_EXEC, flags, none},
+		/* closed until its header stands: what a kill leaves before that is of no use to
+		   anybody */
+		{SYS_mmap, h->text, h->text_size, PROT_NONE, flags, none},
 		/* the shared pages too, so that MAP_FIXED then replaces nothing but these */
 		{SYS_mmap, h->private_, h->private_size + h->shared_size, PROT_READ | PROT_WRITE,
 		 flags, none},
@@ -237,12 +208,15 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		 MADV_WIPEONFORK},
 	};
 	const uint64_t unmap[7] = {SYS_munmap, h->text, h->text_size};
+	const uint64_t open[7] = {SYS_mprotect, h->text, h->text_size, PROT_READ | PROT_EXEC};
 	int r = failed(remote(t, how, calls[0]));
 
 	*ret_fd = -1;
 	scry_error_clear();
 	if (r == 0)
 		r = scry_agent_write_header(h, how->mem_fd);
+	if (r == 0)
+		r = failed(remote(t, how, open));
 	if (r == 0) {
 		r = scry_shared_mmap(calls[1], t, how);
 		if (r == -EEXIST) /* the caller looks for another place */
@@ -300,9 +274,6 @@ int scry_agent_plan_slab(const struct scry_agent_header *h, const struct scry_ma
 	uint64_t code = page_up(code_size), shared = page_up(counters * 8);
 	uint64_t at;
 
-	if (code + SCRY_PAGE + shared ==
-	    h->text_size) /* so that nobody takes its empty pages for an agent's */
-		code += SCRY_PAGE;
 	at = scry_maps_gap(maps, near, code + SCRY_PAGE + shared, REACH);
 	if (!at)
 		return scry_fail(

@@ -415,7 +415,7 @@ static int try_spring(struct scry_hooks *h, size_t object, struct scry_hook *row
 
 static int none_reached(const struct scry_hooks *h)
 {
-	const struct scry_hook *row = NULL;
+	const struct scry_hook *row = &h->rows[0];
 	size_t asked = 0;
 
 	for (size_t i = h->count; i-- > 0;) { /* guards are nobody's wish */

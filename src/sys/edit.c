@@ -68,6 +68,13 @@ static int make_room(struct scry_edit *e, size_t n)
 	return 0;
 }
 
+/* One that scry_edit_plan would have made: the journal is the target's to forge. */
+static bool is_entry(const struct scry_journal_entry *j)
+{
+	return j->size && j->size <= SCRY_EDIT_MAX &&
+	       j->address / SCRY_PAGE == (j->address + j->size - 1) / SCRY_PAGE;
+}
+
 int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal)
 {
 	uint64_t count;
@@ -86,7 +93,7 @@ int scry_edit_open(struct scry_edit *e, struct scry_mem *mem, uint64_t journal)
 	if (r < 0)
 		return scry_fail(r, "cannot read the journal of process %d", mem->pid);
 	for (size_t i = 0; i < count; i++)
-		if (!e->entries[i].size || e->entries[i].size > SCRY_EDIT_MAX)
+		if (!is_entry(&e->entries[i]))
 			return scry_fail(-EINVAL, "the journal in process %d is damaged: entry %zu",
 					 mem->pid, i);
 	e->count = (size_t)count;

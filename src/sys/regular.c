@@ -18,7 +18,8 @@ int scry_regular_open(const char *path)
 	fd = fstat(held, &st) < 0 ? -errno : S_ISREG(st.st_mode) ? 0 : -ENXIO;
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", held);
 	if (fd == 0) {
-		fd = open(self, O_RDONLY | O_CLOEXEC);
+		fd = open(self,
+			  O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* its owner may have a lease on it */
 		fd = fd < 0 ? -errno : fd;
 	}
 	close(held);

@@ -12,7 +12,6 @@
 #define DESCRIPTOR_BYTES 4096u
 #define GUARD_WORD_MIN 2 /* where a record's third word may lie: glibc, musl */
 #define GUARD_WORD_MAX 4
-#define FIBER_MAX (16u << 20) /* a mapping that is longer is no fiber's */
 
 static bool is_guard(const struct scry_map_entry *m)
 {
@@ -76,28 +75,6 @@ static uint64_t thread_floor(const struct scry_tracee *t, const struct scry_mem 
 	return 0;
 }
 
-/* The same size, and a guard in between. */
-static bool is_sibling(const struct scry_map_entry *m, const struct scry_map_entry *guard,
-		       const struct scry_map_entry *other)
-{
-	return is_stack(other) && other->end - other->start == m->end - m->start &&
-	       (other->end == guard->start || other->start == guard->end);
-}
-
-static bool is_fiber(const struct scry_maps *maps, const struct scry_map_entry *m)
-{
-	const size_t i = (size_t)(m - maps->entries);
-	const struct scry_map_entry *below = m - 1, *above = m + 1;
-
-	if (i == 0 || i + 1 >= maps->count || m->end - m->start > FIBER_MAX)
-		return false;
-	if (!is_guard(below) || below->end != m->start || below->end - below->start != PAGE ||
-	    !is_guard(above) || above->start != m->end || above->end - above->start != PAGE)
-		return false;
-	return (i >= 2 && is_sibling(m, below, m - 2)) ||
-	       (i + 2 < maps->count && is_sibling(m, above, m + 2));
-}
-
 uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem,
 			 const struct scry_maps *maps)
 {
@@ -111,7 +88,5 @@ uint64_t scry_stack_room(const struct scry_tracee *t, const struct scry_mem *mem
 		floor = t->tid == t->pid ? m->start : 0;
 	else if (is_stack(m))
 		floor = thread_floor(t, mem, maps, m);
-	if (!floor && is_stack(m) && is_fiber(maps, m))
-		floor = m->start;
 	return floor ? sp - floor : 0;
 }

@@ -8,9 +8,9 @@
  *   a libc's thread      a record in the thread's descriptor of where its block begins, how long it
  *                        is and how much of that is guard, which agrees with the guard that is
  *                        there; found by that agreement, as libcs and versions place it differently
- *   a fiber              one of a row of equal mappings with a page between them that nobody may
- *                        touch, as Ruby's pool of fibers makes them
  *
+ * A fiber's is not known: guarded mappings of equal size, as Ruby's pool makes them, are also what
+ * arenas look like that somebody has cut into smaller stacks.
  * An array on one of these stacks that is itself used as a stack cannot be told from it.
  */
 #ifndef SCRY_SYS_STACK_H

@@ -101,8 +101,8 @@ static void on_coroutines(void)
 	on_context(block + 4 * SMALL, SMALL);
 }
 
-/* Guard and stack by turns, as Ruby makes them. */
-static void on_fiber(void)
+/* Guard and stack by turns, as Ruby makes them: arenas for smaller stacks look the same. */
+*same.* / static void on_fiber(void)
 {
 	const size_t step = SMALL + PAGE;
 	char *row =
@@ -193,9 +193,6 @@ static void known(void **unused)
 	look(on_libcs, &room, &end);
 	assert_true(room >= SCRY_CALL_ROOM);
 	assert_int_equal(end % PAGE, 0);
-	look(on_fiber, &room, &end);
-	assert_true(room >= SCRY_CALL_ROOM);
-	assert_int_equal(end, shared->floor);
 	look(on_advised, &room, &end);
 	assert_true(room >= SCRY_CALL_ROOM);
 	if (end != shared->floor)
@@ -209,6 +206,8 @@ static void not_known(void **unused)
 
 	(void)unused;
 	look(on_coroutines, &room, &end);
+	assert_int_equal(room, 0);
+	look(on_fiber, &room, &end);
 	assert_int_equal(room, 0);
 	look(on_own, &room, &end);
 	assert_int_equal(room, 0);
