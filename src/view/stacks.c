@@ -248,7 +248,7 @@ static void push_totals(struct stacks *v)
 		{"clocked", "samples by eBPF", SCRY_CELL_COUNT, 0, rare(v->sums.clocked)},
 		{"clock_lost", "samples by eBPF lost: no room", SCRY_CELL_COUNT, 0,
 		 rare(v->sums.lost)},
-		{"kernel_ns", "s of processor time of the program in the kernel", SCRY_CELL_TIME, 0,
+		{"kernel_ns", "s taken by the sampling itself, in the kernel", SCRY_CELL_TIME, 0,
 		 rare(v->sums.kernel_ns)},
 	};
 	const struct scry_pair naming[] = {
