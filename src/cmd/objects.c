@@ -131,7 +131,7 @@ int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 static int prepare(struct scry_watch *w)
 {
 	struct scry_ruby *ruby;
-	int r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_ANY : SCRY_RUBY_BOOTED, &ruby);
+	int r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_STARTS : SCRY_RUBY_BOOTED, &ruby);
 
 	return r < 0 ? r : scry_objects_prepare(w, ruby);
 }
@@ -326,7 +326,9 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 	if (r < 0) {
 		scry_inject_want(&w->inj, 0);
 		o->refused = true;
-		scry_watch_note(w, "the watch was ended at once: %s", scry_error());
+		scry_watch_note(w, "the watch was ended at once: %s%s", scry_error(),
+				o->ruby->unjudged ? "; fix: with SCRY_NO_CACHE=1 it is learned anew"
+						  : "");
 	}
 }
 
@@ -605,6 +607,10 @@ static void write_notes(struct scry_watch *w, struct objects *o,
 		scry_watch_note(w,
 				"the program was idle: the watch took hold %.1f s after scry came",
 				(double)(o->armed_ns - w->began_ns) / 1e9);
+	if (o->booting && is_armed(w) && o->ruby->unjudged)
+		scry_watch_note(w, "the program ended before its layout, which is from the cache "
+				   "and was rehearsed, could be validated on it; fix: with "
+				   "SCRY_NO_CACHE=1 it is learned anew");
 	if (scry_objects_ractors_unseen(&o->ractors, o->ruby, t))
 		scry_objects_ractors_say(&o->ractors, w, t);
 	if (t->untracked)

@@ -258,11 +258,32 @@ static int judge_core(struct scry_ruby *ruby, int err)
 	return 0;
 }
 
+/* Was it once done to a child of the same bytes what is done along this layout? */
+static bool is_rehearsed(const struct scry_ruby_layout *layout)
+{
+	for (size_t i = 0; i < SCRY_RUBY_WAYS; i++)
+		if (layout->rehearsed[i].agent)
+			return true;
+	return false;
+}
+
+/* It starts, and is held until this is done: who watches it has it judged when it has booted. */
+static int put_off(struct scry_ruby *ruby)
+{
+	ruby->unjudged = true;
+	snprintf(ruby->checks[0].proof, sizeof(ruby->checks[0].proof),
+		 "to be validated when it has booted");
+	scry_error_clear();
+	return 0;
+}
+
 /*
  * A layout that was learned before, if the live target says that it holds. A Ruby that has not
- * booted cannot say so, and nothing that was not judged is used: -EAGAIN. 0, -ESRCH, or -ENOENT.
+ * booted cannot say so, and nothing that was not judged is used, but for what was rehearsed, in
+ * one that starts: -EAGAIN. 0, -ESRCH, or -ENOENT.
  */
-static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
+static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key,
+		      enum scry_ruby_need need)
 {
 	struct scry_cached cached;
 	int err;
@@ -277,6 +298,9 @@ static int use_cached(struct scry_ruby *ruby, const struct scry_cache_key *key)
 	err = scry_ruby_validate(ruby);
 	if (err == 0 || err == -ESRCH)
 		return err;
+	if (err == -EAGAIN && need == SCRY_RUBY_STARTS && ruby->check_count &&
+	    is_rehearsed(&ruby->layout))
+		return put_off(ruby);
 	if (ruby->core && ruby->core->cut) /* it cannot judge */
 		return judge_core(ruby, err);
 	forget(ruby);
@@ -421,7 +445,7 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, enum 
 		return err;
 	if (make_key(ruby, &key))
 		known = &key;
-	err = known ? use_cached(ruby, known) : -ENOENT;
+	err = known ? use_cached(ruby, known, need) : -ENOENT;
 	if (err == -EAGAIN && (need != SCRY_RUBY_BOOTS || age_s(proc) > BOOT_S) &&
 	    !(ruby->core && ruby->core->cut))
 		err = -ENOENT;
@@ -429,7 +453,7 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, enum 
 		return scry_fail(err, "the Ruby in process %d has not booted yet", (int)ruby->pid);
 	if (err == -ENOENT)
 		err = judge_core(ruby, learn_now(ruby, proc, known));
-	if (err == -EAGAIN && need == SCRY_RUBY_ANY) {
+	if (err == -EAGAIN && (need == SCRY_RUBY_ANY || need == SCRY_RUBY_STARTS)) {
 		scry_error_clear();
 		err = 0;
 	}

@@ -40,8 +40,9 @@ struct scry_ruby {
 	char description[128]; /* the ruby_description string */
 	bool is_driver; /* the main program is the ruby command (not a program that embeds it) */
 	struct scry_ruby_layout layout;
-	bool whole;  /* learned with everything of the Ruby's own library at hand */
-	bool booted; /* the vm root is set and a thread runs */
+	bool whole;    /* learned with everything of the Ruby's own library at hand */
+	bool booted;   /* the vm root is set and a thread runs */
+	bool unjudged; /* the layout is from the cache, and was not validated at open */
 	struct scry_ruby_check *checks;
 	size_t check_count;
 };
@@ -66,11 +67,10 @@ int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
 /*
  * Opens the Ruby of `pid`: find, learn, validate. 0, or -errno with a sentence: -ENOENT no Ruby,
  * -ENOTSUP a layout that did not validate or cannot be learned, -EAGAIN the VM has not booted yet
- * and it `need`s to have. With SCRY_RUBY_ANY the layout is learned, and validation is left to
- * scry_ruby_validate().
- */
+ * and it `need`s to have. Else validation is left to scry_ruby_validate(). */
 enum scry_ruby_need {
-	SCRY_RUBY_ANY,	  /* booted or not */
+	SCRY_RUBY_ANY,	  /* booted or not; then it is learned */
+	SCRY_RUBY_STARTS, /* the same, or by a layout that was rehearsed: `unjudged` */
 	SCRY_RUBY_BOOTED, /* learned anew, where a layout that is known does not fit */
 	SCRY_RUBY_BOOTS,  /* it was just started and is asked again and again: -EAGAIN at once */
 };

@@ -142,6 +142,18 @@ layout_of() {
 	[[ "$(layout_of "$PID")" == "from the cache "* ]]
 }
 
+# A layout that is learned is written anew, to another file.
+@test "a started Ruby is not learned again where its layout is kept and was rehearsed" {
+	count='20_000.times { Object.new }; exit 3'
+	run "$SCRY" objects -o "$T/first.json" -- "$RUBY_FILE" --disable=gems -e "$count"
+	[ "$status" -eq 3 ]
+	before="$(stat -c '%i %y' "$XDG_CACHE_HOME"/scry/layout-*)"
+	run "$SCRY" objects --top 0 -o "$T/o.json" -- "$RUBY_FILE" --disable=gems -e "$count"
+	[ "$status" -eq 3 ]
+	[ "$(stat -c '%i %y' "$XDG_CACHE_HOME"/scry/layout-*)" = "$before" ]
+	json_is "$T/o.json" 'r["honesty"]["errors"] == 0 && r["rows"].any? { |x| x["class"] == "Object" && x["allocated"] == 20_000 }'
+}
+
 # The changed byte is of a physical address that nobody reads: loaded, and no part of the build-id.
 @test "what is loaded decides what a Ruby is known by, not the build-id that its file claims" {
 	running plain "$RUBY_FILE" -e "$loop"
