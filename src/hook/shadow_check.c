@@ -5,6 +5,7 @@
  */
 #include <elf.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,35 +310,60 @@ static void take_way(struct scry_hooks *h, struct scry_hook *row, const char *wh
 	row->why = why;
 }
 
-/* Rows [first, end) are of one object: those that lie where it has functions of these names. */
-static void refuse_named(struct scry_hooks *h, size_t first, size_t end)
+/* Why a function called so is not followed, or NULL. */
+static const char *name_refusal(const char *name, bool has_type)
 {
 	for (size_t k = 0; k < sizeof(functions) / sizeof(*functions); k++) {
-		struct scry_functions found = {0};
-		char request[PATH_MAX + 128];
+		bool is_glob = strpbrk(functions[k].name, "*?[") != NULL;
 
-		snprintf(request, sizeof(request), "%s@%s", functions[k].name,
-			 h->rows[first].module);
-		find(h, request, &found);
-		for (size_t i = first; i < end && found.count; i++)
-			if (h->rows[i].to.kind == SCRY_HOOK_CALL &&
-			    scry_functions_at(&found, h->rows[i].address) >= 0)
-				take_way(h, &h->rows[i], functions[k].why);
-		scry_functions_done(&found);
+		if (is_glob ? has_type && fnmatch(functions[k].name, name, 0) == 0
+			    : strcmp(functions[k].name, name) == 0)
+			return functions[k].why;
 	}
+	return NULL;
 }
 
-static void refuse_all_named(struct scry_hooks *h)
-{
-	for (size_t first = 0, end; first < h->count; first = end) {
-		bool any = false;
+struct naming {
+	struct scry_hooks *h;
+	struct scry_map rows; /* by address */
+};
 
-		for (end = first;
-		     end < h->count && !strcmp(h->rows[end].module, h->rows[first].module); end++)
-			any |= h->rows[end].to.kind == SCRY_HOOK_CALL;
-		if (any)
-			refuse_named(h, first, end);
-	}
+/* A name that begins where a row does: several rows may be of one function. */
+static int refuse_if_named(const struct scry_function *function, uint8_t type, void *arg)
+{
+	bool has_type = type == STT_FUNC || type == STT_GNU_IFUNC;
+	struct naming *n = arg;
+	uint64_t known;
+	const char *why;
+
+	if ((!has_type && type != STT_NOTYPE) || !scry_map_get(&n->rows, function->address, &known))
+		return 0;
+	why = name_refusal(function->name, has_type);
+	for (size_t i = 0; why && i < n->h->count; i++)
+		if (n->h->rows[i].to.kind == SCRY_HOOK_CALL &&
+		    n->h->rows[i].address == function->address)
+			take_way(n->h, &n->h->rows[i], why);
+	return 0;
+}
+
+/* All objects' names are looked through once, not once for each name of the list. */
+static int refuse_all_named(struct scry_hooks *h)
+{
+	struct naming n = {.h = h};
+	int r = 0;
+
+	scry_map_init(&n.rows, h->count + 1);
+	for (size_t i = 0; i < h->count && r == 0; i++)
+		if (h->rows[i].to.kind == SCRY_HOOK_CALL &&
+		    scry_map_put(&n.rows, h->rows[i].address, 1) < 0)
+			r = scry_fail(-ENOMEM, "no memory for %zu functions", h->count);
+	for (size_t i = 0; i < h->objects.count && r == 0 && h->count; i++)
+		if (!scry_linkmap_is_repeated(&h->objects, i))
+			scry_symbols_each(&h->objects, i, refuse_if_named, &n);
+	if (r == 0) /* of objects that cannot be read */
+		scry_error_clear();
+	scry_map_done(&n.rows);
+	return r;
 }
 
 /* Does it begin as functions do, with its return address on top of the stack? So says an unwind
@@ -367,8 +393,10 @@ int scry_shadow_refuse(struct scry_hooks *h)
 {
 	const struct scry_hook *first = NULL;
 	size_t left = 0;
+	int r = refuse_all_named(h);
 
-	refuse_all_named(h);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < h->count; i++) {
 		struct scry_hook *row = &h->rows[i];
 

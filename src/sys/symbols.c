@@ -165,8 +165,9 @@ static int add_symbol(struct scry_linkmap *lm, const struct request *q, size_t o
 	return add(ret, &function);
 }
 
-static int find_names(struct scry_linkmap *lm, const struct request *q, size_t object,
-		      struct scry_functions *ret)
+/* Names of an object, exported ones first. */
+static int each_name(struct scry_linkmap *lm, size_t object, bool is_exported,
+		     scry_symbol_each *each, void *arg)
 {
 	const struct scry_object *o = &lm->objects[object];
 	struct scry_function f = {0};
@@ -180,20 +181,50 @@ static int find_names(struct scry_linkmap *lm, const struct request *q, size_t o
 			continue;
 		f = (struct scry_function){.address = o->bias + dyn.value,
 					   .size = dyn.size,
+					   .object = (uint32_t)object,
 					   .name = dyn.name,
 					   .version = dyn.version};
-		r = add_symbol(lm, q, object, &f, dyn.type, ret);
+		r = each(&f, dyn.type, arg);
 	}
-	if (!q->is_exported)
+	if (!is_exported)
 		scry_debug_file_lend(o->elf, o->mapping ? o->mapping->path : o->name);
-	while (r == 0 && !q->is_exported && scry_elf_symtab_next(o->elf, &cursor, &sym)) {
+	while (r == 0 && !is_exported && scry_elf_symtab_next(o->elf, &cursor, &sym)) {
 		f = (struct scry_function){.address = o->bias + sym.value,
 					   .size = sym.size,
+					   .object = (uint32_t)object,
 					   .name = sym.name,
 					   .version = ""};
-		r = add_symbol(lm, q, object, &f, sym.type, ret);
+		r = each(&f, sym.type, arg);
 	}
 	return r;
+}
+
+int scry_symbols_each(struct scry_linkmap *lm, size_t object, scry_symbol_each *each, void *arg)
+{
+	int r = scry_linkmap_open(lm, object);
+
+	return r < 0 ? r : each_name(lm, object, false, each, arg);
+}
+
+struct finding {
+	struct scry_linkmap *lm;
+	const struct request *q;
+	struct scry_functions *ret;
+};
+
+static int take_name(const struct scry_function *function, uint8_t type, void *arg)
+{
+	struct finding *f = arg;
+
+	return add_symbol(f->lm, f->q, function->object, function, type, f->ret);
+}
+
+static int find_names(struct scry_linkmap *lm, const struct request *q, size_t object,
+		      struct scry_functions *ret)
+{
+	struct finding f = {.lm = lm, .q = q, .ret = ret};
+
+	return each_name(lm, object, q->is_exported, take_name, &f);
 }
 
 /* An address: with the name that begins there, if one does. */

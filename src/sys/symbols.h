@@ -61,6 +61,11 @@ int scry_symbols_find_called(struct scry_linkmap *lm, const char *filter,
 /* Of .dynsym only: what others may call by name. */
 int scry_symbols_find_exported(struct scry_linkmap *lm, const char *request,
 			       struct scry_functions *ret);
+
+/* All names of functions of one object, with or without a type, until `each` returns other than 0,
+ * which is returned. */
+typedef int scry_symbol_each(const struct scry_function *function, uint8_t type, void *arg);
+int scry_symbols_each(struct scry_linkmap *lm, size_t object, scry_symbol_each *each, void *arg);
 void scry_functions_done(struct scry_functions *functions);
 
 /* Index of the function at run-time address `addr`, or -ENOENT. */
