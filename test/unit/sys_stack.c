@@ -102,7 +102,7 @@ static void on_coroutines(void)
 }
 
 /* Guard and stack by turns, as Ruby makes them: arenas for smaller stacks look the same. */
-*same.* / static void on_fiber(void)
+static void on_fiber(void)
 {
 	const size_t step = SMALL + PAGE;
 	char *row =
