@@ -200,6 +200,39 @@ static void test_mapped_still(void **state)
 	fclose(file);
 }
 
+/* The journal lies in the target, which can write there what it likes. */
+static void test_forged(void **state)
+{
+	static const struct {
+		uint64_t address;
+		uint32_t size;
+	} forged[] = {{0x7000, 0},
+		      {0x7000, SCRY_EDIT_MAX + 1},
+		      {0x7fff, 2},
+		      {0x7fff, 16},
+		      {UINT64_MAX, 2}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++) {
+		struct scry_edit other;
+
+		t.journal->entries[0] = (struct scry_journal_entry){.address = 0x7000,
+								    .size = 16,
+								    .state = SCRY_EDIT_APPLIED,
+								    .kind = SCRY_EDIT_TEXT};
+		t.journal->entries[1] = t.journal->entries[0];
+		t.journal->entries[1].address = forged[i].address;
+		t.journal->entries[1].size = forged[i].size;
+		t.journal->count = 1;
+		assert_int_equal(scry_edit_open(&other, &t.mem, at(t.journal)), 0);
+		scry_edit_close(&other);
+		t.journal->count = 2;
+		assert_int_equal(scry_edit_open(&other, &t.mem, at(t.journal)), -EINVAL);
+		scry_edit_close(&other);
+	}
+	t.journal->count = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +241,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_is_there, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unmapped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_mapped_still, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_forged, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("sys_edit", tests, NULL, NULL);
