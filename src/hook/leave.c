@@ -194,29 +194,11 @@ static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
 	       !(inj->edit.mem && scry_edit_standing(&inj->edit));
 }
 
-/*
- * In thread `t`, which alone is still held. What was proven while all stood remains true: no code
- * leads to the agent any more, and nobody is in it. So the others need not wait for the system
- * calls, which take long where many wait for a processor.
- */
-static int unmap_alone(struct scry_inject *inj, struct scry_tracee *t)
-{
-	struct scry_hurry hurry;
-	int r;
-
-	scry_hurry_begin(&hurry);
-	r = scry_inject_unmap(inj, t);
-	scry_tracee_release(t);
-	scry_hurry_end(&hurry);
-	scry_inject_count_pause(inj, t->held_ns, 1);
-	return r;
-}
-
 /* -EINPROGRESS: threads did not stop; -EAGAIN: one stands where bytes are to be put back. */
 static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left,
 		      bool *ret_inside)
 {
-	struct scry_tracee *caller, alone;
+	struct scry_tracee *caller;
 	struct scry_world w;
 	bool is_free;
 	int r;
@@ -234,11 +216,10 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 	is_free = r == 0 && caller && is_unused(inj, &w);
 	*ret_inside = !is_free && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
 				   scry_threads_are_inside(inj, &w) || !caller);
-	if (is_free)
-		scry_world_take(&w, caller, &alone);
-	scry_inject_go(inj, &w);
-	if (is_free && unmap_alone(inj, &alone) == 0)
+	/* While all stand: another scry could adopt what is being unmapped. */
+	if (is_free && scry_inject_unmap(inj, caller) == 0)
 		*ret_left = 0;
+	scry_inject_go(inj, &w);
 	return r;
 }
 
