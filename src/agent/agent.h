@@ -24,7 +24,7 @@
 #include "wire/control.h"
 #include "wire/lanes.h"
 #include "wire/ruby_hooks.h"
-#include "wire/ruby_ring.h"
+#include "wire/ruby_plan.h"
 #include "wire/shadow.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
@@ -55,9 +55,12 @@ struct scry_agent_data {
 	struct scry_agent_malloc malloc;
 	struct scry_agent_line_plan line_plan;
 	struct scry_agent_unwinding unwinding;
-	struct scry_shadow shadow; /* shadow.c; fork children inherit it */
 	struct scry_agent_trap trap;
 	uint32_t forbidden; /* 1: no system calls, see calling.h; fork children inherit it */
+	/* `control` leads here in an idle agent, which has no shared pages. */
+	struct scry_control aside __attribute__((aligned(4096)));
+	/* From here on, the header's `tail`: an idle agent does without, see doc/AGENT.md. */
+	struct scry_shadow shadow __attribute__((aligned(4096))); /* shadow.c; inherited by fork */
 	/*
 	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
 	 * child finds them empty and copies nothing.
@@ -77,6 +80,10 @@ struct scry_agent_data {
 	struct scry_agent_front front[SCRY_SITE_FRONT] __attribute__((aligned(64)));
 	struct scry_agent_key keys[SCRY_SITE_SLOTS] __attribute__((aligned(64)));
 };
+
+_Static_assert(offsetof(struct scry_agent_data, aside) + SCRY_PAGE ==
+		       offsetof(struct scry_agent_data, shadow),
+	       "the host finds it in the last page before the tail");
 
 extern struct scry_agent_data scry_agent __attribute__((visibility("protected")));
 
@@ -105,13 +112,6 @@ static inline void scry_ring_publish(const struct scry_gate *g)
 {
 	__atomic_store_n(&scry_agent.control->head, g->head, __ATOMIC_RELEASE);
 }
-
-/* site.c: the code for `object` made at `place`, defining it in the ring where it is
- * new. 0: no room in the ring. */
-uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *object);
-void scry_site_forget_iseq(uint64_t iseq);
-void scry_site_forget_class(uint64_t klass);
-void scry_site_forget_all(void);
 
 /* lane.c: the first event in a fork child. 1: it has a lane and records from now on; 0: nobody
  * follows, or no lane is free. */

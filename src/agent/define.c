@@ -10,14 +10,16 @@
 #include "agent/agent.h"
 #include "agent/code.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define COPY_BYTES 256u
 #define COPIES 6u
 #define NO_COPY 1u /* an address that no block has */
 
 /*
- * In a handler of the VM's own, what is looked at is whole (NULL). In one of malloc the VM may be
- * anywhere, or another thread be moving objects, with the pages that they leave made unreadable:
+ * In a handler of the VM's own, what is looked at is whole (NULL), once the layout has been judged
+ * on this process. In one of malloc the VM may be anywhere, or another thread be moving objects,
+ * with the pages that they leave made unreadable, and before the judgement a pointer may be none:
  * then the kernel copies blocks, several at a time, which are kept for one description, and what
  * cannot be read is 0.
  */
@@ -29,7 +31,7 @@ struct copies {
 
 static struct copies *copies_init(struct copies *c)
 {
-	if (!scry_agent.line_plan.on)
+	if (!scry_agent.line_plan.on && likely(!scry_agent.ruby.judge_first))
 		return NULL;
 	c->next = 0;
 	for (uint32_t i = 0; i < COPIES; i++)
@@ -307,7 +309,7 @@ static void describe(struct scry_ring_def *def, const struct scry_agent_place *p
 {
 	struct scry_agent_code code;
 
-	if (!scry_code_read(place, &code, text))
+	if (!scry_is_judged() || !scry_code_read(place, &code, text))
 		return;
 	def->iseq = place->iseq;
 	scry_code_at(&code, place->pc, def);
@@ -344,7 +346,8 @@ int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t kl
 	if (place->pc)
 		describe(&record.def, place, (uint8_t *)record.text);
 	size = record.def.path_size + record.def.label_size;
-	if ((flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
+	if (scry_agent.gate->wanted &&
+	    (flags & SCRY_TYPE_MASK) != SCRY_TYPE_IMEMO) /* it has no class: the word is its own */
 		record.def.class_size = (uint16_t)scry_class_name(
 			klass, (uint8_t *)record.text + size, SCRY_DEF_TEXT_MAX - size);
 	size += record.def.class_size;

@@ -1,5 +1,7 @@
 /*
- * The program's end: the keeper measures the living while their memory is there.
+ * The two moments at which a VM waits for the keeper: when its first Ruby code makes an object,
+ * until the layout was validated on it, and at its end, until the living were measured while their
+ * memory is there.
  *
  * The VM drops its event hooks when it is taken down, behind the program's own at_exit code. What
  * it offers for that moment is a list of functions (rb_set_end_proc), from which nothing can be
@@ -30,12 +32,13 @@ static uint64_t now_tsc(void)
 	return (uint64_t)high << 32 | low;
 }
 
-static void wait_for_keeper(const struct scry_gate *g)
+static void wait_for_keeper(const struct scry_gate *g, enum scry_look what)
 {
 	struct scry_control *c = scry_agent.control;
 	uint32_t asked = c->looks_asked + 1, looked;
 
 	c->look_tsc = now_tsc();
+	c->look_for = what;
 	__atomic_store_n(&c->looks_asked, asked, __ATOMIC_RELEASE);
 	for (int i = 0; i < NAPS; i++) {
 		looked = __atomic_load_n(&c->looks_done, __ATOMIC_ACQUIRE);
@@ -48,6 +51,20 @@ static void wait_for_keeper(const struct scry_gate *g)
 	}
 }
 
+int scry_is_judged(void)
+{
+	struct scry_agent_ruby *r = &scry_agent.ruby;
+
+	if (likely(!r->judge_first))
+		return 1;
+	if (r->judge_first == 1 && !__atomic_load_n(&scry_agent.control->judged, __ATOMIC_ACQUIRE))
+		wait_for_keeper(scry_agent.gate, SCRY_LOOK_JUDGE);
+	r->judge_first = 2; /* waited for once: what the keeper has not judged it does not take */
+	if (__atomic_load_n(&scry_agent.control->judged, __ATOMIC_ACQUIRE))
+		r->judge_first = 0;
+	return scry_agent.gate->wanted != 0;
+}
+
 uint64_t scry_asked_for_size(const void *data)
 {
 	struct scry_gate *g = scry_agent.gate;
@@ -58,7 +75,7 @@ uint64_t scry_asked_for_size(const void *data)
 	if (!is_end || !g->wanted || g->wanted != g->taken || g->handling)
 		return 0;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
-	wait_for_keeper(g);
+	wait_for_keeper(g, SCRY_LOOK_LAST);
 	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	return 0;
 }

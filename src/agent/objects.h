@@ -20,7 +20,12 @@ int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place,
 /* `object` is about to be freed and still whole. Code and classes: what is known by their address
  * is forgotten. */
 void scry_forget(uint64_t object, uint64_t flags);
-void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags);
+/* Bytes that `object` has outside its slot; it is whole, or its flags are 0. */
+int64_t scry_extra(uint64_t object, uint64_t flags);
+#define SCRY_EXTRA_UNKNOWN (-1ll)
+/* `object` has ended, with `extra` bytes outside its slot. 0: there is no room in the ring. */
+int scry_record_end(struct scry_gate *g, uint64_t object, int64_t extra, enum scry_ring_class is);
+enum scry_ring_class scry_class_of(uint64_t object, uint64_t flags);
 uint64_t scry_gc_count(void); /* the VM's own; 0: not known */
 void scry_record_gc(struct scry_gate *g, uint32_t event);
 /* Bytes of the slot that `object` lies in, as its heap page says; 0: not known, or all are alike.
@@ -34,6 +39,9 @@ int64_t scry_sample_step(const struct scry_gate *g, uint64_t object);
 void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *),
 		      void (*compact)(void *));
 void scry_data_object_off(struct scry_data_object *d);
+/* last.c: before the first code is described in a VM that scry has started; waits. 0: refused, and
+ * nothing is read along the layout any more */
+int scry_is_judged(void);
 /* last.c: what the VM asks such an object for its size; while it boots: look when it ends */
 uint64_t scry_asked_for_size(const void *data);
 void scry_last_look_on(void);

@@ -120,13 +120,16 @@ static void force_gc(struct scry_gate *g)
 {
 	void (*start)(void) = (void *)scry_agent.ruby.gc_start;
 	struct scry_control *c = scry_agent.control;
+	uint64_t began;
 
 	if (!g->open || !start || c->forced_gcs >= c->force_gcs)
 		return;
+	began = __builtin_ia32_rdtsc();
 	if (scry_agent.hooks.on)
 		scry_hooks_collect(g, start);
 	else
 		start();
+	c->forced_gc_tsc = __builtin_ia32_rdtsc() - began;
 	__atomic_store_n(&c->forced_gcs, c->force_gcs, __ATOMIC_RELEASE);
 }
 
@@ -154,9 +157,10 @@ void scry_agent_boot(void)
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	scry_agent.control->booted = 1;
-	if (g->wanted) {
-		hook_on(g);
+	if (g->wanted) { /* our own objects first: an event of theirs may take the hook off */
+		scry_moved_on();
 		scry_last_look_on();
+		hook_on(g);
 	}
 	__atomic_fetch_sub(&g->inflight, 1, __ATOMIC_SEQ_CST);
 }

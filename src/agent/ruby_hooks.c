@@ -230,7 +230,7 @@ static void end_object(struct scry_gate *g, uint64_t object, uint64_t flags)
 		return;
 	scry_forget(object, flags);
 	if (!scry_agent.sampling.on || scry_sample_ended(g, object))
-		scry_record_end(g, object, flags);
+		scry_record_end(g, object, scry_extra(object, flags), scry_class_of(object, flags));
 }
 
 static void end_slots(struct scry_gate *g, uint64_t at, uint64_t mask)

@@ -152,17 +152,29 @@ static int is_plain(uint64_t flags)
 	return (flags & plain->mask) == plain->value;
 }
 
-/* The object is still whole, or its flags are 0. */
-void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags)
+int64_t scry_extra(uint64_t object, uint64_t flags)
+{
+	return is_plain(flags)
+		       ? 0
+		       : scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
+}
+
+enum scry_ring_class scry_class_of(uint64_t object, uint64_t flags)
+{
+	uint64_t klass = load64(object + 8);
+	uint64_t core = scry_agent.ruby.core_class[flags & SCRY_TYPE_MASK];
+
+	if (unlikely(!klass))
+		return SCRY_RING_CLASS_NONE;
+	return core && load64(core) == klass ? SCRY_RING_CLASS_CORE : SCRY_RING_CLASS_OTHER;
+}
+
+int scry_record_end(struct scry_gate *g, uint64_t object, int64_t extra, enum scry_ring_class is)
 {
 	uint64_t code = SCRY_RING_FREED;
-	int64_t extra;
 
 	if (!scry_ring_reserve(g, 3))
-		return;
-	extra = is_plain(flags)
-			? 0
-			: scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
+		return 0;
 	if (extra > SCRY_RING_SIZED_MAX) {
 		scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_SIZE, 1));
 		scry_ring_put(g, (uint64_t)extra);
@@ -170,8 +182,9 @@ void scry_record_end(struct scry_gate *g, uint64_t object, uint64_t flags)
 		code = extra < 0 ? SCRY_RING_FREED_UNKNOWN
 				 : SCRY_RING_FREED_SIZED + (uint64_t)extra;
 	}
-	scry_ring_put(g, object >> 3 << 20 | code);
+	scry_ring_put(g, object >> 3 << 20 | (code + is * SCRY_RING_CLASS));
 	scry_ring_publish(g);
+	return 1;
 }
 
 static void record_free(struct scry_gate *g, uint64_t object)
@@ -179,7 +192,7 @@ static void record_free(struct scry_gate *g, uint64_t object)
 	uint64_t flags = load64(object);
 
 	scry_forget(object, flags);
-	scry_record_end(g, object, flags);
+	scry_record_end(g, object, scry_extra(object, flags), scry_class_of(object, flags));
 }
 
 /* Objects that moved are not followed here, and what is known by an address is wrong from now on:
@@ -244,7 +257,8 @@ static int may_be_sampled(uint64_t object)
 {
 	uint32_t bit = scry_sample_bit(object);
 
-	return scry_agent.sampled.filter[bit / 64] >> bit % 64 & 1;
+	/* not before it is known that a watch is on: an idle agent does not have it */
+	return load64((uint64_t)&scry_agent.sampled.filter[bit / 64]) >> bit % 64 & 1;
 }
 
 int scry_begin(struct scry_gate *g)
@@ -303,11 +317,13 @@ int64_t scry_sample_step(const struct scry_gate *g, uint64_t object)
 
 static void end_samples(struct scry_gate *g, uint32_t event)
 {
+	struct scry_sampled dead;
 	uint32_t cursor = 0;
-	uint64_t object;
 
-	while ((object = scry_sample_next_dead(g, event, &cursor)))
-		scry_record_end(g, object, event == SCRY_RUBY_GC_END_MARK ? load64(object) : 0);
+	if (event == SCRY_RUBY_GC_END_MARK)
+		scry_sample_measure();
+	while (scry_sample_next_dead(g, event, &cursor, &dead))
+		scry_record_end(g, dead.object, dead.extra, dead.end_class);
 }
 
 /*
@@ -328,7 +344,7 @@ SCRY_EXPORT void scry_agent_sampled(uint64_t data, const uint8_t *trace_arg)
 	uint64_t object;
 
 	(void)data;
-	if (likely(event == SCRY_RUBY_NEWOBJ)) {
+	if (likely(event == SCRY_RUBY_NEWOBJ) && likely(g->wanted)) {
 		object = word_at(trace_arg, g->frames.trace_data);
 		g->until_sample -= scry_sample_step(g, object);
 		if (likely(g->until_sample > 0) && likely(!may_be_sampled(object)) &&

@@ -6,10 +6,12 @@
  * rhythm. The slots of the objects taken are kept in a small hash table, before it a filter of one
  * bit per hash: the one load that every object costs. An object made in a slot that is in the
  * table says that the one taken there is dead; the others are looked at when a GC has marked, or,
- * where the VM does not say what is marked, has swept.
+ * where the VM does not say what is marked, has swept. Their content is gone then: so all are sized
+ * when it has marked, from when on those that it will sweep do not change.
  */
 #include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define EMPTY 0ull
 #define REMOVED 1ull
@@ -27,15 +29,15 @@ static void set_filter(uint64_t object)
 	scry_agent.sampled.filter[bit / 64] |= 1ull << bit % 64;
 }
 
-static void set_entry(uint32_t at, uint64_t object)
+static void set_entry(uint32_t at, struct scry_sampled entry)
 {
-	scry_agent.sampled.objects[at] = object;
+	scry_agent.sampled.entries[at] = entry;
 	scry_agent.sampled.living[at / 64] |= 1ull << at % 64;
 }
 
 static void remove_entry(struct scry_gate *g, uint32_t at)
 {
-	scry_agent.sampled.objects[at] = REMOVED;
+	scry_agent.sampled.entries[at].object = REMOVED;
 	scry_agent.sampled.living[at / 64] &= ~(1ull << at % 64);
 	g->tracked--;
 }
@@ -65,13 +67,13 @@ static void fill_filter(void)
 	for (uint32_t i = 0; i < SCRY_SAMPLE_FILTER_BITS / 64; i++)
 		scry_agent.sampled.filter[i] = 0;
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
-		set_filter(scry_agent.sampled.objects[i]);
+		set_filter(scry_agent.sampled.entries[i].object);
 }
 
 void scry_sample_forget_all(struct scry_gate *g)
 {
 	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
-		scry_agent.sampled.objects[i] = EMPTY;
+		scry_agent.sampled.entries[i].object = EMPTY;
 	for (uint32_t i = 0; i < SCRY_TRACKED / 64; i++)
 		scry_agent.sampled.living[i] = 0;
 	fill_filter();
@@ -88,15 +90,15 @@ static void clean(struct scry_gate *g)
 	uint32_t kept = 0;
 
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
-		scry_agent.sampled.scratch[kept++] = scry_agent.sampled.objects[i];
+		scry_agent.sampled.scratch[kept++] = scry_agent.sampled.entries[i];
 	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
-		scry_agent.sampled.objects[i] = EMPTY;
+		scry_agent.sampled.entries[i].object = EMPTY;
 	for (uint32_t i = 0; i < SCRY_TRACKED / 64; i++)
 		scry_agent.sampled.living[i] = 0;
 	for (uint32_t i = 0; i < kept; i++) {
-		uint32_t at = slot_of(scry_agent.sampled.scratch[i]);
+		uint32_t at = slot_of(scry_agent.sampled.scratch[i].object);
 
-		while (scry_agent.sampled.objects[at])
+		while (scry_agent.sampled.entries[at].object)
 			at = (at + 1) & (SCRY_TRACKED - 1);
 		set_entry(at, scry_agent.sampled.scratch[i]);
 	}
@@ -115,11 +117,13 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 		}
 		clean(g);
 	}
-	while (scry_agent.sampled.objects[at] > REMOVED)
+	while (scry_agent.sampled.entries[at].object > REMOVED)
 		at = (at + 1) & (SCRY_TRACKED - 1);
-	if (scry_agent.sampled.objects[at] == EMPTY)
+	if (scry_agent.sampled.entries[at].object == EMPTY)
 		scry_agent.sampled.used++;
-	set_entry(at, object);
+	set_entry(at, (struct scry_sampled){.object = object,
+					    .extra = SCRY_EXTRA_UNKNOWN,
+					    .end_class = SCRY_RING_CLASS_NONE});
 	g->tracked++;
 	set_filter(object);
 }
@@ -129,9 +133,10 @@ static uint32_t find(uint64_t object)
 {
 	uint32_t at = slot_of(object);
 
-	while (scry_agent.sampled.objects[at] && scry_agent.sampled.objects[at] != object)
+	while (scry_agent.sampled.entries[at].object &&
+	       scry_agent.sampled.entries[at].object != object)
 		at = (at + 1) & (SCRY_TRACKED - 1);
-	return scry_agent.sampled.objects[at] == object ? at : SCRY_TRACKED;
+	return scry_agent.sampled.entries[at].object == object ? at : SCRY_TRACKED;
 }
 
 /*
@@ -152,18 +157,69 @@ static int is_dead(uint32_t event, uint64_t object)
 	return 0;
 }
 
-uint64_t scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor)
+/* Whether the size of such an object is behind a pointer in it. */
+static int is_behind_pointer(const struct scry_size_rules *rules, uint64_t flags)
+{
+	const struct scry_size_type *type = &rules->type[flags % SCRY_SIZE_TYPES];
+	const struct scry_size_rule *rule = &rules->rule[type->first], *end = rule + type->count;
+
+	for (; rule != end; rule++)
+		if ((flags & rule->mask) == rule->value && rule->kind == SCRY_SIZE_TABLE &&
+		    rule->via != SCRY_SIZE_DIRECT)
+			return 1;
+	return 0;
+}
+
+/*
+ * Among those sized here are living ones, of which some are just being made: a pointer in them may
+ * be what an earlier object left there. So what is behind it is not looked at. None of those that
+ * the sweep takes changes any more, and slots stay in their pages till then.
+ */
+static void measure_any(const struct scry_agent_ruby *r, struct scry_sampled *entry)
+{
+	_Bool (*in_heap)(uint64_t) = (void *)r->in_heap;
+	uint64_t flags;
+
+	entry->extra = SCRY_EXTRA_UNKNOWN;
+	entry->end_class = SCRY_RING_CLASS_NONE;
+	if (!in_heap(entry->object))
+		return;
+	flags = load64(entry->object);
+	if (!is_behind_pointer(&r->sizes, flags))
+		entry->extra = scry_extra(entry->object, flags);
+	entry->end_class = scry_class_of(entry->object, flags);
+}
+
+void scry_sample_measure(void)
+{
+	const struct scry_agent_ruby *r = &scry_agent.ruby;
+
+	if (r->is_marked || !r->in_heap)
+		return; /* they are sized when they are seen to be dead */
+	for (uint32_t at = next_entry(0); at < SCRY_TRACKED; at = next_entry(at + 1))
+		measure_any(r, &scry_agent.sampled.entries[at]);
+}
+
+int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
+			  struct scry_sampled *ret)
 {
 	uint32_t at;
 
 	while ((at = next_entry(*cursor)) < SCRY_TRACKED) {
-		uint64_t object = scry_agent.sampled.objects[at];
+		struct scry_sampled entry = scry_agent.sampled.entries[at];
 
 		*cursor = at + 1;
-		if (!is_dead(event, object))
+		if (!is_dead(event, entry.object))
 			continue;
 		remove_entry(g, at);
-		return object;
+		if (event == SCRY_RUBY_GC_END_MARK) {
+			uint64_t flags = load64(entry.object);
+
+			entry.extra = scry_extra(entry.object, flags);
+			entry.end_class = scry_class_of(entry.object, flags);
+		}
+		*ret = entry;
+		return 1;
 	}
 	if (scry_agent.sampled.used - g->tracked > REMOVED_MAX)
 		clean(g);
@@ -187,7 +243,7 @@ void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *c
 	uint32_t count = 0;
 
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
-		list[count++] = scry_agent.sampled.objects[i];
+		list[count++] = scry_agent.sampled.entries[i].object;
 	while (count--) {
 		uint64_t to = scry_pages_moved(list[count]);
 
@@ -215,9 +271,7 @@ void scry_sample_reused(struct scry_gate *g, uint64_t object)
 
 	if (at == SCRY_TRACKED)
 		return;
-	if (!scry_ring_reserve(g, 1))
-		return; /* it stays in the table; the next one made there says it again */
-	remove_entry(g, at);
-	scry_ring_put(g, object >> 3 << 20 | SCRY_RING_FREED_UNKNOWN);
-	scry_ring_publish(g);
+	if (scry_record_end(g, object, scry_agent.sampled.entries[at].extra,
+			    scry_agent.sampled.entries[at].end_class))
+		remove_entry(g, at); /* else the next one made there says it again */
 }

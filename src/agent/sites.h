@@ -35,4 +35,12 @@ struct scry_agent_front {
 	uint64_t reserved; /* two to a cache line */
 };
 
+struct scry_agent_place;
+/* site.c: the code for `object` made at `place`, defining it in the ring where it is
+ * new. 0: no room in the ring. */
+uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *object);
+void scry_site_forget_iseq(uint64_t iseq);
+void scry_site_forget_class(uint64_t klass);
+void scry_site_forget_all(void);
+
 #endif

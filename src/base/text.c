@@ -165,6 +165,34 @@ int scry_text_count(struct scry_buf *buf, uint64_t value)
 	return scry_buf_append(buf, "", 0);
 }
 
+uint64_t scry_two_digits(uint64_t value, uint64_t most)
+{
+	uint64_t unit = 1, rounded;
+
+	while (value / unit >= 100)
+		unit *= 10;
+	rounded = (value / unit + (value % unit >= (unit + 1) / 2)) * unit;
+	return rounded < most ? rounded : most;
+}
+
+const char *scry_text_s(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
+const char *scry_text_were(uint64_t count)
+{
+	return count == 1 ? "was" : "were";
+}
+
+int scry_text_things(struct scry_buf *buf, uint64_t count, const char *plural)
+{
+	int err = scry_text_count(buf, count);
+
+	return err ? err
+		   : scry_buf_printf(buf, " %.*s", (int)(strlen(plural) - (count == 1)), plural);
+}
+
 int scry_text_size(struct scry_buf *buf, uint64_t bytes)
 {
 	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

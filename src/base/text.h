@@ -51,8 +51,18 @@ size_t scry_text_width(const char *text);
  * nothing, UINT64_MAX where it is more. */
 uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale);
 
+/* What is known of a figure from a histogram: 989855 is 990000. Not more than `most`. */
+uint64_t scry_two_digits(uint64_t value, uint64_t most);
+
 /* Appends 1234567 as 1,234,567. 0 or -ENOMEM. */
 int scry_text_count(struct scry_buf *buf, uint64_t value);
+
+/* For "%zu row%s %s left": the ending of so many, and the verb. */
+const char *scry_text_s(uint64_t count);
+const char *scry_text_were(uint64_t count);
+
+/* Appends "1,234 objects", or "1 object", of the plural. 0 or -ENOMEM. */
+int scry_text_things(struct scry_buf *buf, uint64_t count, const char *plural);
 
 /* Appends a size: 512 B, 1.5 KiB, 49.4 MiB. 0 or -ENOMEM. */
 int scry_text_size(struct scry_buf *buf, uint64_t bytes);

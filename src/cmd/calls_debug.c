@@ -21,13 +21,13 @@ const struct scry_proto *scry_calls_debug_proto(struct scry_calls_debug *d,
 		if (row->address < o->start || row->address >= o->end || !o->elf)
 			continue;
 		if (o->elf != d->elf) { /* rows come by address */
-			scry_debug_info_close(d->info);
-			d->info = scry_debug_proto_open(o->elf);
+			scry_debug_protos_close(d->protos_of);
+			d->protos_of = scry_debug_protos_open(o->elf);
 			d->elf = o->elf;
 		}
 		snprintf(name, sizeof(name), "f%u", number);
-		if (d->info && d->looked++ < LOOKS_MAX &&
-		    scry_debug_proto(d->info, row->address - o->bias, name, &text) &&
+		if (d->protos_of && d->looked++ < LOOKS_MAX &&
+		    scry_debug_proto(d->protos_of, row->address - o->bias, name, &text) &&
 		    scry_protos_read(d->protos, "debug information", text.data, text.len) == 0)
 			proto = scry_protos_find(d->protos, name, "");
 	}
@@ -38,7 +38,7 @@ const struct scry_proto *scry_calls_debug_proto(struct scry_calls_debug *d,
 
 void scry_calls_debug_done(struct scry_calls_debug *d)
 {
-	scry_debug_info_close(d->info);
-	d->info = NULL;
+	scry_debug_protos_close(d->protos_of);
+	d->protos_of = NULL;
 	d->elf = NULL;
 }

@@ -10,14 +10,14 @@
 #include "hook/hooks.h"
 #include "proto/protos.h"
 
-struct scry_debug_info;
+struct scry_debug_protos;
 
 struct scry_calls_debug {
 	const struct scry_linkmap *objects;
 	struct scry_protos *protos; /* where they are put, and live */
 	/* of the object that was asked last */
 	const struct scry_elf *elf;
-	struct scry_debug_info *info;
+	struct scry_debug_protos *protos_of;
 	uint32_t looked;
 };
 

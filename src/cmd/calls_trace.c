@@ -185,10 +185,8 @@ static void describe(struct scry_watch *w, FILE *out)
 	const struct scry_calls_cli *cli = w->opts->instrument_opts;
 	const struct scry_calls_watch *t = w->state;
 
-	for (size_t q = t->first; q < t->hooks.request_count && !cli->is_default; q++)
-		if (!scry_loading_is_met(&t->hooks, q))
-			fprintf(out, "  wait        for an object that defines %s\n",
-				scry_text_shown(t->hooks.requests[q]).text);
+	if (!cli->is_default)
+		scry_loading_describe(&t->hooks, t->first, out);
 	if (t->breaks) {
 		scry_calls_break_describe(t->breaks, out);
 		return;
@@ -657,6 +655,9 @@ static int finish(struct scry_watch *w)
 	if (t->is_of_root && !t->root->is_left) /* what it did last */
 		take_syscalls(t->root->watch, t->root, &until);
 	t->is_left = true;
+	if (t->kernel && w->start_ns)
+		scry_watch_lost_some(w, "system calls that the program made until its loader was "
+					"done, when -S began");
 	r = drain(w);
 	if (!t->calls) /* it took a lane and did nothing more */
 		return r;
@@ -670,7 +671,10 @@ static int finish(struct scry_watch *w)
 		finish_hooks(w, t);
 	}
 	if (!t->root && !w->events && t->count && !w->opts->follow)
-		scry_watch_note(w, "%u functions were watched, and none was called: %s the first",
+		scry_watch_note(w,
+				t->count == 1 ? "%u function was watched, and not called: %s"
+					      : "%u functions were watched, and none was "
+						"called: %s the first",
 				t->count, t->functions[0].symbol);
 	if (!t->root)
 		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);

@@ -20,6 +20,7 @@
 #include "hook/inject.h"
 #include "hook/shared.h"
 #include "probe/bpf.h"
+#include "sys/container.h"
 #include "vm/ruby.h"
 #include "vm/ruby_gc.h"
 
@@ -101,15 +102,18 @@ static void check_process(pid_t pid)
 	struct scry_ruby *ruby;
 	struct scry_ruby_gc gc;
 	bool classic, triggered;
+	const char *fix;
 	char text[768];
 	int r = scry_proc_open(&proc, pid);
 
 	if (r < 0) {
-		scry_doctor_line("process", false, scry_error(), "");
+		fix = scry_container_fix(SCRY_CONTAINER_PROCESSES);
+		scry_doctor_line("process", false, scry_error(),
+				 r == -ESRCH && *fix ? fix + strlen("; ") : "");
 		return;
 	}
-	snprintf(text, sizeof(text), "%d (%s), uid %u, %d threads", proc.pid, proc.comm, proc.uid,
-		 proc.threads);
+	snprintf(text, sizeof(text), "%d (%s), uid %u, %d thread%s", proc.pid, proc.comm, proc.uid,
+		 proc.threads, scry_text_s((uint64_t)proc.threads));
 	scry_doctor_line("process", true, text, "");
 	r = scry_inject_check(&proc);
 	scry_doctor_line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");

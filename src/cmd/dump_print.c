@@ -171,7 +171,8 @@ static void put_thread(const struct scry_dump *d, size_t at, uint64_t depth, str
 		scry_buf_printf(buf, "    note: its stack could not be read; --pause is exact\n");
 	put_native_notes(d, t, buf);
 	if (t->unnamed)
-		scry_buf_printf(buf, "    note: %zu frames could not be named\n", t->unnamed);
+		scry_buf_printf(buf, "    note: %zu frame%s could not be named\n", t->unnamed,
+				scry_text_s(t->unnamed));
 }
 
 /* What is not as in a process that lives. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "cmd/cmd.h"
 
 volatile sig_atomic_t scry_front_interrupts;
@@ -27,6 +28,13 @@ void scry_front_catch_signals(void)
 	sigaction(SIGHUP, &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+}
+
+int scry_front_is_gone(bool is_gone)
+{
+	return is_gone ? scry_fail(-ESRCH, "the target is gone: it ended before the time of "
+					   "-d was over; what was seen of it is reported")
+		       : 0;
 }
 
 int scry_front_status(int err)

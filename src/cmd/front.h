@@ -6,12 +6,17 @@
 #define SCRY_CMD_FRONT_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* `-- CMD`: its own status is passed on, or one of these. */
 #define SCRY_EXIT_OWN 125	 /* scry failed */
 #define SCRY_EXIT_CANNOT_RUN 126 /* it is there and cannot be run */
 #define SCRY_EXIT_NOT_FOUND 127
+
+/* After a watch of -p that went well: -ESRCH with a sentence, if all that was watched had ended
+ * before -d. Without -d a watch lasts till then. Its report was shown all the same. */
+int scry_front_is_gone(bool is_gone);
 
 /* For what went wrong, a -errno; 0: nothing. */
 int scry_front_status(int err);

@@ -22,8 +22,10 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/preload.h"
 #include "cmd/session.h"
+#include "sys/child_news.h"
 #include "sys/fd.h"
 #include "sys/ticks.h"
 #include "vm/ruby.h"
@@ -39,6 +41,7 @@
 
 static struct {
 	int fd;
+	int child_fd;		 /* an eventfd: somebody who is followed has stopped */
 	struct scry_ticks ticks; /* since its birth */
 } keeper;
 
@@ -73,6 +76,8 @@ static uint64_t tsc_after(uint64_t ns)
 void scry_session_lease(struct scry_session *s, uint64_t ns)
 {
 	scry_pulse_beat(s->pulse);
+	if (!s->count) /* nobody needs it, and the rate of ticks need not be known yet */
+		return;
 	s->lease_end_tsc = tsc_after(LEASE_END_NS);
 	s->lease_tsc = tsc_after(ns);
 	for (size_t i = 0; i < s->count; i++)
@@ -102,10 +107,11 @@ static void report_short_recording(struct scry_session *s)
 /* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
 static const char *wait_turn(struct scry_session *s, int timeout_ms)
 {
-	struct pollfd fds[1 + 3 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN}};
-	struct scry_watch *who[1 + 2 * SCRY_WATCHES_MAX];
+	struct pollfd fds[2 + 3 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN},
+						       {.fd = keeper.child_fd, .events = POLLIN}};
+	struct scry_watch *who[2 + 2 * SCRY_WATCHES_MAX];
 	nfds_t ends, execs;
-	nfds_t n = 1;
+	nfds_t n = 2;
 	char order;
 	ssize_t got;
 
@@ -135,7 +141,9 @@ static const char *wait_turn(struct scry_session *s, int timeout_ms)
 		if (got == 1 && order == SCRY_ORDER_STOP)
 			return "interrupt";
 	}
-	for (nfds_t i = 1; i < ends; i++)
+	if (fds[1].revents)
+		scry_child_news_take(keeper.child_fd);
+	for (nfds_t i = 2; i < ends; i++)
 		if (fds[i].revents)
 			who[i]->target_gone = true;
 	for (nfds_t i = ends; i < execs; i++) {
@@ -245,8 +253,7 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			look_for_change(s, w, &change);
 		if (!w->is_over && w->target_gone &&
 		    (change.is_there || !scry_watch_must_wait(w))) {
-			int e = scry_watch_end(w,
-					       change.is_there ? change.why : "the target ended");
+			int e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
 
 			r = r ? r : e;
 			if (!change.is_there)
@@ -354,7 +361,7 @@ static void end_older(struct scry_session *s, pid_t pid)
 			continue;
 		look_for_change(s, w, &change);
 		w->target_gone = true;
-		scry_watch_end(w, change.is_there ? change.why : "the target ended");
+		scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
 		scry_inject_unlock(&w->inj);
 	}
 }
@@ -456,7 +463,7 @@ static bool remains(const struct scry_session *s)
 
 static int turn_ms(const struct scry_session *s, int fill)
 {
-	if (fill > 100 || scry_spawns_is_starting(&s->spawns))
+	if (fill > 100)
 		return 0;
 	return fill > 20 || s->spawns.count || s->preload || scry_follow_is_busy(s) ? 1 : TURN_MS;
 }
@@ -496,7 +503,7 @@ static int run(struct scry_session *s, const char **ret_why)
 		if (!why)
 			why = enough(s);
 		if (!why && !remains(s))
-			why = "the target ended";
+			why = SCRY_REASON_ENDED;
 		if (end == UINT64_MAX || s->opts->pids.count || !s->entered)
 			continue;
 		if (!s->began_ns) { /* a started program is watched from its entry on */
@@ -537,37 +544,44 @@ static void write_notes(struct scry_session *s, struct scry_watch *any)
 {
 	write_all_missing(s);
 	if (s->refused)
-		scry_watch_note(any, "%llu fork children were not watched: all %u lanes were taken",
-				(unsigned long long)s->refused, SCRY_LANES);
+		scry_watch_note(any, "%llu fork child%s not watched: all %u lanes were taken",
+				(unsigned long long)s->refused,
+				s->refused == 1 ? " was" : "ren were", SCRY_LANES);
+	if (s->late || s->unknown || s->not_entered)
+		scry_watch_lost_some(any, "what started programs did before scry noticed them");
 	if (s->late)
 		scry_watch_note(any,
-				"%llu programs that a watched one started were noticed late: what "
-				"they did before is not counted",
-				(unsigned long long)s->late);
+				"%llu program%s that a watched one started %s noticed late: what "
+				"was done before is not counted",
+				(unsigned long long)s->late, scry_text_s(s->late),
+				scry_text_were(s->late));
 	if (s->not_entered)
-		scry_watch_note(any, "%llu %sprograms could not be entered and were not watched",
+		scry_watch_note(any, "%llu %sprogram%s could not be entered and %s not watched",
 				(unsigned long long)s->not_entered,
-				s->instrument->needs_ruby ? "Ruby " : "");
+				s->instrument->needs_ruby ? "Ruby " : "",
+				scry_text_s(s->not_entered), scry_text_were(s->not_entered));
 	if (s->unknown)
 		scry_watch_note(any,
-				"%llu programs that a watched one started or became ended before "
-				"they could be looked at: whether they were to be watched is not "
-				"known",
-				(unsigned long long)s->unknown);
+				"%llu program%s that a watched one started or became ended before "
+				"scry could look: whether to be watched is not known",
+				(unsigned long long)s->unknown, scry_text_s(s->unknown));
 	if (s->nameless)
 		scry_watch_note(any,
-				"%zu processes could not be told from others and are not recorded: "
-				"they ended at once, or are in a pid namespace of their own",
-				s->nameless);
+				"%zu process%s could not be told from others and %s not recorded: "
+				"ended at once, or in another pid namespace",
+				s->nameless, s->nameless == 1 ? "" : "es",
+				scry_text_were(s->nameless));
 	if (s->preload && s->strangers.count)
-		scry_watch_note(any,
-				"%zu programs that recorded processes ran (exec) did not load what "
-				"was preloaded, and are not recorded: they are static, gained "
-				"rights, or had another environment",
-				s->strangers.count);
+		scry_watch_note(
+			any,
+			"%zu program%s that recorded processes ran (exec) did not load what "
+			"was preloaded, and %s not recorded: static, with gained rights, "
+			"or in another environment",
+			s->strangers.count, scry_text_s(s->strangers.count),
+			scry_text_were(s->strangers.count));
 	if (s->spawns.refused)
-		scry_watch_note(any, "%zu started processes were not followed: too many at once",
-				s->spawns.refused);
+		scry_watch_note(any, "%zu started process%s not followed: too many at once",
+				s->spawns.refused, s->spawns.refused == 1 ? " was" : "es were");
 }
 
 static bool is_in(const struct scry_watch *w)
@@ -695,22 +709,16 @@ static pid_t read_child(void)
 	return recv(keeper.fd, &pid, sizeof(pid), MSG_WAITALL) == sizeof(pid) ? pid : -1;
 }
 
-static void on_child(int sig)
-{
-	(void)sig; /* it only ends a poll: somebody who is followed has stopped */
-}
-
 static void become_keeper(int fd)
 {
 	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
 				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
-	struct sigaction sa = {.sa_handler = on_child, .sa_flags = SA_RESTART};
 	const struct scry_ticks_pair birth = scry_ticks_look();
 
 	setsid();
 	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
 		signal(deaf[i], SIG_IGN);
-	sigaction(SIGCHLD, &sa, NULL);
+	keeper.child_fd = scry_child_news_open();
 	scry_fd_raise_limit(); /* four a process */
 	prctl(PR_SET_NAME, SCRY_PRELOAD_KEEPER);
 	openlog("scry", LOG_PID, LOG_DAEMON);
@@ -737,8 +745,8 @@ static int keep(struct scry_session *s, pid_t child)
 	else if (r == 0 && !s->entered && child > 0)
 		r = *scry_error()
 			    ? -EIO
-			    : scry_fail(strcmp(why, "the target ended") ? -EINTR : -ENOENT,
-					strcmp(why, "the target ended")
+			    : scry_fail(strcmp(why, SCRY_REASON_ENDED) ? -EINTR : -ENOENT,
+					strcmp(why, SCRY_REASON_ENDED)
 						? "stopped before the program was entered: %s"
 						: "the program ended and no Ruby was seen in it; "
 						  "fix: name ruby itself, or -f to watch the "
@@ -777,6 +785,8 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	}
 	if (r == 0 && s.is_short && !opts->max_size)
 		scry_tell(&s, SCRY_NEWS_SHORT, 0, "");
+	if (r == 0 && s.gone && !s.left)
+		scry_tell(&s, SCRY_NEWS_GONE, 0, "");
 	if (r == 0)
 		scry_tell(&s, SCRY_NEWS_DONE, 0, "");
 	_exit(r < 0 ? 1 : 0);

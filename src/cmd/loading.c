@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/session.h"
 #include "hook/loads.h"
 
@@ -119,6 +120,14 @@ static const char *missing(const struct scry_hooks *h, size_t q)
 	return h->request_to[q].way == SCRY_WAY_CALLS ? "calls" : "defines";
 }
 
+void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out)
+{
+	for (size_t q = first; q < h->request_count; q++)
+		if (!h->request_to[q].is_guard && !scry_loading_is_met(h, q))
+			fprintf(out, "  wait        for an object that defines %s\n",
+				scry_text_shown(h->requests[q]).text);
+}
+
 void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first)
 {
 	char text[512];
@@ -161,12 +170,13 @@ void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h)
 	scry_loads_stats(h, &stats);
 	if (stats.late)
 		scry_watch_note(w,
-				"%llu times a library was loaded or unloaded before scry was "
+				"%llu time%s a library was loaded or unloaded before scry was "
 				"ready: calls from its constructors may be missing",
-				(unsigned long long)stats.late);
+				(unsigned long long)stats.late, scry_text_s(stats.late));
 	if (stats.failed)
-		scry_watch_note(w, "%llu times what was loaded could not be hooked: %s",
-				(unsigned long long)stats.failed, stats.why);
+		scry_watch_note(w, "%llu time%s what was loaded could not be hooked: %s",
+				(unsigned long long)stats.failed, scry_text_s(stats.failed),
+				stats.why);
 	if (!stats.asked)
 		return;
 	snprintf(text, sizeof(text),

@@ -1,6 +1,6 @@
 /*
  * What instruments have in common whose functions may be defined by libraries that are loaded
- * later: patch count and calls.
+ * later: patch and calls.
  */
 #ifndef SCRY_CMD_LOADING_H
 #define SCRY_CMD_LOADING_H
@@ -30,6 +30,8 @@ bool scry_loading_is_met(const struct scry_hooks *h, size_t request);
  */
 int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h);
 
+/* For --dry-run: which of them wait for their library. */
+void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out);
 /* Says which of the requests from `first` on wait for their library. */
 void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first);
 /* In `finish`: which of them were never met. -ENOTSUP, none was: nothing was `done` ("counted"). */

@@ -1,4 +1,5 @@
 /* The command table. A command is one file and one row; main prints the usage and picks the row. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,9 +41,8 @@ static void usage(FILE *out)
 	fprintf(out, "\nscry COMMAND --help shows its options; man scry the rest.\n");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-	scry_command_line_keep(argc, argv);
 	if (argc < 2) {
 		usage(stderr);
 		return 2;
@@ -65,4 +65,18 @@ int main(int argc, char **argv)
 		}
 	scry_log_error("no command '%s'; scry --help lists them", argv[1]);
 	return 2;
+}
+
+/* What could not be written is no success. */
+int main(int argc, char **argv)
+{
+	int status;
+
+	scry_command_line_keep(argc, argv);
+	status = run(argc, argv);
+	if (fflush(stdout) == 0 || status ||
+	    errno == EPIPE) /* who read has left: not ours to tell */
+		return status;
+	scry_log_error("cannot write to standard output: %s", strerror(errno));
+	return 1;
 }

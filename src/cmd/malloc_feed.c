@@ -213,8 +213,10 @@ static int again(struct scry_malloc_feed *f, uint32_t lane, const struct scry_ev
 	struct block *b = &f->blocks[e->block];
 	uint64_t share = scry_malloc_feed_share(f, e->size), x = 0;
 	uint32_t tag, at;
-	int err = take(f, lane, b, &tag);
+	int err;
 
+	scry_malloc_feed_ends(f, b); /* as it was till now */
+	err = take(f, lane, b, &tag);
 	if (err)
 		return err;
 	if (e->size <= b->size)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "agent/agent.h"
+#include "base/text.h"
 #include "cmd/session.h"
 
 int scry_malloc_lines_want(const struct scry_ruby_lines *l, struct scry_hooks *hooks)
@@ -51,7 +52,7 @@ void scry_malloc_lines_note(const struct scry_ruby_lines *l, const struct scry_m
 				(unsigned long long)calls->lines);
 	if (full)
 		scry_watch_note(l->watch,
-				"%llu calls came from other lines of Ruby than the first %u that "
-				"called: they are shown as native code",
-				(unsigned long long)full, SCRY_LINES);
+				"%llu call%s came from other lines of Ruby than the first %u that "
+				"called: shown as native code",
+				(unsigned long long)full, scry_text_s(full), SCRY_LINES);
 }

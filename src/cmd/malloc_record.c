@@ -276,7 +276,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		if (!w->root && !w->target_gone)
 			scry_malloc_children_look(w);
 	}
-	if (!w->root && !w->target_gone && !scry_preload_has(w))
+	if (r == 0 && !w->root && !w->target_gone && !scry_preload_has(w))
 		scry_malloc_late_look(&m->late, w, &m->hooks, m->family.module);
 	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
 		m->is_full = true;
@@ -333,13 +333,11 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 static void tell_over(struct scry_watch *w, uint64_t lost)
 {
 	const double gap_s = (double)scry_pulse_gap_ns(w->session->pulse) / 1e9;
-	struct scry_ev_lost more = {0};
 	char text[256];
 
 	snprintf(text, sizeof(text),
 		 "scry was held up for %.0f s, and nothing was recorded from then on", gap_s);
-	more.why_str = scry_session_string(w->session, text);
-	scry_session_event(w->session, SCRY_EVENT_LOST, &more, sizeof(more));
+	scry_watch_lost_some(w, text);
 	snprintf(text, sizeof(text),
 		 "process %d: scry was held up for %.0f s, and nothing was recorded from then on: "
 		 "%llu calls are missing at least",

@@ -1,8 +1,6 @@
-/*
- * `scry malloc replay`: a recording's calls made again under several allocators, and which of them
+/* `scry malloc replay`: a recording's calls made again under several allocators, and which of them
  * suits. Runs are interleaved, each a process of its own (cmd/malloc_run); what they say becomes a
- * document (view/malloc_replay).
- */
+ * document (view/malloc_replay). */
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -451,8 +449,9 @@ static enum pace pace_of(const struct replay_job *j)
 {
 	enum pace asked = (enum pace)j->opts->pace;
 
-	return asked == PACE_THINK && !scry_malloc_feed_stats(j->feed)->think_ns ? PACE_NONE
-										 : asked;
+	if (asked == PACE_THINK && !scry_malloc_feed_stats(j->feed)->think_ns)
+		return PACE_NONE;
+	return asked;
 }
 
 /* The row of the allocator that the program had, by its name; NULL: none, or nobody looked at the
@@ -655,6 +654,8 @@ static int check(struct replay_opts *opts, const char *recording)
 	}
 	if (!opts->memory)
 		opts->memory = scry_malloc_rss_available() / 4 * 3;
+	if (scry_output_check_ending(opts->keep, "scry") < 0)
+		return -EINVAL;
 	return scry_output_check_ending(opts->output, "txt json svg html");
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
 #include "cmd/output.h"
@@ -123,7 +124,8 @@ static int import_to(FILE *in, const char *path, bool force)
 	}
 	err = scry_output_close(&o, err); /* half a trace would be taken for a whole one */
 	if (!err)
-		scry_log_say("%llu calls written to '%s'", (unsigned long long)calls, path);
+		scry_log_say("%llu call%s written to '%s'", (unsigned long long)calls,
+			     scry_text_s(calls), path);
 	return err;
 }
 

@@ -14,13 +14,16 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cmd/objects.h"
+#include "cmd/objects_own.h"
 #include "cmd/objects_plan.h"
 #include "cmd/objects_ractors.h"
 #include "cmd/objects_source.h"
+#include "cmd/objects_swept.h"
 #include "cmd/session.h"
 #include "cmd/until.h"
 #include "hook/ring.h"
 #include "name/objects.h"
+#include "sys/ticks.h"
 #include "vm/ruby.h"
 #include "vm/ruby_boot.h"
 
@@ -41,42 +44,8 @@ static struct {
 	size_t live_bytes;
 } shared = {1, 0};
 
-struct objects {
-	struct scry_ruby *ruby;
-	struct scry_objects *names;
-	struct scry_agent_ruby plan;
-	struct scry_agent_sampling sampling;
-	struct scry_objects_hooks hooks;
-	double sample_mean;
-	uint32_t slice;
-	uint64_t until_ns;	    /* when --until is looked at next */
-	uint64_t slice_ns;	    /* when the slice under way began */
-	struct scry_ruby_boot boot; /* addr 0: none */
-	uint64_t *batch;
-	struct scry_ring ring;
-	uint64_t defs_seen;
-	uint64_t armed_ns;     /* when the hook was seen to be on; 0: not yet */
-	uint64_t retry_ns;     /* next time to try again */
-	uint64_t asked_cpu_ns; /* processor time when threads were asked last */
-	uint64_t base_lost, base_lease, base_busy, base_bad, base_untracked;
-	uint64_t lost, lease, busy, bad, unfollowed,
-		unseen;	 /* of this watch, or of all summed here */
-	bool booting;	 /* started by us: validate when the VM is up */
-	bool is_damaged; /* the ring made no sense */
-	bool refused;	 /* the live check failed: the report says so */
-	uint64_t blind;	 /* compactions not followed, by the agent's count */
-	struct scry_objects_ractors ractors;
-	uint32_t looks;	 /* asked for by the program, as it ended */
-	bool has_looked; /* at the living, when the program ended: then there was */
-	struct scry_objects_totals last_look;
-	uint64_t look_ns; /* for so long it waited for that */
-	bool registered;  /* in at least one thread */
-	bool table_full;  /* the VM takes no more postponed jobs */
-	bool gc_missed;	  /* --force-gc: it did not come to a safepoint in time */
-	bool gc_refused;  /* --force-gc: it came, and the VM made none */
-};
-
-static struct scry_objects *new_names(const struct scry_watch *w, const struct objects *o)
+static struct scry_objects *new_names(const struct scry_watch *w,
+				      const struct scry_objects_watch *o)
 {
 	return scry_objects_new(&(struct scry_objects_setup){
 		.ruby = o->ruby,
@@ -91,7 +60,7 @@ static struct scry_objects *new_names(const struct scry_watch *w, const struct o
 int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
-	struct objects *o = calloc(1, sizeof(*o));
+	struct scry_objects_watch *o = calloc(1, sizeof(*o));
 	int r;
 
 	if (!o) {
@@ -125,6 +94,7 @@ int scry_objects_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 	w->runtime = o->ruby->description;
 	if (w->held)
 		scry_ruby_boot(o->ruby, &o->boot);
+	o->plan.judge_first = w->held != NULL;
 	return 0;
 }
 
@@ -138,14 +108,14 @@ static int prepare(struct scry_watch *w)
 
 void scry_objects_counted(const struct scry_watch *w, struct scry_objects_totals *ret)
 {
-	const struct objects *o = w->state;
+	const struct scry_objects_watch *o = w->state;
 
 	scry_objects_totals(o->names, ret);
 }
 
 static void describe(struct scry_watch *w, FILE *out)
 {
-	const struct objects *o = w->state;
+	const struct scry_objects_watch *o = w->state;
 
 	fprintf(out, "  runtime     %s\n", scry_text_shown(o->ruby->description).text);
 	fprintf(out, "  module      %s\n", scry_text_shown(o->ruby->module).text);
@@ -159,18 +129,13 @@ static void describe(struct scry_watch *w, FILE *out)
 		o->hooks.plan.on ? "5 to 12 %" : "15 to 25 %");
 }
 
-static bool is_armed(const struct scry_watch *w)
-{
-	return __atomic_load_n(&w->inj.control->armed, __ATOMIC_ACQUIRE) == w->watch;
-}
-
 static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
 {
 	uint64_t until = scry_now_ns() + ns;
 
-	while (!is_armed(w) && scry_now_ns() < until)
+	while (!scry_objects_is_armed(w) && scry_now_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-	return is_armed(w);
+	return scry_objects_is_armed(w);
 }
 
 /*
@@ -180,7 +145,7 @@ static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
 static int ask_threads(struct scry_watch *w, enum asked who,
 		       bool (*done)(const struct scry_watch *, uint64_t))
 {
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(o->ruby, &threads);
 	struct scry_agent_state agent;
@@ -215,7 +180,7 @@ static int ask_threads(struct scry_watch *w, enum asked who,
 }
 
 /* The call or slot by which the program starts leads to the agent first. */
-static int hook_boot(struct scry_watch *w, struct objects *o)
+static int hook_boot(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	uint64_t to = scry_inject_symbol(&w->inj, "scry_agent_boot_slot");
 	struct scry_change change = {.addr = o->boot.addr,
@@ -244,7 +209,7 @@ static int hook_boot(struct scry_watch *w, struct objects *o)
 static int enter(struct scry_watch *w)
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 	struct scry_control *c = w->inj.control;
 	struct scry_agent_frames frames;
 	uint64_t by_bytes = o->sampling.by_bytes;
@@ -280,6 +245,7 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
 	c->ended = 0;
+	c->judged = 0;
 	o->base_lost = c->lost;
 	o->base_untracked = c->untracked;
 	o->blind = c->blind;
@@ -308,13 +274,15 @@ static int enter(struct scry_watch *w)
 	return 0;
 }
 
-/* A started program: once its VM is up, the layout is checked on it; until then the agent checks
- * each step. */
-static void check_booted(struct scry_watch *w, struct objects *o)
+/* A started program: once its VM runs code, the layout is checked on it; until then the agent
+ * checks each step, and nothing is counted. One that does not hold is not used for the next program
+ * either.
+ */
+static void check_booted(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	int r;
 
-	if (!o->booting || !is_armed(w))
+	if (!o->booting || !scry_objects_is_armed(w))
 		return;
 	r = scry_ruby_validate(o->ruby);
 	if (r == -EAGAIN || r == -ESRCH) {
@@ -322,18 +290,26 @@ static void check_booted(struct scry_watch *w, struct objects *o)
 		return;
 	}
 	o->booting = false;
-	scry_objects_ractors_look(&o->ractors, o->ruby);
-	if (r < 0) {
-		scry_inject_want(&w->inj, 0);
-		o->refused = true;
-		scry_watch_note(w, "the watch was ended at once: %s%s", scry_error(),
-				o->ruby->unjudged ? "; fix: with SCRY_NO_CACHE=1 it is learned anew"
-						  : "");
+	if (r == 0) {
+		__atomic_store_n(&w->inj.control->judged, 1, __ATOMIC_RELEASE);
+		scry_objects_ractors_look(&o->ractors, o->ruby);
+		return;
 	}
+	scry_inject_want(&w->inj, 0);
+	o->refused = true;
+	scry_ruby_drop(o->ruby);
+	w->errors++;
+	scry_watch_lost_some(w, "the watch was refused when the program's Ruby was up");
+	scry_watch_note(
+		w, "the watch was refused, nothing is counted: %s; fix: again, %s", scry_error(),
+		o->ruby->unjudged ? "the layout was kept from an earlier run, and is learned "
+				    "anew now"
+				  : "with SCRY_NO_CACHE=1");
+	scry_error_clear();
 }
 
 /* It was caught in its start, and its VM is up: the boot slot may have been passed already. */
-static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now)
+static bool has_slipped_by(struct scry_watch *w, struct scry_objects_watch *o, uint64_t now)
 {
 	if (!w->is_caught || !o->booting || now < o->retry_ns)
 		return false;
@@ -341,14 +317,14 @@ static bool has_slipped_by(struct scry_watch *w, struct objects *o, uint64_t now
 	return scry_ruby_validate(o->ruby) == 0;
 }
 
-static void notice_armed(struct scry_watch *w, struct objects *o)
+static void notice_armed(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	uint64_t now;
 
 	if (o->armed_ns)
 		return;
 	now = scry_now_ns();
-	if (is_armed(w)) {
+	if (scry_objects_is_armed(w)) {
 		o->armed_ns = now;
 	} else if (has_slipped_by(w, o, now)) {
 		o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
@@ -362,7 +338,7 @@ static void notice_armed(struct scry_watch *w, struct objects *o)
 }
 
 /* The living, as they are now; or, when nothing was made or ended since, as they were then. */
-static void measure(const struct scry_watch *w, struct objects *o)
+static void measure(const struct scry_watch *w, struct scry_objects_watch *o)
 {
 	struct scry_objects_totals t;
 
@@ -373,7 +349,7 @@ static void measure(const struct scry_watch *w, struct objects *o)
 }
 
 /* --every: the counters as they stand now. */
-static void end_slice(struct scry_watch *w, struct objects *o)
+static void end_slice(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	struct scry_ev_slice slice = {.pid = (uint32_t)w->proc.pid};
 	struct scry_objects_totals t;
@@ -401,7 +377,7 @@ static void end_slice(struct scry_watch *w, struct objects *o)
 }
 
 /* --until: looked at each 100 ms. */
-static void check_until(struct scry_watch *w, struct objects *o)
+static void check_until(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	struct scry_objects_totals t;
 	struct scry_until_now is;
@@ -419,10 +395,44 @@ static void check_until(struct scry_watch *w, struct objects *o)
 		w->enough = "--until holds";
 }
 
-/* What the ring holds now. How full it was, 0..1000; or -errno. */
-static int take(struct scry_watch *w, struct objects *o)
+enum belief { BELIEVE, NOT_YET, NEVER };
+
+/* A fork child lives by what its root's layout is worth. */
+static enum belief belief(const struct scry_watch *w)
 {
-	uint64_t began = scry_now_ns();
+	const struct scry_objects_watch *judged =
+		w->root && w->root->state ? w->root->state : w->state;
+
+	return judged->refused ? NEVER : judged->booting ? NOT_YET : BELIEVE;
+}
+
+static void feed(struct scry_watch *w, struct scry_objects_watch *o, const uint64_t *words,
+		 size_t count)
+{
+	uint64_t now = scry_now_ns();
+	struct scry_objects_run run = {
+		.producer = {.pid = (uint32_t)w->proc.pid, .start_ticks = w->proc.start_ticks},
+		.words = words,
+		.count = count,
+		.first_ns = now,
+		.last_ns = now};
+
+	if (count && w->opts->raw)
+		scry_objects_raw(o->names, &run, w->writer);
+	else if (count)
+		scry_objects_feed(o->names, words, count);
+}
+
+static void release(struct scry_watch *w, struct scry_objects_watch *o)
+{
+	feed(w, o, o->held.words, o->held.count);
+	scry_objects_held_drop(&o->held);
+}
+
+/* What the ring holds now. How full it was, 0..1000; or -errno. */
+static int take(struct scry_watch *w, struct scry_objects_watch *o)
+{
+	enum belief is = belief(w);
 	ssize_t count;
 	int fill;
 
@@ -430,24 +440,21 @@ static int take(struct scry_watch *w, struct objects *o)
 		return -EIO;
 	if (!o->ring.control) /* entering failed before it was opened */
 		return 0;
+	if (is == NOT_YET && !scry_objects_held_has_room(&o->held))
+		return 0;
 	count = scry_ring_take(&o->ring, o->batch, &fill);
 	if (count < 0) { /* not written by our agent */
 		w->errors++;
 		o->is_damaged = true;
 		return (int)count;
 	}
-	if (count && w->opts->raw) {
-		struct scry_objects_run run = {.producer = {.pid = (uint32_t)w->proc.pid,
-							    .start_ticks = w->proc.start_ticks},
-					       .words = o->batch,
-					       .count = (size_t)count,
-					       .first_ns = began,
-					       .last_ns = began};
-
-		scry_objects_raw(o->names, &run, w->writer);
-	} else if (count) {
-		scry_objects_feed(o->names, o->batch, (size_t)count);
-	}
+	if (is == NEVER)
+		return fill;
+	if (is == NOT_YET)
+		return scry_objects_held_put(&o->held, o->batch, (size_t)count) < 0 ? -ENOMEM
+										    : fill;
+	release(w, o);
+	feed(w, o, o->batch, (size_t)count);
 	if (o->blind != w->inj.control->blind) {
 		o->blind = w->inj.control->blind;
 		scry_objects_lose_sight(o->names);
@@ -455,19 +462,54 @@ static int take(struct scry_watch *w, struct objects *o)
 	return fill;
 }
 
-/* The program is about to end and waits: what lives is measured while it is there. */
-static void look_last(struct scry_watch *w, struct objects *o)
+/* The program ends, or has. What it made before its layout could be judged on it is believed where
+ * its own program's child has taught that. */
+static void settle(struct scry_watch *w, struct scry_objects_watch *o)
+{
+	if (belief(w) == NOT_YET && !o->ruby->unjudged && o->held.count)
+		release(w, o);
+	o->unbelieved = o->booting && o->ruby->unjudged && scry_objects_is_armed(w);
+	if (o->unbelieved)
+		scry_ruby_drop(o->ruby);
+	scry_objects_held_drop(&o->held);
+}
+
+/* What the ring holds, and the ends of samples that the agent has not come to say. */
+static void take_last(struct scry_watch *w, struct scry_objects_watch *o, uint64_t until_ns)
+{
+	uint64_t *words;
+	size_t count;
+
+	while (take(w, o) > 0 && scry_now_ns() < until_ns)
+		;
+	if (!o->ruby->unjudged && belief(w) == NOT_YET)
+		release(w, o);
+	if (!o->ring.control || o->is_damaged || belief(w) == NEVER || o->held.count)
+		return;
+	count = scry_objects_swept(w, o, &words);
+	feed(w, o, words, count);
+	free(words);
+}
+
+/* The program waits: to be judged, or, as it is about to end, until what lives is measured while it
+ * is there. */
+static void look(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	uint64_t began = scry_now_ns();
+	enum scry_look what;
 
-	if (!scry_ring_waits(&o->ring))
+	if (!scry_ring_waits(&o->ring, &what))
 		return;
+	if (what == SCRY_LOOK_JUDGE) {
+		check_booted(w, o);
+		o->judge_ns = scry_ring_let_go(&o->ring);
+		return;
+	}
 	if (o->looks++ >= LAST_LOOKS) {
 		scry_ring_let_go(&o->ring);
 		return;
 	}
-	while (take(w, o) > 0 && scry_now_ns() < began + LAST_LOOK_NS)
-		;
+	take_last(w, o, began + LAST_LOOK_NS);
 	scry_objects_measure(o->names, false);
 	scry_objects_totals(o->names, &o->last_look);
 	o->has_looked = true;
@@ -476,7 +518,7 @@ static void look_last(struct scry_watch *w, struct objects *o)
 
 static int drain(struct scry_watch *w)
 {
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 	int fill;
 
 	notice_armed(w, o);
@@ -486,7 +528,7 @@ static int drain(struct scry_watch *w)
 	end_slice(w, o);
 	check_until(w, o);
 	fill = take(w, o);
-	look_last(w, o);
+	look(w, o);
 	return fill;
 }
 
@@ -496,8 +538,8 @@ static int drain(struct scry_watch *w)
  */
 static int adopt(struct scry_watch *w)
 {
-	const struct objects *root = w->root->state;
-	struct objects *o = calloc(1, sizeof(*o));
+	const struct scry_objects_watch *root = w->root->state;
+	struct scry_objects_watch *o = calloc(1, sizeof(*o));
 	int r;
 
 	if (!o)
@@ -519,7 +561,7 @@ static int adopt(struct scry_watch *w)
 
 static void identified(struct scry_watch *w)
 {
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 
 	if (scry_ruby_bind(o->ruby, w->proc.pid) == 0)
 		scry_objects_ractors_look(&o->ractors, o->ruby);
@@ -551,15 +593,28 @@ static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
 	return is_gc_done(w);
 }
 
+/* What the target says, as long as it can be true. */
+static uint64_t forced_ns(uint64_t tsc, const struct scry_ticks_pair *began,
+			  const struct scry_ticks_pair *ended)
+{
+	const uint64_t most = ended->tsc - began->tsc;
+
+	return most && tsc <= most
+		       ? (uint64_t)((double)tsc / (double)most * (double)(ended->ns - began->ns))
+		       : 0;
+}
+
 /* --force-gc: what lives after it is referenced by something. */
 static void conclude(struct scry_watch *w)
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
+	const struct scry_ticks_pair began = scry_ticks_look();
 	struct scry_objects_totals before, after;
+	struct scry_ticks_pair ended;
 	uint64_t until = scry_now_ns() + FORCE_GC_NS;
 
-	if (!opts->force_gc || !is_armed(w))
+	if (!opts->force_gc || !scry_objects_is_armed(w))
 		return;
 	drain(w);
 	scry_objects_totals(o->names, &before);
@@ -568,10 +623,14 @@ static void conclude(struct scry_watch *w)
 	ask_threads(w, ASK_ALL, wait_for_gc);
 	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
 		drain(w);
+	ended = scry_ticks_look();
 	drain(w);
 	scry_objects_totals(o->names, &after);
 	o->gc_missed = !is_gc_done(w);
 	o->gc_refused = !o->gc_missed && after.full_gcs == before.full_gcs;
+	o->gc_forced = !o->gc_missed && !o->gc_refused;
+	if (o->gc_forced)
+		o->forced_gc_ns = forced_ns(w->inj.control->forced_gc_tsc, &began, &ended);
 	if (o->gc_missed)
 		__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs,
 				 __ATOMIC_RELEASE);
@@ -579,94 +638,27 @@ static void conclude(struct scry_watch *w)
 
 static void leave(struct scry_watch *w)
 {
-	const struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 
 	scry_inject_want(&w->inj, 0);
-	if (wait_for_unhooked(w, 20000000) || (w->held && !o->hooks.plan.on))
-		return;
-	ask_threads(w, ASK_ALL, wait_for_unhooked); /* nothing allocates: a job takes it off at the
-					      next safepoint */
-	wait_for_unhooked(w, 20000000);
-}
-
-static void write_notes(struct scry_watch *w, struct objects *o,
-			const struct scry_objects_totals *t)
-{
-	if (!o->armed_ns && !is_armed(w) && o->booting)
-		scry_watch_note(w,
-				"the program ended before its Ruby VM was up: nothing was watched");
-	else if (!o->armed_ns && !is_armed(w) && o->table_full)
-		scry_watch_note(
-			w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
-			   "full; fix: restart the program");
-	else if (!o->armed_ns && !is_armed(w) && !o->refused)
-		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when "
-				   "one wakes, and none "
-				   "did; fix: watch longer, or while there is work");
-	else if (o->armed_ns > w->began_ns + 100000000 && !w->held && o->registered)
-		scry_watch_note(w,
-				"the program was idle: the watch took hold %.1f s after scry came",
-				(double)(o->armed_ns - w->began_ns) / 1e9);
-	if (o->booting && is_armed(w) && o->ruby->unjudged)
-		scry_watch_note(w, "the program ended before its layout, which is from the cache "
-				   "and was rehearsed, could be validated on it; fix: with "
-				   "SCRY_NO_CACHE=1 it is learned anew");
-	if (scry_objects_ractors_unseen(&o->ractors, o->ruby, t))
-		scry_objects_ractors_say(&o->ractors, w, t);
-	if (t->untracked)
-		scry_watch_note(
-			w, "%llu objects beyond --memory: made counted, not followed to their end",
-			(unsigned long long)t->untracked);
-	if (w->inj.control->ended)
-		scry_objects_note_ended(w, o->ruby, o->hooks.plan.on);
-	if (t->nowhere)
-		scry_watch_note(w,
-				"%llu objects were made at places beyond the first million: they "
-				"are counted, not named",
-				(unsigned long long)t->nowhere);
-	if (t->out_of_sight)
-		scry_watch_note(w,
-				"%llu living objects were lost sight of in a GC compaction: they "
-				"are counted as made, neither as live nor as freed",
-				(unsigned long long)t->out_of_sight);
-	if (o->gc_missed)
-		scry_watch_note(w,
-				"--force-gc: the program did not come to a safepoint within 2 s; "
-				"no GC was made");
-	if (o->gc_refused)
-		scry_watch_note(w, "--force-gc: the VM made no GC: the program has switched its "
-				   "collector off");
-	if (o->unfollowed)
-		scry_watch_note(w,
-				"%llu samples beyond the agent's table: made counted, not followed "
-				"to their end; fix: sample fewer",
-				(unsigned long long)o->unfollowed);
-	if (t->replaced && o->ruby->layout.recycles)
-		scry_watch_note(
-			w,
-			"%llu objects were taken back by the VM without an event: they count "
-			"as freed from when their place was used again",
-			(unsigned long long)t->replaced);
-	if (o->unseen)
-		scry_watch_note(w,
-				"the VM counted %llu objects that no hook has shown; fix: --source "
-				"event",
-				(unsigned long long)o->unseen);
-	if (o->busy)
-		scry_watch_note(w,
-				"%llu events came while the handler ran (a signal handler that "
-				"allocates) and "
-				"were not recorded",
-				(unsigned long long)o->busy);
+	if (!wait_for_unhooked(w, 20000000) && !(w->held && !o->hooks.plan.on)) {
+		/* nothing allocates: a job takes it off at the next safepoint */
+		ask_threads(w, ASK_ALL, wait_for_unhooked);
+		wait_for_unhooked(w, 20000000);
+	}
+	take_last(w, o, scry_now_ns() + LAST_LOOK_NS);
 }
 
 /* What the agent counted in this watch; a lane is somebody else's afterwards. */
-static void take_counters(struct scry_watch *w, struct objects *o)
+static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 {
 	const struct scry_control *c = w->inj.control;
 
 	if (!c) /* a sum */
 		return;
+	settle(w, o);
+	if (o->unbelieved)
+		scry_watch_lost_some(w, "the layout could not be validated on the program");
 	w->session->late += w->is_caught && !c->booted;
 	o->lost = c->lost - o->base_lost;
 	o->lease = c->lost_lease - o->base_lease;
@@ -677,25 +669,14 @@ static void take_counters(struct scry_watch *w, struct objects *o)
 	measure(w, o);
 }
 
-static void write_look(struct scry_watch *w, const struct objects *o)
-{
-	struct scry_ev_pause pause = {.duration_ns = o->look_ns, .threads = 1};
-
-	if (!o->look_ns || !w->proc.pid)
-		return;
-	pause.why_str =
-		scry_session_string(w->session, "at its end, until the living were measured");
-	scry_session_event(w->session, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
-}
-
 static int finish(struct scry_watch *w)
 {
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_totals t;
 
 	take_counters(w, o);
-	write_look(w, o);
+	scry_objects_note_waits(w, o);
 	scry_objects_totals(o->names, &t);
 	w->events = t.allocs + t.frees + o->lost;
 	w->cost_ns = scry_objects_cost_ns(&o->sampling, o->hooks.plan.on, opts->stacks, &t);
@@ -711,9 +692,10 @@ static int finish(struct scry_watch *w)
 		.moved = t.moved,
 		.sample_every = (uint64_t)(o->sample_mean + 0.5),
 		.sample_bytes = opts->sample.bytes,
+		.forced_gc_ns = o->forced_gc_ns,
 	};
 	if (o->ruby)
-		write_notes(w, o, &t);
+		scry_objects_note_all(w, o, &t);
 	scry_watch_lost(w, o->lost - o->lease,
 			"the ring was full: scry did not get to run in time");
 	scry_watch_lost(w, o->lease, "scry was held up for more than a second");
@@ -723,7 +705,7 @@ static int finish(struct scry_watch *w)
 
 static int merge(struct scry_watch *into, struct scry_watch *w)
 {
-	struct objects *sum = into->state, *o = w->state;
+	struct scry_objects_watch *sum = into->state, *o = w->state;
 	struct scry_objects_totals t;
 
 	take_counters(w, o);
@@ -741,6 +723,8 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 	sum->lease += o->lease;
 	sum->busy += o->busy;
 	sum->bad += o->bad;
+	if (o->forced_gc_ns > sum->forced_gc_ns)
+		sum->forced_gc_ns = o->forced_gc_ns;
 	into->errors += w->errors;
 	scry_objects_totals(o->names, &t);
 	if (o->ruby->layout.recycles || scry_objects_ractors_unseen(&o->ractors, o->ruby, &t))
@@ -756,9 +740,10 @@ static int merge(struct scry_watch *into, struct scry_watch *w)
 
 static void done(struct scry_watch *w)
 {
-	struct objects *o = w->state;
+	struct scry_objects_watch *o = w->state;
 
 	scry_objects_source_done(&o->hooks);
+	scry_objects_held_drop(&o->held);
 	scry_objects_free(o->names);
 	scry_ruby_free(o->ruby);
 	if (!w->root)

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "vm/ruby_size.h"
+#include "vm/ruby_types.h"
 
 /* What watching costs the target, in ns, with the VM's own part; from bench/objects.md. */
 #define EVENT_NS 25	 /* a birth or an end that is recorded */
@@ -132,6 +133,8 @@ void scry_objects_fill_plan(const struct scry_ruby *ruby, struct scry_agent_ruby
 	scry_ruby_size_rules(ruby, &p->sizes);
 	for (uint32_t type = 0; type < SCRY_SIZE_TYPES; type++)
 		p->plain[type] = plain_of(&p->sizes, type);
+	for (uint32_t type = 0; type < SCRY_SIZE_TYPES; type++)
+		p->core_class[type] = scry_ruby_core_class(ruby, type);
 }
 
 void scry_objects_fill_frames(const struct scry_ruby_layout *l, bool with_stacks, bool with_pages,

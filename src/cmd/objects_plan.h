@@ -7,6 +7,7 @@
 #include "vm/ruby.h"
 #include "name/objects.h"
 #include "wire/control.h"
+#include "wire/ruby_plan.h"
 #include "wire/ruby_ring.h"
 
 struct scry_objects_sample { /* both 0: every object */

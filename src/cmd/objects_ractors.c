@@ -31,16 +31,13 @@ void scry_objects_ractors_say(const struct scry_objects_ractors *r, struct scry_
 			      const struct scry_objects_totals *t)
 {
 	uint64_t made = t->ractors + 1, seen = r->seen > 0 ? (uint64_t)r->seen : 0;
-	struct scry_ev_lost lost = {0};
 
-	lost.why_str = scry_session_string(w->session,
-					   "objects of other ractors than the one that is watched");
-	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
+	scry_watch_lost_some(w, "objects of other ractors than the one that is watched");
 	scry_watch_note(
 		w,
-		"%llu ractors: this Ruby shows the objects of one, those of the others are "
-		"missing. Collections cross: what the watched one freed of theirs counts as "
-		"made before the watch; %llu of its own, freed by others, count as freed "
-		"from when their place was used again",
+		"%llu ractors: this Ruby shows the objects of one only; those of the others are "
+		"missing. One ractor may free what another one made: objects of others that the "
+		"watched one freed are in \"made before the watch\", and %llu of its own that "
+		"others freed were live until their slots were used again",
 		(unsigned long long)(made > seen ? made : seen), (unsigned long long)t->replaced);
 }

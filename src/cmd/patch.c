@@ -49,10 +49,7 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct scry_hooks *h = w->state;
 
-	for (size_t q = 0; q < h->request_count; q++)
-		if (!h->request_to[q].is_guard && !scry_loading_is_met(h, q))
-			fprintf(out, "  wait        for an object that defines %s\n",
-				scry_text_shown(h->requests[q]).text);
+	scry_loading_describe(h, 0, out);
 	scry_patch_describe(h, out);
 }
 
@@ -75,9 +72,11 @@ static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
 		unseen += row->unseen;
 	}
 	snprintf(text, sizeof(text),
-		 "%zu functions by their entry, %zu by %zu calls and %zu GOT slots (%zu more ways "
-		 "to them are not covered), %zu not at all; %zu threads were moved out of the way",
-		 entries, callers, sites, slots, unseen, h->refused, h->moved);
+		 "%zu function%s by the entry, %zu by %zu call%s and %zu GOT slot%s (ways to them "
+		 "that are not covered: %zu), %zu not at all; %zu thread%s %s moved out of the way",
+		 entries, scry_text_s(entries), callers, sites, scry_text_s(sites), slots,
+		 scry_text_s(slots), unseen, h->refused, h->moved, scry_text_s(h->moved),
+		 scry_text_were(h->moved));
 	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
 }
 
@@ -178,12 +177,12 @@ int scry_cmd_patch(int argc, char **argv)
 		"[--via=entry|site|got]\n"
 		"       scry patch time SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
 		"[--via=entry|site|got]\n"
-		"       scry patch log SYMBOL[@LIB]... -p PID [-d TIME] [--args N]\n"
+		"       scry patch log SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] [--args N]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 
-	static const struct scry_patch_verb count = {
-		.name = "count", .instrument = &scry_instrument_count, .starts = true};
+	static const struct scry_patch_verb count = {.name = "count",
+						     .instrument = &scry_instrument_count};
 
 	if (argc > 1 && !strcmp(argv[1], "count"))
 		return scry_patch_verb(argc - 1, argv + 1, &count);

@@ -1,7 +1,7 @@
 /*
- * `scry patch log SYMBOL[@LIB]... -p PID`: each entry of the functions, in order, with the time,
- * the thread and the argument registers. All threads record at once (wire/tracks.h); what they have
- * written is put into one order by its stamps.
+ * `scry patch log SYMBOL[@LIB]... -p PID | -- CMD`: each entry of the functions, in order, with the
+ * time, the thread and the argument registers. All threads record at once (wire/tracks.h); what
+ * they have written is put into one order by its stamps.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,8 +10,11 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/loading.h"
+#include "cmd/patch_functions.h"
 #include "cmd/patch_words.h"
 #include "hook/calling.h"
+#include "hook/loads.h"
 #include "hook/threads.h"
 #include "hook/tracks.h"
 #include "wire/entry_ring.h"
@@ -26,7 +29,10 @@ struct entry {
 };
 
 struct log {
+	const struct scry_patch_opts *opts;
 	struct scry_hooks hooks;
+	struct scry_patch_functions functions;
+	uint32_t told; /* of them FUNCTION events are written */
 	struct scry_tracks *tracks;
 	struct entry *waiting; /* for the watermark */
 	size_t count, room;
@@ -34,33 +40,62 @@ struct log {
 	uint64_t tsc0, ns0; /* a pair of clock readings, and the newest one */
 	uint64_t tsc1, ns1;
 	uint64_t last_ns; /* told: the ratio of the two is known better and better */
-	bool is_told;	  /* FUNCTION events are written */
 };
+
+/* What the stubs tell the agent. */
+static int number_all(struct log *l, struct scry_hooks *h)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		struct scry_hook *row = &h->rows[i];
+		int n;
+
+		if (row->to.is_guard || !row->way)
+			continue;
+		n = scry_patch_number(&l->functions, row, 1u << SCRY_ENTRY_HOOK_BITS);
+		if (n == -ENOSPC)
+			return scry_fail(n, "too many functions to log; fix: name fewer");
+		if (n < 0)
+			return n;
+		row->to.cookie = scry_entry_cookie((uint32_t)n, (uint32_t)l->opts->args);
+	}
+	return 0;
+}
+
+static int renewed(struct scry_hooks *fresh, void *arg)
+{
+	return number_all(arg, fresh);
+}
+
+static int want(struct scry_hooks *h, void *arg)
+{
+	struct log *l = arg;
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+					.way = scry_patch_way(l->opts),
+					.handler = "scry_agent_record"};
+	int r = 0;
+
+	h->waits = !h->objects.is_static;
+	h->renewed = renewed;
+	h->renewed_arg = l;
+	for (int i = 0; i < l->opts->spec_count && r == 0; i++)
+		r = scry_hooks_want(h, l->opts->specs[i], &to);
+	return r == 0 ? scry_calling_want(h) : r;
+}
 
 static int prepare(struct scry_watch *w)
 {
-	const struct scry_patch_opts *opts = w->opts->instrument_opts;
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
-					.way = scry_patch_way(opts),
-					.handler = "scry_agent_record"};
 	struct log *l = calloc(1, sizeof(*l));
 	int r;
 
 	if (!l)
 		return -ENOMEM;
 	w->state = l;
-	r = scry_hooks_open(&l->hooks, &w->proc);
-	for (int i = 0; i < opts->spec_count && r == 0; i++)
-		r = scry_hooks_want(&l->hooks, opts->specs[i], &to);
+	l->opts = w->opts->instrument_opts;
+	r = scry_loading_plan(w, &l->hooks, want, l);
 	if (r == 0)
-		r = scry_calling_want(&l->hooks);
+		r = number_all(l, &l->hooks);
 	if (r == 0)
-		r = scry_hooks_plan(&l->hooks);
-	for (uint32_t i = 0; i < l->hooks.count && r == 0; i++)
-		if (!l->hooks.rows[i].to.is_guard)
-			l->hooks.rows[i].to.cookie = scry_entry_cookie(i, (uint32_t)opts->args);
-	if (r == 0)
-		w->near = l->hooks.rows[0].address;
+		w->near = l->hooks.count ? l->hooks.rows[0].address : l->hooks.objects.brk;
 	return r;
 }
 
@@ -68,6 +103,7 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct log *l = w->state;
 
+	scry_loading_describe(&l->hooks, 0, out);
 	scry_patch_describe(&l->hooks, out);
 }
 
@@ -92,10 +128,12 @@ static int enter(struct scry_watch *w)
 	l->tsc0 = l->tsc1;
 	l->ns0 = l->ns1;
 	if (r == 0)
-		r = scry_hooks_on(&l->hooks, &w->inj, w->held);
-	if (r == 0)
-		scry_patch_tell_refused(w, &l->hooks, "logged");
-	return r;
+		r = scry_loading_put_on(w, &l->hooks);
+	if (r < 0)
+		return r;
+	scry_patch_tell_refused(w, &l->hooks, "logged");
+	scry_loading_tell_waiting(w, &l->hooks, 0);
+	return 0;
 }
 
 static int keep(struct log *l, const struct entry *e)
@@ -128,7 +166,7 @@ static int give(void *arg, const struct scry_track_run *run)
 		if (words[0] == SCRY_ENTRY_TIME)
 			continue;
 		if (words[0] >> 31 || n > SCRY_ENTRY_ARGS_MAX || n > run->count - i ||
-		    scry_entry_hook(words[0]) >= l->hooks.count) {
+		    scry_entry_hook(words[0]) >= l->functions.count) {
 			l->bad++;
 			break;
 		}
@@ -153,14 +191,12 @@ static int tell_functions(struct scry_watch *w, struct log *l)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; i < l->hooks.count && r == 0; i++) {
-		const struct scry_hook *row = &l->hooks.rows[i];
+	for (; l->told < l->functions.count && r == 0; l->told++) {
+		const struct scry_hook *row = &l->functions.list[l->told].row;
 		struct scry_patch_names names;
 		struct scry_ev_function ev = {
-			.function = i, .pid = (uint32_t)w->proc.pid, .address = row->address};
+			.function = l->told, .pid = (uint32_t)w->proc.pid, .address = row->address};
 
-		if (!row->way || row->to.is_guard)
-			continue;
 		names = scry_patch_names(w, row);
 		ev.symbol_str = names.symbol;
 		ev.module_str = names.module;
@@ -169,7 +205,6 @@ static int tell_functions(struct scry_watch *w, struct log *l)
 					&(struct scry_event){.type = SCRY_EVENT_FUNCTION}, &ev,
 					sizeof(ev));
 	}
-	l->is_told = true;
 	return r;
 }
 
@@ -201,10 +236,9 @@ static int write_entry(struct scry_watch *w, struct log *l, const struct entry *
 static int write_until(struct scry_watch *w, struct log *l, uint64_t watermark)
 {
 	size_t n = 0;
-	int r = 0;
+	int r;
 
-	if (!l->is_told)
-		r = tell_functions(w, l);
+	r = tell_functions(w, l);
 	if (l->count)
 		qsort(l->waiting, l->count, sizeof(*l->waiting), compare);
 	read_clocks(l);
@@ -235,9 +269,21 @@ static int drain(struct scry_watch *w)
 	return r < 0 ? r : taken.fill;
 }
 
+static void turn(struct scry_watch *w)
+{
+	struct log *l = w->state;
+
+	if (scry_loads_turn(&l->hooks, &w->inj) < 0) /* gone: the keeper sees it by itself */
+		scry_error_clear();
+}
+
 static void leave(struct scry_watch *w)
 {
+	struct log *l = w->state;
+
+	w->wake_fd = 0;
 	scry_threads_record(&w->inj, false);
+	scry_loads_end(&l->hooks, &w->inj);
 }
 
 static int finish(struct scry_watch *w)
@@ -258,7 +304,8 @@ static int finish(struct scry_watch *w)
 			"calls from signal handlers that interrupted scry's own");
 	scry_watch_lost(w, bad, "runs of records that made no sense");
 	scry_watch_waited(w, stats.waits);
-	return 0;
+	scry_loading_tell(w, &l->hooks);
+	return scry_loading_tell_unmet(w, &l->hooks, 0, "logged");
 }
 
 static void done(struct scry_watch *w)
@@ -268,6 +315,7 @@ static void done(struct scry_watch *w)
 	if (l) {
 		scry_tracks_free(l->tracks);
 		scry_hooks_close(&l->hooks);
+		scry_patch_functions_done(&l->functions);
 		free(l->waiting);
 	}
 	free(l);
@@ -280,6 +328,7 @@ const struct scry_instrument scry_instrument_log = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.turn = turn,
 	.drain = drain,
 	.leave = leave,
 	.finish = finish,

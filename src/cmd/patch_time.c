@@ -8,8 +8,10 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/loading.h"
+#include "cmd/patch_functions.h"
 #include "cmd/patch_words.h"
 #include "hook/calling.h"
 #include "hook/loads.h"
@@ -18,19 +20,11 @@
 #define CALL_NS 25 /* what it adds to a call; bench/hooks.md */
 #define LOOK_NS 100000000ull
 
-/* A function that is timed: it keeps its number, and so its counters, when its library goes and
- * comes back. */
-struct timed {
-	char *symbol, *module;
-	uint64_t offset;      /* in its object */
-	struct scry_hook row; /* as it was put on first: its names are those above */
-};
-
 struct times {
 	struct scry_watch *watch;
 	struct scry_hooks hooks;
-	struct timed *functions;
-	uint32_t count, room;		       /* room: for which there are counters; 0: not yet */
+	struct scry_patch_functions functions;
+	uint32_t room;			       /* for which there are counters; 0: not yet */
 	const struct scry_shadow_stats *stats; /* one each */
 	uint64_t *pending;		       /* the same */
 	size_t first;			       /* request that is the user's */
@@ -38,43 +32,6 @@ struct times {
 	bool is_settled, is_suspicious;
 	uint64_t tsc0, ns0, look_ns;
 };
-
-static bool is_it(const struct timed *f, const struct scry_hook *row)
-{
-	return f->offset == row->address - row->object_start && !strcmp(f->symbol, row->symbol) &&
-	       !strcmp(f->module, row->module);
-}
-
-/* The number of a row's function; -ENOSPC: there are no counters left; -ENOMEM. */
-static int number_of(struct times *t, const struct scry_hook *row)
-{
-	struct timed *more, *f;
-	uint32_t i = 0;
-
-	while (i < t->count && !is_it(&t->functions[i], row))
-		i++;
-	if (i < t->count)
-		return (int)i;
-	if (t->count == (t->room ? t->room : SCRY_SHADOW_HOOKS_MAX))
-		return -ENOSPC;
-	more = reallocarray(t->functions, t->count + 1, sizeof(*more));
-	if (!more)
-		return scry_fail(-ENOMEM, "not enough memory for %u functions", t->count + 1);
-	t->functions = more;
-	f = &t->functions[t->count];
-	*f = (struct timed){.symbol = strdup(row->symbol),
-			    .module = strdup(row->module),
-			    .offset = row->address - row->object_start,
-			    .row = *row};
-	f->row.symbol = f->symbol;
-	f->row.module = f->module;
-	if (!f->symbol || !f->module) {
-		free(f->symbol);
-		free(f->module);
-		return scry_fail(-ENOMEM, "not enough memory for %u functions", t->count + 1);
-	}
-	return (int)t->count++;
-}
 
 /* What the stubs tell the agent. */
 static int number_all(struct times *t, struct scry_hooks *h)
@@ -85,7 +42,8 @@ static int number_all(struct times *t, struct scry_hooks *h)
 
 		if (row->to.kind != SCRY_HOOK_CALL || !row->way)
 			continue;
-		n = number_of(t, row);
+		n = scry_patch_number(&t->functions, row,
+				      t->room ? t->room : SCRY_SHADOW_HOOKS_MAX);
 		if (n == -ENOSPC) {
 			row->way = 0;
 			row->why = "too many functions are timed";
@@ -164,10 +122,7 @@ static void describe(struct scry_watch *w, FILE *out)
 {
 	const struct times *t = w->state;
 
-	for (size_t q = t->first; q < t->hooks.request_count; q++)
-		if (!t->hooks.request_to[q].is_guard && !scry_loading_is_met(&t->hooks, q))
-			fprintf(out, "  wait        for an object that defines %s\n",
-				t->hooks.requests[q]);
+	scry_loading_describe(&t->hooks, t->first, out);
 	scry_patch_describe(&t->hooks, out);
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
@@ -239,7 +194,7 @@ static void leave(struct scry_watch *w)
 	scry_shadow_pause(&w->inj);
 	scry_loads_end(&t->hooks, &w->inj);
 	t->is_settled = scry_shadow_settle(&w->inj) == 0 &&
-			scry_shadow_pending(&w->inj, t->pending, t->count) == 0;
+			scry_shadow_pending(&w->inj, t->pending, t->functions.count) == 0;
 }
 
 static double ns_of_tick(const struct times *t)
@@ -303,8 +258,8 @@ static int finish(struct scry_watch *w)
 	uint64_t missed = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < t->count && t->stats; i++) {
-		const struct scry_hook *row = &t->functions[i].row;
+	for (size_t i = 0; i < t->functions.count && t->stats; i++) {
+		const struct scry_hook *row = &t->functions.list[i].row;
 		struct scry_ev_time ev = {.pid = (uint32_t)w->proc.pid,
 					  .calls = t->pending[i],
 					  .address = row->address};
@@ -328,9 +283,9 @@ static int finish(struct scry_watch *w)
 				w->proc.pid);
 	if (t->crowded)
 		scry_watch_note(w,
-				"%llu functions of libraries that were loaded later are not timed: "
+				"not timed, of libraries that were loaded later: %llu function%s; "
 				"there are too many; fix: name fewer",
-				(unsigned long long)t->crowded);
+				(unsigned long long)t->crowded, scry_text_s(t->crowded));
 	scry_loading_tell(w, &t->hooks);
 	if (r == 0)
 		r = scry_loading_tell_unmet(w, &t->hooks, t->first, "timed");
@@ -344,11 +299,7 @@ static void done(struct scry_watch *w)
 
 	if (t) {
 		scry_hooks_close(&t->hooks);
-		for (uint32_t i = 0; i < t->count; i++) {
-			free(t->functions[i].symbol);
-			free(t->functions[i].module);
-		}
-		free(t->functions);
+		scry_patch_functions_done(&t->functions);
 		free(t->pending);
 	}
 	free(t);
@@ -370,8 +321,8 @@ const struct scry_instrument scry_instrument_time = {
 
 int scry_cmd_patch_time(int argc, char **argv)
 {
-	static const struct scry_patch_verb time = {
-		.name = "time", .instrument = &scry_instrument_time, .starts = true};
+	static const struct scry_patch_verb time = {.name = "time",
+						    .instrument = &scry_instrument_time};
 
 	return scry_patch_verb(argc, argv, &time);
 }

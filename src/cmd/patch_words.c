@@ -32,8 +32,9 @@ void scry_patch_describe(const struct scry_hooks *h, FILE *out)
 				symbol.text, module.text,
 				row->pad ? ", and 5 of filler near by" : "");
 		else if (row->way)
-			fprintf(out, "  change      %zu calls and %zu GOT slots of %s in %s\n",
-				row->place_count - slots, slots, symbol.text, module.text);
+			fprintf(out, "  change      %zu call%s and %zu GOT slot%s of %s in %s\n",
+				row->place_count - slots, scry_text_s(row->place_count - slots),
+				slots, scry_text_s(slots), symbol.text, module.text);
 		else
 			fprintf(out, "  leave       %s in %s: %s\n", symbol.text, module.text,
 				row->why);
@@ -61,8 +62,8 @@ bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *ro
 void scry_patch_tell_silent(struct scry_watch *w, size_t silent)
 {
 	if (silent)
-		scry_watch_note(w, "%zu functions of a pattern were watched and not called",
-				silent);
+		scry_watch_note(w, "%zu function%s of a pattern %s watched and not called", silent,
+				scry_text_s(silent), scry_text_were(silent));
 }
 
 struct scry_patch_names scry_patch_names(struct scry_watch *w, const struct scry_hook *row)
@@ -92,12 +93,6 @@ static int check(const struct scry_patch_verb *verb, const struct scry_patch_opt
 	if (patch->args > 6)
 		return scry_fail(-EINVAL, "--args %llu: six arguments come in registers",
 				 (unsigned long long)patch->args);
-	if (opts->command && !verb->starts)
-		return scry_fail(-EINVAL,
-				 "patch %s wants a live process: -p PID; fix: scry calls -c -x "
-				 "SYMBOL -- CMD "
-				 "counts and times in a program that it starts",
-				 verb->name);
 	r = scry_report_opts_check(report, opts->output);
 	if (r == 0 && report->folded)
 		r = scry_fail(-EINVAL, "'%s': %ss have no stacks to fold", opts->output,
@@ -131,7 +126,7 @@ int scry_patch_verb(int argc, char **argv, const struct scry_patch_verb *verb)
 	int r;
 
 	snprintf(usage, sizeof(usage),
-		 "scry patch %s SYMBOL[@LIB]... -p PID [-d TIME] [--via=entry|site|got]",
+		 "scry patch %s SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] [--via=entry|site|got]",
 		 verb->name);
 	patch.specs = argv + 1;
 	r = scry_watch_parse(&cli, argc, argv);

@@ -20,7 +20,6 @@ struct scry_patch_verb {
 	const char *name; /* "count" */
 	const struct scry_instrument *instrument;
 	bool has_args; /* --args */
-	bool starts;   /* -- CMD too */
 };
 
 /* The whole command; argv[0] is the verb. Returns the exit status. */

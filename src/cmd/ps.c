@@ -18,7 +18,7 @@
 
 struct row {
 	struct scry_proc proc;
-	bool is_ruby, has_agent, is_incomplete, owner_lives;
+	bool is_ruby, has_agent, is_incomplete, is_idle, owner_lives;
 	uint32_t heir_of; /* the agent came by fork from this process */
 	char module[256];
 	uint32_t owner;
@@ -42,6 +42,12 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 		snprintf(row->does, sizeof(row->does), "%.16s", c.owner_does);
 		row->owner_lives =
 			c.owner_pid && scry_proc_is_running((pid_t)c.owner_pid, c.owner_start);
+	}
+	row->is_idle = h.stage == SCRY_AGENT_IDLE;
+	if (row->is_idle) {				    /* has no journal: nothing stands */
+		if (scry_agent_has_tail(&h, maps, mem->fd)) /* its unmapping was interrupted */
+			row->agent_bytes += h.shared + h.shared_size - h.tail;
+		return;
 	}
 	if (scry_edit_open(&edit, (struct scry_mem *)mem, scry_agent_journal(&h)) == 0)
 		row->changes = scry_edit_standing(&edit);
@@ -85,11 +91,15 @@ static const char *agent_words(const struct row *row, char *buf, size_t size)
 	else if (row->owner_lives)
 		snprintf(buf, size, "watched by scry %s, process %u", row->does, row->owner);
 	else if (row->changes)
-		snprintf(buf, size, "%llu changes stand; scry undo -p %d",
-			 (unsigned long long)row->changes, row->proc.pid);
+		snprintf(buf, size, "%llu change%s; scry undo -p %d",
+			 (unsigned long long)row->changes,
+			 row->changes == 1 ? " stands" : "s stand", row->proc.pid);
 	else if (row->heir_of)
 		snprintf(buf, size, "without effect, by fork from %u; scry undo -p %d",
 			 row->heir_of, row->proc.pid);
+	else if (row->is_idle)
+		snprintf(buf, size, "idle, %llu KiB until Ruby code runs; scry undo -p %d",
+			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);
 	else
 		snprintf(buf, size, "left in place, %llu KiB; scry undo -p %d",
 			 (unsigned long long)row->agent_bytes / 1024, row->proc.pid);

@@ -17,6 +17,7 @@
 #include "cmd/objects_source.h"
 #include "cmd/session.h"
 #include "hook/agent_source.h"
+#include "vm/ruby_cache.h"
 
 #define PAUSE_NS 1000000000ull
 #define MEMORY_BYTES (64ull << 20)
@@ -448,6 +449,12 @@ enum outcome {
 	COULD_NOT, /* there was no child to begin with */
 };
 
+/* What it is bound to. */
+static uint64_t stamp_of(const struct scry_ruby *ruby, uint32_t way)
+{
+	return scry_cache_stamp(&ruby->layout, (way & SCRY_RUBY_WAY_HOOKS) != 0);
+}
+
 /* A child that lives and could not be entered says nothing about its Ruby. */
 static enum outcome outcome_of(const struct scry_counting *c, int r, const struct step *failed)
 {
@@ -482,6 +489,7 @@ static enum outcome run(struct scry_ruby *ruby, const struct scry_proc *proc, ui
 		scry_agent_source_read(&source);
 		c->child->layout.rehearsed[way] = *known;	     /* goes without it, too ... */
 		c->child->layout.rehearsed[way].agent = source.hash; /* ... and asks for no more */
+		c->child->layout.rehearsed[way].layout = stamp_of(c->child, way);
 		r = play_all(s, ret_failed);
 		ret = outcome_of(c, r, *ret_failed);
 		known->objects = (uint32_t)s->exact;
@@ -576,10 +584,11 @@ static int not_tried(const struct scry_ruby *ruby)
 int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t way)
 {
 	struct scry_ruby_rehearsal *known = &ruby->layout.rehearsed[way];
+	uint64_t stamp = stamp_of(ruby, way);
 	struct scry_agent_source source;
 	int r = scry_agent_source_read(&source);
 
-	if (r == 0 && known->agent != source.hash) {
+	if (r == 0 && (known->agent != source.hash || known->layout != stamp)) {
 		*known = (struct scry_ruby_rehearsal){0};
 		if (!ruby->is_driver)
 			return scry_fail(
@@ -593,6 +602,7 @@ int scry_rehearse(struct scry_ruby *ruby, const struct scry_proc *proc, uint32_t
 		if (r < 0)
 			return not_tried(ruby);
 		known->agent = source.hash;
+		known->layout = stamp;
 		scry_error_clear();
 		scry_ruby_keep(ruby);
 	}

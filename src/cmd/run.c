@@ -27,6 +27,7 @@
 #include "cmd/output.h"
 #include "cmd/preload.h"
 #include "cmd/report.h"
+#include "cmd/undo.h"
 #include "cmd/watch.h"
 
 #define SHORT "the recording lacks its end"
@@ -45,6 +46,7 @@ struct front {
 	int failed;   /* -errno that the keeper reported */
 	char sentence[1024];
 	bool is_done, is_short;
+	bool is_target_gone;
 	bool entered;
 	bool is_told, is_gone; /* the keeper: to stop; it has ended */
 	FILE *live_out;
@@ -115,6 +117,9 @@ static bool take_news(struct front *f)
 		break;
 	case SCRY_NEWS_SHORT:
 		f->is_short = true;
+		break;
+	case SCRY_NEWS_GONE:
+		f->is_target_gone = true;
 		break;
 	case SCRY_NEWS_DONE:
 		f->is_done = true;
@@ -304,6 +309,17 @@ static int show(struct front *f, const struct scry_report_opts *report)
 	return r;
 }
 
+/* What had to stay is taken out when that can be: until then, or until somebody says stop. */
+static int await_nothing_left(const struct scry_watch_opts *opts)
+{
+	int r = 0;
+
+	scry_log_say("waiting until nothing of scry is mapped any more; Ctrl-C ends the wait");
+	for (size_t i = 0; i < opts->pids.count && r == 0; i++)
+		r = scry_undo_await((pid_t)opts->pids.values[i], opts->max_pause_ns);
+	return r == -EINTR ? 0 : r;
+}
+
 int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 	     const struct scry_report_opts *report)
 {
@@ -349,6 +365,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 	if (opts->command)
 		program = wait_for_program(&f);
 	r = scry_output_close(&f.output, show(&f, report));
+	if (r == 0 && opts->wait && !opts->command)
+		r = await_nothing_left(opts);
 	if (r == -ENOSPC && f.is_short && opts->command)
 		scry_fail(r, "%s; the program ended with status %d", SHORT, program);
 	if (f.failed && !opts->command)
@@ -363,5 +381,6 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		return program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN || r == 0
 			       ? program
 			       : SCRY_EXIT_OWN;
-	return scry_front_status(r < 0 ? r : 0);
+	return scry_front_status(r < 0 ? r
+				       : scry_front_is_gone(f.is_target_gone && opts->duration_ns));
 }

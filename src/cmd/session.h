@@ -42,6 +42,8 @@ struct scry_session {
 	struct scry_watch *others; /* ended processes without rows of their own, summed */
 	size_t own, others_count;
 	size_t entered; /* processes ever */
+	size_t gone;	/* processes that ended while they were watched */
+	size_t left;	/* processes that go on without us */
 	struct scry_spawns spawns;
 	struct scry_pulse *pulse;   /* while we cannot; NULL: the instrument does not wait */
 	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */

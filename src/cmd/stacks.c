@@ -56,6 +56,7 @@ struct stacks {
 	pid_t pid, child;
 	int child_status;
 	bool child_ended;
+	bool is_gone; /* all that was watched had ended when the watch was over */
 	int rec_fd;
 	struct scry_output out; /* of the report; without a stream: the recording is kept */
 	struct scry_writer *writer;
@@ -125,17 +126,17 @@ static void note_kin(struct stacks *s)
 	const struct scry_kin_sums sums = scry_kin_sums(s->kin);
 	char text[200];
 
-	snprintf(text, sizeof(text),
-		 "%zu Rubies that were started could not be sampled; -v says why", sums.refused);
+	snprintf(text, sizeof(text), "%zu Rub%s started could not be sampled; -v says why",
+		 sums.refused, sums.refused == 1 ? "y that was" : "ies that were");
 	if (sums.refused)
 		note(s, text);
-	snprintf(text, sizeof(text), "%zu fork children ended before they could be sampled%s",
-		 sums.unseen, sums.unseen_ns ? "" : "; -v says which");
+	snprintf(text, sizeof(text), "%zu fork child%s ended before scry could sample%s",
+		 sums.unseen, sums.unseen == 1 ? "" : "ren",
+		 sums.unseen_ns ? "" : "; -v says which");
 	if (sums.unseen_ns)
 		snprintf(text, sizeof(text),
-			 "%zu fork children ended before they could be sampled, having run for "
-			 "%.1f ms",
-			 sums.unseen, (double)sums.unseen_ns / 1e6);
+			 "%zu fork child%s ended before scry could sample, having run for %.1f ms",
+			 sums.unseen, sums.unseen == 1 ? "" : "ren", (double)sums.unseen_ns / 1e6);
 	if (sums.unseen)
 		note(s, text);
 	if (sums.is_other_program)
@@ -422,6 +423,9 @@ static int start_clock(struct stacks *s)
 	if (!err && s->run.only_clock)
 		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
 			"nothing of waiting");
+	if (!err && !s->run.clock && !s->pause) /* a look takes longer than such a call */
+		note(s, "C methods that take less than some microseconds mostly count as the line "
+			"that called them; fix: --engine=bpf or --pause");
 	return err;
 }
 
@@ -465,6 +469,7 @@ static int watch(struct stacks *s)
 	}
 	if (!err)
 		err = sample(s);
+	s->is_gone = !err && !scry_kin_lives(s->kin);
 	return err;
 }
 
@@ -613,5 +618,7 @@ int scry_cmd_stacks(int argc, char **argv)
 	scry_log_setup(s.quiet ? -1 : s.verbose ? 1 : 0, SCRY_LOG_COLOR_AUTO);
 	scry_front_catch_signals();
 	err = run(&s);
+	if (!err && !s.child)
+		err = scry_front_is_gone(s.is_gone && s.duration_ns);
 	return s.child ? program_status(&s, err) : scry_front_status(err);
 }

@@ -15,9 +15,11 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/undo.h"
 #include "hook/inject.h"
 
 #define DESCENDANTS_MAX 4096
@@ -25,10 +27,13 @@
 struct undo_opts {
 	uint64_t pid;
 	uint64_t max_pause_ns;
-	bool follow, help;
+	bool follow, wait, help;
 };
 
-#define UNDO_ROWS 4 /* with -f, which undo has and list has not */
+#define UNDO_ROWS 5 /* with -f and --wait, which undo has and list has not */
+#define LIST_ROWS 3
+#define LOOK_NS 100000000
+#define TRY_EVERY 20 /* looks, where only a try tells */
 
 static int parse(struct undo_opts *o, int argc, char **argv, const char *usage, size_t count)
 {
@@ -38,6 +43,8 @@ static int parse(struct undo_opts *o, int argc, char **argv, const char *usage, 
 		 "give up when its threads do not stop within this (default 50ms)", NULL},
 		{'h', "help", SCRY_OPT_FLAG, &o->help, NULL, "this help", NULL},
 		{'f', "follow", SCRY_OPT_FLAG, &o->follow, NULL, "its child processes too", NULL},
+		{0, "wait", SCRY_OPT_FLAG, &o->wait, NULL,
+		 "wait until what has to stay for now can be taken out", NULL},
 	};
 	int rest, r;
 
@@ -72,9 +79,21 @@ static int nothing(const struct scry_proc *proc)
 	return 0;
 }
 
-static bool has_agent(const struct scry_proc *proc, int *ret_error)
+/* Whatever another build's agent has there is not what is looked for, and waited for in vain. */
+static bool has_let_go(const struct scry_mem *mem, const struct scry_agent_header *h)
 {
-	struct scry_agent_header h;
+	const uint64_t at = h->image + scry_agent_source_symbol("scry_agent") +
+			    offsetof(struct scry_agent_data, state);
+	struct scry_agent_state state;
+
+	return scry_mem_read(mem, at, &state, sizeof(state)) < 0 ||
+	       (!state.hooked && state.jobs_registered == state.jobs_run);
+}
+
+/* *ret_lets_go: nothing that is seen from outside speaks against taking it out. */
+static bool has_agent(const struct scry_proc *proc, bool *ret_lets_go, int *ret_error)
+{
+	struct scry_agent_header h = {0};
 	struct scry_maps maps = {0};
 	struct scry_mem mem;
 	int r = scry_mem_open(&mem, proc->pid, 0);
@@ -88,6 +107,7 @@ static bool has_agent(const struct scry_proc *proc, int *ret_error)
 	*ret_error = r;
 	if (r == 0)
 		r = scry_agent_find(&mem, &maps, &h);
+	*ret_lets_go = r == 0 && h.stage == SCRY_AGENT_IDLE && has_let_go(&mem, &h);
 	scry_maps_done(&maps);
 	scry_mem_close(&mem);
 	return r == 0;
@@ -97,23 +117,17 @@ static bool has_agent(const struct scry_proc *proc, int *ret_error)
  * machine it comes to it only now: so it is looked for once more. */
 static bool has_agent_soon(const struct scry_proc *proc, int *ret_error)
 {
-	if (has_agent(proc, ret_error) || *ret_error < 0)
+	bool unused;
+
+	if (has_agent(proc, &unused, ret_error) || *ret_error < 0)
 		return *ret_error == 0;
 	nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-	return has_agent(proc, ret_error);
-}
-
-static bool has_let_go(const struct scry_inject *inj)
-{
-	struct scry_agent_state state;
-
-	return scry_inject_state(inj, &state) < 0 ||
-	       (!state.hooked && state.jobs_registered == state.jobs_run);
+	return has_agent(proc, &unused, ret_error);
 }
 
 static void wait_for(const struct scry_inject *inj, int tries)
 {
-	for (int i = 0; i < tries && !has_let_go(inj); i++)
+	for (int i = 0; i < tries && !has_let_go(&inj->mem, &inj->header); i++)
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
@@ -132,11 +146,27 @@ static void ask_threads(struct scry_inject *inj, const struct scry_proc *proc)
 			  sizeof(hooks)) == 0 &&
 	    hooks.on)
 		n = scry_proc_tasks(proc->pid, &tasks);
-	for (ssize_t i = 0; i < n && !has_let_go(inj); i++)
+	for (ssize_t i = 0; i < n && !has_let_go(&inj->mem, &inj->header); i++)
 		if (scry_inject_run(inj, tasks[i], "scry_agent_register") == 0)
 			wait_for(inj, 1);
 	free(tasks);
 	scry_error_clear();
+}
+
+static int stays(const struct scry_inject *inj)
+{
+	const struct scry_agent_header *h = &inj->header;
+
+	if (h->stage == SCRY_AGENT_IDLE)
+		printf("%llu KiB of the agent stay mapped, without effect, as Ruby still has its "
+		       "address; once one of its threads has run Ruby code scry undo -p %d unmaps "
+		       "them\n",
+		       (unsigned long long)scry_agent_bytes(h) / 1024, inj->proc->pid);
+	else
+		printf("%llu KiB of the agent stay mapped, without effect, as a thread may still "
+		       "need them; fix: scry undo -p %d again when its threads have run\n",
+		       (unsigned long long)scry_agent_bytes(h) / 1024, inj->proc->pid);
+	return 0;
 }
 
 static int undo(struct scry_inject *inj, const struct scry_proc *proc)
@@ -149,16 +179,15 @@ static int undo(struct scry_inject *inj, const struct scry_proc *proc)
 	ask_threads(inj, proc);
 	wait_for(inj, 100); /* a busy VM lets go at its next event, or when the job runs */
 	r = scry_inject_leave(inj, &report, &left);
-	printf("process %d (%s): %zu changes stood, %llu bytes put back and verified", proc->pid,
+	printf("process %d (%s): %zu change%s stood, %llu bytes put back and verified", proc->pid,
 	       scry_text_shown(proc->comm).text, inj->older.entries + report.entries,
+	       scry_text_s(inj->older.entries + report.entries),
 	       (unsigned long long)(inj->older.bytes + report.bytes));
+	printf("; ");
 	if (left)
-		printf("; %llu KiB of agent stay mapped without effect, because the VM has not let "
-		       "go of it (it "
-		       "does at its next allocation)\n",
-		       (unsigned long long)left / 1024);
+		stays(inj);
 	else
-		printf("; the agent is unmapped\n");
+		printf("the agent is unmapped\n");
 	return r;
 }
 
@@ -187,16 +216,60 @@ static int undo_one(const struct undo_opts *o, pid_t pid)
 		r = scry_inject_enter(&inj, 0, NULL);
 	}
 	if (r == -ENOENT && inj.removed_part) {
-		printf("process %d (%s): what an interrupted scry had mapped is unmapped; nothing "
-		       "was changed\n",
+		printf("process %d (%s): what a scry had left mapped is unmapped; nothing was "
+		       "changed\n",
 		       proc.pid, scry_text_shown(proc.comm).text);
 		r = 0;
+	} else if (r == -EINPROGRESS) {
+		printf("process %d (%s): no changes stand; ", proc.pid,
+		       scry_text_shown(proc.comm).text);
+		r = stays(&inj);
 	} else if (r == 0) {
 		r = undo(&inj, &proc);
 	}
 	scry_inject_done(&inj);
 	scry_proc_close(&proc);
 	return r;
+}
+
+int scry_undo_await(pid_t pid, uint64_t max_pause_ns)
+{
+	const struct undo_opts o = {.max_pause_ns = max_pause_ns};
+	const uint64_t start = scry_proc_start_ticks(pid);
+	bool lets_go = true, is_there = true;
+	int r = 0;
+
+	for (uint32_t i = 1; is_there && r == 0; i++) {
+		struct scry_proc proc;
+
+		if (scry_proc_open(&proc, pid) < 0)
+			break;
+		is_there = proc.start_ticks == start && has_agent(&proc, &lets_go, &r);
+		scry_proc_close(&proc);
+		if (is_there && r == 0 && i == 2)
+			scry_log_say(
+				"waiting until process %d has let go, for which one of its "
+				"threads must run (a request wakes a server); ^C ends the wait",
+				(int)pid);
+		if (is_there && r == 0 && (lets_go || i % TRY_EVERY == 0))
+			r = undo_one(&o, pid);
+		else if (is_there && nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL) < 0)
+			r = -EINTR;
+	}
+	if (r == -ESRCH)
+		r = 0;
+	if (r == 0)
+		scry_error_clear();
+	return r;
+}
+
+static int undo_and_wait(const struct undo_opts *o, pid_t pid)
+{
+	int r = undo_one(o, pid);
+
+	if (fflush(stdout) && r == 0)
+		return scry_fail(-errno, "cannot write to standard output: %s", strerror(errno));
+	return r == 0 && o->wait ? scry_undo_await(pid, o->max_pause_ns) : r;
 }
 
 /* The descendants of `pid` into `list`, whoever they are. Returns how many. */
@@ -236,6 +309,7 @@ static int undo_children(const struct undo_opts *o)
 {
 	static pid_t list[DESCENDANTS_MAX];
 	size_t count = descendants((pid_t)o->pid, list, DESCENDANTS_MAX);
+	bool unused;
 	int r = 0, e;
 
 	for (size_t i = 1; i < count; i++) {
@@ -243,7 +317,7 @@ static int undo_children(const struct undo_opts *o)
 
 		if (scry_proc_open(&proc, list[i]) < 0)
 			continue;
-		e = has_agent(&proc, &e) ? undo_one(o, list[i]) : 0;
+		e = has_agent(&proc, &unused, &e) ? undo_and_wait(o, list[i]) : 0;
 		scry_proc_close(&proc);
 		r = e == -ESRCH || r ? r : e;
 	}
@@ -253,12 +327,12 @@ static int undo_children(const struct undo_opts *o)
 int scry_cmd_undo(int argc, char **argv)
 {
 	struct undo_opts o = {0};
-	int r = parse(&o, argc, argv, "scry undo -p PID [-f]", UNDO_ROWS), e = 0;
+	int r = parse(&o, argc, argv, "scry undo -p PID [-f] [--wait]", UNDO_ROWS), e = 0;
 
 	if (r == 1)
 		return 0;
 	if (r == 0)
-		r = undo_one(&o, (pid_t)o.pid);
+		r = undo_and_wait(&o, (pid_t)o.pid);
 	if (r == 0 && o.follow)
 		e = undo_children(&o);
 	if (r == 0 && e == 0)
@@ -287,8 +361,8 @@ int scry_cmd_patch_list(int argc, char **argv)
 	struct scry_mem mem = {.fd = -1};
 	struct scry_maps maps = {0};
 	struct scry_agent_header h;
-	struct scry_edit edit;
-	int r = parse(&o, argc, argv, "scry patch list -p PID", UNDO_ROWS - 1);
+	struct scry_edit edit = {0};
+	int r = parse(&o, argc, argv, "scry patch list -p PID", LIST_ROWS);
 
 	if (r == 1)
 		return 0;
@@ -304,10 +378,11 @@ int scry_cmd_patch_list(int argc, char **argv)
 	if (r == 0 && scry_agent_find(&mem, &maps, &h) < 0) {
 		nothing(&proc);
 	} else if (r == 0) {
-		r = scry_edit_open(&edit, &mem, scry_agent_journal(&h));
-		printf("process %d (%s): agent at %#llx, %zu changes\n", proc.pid,
+		if (h.stage != SCRY_AGENT_IDLE) /* that has no journal: nothing stands */
+			r = scry_edit_open(&edit, &mem, scry_agent_journal(&h));
+		printf("process %d (%s): agent at %#llx, %zu change%s\n", proc.pid,
 		       scry_text_shown(proc.comm).text, (unsigned long long)h.text,
-		       r == 0 ? edit.count : 0);
+		       r == 0 ? edit.count : 0, scry_text_s(r == 0 ? edit.count : 0));
 		for (size_t i = 0; r == 0 && i < edit.count; i++)
 			print_entry(i, &edit.entries[i]);
 		scry_edit_close(&edit);

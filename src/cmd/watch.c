@@ -60,10 +60,10 @@ void scry_watch_waited(struct scry_watch *w, uint64_t waits)
 {
 	if (waits)
 		scry_watch_note(w,
-				"threads waited %llu times until their calls were taken, as they "
+				"threads waited %llu time%s until their calls were taken, as they "
 				"made them faster than scry takes them: the program took longer "
 				"than the overhead says",
-				(unsigned long long)waits);
+				(unsigned long long)waits, scry_text_s(waits));
 }
 
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
@@ -74,6 +74,13 @@ void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
 		return;
 	w->lost += count;
 	lost.why_str = scry_session_string(w->session, why);
+	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
+}
+
+void scry_watch_lost_some(struct scry_watch *w, const char *why)
+{
+	const struct scry_ev_lost lost = {.why_str = scry_session_string(w->session, why)};
+
 	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
 }
 
@@ -285,14 +292,27 @@ void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint6
 static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, size_t size)
 {
 	size_t standing = w->inj.edit.mem ? scry_edit_standing(&w->inj.edit) : 0;
-	char changes[64] = "";
+	const unsigned long long kib = left / 1024;
+	const int pid = w->proc.pid;
 
-	if (standing)
-		snprintf(changes, sizeof(changes), " and %zu change%s that lead%s to it", standing,
-			 standing == 1 ? "" : "s", standing == 1 ? "s" : "");
-	snprintf(ret, size,
-		 "%llu KiB of scry%s stay in process %d, without effect; fix: scry undo -p %d",
-		 (unsigned long long)left / 1024, changes, w->proc.pid, w->proc.pid);
+	if (w->inj.header.stage == SCRY_AGENT_IDLE)
+		snprintf(ret, size,
+			 "%llu KiB of the agent stay mapped in process %d, without effect, as Ruby "
+			 "still has its address; fix: scry undo -p %d once one of its threads has "
+			 "run Ruby code, or --wait",
+			 kib, pid, pid);
+	else if (standing)
+		snprintf(ret, size,
+			 "%llu KiB of the agent and %zu change%s that lead%s to it stay in process "
+			 "%d, without effect; fix: scry undo -p %d",
+			 kib, standing, standing == 1 ? "" : "s", standing == 1 ? "s" : "", pid,
+			 pid);
+	else
+		snprintf(ret, size,
+			 "%llu KiB of the agent stay mapped in process %d, without effect, as a "
+			 "thread may still need them; fix: scry undo -p %d when its threads have "
+			 "run",
+			 kib, pid, pid);
 }
 
 /* Entering failed half-way: what stands is taken out again. The sentence of why stays. */
@@ -433,12 +453,16 @@ bool scry_watch_must_wait(const struct scry_watch *w)
 
 void scry_watch_seccomp(struct scry_watch *w)
 {
-	if (scry_calling_turn(&w->calling, &w->inj))
-		scry_watch_note(w,
-				"the program has put itself under seccomp: since then scry makes "
-				"no system call in it, so that a thread that finds no room for a "
-				"record loses it, and memory that functions are not known to "
-				"read, stacks and lines that are new are not shown");
+	char text[64];
+
+	if (!scry_calling_turn(&w->calling, &w->inj))
+		return;
+	snprintf(text, sizeof(text), "process %d put itself under seccomp", w->proc.pid);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_watch_note(w, "the program has put itself under seccomp: since then scry makes "
+			   "no system call in it, so that a thread that finds no room for a "
+			   "record loses it, and memory that functions are not known to "
+			   "read, stacks and lines that are new are not shown");
 }
 
 int scry_watch_end(struct scry_watch *w, const char *why)
@@ -460,6 +484,8 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 		scry_spawns_drop(&w->session->spawns, w->proc.pid);
 	if (!w->target_gone)
 		scry_watch_leave(w, &undo, &left);
+	w->session->gone += w->target_gone && w->proc.pid;
+	w->session->left += !w->target_gone;
 	w->instrument->drain(w);
 	if (w->is_own) {
 		audit(w, "detach", &undo);
@@ -488,10 +514,10 @@ int scry_session_end(struct scry_session *s)
 		write_end(o, "ended", &(struct scry_undo_report){0}, 0);
 		scry_watch_note(
 			o,
-			"%zu more processes were too short or too many to be watched by "
-			"themselves: which program they ran is not known, and rows may have "
-			"no process",
-			s->others_count);
+			"%zu more process%s, short-lived or beyond those that have rows of their "
+			"own, %s counted in one sum: which programs they ran is not known",
+			s->others_count, s->others_count == 1 ? "" : "es",
+			s->others_count == 1 ? "is" : "are");
 		if (o->state)
 			s->instrument->done(o);
 		free(o);

@@ -31,7 +31,7 @@ struct scry_watch_opts {
 	uint64_t memory;   /* bytes for the keeper's tables */
 	uint64_t max_size; /* of the recording; 0: no limit */
 	const char *output;
-	bool raw, force, dry_run;
+	bool raw, force, dry_run, wait;
 	bool preload;		  /* -- CMD: nobody is entered, see cmd/preload.h */
 	bool is_live;		  /* the report is shown while the watch goes on */
 	const char *command_line; /* scry's own, for the recording */
@@ -92,8 +92,7 @@ struct scry_instrument {
 	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
 	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
 	int (*adopt)(struct scry_watch *w);
-	/* It is known now: w->proc and w->inj are those of that process. */
-	void (*identified)(struct scry_watch *w);
+	void (*identified)(struct scry_watch *w); /* w->proc and w->inj are that process's */
 	/* Takes what is there. How full the ring was, 0..1000, or -errno. */
 	int (*drain)(struct scry_watch *w);
 	/* Each few ms, and when wake_fd is readable. May be NULL. */
@@ -122,6 +121,7 @@ enum scry_news {
 	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
 	SCRY_NEWS_GO,	   /* -- CMD: it may exec now; the text: what it preloads */
 	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
+	SCRY_NEWS_GONE,	   /* before DONE: nothing that was watched was there any more */
 	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
 };
 struct scry_news_head {
@@ -131,15 +131,15 @@ struct scry_news_head {
 };
 /* Messages of the front to the keeper: single bytes. End of file: the front is gone, undo. */
 #define SCRY_ORDER_STOP 's'
-/* The keeper's whole life. `fd` is the front's socket, `rec_fd` an empty file. */
+/* The keeper's life. `fd`: the front's socket, `rec_fd`: an empty file. */
 void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 		     int fd, int rec_fd) __attribute__((noreturn));
 
-/* A NOTE for every report; a LOST event: `count` events are missing because of `why`; a NOTE that
- * threads had to wait for the keeper. The latter two do nothing for 0. */
+/* For every report: a NOTE; how many events are lost, or that some are; that threads waited. */
 void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
+void scry_watch_lost_some(struct scry_watch *w, const char *why);
 void scry_watch_waited(struct scry_watch *w, uint64_t waits);
 
 struct scry_report_opts;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ static uint64_t page_up(uint64_t n)
 
 uint64_t scry_agent_gate(const struct scry_agent_header *h)
 {
-	return h->private_ + h->private_size - SCRY_JOURNAL_BYTES - SCRY_PAGE;
+	return h->text - SCRY_PAGE;
 }
 
 uint64_t scry_agent_journal(const struct scry_agent_header *h)
@@ -34,7 +35,13 @@ uint64_t scry_agent_journal(const struct scry_agent_header *h)
 
 uint64_t scry_agent_call_stack(const struct scry_agent_header *h)
 {
-	return scry_agent_gate(h);
+	return scry_agent_journal(h);
+}
+
+/* Where the one reservation ends that begins with the gate page. */
+static uint64_t end_of(const struct scry_agent_header *h)
+{
+	return h->shared + h->shared_size;
 }
 
 static uint64_t text_bytes(const struct scry_agent_source *source)
@@ -49,6 +56,7 @@ static bool is_plausible(const struct scry_agent_header *h, const struct scry_ma
 	       h->private_ == h->text + h->text_size && h->private_size <= 64u << 20 &&
 	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
 	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE + SCRY_CALL_STACK_BYTES &&
+	       h->tail > h->private_ && h->tail < scry_agent_journal(h) && !(h->tail % SCRY_PAGE) &&
 	       h->slab_count <= SCRY_SLABS_MAX;
 }
 
@@ -86,8 +94,22 @@ static bool is_mapped(const struct scry_maps *maps, uint64_t start, uint64_t siz
 bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_maps *maps)
 {
 	return h->stage == SCRY_AGENT_READY &&
+	       is_mapped(maps, scry_agent_gate(h), SCRY_PAGE, false) &&
 	       is_mapped(maps, h->private_, h->private_size, false) &&
 	       is_mapped(maps, h->shared, h->shared_size, true);
+}
+
+bool scry_agent_has_tail(const struct scry_agent_header *h, const struct scry_maps *maps,
+			 int mem_fd)
+{
+	const uint64_t journal = scry_agent_journal(h);
+	const struct scry_map_entry *m = scry_maps_at(maps, journal);
+	uint64_t nonce;
+
+	return m && !m->shared && !m->inode && h->nonce &&
+	       pread(mem_fd, &nonce, sizeof(nonce),
+		     (off_t)(journal + offsetof(struct scry_journal, nonce))) == sizeof(nonce) &&
+	       nonce == h->nonce;
 }
 
 bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem *mem,
@@ -112,15 +134,19 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		    uint64_t near, struct scry_agent_header *ret)
 {
 	uint64_t text = text_bytes(source);
-	uint64_t private_ =
-		source->data_size + SCRY_CALL_STACK_BYTES + SCRY_PAGE + SCRY_JOURNAL_BYTES;
+	uint64_t private_ = source->data_size + SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES;
 	uint64_t shared = page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
-	uint64_t base = scry_maps_gap(maps, near, text + private_ + shared, REACH);
+	uint64_t bytes = SCRY_PAGE + text + private_ + shared, nonce = 0;
+	uint64_t base = scry_maps_gap(maps, near, bytes, REACH);
 
 	if (!base)
-		return scry_fail(
-			-ENOMEM, "no free address space of %llu bytes within 1 GiB of %#llx",
-			(unsigned long long)(text + private_ + shared), (unsigned long long)near);
+		return scry_fail(-ENOMEM,
+				 "no free address space of %llu bytes within 1 GiB of %#llx",
+				 (unsigned long long)bytes, (unsigned long long)near);
+	base += SCRY_PAGE; /* the gate's */
+	while (!nonce)
+		if (getrandom(&nonce, sizeof(nonce), 0) < 0)
+			return scry_fail(-errno, "no random number: %s", strerror(errno));
 	*ret = (struct scry_agent_header){
 		.magic = SCRY_AGENT_MAGIC,
 		.abi = SCRY_AGENT_ABI,
@@ -132,6 +158,9 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		.private_size = private_,
 		.shared = base + text + private_,
 		.shared_size = shared,
+		.tail = base + SCRY_PAGE + scry_agent_source_symbol("scry_agent") +
+			offsetof(struct scry_agent_data, shadow),
+		.nonce = nonce,
 		.image = base + SCRY_PAGE,
 		.image_data = base + SCRY_PAGE + source->data_at,
 	};
@@ -170,7 +199,8 @@ bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_m
 	const struct scry_map_entry *m = h->lanes ? scry_maps_at(maps, h->lanes) : NULL;
 
 	return m && m->start == h->lanes && m->end == h->lanes + h->lanes_size && m->shared &&
-	       m->r && m->w && !m->x && m->deleted && h->lanes_size == SCRY_LANES_BYTES;
+	       m->r && m->w && !m->x && m->deleted && h->lanes_size == SCRY_LANES_BYTES &&
+	       !strncmp(m->path, SCRY_SHARED_PATH, strlen(SCRY_SHARED_PATH));
 }
 
 static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
@@ -189,43 +219,113 @@ static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
 	return r < 0 ? r : 0;
 }
 
-int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
-		   const struct scry_call *how, int *ret_fd)
+/* Closed until it is known to be ours: the journal's nonce, then the header, say so. What a kill
+ * leaves before that is of no use to anybody. -EEXIST: something else is there. */
+static int reserve(const struct scry_agent_header *h, uint64_t start, struct scry_tracee *t,
+		   const struct scry_call *how)
 {
-	const uint64_t flags = MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
-		       none = (uint64_t)-1;
+	const uint64_t call[7] = {SYS_mmap,
+				  start,
+				  end_of(h) - start,
+				  PROT_NONE,
+				  MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
+				  (uint64_t)-1};
+	int r = scry_shared_mmap(call, t, how);
+
+	return r < 0 ? r
+		     : scry_edit_poke(how->mem_fd,
+				      scry_agent_journal(h) + offsetof(struct scry_journal, nonce),
+				      &h->nonce, sizeof(h->nonce));
+}
+
+/* All of `calls`, up to the first that fails. */
+static int run(const uint64_t (*calls)[7], size_t n, struct scry_tracee *t,
+	       const struct scry_call *how)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++)
+		r = failed(remote(t, how, calls[i]));
+	return r;
+}
+
+static int open_tail(const struct scry_agent_header *h, struct scry_tracee *t,
+		     const struct scry_call *how)
+{
 	const uint64_t data = h->image + scry_agent_source_symbol("scry_agent");
 	const uint64_t calls[][7] = {
-		/* closed until its header stands: what a kill leaves before that is of no use to
-		   anybody */
-		{SYS_mmap, h->text, h->text_size, PROT_NONE, flags, none},
-		/* the shared pages too, so that MAP_FIXED then replaces nothing but these */
-		{SYS_mmap, h->private_, h->private_size + h->shared_size, PROT_READ | PROT_WRITE,
-		 flags, none},
-		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+		{SYS_mprotect, h->tail, h->shared - h->tail, PROT_READ | PROT_WRITE},
 		{SYS_madvise, data + offsetof(struct scry_agent_data, sampled),
 		 sizeof(struct scry_agent_data) - offsetof(struct scry_agent_data, sampled),
 		 MADV_WIPEONFORK},
 	};
-	const uint64_t unmap[7] = {SYS_munmap, h->text, h->text_size};
-	const uint64_t open[7] = {SYS_mprotect, h->text, h->text_size, PROT_READ | PROT_EXEC};
-	int r = failed(remote(t, how, calls[0]));
+
+	return run(calls, 2, t, how);
+}
+
+/* Of an agent that could not be mapped whole nothing stays: nobody would find it. */
+static void give_back(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how, int r)
+{
+	const uint64_t start = scry_agent_gate(h);
+	const uint64_t call[1][7] = {{SYS_munmap, start, end_of(h) - start}};
+
+	run(call, 1, t, how);
+	if ((r == -EACCES || r == -EPERM) && !*scry_error())
+		scry_fail(r,
+			  "process %d may have no new executable memory (PR_SET_MDWE, systemd's "
+			  "MemoryDenyWriteExecute=, or SELinux's execmem); fix: start it without "
+			  "that; scry stacks and dump put nothing into it",
+			  t->pid);
+}
+
+int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
+		   const struct scry_call *how, int *ret_fd)
+{
+	const uint64_t calls[][7] = {
+		{SYS_mprotect, h->text, h->text_size, PROT_READ | PROT_EXEC},
+		{SYS_mprotect, scry_agent_gate(h), SCRY_PAGE, PROT_READ | PROT_WRITE},
+		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
+		{SYS_mprotect, h->private_, h->tail - h->private_, PROT_READ | PROT_WRITE},
+	};
+	int r;
 
 	*ret_fd = -1;
 	scry_error_clear();
+	r = reserve(h, scry_agent_gate(h), t, how);
+	if (r < 0)
+		return finish(t, how, r); /* -EEXIST: the caller looks elsewhere */
+	r = scry_agent_write_header(h, how->mem_fd);
 	if (r == 0)
-		r = scry_agent_write_header(h, how->mem_fd);
+		r = run(calls, 4, t, how);
 	if (r == 0)
-		r = failed(remote(t, how, open));
-	if (r == 0) {
-		r = scry_shared_mmap(calls[1], t, how);
-		if (r == -EEXIST) /* the caller looks for another place */
-			remote(t, how, unmap);
-	}
-	for (size_t i = 2; i < 4 && r == 0; i++)
-		r = failed(remote(t, how, calls[i]));
+		r = open_tail(h, t, how);
 	if (r == 0)
 		r = map_shared(h, t, how, ret_fd);
+	if (r < 0 && r != -ETIMEDOUT)
+		give_back(h, t, how, r);
+	return finish(t, how, r);
+}
+
+int scry_agent_revive(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how)
+{
+	struct scry_maps maps;
+	int r = scry_maps_read(t->pid, &maps);
+
+	if (r < 0)
+		return r;
+	scry_error_clear();
+	if (!scry_agent_has_tail(h, &maps, how->mem_fd))
+		r = reserve(h, h->tail, t, how);
+	scry_maps_done(&maps);
+	if (r == -EEXIST)
+		scry_fail(r,
+			  "process %d has memory of its own where scry's was; fix: let one of its "
+			  "Ruby threads run, and then scry undo -p %d",
+			  t->pid, t->pid);
+	if (r == 0)
+		r = open_tail(h, t, how);
 	return finish(t, how, r);
 }
 
@@ -260,7 +360,8 @@ static uint64_t slab_bytes(const struct scry_slab *slab)
 
 uint64_t scry_agent_bytes(const struct scry_agent_header *h)
 {
-	uint64_t bytes = h->text_size + h->private_size + h->shared_size;
+	uint64_t end = h->stage == SCRY_AGENT_IDLE ? h->tail : end_of(h);
+	uint64_t bytes = end - scry_agent_gate(h);
 
 	for (uint64_t i = 0; i < h->slab_count; i++)
 		bytes += slab_bytes(&h->slabs[i]);
@@ -332,6 +433,8 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 {
 	struct scry_claim claim;
 
+	if (h->stage == SCRY_AGENT_IDLE) /* struct scry_agent_data, aside */
+		return h->tail - SCRY_PAGE;
 	if (!h->lanes ||
 	    scry_mem_read(mem, scry_agent_gate(h) + SCRY_CLAIM_OFFSET, &claim, sizeof(claim)) < 0)
 		return h->shared;
@@ -350,43 +453,72 @@ int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
 	return finish(t, how, r < 0 ? r : map_shared(h, t, how, ret_fd));
 }
 
-int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
-		     const struct scry_call *how)
+struct ranges { /* to be unmapped; size 0: not ours, or not there */
+	uint64_t calls[SCRY_SLABS_MAX + 2][7];
+	size_t count;
+};
+
+static void add(struct ranges *r, uint64_t start, uint64_t size)
 {
-	struct scry_agent_header leaving = *h;
-	uint64_t calls[SCRY_SLABS_MAX + 4][7];
-	size_t n = 0;
-	bool whole;
+	uint64_t *call = r->calls[r->count++];
+
+	call[0] = SYS_munmap, call[1] = start, call[2] = size;
+}
+
+/* What lies elsewhere, as far as it is seen to be ours. */
+static void add_others(struct ranges *r, const struct scry_agent_header *h,
+		       const struct scry_maps *maps, int mem_fd)
+{
+	for (uint64_t i = 0; i < h->slab_count; i++)
+		if (has_slab(&h->slabs[i], maps, mem_fd))
+			add(r, h->slabs[i].code, slab_bytes(&h->slabs[i]));
+	if (scry_agent_has_lanes(h, maps))
+		add(r, h->lanes, h->lanes_size);
+}
+
+static int unmap(const struct scry_agent_header *h, enum scry_agent_stage stage,
+		 struct scry_tracee *t, const struct scry_call *how)
+{
+	struct scry_agent_header now = *h;
+	struct ranges ranges = {0};
 	struct scry_maps maps;
-	int end, r = scry_maps_read(t->pid, &maps);
+	bool has_tail;
+	int r = scry_maps_read(t->pid, &maps);
 
 	if (r < 0)
 		return r;
-	for (uint64_t i = 0; i < h->slab_count; i++, n++) {
-		calls[n][1] = h->slabs[i].code;
-		calls[n][2] =
-			has_slab(&h->slabs[i], &maps, how->mem_fd) ? slab_bytes(&h->slabs[i]) : 0;
-	}
-	whole = scry_agent_is_whole(h, &maps);
+	add_others(&ranges, h, &maps, how->mem_fd);
+	has_tail = scry_agent_has_tail(h, &maps, how->mem_fd);
 	scry_maps_done(&maps);
-	calls[n][1] = h->lanes, calls[n++][2] = h->lanes_size;
-	if (whole) { /* one after the other, and nothing in between: at once, as all wait for it */
-		calls[n][1] = h->text,
-		calls[n++][2] = h->text_size + h->private_size + h->shared_size;
-	} else {
-		calls[n][1] = h->shared, calls[n++][2] = h->shared_size;
-		calls[n][1] = h->private_, calls[n++][2] = h->private_size;
-		calls[n][1] = h->text, calls[n++][2] = h->text_size;
-	}
-	leaving.stage = SCRY_AGENT_LEAVING;
+	if (stage == SCRY_AGENT_LEAVING) /* in one call, so that all of it is there or nothing */
+		add(&ranges, scry_agent_gate(h),
+		    (has_tail ? end_of(h) : h->tail) - scry_agent_gate(h));
+	else if (has_tail)
+		add(&ranges, h->tail, end_of(h) - h->tail);
+	now.stage = stage;
 	r = scry_shared_close_left(h->text, t, how);
 	if (r == 0)
-		r = scry_agent_write_header(&leaving, how->mem_fd);
-	for (size_t i = 0; i < n && r == 0; i++) {
-		calls[i][0] = SYS_munmap;
-		if (calls[i][2]) /* else not mapped yet when it died */
-			r = failed(remote(t, how, calls[i]));
-	}
-	end = scry_tracee_finish(t, how);
+		r = scry_agent_write_header(&now, how->mem_fd);
+	if (r == 0)
+		r = run(ranges.calls, ranges.count, t, how);
+	now.slab_count = now.lanes = now.lanes_size = 0;
+	if (r == 0 && stage == SCRY_AGENT_IDLE)
+		r = scry_agent_write_header(&now, how->mem_fd);
+	return r;
+}
+
+int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
+		     const struct scry_call *how)
+{
+	int r = unmap(h, SCRY_AGENT_LEAVING, t, how), end = scry_tracee_finish(t, how);
+
+	return r < 0 ? r : end;
+}
+
+int scry_agent_retire(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how)
+{
+	int r = unmap(h, SCRY_AGENT_IDLE, t, how), end = scry_tracee_finish(t, how);
+
 	return r < 0 ? r : end;
 }

@@ -3,14 +3,17 @@
  *
  * Layout (wire/control.h), one reservation near the hooked module:
  *
+ *   gate page                                 rw-, private, wiped on fork
  *   header page | agent text                  r-x, private
- *   agent data | stack for calls | gate page | journal   rw-, private (gate: wiped on fork)
+ *   agent data | stack for calls | journal    rw-, private
  *   control page | ring                       rw-, shared with the keeper
  *
  * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
  * children (wire/lanes.h), rw- and shared. The header page is
- * written right after its own mmap and unmapped last, so that whatever is killed in between leaves
- * something that the next scry finds. Remote syscalls only (sys/tracee).
+ * written right after the one mmap and unmapped with the rest in one call, so that whatever is
+ * killed in between leaves something that the next scry finds. Nothing is unmapped that is not
+ * known to be ours at that moment: the journal holds the header's nonce, a slab a magic, shared
+ * memory its name. Remote syscalls only (sys/tracee).
  */
 #ifndef SCRY_HOOK_AGENT_MAP_H
 #define SCRY_HOOK_AGENT_MAP_H
@@ -39,6 +42,10 @@ uint64_t scry_agent_call_stack(const struct scry_agent_header *h);
 /* Is the agent READY and are all its mappings there as the header says? */
 bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_maps *maps);
 
+/* Is the memory from `tail` on there, and ours? mem_fd: of the target's memory. */
+bool scry_agent_has_tail(const struct scry_agent_header *h, const struct scry_maps *maps,
+			 int mem_fd);
+
 /* Are its code bytes those that this scry would write? Only such an agent is adopted. */
 bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem *mem,
 			const struct scry_agent_source *source);
@@ -54,7 +61,7 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		   const struct scry_call *how, int *ret_fd);
 
-/* All that is mapped for it, bytes. */
+/* All that is mapped for it by what its header says, bytes. */
 uint64_t scry_agent_bytes(const struct scry_agent_header *h);
 
 /*
@@ -90,6 +97,17 @@ int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
  * -errno. */
 int scry_agent_unmap(const struct scry_agent_header *h, struct scry_tracee *t,
 		     const struct scry_call *how);
+
+/*
+ * Leaves an idle agent: unmaps all that is not needed while no watch is on and no code leads to it.
+ * All threads are stopped, and nothing in the agent points to what goes. Or maps that again, zero,
+ * without the shared pages; stage IDLE remains. 0 or -errno; -EEXIST with a sentence: the program
+ * has mapped something there.
+ */
+int scry_agent_retire(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how);
+int scry_agent_revive(const struct scry_agent_header *h, struct scry_tracee *t,
+		      const struct scry_call *how);
 
 /* Writes the header page (stage included). */
 int scry_agent_write_header(const struct scry_agent_header *h, int mem_fd);

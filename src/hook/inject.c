@@ -95,7 +95,16 @@ uint64_t scry_inject_lost_ns(const struct scry_inject *inj, uint64_t cpu_ns, uin
 	return lost < (double)inj->pause_cpu_ns ? (uint64_t)lost : inj->pause_cpu_ns;
 }
 
-enum work { WORK_MAP, WORK_REHOME, WORK_LANES, WORK_SLAB, WORK_TRAP, WORK_UNMAP };
+enum work {
+	WORK_MAP,
+	WORK_REHOME,
+	WORK_LANES,
+	WORK_SLAB,
+	WORK_TRAP,
+	WORK_REVIVE,
+	WORK_RETIRE,
+	WORK_UNMAP
+};
 
 #define TRAP_FIELD(field)                                     \
 	(inj->data + offsetof(struct scry_agent_data, trap) + \
@@ -182,6 +191,38 @@ static int map_first(struct scry_inject *inj, struct place *at, const struct scr
 	return r == -EAGAIN ? -EALREADY : r;
 }
 
+/* What a watch told the agent of lanes is over: children are not followed, and this process records
+ * by `control`, its own page. */
+static int forget_lanes(struct scry_inject *inj, uint64_t control)
+{
+	const struct scry_claim none = {0};
+	const uint64_t no_lanes = 0;
+	int fd = inj->mem.fd;
+	int r = scry_edit_poke(fd,
+			       inj->data + offsetof(struct scry_agent_data, follow) +
+				       offsetof(struct scry_follow, lanes),
+			       &no_lanes, sizeof(no_lanes));
+
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, control),
+				   &control, sizeof(control));
+	if (r == 0)
+		r = scry_edit_poke(fd, inj->gate + SCRY_CLAIM_OFFSET, &none, sizeof(none));
+	return r;
+}
+
+/* Whatever the agent's handler touches with its gate shut lies before the tail from now on. */
+static int retire(struct scry_inject *inj, struct scry_tracee *t, const struct scry_call *how)
+{
+	const struct scry_control aside = {0};
+	const uint64_t at = inj->data + offsetof(struct scry_agent_data, aside);
+	int r = scry_edit_poke(inj->mem.fd, at, &aside, sizeof(aside));
+
+	if (r == 0)
+		r = forget_lanes(inj, at);
+	return r < 0 ? r : scry_agent_retire(&inj->header, t, how);
+}
+
 static int do_work(struct scry_inject *inj, struct place *at, enum work work, int *ret_fd)
 {
 	struct scry_tracee *t = at->thread;
@@ -189,7 +230,6 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 				.mem_fd = inj->mem.fd,
 				.stack = at->stack,
 				.deadline_ns = scry_now_ns() + CALL_NS};
-	struct scry_agent_header leaving = inj->header;
 	int r, finished;
 
 	if (work == WORK_MAP)
@@ -207,20 +247,20 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 		finished = scry_tracee_finish(t, &how);
 		return r < 0 ? r : finished;
 	}
+	if (work == WORK_REVIVE)
+		return scry_agent_revive(&inj->header, t, &how);
 	r = take_trap_back(inj, t, &how);
 	if (r < 0)
 		return r;
-	if (!scry_agent_has_lanes(&inj->header, &inj->maps)) /* whatever lies there is not ours */
-		leaving.lanes = leaving.lanes_size = 0;
-	return scry_agent_unmap(&leaving, t, &how);
+	return work == WORK_RETIRE ? retire(inj, t, &how) : scry_agent_unmap(&inj->header, t, &how);
 }
 
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t)
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle)
 {
 	struct place at = {.thread = t}; /* its own stack: ours goes */
 	int unused;
 
-	return do_work(inj, &at, WORK_UNMAP, &unused);
+	return do_work(inj, &at, to_idle ? WORK_RETIRE : WORK_UNMAP, &unused);
 }
 
 /* Does it in `held`, or in a thread that is held for it. */
@@ -303,6 +343,46 @@ static int write_image(struct scry_inject *inj)
 	return scry_agent_write_header(h, fd);
 }
 
+static void set_addresses(struct scry_inject *inj)
+{
+	inj->gate = scry_agent_gate(&inj->header);
+	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
+}
+
+static int is_another_build(const struct scry_inject *inj)
+{
+	return scry_fail(
+		-EBUSY,
+		"process %d holds the agent of another build of scry; fix: scry undo -p %d "
+		"with that build, or restart the process",
+		inj->proc->pid, inj->proc->pid);
+}
+
+/*
+ * One that was left because the VM held its address. Has the VM let go of it, it is taken out (0).
+ * Else what was given up is mapped again (1), if it is to be adopted. -EINPROGRESS: it stays.
+ */
+static int look_at_idle(struct scry_inject *inj, struct scry_tracee *held)
+{
+	int unused, r = scry_own_take(inj, held);
+	bool is_gone = false;
+
+	if (r < 0)
+		return r;
+	set_addresses(inj);
+	r = held ? 0 : scry_inject_leave_idle(inj, &is_gone);
+	scry_maps_done(&inj->maps);
+	if (r == 0)
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+	inj->removed_part = is_gone;
+	if (r < 0 || is_gone)
+		return r;
+	if (inj->only_adopt)
+		return -EINPROGRESS;
+	r = in_thread(inj, held, WORK_REVIVE, &unused);
+	return r < 0 ? r : 1;
+}
+
 /* What is there: an agent to adopt (1), none (0); an incomplete one is taken out first. */
 static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 {
@@ -315,12 +395,12 @@ static int look_for_agent(struct scry_inject *inj, struct scry_tracee *held)
 			r = scry_own_take(inj, held);
 			return r < 0 ? r : 1;
 		}
-		return scry_fail(-EBUSY,
-				 "process %d holds the agent of another build of scry; fix: scry "
-				 "undo -p %d with "
-				 "that build, or restart the process",
-				 inj->proc->pid, inj->proc->pid);
+		return is_another_build(inj);
 	}
+	if (inj->header.stage == SCRY_AGENT_IDLE)
+		return scry_agent_is_ours(&inj->header, &inj->mem, &inj->source)
+			       ? look_at_idle(inj, held)
+			       : is_another_build(inj);
 	r = scry_own_take(inj, held); /* of one that is being mapped at this moment, too */
 	if (r < 0)
 		return r;
@@ -384,29 +464,9 @@ static int quiet(struct scry_inject *inj)
 	return r;
 }
 
-/* What an older watch told the agent of lanes is over: children are not followed, and this process
- * records by its own control page. */
-static int forget_lanes(struct scry_inject *inj)
-{
-	const struct scry_claim none = {0};
-	const uint64_t no_lanes = 0, control = inj->header.shared;
-	int fd = inj->mem.fd;
-	int r = scry_edit_poke(fd,
-			       inj->data + offsetof(struct scry_agent_data, follow) +
-				       offsetof(struct scry_follow, lanes),
-			       &no_lanes, sizeof(no_lanes));
-
-	if (r == 0)
-		r = scry_edit_poke(fd, inj->data + offsetof(struct scry_agent_data, control),
-				   &control, sizeof(control));
-	if (r == 0)
-		r = scry_edit_poke(fd, inj->gate + SCRY_CLAIM_OFFSET, &none, sizeof(none));
-	return r;
-}
-
 static int settle(struct scry_inject *inj)
 {
-	int r = inj->adopted ? forget_lanes(inj) : write_image(inj);
+	int r = inj->adopted ? forget_lanes(inj, inj->header.shared) : write_image(inj);
 
 	if (r == 0)
 		r = fill_control(inj);
@@ -423,12 +483,6 @@ static int settle(struct scry_inject *inj)
 	scry_undo_add(&inj->older, &inj->settled);
 	inj->settled = (struct scry_undo_report){0};
 	return r;
-}
-
-static void set_addresses(struct scry_inject *inj)
-{
-	inj->gate = scry_agent_gate(&inj->header);
-	inj->data = inj->header.image + scry_agent_source_symbol("scry_agent");
 }
 
 /* -EEXIST: the target has mapped something there in the meantime. */
@@ -460,6 +514,10 @@ static int get_pages(struct scry_inject *inj, uint64_t near, struct scry_tracee 
 		r = quiet(inj);
 		if (r == 0)
 			r = in_thread(inj, held, WORK_REHOME, &fd);
+		if (r == 0 && inj->header.stage == SCRY_AGENT_IDLE) { /* it is whole again */
+			inj->header.stage = SCRY_AGENT_READY;
+			r = scry_agent_write_header(&inj->header, inj->mem.fd);
+		}
 	} else {
 		r = map_agent(inj, near ? near : inj->gadgets.restorer, held, &fd);
 		set_addresses(inj);

@@ -70,7 +70,7 @@ void scry_inject_unlock(struct scry_inject *inj);
 /*
  * Enters: after scry_inject_lock. `near` is an address the agent should lie within 1 GiB of (0:
  * anywhere). `held` is a thread that is stopped already (a program being started), or NULL: one is
- * chosen and held briefly.
+ * chosen and held briefly. -EINPROGRESS with only_adopt: it is idle, and the VM holds it yet.
  */
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held);
 
@@ -121,8 +121,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
 
-/* Tells the agent which watch is on, 0: none. It goes by it at its next event. 0 or -errno: the
- * target is gone. */
+/* Tells the agent which watch is on from its next event on, 0: none. 0; -errno: it is gone. */
 int scry_inject_want(struct scry_inject *inj, uint32_t watch);
 
 /* Reads the agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
@@ -136,9 +135,10 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 /* Waits until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
 
-/* Unmaps all of it, in the stopped thread `t`, when it is proven that nobody needs it. */
-int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t);
-
+/* Unmaps all of it in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
+int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle);
+/* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
+int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
 /* Releases host resources only. */
 void scry_inject_done(struct scry_inject *inj);
 

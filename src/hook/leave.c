@@ -179,28 +179,72 @@ static bool stands_on_ours(const struct scry_inject *inj, const struct scry_worl
 	return scry_world_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
 }
 
-/* With everybody stopped: is the agent provably unused? Both tests are needed: ip and counters. */
-static bool is_unused(struct scry_inject *inj, const struct scry_world *w)
+/* With everybody stopped: is nobody in the agent, and will nobody come but by the VM's lists? Both
+ * tests are needed: ip and counters. */
+static bool is_quiet(struct scry_inject *inj, const struct scry_world *w)
 {
 	struct scry_agent_state state;
 	struct scry_gate gate;
 
 	return !scry_inject_is_inside(inj, w) && !is_about_to_call(inj, w) &&
-	       !stands_on_ours(inj, w) && !scry_threads_are_inside(inj, w) &&
-	       scry_inject_state(inj, &state) == 0 && !state.hooked &&
-	       state.jobs_registered == state.jobs_run && !state.forking &&
+	       scry_inject_state(inj, &state) == 0 && !state.forking &&
 	       scry_mem_read(&inj->mem, inj->gate, &gate, sizeof(gate)) == 0 && !gate.inflight &&
-	       !gate.handling && !gate.births && !scry_shadow_is_needed(inj) &&
-	       !(inj->edit.mem && scry_edit_standing(&inj->edit));
+	       !gate.handling && !gate.births;
+}
+
+/* The same of what an idle agent does not have. */
+static bool is_tail_unused(struct scry_inject *inj, const struct scry_world *w)
+{
+	return !stands_on_ours(inj, w) && !scry_threads_are_inside(inj, w) &&
+	       !scry_shadow_is_needed(inj) && !(inj->edit.mem && scry_edit_standing(&inj->edit));
+}
+
+/* Does the VM hold no address of the agent? */
+static bool has_let_go(const struct scry_inject *inj)
+{
+	struct scry_agent_state state;
+
+	return scry_inject_state(inj, &state) == 0 && !state.hooked &&
+	       state.jobs_registered == state.jobs_run;
+}
+
+/* Will the VM let go by itself: at its next event, or when a job runs? Who is to be asked for it is
+ * asked on the agent's own stack. */
+static bool lets_go(const struct scry_inject *inj)
+{
+	struct scry_agent_state state;
+	uint32_t wanted = 1;
+
+	return scry_inject_state(inj, &state) == 0 &&
+	       (state.jobs_registered != state.jobs_run || (state.hooked && state.handler)) &&
+	       scry_mem_read(&inj->mem, inj->gate + offsetof(struct scry_gate, wanted), &wanted,
+			     sizeof(wanted)) == 0 &&
+	       !wanted;
+}
+
+/* While all stand: another scry could adopt what is being unmapped. */
+static void unmap_stopped(struct scry_inject *inj, struct scry_tracee *caller, bool is_last,
+			  uint64_t *ret_left)
+{
+	bool is_free = has_let_go(inj);
+
+	if (!is_free && !(is_last && lets_go(inj)))
+		return;
+	if (scry_inject_unmap(inj, caller, !is_free) < 0)
+		return;
+	if (!is_free) {
+		inj->header.stage = SCRY_AGENT_IDLE;
+		inj->header.slab_count = 0;
+	}
+	*ret_left = is_free ? 0 : scry_agent_bytes(&inj->header);
 }
 
 /* -EINPROGRESS: threads did not stop; -EAGAIN: one stands where bytes are to be put back. */
-static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left,
-		      bool *ret_inside)
+static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, bool is_last,
+		      uint64_t *ret_left, bool *ret_inside)
 {
 	struct scry_tracee *caller;
 	struct scry_world w;
-	bool is_free;
 	int r;
 
 	scry_maps_done(&inj->maps);
@@ -213,14 +257,29 @@ static int leave_once(struct scry_inject *inj, struct scry_undo_report *report, 
 	/* entering may have failed before the journal was opened: nothing is changed */
 	r = inj->edit.mem ? undo_stopped(inj, &w, 0, inj->edit.count, report) : 0;
 	caller = scry_world_caller(&w, &inj->mem, &inj->maps);
-	is_free = r == 0 && caller && is_unused(inj, &w);
-	*ret_inside = !is_free && (scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
-				   scry_threads_are_inside(inj, &w) || !caller);
-	/* While all stand: another scry could adopt what is being unmapped. */
-	if (is_free && scry_inject_unmap(inj, caller) == 0)
-		*ret_left = 0;
+	*ret_inside = scry_inject_is_inside(inj, &w) || is_about_to_call(inj, &w) ||
+		      scry_threads_are_inside(inj, &w) || !caller;
+	if (r == 0 && !*ret_inside && is_quiet(inj, &w) && is_tail_unused(inj, &w))
+		unmap_stopped(inj, caller, is_last, ret_left);
 	scry_inject_go(inj, &w);
 	return r;
+}
+
+int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone)
+{
+	uint64_t left = 1;
+	struct scry_tracee *caller;
+	struct scry_world w;
+	int r = scry_inject_stop(inj, &w);
+
+	if (r < 0)
+		return r;
+	caller = scry_world_caller(&w, &inj->mem, &inj->maps);
+	if (caller && is_quiet(inj, &w))
+		unmap_stopped(inj, caller, true, &left);
+	scry_inject_go(inj, &w);
+	*ret_gone = !left;
+	return 0;
 }
 
 /* Whoever is inside leaves when it runs, who is in vfork comes out of it, and who is in a coroutine
@@ -232,7 +291,7 @@ static int leave_all(struct scry_inject *inj, struct scry_undo_report *report, u
 	int r = -EAGAIN;
 
 	for (int i = 0; goes_on(i, began_ns + (is_late ? LATE_NS : LEAVE_NS)); i++) {
-		r = leave_once(inj, report, ret_left, &inside);
+		r = leave_once(inj, report, i + 1 >= LEAVE_TRIES, ret_left, &inside);
 		is_late = r == -EINPROGRESS;
 		if (r == 0 ? !*ret_left || (!inside && i + 1 >= LEAVE_TRIES)
 			   : r != -EAGAIN && !is_late)

@@ -117,7 +117,9 @@ int scry_own_begin(struct scry_own *own, const struct scry_inject *inj,
 	*own = (struct scry_own){0};
 	if (ours && ours->tid == pid)
 		return 0;
-	r = scry_tracee_seize(&own->first, pid, pid);
+	r = scry_tracee_seize_now(&own->first, pid, pid);
+	if (r == -EPERM && !scry_proc_tracer(pid, pid)) /* or that tracer has just let go */
+		r = scry_tracee_seize_now(&own->first, pid, pid);
 	own->is_held = r == 0;
 	if (r == -EPERM && scry_proc_tracer(pid, pid) == getpid())
 		r = 0;
@@ -189,12 +191,13 @@ int scry_own_take(struct scry_inject *inj, const struct scry_tracee *ours)
 	struct scry_own own;
 	int r;
 
-	/* Who is known to be at work is not disturbed. */
-	if (scry_mem_read(&inj->mem, claim_at(inj), &o, sizeof(o)) == 0 && is_taken(inj, &o)) {
-		owner_sentence(inj->proc);
-		return -EBUSY;
-	}
 	for (;;) {
+		/* Who is known to be at work is not disturbed, and may be waiting for `ours`. */
+		if (scry_mem_read(&inj->mem, claim_at(inj), &o, sizeof(o)) == 0 &&
+		    is_taken(inj, &o)) {
+			owner_sentence(inj->proc);
+			return -EBUSY;
+		}
 		r = scry_own_begin(&own, inj, ours);
 		if (r == 0)
 			r = scry_own_claim(inj);

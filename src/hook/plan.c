@@ -66,7 +66,7 @@ static bool is_go(struct scry_hooks *h, const struct scry_hook *row)
 }
 
 /* The function's range and bytes into `row`. NULL, or why not. */
-static const char *look_at_function(struct scry_hooks *h, const struct scry_text *text,
+static const char *look_at_function(struct scry_hooks *h, struct scry_text *text,
 				    struct scry_hook *row, uint64_t bias)
 {
 	const struct scry_text_range *range = scry_text_at(text, row->address - bias);
@@ -93,7 +93,7 @@ static const char *look_at_function(struct scry_hooks *h, const struct scry_text
 }
 
 /* Does code outside enter it by a jump? Such code may keep data below rsp. */
-static bool is_jumped_to(const struct scry_text *text, uint64_t address)
+static bool is_jumped_to(struct scry_text *text, uint64_t address)
 {
 	struct scry_transfer rows[64];
 	const struct scry_transfers sites = {rows, 64};
@@ -474,7 +474,7 @@ static int look_at_loads(struct scry_hooks *h)
 
 	for (size_t i = 0; i < h->slots.count && r == 0; i++) {
 		size_t object = h->slots.rows[i].object;
-		const struct scry_text *text;
+		struct scry_text *text;
 
 		if (h->slots.rows[i].kind != SCRY_SLOT_GOT || seen[object])
 			continue;

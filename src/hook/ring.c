@@ -94,12 +94,13 @@ ssize_t scry_ring_take(struct scry_ring *r, uint64_t *out, int *ret_fill)
 	return (ssize_t)count;
 }
 
-bool scry_ring_waits(struct scry_ring *r)
+bool scry_ring_waits(struct scry_ring *r, enum scry_look *ret_for)
 {
 	const struct scry_control *c = r->control;
 
 	if (!c || __atomic_load_n(&c->looks_asked, __ATOMIC_ACQUIRE) == c->looks_done)
 		return false;
+	*ret_for = c->look_for == SCRY_LOOK_JUDGE ? SCRY_LOOK_JUDGE : SCRY_LOOK_LAST;
 	r->ns = scry_now_ns();
 	r->tsc = __rdtsc();
 	return true;

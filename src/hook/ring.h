@@ -36,9 +36,9 @@ void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, cons
  */
 ssize_t scry_ring_take(struct scry_ring *r, uint64_t *out, int *ret_fill);
 
-/* Does a VM that is about to end wait for us (agent/last.c)? Then all is to be taken and done that
+/* Does a VM wait for us (agent/last.c), and for what? At its end all is to be taken and done that
  * needs its memory. */
-bool scry_ring_waits(struct scry_ring *r);
+bool scry_ring_waits(struct scry_ring *r, enum scry_look *ret_for);
 /* It may go on. For how many ns it has waited. */
 uint64_t scry_ring_let_go(struct scry_ring *r);
 

@@ -371,7 +371,7 @@ static int refuse_all_named(struct scry_hooks *h)
 static bool is_known_function(const struct scry_hooks *h, const struct scry_hook *row)
 {
 	ssize_t object = scry_linkmap_at(&h->objects, row->address);
-	const struct scry_text *text = object < 0 ? NULL : h->texts[object];
+	struct scry_text *text = object < 0 ? NULL : h->texts[object];
 	const struct scry_text_range *range =
 		text ? scry_text_at(text, row->address - h->objects.objects[object].bias) : NULL;
 

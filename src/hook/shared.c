@@ -261,7 +261,7 @@ int scry_shared_map(const struct scry_shared *want, struct scry_tracee *t,
 /* Is descriptor `number` of the thread one of ours, by its name? */
 static bool is_left(const struct scry_tracee *t, const char *number)
 {
-	static const char start[] = "/memfd:" PREFIX;
+	static const char start[] = SCRY_SHARED_PATH;
 	char path[64], is[sizeof(start) + 32];
 	ssize_t n;
 

@@ -19,6 +19,8 @@
 #include "sys/tracee.h"
 #include "wire/control.h"
 
+#define SCRY_SHARED_PATH "/memfd:scry-shared-" /* so /proc calls them, and a number follows */
+
 struct scry_shared {
 	uint64_t start, size; /* in the target, whole pages */
 	uint64_t place;	      /* MAP_FIXED or MAP_FIXED_NOREPLACE */

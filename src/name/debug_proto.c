@@ -2,9 +2,13 @@
 #include "name/debug_proto.h"
 
 #include <dwarf.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "name/proto_cache.h"
+#include "name/proto_readers.h" /* made by meson: SCRY_PROTO_READERS */
+#include "sys/debug_info.h"
+#include "sys/elf_digest.h"
 
 #define UNITS_MAX 4000u
 #define ARGS_MAX 24u
@@ -12,6 +16,7 @@
 #define FIELDS_MAX 16u
 #define STRUCT_MAX 128u /* bytes */
 #define DEPTH_MAX 3u
+#define NAME '?' /* in no other place */
 
 struct extent {
 	uint64_t size, align;
@@ -255,7 +260,8 @@ static bool find(Dwarf *dwarf, uint64_t address, Dwarf_Die *ret)
 	return found;
 }
 
-static bool put_all(struct scry_buf *buf, Dwarf_Die *function, const char *name)
+/* NAME stands where the function's name belongs. */
+static bool put_all(struct scry_buf *buf, Dwarf_Die *function)
 {
 	Dwarf_Die die, type;
 	struct extent e;
@@ -265,7 +271,7 @@ static bool put_all(struct scry_buf *buf, Dwarf_Die *function, const char *name)
 		      ? dwarf_tag(&type) != DW_TAG_array_type && put_type(buf, &type, 0, &e)
 		      : put_word(buf, "void")))
 		return false;
-	scry_buf_printf(buf, " %s(", name);
+	scry_buf_printf(buf, " %c(", NAME);
 	if (dwarf_child(function, &die) == 0) {
 		do {
 			if (dwarf_tag(&die) != DW_TAG_formal_parameter)
@@ -275,25 +281,27 @@ static bool put_all(struct scry_buf *buf, Dwarf_Die *function, const char *name)
 				return false;
 		} while (dwarf_siblingof(&die, &die) == 0);
 	}
-	return put_word(buf, ");\n");
+	return put_word(buf, ")");
 }
 
-struct question {
-	uint64_t address;
-	char name[64];
+struct scry_debug_protos {
+	struct scry_debug_info *info;
+	struct scry_proto_cache cache;
+	bool has_key;
 };
 
 /* In the child. */
 static size_t answer(Dwarf *dwarf, void **state, const void *question, void *ret)
 {
-	const struct question *q = question;
 	struct scry_buf text = {0};
 	Dwarf_Die function;
+	uint64_t address;
 	size_t size = 0;
 
 	(void)state;
-	if (find(dwarf, q->address, &function) && put_all(&text, &function, q->name) &&
-	    !text.failed && text.len <= SCRY_DEBUG_ANSWER_MAX) {
+	memcpy(&address, question, sizeof(address));
+	if (find(dwarf, address, &function) && put_all(&text, &function) && !text.failed &&
+	    text.len <= SCRY_DEBUG_ANSWER_MAX) {
 		size = text.len;
 		memcpy(ret, text.data, size);
 	}
@@ -301,20 +309,63 @@ static size_t answer(Dwarf *dwarf, void **state, const void *question, void *ret
 	return size;
 }
 
-struct scry_debug_info *scry_debug_proto_open(struct scry_elf *elf)
+/* Which object it is, and which debug information. */
+static bool make_key(struct scry_elf *elf, const struct scry_debug_info *info,
+		     uint8_t ret[SCRY_DIGEST_BYTES])
 {
-	return scry_debug_info_open(elf, answer);
+	uint8_t object[SCRY_DIGEST_BYTES];
+	struct scry_digest d;
+
+	scry_digest_init(&d);
+	if (scry_elf_digest(elf, object) < 0 || scry_debug_info_digest(info, &d) < 0)
+		return false;
+	scry_digest_add(&d, object, sizeof(object));
+	scry_digest_end(&d, ret);
+	return true;
 }
 
-bool scry_debug_proto(struct scry_debug_info *info, uint64_t address, const char *name,
+struct scry_debug_protos *scry_debug_protos_open(struct scry_elf *elf)
+{
+	struct scry_debug_info *info = scry_debug_info_open(elf, answer);
+	struct scry_debug_protos *p = info ? calloc(1, sizeof(*p)) : NULL;
+
+	if (!p) {
+		scry_debug_info_close(info);
+		return NULL;
+	}
+	p->info = info;
+	scry_proto_cache_init(&p->cache, SCRY_PROTO_READERS);
+	p->has_key = make_key(elf, info, p->cache.key);
+	if (p->has_key)
+		scry_proto_cache_load(&p->cache);
+	return p;
+}
+
+void scry_debug_protos_close(struct scry_debug_protos *protos)
+{
+	if (!protos)
+		return;
+	if (protos->has_key)
+		scry_proto_cache_store(&protos->cache);
+	scry_proto_cache_done(&protos->cache);
+	scry_debug_info_close(protos->info);
+	free(protos);
+}
+
+bool scry_debug_proto(struct scry_debug_protos *protos, uint64_t address, const char *name,
 		      struct scry_buf *ret)
 {
-	struct question q = {.address = address};
-	char text[SCRY_DEBUG_ANSWER_MAX];
+	static char fresh[SCRY_DEBUG_ANSWER_MAX];
+	const char *text = fresh, *place;
 	size_t size;
 
-	snprintf(q.name, sizeof(q.name), "%s", name);
-	size = scry_debug_info_ask(info, &q, sizeof(q), text);
-	scry_buf_append(ret, text, size);
-	return size && !ret->failed;
+	if (!scry_proto_cache_get(&protos->cache, address, &text, &size)) {
+		size = scry_debug_info_ask(protos->info, &address, sizeof(address), fresh);
+		if (!scry_debug_info_has_failed(protos->info))
+			scry_proto_cache_put(&protos->cache, address, fresh, size);
+		text = fresh;
+	}
+	place = size ? memchr(text, NAME, size) : NULL;
+	return place && scry_buf_printf(ret, "%.*s%s%.*s;\n", (int)(place - text), text, name,
+					(int)(text + size - place) - 1, place + 1) == 0;
 }

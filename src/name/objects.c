@@ -23,6 +23,7 @@
 #define MEASURE_BATCH 4096u
 #define SLOT_BYTES_SHIFT 48 /* where a word of the ring has the size of a slot */
 #define SLOT_BYTES_MASK 0xffffull
+#define NEVER UINT32_MAX
 #define SLOT_SIZES 15u /* of different slots: as many as a live entry has numbers for */
 
 struct counters {
@@ -33,9 +34,12 @@ struct counters {
 	/* of the living; set by scry_objects_measure */
 	double live_bytes, live_unsized, old_live, old_live_bytes;
 	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
-	uint32_t site;	 /* id of the SITE event; 0 none yet */
-	uint32_t line;	 /* that it was written with */
-	uint32_t pid;	 /* as well; it may be known later only */
+	/* places of those that got a class after their birth, the core one of their type or
+	 * another; 0: not asked yet, NEVER: there is none */
+	uint32_t revealed[2];
+	uint32_t site; /* id of the SITE event; 0 none yet */
+	uint32_t line; /* that it was written with */
+	uint32_t pid;  /* as well; it may be known later only */
 };
 
 struct pair {
@@ -178,6 +182,35 @@ static void count_end(struct scry_objects *o, const struct scry_live_entry *entr
 		c->freed_unsized += w;
 }
 
+/* If `entry` had no class when it was made, and has one, it counts elsewhere from now on. */
+static void reveal(struct scry_objects *o, struct scry_live_entry *entry, enum scry_ring_class is)
+{
+	struct counters *from = counters_of(o, entry->place), *to;
+	uint32_t *known, place;
+	double w;
+
+	if (is == SCRY_RING_CLASS_NONE || !from)
+		return;
+	known = &from->revealed[is];
+	if (!*known) {
+		place = scry_places_revealed(&o->places, entry->place, is == SCRY_RING_CLASS_CORE);
+		*known = place ? place : NEVER;
+	}
+	place = *known;
+	if (place == NEVER)
+		return;
+	to = counters_of(o, place); /* `from` may have moved */
+	from = counters_of(o, entry->place);
+	if (!to)
+		return;
+	w = weight(o, entry->slot);
+	from->allocated -= w;
+	from->samples--;
+	to->allocated += w;
+	to->samples++;
+	entry->place = place;
+}
+
 static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
 {
 	uint32_t place = with_stack(o, code <= SCRY_SITE_SLOTS ? o->slots[code] : 0);
@@ -217,7 +250,13 @@ static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
 	struct scry_live_region *region = scry_live_region(&o->live, address, 0);
 	struct scry_live_entry *entry = region ? scry_live_entry(&o->live, region, address) : NULL;
 	int64_t extra = (int64_t)o->size;
+	enum scry_ring_class is = (code - SCRY_RING_FREED) / SCRY_RING_CLASS;
 
+	if (is >= SCRY_RING_CLASSES) {
+		o->totals.damaged++;
+		return;
+	}
+	code -= is * SCRY_RING_CLASS;
 	o->size = 0;
 	o->totals.frees++;
 	if (!entry || !entry->place) {
@@ -227,6 +266,7 @@ static void count_free(struct scry_objects *o, uint64_t address, uint32_t code)
 	if (code != SCRY_RING_FREED)
 		extra = code == SCRY_RING_FREED_UNKNOWN ? -1
 							: (int64_t)code - SCRY_RING_FREED_SIZED;
+	reveal(o, entry, is);
 	count_end(o, entry, extra);
 	entry->place = 0;
 	region->count--;
@@ -379,7 +419,7 @@ static size_t record_words(const uint64_t *words, size_t count, size_t i)
 
 static bool is_freed(uint32_t code)
 {
-	return code == SCRY_RING_FREED || code >= SCRY_RING_FREED_UNKNOWN;
+	return code >= SCRY_RING_FREED;
 }
 
 void scry_objects_feed(struct scry_objects *o, const uint64_t *words, size_t count)
@@ -439,9 +479,12 @@ static void measure_batch(struct scry_objects *o, struct batch *b, bool is_gone)
 	if (!b->count)
 		return;
 	if (is_gone || !o->ruby || scry_ruby_sizes(o->ruby, b->address, b->count, b->size) < 0)
-		memset(b->size, 0, sizeof(b->size));
-	for (size_t i = 0; i < b->count; i++)
+		for (size_t i = 0; i < b->count; i++)
+			b->size[i] = (struct scry_ruby_size){.end_class = SCRY_RING_CLASS_NONE};
+	for (size_t i = 0; i < b->count; i++) {
+		reveal(o, b->entry[i], b->size[i].end_class);
 		count_living(o, b->entry[i], &b->size[i]);
+	}
 	b->count = 0;
 }
 
@@ -556,7 +599,8 @@ int scry_objects_write(struct scry_objects *o, struct scry_writer *w, uint32_t p
 	int r = 0, e;
 
 	for (uint32_t place = 1; place <= o->cap; place++) {
-		if (!o->counters[place - 1].samples)
+		/* none of those that were written before are left, if all were revealed */
+		if (!o->counters[place - 1].samples && !o->counters[place - 1].site)
 			continue;
 		e = write_site(o, w, place, pid);
 		r = r ? r : e;

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "vm/ruby_types.h"
+
 #define NAMES_BYTES_MAX (256u << 20)
 #define T_ICLASS 0x1c /* a module's stand-in among the ancestors */
 #define T_IMEMO 0x1a  /* internal to the VM: no class, no Ruby code sees it */
@@ -150,6 +152,22 @@ uint32_t scry_places_define(struct scry_places *p, const uint64_t *words, size_t
 	key.internal = !def.klass || key.type == T_IMEMO || key.type == T_ICLASS;
 	*ret_code = def.slot;
 	return place_of(p, &key);
+}
+
+uint32_t scry_places_revealed(struct scry_places *p, uint32_t place, bool is_core)
+{
+	const struct scry_ruby_type *type;
+	struct scry_place_key key;
+	const char *name;
+
+	scry_places_key(p, place, &key);
+	type = &scry_ruby_types[key.type % SCRY_RUBY_TYPES];
+	name = is_core ? type->klass : type->name;
+	if (!key.internal || !name)
+		return 0;
+	key.internal = 0;
+	key.klass = scry_places_name(p, name, strlen(name));
+	return key.klass ? place_of(p, &key) : 0;
 }
 
 void scry_places_key(const struct scry_places *p, uint32_t place, struct scry_place_key *ret)

@@ -26,7 +26,7 @@ struct scry_place_key { /* hashed as bytes: no padding */
 	uint16_t leaf;	/* index + 1 in layout.leaf of the instruction at pc */
 	uint16_t after; /* index + 1 in layout.after of the one before it, if it makes this type */
 	uint8_t after_takes_none;
-	uint8_t internal; /* no Ruby code can see such an object */
+	uint8_t internal; /* no Ruby code can see such an object, when it is made */
 	uint16_t reserved;
 };
 
@@ -70,6 +70,14 @@ uint32_t scry_places_calling_line(const struct scry_ruby *ruby, const struct scr
 
 /* All zero when there is no such place. */
 void scry_places_key(const struct scry_places *p, uint32_t place, struct scry_place_key *ret);
+
+/*
+ * The place of those made at `place`, an internal one, that the VM has given a class and so to the
+ * program since: String#encode and Array#sort make their answers so. Where it is not the core class
+ * of their type they have the type's name, "T_STRING", as nobody knows which class it is. 0: they
+ * are not internal, or are for ever, or the limit is reached.
+ */
+uint32_t scry_places_revealed(struct scry_places *p, uint32_t place, bool is_core);
 
 /* The line of a place, as far as is known by now. 0: none. */
 uint32_t scry_places_line(const struct scry_places *p, const struct scry_place_key *key);

@@ -41,7 +41,8 @@ static const struct {
 	{"void", SCRY_TYPE_VOID},     {"int", SCRY_TYPE_INT},	    {"uint", SCRY_TYPE_UINT},
 	{"long", SCRY_TYPE_LONG},     {"ulong", SCRY_TYPE_ULONG},   {"char", SCRY_TYPE_CHAR},
 	{"short", SCRY_TYPE_SHORT},   {"ushort", SCRY_TYPE_USHORT}, {"float", SCRY_TYPE_FLOAT},
-	{"double", SCRY_TYPE_DOUBLE}, {"itn", SCRY_TYPE_INT}, /* a slip of old ltrace.conf */
+	{"double", SCRY_TYPE_DOUBLE}, {"llong", SCRY_TYPE_LONG},    {"ullong", SCRY_TYPE_ULONG},
+	{"itn", SCRY_TYPE_INT}, /* a slip of old ltrace.conf */
 };
 static const struct {
 	const char *word;
@@ -52,6 +53,7 @@ static const struct {
 	{"octal", SCRY_LENS_OCTAL, 0},
 	{"oct", SCRY_LENS_OCTAL, 0},
 	{"bitvec", SCRY_LENS_BITVEC, 0},
+	{"bin", SCRY_LENS_BINARY, 0},
 	{"hex", SCRY_LENS_HEX, 0},
 	{"bool", SCRY_LENS_BOOL, 0},
 	{"guess", SCRY_LENS_GUESS, 0},

@@ -39,6 +39,7 @@ enum scry_lens {
 	SCRY_LENS_GUESS, /* a number that may be an address */
 	SCRY_LENS_STRING,
 	SCRY_LENS_ENUM,
+	SCRY_LENS_BINARY,
 };
 
 /* How long an array is, in elements. */

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,8 +21,10 @@
 #define MEMORY_MAX (4ull << 30) /* of address space: 64-bit offsets, and files of some GiB */
 
 struct scry_debug_info {
-	pid_t pid; /* 0: it has ended, and was waited for */
-	int fd;	   /* a packet is a question, or an answer */
+	scry_debug_answer *answer;
+	int files[2]; /* the object's own, that beside it; -1: not read */
+	pid_t pid;    /* 0: not begun yet, or it has ended, and was waited for */
+	int fd;	      /* a packet is a question, or an answer */
 	bool has_failed;
 };
 
@@ -89,7 +92,7 @@ static void serve(const int files[2], scry_debug_answer *answer)
 	_exit(0);
 }
 
-static int begin_child(struct scry_debug_info *d, int files[2], scry_debug_answer *answer)
+static int begin_child(struct scry_debug_info *d)
 {
 	const pid_t parent = getpid();
 	int pair[2];
@@ -98,35 +101,58 @@ static int begin_child(struct scry_debug_info *d, int files[2], scry_debug_answe
 		return -errno;
 	d->pid = fork();
 	if (d->pid == 0) {
-		confine(pair[1], files, parent);
-		serve(files, answer);
+		confine(pair[1], d->files, parent);
+		serve(d->files, d->answer);
 	}
 	close(pair[1]);
 	d->fd = pair[0];
-	if (d->pid < 0)
-		close(pair[0]);
-	return d->pid < 0 ? -ENOMEM : 0;
+	if (d->pid > 0)
+		return 0;
+	d->pid = 0;
+	close(pair[0]);
+	return -ENOMEM;
 }
 
 struct scry_debug_info *scry_debug_info_open(struct scry_elf *elf, scry_debug_answer *answer)
 {
-	int own = fcntl(scry_elf_fd(elf), F_DUPFD_CLOEXEC, 3);
-	int files[2] = {own, scry_debug_file_open(elf)};
-	struct scry_debug_info *d = NULL;
+	struct scry_debug_info *d = calloc(1, sizeof(*d));
 
-	if (own >= 0 && (!scry_elf_has_debug_info(elf) || !scry_debug_file_is_trusted(own)))
-		files[0] = -1;
-	if (files[0] >= 0 || files[1] >= 0)
-		d = calloc(1, sizeof(*d));
-	if (d && begin_child(d, files, answer) < 0) {
-		free(d);
-		d = NULL;
+	if (!d)
+		return NULL;
+	d->answer = answer;
+	d->files[0] = fcntl(scry_elf_fd(elf), F_DUPFD_CLOEXEC, 3);
+	d->files[1] = scry_debug_file_open(elf);
+	if (d->files[0] >= 0 &&
+	    (!scry_elf_has_debug_info(elf) || !scry_debug_file_is_trusted(d->files[0]))) {
+		close(d->files[0]);
+		d->files[0] = -1;
 	}
-	if (own >= 0)
-		close(own);
-	if (files[1] >= 0)
-		close(files[1]);
-	return d;
+	if (d->files[0] >= 0 || d->files[1] >= 0)
+		return d;
+	free(d);
+	return NULL;
+}
+
+int scry_debug_info_digest(const struct scry_debug_info *info, struct scry_digest *to)
+{
+	for (int i = 0; i < 2; i++) {
+		uint64_t words[8] = {(uint64_t)i};
+		struct stat st;
+
+		if (info->files[i] >= 0) {
+			if (fstat(info->files[i], &st) < 0)
+				return -errno;
+			words[1] = st.st_dev;
+			words[2] = st.st_ino;
+			words[3] = (uint64_t)st.st_size;
+			words[4] = (uint64_t)st.st_mtim.tv_sec;
+			words[5] = (uint64_t)st.st_mtim.tv_nsec;
+			words[6] = (uint64_t)st.st_ctim.tv_sec;
+			words[7] = (uint64_t)st.st_ctim.tv_nsec;
+		}
+		scry_digest_add(to, words, sizeof(words));
+	}
+	return 0;
 }
 
 static void end_child(struct scry_debug_info *d)
@@ -145,6 +171,9 @@ void scry_debug_info_close(struct scry_debug_info *info)
 	if (!info)
 		return;
 	end_child(info);
+	for (int i = 0; i < 2; i++)
+		if (info->files[i] >= 0)
+			close(info->files[i]);
 	free(info);
 }
 
@@ -157,8 +186,12 @@ size_t scry_debug_info_ask(struct scry_debug_info *info, const void *question, s
 	ssize_t n = -1;
 	int r = -1;
 
-	if (info->pid <= 0 || size > SCRY_DEBUG_QUESTION_MAX)
+	if (info->has_failed || size > SCRY_DEBUG_QUESTION_MAX)
 		return 0;
+	if (info->pid == 0 && begin_child(info) < 0) {
+		info->has_failed = true;
+		return 0;
+	}
 	p = (struct pollfd){.fd = info->fd, .events = POLLIN};
 	if (send(info->fd, question, size, MSG_NOSIGNAL) == (ssize_t)size)
 		do

@@ -12,6 +12,7 @@
 #include <elfutils/libdw.h>
 #include <stdbool.h>
 
+#include "base/digest.h"
 #include "sys/elf.h"
 
 #define SCRY_DEBUG_QUESTION_MAX 512u /* bytes */
@@ -23,7 +24,7 @@ struct scry_debug_info;
  * `*state` is its own, NULL at first. */
 typedef size_t scry_debug_answer(Dwarf *dwarf, void **state, const void *question, void *ret);
 
-/* NULL: there is none, or no child can be made. `answer` runs there. */
+/* NULL: there is none. `answer` runs in a child, which is made at the first question. */
 struct scry_debug_info *scry_debug_info_open(struct scry_elf *elf, scry_debug_answer *answer);
 void scry_debug_info_close(struct scry_debug_info *info); /* NULL is legal */
 
@@ -32,7 +33,10 @@ void scry_debug_info_close(struct scry_debug_info *info); /* NULL is legal */
 size_t scry_debug_info_ask(struct scry_debug_info *info, const void *question, size_t size,
 			   void *ret);
 
-/* Has the child ended before it was told to? */
+/* Adds which files it is read from, and as of when. 0 or -errno, no sentence. */
+int scry_debug_info_digest(const struct scry_debug_info *info, struct scry_digest *to);
+
+/* Has the child ended before it was told to, or could none be made? */
 bool scry_debug_info_has_failed(const struct scry_debug_info *info);
 
 #endif

@@ -243,6 +243,15 @@ bool scry_proc_is_running(pid_t pid, uint64_t start_ticks)
 	return state && state != 'Z' && state != 'X' && scry_proc_start_ticks(pid) == start_ticks;
 }
 
+static int no_such_process(pid_t pid)
+{
+	if (!*scry_container_fix(SCRY_CONTAINER_PROCESSES))
+		return scry_fail(-ESRCH, "no such process: %d", (int)pid);
+	return scry_fail(
+		-ESRCH, "no such process: %d; a container sees its own only, see scry doctor -p %d",
+		(int)pid, (int)pid);
+}
+
 int scry_proc_open(struct scry_proc *ret, pid_t pid)
 {
 	struct scry_proc proc = {.pid = pid, .pidfd = -1};
@@ -250,12 +259,11 @@ int scry_proc_open(struct scry_proc *ret, pid_t pid)
 	int err;
 
 	if (pid <= 0)
-		return scry_fail(-ESRCH, "no process %d: a process id is a positive number",
+		return scry_fail(-ESRCH, "no such process: %d; a process id is a positive number",
 				 (int)pid);
 	proc.start_ticks = scry_proc_start_ticks(pid);
 	if (proc.start_ticks == 0)
-		return scry_fail(-ESRCH, "no process %d%s", (int)pid,
-				 scry_container_fix(SCRY_CONTAINER_PROCESSES));
+		return no_such_process(pid);
 	err = read_status(&proc, &tgid);
 	if (err)
 		return scry_fail(err, "cannot read the status of process %d: %s", (int)pid,

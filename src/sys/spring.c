@@ -81,7 +81,7 @@ static bool is_taken(const struct search *s, uint64_t pad)
 /* A free pad in the filler behind range `i`; 0: none. */
 static uint64_t find_pad(const struct search *s, size_t i)
 {
-	const struct scry_text *text = s->request->text;
+	struct scry_text *text = s->request->text;
 	const struct scry_text_range *range = scry_text_range(text, i);
 	struct scry_x86_code code;
 	size_t room;
@@ -105,7 +105,7 @@ static uint64_t find_pad(const struct search *s, size_t i)
 /* Outwards: behind the range itself and those before and after it, as far as a jump reaches. */
 static uint64_t search(const struct search *s)
 {
-	const struct scry_text *text = s->request->text;
+	struct scry_text *text = s->request->text;
 	size_t own = (size_t)(s->request->range - scry_text_range(text, 0));
 	const struct scry_text_range *range;
 

@@ -37,7 +37,7 @@ struct scry_spring_taken {
  * adds [pad, pad + 5) to what is taken.
  */
 struct scry_spring_request {
-	const struct scry_text *text;
+	struct scry_text *text;
 	const struct scry_text_range *range;
 	const struct scry_spring_taken *taken;
 	size_t count;

@@ -1,5 +1,5 @@
 /*
- * What the code of an ELF object looks like: ranges, transfers sorted by target, and questions.
+ * What the code of an ELF object looks like: ranges, and questions of who leads to them.
  *
  * Cold parts are told apart by three signs, the surest first: a symbol "name.cold"; unwind rules
  * that begin in the middle of a frame; entered by jumps only, from one other range at most,
@@ -22,8 +22,7 @@
 #define WORDS_MAX (1u << 26) /* 512 MiB */
 #define FILLER_MAX 64u
 #define FUNCTION_ALIGN 16u
-#define DIGIT_BITS 11
-#define DIGITS (1u << DIGIT_BITS)
+#define COLD_DEPTH 8
 
 int scry_text_add(struct scry_text *text, uint64_t source, uint64_t target,
 		  enum scry_transfer_kind kind)
@@ -36,13 +35,17 @@ int scry_text_add(struct scry_text *text, uint64_t source, uint64_t target,
 		return 0;
 	}
 	if (w->count == w->room) {
-		size_t more = w->room ? w->room + w->room / 2 : 65536;
+		size_t more = w->room ? w->room + w->room / 2 : 16384;
 		uint64_t *rows =
 			more <= WORDS_MAX ? reallocarray(w->rows, more, sizeof(*rows)) : NULL;
+		uint32_t *next;
 
-		if (!rows)
+		if (rows)
+			w->rows = rows;
+		next = rows ? reallocarray(w->next, more, sizeof(*next)) : NULL;
+		if (!next)
 			return scry_fail(-ENOMEM, "no memory for %zu branches", more);
-		w->rows = rows;
+		w->next = next;
 		w->room = more;
 	}
 	w->rows[w->count++] = (target - text->base) << 32 | from << 3 | kind;
@@ -50,65 +53,28 @@ int scry_text_add(struct scry_text *text, uint64_t source, uint64_t target,
 	return 0;
 }
 
-/* Radix sort by target: three digits of 11 bits. */
-int scry_text_sort(struct scry_text *text)
-{
-	struct scry_words *w = &text->words;
-	uint64_t *from = w->rows, *to = malloc((w->count + 1) * sizeof(*to));
-	uint64_t *spare = to;
-
-	if (!to)
-		return scry_fail(-ENOMEM, "no memory to sort %zu branches", w->count);
-	for (unsigned int shift = 32; shift < 32 + 3 * DIGIT_BITS; shift += DIGIT_BITS) {
-		size_t first[DIGITS] = {0}, sum = 0;
-		uint64_t *swap = from;
-
-		for (size_t i = 0; i < w->count; i++)
-			first[from[i] >> shift & (DIGITS - 1)]++;
-		for (size_t i = 0; i < DIGITS; i++) {
-			size_t n = first[i];
-
-			first[i] = sum;
-			sum += n;
-		}
-		for (size_t i = 0; i < w->count; i++)
-			to[first[from[i] >> shift & (DIGITS - 1)]++] = from[i];
-		from = to;
-		to = swap;
-	}
-	/* After an odd number of passes the result lies in the spare. */
-	free(w->rows);
-	w->rows = spare;
-	w->room = w->count + 1;
-	return 0;
-}
-
-size_t scry_text_lower(const struct scry_text *text, uint64_t target)
-{
-	size_t low = 0, high = text->words.count;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (scry_word_target(text->words.rows[mid]) < target)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
-}
-
 size_t scry_text_range_count(const struct scry_text *text)
 {
 	return text->count;
 }
 
-const struct scry_text_range *scry_text_range(const struct scry_text *text, size_t i)
+/* 0, or what leads where is not known, now and later. */
+static int note(struct scry_text *text, int r)
 {
-	return i < text->count ? &text->ranges[i] : NULL;
+	text->has_failed |= r < 0;
+	return text->has_failed ? -ENOMEM : 0;
 }
 
-const struct scry_text_range *scry_text_at(const struct scry_text *text, uint64_t addr)
+const struct scry_text_range *scry_text_range(struct scry_text *text, size_t i)
+{
+	if (i >= text->count)
+		return NULL;
+	if (note(text, scry_text_settle(text, i)) == 0)
+		note(text, scry_text_decode(text, 2 * i + 1));
+	return &text->ranges[i];
+}
+
+const struct scry_text_range *scry_text_find(const struct scry_text *text, uint64_t addr)
 {
 	size_t low = 0, high = text->count;
 
@@ -121,6 +87,13 @@ const struct scry_text_range *scry_text_at(const struct scry_text *text, uint64_
 			high = mid;
 	}
 	return low && addr < text->ranges[low - 1].end ? &text->ranges[low - 1] : NULL;
+}
+
+const struct scry_text_range *scry_text_at(struct scry_text *text, uint64_t addr)
+{
+	const struct scry_text_range *range = scry_text_find(text, addr);
+
+	return range ? scry_text_range(text, (size_t)(range - text->ranges)) : NULL;
 }
 
 void scry_text_bytes(const struct scry_text *text, const struct scry_text_range *range,
@@ -139,10 +112,27 @@ void scry_text_bytes(const struct scry_text *text, const struct scry_text_range 
 		.bytes = bytes, .address = range->start, .size = size, .avail = room};
 }
 
-bool scry_text_function(const struct scry_text *text, uint64_t addr, struct scry_text_function *ret)
+/* Finds all that leads into [from, to), which is in the code, tables too if `tables`. */
+static int reach(struct scry_text *text, uint64_t from, uint64_t to, bool tables)
+{
+	const struct scry_text_range *range;
+	int r = note(text, scry_text_reach(text, from, to));
+
+	for (uint64_t at = from; tables && r == 0 && at < to;
+	     at = range && range->end < to ? range->end : at + 1) {
+		range = scry_text_find(text, at);
+		if (range)
+			r = note(text, scry_text_tables(text, (size_t)(range - text->ranges)));
+	}
+	return r;
+}
+
+bool scry_text_function(struct scry_text *text, uint64_t addr, struct scry_text_function *ret)
 {
 	const struct scry_text_range *range = scry_text_at(text, addr);
 	const struct scry_image_part *part;
+	struct scry_word_walk walk;
+	uint64_t word;
 
 	if (!range)
 		return false;
@@ -154,21 +144,21 @@ bool scry_text_function(const struct scry_text *text, uint64_t addr, struct scry
 					   .index = (uint32_t)(range - text->ranges)};
 	if (ret->index + 1 < text->count && range[1].start < part->end)
 		ret->next = range[1].start;
-	for (size_t i = scry_text_lower(text, range->start - text->base); i < text->words.count;
-	     i++) {
-		uint64_t word = text->words.rows[i];
-
-		if (scry_word_target(word) != range->start - text->base)
-			break;
+	ret->is_jumped_to = reach(text, range->start, range->start + 1, true) < 0;
+	walk = scry_text_walk(text, range->start - text->base, range->start - text->base + 1);
+	while (scry_text_step(text, &walk, &word))
 		ret->is_jumped_to |= scry_word_kind(word) != SCRY_TRANSFER_CALL32 &&
 				     scry_word_kind(word) != SCRY_TRANSFER_POINTER;
-	}
 	return true;
 }
 
-void scry_text_stats(const struct scry_text *text, struct scry_text_stats *ret)
+void scry_text_stats(struct scry_text *text, struct scry_text_stats *ret)
 {
+	note(text, scry_text_all(text));
 	*ret = text->stats;
+	memset(ret->ranges, 0, sizeof(ret->ranges));
+	for (size_t i = 0; i < text->count; i++)
+		ret->ranges[text->ranges[i].kind]++;
 }
 
 static struct scry_transfer unpack(const struct scry_text *text, uint64_t word)
@@ -185,103 +175,175 @@ static bool is_direct(const struct scry_transfer *t)
 	return t->kind < SCRY_TRANSFER_TABLE;
 }
 
-size_t scry_text_enters(const struct scry_text *text, uint64_t from, uint64_t to,
-			const struct scry_transfers *ret)
+static int by_word(const void *a, const void *b)
 {
-	size_t found = 0;
+	const uint64_t *x = a, *y = b;
 
-	if (from >= text->end || to <= text->base)
-		return 0;
-	for (size_t i = scry_text_lower(text, from < text->base ? 0 : from + 1 - text->base);
-	     i < text->words.count; i++) {
-		struct scry_transfer t = unpack(text, text->words.rows[i]);
+	return *x < *y ? -1 : *x > *y;
+}
 
-		if (t.target >= to)
-			break;
-		if (is_direct(&t) && t.source >= from && t.source < to)
-			continue;
-		if (ret && found < ret->room)
-			ret->rows[found] = t;
-		found++;
+/* Transfers that answer a question. */
+static int take(struct scry_text *text, uint64_t word)
+{
+	struct scry_text_found *found = &text->found;
+
+	if (found->count == found->room) {
+		size_t more = found->room ? 2 * found->room : 64;
+		uint64_t *rows = reallocarray(found->rows, more, sizeof(*rows));
+
+		if (!rows)
+			return scry_fail(-ENOMEM, "no memory for %zu branches", more);
+		found->rows = rows;
+		found->room = more;
 	}
-	return found;
+	found->rows[found->count++] = word;
+	return 0;
 }
 
-/* The range a cold part belongs to; others are their own. */
-static uint32_t head_of(const struct scry_text *text, uint64_t addr)
+static size_t give(struct scry_text *text, const struct scry_transfers *ret)
 {
-	const struct scry_text_range *range = scry_text_at(text, addr);
+	const struct scry_text_found *found = &text->found;
 
-	if (!range)
-		return SCRY_TEXT_NO_PARENT;
-	if (range->kind == SCRY_TEXT_COLD && range->parent != SCRY_TEXT_NO_PARENT)
-		return range->parent;
-	return (uint32_t)(range - text->ranges);
+	if (ret && ret->room && found->count > 1)
+		qsort(found->rows, found->count, sizeof(*found->rows), by_word);
+	for (size_t i = 0; ret && i < ret->room && i < found->count; i++)
+		ret->rows[i] = unpack(text, found->rows[i]);
+	return found->count;
 }
 
-/* Visits the direct transfers to `target`; `own` chooses those from inside or from outside. */
-static size_t direct_to(const struct scry_text *text, uint64_t target, bool own,
+/* Where it is not known what leads to a place, something does. */
+static size_t give_unknown(const struct scry_transfers *ret, uint64_t target,
+			   enum scry_transfer_kind kind)
+{
+	if (ret && ret->room)
+		ret->rows[0] = (struct scry_transfer){.target = target, .kind = kind};
+	return 1;
+}
+
+size_t scry_text_enters(struct scry_text *text, uint64_t from, uint64_t to,
 			const struct scry_transfers *ret)
 {
-	uint32_t head = head_of(text, target);
-	size_t found = 0;
+	uint64_t first = from < text->base ? text->base : from + 1;
+	uint64_t last = to < text->end ? to : text->end, word;
+	struct scry_word_walk walk;
+	int r;
+
+	if (from >= text->end || to <= text->base || first >= last)
+		return 0;
+	r = reach(text, first, last, true);
+	text->found.count = 0;
+	walk = scry_text_walk(text, first - text->base, last - text->base);
+	while (r == 0 && scry_text_step(text, &walk, &word)) {
+		struct scry_transfer t = unpack(text, word);
+
+		if (!is_direct(&t) || t.source < from || t.source >= to)
+			r = note(text, take(text, word));
+	}
+	return r == 0 ? give(text, ret) : give_unknown(ret, first, SCRY_TRANSFER_POINTER);
+}
+
+uint32_t scry_text_head(const struct scry_text *text, size_t range)
+{
+	return text->ranges[range].kind == SCRY_TEXT_COLD ? text->ranges[range].parent
+							  : (uint32_t)range;
+}
+
+/* The head of the range at `addr`, if there is one. */
+static int find_head(struct scry_text *text, uint64_t addr, uint32_t *ret)
+{
+	const struct scry_text_range *range = scry_text_find(text, addr);
+	int r = range ? scry_text_settle(text, (size_t)(range - text->ranges)) : 0;
+
+	*ret = range && r == 0 ? scry_text_head(text, (size_t)(range - text->ranges))
+			       : SCRY_TEXT_NO_PARENT;
+	return r;
+}
+
+/* Is `addr` in the family that was found last? */
+static bool is_in_family(const struct scry_text *text, uint64_t addr)
+{
+	const struct scry_text_range *range = scry_text_find(text, addr);
+
+	for (size_t i = 0; range && i < text->family.count; i++)
+		if (text->family.rows[i] == (size_t)(range - text->ranges))
+			return true;
+	return false;
+}
+
+/* Code without unwind tables, and cold parts that nobody leads to. */
+static bool is_of_nobody(struct scry_text *text, uint64_t addr)
+{
+	uint32_t head;
+
+	return note(text, find_head(text, addr, &head)) < 0 || head == SCRY_TEXT_NO_PARENT;
+}
+
+/* Visits the direct transfers to `target` from outside its family, or those from inside. */
+struct visit {
+	bool own;
+	uint64_t from, to; /* of `own`: but for calls, and those from here */
+};
+
+static size_t direct_to(struct scry_text *text, uint64_t target, const struct visit *visit,
+			const struct scry_transfers *ret)
+{
+	uint32_t head = SCRY_TEXT_NO_PARENT;
+	struct scry_word_walk walk;
+	uint64_t word;
+	int r;
 
 	if (target < text->base || target >= text->end)
 		return 0;
-	for (size_t i = scry_text_lower(text, target - text->base); i < text->words.count; i++) {
-		struct scry_transfer t = unpack(text, text->words.rows[i]);
+	r = note(text, find_head(text, target, &head));
+	if (r == 0 && head != SCRY_TEXT_NO_PARENT)
+		r = note(text, scry_text_family(text, head));
+	if (r == 0)
+		r = reach(text, target, target + 1, false);
+	text->found.count = 0;
+	walk = scry_text_walk(text, target - text->base, target - text->base + 1);
+	while (r == 0 && scry_text_step(text, &walk, &word)) {
+		struct scry_transfer t = unpack(text, word);
 		bool is_own;
 
-		if (t.target != target)
-			break;
-		is_own = head != SCRY_TEXT_NO_PARENT && head_of(text, t.source) == head;
-		if (!is_direct(&t) || is_own != own)
+		if (!is_direct(&t))
 			continue;
-		if (ret && found < ret->room)
-			ret->rows[found] = t;
-		found++;
-	}
-	return found;
-}
-
-size_t scry_text_sites(const struct scry_text *text, uint64_t target,
-		       const struct scry_transfers *ret)
-{
-	return direct_to(text, target, false, ret);
-}
-
-size_t scry_text_loops(const struct scry_text *text, uint64_t start, size_t window)
-{
-	uint32_t head = head_of(text, start);
-	size_t found = 0;
-
-	if (start < text->base || start >= text->end)
-		return 0;
-	for (size_t i = scry_text_lower(text, start - text->base); i < text->words.count; i++) {
-		struct scry_transfer t = unpack(text, text->words.rows[i]);
-
-		if (t.target != start)
-			break;
-		if (!is_direct(&t) || t.kind == SCRY_TRANSFER_CALL32 ||
-		    (t.source >= start && t.source - start < window))
+		if (head != SCRY_TEXT_NO_PARENT)
+			is_own = is_in_family(text, t.source);
+		else
+			is_own = visit->own && is_of_nobody(text, t.source);
+		if (is_own != visit->own)
 			continue;
-		found += head_of(text, t.source) == head ? 1 : 0;
+		if (visit->own && (t.kind == SCRY_TRANSFER_CALL32 ||
+				   (t.source >= visit->from && t.source < visit->to)))
+			continue;
+		r = note(text, take(text, word));
 	}
-	return found;
+	return r == 0 ? give(text, ret) : give_unknown(ret, target, SCRY_TRANSFER_JMP32);
 }
 
-bool scry_text_is_pointed(const struct scry_text *text, uint64_t target)
+size_t scry_text_sites(struct scry_text *text, uint64_t target, const struct scry_transfers *ret)
 {
+	return direct_to(text, target, &(struct visit){.own = false}, ret);
+}
+
+size_t scry_text_loops(struct scry_text *text, uint64_t start, size_t window)
+{
+	return direct_to(text, start, &(struct visit){true, start, start + window}, NULL);
+}
+
+bool scry_text_is_pointed(struct scry_text *text, uint64_t target)
+{
+	struct scry_word_walk walk;
+	uint64_t word;
+
 	if (target < text->base || target >= text->end)
 		return false;
-	for (size_t i = scry_text_lower(text, target - text->base); i < text->words.count; i++) {
-		struct scry_transfer t = unpack(text, text->words.rows[i]);
-
-		if (t.target != target)
-			break;
-		if (t.kind == SCRY_TRANSFER_POINTER)
+	if (reach(text, target, target + 1, false) < 0)
+		return true;
+	walk = scry_text_walk(text, target - text->base, target - text->base + 1);
+	while (scry_text_step(text, &walk, &word))
+		if (scry_word_kind(word) == SCRY_TRANSFER_POINTER)
 			return true;
-	}
 	return false;
 }
 
@@ -292,20 +354,21 @@ struct entrances {
 	bool many;
 };
 
+/* All that leads there is known. */
 static struct entrances entrances_of(const struct scry_text *text, size_t index)
 {
 	const struct scry_text_range *range = &text->ranges[index];
+	struct scry_word_walk walk =
+		scry_text_walk(text, range->start - text->base, range->end - text->base);
 	struct entrances e = {.source = SCRY_TEXT_NO_PARENT};
+	uint64_t word, last = 0;
 
-	for (size_t i = scry_text_lower(text, range->start - text->base); i < text->words.count;
-	     i++) {
-		struct scry_transfer t = unpack(text, text->words.rows[i]);
-		const struct scry_text_range *from;
+	while (scry_text_step(text, &walk, &word)) {
+		struct scry_transfer t = unpack(text, word);
+		const struct scry_text_range *from =
+			t.source ? scry_text_find(text, t.source) : NULL;
 
-		if (t.target >= range->end)
-			break;
-		from = t.source ? scry_text_at(text, t.source) : NULL;
-		if (from == range)
+		if (from == range || t.kind == SCRY_TRANSFER_TABLE)
 			continue;
 		if (t.kind == SCRY_TRANSFER_CALL32)
 			e.calls++;
@@ -319,40 +382,64 @@ static struct entrances entrances_of(const struct scry_text *text, size_t index)
 			uint32_t source = (uint32_t)(from - text->ranges);
 
 			e.many |= e.source != SCRY_TEXT_NO_PARENT && e.source != source;
-			e.source = source;
+			if (word >= last) { /* of several the last one counts */
+				e.source = source;
+				last = word;
+			}
 		}
 	}
 	return e;
 }
 
-/* Signs two and three; sign one, and who has a symbol, are known by now. `is_entry` is in parallel
- * to the ranges. */
-static void find_cold(struct scry_text *text, const struct scry_fdes *fdes)
+/* Signs two and three; sign one, and who has a symbol, are known by now. */
+static int know_kind(struct scry_text *text, size_t i)
 {
-	for (size_t i = 0; i < text->count; i++) {
-		struct scry_text_range *range = &text->ranges[i];
-		struct entrances e = entrances_of(text, i);
+	struct scry_text_range *range = &text->ranges[i];
+	struct scry_text_unit *unit = &text->units[2 * i + 1];
+	struct entrances e;
+	int r;
 
+	if (unit->is_kind_known)
+		return 0;
+	if (range->kind == SCRY_TEXT_COLD ||
+	    (range->kind == SCRY_TEXT_FUNCTION && !range->has_symbol)) {
+		bool is_part;
+
+		r = scry_text_reach(text, range->start, range->end);
+		if (r < 0)
+			return r;
+		e = entrances_of(text, i);
 		/* Nobody at all leads to a part that is only a landing pad. */
-		bool is_part = !e.calls && !e.pointers && !e.many &&
-			       (e.conditional || range->start % FUNCTION_ALIGN != 0);
-
-		if (range->kind == SCRY_TEXT_FUNCTION && !range->has_symbol &&
-		    (!fdes->rows[i].is_entry || is_part))
+		is_part = !e.calls && !e.pointers && !e.many &&
+			  (e.conditional || range->start % FUNCTION_ALIGN != 0);
+		if (!unit->is_entry || is_part)
 			range->kind = SCRY_TEXT_COLD;
 		if (range->kind == SCRY_TEXT_COLD)
 			range->parent = e.source;
 	}
-	/* The parent of a cold part may itself be one. */
-	for (size_t i = 0; i < text->count; i++) {
-		struct scry_text_range *range = &text->ranges[i];
+	unit->is_kind_known = true;
+	return 0;
+}
 
-		for (int depth = 0; depth < 8 && range->kind == SCRY_TEXT_COLD &&
-				    range->parent != SCRY_TEXT_NO_PARENT &&
-				    text->ranges[range->parent].kind == SCRY_TEXT_COLD;
-		     depth++)
-			range->parent = text->ranges[range->parent].parent;
+/* The parent of a cold part may itself be one. */
+int scry_text_settle(struct scry_text *text, size_t i)
+{
+	struct scry_text_range *range = &text->ranges[i];
+	int r;
+
+	if (text->units[2 * i + 1].is_settled)
+		return 0;
+	r = know_kind(text, i);
+	for (int depth = 0; depth < COLD_DEPTH && r == 0 && range->kind == SCRY_TEXT_COLD &&
+			    range->parent != SCRY_TEXT_NO_PARENT;
+	     depth++) {
+		r = know_kind(text, range->parent);
+		if (r < 0 || text->ranges[range->parent].kind != SCRY_TEXT_COLD)
+			break;
+		range->parent = text->ranges[range->parent].parent;
 	}
+	text->units[2 * i + 1].is_settled = r == 0;
+	return r;
 }
 
 static int mark_symbol(const struct scry_sym *sym, void *arg)
@@ -362,7 +449,7 @@ static int mark_symbol(const struct scry_sym *sym, void *arg)
 
 	if (sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC)
 		return 0;
-	range = (struct scry_text_range *)(uintptr_t)scry_text_at(text, sym->value);
+	range = (struct scry_text_range *)(uintptr_t)scry_text_find(text, sym->value);
 	if (!range || range->start != sym->value)
 		return 0;
 	if (strstr(sym->name, ".cold"))
@@ -397,8 +484,21 @@ static void mark_plt(struct scry_text *text, struct scry_elf *elf)
 	}
 }
 
+/* Then which bytes are loaded is a matter of order. */
+static bool do_parts_overlap(const struct scry_image *image)
+{
+	for (size_t i = 0; i < image->count; i++)
+		for (size_t k = 0; k < i; k++)
+			if (image->parts[i].start < image->parts[k].end &&
+			    image->parts[k].start < image->parts[i].end)
+				return true;
+	return false;
+}
+
 static int make_ranges(struct scry_text *text, struct scry_elf *elf, const struct scry_fdes *fdes)
 {
+	if (do_parts_overlap(&text->image))
+		return scry_fail(-EINVAL, "the file's segments overlap");
 	text->base = UINT64_MAX;
 	for (size_t i = 0; i < text->image.count; i++) {
 		const struct scry_image_part *part = &text->image.parts[i];
@@ -412,9 +512,11 @@ static int make_ranges(struct scry_text *text, struct scry_elf *elf, const struc
 		return scry_fail(-EFBIG, "the file's code spans %" PRIu64 " MiB, more than %llu",
 				 (text->end - text->base) >> 20, SCRY_TEXT_SPAN_MAX >> 20);
 	text->ranges = calloc(fdes->count, sizeof(*text->ranges));
-	if (!text->ranges)
+	text->units = calloc(2 * fdes->count + 1, sizeof(*text->units));
+	if (!text->ranges || !text->units)
 		return scry_fail(-ENOMEM, "no memory for %zu code ranges", fdes->count);
 	text->count = fdes->count;
+	text->family_of = SCRY_TEXT_NO_PARENT;
 	text->stats.bad_fdes = fdes->bad;
 	for (size_t i = 0; i < fdes->count; i++) {
 		const struct scry_fde *fde = &fdes->rows[i];
@@ -424,6 +526,7 @@ static int make_ranges(struct scry_text *text, struct scry_elf *elf, const struc
 			.end = fde->end,
 			.parent = SCRY_TEXT_NO_PARENT,
 			.kind = fde->is_signal ? SCRY_TEXT_SIGNAL : SCRY_TEXT_FUNCTION};
+		text->units[2 * i + 1].is_entry = fde->is_entry;
 	}
 	mark_plt(text, elf);
 	scry_elf_each_symbol(elf, mark_symbol, text);
@@ -452,18 +555,12 @@ static int open_text(struct scry_text *text, struct scry_elf *elf, struct scry_f
 	if (r < 0)
 		return r;
 	text->is_fixed = is_fixed(elf);
-	r = scry_text_decode(text);
+	r = scry_text_guess(text);
 	if (r == 0)
 		r = scry_text_pointers(text, elf);
 	if (r == 0)
-		r = scry_text_sort(text);
-	if (r < 0)
-		return r;
-	find_cold(text, fdes);
-	for (size_t i = 0; i < text->count; i++)
-		text->stats.ranges[text->ranges[i].kind]++;
-	r = scry_text_tables(text);
-	return r < 0 ? r : scry_text_sort(text);
+		scry_text_chain(text);
+	return r;
 }
 
 int scry_text_read(struct scry_elf *elf, struct scry_text **ret)
@@ -473,10 +570,6 @@ int scry_text_read(struct scry_elf *elf, struct scry_text **ret)
 	int r = text ? open_text(text, elf, &fdes) : scry_fail(-ENOMEM, "no memory");
 
 	scry_fde_done(&fdes);
-	if (text) {
-		free(text->leas);
-		text->leas = NULL;
-	}
 	if (r < 0)
 		scry_text_free(text);
 	else
@@ -496,6 +589,14 @@ void scry_text_free(struct scry_text *text)
 		return;
 	scry_image_close(&text->image);
 	free(text->ranges);
+	free(text->units);
 	free(text->words.rows);
+	free(text->words.next);
+	free(text->words.heads);
+	free(text->guesses.rows);
+	free(text->guesses.first);
+	free(text->leas.rows);
+	free(text->family.rows);
+	free(text->found.rows);
 	free(text);
 }

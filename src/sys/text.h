@@ -2,8 +2,9 @@
  * What the code of an ELF object looks like: its functions, and who leads where.
  *
  * From the file alone, so stripped, static, PIE and shared objects do; addresses are link-time
- * (add the bias). Ranges come from the unwind tables (sys/fde); each range, and the code between
- * ranges, is decoded once from its first byte on. Direct transfers are exact. Indirect ones:
+ * (add the bias). Ranges come from the unwind tables (sys/fde); a range, or the code between two,
+ * is decoded once from its first byte on, when a question is asked that it may have to do with
+ * (text_reach.c). Direct transfers are exact. Indirect ones:
  *
  *   TABLE    entries of switch tables: 32-bit offsets in a table that a function with an indirect
  *            jump loads by lea; read as long as they stay in that function or a cold part of it
@@ -15,7 +16,9 @@
  * throws before it in the same few bytes, and an entry that aligns the stack and calls is longer
  * than any window. Code made at run time, and computed addresses other than these, are unknown.
  *
- * Memory: 8 bytes a transfer and 24 a range beside the image. At most 512 MiB of code an object.
+ * Memory beside the image: 12 bytes a transfer that was decoded, 72 a range, 4 where four bytes
+ * could be a displacement, which are an eighth. At most 512 MiB of code an object. Where memory is
+ * lacking for a question, the answer is the careful one: something leads there.
  */
 #ifndef SCRY_SYS_TEXT_H
 #define SCRY_SYS_TEXT_H
@@ -65,8 +68,8 @@ struct scry_transfer {
 struct scry_text_stats {
 	size_t ranges[SCRY_TEXT_SIGNAL + 1];   /* by kind */
 	size_t transfers[SCRY_TRANSFER_KINDS]; /* by kind */
-	uint64_t instructions;		       /* decoded, gaps included */
-	uint64_t range_bytes, gap_bytes;       /* decoded in ranges; code between ranges */
+	uint64_t instructions;		       /* gaps included */
+	uint64_t range_bytes, gap_bytes;       /* in ranges; code between ranges */
 	size_t range_errors, gap_errors;       /* places that are no instruction */
 	size_t outside;			       /* transfers that leave the object's code: dropped */
 	size_t tables_unread; /* beyond a limit of 4 Mi entries, which no honest file meets */
@@ -75,19 +78,21 @@ struct scry_text_stats {
 
 struct scry_text;
 
-/* Reads and decodes an object's code. 0; -ENOENT: it has no unwind tables; -EFBIG; -ENOMEM; -EIO;
- * all with a sentence. `elf` may be closed afterwards. About 75 ns an instruction. */
+/* Reads an object's code. 0; -ENOENT: it has no unwind tables; -EFBIG; -EINVAL; -ENOMEM; -EIO; all
+ * with a sentence. `elf` may be closed afterwards. About 4 ns a byte; then 75 an instruction that
+ * is decoded. Questions are asked in one thread. */
 int scry_text_read(struct scry_elf *elf, struct scry_text **ret);
 /* It is free when all who have it have said so. */
 struct scry_text *scry_text_ref(struct scry_text *text);
 void scry_text_free(struct scry_text *text); /* NULL is fine */
-void scry_text_stats(const struct scry_text *text, struct scry_text_stats *ret);
+/* Decodes all. */
+void scry_text_stats(struct scry_text *text, struct scry_text_stats *ret);
 
 /* Ranges ascend by start. NULL behind the last; owned by the code. */
 size_t scry_text_range_count(const struct scry_text *text);
-const struct scry_text_range *scry_text_range(const struct scry_text *text, size_t i);
+const struct scry_text_range *scry_text_range(struct scry_text *text, size_t i);
 /* The range that covers `addr`, or NULL. */
-const struct scry_text_range *scry_text_at(const struct scry_text *text, uint64_t addr);
+const struct scry_text_range *scry_text_at(struct scry_text *text, uint64_t addr);
 
 /* A range as an engine asks for it. */
 struct scry_text_function {
@@ -99,8 +104,7 @@ struct scry_text_function {
 	uint32_t index;	     /* of the range */
 };
 /* The range that covers `addr`; false: none does. All of them: by scry_text_range. */
-bool scry_text_function(const struct scry_text *text, uint64_t addr,
-			struct scry_text_function *ret);
+bool scry_text_function(struct scry_text *text, uint64_t addr, struct scry_text_function *ret);
 
 /* The bytes of a range as in the file, with the filler behind it, for scry_x86_window. Valid while
  * the code is open. */
@@ -116,16 +120,15 @@ struct scry_transfers {
 
 /* What leads into the inside (from, to) of a window from anywhere but the window's own instructions
  * [from, to), which move along. 0: nothing known does. */
-size_t scry_text_enters(const struct scry_text *text, uint64_t from, uint64_t to,
+size_t scry_text_enters(struct scry_text *text, uint64_t from, uint64_t to,
 			const struct scry_transfers *ret);
 
 /* The direct transfers to `target` from outside its own function and its cold parts: call sites. */
-size_t scry_text_sites(const struct scry_text *text, uint64_t target,
-		       const struct scry_transfers *ret);
+size_t scry_text_sites(struct scry_text *text, uint64_t target, const struct scry_transfers *ret);
 
 /* Those from inside the own function behind its window: loops back to `start` that pass a hook at
  * the entry again without being calls. `window` bytes from `start` on move along. */
-size_t scry_text_loops(const struct scry_text *text, uint64_t start, size_t window);
+size_t scry_text_loops(struct scry_text *text, uint64_t start, size_t window);
 
 /* Of `count` link-time addresses of words, ascending: is one read, or written, by an instruction of
  * a range other than a call or jmp through it? Decodes all ranges anew, about 40 ns an instruction.
@@ -133,6 +136,6 @@ size_t scry_text_loops(const struct scry_text *text, uint64_t start, size_t wind
 void scry_text_loads(const struct scry_text *text, const uint64_t *words, size_t count, bool *ret);
 
 /* Is the address of `target` taken (POINTER), so that calls may come from anywhere? */
-bool scry_text_is_pointed(const struct scry_text *text, uint64_t target);
+bool scry_text_is_pointed(struct scry_text *text, uint64_t target);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Decoding the code of an object from the first byte to the last.
+ * Decoding the code of an object, a unit at a time, from its first byte to its last.
  *
  * Zydis in its minimal mode: lengths, displacements, immediates; nothing is known of operands, and
  * nothing more is needed. After a byte that is no instruction a range goes on at the next byte, a
@@ -23,16 +23,18 @@ struct decoding {
 
 static int add_lea(struct scry_text *text, const struct scry_text_lea *lea)
 {
-	if (text->lea_count == text->lea_room) {
-		size_t more = text->lea_room ? 2 * text->lea_room : 1024;
-		struct scry_text_lea *rows = reallocarray(text->leas, more, sizeof(*rows));
+	struct scry_text_leas *leas = &text->leas;
+
+	if (leas->count == leas->room) {
+		size_t more = leas->room ? 2 * leas->room : 1024;
+		struct scry_text_lea *rows = reallocarray(leas->rows, more, sizeof(*rows));
 
 		if (!rows)
 			return scry_fail(-ENOMEM, "no memory for %zu references", more);
-		text->leas = rows;
-		text->lea_room = more;
+		leas->rows = rows;
+		leas->room = more;
 	}
-	text->leas[text->lea_count++] = *lea;
+	leas->rows[leas->count++] = *lea;
 	return 0;
 }
 
@@ -212,25 +214,39 @@ static uint64_t edge(const struct scry_text *text, uint64_t addr, bool is_end)
 	return is_end ? part->end : part->start;
 }
 
-int scry_text_decode(struct scry_text *text)
+static int decode(struct decoding *d, size_t unit)
 {
-	struct decoding d = {.text = text};
-	uint64_t at;
-	int r = 0;
+	const struct scry_text *text = d->text;
+	const size_t i = unit / 2;
+	uint64_t from, to;
 
+	if (unit & 1)
+		return decode_range(d, i);
+	from = i ? text->ranges[i - 1].end : edge(text, text->ranges[0].start, false);
+	to = i < text->count ? text->ranges[i].start : edge(text, from - 1, true);
+	return from < to ? decode_gap(d, from, to) : 0;
+}
+
+int scry_text_decode(struct scry_text *text, size_t unit)
+{
+	struct scry_text_unit *u = &text->units[unit];
+	struct decoding d = {.text = text};
+	int r;
+
+	if (u->is_decoded)
+		return 0;
 	ZydisDecoderInit(&d.decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
 	ZydisDecoderEnableMode(&d.decoder, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
-	at = edge(text, text->ranges[0].start, false);
-	for (size_t i = 0; i < text->count && r == 0; i++) {
-		if (at < text->ranges[i].start)
-			r = decode_gap(&d, at, text->ranges[i].start);
-		if (r == 0)
-			r = decode_range(&d, i);
-		at = text->ranges[i].end;
-	}
-	if (r == 0 && at < edge(text, at - 1, true))
-		r = decode_gap(&d, at, edge(text, at - 1, true));
-	return r;
+	u->word = (uint32_t)text->words.count;
+	u->lea = (uint32_t)text->leas.count;
+	r = decode(&d, unit);
+	if (r < 0)
+		return r;
+	u->word_end = (uint32_t)text->words.count;
+	u->lea_end = (uint32_t)text->leas.count;
+	u->is_decoded = true;
+	scry_text_chain(text);
+	return 0;
 }
 
 static void note_load(const ZydisDecodedInstruction *z, uint64_t address, const uint64_t *words,

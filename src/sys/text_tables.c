@@ -9,33 +9,21 @@
 #define ENTRIES_MAX 65536u	   /* of one table */
 #define ALL_ENTRIES_MAX (4u << 20) /* of all: the largest programs have 1 % of it */
 
-/* May a table of range `own` lead to range `to`? Into itself and its family of cold parts. */
-static bool is_family(const struct scry_text *text, uint32_t own, const struct scry_text_range *to)
+/* May a table of range `own` lead to range `to`? Into itself and its family of cold parts. Both are
+ * settled. */
+static bool is_family(const struct scry_text *text, uint32_t own, uint32_t to)
 {
-	const struct scry_text_range *from = &text->ranges[own];
-	uint32_t to_index = (uint32_t)(to - text->ranges);
-	uint32_t head = from->kind == SCRY_TEXT_COLD ? from->parent : own;
-	uint32_t to_head = to->kind == SCRY_TEXT_COLD ? to->parent : to_index;
+	uint32_t to_head = scry_text_head(text, to);
 
-	return to_index == own || to_head == head || to_head == SCRY_TEXT_NO_PARENT;
-}
-
-/* Marks heads whose cold part jumps indirectly, and the reverse. */
-static bool jumps(const struct scry_text *text, uint32_t range)
-{
-	const struct scry_text_range *r = &text->ranges[range];
-
-	return r->jumps_indirect ||
-	       (r->kind == SCRY_TEXT_COLD && r->parent != SCRY_TEXT_NO_PARENT &&
-		text->ranges[r->parent].jumps_indirect);
+	return to == own || to_head == scry_text_head(text, own) || to_head == SCRY_TEXT_NO_PARENT;
 }
 
 /* Entries as long as they lead into the family; a table ends where the next one begins, too, but
  * one entry too many only makes us more careful. */
-static int read_table(struct scry_text *text, const struct scry_text_lea *lea)
+static int read_table(struct scry_text *text, struct scry_text_lea lea)
 {
 	size_t avail = 0;
-	const uint8_t *bytes = scry_image_at(&text->image, lea->address, &avail);
+	const uint8_t *bytes = scry_image_at(&text->image, lea.address, &avail);
 
 	for (size_t i = 0; bytes && i < ENTRIES_MAX && 4 * i + 4 <= avail; i++) {
 		const struct scry_text_range *to;
@@ -44,11 +32,14 @@ static int read_table(struct scry_text *text, const struct scry_text_lea *lea)
 		int r;
 
 		memcpy(&offset, bytes + 4 * i, sizeof(offset));
-		target = lea->address + (uint64_t)(int64_t)offset;
-		to = scry_text_at(text, target);
-		if (!to || !is_family(text, lea->range, to))
+		target = lea.address + (uint64_t)(int64_t)offset;
+		to = scry_text_find(text, target);
+		r = to ? scry_text_settle(text, (size_t)(to - text->ranges)) : 0;
+		if (r < 0)
+			return r;
+		if (!to || !is_family(text, lea.range, (uint32_t)(to - text->ranges)))
 			return 0;
-		r = scry_text_add(text, text->base + lea->source, target, SCRY_TRANSFER_TABLE);
+		r = scry_text_add(text, text->base + lea.source, target, SCRY_TRANSFER_TABLE);
 		if (r < 0)
 			return r;
 	}
@@ -137,7 +128,7 @@ static int take_symbol(const struct scry_sym *sym, void *arg)
 
 	if ((sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC) || !is_code(text, sym->value))
 		return 0;
-	at = scry_text_at(text, sym->value);
+	at = scry_text_find(text, sym->value);
 	if (at && at->start == sym->value)
 		return 0;
 	return scry_text_add(text, 0, sym->value, SCRY_TRANSFER_POINTER);
@@ -157,22 +148,69 @@ int scry_text_pointers(struct scry_text *text, struct scry_elf *elf)
 	return r;
 }
 
-int scry_text_tables(struct scry_text *text)
+/* Those behind the leas of a range. */
+static int read_tables(struct scry_text *text, size_t range)
+{
+	const struct scry_text_unit *unit = &text->units[2 * range + 1];
+	int r = 0;
+
+	for (size_t i = unit->lea; i < unit->lea_end && r == 0; i++)
+		if (text->stats.transfers[SCRY_TRANSFER_TABLE] > ALL_ENTRIES_MAX)
+			text->stats.tables_unread++;
+		else
+			r = read_table(text, text->leas.rows[i]);
+	scry_text_chain(text);
+	return r;
+}
+
+/* A table may be loaded in the hot part and used in the cold one, and the reverse. */
+static int read_family(struct scry_text *text, uint32_t head)
+{
+	bool jumps = false;
+	int r;
+
+	if (text->units[2 * head + 1].are_tables_read)
+		return 0;
+	r = scry_text_family(text, head);
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < text->family.count; i++)
+		jumps |= text->ranges[text->family.rows[i]].jumps_indirect;
+	for (size_t i = 0; i < text->family.count && jumps && r == 0; i++)
+		r = read_tables(text, text->family.rows[i]);
+	text->units[2 * head + 1].are_tables_read = r == 0;
+	return r;
+}
+
+int scry_text_all(struct scry_text *text)
 {
 	int r = 0;
 
-	/* A table may be loaded in the hot part and used in the cold one. */
-	for (size_t i = 0; i < text->count; i++) {
-		const struct scry_text_range *range = &text->ranges[i];
-
-		if (range->kind == SCRY_TEXT_COLD && range->jumps_indirect &&
-		    range->parent != SCRY_TEXT_NO_PARENT)
-			text->ranges[range->parent].jumps_indirect = true;
+	if (text->are_all_read)
+		return 0;
+	for (size_t i = 0; i < 2 * text->count + 1 && r == 0; i++)
+		r = scry_text_decode(text, i);
+	for (size_t i = 0; i < text->count && r == 0; i++) {
+		r = scry_text_settle(text, i);
+		if (r < 0)
+			break;
+		if (scry_text_head(text, i) != SCRY_TEXT_NO_PARENT)
+			r = read_family(text, scry_text_head(text, i));
+		else if (text->ranges[i].jumps_indirect)
+			r = read_tables(text, i);
 	}
-	for (size_t i = 0; i < text->lea_count && r == 0; i++)
-		if (text->stats.transfers[SCRY_TRANSFER_TABLE] > ALL_ENTRIES_MAX)
-			text->stats.tables_unread++;
-		else if (jumps(text, text->leas[i].range))
-			r = read_table(text, &text->leas[i]);
+	text->are_all_read = r == 0;
 	return r;
+}
+
+int scry_text_tables(struct scry_text *text, size_t range)
+{
+	int r = scry_text_settle(text, range);
+
+	if (r < 0 || text->are_all_read)
+		return r;
+	/* Whose part it is is not known: it may be anybody's. */
+	return scry_text_head(text, range) == SCRY_TEXT_NO_PARENT
+		       ? scry_text_all(text)
+		       : read_family(text, scry_text_head(text, range));
 }

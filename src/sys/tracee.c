@@ -132,10 +132,9 @@ static bool is_anothers(pid_t pid, pid_t tid)
 	return tracer && tracer != getpid() && scry_proc_is_named(tracer, "scry");
 }
 
-int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options)
+static int seize_until(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options,
+		       uint64_t deadline_ns)
 {
-	const uint64_t deadline_ns = scry_now_ns() + OTHERS_NS;
-
 	/* Without SYSGOOD a syscall stop looks like a SIGTRAP, which must never be delivered. */
 	options |= PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC;
 
@@ -159,6 +158,16 @@ int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned
 		return tid == pid ? scry_fail(-ESRCH, "process %d is gone", pid) : -ESRCH;
 	}
 	return 0;
+}
+
+int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options)
+{
+	return seize_until(t, pid, tid, options, scry_now_ns() + OTHERS_NS);
+}
+
+int scry_tracee_seize_now(struct scry_tracee *t, pid_t pid, pid_t tid)
+{
+	return seize_until(t, pid, tid, 0, 0);
 }
 
 void scry_tracee_options(struct scry_tracee *t, unsigned long options)
@@ -424,8 +433,13 @@ static void linger(const struct scry_tracee *t)
 
 void scry_tracee_release(struct scry_tracee *t)
 {
+	scry_tracee_release_until(t, scry_now_ns() + SCRY_TRACEE_RELEASE_NS);
+}
+
+void scry_tracee_release_until(struct scry_tracee *t, uint64_t deadline_ns)
+{
 	if (t->seized && !t->stopped && scry_tracee_interrupt(t) == 0) {
-		int err = scry_tracee_wait_stop(t, scry_now_ns() + 20000000ull);
+		int err = scry_tracee_wait_stop(t, deadline_ns);
 
 		if (err == -ETIMEDOUT)
 			linger(t);

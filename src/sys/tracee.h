@@ -25,6 +25,8 @@
 struct scry_mem;
 struct scry_maps;
 
+#define SCRY_TRACEE_RELEASE_NS 20000000ull /* so long a release waits for a thread to stop */
+
 struct scry_tracee {
 	pid_t pid, tid;
 	bool seized, stopped, has_frame, restarted;
@@ -42,8 +44,11 @@ struct scry_tracee {
 	size_t xstate_size;
 };
 
-/* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. */
+/* Attaches without stopping. 0; -EPERM (with who traces it, or what is missing), -ESRCH. Another
+ * scry that holds it for a moment is waited for, half a second at most. */
 int scry_tracee_seize(struct scry_tracee *t, pid_t pid, pid_t tid);
+/* The same without waiting: for who holds another thread, for which that scry may wait. */
+int scry_tracee_seize_now(struct scry_tracee *t, pid_t pid, pid_t tid);
 /* The same with PTRACE_O_* of the caller's beside our own: TRACESYSGOOD and TRACEEXEC. */
 int scry_tracee_seize_with(struct scry_tracee *t, pid_t pid, pid_t tid, unsigned long options);
 /* Asks for a stop and waits until `deadline_ns`. 0; -ETIMEDOUT (still running; ask again or let
@@ -72,6 +77,8 @@ void scry_tracee_mend_signal(pid_t tid);
 /* Lets it go on and detaches; one that still has to stop for that is mended. Safe in every state;
  * -ESRCH is not an error. */
 void scry_tracee_release(struct scry_tracee *t);
+/* The same, but one that does not stop until then lingers: scry_tracee_poll_lingering. */
+void scry_tracee_release_until(struct scry_tracee *t, uint64_t deadline_ns);
 
 /* Lets go of threads that were released before they could stop, and hears of the end of those that
  * were killed while they stood: their program cannot end before. Loops call it each turn. */

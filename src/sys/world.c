@@ -3,10 +3,14 @@
 #include "sys/world.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "sys/edit.h"
@@ -163,14 +167,43 @@ static size_t release_stopped(struct scry_world *w, enum who who)
 	return count;
 }
 
+/* Those that were to stop and have not: each goes on as soon as it has, whatever others do. */
+static void release_late(struct scry_world *w)
+{
+	uint64_t deadline = scry_now_ns() + SCRY_TRACEE_RELEASE_NS;
+	size_t left;
+
+	for (size_t i = 0; i < w->count; i++)
+		if (w->threads[i].seized && !w->threads[i].stopped)
+			scry_tracee_interrupt(&w->threads[i]);
+	do {
+		bool is_over = scry_now_ns() > deadline;
+
+		left = 0;
+		for (size_t i = 0; i < w->count; i++) {
+			struct scry_tracee *t = &w->threads[i];
+
+			if (t->seized && !t->stopped && !is_over &&
+			    scry_tracee_wait_stop(t, 0) == -ETIMEDOUT) {
+				left++;
+				continue;
+			}
+			if (t->stopped)
+				scry_tracee_mend(t);
+			scry_tracee_release_until(t, 0);
+		}
+		if (left)
+			nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	} while (left);
+}
+
 void scry_world_release(struct scry_world *w)
 {
 	bool has_runners = release_stopped(w, WHO_RUNS);
 	uint64_t ended = scry_now_ns();
 
 	release_stopped(w, WHO_ALL);
-	for (size_t i = 0; i < w->count; i++)
-		scry_tracee_release(&w->threads[i]);
+	release_late(w);
 	if (!has_runners)
 		ended = scry_now_ns();
 	scry_hurry_end(&w->hurry);
@@ -183,7 +216,13 @@ void scry_world_release(struct scry_world *w)
 	w->count = w->capacity = w->saved_count = w->saved_capacity = 0;
 }
 
-#define CHUNK_BYTES (256u << 10)
+#define PAGE 4096u
+/* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGE_PRESENT (1ull << 63)
+#define PAGE_SWAPPED (1ull << 62)
+#define PAGE_FRAME ((1ull << 55) - 1)
+#define CHUNK_BYTES (64u << 10)
+#define UNKNOWN_BYTES (256u << 10)
 #define LOOK_BYTES (8u << 20) /* above a stack pointer; see look_bytes */
 #define STACK_BYTES (64u << 20)
 #define LOOK_STACKS 8 /* of one thread: alternate signal stacks that interrupted one another */
@@ -199,6 +238,8 @@ struct look {
 	const struct scry_mem *mem;
 	const struct scry_maps *maps;
 	unsigned char *stack;
+	int pagemap;	/* -1: all is read */
+	uint64_t zeros; /* the frame of the kernel's page of zeros; 0: not known */
 	uint64_t restorers[RESTORERS_MAX]; /* seen */
 	size_t restorer_count;
 };
@@ -226,10 +267,10 @@ static bool is_restorer(struct look *l, uint64_t at)
 }
 
 /* To the end of a mapping that looks like one thread's stack. A large one may be a heap with many
- * stacks in it: there, no more than a chunk. */
+ * stacks in it: there, only so much. */
 static uint64_t look_bytes(const struct scry_map_entry *m, uint64_t start)
 {
-	uint64_t most = m && m->end - m->start <= STACK_BYTES ? LOOK_BYTES : CHUNK_BYTES;
+	uint64_t most = m && m->end - m->start <= STACK_BYTES ? LOOK_BYTES : UNKNOWN_BYTES;
 	uint64_t size = m ? m->end - start : most;
 
 	return size < most ? size : most;
@@ -293,22 +334,78 @@ static int look_through(struct scry_world *w, struct look *l, size_t size, uint6
 	return r;
 }
 
+/* Opens the target's pagemap, where our own is believed: by it a page that was only read is there.
+ * That one is the kernel's page of zeros; who may not know frames sees them as 0. */
+static void open_pagemap(struct look *l, pid_t pid)
+{
+	volatile char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const off_t at = (off_t)((uintptr_t)page / PAGE * sizeof(uint64_t));
+	int own = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry = 0;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	l->pagemap = -1;
+	if (own >= 0 && page != MAP_FAILED && page[0] == 0 &&
+	    pread(own, &entry, sizeof(entry), at) == sizeof(entry) && entry & PAGE_PRESENT)
+		l->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	l->zeros = entry & PAGE_FRAME;
+	if (page != MAP_FAILED)
+		munmap((void *)page, PAGE);
+	if (own >= 0)
+		close(own);
+}
+
+static bool is_written(const struct look *l, uint64_t entry)
+{
+	return entry & PAGE_SWAPPED ||
+	       (entry & PAGE_PRESENT && (!l->zeros || (entry & PAGE_FRAME) != l->zeros));
+}
+
+/*
+ * From `at` on, where is the next page that anybody has written to? Of a stack of a megabyte, as
+ * Ruby's threads have them, that is a small part: the rest is not there, or was only read, as a GC
+ * does. Only for private memory of no file: all else is read.
+ */
+static uint64_t next_written(const struct look *l, uint64_t at, uint64_t end)
+{
+	const struct scry_map_entry *m = scry_maps_at(l->maps, at);
+	uint64_t pages[LOOK_BYTES / PAGE];
+	size_t want = (end - 1) / PAGE - at / PAGE + 1;
+	ssize_t n;
+
+	if (l->pagemap < 0 || !m || m->shared || m->inode)
+		return at;
+	want = want < LOOK_BYTES / PAGE ? want : LOOK_BYTES / PAGE;
+	n = pread(l->pagemap, pages, want * sizeof(*pages), (off_t)(at / PAGE * sizeof(*pages)));
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*pages); i++)
+		if (is_written(l, pages[i]))
+			return i ? (at / PAGE + (uint64_t)i) * PAGE : at;
+	return n == (ssize_t)(want * sizeof(*pages)) ? (at / PAGE + want) * PAGE : at;
+}
+
 /* Chunk by chunk; a frame's head may lie across two. */
 static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *stacks, size_t i)
 {
-	const uint64_t step = CHUNK_BYTES - FRAME_SEGMENTS; /* the next place not looked at */
+	uint64_t at = stacks->start[i], next, left;
 	int r = 0;
+	ssize_t n;
 
-	for (uint64_t at = stacks->start[i]; at < stacks->end[i] && r == 0; at += step) {
-		uint64_t size = stacks->end[i] - at;
-		ssize_t n = scry_mem_read_some(l->mem, at, l->stack,
-					       size < CHUNK_BYTES ? size : CHUNK_BYTES);
-
+	while (at < stacks->end[i] && r == 0) {
+		next = next_written(l, at, stacks->end[i]);
+		if (next > at) { /* a frame's first word is not 0: none begins before */
+			at = next;
+			continue;
+		}
+		left = stacks->end[i] - at;
+		n = scry_mem_read_some(l->mem, at, l->stack,
+				       left < CHUNK_BYTES ? left : CHUNK_BYTES);
 		if (n <= 0)
 			break;
 		r = look_through(w, l, (size_t)n, at, stacks);
-		if (size <= CHUNK_BYTES || (size_t)n < CHUNK_BYTES)
+		if (left <= CHUNK_BYTES || (size_t)n < CHUNK_BYTES)
 			break;
+		at += CHUNK_BYTES - FRAME_SEGMENTS; /* the next place not looked at */
 	}
 	return r;
 }
@@ -329,11 +426,14 @@ int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const stru
 	struct look look = {.mem = mem, .maps = maps, .stack = malloc(CHUNK_BYTES)};
 	int r = look.stack ? 0 : -ENOMEM;
 
+	open_pagemap(&look, w->pid);
 	w->saved_count = 0;
 	for (size_t i = 0; i < w->count && r == 0; i++)
 		if (w->threads[i].stopped)
 			r = look_at_thread(w, &look, w->threads[i].regs.rsp);
 	free(look.stack);
+	if (look.pagemap >= 0)
+		close(look.pagemap);
 	return r < 0 ? scry_fail(r, "not enough memory to look at stacks") : 0;
 }
 
@@ -377,12 +477,6 @@ int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void 
 		w->saved[i].ip = ip;
 	}
 	return moved;
-}
-
-void scry_world_take(struct scry_world *w, struct scry_tracee *t, struct scry_tracee *ret)
-{
-	*ret = *t;
-	*t = w->threads[--w->count];
 }
 
 bool scry_world_stands_on(const struct scry_world *w, uint64_t start, uint64_t end)

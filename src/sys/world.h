@@ -60,8 +60,6 @@ int scry_world_move(struct scry_world *w, int mem_fd, uint64_t (*to)(const void 
  * NULL: none. */
 struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
 				      const struct scry_maps *maps);
-/* Takes `t`, one of them, out of the list: it stays held, by *ret, when the others go. */
-void scry_world_take(struct scry_world *w, struct scry_tracee *t, struct scry_tracee *ret);
 
 /* Does any thread stand on the stack [start, end), or come back to it when a signal that was looked
  * for has been handled? */

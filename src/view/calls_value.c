@@ -107,14 +107,14 @@ static void put_i64(struct scry_buf *buf, int64_t value)
 
 static void put_based(struct scry_buf *buf, uint64_t value, unsigned int bits)
 {
-	char text[26], *at = text + sizeof(text);
+	char text[66], *at = text + sizeof(text);
 	bool is_zero = !value;
 
 	do
 		*--at = "0123456789abcdef"[value & ((1u << bits) - 1)];
 	while (value >>= bits);
-	if (bits == 4 && !is_zero)
-		*--at = 'x';
+	if (bits != 3 && !is_zero)
+		*--at = bits == 4 ? 'x' : 'b';
 	if (bits == 3 || !is_zero)
 		*--at = '0';
 	scry_buf_append(buf, at, (size_t)(text + sizeof(text) - at));
@@ -253,8 +253,8 @@ static void show_integer(const struct shown *s, const struct value *v, uint64_t 
 		put(s, n ? "true" : "false");
 	} else if (v->lens == SCRY_LENS_HEX || is_address) {
 		put_based(s->out->text, cut_to(n, t->size), 4);
-	} else if (v->lens == SCRY_LENS_OCTAL) {
-		put_based(s->out->text, cut_to(n, t->size), 3);
+	} else if (v->lens == SCRY_LENS_OCTAL || v->lens == SCRY_LENS_BINARY) {
+		put_based(s->out->text, cut_to(n, t->size), v->lens == SCRY_LENS_OCTAL ? 3 : 1);
 	} else if (is_signed) {
 		put_i64(s->out->text, (int64_t)n);
 	} else {

@@ -410,14 +410,16 @@ static void push_remarks(const struct diff *d, size_t shown)
 		explain_empty(d);
 	if (shown < d->count) {
 		scry_text_count(&buf, d->count - shown);
-		scry_buf_printf(&buf, " more rows are not shown; --top 0 shows them");
+		scry_buf_printf(&buf, " more row%s not shown; --top 0 shows %s",
+				d->count - shown == 1 ? " is" : "s are",
+				d->count - shown == 1 ? "it" : "them");
 		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
 		scry_buf_clear(&buf);
 	}
 	if (d->to.grepped + d->to.filtered) {
-		scry_text_count(&buf, d->to.grepped + d->to.filtered);
-		scry_buf_printf(&buf, " objects of the later moment are left out by --grep or "
-				      "--filter");
+		scry_text_things(&buf, d->to.grepped + d->to.filtered, "objects");
+		scry_buf_printf(&buf, " of the later moment %s left out by --grep or --filter",
+				d->to.grepped + d->to.filtered == 1 ? "is" : "are");
 		scry_doc_remark(d->doc, "%s", scry_buf_str(&buf));
 	}
 	scry_buf_done(&buf);

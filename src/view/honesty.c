@@ -106,6 +106,8 @@ static void on_totals(struct scry_honesty *h, const void *payload)
 	h->frees_older += totals->frees_older;
 	h->gcs += totals->gcs;
 	h->full_gcs += totals->full_gcs;
+	if (totals->forced_gc_ns > h->forced_gc_ns)
+		h->forced_gc_ns = totals->forced_gc_ns;
 	h->compactions += totals->compactions;
 	h->moved += totals->moved;
 	if (totals->sample_every > h->sample_every)
@@ -187,7 +189,8 @@ static void put_processes(const struct scry_honesty *h, struct scry_buf *buf)
 	else
 		scry_buf_printf(buf, " %u processes", count);
 	if (h->exec_count)
-		scry_buf_printf(buf, " (%u programs)", h->process_count);
+		scry_buf_printf(buf, " (%u program%s)", h->process_count,
+				scry_text_s(h->process_count));
 	while (i < listed && !h->processes[i].runtime_str)
 		i++;
 	if (i < listed)
@@ -217,7 +220,7 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		scry_text_duration(buf, h->watched_ns);
 	}
 	if (h->noun)
-		put_counted(buf, h->shown, h->noun);
+		scry_buf_append(buf, ", ", 2), scry_text_things(buf, h->shown, h->noun);
 	if (h->sample_every > 1) {
 		scry_buf_printf(buf, ", sampled 1 in ");
 		scry_text_count(buf, h->sample_every);
@@ -253,6 +256,10 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		scry_buf_printf(buf, ", longest pause ");
 		scry_text_duration(buf, h->pause_max_ns);
 	}
+	if (h->forced_gc_ns) {
+		scry_buf_printf(buf, ", forced GC ");
+		scry_text_duration(buf, h->forced_gc_ns);
+	}
 	if (h->start_ns) {
 		scry_buf_printf(buf, ", held ");
 		scry_text_duration(buf, h->start_ns);
@@ -276,10 +283,10 @@ static void push_losses(const struct scry_honesty *h, struct scry_doc *doc, stru
 		const char *why = scry_reader_string(h->reader, h->causes[i].why_str, NULL);
 
 		if (h->causes[i].count)
-			scry_text_count(buf, h->causes[i].count);
+			scry_text_things(buf, h->causes[i].count, "events");
 		else
-			scry_buf_printf(buf, "nobody knows how many");
-		scry_buf_printf(buf, " events lost: %s", why ? why : "for an unknown reason");
+			scry_buf_printf(buf, "nobody knows how many events");
+		scry_buf_printf(buf, " lost: %s", why ? why : "for an unknown reason");
 		note_printed(doc, buf);
 	}
 }
@@ -292,10 +299,11 @@ static void push_ways(const struct scry_honesty *h, struct scry_doc *doc, struct
 		note_printed(doc, buf);
 	}
 	if (h->compactions) {
-		scry_text_count(buf, h->compactions);
-		scry_buf_printf(buf, " compaction%s of the heap: ", h->compactions == 1 ? "" : "s");
-		scry_text_count(buf, h->moved);
-		scry_buf_printf(buf, " objects were moved and followed to their new places");
+		scry_text_things(buf, h->compactions, "compactions");
+		scry_buf_printf(buf, " of the heap: ");
+		scry_text_things(buf, h->moved, "objects");
+		scry_buf_printf(buf, " %s moved and followed to the new place%s",
+				scry_text_were(h->moved), scry_text_s(h->moved));
 		note_printed(doc, buf);
 	}
 }

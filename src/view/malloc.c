@@ -535,8 +535,9 @@ static void note_growing(struct malloc_view *v, struct scry_buf *line)
 		scry_buf_append(line, v->buf.data, v->buf.len);
 		scry_buf_printf(line, " by ");
 		scry_text_size(line, most[i].bytes_per_s);
-		scry_buf_printf(line, " a second, %u %% of its blocks were never freed",
-				(unsigned int)percent(c->live.blocks, c->allocated));
+		scry_buf_printf(line, " a second, %u %% of its blocks were %s",
+				(unsigned int)percent(c->last.blocks, c->allocated),
+				p->is_released ? "not freed before the end" : "never freed");
 	}
 	note(v, line);
 }
@@ -625,8 +626,8 @@ static void note_others(struct malloc_view *v)
 			continue;
 		scry_buf_printf(&v->buf, "%s%s (process %u, ",
 				told++ ? ", " : "not above: ", exe ? exe : "a program", p->pid);
-		scry_text_count(&v->buf, p->calls);
-		scry_buf_printf(&v->buf, " calls)");
+		scry_text_things(&v->buf, p->calls, "calls");
+		scry_buf_printf(&v->buf, ")");
 	}
 	if (others > told)
 		scry_buf_printf(&v->buf, " and %u more", others - told);

@@ -7,6 +7,7 @@
 #define LEAST_SHARE 1000	/* nor is less than a thousandth of what lives */
 #define WAVERS 50		/* a fiftieth more or less is the same */
 #define SLOWER 4		/* what grew so much faster at first was loaded, or is a cache */
+#define LIKE_THE_REST 2		/* what came before the first moment is part of the rise */
 
 struct series {
 	uint64_t at[SCRY_MALLOC_MOMENTS + 1]; /* the last: the end */
@@ -70,25 +71,49 @@ static bool is_below_before(const struct series *s, uint32_t from, uint64_t grow
 	return most(s, from + length / 2, s->last) < most(s, 0, from + length / PARTS) + grown / 2;
 }
 
-static bool growth(const struct scry_malloc_process *p, const uint64_t *moments, uint64_t end,
+/* Moments up to the last time that is looked at. */
+static uint32_t moments_of(const struct scry_malloc_process *p)
+{
+	uint64_t n = (p->last_at_ns - p->first_ns) / p->moment_every;
+
+	return n < p->moment_count ? (uint32_t)n : p->moment_count;
+}
+
+struct held { /* by a process, or a caller */
+	const uint64_t *moments;
+	uint64_t older, last;
+};
+
+/* By how much what rises from the first moment on had risen before it, from what was older; 0: more
+ * than since, so it was loaded. */
+static uint64_t risen_before(const struct series *s, uint64_t older, uint64_t grown)
+{
+	uint64_t before = s->at[0] > older ? s->at[0] - older : 0;
+
+	return before <= LIKE_THE_REST * grown / s->last ? before : 0;
+}
+
+static bool growth(const struct scry_malloc_process *p, const struct held *held,
 		   struct scry_malloc_growth *ret)
 {
 	struct series s;
-	uint64_t grown, ns;
+	uint64_t grown, before, since_ns, ns;
 	uint32_t from;
 
 	if (!scry_malloc_growth_is_told(p))
 		return false;
-	fill(&s, moments, p->moment_count, end);
+	fill(&s, held->moments, moments_of(p), held->last);
 	if (!find(&s, &from))
 		return false;
 	grown = s.floor[s.last] - s.floor[from];
-	ns = p->seen_ns - p->first_ns - (from + 1) * p->moment_every;
+	before = from ? 0 : risen_before(&s, held->older, grown);
+	since_ns = (from + 1) * p->moment_every;
+	ns = p->last_at_ns - p->first_ns - since_ns;
 	*ret = (struct scry_malloc_growth){
 		.is_late = from > s.last / PARTS,
 		.is_below_before = is_below_before(&s, from, grown),
-		.since_ns = (from + 1) * p->moment_every,
-		.bytes = grown,
+		.since_ns = before ? 0 : since_ns,
+		.bytes = grown + before,
 		.bytes_per_s = ns ? (uint64_t)((double)grown * 1e9 / (double)ns) : 0,
 	};
 	return true;
@@ -96,20 +121,20 @@ static bool growth(const struct scry_malloc_process *p, const uint64_t *moments,
 
 bool scry_malloc_growth_is_told(const struct scry_malloc_process *p)
 {
-	return p->moment_count >= MOMENTS_MIN;
+	return moments_of(p) >= MOMENTS_MIN;
 }
 
 bool scry_malloc_process_growth(const struct scry_malloc_process *p,
 				struct scry_malloc_growth *ret_growth)
 {
-	return growth(p, p->moments, p->live.bytes, ret_growth);
+	return growth(p, &(struct held){p->moments, p->older, p->last.bytes}, ret_growth);
 }
 
 /* Did the process never hold more before that time than it holds in the end? */
 static bool is_new_high(const struct scry_malloc_process *p, uint64_t since_ns)
 {
 	for (uint32_t i = 0; i < p->moment_count && (i + 1) * p->moment_every <= since_ns; i++)
-		if (p->moments[i] > p->live.bytes + p->live.bytes / WAVERS)
+		if (p->moments[i] > p->last.bytes + p->last.bytes / WAVERS)
 			return false;
 	return true;
 }
@@ -120,7 +145,8 @@ bool scry_malloc_caller_growth(const struct scry_malloc_process *p,
 {
 	struct scry_malloc_growth g;
 
-	if (c->live.bytes < LEAST || !growth(p, c->moments, c->live.bytes, &g))
+	if (c->last.bytes < LEAST ||
+	    !growth(p, &(struct held){c->moments, c->older, c->last.bytes}, &g))
 		return false;
 	if (g.is_below_before || (g.is_late && !is_new_high(p, g.since_ns)))
 		return false;
@@ -131,7 +157,7 @@ bool scry_malloc_caller_growth(const struct scry_malloc_process *p,
 uint64_t scry_malloc_caller_fall(const struct scry_malloc_process *p,
 				 const struct scry_malloc_caller_sum *c)
 {
-	const uint32_t n = p->moment_count;
+	const uint32_t n = moments_of(p);
 	uint64_t before, now = 0;
 	uint32_t top = 0;
 
@@ -141,7 +167,7 @@ uint64_t scry_malloc_caller_fall(const struct scry_malloc_process *p,
 		return 0;
 	before = c->moments[top];
 	for (uint32_t i = 1; i <= PARTS; i++, before = now) {
-		now = i < PARTS ? c->moments[top + (n - top) * i / PARTS] : c->live.bytes;
+		now = i < PARTS ? c->moments[top + (n - top) * i / PARTS] : c->last.bytes;
 		if (now >= before)
 			return 0;
 	}
@@ -151,8 +177,10 @@ uint64_t scry_malloc_caller_fall(const struct scry_malloc_process *p,
 bool scry_malloc_caller_half(const struct scry_malloc_process *p,
 			     const struct scry_malloc_caller_sum *c, uint64_t *ret_bytes)
 {
-	if (p->moment_count < 2)
+	const uint32_t n = moments_of(p);
+
+	if (n < 2)
 		return false;
-	*ret_bytes = c->live.bytes - c->moments[p->moment_count / 2 - 1];
+	*ret_bytes = c->last.bytes - c->moments[n / 2 - 1];
 	return true;
 }

@@ -7,6 +7,9 @@
  * parts of the time from some moment to the end, in the second half by half as much as in the
  * first at least; of all such moments the earliest counts. So a table that is loaded once hides
  * nothing, and a leak may begin late: an eighth to a quarter of the recording must be left.
+ *
+ * The end is that of the recording; of a program that ended and freed in its last moments what it
+ * held, it is the time before that (scry_malloc_process.last).
  */
 #ifndef SCRY_VIEW_MALLOC_GROWTH_H
 #define SCRY_VIEW_MALLOC_GROWTH_H
@@ -16,7 +19,7 @@
 struct scry_malloc_growth {
 	bool is_late;	      /* it did not begin with the recording */
 	bool is_below_before; /* about as much lived when it began: it may be one of many rises */
-	uint64_t since_ns;    /* after the first call: when it began; moments apart */
+	uint64_t since_ns;    /* after the first call: when it began; moments apart; 0: with it */
 	uint64_t bytes;	      /* by which the floor rose from then on */
 	uint64_t bytes_per_s;
 };

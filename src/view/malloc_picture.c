@@ -161,8 +161,10 @@ int scry_replay_svg(const struct scry_replay_report *r, struct scry_buf *out)
 
 static void put_cells(struct scry_buf *out, const struct scry_replay_row *row)
 {
-	const uint64_t counts[] = {row->cpu_ns.median / 1000, row->all.p50_ns, row->all.p99_ns,
-				   row->all.p999_ns};
+	const uint64_t counts[] = {row->cpu_ns.median / 1000,
+				   scry_two_digits(row->all.p50_ns, UINT64_MAX),
+				   scry_two_digits(row->all.p99_ns, UINT64_MAX),
+				   scry_two_digits(row->all.p999_ns, UINT64_MAX)};
 	const uint64_t sizes[] = {row->rss_peak.median, row->rss_end.median,
 				  row->rss_drained.median};
 

@@ -122,6 +122,8 @@ static void add(struct scry_malloc_caller_sum *sum, const struct scry_malloc_cal
 	add_held(&sum->live, &c->live);
 	add_held(&sum->peak, &c->peak);
 	add_held(&sum->at, &c->at);
+	add_held(&sum->last, &c->last);
+	sum->older += c->older;
 	for (int i = 0; i < SCRY_MALLOC_MOMENTS; i++)
 		sum->moments[i] += c->moments[i];
 	if (name->module_str != c->name.module_str)

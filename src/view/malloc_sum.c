@@ -15,6 +15,8 @@
 
 #define PAGE 512u /* blocks */
 #define HEAD 8	  /* bytes before a block, which no allocator says; glibc's */
+#define HARDLY 8  /* a release: less than an eighth of what is freed is begun */
+#define LAST 4	  /* one in the last quarter of the time is that of the program's end */
 
 struct scry_malloc_block_sum {
 	uint64_t size, taken;
@@ -168,13 +170,30 @@ static int caller_of(struct scry_malloc_sum *s, struct scry_malloc_process *p, u
 	return err;
 }
 
-/* Before a caller's live figures change: what it held at the last peak is as it is now. */
+/* Before a caller's live figures change: what it held at the last peak, and before the last
+ * release, is as it is now. */
 static void caller_settle(const struct scry_malloc_process *p, struct scry_malloc_caller_sum *c)
 {
+	if (c->release_number != p->release.number) {
+		c->last = c->live;
+		c->release_number = p->release.number;
+	}
 	if (c->peak_number == p->peak_number)
 		return;
 	c->peak = c->live;
 	c->peak_number = p->peak_number;
+}
+
+/* A block has begun: is what was freed before it more than a change of blocks? */
+static void release_goes_on(struct scry_malloc_process *p, uint64_t size)
+{
+	struct scry_malloc_release *r = &p->release;
+
+	r->begun += size;
+	if (r->begun < r->freed / HARDLY)
+		return;
+	*r = (struct scry_malloc_release){
+		.number = r->number + 1, .began_ns = p->last_ns, .was = p->live};
 }
 
 static unsigned int size_row(uint64_t size)
@@ -244,6 +263,9 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	if (call->function != SCRY_MALLOC_OLDER) {
 		p->allocated++;
 		p->bytes += call->size;
+	} else {
+		p->older += call->size;
+		c->older += call->size;
 	}
 	live_add(&c->live, call->size);
 	live_add(&p->live, call->size);
@@ -252,6 +274,7 @@ static int block_begins(struct scry_malloc_sum *s, struct scry_malloc_process *p
 	p->taken_peak = p->taken > p->taken_peak ? p->taken : p->taken_peak;
 	live_add(&p->sizes[size_row(call->size)], call->size);
 	live_add(&p->size_live[size_row(call->size)], call->size);
+	release_goes_on(p, call->size);
 	if (p->live.bytes > p->peak.bytes) {
 		p->peak = p->live;
 		p->peak_number++;
@@ -280,6 +303,7 @@ static bool block_ends(struct scry_malloc_process *p, uint32_t number,
 	live_take(&c->live, b->size);
 	live_take(&p->live, b->size);
 	p->taken -= b->taken;
+	p->release.freed += b->size;
 	live_take(&p->size_live[size_row(b->size)], b->size);
 	return true;
 }
@@ -493,8 +517,15 @@ static void process_close(struct scry_malloc_process *p)
 		process_look(p);
 	if (!p->has_at)
 		process_at(p);
-	for (c = 0; c < p->caller_count; c++)
+	p->is_released = p->has_ended && p->release.freed &&
+			 p->seen_ns - p->release.began_ns < (p->seen_ns - p->first_ns) / LAST;
+	p->last = p->is_released ? p->release.was : p->live;
+	p->last_at_ns = p->is_released ? p->release.began_ns : p->seen_ns;
+	for (c = 0; c < p->caller_count; c++) {
 		caller_settle(p, &p->callers[c]);
+		if (!p->is_released)
+			p->callers[c].last = p->callers[c].live;
+	}
 }
 
 /* It is in front, and goes behind those that live. What only calls to come need is freed, and what
@@ -509,6 +540,14 @@ static void process_ends(struct scry_malloc_sum *s, struct scry_malloc_process *
 	free_blocks(s, p);
 	if (most->calls != p->calls || most->pid != p->pid)
 		free_callers(s, p);
+}
+
+static bool is_ended(const struct scry_malloc_sum *s, const struct scry_ev_detach *detach)
+{
+	const char *why =
+		s->reader ? scry_reader_string(s->reader, detach->reason_str, NULL) : NULL;
+
+	return why && !strcmp(why, SCRY_REASON_ENDED);
 }
 
 int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *event)
@@ -553,8 +592,10 @@ int scry_malloc_sum_event(struct scry_malloc_sum *s, const struct scry_event *ev
 		return err;
 	case SCRY_EVENT_DETACH:
 		p = process_find(s, detach->pid);
-		if (p)
+		if (p) {
+			p->has_ended = is_ended(s, detach);
 			process_ends(s, p);
+		}
 		return 0;
 	default:
 		return 0;

@@ -1,10 +1,11 @@
 /*
  * What the calls of the malloc family in a recording come to, one sum for each process.
  *
- * One pass. Memory: 40 bytes for each block of the most that lived at once, and 680 bytes a caller;
+ * One pass. Memory: 40 bytes for each block of the most that lived at once, and 720 bytes a caller;
  * 10 KiB of a process that has ended.
  * The state at the peak is not copied at each new peak: a caller remembers what it held at the peak
- * when it next changes, so a peak costs nothing.
+ * when it next changes, so a peak costs nothing. In the same way it remembers what it held before
+ * the process began to free and hardly began any more: a program that ends may free all it has.
  */
 #ifndef SCRY_VIEW_MALLOC_SUM_H
 #define SCRY_VIEW_MALLOC_SUM_H
@@ -29,8 +30,11 @@ struct scry_malloc_caller_sum {
 	uint64_t allocated, bytes;  /* blocks begun or resized here, and what was asked for */
 	uint64_t ended;		    /* of those, freed or resized */
 	uint64_t short_lived;
+	uint64_t older; /* bytes of blocks that are older than the recording */
 	struct scry_malloc_held live, peak, at;
+	struct scry_malloc_held last;	       /* as the process's */
 	uint64_t peak_number;		       /* of the peak that `peak` is of */
+	uint64_t release_number;	       /* of the release that `last` is before */
 	uint64_t moments[SCRY_MALLOC_MOMENTS]; /* live bytes at each */
 };
 
@@ -47,6 +51,12 @@ struct scry_malloc_look { /* at resident memory: told before the calls of its ti
 };
 
 struct scry_malloc_block_sum;
+
+struct scry_malloc_release { /* a run of frees among which hardly a block begins */
+	uint64_t number, began_ns;
+	uint64_t begun, freed;	     /* bytes, since */
+	struct scry_malloc_held was; /* what lived before it */
+};
 
 struct scry_malloc_process {
 	uint32_t pid;
@@ -68,9 +78,14 @@ struct scry_malloc_process {
 	uint64_t foreign_ends; /* by another thread than the one that made it */
 	uint64_t unknown_ends; /* of blocks made before the recording */
 	uint64_t failed, null_frees, moved;
+	uint64_t older;
 	struct scry_malloc_held live, peak, at;
-	uint64_t taken, taken_peak; /* by blocks that live: usable bytes, and a head for each */
-	uint64_t taken_all;	    /* had no block been freed */
+	struct scry_malloc_release release;
+	struct scry_malloc_held last; /* at the end; `is_released`: before the last release */
+	uint64_t last_at_ns;	      /* when that was */
+	bool has_ended, is_released;  /* by its end it had freed what it held till then */
+	uint64_t taken, taken_peak;   /* by blocks that live: usable bytes, and a head for each */
+	uint64_t taken_all;	      /* had no block been freed */
 	uint64_t peak_number, peak_ns, peak_calls, first_ns, last_ns, at_ns;
 	bool has_at;
 	struct scry_malloc_point points[SCRY_MALLOC_SLICES];

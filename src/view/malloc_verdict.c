@@ -162,6 +162,17 @@ static void put_rate(struct scry_buf *buf, uint64_t bytes, uint64_t bytes_per_s)
 	scry_buf_printf(buf, " a second");
 }
 
+static void put_since(struct scry_buf *buf, const struct scry_malloc_growth *g)
+{
+	scry_buf_printf(buf, "from ");
+	if (g->since_ns) {
+		scry_text_duration(buf, g->since_ns);
+		scry_buf_printf(buf, " after ");
+	}
+	scry_buf_printf(buf, "the first call to the end,");
+	put_rate(buf, g->bytes, g->bytes_per_s);
+}
+
 static void put_growth(const struct scry_malloc_process *p, const struct leak *l,
 		       struct scry_buf *buf)
 {
@@ -171,13 +182,17 @@ static void put_growth(const struct scry_malloc_process *p, const struct leak *l
 				l->callers == 1 ? "" : "s");
 		put_rate(buf, l->bytes, l->bytes_per_s);
 	} else {
-		scry_buf_printf(buf, "from ");
-		scry_text_duration(buf, l->process.since_ns);
-		scry_buf_printf(buf, " after the first call to the end,");
-		put_rate(buf, l->process.bytes, l->process.bytes_per_s);
-		put_size(buf, ", to ", p->live.bytes, "");
+		put_since(buf, &l->process);
+		put_size(buf, ", to ", p->last.bytes, "");
 	}
-	scry_buf_printf(buf, ": a leak, %sor a program still filling its caches",
+	if (p->is_released) {
+		scry_buf_printf(buf, "; the program freed ");
+		scry_text_size(buf, p->last.bytes - p->live.bytes);
+		scry_buf_printf(buf, " of what lived in its last ");
+		scry_text_duration(buf, p->seen_ns - p->last_at_ns);
+	}
+	scry_buf_printf(buf, ": a leak%s, %sor a program still filling its caches",
+			p->is_released ? " while it runs" : "",
 			p->has_vm ? "garbage that no collection has freed yet, " : "");
 	if (l->callers)
 		scry_buf_printf(buf, " (rows marked + below)");
@@ -245,10 +260,8 @@ static void put_unknown(const struct scry_malloc_process *p, const struct leak *
 		return;
 	}
 	if (is_one_rise(p, l)) {
-		scry_buf_printf(buf, "cannot tell a leak: live bytes grew from ");
-		scry_text_duration(buf, l->process.since_ns);
-		scry_buf_printf(buf, " after the first call to the end,");
-		put_rate(buf, l->process.bytes, l->process.bytes_per_s);
+		scry_buf_printf(buf, "cannot tell a leak: live bytes grew ");
+		put_since(buf, &l->process);
 		scry_buf_printf(buf, ", but had been more before; fix: watch longer");
 		return;
 	}

@@ -151,8 +151,9 @@ static void remark_count(const struct objects *o, uint64_t count, const char *wh
 	struct scry_buf buf = {0};
 
 	if (count) {
-		scry_text_count(&buf, count);
-		scry_doc_remark(o->doc, "%s %s", scry_buf_str(&buf), what);
+		scry_text_things(&buf, count, "objects");
+		scry_doc_remark(o->doc, "%s %s left out by %s", scry_buf_str(&buf),
+				count == 1 ? "is" : "are", what);
 	}
 	scry_buf_done(&buf);
 }
@@ -168,15 +169,17 @@ static void push_left_out(const struct objects *o, size_t shown, uint64_t shown_
 		listed += l->rows[i].counts.allocated;
 	if (shown < l->count) {
 		scry_text_count(&buf, l->count - shown);
-		scry_buf_printf(&buf, " more rows with ");
-		scry_text_count(&buf, listed - shown_objects);
-		scry_buf_printf(&buf, " objects are not shown; --top 0 shows them");
+		scry_buf_printf(&buf, " more row%s with ", scry_text_s(l->count - shown));
+		scry_text_things(&buf, listed - shown_objects, "objects");
+		scry_buf_printf(&buf, " %s not shown; --top 0 shows %s",
+				l->count - shown == 1 ? "is" : "are",
+				l->count - shown == 1 ? "it" : "them");
 		scry_doc_remark(o->doc, "%s", scry_buf_str(&buf));
 	}
 	scry_buf_done(&buf);
-	remark_count(o, l->grepped, "objects are left out by --grep");
-	remark_count(o, l->filtered, "objects are left out by --filter");
-	remark_count(o, l->died, "objects are left out by --live: nothing in their rows survived");
+	remark_count(o, l->grepped, "--grep");
+	remark_count(o, l->filtered, "--filter");
+	remark_count(o, l->died, "--live: nothing in their rows survived");
 }
 
 static void push_table(struct objects *o)
@@ -245,8 +248,8 @@ static void push_process(const struct objects *o, const struct process *process)
 		scry_buf_printf(&title, "process %u: ", pid);
 	else
 		scry_buf_printf(&title, "other processes, summed: ");
-	scry_text_count(&title, process->allocated);
-	scry_buf_printf(&title, " objects listed, ");
+	scry_text_things(&title, process->allocated, "objects");
+	scry_buf_printf(&title, " listed, ");
 	scry_text_count(&title, process->live);
 	scry_buf_printf(&title, " of them live");
 	scry_object_list_settle(&list, false);
@@ -292,6 +295,37 @@ static int push_tree(struct objects *o)
 	return 0;
 }
 
+/* Bytes that are unknown of most objects put those last that may be the biggest: by count then. */
+static void choose_order(struct objects *o)
+{
+	const bool is_all = o->sort == SCRY_VIEW_SORT_BYTES;
+	struct scry_object_counts sum = {0};
+	struct scry_buf buf = {0};
+	uint64_t unsized, objects;
+
+	for (size_t i = 0; i < o->list.count; i++)
+		scry_object_counts_add(&sum, &o->list.rows[i].counts);
+	unsized = is_all ? sum.unsized : sum.live_unsized;
+	objects = is_all ? sum.allocated : sum.live;
+	if (unsized <= objects / 2)
+		return;
+	if (is_all)
+		o->sort = SCRY_VIEW_SORT_ALLOCATED;
+	else if (o->sort == SCRY_VIEW_SORT_LIVE_BYTES)
+		o->sort = SCRY_VIEW_SORT_LIVE;
+	else if (o->sort == SCRY_VIEW_SORT_OLD_LIVE_BYTES)
+		o->sort = SCRY_VIEW_SORT_OLD_LIVE;
+	else
+		return;
+	scry_buf_printf(&buf, "rows are sorted by count, not by bytes: the bytes of ");
+	scry_text_count(&buf, unsized);
+	scry_buf_printf(&buf, " of ");
+	scry_text_things(&buf, objects, "objects");
+	scry_buf_printf(&buf, " are not known, or not all");
+	note(o, scry_buf_str(&buf));
+	scry_buf_done(&buf);
+}
+
 static int push(struct objects *o)
 {
 	struct scry_object_list *l = &o->list;
@@ -312,6 +346,8 @@ static int push(struct objects *o)
 	l->honesty.shown = l->all.allocated;
 	scry_honesty_push(&l->honesty, o->doc);
 	push_notes(o);
+	if (!o->doc->is_folded && (o->doc->is_data || !o->opts->stacks))
+		choose_order(o);
 	if (o->opts->stacks && l->count && !l->has_stacks)
 		note(o, "the recording holds no stacks; fix: record with --stacks");
 	push_totals(o);

@@ -265,6 +265,10 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 		scry_json_double(json, (double)h->pause_max_ns / 1000);
 	else
 		scry_json_null(json);
+	if (h->forced_gc_ns) {
+		scry_json_key(json, "forced_gc_us");
+		scry_json_double(json, (double)h->forced_gc_ns / 1000);
+	}
 	if (h->start_ns) {
 		scry_json_key(json, "held_at_start_us");
 		scry_json_double(json, (double)h->start_ns / 1000);

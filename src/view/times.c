@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "view/functions.h"
 
 static int compare_total(const void *left, const void *right)
@@ -38,8 +39,8 @@ static void push(struct scry_reader *reader, const struct scry_function_row *row
 		scry_cell_number(e->missed),
 		scry_cell_number(e->total_ns),
 		scry_cell_known(any ? e->total_ns / e->returned : 0, any),
-		scry_cell_known(e->p50_ns, any),
-		scry_cell_known(e->p99_ns, any),
+		scry_cell_known(scry_two_digits(e->p50_ns, e->max_ns), any),
+		scry_cell_known(scry_two_digits(e->p99_ns, e->max_ns), any),
 		scry_cell_known(e->max_ns, any),
 		scry_functions_string(reader, e->symbol_str),
 		scry_functions_string(reader, e->module_str),

@@ -18,9 +18,9 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "sys/elf_digest.h"
 #include "vm/ruby_cache.h"
 #include "vm/ruby_calib.h"
-#include "vm/ruby_digest.h"
 #include "vm/ruby_learn.h"
 #include "vm/ruby_learners.h" /* made by meson: SCRY_LEARNERS */
 
@@ -212,7 +212,7 @@ static bool make_key(const struct scry_ruby *ruby, struct scry_cache_key *ret)
 	*ret = (struct scry_cache_key){.id_size = SCRY_DIGEST_BYTES, .learners = SCRY_LEARNERS};
 	_Static_assert(SCRY_DIGEST_BYTES <= sizeof(ret->id), "it has room");
 	return (ruby->core || !scry_calib_has_collector(ruby->pid)) &&
-	       scry_ruby_digest(ruby->elf, ret->id) == 0;
+	       scry_elf_digest(ruby->elf, ret->id) == 0;
 }
 
 /* The first row: where the layout is from. */
@@ -371,6 +371,14 @@ void scry_ruby_keep(const struct scry_ruby *ruby)
 		       sizeof(known.layout.rehearsed));
 	scry_cache_store(&key, &known);
 	scry_cached_done(&known);
+}
+
+void scry_ruby_drop(const struct scry_ruby *ruby)
+{
+	struct scry_cache_key key = {.id_size = SCRY_DIGEST_BYTES};
+
+	if (scry_elf_digest(ruby->elf, key.id) == 0)
+		scry_cache_drop(&key);
 }
 
 /* Who makes objects is not learned here (cmd/makers): what is known of it stays known. What was

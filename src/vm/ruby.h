@@ -64,8 +64,7 @@ struct scry_ruby_check {
  */
 int scry_ruby_find(pid_t pid, const struct scry_maps *maps, size_t *ret_entry);
 
-/*
- * Opens the Ruby of `pid`: find, learn, validate. 0, or -errno with a sentence: -ENOENT no Ruby,
+/* Opens the Ruby of `pid`: find, learn, validate. 0, or -errno with a sentence: -ENOENT no Ruby,
  * -ENOTSUP a layout that did not validate or cannot be learned, -EAGAIN the VM has not booted yet
  * and it `need`s to have. Else validation is left to scry_ruby_validate(). */
 enum scry_ruby_need {
@@ -137,9 +136,10 @@ int scry_ruby_current_ec(const struct scry_ruby *ruby, uint64_t *ret_module, int
 int scry_ruby_tls_module(const struct scry_ruby *ruby, uint64_t *ret);
 int scry_ruby_tls_block(const struct scry_mem *mem, uint64_t fs, uint64_t module, uint64_t *ret);
 
-/* Remembers what was found out besides: layout.makers and layout.rehearsed, where the layout may be
- * kept at all. */
+/* Keeps layout.makers and layout.rehearsed too, where the layout may be kept at all. */
 void scry_ruby_keep(const struct scry_ruby *ruby);
+/* Forgets what was kept of this Ruby, which may be gone: the next one is learned anew. */
+void scry_ruby_drop(const struct scry_ruby *ruby);
 
 /* Appends a row for `scry doctor`, or replaces the one of this item; without memory it is missing.
  */

@@ -1,25 +1,21 @@
 /*
  * The cache of layouts: one small file per Ruby module.
  *
- * A file is a head, the layout as it lies in memory, and the rows for `scry doctor`. It is written
- * beside its place and renamed, so that a reader sees all of it or nothing. Everything is checked
- * again after reading, also what the checksum covers: a checksum says that the bytes are those that
- * were written, not that they make sense.
+ * A file is a head, the layout as it lies in memory, and the rows for `scry doctor`. Everything is
+ * checked again after reading, also what the checksum covers: a checksum says that the bytes are
+ * those that were written, not that they make sense.
  */
 #include "vm/ruby_cache.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pwd.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#define FORMAT 1u
+#include "base/cache.h"
+
+#define FORMAT 2u
 static const char magic[8] = "scry-vm";
 
 struct head {
@@ -125,12 +121,31 @@ static bool makers_hold(const uint8_t *bytes)
 	       is_text(m.why, sizeof(m.why));
 }
 
-static bool rehearsals_hold(const uint8_t *bytes)
+uint64_t scry_cache_stamp(const void *layout, bool hooks)
 {
+	const size_t makers = offsetof(struct scry_ruby_layout, makers);
+	const size_t sizes = offsetof(struct scry_ruby_layout, sizes);
+	const uint8_t *bytes = layout;
+	uint64_t parts[3] = {
+		XXH3_64bits(bytes, makers),
+		XXH3_64bits(bytes + sizes, sizeof(struct scry_ruby_layout) - sizes),
+		hooks ? XXH3_64bits(bytes + makers, sizeof(struct scry_ruby_makers)) : 0,
+	};
+
+	return XXH3_64bits(parts, sizeof(parts));
+}
+
+/* A layout that is not the one that was on stage has not been borne by anybody. */
+static bool rehearsals_hold(const uint8_t *layout)
+{
+	const uint8_t *bytes = layout + offsetof(struct scry_ruby_layout, rehearsed);
 	struct scry_ruby_rehearsal r;
 
 	for (size_t way = 0; way < SCRY_RUBY_WAYS; way++) {
 		memcpy(&r, bytes + way * sizeof(r), sizeof(r));
+		if (r.agent &&
+		    r.layout != scry_cache_stamp(layout, (way & SCRY_RUBY_WAY_HOOKS) != 0))
+			return false;
 		for (size_t i = 0; i < sizeof(r.why) / sizeof(r.why[0]); i++)
 			if (!is_text(r.why[i], sizeof(r.why[i])))
 				return false;
@@ -150,7 +165,7 @@ static bool layout_holds(const uint8_t *bytes)
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
 	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
 	       makers_hold(bytes + offsetof(struct scry_ruby_layout, makers)) &&
-	       rehearsals_hold(bytes + offsetof(struct scry_ruby_layout, rehearsed)) &&
+	       rehearsals_hold(bytes) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, after), afters);
 }
@@ -241,142 +256,49 @@ void *scry_cache_format(const struct scry_cache_key *key, const struct scry_cach
 	return bytes;
 }
 
-/* --- the directory -------------------------------------------------------------------------------
- */
-
-static bool is_ours(int fd, mode_t type, mode_t closed)
+static void name_of(const struct scry_cache_key *key, char ret[SCRY_CACHE_NAME_MAX])
 {
-	struct stat st;
+	const struct scry_cache_id id = {key->id, key->id_size < sizeof(key->id) ? key->id_size
+										 : sizeof(key->id)};
 
-	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == type && st.st_uid == geteuid() &&
-	       (st.st_mode & closed) == 0;
-}
-
-/* Opens, and makes if asked, the directory that holds caches. It may be open to others, but not
- * theirs: under sudo the environment may still name the caller's. */
-static int open_base(bool make)
-{
-	const char *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
-	char path[4096];
-	int fd, n;
-
-	if (!home || home[0] != '/') {
-		struct passwd *pw = getpwuid(geteuid());
-
-		home = pw ? pw->pw_dir : "";
-	}
-	if (xdg && xdg[0] == '/')
-		n = snprintf(path, sizeof(path), "%s", xdg);
-	else
-		n = snprintf(path, sizeof(path), "%s/.cache", home);
-	if (path[0] != '/' || n >= (int)sizeof(path))
-		return -1;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && make && errno == ENOENT && mkdir(path, 0700) == 0)
-		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0 && !is_ours(fd, S_IFDIR, 0)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static int open_dir(bool make)
-{
-	const char *off = getenv("SCRY_NO_CACHE");
-	int base, fd;
-
-	if (off && *off)
-		return -1;
-	base = open_base(make);
-	if (base < 0)
-		return -1;
-	if (make)
-		mkdirat(base, "scry", 0700);
-	fd = openat(base, "scry", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	close(base);
-	if (fd >= 0 && !is_ours(fd, S_IFDIR, 077)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-/* "layout-DIGEST", in hex. */
-static void name_of(const struct scry_cache_key *key, char *buf, size_t size)
-{
-	int n = snprintf(buf, size, "layout-");
-
-	for (uint32_t i = 0; i < key->id_size && i < SCRY_CACHE_ID_MAX; i++)
-		n += snprintf(buf + n, size - (size_t)n, "%02x", key->id[i]);
+	scry_cache_name("layout", &id, ret);
 }
 
 int scry_cache_load(const struct scry_cache_key *key, struct scry_cached *ret)
 {
-	char name[2 * SCRY_CACHE_ID_MAX + 16];
-	uint8_t *bytes = malloc(SCRY_CACHE_FILE_MAX + 1);
-	int dir = open_dir(false), fd = -1, err = -ENOENT;
-	size_t used = 0;
-	ssize_t n = 0;
+	char name[SCRY_CACHE_NAME_MAX];
+	int err = -ENOENT;
+	size_t size;
+	void *bytes;
 
-	name_of(key, name, sizeof(name));
-	if (dir >= 0)
-		fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (bytes && fd >= 0 && is_ours(fd, S_IFREG, 077)) {
-		while (used <= SCRY_CACHE_FILE_MAX &&
-		       (n = read(fd, bytes + used, SCRY_CACHE_FILE_MAX + 1 - used)) > 0)
-			used += (size_t)n;
-		if (n == 0)
-			err = scry_cache_parse(key, bytes, used, ret);
-	}
-	if (fd >= 0)
-		close(fd);
-	if (dir >= 0)
-		close(dir);
+	name_of(key, name);
+	bytes = scry_cache_read_file(name, SCRY_CACHE_FILE_MAX, &size);
+	if (bytes)
+		err = scry_cache_parse(key, bytes, size, ret);
 	free(bytes);
 	return err;
-}
-
-static int write_all(int fd, const char *bytes, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, bytes, size);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return -EIO;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return 0;
 }
 
 int scry_cache_store(const struct scry_cache_key *key, const struct scry_cached *cached)
 {
-	char name[2 * SCRY_CACHE_ID_MAX + 16], fresh[sizeof(name) + 16];
-	int dir = open_dir(true), fd, err;
+	char name[SCRY_CACHE_NAME_MAX];
 	size_t size = 0;
-	void *bytes;
+	void *bytes = scry_cache_format(key, cached, &size);
+	int err = -EIO;
 
-	if (dir < 0)
-		return -ENOENT;
-	bytes = scry_cache_format(key, cached, &size);
-	name_of(key, name, sizeof(name));
-	snprintf(fresh, sizeof(fresh), "%s.%d", name, (int)getpid());
-	fd = bytes ? openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
-		   : -1;
-	err = fd < 0 ? -EIO : write_all(fd, bytes, size);
-	if (!err && renameat(dir, fresh, dir, name) != 0)
-		err = -errno;
-	if (fd >= 0) {
-		close(fd);
-		if (err)
-			unlinkat(dir, fresh, 0);
-	}
-	close(dir);
+	name_of(key, name);
+	if (bytes)
+		err = scry_cache_write_file(name, bytes, size);
 	free(bytes);
 	return err;
+}
+
+void scry_cache_drop(const struct scry_cache_key *key)
+{
+	char name[SCRY_CACHE_NAME_MAX];
+
+	name_of(key, name);
+	scry_cache_remove_file(name);
 }
 
 void scry_cached_done(struct scry_cached *cached)

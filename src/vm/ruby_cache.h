@@ -1,12 +1,10 @@
 /*
  * Layouts that were learned before, on disk: a hint, never a truth.
  *
- * One file per Ruby module, by the digest of its loaded segments (vm/ruby_digest), in
- * $XDG_CACHE_HOME/scry or ~/.cache/scry. Directory and file must belong to the caller and be closed
- * to everybody else; links are not followed; root reads nobody else's. What is read has a format
- * version, the sizes of its structs, the digest of the learners that made it and a checksum;
- * whatever does not fit is no entry. The caller validates the layout on the live target before it
- * is used, every time.
+ * One file of base/cache per Ruby module, by the digest of its loaded segments (sys/elf_digest).
+ * What is read has a format version, the sizes of its structs, the digest of the learners that made
+ * it and a checksum; whatever does not fit is no entry. The caller validates the layout on the live
+ * target before it is used, every time.
  *
  * Only what holds for all processes of a build belongs into a layout. An offset of thread-local
  * storage does not for a shared libruby: it depends on what else was loaded.
@@ -14,6 +12,7 @@
 #ifndef SCRY_VM_RUBY_CACHE_H
 #define SCRY_VM_RUBY_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,13 +35,20 @@ struct scry_cached {
 	size_t check_count;
 };
 
-/* The entry of `key`. 0, or -ENOENT without a sentence: none that may be used. SCRY_NO_CACHE, set
- * and not empty, means there is none. Ends with scry_cached_done(). */
+/* The entry of `key`. 0, or -ENOENT without a sentence: none that may be used. Ends with
+ * scry_cached_done(). */
 int scry_cache_load(const struct scry_cache_key *key, struct scry_cached *ret);
 /* Writes it, atomically; makes the directories. 0 or -errno without a sentence: a cache that cannot
  * be written is no failure. */
 int scry_cache_store(const struct scry_cache_key *key, const struct scry_cached *cached);
+/* There is none any more: it did not hold. */
+void scry_cache_drop(const struct scry_cache_key *key);
 void scry_cached_done(struct scry_cached *cached);
+
+/* What a rehearsal along `layout` (the bytes of a struct scry_ruby_layout) is bound to: its bytes,
+ * but for the rehearsals, and the makers only where it was done by `hooks`. An entry with a
+ * rehearsal that is bound to another is none. */
+uint64_t scry_cache_stamp(const void *layout, bool hooks);
 
 /* The reader of bytes behind scry_cache_load(). 0 or -ENOENT. */
 int scry_cache_parse(const struct scry_cache_key *key, const void *bytes, size_t size,

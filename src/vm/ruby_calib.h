@@ -46,7 +46,7 @@ int scry_calib_start(const struct scry_proc *target, struct scry_calib *ret);
  * as they do in no other process of the same program. */
 bool scry_calib_has_collector(pid_t pid);
 /* Does child `b` run the library that target `a` runs? One of its name may have been put there
- * since: the bytes that are loaded decide (vm/ruby_digest). 0, or -ENOTSUP with a sentence. */
+ * since: the bytes that are loaded decide (sys/elf_digest). 0, or -ENOTSUP with a sentence. */
 struct scry_ruby;
 int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *b);
 /* Kills and reaps the child, frees the facts. */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "vm/ruby_digest.h"
+#include "sys/elf_digest.h"
 #include "vm/ruby_learn.h"
 
 static int (*const steps[])(struct scry_learn *) = {
@@ -115,7 +115,7 @@ int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *
 {
 	uint8_t mine[SCRY_DIGEST_BYTES], theirs[SCRY_DIGEST_BYTES];
 
-	if (scry_ruby_digest(a->elf, mine) == 0 && scry_ruby_digest(b->elf, theirs) == 0 &&
+	if (scry_elf_digest(a->elf, mine) == 0 && scry_elf_digest(b->elf, theirs) == 0 &&
 	    memcmp(mine, theirs, sizeof(mine)) == 0)
 		return 0;
 	return scry_fail(-ENOTSUP,

@@ -25,6 +25,7 @@ enum scry_ruby_without {
 
 struct scry_ruby_rehearsal {
 	uint64_t agent;	  /* the hash of the agent that was on stage; 0: not rehearsed */
+	uint64_t layout;  /* scry_cache_stamp() of the layout that was */
 	uint32_t without; /* enum scry_ruby_without */
 	uint32_t objects; /* of which all counts were exact */
 	char why[3][160]; /* by bit of `without`: what happened */

@@ -6,6 +6,7 @@
  * read, through a cache of words: shapes are few and shared by many objects.
  */
 #include "vm/ruby_size.h"
+#include "vm/ruby_types.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ struct measure {
 	size_t size;
 	uint64_t page; /* whose slots are slot_size long; NOT_READ: none yet */
 	uint32_t slot_size;
+	uint64_t core[SCRY_SIZE_TYPES]; /* the usual class of each type; 0: not known */
 	struct {
 		uint64_t address, word;
 	} words[WORDS];
@@ -93,6 +95,15 @@ static inline int load_near(void *ctx, uint64_t address, uint32_t width, uint64_
 	return 0;
 }
 
+static enum scry_ring_class class_of(struct measure *m, uint64_t address, uint32_t type)
+{
+	uint64_t klass;
+
+	if (load_near(m, address + SCRY_RUBY_CLASS, 8, &klass) || !klass)
+		return SCRY_RING_CLASS_NONE;
+	return klass == m->core[type] ? SCRY_RING_CLASS_CORE : SCRY_RING_CLASS_OTHER;
+}
+
 static void measure_one(struct measure *m, uint64_t address, struct scry_ruby_size *ret)
 {
 	uint64_t flags, page = address & m->ruby->layout.page_mask;
@@ -105,9 +116,11 @@ static void measure_one(struct measure *m, uint64_t address, struct scry_ruby_si
 	memcpy(&flags, m->bytes + (address - m->base), sizeof(flags));
 	*ret = (struct scry_ruby_size){.slot = m->slot_size,
 				       .type = flags % SCRY_SIZE_TYPES,
-				       .is_free = flags % SCRY_SIZE_TYPES == 0};
+				       .is_free = flags % SCRY_SIZE_TYPES == 0,
+				       .end_class = SCRY_RING_CLASS_NONE};
 	if (ret->is_free)
 		return;
+	ret->end_class = class_of(m, address, ret->type);
 	extra = scry_size_extra(&m->rules, load_near, m, address, flags);
 	ret->known = extra >= 0 && extra < SCRY_SIZE_MAX;
 	ret->extra = ret->known ? (uint64_t)extra : 0;
@@ -118,6 +131,16 @@ static int by_address(const void *a, const void *b)
 	const struct entry *x = a, *y = b;
 
 	return (x->address > y->address) - (x->address < y->address);
+}
+
+static void read_core(struct measure *m)
+{
+	for (uint32_t type = 0; type < SCRY_SIZE_TYPES; type++) {
+		uint64_t at = scry_ruby_core_class(m->ruby, type);
+
+		if (!at || scry_mem_u64(&m->ruby->mem, at, &m->core[type]))
+			m->core[type] = 0;
+	}
 }
 
 static struct entry *sorted(const uint64_t *address, size_t count)
@@ -163,6 +186,7 @@ int scry_ruby_sizes(const struct scry_ruby *ruby, const uint64_t *address, size_
 	m->ruby = ruby;
 	m->page = NOT_READ;
 	scry_ruby_size_rules(ruby, &m->rules);
+	read_core(m);
 	while (i < count && !err) {
 		ssize_t n = read_window(m, entries + i, count - i);
 		size_t before = i;
@@ -173,8 +197,8 @@ int scry_ruby_sizes(const struct scry_ruby *ruby, const uint64_t *address, size_
 		for (; i < count && entries[i].address - m->base + 8 <= m->size; i++)
 			measure_one(m, entries[i].address, &ret[entries[i].at]);
 		if (i == before) { /* its page was given back */
-			ret[entries[i].at] = (struct scry_ruby_size){.slot = ruby->layout.slot_size,
-								     .is_free = true};
+			ret[entries[i].at] = (struct scry_ruby_size){
+				.slot = ruby->layout.slot_size, .end_class = SCRY_RING_CLASS_NONE};
 			i++;
 		}
 	}

@@ -14,14 +14,16 @@
 #include <stdint.h>
 
 #include "vm/ruby.h"
+#include "wire/ruby_ring.h"
 #include "wire/ruby_size.h"
 
 struct scry_ruby_size {
-	uint64_t extra; /* bytes outside the slot; 0 when not known */
-	uint32_t slot;	/* bytes of the slot */
-	bool known;	/* extra is known */
-	bool is_free;	/* nothing lives there now; the slot may even be gone, type is 0 */
-	uint8_t type;	/* T_type */
+	uint64_t extra;			/* bytes outside the slot; 0 when not known */
+	uint32_t slot;			/* bytes of the slot */
+	bool known;			/* extra is known */
+	bool is_free;			/* the slot was read, and nothing lives there; type is 0 */
+	uint8_t type;			/* T_type */
+	enum scry_ring_class end_class; /* of what kind its class is */
 };
 
 /* The rules with the addresses of this process: for the agent's plan, or for the evaluator here. */

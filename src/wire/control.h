@@ -1,12 +1,15 @@
 /*
  * What host and agent share: the pages that scry maps into a target, and who writes which word.
  *
+ *   gate     rw- private   gate page, wiped in fork children             agent and host
  *   text     r-x private   header page, then the agent's code           written by the host, once
  *   slabs    r-x, rw-      stubs near the code they are hooked into, and their counters
- *   private  rw- private   agent data, stack for calls, gate page (wiped    agent and host
- *                          in fork children), journal
+ *   private  rw- private   agent data, stack for calls, journal          agent and host
  *   shared   rw- shared    control page, then the ring                   agent and keeper
  *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
+ *
+ * Gate to shared are one reservation. What an idle agent needs lies at its beginning, up to the
+ * header's `tail`.
  *
  * Freestanding. Everything read from these pages by the host is hostile input: copy, then check.
  */
@@ -14,52 +17,12 @@
 #define SCRY_WIRE_CONTROL_H
 
 #include "wire/gate.h"
+#include "wire/header.h"
 #include "wire/journal.h"
 
 #include <stdint.h>
 
-#define SCRY_AGENT_MAGIC 0x31746e6761797263ull /* "cryagnt1" */
 #define SCRY_CONTROL_MAGIC 0x31727463797263ull
-#define SCRY_AGENT_ABI 2u
-#define SCRY_PAGE 4096u
-
-/*
- * First page of the text mapping: how ps, undo and the next attach find an agent. Written as soon
- * as the page exists, so that whoever dies later leaves something that can be found.
- */
-enum scry_agent_stage {
-	SCRY_AGENT_MAPPING = 1, /* not complete: no code of it can be running */
-	SCRY_AGENT_READY,
-	SCRY_AGENT_LEAVING, /* proven unused; being unmapped */
-};
-/*
- * A slab: stubs within reach of the code that is hooked. Code, then one private page that fork
- * children find wiped (its first word is 1 in the process that was entered), then counters, shared
- * with the keeper. A header may name one that could not be mapped any more: the magic at the
- * beginning of its code tells.
- */
-#define SCRY_SLAB_MAGIC 0x31626c7379726373ull
-#define SCRY_SLABS_MAX 16u
-struct scry_slab {
-	uint64_t code, code_size, used; /* bytes */
-	uint64_t gate;
-	uint64_t counters, counters_size; /* 8 bytes each */
-};
-
-struct scry_agent_header {
-	uint64_t magic;
-	uint32_t abi;
-	uint32_t stage;	     /* enum scry_agent_stage */
-	uint64_t image_hash; /* of the embedded agent: adopt only an equal one */
-	uint64_t text, text_size;
-	uint64_t private_, private_size;
-	uint64_t shared, shared_size;
-	uint64_t image, image_data; /* where the agent's ELF image, its writable segment begin */
-	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
-	uint64_t has_open;	    /* a memfd of ours may be open: hook/shared.h */
-	uint64_t slab_count;
-	struct scry_slab slabs[SCRY_SLABS_MAX];
-};
 
 /* Private, not wiped: a fork child inherits hook list, jobs, frames, and so their accounts. */
 struct scry_agent_state {
@@ -125,22 +88,23 @@ struct scry_control {
 	uint64_t lines_full;	/* calls from lines of Ruby that got no code: agent/lines.c */
 	uint64_t unwind_missed; /* a pc for which no object has unwind tables: agent/walk.c */
 	uint64_t stacks_full, stacks_none; /* stacks without a number; calls of threads without */
-	uint64_t filtered;		 /* 1: the program is about to forbid itself system calls */
-	uint64_t look_tsc;		 /* when the last look was asked for: agent/last.c */
-	uint32_t looks_asked, reserved1; /* a Ruby VM is about to end: measure the living */
-	uint64_t pad1[36];
+	uint64_t filtered;		/* 1: the program is about to forbid itself system calls */
+	uint64_t look_tsc;		/* when the last look was asked for: agent/last.c */
+	uint32_t looks_asked, look_for; /* a Ruby VM waits for the keeper: enum scry_look */
+	uint64_t forced_gc_tsc;		/* how long the last forced GC took */
+	uint64_t pad1[35];
 
 	/* keeper writes, agent reads */
-	uint64_t tail;			/* words consumed */
-	uint32_t taken[SCRY_SEGMENTS];	/* 1: in use; the agent sets it, the keeper clears it */
-	uint64_t force_gcs;		/* how many GCs the keeper has asked for in all */
-	uint64_t load_wait_tsc;		/* so long a sign of life is waited for */
-	uint32_t load_done;		/* tickets answered; a futex */
-	uint32_t load_busy;		/* 1: the keeper writes, trusting in that somebody waits */
-	uint32_t load_beat;		/* signs of life, while a ticket is not answered */
-	uint32_t track_freed;		/* tracks given back, ever, and signs of life; a futex */
-	uint64_t quiet;			/* 1: the program runs under seccomp: agent/calling.h */
-	uint32_t looks_done, reserved2; /* follows looks_asked; a futex */
+	uint64_t tail;		       /* words consumed */
+	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
+	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
+	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
+	uint32_t load_done;	       /* tickets answered; a futex */
+	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
+	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
+	uint32_t track_freed;	       /* tracks given back, ever, and signs of life; a futex */
+	uint64_t quiet;		       /* 1: the program runs under seccomp: agent/calling.h */
+	uint32_t looks_done, judged;   /* follows looks_asked, a futex; 1: the layout holds */
 	uint64_t pad2[25];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */

@@ -56,6 +56,11 @@ struct scry_gate {
 	uint32_t last_slot; /* the slot size that the newest word of the ring goes by */
 	uint64_t spare;
 };
+/* What a VM waits for the keeper for: agent/last.c */
+enum scry_look {
+	SCRY_LOOK_LAST,	 /* it is about to end: measure the living */
+	SCRY_LOOK_JUDGE, /* it runs Ruby code: validate the layout */
+};
 /* In the gate page: which scry may edit this process (hook/own.h). Host only. */
 #define SCRY_OWNER_OFFSET 3072u
 struct scry_owner {

@@ -27,7 +27,8 @@ struct scry_journal_entry {
 _Static_assert(sizeof(struct scry_journal_entry) == 64, "64 entries a page");
 struct scry_journal {
 	uint64_t count; /* entries in use; a crash may leave the last one PLANNED */
-	uint64_t reserved[7];
+	uint64_t nonce; /* the header's: by it the memory here is known to be the agent's */
+	uint64_t reserved[6];
 	struct scry_journal_entry entries[];
 };
 #define SCRY_JOURNAL_BYTES (2048 * 4096u) /* what is not used costs no memory */

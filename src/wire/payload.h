@@ -101,6 +101,7 @@ struct scry_ev_note { /* a sentence that every report must show: limits, degrade
 	uint32_t text_str;
 	uint32_t reserved;
 };
+#define SCRY_REASON_ENDED "the target ended" /* of a detach: it was there no longer */
 #define SCRY_EXIT_KNOWN (1u << 16)
 struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t events;       /* produced in the target */
@@ -120,6 +121,7 @@ struct scry_ev_totals {	       /* one per process, at the end */
 	uint64_t moved;	       /* objects followed to their new place */
 	uint64_t sample_every; /* one object in so many was recorded; 0: all */
 	uint64_t sample_bytes; /* one object each so many bytes; 0: not by bytes */
+	uint64_t forced_gc_ns; /* the GC that scry asked for: the program's own work, no pause */
 };
 struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its parent before it */
 	uint32_t id;	 /* dense, from 1 */
@@ -135,10 +137,8 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 #define SCRY_STACK_NATIVE 2u  /* native code: file is the object, method the symbol */
 #define SCRY_STACK_UNKNOWN 4u /* who called is not known from here on; no names */
 
-/*
- * Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
- * since the watch began, as they stood at end_ns.
- */
+/* Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
+ * since the watch began, as they stood at end_ns. */
 struct scry_ev_slice {
 	uint32_t slice; /* from 1 */
 	uint32_t pid;

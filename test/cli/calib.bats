@@ -8,9 +8,7 @@ load lib
 setup() {
 	need_scry
 	prepare
-	export XDG_CACHE_HOME="$T/cache"
-	mkdir "$XDG_CACHE_HOME"
-	RUBY_FILE="$(readlink -f "$(command -v "$RUBY")")"
+	own_cache
 }
 
 need_namespaces() {
@@ -126,6 +124,22 @@ layout_of() {
 		exec chroot "$1" /only-here/ruby -e "$3"' - "$T/root" "$RUBY_FILE" "$loop"
 	[[ "$(readlink "/proc/$PID/root")" != / ]]
 	[[ "$(layout_of "$PID")" == "learned now "* ]]
+}
+
+@test "root with another user's home: nothing is made there, and no link of theirs followed" {
+	need_root "another user"
+	local home=$T/home
+	mkdir "$home" "$T/roots"
+	chown 65534 "$home"
+	running ruby "$RUBY_FILE" -e "$loop"
+	XDG_CACHE_HOME='' HOME=$home scry_ends 0 objects -p "$PID" -d 0.1s
+	[ ! -e "$home/.cache" ]
+	ln -s "$T/roots" "$home/.cache"
+	XDG_CACHE_HOME='' HOME=$home scry_ends 0 objects -p "$PID" -d 0.1s
+	[ -z "$(ls -A "$T/roots")" ]
+	chown 0 "$home"
+	XDG_CACHE_HOME='' HOME=$home scry_ends 0 objects -p "$PID" -d 0.1s
+	[ -e "$T/roots/scry" ]
 }
 
 @test "the cache is used and judged at each attach; SCRY_NO_CACHE goes without" {

@@ -23,7 +23,7 @@ json_parses() {
 		"objects -p 1 -d x" "objects -p 99999999" "report" "info" "ps nonsense" \
 		"objects -p 1 --by nonsense" "objects -p 1 --grep /(/" "objects -p 1 --filter nonsense" "objects -p 1 --until rss" \
 		"objects -p 1 --stacks --by gem" "objects -p 1 --folded --json" "objects -p 1 --every x" "report x --folded --json" \
-		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x" "patch log x -- true"; do
+		"patch count x -p 1 -o x.folded" "diff" "diff a" "diff a b c" "diff a b --from 1m" "diff a@x b" "diff a --from x" "doctor -p x"; do
 		status=0
 		# shellcheck disable=SC2086
 		timeout 5 "$SCRY" $words >"$T/out" 2>"$T/err" </dev/null || status=$?
@@ -456,6 +456,21 @@ has_taken_int() { # PID
 	done
 }
 
+@test "patch log -- CMD: each call from the first on, also of a library that is loaded and loaded again" {
+	scry_ends 3 patch log getppid -- sh -c 'exit 3'
+	start scry "$SCRY" patch log work_mix -o "$T/log.json" -- "$TARGETS/target_busy" 1
+	wait_for 10 grep -q "^round" "$T/scry.out"
+	kill -TERM "$(sed -n 's/^pid //p' "$T/scry.out")"
+	ended "$PID"
+	[ "$status" -eq 0 ]
+	rounds=$(sed -n 's/^checksum .* rounds \([0-9]*\) wrong 0$/\1/p' "$T/scry.out")
+	[ "$(grep -c '"work_mix"' "$T/log.json")" -eq $((33 * rounds)) ]
+	printf '%s\n' "open $TARGETS/libplug.so" "call 3" close "open $TARGETS/libplug.so" "call 5" >"$T/in"
+	"$SCRY" patch log plug_run@libplug.so --args 1 -o "$T/plug.json" -- "$TARGETS/target_loader" <"$T/in"
+	[ "$(grep -c '"plug_run"' "$T/plug.json")" -eq 2 ]
+	grep -q '"is_complete": true' "$T/plug.json"
+}
+
 @test "Go code is not counted: at once, and with the reason" {
 	start go "$TARGETS/target_gotable"
 	wait_for 10 grep -q "^round" "$T/go.out"
@@ -485,10 +500,14 @@ has_taken_int() { # PID
 	done
 	export KUBERNETES_SERVICE_HOST=10.0.0.1
 	scry_ends 5 patch count getppid -p 4194303 -d 0.1s
+	says "no such process: 4194303; a container sees its own only, see scry doctor -p 4194303"
+	no says docker
+	"$SCRY" doctor -p 4194303 >"$T/scry.err" 2>&1 || true
 	says "docker run --pid=container:ID .*shareProcessNamespace: true"
 	unset KUBERNETES_SERVICE_HOST
 	[ -e /.dockerenv ] || [ -e /run/.containerenv ] || {
 		scry_ends 5 patch count getppid -p 4194303 -d 0.1s
+		says "no such process: 4194303$"
 		no says docker
 	}
 }

@@ -132,7 +132,7 @@ mallocs_are_cut() {
 	[ -e /dev/full ] || skip "no /dev/full"
 	printf '%s\n' "scry-malloc 1 pid 1" "thread thread=1 tid=1 name=main" @1 "1: malloc(24) = 0" >"$T/a.txt"
 	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
-	for words in ps doctor "malloc export $T/a.scry" "patch list -p $$"; do
+	for words in ps doctor --help --version "undo -p $$" "malloc export $T/a.scry" "patch list -p $$"; do
 		status=0
 		# shellcheck disable=SC2086
 		"$SCRY" $words >/dev/full 2>"$T/err" || status=$?
@@ -140,6 +140,13 @@ mallocs_are_cut() {
 		[ "$status" -eq 1 ]
 		grep -q "cannot write .*: No space left on device" "$T/err"
 	done
+	status=0
+	counted
+	"$SCRY" dump -p "$PID" >/dev/full 2>"$T/err" || status=$?
+	[ "$status" -eq 1 ]
+	status=0
+	{ "$SCRY" --help 2>"$T/err" || status=$?; } | true
+	[ ! -s "$T/err" ] # whoever reads no more is told nothing
 }
 
 @test "a program that may not make large files is watched all the same" {

@@ -19,6 +19,13 @@ setup() {
 	prepare
 }
 
+# own_cache: learned layouts are this test's own, none at first.
+own_cache() {
+	export XDG_CACHE_HOME="$T/cache"
+	mkdir "$XDG_CACHE_HOME"
+	RUBY_FILE="$(readlink -f "$(command -v "$RUBY")")"
+}
+
 need_root() {
 	[ "$(id -u)" -eq 0 ] || skip "$1 needs root"
 }

@@ -87,14 +87,28 @@ has_told() {
 }
 
 # starts_on_a_slow_disk PROGRAM...: is recorded until `stands`, its output in $T/scry.out, the pid of scry in $PID. The
-# disk stands for MS milliseconds, or without it until there is $T/disk/go.
+# disk stands until there is $T/disk/go.
 starts_on_a_slow_disk() {
 	mkdir -p "$T/disk"
-	start scry env LD_PRELOAD="$TARGETS/libslow_disk.so" SLOW_DISK="$T/disk" ${MS:+SLOW_DISK_MS="$MS"} \
+	start scry env LD_PRELOAD="$TARGETS/libslow_disk.so" SLOW_DISK="$T/disk" \
 		"${RECORD[@]}" -v --force -o "$T/x.scry" "$@"
 	wait_for 20 in_file "^round 2" "$T/scry.out"
 	touch "$T/disk/stall"
 	wait_for 20 test -e "$T/disk/stalls"
+}
+
+# all_wait PID: no thread runs or would if it had a processor, five times in a row.
+all_wait() {
+	local _
+	for _ in 1 2 3 4 5; do
+		no grep -qs "^State:.[^S]" /proc/"$1"/task/*/status || return 1
+		sleep 0.02
+	done
+}
+
+# program_of PID: the program that is recorded by the scry of that pid.
+program_of() {
+	pgrep -P "$1" -f "^$TARGETS/target_malloc_known"
 }
 
 # goes_far FILE: target_malloc_known run goes on by more calls than its tracks hold.
@@ -106,7 +120,7 @@ goes_far() {
 
 # ends_recorded PID: the program is asked to end; scry, whose pid is given, says in $T/report what was recorded.
 ends_recorded() {
-	kill -TERM "$(pgrep -P "$1" -f "^$TARGETS/target_malloc_known")"
+	kill -TERM "$(program_of "$1")"
 	finish "$1" || {
 		cat "$T/scry.err"
 		return 1

@@ -38,7 +38,9 @@ setup() {
 	diff "$T/o.txt" "$T/b.txt"
 	"$SCRY" report --json "$T/r.scry" >"$T/r.json"
 	"$SCRY" report --json "$T/s.scry" >"$T/s.json"
-	[ "$(json "$T/r.json" 'r["totals"]')" = "$(json "$T/s.json" 'r["totals"]')" ]
+	# The verdict of growth knows of the program's end, which the text does not tell.
+	for of in r s; do json "$T/$of.json" 'r["totals"].except("verdict")' >"$T/$of.totals"; done
+	cmp "$T/r.totals" "$T/s.totals"
 	json_is "$T/s.json" 'r["totals"]["peak_ns"] > 0'
 }
 

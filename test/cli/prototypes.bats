@@ -111,6 +111,47 @@ has() {
 	grep -q prctl "$T/dry" # the way into seccomp is guarded, and what is changed is said
 }
 
+# Runs with an entry as it is: the calls must be those of debug information.
+calls_again() {
+	"$SCRY" calls -x "$ALL" -- "$TARGETS/target_prototypes" >"$T/lines" 2>"$T/err" 3>&- || [ $? -eq 3 ]
+	sed 's/0x[0-9a-f]*/ADDRESS/g' "$T/lines" | cmp - "$T/want"
+}
+
+@test "prototypes that were read are kept; a file that is torn, forged or open to others is not believed" {
+	local entries=() entry
+	export XDG_CACHE_HOME="$T/cache"
+	mkdir "$XDG_CACHE_HOME"
+	SCRY_NO_CACHE=1 "$SCRY" calls -x "$ALL" -- "$TARGETS/target_prototypes" >"$T/lines" 2>"$T/err" 3>&- || [ $? -eq 3 ]
+	sed 's/0x[0-9a-f]*/ADDRESS/g' "$T/lines" >"$T/want"
+	grep -q 'p_color(BLUE) = 3' "$T/want"
+	[ ! -e "$XDG_CACHE_HOME/scry" ]
+	calls_again
+	entries=("$XDG_CACHE_HOME"/scry/prototypes-*)
+	[ "${#entries[@]}" -eq 1 ]
+	entry=${entries[0]}
+	[ "$(stat -c %a "$entry")" = 600 ]
+	cp "$entry" "$T/entry"
+	calls_again
+	cmp "$entry" "$T/entry" # nothing new
+	head -c 500 "$T/entry" >"$entry" # torn
+	calls_again
+	cmp "$entry" "$T/entry" # it was written anew
+	sed 's/BLUE/GREY/' "$T/entry" >"$entry" # forged
+	! cmp -s "$entry" "$T/entry"
+	calls_again
+	cmp "$entry" "$T/entry"
+	sed 's/BLUE/GREY/' "$T/entry" >"$entry"
+	"$TARGETS/../proto_reseal" "$entry" # with a checksum that holds it would be believed
+	"$SCRY" calls -x "$ALL" -- "$TARGETS/target_prototypes" >"$T/lines" 2>"$T/err" 3>&- || [ $? -eq 3 ]
+	grep -q 'p_color(GREY) = 3' "$T/lines"
+	chmod 644 "$entry" # but not where others may read or write
+	calls_again
+	chmod 600 "$entry"
+	ln "$entry" "$T/else"
+	ln -sf "$T/else" "$entry"
+	calls_again
+}
+
 @test "a line that makes no sense is named" {
 	printf 'int f(int);\nint g(integer);\n' >"$T/bad.conf"
 	run "$SCRY" calls -F "$T/bad.conf" -x f -- /bin/true

@@ -324,6 +324,10 @@ make_served() {
 	[ -z "$(ls -d "$T"/scry-* 2>/dev/null)" ]
 	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/cat /proc/self/maps >/dev/null 2>&1
 	"$SCRY" info "$T/kept.scry" >/dev/null
+	run "$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.txt" -- /bin/true
+	[ "$status" -eq 2 ]
+	grep -q "kept.txt': nothing is known of files that end in '.txt'; fix: x.scry" <<<"$output"
+	[ ! -e "$T/kept.txt" ]
 	run "$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" -- /bin/true
 	[ "$status" -eq 1 ]
 	"$SCRY" malloc compare --runs 1 --with glibc --keep "$T/kept.scry" --force -- /bin/cat /proc/self/maps >/dev/null 2>&1
@@ -395,6 +399,30 @@ make_served() {
 	is '.rows[0].rss_peak_bytes | . > 5000000 and . < 7000000'
 	replay --runs 1 --with glibc --touch all
 	is '.rows[0].rss_peak_bytes > 100000000'
+}
+
+# grown: a block of 50 MB that becomes 100, then 200, by realloc, and two looks at memory after each; 6 MB were resident.
+grown() {
+	local i at=1
+	echo 'scry-malloc 1 pid 7'
+	for i in 'malloc(50000000)' 'realloc(1, 100000000)' 'realloc(1, 200000000)'; do
+		echo "1: $i = 1"
+		for _ in 1 2 3; do
+			echo "memory threads=1 rss_anon=6000000 at=${at}00000000"
+			echo "@$((at++))50000000"
+			echo '1: malloc(64) = 3'
+			echo '1: free(3)'
+		done
+	done
+}
+
+@test "a big block that realloc makes bigger is touched as far as the program's memory says, at each size" {
+	grown >"$T/a.txt"
+	"$SCRY" malloc import "$T/a.txt" -o "$T/a.scry"
+	replay --runs 1 --with glibc
+	is '.rows[0].rss_peak_bytes | . > 5000000 and . < 14000000'
+	replay --runs 1 --with glibc --touch all
+	is '.rows[0].rss_peak_bytes > 200000000'
 }
 
 # late_calls: twenty blocks of 5 MB, a fifth of each touched; ten end, half a second before the last look.

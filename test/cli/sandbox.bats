@@ -14,10 +14,15 @@ boxed() {
 	exec 8<>"$T/$how.in"
 	start sandbox bash -c 'exec "$@" <"$0" 8>&-' "$T/$how.in" "$TARGETS/target_sandbox" "$how" 20000
 	wait_for 20 in_file "^pid" "$T/sandbox.out"
-	"$SCRY" "$@" -p "$PID" >"$T/scry.out" 2>"$T/scry.err" 8>&- 3>&- &
+	"$SCRY" "$@" -v -p "$PID" >"$T/scry.out" 2>"$T/scry.err" 8>&- 3>&- &
 	local scry=$!
 	wait_for 20 hooked "$PID"
 	echo go >&8
+	if [[ "$how" = bare* ]]; then
+		wait_for 20 in_file "^filtered\|^no filters" "$T/sandbox.out"
+		grep -q "^no filters" "$T/sandbox.out" || wait_for 20 in_file "under seccomp" "$T/scry.err"
+		echo on >&8
+	fi
 	ended "$PID"
 	wait "$scry"
 	grep -q "no filters here" "$T/sandbox.out" && skip "no seccomp filters here"
@@ -69,7 +74,7 @@ boxed() {
 	kill -INT "$scry"
 	wait "$scry" || true
 	text_is "$PID" "$before"
-	grep -q "stay in process" "$T/scry.err" || { cat "$T/scry.err"; false; }
+	grep -q "of the agent stay mapped in process" "$T/scry.err" || { cat "$T/scry.err"; false; }
 	run "$SCRY" patch log work_fold@libwork.so -p "$PID"
 	[ "$status" -ne 0 ]
 	[[ "$output" == *seccomp* ]]

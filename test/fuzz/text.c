@@ -21,7 +21,7 @@
 
 static unsigned int taken;
 
-static uint32_t check_range(const struct scry_text *text, size_t i)
+static uint32_t check_range(struct scry_text *text, size_t i)
 {
 	const struct scry_text_range *range = scry_text_range(text, i);
 	struct scry_text_function function;

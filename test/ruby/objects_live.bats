@@ -5,7 +5,7 @@
 load lib
 
 # watched SCRIPT [ARGS...] -- SCRY-OPTIONS...: the script is watched from its first line on stdin until
-# it says "ready"; report in $T/o.json.
+# it says "ready"; report in $T/o.json. RECORDED: the name of a recording to make it of.
 watched() {
 	local script=$1
 	local -a args=()
@@ -20,7 +20,7 @@ watched() {
 	start target "$RUBY" "$HERE/live/$script" "$T/go" "${args[@]}"
 	local target=$PID
 	wait_for 20 in_file "^pid" "$T/target.out"
-	start scry "$SCRY" objects -p "$target" --top 0 -o "$T/o.json" "$@"
+	start scry "$SCRY" objects -p "$target" --top 0 -o "$T/${RECORDED:-o.json}" "$@"
 	local scry=$PID
 	wait_for 30 in_file "watching process" "$T/scry.err"
 	echo >&7
@@ -30,6 +30,7 @@ watched() {
 	echo >&7
 	finish "$target" || { cat "$T/target.err"; false; }
 	exec 7>&-
+	[ -z "${RECORDED:-}" ] || "$SCRY" report "$T/$RECORDED" --top 0 --json >"$T/o.json"
 	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
 }
 
@@ -91,7 +92,7 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 
 @test "garbage counts as live until it is collected, and --force-gc collects it" {
 	watched garbage.rb -- --by class
-	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001'
+	json_is "$T/o.json" 'rows.find { |x| x["class"] == "Dropped" }["live"] == 5001 && !r["honesty"].key?("forced_gc_us")'
 	rm "$T/go" "$T/o.json"
 	watched garbage.rb -- --by class --force-gc
 	# The machine stack may hold a few of the last.
@@ -102,9 +103,19 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 	json_is "$T/o.json" "rows.find { |x| x['class'] == 'Dropped' }['live'] == $gone"
 }
 
+@test "--force-gc and --every: who compares a slice with the end is told that only the end is without garbage" {
+	RECORDED=x.scry watched garbage.rb -- --every 100ms --force-gc
+	json_is "$T/o.json" '(r["notes"] || []).any? { |n| n =~ /the end is after a forced collection; slices count/ }'
+	"$SCRY" diff "$T/x.scry@start" "$T/x.scry" >"$T/diff"
+	grep -q "note: --force-gc: the end is after a forced collection" "$T/diff"
+	rm "$T/go" "$T/o.json"
+	watched garbage.rb -- --force-gc
+	json_is "$T/o.json" '(r["notes"] || []).none? { |n| n.include?("forced collection") }'
+}
+
 @test "--force-gc by hooks: what survived it is known, as by events" {
 	watched garbage.rb -- --by class --force-gc --source hooks
-	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["honesty"]["full_gcs"] > 0'
+	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["honesty"]["full_gcs"] > 0 && r["honesty"]["forced_gc_us"] > 0'
 }
 
 @test "--force-gc on a program whose collector is off: none is made, and the report says so" {

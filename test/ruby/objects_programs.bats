@@ -112,7 +112,7 @@ $stdout.sync = true
         i += 4
         good = [
           JSON.parse(http.get("/square/#{i}").body) == { 'n' => i, 'list' => (1..i % 50).map { |x| x * x }, 'text' => "n=#{i} " * 3 },
-          http.post('/echo', "text #{i}" * 20).body == ("text #{i}" * 20).reverse,
+          http.post('/echo', "text #{i}" * 20, 'Content-Type' => 'text/plain').body == ("text #{i}" * 20).reverse,
           http.get("/page/p#{i}").body == 20.times.map { |k| "<p>#{k} p#{i}</p>" }.join,
           http.get("/missing/#{i}").then { |r| r.code == '404' && r.body == "no #{i}" },
         ]

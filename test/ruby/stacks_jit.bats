@@ -65,7 +65,10 @@ need_jit() {
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 20 in_file ready "$T/tight.out"
 		for engine in $ENGINES; do
-			"$SCRY" stacks -q --engine="$engine" --cpu -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
+			# read: beside other programs' work it may meet only a thread that is ready, never one that runs
+			local weight=--cpu
+			[ "$engine" = bpf ] || weight=--wall
+			"$SCRY" stacks -q --engine="$engine" "$weight" -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
 			"$RUBY" "$K/check_tight.rb" "$T/t.json" 5 || { echo "$engine: ${words[*]}"; return 1; }
 		done
 		kill -KILL "$PID"

@@ -48,7 +48,7 @@ static void take_window(struct census *c, const struct scry_x86_window *w)
 }
 
 /* Each refused function for itself: that two want the same filler is left out. */
-static void take_refused(struct census *c, const struct scry_text *object,
+static void take_refused(struct census *c, struct scry_text *object,
 			 const struct scry_text_range *range, const char *why)
 {
 	struct scry_spring_request request = {.text = object, .range = range};
@@ -64,7 +64,7 @@ static void take_refused(struct census *c, const struct scry_text *object,
 	printf("    %s\n", reached ? "by a springboard" : "not by a springboard either");
 }
 
-static void take_function(struct census *c, const struct scry_text *object,
+static void take_function(struct census *c, struct scry_text *object,
 			  const struct scry_text_range *range)
 {
 	struct scry_x86_place place = {.address = range->start + AWAY, .back = true};

@@ -1,7 +1,8 @@
 /*
  * A pool of blocks that come and go, all alike, and beside it a leak or none: what a report says of
- * it is known. malloc_leak SECONDS FROM: the leak begins after FROM seconds; FROM at or behind
- * SECONDS: none. It prints the bytes that leaked in a second.
+ * it is known. malloc_leak SECONDS FROM [exit|main]: the leak begins after FROM seconds; FROM at or
+ * behind SECONDS: none. It prints the bytes that leaked in a second. With `exit` all is freed by
+ * atexit, with `main` by main.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,11 @@
 #define BLOCKS 4000
 #define LEAKED 3000 /* bytes, each turn */
 #define TURN_US 10000
+#define TURNS_MAX 100000
 
 static char *volatile pool[BLOCKS];
-static char *volatile leaked;
+static char *volatile leaked[TURNS_MAX];
+static unsigned int leaks_begun;
 
 static double now(void)
 {
@@ -38,6 +41,14 @@ __attribute__((noinline)) static char *leaks(size_t size)
 	return memset(p, 1, size);
 }
 
+static void clear_up(void)
+{
+	for (int i = 0; i < BLOCKS; i++)
+		free(pool[i]);
+	for (unsigned int i = 0; i < leaks_begun; i++)
+		free(leaked[i]);
+}
+
 int main(int argc, char **argv)
 {
 	const double seconds = argc > 2 ? atof(argv[1]) : 2, from = argc > 2 ? atof(argv[2]) : 0,
@@ -46,6 +57,8 @@ int main(int argc, char **argv)
 	double begun = 0, t;
 	size_t bytes = 0;
 
+	if (argc > 3 && !strcmp(argv[3], "exit"))
+		atexit(clear_up);
 	while ((t = now() - start) < seconds) {
 		for (int i = 0; i < 400; i++) {
 			seed = seed * 1103515245 + 12345;
@@ -53,13 +66,15 @@ int main(int argc, char **argv)
 			pool[(seed >> 8) % BLOCKS] =
 				seed >> 4 & 3 ? pooled(100 + (seed >> 16) % 2000) : NULL;
 		}
-		if (t >= from) {
+		if (t >= from && leaks_begun < TURNS_MAX) {
 			begun = begun ? begun : t;
-			leaked = leaks(LEAKED);
+			leaked[leaks_begun++] = leaks(LEAKED);
 			bytes += LEAKED;
 		}
 		usleep(TURN_US);
 	}
 	printf("leaked %.0f\n", begun ? (double)bytes / (t - begun) : 0);
+	if (argc > 3 && !strcmp(argv[3], "main"))
+		clear_up();
 	return 0;
 }

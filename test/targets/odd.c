@@ -3,6 +3,7 @@
  *   odd exec COMMAND...  computes until SIGUSR1, then becomes COMMAND
  *   odd exit STATUS MS   computes for MS milliseconds, then ends with STATUS
  *   odd seccomp          computes under a seccomp filter that allows everything
+ *   odd mdwe             computes, and may have no new executable memory
  *   odd vfork SECONDS    a thread is in vfork nearly always: its children sleep that long
  *   odd leaderless       the first thread ends at SIGUSR1, two others compute on
  *   odd poll             one thread, in poll with a time-out of 50 ms, each measured
@@ -126,6 +127,14 @@ static int be_seccomp(char **argv)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program))
 		return wrong("seccomp");
+	compute(NULL);
+	return 0;
+}
+
+static int be_mdwe(char **argv)
+{
+	if (prctl(65 /* PR_SET_MDWE, Linux 6.3 */, 1, 0, 0, 0))
+		return wrong("no PR_SET_MDWE here");
 	compute(NULL);
 	return 0;
 }
@@ -395,17 +404,12 @@ static const struct {
 	int (*be)(char **argv);
 	int words;
 } situations[] = {
-	{"exec", be_exec, 1},
-	{"exit", be_exit, 2},
-	{"seccomp", be_seccomp, 0},
-	{"vfork", be_vfork, 1},
-	{"poll", be_poll, 0},
-	{"handler", be_handler, 0},
-	{"leaderless", be_leaderless, 0},
-	{"child", be_child, 0},
-	{"atfork", be_atfork, 0},
-	{"sigfork", be_sigfork, 1},
-	{"vector", be_vector, 0},
+	{"exec", be_exec, 1},	    {"exit", be_exit, 2},
+	{"seccomp", be_seccomp, 0}, {"mdwe", be_mdwe, 0},
+	{"vfork", be_vfork, 1},	    {"poll", be_poll, 0},
+	{"handler", be_handler, 0}, {"leaderless", be_leaderless, 0},
+	{"child", be_child, 0},	    {"atfork", be_atfork, 0},
+	{"sigfork", be_sigfork, 1}, {"vector", be_vector, 0},
 };
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /*
  * Preloaded into scry: a disk that takes its time. Of its keeper, the first write of a recording
- * after there is a file SLOW_DISK/stall ends when there is a file SLOW_DISK/go, or after
- * SLOW_DISK_MS milliseconds; SLOW_DISK/stalls says that it stands.
+ * after there is a file SLOW_DISK/stall ends when there is a file SLOW_DISK/go; SLOW_DISK/stalls
+ * says that it stands.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -15,14 +15,6 @@
 #include <unistd.h>
 
 static bool has_stalled;
-
-static double now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
 
 static bool is_keeper(void)
 {
@@ -45,11 +37,8 @@ static bool has(const char *dir, const char *file, int flags)
 
 static void stall(const char *dir)
 {
-	const char *text = getenv("SLOW_DISK_MS");
-	double end = text ? now_ms() + atof(text) : 0;
-
 	has_stalled = has(dir, "stalls", O_WRONLY | O_CREAT);
-	while (!has(dir, "go", O_RDONLY) && (!text || now_ms() < end))
+	while (!has(dir, "go", O_RDONLY))
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 

@@ -97,6 +97,31 @@ static void shares(void **state)
 	assert_true(scry_share(UINT64_MAX, 1, 100) == UINT64_MAX);
 }
 
+static void plurals(void **state)
+{
+	scry_text_things(&buf, 1, "objects");
+	is("1 object");
+	scry_text_things(&buf, 0, "objects");
+	is("0 objects");
+	scry_text_things(&buf, 2861377, "objects");
+	is("2,861,377 objects");
+	assert_string_equal(scry_text_s(1), "");
+	assert_string_equal(scry_text_s(0), "s");
+	assert_string_equal(scry_text_were(1), "was");
+}
+
+static void two_digits(void **state)
+{
+	const uint64_t is_so[][2] = {{0, 0},	     {99, 99},		 {131072, 130000},
+				     {996, 1000},    {104, 100},	 {105, 110},
+				     {95000, 95000}, {1049999, 1000000}, {19999, 20000}};
+
+	for (size_t i = 0; i < sizeof(is_so) / sizeof(is_so[0]); i++)
+		assert_int_equal(scry_two_digits(is_so[i][0], UINT64_MAX), is_so[i][1]);
+	assert_int_equal(scry_two_digits(989855744, 989900000), 989900000);
+	assert_true(scry_two_digits(UINT64_MAX, UINT64_MAX) == 18000000000000000000u);
+}
+
 static int done(void **state)
 {
 	scry_buf_done(&buf);
@@ -106,10 +131,8 @@ static int done(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(escapes),
-		cmocka_unit_test(shown),
-		cmocka_unit_test(numbers),
-		cmocka_unit_test(shares),
+		cmocka_unit_test(escapes), cmocka_unit_test(shown),   cmocka_unit_test(numbers),
+		cmocka_unit_test(shares),  cmocka_unit_test(plurals), cmocka_unit_test(two_digits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, done);

@@ -43,7 +43,9 @@ static void types(void **state)
 			  "hex(ulong) g(void);\n"
 			  "octal h(octal, oct(ushort), string3, string0, int);\n"
 			  "enum[short](A, B=0x10, C) e(enum(X=-1,Y));\n"
-			  "file k(addr, void, int)\n");
+			  "file k(addr, void, int)\n"
+			  "typedef off_t64 = ullong;\n"
+			  "llong seek(int, off_t64);\n");
 	const struct scry_proto *f = only(p, "f"), *h = only(p, "h"), *e = only(p, "e");
 	const struct scry_type *pair = f->args[1]->inner;
 
@@ -74,6 +76,8 @@ static void types(void **state)
 	assert_string_equal(e->args[0]->names[1].name, "Y");
 	assert_int_equal(e->args[0]->names[1].value, 0);
 	assert_int_equal(only(p, "k")->args[1]->lens, SCRY_LENS_HIDE);
+	assert_int_equal(only(p, "seek")->result->kind, SCRY_TYPE_LONG);
+	assert_int_equal(only(p, "seek")->args[1]->kind, SCRY_TYPE_ULONG);
 	scry_protos_free(p);
 }
 

@@ -104,7 +104,7 @@ static uint8_t *write_stub(struct hooked *h, const struct scry_x86_code *code,
 }
 
 /* By a jump in the window. False: that cannot be. */
-static bool plan_jump(struct hooked *h, const struct scry_text *text, struct scry_x86_code *code,
+static bool plan_jump(struct hooked *h, struct scry_text *text, struct scry_x86_code *code,
 		      uint64_t bias)
 {
 	struct change *change = &h->changes[h->count];
@@ -134,7 +134,7 @@ static bool plan_jump(struct hooked *h, const struct scry_text *text, struct scr
 	return true;
 }
 
-static void plan_spring(struct hooked *h, const struct scry_text *text,
+static void plan_spring(struct hooked *h, struct scry_text *text,
 			const struct scry_text_range *range, uint64_t bias)
 {
 	struct scry_spring_request request = {

@@ -97,7 +97,7 @@ static void test_life_and_death(void **state)
 	assert_int_equal(scry_proc_task_state(child, child), 0);
 	scry_proc_close(&p);
 	assert_int_equal(scry_proc_open(&p, child), -ESRCH);
-	assert_non_null(strstr(scry_error(), "no process"));
+	assert_non_null(strstr(scry_error(), "no such process"));
 }
 
 static pid_t thread_tid;

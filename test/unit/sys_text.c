@@ -95,7 +95,7 @@ static bool parse(char *line, struct row *ret)
 	       !strncmp(word, "xbegin", 6);
 }
 
-static size_t disassemble(const char *path, const struct scry_text *text, struct row **ret)
+static size_t disassemble(const char *path, struct scry_text *text, struct row **ret)
 {
 	FILE *f = run("objdump -d -w --no-show-raw-insn '%s' 2>/dev/null", path);
 	size_t count = 0, room = 1u << 20;
@@ -125,7 +125,7 @@ static int by_target(const void *a, const void *b)
 
 /* Is `row` among what enters? The source is told apart from the asked range by asking for the
  * target's byte alone. */
-static bool knows(const struct scry_text *text, const struct row *row)
+static bool knows(struct scry_text *text, const struct row *row)
 {
 	static struct scry_transfer rows[65536];
 	struct scry_transfers found = {rows, 65536};
@@ -141,7 +141,7 @@ static bool knows(const struct scry_text *text, const struct row *row)
 }
 
 /* Sites of each function: objdump's transfers to its start from outside it and its cold parts. */
-static void compare_sites(const struct scry_text *text, const struct row *rows, size_t count)
+static void compare_sites(struct scry_text *text, const struct row *rows, size_t count)
 {
 	size_t at = 0, functions = 0, sites = 0;
 
@@ -257,8 +257,75 @@ static void test_ranges(void **state)
 	compare_ranges(libc_path());
 }
 
+static void assert_same_rows(const struct scry_transfer *a, const struct scry_transfer *b, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		assert_int_equal(a[i].source, b[i].source);
+		assert_int_equal(a[i].target, b[i].target);
+		assert_int_equal(a[i].kind, b[i].kind);
+	}
+}
+
+/* One of which little was decoded answers as one of which all was. */
+static void compare_answers(struct scry_text *few, struct scry_text *all, size_t i)
+{
+	static struct scry_transfer of_few[4096], of_all[4096];
+	struct scry_transfers a = {of_few, 4096}, b = {of_all, 4096};
+	const struct scry_text_range *range = scry_text_range(few, i);
+	const uint64_t spans[][2] = {{range->start - 1, range->start + 1},
+				     {range->start, range->start + 5},
+				     {range->end - 1, range->end + 5}};
+	struct scry_text_function f, g;
+	size_t n;
+
+	assert_memory_equal(range, scry_text_range(all, i), offsetof(struct scry_text_range, kind));
+	assert_int_equal(range->kind, scry_text_range(all, i)->kind);
+	assert_true(scry_text_function(few, range->start, &f) &&
+		    scry_text_function(all, range->start, &g));
+	assert_int_equal(f.is_jumped_to, g.is_jumped_to);
+	for (size_t k = 0; k < sizeof(spans) / sizeof(spans[0]); k++) {
+		n = scry_text_enters(few, spans[k][0], spans[k][1], &a);
+		assert_int_equal(n, scry_text_enters(all, spans[k][0], spans[k][1], &b));
+		assert_same_rows(of_few, of_all, n < 4096 ? n : 4096);
+	}
+	n = scry_text_sites(few, range->start, &a);
+	assert_int_equal(n, scry_text_sites(all, range->start, &b));
+	assert_same_rows(of_few, of_all, n < 4096 ? n : 4096);
+	assert_int_equal(scry_text_loops(few, range->start, 5),
+			 scry_text_loops(all, range->start, 5));
+	assert_int_equal(scry_text_is_pointed(few, range->start),
+			 scry_text_is_pointed(all, range->start));
+}
+
+static void compare_order(const char *path)
+{
+	struct scry_text *all = open_path(path), *few = NULL;
+	size_t count = scry_text_range_count(all);
+	struct scry_text_stats stats, again;
+
+	scry_text_stats(all, &stats);
+	for (size_t i = 0; i < count; i++) {
+		if (i % 50 == 0) { /* later questions find more decoded */
+			scry_text_free(few);
+			few = open_path(path);
+		}
+		compare_answers(few, all, i * 7919 % count);
+	}
+	scry_text_stats(few, &again);
+	assert_memory_equal(&stats, &again, sizeof(stats));
+	scry_text_free(few);
+	scry_text_free(all);
+}
+
+static void test_order(void **state)
+{
+	compare_order(in_build("targets/libwork.so"));
+	compare_order(in_build("targets/target_fixed"));
+	compare_order(libc_path());
+}
+
 /* The place behind which a case of the switch begins: some transfer of its kind, not far before. */
-static bool is_led_to(const struct scry_text *text, uint64_t here, enum scry_transfer_kind kind)
+static bool is_led_to(struct scry_text *text, uint64_t here, enum scry_transfer_kind kind)
 {
 	struct scry_transfer rows[64];
 	struct scry_transfers found = {rows, 64};
@@ -503,7 +570,7 @@ int main(void)
 		cmocka_unit_test(test_share),	  cmocka_unit_test(test_small),
 		cmocka_unit_test(test_static),	  cmocka_unit_test(test_libc),
 		cmocka_unit_test(test_switch),	  cmocka_unit_test(test_cold),
-		cmocka_unit_test(test_no_tables),
+		cmocka_unit_test(test_no_tables), cmocka_unit_test(test_order),
 	};
 	ssize_t n = readlink("/proc/self/exe", build, sizeof(build) - 1);
 

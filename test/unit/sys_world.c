@@ -6,11 +6,13 @@
 #include "sys/world.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -41,11 +43,20 @@ STANDS(world_second);
 
 static volatile int *stands; /* shared with the child: 1 waits, 2 went on */
 
+#define ROOM (1u << 20)
+static volatile uint64_t *room_at; /* shared too */
+
+/* Below its frame lie pages that nobody has written to: of some a byte was read, most are not even
+ * there. */
 static void on_first(int sig)
 {
-	volatile char *room = __builtin_alloca(1 << 20);
+	volatile char *room = __builtin_alloca(ROOM);
 
+	*room_at = (uint64_t)(uintptr_t)room;
 	room[0] = (char)sig;
+	room[600000] = (char)sig;
+	for (size_t i = 200000; i < 400000; i += 4096)
+		(void)room[i];
 	world_first(&stands[1]);
 }
 
@@ -107,8 +118,27 @@ static uint64_t onwards(const void *arg, uint64_t ip)
 						  : ip;
 }
 
+static size_t pages_there(pid_t pid)
+{
+	uint64_t entries[ROOM / 4096] = {0};
+	size_t count = 0;
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, entries, sizeof(entries), (off_t)(*room_at / 4096 * 8)),
+			 sizeof(entries));
+	close(fd);
+	for (size_t i = 0; i < ROOM / 4096; i++)
+		count += entries[i] >> 63;
+	return count;
+}
+
 static void frames_on_two_stacks(void **unused)
 {
+	size_t there;
 	struct scry_maps maps = {0};
 	struct scry_world w;
 	struct scry_mem mem;
@@ -119,7 +149,10 @@ static void frames_on_two_stacks(void **unused)
 	assert_int_equal(scry_mem_open(&mem, pid, 1), 0);
 	assert_int_equal(scry_maps_read(pid, &maps), 0);
 	assert_int_equal(scry_world_stop(&w, pid, 1000000000), 0);
+	there = pages_there(pid);
+	assert_true(there < ROOM / 4096);
 	assert_int_equal(scry_world_look(&w, &mem, &maps), 0);
+	assert_true(pages_there(pid) <= there + 64); /* a chunk beyond each written one */
 	assert_int_equal(w.saved_count, 2);
 	assert_int_equal(w.saved[0].ip, address(world_first_wait));
 	assert_int_equal(w.saved[1].ip, address(world_main_wait));
@@ -142,6 +175,7 @@ static int share(void **unused)
 {
 	(void)unused;
 	stands = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	room_at = (volatile uint64_t *)stands + 8;
 	return stands == MAP_FAILED ? -1 : 0;
 }
 

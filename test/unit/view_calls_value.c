@@ -115,6 +115,11 @@ static void numbers(void **state)
 		 "-1, 4294967295, 07, 0x8, 'A', ~<9-15> | ) = 5");
 	is_shown("double f(double, hide(int), bool(int), guess(long));", &m, &r, NULL,
 		 "2.500000, true, 7 | ) = 2.500000");
+	is_shown("bin(long) f(bin(int), bin(uint), bin(uint), bin(ulong));", &m,
+		 &(struct scry_fetch_from){.registers = {5, 0, 0xfffffffe, 1ull << 63}, .rax = 1},
+		 NULL,
+		 "0b101, 0, 0b11111111111111111111111111111110, "
+		 "0b1000000000000000000000000000000000000000000000000000000000000000 | ) = 0b1");
 	is_shown("enum(A=5) f(enum[long](X=-1), enum(Y=7));", &m, &r, NULL, "X, -1 | ) = A");
 }
 

@@ -412,7 +412,7 @@ static void great_ids(void **state)
 		assert_int_equal(scry_malloc_sum_event(&sum, &told.head), 0);
 	assert_int_equal(scry_malloc_sum_event(&sum, &stack.head), 0);
 	assert_int_equal(sum.count, 100);
-	assert_in_range(sum.bytes, 1, 1u << 20);
+	assert_in_range(sum.bytes, 1, 5u << 18);
 	assert_int_equal(caller_sum(sum.processes[0], UINT32_MAX)->name.pid, 1);
 	assert_in_range(sum.stacks.cap, 1, 4096);
 	scry_malloc_sum_done(&sum);

@@ -93,11 +93,6 @@ end
 work
 
 # Where the VM changed the class word after the birth (doc/TRUTH.md):
-# born: 45 Array: ruby=60 scry=30
-# born: 46 Array: ruby=60 scry=30
-# born: 48 Array: ruby=90 scry=30
 # born: 49 Hash: ruby=0 scry=30
 # born: 50 Hash: ruby=0 scry=30
-# born: 53 Array: ruby=420 scry=390
-# born: 54 Array: ruby=120 scry=90
 # born: 54 Hash: ruby=0 scry=30

@@ -72,5 +72,4 @@ end
 work
 
 # Where the VM changed the class word after the birth (doc/TRUTH.md):
-# born: 50 Array: ruby=5 scry=4
 # born: 50 Hash: ruby=0 scry=1

@@ -146,4 +146,3 @@ work
 
 # Where the VM changed the class word after the birth (doc/TRUTH.md):
 # born: 18 Integer: ruby=0 scry=2
-# born: 21 Integer: ruby=20 scry=0

@@ -73,11 +73,25 @@ def changes(n)
   end
 end
 
+# The VM makes the answers hidden, and shows them when they are whole.
+def encodings(n)
+  text = "größer"
+  n.times do
+    text.encode("UTF-16LE")
+    text.encode("ISO-8859-1").encode("UTF-16BE")
+  end
+end
+
 def work
   literals(50)
   operators(50)
   slices(50)
   changes(50)
+  encodings(50)
 end
 
 work
+
+# Where the VM changed the class word after the birth (doc/TRUTH.md):
+# born: 80 String: ruby=108 scry=109
+# born: 81 String: ruby=213 scry=214

@@ -1,6 +1,6 @@
 /* Reads the segments by pread, so that a file that is cut meanwhile is a short read: see
- * ruby_digest.h. */
-#include "vm/ruby_digest.h"
+ * elf_digest.h. */
+#include "sys/elf_digest.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -68,7 +68,7 @@ static int digest(const struct scry_elf *elf, uint8_t ret[SCRY_DIGEST_BYTES])
 	return err;
 }
 
-int scry_ruby_digest(const struct scry_elf *elf, uint8_t ret[SCRY_DIGEST_BYTES])
+int scry_elf_digest(const struct scry_elf *elf, uint8_t ret[SCRY_DIGEST_BYTES])
 {
 	struct known fresh = {0};
 	int err = fstat(scry_elf_fd(elf), &fresh.st) ? -errno : 0;

@@ -2,7 +2,7 @@
 # Programs that work against the one who enters them. scry is root here, they are not: it may refuse, or work, but
 # never write where they may only read, nor end by them.
 
-load lib
+load ../cli/lib
 
 setup() {
 	need_targets

@@ -1,0 +1,18 @@
+/*
+ * What `scry undo --wait` and a watch with --wait share: waiting until an agent that had to stay in
+ * a process can be taken out, and taking it out.
+ */
+#ifndef SCRY_CMD_UNDO_H
+#define SCRY_CMD_UNDO_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * Returns when nothing of scry is in process `pid` any more, or when it has ended. While the VM has
+ * not let go the process is looked at from outside, not stopped. 0; -EINTR: a signal came that
+ * scry_front_catch_signals counts; -errno with a sentence, as when another scry watches it now.
+ */
+int scry_undo_await(pid_t pid, uint64_t max_pause_ns);
+
+#endif

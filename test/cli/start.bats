@@ -1,0 +1,105 @@
+#!/usr/bin/env bats
+# A program that scry starts: what was kept of an earlier start is used, and believed only as far as it
+# is proven on this very process.
+
+load lib
+
+setup() {
+	need_scry
+	prepare
+	own_cache
+}
+
+MADE='20_000.times { Object.new }; exit 3'
+
+# watch [OPTION...]: the program's report in $T/o.json; it must end as it does alone.
+watch() {
+	run "$SCRY" objects "$@" --top 0 -o "$T/o.json" --force -- "$RUBY_FILE" --disable=gems -e "$MADE"
+	[ "$status" -eq 3 ] || { echo "$output"; return 1; }
+}
+
+is_right() {
+	json_is "$T/o.json" 'r["honesty"]["is_complete"] && r["honesty"]["errors"] == 0 &&
+		r["rows"].any? { |x| x["class"] == "Object" && x["line"] == 1 && x["allocated"] == 20_000 }'
+}
+
+# The program may end before so many events that the layout is judged.
+is_refused() {
+	json_is "$T/o.json" 'refused = r["notes"].any? { |n| n =~ /the watch was refused, nothing is counted: the learned layout does not fit/ }
+		ended = r["notes"].any? { |n| n =~ /ended before its layout, .*could be validated on it: nothing is counted; the next run learns it anew/ }
+		!r["honesty"]["is_complete"] && r["totals"]["allocated"] == 0 && (ended || refused && r["honesty"]["errors"] > 0)'
+}
+
+entry() { echo "$XDG_CACHE_HOME"/scry/layout-*; }
+
+@test "a kept layout that was changed after its rehearsal is learned anew" {
+	watch
+	is_right
+	for field in frame_size frame_pc frame_iseq ec_cfp ec_thread vm_root iseq_body body_path body_label \
+		insns_entry_line class_ext slot_size trace_data string_len leaf_count 'sizes.rule[0]'; do
+		before="$(stat -c '%i %y' "$(entry)")"
+		"$TARGETS/../layout_bend" "$(entry)" "$field"
+		echo "$field"
+		watch
+		is_right
+		[ "$(stat -c '%i %y' "$(entry)")" != "$before" ]
+	done
+}
+
+@test "a kept layout that does not hold: nothing is counted, the watch is refused, the next is right" {
+	watch
+	is_right
+	for field in frame_size frame_pc frame_iseq ec_cfp ec_thread iseq_body body_label class_ext; do
+		"$TARGETS/../layout_bend" "$(entry)" "$field" stamped
+		echo "$field"
+		watch
+		is_refused
+		[ ! -e "$(entry)" ]
+		watch
+		is_right
+	done
+}
+
+@test "a kept layout of which nothing is whole is none" {
+	watch
+	is_right
+	file="$(entry)"
+	cp "$file" "$T/whole"
+	size="$(stat -c %s "$file")"
+	for damage in cut empty zeros huge version owner mode directory link; do
+		rm -rf "$file"
+		cp "$T/whole" "$file"
+		case $damage in
+		cut) truncate -s $((size / 2)) "$file" ;;
+		empty) truncate -s 0 "$file" ;;
+		zeros) head -c "$size" /dev/zero >"$file" ;;
+		huge) truncate -s 8G "$file" ;;
+		version) printf '\377' | dd of="$file" bs=1 seek=16 conv=notrunc status=none ;;
+		owner) [ "$(id -u)" -ne 0 ] || chown 65534 "$file" ;;
+		mode) chmod 644 "$file" ;;
+		directory) rm "$file" && mkdir "$file" ;;
+		link) rm "$file" && ln -s "$T/whole" "$file" ;;
+		esac
+		echo "$damage"
+		watch
+		is_right
+		[ "$(head -c 4 "$T/whole")" = scry ]
+	done
+}
+
+@test "what a program made before its layout could be judged on it is not counted" {
+	watch
+	is_right
+	run "$SCRY" objects -- "$RUBY_FILE" --version
+	[ "$status" -eq 0 ]
+	[ ! -e "$(entry)" ]
+	[[ "$output" == *"losses unknown"*"could be validated on it: nothing is counted"* ]]
+}
+
+@test "a started program: system calls before the loader is done are said to be missing" {
+	"$SCRY" calls -L -S -- true >"$T/out" 2>&1 || skip "no tracepoints here: $(tail -1 "$T/out")"
+	grep -q "losses unknown" "$T/out"
+	grep -q "until its loader was done, when -S began" "$T/out"
+	"$SCRY" calls -L -S --json -- true | tail -1 >"$T/o.json"
+	json_is "$T/o.json" '!r["honesty"]["is_complete"]'
+}
