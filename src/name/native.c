@@ -220,7 +220,7 @@ void scry_native_name(struct scry_native *n, uint64_t address, struct scry_nativ
 
 	*ret = (struct scry_native_name){.offset = address};
 	if (!m || !m->path[0]) {
-		ret->module = strdup("[anon]");
+		ret->module = strdup(m ? "[anon]" : "[unmapped]");
 		return;
 	}
 	ret->module = strdup(m->path);

@@ -35,7 +35,7 @@ void scry_native_see(struct scry_native *n);
 void scry_native_see_on(struct scry_native *n);
 
 struct scry_native_name {
-	char *module;	    /* path, or "[anon]"; the caller's, to be freed */
+	char *module;	    /* path, "[anon]" or "[unmapped]"; to be freed by the caller */
 	const char *symbol; /* NULL: none; as long as `n` */
 	uint64_t offset;    /* of the address: from the symbol, else from the object */
 };

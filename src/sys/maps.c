@@ -4,7 +4,9 @@
  * The file is read whole into one buffer; the paths of the entries point into it, so a snapshot is
  * two allocations. One trick: the kernel hands out the text page by page, and each page is
  * consistent in itself, but mappings may change in between; entries that would overlap their
- * predecessor are dropped, so that the list is ascending whatever happens.
+ * predecessor are dropped, so that the list is ascending whatever happens. When the address space
+ * ends in between, by exit or exec, the kernel hands out no more pages, which looks like the list's
+ * end: such a list is refused, as what it lacks would be taken for free or unnamed memory.
  */
 #include "sys/maps.h"
 
@@ -26,6 +28,14 @@
 #define HIGHEST (1ull << 47)
 
 static const char deleted_mark[] = " (deleted)";
+
+/* Does the address space live that `fd` was opened on? Then all that was read of it is whole. */
+static bool is_alive(int fd)
+{
+	char byte;
+
+	return pread(fd, &byte, 1, 0) == 1;
+}
 
 /* Reads the whole file. 0 or -errno; *ret_text is malloc'ed and NUL-terminated. */
 static int read_text(const char *path, char **ret_text)
@@ -60,9 +70,9 @@ static int read_text(const char *path, char **ret_text)
 			break;
 		used += (size_t)n;
 	}
-	close(fd);
-	if (err == 0 && used == 0)
+	if (err == 0 && (used == 0 || !is_alive(fd)))
 		err = -ESRCH; /* a zombie has an empty list */
+	close(fd);
 	if (err) {
 		free(text);
 		return err;

@@ -52,9 +52,10 @@ boxed() {
 	for how in none prctl syscall-all bare-all; do
 		boxed "$how" malloc record --stack=8 --force -o "$T/m.scry"
 		"$SCRY" report "$T/m.scry" --json >"$T/m.json"
-		[ "$(jq ".honesty.lost // 0" "$T/m.json")" -eq 0 ]
-		[ "$(jq ".totals.allocated" "$T/m.json")" -ge 60000 ]
-		[ "$(jq ".totals.threads" "$T/m.json")" -eq 3 ]
+		jq -e '.honesty.lost == 0 and .totals.allocated >= 60000 and .totals.threads == 3' "$T/m.json" || {
+			jq -c "\"$how\", .honesty, .notes, .totals" "$T/m.json"
+			return 1
+		}
 		[ "$how" = none ] || jq -e '.notes[] | select(test("put itself under seccomp"))' "$T/m.json"
 	done
 }

@@ -763,7 +763,7 @@ static void test_names(void **state)
 					       "unit_name_malloc"));
 		} else if (event->type == SCRY_EVENT_CALLER) {
 			assert_string_equal(scry_reader_string(r, caller->module_str, NULL),
-					    "[anon]");
+					    "[unmapped]");
 			assert_int_equal(caller->symbol_str, 0);
 			assert_int_equal(caller->offset, 0x10008);
 		} else if (event->type == SCRY_EVENT_THREAD) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -128,12 +130,61 @@ static void test_gone(void **state)
 	assert_non_null(strstr(scry_error(), "gone"));
 }
 
+/* A process that ends while its list is read has all of it, or none: what is missing would be taken
+ * for free memory. */
+static void test_ends_meanwhile(void **state)
+{
+	const size_t extra = 3000;
+	unsigned int refused = 0;
+
+	for (int i = 0; i < 40; i++) {
+		struct scry_maps maps;
+		int ready[2], r;
+		char byte;
+		pid_t pid;
+
+		assert_int_equal(pipe(ready), 0);
+		pid = fork();
+		if (pid == 0) {
+			for (size_t n = 0; n < 2 * extra;
+			     n++) /* every other one: they do not join */
+				mmap(NULL, 4096, n % 2 ? PROT_READ : PROT_NONE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			if (write(ready[1], "", 1) == 1)
+				for (;;)
+					pause();
+			_exit(1);
+		}
+		assert_true(pid > 0);
+		assert_int_equal(read(ready[0], &byte, 1), 1);
+		if (fork() == 0) { /* it ends at another moment each time */
+			usleep((useconds_t)i * 100);
+			kill(pid, SIGKILL);
+			_exit(0);
+		}
+		do {
+			r = scry_maps_read(pid, &maps);
+			if (r == 0) {
+				assert_true(maps.count >= 2 * extra);
+				scry_maps_done(&maps);
+			}
+		} while (r == 0);
+		assert_int_equal(r, -ESRCH);
+		refused++;
+		while (wait(NULL) > 0)
+			;
+		close(ready[0]);
+		close(ready[1]);
+	}
+	assert_int_equal(refused, 40);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_entries), cmocka_unit_test(test_code_and_stack),
 		cmocka_unit_test(test_gap),	cmocka_unit_test(test_gap_of_bytes),
-		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_gone),	cmocka_unit_test(test_ends_meanwhile),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
