@@ -15,6 +15,11 @@ load lib
 	for run in $(seq "$(share 3 20)"); do
 		"$SCRY" objects --force --top 0 -o "$T/o.json" -- "$RUBY" -W0 "$T/r.rb" "$T/gcs" >"$T/out" 2>&1 || { cat "$T/out"; false; }
 		read -r all full <"$T/gcs"
+		# A VM that may crash when a ractor starts is left before that, and what comes then is missing.
+		if json_is "$T/o.json" "r['notes'].to_a.any? { |n| n.include?('the watch ended when the program made a ractor') }" >"$T/json"; then
+			json_is "$T/o.json" "r['honesty']['errors'] == 0 && !r['honesty']['is_complete'] && r['honesty']['lost_by_cause'].any?"
+			continue
+		fi
 		json_is "$T/o.json" "h = r['honesty']
 		  one = !r['notes'].to_a.any? { |n| n.include?('ractors') }
 		  main = rows.select { |x| x['file'].to_s.end_with?('/r.rb') && x['line'] == 2 && x['class'] == 'String' }.sum { |x| x['allocated'] }
@@ -30,7 +35,8 @@ load lib
 	"$SCRY" objects --top 0 --sample 100 -o "$T/o.json" -- "$RUBY" -W0 -e \
 		'rs = 3.times.map { |i| Ractor.new(i) { |k| 40.times { 500.times { "x" }; sleep 0.02 }; k } }
 		 40.times { 700.times { "m" }; sleep 0.02 }; rs.each { |r| r.respond_to?(:value) ? r.value : r.take }' >"$T/out" 2>&1
-	json_is "$T/o.json" "r['honesty']['errors'] == 0 && (r['notes'].to_a.any? { |n| n.include?('ractors') } ||
+	json_is "$T/o.json" "r['honesty']['errors'] == 0 && (r['honesty']['is_complete'] ||
+	  r['honesty']['lost_by_cause'].any?) && (r['notes'].to_a.any? { |n| n.include?('ractors') } ||
 	  rows.sum { |x| x['allocated'] } > 80000)"
 }
 
