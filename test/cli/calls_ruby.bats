@@ -150,20 +150,23 @@ agree() {
 	E
 }
 
-# It stops who watches it, and is gone before that goes on: until it was not seen before either.
+# It stops who watches it, and is gone before that goes on. Its line is known each time. That its VM was not looked at
+# before either, which the note says, is a race that scry loses about every other time: of twenty at least once.
 @test "a program ends before its VM was looked at: lines, and a note" {
-	local tries=0
+	local noted=0
 
 	printf 'load "%s"\nFile.umask(7002)\n' "$ROOT/test/ruby/programs/stop_keeper.rb" >"$T/p.rb"
-	until [ -s "$T/out" ] && grep -q "the program ended before" "$T/out"; do
-		[ "$((tries += 1))" -le 20 ]
+	for _ in $(seq 20); do
 		rm -f "$T/stopped"
 		STOPPED="$T/stopped" start run "$SCRY" calls -k -x umask -q --force -o "$T/x.scry" -- "$RUBY" --disable-gems "$T/p.rb"
 		goes_unseen
 		finish "$PID"
 		"$SCRY" report "$T/x.scry" >"$T/out" 2>&1
 		in_file "p.rb:2" "$T/out"
+		! grep -q "the program ended before" "$T/out" || noted=1
+		[ "$noted" = 0 ] || break
 	done
+	[ "$noted" = 1 ]
 }
 
 @test "no Ruby: a note; breakpoints: refused" {

@@ -28,9 +28,9 @@ storm() {
 	grep -qx "left 0" "$T/storm"
 }
 
-# until_it_stays COMMAND...: the storm, again when a library went between its plan and its changes, which is refused
-# and leaves nothing.
-until_it_stays() {
+# stays_or_refused COMMAND...: the storm. Over churn, whose libraries go when they like, one of eight at least must stay;
+# the others must have been refused, as a library went between the plan and the changes, and have left nothing.
+stays_or_refused() {
 	for _ in 1 2 3 4 5 6 7 8; do
 		if "$@" >"$T/tried"; then
 			cat "$T/tried"
@@ -64,7 +64,7 @@ differ() {
 		one=$(share 6 0) # 0: each function for itself
 		[ "$object" != / ] || one=6
 		# shellcheck disable=SC2086
-		until_it_stays storm -a -n "$(share 2 100)" -x "$(share 3 200)" -o "$one" -t 1000 -s "$RANDOM" $way "$pid" "$object" || return 1
+		stays_or_refused storm -a -n "$(share 2 100)" -x "$(share 3 200)" -o "$one" -t 1000 -s "$RANDOM" $way "$pid" "$object" || return 1
 		[ "$(number refused)" -lt $(($(number functions) / 20 + 5)) ]
 		goes_on "$T/$name.out"
 	done

@@ -20,7 +20,6 @@ setup() {
 
 @test "preload: every call, under other allocators" {
 	KNOWN_NO_PVALLOC=1 knows "$(lib libjemalloc.so.2)" jemalloc
-	[ -n "${SCRY_SOAK:-}" ] || return 0
 	knows "$(lib libtcmalloc_minimal.so.4)" tcmalloc
 	knows "$(lib libmimalloc.so.2.0 libmimalloc.so.3)" mimalloc
 }

@@ -33,6 +33,27 @@ no() {
 	! "$@"
 }
 
+# most_hold NEEDED OF COMMAND...: of OF measurements NEEDED are right. COMMAND says what it measured and returns 0; 1:
+# the machine was too busy for it to say anything; any other status: wrong. It ends when nothing can change the answer.
+# For figures that chance takes off their mark in one run, but not in most; the caller says what chance that is.
+most_hold() {
+	local needed=$1 of=$2 right=0 wrong=0 mute=0 got
+	shift 2
+	while [ "$right" -lt "$needed" ] && [ "$wrong" -le $((of - needed)) ] && [ $((right + wrong + mute)) -lt "$of" ]; do
+		got=0
+		"$@" || got=$?
+		case $got in
+		0) right=$((right + 1)) ;;
+		1) mute=$((mute + 1)) ;;
+		*) wrong=$((wrong + 1)) ;;
+		esac
+	done
+	echo "$*: right $right, wrong $wrong, no answer $mute; $needed of $of must be right"
+	[ "$right" -lt "$needed" ] || return 0
+	[ "$wrong" -le $((of - needed)) ] || return 1
+	skip "the machine is too busy: $mute of $of measurements say nothing"
+}
+
 # wait_for SECONDS COMMAND...: runs the command every 50 ms until it succeeds; where the machine has much
 # else to do, or the command takes long, for up to four times as long.
 wait_for() {

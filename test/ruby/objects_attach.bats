@@ -30,24 +30,22 @@ serve() {
 
 @test "the rows of a running program stand in the ratio of its rounds" {
 	counted
-	for _ in 1 2 3 4 5 6; do # a busy machine may lose some of twenty million a second
-		"$SCRY" objects -p "$PID" -d 2s --top 0 --force -o "$T/o.json"
-		! json_is "$T/o.json" 'r["honesty"]["lost"] == 0' || break
-	done
+	"$SCRY" objects -p "$PID" -d 2s --top 0 -o "$T/o.json"
 	kill -TERM "$PID"
 	finish "$PID"
 	rounds="$(sed -n 's/^rounds //p' "$T/counted.out")"
 	point="$(json "$T/o.json" "$(row counted.rb 11 Point)")"
 	[ "$point" -gt 1000 ]
 	# Not more than the program made in its whole life; and each line as often as the round says.
-	# The first and the last round may be cut in two.
+	# The first and the last round may be cut in two; what a busy machine loses of millions a second is counted.
 	[ "$point" -le "$rounds" ]
-	json_is "$T/o.json" "(($(row counted.rb 12 Point)) - $point).abs <= 2"
-	json_is "$T/o.json" "(($(row counted.rb 13 Array)) - $point).abs <= 2"
-	json_is "$T/o.json" "(($(row counted.rb 14 Hash)) - $point).abs <= 2"
-	json_is "$T/o.json" "(($(row counted.rb 15 String)) - 3 * $point).abs <= 4"
-	json_is "$T/o.json" "(($(row counted.rb 16 Array)) - 2 * $point).abs <= 4"
-	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0'
+	lost="$(json "$T/o.json" 'r["honesty"]["lost"]')"
+	json_is "$T/o.json" "(($(row counted.rb 12 Point)) - $point).abs <= 2 + $lost"
+	json_is "$T/o.json" "(($(row counted.rb 13 Array)) - $point).abs <= 2 + $lost"
+	json_is "$T/o.json" "(($(row counted.rb 14 Hash)) - $point).abs <= 2 + $lost"
+	json_is "$T/o.json" "(($(row counted.rb 15 String)) - 3 * $point).abs <= 4 + 3 * $lost"
+	json_is "$T/o.json" "(($(row counted.rb 16 Array)) - 2 * $point).abs <= 4 + 2 * $lost"
+	json_is "$T/o.json" 'r["honesty"]["errors"] == 0'
 	json_is "$T/o.json" 'rows.all? { |x| x["pid"] == '"$PID"' }'
 }
 
