@@ -2,7 +2,7 @@
  * `scry calls`: calls of library functions as they happen, in the manner of ltrace. This is its
  * command line; the instrument is cmd/calls_trace.c, what is shown view/calls.c.
  */
-#include "cmd/calls.h"
+#include "instrument/calls/calls.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,12 +11,12 @@
 
 #include "base/err.h"
 #include "base/opt.h"
-#include "cmd/calls_protos.h"
 #include "cmd/cmd.h"
-#include "cmd/report.h"
+#include "cmd/run.h"
 #include "cmd/watch_opts.h"
-#include "view/takes.h"
+#include "instrument/calls/protos.h"
 #include "sys/filter.h"
+#include "view/takes.h"
 
 static const char usage[] =
 	"scry calls [-x FILTER]... [-e FILTER]... [-l LIB]... -p PID [-d TIME] | -- CMD...";

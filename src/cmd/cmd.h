@@ -7,8 +7,7 @@
 #ifndef SCRY_CMD_CMD_H
 #define SCRY_CMD_CMD_H
 
-#define SCRY_EXIT_FAILURE 1
-#define SCRY_EXIT_USAGE 2
+#include "watch/signals.h"
 
 int scry_cmd_objects(int argc, char **argv);
 int scry_cmd_stacks(int argc, char **argv);
@@ -16,8 +15,6 @@ int scry_cmd_dump(int argc, char **argv);
 int scry_cmd_calls(int argc, char **argv);
 int scry_cmd_malloc(int argc, char **argv);
 int scry_cmd_patch(int argc, char **argv);
-int scry_cmd_patch_time(int argc, char **argv);
-int scry_cmd_patch_log(int argc, char **argv);
 int scry_cmd_patch_list(int argc, char **argv);
 int scry_cmd_undo(int argc, char **argv);
 int scry_cmd_ps(int argc, char **argv);

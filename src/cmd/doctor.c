@@ -10,15 +10,15 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "cmd/doctor.h"
 #include "base/err.h"
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/doctor.h"
-#include "cmd/makers.h"
-#include "cmd/rehearse.h"
 #include "hook/inject.h"
 #include "hook/shared.h"
+#include "instrument/objects/alloc_functions.h"
+#include "instrument/objects/rehearsal.h"
 #include "probe/bpf.h"
 #include "sys/container.h"
 #include "vm/ruby.h"
@@ -130,7 +130,7 @@ static void check_process(pid_t pid)
 				 triggered ? "rb_postponed_job_trigger"
 					   : "rb_postponed_job_register_one",
 				 "this Ruby is not supported yet");
-		r = scry_makers_find(ruby, &proc);
+		r = scry_alloc_functions_find(ruby, &proc);
 		scry_doctor_line("hooks on makers", r == 0 && ruby->layout.makers.is_proven,
 				 r < 0				 ? scry_error()
 				 : ruby->layout.makers.is_proven ? "proven by counting"

@@ -8,9 +8,9 @@
 
 #include "base/err.h"
 #include "cmd/doctor.h"
-#include "cmd/iseq_probe.h"
-#include "cmd/stacks_clock.h"
 #include "probe/bpf.h"
+#include "sample/clock.h"
+#include "sample/iseq_events.h"
 #include "vm/ruby_symbol.h"
 
 #define TRIES 20 /* of a thread that runs */
@@ -41,7 +41,7 @@ void scry_doctor_engines(const struct scry_ruby *ruby)
 		 err ? scry_error() : "");
 	scry_doctor_optional("stacks: engine", !err, text);
 	scry_error_clear();
-	err = scry_iseq_probe_check(ruby);
+	err = scry_iseq_events_check(ruby);
 	snprintf(text, sizeof(text), "%s%s",
 		 err ? "read: " : "probe: with that engine code is named at its birth",
 		 err ? scry_error() : "");

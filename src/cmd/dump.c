@@ -16,9 +16,9 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
-#include "cmd/front.h"
 #include "sys/world.h"
 #include "vm/ruby_gvl.h"
+#include "watch/signals.h"
 
 #define LOOK_AGAIN_NS 3000000 /* for what a thread has run between two looks */
 #define LOOKS 5

@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cmd/malloc.h"
-#include "cmd/malloc_check.h"
+#include "replan/check.h"
 
 static volatile sig_atomic_t stopped; /* by this signal */
 static volatile pid_t recorder;

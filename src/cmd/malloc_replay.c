@@ -1,5 +1,5 @@
 /* `scry malloc replay`: a recording's calls made again under several allocators, and which of them
- * suits. Runs are interleaved, each a process of its own (cmd/malloc_run); what they say becomes a
+ * suits. Runs are interleaved, each a process of its own (replan/run); what they say becomes a
  * document (view/malloc_replay). */
 #include <errno.h>
 #include <limits.h>
@@ -14,15 +14,15 @@
 #include "base/opt.h"
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"
-#include "cmd/malloc_allocators.h"
-#include "cmd/malloc_check.h"
 #include "cmd/malloc_compare.h"
 #include "cmd/malloc_print.h"
-#include "cmd/malloc_rss.h"
-#include "cmd/malloc_source.h"
-#include "cmd/malloc_work.h"
+#include "replan/source.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
+#include "replan/allocators.h"
+#include "replan/check.h"
+#include "replan/rss.h"
+#include "replan/work.h"
 #include "view/malloc_replay.h"
 
 #define STUCK_NS UINT64_C(60000000000)

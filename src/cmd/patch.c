@@ -1,174 +1,89 @@
 /*
- * `scry patch count SYMBOL[@LIB]... -p PID`: how often functions are called; the patching engine's
- * own front. `scry patch list -p PID` shows what stands changed in a process, `scry patch undo -p
- * PID` puts it back.
+ * `scry patch`: count, time and log calls of native functions, which are instruments; `scry patch
+ * list -p PID` shows what stands changed in a process, `scry patch undo -p PID` puts it back.
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
-#include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/loading.h"
-#include "cmd/patch_words.h"
-#include "cmd/session.h"
-#include "hook/calling.h"
-#include "hook/loads.h"
+#include "cmd/run.h"
+#include "cmd/watch_opts.h"
+#include "instrument/instruments.h"
+#include "instrument/patch.h"
 
-#define CALL_NS 4 /* what counting adds to a call; bench/hooks.md */
+struct verb {
+	const char *name;
+	const struct scry_instrument *instrument;
+	bool has_args; /* --args */
+};
 
-static int want(struct scry_hooks *h, void *arg)
+static const struct verb verbs[] = {
+	{"count", &scry_instrument_count, false},
+	{"time", &scry_instrument_time, false},
+	{"log", &scry_instrument_log, true},
+};
+
+static int check(const struct verb *verb, const struct scry_patch_opts *patch,
+		 const struct scry_watch_opts *opts, struct scry_report_opts *report)
 {
-	const struct scry_patch_opts *opts = arg;
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_COUNT, .way = scry_patch_way(opts)};
-	int r = 0;
-
-	h->waits = !h->objects.is_static;
-	for (int i = 0; i < opts->spec_count && r == 0; i++)
-		r = scry_hooks_want(h, opts->specs[i], &to);
-	return r == 0 && h->waits ? scry_calling_want(h) : r;
-}
-
-static int prepare(struct scry_watch *w)
-{
-	struct scry_hooks *h = calloc(1, sizeof(*h));
 	int r;
 
-	if (!h)
-		return -ENOMEM;
-	w->state = h;
-	r = scry_loading_plan(w, h, want, w->opts->instrument_opts);
-	if (r == 0)
-		w->near = h->count ? h->rows[0].address : h->objects.brk;
+	if (!patch->spec_count)
+		return scry_fail(-EINVAL,
+				 "name a function to %s: scry patch %s SYMBOL[@LIB] -p PID",
+				 verb->name, verb->name);
+	if (patch->args > 6)
+		return scry_fail(-EINVAL, "--args %llu: six arguments come in registers",
+				 (unsigned long long)patch->args);
+	r = scry_report_opts_check(report, opts->output);
+	if (r == 0 && report->folded)
+		r = scry_fail(-EINVAL, "'%s': %ss have no stacks to fold", opts->output,
+			      verb->name);
 	return r;
 }
 
-static void describe(struct scry_watch *w, FILE *out)
+/* The whole command; argv[0] is the verb. Returns the exit status. */
+static int run_verb(int argc, char **argv, const struct verb *verb)
 {
-	const struct scry_hooks *h = w->state;
+	struct scry_patch_opts patch = {.args = 3};
+	struct scry_watch_opts opts = {.instrument_opts = &patch};
+	struct scry_talk_opts talk = {0};
+	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	const struct scry_opt rows[] = {
+		{0, "via", SCRY_OPT_CHOICE, &patch.via, "WAY",
+		 "how to reach the function (default auto)", "auto|entry|site|got"},
+		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
+		SCRY_WATCH_ROWS(&opts, &talk),
+		{0, "args", SCRY_OPT_U64, &patch.args, "N",
+		 "record the first N argument registers, 0 to 6 (default 3)", NULL}, /* last */
+	};
+	char usage[128];
+	const struct scry_watch_cli cli = {
+		.rows = rows,
+		.count = sizeof(rows) / sizeof(rows[0]) - !verb->has_args,
+		.opts = &opts,
+		.talk = &talk,
+		.usage = usage,
+		.name_count = &patch.spec_count,
+	};
+	int r;
 
-	scry_loading_describe(h, 0, out);
-	scry_patch_describe(h, out);
-}
-
-/* With -v: by which ways, and how many places. */
-static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
-{
-	size_t entries = 0, callers = 0, sites = 0, slots = 0, unseen = 0;
-	char text[256];
-
-	for (size_t i = 0; i < h->count; i++) {
-		const struct scry_hook *row = &h->rows[i];
-		size_t its = scry_hook_slots(h, row);
-
-		entries += row->way == SCRY_WAY_ENTRY;
-		if (!row->way || row->way == SCRY_WAY_ENTRY)
-			continue;
-		callers++;
-		slots += its;
-		sites += row->place_count - its;
-		unseen += row->unseen;
-	}
-	snprintf(text, sizeof(text),
-		 "%zu function%s by the entry, %zu by %zu call%s and %zu GOT slot%s (ways to them "
-		 "that are not covered: %zu), %zu not at all; %zu thread%s %s moved out of the way",
-		 entries, scry_text_s(entries), callers, sites, scry_text_s(sites), slots,
-		 scry_text_s(slots), unseen, h->refused, h->moved, scry_text_s(h->moved),
-		 scry_text_were(h->moved));
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
-}
-
-static int enter(struct scry_watch *w)
-{
-	struct scry_hooks *h = w->state;
-	int r = scry_loading_put_on(w, h);
-
+	snprintf(usage, sizeof(usage),
+		 "scry patch %s SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] [--via=entry|site|got]",
+		 verb->name);
+	patch.specs = argv + 1;
+	r = scry_watch_parse(&cli, argc, argv);
+	if (r == 1)
+		return 0;
+	if (r == 0)
+		r = check(verb, &patch, &opts, &report);
 	if (r < 0)
-		return r;
-	tell_ways(w, h);
-	scry_patch_tell_refused(w, h, "counted");
-	scry_loading_tell_waiting(w, h, 0);
-	return 0;
+		return SCRY_EXIT_USAGE;
+	return opts.dry_run ? scry_dry_run(&opts, verb->instrument)
+			    : scry_run(&opts, verb->instrument, &report);
 }
-
-static void turn(struct scry_watch *w)
-{
-	if (scry_loads_turn(w->state, &w->inj) < 0) /* gone: the keeper sees it by itself */
-		scry_error_clear();
-}
-
-static int drain(struct scry_watch *w)
-{
-	(void)w;
-	return 0;
-}
-
-static void leave(struct scry_watch *w)
-{
-	w->wake_fd = 0;
-	if (w->state)
-		scry_loads_end(w->state, &w->inj);
-}
-
-static int finish(struct scry_watch *w)
-{
-	const struct scry_hooks *h = w->state;
-	size_t silent = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < h->count; i++) {
-		const struct scry_hook *row = &h->rows[i];
-		struct scry_ev_count ev = {.pid = (uint32_t)w->proc.pid,
-					   .calls = scry_hook_calls(row, &w->inj),
-					   .address = row->address};
-		struct scry_patch_names names;
-		int e;
-
-		if (!row->way || row->to.is_guard)
-			continue;
-		if (scry_patch_is_silent(h, row, ev.calls)) {
-			silent++;
-			continue;
-		}
-		w->events += ev.calls;
-		names = scry_patch_names(w, row);
-		ev.symbol_str = names.symbol;
-		ev.module_str = names.module;
-		ev.way_str = names.way;
-		e = scry_writer_payload(w->writer, &(struct scry_event){.type = SCRY_EVENT_COUNT},
-					&ev, sizeof(ev));
-		r = r ? r : e;
-	}
-	w->cost_ns = w->events * CALL_NS;
-	scry_loading_tell(w, h);
-	if (r == 0)
-		r = scry_loading_tell_unmet(w, h, 0, "counted");
-	scry_patch_tell_silent(w, silent);
-	return r;
-}
-
-static void done(struct scry_watch *w)
-{
-	if (w->state)
-		scry_hooks_close(w->state);
-	free(w->state);
-	w->state = NULL;
-}
-
-const struct scry_instrument scry_instrument_count = {
-	.name = "count",
-	.summary = "how often functions are called",
-	.prepare = prepare,
-	.describe = describe,
-	.enter = enter,
-	.turn = turn,
-	.drain = drain,
-	.leave = leave,
-	.finish = finish,
-	.done = done,
-};
 
 int scry_cmd_patch(int argc, char **argv)
 {
@@ -181,15 +96,9 @@ int scry_cmd_patch(int argc, char **argv)
 		"       scry patch list -p PID\n"
 		"       scry patch undo -p PID\n";
 
-	static const struct scry_patch_verb count = {.name = "count",
-						     .instrument = &scry_instrument_count};
-
-	if (argc > 1 && !strcmp(argv[1], "count"))
-		return scry_patch_verb(argc - 1, argv + 1, &count);
-	if (argc > 1 && !strcmp(argv[1], "time"))
-		return scry_cmd_patch_time(argc - 1, argv + 1);
-	if (argc > 1 && !strcmp(argv[1], "log"))
-		return scry_cmd_patch_log(argc - 1, argv + 1);
+	for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(argv[1], verbs[i].name))
+			return run_verb(argc - 1, argv + 1, &verbs[i]);
 	if (argc > 1 && !strcmp(argv[1], "list"))
 		return scry_cmd_patch_list(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "undo"))

@@ -25,13 +25,13 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
-#include "cmd/front.h"
 #include "cmd/output.h"
 #include "cmd/report.h"
-#include "cmd/stacks_kin.h"
 #include "cmd/watch_opts.h"
+#include "sample/descendants.h"
 #include "sys/fd.h"
 #include "sys/tracee.h"
+#include "watch/signals.h"
 
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
@@ -62,7 +62,7 @@ struct stacks {
 	struct scry_writer *writer;
 	struct scry_ruby *ruby; /* of the first process, till that is opened */
 	struct scry_sampling run;
-	struct scry_kin *kin;
+	struct scry_descendants *kin;
 	uint64_t cpu_began_ns, seed;
 	const char *why; /* it ended */
 };
@@ -123,7 +123,7 @@ static uint64_t own_cpu_ns(void)
 
 static void note_kin(struct stacks *s)
 {
-	const struct scry_kin_sums sums = scry_kin_sums(s->kin);
+	const struct scry_descendants_sums sums = scry_descendants_sums(s->kin);
 	char text[200];
 
 	snprintf(text, sizeof(text), "%zu Rub%s started could not be sampled; -v says why",
@@ -190,7 +190,7 @@ static int write_end(struct stacks *s)
 		scry_clock_end(s->run.clock, &sums);
 	note_kin(s);
 	sums.sampler_ns = own_cpu_ns() - s->cpu_began_ns;
-	err = scry_kin_end(s->kin, s->why, &sums);
+	err = scry_descendants_end(s->kin, s->why, &sums);
 	if (!err && s->native)
 		note_native(s);
 	if (!err)
@@ -256,7 +256,7 @@ static int wait_for_ruby(struct stacks *s)
 {
 	for (;;) {
 		bool has_ended = has_child_ended(s);
-		int err = scry_kin_find(s->kin, s->pid, &s->ruby);
+		int err = scry_descendants_find(s->kin, s->pid, &s->ruby);
 
 		if (err != -EAGAIN && err != -ESRCH)
 			return err;
@@ -273,7 +273,7 @@ static int wait_for_ruby(struct stacks *s)
 
 static int open_target(struct stacks *s)
 {
-	int err = scry_kin_open(&s->run, s->follow, &s->kin);
+	int err = scry_descendants_open(&s->run, s->follow, &s->kin);
 
 	if (err)
 		return err;
@@ -308,7 +308,7 @@ static void sleep_until(uint64_t ns)
 
 static bool is_over(struct stacks *s)
 {
-	if (!scry_kin_lives(s->kin))
+	if (!scry_descendants_lives(s->kin))
 		return true;
 	if (scry_front_interrupts && (!s->child || has_child_ended(s)))
 		s->why = "interrupt";
@@ -331,9 +331,9 @@ static int look(struct stacks *s)
 		if (is_over(s))
 			return 0;
 		slot = (scry_now_ns() - s->run.began_ns) / slot_ns;
-		err = scry_kin_turn(s->kin);
+		err = scry_descendants_turn(s->kin);
 		if (!err)
-			err = scry_kin_look(s->kin, slot);
+			err = scry_descendants_look(s->kin, slot);
 		if (err)
 			return err;
 		done = slot + 1;
@@ -350,7 +350,7 @@ static int listen(struct stacks *s)
 
 	while (!err && !is_over(s)) {
 		scry_clock_wait(s->run.clock);
-		err = scry_kin_turn(s->kin);
+		err = scry_descendants_turn(s->kin);
 	}
 	return err;
 }
@@ -390,21 +390,21 @@ static int drop_clock(struct stacks *s, int err)
 }
 
 /* The first process, with the engine that can be had. */
-static int open_first(struct stacks *s, struct scry_sampled **ret)
+static int open_first(struct stacks *s, struct scry_sampler **ret)
 {
 	struct scry_clock_opts opts = {.rate = s->rate, .native = s->native};
 	int err = 0;
 
-	scry_kin_clock_opts(s->kin, &opts);
+	scry_descendants_clock_opts(s->kin, &opts);
 	if (wants_clock(s))
 		err = scry_clock_open(&opts, &s->run.clock);
 	s->run.only_clock = s->run.clock && s->report.rows.times.cpu;
 	if (!err)
-		err = scry_sampled_open(&s->run, s->ruby, ret);
+		err = scry_sampler_open(&s->run, s->ruby, ret);
 	if (err && s->run.clock && !scry_clock_works(s->run.clock)) {
 		err = drop_clock(s, err);
 		if (!err)
-			err = scry_sampled_open(&s->run, s->ruby, ret);
+			err = scry_sampler_open(&s->run, s->ruby, ret);
 	}
 	if (!err)
 		s->ruby = NULL;
@@ -414,10 +414,10 @@ static int open_first(struct stacks *s, struct scry_sampled **ret)
 
 static int start_clock(struct stacks *s)
 {
-	int err = s->run.clock ? scry_kin_attach(s->kin) : 0;
+	int err = s->run.clock ? scry_descendants_attach(s->kin) : 0;
 
 	if (err && err != -ESRCH) { /* perf may not be used so */
-		scry_kin_detach(s->kin);
+		scry_descendants_detach(s->kin);
 		return drop_clock(s, err);
 	}
 	if (!err && s->run.only_clock)
@@ -447,7 +447,7 @@ static int sample(struct stacks *s)
 
 static int watch(struct stacks *s)
 {
-	struct scry_sampled *first = NULL;
+	struct scry_sampler *first = NULL;
 	int err;
 
 	scry_fd_raise_limit(); /* two a thread */
@@ -465,11 +465,11 @@ static int watch(struct stacks *s)
 	err = open_first(s, &first);
 	if (!err) {
 		write_head(s);
-		err = scry_kin_begin(s->kin, first, s->pid);
+		err = scry_descendants_begin(s->kin, first, s->pid);
 	}
 	if (!err)
 		err = sample(s);
-	s->is_gone = !err && !scry_kin_lives(s->kin);
+	s->is_gone = !err && !scry_descendants_lives(s->kin);
 	return err;
 }
 
@@ -509,9 +509,9 @@ static int run(struct stacks *s)
 			rest(BOOT_LOOK_NS);
 	if (!err)
 		err = show(s);
-	scry_kin_close(s->kin);
+	scry_descendants_close(s->kin);
 	scry_clock_close(s->run.clock);
-	scry_iseq_probes_done(&s->run.probes);
+	scry_iseq_events_all_done(&s->run.probes);
 	scry_writer_close(s->writer);
 	scry_ruby_free(s->ruby);
 	return scry_output_close(&s->out, err);

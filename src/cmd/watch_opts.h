@@ -5,7 +5,7 @@
 #define SCRY_CMD_WATCH_OPTS_H
 
 #include "base/opt.h"
-#include "cmd/watch.h"
+#include "watch/watch.h"
 
 /* Rows for `struct scry_watch_opts *o` and three talk settings. */
 #define SCRY_WATCH_ROWS(o, talk)                                                                     \

@@ -381,8 +381,8 @@ void scry_ruby_drop(const struct scry_ruby *ruby)
 		scry_cache_drop(&key);
 }
 
-/* Who makes objects is not learned here (cmd/makers): what is known of it stays known. What was
- * rehearsed, was rehearsed with that very layout. */
+/* Who makes objects is not learned here (instrument/objects/alloc_functions): what is known of it
+ * stays known. What was rehearsed, was rehearsed with that very layout. */
 static void take_found(struct scry_ruby *ruby, const struct scry_cache_key *key)
 {
 	struct scry_cached known;

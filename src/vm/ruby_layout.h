@@ -37,9 +37,9 @@ struct scry_ruby_leaf {
 #define SCRY_RUBY_MAKERS_MAX 24
 
 /*
- * The functions that make and free objects, found by counting calls of all functions (cmd/makers):
- * each object is made by one call of one of `make`, and freed by one of `end`. Entries are
- * module-relative.
+ * The functions that make and free objects, found by counting calls of all functions
+ * (instrument/objects/alloc_functions): each object is made by one call of one of `make`, and freed
+ * by one of `end`. Entries are module-relative.
  */
 struct scry_ruby_makers {
 	bool is_known;		 /* it was tried: proven, or `why` says why not */

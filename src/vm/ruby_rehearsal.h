@@ -1,6 +1,7 @@
 /*
  * What came out when that which is done to a live Ruby to watch its objects was done to a child of
- * the same program first (cmd/rehearse). Kept with the layout, whose proof in action it is.
+ * the same program first (instrument/objects/rehearsal). Kept with the layout, whose proof in
+ * action it is.
  */
 #ifndef SCRY_VM_RUBY_REHEARSAL_H
 #define SCRY_VM_RUBY_REHEARSAL_H

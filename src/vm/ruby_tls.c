@@ -1,8 +1,8 @@
 /*
  * Where a thread keeps its execution context: the thread-local `ruby_current_ec`, by its symbol,
- * or, where that is hidden and stripped, by the offset that was found in a child (cmd/counting).
- * The number of its module is in the GOT, where the loader has put it for the module's own
- * accesses; the program itself is module 1 (psABI TLS, 6.2).
+ * or, where that is hidden and stripped, by the offset that was found in a child
+ * (instrument/objects/alloc_counts). The number of its module is in the GOT, where the loader has
+ * put it for the module's own accesses; the program itself is module 1 (psABI TLS, 6.2).
  */
 #include <elf.h>
 #include <errno.h>

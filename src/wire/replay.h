@@ -1,5 +1,5 @@
 /*
- * What `scry malloc replay` (cmd/malloc_feed) and scry-replay share: one memory, in which calls of
+ * What `scry malloc replay` (replan/feed) and scry-replay share: one memory, in which calls of
  * the malloc family stand as words, one stream for each thread.
  *
  *   head | lanes: a first block each | words, in blocks of 512

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/err.h"
-#include "cmd/malloc_feed.h"
-#include "cmd/malloc_run.h"
 #include "../unit/malloc_gen.h"
+#include "base/err.h"
+#include "replan/feed.h"
+#include "replan/run.h"
 
 #define RUNS_MAX 31
 #define KINDS 16

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "cmd/malloc_feed.h"
+#include "replan/feed.h"
 
 #define MALLOC_GEN_LIVE 65536u
 

@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "cmd/malloc_feed.h"
 #include "malloc_gen.h"
+#include "replan/feed.h"
 
 #define LIVE_MAX (UINT64_C(64) << 20)
 #define TURNS_MAX 6000 /* of 10 ms that a window may take */

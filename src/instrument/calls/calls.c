@@ -1,0 +1,755 @@
+/*
+ * The instrument of `scry calls`: every call of the functions, with arguments, result and duration.
+ * Entries and returns are followed as `patch time` does, and recorded one by one by all threads
+ * (wire/call_ring.h); the keeper joins them (name/calls).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "hook/calling.h"
+#include "hook/loads.h"
+#include "hook/shadow.h"
+#include "hook/threads.h"
+#include "instrument/calls/children.h"
+#include "instrument/calls/functions.h"
+#include "instrument/calls/requests.h"
+#include "instrument/patch.h"
+#include "watch/loading.h"
+#include "watch/session.h"
+
+#define CALL_NS 45	  /* what it adds to a call; bench/calls.md */
+#define RUBY_STACK_NS 100 /* the same, of 50 lines of Ruby below it */
+#define BREAK_NS 25000
+#define LOOK_NS 100000000ull
+#define LIVE_NS 20000000ull
+#define SIZE_NS 20000000ull
+#define LAST_TURNS 50
+#define FILL_MAX 1000
+#define FILL_BUSY 100 /* above it the keeper does not sleep */
+#define PIECE 8192    /* records, some 1 ms */
+
+/* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
+static int renewed(struct scry_hooks *fresh, void *arg)
+{
+	struct scry_calls_watch *t = arg;
+	int r = scry_shadow_refuse(fresh);
+
+	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
+	 * now. */
+	if (fresh->count)
+		scry_spawns_drop(&t->watch->session->spawns, t->watch->proc.pid);
+
+	if (r == -ENOTSUP) {
+		if (scry_shadow_lacks(fresh)) {
+			scry_shadow_pause(&t->watch->inj);
+			t->watch->enough = "an unwinder was loaded that cannot be hooked";
+			scry_watch_note(t->watch, "the watch ended before its time: %s",
+					t->watch->enough);
+			return r;
+		}
+		scry_error_clear(); /* none of them can be followed: they have no way now */
+		r = 0;
+	}
+	if (r == 0)
+		r = scry_calls_functions_fill(
+			t, fresh, NULL); /* a thread waits: no time for debug information */
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &t->watch->inj);
+	return r ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
+}
+
+/* The unwinders come first, guards of Ruby's code last. */
+static int want_all(struct scry_hooks *h, void *arg)
+{
+	struct scry_calls_watch *t = arg;
+	const struct scry_calls_cli *cli = t->watch->opts->instrument_opts;
+	int r = scry_shadow_check(h);
+
+	t->guards = 0;
+	h->waits = !h->objects.is_static || cli->is_default;
+	h->renewed = renewed;
+	h->renewed_arg = t;
+	if (r == 0)
+		r = scry_shadow_want(h);
+	t->first = h->request_count;
+	if (r == 0)
+		r = scry_calls_requests_want(cli, h);
+	if (r == 0)
+		r = scry_calling_want(h);
+	if (r == 0)
+		r = scry_calls_ruby_want(&t->ruby, h);
+	t->guards += r > 0 ? (uint32_t)r : 0;
+	return r < 0 ? r : 0;
+}
+
+static int plan_hooks(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects, .protos = t->debug};
+	int r = scry_loading_plan(w, &t->hooks, want_all, t);
+
+	if (r == 0)
+		r = scry_shadow_refuse(&t->hooks);
+	if (r == 0 && t->ruby.stacks)
+		scry_calls_ruby_check(&t->ruby, &t->hooks);
+	if (r == 0)
+		r = scry_calls_functions_fill(t, &t->hooks, &debug);
+	scry_calls_debug_done(&debug);
+	return r;
+}
+
+/* Of those that are met by breakpoints. In the midst of loading there is no time for debug
+ * information. */
+static int number_met(struct scry_hooks *rows, bool is_loading, void *arg)
+{
+	struct scry_calls_watch *t = arg;
+	struct scry_calls_debug debug = {.objects = &t->hooks.objects, .protos = t->debug};
+	int r = scry_calls_functions_fill(t, rows, is_loading ? NULL : &debug);
+
+	scry_calls_debug_done(&debug);
+	return r;
+}
+
+static int plan_breaks(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_break_opts opts = {.watch = w,
+						   .hooks = &t->hooks,
+						   .calls = t->calls,
+						   .stacks = t->stacks,
+						   .depth = (uint32_t)cli->depth,
+						   .string_size = (uint32_t)cli->string_size,
+						   .requests = cli->requests,
+						   .request_count = (size_t)cli->request_count,
+						   .number = number_met,
+						   .arg = t};
+	int r = scry_calls_break_new(&opts, &t->breaks);
+
+	return r == 0 ? scry_calls_break_plan(t->breaks) : r;
+}
+
+static int plan_all(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_opts opts = scry_calls_functions_opts(w, (uint32_t)w->proc.pid, w->image);
+	int r;
+
+	opts.stacks = t->stacks;
+	opts.ruby = t->ruby.stacks;
+	t->debug = scry_protos_new();
+	r = t->debug ? scry_calls_new(&opts, &t->calls) : -ENOMEM;
+	if (r == 0)
+		r = cli->by_breakpoints ? plan_breaks(w, t) : plan_hooks(w, t);
+	return r;
+}
+
+static int prepare(struct scry_watch *w)
+{
+	struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_watch *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	w->state = t;
+	t->watch = w;
+	/* as scry_session_part will say when it is entered */
+	if (w->session) /* else it is a dry run */
+		w->image = scry_session_parts(w->session, (uint32_t)w->proc.pid);
+	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
+	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
+	if (cli->depth && !t->stacks)
+		return -ENOMEM;
+	r = cli->ruby_stacks ? scry_calls_ruby_plan(&t->ruby, w) : 0;
+	if (r == 0)
+		r = plan_all(w, t);
+	if (r == 0 && t->is_unsure && !cli->reads_unsure) {
+		cli->reads_unsure = true; /* the ways into seccomp are wanted too */
+		scry_hooks_close(&t->hooks);
+		scry_calls_functions_forget(t);
+		r = plan_all(w, t);
+	}
+	if (r == 0 && cli->system_calls)
+		r = scry_calls_kernel_open(w->proc.pid, w->opts->follow, &t->kernel);
+	w->near = r == 0 && t->hooks.count ? t->hooks.rows[0].address : t->hooks.objects.brk;
+	return r;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	const struct scry_calls_watch *t = w->state;
+
+	if (!cli->is_default)
+		scry_loading_describe(&t->hooks, t->first, out);
+	if (t->breaks) {
+		scry_calls_break_describe(t->breaks, out);
+		return;
+	}
+	scry_patch_describe(&t->hooks, out);
+	fprintf(out, "  change      the return addresses of these functions, while they run\n");
+}
+
+static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	int r = scry_threads_start(&w->inj, w->held, SCRY_CALL_TIME);
+
+	if (r == 0)
+		r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &t->tracks);
+	if (r == 0)
+		scry_tracks_ask(t->tracks, scry_threads_tid, &w->inj);
+	if (r == 0)
+		r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
+	if (r == 0)
+		r = scry_shadow_record(&w->inj, (uint32_t)cli->string_size);
+	if (r == 0 && cli->depth)
+		r = scry_unwind_start(&t->unwinding, &w->inj, w->held, (uint32_t)cli->depth);
+	if (r == 0 && t->ruby.stacks)
+		r = scry_calls_ruby_tell(&t->ruby);
+	if (r == 0)
+		r = scry_call_plans_write(&t->plans, &w->inj);
+	if (r == 0)
+		r = scry_threads_record(&w->inj, true);
+	return r;
+}
+
+/* Was it named by -p? Else it is a child that was found. */
+static bool is_asked_for(const struct scry_watch *w)
+{
+	for (size_t i = 0; i < w->opts->pids.count; i++)
+		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
+			return true;
+	return false;
+}
+
+static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	int r = start_recording(w, t);
+
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
+	if (r < 0)
+		return r;
+	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
+	r = scry_loading_put_on(w, &t->hooks);
+	return r < 0 ? r : scry_shadow_follow(&w->inj);
+}
+
+static int enter(struct scry_watch *w)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_calls_watch *t = w->state;
+	bool is_held = w->held;
+	int r;
+
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
+	if (r == 0) {
+		scry_patch_tell_refused(w, &t->hooks, "traced");
+		scry_calls_requests_tell_slots(w, &t->hooks);
+		if (!cli->is_default && !is_held)
+			scry_loading_tell_waiting(w, &t->hooks, t->first);
+		if (t->kernel)
+			scry_calls_kernel_switch(t->kernel, true);
+	}
+	return r;
+}
+
+/* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
+ * than it is mapped. */
+static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	uint64_t now = scry_now_ns();
+	const char *why;
+
+	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
+		return;
+	t->look_ns = now + LOOK_NS;
+	why = scry_shadow_newcomer(&t->hooks);
+	if (why && t->is_suspicious) {
+		w->enough = why;
+		scry_shadow_pause(&w->inj);
+		scry_watch_note(w, "the watch ended before its time: %s", why);
+	}
+	t->is_suspicious = why != NULL;
+}
+
+/* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
+ * has come after: threads that call wait, and what finds no room at last is counted. */
+static bool is_ahead(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	struct stat st;
+
+	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
+		return false;
+	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
+		t->size_ns = scry_now_ns() + SIZE_NS;
+		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
+	}
+	return t->is_ahead;
+}
+
+static void turn(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	if (t->root)
+		return;
+	if (t->breaks) {
+		scry_calls_break_turn(t->breaks, is_ahead(w, t));
+		return;
+	}
+	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
+	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
+		scry_error_clear();
+	look_for_newcomers(w, t);
+}
+
+static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_opts opts =
+		scry_calls_functions_opts(w, (uint32_t)w->proc.pid, w->image);
+	int r = 0;
+
+	for (; t->told < t->count && r == 0; t->told++)
+		r = scry_calls_functions_tell(w, &t->functions[t->told], opts.pid,
+					      opts.first_function + t->told);
+	return r;
+}
+
+static int give(void *arg, const struct scry_track_run *run)
+{
+	return scry_calls_words(arg, run->tid, run->words, run->count);
+}
+
+/* Of a fork child that took a lane: as it says; 0: not yet. */
+static uint32_t lane_pid(const struct scry_watch *w)
+{
+	return w->inj.control
+		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/* It records in a lane already, the functions of its root. */
+static int adopt(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	t->watch = w;
+	t->root = w->root->state;
+	w->state = t;
+	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &t->tracks);
+	if (r == 0)
+		scry_tracks_ask(t->tracks, scry_threads_tid, &w->inj);
+	return r;
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	scry_tracks_identify(t->tracks, w->proc.pid);
+	t->is_identified = true;
+}
+
+/* Names of its stacks: a fork child's code lies where its parent's does, until it loads its own. */
+static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	if (!t->stacks || !scry_native_stacks_is_new(t->stacks))
+		return;
+	if (t->root && !t->native && t->is_identified) {
+		t->native = scry_native_new(w->proc.pid);
+		if (t->native && scry_native_sees(t->native))
+			scry_native_stacks_by(t->stacks, t->native);
+	}
+	scry_native_see(!t->root || (t->native && scry_native_sees(t->native)) ? t->native
+									       : t->root->native);
+	scry_native_stacks_look(t->stacks);
+}
+
+/* What `turn` has met is whole and in order: it may be written up to now. */
+static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	uint64_t now = __rdtsc();
+	int r, e;
+
+	scry_calls_clock(t->calls, now, scry_now_ns());
+	look_at_stacks(w, t);
+	r = tell_functions(w, t);
+	e = scry_calls_merge(t->calls, now);
+	r = r ? r : e;
+	return r < 0 ? r : FILL_MAX; /* `turn` waits, and nobody else shall */
+}
+
+/* Of a child: those that it calls. */
+static int meet(void *arg, uint32_t function)
+{
+	struct scry_watch *w = arg;
+	const struct scry_calls_watch *t = w->state;
+	const struct scry_calls_opts opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
+
+	return function < t->root->count
+		       ? scry_calls_functions_tell(w, &t->root->functions[function], opts.pid,
+						   opts.first_function + function)
+		       : 0;
+}
+
+/* A fork child has taken a lane, and says who it is before its first word. */
+static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	struct scry_calls_opts opts;
+	int r;
+
+	if (!lane_pid(w))
+		return 0;
+	if (t->root->ruby.lines.ruby) {
+		t->ruby.stacks = scry_ruby_stacks_new();
+		if (t->ruby.stacks)
+			scry_ruby_stacks_ruby(t->ruby.stacks, t->root->ruby.lines.ruby);
+	}
+	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
+	if (t->root->kernel) {
+		t->calls = scry_calls_children_of(t->root, lane_pid(w));
+		t->is_of_root = t->calls != NULL;
+	}
+	if (t->is_of_root) {
+		scry_calls_stacks(t->calls, t->stacks, t->ruby.stacks);
+		scry_calls_children_lane(t->root, t->calls, true);
+		return t->root->count ? scry_calls_functions_upto(t->calls, t->root->count - 1) : 0;
+	}
+	w->image = scry_session_part(w->session, lane_pid(w));
+	opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
+	opts.ruby = t->ruby.stacks;
+	opts.stacks = t->stacks;
+	opts.is_child = true;
+	opts.meet = meet;
+	opts.meet_arg = w;
+	r = scry_calls_new(&opts, &t->calls);
+	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
+		r = scry_calls_function(t->calls);
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	return r;
+}
+
+static struct scry_calls_kernel_take of_kernel(const struct scry_watch *w,
+					       struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+
+	return (struct scry_calls_kernel_take){.calls = t->calls,
+					       .number = scry_calls_functions_syscall,
+					       .of = w->opts->follow ? scry_calls_children_of
+								     : NULL,
+					       .arg = t,
+					       .has_args = cli->args != SCRY_CALLS_NONE};
+}
+
+/* When all that are known have ended, what they said of children is there to be read. */
+static bool look_for_children(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_kernel_take how = of_kernel(w, t);
+	uint32_t known;
+
+	do {
+		if (scry_calls_children_live(t))
+			return true;
+		known = scry_calls_children_known(t);
+	} while (scry_calls_kernel_look(t->kernel, &how) == 0 &&
+		 scry_calls_children_known(t) > known);
+	scry_error_clear();
+	return false;
+}
+
+/* Of a process that has ended while children live, whose system calls come by its tap. */
+static bool must_wait(const struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	if (!t || t->root || !t->kernel || t->is_left || w->is_over)
+		return false;
+	if (scry_now_ns() >= t->live_ns) {
+		t->live_ns = scry_now_ns() + LIVE_NS;
+		t->has_children = look_for_children(w, t);
+	}
+	return t->has_children;
+}
+
+/* Will nothing come any more? */
+static bool is_last(const struct scry_watch *w, const struct scry_calls_watch *t)
+{
+	return t->is_left || (w->target_gone && !must_wait(w));
+}
+
+/* Those without a lane, up to when nobody had one that is not known yet. */
+static int write_children(const struct scry_watch *w, struct scry_calls_watch *t)
+{
+	uint64_t now = __rdtsc();
+
+	if (!w->is_over && !t->is_leaving)
+		scry_follow_lanes(w->session);
+	for (size_t i = 0; i < w->session->count; i++) {
+		struct scry_watch *other = w->session->watches[i];
+		struct scry_calls_watch *child = other->state;
+
+		if (child && child->root == t && !child->calls && !other->is_over)
+			take_up(other, child);
+	}
+	return scry_calls_children_merge(t, is_last(w, t) || t->kernel_until < now ? t->kernel_until
+										   : now);
+}
+
+static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
+			 uint64_t *watermark)
+{
+	struct scry_calls_kernel_take how = of_kernel(w, t);
+	int r, e;
+
+	how.is_last = is_last(w, t);
+	r = scry_calls_kernel_take(t->kernel, &how, &t->kernel_until);
+	if (t->kernel_until < *watermark)
+		*watermark = t->kernel_until;
+	e = w->opts->follow ? write_children(w, t) : 0;
+	return r ? r : e;
+}
+
+/* What was taken is written in pieces, between which more is taken, lest the program waits for the
+ * writing: as long as memory lasts. */
+static int write_calls(const struct scry_watch *w, struct scry_calls_watch *t, uint64_t watermark)
+{
+	bool last = is_last(w, t), is_ready;
+	size_t most = last || scry_calls_kept(t->calls, &is_ready) > w->opts->memory / 2 ? SIZE_MAX
+											 : PIECE;
+	int r;
+
+	t->is_behind = false;
+	if (!scry_calls_ruby_turn(&t->ruby, last))
+		return 0;
+	if (t->is_leaving && !last)
+		most = 0;
+	r = scry_calls_merge_some(t->calls, watermark, most);
+	scry_calls_kept(t->calls, &is_ready);
+	t->is_behind = is_ready && !t->is_leaving;
+	return r;
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+	struct scry_tracks_taken taken = {0};
+	int r = 0, e;
+
+	if (t->breaks)
+		return drain_breaks(w, t);
+	if (t->root && !t->calls)
+		r = take_up(w, t);
+	if (r < 0 || !t->tracks || !t->calls || is_ahead(w, t))
+		return r;
+	if (t->is_left || w->target_gone)
+		scry_tracks_end(t->tracks);
+	if (!w->target_gone && !t->root)
+		scry_unwind_turn(&t->unwinding);
+	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
+	r = r ? r : e;
+	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
+		taken.watermark = t->root->kernel_until;
+	look_at_stacks(w, t);
+	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	e = t->root ? 0 : tell_functions(w, t);
+	r = r ? r : e;
+	e = write_calls(w, t, taken.watermark);
+	r = r ? r : e;
+	if (r >= 0 && t->is_behind && taken.fill <= FILL_BUSY)
+		return FILL_BUSY + 1;
+	return r < 0 ? r : taken.fill;
+}
+
+/* Nobody follows calls while others are left, which may take longer than their lease. */
+static void conclude(struct scry_watch *w)
+{
+	const struct scry_calls_watch *t = w->state;
+
+	if (t->tracks)
+		scry_shadow_pause(&w->inj);
+}
+
+/* No new calls; those that wait for us go on; then returns lead home again. */
+static void leave(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	w->wake_fd = 0;
+	if (t->kernel)
+		scry_calls_kernel_switch(t->kernel, false);
+	if (t->breaks)
+		scry_calls_break_leave(t->breaks);
+	if (!t->tracks)
+		return;
+	scry_shadow_pause(&w->inj);
+	t->is_leaving = true;
+	for (int i = 0; i < LAST_TURNS; i++) {
+		if (drain(w) < 100)
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	scry_threads_record(&w->inj, false);
+	scry_loads_end(&t->hooks, &w->inj);
+	if (t->stats || t->root)
+		scry_shadow_settle(&w->inj); /* not now: leaving tries again */
+	scry_error_clear();
+	t->is_left = true;
+}
+
+/* What the agent has lost. */
+static void finish_hooks(struct scry_watch *w, struct scry_calls_watch *t)
+{
+	const struct scry_calls_cli *cli = w->opts->instrument_opts;
+	struct scry_tracks_stats tracks;
+	uint64_t refused;
+	char lacks[512];
+
+	scry_tracks_stats(t->tracks, &tracks);
+	w->cost_ns = w->events * (CALL_NS + (cli->ruby_stacks ? RUBY_STACK_NS : 0));
+	w->errors += tracks.bad;
+	scry_watch_lost(w, w->inj.control->lost,
+			"entries and returns that found no room, or no keeper that took them");
+	scry_watch_lost(w, w->inj.control->busy,
+			"entries and returns in signal handlers that interrupted scry's own");
+	scry_watch_lost(w, t->stats ? t->stats->missed : 0,
+			"calls whose return could not be followed");
+	scry_watch_lost(w, t->kernel ? scry_calls_kernel_lost(t->kernel) : 0,
+			"system calls that found no room");
+	w->events += scry_calls_children_count(t, &refused);
+	if (t->kernel && w->target_gone && scry_calls_children_live(t))
+		scry_watch_note(w,
+				"process %d became another program: system calls of its children "
+				"that live are not told since then",
+				w->proc.pid);
+	scry_watch_lost(w, refused, "system calls of more children than there is room for");
+	scry_watch_waited(w, tracks.waits);
+	if (scry_unwind_lacks(&t->unwinding, lacks, sizeof(lacks)))
+		scry_watch_note(w, "%s", lacks);
+	scry_calls_ruby_note(&t->ruby);
+	if (!t->root)
+		scry_loading_tell(w, &t->hooks);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+	struct scry_calls_stats calls;
+	uint64_t until = 0;
+	int r;
+
+	if (!t || (!t->tracks && !t->breaks)) /* the sum of others */
+		return 0;
+	if (t->is_of_root && !t->root->is_left) /* what it did last */
+		take_syscalls(t->root->watch, t->root, &until);
+	t->is_left = true;
+	if (t->kernel && w->start_ns)
+		scry_watch_lost_some(w, "system calls that the program made until its loader was "
+					"done, when -S began");
+	r = drain(w);
+	if (!t->calls) /* it took a lane and did nothing more */
+		return r;
+	scry_calls_stats(t->calls, &calls);
+	w->events = calls.calls;
+	w->errors += calls.bad + calls.strange;
+	if (t->breaks) {
+		w->cost_ns = w->events * BREAK_NS;
+		scry_calls_break_tell(t->breaks);
+	} else {
+		finish_hooks(w, t);
+	}
+	if (!t->root && !w->events && t->count && !w->opts->follow)
+		scry_watch_note(w,
+				t->count == 1 ? "%u function was watched, and not called: %s"
+					      : "%u functions were watched, and none was "
+						"called: %s the first",
+				t->count, t->functions[0].symbol);
+	if (!t->root)
+		scry_calls_requests_note(w->opts->instrument_opts, &t->hooks, t->first);
+	return r < 0 ? r : 0;
+}
+
+/* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	int r = finish(w);
+
+	into->events += w->events;
+	into->lost += w->lost;
+	into->errors += w->errors;
+	into->cost_ns += w->cost_ns;
+	return r;
+}
+
+static void done(struct scry_watch *w)
+{
+	struct scry_calls_watch *t = w->state;
+
+	if (!t)
+		return;
+	scry_tracks_free(t->tracks);
+	scry_calls_kernel_close(t->kernel);
+	scry_calls_break_free(t->breaks);
+	if (!t->root)
+		scry_hooks_close(&t->hooks);
+	scry_unwind_done(&t->unwinding);
+	scry_native_stacks_free(t->stacks);
+	scry_native_free(t->native);
+	scry_calls_ruby_done(&t->ruby);
+	if (t->is_of_root) {
+		scry_calls_stacks(t->calls, NULL, NULL);
+		scry_calls_children_lane(t->root, t->calls, false);
+		t->calls = NULL;
+	}
+	scry_calls_children_free(t);
+	scry_calls_functions_forget(t);
+	free(t->functions);
+	free(t);
+	w->state = NULL;
+}
+
+const struct scry_instrument scry_instrument_calls = {
+	.name = "calls",
+	.summary = "calls of library functions",
+	.follows_exec = true,
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
+	.turn = turn,
+	.drain = drain,
+	.conclude = conclude,
+	.leave = leave,
+	.must_wait = must_wait,
+	.finish = finish,
+	.merge = merge,
+	.done = done,
+	.close = scry_calls_requests_end,
+};
+
+const struct scry_instrument scry_instrument_calls_stopped = {
+	.name = "calls",
+	.summary = "calls of library functions",
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.turn = turn,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
+	.done = done,
+	.close = scry_calls_requests_end,
+};

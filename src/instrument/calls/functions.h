@@ -1,0 +1,79 @@
+/*
+ * What `scry calls` knows of a process, and the functions that it traces in it: their numbers,
+ * prototypes and plans. Private to the instrument (calls_trace.c).
+ */
+#ifndef SCRY_INSTRUMENT_CALLS_FUNCTIONS_H
+#define SCRY_INSTRUMENT_CALLS_FUNCTIONS_H
+
+#include "hook/call_plans.h"
+#include "hook/shadow.h"
+#include "hook/tracks.h"
+#include "hook/unwind.h"
+#include "instrument/calls/break.h"
+#include "instrument/calls/calls.h"
+#include "instrument/calls/debug.h"
+#include "instrument/calls/kernel.h"
+#include "instrument/calls/ruby.h"
+
+struct scry_calls_traced { /* a function, by the number in its hook's cookie */
+	char *symbol, *module;
+	uint64_t address;
+	const struct scry_proto *proto;
+	uint32_t args; /* registers that are told */
+	bool has_plan;
+	uint32_t way;
+	bool is_told;
+};
+
+struct scry_calls_children;
+
+struct scry_calls_watch {
+	struct scry_watch *watch;
+	struct scry_hooks hooks;
+	struct scry_tracks *tracks;
+	struct scry_calls *calls;
+	struct scry_calls_kernel *kernel;     /* -S; NULL */
+	uint64_t kernel_until;		      /* TSC: system calls are taken up to there */
+	struct scry_calls_children *children; /* -S -f: calls_children.h; NULL: none yet */
+	struct scry_calls_break *breaks;      /* the engine; NULL: hooks */
+	struct scry_call_plans plans;
+	struct scry_protos *debug; /* prototypes from debug information */
+	struct scry_calls_traced *functions;
+	uint32_t count, room, told;
+	size_t first;			       /* request that is the user's */
+	const struct scry_shadow_stats *stats; /* one, the sum */
+	uint64_t look_ns, live_ns;
+	bool has_children;
+	uint64_t size_ns;
+	bool is_suspicious, is_leaving, is_left, is_ahead;
+	bool is_behind; /* there is more to be written */
+	/* -w */
+	struct scry_unwinding unwinding;
+	struct scry_native *native;
+	struct scry_native_stacks *stacks;
+	struct scry_calls_ruby ruby; /* -k */
+	uint32_t guards;	     /* requests at the end: not the user's */
+	bool is_unsure;
+	/* of a fork child */
+	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
+	bool is_of_root;	       /* `calls` are the root's: calls_children.h */
+	bool is_identified;
+};
+
+/* Of process `pid`, or a part of it: numbers in the recording begin anew with each program that a
+ * pid runs, and do not meet. */
+struct scry_calls_opts scry_calls_functions_opts(const struct scry_watch *w, uint32_t pid,
+						 uint32_t image);
+/* What the stubs tell the agent: functions of rows that have a way get numbers, new ones behind
+ * those that are known; `d` NULL: without debug information. 0 or -errno with a sentence. */
+int scry_calls_functions_fill(struct scry_calls_watch *t, struct scry_hooks *h,
+			      struct scry_calls_debug *d);
+/* As struct scry_calls_kernel_take wants it; `arg` is the watch's. */
+int scry_calls_functions_syscall(void *arg, const char *symbol, const char *prototype);
+/* A FUNCTION event. 0 or the writer's error. */
+int scry_calls_functions_tell(struct scry_watch *w, const struct scry_calls_traced *f, uint32_t pid,
+			      uint32_t number);
+/* All, with what was recorded of their calls. */
+void scry_calls_functions_forget(struct scry_calls_watch *t);
+
+#endif

@@ -1,0 +1,81 @@
+/* See requests.h. */
+#include "instrument/calls/requests.h"
+
+#include <errno.h>
+
+#include "base/err.h"
+#include "watch/loading.h"
+
+int scry_calls_requests_want(const struct scry_calls_cli *cli, struct scry_hooks *h)
+{
+	struct scry_hook_to to = {.kind = SCRY_HOOK_CALL, .handler = "scry_agent_timed"};
+	int r = 0;
+
+	for (int i = 0; i < cli->request_count && r == 0; i++) {
+		to.way = cli->requests[i].of_slots ? SCRY_WAY_CALLS : SCRY_WAY_AUTO;
+		to.is_exported = cli->requests[i].is_exported;
+		r = scry_hooks_want(h, cli->requests[i].text, &to);
+	}
+	return r;
+}
+
+void scry_calls_requests_tell_slots(struct scry_watch *w, const struct scry_hooks *h)
+{
+	const struct scry_hook *first = NULL;
+	size_t count = 0;
+
+	for (size_t i = 0; i < h->count; i++) {
+		if (!h->rows[i].is_ifunc || !h->rows[i].way || h->rows[i].to.way == SCRY_WAY_CALLS)
+			continue;
+		first = first ? first : &h->rows[i];
+		count++;
+	}
+	if (first && count == 1)
+		scry_watch_note(w,
+				"%s is chosen at run time (IFUNC): calls of it through pointers "
+				"are not seen",
+				first->symbol);
+	else if (first)
+		scry_watch_note(w,
+				"%zu functions, %s the first, are chosen at run time (IFUNC): "
+				"calls of them through pointers are not seen",
+				count, first->symbol);
+}
+
+void scry_calls_requests_note(struct scry_calls_cli *cli, const struct scry_hooks *h, size_t first)
+{
+	for (int q = 0; q < cli->request_count; q++)
+		cli->requests[q].is_met |= scry_loading_is_met(h, first + (size_t)q);
+}
+
+static int nothing(const struct scry_calls_cli *cli, const struct scry_calls_request *q)
+{
+	if (cli->is_default)
+		return scry_fail(-ENOTSUP,
+				 "nothing was traced: no known client library was ever loaded; "
+				 "fix: name functions, -x SYMBOL[@LIB]");
+	return scry_fail(-ENOTSUP, "nothing was traced: no object was ever loaded that %s '%s'",
+			 q->of_slots ? "calls" : "defines", q->text + (*q->text == '+'));
+}
+
+int scry_calls_requests_end(struct scry_watch *speaker)
+{
+	const struct scry_calls_cli *cli = speaker->opts->instrument_opts;
+	const struct scry_calls_request *unmet = NULL;
+	bool any = false;
+
+	for (int i = 0; i < cli->request_count; i++) {
+		const struct scry_calls_request *q = &cli->requests[i];
+
+		any |= q->is_met;
+		unmet = q->is_met ? unmet : q;
+	}
+	if (!any && unmet && !cli->system_calls)
+		return nothing(cli, unmet);
+	for (int i = 0; i < cli->request_count && !cli->is_default; i++)
+		if (!cli->requests[i].is_met)
+			scry_watch_note(speaker, "%s: no object that %s it was ever loaded",
+					cli->requests[i].text + (*cli->requests[i].text == '+'),
+					cli->requests[i].of_slots ? "calls" : "defines");
+	return 0;
+}

@@ -1,0 +1,20 @@
+/*
+ * What the user of `scry calls` asked for: of the hooks of a process, and, at the end, whether any
+ * process had it.
+ */
+#ifndef SCRY_INSTRUMENT_CALLS_REQUESTS_H
+#define SCRY_INSTRUMENT_CALLS_REQUESTS_H
+
+#include "hook/hooks.h"
+#include "instrument/calls/calls.h"
+
+/* Wants all of them, in their order. As scry_hooks_want. */
+int scry_calls_requests_want(const struct scry_calls_cli *cli, struct scry_hooks *h);
+/* Says which functions are followed only where they are called through slots. */
+void scry_calls_requests_tell_slots(struct scry_watch *w, const struct scry_hooks *h);
+/* A process ends whose requests from `first` on are these: which it had is noted. */
+void scry_calls_requests_note(struct scry_calls_cli *cli, const struct scry_hooks *h, size_t first);
+/* Says what nobody had. -ENOTSUP with a sentence: nothing at all. */
+int scry_calls_requests_end(struct scry_watch *speaker);
+
+#endif

@@ -1,0 +1,360 @@
+/* See children.h. */
+#include "instrument/malloc/children.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "hook/threads.h"
+#include "watch/session.h"
+
+struct scry_malloc_child {
+	uint32_t pid;
+	uint32_t image;
+	uint64_t start_ticks;	   /* 0: it was gone when its parent's fork was merged */
+	struct scry_malloc *calls; /* with its parent's blocks; NULL: there was no room for them */
+	uint64_t bytes;
+};
+
+#define CHILDREN_MAX 4096u /* the oldest have exec'ed or ended, most likely */
+#define LATE_TRIES 1000
+#define FORK_TRIES 10
+#define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
+
+/* Of a fork child that took a lane: as it says; 0: not yet. */
+static uint32_t lane_pid(const struct scry_watch *w)
+{
+	return w->root && w->inj.control
+		       ? (uint32_t)__atomic_load_n(&w->inj.control->lane_pid, __ATOMIC_ACQUIRE)
+		       : 0;
+}
+
+/* What a fork child did ends: what follows with its pid is another program. */
+static void end_part(struct scry_session *s, uint32_t pid, uint32_t image, const char *why)
+{
+	struct scry_ev_detach end = {.pid = pid, .verified = 1, .part = image + 1};
+
+	end.reason_str = scry_session_string(s, why);
+	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
+}
+
+static void take_row(struct scry_malloc_watch *m, size_t i)
+{
+	m->child_count--;
+	memmove(m->children + i, m->children + i + 1, (m->child_count - i) * sizeof(*m->children));
+}
+
+/* Its number is given out: that of what comes later with its pid is the next. */
+static void drop_calls(struct scry_session *s, struct scry_malloc_child *child)
+{
+	if (!child->calls)
+		return;
+	scry_malloc_free(child->calls);
+	child->calls = NULL;
+	child->bytes = 0;
+	end_part(s, child->pid, child->image, "it was not seen to call malloc");
+}
+
+static void drop_child(struct scry_session *s, struct scry_malloc_watch *m, size_t i)
+{
+	drop_calls(s, &m->children[i]);
+	take_row(m, i);
+}
+
+static void drain_others(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i] != w && !s->watches[i]->is_over &&
+		    s->instrument->drain(s->watches[i]) < 0)
+			scry_error_clear();
+}
+
+/* A fork child that has not recorded, with its parent's blocks, is dropped; false: it is not known.
+ */
+static bool drop_child_of(struct scry_session *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_malloc_watch *m = s->watches[i]->root ? NULL : s->watches[i]->state;
+
+		for (size_t k = 0; m && k < m->child_count; k++)
+			if (m->children[k].pid == pid) {
+				drop_child(s, m, k);
+				return true;
+			}
+	}
+	return false;
+}
+
+/* It may be a fork child's next program: then what that did is a part that ends before this one
+ * begins, found or not, and whether it called malloc or not. */
+void scry_malloc_children_next(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+	const uint32_t pid = (uint32_t)w->proc.pid;
+	/* of vfork nothing is told: it would be waited for in vain */
+	const int tries = w->held && scry_spawn_is_vforked(w->held) ? 1 : FORK_TRIES;
+	bool is_found = false;
+
+	for (int i = 0; s && i < tries && s->count > 1 && w->opts->follow && !is_found; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		for (size_t k = s->count; k-- > 0;) {
+			struct scry_watch *other = s->watches[k];
+
+			if (other == w || other->is_over || other->proc.pid ||
+			    lane_pid(other) != pid)
+				continue;
+			other->target_gone = true;
+			scry_watch_end(other, "it ran another program (exec)");
+			return;
+		}
+		drain_others(w);
+		is_found = drop_child_of(s, pid);
+	}
+}
+
+static uint64_t children_bytes(const struct scry_malloc_watch *m)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < m->child_count; i++)
+		bytes += m->children[i].bytes;
+	return bytes;
+}
+
+/* All that wait have together what one process may have. */
+static void keep_within(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	uint64_t limit = w->opts->memory ? w->opts->memory : UINT64_MAX;
+
+	if (m->child_count > CHILDREN_MAX || children_bytes(m) > limit)
+		scry_malloc_children_look(w);
+	while (m->child_count > CHILDREN_MAX)
+		drop_child(w->session, m, 0);
+	for (size_t i = 0; i < m->child_count && children_bytes(m) > limit; i++) {
+		drop_calls(w->session, &m->children[i]);
+		if (!m->has_dropped)
+			scry_watch_note(w,
+					"more fork children waited for their first call of malloc "
+					"than --memory has room for: what the oldest have of "
+					"their parent is not known in this recording; fix: "
+					"--memory SIZE");
+		m->has_dropped = true;
+	}
+}
+
+/* It was not waited for: it ran another program, or made calls, before its parent's fork was known.
+ */
+static bool has_begun(const struct scry_session *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct scry_watch *w = s->watches[i];
+		const struct scry_malloc_watch *m = w->state;
+
+		if (!w->is_over &&
+		    (w->root ? m && m->calls && lane_pid(w) == pid : (uint32_t)w->proc.pid == pid))
+			return true;
+	}
+	return false;
+}
+
+struct scry_malloc_opts scry_malloc_children_opts(struct scry_watch *entered, uint32_t pid,
+						  uint64_t start_ticks)
+{
+	const struct scry_malloc_watch *m = entered->state;
+	const struct scry_inject *inj = &entered->inj;
+
+	return (struct scry_malloc_opts){
+		.producer = {.pid = pid, .start_ticks = start_ticks},
+		.writer = entered->writer,
+		.memory = entered->opts->memory,
+		.own_start = inj->header.text,
+		.own_end = inj->header.shared + inj->header.shared_size,
+		.is_glibc = m->family.is_glibc && !*m->family.prefix,
+		.has_stacks = m->has_stacks,
+		.on_fork = entered->pool.head ? scry_malloc_children_fork : NULL,
+		.on_fork_arg = entered,
+	};
+}
+
+void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
+				    const struct scry_ev_allocator *ev)
+{
+	const struct scry_malloc_watch *m = entered->state;
+	struct scry_ev_allocator whole = ev ? *ev : (struct scry_ev_allocator){0};
+
+	if (!*m->family.module)
+		return;
+	whole.pid = pid;
+	whole.flags = m->older.is_partial ? SCRY_ALLOCATOR_OLDER_PARTIAL : 0;
+	whole.module_str = scry_session_string(entered->session, m->family.module);
+	if (*m->family.name)
+		whole.name_str = scry_session_string(entered->session, m->family.name);
+	scry_session_event(entered->session, SCRY_EVENT_ALLOCATOR, &whole, sizeof(whole));
+}
+
+/* A process has forked: what it has now, its child has too. */
+int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
+{
+	struct scry_watch *w = arg;
+	struct scry_malloc_watch *root = w->state;
+	struct scry_malloc_child child = {.pid = pid,
+					  .start_ticks = scry_proc_start_ticks((pid_t)pid)};
+	struct scry_malloc_opts opts = scry_malloc_children_opts(w, pid, child.start_ticks);
+	struct scry_malloc_stats stats;
+	struct scry_malloc_child *more;
+	int r;
+
+	if (has_begun(w->session, pid))
+		return 0;
+	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
+	if (!more)
+		return scry_fail(-ENOMEM, "not enough memory for the children");
+	root->children = more;
+	opts.producer.ring = child.image = scry_session_part(w->session, pid);
+	r = scry_malloc_fork(parent, &opts, &child.calls);
+	if (r < 0) {
+		end_part(w->session, pid, child.image, "there was no memory for it");
+		return r;
+	}
+	scry_malloc_stats(child.calls, &stats);
+	child.bytes = stats.memory;
+	more[root->child_count++] = child;
+	keep_within(w);
+	return 0;
+}
+
+/* Has it ended, and without a call? Who is gone takes no lane any more. */
+static bool will_not_come(const struct scry_watch *w, const struct scry_malloc_child *child)
+{
+	if (scry_proc_is_running((pid_t)child->pid, child->start_ticks))
+		return false;
+	for (uint32_t i = 0; w->pool.head && i < SCRY_LANES; i++)
+		if (scry_pool_owner(&w->pool, i) == (pid_t)child->pid)
+			return false;
+	return true;
+}
+
+void scry_malloc_children_look(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	if (!m->child_count || scry_proc_tid_inside(w->proc.pid, w->proc.pid) != w->proc.pid)
+		return; /* in a pid namespace: their numbers are others' here */
+	for (size_t i = m->child_count; i-- > 0;) {
+		if (!will_not_come(w, &m->children[i]))
+			continue;
+		drop_child(w->session, m, i);
+	}
+}
+
+/* The calls of the process that has this lane: as its parent left them, once that is known. */
+int scry_malloc_child_take_up(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	struct scry_malloc_watch *root = w->root->state;
+	uint32_t pid = lane_pid(w);
+	struct scry_malloc_opts opts;
+
+	if (w->inj.control->lane_malloc && !w->proc.pid && !w->target_gone)
+		return 0; /* what its process ran before ends first */
+	for (size_t i = root->child_count; i-- > 0 && pid;) {
+		if (root->children[i].pid != pid || w->inj.control->lane_malloc)
+			continue;
+		m->calls = root->children[i].calls;
+		w->image = root->children[i].image;
+		take_row(root, i);
+		if (m->calls) {
+			scry_malloc_children_allocator(w->root, pid, NULL);
+			return 0;
+		}
+		m->adopted_ns = 0;
+	}
+	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
+		return 0; /* else it began here, and is no child, or one whose blocks are not known
+			   */
+	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
+	opts.producer.ring = w->image = scry_session_part(w->session, pid);
+	scry_malloc_children_allocator(w->root, pid, NULL);
+	return scry_malloc_new(&opts, &m->calls);
+}
+
+/* A fork child that records in a lane already. */
+int scry_malloc_child_adopt(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	w->state = m;
+	if (!w->root) /* of a pool that others join */
+		return 0;
+	m->adopted_ns = scry_now_ns();
+	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
+	if (r == 0)
+		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
+	return r;
+}
+
+/* A child that ended before its parent's fork was merged: that is soon, but not while we stand
+ * still, as its parent may stand too, in a stop that it is for us to end. */
+bool scry_malloc_child_must_wait(const struct scry_watch *w)
+{
+	const struct scry_malloc_watch *m = w->state;
+
+	return w->root && m && m->tracks && !m->calls &&
+	       scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS;
+}
+
+int scry_malloc_child_take_late(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	int r = 0;
+
+	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
+		if (i == LATE_TRIES - 1)
+			m->adopted_ns = 0; /* on its own, then */
+		else if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		drain_others(w);
+		r = scry_malloc_child_take_up(w);
+	}
+	return r;
+}
+
+void scry_malloc_child_lines(struct scry_watch *w)
+{
+	const struct scry_ruby_lines *l = &((struct scry_malloc_watch *)w->root->state)->lines;
+	struct scry_malloc_watch *m = w->state;
+	bool is_proven = l->ruby && !l->is_booting;
+
+	if (m->ruby == l->ruby && m->is_proven == is_proven)
+		return;
+	scry_malloc_ruby(m->calls, l->ruby, is_proven);
+	m->ruby = l->ruby;
+	m->is_proven = is_proven;
+}
+
+void scry_malloc_child_end(struct scry_watch *w)
+{
+	uint32_t pid = lane_pid(w);
+
+	if (pid)
+		end_part(w->session, pid, w->image, "it ended, or ran another program");
+}
+
+void scry_malloc_children_done(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	while (m->child_count)
+		drop_child(w->session, m, m->child_count - 1);
+	free(m->children);
+	m->children = NULL;
+}

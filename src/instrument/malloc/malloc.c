@@ -1,0 +1,517 @@
+/*
+ * `scry malloc record`: every call of the malloc family, of all threads, in an order that a replay
+ * can follow. The agent writes (agent/malloc.c), the keeper takes it (hook/tracks) and makes calls
+ * of it (name/malloc).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "hook/calling.h"
+#include "hook/threads.h"
+#include "hook/unwind.h"
+#include "instrument/instruments.h"
+#include "instrument/malloc/children.h"
+#include "instrument/patch.h"
+#include "watch/loading.h"
+#include "watch/preload.h"
+#include "watch/session.h"
+#include "wire/malloc_ring.h"
+
+#define CALL_NS 8	    /* what recording adds to a call; bench/malloc.md */
+#define OWN_TOLD (1u << 20) /* bytes */
+#define FLUSH_NS 500000000ull
+
+static bool has_stacks(const struct scry_watch *w)
+{
+	return ((const struct scry_malloc_record_opts *)w->opts->instrument_opts)->depth != 0;
+}
+
+static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch *m)
+{
+	const struct scry_malloc_family *f = &m->family;
+	const struct scry_ev_allocator ev = {.older_blocks = m->older.blocks,
+					     .older_bytes = m->older.bytes};
+	char text[768];
+
+	scry_malloc_children_allocator(w, (uint32_t)w->proc.pid, &ev);
+	if (f->spaces > 1)
+		scry_watch_note(
+			w,
+			"%zu namespaces of the dynamic loader: what the others allocate from "
+			"objects of their own is not recorded",
+			f->spaces);
+	if (*f->builtin.prefix)
+		scry_watch_note(w,
+				"%s has an allocator of its own, %smalloc: what that serves is not "
+				"in this recording; fix: --prefix %s",
+				f->builtin.module, f->builtin.prefix, f->builtin.prefix);
+	else if (*f->builtin.module)
+		scry_watch_note(w,
+				"%s has jemalloc built in, and its functions have no symbols: what "
+				"it serves is not in this recording",
+				f->builtin.module);
+	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
+		 f->module, *f->name ? ", " : "", f->name);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
+/* It has joined by itself: who its allocator is, and what is not seen. */
+static void tell_preloaded(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	struct scry_elf *elf = NULL;
+	char exe[32];
+
+	if (scry_malloc_family_at(&m->family, w->proc.pid, w->inj.control->lane_malloc) < 0) {
+		scry_error_clear();
+		return;
+	}
+	tell_allocator(w, m);
+	snprintf(exe, sizeof(exe), "/proc/%d/exe", w->proc.pid);
+	if (scry_elf_open_path(exe, &elf) == 0 && scry_preload_has_malloc(elf))
+		scry_watch_note(w,
+				"%s has a malloc of its own: what it calls of that is not recorded",
+				w->proc.exe);
+	scry_elf_close(elf);
+	scry_error_clear();
+	if (m->family.has_operators)
+		scry_watch_note(w,
+				"operators new and delete of %s are its own: they do not come "
+				"through malloc, and --preload does not record them",
+				m->family.module);
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	scry_tracks_identify(m->tracks, w->proc.pid);
+	if (!scry_preload_has(w) || !w->inj.control->lane_malloc)
+		return;
+	scry_malloc_children_next(w);
+	if (scry_malloc_child_take_up(w) < 0) /* while it waits, and has names; else in its turn */
+		scry_error_clear();
+	tell_preloaded(w);
+}
+
+static int prepare(struct scry_watch *w)
+{
+	const struct scry_malloc_record_opts *opts = w->opts->instrument_opts;
+	struct scry_malloc_watch *m = calloc(1, sizeof(*m));
+	int r;
+
+	if (!m)
+		return -ENOMEM;
+	w->state = m;
+	m->has_stacks = has_stacks(w);
+	scry_malloc_children_next(w);
+	m->lines.watch = w;
+	if (!opts->no_lines)
+		scry_ruby_lines_plan(&m->lines, w);
+	r = scry_loading_open(w, &m->hooks);
+	if (r == 0)
+		r = scry_malloc_family_want(
+			&m->family, &m->hooks,
+			&(const struct scry_malloc_family_opts){opts->prefix, w->opts->follow});
+	if (r == 0)
+		r = scry_malloc_lines_want(&m->lines, &m->hooks);
+	if (r == 0)
+		r = scry_calling_want(&m->hooks);
+	if (r == 0)
+		r = scry_hooks_plan(&m->hooks);
+	if (r == 0)
+		r = scry_malloc_family_check(&m->family, &m->hooks);
+	if (r == 0)
+		scry_ruby_lines_check(&m->lines, &m->hooks);
+	if (r == 0)
+		w->near = m->hooks.rows[0].address;
+	return r;
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct scry_malloc_watch *m = w->state;
+
+	fprintf(out, "  allocator   %s%s%s\n", scry_text_shown(m->family.module).text,
+		*m->family.name ? ": " : "", scry_text_shown(m->family.name).text);
+	scry_patch_describe(&m->hooks, out);
+}
+
+static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
+{
+	struct scry_malloc_opts opts =
+		scry_malloc_children_opts(w, (uint32_t)w->proc.pid, w->proc.start_ticks);
+	int r = scry_tracks_new(w->inj.control, w->inj.ring, w->proc.pid, false, &m->tracks);
+
+	opts.producer.ring = w->image;
+	w->inj.control->track_over = 0; /* of an older watch */
+	if (r == 0)
+		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
+	if (r == 0)
+		r = scry_malloc_new(&opts, &m->calls);
+	if (r == 0)
+		scry_malloc_clock(m->calls, __rdtsc(), scry_now_ns());
+	return r;
+}
+
+/* Was it named by -p? Else it is a child that was found. */
+static bool is_asked_for(const struct scry_watch *w)
+{
+	for (size_t i = 0; i < w->opts->pids.count; i++)
+		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
+			return true;
+	return false;
+}
+
+static int record(struct scry_watch *w)
+{
+	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
+	return scry_threads_record(&w->inj, true);
+}
+
+static int enter(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	int r = scry_threads_start(&w->inj, w->held, SCRY_MALLOC_OP_TIME);
+
+	if (r == 0)
+		r = start_keeping(w, m);
+	if (r == 0 && has_stacks(w))
+		r = scry_unwind_start(
+			&m->unwinding, &w->inj, w->held,
+			(uint32_t)((const struct scry_malloc_record_opts *)w->opts->instrument_opts)
+				->depth);
+	if (r == 0)
+		r = scry_ruby_lines_tell(&m->lines);
+	if (r == 0)
+		scry_malloc_lines_read(&m->lines, m->calls);
+	if (r == 0)
+		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, false);
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
+	if (r == 0)
+		r = scry_hooks_on(&m->hooks, &w->inj, w->held);
+	if (r == 0)
+		r = scry_malloc_family_tell(&m->family, &m->hooks, &w->inj, true);
+	if (r == 0) /* before the first call: what is older than the recording */
+		r = scry_malloc_memory(m->calls, scry_now_ns(), true);
+	if (r == 0)
+		r = w->held || *m->family.prefix
+			    ? record(w)
+			    : scry_malloc_older_find(w, m->calls, record, m->family.is_glibc,
+						     &m->older);
+	if (r == 0 && !w->held && *m->family.prefix)
+		scry_malloc_older_foreign(w);
+	if (r < 0)
+		return r;
+	scry_session_hurry();
+	tell_allocator(w, m);
+	scry_patch_tell_refused(w, &m->hooks, "recorded");
+	return 0;
+}
+
+static int give(void *arg, const struct scry_track_run *run)
+{
+	const struct scry_malloc_run words = {.thread = run->id,
+					      .tid = run->tid,
+					      .has_ended = run->has_ended,
+					      .begin_tsc = run->begin_tsc,
+					      .words = run->words,
+					      .count = run->count};
+
+	return scry_malloc_words(arg, &words);
+}
+
+static void tell_full(struct scry_watch *w, const char *why)
+{
+	char text[512];
+
+	scry_watch_note(w, "the watch ended before its time: %s", why);
+	snprintf(text, sizeof(text), "the recording of process %d ended before its time: %s",
+		 w->proc.pid, why);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
+/* All that is there, up to its watermark. */
+static int take(struct scry_watch *w, struct scry_malloc_watch *m)
+{
+	struct scry_tracks_taken taken = {0};
+	uint64_t now = scry_now_ns(), tsc;
+	int r;
+
+	if (w->root)
+		scry_malloc_child_lines(w);
+	else
+		scry_malloc_lines_turn(&m->lines, m->calls);
+	if (!w->root && !w->target_gone)
+		scry_unwind_turn(&m->unwinding);
+	scry_tracks_spare(m->tracks, scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
+	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
+	tsc = __rdtsc(); /* later than what has just been copied */
+	scry_malloc_clock(m->calls, tsc, scry_now_ns());
+	if (m->end_tsc && taken.watermark > m->end_tsc)
+		taken.watermark = m->end_tsc;
+	if (r == 0)
+		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
+	if (r == 0)
+		r = scry_malloc_memory(m->calls, scry_now_ns(), false);
+	if (r == 0 && now >= m->flush_ns) {
+		r = scry_malloc_flush(m->calls);
+		m->flush_ns = now + FLUSH_NS;
+		if (!w->root && !w->target_gone)
+			scry_malloc_children_look(w);
+	}
+	if (r == 0 && !w->root && !w->target_gone && !scry_preload_has(w))
+		scry_malloc_late_look(&m->late, w, &m->hooks, m->family.module);
+	if (r == -ENOSPC || r == -ENOMEM) { /* what was taken so far is whole */
+		m->is_full = true;
+		w->enough = "--memory is used up";
+		tell_full(w, *scry_error() ? scry_error() : "not enough memory");
+		scry_error_clear();
+		return 0;
+	}
+	return r < 0 ? r : taken.fill;
+}
+
+static int drain(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	int r = m && m->tracks && !m->calls && w->root ? scry_malloc_child_take_up(w) : 0;
+
+	return r == 0 && m && m->calls && !m->is_full ? take(w, m) : r;
+}
+
+/*
+ * First nobody comes in any more, then those inside come out, then all is taken. What they still
+ * do is not told: others, who pass by already, may have freed the block that they get.
+ */
+static void leave(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	if (!m->end_tsc && m->tracks)
+		m->end_tsc = scry_tracks_stamp(m->tracks);
+	if (scry_preload_has(w)) { /* it goes by at its next segment */
+		w->inj.control->lease_end_tsc = 0;
+		__atomic_store_n(&w->inj.control->lease_tsc, 0, __ATOMIC_RELEASE);
+		return;
+	}
+	if (!w->root && scry_hooks_off(&m->hooks, &w->inj) < 0) /* leaving tries again */
+		scry_error_clear();
+	scry_threads_record(&w->inj, false);
+	scry_threads_await(&w->inj);
+}
+
+static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
+{
+	int r;
+
+	scry_tracks_end(m->tracks);
+	scry_malloc_end(m->calls);
+	r = drain(w);
+	if (r >= 0)
+		r = scry_malloc_finish(m->calls);
+	return r;
+}
+
+/* The target has given us up, and we came back: its losses are counted no more. */
+static void tell_over(struct scry_watch *w, uint64_t lost)
+{
+	const double gap_s = (double)scry_pulse_gap_ns(w->session->pulse) / 1e9;
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "scry was held up for %.0f s, and nothing was recorded from then on", gap_s);
+	scry_watch_lost_some(w, text);
+	snprintf(text, sizeof(text),
+		 "process %d: scry was held up for %.0f s, and nothing was recorded from then on: "
+		 "%llu calls are missing at least",
+		 w->proc.pid, gap_s, (unsigned long long)lost);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
+/* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
+static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
+			 const struct scry_tracks_stats *tracks)
+{
+	const uint64_t lost = w->inj.control->lost, gap_ns = scry_pulse_gap_ns(w->session->pulse);
+	const bool is_over = w->inj.control->track_over;
+	char text[256];
+
+	if (gap_ns > SCRY_LEASE_NS && tracks->waits)
+		scry_watch_note(w,
+				"scry was held up for up to %.1f s (a slow disk, or more work than "
+				"processors): threads that found no room waited for it",
+				(double)gap_ns / 1e9);
+	if (is_over) {
+		tell_over(w, lost);
+		return;
+	}
+	if (!lost)
+		return;
+	snprintf(text, sizeof(text),
+		 "process %d: %llu calls are missing from the recording, which has %llu: what is "
+		 "replayed of it is not what the program did",
+		 w->proc.pid, (unsigned long long)lost, (unsigned long long)calls->calls);
+	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+}
+
+/* Blocks may then end before they begin in it. */
+static void tell_disorder(struct scry_watch *w, const struct scry_malloc_stats *calls,
+			  const struct scry_tracks_stats *tracks)
+{
+	const uint64_t late = calls->late + tracks->overdue;
+
+	if (late)
+		scry_watch_note(w,
+				"%llu calls were told too late for their place: the order of calls "
+				"may be wrong there",
+				(unsigned long long)late);
+	if (calls->mended)
+		scry_watch_note(w,
+				"%llu blocks began where another one still lived, whose end was "
+				"not seen, or comes later: there it was made to end",
+				(unsigned long long)calls->mended);
+}
+
+static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *calls,
+		      const struct scry_tracks_stats *tracks)
+{
+	const struct scry_control *c = w->inj.control;
+	char text[512];
+
+	scry_watch_lost(w, c->lost,
+			"the keeper did not come in time, or there were too many threads");
+	scry_watch_lost(w, c->busy, "made by signal handlers that interrupted malloc");
+	if (w->target_gone)
+		scry_watch_lost(w, calls->unreturned, "reallocs that had not returned at the end");
+	scry_watch_lost(w, tracks->unfinished, "being written when their thread ended");
+	w->errors += calls->bad + tracks->bad;
+	if (calls->own_memory >= OWN_TOLD)
+		scry_watch_note(w,
+				"up to %.1f MiB of resident memory were scry's own, and are not "
+				"counted as the program's",
+				(double)calls->own_memory / (1 << 20));
+	if (scry_unwind_lacks(&((struct scry_malloc_watch *)w->state)->unwinding, text,
+			      sizeof(text)))
+		scry_watch_note(w, "%s", text);
+	snprintf(text, sizeof(text),
+		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
+		 "ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
+		 "%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
+		 "take %llu KiB; %llu calls lost, of those %llu without a lease; %llu calls not "
+		 "written; up to %llu KiB of resident memory were scry's, and are not in the "
+		 "recording",
+		 w->proc.pid, (unsigned long long)calls->calls,
+		 (unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
+		 (unsigned long long)calls->callers, (unsigned long long)calls->unknown,
+		 (unsigned long long)calls->mended, (unsigned long long)calls->late,
+		 (unsigned long long)tracks->waits,
+		 (unsigned long long)scry_pulse_gap_ns(w->session->pulse) / 1000000,
+		 (unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
+		 (unsigned long long)c->lost_lease, (unsigned long long)calls->unwritten,
+		 (unsigned long long)calls->own_memory / 1024);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+	struct scry_ruby_lines child = {0};
+	struct scry_malloc_stats calls;
+	struct scry_tracks_stats tracks;
+	int r = 0;
+
+	if (m && m->tracks && !m->calls && w->root)
+		r = scry_malloc_child_take_late(w);
+	if (r < 0 || !m || !m->calls)
+		return r;
+	r = finish_calls(w, m);
+	scry_malloc_stats(m->calls, &calls);
+	scry_tracks_stats(m->tracks, &tracks);
+	w->events = calls.calls;
+	w->cost_ns = w->events * CALL_NS;
+	w->frees_older = calls.unknown;
+	tell_held_up(w, &calls, &tracks);
+	tell_disorder(w, &calls, &tracks);
+	tell_rest(w, &calls, &tracks);
+	scry_watch_waited(w, tracks.waits);
+	if (calls.had_children && !w->opts->follow)
+		scry_watch_note(w, "it had child processes, which are not in this recording; fix: "
+				   "-f");
+	if (w->root)
+		child.watch = w;
+	scry_malloc_lines_note(w->root ? &child : &m->lines, &calls);
+	return r;
+}
+
+/* A child that was not found, or is one of too many: its calls are written, its numbers summed. */
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	int r = finish(w);
+
+	scry_malloc_child_end(w);
+	into->events += w->events;
+	into->lost += w->lost;
+	into->errors += w->errors;
+	into->cost_ns += w->cost_ns;
+	into->frees_older += w->frees_older;
+	return r;
+}
+
+static void done(struct scry_watch *w)
+{
+	struct scry_malloc_watch *m = w->state;
+
+	if (m) {
+		if (!w->root)
+			scry_hooks_close(&m->hooks);
+		scry_unwind_done(&m->unwinding);
+		scry_malloc_children_done(w);
+		scry_malloc_free(m->calls);
+		if (!w->root)
+			scry_ruby_lines_done(&m->lines);
+		scry_tracks_free(m->tracks);
+	}
+	free(m);
+	w->state = NULL;
+}
+
+/* The processor time of scry itself is no part of the program's. */
+static int note_own_time(struct scry_watch *speaker)
+{
+	struct rusage own;
+
+	if (getrusage(RUSAGE_SELF, &own) == 0)
+		scry_watch_note(
+			speaker, "scry itself took %.2f s of processor time, beside the program's",
+			(double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
+				(double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6);
+	return 0;
+}
+
+const struct scry_instrument scry_instrument_malloc = {
+	.name = "malloc",
+	.summary = "every call of the malloc family",
+	.follows_exec = true,
+	.waits = true,
+	.preloads = true,
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.adopt = scry_malloc_child_adopt,
+	.identified = identified,
+	.merge = merge,
+	.drain = drain,
+	.leave = leave,
+	.must_wait = scry_malloc_child_must_wait,
+	.finish = finish,
+	.close = note_own_time,
+	.done = done,
+};

@@ -1,0 +1,107 @@
+/* What a watch of objects has to say besides its counts: see objects_own.h. */
+#include "instrument/objects/own.h"
+
+#include "base/text.h"
+#include "watch/session.h"
+
+bool scry_objects_is_armed(const struct scry_watch *w)
+{
+	return __atomic_load_n(&w->inj.control->armed, __ATOMIC_ACQUIRE) == w->watch;
+}
+
+void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch *o,
+			   const struct scry_objects_totals *t)
+{
+	if (!o->armed_ns && !scry_objects_is_armed(w) && o->booting)
+		scry_watch_note(w,
+				"the program ended before its Ruby VM was up: nothing was watched");
+	else if (!o->armed_ns && !scry_objects_is_armed(w) && o->table_full)
+		scry_watch_note(
+			w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
+			   "full; fix: restart the program");
+	else if (!o->armed_ns && !scry_objects_is_armed(w) && !o->refused)
+		scry_watch_note(w, "no Ruby thread ran while scry watched: the watch begins when "
+				   "one wakes, and none "
+				   "did; fix: watch longer, or while there is work");
+	else if (o->armed_ns > w->began_ns + 100000000 && !w->held && o->registered)
+		scry_watch_note(w,
+				"the program was idle: the watch took hold %.1f s after scry came",
+				(double)(o->armed_ns - w->began_ns) / 1e9);
+	if (o->unbelieved)
+		scry_watch_note(w, "the program ended before its layout, which was kept from an "
+				   "earlier run, could be validated on it: nothing is counted; the "
+				   "next run learns it anew");
+	if (scry_objects_ractors_unseen(&o->ractors, o->ruby, t))
+		scry_objects_ractors_say(&o->ractors, w, t);
+	if (t->untracked)
+		scry_watch_note(
+			w, "%llu object%s beyond --memory: made counted, not followed to the end",
+			(unsigned long long)t->untracked, scry_text_s(t->untracked));
+	if (w->inj.control->ended)
+		scry_objects_note_ended(w, o->ruby, o->hooks.plan.on);
+	if (t->nowhere)
+		scry_watch_note(w,
+				"%llu object%s %s made at places beyond the first million: "
+				"counted, not named",
+				(unsigned long long)t->nowhere, scry_text_s(t->nowhere),
+				scry_text_were(t->nowhere));
+	if (t->out_of_sight)
+		scry_watch_note(w,
+				"%llu living object%s %s lost sight of in a GC compaction: "
+				"counted as made, neither as live nor as freed",
+				(unsigned long long)t->out_of_sight, scry_text_s(t->out_of_sight),
+				scry_text_were(t->out_of_sight));
+	if (o->gc_missed)
+		scry_watch_note(w,
+				"--force-gc: the program did not come to a safepoint within 2 s; "
+				"no GC was made");
+	if (o->gc_forced && w->opts->every_ns)
+		scry_watch_note(w, "--force-gc: the end is after a forced collection; slices count "
+				   "as live what none had freed yet, so from a slice to the end "
+				   "less has grown than shows between two slices");
+	if (o->gc_refused)
+		scry_watch_note(w, "--force-gc: the VM made no GC: the program has switched its "
+				   "collector off");
+	if (o->unfollowed)
+		scry_watch_note(w,
+				"%llu sample%s beyond the agent's table: made counted, not "
+				"followed to the end; fix: sample fewer",
+				(unsigned long long)o->unfollowed, scry_text_s(o->unfollowed));
+	if (t->replaced && o->ruby->layout.recycles)
+		scry_watch_note(w,
+				"%llu object%s %s taken back by the VM without an event: freed, as "
+				"counted here, when the slot was used again",
+				(unsigned long long)t->replaced, scry_text_s(t->replaced),
+				scry_text_were(t->replaced));
+	if (o->unseen)
+		scry_watch_note(w,
+				"the VM counted %llu object%s that no hook has shown; fix: "
+				"--source event",
+				(unsigned long long)o->unseen, scry_text_s(o->unseen));
+	if (o->busy)
+		scry_watch_note(w,
+				"%llu event%s came while the handler ran (a signal handler that "
+				"allocates) and %s not recorded",
+				(unsigned long long)o->busy, scry_text_s(o->busy),
+				scry_text_were(o->busy));
+}
+
+void scry_objects_note_waits(struct scry_watch *w, const struct scry_objects_watch *o)
+{
+	const struct {
+		uint64_t ns;
+		const char *why;
+	} waits[] = {
+		{o->judge_ns, "at its first code, until the layout was validated"},
+		{o->look_ns, "at its end, until the living were measured"},
+	};
+
+	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]) && w->proc.pid; i++) {
+		struct scry_ev_pause pause = {.duration_ns = waits[i].ns, .threads = 1};
+
+		if (!pause.duration_ns)
+			continue;
+		pause.why_str = scry_session_string(w->session, waits[i].why);
+		scry_session_event(w->session, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+	}
+}

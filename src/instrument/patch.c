@@ -1,0 +1,77 @@
+/* See patch.h. */
+#include "instrument/patch.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+enum scry_hook_way scry_patch_way(const struct scry_patch_opts *opts)
+{
+	static const enum scry_hook_way ways[] = {SCRY_WAY_AUTO, SCRY_WAY_ENTRY, SCRY_WAY_SITE,
+						  SCRY_WAY_GOT};
+
+	return ways[opts->via];
+}
+
+void scry_patch_describe(const struct scry_hooks *h, FILE *out)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		const struct scry_hook *row = &h->rows[i];
+		const struct scry_shown symbol = scry_text_shown(row->symbol),
+					module = scry_text_shown(row->module);
+		size_t slots = scry_hook_slots(h, row);
+
+		if (row->way == SCRY_WAY_ENTRY)
+			fprintf(out, "  change      %u bytes at %#llx, the entry of %s in %s%s\n",
+				row->jump, (unsigned long long)(row->address + row->window.endbr),
+				symbol.text, module.text,
+				row->pad ? ", and 5 of filler near by" : "");
+		else if (row->way)
+			fprintf(out, "  change      %zu call%s and %zu GOT slot%s of %s in %s\n",
+				row->place_count - slots, scry_text_s(row->place_count - slots),
+				slots, scry_text_s(slots), symbol.text, module.text);
+		else
+			fprintf(out, "  leave       %s in %s: %s\n", symbol.text, module.text,
+				row->why);
+	}
+}
+
+void scry_patch_tell_refused(struct scry_watch *w, const struct scry_hooks *h, const char *done)
+{
+	if (h->refused > 2)
+		scry_watch_note(w,
+				"%zu of %zu functions cannot be reached and are not %s; --dry-run "
+				"names them",
+				h->refused, h->count, done);
+	for (size_t i = 0; i < h->count && h->refused <= 2; i++)
+		if (!h->rows[i].way && !h->rows[i].to.is_guard)
+			scry_watch_note(w, "%s in %s is not %s: %s", h->rows[i].symbol,
+					h->rows[i].module, done, h->rows[i].why);
+}
+
+bool scry_patch_is_silent(const struct scry_hooks *h, const struct scry_hook *row, uint64_t calls)
+{
+	return !calls && strpbrk(h->requests[row->request], "*?[");
+}
+
+void scry_patch_tell_silent(struct scry_watch *w, size_t silent)
+{
+	if (silent)
+		scry_watch_note(w, "%zu function%s of a pattern %s watched and not called", silent,
+				scry_text_s(silent), scry_text_were(silent));
+}
+
+struct scry_patch_names scry_patch_names(struct scry_watch *w, const struct scry_hook *row)
+{
+	const char *way = scry_hook_way_name(row->way), *symbol = row->symbol;
+	struct scry_patch_names names = {0};
+	char address[32];
+
+	snprintf(address, sizeof(address), "%#llx", (unsigned long long)row->address);
+	if (!*symbol)
+		symbol = address;
+	scry_writer_string(w->writer, symbol, strlen(symbol), &names.symbol);
+	scry_writer_string(w->writer, row->module, strlen(row->module), &names.module);
+	scry_writer_string(w->writer, way, strlen(way), &names.way);
+	return names;
+}

@@ -1,0 +1,543 @@
+/* See descendants.h. */
+#include "sample/descendants.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "sys/tracee.h"
+
+#define SCAN_NS 2000000u     /* between two looks for new processes */
+#define SETTLED_NS 20000000u /* between two looks at one that is no Ruby, or boots */
+#define YOUNG_NS 1000000000u /* an image whose libraries may not be there yet */
+#define LINGER_NS 100000000u /* after the last one ended: a daemon may just be on its way */
+#define NUMBERS_MAX 4096     /* looked at in one scan */
+#define AGAIN 8		     /* scans: a number is given out before its process is there */
+#define MEMBERS_MAX 1024u
+#define ORIGINS_MAX 64u
+
+struct candidate { /* kin that is no Ruby that can be sampled, yet */
+	pid_t pid;
+	uint64_t start_ticks, image, image_ns, looked_ns;
+	uint64_t strays; /* samples that came of it */
+	bool is_settled; /* this image is none */
+	bool is_guest;	 /* in the memory of another, till it runs a program */
+	bool is_fork;	 /* a Ruby's child, which has run no program */
+};
+
+struct origin { /* whose fork child is known by where its VM lies */
+	struct scry_ruby *ruby;
+	uint64_t vm;
+};
+
+struct scry_descendants {
+	struct scry_sampling *run;
+	bool follows;
+	struct scry_sampler **members; /* the first one stays, also when it is over */
+	struct candidate *candidates;
+	struct origin origins[ORIGINS_MAX];
+	size_t member_count, candidate_count, origin_count;
+	struct scry_descendants_sums sums;
+	pid_t newest[AGAIN];  /* at the last scans, the latest first */
+	uint64_t begin_ticks; /* when scry began: a process that is older was not forked since */
+	uint64_t scanned_ns, lived_ns;
+};
+
+/* --- members ---------------------------------------------------------------------------------- */
+
+static uint64_t vm_of(const struct scry_ruby *ruby, const struct scry_mem *mem)
+{
+	uint64_t vm = 0;
+
+	return scry_mem_u64(mem, ruby->bias + ruby->layout.vm_root, &vm) ? 0 : vm;
+}
+
+/* Its fork children will be known by it. */
+static void add_origin(struct scry_descendants *k, const struct scry_ruby *ruby)
+{
+	struct origin o = {.vm = vm_of(ruby, &ruby->mem)};
+
+	for (size_t i = 0; i < k->origin_count; i++)
+		if (k->origins[i].vm == o.vm && k->origins[i].ruby->bias == ruby->bias)
+			return;
+	if (o.vm && k->origin_count < ORIGINS_MAX && scry_ruby_like(ruby, &o.ruby) == 0)
+		k->origins[k->origin_count++] = o;
+}
+
+static int keep_member(struct scry_descendants *k, struct scry_sampler *m)
+{
+	struct scry_sampler **more =
+		reallocarray(k->members, k->member_count + 1, sizeof(struct scry_sampler *));
+
+	if (more)
+		k->members = more;
+	if (!more || k->member_count == MEMBERS_MAX)
+		return scry_fail(-ENOMEM, "more than %u processes", MEMBERS_MAX);
+	m->done = k->run->began_ns ? (m->began_ns - k->run->began_ns) / k->run->slot_ns : 0;
+	k->members[k->member_count++] = m;
+	scry_sampler_write_head(m);
+	if (k->follows)
+		add_origin(k, m->ruby);
+	return 0;
+}
+
+/* Takes `ruby` over, also when it fails. */
+static int add_member(struct scry_descendants *k, struct scry_ruby *ruby)
+{
+	struct scry_sampler *m = NULL;
+	int err = scry_sampler_open(k->run, ruby, &m);
+
+	if (err) {
+		scry_ruby_free(ruby);
+		return err;
+	}
+	err = keep_member(k, m);
+	if (!err) {
+		err = scry_sampler_turn(m); /* its threads are told before their next tick */
+		if (err == -ESRCH)
+			err = 0; /* it has ended: that is found out as always */
+		k->member_count -= err != 0;
+	}
+	if (err)
+		scry_sampler_close(m);
+	else
+		scry_log_detail("process %d is sampled too", (int)ruby->pid);
+	return err;
+}
+
+/* --- candidates ---------------------------------------------------------------------------------
+ */
+
+static void add_suspect(struct scry_descendants *k, pid_t pid, uint64_t start_ticks)
+{
+	struct candidate *more = reallocarray(k->candidates, k->candidate_count + 1, sizeof(*more));
+
+	if (!more)
+		return;
+	k->candidates = more;
+	k->candidates[k->candidate_count++] =
+		(struct candidate){.pid = pid, .start_ticks = start_ticks};
+}
+
+static bool is_kin(const struct scry_descendants *k, pid_t pid)
+{
+	bool is = false;
+
+	for (size_t i = 0; i < k->member_count && !is; i++)
+		is = k->members[i]->proc.pid == pid && !k->members[i]->why;
+	for (size_t i = 0; i < k->candidate_count && !is; i++)
+		is = k->candidates[i].pid == pid;
+	return is;
+}
+
+/* The one whose fork child it is, by its memory; NULL. */
+static const struct origin *origin_of(const struct scry_descendants *k, pid_t pid)
+{
+	struct scry_mem mem = {.fd = -1};
+	const struct origin *ret = NULL;
+
+	if (scry_mem_open(&mem, pid, 0)) {
+		scry_error_clear();
+		return NULL;
+	}
+	for (size_t i = 0; i < k->origin_count && !ret; i++)
+		if (vm_of(k->origins[i].ruby, &mem) == k->origins[i].vm)
+			ret = &k->origins[i];
+	scry_mem_close(&mem);
+	return ret;
+}
+
+/* Its address space is still another's: a vfork whose exec is to come. */
+static bool is_guest(const struct scry_descendants *k, pid_t pid)
+{
+	bool is = false;
+
+	for (size_t i = 0; i < k->member_count && !is; i++)
+		is = !k->members[i]->why && scry_proc_share_memory(k->members[i]->proc.pid, pid);
+	return is;
+}
+
+/* It has ended. */
+static void drop(struct scry_descendants *k, const struct candidate *s)
+{
+	if (!s->is_fork)
+		return;
+	k->sums.unseen++;
+	if (k->run->clock)
+		k->sums.unseen_ns += s->strays * scry_clock_period(k->run->rate);
+	scry_log_detail("process %d, forked by one that is sampled, ended before it could be",
+			(int)s->pid);
+}
+
+/* The Ruby of a candidate. 0; -EAGAIN: it may become one; or -errno with a sentence. */
+static int open_suspect(struct scry_descendants *k, struct candidate *s, struct scry_ruby **ret)
+{
+	const struct origin *origin = origin_of(k, s->pid);
+	int err;
+
+	if (!origin)
+		return scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, ret);
+	s->is_guest = is_guest(k, s->pid);
+	if (s->is_guest)
+		return -EAGAIN;
+	s->is_fork = true;
+	err = scry_ruby_like(origin->ruby, ret);
+	if (err)
+		return err;
+	err = scry_ruby_bind(*ret, s->pid);
+	if (err)
+		scry_ruby_free(*ret);
+	return err ? -EAGAIN : 0; /* it ends, or changes its program */
+}
+
+/* True: it is a candidate no more: gone, or a member. */
+static bool settle(struct scry_descendants *k, struct candidate *s, uint64_t now)
+{
+	struct scry_proc_stat st;
+	struct scry_ruby *ruby = NULL;
+	int err;
+
+	if (s->looked_ns && !s->is_guest && now - s->looked_ns < SETTLED_NS)
+		return false;
+	s->looked_ns = now;
+	if (scry_proc_stat(s->pid, &st) || st.start_ticks != s->start_ticks || st.state == 'Z' ||
+	    st.state == 'X') {
+		drop(k, s);
+		return true;
+	}
+	if (s->is_settled && st.image == s->image)
+		return false;
+	s->is_settled = false;
+	if (!s->image_ns || (st.image && s->image != st.image)) {
+		s->is_fork &= !s->image; /* it runs a program of its own */
+		s->image_ns = now;
+		s->image = st.image;
+	}
+	s->is_guest = false;
+	err = open_suspect(k, s, &ruby);
+	if (!err)
+		err = add_member(k, ruby);
+	if (!err) /* what it gave before cannot be read any more */
+		k->members[k->member_count - 1]->samples.unrecorded += s->strays;
+	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - s->image_ns > YOUNG_NS;
+	if (s->is_settled && err != -ENOENT)
+		k->sums.refused++;
+	if (s->is_settled)
+		scry_log_detail("process %d is not sampled: %s", (int)s->pid, scry_error());
+	scry_error_clear();
+	return !err;
+}
+
+static void look_at_suspects(struct scry_descendants *k, uint64_t now)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < k->candidate_count; i++) {
+		struct candidate s = k->candidates[i];
+
+		if (!settle(k, &s, now))
+			k->candidates[kept++] = s;
+	}
+	k->candidate_count = kept;
+}
+
+/* A daemon's parents are gone: whoever is its parent now has not forked it. */
+static bool is_orphan(const struct scry_descendants *k, pid_t pid, const struct scry_proc_stat *st)
+{
+	return st->start_ticks >= k->begin_ticks && origin_of(k, pid) && !origin_of(k, st->ppid);
+}
+
+static void look_at_number(struct scry_descendants *k, pid_t pid)
+{
+	struct scry_proc_stat st;
+
+	if (is_kin(k, pid) || scry_proc_stat(pid, &st) || st.state == 'Z' || st.state == 'X')
+		return;
+	if (is_kin(k, st.ppid) || is_orphan(k, pid, &st))
+		add_suspect(k, pid, st.start_ticks);
+}
+
+/* Those that are there already. */
+static void look_at_all(struct scry_descendants *k)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (isdigit((unsigned char)entry->d_name[0]))
+			look_at_number(k, (pid_t)strtol(entry->d_name, NULL, 10));
+	if (dir)
+		closedir(dir);
+}
+
+static void look_at_new_numbers(struct scry_descendants *k)
+{
+	pid_t newest = scry_proc_newest(), from;
+
+	if (!newest)
+		return;
+	from = newest < k->newest[AGAIN - 1] ? 1 : k->newest[AGAIN - 1] + 1; /* they begin anew */
+	if (newest - from > NUMBERS_MAX)
+		from = newest - NUMBERS_MAX;
+	for (pid_t pid = from; pid <= newest; pid++)
+		look_at_number(k, pid);
+	memmove(k->newest + 1, k->newest, (AGAIN - 1) * sizeof(*k->newest));
+	k->newest[0] = newest;
+}
+
+static void scan(struct scry_descendants *k)
+{
+	uint64_t now = scry_now_ns();
+
+	if (now - k->scanned_ns < SCAN_NS)
+		return;
+	k->scanned_ns = now;
+	if (!k->run->clock)
+		look_at_new_numbers(k);
+	look_at_suspects(k, now);
+}
+
+/* --- what the kernel tells -------------------------------------------------------------------- */
+
+static struct candidate *suspect_of(struct scry_descendants *k, pid_t pid)
+{
+	for (size_t i = 0; i < k->candidate_count; i++)
+		if (k->candidates[i].pid == pid)
+			return &k->candidates[i];
+	return NULL;
+}
+
+static void forked(void *arg, pid_t pid, bool is_ruby)
+{
+	struct scry_descendants *k = arg;
+	struct candidate s = {
+		.pid = pid, .start_ticks = scry_proc_start_ticks(pid), .is_fork = is_ruby};
+
+	if (is_kin(k, pid) || settle(k, &s, scry_now_ns()))
+		return;
+	add_suspect(k, pid, s.start_ticks);
+	if (suspect_of(k, pid))
+		*suspect_of(k, pid) = s;
+}
+
+static bool stray(void *arg, pid_t pid, bool is_ruby)
+{
+	struct candidate *s = suspect_of(arg, pid);
+
+	if (s && is_ruby)
+		s->strays++;
+	return s && s->is_settled;
+}
+
+void scry_descendants_clock_opts(struct scry_descendants *k, struct scry_clock_opts *opts)
+{
+	opts->follows = k->follows;
+	opts->forked = forked;
+	opts->stray = stray;
+	opts->arg = k;
+}
+
+/* --- a run ------------------------------------------------------------------------------------ */
+
+int scry_descendants_open(struct scry_sampling *run, bool follows, struct scry_descendants **ret)
+{
+	struct scry_descendants *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return scry_fail(-ENOMEM, "no memory to sample");
+	k->run = run;
+	k->follows = follows;
+	k->begin_ticks = scry_proc_start_ticks(getpid());
+	for (int i = 0; i < AGAIN; i++)
+		k->newest[i] = scry_proc_newest();
+	*ret = k;
+	return 0;
+}
+
+void scry_descendants_close(struct scry_descendants *k)
+{
+	if (!k)
+		return;
+	for (size_t i = 0; i < k->member_count; i++)
+		scry_sampler_close(k->members[i]);
+	for (size_t i = 0; i < k->origin_count; i++)
+		scry_ruby_free(k->origins[i].ruby);
+	free(k->members);
+	free(k->candidates);
+	free(k);
+}
+
+int scry_descendants_begin(struct scry_descendants *k, struct scry_sampler *first, pid_t root)
+{
+	int err = keep_member(k, first);
+
+	if (err)
+		scry_sampler_close(first);
+	k->lived_ns = scry_now_ns();
+	if (err || !k->follows)
+		return err;
+	if (root != first->proc.pid)
+		add_suspect(k, root, scry_proc_start_ticks(root));
+	look_at_all(k);
+	return 0;
+}
+
+int scry_descendants_find(struct scry_descendants *k, pid_t root, struct scry_ruby **ret)
+{
+	size_t kept = 0;
+	int err = -EAGAIN;
+
+	if (!is_kin(k, root) && scry_proc_start_ticks(root))
+		add_suspect(k, root, scry_proc_start_ticks(root));
+	if (k->follows)
+		look_at_all(k);
+	for (size_t i = 0; i < k->candidate_count; i++) {
+		struct candidate s = k->candidates[i];
+		struct scry_proc_stat st;
+
+		if (scry_proc_stat(s.pid, &st) || st.start_ticks != s.start_ticks ||
+		    st.state == 'Z' || st.state == 'X')
+			continue;
+		k->candidates[kept++] = s;
+		if (err != -EAGAIN)
+			continue;
+		err = scry_ruby_open(s.pid, SCRY_RUBY_BOOTS, ret);
+		kept -= !err;
+		if (err == -ENOENT || err == -ESRCH)
+			err = -EAGAIN;
+	}
+	k->candidate_count = kept;
+	return err == -EAGAIN && !kept ? -ESRCH : err;
+}
+
+static ssize_t list_all(void *arg, pid_t **ret)
+{
+	struct scry_descendants *k = arg;
+	pid_t *pids;
+	size_t n = 0;
+
+	if (k->follows)
+		look_at_all(k);
+	pids = calloc(k->member_count + k->candidate_count + 1, sizeof(*pids));
+	if (!pids)
+		return scry_fail(-ENOMEM, "no memory for the processes");
+	for (size_t i = 0; i < k->member_count; i++)
+		pids[n++] = k->members[i]->proc.pid;
+	for (size_t i = 0; i < k->candidate_count; i++)
+		pids[n++] = k->candidates[i].pid;
+	*ret = pids;
+	return (ssize_t)n;
+}
+
+int scry_descendants_attach(struct scry_descendants *k)
+{
+	return scry_clock_attach(k->run->clock, list_all);
+}
+
+void scry_descendants_detach(struct scry_descendants *k)
+{
+	for (size_t i = 0; i < k->member_count; i++)
+		scry_clock_remove(k->run->clock, &k->members[i]->samples);
+}
+
+/* It is gone, or another program. Its memory goes a moment before itself. */
+static int end_member(struct scry_descendants *k, struct scry_sampler *m)
+{
+	struct scry_proc_stat st = {0};
+	bool lives = scry_proc_is_alive(&m->proc) && scry_proc_stat(m->proc.pid, &st) == 0 &&
+		     st.has_memory; /* on its way into another program it has no image yet */
+
+	m->why = lives ? "target ran another program" : "target exited";
+	if (lives && k->follows)
+		add_suspect(k, m->proc.pid, m->proc.start_ticks);
+	k->sums.is_other_program |= lives && !k->follows;
+	scry_error_clear();
+	return m == k->members[0] /* at the end, with the sums of all */ ? 0
+									 : scry_sampler_end(m,
+											    m->why);
+}
+
+/* Does `turn` with each that is not over. What has ended leaves, but for the first. */
+static int each_member(struct scry_descendants *k,
+		       int (*turn)(struct scry_sampler *m, uint64_t slot), uint64_t slot)
+{
+	size_t kept = 0;
+	int failed = 0;
+
+	for (size_t i = 0; i < k->member_count; i++) {
+		struct scry_sampler *m = k->members[i];
+		int err = m->why ? 0 : turn(m, slot);
+
+		if (err == -ESRCH)
+			err = end_member(k, m);
+		failed = err ? err : failed;
+		if (m->why && i > 0)
+			scry_sampler_close(m);
+		else
+			k->members[kept++] = m;
+	}
+	k->member_count = kept;
+	return failed;
+}
+
+static int turn_one(struct scry_sampler *m, uint64_t slot)
+{
+	(void)slot;
+	return scry_sampler_turn(m);
+}
+
+static bool is_any(const struct scry_descendants *k)
+{
+	return k->candidate_count || k->member_count > 1 || !k->members[0]->why;
+}
+
+int scry_descendants_turn(struct scry_descendants *k)
+{
+	int err = each_member(k, turn_one, 0);
+
+	if (!err && k->run->clock)
+		err = scry_clock_take(k->run->clock);
+	if (k->follows)
+		scan(k);
+	if (is_any(k))
+		k->lived_ns = scry_now_ns();
+	return err;
+}
+
+int scry_descendants_look(struct scry_descendants *k, uint64_t slot)
+{
+	return each_member(k, scry_sampler_look, slot);
+}
+
+bool scry_descendants_lives(const struct scry_descendants *k)
+{
+	return is_any(k) || (k->follows && scry_now_ns() - k->lived_ns < LINGER_NS);
+}
+
+int scry_descendants_end(struct scry_descendants *k, const char *why,
+			 const struct scry_ev_sampling *sums)
+{
+	int err = 0;
+
+	for (size_t i = k->member_count; i-- > 0 && !err;) {
+		struct scry_sampler *m = k->members[i];
+
+		if (i == 0) {
+			m->samples.sums.sampler_ns = sums->sampler_ns;
+			m->samples.sums.lost += sums->lost;
+			m->samples.sums.kernel_ns = sums->kernel_ns;
+		}
+		err = scry_sampler_end(m, m->why ? m->why : why);
+	}
+	return err;
+}
+
+struct scry_descendants_sums scry_descendants_sums(const struct scry_descendants *k)
+{
+	return k->sums;
+}

@@ -1,0 +1,794 @@
+/*
+ * The keeper: forked before anything is entered, in its own session, deaf to the terminal. It holds
+ * the pidfds, the mem fds and the rings; when the front's socket closes it ends the recording and
+ * undoes.
+ *
+ * Its turn: the lease, orders of the front, programs that start (sys/spawn), children (follow.c),
+ * then every watched process is drained, and ended when it is gone (watch.c). Where a recording may
+ * have no holes a thread keeps the lease while a turn takes long (hook/pulse).
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "sys/child_news.h"
+#include "sys/fd.h"
+#include "sys/ticks.h"
+#include "watch/preload.h"
+#include "watch/session.h"
+#include "wire/preload.h"
+
+#define LEASE_END_NS 60000000000ull /* then they take themselves off */
+#define LEASE_EVERY_NS 100000000ull
+#define TURN_MS 5
+#define IMAGELESS_NS 500000000ull
+#define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
+#define FOLLOW_EVERY_NS 500000ull /* not in each turn of a start, which waits for nothing */
+#define KEEPER_NICE (-10)
+
+static struct {
+	int fd;
+	int child_fd;		 /* an eventfd: somebody who is followed has stopped */
+	struct scry_ticks ticks; /* since its birth */
+} keeper;
+
+static void write_session(struct scry_session *s)
+{
+	struct scry_ev_session ev = {0};
+	struct utsname un;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	uname(&un);
+	ev.instrument_str = scry_session_string(s, s->instrument->name);
+	ev.command_str = scry_session_string(s, s->opts->command_line);
+	ev.version_str = scry_session_string(s, SCRY_VERSION);
+	ev.host_str = scry_session_string(s, un.nodename);
+	ev.wall_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	scry_session_event(s, SCRY_EVENT_SESSION, &ev, sizeof(ev));
+}
+
+static uint64_t tsc_after(uint64_t ns)
+{
+	struct scry_ticks_pair now = scry_ticks_look();
+	uint64_t end;
+
+	while (!(end = scry_ticks_after(&keeper.ticks, &now, ns))) {
+		nanosleep(&(struct timespec){.tv_nsec = SCRY_TICKS_LEAST_NS}, NULL);
+		now = scry_ticks_look();
+	}
+	return end;
+}
+
+void scry_session_lease(struct scry_session *s, uint64_t ns)
+{
+	scry_pulse_beat(s->pulse);
+	if (!s->count) /* nobody needs it, and the rate of ticks need not be known yet */
+		return;
+	s->lease_end_tsc = tsc_after(LEASE_END_NS);
+	s->lease_tsc = tsc_after(ns);
+	for (size_t i = 0; i < s->count; i++)
+		scry_watch_lease(s->watches[i]);
+}
+
+/* Said once, when it happens: the watch goes on, its recording does not. */
+static void report_short_recording(struct scry_session *s)
+{
+	struct scry_writer_stats stats;
+	char text[256];
+
+	scry_writer_stats(s->writer, &stats);
+	if (!stats.lost || s->is_short)
+		return;
+	s->is_short = true;
+	snprintf(text, sizeof(text),
+		 "the recording ends at %llu bytes: %s; what is there is whole, the watch goes on "
+		 "to its end",
+		 (unsigned long long)stats.size,
+		 stats.error != -EFBIG ? strerror(-stats.error)
+		 : s->opts->max_size   ? "--max-size is reached"
+				       : "ulimit -f is reached");
+	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+}
+
+/* Orders of the front and the end of things. Returns NULL to go on, or the reason to stop. */
+static const char *wait_turn(struct scry_session *s, int timeout_ms)
+{
+	struct pollfd fds[2 + 3 * SCRY_WATCHES_MAX] = {{.fd = s->fd, .events = POLLIN},
+						       {.fd = keeper.child_fd, .events = POLLIN}};
+	struct scry_watch *who[2 + 2 * SCRY_WATCHES_MAX];
+	nfds_t ends, execs;
+	nfds_t n = 2;
+	char order;
+	ssize_t got;
+
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->watches[i]->proc.pidfd < 0 || s->watches[i]->is_over)
+			continue;
+		who[n] = s->watches[i];
+		fds[n++] = (struct pollfd){.fd = s->watches[i]->proc.pidfd, .events = POLLIN};
+	}
+	ends = n;
+	for (size_t i = 0; i < s->count; i++) {
+		if (s->watches[i]->execs.fd < 0 || s->watches[i]->is_over)
+			continue;
+		who[n] = s->watches[i];
+		fds[n++] = (struct pollfd){.fd = s->watches[i]->execs.fd, .events = POLLIN};
+	}
+	execs = n;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i]->wake_fd && !s->watches[i]->is_over)
+			fds[n++] = (struct pollfd){.fd = s->watches[i]->wake_fd, .events = POLLIN};
+	if (poll(fds, n, timeout_ms) < 0 && errno != EINTR)
+		return "poll failed";
+	if (fds[0].revents) {
+		got = recv(s->fd, &order, 1, MSG_DONTWAIT);
+		if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+			return "the front went away";
+		if (got == 1 && order == SCRY_ORDER_STOP)
+			return "interrupt";
+	}
+	if (fds[1].revents)
+		scry_child_news_take(keeper.child_fd);
+	for (nfds_t i = 2; i < ends; i++)
+		if (fds[i].revents)
+			who[i]->target_gone = true;
+	for (nfds_t i = ends; i < execs; i++) {
+		who[i]->may_have_execed |= fds[i].revents != 0;
+		if (fds[i].revents)
+			scry_execs_take(&who[i]->execs);
+		if (fds[i].revents & ~POLLIN) /* the thread that was looked at has ended */
+			scry_execs_close(&who[i]->execs);
+	}
+	return NULL;
+}
+
+/* Is it watched on when it runs another program? */
+static bool goes_on(const struct scry_session *s, const struct scry_watch *w)
+{
+	return s->instrument->follows_exec &&
+	       (s->opts->follow || (s->leader && w->proc.pid == s->leader));
+}
+
+struct change { /* of the program that a process runs */
+	bool is_there;
+	pid_t pid;
+	int caught; /* 0: held, relocated; 1: held in its start, -errno: not held */
+	struct scry_tracee *t;
+	char why[96];
+};
+
+/* It runs another program: that is held before it has come far, then the old one is written. */
+static void look_for_change(struct scry_session *s, struct scry_watch *w, struct change *c)
+{
+	struct scry_proc_stat st = {0};
+
+	w->may_have_execed = false;
+	if (!scry_watch_has_execed(w))
+		return;
+	if (scry_proc_stat(w->proc.pid, &st) < 0)
+		st.state = 'X';
+	/* One that is ending has no image, nor has one in the midst of its exec: that is seen soon.
+	 * Of one that may not be looked at, never. */
+	if (!st.image && st.state != 'Z' && st.state != 'X' &&
+	    (!w->imageless_ns || scry_now_ns() < w->imageless_ns + IMAGELESS_NS)) {
+		w->imageless_ns = w->imageless_ns ? w->imageless_ns : scry_now_ns();
+		w->may_have_execed = true;
+		return;
+	}
+	w->target_gone = true;
+	if (st.state == 'Z' || st.state == 'X')
+		return;
+	*c = (struct change){.is_there = true, .pid = w->proc.pid, .caught = -ENOTSUP};
+	if (scry_spawns_has(&s->spawns, c->pid))
+		c->caught = 1;
+	else if (goes_on(s, w))
+		c->caught = scry_spawns_catch(&s->spawns, c->pid, &c->t);
+	snprintf(c->why, sizeof(c->why), "the process ran another program (exec) after %llu ms%s",
+		 (unsigned long long)(scry_now_ns() - w->began_ns) / 1000000,
+		 c->caught >= 0 || s->opts->follow ? "" : ", which is not followed");
+	scry_error_clear();
+}
+
+/* Relocated already when it was held: what it has done until now is looked at as in any other that
+ * lives. */
+static void enter_changed(struct scry_session *s, struct change *c)
+{
+	struct scry_watch *w = scry_watch_new(s);
+	int r = w ? scry_proc_open(&w->proc, c->pid) : -ENOMEM;
+
+	scry_spawns_let_go(&s->spawns, c->t);
+	if (r == 0)
+		r = scry_watch_enter(w);
+	if (r < 0 && w) {
+		scry_watch_note(w, "process %d ran a program that is not recorded: %s", c->pid,
+				scry_error());
+		scry_watch_free(w);
+	}
+	scry_error_clear();
+}
+
+/* Fork children that record in its lanes, also those that have ended: they use what is its. */
+static bool has_lanes(const struct scry_session *s, const struct scry_watch *w)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i]->root == w)
+			return true;
+	return false;
+}
+
+/* It has ended, and the last program that it ran was not looked at. */
+static void count_unknown(struct scry_session *s, struct scry_watch *w)
+{
+	scry_execs_take(&w->execs); /* its end may have been seen before them */
+	s->unknown += w->execs.count && (s->opts->follow || goes_on(s, w));
+}
+
+/* Those that are gone are written, and forgotten when nobody uses their lanes any more. */
+static int reap(struct scry_session *s, bool look_for_exec)
+{
+	int r = 0;
+
+	for (size_t i = s->count; i-- > 0;) {
+		struct scry_watch *w = s->watches[i];
+		struct change change = {0};
+		pid_t pid = w->proc.pid;
+
+		/* who is preloaded says of himself that he is another program */
+		if (!w->is_over && !w->target_gone && pid && !scry_preload_has(w) &&
+		    (look_for_exec || w->may_have_execed || goes_on(s, w)))
+			look_for_change(s, w, &change);
+		if (!w->is_over && w->target_gone &&
+		    (change.is_there || !scry_watch_must_wait(w))) {
+			int e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
+
+			r = r ? r : e;
+			if (!change.is_there)
+				count_unknown(s, w);
+			scry_inject_unlock(&w->inj);
+			if (s->opts->follow && !s->preload &&
+			    !(change.is_there && change.caught >= 0))
+				scry_follow_exec(s, pid);
+		}
+		/* Its children may still be born into its pool while they live that share it. */
+		if (w->is_over && w != s->preload && !has_lanes(s, w) &&
+		    !scry_follow_has_heirs(w)) {
+			s->refused += w->pool.head ? w->pool.head->refused : 0;
+			scry_watch_free(w);
+		}
+		if (change.is_there && change.caught == 0)
+			enter_changed(s, &change);
+	}
+	return r;
+}
+
+static bool has_short_recording(const struct scry_session *s)
+{
+	struct scry_writer_stats stats;
+
+	scry_writer_stats(s->writer, &stats);
+	return stats.error != 0;
+}
+
+/* Is another one watched, that has nothing to do with what befell this one? */
+static bool has_others(const struct scry_session *s, const struct scry_watch *w)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i] != w && !s->watches[i]->is_over && s->watches[i] != s->preload)
+			return true;
+	return false;
+}
+
+/* What a target is, or does, ends its own watch. The others go on. The report says why already. */
+static void end_one(struct scry_session *s, struct scry_watch *w, const char *why)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "the watch of process %d ended before its time: %s",
+		 w->proc.pid, why);
+	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	if (scry_watch_end(w, why) < 0)
+		scry_error_clear();
+	scry_inject_unlock(&w->inj);
+}
+
+/* --until is said of all. NULL: the watch goes on. */
+static const char *enough(struct scry_session *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_watch *w = s->watches[i];
+
+		if (!w->enough || w->is_over)
+			continue;
+		if (s->opts->until.quantity || !has_others(s, w))
+			return w->enough;
+		end_one(s, w, w->enough);
+	}
+	return NULL;
+}
+
+static int drain(struct scry_session *s)
+{
+	int fill = 0;
+
+	if (s->instrument->follows_exec)
+		scry_spawns_drop_older(&s->spawns, scry_now_ns() - WRAPPER_NS);
+	for (size_t i = 0; i < s->count; i++) {
+		struct scry_watch *w = s->watches[i];
+		int f = 0;
+
+		if (!w->is_over && !w->target_gone)
+			scry_watch_seccomp(w);
+		if (!w->is_over && !w->target_gone && w->instrument->turn)
+			w->instrument->turn(w);
+		if (!w->is_over)
+			f = w->instrument->drain(w);
+
+		if (f < 0 && !w->is_over && has_others(s, w) && !has_short_recording(s)) {
+			scry_watch_note(w, "the watch ended before its time: %s", scry_error());
+			end_one(s, w, "its records make no sense");
+			continue;
+		}
+		if (f < 0 && !w->root && !s->opts->follow)
+			return f;
+		fill = f > fill ? f : fill;
+	}
+	return fill;
+}
+
+/* It has become another program: what it was is written. */
+static void end_older(struct scry_session *s, pid_t pid)
+{
+	struct change change = {0};
+
+	for (size_t i = s->count; i-- > 0;) {
+		struct scry_watch *w = s->watches[i];
+
+		if (w->proc.pid != pid || w->is_over)
+			continue;
+		look_for_change(s, w, &change);
+		w->target_gone = true;
+		scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
+		scry_inject_unlock(&w->inj);
+	}
+}
+
+/* Returns for how long it was held. A program that may be a wrapper is held when it execs. */
+static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scry_tracee *t)
+{
+	uint64_t since = t->stopped_at_ns, now = scry_now_ns();
+
+	if (!w || !goes_on(s, w))
+		return scry_spawns_let_go(&s->spawns, t);
+	scry_spawns_keep(&s->spawns, t);
+	return since ? now - since : 0;
+}
+
+/* Where the kernel shares processors out by session (autogroup), a nice value counts within one
+ * only: the keeper's, which has nobody else in it, then went without for seconds. Who is no keeper
+ * (doctor, which rehearses) is in the user's session: all of that would go before all others. */
+void scry_session_hurry(void)
+{
+	FILE *f = getsid(0) == getpid() ? fopen("/proc/self/autogroup", "we") : NULL;
+
+	setpriority(PRIO_PROCESS, 0, KEEPER_NICE);
+	if (!f)
+		return;
+	fprintf(f, "%d", KEEPER_NICE);
+	fclose(f);
+}
+
+int scry_session_image(struct scry_session *s, struct scry_tracee *t)
+{
+	struct scry_maps maps;
+	struct scry_watch *w;
+	bool is_wanted;
+	uint64_t held;
+	int r;
+
+	if (s->instrument->wants) {
+		if (scry_maps_read(t->pid, &maps) < 0)
+			return 0;
+		is_wanted = s->instrument->wants(t->pid, &maps);
+		scry_maps_done(&maps);
+		if (!is_wanted)
+			return 0;
+	}
+	end_older(s, t->pid);
+	w = scry_watch_new(s);
+	r = w ? scry_proc_open(&w->proc, t->pid) : -ENOMEM;
+	if (r == 0) {
+		w->held = t;
+		w->is_caught = s->is_catching;
+		r = scry_watch_enter(w);
+		w->held = NULL;
+	}
+	held = let_run(s, r < 0 && !s->entered ? NULL : w, t);
+	if (r < 0 && w) {
+		if (s->entered && s->instrument->follows_exec)
+			scry_watch_note(w, "it ran a program that is not recorded: %s",
+					scry_error());
+		scry_watch_free(w);
+		s->not_entered++;
+	} else if (r == 0) {
+		w->start_ns = held; /* before it began: a wait, no cost of its time */
+	}
+	return r < 0 ? r : 1;
+}
+
+/* Programs that are being started. -errno: the one that was to be watched cannot be. */
+static int start_turn(struct scry_session *s)
+{
+	struct scry_tracee *t;
+	int r = 0;
+
+	while (r == 0 && (t = scry_spawns_step(&s->spawns))) {
+		r = scry_session_image(s, t);
+		if (r == 0)
+			scry_spawns_go_on(&s->spawns, t);
+		else if (r < 0 && s->entered && s->instrument->follows_exec)
+			r = 0; /* said; what was recorded until then is kept */
+		else if (r > 0 && s->entered == 1)
+			scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
+		if (r > 0 || s->opts->follow) /* a failure is counted, others may follow */
+			r = 0;
+	}
+	return r;
+}
+
+/* Is there anything left to watch, or to wait for? */
+static bool remains(const struct scry_session *s)
+{
+	if (s->spawns.count)
+		return true;
+	if (s->preload)
+		return scry_preload_remains(s);
+	return s->count || (s->opts->follow &&
+			    (scry_follow_expects(s) ||
+			     (s->leader && scry_proc_is_running(s->leader, s->leader_start))));
+}
+
+static int turn_ms(const struct scry_session *s, int fill)
+{
+	if (fill > 100)
+		return 0;
+	return fill > 20 || s->spawns.count || s->preload || scry_follow_is_busy(s) ? 1 : TURN_MS;
+}
+
+/* Until the reason to stop. */
+static int run(struct scry_session *s, const char **ret_why)
+{
+	uint64_t end = s->opts->duration_ns ? s->began_ns + s->opts->duration_ns : UINT64_MAX;
+	uint64_t next_lease = 0, next_follow = 0;
+	const char *why = NULL;
+	int fill = 0, r = 0, e;
+
+	while (!why && r == 0) {
+		uint64_t now = scry_now_ns();
+		bool is_lease = now >= next_lease;
+
+		if (is_lease) {
+			next_lease = now + LEASE_EVERY_NS;
+			scry_session_lease(s, SCRY_LEASE_NS);
+			scry_writer_flush(s->writer);
+			report_short_recording(s);
+		}
+		why = now >= end && s->entered ? "duration" : wait_turn(s, turn_ms(s, fill));
+		scry_tracee_poll_lingering();
+		r = start_turn(s);
+		if (s->preload) {
+			scry_preload_turn(s);
+		} else if (s->opts->follow && now >= next_follow) {
+			scry_follow_turn(s);
+			next_follow = scry_now_ns() + FOLLOW_EVERY_NS;
+		}
+		fill = drain(s);
+		e = reap(s, is_lease || s->opts->follow);
+		r = r ? r : e;
+		if (!why && fill < 0)
+			why = "the ring is damaged";
+		if (!why)
+			why = enough(s);
+		if (!why && !remains(s))
+			why = SCRY_REASON_ENDED;
+		if (end == UINT64_MAX || s->opts->pids.count || !s->entered)
+			continue;
+		if (!s->began_ns) { /* a started program is watched from its entry on */
+			s->began_ns = now;
+			end = now + s->opts->duration_ns;
+		}
+	}
+	*ret_why = why ? why : "entering failed";
+	return r;
+}
+
+static void write_missing(struct scry_session *s, uint64_t count, uint32_t flags, const char *why)
+{
+	const uint32_t most = SCRY_LOST_PERHAPS - 1;
+	struct scry_ev_lost lost = {.processes = (count < most ? (uint32_t)count : most) | flags};
+
+	if (!count)
+		return;
+	lost.why_str = scry_session_string(s, why);
+	scry_session_event(s, SCRY_EVENT_LOST, &lost, sizeof(lost));
+}
+
+/* For line one, and for who counts. The notes say why, and who came late: such are in it, and many
+ * of them were there before the watch. Of a Ruby's children nobody asks for those that are none. */
+static void write_all_missing(struct scry_session *s)
+{
+	write_missing(s, s->refused, 0, "all lanes were taken");
+	write_missing(s, s->not_entered, 0, "they could not be entered");
+	write_missing(s, s->nameless, 0, "they could not be told from others");
+	write_missing(s, s->preload ? s->strangers.count : 0, 0, "they are not preloaded");
+	write_missing(s, s->spawns.refused, 0, "too many at once");
+	write_missing(s, s->instrument->wants ? 0 : s->unknown, SCRY_LOST_PERHAPS,
+		      "they had ended before they could be looked at");
+}
+
+/* What the report must say of children. */
+static void write_notes(struct scry_session *s, struct scry_watch *any)
+{
+	write_all_missing(s);
+	if (s->refused)
+		scry_watch_note(any, "%llu fork child%s not watched: all %u lanes were taken",
+				(unsigned long long)s->refused,
+				s->refused == 1 ? " was" : "ren were", SCRY_LANES);
+	if (s->late || s->unknown || s->not_entered)
+		scry_watch_lost_some(any, "what started programs did before scry noticed them");
+	if (s->late)
+		scry_watch_note(any,
+				"%llu program%s that a watched one started %s noticed late: what "
+				"was done before is not counted",
+				(unsigned long long)s->late, scry_text_s(s->late),
+				scry_text_were(s->late));
+	if (s->not_entered)
+		scry_watch_note(any, "%llu %s%sprogram%s could not be entered and %s not watched",
+				(unsigned long long)s->not_entered,
+				s->instrument->wants ? s->instrument->wanted : "",
+				s->instrument->wants ? " " : "", scry_text_s(s->not_entered),
+				scry_text_were(s->not_entered));
+	if (s->unknown)
+		scry_watch_note(any,
+				"%llu program%s that a watched one started or became ended before "
+				"scry could look: whether to be watched is not known",
+				(unsigned long long)s->unknown, scry_text_s(s->unknown));
+	if (s->nameless)
+		scry_watch_note(any,
+				"%zu process%s could not be told from others and %s not recorded: "
+				"ended at once, or in another pid namespace",
+				s->nameless, s->nameless == 1 ? "" : "es",
+				scry_text_were(s->nameless));
+	if (s->preload && s->strangers.count)
+		scry_watch_note(
+			any,
+			"%zu program%s that recorded processes ran (exec) did not load what "
+			"was preloaded, and %s not recorded: static, with gained rights, "
+			"or in another environment",
+			s->strangers.count, scry_text_s(s->strangers.count),
+			scry_text_were(s->strangers.count));
+	if (s->spawns.refused)
+		scry_watch_note(any, "%zu started process%s not followed: too many at once",
+				s->spawns.refused, s->spawns.refused == 1 ? " was" : "es were");
+}
+
+static bool is_in(const struct scry_watch *w)
+{
+	return !w->is_over && !w->target_gone && w->proc.pid;
+}
+
+/* Every process is left, whatever happened; children first, they use their root's pool. */
+static int leave_all(struct scry_session *s, const char *why)
+{
+	struct scry_watch speaker = {.session = s, .writer = s->writer, .opts = s->opts};
+	int r = 0, e;
+
+	if (s->preload)
+		scry_pool_follow(&s->preload->pool, 0);
+	if (s->preload)
+		scry_preload_turn(s);
+	else if (s->opts->follow)
+		scry_follow_end(s);
+	for (size_t i = 0; s->instrument->conclude && i < s->count; i++)
+		if (is_in(s->watches[i]))
+			s->instrument->conclude(s->watches[i]);
+	scry_spawns_done(&s->spawns);	      /* else those that are followed could not be held */
+	for (size_t i = 0; i < s->count; i++) /* all at once, before one is waited for */
+		if (is_in(s->watches[i]))
+			scry_inject_want(&s->watches[i]->inj, 0);
+	for (int roots = 0; roots < 2; roots++)
+		for (size_t i = s->count; i-- > 0;) {
+			struct scry_watch *w = s->watches[i];
+
+			if (w->is_over || (w->root ? 0 : 1) != roots)
+				continue;
+			if (!w->proc.pid) /* found nowhere: nothing to leave */
+				w->target_gone = true;
+			e = scry_watch_end(w, why);
+			r = r ? r : e;
+			if (w->target_gone)
+				count_unknown(s, w);
+		}
+	if (s->opts->follow && !s->preload)
+		scry_follow_leave_heirs(s);
+	for (int roots = 0; roots < 2; roots++)
+		for (size_t i = s->count; i-- > 0;) {
+			struct scry_watch *w = s->watches[i];
+
+			if ((w->root ? 0 : 1) != roots)
+				continue;
+			s->refused += w->pool.head ? w->pool.head->refused : 0;
+			scry_watch_free(w);
+		}
+	scry_spawns_done(&s->spawns);
+	e = scry_session_end(s);
+	write_notes(s, &speaker);
+	if (r == 0 && e == 0 && s->entered && s->instrument->close)
+		e = s->instrument->close(&speaker);
+	return r ? r : e;
+}
+
+/* Nobody may be entered here, or nobody is to be. */
+static int preload(struct scry_session *s, pid_t child)
+{
+	char text[1100];
+	int r;
+
+	if (s->opts->preload)
+		return scry_preload_start(s, child);
+	snprintf(text, sizeof(text), "%s; what records is preloaded instead, as by --preload",
+		 scry_error());
+	r = scry_preload_check(s->opts->command);
+	if (r < 0)
+		return r;
+	scry_tell(s, SCRY_NEWS_SAY, 0, text);
+	scry_error_clear();
+	return scry_preload_start(s, child);
+}
+
+static int start(struct scry_session *s, pid_t child)
+{
+	int r;
+
+	s->spawns.follows = s->opts->follow;
+	s->leader = child;
+	s->leader_start = scry_proc_start_ticks(child);
+	r = s->opts->preload ? -EPERM : scry_spawns_add(&s->spawns, child);
+	if (r == 0)
+		scry_tell(s, SCRY_NEWS_GO, 0, "");
+	else if ((r == -EPERM || r == -EACCES) && s->instrument->preloads)
+		r = preload(s, child);
+	return r;
+}
+
+/* -p: each of them. One that cannot be entered is said; none: that is the failure. */
+static int enter_all(struct scry_session *s)
+{
+	const struct scry_opt_list *pids = &s->opts->pids;
+	int r = 0;
+
+	scry_session_lease(s, SCRY_LEASE_NS);
+	for (size_t i = 0; i < pids->count; i++) {
+		struct scry_watch *w = scry_watch_new(s);
+		int e = w ? scry_proc_open(&w->proc, (pid_t)pids->values[i]) : -ENOMEM;
+
+		if (e == 0)
+			e = scry_watch_enter(w);
+		if (e == 0)
+			continue;
+		if (w && pids->count > 1) {
+			scry_watch_note(w, "%s", scry_error());
+			scry_tell(s, SCRY_NEWS_SAY, 0, scry_error());
+		}
+		if (w)
+			scry_watch_free(w);
+		r = e;
+	}
+	if (s->entered)
+		scry_tell(s, SCRY_NEWS_ENTERED, 0, "");
+	return s->entered ? 0 : r;
+}
+
+/* The front says which process to start with: 0 for -p. */
+static pid_t read_child(void)
+{
+	int32_t pid = 0;
+
+	return recv(keeper.fd, &pid, sizeof(pid), MSG_WAITALL) == sizeof(pid) ? pid : -1;
+}
+
+static void become_keeper(int fd)
+{
+	static const int deaf[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGPIPE,
+				   SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ};
+	const struct scry_ticks_pair birth = scry_ticks_look();
+
+	setsid();
+	for (size_t i = 0; i < sizeof(deaf) / sizeof(deaf[0]); i++)
+		signal(deaf[i], SIG_IGN);
+	keeper.child_fd = scry_child_news_open();
+	scry_fd_raise_limit(); /* four a process */
+	prctl(PR_SET_NAME, SCRY_PRELOAD_KEEPER);
+	openlog("scry", LOG_PID, LOG_DAEMON);
+	keeper.fd = fd;
+	scry_ticks_start(&keeper.ticks, &birth);
+}
+
+static int not_entered(const struct scry_session *s, const char *why)
+{
+	if (strcmp(why, SCRY_REASON_ENDED))
+		return scry_fail(-EINTR, "stopped before the program was entered: %s", why);
+	return scry_fail(-ENOENT, "%s",
+			 s->instrument->unseen ? s->instrument->unseen
+					       : "the program ended before it could be entered");
+}
+
+static int keep(struct scry_session *s, pid_t child)
+{
+	const char *why = "entering failed";
+	int r, e;
+
+	write_session(s);
+	scry_session_lease(s, SCRY_LEASE_NS);
+	r = child > 0 ? start(s, child) : enter_all(s);
+	if (child <= 0)
+		s->began_ns = scry_now_ns();
+	if (r == 0)
+		r = run(s, &why);
+	if (r == 0 && !s->entered && s->preload)
+		r = scry_fail(-ENOENT,
+			      "nothing was recorded: in no program that ran there was what was "
+			      "preloaded; is it static, or did it gain rights?");
+	else if (r == 0 && !s->entered && child > 0)
+		r = *scry_error() ? -EIO : not_entered(s, why);
+	e = leave_all(s, why);
+	return r ? r : e;
+}
+
+void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+		     int fd, int rec_fd)
+{
+	static struct scry_session s;
+	pid_t child;
+	int r;
+
+	become_keeper(fd);
+	s.opts = opts;
+	s.instrument = instrument;
+	s.fd = fd;
+	scry_map_init(&s.images, 1u << 20);
+	s.rec_fd = rec_fd;
+	child = read_child();
+	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);
+	if (r == 0 && instrument->waits)
+		r = scry_pulse_new(SCRY_PATIENCE_NS, &s.pulse);
+	if (r == 0)
+		r = keep(&s, child);
+	scry_pulse_free(s.pulse);
+	if (r < 0)
+		scry_tell(&s, SCRY_NEWS_FAILED, r, *scry_error() ? scry_error() : strerror(-r));
+	if (s.writer) {
+		report_short_recording(&s);
+		if (scry_writer_close(s.writer) < 0)
+			scry_tell(&s, SCRY_NEWS_SAY, 0, scry_error());
+	}
+	if (r == 0 && s.is_short && !opts->max_size)
+		scry_tell(&s, SCRY_NEWS_SHORT, 0, "");
+	if (r == 0 && s.gone && !s.left)
+		scry_tell(&s, SCRY_NEWS_GONE, 0, "");
+	if (r == 0)
+		scry_tell(&s, SCRY_NEWS_DONE, 0, "");
+	_exit(r < 0 ? 1 : 0);
+}

@@ -1,0 +1,44 @@
+/*
+ * What instruments have in common whose functions may be defined by libraries that are loaded
+ * later: patch and calls.
+ */
+#ifndef SCRY_WATCH_LOADING_H
+#define SCRY_WATCH_LOADING_H
+
+#include "hook/hooks.h"
+#include "watch/watch.h"
+
+/*
+ * In `prepare`: scry_hooks_open. A program that is held in its start goes on, if need be, until its
+ * loader has a list of objects; no constructor has run yet.
+ */
+int scry_loading_open(struct scry_watch *w, struct scry_hooks *h);
+
+/*
+ * In `prepare`: opens the set, lets `want` say what is wanted, and plans; anew when an object was
+ * unloaded between the reading of the list and of its code. As scry_hooks_plan.
+ */
+int scry_loading_plan(struct scry_watch *w, struct scry_hooks *h,
+		      int (*want)(struct scry_hooks *h, void *arg), void *arg);
+
+/* Is there, or was there ever, a function that the request names? */
+bool scry_loading_is_met(const struct scry_hooks *h, size_t request);
+
+/*
+ * In `enter`: puts the hooks on, also those of libraries that are loaded from now on, and what has
+ * changed since it was planned. 0, or -errno with a sentence: nothing is counted.
+ */
+int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h);
+
+/* For --dry-run: which of them wait for their library. */
+void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out);
+/* Says which of the requests from `first` on wait for their library. */
+void scry_loading_tell_waiting(struct scry_watch *w, const struct scry_hooks *h, size_t first);
+/* In `finish`: which of them were never met. -ENOTSUP, none was: nothing was `done` ("counted"). */
+int scry_loading_tell_unmet(struct scry_watch *w, const struct scry_hooks *h, size_t first,
+			    const char *done);
+
+/* In `finish`: libraries that came too early, or could not be hooked. */
+void scry_loading_tell(struct scry_watch *w, const struct scry_hooks *h);
+
+#endif

@@ -1,0 +1,127 @@
+/*
+ * The keeper's whole run: one writer, one recording, and a watch for each process.
+ *
+ * Life of a watch: new -> enter (keeper) or adopt (follow) -> drained each turn -> end: what it has
+ * counted is written, or, for the many that come after the first SCRY_OWN_MAX, summed as "others".
+ * Whatever fails after it was entered goes through scry_watch_leave: every path out ends in undo.
+ */
+#ifndef SCRY_WATCH_SESSION_H
+#define SCRY_WATCH_SESSION_H
+
+#include "base/map.h"
+#include "hook/pulse.h"
+#include "sys/spawn.h"
+#include "watch/watch.h"
+
+#define SCRY_WATCHES_MAX 256 /* at once */
+#define SCRY_OWN_MAX 256     /* processes with rows of their own */
+#define SCRY_CANDIDATES_MAX 1024
+#define SCRY_PATIENCE_NS 10000000000ull /* so long a target waits for a keeper that lives */
+
+/* A process below a watched one that has no lane: a fork child that made no object yet, or another
+ * program. Looked at until it is entered or ends. */
+struct scry_candidate {
+	pid_t pid;
+	uint64_t start_ticks;
+	uint64_t image;	   /* changes with an exec */
+	uint64_t since_ns; /* when this image was first seen */
+	uint64_t look_ns;  /* next time to look what it is; UINT64_MAX: it is known */
+	uint64_t poll_ns;  /* next time to look whether it still is */
+	bool is_known;	   /* what this image is */
+	bool is_followed;  /* by its system calls: an exec would have been seen */
+};
+
+struct scry_session {
+	const struct scry_watch_opts *opts;
+	const struct scry_instrument *instrument;
+	struct scry_writer *writer;
+	int fd;	    /* the front's socket */
+	int rec_fd; /* the recording */
+	struct scry_watch *watches[SCRY_WATCHES_MAX];
+	size_t count;
+	struct scry_watch *others; /* ended processes without rows of their own, summed */
+	size_t own, others_count;
+	size_t entered; /* processes ever */
+	size_t gone;	/* processes that ended while they were watched */
+	size_t left;	/* processes that go on without us */
+	struct scry_spawns spawns;
+	struct scry_pulse *pulse;   /* while we cannot; NULL: the instrument does not wait */
+	struct scry_watch *preload; /* has the pool that programs join; NULL: they are entered */
+	size_t nameless;	    /* joined it, and nobody knows who they are */
+	struct scry_map strangers;  /* pids that became programs which have not joined it */
+	pid_t leader;		    /* of `-- CMD` */
+	uint64_t leader_start;
+	struct scry_candidate *candidates;
+	size_t candidate_count;
+	uint64_t began_ns;
+	uint64_t scan_ns;	/* next full look through /proc */
+	uint64_t last_pid;	/* newest pid of the machine at the last look */
+	uint64_t late;		/* Rubies that were entered after their start */
+	uint64_t not_entered;	/* Rubies that could not be entered */
+	uint64_t unknown;	/* programs that had ended before we could look */
+	struct scry_map images; /* pid -> parts of the recording that are its: scry_session_part */
+	uint64_t refused;	/* fork children that found no lane */
+	uint64_t lease_tsc, lease_end_tsc;
+	bool is_blind;	  /* somebody could not be asked, in this look through /proc */
+	bool is_catching; /* what is entered now was noticed after its exec */
+	bool is_short;	  /* the recording could not be written to its end */
+};
+
+/* watch.c */
+void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text);
+/* Threads of the target wait for the keeper from now on, or a ring fills up: it runs before others,
+ * if it may. */
+void scry_session_hurry(void);
+struct scry_watch *scry_watch_new(struct scry_session *s);
+/* Takes it out of the session and frees it. Nothing of it may stand in its process. */
+void scry_watch_free(struct scry_watch *w);
+/* Lock, map, hook: a live process, or one held at its start. After scry_proc_open. */
+int scry_watch_enter(struct scry_watch *w);
+/* The target lives: hooks off, undone, unmapped if unused. */
+void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
+/* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
+int scry_watch_end(struct scry_watch *w, const char *why);
+bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struct scry_instrument */
+/* PROCESS and ATTACH: from now on it has rows of its own; unless SCRY_OWN_MAX others have. */
+void scry_watch_introduce(struct scry_watch *w);
+bool scry_watch_has_execed(struct scry_watch *w);
+void scry_watch_lease(struct scry_watch *w);
+void scry_watch_seccomp(struct scry_watch *w); /* each turn: has it forbidden itself our calls? */
+/* Its leases are kept fresh by the pulse too, from now on until it is freed. 0 or -ENOMEM. */
+int scry_watch_keep_fresh(struct scry_watch *w);
+/* keeper.c: all handlers record until then. Before something that takes long: for longer. */
+void scry_session_lease(struct scry_session *s, uint64_t ns);
+/* The number of the part that begins now with that pid: each program that it runs is one, and what
+ * a fork child did before. */
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid);
+/* How many there were before: the number of the next one. */
+uint32_t scry_session_parts(struct scry_session *s, uint32_t pid);
+uint32_t scry_session_string(struct scry_session *s, const char *text);
+void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
+/* TOTALS of the summed ones, and what is to be said of all. */
+int scry_session_end(struct scry_session *s);
+
+/* follow.c: children. Once a turn: takes up lanes, finds their owners, frees those of the dead,
+ * enters programs that were exec'ed. */
+void scry_follow_turn(struct scry_session *s);
+/* A watched process became another program. */
+void scry_follow_exec(struct scry_session *s, pid_t pid);
+/* Takes up lanes that were taken since the last time. */
+void scry_follow_lanes(struct scry_session *s);
+/* Are there lanes whose owner is sought? Then come again soon. */
+bool scry_follow_is_busy(const struct scry_session *s);
+/* Of an ended one: do processes live that were forked from it, and may still take a lane of its
+ * pool?
+ */
+bool scry_follow_has_heirs(struct scry_watch *w);
+/* Has somebody appeared so lately that he may still become a Ruby? */
+bool scry_follow_expects(const struct scry_session *s);
+/* The last look, when children may take no more lanes. */
+void scry_follow_end(struct scry_session *s);
+/* After all are left: their children that made no object, too. */
+void scry_follow_leave_heirs(struct scry_session *s);
+/* A started or exec'ed image stands still in `t`: entered if the instrument wants it. 1: entered;
+ * 0: not wanted; -errno with a sentence. `t` is let go, but for 0. */
+int scry_session_image(struct scry_session *s, struct scry_tracee *t);
+
+#endif

@@ -1,0 +1,58 @@
+/* See signals.h. */
+#include "watch/signals.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+volatile sig_atomic_t scry_front_interrupts;
+volatile pid_t scry_front_program;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	(void)context;
+	if (scry_front_program > 0 && info->si_code <= 0)
+		kill(scry_front_program, sig);
+	else if (++scry_front_interrupts > 1)
+		_exit(128 + sig);
+}
+
+void scry_front_catch_signals(void)
+{
+	struct sigaction sa = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+int scry_front_is_gone(bool is_gone)
+{
+	return is_gone ? scry_fail(-ESRCH, "the target is gone: it ended before the time of "
+					   "-d was over; what was seen of it is reported")
+		       : 0;
+}
+
+int scry_front_status(int err)
+{
+	switch (-err) {
+	case 0:
+		return 0;
+	case EPERM:
+	case EACCES:
+		return 3;
+	case ENOTSUP:
+	case ENOENT:
+	case ENOEXEC:
+		return 4;
+	case ESRCH:
+		return 5;
+	case EINVAL:
+		return SCRY_EXIT_USAGE;
+	default:
+		return SCRY_EXIT_FAILURE;
+	}
+}

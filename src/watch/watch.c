@@ -1,0 +1,527 @@
+/*
+ * One watched process: in, counted, out, written. See session.h for the order.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "watch/preload.h"
+#include "watch/session.h"
+
+#define CPU_TICKS_TRUSTED_NS 200000000ull
+#define LEARNING_NS 20000000000ull /* to learn and rehearse a Ruby that is not known yet */
+
+void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text)
+{
+	struct scry_news_head head = {.kind = kind, .value = value, .size = (uint32_t)strlen(text)};
+
+	if (send(s->fd, &head, sizeof(head), MSG_NOSIGNAL) == sizeof(head) && head.size)
+		send(s->fd, text, head.size, MSG_NOSIGNAL);
+}
+
+uint32_t scry_session_string(struct scry_session *s, const char *text)
+{
+	uint32_t id = 0;
+
+	scry_writer_string(s->writer, text, strlen(text), &id);
+	return id;
+}
+
+void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size)
+{
+	scry_writer_payload(s->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
+			    payload, size);
+}
+
+void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
+{
+	struct scry_ev_note note = {0};
+	char text[512];
+	va_list ap;
+	int n = 0;
+
+	if (w->proc.pid && w->session->entered > 1) /* which one */
+		n = snprintf(text, sizeof(text), "process %d: ", w->proc.pid);
+	va_start(ap, fmt);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+	va_end(ap);
+	note.text_str = scry_session_string(w->session, text);
+	scry_session_event(w->session, SCRY_EVENT_NOTE, &note, sizeof(note));
+}
+
+void scry_watch_waited(struct scry_watch *w, uint64_t waits)
+{
+	if (waits)
+		scry_watch_note(w,
+				"threads waited %llu time%s until their calls were taken, as they "
+				"made them faster than scry takes them: the program took longer "
+				"than the overhead says",
+				(unsigned long long)waits, scry_text_s(waits));
+}
+
+void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why)
+{
+	struct scry_ev_lost lost = {.count = count};
+
+	if (!count)
+		return;
+	w->lost += count;
+	lost.why_str = scry_session_string(w->session, why);
+	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
+}
+
+void scry_watch_lost_some(struct scry_watch *w, const char *why)
+{
+	const struct scry_ev_lost lost = {.why_str = scry_session_string(w->session, why)};
+
+	scry_session_event(w->session, SCRY_EVENT_LOST, &lost, sizeof(lost));
+}
+
+struct scry_watch *scry_watch_new(struct scry_session *s)
+{
+	struct scry_watch *w = s->count < SCRY_WATCHES_MAX ? calloc(1, sizeof(*w)) : NULL;
+
+	if (!w) {
+		scry_fail(-ENOMEM, "no room to watch more than %d processes at once",
+			  SCRY_WATCHES_MAX);
+		return NULL;
+	}
+	w->opts = s->opts;
+	w->instrument = s->instrument;
+	w->writer = s->writer;
+	w->session = s;
+	w->proc.pidfd = -1;
+	w->execs.fd = -1;
+	w->inj = (struct scry_inject){.lock = -1, .mem.fd = -1};
+	s->watches[s->count++] = w;
+	return w;
+}
+
+void scry_watch_free(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+
+	for (size_t i = 0; i < s->count; i++)
+		if (s->watches[i] == w)
+			s->watches[i] = s->watches[--s->count];
+	if (w->state)
+		w->instrument->done(w);
+	if (w->pool.head)
+		scry_pulse_forget(s->pulse, scry_pool_control(&w->pool, 0));
+	if (w->inj.control && !w->root) /* a child's lies in that pool */
+		scry_pulse_forget(s->pulse, w->inj.control);
+	scry_pool_close(&w->pool);
+	scry_execs_close(&w->execs);
+	scry_inject_done(&w->inj);
+	scry_proc_close(&w->proc);
+	free(w);
+}
+
+static void audit(const struct scry_watch *w, const char *what, const struct scry_undo_report *undo)
+{
+	syslog(LOG_NOTICE,
+	       "%s: uid %u %s process %d (%s): %llu bytes changed, longest pause %llu us, undo %s",
+	       what, getuid(), w->instrument->name, w->proc.pid, scry_text_shown(w->proc.comm).text,
+	       (unsigned long long)w->inj.edit.bytes_changed,
+	       (unsigned long long)w->inj.pause_max_ns / 1000,
+	       !undo			       ? "pending"
+	       : undo->failed || undo->foreign ? "INCOMPLETE"
+					       : "verified");
+}
+
+/* Is the address space still the one that was entered? After an exec nothing of ours is left in it.
+ */
+bool scry_watch_has_execed(struct scry_watch *w)
+{
+	uint64_t magic;
+
+	return scry_mem_u64(&w->inj.mem, w->inj.header.text, &magic) < 0 ||
+	       magic != SCRY_AGENT_MAGIC;
+}
+
+void scry_watch_lease(struct scry_watch *w)
+{
+	const struct scry_session *s = w->session;
+
+	if (w->pool.head)
+		scry_pool_lease(&w->pool, s->lease_tsc, s->lease_end_tsc);
+	if (!w->inj.control || w->root)
+		return;
+	w->inj.control->lease_end_tsc = s->lease_end_tsc;
+	__atomic_store_n(&w->inj.control->lease_tsc, s->lease_tsc, __ATOMIC_RELEASE);
+}
+
+int scry_watch_keep_fresh(struct scry_watch *w)
+{
+	const struct scry_pulse_controls own = {w->inj.control, 0, 1};
+	int r = own.first ? scry_pulse_keep(w->session->pulse, &own) : 0;
+
+	if (r < 0 || !w->pool.head)
+		return r;
+	return scry_pulse_keep(w->session->pulse,
+			       &(struct scry_pulse_controls){scry_pool_control(&w->pool, 0),
+							     SCRY_LANE_BYTES, SCRY_LANES});
+}
+
+void scry_watch_introduce(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+	const struct scry_agent_header *h = &w->inj.header;
+	struct scry_ev_process p = {.pid = (uint32_t)w->proc.pid,
+				    .uid = w->proc.uid,
+				    .start_ticks = w->proc.start_ticks};
+	struct scry_ev_attach at = {.pid = (uint32_t)w->proc.pid,
+				    .threads = (uint32_t)w->proc.threads,
+				    .agent_address = h->text,
+				    .agent_bytes = scry_agent_bytes(h),
+				    .bytes_changed = w->inj.edit.bytes_changed};
+
+	if (s->own == SCRY_OWN_MAX)
+		return;
+	p.exe_str = scry_session_string(s, w->proc.exe);
+	p.runtime_str = w->runtime ? scry_session_string(s, w->runtime) : 0;
+	scry_session_event(s, SCRY_EVENT_PROCESS, &p, sizeof(p));
+	scry_session_event(s, SCRY_EVENT_ATTACH, &at, sizeof(at));
+	w->is_own = true;
+	s->own++;
+	audit(w, "attach", NULL);
+}
+
+/* From here on fork children find lanes. Without a pool the process is watched all the same. */
+static void open_pool(struct scry_watch *w)
+{
+	if (!w->opts->follow || !w->instrument->adopt)
+		return;
+	if (scry_pool_open(&w->pool, &w->inj, w->held) < 0) {
+		scry_watch_note(w, "fork children of process %d are not watched: %s", w->proc.pid,
+				scry_error());
+		scry_error_clear();
+	}
+}
+
+uint32_t scry_session_parts(struct scry_session *s, uint32_t pid)
+{
+	uint64_t n = 0;
+
+	scry_map_get(&s->images, pid, &n);
+	return (uint32_t)n;
+}
+
+uint32_t scry_session_part(struct scry_session *s, uint32_t pid)
+{
+	uint32_t n = scry_session_parts(s, pid);
+
+	scry_map_put(&s->images, pid, n + 1ull);
+	return n;
+}
+
+static int put_in(struct scry_watch *w)
+{
+	char text[256];
+	int r;
+
+	w->inj.max_pause_ns = w->opts->max_pause_ns;
+	w->inj.purpose = w->instrument->name;
+	r = scry_inject_enter(&w->inj, w->near, w->held);
+	if (r < 0)
+		return r;
+	w->watch = (uint32_t)w->inj.control->armed + 1;
+	open_pool(w);
+	scry_session_lease(w->session, SCRY_LEASE_NS);
+	r = scry_watch_keep_fresh(w);
+	if (r < 0)
+		return r;
+	if (w->pool.head)
+		scry_pool_follow(&w->pool, w->watch);
+	w->cpu_began_ns = scry_proc_cpu_ns(w->proc.pid);
+	w->began_ns = scry_now_ns();
+	w->image = scry_session_part(w->session, (uint32_t)w->proc.pid);
+	/* Where it is watched on: an event of perf costs its first thread 0.7 us at each switch. */
+	if (w->opts->follow || (w->instrument->follows_exec && w->opts->command))
+		scry_execs_open(&w->execs, w->proc.pid);
+	r = w->instrument->enter(w);
+	if (r < 0 && scry_watch_has_execed(w)) {
+		w->target_gone = true;
+		r = scry_fail(
+			-ESRCH,
+			"process %d ran another program (exec) or ended while scry entered it",
+			w->proc.pid);
+	}
+	scry_watch_introduce(w);
+	snprintf(
+		text, sizeof(text),
+		"process %d: agent %s at %#llx, %llu KiB, near %#llx; longest pause so far %.2f ms",
+		w->proc.pid, w->inj.adopted ? "adopted" : "mapped",
+		(unsigned long long)w->inj.header.text,
+		(unsigned long long)scry_agent_bytes(&w->inj.header) / 1024,
+		(unsigned long long)w->near, (double)w->inj.pause_max_ns / 1e6);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	return r;
+}
+
+void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left)
+{
+	int r;
+
+	if (w->pool.head)
+		scry_pool_follow(&w->pool, 0);
+	w->instrument->leave(w);
+	if (scry_preload_has(w)) { /* nothing was changed; its lease is over */
+		*ret_left = 0;
+		return;
+	}
+	w->instrument->drain(w); /* before an agent that stays gives its ring's memory back */
+	r = scry_inject_leave(&w->inj, undo, ret_left);
+	if (r == -ESRCH) { /* it ended meanwhile: nothing is left */
+		w->target_gone = true;
+		*ret_left = 0;
+	} else if (r < 0) {
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, scry_error());
+	}
+	scry_error_clear();
+}
+
+/* What stays in the process, for who reads it. */
+static void describe_left(const struct scry_watch *w, uint64_t left, char *ret, size_t size)
+{
+	size_t standing = w->inj.edit.mem ? scry_edit_standing(&w->inj.edit) : 0;
+	const unsigned long long kib = left / 1024;
+	const int pid = w->proc.pid;
+
+	if (w->inj.header.stage == SCRY_AGENT_IDLE)
+		snprintf(ret, size,
+			 "%llu KiB of the agent stay mapped in process %d, without effect, as Ruby "
+			 "still has its address; fix: scry undo -p %d once one of its threads has "
+			 "run Ruby code, or --wait",
+			 kib, pid, pid);
+	else if (standing)
+		snprintf(ret, size,
+			 "%llu KiB of the agent and %zu change%s that lead%s to it stay in process "
+			 "%d, without effect; fix: scry undo -p %d",
+			 kib, standing, standing == 1 ? "" : "s", standing == 1 ? "s" : "", pid,
+			 pid);
+	else
+		snprintf(ret, size,
+			 "%llu KiB of the agent stay mapped in process %d, without effect, as a "
+			 "thread may still need them; fix: scry undo -p %d when its threads have "
+			 "run",
+			 kib, pid, pid);
+}
+
+/* Entering failed half-way: what stands is taken out again. The sentence of why stays. */
+static void back_out(struct scry_watch *w)
+{
+	struct scry_undo_report undo = {0};
+	char why[1024], text[256];
+	uint64_t left = 0;
+
+	snprintf(why, sizeof(why), "%s", scry_error());
+	if (!w->target_gone)
+		scry_watch_leave(w, &undo, &left);
+	audit(w, "detach", &undo);
+	if (left) {
+		describe_left(w, left, text, sizeof(text));
+		scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	}
+	scry_fail(-EIO, "%s", why);
+}
+
+int scry_watch_enter(struct scry_watch *w)
+{
+	/* The lock first: what another scry does at this moment looks like a foreign tracer. */
+	int r = scry_inject_lock(&w->inj, &w->proc);
+
+	if (r == 0)
+		r = scry_proc_refresh(&w->proc);
+	if (r == 0 && w->held) {
+		w->proc.tracer = 0; /* it is us */
+		w->proc.state = 'R';
+	}
+	if (r == 0)
+		r = scry_inject_check(&w->proc);
+	if (r == 0 && w->session->count > 1)
+		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
+	if (r == 0)
+		r = w->instrument->prepare(w);
+	if (r == 0)
+		r = put_in(w);
+	if (r < 0 && w->inj.control)
+		back_out(w);
+	if (r == 0)
+		w->session->entered++;
+	return r;
+}
+
+/* What scry took of the process's processor time: no more than all of it. What calls cost bench/
+ * says, and on this machine it may be less. */
+static uint64_t overhead_ns(const struct scry_watch *w, uint64_t cpu_ns, uint64_t watched_ns)
+{
+	uint64_t all = w->cost_ns + scry_inject_lost_ns(&w->inj, cpu_ns, watched_ns);
+
+	return all < cpu_ns ? all : cpu_ns;
+}
+
+static void write_end(struct scry_watch *w, const char *why, const struct scry_undo_report *undo,
+		      uint64_t left)
+{
+	struct scry_session *s = w->session;
+	struct scry_ev_pause pause = {.duration_ns = w->inj.pause_max_ns,
+				      .threads = w->inj.pause_threads};
+	struct scry_ev_detach d = {.pid = (uint32_t)w->proc.pid,
+				   .verified = w->target_gone || !(undo->failed || undo->foreign),
+				   .bytes_restored = undo->bytes,
+				   .bytes_left = left,
+				   .part = w->image + 1};
+	struct scry_ev_totals t = w->totals;
+	uint64_t cpu = scry_proc_cpu_ns(w->proc.pid);
+	uint32_t status;
+
+	if (w->proc.pid) { /* else: many, summed */
+		pause.why_str = scry_session_string(s, "entering and leaving");
+		scry_session_event(s, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+		if (w->start_ns) {
+			pause = (struct scry_ev_pause){.duration_ns = w->start_ns};
+			pause.why_str = scry_session_string(s, "before its first instruction");
+			scry_session_event(s, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+		}
+		d.reason_str = scry_session_string(s, why);
+		scry_session_event(s, SCRY_EVENT_DETACH, &d, sizeof(d));
+	}
+	t.pid = (uint32_t)w->proc.pid;
+	if (w->target_gone && scry_proc_exit(&w->proc, &status) == 0)
+		t.exit = SCRY_EXIT_KNOWN | status;
+	t.events = w->events;
+	t.lost = w->lost;
+	t.errors = w->errors;
+	t.frees_older = w->frees_older;
+	t.pause_max_ns = w->inj.pause_max_ns;
+	t.pause_total_ns = w->inj.pause_total_ns;
+	t.watched_ns = w->ended_ns - w->began_ns;
+	t.target_cpu_ns = cpu > w->cpu_began_ns ? cpu - w->cpu_began_ns : 0;
+	if (t.target_cpu_ns < CPU_TICKS_TRUSTED_NS)
+		t.target_cpu_ns = 0; /* unknown: it is counted in ticks of 10 ms */
+	t.overhead_cpu_ns = overhead_ns(w, t.target_cpu_ns, t.watched_ns);
+	scry_session_event(s, SCRY_EVENT_TOTALS, &t, sizeof(t));
+}
+
+static int sum_up(struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+
+	if (!s->others) {
+		s->others = calloc(1, sizeof(*s->others));
+		if (!s->others)
+			return scry_fail(-ENOMEM, "no memory for the sum of processes");
+		s->others->opts = s->opts;
+		s->others->instrument = s->instrument;
+		s->others->writer = s->writer;
+		s->others->session = s;
+		s->others->proc.pidfd = -1;
+		s->others->target_gone = true;
+	}
+	s->others_count++;
+	s->others->inj.pause_total_ns += w->inj.pause_total_ns;
+	s->others->inj.pause_cpu_ns += w->inj.pause_cpu_ns;
+	s->others->inj.pause_wall_ns += w->inj.pause_wall_ns;
+	if (w->inj.pause_max_ns > s->others->inj.pause_max_ns)
+		s->others->inj.pause_max_ns = w->inj.pause_max_ns;
+	return s->instrument->merge(s->others, w);
+}
+
+static void give_lane_back(struct scry_watch *w)
+{
+	if (!w->root)
+		return;
+	w->root->in_lane[w->lane] = NULL;
+	w->root->lanes_taken--;
+	if (w->target_gone)
+		scry_pool_free(&w->root->pool, w->lane);
+	w->inj.control = NULL;
+}
+
+bool scry_watch_must_wait(const struct scry_watch *w)
+{
+	return w->instrument->must_wait && w->instrument->must_wait(w);
+}
+
+void scry_watch_seccomp(struct scry_watch *w)
+{
+	char text[64];
+
+	if (!scry_calling_turn(&w->calling, &w->inj))
+		return;
+	snprintf(text, sizeof(text), "process %d put itself under seccomp", w->proc.pid);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_watch_note(w, "the program has put itself under seccomp: since then scry makes "
+			   "no system call in it, so that a thread that finds no room for a "
+			   "record loses it, and memory that functions are not known to "
+			   "read, stacks and lines that are new are not shown");
+}
+
+int scry_watch_end(struct scry_watch *w, const char *why)
+{
+	struct scry_undo_report undo = {0};
+	uint64_t left = 0;
+	char text[256];
+	int r;
+
+	if (w->is_over)
+		return 0;
+	w->calling.look_ns = 0;
+	scry_watch_seccomp(w);
+	w->is_over = true;
+	w->ended_ns = scry_now_ns();
+	snprintf(text, sizeof(text), "process %d ended: %s", w->proc.pid, why);
+	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	if (w->proc.pid && !w->target_gone)
+		scry_spawns_drop(&w->session->spawns, w->proc.pid);
+	if (!w->target_gone)
+		scry_watch_leave(w, &undo, &left);
+	w->session->gone += w->target_gone && w->proc.pid;
+	w->session->left += !w->target_gone;
+	w->instrument->drain(w);
+	if (w->is_own) {
+		audit(w, "detach", &undo);
+		r = w->instrument->finish(w);
+		if (w->target_gone && !w->root && !w->opts->command)
+			scry_watch_note(w, "the watch ended before its time: %s", why);
+		if (left) {
+			describe_left(w, left, text, sizeof(text));
+			scry_watch_note(w, "%s", text);
+		}
+		write_end(w, why, &undo, left);
+	} else {
+		r = sum_up(w);
+	}
+	give_lane_back(w);
+	return r;
+}
+
+int scry_session_end(struct scry_session *s)
+{
+	struct scry_watch *o = s->others;
+	int r = 0;
+
+	if (o) {
+		r = s->instrument->finish(o);
+		write_end(o, "ended", &(struct scry_undo_report){0}, 0);
+		scry_watch_note(
+			o,
+			"%zu more process%s, short-lived or beyond those that have rows of their "
+			"own, %s counted in one sum: which programs they ran is not known",
+			s->others_count, s->others_count == 1 ? "" : "es",
+			s->others_count == 1 ? "is" : "are");
+		if (o->state)
+			s->instrument->done(o);
+		free(o);
+		s->others = NULL;
+	}
+	return r;
+}

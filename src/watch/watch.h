@@ -1,0 +1,145 @@
+/*
+ * One watched process: what the front asks for, what the keeper does, and what an instrument adds.
+ *
+ * The front (front.c) forks the keeper (keeper.c) and, for `-- CMD`, the
+ * program. The keeper alone traces, edits, drains and writes. Its session has a watch for each
+ * process. An instrument is one row of function pointers; it never forks, prints or exits.
+ */
+#ifndef SCRY_WATCH_WATCH_H
+#define SCRY_WATCH_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/opt.h"
+#include "hook/calling.h"
+#include "hook/lanes.h"
+#include "rec/writer.h"
+#include "sys/execs.h"
+#include "sys/proc.h"
+#include "watch/until.h"
+
+struct scry_watch_opts {
+	struct scry_opt_list pids; /* -p */
+	char **command;		   /* NULL: -p */
+	bool follow;		   /* children too */
+	uint64_t duration_ns;	   /* 0: until stopped */
+	uint64_t every_ns;	   /* a slice of the recording each so often; 0: none */
+	struct scry_until until;
+	uint64_t max_pause_ns;
+	uint64_t memory;   /* bytes for the keeper's tables */
+	uint64_t max_size; /* of the recording; 0: no limit */
+	const char *output;
+	bool raw, force, dry_run, wait;
+	bool preload;		  /* -- CMD: nobody is entered, see watch/preload.h */
+	bool is_live;		  /* the report is shown while the watch goes on */
+	const char *command_line; /* scry's own, for the recording */
+	void *instrument_opts;
+};
+
+struct scry_watch {
+	const struct scry_watch_opts *opts;
+	const struct scry_instrument *instrument;
+	struct scry_proc proc;
+	struct scry_inject inj;
+	struct scry_writer *writer;
+	uint64_t start_ns; /* held for so long before its first instruction; 0: it was live */
+	struct scry_tracee *held; /* the stopped thread of a program being started; NULL live */
+	void *state;		  /* the instrument's */
+	struct scry_session *session;
+	struct scry_watch *root; /* a fork child: who was entered, whose pool it uses */
+	uint32_t lane;		 /* there */
+	struct scry_pool pool;	 /* of an entered process, when its children are followed */
+	struct scry_watch *in_lane[SCRY_LANES]; /* who has which lane of it */
+	uint32_t lanes_taken;
+	uint64_t lanes_seen;	 /* bits: somebody has it, in this look through /proc */
+	bool is_sought;		 /* its owner, in this look */
+	uint64_t heirs_ns;	 /* when to look again whether children of an ended one live */
+	bool is_over;		 /* ended and written; an entered process is kept for its lanes */
+	bool is_own;		 /* it has rows of its own in the recording */
+	uint32_t image;		 /* programs that this pid ran before, in this recording */
+	uint64_t image_was;	 /* preloaded: what tells this program from the next */
+	struct scry_execs execs; /* news of the next one */
+	uint64_t imageless_ns;	 /* since when its memory was gone and it had not ended */
+	bool may_have_execed;	 /* there was some */
+	bool is_caught;		 /* noticed after its exec: the VM may have been up by then */
+	const char *runtime;	 /* set by prepare: "ruby 3.1.2...", or NULL */
+	uint64_t near;		 /* set by prepare: where the agent should lie */
+	uint32_t watch;		 /* number of this watch, for scry_inject_want */
+	uint64_t began_ns, ended_ns, cpu_began_ns;
+	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
+	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
+	bool target_gone;
+	uint64_t errors, lost, events, frees_older;
+	struct scry_calling calling;  /* of its agent */
+	struct scry_ev_totals totals; /* what only the instrument knows of it */
+	uint64_t cost_ns; /* estimate, by the instrument: what its events cost the target */
+};
+
+struct scry_instrument {
+	const char *name;
+	const char *summary; /* one line for the help */
+	/* `-- CMD` and -f: is this image, held or young, one to enter? `wanted` names what is.
+	 * NULL: any is. */
+	bool (*wants)(pid_t pid, const struct scry_maps *maps);
+	const char *wanted, *unseen; /* "Ruby"; what is said when there was none */
+	bool follows_exec;	     /* the program of `-- CMD` is watched on, whatever it execs */
+	bool waits;		     /* handlers wait for a keeper that lives: hook/pulse.h */
+	/* Reads only: learn, plan, refuse. */
+	int (*prepare)(struct scry_watch *w);
+	void (*describe)(struct scry_watch *w, FILE *out); /* what --dry-run prints after that */
+	/* The agent is in: put hooks on. Live or with w->held. */
+	int (*enter)(struct scry_watch *w);
+	bool preloads; /* its handlers can be preloaded instead: watch/preload.h */
+	/* Instead of both, for a fork child that records in a lane of w->root already (w->inj has
+	 * the lane's pages); its pid may not be known yet. NULL: children cannot be followed. */
+	int (*adopt)(struct scry_watch *w);
+	void (*identified)(struct scry_watch *w); /* w->proc and w->inj are that process's */
+	/* Takes what is there. How full the ring was, 0..1000, or -errno. */
+	int (*drain)(struct scry_watch *w);
+	/* Each few ms, and when wake_fd is readable. May be NULL. */
+	void (*turn)(struct scry_watch *w);
+	/* All is still on; called of every watch before one is left. May be NULL. */
+	void (*conclude)(struct scry_watch *w);
+	void (*leave)(struct scry_watch *w); /* stop producing; the target lives */
+	/* It is gone, but others must tell something first: it ends in a later turn. Or NULL. */
+	bool (*must_wait)(const struct scry_watch *w);
+	/* Last events into the recording. */
+	int (*finish)(struct scry_watch *w);
+	/* Instead: adds the counters of `w` to those of `into`, which is no process. */
+	int (*merge)(struct scry_watch *into, struct scry_watch *w);
+	void (*done)(struct scry_watch *w);
+	int (*close)(struct scry_watch *speaker); /* all are written: it may note; or NULL */
+};
+
+/* Messages of the keeper to the front: a head, then `size` bytes of text. */
+enum scry_news {
+	SCRY_NEWS_SAY = 1, /* talk for stderr */
+	SCRY_NEWS_DETAIL,  /* shown with -v */
+	SCRY_NEWS_ENTERED, /* hooks are on */
+	SCRY_NEWS_FAILED,  /* the sentence; `value` is -errno */
+	SCRY_NEWS_GO,	   /* -- CMD: it may exec now; the text: what it preloads */
+	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
+	SCRY_NEWS_GONE,	   /* before DONE: nothing that was watched was there any more */
+	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
+};
+struct scry_news_head {
+	uint32_t kind;
+	int32_t value;
+	uint32_t size, reserved;
+};
+/* Messages of the front to the keeper: single bytes. End of file: the front is gone, undo. */
+#define SCRY_ORDER_STOP 's'
+/* The keeper's life. `fd`: the front's socket, `rec_fd`: an empty file. */
+void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instrument *instrument,
+		     int fd, int rec_fd) __attribute__((noreturn));
+
+/* For every report: a NOTE; how many events are lost, or that some are; that threads waited. */
+void scry_watch_note(struct scry_watch *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void scry_watch_lost(struct scry_watch *w, uint64_t count, const char *why);
+void scry_watch_lost_some(struct scry_watch *w, const char *why);
+void scry_watch_waited(struct scry_watch *w, uint64_t waits);
+
+#endif
