@@ -16,11 +16,11 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 #include "hook/renew.h"
 #include "sys/loader.h"
+#include "sys/ticks.h"
 
 #define AGAIN_NS 2000000ull   /* a list that changes, a library that is being unloaded */
 #define SETTLE_NS 20000000ull /* by then a slot that was being bound is bound */
@@ -110,12 +110,13 @@ static void listen_no_more(struct scry_loads *l)
 /* Ticks of the TSC in SCRY_LOADS_WAIT_NS, from 2 ms of it: a bound, not a clock. */
 static uint64_t wait_ticks(void)
 {
-	uint64_t ns = scry_now_ns(), tsc = __rdtsc();
+	const struct scry_ticks_pair began = scry_ticks_look();
+	struct scry_ticks_pair ended;
 
 	nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-	tsc = __rdtsc() - tsc;
-	ns = scry_now_ns() - ns;
-	return (uint64_t)((double)tsc * SCRY_LOADS_WAIT_NS / (double)ns);
+	ended = scry_ticks_look();
+	return (uint64_t)((double)(ended.tsc - began.tsc) * SCRY_LOADS_WAIT_NS /
+			  (double)(ended.ns - began.ns));
 }
 
 /* glibc: one word of the loader's own. */

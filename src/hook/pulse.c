@@ -98,7 +98,7 @@ int scry_pulse_new(uint64_t patience_ns, struct scry_pulse **ret)
 	pthread_cond_init(&p->wake, NULL);
 	p->patience_ns = patience_ns;
 	now = scry_ticks_look();
-	scry_ticks_start(&p->ticks, &now);
+	scry_ticks_mark(&p->ticks, &now);
 	p->beat_ns = now.ns;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

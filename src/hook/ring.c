@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 
@@ -101,18 +100,18 @@ bool scry_ring_waits(struct scry_ring *r, enum scry_look *ret_for)
 	if (!c || __atomic_load_n(&c->looks_asked, __ATOMIC_ACQUIRE) == c->looks_done)
 		return false;
 	*ret_for = c->look_for == SCRY_LOOK_JUDGE ? SCRY_LOOK_JUDGE : SCRY_LOOK_LAST;
-	r->ns = scry_now_ns();
-	r->tsc = __rdtsc();
+	r->waits = scry_ticks_look();
 	return true;
 }
 
 uint64_t scry_ring_let_go(struct scry_ring *r)
 {
 	struct scry_control *c = r->control;
-	uint64_t ticks = __rdtsc() - r->tsc, ns = scry_now_ns() - r->ns, before = 0;
+	const struct scry_ticks_pair now = scry_ticks_look();
+	uint64_t ns = now.ns - r->waits.ns, before = 0;
 
-	if (ticks && r->tsc > c->look_tsc) /* it began to wait before it was seen */
-		before = (uint64_t)((double)(r->tsc - c->look_tsc) / (double)ticks * (double)ns);
+	if (r->waits.tsc > c->look_tsc) /* it began to wait before it was seen */
+		before = scry_ticks_by(&r->waits, &now, r->waits.tsc - c->look_tsc);
 	__atomic_store_n(&c->looks_done, c->looks_asked, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &c->looks_done, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 	return ns + before;

@@ -13,14 +13,15 @@
 #include <sys/types.h>
 
 #include "hook/inject.h"
+#include "sys/ticks.h"
 
 struct scry_ring {
 	struct scry_control *control;
 	const uint64_t *words;
-	uint64_t tail;	  /* words consumed, ever */
-	uint32_t segment; /* being read */
-	uint32_t at;	  /* next word in it */
-	uint64_t ns, tsc; /* when somebody was first seen to wait */
+	uint64_t tail;		      /* words consumed, ever */
+	uint32_t segment;	      /* being read */
+	uint32_t at;		      /* next word in it */
+	struct scry_ticks_pair waits; /* since when somebody is seen to wait */
 };
 
 /* Begins where the agent stands now; what it wrote for an earlier keeper is skipped. After

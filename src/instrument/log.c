@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 #include "hook/calling.h"
@@ -16,6 +15,7 @@
 #include "instrument/functions.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
+#include "sys/ticks.h"
 #include "watch/loading.h"
 #include "wire/entry_ring.h"
 
@@ -37,9 +37,8 @@ struct log {
 	struct entry *waiting; /* for the watermark */
 	size_t count, room;
 	uint64_t order, bad;
-	uint64_t tsc0, ns0; /* a pair of clock readings, and the newest one */
-	uint64_t tsc1, ns1;
-	uint64_t last_ns; /* told: the ratio of the two is known better and better */
+	struct scry_ticks clock;
+	uint64_t last_ns; /* reported: the clock's rate is known better and better */
 };
 
 /* What the stubs tell the agent. */
@@ -109,8 +108,9 @@ static void describe(struct scry_watch *w, FILE *out)
 
 static void read_clocks(struct log *l)
 {
-	l->tsc1 = __rdtsc();
-	l->ns1 = scry_now_ns();
+	const struct scry_ticks_pair now = scry_ticks_look();
+
+	scry_ticks_mark(&l->clock, &now);
 }
 
 static int enter(struct scry_watch *w)
@@ -125,8 +125,6 @@ static int enter(struct scry_watch *w)
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
 	read_clocks(l);
-	l->tsc0 = l->tsc1;
-	l->ns0 = l->ns1;
 	if (r == 0)
 		r = scry_loading_put_on(w, &l->hooks);
 	if (r < 0)
@@ -210,9 +208,7 @@ static int tell_functions(struct scry_watch *w, struct log *l)
 
 static uint64_t time_of(struct log *l, uint64_t tsc)
 {
-	double ticks = (double)(l->tsc1 - l->tsc0);
-	double ns = ticks > 0 ? (double)(l->ns1 - l->ns0) / ticks : 0;
-	uint64_t at = l->ns0 + (tsc > l->tsc0 ? (uint64_t)((double)(tsc - l->tsc0) * ns) : 0);
+	uint64_t at = scry_ticks_time(&l->clock, tsc);
 
 	if (at > l->last_ns)
 		l->last_ns = at;

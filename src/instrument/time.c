@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 #include "base/text.h"
@@ -15,6 +14,7 @@
 #include "instrument/functions.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
+#include "sys/ticks.h"
 #include "watch/loading.h"
 
 #define CALL_NS 25 /* what it adds to a call; bench/hooks.md */
@@ -30,7 +30,8 @@ struct times {
 	size_t first;			       /* request that is the user's */
 	uint64_t crowded;		       /* functions that found no counters */
 	bool is_settled, is_suspicious;
-	uint64_t tsc0, ns0, look_ns;
+	struct scry_ticks clock;
+	uint64_t look_ns;
 };
 
 /* What the stubs tell the agent. */
@@ -127,6 +128,13 @@ static void describe(struct scry_watch *w, FILE *out)
 	fprintf(out, "  change      the return addresses of these functions, while they run\n");
 }
 
+static void read_clocks(struct times *t)
+{
+	const struct scry_ticks_pair now = scry_ticks_look();
+
+	scry_ticks_mark(&t->clock, &now);
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct times *t = w->state;
@@ -139,8 +147,7 @@ static int enter(struct scry_watch *w)
 	r = scry_shadow_start(&w->inj, w->held, &t->hooks, &t->stats);
 	if (r == 0)
 		r = scry_loading_put_on(w, &t->hooks);
-	t->tsc0 = __rdtsc();
-	t->ns0 = scry_now_ns();
+	read_clocks(t);
 	if (r == 0)
 		r = scry_shadow_follow(&w->inj);
 	if (r == 0) {
@@ -197,13 +204,6 @@ static void leave(struct scry_watch *w)
 			scry_shadow_pending(&w->inj, t->pending, t->functions.count) == 0;
 }
 
-static double ns_of_tick(const struct times *t)
-{
-	uint64_t ticks = __rdtsc() - t->tsc0;
-
-	return ticks ? (double)(scry_now_ns() - t->ns0) / (double)ticks : 0;
-}
-
 /* The duration that `part` of a thousand calls do not exceed: somewhere in its step. */
 static uint64_t quantile(const struct scry_shadow_stats *s, uint64_t returned, uint64_t part)
 {
@@ -223,19 +223,20 @@ static uint64_t quantile(const struct scry_shadow_stats *s, uint64_t returned, u
 	return s->max_tsc;
 }
 
-static void fill(struct scry_ev_time *ev, const struct scry_shadow_stats *s, double tick_ns)
+static void fill(struct scry_ev_time *ev, const struct scry_shadow_stats *s,
+		 const struct scry_ticks *clock)
 {
 	for (uint32_t i = 0; i < SCRY_SHADOW_STEPS; i++)
 		ev->returned += s->histogram[i];
 	ev->left = s->left;
 	ev->missed = s->missed;
 	ev->calls += ev->returned + ev->left + ev->missed;
-	ev->total_ns = (uint64_t)((double)s->total_tsc * tick_ns);
-	ev->max_ns = (uint64_t)((double)s->max_tsc * tick_ns);
+	ev->total_ns = scry_ticks_length(clock, s->total_tsc);
+	ev->max_ns = scry_ticks_length(clock, s->max_tsc);
 	if (!ev->returned)
 		return;
-	ev->p50_ns = (uint64_t)((double)quantile(s, ev->returned, 500) * tick_ns);
-	ev->p99_ns = (uint64_t)((double)quantile(s, ev->returned, 990) * tick_ns);
+	ev->p50_ns = scry_ticks_length(clock, quantile(s, ev->returned, 500));
+	ev->p99_ns = scry_ticks_length(clock, quantile(s, ev->returned, 990));
 }
 
 static int write_row(struct scry_watch *w, const struct scry_hook *row, struct scry_ev_time *ev)
@@ -252,12 +253,12 @@ static int write_row(struct scry_watch *w, const struct scry_hook *row, struct s
 
 static int finish(struct scry_watch *w)
 {
-	const struct times *t = w->state;
-	double tick_ns = ns_of_tick(t);
+	struct times *t = w->state;
 	size_t silent = 0;
 	uint64_t missed = 0;
 	int r = 0;
 
+	read_clocks(t);
 	for (size_t i = 0; i < t->functions.count && t->stats; i++) {
 		const struct scry_hook *row = &t->functions.list[i].row;
 		struct scry_ev_time ev = {.pid = (uint32_t)w->proc.pid,
@@ -265,7 +266,7 @@ static int finish(struct scry_watch *w)
 					  .address = row->address};
 		int e;
 
-		fill(&ev, &t->stats[i], tick_ns);
+		fill(&ev, &t->stats[i], &t->clock);
 		missed += ev.missed;
 		if (scry_patch_is_silent(&t->hooks, row, ev.calls)) {
 			silent++;

@@ -42,8 +42,8 @@ struct scry_calls {
 	struct open_call *calls;
 	uint32_t call_count, call_room, free_call;
 	uint64_t order, last_call;
-	uint64_t tsc0, ns0, tsc1, ns1; /* two readings of both clocks, the second the newest */
-	uint64_t last_ns;	       /* told: the ratio of the two is known better and better */
+	struct scry_ticks clock;
+	uint64_t last_ns; /* told: the ratio of the two is known better and better */
 	struct scry_buf text;
 	struct scry_calls_stats stats;
 };
@@ -104,14 +104,17 @@ void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
 	c->opts.ruby = ruby;
 }
 
-void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns)
+void scry_calls_clock(struct scry_calls *c, const struct scry_ticks_pair *now)
 {
-	if (!c->ns0) {
-		c->tsc0 = tsc;
-		c->ns0 = ns;
-	}
-	c->tsc1 = tsc;
-	c->ns1 = ns;
+	scry_ticks_mark(&c->clock, now);
+}
+
+uint64_t scry_calls_look(struct scry_calls *c)
+{
+	const struct scry_ticks_pair now = scry_ticks_look();
+
+	scry_calls_clock(c, &now);
+	return now.tsc;
 }
 
 static int no_memory(size_t records)
@@ -257,16 +260,9 @@ static int compare(const void *left, const void *right)
 	return a->order < b->order ? -1 : a->order > b->order;
 }
 
-static uint64_t ns_of(const struct scry_calls *c, uint64_t ticks)
-{
-	double all = (double)(c->tsc1 - c->tsc0);
-
-	return all > 0 ? (uint64_t)((double)ticks * ((double)(c->ns1 - c->ns0) / all)) : 0;
-}
-
 static uint64_t time_of(struct scry_calls *c, uint64_t tsc)
 {
-	uint64_t at = c->ns0 + (tsc > c->tsc0 ? ns_of(c, tsc - c->tsc0) : 0);
+	uint64_t at = scry_ticks_time(&c->clock, tsc);
 
 	if (at > c->last_ns)
 		c->last_ns = at;
@@ -379,7 +375,9 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		scry_buf_clear(&c->text);
 		if (end->how == SCRY_RETURN_DONE) {
 			ev.result = end->result;
-			ev.duration_ns = end->tsc > o->tsc ? ns_of(c, end->tsc - o->tsc) : 0;
+			ev.duration_ns = end->tsc > o->tsc
+						 ? scry_ticks_length(&c->clock, end->tsc - o->tsc)
+						 : 0;
 			if (o->part_words) {
 				scry_buf_append(&c->text, &ev, sizeof(ev));
 				put_parts(c, o->parts, o->part_words);

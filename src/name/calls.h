@@ -20,6 +20,7 @@
 #include "name/ruby_stacks.h"
 #include "rec/writer.h"
 #include "wire/call_ring.h"
+#include "sys/ticks.h"
 
 #define SCRY_CALLS_OPEN_MAX (1u << 20) /* that have not returned; the ends of more are strange */
 
@@ -54,7 +55,9 @@ void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
 		       struct scry_ruby_stacks *ruby);
 
 /* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
-void scry_calls_clock(struct scry_calls *c, uint64_t tsc, uint64_t ns);
+void scry_calls_clock(struct scry_calls *c, const struct scry_ticks_pair *now);
+/* The same with a reading that it takes; the TSC then. */
+uint64_t scry_calls_look(struct scry_calls *c);
 
 /* Whole records of one thread, in its order; copied. */
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);

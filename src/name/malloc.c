@@ -55,8 +55,7 @@ struct scry_malloc {
 	size_t thread_count, thread_room, heap_count;
 	uint32_t numbers;
 	size_t waiting, kept; /* words; room for them */
-	uint64_t tsc0, ns0;   /* the first pair of both clocks */
-	double ns_per_tick;
+	struct scry_ticks clock;
 	uint64_t newest; /* stamp that was told last */
 	uint64_t now_tsc;
 	bool is_last;	 /* nothing will come that could be waited for */
@@ -151,9 +150,7 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 	m->calls.callers =
 		scry_malloc_callers_fork(parent->calls.callers, (pid_t)opts->producer.pid);
 	m->calls.ns = parent->calls.ns;
-	m->tsc0 = parent->tsc0;
-	m->ns0 = parent->ns0;
-	m->ns_per_tick = parent->ns_per_tick;
+	m->clock = parent->clock;
 	r = m->calls.callers
 		    ? scry_malloc_addresses_copy(&parent->calls.addresses, &m->calls.addresses)
 		    : -ENOMEM;
@@ -207,22 +204,18 @@ int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable)
 	return r == 0 ? flush_due(m) : r;
 }
 
-/* The longer the span, the better the rate; the first pair stays. */
-void scry_malloc_clock(struct scry_malloc *m, uint64_t tsc, uint64_t ns)
+void scry_malloc_clock(struct scry_malloc *m, const struct scry_ticks_pair *now)
 {
-	if (!m->tsc0) {
-		m->tsc0 = tsc;
-		m->ns0 = ns;
-		m->calls.ns = m->calls.ns ? m->calls.ns : ns;
-	} else if (tsc > m->tsc0 && ns > m->ns0) {
-		m->ns_per_tick = (double)(ns - m->ns0) / (double)(tsc - m->tsc0);
-	}
+	scry_ticks_mark(&m->clock, now);
+	m->calls.ns = m->calls.ns ? m->calls.ns : now->ns;
 }
 
-static uint64_t ns_of(const struct scry_malloc *m, uint64_t tsc)
+uint64_t scry_malloc_look(struct scry_malloc *m)
 {
-	return tsc <= m->tsc0 ? m->ns0
-			      : m->ns0 + (uint64_t)((double)(tsc - m->tsc0) * m->ns_per_tick);
+	const struct scry_ticks_pair now = scry_ticks_look();
+
+	scry_malloc_clock(m, &now);
+	return now.tsc;
 }
 
 /* words */
@@ -474,7 +467,7 @@ static int tell_fork(struct scry_malloc *m, struct thread *h)
 
 	if ((h->words[h->at] & 15) == SCRY_MALLOC_OP_FORK && m->opts.on_fork &&
 	    !find_forked(h, m->opts.has_stacks, &pid) && !m->is_last &&
-	    (double)(m->now_tsc - h->stamp) * m->ns_per_tick < FORK_NS) {
+	    scry_ticks_length(&m->clock, m->now_tsc - h->stamp) < FORK_NS) {
 		m->is_waiting = true;
 		return 0;
 	}
@@ -490,7 +483,7 @@ static int tell(struct scry_malloc *m, struct thread *h)
 	size_t size = scry_malloc_record_words(words[0], m->opts.has_stacks);
 	size_t plain = scry_malloc_record_words(words[0], false);
 	struct scry_malloc_record record = {
-		.ns = ns_of(m, h->stamp),
+		.ns = scry_ticks_time(&m->clock, h->stamp),
 		.words = {words[0], words[1], plain == 3 ? words[2] : 0},
 		.stack = size > plain ? words[plain] : 0,
 		.thread = h->number,

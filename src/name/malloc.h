@@ -25,6 +25,7 @@
 
 #include "rec/writer.h"
 #include "vm/ruby.h"
+#include "sys/ticks.h"
 
 struct scry_malloc;
 
@@ -57,7 +58,9 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
 int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable);
 
 /* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
-void scry_malloc_clock(struct scry_malloc *m, uint64_t tsc, uint64_t ns);
+void scry_malloc_clock(struct scry_malloc *m, const struct scry_ticks_pair *now);
+/* The same with a reading that it takes; the TSC then. */
+uint64_t scry_malloc_look(struct scry_malloc *m);
 
 /* What hook/tracks gives (struct scry_track_run), the same fields. */
 struct scry_malloc_run {

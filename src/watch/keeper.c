@@ -723,7 +723,7 @@ static void become_keeper(int fd)
 	prctl(PR_SET_NAME, SCRY_PRELOAD_KEEPER);
 	openlog("scry", LOG_PID, LOG_DAEMON);
 	keeper.fd = fd;
-	scry_ticks_start(&keeper.ticks, &birth);
+	scry_ticks_mark(&keeper.ticks, &birth);
 }
 
 static int not_entered(const struct scry_session *s, const char *why)

@@ -134,8 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	opts.on_fork_arg = opts.writer;
 	opts.has_stacks = size & 1;
 	must(!scry_malloc_new(&opts, &m), "new");
-	scry_malloc_clock(m, 1, 1);
-	scry_malloc_clock(m, 1 << 20, 1 << 19);
+	scry_malloc_clock(m, &(struct scry_ticks_pair){1, 1, 1});
+	scry_malloc_clock(m, &(struct scry_ticks_pair){1 << 20, 1 << 19, 1 << 19});
 	calls = feed(m, &in);
 	scry_malloc_stats(m, &stats);
 	scry_malloc_free(m);

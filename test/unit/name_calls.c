@@ -47,8 +47,9 @@ static void begin_as(struct trace *t, struct scry_calls_opts opts)
 	assert_int_equal(scry_calls_new(&opts, &t->c), 0);
 	assert_int_equal(scry_calls_function(t->c), 0);
 	assert_int_equal(scry_calls_function(t->c), 0);
-	scry_calls_clock(t->c, 1000, 5000); /* a tick is a nanosecond */
-	scry_calls_clock(t->c, 2000, 6000);
+	scry_calls_clock(t->c,
+			 &(struct scry_ticks_pair){1000, 5000, 5000}); /* a tick is a nanosecond */
+	scry_calls_clock(t->c, &(struct scry_ticks_pair){2000, 6000, 6000});
 }
 
 static void begin(struct trace *t, enum scry_calls_args args)

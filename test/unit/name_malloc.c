@@ -82,8 +82,8 @@ static struct scry_malloc *open_malloc(uint64_t memory)
 	struct scry_malloc *m = NULL;
 
 	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	scry_malloc_clock(m, TSC_BASE, 1000);
-	scry_malloc_clock(m, TSC_BASE + 1000000, 501000);
+	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE, 1000, 1000});
+	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE + 1000000, 501000, 501000});
 	return m;
 }
 
@@ -586,8 +586,8 @@ static void test_fork_waits(void **state)
 	(void)state;
 	srandom(1);
 	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	scry_malloc_clock(m, TSC_BASE, 1000);
-	scry_malloc_clock(m, TSC_BASE + 1000000, 501000);
+	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE, 1000, 1000});
+	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE + 1000000, 501000, 501000});
 	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
 	tell(m, 1, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_FORK});
 	tell(m, 2, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});

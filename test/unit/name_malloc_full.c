@@ -43,8 +43,8 @@ static void make(int fd, struct scry_malloc_stats *ret_stats, uint64_t *ret_lost
 
 	assert_int_equal(scry_writer_open(fd, LARGEST, &opts.writer), 0);
 	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	scry_malloc_clock(m, TSC, 1000);
-	scry_malloc_clock(m, TSC + 1000000, 501000);
+	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC, 1000, 1000});
+	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC + 1000000, 501000, 501000});
 	srandom(3);
 	for (uint64_t i = 0; i < CALLS; i++)
 		tell(m, i);

@@ -1,5 +1,5 @@
-/* Leases in ticks of the TSC, on a machine that sleeps: by readings that are made up, and by real
- * ones. */
+/* Leases and times in ticks of the TSC, on a machine that sleeps: by readings that are made up, and
+ * by real ones. */
 #include "sys/ticks.h"
 
 #include <setjmp.h>
@@ -20,7 +20,8 @@ static int set_up(void **state)
 	(void)state;
 	now = (struct scry_ticks_pair){
 		.tsc = 1000 * SECOND, .ns = 7 * SECOND, .boot_ns = 9 * SECOND};
-	scry_ticks_start(&t, &now);
+	t = (struct scry_ticks){0};
+	scry_ticks_mark(&t, &now);
 	return 0;
 }
 
@@ -96,6 +97,36 @@ static void slept_before_it_was_known(void **state)
 	is_a_second();
 }
 
+/* Stamps from before a sleep, in it and behind it: each has the CLOCK_MONOTONIC of its moment. */
+static void times_over_a_sleep(void **state)
+{
+	struct scry_ticks_pair early, late, woken;
+
+	(void)state;
+	early = now;
+	runs(SECOND);
+	scry_ticks_mark(&t, &now);
+	late = now;
+	assert_int_equal(scry_ticks_time(&t, early.tsc + RATE * 250000000), early.ns + 250000000);
+	now.tsc += RATE * 28800 * SECOND;
+	now.boot_ns += 28800 * SECOND;
+	scry_ticks_mark(&t, &now);
+	woken = now;
+	/* what was written before is read only now */
+	assert_int_equal(scry_ticks_time(&t, early.tsc + RATE * 250000000), early.ns + 250000000);
+	assert_int_equal(scry_ticks_time(&t, late.tsc), late.ns);
+	runs(SECOND);
+	scry_ticks_mark(&t, &now);
+	assert_int_equal(scry_ticks_time(&t, woken.tsc + RATE * 500000000), woken.ns + 500000000);
+	assert_int_equal(scry_ticks_time(&t, late.tsc), late.ns);
+	/* and none is later than what came after it */
+	assert_in_range(scry_ticks_time(&t, woken.tsc - 1), late.ns, woken.ns);
+	assert_in_range(scry_ticks_time(&t, early.tsc - 1), early.ns, early.ns);
+	assert_int_equal(scry_ticks_length(&t, RATE * 12345), 12345);
+	assert_int_equal(scry_ticks_by(&woken, &now, RATE * 777), 777);
+	assert_int_equal(scry_ticks_by(&now, &now, 1), 0);
+}
+
 /* The machine's own clocks: what was said to come after 50 ms does not come before. */
 static void real(void **state)
 {
@@ -103,7 +134,8 @@ static void real(void **state)
 	uint64_t end;
 
 	(void)state;
-	scry_ticks_start(&t, &begun);
+	t = (struct scry_ticks){0};
+	scry_ticks_mark(&t, &begun);
 	do {
 		then = scry_ticks_look();
 		end = scry_ticks_after(&t, &then, 50000000);
@@ -122,6 +154,7 @@ int main(void)
 		cmocka_unit_test_setup(slept, set_up),
 		cmocka_unit_test_setup(slept_deeply, set_up),
 		cmocka_unit_test_setup(slept_before_it_was_known, set_up),
+		cmocka_unit_test_setup(times_over_a_sleep, set_up),
 		cmocka_unit_test(real),
 	};
 

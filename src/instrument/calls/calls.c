@@ -248,7 +248,7 @@ static int enter(struct scry_watch *w)
 	bool is_held = w->held;
 	int r;
 
-	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	scry_calls_look(t->calls);
 	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
@@ -379,10 +379,9 @@ static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *
 /* What `turn` has met is whole and in order: it may be written up to now. */
 static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	uint64_t now = __rdtsc();
+	uint64_t now = scry_calls_look(t->calls);
 	int r, e;
 
-	scry_calls_clock(t->calls, now, scry_now_ns());
 	look_at_stacks(w, t);
 	r = tell_functions(w, t);
 	e = scry_calls_merge(t->calls, now);
@@ -436,7 +435,7 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	r = scry_calls_new(&opts, &t->calls);
 	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
 		r = scry_calls_function(t->calls);
-	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	scry_calls_look(t->calls);
 	return r;
 }
 
@@ -563,7 +562,7 @@ static int drain(struct scry_watch *w)
 	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
 		taken.watermark = t->root->kernel_until;
 	look_at_stacks(w, t);
-	scry_calls_clock(t->calls, __rdtsc(), scry_now_ns());
+	scry_calls_look(t->calls);
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
 	e = write_calls(w, t, taken.watermark);

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <x86intrin.h>
 
 #include "base/err.h"
 #include "base/text.h"
@@ -156,7 +155,7 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)
-		scry_malloc_clock(m->calls, __rdtsc(), scry_now_ns());
+		scry_malloc_look(m->calls);
 	return r;
 }
 
@@ -253,8 +252,7 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 		scry_unwind_turn(&m->unwinding);
 	scry_tracks_spare(m->tracks, scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
 	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
-	tsc = __rdtsc(); /* later than what has just been copied */
-	scry_malloc_clock(m->calls, tsc, scry_now_ns());
+	tsc = scry_malloc_look(m->calls); /* later than what has just been copied */
 	if (m->end_tsc && taken.watermark > m->end_tsc)
 		taken.watermark = m->end_tsc;
 	if (r == 0)

@@ -598,11 +598,7 @@ static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
 static uint64_t forced_ns(uint64_t tsc, const struct scry_ticks_pair *began,
 			  const struct scry_ticks_pair *ended)
 {
-	const uint64_t most = ended->tsc - began->tsc;
-
-	return most && tsc <= most
-		       ? (uint64_t)((double)tsc / (double)most * (double)(ended->ns - began->ns))
-		       : 0;
+	return tsc <= ended->tsc - began->tsc ? scry_ticks_by(began, ended, tsc) : 0;
 }
 
 /* --force-gc: what lives after it is referenced by something. */
