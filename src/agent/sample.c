@@ -106,6 +106,18 @@ static void clean(struct scry_gate *g)
 	fill_filter();
 }
 
+/* The keeper takes it out of the living. Without room for that it is lost sight of with all. */
+static void unfollow(struct scry_gate *g, uint64_t object)
+{
+	if (!scry_ring_reserve(g, 2)) {
+		scry_agent.control->blind++;
+		return;
+	}
+	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_UNFOLLOWED, 1));
+	scry_ring_put(g, object);
+	scry_ring_publish(g);
+}
+
 void scry_sample_track(struct scry_gate *g, uint64_t object)
 {
 	uint32_t at = slot_of(object);
@@ -113,6 +125,7 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 	if (scry_agent.sampled.used >= SCRY_TRACKED / 4 * 3) {
 		if (g->tracked >= SCRY_TRACKED / 2) {
 			scry_agent.control->untracked++;
+			unfollow(g, object);
 			return;
 		}
 		clean(g);
@@ -237,6 +250,17 @@ int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
 	return 1;
 }
 
+/*
+ * Where the VM does not say what is marked, a sample that did not move may have died in this very
+ * GC, and another object, of the same class, stands in its slot: nothing tells them apart.
+ */
+static void unfollow_unmoved(struct scry_gate *g, uint64_t object)
+{
+	if (!scry_agent.ruby.is_marked && !is_dead(SCRY_RUBY_GC_END_SWEEP, object) &&
+	    scry_sample_ended(g, object))
+		unfollow(g, object);
+}
+
 void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context)
 {
 	uint64_t *list = scry_agent.pages.set; /* of no other use while sampling */
@@ -244,6 +268,9 @@ void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *c
 
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
 		list[count++] = scry_agent.sampled.entries[i].object;
+	for (uint32_t i = 0; i < count; i++)
+		if (!scry_pages_moved(list[i]))
+			unfollow_unmoved(scry_agent.gate, list[i]);
 	while (count--) {
 		uint64_t to = scry_pages_moved(list[count]);
 

@@ -44,7 +44,8 @@ int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
 			  struct scry_sampled *ret);
 /* A compaction moved the object at `from`; not 0: it is a sampled one. */
 int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to);
-/* Calls `moved` for every sampled object that the compaction under way has moved. */
+/* Calls `moved` for every sampled object that the compaction under way has moved. Of the others the
+ * keeper is told that they are followed no longer, where the VM does not say what it has marked. */
 void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context);
 void scry_sample_forget_all(struct scry_gate *g);
 

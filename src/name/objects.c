@@ -360,6 +360,31 @@ static void define_node(struct scry_objects *o, const uint64_t *words, size_t co
 			   });
 }
 
+/* Nobody will know whether it lives. */
+static void unfollow_entry(struct scry_objects *o, struct scry_live_region *region,
+			   struct scry_live_entry *entry)
+{
+	struct counters *c = counters_of(o, entry->place);
+
+	if (!c)
+		return;
+	c->unfollowed += weight(o, entry->slot);
+	c->freed_samples++;
+	entry->place = 0;
+	region->count--;
+}
+
+static void unfollow(struct scry_objects *o, uint64_t address)
+{
+	struct scry_live_region *region = scry_live_region(&o->live, address, 0);
+	struct scry_live_entry *entry = region ? scry_live_entry(&o->live, region, address) : NULL;
+
+	if (!entry || !entry->place)
+		return; /* born before the watch, or it was not recorded */
+	o->totals.unfollowed++;
+	unfollow_entry(o, region, entry);
+}
+
 /* A record: its escape word at words[0], then `count` words. */
 static void take_record(struct scry_objects *o, const uint64_t *words, size_t count)
 {
@@ -377,6 +402,8 @@ static void take_record(struct scry_objects *o, const uint64_t *words, size_t co
 		count_gc(o, words[1]);
 	} else if (kind == SCRY_RING_SIZE && count == 1) {
 		o->size = words[1] < SCRY_SIZE_MAX ? words[1] : 0;
+	} else if (kind == SCRY_RING_UNFOLLOWED && count == 1) {
+		unfollow(o, words[1]);
 	} else if (kind == SCRY_RING_MOVED) {
 		o->totals.compactions += *words >> 48 & 1;
 		for (size_t i = 1; i + 1 <= count; i += 2)
@@ -393,14 +420,9 @@ void scry_objects_lose_sight(struct scry_objects *o)
 
 	while ((region = scry_live_next(&o->live, &cursor))) {
 		for (size_t i = 0; region->count && i < o->live.per_region; i++) {
-			struct counters *c = counters_of(o, region->at[i].place);
-
-			if (!c)
+			if (!counters_of(o, region->at[i].place))
 				continue;
-			c->unfollowed += weight(o, region->at[i].slot);
-			c->freed_samples++;
-			region->at[i].place = 0;
-			region->count--;
+			unfollow_entry(o, region, &region->at[i]);
 			o->totals.out_of_sight++;
 		}
 	}
@@ -721,6 +743,7 @@ void scry_objects_merge_totals(struct scry_objects *into, const struct scry_obje
 	sum->compactions += t->compactions;
 	sum->moved += t->moved;
 	sum->out_of_sight += t->out_of_sight;
+	sum->unfollowed += t->unfollowed;
 }
 
 void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)

@@ -60,6 +60,13 @@ struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts,
 	return scry_cell_number(half);
 }
 
+struct scry_cell scry_object_live_error_cell(const struct scry_object_counts *counts)
+{
+	if (counts->is_scaled && counts->is_least)
+		return (struct scry_cell){.is_unknown = true, .bytes = "at least", .length = 8};
+	return scry_object_error_cell(counts, counts->live_variance, counts->live_samples);
+}
+
 void scry_object_place(const struct scry_object_row *row, bool with_line, struct scry_buf *buf)
 {
 	struct scry_cell file = scry_name_text(row->names, row->file);

@@ -62,6 +62,8 @@ void scry_object_place(const struct scry_object_row *row, bool with_line, struct
 /* Half the width of the interval of a figure of `counts`; 0 when it is exact. */
 struct scry_cell scry_object_error_cell(const struct scry_object_counts *counts, double variance,
 					uint64_t samples);
+/* The same of the living. "at least": of some samples nobody knows whether they live. */
+struct scry_cell scry_object_live_error_cell(const struct scry_object_counts *counts);
 
 /* The class as people read it: never empty. */
 struct scry_cell scry_object_class(const struct scry_object_row *row);

@@ -44,6 +44,7 @@ struct scry_object_counts scry_object_counts_of(const struct scry_ev_objects *ob
 		.live_unsized = objects->live_unsized,
 		.is_slots = objects->flags & SCRY_OBJECTS_SLOTS,
 		.is_scaled = objects->flags & SCRY_OBJECTS_SCALED,
+		.is_least = objects->unfollowed != 0,
 	};
 
 	if (counts.is_scaled) {
@@ -72,6 +73,7 @@ void scry_object_counts_add(struct scry_object_counts *into, const struct scry_o
 	into->live_variance += more->live_variance;
 	into->is_slots |= more->is_slots;
 	into->is_scaled |= more->is_scaled;
+	into->is_least |= more->is_least;
 }
 
 bool scry_object_interval(double variance, uint64_t samples, uint64_t *ret_half)

@@ -20,6 +20,7 @@ struct scry_object_counts {
 	double allocated_variance, live_variance; /* of the scaled figures; 0: exact */
 	bool is_slots;				  /* some are unsized */
 	bool is_scaled;				  /* from samples, some at least */
+	bool is_least;				  /* the living: some were not followed */
 };
 
 struct scry_object_row {

@@ -124,7 +124,7 @@ static void fill_counts(const struct scry_object_table *t, const struct scry_obj
 		scry_object_error_cell(c, c->allocated_variance, c->samples);
 	cells[COLUMN_BYTES] = bytes_cell(t, c->bytes, c->unsized);
 	cells[COLUMN_LIVE] = scry_cell_number(c->live);
-	cells[COLUMN_LIVE_ERROR] = scry_object_error_cell(c, c->live_variance, c->live_samples);
+	cells[COLUMN_LIVE_ERROR] = scry_object_live_error_cell(c);
 	cells[COLUMN_LIVE_BYTES] = bytes_cell(t, c->live_bytes, c->live_unsized);
 	cells[COLUMN_OLD_LIVE] = scry_cell_known(c->old_live, t->has_full);
 	cells[COLUMN_OLD_LIVE_BYTES] = bytes_cell(t, c->old_live_bytes, c->live_unsized);

@@ -55,8 +55,9 @@ static void push_totals(const struct objects *o)
 		      scry_cell_number(all->unsized)),
 		TOTAL(true, "live", "still live at the end", scry_cell_number(all->live)),
 		TOTAL(is_data || all->is_scaled, "live_error",
-		      "of these more or less (95 % interval)",
-		      scry_object_error_cell(all, all->live_variance, all->live_samples)),
+		      all->is_least ? "so many live: some samples were not followed"
+				    : "of these more or less (95 % interval)",
+		      scry_object_live_error_cell(all)),
 		TOTAL(true, "live_bytes",
 		      all->live_unsized ? "bytes* of the live" : "bytes of the live",
 		      scry_cell_number(all->live_bytes)),

@@ -30,6 +30,8 @@ enum scry_ring_record {
 	SCRY_RING_SLOT,	   /* no word: bytes of the slots of the next objects made, in bits 48..63;
 			      0, as before the first one: not known. Where slots differ in size: who
 			      reads the ring comes too late, as a page may have been cut anew */
+	SCRY_RING_UNFOLLOWED, /* one word: the address of an object that lives, or does not, and of
+				 which nothing more will be said */
 };
 enum scry_ring_gc {
 	SCRY_RING_GC_START = 1,

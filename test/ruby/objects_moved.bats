@@ -47,9 +47,14 @@ load_under() {
 	load_under --sample 10
 	json_is "$T/o.json" 'r["honesty"]["lost"] == 0 && r["honesty"]["errors"] == 0 && r["honesty"]["moved"] > 0'
 	# Half a width of 99.99 %: a test that fails once in ten thousand runs.
+	"$RUBY" -e 'exit RUBY_VERSION < "3.4"' || {
+		# It does not say what died in the GC that moved: nothing is called living that may be dead.
+		json_is "$T/o.json" 'r["totals"]["unfollowed"] > 0 && r["totals"]["live_error"].nil? && r["notes"].any? { |n| n.include?("may have died in a GC compaction") }'
+		json_is "$T/o.json" "rows.find { |x| x['class'] == 'Passing' }['live'] <= 10 * ($PASSING + 1)"
+		return
+	}
 	json_is "$T/o.json" "n = rows.find { |x| x['class'] == 'Node' }; (n['live'] - $NODES).abs <= 2 * n['live_error'] && n['live'] == n['allocated']"
 	json_is "$T/o.json" "n = rows.find { |x| x['class'] == 'Passing' }; (n['allocated'] - 160_000).abs <= 2 * n['allocated_error']"
-	"$RUBY" -e 'exit RUBY_VERSION < "3.4"' || skip "from 3.4 on a sample whose slot a compaction fills is not seen to be dead"
 	json_is "$T/o.json" "rows.find { |x| x['class'] == 'Passing' }['live'] <= 10 * ($PASSING + 1)"
 }
 

@@ -66,6 +66,8 @@ RUBY
 	"$SCRY" objects --sample 2 --by class -o "$T/o.json" -- "$RUBY" "$T/many.rb"
 	json_is "$T/o.json" '(r["notes"] || []).any? { |n| n =~ /samples beyond the agent/ }'
 	json_is "$T/o.json" 'a = rows.find { |x| x["class"] == "A" }; (a["allocated"] - 200_000).abs <= 2 * a["allocated_error"]'
+	# at least so many live: with no interval that says more
+	json_is "$T/o.json" 'a = rows.find { |x| x["class"] == "A" }; a["live"] <= 200_000 && a["live_error"].nil? && r["totals"]["unfollowed"] > 0'
 }
 
 @test "sampled: a program that forks all the time" {

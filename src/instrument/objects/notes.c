@@ -67,6 +67,12 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 				"%llu sample%s beyond the agent's table: made counted, not "
 				"followed to the end; fix: sample fewer",
 				(unsigned long long)o->unfollowed, scry_text_s(o->unfollowed));
+	if (t->unfollowed > o->unfollowed)
+		scry_watch_note(w,
+				"%llu sample%s may have died in a GC compaction, which this Ruby "
+				"does not say: counted as made, neither as live nor as freed",
+				(unsigned long long)(t->unfollowed - o->unfollowed),
+				scry_text_s(t->unfollowed - o->unfollowed));
 	if (t->replaced && o->ruby->layout.recycles)
 		scry_watch_note(w,
 				"%llu object%s %s taken back by the VM without an event: freed, as "

@@ -345,7 +345,8 @@ static void measure(const struct scry_watch *w, struct scry_objects_watch *o)
 
 	scry_objects_totals(o->names, &t);
 	if (!o->has_looked || t.allocs != o->last_look.allocs || t.frees != o->last_look.frees ||
-	    t.moved != o->last_look.moved || t.out_of_sight != o->last_look.out_of_sight)
+	    t.moved != o->last_look.moved || t.out_of_sight != o->last_look.out_of_sight ||
+	    t.unfollowed != o->last_look.unfollowed)
 		scry_objects_measure(o->names, w->target_gone);
 }
 
