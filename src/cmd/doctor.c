@@ -116,6 +116,8 @@ static void check_process(pid_t pid)
 		 proc.threads, scry_text_s((uint64_t)proc.threads));
 	scry_doctor_line("process", true, text, "");
 	r = scry_inject_check(&proc);
+	if (r == 0)
+		r = scry_inject_check_alone(&proc);
 	scry_doctor_line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
 	r = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
 	if (r < 0) {

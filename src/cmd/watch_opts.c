@@ -93,6 +93,8 @@ static int dry_run_one(const struct scry_watch_opts *opts, const struct scry_ins
 	if (r == 0)
 		r = scry_inject_check(&w.proc);
 	if (r == 0)
+		r = scry_inject_check_alone(&w.proc);
+	if (r == 0)
 		r = instrument->prepare(&w);
 	if (r == 0) {
 		printf("scry would enter process %d (%s, %d thread%s) to watch %s:\n", w.proc.pid,

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "hook/shared.h"
 #include "sys/edit.h"
+#include "sys/proc.h"
 #include "wire/lanes.h"
 
 #define REACH (1ull << 30)
@@ -219,6 +220,39 @@ static int finish(struct scry_tracee *t, const struct scry_call *how, int r)
 	return r < 0 ? r : 0;
 }
 
+/*
+ * Limits that count addresses (RLIMIT_AS), or memory that may be written (RLIMIT_DATA), hold for
+ * what scry maps too. It takes nothing that the program could come to need: half of what is left
+ * stays. -ENOTSUP with a sentence.
+ */
+static int fits(pid_t pid, uint64_t bytes, uint64_t writable)
+{
+	const struct {
+		const char *row, *name, *option;
+		uint64_t used, wanted;
+	} limits[] = {
+		{"Max address space", "RLIMIT_AS, ulimit -v", "as", scry_proc_mapped(pid), bytes},
+		{"Max data size", "RLIMIT_DATA, ulimit -d", "data", scry_proc_writable(pid),
+		 writable},
+	};
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		uint64_t most = scry_proc_limit(pid, limits[i].row);
+
+		if (limits[i].used + 2 * limits[i].wanted <= most)
+			continue;
+		return scry_fail(
+			-ENOTSUP,
+			"process %d may map no more than %llu MiB (%s), and has %llu: with "
+			"the %llu that scry takes too little is left for its own; fix: "
+			"prlimit --pid %d --%s=unlimited",
+			pid, (unsigned long long)(most >> 20), limits[i].name,
+			(unsigned long long)(limits[i].used >> 20),
+			(unsigned long long)(limits[i].wanted >> 20), pid, limits[i].option);
+	}
+	return 0;
+}
+
 /* Closed until it is known to be ours: the journal's nonce, then the header, say so. What a kill
  * leaves before that is of no use to anybody. -EEXIST: something else is there. */
 static int reserve(const struct scry_agent_header *h, uint64_t start, struct scry_tracee *t,
@@ -292,6 +326,9 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 
 	*ret_fd = -1;
 	scry_error_clear();
+	r = fits(t->pid, end_of(h) - scry_agent_gate(h), h->private_size + SCRY_PAGE);
+	if (r < 0)
+		return finish(t, how, r);
 	r = reserve(h, scry_agent_gate(h), t, how);
 	if (r < 0)
 		return finish(t, how, r); /* -EEXIST: the caller looks elsewhere */
@@ -343,7 +380,8 @@ int scry_agent_map_lanes(const struct scry_agent_header *h, struct scry_tracee *
 	if (r < 0)
 		return r;
 	scry_error_clear();
-	if (scry_agent_has_lanes(h, &maps)) /* of an earlier watch */
+	r = fits(t->pid, h->lanes_size, 0);
+	if (r == 0 && scry_agent_has_lanes(h, &maps)) /* of an earlier watch */
 		r = failed(remote(t, how, gone));
 	scry_maps_done(&maps);
 	if (r == 0)

@@ -82,6 +82,11 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
 	if (r == 0)
 		r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
+	if (r == 0 && scry_tracee_is_dispatched(t))
+		r = scry_fail(-ENOTSUP,
+			      "process %d dispatches its own system calls (Syscall User Dispatch, "
+			      "as Wine does): one that scry makes in it may end it",
+			      inj->proc->pid);
 	if (r == 0 && scry_tracee_can_call(t) && (wish->any || !scry_tracee_has_restart(t))) {
 		if (wish->stack || has_room(inj, t))
 			return 0;
@@ -92,7 +97,7 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 	scry_tracee_release(t);
 	scry_inject_count_pause(inj, t->held_ns, 1);
 	wish->refused++;
-	return -EAGAIN;
+	return r == -ENOTSUP ? r : -EAGAIN;
 }
 
 /* The best thread for a call: sleeping, without a restart block; then any; in the end any at all.

@@ -24,6 +24,8 @@
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
+#define ALONE_TRIES 20 /* a vfork is over soon */
+#define ALONE_NAP_NS 5000000
 #define OTHERS_TRIES 100      /* while another scry is entering */
 #define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
 
@@ -71,6 +73,23 @@ int scry_inject_check(const struct scry_proc *p)
 		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm,
 				 why, fix);
 	return 0;
+}
+
+int scry_inject_check_alone(const struct scry_proc *p)
+{
+	pid_t other = scry_proc_shares_memory(p->pid), first = other;
+
+	for (int i = 0; other && other == first && i < ALONE_TRIES; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
+		other = scry_proc_shares_memory(p->pid);
+	}
+	return other && other == first
+		       ? scry_fail(-ENOTSUP,
+				   "cannot enter process %d (%s): process %d has the same memory "
+				   "(clone with CLONE_VM, or vfork), and is none of its threads: "
+				   "what it runs cannot be stopped with them",
+				   p->pid, p->comm, other)
+		       : 0;
 }
 
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)

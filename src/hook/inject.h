@@ -48,7 +48,6 @@ struct scry_inject {
 	struct scry_edit edit;
 	struct scry_undo_report older;	 /* what a scry that died had left, put back on entering */
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
-	/* measured */
 	uint64_t pause_max_ns, pause_total_ns, pause_wall_ns;
 	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
 	uint32_t pause_threads;
@@ -60,17 +59,18 @@ struct scry_inject {
  * stopped, traced, seccomp, setuid or not dumpable, 32-bit, a zombie, not permitted. Reads only.
  */
 int scry_inject_check(const struct scry_proc *proc);
+/* Of a live one: not if another process runs on its memory. A vfork is waited for. */
+int scry_inject_check_alone(const struct scry_proc *p);
 
-/* Is another scry at work? -EBUSY with its name. The claim (hook/own.h) is made when entering. */
+/* Is another scry at work? -EBUSY with its name. The claim (hook/own.h) is made when entering, and
+ * given up by unlock, when nothing of ours is there any more. */
 int scry_inject_lock(struct scry_inject *inj, const struct scry_proc *proc);
-
-/* Gives it up, before scry_inject_done does: nothing of ours is in that process any more. */
 void scry_inject_unlock(struct scry_inject *inj);
 
 /*
  * Enters: after scry_inject_lock. `near` is an address the agent should lie within 1 GiB of (0:
  * anywhere). `held` is a thread that is stopped already (a program being started), or NULL: one is
- * chosen and held briefly. -EINPROGRESS with only_adopt: it is idle, and the VM holds it yet.
+ * chosen and held briefly. -EINPROGRESS with only_adopt: it is idle.
  */
 int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee *held);
 

@@ -342,12 +342,29 @@ static bool is_files_bytes(const struct scry_edit *e, const struct scry_maps *ma
 	       !memcmp(file, j->old, j->size);
 }
 
-/* Its object was unloaded: whatever lies there now is not what was changed. */
-static bool is_unmapped(const struct scry_maps *maps, const struct scry_journal_entry *j)
+/*
+ * Its object was unloaded: whatever lies there now is not what was changed. But where our own bytes
+ * are there yet, the program has moved its code to other pages (huge ones, as some do): they lead
+ * to what is about to go.
+ */
+static bool is_unmapped(const struct scry_edit *e, const struct scry_maps *maps,
+			const struct scry_journal_entry *j)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
+	unsigned char now[SCRY_EDIT_MAX];
+
+	if (!j->inode || (m && m->inode == j->inode))
+		return false;
+	return !m || m->inode || !m->x || scry_mem_read(e->mem, j->address, now, j->size) < 0 ||
+	       memcmp(now, j->new_, j->size);
+}
+
+/* It lies in memory of no file, though it was changed in a file's. */
+static bool has_moved(const struct scry_maps *maps, const struct scry_journal_entry *j)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
 
-	return j->inode && (!m || m->inode != j->inode);
+	return j->inode && m && !m->inode;
 }
 
 static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
@@ -359,7 +376,7 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	if (j->state == SCRY_EDIT_UNDONE)
 		return;
 	report->entries++;
-	if (is_unmapped(maps, j)) {
+	if (is_unmapped(e, maps, j)) {
 		report->restored++;
 		j->state = SCRY_EDIT_UNDONE;
 		return;
@@ -370,7 +387,8 @@ static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,
 	}
 	if (memcmp(now, j->old, j->size)) {
 		if (memcmp(now, j->new_, j->size) ||
-		    (j->kind != SCRY_EDIT_SLOT && !is_files_bytes(e, maps, j, seen))) {
+		    (j->kind != SCRY_EDIT_SLOT && !has_moved(maps, j) &&
+		     !is_files_bytes(e, maps, j, seen))) {
 			report->foreign++;
 			return;
 		}

@@ -25,8 +25,10 @@
 #include "base/err.h"
 #include "sys/container.h"
 
-#define TASKS_MAX 4194304u   /* PID_MAX_LIMIT of the kernel */
-#define PF_KTHREAD 0x200000u /* linux/sched.h; proc(5) has the field */
+#define TASKS_MAX 4194304u /* PID_MAX_LIMIT of the kernel */
+/* linux/sched.h; proc(5) has the field. A worker of io_uring, or another one, in a process. */
+#define PF_KTHREAD 0x200000u
+#define PF_WORKERS (0x10u | 0x4000u)
 
 /* Reads a small file of /proc whole, NUL-terminates it. Length or -errno. */
 static ssize_t read_file(const char *path, char *buf, size_t size)
@@ -234,6 +236,31 @@ pid_t scry_proc_tracer(pid_t pid, pid_t tid)
 bool scry_proc_share_memory(pid_t a, pid_t b)
 {
 	return a > 0 && b > 0 && syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
+}
+
+pid_t scry_proc_shares_memory(pid_t pid)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	pid_t found = 0, other;
+
+	while (dir && !found && (entry = readdir(dir))) {
+		other = (pid_t)strtol(entry->d_name, NULL, 10);
+		if (other > 0 && other != pid && scry_proc_share_memory(pid, other))
+			found = other;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+bool scry_proc_task_is_worker(pid_t pid, pid_t tid)
+{
+	char path[96];
+	uint64_t flags = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+	return read_stat(path, 9, &flags) == 0 && flags & PF_WORKERS;
 }
 
 bool scry_proc_is_running(pid_t pid, uint64_t start_ticks)
@@ -477,6 +504,42 @@ uint64_t scry_proc_rss(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	return read_stat(path, 24, &pages) == 0 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static uint64_t status_bytes(pid_t pid, const char *key)
+{
+	char path[64], text[4096];
+	long kib;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (read_file(path, text, sizeof(text)) < 0)
+		return 0;
+	kib = status_number(text, key);
+	return kib > 0 ? (uint64_t)kib << 10 : 0;
+}
+
+uint64_t scry_proc_mapped(pid_t pid)
+{
+	return status_bytes(pid, "VmSize");
+}
+
+uint64_t scry_proc_writable(pid_t pid)
+{
+	return status_bytes(pid, "VmData");
+}
+
+uint64_t scry_proc_limit(pid_t pid, const char *row)
+{
+	char path[64], text[4096], *end;
+	const char *at;
+	uint64_t value;
+
+	snprintf(path, sizeof(path), "/proc/%d/limits", (int)pid);
+	at = read_file(path, text, sizeof(text)) < 0 ? NULL : strstr(text, row);
+	if (!at)
+		return UINT64_MAX;
+	value = strtoull(at + strlen(row), &end, 10);
+	return end == at + strlen(row) ? UINT64_MAX : value; /* "unlimited" is no number */
 }
 
 int scry_proc_auxv(pid_t pid, uint64_t type, uint64_t *ret)

@@ -73,6 +73,12 @@ bool scry_proc_catches(pid_t pid, int signal);
 
 /* Resident memory in bytes, 0 when it is gone. */
 uint64_t scry_proc_rss(pid_t pid);
+/* What RLIMIT_AS and RLIMIT_DATA count, bytes: addresses that are mapped, and private memory that
+ * may be written. 0 when it is gone. */
+uint64_t scry_proc_mapped(pid_t pid);
+uint64_t scry_proc_writable(pid_t pid);
+/* A row of /proc/PID/limits, its soft limit; UINT64_MAX: none, or it cannot be read. */
+uint64_t scry_proc_limit(pid_t pid, const char *row);
 
 /* Memory that it has locked (mlock), in bytes; 0 when it is gone. */
 uint64_t scry_proc_locked(pid_t pid);
@@ -100,6 +106,11 @@ pid_t scry_proc_newest(void);
 /* Do both processes have one address space (vfork in flight, CLONE_VM)? False also when the kernel
  * cannot tell (CONFIG_KCMP). */
 bool scry_proc_share_memory(pid_t a, pid_t b);
+/* Another process, no thread of `pid`, that has the same memory now (clone with CLONE_VM, vfork);
+ * 0: none that may be asked. */
+pid_t scry_proc_shares_memory(pid_t pid);
+/* Is this thread the kernel's own, which never runs the program's code (io_uring's workers)? */
+bool scry_proc_task_is_worker(pid_t pid, pid_t tid);
 
 /* Who traces thread `tid`; 0: nobody, or gone. */
 pid_t scry_proc_tracer(pid_t pid, pid_t tid);

@@ -39,6 +39,10 @@
 #define NR_RT_SIGRETURN 15
 #define NR_RESTART_SYSCALL 219
 
+/* linux/ptrace.h, from 6.4 on; struct ptrace_sud_config */
+#define GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
+#define SUD_CONFIG_BYTES 32
+
 #define STEP_NS 1000000000ull /* an instruction, on a busy machine */
 #define TRAP_NS 100000000ull
 #define OTHERS_NS 500000000ull
@@ -483,10 +487,19 @@ bool scry_tracee_has_ended(pid_t pid, int *ret_status)
 	return waitpid(pid, ret_status, WNOHANG) == pid;
 }
 
+bool scry_tracee_is_dispatched(const struct scry_tracee *t)
+{
+	uint64_t config[4] = {0}; /* struct ptrace_sud_config: mode first */
+
+	return ptrace(GET_SYSCALL_USER_DISPATCH_CONFIG, t->tid, SUD_CONFIG_BYTES, config) == 0 &&
+	       config[0];
+}
+
 bool scry_tracee_can_call(const struct scry_tracee *t)
 {
 	return !t->group_stopped && t->regs.fs_base && t->regs.cs == 0x33 && /* 64-bit code */
-	       !scry_seccomp_has(t->pid, t->tid);
+	       !scry_seccomp_has(t->pid, t->tid) && !scry_proc_task_is_worker(t->pid, t->tid) &&
+	       !scry_tracee_is_dispatched(t);
 }
 
 /* Where the thread goes on: an interrupted syscall is made again, as the kernel itself would do it.

@@ -112,8 +112,11 @@ int scry_tracee_move(struct scry_tracee *t, uint64_t ip);
  * ours is made. A tracer that dies leaves it running. 0 or -errno. */
 int scry_tracee_step(struct scry_tracee *t, unsigned int count);
 
+/* While stopped: does it have Syscall User Dispatch (prctl(2)), as Wine's threads do? Then a system
+ * call that is made in it may end the program. False before Linux 6.4, which does not tell. */
+bool scry_tracee_is_dispatched(const struct scry_tracee *t);
 /* True when this thread may be made to run something, given a stack: not group-stopped, 64-bit
- * code, a thread control block. */
+ * code, a thread control block, no filter or dispatcher of system calls, none of the kernel's. */
 bool scry_tracee_can_call(const struct scry_tracee *t);
 
 /* What a call needs below a thread's stack pointer: red zone, xsave area, frame, our code. */

@@ -207,12 +207,23 @@ static int open_module(struct scry_ruby *ruby, const struct scry_proc *proc)
 	return 0;
 }
 
+/*
+ * What was learned is what a program of that user said, with whatever libraries his environment
+ * names: it serves him alone. So nobody's child can have another user's Ruby refused, or watched
+ * along what does not hold.
+ */
+static bool make_id(const struct scry_ruby *ruby, struct scry_cache_key *ret)
+{
+	*ret = (struct scry_cache_key){.id_size = SCRY_DIGEST_BYTES + sizeof(ruby->users),
+				       .learners = SCRY_LEARNERS};
+	_Static_assert(SCRY_DIGEST_BYTES + sizeof(ruby->users) <= sizeof(ret->id), "it has room");
+	memcpy(ret->id + SCRY_DIGEST_BYTES, ruby->users, sizeof(ruby->users));
+	return scry_elf_digest(ruby->elf, ret->id) == 0;
+}
+
 static bool make_key(const struct scry_ruby *ruby, struct scry_cache_key *ret)
 {
-	*ret = (struct scry_cache_key){.id_size = SCRY_DIGEST_BYTES, .learners = SCRY_LEARNERS};
-	_Static_assert(SCRY_DIGEST_BYTES <= sizeof(ret->id), "it has room");
-	return (ruby->core || !scry_calib_has_collector(ruby->pid)) &&
-	       scry_elf_digest(ruby->elf, ret->id) == 0;
+	return (ruby->core || !scry_calib_has_collector(ruby->pid)) && make_id(ruby, ret);
 }
 
 /* The first row: where the layout is from. */
@@ -375,9 +386,9 @@ void scry_ruby_keep(const struct scry_ruby *ruby)
 
 void scry_ruby_drop(const struct scry_ruby *ruby)
 {
-	struct scry_cache_key key = {.id_size = SCRY_DIGEST_BYTES};
+	struct scry_cache_key key;
 
-	if (scry_elf_digest(ruby->elf, key.id) == 0)
+	if (make_id(ruby, &key))
 		scry_cache_drop(&key);
 }
 
@@ -445,6 +456,8 @@ static int open_ruby(struct scry_ruby *ruby, const struct scry_proc *proc, enum 
 	struct scry_space space = space_of(ruby);
 	int err = scry_space_mem(&space, &ruby->mem);
 
+	ruby->users[0] = proc ? proc->uid : getuid();
+	ruby->users[1] = proc ? proc->euid : geteuid();
 	if (err == -ESRCH && !ruby->core)
 		err = scry_proc_fail_gone(ruby->pid);
 	if (!err)

@@ -32,6 +32,7 @@ struct scry_ruby_thread {
 struct scry_ruby {
 	pid_t pid;		      /* 0: a saved image, for tests */
 	const struct scry_core *core; /* it does not live; NULL, or borrowed */
+	uid_t users[2];		      /* real and effective: of a core's reader */
 	struct scry_mem mem;	      /* own handle, closed with the ruby */
 	struct scry_maps maps;	      /* snapshot at open */
 	struct scry_elf *elf;	      /* the module that is Ruby */

@@ -346,6 +346,8 @@ int scry_watch_enter(struct scry_watch *w)
 	}
 	if (r == 0)
 		r = scry_inject_check(&w->proc);
+	if (r == 0 && !w->held)
+		r = scry_inject_check_alone(&w->proc);
 	if (r == 0 && w->session->count > 1)
 		scry_session_lease(w->session, LEARNING_NS); /* the others go on meanwhile */
 	if (r == 0)

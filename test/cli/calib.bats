@@ -189,6 +189,21 @@ layout_of() {
 	[[ "$(layout_of "$PID")" == "from the cache "* ]]
 }
 
+# The child loads what the environment of its user names: what it says holds for his programs alone.
+@test "what was learned of one user's Ruby is not believed of another's" {
+	need_root "another user"
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$RUBY_FILE" -e 1 || skip "nobody may not run $RUBY_FILE"
+	running nobody setpriv --reuid=65534 --regid=65534 --clear-groups "$RUBY_FILE" -e "$loop"
+	nobody=$PID
+	[[ "$(layout_of "$nobody")" == "learned now "* ]]
+	[[ "$(layout_of "$nobody")" == "from the cache "* ]]
+	running another setpriv --reuid=33 --regid=33 --clear-groups "$RUBY_FILE" -e "$loop"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	running root "$RUBY_FILE" -e "$loop"
+	[[ "$(layout_of "$PID")" == "learned now "* ]]
+	[[ "$(layout_of "$PID")" == "from the cache "* ]]
+}
+
 @test "a Ruby that is too old is named, with what is supported" {
 	mkdir "$T/bin"
 	cp "$TARGETS/target_old_ruby" "$T/bin/ruby"

@@ -1,0 +1,76 @@
+#!/usr/bin/env bats
+# Processes in which threads are not all there is, memory is not where it was, or is limited: strange.c. They are entered
+# without harm, or refused with the reason.
+
+load lib
+
+setup() {
+	need_targets
+	need_root "entering any process"
+	prepare
+}
+
+# refused SITUATION PATTERN: it goes on, and says why it is not entered, dry or not.
+refused() {
+	target strange "$1"
+	! grep -q "^none here" "$T/strange.out" || skip "this kernel has no such thing"
+	scry_ends 4 patch count strange_add -p "$PID" -d 0.1s
+	says "$2"
+	[ "$(mappings "$PID")" -eq 0 ]
+	ends_right "$PID" strange
+}
+
+@test "a process that shares the memory and is no thread: refused, as it could not be stopped" {
+	target strange clone
+	for verb in count time; do
+		scry_ends 4 patch "$verb" strange_add -p "$PID" -d 0.1s
+		says "process [0-9]+ has the same memory .*clone with CLONE_VM"
+	done
+	scry_ends 4 patch count strange_add -p "$PID" --dry-run
+	says "has the same memory"
+	ends_right "$PID" strange
+}
+
+@test "vfork after vfork: waited for, and entered" {
+	target strange vforks
+	scry_ends 0 patch count strange_add -p "$PID" -d 0.3s -o "$T/o.json"
+	json_is "$T/o.json" 'rows[0]["calls"] > 1000'
+	ends_right "$PID" strange
+}
+
+@test "system calls that are dispatched to the program itself: refused" {
+	printf '6.4\n%s\n' "$(uname -r)" | sort -CV || skip "before Linux 6.4 the kernel does not tell"
+	refused dispatch "dispatches its own system calls"
+}
+
+@test "an address space that is limited: refused where too little would be left, with what mends it" {
+	refused limited "may map no more than [0-9]+ MiB .RLIMIT_AS.*prlimit --pid [0-9]+ --as=unlimited"
+}
+
+@test "code that is moved to other memory while it is hooked has its own bytes afterwards" {
+	target strange moves
+	start scry "$SCRY" patch count strange_add -p "$PID"
+	scry=$PID
+	target=$(pgrep -f "target_strange moves")
+	wait_for 10 hooked "$target"
+	works() { [ "$(wc -l <"$T/strange.out")" -gt "$1" ]; }
+	kill -USR1 "$target"
+	wait_for 10 in_file "^moved" "$T/strange.out"
+	wait_for 10 works $(($(wc -l <"$T/strange.out") + 1))
+	kill -INT "$scry"
+	finish "$scry"
+	[ "$(mappings "$target")" -le 1 ] # the page, which is of no file now
+	wait_for 10 works $(($(wc -l <"$T/strange.out") + 1))
+	ends_right "$target" strange
+}
+
+@test "a worker of io_uring's makes no calls for scry: nothing stays" {
+	target strange pipes
+	! grep -q "^none here" "$T/strange.out" || skip "no io_uring here"
+	grep -l "iou-wrk" /proc/"$PID"/task/*/comm || skip "no worker was started"
+	for _ in 1 2 3; do
+		scry_ends 0 patch count strange_add -p "$PID" -d 0.1s
+		[ "$(mappings "$PID")" -eq 0 ]
+	done
+	ends_right "$PID" strange
+}
