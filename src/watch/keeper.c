@@ -32,6 +32,7 @@
 
 #define LEASE_END_NS 60000000000ull /* then they take themselves off */
 #define LEASE_EVERY_NS 100000000ull
+#define EXEC_EVERY_NS 10000000ull /* of a started program: a look into /proc */
 #define TURN_MS 5
 #define IMAGELESS_NS 500000000ull
 #define WRAPPER_NS 10000000000ull /* scripts that exec another program do so sooner */
@@ -202,6 +203,16 @@ static void look_for_change(struct scry_session *s, struct scry_watch *w, struct
 	scry_error_clear();
 }
 
+/* What a process does as another program is missing where nobody follows it. */
+static void tell_change(struct scry_session *s, struct scry_watch *w, const struct change *c)
+{
+	if (c->caught >= 0 || s->opts->follow)
+		return;
+	scry_watch_lost_some(w, "what a watched process did after it ran another program (exec)");
+	scry_watch_note(w, "process %d %s%s", (int)c->pid, c->why + strlen("the process "),
+			s->instrument->adopt ? "; fix: -f" : "");
+}
+
 /* Relocated already when it was held: what it has done until now is looked at as in any other that
  * lives. */
 static void enter_changed(struct scry_session *s, struct change *c)
@@ -252,8 +263,11 @@ static int reap(struct scry_session *s, bool look_for_exec)
 			look_for_change(s, w, &change);
 		if (!w->is_over && w->target_gone &&
 		    (change.is_there || !scry_watch_must_wait(w))) {
-			int e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
+			int e;
 
+			if (change.is_there)
+				tell_change(s, w, &change);
+			e = scry_watch_end(w, change.is_there ? change.why : SCRY_REASON_ENDED);
 			r = r ? r : e;
 			if (!change.is_there)
 				count_unknown(s, w);
@@ -471,7 +485,7 @@ static int turn_ms(const struct scry_session *s, int fill)
 static int run(struct scry_session *s, const char **ret_why)
 {
 	uint64_t end = s->opts->duration_ns ? s->began_ns + s->opts->duration_ns : UINT64_MAX;
-	uint64_t next_lease = 0, next_follow = 0;
+	uint64_t next_lease = 0, next_follow = 0, next_exec = 0;
 	const char *why = NULL;
 	int fill = 0, r = 0, e;
 
@@ -495,7 +509,9 @@ static int run(struct scry_session *s, const char **ret_why)
 			next_follow = scry_now_ns() + FOLLOW_EVERY_NS;
 		}
 		fill = drain(s);
-		e = reap(s, is_lease || s->opts->follow);
+		/* A wrapper execs soon after its start, and what it runs may be short. */
+		e = reap(s, is_lease || s->opts->follow || (s->leader && now >= next_exec));
+		next_exec = now >= next_exec ? now + EXEC_EVERY_NS : next_exec;
 		r = r ? r : e;
 		if (!why && fill < 0)
 			why = "the ring is damaged";
@@ -506,8 +522,8 @@ static int run(struct scry_session *s, const char **ret_why)
 		if (end == UINT64_MAX || s->opts->pids.count || !s->entered)
 			continue;
 		if (!s->began_ns) { /* a started program is watched from its entry on */
-			s->began_ns = now;
-			end = now + s->opts->duration_ns;
+			s->began_ns = scry_now_ns(); /* learning it took its time, too */
+			end = s->began_ns + s->opts->duration_ns;
 		}
 	}
 	*ret_why = why ? why : "entering failed";

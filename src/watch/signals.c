@@ -31,8 +31,9 @@ void scry_front_catch_signals(void)
 
 int scry_front_is_gone(bool is_gone)
 {
-	return is_gone ? scry_fail(-ESRCH, "the target is gone: it ended before the time of "
-					   "-d was over; what was seen of it is reported")
+	return is_gone ? scry_fail(-ESRCH, "the target is gone: it ended, or ran another "
+					   "program (exec), before the time of -d was over; what "
+					   "was seen of it is reported")
 		       : 0;
 }
 

@@ -103,3 +103,16 @@ entry() { echo "$XDG_CACHE_HOME"/scry/layout-*; }
 	"$SCRY" calls -L -S --json -- true | tail -1 >"$T/o.json"
 	json_is "$T/o.json" '!r["honesty"]["is_complete"]'
 }
+
+@test "a started program that becomes another one by exec: what that does is said to be missing" {
+	local again='Object.new; exec("sleep", "0.5")'
+	"$SCRY" objects -o "$T/o.json" -- "$RUBY" --disable-gems -e "$again" >"$T/out" 2>&1
+	json_is "$T/o.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed; fix: -f/ }'
+	"$SCRY" patch count malloc -o "$T/c.json" -- "$RUBY" --disable-gems -e "$again" >"$T/out" 2>&1
+	json_is "$T/c.json" '!r["honesty"]["is_complete"] && r["notes"].any? { |n| n =~ /ran another program .exec. after \d+ ms, which is not followed$/ }'
+}
+
+@test "-d of a started program begins when it does, however long its Ruby is learned" {
+	SCRY_NO_CACHE=1 "$SCRY" objects -d 300ms -o "$T/o.json" -- "$RUBY" --disable-gems -e 't = Time.now; Object.new while Time.now - t < 2' >"$T/out" 2>&1
+	json_is "$T/o.json" 'w = r["honesty"]["watched_ns"]; w >= 290_000_000 && r["totals"]["allocated"] > 1000'
+}

@@ -13,8 +13,8 @@ void scry_objects_note_all(struct scry_watch *w, const struct scry_objects_watch
 			   const struct scry_objects_totals *t)
 {
 	if (!o->armed_ns && !scry_objects_is_armed(w) && o->booting)
-		scry_watch_note(w,
-				"the program ended before its Ruby VM was up: nothing was watched");
+		scry_watch_note(w, "%s before the program's Ruby VM was up: nothing was watched",
+				w->target_gone ? "the program ended" : "the watch was over");
 	else if (!o->armed_ns && !scry_objects_is_armed(w) && o->table_full)
 		scry_watch_note(
 			w, "the watch did not begin: this Ruby's table of 32 postponed jobs is "
