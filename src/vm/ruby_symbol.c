@@ -562,7 +562,8 @@ static bool line_of(struct scry_symbols *s, const struct scry_ruby *ruby, uint32
 
 static bool is_dummy(const struct scry_walk_frame *f)
 {
-	return SCRY_FRAME_TYPE(f->flags) == SCRY_FRAME_DUMMY || (!f->iseq && !f->entry) ||
+	return SCRY_FRAME_TYPE(f->flags) == SCRY_FRAME_DUMMY ||
+	       (!f->iseq && !f->entry && SCRY_FRAME_TYPE(f->flags) != SCRY_FRAME_CFUNC) ||
 	       (f->iseq && !f->pc);
 }
 
