@@ -173,6 +173,7 @@ static int opt_read_list(struct scry_opt_list *list, const char *text)
 	while (*text) {
 		size_t len = strcspn(text, ",");
 		char item[32];
+		size_t i = 0;
 		int err;
 
 		if (list->count >= SCRY_OPT_LIST_MAX)
@@ -181,7 +182,9 @@ static int opt_read_list(struct scry_opt_list *list, const char *text)
 		err = scry_opt_read_u64(item, &list->values[list->count]);
 		if (err)
 			return err;
-		list->count++;
+		while (list->values[i] != list->values[list->count])
+			i++;
+		list->count += i == list->count; /* given twice, it is meant once */
 		text += len;
 		if (*text == ',' && !*++text)
 			break;

@@ -262,11 +262,14 @@ static int wait_for_ruby(struct stacks *s)
 			return err;
 		scry_error_clear();
 		if (has_ended && (err == -ESRCH || scry_front_interrupts))
-			return scry_fail(-ENOENT, "'%s' ended and no Ruby was seen in it%s",
+			return scry_fail(-ENOENT,
+					 "'%s' ended before a Ruby in it could be sampled, or had "
+					 "none%s",
 					 s->command[0],
 					 s->follow ? ""
-						   : "; fix: name ruby itself, or -f to watch "
-						     "the program's children too");
+						   : "; fix: a program that runs longer, ruby "
+						     "itself, or -f to watch the program's "
+						     "children too");
 		rest(BOOT_LOOK_NS);
 	}
 }
@@ -445,6 +448,21 @@ static int sample(struct stacks *s)
 	return err ? err : write_end(s);
 }
 
+/* A started program runs while its Ruby is found and learned. */
+static void note_start(struct stacks *s)
+{
+	uint64_t ns = s->child ? scry_proc_cpu_ns(s->pid) : 0;
+	char text[160];
+
+	if (!ns)
+		return;
+	snprintf(text, sizeof(text),
+		 "sampling began when the program had run for %.2f s of processor time: what it "
+		 "did till then is not in this report",
+		 (double)ns / 1e9);
+	note(s, text);
+}
+
 static int watch(struct stacks *s)
 {
 	struct scry_sampler *first = NULL;
@@ -467,6 +485,8 @@ static int watch(struct stacks *s)
 		write_head(s);
 		err = scry_descendants_begin(s->kin, first, s->pid);
 	}
+	if (!err)
+		note_start(s);
 	if (!err)
 		err = sample(s);
 	s->is_gone = !err && !scry_descendants_lives(s->kin);

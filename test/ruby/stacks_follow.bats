@@ -128,7 +128,7 @@ short_lived() {
 	json_is "$T/s.json" "$busy"
 	run "$SCRY" stacks -q -o "$T/no.json" -- sh -c '"$0" -e 1; exit 3' "$RUBY"
 	[ "$status" -eq 125 ]
-	[[ "$output" == *"no Ruby was seen in it; fix: "*"-f"* ]]
+	[[ "$output" == *"or had none; fix: "*"-f"* ]]
 	run "$SCRY" stacks -q -f -o "$T/no2.json" -- sh -c 'true; exit 3'
 	[ "$status" -eq 125 ]
 	[[ "$output" == *"no Ruby was seen"* ]]

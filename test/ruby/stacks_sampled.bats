@@ -115,7 +115,7 @@ bursts() {
 	run -127 "$SCRY" stacks -- /no/such/program
 	run "$SCRY" stacks -q -- true
 	[ "$status" -eq 125 ]
-	[[ "$output" == *"ended and no Ruby was seen in it; fix: "* ]]
+	[[ "$output" == *"ended before a Ruby in it could be sampled, or had none; fix: "* ]]
 }
 
 @test "a program is waited for also where who started scry lets nobody hear of children" {
