@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <link.h>
 #include <math.h>
 #include <pthread.h>
@@ -630,9 +631,19 @@ static void work_ruby(void)
 	say("%s", text);
 }
 
+/* The one of this Debian: its name has the version in it. */
 static void test_libruby(void **state)
 {
-	compare(work_ruby, "libruby-3.1.so.3.1", 1500);
+	static const char pattern[] = "/usr/lib/x86_64-linux-gnu/libruby-*.so.[0-9].[0-9]";
+	glob_t found;
+
+	(void)state;
+	if (glob(pattern, 0, NULL, &found) != 0) {
+		print_message("skipped: no %s here\n", pattern);
+		skip();
+	}
+	compare(work_ruby, found.gl_pathv[0], 1500);
+	globfree(&found);
 }
 
 static void work_throwing(void)
