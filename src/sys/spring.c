@@ -61,21 +61,25 @@ struct search {
 	uint64_t from; /* the short jump's end */
 };
 
-static bool overlaps(uint64_t pad, const struct scry_spring_taken *taken)
+static bool overlaps(const struct scry_spring_taken *a, const struct scry_spring_taken *b)
 {
-	return pad < taken->end && pad + SCRY_SPRING_LONG > taken->start;
+	return a->start < b->end && a->end > b->start;
+}
+
+static bool is_in_use(const struct scry_spring_request *request,
+		      const struct scry_spring_taken *bytes)
+{
+	for (size_t i = 0; i < request->count; i++)
+		if (overlaps(bytes, &request->taken[i]))
+			return true;
+	return false;
 }
 
 static bool is_taken(const struct search *s, uint64_t pad)
 {
-	const struct scry_spring_request *request = s->request;
+	const struct scry_spring_taken bytes = {pad, pad + SCRY_SPRING_LONG};
 
-	if (overlaps(pad, &s->own))
-		return true;
-	for (size_t i = 0; i < request->count; i++)
-		if (pad < request->taken[i].end && pad + SCRY_SPRING_LONG > request->taken[i].start)
-			return true;
-	return false;
+	return overlaps(&bytes, &s->own) || is_in_use(s->request, &bytes);
 }
 
 /* A free pad in the filler behind range `i`; 0: none. */
@@ -142,7 +146,9 @@ enum scry_x86_refusal scry_spring_plan(const struct scry_spring_request *request
 	spring.entry = request->range->start + spring.window.endbr;
 	s.from = spring.entry + SCRY_SPRING_SHORT;
 	s.own = (struct scry_spring_taken){spring.entry, spring.entry + spring.window.bytes};
-	if (scry_text_enters(request->text, spring.entry, s.from, NULL))
+	/* The second byte may be filler, and another's pad lie there. */
+	if (scry_text_enters(request->text, spring.entry, s.from, NULL) ||
+	    is_in_use(request, &s.own))
 		return SCRY_X86_SHORT;
 	spring.pad = search(&s);
 	if (!spring.pad)

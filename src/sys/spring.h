@@ -33,8 +33,8 @@ struct scry_spring_taken {
 /*
  * Plans a springboard for a range of `text`, not using the `count` ranges of `taken` (link-time
  * addresses). SCRY_X86_OK and *ret; SCRY_X86_SHORT: no filler within reach, or 2 bytes are too
- * many, too; else why the two bytes cannot be displaced. Pure: nothing is remembered, so the caller
- * adds [pad, pad + 5) to what is taken.
+ * many, too, or one of them is taken; else why the two bytes cannot be displaced. Pure: nothing is
+ * remembered, so the caller adds [pad, pad + 5) and the window to what is taken.
  */
 struct scry_spring_request {
 	struct scry_text *text;

@@ -95,12 +95,13 @@ static void test_pads(void **state)
 
 static void test_refusals(void **state)
 {
+	struct scry_spring_taken pad;
 	struct scry_spring spring;
 	struct opened o;
 
 	open_self(&o);
-	struct scry_spring_request request = {.text = o.text,
-					      .range = range_of(&o, "spring_second")};
+	struct scry_spring_request request = {
+		.text = o.text, .range = range_of(&o, "spring_second"), .taken = &pad};
 
 	assert_int_equal(scry_spring_plan(&request, &spring), SCRY_X86_SHORT); /* entered at +1 */
 	request.range = range_of(&o, "spring_call");
@@ -112,6 +113,10 @@ static void test_refusals(void **state)
 	assert_int_equal(spring.window.bytes, 2);
 	assert_int_equal(spring.pad, spring.entry + 2);
 	assert_memory_equal(spring.jump, "\xeb\x00", 2);
+	/* Not a byte where the pad of another begins: its jump would be torn. */
+	pad = (struct scry_spring_taken){spring.entry + 1, spring.entry + 1 + SCRY_SPRING_LONG};
+	request.count = 1;
+	assert_int_equal(scry_spring_plan(&request, &spring), SCRY_X86_SHORT);
 	close_it(&o);
 }
 
