@@ -47,10 +47,12 @@ need_bpf() {
 		[[ "$output" == *"native frames of threads that run need eBPF"* ]]
 		[[ "$output" == *"--engine=read"* ]]
 	fi
+	# From 3.2 on it is a method in Ruby that calls C.
+	pop="$("$RUBY" -e 'puts Queue.new.method(:pop).source_location ? "<internal:thread_sync>:\\d+:Thread::Queue#pop" : "pop_\\[c\\]"')"
 	waiting() {
 		"$SCRY" stacks -q --native --engine=read -d 300ms --force -o "$T/read.scry" -p "$PID" &&
 			"$SCRY" report --folded "$T/read.scry" >"$T/read.folded" 2>"$T/read.notes" &&
-			"$RUBY" -e 'exit File.readlines(ARGV[0]).any? { |l| l.match?(/pop_\[c\];.*_\[n\] \d+$/) }' "$T/read.folded"
+			"$RUBY" -e 'exit File.readlines(ARGV[0]).any? { |l| l.match?(/#{ARGV[1]};.*_\[n\] \d+$/) }' "$T/read.folded" "$pop"
 	}
 	wait_for 10 waiting
 	grep -q 'who runs has some with --engine=bpf or --pause only' "$T/read.notes"
