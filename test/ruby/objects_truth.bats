@@ -5,22 +5,30 @@
 
 load lib
 
+# The tables were made on 3.1, Debian 12's. On another Ruby the VM may be right where it is late there, and the scripts
+# make other objects: then it is compared as objects_rubies does it.
+setup() {
+	prepare
+	COMPARED="any" BEFORE=(-r "$HERE/quiet.rb")
+	[[ "$("$RUBY" -e 'print RUBY_VERSION')" != 3.1.* ]] || COMPARED="" BEFORE=()
+}
+
 # both NAME SCRIPT: runs the script for the VM's account and for scry's.
 both() {
 	local t="$BATS_TEST_TMPDIR"
 	TRUTH="$t/truth.json" "$RUBY" -r "$HERE/truth.rb" "$2" >"$t/truth.out"
-	"$SCRY" objects --top 0 -o "$t/scry.json" -- "$RUBY" "$2" >"$t/scry.out"
+	"$SCRY" objects --top 0 -o "$t/scry.json" -- "$RUBY" "${BEFORE[@]}" "$2" >"$t/scry.out"
 	cmp "$t/truth.out" "$t/scry.out"
 }
 
 truth() {
 	both "$1" "$HERE/truth/$1.rb"
-	"$RUBY" "$HERE/compare.rb" truth "$HERE/truth/$1.rb" "$BATS_TEST_TMPDIR/truth.json" "$BATS_TEST_TMPDIR/scry.json"
+	"$RUBY" "$HERE/compare.rb" "${COMPARED:-truth}" "$HERE/truth/$1.rb" "$BATS_TEST_TMPDIR/truth.json" "$BATS_TEST_TMPDIR/scry.json"
 }
 
 late() {
 	both "$1" "$HERE/late/$1.rb"
-	"$RUBY" "$HERE/compare.rb" expect "$HERE/late/$1.rb" "$BATS_TEST_TMPDIR/truth.json" "$BATS_TEST_TMPDIR/scry.json"
+	"$RUBY" "$HERE/compare.rb" "${COMPARED:-expect}" "$HERE/late/$1.rb" "$BATS_TEST_TMPDIR/truth.json" "$BATS_TEST_TMPDIR/scry.json"
 }
 
 @test "truth: arguments" {
