@@ -11,63 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "name/live.h"
-#include "name/places.h"
-#include "name/stacks.h"
+#include "name/objects_own.h"
 #include "vm/ruby_size.h"
 #include "wire/file.h"
 #include "wire/ruby_ring.h"
 
 #define SLOT_SIZE_FALLBACK 40u
-#define PAIRS 8192u /* (place, stack) looked up last, by hash */
 #define MEASURE_BATCH 4096u
 #define SLOT_BYTES_SHIFT 48 /* where a word of the ring has the size of a slot */
 #define SLOT_BYTES_MASK 0xffffull
 #define NEVER UINT32_MAX
-#define SLOT_SIZES 15u /* of different slots: as many as a live entry has numbers for */
-
-struct counters {
-	double allocated, freed, freed_bytes;
-	double unfollowed;		 /* nobody knows whether they live */
-	double freed_unsized;		 /* counted as slots, or less: more is not known */
-	uint64_t samples, freed_samples; /* freed or not followed */
-	/* of the living; set by scry_objects_measure */
-	double live_bytes, live_unsized, old_live, old_live_bytes;
-	uint64_t oldest; /* birth of the oldest one, + 1; 0: none lives */
-	/* places of those that got a class after their birth, the core one of their type or
-	 * another; 0: not asked yet, NEVER: there is none */
-	uint32_t revealed[2];
-	uint32_t site; /* id of the SITE event; 0 none yet */
-	uint32_t line; /* that it was written with */
-	uint32_t pid;  /* as well; it may be known later only */
-};
-
-struct pair {
-	uint32_t place, stack, result;
-};
-
-struct scry_objects {
-	struct scry_objects_setup setup;
-	const struct scry_ruby *ruby;
-	struct scry_places places;
-	struct scry_stacks stacks;
-	struct scry_live live;
-	struct counters *counters; /* by place number - 1 */
-	size_t cap;
-	uint32_t slots[SCRY_SITE_SLOTS + 1]; /* code -> place number */
-	uint32_t nowhere; /* the place of all that find no room: the limit of places is reached */
-	uint32_t stack;	  /* the frame that the next objects are called from */
-	struct pair pairs[PAIRS];
-	uint64_t size; /* outside the slot, of the object freed next; 0 not said */
-	uint32_t slot_sizes[SLOT_SIZES + 1]; /* bytes by the number that live entries have; [0]: the
-						smallest, of those whose slot is not known */
-	uint32_t slot;	   /* number of the slots that the next objects are made in */
-	uint32_t gcs;	   /* begun */
-	uint32_t full_gc;  /* number of the last full GC that was swept, 0 none */
-	uint32_t full_now; /* of one that marked and has not swept yet */
-	uint64_t *raw;	   /* scratch of scry_objects_raw */
-	struct scry_objects_totals totals;
-};
 
 struct scry_objects *scry_objects_new(const struct scry_objects_setup *setup)
 {
@@ -106,9 +59,9 @@ static uint32_t slot_number(struct scry_objects *o, uint32_t bytes)
 
 	if (!bytes)
 		return 0;
-	while (i <= SLOT_SIZES && o->slot_sizes[i] && o->slot_sizes[i] != bytes)
+	while (i <= SCRY_OBJECTS_SLOT_SIZES && o->slot_sizes[i] && o->slot_sizes[i] != bytes)
 		i++;
-	if (i > SLOT_SIZES)
+	if (i > SCRY_OBJECTS_SLOT_SIZES)
 		return 0;
 	o->slot_sizes[i] = bytes;
 	return i;
@@ -134,13 +87,13 @@ static double weight(const struct scry_objects *o, uint32_t slot)
 }
 
 /* The counters of a place, made when it is new. NULL: none, or no memory. */
-static struct counters *counters_of(struct scry_objects *o, uint32_t place)
+struct scry_objects_counters *scry_objects_counters_of(struct scry_objects *o, uint32_t place)
 {
 	if (!place)
 		return NULL;
 	if (place > o->cap) {
 		size_t cap = o->cap ? 2 * o->cap : 1024;
-		struct counters *more;
+		struct scry_objects_counters *more;
 
 		while (cap < place)
 			cap *= 2;
@@ -156,21 +109,21 @@ static struct counters *counters_of(struct scry_objects *o, uint32_t place)
 
 static uint32_t with_stack(struct scry_objects *o, uint32_t place)
 {
-	struct pair *pair;
+	struct scry_objects_pair *pair;
 
 	if (!o->stack || !place)
 		return place;
 	pair = &o->pairs[(place * 0x9e3779b1u ^ o->stack * 0x85ebca6bu) >> 19];
 	if (pair->place != place || pair->stack != o->stack)
-		*pair = (struct pair){place, o->stack,
-				      scry_places_with_stack(&o->places, place, o->stack)};
+		*pair = (struct scry_objects_pair){
+			place, o->stack, scry_places_with_stack(&o->places, place, o->stack)};
 	return pair->result ? pair->result : o->nowhere;
 }
 
 /* `extra`: bytes outside the slot; below 0: not known. */
 static void count_end(struct scry_objects *o, const struct scry_live_entry *entry, int64_t extra)
 {
-	struct counters *c = counters_of(o, entry->place);
+	struct scry_objects_counters *c = scry_objects_counters_of(o, entry->place);
 	double w = weight(o, entry->slot);
 
 	if (!c)
@@ -185,7 +138,7 @@ static void count_end(struct scry_objects *o, const struct scry_live_entry *entr
 /* If `entry` had no class when it was made, and has one, it counts elsewhere from now on. */
 static void reveal(struct scry_objects *o, struct scry_live_entry *entry, enum scry_ring_class is)
 {
-	struct counters *from = counters_of(o, entry->place), *to;
+	struct scry_objects_counters *from = scry_objects_counters_of(o, entry->place), *to;
 	uint32_t *known, place;
 	double w;
 
@@ -199,8 +152,8 @@ static void reveal(struct scry_objects *o, struct scry_live_entry *entry, enum s
 	place = *known;
 	if (place == NEVER)
 		return;
-	to = counters_of(o, place); /* `from` may have moved */
-	from = counters_of(o, entry->place);
+	to = scry_objects_counters_of(o, place); /* `from` may have moved */
+	from = scry_objects_counters_of(o, entry->place);
 	if (!to)
 		return;
 	w = weight(o, entry->slot);
@@ -215,7 +168,7 @@ static void count_alloc(struct scry_objects *o, uint64_t address, uint32_t code)
 {
 	uint32_t place = with_stack(o, code <= SCRY_SITE_SLOTS ? o->slots[code] : 0);
 	struct scry_live_region *region = scry_live_region(&o->live, address, 1);
-	struct counters *c = counters_of(o, place);
+	struct scry_objects_counters *c = scry_objects_counters_of(o, place);
 	struct scry_live_entry *entry;
 	double w = weight(o, o->slot);
 
@@ -310,8 +263,8 @@ static void move(struct scry_objects *o, uint64_t from, uint64_t moved)
 	other = scry_live_region(&o->live, to, 1);
 	if (!other) {
 		o->totals.untracked++;
-		counters_of(o, was.place)->unfollowed += weight(o, was.slot);
-		counters_of(o, was.place)->freed_samples++;
+		scry_objects_counters_of(o, was.place)->unfollowed += weight(o, was.slot);
+		scry_objects_counters_of(o, was.place)->freed_samples++;
 		return;
 	}
 	entry = scry_live_entry(&o->live, other, to);
@@ -364,7 +317,7 @@ static void define_node(struct scry_objects *o, const uint64_t *words, size_t co
 static void unfollow_entry(struct scry_objects *o, struct scry_live_region *region,
 			   struct scry_live_entry *entry)
 {
-	struct counters *c = counters_of(o, entry->place);
+	struct scry_objects_counters *c = scry_objects_counters_of(o, entry->place);
 
 	if (!c)
 		return;
@@ -420,7 +373,7 @@ void scry_objects_lose_sight(struct scry_objects *o)
 
 	while ((region = scry_live_next(&o->live, &cursor))) {
 		for (size_t i = 0; region->count && i < o->live.per_region; i++) {
-			if (!counters_of(o, region->at[i].place))
+			if (!scry_objects_counters_of(o, region->at[i].place))
 				continue;
 			unfollow_entry(o, region, &region->at[i]);
 			o->totals.out_of_sight++;
@@ -479,7 +432,7 @@ struct batch {
 static void count_living(struct scry_objects *o, const struct scry_live_entry *entry,
 			 const struct scry_ruby_size *size)
 {
-	struct counters *c = counters_of(o, entry->place);
+	struct scry_objects_counters *c = scry_objects_counters_of(o, entry->place);
 	double w = weight(o, entry->slot);
 	double bytes = w * (o->slot_sizes[entry->slot] + (double)size->extra);
 
@@ -517,7 +470,7 @@ void scry_objects_measure(struct scry_objects *o, bool is_gone)
 	size_t cursor = 0;
 
 	for (size_t i = 0; i < o->cap; i++) {
-		struct counters *c = &o->counters[i];
+		struct scry_objects_counters *c = &o->counters[i];
 
 		c->live_bytes = c->live_unsized = c->old_live = c->old_live_bytes = 0;
 		c->oldest = 0;
@@ -557,7 +510,7 @@ static uint32_t string_event(struct scry_objects *o, struct scry_writer *w, uint
 /* A SITE event where the place is new or its line has been settled otherwise. */
 static int write_site(struct scry_objects *o, struct scry_writer *w, uint32_t place, uint32_t pid)
 {
-	struct counters *c = &o->counters[place - 1];
+	struct scry_objects_counters *c = &o->counters[place - 1];
 	struct scry_ev_site site = {.pid = pid};
 	struct scry_place_key key;
 
@@ -589,7 +542,7 @@ static uint64_t whole(double value)
 static int write_counters(struct scry_objects *o, struct scry_writer *w, uint32_t place,
 			  uint32_t slice)
 {
-	const struct counters *c = &o->counters[place - 1];
+	const struct scry_objects_counters *c = &o->counters[place - 1];
 	bool sampled = o->setup.sample_mean > 0;
 	bool is_unsized = c->freed_unsized > 0 || c->live_unsized > 0;
 	struct scry_ev_objects ev = {
@@ -677,107 +630,6 @@ int scry_objects_raw(struct scry_objects *o, const struct scry_objects_run *batc
 	return r ? r : e;
 }
 
-/* --- summing processes ----------------------------------------------------------------------- */
-
-#define SUM_GCS UINT32_MAX /* ages are counted back from here: each process had its own GCs */
-
-static uint32_t name_in(struct scry_objects *into, const struct scry_objects *from, uint32_t name)
-{
-	size_t size;
-	const char *bytes = name ? scry_intern_get(&from->places.names, name, &size) : NULL;
-
-	return bytes ? scry_places_name(&into->places, bytes, size) : 0;
-}
-
-/* Frame numbers of `from` as those of `into`, by number; parents come first. NULL: no memory. */
-static uint32_t *merge_stacks(struct scry_objects *into, const struct scry_objects *from)
-{
-	uint32_t count = from->stacks.frames.count;
-	uint32_t *map = calloc(count + 1ul, sizeof(*map));
-	struct scry_stack_frame frame;
-
-	for (uint32_t i = 1; map && i <= count; i++) {
-		if (scry_stacks_frame(&from->stacks, i, &frame) < 0)
-			continue;
-		frame.parent = frame.parent < i ? map[frame.parent] : 0;
-		frame.path = name_in(into, from, frame.path);
-		frame.label = name_in(into, from, frame.label);
-		map[i] = scry_stacks_add(&into->stacks, &frame);
-	}
-	return map;
-}
-
-static void add_counters(struct counters *sum, const struct counters *c, uint32_t gcs)
-{
-	uint64_t oldest = c->oldest ? SUM_GCS - (gcs - (c->oldest - 1)) + 1 : 0;
-
-	sum->allocated += c->allocated;
-	sum->freed += c->freed;
-	sum->freed_bytes += c->freed_bytes;
-	sum->unfollowed += c->unfollowed;
-	sum->samples += c->samples;
-	sum->freed_samples += c->freed_samples;
-	sum->live_bytes += c->live_bytes;
-	sum->old_live += c->old_live;
-	sum->old_live_bytes += c->old_live_bytes;
-	sum->freed_unsized += c->freed_unsized;
-	sum->live_unsized += c->live_unsized;
-	if (oldest && (!sum->oldest || oldest < sum->oldest))
-		sum->oldest = oldest;
-}
-
-void scry_objects_merge_totals(struct scry_objects *into, const struct scry_objects *from)
-{
-	struct scry_objects_totals *sum = &into->totals;
-	const struct scry_objects_totals *t = &from->totals;
-
-	sum->allocs += t->allocs;
-	sum->frees += t->frees;
-	sum->frees_older += t->frees_older;
-	sum->replaced += t->replaced;
-	sum->untracked += t->untracked;
-	sum->damaged += t->damaged;
-	sum->defs += t->defs;
-	sum->gcs += t->gcs;
-	sum->full_gcs += t->full_gcs;
-	sum->compactions += t->compactions;
-	sum->moved += t->moved;
-	sum->out_of_sight += t->out_of_sight;
-	sum->unfollowed += t->unfollowed;
-}
-
-void scry_objects_merge(struct scry_objects *into, struct scry_objects *from)
-{
-	uint32_t *stacks = merge_stacks(into, from);
-
-	into->gcs = SUM_GCS;
-	into->live.slot_size = into->slot_sizes[0] = from->slot_sizes[0];
-	for (uint32_t place = 1; place <= from->cap; place++) {
-		struct scry_place_key key, is;
-		struct counters *sum;
-		uint32_t id;
-
-		if (!from->counters[place - 1].samples)
-			continue;
-		scry_places_key(&from->places, place, &is);
-		memset(&key, 0, sizeof(key));
-		key.path = name_in(into, from, is.path);
-		key.label = name_in(into, from, is.label);
-		key.klass = name_in(into, from, is.klass);
-		key.line_at = key.line_before = scry_places_line(&from->places, &is);
-		key.stack = stacks ? stacks[is.stack] : 0;
-		key.internal = is.internal;
-		id = place == from->nowhere ? 0 : scry_places_add(&into->places, &key);
-		sum = counters_of(into, id ? id : into->nowhere);
-		if (sum)
-			add_counters(sum, &from->counters[place - 1], from->gcs);
-		else
-			into->totals.damaged++;
-	}
-	scry_objects_merge_totals(into, from);
-	free(stacks);
-}
-
 static bool is_named(const struct scry_objects *o, uint32_t name, const char *text)
 {
 	size_t size;
@@ -795,7 +647,7 @@ void scry_objects_totals(const struct scry_objects *o, struct scry_objects_total
 	ret->places = o->places.keys.count;
 	ret->unnamed = ret->nowhere = ret->ractors = 0;
 	for (uint32_t place = 1; place <= o->cap; place++) {
-		const struct counters *c = &o->counters[place - 1];
+		const struct scry_objects_counters *c = &o->counters[place - 1];
 
 		if (!c->samples)
 			continue;

@@ -28,18 +28,17 @@ struct scry_ruby_thread {
 	pid_t tid;	/* host's view; 0 unknown */
 	uint32_t inner; /* as the VM has noted it */
 };
-
 struct scry_ruby {
 	pid_t pid;		      /* 0: a saved image, for tests */
 	const struct scry_core *core; /* it does not live; NULL, or borrowed */
-	uid_t users[2];		      /* real and effective: of a core's reader */
+	uid_t users[2];		      /* real, effective */
 	struct scry_mem mem;	      /* own handle, closed with the ruby */
 	struct scry_maps maps;	      /* snapshot at open */
 	struct scry_elf *elf;	      /* the module that is Ruby */
 	uint64_t bias;
 	char module[512];      /* path of that module */
 	char description[128]; /* the ruby_description string */
-	bool is_driver; /* the main program is the ruby command (not a program that embeds it) */
+	bool is_driver;	       /* the ruby command, not a program that embeds it */
 	struct scry_ruby_layout layout;
 	bool whole;    /* learned with everything of the Ruby's own library at hand */
 	bool booted;   /* the vm root is set and a thread runs */

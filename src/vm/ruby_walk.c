@@ -193,7 +193,8 @@ static void look_at_environment(struct scry_walk *w, const struct scry_ruby *rub
 	const struct scry_ruby_layout *l = &ruby->layout;
 	uint64_t ep = f->ep, words[3];
 
-	/* Where entries are not known (0), the flags still tell methods written in C from dummies. */
+	/* Where entries are not known (0), the flags still tell methods written in C from dummies.
+	 */
 	for (int i = 0; i < SCOPES_MAX && (l->frame_me == 16 || !l->frame_me); i++) {
 		/* An environment that somebody keeps was moved to the heap, and stays as it is. */
 		if (!environment(w, l, side, ep, words)) {

@@ -98,6 +98,8 @@ uint32_t scry_session_part(struct scry_session *s, uint32_t pid);
 uint32_t scry_session_parts(struct scry_session *s, uint32_t pid);
 uint32_t scry_session_string(struct scry_session *s, const char *text);
 void scry_session_event(struct scry_session *s, uint16_t type, const void *payload, size_t size);
+/* missing.c: LOST and NOTE events of processes that were not watched, or late; `any` speaks. */
+void scry_session_notes(struct scry_session *s, struct scry_watch *any);
 /* TOTALS of the summed ones, and what is to be said of all. */
 int scry_session_end(struct scry_session *s);
 
