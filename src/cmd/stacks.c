@@ -33,6 +33,7 @@
 #include "sys/tracee.h"
 #include "watch/signals.h"
 
+#define LATE_PART 20 /* of all looks: more of them late */
 #define RATE_MAX 20000u
 #define BOOT_LOOK_NS 3000000u
 #define SAMPLER_NICE (-15)
@@ -181,6 +182,18 @@ static void note_pauses(struct stacks *s)
 		note(s, text);
 }
 
+/* Looks then come when the program is put off, and not at random moments. */
+static void note_late(struct stacks *s)
+{
+	const struct scry_descendants_sums sums = scry_descendants_sums(s->kin);
+
+	if (!s->run.clock && !s->pause && sums.late * LATE_PART > sums.looks)
+		note(s,
+		     "other programs had the processors when scry was to look: by reading, shares "
+		     "of time may be off by tens of percent then; fix: --engine=bpf, --pause, or "
+		     "a machine that has less to do");
+}
+
 static int write_end(struct stacks *s)
 {
 	struct scry_ev_sampling sums = {0}; /* of all that is watched */
@@ -195,6 +208,8 @@ static int write_end(struct stacks *s)
 		note_native(s);
 	if (!err)
 		note_pauses(s);
+	if (!err)
+		note_late(s);
 	return err;
 }
 

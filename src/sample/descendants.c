@@ -532,6 +532,8 @@ int scry_descendants_end(struct scry_descendants *k, const char *why,
 			m->samples.sums.lost += sums->lost;
 			m->samples.sums.kernel_ns = sums->kernel_ns;
 		}
+		k->sums.looks += m->samples.sums.ticks;
+		k->sums.late += m->samples.sums.missed;
 		err = scry_sampler_end(m, m->why ? m->why : why);
 	}
 	return err;

@@ -61,6 +61,9 @@ struct scry_descendants_sums {
 	size_t unseen;	       /* fork children that ended before they could be */
 	uint64_t unseen_ns;    /* what those have run, by their clocks; 0 without */
 	bool is_other_program; /* the first became one, and is not watched on */
+	/* of those that live till the end: looks that were made, and that were not, as scry was
+	 * late */
+	uint64_t looks, late;
 };
 struct scry_descendants_sums scry_descendants_sums(const struct scry_descendants *k);
 
