@@ -28,6 +28,7 @@ struct undo_opts {
 	uint64_t pid;
 	uint64_t max_pause_ns;
 	bool follow, wait, help;
+	bool is_again; /* that it stays was said */
 };
 
 #define UNDO_ROWS 5 /* with -f and --wait, which undo has and list has not */
@@ -220,6 +221,8 @@ static int undo_one(const struct undo_opts *o, pid_t pid)
 		       "changed\n",
 		       proc.pid, scry_text_shown(proc.comm).text);
 		r = 0;
+	} else if (r == -EINPROGRESS && o->is_again) {
+		r = 0;
 	} else if (r == -EINPROGRESS) {
 		printf("process %d (%s): no changes stand; ", proc.pid,
 		       scry_text_shown(proc.comm).text);
@@ -234,7 +237,7 @@ static int undo_one(const struct undo_opts *o, pid_t pid)
 
 int scry_undo_await(pid_t pid, uint64_t max_pause_ns)
 {
-	const struct undo_opts o = {.max_pause_ns = max_pause_ns};
+	const struct undo_opts o = {.max_pause_ns = max_pause_ns, .is_again = true};
 	const uint64_t start = scry_proc_start_ticks(pid);
 	bool lets_go = true, is_there = true;
 	int r = 0;
@@ -242,8 +245,11 @@ int scry_undo_await(pid_t pid, uint64_t max_pause_ns)
 	for (uint32_t i = 1; is_there && r == 0; i++) {
 		struct scry_proc proc;
 
-		if (scry_proc_open(&proc, pid) < 0)
+		if (scry_proc_open(&proc, pid) < 0) {
+			scry_log_say("process %d has ended, and what stayed in it with it",
+				     (int)pid);
 			break;
+		}
 		is_there = proc.start_ticks == start && has_agent(&proc, &lets_go, &r);
 		scry_proc_close(&proc);
 		if (is_there && r == 0 && i == 2)
