@@ -48,7 +48,7 @@ int scry_text_add(struct scry_text *text, uint64_t source, uint64_t target,
 		w->next = next;
 		w->room = more;
 	}
-	w->rows[w->count++] = (target - text->base) << 32 | from << 3 | kind;
+	w->rows[w->count++] = scry_word(from, target - text->base, kind);
 	text->stats.transfers[kind]++;
 	return 0;
 }
@@ -144,7 +144,8 @@ bool scry_text_function(struct scry_text *text, uint64_t addr, struct scry_text_
 					   .index = (uint32_t)(range - text->ranges)};
 	if (ret->index + 1 < text->count && range[1].start < part->end)
 		ret->next = range[1].start;
-	ret->is_jumped_to = reach(text, range->start, range->start + 1, true) < 0;
+	ret->is_jumped_to = reach(text, range->start, range->start + 1, true) < 0 ||
+			    scry_text_is_computed(text, ret->index);
 	walk = scry_text_walk(text, range->start - text->base, range->start - text->base + 1);
 	while (scry_text_step(text, &walk, &word))
 		ret->is_jumped_to |= scry_word_kind(word) != SCRY_TRANSFER_CALL32 &&
@@ -220,6 +221,21 @@ static size_t give_unknown(const struct scry_transfers *ret, uint64_t target,
 	return 1;
 }
 
+/* What may be jumped to at any byte, from `from` up to `to`. */
+static int take_computed(struct scry_text *text, uint64_t from, uint64_t to)
+{
+	int r = 0;
+
+	for (uint64_t at = from; at < to && r == 0;) {
+		const struct scry_text_range *range = scry_text_find(text, at);
+
+		if (range && scry_text_is_computed(text, (size_t)(range - text->ranges)))
+			r = take(text, scry_word(0, at - text->base, SCRY_TRANSFER_POINTER));
+		at = range ? range->end : at + 1;
+	}
+	return r;
+}
+
 size_t scry_text_enters(struct scry_text *text, uint64_t from, uint64_t to,
 			const struct scry_transfers *ret)
 {
@@ -232,6 +248,8 @@ size_t scry_text_enters(struct scry_text *text, uint64_t from, uint64_t to,
 		return 0;
 	r = reach(text, first, last, true);
 	text->found.count = 0;
+	if (r == 0)
+		r = note(text, take_computed(text, first, last));
 	walk = scry_text_walk(text, first - text->base, last - text->base);
 	while (r == 0 && scry_text_step(text, &walk, &word)) {
 		struct scry_transfer t = unpack(text, word);
@@ -259,17 +277,6 @@ static int find_head(struct scry_text *text, uint64_t addr, uint32_t *ret)
 	return r;
 }
 
-/* Is `addr` in the family that was found last? */
-static bool is_in_family(const struct scry_text *text, uint64_t addr)
-{
-	const struct scry_text_range *range = scry_text_find(text, addr);
-
-	for (size_t i = 0; range && i < text->family.count; i++)
-		if (text->family.rows[i] == (size_t)(range - text->ranges))
-			return true;
-	return false;
-}
-
 /* Code without unwind tables, and cold parts that nobody leads to. */
 static bool is_of_nobody(struct scry_text *text, uint64_t addr)
 {
@@ -295,26 +302,27 @@ static size_t direct_to(struct scry_text *text, uint64_t target, const struct vi
 	if (target < text->base || target >= text->end)
 		return 0;
 	r = note(text, find_head(text, target, &head));
+	if (r == 0)
+		r = reach(text, target, target + 1, visit->own);
 	if (r == 0 && head != SCRY_TEXT_NO_PARENT)
 		r = note(text, scry_text_family(text, head));
-	if (r == 0)
-		r = reach(text, target, target + 1, false);
 	text->found.count = 0;
 	walk = scry_text_walk(text, target - text->base, target - text->base + 1);
 	while (r == 0 && scry_text_step(text, &walk, &word)) {
 		struct scry_transfer t = unpack(text, word);
 		bool is_own;
 
-		if (!is_direct(&t))
+		if (!is_direct(&t) && !(visit->own && t.kind == SCRY_TRANSFER_TABLE))
 			continue;
 		if (head != SCRY_TEXT_NO_PARENT)
-			is_own = is_in_family(text, t.source);
+			is_own = scry_text_is_in_family(text, t.source);
 		else
 			is_own = visit->own && is_of_nobody(text, t.source);
 		if (is_own != visit->own)
 			continue;
-		if (visit->own && (t.kind == SCRY_TRANSFER_CALL32 ||
-				   (t.source >= visit->from && t.source < visit->to)))
+		if (visit->own &&
+		    (t.kind == SCRY_TRANSFER_CALL32 ||
+		     (is_direct(&t) && t.source >= visit->from && t.source < visit->to)))
 			continue;
 		r = note(text, take(text, word));
 	}

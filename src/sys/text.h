@@ -9,8 +9,12 @@
  *   TABLE    entries of switch tables: 32-bit offsets in a table that a function with an indirect
  *            jump loads by lea; read as long as they stay in that function or a cold part of it
  *   POINTER  every address of code that is in data (relocations; in objects at a fixed address all
- *            words and immediates that could be one), loaded by lea, or a function symbol: computed
- *            gotos, callbacks, second entries of assembly
+ *            words, immediates and displacements that could be one), loaded by lea, a function
+ *            symbol or an exported one without a type: computed gotos, callbacks, second entries
+ *
+ * What is not known counts: a function that jumps indirectly and takes an address in itself, as for
+ * a table of differences of labels, may be jumped to at any byte (POINTER). Where constants may lie
+ * among code (gaps between ranges, ranges that do not decode) every byte may begin a branch.
  *
  * Left out: exception landing pads. One inside the first bytes of a function would need a call that
  * throws before it in the same few bytes, and an entry that aligns the stack and calls is longer
@@ -126,13 +130,13 @@ size_t scry_text_enters(struct scry_text *text, uint64_t from, uint64_t to,
 /* The direct transfers to `target` from outside its own function and its cold parts: call sites. */
 size_t scry_text_sites(struct scry_text *text, uint64_t target, const struct scry_transfers *ret);
 
-/* Those from inside the own function behind its window: loops back to `start` that pass a hook at
- * the entry again without being calls. `window` bytes from `start` on move along. */
+/* Those from inside the own function behind its window, by its switches too: loops back to `start`
+ * that pass a hook at the entry again without being calls. `window` bytes from `start` on move
+ * along. */
 size_t scry_text_loops(struct scry_text *text, uint64_t start, size_t window);
 
-/* Of `count` link-time addresses of words, ascending: is one read, or written, by an instruction of
- * a range other than a call or jmp through it? Decodes all ranges anew, about 40 ns an instruction.
- */
+/* Of `count` link-time addresses of words, ascending, each once: is one read, or written, by an
+ * instruction other than a call or jmp through it? About 2 ns a byte of code. */
 void scry_text_loads(const struct scry_text *text, const uint64_t *words, size_t count, bool *ret);
 
 /* Is the address of `target` taken (POINTER), so that calls may come from anywhere? */

@@ -3,10 +3,13 @@
  *
  * Zydis in its minimal mode: lengths, displacements, immediates; nothing is known of operands, and
  * nothing more is needed. After a byte that is no instruction a range goes on at the next byte, a
- * gap is given up.
+ * gap is given up. Where constants may lie between instructions, as in gaps and in ranges with such
+ * a byte, decoding may have lost its place without a sign: there whatever could be a branch at any
+ * byte counts, too, as a pointer.
  */
 #include "sys/text_decode.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,8 @@
 #include <Zydis/Zydis.h>
 
 #include "base/err.h"
+
+#define PROSE_MIN 24u /* code of so many bytes has some that is no character */
 
 struct decoding {
 	struct scry_text *text;
@@ -64,18 +69,45 @@ static bool is_rip_relative(const ZydisDecodedInstruction *z)
 	       z->raw.modrm.rm == 5 && z->raw.disp.size == 32;
 }
 
-/* An operand that is an address: of code, a pointer; of other bytes, maybe a table. */
+static bool is_code(const struct scry_text *text, uint64_t address)
+{
+	return address >= text->base && address < text->end;
+}
+
+/* An operand that is an address: of code, a pointer; of other bytes, maybe a table. Tables may lie
+ * among the code, where no function begins. */
 static int take_address(struct decoding *d, uint64_t source, uint64_t address)
 {
 	struct scry_text *text = d->text;
 	struct scry_text_lea lea = {
 		.range = d->range, .source = (uint32_t)(source - text->base), .address = address};
+	const struct scry_text_range *at;
+	int r = 0;
 
-	if (address >= text->base && address < text->end)
-		return scry_text_add(text, source, address, SCRY_TRANSFER_POINTER);
+	if (is_code(text, address)) {
+		at = scry_text_find(text, address);
+		r = scry_text_add(text, source, address, SCRY_TRANSFER_POINTER);
+		if (r < 0 || (at && at->start == address))
+			return r;
+	}
 	if (d->range == SCRY_TEXT_NO_PARENT || !scry_image_part(&text->image, address))
 		return 0;
 	return add_lea(text, &lea);
+}
+
+/* Of an object at a fixed address: immediates, and displacements that no register takes part in or
+ * an index only, may be addresses. */
+static int take_numbers(struct decoding *d, const ZydisDecodedInstruction *z, uint64_t source)
+{
+	int r = 0;
+
+	if (z->raw.imm[0].size == 32)
+		r = take_address(d, source, (uint32_t)z->raw.imm[0].value.u);
+	else if (z->raw.imm[0].size == 64)
+		r = take_address(d, source, z->raw.imm[0].value.u);
+	if (r == 0 && z->raw.disp.size == 32 && !is_rip_relative(z))
+		r = take_address(d, source, (uint32_t)z->raw.disp.value);
+	return r;
 }
 
 static int take_insn(struct decoding *d, const ZydisDecodedInstruction *z, uint64_t address)
@@ -88,13 +120,15 @@ static int take_insn(struct decoding *d, const ZydisDecodedInstruction *z, uint6
 		return scry_text_add(d->text, address,
 				     address + z->length + (uint64_t)z->raw.imm[0].value.s,
 				     branch_kind(z));
-	if (is_default && z->opcode == 0xff && z->raw.modrm.reg == 4 && !is_rip &&
-	    d->range != SCRY_TEXT_NO_PARENT)
-		d->text->ranges[d->range].jumps_indirect = true;
+	if (is_default && z->opcode == 0xff && z->raw.modrm.reg == 4 &&
+	    d->range != SCRY_TEXT_NO_PARENT) {
+		d->text->units[2 * d->range + 1].has_jump = true;
+		d->text->ranges[d->range].jumps_indirect |= !is_rip;
+	}
 	if (is_rip && is_default && z->opcode == 0x8d)
 		r = take_address(d, address, address + z->length + (uint64_t)z->raw.disp.value);
-	if (r == 0 && d->text->is_fixed && z->raw.imm[0].size == 32)
-		r = take_address(d, address, (uint32_t)z->raw.imm[0].value.u);
+	if (r == 0 && d->text->is_fixed)
+		r = take_numbers(d, z, address);
 	return r;
 }
 
@@ -117,10 +151,88 @@ static uint64_t decode_run(struct decoding *d, const uint8_t *bytes, uint64_t st
 	return at;
 }
 
+/* Where the bytes would lead, were they a branch or a lea; 0: they can be none. `size`: of them. */
+static uint64_t lead(const uint8_t *bytes, size_t size, uint64_t at)
+{
+	const uint8_t first = bytes[0], second = size > 1 ? bytes[1] : 0;
+	const bool is_short = (first & 0xf0) == 0x70 || (first & 0xfc) == 0xe0 || first == 0xeb;
+	const bool is_long = first == 0xe8 || first == 0xe9;
+	size_t skip = is_long ? 1 : 2;
+	int32_t rel;
+
+	if (is_short && size >= 2)
+		return at + 2 + (uint64_t)(int64_t)(int8_t)second;
+	if (!is_long && !(first == 0x0f && (second & 0xf0) == 0x80) &&
+	    !(first == 0xc7 && second == 0xf8) && !(first == 0x8d && (second & 0xc7) == 5))
+		return 0;
+	if (size < skip + sizeof(rel))
+		return 0;
+	memcpy(&rel, bytes + skip, sizeof(rel));
+	return at + skip + sizeof(rel) + (uint64_t)(int64_t)rel;
+}
+
+/* Do the words from `first` on, of ascending sources, have a transfer to `target` from an
+ * instruction that begins at `at` or, with prefixes, less than 8 bytes before? */
+static bool is_known(const struct scry_text *text, size_t *first, size_t end, uint64_t at,
+		     uint64_t target)
+{
+	const uint64_t *rows = text->words.rows;
+	const uint64_t to = target - text->base, source = at - text->base + 1;
+
+	while (*first < end && scry_word_source(rows[*first]) + 8 <= source)
+		(*first)++;
+	for (size_t i = *first; i < end && scry_word_source(rows[i]) <= source; i++)
+		if (scry_word_target(rows[i]) == to)
+			return true;
+	return false;
+}
+
+/* How many characters of text are at `bytes`, if they are so many that they can be no code. */
+static size_t prose(const uint8_t *bytes, size_t size)
+{
+	size_t n = 0;
+
+	while (n < size && bytes[n] >= ' ' && bytes[n] <= '~')
+		n++;
+	return n >= PROSE_MIN ? n : 0;
+}
+
+/* Bytes, `from` up to `to`, that may be constants, code, or both: all that could lead from any of
+ * them into a range counts. Words from `first` on are what was decoded there. */
+static int take_all(struct decoding *d, const uint8_t *bytes, uint64_t from, uint64_t to,
+		    size_t first)
+{
+	struct scry_text *text = d->text;
+	const size_t end = text->words.count;
+	int r = 0;
+
+	for (uint64_t at = from; at < to && r == 0; at++) {
+		uint64_t target;
+		uint32_t word = 0;
+
+		at += prose(bytes + (at - from), to - at);
+		if (at == to)
+			break;
+		target = lead(bytes + (at - from), to - at, at);
+
+		if (is_code(text, target) && scry_text_find(text, target) &&
+		    !is_known(text, &first, end, at, target))
+			r = scry_text_add(text, at, target, SCRY_TRANSFER_POINTER);
+		if (!text->is_fixed || to - at < sizeof(word) || r < 0)
+			continue;
+		memcpy(&word, bytes + (at - from), sizeof(word));
+		if (is_code(text, word) && scry_text_find(text, word))
+			r = scry_text_add(text, at, word, SCRY_TRANSFER_POINTER);
+	}
+	return r;
+}
+
 static int decode_range(struct decoding *d, size_t i)
 {
 	const struct scry_text_range *range = &d->text->ranges[i];
+	const size_t first = d->text->words.count;
 	uint64_t at = range->start;
+	bool is_broken = false;
 	size_t avail;
 	const uint8_t *bytes = scry_image_at(&d->text->image, at, &avail);
 
@@ -132,10 +244,11 @@ static int decode_range(struct decoding *d, size_t i)
 			return -ENOMEM;
 		if (at < range->end) {
 			d->text->stats.range_errors++;
+			is_broken = true;
 			at++;
 		}
 	}
-	return 0;
+	return is_broken ? take_all(d, bytes, range->start, range->end, first) : 0;
 }
 
 /* How many of the first `size` bytes are filler: int3, zeros, no-ops. */
@@ -159,9 +272,8 @@ static size_t filler(const struct decoding *d, const uint8_t *bytes, size_t size
 	return at;
 }
 
-/* What looked like code and then was none is constants of assembly, in which short branches to what
- * is near are found by chance: they are taken back. Long ones by chance lead nowhere of interest.
- */
+/* What looked like code and then was none is constants of assembly: where its short branches lead
+ * is kept, as a pointer, but they are no branches. Long ones by chance lead nowhere of interest. */
 static void drop_short(struct scry_text *text, size_t first)
 {
 	size_t kept = first;
@@ -179,17 +291,11 @@ static void drop_short(struct scry_text *text, size_t first)
 }
 
 /* The bytes between two ranges: filler, else code without unwind tables. */
-static int decode_gap(struct decoding *d, uint64_t from, uint64_t to)
+static int decode_gap(struct decoding *d, const uint8_t *bytes, uint64_t from, uint64_t to)
 {
-	size_t avail, skip, first = d->text->words.count;
-	const uint8_t *bytes = scry_image_at(&d->text->image, from, &avail);
-	uint64_t at;
+	const size_t first = d->text->words.count, skip = filler(d, bytes, to - from);
+	uint64_t at = decode_run(d, bytes + skip, from + skip, to);
 
-	d->range = SCRY_TEXT_NO_PARENT;
-	if (!bytes || avail < to - from)
-		return 0; /* between two segments */
-	skip = filler(d, bytes, to - from);
-	at = decode_run(d, bytes + skip, from + skip, to);
 	if (!at)
 		return -ENOMEM;
 	d->text->stats.gap_bytes += at - (from + skip);
@@ -197,34 +303,46 @@ static int decode_gap(struct decoding *d, uint64_t from, uint64_t to)
 		d->text->stats.gap_errors++;
 		drop_short(d->text, first);
 	}
-	return 0;
+	return skip < to - from ? take_all(d, bytes, from, to, first) : 0;
 }
 
-/* Where code begins before the first range, or ends behind the last: with the segment, unless that
- * holds the file's head, and so data, too. */
-static uint64_t edge(const struct scry_text *text, uint64_t addr, bool is_end)
+static bool has_head(const struct scry_image_part *part)
 {
-	const struct scry_image_part *part = scry_image_part(&text->image, addr);
+	return part->end - part->start >= SELFMAG && memcmp(part->bytes, ELFMAG, SELFMAG) == 0;
+}
 
-	if (part->end - part->start >= 4 && memcmp(part->bytes,
-						   "\x7f"
-						   "ELF",
-						   4) == 0)
-		return is_end ? addr + 1 : addr;
-	return is_end ? part->end : part->start;
+/* What executable segments have between two ranges, before the first, or behind the last. At such
+ * an edge the segment that holds the file's head holds other data, too, megabytes maybe. */
+static int decode_gaps(struct decoding *d, uint64_t from, uint64_t to, bool is_edge)
+{
+	const struct scry_image *image = &d->text->image;
+	int r = 0;
+
+	d->range = SCRY_TEXT_NO_PARENT;
+	for (size_t i = 0; i < image->count && r == 0; i++) {
+		const struct scry_image_part *part = &image->parts[i];
+		uint64_t start = from > part->start ? from : part->start;
+		uint64_t end = to < part->end ? to : part->end;
+		const uint8_t *bytes = part->bytes + (start - part->start);
+
+		if (!(part->flags & PF_X) || start >= end)
+			continue;
+		r = is_edge && has_head(part) ? take_all(d, bytes, start, end, d->text->words.count)
+					      : decode_gap(d, bytes, start, end);
+	}
+	return r;
 }
 
 static int decode(struct decoding *d, size_t unit)
 {
 	const struct scry_text *text = d->text;
 	const size_t i = unit / 2;
-	uint64_t from, to;
+	bool is_edge = i == 0 || i == text->count;
 
 	if (unit & 1)
 		return decode_range(d, i);
-	from = i ? text->ranges[i - 1].end : edge(text, text->ranges[0].start, false);
-	to = i < text->count ? text->ranges[i].start : edge(text, from - 1, true);
-	return from < to ? decode_gap(d, from, to) : 0;
+	return decode_gaps(d, i ? text->ranges[i - 1].end : text->base,
+			   i < text->count ? text->ranges[i].start : text->end, is_edge);
 }
 
 int scry_text_decode(struct scry_text *text, size_t unit)
@@ -247,51 +365,4 @@ int scry_text_decode(struct scry_text *text, size_t unit)
 	u->is_decoded = true;
 	scry_text_chain(text);
 	return 0;
-}
-
-static void note_load(const ZydisDecodedInstruction *z, uint64_t address, const uint64_t *words,
-		      size_t count, bool *ret)
-{
-	uint64_t word = address + z->length + (uint64_t)z->raw.disp.value;
-	size_t low = 0, high = count;
-	bool is_transfer = z->opcode_map == ZYDIS_OPCODE_MAP_DEFAULT && z->opcode == 0xff &&
-			   (z->raw.modrm.reg == 2 || z->raw.modrm.reg == 4);
-
-	if (is_transfer || !is_rip_relative(z))
-		return;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (words[middle] < word)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low < count && words[low] == word)
-		ret[low] = true;
-}
-
-void scry_text_loads(const struct scry_text *text, const uint64_t *words, size_t count, bool *ret)
-{
-	ZydisDecodedInstruction z;
-	ZydisDecoder decoder;
-
-	ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-	ZydisDecoderEnableMode(&decoder, ZYDIS_DECODER_MODE_MINIMAL, ZYAN_TRUE);
-	for (size_t i = 0; i < text->count; i++) {
-		const struct scry_text_range *range = &text->ranges[i];
-		size_t avail, size = range->end - range->start;
-		const uint8_t *bytes = scry_image_at(&text->image, range->start, &avail);
-
-		size = bytes && avail < size ? avail : size;
-		for (size_t at = 0; bytes && at < size;) {
-			if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, NULL, bytes + at,
-									size - at, &z))) {
-				at++;
-				continue;
-			}
-			note_load(&z, range->start + at, words, count, ret);
-			at += z.length;
-		}
-	}
 }

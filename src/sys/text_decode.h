@@ -48,7 +48,9 @@ struct scry_text_unit {
 	bool is_entry;	      /* of a range: unwinding begins as at a function's entry */
 	bool is_kind_known;   /* of a range: kind and the parent that leads to it */
 	bool is_settled;      /* and that parent is none that is cold itself */
+	bool has_jump;	      /* of a range: jmp *r/m, through a word, too */
 	bool are_tables_read; /* of a range that is no cold part: its family's */
+	bool is_computed;     /* known then: jumps of its family may lead anywhere in it */
 };
 
 struct scry_text_numbers {
@@ -79,6 +81,12 @@ struct scry_text {
 	struct scry_text_stats stats;
 	uint32_t more_refs; /* who has it, besides one */
 };
+
+/* `source` from 1 on; 0: none. */
+static inline uint64_t scry_word(uint64_t source, uint64_t target, enum scry_transfer_kind kind)
+{
+	return target << 32 | source << 3 | kind;
+}
 
 static inline uint64_t scry_word_target(uint64_t word)
 {
@@ -138,11 +146,17 @@ uint32_t scry_text_head(const struct scry_text *text, size_t range);
 /* Makes text->family that of the head `range`. 0 or -ENOMEM. */
 int scry_text_family(struct scry_text *text, uint32_t head);
 
+/* Is `addr` in the family that was made last? */
+bool scry_text_is_in_family(const struct scry_text *text, uint64_t addr);
+
 /* Addresses in data and symbols. 0 or -ENOMEM. */
 int scry_text_pointers(struct scry_text *text, struct scry_elf *elf);
 
 /* Reads the switch tables that may lead into range `range`. 0 or -ENOMEM. */
 int scry_text_tables(struct scry_text *text, size_t range);
+
+/* Of a range whose tables were read: may a jump lead to any byte of it? */
+bool scry_text_is_computed(const struct scry_text *text, size_t range);
 
 /* Decodes and reads all. 0 or -ENOMEM. */
 int scry_text_all(struct scry_text *text);

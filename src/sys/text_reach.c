@@ -101,8 +101,8 @@ static size_t guess_part(const struct scry_text *text, const struct scry_image_p
 		rows[count] = first + i;
 		count += lead(part->bytes + i, first + i) < span;
 	}
-	/* An address is a number of 32 bits. */
-	for (uint32_t i = 0; text->is_fixed && text->base <= UINT32_MAX && i + 4 <= size; i++) {
+	/* An address is a number of 32 bits, or the low ones are the first of 64. */
+	for (uint32_t i = 0; text->is_fixed && i + 4 <= size; i++) {
 		uint32_t word;
 
 		memcpy(&word, part->bytes + i, sizeof(word));
@@ -262,4 +262,14 @@ int scry_text_family(struct scry_text *text, uint32_t head)
 	if (r == 0)
 		text->family_of = head;
 	return r;
+}
+
+bool scry_text_is_in_family(const struct scry_text *text, uint64_t addr)
+{
+	const struct scry_text_range *range = scry_text_find(text, addr);
+
+	for (size_t i = 0; range && i < text->family.count; i++)
+		if (text->family.rows[i] == (size_t)(range - text->ranges))
+			return true;
+	return false;
 }

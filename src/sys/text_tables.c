@@ -51,15 +51,16 @@ static bool is_code(const struct scry_text *text, uint64_t address)
 	return address >= text->base && address < text->end;
 }
 
-/* Objects at a fixed address: every aligned word of data that could be an address of code. */
+/* Objects at a fixed address: every aligned word that could be an address of code. Data may lie in
+ * the code's segment, too. */
 static int scan_words(struct scry_text *text)
 {
 	for (size_t i = 0; i < text->image.count; i++) {
 		const struct scry_image_part *part = &text->image.parts[i];
 		uint64_t at = (part->start + 7) & ~7ull, word;
 
-		if (part->flags & PF_X)
-			continue;
+		if ((part->flags & (PF_X | PF_W)) == PF_X && !text->is_fixed)
+			continue; /* relative relocations change data that can be written */
 		for (; at + 8 <= part->end; at += 8) {
 			memcpy(&word, part->bytes + (at - part->start), sizeof(word));
 			if (is_code(text, word) &&
@@ -120,13 +121,20 @@ static int read_relocations(struct scry_text *text, struct scry_elf *elf, int64_
 	return 0;
 }
 
-/* Function symbols in the middle of a range or gap are entries nobody else may know. */
+/* Function symbols in the middle of a range or gap are entries nobody else may know. So are those
+ * that assembly exports without a type. */
+static bool is_entry(const struct scry_sym *sym)
+{
+	return sym->type == STT_FUNC || sym->type == STT_GNU_IFUNC ||
+	       (sym->type == STT_NOTYPE && sym->bind != STB_LOCAL);
+}
+
 static int take_symbol(const struct scry_sym *sym, void *arg)
 {
 	struct scry_text *text = arg;
 	const struct scry_text_range *at;
 
-	if ((sym->type != STT_FUNC && sym->type != STT_GNU_IFUNC) || !is_code(text, sym->value))
+	if (!is_entry(sym) || !is_code(text, sym->value))
 		return 0;
 	at = scry_text_find(text, sym->value);
 	if (at && at->start == sym->value)
@@ -163,10 +171,30 @@ static int read_tables(struct scry_text *text, size_t range)
 	return r;
 }
 
-/* A table may be loaded in the hot part and used in the cold one, and the reverse. */
+/* Does a part of the family that was made last take an address in it? */
+static bool takes_own(const struct scry_text *text)
+{
+	for (size_t i = 0; i < text->family.count; i++) {
+		const struct scry_text_unit *unit = &text->units[2 * text->family.rows[i] + 1];
+
+		for (size_t k = unit->word; k < unit->word_end; k++) {
+			uint64_t word = text->words.rows[k];
+			uint64_t target = text->base + scry_word_target(word);
+
+			if (scry_word_kind(word) == SCRY_TRANSFER_POINTER &&
+			    scry_text_is_in_family(text, target))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* A table may be loaded in the hot part and used in the cold one, and the reverse. Where an address
+ * in the family itself is taken, it may be the base of a table of differences, "&&a - &&b", which
+ * may lie anywhere: where they lead is not known. (A switch takes the address of its table.) */
 static int read_family(struct scry_text *text, uint32_t head)
 {
-	bool jumps = false;
+	bool jumps = false, has_jump = false;
 	int r;
 
 	if (text->units[2 * head + 1].are_tables_read)
@@ -174,12 +202,22 @@ static int read_family(struct scry_text *text, uint32_t head)
 	r = scry_text_family(text, head);
 	if (r < 0)
 		return r;
-	for (size_t i = 0; i < text->family.count; i++)
+	for (size_t i = 0; i < text->family.count; i++) {
 		jumps |= text->ranges[text->family.rows[i]].jumps_indirect;
+		has_jump |= text->units[2 * text->family.rows[i] + 1].has_jump;
+	}
+	text->units[2 * head + 1].is_computed = has_jump && takes_own(text);
 	for (size_t i = 0; i < text->family.count && jumps && r == 0; i++)
 		r = read_tables(text, text->family.rows[i]);
 	text->units[2 * head + 1].are_tables_read = r == 0;
 	return r;
+}
+
+bool scry_text_is_computed(const struct scry_text *text, size_t range)
+{
+	uint32_t head = scry_text_head(text, range);
+
+	return head != SCRY_TEXT_NO_PARENT && text->units[2 * head + 1].is_computed;
 }
 
 int scry_text_all(struct scry_text *text)

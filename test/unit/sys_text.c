@@ -5,6 +5,7 @@
  */
 #include "sys/text.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
@@ -421,8 +422,10 @@ static void test_cold(void **state)
 	compare_cold(in_build("targets/target_fixed"), 20);
 }
 
-/* A function with a loop to its own start, entered in the middle, pointed at. */
-__asm__(".text\n.globl code_test_loop\n.type code_test_loop,@function\ncode_test_loop:\n"
+/* A function with a loop to its own start, entered in the middle, pointed at; out of reach of what
+ * looks like a short branch in code without unwind rules before it. */
+__asm__(".text\n.skip 160,0xcc\n.globl code_test_loop\n.type "
+	"code_test_loop,@function\ncode_test_loop:\n"
 	".cfi_startproc\nlea 1(%rdi,%rdi),%rdi\nlea 2(%rdi),%rdi\ncode_test_inner: dec %rdi\n"
 	"js code_test_loop\nret\n.cfi_endproc\n.size code_test_loop,.-code_test_loop\n"
 	".globl code_test_other\n.type code_test_other,@function\ncode_test_other:\n"
@@ -473,6 +476,54 @@ static void test_questions(void **state)
 	assert_memory_equal(bytes.bytes, "\x48\x8d\x7c\x3f\x01", 5);
 	scry_elf_close(elf);
 	scry_text_free(text);
+}
+
+struct jumps {
+	struct scry_text *text;
+	size_t seen, missed;
+};
+
+static int look_at_jumps(const struct scry_sym *sym, void *arg)
+{
+	struct jumps *j = arg;
+
+	if (sym->type != STT_FUNC || strncmp(sym->name, "jumps_", 6))
+		return 0;
+	j->seen++;
+	if (scry_text_enters(j->text, sym->value, sym->value + 5, NULL))
+		return 0;
+	print_message("# %s: not known to be entered behind its first byte\n", sym->name);
+	j->missed++;
+	return 0;
+}
+
+/* Each function of target_jumps has a way in behind its first instruction. */
+static void compare_jumps(const char *name, size_t least)
+{
+	struct jumps j = {.text = open_path(in_build(name))};
+	struct scry_elf *elf;
+
+	assert_int_equal(scry_elf_open_path(in_build(name), &elf), 0);
+	scry_elf_each_symbol(elf, look_at_jumps, &j);
+	scry_elf_close(elf);
+	scry_text_free(j.text);
+	print_message("# %s: %zu functions, %zu missed\n", name, j.seen, j.missed);
+	assert_true(j.seen >= least);
+	assert_int_equal(j.missed, 0);
+}
+
+static void test_jumps(void **state)
+{
+	compare_jumps("targets/target_jumps", 11);
+	compare_jumps("targets/target_jumps_one", 11);
+	compare_jumps("targets/target_jumps_fixed", 13);
+	compare_jumps("targets/target_jumps_fixed_one", 13);
+}
+
+static void test_jumps_order(void **state)
+{
+	compare_order(in_build("targets/target_jumps"));
+	compare_order(in_build("targets/target_jumps_fixed_one"));
 }
 
 static void test_no_tables(void **state)
@@ -571,6 +622,7 @@ int main(void)
 		cmocka_unit_test(test_static),	  cmocka_unit_test(test_libc),
 		cmocka_unit_test(test_switch),	  cmocka_unit_test(test_cold),
 		cmocka_unit_test(test_no_tables), cmocka_unit_test(test_order),
+		cmocka_unit_test(test_jumps),	  cmocka_unit_test(test_jumps_order),
 	};
 	ssize_t n = readlink("/proc/self/exe", build, sizeof(build) - 1);
 
