@@ -307,12 +307,18 @@ static bool is_asked_for(const struct scry_hooks *h, const struct scry_hook *row
 
 static const char address_taken[] =
 	"who calls it takes its address too, and pointers must stay as they are; fix: -x",
+		  no_way_left[] = "its entry cannot be changed, and who calls it takes its address "
+				  "too, and pointers must stay as they are",
+		  pointer_kept[] = "who calls it takes its address too, and pointers must stay as "
+				   "they are; fix: --via=entry",
 		  unsure[] = "it is not known which definition of it the loader will choose";
 
-/* `callers`: whose slots; NULL: all. */
+/* `callers`: whose slots; NULL: all. A pointer that was read from a slot is kept by the program,
+ * and would outlive what it led to. */
 static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct scry_filter *callers)
 {
 	ssize_t function = scry_functions_at(&h->functions, row->address);
+	bool is_loaded = false;
 	int r = 0;
 
 	if (function < 0)
@@ -325,9 +331,10 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 		if (!is_asked_for(h, row, slot, callers) ||
 		    (callers && slot->kind == SCRY_SLOT_POINTER))
 			continue;
-		if (!is_usable(slot, row) || (callers && slot->is_loaded)) {
+		if (!is_usable(slot, row) || slot->is_loaded) {
 			if (callers)
 				row->why = slot->is_loaded ? address_taken : unsure;
+			is_loaded |= slot->is_loaded;
 			row->unseen++;
 			continue;
 		}
@@ -335,6 +342,9 @@ static int use_slots(struct scry_hooks *h, struct scry_hook *row, const struct s
 		row->way |= SCRY_WAY_GOT;
 		r = add_place(h, row, &place);
 	}
+	if (is_loaded && !callers && !row->way)
+		row->why =
+			row->to.way == SCRY_WAY_GOT && !row->is_ifunc ? pointer_kept : no_way_left;
 	return r;
 }
 
@@ -466,6 +476,26 @@ static int plan_entries(struct scry_hooks *h)
 	return r;
 }
 
+/* Is a row for the function of this slot reached by slots? */
+static bool is_needed(const struct scry_hooks *h, const struct scry_slot *slot)
+{
+	const uint64_t address = h->functions.rows[slot->function].address;
+	size_t low = 0, high = h->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (h->rows[middle].address < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < h->count && h->rows[low].address == address; low++)
+		if (!h->rows[low].way && h->rows[low].why != go_code)
+			return true;
+	return false;
+}
+
 /* A slot that the caller's code also reads as `&function` must hold what all others see. */
 static int look_at_loads(struct scry_hooks *h)
 {
@@ -476,7 +506,8 @@ static int look_at_loads(struct scry_hooks *h)
 		size_t object = h->slots.rows[i].object;
 		struct scry_text *text;
 
-		if (h->slots.rows[i].kind != SCRY_SLOT_GOT || seen[object])
+		if (!scry_slot_serves_loads(&h->slots.rows[i]) || seen[object] ||
+		    !is_needed(h, &h->slots.rows[i]))
 			continue;
 		seen[object] = true;
 		text = text_of(h, object);
@@ -525,20 +556,15 @@ static void drop_uncalled(struct scry_hooks *h)
 /* For rows that are not reached by their entry. */
 static int plan_callers(struct scry_hooks *h)
 {
-	bool any = false, by_caller = false;
+	bool any = false;
 	int r = 0;
 
-	for (size_t i = 0; i < h->count; i++) {
-		bool is_by_caller = h->rows[i].to.way == SCRY_WAY_CALLS;
-
-		if (h->rows[i].why == go_code)
-			continue;
-		any |= !h->rows[i].way && (is_by_caller || wants(&h->rows[i], SCRY_WAY_GOT));
-		by_caller |= is_by_caller;
-	}
+	for (size_t i = 0; i < h->count; i++)
+		any |= !h->rows[i].way && h->rows[i].why != go_code &&
+		       (h->rows[i].to.way == SCRY_WAY_CALLS || wants(&h->rows[i], SCRY_WAY_GOT));
 	if (any)
 		r = find_slots(h);
-	if (r == 0 && by_caller)
+	if (r == 0 && any)
 		r = look_at_loads(h);
 	for (size_t i = 0; i < h->count && r == 0; i++)
 		if (!h->rows[i].way && h->rows[i].why != go_code)

@@ -314,6 +314,16 @@ static int by_value(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
+static size_t without_repeats(uint64_t *rows, size_t count)
+{
+	size_t kept = 1;
+
+	for (size_t i = 1; i < count; i++)
+		if (rows[i] != rows[i - 1])
+			rows[kept++] = rows[i];
+	return kept;
+}
+
 int scry_slots_mark_loaded(struct scry_slots *slots, const struct scry_linkmap *lm, size_t object,
 			   const struct scry_text *text)
 {
@@ -323,10 +333,11 @@ int scry_slots_mark_loaded(struct scry_slots *slots, const struct scry_linkmap *
 	int r = at && loaded ? 0 : scry_fail(-ENOMEM, "no memory for slots");
 
 	for (size_t i = 0; i < slots->count && r == 0; i++)
-		if (slots->rows[i].object == object && slots->rows[i].kind == SCRY_SLOT_GOT)
+		if (slots->rows[i].object == object && scry_slot_serves_loads(&slots->rows[i]))
 			at[n++] = slots->rows[i].address - bias;
 	if (n) {
 		qsort(at, n, sizeof(*at), by_value);
+		n = without_repeats(at, n);
 		scry_text_loads(text, at, n, loaded);
 	}
 	for (size_t i = 0; i < slots->count && n; i++) {

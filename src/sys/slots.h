@@ -69,7 +69,13 @@ int scry_slots_find(struct scry_linkmap *lm, const struct scry_mem *mem,
 		    const struct scry_functions *functions, struct scry_slots *ret);
 void scry_slots_done(struct scry_slots *slots);
 
-/* Which GOT slots of object `object` serve for more than calls: its code, `text`, reads them by
+/* May code read it by other instructions than call and jmp? Linkers keep those of the PLT apart. */
+static inline bool scry_slot_serves_loads(const struct scry_slot *slot)
+{
+	return slot->kind == SCRY_SLOT_GOT || slot->kind == SCRY_SLOT_IRELATIVE;
+}
+
+/* Which such slots of object `object` serve for more than calls: its code, `text`, reads them by
  * other instructions than call and jmp. 0 or -ENOMEM with a sentence. */
 int scry_slots_mark_loaded(struct scry_slots *slots, const struct scry_linkmap *lm, size_t object,
 			   const struct scry_text *text);

@@ -108,3 +108,18 @@ shaped() {
 	scry_ends 0 patch count strlen@libc.so.6 -p "$PID" -d 0.1s --via=got
 	ends "$PID"
 }
+
+@test "jumps behind a function's first bytes, in tables and in what is no code by the unwind tables" {
+	local layout
+	for layout in "" _one _fixed _fixed_one; do
+		scry_ends 0 patch count 'jumps_*' -o "$T/o$layout.json" -- "$TARGETS/target_jumps$layout" 0
+		grep -q "^1 rounds right$" "$T/scry.out" || { cat "$T/scry.out"; return 1; }
+		json_is "$T/o$layout.json" "!rows.empty?"
+	done
+}
+
+@test "a slot that the program also reads as a pointer is left alone" {
+	scry_ends 125 patch count labs@libc.so.6 --via=got -- "$TARGETS/target_taken" 50
+	says "takes its address too"
+	scry_ends 0 patch count abs@libc.so.6 --via=got -- "$TARGETS/target_taken" 50
+}
