@@ -75,19 +75,35 @@ int scry_inject_check(const struct scry_proc *p)
 	return 0;
 }
 
+/* Does a thread wait for the child of its vfork? Then it does not stop, which is told elsewhere. */
+static bool is_in_vfork(pid_t pid)
+{
+	bool is_waiting = false;
+	pid_t *tids;
+	ssize_t n = scry_proc_tasks(pid, &tids);
+
+	for (ssize_t i = 0; i < n && !is_waiting; i++)
+		is_waiting = scry_proc_task_state(pid, tids[i]) == 'D';
+	if (n > 0)
+		free(tids);
+	return is_waiting;
+}
+
 int scry_inject_check_alone(const struct scry_proc *p)
 {
 	pid_t other = scry_proc_shares_memory(p->pid), first = other;
 
-	for (int i = 0; other && other == first && i < ALONE_TRIES; i++) {
+	for (int i = 0; other && other == first && i < ALONE_TRIES && !is_in_vfork(p->pid); i++) {
 		nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
 		other = scry_proc_shares_memory(p->pid);
 	}
+	if (other && is_in_vfork(p->pid))
+		return 0;
 	return other && other == first
 		       ? scry_fail(-ENOTSUP,
 				   "cannot enter process %d (%s): process %d has the same memory "
-				   "(clone with CLONE_VM, or vfork), and is none of its threads: "
-				   "what it runs cannot be stopped with them",
+				   "(clone with CLONE_VM), and is none of its threads: what it "
+				   "runs cannot be stopped with them",
 				   p->pid, p->comm, other)
 		       : 0;
 }

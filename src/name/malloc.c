@@ -123,7 +123,9 @@ int scry_malloc_new(const struct scry_malloc_opts *opts, struct scry_malloc **re
 
 	if (!m)
 		return no_memory();
-	m->calls.callers = scry_malloc_callers_new((pid_t)opts->producer.pid);
+	m->calls.callers = opts->origin ? scry_malloc_callers_fork(opts->origin->calls.callers,
+								   (pid_t)opts->producer.pid)
+					: scry_malloc_callers_new((pid_t)opts->producer.pid);
 	r = m->calls.callers ? scry_malloc_addresses_init(&m->calls.addresses, opts->memory)
 			     : -ENOMEM;
 	if (r == 0)

@@ -40,6 +40,9 @@ struct scry_malloc_opts {
 	 * May call scry_malloc_fork. NULL: children are not recorded. */
 	int (*on_fork)(void *arg, struct scry_malloc *parent, uint32_t pid);
 	void *on_fork_arg;
+	/* It was forked in this program, and where is not known: callers are named as in that one,
+	 * if it runs another by now. Or NULL. */
+	const struct scry_malloc *origin;
 };
 
 /* Also looks which objects are loaded, for callers of a target that ends soon. */

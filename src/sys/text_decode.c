@@ -95,8 +95,8 @@ static int take_address(struct decoding *d, uint64_t source, uint64_t address)
 	return add_lea(text, &lea);
 }
 
-/* Of an object at a fixed address: immediates, and displacements that no register takes part in or
- * an index only, may be addresses. */
+/* Of an object at a fixed address: immediates and displacements of 32 bits, and immediates of 64,
+ * may be addresses. */
 static int take_numbers(struct decoding *d, const ZydisDecodedInstruction *z, uint64_t source)
 {
 	int r = 0;

@@ -1,14 +1,15 @@
 /*
  * Inside of sys/text: transfers as they are kept, where they come from, what was decoded so far.
  *
- * A transfer is one word: target, source, kind; positions count from the base. Code is decoded by
- * units: unit 2 i + 1 is range i, unit 2 i the gap before it, the last one the code behind all.
+ * A transfer is one word (text_word.h); positions count from the base. Code is decoded by units:
+ * unit 2 i + 1 is range i, unit 2 i the gap before it, the last one the code behind all.
  */
 #ifndef SCRY_SYS_TEXT_DECODE_H
 #define SCRY_SYS_TEXT_DECODE_H
 
 #include "sys/image.h"
 #include "sys/text.h"
+#include "sys/text_word.h"
 
 #define SCRY_TEXT_SPAN_MAX (1ull << 29)
 #define SCRY_TEXT_BUCKET 256u /* bytes of code */
@@ -81,27 +82,6 @@ struct scry_text {
 	struct scry_text_stats stats;
 	uint32_t more_refs; /* who has it, besides one */
 };
-
-/* `source` from 1 on; 0: none. */
-static inline uint64_t scry_word(uint64_t source, uint64_t target, enum scry_transfer_kind kind)
-{
-	return target << 32 | source << 3 | kind;
-}
-
-static inline uint64_t scry_word_target(uint64_t word)
-{
-	return word >> 32;
-}
-
-static inline uint64_t scry_word_source(uint64_t word)
-{
-	return (uint32_t)word >> 3;
-}
-
-static inline enum scry_transfer_kind scry_word_kind(uint64_t word)
-{
-	return word & 7;
-}
 
 /* Adds a transfer between the base and end; others are counted and dropped. `source`
  * 0: none. 0 or -ENOMEM. */

@@ -49,9 +49,11 @@ leaks() {
 	done
 }
 
+# Whether its memory was looked at once more between that and its end is a matter of luck: "retains" then.
 @test "what comes and goes, and is freed at the end, is no leak" {
 	judged 3 9 main
-	jq -e '.totals.verdict == "steady"' "$T/report"
+	jq -e '.totals.verdict | . == "steady" or . == "retains"' "$T/report"
+	jq -e '.notes[0] | test("^no leak seen")' "$T/report"
 	jq -e '[.rows[] | select(.is_growing)] == []' "$T/report"
 }
 

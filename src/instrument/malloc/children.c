@@ -20,8 +20,9 @@ struct scry_malloc_child {
 
 #define CHILDREN_MAX 4096u /* the oldest have exec'ed or ended, most likely */
 #define LATE_TRIES 1000
-#define FORK_TRIES 10
-#define CHILD_WAIT_NS 2000000000ull /* until its parent's fork is merged; then it is on its own */
+#define FORK_TRIES 100 /* ms; it is there at once, but where its parent has no processor */
+#define CHILD_WAIT_NS 3000000000ull /* until its parent's fork is merged; then it is on its own */
+#define CHILD_LOOK_NS 20000000ull   /* between two looks no more counts: we were not there */
 
 /* Of a fork child that took a lane: as it says; 0: not yet. */
 static uint32_t lane_pid(const struct scry_watch *w)
@@ -253,6 +254,16 @@ void scry_malloc_children_look(struct scry_watch *w)
 	}
 }
 
+/* A keeper that stands still has not waited: its parent's calls are there, and not merged yet. */
+static bool has_waited(struct scry_malloc_watch *m)
+{
+	uint64_t now = scry_now_ns(), passed = now - m->looked_ns;
+
+	m->looked_ns = now;
+	m->waited_ns += passed < CHILD_LOOK_NS ? passed : CHILD_LOOK_NS;
+	return m->waited_ns >= CHILD_WAIT_NS;
+}
+
 /* The calls of the process that has this lane: as its parent left them, once that is known. */
 int scry_malloc_child_take_up(struct scry_watch *w)
 {
@@ -273,13 +284,14 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 			scry_malloc_children_allocator(w->root, pid, NULL);
 			return 0;
 		}
-		m->adopted_ns = 0;
+		m->waited_ns = CHILD_WAIT_NS;
 	}
-	if (!pid || (scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS && !w->inj.control->lane_malloc))
+	if (!pid || (!has_waited(m) && !w->inj.control->lane_malloc))
 		return 0; /* else it began here, and is no child, or one whose blocks are not known
 			   */
 	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
 	opts.producer.ring = w->image = scry_session_part(w->session, pid);
+	opts.origin = w->inj.control->lane_malloc ? NULL : root->calls;
 	scry_malloc_children_allocator(w->root, pid, NULL);
 	return scry_malloc_new(&opts, &m->calls);
 }
@@ -295,7 +307,7 @@ int scry_malloc_child_adopt(struct scry_watch *w)
 	w->state = m;
 	if (!w->root) /* of a pool that others join */
 		return 0;
-	m->adopted_ns = scry_now_ns();
+	m->looked_ns = scry_now_ns();
 	r = scry_tracks_new(w->inj.control, w->inj.ring, 0, false, &m->tracks);
 	if (r == 0)
 		scry_tracks_ask(m->tracks, scry_threads_tid, &w->inj);
@@ -306,10 +318,9 @@ int scry_malloc_child_adopt(struct scry_watch *w)
  * still, as its parent may stand too, in a stop that it is for us to end. */
 bool scry_malloc_child_must_wait(const struct scry_watch *w)
 {
-	const struct scry_malloc_watch *m = w->state;
+	struct scry_malloc_watch *m = w->state;
 
-	return w->root && m && m->tracks && !m->calls &&
-	       scry_now_ns() < m->adopted_ns + CHILD_WAIT_NS;
+	return w->root && m && m->tracks && !m->calls && !has_waited(m);
 }
 
 int scry_malloc_child_take_late(struct scry_watch *w)
@@ -319,7 +330,7 @@ int scry_malloc_child_take_late(struct scry_watch *w)
 
 	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
 		if (i == LATE_TRIES - 1)
-			m->adopted_ns = 0; /* on its own, then */
+			m->waited_ns = CHILD_WAIT_NS; /* on its own, then */
 		else if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		drain_others(w);

@@ -39,8 +39,8 @@ struct scry_malloc_watch {
 	size_t child_count;
 	bool has_dropped; /* more of them than there is room for; it was told */
 	/* of a child */
-	uint64_t adopted_ns;	      /* since when its lane is taken */
-	const struct scry_ruby *ruby; /* whose lines its calls are told of: that of its root */
+	uint64_t looked_ns, waited_ns; /* for its parent's fork, while the keeper was there */
+	const struct scry_ruby *ruby;  /* whose lines its calls are told of: that of its root */
 	bool is_proven;
 };
 
