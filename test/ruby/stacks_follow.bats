@@ -131,5 +131,5 @@ short_lived() {
 	[[ "$output" == *"or had none; fix: "*"-f"* ]]
 	run "$SCRY" stacks -q -f -o "$T/no2.json" -- sh -c 'true; exit 3'
 	[ "$status" -eq 125 ]
-	[[ "$output" == *"no Ruby was seen"* ]]
+	[[ "$output" == *"could be sampled, or had none"* ]]
 }
