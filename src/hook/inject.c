@@ -21,6 +21,7 @@
 #include "hook/own.h"
 #include "hook/shadow.h"
 #include "sys/seccomp.h"
+#include "sys/task.h"
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
@@ -75,6 +76,17 @@ int scry_inject_check(const struct scry_proc *p)
 	return 0;
 }
 
+static bool waits_for_vfork(pid_t pid, pid_t tid)
+{
+	struct scry_task task;
+	struct scry_task_now now;
+
+	scry_task_open(&task, pid, tid);
+	scry_task_read(&task, &now);
+	scry_task_close(&task);
+	return now.nr == SYS_vfork || now.nr == SYS_clone || now.nr == SYS_clone3;
+}
+
 /* Does a thread wait for the child of its vfork? Then it does not stop, which is told elsewhere. */
 static bool is_in_vfork(pid_t pid)
 {
@@ -83,7 +95,8 @@ static bool is_in_vfork(pid_t pid)
 	ssize_t n = scry_proc_tasks(pid, &tids);
 
 	for (ssize_t i = 0; i < n && !is_waiting; i++)
-		is_waiting = scry_proc_task_state(pid, tids[i]) == 'D';
+		is_waiting =
+			scry_proc_task_state(pid, tids[i]) == 'D' && waits_for_vfork(pid, tids[i]);
 	if (n > 0)
 		free(tids);
 	return is_waiting;

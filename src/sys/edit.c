@@ -355,16 +355,16 @@ static bool is_unmapped(const struct scry_edit *e, const struct scry_maps *maps,
 
 	if (!j->inode || (m && m->inode == j->inode))
 		return false;
-	return !m || m->inode || !m->x || scry_mem_read(e->mem, j->address, now, j->size) < 0 ||
+	return !m || !m->x || scry_mem_read(e->mem, j->address, now, j->size) < 0 ||
 	       memcmp(now, j->new_, j->size);
 }
 
-/* It lies in memory of no file, though it was changed in a file's. */
+/* It lies in other memory than that of the file in which it was changed. */
 static bool has_moved(const struct scry_maps *maps, const struct scry_journal_entry *j)
 {
 	const struct scry_map_entry *m = scry_maps_at(maps, j->address);
 
-	return j->inode && m && !m->inode;
+	return j->inode && m && m->inode != j->inode;
 }
 
 static void undo_entry(struct scry_edit *e, const struct scry_maps *maps,

@@ -327,9 +327,9 @@ static bool is_trusted(const char *path, uint64_t inode)
 }
 
 /*
- * May what was learned from this target serve others? The child was the target's own program. So
- * only files of root or the caller count, in our own mount namespace; and only a layout without
- * gaps.
+ * May what a child of this target said, a layout or a verdict, serve others? The child was the
+ * target's own program. So only files of root or the caller count, in our own mount namespace:
+ * who is root in a container has other files under the same names.
  */
 static bool may_keep(const struct scry_ruby *ruby)
 {
@@ -348,7 +348,7 @@ static bool may_keep(const struct scry_ruby *ruby)
 	    ours.st_ino != theirs.st_ino)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)ruby->pid);
-	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode) && ruby->whole;
+	return is_trusted(path, 0) && is_trusted(ruby->module, m->inode);
 }
 
 /* But for what is found out by other means than learning. */
@@ -374,7 +374,7 @@ void scry_ruby_keep(const struct scry_ruby *ruby)
 	struct scry_cache_key key;
 	struct scry_cached known;
 
-	if (!make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
+	if (!may_keep(ruby) || !make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
 		return;
 	known.layout.makers = ruby->layout.makers;
 	if (is_same_layout(&known.layout, &ruby->layout))
@@ -441,7 +441,7 @@ static int learn_now(struct scry_ruby *ruby, const struct scry_proc *proc,
 	take_found(ruby, key);
 	rows = ruby->check_count - 1;
 	err = scry_ruby_validate(ruby);
-	if ((err == 0 || err == -EAGAIN) && key && may_keep(ruby)) {
+	if ((err == 0 || err == -EAGAIN) && key && ruby->whole && may_keep(ruby)) {
 		fresh.layout = ruby->layout;
 		fresh.checks = ruby->checks + 1;
 		fresh.check_count = rows;

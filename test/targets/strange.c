@@ -5,8 +5,9 @@
  *   strange vforks    children that have the same memory for a moment: vfork, again and again
  *   strange dispatch  its system calls are dispatched to itself (Syscall User Dispatch)
  *   strange limited   may map 60 MiB more than it has, and takes 40 of them now and then
- *   strange moves     at SIGUSR1 the page of its function goes to anonymous memory at the same
- * place strange pipes     an io_uring worker of the kernel's reads a pipe to which nobody writes
+ *   strange moves     at SIGUSR1 its function goes to anonymous memory at the same place
+ *   strange files     the same, to memory of another file, as hugetlbfs is
+ *   strange pipes     an io_uring worker of the kernel's reads a pipe to which nobody writes
  *
  * Prints "pid N", then "round N" at least twice a second; ends by SIGTERM with status 0, or with 1
  * where a result is wrong. strange_add is what may be hooked.
@@ -86,10 +87,15 @@ static int other(void *unused)
 	return 0;
 }
 
-static void move_page(void)
+static void move_page(int file)
 {
 	char *from = (char *)(uintptr_t)strange_add;
-	char *to = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *to;
+
+	if (file >= 0 && ftruncate(file, PAGE) < 0)
+		_exit(2);
+	to = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+		  file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_PRIVATE, file, 0);
 
 	memcpy(to, from, PAGE);
 	mprotect(to, PAGE, PROT_READ | PROT_EXEC);
@@ -183,7 +189,9 @@ int main(int argc, char **argv)
 		if (!strcmp(how, "vforks"))
 			have_a_child();
 		if (asked && !strcmp(how, "moves"))
-			move_page();
+			move_page(-1);
+		if (asked && !strcmp(how, "files"))
+			move_page(memfd_create("code", 0));
 		asked = 0;
 		if (round % 100 == 0)
 			printf("round %ld\n", round);
