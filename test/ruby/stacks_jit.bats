@@ -33,6 +33,12 @@ need_jit() {
 	return 0
 }
 
+# busy ENGINE: the weight by which that engine counts a thread that never waits. By reading, beside other
+# programs' work, it may meet only a thread that is ready, never one that runs.
+busy() {
+	if [ "$1" = bpf ]; then echo --cpu; else echo --wall; fi
+}
+
 @test "compiled: a deep stack, all callers, line by line, as the VM tells them" {
 	need_jit
 	while read -ra words; do
@@ -40,7 +46,7 @@ need_jit() {
 		start deep "${words[@]}" "$K/deep.rb" 300 "$T/deep.json"
 		wait_for 20 test -e "$T/deep.json"
 		for engine in $ENGINES; do
-			"$SCRY" stacks -q --engine="$engine" --cpu -d 400ms --stacks --force -o "$T/d.json" -p "$PID"
+			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -d 400ms --stacks --force -o "$T/d.json" -p "$PID"
 			"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 3 || { echo "$engine: ${words[*]}"; return 1; }
 		done
 		kill -KILL "$PID"
@@ -52,7 +58,7 @@ need_jit() {
 	need_jit
 	while read -ra words; do
 		for engine in $ENGINES; do
-			"$SCRY" stacks -q --engine="$engine" --cpu -r 4000 --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(share 0.8 10)" >"$T/out"
+			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -r 4000 --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(share 0.8 10)" >"$T/out"
 			"$RUBY" "$K/check_possible.rb" "$T/p.json" 20 jit || { echo "$engine: ${words[*]}"; return 1; }
 		done
 	done < <(jits)
@@ -65,10 +71,7 @@ need_jit() {
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 20 in_file ready "$T/tight.out"
 		for engine in $ENGINES; do
-			# read: beside other programs' work it may meet only a thread that is ready, never one that runs
-			local weight=--cpu
-			[ "$engine" = bpf ] || weight=--wall
-			"$SCRY" stacks -q --engine="$engine" "$weight" -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
+			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
 			"$RUBY" "$K/check_tight.rb" "$T/t.json" 5 || { echo "$engine: ${words[*]}"; return 1; }
 		done
 		kill -KILL "$PID"
