@@ -309,7 +309,11 @@ stop_between_holds() {
 		FRONT=$PID
 		wait_for 10 watched "$LOADER"
 		sleep "0.0$((i * 37 % 100))"
-		keeper=$(keeper_of "$FRONT")
+		keeper=$(keeper_of "$FRONT") || {
+			echo "run $i: no keeper"
+			cat "$T/front.out" "$T/front.err"
+			return 1
+		}
 		kill -KILL "$keeper" "$FRONT" 2>/dev/null || true
 		finish "$FRONT" || true
 		wait_for 5 is_gone "$keeper"
