@@ -497,7 +497,7 @@ static void bury(struct scry_tracks *t, uint32_t i)
 }
 
 struct taker {
-	int (*give)(void *arg, const struct scry_track_run *run);
+	int (*give)(void *arg, const struct scry_stream_words *words);
 	void *arg;
 };
 
@@ -507,11 +507,11 @@ static int take_piece(struct scry_tracks *t, const struct piece *piece, const st
 	struct place *p = &t->places[piece->segment];
 	struct scry_track *track = track_of(t, piece->segment);
 	struct thread *h = &t->threads[piece->row - 1];
-	struct scry_track_run run = {.id = h->id,
-				     .tid = h->tid,
-				     .begin_tsc = p->at ? 0 : track->begin_tsc,
-				     .words = t->copy,
-				     .count = piece->head - p->at};
+	struct scry_stream_words run = {.thread = h->id,
+					.tid = h->tid,
+					.begin_tick = p->at ? 0 : track->begin_tsc,
+					.words = t->copy,
+					.count = piece->head - p->at};
 	int r = 0;
 
 	memcpy(t->copy, (uint64_t *)track + SCRY_TRACK_HEAD + p->at, 8 * run.count);
@@ -567,7 +567,7 @@ static int tell_ended(struct scry_tracks *t, const struct taker *taker)
 
 	for (size_t i = 0; i < t->thread_count && r == 0; i++) {
 		struct thread *h = &t->threads[i];
-		struct scry_track_run run = {.id = h->id, .tid = h->tid, .has_ended = true};
+		struct scry_stream_words run = {.thread = h->id, .tid = h->tid, .has_ended = true};
 
 		if (!h->id || h->held || !h->is_gone)
 			continue;
@@ -622,8 +622,9 @@ static void show_life(struct scry_tracks *t)
 	t->freed++;
 }
 
-int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct scry_track_run *),
-		     void *arg, struct scry_tracks_taken *ret)
+int scry_tracks_take(struct scry_tracks *t,
+		     int (*give)(void *arg, const struct scry_stream_words *words), void *arg,
+		     struct scry_tracks_taken *ret)
 {
 	const struct taker taker = {give, arg};
 	uint64_t now, low, reach;

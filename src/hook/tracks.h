@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sys/stream.h"
 #include "wire/tracks.h"
 
 /* a record that is being written holds the watermark back, but not for longer; time in which no
@@ -24,16 +25,6 @@
 #define SCRY_TRACKS_HOLD_NS 1000000000ull
 
 struct scry_tracks;
-
-struct scry_track_run {	       /* words of one thread, following those given before */
-	uint64_t id;	       /* of the thread: from 1, never given again */
-	uint32_t tid;	       /* in its own pid namespace; 0: not known */
-	uint64_t begin_tsc;    /* they are the first of a segment: none of their stamps is older.
-				  Else 0 */
-	const uint64_t *words; /* a copy, valid during the call */
-	size_t count;
-	bool has_ended; /* the thread is gone: these are its last; count may be 0 */
-};
 
 struct scry_tracks_taken {
 	uint64_t watermark; /* TSC: all stamps up to it were given; never falls. UINT64_MAX after
@@ -83,12 +74,14 @@ void scry_tracks_end(struct scry_tracks *t);
 uint64_t scry_tracks_stamp(struct scry_tracks *t);
 
 /*
- * Gives all that is published to `give`, thread by thread, then gives segments back. Stops at the
- * first call that does not return 0 and returns that; the words of that call are lost. Also looks,
- * each 200 ms, which threads have ended. About 1 ns a word and 20 us in all.
+ * Gives all that is published to `give` (scry_stream_add, with the stream as its argument), thread
+ * by thread, then gives segments back. Stops at the first call that does not return 0 and returns
+ * that; the words of that call are lost. Also looks, each 200 ms, which threads have ended. About
+ * 1 ns a word and 20 us in all.
  */
-int scry_tracks_take(struct scry_tracks *t, int (*give)(void *arg, const struct scry_track_run *),
-		     void *arg, struct scry_tracks_taken *ret);
+int scry_tracks_take(struct scry_tracks *t,
+		     int (*give)(void *arg, const struct scry_stream_words *words), void *arg,
+		     struct scry_tracks_taken *ret);
 
 void scry_tracks_stats(const struct scry_tracks *t, struct scry_tracks_stats *ret);
 

@@ -15,30 +15,21 @@
 #include "instrument/functions.h"
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
-#include "sys/ticks.h"
+#include "sys/stream.h"
 #include "watch/loading.h"
 #include "wire/entry_ring.h"
 
 #define CALL_NS 9 /* what it adds to a call; bench/hooks.md */
 
-struct entry {
-	uint64_t tsc, order;
-	uint64_t cookie;
-	uint64_t args[SCRY_ENTRY_ARGS_MAX];
-	uint32_t tid;
-};
-
 struct log {
+	struct scry_watch *watch;
 	const struct scry_patch_opts *opts;
 	struct scry_hooks hooks;
 	struct scry_patch_functions functions;
 	uint32_t told; /* of them FUNCTION events are written */
 	struct scry_tracks *tracks;
-	struct entry *waiting; /* for the watermark */
-	size_t count, room;
-	uint64_t order, bad;
-	struct scry_ticks clock;
-	uint64_t last_ns; /* reported: the clock's rate is known better and better */
+	struct scry_stream *stream;
+	uint64_t bad;
 };
 
 /* What the stubs tell the agent. */
@@ -81,6 +72,64 @@ static int want(struct scry_hooks *h, void *arg)
 	return r == 0 ? scry_calling_want(h) : r;
 }
 
+static void scan(void *arg, struct scry_stream_scan *scan)
+{
+	struct log *l = arg;
+
+	for (size_t i = 0, size; i < scan->count; i += size) {
+		const uint64_t *words = scan->words + i;
+
+		size = 2 + scry_entry_args(words[0]);
+		if (i + 2 <= scan->count && words[0] == SCRY_ENTRY_TIME)
+			continue;
+		if (words[0] >> 31 || size > 2 + SCRY_ENTRY_ARGS_MAX || i + size > scan->count ||
+		    scry_entry_hook(words[0]) >= l->functions.count) {
+			l->bad++;
+			return;
+		}
+		scan->records[scan->found++] =
+			(struct scry_stream_record){words[1], (uint32_t)i, (uint32_t)size};
+	}
+}
+
+static int write_entry(struct log *l, const struct scry_stream_thread *thread,
+		       const struct scry_stream_record *rec)
+{
+	struct scry_watch *w = l->watch;
+	const uint64_t *words = scry_stream_words_of(thread, rec);
+	struct scry_ev_entry ev = {.function = scry_entry_hook(words[0]),
+				   .pid = (uint32_t)w->proc.pid,
+				   .args = scry_entry_args(words[0])};
+	const struct scry_event head = {.time_ns = scry_stream_time(l->stream, rec->tick),
+					.tid = thread->tid,
+					.type = SCRY_EVENT_ENTRY};
+
+	memcpy(&ev.arg1, words + 2, ev.args * sizeof(*words));
+	return scry_writer_payload(w->writer, &head, &ev,
+				   offsetof(struct scry_ev_entry, arg1) + 8 * ev.args);
+}
+
+/* All are told, whatever becomes of one. */
+static ssize_t give(void *arg, struct scry_stream_thread *thread,
+		    const struct scry_stream_record *records, size_t count)
+{
+	struct log *l = arg;
+	int r = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int e = write_entry(l, thread, &records[i]);
+
+		r = r ? r : e;
+	}
+	l->watch->events += count;
+	return r < 0 ? r : (ssize_t)count;
+}
+
+static const struct scry_stream_kind kind = {
+	.scan = scan,
+	.give = give,
+};
+
 static int prepare(struct scry_watch *w)
 {
 	struct log *l = calloc(1, sizeof(*l));
@@ -89,8 +138,10 @@ static int prepare(struct scry_watch *w)
 	if (!l)
 		return -ENOMEM;
 	w->state = l;
+	l->watch = w;
 	l->opts = w->opts->instrument_opts;
-	r = scry_loading_plan(w, &l->hooks, want, l);
+	l->stream = scry_stream_new(&kind, l);
+	r = l->stream ? scry_loading_plan(w, &l->hooks, want, l) : -ENOMEM;
 	if (r == 0)
 		r = number_all(l, &l->hooks);
 	if (r == 0)
@@ -106,13 +157,6 @@ static void describe(struct scry_watch *w, FILE *out)
 	scry_patch_describe(&l->hooks, out);
 }
 
-static void read_clocks(struct log *l)
-{
-	const struct scry_ticks_pair now = scry_ticks_look();
-
-	scry_ticks_mark(&l->clock, &now);
-}
-
 static int enter(struct scry_watch *w)
 {
 	struct log *l = w->state;
@@ -124,7 +168,8 @@ static int enter(struct scry_watch *w)
 		scry_tracks_ask(l->tracks, scry_threads_tid, &w->inj);
 	if (r == 0)
 		r = scry_threads_record(&w->inj, true);
-	read_clocks(l);
+	if (r == 0)
+		scry_stream_look(l->stream);
 	if (r == 0)
 		r = scry_loading_put_on(w, &l->hooks);
 	if (r < 0)
@@ -132,57 +177,6 @@ static int enter(struct scry_watch *w)
 	scry_patch_tell_refused(w, &l->hooks, "logged");
 	scry_loading_tell_waiting(w, &l->hooks, 0);
 	return 0;
-}
-
-static int keep(struct log *l, const struct entry *e)
-{
-	if (l->count == l->room) {
-		size_t room = l->room ? 2 * l->room : 4096;
-		struct entry *more = reallocarray(l->waiting, room, sizeof(*more));
-
-		if (!more)
-			return scry_fail(-ENOMEM, "no memory for %zu calls", room);
-		l->waiting = more;
-		l->room = room;
-	}
-	l->waiting[l->count++] = *e;
-	return 0;
-}
-
-/* Records are whole in a run. */
-static int give(void *arg, const struct scry_track_run *run)
-{
-	struct log *l = arg;
-	int r = 0;
-
-	for (size_t i = 0; i + 1 < run->count && r == 0;) {
-		const uint64_t *words = run->words + i;
-		uint32_t n = scry_entry_args(words[0]);
-		struct entry e = {.tsc = words[1], .cookie = words[0], .tid = run->tid};
-
-		i += 2;
-		if (words[0] == SCRY_ENTRY_TIME)
-			continue;
-		if (words[0] >> 31 || n > SCRY_ENTRY_ARGS_MAX || n > run->count - i ||
-		    scry_entry_hook(words[0]) >= l->functions.count) {
-			l->bad++;
-			break;
-		}
-		memcpy(e.args, words + 2, n * sizeof(*words));
-		i += n;
-		e.order = l->order++;
-		r = keep(l, &e);
-	}
-	return r;
-}
-
-static int compare(const void *left, const void *right)
-{
-	const struct entry *a = left, *b = right;
-
-	if (a->tsc != b->tsc)
-		return a->tsc < b->tsc ? -1 : 1;
-	return a->order < b->order ? -1 : a->order > b->order;
 }
 
 static int tell_functions(struct scry_watch *w, struct log *l)
@@ -206,49 +200,6 @@ static int tell_functions(struct scry_watch *w, struct log *l)
 	return r;
 }
 
-static uint64_t time_of(struct log *l, uint64_t tsc)
-{
-	uint64_t at = scry_ticks_time(&l->clock, tsc);
-
-	if (at > l->last_ns)
-		l->last_ns = at;
-	return l->last_ns;
-}
-
-static int write_entry(struct scry_watch *w, struct log *l, const struct entry *e)
-{
-	struct scry_ev_entry ev = {.function = scry_entry_hook(e->cookie),
-				   .pid = (uint32_t)w->proc.pid,
-				   .args = scry_entry_args(e->cookie)};
-	const struct scry_event head = {
-		.time_ns = time_of(l, e->tsc), .tid = e->tid, .type = SCRY_EVENT_ENTRY};
-
-	memcpy(&ev.arg1, e->args, sizeof(e->args));
-	return scry_writer_payload(w->writer, &head, &ev,
-				   offsetof(struct scry_ev_entry, arg1) + 8 * ev.args);
-}
-
-/* All that is stamped up to the watermark, in order. */
-static int write_until(struct scry_watch *w, struct log *l, uint64_t watermark)
-{
-	size_t n = 0;
-	int r;
-
-	r = tell_functions(w, l);
-	if (l->count)
-		qsort(l->waiting, l->count, sizeof(*l->waiting), compare);
-	read_clocks(l);
-	while (n < l->count && l->waiting[n].tsc <= watermark) {
-		int e = write_entry(w, l, &l->waiting[n++]);
-
-		r = r ? r : e;
-		w->events++;
-	}
-	l->count -= n;
-	memmove(l->waiting, l->waiting + n, l->count * sizeof(*l->waiting));
-	return r;
-}
-
 static int drain(struct scry_watch *w)
 {
 	struct log *l = w->state;
@@ -259,9 +210,12 @@ static int drain(struct scry_watch *w)
 		return 0;
 	if (w->ended_ns)
 		scry_tracks_end(l->tracks);
-	r = scry_tracks_take(l->tracks, give, l, &taken);
+	r = scry_tracks_take(l->tracks, scry_stream_add, l->stream, &taken);
+	scry_stream_look(l->stream);
 	if (r == 0)
-		r = write_until(w, l, taken.watermark);
+		r = tell_functions(w, l);
+	if (r == 0)
+		r = scry_stream_merge(l->stream, taken.watermark, SIZE_MAX);
 	return r < 0 ? r : taken.fill;
 }
 
@@ -312,7 +266,7 @@ static void done(struct scry_watch *w)
 		scry_tracks_free(l->tracks);
 		scry_hooks_close(&l->hooks);
 		scry_patch_functions_done(&l->functions);
-		free(l->waiting);
+		scry_stream_free(l->stream);
 	}
 	free(l);
 	w->state = NULL;

@@ -10,17 +10,6 @@
 #include "base/map.h"
 #include "name/sql.h"
 
-struct record { /* words of the arena */
-	uint64_t tsc, order;
-	size_t at, count;
-	uint32_t tid;
-};
-
-struct arena {
-	uint64_t *words;
-	size_t count, room;
-};
-
 struct open_call {
 	uint64_t call, tsc;
 	uint32_t function;
@@ -33,20 +22,17 @@ struct scry_calls {
 	struct scry_calls_opts opts;
 	bool is_met[1u << SCRY_CALL_HOOK_BITS];
 	uint32_t function_count;
-	struct record
-		*waiting; /* [first, ready) in order, to be written; the rest for the watermark */
-	size_t first, ready, count, room;
-	struct arena arena, spare;
+	struct scry_stream *stream;
 	struct scry_map open;	      /* slot -> index + 1 of its newest call */
 	struct scry_map called, ruby; /* slot -> stack of the entry that comes */
 	struct open_call *calls;
 	uint32_t call_count, call_room, free_call;
-	uint64_t order, last_call;
-	struct scry_ticks clock;
-	uint64_t last_ns; /* told: the ratio of the two is known better and better */
+	uint64_t last_call;
 	struct scry_buf text;
 	struct scry_calls_stats stats;
 };
+
+static const struct scry_stream_kind kind;
 
 int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 {
@@ -54,6 +40,11 @@ int scry_calls_new(const struct scry_calls_opts *opts, struct scry_calls **ret)
 
 	if (!c)
 		return scry_fail(-ENOMEM, "no memory for calls");
+	c->stream = scry_stream_new(&kind, c);
+	if (!c->stream) {
+		free(c);
+		return scry_fail(-ENOMEM, "no memory for calls");
+	}
 	c->opts = *opts;
 	c->last_call = opts->first_call;
 	scry_map_init(&c->open, SCRY_CALLS_OPEN_MAX);
@@ -71,9 +62,7 @@ void scry_calls_free(struct scry_calls *c)
 	scry_map_done(&c->called);
 	scry_map_done(&c->ruby);
 	scry_buf_done(&c->text);
-	free(c->waiting);
-	free(c->arena.words);
-	free(c->spare.words);
+	scry_stream_free(c->stream);
 	for (uint32_t i = 0; i < c->call_count; i++)
 		free(c->calls[i].parts);
 	free(c->calls);
@@ -104,56 +93,14 @@ void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
 	c->opts.ruby = ruby;
 }
 
-void scry_calls_clock(struct scry_calls *c, const struct scry_ticks_pair *now)
+struct scry_stream *scry_calls_stream(struct scry_calls *c)
 {
-	scry_ticks_mark(&c->clock, now);
+	return c->stream;
 }
 
-uint64_t scry_calls_look(struct scry_calls *c)
+static int no_memory(void)
 {
-	const struct scry_ticks_pair now = scry_ticks_look();
-
-	scry_calls_clock(c, &now);
-	return now.tsc;
-}
-
-static int no_memory(size_t records)
-{
-	return scry_fail(-ENOMEM, "no memory for %zu calls", records);
-}
-
-static int copy_words(struct arena *a, const uint64_t *words, size_t count)
-{
-	if (a->room - a->count < count) {
-		size_t room = a->room ? a->room : 65536;
-		uint64_t *more;
-
-		while (room - a->count < count)
-			room *= 2;
-		more = reallocarray(a->words, room, sizeof(*more));
-		if (!more)
-			return no_memory(room / 4);
-		a->words = more;
-		a->room = room;
-	}
-	memcpy(a->words + a->count, words, count * sizeof(*words));
-	a->count += count;
-	return 0;
-}
-
-static int keep(struct scry_calls *c, const struct record *rec)
-{
-	if (c->count == c->room) {
-		size_t room = c->room ? 2 * c->room : 16384;
-		struct record *more = reallocarray(c->waiting, room, sizeof(*more));
-
-		if (!more)
-			return no_memory(room);
-		c->waiting = more;
-		c->room = room;
-	}
-	c->waiting[c->count++] = *rec;
-	return 0;
+	return scry_fail(-ENOMEM, "no memory for calls");
 }
 
 /* Words of the record at `words`, of `count` that are there; 0: it makes no sense. */
@@ -198,13 +145,16 @@ static size_t special_words(const uint64_t *words, size_t count)
 	return n <= count ? n : 0;
 }
 
-/* What is told once. False: it is no such record. */
-static bool define(struct scry_calls *c, const uint64_t *words, size_t count)
+static bool is_definition(uint64_t word)
+{
+	return word >= SCRY_CALL_STACK && word <= SCRY_CALL_RUBY_STACK;
+}
+
+/* What is told once, before the first record that needs it. */
+static void define(struct scry_calls *c, const uint64_t *words, size_t count)
 {
 	int r = -EINVAL;
 
-	if (words[0] < SCRY_CALL_STACK || words[0] > SCRY_CALL_RUBY_STACK)
-		return words[0] == SCRY_CALL_TIME;
 	if (words[0] == SCRY_CALL_STACK && c->opts.stacks)
 		r = scry_native_stacks_define(c->opts.stacks, words[2],
 					      words + SCRY_CALL_STACK_HEAD, words[3]);
@@ -213,30 +163,45 @@ static bool define(struct scry_calls *c, const uint64_t *words, size_t count)
 	if (words[0] == SCRY_CALL_RUBY_STACK && c->opts.ruby)
 		r = scry_ruby_stacks_define(c->opts.ruby, words, count);
 	c->stats.bad += r == -EINVAL;
-	return true;
+}
+
+static size_t size_of(const struct scry_calls *c, const uint64_t *words, size_t count)
+{
+	return words[0] <= SCRY_CALL_RUBY ? special_words(words, count)
+					  : record_words(c, words, count);
+}
+
+static void scan(void *arg, struct scry_stream_scan *scan)
+{
+	struct scry_calls *c = arg;
+	struct scry_stream_record *to = scan->records;
+
+	for (size_t i = 0, size; i < scan->count; i += size) {
+		const uint64_t *words = scan->words + i;
+
+		size = scan->count - i < 2 ? 0 : size_of(c, words, scan->count - i);
+		if (!size) {
+			c->stats.bad++;
+			break;
+		}
+		if (is_definition(words[0]))
+			define(c, words, size);
+		else if (words[0] == SCRY_CALL_TIME)
+			scan->tick = words[1];
+		else
+			*to++ = (struct scry_stream_record){words[1], (uint32_t)i, (uint32_t)size};
+	}
+	scan->found = (size_t)(to - scan->records);
 }
 
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count)
 {
-	size_t base = c->arena.count;
-	int r = copy_words(&c->arena, words, count);
-
-	for (size_t i = 0; i < count && r == 0;) {
-		struct record rec = {.at = base + i, .tid = tid, .order = c->order++};
-
-		rec.count = count - i < 2		 ? 0
-			    : words[i] <= SCRY_CALL_RUBY ? special_words(words + i, count - i)
-							 : record_words(c, words + i, count - i);
-		if (!rec.count) {
-			c->stats.bad++;
-			break;
-		}
-		rec.tsc = words[i + 1];
-		if (!define(c, words + i, rec.count))
-			r = keep(c, &rec);
-		i += rec.count;
-	}
-	return r;
+	return scry_stream_add(c->stream,
+			       &(struct scry_stream_words){.thread = SCRY_STREAM_TOLD(tid),
+							   .tid = tid,
+							   .has_ended = true,
+							   .words = words,
+							   .count = count});
 }
 
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event)
@@ -249,24 +214,6 @@ int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event
 	words[1] = event->tsc;
 	memcpy(words + 2, event->values, count * sizeof(*words));
 	return scry_calls_words(c, event->tid, words, 2 + count);
-}
-
-static int compare(const void *left, const void *right)
-{
-	const struct record *a = left, *b = right;
-
-	if (a->tsc != b->tsc)
-		return a->tsc < b->tsc ? -1 : 1;
-	return a->order < b->order ? -1 : a->order > b->order;
-}
-
-static uint64_t time_of(struct scry_calls *c, uint64_t tsc)
-{
-	uint64_t at = scry_ticks_time(&c->clock, tsc);
-
-	if (at > c->last_ns)
-		c->last_ns = at;
-	return c->last_ns;
 }
 
 /* Index + 1, or 0: no memory. */
@@ -289,6 +236,12 @@ static uint32_t new_call(struct scry_calls *c)
 	}
 	return ++c->call_count;
 }
+
+struct told { /* a record */
+	uint64_t tsc;
+	const uint64_t *words;
+	uint32_t tid;
+};
 
 struct ending {
 	uint64_t tsc, result;
@@ -345,7 +298,7 @@ static int write_text(struct scry_calls *c, const struct scry_event *head, const
 		      size_t size)
 {
 	if (c->text.failed)
-		return no_memory(1);
+		return no_memory();
 	if (c->text.len <= size)
 		return scry_writer_payload(c->opts.writer, head, payload, size);
 	memcpy(c->text.data, payload, size);
@@ -362,7 +315,7 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		c->stats.strange += end->how == SCRY_RETURN_DONE && !c->opts.is_child;
 	while (top) {
 		struct open_call *o = &c->calls[top - 1];
-		const struct scry_event head = {.time_ns = time_of(c, end->tsc),
+		const struct scry_event head = {.time_ns = scry_stream_time(c->stream, end->tsc),
 						.tid = end->tid,
 						.type = SCRY_EVENT_RETURN};
 		struct scry_ev_return ev = {.function = c->opts.first_function + o->function,
@@ -376,7 +329,7 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 		if (end->how == SCRY_RETURN_DONE) {
 			ev.result = end->result;
 			ev.duration_ns = end->tsc > o->tsc
-						 ? scry_ticks_length(&c->clock, end->tsc - o->tsc)
+						 ? scry_stream_length(c->stream, end->tsc - o->tsc)
 						 : 0;
 			if (o->part_words) {
 				scry_buf_append(&c->text, &ev, sizeof(ev));
@@ -397,11 +350,12 @@ static int end_calls(struct scry_calls *c, uint64_t slot, const struct ending *e
 	return r;
 }
 
-static int write_call(struct scry_calls *c, const struct record *rec, uint64_t call)
+static int write_call(struct scry_calls *c, const struct told *rec, uint64_t call)
 {
-	const uint64_t *words = c->arena.words + rec->at;
-	const struct scry_event head = {
-		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALL};
+	const uint64_t *words = rec->words;
+	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
+					.tid = rec->tid,
+					.type = SCRY_EVENT_CALL};
 	struct scry_ev_call ev = {.function = c->opts.first_function + scry_call_hook(words[0]),
 				  .pid = c->opts.pid,
 				  .call = call,
@@ -424,12 +378,13 @@ static int write_call(struct scry_calls *c, const struct record *rec, uint64_t c
 }
 
 /* Who makes the call that is told next. */
-static int write_called(struct scry_calls *c, const struct record *rec, uint64_t call)
+static int write_called(struct scry_calls *c, const struct told *rec, uint64_t call)
 {
-	const struct scry_event head = {
-		.time_ns = time_of(c, rec->tsc), .tid = rec->tid, .type = SCRY_EVENT_CALLED};
+	const struct scry_event head = {.time_ns = scry_stream_time(c->stream, rec->tsc),
+					.tid = rec->tid,
+					.type = SCRY_EVENT_CALLED};
 	struct scry_ev_called ev = {.pid = c->opts.pid, .call = call};
-	uint64_t slot = scry_call_slot(c->arena.words[rec->at]), number;
+	uint64_t slot = scry_call_slot(rec->words[0]), number;
 	int r = 0;
 
 	if (c->opts.stacks && scry_map_remove(&c->called, slot, &number))
@@ -444,9 +399,9 @@ static int write_called(struct scry_calls *c, const struct record *rec, uint64_t
 	return r;
 }
 
-static int begin_call(struct scry_calls *c, const struct record *rec)
+static int begin_call(struct scry_calls *c, const struct told *rec)
 {
-	uint64_t head = c->arena.words[rec->at], slot = scry_call_slot(head), below = 0;
+	uint64_t head = rec->words[0], slot = scry_call_slot(head), below = 0;
 	const struct ending left = {.tsc = rec->tsc, .tid = rec->tid, .how = SCRY_RETURN_LEFT};
 	uint32_t i;
 	int r = 0;
@@ -476,9 +431,9 @@ static int begin_call(struct scry_calls *c, const struct record *rec)
 }
 
 /* Parts of a call's return come before it. Those of a call that is not known are left out. */
-static int keep_parts(struct scry_calls *c, const struct record *rec)
+static int keep_parts(struct scry_calls *c, const struct told *rec)
 {
-	const uint64_t *words = c->arena.words + rec->at;
+	const uint64_t *words = rec->words;
 	uint32_t function = scry_call_hook(words[0]);
 	uint64_t i = 0;
 
@@ -491,14 +446,14 @@ static int keep_parts(struct scry_calls *c, const struct record *rec)
 	c->calls[i - 1].part_words = (uint32_t)words[2];
 	c->calls[i - 1].parts = malloc(words[2] * sizeof(*words));
 	if (!c->calls[i - 1].parts)
-		return no_memory(1);
+		return no_memory();
 	memcpy(c->calls[i - 1].parts, words + 3, words[2] * sizeof(*words));
 	return 0;
 }
 
-static int write_record(struct scry_calls *c, const struct record *rec)
+static int write_record(struct scry_calls *c, const struct told *rec)
 {
-	const uint64_t *words = c->arena.words + rec->at;
+	const uint64_t *words = rec->words;
 	const struct ending done = {
 		.tsc = rec->tsc, .tid = rec->tid, .result = words[2], .how = SCRY_RETURN_DONE};
 
@@ -517,70 +472,37 @@ static int write_record(struct scry_calls *c, const struct record *rec)
 	return begin_call(c, rec);
 }
 
-/* Forgets what is written, where that is all, or half of what is kept. */
-static int pack(struct scry_calls *c)
+/* One that cannot be written is counted by the writer, or ends the watch: the rest goes on. */
+static ssize_t give(void *arg, struct scry_stream_thread *thread,
+		    const struct scry_stream_record *records, size_t count)
 {
-	struct arena full = c->arena;
+	struct scry_calls *c = arg;
 	int r = 0;
 
-	if (c->first == c->count) {
-		c->first = c->ready = c->count = c->arena.count = 0;
-		return 0;
-	}
-	if (c->first < c->count - c->first)
-		return 0;
-	c->spare.count = 0;
-	for (size_t i = c->first; i < c->count && r == 0; i++) {
-		struct record *rec = &c->waiting[i];
-		size_t at = c->spare.count;
+	for (size_t i = 0; i < count; i++) {
+		const struct told rec = {.tsc = records[i].tick,
+					 .words = scry_stream_words_of(thread, &records[i]),
+					 .tid = thread->tid};
+		int e = write_record(c, &rec);
 
-		r = copy_words(&c->spare, full.words + rec->at, rec->count);
-		rec->at = at;
+		r = r ? r : e;
 	}
-	c->count -= c->first;
-	c->ready -= c->first;
-	memmove(c->waiting, c->waiting + c->first, c->count * sizeof(*c->waiting));
-	c->first = 0;
-	c->arena = c->spare;
-	c->spare = full;
-	return r;
+	return r < 0 ? r : (ssize_t)count;
 }
 
-/* One thread's records are in order already. */
-static void sort(struct record *records, size_t count)
-{
-	for (size_t i = 1; i < count; i++)
-		if (compare(&records[i - 1], &records[i]) > 0) {
-			qsort(records, count, sizeof(*records), compare);
-			return;
-		}
-}
+static const struct scry_stream_kind kind = {
+	.scan = scan,
+	.give = give,
+};
 
 int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most)
 {
-	int r = 0, e;
-
-	if (c->ready < c->count)
-		sort(c->waiting + c->ready, c->count - c->ready);
-	while (c->ready < c->count && c->waiting[c->ready].tsc <= watermark)
-		c->ready++;
-	for (; c->first < c->ready && most; most--) {
-		e = write_record(c, &c->waiting[c->first++]);
-		r = r ? r : e;
-	}
-	e = pack(c);
-	return r ? r : e;
+	return scry_stream_merge(c->stream, watermark, most);
 }
 
 int scry_calls_merge(struct scry_calls *c, uint64_t watermark)
 {
 	return scry_calls_merge_some(c, watermark, SIZE_MAX);
-}
-
-size_t scry_calls_kept(const struct scry_calls *c, bool *ret_is_ready)
-{
-	*ret_is_ready = c->first < c->ready;
-	return c->count * sizeof(*c->waiting) + c->arena.count * sizeof(*c->arena.words);
 }
 
 void scry_calls_stats(const struct scry_calls *c, struct scry_calls_stats *ret)

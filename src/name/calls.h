@@ -1,13 +1,12 @@
 /*
  * From the words of many threads (wire/call_ring.h) to CALL and RETURN events, in one order.
  *
- * Words are kept until the watermark has passed their stamps, put in order, and entries are joined
- * with their returns by the slot on the stack. What is in order may be written later: a program
- * that calls in bursts need not wait for the writing. Words are hostile: any content gives some
- * events, never a crash.
+ * Words are put in order by their stamps (sys/stream), and entries are joined with their returns by
+ * the slot on the stack. What is in order may be written later: a program that calls in bursts need
+ * not wait for the writing. Words are hostile: any content gives some events, never a crash.
  *
- * Life: new, (clock, words*, merge)*, clock, merge(UINT64_MAX), free. One thread. Errors are the
- * writer's, or -ENOMEM, with a sentence.
+ * Life: new, (add*, look, merge)*, add*, look, merge(UINT64_MAX), free; add and look are the
+ * stream's. One thread. Errors are the writer's, or -ENOMEM, with a sentence.
  */
 #ifndef SCRY_NAME_CALLS_H
 #define SCRY_NAME_CALLS_H
@@ -19,8 +18,8 @@
 #include "name/native_stacks.h"
 #include "name/ruby_stacks.h"
 #include "rec/writer.h"
+#include "sys/stream.h"
 #include "wire/call_ring.h"
-#include "sys/ticks.h"
 
 #define SCRY_CALLS_OPEN_MAX (1u << 20) /* that have not returned; the ends of more are strange */
 
@@ -54,12 +53,10 @@ int scry_calls_functions_upto(struct scry_calls *c, uint32_t number);
 void scry_calls_stacks(struct scry_calls *c, struct scry_native_stacks *stacks,
 		       struct scry_ruby_stacks *ruby);
 
-/* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
-void scry_calls_clock(struct scry_calls *c, const struct scry_ticks_pair *now);
-/* The same with a reading that it takes; the TSC then. */
-uint64_t scry_calls_look(struct scry_calls *c);
+/* The threads' words come by it; the clock is its. */
+struct scry_stream *scry_calls_stream(struct scry_calls *c);
 
-/* Whole records of one thread, in its order; copied. */
+/* Whole records that somebody else tells of a thread, in its order. */
 int scry_calls_words(struct scry_calls *c, uint32_t tid, const uint64_t *words, size_t count);
 
 /* A call that something else than the agent has seen, as if a thread had told it: its entry, with
@@ -73,11 +70,9 @@ struct scry_calls_event {
 };
 int scry_calls_insert(struct scry_calls *c, const struct scry_calls_event *event);
 
-/* Puts in order what is stamped up to there, and writes it: all, or with `most` so many records. */
+/* Writes what is stamped up to there: all, or about `most` records. After scry_stream_look. */
 int scry_calls_merge(struct scry_calls *c, uint64_t watermark);
 int scry_calls_merge_some(struct scry_calls *c, uint64_t watermark, size_t most);
-/* Bytes of what is kept: what waits for the watermark, and what is in order and not written. */
-size_t scry_calls_kept(const struct scry_calls *c, bool *ret_is_ready);
 
 struct scry_calls_stats {
 	uint64_t calls;

@@ -1,16 +1,17 @@
 /*
  * From the words of many threads (wire/malloc_ring.h) to the calls of a process, in one order.
  *
- * Each thread's words are kept until the watermark has passed their stamps; then all threads are
- * merged by stamp, each address is followed to the block that lives there, and the calls go to the
- * packer (rec/malloc_pack.h), with THREAD and CALLER events before them. Words are hostile: any
- * content gives some calls, never a crash, and memory is bounded.
+ * The threads' words are merged by their stamps (sys/stream), each address is followed to the block
+ * that lives there, and the calls go to the packer (rec/malloc_pack.h), with THREAD and CALLER
+ * events before them. Words are hostile: any content gives some calls, never a crash, and memory is
+ * bounded.
  *
  * What does not fit is mended and counted: an address that begins while it lives ends first; an end
  * of an address that is not known is UNKNOWN.
  *
  * Life: new, in the order of the target's life:
- *   older*  (clock, words*, merge)*  last words*  end  clock, merge(UINT64_MAX), finish  free
+ *   look  older*  (add*, look, merge)*  last add*  end  look, merge(UINT64_MAX), finish  free
+ * of which add and look are its stream's.
  * What the recording has no room for is counted by its writer, and is no error.
  * One thread. Errors are -ENOMEM, or -ENOSPC: the limit of memory is reached; all
  * with a sentence. After -ENOSPC nothing more is taken: end the recording, its part is complete.
@@ -24,8 +25,8 @@
 #include <sys/types.h>
 
 #include "rec/writer.h"
+#include "sys/stream.h"
 #include "vm/ruby.h"
-#include "sys/ticks.h"
 
 struct scry_malloc;
 
@@ -60,25 +61,12 @@ int scry_malloc_fork(struct scry_malloc *parent, const struct scry_malloc_opts *
  * was added before. */
 int scry_malloc_older(struct scry_malloc *m, uint64_t address, uint64_t usable);
 
-/* This TSC was read at this CLOCK_MONOTONIC. At the beginning and then before each merge. */
-void scry_malloc_clock(struct scry_malloc *m, const struct scry_ticks_pair *now);
-/* The same with a reading that it takes; the TSC then. */
-uint64_t scry_malloc_look(struct scry_malloc *m);
+/* Words come by it, ticks are stamps; the clock is its. */
+struct scry_stream *scry_malloc_stream(struct scry_malloc *m);
 
-/* What hook/tracks gives (struct scry_track_run), the same fields. */
-struct scry_malloc_run {
-	uint64_t thread; /* its id */
-	uint32_t tid;
-	bool has_ended;
-	uint64_t begin_tsc; /* 0: goes on */
-	const uint64_t *words;
-	size_t count;
-};
-int scry_malloc_words(struct scry_malloc *m, const struct scry_malloc_run *run);
-
-/* Makes calls of all that is stamped up to `watermark`. `now_tsc`: no stamp can be later. Packs and
- * writes what is due. */
-int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_tsc);
+/* Makes calls of all that is stamped up to `watermark`. Packs and writes what is due. After
+ * scry_stream_look. */
+int scry_malloc_merge(struct scry_malloc *m, uint64_t watermark);
 
 /* See scry_malloc_callers_ruby. */
 void scry_malloc_ruby(struct scry_malloc *m, const struct scry_ruby *ruby, bool is_proven);

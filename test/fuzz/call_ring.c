@@ -93,8 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must(scry_calls_new(&opts, &c) == 0, "no memory");
 	for (uint32_t i = 0; i < 4; i++)
 		scry_calls_function(c);
-	scry_calls_clock(c, &(struct scry_ticks_pair){1000, 1000, 1000});
-	scry_calls_clock(c, &(struct scry_ticks_pair){3000, 2000, 2000});
+	scry_stream_clock(scry_calls_stream(c), &(struct scry_ticks_pair){1000, 1000, 1000});
+	scry_stream_clock(scry_calls_stream(c), &(struct scry_ticks_pair){3000, 2000, 2000});
 	memcpy(words, data, count * 8);
 	for (size_t i = 0; i + 1 < count && size % 2; i += 2) { /* few slots, near stamps */
 		words[i] = scry_call_head(words[i] % 4 * 8 + 64, words[i] >> 8 & 7,

@@ -62,27 +62,33 @@ static size_t make_words(struct input *in, uint64_t *words, bool is_raw)
 	return count < WORDS ? count : WORDS;
 }
 
+static void merge(struct scry_malloc *m, uint64_t watermark, uint64_t now)
+{
+	scry_stream_clock(scry_malloc_stream(m), &(struct scry_ticks_pair){now, now / 2, now / 2});
+	must(!scry_malloc_merge(m, watermark), "merge");
+}
+
 static uint64_t feed(struct scry_malloc *m, struct input *in)
 {
 	struct scry_malloc_stats stats;
-	uint64_t words[WORDS + 2];
+	uint64_t words[WORDS + 2], now = 1 << 20;
 
 	while (in->left) {
 		uint64_t how = take(in, 1);
-		struct scry_malloc_run run = {.thread = 1 + how % 4,
-					      .tid = (uint32_t)(how % 4),
-					      .has_ended = how >> 2 & how >> 3 & how >> 4 & 1,
-					      .begin_tsc = how >> 5 & 1 ? take(in, 2) << 20 : 0,
-					      .words = words};
+		struct scry_stream_words run = {.thread = 1 + how % 4,
+						.tid = (uint32_t)(how % 4),
+						.has_ended = how >> 2 & how >> 3 & how >> 4 & 1,
+						.begin_tick = how >> 5 & 1 ? take(in, 2) << 20 : 0,
+						.words = words};
 
 		run.count = make_words(in, words, how >> 6 & 1);
-		must(!scry_malloc_words(m, &run), "words");
+		must(!scry_stream_add(scry_malloc_stream(m), &run), "words");
 		if (how >> 7)
-			must(!scry_malloc_merge(m, take(in, 2) << 20, take(in, 2) << 20), "merge");
+			merge(m, take(in, 2) << 20, now += take(in, 2) << 20);
 		if (how == 0)
 			must(!scry_malloc_flush(m), "flush");
 	}
-	must(!scry_malloc_merge(m, UINT64_MAX, UINT64_MAX), "the last merge");
+	merge(m, UINT64_MAX, 1ull << 60);
 	must(!scry_malloc_finish(m), "finish");
 	scry_malloc_stats(m, &stats);
 	return stats.calls;
@@ -134,8 +140,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	opts.on_fork_arg = opts.writer;
 	opts.has_stacks = size & 1;
 	must(!scry_malloc_new(&opts, &m), "new");
-	scry_malloc_clock(m, &(struct scry_ticks_pair){1, 1, 1});
-	scry_malloc_clock(m, &(struct scry_ticks_pair){1 << 20, 1 << 19, 1 << 19});
+	scry_stream_clock(scry_malloc_stream(m), &(struct scry_ticks_pair){1, 1, 1});
+	scry_stream_clock(scry_malloc_stream(m),
+			  &(struct scry_ticks_pair){1 << 20, 1 << 19, 1 << 19});
 	calls = feed(m, &in);
 	scry_malloc_stats(m, &stats);
 	scry_malloc_free(m);

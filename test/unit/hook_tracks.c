@@ -162,13 +162,13 @@ struct taker {
 	uint64_t older, ended, words, unordered;
 };
 
-static int take(void *arg, const struct scry_track_run *run)
+static int take(void *arg, const struct scry_stream_words *run)
 {
 	struct taker *t = arg;
 
 	if (run->has_ended) {
 		for (size_t i = 0; i < sizeof(t->seen) / sizeof(t->seen[0]); i++)
-			t->ended += t->seen[i].id == run->id && !t->seen[i].has_ended;
+			t->ended += t->seen[i].id == run->thread && !t->seen[i].has_ended;
 		return 0;
 	}
 	assert_int_equal(run->count % 2, 0);
@@ -177,13 +177,13 @@ static int take(void *arg, const struct scry_track_run *run)
 		struct seen *s = &t->seen[name];
 
 		assert_true(name < sizeof(t->seen) / sizeof(t->seen[0]));
-		s->id = s->id ? s->id : run->id;
-		assert_int_equal(s->id, run->id);
+		s->id = s->id ? s->id : run->thread;
+		assert_int_equal(s->id, run->thread);
 		t->unordered += number != s->next;
 		s->next = number + 1;
 		t->older += run->words[i + 1] <= t->low;
-		if (run->begin_tsc)
-			assert_true(run->words[i + 1] >= run->begin_tsc);
+		if (run->begin_tick)
+			assert_true(run->words[i + 1] >= run->begin_tick);
 		t->words += 2;
 	}
 	return 0;
@@ -600,7 +600,7 @@ static void test_turn(void **state)
 	scry_tracks_free(tracks);
 }
 
-static int count_words(void *arg, const struct scry_track_run *run)
+static int count_words(void *arg, const struct scry_stream_words *run)
 {
 	uint64_t sum = 0;
 

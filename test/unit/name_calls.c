@@ -47,9 +47,9 @@ static void begin_as(struct trace *t, struct scry_calls_opts opts)
 	assert_int_equal(scry_calls_new(&opts, &t->c), 0);
 	assert_int_equal(scry_calls_function(t->c), 0);
 	assert_int_equal(scry_calls_function(t->c), 0);
-	scry_calls_clock(t->c,
-			 &(struct scry_ticks_pair){1000, 5000, 5000}); /* a tick is a nanosecond */
-	scry_calls_clock(t->c, &(struct scry_ticks_pair){2000, 6000, 6000});
+	scry_stream_clock(scry_calls_stream(t->c),
+			  &(struct scry_ticks_pair){1000, 5000, 5000}); /* a tick is a nanosecond */
+	scry_stream_clock(scry_calls_stream(t->c), &(struct scry_ticks_pair){2000, 6000, 6000});
 }
 
 static void begin(struct trace *t, enum scry_calls_args args)
@@ -57,18 +57,27 @@ static void begin(struct trace *t, enum scry_calls_args args)
 	begin_as(t, (struct scry_calls_opts){.pid = PID, .args = args});
 }
 
+/* Words that a thread has written. */
+static void add(struct trace *t, uint32_t tid, const uint64_t *words, size_t count)
+{
+	const struct scry_stream_words w = {
+		.thread = tid, .tid = tid, .words = words, .count = count};
+
+	assert_int_equal(scry_stream_add(scry_calls_stream(t->c), &w), 0);
+}
+
 static void enter(struct trace *t, uint32_t tid, uint64_t tsc, uint64_t slot, uint64_t flags)
 {
 	uint64_t words[] = {scry_call_head(slot, 1, 0) | flags, tsc, tsc * 10};
 
-	assert_int_equal(scry_calls_words(t->c, tid, words, 3), 0);
+	add(t, tid, words, 3);
 }
 
 static void leave(struct trace *t, uint32_t tid, uint64_t tsc, uint64_t slot)
 {
 	uint64_t words[] = {scry_call_head(slot, SCRY_CALL_RETURN, 0), tsc, tsc + 1};
 
-	assert_int_equal(scry_calls_words(t->c, tid, words, 3), 0);
+	add(t, tid, words, 3);
 }
 
 static void note_part(struct got *g, const void *more, uint32_t bytes)
@@ -265,8 +274,8 @@ static void hostile(void **state)
 	begin(&t, SCRY_CALLS_FULL);
 	enter(&t, 7, 1100, SLOT(0), 0);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
-		assert_int_equal(scry_calls_words(t.c, 7, runs[i], 4), 0);
-	assert_int_equal(scry_calls_words(t.c, 7, &(uint64_t){SCRY_CALL_TIME}, 1), 0);
+		add(&t, 7, runs[i], 4);
+	add(&t, 7, &(uint64_t){SCRY_CALL_TIME}, 1);
 	stats = end(&t);
 	assert_int_equal(stats.bad, 5);
 	assert_int_equal(t.count, 1);

@@ -75,16 +75,40 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static struct scry_malloc *open_malloc(uint64_t memory)
+/* A tick is half a nanosecond. */
+static void look(struct scry_malloc *m, uint64_t tsc)
 {
-	const struct scry_malloc_opts opts = {
-		.producer = {.pid = PID, .start_ticks = 5}, .writer = writer, .memory = memory};
+	const uint64_t ns = 1000 + (tsc - TSC_BASE) / 2;
+
+	scry_stream_clock(scry_malloc_stream(m), &(struct scry_ticks_pair){tsc, ns, ns});
+}
+
+static void add(struct scry_malloc *m, const struct scry_stream_words *words)
+{
+	assert_int_equal(scry_stream_add(scry_malloc_stream(m), words), 0);
+}
+
+static void merge(struct scry_malloc *m, uint64_t watermark, uint64_t now_tsc)
+{
+	look(m, now_tsc);
+	assert_int_equal(scry_malloc_merge(m, watermark), 0);
+}
+
+static struct scry_malloc *open_as(struct scry_malloc_opts opts)
+{
 	struct scry_malloc *m = NULL;
 
+	opts.writer = writer;
 	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE, 1000, 1000});
-	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE + 1000000, 501000, 501000});
+	look(m, TSC_BASE);
+	look(m, TSC_BASE + 1000);
 	return m;
+}
+
+static struct scry_malloc *open_malloc(uint64_t memory)
+{
+	return open_as((struct scry_malloc_opts){.producer = {.pid = PID, .start_ticks = 5},
+						 .memory = memory});
 }
 
 static uint64_t address(uint32_t i)
@@ -342,13 +366,13 @@ static uint64_t give(struct scry_malloc *m, bool all)
 
 	for (size_t i = 0; i < THREADS; i++) {
 		struct model_thread *h = &model.threads[i];
-		struct scry_malloc_run run = {.thread = 100 + i,
-					      .tid = (uint32_t)(1000000 + i),
-					      .begin_tsc = h->given ? 0 : TSC_BASE,
-					      .words = h->words + h->given,
-					      .count = h->count - h->given};
+		struct scry_stream_words run = {.thread = 100 + i,
+						.tid = (uint32_t)(1000000 + i),
+						.begin_tick = h->given ? 0 : TSC_BASE,
+						.words = h->words + h->given,
+						.count = h->count - h->given};
 
-		assert_int_equal(scry_malloc_words(m, &run), 0);
+		add(m, &run);
 		h->given = h->count;
 	}
 	return all ? UINT64_MAX : watermark - (uint64_t)random() % 100;
@@ -433,14 +457,14 @@ static void test_calls(void **state)
 	for (int i = 0; i < CALLS; i++) {
 		one_call();
 		if (random() % 300 == 0)
-			assert_int_equal(scry_malloc_merge(m, give(m, false), model.tsc), 0);
+			merge(m, give(m, false), model.tsc);
 		if (random() % 5000 == 0)
 			assert_int_equal(scry_malloc_flush(m), 0);
 	}
 	for (size_t i = 0; i < THREADS; i++)
 		if (model.threads[i].reallocs)
 			end_realloc(&model.threads[i]);
-	assert_int_equal(scry_malloc_merge(m, give(m, true), model.tsc), 0);
+	merge(m, give(m, true), model.tsc);
 	assert_int_equal(scry_malloc_waiting(m), 0);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	scry_malloc_stats(m, &stats);
@@ -456,13 +480,13 @@ static void test_calls(void **state)
 static void tell(struct scry_malloc *m, uint64_t thread, uint64_t tsc, const struct rec *r)
 {
 	struct model_thread h = {.stamp = tsc};
-	struct scry_malloc_run run = {.thread = thread, .tid = 7, .begin_tsc = TSC_BASE};
+	struct scry_stream_words run = {.thread = thread, .tid = 7, .begin_tick = TSC_BASE};
 
 	model.tsc = tsc;
 	put_record(&h, r);
 	run.words = h.words;
 	run.count = h.count;
-	assert_int_equal(scry_malloc_words(m, &run), 0);
+	add(m, &run);
 }
 
 /* The next MALLOC event is this. */
@@ -484,7 +508,7 @@ static void must_come(struct scry_reader *r, uint32_t function, uint32_t flags, 
 static void test_mended(void **state)
 {
 	struct scry_malloc *m = open_malloc(0);
-	struct scry_malloc_run end = {.thread = 1, .tid = 7, .has_ended = true};
+	struct scry_stream_words end = {.thread = 1, .tid = 7, .has_ended = true};
 	struct scry_malloc_stats stats;
 	struct scry_reader *r;
 
@@ -497,8 +521,8 @@ static void test_mended(void **state)
 	tell(m, 2, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
 	tell(m, 1, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_REALLOC_BEGIN, .address = 0x1000});
 	tell(m, 2, 5000000, &(struct rec){.op = SCRY_MALLOC_OP_REALLOC_END, .address = 0x3000});
-	assert_int_equal(scry_malloc_words(m, &end), 0);
-	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, 6000000), 0);
+	add(m, &end);
+	merge(m, UINT64_MAX, 6000000);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	scry_malloc_stats(m, &stats);
 	assert_int_equal(stats.calls, 3);
@@ -537,13 +561,13 @@ static void test_fork(void **state)
 	srandom(1);
 	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
 	tell(m, 1, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});
-	assert_int_equal(scry_malloc_merge(m, 3500000, 3600000), 0);
+	merge(m, 3500000, 3600000);
 	assert_int_equal(scry_malloc_fork(m, &opts, &child), 0);
 	tell(m, 1, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x1000});
 	tell(child, 1, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
 	tell(child, 1, 5000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x1000});
-	assert_int_equal(scry_malloc_merge(child, UINT64_MAX, 6000000), 0);
-	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, 6000000), 0);
+	merge(child, UINT64_MAX, 6000000);
+	merge(m, UINT64_MAX, 6000000);
 	assert_int_equal(scry_malloc_finish(child), 0);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	assert_int_equal(stats_of(child).unknown + stats_of(child).blocks, 0);
@@ -577,41 +601,35 @@ static int on_fork(void *arg, struct scry_malloc *parent, uint32_t pid)
 static void test_fork_waits(void **state)
 {
 	struct forked forked = {0};
-	const struct scry_malloc_opts opts = {.producer = {.pid = PID},
-					      .writer = writer,
-					      .on_fork = on_fork,
-					      .on_fork_arg = &forked};
-	struct scry_malloc *m;
+	struct scry_malloc *m = open_as((struct scry_malloc_opts){
+		.producer = {.pid = PID}, .on_fork = on_fork, .on_fork_arg = &forked});
 
 	(void)state;
 	srandom(1);
-	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE, 1000, 1000});
-	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC_BASE + 1000000, 501000, 501000});
 	tell(m, 1, 2000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x1000});
 	tell(m, 1, 3000000, &(struct rec){.op = SCRY_MALLOC_OP_FORK});
 	tell(m, 2, 4000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});
-	assert_int_equal(scry_malloc_merge(m, 5000000, 5000000), 0);
+	merge(m, 5000000, 5000000);
 	assert_int_equal(stats_of(m).calls, 1);
 	assert_int_equal(forked.pid, 0);
 	tell(m, 1, 6000000, &(struct rec){.op = SCRY_MALLOC_OP_FORKED, .address = 4711ull << 3});
-	assert_int_equal(scry_malloc_merge(m, 7000000, 7000000), 0);
+	merge(m, 7000000, 7000000);
 	assert_int_equal(forked.pid, 4711);
 	assert_int_equal(forked.blocks, 1);
 	assert_int_equal(stats_of(m).calls, 2);
 	/* one that is never done is waited for a second long */
 	tell(m, 1, 8000000, &(struct rec){.op = SCRY_MALLOC_OP_FORK});
 	tell(m, 2, 9000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
-	assert_int_equal(scry_malloc_merge(m, 10000000, 10000000), 0);
+	merge(m, 10000000, 10000000);
 	assert_int_equal(stats_of(m).calls, 2);
-	assert_int_equal(scry_malloc_merge(m, 10000000, 3000000000), 0);
+	merge(m, 10000000, 3000000000);
 	assert_int_equal(stats_of(m).calls, 3);
 	/* and not at the end, which may be said to be before that of the words */
 	tell(m, 1, 21000000, &(struct rec){.op = SCRY_MALLOC_OP_FORK});
 	tell(m, 2, 22000000, &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 0x2000});
 	tell(m, 2, 24000000, &(struct rec){.op = SCRY_MALLOC_OP_FREE, .address = 0x2000});
 	scry_malloc_end(m);
-	assert_int_equal(scry_malloc_merge(m, 23000000, 25000000), 0);
+	merge(m, 23000000, 25000000);
 	assert_int_equal(stats_of(m).calls, 4);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	scry_malloc_free(m);
@@ -630,11 +648,11 @@ static void test_limit(void **state)
 		tell(m, 1, model.tsc,
 		     &(struct rec){.op = SCRY_MALLOC_OP_MALLOC, .address = 16 * i});
 		if (i % 1000 == 0)
-			r = scry_malloc_merge(m, UINT64_MAX, model.tsc);
+			r = scry_malloc_merge(m, UINT64_MAX);
 	}
 	assert_int_equal(r, -ENOSPC);
 	assert_non_null(strstr(scry_error(), "--memory"));
-	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, model.tsc), 0);
+	merge(m, UINT64_MAX, model.tsc);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	scry_malloc_stats(m, &stats);
 	assert_int_equal(stats.block_bytes, 1 << 20);
@@ -655,24 +673,22 @@ static void test_hostile(void **state)
 	(void)state;
 	srandom(2);
 	for (int i = 0; i < 30000; i++) {
-		struct scry_malloc_run run = {.thread = (uint64_t)random() % 9,
-					      .tid = (uint32_t)random(),
-					      .words = words,
-					      .count = (size_t)random() % 64,
-					      .has_ended = random() % 50 == 0};
+		struct scry_stream_words run = {.thread = (uint64_t)random() % 9,
+						.tid = (uint32_t)random(),
+						.words = words,
+						.count = (size_t)random() % 64,
+						.has_ended = random() % 50 == 0};
 
 		if (random() % 3 == 0)
-			run.begin_tsc = (uint64_t)random() << (random() % 33);
+			run.begin_tick = (uint64_t)random() << (random() % 33);
 		for (size_t n = 0; n < run.count; n++)
 			words[n] = (uint64_t)random() << 33 ^ (uint64_t)random() << 12 ^
 				   (uint64_t)random();
-		assert_int_equal(scry_malloc_words(m, &run), 0);
+		add(m, &run);
 		if (random() % 10 == 0)
-			assert_int_equal(
-				scry_malloc_merge(m, (uint64_t)random() << 20, (uint64_t)i << 20),
-				0);
+			merge(m, (uint64_t)random() << 20, TSC_BASE + ((uint64_t)i << 20));
 	}
-	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, UINT64_MAX), 0);
+	merge(m, UINT64_MAX, 1ull << 60);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	scry_malloc_free(m);
 	assert_int_equal(scry_writer_close(writer), 0);
@@ -685,55 +701,18 @@ static void test_hostile(void **state)
 	scry_reader_close(r);
 }
 
-/* The table of addresses against a plain array, keys close and far. */
-static void test_addresses(void **state)
-{
-	enum { KEYS = 100000 };
-	static uint32_t at[KEYS];
-	struct scry_malloc_addresses a;
-	uint32_t living = 0;
-
-	(void)state;
-	srandom(3);
-	memset(at, 0xff, sizeof(at));
-	assert_int_equal(scry_malloc_addresses_init(&a, 0), 0);
-	for (uint32_t i = 0; i < 2000000; i++) {
-		uint32_t k = (uint32_t)random() % KEYS;
-		uint64_t key = k % 2 ? 8ull * k + 8 : (uint64_t)k << 30 | 8, *slot;
-		bool is_new;
-
-		slot = scry_malloc_addresses_find(&a, key);
-		assert_int_equal(slot != NULL, at[k] != UINT32_MAX);
-		if (slot && random() % 2) {
-			assert_int_equal(scry_malloc_slot_block(slot), at[k]);
-			scry_malloc_addresses_take(&a, slot);
-			at[k] = UINT32_MAX;
-			living--;
-			continue;
-		}
-		assert_int_equal(scry_malloc_addresses_add(&a, key, &slot, &is_new), 0);
-		assert_int_equal(is_new, at[k] == UINT32_MAX);
-		living += is_new;
-		at[k] = i & SCRY_MALLOC_BLOCK_MAX;
-		scry_malloc_slot_set(slot, at[k]);
-	}
-	assert_int_equal(a.count, living);
-	assert_true(scry_malloc_addresses_bytes(&a) <= 8ull << 18);
-	scry_malloc_addresses_done(&a);
-}
-
 /* This process's own: names of callers, threads and memory. */
 static void test_names(void **state)
 {
 	const struct scry_malloc_opts opts = {.producer = {.pid = (uint32_t)getpid()},
 					      .writer = writer};
-	const uint64_t here = (uint64_t)(uintptr_t)&test_addresses + 8;
+	const uint64_t here = (uint64_t)(uintptr_t)&test_hostile + 8;
 	uint64_t words[] = {
 		SCRY_MALLOC_OP_CALLER | 77ull << 48,	     here,
 		SCRY_MALLOC_OP_MALLOC | 0x1000ull >> 3 << 4, scry_malloc_word1(TSC_BASE, 0, 77),
 		SCRY_MALLOC_OP_CALLER | 78ull << 48,	     0x10008,
 		SCRY_MALLOC_OP_FREE | 0x1000ull >> 3 << 4,   scry_malloc_word1(TSC_BASE, 0, 78)};
-	const struct scry_malloc_run run = {1, (uint32_t)getpid(), false, TSC_BASE, words, 8};
+	const struct scry_stream_words run = {1, (uint32_t)getpid(), false, TSC_BASE, words, 8};
 	const struct scry_event *event;
 	int callers = 0, threads = 0, memory = 0;
 	struct scry_reader *r;
@@ -741,8 +720,8 @@ static void test_names(void **state)
 
 	(void)state;
 	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	assert_int_equal(scry_malloc_words(m, &run), 0);
-	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, TSC_BASE), 0);
+	add(m, &run);
+	merge(m, UINT64_MAX, TSC_BASE);
 	assert_int_equal(scry_malloc_memory(m, 1000, false), 0);
 	assert_int_equal(scry_malloc_memory(m, 2000, false), 0); /* too early */
 	assert_int_equal(scry_malloc_memory(m, 3000, true), 0);
@@ -757,7 +736,7 @@ static void test_names(void **state)
 
 		if (event->type == SCRY_EVENT_CALLER && ++callers == 1) {
 			assert_string_equal(scry_reader_string(r, caller->symbol_str, NULL),
-					    "test_addresses");
+					    "test_hostile");
 			assert_int_equal(caller->offset, 8);
 			assert_non_null(strstr(scry_reader_string(r, caller->module_str, NULL),
 					       "unit_name_malloc"));
@@ -793,7 +772,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fork_waits, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_limit, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_hostile, set_up, tear_down),
-		cmocka_unit_test(test_addresses),
 		cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

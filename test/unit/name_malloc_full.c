@@ -27,12 +27,12 @@ static void tell(struct scry_malloc *m, uint64_t i)
 	const uint64_t words[2] = {
 		address | (i % 2 ? SCRY_MALLOC_OP_FREE : SCRY_MALLOC_OP_MALLOC | size << 48),
 		scry_malloc_word1(TSC + i, 0, 0)};
-	const struct scry_malloc_run run = {
-		.thread = 1, .tid = 7, .begin_tsc = i ? 0 : TSC, .words = words, .count = 2};
+	const struct scry_stream_words run = {
+		.thread = 1, .tid = 7, .begin_tick = i ? 0 : TSC, .words = words, .count = 2};
 
-	assert_int_equal(scry_malloc_words(m, &run), 0);
+	assert_int_equal(scry_stream_add(scry_malloc_stream(m), &run), 0);
 	if (i % 50000 == 0)
-		assert_int_equal(scry_malloc_merge(m, UINT64_MAX, TSC + i), 0);
+		assert_int_equal(scry_malloc_merge(m, UINT64_MAX), 0);
 }
 
 static void make(int fd, struct scry_malloc_stats *ret_stats, uint64_t *ret_lost)
@@ -43,12 +43,13 @@ static void make(int fd, struct scry_malloc_stats *ret_stats, uint64_t *ret_lost
 
 	assert_int_equal(scry_writer_open(fd, LARGEST, &opts.writer), 0);
 	assert_int_equal(scry_malloc_new(&opts, &m), 0);
-	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC, 1000, 1000});
-	scry_malloc_clock(m, &(struct scry_ticks_pair){TSC + 1000000, 501000, 501000});
+	scry_stream_clock(scry_malloc_stream(m), &(struct scry_ticks_pair){TSC, 1000, 1000});
+	scry_stream_clock(scry_malloc_stream(m),
+			  &(struct scry_ticks_pair){TSC + 1000000, 501000, 501000});
 	srandom(3);
 	for (uint64_t i = 0; i < CALLS; i++)
 		tell(m, i);
-	assert_int_equal(scry_malloc_merge(m, UINT64_MAX, TSC + CALLS), 0);
+	assert_int_equal(scry_malloc_merge(m, UINT64_MAX), 0);
 	assert_int_equal(scry_malloc_finish(m), 0);
 	scry_malloc_stats(m, ret_stats);
 	scry_writer_stats(opts.writer, &written);

@@ -248,7 +248,7 @@ static int enter(struct scry_watch *w)
 	bool is_held = w->held;
 	int r;
 
-	scry_calls_look(t->calls);
+	scry_stream_look(scry_calls_stream(t->calls));
 	r = t->breaks ? scry_calls_break_enter(t->breaks) : enter_hooks(w, t);
 	if (r == 0) {
 		scry_patch_tell_refused(w, &t->hooks, "traced");
@@ -323,11 +323,6 @@ static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
-static int give(void *arg, const struct scry_track_run *run)
-{
-	return scry_calls_words(arg, run->tid, run->words, run->count);
-}
-
 /* Of a fork child that took a lane: as it says; 0: not yet. */
 static uint32_t lane_pid(const struct scry_watch *w)
 {
@@ -379,7 +374,7 @@ static void look_at_stacks(const struct scry_watch *w, struct scry_calls_watch *
 /* What `turn` has met is whole and in order: it may be written up to now. */
 static int drain_breaks(struct scry_watch *w, struct scry_calls_watch *t)
 {
-	uint64_t now = scry_calls_look(t->calls);
+	uint64_t now = scry_stream_look(scry_calls_stream(t->calls));
 	int r, e;
 
 	look_at_stacks(w, t);
@@ -435,7 +430,7 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	r = scry_calls_new(&opts, &t->calls);
 	for (uint32_t i = 0; i < t->root->count && r == 0; i++)
 		r = scry_calls_function(t->calls);
-	scry_calls_look(t->calls);
+	scry_stream_look(scry_calls_stream(t->calls));
 	return r;
 }
 
@@ -524,9 +519,10 @@ static int take_syscalls(const struct scry_watch *w, struct scry_calls_watch *t,
  * writing: as long as memory lasts. */
 static int write_calls(const struct scry_watch *w, struct scry_calls_watch *t, uint64_t watermark)
 {
-	bool last = is_last(w, t), is_ready;
-	size_t most = last || scry_calls_kept(t->calls, &is_ready) > w->opts->memory / 2 ? SIZE_MAX
-											 : PIECE;
+	const struct scry_stream *stream = scry_calls_stream(t->calls);
+	bool last = is_last(w, t);
+	size_t most =
+		last || 8 * scry_stream_waiting(stream) > w->opts->memory / 2 ? SIZE_MAX : PIECE;
 	int r;
 
 	t->is_behind = false;
@@ -535,8 +531,7 @@ static int write_calls(const struct scry_watch *w, struct scry_calls_watch *t, u
 	if (t->is_leaving && !last)
 		most = 0;
 	r = scry_calls_merge_some(t->calls, watermark, most);
-	scry_calls_kept(t->calls, &is_ready);
-	t->is_behind = is_ready && !t->is_leaving;
+	t->is_behind = scry_stream_is_behind(stream) && !t->is_leaving;
 	return r;
 }
 
@@ -556,13 +551,13 @@ static int drain(struct scry_watch *w)
 		scry_tracks_end(t->tracks);
 	if (!w->target_gone && !t->root)
 		scry_unwind_turn(&t->unwinding);
-	r = scry_tracks_take(t->tracks, give, t->calls, &taken);
+	r = scry_tracks_take(t->tracks, scry_stream_add, scry_calls_stream(t->calls), &taken);
 	e = t->kernel ? take_syscalls(w, t, &taken.watermark) : 0;
 	r = r ? r : e;
 	if (t->is_of_root && !t->is_left && t->root->kernel_until < taken.watermark)
 		taken.watermark = t->root->kernel_until;
 	look_at_stacks(w, t);
-	scry_calls_look(t->calls);
+	scry_stream_look(scry_calls_stream(t->calls));
 	e = t->root ? 0 : tell_functions(w, t);
 	r = r ? r : e;
 	e = write_calls(w, t, taken.watermark);

@@ -78,7 +78,7 @@ static struct child *add(struct scry_watch *w, uint32_t pid)
 		forget(c);
 		return NULL;
 	}
-	scry_calls_look(c->calls);
+	scry_stream_look(scry_calls_stream(c->calls));
 	t->children->rows[t->children->count++] = c;
 	return c;
 }
@@ -133,7 +133,7 @@ int scry_calls_children_merge(struct scry_calls_watch *root, uint64_t watermark)
 
 		if (c->has_lane)
 			continue;
-		scry_calls_look(c->calls);
+		scry_stream_look(scry_calls_stream(c->calls));
 		e = scry_calls_merge(c->calls, watermark);
 		r = r ? r : e;
 	}

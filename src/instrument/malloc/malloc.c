@@ -155,7 +155,7 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 	if (r == 0)
 		r = scry_malloc_new(&opts, &m->calls);
 	if (r == 0)
-		scry_malloc_look(m->calls);
+		scry_stream_look(scry_malloc_stream(m->calls));
 	return r;
 }
 
@@ -215,18 +215,6 @@ static int enter(struct scry_watch *w)
 	return 0;
 }
 
-static int give(void *arg, const struct scry_track_run *run)
-{
-	const struct scry_malloc_run words = {.thread = run->id,
-					      .tid = run->tid,
-					      .has_ended = run->has_ended,
-					      .begin_tsc = run->begin_tsc,
-					      .words = run->words,
-					      .count = run->count};
-
-	return scry_malloc_words(arg, &words);
-}
-
 static void tell_full(struct scry_watch *w, const char *why)
 {
 	char text[512];
@@ -241,7 +229,8 @@ static void tell_full(struct scry_watch *w, const char *why)
 static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 {
 	struct scry_tracks_taken taken = {0};
-	uint64_t now = scry_now_ns(), tsc;
+	struct scry_stream *stream = scry_malloc_stream(m->calls);
+	uint64_t now = scry_now_ns();
 	int r;
 
 	if (w->root)
@@ -251,12 +240,12 @@ static int take(struct scry_watch *w, struct scry_malloc_watch *m)
 	if (!w->root && !w->target_gone)
 		scry_unwind_turn(&m->unwinding);
 	scry_tracks_spare(m->tracks, scry_malloc_waiting(m->calls) > SCRY_MALLOC_WAITING_MAX);
-	r = scry_tracks_take(m->tracks, give, m->calls, &taken);
-	tsc = scry_malloc_look(m->calls); /* later than what has just been copied */
+	r = scry_tracks_take(m->tracks, scry_stream_add, stream, &taken);
+	scry_stream_look(stream); /* later than what has just been copied */
 	if (m->end_tsc && taken.watermark > m->end_tsc)
 		taken.watermark = m->end_tsc;
 	if (r == 0)
-		r = scry_malloc_merge(m->calls, taken.watermark, tsc);
+		r = scry_malloc_merge(m->calls, taken.watermark);
 	if (r == 0)
 		r = scry_malloc_memory(m->calls, scry_now_ns(), false);
 	if (r == 0 && now >= m->flush_ns) {
