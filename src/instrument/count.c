@@ -12,7 +12,7 @@
 #include "instrument/instruments.h"
 #include "instrument/patch.h"
 #include "watch/loading.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define CALL_NS 4 /* what counting adds to a call; bench/hooks.md */
 
@@ -54,7 +54,6 @@ static void describe(struct scry_watch *w, FILE *out)
 static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
 {
 	size_t entries = 0, callers = 0, sites = 0, slots = 0, unseen = 0;
-	char text[256];
 
 	for (size_t i = 0; i < h->count; i++) {
 		const struct scry_hook *row = &h->rows[i];
@@ -68,13 +67,13 @@ static void tell_ways(struct scry_watch *w, const struct scry_hooks *h)
 		sites += row->place_count - its;
 		unseen += row->unseen;
 	}
-	snprintf(text, sizeof(text),
-		 "%zu function%s by the entry, %zu by %zu call%s and %zu GOT slot%s (ways to them "
-		 "that are not covered: %zu), %zu not at all; %zu thread%s %s moved out of the way",
-		 entries, scry_text_s(entries), callers, sites, scry_text_s(sites), slots,
-		 scry_text_s(slots), unseen, h->refused, h->moved, scry_text_s(h->moved),
-		 scry_text_were(h->moved));
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_watch_detail(
+		w,
+		"%zu function%s by the entry, %zu by %zu call%s and %zu GOT slot%s (ways to them "
+		"that are not covered: %zu), %zu not at all; %zu thread%s %s moved out of the way",
+		entries, scry_text_s(entries), callers, sites, scry_text_s(sites), slots,
+		scry_text_s(slots), unseen, h->refused, h->moved, scry_text_s(h->moved),
+		scry_text_were(h->moved));
 }
 
 static int enter(struct scry_watch *w)

@@ -11,7 +11,7 @@
 #include "instrument/objects/alloc_functions.h"
 #include "instrument/objects/plan.h"
 #include "sys/maps.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define THREAD_DEPTH                                                                \
 	(64u << 10) /* less than a thread's VM stack, more than it uses without one \

@@ -1,8 +1,6 @@
 /* See descendants.h. */
 #include "sample/descendants.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,23 +8,19 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "sys/kin.h"
 #include "sys/tracee.h"
 
 #define SCAN_NS 2000000u     /* between two looks for new processes */
 #define SETTLED_NS 20000000u /* between two looks at one that is no Ruby, or boots */
 #define YOUNG_NS 1000000000u /* an image whose libraries may not be there yet */
 #define LINGER_NS 100000000u /* after the last one ended: a daemon may just be on its way */
-#define NUMBERS_MAX 4096     /* looked at in one scan */
-#define AGAIN 8		     /* scans: a number is given out before its process is there */
 #define MEMBERS_MAX 1024u
 #define ORIGINS_MAX 64u
 
-struct candidate { /* kin that is no Ruby that can be sampled, yet */
-	pid_t pid;
-	uint64_t start_ticks, image, image_ns, looked_ns;
+struct candidate {	 /* a relative's own: it is no Ruby that can be sampled, yet */
 	uint64_t strays; /* samples that came of it */
 	bool is_settled; /* this image is none */
-	bool is_guest;	 /* in the memory of another, till it runs a program */
 	bool is_fork;	 /* a Ruby's child, which has run no program */
 };
 
@@ -39,11 +33,10 @@ struct scry_descendants {
 	struct scry_sampling *run;
 	bool follows;
 	struct scry_sampler **members; /* the first one stays, also when it is over */
-	struct candidate *candidates;
+	struct scry_kin kin;	       /* candidates */
 	struct origin origins[ORIGINS_MAX];
-	size_t member_count, candidate_count, origin_count;
+	size_t member_count, origin_count;
 	struct scry_descendants_sums sums;
-	pid_t newest[AGAIN];  /* at the last scans, the latest first */
 	uint64_t begin_ticks; /* when scry began: a process that is older was not forked since */
 	uint64_t scanned_ns, lived_ns;
 };
@@ -113,25 +106,13 @@ static int add_member(struct scry_descendants *k, struct scry_ruby *ruby)
 /* --- candidates ---------------------------------------------------------------------------------
  */
 
-static void add_suspect(struct scry_descendants *k, pid_t pid, uint64_t start_ticks)
+static bool is_member(void *arg, pid_t pid)
 {
-	struct candidate *more = reallocarray(k->candidates, k->candidate_count + 1, sizeof(*more));
-
-	if (!more)
-		return;
-	k->candidates = more;
-	k->candidates[k->candidate_count++] =
-		(struct candidate){.pid = pid, .start_ticks = start_ticks};
-}
-
-static bool is_kin(const struct scry_descendants *k, pid_t pid)
-{
+	const struct scry_descendants *k = arg;
 	bool is = false;
 
 	for (size_t i = 0; i < k->member_count && !is; i++)
 		is = k->members[i]->proc.pid == pid && !k->members[i]->why;
-	for (size_t i = 0; i < k->candidate_count && !is; i++)
-		is = k->candidates[i].pid == pid;
 	return is;
 }
 
@@ -162,133 +143,91 @@ static bool is_guest(const struct scry_descendants *k, pid_t pid)
 	return is;
 }
 
-/* It has ended. */
-static void drop(struct scry_descendants *k, const struct candidate *s)
+static void tell_unseen(struct scry_descendants *k, pid_t pid, uint64_t strays)
 {
-	if (!s->is_fork)
-		return;
 	k->sums.unseen++;
 	if (k->run->clock)
-		k->sums.unseen_ns += s->strays * scry_clock_period(k->run->rate);
+		k->sums.unseen_ns += strays * scry_clock_period(k->run->rate);
 	scry_log_detail("process %d, forked by one that is sampled, ended before it could be",
-			(int)s->pid);
+			(int)pid);
+}
+
+static void gone(void *arg, struct scry_relative *row)
+{
+	const struct candidate *s = row->own;
+
+	if (s->is_fork)
+		tell_unseen(arg, row->pid, s->strays);
+}
+
+static void execed(void *arg, struct scry_relative *row)
+{
+	struct candidate *s = row->own;
+
+	(void)arg;
+	s->is_fork = s->is_settled = false; /* it runs a program of its own */
 }
 
 /* The Ruby of a candidate. 0; -EAGAIN: it may become one; or -errno with a sentence. */
-static int open_suspect(struct scry_descendants *k, struct candidate *s, struct scry_ruby **ret)
+static int open_suspect(struct scry_descendants *k, const struct scry_relative *row,
+			bool *ret_is_guest, struct scry_ruby **ret)
 {
-	const struct origin *origin = origin_of(k, s->pid);
+	const struct origin *origin = origin_of(k, row->pid);
 	int err;
 
 	if (!origin)
-		return scry_ruby_open(s->pid, SCRY_RUBY_BOOTS, ret);
-	s->is_guest = is_guest(k, s->pid);
-	if (s->is_guest)
+		return scry_ruby_open(row->pid, SCRY_RUBY_BOOTS, ret);
+	*ret_is_guest = is_guest(k, row->pid);
+	if (*ret_is_guest)
 		return -EAGAIN;
-	s->is_fork = true;
+	((struct candidate *)row->own)->is_fork = true;
 	err = scry_ruby_like(origin->ruby, ret);
 	if (err)
 		return err;
-	err = scry_ruby_bind(*ret, s->pid);
+	err = scry_ruby_bind(*ret, row->pid);
 	if (err)
 		scry_ruby_free(*ret);
 	return err ? -EAGAIN : 0; /* it ends, or changes its program */
 }
 
-/* True: it is a candidate no more: gone, or a member. */
-static bool settle(struct scry_descendants *k, struct candidate *s, uint64_t now)
+static void look(void *arg, struct scry_relative *row, uint64_t now)
 {
-	struct scry_proc_stat st;
+	struct scry_descendants *k = arg;
+	struct candidate *s = row->own;
 	struct scry_ruby *ruby = NULL;
-	int err;
+	bool is_guest = false; /* in the memory of another, till it runs a program */
+	int err = open_suspect(k, row, &is_guest, &ruby);
 
-	if (s->looked_ns && !s->is_guest && now - s->looked_ns < SETTLED_NS)
-		return false;
-	s->looked_ns = now;
-	if (scry_proc_stat(s->pid, &st) || st.start_ticks != s->start_ticks || st.state == 'Z' ||
-	    st.state == 'X') {
-		drop(k, s);
-		return true;
-	}
-	if (s->is_settled && st.image == s->image)
-		return false;
-	s->is_settled = false;
-	if (!s->image_ns || (st.image && s->image != st.image)) {
-		s->is_fork &= !s->image; /* it runs a program of its own */
-		s->image_ns = now;
-		s->image = st.image;
-	}
-	s->is_guest = false;
-	err = open_suspect(k, s, &ruby);
 	if (!err)
 		err = add_member(k, ruby);
 	if (!err) /* what it gave before cannot be read any more */
 		k->members[k->member_count - 1]->samples.unrecorded += s->strays;
-	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - s->image_ns > YOUNG_NS;
+	row->is_taken = !err;
+	s->is_settled = err && err != -EAGAIN && !s->is_fork && now - row->since_ns > YOUNG_NS;
+	row->look_ns = is_guest ? 0 : s->is_settled ? SCRY_KIN_KNOWN : now + SETTLED_NS;
 	if (s->is_settled && err != -ENOENT)
 		k->sums.refused++;
 	if (s->is_settled)
-		scry_log_detail("process %d is not sampled: %s", (int)s->pid, scry_error());
+		scry_log_detail("process %d is not sampled: %s", (int)row->pid, scry_error());
 	scry_error_clear();
-	return !err;
-}
-
-static void look_at_suspects(struct scry_descendants *k, uint64_t now)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < k->candidate_count; i++) {
-		struct candidate s = k->candidates[i];
-
-		if (!settle(k, &s, now))
-			k->candidates[kept++] = s;
-	}
-	k->candidate_count = kept;
 }
 
 /* A daemon's parents are gone: whoever is its parent now has not forked it. */
-static bool is_orphan(const struct scry_descendants *k, pid_t pid, const struct scry_proc_stat *st)
+static bool is_orphan(void *arg, pid_t pid, const struct scry_proc_stat *st)
 {
+	const struct scry_descendants *k = arg;
+
 	return st->start_ticks >= k->begin_ticks && origin_of(k, pid) && !origin_of(k, st->ppid);
 }
 
-static void look_at_number(struct scry_descendants *k, pid_t pid)
-{
-	struct scry_proc_stat st;
-
-	if (is_kin(k, pid) || scry_proc_stat(pid, &st) || st.state == 'Z' || st.state == 'X')
-		return;
-	if (is_kin(k, st.ppid) || is_orphan(k, pid, &st))
-		add_suspect(k, pid, st.start_ticks);
-}
-
-/* Those that are there already. */
-static void look_at_all(struct scry_descendants *k)
-{
-	DIR *dir = opendir("/proc");
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir)))
-		if (isdigit((unsigned char)entry->d_name[0]))
-			look_at_number(k, (pid_t)strtol(entry->d_name, NULL, 10));
-	if (dir)
-		closedir(dir);
-}
-
-static void look_at_new_numbers(struct scry_descendants *k)
-{
-	pid_t newest = scry_proc_newest(), from;
-
-	if (!newest)
-		return;
-	from = newest < k->newest[AGAIN - 1] ? 1 : k->newest[AGAIN - 1] + 1; /* they begin anew */
-	if (newest - from > NUMBERS_MAX)
-		from = newest - NUMBERS_MAX;
-	for (pid_t pid = from; pid <= newest; pid++)
-		look_at_number(k, pid);
-	memmove(k->newest + 1, k->newest, (AGAIN - 1) * sizeof(*k->newest));
-	k->newest[0] = newest;
-}
+static const struct scry_kin_kind kind = {
+	.is_member = is_member,
+	.is_stray = is_orphan,
+	.execed = execed,
+	.look = look,
+	.gone = gone,
+	.own_bytes = sizeof(struct candidate),
+};
 
 static void scan(struct scry_descendants *k)
 {
@@ -298,36 +237,33 @@ static void scan(struct scry_descendants *k)
 		return;
 	k->scanned_ns = now;
 	if (!k->run->clock)
-		look_at_new_numbers(k);
-	look_at_suspects(k, now);
+		scry_kin_scan(&k->kin);
+	scry_kin_turn(&k->kin, now);
 }
 
 /* --- what the kernel tells -------------------------------------------------------------------- */
 
-static struct candidate *suspect_of(struct scry_descendants *k, pid_t pid)
-{
-	for (size_t i = 0; i < k->candidate_count; i++)
-		if (k->candidates[i].pid == pid)
-			return &k->candidates[i];
-	return NULL;
-}
-
 static void forked(void *arg, pid_t pid, bool is_ruby)
 {
 	struct scry_descendants *k = arg;
-	struct candidate s = {
-		.pid = pid, .start_ticks = scry_proc_start_ticks(pid), .is_fork = is_ruby};
+	struct scry_relative *row;
 
-	if (is_kin(k, pid) || settle(k, &s, scry_now_ns()))
+	if (is_member(k, pid))
 		return;
-	add_suspect(k, pid, s.start_ticks);
-	if (suspect_of(k, pid))
-		*suspect_of(k, pid) = s;
+	row = scry_kin_add(&k->kin, pid);
+	if (!row && is_ruby) /* it has ended */
+		tell_unseen(k, pid, 0);
+	if (!row)
+		return;
+	((struct candidate *)row->own)->is_fork |= is_ruby && !row->execs;
+	scry_kin_look(&k->kin, row, scry_now_ns());
 }
 
 static bool stray(void *arg, pid_t pid, bool is_ruby)
 {
-	struct candidate *s = suspect_of(arg, pid);
+	struct scry_descendants *k = arg;
+	const struct scry_relative *row = scry_kin_find(&k->kin, pid);
+	struct candidate *s = row ? row->own : NULL;
 
 	if (s && is_ruby)
 		s->strays++;
@@ -353,8 +289,8 @@ int scry_descendants_open(struct scry_sampling *run, bool follows, struct scry_d
 	k->run = run;
 	k->follows = follows;
 	k->begin_ticks = scry_proc_start_ticks(getpid());
-	for (int i = 0; i < AGAIN; i++)
-		k->newest[i] = scry_proc_newest();
+	scry_kin_init(&k->kin, &kind, k);
+	scry_kin_begin(&k->kin);
 	*ret = k;
 	return 0;
 }
@@ -368,7 +304,7 @@ void scry_descendants_close(struct scry_descendants *k)
 	for (size_t i = 0; i < k->origin_count; i++)
 		scry_ruby_free(k->origins[i].ruby);
 	free(k->members);
-	free(k->candidates);
+	scry_kin_done(&k->kin);
 	free(k);
 }
 
@@ -382,37 +318,36 @@ int scry_descendants_begin(struct scry_descendants *k, struct scry_sampler *firs
 	if (err || !k->follows)
 		return err;
 	if (root != first->proc.pid)
-		add_suspect(k, root, scry_proc_start_ticks(root));
-	look_at_all(k);
+		scry_kin_add(&k->kin, root);
+	scry_kin_scan(&k->kin);
 	return 0;
 }
 
 int scry_descendants_find(struct scry_descendants *k, pid_t root, struct scry_ruby **ret)
 {
-	size_t kept = 0;
 	int err = -EAGAIN;
 
-	if (!is_kin(k, root) && scry_proc_start_ticks(root))
-		add_suspect(k, root, scry_proc_start_ticks(root));
+	scry_kin_add(&k->kin, root);
 	if (k->follows)
-		look_at_all(k);
-	for (size_t i = 0; i < k->candidate_count; i++) {
-		struct candidate s = k->candidates[i];
-		struct scry_proc_stat st;
+		scry_kin_scan(&k->kin);
+	for (size_t i = 0; i < k->kin.count;) {
+		const struct scry_relative *row = k->kin.rows[i];
 
-		if (scry_proc_stat(s.pid, &st) || st.start_ticks != s.start_ticks ||
-		    st.state == 'Z' || st.state == 'X')
+		if (!scry_proc_is_running(row->pid, row->start_ticks)) {
+			scry_kin_forget(&k->kin, row->pid);
 			continue;
-		k->candidates[kept++] = s;
-		if (err != -EAGAIN)
-			continue;
-		err = scry_ruby_open(s.pid, SCRY_RUBY_BOOTS, ret);
-		kept -= !err;
+		}
+		if (err == -EAGAIN)
+			err = scry_ruby_open(row->pid, SCRY_RUBY_BOOTS, ret);
 		if (err == -ENOENT || err == -ESRCH)
 			err = -EAGAIN;
+		if (!err) {
+			scry_kin_forget(&k->kin, row->pid);
+			return 0;
+		}
+		i++;
 	}
-	k->candidate_count = kept;
-	return err == -EAGAIN && !kept ? -ESRCH : err;
+	return err == -EAGAIN && !k->kin.count ? -ESRCH : err;
 }
 
 static ssize_t list_all(void *arg, pid_t **ret)
@@ -422,14 +357,14 @@ static ssize_t list_all(void *arg, pid_t **ret)
 	size_t n = 0;
 
 	if (k->follows)
-		look_at_all(k);
-	pids = calloc(k->member_count + k->candidate_count + 1, sizeof(*pids));
+		scry_kin_scan(&k->kin);
+	pids = calloc(k->member_count + k->kin.count + 1, sizeof(*pids));
 	if (!pids)
 		return scry_fail(-ENOMEM, "no memory for the processes");
 	for (size_t i = 0; i < k->member_count; i++)
 		pids[n++] = k->members[i]->proc.pid;
-	for (size_t i = 0; i < k->candidate_count; i++)
-		pids[n++] = k->candidates[i].pid;
+	for (size_t i = 0; i < k->kin.count; i++)
+		pids[n++] = k->kin.rows[i]->pid;
 	*ret = pids;
 	return (ssize_t)n;
 }
@@ -454,7 +389,7 @@ static int end_member(struct scry_descendants *k, struct scry_sampler *m)
 
 	m->why = lives ? "target ran another program" : "target exited";
 	if (lives && k->follows)
-		add_suspect(k, m->proc.pid, m->proc.start_ticks);
+		scry_kin_add(&k->kin, m->proc.pid);
 	k->sums.is_other_program |= lives && !k->follows;
 	scry_error_clear();
 	return m == k->members[0] /* at the end, with the sums of all */ ? 0
@@ -493,7 +428,7 @@ static int turn_one(struct scry_sampler *m, uint64_t slot)
 
 static bool is_any(const struct scry_descendants *k)
 {
-	return k->candidate_count || k->member_count > 1 || !k->members[0]->why;
+	return k->kin.count || k->member_count > 1 || !k->members[0]->why;
 }
 
 int scry_descendants_turn(struct scry_descendants *k)

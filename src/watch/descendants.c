@@ -6,11 +6,9 @@
  * /proc says that the lane is his, and what was read is counted without a name.
  *
  * Whatever appears below a watched process and has no lane is a *candidate*: it may exec a Ruby. It
- * is polled; the first image that is a Ruby is entered, before its VM is up if it was seen in time.
- * New processes are found by their numbers, which the kernel gives in one row.
+ * is polled (sys/kin); the first image that is a Ruby is entered, before its VM is up if it was
+ * seen in time.
  */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +19,14 @@
 #include "watch/session.h"
 
 #define SCAN_NS 20000000ull /* between two looks at all processes, at least */
-#define NEW_MAX 4096	    /* numbers looked at one by one; more: all of /proc */
 #define YOUNG_NS 300000000ull
-#define POLL_NS 20000000ull /* between two looks at a candidate that is settled */
-#define HEIR_YOUNG_MS 1000  /* in that time numbers of processes do not come round */
+#define EXPECTED_NS 1200000000ull /* so long it may still become what is wanted */
+#define HEIR_YOUNG_MS 1000	  /* in that time numbers of processes do not come round */
+
+struct candidate {	  /* a relative's own */
+	bool is_known;	  /* what this image is */
+	bool is_followed; /* by its system calls: an exec would have been seen */
+};
 
 /* ---- lanes ---- */
 
@@ -78,13 +80,6 @@ static size_t count_strays(const struct scry_session *s)
 	return n;
 }
 
-static void forget_candidate(struct scry_session *s, pid_t pid)
-{
-	for (size_t i = 0; i < s->candidate_count; i++)
-		if (s->candidates[i].pid == pid)
-			s->candidates[i] = s->candidates[--s->candidate_count];
-}
-
 /* A vfork child shows its parent's memory: then the parent is meant. */
 static pid_t owner_of(const struct scry_pool *pool, pid_t pid, uint32_t owned)
 {
@@ -128,15 +123,17 @@ static void identify(struct scry_watch *w, pid_t pid)
 		scry_error_clear();
 		return;
 	}
-	forget_candidate(s, pid);
+	scry_kin_forget(&s->kin, pid);
 	w->instrument->identified(w);
 	scry_watch_introduce(w);
 	scry_error_clear();
 }
 
 /* What `pid` says to each family with a stray. Bits of the lanes that it has, or tries to get. */
-static void ask(struct scry_session *s, pid_t pid)
+static void ask(void *arg, pid_t pid)
 {
+	struct scry_session *s = arg;
+
 	for (size_t i = 0; i < s->count; i++) {
 		struct scry_watch *root = s->watches[i], *w;
 		struct scry_claim claim;
@@ -160,18 +157,6 @@ static void ask(struct scry_session *s, pid_t pid)
 	}
 }
 
-static void each_process(struct scry_session *s, void (*what)(struct scry_session *, pid_t))
-{
-	DIR *dir = opendir("/proc");
-	struct dirent *d;
-
-	while (dir && (d = readdir(dir)))
-		if (isdigit((unsigned char)d->d_name[0]))
-			what(s, (pid_t)atoi(d->d_name));
-	if (dir)
-		closedir(dir);
-}
-
 /*
  * Asks every process. A lane that was taken before we began and that nobody has, or tries to get,
  * is a dead one's: who lives through the whole look is seen in it.
@@ -185,7 +170,7 @@ static void scan(struct scry_session *s)
 		s->watches[i]->is_sought = is_stray(s->watches[i]);
 	}
 	s->is_blind = false;
-	each_process(s, ask);
+	scry_kin_each_process(ask, s);
 	for (size_t i = s->is_blind ? 0 : s->count; i-- > 0;) {
 		struct scry_watch *w = s->watches[i];
 
@@ -199,9 +184,11 @@ static void scan(struct scry_session *s)
 	s->scan_ns = scry_now_ns() + (10 * took > SCAN_NS ? 10 * took : SCAN_NS);
 }
 
-static struct scry_watch *heirs_of; /* for each_process */
-static size_t heirs;
-static pid_t heirs_after; /* their numbers are greater */
+struct heirs {
+	const struct scry_watch *of;
+	pid_t after; /* their numbers are greater */
+	bool is_one;
+};
 
 /* Numbers are given in one row, so those of its children are greater, unless they came round since
  * it began, a moment ago. 0: they may have. */
@@ -216,33 +203,31 @@ static pid_t heirs_first(const struct scry_watch *w)
 	return now < start + HEIR_YOUNG_MS && scry_proc_newest() >= w->proc.pid ? w->proc.pid : 0;
 }
 
-static void count_heir(struct scry_session *s, pid_t pid)
+static void look_for_heir(void *arg, pid_t pid)
 {
+	struct heirs *h = arg;
 	struct scry_claim claim;
 
-	(void)s;
-	if (!heirs && pid > heirs_after)
-		heirs = scry_pool_ask(&heirs_of->pool, pid, &claim) != -ENOENT;
+	if (!h->is_one && pid > h->after)
+		h->is_one = scry_pool_ask(&h->of->pool, pid, &claim) != -ENOENT;
 }
 
 bool scry_follow_has_heirs(struct scry_watch *w)
 {
+	struct heirs heirs = {.of = w, .after = heirs_first(w)};
 	uint64_t began = scry_now_ns();
 
 	if (!w->pool.head)
 		return false;
 	if (began < w->heirs_ns)
 		return true;
-	heirs_of = w;
-	heirs = 0;
-	heirs_after = heirs_first(w);
-	each_process(w->session, count_heir);
+	scry_kin_each_process(look_for_heir, &heirs);
 	w->heirs_ns = began + 20 * (scry_now_ns() - began) + SCAN_NS;
 	/* After that: who is gone by now may have left words in a lane that we have not seen yet.
 	 */
-	for (uint32_t lane = 0; lane < SCRY_LANES && !heirs; lane++)
-		heirs = scry_pool_is_taken(&w->pool, lane);
-	return heirs;
+	for (uint32_t lane = 0; lane < SCRY_LANES && !heirs.is_one; lane++)
+		heirs.is_one = scry_pool_is_taken(&w->pool, lane);
+	return heirs.is_one;
 }
 
 static bool is_crowded(const struct scry_session *s)
@@ -257,9 +242,9 @@ static void find_owners(struct scry_session *s)
 {
 	if (!count_strays(s))
 		return;
-	for (size_t i = s->candidate_count; i-- > 0;)
-		if (i < s->candidate_count)
-			ask(s, s->candidates[i].pid);
+	for (size_t i = s->kin.count; i-- > 0;)
+		if (i < s->kin.count)
+			ask(s, s->kin.rows[i]->pid);
 	if (count_strays(s) && (scry_now_ns() >= s->scan_ns || is_crowded(s)))
 		scan(s);
 }
@@ -276,90 +261,39 @@ static bool is_watched(const struct scry_session *s, pid_t pid)
 	return false;
 }
 
-static bool is_suspect(const struct scry_session *s, pid_t pid)
+static bool is_member(void *arg, pid_t pid)
 {
-	for (size_t i = 0; i < s->candidate_count; i++)
-		if (s->candidates[i].pid == pid)
-			return true;
-	return false;
-}
+	const struct scry_session *s = arg;
 
-static void add_suspect(struct scry_session *s, pid_t pid, const struct scry_proc_stat *st)
-{
-	struct scry_candidate *more;
-
-	if (is_suspect(s, pid) || s->candidate_count == SCRY_CANDIDATES_MAX)
-		return;
-	more = reallocarray(s->candidates, s->candidate_count + 1, sizeof(*more));
-	if (!more)
-		return;
-	s->candidates = more;
-	s->candidates[s->candidate_count++] = (struct scry_candidate){
-		.pid = pid,
-		.start_ticks = st->start_ticks,
-		.image = st->image,
-		.since_ns = s->last_pid ? scry_now_ns() : 0, /* 0: it was there before us */
-		.is_followed =
-			scry_spawns_has(&s->spawns, pid) || scry_spawns_has(&s->spawns, st->ppid),
-	};
-}
-
-/* Is the process that has this number now one of ours? Numbers are given out again. */
-static bool is_ours(const struct scry_session *s, pid_t pid)
-{
-	if (pid <=
-	    0) /* the number of a lane whose process was not found yet, and of init's parent */
-		return false;
 	for (size_t i = 0; i < s->count; i++)
 		if (s->watches[i]->proc.pid == pid && !s->watches[i]->is_over)
 			return scry_proc_is_alive(&s->watches[i]->proc);
-	for (size_t i = 0; i < s->candidate_count; i++)
-		if (s->candidates[i].pid == pid)
-			return scry_proc_start_ticks(pid) == s->candidates[i].start_ticks;
 	return false;
 }
 
-static bool is_process(pid_t pid)
+static void came(void *arg, struct scry_relative *row, const struct scry_proc_stat *st)
 {
-	struct scry_proc p;
-	int r = scry_proc_open(&p, pid);
+	const struct scry_session *s = arg;
+	struct candidate *c = row->own;
 
-	if (r == 0)
-		scry_proc_close(&p);
-	scry_error_clear();
-	return r == 0; /* and no thread */
+	c->is_followed =
+		scry_spawns_has(&s->spawns, row->pid) || scry_spawns_has(&s->spawns, st->ppid);
 }
 
-static void look_at_new(struct scry_session *s, pid_t pid)
+static void execed(void *arg, struct scry_relative *row)
 {
-	struct scry_proc_stat st;
+	struct candidate *c = row->own;
 
-	if (scry_proc_stat(pid, &st) < 0 || st.state == 'Z' || st.state == 'X' ||
-	    is_watched(s, pid) || is_suspect(s, pid) || !is_ours(s, st.ppid) || !is_process(pid))
-		return;
-	add_suspect(s, pid, &st);
+	(void)arg;
+	c->is_known = false;
 }
 
-static void find_new(struct scry_session *s)
+static void gone(void *arg, struct scry_relative *row)
 {
-	pid_t newest = scry_proc_newest(), last = (pid_t)s->last_pid;
-	size_t known = 0;
+	struct scry_session *s = arg;
+	const struct candidate *c = row->own;
 
-	if (newest == last)
-		return;
-	while (!last && known < s->candidate_count + 1) { /* those that are there, and theirs */
-		known = s->candidate_count + 1;
-		each_process(s, look_at_new);
-	}
-	s->last_pid = (uint64_t)newest;
-	if (!last)
-		return;
-	if (newest < last || newest - last > NEW_MAX) {
-		each_process(s, look_at_new);
-		return;
-	}
-	for (pid_t pid = last + 1; pid <= newest; pid++)
-		look_at_new(s, pid);
+	s->unknown += !c->is_known && !c->is_followed && !is_watched(s, row->pid);
 }
 
 static bool is_family(const struct scry_session *s, pid_t pid)
@@ -383,21 +317,22 @@ static bool has_libc(const struct scry_maps *maps)
 }
 
 /* Which is known when glibc is there: the loader maps what a program needs besides before. */
-static bool is_wanted(const struct scry_session *s, struct scry_candidate *p)
+static bool is_wanted(const struct scry_session *s, const struct scry_relative *p)
 {
+	struct candidate *c = p->own;
 	struct scry_maps maps;
 	bool r;
 
 	if (scry_maps_read(p->pid, &maps) < 0)
 		return false;
 	r = !s->instrument->wants || s->instrument->wants(p->pid, &maps);
-	p->is_known |= r || has_libc(&maps);
+	c->is_known |= r || has_libc(&maps);
 	scry_maps_done(&maps);
 	return r;
 }
 
 /* A child that was there before the watch is entered as its parent was. */
-static bool enter_live(struct scry_session *s, const struct scry_candidate *p)
+static bool enter_live(struct scry_session *s, const struct scry_relative *p)
 {
 	struct scry_watch *w = scry_watch_new(s);
 	int r = w ? scry_proc_open(&w->proc, p->pid) : -ENOMEM;
@@ -418,12 +353,12 @@ static bool enter_live(struct scry_session *s, const struct scry_candidate *p)
  * the right moment. Later it is entered where it stands: then either the boot slot leads to the
  * agent, or the VM is up and the instrument finds another way. False: not now.
  */
-static bool enter_image(struct scry_session *s, const struct scry_candidate *p)
+static bool enter_image(struct scry_session *s, const struct scry_relative *p)
 {
 	struct scry_tracee *t;
 	int r;
 
-	if (!p->since_ns)
+	if (p->was_there && !p->execs)
 		return enter_live(s, p);
 	if (scry_proc_start_ticks(p->pid) != p->start_ticks)
 		return true; /* gone */
@@ -438,79 +373,57 @@ static bool enter_image(struct scry_session *s, const struct scry_candidate *p)
 }
 
 /* What is it now? */
-static void look(struct scry_session *s, size_t i, uint64_t now)
+static void look(void *arg, struct scry_relative *p, uint64_t now)
 {
-	struct scry_candidate *p = &s->candidates[i];
-	pid_t pid = p->pid;
+	struct scry_session *s = arg;
+	struct candidate *c = p->own;
 
-	if (is_family(s, pid)) { /* forked, or about to exec: its image tells */
-		p->look_ns = UINT64_MAX;
-		p->is_known = true;
+	c->is_followed |= scry_spawns_has(&s->spawns, p->pid);
+	p->look_ns = SCRY_KIN_KNOWN;
+	if (is_watched(s, p->pid)) {
+		p->is_taken = true;
+	} else if (is_family(s, p->pid)) { /* forked, or about to exec: its image tells */
+		c->is_known = true;
 	} else if (!is_wanted(s, p)) {
-		p->look_ns = now < p->since_ns + YOUNG_NS ? now : UINT64_MAX;
+		if (now < p->since_ns + YOUNG_NS)
+			p->look_ns = now;
 	} else if (!enter_image(s, p)) {
 		p->look_ns = now;
 	} else {
-		p->look_ns = UINT64_MAX;
-		if (is_watched(s, pid))
-			forget_candidate(s, pid);
+		p->is_taken = is_watched(s, p->pid);
 	}
 	scry_error_clear();
 }
 
-/* Still the same image? False: gone. */
-static bool is_there(struct scry_session *s, size_t i, uint64_t now)
+static const struct scry_kin_kind kind = {
+	.is_member = is_member,
+	.came = came,
+	.execed = execed,
+	.look = look,
+	.gone = gone,
+	.own_bytes = sizeof(struct candidate),
+};
+
+void scry_follow_begin(struct scry_session *s)
 {
-	struct scry_candidate *p = &s->candidates[i];
-	struct scry_proc_stat st;
-
-	p->is_followed |= scry_spawns_has(&s->spawns, p->pid);
-	if (now < p->poll_ns)
-		return true;
-	if (scry_proc_stat(p->pid, &st) < 0 || st.start_ticks != p->start_ticks ||
-	    st.state == 'Z' || st.state == 'X' || is_watched(s, p->pid))
-		return false;
-	if (st.image != p->image) {
-		p->image = st.image;
-		p->is_known = false;
-		p->since_ns = now;
-		p->look_ns = 0;
-	}
-	p->poll_ns = now < p->since_ns + 4 * YOUNG_NS ? 0 : now + POLL_NS;
-	return true;
-}
-
-static void look_at_suspects(struct scry_session *s)
-{
-	uint64_t now = scry_now_ns();
-
-	for (size_t i = s->candidate_count; i-- > 0;) {
-		if (i >= s->candidate_count)
-			continue;
-		if (!is_there(s, i, now)) {
-			s->unknown += !s->candidates[i].is_known && !s->candidates[i].is_followed &&
-				      !is_watched(s, s->candidates[i].pid);
-			s->candidates[i] = s->candidates[--s->candidate_count];
-		} else if (now >= s->candidates[i].look_ns)
-			look(s, i, now);
-	}
+	scry_kin_init(&s->kin, &kind, s);
 }
 
 void scry_follow_exec(struct scry_session *s, pid_t pid)
 {
-	struct scry_proc_stat st;
-
-	if (scry_proc_stat(pid, &st) == 0 && st.state != 'Z' && st.state != 'X')
-		add_suspect(s, pid, &st);
+	scry_kin_add(&s->kin, pid);
 }
 
 bool scry_follow_expects(const struct scry_session *s)
 {
 	uint64_t now = scry_now_ns();
 
-	for (size_t i = 0; i < s->candidate_count; i++)
-		if (now < s->candidates[i].since_ns + 4 * YOUNG_NS)
+	for (size_t i = 0; i < s->kin.count; i++) {
+		const struct scry_relative *p = s->kin.rows[i];
+
+		if ((!p->was_there || p->execs) && now < p->since_ns + EXPECTED_NS)
 			return true;
+	}
 	return false;
 }
 
@@ -521,10 +434,10 @@ bool scry_follow_is_busy(const struct scry_session *s)
 
 void scry_follow_turn(struct scry_session *s)
 {
-	find_new(s);
+	scry_kin_scan(&s->kin);
 	scry_follow_lanes(s);
 	find_owners(s);
-	look_at_suspects(s);
+	scry_kin_turn(&s->kin, scry_now_ns());
 }
 
 void scry_follow_end(struct scry_session *s)
@@ -539,8 +452,9 @@ void scry_follow_end(struct scry_session *s)
 
 /* A fork child that made no object: it holds our memory and perhaps a hook, and is left as if it
  * had been watched. What cannot be taken out now has no effect; scry undo -f takes it out later. */
-static void leave_heir(struct scry_session *s, pid_t pid)
+static void leave_heir(void *arg, pid_t pid)
 {
+	struct scry_session *s = arg;
 	struct scry_watch *root = NULL, *w;
 	struct scry_undo_report undo;
 	uint64_t left;
@@ -577,5 +491,5 @@ static void leave_heir(struct scry_session *s, pid_t pid)
 
 void scry_follow_leave_heirs(struct scry_session *s)
 {
-	each_process(s, leave_heir);
+	scry_kin_each_process(leave_heir, s);
 }

@@ -393,7 +393,7 @@ static uint64_t let_run(struct scry_session *s, struct scry_watch *w, struct scr
 /* Where the kernel shares processors out by session (autogroup), a nice value counts within one
  * only: the keeper's, which has nobody else in it, then went without for seconds. Who is no keeper
  * (doctor, which rehearses) is in the user's session: all of that would go before all others. */
-void scry_session_hurry(void)
+void scry_watch_hurry(void)
 {
 	FILE *f = getsid(0) == getpid() ? fopen("/proc/self/autogroup", "we") : NULL;
 
@@ -715,6 +715,7 @@ void scry_keeper_run(const struct scry_watch_opts *opts, const struct scry_instr
 	s.instrument = instrument;
 	s.fd = fd;
 	scry_map_init(&s.images, 1u << 20);
+	scry_follow_begin(&s);
 	s.rec_fd = rec_fd;
 	child = read_child();
 	r = child < 0 ? -EINTR : scry_writer_open(rec_fd, opts->max_size, &s.writer);

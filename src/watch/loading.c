@@ -74,7 +74,7 @@ static int follow(struct scry_watch *w, struct scry_hooks *h)
 	struct scry_loads_stats stats;
 	int r = scry_loads_follow(h, &w->inj, w->held);
 
-	scry_session_hurry();
+	scry_watch_hurry();
 	if (r == 0)
 		w->wake_fd = scry_loads_fd(h);
 	/* A program that is held has a loader in the midst of its work: what it has loaded is

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "sys/beside.h"
 #include "sys/elf.h"
+#include "watch/session.h"
 #include "wire/preload.h"
 
 #define OBJECT "libscry-malloc.so"
@@ -181,7 +182,7 @@ int scry_preload_start(struct scry_session *s, pid_t child)
 	r = scry_watch_keep_fresh(w);
 	if (r < 0)
 		return r;
-	scry_session_hurry();
+	scry_watch_hurry();
 	scry_pool_follow(&w->pool, 1);
 	snprintf(text, sizeof(text), "%d:%d:%d:%d:%u\n%s", SCRY_PRELOAD_ABI, getpid(), w->pool.fd,
 		 s->opts->follow ? 0 : child, w->pool.head->nonce, object);

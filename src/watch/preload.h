@@ -10,7 +10,9 @@
 #define SCRY_WATCH_PRELOAD_H
 
 #include "sys/elf.h"
-#include "watch/session.h"
+#include "watch/watch.h"
+
+struct scry_session;
 
 /* Front, before anything is started: can this command be preloaded, and is the object there? 0 or
  * -errno with a sentence: -ENOTSUP static, setuid. */

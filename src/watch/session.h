@@ -10,26 +10,14 @@
 
 #include "base/map.h"
 #include "hook/pulse.h"
+#include "sys/kin.h"
 #include "sys/spawn.h"
+#include "watch/ask.h"
 #include "watch/watch.h"
 
-#define SCRY_WATCHES_MAX 256 /* at once */
-#define SCRY_OWN_MAX 256     /* processes with rows of their own */
-#define SCRY_CANDIDATES_MAX 1024
+#define SCRY_WATCHES_MAX 256		/* at once */
+#define SCRY_OWN_MAX 256		/* processes with rows of their own */
 #define SCRY_PATIENCE_NS 10000000000ull /* so long a target waits for a keeper that lives */
-
-/* A process below a watched one that has no lane: a fork child that made no object yet, or another
- * program. Looked at until it is entered or ends. */
-struct scry_candidate {
-	pid_t pid;
-	uint64_t start_ticks;
-	uint64_t image;	   /* changes with an exec */
-	uint64_t since_ns; /* when this image was first seen */
-	uint64_t look_ns;  /* next time to look what it is; UINT64_MAX: it is known */
-	uint64_t poll_ns;  /* next time to look whether it still is */
-	bool is_known;	   /* what this image is */
-	bool is_followed;  /* by its system calls: an exec would have been seen */
-};
 
 struct scry_session {
 	const struct scry_watch_opts *opts;
@@ -51,11 +39,9 @@ struct scry_session {
 	struct scry_map strangers;  /* pids that became programs which have not joined it */
 	pid_t leader;		    /* of `-- CMD` */
 	uint64_t leader_start;
-	struct scry_candidate *candidates;
-	size_t candidate_count;
+	struct scry_kin kin; /* fork children that made no object yet, and other programs */
 	uint64_t began_ns;
 	uint64_t scan_ns;	/* next full look through /proc */
-	uint64_t last_pid;	/* newest pid of the machine at the last look */
 	uint64_t late;		/* Rubies that were entered after their start */
 	uint64_t not_entered;	/* Rubies that could not be entered */
 	uint64_t unknown;	/* programs that had ended before we could look */
@@ -69,16 +55,11 @@ struct scry_session {
 
 /* watch.c */
 void scry_tell(const struct scry_session *s, enum scry_news kind, int value, const char *text);
-/* Threads of the target wait for the keeper from now on, or a ring fills up: it runs before others,
- * if it may. */
-void scry_session_hurry(void);
 struct scry_watch *scry_watch_new(struct scry_session *s);
 /* Takes it out of the session and frees it. Nothing of it may stand in its process. */
 void scry_watch_free(struct scry_watch *w);
 /* Lock, map, hook: a live process, or one held at its start. After scry_proc_open. */
 int scry_watch_enter(struct scry_watch *w);
-/* The target lives: hooks off, undone, unmapped if unused. */
-void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
 /* Leaves (unless it is gone), writes or sums its counters. The watch stays until it is freed. */
 int scry_watch_end(struct scry_watch *w, const char *why);
 bool scry_watch_must_wait(const struct scry_watch *w); /* before that: see struct scry_instrument */
@@ -103,7 +84,9 @@ void scry_session_notes(struct scry_session *s, struct scry_watch *any);
 /* TOTALS of the summed ones, and what is to be said of all. */
 int scry_session_end(struct scry_session *s);
 
-/* follow.c: children. Once a turn: takes up lanes, finds their owners, frees those of the dead,
+/* descendants.c: children. First of all. */
+void scry_follow_begin(struct scry_session *s);
+/* Once a turn: takes up lanes, finds their owners, frees those of the dead,
  * enters programs that were exec'ed. */
 void scry_follow_turn(struct scry_session *s);
 /* A watched process became another program. */

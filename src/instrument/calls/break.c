@@ -26,7 +26,7 @@
 #include "proto/fetch.h"
 #include "trace/breaks.h"
 #include "trace/stops.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define TURN_NS 5000000ull
 #define FULL_NS 1000000000ull
@@ -652,10 +652,9 @@ static const struct scry_stops_handlers handlers = {
 /* What this engine may do to the program, before it does. */
 static void tell_dangers(struct scry_watch *w, bool is_handled)
 {
-	char text[320];
 
-	snprintf(
-		text, sizeof(text),
+	scry_watch_say(
+		w,
 		"breakpoints in process %d: some 25 us a call, traced by process %d (scry-keeper). "
 		"If that one is killed by SIGKILL, %s; scry undo -p %d then puts the code back",
 		w->proc.pid, getpid(),
@@ -664,7 +663,6 @@ static void tell_dangers(struct scry_watch *w, bool is_handled)
 			   : "the program, which handles SIGTRAP itself, gets it at the next call, "
 			     "and ends or goes wrong",
 		w->proc.pid);
-	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
 }
 
 int scry_calls_break_enter(struct scry_calls_break *b)
@@ -730,7 +728,6 @@ void scry_calls_break_tell(const struct scry_calls_break *b)
 {
 	struct scry_watch *w = b->opts.watch;
 	struct scry_stops_stats stats;
-	char text[160];
 
 	scry_watch_lost(w, b->lost, "entries and returns that nobody took");
 	scry_watch_lost(w, b->missed, "calls whose return could not be met");
@@ -743,9 +740,8 @@ void scry_calls_break_tell(const struct scry_calls_break *b)
 	if (!b->stops)
 		return;
 	scry_stops_stats(b->stops, &stats);
-	snprintf(text, sizeof(text),
-		 "process %d: %llu stops, %llu threads and %llu children made, %zu breakpoints",
-		 w->proc.pid, (unsigned long long)stats.stops, (unsigned long long)stats.threads,
-		 (unsigned long long)stats.children, b->breaks.count);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_watch_detail(
+		w, "process %d: %llu stops, %llu threads and %llu children made, %zu breakpoints",
+		w->proc.pid, (unsigned long long)stats.stops, (unsigned long long)stats.threads,
+		(unsigned long long)stats.children, b->breaks.count);
 }

@@ -21,7 +21,7 @@
 #include "instrument/calls/requests.h"
 #include "instrument/patch.h"
 #include "watch/loading.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define CALL_NS 45	  /* what it adds to a call; bench/calls.md */
 #define RUBY_STACK_NS 100 /* the same, of 50 lines of Ruby below it */
@@ -43,7 +43,7 @@ static int renewed(struct scry_hooks *fresh, void *arg)
 	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
 	 * now. */
 	if (fresh->count)
-		scry_spawns_drop(&t->watch->session->spawns, t->watch->proc.pid);
+		scry_watch_untrace(t->watch);
 
 	if (r == -ENOTSUP) {
 		if (scry_shadow_lacks(fresh)) {
@@ -158,9 +158,7 @@ static int prepare(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = t;
 	t->watch = w;
-	/* as scry_session_part will say when it is entered */
-	if (w->session) /* else it is a dry run */
-		w->image = scry_session_parts(w->session, (uint32_t)w->proc.pid);
+	w->image = scry_watch_next_part(w, (uint32_t)w->proc.pid);
 	t->native = cli->depth ? scry_native_new(w->proc.pid) : NULL;
 	t->stacks = t->native ? scry_native_stacks_new(t->native) : NULL;
 	if (cli->depth && !t->stacks)
@@ -219,15 +217,6 @@ static int start_recording(struct scry_watch *w, struct scry_calls_watch *t)
 	return r;
 }
 
-/* Was it named by -p? Else it is a child that was found. */
-static bool is_asked_for(const struct scry_watch *w)
-{
-	for (size_t i = 0; i < w->opts->pids.count; i++)
-		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
-			return true;
-	return false;
-}
-
 static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 {
 	int r = start_recording(w, t);
@@ -236,7 +225,8 @@ static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
-	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
+	if (w->is_caught || (!w->held && !scry_watch_is_asked_for(w)))
+		scry_watch_came_late(w);
 	r = scry_loading_put_on(w, &t->hooks);
 	return r < 0 ? r : scry_shadow_follow(&w->inj);
 }
@@ -284,13 +274,11 @@ static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
  * has come after: threads that call wait, and what finds no room at last is counted. */
 static bool is_ahead(const struct scry_watch *w, struct scry_calls_watch *t)
 {
-	struct stat st;
-
 	if (!w->opts->is_live || w->opts->output || w->ended_ns || w->target_gone)
 		return false;
-	if (scry_now_ns() >= t->size_ns && fstat(w->session->rec_fd, &st) == 0) {
+	if (scry_now_ns() >= t->size_ns) {
 		t->size_ns = scry_now_ns() + SIZE_NS;
-		t->is_ahead = (uint64_t)st.st_blocks * 512 > w->opts->memory;
+		t->is_ahead = scry_watch_recorded(w) > w->opts->memory;
 	}
 	return t->is_ahead;
 }
@@ -420,7 +408,7 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 		scry_calls_children_lane(t->root, t->calls, true);
 		return t->root->count ? scry_calls_functions_upto(t->calls, t->root->count - 1) : 0;
 	}
-	w->image = scry_session_part(w->session, lane_pid(w));
+	w->image = scry_watch_part(w, lane_pid(w));
 	opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
 	opts.ruby = t->ruby.stacks;
 	opts.stacks = t->stacks;
@@ -486,12 +474,12 @@ static bool is_last(const struct scry_watch *w, const struct scry_calls_watch *t
 /* Those without a lane, up to when nobody had one that is not known yet. */
 static int write_children(const struct scry_watch *w, struct scry_calls_watch *t)
 {
+	struct scry_watch *other;
 	uint64_t now = __rdtsc();
 
 	if (!w->is_over && !t->is_leaving)
-		scry_follow_lanes(w->session);
-	for (size_t i = 0; i < w->session->count; i++) {
-		struct scry_watch *other = w->session->watches[i];
+		scry_watch_take_up_lanes(w);
+	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++) {
 		struct scry_calls_watch *child = other->state;
 
 		if (child && child->root == t && !child->calls && !other->is_over)

@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/map.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 struct child {
 	struct scry_watch *watch; /* the root's */
@@ -39,8 +39,9 @@ static int meet(void *arg, uint32_t function)
 /* Entered by itself, as what it runs now was: then it has its own tap. */
 static bool is_entered(const struct scry_watch *w, uint32_t pid)
 {
-	for (size_t i = 0; i < w->session->count; i++) {
-		const struct scry_watch *other = w->session->watches[i];
+	const struct scry_watch *other;
+
+	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++) {
 		const struct scry_calls_watch *t = other->state;
 
 		if ((uint32_t)other->proc.pid == pid && t && !t->root)
@@ -60,7 +61,7 @@ static void forget(struct child *c)
 static struct child *add(struct scry_watch *w, uint32_t pid)
 {
 	struct scry_calls_watch *t = w->state;
-	const uint32_t image = scry_session_part(w->session, pid);
+	const uint32_t image = scry_watch_part(w, pid);
 	struct child *c = calloc(1, sizeof(*c));
 	struct scry_calls_opts opts = scry_calls_functions_opts(w, pid, image);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 #include "wire/call_ring.h"
 
 #define PATIENCE_NS 2000000000ull

@@ -8,7 +8,8 @@
 
 #include "base/err.h"
 #include "hook/threads.h"
-#include "watch/session.h"
+#include "sys/spawn.h"
+#include "watch/ask.h"
 
 struct scry_malloc_child {
 	uint32_t pid;
@@ -33,12 +34,12 @@ static uint32_t lane_pid(const struct scry_watch *w)
 }
 
 /* What a fork child did ends: what follows with its pid is another program. */
-static void end_part(struct scry_session *s, uint32_t pid, uint32_t image, const char *why)
+static void end_part(struct scry_watch *w, uint32_t pid, uint32_t image, const char *why)
 {
 	struct scry_ev_detach end = {.pid = pid, .verified = 1, .part = image + 1};
 
-	end.reason_str = scry_session_string(s, why);
-	scry_session_event(s, SCRY_EVENT_DETACH, &end, sizeof(end));
+	end.reason_str = scry_watch_string(w, why);
+	scry_watch_event(w, SCRY_EVENT_DETACH, &end, sizeof(end));
 }
 
 static void take_row(struct scry_malloc_watch *m, size_t i)
@@ -48,42 +49,45 @@ static void take_row(struct scry_malloc_watch *m, size_t i)
 }
 
 /* Its number is given out: that of what comes later with its pid is the next. */
-static void drop_calls(struct scry_session *s, struct scry_malloc_child *child)
+static void drop_calls(struct scry_watch *w, struct scry_malloc_child *child)
 {
 	if (!child->calls)
 		return;
 	scry_malloc_free(child->calls);
 	child->calls = NULL;
 	child->bytes = 0;
-	end_part(s, child->pid, child->image, "it was not seen to call malloc");
+	end_part(w, child->pid, child->image, "it was not seen to call malloc");
 }
 
-static void drop_child(struct scry_session *s, struct scry_malloc_watch *m, size_t i)
+static void drop_child(struct scry_watch *w, size_t i)
 {
-	drop_calls(s, &m->children[i]);
+	struct scry_malloc_watch *m = w->state;
+
+	drop_calls(w, &m->children[i]);
 	take_row(m, i);
 }
 
 static void drain_others(struct scry_watch *w)
 {
-	struct scry_session *s = w->session;
+	struct scry_watch *other;
 
-	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i] != w && !s->watches[i]->is_over &&
-		    s->instrument->drain(s->watches[i]) < 0)
+	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++)
+		if (other != w && !other->is_over && other->instrument->drain(other) < 0)
 			scry_error_clear();
 }
 
 /* A fork child that has not recorded, with its parent's blocks, is dropped; false: it is not known.
  */
-static bool drop_child_of(struct scry_session *s, uint32_t pid)
+static bool drop_child_of(const struct scry_watch *w, uint32_t pid)
 {
-	for (size_t i = 0; i < s->count; i++) {
-		struct scry_malloc_watch *m = s->watches[i]->root ? NULL : s->watches[i]->state;
+	struct scry_watch *other;
+
+	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++) {
+		const struct scry_malloc_watch *m = other->root ? NULL : other->state;
 
 		for (size_t k = 0; m && k < m->child_count; k++)
 			if (m->children[k].pid == pid) {
-				drop_child(s, m, k);
+				drop_child(other, k);
 				return true;
 			}
 	}
@@ -94,27 +98,24 @@ static bool drop_child_of(struct scry_session *s, uint32_t pid)
  * begins, found or not, and whether it called malloc or not. */
 void scry_malloc_children_next(struct scry_watch *w)
 {
-	struct scry_session *s = w->session;
 	const uint32_t pid = (uint32_t)w->proc.pid;
+	struct scry_watch *other;
 	/* of vfork nothing is told: it would be waited for in vain */
 	const int tries = w->held && scry_spawn_is_vforked(w->held) ? 1 : FORK_TRIES;
 	bool is_found = false;
 
-	for (int i = 0; s && i < tries && s->count > 1 && w->opts->follow && !is_found; i++) {
+	for (int i = 0; i < tries && scry_watch_beside(w, 1) && w->opts->follow && !is_found; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		for (size_t k = s->count; k-- > 0;) {
-			struct scry_watch *other = s->watches[k];
-
+		for (size_t k = 0; (other = scry_watch_beside(w, k)); k++) {
 			if (other == w || other->is_over || other->proc.pid ||
 			    lane_pid(other) != pid)
 				continue;
-			other->target_gone = true;
-			scry_watch_end(other, "it ran another program (exec)");
+			scry_watch_end_other(other, "it ran another program (exec)");
 			return;
 		}
 		drain_others(w);
-		is_found = drop_child_of(s, pid);
+		is_found = drop_child_of(w, pid);
 	}
 }
 
@@ -136,9 +137,9 @@ static void keep_within(struct scry_watch *w)
 	if (m->child_count > CHILDREN_MAX || children_bytes(m) > limit)
 		scry_malloc_children_look(w);
 	while (m->child_count > CHILDREN_MAX)
-		drop_child(w->session, m, 0);
+		drop_child(w, 0);
 	for (size_t i = 0; i < m->child_count && children_bytes(m) > limit; i++) {
-		drop_calls(w->session, &m->children[i]);
+		drop_calls(w, &m->children[i]);
 		if (!m->has_dropped)
 			scry_watch_note(w,
 					"more fork children waited for their first call of malloc "
@@ -151,14 +152,15 @@ static void keep_within(struct scry_watch *w)
 
 /* It was not waited for: it ran another program, or made calls, before its parent's fork was known.
  */
-static bool has_begun(const struct scry_session *s, uint32_t pid)
+static bool has_begun(const struct scry_watch *w, uint32_t pid)
 {
-	for (size_t i = 0; i < s->count; i++) {
-		const struct scry_watch *w = s->watches[i];
-		const struct scry_malloc_watch *m = w->state;
+	const struct scry_watch *other;
 
-		if (!w->is_over &&
-		    (w->root ? m && m->calls && lane_pid(w) == pid : (uint32_t)w->proc.pid == pid))
+	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++) {
+		const struct scry_malloc_watch *m = other->state;
+
+		if (!other->is_over && (other->root ? m && m->calls && lane_pid(other) == pid
+						    : (uint32_t)other->proc.pid == pid))
 			return true;
 	}
 	return false;
@@ -193,10 +195,10 @@ void scry_malloc_children_allocator(struct scry_watch *entered, uint32_t pid,
 		return;
 	whole.pid = pid;
 	whole.flags = m->older.is_partial ? SCRY_ALLOCATOR_OLDER_PARTIAL : 0;
-	whole.module_str = scry_session_string(entered->session, m->family.module);
+	whole.module_str = scry_watch_string(entered, m->family.module);
 	if (*m->family.name)
-		whole.name_str = scry_session_string(entered->session, m->family.name);
-	scry_session_event(entered->session, SCRY_EVENT_ALLOCATOR, &whole, sizeof(whole));
+		whole.name_str = scry_watch_string(entered, m->family.name);
+	scry_watch_event(entered, SCRY_EVENT_ALLOCATOR, &whole, sizeof(whole));
 }
 
 /* A process has forked: what it has now, its child has too. */
@@ -211,16 +213,16 @@ int scry_malloc_children_fork(void *arg, struct scry_malloc *parent, uint32_t pi
 	struct scry_malloc_child *more;
 	int r;
 
-	if (has_begun(w->session, pid))
+	if (has_begun(w, pid))
 		return 0;
 	more = reallocarray(root->children, root->child_count + 1, sizeof(*more));
 	if (!more)
 		return scry_fail(-ENOMEM, "not enough memory for the children");
 	root->children = more;
-	opts.producer.ring = child.image = scry_session_part(w->session, pid);
+	opts.producer.ring = child.image = scry_watch_part(w, pid);
 	r = scry_malloc_fork(parent, &opts, &child.calls);
 	if (r < 0) {
-		end_part(w->session, pid, child.image, "there was no memory for it");
+		end_part(w, pid, child.image, "there was no memory for it");
 		return r;
 	}
 	scry_malloc_stats(child.calls, &stats);
@@ -250,7 +252,7 @@ void scry_malloc_children_look(struct scry_watch *w)
 	for (size_t i = m->child_count; i-- > 0;) {
 		if (!will_not_come(w, &m->children[i]))
 			continue;
-		drop_child(w->session, m, i);
+		drop_child(w, i);
 	}
 }
 
@@ -290,7 +292,7 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		return 0; /* else it began here, and is no child, or one whose blocks are not known
 			   */
 	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
-	opts.producer.ring = w->image = scry_session_part(w->session, pid);
+	opts.producer.ring = w->image = scry_watch_part(w, pid);
 	opts.origin = w->inj.control->lane_malloc ? NULL : root->calls;
 	scry_malloc_children_allocator(w->root, pid, NULL);
 	return scry_malloc_new(&opts, &m->calls);
@@ -357,7 +359,7 @@ void scry_malloc_child_end(struct scry_watch *w)
 	uint32_t pid = lane_pid(w);
 
 	if (pid)
-		end_part(w->session, pid, w->image, "it ended, or ran another program");
+		end_part(w, pid, w->image, "it ended, or ran another program");
 }
 
 void scry_malloc_children_done(struct scry_watch *w)
@@ -365,7 +367,7 @@ void scry_malloc_children_done(struct scry_watch *w)
 	struct scry_malloc_watch *m = w->state;
 
 	while (m->child_count)
-		drop_child(w->session, m, m->child_count - 1);
+		drop_child(w, m->child_count - 1);
 	free(m->children);
 	m->children = NULL;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define FIRST_NS 10000000ull
 #define EVERY_NS 1000000000ull /* at least; between two looks */

@@ -5,7 +5,7 @@
 
 #include "agent/agent.h"
 #include "base/text.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 int scry_malloc_lines_want(const struct scry_ruby_lines *l, struct scry_hooks *hooks)
 {

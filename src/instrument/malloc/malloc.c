@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/calling.h"
+#include "hook/pulse.h"
 #include "hook/threads.h"
 #include "hook/unwind.h"
 #include "instrument/instruments.h"
@@ -19,7 +20,7 @@
 #include "instrument/patch.h"
 #include "watch/loading.h"
 #include "watch/preload.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 #include "wire/malloc_ring.h"
 
 #define CALL_NS 8	    /* what recording adds to a call; bench/malloc.md */
@@ -36,7 +37,6 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch 
 	const struct scry_malloc_family *f = &m->family;
 	const struct scry_ev_allocator ev = {.older_blocks = m->older.blocks,
 					     .older_bytes = m->older.bytes};
-	char text[768];
 
 	scry_malloc_children_allocator(w, (uint32_t)w->proc.pid, &ev);
 	if (f->spaces > 1)
@@ -55,9 +55,8 @@ static void tell_allocator(struct scry_watch *w, const struct scry_malloc_watch 
 				"%s has jemalloc built in, and its functions have no symbols: what "
 				"it serves is not in this recording",
 				f->builtin.module);
-	snprintf(text, sizeof(text), "process %d: malloc is served by %s%s%s", w->proc.pid,
-		 f->module, *f->name ? ", " : "", f->name);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_watch_detail(w, "process %d: malloc is served by %s%s%s", w->proc.pid, f->module,
+			  *f->name ? ", " : "", f->name);
 }
 
 /* It has joined by itself: who its allocator is, and what is not seen. */
@@ -159,18 +158,10 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 	return r;
 }
 
-/* Was it named by -p? Else it is a child that was found. */
-static bool is_asked_for(const struct scry_watch *w)
-{
-	for (size_t i = 0; i < w->opts->pids.count; i++)
-		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
-			return true;
-	return false;
-}
-
 static int record(struct scry_watch *w)
 {
-	w->session->late += w->is_caught || (!w->held && !is_asked_for(w));
+	if (w->is_caught || (!w->held && !scry_watch_is_asked_for(w)))
+		scry_watch_came_late(w);
 	return scry_threads_record(&w->inj, true);
 }
 
@@ -209,7 +200,7 @@ static int enter(struct scry_watch *w)
 		scry_malloc_older_foreign(w);
 	if (r < 0)
 		return r;
-	scry_session_hurry();
+	scry_watch_hurry();
 	tell_allocator(w, m);
 	scry_patch_tell_refused(w, &m->hooks, "recorded");
 	return 0;
@@ -217,12 +208,10 @@ static int enter(struct scry_watch *w)
 
 static void tell_full(struct scry_watch *w, const char *why)
 {
-	char text[512];
 
 	scry_watch_note(w, "the watch ended before its time: %s", why);
-	snprintf(text, sizeof(text), "the recording of process %d ended before its time: %s",
-		 w->proc.pid, why);
-	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	scry_watch_say(w, "the recording of process %d ended before its time: %s", w->proc.pid,
+		       why);
 }
 
 /* All that is there, up to its watermark. */
@@ -310,26 +299,25 @@ static int finish_calls(struct scry_watch *w, struct scry_malloc_watch *m)
 /* The target has given us up, and we came back: its losses are counted no more. */
 static void tell_over(struct scry_watch *w, uint64_t lost)
 {
-	const double gap_s = (double)scry_pulse_gap_ns(w->session->pulse) / 1e9;
+	const double gap_s = (double)scry_watch_gap_ns(w) / 1e9;
 	char text[256];
 
 	snprintf(text, sizeof(text),
 		 "scry was held up for %.0f s, and nothing was recorded from then on", gap_s);
 	scry_watch_lost_some(w, text);
-	snprintf(text, sizeof(text),
-		 "process %d: scry was held up for %.0f s, and nothing was recorded from then on: "
-		 "%llu calls are missing at least",
-		 w->proc.pid, gap_s, (unsigned long long)lost);
-	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	scry_watch_say(
+		w,
+		"process %d: scry was held up for %.0f s, and nothing was recorded from then on: "
+		"%llu calls are missing at least",
+		w->proc.pid, gap_s, (unsigned long long)lost);
 }
 
 /* Who had no room has waited for us; what was lost all the same nobody shall replay unawares. */
 static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *calls,
 			 const struct scry_tracks_stats *tracks)
 {
-	const uint64_t lost = w->inj.control->lost, gap_ns = scry_pulse_gap_ns(w->session->pulse);
+	const uint64_t lost = w->inj.control->lost, gap_ns = scry_watch_gap_ns(w);
 	const bool is_over = w->inj.control->track_over;
-	char text[256];
 
 	if (gap_ns > SCRY_LEASE_NS && tracks->waits)
 		scry_watch_note(w,
@@ -342,11 +330,11 @@ static void tell_held_up(struct scry_watch *w, const struct scry_malloc_stats *c
 	}
 	if (!lost)
 		return;
-	snprintf(text, sizeof(text),
-		 "process %d: %llu calls are missing from the recording, which has %llu: what is "
-		 "replayed of it is not what the program did",
-		 w->proc.pid, (unsigned long long)lost, (unsigned long long)calls->calls);
-	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	scry_watch_say(
+		w,
+		"process %d: %llu calls are missing from the recording, which has %llu: what is "
+		"replayed of it is not what the program did",
+		w->proc.pid, (unsigned long long)lost, (unsigned long long)calls->calls);
 }
 
 /* Blocks may then end before they begin in it. */
@@ -388,23 +376,23 @@ static void tell_rest(struct scry_watch *w, const struct scry_malloc_stats *call
 	if (scry_unwind_lacks(&((struct scry_malloc_watch *)w->state)->unwinding, text,
 			      sizeof(text)))
 		scry_watch_note(w, "%s", text);
-	snprintf(text, sizeof(text),
-		 "process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
-		 "ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
-		 "%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
-		 "take %llu KiB; %llu calls lost, of those %llu without a lease; %llu calls not "
-		 "written; up to %llu KiB of resident memory were scry's, and are not in the "
-		 "recording",
-		 w->proc.pid, (unsigned long long)calls->calls,
-		 (unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
-		 (unsigned long long)calls->callers, (unsigned long long)calls->unknown,
-		 (unsigned long long)calls->mended, (unsigned long long)calls->late,
-		 (unsigned long long)tracks->waits,
-		 (unsigned long long)scry_pulse_gap_ns(w->session->pulse) / 1000000,
-		 (unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
-		 (unsigned long long)c->lost_lease, (unsigned long long)calls->unwritten,
-		 (unsigned long long)calls->own_memory / 1024);
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, text);
+	scry_watch_detail(
+		w,
+		"process %d: %llu calls, %llu blocks at most, %llu threads, %llu callers; %llu "
+		"ends of unknown blocks, %llu beginnings where one lived, %llu told too late; "
+		"%llu waits for the keeper, who was away for %llu ms at most, and whose tables "
+		"take %llu KiB; %llu calls lost, of those %llu without a lease; %llu calls not "
+		"written; up to %llu KiB of resident memory were scry's, and are not in the "
+		"recording",
+		w->proc.pid, (unsigned long long)calls->calls,
+		(unsigned long long)calls->blocks_max, (unsigned long long)calls->threads,
+		(unsigned long long)calls->callers, (unsigned long long)calls->unknown,
+		(unsigned long long)calls->mended, (unsigned long long)calls->late,
+		(unsigned long long)tracks->waits,
+		(unsigned long long)scry_watch_gap_ns(w) / 1000000,
+		(unsigned long long)calls->memory / 1024, (unsigned long long)c->lost,
+		(unsigned long long)c->lost_lease, (unsigned long long)calls->unwritten,
+		(unsigned long long)calls->own_memory / 1024);
 }
 
 static int finish(struct scry_watch *w)

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "name/glibc_arenas.h"
 #include "sys/world.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define TRIES 4 /* a thread held in the midst of a call may hold a heap that does not fit */
 
@@ -72,7 +72,7 @@ static void tell_late(struct scry_watch *w, const struct scry_glibc_arenas *a)
 		 "--max-pause %.0fms",
 		 w->proc.pid, a->count, (double)a->walked_bytes / mib,
 		 (double)a->system_bytes / mib, need_ms > 2 * pause_ms ? need_ms : 2 * pause_ms);
-	scry_tell(w->session, SCRY_NEWS_SAY, 0, text);
+	scry_watch_say(w, "%s", text);
 	scry_watch_note(w, "%s", strchr(text, ':') + 2);
 }
 

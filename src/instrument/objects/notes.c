@@ -2,7 +2,7 @@
 #include "instrument/objects/own.h"
 
 #include "base/text.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 bool scry_objects_is_armed(const struct scry_watch *w)
 {
@@ -107,7 +107,7 @@ void scry_objects_note_waits(struct scry_watch *w, const struct scry_objects_wat
 
 		if (!pause.duration_ns)
 			continue;
-		pause.why_str = scry_session_string(w->session, waits[i].why);
-		scry_session_event(w->session, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
+		pause.why_str = scry_watch_string(w, waits[i].why);
+		scry_watch_event(w, SCRY_EVENT_PAUSE, &pause, sizeof(pause));
 	}
 }

@@ -25,7 +25,7 @@
 #include "sys/ticks.h"
 #include "vm/ruby.h"
 #include "vm/ruby_boot.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 #include "watch/until.h"
 
 #define RETRY_NS 500000000ull
@@ -217,7 +217,7 @@ static int enter(struct scry_watch *w)
 	const uint32_t no = 0;
 	int r;
 
-	scry_session_hurry(); /* a ring is full in a tenth of a second */
+	scry_watch_hurry(); /* a ring is full in a tenth of a second */
 	scry_objects_fill_frames(&o->ruby->layout, opts->stacks,
 				 !o->plan.each_objects && !o->sampling.on, &frames);
 	if (o->hooks.plan.on)
@@ -659,7 +659,8 @@ static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 	settle(w, o);
 	if (o->unbelieved)
 		scry_watch_lost_some(w, "the layout could not be validated on the program");
-	w->session->late += w->is_caught && !c->booted;
+	if (w->is_caught && !c->booted)
+		scry_watch_came_late(w);
 	o->lost = c->lost - o->base_lost;
 	o->lease = c->lost_lease - o->base_lease;
 	o->busy = c->busy - o->base_busy;

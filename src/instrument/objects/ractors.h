@@ -7,7 +7,7 @@
 #define SCRY_INSTRUMENT_OBJECTS_RACTORS_H
 
 #include "name/objects.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 struct scry_objects_ractors {
 	int seen;	  /* most that there were at once */

@@ -18,7 +18,7 @@
 #include "instrument/objects/alloc_counts.h"
 #include "instrument/objects/source.h"
 #include "vm/ruby_cache.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define PAUSE_NS 1000000000ull
 #define MEMORY_BYTES (64ull << 20)
@@ -42,7 +42,6 @@ struct stage {
 	struct scry_alloc_counts *c; /* the child, and what it answers */
 	struct scry_watch_opts opts;
 	struct scry_objects_opts objects;
-	struct scry_session session; /* of nobody: what is told there is lost */
 	struct scry_watch w;
 	uint32_t way, without;
 	bool is_entered;
@@ -435,10 +434,8 @@ static void set_stage(struct stage *s, struct scry_alloc_counts *c, uint32_t way
 	};
 	s->opts = (struct scry_watch_opts){
 		.max_pause_ns = PAUSE_NS, .memory = MEMORY_BYTES, .instrument_opts = &s->objects};
-	s->session.fd = -1;
 	s->w = (struct scry_watch){.opts = &s->opts,
 				   .instrument = &scry_instrument_objects,
-				   .session = &s->session,
 				   .inj = {.lock = -1, .mem.fd = -1}};
 }
 

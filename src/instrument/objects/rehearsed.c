@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "instrument/objects/objects.h"
 #include "instrument/objects/rehearsal.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 static uint32_t way_of(const struct scry_watch *w, bool hooks)
 {
@@ -28,7 +28,7 @@ static int rehearse(const struct scry_watch *w, struct scry_ruby *ruby,
 
 	if (r == 0 || !hooks->plan.on || opts->source != SCRY_SOURCE_AUTO)
 		return r;
-	scry_tell(w->session, SCRY_NEWS_DETAIL, 0, scry_error());
+	scry_watch_detail(w, "%s", scry_error());
 	scry_error_clear();
 	scry_objects_source_done(hooks);
 	return scry_rehearse(ruby, &w->proc, way_of(w, false));

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "instrument/objects/alloc_functions.h"
-#include "watch/session.h"
+#include "watch/ask.h"
 
 #define SLOW_NS 1000000000ull
 #define TRIES 5
@@ -118,8 +118,8 @@ static int try_hooks(struct scry_watch *w, struct scry_ruby *ruby, struct scry_o
 	int r = scry_alloc_functions_find(ruby, &w->proc);
 
 	if (r == 0 && scry_now_ns() - began > SLOW_NS)
-		scry_tell(
-			w->session, SCRY_NEWS_SAY, 0,
+		scry_watch_say(
+			w,
 			"found out by counting which functions of this Ruby make its objects; the "
 			"next watch knows");
 	if (r == 0 && !m->is_proven)
@@ -169,8 +169,7 @@ int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 	if (r == 0 || source == SCRY_SOURCE_HOOKS)
 		return r;
 	scry_objects_source_done(ret);
-	if (w->session)
-		scry_tell(w->session, SCRY_NEWS_DETAIL, 0, scry_error());
+	scry_watch_detail(w, "%s", scry_error());
 	scry_error_clear();
 	return 0;
 }

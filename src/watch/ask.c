@@ -1,0 +1,104 @@
+/* See ask.h. */
+#include "watch/ask.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "watch/session.h"
+
+static void tell(const struct scry_watch *w, enum scry_news kind, const char *fmt, va_list args)
+{
+	char text[512];
+
+	if (!w->session)
+		return;
+	vsnprintf(text, sizeof(text), fmt, args);
+	scry_tell(w->session, kind, 0, text);
+}
+
+void scry_watch_say(const struct scry_watch *w, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	tell(w, SCRY_NEWS_SAY, fmt, args);
+	va_end(args);
+}
+
+void scry_watch_detail(const struct scry_watch *w, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	tell(w, SCRY_NEWS_DETAIL, fmt, args);
+	va_end(args);
+}
+
+void scry_watch_event(struct scry_watch *w, uint16_t type, const void *payload, size_t size)
+{
+	scry_session_event(w->session, type, payload, size);
+}
+
+uint32_t scry_watch_string(struct scry_watch *w, const char *text)
+{
+	return scry_session_string(w->session, text);
+}
+
+uint64_t scry_watch_recorded(const struct scry_watch *w)
+{
+	struct stat st;
+
+	return fstat(w->session->rec_fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+uint32_t scry_watch_part(struct scry_watch *w, uint32_t pid)
+{
+	return scry_session_part(w->session, pid);
+}
+
+uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid)
+{
+	return w->session ? scry_session_parts(w->session, pid) : 0;
+}
+
+void scry_watch_came_late(struct scry_watch *w)
+{
+	if (w->session)
+		w->session->late++;
+}
+
+bool scry_watch_is_asked_for(const struct scry_watch *w)
+{
+	for (size_t i = 0; i < w->opts->pids.count; i++)
+		if (w->opts->pids.values[i] == (uint64_t)w->proc.pid)
+			return true;
+	return false;
+}
+
+uint64_t scry_watch_gap_ns(const struct scry_watch *w)
+{
+	return scry_pulse_gap_ns(w->session->pulse);
+}
+
+struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i)
+{
+	return w->session && i < w->session->count ? w->session->watches[i] : NULL;
+}
+
+void scry_watch_end_other(struct scry_watch *other, const char *why)
+{
+	other->target_gone = true;
+	scry_watch_end(other, why);
+}
+
+void scry_watch_take_up_lanes(const struct scry_watch *w)
+{
+	scry_follow_lanes(w->session);
+}
+
+void scry_watch_untrace(struct scry_watch *w)
+{
+	scry_spawns_drop(&w->session->spawns, w->proc.pid);
+}

@@ -1,0 +1,53 @@
+/*
+ * What an instrument may ask and tell of the session that its watch is in: the front, other watches
+ * of the run, the recording. All through its own watch; a session is the runtime's alone. A watch
+ * without a session (a dry run, a rehearsal) tells nobody, and is alone.
+ *
+ * In the keeper's thread, from prepare on.
+ */
+#ifndef SCRY_WATCH_ASK_H
+#define SCRY_WATCH_ASK_H
+
+#include "watch/watch.h"
+
+/* Talk for stderr; the second is shown with -v only. At most 511 bytes. */
+void scry_watch_say(const struct scry_watch *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void scry_watch_detail(const struct scry_watch *w, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Into the recording, as of now: an event without a tid; a string's id. What fails is counted by
+ * the writer. */
+void scry_watch_event(struct scry_watch *w, uint16_t type, const void *payload, size_t size);
+uint32_t scry_watch_string(struct scry_watch *w, const char *text);
+/* Bytes of the recording so far, on its disk or in memory. */
+uint64_t scry_watch_recorded(const struct scry_watch *w);
+
+/* The number of the part of the recording that begins now with that pid, from 0: each program that
+ * it runs is one, and what a fork child did before. The second: what the first would say. */
+uint32_t scry_watch_part(struct scry_watch *w, uint32_t pid);
+uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid);
+
+/* Threads of the target wait for the keeper from now on, or a ring fills up: it runs before others,
+ * if it may. */
+void scry_watch_hurry(void);
+/* It was entered when it ran already, though nobody asked for that: it is counted as late. */
+void scry_watch_came_late(struct scry_watch *w);
+/* Was its process named by -p? Else it is a child that was found, or was started. */
+bool scry_watch_is_asked_for(const struct scry_watch *w);
+/* So long the keeper was not there to take what the target had, at most, ns. */
+uint64_t scry_watch_gap_ns(const struct scry_watch *w);
+
+/* Watch number `i` of the run, itself among them; NULL: there are no more. */
+struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i);
+/* Ends another one that is not over: its process is gone, or another program. */
+void scry_watch_end_other(struct scry_watch *other, const char *why);
+/* Takes up what fork children have taken lanes since the last turn. */
+void scry_watch_take_up_lanes(const struct scry_watch *w);
+/* Its process is followed by its system calls no more: its threads may be held. */
+void scry_watch_untrace(struct scry_watch *w);
+/* The target lives: hooks off, undone, unmapped if unused. For a rehearsal, which enters by itself.
+ */
+void scry_watch_leave(struct scry_watch *w, struct scry_undo_report *undo, uint64_t *ret_left);
+
+#endif
