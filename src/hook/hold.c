@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "hook/own.h"
+#include "sys/hurry.h"
 #include "sys/stack.h"
 
 #define WAIT_NS 5000000000ull
@@ -26,10 +27,12 @@ static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
 
 	if (scry_tracee_seize(&t, inj->proc->pid, tid) < 0)
 		return false;
+	scry_hurry_lend(tid, SCRY_HURRY_NAPS);
 	answer = scry_tracee_stop(&t, scry_now_ns() + inj->max_pause_ns) == 0 && !is_on(&t, end);
 	if (t.stopped)
 		scry_tracee_mend(&t);
 	scry_tracee_release(&t);
+	scry_hurry_recall(tid);
 	scry_inject_count_pause(inj, t.held_ns, 1);
 	return answer;
 }
@@ -81,6 +84,8 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 		return r;
 	r = scry_proc_is_alive(inj->proc) ? 0 : -ESRCH; /* else its number may be another's */
 	if (r == 0)
+		scry_hurry_lend(tid, SCRY_HURRY_NAPS);
+	if (r == 0)
 		r = scry_tracee_stop(t, scry_now_ns() + inj->max_pause_ns);
 	if (r == 0 && scry_tracee_is_dispatched(t))
 		r = scry_fail(-ENOTSUP,
@@ -95,6 +100,7 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 	if (r == 0)
 		scry_tracee_mend(t);
 	scry_tracee_release(t);
+	scry_hurry_recall(tid);
 	scry_inject_count_pause(inj, t->held_ns, 1);
 	wish->refused++;
 	return r == -ENOTSUP ? r : -EAGAIN;

@@ -306,9 +306,12 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle)
 {
 	struct place at = {.thread = t}; /* its own stack: ours goes */
-	int unused;
+	int unused, r;
 
-	return do_work(inj, &at, to_idle ? WORK_RETIRE : WORK_UNMAP, &unused);
+	scry_hurry_lend(t->tid, SCRY_HURRY_NAPS);
+	r = do_work(inj, &at, to_idle ? WORK_RETIRE : WORK_UNMAP, &unused);
+	scry_hurry_recall(t->tid);
+	return r;
 }
 
 /* Does it in `held`, or in a thread that is held for it. */
@@ -320,7 +323,7 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum wor
 	int r;
 
 	if (!held)
-		scry_hurry_begin(&hurry);
+		scry_hurry_begin(&hurry, 2);
 	r = held ? scry_hold_check(inj, held, &at.stack) : scry_hold_one(inj, &own, &at.stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);
@@ -328,10 +331,11 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum wor
 	}
 	r = do_work(inj, &at, work, ret_fd);
 	if (!held) {
+		scry_hurry_recall(own.tid);
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
 	}
-	scry_own_end(&at.own); /* it may have to be waited for */
+	scry_own_end(&at.own);
 	scry_hurry_end(&hurry);
 	return r;
 }
@@ -743,7 +747,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	if (!scry_proc_task_state(inj->proc->pid, tid))
 		return -EAGAIN;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
-	scry_hurry_begin(&hurry);
+	scry_hurry_begin(&hurry, 2);
 	r = scry_hold_thread(inj, tid, &t, &how.stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);

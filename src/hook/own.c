@@ -14,6 +14,7 @@
 #include <x86intrin.h>
 
 #include "base/err.h"
+#include "sys/hurry.h"
 
 #define LOCK_NS 500000000ull
 #define TRIES_NS 2000000000ull
@@ -132,8 +133,11 @@ int scry_own_begin(struct scry_own *own, const struct scry_inject *inj,
 
 void scry_own_end(struct scry_own *own)
 {
-	if (own->is_held)
+	if (own->is_held) { /* it has to stop for that, and may have to be waited for */
+		scry_hurry_lend(own->first.tid, 0);
 		scry_tracee_release(&own->first);
+		scry_hurry_recall(own->first.tid);
+	}
 	own->is_held = false;
 }
 

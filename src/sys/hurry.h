@@ -1,20 +1,40 @@
 /*
- * While threads of a program stand still nobody shall keep us from letting them go: on a machine
- * with more work than processors that would be most of a pause. Without the right to a real-time
- * priority it takes what it takes.
+ * While threads of a program stand still nobody shall keep us from letting them go, nor them from
+ * stopping, or from what we make them do: on a machine with more work than processors that would be
+ * nearly all of a pause. So we take a real-time priority, and lend a lower one to single threads.
+ *
+ * A loan changes nothing in the other program. A thread of ours, a lender, waits for a lock whose
+ * word says that the other thread has it (futex(2), priority inheritance): as long as it waits the
+ * kernel runs that thread with the lender's priority. It ends with the wait, however that ends: by
+ * our word, by its time (a second), or as this process is stopped or killed.
+ *
+ * Without the right to a real-time priority it takes what it takes.
  */
 #ifndef SCRY_SYS_HURRY_H
 #define SCRY_SYS_HURRY_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define SCRY_LENDERS_MAX 16u
 
 struct scry_hurry {
 	int policy; /* ours, to be had back */
 	bool is_on;
 };
 
-void scry_hurry_begin(struct scry_hurry *h);
-/* Legal when it never began, and twice. */
+/* Of the whole process there is one at a time: begun within another it is without effect. Up to
+ * `lenders` threads are started, before anybody is held. */
+void scry_hurry_begin(struct scry_hurry *h, size_t lenders);
+/* Ends all loans. Legal when it never began, and twice. */
 void scry_hurry_end(struct scry_hurry *h);
+
+/* Lends to thread `tid`, of any process. Waits for a lender that comes from another so many naps of
+ * 10 us. False: none is free, or the thread has ended. True also where it has a loan already. */
+bool scry_hurry_lend(pid_t tid, unsigned int naps);
+#define SCRY_HURRY_NAPS 100u /* before it is held */
+/* The loan of `tid` ends soon. Legal where there is none. */
+void scry_hurry_recall(pid_t tid);
 
 #endif

@@ -23,6 +23,8 @@
 #define TRIES 5
 #define LATE_NS 300000000ull
 #define ROUNDS 64 /* of looking for new threads within a try */
+#define WINDOW 8  /* threads that are waited for at a time */
+#define NAP_NS 10000
 
 static int add_thread(struct scry_world *w, pid_t tid)
 {
@@ -86,19 +88,45 @@ static bool is_one(const struct scry_tracee *t, enum who who)
 	return who == WHO_ALL || t->wants_processor == (who == WHO_RUNS);
 }
 
+static bool is_awaited(const struct scry_tracee *t, enum who who)
+{
+	return t->seized && !t->stopped && is_one(t, who);
+}
+
+/* One look at the first of those that have not stopped yet, which get a processor for that; those
+ * behind them get along meanwhile. How many of them have not. */
+static size_t look_for_stops(struct scry_world *w, enum who who, pid_t *ret_late)
+{
+	size_t late = 0;
+
+	for (size_t i = 0; i < w->count && late < WINDOW; i++) {
+		struct scry_tracee *t = &w->threads[i];
+
+		if (!is_awaited(t, who))
+			continue;
+		if (scry_tracee_wait_stop(t, 0) == -ETIMEDOUT) {
+			scry_hurry_lend(t->tid, 0);
+			*ret_late = t->tid;
+			late++;
+		} else {
+			scry_hurry_recall(t->tid);
+		}
+	}
+	return late;
+}
+
 static int stop_known(struct scry_world *w, enum who who, uint64_t deadline_ns, pid_t *ret_late)
 {
 	for (size_t i = 0; i < w->count; i++)
-		if (w->threads[i].seized && !w->threads[i].stopped && is_one(&w->threads[i], who))
+		if (is_awaited(&w->threads[i], who))
 			scry_tracee_interrupt(&w->threads[i]);
-	for (size_t i = 0; i < w->count; i++) {
-		if (!w->threads[i].seized || w->threads[i].stopped || !is_one(&w->threads[i], who))
-			continue;
-		if (scry_tracee_wait_stop(&w->threads[i], deadline_ns) == -ETIMEDOUT) {
-			*ret_late = w->threads[i].tid;
+	while (look_for_stops(w, who, ret_late)) {
+		if (scry_now_ns() > deadline_ns)
 			return -EBUSY;
-		}
+		/* With a real-time priority we would keep them from the processor. */
+		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
 	}
+	*ret_late = 0;
 	return 0;
 }
 
@@ -131,7 +159,7 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 	for (int i = 0; i < TRIES; i++) {
 		*w = (struct scry_world){.pid = pid};
 		late = 0;
-		scry_hurry_begin(&w->hurry);
+		scry_hurry_begin(&w->hurry, scry_proc_task_count(pid));
 		r = stop_once(w, max_pause_ns, &late);
 		w->pause_ns = longest;
 		if (r == 0)
@@ -491,20 +519,24 @@ bool scry_world_stands_on(const struct scry_world *w, uint64_t start, uint64_t e
 	return false;
 }
 
-struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
-				      const struct scry_maps *maps)
+static struct scry_tracee *find_caller(const struct scry_world *w, const struct scry_mem *mem,
+				       const struct scry_maps *maps, bool has_restart)
 {
-	struct scry_tracee *second = NULL;
-
 	for (size_t i = 0; i < w->count; i++) {
 		struct scry_tracee *t = &w->threads[i];
 
-		if (!t->stopped || !scry_tracee_can_call(t) ||
-		    scry_stack_room(t, mem, maps) < SCRY_CALL_ROOM)
-			continue;
-		if (!scry_tracee_has_restart(t))
+		if (t->stopped && scry_tracee_has_restart(t) == has_restart &&
+		    scry_tracee_can_call(t) && scry_stack_room(t, mem, maps) >= SCRY_CALL_ROOM)
 			return t;
-		second = t;
 	}
-	return second;
+	return NULL;
+}
+
+/* Whether a call can be made in it takes a look into /proc, and all stand: not each is asked. */
+struct scry_tracee *scry_world_caller(const struct scry_world *w, const struct scry_mem *mem,
+				      const struct scry_maps *maps)
+{
+	struct scry_tracee *t = find_caller(w, mem, maps, false);
+
+	return t ? t : find_caller(w, mem, maps, true);
 }

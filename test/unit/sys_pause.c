@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -442,33 +441,6 @@ static void test_ends(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Whoever may not take the reset on fork off again, as who has the priority by RLIMIT_RTPRIO alone,
- * gives the priority back all the same. */
-static void test_hurry(void **state)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		struct scry_hurry h;
-
-		scry_hurry_begin(&h);
-		if (!h.is_on || setresuid(65534, 65534, 65534))
-			_exit(2);
-		scry_hurry_end(&h);
-		if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER)
-			_exit(1);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 2) {
-		print_message("skipped: no real-time priority here\n");
-		skip();
-	}
-	assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 static pid_t traced;
 static void trace(void)
 {
@@ -512,11 +484,11 @@ static void test_traced(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_states),	    cmocka_unit_test(test_killed),
-		cmocka_unit_test(test_job_control), cmocka_unit_test(test_mended),
-		cmocka_unit_test(test_vfork),	    cmocka_unit_test(test_traced),
-		cmocka_unit_test(test_exec),	    cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_hurry),	    cmocka_unit_test(test_lingering_exec),
+		cmocka_unit_test(test_states),	       cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_job_control),    cmocka_unit_test(test_mended),
+		cmocka_unit_test(test_vfork),	       cmocka_unit_test(test_traced),
+		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_lingering_exec),
 	};
 
 	if (argc == 2 && !strcmp(argv[0], "chain"))
