@@ -19,6 +19,17 @@ static bool is_on(const struct scry_tracee *t, uint64_t end)
 	return t->regs.rsp > end - SCRY_CALL_STACK_BYTES && t->regs.rsp <= end;
 }
 
+/* Who still has to stop keeps its loan for that. */
+static void let_go(struct scry_tracee *t)
+{
+	if (t->stopped) {
+		scry_hurry_recall(t->tid);
+		scry_hurry_settle();
+	}
+	scry_tracee_release(t);
+	scry_hurry_recall(t->tid);
+}
+
 /* A thread that was let go in the midst of a call, perhaps by a scry that died: is it back? */
 static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
 {
@@ -31,8 +42,7 @@ static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
 	answer = scry_tracee_stop(&t, scry_now_ns() + inj->max_pause_ns) == 0 && !is_on(&t, end);
 	if (t.stopped)
 		scry_tracee_mend(&t);
-	scry_tracee_release(&t);
-	scry_hurry_recall(tid);
+	let_go(&t);
 	scry_inject_count_pause(inj, t.held_ns, 1);
 	return answer;
 }
@@ -99,8 +109,7 @@ static int hold(struct scry_inject *inj, struct scry_tracee *t, pid_t tid, struc
 	}
 	if (r == 0)
 		scry_tracee_mend(t);
-	scry_tracee_release(t);
-	scry_hurry_recall(tid);
+	let_go(t);
 	scry_inject_count_pause(inj, t->held_ns, 1);
 	wish->refused++;
 	return r == -ENOTSUP ? r : -EAGAIN;

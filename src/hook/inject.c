@@ -332,6 +332,7 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum wor
 	r = do_work(inj, &at, work, ret_fd);
 	if (!held) {
 		scry_hurry_recall(own.tid);
+		scry_hurry_settle();
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
 	}
@@ -755,6 +756,8 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	}
 	how.deadline_ns = scry_now_ns() + CALL_NS;
 	r = scry_tracee_function(&t, &how, scry_inject_symbol(inj, symbol));
+	scry_hurry_recall(t.tid);
+	scry_hurry_settle();
 	scry_tracee_release(&t);
 	scry_hurry_end(&hurry);
 	scry_inject_count_pause(inj, t.held_ns, 1);

@@ -52,6 +52,7 @@ struct scry_inject {
 	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
 	uint32_t pause_threads;
 	uint32_t pauses;
+	uint64_t runs_until_ns; /* before that its threads are not all stopped again */
 };
 
 /*

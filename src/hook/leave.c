@@ -18,11 +18,24 @@
 #define LEAVE_NS 2000000000ull /* threads that wait for a processor within a stub */
 #define LATE_NS 5000000000ull  /* threads in vfork, whose children do something */
 #define LEAVE_TRIES 3	       /* at least */
+#define RUN_NS 10000000	       /* between two stops, unless the first was shorter */
+
+/* Who was let go has not run yet on a busy machine: the stops of a series would be one long pause.
+ */
+static void let_run(const struct scry_inject *inj)
+{
+	const uint64_t now = scry_now_ns();
+
+	if (now < inj->runs_until_ns)
+		nanosleep(&(struct timespec){.tv_nsec = (long)(inj->runs_until_ns - now)}, NULL);
+}
 
 int scry_inject_stop(struct scry_inject *inj, struct scry_world *w)
 {
-	int r = scry_own_check(inj);
+	int r;
 
+	let_run(inj);
+	r = scry_own_check(inj);
 	if (r == 0)
 		r = scry_world_stop(w, inj->proc->pid, inj->max_pause_ns);
 	if (r < 0)
@@ -41,6 +54,7 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w)
 
 	scry_world_release(w);
 	scry_inject_count_pause(inj, w->pause_ns, held);
+	inj->runs_until_ns = scry_now_ns() + (w->pause_ns < RUN_NS ? w->pause_ns : RUN_NS);
 }
 
 /* Does a thread stand where bytes are changed in a way that forbids to put them back? Not where the

@@ -27,7 +27,8 @@ struct lender {
 	pthread_t thread;
 	uint32_t turn;
 	uint32_t owner;
-	pid_t to; /* 0: nobody */
+	uint32_t seen; /* the last turn that it has come to: no loan of an earlier one is left */
+	pid_t to;      /* 0: nobody */
 };
 
 static struct {
@@ -54,10 +55,12 @@ static void *lends(void *arg)
 	uint32_t turn;
 
 	while ((turn = __atomic_load_n(&l->turn, __ATOMIC_ACQUIRE)) != OVER) {
+		__atomic_store_n(&l->seen, turn, __ATOMIC_RELEASE);
 		clock_gettime(CLOCK_MONOTONIC, &end);
 		end.tv_sec += LOAN_S;
 		futex(&l->turn, FUTEX_WAIT_REQUEUE_PI, turn, &end, &l->owner, 0);
 	}
+	__atomic_store_n(&l->seen, OVER, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -100,12 +103,31 @@ static void wake(struct lender *l, uint32_t turn)
 	l->to = 0;
 }
 
+static bool is_back(const struct lender *l)
+{
+	return l->to || __atomic_load_n(&l->seen, __ATOMIC_ACQUIRE) == l->turn;
+}
+
+void scry_hurry_settle(void)
+{
+	for (size_t i = 0, naps = 0; i < lenders.count && naps < SCRY_HURRY_NAPS; i++)
+		for (; !is_back(&lenders.at[i]) && naps < SCRY_HURRY_NAPS; naps++)
+			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
 static void end_lenders(void)
 {
+	const struct sched_param none = {0};
+
 	for (size_t i = 0; i < lenders.count; i++)
 		wake(&lenders.at[i], OVER);
-	for (size_t i = 0; i < lenders.count; i++)
+	scry_hurry_settle();
+	for (size_t i = 0; i < lenders.count; i++) {
+		/* Its borrower, let go of already, keeps it from the processor: no more, then. */
+		if (!is_back(&lenders.at[i]))
+			pthread_setschedparam(lenders.at[i].thread, SCHED_OTHER, &none);
 		pthread_join(lenders.at[i].thread, NULL);
+	}
 	lenders.count = 0;
 }
 

@@ -36,5 +36,8 @@ bool scry_hurry_lend(pid_t tid, unsigned int naps);
 #define SCRY_HURRY_NAPS 100u /* before it is held */
 /* The loan of `tid` ends soon. Legal where there is none. */
 void scry_hurry_recall(pid_t tid);
+/* Waits, SCRY_HURRY_NAPS at most, until what was recalled has ended: before a thread is let go,
+ * which could keep its own lender from the processor. */
+void scry_hurry_settle(void);
 
 #endif

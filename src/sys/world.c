@@ -227,9 +227,12 @@ static void release_late(struct scry_world *w)
 
 void scry_world_release(struct scry_world *w)
 {
-	bool has_runners = release_stopped(w, WHO_RUNS);
-	uint64_t ended = scry_now_ns();
+	bool has_runners;
+	uint64_t ended;
 
+	scry_hurry_settle();
+	has_runners = release_stopped(w, WHO_RUNS);
+	ended = scry_now_ns();
 	release_stopped(w, WHO_ALL);
 	release_late(w);
 	if (!has_runners)
