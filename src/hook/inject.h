@@ -50,8 +50,7 @@ struct scry_inject {
 	struct scry_undo_report settled; /* what scry_shadow_settle has put back */
 	uint64_t pause_max_ns, pause_total_ns, pause_wall_ns;
 	uint64_t pause_cpu_ns; /* at most: as many threads run at a time as there are processors */
-	uint32_t pause_threads;
-	uint32_t pauses;
+	uint32_t pause_threads, pauses;
 	uint64_t runs_until_ns; /* before that its threads are not all stopped again */
 };
 
