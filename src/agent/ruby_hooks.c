@@ -58,13 +58,16 @@ void scry_hooks_take_up(struct scry_gate *g)
 	scry_agent.control->unseen = 0;
 }
 
+/* All before it have marked and swept, those too that freed nothing and that nobody saw. */
 static __attribute__((noinline)) void gc_began(struct scry_gate *g, uint64_t count)
 {
-	if (!g->sweeping) /* the one before has freed nothing */
+	uint64_t unseen = count - g->vm_gcs - 1;
+
+	g->gcs += unseen;
+	g->vm_gcs = count;
+	if (!g->sweeping || unseen)
 		scry_record_gc(g, SCRY_RUBY_GC_END_MARK);
 	scry_record_gc(g, SCRY_RUBY_GC_END_SWEEP);
-	g->gcs += count - g->vm_gcs - 1; /* those that nobody saw */
-	g->vm_gcs = count;
 	scry_record_gc(g, SCRY_RUBY_GC_START);
 }
 
