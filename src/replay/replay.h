@@ -58,6 +58,8 @@ extern struct replay replay;
 /* who.c: finds the functions, and who serves them. False: not the one asked for; head->why says
  * who. */
 bool replay_calls_find(struct replay_calls *ret_calls);
+/* From now on head->why says in whose code it crashes. */
+void replay_crash_tells(void);
 /* Functions that return memory without looking for any. */
 extern const struct replay_calls replay_calls_null;
 /* Where those serve: memory for a thread, in memory already; to be given back when it was joined.

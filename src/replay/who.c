@@ -10,8 +10,10 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <ucontext.h>
 
 static struct replay_calls found;
 
@@ -136,6 +138,28 @@ bool replay_calls_find(struct replay_calls *ret_calls)
 	head->has_usable = found.usable != not_told;
 	*ret_calls = found;
 	return true;
+}
+
+/* Ends by the same signal when it returns: the handler is off. */
+static void crashed(int number, siginfo_t *info, void *context)
+{
+	const ucontext_t *at = context;
+	const char *file = file_of((void *)at->uc_mcontext.gregs[REG_RIP]);
+
+	(void)number;
+	(void)info;
+	if (*file)
+		replay_refuse("it ran code of '%s'", file);
+}
+
+void replay_crash_tells(void)
+{
+	static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+	const struct sigaction action = {.sa_sigaction = crashed,
+					 .sa_flags = SA_SIGINFO | SA_RESETHAND};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
 }
 
 /*

@@ -32,9 +32,42 @@ is() { # JQ-EXPRESSION
 	return 1
 }
 
+# sound: who verifies in $WITH, of the allocators that are here. In $UNSOUND, empty or a sentence, who gives out memory
+# that lives, as any program sees: mimalloc 3.0.1 (Debian 13; mended in 3.0.2) forgets of a page that it has given up and
+# takes back that blocks in it were aligned, and frees them where they were not begun.
+sound() {
+	local name lib
+	gcc -O1 -fno-builtin -o "$T/aligned" -xc - <<-'END'
+		#include <malloc.h>
+		#include <stdlib.h>
+		#include <string.h>
+		static char *p[4000];
+		int main(void)
+		{
+			for (int i = 0; i < 4000; i++)
+				memset(p[i] = valloc(112), i, 112);
+			for (int i = 0; i < 4000; i += 2)
+				free(p[i]);
+			for (int i = 0; i < 4000; i += 2)
+				memset(p[i] = malloc(4347), i, 4347);
+			for (int i = 0; i < 4000 * 112; i++)
+				if (p[i / 112][i % 112] != (char)(i / 112))
+					return 1;
+			return 0;
+		}
+	END
+	WITH=glibc UNSOUND=''
+	for name in jemalloc.so.2 tcmalloc_minimal.so.4 mimalloc.so.2.0 mimalloc.so.3; do
+		lib=/usr/lib/x86_64-linux-gnu/lib$name
+		[ -e "$lib" ] || continue
+		if LD_PRELOAD=$lib "$T/aligned"; then WITH+=",${name%%[._]*}"; else UNSOUND="$(readlink -f "$lib") gives out memory that lives: not verified"; fi
+	done
+}
+
 @test "all functions by one thread: verified under each allocator that is here" {
 	make_recording 60000 1 3000 0 0 200000 1
-	replay --runs 1 --verify
+	sound
+	replay --runs 1 --verify --with "$WITH"
 	is '.schema == "scry.malloc-replay/1"'
 	is '.totals.calls == 60000 and .honesty.events == 60000'
 	is ".totals.live_end_bytes == $BYTES"
@@ -42,18 +75,21 @@ is() { # JQ-EXPRESSION
 	is '[.rows[] | select(.kind == "all") | .failed] | add == 0'
 	is '[.rows[] | select(.kind == "all") | .rss_peak_bytes > 1000000] | all'
 	is '[.rows[] | select(.allocator == "glibc" and .kind != "all") | .calls] | add == 60000'
+	[ -z "$UNSOUND" ] || skip "$UNSOUND"
 }
 
 @test "threads that take blocks over, begin and end: verified, as recorded and by one thread" {
 	make_recording 60000 5 1000 40 1000 20000 2
-	replay --runs 1 --verify
+	sound
+	replay --runs 1 --verify --with "$WITH"
 	is '.totals.threads > 40 and .totals.threads_peak == 5 and .totals.crossed > 10000'
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("wrong blocks|gave"))] | length == 0'
-	replay --runs 1 --verify --threads 1
+	replay --runs 1 --verify --threads 1 --with "$WITH"
 	is '.totals.threads == 1 and .totals.threads_peak == 1'
 	is ".totals.live_end_bytes == $BYTES"
 	is '[.notes[] | select(test("by one thread"))] | length == 1'
+	[ -z "$UNSOUND" ] || skip "$UNSOUND"
 }
 
 @test "the allocator that is named is the one that is called" {
@@ -84,6 +120,23 @@ is() { # JQ-EXPRESSION
 	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --verify --with "glibc,$TARGETS/libmarker_wrong.so"
 	[ "$status" -eq 1 ]
 	[[ "$output" == *"blocks that are wrong; the first: "*"calloc did not zero it"* ]]
+}
+
+@test "an allocator that crashes: it is said that it was its code" {
+	make_recording 2000 1 100 0 0 3000 5
+	gcc -shared -fPIC -O1 -fno-builtin -o "$T/libcrash.so" -xc - <<-'END'
+		#include <stddef.h>
+		#include <string.h>
+		static char room[1 << 24];
+		static size_t at, calls;
+		void *malloc(size_t n) { if (++calls == 500) *(volatile int *)0 = 1; at += (n + 15) & ~15ul; return at > sizeof(room) ? NULL : room + at - ((n + 15) & ~15ul); }
+		void free(void *p) { (void)p; }
+		void *calloc(size_t a, size_t b) { return malloc(a * b); }
+		void *realloc(void *p, size_t n) { void *q = malloc(n); return q && p ? memcpy(q, p, n) : q; }
+	END
+	run "$SCRY" malloc replay "$T/a.scry" --runs 1 --with "glibc,$T/libcrash.so"
+	[ "$status" -eq 1 ]
+	[[ "$output" == *"libcrash.so: the replay was ended by signal 11"*"; before: it ran code of '$T/libcrash.so'"* ]]
 }
 
 @test "variants differ by their environment; words that cannot be are said" {
