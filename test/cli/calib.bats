@@ -126,6 +126,17 @@ layout_of() {
 	[[ "$(layout_of "$PID")" == "learned now "* ]]
 }
 
+@test "scry in a chroot, where the child's libraries have other paths: it is learned from and counted in" {
+	need_namespaces
+	mkdir "$T/root"
+	for source in event hooks; do
+		# shellcheck disable=SC2016
+		unshare -m sh -c 'mount --rbind / "$0" && exec chroot "$0" "$@"' "$T/root" \
+			"$SCRY" objects --source $source --top 0 --force -o "$T/o.json" -- "$RUBY_FILE" -e '1000.times { Object.new }'
+		json_is "$T/o.json" 'r["totals"]["allocated"] >= 1000 && r["honesty"]["errors"] == 0'
+	done
+}
+
 @test "root with another user's home: nothing is made there, and no link of theirs followed" {
 	need_root "another user"
 	local home=$T/home

@@ -50,12 +50,30 @@ int scry_alloc_counts_ask(struct scry_alloc_counts *c, const char *name, unsigne
 	return r;
 }
 
+/* Its Ruby's path: in a chroot the kernel writes those of its mounts, which are its own, from the
+ * root of the host. */
+static int name_module(struct scry_alloc_counts *c)
+{
+	struct scry_maps maps = {0};
+	size_t at;
+	int r = scry_maps_read(c->talk.pid, &maps);
+
+	if (r == 0)
+		r = scry_ruby_find(c->talk.pid, &maps, &at);
+	if (r == 0)
+		snprintf(c->child->module, sizeof(c->child->module), "%s", maps.entries[at].path);
+	scry_maps_done(&maps);
+	return r;
+}
+
 /* Its Ruby: the same file, its own place. */
 static int find_module(struct scry_alloc_counts *c)
 {
 	struct scry_ruby *child;
 	int r = scry_ruby_like(c->ruby, &c->child);
 
+	if (r == 0)
+		r = name_module(c);
 	if (r == 0)
 		r = scry_ruby_bind(c->child, c->talk.pid);
 	if (r < 0)
