@@ -7,7 +7,7 @@ client="--no-defaults -u root -S $1/socket"
 ticks() { awk '{ print ($14 + $15) / '"$(getconf CLK_TCK)"' }' "/proc/$pid/stat"; }
 
 # shellcheck disable=SC2086 # words
-slap() { mysqlslap $client --auto-generate-sql --auto-generate-sql-load-type=mixed --concurrency=4 --number-of-queries="$1" >/dev/null; }
+slap() { mariadb-slap $client --auto-generate-sql --auto-generate-sql-load-type=mixed --concurrency=4 --number-of-queries="$1" >/dev/null; }
 
 (
 	unset LD_PRELOAD

@@ -369,7 +369,7 @@ lease_ends() {
 
 # answers: what a database says, the same however it is asked.
 answers() {
-	mysql --no-defaults -S "$T/sock" -u root -N test -e "
+	mariadb --no-defaults -S "$T/sock" -u root -N test -e "
 		drop table if exists a; create table a (i int primary key, s varchar(1000)) engine=innodb;
 		insert into a select seq, repeat('x', seq % 1000) from seq_1_to_20000;
 		select count(*), sum(length(s)) from a; select s, count(*) n from a group by s having n <> 20;
@@ -377,12 +377,12 @@ answers() {
 }
 
 is_up() {
-	mysqladmin --no-defaults -S "$T/sock" -u root ping 2>/dev/null | grep -q alive
+	mariadb-admin --no-defaults -S "$T/sock" -u root ping 2>/dev/null | grep -q alive
 }
 
 @test "mariadbd under load, started and attached to: its answers are right" {
 	need_root "running a database here"
-	[ -x /usr/sbin/mariadbd ] && command -v mysqlslap >/dev/null || skip "no mariadbd (Debian: mariadb-server)"
+	[ -x /usr/sbin/mariadbd ] && command -v mariadb-slap >/dev/null || skip "no mariadbd (Debian: mariadb-server)"
 	local load server how i
 	mkdir "$T/data"
 	mariadb-install-db --user=root --datadir="$T/data" --auth-root-authentication-method=normal >/dev/null 2>&1
@@ -393,8 +393,8 @@ is_up() {
 		start server "$@"
 		server=$PID
 		wait_for 60 is_up
-		mysql --no-defaults -S "$T/sock" -u root -e "create database if not exists test"
-		start load mysqlslap --no-defaults -S "$T/sock" -u root --auto-generate-sql --concurrency=8 \
+		mariadb --no-defaults -S "$T/sock" -u root -e "create database if not exists test"
+		start load mariadb-slap --no-defaults -S "$T/sock" -u root --auto-generate-sql --concurrency=8 \
 			--auto-generate-sql-load-type=mixed --number-of-queries="$(share 2000 50000)"
 		load=$PID
 		for ((i = 0; i < 2; i++)); do
@@ -410,7 +410,7 @@ is_up() {
 			cat "$T/answer" >>"$T/answers"
 		done
 		finish "$load"
-		mysqladmin --no-defaults -S "$T/sock" -u root shutdown
+		mariadb-admin --no-defaults -S "$T/sock" -u root shutdown
 		finish "$server"
 		cp "$T/$([ "$how" = attached ] && echo rec || echo server).err" "$T/scry.err"
 		grep -qE " 0 told too late" "$T/scry.err"
