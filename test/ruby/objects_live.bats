@@ -5,7 +5,8 @@
 load lib
 
 # watched SCRIPT [ARGS...] -- SCRY-OPTIONS...: the script is watched from its first line on stdin until
-# it says "ready"; report in $T/o.json. RECORDED: the name of a recording to make it of.
+# it says "ready"; report in $T/o.json. RECORDED: the name of a recording to make it of. HALTED: for so many seconds
+# from the end of the watch on the program is stopped.
 watched() {
 	local script=$1
 	local -a args=()
@@ -25,7 +26,12 @@ watched() {
 	wait_for 30 in_file "watching process" "$T/scry.err"
 	echo >&7
 	wait_for 60 in_file "^ready" "$T/target.out"
+	[ -z "${HALTED:-}" ] || kill -STOP "$target"
 	kill -INT "$scry" || { cat "$T/scry.err"; false; }
+	if [ -n "${HALTED:-}" ]; then
+		sleep "$HALTED"
+		kill -CONT "$target"
+	fi
 	finish "$scry" || { cat "$T/scry.err"; false; }
 	echo >&7
 	finish "$target" || { cat "$T/target.err"; false; }
@@ -116,6 +122,11 @@ SUMS='rows.select { |x| %w[Text List Table Plain Wide Pair Many].include?(x["cla
 @test "--force-gc by hooks: what survived it is known, as by events" {
 	watched garbage.rb -- --by class --force-gc --source hooks
 	json_is "$T/o.json" 't = r["totals"]; t["old_live"].to_i > 0 && t["old_live"] >= t["live"] / 2 && r["honesty"]["full_gcs"] > 0 && r["honesty"]["forced_gc_us"] > 0'
+}
+
+@test "--force-gc of a program that cannot be held when the watch ends: it is asked again" {
+	HALTED=0.7 watched garbage.rb -- --by class --force-gc
+	json_is "$T/o.json" 'r["honesty"]["full_gcs"] == 1 && r["honesty"]["forced_gc_us"] > 0'
 }
 
 @test "--force-gc on a program whose collector is off: none is made, and the report says so" {

@@ -34,6 +34,8 @@
 
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
+#define AGAIN_NS 1000000000ull
+#define ASK_EVERY_NS 10000000ull
 #define LAST_LOOK_NS 1000000000ull
 #define LAST_LOOKS 16 /* a program ends once, but its children have its memory */
 
@@ -150,13 +152,13 @@ static int ask_threads(struct scry_watch *w, enum asked who,
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(o->ruby, &threads);
 	struct scry_agent_state agent;
-	int asked = 0;
-	bool finished = false;
+	int asked = 0, r;
+	bool finished = false, is_busy = false;
 
 	if (n < 0) {
 		w->errors += n != -ESRCH; /* its memory goes before it ends */
 		scry_error_clear();
-		return 0;
+		return -1;
 	}
 	for (enum asked pass = ASK_RUNNING; pass <= who && !finished; pass++) {
 		for (ssize_t i = 0; i < n && !finished; i++) {
@@ -166,10 +168,10 @@ static int ask_threads(struct scry_watch *w, enum asked who,
 			    (pass == ASK_RUNNING && scry_proc_task_state(w->proc.pid, tid) != 'R'))
 				continue;
 			threads[i].tid = 0; /* once each: its state is another one each time */
-			if (scry_inject_run(&w->inj, tid, "scry_agent_register") == 0) {
-				asked++;
-				finished = done(w, 300000);
-			}
+			r = scry_inject_run(&w->inj, tid, "scry_agent_register");
+			is_busy |= r == -EAGAIN;
+			asked += r == 0;
+			finished = r == 0 && done(w, 300000);
 		}
 	}
 	free(threads);
@@ -177,6 +179,18 @@ static int ask_threads(struct scry_watch *w, enum asked who,
 	if (scry_inject_state(&w->inj, &agent) == 0)
 		o->table_full = agent.jobs_refused != 0;
 	scry_error_clear();
+	return asked || is_busy ? asked : -1;
+}
+
+/* Again while none could be held: a busy machine does not let them stop in time. */
+static int ask_again(struct scry_watch *w, bool (*done)(const struct scry_watch *, uint64_t))
+{
+	uint64_t until = scry_now_ns() + AGAIN_NS;
+	int asked;
+
+	do
+		asked = ask_threads(w, ASK_ALL, done);
+	while (!asked && !done(w, ASK_EVERY_NS) && scry_now_ns() < until);
 	return asked;
 }
 
@@ -270,7 +284,7 @@ static int enter(struct scry_watch *w)
 		return r == -ENOENT ? 0 : r;
 	}
 	scry_objects_ractors_look(&o->ractors, o->ruby);
-	o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
+	o->registered = ask_again(w, wait_for_armed) > 0;
 	o->retry_ns = scry_now_ns() + RETRY_NS;
 	return 0;
 }
@@ -618,7 +632,9 @@ static void conclude(struct scry_watch *w)
 	scry_objects_totals(o->names, &before);
 	__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs + 1,
 			 __ATOMIC_RELEASE);
-	ask_threads(w, ASK_ALL, wait_for_gc);
+	while (!ask_threads(w, ASK_ALL, wait_for_gc) && !wait_for_gc(w, ASK_EVERY_NS) &&
+	       scry_now_ns() < until)
+		drain(w);
 	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
 		drain(w);
 	ended = scry_ticks_look();
@@ -641,7 +657,7 @@ static void leave(struct scry_watch *w)
 	scry_inject_want(&w->inj, 0);
 	if (!wait_for_unhooked(w, 20000000) && !(w->held && !o->hooks.plan.on)) {
 		/* nothing allocates: a job takes it off at the next safepoint */
-		ask_threads(w, ASK_ALL, wait_for_unhooked);
+		ask_again(w, wait_for_unhooked);
 		wait_for_unhooked(w, 20000000);
 	}
 	take_last(w, o, scry_now_ns() + LAST_LOOK_NS);
