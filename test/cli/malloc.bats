@@ -302,6 +302,8 @@ stops_keeper() {
 	keeper=$(keeper_of "$scry")
 	HELD=$keeper
 	kill -STOP "$keeper"
+	# the others of its threads stop when the one has that takes the signal
+	wait_for 10 no grep -qs "^State:.[^T]" /proc/"$keeper"/task/*/status
 }
 
 @test "a keeper that is stopped: nobody waits for longer than its lease, losses are counted" {
