@@ -18,7 +18,8 @@
 #define BY_CHOICES "line|class|file|method|gem|caller|module|stack"
 #define SESSION_WITHIN 64 /* events from the beginning: the session is the first thing told */
 
-int scry_report_view_of(int fd, const struct scry_view **ret_view)
+/* The view that shows what was recorded; NULL: it does not say what that is. */
+static int recorded(int fd, const struct scry_view **ret_view)
 {
 	const struct scry_event *event;
 	const struct scry_ev_session *session;
@@ -38,10 +39,32 @@ int scry_report_view_of(int fd, const struct scry_view **ret_view)
 		break;
 	}
 	scry_reader_close(r);
-	if (!*ret_view)
-		*ret_view = scry_view_find("events");
 	scry_error_clear();
 	return 0;
+}
+
+int scry_report_view_of(int fd, const struct scry_view **ret_view)
+{
+	int err = recorded(fd, ret_view);
+
+	if (!err && !*ret_view)
+		*ret_view = scry_view_find("events");
+	return err;
+}
+
+/* Of what is not in the recording it would say that there were 0. */
+static int refuse_foreign(int fd, const struct scry_view *view)
+{
+	const struct scry_view *of = NULL;
+	int err = view->of ? recorded(fd, &of) : 0;
+
+	if (err || !of || !strcmp(view->of, of->name))
+		return err;
+	return scry_fail(
+		-EINVAL,
+		"view '%s' shows recordings of %s, and this is one of %s; fix: --view %s, or "
+		"events",
+		view->name, view->of, of->name, of->name);
 }
 
 /* Columns of the terminal that `out` is; 0: none. */
@@ -146,7 +169,9 @@ int scry_report_live(int fd, const struct scry_report_opts *opts, FILE *out,
 
 	if (opts->view) {
 		view = scry_view_find(opts->view);
-		err = view ? 0 : -EINVAL;
+		err = view ? scry_view_refuse(view, &opts->rows) : -EINVAL;
+		if (!err && !live)
+			err = refuse_foreign(fd, view);
 	} else {
 		err = scry_report_view_of(fd, &view);
 	}

@@ -140,9 +140,11 @@ static bool is_process(pid_t pid)
 static void look_at_number(void *arg, pid_t pid)
 {
 	struct scry_kin *k = arg;
+	const struct scry_relative *known = scry_kin_find(k, pid);
 	struct scry_proc_stat st;
 
-	if (!is_living(pid, &st) || k->kind->is_member(k->arg, pid))
+	if (!is_living(pid, &st) || k->kind->is_member(k->arg, pid) ||
+	    (known && known->start_ticks == st.start_ticks))
 		return;
 	if (!is_kin(k, st.ppid) && !(k->kind->is_stray && k->kind->is_stray(k->arg, pid, &st)))
 		return;

@@ -26,21 +26,24 @@
 	 SCRY_VIEW_TAKES_PID | SCRY_VIEW_TAKES_TIMES)
 
 const struct scry_view scry_views[] = {
-	{"objects", "which line makes objects of which class, and how many live", 1, false,
-	 scry_view_objects, OBJECTS},
-	{"count", "calls of hooked functions", 1, false, scry_view_count, FUNCTIONS},
-	{"time", "how long calls of hooked functions took", 1, false, scry_view_time, FUNCTIONS},
-	{"log", "each entry of a hooked function, one a line", 1, true, scry_view_log, FUNCTIONS},
-	{"malloc", "who holds the memory of malloc, and whether it grows", 1, false,
+	{"objects", "objects", "which line makes objects of which class, and how many live", 1,
+	 false, scry_view_objects, OBJECTS},
+	{"count", "count", "calls of hooked functions", 1, false, scry_view_count, FUNCTIONS},
+	{"time", "time", "how long calls of hooked functions took", 1, false, scry_view_time,
+	 FUNCTIONS},
+	{"log", "log", "each entry of a hooked function, one a line", 1, true, scry_view_log,
+	 FUNCTIONS},
+	{"malloc", "malloc", "who holds the memory of malloc, and whether it grows", 1, false,
 	 scry_view_malloc, MALLOC},
-	{"calls", "each call of a traced function, one a line", 1, true, scry_view_calls, CALLS},
-	{"calls-sums", "calls and times of each traced function", 1, false, scry_view_calls_sums,
-	 SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
-	{"stacks", "which lines take the time of a Ruby program", 1, false, scry_view_stacks,
-	 STACKS},
-	{"events", "every event of the recording, one a line", 1, true, scry_view_events, 0},
-	{"info", "what the recording is made of", 1, false, scry_view_info, 0},
-	{NULL, NULL, 0, false, NULL, 0},
+	{"calls", "calls", "each call of a traced function, one a line", 1, true, scry_view_calls,
+	 CALLS},
+	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
+	 scry_view_calls_sums, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
+	{"stacks", "stacks", "which lines take the time of a Ruby program", 1, false,
+	 scry_view_stacks, STACKS},
+	{"events", NULL, "every event of the recording, one a line", 1, true, scry_view_events, 0},
+	{"info", NULL, "what the recording is made of", 1, false, scry_view_info, 0},
+	{NULL, NULL, NULL, 0, false, NULL, 0},
 };
 
 const struct scry_view *scry_view_find(const char *name)

@@ -121,7 +121,7 @@ typedef int scry_view_run(struct scry_reader *reader, const struct scry_view_opt
 			  struct scry_doc *doc);
 
 struct scry_view {
-	const char *name, *help;
+	const char *name, *of, *help; /* of: whose recordings it shows; NULL: any */
 	unsigned int
 		schema; /* of its JSON: scry.NAME/schema; raised only when a key goes or changes */
 	bool is_stream; /* records as they come, honesty last */

@@ -431,6 +431,13 @@ has_taken_int() { # PID
 			says "the $view view has no ${words%% *}"
 		done
 	done
+	# of what is not in a recording nobody says that there were 0
+	for view in objects time log malloc calls calls-sums stacks; do
+		scry_ends 1 report "$T/count.scry" --view $view
+		says "view '$view' shows recordings of ${view%-sums}, and this is one of count; fix: --view count, or events"
+		[ ! -s "$T/scry.out" ]
+	done
+	for view in count events info; do scry_ends 0 report "$T/count.scry" --view $view; done
 	scry_ends 1 report "$T/count.scry" --view events --top 3
 	scry_ends 1 report "$T/objects.scry" --gvl
 	scry_ends 1 report "$T/objects.scry" --at peak
