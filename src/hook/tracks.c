@@ -28,6 +28,8 @@
 #define STEP_NS 100000000ull	  /* from look to look; more, and we were held up */
 #define LOOK_HURRY_NS 20000000ull /* when half of the pool is in use */
 
+static uint64_t last_id; /* of all tracks: two may feed one stream, one after the other */
+
 struct thread {
 	uint64_t id; /* 0: a free row */
 	uint64_t pointer, birth;
@@ -65,7 +67,6 @@ struct scry_tracks {
 	struct thread *threads;
 	size_t thread_count, thread_room; /* rows */
 	struct scry_map by_who;		  /* hash of pointer and birth -> row */
-	uint64_t last_id;
 	uint64_t last_tsc, watermark;
 	uint64_t whole_tsc; /* the last look in which all was taken */
 	uint64_t life_ns;   /* when those who wait were last told that we are there */
@@ -281,7 +282,7 @@ static uint32_t thread_row(struct scry_tracks *t, const struct scry_track *head)
 	row = new_row(t);
 	if (!row || scry_map_put(&t->by_who, key, row) < 0)
 		return 0;
-	t->threads[row - 1] = (struct thread){.id = ++t->last_id,
+	t->threads[row - 1] = (struct thread){.id = ++last_id,
 					      .pointer = head->thread,
 					      .birth = head->birth,
 					      .tid = tid_of(t, head)};
