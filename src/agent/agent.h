@@ -1,150 +1,100 @@
 /*
- * Inside the agent: its one block of private data, and what its files share.
+ * Inside the agent: the data of its core, and what its parts share.
  *
  * The agent runs in the target: no libc, no malloc, no locks, no TLS, no printing, and no syscalls
- * but those of calling.c, loads.c and trap.c.
- * Built with -mgeneral-regs-only, so no vector register is ever touched. The host fills
- * `scry_agent` before anything of ours can run, and points `gate` and `control` at the pages of
- * wire/control.h.
+ * but those of calling.c, loads.c and trap.c. Built with -mgeneral-regs-only, so no vector register
+ * is ever touched.
+ *
+ * The core is always there: it calls no part, and knows of them only what the host has switched on.
+ * A part is there when the host has mapped it; parts call the core, and each other where
+ * src/agent/meson.build says so. The host fills `scry_agent` before anything of ours can run, and
+ * points `gate` and `control` at the pages of wire/control.h.
  */
 #ifndef SCRY_AGENT_H
 #define SCRY_AGENT_H
 
 #include "agent/calling.h"
-#include "agent/calls_ruby.h"
-#include "agent/malloc.h"
-#include "agent/pages.h"
-#include "agent/ractor.h"
-#include "agent/sample.h"
-#include "agent/sites.h"
-#include "agent/stack.h"
 #include "agent/threads.h"
 #include "wire/breaks.h"
-#include "agent/walk.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
-#include "wire/ruby_hooks.h"
-#include "wire/ruby_plan.h"
-#include "wire/shadow.h"
 
 #define SCRY_EXPORT __attribute__((visibility("protected"), used))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-struct scry_data_object {      /* a hidden object of the VM's heap: see scry_data_object() */
-	uint64_t object, data; /* it; what it owns, 0: none */
+/*
+ * Where data lies (agent.ld). Plain: before the header's `tail`, an idle agent has it. These two
+ * behind it, on pages of their own; WIPED as the gate is, so that a fork child finds them empty and
+ * copies nothing.
+ */
+#define SCRY_INHERITED __attribute__((section(".bss.inherited")))
+#define SCRY_WIPED __attribute__((section(".bss.wiped")))
+#define SCRY_OWN_PAGES __attribute__((aligned(4096))) /* of their types */
+/* Of one part, used by others: reached without a detour. */
+#define SCRY_SHARED __attribute__((visibility("hidden")))
+
+/* Callers by what a Ruby ran, see lines.h; host writes. */
+struct scry_agent_line_plan {
+	uint32_t on; /* lines and vm are mapped; the agent clears it */
+	uint32_t pad;
+	struct scry_agent_frames frames;
+	uint64_t depth; /* bytes of stack that a thread must have used: see lines.c */
+	uint64_t watch; /* a number that no other watch has */
+};
+
+struct scry_agent_unwinding { /* host writes */
+	uint64_t map;	      /* struct scry_unwind_map */
+	uint64_t words;	      /* of it */
+	uint64_t stack_end;   /* of the first thread's stack, which stays for life; 0: not known */
+	uint32_t depth;	      /* return addresses, at most; 0: no stacks. Else walk is mapped */
+	uint32_t pid;	      /* in its own namespace: the first thread's tid */
+	uint64_t seen;	      /* agent: the newest generation; a fork child inherits its parent's */
+};
+
+/* What of followed calls (wire/shadow.h) concerns others than the part that follows them. */
+struct scry_agent_following {
+	uint64_t thunks; /* address of thunk 0; 0: never used. Else calls is mapped */
+	uint32_t on;	 /* enum scry_shadow_state */
+	uint32_t pad;
 };
 
 struct scry_agent_data {
 	struct scry_gate *gate;
 	struct scry_control *control;
+	struct scry_agent_following following;
 	struct scry_agent_state state;
-	uint32_t evict;	     /* round robin */
-	uint32_t generation; /* part of every key: a new one forgets all */
-	struct scry_agent_ruby ruby;
 	struct scry_follow follow;
-	struct scry_data_object anchor, last; /* moved.c, last.c */
-	uint64_t asked_last;		      /* whose size was asked last: what it owns */
-	uint64_t major_gc_count; /* the Symbol; 0: this VM cannot say which GCs are full */
-	uint64_t compact_count;	 /* another: compactions; 0: they are followed */
-	uint64_t compactions;	 /* when the hook was put on */
-	uint64_t made_count;	 /* another: objects made, where no word is known (ruby_hooks.c) */
-	struct scry_agent_sampling sampling;
-	struct scry_agent_hooks hooks;
 	struct scry_agent_tracking tracking;
-	struct scry_agent_malloc malloc;
 	struct scry_agent_line_plan line_plan;
 	struct scry_agent_unwinding unwinding;
 	struct scry_agent_trap trap;
 	uint32_t forbidden; /* 1: no system calls, see calling.h; fork children inherit it */
 	/* `control` leads here in an idle agent, which has no shared pages. */
-	struct scry_control aside __attribute__((aligned(4096)));
-	/* From here on, the header's `tail`: an idle agent does without, see doc/AGENT.md. */
-	struct scry_shadow shadow __attribute__((aligned(4096))); /* shadow.c; inherited by fork */
-	/*
-	 * From here to its end: tables on pages of their own, MADV_WIPEONFORK like the gate. A fork
-	 * child finds them empty and copies nothing.
-	 */
-	struct scry_agent_sampled sampled __attribute__((aligned(4096)));
-	struct scry_agent_stacks stacks;
-	struct scry_agent_pages pages;
+	struct scry_control aside __attribute__((aligned(64)));
+};
+extern struct scry_agent_data scry_agent SCRY_SHARED;
+
+/* Of the core too, wiped. */
+struct scry_agent_rows {
 	struct scry_agent_calling calling;
 	struct scry_agent_thread threads[SCRY_THREADS] __attribute__((aligned(4096)));
-	struct scry_agent_callers callers;
-	struct scry_agent_lines lines __attribute__((aligned(64)));
-	struct scry_agent_ruby_calls ruby_calls __attribute__((aligned(64)));
-	struct scry_agent_walks walks __attribute__((aligned(64)));
-	uint32_t iseq_heads[SCRY_SITE_HEADS];
-	uint32_t klass_heads[SCRY_SITE_HEADS];
-	struct scry_agent_link links[SCRY_SITE_SLOTS];
-	struct scry_agent_front front[SCRY_SITE_FRONT] __attribute__((aligned(64)));
-	struct scry_agent_key keys[SCRY_SITE_SLOTS] __attribute__((aligned(64)));
-};
-
-_Static_assert(offsetof(struct scry_agent_data, aside) + SCRY_PAGE ==
-		       offsetof(struct scry_agent_data, shadow),
-	       "the host finds it in the last page before the tail");
-
-extern struct scry_agent_data scry_agent __attribute__((visibility("protected")));
+} SCRY_OWN_PAGES;
+extern struct scry_agent_rows scry_agent_rows SCRY_SHARED;
 
 static inline uint64_t word_at(const uint8_t *base, uint32_t offset)
 {
 	return *(const uint64_t *)(base + offset);
 }
 
-/* What a handler knows of the frame that is running. */
-struct scry_agent_place {
-	uint64_t pc; /* address the frame's pc has outside the hook; 0: no Ruby frame */
-	uint64_t iseq;
-	uint64_t ec, cfp; /* the frame itself */
-	uint32_t depth;	  /* 0xffff unknown */
-	uint32_t top;
-};
+/* lane.c: the first event in a fork child. 1: it has one and records from now on; 0: nobody
+ * follows, or no lane is free. `moved`, or NULL, is what the instrument does in the new lane,
+ * before anybody outside can know whose that is. */
+int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g));
 
-/* ring.c: room for `words`, or 0 and counted as lost. Publishing is one store. */
-int scry_ring_reserve(struct scry_gate *g, uint64_t words);
-static inline void scry_ring_put(struct scry_gate *g, uint64_t word)
-{
-	((uint64_t *)g->ring)[g->at++] = word;
-	g->head++;
-}
-static inline void scry_ring_publish(const struct scry_gate *g)
-{
-	__atomic_store_n(&scry_agent.control->head, g->head, __ATOMIC_RELEASE);
-}
-
-/* lane.c: the first event in a fork child. 1: it has a lane and records from now on; 0: nobody
- * follows, or no lane is free. */
-int scry_lane_claim(struct scry_gate *g);
-
-/* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
- * alive. */
-int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
-		uint64_t flags);
-/* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
- * many. */
-uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
-
-/* The same of a node of the stack tree. 0: no room in the ring. */
-int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
-
-/* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list. */
-void scry_take_up(struct scry_gate *g);
-void scry_hook_off(const struct scry_gate *g);
-
-/* moved.c: at a safepoint; anywhere the hook may be taken off. */
-void scry_moved_on(void);
-void scry_moved_off(void);
-
-/* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
-SCRY_EXPORT void scry_agent_reconcile(void *unused);
-
-/* class_name.c: the watch ends where a ractor begins that breaks the VM, see ractor.h */
-void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
-/* Writes the class's name; returns its bytes, 0 when it is not known. */
-uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
-
-/* No new call is followed until the keeper says so: shadow.c. */
-void scry_agent_hold_calls(void);
+/* core.c: from one state of followed calls to another, unless it is not in the first. */
+void scry_following_change(uint32_t from, uint32_t to);
+/* No new call is followed until the keeper says so. */
+void scry_following_hold(void);
 
 #endif

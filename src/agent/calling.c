@@ -6,7 +6,7 @@
 
 static int32_t *inside(void)
 {
-	return &scry_agent.calling.inside;
+	return &scry_agent_rows.calling.inside;
 }
 
 int scry_calling_is_over(void)
@@ -59,7 +59,7 @@ void scry_calling_forbid(void)
 
 uint32_t scry_calling_pid(void)
 {
-	uint32_t *pid = &scry_agent.calling.pid;
+	uint32_t *pid = &scry_agent_rows.calling.pid;
 
 	if (unlikely(!*pid) && scry_calling_begin()) {
 		*pid = (uint32_t)scry_agent_syscall4(SCRY_SYS_GETPID, 0, 0, 0, 0);

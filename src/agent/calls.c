@@ -11,7 +11,7 @@
 
 static uint32_t string_max(void)
 {
-	uint32_t max = scry_agent.shadow.head.string_max;
+	uint32_t max = scry_agent_shadow.head.string_max;
 
 	return max > SCRY_CALL_TEXT_MAX ? SCRY_CALL_TEXT_MAX : max;
 }
@@ -20,7 +20,7 @@ static const struct scry_call_plan *plan_of(uint64_t cookie)
 {
 	uint32_t hook = cookie & (SCRY_SHADOW_HOOKS_MAX - 1);
 
-	return &scry_agent.shadow.plans[scry_agent.shadow.plan_of[hook] % SCRY_PLAN_UNITS];
+	return &scry_agent_shadow.plans[scry_agent_shadow.plan_of[hook] % SCRY_PLAN_UNITS];
 }
 
 /* Behind the registers; returns the words. */

@@ -5,6 +5,11 @@
 #define SCRY_AGENT_CALLS_H
 
 #include "agent/agent.h"
+#include "agent/calls_ruby.h"
+#include "agent/walk.h"
+#include "wire/shadow.h"
+
+extern struct scry_shadow scry_agent_shadow SCRY_SHARED;
 
 /* From the registers that agent/shadow.S has saved up to the slot, in words: agent/keep.h. */
 #define SCRY_CALL_REGISTERS 12
@@ -23,8 +28,8 @@ struct scry_call_back {
 /* The plan of a hook's function, where its return has parts; else NULL. */
 static inline const struct scry_call_plan *scry_call_plan_back(uint32_t hook)
 {
-	uint32_t at = scry_agent.shadow.plan_of[hook % SCRY_SHADOW_HOOKS_MAX];
-	const struct scry_call_plan *plan = &scry_agent.shadow.plans[at % SCRY_PLAN_UNITS];
+	uint32_t at = scry_agent_shadow.plan_of[hook % SCRY_SHADOW_HOOKS_MAX];
+	const struct scry_call_plan *plan = &scry_agent_shadow.plans[at % SCRY_PLAN_UNITS];
 
 	return unlikely(at) && (plan->back | plan->back_rdx | plan->back_vectors) ? plan : 0;
 }

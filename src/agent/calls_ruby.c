@@ -1,6 +1,10 @@
 /* See calls_ruby.h. */
+#include "agent/calls_ruby.h"
+
 #include "agent/lines.h"
 #include "wire/call_ring.h"
+
+struct scry_agent_ruby_calls scry_agent_ruby_calls SCRY_WIPED;
 
 #define FACTOR 0x9e3779b97f4a7c15ull
 #define DEF_WORDS_MAX (sizeof(struct scry_line_told) / 8)
@@ -29,7 +33,7 @@ static int look(struct scry_agent_thread *t, struct stack *s)
 	const struct scry_agent_frames *f = &scry_agent.line_plan.frames;
 	uint64_t at, last;
 
-	s->generation = __atomic_load_n(&scry_agent.ruby_calls.generation, __ATOMIC_ACQUIRE);
+	s->generation = __atomic_load_n(&scry_agent_ruby_calls.generation, __ATOMIC_ACQUIRE);
 	s->cfp = scry_lines_frames(t, &s->end);
 	if (!s->cfp || !f->frame_size)
 		return 0;
@@ -84,7 +88,7 @@ static int tell_lines(struct scry_agent_thread *t, const struct stack *s)
 	for (uint64_t at = s->cfp; at + f->frame_size <= s->end; at += f->frame_size) {
 		uint64_t pc = load64(at + f->frame_pc), word = word_of(s, at, pc);
 		uint64_t hash = mix(begin_hash(s->generation), word);
-		uint64_t *known = &scry_agent.ruby_calls.lines[hash % SCRY_RUBY_CALL_LINES];
+		uint64_t *known = &scry_agent_ruby_calls.lines[hash % SCRY_RUBY_CALL_LINES];
 		int r;
 
 		if (!pc || __atomic_load_n(known, __ATOMIC_ACQUIRE) == hash)
@@ -126,7 +130,7 @@ static int tell_frames(struct scry_agent_thread *t, const struct stack *s, uint6
 /* Two threads may give two numbers to one stack: both are right. */
 static __attribute__((noinline)) uint64_t tell(struct scry_agent_thread *t, const struct stack *s)
 {
-	uint64_t number = __atomic_add_fetch(&scry_agent.ruby_calls.numbers, 1, __ATOMIC_RELAXED);
+	uint64_t number = __atomic_add_fetch(&scry_agent_ruby_calls.numbers, 1, __ATOMIC_RELAXED);
 	uint64_t at = s->hash % SCRY_RUBY_CALL_STACKS;
 	int r = tell_lines(t, s);
 
@@ -134,8 +138,8 @@ static __attribute__((noinline)) uint64_t tell(struct scry_agent_thread *t, cons
 		return 0;
 	if (r == 0) /* perhaps it can be read the next time */
 		return number;
-	__atomic_store_n(&scry_agent.ruby_calls.stacks[at].number, number, __ATOMIC_RELAXED);
-	__atomic_store_n(&scry_agent.ruby_calls.stacks[at].check, s->hash ^ number * FACTOR,
+	__atomic_store_n(&scry_agent_ruby_calls.stacks[at].number, number, __ATOMIC_RELAXED);
+	__atomic_store_n(&scry_agent_ruby_calls.stacks[at].check, s->hash ^ number * FACTOR,
 			 __ATOMIC_RELAXED);
 	return number;
 }
@@ -149,8 +153,8 @@ static uint64_t number_of(struct scry_agent_thread *t)
 	if (!look(t, &s))
 		return 0;
 	at = s.hash % SCRY_RUBY_CALL_STACKS;
-	number = __atomic_load_n(&scry_agent.ruby_calls.stacks[at].number, __ATOMIC_RELAXED);
-	check = __atomic_load_n(&scry_agent.ruby_calls.stacks[at].check, __ATOMIC_RELAXED);
+	number = __atomic_load_n(&scry_agent_ruby_calls.stacks[at].number, __ATOMIC_RELAXED);
+	check = __atomic_load_n(&scry_agent_ruby_calls.stacks[at].check, __ATOMIC_RELAXED);
 	if (likely(number && check == (s.hash ^ number * FACTOR)))
 		return number;
 	return tell(t, &s);
@@ -183,7 +187,7 @@ void scry_call_ruby(const uint64_t *slot)
 void scry_call_ruby_freed(uint64_t address)
 {
 	if (unlikely(scry_lines_may_start(address)) && scry_lines_end_start(address))
-		__atomic_fetch_add(&scry_agent.ruby_calls.generation, 1, __ATOMIC_ACQ_REL);
+		__atomic_fetch_add(&scry_agent_ruby_calls.generation, 1, __ATOMIC_ACQ_REL);
 }
 _Static_assert(SCRY_CALL_RUBY_STACK_HEAD + SCRY_CALL_RUBY_FRAMES + 1 <= SCRY_TRACK_RECORD_MAX &&
 		       SCRY_CALL_RUBY_LINE_HEAD + DEF_WORDS_MAX <= SCRY_TRACK_RECORD_MAX,

@@ -11,7 +11,7 @@
 #ifndef SCRY_AGENT_CALLS_RUBY_H
 #define SCRY_AGENT_CALLS_RUBY_H
 
-#include <stdint.h>
+#include "agent/agent.h"
 
 #define SCRY_RUBY_CALL_STACKS 16384u
 #define SCRY_RUBY_CALL_LINES 16384u
@@ -23,7 +23,8 @@ struct scry_agent_ruby_calls {
 	uint64_t lines[SCRY_RUBY_CALL_LINES]; /* hashes of those told */
 	uint64_t numbers;		      /* given */
 	uint64_t generation;
-};
+} SCRY_OWN_PAGES;
+extern struct scry_agent_ruby_calls scry_agent_ruby_calls SCRY_SHARED;
 
 /* Tells which stack calls, before scry_call_entered does the rest. */
 void scry_call_ruby(const uint64_t *slot);

@@ -7,8 +7,9 @@
  * place that the class's shape tells, later in a field; the layout says which. Plain loads, every
  * pointer checked for shape, every loop bounded; 0 bytes mean: not known.
  */
-#include "agent/agent.h"
+#include "agent/code.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define IVARS_MAX 4096 /* more: not worth the time inside an allocation */
 #define SINGLETONS_MAX 4
@@ -44,7 +45,7 @@ static int is_class(uint64_t flags)
 
 static uint64_t fields_of(uint64_t klass)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
 	return r->class_ext ? load64(klass + r->class_ext) : klass;
 }
@@ -52,7 +53,7 @@ static uint64_t fields_of(uint64_t klass)
 /* The ivar `key` of a class whose shapes place it. */
 static uint64_t look_up_shape(uint64_t klass, uint64_t key)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t ivs = load64(klass + r->class_ivs), vm = load64(r->vm_word), list, shape;
 	uint32_t number = (uint32_t)(load64(klass) >> 32), place;
 
@@ -73,7 +74,7 @@ static uint64_t look_up_shape(uint64_t klass, uint64_t key)
  * has hash ~0. */
 static uint64_t look_up_table(uint64_t klass, uint64_t key)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t fields = fields_of(klass), table, entry, i, bound;
 
 	if (!key || !is_pointer(fields))
@@ -94,13 +95,13 @@ static uint64_t look_up_table(uint64_t klass, uint64_t key)
 
 static uint64_t look_up(uint64_t klass, uint64_t key)
 {
-	return scry_agent.ruby.class_ivs ? look_up_shape(klass, key) : look_up_table(klass, key);
+	return scry_agent_vm.ruby.class_ivs ? look_up_shape(klass, key) : look_up_table(klass, key);
 }
 
 /* The object a singleton class belongs to; 0: not known. */
 static uint64_t attached_to(uint64_t klass)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t fields;
 
 	if (r->class_path_table || r->class_ivs)
@@ -111,7 +112,7 @@ static uint64_t attached_to(uint64_t klass)
 
 static void put_plain(struct text *t, uint64_t klass, uint64_t flags)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t fields = fields_of(klass), name = 0;
 	uint32_t size;
 
@@ -136,7 +137,7 @@ static void put_plain(struct text *t, uint64_t klass, uint64_t flags)
  * singleton. */
 static int put_object(struct text *t, uint64_t object, uint64_t klass)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
 	for (int i = 0; i < SUPERS_MAX && is_pointer(klass); i++) {
 		uint64_t flags = load64(klass);
@@ -159,7 +160,7 @@ static int put_object(struct text *t, uint64_t object, uint64_t klass)
  */
 int scry_is_ractor(uint64_t klass)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t ractor;
 
 	if (likely(!r->ractor_class))
@@ -183,7 +184,7 @@ void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass)
 
 uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	struct text t = {to, room};
 	uint64_t flags, attached;
 

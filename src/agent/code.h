@@ -1,6 +1,6 @@
 /*
  * A piece of a Ruby's code: what holds of all of it, and what of one place in it. The names of code
- * are copied while it is alive: define.c.
+ * are copied while it is alive. A part of its own (code.c), for objects and lines.
  */
 #ifndef SCRY_AGENT_CODE_H
 #define SCRY_AGENT_CODE_H
@@ -21,6 +21,10 @@ struct scry_agent_code {	 /* as long as the block at `start` is not freed */
 };
 
 struct scry_agent_place;
+
+/* Copies at most `room` bytes of the Ruby String `value`, the end of a longer one; returns how
+ * many. Plain loads. */
+uint32_t scry_copy_string(uint64_t value, uint8_t *to, uint32_t room);
 
 /* Reads the code that runs at `place`, path and label to `text` (SCRY_CODE_TEXT_MAX). 0: there is
  * none, which counts as bad. */

@@ -4,8 +4,8 @@
 #ifndef SCRY_AGENT_EC_H
 #define SCRY_AGENT_EC_H
 
-#include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/vm.h"
 
 #define TCB_DTV                                                                          \
 	8 /* fs: dynamic thread vector, pairs of words by module (psABI TLS, variant II) \
@@ -20,13 +20,13 @@ static inline uint64_t scry_at_fs(int64_t offset)
 }
 
 /*
- * Where the word is, by scry_agent.hooks; 0: this thread has none. The block of a module that was
- * loaded late may not be there yet, all ones, nor its place in the vector, whose size lies before
- * it (glibc).
+ * Where the word is, by scry_agent_vm.hooks; 0: this thread has none. The block of a module that
+ * was loaded late may not be there yet, all ones, nor its place in the vector, whose size lies
+ * before it (glibc).
  */
 static inline uint64_t scry_ec_word(void)
 {
-	const struct scry_agent_hooks *h = &scry_agent.hooks;
+	const struct scry_agent_hooks *h = &scry_agent_vm.hooks;
 	uint64_t dtv, block;
 
 	if (!h->tls_module)

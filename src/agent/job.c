@@ -20,7 +20,6 @@
  * nobody else knows the slot's number but who has a function at just that address. The next scry
  * maps its agent at the same place if that is still free, and finds its slot again.
  */
-#include "agent/agent.h"
 #include "agent/ec.h"
 #include "agent/load.h"
 #include "agent/objects.h"
@@ -33,7 +32,7 @@ SCRY_EXPORT void scry_agent_register(void);
 
 static void register_classic(struct scry_agent_state *s)
 {
-	int (*job)(unsigned, void (*)(void *), void *) = (void *)scry_agent.ruby.job_register;
+	int (*job)(unsigned, void (*)(void *), void *) = (void *)scry_agent_vm.ruby.job_register;
 
 	if (job(0, scry_agent_reconcile, 0) == 1)
 		__atomic_fetch_add(&s->jobs_registered, 1, __ATOMIC_SEQ_CST);
@@ -41,7 +40,7 @@ static void register_classic(struct scry_agent_state *s)
 
 static void trigger(struct scry_agent_state *s)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	unsigned (*slot_of)(unsigned, void (*)(void *), void *) = (void *)r->job_preregister;
 	void (*set)(unsigned) = (void *)r->job_trigger;
 	uint64_t run = __atomic_load_n(&s->jobs_run, __ATOMIC_SEQ_CST);
@@ -64,13 +63,13 @@ static void trigger(struct scry_agent_state *s)
 /* Run by the host in a thread that has an execution context; async-signal-safe. */
 void scry_agent_register(void)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
 	__atomic_fetch_add(&scry_agent.gate->inflight, 1, __ATOMIC_SEQ_CST);
 	/* not after the VM's end, nor, as far as we know the place, in a thread that is none of
 	 * Ruby's
 	 */
-	if (load64(r->vm_word) && (!scry_agent.hooks.on || scry_current_ec())) {
+	if (load64(r->vm_word) && (!scry_agent_vm.hooks.on || scry_current_ec())) {
 		if (r->job_preregister && r->job_trigger)
 			trigger(&scry_agent.state);
 		else

@@ -21,11 +21,11 @@ static uint64_t tsc(void)
 }
 
 /* The order matters to those who look at us from outside: `owned` is last. */
-static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch)
+static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
+		    void (*moved)(struct scry_gate *))
 {
 	uint64_t at = (uint64_t)scry_agent.follow.lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES;
 	struct scry_control *c = (struct scry_control *)at;
-	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
 
 	scry_agent.control = c;
 	scry_agent.tracking.given_up = scry_agent.tracking.all_open = 0;
@@ -36,18 +36,15 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch)
 	g->segment = 0;
 	g->end = SCRY_SEGMENT_WORDS;
 	g->open = 1;
-	/* each child draws samples of its own, and its first object has been counted already */
+	/* each child draws samples of its own */
 	g->random = (tsc() ^ (uint64_t)lane << 40) * 0x9e3779b97f4a7c15ull | 1;
-	g->by_bytes = scry_agent.sampling.by_bytes;
-	if (scry_agent.major_gc_count)
-		g->full_gcs = stat(scry_agent.major_gc_count);
 	g->wanted = watch;
-	scry_take_up(g);
-	g->until_sample--;
+	if (moved)
+		moved(g);
 	__atomic_store_n(&claim_of(g)->owned, lane + 1, __ATOMIC_RELEASE);
 }
 
-int scry_lane_claim(struct scry_gate *g)
+int scry_lane_claim(struct scry_gate *g, void (*moved)(struct scry_gate *g))
 {
 	struct scry_lanes *lanes = scry_agent.follow.lanes;
 	struct scry_claim *claim = claim_of(g);
@@ -72,7 +69,7 @@ int scry_lane_claim(struct scry_gate *g)
 			break;
 		}
 		__atomic_fetch_add(&lanes->claims, 1, __ATOMIC_RELAXED);
-		move_in(g, i, watch);
+		move_in(g, i, watch, moved);
 		return 1;
 	}
 	claim->trying = SCRY_CLAIM_GIVEN_UP;

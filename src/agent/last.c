@@ -16,7 +16,6 @@
  * Who waits for the keeper waits with the VM's lock, for as long as there is a lease and for
  * NAPS * NAP_NS at most.
  */
-#include "agent/agent.h"
 #include "agent/calling.h"
 #include "agent/load.h"
 #include "agent/objects.h"
@@ -53,7 +52,7 @@ static void wait_for_keeper(const struct scry_gate *g, enum scry_look what)
 
 int scry_is_judged(void)
 {
-	struct scry_agent_ruby *r = &scry_agent.ruby;
+	struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
 	if (likely(!r->judge_first))
 		return 1;
@@ -68,10 +67,10 @@ int scry_is_judged(void)
 uint64_t scry_asked_for_size(const void *data)
 {
 	struct scry_gate *g = scry_agent.gate;
-	int is_end =
-		scry_agent.asked_last == (uint64_t)data && scry_agent.last.data == (uint64_t)data;
+	int is_end = scry_agent_objects.asked_last == (uint64_t)data &&
+		     scry_agent_objects.last.data == (uint64_t)data;
 
-	scry_agent.asked_last = (uint64_t)data;
+	scry_agent_objects.asked_last = (uint64_t)data;
 	if (!is_end || !g->wanted || g->wanted != g->taken || g->handling)
 		return 0;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
@@ -82,12 +81,13 @@ uint64_t scry_asked_for_size(const void *data)
 
 void scry_last_look_on(void)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	void (*at_end)(uint64_t, uint64_t) = (void *)r->set_end_proc;
 
-	if (scry_agent.last.data || !scry_agent.anchor.data || !r->set_end_proc || !r->memsize_of)
+	if (scry_agent_objects.last.data || !scry_agent_objects.anchor.data || !r->set_end_proc ||
+	    !r->memsize_of)
 		return;
-	scry_data_object(&scry_agent.last, scry_asked_for_size, 0);
-	at_end(r->memsize_of, scry_agent.last.object);
-	at_end(r->memsize_of, scry_agent.last.object);
+	scry_data_object(&scry_agent_objects.last, scry_asked_for_size, 0);
+	at_end(r->memsize_of, scry_agent_objects.last.object);
+	at_end(r->memsize_of, scry_agent_objects.last.object);
 }

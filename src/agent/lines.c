@@ -14,6 +14,8 @@
  */
 #include "agent/lines.h"
 
+struct scry_agent_lines scry_agent_lines SCRY_WIPED;
+
 #define FRAMES_MAX 4096 /* C frames above the first Ruby frame */
 
 /* The first Ruby frame above the C frame at `cfp`. */
@@ -36,7 +38,7 @@ __attribute__((noinline)) struct scry_line scry_lines_caller(const struct scry_a
 /* Its index + 1; 0: there is no room. Other threads do the same. */
 static uint32_t add_start(uint64_t start)
 {
-	struct scry_agent_starts *s = &scry_agent.lines.starts;
+	struct scry_agent_starts *s = &scry_agent_lines.starts;
 	uint32_t hash = scry_lines_start_hash(start);
 	uint32_t set = hash % (SCRY_LINE_STARTS / 4) * 4;
 
@@ -56,7 +58,7 @@ static uint32_t add_start(uint64_t start)
 
 static struct scry_agent_told *told_of(uint64_t iseq)
 {
-	struct scry_agent_lines *l = &scry_agent.lines;
+	struct scry_agent_lines *l = &scry_agent_lines;
 
 	if (__atomic_exchange_n(&l->is_told_used, 1, __ATOMIC_ACQUIRE))
 		return 0;
@@ -67,7 +69,7 @@ _Static_assert(SCRY_LINE_TOLD == 1u << 10, "the shift above");
 /* Is it still what runs at `place`? An iseq may move, code does not. */
 static int is_same(const struct scry_agent_told *t, const struct scry_agent_place *place)
 {
-	const struct scry_agent_starts *s = &scry_agent.lines.starts;
+	const struct scry_agent_starts *s = &scry_agent_lines.starts;
 
 	return t->iseq == place->iseq && place->pc - t->code.start <= 8ull * t->code.size &&
 	       s->at[t->start] == t->code.start && s->ended[t->start] == t->ended;
@@ -95,7 +97,7 @@ static int read_anew(struct scry_agent_told *t, const struct scry_agent_place *p
 	start = add_start(code.start);
 	if (start && t) {
 		t->start = start - 1;
-		t->ended = scry_agent.lines.starts.ended[t->start];
+		t->ended = scry_agent_lines.starts.ended[t->start];
 		t->iseq = place->iseq;
 		t->pc = place->pc;
 		t->code = code;
@@ -122,7 +124,7 @@ uint32_t scry_lines_describe(struct scry_line_told *told, uint64_t pc, uint64_t 
 		is_right = read_anew(t, &place, told);
 	}
 	if (t)
-		__atomic_store_n(&scry_agent.lines.is_told_used, 0, __ATOMIC_RELEASE);
+		__atomic_store_n(&scry_agent_lines.is_told_used, 0, __ATOMIC_RELEASE);
 	told->def.top = pc & SCRY_MALLOC_LINE_TOP;
 	return is_right ? (uint32_t)(sizeof(told->def) + told->def.path_size +
 				     told->def.label_size + 7) /
@@ -138,7 +140,7 @@ struct told {
 /* The index + 1 of a start; 0: it is not there. */
 static uint32_t find_start(uint64_t start)
 {
-	const struct scry_agent_starts *s = &scry_agent.lines.starts;
+	const struct scry_agent_starts *s = &scry_agent_lines.starts;
 	uint32_t set = scry_lines_start_hash(start) % (SCRY_LINE_STARTS / 4) * 4;
 
 	for (uint32_t i = set; i < set + 4; i++)
@@ -150,7 +152,7 @@ static uint32_t find_start(uint64_t start)
 /* It means nothing any more when the block at `start` is freed. */
 static void add_code(uint32_t i, uint64_t start)
 {
-	struct scry_agent_lines *l = &scry_agent.lines;
+	struct scry_agent_lines *l = &scry_agent_lines;
 	uint32_t at = find_start(start), *first, had;
 
 	if (!at)
@@ -168,7 +170,7 @@ static void add_code(uint32_t i, uint64_t start)
 static uint32_t tell_line(struct scry_agent_thread *t, uint64_t address,
 			  const struct scry_line *line)
 {
-	struct scry_agent_lines *l = &scry_agent.lines;
+	struct scry_agent_lines *l = &scry_agent_lines;
 	struct told told;
 	uint64_t iseq = load64(line->cfp + scry_agent.line_plan.frames.frame_iseq), *w;
 	uint32_t i, words;
@@ -205,7 +207,7 @@ static uint32_t slot_of(uint64_t hash, uint32_t i)
 __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash,
 						   uint64_t address, const struct scry_line *line)
 {
-	struct scry_agent_lines *l = &scry_agent.lines;
+	struct scry_agent_lines *l = &scry_agent_lines;
 	uint64_t *front = &l->front[hash % SCRY_LINE_FRONT], entry;
 	uint32_t i, code;
 
@@ -246,7 +248,7 @@ static void clear(uint64_t *slot, uint32_t code)
 
 static void forget_code(uint32_t i)
 {
-	struct scry_agent_lines *l = &scry_agent.lines;
+	struct scry_agent_lines *l = &scry_agent_lines;
 	uint64_t hash = l->hashes[i];
 
 	clear(&l->front[hash % SCRY_LINE_FRONT], SCRY_MALLOC_LINES + i);
@@ -256,7 +258,7 @@ static void forget_code(uint32_t i)
 
 int scry_lines_end_start(uint64_t address)
 {
-	struct scry_agent_lines *l = &scry_agent.lines;
+	struct scry_agent_lines *l = &scry_agent_lines;
 	struct scry_agent_starts *s = &l->starts;
 	uint32_t at = find_start(address), code;
 
@@ -270,9 +272,4 @@ int scry_lines_end_start(uint64_t address)
 	__atomic_fetch_add(&s->ended[at - 1], 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->at[at - 1], 0, __ATOMIC_RELEASE);
 	return 1;
-}
-
-void scry_lines_over(void)
-{
-	scry_agent.line_plan.on = 0;
 }

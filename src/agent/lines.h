@@ -4,12 +4,13 @@
  *
  * Only the thread's own execution context and control frames are read by plain loads. What a frame
  * refers to may be moving, or unreadable, while a GC compacts here or in another thread: the kernel
- * is asked to copy it (define.c), once for each code.
+ * is asked to copy it (code.c), once for each code.
  */
 #ifndef SCRY_AGENT_LINES_H
 #define SCRY_AGENT_LINES_H
 
 #include "agent/ec.h"
+#include "agent/line_tables.h"
 #include "agent/track.h"
 
 #define SCRY_LINE_PROBES 32u
@@ -34,8 +35,12 @@ uint32_t scry_lines_find(struct scry_agent_thread *t, uint64_t hash, uint64_t ad
 /* The block at `address` is about to be freed. Was it code that was described? Then its codes mean
  * nothing any more. */
 int scry_lines_end_start(uint64_t address);
-/* The VM is about to be taken down: there are no more lines. */
-void scry_lines_over(void);
+/* The VM is about to be taken down: there are no more lines. Where they were never on, this part is
+ * not mapped. */
+static inline void scry_lines_over(void)
+{
+	scry_agent.line_plan.on = 0;
+}
 
 /* The newest control frame of this thread, and where they end; 0: it runs no Ruby. */
 static inline uint64_t scry_lines_frames(struct scry_agent_thread *t, uint64_t *ret_end)
@@ -90,7 +95,7 @@ static inline uint32_t scry_lines_code(struct scry_agent_thread *t, uint64_t add
 		return 0;
 	hash = address * 0x9e3779b97f4a7c15ull + line.pc * 0xff51afd7ed558ccdull;
 	hash ^= hash >> 32;
-	have = __atomic_load_n(&scry_agent.lines.front[hash % SCRY_LINE_FRONT], __ATOMIC_ACQUIRE);
+	have = __atomic_load_n(&scry_agent_lines.front[hash % SCRY_LINE_FRONT], __ATOMIC_ACQUIRE);
 	if (likely(scry_lines_is(have, hash)))
 		return have & SCRY_LINE_CODE;
 	return scry_lines_find(t, hash, address, &line);
@@ -107,7 +112,7 @@ static inline int scry_lines_may_start(uint64_t address)
 {
 	uint32_t bit = scry_lines_start_hash(address);
 
-	return scry_agent.lines.starts.bits[bit / 64] >> bit % 64 & 1;
+	return scry_agent_lines.starts.bits[bit / 64] >> bit % 64 & 1;
 }
 
 #endif

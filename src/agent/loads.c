@@ -91,7 +91,7 @@ void scry_agent_load(uint64_t arg)
 	wake(&c->load_seq);
 	if (is_before(__atomic_load_n(&c->load_done, __ATOMIC_RELAXED), given_up) ||
 	    !wait_for(c, ticket)) {
-		scry_agent_hold_calls();
+		scry_following_hold();
 		__atomic_store_n(&c->load_given_up, ticket, __ATOMIC_SEQ_CST);
 		__atomic_fetch_add(&c->load_late, 1, __ATOMIC_RELAXED);
 	}

@@ -10,7 +10,11 @@
 #include "agent/malloc.h"
 #include "agent/lines.h"
 #include "agent/track.h"
+#include "agent/walk.h"
 #include "wire/payload_malloc.h"
+
+struct scry_agent_malloc scry_agent_family;
+struct scry_agent_callers scry_agent_callers SCRY_WIPED;
 
 #define SIZE_MAX48 ((1ull << 48) - 1)
 
@@ -56,6 +60,7 @@ uint64_t scry_xallocx(void *p, uint64_t size, uint64_t extra, uint64_t flags,
 		      uint64_t (*original)(void *, uint64_t, uint64_t, uint64_t), uint64_t bx);
 uint64_t scry_usable_size(void *p, uint64_t (*original)(void *));
 int scry_fork(int (*original)(void));
+void scry_malloc_down(void);
 uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t *slot, uint64_t bx);
 uint64_t scry_new_nothrow(const uint64_t *arguments, uint64_t align, uint64_t function,
 			  uint64_t (*original)(uint64_t, uint64_t, uint64_t), uint64_t bx);
@@ -90,7 +95,7 @@ static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
 
 	if (!w)
 		return 0;
-	w[0] = word0(SCRY_MALLOC_OP_CALLER, 0, (uint64_t)(slot - scry_agent.callers.at));
+	w[0] = word0(SCRY_MALLOC_OP_CALLER, 0, (uint64_t)(slot - scry_agent_callers.at));
 	w[1] = address;
 	scry_track_publish(t, w + 2);
 	__atomic_compare_exchange_n(slot, &had, address | SCRY_CALLER_TOLD, 0, __ATOMIC_RELEASE,
@@ -105,7 +110,7 @@ static int tell_caller(thread *t, uint64_t *slot, uint64_t address)
  */
 static int is_itself(uint64_t address)
 {
-	const struct scry_agent_malloc *m = &scry_agent.malloc;
+	const struct scry_agent_malloc *m = &scry_agent_family;
 	const uint8_t *call = (const uint8_t *)address - 5;
 
 	return m->free_at && address - m->start < m->end - m->start && *call == 0xe8 &&
@@ -118,7 +123,7 @@ static __attribute__((noinline)) uint64_t find_caller(thread *t, uint64_t addres
 
 	for (uint32_t i = 0; i < SCRY_CALLER_PROBES; i++) {
 		uint32_t code = (first + i) % SCRY_MALLOC_CALLERS;
-		uint64_t *slot = &scry_agent.callers.at[code], have;
+		uint64_t *slot = &scry_agent_callers.at[code], have;
 
 		if (!code)
 			continue;
@@ -144,7 +149,7 @@ static inline uint64_t caller_code(thread *t, uint64_t address)
 {
 	uint32_t code = caller_slot(address);
 
-	if (likely(scry_agent.callers.at[code] == (address | SCRY_CALLER_TOLD)))
+	if (likely(scry_agent_callers.at[code] == (address | SCRY_CALLER_TOLD)))
 		return code;
 	return find_caller(t, address);
 }
@@ -204,7 +209,7 @@ static inline uint64_t glibc_usable(const void *p)
 
 static inline uint64_t usable_of(const void *p)
 {
-	const struct scry_agent_malloc *m = &scry_agent.malloc;
+	const struct scry_agent_malloc *m = &scry_agent_family;
 
 	if (likely(m->is_glibc))
 		return glibc_usable(p);
@@ -221,7 +226,7 @@ static inline uint64_t slack_of(const void *p, uint64_t size)
 /* Now and then: is the header still what malloc_usable_size says? */
 static __attribute__((noinline)) void check_header(const void *p)
 {
-	struct scry_agent_malloc *m = &scry_agent.malloc;
+	struct scry_agent_malloc *m = &scry_agent_family;
 
 	if (m->is_glibc && m->usable &&
 	    ((uint64_t(*)(const void *))m->usable)(p) != glibc_usable(p)) {
@@ -298,7 +303,7 @@ static inline void about_to_end(const void *p)
  * jumps to seems to be called by us. */
 static __attribute__((noinline)) void passed(uint64_t address)
 {
-	const struct scry_agent_malloc *m = &scry_agent.malloc;
+	const struct scry_agent_malloc *m = &scry_agent_family;
 	const struct scry_gate *g = scry_agent.gate;
 
 	if (g->open && scry_agent.tracking.is_on && address - m->start >= m->end - m->start &&
@@ -572,7 +577,7 @@ uint64_t scry_new(uint64_t size, uint64_t align, uint64_t which, const uint64_t 
 {
 	static const uint8_t functions[SCRY_NOTHROWS] = {SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY,
 							 SCRY_MALLOC_NEW, SCRY_MALLOC_NEW_ARRAY};
-	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) = (void *)scry_agent.malloc.nothrow[which];
+	uint64_t (*sister)(uint64_t, uint64_t, uint64_t) = (void *)scry_agent_family.nothrow[which];
 	uint64_t tag = 0, p; /* std::nothrow_t is empty: any address does */
 	int is_aligned = which >= SCRY_NOTHROW_NEW_ALIGNED;
 	const struct from from = {.slot = slot, .frame = FRAME, .bx = bx};
@@ -675,4 +680,9 @@ int scry_fork(int (*original)(void))
 		tell_fork(SCRY_MALLOC_OP_FORKED, pid);
 	__atomic_fetch_sub(forking, 1, __ATOMIC_SEQ_CST);
 	return pid;
+}
+
+void scry_malloc_down(void)
+{
+	scry_lines_over();
 }

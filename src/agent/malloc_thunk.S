@@ -1,6 +1,8 @@
 /*
  * Where REPLACE hooks on the malloc family lead to: r11 is the original, which malloc.c gets as one argument more.
  */
+#include "agent/keep.h"
+
 	.text
 
 	.macro	entry name
@@ -112,5 +114,17 @@
 	deleting scry_agent_delete, 13
 	deleting scry_agent_dallocx, 12
 	deleting scry_agent_delete_array, 14
+
+/* A CALL hook on the function that takes a Ruby down: there are no more lines. Registers and flags as found. */
+	.globl	scry_agent_lines_end
+	.protected scry_agent_lines_end
+.type	scry_agent_lines_end, @function
+scry_agent_lines_end:
+	endbr64
+	keep
+	call	scry_malloc_down
+	give_back
+	ret
+	.size	scry_agent_lines_end, . - scry_agent_lines_end
 
 	.section .note.GNU-stack, "", @progbits

@@ -11,7 +11,6 @@
  * Pages are walked by rb_objspace_each_objects_without_setup, which is there up to Ruby 3.3; for
  * later ones see pages.c. If not all moves can be told, the keeper is told that.
  */
-#include "agent/agent.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 
@@ -66,11 +65,11 @@ static void moved(void *context, uint64_t from, uint64_t to)
 {
 	struct batch *b = context;
 
-	if (scry_agent.sampling.on) { /* what was taken at `to` has made room: it is dead */
+	if (scry_agent_objects.sampling.on) { /* what was taken at `to` has made room: it is dead */
 		scry_sample_reused(scry_agent.gate, to);
 		if (!scry_sample_moved(scry_agent.gate, from, to))
 			return;
-	} else if (!scry_agent.ruby.each_objects) {
+	} else if (!scry_agent_vm.ruby.each_objects) {
 		scry_pages_add(to >> 16); /* from there it may move on */
 	}
 	if (b->count == 2 * BATCH)
@@ -82,7 +81,7 @@ static void moved(void *context, uint64_t from, uint64_t to)
 /* Slots of one heap page, or of a run of them. */
 static int walk(void *begin, void *end, uint64_t stride, void *context)
 {
-	uint64_t (*location)(uint64_t) = (void *)scry_agent.ruby.gc_location;
+	uint64_t (*location)(uint64_t) = (void *)scry_agent_vm.ruby.gc_location;
 
 	for (uint64_t at = (uint64_t)begin; at + stride <= (uint64_t)end; at += stride)
 		if ((load64(at) & SCRY_TYPE_MASK) == T_MOVED)
@@ -94,12 +93,12 @@ static int walk(void *begin, void *end, uint64_t stride, void *context)
 static int find_moves(struct batch *b)
 {
 	int (*each)(int (*)(void *, void *, uint64_t, void *), void *) =
-		(void *)scry_agent.ruby.each_objects;
+		(void *)scry_agent_vm.ruby.each_objects;
 	int is_whole = 1;
 
 	if (each)
 		each(walk, b);
-	else if (scry_agent.sampling.on)
+	else if (scry_agent_objects.sampling.on)
 		scry_sample_walk(moved, b);
 	else
 		is_whole = scry_pages_walk(moved, b);
@@ -154,7 +153,7 @@ static void compacted(void *unused)
 void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *),
 		      void (*compact)(void *))
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	void *(*allocate)(uint64_t) = (void *)r->xmalloc;
 	uint64_t (*wrap)(uint64_t, void *, const void *) = (void *)r->data_wrap;
 	void (*root)(uint64_t *) = (void *)r->gc_register;
@@ -181,7 +180,7 @@ void scry_data_object(struct scry_data_object *d, uint64_t (*size)(const void *)
 
 void scry_data_object_off(struct scry_data_object *d)
 {
-	void (*unroot)(uint64_t *) = (void *)scry_agent.ruby.gc_unregister;
+	void (*unroot)(uint64_t *) = (void *)scry_agent_vm.ruby.gc_unregister;
 	struct anchor *a = (struct anchor *)d->data;
 
 	if (!a)
@@ -197,11 +196,11 @@ void scry_data_object_off(struct scry_data_object *d)
 
 void scry_moved_on(void)
 {
-	if (scry_agent.ruby.gc_location && !scry_agent.ruby.ends_at_compaction)
-		scry_data_object(&scry_agent.anchor, scry_asked_for_size, compacted);
+	if (scry_agent_vm.ruby.gc_location && !scry_agent_vm.ruby.ends_at_compaction)
+		scry_data_object(&scry_agent_objects.anchor, scry_asked_for_size, compacted);
 }
 
 void scry_moved_off(void)
 {
-	scry_data_object_off(&scry_agent.anchor);
+	scry_data_object_off(&scry_agent_objects.anchor);
 }

@@ -1,10 +1,81 @@
 /*
- * Objects: what the handlers of events (ruby_objects.c) and those of hooks (ruby_hooks.c) share.
+ * Objects: the part's data, and what the handlers of events (ruby_objects.c) and those of hooks
+ * (ruby_hooks.c) share.
  */
 #ifndef SCRY_AGENT_OBJECTS_H
 #define SCRY_AGENT_OBJECTS_H
 
-#include "agent/agent.h"
+#include "agent/pages.h"
+#include "agent/ractor.h"
+#include "agent/sample.h"
+#include "agent/sites.h"
+#include "agent/stack.h"
+#include "agent/vm.h"
+
+struct scry_data_object {      /* a hidden object of the VM's heap: see scry_data_object() */
+	uint64_t object, data; /* it; what it owns, 0: none */
+};
+
+struct scry_agent_objects {
+	uint32_t evict;			      /* round robin */
+	uint32_t generation;		      /* part of every key: a new one forgets all */
+	struct scry_data_object anchor, last; /* moved.c, last.c */
+	uint64_t asked_last;		      /* whose size was asked last: what it owns */
+	uint64_t major_gc_count; /* the Symbol; 0: this VM cannot say which GCs are full */
+	uint64_t compact_count;	 /* another: compactions; 0: they are followed */
+	uint64_t compactions;	 /* when the hook was put on */
+	uint64_t made_count;	 /* another: objects made, where no word is known (ruby_hooks.c) */
+	struct scry_agent_sampling sampling;
+};
+extern struct scry_agent_objects scry_agent_objects SCRY_SHARED;
+
+struct scry_agent_tables { /* wiped */
+	struct scry_agent_sampled sampled;
+	struct scry_agent_stacks stacks;
+	struct scry_agent_pages pages;
+	uint32_t iseq_heads[SCRY_SITE_HEADS];
+	uint32_t klass_heads[SCRY_SITE_HEADS];
+	struct scry_agent_link links[SCRY_SITE_SLOTS];
+	struct scry_agent_front front[SCRY_SITE_FRONT] __attribute__((aligned(64)));
+	struct scry_agent_key keys[SCRY_SITE_SLOTS] __attribute__((aligned(64)));
+} SCRY_OWN_PAGES;
+extern struct scry_agent_tables scry_agent_tables SCRY_SHARED;
+
+/* ring.c: room for `words`, or 0 and counted as lost. Publishing is one store. */
+int scry_ring_reserve(struct scry_gate *g, uint64_t words);
+static inline void scry_ring_put(struct scry_gate *g, uint64_t word)
+{
+	((uint64_t *)g->ring)[g->at++] = word;
+	g->head++;
+}
+static inline void scry_ring_publish(const struct scry_gate *g)
+{
+	__atomic_store_n(&scry_agent.control->head, g->head, __ATOMIC_RELEASE);
+}
+
+/* define.c: what a DEF record says of a piece of code, read with plain loads while its iseq is
+ * alive; the same of a node of the stack tree. 0: no room in the ring. */
+int scry_define(uint32_t slot, const struct scry_agent_place *place, uint64_t klass,
+		uint64_t flags);
+int scry_define_node(uint32_t node, uint32_t parent, uint64_t pc, uint64_t iseq);
+
+/* ruby_events.c: a new watch is taken up; the hook takes itself off the VM's list; a fork child
+ * has its lane. */
+void scry_take_up(struct scry_gate *g);
+void scry_hook_off(const struct scry_gate *g);
+void scry_objects_moved(struct scry_gate *g);
+
+/* moved.c: at a safepoint; anywhere the hook may be taken off. */
+void scry_moved_on(void);
+void scry_moved_off(void);
+
+/* ruby_events.c: the VM runs it in its own time, with the GVL, at a safepoint. */
+SCRY_EXPORT void scry_agent_reconcile(void *unused);
+
+/* class_name.c: the watch ends where a ractor begins that breaks the VM, see ractor.h */
+void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass);
+/* Writes the class's name; returns its bytes, 0 when it is not known. */
+uint32_t scry_class_name(uint64_t klass, uint8_t *to, uint32_t room);
 
 /* ruby_objects.c: the two handlers of events, and what they share with the hooks' (ruby_hooks.c) */
 void scry_agent_event(uint64_t data, const uint8_t *trace_arg);

@@ -7,8 +7,8 @@
  * itself, not by loads: one that the VM has given back meanwhile is a failed read and not a fault.
  * That is done inside a compaction only.
  */
-#include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define T_MOVED 0x1eu
 #define SPECIAL_MAX 0x100u /* below: no pointer to an object */
@@ -29,7 +29,7 @@ static uint64_t moved_to(const uint64_t words[3])
 
 void scry_pages_forget_all(void)
 {
-	struct scry_agent_pages *p = &scry_agent.pages;
+	struct scry_agent_pages *p = &scry_agent_tables.pages;
 
 	if (!p->count)
 		return;
@@ -42,7 +42,7 @@ void scry_pages_forget_all(void)
 
 void scry_pages_add(uint64_t page)
 {
-	struct scry_agent_pages *p = &scry_agent.pages;
+	struct scry_agent_pages *p = &scry_agent_tables.pages;
 	uint32_t at = (uint32_t)(page * 0x9e3779b97f4a7c15ull >> 40) & (SCRY_PAGES - 1);
 
 	p->recent[page & (SCRY_PAGES_RECENT - 1)] = page;
@@ -60,7 +60,7 @@ void scry_pages_add(uint64_t page)
 
 int scry_pages_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context)
 {
-	struct scry_agent_pages *p = &scry_agent.pages;
+	struct scry_agent_pages *p = &scry_agent_tables.pages;
 
 	for (uint32_t i = 0; i < SCRY_PAGES && p->count; i++) {
 		uint64_t base = p->set[i] << 16, n;

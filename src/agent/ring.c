@@ -5,11 +5,12 @@
  * A handler waits for nobody: a full ring, or a keeper that no longer refreshes its lease, means
  * that the event is dropped and counted.
  */
-#include "agent/agent.h"
+#include "agent/objects.h"
 
 #define LEASE_CHECK_EVERY 256
 
-struct scry_agent_data scry_agent;
+struct scry_agent_objects scry_agent_objects;
+struct scry_agent_tables scry_agent_tables SCRY_WIPED;
 
 static uint64_t tsc(void)
 {
@@ -26,7 +27,7 @@ static __attribute__((noinline)) void check_lease(struct scry_gate *g)
 	const struct scry_control *c = scry_agent.control;
 	uint64_t now = tsc();
 
-	g->until_lease_check = scry_agent.sampling.on ? 1 : LEASE_CHECK_EVERY;
+	g->until_lease_check = scry_agent_objects.sampling.on ? 1 : LEASE_CHECK_EVERY;
 	g->lease_ok = now < c->lease_tsc;
 	if (now >= c->lease_end_tsc)
 		g->wanted = 0; /* nobody comes back */

@@ -8,7 +8,6 @@
  * does. In a fork child the gate page is zero: the first event there moves it into a lane of its
  * own (lane.c), or, when it is not followed, takes the hook off that child's own list.
  */
-#include "agent/agent.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 
@@ -22,10 +21,10 @@ SCRY_EXPORT void scry_agent_boot(void);
 /* Of events; none when the objects come by hooks. */
 static event_func handler(void)
 {
-	if (scry_agent.hooks.on)
+	if (scry_agent_vm.hooks.on)
 		return 0;
-	return (event_func)(scry_agent.sampling.on ? (void *)scry_agent_sampled
-						   : (void *)scry_agent_event);
+	return (event_func)(scry_agent_objects.sampling.on ? (void *)scry_agent_sampled
+							   : (void *)scry_agent_event);
 }
 
 /* A new watch: what the last one defined means nothing to this keeper. A handler that an earlier
@@ -38,17 +37,17 @@ void scry_take_up(struct scry_gate *g)
 	scry_site_forget_all();
 	scry_stack_forget_all();
 	scry_pages_forget_all();
-	if (scry_agent.sampling.on)
+	if (scry_agent_objects.sampling.on)
 		scry_sample_forget_all(g);
 	g->gcs = 0;
-	if (scry_agent.major_gc_count)
-		g->full_gcs =
-			((uint64_t(*)(uint64_t))scry_agent.ruby.gc_stat)(scry_agent.major_gc_count);
+	if (scry_agent_objects.major_gc_count)
+		g->full_gcs = ((uint64_t(*)(uint64_t))scry_agent_vm.ruby.gc_stat)(
+			scry_agent_objects.major_gc_count);
 	g->sweeping = 1; /* not known: a sweep may be under way */
 	g->last_node = 0;
 	g->last_slot = 0;
 	g->until_lease_check = 1;
-	if (scry_agent.hooks.on)
+	if (scry_agent_vm.hooks.on)
 		scry_hooks_take_up(g);
 	else
 		g->vm_gcs = scry_gc_count();
@@ -56,31 +55,44 @@ void scry_take_up(struct scry_gate *g)
 	__atomic_store_n(&scry_agent.control->armed, g->taken, __ATOMIC_RELEASE);
 }
 
+/* Its first object has been counted already. */
+void scry_objects_moved(struct scry_gate *g)
+{
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
+
+	g->by_bytes = scry_agent_objects.sampling.by_bytes;
+	if (scry_agent_objects.major_gc_count)
+		g->full_gcs = stat(scry_agent_objects.major_gc_count);
+	scry_take_up(g);
+	g->until_sample--;
+}
+
 /* The Symbol by which the VM is asked how many GCs were full; its tables are made at the first
  * question, which may allocate: here, and not inside a GC. */
 static void learn_gc_counter(struct scry_gate *g)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t (*intern)(const char *) = (void *)r->intern;
 	uint64_t (*id2sym)(uint64_t) = (void *)r->id2sym;
 	uint64_t (*stat)(uint64_t) = (void *)r->gc_stat;
 
 	if (!r->intern || !r->id2sym || !r->gc_stat)
 		return;
-	scry_agent.major_gc_count = id2sym(intern("major_gc_count"));
-	g->full_gcs = stat(scry_agent.major_gc_count);
-	scry_agent.compact_count = 0;
+	scry_agent_objects.major_gc_count = id2sym(intern("major_gc_count"));
+	g->full_gcs = stat(scry_agent_objects.major_gc_count);
+	scry_agent_objects.compact_count = 0;
 	if (r->ends_at_compaction) {
-		scry_agent.compact_count = id2sym(intern("compact_count"));
-		scry_agent.compactions = stat(scry_agent.compact_count);
+		scry_agent_objects.compact_count = id2sym(intern("compact_count"));
+		scry_agent_objects.compactions = stat(scry_agent_objects.compact_count);
 	}
-	if (scry_agent.hooks.on && !scry_agent.hooks.objspace_made)
-		scry_agent.made_count = id2sym(intern("total_allocated_objects"));
+	if (scry_agent_vm.hooks.on && !scry_agent_vm.hooks.objspace_made)
+		scry_agent_objects.made_count = id2sym(intern("total_allocated_objects"));
 }
 
 static void hook_on(struct scry_gate *g)
 {
-	void (*add)(event_func, uint32_t, uint64_t, int) = (void *)scry_agent.ruby.add_event_hook2;
+	void (*add)(event_func, uint32_t, uint64_t, int) =
+		(void *)scry_agent_vm.ruby.add_event_hook2;
 
 	if (scry_agent.state.hooked && scry_agent.state.handler != (uint64_t)handler())
 		scry_hook_off(g);
@@ -91,7 +103,8 @@ static void hook_on(struct scry_gate *g)
 		scry_agent.state.handler = (uint64_t)handler();
 		if (handler())
 			add(handler(),
-			    SCRY_RUBY_NEWOBJ | (scry_agent.sampling.on ? 0 : SCRY_RUBY_FREEOBJ) |
+			    SCRY_RUBY_NEWOBJ |
+				    (scry_agent_objects.sampling.on ? 0 : SCRY_RUBY_FREEOBJ) |
 				    SCRY_RUBY_GC_START | SCRY_RUBY_GC_END_MARK |
 				    SCRY_RUBY_GC_END_SWEEP,
 			    0, HOOK_SAFE | HOOK_RAW_ARG);
@@ -102,13 +115,13 @@ static void hook_on(struct scry_gate *g)
 
 void scry_hook_off(const struct scry_gate *g)
 {
-	int (*remove)(event_func, uint64_t) = (void *)scry_agent.ruby.remove_event_hook;
+	int (*remove)(event_func, uint64_t) = (void *)scry_agent_vm.ruby.remove_event_hook;
 
 	if (!scry_agent.state.hooked ||
 	    (scry_agent.state.handler && remove((event_func)scry_agent.state.handler, 0) <= 0))
 		return;
 	scry_moved_off();
-	scry_data_object_off(&scry_agent.last);
+	scry_data_object_off(&scry_agent_objects.last);
 	scry_agent.state.hooked = 0;
 	if (g->open) /* in a fork child the shared page is the parent's */
 		__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
@@ -118,14 +131,14 @@ void scry_hook_off(const struct scry_gate *g)
 /* Opt-in: only when the user asked for it, at a safepoint, as GC.start would. */
 static void force_gc(struct scry_gate *g)
 {
-	void (*start)(void) = (void *)scry_agent.ruby.gc_start;
+	void (*start)(void) = (void *)scry_agent_vm.ruby.gc_start;
 	struct scry_control *c = scry_agent.control;
 	uint64_t began;
 
 	if (!g->open || !start || c->forced_gcs >= c->force_gcs)
 		return;
 	began = __builtin_ia32_rdtsc();
-	if (scry_agent.hooks.on)
+	if (scry_agent_vm.hooks.on)
 		scry_hooks_collect(g, start);
 	else
 		start();
@@ -141,7 +154,7 @@ void scry_agent_reconcile(void *unused)
 	(void)unused;
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_add(&scry_agent.state.jobs_run, 1, __ATOMIC_SEQ_CST);
-	if (g->wanted || (!g->open && scry_lane_claim(g))) {
+	if (g->wanted || (!g->open && scry_lane_claim(g, scry_objects_moved))) {
 		hook_on(g);
 		force_gc(g);
 	} else if (scry_agent.state.hooked) {

@@ -11,9 +11,7 @@
  * when it has changed, a GC has begun; the first object that is freed then says that it has marked,
  * and the beginning of the next one that it has swept.
  */
-#include "agent/agent.h"
 #include "agent/ec.h"
-#include "agent/lines.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 
@@ -36,7 +34,7 @@ static void find_place(const struct scry_gate *g, struct scry_agent_place *place
 /* rb_gc_count: plain loads, in a thread that has an execution context. */
 static uint64_t gc_count(const struct scry_gate *g)
 {
-	uint64_t (*count)(void) = (void *)scry_agent.hooks.gc_count;
+	uint64_t (*count)(void) = (void *)scry_agent_vm.hooks.gc_count;
 
 	if (g->vm_gcs_at)
 		return load64(g->vm_gcs_at);
@@ -45,8 +43,8 @@ static uint64_t gc_count(const struct scry_gate *g)
 
 void scry_hooks_take_up(struct scry_gate *g)
 {
-	const struct scry_agent_hooks *h = &scry_agent.hooks;
-	uint64_t vm = load64(scry_agent.ruby.vm_word), objspace = 0;
+	const struct scry_agent_hooks *h = &scry_agent_vm.hooks;
+	uint64_t vm = load64(scry_agent_vm.ruby.vm_word), objspace = 0;
 
 	if (h->vm_objspace && is_pointer(vm))
 		objspace = load64(vm + h->vm_objspace);
@@ -98,11 +96,11 @@ void scry_hooks_collect(struct scry_gate *g, void (*start)(void))
 /* By a word, or by the VM's own answer, which is a sum over its heaps. 0: not known. */
 static uint64_t vm_made(const struct scry_gate *g)
 {
-	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 
 	if (g->vm_made_at)
 		return load64(g->vm_made_at);
-	return scry_agent.made_count ? stat(scry_agent.made_count) : 0;
+	return scry_agent_objects.made_count ? stat(scry_agent_objects.made_count) : 0;
 }
 
 /* The VM counts what it makes: so do we, and compare now and then. The newest is in both counts. */
@@ -127,9 +125,9 @@ static void record_sample(struct scry_gate *g, const struct scry_agent_place *pl
 /* For the host, which finds out what these functions do (cmd/makers.c). */
 static struct scry_agent_probe *probe(void)
 {
-	_Static_assert(sizeof(struct scry_agent_probe) <= sizeof(scry_agent.sampled.scratch),
+	_Static_assert(sizeof(struct scry_agent_probe) <= sizeof(scry_agent_tables.sampled.scratch),
 		       "it lies there");
-	return (void *)scry_agent.sampled.scratch;
+	return (void *)scry_agent_tables.sampled.scratch;
 }
 
 static __attribute__((noinline)) void probe_birth(uint64_t object)
@@ -159,8 +157,8 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 {
 	struct scry_agent_place place;
 
-	if (scry_agent.hooks.is_over || !scry_begin(g)) {
-		if (unlikely(scry_agent.hooks.probe) && is_object(object))
+	if (scry_agent_vm.hooks.is_over || !scry_begin(g)) {
+		if (unlikely(scry_agent_vm.hooks.probe) && is_object(object))
 			probe_birth(object);
 		return;
 	}
@@ -171,10 +169,10 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 		return;
 	}
 	see_gc(g);
-	if (!scry_agent.sampling.on)
+	if (!scry_agent_objects.sampling.on)
 		check_seen(g);
 	find_place(g, &place);
-	if (!scry_agent.sampling.on)
+	if (!scry_agent_objects.sampling.on)
 		scry_record_birth(g, &place, object);
 	else if (g->until_sample <= 0)
 		record_sample(g, &place, object);
@@ -192,7 +190,7 @@ uint64_t scry_agent_birth(uint64_t object)
 	if (object == g->last_born) /* an outer function hands on what an inner one has made */
 		return object;
 	g->last_born = object;
-	if (scry_agent.sampling.on) {
+	if (scry_agent_objects.sampling.on) {
 		g->until_sample -= scry_sample_step(g, object);
 		if (likely(g->until_sample > 0) &&
 		    !scry_comes_ractor(load64(object), load64(object + 8)))
@@ -214,7 +212,7 @@ static int may_be_sampled(uint64_t object)
 {
 	uint32_t bit = scry_sample_bit(object);
 
-	return scry_agent.sampled.filter[bit / 64] >> bit % 64 & 1;
+	return scry_agent_tables.sampled.filter[bit / 64] >> bit % 64 & 1;
 }
 
 /* Is something known by its address? */
@@ -229,16 +227,16 @@ static void end_object(struct scry_gate *g, uint64_t object, uint64_t flags)
 {
 	if (object == g->last_born)
 		g->last_born = 0;
-	if (scry_agent.sampling.on && likely(!may_be_sampled(object)) && !is_known(flags))
+	if (scry_agent_objects.sampling.on && likely(!may_be_sampled(object)) && !is_known(flags))
 		return;
 	scry_forget(object, flags);
-	if (!scry_agent.sampling.on || scry_sample_ended(g, object))
+	if (!scry_agent_objects.sampling.on || scry_sample_ended(g, object))
 		scry_record_end(g, object, scry_extra(object, flags), scry_class_of(object, flags));
 }
 
 static void end_slots(struct scry_gate *g, uint64_t at, uint64_t mask)
 {
-	for (; mask; mask >>= 1, at += scry_agent.hooks.end_stride) {
+	for (; mask; mask >>= 1, at += scry_agent_vm.hooks.end_stride) {
 		uint64_t flags = mask & 1 ? load64(at) : 0;
 
 		if (is_whole(flags))
@@ -248,13 +246,13 @@ static void end_slots(struct scry_gate *g, uint64_t at, uint64_t mask)
 
 static __attribute__((noinline)) void count_slots(uint64_t at, uint64_t mask)
 {
-	for (; mask; mask >>= 1, at += scry_agent.hooks.end_stride)
+	for (; mask; mask >>= 1, at += scry_agent_vm.hooks.end_stride)
 		probe()->ends += mask & 1 && is_whole(load64(at));
 }
 
 static void end(const uint64_t *arguments)
 {
-	const struct scry_agent_hooks *h = &scry_agent.hooks;
+	const struct scry_agent_hooks *h = &scry_agent_vm.hooks;
 	struct scry_gate *g = scry_agent.gate;
 	uint64_t at, mask;
 
@@ -304,8 +302,6 @@ void scry_agent_call(const uint64_t *arguments, uint64_t cookie)
 {
 	if (likely(cookie == SCRY_CALL_END))
 		end(arguments);
-	else if (cookie == SCRY_CALL_LINES)
-		scry_lines_over();
 	else
-		is_over(&scry_agent.hooks);
+		is_over(&scry_agent_vm.hooks);
 }

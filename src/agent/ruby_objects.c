@@ -11,7 +11,6 @@
  * `rb_gc_stat` and `rb_gc_count`, which return a number, and `rb_objspace_marked_object_p` or
  * `rb_gc_pointer_to_heap_p`, which look at a bit.
  */
-#include "agent/agent.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 
@@ -74,7 +73,7 @@ static void place_of_event(const struct scry_agent_frames *f, const uint8_t *tra
 
 uint32_t scry_slot_size(uint64_t object)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t page = r->page_mask ? load64((object & r->page_mask) + r->page_header) : 0;
 
 	return is_pointer(page) ? *(const volatile uint16_t *)(page + r->page_slot_size) : 0;
@@ -103,7 +102,8 @@ int scry_record_birth(struct scry_gate *g, const struct scry_agent_place *place,
 	}
 	scry_ring_put(g, object >> 3 << 20 | code);
 	scry_ring_publish(g);
-	if (g->frames.with_pages && scry_agent.pages.recent[page % SCRY_PAGES_RECENT] != page)
+	if (g->frames.with_pages &&
+	    scry_agent_tables.pages.recent[page % SCRY_PAGES_RECENT] != page)
 		scry_pages_add(page);
 	return 1;
 }
@@ -118,7 +118,7 @@ static int record_alloc(struct scry_gate *g, const uint8_t *trace_arg, uint64_t 
 
 void scry_forget(uint64_t object, uint64_t flags)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint32_t type = flags & SCRY_TYPE_MASK;
 
 	if (unlikely(type == SCRY_TYPE_CLASS || type == SCRY_TYPE_MODULE)) {
@@ -147,22 +147,22 @@ static inline int load_in_place(void *ctx, uint64_t address, uint32_t width, uin
 /* Most objects have all in their slot, which their flags say. */
 static int is_plain(uint64_t flags)
 {
-	const struct scry_agent_plain *plain = &scry_agent.ruby.plain[flags & SCRY_TYPE_MASK];
+	const struct scry_agent_plain *plain = &scry_agent_vm.ruby.plain[flags & SCRY_TYPE_MASK];
 
 	return (flags & plain->mask) == plain->value;
 }
 
 int64_t scry_extra(uint64_t object, uint64_t flags)
 {
-	return is_plain(flags)
-		       ? 0
-		       : scry_size_extra(&scry_agent.ruby.sizes, load_in_place, 0, object, flags);
+	return is_plain(flags) ? 0
+			       : scry_size_extra(&scry_agent_vm.ruby.sizes, load_in_place, 0,
+						 object, flags);
 }
 
 enum scry_ring_class scry_class_of(uint64_t object, uint64_t flags)
 {
 	uint64_t klass = load64(object + 8);
-	uint64_t core = scry_agent.ruby.core_class[flags & SCRY_TYPE_MASK];
+	uint64_t core = scry_agent_vm.ruby.core_class[flags & SCRY_TYPE_MASK];
 
 	if (unlikely(!klass))
 		return SCRY_RING_CLASS_NONE;
@@ -199,10 +199,10 @@ static void record_free(struct scry_gate *g, uint64_t object)
  * the handler takes the hook off when it is done with this event. */
 static void end_at_compaction(struct scry_gate *g)
 {
-	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 
-	if (likely(!scry_agent.compact_count) ||
-	    stat(scry_agent.compact_count) == scry_agent.compactions)
+	if (likely(!scry_agent_objects.compact_count) ||
+	    stat(scry_agent_objects.compact_count) == scry_agent_objects.compactions)
 		return;
 	scry_agent.control->ended = SCRY_ENDED_COMPACTION;
 	g->wanted = 0;
@@ -210,7 +210,7 @@ static void end_at_compaction(struct scry_gate *g)
 
 uint64_t scry_gc_count(void)
 {
-	uint64_t (*count)(void) = (void *)scry_agent.ruby.gc_count;
+	uint64_t (*count)(void) = (void *)scry_agent_vm.ruby.gc_count;
 
 	return count ? count() : 0;
 }
@@ -218,7 +218,7 @@ uint64_t scry_gc_count(void)
 /* A GC has begun. Those that other ractors have begun meanwhile showed no event. */
 static void count_gc(struct scry_gate *g)
 {
-	uint64_t count = scry_agent.hooks.on ? 0 : scry_gc_count();
+	uint64_t count = scry_agent_vm.hooks.on ? 0 : scry_gc_count();
 
 	g->gcs += count > g->vm_gcs ? count - g->vm_gcs : 1;
 	if (count)
@@ -227,7 +227,7 @@ static void count_gc(struct scry_gate *g)
 
 void scry_record_gc(struct scry_gate *g, uint32_t event)
 {
-	uint64_t (*stat)(uint64_t) = (void *)scry_agent.ruby.gc_stat;
+	uint64_t (*stat)(uint64_t) = (void *)scry_agent_vm.ruby.gc_stat;
 	uint32_t what = SCRY_RING_GC_SWEPT;
 	uint64_t fulls = 0;
 
@@ -235,7 +235,9 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 		count_gc(g);
 		what = SCRY_RING_GC_START;
 	} else if (event == SCRY_RUBY_GC_END_MARK) {
-		uint64_t full = scry_agent.major_gc_count ? stat(scry_agent.major_gc_count) : 0;
+		uint64_t full = scry_agent_objects.major_gc_count
+					? stat(scry_agent_objects.major_gc_count)
+					: 0;
 
 		fulls = (full - g->full_gcs) & SCRY_RING_GC_FULLS_MAX;
 		what = fulls ? SCRY_RING_GC_FULL_MARKED : SCRY_RING_GC_MARKED;
@@ -258,7 +260,7 @@ static int may_be_sampled(uint64_t object)
 	uint32_t bit = scry_sample_bit(object);
 
 	/* not before it is known that a watch is on: an idle agent does not have it */
-	return load64((uint64_t)&scry_agent.sampled.filter[bit / 64]) >> bit % 64 & 1;
+	return load64((uint64_t)&scry_agent_tables.sampled.filter[bit / 64]) >> bit % 64 & 1;
 }
 
 int scry_begin(struct scry_gate *g)
@@ -274,7 +276,7 @@ int scry_begin(struct scry_gate *g)
 	if (likely(g->wanted) && likely(g->wanted == g->taken))
 		return 1;
 	/* a fork child, whose gate page is zero */
-	if (!g->open && scry_agent.state.hooked && scry_lane_claim(g))
+	if (!g->open && scry_agent.state.hooked && scry_lane_claim(g, scry_objects_moved))
 		return 1;
 	scry_hook_off(g); /* off, a child that is not followed, or the wrong handler */
 	g->handling = 0;
@@ -312,7 +314,8 @@ int64_t scry_sample_step(const struct scry_gate *g, uint64_t object)
 {
 	uint32_t slot = g->by_bytes ? scry_slot_size(object) : 0;
 
-	return slot > scry_agent.sampling.unit ? slot / scry_agent.sampling.unit : 1;
+	return slot > scry_agent_objects.sampling.unit ? slot / scry_agent_objects.sampling.unit
+						       : 1;
 }
 
 static void end_samples(struct scry_gate *g, uint32_t event)

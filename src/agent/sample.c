@@ -9,7 +9,6 @@
  * where the VM does not say what is marked, has swept. Their content is gone then: so all are sized
  * when it has marked, from when on those that it will sweep do not change.
  */
-#include "agent/agent.h"
 #include "agent/load.h"
 #include "agent/objects.h"
 
@@ -26,19 +25,19 @@ static void set_filter(uint64_t object)
 {
 	uint32_t bit = scry_sample_bit(object);
 
-	scry_agent.sampled.filter[bit / 64] |= 1ull << bit % 64;
+	scry_agent_tables.sampled.filter[bit / 64] |= 1ull << bit % 64;
 }
 
 static void set_entry(uint32_t at, struct scry_sampled entry)
 {
-	scry_agent.sampled.entries[at] = entry;
-	scry_agent.sampled.living[at / 64] |= 1ull << at % 64;
+	scry_agent_tables.sampled.entries[at] = entry;
+	scry_agent_tables.sampled.living[at / 64] |= 1ull << at % 64;
 }
 
 static void remove_entry(struct scry_gate *g, uint32_t at)
 {
-	scry_agent.sampled.entries[at].object = REMOVED;
-	scry_agent.sampled.living[at / 64] &= ~(1ull << at % 64);
+	scry_agent_tables.sampled.entries[at].object = REMOVED;
+	scry_agent_tables.sampled.living[at / 64] &= ~(1ull << at % 64);
 	g->tracked--;
 }
 
@@ -46,7 +45,7 @@ static void remove_entry(struct scry_gate *g, uint32_t at)
 static uint32_t next_entry(uint32_t at)
 {
 	for (; at < SCRY_TRACKED; at = (at / 64 + 1) * 64) {
-		uint64_t bits = scry_agent.sampled.living[at / 64] >> at % 64;
+		uint64_t bits = scry_agent_tables.sampled.living[at / 64] >> at % 64;
 
 		if (bits)
 			return at + (uint32_t)__builtin_ctzll(bits);
@@ -59,26 +58,26 @@ int64_t scry_sample_gap(struct scry_gate *g)
 	g->random ^= g->random << 13;
 	g->random ^= g->random >> 7;
 	g->random ^= g->random << 17;
-	return scry_agent.sampling.gaps[g->random >> 32 & (SCRY_SAMPLE_GAPS - 1)];
+	return scry_agent_objects.sampling.gaps[g->random >> 32 & (SCRY_SAMPLE_GAPS - 1)];
 }
 
 static void fill_filter(void)
 {
 	for (uint32_t i = 0; i < SCRY_SAMPLE_FILTER_BITS / 64; i++)
-		scry_agent.sampled.filter[i] = 0;
+		scry_agent_tables.sampled.filter[i] = 0;
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
-		set_filter(scry_agent.sampled.entries[i].object);
+		set_filter(scry_agent_tables.sampled.entries[i].object);
 }
 
 void scry_sample_forget_all(struct scry_gate *g)
 {
 	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
-		scry_agent.sampled.entries[i].object = EMPTY;
+		scry_agent_tables.sampled.entries[i].object = EMPTY;
 	for (uint32_t i = 0; i < SCRY_TRACKED / 64; i++)
-		scry_agent.sampled.living[i] = 0;
+		scry_agent_tables.sampled.living[i] = 0;
 	fill_filter();
 	g->tracked = 0;
-	scry_agent.sampled.used = 0;
+	scry_agent_tables.sampled.used = 0;
 	if (!g->random)
 		g->random = 0x2545f4914f6cdd1dull ^ scry_agent.control->lease_tsc;
 	g->until_sample = scry_sample_gap(g);
@@ -90,19 +89,19 @@ static void clean(struct scry_gate *g)
 	uint32_t kept = 0;
 
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
-		scry_agent.sampled.scratch[kept++] = scry_agent.sampled.entries[i];
+		scry_agent_tables.sampled.scratch[kept++] = scry_agent_tables.sampled.entries[i];
 	for (uint32_t i = 0; i < SCRY_TRACKED; i++)
-		scry_agent.sampled.entries[i].object = EMPTY;
+		scry_agent_tables.sampled.entries[i].object = EMPTY;
 	for (uint32_t i = 0; i < SCRY_TRACKED / 64; i++)
-		scry_agent.sampled.living[i] = 0;
+		scry_agent_tables.sampled.living[i] = 0;
 	for (uint32_t i = 0; i < kept; i++) {
-		uint32_t at = slot_of(scry_agent.sampled.scratch[i].object);
+		uint32_t at = slot_of(scry_agent_tables.sampled.scratch[i].object);
 
-		while (scry_agent.sampled.entries[at].object)
+		while (scry_agent_tables.sampled.entries[at].object)
 			at = (at + 1) & (SCRY_TRACKED - 1);
-		set_entry(at, scry_agent.sampled.scratch[i]);
+		set_entry(at, scry_agent_tables.sampled.scratch[i]);
 	}
-	scry_agent.sampled.used = g->tracked = kept;
+	scry_agent_tables.sampled.used = g->tracked = kept;
 	fill_filter();
 }
 
@@ -122,7 +121,7 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 {
 	uint32_t at = slot_of(object);
 
-	if (scry_agent.sampled.used >= SCRY_TRACKED / 4 * 3) {
+	if (scry_agent_tables.sampled.used >= SCRY_TRACKED / 4 * 3) {
 		if (g->tracked >= SCRY_TRACKED / 2) {
 			scry_agent.control->untracked++;
 			unfollow(g, object);
@@ -130,10 +129,10 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 		}
 		clean(g);
 	}
-	while (scry_agent.sampled.entries[at].object > REMOVED)
+	while (scry_agent_tables.sampled.entries[at].object > REMOVED)
 		at = (at + 1) & (SCRY_TRACKED - 1);
-	if (scry_agent.sampled.entries[at].object == EMPTY)
-		scry_agent.sampled.used++;
+	if (scry_agent_tables.sampled.entries[at].object == EMPTY)
+		scry_agent_tables.sampled.used++;
 	set_entry(at, (struct scry_sampled){.object = object,
 					    .extra = SCRY_EXTRA_UNKNOWN,
 					    .end_class = SCRY_RING_CLASS_NONE});
@@ -146,10 +145,10 @@ static uint32_t find(uint64_t object)
 {
 	uint32_t at = slot_of(object);
 
-	while (scry_agent.sampled.entries[at].object &&
-	       scry_agent.sampled.entries[at].object != object)
+	while (scry_agent_tables.sampled.entries[at].object &&
+	       scry_agent_tables.sampled.entries[at].object != object)
 		at = (at + 1) & (SCRY_TRACKED - 1);
-	return scry_agent.sampled.entries[at].object == object ? at : SCRY_TRACKED;
+	return scry_agent_tables.sampled.entries[at].object == object ? at : SCRY_TRACKED;
 }
 
 /*
@@ -159,7 +158,7 @@ static uint32_t find(uint64_t object)
  */
 static int is_dead(uint32_t event, uint64_t object)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	int (*is_marked)(uint64_t) = (void *)r->is_marked;
 	_Bool (*in_heap)(uint64_t) = (void *)r->in_heap;
 
@@ -205,12 +204,12 @@ static void measure_any(const struct scry_agent_ruby *r, struct scry_sampled *en
 
 void scry_sample_measure(void)
 {
-	const struct scry_agent_ruby *r = &scry_agent.ruby;
+	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
 	if (r->is_marked || !r->in_heap)
 		return; /* they are sized when they are seen to be dead */
 	for (uint32_t at = next_entry(0); at < SCRY_TRACKED; at = next_entry(at + 1))
-		measure_any(r, &scry_agent.sampled.entries[at]);
+		measure_any(r, &scry_agent_tables.sampled.entries[at]);
 }
 
 int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
@@ -219,7 +218,7 @@ int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
 	uint32_t at;
 
 	while ((at = next_entry(*cursor)) < SCRY_TRACKED) {
-		struct scry_sampled entry = scry_agent.sampled.entries[at];
+		struct scry_sampled entry = scry_agent_tables.sampled.entries[at];
 
 		*cursor = at + 1;
 		if (!is_dead(event, entry.object))
@@ -234,7 +233,7 @@ int scry_sample_next_dead(struct scry_gate *g, uint32_t event, uint32_t *cursor,
 		*ret = entry;
 		return 1;
 	}
-	if (scry_agent.sampled.used - g->tracked > REMOVED_MAX)
+	if (scry_agent_tables.sampled.used - g->tracked > REMOVED_MAX)
 		clean(g);
 	return 0;
 }
@@ -256,18 +255,18 @@ int scry_sample_moved(struct scry_gate *g, uint64_t from, uint64_t to)
  */
 static void unfollow_unmoved(struct scry_gate *g, uint64_t object)
 {
-	if (!scry_agent.ruby.is_marked && !is_dead(SCRY_RUBY_GC_END_SWEEP, object) &&
+	if (!scry_agent_vm.ruby.is_marked && !is_dead(SCRY_RUBY_GC_END_SWEEP, object) &&
 	    scry_sample_ended(g, object))
 		unfollow(g, object);
 }
 
 void scry_sample_walk(void (*moved)(void *, uint64_t from, uint64_t to), void *context)
 {
-	uint64_t *list = scry_agent.pages.set; /* of no other use while sampling */
+	uint64_t *list = scry_agent_tables.pages.set; /* of no other use while sampling */
 	uint32_t count = 0;
 
 	for (uint32_t i = next_entry(0); i < SCRY_TRACKED; i = next_entry(i + 1))
-		list[count++] = scry_agent.sampled.entries[i].object;
+		list[count++] = scry_agent_tables.sampled.entries[i].object;
 	for (uint32_t i = 0; i < count; i++)
 		if (!scry_pages_moved(list[i]))
 			unfollow_unmoved(scry_agent.gate, list[i]);
@@ -287,7 +286,7 @@ int scry_sample_ended(struct scry_gate *g, uint64_t object)
 	if (at == SCRY_TRACKED)
 		return 0;
 	remove_entry(g, at);
-	if (scry_agent.sampled.used - g->tracked > REMOVED_MAX)
+	if (scry_agent_tables.sampled.used - g->tracked > REMOVED_MAX)
 		clean(g);
 	return 1;
 }
@@ -298,7 +297,7 @@ void scry_sample_reused(struct scry_gate *g, uint64_t object)
 
 	if (at == SCRY_TRACKED)
 		return;
-	if (scry_record_end(g, object, scry_agent.sampled.entries[at].extra,
-			    scry_agent.sampled.entries[at].end_class))
+	if (scry_record_end(g, object, scry_agent_tables.sampled.entries[at].extra,
+			    scry_agent_tables.sampled.entries[at].end_class))
 		remove_entry(g, at); /* else the next one made there says it again */
 }

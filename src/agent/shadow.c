@@ -10,6 +10,8 @@
 #include "agent/track.h"
 #include "wire/call_ring.h"
 
+struct scry_shadow scry_agent_shadow SCRY_INHERITED;
+
 #define HOOK_MASK ((1u << SCRY_SHADOW_HOOK_BITS) - 1)
 #define NO_THUNK (~0ull)
 #define RESTORER_BYTES 9
@@ -93,9 +95,9 @@ static uint64_t thunk_of(struct scry_shadow *s, uint64_t original)
 	return NO_THUNK;
 }
 
-static int is_thunk(const struct scry_shadow *s, uint64_t word)
+static int is_thunk(uint64_t word)
 {
-	return word - s->head.thunks < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES;
+	return word - scry_agent.following.thunks < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES;
 }
 
 /* An entry for `key`, or NULL: all are in use. What stands of the slot, unless it is pending, was
@@ -126,22 +128,10 @@ static struct scry_shadow_entry *claim(struct scry_shadow *s, uint64_t key, int 
 	return mine;
 }
 
-/* Unless the host has switched it off meanwhile. */
-static void change(struct scry_shadow *s, uint32_t from, uint32_t to)
-{
-	__atomic_compare_exchange_n(&s->head.on, &from, to, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
-
-void scry_agent_hold_calls(void)
-{
-	change(&scry_agent.shadow, SCRY_SHADOW_ON, SCRY_SHADOW_HELD);
-	change(&scry_agent.shadow, SCRY_SHADOW_PAUSED, SCRY_SHADOW_HELD);
-}
-
 /* Off, held, or paused, because the keeper has not refreshed its lease: it may have again. */
 static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t hook)
 {
-	uint32_t on = s->head.on;
+	uint32_t on = scry_agent.following.on;
 
 	if (on == SCRY_SHADOW_OFF || !scry_agent.gate->open)
 		return 0;
@@ -149,7 +139,7 @@ static __attribute__((noinline)) int may_follow(struct scry_shadow *s, uint64_t 
 		add(&stats_of(s, hook)->missed, 1);
 		return 0;
 	}
-	change(s, SCRY_SHADOW_PAUSED, SCRY_SHADOW_ON);
+	scry_following_change(SCRY_SHADOW_PAUSED, SCRY_SHADOW_ON);
 	return 1;
 }
 
@@ -160,7 +150,8 @@ static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t 
 	int is_prctl = (cookie & SCRY_CALL_IS_PRCTL) != 0;
 
 	if (likely(cookie & SCRY_CALL_IS_FREE)) {
-		scry_call_ruby_freed(arguments[0]);
+		if (scry_agent.line_plan.on)
+			scry_call_ruby_freed(arguments[0]);
 		return;
 	}
 	if (cookie & SCRY_CALL_IS_DOWN) {
@@ -175,7 +166,7 @@ static __attribute__((noinline)) void guard(const uint64_t *arguments, uint64_t 
 
 void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 {
-	struct scry_shadow *s = &scry_agent.shadow;
+	struct scry_shadow *s = &scry_agent_shadow;
 	const uint64_t *arguments = slot - SCRY_CALL_REGISTERS;
 	uint64_t hook = cookie & HOOK_MASK, word, key, thunk = 0;
 	struct scry_shadow_entry *e = 0;
@@ -186,14 +177,14 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 		if (cookie & SCRY_CALL_IS_GUARD)
 			return;
 	}
-	if (unlikely(s->head.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
+	if (unlikely(scry_agent.following.on != SCRY_SHADOW_ON) && !may_follow(s, hook))
 		return;
 	if (unlikely(!scry_agent.gate->open) && !(s->head.records && scry_track_moves_in()))
 		return;
 	if (cookie & SCRY_SHADOW_RED_ZONE)
 		slot += 16;
 	word = *slot;
-	is_pending = is_thunk(s, word); /* a tail call: both return at once */
+	is_pending = is_thunk(word); /* a tail call: both return at once */
 	if (!is_pending)
 		thunk = thunk_of(s, word);
 	key = (uint64_t)slot >> 3 << SCRY_SHADOW_HOOK_BITS | hook;
@@ -211,13 +202,14 @@ void scry_agent_entered(uint64_t *slot, uint64_t cookie, uint64_t bx)
 	if (s->head.records && unlikely(scry_agent.line_plan.on))
 		scry_call_ruby(slot);
 	if (!is_pending)
-		__atomic_store_n(slot, s->head.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
+		__atomic_store_n(slot,
+				 scry_agent.following.thunks + thunk * SCRY_SHADOW_THUNK_BYTES,
 				 __ATOMIC_RELEASE);
 	e->tsc = s->head.records ? scry_call_entered(slot, arguments, cookie, is_pending,
 						     s->saved[e - &s->entries[0][0]])
 				 : tsc();
 	if (unlikely(e->tsc >= scry_agent.control->lease_tsc))
-		change(s, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
+		scry_following_change(SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED);
 }
 
 static void record(const struct scry_shadow *s, uint64_t hook, uint64_t ticks)
@@ -252,7 +244,7 @@ static int keep_back(struct scry_call_back *back, uint64_t hook, const uint64_t 
 /* `slot` holds the thunk's number; it gets the address to go on at. */
 void scry_agent_returned(uint64_t *slot)
 {
-	struct scry_shadow *s = &scry_agent.shadow;
+	struct scry_shadow *s = &scry_agent_shadow;
 	uint64_t now = s->head.records ? 0 : tsc(), found = 0, told = 0;
 	struct scry_shadow_entry *ways = s->entries[scry_shadow_bucket((uint64_t)slot)];
 	int is_open = scry_agent.gate->open != 0;
@@ -293,14 +285,14 @@ void scry_agent_returned(uint64_t *slot)
 const void *scry_agent_unwound(uint64_t pc, uint64_t *bases,
 			       const void *(*original)(uint64_t, uint64_t *))
 {
-	const struct scry_shadow *s = &scry_agent.shadow;
+	const struct scry_shadow *s = &scry_agent_shadow;
 	uint64_t ra;
 
-	if (is_thunk(s, pc + 1) || is_thunk(s, pc)) {
+	if (is_thunk(pc + 1) || is_thunk(pc)) {
 		ra = bases[-2];
-		if (is_thunk(s, ra) && ra - pc <= 1) {
-			uint64_t home =
-				s->originals[(ra - s->head.thunks) / SCRY_SHADOW_THUNK_BYTES];
+		if (is_thunk(ra) && ra - pc <= 1) {
+			uint64_t home = s->originals[(ra - scry_agent.following.thunks) /
+						     SCRY_SHADOW_THUNK_BYTES];
 
 			bases[-2] = home;
 			pc = home - (ra - pc);

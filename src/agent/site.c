@@ -8,7 +8,7 @@
  * slots are emptied by chains (its address may be used again at once), which costs nothing to those
  * who die unseen.
  */
-#include "agent/agent.h"
+#include "agent/objects.h"
 
 /* Above the class and the type in a key: forgetting all is adding one. */
 #define GENERATION_SHIFT 49
@@ -22,31 +22,31 @@ static uint32_t head_of(uint64_t address)
 
 static uint64_t class_of(uint32_t slot)
 {
-	return (scry_agent.keys[slot].klass & KLASS_BITS) >> 5 << 3;
+	return (scry_agent_tables.keys[slot].klass & KLASS_BITS) >> 5 << 3;
 }
 
 static void unlink_iseq(uint32_t slot)
 {
-	const struct scry_agent_link *link = &scry_agent.links[slot];
+	const struct scry_agent_link *link = &scry_agent_tables.links[slot];
 
 	if (link->prev_iseq)
-		scry_agent.links[link->prev_iseq - 1].next_iseq = link->next_iseq;
+		scry_agent_tables.links[link->prev_iseq - 1].next_iseq = link->next_iseq;
 	else
-		scry_agent.iseq_heads[head_of(link->iseq)] = link->next_iseq;
+		scry_agent_tables.iseq_heads[head_of(link->iseq)] = link->next_iseq;
 	if (link->next_iseq)
-		scry_agent.links[link->next_iseq - 1].prev_iseq = link->prev_iseq;
+		scry_agent_tables.links[link->next_iseq - 1].prev_iseq = link->prev_iseq;
 }
 
 static void unlink_klass(uint32_t slot)
 {
-	const struct scry_agent_link *link = &scry_agent.links[slot];
+	const struct scry_agent_link *link = &scry_agent_tables.links[slot];
 
 	if (link->prev_klass)
-		scry_agent.links[link->prev_klass - 1].next_klass = link->next_klass;
+		scry_agent_tables.links[link->prev_klass - 1].next_klass = link->next_klass;
 	else
-		scry_agent.klass_heads[head_of(class_of(slot))] = link->next_klass;
+		scry_agent_tables.klass_heads[head_of(class_of(slot))] = link->next_klass;
 	if (link->next_klass)
-		scry_agent.links[link->next_klass - 1].prev_klass = link->prev_klass;
+		scry_agent_tables.links[link->next_klass - 1].prev_klass = link->prev_klass;
 }
 
 static uint64_t hash_of(const struct scry_agent_key *key)
@@ -56,34 +56,34 @@ static uint64_t hash_of(const struct scry_agent_key *key)
 
 static struct scry_agent_front *front_of(uint64_t hash)
 {
-	return &scry_agent.front[hash >> 40 & (SCRY_SITE_FRONT - 1)];
+	return &scry_agent_tables.front[hash >> 40 & (SCRY_SITE_FRONT - 1)];
 }
 
 static void empty_slot(uint32_t slot)
 {
-	struct scry_agent_front *front = front_of(hash_of(&scry_agent.keys[slot]));
+	struct scry_agent_front *front = front_of(hash_of(&scry_agent_tables.keys[slot]));
 
 	if (front->slot == slot)
 		front->key.code = 0;
 	unlink_iseq(slot);
 	unlink_klass(slot);
-	scry_agent.keys[slot].code = 0;
+	scry_agent_tables.keys[slot].code = 0;
 }
 
 static void fill_slot(uint32_t slot, const struct scry_agent_key *key, uint64_t iseq)
 {
-	struct scry_agent_link *link = &scry_agent.links[slot];
+	struct scry_agent_link *link = &scry_agent_tables.links[slot];
 	uint32_t *head;
 
-	scry_agent.keys[slot] = *key;
-	head = &scry_agent.iseq_heads[head_of(iseq)];
+	scry_agent_tables.keys[slot] = *key;
+	head = &scry_agent_tables.iseq_heads[head_of(iseq)];
 	if (*head)
-		scry_agent.links[*head - 1].prev_iseq = slot + 1;
+		scry_agent_tables.links[*head - 1].prev_iseq = slot + 1;
 	*link = (struct scry_agent_link){.iseq = iseq, .next_iseq = *head};
 	*head = slot + 1;
-	head = &scry_agent.klass_heads[head_of(class_of(slot))];
+	head = &scry_agent_tables.klass_heads[head_of(class_of(slot))];
 	if (*head)
-		scry_agent.links[*head - 1].prev_klass = slot + 1;
+		scry_agent_tables.links[*head - 1].prev_klass = slot + 1;
 	link->next_klass = *head;
 	*head = slot + 1;
 }
@@ -92,14 +92,14 @@ static __attribute__((noinline)) uint32_t define(uint32_t set, const struct scry
 						 const struct scry_agent_place *place,
 						 const uint64_t *object)
 {
-	uint32_t slot = set + (scry_agent.evict++ & 3);
+	uint32_t slot = set + (scry_agent_objects.evict++ & 3);
 
 	for (uint32_t way = 0; way < 4; way++)
-		if (!scry_agent.keys[set + way].code)
+		if (!scry_agent_tables.keys[set + way].code)
 			slot = set + way;
 	if (!scry_define(slot + 1, place, object[1], object[0]))
 		return 0;
-	if (scry_agent.keys[slot].code)
+	if (scry_agent_tables.keys[slot].code)
 		empty_slot(slot);
 	fill_slot(slot, key, place->iseq);
 	return slot + 1;
@@ -110,7 +110,7 @@ static uint32_t look_up(uint64_t hash, const struct scry_agent_key *key,
 			const struct scry_agent_place *place, const uint64_t *object)
 {
 	uint32_t set = (uint32_t)(hash >> 50) << 2;
-	const struct scry_agent_key *k = &scry_agent.keys[set];
+	const struct scry_agent_key *k = &scry_agent_tables.keys[set];
 
 	for (uint32_t way = 0; way < 4; way++)
 		if (likely(k[way].code == key->code && k[way].klass == key->klass))
@@ -125,7 +125,7 @@ uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *ob
 		.code = 1ull << 61 | place->pc >> 3 << 17 | (uint64_t)place->depth << 1 |
 			place->top,
 		.klass = (object[1] >> 3 << 5 | (object[0] & 0x1f)) ^
-			 (uint64_t)scry_agent.generation << GENERATION_SHIFT,
+			 (uint64_t)scry_agent_objects.generation << GENERATION_SHIFT,
 	};
 	uint64_t hash = hash_of(&key);
 	struct scry_agent_front *front = front_of(hash);
@@ -141,25 +141,25 @@ uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *ob
 
 void scry_site_forget_iseq(uint64_t iseq)
 {
-	uint32_t at = scry_agent.iseq_heads[head_of(iseq)];
+	uint32_t at = scry_agent_tables.iseq_heads[head_of(iseq)];
 
 	while (at) {
 		uint32_t slot = at - 1;
 
-		at = scry_agent.links[slot].next_iseq;
-		if (scry_agent.links[slot].iseq == iseq)
+		at = scry_agent_tables.links[slot].next_iseq;
+		if (scry_agent_tables.links[slot].iseq == iseq)
 			empty_slot(slot);
 	}
 }
 
 void scry_site_forget_class(uint64_t klass)
 {
-	uint32_t at = scry_agent.klass_heads[head_of(klass)];
+	uint32_t at = scry_agent_tables.klass_heads[head_of(klass)];
 
 	while (at) {
 		uint32_t slot = at - 1;
 
-		at = scry_agent.links[slot].next_klass;
+		at = scry_agent_tables.links[slot].next_klass;
 		if (class_of(slot) == klass)
 			empty_slot(slot);
 	}
@@ -167,13 +167,13 @@ void scry_site_forget_class(uint64_t klass)
 
 void scry_site_forget_all(void)
 {
-	scry_agent.generation = (scry_agent.generation + 1) & GENERATIONS;
-	if (scry_agent.generation)
+	scry_agent_objects.generation = (scry_agent_objects.generation + 1) & GENERATIONS;
+	if (scry_agent_objects.generation)
 		return;
 	for (uint32_t i = 0; i < SCRY_SITE_HEADS; i++)
-		scry_agent.iseq_heads[i] = scry_agent.klass_heads[i] = 0;
+		scry_agent_tables.iseq_heads[i] = scry_agent_tables.klass_heads[i] = 0;
 	for (uint32_t i = 0; i < SCRY_SITE_FRONT; i++)
-		scry_agent.front[i].key.code = 0;
+		scry_agent_tables.front[i].key.code = 0;
 	for (uint32_t i = 0; i < SCRY_SITE_SLOTS; i++)
-		scry_agent.keys[i].code = 0;
+		scry_agent_tables.keys[i].code = 0;
 }

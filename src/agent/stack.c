@@ -9,8 +9,8 @@
  * A pc names a piece of code only while that lives. When code ends that some node is of, all nodes
  * are forgotten; a filter of one bit per hash says which code that may be.
  */
-#include "agent/agent.h"
 #include "agent/load.h"
+#include "agent/objects.h"
 
 #define PROBES 16
 
@@ -21,7 +21,7 @@ static uint32_t bit_of(uint64_t iseq)
 
 void scry_stack_forget_all(void)
 {
-	struct scry_agent_stacks *s = &scry_agent.stacks;
+	struct scry_agent_stacks *s = &scry_agent_tables.stacks;
 
 	if (!s->count)
 		return;
@@ -39,7 +39,7 @@ void scry_stack_forget_iseq(uint64_t iseq)
 {
 	uint32_t bit = bit_of(iseq);
 
-	if (scry_agent.stacks.iseqs[bit / 64] >> bit % 64 & 1)
+	if (scry_agent_tables.stacks.iseqs[bit / 64] >> bit % 64 & 1)
 		scry_stack_forget_all();
 }
 
@@ -47,7 +47,7 @@ void scry_stack_forget_iseq(uint64_t iseq)
  */
 static uint32_t node_of(uint32_t parent, uint64_t pc, uint64_t iseq)
 {
-	struct scry_agent_stacks *s = &scry_agent.stacks;
+	struct scry_agent_stacks *s = &scry_agent_tables.stacks;
 	uint64_t hash = (pc >> 3 ^ (uint64_t)parent << 44) * 0x9e3779b97f4a7c15ull;
 	uint32_t at = (uint32_t)(hash >> 48), bit;
 
@@ -71,7 +71,7 @@ static uint32_t node_of(uint32_t parent, uint64_t pc, uint64_t iseq)
 
 static struct scry_agent_stack_cache *cache_of(uint64_t ec)
 {
-	struct scry_agent_stacks *s = &scry_agent.stacks;
+	struct scry_agent_stacks *s = &scry_agent_tables.stacks;
 	struct scry_agent_stack_cache *c;
 
 	if (likely(s->caches[s->newest].ec == ec))

@@ -1,21 +1,11 @@
 /*
- * Entries that are not C: the restorer of synthetic signal frames, the hook that the boot slot leads to, and those
- * that stubs lead to.
+ * Entries of objects that are not C: the hook that the boot slot leads to, and those that stubs lead to.
  */
 #include "agent/keep.h"
 
 #define SCRY_GATE_BIRTHS 184 /* wire/gate.h */
 
 	.text
-	.globl	scry_agent_restorer
-	.protected scry_agent_restorer
-.type	scry_agent_restorer, @function
-/* Where a call made by the host returns to: rt_sigreturn takes back every register. Bytes as unwinders know them. */
-scry_agent_restorer:
-	mov	$15, %rax
-	syscall
-	.size	scry_agent_restorer, . - scry_agent_restorer
-
 	.globl	scry_agent_boot_slot
 	.protected scry_agent_boot_slot
 .type	scry_agent_boot_slot, @function

@@ -104,7 +104,7 @@ static uint32_t tid_of(uint64_t fs)
 
 	if (unlikely(scry_agent.tracking.first_tid))
 		find_tid(fs);
-	offset = scry_agent.calling.odd_fs == fs ? 0 : scry_agent.tracking.tid_offset;
+	offset = scry_agent_rows.calling.odd_fs == fs ? 0 : scry_agent.tracking.tid_offset;
 	return offset ? *(const volatile uint32_t *)(fs + offset) : 0;
 }
 
@@ -172,7 +172,7 @@ static struct scry_agent_thread *claim_entry(uint64_t fs)
 {
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		struct scry_agent_thread *t =
-			&scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+			&scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 		uint64_t have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
 
 		if (have && !is_abandoned(t, have))
@@ -210,12 +210,12 @@ int scry_track_moves_in(void)
 	    !__atomic_compare_exchange_n(&g->spare, &is_free, 1, 0, __ATOMIC_ACQUIRE,
 					 __ATOMIC_RELAXED))
 		return 0;
-	if (!scry_lane_claim(g)) /* none, for good */
+	if (!scry_lane_claim(g, 0)) /* none, for good */
 		return 0;
 	pid = scry_calling_pid();
 	/* not made by the libc's fork, or not the first thread: which of the two, nobody knows */
 	if (pid && tid_of(thread_pointer()) != pid)
-		scry_agent.calling.odd_fs = thread_pointer();
+		scry_agent_rows.calling.odd_fs = thread_pointer();
 	__atomic_store_n(&scry_agent.control->lane_pid, pid ? pid : tid_of(thread_pointer()),
 			 __ATOMIC_RELEASE);
 	if (scry_agent.follow.waits)
@@ -233,7 +233,7 @@ __attribute__((noinline)) struct scry_agent_thread *scry_track_find(uint64_t fs)
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		uint64_t have;
 
-		t = &scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+		t = &scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 		have = __atomic_load_n(&t->fs, __ATOMIC_ACQUIRE);
 		if (have == (fs | 1)) { /* a signal handler, in the midst of what follows */
 			add(&scry_agent.control->busy);
@@ -272,7 +272,7 @@ int scry_track_is_inside(void)
 
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES; i++) {
 		const struct scry_agent_thread *t =
-			&scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
+			&scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS];
 
 		if (t->fs == fs)
 			return t->inside != 0;
@@ -454,7 +454,7 @@ __attribute__((noinline, cold)) void scry_track_passed(void)
 	uint64_t fs = thread_pointer();
 
 	for (uint32_t i = 0; i < SCRY_THREADS_PROBES && is_on(); i++)
-		if (scry_agent.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS].fs == fs) {
+		if (scry_agent_rows.threads[(scry_thread_slot(fs) + i) % SCRY_THREADS].fs == fs) {
 			add(&scry_agent.control->busy);
 			return;
 		}

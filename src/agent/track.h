@@ -69,7 +69,7 @@ static inline uint64_t scry_tsc(void)
 		struct scry_agent_thread *t_;                                           \
 		__asm__ volatile("mov %%fs:0, %0" : "=r"(fs_));                         \
 		__asm__ volatile("mov %%rsp, %0" : "=r"(sp_));                          \
-		t_ = &scry_agent.threads[scry_thread_slot(fs_)];                        \
+		t_ = &scry_agent_rows.threads[scry_thread_slot(fs_)];                   \
 		if (unlikely(t_->fs != fs_) || unlikely(scry_track_tid(t_) != t_->tid)) \
 			t_ = scry_track_find(fs_);                                      \
 		if (t_ && unlikely(t_->inside))                                         \

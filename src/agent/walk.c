@@ -1,8 +1,11 @@
 /* See walk.h. */
 #include "agent/walk.h"
 
+#include "agent/calls.h"
 #include "agent/track.h"
 #include "wire/unwind_step.h"
+
+struct scry_agent_walks scry_agent_walks SCRY_WIPED;
 
 #define PAGE 4096ull
 #define PAGES_AT_ONCE 16u
@@ -92,7 +95,7 @@ static uint64_t mix(uint64_t rule)
 
 static int is_child(void)
 {
-	return scry_agent.unwinding.pid && scry_agent.calling.pid != scry_agent.unwinding.pid;
+	return scry_agent.unwinding.pid && scry_agent_rows.calling.pid != scry_agent.unwinding.pid;
 }
 
 /* Of a pc, by the object that it lies in; 0: it lies in none. */
@@ -152,7 +155,7 @@ static __attribute__((noinline, cold)) uint64_t find_rule(struct scry_walk_rule 
 static inline uint64_t rule_of(uint64_t pc, uint64_t generation)
 {
 	uint64_t hash = pc * 0x9e3779b97f4a7c15ull >> 52;
-	struct scry_walk_rule *r = &scry_agent.walks.rules[hash % SCRY_WALK_RULES];
+	struct scry_walk_rule *r = &scry_agent_walks.rules[hash % SCRY_WALK_RULES];
 	uint64_t rule = __atomic_load_n(&r->rule, __ATOMIC_RELAXED);
 	uint64_t check = __atomic_load_n(&r->check, __ATOMIC_RELAXED);
 
@@ -201,11 +204,10 @@ static READS_STACK int read_word(void *arg, uint64_t address, uint64_t *ret)
 /* A followed call has a thunk in the place of its return address: agent/shadow.c. */
 static inline uint64_t home(uint64_t pc)
 {
-	const struct scry_shadow *s = &scry_agent.shadow;
-	uint64_t at = pc - s->head.thunks;
+	const uint64_t thunks = scry_agent.following.thunks, at = pc - thunks;
 
-	return unlikely(at < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
-		       ? s->originals[at / SCRY_SHADOW_THUNK_BYTES]
+	return unlikely(at < SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES && thunks)
+		       ? scry_agent_shadow.originals[at / SCRY_SHADOW_THUNK_BYTES]
 		       : pc;
 }
 
@@ -270,7 +272,7 @@ static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const ui
 
 	for (uint32_t i = 0; i < PROBES; i++) {
 		uint32_t at = (uint32_t)(first + i) % SCRY_WALK_STACKS;
-		uint64_t *slot = &scry_agent.walks.stacks[at];
+		uint64_t *slot = &scry_agent_walks.stacks[at];
 		uint64_t have = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
 
 		if (have == (hash | TOLD))
@@ -285,7 +287,7 @@ static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const ui
 		have = hash;
 		if (__atomic_compare_exchange_n(slot, &have, hash | TOLD, 0, __ATOMIC_RELEASE,
 						__ATOMIC_RELAXED))
-			__atomic_fetch_add(&scry_agent.walks.count, 1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&scry_agent_walks.count, 1, __ATOMIC_RELAXED);
 		return at + 1;
 	}
 	__atomic_fetch_add(&scry_agent.control->stacks_full, 1, __ATOMIC_RELAXED);
@@ -304,11 +306,11 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 	}
 	for (uint32_t i = 0; i < SCRY_WALKERS; i++) {
 		uint32_t at = (uint32_t)(row + i) % SCRY_WALKERS;
-		struct scry_walker *w = &scry_agent.walks.walkers[at];
+		struct scry_walker *w = &scry_agent_walks.walkers[at];
 		uint64_t have = __atomic_load_n(&w->owner, __ATOMIC_ACQUIRE);
 
 		if (have != row && have &&
-		    !scry_track_is_abandoned(&scry_agent.threads[(have - 1) % SCRY_THREADS]))
+		    !scry_track_is_abandoned(&scry_agent_rows.threads[(have - 1) % SCRY_THREADS]))
 			continue;
 		if (have == row ||
 		    __atomic_compare_exchange_n(&w->owner, &have, row, 0, __ATOMIC_ACQ_REL,
@@ -323,10 +325,10 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 
 static inline struct scry_walker *walker_of(thread *t)
 {
-	uint64_t row = (uint64_t)(t - scry_agent.threads) + 1;
+	uint64_t row = (uint64_t)(t - scry_agent_rows.threads) + 1;
 
-	if (likely(t->walker && scry_agent.walks.walkers[t->walker - 1].owner == row))
-		return &scry_agent.walks.walkers[t->walker - 1];
+	if (likely(t->walker && scry_agent_walks.walkers[t->walker - 1].owner == row))
+		return &scry_agent_walks.walkers[t->walker - 1];
 	return claim_walker(t, row);
 }
 

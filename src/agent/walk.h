@@ -19,7 +19,7 @@
 #ifndef SCRY_AGENT_WALK_H
 #define SCRY_AGENT_WALK_H
 
-#include <stdint.h>
+#include "agent/agent.h"
 
 #define SCRY_WALK_DEPTH_MAX 64u
 #define SCRY_WALK_WORDS 80u	    /* that a kept walk may have read */
@@ -28,15 +28,6 @@
 #define SCRY_WALK_COPY 512u	    /* words of another stack */
 #define SCRY_WALK_STACKS (1u << 18) /* different ones */
 #define SCRY_WALK_RULES 4096u	    /* of return addresses, kept */
-
-struct scry_agent_unwinding { /* host writes */
-	uint64_t map;	      /* struct scry_unwind_map */
-	uint64_t words;	      /* of it */
-	uint64_t stack_end;   /* of the first thread's stack, which stays for life; 0: not known */
-	uint32_t depth;	      /* return addresses, at most; 0: no stacks */
-	uint32_t pid;	      /* in its own namespace: the first thread's tid */
-	uint64_t seen;	      /* agent: the newest generation; a fork child inherits its parent's */
-};
 
 struct scry_walk {
 	uint64_t sp, bp, bx, generation;
@@ -66,9 +57,8 @@ struct scry_agent_walks {
 	struct scry_walk_rule rules[SCRY_WALK_RULES];
 	uint32_t count; /* stacks */
 	struct scry_walker walkers[SCRY_WALKERS];
-};
-
-struct scry_agent_thread;
+} SCRY_OWN_PAGES;
+extern struct scry_agent_walks scry_agent_walks SCRY_SHARED;
 
 struct scry_walk_from {	      /* registers at a function's entry */
 	const uint64_t *slot; /* where its return address lies: rsp */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/walk.h"
 #include "base/err.h"
 #include "cmd/cmd.h"
 #include "cmd/malloc.h"

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "agent/agent.h"
+#include "agent/vm.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/opt.h"
@@ -143,8 +144,10 @@ static void ask_threads(struct scry_inject *inj, const struct scry_proc *proc)
 	pid_t *tasks = NULL;
 	ssize_t n = 0;
 
-	if (scry_mem_read(&inj->mem, inj->data + offsetof(struct scry_agent_data, hooks), &hooks,
-			  sizeof(hooks)) == 0 &&
+	if (scry_mem_read(&inj->mem,
+			  scry_inject_symbol(inj, "scry_agent_vm") +
+				  offsetof(struct scry_agent_vm, hooks),
+			  &hooks, sizeof(hooks)) == 0 &&
 	    hooks.on)
 		n = scry_proc_tasks(proc->pid, &tasks);
 	for (ssize_t i = 0; i < n && !has_let_go(&inj->mem, &inj->header); i++)

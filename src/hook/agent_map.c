@@ -45,15 +45,11 @@ static uint64_t end_of(const struct scry_agent_header *h)
 	return h->shared + h->shared_size;
 }
 
-static uint64_t text_bytes(const struct scry_agent_source *source)
-{
-	return SCRY_PAGE + source->data_at;
-}
-
+/* Code of parts that are not wanted is closed: the mapping ends before. */
 static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
 {
 	return h->magic == SCRY_AGENT_MAGIC && h->text == m->start &&
-	       h->text_size == m->end - m->start && h->text_size <= 1 << 20 &&
+	       h->text_size >= m->end - m->start && h->text_size <= 1 << 20 &&
 	       h->private_ == h->text + h->text_size && h->private_size <= 64u << 20 &&
 	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
 	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE + SCRY_CALL_STACK_BYTES &&
@@ -94,9 +90,12 @@ static bool is_mapped(const struct scry_maps *maps, uint64_t start, uint64_t siz
 
 bool scry_agent_is_whole(const struct scry_agent_header *h, const struct scry_maps *maps)
 {
+	const uint64_t stack = scry_agent_call_stack(h) - SCRY_CALL_STACK_BYTES;
+
 	return h->stage == SCRY_AGENT_READY &&
 	       is_mapped(maps, scry_agent_gate(h), SCRY_PAGE, false) &&
-	       is_mapped(maps, h->private_, h->private_size, false) &&
+	       is_mapped(maps, h->image_data, SCRY_PAGE, false) &&
+	       is_mapped(maps, stack, h->shared - stack, false) &&
 	       is_mapped(maps, h->shared, h->shared_size, true);
 }
 
@@ -116,17 +115,17 @@ bool scry_agent_has_tail(const struct scry_agent_header *h, const struct scry_ma
 bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem *mem,
 			const struct scry_agent_source *source)
 {
-	unsigned char *want = malloc(source->text_size), *data = malloc(source->data_file + 1);
-	unsigned char *have = malloc(source->text_size);
-	bool same = false;
+	struct scry_agent_content is[SCRY_AGENT_RANGES_MAX];
+	size_t n = scry_agent_source_contents((uint32_t)h->parts, is);
+	unsigned char *have = malloc(source->data_at);
+	bool same = have && h->abi == SCRY_AGENT_ABI && h->image_hash == source->hash &&
+		    h->parts & SCRY_PART_CORE &&
+		    h->shared_size == page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
 
-	if (want && data && have && h->abi == SCRY_AGENT_ABI && h->image_hash == source->hash &&
-	    h->shared_size == page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS) &&
-	    scry_agent_source_place(source, h->image, want, data) == 0 &&
-	    scry_mem_read(mem, h->image, have, source->text_size) == 0)
-		same = !memcmp(want, have, source->text_size);
-	free(want);
-	free(data);
+	for (size_t i = 0; i < n && same; i++)
+		if (is[i].access == SCRY_AGENT_CODE)
+			same = scry_mem_read(mem, h->image + is[i].at, have, is[i].size) == 0 &&
+			       !memcmp(have, is[i].bytes, is[i].size);
 	free(have);
 	return same;
 }
@@ -134,8 +133,9 @@ bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem
 int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
 		    uint64_t near, struct scry_agent_header *ret)
 {
-	uint64_t text = text_bytes(source);
-	uint64_t private_ = source->data_size + SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES;
+	uint64_t text = SCRY_PAGE + source->data_at;
+	uint64_t private_ =
+		source->end - source->data_at + SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES;
 	uint64_t shared = page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
 	uint64_t bytes = SCRY_PAGE + text + private_ + shared, nonce = 0;
 	uint64_t base = scry_maps_gap(maps, near, bytes, REACH);
@@ -159,8 +159,9 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		.private_size = private_,
 		.shared = base + text + private_,
 		.shared_size = shared,
-		.tail = base + SCRY_PAGE + scry_agent_source_symbol("scry_agent") +
-			offsetof(struct scry_agent_data, shadow),
+		.tail = base + SCRY_PAGE + source->tail_at,
+		.aside = base + SCRY_PAGE + scry_agent_source_symbol("scry_agent") +
+			 offsetof(struct scry_agent_data, aside),
 		.nonce = nonce,
 		.image = base + SCRY_PAGE,
 		.image_data = base + SCRY_PAGE + source->data_at,
@@ -283,18 +284,59 @@ static int run(const uint64_t (*calls)[7], size_t n, struct scry_tracee *t,
 	return r;
 }
 
-static int open_tail(const struct scry_agent_header *h, struct scry_tracee *t,
-		     const struct scry_call *how)
+static int open_parts(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
+		      const struct scry_call *how)
 {
-	const uint64_t data = h->image + scry_agent_source_symbol("scry_agent");
-	const uint64_t calls[][7] = {
-		{SYS_mprotect, h->tail, h->shared - h->tail, PROT_READ | PROT_WRITE},
-		{SYS_madvise, data + offsetof(struct scry_agent_data, sampled),
-		 sizeof(struct scry_agent_data) - offsetof(struct scry_agent_data, sampled),
-		 MADV_WIPEONFORK},
-	};
+	struct scry_agent_range ranges[SCRY_AGENT_RANGES_MAX];
+	size_t n = scry_agent_source_ranges(parts, ranges);
+	int r = 0;
 
-	return run(calls, 2, t, how);
+	for (size_t i = 0; i < n && r == 0; i++) {
+		const struct scry_agent_range *is = &ranges[i];
+		const int access = is->access == SCRY_AGENT_CODE ? PROT_READ | PROT_EXEC
+								 : PROT_READ | PROT_WRITE;
+		const uint64_t calls[][7] = {
+			{SYS_mprotect, h->image + is->at, is->size, (uint64_t)access},
+			{SYS_madvise, h->image + is->at, is->size, MADV_WIPEONFORK},
+		};
+
+		r = run(calls, is->access == SCRY_AGENT_WIPED ? 2 : 1, t, how);
+	}
+	return r;
+}
+
+/* The stack for calls and the journal. */
+static int open_journal(const struct scry_agent_header *h, struct scry_tracee *t,
+			const struct scry_call *how)
+{
+	const uint64_t stack = scry_agent_call_stack(h) - SCRY_CALL_STACK_BYTES;
+	const uint64_t call[1][7] = {
+		{SYS_mprotect, stack, h->shared - stack, PROT_READ | PROT_WRITE}};
+
+	return run(call, 1, t, how);
+}
+
+static uint64_t writable_bytes(uint32_t parts)
+{
+	struct scry_agent_range ranges[SCRY_AGENT_RANGES_MAX];
+	size_t n = scry_agent_source_ranges(parts, ranges);
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += ranges[i].access == SCRY_AGENT_CODE ? 0 : ranges[i].size;
+	return bytes;
+}
+
+int scry_agent_open(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
+		    const struct scry_call *how)
+{
+	int r;
+
+	scry_error_clear();
+	r = fits(t->pid, 0, writable_bytes(parts));
+	if (r == 0)
+		r = open_parts(h, parts, t, how);
+	return finish(t, how, r);
 }
 
 /* Of an agent that could not be mapped whole nothing stays: nobody would find it. */
@@ -313,20 +355,20 @@ static void give_back(const struct scry_agent_header *h, struct scry_tracee *t,
 			  t->pid);
 }
 
-int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
+int scry_agent_map(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
 		   const struct scry_call *how, int *ret_fd)
 {
 	const uint64_t calls[][7] = {
-		{SYS_mprotect, h->text, h->text_size, PROT_READ | PROT_EXEC},
+		{SYS_mprotect, h->text, SCRY_PAGE, PROT_READ | PROT_EXEC},
 		{SYS_mprotect, scry_agent_gate(h), SCRY_PAGE, PROT_READ | PROT_WRITE},
 		{SYS_madvise, scry_agent_gate(h), SCRY_PAGE, MADV_WIPEONFORK},
-		{SYS_mprotect, h->private_, h->tail - h->private_, PROT_READ | PROT_WRITE},
 	};
 	int r;
 
 	*ret_fd = -1;
 	scry_error_clear();
-	r = fits(t->pid, end_of(h) - scry_agent_gate(h), h->private_size + SCRY_PAGE);
+	r = fits(t->pid, end_of(h) - scry_agent_gate(h),
+		 writable_bytes(parts) + SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES + SCRY_PAGE);
 	if (r < 0)
 		return finish(t, how, r);
 	r = reserve(h, scry_agent_gate(h), t, how);
@@ -334,9 +376,11 @@ int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
 		return finish(t, how, r); /* -EEXIST: the caller looks elsewhere */
 	r = scry_agent_write_header(h, how->mem_fd);
 	if (r == 0)
-		r = run(calls, 4, t, how);
+		r = run(calls, 3, t, how);
 	if (r == 0)
-		r = open_tail(h, t, how);
+		r = open_parts(h, parts, t, how);
+	if (r == 0)
+		r = open_journal(h, t, how);
 	if (r == 0)
 		r = map_shared(h, t, how, ret_fd);
 	if (r < 0 && r != -ETIMEDOUT)
@@ -362,7 +406,9 @@ int scry_agent_revive(const struct scry_agent_header *h, struct scry_tracee *t,
 			  "Ruby threads run, and then scry undo -p %d",
 			  t->pid, t->pid);
 	if (r == 0)
-		r = open_tail(h, t, how);
+		r = open_parts(h, (uint32_t)h->parts, t, how);
+	if (r == 0)
+		r = open_journal(h, t, how);
 	return finish(t, how, r);
 }
 
@@ -396,10 +442,28 @@ static uint64_t slab_bytes(const struct scry_slab *slab)
 	return slab->code_size + SCRY_PAGE + slab->counters_size;
 }
 
+/* Of the reservation. What is closed needs no memory; which that is of another build is not known.
+ */
+static uint64_t open_bytes(const struct scry_agent_header *h)
+{
+	const uint64_t end = h->stage == SCRY_AGENT_IDLE ? h->tail : end_of(h);
+	struct scry_agent_range ranges[SCRY_AGENT_RANGES_MAX];
+	size_t n = scry_agent_source_ranges((uint32_t)h->parts, ranges);
+	uint64_t bytes = 2 * SCRY_PAGE; /* gate and header */
+	struct scry_agent_source own;
+
+	if (scry_agent_source_read(&own) < 0 || own.hash != h->image_hash)
+		return end - scry_agent_gate(h);
+	for (size_t i = 0; i < n; i++)
+		bytes += h->image + ranges[i].at < end ? ranges[i].size : 0;
+	if (h->stage != SCRY_AGENT_IDLE)
+		bytes += SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES + h->shared_size;
+	return bytes;
+}
+
 uint64_t scry_agent_bytes(const struct scry_agent_header *h)
 {
-	uint64_t end = h->stage == SCRY_AGENT_IDLE ? h->tail : end_of(h);
-	uint64_t bytes = end - scry_agent_gate(h);
+	uint64_t bytes = open_bytes(h);
 
 	for (uint64_t i = 0; i < h->slab_count; i++)
 		bytes += slab_bytes(&h->slabs[i]);
@@ -471,8 +535,8 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 {
 	struct scry_claim claim;
 
-	if (h->stage == SCRY_AGENT_IDLE) /* struct scry_agent_data, aside */
-		return h->tail - SCRY_PAGE;
+	if (h->stage == SCRY_AGENT_IDLE)
+		return h->aside;
 	if (!h->lanes ||
 	    scry_mem_read(mem, scry_agent_gate(h) + SCRY_CLAIM_OFFSET, &claim, sizeof(claim)) < 0)
 		return h->shared;
@@ -481,13 +545,17 @@ uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry
 		       : h->shared;
 }
 
-int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
+int scry_agent_rehome(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
 		      const struct scry_call *how, int *ret_fd)
 {
 	int r = scry_shared_close_left(h->text, t, how);
 
 	*ret_fd = -1;
 	scry_error_clear();
+	if (r == 0)
+		r = fits(t->pid, 0, writable_bytes(parts));
+	if (r == 0)
+		r = open_parts(h, parts, t, how);
 	return finish(t, how, r < 0 ? r : map_shared(h, t, how, ret_fd));
 }
 

@@ -4,8 +4,8 @@
  * Layout (wire/control.h), one reservation near the hooked module:
  *
  *   gate page                                 rw-, private, wiped on fork
- *   header page | agent text                  r-x, private
- *   agent data | stack for calls | journal    rw-, private
+ *   header page | code of the parts           r-x, private
+ *   data of the parts | stack for calls | journal    rw-, private
  *   control page | ring                       rw-, shared with the keeper
  *
  * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
@@ -13,7 +13,7 @@
  * written right after the one mmap and unmapped with the rest in one call, so that whatever is
  * killed in between leaves something that the next scry finds. Nothing is unmapped that is not
  * known to be ours at that moment: the journal holds the header's nonce, a slab a magic, shared
- * memory its name. Remote syscalls only (sys/tracee).
+ * memory its name. Parts that nobody wants are closed. Remote syscalls only (sys/tracee).
  */
 #ifndef SCRY_HOOK_AGENT_MAP_H
 #define SCRY_HOOK_AGENT_MAP_H
@@ -55,13 +55,18 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 		    uint64_t near, struct scry_agent_header *ret);
 
 /*
- * Maps everything that `h` plans, in the stopped thread `t`. 0 or -errno with a sentence; stage
- * MAPPING remains. *ret_fd (caller closes) opens the shared pages for us (hook/shared.h).
+ * Maps what `h` plans, in the stopped thread `t`, of its parts those that are named. 0 or -errno
+ * with a sentence; stage MAPPING remains. *ret_fd (caller closes) opens the shared pages for us
+ * (hook/shared.h).
  */
-int scry_agent_map(const struct scry_agent_header *h, struct scry_tracee *t,
+int scry_agent_map(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
 		   const struct scry_call *how, int *ret_fd);
 
-/* All that is mapped for it by what its header says, bytes. */
+/* Opens the places of more parts, zero, in one that is mapped: hook/parts.h. */
+int scry_agent_open(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
+		    const struct scry_call *how);
+
+/* All that it can use by what its header says, bytes. */
 uint64_t scry_agent_bytes(const struct scry_agent_header *h);
 
 /*
@@ -89,8 +94,9 @@ bool scry_agent_has_lanes(const struct scry_agent_header *h, const struct scry_m
 uint64_t scry_agent_control(const struct scry_agent_header *h, const struct scry_mem *mem);
 
 /* New shared pages at the old address, for whoever adopts it: those that are there are its parent's
- * in a fork child, and in any other the target's word alone says what they are. Same *ret_fd. */
-int scry_agent_rehome(const struct scry_agent_header *h, struct scry_tracee *t,
+ * in a fork child, and in any other the target's word alone says what they are; and more parts.
+ * Same *ret_fd. */
+int scry_agent_rehome(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
 		      const struct scry_call *how, int *ret_fd);
 
 /* Takes all mappings out, the header's last. Only when nothing of the agent can be running. 0 or

@@ -1,5 +1,4 @@
-/* A minimal reader of our own, trusted, embedded ELF object: two LOAD segments, a dynamic symbol
- * table. */
+/* A minimal reader of our own, trusted, embedded ELF object: sections and a table of symbols. */
 #include "hook/agent_source.h"
 
 #include <elf.h>
@@ -8,33 +7,53 @@
 #include <xxhash.h>
 
 #include "base/err.h"
-#include "wire/control.h"
+#include "wire/header.h"
 
 extern const unsigned char scry_agent_image[], scry_agent_image_end[];
+
+/* A section's name begins with that of its part. */
+static const struct {
+	const char *name;
+	uint32_t part;
+} parts[] = {
+	{".core.", SCRY_PART_CORE},	  {".vm.", SCRY_PART_VM},
+	{".objects.", SCRY_PART_OBJECTS}, {".lines.", SCRY_PART_LINES},
+	{".walk.", SCRY_PART_WALK},	  {".calls.", SCRY_PART_CALLS},
+	{".malloc.", SCRY_PART_MALLOC},
+};
 
 static const Elf64_Ehdr *header(void)
 {
 	return (const Elf64_Ehdr *)scry_agent_image;
 }
 
-static const Elf64_Phdr *load_segment(int executable)
+static const Elf64_Shdr *sections(void)
 {
-	const Elf64_Phdr *ph = (const Elf64_Phdr *)(scry_agent_image + header()->e_phoff);
-
-	for (int i = 0; i < header()->e_phnum; i++)
-		if (ph[i].p_type == PT_LOAD && !!(ph[i].p_flags & PF_X) == executable)
-			return &ph[i];
-	return NULL;
+	return (const Elf64_Shdr *)(scry_agent_image + header()->e_shoff);
 }
 
-static const Elf64_Shdr *section(uint32_t type)
+static const char *name_of(const Elf64_Shdr *s)
 {
-	const Elf64_Shdr *sh = (const Elf64_Shdr *)(scry_agent_image + header()->e_shoff);
+	return (const char *)scry_agent_image + sections()[header()->e_shstrndx].sh_offset +
+	       s->sh_name;
+}
 
-	for (int i = 0; i < header()->e_shnum; i++)
-		if (sh[i].sh_type == type)
-			return &sh[i];
-	return NULL;
+/* 0: of none. */
+static uint32_t part_of(const Elf64_Shdr *s)
+{
+	for (size_t i = 0; s->sh_flags & SHF_ALLOC && i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (!strncmp(name_of(s), parts[i].name, strlen(parts[i].name)))
+			return parts[i].part;
+	return 0;
+}
+
+static enum scry_agent_access access_of(const Elf64_Shdr *s)
+{
+	const char *kind = strrchr(name_of(s), '.');
+
+	return s->sh_flags & SHF_EXECINSTR ? SCRY_AGENT_CODE
+	       : !strcmp(kind, ".wiped")   ? SCRY_AGENT_WIPED
+					   : SCRY_AGENT_DATA;
 }
 
 static uint64_t page_up(uint64_t size)
@@ -42,61 +61,77 @@ static uint64_t page_up(uint64_t size)
 	return (size + SCRY_PAGE - 1) & ~(uint64_t)(SCRY_PAGE - 1);
 }
 
+size_t scry_agent_source_ranges(uint32_t wanted, struct scry_agent_range ret[SCRY_AGENT_RANGES_MAX])
+{
+	const Elf64_Shdr *s = sections();
+	size_t n = 0;
+
+	for (int i = 0; i < header()->e_shnum; i++) {
+		struct scry_agent_range r, *last = n ? &ret[n - 1] : NULL;
+
+		if (!(part_of(&s[i]) & wanted) || !s[i].sh_size)
+			continue;
+		r = (struct scry_agent_range){s[i].sh_addr, page_up(s[i].sh_size),
+					      access_of(&s[i])};
+		if (last && last->access == r.access && last->at + last->size == r.at)
+			last->size += r.size;
+		else if (n < SCRY_AGENT_RANGES_MAX)
+			ret[n++] = r;
+	}
+	return n;
+}
+
+size_t scry_agent_source_contents(uint32_t wanted,
+				  struct scry_agent_content ret[SCRY_AGENT_RANGES_MAX])
+{
+	const Elf64_Shdr *s = sections();
+	size_t n = 0;
+
+	for (int i = 0; i < header()->e_shnum && n < SCRY_AGENT_RANGES_MAX; i++)
+		if (part_of(&s[i]) & wanted && s[i].sh_type == SHT_PROGBITS)
+			ret[n++] = (struct scry_agent_content){s[i].sh_addr,
+							       scry_agent_image + s[i].sh_offset,
+							       s[i].sh_size, access_of(&s[i])};
+	return n;
+}
+
 int scry_agent_source_read(struct scry_agent_source *ret)
 {
-	const Elf64_Phdr *text = load_segment(1), *data = load_segment(0);
-
-	if (!text || !data || text->p_vaddr != 0)
-		return scry_fail(-ENOEXEC,
-				 "the agent inside this scry is not what the build promised");
-	*ret = (struct scry_agent_source){
-		.text_size = page_up(text->p_memsz),
-		.data_at = data->p_vaddr & ~(uint64_t)(SCRY_PAGE - 1),
+	const Elf64_Shdr *s = sections();
+	struct scry_agent_source is = {
 		.hash = XXH3_64bits(scry_agent_image,
 				    (uintptr_t)scry_agent_image_end - (uintptr_t)scry_agent_image),
 	};
-	ret->data_size = page_up(data->p_vaddr + data->p_memsz) - ret->data_at;
-	ret->data_file = data->p_vaddr + data->p_filesz - ret->data_at;
-	return 0;
-}
 
-int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, void *text,
-			    void *data)
-{
-	const Elf64_Phdr *t = load_segment(1), *d = load_segment(0);
-	const Elf64_Shdr *rela = section(SHT_RELA);
-
-	memset(text, 0, src->text_size);
-	memset(data, 0, src->data_file);
-	memcpy(text, scry_agent_image + t->p_offset, t->p_filesz);
-	memcpy((char *)data + (d->p_vaddr - src->data_at), scry_agent_image + d->p_offset,
-	       d->p_filesz);
-	for (size_t i = 0; rela && i < rela->sh_size / sizeof(Elf64_Rela); i++) {
-		const Elf64_Rela *r = (const Elf64_Rela *)(scry_agent_image + rela->sh_offset) + i;
-		uint64_t value = base + (uint64_t)r->r_addend;
-
-		if (ELF64_R_TYPE(r->r_info) != R_X86_64_RELATIVE || r->r_offset < src->data_at ||
-		    r->r_offset + 8 > src->data_at + src->data_file)
-			return scry_fail(-ENOEXEC,
-					 "the agent inside this scry has a relocation of kind %u",
-					 (unsigned)ELF64_R_TYPE(r->r_info));
-		memcpy((char *)data + (r->r_offset - src->data_at), &value, 8);
+	for (int i = 0; i < header()->e_shnum; i++) {
+		if (!part_of(&s[i]))
+			continue;
+		is.end = s[i].sh_addr + page_up(s[i].sh_size);
+		if (access_of(&s[i]) == SCRY_AGENT_CODE)
+			is.data_at = is.end;
+		if (s[i].sh_type == SHT_PROGBITS)
+			is.tail_at = is.end;
 	}
+	if (!is.data_at || is.tail_at <= is.data_at || is.end <= is.tail_at)
+		return scry_fail(-ENOEXEC,
+				 "the agent inside this scry is not what the build promised");
+	*ret = is;
 	return 0;
 }
 
 uint64_t scry_agent_source_symbol(const char *name)
 {
-	const Elf64_Shdr *dynsym = section(SHT_DYNSYM);
-	const Elf64_Shdr *sections = (const Elf64_Shdr *)(scry_agent_image + header()->e_shoff);
+	const Elf64_Shdr *s = sections(), *table = NULL;
 	const Elf64_Sym *sym;
 	const char *names;
 
-	if (!dynsym)
+	for (int i = 0; i < header()->e_shnum && !table; i++)
+		table = s[i].sh_type == SHT_SYMTAB ? &s[i] : NULL;
+	if (!table)
 		return 0;
-	sym = (const Elf64_Sym *)(scry_agent_image + dynsym->sh_offset);
-	names = (const char *)scry_agent_image + sections[dynsym->sh_link].sh_offset;
-	for (size_t i = 1; i < dynsym->sh_size / sizeof(*sym); i++)
+	sym = (const Elf64_Sym *)(scry_agent_image + table->sh_offset);
+	names = (const char *)scry_agent_image + s[table->sh_link].sh_offset;
+	for (size_t i = 1; i < table->sh_size / sizeof(*sym); i++)
 		if (sym[i].st_shndx && !strcmp(names + sym[i].st_name, name))
 			return sym[i].st_value;
 	return 0;

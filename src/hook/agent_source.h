@@ -1,9 +1,8 @@
 /*
- * The agent as bytes inside scry: its symbols, its segments, and an image made ready for one
- * address.
+ * The agent as bytes inside scry: its symbols, and where its parts lie (src/agent/agent.ld).
  *
- * The agent is a shared object without imports (checked in `make lint`); only RELATIVE relocations
- * are applied. No agent file is installed or read.
+ * The parts are linked at one distance from each other and need nothing from anybody: their bytes
+ * are the same at any address (checked in `make lint`). No agent file is installed or read.
  */
 #ifndef SCRY_HOOK_AGENT_SOURCE_H
 #define SCRY_HOOK_AGENT_SOURCE_H
@@ -11,21 +10,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct scry_agent_source {
-	size_t text_size; /* bytes of the executable part, whole pages, from the image's address 0
-			   */
-	size_t data_at;	  /* where the writable part begins in the image, page aligned */
-	size_t data_size; /* in memory, whole pages */
-	size_t data_file; /* bytes of it that are not zero at the start */
-	uint64_t hash;	  /* XXH3 of the object file: equal agents have equal hashes */
+struct scry_agent_source { /* offsets from the image's address 0, whole pages */
+	uint64_t data_at;  /* behind the code of all parts */
+	uint64_t tail_at;  /* from here on zeros: what an idle agent does without */
+	uint64_t end;
+	uint64_t hash; /* XXH3 of the object file: equal agents have equal hashes */
 };
 
 /* Describes the embedded agent. 0, or -ENOEXEC with a sentence (a build fault). */
 int scry_agent_source_read(struct scry_agent_source *ret);
 
-/* Fills `text` (text_size) and `data` (data_file bytes) for an image at `base`. */
-int scry_agent_source_place(const struct scry_agent_source *src, uint64_t base, void *text,
-			    void *data);
+enum scry_agent_access { SCRY_AGENT_CODE, SCRY_AGENT_DATA, SCRY_AGENT_WIPED /* data, by a fork */ };
+struct scry_agent_range {
+	uint64_t at, size; /* at: from the image's address 0; whole pages */
+	enum scry_agent_access access;
+};
+#define SCRY_AGENT_RANGES_MAX 32u
+
+/* What `parts` (enum scry_agent_part) have, ascending; neighbours that are alike are one. Returns
+ * how many. */
+size_t scry_agent_source_ranges(uint32_t parts, struct scry_agent_range ret[SCRY_AGENT_RANGES_MAX]);
+
+struct scry_agent_content {
+	uint64_t at; /* as above */
+	const void *bytes;
+	uint64_t size;
+	enum scry_agent_access access; /* never WIPED */
+};
+/* The bytes of `parts` that are not zeros, likewise. */
+size_t scry_agent_source_contents(uint32_t parts,
+				  struct scry_agent_content ret[SCRY_AGENT_RANGES_MAX]);
 
 /* Offset of an exported symbol from the image's address 0; 0: not there (a build fault). */
 uint64_t scry_agent_source_symbol(const char *name);

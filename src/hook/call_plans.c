@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "wire/shadow.h"
 #include "base/err.h"
 
 static uint32_t units_of(const struct scry_call_plan *head)
@@ -74,8 +75,8 @@ int scry_call_plans_add(struct scry_call_plans *p, const struct scry_call_plan *
 static int write_at(struct scry_inject *inj, size_t offset, const void *bytes, size_t size)
 {
 	int r = size ? scry_edit_poke(inj->mem.fd,
-				      inj->data + offsetof(struct scry_agent_data, shadow) + offset,
-				      bytes, size)
+				      scry_inject_symbol(inj, "scry_agent_shadow") + offset, bytes,
+				      size)
 		     : 0;
 
 	return r < 0 ? scry_fail(r, "cannot write to the agent in process %d", inj->proc->pid) : 0;

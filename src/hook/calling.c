@@ -45,8 +45,9 @@ int scry_calling_start(struct scry_inject *inj)
 	inj->control->quiet = 0;
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd,
-				   inj->data + offsetof(struct scry_agent_data, calling), &own,
-				   sizeof(own));
+				   scry_inject_symbol(inj, "scry_agent_rows") +
+					   offsetof(struct scry_agent_rows, calling),
+				   &own, sizeof(own));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 

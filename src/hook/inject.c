@@ -19,6 +19,7 @@
 #include "hook/calling.h"
 #include "hook/hold.h"
 #include "hook/own.h"
+#include "hook/parts.h"
 #include "hook/shadow.h"
 #include "sys/seccomp.h"
 #include "sys/task.h"
@@ -150,6 +151,7 @@ enum work {
 	WORK_SLAB,
 	WORK_TRAP,
 	WORK_REVIVE,
+	WORK_OPEN,
 	WORK_RETIRE,
 	WORK_UNMAP
 };
@@ -232,7 +234,7 @@ static int map_first(struct scry_inject *inj, struct place *at, const struct scr
 	if (r == 0 && scry_agent_find(&inj->mem, &maps, &other) == 0)
 		r = -EALREADY;
 	if (r == 0)
-		r = scry_agent_map(&inj->header, at->thread, how, ret_fd);
+		r = scry_agent_map(&inj->header, inj->parts, at->thread, how, ret_fd);
 	if (r == 0)
 		r = scry_own_claim(inj);
 	scry_maps_done(&maps);
@@ -259,15 +261,38 @@ static int forget_lanes(struct scry_inject *inj, uint64_t control)
 	return r;
 }
 
+/* By these words others than the parts themselves know that they are mapped. */
+static int switch_off_parts(const struct scry_inject *inj)
+{
+	const struct scry_agent_following following = {0};
+	const struct scry_agent_line_plan lines = {0};
+	const struct scry_agent_unwinding unwinding = {0};
+	const struct {
+		size_t at, size;
+		const void *none;
+	} words[] = {
+		{offsetof(struct scry_agent_data, following), sizeof(following), &following},
+		{offsetof(struct scry_agent_data, line_plan), sizeof(lines), &lines},
+		{offsetof(struct scry_agent_data, unwinding), sizeof(unwinding), &unwinding},
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]) && r == 0; i++)
+		r = scry_edit_poke(inj->mem.fd, inj->data + words[i].at, words[i].none,
+				   words[i].size);
+	return r;
+}
+
 /* Whatever the agent's handler touches with its gate shut lies before the tail from now on. */
 static int retire(struct scry_inject *inj, struct scry_tracee *t, const struct scry_call *how)
 {
 	const struct scry_control aside = {0};
-	const uint64_t at = inj->data + offsetof(struct scry_agent_data, aside);
-	int r = scry_edit_poke(inj->mem.fd, at, &aside, sizeof(aside));
+	int r = scry_edit_poke(inj->mem.fd, inj->header.aside, &aside, sizeof(aside));
 
 	if (r == 0)
-		r = forget_lanes(inj, at);
+		r = switch_off_parts(inj);
+	if (r == 0)
+		r = forget_lanes(inj, inj->header.aside);
 	return r < 0 ? r : scry_agent_retire(&inj->header, t, how);
 }
 
@@ -283,7 +308,10 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 	if (work == WORK_MAP)
 		return map_first(inj, at, &how, ret_fd);
 	if (work == WORK_REHOME)
-		return scry_agent_rehome(&inj->header, t, &how, ret_fd);
+		return scry_agent_rehome(&inj->header, scry_parts_missing(inj, inj->parts), t, &how,
+					 ret_fd);
+	if (work == WORK_OPEN)
+		return scry_agent_open(&inj->header, scry_parts_missing(inj, inj->parts), t, &how);
 	if (work == WORK_LANES)
 		return scry_agent_map_lanes(&inj->header, t, &how, ret_fd);
 	if (work == WORK_SLAB)
@@ -370,30 +398,18 @@ static void fill_owner(struct scry_inject *inj)
 	c->owner_pid = (uint32_t)getpid();
 }
 
-/* Agent text, data and gate; then the header says READY. */
-static int write_image(struct scry_inject *inj)
+/* Those of its parts that are missing; then the header says so, and READY. */
+static int write_agent(struct scry_inject *inj)
 {
 	struct scry_agent_header *h = &inj->header;
-	const struct scry_agent_source *src = &inj->source;
-	uint64_t fields[2] = {scry_agent_gate(h), h->shared};
-	unsigned char *text = malloc(src->text_size), *data = malloc(src->data_file + 1);
-	int fd = inj->mem.fd, r = -ENOMEM;
+	const uint64_t fields[2] = {scry_agent_gate(h), h->shared};
+	int r = scry_parts_write(inj, inj->parts);
 
-	if (text && data)
-		r = scry_agent_source_place(src, h->image, text, data);
 	if (r == 0)
-		r = scry_edit_poke(fd, h->image, text, src->text_size);
-	if (r == 0)
-		r = scry_edit_poke(fd, h->image_data, data, src->data_file);
-	if (r == 0)
-		r = scry_edit_poke(fd, inj->data, fields, sizeof(fields));
-	free(text);
-	free(data);
-	if (r < 0)
-		return scry_fail(r, "cannot write the agent into process %d: %s", inj->proc->pid,
-				 strerror(-r));
+		r = inj->adopted ? forget_lanes(inj, h->shared)
+				 : scry_edit_poke(inj->mem.fd, inj->data, fields, sizeof(fields));
 	h->stage = SCRY_AGENT_READY;
-	return scry_agent_write_header(h, fd);
+	return r < 0 ? r : scry_agent_write_header(h, inj->mem.fd);
 }
 
 static void set_addresses(struct scry_inject *inj)
@@ -519,7 +535,7 @@ static int quiet(struct scry_inject *inj)
 
 static int settle(struct scry_inject *inj)
 {
-	int r = inj->adopted ? forget_lanes(inj, inj->header.shared) : write_image(inj);
+	int r = write_agent(inj);
 
 	if (r == 0)
 		r = fill_control(inj);
@@ -582,6 +598,7 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 {
 	int r = scry_mem_open(&inj->mem, inj->proc->pid, 1);
 
+	inj->parts |= SCRY_PART_CORE;
 	if (r == 0)
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
 	if (r == 0)
@@ -670,6 +687,14 @@ int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held)
 		       ? scry_fail(r, "cannot handle SIGTRAP in process %d: %s", inj->proc->pid,
 				   strerror(-r))
 		       : r;
+}
+
+int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t parts)
+{
+	int unused;
+
+	inj->parts |= parts;
+	return in_thread(inj, held, WORK_OPEN, &unused);
 }
 
 int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd)

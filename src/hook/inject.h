@@ -35,6 +35,7 @@ struct scry_inject {
 	struct scry_agent_header header; /* of the agent in the target */
 	const char *purpose;		 /* set by the caller: what other users are told */
 	bool only_adopt;		 /* set by the caller: do not map a new agent */
+	uint32_t parts;			 /* likewise: enum scry_agent_part beside the core */
 	bool adopted;			 /* it was there before */
 	bool removed_part;		 /* an incomplete one was taken out */
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
@@ -104,6 +105,9 @@ void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
  */
 int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held);
 
+/* Opens places of parts: for scry_parts_need (hook/parts.h). */
+int scry_inject_open(struct scry_inject *inj, struct scry_tracee *held, uint32_t parts);
+
 /* Maps a fresh pool of lanes (wire/lanes.h) into an entered process, in `held` or in a thread held
  * for it. *ret_fd (caller closes) opens it. 0 or -errno with a sentence. */
 int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *ret_fd);
@@ -114,17 +118,14 @@ int scry_inject_lanes(struct scry_inject *inj, struct scry_tracee *held, int *re
  */
 int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, uint64_t *lane);
 
-/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: this thread cannot be
- * used now, or is none of this process. */
+/* Runs an exported void(void) function of the agent in thread `tid`. -EAGAIN: it cannot be used. */
 int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol);
 
 /* Run-time address of an exported symbol of the agent. */
 uint64_t scry_inject_symbol(const struct scry_inject *inj, const char *name);
-
 /* Tells the agent which watch is on from its next event on, 0: none. 0; -errno: it is gone. */
 int scry_inject_want(struct scry_inject *inj, uint32_t watch);
-
-/* Reads the agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
+/* The agent's accounts. 0, or -ESRCH / -EFAULT: the target is gone or has exec'ed. */
 int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *ret);
 
 /* Gives up ownership and undoes all changes; unmaps the agent if it is proven unused. `*ret_left`
@@ -132,16 +133,15 @@ int scry_inject_state(const struct scry_inject *inj, struct scry_agent_state *re
  * threads did not stop for five seconds. */
 int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, uint64_t *ret_left);
 
-/* Waits until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
+/* Until no thread stands at a system call that a scry sent it to make and died. 0; -EBUSY. */
 int scry_inject_await_calls(struct scry_inject *inj);
 
-/* Unmaps all of it in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
+/* Unmaps all in the stopped thread `t`, or, to_idle, what a shut handler does not need. */
 int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_idle);
 /* An idle agent: is unmapped if the VM has let go, else made idle to the end. 0 or -errno. */
 int scry_inject_leave_idle(struct scry_inject *inj, bool *ret_gone);
 /* Releases host resources only. */
 void scry_inject_done(struct scry_inject *inj);
-
 /* Adds a hold of `threads` threads to the measured pauses. */
 void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads);
 /* What its threads would have run while they stood, as they do else; at most on all processors. */

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "agent/agent.h"
+#include "wire/shadow.h"
 #include "base/err.h"
 #include "hook/loads.h"
 
@@ -25,7 +26,20 @@
 
 static uint64_t shadow_at(const struct scry_inject *inj, size_t offset)
 {
-	return inj->data + offsetof(struct scry_agent_data, shadow) + offset;
+	return scry_inject_symbol(inj, "scry_agent_shadow") + offset;
+}
+
+static uint64_t following_at(const struct scry_inject *inj, size_t offset)
+{
+	return inj->data + offsetof(struct scry_agent_data, following) + offset;
+}
+
+/* Where the thunks are, in *ret; 0: no call was ever followed, and what follows calls may not be
+ * mapped. */
+static int read_thunks(const struct scry_inject *inj, uint64_t *ret)
+{
+	return scry_mem_u64(&inj->mem,
+			    following_at(inj, offsetof(struct scry_agent_following, thunks)), ret);
 }
 
 static int read_head(const struct scry_inject *inj, struct scry_shadow_head *ret)
@@ -133,22 +147,28 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, struct 
 		      const struct scry_shadow_stats **ret_stats)
 {
 	uint32_t hooks = scry_shadow_room(h);
+	struct scry_agent_following following = {.on = SCRY_SHADOW_OFF};
 	struct scry_shadow_head s;
 	int slab, r = read_head(inj, &s);
 	bool is_new;
 
+	if (r == 0)
+		r = read_thunks(inj, &following.thunks);
 	if (r < 0)
 		return scry_fail(r, "cannot read the agent in process %d", inj->proc->pid);
 	if (h->count > SCRY_SHADOW_HOOKS_MAX)
 		return scry_fail(-E2BIG, "%zu functions, more than %u, cannot be timed at once",
 				 h->count, SCRY_SHADOW_HOOKS_MAX);
-	is_new = !s.thunks;
+	is_new = !following.thunks;
 	slab = scry_inject_slab(inj, held, inj->header.text,
 				THUNKS_AT + (is_new ? THUNKS_BYTES : 0),
 				(hooks + 1ull) * sizeof(struct scry_shadow_stats) / 8);
 	if (slab < 0)
 		return slab;
-	r = is_new ? write_thunks(inj, &inj->header.slabs[slab], &s.thunks) : wipe(inj);
+	if (is_new)
+		r = write_thunks(inj, &inj->header.slabs[slab], &following.thunks);
+	if (r == 0 && inj->adopted)
+		r = wipe(inj);
 	if (r < 0)
 		return r;
 	s.stats = inj->header.slabs[slab].counters;
@@ -159,17 +179,20 @@ int scry_shadow_start(struct scry_inject *inj, struct scry_tracee *held, struct 
 		return r;
 	scry_shadow_unwinder(h, s.unwinder);
 	list_code(&inj->maps, &s.code[s.code_in_use & 1]);
-	s.on = SCRY_SHADOW_OFF;
 	s.records = 0;
 	*ret_stats = (const void *)inj->counters[slab];
 	r = write_head(inj, &s);
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, following_at(inj, 0), &following,
+				   sizeof(following));
 	return r < 0 ? scry_fail(r, "cannot write to the agent in process %d", inj->proc->pid) : 0;
 }
 
 static int switch_to(struct scry_inject *inj, uint32_t on)
 {
-	return scry_edit_poke(inj->mem.fd, shadow_at(inj, offsetof(struct scry_shadow_head, on)),
-			      &on, sizeof(on));
+	return scry_edit_poke(inj->mem.fd,
+			      following_at(inj, offsetof(struct scry_agent_following, on)), &on,
+			      sizeof(on));
 }
 
 int scry_shadow_follow(struct scry_inject *inj)
@@ -185,7 +208,8 @@ int scry_shadow_pause(struct scry_inject *inj)
 int scry_shadow_go_on(struct scry_inject *inj, const struct scry_hooks *h)
 {
 	uint32_t on;
-	int r = scry_mem_u32(&inj->mem, shadow_at(inj, offsetof(struct scry_shadow_head, on)), &on);
+	int r = scry_mem_u32(&inj->mem,
+			     following_at(inj, offsetof(struct scry_agent_following, on)), &on);
 
 	if (r < 0 || on != SCRY_SHADOW_HELD || !scry_loads_has_seen_all(h))
 		return r;
@@ -251,41 +275,48 @@ entry_at(struct scry_shadow_entry (*entries)[SCRY_SHADOW_WAYS], size_t i)
 	return &entries[i / SCRY_SHADOW_WAYS][i % SCRY_SHADOW_WAYS];
 }
 
-static bool is_thunk(const struct scry_shadow *s, uint64_t word)
+struct returns { /* as the target has it */
+	uint64_t thunks;
+	struct scry_shadow shadow;
+};
+
+static bool is_thunk(const struct returns *s, uint64_t word)
 {
-	return word - s->head.thunks < THUNKS_BYTES;
+	return word - s->thunks < THUNKS_BYTES;
 }
 
 /* Two megabytes: while all run. */
-static int read_tables(const struct scry_inject *inj, struct scry_shadow *s)
+static int read_tables(const struct scry_inject *inj, struct returns *s)
 {
 	const size_t head = offsetof(struct scry_shadow, originals);
 
-	return scry_mem_read(&inj->mem, shadow_at(inj, head), s->originals, sizeof(*s) - head);
+	return scry_mem_read(&inj->mem, shadow_at(inj, head), s->shadow.originals,
+			     sizeof(s->shadow) - head);
 }
 
 /* Every slot of the table that still leads to a thunk gets its own word back. */
-static int send_home(const struct scry_inject *inj, struct scry_shadow *s)
+static int send_home(const struct scry_inject *inj, struct returns *s)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < SCRY_SHADOW_BUCKETS * SCRY_SHADOW_WAYS && r == 0; i++) {
-		uint64_t key = entry_at(s->entries, i)->key, word;
+		uint64_t key = entry_at(s->shadow.entries, i)->key, word;
 		uint64_t slot = key >> SCRY_SHADOW_HOOK_BITS << 3;
 
 		if (!key || scry_mem_u64(&inj->mem, slot, &word) < 0 || !is_thunk(s, word))
 			continue;
-		word = s->originals[(word - s->head.thunks) / SCRY_SHADOW_THUNK_BYTES];
+		word = s->shadow.originals[(word - s->thunks) / SCRY_SHADOW_THUNK_BYTES];
 		r = scry_edit_poke(inj->mem.fd, slot, &word, sizeof(word));
 	}
 	return r;
 }
 
-static bool is_unwinder(const struct scry_inject *inj, const struct scry_shadow *s, uint64_t ip)
+static bool is_unwinder(const struct scry_inject *inj, const struct returns *s, uint64_t ip)
 {
 	const struct scry_map_entry *m = scry_maps_at(&inj->maps, ip);
 
-	if (ip - s->head.unwinder[0] < s->head.unwinder[1] - s->head.unwinder[0])
+	if (ip - s->shadow.head.unwinder[0] <
+	    s->shadow.head.unwinder[1] - s->shadow.head.unwinder[0])
 		return true;
 	return m && m->x && m->path[0] && strstr(m->path, "libgcc_s");
 }
@@ -296,7 +327,7 @@ static bool is_unwinder(const struct scry_inject *inj, const struct scry_shadow 
  * are put back already? An unwinder has read it then, and not asked for it yet. Stale words may
  * make us wait in vain: only while they stand there.
  */
-static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow *s, uint64_t at,
+static bool is_unwinding(const struct scry_inject *inj, const struct returns *s, uint64_t at,
 			 ssize_t depth)
 {
 	uint64_t words[CONTEXT_WORDS + FRAME_WORDS];
@@ -311,7 +342,7 @@ static bool is_unwinding(const struct scry_inject *inj, const struct scry_shadow
 }
 
 /* In a register? */
-static bool holds_thunk(const struct scry_shadow *s, const struct scry_tracee *t)
+static bool holds_thunk(const struct returns *s, const struct scry_tracee *t)
 {
 	uint64_t words[sizeof(t->regs) / 8];
 	bool found = false;
@@ -323,7 +354,7 @@ static bool holds_thunk(const struct scry_shadow *s, const struct scry_tracee *t
 }
 
 /* Some thread, now or where a signal has interrupted it? */
-static bool is_any_unwinding(const struct scry_inject *inj, const struct scry_shadow *s,
+static bool is_any_unwinding(const struct scry_inject *inj, const struct returns *s,
 			     const struct scry_world *w)
 {
 	bool found = false;
@@ -345,7 +376,7 @@ static bool is_any_unwinding(const struct scry_inject *inj, const struct scry_sh
  * Calls are followed no more, so once nobody was inside the agent the table does not grow: then it
  * is read, while all run, and at the next stop used. 0: settled; -EAGAIN: come again.
  */
-static int settle_once(struct scry_inject *inj, struct scry_shadow *s, bool *has_tables)
+static int settle_once(struct scry_inject *inj, struct returns *s, bool *has_tables)
 {
 	struct scry_world w;
 	bool is_inside;
@@ -371,16 +402,16 @@ static int settle_once(struct scry_inject *inj, struct scry_shadow *s, bool *has
 	return r;
 }
 
-static bool is_last(const struct scry_shadow *s, const struct scry_journal_entry *j)
+static bool is_last(const struct returns *s, const struct scry_journal_entry *j)
 {
 	for (size_t i = 0; i < SCRY_SHADOW_LAST; i++)
-		if (s->head.last[i] == j->address)
+		if (s->shadow.head.last[i] == j->address)
 			return true;
 	return false;
 }
 
 /* All changes but the unwinders': nobody enters a followed function any more. */
-static int undo_entries(struct scry_inject *inj, const struct scry_shadow *s)
+static int undo_entries(struct scry_inject *inj, const struct returns *s)
 {
 	int r = 0;
 
@@ -410,11 +441,13 @@ static int busy(const struct scry_inject *inj)
 
 int scry_shadow_settle(struct scry_inject *inj)
 {
-	struct scry_shadow *s = aligned_alloc(64, sizeof(*s));
-	int r = s ? read_head(inj, &s->head) : -ENOMEM;
+	struct returns *s = aligned_alloc(64, sizeof(*s));
+	int r = s ? read_thunks(inj, &s->thunks) : -ENOMEM;
 	bool has_tables = false;
 
-	if (r == 0 && s->head.thunks) {
+	if (r == 0 && s->thunks)
+		r = read_head(inj, &s->shadow.head);
+	if (r == 0 && s->thunks) {
 		r = switch_to(inj, SCRY_SHADOW_OFF);
 		if (r == 0)
 			r = undo_entries(inj, s);
@@ -456,6 +489,7 @@ int scry_shadow_pending(const struct scry_inject *inj, uint64_t *counts, uint32_
 bool scry_shadow_is_needed(const struct scry_inject *inj)
 {
 	struct scry_shadow_head s;
+	uint64_t thunks;
 
-	return read_head(inj, &s) < 0 || s.orphans;
+	return read_thunks(inj, &thunks) < 0 || (thunks && (read_head(inj, &s) < 0 || s.orphans));
 }

@@ -10,6 +10,8 @@
 #include <time.h>
 
 #include "agent/agent.h"
+#include "agent/line_tables.h"
+#include "agent/malloc.h"
 #include "base/err.h"
 
 #define TID_AT_MAX 2048u
@@ -25,12 +27,13 @@ struct who { /* a thread, as its registers say */
 
 static uint64_t table_at(const struct scry_inject *inj)
 {
-	return inj->data + offsetof(struct scry_agent_data, threads);
+	return scry_inject_symbol(inj, "scry_agent_rows") +
+	       offsetof(struct scry_agent_rows, threads);
 }
 
 static struct scry_agent_thread *read_table(const struct scry_inject *inj)
 {
-	struct scry_agent_thread *rows = malloc(sizeof(((struct scry_agent_data *)0)->threads));
+	struct scry_agent_thread *rows = malloc(sizeof(((struct scry_agent_rows *)0)->threads));
 
 	if (rows &&
 	    scry_mem_read(&inj->mem, table_at(inj), rows, SCRY_THREADS * sizeof(*rows)) < 0) {
@@ -106,25 +109,32 @@ static uint32_t find_tid(const struct scry_inject *inj, const struct who *whos, 
 	return 0;
 }
 
+static int clear_at(const struct scry_inject *inj, uint64_t at, size_t size)
+{
+	void *zeros = calloc(1, size);
+	int r = zeros ? scry_edit_poke(inj->mem.fd, at, zeros, size) : -ENOMEM;
+
+	free(zeros);
+	return r;
+}
+
 /* In the target: nothing is known of threads, callers and lines, and all tracks are free. */
 static int clear(struct scry_inject *inj)
 {
-	const size_t size = offsetof(struct scry_agent_data, lines) +
-			    sizeof(struct scry_agent_lines) -
-			    offsetof(struct scry_agent_data, threads);
-	void *zeros = inj->adopted ? calloc(1, size) : NULL;
+	const uint64_t callers = scry_inject_symbol(inj, "scry_agent_callers");
+	const uint64_t lines = scry_inject_symbol(inj, "scry_agent_lines");
 	int r;
 
 	if (!inj->adopted)
 		return 0;
-	if (!zeros)
-		return scry_fail(-ENOMEM, "not enough memory");
-	r = scry_edit_poke(inj->mem.fd, table_at(inj), zeros, size);
+	r = clear_at(inj, table_at(inj), sizeof(((struct scry_agent_rows *)0)->threads));
+	if (r == 0 && inj->header.parts & SCRY_PART_MALLOC)
+		r = clear_at(inj, callers, sizeof(struct scry_agent_callers));
+	if (r == 0 && inj->header.parts & SCRY_PART_LINES)
+		r = clear_at(inj, lines, sizeof(struct scry_agent_lines));
 	if (r == 0) /* an older watch's stacks */
-		r = scry_edit_poke(inj->mem.fd,
-				   inj->data + offsetof(struct scry_agent_data, unwinding), zeros,
-				   sizeof(struct scry_agent_unwinding));
-	free(zeros);
+		r = clear_at(inj, inj->data + offsetof(struct scry_agent_data, unwinding),
+			     sizeof(struct scry_agent_unwinding));
 	for (uint32_t i = 0; i < SCRY_TRACKS; i++)
 		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
 	inj->control->head = 0;

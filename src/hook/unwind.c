@@ -13,7 +13,9 @@
 #include <x86intrin.h>
 
 #include "agent/agent.h"
+#include "agent/walk.h"
 #include "base/err.h"
+#include "hook/parts.h"
 #include "sys/cfi.h"
 #include "sys/elf.h"
 #include "wire/unwind_step.h"
@@ -189,7 +191,7 @@ static uint64_t stack_end(const struct scry_maps *maps)
 /* Numbers of earlier watches are in the way when there are many. */
 static int clear_old(const struct scry_inject *inj)
 {
-	const uint64_t at = inj->data + offsetof(struct scry_agent_data, walks);
+	const uint64_t at = scry_inject_symbol(inj, "scry_agent_walks");
 	uint32_t count = 0;
 	void *zeros;
 	int r = 0;
@@ -234,10 +236,13 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 		      uint32_t depth)
 {
 	struct scry_maps maps = {0};
-	int slab = scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
-				    SCRY_UNWIND_BYTES / sizeof(uint64_t));
-	int r = slab < 0 ? slab : scry_maps_read(inj->proc->pid, &maps);
+	int slab, r = scry_parts_need(inj, held, SCRY_PART_WALK);
 
+	if (r < 0)
+		return r;
+	slab = scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
+				SCRY_UNWIND_BYTES / sizeof(uint64_t));
+	r = slab < 0 ? slab : scry_maps_read(inj->proc->pid, &maps);
 	if (r < 0)
 		return r;
 	*u = (struct scry_unwinding){.inj = inj,

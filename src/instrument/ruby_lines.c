@@ -7,9 +7,11 @@
 #include <x86intrin.h>
 
 #include "agent/agent.h"
+#include "agent/vm.h"
 #include "base/err.h"
 #include "instrument/objects/alloc_functions.h"
 #include "instrument/objects/plan.h"
+#include "hook/parts.h"
 #include "sys/maps.h"
 #include "watch/ask.h"
 
@@ -122,9 +124,14 @@ int scry_ruby_lines_tell(struct scry_ruby_lines *l)
 	if (!l->ruby)
 		return 0;
 	scry_objects_fill_plan(l->ruby, &plan);
+	r = scry_parts_need(inj, l->watch->held, SCRY_PART_VM | SCRY_PART_LINES);
+	if (r < 0)
+		return r;
 	r = scry_objects_tell_source(l->watch, &l->place);
 	if (r == 0)
-		r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, ruby),
+		r = scry_edit_poke(inj->mem.fd,
+				   scry_inject_symbol(inj, "scry_agent_vm") +
+					   offsetof(struct scry_agent_vm, ruby),
 				   &plan, sizeof(plan));
 	if (r == 0)
 		r = scry_edit_poke(inj->mem.fd,

@@ -310,6 +310,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_time = {
 	.name = "time",
 	.summary = "how long calls of functions take",
+	.parts = SCRY_PART_CALLS,
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,

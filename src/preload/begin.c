@@ -17,8 +17,11 @@
 #include <sys/syscall.h>
 
 #include "agent/agent.h"
+#include "agent/line_tables.h"
+#include "agent/malloc.h"
 #include "agent/syscall.h"
 #include "agent/track.h"
+#include "agent/walk.h"
 #include "wire/malloc_ring.h"
 #include "wire/preload.h"
 
@@ -235,19 +238,28 @@ static void *original(const char *name)
 /* 0: not on this machine (a kernel without MADV_WIPEONFORK): a child could not be told apart. */
 static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 {
-	void *const tables = &scry_agent.sampled;
-	const uint64_t size = sizeof(scry_agent) - offsetof(struct scry_agent_data, sampled);
+	const struct {
+		void *at;
+		uint64_t size;
+	} wiped[] = {
+		{gate_page, sizeof(gate_page)},
+		{&scry_agent_rows, sizeof(scry_agent_rows)},
+		{&scry_agent_callers, sizeof(scry_agent_callers)},
+		{&scry_agent_lines, sizeof(scry_agent_lines)},
+		{&scry_agent_walks, sizeof(scry_agent_walks)},
+	};
 	const int is_glibc = __libc_malloc && (void *)__libc_malloc == original("malloc");
 	struct span allocator = {.at = (uint64_t)original("malloc")};
 	struct span own = {.at = (uint64_t)scry_preload_begin};
 	const uint64_t usable = (uint64_t)original("malloc_usable_size");
 
-	if (scry_agent_syscall4(SYS_madvise, (uint64_t)gate_page, SCRY_PAGE, MADV_WIPEONFORK, 0) ||
-	    scry_agent_syscall4(SYS_madvise, (uint64_t)tables, size, MADV_WIPEONFORK, 0))
-		return 0;
+	for (uint32_t i = 0; i < sizeof(wiped) / sizeof(wiped[0]); i++)
+		if (scry_agent_syscall4(SYS_madvise, (uint64_t)wiped[i].at, wiped[i].size,
+					MADV_WIPEONFORK, 0))
+			return 0;
 	dl_iterate_phdr(find_span, &allocator);
 	dl_iterate_phdr(find_span, &own);
-	scry_agent.malloc = (struct scry_agent_malloc){
+	scry_agent_family = (struct scry_agent_malloc){
 		/* another object's knows nothing of these blocks */
 		.usable = usable - allocator.start < allocator.end - allocator.start ? usable : 0,
 		.text = own.start,
@@ -261,7 +273,7 @@ static int prepare_agent(struct scry_lanes *lanes, uint32_t tid)
 		scry_agent.tracking.tid_offset = TID_AT_GLIBC;
 	else
 		scry_agent.tracking.first_tid = tid;
-	scry_agent.calling.pid = tid;
+	scry_agent_rows.calling.pid = tid;
 	scry_agent.tracking.time_op = SCRY_MALLOC_OP_TIME;
 	scry_agent.tracking.none.state = SCRY_TRACK_CLOSED;
 	scry_agent.gate = (struct scry_gate *)gate_page;
@@ -277,13 +289,13 @@ static int join(int is_alone)
 	struct scry_control *c;
 
 	g->spare = 1; /* as agent/track.c does for a child */
-	if (!scry_lane_claim(g))
+	if (!scry_lane_claim(g, NULL))
 		return 0;
 	c = scry_agent.control;
 	if (is_alone) /* children find no lanes */
 		scry_agent.follow.lanes = NULL;
 	c->lane_malloc = (uint64_t)original("malloc");
-	__atomic_store_n(&c->lane_pid, scry_agent.calling.pid, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->lane_pid, scry_agent_rows.calling.pid, __ATOMIC_RELEASE);
 	scry_track_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.is_on, 1, __ATOMIC_RELEASE);
 	return 1;

@@ -229,6 +229,7 @@ static int put_in(struct scry_watch *w)
 
 	w->inj.max_pause_ns = w->opts->max_pause_ns;
 	w->inj.purpose = w->instrument->name;
+	w->inj.parts = w->instrument->parts;
 	r = scry_inject_enter(&w->inj, w->near, w->held);
 	if (r < 0)
 		return r;

@@ -86,6 +86,7 @@ struct scry_instrument {
 	const char *wanted, *unseen; /* "Ruby"; what is said when there was none */
 	bool follows_exec;	     /* the program of `-- CMD` is watched on, whatever it execs */
 	bool waits;		     /* handlers wait for a keeper that lives: hook/pulse.h */
+	uint32_t parts;		     /* of the agent, that each watch needs: enum scry_agent_part */
 	/* Reads only: learn, plan, refuse. */
 	int (*prepare)(struct scry_watch *w);
 	void (*describe)(struct scry_watch *w, FILE *out); /* what --dry-run prints after that */

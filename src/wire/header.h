@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SCRY_AGENT_MAGIC 0x31746e6761797263ull /* "cryagnt1" */
-#define SCRY_AGENT_ABI 3u
+#define SCRY_AGENT_ABI 4u
 #define SCRY_PAGE 4096u
 
 /*
@@ -37,6 +37,20 @@ struct scry_slab {
 	uint64_t counters, counters_size; /* 8 bytes each */
 };
 
+/*
+ * The agent's parts (src/agent/agent.ld), bits. Each has its place in the reservation, which is
+ * closed until the part is wanted.
+ */
+enum scry_agent_part {
+	SCRY_PART_CORE = 1, /* always there */
+	SCRY_PART_VM = 2,   /* what is known of a Ruby; objects and lines need it */
+	SCRY_PART_OBJECTS = 4,
+	SCRY_PART_LINES = 8,  /* of Ruby, for malloc and calls */
+	SCRY_PART_WALK = 16,  /* native stacks, for malloc and calls */
+	SCRY_PART_CALLS = 32, /* entries and returns: patch time, calls */
+	SCRY_PART_MALLOC = 64,
+};
+
 struct scry_agent_header {
 	uint64_t magic;
 	uint32_t abi;
@@ -47,11 +61,14 @@ struct scry_agent_header {
 	uint64_t shared, shared_size;
 	uint64_t tail;	/* from here to the end of shared: only while a watch is on */
 	uint64_t nonce; /* the journal has it too: what lies from `tail` on is the agent's */
-	uint64_t image, image_data; /* where the agent's ELF image, its writable segment begin */
+	uint64_t image, image_data; /* where the core's code, its data begin */
 	uint64_t lanes, lanes_size; /* 0: fork children are not followed; see wire/lanes.h */
 	uint64_t has_open;	    /* a memfd of ours may be open: hook/shared.h */
 	uint64_t slab_count;
 	struct scry_slab slabs[SCRY_SLABS_MAX];
+	/* from ABI 4 on; what is before lies there in all, so that older agents are found */
+	uint64_t parts; /* enum scry_agent_part: those that are mapped and written */
+	uint64_t aside; /* the control page of an idle agent, which has no shared pages */
 };
 
 #endif

@@ -18,8 +18,8 @@ struct scry_agent_probe {
 	uint64_t given[SCRY_PROBE_ENDS][6];
 };
 
-/* cookies of CALL hooks; LINES: agent/lines.c */
-enum { SCRY_CALL_END, SCRY_CALL_FINALIZE, SCRY_CALL_LINES };
+/* cookies of CALL hooks */
+enum { SCRY_CALL_END, SCRY_CALL_FINALIZE };
 
 /*
  * Objects by hooks on the VM's own functions, no event: the agent's entries are in agent/thunk.S.

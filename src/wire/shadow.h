@@ -51,15 +51,15 @@ struct scry_shadow_code {
 	struct scry_shadow_range ranges[SCRY_SHADOW_RANGES];
 };
 
-/* The host writes OFF and ON, the agent PAUSED and ON: while the lease is over; and HELD: a library
- * was loaded that the host has not seen, perhaps with an unwinder. Then the host writes ON again.
+/* Of scry_agent.following.on. The host writes OFF and ON, the agent PAUSED and ON: while the lease
+ * is over; and HELD: a library was loaded that the host has not seen, perhaps with an unwinder.
+ * Then the host writes ON again.
  */
 enum scry_shadow_state { SCRY_SHADOW_OFF, SCRY_SHADOW_ON, SCRY_SHADOW_PAUSED, SCRY_SHADOW_HELD };
 struct scry_shadow_head {
-	uint64_t thunks;  /* address of thunk 0; 0: never used */
-	uint64_t stats;	  /* address of the hooks' counters */
-	uint32_t hooks;	  /* how many */
-	uint32_t on;	  /* enum scry_shadow_state */
+	uint64_t stats; /* address of the hooks' counters */
+	uint32_t hooks; /* how many */
+	uint32_t pad;
 	uint64_t orphans; /* returns without an entry: somebody copies stacks. Then there may be
 			     thunks in stacks that are swapped out, and the agent stays mapped */
 	uint64_t last[SCRY_SHADOW_LAST]; /* addresses of changes that must be put back last: the

@@ -53,12 +53,14 @@ left_of() { # PID: bytes, by scry
 	"$SCRY" ps --json | "$RUBY" -rjson -e 'puts JSON.parse($stdin.read)["rows"].find { |r| r["pid"] == ARGV[0].to_i }&.fetch("agent_bytes") || 0' "$1"
 }
 
-# bytes_of PID: of the mappings that can be scry's, by the kernel: memfds, and anonymous code with what touches it.
+# bytes_of PID: of the mappings that can be scry's, by the kernel: memfds, and anonymous code with what lies around it: the
+# gate before; behind it code that is closed, and then data.
 bytes_of() {
 	"$RUBY" -e '
 	  maps = File.readlines("/proc/#{ARGV[0]}/maps").map(&:split).map { |r, p, _, _, i, f| [*r.split("-").map(&:hex), p, i == "0" && f.nil?, f.to_s] }
 	  sum = maps.sum { |a, b, _, _, f| f.start_with?("/memfd:scry") ? b - a : 0 }
-	  maps.each_with_index { |m, i| sum += maps[[i - 1, 0].max..i + 1].sum { |a, b, _, anon| anon ? b - a : 0 } if m[2].include?("x") && m[3] }
+	  around = maps.each_index.select { |i| maps[i][2].include?("x") && maps[i][3] }.flat_map { |i| [*[i - 1, 0].max..i + 2] }.uniq
+	  sum += maps.values_at(*around).sum { |a, b, p, anon| anon && p.include?("r") ? b - a : 0 }
 	  puts sum' "$1"
 }
 
@@ -94,6 +96,24 @@ taken_out() {
 	wakes
 	taken_out
 	wakes
+}
+
+@test "parts that were closed when the agent became idle are not used by the next watch" {
+	local scry
+	idle
+	scry_ends 0 objects -p "$IDLE" -d 0.3s
+	scry_ends 0 malloc record --stack=4 --force -o "$T/m.scry" -p "$IDLE" -d 0.3s
+	for watch in "malloc record --no-lines --force -o $T/m.scry" "calls -c -x calloc"; do
+		# shellcheck disable=SC2086
+		"$SCRY" $watch -p "$IDLE" >"$T/scry.out" 2>&1 3>&- &
+		scry=$!
+		wait_for 20 hooked "$IDLE"
+		wakes
+		kill -INT "$scry"
+		finish "$scry"
+	done
+	wakes
+	taken_out
 }
 
 @test "a handler on the list of a ruby that fell asleep: the rest is unmapped, the program wakes and computes on" {

@@ -2,9 +2,10 @@
  * The agent's tracks and malloc handlers, run in this process: what a hook would do is done by
  * calling the handler's entry with the original in r11.
  */
-#include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/code.h"
 #include "agent/lines.h"
+#include "agent/malloc.h"
 #include "agent/track.h"
 
 #include <errno.h>
@@ -27,10 +28,12 @@
 
 #define TID_AT_GLIBC 720
 
-struct scry_agent_data scry_agent; /* in the agent: ring.c */
-
-int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
+struct scry_agent_vm scry_agent_vm;   /* in the agent: code.c */
+struct scry_shadow scry_agent_shadow; /* in the agent: shadow.c */
+int scry_lane_claim(struct scry_gate *g,
+		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
 {
+	(void)moved;
 	(void)g;
 	return 0;
 }
@@ -142,6 +145,12 @@ static int set_up(void **state)
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
 		memset(track_at(i), 0, sizeof(struct scry_track));
 	memset(&scry_agent, 0, sizeof(scry_agent));
+	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
+	memset(&scry_agent_family, 0, sizeof(scry_agent_family));
+	memset(&scry_agent_callers, 0, sizeof(scry_agent_callers));
+	memset(&scry_agent_lines, 0, sizeof(scry_agent_lines));
+	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
+	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
 	memset(&control, 0, sizeof(control));
 	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
 	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
@@ -149,7 +158,7 @@ static int set_up(void **state)
 	scry_agent.control = &control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.tid_offset = TID_AT_GLIBC, .time_op = SCRY_MALLOC_OP_TIME, .is_on = 1};
-	scry_agent.malloc = (struct scry_agent_malloc){
+	scry_agent_family = (struct scry_agent_malloc){
 		.usable = (uint64_t)(uintptr_t)malloc_usable_size, .is_glibc = 1};
 	in_malloc = malloc;
 	in_calloc = calloc;
@@ -236,7 +245,7 @@ static void calls_within_are_none(void **state)
 	assert_int_equal(seen[0].op, SCRY_MALLOC_OP_MALLOC);
 	assert_int_equal(control.busy, 3); /* nobody has said that they are the allocator's */
 	control.busy = 0;
-	scry_agent.malloc.end = UINT64_MAX;
+	scry_agent_family.end = UINT64_MAX;
 	free(hooked_malloc(50));
 	assert_int_equal(control.busy, 0);
 }
@@ -424,7 +433,7 @@ static void fork_child(void **state)
 	hooked_free(hooked_malloc(10));
 	child = fork();
 	if (child == 0) { /* its gate page is wiped; here its table is not, and must not be used */
-		memset(scry_agent.threads, 0, sizeof(scry_agent.threads));
+		memset(scry_agent_rows.threads, 0, sizeof(scry_agent_rows.threads));
 		for (int i = 0; i < 1000; i++)
 			hooked_free(hooked_malloc(10));
 		_exit(control.lost + control.busy != 0);
@@ -440,10 +449,10 @@ static void long_pauses(void **state)
 
 	(void)state;
 	hooked_free(hooked_malloc(10));
-	for (i = 0; i < SCRY_THREADS && !scry_agent.threads[i].fs; i++)
+	for (i = 0; i < SCRY_THREADS && !scry_agent_rows.threads[i].fs; i++)
 		;
-	scry_agent.threads[i].epoch_end = 0; /* as if minutes had passed */
-	scry_agent.threads[i].repeats = 0;
+	scry_agent_rows.threads[i].epoch_end = 0; /* as if minutes had passed */
+	scry_agent_rows.threads[i].repeats = 0;
 	hooked_free(hooked_malloc(10));
 	n = see();
 	assert_int_equal(n, 5);
@@ -511,8 +520,8 @@ static void on_fault(int sig)
 {
 	mprotect(shut, sizeof(*shut), PROT_READ | PROT_WRITE);
 	for (size_t i = 0; i < SCRY_THREADS; i++)
-		if (scry_agent.threads[i].inside)
-			shut->turn = where(&scry_agent.threads[i]);
+		if (scry_agent_rows.threads[i].inside)
+			shut->turn = where(&scry_agent_rows.threads[i]);
 	siglongjmp(out, 1);
 }
 
@@ -575,8 +584,8 @@ static void signals(void **state)
 	(void)state;
 	in_malloc = no_memory_is_touched;
 	in_free = nothing;
-	scry_agent.malloc.is_glibc = 0;
-	scry_agent.malloc.usable = 0;
+	scry_agent_family.is_glibc = 0;
+	scry_agent_family.usable = 0;
 	interrupted = 0;
 	signal(SIGALRM, on_alarm);
 	ualarm(500, 500);
@@ -610,7 +619,7 @@ static void be_ruby(uint64_t pc)
 	uint64_t fs;
 
 	__asm__("mov %%fs:0, %0" : "=r"(fs));
-	scry_agent.hooks.tls_offset = (int64_t)(where(&current_ec) - fs);
+	scry_agent_vm.hooks.tls_offset = (int64_t)(where(&current_ec) - fs);
 	scry_agent.line_plan.on = 1;
 	scry_agent.line_plan.frames = (struct scry_agent_frames){
 		.frame_iseq = 8, .frame_size = 16, .ec_stack = 8, .ec_stack_size = 16};
@@ -745,7 +754,7 @@ static void lines_without_end(void **state)
 	uint64_t native = code_of_call();
 
 	(void)state;
-	scry_agent.lines.count = SCRY_LINES - 1;
+	scry_agent_lines.count = SCRY_LINES - 1;
 	be_ruby(0x20000);
 	assert_int_equal(code_of_call(), SCRY_MALLOC_CODES - 1);
 	be_ruby(0x30000);

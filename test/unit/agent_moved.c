@@ -17,7 +17,8 @@
 #define TYPE_WORDS 64u /* more than any Ruby has */
 #define FIRST_WORDS 5u /* name, mark, free, size, compact */
 
-struct scry_agent_data scry_agent;
+struct scry_agent_vm scry_agent_vm; /* in the agent: code.c, ring.c */
+struct scry_agent_objects scry_agent_objects;
 
 /* What moved.c calls of other files, and nothing here comes to. */
 int scry_ring_reserve(struct scry_gate *g, uint64_t words)
@@ -94,7 +95,7 @@ static uint64_t vm_wrap(uint64_t klass, void *data, const void *type)
 
 static void vm_root(uint64_t *at)
 {
-	assert_ptr_equal(at, &scry_agent.anchor);
+	assert_ptr_equal(at, &scry_agent_objects.anchor);
 }
 
 static uint64_t vm_location(uint64_t from)
@@ -105,7 +106,7 @@ static uint64_t vm_location(uint64_t from)
 /* All words that a longer struct would have are ours, and 0: no flags, no parent. */
 static void the_type_is_zero_beyond_what_is_documented(void **state)
 {
-	struct scry_agent_ruby *r = &scry_agent.ruby;
+	struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 
 	(void)state;
 	r->xmalloc = (uint64_t)vm_allocate;

@@ -1,8 +1,9 @@
 /*
  * The agent's handler and return path, run in this process: what a stub would do is done by hand.
  */
-#include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/code.h"
+#include "agent/vm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,10 +23,11 @@ void scry_agent_timed(void), scry_agent_return(void);
 #define THUNKS_BYTES (SCRY_SHADOW_THUNKS * SCRY_SHADOW_THUNK_BYTES)
 #define HOOKS 8
 
-struct scry_agent_data scry_agent; /* in the agent: ring.c */
-
-int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
+struct scry_agent_vm scry_agent_vm; /* in the agent: code.c */
+int scry_lane_claim(struct scry_gate *g,
+		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
 {
+	(void)moved;
 	(void)g;
 	return 0;
 }
@@ -47,7 +49,7 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 static struct scry_gate gate;
 static struct scry_control control;
 static struct scry_shadow_stats stats[HOOKS];
-static struct scry_shadow *const shadow = &scry_agent.shadow;
+static struct scry_shadow *const shadow = &scry_agent_shadow;
 
 /* Room within reach of the return path's code. */
 static uint8_t *map_near(void)
@@ -84,10 +86,10 @@ static int set_up(void **state)
 	control.lease_tsc = UINT64_MAX;
 	scry_agent.gate = &gate;
 	scry_agent.control = &control;
-	shadow->head = (struct scry_shadow_head){.thunks = (uint64_t)(uintptr_t)thunks,
-						 .stats = (uint64_t)(uintptr_t)stats,
+	scry_agent.following = (struct scry_agent_following){.thunks = (uint64_t)(uintptr_t)thunks,
+							     .on = SCRY_SHADOW_ON};
+	shadow->head = (struct scry_shadow_head){.stats = (uint64_t)(uintptr_t)stats,
 						 .hooks = HOOKS,
-						 .on = SCRY_SHADOW_ON,
 						 .code[0] = {1, {{4096, 1ull << 47}}}};
 	return 0;
 }
@@ -191,14 +193,14 @@ static void registers_and_flags(void **state)
 
 static bool is_thunk(uint64_t word)
 {
-	return word - shadow->head.thunks < THUNKS_BYTES;
+	return word - scry_agent.following.thunks < THUNKS_BYTES;
 }
 
 /* What the thunk's push does, then the handler. Where it goes. */
 static uint64_t come_back(uint64_t *slot)
 {
 	assert_true(is_thunk(*slot));
-	*slot = (*slot - shadow->head.thunks) / SCRY_SHADOW_THUNK_BYTES;
+	*slot = (*slot - scry_agent.following.thunks) / SCRY_SHADOW_THUNK_BYTES;
 	scry_agent_returned(slot);
 	return *slot;
 }
@@ -300,15 +302,15 @@ static void gate_lease_and_off(void **state)
 	control.lease_tsc = 0; /* seen by the first one after it */
 	scry_agent_entered(&slot, 1);
 	assert_int_equal(come_back(&slot), ORIGINAL(0));
-	assert_int_equal(shadow->head.on, SCRY_SHADOW_PAUSED);
+	assert_int_equal(scry_agent.following.on, SCRY_SHADOW_PAUSED);
 	scry_agent_entered(&slot, 1);
 	assert_int_equal(slot, ORIGINAL(0));
 	assert_int_equal(stats[1].missed, 1);
 	control.lease_tsc = UINT64_MAX;
 	scry_agent_entered(&slot, 1);
-	assert_int_equal(shadow->head.on, SCRY_SHADOW_ON);
+	assert_int_equal(scry_agent.following.on, SCRY_SHADOW_ON);
 	assert_int_equal(come_back(&slot), ORIGINAL(0));
-	shadow->head.on = SCRY_SHADOW_OFF;
+	scry_agent.following.on = SCRY_SHADOW_OFF;
 	scry_agent_entered(&slot, 1);
 	assert_int_equal(slot, ORIGINAL(0));
 	assert_int_equal(stats[1].missed, 1);

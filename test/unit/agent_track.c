@@ -18,10 +18,10 @@
 #define WORDS 600u /* two do not fit */
 #define DEEP 4096u /* bytes of stack that a handler is said to be below its caller */
 
-struct scry_agent_data scry_agent; /* in the agent: ring.c */
-
-int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
+int scry_lane_claim(struct scry_gate *g,
+		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
 {
+	(void)moved;
 	(void)g;
 	return 0;
 }
@@ -40,6 +40,7 @@ static void clear(void)
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
 		memset(track_at(i), 0, sizeof(struct scry_track));
 	memset(&scry_agent, 0, sizeof(scry_agent));
+	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
 	memset(&control, 0, sizeof(control));
 	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
 	gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
@@ -205,7 +206,7 @@ static void left_by_longjmp(void **state)
 
 static void wipe(void)
 {
-	memset(scry_agent.threads, 0, sizeof(scry_agent.threads));
+	memset(scry_agent_rows.threads, 0, sizeof(scry_agent_rows.threads));
 	gate.open = 0;
 }
 

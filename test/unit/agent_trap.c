@@ -14,7 +14,6 @@
 
 #include "agent/agent.h"
 
-struct scry_agent_data scry_agent;
 void scry_agent_trap(int signal, const uint8_t *info, uint8_t *context);
 
 static uint8_t *page;

@@ -2,8 +2,9 @@
  * The agent's walk of its own stack, run in this process: against backtrace(), and with tables that
  * say anything at all, where it must end and never fault.
  */
-#include "agent/agent.h"
+#include "agent/calls.h"
 #include "agent/track.h"
+#include "agent/walk.h"
 
 #include <alloca.h>
 #include <errno.h>
@@ -30,10 +31,11 @@
 #define TID_AT_GLIBC 720
 #define MAP_WORDS (1u << 20)
 
-struct scry_agent_data scry_agent; /* in the agent: ring.c */
-
-int scry_lane_claim(struct scry_gate *g) /* in the agent: lane.c */
+struct scry_shadow scry_agent_shadow; /* in the agent: shadow.c */
+int scry_lane_claim(struct scry_gate *g,
+		    void (*moved)(struct scry_gate *g)) /* in the agent: lane.c */
 {
+	(void)moved;
 	(void)g;
 	return 0;
 }
@@ -147,6 +149,8 @@ static int set_up(void **state)
 		gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	}
 	memset(&scry_agent, 0, sizeof(scry_agent));
+	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
+	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
 	memset(&control, 0, sizeof(control));
 	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
 	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};

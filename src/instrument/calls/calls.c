@@ -705,6 +705,7 @@ static void done(struct scry_watch *w)
 const struct scry_instrument scry_instrument_calls = {
 	.name = "calls",
 	.summary = "calls of library functions",
+	.parts = SCRY_PART_CALLS,
 	.follows_exec = true,
 	.prepare = prepare,
 	.describe = describe,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/malloc.h"
 #include "base/err.h"
 
 struct member {
@@ -322,7 +323,7 @@ int scry_malloc_family_tell(const struct scry_malloc_family *f, const struct scr
 		m.nothrow[SCRY_NOTHROW_NEW_ARRAY] = m.nothrow[SCRY_NOTHROW_NEW];
 	if (!m.nothrow[SCRY_NOTHROW_NEW_ARRAY_ALIGNED])
 		m.nothrow[SCRY_NOTHROW_NEW_ARRAY_ALIGNED] = m.nothrow[SCRY_NOTHROW_NEW_ALIGNED];
-	r = scry_edit_poke(inj->mem.fd, inj->data + offsetof(struct scry_agent_data, malloc), &m,
+	r = scry_edit_poke(inj->mem.fd, scry_inject_symbol(inj, "scry_agent_family"), &m,
 			   sizeof(m));
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }

@@ -3,16 +3,14 @@
 
 #include <stdio.h>
 
-#include "agent/agent.h"
+#include "agent/line_tables.h"
 #include "base/text.h"
 #include "watch/ask.h"
 
 int scry_malloc_lines_want(const struct scry_ruby_lines *l, struct scry_hooks *hooks)
 {
-	const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
-					.way = SCRY_WAY_ENTRY,
-					.handler = "scry_agent_called",
-					.cookie = SCRY_CALL_LINES};
+	const struct scry_hook_to to = {
+		.kind = SCRY_HOOK_CALL, .way = SCRY_WAY_ENTRY, .handler = "scry_agent_lines_end"};
 	char request[32];
 
 	if (!l->ruby)

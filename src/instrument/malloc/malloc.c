@@ -474,6 +474,7 @@ static int note_own_time(struct scry_watch *speaker)
 const struct scry_instrument scry_instrument_malloc = {
 	.name = "malloc",
 	.summary = "every call of the malloc family",
+	.parts = SCRY_PART_MALLOC,
 	.follows_exec = true,
 	.waits = true,
 	.preloads = true,

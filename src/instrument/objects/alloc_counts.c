@@ -111,6 +111,7 @@ static int open_child(struct scry_alloc_counts *c, const struct scry_proc *targe
 		r = scry_inject_lock(&c->inj, &c->proc);
 	c->inj.max_pause_ns = PAUSE_NS;
 	c->inj.purpose = "counting";
+	c->inj.parts = SCRY_PART_VM | SCRY_PART_OBJECTS;
 	return r < 0 ? r : scry_inject_enter(&c->inj, c->child->bias, NULL);
 }
 

@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/vm.h"
+#include "agent/objects.h"
 #include "base/err.h"
 
 static bool is_returned(const struct scry_agent_probe *p, uint64_t object)
@@ -73,6 +75,12 @@ static size_t explained(const struct scry_alloc_counts *c, const struct scry_cal
 	return hits;
 }
 
+static uint64_t scratch_at(const struct scry_alloc_counts *c)
+{
+	return scry_inject_symbol(&c->inj, "scry_agent_tables") +
+	       offsetof(struct scry_agent_tables, sampled.scratch);
+}
+
 static int set_probe(struct scry_alloc_counts *c, uint16_t probe)
 {
 	const struct scry_ruby_makers *m = &c->ruby->layout.makers;
@@ -81,14 +89,12 @@ static int set_probe(struct scry_alloc_counts *c, uint16_t probe)
 					      .end_mask = (uint16_t)m->end_mask,
 					      .end_stride = c->child->layout.slot_size};
 	const uint64_t none[2] = {0};
-	int r = scry_edit_poke(c->inj.mem.fd, c->inj.data + offsetof(struct scry_agent_data, hooks),
+	int r = scry_edit_poke(c->inj.mem.fd,
+			       scry_inject_symbol(&c->inj, "scry_agent_vm") +
+				       offsetof(struct scry_agent_vm, hooks),
 			       &plan, sizeof(plan));
 
-	return r < 0 ? r
-		     : scry_edit_poke(c->inj.mem.fd,
-				      c->inj.data +
-					      offsetof(struct scry_agent_data, sampled.scratch),
-				      none, sizeof(none));
+	return r < 0 ? r : scry_edit_poke(c->inj.mem.fd, scratch_at(c), none, sizeof(none));
 }
 
 /* The real hooks of a set instead of the counting ones, in a mode in which the agent keeps what is
@@ -120,9 +126,7 @@ static int hook_set(struct scry_alloc_counts *c)
 
 static int read_probe(struct scry_alloc_counts *c, struct scry_agent_probe *ret)
 {
-	return scry_mem_read(&c->inj.mem,
-			     c->inj.data + offsetof(struct scry_agent_data, sampled.scratch), ret,
-			     sizeof(*ret));
+	return scry_mem_read(&c->inj.mem, scratch_at(c), ret, sizeof(*ret));
 }
 
 /* Do births, told apart by the agent, come out even for every kind, and ends in every GC? 1, 0, or

@@ -12,6 +12,8 @@
 
 #include "instrument/objects/objects.h"
 #include "agent/agent.h"
+#include "agent/vm.h"
+#include "agent/objects.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/ring.h"
@@ -236,11 +238,14 @@ static int enter(struct scry_watch *w)
 				 !o->plan.each_objects && !o->sampling.on, &frames);
 	if (o->hooks.plan.on)
 		frames.pc_advanced = 0; /* that is around events only */
-	r = scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, ruby),
+	r = scry_edit_poke(w->inj.mem.fd,
+			   scry_inject_symbol(&w->inj, "scry_agent_vm") +
+				   offsetof(struct scry_agent_vm, ruby),
 			   &o->plan, sizeof(o->plan));
 	if (r == 0)
 		r = scry_edit_poke(w->inj.mem.fd,
-				   w->inj.data + offsetof(struct scry_agent_data, sampling),
+				   scry_inject_symbol(&w->inj, "scry_agent_objects") +
+					   offsetof(struct scry_agent_objects, sampling),
 				   &o->sampling, sizeof(o->sampling));
 	if (r == 0) /* of an older watch that was killed: code is described by plain loads */
 		r = scry_edit_poke(w->inj.mem.fd,
@@ -782,6 +787,7 @@ static bool wants(pid_t pid, const struct scry_maps *maps)
 const struct scry_instrument scry_instrument_objects = {
 	.name = "objects",
 	.summary = "which lines of a Ruby program allocate what",
+	.parts = SCRY_PART_VM | SCRY_PART_OBJECTS,
 	.wants = wants,
 	.wanted = "Ruby",
 	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself, or -f to "

@@ -153,6 +153,7 @@ static int map_agent(struct stage *s)
 	r = scry_inject_lock(&w->inj, &w->proc);
 	w->inj.max_pause_ns = PAUSE_NS;
 	w->inj.purpose = "rehearsal";
+	w->inj.parts = SCRY_PART_VM | SCRY_PART_OBJECTS;
 	if (r == 0)
 		r = scry_inject_enter(&w->inj, w->near, NULL);
 	if (r < 0)

@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "agent/agent.h"
+#include "agent/vm.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "instrument/objects/alloc_functions.h"
@@ -176,7 +177,9 @@ int scry_objects_choose(struct scry_watch *w, struct scry_ruby *ruby,
 
 int scry_objects_tell_source(struct scry_watch *w, const struct scry_objects_hooks *h)
 {
-	return scry_edit_poke(w->inj.mem.fd, w->inj.data + offsetof(struct scry_agent_data, hooks),
+	return scry_edit_poke(w->inj.mem.fd,
+			      scry_inject_symbol(&w->inj, "scry_agent_vm") +
+				      offsetof(struct scry_agent_vm, hooks),
 			      &h->plan, sizeof(h->plan));
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "agent/agent.h"
+#include "agent/objects.h"
 #include "vm/ruby_size.h"
 
 /* Drops what is no object: entries that are empty or removed. */
@@ -65,7 +66,8 @@ static size_t put_swept(const struct scry_ruby *ruby, const struct scry_sampled 
 size_t scry_objects_swept(const struct scry_watch *w, const struct scry_objects_watch *o,
 			  uint64_t **ret)
 {
-	const uint64_t table = w->inj.data + offsetof(struct scry_agent_data, sampled.entries);
+	const uint64_t table = scry_inject_symbol(&w->inj, "scry_agent_tables") +
+			       offsetof(struct scry_agent_tables, sampled.entries);
 	struct scry_sampled *samples;
 	size_t count, n = 0;
 
