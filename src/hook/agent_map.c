@@ -559,16 +559,37 @@ int scry_agent_rehome(const struct scry_agent_header *h, uint32_t parts, struct 
 	return finish(t, how, r < 0 ? r : map_shared(h, t, how, ret_fd));
 }
 
-struct ranges { /* to be unmapped; size 0: not ours, or not there */
-	uint64_t calls[SCRY_SLABS_MAX + 2][7];
+struct ranges { /* system calls on what is to go */
+	uint64_t calls[SCRY_SLABS_MAX + 2 + 2 * SCRY_AGENT_RANGES_MAX][7];
 	size_t count;
 };
 
-static void add(struct ranges *r, uint64_t start, uint64_t size)
+static void add_call(struct ranges *r, uint64_t number, const struct scry_agent_range *of,
+		     uint64_t argument)
 {
 	uint64_t *call = r->calls[r->count++];
 
-	call[0] = SYS_munmap, call[1] = start, call[2] = size;
+	call[0] = number, call[1] = of->at, call[2] = of->size, call[3] = argument;
+}
+
+static void add(struct ranges *r, uint64_t start, uint64_t size)
+{
+	add_call(r, SYS_munmap, &(const struct scry_agent_range){.at = start, .size = size}, 0);
+}
+
+/* What parts have before the tail. */
+static void add_closed(struct ranges *r, const struct scry_agent_header *h, uint32_t parts)
+{
+	struct scry_agent_range ranges[SCRY_AGENT_RANGES_MAX];
+	size_t n = scry_agent_source_ranges(parts, ranges);
+
+	for (size_t i = 0; i < n; i++) {
+		ranges[i].at += h->image;
+		if (ranges[i].at >= h->tail)
+			continue;
+		add_call(r, SYS_madvise, &ranges[i], MADV_DONTNEED);
+		add_call(r, SYS_mprotect, &ranges[i], PROT_NONE);
+	}
 }
 
 /* What lies elsewhere, as far as it is seen to be ours. */
@@ -602,6 +623,10 @@ static int unmap(const struct scry_agent_header *h, enum scry_agent_stage stage,
 	else if (has_tail)
 		add(&ranges, h->tail, end_of(h) - h->tail);
 	now.stage = stage;
+	if (stage == SCRY_AGENT_IDLE) { /* not named any more, then closed */
+		now.parts &= SCRY_PARTS_IDLE;
+		add_closed(&ranges, h, (uint32_t)h->parts & ~SCRY_PARTS_IDLE);
+	}
 	r = scry_shared_close_left(h->text, t, how);
 	if (r == 0)
 		r = scry_agent_write_header(&now, how->mem_fd);

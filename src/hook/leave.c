@@ -248,6 +248,7 @@ static void unmap_stopped(struct scry_inject *inj, struct scry_tracee *caller, b
 		return;
 	if (!is_free) {
 		inj->header.stage = SCRY_AGENT_IDLE;
+		inj->header.parts &= SCRY_PARTS_IDLE;
 		inj->header.slab_count = 0;
 	}
 	*ret_left = is_free ? 0 : scry_agent_bytes(&inj->header);

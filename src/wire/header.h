@@ -50,6 +50,8 @@ enum scry_agent_part {
 	SCRY_PART_CALLS = 32, /* entries and returns: patch time, calls */
 	SCRY_PART_MALLOC = 64,
 };
+/* Whose addresses a VM may hold: an idle agent keeps them, and closes the others. */
+#define SCRY_PARTS_IDLE ((uint32_t)SCRY_PART_CORE | SCRY_PART_VM | SCRY_PART_OBJECTS)
 
 struct scry_agent_header {
 	uint64_t magic;
