@@ -15,6 +15,7 @@
 
 #include "agent/calling.h"
 #include "agent/threads.h"
+#include "wire/account.h"
 #include "wire/breaks.h"
 #include "wire/control.h"
 #include "wire/lanes.h"
@@ -71,7 +72,7 @@ struct scry_agent_data {
 	struct scry_agent_trap trap;
 	uint32_t forbidden; /* 1: no system calls, see calling.h; fork children inherit it */
 	/* `control` leads here in an idle agent, which has no shared pages. */
-	struct scry_control aside __attribute__((aligned(64)));
+	struct scry_shared_head aside __attribute__((aligned(64)));
 };
 extern struct scry_agent_data scry_agent SCRY_SHARED;
 

@@ -178,7 +178,7 @@ void scry_end_before_ractor(struct scry_gate *g, uint64_t flags, uint64_t klass)
 {
 	if (likely(!scry_comes_ractor(flags, klass)))
 		return;
-	scry_agent.control->ended = SCRY_ENDED_RACTOR;
+	scry_account_of(scry_agent.control)->objects.ended = SCRY_ENDED_RACTOR;
 	g->wanted = 0; /* the handler takes the hook off when it is done with this event */
 }
 

@@ -281,7 +281,7 @@ int scry_code_read(const struct scry_agent_place *place, struct scry_agent_code 
 
 	if (read_code(copies_init(&copies), place, ret, text))
 		return 1;
-	scry_agent.control->bad++;
+	scry_account_of(scry_agent.control)->vm.bad++;
 	return 0;
 }
 

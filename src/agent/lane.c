@@ -31,7 +31,7 @@ static void move_in(struct scry_gate *g, uint32_t lane, uint32_t watch,
 	scry_agent.tracking.given_up = scry_agent.tracking.all_open = 0;
 	c->taken[0] = 1;
 	g->frames = scry_agent.follow.frames;
-	g->ring = at + SCRY_PAGE;
+	g->ring = at + SCRY_SHARED_HEAD;
 	g->head = g->at = 0;
 	g->segment = 0;
 	g->end = SCRY_SEGMENT_WORDS;

@@ -33,7 +33,8 @@ static uint64_t now_tsc(void)
 
 static void wait_for_keeper(const struct scry_gate *g, enum scry_look what)
 {
-	struct scry_control *c = scry_agent.control;
+	const struct scry_control *control = scry_agent.control;
+	struct scry_objects_account *c = &scry_account_of(control)->objects;
 	uint32_t asked = c->looks_asked + 1, looked;
 
 	c->look_tsc = now_tsc();
@@ -42,7 +43,7 @@ static void wait_for_keeper(const struct scry_gate *g, enum scry_look what)
 	for (int i = 0; i < NAPS; i++) {
 		looked = __atomic_load_n(&c->looks_done, __ATOMIC_ACQUIRE);
 		if (looked == asked || !__atomic_load_n(&g->wanted, __ATOMIC_RELAXED) ||
-		    now_tsc() > __atomic_load_n(&c->lease_tsc, __ATOMIC_RELAXED))
+		    now_tsc() > __atomic_load_n(&control->lease_tsc, __ATOMIC_RELAXED))
 			return;
 		if (scry_calling_nap(&c->looks_done, looked, NAP_NS) == -1 &&
 		    scry_calling_is_over())
@@ -56,10 +57,12 @@ int scry_is_judged(void)
 
 	if (likely(!r->judge_first))
 		return 1;
-	if (r->judge_first == 1 && !__atomic_load_n(&scry_agent.control->judged, __ATOMIC_ACQUIRE))
+	if (r->judge_first == 1 &&
+	    !__atomic_load_n(&scry_account_of(scry_agent.control)->objects.judged,
+			     __ATOMIC_ACQUIRE))
 		wait_for_keeper(scry_agent.gate, SCRY_LOOK_JUDGE);
 	r->judge_first = 2; /* waited for once: what the keeper has not judged it does not take */
-	if (__atomic_load_n(&scry_agent.control->judged, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&scry_account_of(scry_agent.control)->objects.judged, __ATOMIC_ACQUIRE))
 		r->judge_first = 0;
 	return scry_agent.gate->wanted != 0;
 }

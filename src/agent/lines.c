@@ -222,7 +222,8 @@ __attribute__((noinline)) uint32_t scry_lines_find(struct scry_agent_thread *t, 
 		       ? tell_line(t, address, line)
 		       : 0;
 	if (!code) {
-		__atomic_fetch_add(&scry_agent.control->lines_full, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&scry_account_of(scry_agent.control)->lines.full, 1,
+				   __ATOMIC_RELAXED);
 		return 0;
 	}
 	__atomic_store_n(&l->hashes[code - SCRY_MALLOC_LINES], hash, __ATOMIC_RELEASE);

@@ -140,7 +140,8 @@ static void compacted(void *unused)
 	scry_stack_forget_all();
 	say(RECORD_FIRST);
 	if (!find_moves(&b))
-		scry_agent.control->blind++; /* the keeper looks at this counter too */
+		scry_account_of(scry_agent.control)
+			->objects.blind++; /* the keeper looks at this counter too */
 	wipe(&b);
 	__asm__ volatile("" ::: "memory");
 	g->handling = 0;

@@ -123,16 +123,13 @@ void scry_hook_off(const struct scry_gate *g)
 	scry_moved_off();
 	scry_data_object_off(&scry_agent_objects.last);
 	scry_agent.state.hooked = 0;
-	if (g->open) /* in a fork child the shared page is the parent's */
-		__atomic_store_n(&scry_agent.control->removed, scry_agent.control->removed + 1,
-				 __ATOMIC_RELEASE);
 }
 
 /* Opt-in: only when the user asked for it, at a safepoint, as GC.start would. */
 static void force_gc(struct scry_gate *g)
 {
 	void (*start)(void) = (void *)scry_agent_vm.ruby.gc_start;
-	struct scry_control *c = scry_agent.control;
+	struct scry_objects_account *c = &scry_account_of(scry_agent.control)->objects;
 	uint64_t began;
 
 	if (!g->open || !start || c->forced_gcs >= c->force_gcs)
@@ -169,7 +166,7 @@ void scry_agent_boot(void)
 	struct scry_gate *g = scry_agent.gate;
 
 	__atomic_fetch_add(&g->inflight, 1, __ATOMIC_SEQ_CST);
-	scry_agent.control->booted = 1;
+	scry_account_of(scry_agent.control)->objects.booted = 1;
 	if (g->wanted) { /* our own objects first: an event of theirs may take the hook off */
 		scry_moved_on();
 		scry_last_look_on();

@@ -53,7 +53,7 @@ void scry_hooks_take_up(struct scry_gate *g)
 	g->vm_made_at = is_pointer(objspace) && h->objspace_made ? objspace + h->objspace_made : 0;
 	g->seen = 0;
 	g->last_born = 0; /* of an earlier watch, since which its slot may have been used again */
-	scry_agent.control->unseen = 0;
+	scry_account_of(scry_agent.control)->objects.unseen = 0;
 }
 
 /* All before it have marked and swept, those too that freed nothing and that nobody saw. */
@@ -111,7 +111,8 @@ static void check_seen(struct scry_gate *g)
 	if (!g->seen++)
 		g->vm_made = vm_made(g) - 1;
 	if (unlikely(!(g->seen % every)) && g->vm_made + 1)
-		scry_agent.control->unseen = vm_made(g) - g->vm_made - g->seen;
+		scry_account_of(scry_agent.control)->objects.unseen =
+			vm_made(g) - g->vm_made - g->seen;
 }
 
 static void record_sample(struct scry_gate *g, const struct scry_agent_place *place,
@@ -164,7 +165,7 @@ static __attribute__((noinline)) void record(struct scry_gate *g, uint64_t objec
 	}
 	g->last_born = object;		    /* a watch taken up just now has forgotten it */
 	if (unlikely(!is_object(object))) { /* the function is not what it was taken for */
-		scry_agent.control->bad++;
+		scry_account_of(scry_agent.control)->vm.bad++;
 		scry_end(g);
 		return;
 	}

@@ -64,7 +64,7 @@ static void place_of_event(const struct scry_agent_frames *f, const uint8_t *tra
 	const uint8_t *cfp = (const uint8_t *)word_at(trace_arg, f->trace_cfp);
 
 	if (unlikely(word_at(ec, f->ec_cfp) != (uint64_t)cfp)) {
-		scry_agent.control->bad++;
+		scry_account_of(scry_agent.control)->vm.bad++;
 		*place = (struct scry_agent_place){.depth = 0xffff};
 		return;
 	}
@@ -204,7 +204,7 @@ static void end_at_compaction(struct scry_gate *g)
 	if (likely(!scry_agent_objects.compact_count) ||
 	    stat(scry_agent_objects.compact_count) == scry_agent_objects.compactions)
 		return;
-	scry_agent.control->ended = SCRY_ENDED_COMPACTION;
+	scry_account_of(scry_agent.control)->objects.ended = SCRY_ENDED_COMPACTION;
 	g->wanted = 0;
 }
 
@@ -243,7 +243,8 @@ void scry_record_gc(struct scry_gate *g, uint32_t event)
 		what = fulls ? SCRY_RING_GC_FULL_MARKED : SCRY_RING_GC_MARKED;
 		g->full_gcs = full;
 	} else if (unlikely(event != SCRY_RUBY_GC_END_SWEEP)) {
-		scry_agent.control->bad++; /* none that was asked for: the argument is another */
+		scry_account_of(scry_agent.control)
+			->vm.bad++; /* none that was asked for: the argument is another */
 		return;
 	}
 	g->sweeping = what != SCRY_RING_GC_START && what != SCRY_RING_GC_SWEPT;

@@ -109,7 +109,7 @@ static void clean(struct scry_gate *g)
 static void unfollow(struct scry_gate *g, uint64_t object)
 {
 	if (!scry_ring_reserve(g, 2)) {
-		scry_agent.control->blind++;
+		scry_account_of(scry_agent.control)->objects.blind++;
 		return;
 	}
 	scry_ring_put(g, SCRY_RING_ESCAPE_WORD(SCRY_RING_UNFOLLOWED, 1));
@@ -123,7 +123,7 @@ void scry_sample_track(struct scry_gate *g, uint64_t object)
 
 	if (scry_agent_tables.sampled.used >= SCRY_TRACKED / 4 * 3) {
 		if (g->tracked >= SCRY_TRACKED / 2) {
-			scry_agent.control->untracked++;
+			scry_account_of(scry_agent.control)->objects.untracked++;
 			unfollow(g, object);
 			return;
 		}

@@ -118,7 +118,7 @@ static uint64_t look_up(const struct scry_unwind_index *index, uint64_t pc)
 	}
 	o = &index->objects[low];
 	if (low >= index->count || pc < o->start) {
-		scry_agent.control->unwind_missed = pc;
+		scry_account_of(scry_agent.control)->walk.missed = pc;
 		return 0;
 	}
 	if (is_child() && (int32_t)(o->since - (uint32_t)u->seen) > 0)
@@ -290,7 +290,7 @@ static __attribute__((noinline, cold)) uint32_t stack_number(thread *t, const ui
 			__atomic_fetch_add(&scry_agent_walks.count, 1, __ATOMIC_RELAXED);
 		return at + 1;
 	}
-	__atomic_fetch_add(&scry_agent.control->stacks_full, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&scry_account_of(scry_agent.control)->walk.full, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 _Static_assert(SCRY_WALK_STACKS == 1u << 18, "the shift above");
@@ -301,7 +301,8 @@ static __attribute__((noinline, cold)) struct scry_walker *claim_walker(thread *
 {
 	if (t->walker_wait) {
 		t->walker_wait--;
-		__atomic_fetch_add(&scry_agent.control->stacks_none, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_add(&scry_account_of(scry_agent.control)->walk.none, 1,
+				   __ATOMIC_RELAXED);
 		return 0;
 	}
 	for (uint32_t i = 0; i < SCRY_WALKERS; i++) {

@@ -120,7 +120,7 @@ bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem
 	unsigned char *have = malloc(source->data_at);
 	bool same = have && h->abi == SCRY_AGENT_ABI && h->image_hash == source->hash &&
 		    h->parts & SCRY_PART_CORE &&
-		    h->shared_size == page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
+		    h->shared_size == page_up(SCRY_SHARED_HEAD + 8ull * SCRY_RING_WORDS);
 
 	for (size_t i = 0; i < n && same; i++)
 		if (is[i].access == SCRY_AGENT_CODE)
@@ -136,7 +136,7 @@ int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source
 	uint64_t text = SCRY_PAGE + source->data_at;
 	uint64_t private_ =
 		source->end - source->data_at + SCRY_CALL_STACK_BYTES + SCRY_JOURNAL_BYTES;
-	uint64_t shared = page_up(SCRY_PAGE + 8ull * SCRY_RING_WORDS);
+	uint64_t shared = page_up(SCRY_SHARED_HEAD + 8ull * SCRY_RING_WORDS);
 	uint64_t bytes = SCRY_PAGE + text + private_ + shared, nonce = 0;
 	uint64_t base = scry_maps_gap(maps, near, bytes, REACH);
 

@@ -6,7 +6,7 @@
  *   gate page                                 rw-, private, wiped on fork
  *   header page | code of the parts           r-x, private
  *   data of the parts | stack for calls | journal    rw-, private
- *   control page | ring                       rw-, shared with the keeper
+ *   control page | account page | ring        rw-, shared with the keeper
  *
  * elsewhere, slabs of stubs near what they are hooked into (wire/control.h), and the lanes of fork
  * children (wire/lanes.h), rw- and shared. The header page is

@@ -286,7 +286,7 @@ static int switch_off_parts(const struct scry_inject *inj)
 /* Whatever the agent's handler touches with its gate shut lies before the tail from now on. */
 static int retire(struct scry_inject *inj, struct scry_tracee *t, const struct scry_call *how)
 {
-	const struct scry_control aside = {0};
+	const struct scry_shared_head aside = {0};
 	int r = scry_edit_poke(inj->mem.fd, inj->header.aside, &aside, sizeof(aside));
 
 	if (r == 0)
@@ -379,7 +379,7 @@ static int view_shared(struct scry_inject *inj, int fd)
 		return scry_fail(-errno, "cannot map the ring of process %d: %s", inj->proc->pid,
 				 strerror(errno));
 	inj->control = p;
-	inj->ring = (uint64_t *)((char *)p + SCRY_PAGE);
+	inj->ring = (uint64_t *)((char *)p + SCRY_SHARED_HEAD);
 	return 0;
 }
 
@@ -499,7 +499,7 @@ static int fill_control(struct scry_inject *inj)
 	c->armed = gate.taken;
 	c->taken[0] = 1;
 	c->magic = SCRY_CONTROL_MAGIC;
-	gate.ring = inj->header.shared + SCRY_PAGE;
+	gate.ring = inj->header.shared + SCRY_SHARED_HEAD;
 	gate.at = gate.segment = 0;
 	gate.end = SCRY_SEGMENT_WORDS;
 	gate.until_lease_check = 1;
@@ -732,7 +732,7 @@ int scry_inject_follow(struct scry_inject *inj, const struct scry_inject *root, 
 	inj->data = root->data;
 	inj->adopted = inj->is_borrowed = inj->has_call_stack = true;
 	inj->control = c;
-	inj->ring = lane + SCRY_PAGE / 8;
+	inj->ring = lane + SCRY_SHARED_HEAD / 8;
 	r = scry_own_claim(inj);
 	if (r == 0)
 		r = scry_edit_open(&inj->edit, &inj->mem, scry_agent_journal(&inj->header));

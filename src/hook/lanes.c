@@ -158,11 +158,13 @@ void scry_pool_free(struct scry_pool *p, uint32_t lane)
 	if (p->burnt >> lane & 1) /* somebody may still write there */
 		return;
 	if (c->head > WORDS_KEPT)
-		madvise((char *)c + SCRY_PAGE, SCRY_LANE_BYTES - SCRY_PAGE, MADV_REMOVE);
+		madvise((char *)c + SCRY_SHARED_HEAD, SCRY_LANE_BYTES - SCRY_SHARED_HEAD,
+			MADV_REMOVE);
 	c->owner_pid = 0;
 	c->turn = 0;
 	c->target_pid = c->target_start = 0;
 	memset(&c->head, 0, sizeof(*c) - offsetof(struct scry_control, head));
+	memset(scry_account_of(c), 0, sizeof(struct scry_account));
 	__atomic_store_n(&p->head->taken[lane], 0, __ATOMIC_SEQ_CST);
 }
 

@@ -338,7 +338,8 @@ int scry_inject_leave(struct scry_inject *inj, struct scry_undo_report *report, 
 	if (*ret_left && inj->control) {
 		inj->control->owner_pid = 0;
 		scry_own_give_up(inj);
-		madvise((char *)inj->control + SCRY_PAGE, h->shared_size - SCRY_PAGE, MADV_REMOVE);
+		madvise((char *)inj->control + SCRY_SHARED_HEAD, h->shared_size - SCRY_SHARED_HEAD,
+			MADV_REMOVE);
 	}
 	return r;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "wire/account.h"
 
 int scry_ring_open(struct scry_ring *r, struct scry_inject *inj)
 {
@@ -95,7 +96,8 @@ ssize_t scry_ring_take(struct scry_ring *r, uint64_t *out, int *ret_fill)
 
 bool scry_ring_waits(struct scry_ring *r, enum scry_look *ret_for)
 {
-	const struct scry_control *c = r->control;
+	const struct scry_objects_account *c =
+		r->control ? &scry_account_of(r->control)->objects : NULL;
 
 	if (!c || __atomic_load_n(&c->looks_asked, __ATOMIC_ACQUIRE) == c->looks_done)
 		return false;
@@ -106,7 +108,7 @@ bool scry_ring_waits(struct scry_ring *r, enum scry_look *ret_for)
 
 uint64_t scry_ring_let_go(struct scry_ring *r)
 {
-	struct scry_control *c = r->control;
+	struct scry_objects_account *c = &scry_account_of(r->control)->objects;
 	const struct scry_ticks_pair now = scry_ticks_look();
 	uint64_t ns = now.ns - r->waits.ns, before = 0;
 

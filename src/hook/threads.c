@@ -139,8 +139,8 @@ static int clear(struct scry_inject *inj)
 		memset(inj->ring + (size_t)i * SCRY_TRACK_WORDS, 0, sizeof(struct scry_track));
 	inj->control->head = 0;
 	inj->control->lost = inj->control->lost_lease = inj->control->busy = 0;
-	inj->control->lines_full = inj->control->track_waits = 0;
-	inj->control->lines_full = 0;
+	inj->control->track_waits = 0;
+	scry_account_of(inj->control)->lines.full = 0;
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 

@@ -254,7 +254,7 @@ int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct 
 				     .depth = depth < SCRY_WALK_DEPTH_MAX ? depth
 									  : SCRY_WALK_DEPTH_MAX};
 	u->map->watch = __rdtsc();
-	inj->control->unwind_missed = inj->control->stacks_full = inj->control->stacks_none = 0;
+	scry_account_of(inj->control)->walk = (struct scry_walk_account){0};
 	look(u, &maps);
 	r = tell(u, &maps);
 	scry_maps_done(&maps);
@@ -270,7 +270,7 @@ void scry_unwind_turn(struct scry_unwinding *u)
 	if (!u->inj || !u->inj->control)
 		return;
 	now = now_ns();
-	missed = u->inj->control->unwind_missed;
+	missed = scry_account_of(u->inj->control)->walk.missed;
 	is_missed = missed != u->missed && now - u->looked_ns >= u->patience_ns;
 	if (!is_missed && now - u->looked_ns < LOOK_NS)
 		return;
@@ -404,9 +404,12 @@ uint32_t scry_unwind_walk(struct scry_unwinding *u, const struct scry_unwind_out
 
 bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t size)
 {
-	const struct scry_control *c = u->inj ? u->inj->control : NULL;
+	const struct scry_walk_account *c;
 
-	if (!c || !(u->no_tables || u->no_room || c->stacks_full || c->stacks_none))
+	if (!u->inj || !u->inj->control)
+		return false;
+	c = &scry_account_of(u->inj->control)->walk;
+	if (!(u->no_tables || u->no_room || c->full || c->none))
 		return false;
 	snprintf(
 		ret_text, size,
@@ -414,8 +417,8 @@ bool scry_unwind_lacks(const struct scry_unwinding *u, char *ret_text, size_t si
 		"called "
 		"their code is not known; %llu calls have no stack because there were more than %u "
 		"different ones, %llu because more than %u threads called",
-		u->no_tables, u->no_room, (unsigned long long)c->stacks_full, SCRY_WALK_STACKS,
-		(unsigned long long)c->stacks_none, SCRY_WALKERS);
+		u->no_tables, u->no_room, (unsigned long long)c->full, SCRY_WALK_STACKS,
+		(unsigned long long)c->none, SCRY_WALKERS);
 	return true;
 }
 

@@ -294,7 +294,7 @@ static int join(int is_alone)
 	c = scry_agent.control;
 	if (is_alone) /* children find no lanes */
 		scry_agent.follow.lanes = NULL;
-	c->lane_malloc = (uint64_t)original("malloc");
+	scry_account_of(c)->malloc.preloaded = (uint64_t)original("malloc");
 	__atomic_store_n(&c->lane_pid, scry_agent_rows.calling.pid, __ATOMIC_RELEASE);
 	scry_track_await_keeper();
 	__atomic_store_n(&scry_agent.tracking.is_on, 1, __ATOMIC_RELEASE);

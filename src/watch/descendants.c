@@ -42,7 +42,7 @@ static void take_up_lane(struct scry_watch *root, uint32_t lane)
 	w->lane = lane;
 	w->watch = root->watch;
 	w->inj.control = scry_pool_control(&root->pool, lane);
-	w->inj.ring = (uint64_t *)w->inj.control + SCRY_PAGE / 8;
+	w->inj.ring = (uint64_t *)w->inj.control + SCRY_SHARED_HEAD / 8;
 	w->inj.is_borrowed = true;
 	w->began_ns = scry_now_ns();
 	if (root->instrument->adopt(w) < 0) {

@@ -247,7 +247,7 @@ static void look_for_owners(struct scry_session *s, size_t count, bool is_progra
 		struct scry_watch *w = s->watches[i];
 
 		if (scry_preload_has(w) && !w->proc.pid && !w->is_over && !w->target_gone &&
-		    is_program == (w->inj.control->lane_malloc != 0))
+		    is_program == (scry_account_of(w->inj.control)->malloc.preloaded != 0))
 			look_for_owner(s, w);
 	}
 }

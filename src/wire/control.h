@@ -5,8 +5,10 @@
  *   text     r-x private   header page, then the agent's code           written by the host, once
  *   slabs    r-x, rw-      stubs near the code they are hooked into, and their counters
  *   private  rw- private   agent data, stack for calls, journal          agent and host
- *   shared   rw- shared    control page, then the ring                   agent and keeper
+ *   shared   rw- shared    control page, account page, then the ring     agent and keeper
  *   lanes    rw- shared    with -f: the same for fork children           agents and keeper
+ *
+ * The account page (wire/account.h) is what single instruments count; here is what all need.
  *
  * Gate to shared are one reservation. What an idle agent needs lies at its beginning, up to the
  * header's `tail`.
@@ -63,18 +65,9 @@ struct scry_control {
 
 	uint64_t head;	     /* from here on the agent writes: words ever put into the ring */
 	uint64_t armed;	     /* the watch whose `wanted` number the handler last took up */
-	uint64_t removed;    /* how often the VM hook was taken off */
 	uint64_t lost;	     /* events not recorded: ring full or lease gone */
 	uint64_t lost_lease; /* of those, because the keeper did not refresh the lease */
 	uint64_t busy;	     /* handler entered while it was running: not recorded */
-	uint64_t bad;	     /* self-checks that failed: such objects are counted as unnamed */
-	uint64_t defs;	     /* site definitions sent */
-	uint64_t untracked;  /* sampled objects whose end is not followed: the table is full */
-	uint64_t forced_gcs; /* GCs that the keeper asked for and that were done */
-	uint64_t blind;	     /* compactions of which not all moves had room in the ring */
-	uint64_t booted;     /* the boot slot led to the agent */
-	uint64_t ended;	     /* the handler ended the watch itself: SCRY_ENDED_* */
-	uint64_t unseen;     /* objects that the VM has counted and that no hook has shown */
 	/* threads in the dynamic loader that wait for the keeper: agent/loads.c */
 	uint64_t load_arg;	/* of the newest: what the loader is about to run */
 	uint64_t load_late;	/* how many went on without having been answered */
@@ -84,28 +77,19 @@ struct scry_control {
 	uint32_t track_over;	/* 1: the lease's end went by: nothing was recorded from then on */
 	uint64_t track_waits;	/* how often one had to wait */
 	uint64_t lane_pid;	/* whose lane it is, in that process's own pid namespace */
-	uint64_t lane_malloc;	/* preloaded: what its malloc would be without; 0: a fork child */
-	uint64_t lines_full;	/* calls from lines of Ruby that got no code: agent/lines.c */
-	uint64_t unwind_missed; /* a pc for which no object has unwind tables: agent/walk.c */
-	uint64_t stacks_full, stacks_none; /* stacks without a number; calls of threads without */
-	uint64_t filtered;		/* 1: the program is about to forbid itself system calls */
-	uint64_t look_tsc;		/* when the last look was asked for: agent/last.c */
-	uint32_t looks_asked, look_for; /* a Ruby VM waits for the keeper: enum scry_look */
-	uint64_t forced_gc_tsc;		/* how long the last forced GC took */
-	uint64_t pad1[35];
+	uint64_t filtered;	/* 1: the program is about to forbid itself system calls */
+	uint64_t pad1[52];
 
 	/* keeper writes, agent reads */
 	uint64_t tail;		       /* words consumed */
 	uint32_t taken[SCRY_SEGMENTS]; /* 1: in use; the agent sets it, the keeper clears it */
-	uint64_t force_gcs;	       /* how many GCs the keeper has asked for in all */
 	uint64_t load_wait_tsc;	       /* so long a sign of life is waited for */
 	uint32_t load_done;	       /* tickets answered; a futex */
 	uint32_t load_busy;	       /* 1: the keeper writes, trusting in that somebody waits */
 	uint32_t load_beat;	       /* signs of life, while a ticket is not answered */
 	uint32_t track_freed;	       /* tracks given back, ever, and signs of life; a futex */
 	uint64_t quiet;		       /* 1: the program runs under seccomp: agent/calling.h */
-	uint32_t looks_done, judged;   /* follows looks_asked, a futex; 1: the layout holds */
-	uint64_t pad2[25];
+	uint64_t pad2[27];
 
 	struct scry_segment segments[SCRY_SEGMENTS]; /* agent writes, but for `used` = 0 */
 };

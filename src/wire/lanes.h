@@ -1,7 +1,8 @@
 /*
  * The pool of lanes: where fork children of a watched process record, from their first event on.
  *
- *   head page | lane 0: control page, ring | lane 1 | ...          rw-, shared by the whole family
+ *   head page | lane 0: control, account, ring | lane 1 | ...          rw-, shared by the whole
+ * family
  *
  * A child finds its gate page zero, takes a free lane by one compare-and-swap and goes on as if it
  * had been entered: no system call, nobody is stopped, nothing is lost. The keeper finds out later
@@ -12,10 +13,10 @@
 #ifndef SCRY_WIRE_LANES_H
 #define SCRY_WIRE_LANES_H
 
-#include "wire/control.h"
+#include "wire/account.h"
 
 #define SCRY_LANES 64u
-#define SCRY_LANE_BYTES (SCRY_PAGE + 8ull * SCRY_RING_WORDS)
+#define SCRY_LANE_BYTES (SCRY_SHARED_HEAD + 8ull * SCRY_RING_WORDS)
 #define SCRY_LANES_BYTES (SCRY_PAGE + SCRY_LANES * SCRY_LANE_BYTES) /* touched pages cost only */
 
 struct scry_lanes {

@@ -7,7 +7,7 @@
  *                                      /proc/KEEPER/fd/FD; PID: the only process that records, 0:
  * all
  *
- * In its lane's control page it writes lane_malloc (a fork child does not), then lane_pid; then it
+ * In its lane it writes account->malloc.preloaded (a fork child does not), then lane_pid; then it
  * waits until the keeper has seen it (owner_pid, a futex), so that a process that ends at once has
  * names, and that a number of another pid namespace is not taken for another process: two seconds
  * at most, and only while the lease is fresh.
@@ -18,7 +18,7 @@
 #define SCRY_WIRE_PRELOAD_H
 
 #define SCRY_PRELOAD_ENV "SCRY_PRELOAD"
-#define SCRY_PRELOAD_ABI 1
+#define SCRY_PRELOAD_ABI 2
 #define SCRY_PRELOAD_POOL "scry-lanes" /* the name of the memfd */
 #define SCRY_PRELOAD_KEEPER "scry-keeper"
 

@@ -26,7 +26,7 @@ struct scry_agent_plain {
 	uint64_t mask, value;
 };
 
-/* control->ended: why the handler ended the watch itself. */
+/* account->objects.ended: why the handler ended the watch itself. */
 #define SCRY_ENDED_RACTOR 1u	 /* before a first ractor began */
 #define SCRY_ENDED_COMPACTION 2u /* objects had moved */
 

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #include "test/targets/libwork.h"
-#include "wire/control.h"
+#include "wire/account.h"
 
 #define PAGE 4096
 #define NAP_US 200
@@ -109,7 +109,8 @@ static void control_only(const struct part *p)
 	c->tail = ~c->head;
 	c->lease_tsc = c->lease_end_tsc = ~0ull;
 	c->load_seq++;
-	c->lines_full = c->lost = ~0ull;
+	c->lost = ~0ull;
+	memset(scry_account_of(c), 0xff, sizeof(struct scry_account));
 	c->target_pid = 1;
 }
 

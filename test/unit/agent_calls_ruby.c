@@ -42,7 +42,8 @@ void scry_code_at(const struct scry_agent_code *code, uint64_t pc, struct scry_r
 }
 
 static struct scry_gate gate;
-static struct scry_control control;
+static struct scry_shared_head shared;
+static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
 static struct frame {
 	uint64_t pc, iseq;
@@ -77,10 +78,10 @@ static int set_up(void **state)
 	memset(&scry_agent_ruby_calls, 0, sizeof(scry_agent_ruby_calls));
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
 	memset(frames, 0, sizeof(frames));
-	control = (struct scry_control){.lease_tsc = UINT64_MAX, .lease_end_tsc = UINT64_MAX};
+	*control = (struct scry_control){.lease_tsc = UINT64_MAX, .lease_end_tsc = UINT64_MAX};
 	gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = &gate;
-	scry_agent.control = &control;
+	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){.time_op = SCRY_CALL_TIME, .is_on = 1};
 	scry_agent.forbidden = 0;
 	__asm__("mov %%fs:0, %0" : "=r"(fs));

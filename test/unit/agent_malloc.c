@@ -39,7 +39,8 @@ int scry_lane_claim(struct scry_gate *g,
 }
 
 static struct scry_gate *gate;
-static struct scry_control control;
+static struct scry_shared_head shared;
+static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
 
 void *hooked_malloc(size_t size), *hooked_calloc(size_t n, size_t size);
@@ -151,11 +152,11 @@ static int set_up(void **state)
 	memset(&scry_agent_lines, 0, sizeof(scry_agent_lines));
 	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
 	memset(&scry_agent_vm, 0, sizeof(scry_agent_vm));
-	memset(&control, 0, sizeof(control));
-	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
+	memset(&shared, 0, sizeof(shared));
+	control->lease_tsc = control->lease_end_tsc = UINT64_MAX;
 	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = gate;
-	scry_agent.control = &control;
+	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){
 		.tid_offset = TID_AT_GLIBC, .time_op = SCRY_MALLOC_OP_TIME, .is_on = 1};
 	scry_agent_family = (struct scry_agent_malloc){
@@ -210,7 +211,7 @@ static void each_call(void **state)
 		assert_true(seen[i].caller && seen[i].caller < SCRY_MALLOC_CALLERS);
 	}
 	assert_true(seen[0].caller != seen[1].caller);
-	assert_int_equal(control.lost + control.busy, 0);
+	assert_int_equal(control->lost + control->busy, 0);
 }
 
 static void what_failed(void **state)
@@ -243,11 +244,11 @@ static void calls_within_are_none(void **state)
 	free(hooked_malloc(50));
 	assert_int_equal(see(), 1);
 	assert_int_equal(seen[0].op, SCRY_MALLOC_OP_MALLOC);
-	assert_int_equal(control.busy, 3); /* nobody has said that they are the allocator's */
-	control.busy = 0;
+	assert_int_equal(control->busy, 3); /* nobody has said that they are the allocator's */
+	control->busy = 0;
 	scry_agent_family.end = UINT64_MAX;
 	free(hooked_malloc(50));
-	assert_int_equal(control.busy, 0);
+	assert_int_equal(control->busy, 0);
 }
 
 static sigjmp_buf out;
@@ -299,8 +300,8 @@ static void threads_come_and_go(void **state)
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < i; k++)
 			assert_true(births[i] != births[k]);
-	assert_int_equal(control.lost, 0);
-	assert_true(control.head >= 20 * SCRY_TRACK_WORDS);
+	assert_int_equal(control->lost, 0);
+	assert_true(control->head >= 20 * SCRY_TRACK_WORDS);
 }
 
 /* The same where the libc's own tid is not known: then the keeper says who has ended. */
@@ -328,7 +329,7 @@ static void *drain(void *arg)
 {
 	uint64_t *taken = arg;
 
-	while (shall_drain && !__atomic_load_n(&control.track_waiting, __ATOMIC_SEQ_CST))
+	while (shall_drain && !__atomic_load_n(&control->track_waiting, __ATOMIC_SEQ_CST))
 		usleep(100); /* until somebody waits */
 	while (shall_drain) {
 		for (size_t i = 0; i < SCRY_TRACKS; i++) {
@@ -340,7 +341,7 @@ static void *drain(void *arg)
 			*taken += track->head;
 			track->head = 0;
 			__atomic_store_n(&track->state, track->state & ~3ull, __ATOMIC_RELEASE);
-			__atomic_fetch_add(&control.track_freed, 1, __ATOMIC_SEQ_CST);
+			__atomic_fetch_add(&control->track_freed, 1, __ATOMIC_SEQ_CST);
 		}
 		usleep(2000);
 	}
@@ -362,8 +363,8 @@ static void full_pool_is_waited_for(void **state)
 	pthread_join(keeper, NULL);
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
 		taken += track_at(i)->head;
-	assert_int_equal(control.lost, 0);
-	assert_true(control.track_waits > 0);
+	assert_int_equal(control->lost, 0);
+	assert_true(control->track_waits > 0);
 	assert_true(taken >= 2ull * calls && taken <= 2ull * calls + 16);
 }
 
@@ -371,24 +372,24 @@ static void full_pool_is_waited_for(void **state)
 static void nobody_waits_without_a_lease(void **state)
 {
 	(void)state;
-	control.lease_tsc = 1; /* long over */
+	control->lease_tsc = 1; /* long over */
 	hooked_free(hooked_malloc(10));
 	assert_int_equal(see(), 2);
 	for (size_t i = 0; i < SCRY_TRACKS; i++)
 		track_at(i)->state = SCRY_TRACK_CLOSED;
 	hooked_free(hooked_malloc(10));
-	assert_int_equal(control.lost_lease, 2);
-	assert_int_equal(control.track_waits, 0);
-	control.track_freed++; /* the keeper comes back, and goes */
-	control.lease_tsc = scry_tsc() + 300000000;
+	assert_int_equal(control->lost_lease, 2);
+	assert_int_equal(control->track_waits, 0);
+	control->track_freed++; /* the keeper comes back, and goes */
+	control->lease_tsc = scry_tsc() + 300000000;
 	hooked_free(hooked_malloc(10));
-	assert_int_equal(control.lost, 4);
-	assert_int_equal(control.track_waits, 1);
-	control.lease_tsc = control.lease_end_tsc = 0; /* and never again */
+	assert_int_equal(control->lost, 4);
+	assert_int_equal(control->track_waits, 1);
+	control->lease_tsc = control->lease_end_tsc = 0; /* and never again */
 	for (int i = 0; i < 2000; i++)
 		hooked_free(hooked_malloc(10));
 	assert_int_equal(scry_agent.tracking.is_on, 0);
-	assert_true(control.lost <= 6);
+	assert_true(control->lost <= 6);
 }
 
 /* No segment will come. */
@@ -398,12 +399,12 @@ static void nobody_waits_for_nothing(void **state)
 	for (size_t i = 0; i < SCRY_TRACKS; i++) /* all are other threads' */
 		track_at(i)->state = SCRY_TRACK_OPEN;
 	hooked_free(hooked_malloc(10));
-	assert_int_equal(control.lost, 2);
-	assert_int_equal(control.track_waits, 0);
+	assert_int_equal(control->lost, 2);
+	assert_int_equal(control->track_waits, 0);
 	track_at(3)->state = SCRY_TRACK_FREE;
-	control.track_freed++;
+	control->track_freed++;
 	hooked_free(hooked_malloc(10));
-	assert_int_equal(control.lost, 2);
+	assert_int_equal(control->lost, 2);
 	assert_int_equal(see(), 2);
 }
 
@@ -415,12 +416,12 @@ static void a_keeper_that_takes_nothing(void **state)
 		track_at(i)->state = SCRY_TRACK_CLOSED;
 	for (int i = 0; i < 100; i++)
 		hooked_free(hooked_malloc(10));
-	assert_int_equal(control.lost, 200);
-	assert_int_equal(control.track_waits, 1);
+	assert_int_equal(control->lost, 200);
+	assert_int_equal(control->track_waits, 1);
 	track_at(3)->state = SCRY_TRACK_FREE;
-	control.track_freed++;
+	control->track_freed++;
 	hooked_free(hooked_malloc(10));
-	assert_int_equal(control.lost, 200);
+	assert_int_equal(control->lost, 200);
 	assert_int_equal(see(), 2);
 }
 
@@ -436,7 +437,7 @@ static void fork_child(void **state)
 		memset(scry_agent_rows.threads, 0, sizeof(scry_agent_rows.threads));
 		for (int i = 0; i < 1000; i++)
 			hooked_free(hooked_malloc(10));
-		_exit(control.lost + control.busy != 0);
+		_exit(control->lost + control->busy != 0);
 	}
 	waitpid(child, &status, 0);
 	assert_int_equal(status, 0);
@@ -486,7 +487,7 @@ static void turns(void **state)
 		assert_int_equal(stamp_of_call(), first);
 	last = stamp_of_call();
 	assert_true(last > first);
-	control.turn = 0; /* the keeper's */
+	control->turn = 0; /* the keeper's */
 	first = stamp_of_call();
 	assert_true(first > last);
 	assert_int_equal(stamp_of_call(), first);
@@ -497,20 +498,20 @@ static void turns(void **state)
 	for (other = 0; n-- > 0;) /* of one call more than this thread has made */
 		other = seen[n].size == 10 && seen[n].tsc > other ? seen[n].tsc : other;
 	assert_true(other > first);
-	assert_true(control.turn != 0);
+	assert_true(control->turn != 0);
 	call_once(NULL);
 	n = see();
 	for (last = 0; n-- > 0;)
 		last = seen[n].tsc > last ? seen[n].tsc : last;
 	assert_true(last > other);
 
-	control.turn = SCRY_TURN_ALL;
+	control->turn = SCRY_TURN_ALL;
 	call_once(NULL);
 	n = see();
 	for (first = 0; n-- > 0;)
 		first += seen[n].tsc > last;
 	assert_int_equal(first, 2); /* both are later, and not the same */
-	assert_int_equal(control.turn, SCRY_TURN_ALL);
+	assert_int_equal(control->turn, SCRY_TURN_ALL);
 }
 
 static struct scry_control *shut; /* a page that may be read */
@@ -539,7 +540,7 @@ static void left_in_a_turn(void **state)
 
 	shut = mmap(NULL, sizeof(*shut), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		    0);
-	*shut = control;
+	*shut = *control;
 	scry_agent.control = shut;
 	assert_int_equal(stamp_of_call(), stamp_of_call());
 	shut->turn = 0;
@@ -600,8 +601,8 @@ static void signals(void **state)
 	}
 	ualarm(0, 0);
 	recorded += see();
-	assert_true(recorded + control.busy >= 2 * calls);
-	assert_int_equal(control.lost, 0);
+	assert_true(recorded + control->busy >= 2 * calls);
+	assert_int_equal(control->lost, 0);
 }
 
 /* A Ruby of two frames: a C function's, called from code at `pc`. */
@@ -663,7 +664,7 @@ static void lines_of_a_vm(void **state)
 	assert_int_equal(code_of_call(), first + 3);
 	be_ruby(0x20000);
 	assert_int_equal(code_of_call(), first + 1);
-	assert_int_equal(control.lines_full, 0);
+	assert_int_equal(scry_account_of(control)->lines.full, 0);
 }
 
 static void lines_that_are_not(void **state)
@@ -759,7 +760,7 @@ static void lines_without_end(void **state)
 	assert_int_equal(code_of_call(), SCRY_MALLOC_CODES - 1);
 	be_ruby(0x30000);
 	assert_int_equal(code_of_call(), native);
-	assert_int_equal(control.lines_full, 1);
+	assert_int_equal(scry_account_of(control)->lines.full, 1);
 	be_ruby(0x20000);
 	assert_int_equal(code_of_call(), SCRY_MALLOC_CODES - 1);
 }

@@ -41,7 +41,8 @@ int scry_lane_claim(struct scry_gate *g,
 }
 
 static struct scry_gate *gate;
-static struct scry_control control;
+static struct scry_shared_head shared;
+static struct scry_control *const control = &shared.control;
 static uint64_t *ring;
 static union {
 	struct scry_unwind_map map;
@@ -151,11 +152,11 @@ static int set_up(void **state)
 	memset(&scry_agent, 0, sizeof(scry_agent));
 	memset(&scry_agent_rows, 0, sizeof(scry_agent_rows));
 	memset(&scry_agent_walks, 0, sizeof(scry_agent_walks));
-	memset(&control, 0, sizeof(control));
-	control.lease_tsc = control.lease_end_tsc = UINT64_MAX;
+	memset(&shared, 0, sizeof(shared));
+	control->lease_tsc = control->lease_end_tsc = UINT64_MAX;
 	*gate = (struct scry_gate){.open = 1, .ring = (uint64_t)(uintptr_t)ring};
 	scry_agent.gate = gate;
-	scry_agent.control = &control;
+	scry_agent.control = control;
 	scry_agent.tracking = (struct scry_agent_tracking){.tid_offset = TID_AT_GLIBC, .is_on = 1};
 	scry_agent.unwinding = (struct scry_agent_unwinding){.map = (uint64_t)(uintptr_t)&area,
 							     .words = MAP_WORDS,

@@ -274,10 +274,11 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 	uint32_t pid = lane_pid(w);
 	struct scry_malloc_opts opts;
 
-	if (w->inj.control->lane_malloc && !w->proc.pid && !w->target_gone)
+	if (scry_account_of(w->inj.control)->malloc.preloaded && !w->proc.pid && !w->target_gone)
 		return 0; /* what its process ran before ends first */
 	for (size_t i = root->child_count; i-- > 0 && pid;) {
-		if (root->children[i].pid != pid || w->inj.control->lane_malloc)
+		if (root->children[i].pid != pid ||
+		    scry_account_of(w->inj.control)->malloc.preloaded)
 			continue;
 		m->calls = root->children[i].calls;
 		w->image = root->children[i].image;
@@ -288,12 +289,12 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		}
 		m->waited_ns = CHILD_WAIT_NS;
 	}
-	if (!pid || (!has_waited(m) && !w->inj.control->lane_malloc))
+	if (!pid || (!has_waited(m) && !scry_account_of(w->inj.control)->malloc.preloaded))
 		return 0; /* else it began here, and is no child, or one whose blocks are not known
 			   */
 	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
 	opts.producer.ring = w->image = scry_watch_part(w, pid);
-	opts.origin = w->inj.control->lane_malloc ? NULL : root->calls;
+	opts.origin = scry_account_of(w->inj.control)->malloc.preloaded ? NULL : root->calls;
 	scry_malloc_children_allocator(w->root, pid, NULL);
 	return scry_malloc_new(&opts, &m->calls);
 }

@@ -66,7 +66,8 @@ static void tell_preloaded(struct scry_watch *w)
 	struct scry_elf *elf = NULL;
 	char exe[32];
 
-	if (scry_malloc_family_at(&m->family, w->proc.pid, w->inj.control->lane_malloc) < 0) {
+	if (scry_malloc_family_at(&m->family, w->proc.pid,
+				  scry_account_of(w->inj.control)->malloc.preloaded) < 0) {
 		scry_error_clear();
 		return;
 	}
@@ -90,7 +91,7 @@ static void identified(struct scry_watch *w)
 	struct scry_malloc_watch *m = w->state;
 
 	scry_tracks_identify(m->tracks, w->proc.pid);
-	if (!scry_preload_has(w) || !w->inj.control->lane_malloc)
+	if (!scry_preload_has(w) || !scry_account_of(w->inj.control)->malloc.preloaded)
 		return;
 	scry_malloc_children_next(w);
 	if (scry_malloc_child_take_up(w) < 0) /* while it waits, and has names; else in its turn */

@@ -227,7 +227,8 @@ static int enter(struct scry_watch *w)
 {
 	const struct scry_objects_opts *opts = w->opts->instrument_opts;
 	struct scry_objects_watch *o = w->state;
-	struct scry_control *c = w->inj.control;
+	const struct scry_control *c = w->inj.control;
+	struct scry_account *account = scry_account_of(c);
 	struct scry_agent_frames frames;
 	uint64_t by_bytes = o->sampling.by_bytes;
 	const uint32_t no = 0;
@@ -264,12 +265,12 @@ static int enter(struct scry_watch *w)
 		r = scry_pool_tell(&w->pool, &w->inj, &frames);
 	if (r < 0)
 		return scry_fail(r, "cannot write the plan into process %d", w->proc.pid);
-	c->ended = 0;
-	c->judged = 0;
+	account->objects.ended = 0;
+	account->objects.judged = 0;
 	o->base_lost = c->lost;
-	o->base_untracked = c->untracked;
-	o->blind = c->blind;
-	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = c->bad;
+	o->base_untracked = account->objects.untracked;
+	o->blind = account->objects.blind;
+	o->base_lease = c->lost_lease, o->base_busy = c->busy, o->base_bad = account->vm.bad;
 	r = scry_ring_open(&o->ring, &w->inj);
 	if (r < 0)
 		return r;
@@ -311,7 +312,8 @@ static void check_booted(struct scry_watch *w, struct scry_objects_watch *o)
 	}
 	o->booting = false;
 	if (r == 0) {
-		__atomic_store_n(&w->inj.control->judged, 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&scry_account_of(w->inj.control)->objects.judged, 1,
+				 __ATOMIC_RELEASE);
 		scry_objects_ractors_look(&o->ractors, o->ruby);
 		return;
 	}
@@ -476,8 +478,8 @@ static int take(struct scry_watch *w, struct scry_objects_watch *o)
 										    : fill;
 	release(w, o);
 	feed(w, o, o->batch, (size_t)count);
-	if (o->blind != w->inj.control->blind) {
-		o->blind = w->inj.control->blind;
+	if (o->blind != scry_account_of(w->inj.control)->objects.blind) {
+		o->blind = scry_account_of(w->inj.control)->objects.blind;
 		scry_objects_lose_sight(o->names);
 	}
 	return fill;
@@ -601,8 +603,9 @@ static bool wait_for_unhooked(const struct scry_watch *w, uint64_t ns)
 
 static bool is_gc_done(const struct scry_watch *w)
 {
-	return __atomic_load_n(&w->inj.control->forced_gcs, __ATOMIC_ACQUIRE) ==
-	       w->inj.control->force_gcs;
+	return __atomic_load_n(&scry_account_of(w->inj.control)->objects.forced_gcs,
+			       __ATOMIC_ACQUIRE) ==
+	       scry_account_of(w->inj.control)->objects.force_gcs;
 }
 
 static bool wait_for_gc(const struct scry_watch *w, uint64_t ns)
@@ -635,8 +638,8 @@ static void conclude(struct scry_watch *w)
 		return;
 	drain(w);
 	scry_objects_totals(o->names, &before);
-	__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs + 1,
-			 __ATOMIC_RELEASE);
+	__atomic_store_n(&scry_account_of(w->inj.control)->objects.force_gcs,
+			 scry_account_of(w->inj.control)->objects.forced_gcs + 1, __ATOMIC_RELEASE);
 	while (!ask_threads(w, ASK_ALL, wait_for_gc) && !wait_for_gc(w, ASK_EVERY_NS) &&
 	       scry_now_ns() < until)
 		drain(w);
@@ -649,9 +652,11 @@ static void conclude(struct scry_watch *w)
 	o->gc_refused = !o->gc_missed && after.full_gcs == before.full_gcs;
 	o->gc_forced = !o->gc_missed && !o->gc_refused;
 	if (o->gc_forced)
-		o->forced_gc_ns = forced_ns(w->inj.control->forced_gc_tsc, &began, &ended);
+		o->forced_gc_ns = forced_ns(scry_account_of(w->inj.control)->objects.forced_gc_tsc,
+					    &began, &ended);
 	if (o->gc_missed)
-		__atomic_store_n(&w->inj.control->force_gcs, w->inj.control->forced_gcs,
+		__atomic_store_n(&scry_account_of(w->inj.control)->objects.force_gcs,
+				 scry_account_of(w->inj.control)->objects.forced_gcs,
 				 __ATOMIC_RELEASE);
 }
 
@@ -680,14 +685,14 @@ static void take_counters(struct scry_watch *w, struct scry_objects_watch *o)
 	settle(w, o);
 	if (o->unbelieved)
 		scry_watch_lost_some(w, "the layout could not be validated on the program");
-	if (w->is_caught && !c->booted)
+	if (w->is_caught && !scry_account_of(c)->objects.booted)
 		scry_watch_came_late(w);
 	o->lost = c->lost - o->base_lost;
 	o->lease = c->lost_lease - o->base_lease;
 	o->busy = c->busy - o->base_busy;
-	o->bad = c->bad - o->base_bad;
-	o->unfollowed = c->untracked - o->base_untracked;
-	o->unseen = c->unseen;
+	o->bad = scry_account_of(c)->vm.bad - o->base_bad;
+	o->unfollowed = scry_account_of(c)->objects.untracked - o->base_untracked;
+	o->unseen = scry_account_of(c)->objects.unseen;
 	scry_objects_totals(o->names, &t);
 	if (t.compactions && !o->plan.each_objects)
 		o->unseen = 0; /* from 3.4 on the VM counts what it moves as made, too */

@@ -27,7 +27,7 @@ void scry_objects_counted(const struct scry_watch *w, struct scry_objects_totals
  */
 int scry_objects_rehearse(struct scry_watch *w, struct scry_ruby *ruby,
 			  struct scry_objects_hooks *hooks, struct scry_agent_ruby *plan);
-/* A note of why the agent ended the watch (control->ended). */
+/* A note of why the agent ended the watch (its account). */
 void scry_objects_note_ended(struct scry_watch *w, const struct scry_ruby *ruby, bool hooks);
 
 #endif

@@ -59,6 +59,7 @@ struct step {
 static int look(struct stage *s, struct seen *ret)
 {
 	const struct scry_control *c = s->w.inj.control;
+	const struct scry_account *a = scry_account_of(c);
 	const struct scry_instrument *i = s->w.instrument;
 	int r;
 
@@ -70,11 +71,11 @@ static int look(struct stage *s, struct seen *ret)
 		return scry_fail(r, "its ring is damaged");
 	scry_objects_counted(&s->w, &ret->agent);
 	ret->vm = s->c->told;
-	if (c->lost || c->bad || c->unseen || ret->agent.damaged || ret->agent.untracked)
+	if (c->lost || a->vm.bad || a->objects.unseen || ret->agent.damaged || ret->agent.untracked)
 		return scry_fail(-EPROTO,
 				 "%" PRIu64 " events lost, %" PRIu64 " not as learned, %" PRIu64
 				 " not seen, %" PRIu64 " records damaged",
-				 c->lost, c->bad, c->unseen, ret->agent.damaged);
+				 c->lost, a->vm.bad, a->objects.unseen, ret->agent.damaged);
 	if (ret->agent.replaced && !s->c->ruby->layout.recycles)
 		return scry_fail(-EPROTO, "%" PRIu64 " objects ended unseen", ret->agent.replaced);
 	return 0;
@@ -308,7 +309,7 @@ static int play_compact_end(struct stage *s)
 
 	if (r == 0)
 		r = scry_alloc_counts_ask(s->c, "all", EACH, NULL);
-	if (r == 0 && s->w.inj.control->ended != SCRY_ENDED_COMPACTION)
+	if (r == 0 && scry_account_of(s->w.inj.control)->objects.ended != SCRY_ENDED_COMPACTION)
 		r = scry_fail(-EPROTO, "the watch did not end");
 	if (r == 0)
 		r = play_leave(s);
@@ -351,7 +352,7 @@ static int play_ractors(struct stage *s)
 		r = scry_alloc_counts_ask(s->c, "ractors", 10 * EACH, NULL);
 	if (r == 0) /* what ractors have made, the VM sums up in a GC */
 		r = scry_alloc_counts_ask(s->c, "collect", 0, NULL);
-	if (r == 0 && ends && s->w.inj.control->ended != SCRY_ENDED_RACTOR)
+	if (r == 0 && ends && scry_account_of(s->w.inj.control)->objects.ended != SCRY_ENDED_RACTOR)
 		r = scry_fail(-EPROTO, "the watch did not end");
 	if (r < 0 || ends || !l->hooks_of_all_ractors)
 		return r;
