@@ -32,6 +32,9 @@
 #define SCRY_INHERITED __attribute__((section(".bss.inherited")))
 #define SCRY_WIPED __attribute__((section(".bss.wiped")))
 #define SCRY_OWN_PAGES __attribute__((aligned(4096))) /* of their types */
+/* On the way of each event, called from another file of its part: goes into its callers, which it
+ * would not by itself, as a part is linked without knowing who else may call it. */
+#define SCRY_INTO_CALLERS inline __attribute__((always_inline))
 /* Of one part, used by others: reached without a detour. */
 #define SCRY_SHARED __attribute__((visibility("hidden")))
 

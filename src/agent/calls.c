@@ -45,8 +45,8 @@ static __attribute__((noinline)) uint32_t put_more(struct scry_agent_thread *t, 
 	return (uint32_t)to[0];
 }
 
-uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments, uint64_t cookie,
-			   int is_tail, uint64_t *saved)
+SCRY_INTO_CALLERS uint64_t scry_call_entered(const uint64_t *slot, const uint64_t *arguments,
+					     uint64_t cookie, int is_tail, uint64_t *saved)
 {
 	uint32_t args = scry_call_cookie_args(cookie), hook = cookie & (SCRY_SHADOW_HOOKS_MAX - 1);
 	uint32_t room = 2 + args;
@@ -123,7 +123,8 @@ static void put_others(struct scry_agent_thread *t, const uint64_t *slot,
 	}
 }
 
-void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs, uint32_t count)
+SCRY_INTO_CALLERS void scry_call_returned(const uint64_t *slot, const struct scry_call_back *backs,
+					  uint32_t count)
 {
 	struct scry_agent_thread *t = scry_track_enter();
 	uint64_t *w;

@@ -70,7 +70,7 @@ static __attribute__((noinline)) int reserve_slowly(struct scry_gate *g)
 	return 0;
 }
 
-int scry_ring_reserve(struct scry_gate *g, uint64_t words)
+SCRY_INTO_CALLERS int scry_ring_reserve(struct scry_gate *g, uint64_t words)
 {
 	if (unlikely(--g->until_lease_check == 0))
 		check_lease(g);

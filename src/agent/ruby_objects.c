@@ -71,7 +71,7 @@ static void place_of_event(const struct scry_agent_frames *f, const uint8_t *tra
 	scry_find_place(f, ec, cfp, place);
 }
 
-uint32_t scry_slot_size(uint64_t object)
+SCRY_INTO_CALLERS uint32_t scry_slot_size(uint64_t object)
 {
 	const struct scry_agent_ruby *r = &scry_agent_vm.ruby;
 	uint64_t page = r->page_mask ? load64((object & r->page_mask) + r->page_header) : 0;

@@ -118,7 +118,8 @@ static uint32_t look_up(uint64_t hash, const struct scry_agent_key *key,
 	return define(set, key, place, object);
 }
 
-uint32_t scry_site_code(const struct scry_agent_place *place, const uint64_t *object)
+SCRY_INTO_CALLERS uint32_t scry_site_code(const struct scry_agent_place *place,
+					  const uint64_t *object)
 {
 	/* bit 61 keeps a place without a Ruby frame from looking empty */
 	struct scry_agent_key key = {
