@@ -10,7 +10,7 @@
 # 1,000 cycles in a Ruby of 8.
 #
 # Writes what was done, how often and when to bench/soak.md. Ends with 1 if anything failed. A round
-# takes about two hours; SOAK_CYCLES (300), SOAK_FILES (kill states disk contract hooked) and SOAK_PARTS
+# takes about two hours; SOAK_CYCLES (300), SOAK_FILES (kill parts states disk contract hooked) and SOAK_PARTS
 # (files stressed_ruby stacks damaged million hooked_ruby) and SOAK_SAMPLES (1000000) make it shorter.
 set -u
 
@@ -23,7 +23,7 @@ export SCRY SCRY_BUILD=$build SCRY_SOAK=1
 ruby=${RUBY:-ruby}
 cycles=${SOAK_CYCLES:-300}
 hooks=${SOAK_HOOKS:-1000}
-files=${SOAK_FILES:-kill states disk contract hooked}
+files=${SOAK_FILES:-kill parts states disk contract hooked}
 parts=${SOAK_PARTS:-files stressed_ruby stacks damaged million hooked_ruby}
 samples=${SOAK_SAMPLES:-1000000}
 out=${SOAK_OUT:-$root/bench/soak.md}
