@@ -552,7 +552,7 @@ int scry_agent_rehome(const struct scry_agent_header *h, uint32_t parts, struct 
 
 	*ret_fd = -1;
 	scry_error_clear();
-	if (r == 0)
+	if (r == 0 && parts) /* who only takes it out is not refused */
 		r = fits(t->pid, 0, writable_bytes(parts));
 	if (r == 0)
 		r = open_parts(h, parts, t, how);
