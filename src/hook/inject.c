@@ -122,28 +122,6 @@ int scry_inject_check_alone(const struct scry_proc *p)
 		       : 0;
 }
 
-void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	inj->pauses++;
-	inj->pause_total_ns += ns * threads;
-	inj->pause_wall_ns += ns;
-	inj->pause_cpu_ns += ns * (threads < (uint64_t)cpus ? threads : (uint64_t)cpus);
-	if (ns > inj->pause_max_ns) {
-		inj->pause_max_ns = ns;
-		inj->pause_threads = threads;
-	}
-}
-
-uint64_t scry_inject_lost_ns(const struct scry_inject *inj, uint64_t cpu_ns, uint64_t watched_ns)
-{
-	uint64_t stood = inj->pause_wall_ns, ran = watched_ns > stood ? watched_ns - stood : 1;
-	double lost = (double)cpu_ns * (double)stood / (double)ran;
-
-	return lost < (double)inj->pause_cpu_ns ? (uint64_t)lost : inj->pause_cpu_ns;
-}
-
 enum work {
 	WORK_MAP,
 	WORK_REHOME,

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "agent/agent.h"
 #include "base/err.h"
@@ -19,6 +20,28 @@
 #define LATE_NS 5000000000ull  /* threads in vfork, whose children do something */
 #define LEAVE_TRIES 3	       /* at least */
 #define RUN_NS 10000000	       /* between two stops, unless the first was shorter */
+
+void scry_inject_count_pause(struct scry_inject *inj, uint64_t ns, uint32_t threads)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	inj->pauses++;
+	inj->pause_total_ns += ns * threads;
+	inj->pause_wall_ns += ns;
+	inj->pause_cpu_ns += ns * (threads < (uint64_t)cpus ? threads : (uint64_t)cpus);
+	if (ns > inj->pause_max_ns) {
+		inj->pause_max_ns = ns;
+		inj->pause_threads = threads;
+	}
+}
+
+uint64_t scry_inject_lost_ns(const struct scry_inject *inj, uint64_t cpu_ns, uint64_t watched_ns)
+{
+	uint64_t stood = inj->pause_wall_ns, ran = watched_ns > stood ? watched_ns - stood : 1;
+	double lost = (double)cpu_ns * (double)stood / (double)ran;
+
+	return lost < (double)inj->pause_cpu_ns ? (uint64_t)lost : inj->pause_cpu_ns;
+}
 
 /* Who was let go has not run yet on a busy machine: the stops of a series would be one long pause.
  */

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "hook/ring.h"
 #include "instrument/instruments.h"
+#include "instrument/objects/asks.h"
 #include "instrument/objects/own.h"
 #include "instrument/objects/plan.h"
 #include "instrument/objects/ractors.h"
@@ -36,12 +37,8 @@
 
 #define UNTIL_EVERY_NS 100000000ull
 #define FORCE_GC_NS 2000000000ull
-#define AGAIN_NS 1000000000ull
-#define ASK_EVERY_NS 10000000ull
 #define LAST_LOOK_NS 1000000000ull
 #define LAST_LOOKS 16 /* a program ends once, but its children have its memory */
-
-enum asked { ASK_RUNNING, ASK_ALL };
 
 /* What all processes of a run have in common. */
 static struct {
@@ -143,59 +140,6 @@ static bool wait_for_armed(const struct scry_watch *w, uint64_t ns)
 	return scry_objects_is_armed(w);
 }
 
-/*
- * Runs scry_agent_register in the Ruby threads, running ones first, until `done` says that the VM
- * has got to it. A thread is only held for the call. Returns how many threads were asked.
- */
-static int ask_threads(struct scry_watch *w, enum asked who,
-		       bool (*done)(const struct scry_watch *, uint64_t))
-{
-	struct scry_objects_watch *o = w->state;
-	struct scry_ruby_thread *threads;
-	ssize_t n = scry_ruby_threads(o->ruby, &threads);
-	struct scry_agent_state agent;
-	int asked = 0, r;
-	bool finished = false, is_busy = false;
-
-	if (n < 0) {
-		w->errors += n != -ESRCH; /* its memory goes before it ends */
-		scry_error_clear();
-		return -1;
-	}
-	for (enum asked pass = ASK_RUNNING; pass <= who && !finished; pass++) {
-		for (ssize_t i = 0; i < n && !finished; i++) {
-			pid_t tid = threads[i].tid;
-
-			if (!tid ||
-			    (pass == ASK_RUNNING && scry_proc_task_state(w->proc.pid, tid) != 'R'))
-				continue;
-			threads[i].tid = 0; /* once each: its state is another one each time */
-			r = scry_inject_run(&w->inj, tid, "scry_agent_register");
-			is_busy |= r == -EAGAIN;
-			asked += r == 0;
-			finished = r == 0 && done(w, 300000);
-		}
-	}
-	free(threads);
-	o->asked_cpu_ns = scry_proc_cpu_ns(w->proc.pid);
-	if (scry_inject_state(&w->inj, &agent) == 0)
-		o->table_full = agent.jobs_refused != 0;
-	scry_error_clear();
-	return asked || is_busy ? asked : -1;
-}
-
-/* Again while none could be held: a busy machine does not let them stop in time. */
-static int ask_again(struct scry_watch *w, bool (*done)(const struct scry_watch *, uint64_t))
-{
-	uint64_t until = scry_now_ns() + AGAIN_NS;
-	int asked;
-
-	do
-		asked = ask_threads(w, ASK_ALL, done);
-	while (!asked && !done(w, ASK_EVERY_NS) && scry_now_ns() < until);
-	return asked;
-}
-
 /* The call or slot by which the program starts leads to the agent first. */
 static int hook_boot(struct scry_watch *w, struct scry_objects_watch *o)
 {
@@ -290,7 +234,7 @@ static int enter(struct scry_watch *w)
 		return r == -ENOENT ? 0 : r;
 	}
 	scry_objects_ractors_look(&o->ractors, o->ruby);
-	o->registered = ask_again(w, wait_for_armed) > 0;
+	o->registered = scry_objects_ask_again(w, wait_for_armed) > 0;
 	o->retry_ns = scry_now_ns() + RETRY_NS;
 	return 0;
 }
@@ -349,13 +293,14 @@ static void notice_armed(struct scry_watch *w, struct scry_objects_watch *o)
 	if (scry_objects_is_armed(w)) {
 		o->armed_ns = now;
 	} else if (has_slipped_by(w, o, now)) {
-		o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
+		o->registered = scry_objects_ask(w, SCRY_ASK_ALL, wait_for_armed) > 0;
 	} else if (now > o->retry_ns && !w->held && !o->booting) {
 		o->retry_ns = now + RETRY_NS;
 		if (!o->registered)
-			o->registered = ask_threads(w, ASK_ALL, wait_for_armed) > 0;
+			o->registered = scry_objects_ask(w, SCRY_ASK_ALL, wait_for_armed) > 0;
 		else if (scry_proc_cpu_ns(w->proc.pid) > o->asked_cpu_ns + BUSY_NS)
-			ask_threads(w, ASK_RUNNING, wait_for_armed); /* a new thread, say */
+			scry_objects_ask(w, SCRY_ASK_RUNNING,
+					 wait_for_armed); /* a new thread, say */
 	}
 }
 
@@ -640,8 +585,8 @@ static void conclude(struct scry_watch *w)
 	scry_objects_totals(o->names, &before);
 	__atomic_store_n(&scry_account_of(w->inj.control)->objects.force_gcs,
 			 scry_account_of(w->inj.control)->objects.forced_gcs + 1, __ATOMIC_RELEASE);
-	while (!ask_threads(w, ASK_ALL, wait_for_gc) && !wait_for_gc(w, ASK_EVERY_NS) &&
-	       scry_now_ns() < until)
+	while (!scry_objects_ask(w, SCRY_ASK_ALL, wait_for_gc) &&
+	       !wait_for_gc(w, SCRY_ASK_EVERY_NS) && scry_now_ns() < until)
 		drain(w);
 	while (!wait_for_gc(w, 1000000) && scry_now_ns() < until)
 		drain(w);
@@ -667,7 +612,7 @@ static void leave(struct scry_watch *w)
 	scry_inject_want(&w->inj, 0);
 	if (!wait_for_unhooked(w, 20000000) && !(w->held && !o->hooks.plan.on)) {
 		/* nothing allocates: a job takes it off at the next safepoint */
-		ask_again(w, wait_for_unhooked);
+		scry_objects_ask_again(w, wait_for_unhooked);
 		wait_for_unhooked(w, 20000000);
 	}
 	take_last(w, o, scry_now_ns() + LAST_LOOK_NS);
