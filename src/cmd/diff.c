@@ -2,6 +2,7 @@
  * `scry diff`: what grew between two recordings, or between two slices of one. See view/diff.h.
  */
 #include "view/diff.h"
+#include "view/recorded.h"
 
 #include "base/err.h"
 #include "cmd/cmd.h"
@@ -101,7 +102,7 @@ static int blame(const struct side *side, int err)
 static int refuse_others(int fd)
 {
 	const struct scry_view *view;
-	int err = scry_report_view_of(fd, &view);
+	int err = scry_view_recorded(fd, &view);
 
 	if (err || !strcmp(view->name, "objects") || !strcmp(view->name, "events"))
 		return err;

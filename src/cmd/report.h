@@ -42,10 +42,6 @@ struct scry_report_opts {
  */
 int scry_report_opts_check(struct scry_report_opts *opts, const char *path);
 
-/* The view named like the instrument that recorded; the events view when there is none. Reads from
- * the beginning. 0 or the reader's error. */
-int scry_report_view_of(int fd, const struct scry_view **ret_view);
-
 /* Chooses and opens the renderer; `doc` is set as for it, but for the width. As the renderers. */
 int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts);
 
