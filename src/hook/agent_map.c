@@ -45,6 +45,16 @@ static uint64_t end_of(const struct scry_agent_header *h)
 	return h->shared + h->shared_size;
 }
 
+/* Where scry writes by the header's word lies within the reservation: what an older build has there
+ * is not known, and it is refused before that. */
+static bool is_in_place(const struct scry_agent_header *h)
+{
+	return h->abi != SCRY_AGENT_ABI ||
+	       (h->image == h->text + SCRY_PAGE && h->image_data == h->private_ &&
+		h->aside >= h->private_ && h->aside < h->tail &&
+		h->tail - h->aside >= sizeof(struct scry_shared_head));
+}
+
 /* Code of parts that are not wanted is closed: the mapping ends before. */
 static bool is_plausible(const struct scry_agent_header *h, const struct scry_map_entry *m)
 {
@@ -54,7 +64,7 @@ static bool is_plausible(const struct scry_agent_header *h, const struct scry_ma
 	       h->shared == h->private_ + h->private_size && h->shared_size <= 1u << 30 &&
 	       h->private_size > SCRY_JOURNAL_BYTES + SCRY_PAGE + SCRY_CALL_STACK_BYTES &&
 	       h->tail > h->private_ && h->tail < scry_agent_journal(h) && !(h->tail % SCRY_PAGE) &&
-	       h->slab_count <= SCRY_SLABS_MAX;
+	       h->slab_count <= SCRY_SLABS_MAX && is_in_place(h);
 }
 
 int scry_agent_find(const struct scry_mem *mem, const struct scry_maps *maps,

@@ -235,38 +235,40 @@ static int make_room(struct scry_stream *s, struct thread *h, size_t n)
 	return 0;
 }
 
-/* Ticks never fall, and none is of the future. */
-static void bend(struct thread *h, struct scry_stream_record *records, size_t count, uint64_t at,
-		 uint64_t before)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-	uint64_t now = __rdtsc(), tick = before;
+	return a < b ? a : b;
+}
 
+/* Ticks never fall, and none is later than `now`. They begin at `tick`; the last one. */
+static uint64_t bend(struct scry_stream_record *records, size_t count, uint32_t at, uint64_t tick,
+		     uint64_t now)
+{
 	for (size_t i = 0; i < count; i++) {
 		if (records[i].tick > tick)
-			tick = records[i].tick < now ? records[i].tick : now;
+			tick = least(records[i].tick, now);
 		records[i].tick = tick;
-		records[i].at += (uint32_t)at;
+		records[i].at += at;
 	}
-	h->tick = tick;
+	return tick;
 }
 
 int scry_stream_add(void *stream, const struct scry_stream_words *w)
 {
+	const uint64_t now = __rdtsc();
 	struct scry_stream *s = stream;
 	struct thread *h = thread_of(s, w);
 	struct scry_stream_scan scan = {.count = w->count};
 	size_t before;
-	uint64_t tick;
 	int r;
 
 	if (!h)
 		return no_memory(w->count);
 	h->has_ended |= w->has_ended;
-	tick = w->begin_tick > h->tick ? w->begin_tick : h->tick;
-	if (!w->count) {
-		h->tick = tick;
+	if (w->begin_tick > h->tick)
+		h->tick = least(w->begin_tick, now);
+	if (!w->count)
 		return 0;
-	}
 	before = waiting(h);
 	r = make_room(s, h, w->count);
 	if (r < 0)
@@ -274,11 +276,11 @@ int scry_stream_add(void *stream, const struct scry_stream_words *w)
 	memcpy(h->words + h->count, w->words, 8 * w->count);
 	scan.words = h->words + h->count;
 	scan.records = h->records + h->found;
-	scan.tick = tick;
+	scan.tick = h->tick;
 	s->kind->scan(s->arg, &scan);
-	bend(h, scan.records, scan.found, h->shown.base + h->count, tick);
-	if (scan.tick > h->tick)
-		h->tick = scan.tick;
+	h->tick = bend(scan.records, scan.found, h->shown.base + (uint32_t)h->count, h->tick, now);
+	if (scan.tick > h->tick) /* said by a record that is none */
+		h->tick = least(scan.tick, now);
 	h->found += scan.found;
 	h->count += w->count;
 	s->waiting += waiting(h) - before;

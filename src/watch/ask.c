@@ -10,7 +10,7 @@
 
 static void tell(const struct scry_watch *w, enum scry_news kind, const char *fmt, va_list args)
 {
-	char text[512];
+	char text[2048];
 
 	if (!w->session)
 		return;

@@ -10,7 +10,7 @@
 
 #include "watch/watch.h"
 
-/* Talk for stderr; the second is shown with -v only. At most 511 bytes. */
+/* Talk for stderr; the second is shown with -v only. At most 2,047 bytes. */
 void scry_watch_say(const struct scry_watch *w, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void scry_watch_detail(const struct scry_watch *w, const char *fmt, ...)

@@ -257,6 +257,28 @@ static void hostile(void **state)
 	scry_stream_free(m.s);
 }
 
+/* A beginning of the future, said by the segment or by a record that says no more, is now: what
+ * follows is given in its time. */
+static void from_the_future(void **state)
+{
+	const uint64_t first[] = {FIRST, 20}, second[] = {FIRST, 30, TIME_OP, UINT64_MAX - 1};
+	const uint64_t later[] = {2 * FIRST, 40};
+	const struct scry_stream_words begins = {
+		.thread = 1, .begin_tick = UINT64_MAX - 1, .words = first, .count = 2};
+	struct model m;
+
+	(void)state;
+	open_stream(&m);
+	assert_int_equal(scry_stream_add(m.s, &begins), 0);
+	add(&m, 2, second, 4);
+	add(&m, 1, later, 2);
+	add(&m, 2, later, 2);
+	merge(&m, __rdtsc(), SIZE_MAX);
+	assert_int_equal(m.given, 4);
+	assert_int_equal(scry_stream_waiting(m.s), 0);
+	scry_stream_free(m.s);
+}
+
 /* What others tell of a thread, each time as if it were its last. */
 static void told(void **state)
 {
@@ -304,7 +326,8 @@ static void times(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_order), cmocka_unit_test(waits), cmocka_unit_test(hostile),
+		cmocka_unit_test(in_order), cmocka_unit_test(waits),
+		cmocka_unit_test(hostile),  cmocka_unit_test(from_the_future),
 		cmocka_unit_test(told),	    cmocka_unit_test(times),
 	};
 
