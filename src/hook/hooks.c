@@ -443,7 +443,9 @@ struct changes {
 	size_t count, text_count;
 };
 
-static void add_text(struct changes *c, const struct scry_inject *inj, uint64_t at, const void *old,
+/* Its file is the one it was planned for: by the list that the plan was made from. What is mapped
+ * now may be another, or nothing for a moment. */
+static void add_text(struct changes *c, const struct scry_hooks *h, uint64_t at, const void *old,
 		     size_t size)
 {
 	c->at[c->count] = (struct scry_change){.addr = at,
@@ -451,29 +453,29 @@ static void add_text(struct changes *c, const struct scry_inject *inj, uint64_t 
 					       .kind = SCRY_EDIT_TEXT,
 					       .old = old,
 					       .new_ = c->jumps[c->count],
-					       .mapping = scry_maps_at(&inj->maps, at)};
+					       .mapping = scry_maps_at(&h->objects.maps, at)};
 	c->count++;
 }
 
 /* A slab is mapped within reach of all its rows: these do not fail. */
-static void add_entry(struct changes *c, const struct scry_inject *inj, const struct scry_hook *row)
+static void add_entry(struct changes *c, const struct scry_hooks *h, const struct scry_hook *row)
 {
 	uint64_t at = row->address + row->window.endbr;
 
 	if (row->pad) { /* first: nobody runs it yet */
 		scry_x86_jump(row->pad, row->stub, c->jumps[c->count]);
-		add_text(c, inj, row->pad, row->pad_old, JUMP_BYTES);
+		add_text(c, h, row->pad, row->pad_old, JUMP_BYTES);
 		c->at[c->count - 1].kind = SCRY_EDIT_PAD;
 		c->jumps[c->count][0] = 0xeb;
 		c->jumps[c->count][1] = (uint8_t)(row->pad - (at + SCRY_SPRING_SHORT));
 	} else {
 		scry_x86_jump(at, row->stub, c->jumps[c->count]);
 	}
-	add_text(c, inj, at, row->code + row->window.endbr, row->jump);
+	add_text(c, h, at, row->code + row->window.endbr, row->jump);
 }
 
-static void add_places(struct changes *c, const struct scry_hooks *h, const struct scry_inject *inj,
-		       const struct scry_hook *row, bool slots)
+static void add_places(struct changes *c, const struct scry_hooks *h, const struct scry_hook *row,
+		       bool slots)
 {
 	for (size_t i = row->first_place; i < row->first_place + row->place_count; i++) {
 		const struct scry_hook_place *place = &h->places[i];
@@ -482,7 +484,7 @@ static void add_places(struct changes *c, const struct scry_hooks *h, const stru
 		if (place->is_slot != slots)
 			continue;
 		memcpy(c->jumps[c->count], &rel, 4);
-		add_text(c, inj, place->at, &place->old, slots ? 8 : 4);
+		add_text(c, h, place->at, &place->old, slots ? 8 : 4);
 		if (slots) {
 			c->at[c->count - 1].kind = SCRY_EDIT_SLOT;
 			c->at[c->count - 1].new_ = &row->stub;
@@ -491,8 +493,7 @@ static void add_places(struct changes *c, const struct scry_hooks *h, const stru
 }
 
 /* Text first, then slots. */
-static int list_changes(const struct scry_hooks *h, const struct scry_inject *inj,
-			struct changes *ret)
+static int list_changes(const struct scry_hooks *h, struct changes *ret)
 {
 	size_t room = 1;
 
@@ -506,14 +507,14 @@ static int list_changes(const struct scry_hooks *h, const struct scry_inject *in
 		const struct scry_hook *row = &h->rows[i];
 
 		if (row->has_stub && !row->is_gone && row->way == SCRY_WAY_ENTRY)
-			add_entry(ret, inj, row);
+			add_entry(ret, h, row);
 		else if (row->has_stub && !row->is_gone)
-			add_places(ret, h, inj, row, false);
+			add_places(ret, h, row, false);
 	}
 	ret->text_count = ret->count;
 	for (size_t i = 0; i < h->count; i++)
 		if (h->rows[i].has_stub && !h->rows[i].is_gone && h->rows[i].way != SCRY_WAY_ENTRY)
-			add_places(ret, h, inj, &h->rows[i], true);
+			add_places(ret, h, &h->rows[i], true);
 	if (h->is_strict)
 		ret->text_count = ret->count;
 	return 0;
@@ -661,7 +662,7 @@ int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tra
 	int r = write_stubs(h, inj, held);
 
 	if (r == 0)
-		r = list_changes(h, inj, &c);
+		r = list_changes(h, &c);
 	h->first_edit = inj->edit.count;
 	if (r == 0)
 		r = scry_edit_plan(&inj->edit, c.at, c.count);

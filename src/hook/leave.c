@@ -121,14 +121,30 @@ static int undo_stopped(struct scry_inject *inj, const struct scry_world *w, siz
 	return is_inside(inj, w, first, n) ? -EAGAIN : put_back(inj, first, n, report);
 }
 
+/* While all run. -EAGAIN: what they load and unload meanwhile leaves it open. */
+static int undo_unwritten(struct scry_inject *inj, size_t first, size_t n,
+			  struct scry_undo_report *report)
+{
+	struct scry_undo_report now = {0};
+	int r = scry_edit_is_unwritten(&inj->edit, first, n) ? put_back(inj, first, n, &now)
+							     : -EAGAIN;
+
+	if (r == -EBUSY) {
+		now.entries -= now.foreign + now.failed; /* looked at once more, when all stand */
+		now.foreign = now.failed = 0;
+		scry_error_clear();
+		r = -EAGAIN;
+	}
+	scry_undo_add(report, &now);
+	return r;
+}
+
 static int undo_batch(struct scry_inject *inj, size_t first, size_t n,
 		      struct scry_undo_report *report)
 {
 	struct scry_world w;
-	int r = -EAGAIN;
+	int r = undo_unwritten(inj, first, n, report);
 
-	if (scry_edit_is_unwritten(&inj->edit, first, n))
-		return put_back(inj, first, n, report);
 	for (int i = 0; i < UNDO_TRIES && r == -EAGAIN; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);

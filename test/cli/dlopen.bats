@@ -307,7 +307,11 @@ stop_between_holds() {
 	for i in $(seq "$(share 6 100)"); do
 		start front "$SCRY" patch count "plug_run@libplug.so" "work_mix@$WORK" -p "$LOADER" -d 60s
 		FRONT=$PID
-		wait_for 10 watched "$LOADER"
+		wait_for 10 watched "$LOADER" || {
+			echo "run $i: not entered"
+			cat "$T/front.out" "$T/front.err"
+			return 1
+		}
 		sleep "0.0$((i * 37 % 100))"
 		keeper=$(keeper_of "$FRONT") || {
 			echo "run $i: no keeper"
