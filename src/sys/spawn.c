@@ -24,7 +24,7 @@
 
 static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *row)
 {
-	struct scry_spawn *more;
+	struct scry_spawn **more, *own;
 	size_t capacity = s->capacity ? 2 * s->capacity : 16;
 
 	if (s->count == s->capacity) {
@@ -35,14 +35,23 @@ static struct scry_spawn *add(struct scry_spawns *s, const struct scry_spawn *ro
 		s->rows = more;
 		s->capacity = capacity;
 	}
-	s->rows[s->count] = *row;
-	return &s->rows[s->count++];
+	own = malloc(sizeof(*own));
+	if (!own)
+		return NULL;
+	*own = *row;
+	s->rows[s->count++] = own;
+	return own;
 }
 
 static void forget(struct scry_spawns *s, struct scry_spawn *row)
 {
+	size_t i = 0;
+
+	while (i + 1 < s->count && s->rows[i] != row)
+		i++;
 	scry_tracee_release(&row->t);
-	*row = s->rows[--s->count];
+	free(row);
+	s->rows[i] = s->rows[--s->count];
 }
 
 static int seize(struct scry_spawns *s, pid_t pid, struct scry_spawn **ret)
@@ -200,9 +209,8 @@ static void add_child(struct scry_spawns *s, pid_t parent, bool is_vforked)
 }
 
 /* One status. True: its image stands still. */
-static bool take(struct scry_spawns *s, size_t i, int status)
+static bool take(struct scry_spawns *s, struct scry_spawn *row, int status)
 {
-	struct scry_spawn *row = &s->rows[i];
 	int event = status >> 16;
 
 	row->t.stopped = true;
@@ -218,9 +226,9 @@ static bool take(struct scry_spawns *s, size_t i, int status)
 	} else if (event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
 		   event == PTRACE_EVENT_CLONE) {
 		add_child(s, row->t.tid, event == PTRACE_EVENT_VFORK);
-		if (s->rows[i].since_ns) /* who starts others is followed for longer */
-			s->rows[i].since_ns = scry_now_ns();
-		resume(&s->rows[i], 0);
+		if (row->since_ns) /* who starts others is followed for longer */
+			row->since_ns = scry_now_ns();
+		resume(row, 0);
 	} else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
 		return at_syscall(row);
 	} else {
@@ -230,14 +238,14 @@ static bool take(struct scry_spawns *s, size_t i, int status)
 	return false;
 }
 
-struct scry_tracee *scry_spawns_step(struct scry_spawns *s)
+void scry_spawns_pass(struct scry_spawns *s)
 {
 	for (size_t i = s->count; i-- > 0;) {
-		struct scry_spawn *row = &s->rows[i];
+		struct scry_spawn *row = s->rows[i];
 		int status;
 		pid_t r;
 
-		if (row->t.stopped) /* handed out, and not given back */
+		if (row->t.stopped) /* ready, or handed out and not given back */
 			continue;
 		r = waitpid(row->t.tid, &status, __WALL | WNOHANG);
 		if (r == 0)
@@ -245,17 +253,27 @@ struct scry_tracee *scry_spawns_step(struct scry_spawns *s)
 		if (r < 0 || WIFEXITED(status) || WIFSIGNALED(status)) {
 			row->t.seized = row->t.stopped = false;
 			forget(s, row);
-		} else if (take(s, i, status)) {
-			return &s->rows[i].t;
+		} else {
+			row->is_ready = take(s, row, status);
 		}
 	}
+}
+
+struct scry_tracee *scry_spawns_step(struct scry_spawns *s)
+{
+	scry_spawns_pass(s);
+	for (size_t i = s->count; i-- > 0;)
+		if (s->rows[i]->is_ready) {
+			s->rows[i]->is_ready = false;
+			return &s->rows[i]->t;
+		}
 	return NULL;
 }
 
 bool scry_spawns_is_starting(const struct scry_spawns *s)
 {
 	for (size_t i = 0; i < s->count; i++)
-		if (s->rows[i].starting)
+		if (s->rows[i]->starting)
 			return true;
 	return false;
 }
@@ -332,7 +350,7 @@ bool scry_spawn_is_vforked(const struct scry_tracee *t)
 bool scry_spawns_has(const struct scry_spawns *s, pid_t pid)
 {
 	for (size_t i = 0; i < s->count; i++)
-		if (s->rows[i].t.tid == pid)
+		if (s->rows[i]->t.tid == pid)
 			return true;
 	return false;
 }
@@ -340,33 +358,30 @@ bool scry_spawns_has(const struct scry_spawns *s, pid_t pid)
 void scry_spawns_drop(struct scry_spawns *s, pid_t pid)
 {
 	for (size_t i = s->count; i-- > 0;)
-		if (s->rows[i].t.tid == pid)
-			forget(s, &s->rows[i]);
+		if (s->rows[i]->t.tid == pid)
+			forget(s, s->rows[i]);
 }
 
 void scry_spawns_drop_older(struct scry_spawns *s, uint64_t ns)
 {
 	for (size_t i = s->count; i-- > 0;)
-		if (s->rows[i].since_ns && s->rows[i].since_ns < ns && !s->rows[i].starting &&
-		    !s->rows[i].t.stopped)
-			forget(s, &s->rows[i]);
+		if (s->rows[i]->since_ns && s->rows[i]->since_ns < ns && !s->rows[i]->starting &&
+		    !s->rows[i]->t.stopped)
+			forget(s, s->rows[i]);
 }
 
 uint64_t scry_spawns_let_go(struct scry_spawns *s, struct scry_tracee *t)
 {
-	struct scry_spawn *row = row_of(t);
+	uint64_t since = t->stopped_at_ns; /* its own measure: release fills held_ns */
 
-	/* Its own measure: release fills held_ns, forget moves another row here. */
-	uint64_t since = t->stopped_at_ns;
-
-	forget(s, row);
+	forget(s, row_of(t));
 	return since ? scry_now_ns() - since : 0;
 }
 
 void scry_spawns_done(struct scry_spawns *s)
 {
 	while (s->count)
-		forget(s, &s->rows[s->count - 1]);
+		forget(s, s->rows[s->count - 1]);
 	free(s->rows);
 	*s = (struct scry_spawns){.follows = s->follows};
 }

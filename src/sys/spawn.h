@@ -36,10 +36,11 @@ struct scry_spawn { /* one followed thread */
 	uint64_t nr, arg;	     /* of the syscall that runs */
 	uint64_t since_ns;	     /* it was kept, or made by one that is followed; 0: neither */
 	bool is_vforked;
+	bool is_ready; /* its image stands still, and step has not handed it out yet */
 };
 
 struct scry_spawns {
-	struct scry_spawn *rows;
+	struct scry_spawn **rows; /* each stays where it is: who was handed one may step on */
 	size_t count, capacity;
 	bool follows;
 	size_t refused; /* children that were let go, because there were too many */
@@ -63,6 +64,8 @@ int scry_spawns_catch(struct scry_spawns *s, pid_t pid, struct scry_tracee **ret
  * while one is `starting`. Those that end are forgotten.
  */
 struct scry_tracee *scry_spawns_step(struct scry_spawns *s);
+/* The same without handing one out: for who holds one, and waits for what others do. */
+void scry_spawns_pass(struct scry_spawns *s);
 bool scry_spawns_is_starting(const struct scry_spawns *s);
 
 /* After step: not what was looked for; it goes on to the next exec, followed. */

@@ -98,6 +98,12 @@ void scry_watch_take_up_lanes(const struct scry_watch *w)
 	scry_follow_lanes(w->session);
 }
 
+void scry_watch_let_others_on(const struct scry_watch *w)
+{
+	if (w->session)
+		scry_spawns_pass(&w->session->spawns);
+}
+
 void scry_watch_untrace(struct scry_watch *w)
 {
 	scry_spawns_drop(&w->session->spawns, w->proc.pid);

@@ -44,6 +44,9 @@ struct scry_watch *scry_watch_beside(const struct scry_watch *w, size_t i);
 void scry_watch_end_other(struct scry_watch *other, const char *why);
 /* Takes up what fork children have taken lanes since the last turn. */
 void scry_watch_take_up_lanes(const struct scry_watch *w);
+/* Programs that are being started, and processes that make others, go on to where they are needed:
+ * for a watch that is held while it waits for what they do. */
+void scry_watch_let_others_on(const struct scry_watch *w);
 /* Its process is followed by its system calls no more: its threads may be held. */
 void scry_watch_untrace(struct scry_watch *w);
 /* The target lives: hooks off, undone, unmapped if unused. For a rehearsal, which enters by itself.

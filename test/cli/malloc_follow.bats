@@ -168,6 +168,16 @@ exported() {
 	[ "$(jq -c 'select(.event == "caller" and (.module | startswith("[")))' "$T/events" | wc -l)" -eq 0 ]
 }
 
+# The fork of each is merged when it has run its next program already, or stands at its start.
+@test "children that exec before their parent's fork is known have their parent's blocks" {
+	for _ in $(seq "$(share 2 40)"); do
+		scry_ends 0 malloc record -v -f --force -o "$T/x.scry" -- bash -c \
+			'for i in $(seq 30); do /bin/true; (exec /bin/true); x=$(/bin/echo a | /bin/cat); done'
+		[ "$(grep -c " 0 ends of unknown blocks" "$T/scry.err")" -ge 150 ]
+		no grep -E " [1-9][0-9,]* ends of unknown blocks" "$T/scry.err"
+	done
+}
+
 @test "children of a process that never called malloc are whole" {
 	records "$TARGETS/target_malloc_crowd" 10
 	parts >"$T/parts"

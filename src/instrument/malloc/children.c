@@ -107,6 +107,7 @@ void scry_malloc_children_next(struct scry_watch *w)
 	for (int i = 0; i < tries && scry_watch_beside(w, 1) && w->opts->follow && !is_found; i++) {
 		if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		scry_watch_let_others_on(w); /* its parent may stand in a stop of ours */
 		for (size_t k = 0; (other = scry_watch_beside(w, k)); k++) {
 			if (other == w || other->is_over || other->proc.pid ||
 			    lane_pid(other) != pid)
@@ -151,7 +152,7 @@ static void keep_within(struct scry_watch *w)
 }
 
 /* It was not waited for: it ran another program, or made calls, before its parent's fork was known.
- */
+ * Who stands at the start of its next program, not entered yet, waits for just that. */
 static bool has_begun(const struct scry_watch *w, uint32_t pid)
 {
 	const struct scry_watch *other;
@@ -160,7 +161,8 @@ static bool has_begun(const struct scry_watch *w, uint32_t pid)
 		const struct scry_malloc_watch *m = other->state;
 
 		if (!other->is_over && (other->root ? m && m->calls && lane_pid(other) == pid
-						    : (uint32_t)other->proc.pid == pid))
+						    : other->inj.control &&
+							      (uint32_t)other->proc.pid == pid))
 			return true;
 	}
 	return false;
@@ -336,6 +338,7 @@ int scry_malloc_child_take_late(struct scry_watch *w)
 			m->waited_ns = CHILD_WAIT_NS; /* on its own, then */
 		else if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		scry_watch_let_others_on(w);
 		drain_others(w);
 		r = scry_malloc_child_take_up(w);
 	}
