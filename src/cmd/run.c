@@ -159,6 +159,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 		return program == SCRY_EXIT_NOT_FOUND || program == SCRY_EXIT_CANNOT_RUN || r == 0
 			       ? program
 			       : SCRY_EXIT_OWN;
+	if (r == 0)
+		r = f.front.lacks;
 	return scry_front_status(
 		r < 0 ? r : scry_front_is_gone(f.front.is_target_gone && opts->duration_ns));
 }

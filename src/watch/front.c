@@ -87,6 +87,9 @@ static bool take_news(struct scry_front *f)
 	case SCRY_NEWS_GONE:
 		f->is_target_gone = true;
 		break;
+	case SCRY_NEWS_LACKS:
+		f->lacks = f->lacks ? f->lacks : head.value;
+		break;
 	case SCRY_NEWS_DONE:
 		f->is_done = true;
 		break;

@@ -21,6 +21,7 @@ struct scry_front {
 	bool entered, is_done, is_short;
 	bool is_target_gone; /* all that was watched had ended by itself */
 	bool is_gone;	     /* the keeper */
+	int lacks;	     /* -errno of the first of several -p that is not watched, or 0 */
 	int failed;	     /* -errno that the keeper reported */
 	char sentence[1024]; /* with `-- CMD`: its sentence; else it was printed */
 	/* Its own. */

@@ -637,6 +637,7 @@ static int enter_all(struct scry_session *s)
 		if (w && pids->count > 1) {
 			scry_watch_note(w, "%s", scry_error());
 			scry_tell(s, SCRY_NEWS_SAY, 0, scry_error());
+			scry_tell(s, SCRY_NEWS_LACKS, e, "");
 		}
 		if (w)
 			scry_watch_free(w);

@@ -123,6 +123,7 @@ enum scry_news {
 	SCRY_NEWS_GO,	   /* -- CMD: it may exec now; the text: what it preloads */
 	SCRY_NEWS_SHORT,   /* before DONE: the recording lacks its end */
 	SCRY_NEWS_GONE,	   /* before DONE: nothing that was watched was there any more */
+	SCRY_NEWS_LACKS,   /* of several -p one is not watched, and was said; `value` is -errno */
 	SCRY_NEWS_DONE,	   /* the recording is complete and the target restored */
 };
 struct scry_news_head {

@@ -518,3 +518,12 @@ has_taken_int() { # PID
 		no says docker
 	}
 }
+
+@test "several -p: one that is not there is said, the others are reported, and the status tells" {
+	target busy
+	scry_ends 5 patch count work_fold -p "$PID" -p 4194303 -d 0.3s --json
+	says "no such process: 4194303"
+	json_is "$T/scry.out" 'r["rows"].size == 1 && r["rows"][0]["calls"] > 0 && r["notes"].grep(/4194303/).size == 1'
+	scry_ends 5 patch count work_fold -p 4194303 -p "$PID" -d 0.3s
+	scry_ends 0 patch count work_fold -p "$PID" -p "$PID" -d 0.3s
+}
