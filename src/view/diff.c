@@ -479,6 +479,15 @@ static struct scry_object_list list_of(struct diff *d, const struct scry_diff_si
 	};
 }
 
+/* Line one is of the moment too: what came after it is neither in the counts nor in the time. */
+static void set_moment(struct scry_honesty *h, const struct scry_moment *moment)
+{
+	if (!moment->slice)
+		return;
+	h->watched_ns = moment->since_ns;
+	h->gcs = h->full_gcs = 0; /* how many of them had been full nobody has said */
+}
+
 int scry_view_diff(const struct scry_diff_side *from, const struct scry_diff_side *to,
 		   const struct scry_view_opts *opts, struct scry_doc *doc)
 {
@@ -492,6 +501,8 @@ int scry_view_diff(const struct scry_diff_side *from, const struct scry_diff_sid
 	err = scry_object_list_read(&d.from, from->reader);
 	if (!err)
 		err = scry_object_list_read(&d.to, to->reader);
+	set_moment(&d.from.honesty, &from->moment);
+	set_moment(&d.to.honesty, &to->moment);
 	if (!err)
 		err = match(&d);
 	if (!err)

@@ -67,6 +67,8 @@ until_holds() {
 	"$SCRY" diff "$T/x.scry" --from start --by class --json >"$T/all.json"
 	"$SCRY" diff "$T/x.scry" --from 1s --to 2s --by class --json >"$T/part.json"
 	"$SCRY" report "$T/x.scry" --by class --json >"$T/end.json"
+	# line one is of the later moment
+	json_is "$T/part.json" 'r["honesty"]["watched_ns"] == r["totals"]["to_ns"] && r["totals"]["to_ns"].between?(1_500_000_000, 2_500_000_000)'
 	"$RUBY" -rjson -e '
 	  all, part, last = ARGV.map { |f| JSON.parse(File.read(f)) }
 	  row = ->(r, k) { r["rows"].find { |x| x["class"] == k } || {} }
