@@ -27,7 +27,7 @@ struct scry_malloc_older {
 int scry_malloc_older_find(struct scry_watch *w, struct scry_malloc *m,
 			   int (*on)(struct scry_watch *w), bool is_glibc,
 			   struct scry_malloc_older *ret);
-/* Notes that there are none because another allocator serves the calls. */
+/* Notes that there are none because another allocator, or a static glibc, serves the calls. */
 void scry_malloc_older_foreign(struct scry_watch *w);
 
 #endif
