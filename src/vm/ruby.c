@@ -596,7 +596,10 @@ void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out)
 	for (size_t i = 0; i < ruby->check_count; i++) {
 		const struct scry_ruby_check *c = &ruby->checks[i];
 
-		fprintf(out, "%-4s %-26s %-20s %s; %s%s%s\n", c->ok ? "ok" : "FAIL", c->item,
+		/* "not known", "not proven": scry does without */
+		const char *sign = !c->ok ? "FAIL" : !strncmp(c->value, "not ", 4) ? "--" : "ok";
+
+		fprintf(out, "%-4s %-26s %-20s %s; %s%s%s\n", sign, c->item,
 			scry_text_shown(c->value).text, c->how, scry_text_shown(c->proof).text,
 			c->second[0] ? "; also " : "", scry_text_shown(c->second).text);
 	}
