@@ -26,6 +26,7 @@
 #define STRANGERS_MAX 256
 #define WAIT_NEW_NS 1000000
 #define WAIT_MAX_NS 32000000
+#define WAIT_CHILDREN_NS 4000000 /* what one did since the last turn has no names once it has ended */
 #define SURE_TURNS 64
 #define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
 #define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
@@ -530,14 +531,15 @@ void scry_clock_wait(struct scry_clock *c)
 {
 	struct pollfd fds[PROGRAMS_MAX];
 	struct timespec limit = {0};
-	uint64_t unsure = 0;
+	uint64_t unsure = 0, most;
 
 	for (size_t i = 0; i < c->process_count; i++)
 		unsure += restless(c->processes[i]->samples);
 	c->sure = unsure != c->unsure ? 0 : c->sure + 1;
 	c->unsure = unsure;
 	c->wait_ns = c->sure < SURE_TURNS ? WAIT_NEW_NS : 2 * c->wait_ns;
-	c->wait_ns = c->wait_ns < WAIT_MAX_NS ? c->wait_ns : WAIT_MAX_NS;
+	most = c->process_count > 1 ? WAIT_CHILDREN_NS : WAIT_MAX_NS;
+	c->wait_ns = c->wait_ns < most ? c->wait_ns : most;
 	limit.tv_nsec = (long)c->wait_ns;
 	for (size_t i = 0; i < c->program_count; i++)
 		fds[i] = (struct pollfd){scry_bpf_map_fd(c->programs[i]->bpf, "news"), POLLIN, 0};

@@ -397,6 +397,12 @@ static int end_member(struct scry_descendants *k, struct scry_sampler *m)
 											    m->why);
 }
 
+/* Who ended has told more since the clock was read: once it is closed nobody counts that. */
+static int take_late(struct scry_descendants *k)
+{
+	return k->run->clock ? scry_clock_take(k->run->clock) : 0;
+}
+
 /* Does `turn` with each that is not over. What has ended leaves, but for the first. */
 static int each_member(struct scry_descendants *k,
 		       int (*turn)(struct scry_sampler *m, uint64_t slot), uint64_t slot)
@@ -408,8 +414,12 @@ static int each_member(struct scry_descendants *k,
 		struct scry_sampler *m = k->members[i];
 		int err = m->why ? 0 : turn(m, slot);
 
-		if (err == -ESRCH)
+		if (err == -ESRCH) {
+			int late = take_late(k);
+
 			err = end_member(k, m);
+			err = err ? err : late;
+		}
 		failed = err ? err : failed;
 		if (m->why && i > 0)
 			scry_sampler_close(m);

@@ -90,6 +90,24 @@ short_lived() {
 	short_lived --names=probe
 }
 
+# All of what each did is counted, up to its end: as its samples are read when it has ended, too. What a clock on each
+# processor counts is off by some percent.
+@test "by eBPF: the time of children of 0.1 s is whole, and nearly all of it has a name" {
+	need_bpf
+	cat >"$T/short.rb" <<'RUBY'
+def burn(s)
+  till = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + s
+  nil while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < till
+end
+20.times { Process.wait(fork { burn(0.1) }) }
+t = Process.times
+p t.cutime + t.cstime
+RUBY
+	"$SCRY" stacks --cpu --engine=bpf -f -q -o "$T/short.json" -- "$RUBY" --disable-gems "$T/short.rb" >"$T/truth"
+	json_is "$T/short.json" "r['totals']['cpu_ns'].fdiv($(cat "$T/truth") * 1e9).between?(0.9, 1.15)"
+	json_is "$T/short.json" 'rows.sum { |x| x["method"] == "Object#burn" ? x["total_ns"] : 0 } > 0.9 * r["totals"]["cpu_ns"]'
+}
+
 @test "by eBPF: a cluster that runs, workers that come later, an exec of another Ruby" {
 	need_bpf
 	local other
