@@ -18,7 +18,6 @@
 #include "watch/loading.h"
 
 #define CALL_NS 25 /* what it adds to a call; bench/hooks.md */
-#define LOOK_NS 100000000ull
 
 struct times {
 	struct scry_watch *watch;
@@ -29,9 +28,9 @@ struct times {
 	uint64_t *pending;		       /* the same */
 	size_t first;			       /* request that is the user's */
 	uint64_t crowded;		       /* functions that found no counters */
-	bool is_settled, is_suspicious;
+	bool is_settled;
 	struct scry_ticks clock;
-	uint64_t look_ns;
+	struct scry_loading_look look;
 };
 
 /* What the stubs tell the agent. */
@@ -58,22 +57,12 @@ static int number_all(struct times *t, struct scry_hooks *h)
 	return 0;
 }
 
-/* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
+/* Libraries were loaded. */
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
 	struct times *t = arg;
-	int r = scry_shadow_refuse(fresh);
+	int r = scry_loading_refuse(t->watch, fresh);
 
-	if (r == -ENOTSUP && scry_shadow_lacks(fresh)) {
-		scry_shadow_pause(&t->watch->inj);
-		t->watch->enough = "an unwinder was loaded that cannot be hooked";
-		scry_watch_note(t->watch, "the watch ended before its time: %s", t->watch->enough);
-		return r;
-	}
-	if (r == -ENOTSUP) { /* none of them can be followed: they have no way now */
-		scry_error_clear();
-		r = 0;
-	}
 	if (r == 0)
 		r = number_all(t, fresh);
 	return r < 0 ? r : scry_shadow_renew(&t->watch->inj, &t->hooks, fresh);
@@ -157,24 +146,6 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
-/* What is loaded during the watch may bring an unwinder that knows nothing of us: looked at twice,
- * as what is new is hooked a moment later than it is mapped. */
-static void look_for_newcomers(struct scry_watch *w, struct times *t)
-{
-	const char *why;
-
-	if (t->is_settled || w->enough || scry_now_ns() < t->look_ns)
-		return;
-	t->look_ns = scry_now_ns() + LOOK_NS;
-	why = scry_shadow_newcomer(&t->hooks);
-	if (why && t->is_suspicious) {
-		w->enough = why;
-		scry_shadow_pause(&w->inj);
-		scry_watch_note(w, "the watch ended before its time: %s", why);
-	}
-	t->is_suspicious = why != NULL;
-}
-
 static void turn(struct scry_watch *w)
 {
 	struct times *t = w->state;
@@ -182,7 +153,8 @@ static void turn(struct scry_watch *w)
 	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
 	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
-	look_for_newcomers(w, t);
+	if (!t->is_settled)
+		scry_loading_look(w, &t->hooks, &t->look);
 }
 
 static int drain(struct scry_watch *w)

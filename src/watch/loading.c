@@ -8,9 +8,11 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "hook/loads.h"
+#include "hook/shadow.h"
 #include "watch/session.h"
 
 #define SETTLE_NS 5000000000ull /* where threads are in vfork a look takes a second */
+#define LOOK_NS 100000000ull
 #define STALE_TRIES 20
 #define STEPS 1000 /* instructions */
 #define STEPS_MAX 300000
@@ -118,6 +120,39 @@ static const char *shown(const struct scry_hooks *h, size_t q)
 static const char *missing(const struct scry_hooks *h, size_t q)
 {
 	return h->request_to[q].way == SCRY_WAY_CALLS ? "calls" : "defines";
+}
+
+int scry_loading_refuse(struct scry_watch *w, struct scry_hooks *fresh)
+{
+	int r = scry_shadow_refuse(fresh);
+
+	if (r != -ENOTSUP)
+		return r;
+	if (!scry_shadow_lacks(fresh)) { /* none of them can be followed */
+		scry_error_clear();
+		return 0;
+	}
+	scry_shadow_pause(&w->inj);
+	w->enough = "an unwinder was loaded that cannot be hooked";
+	scry_watch_note(w, "the watch ended before its time: %s", w->enough);
+	return r;
+}
+
+void scry_loading_look(struct scry_watch *w, const struct scry_hooks *h,
+		       struct scry_loading_look *look)
+{
+	const char *why;
+
+	if (w->enough || scry_now_ns() < look->at_ns)
+		return;
+	look->at_ns = scry_now_ns() + LOOK_NS;
+	why = scry_shadow_newcomer(h);
+	if (why && look->is_suspicious) {
+		w->enough = why;
+		scry_shadow_pause(&w->inj);
+		scry_watch_note(w, "the watch ended before its time: %s", why);
+	}
+	look->is_suspicious = why != NULL;
 }
 
 void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out)

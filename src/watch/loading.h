@@ -30,6 +30,21 @@ bool scry_loading_is_met(const struct scry_hooks *h, size_t request);
  */
 int scry_loading_put_on(struct scry_watch *w, struct scry_hooks *h);
 
+/*
+ * Where returns are followed (hook/shadow.h): `fresh` was loaded; rows that cannot be followed have
+ * no way any more. -ENOTSUP with a sentence: it has an unwinder that cannot be hooked and must not
+ * meet a followed call, and the watch ends.
+ */
+int scry_loading_refuse(struct scry_watch *w, struct scry_hooks *fresh);
+/* Each turn: ends the watch when something was loaded that unwinds and knows nothing of us. Looks
+ * each 100 ms, and twice, as what is new is hooked a moment later than it is mapped. */
+struct scry_loading_look {
+	uint64_t at_ns;
+	bool is_suspicious;
+};
+void scry_loading_look(struct scry_watch *w, const struct scry_hooks *h,
+		       struct scry_loading_look *look);
+
 /* For --dry-run: which of them wait for their library. */
 void scry_loading_describe(const struct scry_hooks *h, size_t first, FILE *out);
 /* Says which of the requests from `first` on wait for their library. */

@@ -26,7 +26,6 @@
 #define CALL_NS 45	  /* what it adds to a call; bench/calls.md */
 #define RUBY_STACK_NS 100 /* the same, of 50 lines of Ruby below it */
 #define BREAK_NS 25000
-#define LOOK_NS 100000000ull
 #define LIVE_NS 20000000ull
 #define SIZE_NS 20000000ull
 #define LAST_TURNS 50
@@ -34,28 +33,16 @@
 #define FILL_BUSY 100 /* above it the keeper does not sleep */
 #define PIECE 8192    /* records, some 1 ms */
 
-/* Libraries were loaded. An unwinder that cannot be hooked must not meet a followed call. */
+/* Libraries were loaded. */
 static int renewed(struct scry_hooks *fresh, void *arg)
 {
 	struct scry_calls_watch *t = arg;
-	int r = scry_shadow_refuse(fresh);
+	int r = scry_loading_refuse(t->watch, fresh);
 
 	/* It may be traced for the case that it is a wrapper (keeper.c): threads have to be held
 	 * now. */
 	if (fresh->count)
 		scry_watch_untrace(t->watch);
-
-	if (r == -ENOTSUP) {
-		if (scry_shadow_lacks(fresh)) {
-			scry_shadow_pause(&t->watch->inj);
-			t->watch->enough = "an unwinder was loaded that cannot be hooked";
-			scry_watch_note(t->watch, "the watch ended before its time: %s",
-					t->watch->enough);
-			return r;
-		}
-		scry_error_clear(); /* none of them can be followed: they have no way now */
-		r = 0;
-	}
 	if (r == 0)
 		r = scry_calls_functions_fill(
 			t, fresh, NULL); /* a thread waits: no time for debug information */
@@ -251,25 +238,6 @@ static int enter(struct scry_watch *w)
 	return r;
 }
 
-/* What may end a watch before its time: looked at twice, as what is new is hooked a moment later
- * than it is mapped. */
-static void look_for_newcomers(struct scry_watch *w, struct scry_calls_watch *t)
-{
-	uint64_t now = scry_now_ns();
-	const char *why;
-
-	if (w->enough || w->target_gone || t->is_left || now < t->look_ns)
-		return;
-	t->look_ns = now + LOOK_NS;
-	why = scry_shadow_newcomer(&t->hooks);
-	if (why && t->is_suspicious) {
-		w->enough = why;
-		scry_shadow_pause(&w->inj);
-		scry_watch_note(w, "the watch ended before its time: %s", why);
-	}
-	t->is_suspicious = why != NULL;
-}
-
 /* Has what is to be shown grown beyond the limit of memory? Then nothing is taken until the front
  * has come after: threads that call wait, and what finds no room at last is counted. */
 static bool is_ahead(const struct scry_watch *w, struct scry_calls_watch *t)
@@ -296,7 +264,8 @@ static void turn(struct scry_watch *w)
 	if (scry_loads_turn(&t->hooks, &w->inj) < 0 ||
 	    scry_shadow_go_on(&w->inj, &t->hooks) < 0) /* gone: the keeper sees it by itself */
 		scry_error_clear();
-	look_for_newcomers(w, t);
+	if (!w->target_gone && !t->is_left)
+		scry_loading_look(w, &t->hooks, &t->look);
 }
 
 static int tell_functions(struct scry_watch *w, struct scry_calls_watch *t)

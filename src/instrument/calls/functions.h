@@ -14,6 +14,7 @@
 #include "instrument/calls/debug.h"
 #include "instrument/calls/kernel.h"
 #include "instrument/calls/ruby.h"
+#include "watch/loading.h"
 
 struct scry_calls_traced { /* a function, by the number in its hook's cookie */
 	char *symbol, *module;
@@ -42,10 +43,11 @@ struct scry_calls_watch {
 	uint32_t count, room, told;
 	size_t first;			       /* request that is the user's */
 	const struct scry_shadow_stats *stats; /* one, the sum */
-	uint64_t look_ns, live_ns;
+	struct scry_loading_look look;
+	uint64_t live_ns;
 	bool has_children;
 	uint64_t size_ns;
-	bool is_suspicious, is_leaving, is_left, is_ahead;
+	bool is_leaving, is_left, is_ahead;
 	bool is_behind; /* there is more to be written */
 	/* -w */
 	struct scry_unwinding unwinding;
