@@ -170,7 +170,7 @@ static int run(struct scry_calls_cli *cli, struct scry_watch_opts *opts,
 
 	opts->is_live = true;
 	report->view = sums ? "calls-sums" : "calls";
-	status = opts->dry_run ? scry_dry_run(opts, how) : scry_run(opts, how, report);
+	status = scry_run(opts, how, report);
 	for (int i = 0; i < cli->request_count; i++)
 		free(cli->requests[i].text);
 	scry_protos_free(cli->protos);

@@ -6,7 +6,7 @@
 #include "cmd/report.h"
 
 #include <errno.h>
-#include <unistd.h>
+#include <stdio.h>
 
 static const char usage[] = "scry info FILE [--json]";
 
@@ -20,7 +20,7 @@ int scry_cmd_info(int argc, char **argv)
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;
-	int fd, err;
+	int err;
 
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {
@@ -32,12 +32,5 @@ int scry_cmd_info(int argc, char **argv)
 		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)
 		return SCRY_EXIT_USAGE;
-	err = scry_recording_open(recording, &fd);
-	if (err)
-		return SCRY_EXIT_FAILURE;
-	err = scry_report_fd(fd, &opts, stdout);
-	close(fd);
-	if (err == -EINVAL || err == -ENOTSUP || err == -ESPIPE) /* what was read is to blame */
-		scry_fail(err, "'%s': %s", recording, scry_error());
-	return err ? SCRY_EXIT_FAILURE : 0;
+	return scry_report_file(recording, &opts, NULL, false);
 }

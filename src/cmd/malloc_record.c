@@ -72,6 +72,5 @@ int scry_cmd_malloc_record(int argc, char **argv)
 		return SCRY_EXIT_USAGE;
 	if (opts.preload && scry_preload_check(opts.command) < 0)
 		return 125;
-	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_malloc)
-			    : scry_run(&opts, &scry_instrument_malloc, &report);
+	return scry_run(&opts, &scry_instrument_malloc, &report);
 }

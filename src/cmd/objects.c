@@ -53,6 +53,5 @@ int scry_cmd_objects(int argc, char **argv)
 		return SCRY_EXIT_USAGE;
 	objects.stacks = report.rows.stacks;
 	opts.instrument_opts = &objects;
-	return opts.dry_run ? scry_dry_run(&opts, &scry_instrument_objects)
-			    : scry_run(&opts, &scry_instrument_objects, &report);
+	return scry_run(&opts, &scry_instrument_objects, &report);
 }

@@ -81,8 +81,7 @@ static int run_verb(int argc, char **argv, const struct verb *verb)
 		r = check(verb, &patch, &opts, &report);
 	if (r < 0)
 		return SCRY_EXIT_USAGE;
-	return opts.dry_run ? scry_dry_run(&opts, verb->instrument)
-			    : scry_run(&opts, verb->instrument, &report);
+	return scry_run(&opts, verb->instrument, &report);
 }
 
 int scry_cmd_patch(int argc, char **argv)

@@ -160,6 +160,20 @@ static int report_to(int fd, const struct scry_report_opts *opts, const char *pa
 	return err ? err : scry_output_close(&o, scry_report_fd(fd, opts, o.out));
 }
 
+int scry_report_file(const char *path, const struct scry_report_opts *opts, const char *to,
+		     bool force)
+{
+	int fd, err = scry_recording_open(path, &fd);
+
+	if (err)
+		return SCRY_EXIT_FAILURE;
+	err = report_to(fd, opts, to, force);
+	close(fd);
+	if (err == -EINVAL || err == -ENOTSUP || err == -ESPIPE) /* what was read is to blame */
+		scry_fail(err, "'%s': %s", path, scry_error());
+	return err ? SCRY_EXIT_FAILURE : 0;
+}
+
 int scry_cmd_report(int argc, char **argv)
 {
 	struct scry_report_opts opts = SCRY_REPORT_OPTS_DEFAULT;
@@ -185,7 +199,7 @@ int scry_cmd_report(int argc, char **argv)
 	};
 	size_t count = sizeof(rows) / sizeof(rows[0]);
 	const char *recording = NULL;
-	int fd, err;
+	int err;
 
 	for (size_t i = 0; i < count; i++)
 		if (rows[i].target == &opts.rows.by)
@@ -205,12 +219,5 @@ int scry_cmd_report(int argc, char **argv)
 		err = scry_fail(-EINVAL, "say which recording; usage: %s", usage);
 	if (err)
 		return SCRY_EXIT_USAGE;
-	err = scry_recording_open(recording, &fd);
-	if (err)
-		return SCRY_EXIT_FAILURE;
-	err = report_to(fd, &opts, path, force);
-	close(fd);
-	if (err == -EINVAL || err == -ENOTSUP || err == -ESPIPE) /* what was read is to blame */
-		scry_fail(err, "'%s': %s", recording, scry_error());
-	return err ? SCRY_EXIT_FAILURE : 0;
+	return scry_report_file(recording, &opts, path, force);
 }

@@ -45,6 +45,11 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path);
 /* Chooses and opens the renderer; `doc` is set as for it, but for the width. As the renderers. */
 int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts);
 
+/* `scry report` and `scry info`: the recording at `path` to `to` (NULL: stdout), replaced with
+ * `force`. Exit status, with a sentence. */
+int scry_report_file(const char *path, const struct scry_report_opts *opts, const char *to,
+		     bool force);
+
 /* Opens a recording for reading. 0 and the fd (close-on-exec), or -errno with a sentence. */
 int scry_recording_open(const char *path, int *ret_fd);
 

@@ -12,6 +12,7 @@
 #include "cmd/output.h"
 #include "cmd/report.h"
 #include "cmd/undo.h"
+#include "cmd/watch_opts.h"
 #include "watch/front.h"
 #include "watch/signals.h"
 
@@ -116,6 +117,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 				  .arg = &f}};
 	int program, r;
 
+	if (opts->dry_run)
+		return scry_dry_run(opts, instrument);
 	if (report->flame) {
 		scry_fail(-EINVAL, "'%s': only scry stacks draws pictures; fix: x.txt or x.json",
 			  opts->output);

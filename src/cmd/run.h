@@ -8,7 +8,8 @@
 #include "cmd/report.h"
 #include "watch/watch.h"
 
-/* Returns the exit status; with a sentence where something failed. */
+/* Returns the exit status; with a sentence where something failed. With --dry-run it says what
+ * would be done. */
 int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrument,
 	     const struct scry_report_opts *report);
 

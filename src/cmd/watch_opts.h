@@ -8,56 +8,28 @@
 #include "watch/watch.h"
 
 /* Rows for `struct scry_watch_opts *o` and three talk settings. */
-#define SCRY_WATCH_ROWS(o, talk)                                                                     \
-	{'p',	     "pid", SCRY_OPT_U64_LIST,                                                       \
-	 &(o)->pids, "PID", "watch this live process; may be given again",                           \
-	 NULL},                                                                                      \
-		{'d',                                                                                \
-		 "duration",                                                                         \
-		 SCRY_OPT_DURATION,                                                                  \
-		 &(o)->duration_ns,                                                                  \
-		 "TIME",                                                                             \
-		 "stop after 30s, 5m, ...",                                                          \
-		 NULL},                                                                              \
-		{'o',                                                                                \
-		 "output",                                                                           \
-		 SCRY_OPT_STRING,                                                                    \
-		 &(o)->output,                                                                       \
-		 "FILE",                                                                             \
-		 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)",         \
-		 NULL},                                                                              \
-		{0, "force", SCRY_OPT_FLAG, &(o)->force, NULL, "replace FILE if it exists", NULL},   \
-		{0,                                                                                  \
-		 "max-pause",                                                                        \
-		 SCRY_OPT_DURATION,                                                                  \
-		 &(o)->max_pause_ns,                                                                 \
-		 "TIME",                                                                             \
-		 "give up when its threads do not stop within this (default 50ms)",                  \
-		 NULL},                                                                              \
-		{0,   "max-size", SCRY_OPT_SIZE, &(o)->max_size, "SIZE", "limit of the recording",   \
-		 NULL},                                                                              \
-		{0,                                                                                  \
-		 "memory",                                                                           \
-		 SCRY_OPT_SIZE,                                                                      \
-		 &(o)->memory,                                                                       \
-		 "SIZE",                                                                             \
-		 "limit of scry's tables (default 256MiB)",                                          \
-		 NULL},                                                                              \
-		{0,                                                                                  \
-		 "dry-run",                                                                          \
-		 SCRY_OPT_FLAG,                                                                      \
-		 &(o)->dry_run,                                                                      \
-		 NULL,                                                                               \
-		 "say what would be done, and touch nothing",                                        \
-		 NULL},                                                                              \
-		{0,	     "wait", SCRY_OPT_FLAG,                                                  \
-		 &(o)->wait, NULL,   "with -p: return only when nothing of scry is mapped any more", \
-		 NULL},                                                                              \
-		{'q', "quiet", SCRY_OPT_FLAG, &(talk)->quiet, NULL, "no talk on stderr", NULL},      \
-		{'v', "verbose", SCRY_OPT_COUNT, &(talk)->verbose, NULL, "more talk", NULL},         \
-	{                                                                                            \
-		'h', "help", SCRY_OPT_FLAG, &(talk)->help, NULL, "this help", NULL                   \
-	}
+/* clang-format off */
+#define SCRY_WATCH_ROWS(o, talk) \
+	{'p', "pid", SCRY_OPT_U64_LIST, &(o)->pids, "PID", \
+	 "watch this live process; may be given again", NULL}, \
+	{'d', "duration", SCRY_OPT_DURATION, &(o)->duration_ns, "TIME", \
+	 "stop after 30s, 5m, ...", NULL}, \
+	{'o', "output", SCRY_OPT_STRING, &(o)->output, "FILE", \
+	 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)", NULL}, \
+	{0, "force", SCRY_OPT_FLAG, &(o)->force, NULL, "replace FILE if it exists", NULL}, \
+	{0, "max-pause", SCRY_OPT_DURATION, &(o)->max_pause_ns, "TIME", \
+	 "give up when its threads do not stop within this (default 50ms)", NULL}, \
+	{0, "max-size", SCRY_OPT_SIZE, &(o)->max_size, "SIZE", "limit of the recording", NULL}, \
+	{0, "memory", SCRY_OPT_SIZE, &(o)->memory, "SIZE", \
+	 "limit of scry's tables (default 256MiB)", NULL}, \
+	{0, "dry-run", SCRY_OPT_FLAG, &(o)->dry_run, NULL, \
+	 "say what would be done, and touch nothing", NULL}, \
+	{0, "wait", SCRY_OPT_FLAG, &(o)->wait, NULL, \
+	 "with -p: return only when nothing of scry is mapped any more", NULL}, \
+	{'q', "quiet", SCRY_OPT_FLAG, &(talk)->quiet, NULL, "no talk on stderr", NULL}, \
+	{'v', "verbose", SCRY_OPT_COUNT, &(talk)->verbose, NULL, "more talk", NULL}, \
+	{'h', "help", SCRY_OPT_FLAG, &(talk)->help, NULL, "this help", NULL}
+/* clang-format on */
 
 struct scry_talk_opts {
 	bool quiet, help;
