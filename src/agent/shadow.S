@@ -3,6 +3,8 @@
  */
 #include "agent/keep.h"
 
+#define SCRY_AGENT_TID_OFFSET 160 /* of tracking.tid_offset in struct scry_agent_data: instrument/locks.c asserts it */
+
 	.text
 	.globl	scry_agent_timed
 	.protected scry_agent_timed
@@ -15,13 +17,64 @@
 scry_agent_timed:
 	endbr64
 	keep
+.Lfollow:
 	lea	96(%rsp), %rdi
 	mov	88(%rsp), %rsi
 	mov	%rbx, %rdx
 	call	scry_agent_entered
+.Lpass:
 	give_back
 	ret
 	.size	scry_agent_timed, . - scry_agent_timed
+
+	.globl	scry_agent_locked
+	.protected scry_agent_locked
+.type	scry_agent_locked, @function
+/*
+ * The same at the entry of a function that locks a mutex of glibc's, where somebody has it: rdi -> struct
+ * __pthread_mutex_s (bits/struct_mutex.h): lock, count, owner, users, kind, int each. The function reads these words
+ * itself, at once: where they cannot be read it faults as we do.
+ *
+ * Who finds `lock` 0 goes on after six instructions, which leave the flags alone. Nobody waits either for what is his
+ * own already, where that is counted or refused (recursive, error-checking); nor for one of a priority ceiling (a bit of
+ * the kind), where nothing but the ceiling is in `lock`.
+ */
+#define LOCK 0
+#define OWNER 8
+#define KIND 16
+#define RECURSIVE 1
+#define CHECKING 2
+#define TYPES 3
+#define HAS_CEILING 64
+#define HOLDS 0x7ffff /* of `lock`: what lies above is the ceiling */
+scry_agent_locked:
+	endbr64
+	push	%rcx
+	mov	LOCK(%rdi), %ecx
+	jecxz	.Lfree
+	pop	%rcx
+	keep
+	mov	KIND(%rdi), %eax
+	test	$HAS_CEILING, %al
+	jz	1f
+	testl	$HOLDS, LOCK(%rdi)
+	jz	.Lpass
+1:	and	$TYPES, %eax
+	cmp	$RECURSIVE, %eax
+	je	2f
+	cmp	$CHECKING, %eax
+	jne	.Lfollow
+2:	mov	scry_agent + SCRY_AGENT_TID_OFFSET(%rip), %edx
+	test	%edx, %edx
+	jz	.Lfollow
+	mov	%fs:(%rdx), %edx
+	cmp	OWNER(%rdi), %edx
+	jne	.Lfollow
+	jmp	.Lpass
+.Lfree:
+	pop	%rcx
+	ret
+	.size	scry_agent_locked, . - scry_agent_locked
 
 	.globl	scry_agent_return
 	.protected scry_agent_return

@@ -310,6 +310,25 @@ static const struct scry_field fields_scry_ev_naming[] = {
 	FIELD(scry_ev_naming, nameless, "nameless", NUMBER),
 	FIELD(scry_ev_naming, told, "told", NUMBER),
 };
+static const struct scry_field fields_scry_ev_lock[] = {
+	FIELD(scry_ev_lock, lock, "lock", NUMBER),
+	FIELD(scry_ev_lock, pid, "pid", NUMBER),
+	FIELD(scry_ev_lock, is_condition, "is_condition", NUMBER),
+	FIELD(scry_ev_lock, kind_str, "kind", STRING),
+	FIELD(scry_ev_lock, module_str, "module", STRING),
+	FIELD(scry_ev_lock, symbol_str, "symbol", STRING),
+	FIELD(scry_ev_lock, address, "address", ADDRESS),
+	FIELD(scry_ev_lock, offset, "offset", ADDRESS),
+};
+static const struct scry_field fields_scry_ev_wait[] = {
+	FIELD(scry_ev_wait, lock, "lock", NUMBER),
+	FIELD(scry_ev_wait, pid, "pid", NUMBER),
+	FIELD(scry_ev_wait, stack, "stack", STACK),
+	FIELD(scry_ev_wait, owner, "owner", NUMBER),
+	FIELD(scry_ev_wait, function_str, "function", STRING),
+	FIELD(scry_ev_wait, how, "how", NUMBER),
+	FIELD(scry_ev_wait, duration_ns, "duration_ns", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

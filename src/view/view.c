@@ -39,6 +39,8 @@ const struct scry_view scry_views[] = {
 	 CALLS},
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
 	 scry_view_calls_sums, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
+	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 1, false,
+	 scry_view_locks, FUNCTIONS},
 	{"stacks", "stacks", "which lines take the time of a Ruby program", 1, false,
 	 scry_view_stacks, STACKS},
 	{"events", NULL, "every event of the recording, one a line", 1, true, scry_view_events, 0},

@@ -77,4 +77,33 @@ enum scry_return_how {
 	SCRY_RETURN_LEFT, /* by longjmp or an exception, some time before: no result, no duration */
 };
 
+struct scry_ev_lock {  /* before its first WAIT */
+	uint32_t lock; /* its number in this process, whose programs have numbers of their own */
+	uint32_t pid;
+	uint32_t is_condition; /* 1: a condition variable; 0: a mutex */
+	uint32_t kind_str;     /* "mutex", "recursive mutex", "condition variable", ... */
+	uint32_t module_str;   /* the object that it lies in; 0: none, as on the heap */
+	uint32_t symbol_str;   /* of the variable; 0: not known */
+	uint64_t address;
+	uint64_t offset; /* from the symbol, else from the object */
+};
+
+/* Thread tid has waited up to time_ns for a mutex that somebody had, or for a condition. */
+struct scry_ev_wait {
+	uint32_t lock;
+	uint32_t pid;
+	uint32_t stack; /* id of a STACK event: who called; 0: not known */
+	uint32_t owner; /* tid of the thread that had the mutex when the wait began; 0: not known */
+	uint32_t function_str;
+	uint32_t how; /* enum scry_wait_how */
+	uint64_t duration_ns;
+};
+enum scry_wait_how {
+	SCRY_WAIT_DONE,	     /* it has the mutex, or was woken */
+	SCRY_WAIT_TIMED_OUT, /* ETIMEDOUT */
+	SCRY_WAIT_FAILED,    /* another error */
+	SCRY_WAIT_LEFT,	     /* by longjmp, an exception, cancellation: no duration */
+	SCRY_WAIT_OPEN,	     /* it waited still when the watch ended */
+};
+
 #endif

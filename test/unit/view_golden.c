@@ -252,6 +252,69 @@ static void put_ruby_stack(struct golden *rec, uint64_t call)
 	golden_put(rec, SCRY_EVENT_CALLED, &called, sizeof(called));
 }
 
+static void put_wait(struct golden *rec, uint32_t tid, struct scry_ev_wait wait)
+{
+	wait.pid = 4711;
+	wait.function_str = golden_str(rec, "pthread_mutex_lock");
+	put_at(rec, 0, tid, SCRY_EVENT_WAIT, &wait, sizeof(wait));
+}
+
+/* A mutex with a name, one on the heap, one of a library without symbols; a condition; ends of all
+ * kinds; a place that is not known; a lock that is not defined. All times are a `part` of these. */
+static int locks_recording(uint64_t part)
+{
+	struct golden rec = golden_begin();
+	const struct scry_ev_lock locks[] = {
+		{1, 4711, 0, golden_str(&rec, "mutex"), golden_str(&rec, "/srv/app"),
+		 golden_str(&rec, "queue"), 0x404010, 0},
+		{2, 4711, 0, golden_str(&rec, "recursive mutex"), 0, 0, 0x7f0000001000, 0},
+		{3, 4711, 0, golden_str(&rec, "mutex"), golden_str(&rec, "/usr/lib/libx\x1b.so.3"),
+		 0, 0x7f1000004010, 0x4010},
+		{4, 4711, 1, golden_str(&rec, "condition variable"), golden_str(&rec, "/srv/app"),
+		 golden_str(&rec, "queue"), 0x404040, 48},
+	};
+	const struct scry_ev_stack outer = {.id = 1,
+					    .flags = SCRY_STACK_NATIVE,
+					    .file_str = golden_str(&rec, "/srv/app"),
+					    .method_str = golden_str(&rec, "main"),
+					    .offset = 64};
+	const struct scry_ev_stack inner = {.id = 2,
+					    .parent = 1,
+					    .flags = SCRY_STACK_NATIVE,
+					    .file_str = golden_str(&rec, "/srv/app"),
+					    .method_str = golden_str(&rec, "take"),
+					    .offset = 9};
+
+	golden_beginning(&rec, "locks", 4711);
+	golden_put(&rec, SCRY_EVENT_STACK, &outer, sizeof(outer));
+	golden_put(&rec, SCRY_EVENT_STACK, &inner, sizeof(inner));
+	for (uint32_t i = 0; i < sizeof(locks) / sizeof(locks[0]); i++)
+		golden_put(&rec, SCRY_EVENT_LOCK, &locks[i], sizeof(locks[i]));
+	for (uint32_t i = 0; i < 4; i++)
+		put_wait(&rec, 11 + i,
+			 (struct scry_ev_wait){.lock = 1,
+					       .stack = 2,
+					       .owner = i < 3 ? 20 : 11,
+					       .duration_ns = 500000000 / part});
+	put_wait(&rec, 11, (struct scry_ev_wait){.lock = 1, .stack = 1, .duration_ns = 40});
+	put_wait(&rec, 12,
+		 (struct scry_ev_wait){.lock = 2,
+				       .stack = 2,
+				       .how = SCRY_WAIT_TIMED_OUT,
+				       .duration_ns = 1000000 / part});
+	put_wait(&rec, 12, (struct scry_ev_wait){.lock = 3, .how = SCRY_WAIT_FAILED});
+	put_wait(&rec, 13,
+		 (struct scry_ev_wait){.lock = 2,
+				       .stack = 1,
+				       .owner = 13,
+				       .how = SCRY_WAIT_OPEN,
+				       .duration_ns = 3000000 / part});
+	put_wait(&rec, 14, (struct scry_ev_wait){.lock = 4, .stack = 2, .how = SCRY_WAIT_LEFT});
+	put_wait(&rec, 14, (struct scry_ev_wait){.lock = 9, .stack = 2});
+	golden_totals(&rec, 4711, 9);
+	return golden_end(&rec);
+}
+
 /* Two threads: nested, interleaved, left, unfinished; every form of a value; a Ruby stack. */
 static int calls_recording(void)
 {
@@ -432,6 +495,26 @@ static void times(void **state)
 	close(fd);
 }
 
+static void locks(void **state)
+{
+	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_view_opts some = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = locks_recording(1);
+
+	golden_check(fd, "locks", "locks.txt", &plain);
+	golden_check(fd, "locks", "locks.json", &plain);
+	some.top = 1;
+	some.grep = "main";
+	golden_check(fd, "locks", "locks_some.txt", &some);
+	close(fd);
+	fd = locks_recording(1000);
+	golden_check(fd, "locks", "locks_little.txt", &plain);
+	close(fd);
+	fd = empty_recording();
+	golden_check(fd, "locks", "locks_none.txt", &plain);
+	close(fd);
+}
+
 static void info(void **state)
 {
 	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
@@ -462,10 +545,10 @@ static void bad_regex(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects),   cmocka_unit_test(many),   cmocka_unit_test(raw),
-		cmocka_unit_test(empty),     cmocka_unit_test(events), cmocka_unit_test(count),
-		cmocka_unit_test(times),     cmocka_unit_test(calls),  cmocka_unit_test(info),
-		cmocka_unit_test(bad_regex),
+		cmocka_unit_test(objects), cmocka_unit_test(many),	cmocka_unit_test(raw),
+		cmocka_unit_test(empty),   cmocka_unit_test(events),	cmocka_unit_test(count),
+		cmocka_unit_test(times),   cmocka_unit_test(locks),	cmocka_unit_test(calls),
+		cmocka_unit_test(info),	   cmocka_unit_test(bad_regex),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
