@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # scry stacks of Rubies that compile to machine code while they run: the truths of stacks_sampled.bats and
-# stacks_bpf.bats, on each Ruby that has such a compiler.
+# stacks_bpf.bats, on each Ruby that has such a compiler; the deep stack on the others too, as interpreted.
 
 load lib
 
@@ -25,12 +25,14 @@ jits() {
 	done < <(rubies)
 }
 
-# Skips without one; $ENGINES: what can be sampled with.
 need_jit() {
 	[ -n "$(jits)" ] || skip "no Ruby here has a JIT: SCRY_TEST_RUBIES names none"
-	ENGINES=read
-	"$SCRY" doctor | grep -q '^ok *eBPF' && ENGINES="read bpf"
-	return 0
+}
+
+# What can be sampled with.
+engines() {
+	echo read
+	if "$SCRY" doctor | grep -q '^ok *eBPF'; then echo bpf; fi
 }
 
 # busy ENGINE: the weight by which that engine counts a thread that never waits. By reading, beside other
@@ -39,25 +41,37 @@ busy() {
 	if [ "$1" = bpf ]; then echo --cpu; else echo --wall; fi
 }
 
+# deep RUBY...: the stack of deep.rb, by each engine.
+deep() {
+	local engine
+	rm -f "$T/deep.json"
+	start deep "$@" "$K/deep.rb" 300 "$T/deep.json"
+	wait_for 20 test -e "$T/deep.json"
+	for engine in $(engines); do
+		"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -d 400ms --stacks --force -o "$T/d.json" -p "$PID"
+		"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 3 || { echo "$engine: $*"; return 1; }
+	done
+	kill -KILL "$PID"
+	finish "$PID" 2>/dev/null || true
+}
+
+@test "interpreted: a deep stack, all callers, line by line, as the VM tells them" {
+	while read -ra words; do
+		deep "${words[@]}" --disable=gems
+	done < <(rubies)
+}
+
 @test "compiled: a deep stack, all callers, line by line, as the VM tells them" {
 	need_jit
 	while read -ra words; do
-		rm -f "$T/deep.json"
-		start deep "${words[@]}" "$K/deep.rb" 300 "$T/deep.json"
-		wait_for 20 test -e "$T/deep.json"
-		for engine in $ENGINES; do
-			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -d 400ms --stacks --force -o "$T/d.json" -p "$PID"
-			"$RUBY" "$K/check_deep.rb" "$T/deep.json" "$T/d.json" 3 || { echo "$engine: ${words[*]}"; return 1; }
-		done
-		kill -KILL "$PID"
-		finish "$PID" 2>/dev/null || true
+		deep "${words[@]}"
 	done < <(jits)
 }
 
 @test "compiled: every stack is possible, while code, objects, threads and fibers come and go" {
 	need_jit
 	while read -ra words; do
-		for engine in $ENGINES; do
+		for engine in $(engines); do
 			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -r 4000 --stacks --force -o "$T/p.json" -- "${words[@]}" "$K/possible.rb" "$(share 0.8 10)" >"$T/out"
 			"$RUBY" "$K/check_possible.rb" "$T/p.json" 20 jit || { echo "$engine: ${words[*]}"; return 1; }
 		done
@@ -70,7 +84,7 @@ busy() {
 		rm -f "$T/tight.out"
 		start tight "${words[@]}" "$K/tight.rb"
 		wait_for 20 in_file ready "$T/tight.out"
-		for engine in $ENGINES; do
+		for engine in $(engines); do
 			"$SCRY" stacks -q --engine="$engine" "$(busy "$engine")" -r 5000 -d 400ms --stacks --force -o "$T/t.json" -p "$PID"
 			"$RUBY" "$K/check_tight.rb" "$T/t.json" 5 || { echo "$engine: ${words[*]}"; return 1; }
 		done
