@@ -26,7 +26,7 @@
 #define STRANGERS_MAX 256
 #define WAIT_NEW_NS 1000000
 #define WAIT_MAX_NS 32000000
-#define WAIT_CHILDREN_NS 4000000 /* what one did since the last turn has no names once it has ended */
+#define WAIT_CHILDREN_NS 4000000 /* what one did since the last turn has no names later */
 #define SURE_TURNS 64
 #define NATIVE_RING (64u << 20) /* bytes: records have 32 KiB of stack more */
 #define RELIST_NS 3000000u	/* the list is read again after so long, where it was out of date */
