@@ -22,8 +22,8 @@ static void note_none(struct scry_watch *w, const char *why)
 
 void scry_malloc_older_foreign(struct scry_watch *w)
 {
-	note_none(w, "only the heap of libc.so.6 is read for them, not that of another allocator or "
-		     "of a static program");
+	note_none(w, "only the heap of libc.so.6 is read for them, not another allocator's or a "
+		     "static program's");
 }
 
 /* Holds, reads; switches on when it was read, or when `is_last`. 1: that was done. */
