@@ -160,9 +160,9 @@ static bool has_begun(const struct scry_watch *w, uint32_t pid)
 	for (size_t i = 0; (other = scry_watch_beside(w, i)); i++) {
 		const struct scry_malloc_watch *m = other->state;
 
-		if (!other->is_over && (other->root ? m && m->calls && lane_pid(other) == pid
-						    : other->inj.control &&
-							      (uint32_t)other->proc.pid == pid))
+		if (!other->is_over &&
+		    (other->root ? m && m->calls && lane_pid(other) == pid
+				 : other->inj.control && (uint32_t)other->proc.pid == pid))
 			return true;
 	}
 	return false;
