@@ -13,6 +13,7 @@
 #include "agent/agent.h"
 #include "base/err.h"
 #include "hook/shared.h"
+#include "sys/cgroup.h"
 #include "sys/edit.h"
 #include "sys/proc.h"
 #include "wire/lanes.h"
@@ -262,6 +263,21 @@ static int fits(pid_t pid, uint64_t bytes, uint64_t writable)
 			(unsigned long long)(limits[i].wanted >> 20), pid, limits[i].option);
 	}
 	return 0;
+}
+
+int scry_agent_room(pid_t pid)
+{
+	const uint64_t wanted = SCRY_RING_WORDS * 8ull;
+	const uint64_t left = scry_cgroup_memory_left(pid);
+
+	if (left >= 2 * wanted)
+		return 0;
+	return scry_fail(
+		-ENOTSUP,
+		"the control group of process %d has %llu MiB left until its limit of memory, of "
+		"which scry may take %llu: the kernel would end one of its processes; fix: a "
+		"higher memory.max (docker update --memory), or scry stacks, which takes none",
+		pid, (unsigned long long)(left >> 20), (unsigned long long)(wanted >> 20));
 }
 
 /* Closed until it is known to be ours: the journal's nonce, then the header, say so. What a kill

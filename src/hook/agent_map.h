@@ -54,6 +54,10 @@ bool scry_agent_is_ours(const struct scry_agent_header *h, const struct scry_mem
 int scry_agent_plan(const struct scry_maps *maps, const struct scry_agent_source *source,
 		    uint64_t near, struct scry_agent_header *ret);
 
+/* Has the target's control group room for a whole ring, and as much again? 0, or -ENOTSUP with a
+ * sentence. Before anybody is held. */
+int scry_agent_room(pid_t pid);
+
 /*
  * Maps what `h` plans, in the stopped thread `t`, of its parts those that are named. 0 or -errno
  * with a sentence; stage MAPPING remains. *ret_fd (caller closes) opens the shared pages for us

@@ -329,7 +329,7 @@ static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum wor
 	int r;
 
 	if (!held)
-		scry_hurry_begin(&hurry, 2);
+		scry_hurry_begin(&hurry, inj->proc->pid, 2);
 	r = held ? scry_hold_check(inj, held, &at.stack) : scry_hold_one(inj, &own, &at.stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);
@@ -535,8 +535,9 @@ static int settle(struct scry_inject *inj)
 /* -EEXIST: the target has mapped something there in the meantime. */
 static int map_agent(struct scry_inject *inj, uint64_t near, struct scry_tracee *held, int *ret_fd)
 {
-	int r = -EEXIST;
+	int r = scry_agent_room(inj->proc->pid);
 
+	r = r < 0 ? r : -EEXIST;
 	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++) {
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
@@ -751,7 +752,7 @@ int scry_inject_run(struct scry_inject *inj, pid_t tid, const char *symbol)
 	if (!scry_proc_task_state(inj->proc->pid, tid))
 		return -EAGAIN;
 	own.restorer = scry_inject_symbol(inj, "scry_agent_restorer");
-	scry_hurry_begin(&hurry, 2);
+	scry_hurry_begin(&hurry, inj->proc->pid, 2);
 	r = scry_hold_thread(inj, tid, &t, &how.stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);

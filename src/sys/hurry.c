@@ -1,8 +1,12 @@
 /*
- * See hurry.h. The trick is FUTEX_CMP_REQUEUE_PI: a lender waits for `turn`, which is no lock; to
- * lend is to write the borrower's tid into `owner` and to have the kernel move the lender to that
- * word. So no lender has to run for a loan to begin. Once there it comes back for a signal without
- * being restarted; before that a restart finds another turn.
+ * See hurry.h. A lender makes the loan itself: it asks for a lock (FUTEX_LOCK_PI) whose word says
+ * that the borrower has it. Whoever asks may be kept in the kernel for as long as a borrower that
+ * ends takes to clean up its robust futexes, deaf even to SIGKILL; that may be for ever, where
+ * those lie in memory that nobody serves. So it is never the thread that holds others, nobody waits
+ * for a lender without end, and one that does not come back is the last: no more is lent.
+ *
+ * To recall is to set the word free and to interrupt the wait. The kernel begins it again, and then
+ * the lock is the lender's; nobody else knows of it.
  */
 #include "sys/hurry.h"
 
@@ -12,28 +16,34 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "sys/proc.h"
 
 #define PRIORITY_LENT 1
 #define PRIORITY 2 /* whoever runs by a loan does not keep us from the processor */
 #define LOAN_S 1
 #define STACK_BYTES (256u << 10) /* the thread-local storage of all of scry is part of it */
 #define NAP_NS 10000
-#define OVER 0u /* a turn: the lender ends */
+#define END_S 1
+#define OVER 0u	    /* a turn: the lender ends */
+#define LOCK_PI2 13 /* linux/futex.h of 5.14: FUTEX_LOCK_PI whose limit is of CLOCK_MONOTONIC */
 
 struct lender {
 	pthread_t thread;
-	uint32_t turn;
+	uint32_t turn; /* one more for each loan; a futex */
 	uint32_t owner;
-	uint32_t seen; /* the last turn that it has come to: no loan of an earlier one is left */
+	uint32_t seen; /* the last turn whose loan has ended */
 	pid_t to;      /* 0: nobody */
 };
 
 static struct {
-	struct lender at[SCRY_LENDERS_MAX];
+	struct lender *at[SCRY_LENDERS_MAX];
 	size_t count;
+	bool has_lost; /* one that did not come back */
 } lenders;
 
 static void wakes(int signal)
@@ -47,38 +57,58 @@ static long futex(uint32_t *word, int op, uint32_t value, const void *limit, uin
 	return syscall(SYS_futex, word, op, value, limit, other, expected);
 }
 
-/* If the borrower ends, the lock is ours: nobody else knows of it, so nothing is to be done. */
+/* Until it is recalled, the borrower has ended, or the time is over. */
+static void lend_now(uint32_t *owner)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += LOAN_S;
+	if (futex(owner, LOCK_PI2, 0, &end, NULL, 0) == 0 || errno != ENOSYS)
+		return;
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += LOAN_S;
+	futex(owner, FUTEX_LOCK_PI, 0, &end, NULL, 0);
+}
+
 static void *lends(void *arg)
 {
 	struct lender *l = arg;
-	struct timespec end;
-	uint32_t turn;
+	uint32_t turn, done = OVER + 1;
 
 	while ((turn = __atomic_load_n(&l->turn, __ATOMIC_ACQUIRE)) != OVER) {
-		__atomic_store_n(&l->seen, turn, __ATOMIC_RELEASE);
-		clock_gettime(CLOCK_MONOTONIC, &end);
-		end.tv_sec += LOAN_S;
-		futex(&l->turn, FUTEX_WAIT_REQUEUE_PI, turn, &end, &l->owner, 0);
+		if (turn == done) {
+			futex(&l->turn, FUTEX_WAIT, turn, NULL, NULL, 0);
+			continue;
+		}
+		lend_now(&l->owner);
+		done = turn;
+		__atomic_store_n(&l->seen, done, __ATOMIC_RELEASE);
 	}
 	__atomic_store_n(&l->seen, OVER, __ATOMIC_RELEASE);
 	return NULL;
 }
 
-static int start(struct lender *l)
+static struct lender *start(void)
 {
 	const struct sched_param lent = {.sched_priority = PRIORITY_LENT};
+	struct lender *l = calloc(1, sizeof(*l));
 	pthread_attr_t attr;
-	int r;
 
-	*l = (struct lender){.turn = OVER + 1};
+	if (!l)
+		return NULL;
+	l->turn = l->seen = OVER + 1;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
 	pthread_attr_setschedpolicy(&attr, SCHED_RR);
 	pthread_attr_setschedparam(&attr, &lent);
-	r = pthread_create(&l->thread, &attr, lends, l);
+	if (pthread_create(&l->thread, &attr, lends, l)) {
+		free(l);
+		l = NULL;
+	}
 	pthread_attr_destroy(&attr);
-	return r;
+	return l;
 }
 
 static void start_lenders(size_t n)
@@ -91,14 +121,14 @@ static void start_lenders(size_t n)
 	sigdelset(&all, SIGRTMIN);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (lenders.count < n && lenders.count < SCRY_LENDERS_MAX &&
-	       start(&lenders.at[lenders.count]) == 0)
+	       (lenders.at[lenders.count] = start()))
 		lenders.count++;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-static void wake(struct lender *l, uint32_t turn)
+static void recall(struct lender *l)
 {
-	__atomic_store_n(&l->turn, turn, __ATOMIC_RELEASE);
+	__atomic_store_n(&l->owner, 0, __ATOMIC_RELEASE);
 	pthread_kill(l->thread, SIGRTMIN);
 	l->to = 0;
 }
@@ -111,23 +141,41 @@ static bool is_back(const struct lender *l)
 void scry_hurry_settle(void)
 {
 	for (size_t i = 0, naps = 0; i < lenders.count && naps < SCRY_HURRY_NAPS; i++)
-		for (; !is_back(&lenders.at[i]) && naps < SCRY_HURRY_NAPS; naps++)
+		for (; !is_back(lenders.at[i]) && naps < SCRY_HURRY_NAPS; naps++)
 			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+/* What a lost one has stays its own. */
+static void join(struct lender *l)
+{
+	const struct sched_param none = {0};
+	struct timespec end;
+
+	/* Its borrower, let go of already, keeps it from the processor: no more, then. */
+	if (!is_back(l))
+		pthread_setschedparam(l->thread, SCHED_OTHER, &none);
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += END_S;
+	if (pthread_timedjoin_np(l->thread, NULL, &end) == 0) {
+		free(l);
+		return;
+	}
+	pthread_detach(l->thread);
+	lenders.has_lost = true;
 }
 
 static void end_lenders(void)
 {
-	const struct sched_param none = {0};
-
-	for (size_t i = 0; i < lenders.count; i++)
-		wake(&lenders.at[i], OVER);
-	scry_hurry_settle();
 	for (size_t i = 0; i < lenders.count; i++) {
-		/* Its borrower, let go of already, keeps it from the processor: no more, then. */
-		if (!is_back(&lenders.at[i]))
-			pthread_setschedparam(lenders.at[i].thread, SCHED_OTHER, &none);
-		pthread_join(lenders.at[i].thread, NULL);
+		struct lender *l = lenders.at[i];
+
+		__atomic_store_n(&l->turn, OVER, __ATOMIC_RELEASE);
+		futex(&l->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
+		recall(l);
 	}
+	scry_hurry_settle();
+	for (size_t i = 0; i < lenders.count; i++)
+		join(lenders.at[i]);
 	lenders.count = 0;
 }
 
@@ -138,12 +186,18 @@ static bool take(int priority)
 	return sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &param) == 0;
 }
 
-void scry_hurry_begin(struct scry_hurry *h, size_t n)
+/* The time that a thread runs by a loan counts as its own, and beyond the limit it is killed. */
+static bool is_limited(pid_t pid)
+{
+	return scry_proc_limit(pid, "Max realtime timeout") != UINT64_MAX;
+}
+
+void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t n)
 {
 	h->policy = sched_getscheduler(0);
 	h->is_on = (h->policy & ~SCHED_RESET_ON_FORK) == SCHED_OTHER &&
 		   (take(PRIORITY) || take(PRIORITY_LENT));
-	if (h->is_on && n)
+	if (h->is_on && n && !lenders.has_lost && !is_limited(pid))
 		start_lenders(n);
 }
 
@@ -162,8 +216,8 @@ void scry_hurry_end(struct scry_hurry *h)
 static struct lender *of(pid_t tid)
 {
 	for (size_t i = 0; i < lenders.count; i++)
-		if (lenders.at[i].to == tid)
-			return &lenders.at[i];
+		if (lenders.at[i]->to == tid)
+			return lenders.at[i];
 	return NULL;
 }
 
@@ -171,14 +225,17 @@ static struct lender *of(pid_t tid)
 static bool lend(pid_t tid, bool *ret_is_free)
 {
 	for (size_t i = 0; i < lenders.count; i++) {
-		struct lender *l = &lenders.at[i];
+		struct lender *l = lenders.at[i];
 
 		if (l->to)
 			continue;
 		*ret_is_free = true;
-		l->owner = (uint32_t)tid;
-		if (futex(&l->turn, FUTEX_CMP_REQUEUE_PI, 1, NULL, &l->owner, l->turn) != 1)
+		if (!is_back(l))
 			continue;
+		__atomic_store_n(&l->owner, (uint32_t)tid, __ATOMIC_RELEASE);
+		__atomic_store_n(&l->turn, l->turn + 1 == OVER ? OVER + 1 : l->turn + 1,
+				 __ATOMIC_RELEASE);
+		futex(&l->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
 		l->to = tid;
 		return true;
 	}
@@ -204,5 +261,5 @@ void scry_hurry_recall(pid_t tid)
 	struct lender *l = of(tid);
 
 	if (l)
-		wake(l, l->turn + 1);
+		recall(l);
 }

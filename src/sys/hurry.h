@@ -25,13 +25,14 @@ struct scry_hurry {
 };
 
 /* Of the whole process there is one at a time: begun within another it is without effect. Up to
- * `lenders` threads are started, before anybody is held. */
-void scry_hurry_begin(struct scry_hurry *h, size_t lenders);
+ * `lenders` threads are started, before anybody of process `pid` is held; none where a limit
+ * (RLIMIT_RTTIME) would end it for what it runs by a loan. */
+void scry_hurry_begin(struct scry_hurry *h, pid_t pid, size_t lenders);
 /* Ends all loans. Legal when it never began, and twice. */
 void scry_hurry_end(struct scry_hurry *h);
 
-/* Lends to thread `tid`, of any process. Waits for a lender that comes from another so many naps of
- * 10 us. False: none is free, or the thread has ended. True also where it has a loan already. */
+/* Has a lender lend to thread `tid`, which takes it a moment, and waits for one that comes from
+ * another so many naps of 10 us. False: none is free. True also where it has a loan already. */
 bool scry_hurry_lend(pid_t tid, unsigned int naps);
 #define SCRY_HURRY_NAPS 100u /* before it is held */
 /* The loan of `tid` ends soon. Legal where there is none. */

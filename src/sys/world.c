@@ -130,12 +130,15 @@ static int stop_known(struct scry_world *w, enum who who, uint64_t deadline_ns, 
 	return 0;
 }
 
-/* A thread that sleeps needs a processor to stop on, and loses nothing by waiting for others. */
+/* A thread that sleeps needs a processor to stop on, and mostly loses nothing by waiting for
+ * others.
+ */
 static int stop_once(struct scry_world *w, uint64_t max_pause_ns, pid_t *ret_late)
 {
 	uint64_t deadline;
 	int fresh = seize_new(w), r;
 
+	w->first_ns = scry_now_ns();
 	r = fresh < 0 ? fresh : stop_known(w, WHO_SLEEPS, scry_now_ns() + max_pause_ns, ret_late);
 	w->began_ns = scry_now_ns();
 	deadline = w->began_ns + max_pause_ns;
@@ -159,7 +162,7 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 	for (int i = 0; i < TRIES; i++) {
 		*w = (struct scry_world){.pid = pid};
 		late = 0;
-		scry_hurry_begin(&w->hurry, scry_proc_task_count(pid));
+		scry_hurry_begin(&w->hurry, pid, scry_proc_task_count(pid));
 		r = stop_once(w, max_pause_ns, &late);
 		w->pause_ns = longest;
 		if (r == 0)
@@ -181,18 +184,14 @@ int scry_world_stop(struct scry_world *w, pid_t pid, uint64_t max_pause_ns)
 			 late, pid, (unsigned long long)(max_pause_ns / 1000000), TRIES);
 }
 
-static size_t release_stopped(struct scry_world *w, enum who who)
+static void release_stopped(struct scry_world *w, enum who who)
 {
-	size_t count = 0;
-
 	for (size_t i = 0; i < w->count; i++) {
 		if (!w->threads[i].stopped || !is_one(&w->threads[i], who))
 			continue;
 		scry_tracee_mend(&w->threads[i]);
 		scry_tracee_release(&w->threads[i]);
-		count++;
 	}
-	return count;
 }
 
 /* Those that were to stop and have not: each goes on as soon as it has, whatever others do. */
@@ -227,19 +226,16 @@ static void release_late(struct scry_world *w)
 
 void scry_world_release(struct scry_world *w)
 {
-	bool has_runners;
 	uint64_t ended;
 
 	scry_hurry_settle();
-	has_runners = release_stopped(w, WHO_RUNS);
-	ended = scry_now_ns();
+	release_stopped(w, WHO_RUNS);
 	release_stopped(w, WHO_ALL);
+	ended = scry_now_ns();
 	release_late(w);
-	if (!has_runners)
-		ended = scry_now_ns();
 	scry_hurry_end(&w->hurry);
-	if (w->began_ns && ended - w->began_ns > w->pause_ns)
-		w->pause_ns = ended - w->began_ns;
+	if (w->first_ns && ended - w->first_ns > w->pause_ns)
+		w->pause_ns = ended - w->first_ns;
 	free(w->threads);
 	free(w->saved);
 	w->threads = NULL;

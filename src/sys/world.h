@@ -27,7 +27,9 @@ struct scry_world {
 	size_t count, capacity;
 	struct scry_saved_ip *saved;
 	size_t saved_count, saved_capacity;
-	uint64_t began_ns, pause_ns;
+	uint64_t first_ns; /* the first was asked to stop: some that slept may stand since then */
+	uint64_t began_ns; /* all that run were */
+	uint64_t pause_ns; /* from first_ns until all were let go: nobody stood for longer */
 	struct scry_hurry hurry;
 };
 

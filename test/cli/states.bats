@@ -347,7 +347,7 @@ gone() {
 	target busy 2
 	first=$PID
 	target sleeper pause
-	start scry "$SCRY" patch count nanosleep@libc pause@libc --via=got -p "$first" -p "$PID"
+	start scry "$SCRY" patch count nanosleep@libc pause@libc -p "$first" -p "$PID"
 	wait_for 30 in_file "watching process" "$T/scry.err"
 	kill -KILL "$first"
 	wait_for 5 no test -d "/proc/$first/fd/0"

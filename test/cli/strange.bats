@@ -47,6 +47,31 @@ refused() {
 	refused limited "may map no more than [0-9]+ MiB .RLIMIT_AS.*prlimit --pid [0-9]+ --as=unlimited"
 }
 
+# Makes a control group with a limit of memory, in $GROUP; $LIMIT is the file that has it.
+memory_group() {
+	for LIMIT in memory.max memory.limit_in_bytes; do
+		for GROUP in "/sys/fs/cgroup/scry-test-$$" "/sys/fs/cgroup/memory/scry-test-$$"; do
+			mkdir "$GROUP" 2>/dev/null || continue
+			[ -w "$GROUP/$LIMIT" ] && return 0
+			rmdir "$GROUP"
+		done
+	done
+	return 1
+}
+
+@test "a control group whose memory is nearly used up: refused, with what mends it" {
+	memory_group || skip "no right to make a control group with a limit of memory"
+	target strange
+	echo "$PID" >"$GROUP/cgroup.procs"
+	echo 8M >"$GROUP/$LIMIT"
+	scry_ends 4 patch log strange_add -p "$PID" -d 0.1s
+	says "the control group of process $PID has [0-8] MiB left until its limit of memory.*fix: a higher memory.max"
+	echo 200M >"$GROUP/$LIMIT"
+	scry_ends 0 patch log strange_add -p "$PID" -d 0.1s -o "$T/x.scry"
+	ends_right "$PID" strange
+	wait_for 5 rmdir "$GROUP"
+}
+
 # moves SITUATION: its function's page is put elsewhere while it is hooked.
 moves() {
 	local scry target

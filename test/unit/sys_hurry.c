@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,12 +45,20 @@ static int priority_of(pid_t pid)
 	return priority;
 }
 
-/* A loan ends when its lender has run, a borrower's end is seen when it has. */
+/* A loan begins and ends when its lender has run, a borrower's end is seen when it has. */
+static bool is_soon(pid_t pid, int priority)
+{
+	for (int tries = 0; tries < 10000; tries++) {
+		if (priority_of(pid) == priority)
+			return true;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return false;
+}
+
 static void comes_to(pid_t pid, int priority)
 {
-	for (int tries = 0; priority_of(pid) != priority && tries < 10000; tries++)
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	assert_int_equal(priority_of(pid), priority);
+	assert_true(is_soon(pid, priority));
 }
 
 static pid_t sleeper(void)
@@ -74,7 +83,7 @@ static void end(pid_t pid)
 /* False, said aloud: the right is missing, or this kernel does not lend. */
 static bool begin(struct scry_hurry *h, size_t lenders)
 {
-	scry_hurry_begin(h, lenders);
+	scry_hurry_begin(h, getpid(), lenders);
 	if (!h->is_on)
 		print_message("skipped: no real-time priority is permitted\n");
 	return h->is_on;
@@ -104,17 +113,17 @@ static void loans(void **state)
 	assert_int_equal(priority_of(one), own);
 	assert_true(lends(one));
 	assert_true(lends(two));
-	assert_int_equal(priority_of(one), LENT);
-	assert_int_equal(priority_of(two), LENT);
+	comes_to(one, LENT);
+	comes_to(two, LENT);
 	assert_true(scry_hurry_lend(one, 0)); /* it has it */
 	assert_false(scry_hurry_lend(third, 100));
 	assert_int_equal(priority_of(third), own);
 	scry_hurry_recall(third);
 	scry_hurry_recall(one);
 	comes_to(one, own);
-	assert_int_equal(priority_of(two), LENT);
+	comes_to(two, LENT);
 	assert_true(lends(third));
-	assert_int_equal(priority_of(third), LENT);
+	comes_to(third, LENT);
 	end(two); /* with its loan */
 	scry_hurry_recall(two);
 	assert_true(lends(one));
@@ -139,8 +148,9 @@ static void many_loans(void **state)
 		}
 		for (int k = 0; k < 50; k++) {
 			assert_true(lends(pid));
-			assert_int_equal(priority_of(pid), LENT);
+			comes_to(pid, LENT);
 			scry_hurry_recall(pid);
+			comes_to(pid, own); /* else what comes next is that loan's yet */
 		}
 		scry_hurry_end(&h);
 		comes_to(pid, own);
@@ -162,7 +172,7 @@ static pid_t lender(pid_t to)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(ready[0]);
-		if (begin(&h, 1) && lends(to) && write(ready[1], "+", 1) == 1)
+		if (begin(&h, 1) && lends(to) && is_soon(to, LENT) && write(ready[1], "+", 1) == 1)
 			for (;;)
 				scry_hurry_lend(to, 0), pause();
 		_exit(1);
@@ -211,6 +221,22 @@ static void forgotten(void **state)
 	end(to);
 }
 
+/* What it runs by a loan counts against that limit, and beyond it it is killed. */
+static void limited(void **state)
+{
+	const struct rlimit limit = {50000, 50000};
+	pid_t pid = sleeper();
+	struct scry_hurry h;
+
+	(void)state;
+	assert_int_equal(prlimit(pid, RLIMIT_RTTIME, &limit, NULL), 0);
+	scry_hurry_begin(&h, pid, 2);
+	assert_false(scry_hurry_lend(pid, 100));
+	assert_int_equal(priority_of(pid), own);
+	scry_hurry_end(&h);
+	end(pid);
+}
+
 /* Whoever may not take the reset on fork off again, as who has the priority by RLIMIT_RTPRIO alone,
  * gives the priority back all the same. */
 static void given_back(void **state)
@@ -221,7 +247,7 @@ static void given_back(void **state)
 	if (pid == 0) {
 		struct scry_hurry h;
 
-		scry_hurry_begin(&h, 2);
+		scry_hurry_begin(&h, getpid(), 2);
 		if (!h.is_on || setresuid(65534, 65534, 65534))
 			_exit(2);
 		scry_hurry_end(&h);
@@ -241,8 +267,9 @@ static void given_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loans),     cmocka_unit_test(many_loans), cmocka_unit_test(killed),
-		cmocka_unit_test(forgotten), cmocka_unit_test(given_back),
+		cmocka_unit_test(loans),   cmocka_unit_test(many_loans),
+		cmocka_unit_test(killed),  cmocka_unit_test(forgotten),
+		cmocka_unit_test(limited), cmocka_unit_test(given_back),
 	};
 
 	own = priority_of(getpid());
