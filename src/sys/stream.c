@@ -193,7 +193,7 @@ static void compact(struct thread *h)
 {
 	size_t given = h->count - waiting(h);
 
-	if (given < h->count - given)
+	if (!h->places || given < h->count - given) /* at first there is nothing to move */
 		return;
 	memmove(h->words, h->words + given, 8 * (h->count - given));
 	h->shown.base += (uint32_t)given;

@@ -20,6 +20,16 @@
 #define LONG_OP 4ull /* three words; others have two */
 #define FIRST 16ull  /* plus 16 for each record of a thread: its number */
 
+/* C says nothing of an address that is none, not even with no bytes. */
+void *__real_memmove(void *to, const void *from, size_t n);
+void *__wrap_memmove(void *to, const void *from, size_t n);
+void *__wrap_memmove(void *to, const void *from, size_t n)
+{
+	assert_non_null(to);
+	assert_non_null(from);
+	return __real_memmove(to, from, n);
+}
+
 struct own {
 	uint64_t next; /* number of the record that comes */
 };
