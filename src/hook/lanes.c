@@ -13,6 +13,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/shared.h"
 #include "wire/preload.h"
 
 /* a lane that was used for more gives its memory back */
@@ -45,12 +46,15 @@ int scry_pool_open(struct scry_pool *p, struct scry_inject *inj, struct scry_tra
 
 int scry_pool_make(struct scry_pool *p)
 {
-	int fd = memfd_create(SCRY_PRELOAD_POOL, MFD_CLOEXEC);
+	int fd = memfd_create(SCRY_PRELOAD_POOL, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void *view = MAP_FAILED;
 
-	if (fd >= 0 && ftruncate(fd, (off_t)SCRY_LANES_BYTES) == 0)
-		view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_NORESERVE, fd, 0);
+	if (fd >= 0 && ftruncate(fd, (off_t)SCRY_LANES_BYTES) == 0) {
+		errno = EPERM; /* who may join may also cut it */
+		if (scry_shared_seal(fd, SCRY_LANES_BYTES))
+			view = mmap(NULL, SCRY_LANES_BYTES, PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_NORESERVE, fd, 0);
+	}
 	if (view == MAP_FAILED) {
 		int err = errno;
 

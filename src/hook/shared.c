@@ -175,16 +175,12 @@ static int check(int fd, pid_t pid)
 			 pid);
 }
 
-/* From here on nobody changes its size. What the target may have done to it before shows. */
-static int seal(int fd, uint64_t size, pid_t pid)
+bool scry_shared_seal(int fd, uint64_t size)
 {
 	struct stat st;
 
-	if (fcntl(fd, F_ADD_SEALS, SEALS) == 0 && has_seals(fd, SEALS) && fstat(fd, &st) == 0 &&
-	    (uint64_t)st.st_size == size)
-		return 0;
-	return scry_fail(-EPERM, "process %d changes the memory that it is to share with scry",
-			 pid);
+	return fcntl(fd, F_ADD_SEALS, SEALS) == 0 && has_seals(fd, SEALS) && fstat(fd, &st) == 0 &&
+	       (uint64_t)st.st_size == size;
 }
 
 /* A new memfd: its number in the target, or -errno. */
@@ -243,8 +239,9 @@ int scry_shared_map(const struct scry_shared *want, struct scry_tracee *t,
 		r = set_size(fd, want->size);
 	if (r == -EFBIG)
 		r = set_size_there(number, want->size, t, how);
-	if (r == 0)
-		r = seal(fd, want->size, t->pid);
+	if (r == 0 && !scry_shared_seal(fd, want->size))
+		r = scry_fail(-EPERM, "process %d changes the memory that it is to share with scry",
+			      t->pid);
 	if (r == 0)
 		r = scry_shared_mmap(map, t, how);
 	is_shut = failed(remote(t, how, shut));

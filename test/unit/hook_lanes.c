@@ -1,0 +1,76 @@
+/* The pool that programs join by themselves: what they may do to it by its descriptor. */
+#include "hook/lanes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* As anybody of the same user opens it. */
+static int open_it(const struct scry_pool *p)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), p->fd);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* A page that went from under the keeper would end it. */
+static void its_size_stays(void **state)
+{
+	struct scry_pool p = {0};
+	struct stat st;
+	int fd;
+
+	(void)state;
+	assert_int_equal(scry_pool_make(&p), 0);
+	fd = open_it(&p);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(ftruncate(fd, 2 * SCRY_LANES_BYTES), -1);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, SCRY_LANES_BYTES);
+	assert_int_equal(scry_pool_control(&p, SCRY_LANES - 1)->magic, SCRY_CONTROL_MAGIC);
+	close(fd);
+	scry_pool_close(&p);
+}
+
+/* Who gives a lane back gives its memory back, too. */
+static void pages_are_given_back(void **state)
+{
+	struct scry_pool p = {0};
+	struct scry_control *c;
+	struct stat st;
+	blkcnt_t before;
+
+	(void)state;
+	assert_int_equal(scry_pool_make(&p), 0);
+	c = scry_pool_control(&p, 3);
+	fstat(p.fd, &st);
+	before = st.st_blocks;
+	for (size_t at = SCRY_SHARED_HEAD; at < SCRY_LANE_BYTES; at += SCRY_PAGE)
+		((char *)c)[at] = 1;
+	c->head = SCRY_RING_WORDS;
+	scry_pool_free(&p, 3);
+	fstat(p.fd, &st);
+	assert_true(st.st_blocks <= before + 2 * SCRY_SHARED_HEAD / 512);
+	scry_pool_close(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(its_size_stays),
+		cmocka_unit_test(pages_are_given_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
