@@ -125,15 +125,16 @@ static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
 			 const struct scry_map_entry *m, uint32_t since,
 			 struct scry_unwind_index *index)
 {
-	const struct scry_unwind_index *before = &u->map->index[u->map->generation & 1];
+	const struct scry_unwind_index *before = &u->lists[u->generation & 1];
 	const struct scry_unwind_file *file = find_file(u, m);
-	struct scry_unwind_object *o = &index->objects[index->count];
+	struct scry_unwind_object *o;
 
 	if (!file)
 		file = add_file(u, maps, m);
 	scry_error_clear();
 	if (!file || !file->at || index->count == SCRY_UNWIND_OBJECTS)
 		return;
+	o = &index->objects[index->count++];
 	*o = (struct scry_unwind_object){.start = m->start,
 					 .end = m->end,
 					 .base = m->start - file->address + file->base,
@@ -141,11 +142,10 @@ static void list_mapping(struct scry_unwinding *u, const struct scry_maps *maps,
 					 .rows = file->rows,
 					 .rules = file->rules,
 					 .since = since};
-	for (uint64_t i = 0; i < before->count && u->map->generation; i++)
+	for (uint64_t i = 0; i < before->count; i++)
 		if (before->objects[i].start == o->start && before->objects[i].end == o->end &&
 		    before->objects[i].base == o->base && before->objects[i].at == o->at)
 			o->since = before->objects[i].since;
-	index->count++;
 }
 
 static uint64_t hash_maps(const struct scry_maps *maps)
@@ -162,22 +162,33 @@ static uint64_t hash_maps(const struct scry_maps *maps)
 	return hash;
 }
 
+/* The process can write there: what it makes of it is its own affair, and never read here. */
+static void publish(const struct scry_unwinding *u)
+{
+	const struct scry_unwind_index *index = &u->lists[u->generation & 1];
+
+	memcpy(&u->map->index[u->generation & 1], index,
+	       offsetof(struct scry_unwind_index, objects) +
+		       index->count * sizeof(*index->objects));
+	__atomic_store_n(&u->map->generation, u->generation, __ATOMIC_RELEASE);
+}
+
 /* Lists what is mapped; published when it is not what was listed last. */
 static void look(struct scry_unwinding *u, const struct scry_maps *maps)
 {
-	struct scry_unwind_map *map = u->map;
-	uint64_t generation = map->generation, hash = hash_maps(maps);
-	uint64_t next = generation ? generation + 1 : __rdtsc() | 1;
-	struct scry_unwind_index *index = &map->index[next & 1];
+	uint64_t hash = hash_maps(maps);
+	uint64_t next = u->generation ? u->generation + 1 : __rdtsc() | 1;
+	struct scry_unwind_index *index = &u->lists[next & 1];
 
-	if (generation && hash == u->maps_hash)
+	if (u->generation && hash == u->maps_hash)
 		return;
 	u->maps_hash = hash;
 	index->count = 0;
 	for (size_t i = 0; i < maps->count; i++)
 		if (maps->entries[i].x && maps->entries[i].inode)
 			list_mapping(u, maps, &maps->entries[i], (uint32_t)next, index);
-	__atomic_store_n(&map->generation, next, __ATOMIC_RELEASE);
+	u->generation = next;
+	publish(u);
 }
 
 static uint64_t stack_end(const struct scry_maps *maps)
@@ -232,23 +243,37 @@ static int tell(const struct scry_unwinding *u, const struct scry_maps *maps)
 	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
 }
 
+static struct scry_unwind_index *new_lists(void)
+{
+	return calloc(2, sizeof(struct scry_unwind_index));
+}
+
+static int no_memory(void)
+{
+	return scry_fail(-ENOMEM, "no memory for unwind tables");
+}
+
 int scry_unwind_start(struct scry_unwinding *u, struct scry_inject *inj, struct scry_tracee *held,
 		      uint32_t depth)
 {
+	struct scry_unwind_index *lists = new_lists();
 	struct scry_maps maps = {0};
-	int slab, r = scry_parts_need(inj, held, SCRY_PART_WALK);
+	int slab = -1, r = lists ? scry_parts_need(inj, held, SCRY_PART_WALK) : no_memory();
 
-	if (r < 0)
+	if (r == 0) {
+		slab = scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
+					SCRY_UNWIND_BYTES / sizeof(uint64_t));
+		r = slab < 0 ? slab : scry_maps_read(inj->proc->pid, &maps);
+	}
+	if (r < 0) {
+		free(lists);
 		return r;
-	slab = scry_inject_slab(inj, held, inj->header.text, sizeof(uint64_t),
-				SCRY_UNWIND_BYTES / sizeof(uint64_t));
-	r = slab < 0 ? slab : scry_maps_read(inj->proc->pid, &maps);
-	if (r < 0)
-		return r;
+	}
 	*u = (struct scry_unwinding){.inj = inj,
 				     .pid = inj->proc->pid,
 				     .map = (struct scry_unwind_map *)inj->counters[slab],
 				     .address = inj->header.slabs[slab].counters,
+				     .lists = lists,
 				     .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
 				     .used = sizeof(struct scry_unwind_map) / sizeof(uint64_t),
 				     .depth = depth < SCRY_WALK_DEPTH_MAX ? depth
@@ -289,16 +314,22 @@ void scry_unwind_turn(struct scry_unwinding *u)
 
 int scry_unwind_start_outside(struct scry_unwinding *u, pid_t pid, uint32_t depth)
 {
+	struct scry_unwind_index *lists = new_lists();
 	struct scry_maps maps = {0};
 	void *map = mmap(NULL, SCRY_UNWIND_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	int r = map == MAP_FAILED ? scry_fail(-ENOMEM, "no memory for unwind tables")
-				  : scry_maps_read(pid, &maps);
+	int r;
 
-	if (map == MAP_FAILED)
-		return r;
+	if (map == MAP_FAILED || !lists) {
+		if (map != MAP_FAILED)
+			munmap(map, SCRY_UNWIND_BYTES);
+		free(lists);
+		return no_memory();
+	}
+	r = scry_maps_read(pid, &maps);
 	*u = (struct scry_unwinding){.pid = pid,
 				     .map = map,
+				     .lists = lists,
 				     .words = SCRY_UNWIND_BYTES / sizeof(uint64_t),
 				     .used = sizeof(struct scry_unwind_map) / sizeof(uint64_t),
 				     .depth = depth < SCRY_UNWIND_FRAMES ? depth
@@ -331,7 +362,7 @@ static bool look_again(struct scry_unwinding *u)
 /* The rule at a run-time pc; 0: none. */
 static uint64_t rule_at(const struct scry_unwinding *u, uint64_t pc)
 {
-	const struct scry_unwind_index *index = &u->map->index[u->map->generation & 1];
+	const struct scry_unwind_index *index = &u->lists[u->generation & 1];
 	const uint64_t *words = (const uint64_t *)u->map;
 	uint64_t low = 0, high = index->count;
 	const struct scry_unwind_object *o;
@@ -426,6 +457,7 @@ void scry_unwind_done(struct scry_unwinding *u)
 {
 	if (u->map && !u->inj)
 		munmap(u->map, SCRY_UNWIND_BYTES);
+	free(u->lists);
 	free(u->files);
 	*u = (struct scry_unwinding){0};
 }

@@ -3,7 +3,7 @@
  * walks its own thread's stack (agent/walk.c); or here, to walk stopped threads from outside.
  *
  * Life: start, in `enter`, before anything is recorded; turn, now and then; done. In the process
- * the tables lie in a slab and go with the agent.
+ * the tables lie in a slab and go with the agent. What is relied on here is kept beside them.
  */
 #ifndef SCRY_HOOK_UNWIND_H
 #define SCRY_HOOK_UNWIND_H
@@ -22,8 +22,10 @@ struct scry_unwind_file;
 struct scry_unwinding {
 	struct scry_inject *inj; /* NULL: not started, or tables are here */
 	pid_t pid;
-	struct scry_unwind_map *map;
-	uint64_t address; /* of it, in the target */
+	struct scry_unwind_map *map; /* written only: in a slab the target can write there, too */
+	uint64_t address;	     /* of it, in the target */
+	struct scry_unwind_index *lists; /* two; [generation & 1]: what was published last */
+	uint64_t generation;
 	uint64_t words, used;
 	struct scry_unwind_file *files;
 	size_t file_count, file_room;
