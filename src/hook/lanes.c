@@ -86,15 +86,21 @@ pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane)
 	return pid <= INT32_MAX ? (pid_t)pid : 0;
 }
 
+void scry_pool_burn(struct scry_pool *p, uint32_t lane)
+{
+	struct scry_control *c = scry_pool_control(p, lane);
+
+	p->burnt |= 1ull << lane;
+	c->lease_end_tsc = 0;
+	__atomic_store_n(&c->lease_tsc, 0, __ATOMIC_RELEASE);
+}
+
 void scry_pool_seen(struct scry_pool *p, uint32_t lane, bool is_known)
 {
 	struct scry_control *c = scry_pool_control(p, lane);
 
-	if (!is_known) {
-		p->burnt |= 1ull << lane;
-		c->lease_end_tsc = 0;
-		__atomic_store_n(&c->lease_tsc, 0, __ATOMIC_RELEASE);
-	}
+	if (!is_known) /* nobody can name whose it is */
+		scry_pool_burn(p, lane);
 	__atomic_store_n(&c->owner_pid, (uint32_t)getpid(), __ATOMIC_RELEASE);
 	syscall(SYS_futex, &c->owner_pid, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }

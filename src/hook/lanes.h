@@ -17,7 +17,7 @@ struct scry_pool {
 	uint64_t gate, data, text;
 	uint64_t nonce;
 	int fd;		/* of a pool that is joined */
-	uint64_t burnt; /* bits: lanes of processes that nobody can name; never free again */
+	uint64_t burnt; /* bits: lanes that nobody may use any more; never free again */
 	bool is_told;	/* so it is: lanes say whose they are, nobody's memory is read */
 };
 
@@ -43,6 +43,8 @@ struct scry_control *scry_pool_control(const struct scry_pool *p, uint32_t lane)
 /* Of a pool that is joined: it is known whose this is, or never will be, and then its handlers go
  * off. Who took it waits for this. */
 void scry_pool_seen(struct scry_pool *p, uint32_t lane, bool is_known);
+/* It is taken up no more, and never free again: its handlers go off. What is read of it goes on. */
+void scry_pool_burn(struct scry_pool *p, uint32_t lane);
 /* The process in this lane, in its own pid namespace; 0: not said yet. */
 pid_t scry_pool_owner(const struct scry_pool *p, uint32_t lane);
 /* Has process `pid` that pool mapped? Numbers of another pid namespace mean others. */

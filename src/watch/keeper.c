@@ -305,11 +305,16 @@ static bool has_others(const struct scry_session *s, const struct scry_watch *w)
 	return false;
 }
 
-/* What a target is, or does, ends its own watch. The others go on. The report says why already. */
+/* What a target is, or does, ends its own watch. The others go on. The report says why already.
+ * Whose lane it is may not be known yet: that process is to be left, too, once it is found. */
 static void end_one(struct scry_session *s, struct scry_watch *w, const char *why)
 {
 	char text[512];
 
+	if (!w->proc.pid) {
+		w->ends = why;
+		return;
+	}
 	snprintf(text, sizeof(text), "the watch of process %d ended before its time: %s",
 		 w->proc.pid, why);
 	scry_tell(s, SCRY_NEWS_SAY, 0, text);
@@ -333,6 +338,20 @@ static const char *enough(struct scry_session *s)
 	return NULL;
 }
 
+/* Anybody of its family can write in a lane: its words are believed no more. */
+static void end_damaged(struct scry_session *s, struct scry_watch *w)
+{
+	static const char why[] = "its records make no sense";
+
+	scry_watch_note(w, "the watch%s ended before its time: %s",
+			w->root && !w->proc.pid ? " of a fork child" : "",
+			*scry_error() ? scry_error() : why);
+	scry_error_clear();
+	if (w->root)
+		scry_pool_burn(&w->root->pool, w->lane);
+	end_one(s, w, why);
+}
+
 static int drain(struct scry_session *s)
 {
 	int fill = 0;
@@ -343,6 +362,10 @@ static int drain(struct scry_session *s)
 		struct scry_watch *w = s->watches[i];
 		int f = 0;
 
+		if (w->ends && !w->is_over && w->proc.pid)
+			end_one(s, w, w->ends);
+		if (w->ends)
+			continue;
 		if (!w->is_over && !w->target_gone)
 			scry_watch_seccomp(w);
 		if (!w->is_over && !w->target_gone && w->instrument->turn)
@@ -351,8 +374,7 @@ static int drain(struct scry_session *s)
 			f = w->instrument->drain(w);
 
 		if (f < 0 && !w->is_over && has_others(s, w) && !has_short_recording(s)) {
-			scry_watch_note(w, "the watch ended before its time: %s", scry_error());
-			end_one(s, w, "its records make no sense");
+			end_damaged(s, w);
 			continue;
 		}
 		if (f < 0 && !w->root && !s->opts->follow)
@@ -560,8 +582,6 @@ static int leave_all(struct scry_session *s, const char *why)
 
 			if (w->is_over || (w->root ? 0 : 1) != roots)
 				continue;
-			if (!w->proc.pid) /* found nowhere: nothing to leave */
-				w->target_gone = true;
 			e = scry_watch_end(w, why);
 			r = r ? r : e;
 			if (w->target_gone)

@@ -477,6 +477,8 @@ int scry_watch_end(struct scry_watch *w, const char *why)
 
 	if (w->is_over)
 		return 0;
+	if (!w->proc.pid) /* found nowhere: nothing to leave */
+		w->target_gone = true;
 	w->calling.look_ns = 0;
 	scry_watch_seccomp(w);
 	w->is_over = true;

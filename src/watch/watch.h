@@ -69,6 +69,7 @@ struct scry_watch {
 	uint32_t watch;		 /* number of this watch, for scry_inject_want */
 	uint64_t began_ns, ended_ns, cpu_began_ns;
 	const char *enough; /* set by the instrument: why the watch shall end; NULL go on */
+	const char *ends;   /* why it ends as soon as it is known whose lane this is */
 	int wake_fd;	    /* set by it: call `turn` when this is readable; 0: none */
 	bool target_gone;
 	uint64_t errors, lost, events, frees_older;

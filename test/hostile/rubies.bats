@@ -77,6 +77,48 @@ nonsense() {
 	nonsense calls -c -k -x malloc -d 1s
 }
 
+# forged free|taken: while a family's lanes are, the other Ruby of the same watch is watched to its end, and everything is
+# taken out, also of those whose lanes were forged.
+forged() {
+	local make='100.times { Object.new }; sleep 0.001' beside pid
+	start beside "$RUBY" -e "puts %(pid #{Process.pid}); \$stdout.flush; loop { $make }"
+	beside=$PID
+	start parent "$RUBY" -e "trap(:USR1) { \$more = 2 }
+		puts %(pid #{parent = Process.pid})
+		\$stdout.flush
+		loop do
+			$make
+			\$more.times { puts %(pid #{fork { while Process.ppid == parent do $make end }}) } if \$more
+			\$stdout.flush
+			\$more = nil
+		end"
+	parent=$PID
+	for pid in beside parent; do wait_for 20 in_file "^pid" "$T/$pid.out"; done
+	start scry "$SCRY" objects -f -v -p "$parent" -p "$beside"
+	scry=$PID
+	wait_for 60 in_file "process $beside: agent" "$T/scry.err"
+	kill -USR1 "$parent"
+	start forge "$TARGETS/forge_lanes" "$1" "$parent" 2
+	finish "$PID" # it has forged some
+	kill -INT "$scry"
+	finish "$scry"
+	grep -qx "scry: process $beside ended: interrupt" "$T/scry.err"
+	[ "$(grep -c "^pid" "$T/parent.out")" -eq 3 ]
+	for pid in "$beside" $(sed -n 's/^pid //p' "$T/parent.out"); do
+		kill -0 "$pid"
+		no grep scry "/proc/$pid/maps"
+	done
+}
+
+@test "lanes of fork children are forged: taken by nobody" {
+	forged free
+	grep -qx "scry: process $parent ended: interrupt" "$T/scry.err"
+}
+
+@test "lanes of fork children are forged: those that children have" {
+	forged taken
+}
+
 @test "names of a megabyte, thousands of classes, a path of control characters" {
 	cat >"$T/names.rb" <<-'RUBY'
 		long = "L" + "\u00e9" * 500_000

@@ -1,0 +1,85 @@
+/*
+ * Forges lanes of fork children (wire/lanes.h) as any process of their family could: forge_lanes
+ * free|taken PID SECONDS. It takes lanes that are free, in the name of nobody, or waits for
+ * those of children; what it has taken holds, a moment later, more words than there can be. The
+ * process that it does so to is none of its own, so that it may go on. "forged N", all of them.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "wire/lanes.h"
+
+static int mem;
+
+/* Where its lanes are; 0: it has none. */
+static uint64_t find_lanes(const char *pid)
+{
+	char path[64], line[512];
+	uint64_t start, end, lanes = 0;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%.10s/maps", pid);
+	maps = fopen(path, "re");
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 &&
+		    strstr(line, "scry-shared") && end - start == SCRY_LANES_BYTES)
+			lanes = start;
+	if (maps)
+		fclose(maps);
+	return lanes;
+}
+
+/* False: it is there no more. */
+static int put(uint64_t at, const void *value, size_t size)
+{
+	return pwrite(mem, value, size, (off_t)at) == (ssize_t)size;
+}
+
+static int forge(uint64_t lanes, uint32_t lane, int is_free)
+{
+	const uint64_t taken = lanes + offsetof(struct scry_lanes, taken) + 4ull * lane,
+		       head = lanes + SCRY_PAGE + lane * SCRY_LANE_BYTES +
+			      offsetof(struct scry_control, head),
+		       many = 1ull << 40;
+	uint32_t is_taken = 1;
+
+	if (is_free && !put(taken, &is_taken, sizeof(is_taken)))
+		return 0;
+	usleep(5000); /* it is seen, and looked for */
+	if (pread(mem, &is_taken, sizeof(is_taken), (off_t)taken) != sizeof(is_taken) || !is_taken)
+		return 0;
+	return put(head, &many, sizeof(many));
+}
+
+int main(int argc, char **argv)
+{
+	struct timespec now, end;
+	unsigned long forged = 0;
+	char path[64];
+	int is_free;
+	uint64_t lanes;
+
+	if (argc != 4)
+		return 2;
+	is_free = !strcmp(argv[1], "free");
+	snprintf(path, sizeof(path), "/proc/%.10s/mem", argv[2]);
+	mem = open(path, O_RDWR | O_CLOEXEC);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += atol(argv[3]);
+	for (uint32_t i = 0; clock_gettime(CLOCK_MONOTONIC, &now) == 0 && now.tv_sec < end.tv_sec;
+	     i++) {
+		lanes = find_lanes(argv[2]);
+		if (lanes)
+			forged +=
+				(unsigned long)forge(lanes, is_free ? 3 + i % 50 : i % 2, is_free);
+		usleep(2000);
+	}
+	printf("forged %lu\n", forged);
+	return forged == 0;
+}
