@@ -8,6 +8,9 @@
 #include "base/err.h"
 #include "watch/session.h"
 
+#define VAIN_NS 1000000000ull
+#define VAIN_SHARE 10 /* of the time that passes */
+
 static void tell(const struct scry_watch *w, enum scry_news kind, const char *fmt, va_list args)
 {
 	char text[2048];
@@ -91,6 +94,25 @@ void scry_watch_end_other(struct scry_watch *other, const char *why)
 {
 	other->target_gone = true;
 	scry_watch_end(other, why);
+}
+
+uint64_t scry_watch_patience_ns(const struct scry_watch *w)
+{
+	struct scry_session *s = w->session;
+	uint64_t now = scry_now_ns(), over;
+
+	if (!s)
+		return VAIN_NS;
+	over = (now - s->vain_at_ns) / VAIN_SHARE;
+	s->vain_ns = s->vain_ns > over ? s->vain_ns - over : 0;
+	s->vain_at_ns = now;
+	return s->vain_ns < VAIN_NS ? VAIN_NS - s->vain_ns : 0;
+}
+
+void scry_watch_waited_in_vain(const struct scry_watch *w, uint64_t ns)
+{
+	if (w->session)
+		w->session->vain_ns += ns;
 }
 
 void scry_watch_take_up_lanes(const struct scry_watch *w)

@@ -46,6 +46,8 @@ struct scry_session {
 	uint64_t not_entered;	/* Rubies that could not be entered */
 	uint64_t unknown;	/* programs that had ended before we could look */
 	struct scry_map images; /* pid -> parts of the recording that are its: scry_session_part */
+	uint64_t vain_ns;	/* waited for what did not come: scry_watch_patience_ns */
+	uint64_t vain_at_ns;	/* as of then */
 	uint64_t refused;	/* fork children that found no lane */
 	uint64_t lease_tsc, lease_end_tsc;
 	bool is_blind;	  /* somebody could not be asked, in this look through /proc */

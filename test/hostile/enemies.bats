@@ -46,3 +46,16 @@ source "$BATS_TEST_DIRNAME/looks.bash"
 	LOOKS="calls malloc"
 	enemies bad-thread-block heap-in-a-ring heap-of-nonsense frames-in-a-ring stack-elsewhere
 }
+
+@test "lanes that no child has taken: they hold nobody up at the end" {
+	start scry "$SCRY" malloc record -f -v --force -o "$T/m.scry" -p "$BESIDE"
+	scry=$PID
+	wait_for 20 in_file "process $BESIDE: agent" "$T/scry.err"
+	start forge "$TARGETS/forge_lanes" free "$BESIDE" 2
+	finish "$PID"
+	kill -INT "$scry"
+	SECONDS=0
+	finish "$scry"
+	[ "$SECONDS" -lt 10 ] # one of them alone may take a second
+	others_go_on
+}

@@ -20,8 +20,7 @@ struct scry_malloc_child {
 };
 
 #define CHILDREN_MAX 4096u /* the oldest have exec'ed or ended, most likely */
-#define LATE_TRIES 1000
-#define FORK_TRIES 100 /* ms; it is there at once, but where its parent has no processor */
+#define FORK_TRIES 100	   /* ms; it is there at once, but where its parent has no processor */
 #define CHILD_WAIT_NS 3000000000ull /* until its parent's fork is merged; then it is on its own */
 #define CHILD_LOOK_NS 20000000ull   /* between two looks no more counts: we were not there */
 
@@ -258,13 +257,19 @@ void scry_malloc_children_look(struct scry_watch *w)
 	}
 }
 
-/* A keeper that stands still has not waited: its parent's calls are there, and not merged yet. */
-static bool has_waited(struct scry_malloc_watch *m)
+/* Since the last look. A keeper that stands still has not waited: its parent's calls are there, and
+ * not merged yet. */
+static uint64_t look_ns(struct scry_malloc_watch *m)
 {
 	uint64_t now = scry_now_ns(), passed = now - m->looked_ns;
 
 	m->looked_ns = now;
-	m->waited_ns += passed < CHILD_LOOK_NS ? passed : CHILD_LOOK_NS;
+	return passed < CHILD_LOOK_NS ? passed : CHILD_LOOK_NS;
+}
+
+static bool has_waited(struct scry_malloc_watch *m)
+{
+	m->waited_ns += look_ns(m);
 	return m->waited_ns >= CHILD_WAIT_NS;
 }
 
@@ -330,18 +335,26 @@ bool scry_malloc_child_must_wait(const struct scry_watch *w)
 
 int scry_malloc_child_take_late(struct scry_watch *w)
 {
+	const uint64_t patience_ns = scry_watch_patience_ns(w);
 	struct scry_malloc_watch *m = w->state;
+	uint64_t waited_ns = 0;
+	bool is_last = false;
 	int r = 0;
 
-	for (int i = 0; i < LATE_TRIES && r == 0 && !m->calls; i++) {
-		if (i == LATE_TRIES - 1)
+	m->looked_ns = scry_now_ns();
+	for (int i = 0; r == 0 && !m->calls && !is_last; i++) {
+		is_last = waited_ns >= patience_ns;
+		if (is_last)
 			m->waited_ns = CHILD_WAIT_NS; /* on its own, then */
 		else if (i)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		scry_watch_let_others_on(w);
 		drain_others(w);
+		waited_ns += look_ns(m);
 		r = scry_malloc_child_take_up(w);
 	}
+	if (is_last)
+		scry_watch_waited_in_vain(w, waited_ns);
 	return r;
 }
 
