@@ -18,7 +18,8 @@
 #include "wire/preload.h"
 
 #define OBJECT "libscry-malloc.so"
-#define LOOK_NS 20000000ull /* between two looks whether processes run another program */
+#define LOOK_NS 20000000ull	  /* between two looks whether processes run another program */
+#define NAMELESS_NS 2000000000ull /* so long a lane may be nobody's while somebody is awaited */
 #define STRANGERS_MAX 65536u
 
 /* As execvp searches. */
@@ -295,12 +296,22 @@ void scry_preload_turn(struct scry_session *s)
 	look_for_strangers(s);
 }
 
+/* Who takes a lane says who he is at once; anybody who has the pool may take one in nobody's name.
+ */
+static bool is_young(const struct scry_watch *w)
+{
+	return scry_now_ns() < w->began_ns + NAMELESS_NS;
+}
+
 bool scry_preload_remains(const struct scry_session *s)
 {
 	if (s->leader && scry_proc_is_running(s->leader, s->leader_start))
 		return true;
-	for (size_t i = 0; i < s->count; i++)
-		if (!s->watches[i]->is_over)
+	for (size_t i = 0; i < s->count; i++) {
+		const struct scry_watch *w = s->watches[i];
+
+		if (!w->is_over && (w->proc.pid || w->target_gone || is_young(w)))
 			return true;
+	}
 	return false;
 }

@@ -200,3 +200,12 @@ end" ]
 	[ "$(jq ".honesty.processes | length" "$T/x.json")" -ge 1 ]
 	[ "$(jq ".honesty.lost" "$T/x.json")" -eq 0 ]
 }
+
+@test "preload: lanes that nobody has taken do not keep it from its end" {
+	start scry "${RECORD[@]}" --force -o "$T/x.scry" -- bash -c 'echo "pid $$"; sleep 3; :'
+	local scry=$PID
+	wait_for 20 in_file "^pid" "$T/scry.out"
+	"$TARGETS/forge_lanes" free "$(sed -n 's/^pid //p' "$T/scry.out")" 2
+	wait_for 10 is_gone "$scry"
+	finish "$scry"
+}

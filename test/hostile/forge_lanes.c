@@ -28,7 +28,7 @@ static uint64_t find_lanes(const char *pid)
 	maps = fopen(path, "re");
 	while (maps && fgets(line, sizeof(line), maps))
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64, &start, &end) == 2 &&
-		    strstr(line, "scry-shared") && end - start == SCRY_LANES_BYTES)
+		    strstr(line, "memfd:scry-") && end - start == SCRY_LANES_BYTES)
 			lanes = start;
 	if (maps)
 		fclose(maps);
