@@ -1,6 +1,7 @@
 /*
  * See ring.h. The head is read first, with acquire: a segment that was closed before those words
  * were published is then seen closed. A segment is given back only when it was read to its end.
+ * The target can write all of it at any time: each word is loaded once.
  */
 #include "hook/ring.h"
 
@@ -49,7 +50,7 @@ void scry_ring_open_lane(struct scry_ring *r, struct scry_control *control, cons
 static int go_on(struct scry_ring *r)
 {
 	struct scry_control *c = r->control;
-	uint32_t next = c->segments[r->segment].next;
+	uint32_t next = __atomic_load_n(&c->segments[r->segment].next, __ATOMIC_RELAXED);
 
 	if (next >= SCRY_SEGMENTS || next == r->segment)
 		return -EIO;
@@ -110,10 +111,11 @@ uint64_t scry_ring_let_go(struct scry_ring *r)
 {
 	struct scry_objects_account *c = &scry_account_of(r->control)->objects;
 	const struct scry_ticks_pair now = scry_ticks_look();
+	const uint64_t asked_tsc = __atomic_load_n(&c->look_tsc, __ATOMIC_RELAXED);
 	uint64_t ns = now.ns - r->waits.ns, before = 0;
 
-	if (r->waits.tsc > c->look_tsc) /* it began to wait before it was seen */
-		before = scry_ticks_by(&r->waits, &now, r->waits.tsc - c->look_tsc);
+	if (r->waits.tsc > asked_tsc) /* it began to wait before it was seen */
+		before = scry_ticks_by(&r->waits, &now, r->waits.tsc - asked_tsc);
 	__atomic_store_n(&c->looks_done, c->looks_asked, __ATOMIC_RELEASE);
 	syscall(SYS_futex, &c->looks_done, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 	return ns + before;

@@ -346,7 +346,7 @@ static int meet(void *arg, uint32_t function)
 {
 	struct scry_watch *w = arg;
 	const struct scry_calls_watch *t = w->state;
-	const struct scry_calls_opts opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
+	const struct scry_calls_opts opts = scry_calls_functions_opts(w, t->lane_pid, w->image);
 
 	return function < t->root->count
 		       ? scry_calls_functions_tell(w, &t->root->functions[function], opts.pid,
@@ -360,7 +360,8 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	struct scry_calls_opts opts;
 	int r;
 
-	if (!lane_pid(w))
+	t->lane_pid = lane_pid(w); /* once: others may write there */
+	if (!t->lane_pid)
 		return 0;
 	if (t->root->ruby.lines.ruby) {
 		t->ruby.stacks = scry_ruby_stacks_new();
@@ -369,7 +370,7 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 	}
 	t->stacks = t->root->native ? scry_native_stacks_new(t->root->native) : NULL;
 	if (t->root->kernel) {
-		t->calls = scry_calls_children_of(t->root, lane_pid(w));
+		t->calls = scry_calls_children_of(t->root, t->lane_pid);
 		t->is_of_root = t->calls != NULL;
 	}
 	if (t->is_of_root) {
@@ -377,8 +378,8 @@ static int take_up(struct scry_watch *w, struct scry_calls_watch *t)
 		scry_calls_children_lane(t->root, t->calls, true);
 		return t->root->count ? scry_calls_functions_upto(t->calls, t->root->count - 1) : 0;
 	}
-	w->image = scry_watch_part(w, lane_pid(w));
-	opts = scry_calls_functions_opts(w, lane_pid(w), w->image);
+	w->image = scry_watch_part(w, t->lane_pid);
+	opts = scry_calls_functions_opts(w, t->lane_pid, w->image);
 	opts.ruby = t->ruby.stacks;
 	opts.stacks = t->stacks;
 	opts.is_child = true;

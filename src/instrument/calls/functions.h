@@ -58,6 +58,7 @@ struct scry_calls_watch {
 	bool is_unsure;
 	/* of a fork child */
 	struct scry_calls_watch *root; /* whose functions these are; NULL: it was entered */
+	uint32_t lane_pid;	       /* who it is, as its lane said first */
 	bool is_of_root;	       /* `calls` are the root's: calls_children.h */
 	bool is_identified;
 };

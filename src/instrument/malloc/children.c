@@ -278,14 +278,16 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 {
 	struct scry_malloc_watch *m = w->state;
 	struct scry_malloc_watch *root = w->root->state;
+	/* once: others may write there */
+	const bool is_preloaded = __atomic_load_n(
+		&scry_account_of(w->inj.control)->malloc.preloaded, __ATOMIC_RELAXED);
 	uint32_t pid = lane_pid(w);
 	struct scry_malloc_opts opts;
 
-	if (scry_account_of(w->inj.control)->malloc.preloaded && !w->proc.pid && !w->target_gone)
+	if (is_preloaded && !w->proc.pid && !w->target_gone)
 		return 0; /* what its process ran before ends first */
 	for (size_t i = root->child_count; i-- > 0 && pid;) {
-		if (root->children[i].pid != pid ||
-		    scry_account_of(w->inj.control)->malloc.preloaded)
+		if (root->children[i].pid != pid || is_preloaded)
 			continue;
 		m->calls = root->children[i].calls;
 		w->image = root->children[i].image;
@@ -296,12 +298,12 @@ int scry_malloc_child_take_up(struct scry_watch *w)
 		}
 		m->waited_ns = CHILD_WAIT_NS;
 	}
-	if (!pid || (!has_waited(m) && !scry_account_of(w->inj.control)->malloc.preloaded))
+	if (!pid || (!has_waited(m) && !is_preloaded))
 		return 0; /* else it began here, and is no child, or one whose blocks are not known
 			   */
 	opts = scry_malloc_children_opts(w->root, pid, scry_proc_start_ticks((pid_t)pid));
 	opts.producer.ring = w->image = scry_watch_part(w, pid);
-	opts.origin = scry_account_of(w->inj.control)->malloc.preloaded ? NULL : root->calls;
+	opts.origin = is_preloaded ? NULL : root->calls;
 	scry_malloc_children_allocator(w->root, pid, NULL);
 	return scry_malloc_new(&opts, &m->calls);
 }
