@@ -13,11 +13,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "agent/agent.h"
 #include "base/err.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "hook/call_plans.h"
 #include "hook/calling.h"
 #include "hook/loads.h"
@@ -329,9 +331,11 @@ static void name_lock(struct locks *l, struct scry_ev_lock *ev)
 static void put_kind(const struct locks *l, const struct mutex *m, struct scry_ev_lock *ev)
 {
 	static const char *const types[] = {"", "recursive ", "error-checking ", "adaptive "};
+	/* glibc sets that bit of each robust one, too */
+	const bool is_shared = m->kind & KIND_SHARED && !(m->kind & KIND_ROBUST);
 	char text[96];
 
-	snprintf(text, sizeof(text), "%s%s%s%s%smutex", m->kind & KIND_SHARED ? "shared " : "",
+	snprintf(text, sizeof(text), "%s%s%s%s%smutex", is_shared ? "shared " : "",
 		 m->kind & KIND_ROBUST ? "robust " : "",
 		 m->kind & KIND_INHERITS ? "priority-inheriting " : "",
 		 m->kind & KIND_CEILING ? "priority-ceiling " : "", types[m->kind & KIND_TYPES]);
@@ -552,6 +556,20 @@ static int start_recording(struct scry_watch *w, struct locks *l)
 	return r == 0 ? scry_threads_record(&w->inj, true) : r;
 }
 
+/* Whose waits are not seen, as they began before. Looking stops nobody. */
+static void note_sleepers(struct scry_watch *w)
+{
+	size_t n = w->held ? 0 : scry_proc_tasks_in(w->proc.pid, SYS_futex);
+
+	if (n)
+		scry_watch_note(w,
+				"%zu thread%s slept in a lock, a condition variable or another "
+				"futex before scry came: what %s for is not seen, and they may "
+				"be idle or deadlocked; fix: gdb -p %d -batch -ex 'thread apply "
+				"all bt', or scry dump of a Ruby",
+				n, scry_text_s(n), n == 1 ? "it waits" : "they wait", w->proc.pid);
+}
+
 static int enter(struct scry_watch *w)
 {
 	struct locks *l = w->state;
@@ -560,7 +578,8 @@ static int enter(struct scry_watch *w)
 	if (r < 0)
 		return r;
 	scry_stream_look(l->stream);
-	if (w->is_caught || (!w->held && !scry_watch_is_asked_for(w)))
+	note_sleepers(w);
+	if (scry_watch_is_late(w))
 		scry_watch_came_late(w);
 	r = scry_loading_put_on(w, &l->hooks);
 	if (r == 0)

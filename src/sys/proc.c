@@ -413,6 +413,24 @@ ssize_t scry_proc_tasks(pid_t pid, pid_t **ret)
 	return (ssize_t)count;
 }
 
+size_t scry_proc_tasks_in(pid_t pid, long nr)
+{
+	pid_t *tids;
+	ssize_t n = scry_proc_tasks(pid, &tids);
+	char path[64], text[256], *end;
+	size_t in = 0;
+
+	if (n < 0)
+		return 0;
+	for (ssize_t i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tids[i]);
+		if (read_file(path, text, sizeof(text)) > 0)
+			in += strtol(text, &end, 10) == nr && end != text; /* or "running" */
+	}
+	free(tids);
+	return in;
+}
+
 bool scry_proc_is_named(pid_t pid, const char *prefix)
 {
 	char path[64], name[16] = "";

@@ -47,6 +47,8 @@ bool scry_proc_is_alive(const struct scry_proc *proc);
 /* Task ids, ascending, into *ret (malloc'ed, caller frees). Returns the count or -errno. Threads
  * come and go meanwhile. */
 ssize_t scry_proc_tasks(pid_t pid, pid_t **ret);
+/* How many of them sleep in system call `nr`, as far as that may be seen. */
+size_t scry_proc_tasks_in(pid_t pid, long nr);
 
 /* Does its name, which anybody may give himself, begin so? */
 bool scry_proc_is_named(pid_t pid, const char *prefix);

@@ -138,6 +138,10 @@ void scry_honesty_event(struct scry_honesty *h, const struct scry_event *event)
 		[SCRY_EVENT_SLICE] = on_slice,
 	};
 
+	if (event->type == SCRY_EVENT_ATTACH && (!h->first_ns || event->time_ns < h->first_ns))
+		h->first_ns = event->time_ns;
+	if (event->type == SCRY_EVENT_DETACH && event->time_ns > h->last_ns)
+		h->last_ns = event->time_ns;
 	if (event->type < sizeof(rows) / sizeof(rows[0]) && rows[event->type])
 		rows[event->type](h, event + 1);
 }
@@ -147,6 +151,8 @@ void scry_honesty_close(struct scry_honesty *h)
 	struct scry_reader_stats stats;
 
 	scry_reader_stats(h->reader, &stats);
+	if (h->process_count > 1 && h->last_ns > h->first_ns + h->watched_ns)
+		h->watched_ns = h->last_ns - h->first_ns; /* one after the other */
 	if (h->lost_events > h->lost)
 		h->lost = h->lost_events;
 	h->read_errors = stats.errors;
@@ -182,7 +188,7 @@ static void put_processes(const struct scry_honesty *h, struct scry_buf *buf)
 {
 	uint32_t listed = h->process_count < SCRY_HONESTY_PROCESSES ? h->process_count
 								    : SCRY_HONESTY_PROCESSES;
-	uint32_t count = h->process_count - h->exec_count + h->nameless_count, i = 0;
+	uint32_t count = h->process_count - h->exec_count + h->nameless_count, i = 0, first;
 
 	if (count == 1)
 		scry_buf_printf(buf, " pid %u", h->processes[0].pid);
@@ -193,8 +199,14 @@ static void put_processes(const struct scry_honesty *h, struct scry_buf *buf)
 				scry_text_s(h->process_count));
 	while (i < listed && !h->processes[i].runtime_str)
 		i++;
+	if (i == listed)
+		return;
+	first = h->processes[i].runtime_str;
+	put_runtime(h, first, buf);
+	while (i < listed && (!h->processes[i].runtime_str || h->processes[i].runtime_str == first))
+		i++;
 	if (i < listed)
-		put_runtime(h, h->processes[i].runtime_str, buf);
+		scry_buf_printf(buf, " and others");
 }
 
 static void put_counted(struct scry_buf *buf, uint64_t count, const char *noun)

@@ -232,7 +232,7 @@ static void put_owner(const struct lock *k, struct scry_buf *b)
 {
 	if (!k->owner)
 		return;
-	scry_buf_printf(b, ", %llu %% of it while thread %u had it",
+	scry_buf_printf(b, ", %llu %% of it begun while thread %u had it",
 			(unsigned long long)scry_share(k->owned_ns, k->total_ns, 100), k->owner);
 }
 
@@ -262,7 +262,7 @@ static void judge(struct locks *l, const struct sums *mutexes)
 	if (!l->honesty.has_totals) /* it ends before the watch did */
 		scry_buf_printf(b, "as far as the recording goes: ");
 	if (!at) {
-		scry_buf_printf(b, "no thread waited for a mutex that another one had");
+		scry_buf_printf(b, "no thread began to wait for a mutex that another one had");
 	} else if (is_little(l, mutexes)) {
 		scry_buf_printf(b, "threads hardly waited for mutexes: ");
 		put_within(l, mutexes->total_ns, b);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "watch/session.h"
@@ -70,6 +71,12 @@ void scry_watch_came_late(struct scry_watch *w)
 {
 	if (w->session)
 		w->session->late++;
+}
+
+bool scry_watch_is_late(const struct scry_watch *w)
+{
+	return w->is_caught || (!w->held && !scry_watch_is_asked_for(w) &&
+				w->proc.start_ticks >= scry_proc_start_ticks(getpid()));
 }
 
 bool scry_watch_is_asked_for(const struct scry_watch *w)

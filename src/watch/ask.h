@@ -31,8 +31,11 @@ uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid);
 /* Threads of the target wait for the keeper from now on, or a ring fills up: it runs before others,
  * if it may. */
 void scry_watch_hurry(void);
-/* It was entered when it ran already, though nobody asked for that: it is counted as late. */
+/* It was entered when it ran already, though nobody asked for that: it is counted as late. The
+ * second: so it is, of one that is entered; a child that is older than this scry was there before,
+ * as who was asked for. */
 void scry_watch_came_late(struct scry_watch *w);
+bool scry_watch_is_late(const struct scry_watch *w);
 /* Was its process named by -p? Else it is a child that was found, or was started. */
 bool scry_watch_is_asked_for(const struct scry_watch *w);
 /* So long the keeper was not there to take what the target had, at most, ns. */

@@ -124,7 +124,8 @@ all_are_shown() {
 		cat "$T/scry.err"
 		return 1
 	}
-	tail -1 "$T/scry.out" | grep -q '"lost": 0, "errors": 0' || {
+	# who was there before missed nothing that the watch was to have
+	tail -1 "$T/scry.out" | grep -q '"is_complete": true, .*"lost": 0, "errors": 0' || {
 		tail -1 "$T/scry.out"
 		return 1
 	}

@@ -159,7 +159,16 @@ leaves() { # PID
 	grep -v "^pid\|^free" "$T/both.out" >"$T/o.json"
 	in_file "^free waits 0" "$T/both.out"
 	json_is "$T/o.json" "rows.empty? && r['conditions'].empty? && r['totals']['verdict'] == 'quiet' && r['honesty']['lost'] == 0"
-	json_is "$T/o.json" "r['notes'].include?('no thread waited for a mutex that another one had')"
+	json_is "$T/o.json" "r['notes'].include?('no thread began to wait for a mutex that another one had')"
+}
+
+@test "threads that waited before scry came: it says that they did, and not that none waits" {
+	need_root "entering a process that is not a child of scry"
+	start waits "$RUBY" --disable-gems -e '3.times { Thread.new { Queue.new.pop } }; sleep 0.3; puts "ok"; $stdout.flush; sleep'
+	wait_for 10 in_file "^ok" "$T/waits.out"
+	scry_ends 0 locks -p "$PID" -d 0.3s --json
+	json_is "$T/scry.out" "rows.empty? && r['notes'].grep(/^[3-9] threads slept in a lock, a condition variable or another futex before scry came/).size == 1"
+	json_is "$T/scry.out" "r['notes'].include?('no thread began to wait for a mutex that another one had')"
 }
 
 @test "cancelled while they wait: left, and the next on their stacks are right" {

@@ -212,7 +212,7 @@ static int enter_hooks(struct scry_watch *w, struct scry_calls_watch *t)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r < 0)
 		return r;
-	if (w->is_caught || (!w->held && !scry_watch_is_asked_for(w)))
+	if (scry_watch_is_late(w))
 		scry_watch_came_late(w);
 	r = scry_loading_put_on(w, &t->hooks);
 	return r < 0 ? r : scry_shadow_follow(&w->inj);

@@ -161,7 +161,7 @@ static int start_keeping(struct scry_watch *w, struct scry_malloc_watch *m)
 
 static int record(struct scry_watch *w)
 {
-	if (w->is_caught || (!w->held && !scry_watch_is_asked_for(w)))
+	if (scry_watch_is_late(w))
 		scry_watch_came_late(w);
 	return scry_threads_record(&w->inj, true);
 }
