@@ -485,7 +485,7 @@ static void set_moment(struct scry_honesty *h, const struct scry_moment *moment)
 	if (!moment->slice)
 		return;
 	h->watched_ns = moment->since_ns;
-	h->gcs = h->full_gcs = 0; /* how many of them had been full nobody has said */
+	h->is_moment = true;
 }
 
 int scry_view_diff(const struct scry_diff_side *from, const struct scry_diff_side *to,

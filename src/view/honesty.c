@@ -258,7 +258,7 @@ void scry_honesty_line(const struct scry_honesty *h, const char *view, struct sc
 		scry_text_duration(buf, h->unknown_cpu_ns);
 		scry_buf_printf(buf, " of processor time unknown");
 	}
-	if (h->gcs) {
+	if (h->gcs && !h->is_moment) {
 		put_counted(buf, h->gcs, h->gcs == 1 ? "GC" : "GCs");
 		scry_buf_append(buf, " (", 2);
 		scry_text_count(buf, h->full_gcs);

@@ -44,6 +44,8 @@ struct scry_honesty {
 	struct scry_honesty_cause causes[SCRY_HONESTY_CAUSES];
 	uint32_t cause_count;
 	bool has_totals, has_pause;
+	bool is_moment; /* set by a view that ends before the recording does: its GCs are not known
+			 */
 	uint64_t events, lost, errors; /* lost and errors are final after close */
 	uint64_t lost_events, read_errors, read_beyond, left_out;
 	uint64_t missing;   /* processes that are not in the recording, or in part */

@@ -279,10 +279,10 @@ static void json_honesty(struct scry_doc *doc, const struct scry_honesty *h)
 	else
 		scry_json_null(json);
 	key_known(json, "watched_ns", h->watched_ns, h->has_totals);
-	key_known(json, "gcs", h->gcs, h->has_totals);
-	key_known(json, "full_gcs", h->full_gcs, h->has_totals);
-	key_known(json, "compactions", h->compactions, h->has_totals);
-	key_known(json, "moved", h->moved, h->has_totals);
+	key_known(json, "gcs", h->gcs, h->has_totals && !h->is_moment);
+	key_known(json, "full_gcs", h->full_gcs, h->has_totals && !h->is_moment);
+	key_known(json, "compactions", h->compactions, h->has_totals && !h->is_moment);
+	key_known(json, "moved", h->moved, h->has_totals && !h->is_moment);
 	key_known(json, "sample_every", h->sample_every, h->has_totals);
 	key_known(json, "sample_bytes", h->sample_bytes, h->has_totals);
 	put_processes(json, h);
