@@ -120,7 +120,9 @@ static void check_process(pid_t pid)
 		r = scry_inject_check_alone(&proc);
 	scry_doctor_line("may be entered", r == 0, r == 0 ? "yes" : scry_error(), "");
 	r = scry_ruby_open(pid, SCRY_RUBY_BOOTED, &ruby);
-	if (r < 0) {
+	if (r == -ENOENT) { /* what looks at any program does without */
+		scry_doctor_optional("ruby", false, scry_error());
+	} else if (r < 0) {
 		scry_doctor_line("ruby", false, *scry_error() ? scry_error() : strerror(-r), "");
 	} else {
 		snprintf(text, sizeof(text), "%s in %s", ruby->description, ruby->module);

@@ -447,12 +447,27 @@ static int start_clock(struct stacks *s)
 	return err;
 }
 
+static void note_stopped(struct stacks *s)
+{
+	struct scry_proc_stat st;
+	char text[160];
+
+	if (scry_proc_stat(s->pid, &st) < 0 || st.state != 'T')
+		return;
+	snprintf(text, sizeof(text),
+		 "the process was stopped by a signal (as ^Z is) when sampling began: none of its "
+		 "threads ran; fix: kill -CONT %d",
+		 (int)s->pid);
+	note(s, text);
+}
+
 static int sample(struct stacks *s)
 {
 	int err = start_clock(s);
 
 	if (err)
 		return err;
+	note_stopped(s);
 	scry_writer_flush(s->writer);
 	if (!s->quiet && !s->command && !s->duration_ns)
 		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);

@@ -97,6 +97,7 @@ struct locks {
 	uint32_t searches;
 	struct scry_loading_look look;
 	uint64_t bad, strange, crowded;
+	size_t sleepers; /* threads that slept in a futex before */
 	bool is_left;
 };
 
@@ -512,6 +513,8 @@ static int prepare(struct scry_watch *w)
 	w->state = l;
 	l->watch = w;
 	w->image = scry_watch_next_part(w, (uint32_t)w->proc.pid);
+	if (!w->held) /* before anybody is woken to be held */
+		l->sleepers = scry_proc_tasks_in(w->proc.pid, SYS_futex);
 	scry_map_init(&l->numbers, LOCKS_MAX);
 	l->stream = scry_stream_new(&kind, l);
 	l->native = scry_native_new(w->proc.pid);
@@ -556,10 +559,10 @@ static int start_recording(struct scry_watch *w, struct locks *l)
 	return r == 0 ? scry_threads_record(&w->inj, true) : r;
 }
 
-/* Whose waits are not seen, as they began before. Looking stops nobody. */
+/* Whose waits are not seen, as they began before. */
 static void note_sleepers(struct scry_watch *w)
 {
-	size_t n = w->held ? 0 : scry_proc_tasks_in(w->proc.pid, SYS_futex);
+	const size_t n = ((struct locks *)w->state)->sleepers;
 
 	if (n)
 		scry_watch_note(w,

@@ -162,6 +162,41 @@ leaves() { # PID
 	json_is "$T/o.json" "r['notes'].include?('no thread began to wait for a mutex that another one had')"
 }
 
+@test "a deadlock: it says so, and not that less time would help" {
+	need_root "entering a process that is not a child of scry"
+	cat >"$T/dead.c" <<'C'
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER, two = PTHREAD_MUTEX_INITIALIZER;
+static void *other(void *unused)
+{
+	pthread_mutex_lock(&two);
+	sleep(4);
+	pthread_mutex_lock(&one);
+	return unused;
+}
+int main(void)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, other, NULL);
+	pthread_mutex_lock(&one);
+	puts("ok");
+	fflush(stdout);
+	sleep(2);
+	pthread_mutex_lock(&two);
+	return 0;
+}
+C
+	cc -O1 -pthread -o "$T/dead" "$T/dead.c"
+	start dead "$T/dead"
+	wait_for 10 in_file "^ok" "$T/dead.out"
+	scry_ends 0 locks -p "$PID" -d 4s --json
+	json_is "$T/scry.out" "r['totals']['mutex_open'] == 2 && r['notes'][0].include?('not over: a deadlock')"
+	no grep "hold it for less time" "$T/scry.out"
+}
+
 @test "threads that waited before scry came: it says that they did, and not that none waits" {
 	need_root "entering a process that is not a child of scry"
 	start waits "$RUBY" --disable-gems -e '3.times { Thread.new { Queue.new.pop } }; sleep 0.3; puts "ok"; $stdout.flush; sleep'
