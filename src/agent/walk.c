@@ -13,6 +13,7 @@ struct scry_agent_walks scry_agent_walks SCRY_WIPED;
 #define PROBES 32u
 #define REPLACE 16u /* walks anew: then the first of a place is another one */
 #define RETRY 4096u /* stacks that a thread goes without, when there is no walker for it */
+#define AGAIN 3	    /* walks that a new list of what is mapped begins anew */
 
 #define USES_BP 1u
 #define USES_BX 2u
@@ -439,6 +440,14 @@ uint32_t scry_walk_stack(thread *t, const struct scry_walk_from *from, scry_walk
 	}
 	w->now.generation = generation;
 	count = walk_anew(t, w, from, kept);
+	/* What is mapped was listed anew meanwhile, and the walk may have ended for that. */
+	for (int i = 0; i < AGAIN; i++) {
+		generation = __atomic_load_n(&map->generation, __ATOMIC_ACQUIRE);
+		if (likely(generation == w->now.generation))
+			break;
+		w->now.generation = generation;
+		count = walk_anew(t, w, from, kept);
+	}
 	w->now.stack = count << 1 >> 1 ? stack_number(t, w->frames, count << 1 >> 1, tell) : 0;
 	if (kept && count >> 31 && w->now.stack)
 		keep(kept, &w->now);
