@@ -535,9 +535,8 @@ static int settle(struct scry_inject *inj)
 /* -EEXIST: the target has mapped something there in the meantime. */
 static int map_agent(struct scry_inject *inj, uint64_t near, struct scry_tracee *held, int *ret_fd)
 {
-	int r = scry_agent_room(inj->proc->pid);
+	int r = -EEXIST;
 
-	r = r < 0 ? r : -EEXIST;
 	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++) {
 		scry_maps_done(&inj->maps);
 		r = scry_maps_read(inj->proc->pid, &inj->maps);
@@ -584,6 +583,8 @@ int scry_inject_enter(struct scry_inject *inj, uint64_t near, struct scry_tracee
 		r = scry_gadgets_find(&inj->mem, &inj->maps, &inj->gadgets);
 	if (r == 0)
 		r = scry_agent_source_read(&inj->source);
+	if (r == 0 && !inj->only_adopt) /* to take out is always permitted */
+		r = scry_agent_room(inj->proc->pid);
 	for (int i = 0; r == 0; i++) {
 		r = look_for_agent(inj, held);
 		if (r < 0)

@@ -146,17 +146,14 @@ void scry_hurry_settle(void)
 }
 
 /* What a lost one has stays its own. */
-static void join(struct lender *l)
+static void join(struct lender *l, const struct timespec *end)
 {
 	const struct sched_param none = {0};
-	struct timespec end;
 
 	/* Its borrower, let go of already, keeps it from the processor: no more, then. */
 	if (!is_back(l))
 		pthread_setschedparam(l->thread, SCHED_OTHER, &none);
-	clock_gettime(CLOCK_REALTIME, &end);
-	end.tv_sec += END_S;
-	if (pthread_timedjoin_np(l->thread, NULL, &end) == 0) {
+	if (pthread_timedjoin_np(l->thread, NULL, end) == 0) {
 		free(l);
 		return;
 	}
@@ -166,6 +163,8 @@ static void join(struct lender *l)
 
 static void end_lenders(void)
 {
+	struct timespec end;
+
 	for (size_t i = 0; i < lenders.count; i++) {
 		struct lender *l = lenders.at[i];
 
@@ -174,8 +173,10 @@ static void end_lenders(void)
 		recall(l);
 	}
 	scry_hurry_settle();
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += END_S; /* for all of them */
 	for (size_t i = 0; i < lenders.count; i++)
-		join(lenders.at[i]);
+		join(lenders.at[i], &end);
 	lenders.count = 0;
 }
 

@@ -130,9 +130,7 @@ static int stop_known(struct scry_world *w, enum who who, uint64_t deadline_ns, 
 	return 0;
 }
 
-/* A thread that sleeps needs a processor to stop on, and mostly loses nothing by waiting for
- * others.
- */
+/* A thread that sleeps needs a processor to stop on, and loses little by waiting for others. */
 static int stop_once(struct scry_world *w, uint64_t max_pause_ns, pid_t *ret_late)
 {
 	uint64_t deadline;

@@ -279,13 +279,15 @@ static void judge(struct locks *l, const struct sums *mutexes)
 			(unsigned long long)scry_share(k->total_ns, mutexes->total_ns, 100));
 		put_place(l, at->stack, 1, b);
 		put_owner(k, b);
-		scry_buf_printf(
-			b, "%s",
-			k->open_max_ns > k->total_ns / 2
-				? "; most of that is not over: a deadlock, or a thread that "
-				  "holds it for long; fix: gdb -batch -ex 'thread apply all "
-				  "bt' -p PID"
-				: "; fix: hold it for less time, or not in so many threads");
+		if (k->open_max_ns > k->total_ns / 2)
+			scry_buf_printf(b,
+					"; most of that is not over: a deadlock, or a thread that "
+					"holds it for long; fix: gdb -batch -ex 'thread apply all "
+					"bt' -p %u",
+					k->ev.pid);
+		else
+			scry_buf_printf(b,
+					"; fix: hold it for less time, or not in so many threads");
 	}
 	l->doc->ops->note(l->doc, b->data, b->len);
 }

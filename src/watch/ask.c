@@ -75,8 +75,9 @@ void scry_watch_came_late(struct scry_watch *w)
 
 bool scry_watch_is_late(const struct scry_watch *w)
 {
-	return w->is_caught || (!w->held && !scry_watch_is_asked_for(w) &&
-				w->proc.start_ticks >= scry_proc_start_ticks(getpid()));
+	const bool is_new = w->image || w->proc.start_ticks >= scry_proc_start_ticks(getpid());
+
+	return w->is_caught || (!w->held && !scry_watch_is_asked_for(w) && is_new);
 }
 
 bool scry_watch_is_asked_for(const struct scry_watch *w)

@@ -32,8 +32,8 @@ uint32_t scry_watch_next_part(const struct scry_watch *w, uint32_t pid);
  * if it may. */
 void scry_watch_hurry(void);
 /* It was entered when it ran already, though nobody asked for that: it is counted as late. The
- * second: so it is, of one that is entered; a child that is older than this scry was there before,
- * as who was asked for. */
+ * second: so it is, of one that is entered; a child that is older than this scry, and runs what
+ * it ran then, was there before, as who was asked for. */
 void scry_watch_came_late(struct scry_watch *w);
 bool scry_watch_is_late(const struct scry_watch *w);
 /* Was its process named by -p? Else it is a child that was found, or was started. */
