@@ -527,3 +527,10 @@ has_taken_int() { # PID
 	scry_ends 5 patch count work_fold -p 4194303 -p "$PID" -d 0.3s
 	scry_ends 0 patch count work_fold -p "$PID" -p "$PID" -d 0.3s
 }
+
+@test "doctor -p of a program without Ruby: no problem, as what looks at any program does without" {
+	target busy
+	scry_ends 0 doctor -p "$PID"
+	grep -qE "^-- +ruby +process $PID .* has no Ruby in it" "$T/scry.out"
+	no grep -E "^NO" "$T/scry.out"
+}

@@ -510,6 +510,7 @@ ruby_is_as() { # PID STATE
 	[ "$(state_of "$1" | grep -v "scry's")" = "$2" ]
 }
 
+# An idle agent, which a cycle may leave or take out, is five mappings; the VM may have come to three more.
 @test "many cycles on a ruby leave nothing" {
 	counted
 	scry_ends 0 objects -p "$PID" -d 0.02s
@@ -517,7 +518,7 @@ ruby_is_as() { # PID STATE
 	cp "/proc/$PID/maps" "$T/maps"
 	for _ in $(seq "$(share 20 100)"); do
 		scry_ends 0 objects -p "$PID" -d 0.02s
-		[ "$(wc -l <"/proc/$PID/maps")" -le $(($(wc -l <"$T/maps") + 3)) ] || {
+		[ "$(wc -l <"/proc/$PID/maps")" -le $(($(wc -l <"$T/maps") + 8)) ] || {
 			diff "$T/maps" "/proc/$PID/maps"
 			return 1
 		}

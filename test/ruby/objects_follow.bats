@@ -297,3 +297,8 @@ ITEMS='rows.select { |x| x["file"].to_s.end_with?("config.ru") && x["class"] == 
 	[ "$(mappings "$a")" -le 1 ]
 	[ "$(mappings "$b")" -le 1 ]
 }
+
+@test "processes one after the other: the watch is as long as all of them" {
+	"$SCRY" objects -f --top 0 -o "$T/two.json" -- sh -c '"$0" -e "sleep 0.5"; "$0" -e "sleep 0.5"' "$RUBY"
+	json_is "$T/two.json" 'r["honesty"]["processes"].size == 2 && r["honesty"]["watched_ns"] > 1_000_000_000'
+}

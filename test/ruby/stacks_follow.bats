@@ -32,6 +32,13 @@ saw_all() {
 	done
 }
 
+# saw_or_said REPORT: by reading, beside other work, one may end before it is looked at, which is said then.
+saw_or_said() {
+	json_is "$1" 'seen = %w[worker grandchild demon execed spawned below_a_shell].select { |n| rows.any? { |x| x["method"] == "Object##{n}" && x["total_ns"] > 100_000_000 } }
+		unseen = r["notes"].to_a.join[/(\d+) fork child(?:ren)? ended/, 1].to_i
+		(seen.size >= 4 && seen.size + unseen >= 6) || [seen, unseen]'
+}
+
 @test "all that a started program starts is sampled, and it ends as without" {
 	local got=0
 	start scry "$SCRY" stacks -q -f -o "$T/k.scry" -- "$RUBY" "$K/kin.rb" "$T/go"
@@ -62,7 +69,7 @@ saw_all() {
 	touch "$T/go"
 	finish "$PID"
 	"$SCRY" report -o "$T/k.json" "$T/k.scry"
-	saw_all "$T/k.json"
+	saw_or_said "$T/k.json"
 	json_is "$T/k.json" "rows.none? { |x| x['method'].to_s.include?('stranger') }"
 	got=0
 	finish "$program" || got=$?

@@ -148,3 +148,13 @@ bursts() {
 	run "$SCRY" stacks -p 4194303
 	[ "$status" -eq 5 ]
 }
+
+@test "a process that is stopped: its stack is shown, and that it did not run" {
+	start stopped "$RUBY" --disable=gems -e 'puts "ok"; $stdout.flush; loop {}'
+	wait_for 10 in_file ok "$T/stopped.out"
+	kill -STOP "$PID"
+	wait_for 5 grep -q "^State:.*stopped" "/proc/$PID/status"
+	"$SCRY" stacks -q -d 200ms -o "$T/stopped.json" -p "$PID"
+	json_is "$T/stopped.json" 'r["notes"].grep(/stopped by a signal .* fix: kill -CONT/).size == 1'
+	kill -CONT "$PID"
+}
