@@ -19,6 +19,7 @@ static const struct command commands[] = {
 	{"stacks", scry_cmd_stacks, "which lines of a Ruby program take its time"},
 	{"dump", scry_cmd_dump, "what every thread of a Ruby program does now"},
 	{"calls", scry_cmd_calls, "calls of library functions as they happen, like ltrace"},
+	{"gvl", scry_cmd_gvl, "who holds a Ruby's VM lock (GVL), and who waits for it"},
 	{"locks", scry_cmd_locks, "which mutexes and conditions threads wait for, and where"},
 	{"malloc", scry_cmd_malloc, "what a program asks of malloc, and which allocator suits it"},
 	{"patch", scry_cmd_patch,

@@ -20,6 +20,7 @@ static const struct {
 	{".objects.", SCRY_PART_OBJECTS}, {".lines.", SCRY_PART_LINES},
 	{".walk.", SCRY_PART_WALK},	  {".calls.", SCRY_PART_CALLS},
 	{".malloc.", SCRY_PART_MALLOC},
+	{".gvl.", SCRY_PART_GVL},
 };
 
 static const Elf64_Ehdr *header(void)

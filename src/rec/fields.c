@@ -329,6 +329,50 @@ static const struct scry_field fields_scry_ev_wait[] = {
 	FIELD(scry_ev_wait, how, "how", NUMBER),
 	FIELD(scry_ev_wait, duration_ns, "duration_ns", NUMBER),
 };
+static const struct scry_field fields_scry_ev_gvl[] = {
+	FIELD(scry_ev_gvl, pid, "pid", NUMBER),
+	FIELD(scry_ev_gvl, can_take_back, "can_take_back", NUMBER),
+	FIELD(scry_ev_gvl, watched_ns, "watched_ns", NUMBER),
+	FIELD(scry_ev_gvl, unknown_ns, "unknown_ns", NUMBER),
+	FIELD(scry_ev_gvl, contended_ns, "contended_ns", NUMBER),
+	FIELD(scry_ev_gvl, ends, "ends", NUMBER),
+	FIELD(scry_ev_gvl, runnable0_ns, "runnable0_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable1_ns, "runnable1_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable2_ns, "runnable2_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable3_ns, "runnable3_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable4_ns, "runnable4_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable5_ns, "runnable5_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable6_ns, "runnable6_ns", NUMBER),
+	FIELD(scry_ev_gvl, runnable7_ns, "runnable7_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_gvl_thread[] = {
+	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),
+	FIELD(scry_ev_gvl_thread, thread, "thread", NUMBER),
+	FIELD(scry_ev_gvl_thread, tid, "tid", NUMBER),
+	FIELD(scry_ev_gvl_thread, name_str, "name", STRING),
+	FIELD(scry_ev_gvl_thread, threads, "threads", NUMBER),
+	FIELD(scry_ev_gvl_thread, has_ended, "has_ended", NUMBER),
+	FIELD(scry_ev_gvl_thread, held_ns, "held_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, wanted_ns, "wanted_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, granted_ns, "granted_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, without_ns, "without_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, unknown_ns, "unknown_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, takes, "takes", NUMBER),
+	FIELD(scry_ev_gvl_thread, yields, "yields", NUMBER),
+	FIELD(scry_ev_gvl_thread, taken_back, "taken_back", NUMBER),
+	FIELD(scry_ev_gvl_thread, waits, "waits", NUMBER),
+	FIELD(scry_ev_gvl_thread, p50_ns, "p50_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, p90_ns, "p90_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, p99_ns, "p99_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, max_ns, "max_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_gvl_pair[] = {
+	FIELD(scry_ev_gvl_pair, pid, "pid", NUMBER),
+	FIELD(scry_ev_gvl_pair, waiter, "waiter", NUMBER),
+	FIELD(scry_ev_gvl_pair, holder, "holder", NUMBER),
+	FIELD(scry_ev_gvl_pair, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_gvl_pair, lost_ns, "lost_ns", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

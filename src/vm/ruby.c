@@ -377,6 +377,7 @@ void scry_ruby_keep(const struct scry_ruby *ruby)
 	if (!may_keep(ruby) || !make_key(ruby, &key) || scry_cache_load(&key, &known) != 0)
 		return;
 	known.layout.makers = ruby->layout.makers;
+	known.layout.gvl = ruby->layout.gvl;
 	if (is_same_layout(&known.layout, &ruby->layout))
 		memcpy(known.layout.rehearsed, ruby->layout.rehearsed,
 		       sizeof(known.layout.rehearsed));
@@ -401,6 +402,7 @@ static void take_found(struct scry_ruby *ruby, const struct scry_cache_key *key)
 	if (!key || scry_cache_load(key, &known) != 0)
 		return;
 	ruby->layout.makers = known.layout.makers;
+	ruby->layout.gvl = known.layout.gvl;
 	if (is_same_layout(&known.layout, &ruby->layout))
 		memcpy(ruby->layout.rehearsed, known.layout.rehearsed,
 		       sizeof(known.layout.rehearsed));
@@ -603,4 +605,43 @@ void scry_ruby_print_checks(const struct scry_ruby *ruby, FILE *out)
 			scry_text_shown(c->value).text, c->how, scry_text_shown(c->proof).text,
 			c->second[0] ? "; also " : "", scry_text_shown(c->second).text);
 	}
+}
+
+/* Its Ruby's path: in a chroot the kernel writes those of its mounts, which are its own, from the
+ * root of the host. */
+static int name_module(struct scry_ruby *child, pid_t pid)
+{
+	struct scry_maps maps = {0};
+	size_t at;
+	int r = scry_maps_read(pid, &maps);
+
+	if (r == 0)
+		r = scry_ruby_find(pid, &maps, &at);
+	if (r == 0)
+		snprintf(child->module, sizeof(child->module), "%s", maps.entries[at].path);
+	scry_maps_done(&maps);
+	return r;
+}
+
+int scry_calib_ruby(const struct scry_ruby *like, pid_t pid, struct scry_ruby **ret)
+{
+	struct scry_ruby *child;
+	int r = scry_ruby_like(like, ret);
+
+	if (r == 0)
+		r = name_module(*ret, pid);
+	if (r == 0)
+		r = scry_ruby_bind(*ret, pid);
+	if (r < 0)
+		return scry_fail(-ENOTSUP, "the child does not run '%s'", like->module);
+	child = *ret;
+	for (size_t i = 0; i < child->maps.count; i++)
+		if (!strcmp(child->maps.entries[i].path, child->module)) {
+			r = scry_elf_bias(child->elf, &child->maps, &child->maps.entries[i],
+					  &child->bias);
+			break;
+		}
+	if (r == 0)
+		r = scry_ruby_is_same_module(like, child);
+	return r;
 }

@@ -121,6 +121,18 @@ static bool makers_hold(const uint8_t *bytes)
 	       is_text(m.why, sizeof(m.why));
 }
 
+static bool gvl_holds(const uint8_t *bytes)
+{
+	struct scry_ruby_gvl g;
+
+	for (size_t at = offsetof(struct scry_ruby_gvl, is_known);
+	     at <= offsetof(struct scry_ruby_gvl, hands_over); at++)
+		if (!is_bool(bytes, at))
+			return false;
+	memcpy(&g, bytes, sizeof(g));
+	return is_text(g.why, sizeof(g.why));
+}
+
 uint64_t scry_cache_stamp(const void *layout, bool hooks)
 {
 	const size_t makers = offsetof(struct scry_ruby_layout, makers);
@@ -165,6 +177,7 @@ static bool layout_holds(const uint8_t *bytes)
 	memcpy(&afters, bytes + offsetof(struct scry_ruby_layout, after_count), sizeof(afters));
 	return rules_hold(bytes + offsetof(struct scry_ruby_layout, sizes)) &&
 	       makers_hold(bytes + offsetof(struct scry_ruby_layout, makers)) &&
+	       gvl_holds(bytes + offsetof(struct scry_ruby_layout, gvl)) &&
 	       rehearsals_hold(bytes) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, leaf), leaves) &&
 	       leaves_hold(bytes, offsetof(struct scry_ruby_layout, after), afters);

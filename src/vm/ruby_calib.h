@@ -49,6 +49,9 @@ bool scry_calib_has_collector(pid_t pid);
  * since: the bytes that are loaded decide (sys/elf_digest). 0, or -ENOTSUP with a sentence. */
 struct scry_ruby;
 int scry_ruby_is_same_module(const struct scry_ruby *a, const struct scry_ruby *b);
+/* The Ruby of child `pid`: the same file as `like`'s, at its own place. Freed by scry_ruby_free. 0
+ * or -ENOTSUP with a sentence. */
+int scry_calib_ruby(const struct scry_ruby *like, pid_t pid, struct scry_ruby **ret);
 /* Kills and reaps the child, frees the facts. */
 void scry_calib_stop(struct scry_calib *calib);
 

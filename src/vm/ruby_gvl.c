@@ -7,19 +7,21 @@
 #define OWNER_BYTES 2048u  /* of a ractor that are looked through */
 #define THREAD_BYTES 1024u /* a node lies in these first ones of a thread's struct */
 
-/* The thread in whose struct `node` lies, at *ret_at; count when it is none's. */
-static size_t thread_of(const struct scry_ruby_thread *threads, size_t count, uint64_t node,
-			uint64_t *ret_at)
+size_t scry_ruby_gvl_thread_of(const struct scry_ruby_thread *threads, size_t count, uint64_t node,
+			       uint64_t *ret_at)
 {
+	size_t best = count;
+
+	*ret_at = THREAD_BYTES;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t at = node - threads[i].th;
 
-		if (at < THREAD_BYTES) {
-			*ret_at = at;
-			return i;
-		}
+		if (at >= *ret_at)
+			continue;
+		*ret_at = at;
+		best = i;
 	}
-	return count;
+	return best;
 }
 
 /* Walks the ring whose head is at `head`; its members are marked when it closes. */
@@ -30,7 +32,7 @@ static void walk(const struct scry_ruby *ruby, const struct scry_ruby_thread *th
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t steps = 0; node != head; steps++) {
-			size_t i = thread_of(threads, count, node, &at);
+			size_t i = scry_ruby_gvl_thread_of(threads, count, node, &at);
 
 			if (i == count || at == ruby->layout.th_node || steps > count ||
 			    (steps && at != offset))
@@ -69,8 +71,8 @@ int scry_ruby_gvl_waiters(const struct scry_ruby *ruby, const struct scry_ruby_t
 			return (int)got;
 		for (size_t j = 0; j + 1 < (size_t)got / 8; j++)
 			if (words[j] != done + 8 * j &&
-			    thread_of(threads, count, words[j], &at) != count &&
-			    thread_of(threads, count, words[j + 1], &at) != count)
+			    scry_ruby_gvl_thread_of(threads, count, words[j], &at) != count &&
+			    scry_ruby_gvl_thread_of(threads, count, words[j + 1], &at) != count)
 				walk(ruby, threads, count, done + 8 * j, words[j], ret_waits);
 	}
 	return 0;

@@ -23,4 +23,9 @@ int scry_ruby_gvl_waiters(const struct scry_ruby *ruby, const struct scry_ruby_t
 bool scry_ruby_gvl_is_holder(const struct scry_ruby *ruby, const struct scry_ruby_thread *threads,
 			     size_t count, size_t which);
 
+/* The thread in whose struct the address lies, and how far in: of several that begin shortly before
+ * it the last one, as they may lie side by side. `count`: in none's. */
+size_t scry_ruby_gvl_thread_of(const struct scry_ruby_thread *threads, size_t count, uint64_t node,
+			       uint64_t *ret_at);
+
 #endif

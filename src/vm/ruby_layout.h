@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vm/ruby_gvl_place.h"
 #include "vm/ruby_rehearsal.h"
 #include "wire/ruby_size.h"
 
@@ -138,6 +139,7 @@ struct scry_ruby_layout {
 	struct scry_ruby_leaf leaf[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_leaf after[SCRY_RUBY_LEAF_MAX];
 	struct scry_ruby_makers makers;
+	struct scry_ruby_gvl gvl;
 	struct scry_ruby_rehearsal rehearsed[SCRY_RUBY_WAYS];
 	/* bytes of an object outside its slot; addresses in it are module-relative here */
 	struct scry_size_rules sizes;

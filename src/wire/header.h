@@ -49,6 +49,7 @@ enum scry_agent_part {
 	SCRY_PART_WALK = 16,  /* native stacks, for malloc and calls */
 	SCRY_PART_CALLS = 32, /* entries and returns: patch time, calls */
 	SCRY_PART_MALLOC = 64,
+	SCRY_PART_GVL = 128, /* the lock of a Ruby VM */
 };
 /* Whose addresses a VM may hold: an idle agent keeps them, and closes the others. */
 #define SCRY_PARTS_IDLE ((uint32_t)SCRY_PART_CORE | SCRY_PART_VM | SCRY_PART_OBJECTS)

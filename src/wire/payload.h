@@ -3,9 +3,9 @@
 #define SCRY_WIRE_PAYLOAD_H
 
 #include "wire/payload_functions.h"
+#include "wire/payload_gvl.h"
 #include "wire/payload_malloc.h"
 #include "wire/payload_stacks.h"
-#include <stdint.h>
 
 /* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
  * at its end; a reader zero-fills what an older file lacks. */

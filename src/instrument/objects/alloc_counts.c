@@ -50,46 +50,6 @@ int scry_alloc_counts_ask(struct scry_alloc_counts *c, const char *name, unsigne
 	return r;
 }
 
-/* Its Ruby's path: in a chroot the kernel writes those of its mounts, which are its own, from the
- * root of the host. */
-static int name_module(struct scry_alloc_counts *c)
-{
-	struct scry_maps maps = {0};
-	size_t at;
-	int r = scry_maps_read(c->talk.pid, &maps);
-
-	if (r == 0)
-		r = scry_ruby_find(c->talk.pid, &maps, &at);
-	if (r == 0)
-		snprintf(c->child->module, sizeof(c->child->module), "%s", maps.entries[at].path);
-	scry_maps_done(&maps);
-	return r;
-}
-
-/* Its Ruby: the same file, its own place. */
-static int find_module(struct scry_alloc_counts *c)
-{
-	struct scry_ruby *child;
-	int r = scry_ruby_like(c->ruby, &c->child);
-
-	if (r == 0)
-		r = name_module(c);
-	if (r == 0)
-		r = scry_ruby_bind(c->child, c->talk.pid);
-	if (r < 0)
-		return scry_fail(-ENOTSUP, "the child does not run '%s'", c->ruby->module);
-	child = c->child;
-	for (size_t i = 0; i < child->maps.count; i++)
-		if (!strcmp(child->maps.entries[i].path, child->module)) {
-			r = scry_elf_bias(child->elf, &child->maps, &child->maps.entries[i],
-					  &child->bias);
-			break;
-		}
-	if (r == 0)
-		r = scry_ruby_is_same_module(c->ruby, child);
-	return r;
-}
-
 int scry_alloc_counts_start(struct scry_alloc_counts *c, const struct scry_proc *target)
 {
 	int r = scry_calib_open(target, alloc_functions_script, &c->talk);
@@ -98,7 +58,7 @@ int scry_alloc_counts_start(struct scry_alloc_counts *c, const struct scry_proc 
 		r = scry_alloc_counts_ask(c, "nothing", 0, NULL);
 	if (r == 0)
 		r = scry_proc_open(&c->proc, c->talk.pid);
-	return r < 0 ? r : find_module(c);
+	return r < 0 ? r : scry_calib_ruby(c->ruby, c->talk.pid, &c->child);
 }
 
 static int open_child(struct scry_alloc_counts *c, const struct scry_proc *target)

@@ -1,0 +1,325 @@
+/*
+ * Who has the VM's lock, who wants it, and for how long: counted at the end of each critical
+ * section of the mutex that guards it, when the VM's own words are as they will be seen.
+ *
+ * Two kinds of VM. In the older ones a thread takes the lock by itself: when a section ends in an
+ * unlock the owner is who runs. In the newer ones the giver names the next owner, which is granted
+ * the lock then and has it when it ends a section itself. A thread wants the lock from when it is
+ * seen in the queue; threads join that at its tail, and leave it only for the lock. What wants it
+ * beside the queue is a thread of an older VM that waits after it gave the lock: it yields.
+ *
+ * Called with the VM's mutex held: nobody else is here. Waits for nothing, calls nobody, bounded.
+ */
+#include "agent/gvl.h"
+
+#include "agent/load.h"
+#include "agent/track.h"
+
+struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
+
+#define ROWS_MASK (SCRY_GVL_THREADS - 1)
+#define QUEUE_MAX 4096
+
+void scry_gvl_let_go(uint32_t waits);
+
+struct moment {
+	struct scry_gvl_table *t;
+	const struct scry_gvl_plan *plan;
+	uint64_t now;
+};
+
+static struct scry_gvl_row *row_at(const struct moment *m, uint32_t row)
+{
+	return &m->t->row[row & ROWS_MASK];
+}
+
+/* The row of a thread's struct, a new one where it has none; 0: there is no room. */
+static uint32_t row_of(const struct moment *m, uint64_t th)
+{
+	struct scry_gvl_table *t = m->t;
+	uint32_t slot = (uint32_t)((th >> 4) * 0x9e3779b97f4a7c15ull >> 52), row;
+
+	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
+		uint16_t *at = &t->slots[(slot + i) % SCRY_GVL_SLOTS];
+
+		row = *at & ROWS_MASK;
+		if (row && t->row[row].th == th)
+			return row;
+		if (row)
+			continue;
+		if (t->rows == 0)
+			t->rows = 1;
+		if (t->rows >= SCRY_GVL_THREADS)
+			break;
+		row = t->rows++ & ROWS_MASK;
+		*at = (uint16_t)row;
+		t->row[row].th = th;
+		t->row[row].first = m->now;
+		return row;
+	}
+	t->crowded++;
+	return 0;
+}
+
+/* So many are runnable from now on. */
+static void count_runnable(const struct moment *m, int more)
+{
+	struct scry_gvl_table *t = m->t;
+	uint32_t n = t->runnable < SCRY_GVL_RUNNABLE ? t->runnable : SCRY_GVL_RUNNABLE - 1;
+
+	t->by_runnable[n] += m->now - t->changed;
+	t->changed = m->now;
+	t->runnable += (uint32_t)more;
+}
+
+static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint64_t ticks)
+{
+	struct scry_gvl_table *t = m->t;
+	uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
+	uint64_t at = key * 0x9e3779b97f4a7c15ull >> 50;
+
+	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
+		struct scry_gvl_pair *pair = &t->pairs[(at + i) % SCRY_GVL_PAIRS];
+
+		if (pair->key && pair->key != key)
+			continue;
+		pair->key = key;
+		pair->ticks += ticks;
+		return;
+	}
+	t->lost_pairs += ticks;
+}
+_Static_assert(SCRY_GVL_PAIRS == 1u << 14, "the shift above");
+
+/* Who had it while others waited up to now; 0: nobody, it changed hands. */
+static uint32_t holder_of(const struct moment *m)
+{
+	const struct scry_gvl_row *r = row_at(m, m->t->owner);
+
+	return m->t->owner && r->state == SCRY_GVL_HOLDS ? m->t->owner : 0;
+}
+
+static void settle_waiter(const struct moment *m, uint32_t row, uint32_t holder)
+{
+	struct scry_gvl_row *r = row_at(m, row);
+
+	if (m->now > r->lost_since)
+		lose(m, row, holder, m->now - r->lost_since);
+	r->lost_since = m->now;
+}
+
+/* Before the lock gets another holder. */
+static void settle_waiters(const struct moment *m)
+{
+	uint32_t holder = holder_of(m);
+
+	for (uint32_t i = 0; i < m->t->wanting && i < SCRY_GVL_THREADS; i++)
+		settle_waiter(m, m->t->waiting[i] & ROWS_MASK, holder);
+}
+
+static void add_waiting(const struct moment *m, uint32_t row)
+{
+	struct scry_gvl_table *t = m->t;
+
+	if (t->wanting >= SCRY_GVL_THREADS)
+		return;
+	if (!t->wanting)
+		t->wanted_since = m->now;
+	row_at(m, row)->place = t->wanting;
+	t->waiting[t->wanting++] = (uint16_t)row;
+}
+
+static void drop_waiting(const struct moment *m, uint32_t row)
+{
+	struct scry_gvl_table *t = m->t;
+	uint32_t place = row_at(m, row)->place & ROWS_MASK, last;
+
+	if (!t->wanting || t->wanting > SCRY_GVL_THREADS)
+		return;
+	last = t->waiting[--t->wanting] & ROWS_MASK;
+	if (!t->wanting)
+		t->contended += m->now - t->wanted_since;
+	t->waiting[place] = (uint16_t)last;
+	row_at(m, last)->place = place;
+}
+
+static int is_runnable(uint32_t state)
+{
+	return state >= SCRY_GVL_WANTS;
+}
+
+/* A granted one waits still: it is among the waiting. */
+static int is_waiting(uint32_t state)
+{
+	return state == SCRY_GVL_WANTS || state == SCRY_GVL_GRANTED;
+}
+
+/* From one state to the next: the only place where times are added up. */
+static void change(const struct moment *m, uint32_t row, uint32_t state)
+{
+	struct scry_gvl_row *r = row_at(m, row);
+	uint32_t was = r->state;
+	uint64_t ticks = m->now - r->since;
+
+	if (!row || was == state)
+		return;
+	if (was == SCRY_GVL_HOLDS)
+		r->held += ticks;
+	else if (was == SCRY_GVL_WANTS)
+		r->wanted += ticks;
+	else if (was == SCRY_GVL_GRANTED)
+		r->granted += ticks;
+	if (is_runnable(was) != is_runnable(state))
+		count_runnable(m, is_runnable(state) ? 1 : -1);
+	if (is_waiting(was) && !is_waiting(state)) {
+		settle_waiter(m, row, holder_of(m));
+		drop_waiting(m, row);
+		if (state == SCRY_GVL_HOLDS && !r->is_old) {
+			uint64_t waited = m->now - r->wait_began;
+
+			r->waits++;
+			r->lengths[scry_gvl_step(waited)]++;
+			if (waited > r->longest)
+				r->longest = waited;
+		}
+		r->is_old = 0;
+	} else if (!is_waiting(was) && is_waiting(state)) {
+		uint64_t self = load64(r->th + m->plan->self);
+
+		if (self != r->self)
+			r->threads++;
+		r->self = self;
+		r->wait_began = r->lost_since = m->now;
+		r->is_old = m->t->events == 0;
+		add_waiting(m, row);
+	}
+	if (state == SCRY_GVL_HOLDS) {
+		uint64_t self = load64(r->th + m->plan->self);
+
+		if (self != r->self)
+			r->threads++;
+		r->self = self;
+		r->takes++;
+	}
+	if (state == SCRY_GVL_OFF || state == SCRY_GVL_HOLDS)
+		r->is_queued = 0;
+	r->state = state;
+	r->since = m->now;
+}
+
+/* Is this native thread the one that runs it? */
+static int is_own(const struct moment *m, uint64_t th)
+{
+	uint64_t fs, native = th;
+
+	if (!m->plan->hands_over)
+		return 1;
+	if (m->plan->nt != SCRY_GVL_NONE)
+		native = load64(th + m->plan->nt);
+	if (!native)
+		return 0;
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset) ==
+	       *(const volatile uint32_t *)(native + m->plan->tid);
+}
+
+/* Whose it was, and who gave it. */
+static void end_ownership(const struct moment *m, uint32_t was, int yields)
+{
+	struct scry_gvl_row *r = row_at(m, was);
+
+	if (r->state == SCRY_GVL_GRANTED) { /* it had not run: another one was quicker */
+		r->taken_back++;
+		change(m, was,
+		       load64(r->th + m->plan->node) != r->th + m->plan->node ? SCRY_GVL_WANTS
+									      : SCRY_GVL_OFF);
+		r->is_queued = r->state == SCRY_GVL_WANTS;
+		return;
+	}
+	change(m, was, SCRY_GVL_OFF);
+	if (yields) {
+		change(m, was, SCRY_GVL_WANTS);
+		r->yields++;
+	}
+}
+
+static void look_at_owner(const struct moment *m, uint32_t waits)
+{
+	struct scry_gvl_table *t = m->t;
+	uint64_t th = load64(m->plan->owner);
+	uint32_t row = th ? row_of(m, th) : 0, was = t->owner;
+	struct scry_gvl_row *r = row_at(m, row);
+
+	if (row != was) {
+		settle_waiters(m);
+		if (was)
+			end_ownership(m, was, waits && !th && !m->plan->hands_over);
+		t->owner = row;
+		if (row)
+			change(m, row,
+			       is_own(m, th) || !t->events ? SCRY_GVL_HOLDS : SCRY_GVL_GRANTED);
+	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m, th)) {
+		settle_waiters(m);
+		change(m, row, SCRY_GVL_HOLDS);
+	}
+}
+
+/* Who has joined the queue: from its tail to the first that was there. */
+static void look_at_queue(const struct moment *m)
+{
+	struct scry_gvl_table *t = m->t;
+	uint64_t tail = load64(m->plan->queue + 8), node = tail;
+
+	if (tail == t->tail)
+		return;
+	for (uint32_t i = 0; node != m->plan->queue && i < QUEUE_MAX; i++) {
+		uint32_t row = row_of(m, node - m->plan->node);
+		struct scry_gvl_row *r = row_at(m, row);
+		int gave = r->state == SCRY_GVL_OFF && r->since == m->now && r->takes;
+
+		if (row && r->is_queued)
+			break;
+		if (row == t->owner && row) {
+			t->strange++;
+			break;
+		}
+		change(m, row, SCRY_GVL_WANTS);
+		if (row) {
+			r->is_queued = 1;
+			r->yields += gave;
+		}
+		node = load64(node + 8);
+	}
+	t->tail = tail;
+}
+
+void scry_gvl_let_go(uint32_t waits)
+{
+	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->ring;
+	struct moment m = {t, &scry_agent_gvl.plan, 0};
+	uint64_t sequence;
+
+	if (!scry_agent.gate->open) /* a fork child's is all zero */
+		return;
+	sequence = *(volatile uint64_t *)&t->sequence;
+	if (sequence & 1) {
+		t->busy++;
+		return;
+	}
+	m.now = scry_tsc();
+	if (t->over || m.now > scry_agent.control->lease_end_tsc) {
+		t->over = 1; /* nobody will look; and what comes later would not follow */
+		return;
+	}
+	__atomic_store_n(&t->sequence, sequence + 1, __ATOMIC_RELEASE);
+	__asm__ volatile("" ::: "memory");
+	if (m.now < t->last) /* the clock is read out of order with the mutex */
+		m.now = t->last;
+	if (!t->events)
+		t->began = t->changed = m.now;
+	look_at_owner(&m, waits);
+	look_at_queue(&m);
+	t->events++;
+	t->last = m.now;
+	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,39 @@
+/* `scry gvl`: its options. What it does is instrument/gvl/, what it shows view/gvl.c. */
+#include <errno.h>
+
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/run.h"
+#include "cmd/watch_opts.h"
+#include "instrument/instruments.h"
+
+int scry_cmd_gvl(int argc, char **argv)
+{
+	struct scry_watch_opts opts = {0};
+	struct scry_talk_opts talk = {0};
+	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	const struct scry_opt rows[] = {
+		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
+		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
+		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
+		 "only rows whose threads' names contain TEXT, or match /REGEX/", NULL},
+		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
+		SCRY_WATCH_ROWS(&opts, &talk),
+	};
+	const struct scry_watch_cli cli = {
+		.rows = rows,
+		.count = sizeof(rows) / sizeof(rows[0]),
+		.opts = &opts,
+		.talk = &talk,
+		.usage = "scry gvl -p PID [-d TIME] | -- CMD...",
+	};
+	int r = scry_watch_parse(&cli, argc, argv);
+
+	if (r == 0)
+		r = scry_report_opts_check(&report, opts.output);
+	if (r == 0 && report.folded)
+		r = scry_fail(-EINVAL, "'%s': waits are not folded", opts.output);
+	if (r)
+		return r == 1 ? 0 : SCRY_EXIT_USAGE;
+	return scry_run(&opts, &scry_instrument_gvl, &report);
+}

@@ -1,0 +1,455 @@
+/*
+ * `scry gvl -p PID | -- CMD`: hooks on the calls by which a Ruby VM lets its lock's mutex go
+ * (agent/gvl.c), and on nothing else: its own slots of pthread_mutex_unlock and the two waits.
+ *
+ * The agent counts; nothing is streamed. What the keeper does meanwhile is to learn who the threads
+ * are. In `-- CMD` the hooks pass until the VM is up and its layout holds.
+ *
+ * What stands before the first event is read from outside, at a moment at which nobody is in the
+ * VM's section, and no event came in between: then it is what the first event will find.
+ */
+#include "instrument/gvl/gvl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "hook/threads.h"
+#include "instrument/functions.h"
+#include "instrument/instruments.h"
+#include "instrument/patch.h"
+#include "sys/task.h"
+#include "watch/ask.h"
+#include "watch/loading.h"
+
+#define EVENT_NS 8 /* what it adds to the end of a critical section: bench/gvl.md */
+#define LOOK_NS 50000000ull
+#define READS 1000
+#define QUEUE_MAX 4096u
+
+static const struct letting_go {
+	const char *function, *handler;
+} functions[] = {
+	{"pthread_mutex_unlock", "scry_agent_gvl_unlock"},
+	{"pthread_cond_wait", "scry_agent_gvl_wait"},
+	{"pthread_cond_timedwait", "scry_agent_gvl_wait"},
+};
+
+/* ---- what the target says ---- */
+
+int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret)
+{
+	for (int i = 0; i < READS; i++) {
+		uint64_t before = __atomic_load_n(&table->sequence, __ATOMIC_ACQUIRE), after;
+
+		if (!(before & 1)) {
+			memcpy(ret, table, sizeof(*ret));
+			__atomic_thread_fence(__ATOMIC_ACQUIRE);
+			after = __atomic_load_n(&table->sequence, __ATOMIC_RELAXED);
+			if (after == before)
+				return 0;
+		}
+		if (i > READS / 2)
+			nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	}
+	return scry_fail(-EAGAIN, "the counters of the GVL change faster than they can be read");
+}
+
+const char *scry_gvl_judge(const struct scry_gvl_table *t)
+{
+	uint64_t all = t->last - t->began, held = 0, runnable = t->last - t->changed;
+
+	if (t->strange || t->busy || t->crowded)
+		return "its queue held what it should not";
+	if (t->last < t->began || t->changed > t->last || t->rows > SCRY_GVL_THREADS)
+		return "its times do not go on";
+	for (uint32_t i = 0; i < SCRY_GVL_RUNNABLE; i++)
+		runnable += t->by_runnable[i];
+	if (t->events && runnable != all)
+		return "its times by number of threads are not the time that has passed";
+	for (uint32_t i = 1; i < t->rows; i++) {
+		const struct scry_gvl_row *r = &t->row[i];
+
+		if (r->since < r->first || r->since > t->last ||
+		    r->held + r->wanted + r->granted > r->since - r->first)
+			return "a thread's times are more than the time that has passed";
+		held += r->held;
+	}
+	return held > all ? "several threads had the lock at a time" : NULL;
+}
+
+static uint64_t word_at(const struct scry_gvl *g, uint64_t at)
+{
+	uint64_t word = 0;
+
+	return scry_mem_u64(&g->ruby->mem, at, &word) == 0 ? word : 0;
+}
+
+/* Owner and queue; 0, or -EAGAIN: somebody was in the section. */
+static int read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
+{
+	const struct scry_ruby_gvl *l = &g->ruby->layout.gvl;
+	uint64_t head = g->lock + l->queue, back = head, node, after;
+	uint32_t locked = 1;
+
+	ret->count = 0;
+	ret->owner = word_at(g, g->lock + l->owner);
+	if (scry_mem_u32(&g->ruby->mem, g->lock + l->mutex, &locked) < 0 || locked)
+		return -EAGAIN;
+	for (node = word_at(g, head); node != head; node = word_at(g, node)) {
+		if (!node || ret->count == QUEUE_MAX || word_at(g, node + 8) != back)
+			return -EAGAIN;
+		ret->queue[ret->count++] = node - l->node;
+		back = node;
+	}
+	after = word_at(g, g->lock + l->owner);
+	if (scry_mem_u32(&g->ruby->mem, g->lock + l->mutex, &locked) < 0 || locked)
+		return -EAGAIN;
+	return after == ret->owner ? 0 : -EAGAIN;
+}
+
+static void look_first(struct scry_gvl *g)
+{
+	struct scry_gvl_snapshot *s = &g->first_look;
+
+	s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
+	for (int i = 0; i < 20 && s->queue && !g->has_first_look; i++) {
+		if (__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE))
+			return; /* there was an event: it says all */
+		s->tsc = __rdtsc();
+		g->has_first_look = read_words(g, s) == 0 &&
+				    !__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE);
+	}
+}
+
+static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
+{
+	uint64_t *at = scry_map_ref(&g->by_th, th);
+
+	if (!at)
+		return NULL;
+	if (!*at && g->count == g->room) {
+		size_t room = g->room ? 2 * g->room : 64;
+		struct scry_gvl_person *more =
+			room <= SCRY_GVL_THREADS ? reallocarray(g->people, room, sizeof(*more))
+						 : NULL;
+
+		if (!more)
+			return NULL;
+		g->people = more;
+		g->room = room;
+	}
+	if (!*at) {
+		g->people[g->count++] = (struct scry_gvl_person){.th = th};
+		*at = g->count;
+	}
+	return &g->people[*at - 1];
+}
+
+void scry_gvl_look_at_people(struct scry_gvl *g)
+{
+	struct scry_ruby_thread *threads;
+	ssize_t n = scry_ruby_threads(g->ruby, &threads);
+
+	for (size_t i = 0; n > 0 && i < g->count; i++)
+		g->people[i].is_alive = false;
+	for (ssize_t i = 0; i < n; i++) {
+		struct scry_gvl_person *p =
+			threads[i].ractor == g->lock ? person_of(g, threads[i].th) : NULL;
+
+		if (!p)
+			continue;
+		p->is_alive = true;
+		if (threads[i].tid <= 0)
+			continue;
+		p->tid = threads[i].tid;
+		scry_task_name(g->watch->proc.pid, p->tid, p->name, sizeof(p->name));
+	}
+	if (n >= 0)
+		free(threads);
+	scry_error_clear();
+	g->look_ns = scry_now_ns() + LOOK_NS;
+}
+
+/* ---- planned ---- */
+
+/* Slots of the object that is Ruby, and no other's. */
+static int want(struct scry_hooks *h, void *arg)
+{
+	const struct scry_gvl *g = arg;
+	const struct scry_object *program = NULL;
+	const char *name = strrchr(g->ruby->module, '/');
+	char request[640];
+	int r = 0;
+
+	for (size_t i = 0; i < h->objects.count && !program; i++)
+		if (h->objects.objects[i].mapping &&
+		    !strcmp(h->objects.objects[i].mapping->path, g->ruby->module))
+			program = &h->objects.objects[i];
+	name = name ? name + 1 : g->ruby->module;
+	if (program == &h->objects.objects[0])
+		name = "MAIN";
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && r == 0; i++) {
+		const struct scry_hook_to to = {.kind = SCRY_HOOK_CALL,
+						.way = SCRY_WAY_CALLS,
+						.handler = functions[i].handler};
+
+		snprintf(request, sizeof(request), "+%s@%s", functions[i].function, name);
+		r = scry_hooks_want(h, request, &to);
+	}
+	return r;
+}
+
+/* All three, else nothing that is counted would be right. */
+static int check_ways(const struct scry_gvl *g)
+{
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		bool is_there = false;
+
+		for (size_t k = 0; k < g->hooks.count; k++)
+			is_there |= g->hooks.rows[k].way &&
+				    !strcmp(g->hooks.rows[k].symbol, functions[i].function);
+		if (!is_there)
+			return scry_fail(-ENOTSUP,
+					 "process %d (%s): its VM's calls of %s cannot be hooked: "
+					 "there is no slot that they go through; fix: scry stacks "
+					 "samples how much of the time threads wait for the GVL",
+					 g->watch->proc.pid, g->ruby->description,
+					 functions[i].function);
+	}
+	return 0;
+}
+
+int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby)
+{
+	struct scry_gvl *g = calloc(1, sizeof(*g));
+	int r;
+
+	if (!g) {
+		scry_ruby_free(ruby);
+		return -ENOMEM;
+	}
+	w->state = g;
+	g->watch = w;
+	g->ruby = ruby;
+	g->is_booting = w->held != NULL;
+	scry_map_init(&g->by_th, SCRY_GVL_THREADS);
+	w->runtime = ruby->description;
+	r = scry_loading_plan(w, &g->hooks, want, g);
+	if (r == 0)
+		r = check_ways(g);
+	if (r == 0)
+		w->near = g->hooks.rows[0].address;
+	return r;
+}
+
+static int prepare(struct scry_watch *w)
+{
+	struct scry_ruby *ruby;
+	int r = scry_ruby_open(w->proc.pid, w->held ? SCRY_RUBY_STARTS : SCRY_RUBY_BOOTED, &ruby);
+
+	if (r < 0)
+		return r;
+	r = scry_gvl_learn(ruby, &w->proc);
+	if (r < 0) {
+		scry_ruby_free(ruby);
+		return r;
+	}
+	return scry_gvl_prepare(w, ruby);
+}
+
+static void describe(struct scry_watch *w, FILE *out)
+{
+	const struct scry_gvl *g = w->state;
+
+	scry_patch_describe(&g->hooks, out);
+}
+
+/* ---- on ---- */
+
+/* A thread of another ractor has another lock. */
+static int find_lock(struct scry_gvl *g)
+{
+	const struct scry_ruby_layout *l = &g->ruby->layout;
+	const struct scry_gvl_plan plan = {.mutex = 0};
+	struct scry_gvl_plan told = plan;
+	const uint64_t at = scry_inject_symbol(&g->watch->inj, "scry_agent_gvl");
+	struct scry_ruby_thread *threads;
+	ssize_t n = scry_ruby_threads(g->ruby, &threads);
+	uint64_t mutex;
+	int r;
+
+	if (n <= 0)
+		return n < 0 ? (int)n : -EAGAIN;
+	g->lock = threads[0].ractor;
+	free(threads);
+	mutex = g->lock + l->gvl.mutex;
+	told.owner = g->lock + l->gvl.owner;
+	told.queue = g->lock + l->gvl.queue;
+	told.node = l->gvl.node;
+	told.self = l->th_self;
+	told.hands_over = l->gvl.hands_over;
+	told.nt = l->th_nt;
+	told.tid = l->th_tid;
+	if (told.hands_over && l->th_tid == SCRY_RUBY_NONE)
+		return scry_fail(-ENOTSUP,
+				 "process %d (%s): its threads do not say which native thread runs "
+				 "them",
+				 g->watch->proc.pid, g->ruby->description);
+	r = scry_edit_poke(g->watch->inj.mem.fd, at, &told, sizeof(told));
+	if (r == 0) /* from here on it counts */
+		r = scry_edit_poke(g->watch->inj.mem.fd, at, &mutex, sizeof(mutex));
+	return r < 0 ? scry_fail(r, "cannot write into process %d", g->watch->proc.pid) : 0;
+}
+
+static int begin(struct scry_gvl *g)
+{
+	int r = find_lock(g);
+
+	if (r < 0)
+		return r;
+	g->began = scry_ticks_look();
+	look_first(g);
+	scry_gvl_look_at_people(g);
+	for (size_t i = 0; i < g->count; i++)
+		g->people[i].was_there = g->people[i].is_alive;
+	return 0;
+}
+
+static int enter(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+	int r = scry_threads_start(&w->inj, w->held, 0);
+
+	g->table = (struct scry_gvl_table *)w->inj.ring;
+	memset(g->table, 0, sizeof(*g->table));
+	if (r == 0)
+		r = scry_hooks_on(&g->hooks, &w->inj, w->held);
+	if (r == 0 && !g->is_booting)
+		r = begin(g);
+	if (r == 0 && scry_watch_is_late(w))
+		scry_watch_came_late(w);
+	return r;
+}
+
+/* The VM of a program that was started is up, and is what was learned. */
+static void judge_boot(struct scry_gvl *g)
+{
+	struct scry_watch *w = g->watch;
+	int r = scry_ruby_validate(g->ruby);
+
+	if (r == -EAGAIN || r == -ESRCH) {
+		scry_error_clear();
+		return;
+	}
+	g->is_booting = false;
+	if (r == 0)
+		r = begin(g);
+	if (r == -EAGAIN || r == -ESRCH) {
+		g->is_booting = true;
+		scry_error_clear();
+	} else if (r < 0) {
+		scry_watch_note(w, "nothing was counted: %s", scry_error());
+		w->errors++;
+		w->enough = "its layout did not hold";
+		scry_error_clear();
+	}
+}
+
+static void turn(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+
+	if (w->target_gone || !g->table)
+		return;
+	if (g->is_booting)
+		judge_boot(g);
+	else if (scry_now_ns() >= g->look_ns)
+		scry_gvl_look_at_people(g);
+}
+
+static int drain(struct scry_watch *w)
+{
+	(void)w;
+	return 0;
+}
+
+/* The end is before the hooks are off. */
+static void end(struct scry_gvl *g)
+{
+	if (g->ended.tsc || !g->began.tsc)
+		return;
+	g->ended = scry_ticks_look();
+	if (!g->watch->target_gone)
+		scry_gvl_look_at_people(g);
+}
+
+static void leave(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+	const uint64_t none = 0;
+
+	if (!g->table)
+		return;
+	end(g);
+	scry_edit_poke(w->inj.mem.fd, scry_inject_symbol(&w->inj, "scry_agent_gvl"), &none,
+		       sizeof(none));
+}
+
+static int finish(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+
+	if (!g->table)
+		return 0;
+	if (g->is_booting)
+		scry_watch_note(w, "nothing was counted: the program ended, or the watch did, "
+				   "before its VM was up");
+	end(g);
+	w->events = g->table->events;
+	w->cost_ns = w->events * EVENT_NS;
+	return g->began.tsc ? scry_gvl_report(g) : 0;
+}
+
+static void done(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+
+	if (g) {
+		scry_hooks_close(&g->hooks);
+		scry_ruby_free(g->ruby);
+		scry_map_done(&g->by_th);
+		free(g->first_look.queue);
+		free(g->people);
+	}
+	free(g);
+	w->state = NULL;
+}
+
+static bool wants(pid_t pid, const struct scry_maps *maps)
+{
+	size_t entry;
+
+	return scry_ruby_find(pid, maps, &entry) == 0;
+}
+
+const struct scry_instrument scry_instrument_gvl = {
+	.name = "gvl",
+	.summary = "who holds a Ruby's VM lock, and who waits for it",
+	.wants = wants,
+	.wanted = "Ruby",
+	.unseen = "the program ended and no Ruby was seen in it; fix: name ruby itself",
+	.parts = SCRY_PART_GVL,
+	.prepare = prepare,
+	.describe = describe,
+	.enter = enter,
+	.turn = turn,
+	.drain = drain,
+	.leave = leave,
+	.finish = finish,
+	.done = done,
+};

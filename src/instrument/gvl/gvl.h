@@ -1,0 +1,66 @@
+/*
+ * `scry gvl`: a Ruby VM's lock, who has it, who wants it. What the files of this folder have in
+ * common. In the keeper.
+ */
+#ifndef SCRY_INSTRUMENT_GVL_GVL_H
+#define SCRY_INSTRUMENT_GVL_GVL_H
+
+#include <stdbool.h>
+
+#include "base/map.h"
+#include "hook/hooks.h"
+#include "sys/ticks.h"
+#include "vm/ruby.h"
+#include "watch/watch.h"
+#include "wire/gvl.h"
+
+struct scry_gvl_snapshot { /* of the VM's own words, outside its critical section */
+	uint64_t tsc;
+	uint64_t owner;	 /* th; 0: nobody */
+	uint64_t *queue; /* ths that want it */
+	size_t count;
+};
+
+struct scry_gvl_person { /* a thread's struct, and who it was last */
+	uint64_t th;
+	pid_t tid;
+	char name[32];
+	bool is_alive;
+	bool was_there; /* when the watch began */
+};
+
+struct scry_gvl {
+	struct scry_watch *watch;
+	struct scry_ruby *ruby;
+	struct scry_hooks hooks;
+	uint64_t lock;	 /* address of the ractor, or vm, that has it; 0: not known yet */
+	bool is_booting; /* the VM is not up: nothing is counted yet */
+	struct scry_gvl_table *table; /* the target's */
+	struct scry_ticks_pair began, ended;
+	/* what stood before the first event: by a look at which nobody was in the VM's section */
+	bool has_first_look;
+	struct scry_gvl_snapshot first_look;
+	struct scry_gvl_person *people;
+	struct scry_map by_th; /* -> index + 1 */
+	size_t count, room;
+	uint64_t look_ns; /* when to look again who there is */
+};
+
+/* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes
+ * over. Reads only. */
+int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby);
+/* The table as it was between two events; `ret` is the caller's. 0 or -EAGAIN. */
+int scry_gvl_read(const struct scry_gvl_table *table, struct scry_gvl_table *ret);
+/* Does it hold together? NULL, or what does not. */
+const char *scry_gvl_judge(const struct scry_gvl_table *t);
+
+/* learn.c: fills ruby->layout.gvl, unless that is known, and keeps it. 0, or -ENOTSUP with a
+ * sentence. */
+int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc);
+
+/* report.c: writes what the table says into the recording. */
+int scry_gvl_report(struct scry_gvl *g);
+/* Looks who there is: names, native threads. */
+void scry_gvl_look_at_people(struct scry_gvl *g);
+
+#endif

@@ -1,0 +1,253 @@
+/*
+ * What the agent's table says, as events: states that are over are in it; those that last when the
+ * watch ends last until then; what was before the first event, the first look says.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "instrument/gvl/gvl.h"
+#include "watch/ask.h"
+#include "wire/payload.h"
+
+struct report {
+	struct scry_gvl *g;
+	struct scry_gvl_table *t; /* a copy */
+	uint64_t start, end;	  /* of what is known, ticks */
+	uint64_t prefix;	  /* ticks from the start to the first event */
+};
+
+static uint64_t ns_of(const struct report *r, uint64_t ticks)
+{
+	return scry_ticks_by(&r->g->began, &r->g->ended, ticks);
+}
+
+/* What it did up to the first event. */
+static enum scry_gvl_state first_state(const struct report *r, uint64_t th)
+{
+	const struct scry_gvl_snapshot *s = &r->g->first_look;
+
+	if (!r->g->has_first_look)
+		return SCRY_GVL_UNKNOWN;
+	if (s->owner == th)
+		return SCRY_GVL_HOLDS;
+	for (size_t i = 0; i < s->count; i++)
+		if (s->queue[i] == th)
+			return SCRY_GVL_WANTS;
+	return SCRY_GVL_OFF;
+}
+
+static const struct scry_gvl_person *person_of(const struct scry_gvl *g, uint64_t th)
+{
+	uint64_t at;
+
+	return scry_map_get(&g->by_th, th, &at) && at ? &g->people[at - 1] : NULL;
+}
+
+static void add(struct scry_gvl_row *row, uint32_t state, uint64_t ticks)
+{
+	if (state == SCRY_GVL_HOLDS)
+		row->held += ticks;
+	else if (state == SCRY_GVL_WANTS)
+		row->wanted += ticks;
+	else if (state == SCRY_GVL_GRANTED)
+		row->granted += ticks;
+}
+
+/* The length that so many thousandths of the waits do not exceed: the middle of its step. */
+static uint64_t quantile(const struct scry_gvl_row *row, uint64_t thousandths)
+{
+	uint64_t rank = (row->waits * thousandths + 999) / 1000, seen = 0, middle;
+
+	for (uint32_t i = 0; i < SCRY_GVL_STEPS; i++) {
+		seen += row->lengths[i];
+		if (seen < rank || !seen)
+			continue;
+		middle = (scry_gvl_least(i) + scry_gvl_least(i + 1)) / 2;
+		return middle < row->longest ? middle : row->longest;
+	}
+	return row->longest;
+}
+
+/* `row` is a copy; its th may have no row of the table: nothing was seen of it. */
+static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
+{
+	struct scry_watch *w = r->g->watch;
+	const struct scry_gvl_person *p = person_of(r->g, row->th);
+	const bool was_there = p && p->was_there, has_row = row->state != SCRY_GVL_UNKNOWN;
+	const bool has_ended = !w->target_gone && !(p && p->is_alive);
+	struct scry_ev_gvl_thread ev = {.pid = (uint32_t)w->proc.pid,
+					.thread = number,
+					.threads = row->threads,
+					.has_ended = has_ended};
+	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end, known;
+
+	if (was_there || !has_row)
+		add(row, first_state(r, row->th), r->prefix);
+	if (has_row && row->state == SCRY_GVL_OFF && has_ended)
+		end = row->since;
+	if (has_row && end > row->since)
+		add(row, row->state, end - row->since);
+	known = row->held + row->wanted + row->granted;
+	if (p) {
+		ev.tid = (uint32_t)p->tid;
+		ev.name_str = scry_watch_string(w, p->name);
+	}
+	ev.held_ns = ns_of(r, row->held);
+	ev.wanted_ns = ns_of(r, row->wanted);
+	ev.granted_ns = ns_of(r, row->granted);
+	ev.without_ns = end > start + known ? ns_of(r, end - start - known) : 0;
+	ev.unknown_ns = was_there ? ns_of(r, r->start - r->g->began.tsc) : 0;
+	ev.takes = row->takes;
+	ev.yields = row->yields;
+	ev.taken_back = row->taken_back;
+	ev.waits = row->waits;
+	ev.p50_ns = ns_of(r, quantile(row, 500));
+	ev.p90_ns = ns_of(r, quantile(row, 900));
+	ev.p99_ns = ns_of(r, quantile(row, 990));
+	ev.max_ns = ns_of(r, row->longest);
+	scry_watch_event(w, SCRY_EVENT_GVL_THREAD, &ev, sizeof(ev));
+	return 0;
+}
+
+static void tell_pair(const struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+{
+	const struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid,
+					    .waiter = waiter,
+					    .holder = holder,
+					    .lost_ns = ns_of(r, ticks)};
+
+	if (ticks)
+		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
+}
+
+/* Waits that go on are in the table up to when the lock went to who has it. */
+static void close_pairs(struct report *r)
+{
+	struct scry_gvl_table *t = r->t;
+	uint32_t owner = t->owner % SCRY_GVL_THREADS;
+	uint32_t holder = owner && t->row[owner].state == SCRY_GVL_HOLDS ? owner : 0;
+
+	for (uint32_t i = 0; i < t->wanting && i < SCRY_GVL_THREADS; i++) {
+		uint32_t waiter = t->waiting[i] % SCRY_GVL_THREADS;
+		uint64_t key = ((uint64_t)waiter << 16 | holder) + 1, lost = 0, k = 0;
+
+		if (r->end > t->row[waiter].lost_since)
+			lost = r->end - t->row[waiter].lost_since;
+		while (k < SCRY_GVL_PAIRS && t->pairs[k].key != key)
+			k++;
+		if (k < SCRY_GVL_PAIRS)
+			t->pairs[k].ticks += lost;
+		else
+			tell_pair(r, waiter, holder, lost);
+	}
+}
+
+static void tell_lock(const struct report *r)
+{
+	const struct scry_gvl *g = r->g;
+	struct scry_gvl_table *t = r->t;
+	uint64_t places[SCRY_GVL_PLACES] = {0}, contended = t->contended;
+	uint64_t first = g->has_first_look ? g->first_look.count + (g->first_look.owner != 0) : 0;
+	struct scry_ev_gvl ev = {.pid = (uint32_t)g->watch->proc.pid,
+				 .can_take_back = g->ruby->layout.gvl.hands_over,
+				 .ends = t->events};
+
+	if (t->events && r->end > t->changed)
+		t->by_runnable[t->runnable < SCRY_GVL_RUNNABLE ? t->runnable
+							       : SCRY_GVL_RUNNABLE - 1] +=
+			r->end - t->changed;
+	t->by_runnable[first < SCRY_GVL_RUNNABLE ? first : SCRY_GVL_RUNNABLE - 1] += r->prefix;
+	for (uint32_t i = 0; i < SCRY_GVL_RUNNABLE; i++)
+		places[i < SCRY_GVL_PLACES ? i : SCRY_GVL_PLACES - 1] += t->by_runnable[i];
+	if (t->wanting && r->end > t->wanted_since)
+		contended += r->end - t->wanted_since;
+	contended += g->has_first_look && g->first_look.count ? r->prefix : 0;
+	ev.watched_ns = ns_of(r, r->end - g->began.tsc);
+	ev.unknown_ns = ns_of(r, r->start - g->began.tsc);
+	ev.contended_ns = ns_of(r, contended);
+	ev.runnable0_ns = ns_of(r, places[0]);
+	ev.runnable1_ns = ns_of(r, places[1]);
+	ev.runnable2_ns = ns_of(r, places[2]);
+	ev.runnable3_ns = ns_of(r, places[3]);
+	ev.runnable4_ns = ns_of(r, places[4]);
+	ev.runnable5_ns = ns_of(r, places[5]);
+	ev.runnable6_ns = ns_of(r, places[6]);
+	ev.runnable7_ns = ns_of(r, places[7]);
+	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
+}
+
+static void tell_lacks(const struct report *r)
+{
+	const struct scry_gvl_table *t = r->t;
+	struct scry_watch *w = r->g->watch;
+	int ractors = w->target_gone ? 1 : scry_ruby_ractors(r->g->ruby);
+	uint64_t odd = t->strange + t->busy;
+
+	if (t->over)
+		scry_watch_lost_some(w, "what the lock did while scry had no processor, or stood");
+	scry_watch_lost(w, t->crowded, "turns of threads that there was no room for");
+	w->errors += odd;
+	if (odd)
+		scry_watch_note(w, "the VM's queue was not as learned at %llu moments",
+				(unsigned long long)odd);
+	if (t->lost_pairs)
+		scry_watch_note(w,
+				"of who waited for whom some is missing: there are too many pairs");
+	if (ractors > 1)
+		scry_watch_note(w,
+				"%d more ractor%s, each with a lock of its own, which is not seen",
+				ractors - 1, scry_text_s((uint64_t)ractors - 1));
+	scry_error_clear();
+}
+
+static void set_times(struct report *r)
+{
+	const struct scry_gvl *g = r->g;
+	const struct scry_gvl_table *t = r->t;
+
+	r->end = g->watch->target_gone && t->events ? t->last : g->ended.tsc;
+	if (r->end < t->last)
+		r->end = t->last;
+	if (r->end < g->began.tsc)
+		r->end = g->began.tsc;
+	r->start = t->events ? t->began : r->end;
+	if (g->has_first_look && g->first_look.tsc < r->start) {
+		r->prefix = r->start - g->first_look.tsc;
+		r->start = g->first_look.tsc;
+	}
+}
+
+int scry_gvl_report(struct scry_gvl *g)
+{
+	struct report r = {.g = g, .t = malloc(sizeof(*r.t))};
+	int e = r.t ? scry_gvl_read(g->table, r.t) : -ENOMEM;
+
+	if (e < 0) {
+		free(r.t);
+		return e;
+	}
+	set_times(&r);
+	tell_lock(&r);
+	tell_lacks(&r);
+	for (uint32_t i = 1; i < r.t->rows && i < SCRY_GVL_THREADS; i++)
+		tell_thread(&r, &r.t->row[i], i);
+	for (size_t i = 0; i < g->count; i++) {
+		struct scry_gvl_row row = {.th = g->people[i].th};
+		bool has_row = false;
+
+		for (uint32_t k = 1; k < r.t->rows && k < SCRY_GVL_THREADS && !has_row; k++)
+			has_row = r.t->row[k].th == row.th;
+		if (!has_row && g->people[i].was_there)
+			tell_thread(&r, &row, SCRY_GVL_THREADS + (uint32_t)i);
+	}
+	close_pairs(&r);
+	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
+		if (r.t->pairs[i].key)
+			tell_pair(&r, (uint32_t)((r.t->pairs[i].key - 1) >> 16),
+				  (uint32_t)(r.t->pairs[i].key - 1) & 0xffff, r.t->pairs[i].ticks);
+	free(r.t);
+	return 0;
+}

@@ -1,0 +1,470 @@
+/*
+ * The gvl view: how much of the time threads wanted the VM's lock, who held it meanwhile, and each
+ * thread's share: held, waiting (wanted, and granted until it ran), without it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "view/functions.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+
+#define ROWS_MAX (1u << 20)
+
+struct thread {
+	struct scry_ev_gvl_thread ev;
+	uint64_t lost_ns; /* by others, while it held the lock */
+};
+
+struct gvl {
+	struct scry_reader *reader;
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+	struct scry_honesty honesty;
+	struct scry_grep grep;
+	struct scry_ev_gvl sum; /* of all locks; pid: of the last */
+	uint32_t locks;
+	struct thread *threads;
+	struct scry_ev_gvl_pair *pairs;
+	uint32_t thread_count, thread_room, pair_count, pair_room;
+	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
+	struct scry_buf buf;
+};
+
+static int grow(void **table, uint32_t count, uint32_t *room, size_t size)
+{
+	uint32_t more = *room ? 2 * *room : 64;
+	void *grown = *table;
+
+	if (count < *room)
+		return 0;
+	if (count < ROWS_MAX)
+		grown = reallocarray(*table, more, size);
+	if (count >= ROWS_MAX || !grown)
+		return scry_fail(-ENOMEM, "no memory for %u threads or pairs", count);
+	*table = grown;
+	*room = more;
+	return 0;
+}
+
+static void on_lock(struct gvl *g, const struct scry_ev_gvl *ev)
+{
+	struct scry_ev_gvl *s = &g->sum;
+
+	g->locks++;
+	s->pid = ev->pid;
+	s->can_take_back |= ev->can_take_back;
+	s->watched_ns += ev->watched_ns;
+	s->unknown_ns += ev->unknown_ns;
+	s->contended_ns += ev->contended_ns;
+	s->ends += ev->ends;
+	s->runnable0_ns += ev->runnable0_ns;
+	s->runnable1_ns += ev->runnable1_ns;
+	s->runnable2_ns += ev->runnable2_ns;
+	s->runnable3_ns += ev->runnable3_ns;
+	s->runnable4_ns += ev->runnable4_ns;
+	s->runnable5_ns += ev->runnable5_ns;
+	s->runnable6_ns += ev->runnable6_ns;
+	s->runnable7_ns += ev->runnable7_ns;
+}
+
+static int on_thread(struct gvl *g, const struct scry_ev_gvl_thread *ev)
+{
+	const uint64_t key = (uint64_t)ev->pid << 32 | ev->thread;
+
+	if (grow((void **)&g->threads, g->thread_count, &g->thread_room, sizeof(*g->threads)) < 0 ||
+	    scry_map_put(&g->by_number, key, g->thread_count + 1) < 0)
+		return -ENOMEM;
+	g->threads[g->thread_count++] = (struct thread){.ev = *ev};
+	return 0;
+}
+
+static struct thread *thread_at(const struct gvl *g, uint32_t pid, uint32_t number)
+{
+	uint64_t at;
+
+	return number && scry_map_get(&g->by_number, (uint64_t)pid << 32 | number, &at)
+		       ? &g->threads[at - 1]
+		       : NULL;
+}
+
+static int on_pair(struct gvl *g, const struct scry_ev_gvl_pair *ev)
+{
+	if (grow((void **)&g->pairs, g->pair_count, &g->pair_room, sizeof(*g->pairs)) < 0)
+		return -ENOMEM;
+	g->pairs[g->pair_count++] = *ev;
+	return 0;
+}
+
+static int read_all(struct gvl *g)
+{
+	const struct scry_event *event;
+	int got, r = 0;
+
+	scry_honesty_init(&g->honesty, g->reader);
+	while ((got = scry_reader_next(g->reader, &event)) > 0 && r == 0) {
+		const uint32_t *pid = (const void *)(event + 1); /* of the three, the first */
+
+		scry_honesty_event(&g->honesty, event);
+		if (event->type < SCRY_EVENT_GVL || event->type > SCRY_EVENT_GVL_PAIR ||
+		    (g->opts->pid && g->opts->pid != *pid))
+			continue;
+		if (event->type == SCRY_EVENT_GVL)
+			on_lock(g, (const void *)(event + 1));
+		else if (event->type == SCRY_EVENT_GVL_THREAD)
+			r = on_thread(g, (const void *)(event + 1));
+		else
+			r = on_pair(g, (const void *)(event + 1));
+	}
+	scry_honesty_close(&g->honesty);
+	return r ? r : got;
+}
+
+static uint64_t waited_ns(const struct thread *t)
+{
+	return t->ev.wanted_ns + t->ev.granted_ns;
+}
+
+static int by_lost(const void *left, const void *right)
+{
+	const struct thread *a = left, *b = right;
+	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
+
+	order = order ? order : scry_functions_compare(b->ev.held_ns, a->ev.held_ns);
+	order = order ? order : scry_functions_compare(waited_ns(b), waited_ns(a));
+	order = order ? order : scry_functions_compare(a->ev.pid, b->ev.pid);
+	return order ? order : scry_functions_compare(a->ev.thread, b->ev.thread);
+}
+
+static int pair_by_lost(const void *left, const void *right)
+{
+	const struct scry_ev_gvl_pair *a = left, *b = right;
+	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
+
+	order = order ? order : scry_functions_compare(a->waiter, b->waiter);
+	return order ? order : scry_functions_compare(a->holder, b->holder);
+}
+
+/* Threads that kept others waiting come first. */
+static void sort(struct gvl *g)
+{
+	for (uint32_t i = 0; i < g->pair_count; i++) {
+		struct thread *t = thread_at(g, g->pairs[i].pid, g->pairs[i].holder);
+
+		if (t)
+			t->lost_ns += g->pairs[i].lost_ns;
+	}
+	if (g->pair_count)
+		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), pair_by_lost);
+	if (!g->thread_count)
+		return;
+	qsort(g->threads, g->thread_count, sizeof(*g->threads), by_lost);
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		scry_map_put(&g->by_number,
+			     (uint64_t)g->threads[i].ev.pid << 32 | g->threads[i].ev.thread, i + 1);
+}
+
+/* "worker (4711)" */
+static void put_thread(const struct gvl *g, const struct thread *t, struct scry_buf *b)
+{
+	size_t size = 0;
+	const char *name = t ? scry_reader_string(g->reader, t->ev.name_str, &size) : NULL;
+
+	if (!t) {
+		scry_buf_printf(b, "[changing hands]");
+		return;
+	}
+	scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
+	if (t->ev.tid)
+		scry_buf_printf(b, "%s(%u)", size ? " " : "", t->ev.tid);
+	else if (!size)
+		scry_buf_printf(b, "[thread %u]", t->ev.thread);
+}
+
+static void judge(struct gvl *g)
+{
+	const uint64_t known = g->sum.watched_ns - g->sum.unknown_ns;
+	const struct thread *worst = g->thread_count ? &g->threads[0] : NULL;
+	uint64_t waited = 0, waiters = 0;
+	struct scry_buf *b = &g->buf;
+
+	for (uint32_t i = 0; i < g->thread_count; i++) {
+		waited += waited_ns(&g->threads[i]);
+		waiters += waited_ns(&g->threads[i]) != 0;
+	}
+	scry_buf_clear(b);
+	if (!g->honesty.has_totals)
+		scry_buf_printf(b, "as far as the recording goes: ");
+	if (!g->locks || !known) {
+		scry_buf_printf(b, "nothing is known of the GVL");
+	} else if (!waited) {
+		scry_buf_printf(b, "no thread waited for the GVL");
+	} else {
+		uint64_t tenths = scry_share(g->sum.contended_ns, known, 1000);
+
+		scry_buf_printf(b, "threads wanted the GVL %llu.%llu %% of the time: ",
+				(unsigned long long)tenths / 10, (unsigned long long)tenths % 10);
+		scry_text_things(b, waiters, "threads");
+		scry_buf_printf(b, " waited ");
+		scry_text_duration(b, waited);
+		scry_buf_printf(b, " together within ");
+		scry_text_duration(b, known);
+		if (tenths < 10) {
+			scry_buf_printf(b, ", which is little");
+		} else if (worst->lost_ns) {
+			scry_buf_printf(b, "; ");
+			put_thread(g, worst, b);
+			scry_buf_printf(b, " made others wait ");
+			scry_text_duration(b, worst->lost_ns);
+			scry_buf_printf(b, "; fix: fewer threads in one process, or scry stacks "
+					   "--cpu to see what it runs");
+		}
+	}
+	g->doc->ops->note(g->doc, b->data, b->len);
+}
+
+static void push_totals(const struct gvl *g)
+{
+	const struct scry_ev_gvl *s = &g->sum;
+	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++) {
+		const struct scry_ev_gvl_thread *e = &g->threads[i].ev;
+
+		held += e->held_ns;
+		wanted += e->wanted_ns;
+		granted += e->granted_ns;
+		waits += e->waits;
+		yields += e->yields;
+		back += e->taken_back;
+	}
+	{
+		const struct scry_pair totals[] = {
+			{"watched_ns", "seconds were watched", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->watched_ns)},
+			{"unknown_ns", "of them before anything was known", SCRY_CELL_TIME, 0,
+			 scry_cell_known(s->unknown_ns, g->doc->is_data || s->unknown_ns)},
+			{"contended_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->contended_ns)},
+			{"free_ns", "in which nobody held or wanted it", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->runnable0_ns)},
+			{"held_ns", "held by all threads together", SCRY_CELL_TIME, 0,
+			 scry_cell_number(held)},
+			{"wanted_ns", "waited for it by all together", SCRY_CELL_TIME, 0,
+			 scry_cell_number(wanted)},
+			{"granted_ns", "granted, until the thread ran", SCRY_CELL_TIME, 0,
+			 scry_cell_number(granted)},
+			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
+			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
+			 scry_cell_number(yields)},
+			{"taken_back", "grants that another thread got first", SCRY_CELL_COUNT, 0,
+			 scry_cell_number(back)},
+		};
+
+		g->doc->ops->totals(g->doc, totals, sizeof(totals) / sizeof(totals[0]));
+	}
+}
+
+static uint64_t top_of(const struct gvl *g)
+{
+	return g->opts->top != SCRY_VIEW_TOP_DEFAULT ? g->opts->top
+	       : g->doc->is_data		     ? 0
+						     : SCRY_VIEW_TOP_ROWS;
+}
+
+static void tell_hidden(struct gvl *g, uint64_t hidden)
+{
+	if (hidden)
+		scry_doc_remark(g->doc, "%llu more %s not shown; --top 0 without --grep shows all",
+				(unsigned long long)hidden, hidden == 1 ? "row is" : "rows are");
+}
+
+static void push_thread(struct gvl *g, const struct thread *t)
+{
+	const struct scry_ev_gvl_thread *e = &t->ev;
+	const bool has_waits = e->waits != 0;
+	struct scry_cell cells[] = {
+		scry_cell_number(e->pid),
+		scry_cell_number(e->thread),
+		scry_cell_known(e->tid, e->tid != 0),
+		scry_cell_number(t->lost_ns),
+		scry_cell_number(e->held_ns),
+		scry_cell_number(waited_ns(t)),
+		scry_cell_number(e->wanted_ns),
+		scry_cell_number(e->granted_ns),
+		scry_cell_number(e->without_ns),
+		scry_cell_number(e->unknown_ns),
+		scry_cell_number(e->takes),
+		scry_cell_number(e->waits),
+		scry_cell_known(e->p50_ns, has_waits),
+		scry_cell_known(e->p90_ns, has_waits),
+		scry_cell_known(e->p99_ns, has_waits),
+		scry_cell_known(e->max_ns, has_waits),
+		scry_cell_number(e->yields),
+		scry_cell_number(e->taken_back),
+		scry_cell_number(e->threads),
+		scry_cell_number(e->has_ended),
+		scry_functions_string(g->reader, e->name_str),
+	};
+
+	g->doc->ops->row(g->doc, cells);
+}
+
+static void push_threads(struct gvl *g)
+{
+	static const struct scry_column columns[] = {
+		{NULL, "pid", SCRY_CELL_NUMBER, false},
+		{NULL, "thread", SCRY_CELL_NUMBER, false},
+		{"tid", "tid", SCRY_CELL_NUMBER, false},
+		{"others lost s", "lost_ns", SCRY_CELL_TIME, false},
+		{"held s", "held_ns", SCRY_CELL_TIME, false},
+		{"waited s", NULL, SCRY_CELL_TIME, false},
+		{NULL, "wanted_ns", SCRY_CELL_TIME, false},
+		{NULL, "granted_ns", SCRY_CELL_TIME, false},
+		{"without s", "without_ns", SCRY_CELL_TIME, false},
+		{NULL, "unknown_ns", SCRY_CELL_TIME, false},
+		{NULL, "takes", SCRY_CELL_COUNT, false},
+		{"waits", "waits", SCRY_CELL_COUNT, false},
+		{"p50 s", "wait_p50_ns", SCRY_CELL_TIME, false},
+		{NULL, "wait_p90_ns", SCRY_CELL_TIME, false},
+		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, false},
+		{"max s", "wait_max_ns", SCRY_CELL_TIME, false},
+		{"yields", "yields", SCRY_CELL_COUNT, false},
+		{NULL, "taken_back", SCRY_CELL_COUNT, false},
+		{NULL, "threads", SCRY_CELL_COUNT, false},
+		{NULL, "has_ended", SCRY_CELL_BOOL, false},
+		{"name", "name", SCRY_CELL_TEXT, false},
+	};
+	uint64_t top = top_of(g), shown = 0, hidden = 0;
+
+	g->doc->section = "threads";
+	g->doc->title = NULL;
+	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = 0; i < g->thread_count; i++) {
+		scry_buf_clear(&g->buf);
+		put_thread(g, &g->threads[i], &g->buf);
+		if ((top && shown == top) || !scry_grep_matches(&g->grep, scry_buf_str(&g->buf))) {
+			hidden++;
+			continue;
+		}
+		push_thread(g, &g->threads[i]);
+		shown++;
+	}
+	tell_hidden(g, hidden);
+}
+
+static void push_pairs(struct gvl *g)
+{
+	static const struct scry_column columns[] = {
+		{NULL, "pid", SCRY_CELL_NUMBER, false},
+		{"lost s", "lost_ns", SCRY_CELL_TIME, false},
+		{NULL, "waiter", SCRY_CELL_NUMBER, false},
+		{NULL, "holder", SCRY_CELL_NUMBER, false},
+		{"waited", NULL, SCRY_CELL_TEXT, false},
+		{"while it was held by", NULL, SCRY_CELL_TEXT, false},
+	};
+	uint64_t top = top_of(g), shown = 0, hidden = 0;
+	struct scry_buf holder = {0};
+
+	g->doc->section = "pairs";
+	g->doc->title = "who waited for whom";
+	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = 0; i < g->pair_count; i++) {
+		const struct scry_ev_gvl_pair *p = &g->pairs[i];
+
+		scry_buf_clear(&g->buf);
+		scry_buf_clear(&holder);
+		put_thread(g, thread_at(g, p->pid, p->waiter), &g->buf);
+		put_thread(g, thread_at(g, p->pid, p->holder), &holder);
+		if ((top && shown == top) ||
+		    (!scry_grep_matches(&g->grep, scry_buf_str(&g->buf)) &&
+		     !scry_grep_matches(&g->grep, scry_buf_str(&holder)))) {
+			hidden++;
+			continue;
+		}
+		{
+			const struct scry_cell cells[] = {
+				scry_cell_number(p->pid),
+				scry_cell_number(p->lost_ns),
+				scry_cell_number(p->waiter),
+				scry_cell_known(p->holder, p->holder != 0),
+				scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
+				scry_cell_text(scry_buf_str(&holder), holder.len),
+			};
+
+			g->doc->ops->row(g->doc, cells);
+		}
+		shown++;
+	}
+	tell_hidden(g, hidden);
+	scry_buf_done(&holder);
+	g->doc->section = g->doc->title = NULL;
+}
+
+static void push_runnable(struct gvl *g)
+{
+	static const struct scry_column columns[] = {
+		{"threads", "threads", SCRY_CELL_NUMBER, false},
+		{"seconds", "time_ns", SCRY_CELL_TIME, false},
+		{"%", NULL, SCRY_CELL_TENTHS, false},
+	};
+	const struct scry_ev_gvl *s = &g->sum;
+	const uint64_t known = s->watched_ns - s->unknown_ns;
+	const uint64_t times[] = {s->runnable0_ns, s->runnable1_ns, s->runnable2_ns,
+				  s->runnable3_ns, s->runnable4_ns, s->runnable5_ns,
+				  s->runnable6_ns, s->runnable7_ns};
+
+	g->doc->section = "runnable";
+	g->doc->title = "time with so many threads that held or wanted the GVL (7: or more)";
+	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint64_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		const uint64_t ns = times[i];
+		const struct scry_cell cells[] = {scry_cell_number(i), scry_cell_number(ns),
+						  scry_cell_number(scry_share(ns, known, 1000))};
+
+		if (ns || g->doc->is_data)
+			g->doc->ops->row(g->doc, cells);
+	}
+	g->doc->section = g->doc->title = NULL;
+}
+
+static void push(struct gvl *g)
+{
+	sort(g);
+	g->honesty.noun = "critical sections of the GVL";
+	g->honesty.shown = g->sum.ends;
+	g->doc->ops->honesty(g->doc, &g->honesty);
+	judge(g);
+	scry_honesty_notes(&g->honesty, g->doc);
+	push_totals(g);
+	if (g->thread_count || g->doc->is_data)
+		push_threads(g);
+	if (g->pair_count || g->doc->is_data)
+		push_pairs(g);
+	if (g->locks || g->doc->is_data)
+		push_runnable(g);
+}
+
+int scry_view_gvl(struct scry_reader *reader, const struct scry_view_opts *opts,
+		  struct scry_doc *doc)
+{
+	struct gvl g = {.reader = reader, .opts = opts, .doc = doc};
+	int r = scry_grep_init(&g.grep, opts->grep);
+
+	if (r < 0)
+		return r;
+	scry_map_init(&g.by_number, ROWS_MAX);
+	r = read_all(&g);
+	if (r == 0)
+		push(&g);
+	scry_grep_done(&g.grep);
+	scry_map_done(&g.by_number);
+	scry_buf_done(&g.buf);
+	free(g.threads);
+	free(g.pairs);
+	return r;
+}

@@ -1,0 +1,120 @@
+/*
+ * What the agent counts of a Ruby VM's lock (GVL), and what the host tells it of that lock.
+ *
+ * The table lies where an instrument with records has its ring: behind the control and account
+ * pages. Whoever is in the VM's critical section writes it, just before the section ends, so there
+ * is one writer at a time; the keeper reads it whole between two equal, even values of `sequence`.
+ * Times are ticks of the TSC. Freestanding. What the host reads here is hostile.
+ */
+#ifndef SCRY_WIRE_GVL_H
+#define SCRY_WIRE_GVL_H
+
+#include "wire/control.h"
+
+#include <stdint.h>
+
+#define SCRY_GVL_THREADS                                                                       \
+	2048u		     /* rows; row 0 stands for those that found none, and is not timed \
+			      */
+#define SCRY_GVL_SLOTS 4096u /* of the hash of rows */
+#define SCRY_GVL_PAIRS 16384u
+#define SCRY_GVL_PROBES 64u
+#define SCRY_GVL_RUNNABLE 33u /* 0 to 31 threads at a time, and more */
+/* Lengths of waits: eight steps to an octave, from 2^SCRY_GVL_LEAST ticks on. */
+#define SCRY_GVL_LEAST 6u
+#define SCRY_GVL_STEPS 304u
+
+enum scry_gvl_state {
+	SCRY_GVL_UNKNOWN, /* nothing has been seen of it */
+	SCRY_GVL_OFF,	  /* without the lock, and does not want it */
+	SCRY_GVL_WANTS,
+	SCRY_GVL_GRANTED, /* the VM has given it the lock, and it has not run since */
+	SCRY_GVL_HOLDS,
+};
+
+struct scry_gvl_row { /* a thread's struct; another thread may have it later */
+	uint64_t th;
+	uint64_t self;			/* its Thread object */
+	uint64_t since;			/* when `state` began */
+	uint64_t first;			/* event */
+	uint32_t state;			/* enum scry_gvl_state */
+	uint16_t is_queued, is_old;	/* is_old: the wait began before the first event */
+	uint32_t threads;		/* that had this struct, seen by their Thread objects */
+	uint32_t place;			/* among those that want it */
+	uint64_t held, wanted, granted; /* ticks, of states that are over */
+	uint64_t waits, longest;	/* waits that are over; is_old ones are not among them */
+	uint64_t wait_began;
+	uint64_t lost_since; /* its share of waiting is in the pairs up to here */
+	uint64_t takes;	     /* times that it got the lock */
+	uint64_t yields;     /* times that it gave the lock and wanted it at once */
+	uint64_t taken_back; /* grants that were another's before it ran */
+	uint64_t pad[3];
+	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
+};
+
+struct scry_gvl_pair { /* time that `waiter` lost while `holder` had the lock */
+	uint64_t key;  /* waiter << 16 | holder, + 1; holder 0: nobody, the lock changed hands */
+	uint64_t ticks;
+};
+
+struct scry_gvl_table { /* zero at first */
+	uint64_t sequence;
+	uint64_t began, last; /* first event, newest one */
+	uint64_t events;      /* ends of critical sections */
+	uint64_t changed;     /* when `runnable` changed last */
+	uint64_t tail;	      /* of the queue, as it was last: a node */
+	uint32_t owner;	      /* row; 0: nobody */
+	uint32_t wanting;     /* how many of `waiting` */
+	uint32_t rows;	      /* in use, row 0 included */
+	uint32_t runnable;    /* threads that want, were granted or hold the lock */
+	uint64_t contended; /* ticks in which somebody wanted it, up to when that ended last ... */
+	uint64_t wanted_since; /* ... and since when somebody does */
+	uint64_t crowded;      /* threads that found no row */
+	uint64_t lost_pairs;   /* ticks that found no pair */
+	uint64_t busy;	       /* events in a signal handler that interrupted the table's writer */
+	uint64_t strange;      /* what the queue should not have been */
+	uint64_t over;	       /* the lease was over */
+	uint64_t by_runnable[SCRY_GVL_RUNNABLE]; /* ticks */
+	uint16_t slots[SCRY_GVL_SLOTS];
+	uint16_t waiting[SCRY_GVL_THREADS];
+	struct scry_gvl_pair pairs[SCRY_GVL_PAIRS];
+	struct scry_gvl_row row[SCRY_GVL_THREADS];
+};
+_Static_assert(sizeof(struct scry_gvl_table) <= SCRY_RING_WORDS * 8ull, "it lies in the ring");
+
+/* In the agent's part for it, written by the host before a hook is on: addresses in the target,
+ * offsets in bytes. */
+struct scry_gvl_plan {
+	uint64_t mutex; /* 0: nothing is counted */
+	uint64_t owner; /* of the word that says whose the lock is */
+	uint64_t queue; /* of the head of the ring of those that want it */
+	uint32_t node;	/* in a thread's struct: its node there */
+	uint32_t self;
+	/* The giver says whose the lock is next, before that one runs: then a thread is known to
+	 * run by its native thread, whose id its `nt` (th + nt, or th where that is NONE) has at
+	 * `tid`. */
+	uint32_t hands_over, nt, tid;
+	uint32_t pad;
+};
+#define SCRY_GVL_NONE 0xffffffffu
+
+/* The step that a wait of so many ticks belongs to, and the least ticks of a step. */
+static inline uint32_t scry_gvl_step(uint64_t ticks)
+{
+	uint32_t octave, step;
+
+	if (ticks >> SCRY_GVL_LEAST == 0)
+		return 0;
+	octave = 63 - (uint32_t)__builtin_clzll(ticks);
+	step = (octave - SCRY_GVL_LEAST) * 8 + (uint32_t)(ticks >> (octave - 3) & 7) + 1;
+	return step < SCRY_GVL_STEPS ? step : SCRY_GVL_STEPS - 1;
+}
+
+static inline uint64_t scry_gvl_least(uint32_t step)
+{
+	if (!step)
+		return 0;
+	return (8ull + (step - 1) % 8) << ((step - 1) / 8 + SCRY_GVL_LEAST - 3);
+}
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * Payloads of what a Ruby VM's lock (GVL) did: one GVL event for each lock, then a row for each
+ * thread, then the pairs. Threads are numbered within the process, from 1.
+ */
+#ifndef SCRY_WIRE_PAYLOAD_GVL_H
+#define SCRY_WIRE_PAYLOAD_GVL_H
+
+#include <stdint.h>
+
+#define SCRY_GVL_PLACES 8u /* 0 to 6 threads, and more */
+
+struct scry_ev_gvl {
+	uint32_t pid;
+	uint32_t can_take_back; /* 1: a grant may be another's before its thread runs */
+	uint64_t watched_ns;	/* in which events were taken */
+	uint64_t unknown_ns;	/* of that, before anything was known */
+	uint64_t contended_ns;	/* somebody wanted it */
+	uint64_t ends;		/* of critical sections that were seen */
+	/* time with so many threads that wanted, were granted or held it */
+	uint64_t runnable0_ns, runnable1_ns, runnable2_ns, runnable3_ns, runnable4_ns, runnable5_ns,
+		runnable6_ns, runnable7_ns;
+};
+
+struct scry_ev_gvl_thread {
+	uint32_t pid;
+	uint32_t thread; /* its number */
+	uint32_t tid;	 /* 0: not known */
+	uint32_t name_str;
+	uint32_t threads; /* that had this place one after the other; 0, 1: one */
+	uint32_t has_ended;
+	uint64_t held_ns, wanted_ns, granted_ns, without_ns, unknown_ns;
+	uint64_t takes;				 /* times that it got the lock */
+	uint64_t yields;			 /* times that it gave it and wanted it at once */
+	uint64_t taken_back;			 /* grants that another thread got before it ran */
+	uint64_t waits;				 /* that are over, and began in the watch */
+	uint64_t p50_ns, p90_ns, p99_ns, max_ns; /* of these; the first three within 6 % */
+};
+
+struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */
+	uint32_t pid;
+	uint32_t waiter;
+	uint32_t holder; /* 0: nobody, the lock changed hands */
+	uint32_t reserved;
+	uint64_t lost_ns;
+};
+
+#endif
