@@ -31,8 +31,6 @@ int scry_cmd_gvl(int argc, char **argv)
 
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
-	if (r == 0 && report.folded)
-		r = scry_fail(-EINVAL, "'%s': waits are not folded", opts.output);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	return scry_run(&opts, &scry_instrument_gvl, &report);

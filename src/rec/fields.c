@@ -366,6 +366,13 @@ static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, p99_ns, "p99_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, max_ns, "max_ns", NUMBER),
 };
+static const struct scry_field fields_scry_ev_gvl_line[] = {
+	FIELD(scry_ev_gvl_line, pid, "pid", NUMBER),
+	FIELD(scry_ev_gvl_line, holder, "holder", NUMBER),
+	FIELD(scry_ev_gvl_line, stack, "stack", STACK),
+	FIELD(scry_ev_gvl_line, samples, "samples", NUMBER),
+	FIELD(scry_ev_gvl_line, lost_ns, "lost_ns", NUMBER),
+};
 static const struct scry_field fields_scry_ev_gvl_pair[] = {
 	FIELD(scry_ev_gvl_pair, pid, "pid", NUMBER),
 	FIELD(scry_ev_gvl_pair, waiter, "waiter", NUMBER),

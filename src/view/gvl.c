@@ -9,15 +9,22 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "view/frames.h"
 #include "view/functions.h"
 #include "view/grep.h"
 #include "view/honesty.h"
 
 #define ROWS_MAX (1u << 20)
+#define NAMES_BYTES_MAX (256u << 20)
 
 struct thread {
 	struct scry_ev_gvl_thread ev;
 	uint64_t lost_ns; /* by others, while it held the lock */
+};
+
+struct line { /* in text the line where it ran, in data its stack */
+	uint32_t stack, samples;
+	uint64_t lost_ns;
 };
 
 struct gvl {
@@ -30,7 +37,12 @@ struct gvl {
 	uint32_t locks;
 	struct thread *threads;
 	struct scry_ev_gvl_pair *pairs;
-	uint32_t thread_count, thread_room, pair_count, pair_room;
+	struct line *lines;
+	struct scry_frames frames;
+	struct scry_intern names;
+	struct scry_map by_line; /* frame -> place + 1 */
+	uint64_t lost_ns;	 /* by all lines */
+	uint32_t thread_count, thread_room, pair_count, pair_room, line_count, line_room;
 	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
 	struct scry_buf buf;
 };
@@ -100,6 +112,35 @@ static int on_pair(struct gvl *g, const struct scry_ev_gvl_pair *ev)
 	return 0;
 }
 
+/* For people: the newest frame, whoever called it. */
+static uint32_t place_of(struct gvl *g, uint32_t stack)
+{
+	struct scry_frame frame = scry_frames_get(&g->frames, stack);
+
+	if (!stack || g->doc->is_data || g->doc->is_folded)
+		return stack;
+	frame.parent = 0;
+	return scry_frames_put(&g->frames, &frame);
+}
+
+static int on_line(struct gvl *g, const struct scry_ev_gvl_line *ev)
+{
+	const uint32_t place = place_of(g, scry_frames_find(&g->frames, ev->stack));
+	uint64_t *at = scry_map_ref(&g->by_line, place + 1ull);
+
+	if (!at ||
+	    (!*at && grow((void **)&g->lines, g->line_count, &g->line_room, sizeof(*g->lines)) < 0))
+		return scry_fail(-ENOMEM, "no memory for %u lines", g->line_count);
+	if (!*at) {
+		g->lines[g->line_count++] = (struct line){.stack = place};
+		*at = g->line_count;
+	}
+	g->lines[*at - 1].samples += ev->samples;
+	g->lines[*at - 1].lost_ns += ev->lost_ns;
+	g->lost_ns += ev->lost_ns;
+	return 0;
+}
+
 static int read_all(struct gvl *g)
 {
 	const struct scry_event *event;
@@ -107,18 +148,23 @@ static int read_all(struct gvl *g)
 
 	scry_honesty_init(&g->honesty, g->reader);
 	while ((got = scry_reader_next(g->reader, &event)) > 0 && r == 0) {
-		const uint32_t *pid = (const void *)(event + 1); /* of the three, the first */
+		const uint32_t *pid = (const void *)(event + 1); /* of the four, the first */
 
 		scry_honesty_event(&g->honesty, event);
-		if (event->type < SCRY_EVENT_GVL || event->type > SCRY_EVENT_GVL_PAIR ||
+		if (event->type == SCRY_EVENT_STACK)
+			scry_frames_event(&g->frames, &g->names, g->reader,
+					  (const void *)(event + 1));
+		if (event->type < SCRY_EVENT_GVL || event->type > SCRY_EVENT_GVL_LINE ||
 		    (g->opts->pid && g->opts->pid != *pid))
 			continue;
 		if (event->type == SCRY_EVENT_GVL)
 			on_lock(g, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_GVL_THREAD)
 			r = on_thread(g, (const void *)(event + 1));
-		else
+		else if (event->type == SCRY_EVENT_GVL_PAIR)
 			r = on_pair(g, (const void *)(event + 1));
+		else
+			r = on_line(g, (const void *)(event + 1));
 	}
 	scry_honesty_close(&g->honesty);
 	return r ? r : got;
@@ -149,6 +195,14 @@ static int pair_by_lost(const void *left, const void *right)
 	return order ? order : scry_functions_compare(a->holder, b->holder);
 }
 
+static int line_by_lost(const void *left, const void *right)
+{
+	const struct line *a = left, *b = right;
+	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
+
+	return order ? order : scry_functions_compare(a->stack, b->stack);
+}
+
 /* Threads that kept others waiting come first. */
 static void sort(struct gvl *g)
 {
@@ -160,6 +214,8 @@ static void sort(struct gvl *g)
 	}
 	if (g->pair_count)
 		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), pair_by_lost);
+	if (g->line_count)
+		qsort(g->lines, g->line_count, sizeof(*g->lines), line_by_lost);
 	if (!g->thread_count)
 		return;
 	qsort(g->threads, g->thread_count, sizeof(*g->threads), by_lost);
@@ -183,6 +239,35 @@ static void put_thread(const struct gvl *g, const struct thread *t, struct scry_
 		scry_buf_printf(b, "%s(%u)", size ? " " : "", t->ev.tid);
 	else if (!size)
 		scry_buf_printf(b, "[thread %u]", t->ev.thread);
+}
+
+static void put_line(struct gvl *g, uint32_t stack, struct scry_buf *b)
+{
+	const struct scry_frame frame = scry_frames_get(&g->frames, stack);
+	const struct scry_cell file = scry_name_text(&g->names, frame.file),
+			       method = scry_name_text(&g->names, frame.method);
+
+	if (!stack) {
+		scry_buf_printf(b, "[unknown]");
+		return;
+	}
+	scry_buf_printf(b, "%.*s:%u", (int)file.length, file.bytes ? file.bytes : "", frame.line);
+	if (method.length)
+		scry_buf_printf(b, " %.*s", (int)method.length, method.bytes);
+}
+
+static void put_worst_line(struct gvl *g, struct scry_buf *b)
+{
+	const struct line *worst = g->line_count ? &g->lines[0] : NULL;
+
+	if (worst && !worst->stack && g->line_count > 1)
+		worst++;
+	if (!worst || !worst->stack)
+		return;
+	scry_buf_printf(b, ", the line ");
+	put_line(g, worst->stack, b);
+	scry_buf_printf(b, " alone ");
+	scry_text_duration(b, worst->lost_ns);
 }
 
 static void judge(struct gvl *g)
@@ -220,8 +305,7 @@ static void judge(struct gvl *g)
 			put_thread(g, worst, b);
 			scry_buf_printf(b, " made others wait ");
 			scry_text_duration(b, worst->lost_ns);
-			scry_buf_printf(b, "; fix: fewer threads in one process, or scry stacks "
-					   "--cpu to see what it runs");
+			put_worst_line(g, b);
 		}
 	}
 	g->doc->ops->note(g->doc, b->data, b->len);
@@ -405,6 +489,53 @@ static void push_pairs(struct gvl *g)
 	g->doc->section = g->doc->title = NULL;
 }
 
+/* Waits that are short beside the millisecond between two samples are chance: the square root of
+ * their number says how much. */
+static void push_lines(struct gvl *g)
+{
+	static const struct scry_column columns[] = {
+		{"others lost s", "lost_ns", SCRY_CELL_TIME, false},
+		{"%", NULL, SCRY_CELL_TENTHS, false},
+		{NULL, "share_pct", SCRY_CELL_NUMBER, false},
+		{"samples", "samples", SCRY_CELL_COUNT, false},
+		{"while one held the GVL in", NULL, SCRY_CELL_TEXT, false},
+		{NULL, "stack", SCRY_CELL_FRAMES, false},
+	};
+	uint64_t top = top_of(g), shown = 0, hidden = 0;
+	struct scry_frame_row scratch = {0};
+
+	g->doc->weight = "lost_ns";
+	g->doc->section = NULL;
+	g->doc->title = "lines that made others wait";
+	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (uint32_t i = 0; i < g->line_count; i++) {
+		const struct line *l = &g->lines[i];
+
+		scry_buf_clear(&g->buf);
+		put_line(g, l->stack, &g->buf);
+		if ((top && shown == top) || !scry_grep_matches(&g->grep, scry_buf_str(&g->buf))) {
+			hidden++;
+			continue;
+		}
+		{
+			const struct scry_cell cells[] = {
+				scry_cell_number(l->lost_ns),
+				scry_cell_number(scry_share(l->lost_ns, g->lost_ns, 1000)),
+				scry_cell_number(scry_share(l->lost_ns, g->lost_ns, 100)),
+				scry_cell_number(l->samples),
+				scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
+				scry_frames_cell(&g->frames, &g->names, l->stack, &scratch),
+			};
+
+			g->doc->ops->row(g->doc, cells);
+		}
+		shown++;
+	}
+	tell_hidden(g, hidden);
+	free(scratch.frames);
+	g->doc->title = NULL;
+}
+
 static void push_runnable(struct gvl *g)
 {
 	static const struct scry_column columns[] = {
@@ -435,12 +566,18 @@ static void push_runnable(struct gvl *g)
 static void push(struct gvl *g)
 {
 	sort(g);
+	if (g->doc->is_folded) {
+		push_lines(g);
+		return;
+	}
 	g->honesty.noun = "critical sections of the GVL";
 	g->honesty.shown = g->sum.ends;
 	g->doc->ops->honesty(g->doc, &g->honesty);
 	judge(g);
 	scry_honesty_notes(&g->honesty, g->doc);
 	push_totals(g);
+	if (g->line_count || g->doc->is_data)
+		push_lines(g);
 	if (g->thread_count || g->doc->is_data)
 		push_threads(g);
 	if (g->pair_count || g->doc->is_data)
@@ -458,11 +595,19 @@ int scry_view_gvl(struct scry_reader *reader, const struct scry_view_opts *opts,
 	if (r < 0)
 		return r;
 	scry_map_init(&g.by_number, ROWS_MAX);
+	scry_map_init(&g.by_line, ROWS_MAX);
+	scry_frames_init(&g.frames);
+	scry_frames_begin(&g.frames);
+	scry_intern_init(&g.names, ROWS_MAX, NAMES_BYTES_MAX);
 	r = read_all(&g);
 	if (r == 0)
 		push(&g);
 	scry_grep_done(&g.grep);
 	scry_map_done(&g.by_number);
+	scry_map_done(&g.by_line);
+	scry_frames_done(&g.frames);
+	scry_intern_done(&g.names);
+	free(g.lines);
 	scry_buf_done(&g.buf);
 	free(g.threads);
 	free(g.pairs);

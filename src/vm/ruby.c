@@ -275,7 +275,7 @@ static bool is_rehearsed(const struct scry_ruby_layout *layout)
 	for (size_t i = 0; i < SCRY_RUBY_WAYS; i++)
 		if (layout->rehearsed[i].agent)
 			return true;
-	return false;
+	return layout->gvl.is_proven;
 }
 
 /* It starts, and is held until this is done: who watches it has it judged when it has booted. */

@@ -44,4 +44,12 @@ struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock *
 	uint64_t lost_ns;
 };
 
+struct scry_ev_gvl_line { /* a stack of who held it, while others wanted it */
+	uint32_t pid;
+	uint32_t holder;
+	uint32_t stack;	  /* id of a STACK event; 0: it could not be read */
+	uint32_t samples; /* 0: the holder was never looked at */
+	uint64_t lost_ns; /* by all who waited: their share of the exact sum, by samples */
+};
+
 #endif

@@ -29,6 +29,8 @@ struct scry_gvl_person { /* a thread's struct, and who it was last */
 	bool was_there; /* when the watch began */
 };
 
+struct scry_gvl_blame;
+
 struct scry_gvl {
 	struct scry_watch *watch;
 	struct scry_ruby *ruby;
@@ -43,7 +45,8 @@ struct scry_gvl {
 	struct scry_gvl_person *people;
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
-	uint64_t look_ns; /* when to look again who there is */
+	struct scry_gvl_blame *blame; /* NULL: not yet, or not wanted */
+	uint64_t look_ns;	      /* when to look again who there is */
 };
 
 /* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes
@@ -57,6 +60,15 @@ const char *scry_gvl_judge(const struct scry_gvl_table *t);
 /* learn.c: fills ruby->layout.gvl, unless that is known, and keeps it. 0, or -ENOTSUP with a
  * sentence. */
 int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc);
+
+/* blame.c: samples who holds it while others want it. NULL: no memory. Its timer is readable when a
+ * look is due. */
+struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
+void scry_gvl_blame_free(struct scry_gvl_blame *b);
+int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
+void scry_gvl_blame_look(struct scry_gvl *g);
+/* Writes the lines of a holder, by its row, because of which others lost so much. */
+void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
 /* report.c: writes what the table says into the recording. */
 int scry_gvl_report(struct scry_gvl *g);

@@ -17,6 +17,7 @@ struct report {
 	struct scry_gvl_table *t; /* a copy */
 	uint64_t start, end;	  /* of what is known, ticks */
 	uint64_t prefix;	  /* ticks from the start to the first event */
+	uint64_t *lost;		  /* ns, by the holder's row */
 };
 
 static uint64_t ns_of(const struct report *r, uint64_t ticks)
@@ -112,36 +113,59 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	return 0;
 }
 
-static void tell_pair(const struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+static void tell_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
 {
 	const struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid,
 					    .waiter = waiter,
 					    .holder = holder,
 					    .lost_ns = ns_of(r, ticks)};
 
+	if (holder < SCRY_GVL_THREADS)
+		r->lost[holder] += ev.lost_ns;
 	if (ticks)
 		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
 }
 
-/* Waits that go on are in the table up to when the lock went to who has it. */
-static void close_pairs(struct report *r)
+/* To what the table has of the pair. */
+static void add_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
 {
+	const uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
+
+	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
+		if (r->t->pairs[i].key == key) {
+			r->t->pairs[i].ticks += ticks;
+			return;
+		}
+	tell_pair(r, waiter, holder, ticks);
+}
+
+static uint32_t row_of(const struct report *r, uint64_t th)
+{
+	for (uint32_t i = 1; th && i < r->t->rows && i < SCRY_GVL_THREADS; i++)
+		if (r->t->row[i].th == th)
+			return i;
+	for (size_t i = 0; th && i < r->g->count; i++)
+		if (r->g->people[i].th == th)
+			return SCRY_GVL_THREADS + (uint32_t)i;
+	return 0;
+}
+
+/* What the table's pairs lack: waits before the first event, and those that go on, from when the
+ * lock went to who has it. */
+static void complete_pairs(struct report *r)
+{
+	const struct scry_gvl_snapshot *s = &r->g->first_look;
 	struct scry_gvl_table *t = r->t;
 	uint32_t owner = t->owner % SCRY_GVL_THREADS;
 	uint32_t holder = owner && t->row[owner].state == SCRY_GVL_HOLDS ? owner : 0;
 
+	for (size_t i = 0; i < s->count && r->prefix; i++)
+		add_pair(r, row_of(r, s->queue[i]), row_of(r, s->owner), r->prefix);
 	for (uint32_t i = 0; i < t->wanting && i < SCRY_GVL_THREADS; i++) {
 		uint32_t waiter = t->waiting[i] % SCRY_GVL_THREADS;
-		uint64_t key = ((uint64_t)waiter << 16 | holder) + 1, lost = 0, k = 0;
 
 		if (r->end > t->row[waiter].lost_since)
-			lost = r->end - t->row[waiter].lost_since;
-		while (k < SCRY_GVL_PAIRS && t->pairs[k].key != key)
-			k++;
-		if (k < SCRY_GVL_PAIRS)
-			t->pairs[k].ticks += lost;
-		else
-			tell_pair(r, waiter, holder, lost);
+			add_pair(r, waiter, holder, r->end - t->row[waiter].lost_since);
 	}
 }
 
@@ -222,10 +246,13 @@ static void set_times(struct report *r)
 
 int scry_gvl_report(struct scry_gvl *g)
 {
-	struct report r = {.g = g, .t = malloc(sizeof(*r.t))};
-	int e = r.t ? scry_gvl_read(g->table, r.t) : -ENOMEM;
+	struct report r = {.g = g,
+			   .t = malloc(sizeof(*r.t)),
+			   .lost = calloc(SCRY_GVL_THREADS, sizeof(*r.lost))};
+	int e = r.t && r.lost ? scry_gvl_read(g->table, r.t) : -ENOMEM;
 
 	if (e < 0) {
+		free(r.lost);
 		free(r.t);
 		return e;
 	}
@@ -243,11 +270,14 @@ int scry_gvl_report(struct scry_gvl *g)
 		if (!has_row && g->people[i].was_there)
 			tell_thread(&r, &row, SCRY_GVL_THREADS + (uint32_t)i);
 	}
-	close_pairs(&r);
+	complete_pairs(&r);
 	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
 		if (r.t->pairs[i].key)
 			tell_pair(&r, (uint32_t)((r.t->pairs[i].key - 1) >> 16),
 				  (uint32_t)(r.t->pairs[i].key - 1) & 0xffff, r.t->pairs[i].ticks);
+	for (uint32_t i = 1; i < r.t->rows && i < SCRY_GVL_THREADS && g->blame; i++)
+		scry_gvl_blame_report(g, i, r.lost[i]);
+	free(r.lost);
 	free(r.t);
 	return 0;
 }

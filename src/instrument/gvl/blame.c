@@ -1,0 +1,203 @@
+/*
+ * Which line makes others wait: the stack of who holds the lock, looked at each millisecond in
+ * which somebody wants it.
+ *
+ * The stack at which a holder gives the lock would blame another line, as the VM looks at its
+ * interrupts after a C function is off the stack. So holders are sampled while they hold. How long
+ * others lost because of a holder is counted exactly by the agent; that time is shared out among
+ * the holder's samples at the end, by the waiting that each stood for.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "instrument/gvl/gvl.h"
+#include "name/stacks.h"
+#include "vm/ruby_symbol.h"
+#include "watch/ask.h"
+#include "wire/payload.h"
+
+#define PERIOD_NS 1000000
+#define GAP_MAX_NS 20000000ull /* a look stands for no more than that */
+#define ROWS_MAX 100000u
+
+struct row {
+	uint32_t holder, stack; /* of the agent's table; a frame's number, 0: not read */
+	uint32_t samples, pad;
+	uint64_t weight; /* ns, times those that waited */
+};
+
+struct scry_gvl_blame {
+	int timer;
+	struct scry_symbols symbols;
+	struct scry_stacks stacks;
+	struct scry_walk walk;
+	struct scry_named_frame *named;
+	struct scry_map keys; /* holder << 32 | stack -> row + 1 */
+	struct row *rows;
+	size_t count, room;
+	uint64_t last_ns, samples, torn, unrecorded;
+};
+
+struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
+{
+	const struct itimerspec each = {{0, PERIOD_NS}, {0, PERIOD_NS}};
+	struct scry_gvl_blame *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	b->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*b->named));
+	scry_map_init(&b->keys, ROWS_MAX);
+	scry_stacks_init(&b->stacks);
+	if (b->timer < 0 || !b->named || scry_symbols_init(&b->symbols) < 0 ||
+	    scry_walk_init(&b->walk) < 0 || timerfd_settime(b->timer, 0, &each, NULL) < 0) {
+		scry_gvl_blame_free(b);
+		return NULL;
+	}
+	scry_walk_watch_gc(&b->walk, ruby);
+	return b;
+}
+
+void scry_gvl_blame_free(struct scry_gvl_blame *b)
+{
+	if (!b)
+		return;
+	if (b->timer >= 0)
+		close(b->timer);
+	scry_symbols_done(&b->symbols);
+	scry_stacks_done(&b->stacks);
+	scry_walk_done(&b->walk);
+	scry_map_done(&b->keys);
+	free(b->named);
+	free(b->rows);
+	free(b);
+}
+
+int scry_gvl_blame_fd(const struct scry_gvl_blame *b)
+{
+	return b->timer;
+}
+
+/* The walked stack as a number of `stacks`; a C method has its caller's line. */
+static uint32_t intern_stack(struct scry_gvl_blame *b)
+{
+	struct scry_stack_frame frame = {0};
+	uint32_t parent = 0;
+
+	for (size_t i = b->walk.count; i > 0; i--) {
+		const struct scry_symbol *symbol =
+			scry_symbols_get(&b->symbols, b->named[i - 1].symbol);
+
+		if (!symbol || b->named[i - 1].is_hidden)
+			continue;
+		if (!symbol->is_c) {
+			frame.path = symbol->path;
+			frame.line = b->named[i - 1].line;
+		}
+		frame.label = symbol->name;
+		frame.flags = symbol->is_c ? SCRY_STACK_C : 0;
+		frame.parent = parent;
+		parent = scry_stacks_add(&b->stacks, &frame);
+		if (!parent)
+			return 0;
+	}
+	return parent;
+}
+
+static uint32_t walk(struct scry_gvl_blame *b, const struct scry_ruby *ruby, uint64_t th)
+{
+	struct scry_ruby_thread t = {.th = th};
+
+	for (int i = 0; i < 2; i++) {
+		if (scry_mem_u64(&ruby->mem, th + ruby->layout.th_ec, &t.ec) < 0)
+			break;
+		scry_symbols_turn(&b->symbols);
+		if (scry_walk_collect(&b->walk, ruby, &t, NULL) <= SCRY_WALK_REPAIRED &&
+		    b->walk.ec_now == t.ec &&
+		    scry_symbols_name(&b->symbols, ruby, &b->walk, b->named) == 0)
+			return intern_stack(b);
+	}
+	b->torn++;
+	return 0;
+}
+
+static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint64_t weight)
+{
+	uint64_t *at = scry_map_ref(&b->keys, (uint64_t)holder << 32 | stack);
+	struct row *more = b->rows;
+
+	if (at && !*at && b->count == b->room) {
+		b->room = b->room ? 2 * b->room : 256;
+		more = reallocarray(b->rows, b->room, sizeof(*more));
+		b->rows = more ? more : b->rows;
+	}
+	if (!at || !more) {
+		b->unrecorded++;
+		return;
+	}
+	if (!*at) {
+		b->rows[b->count++] = (struct row){.holder = holder, .stack = stack};
+		*at = b->count;
+	}
+	b->rows[*at - 1].samples++;
+	b->rows[*at - 1].weight += weight;
+}
+
+void scry_gvl_blame_look(struct scry_gvl *g)
+{
+	struct scry_gvl_blame *b = g->blame;
+	const volatile struct scry_gvl_table *t = g->table;
+	const uint64_t now = scry_now_ns(), gap = now - b->last_ns;
+	uint64_t ticks, owners[2], th;
+	uint32_t waiting, owner, stack;
+
+	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
+		return;
+	b->last_ns = now;
+	owners[0] = t->owner;
+	owner = (uint32_t)owners[0] % SCRY_GVL_THREADS;
+	waiting = t->wanting;
+	th = t->row[owner].th;
+	if (!owner || !waiting || waiting > SCRY_GVL_THREADS || !th ||
+	    t->row[owner].state != SCRY_GVL_HOLDS)
+		return;
+	stack = walk(b, g->ruby, th);
+	owners[1] = t->owner;
+	if (owners[1] != owners[0]) /* its stack may be of when it had it no more */
+		stack = 0;
+	b->samples++;
+	add(b, owner, stack, (gap < GAP_MAX_NS ? gap : GAP_MAX_NS) * waiting);
+}
+
+/* The holder's samples share what others lost because of it. */
+void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns)
+{
+	struct scry_gvl_blame *b = g->blame;
+	struct scry_ev_gvl_line ev = {.pid = (uint32_t)g->watch->proc.pid, .holder = holder};
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < b->count; i++)
+		all += b->rows[i].holder == holder ? b->rows[i].weight : 0;
+	for (size_t i = 0; i < b->count; i++) {
+		const struct row *row = &b->rows[i];
+
+		if (row->holder != holder || !row->weight)
+			continue;
+		ev.stack = scry_stacks_write(&b->stacks, row->stack, &b->symbols.names,
+					     g->watch->writer);
+		ev.samples = row->samples;
+		ev.lost_ns = (uint64_t)((double)lost_ns * (double)row->weight / (double)all);
+		scry_watch_event(g->watch, SCRY_EVENT_GVL_LINE, &ev, sizeof(ev));
+	}
+	if (all || !lost_ns)
+		return;
+	ev.stack = 0; /* it held it between two looks only */
+	ev.samples = 0;
+	ev.lost_ns = lost_ns;
+	scry_watch_event(g->watch, SCRY_EVENT_GVL_LINE, &ev, sizeof(ev));
+}
