@@ -16,7 +16,7 @@ int scry_cmd_gvl(int argc, char **argv)
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
-		 "only rows whose threads' names contain TEXT, or match /REGEX/", NULL},
+		 "only rows whose threads or lines contain TEXT, or match /REGEX/", NULL},
 		{0, "json", SCRY_OPT_FLAG, &report.json, NULL, "print JSON instead of text", NULL},
 		SCRY_WATCH_ROWS(&opts, &talk),
 	};
@@ -31,6 +31,11 @@ int scry_cmd_gvl(int argc, char **argv)
 
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
+	if (r == 0 && report.flame)
+		r = scry_fail(-EINVAL,
+			      "'%s': there is no picture of the GVL; fix: -o x.folded, "
+			      "which flamegraph.pl draws",
+			      opts.output);
 	if (r)
 		return r == 1 ? 0 : SCRY_EXIT_USAGE;
 	return scry_run(&opts, &scry_instrument_gvl, &report);

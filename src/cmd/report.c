@@ -81,7 +81,7 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "malloc") &&
 	    strcmp(view->name, "stacks") && strcmp(view->name, "gvl"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);
-	if (opts->flame && strcmp(view->name, "stacks") && strcmp(view->name, "gvl"))
+	if (opts->flame && strcmp(view->name, "stacks"))
 		return scry_fail(-EINVAL, "there is no picture of view '%s'", view->name);
 	err = scry_view_refuse(view, &opts->rows);
 	if (err)

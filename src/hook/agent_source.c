@@ -19,8 +19,7 @@ static const struct {
 	{".core.", SCRY_PART_CORE},	  {".vm.", SCRY_PART_VM},
 	{".objects.", SCRY_PART_OBJECTS}, {".lines.", SCRY_PART_LINES},
 	{".walk.", SCRY_PART_WALK},	  {".calls.", SCRY_PART_CALLS},
-	{".malloc.", SCRY_PART_MALLOC},
-	{".gvl.", SCRY_PART_GVL},
+	{".malloc.", SCRY_PART_MALLOC},	  {".gvl.", SCRY_PART_GVL},
 };
 
 static const Elf64_Ehdr *header(void)

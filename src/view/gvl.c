@@ -499,7 +499,13 @@ static void push_lines(struct gvl *g)
 		{NULL, "share_pct", SCRY_CELL_NUMBER, false},
 		{"samples", "samples", SCRY_CELL_COUNT, false},
 		{"while one held the GVL in", NULL, SCRY_CELL_TEXT, false},
-		{NULL, "stack", SCRY_CELL_FRAMES, false},
+		{NULL, "stack", SCRY_CELL_FRAMES, false}, /* its callers */
+		{NULL, "file", SCRY_CELL_TEXT, false},
+		{NULL, "line", SCRY_CELL_NUMBER, false},
+		{NULL, "method", SCRY_CELL_TEXT, false},
+		{NULL, "is_c", SCRY_CELL_BOOL, false},
+		{NULL, "is_native", SCRY_CELL_BOOL, false},
+		{NULL, "offset", SCRY_CELL_NUMBER, false},
 	};
 	uint64_t top = top_of(g), shown = 0, hidden = 0;
 	struct scry_frame_row scratch = {0};
@@ -510,6 +516,7 @@ static void push_lines(struct gvl *g)
 	scry_doc_table(g->doc, columns, sizeof(columns) / sizeof(columns[0]));
 	for (uint32_t i = 0; i < g->line_count; i++) {
 		const struct line *l = &g->lines[i];
+		const struct scry_frame frame = scry_frames_get(&g->frames, l->stack);
 
 		scry_buf_clear(&g->buf);
 		put_line(g, l->stack, &g->buf);
@@ -524,7 +531,13 @@ static void push_lines(struct gvl *g)
 				scry_cell_number(scry_share(l->lost_ns, g->lost_ns, 100)),
 				scry_cell_number(l->samples),
 				scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
-				scry_frames_cell(&g->frames, &g->names, l->stack, &scratch),
+				scry_frames_cell(&g->frames, &g->names, frame.parent, &scratch),
+				scry_name_text(&g->names, frame.file),
+				scry_cell_known(frame.line, frame.line != 0),
+				scry_name_text(&g->names, frame.method),
+				scry_cell_number((frame.flags & SCRY_STACK_C) != 0),
+				scry_cell_number((frame.flags & SCRY_STACK_NATIVE) != 0),
+				scry_cell_known(0, false),
 			};
 
 			g->doc->ops->row(g->doc, cells);
