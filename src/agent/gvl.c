@@ -293,14 +293,22 @@ static void look_at_queue(const struct moment *m)
 	t->tail = tail;
 }
 
+/* A lane's table is zero; the keeper makes what was used of it zero again. */
+static void moved(struct scry_gate *g)
+{
+	scry_agent.control->head = SCRY_RING_WORDS;
+}
+
 void scry_gvl_let_go(uint32_t waits)
 {
-	struct scry_gvl_table *t = (struct scry_gvl_table *)scry_agent.gate->ring;
-	struct moment m = {t, &scry_agent_gvl.plan, 0};
+	struct moment m = {.plan = &scry_agent_gvl.plan};
+	struct scry_gvl_table *t;
 	uint64_t sequence;
 
-	if (!scry_agent.gate->open) /* a fork child's is all zero */
+	/* a fork child's gate is all zero: the lock is a new one, held by its one thread */
+	if (unlikely(!scry_agent.gate->open) && !scry_lane_claim(scry_agent.gate, moved))
 		return;
+	m.t = t = (struct scry_gvl_table *)scry_agent.gate->ring;
 	sequence = *(volatile uint64_t *)&t->sequence;
 	if (sequence & 1) {
 		t->busy++;

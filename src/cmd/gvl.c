@@ -13,6 +13,8 @@ int scry_cmd_gvl(int argc, char **argv)
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
 	const struct scry_opt rows[] = {
+		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
+		 NULL},
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",

@@ -298,6 +298,8 @@ static void judge(struct gvl *g)
 		scry_text_duration(b, waited);
 		scry_buf_printf(b, " together within ");
 		scry_text_duration(b, known);
+		if (g->locks > 1)
+			scry_buf_printf(b, " of %u processes", g->locks);
 		if (tenths < 10) {
 			scry_buf_printf(b, ", which is little");
 		} else if (worst->lost_ns) {

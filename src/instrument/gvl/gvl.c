@@ -306,6 +306,12 @@ static int find_lock(struct scry_gvl *g)
 	return r < 0 ? scry_fail(r, "cannot write into process %d", g->watch->proc.pid) : 0;
 }
 
+static void begin_blame(struct scry_gvl *g)
+{
+	g->blame = scry_gvl_blame_new(g->ruby);
+	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
+}
+
 static int begin(struct scry_gvl *g)
 {
 	int r = find_lock(g);
@@ -313,10 +319,10 @@ static int begin(struct scry_gvl *g)
 	if (r < 0)
 		return r;
 	g->began = scry_ticks_look();
-	if (g->watch->writer) { /* not in a rehearsal */
-		g->blame = scry_gvl_blame_new(g->ruby);
-		g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
-	}
+	g->since = g->began.tsc;
+	g->is_bound = true;
+	if (g->watch->writer) /* not in a rehearsal */
+		begin_blame(g);
 	look_first(g);
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
@@ -331,6 +337,8 @@ static int enter(struct scry_watch *w)
 
 	g->table = (struct scry_gvl_table *)w->inj.ring;
 	memset(g->table, 0, sizeof(*g->table));
+	if (r == 0 && w->pool.head)
+		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&g->hooks, &w->inj, w->held);
 	if (r == 0 && !g->is_booting)
@@ -338,6 +346,46 @@ static int enter(struct scry_watch *w)
 	if (r == 0 && scry_watch_is_late(w))
 		scry_watch_came_late(w);
 	return r;
+}
+
+/* A fork child's lock is where its parent's was, and counts in the lane. */
+static int adopt(struct scry_watch *w)
+{
+	const struct scry_gvl *root = w->root->state;
+	struct scry_gvl *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -ENOMEM;
+	w->state = g;
+	g->watch = w;
+	g->table = (struct scry_gvl_table *)w->inj.ring;
+	g->lock = root->lock;
+	g->began = root->began;
+	scry_map_init(&g->by_th, SCRY_GVL_THREADS);
+	w->runtime = w->root->runtime;
+	return scry_ruby_like(root->ruby, &g->ruby);
+}
+
+static void identified(struct scry_watch *w)
+{
+	struct scry_gvl *g = w->state;
+
+	g->is_bound = scry_ruby_bind(g->ruby, w->proc.pid) == 0;
+	if (g->is_bound)
+		begin_blame(g);
+	scry_error_clear();
+}
+
+/* Beyond the processes that have rows of their own. */
+static int merge(struct scry_watch *into, struct scry_watch *w)
+{
+	const struct scry_gvl *g = w->state;
+
+	if (!into->events)
+		scry_watch_lost_some(into,
+				     "what the locks of further processes did: 256 are shown");
+	into->events += g->table ? g->table->events : 0;
+	return 0;
 }
 
 /* The VM of a program that was started is up, and is what was learned. */
@@ -368,7 +416,7 @@ static void turn(struct scry_watch *w)
 {
 	struct scry_gvl *g = w->state;
 
-	if (w->target_gone || !g->table)
+	if (w->target_gone || !g->table || (!g->is_bound && !g->is_booting))
 		return;
 	if (g->blame && !g->ended.tsc)
 		scry_gvl_blame_look(g);
@@ -390,7 +438,7 @@ static void end(struct scry_gvl *g)
 	if (g->ended.tsc || !g->began.tsc)
 		return;
 	g->ended = scry_ticks_look();
-	if (!g->watch->target_gone)
+	if (!g->watch->target_gone && g->is_bound)
 		scry_gvl_look_at_people(g);
 }
 
@@ -455,6 +503,9 @@ const struct scry_instrument scry_instrument_gvl = {
 	.prepare = prepare,
 	.describe = describe,
 	.enter = enter,
+	.adopt = adopt,
+	.identified = identified,
+	.merge = merge,
 	.turn = turn,
 	.drain = drain,
 	.leave = leave,

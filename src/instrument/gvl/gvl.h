@@ -37,8 +37,10 @@ struct scry_gvl {
 	struct scry_hooks hooks;
 	uint64_t lock;	 /* address of the ractor, or vm, that has it; 0: not known yet */
 	bool is_booting; /* the VM is not up: nothing is counted yet */
-	struct scry_gvl_table *table; /* the target's */
-	struct scry_ticks_pair began, ended;
+	struct scry_gvl_table *table;	     /* the target's */
+	struct scry_ticks_pair began, ended; /* of a fork child: when its parent's watch began */
+	uint64_t since;			     /* TSC; 0: it is a fork child, since its first event */
+	bool is_bound;			     /* its process is known */
 	/* what stood before the first event: by a look at which nobody was in the VM's section */
 	bool has_first_look;
 	struct scry_gvl_snapshot first_look;

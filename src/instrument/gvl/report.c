@@ -15,6 +15,7 @@
 struct report {
 	struct scry_gvl *g;
 	struct scry_gvl_table *t; /* a copy */
+	uint64_t since;		  /* the watch began */
 	uint64_t start, end;	  /* of what is known, ticks */
 	uint64_t prefix;	  /* ticks from the start to the first event */
 	uint64_t *lost;		  /* ns, by the holder's row */
@@ -100,7 +101,7 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	ev.wanted_ns = ns_of(r, row->wanted);
 	ev.granted_ns = ns_of(r, row->granted);
 	ev.without_ns = end > start + known ? ns_of(r, end - start - known) : 0;
-	ev.unknown_ns = was_there ? ns_of(r, r->start - r->g->began.tsc) : 0;
+	ev.unknown_ns = was_there ? ns_of(r, r->start - r->since) : 0;
 	ev.takes = row->takes;
 	ev.yields = row->yields;
 	ev.taken_back = row->taken_back;
@@ -189,8 +190,8 @@ static void tell_lock(const struct report *r)
 	if (t->wanting && r->end > t->wanted_since)
 		contended += r->end - t->wanted_since;
 	contended += g->has_first_look && g->first_look.count ? r->prefix : 0;
-	ev.watched_ns = ns_of(r, r->end - g->began.tsc);
-	ev.unknown_ns = ns_of(r, r->start - g->began.tsc);
+	ev.watched_ns = ns_of(r, r->end - r->since);
+	ev.unknown_ns = ns_of(r, r->start - r->since);
 	ev.contended_ns = ns_of(r, contended);
 	ev.runnable0_ns = ns_of(r, places[0]);
 	ev.runnable1_ns = ns_of(r, places[1]);
@@ -207,7 +208,7 @@ static void tell_lacks(const struct report *r)
 {
 	const struct scry_gvl_table *t = r->t;
 	struct scry_watch *w = r->g->watch;
-	int ractors = w->target_gone ? 1 : scry_ruby_ractors(r->g->ruby);
+	int ractors = w->target_gone || !r->g->is_bound ? 1 : scry_ruby_ractors(r->g->ruby);
 	uint64_t odd = t->strange + t->busy;
 
 	if (t->over)
@@ -235,8 +236,9 @@ static void set_times(struct report *r)
 	r->end = g->watch->target_gone && t->events ? t->last : g->ended.tsc;
 	if (r->end < t->last)
 		r->end = t->last;
-	if (r->end < g->began.tsc)
-		r->end = g->began.tsc;
+	if (r->end < g->since)
+		r->end = g->since;
+	r->since = g->since ? g->since : t->events ? t->began : r->end;
 	r->start = t->events ? t->began : r->end;
 	if (g->has_first_look && g->first_look.tsc < r->start) {
 		r->prefix = r->start - g->first_look.tsc;
