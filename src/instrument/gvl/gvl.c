@@ -235,6 +235,7 @@ int scry_gvl_prepare(struct scry_watch *w, struct scry_ruby *ruby)
 	}
 	w->state = g;
 	g->watch = w;
+	g->hooks.mem.fd = -1;
 	g->ruby = ruby;
 	g->is_booting = w->held != NULL;
 	scry_map_init(&g->by_th, SCRY_GVL_THREADS);
@@ -358,6 +359,7 @@ static int adopt(struct scry_watch *w)
 		return -ENOMEM;
 	w->state = g;
 	g->watch = w;
+	g->hooks.mem.fd = -1;
 	g->table = (struct scry_gvl_table *)w->inj.ring;
 	g->lock = root->lock;
 	g->began = root->began;
