@@ -76,7 +76,7 @@ static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint6
 {
 	struct scry_gvl_table *t = m->t;
 	uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
-	uint64_t at = key * 0x9e3779b97f4a7c15ull >> 50;
+	uint64_t at = key * 0x9e3779b97f4a7c15ull >> 48;
 
 	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
 		struct scry_gvl_pair *pair = &t->pairs[(at + i) % SCRY_GVL_PAIRS];
@@ -89,7 +89,7 @@ static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint6
 	}
 	t->lost_pairs += ticks;
 }
-_Static_assert(SCRY_GVL_PAIRS == 1u << 14, "the shift above");
+_Static_assert(SCRY_GVL_PAIRS == 1u << 16, "the shift above");
 
 /* Who had it while others waited up to now; 0: nobody, it changed hands. */
 static uint32_t holder_of(const struct moment *m)

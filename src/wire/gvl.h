@@ -17,7 +17,7 @@
 	2048u		     /* rows; row 0 stands for those that found none, and is not timed \
 			      */
 #define SCRY_GVL_SLOTS 4096u /* of the hash of rows */
-#define SCRY_GVL_PAIRS 16384u
+#define SCRY_GVL_PAIRS 65536u
 #define SCRY_GVL_PROBES 64u
 #define SCRY_GVL_RUNNABLE 33u /* 0 to 31 threads at a time, and more */
 /* Lengths of waits: eight steps to an octave, from 2^SCRY_GVL_LEAST ticks on. */

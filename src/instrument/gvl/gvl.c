@@ -378,14 +378,15 @@ static void identified(struct scry_watch *w)
 	scry_error_clear();
 }
 
-/* Beyond the processes that have rows of their own. */
+/* Of processes without rows of their own: more than 256, or gone before it was known who they are.
+ */
 static int merge(struct scry_watch *into, struct scry_watch *w)
 {
 	const struct scry_gvl *g = w->state;
 
 	if (!into->events)
 		scry_watch_lost_some(into,
-				     "what the locks of further processes did: 256 are shown");
+				     "what the locks of short processes did, or of more than 256");
 	into->events += g->table ? g->table->events : 0;
 	return 0;
 }
@@ -461,7 +462,7 @@ static int finish(struct scry_watch *w)
 {
 	struct scry_gvl *g = w->state;
 
-	if (!g->table)
+	if (!g || !g->table) /* processes that were summed */
 		return 0;
 	if (g->is_booting)
 		scry_watch_note(w, "nothing was counted: the program ended, or the watch did, "

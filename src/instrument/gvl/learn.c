@@ -29,13 +29,15 @@
 
 #define RACTOR_BYTES 2048u
 #define WORDS (RACTOR_BYTES / 8)
-#define LOOKS 4000u
-#define LOOKS_LEAST 200u /* at which somebody waited */
-#define CONTEND_MS 350u
+#define LOOKS 1500u	  /* that differ from the one before: a child without a processor stands */
+#define LOOKS_WAITED 400u /* of them with somebody in the queue */
+#define LOOKS_LEAST 100u
+#define CONTEND_MS 600u
 #define SLEEP_MS 250u	/* before they do: learn.rb */
 #define MUTEX_BYTES 40u /* glibc's pthread_mutex_t: lock, count, owner, users, kind, ... */
 #define PAUSE_NS 1000000000ull
 #define TAKES_LEAST 20u
+#define TRIES 5
 
 struct ring {
 	uint32_t head, node;
@@ -48,7 +50,7 @@ struct stage {
 	struct scry_proc proc;
 	struct scry_ruby_thread *threads;
 	size_t count;
-	uint64_t words[WORDS];
+	uint64_t words[WORDS], before[WORDS];
 	struct ring rings[32];
 	size_t ring_count;
 	uint32_t looks, waited; /* waited: looks with somebody in the ring */
@@ -133,6 +135,9 @@ static int look(struct stage *s)
 	if (got < 0)
 		return (int)got;
 	memset((char *)s->words + got, 0, sizeof(s->words) - (size_t)got);
+	if (!memcmp(s->words, s->before, sizeof(s->words)))
+		return 0;
+	memcpy(s->before, s->words, sizeof(s->words));
 	for (size_t j = 0; j + 1 < WORDS; j++) {
 		if (s->words[j] < 4096 || !walk(s, j, &node, &more))
 			continue;
@@ -259,15 +264,8 @@ static int learn(struct stage *s, struct scry_ruby_gvl *g)
 		return scry_fail(-ENOTSUP, "the child's threads are not found");
 	s->count = (size_t)n;
 	end = scry_now_ns() + (CONTEND_MS + SLEEP_MS) * 1000000ull;
-	while (s->looks < LOOKS && scry_now_ns() < end && r == 0) {
+	while ((s->looks < LOOKS || s->waited < LOOKS_WAITED) && scry_now_ns() < end && r == 0)
 		r = look(s);
-		if (r == 0 && !s->waited && s->looks > 20) { /* they sleep still */
-			memset(s->fits, 0, sizeof(s->fits));
-			memset(s->mutex_fits, 0, sizeof(s->mutex_fits));
-			s->looks = 0;
-			wait_ms(5);
-		}
-	}
 	return r < 0 ? scry_fail(r, "the child is gone") : judge(s, g);
 }
 
@@ -401,7 +399,7 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 	if (is_good(g))
 		return 0;
 	/* What did not come out even may have been the machine's load. */
-	for (int i = 0; i < 3 && !g->is_proven; i++) {
+	for (int i = 0; i < TRIES && !g->is_proven; i++) {
 		*g = (struct scry_ruby_gvl){0};
 		s = calloc(1, sizeof(*s));
 		if (s) {

@@ -10,7 +10,12 @@ THREADS = Array.new(4) do
       Thread.current[:ms] = nil
       sleep 0.25
       till = Process.clock_gettime(Process::CLOCK_MONOTONIC) + n / 1000.0
-      Thread.pass while Process.clock_gettime(Process::CLOCK_MONOTONIC) < till
+      while Process.clock_gettime(Process::CLOCK_MONOTONIC) < till
+        2000.times { n } # so that the others want it meanwhile, and wait in the queue
+        Thread.pass
+        2000.times { n }
+        sleep 0.0001 # who only passes, gets it back at once where nobody waits yet
+      end
     end
   end
 end

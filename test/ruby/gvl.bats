@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# scry gvl: who holds the VM's lock. The judges are known answers: threads that compute share the time, one holds it for
+# as long as its own clock says, idle ones want nothing; times add up; and programs of which the result is known.
+
+load ../cli/lib
+
+setup() {
+	need_targets
+	prepare
+	GVL="$ROOT/test/ruby/gvl"
+}
+
+judged() { # WHAT [NUMBER]
+	"$RUBY" "$GVL/judge.rb" "$1" "$T/gvl.json" "${2:-0}"
+}
+
+held_twice() {
+	[ "$(grep -c "^held" "$T/share.out")" -eq 2 ]
+}
+
+# shares RUBY...: three compute, one sleeps often, four are idle; then one holds the lock for 400 ms.
+shares() {
+	local pid before scry
+	rm -f "$T/in"
+	listens share "$@" "$GVL/share.rb"
+	pid=$PID
+	before=$(state_of "$pid")
+	"$SCRY" gvl -p "$pid" -d 1500ms --json >"$T/gvl.json" || return 1
+	as_before "$pid" "$before" "after the first watch" || return 1
+	judged share || return 1
+	echo "hog 1" >&8 # those that compute stop
+	wait_for 20 in_file "^held" "$T/share.out" || return 1
+	"$SCRY" gvl -p "$pid" -d 60s --json >"$T/gvl.json" 2>"$T/gvl.err" 3>&- 8>&- &
+	scry=$!
+	wait_for 20 hooked "$pid" || return 1
+	echo "hog 400" >&8
+	wait_for 20 held_twice || return 1
+	kill -INT "$scry"
+	wait "$scry" || return 1
+	judged hog "$(sed -n 's/^held //p' "$T/share.out" | tail -1)" || return 1
+	as_before "$pid" "$before" "after the second watch" || return 1
+	echo end >&8
+	finish "$pid" || return 1
+	grep -qx right "$T/share.out"
+}
+
+@test "computing threads share the lock, idle ones want nothing, who holds it long is blamed with its line" {
+	need_root "entering a process that is not a child of scry"
+	shares "$RUBY"
+}
+
+@test "the same on every Ruby" {
+	need_root "entering a process that is not a child of scry"
+	[ -n "${SCRY_TEST_RUBIES:-}" ] || skip "SCRY_TEST_RUBIES names no other Ruby"
+	IFS=: read -ra rubies <<<"$SCRY_TEST_RUBIES"
+	for ruby in "${rubies[@]}"; do
+		read -ra words <<<"$ruby"
+		shares "${words[@]}" || { echo "$ruby"; return 1; }
+	done
+}
+
+@test "a program that is started: its result and its status are its own" {
+	"$SCRY" gvl --json -o "$T/gvl.json" -- "$RUBY" "$GVL/storm.rb" 4 nofork >"$T/out"
+	grep -q "^right" "$T/out"
+	judged started
+	"$RUBY" "$GVL/storm.rb" 4 nofork >"$T/alone"
+	[ "$(tail -1 "$T/out")" = "$(tail -1 "$T/alone")" ]
+	scry_ends 7 gvl -- "$RUBY" -e 'exit 7'
+}
+
+# The program goes on meanwhile, with all that hands the lock on, forks among it.
+@test "attached again and again in a storm: the result is right, the text and the slots as before" {
+	local pid n=0 rounds
+	need_root "entering a process that is not a child of scry"
+	rounds=$(share 150 1500)
+	"$SCRY" gvl -- "$RUBY" -e 1 >"$T/learned" # once, and not while the storm is on
+	"$RUBY" "$GVL/storm.rb" "$rounds" >"$T/alone"
+	start storm "$RUBY" "$GVL/storm.rb" "$rounds"
+	pid=$PID
+	wait_for 10 in_file "^pid" "$T/storm.out"
+	until is_gone "$pid"; do
+		"$SCRY" gvl -f -p "$pid" -d 50ms >"$T/report" 2>"$T/report.err" || true
+		n=$((n + 1))
+	done
+	finish "$pid"
+	[ "$n" -gt 3 ]
+	[ "$(tail -1 "$T/storm.out")" = "$(tail -1 "$T/alone")" ]
+}
+
+@test "fork children have locks of their own, and with -f rows of their own" {
+	"$SCRY" gvl -f --json -o "$T/gvl.json" -- "$RUBY" -e '
+	  kids = Array.new(2) { fork { t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.6
+	    Array.new(2) { Thread.new { nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t } }.each(&:join) } }
+	  kids.each { |k| Process.wait(k); exit(1) unless $?.success? }'
+	json_is "$T/gvl.json" 'r["threads"].map { |t| t["pid"] }.uniq.size == 3'
+	# two in each child share some 0.6 s
+	json_is "$T/gvl.json" 'r["threads"].group_by { |t| t["pid"] }.count { |_, ts|
+	  ts.count { |t| t["held_ns"] > 150_000_000 && t["wanted_ns"] + t["granted_ns"] > 150_000_000 } == 2 } == 2'
+}
+
+@test "SIGKILL of scry: the program goes on, computes right, and all is undone" {
+	local pid before keeper scry who
+	need_root "entering a process that is not a child of scry"
+	listens share "$RUBY" "$GVL/share.rb"
+	pid=$PID
+	before=$(state_of "$pid")
+	for who in front keeper both; do
+		start "$who" "$SCRY" gvl -p "$pid" -d 60s
+		scry=$PID
+		wait_for 20 hooked "$pid"
+		keeper=$(keeper_of "$scry")
+		[ $who = keeper ] || kill -KILL "$scry"
+		[ $who = front ] || kill -KILL "$keeper"
+		finish "$scry" || true
+		wait_for 10 is_gone "$keeper"
+		undo "$pid"
+		as_before "$pid" "$before" "the $who was killed"
+	done
+	echo "hog 50" >&8
+	echo end >&8
+	finish "$pid"
+	grep -qx right "$T/share.out"
+}
+
+@test "what is no Ruby is refused, and so are endings that there are not" {
+	target busy
+	scry_ends 4 gvl -p "$PID" -d 1
+	says "no Ruby"
+	scry_ends 2 gvl -p "$PID" -d 1 -o "$T/x.html"
+	says "picture"
+}

@@ -1,0 +1,47 @@
+# judge.rb WHAT REPORT.json [NUMBER]: says what is wrong with a report of `scry gvl`.
+require "json"
+what, path, number = ARGV
+report = JSON.parse(File.read(path))
+threads, totals = report["threads"], report["totals"]
+by_name = threads.group_by { |t| t["name"] }
+wrong = []
+near = lambda do |name, value, truth, share, least = 0|
+  wrong << "#{name}: #{value}, not #{truth}" unless (value - truth).abs <= [truth * share, least].max
+end
+sum = ->(t) { t.values_at("held_ns", "wanted_ns", "granted_ns", "without_ns", "unknown_ns").sum }
+watched = totals["watched_ns"]
+
+# Whatever it does: times add up.
+threads.each { |t| near["time of #{t["name"]}", sum[t], watched, 0.01] unless t["has_ended"] || what == "started" }
+near["time by runnable threads", report["runnable"].sum { |r| r["time_ns"] }, watched - totals["unknown_ns"], 0.01]
+wrong << "held longer than it was watched" if totals["held_ns"] > watched * 1.001
+lost = threads.sum { |t| t["lost_ns"] }
+near["what lines lost", report["rows"].sum { |r| r["lost_ns"] }, lost, 0.01, 1000]
+waited = threads.sum { |t| t["wanted_ns"] + t["granted_ns"] }
+near["what pairs lost", report["pairs"].sum { |p| p["lost_ns"] }, waited, 0.01, 1000]
+wrong << "errors or losses" unless report["honesty"]["errors"].zero? && report["honesty"]["lost"].zero?
+
+case what
+when "share" # three compute in turns of one length; who sleeps takes next to nothing; the idle are without it
+  near["held by all", totals["held_ns"], watched, 0.01]
+  near["contended", totals["contended_ns"], watched, 0.02]
+  3.times do |i|
+    busy = by_name.fetch("busy#{i}")[0]
+    near["held by busy#{i}", busy["held_ns"], watched / 3, 0, 250_000_000] # a turn or two of 100 ms
+    wrong << "busy#{i} did not yield" if busy["yields"].zero?
+  end
+  wrong << "io held it" if by_name.fetch("io")[0]["held_ns"] > watched / 50
+  %w[nap queue mutex join].each { |n| near["#{n} without it", by_name.fetch(n)[0]["without_ns"], watched, 0.01] }
+  line = report["rows"].max_by { |r| r["lost_ns"] }
+  wrong << "blames #{line}" unless line["file"].to_s.end_with?("share.rb") && line["line"] == 7
+when "hog" # one thread holds it, in C, for so long by its own clock; another one wants it all the time
+  hog, waiter = by_name.fetch("hog")[0], by_name.fetch("waiter")[0]
+  near["held by hog", hog["held_ns"], number.to_i, 0.03, 5_000_000]
+  pair = report["pairs"].find { |p| p["holder"] == hog["thread"] && p["waiter"] == waiter["thread"] }
+  wrong << "hog is not to blame" unless pair && pair["lost_ns"] > number.to_i / 2
+  wrong << "another one is worse: #{threads[0]}" unless threads[0] == hog
+  line = report["rows"].max_by { |r| r["lost_ns"] }
+  wrong << "blames #{line}" unless [20, 24].include?(line["line"])
+end
+puts wrong
+exit wrong.empty?
