@@ -16,10 +16,10 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bpf/task.h"
 #include "wire/bpf_stacks.h"
 
-#define NEWEST 8     /* frames among which one with its environment on the stack is looked for */
-#define NAMESPACES 8 /* within each other */
+#define NEWEST 8 /* frames among which one with its environment on the stack is looked for */
 #define STACK_WORDS_MAX (1u << 26)
 #define TASKS_MAX 32768	   /* room for all at once: before Linux 6.1 the judge takes no other map */
 #define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
@@ -66,77 +66,6 @@ static void count(__u32 what, __u64 by)
 
 	if (counter)
 		*counter += by;
-}
-
-/* --- which thread ----------------------------------------------------------------------------- */
-
-struct ns_common {
-	unsigned int inum;
-} __attribute__((preserve_access_index));
-
-struct pid_namespace {
-	struct ns_common ns;
-} __attribute__((preserve_access_index));
-
-struct upid {
-	int nr;
-	struct pid_namespace *ns;
-} __attribute__((preserve_access_index));
-
-struct pid {
-	unsigned int level;
-	struct upid numbers[1];
-} __attribute__((preserve_access_index));
-
-struct mm_struct;
-
-struct counted {
-	int counter;
-} __attribute__((preserve_access_index));
-
-struct signal_struct {
-	struct counted live;
-} __attribute__((preserve_access_index));
-
-struct task_struct {
-	int pid, tgid;
-	struct pid *thread_pid;
-	struct task_struct *group_leader;
-	struct mm_struct *mm;
-	struct signal_struct *signal;
-} __attribute__((preserve_access_index));
-
-/* The thread's number in the namespace of scry's; 0: it has none there. */
-static __u32 tid_in_namespace(struct task_struct *task)
-{
-	struct pid *pid = BPF_CORE_READ(task, thread_pid);
-	unsigned int level = BPF_CORE_READ(pid, level);
-	unsigned int size = bpf_core_type_size(struct upid);
-	const char *first = (const char *)pid + bpf_core_field_offset(struct pid, numbers);
-
-	for (unsigned int i = 0; i < NAMESPACES && i <= level; i++) {
-		struct upid *u = (struct upid *)(first + i * size);
-
-		if (BPF_CORE_READ(u, ns, ns.inum) == scry_layout.pid_ns)
-			return (__u32)BPF_CORE_READ(u, nr);
-	}
-	return 0;
-}
-
-static __u32 tid_of(struct task_struct *task)
-{
-	return scry_layout.pid_ns ? tid_in_namespace(task) : (__u32)BPF_CORE_READ(task, pid);
-}
-
-static __u32 pid_of(struct task_struct *task)
-{
-	return scry_layout.pid_ns ? tid_in_namespace(BPF_CORE_READ(task, group_leader))
-				  : (__u32)BPF_CORE_READ(task, tgid);
-}
-
-static struct task_struct *current(void)
-{
-	return (struct task_struct *)bpf_get_current_task();
 }
 
 /* --- records ---------------------------------------------------------------------------------- */
@@ -369,7 +298,7 @@ static bool take(__u32 tid)
 	__u64 frames, values;
 	__u32 kind;
 
-	head.pid = pid_of(current());
+	head.pid = scry_pid_of(scry_current(), scry_layout.pid_ns);
 	if (t && t->pid != head.pid) /* the number of one that has ended */
 		t = NULL;
 	if (!t && !bpf_map_lookup_elem(&tree, &head.pid))
@@ -427,7 +356,7 @@ int stacks_tick(void *ctx)
 SEC("perf_event")
 int stacks_tick_inside(void *ctx)
 {
-	return timed(tid_in_namespace(current()));
+	return timed(scry_tid_in(scry_current(), scry_layout.pid_ns));
 }
 
 /* --- children --------------------------------------------------------------------------------- */
@@ -444,14 +373,14 @@ int stacks_forked(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *child = (struct task_struct *)ctx->args[1];
 	struct scry_bpf_stack head = {.time_ns = bpf_ktime_get_ns()};
 	struct scry_bpf_thread entry, *known;
-	__u32 one = 1, of = pid_of(parent);
+	__u32 one = 1, of = scry_pid_of(parent, scry_layout.pid_ns);
 
-	head.pid = pid_of(child);
+	head.pid = scry_pid_of(child, scry_layout.pid_ns);
 	if (head.pid == of || !bpf_map_lookup_elem(&tree, &of))
 		return 0;
 	if (bpf_map_update_elem(&tree, &head.pid, &one, BPF_ANY))
 		count(SCRY_BPF_LOST, 1);
-	head.tid = tid_of(parent);
+	head.tid = scry_tid_of(parent, scry_layout.pid_ns);
 	known = bpf_map_lookup_elem(&threads, &head.tid);
 	if (known && known->pid == of && BPF_CORE_READ(parent, mm) != BPF_CORE_READ(child, mm)) {
 		entry = *known;
@@ -468,7 +397,7 @@ int stacks_forked(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_exec")
 int stacks_execed(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u32 pid = pid_of(current());
+	__u32 pid = scry_pid_of(scry_current(), scry_layout.pid_ns);
 
 	bpf_map_delete_elem(&threads, &pid);
 	return 0;
@@ -478,10 +407,11 @@ int stacks_execed(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/sched_process_exit")
 int stacks_ended(struct bpf_raw_tracepoint_args *ctx)
 {
-	__u32 tid = tid_of(current()), pid = pid_of(current());
+	__u32 tid = scry_tid_of(scry_current(), scry_layout.pid_ns),
+	      pid = scry_pid_of(scry_current(), scry_layout.pid_ns);
 
 	bpf_map_delete_elem(&threads, &tid);
-	if (!BPF_CORE_READ(current(), signal, live.counter))
+	if (!BPF_CORE_READ(scry_current(), signal, live.counter))
 		bpf_map_delete_elem(&tree, &pid);
 	return 0;
 }

@@ -15,6 +15,7 @@ int scry_cmd_dump(int argc, char **argv);
 int scry_cmd_calls(int argc, char **argv);
 int scry_cmd_locks(int argc, char **argv);
 int scry_cmd_gvl(int argc, char **argv);
+int scry_cmd_syscalls(int argc, char **argv);
 int scry_cmd_malloc(int argc, char **argv);
 int scry_cmd_patch(int argc, char **argv);
 int scry_cmd_patch_list(int argc, char **argv);

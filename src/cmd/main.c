@@ -21,6 +21,7 @@ static const struct command commands[] = {
 	{"calls", scry_cmd_calls, "calls of library functions as they happen, like ltrace"},
 	{"gvl", scry_cmd_gvl, "who holds a Ruby's VM lock (GVL), and who waits for it"},
 	{"locks", scry_cmd_locks, "which mutexes and conditions threads wait for, and where"},
+	{"syscalls", scry_cmd_syscalls, "which code makes system calls, and which are in vain"},
 	{"malloc", scry_cmd_malloc, "what a program asks of malloc, and which allocator suits it"},
 	{"patch", scry_cmd_patch,
 	 "count and time calls of native functions; list and undo changes"},

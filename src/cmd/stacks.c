@@ -8,16 +8,12 @@
  * missed, counted, and the next sample stands for it too.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,9 +21,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "cmd/cmd.h"
-#include "cmd/output.h"
-#include "cmd/report.h"
-#include "cmd/watch_opts.h"
+#include "cmd/outside.h"
 #include "sample/descendants.h"
 #include "sys/fd.h"
 #include "sys/tracee.h"
@@ -45,22 +39,15 @@ enum { ENGINE_AUTO, ENGINE_READ, ENGINE_BPF };
 
 struct stacks {
 	struct scry_opt_list pids;
-	char **command;
-	uint64_t duration_ns, rate, max_size;
+	struct scry_outside o;
+	uint64_t duration_ns, rate;
 	int names; /* enum scry_sampling_names */
-	const char *output;
 	int engine;
-	bool force, native, pause, quiet, help, follow;
+	bool native, pause, quiet, help, follow;
 	int verbose;
-	struct scry_report_opts report;
 	/* the run */
-	pid_t pid, child;
-	int child_status;
-	bool child_ended;
-	bool is_gone; /* all that was watched had ended when the watch was over */
-	int rec_fd;
-	struct scry_output out; /* of the report; without a stream: the recording is kept */
-	struct scry_writer *writer;
+	pid_t pid;
+	bool is_gone;		/* all that was watched had ended when the watch was over */
 	struct scry_ruby *ruby; /* of the first process, till that is opened */
 	struct scry_sampling run;
 	struct scry_descendants *kin;
@@ -69,50 +56,6 @@ struct stacks {
 };
 
 /* --- the recording ---------------------------------------------------------------------------- */
-
-static int open_files(struct stacks *s)
-{
-	int err = scry_output_recording(&s->out, s->output, s->force, &s->rec_fd);
-
-	return err ? err : scry_writer_open(s->rec_fd, s->max_size, &s->writer);
-}
-
-static uint32_t string(struct stacks *s, const char *text)
-{
-	uint32_t id = 0;
-
-	scry_writer_string(s->writer, text, strlen(text), &id);
-	return id;
-}
-
-static void event(struct stacks *s, uint16_t type, const void *payload, size_t size)
-{
-	scry_writer_payload(s->writer, &(struct scry_event){.time_ns = scry_now_ns(), .type = type},
-			    payload, size);
-}
-
-static void write_head(struct stacks *s)
-{
-	struct scry_ev_session session = {0};
-	struct timespec wall;
-	struct utsname un;
-
-	clock_gettime(CLOCK_REALTIME, &wall);
-	uname(&un);
-	session.instrument_str = string(s, "stacks");
-	session.command_str = string(s, scry_command_line());
-	session.version_str = string(s, SCRY_VERSION);
-	session.host_str = string(s, un.nodename);
-	session.wall_ns = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec;
-	event(s, SCRY_EVENT_SESSION, &session, sizeof(session));
-}
-
-static void note(struct stacks *s, const char *text)
-{
-	struct scry_ev_note ev = {.text_str = string(s, text)};
-
-	event(s, SCRY_EVENT_NOTE, &ev, sizeof(ev));
-}
 
 static uint64_t own_cpu_ns(void)
 {
@@ -130,7 +73,7 @@ static void note_kin(struct stacks *s)
 	snprintf(text, sizeof(text), "%zu Rub%s started could not be sampled; -v says why",
 		 sums.refused, sums.refused == 1 ? "y that was" : "ies that were");
 	if (sums.refused)
-		note(s, text);
+		scry_outside_note(&s->o, text);
 	snprintf(text, sizeof(text), "%zu fork child%s ended before scry could sample%s",
 		 sums.unseen, sums.unseen == 1 ? "" : "ren",
 		 sums.unseen_ns ? "" : "; -v says which");
@@ -139,9 +82,11 @@ static void note_kin(struct stacks *s)
 			 "%zu fork child%s ended before scry could sample, having run for %.1f ms",
 			 sums.unseen, sums.unseen == 1 ? "" : "ren", (double)sums.unseen_ns / 1e6);
 	if (sums.unseen)
-		note(s, text);
+		scry_outside_note(&s->o, text);
 	if (sums.is_other_program)
-		note(s, "the process became another program (exec), and was not watched on; fix: "
+		scry_outside_note(
+			&s->o,
+			"the process became another program (exec), and was not watched on; fix: "
 			"scry stacks -f");
 }
 
@@ -160,7 +105,7 @@ static void note_native(struct stacks *s)
 			 ? ""
 			 : " (who runs has some with --engine=bpf or --pause only)",
 		 sums.apart);
-	note(s, text);
+	scry_outside_note(&s->o, text);
 }
 
 static void note_pauses(struct stacks *s)
@@ -173,13 +118,13 @@ static void note_pauses(struct stacks *s)
 		 "%u %% of the time; fix: a lower --rate",
 		 s->run.spared, 100 / SCRY_SAMPLES_PAUSE_SHARE);
 	if (s->run.spared)
-		note(s, text);
+		scry_outside_note(&s->o, text);
 	snprintf(text, sizeof(text),
 		 "%" PRIu64 " looks were left out, as a thread would not stop in time or another "
 		 "program traced it",
 		 s->run.late);
 	if (s->run.late)
-		note(s, text);
+		scry_outside_note(&s->o, text);
 }
 
 /* Looks then come when the program is put off, and not at random moments. */
@@ -188,7 +133,7 @@ static void note_late(struct stacks *s)
 	const struct scry_descendants_sums sums = scry_descendants_sums(s->kin);
 
 	if (!s->run.clock && !s->pause && sums.late * LATE_PART > sums.looks)
-		note(s,
+		scry_outside_note(&s->o,
 		     "other programs had the processors when scry was to look: by reading, shares "
 		     "of time may be off by tens of percent then; fix: --engine=bpf, --pause, or "
 		     "a machine that has less to do");
@@ -215,62 +160,11 @@ static int write_end(struct stacks *s)
 
 /* --- the program ------------------------------------------------------------------------------ */
 
-static int start_program(struct stacks *s)
-{
-	const struct sigaction told = {.sa_handler = SIG_DFL};
-	struct sigaction before;
-	int fault[2], err = 0;
-
-	if (pipe2(fault, O_CLOEXEC) < 0)
-		return scry_fail(-errno, "cannot make a pipe: %s", strerror(errno));
-	fflush(NULL);
-	sigaction(SIGCHLD, &told, &before); /* ignored, the end of a child is told to nobody */
-	s->child = fork();
-	if (s->child < 0)
-		return scry_fail(-errno, "cannot fork: %s", strerror(errno));
-	if (s->child == 0) {
-		signal(SIGPIPE, SIG_DFL);
-		signal(SIGXFSZ, SIG_DFL);
-		sigaction(SIGCHLD, &before, NULL);
-		execvp(s->command[0], s->command);
-		err = errno;
-		if (write(fault[1], &err, sizeof(err)) < 0)
-			_exit(SCRY_EXIT_OWN);
-		_exit(err == ENOENT ? SCRY_EXIT_NOT_FOUND : SCRY_EXIT_CANNOT_RUN);
-	}
-	scry_front_program = s->child;
-	s->pid = s->child;
-	close(fault[1]);
-	if (read(fault[0], &err, sizeof(err)) == sizeof(err))
-		scry_fail(-err, "cannot run '%s': %s", s->command[0], strerror(err));
-	else
-		err = 0;
-	close(fault[0]);
-	return -err;
-}
-
-static bool has_child_ended(struct stacks *s)
-{
-	scry_tracee_poll_lingering(); /* what was held may end before it */
-	if (s->child && !s->child_ended && scry_tracee_has_ended(s->child, &s->child_status))
-		s->child_ended = true;
-	if (s->child_ended)
-		scry_front_program = 0;
-	return s->child_ended;
-}
-
-static void rest(uint64_t ns)
-{
-	struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-
-	nanosleep(&t, NULL);
-}
-
 /* A started program, or with -f one that it starts, becomes a Ruby, and boots. */
 static int wait_for_ruby(struct stacks *s)
 {
 	for (;;) {
-		bool has_ended = has_child_ended(s);
+		bool has_ended = scry_outside_has_ended(&s->o);
 		int err = scry_descendants_find(s->kin, s->pid, &s->ruby);
 
 		if (err != -EAGAIN && err != -ESRCH)
@@ -280,12 +174,12 @@ static int wait_for_ruby(struct stacks *s)
 			return scry_fail(-ENOENT,
 					 "'%s' ended before a Ruby in it could be sampled, or had "
 					 "none%s",
-					 s->command[0],
+					 s->o.command[0],
 					 s->follow ? ""
 						   : "; fix: a program that runs longer, ruby "
 						     "itself, or -f to watch the program's "
 						     "children too");
-		rest(BOOT_LOOK_NS);
+		scry_outside_rest(BOOT_LOOK_NS);
 	}
 }
 
@@ -295,7 +189,7 @@ static int open_target(struct stacks *s)
 
 	if (err)
 		return err;
-	return s->command ? wait_for_ruby(s) : scry_ruby_open(s->pid, SCRY_RUBY_BOOTED, &s->ruby);
+	return s->o.command ? wait_for_ruby(s) : scry_ruby_open(s->pid, SCRY_RUBY_BOOTED, &s->ruby);
 }
 
 /* --- ticks ------------------------------------------------------------------------------------ */
@@ -313,7 +207,7 @@ static void rest_beside_late(uint64_t ns)
 {
 	while (scry_tracee_lingering() && scry_now_ns() < ns) {
 		scry_tracee_poll_lingering();
-		rest(100000);
+		scry_outside_rest(100000);
 	}
 }
 
@@ -328,7 +222,7 @@ static bool is_over(struct stacks *s)
 {
 	if (!scry_descendants_lives(s->kin))
 		return true;
-	if (scry_front_interrupts && (!s->child || has_child_ended(s)))
+	if (scry_front_interrupts && (!s->o.child || scry_outside_has_ended(&s->o)))
 		s->why = "interrupt";
 	else if (!s->duration_ns || scry_now_ns() - s->run.began_ns < s->duration_ns)
 		return false;
@@ -384,7 +278,7 @@ static bool wants_clock(const struct stacks *s)
 {
 	if (s->pause)
 		return false;
-	if (s->engine == ENGINE_AUTO && !s->report.rows.times.cpu && !s->native)
+	if (s->engine == ENGINE_AUTO && !s->o.report.rows.times.cpu && !s->native)
 		return s->rate <= RATE_BOTH_MAX;
 	return s->engine != ENGINE_READ;
 }
@@ -416,7 +310,7 @@ static int open_first(struct stacks *s, struct scry_sampler **ret)
 	scry_descendants_clock_opts(s->kin, &opts);
 	if (wants_clock(s))
 		err = scry_clock_open(&opts, &s->run.clock);
-	s->run.only_clock = s->run.clock && s->report.rows.times.cpu;
+	s->run.only_clock = s->run.clock && s->o.report.rows.times.cpu;
 	if (!err)
 		err = scry_sampler_open(&s->run, s->ruby, ret);
 	if (err && s->run.clock && !scry_clock_works(s->run.clock)) {
@@ -439,10 +333,14 @@ static int start_clock(struct stacks *s)
 		return drop_clock(s, err);
 	}
 	if (!err && s->run.only_clock)
-		note(s, "only what was running was sampled (--cpu, by eBPF): the recording knows "
+		scry_outside_note(
+			&s->o,
+			"only what was running was sampled (--cpu, by eBPF): the recording knows "
 			"nothing of waiting");
 	if (!err && !s->run.clock && !s->pause) /* a look takes longer than such a call */
-		note(s, "C methods that take less than some microseconds mostly count as the line "
+		scry_outside_note(
+			&s->o,
+			"C methods that take less than some microseconds mostly count as the line "
 			"that called them; fix: --engine=bpf or --pause");
 	return err;
 }
@@ -458,7 +356,7 @@ static void note_stopped(struct stacks *s)
 		 "the process was stopped by a signal (as ^Z is) when sampling began: none of its "
 		 "threads ran; fix: kill -CONT %d",
 		 (int)s->pid);
-	note(s, text);
+	scry_outside_note(&s->o, text);
 }
 
 static int sample(struct stacks *s)
@@ -468,8 +366,8 @@ static int sample(struct stacks *s)
 	if (err)
 		return err;
 	note_stopped(s);
-	scry_writer_flush(s->writer);
-	if (!s->quiet && !s->command && !s->duration_ns)
+	scry_writer_flush(s->o.writer);
+	if (!s->quiet && !s->o.command && !s->duration_ns)
 		scry_log_say("watching process %d; ^C stops and reports", (int)s->pid);
 	s->run.began_ns = scry_now_ns();
 	s->seed = s->run.began_ns | 1;
@@ -481,7 +379,7 @@ static int sample(struct stacks *s)
 /* A started program runs while its Ruby is found and learned. */
 static void note_start(struct stacks *s)
 {
-	uint64_t ns = s->child ? scry_proc_cpu_ns(s->pid) : 0;
+	uint64_t ns = s->o.child ? scry_proc_cpu_ns(s->pid) : 0;
 	char text[160];
 
 	if (!ns)
@@ -490,7 +388,7 @@ static void note_start(struct stacks *s)
 		 "sampling began when the program had run for %.2f s of processor time: what it "
 		 "did till then is not in this report",
 		 (double)ns / 1e9);
-	note(s, text);
+	scry_outside_note(&s->o, text);
 }
 
 static int watch(struct stacks *s)
@@ -504,7 +402,7 @@ static int watch(struct stacks *s)
 	setpriority(PRIO_PROCESS, 0, SAMPLER_NICE);
 	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 	s->cpu_began_ns = own_cpu_ns();
-	s->run = (struct scry_sampling){.writer = s->writer,
+	s->run = (struct scry_sampling){.writer = s->o.writer,
 					.native = s->native,
 					.pause = s->pause,
 					.names = (enum scry_sampling_names)s->names,
@@ -512,7 +410,7 @@ static int watch(struct stacks *s)
 					.rate = (uint32_t)s->rate};
 	err = open_first(s, &first);
 	if (!err) {
-		write_head(s);
+		scry_outside_head(&s->o, "stacks");
 		err = scry_descendants_begin(s->kin, first, s->pid);
 	}
 	if (!err)
@@ -525,67 +423,37 @@ static int watch(struct stacks *s)
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-static int show(struct stacks *s)
-{
-	int err = scry_writer_close(s->writer);
-
-	s->writer = NULL;
-	if (err)
-		return err;
-	if (!s->out.out) {
-		scry_log_say("recorded to '%s'; scry report %s shows it", s->output, s->output);
-		return 0;
-	}
-	err = scry_report_fd(s->rec_fd, &s->report, s->out.out);
-	if (!err)
-		err = scry_flush(s->out.out, "the report");
-	return err == -EPIPE ? 0 : err;
-}
-
 static int run(struct stacks *s)
 {
-	int err = open_files(s);
+	int err = scry_outside_files(&s->o);
 
-	if (!err && s->command)
-		err = start_program(s);
+	if (!err && s->o.command)
+		err = scry_outside_start(&s->o, false);
+	if (!err && s->o.child)
+		s->pid = s->o.child;
 	if (!err)
 		err = open_target(s);
-	if (!err && !s->out.out)
-		err = scry_output_keep(&s->out);
+	if (!err && !s->o.out.out)
+		err = scry_output_keep(&s->o.out);
 	if (!err)
 		err = watch(s);
-	if (!err && s->child) /* it goes on when the watch is over */
-		while (!has_child_ended(s))
-			rest(BOOT_LOOK_NS);
+	if (!err && s->o.child) /* it goes on when the watch is over */
+		while (!scry_outside_has_ended(&s->o))
+			scry_outside_rest(BOOT_LOOK_NS);
 	if (!err)
-		err = show(s);
+		err = scry_outside_show(&s->o);
 	scry_descendants_close(s->kin);
 	scry_clock_close(s->run.clock);
 	scry_iseq_events_all_done(&s->run.probes);
-	scry_writer_close(s->writer);
 	scry_ruby_free(s->ruby);
-	return scry_output_close(&s->out, err);
-}
-
-/* The program's own status, whatever became of the watch; 125 when that failed. */
-static int program_status(struct stacks *s, int err)
-{
-	while (!has_child_ended(s))
-		rest(BOOT_LOOK_NS);
-	if (WIFEXITED(s->child_status) && (WEXITSTATUS(s->child_status) == SCRY_EXIT_NOT_FOUND ||
-					   WEXITSTATUS(s->child_status) == SCRY_EXIT_CANNOT_RUN))
-		return WEXITSTATUS(s->child_status);
-	if (err)
-		return SCRY_EXIT_OWN;
-	return WIFSIGNALED(s->child_status) ? 128 + WTERMSIG(s->child_status)
-					    : WEXITSTATUS(s->child_status);
+	return scry_outside_close(&s->o, err);
 }
 
 static int check(struct stacks *s, int argc, char **argv, int rest_at)
 {
 	if (rest_at < argc)
-		s->command = argv + rest_at;
-	if (!s->pids.count == !s->command)
+		s->o.command = argv + rest_at;
+	if (!s->pids.count == !s->o.command)
 		return scry_fail(-EINVAL, s->pids.count
 						  ? "either -p PID or a command, not both"
 						  : "say what to watch: -p PID, or -- CMD; "
@@ -603,16 +471,15 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 	if (!s->rate || s->rate > RATE_MAX)
 		return scry_fail(-EINVAL, "--rate is from 1 to %u samples a second", RATE_MAX);
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
-	if (scry_output_check_ending(s->output, SCRY_OUTPUT_RECORDS) < 0)
+	if (scry_output_check_ending(s->o.output, SCRY_OUTPUT_RECORDS) < 0)
 		return -EINVAL;
-	return scry_report_opts_check(&s->report, s->output);
+	return scry_report_opts_check(&s->o.report, s->o.output);
 }
 
 int scry_cmd_stacks(int argc, char **argv)
 {
 	static const char usage[] = "scry stacks [OPTIONS] -p PID | -- CMD...";
-	struct stacks s = {
-		.rate = UINT64_MAX, .rec_fd = -1, .out.fd = -1, .report = SCRY_REPORT_OPTS_DEFAULT};
+	struct stacks s = {.rate = UINT64_MAX, .o = SCRY_OUTSIDE_INIT};
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID", "watch this live process", NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
@@ -626,26 +493,27 @@ int scry_cmd_stacks(int argc, char **argv)
 		 "hold what runs for each look: stacks are exact, native ones too", NULL},
 		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
 		 "sample its child processes too, and what they run", NULL},
-		{'o', "output", SCRY_OPT_STRING, &s.output, "FILE",
+		{'o', "output", SCRY_OPT_STRING, &s.o.output, "FILE",
 		 "keep the recording (x.scry), or render at once (x.html, x.folded, x.json, x.txt)",
 		 NULL},
 		{0, "native", SCRY_OPT_FLAG, &s.native, NULL,
 		 "native frames too, of C code, woven with Ruby's", NULL},
-		{0, "force", SCRY_OPT_FLAG, &s.force, NULL, "replace FILE if it exists", NULL},
-		{0, "max-size", SCRY_OPT_SIZE, &s.max_size, "SIZE", "limit of the recording", NULL},
+		{0, "force", SCRY_OPT_FLAG, &s.o.force, NULL, "replace FILE if it exists", NULL},
+		{0, "max-size", SCRY_OPT_SIZE, &s.o.max_size, "SIZE", "limit of the recording",
+		 NULL},
 		{0, "names", SCRY_OPT_CHOICE, &s.names, NULL,
 		 "of code: read from memory, or told by a probe of the kernel's when it is made",
 		 "auto|read|probe"},
-		SCRY_VIEW_STACKS_OPT_ROWS(&s.report.rows),
-		{0, "top", SCRY_OPT_U64, &s.report.rows.top, "N",
+		SCRY_VIEW_STACKS_OPT_ROWS(&s.o.report.rows),
+		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",
 		 "show N rows, 0 all (default 30; all in JSON)", NULL},
-		{0, "grep", SCRY_OPT_STRING, &s.report.rows.grep, "TEXT",
+		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",
 		 "only rows whose \"file:line method\" contains TEXT, or matches /REGEX/", NULL},
-		{0, "stacks", SCRY_OPT_FLAG, &s.report.rows.stacks, NULL,
+		{0, "stacks", SCRY_OPT_FLAG, &s.o.report.rows.stacks, NULL,
 		 "one row for each stack, and not for each line", NULL},
-		{0, "folded", SCRY_OPT_FLAG, &s.report.folded, NULL,
+		{0, "folded", SCRY_OPT_FLAG, &s.o.report.folded, NULL,
 		 "print one line per stack, for flame graph tools", NULL},
-		{0, "json", SCRY_OPT_FLAG, &s.report.json, NULL, "print JSON instead of text",
+		{0, "json", SCRY_OPT_FLAG, &s.o.report.json, NULL, "print JSON instead of text",
 		 NULL},
 		{'q', "quiet", SCRY_OPT_FLAG, &s.quiet, NULL, "no talk on stderr", NULL},
 		{'v', "verbose", SCRY_OPT_COUNT, &s.verbose, NULL, "more talk", NULL},
@@ -668,7 +536,7 @@ int scry_cmd_stacks(int argc, char **argv)
 	scry_log_setup(s.quiet ? -1 : s.verbose ? 1 : 0, SCRY_LOG_COLOR_AUTO);
 	scry_front_catch_signals();
 	err = run(&s);
-	if (!err && !s.child)
+	if (!err && !s.o.child)
 		err = scry_front_is_gone(s.is_gone && s.duration_ns);
-	return s.child ? program_status(&s, err) : scry_front_status(err);
+	return s.o.child ? scry_outside_status(&s.o, err) : scry_front_status(err);
 }

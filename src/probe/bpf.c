@@ -369,6 +369,15 @@ int scry_bpf_set(struct scry_bpf *b, const char *map, const void *key, const voi
 	return bpf_map_update_elem(fd, key, value, BPF_ANY) ? -errno : 0;
 }
 
+int scry_bpf_get(struct scry_bpf *b, const char *map, const void *key, void *ret)
+{
+	int fd = scry_bpf_map_fd(b, map);
+
+	if (fd < 0)
+		return fd;
+	return bpf_map_lookup_elem(fd, key, ret) ? -errno : 0;
+}
+
 int scry_bpf_unset(struct scry_bpf *b, const char *map, const void *key)
 {
 	int fd = scry_bpf_map_fd(b, map);

@@ -80,6 +80,7 @@ void scry_bpf_detach_number(struct scry_bpf *b, uint64_t number);
 
 /* Maps: of hashes and arrays. `value` of a per-cpu map is one of scry_bpf_sum. 0 or -errno. */
 int scry_bpf_set(struct scry_bpf *b, const char *map, const void *key, const void *value);
+int scry_bpf_get(struct scry_bpf *b, const char *map, const void *key, void *ret); /* -ENOENT */
 int scry_bpf_unset(struct scry_bpf *b, const char *map, const void *key);
 bool scry_bpf_has(struct scry_bpf *b, const char *map, const void *key);
 /* A u64 of a per-cpu array, summed over the processors; 0 when there is none. */

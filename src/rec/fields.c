@@ -380,6 +380,72 @@ static const struct scry_field fields_scry_ev_gvl_pair[] = {
 	FIELD(scry_ev_gvl_pair, reserved, "reserved", RESERVED),
 	FIELD(scry_ev_gvl_pair, lost_ns, "lost_ns", NUMBER),
 };
+static const struct scry_field fields_scry_ev_syscalls[] = {
+	FIELD(scry_ev_syscalls, flags, "flags", NUMBER),
+	FIELD(scry_ev_syscalls, rate, "rate", NUMBER),
+	FIELD(scry_ev_syscalls, ticks, "ticks", NUMBER),
+	FIELD(scry_ev_syscalls, inside, "inside", NUMBER),
+	FIELD(scry_ev_syscalls, unplaced, "unplaced", NUMBER),
+	FIELD(scry_ev_syscalls, calls, "calls", NUMBER),
+	FIELD(scry_ev_syscalls, nowhere, "nowhere", NUMBER),
+	FIELD(scry_ev_syscalls, untimed, "untimed", NUMBER),
+	FIELD(scry_ev_syscalls, exits, "exits", NUMBER),
+	FIELD(scry_ev_syscalls, killed, "killed", NUMBER),
+	FIELD(scry_ev_syscalls, lost, "lost", NUMBER),
+	FIELD(scry_ev_syscalls, strangers, "strangers", NUMBER),
+	FIELD(scry_ev_syscalls, unnamed, "unnamed", NUMBER),
+	FIELD(scry_ev_syscalls, watched_ns, "watched_ns", NUMBER),
+	FIELD(scry_ev_syscalls, cpu_ns, "cpu_ns", NUMBER),
+	FIELD(scry_ev_syscalls, before_ns, "before_ns", NUMBER),
+	FIELD(scry_ev_syscalls, with_ns, "with_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_syscall_site[] = {
+	FIELD(scry_ev_syscall_site, site, "site", NUMBER),
+	FIELD(scry_ev_syscall_site, pid, "pid", NUMBER),
+	FIELD(scry_ev_syscall_site, image, "image", NUMBER),
+	FIELD(scry_ev_syscall_site, number, "number", NUMBER),
+	FIELD(scry_ev_syscall_site, abi, "abi", NUMBER),
+	FIELD(scry_ev_syscall_site, name_str, "name", STRING),
+	FIELD(scry_ev_syscall_site, module_str, "module", STRING),
+	FIELD(scry_ev_syscall_site, symbol_str, "symbol", STRING),
+	FIELD(scry_ev_syscall_site, offset, "offset", NUMBER),
+	FIELD(scry_ev_syscall_site, address, "address", ADDRESS),
+};
+static const struct scry_field fields_scry_ev_syscall[] = {
+	FIELD(scry_ev_syscall, site, "site", NUMBER),
+	FIELD(scry_ev_syscall, pid, "pid", NUMBER),
+	FIELD(scry_ev_syscall, tid, "tid", NUMBER),
+	FIELD(scry_ev_syscall, thread_str, "thread", STRING),
+	FIELD(scry_ev_syscall, calls, "calls", NUMBER),
+	FIELD(scry_ev_syscall, errors, "errors", NUMBER),
+	FIELD(scry_ev_syscall, again, "again", NUMBER),
+	FIELD(scry_ev_syscall, absent, "absent", NUMBER),
+	FIELD(scry_ev_syscall, ticks, "ticks", NUMBER),
+	FIELD(scry_ev_syscall, asked, "asked", NUMBER),
+	FIELD(scry_ev_syscall, vain, "vain", NUMBER),
+	FIELD(scry_ev_syscall, what, "what", NUMBER),
+	FIELD(scry_ev_syscall, error, "error", NUMBER),
+	FIELD(scry_ev_syscall, timed, "timed", NUMBER),
+	FIELD(scry_ev_syscall, total_ns, "total_ns", NUMBER),
+	FIELD(scry_ev_syscall, max_ns, "max_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_syscall_time[] = {
+	FIELD(scry_ev_syscall_time, site, "site", NUMBER),
+	FIELD(scry_ev_syscall_time, reserved, "reserved", RESERVED),
+	FIELD(scry_ev_syscall_time, from_ns, "from_ns", NUMBER),
+	FIELD(scry_ev_syscall_time, to_ns, "to_ns", NUMBER),
+	FIELD(scry_ev_syscall_time, calls, "calls", NUMBER),
+};
+static const struct scry_field fields_scry_ev_syscall_stack[] = {
+	FIELD(scry_ev_syscall_stack, site, "site", NUMBER),
+	FIELD(scry_ev_syscall_stack, stack, "stack", STACK),
+	FIELD(scry_ev_syscall_stack, count, "count", NUMBER),
+};
+static const struct scry_field fields_scry_ev_syscall_path[] = {
+	FIELD(scry_ev_syscall_path, site, "site", NUMBER),
+	FIELD(scry_ev_syscall_path, path_str, "path", STRING),
+	FIELD(scry_ev_syscall_path, count, "count", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

@@ -8,21 +8,18 @@
 #include "sample/clock.h"
 
 #include <errno.h>
-#include <linux/perf_event.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "probe/bpf.h"
+#include "sample/processors.h"
 #include "sys/tracee.h"
 
-#define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
-#define PROGRAMS_MAX 8		 /* layouts in one run */
+#define PROGRAMS_MAX 8 /* layouts in one run */
 #define STRANGERS_MAX 256
 #define WAIT_NEW_NS 1000000
 #define WAIT_MAX_NS 32000000
@@ -67,16 +64,6 @@ struct scry_clock {
 };
 
 /* --- opening ---------------------------------------------------------------------------------- */
-
-/* The inode of our pid namespace; 0 where it is the machine's. */
-static uint32_t own_namespace(void)
-{
-	struct stat st;
-
-	if (stat("/proc/self/ns/pid", &st) < 0 || st.st_ino == FIRST_PID_NS)
-		return 0;
-	return (uint32_t)st.st_ino;
-}
 
 static struct process *find(struct scry_clock *c, uint32_t pid)
 {
@@ -165,7 +152,7 @@ static struct scry_bpf_layout layout_of(const struct scry_clock *c, const struct
 		.frame_me = l->frame_me,
 		.me_def = l->me_def,
 		.def_iseq = l->def_iseq,
-		.pid_ns = own_namespace(),
+		.pid_ns = scry_processors_namespace(),
 		.native = c->opts.native,
 	};
 }
@@ -252,18 +239,6 @@ static int program_for(struct scry_clock *c, const struct scry_ruby *ruby, struc
 	return 0;
 }
 
-/*
- * Processor time cannot be sampled at random moments, as the kernel has one period for a clock. So
- * the period is such that it is in step with no rhythm: one over the rate, and more by the eighth
- * power of the golden section (2.1 %). Of all numbers its multiples come least near to whole ones:
- * work that repeats with the rate, or with a simple multiple or part of it, is met evenly at all
- * its moments.
- */
-uint64_t scry_clock_period(uint64_t rate)
-{
-	return (uint64_t)(1.0212862362522082 * 1e9 / (double)rate);
-}
-
 int scry_clock_open(const struct scry_clock_opts *opts, struct scry_clock **ret)
 {
 	struct scry_clock *c = calloc(1, sizeof(*c));
@@ -271,7 +246,7 @@ int scry_clock_open(const struct scry_clock_opts *opts, struct scry_clock **ret)
 	if (!c)
 		return scry_fail(-ENOMEM, "no memory for the clock");
 	c->opts = *opts;
-	c->period_ns = scry_clock_period(opts->rate);
+	c->period_ns = scry_processors_period(opts->rate);
 	c->wait_ns = WAIT_NEW_NS;
 	*ret = c;
 	return 0;
@@ -291,43 +266,10 @@ void scry_clock_close(struct scry_clock *c)
 
 /* --- on the processors ------------------------------------------------------------------------ */
 
-/*
- * One clock a processor, and not one a thread: the kernel sets a thread's timer anew each time that
- * it comes on a processor, which took 12 us on a virtual machine, and a fifth of the requests of a
- * web server whose threads take turns. Those that come online later have none.
- */
 static int put_on(struct program *p)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_CPU_CLOCK,
-		.sample_period = p->clock->period_ns,
-		.disabled = 1,
-		.exclude_idle = 1,
-	};
-	long cpus = sysconf(_SC_NPROCESSORS_CONF);
-	int err = 0;
+	int err = p->is_on ? 0 : scry_processors_tick(p->bpf, p->tick, p->clock->period_ns, CLOCKS);
 
-	for (int cpu = 0; cpu < cpus && !err && !p->is_on; cpu++) {
-		int fd =
-			(int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-
-		if (fd < 0 && errno == ENODEV) /* it is offline */
-			continue;
-		if (fd < 0)
-			err = scry_fail(-errno, "no clock for processor %d (perf_event_open): %s%s",
-					cpu, strerror(errno),
-					errno == EMFILE ? "; fix: ulimit -n 65536"
-					: errno == EACCES || errno == EPERM
-						? "; fix: sudo scry ..., or sysctl "
-						  "kernel.perf_event_paranoid=-1"
-						: "");
-		else
-			err = scry_bpf_attach_perf(p->bpf, p->tick, fd, CLOCKS);
-	}
-	if (err) /* none, and not two when it is tried once more */
-		scry_bpf_detach_number(p->bpf, CLOCKS);
 	p->is_on |= !err;
 	return err;
 }

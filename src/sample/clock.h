@@ -30,9 +30,6 @@ struct scry_clock_opts {
 	void *arg;
 };
 
-/* What a sample stands for at this rate: a little more than one over it, see stacks_clock.c. */
-uint64_t scry_clock_period(uint64_t rate);
-
 int scry_clock_open(const struct scry_clock_opts *opts, struct scry_clock **ret); /* -ENOMEM */
 void scry_clock_close(struct scry_clock *c); /* NULL is legal; processes must be removed */
 

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "sample/processors.h"
 #include "sys/kin.h"
 #include "sys/tracee.h"
 
@@ -147,7 +148,7 @@ static void tell_unseen(struct scry_descendants *k, pid_t pid, uint64_t strays)
 {
 	k->sums.unseen++;
 	if (k->run->clock)
-		k->sums.unseen_ns += strays * scry_clock_period(k->run->rate);
+		k->sums.unseen_ns += strays * scry_processors_period(k->run->rate);
 	scry_log_detail("process %d, forked by one that is sampled, ended before it could be",
 			(int)pid);
 }

@@ -45,6 +45,8 @@ const struct scry_view scry_views[] = {
 	 scry_view_locks, FUNCTIONS},
 	{"stacks", "stacks", "which lines take the time of a Ruby program", 1, false,
 	 scry_view_stacks, STACKS},
+	{"syscalls", "syscalls", "which code makes system calls, and which are in vain", 1, false,
+	 scry_view_syscalls, FUNCTIONS | SCRY_VIEW_TAKES_BY},
 	{"events", NULL, "every event of the recording, one a line", 1, true, scry_view_events, 0},
 	{"info", NULL, "what the recording is made of", 1, false, scry_view_info, 0},
 	{NULL, NULL, NULL, 0, false, NULL, 0},

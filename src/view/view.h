@@ -24,6 +24,8 @@ enum scry_view_by {
 	SCRY_VIEW_BY_CALLER, /* from here on: of malloc only */
 	SCRY_VIEW_BY_MODULE,
 	SCRY_VIEW_BY_STACK,
+	SCRY_VIEW_BY_SYSCALL, /* of system calls only, as is THREAD */
+	SCRY_VIEW_BY_THREAD,
 };
 enum scry_view_sort {
 	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */
@@ -144,6 +146,6 @@ int scry_view_sort_of(const struct scry_view_opts *opts);
 /* The views. 0 or -errno with a sentence; scry_doc_end stays the caller's in both cases. */
 scry_view_run scry_view_objects, scry_view_time, scry_view_count, scry_view_events, scry_view_info,
 	scry_view_log, scry_view_calls, scry_view_calls_sums, scry_view_gvl, scry_view_locks,
-	scry_view_stacks;
+	scry_view_stacks, scry_view_syscalls;
 
 #endif

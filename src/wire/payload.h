@@ -6,6 +6,7 @@
 #include "wire/payload_gvl.h"
 #include "wire/payload_malloc.h"
 #include "wire/payload_stacks.h"
+#include "wire/payload_syscalls.h"
 
 /* A field called *_str is the id of a STRING event that came before; 0: unknown. A payload may grow
  * at its end; a reader zero-fills what an older file lacks. */
@@ -136,7 +137,6 @@ struct scry_ev_stack {	 /* a frame of the tree of callers; defined once, its par
 #define SCRY_STACK_C 1u	      /* a C function's frame: file and line are its caller's */
 #define SCRY_STACK_NATIVE 2u  /* native code: file is the object, method the symbol */
 #define SCRY_STACK_UNKNOWN 4u /* who called is not known from here on; no names */
-
 /* Part of a watch, for `--every`. The OBJECTS events that follow with its number hold the counters
  * since the watch began, as they stood at end_ns. */
 struct scry_ev_slice {

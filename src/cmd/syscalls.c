@@ -1,0 +1,229 @@
+/*
+ * `scry syscalls`: which instructions of a program make system calls, how many, and which of them
+ * were in vain. There is no keeper: nothing is ever written into the process; what counts is in the
+ * kernel, which takes it off when scry ends, however it does (sample/syscalls).
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "cmd/cmd.h"
+#include "cmd/outside.h"
+#include "sample/syscalls.h"
+#include "sys/fd.h"
+#include "sys/proc.h"
+
+#define TURN_NS 20000000u
+#define RATE_DEFAULT 1000u
+#define RATE_MAX 20000u
+
+enum { BY_SITE, BY_SYSCALL, BY_THREAD };
+
+struct syscalls {
+	struct scry_opt_list pids;
+	struct scry_outside o;
+	uint64_t duration_ns, rate;
+	bool exact, latency, follow, sums, quiet, help;
+	int verbose, by;
+	/* the run */
+	struct scry_syscalls_watch *watch;
+	uint64_t began_ns;
+	const char *why; /* it ended */
+	bool is_gone;	 /* all that was watched had ended when the watch was over */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Is it there, and a process? It is pinned while it is put into the map. */
+static int add_pid(struct syscalls *s, pid_t pid)
+{
+	struct scry_proc proc;
+	int err = scry_proc_open(&proc, pid);
+
+	if (err)
+		return err;
+	if (!proc.exe[0] || proc.state == 'Z')
+		err = scry_proc_fail_gone(pid);
+	if (!err)
+		err = scry_syscalls_watch_add(s->watch, pid, false);
+	if (!err && !scry_proc_is_alive(&proc))
+		err = scry_proc_fail_gone(pid);
+	scry_proc_close(&proc);
+	return err;
+}
+
+static int open_watch(struct syscalls *s)
+{
+	const struct scry_syscalls_watch_opts opts = {
+		.writer = s->o.writer,
+		.follows = s->follow,
+		.exact = s->exact,
+		.latency = s->latency,
+		.rate = (uint32_t)s->rate,
+	};
+	int err = scry_syscalls_watch_open(&opts, &s->watch);
+
+	scry_outside_head(&s->o, "syscalls");
+	for (size_t i = 0; i < s->pids.count && !err; i++)
+		err = add_pid(s, (pid_t)s->pids.values[i]);
+	if (!err && s->o.child)
+		err = scry_syscalls_watch_add(s->watch, s->o.child, true);
+	if (!err)
+		err = scry_syscalls_watch_begin(s->watch);
+	return err;
+}
+
+static bool is_over(struct syscalls *s)
+{
+	const bool has_ended = scry_outside_has_ended(&s->o);
+
+	if (!scry_syscalls_watch_lives(s->watch)) {
+		s->is_gone = true;
+		s->why = "target exited";
+	} else if (scry_front_interrupts && (!s->o.child || has_ended)) {
+		s->why = "interrupt";
+	} else if (s->duration_ns && now_ns() - s->began_ns >= s->duration_ns) {
+		s->why = "duration";
+	}
+	return s->why;
+}
+
+static int watch(struct syscalls *s)
+{
+	int err = 0;
+
+	s->began_ns = now_ns();
+	while (!err && !is_over(s)) {
+		const uint64_t left =
+			s->duration_ns ? s->began_ns + s->duration_ns - now_ns() : TURN_NS;
+
+		err = scry_syscalls_watch_turn(s->watch, left < TURN_NS ? left : TURN_NS);
+	}
+	return err ? err : scry_syscalls_watch_end(s->watch, s->why);
+}
+
+static int run(struct syscalls *s)
+{
+	int err = scry_outside_files(&s->o);
+
+	scry_fd_raise_limit();
+	if (!err && s->o.command)
+		err = scry_outside_start(&s->o, true);
+	if (!err)
+		err = open_watch(s);
+	if (!err && !s->o.out.out)
+		err = scry_output_keep(&s->o.out);
+	if (!err && s->exact)
+		scry_log_say("counting each call: until it ends, every process of this machine "
+			     "pays some 100 to 200 ns more for each system call");
+	if (!err && s->o.child)
+		err = scry_outside_let_go(&s->o);
+	if (!err)
+		err = watch(s);
+	scry_syscalls_watch_close(s->watch);
+	while (!err && s->o.child && !scry_outside_has_ended(&s->o)) /* the watch was shorter */
+		scry_outside_rest(TURN_NS);
+	if (!err)
+		err = scry_outside_show(&s->o);
+	return scry_outside_close(&s->o, err);
+}
+
+static int check(struct syscalls *s, int argc, char **argv, int rest_at)
+{
+	if (rest_at < argc)
+		s->o.command = argv + rest_at;
+	if (!s->pids.count == !s->o.command)
+		return scry_fail(-EINVAL, s->pids.count
+						  ? "either -p PID or a command, not both"
+						  : "say what to watch: -p PID, or -- CMD; "
+						    "usage: scry syscalls [OPTIONS] -p PID | -- "
+						    "CMD...");
+	for (size_t i = 0; i < s->pids.count; i++)
+		if (!s->pids.values[i] || s->pids.values[i] > 4194304)
+			return scry_fail(-EINVAL, "%llu is not a process id",
+					 (unsigned long long)s->pids.values[i]);
+	if (!s->rate || s->rate > RATE_MAX)
+		return scry_fail(-EINVAL, "--rate is from 1 to %u ticks a second", RATE_MAX);
+	if (s->sums && s->by != BY_SITE)
+		return scry_fail(-EINVAL, "-c is --by syscall with --exact; fix: one of them");
+	if (s->sums)
+		s->by = BY_SYSCALL;
+	s->exact |= s->latency || s->sums;
+	if (s->by == BY_SYSCALL)
+		s->o.report.rows.by = SCRY_VIEW_BY_SYSCALL;
+	if (s->by == BY_THREAD)
+		s->o.report.rows.by = SCRY_VIEW_BY_THREAD;
+	if (scry_output_check_ending(s->o.output, "scry json txt") < 0)
+		return -EINVAL;
+	return scry_report_opts_check(&s->o.report, s->o.output);
+}
+
+int scry_cmd_syscalls(int argc, char **argv)
+{
+	static const char usage[] = "scry syscalls [OPTIONS] -p PID | -- CMD...";
+	struct syscalls s = {.rate = RATE_DEFAULT, .o = SCRY_OUTSIDE_INIT};
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID",
+		 "watch this live process; may be given again", NULL},
+		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
+		 "stop after 30s, 5m, ...", NULL},
+		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
+		 "its child processes too, and what they run", NULL},
+		{0, "exact", SCRY_OPT_FLAG, &s.exact, NULL,
+		 "count each call, and prove which were in vain; every process of the machine pays "
+		 "some 100 to 200 ns a call meanwhile",
+		 NULL},
+		{0, "latency", SCRY_OPT_FLAG, &s.latency, NULL, "--exact, and how long calls took",
+		 NULL},
+		{'c', "sums", SCRY_OPT_FLAG, &s.sums, NULL,
+		 "like strace -c: --exact, a row for each system call", NULL},
+		{0, "by", SCRY_OPT_CHOICE, &s.by, NULL,
+		 "one row for each place that makes calls, each system call, each thread",
+		 "site|syscall|thread"},
+		{'r', "rate", SCRY_OPT_U64, &s.rate, "N",
+		 "ticks a second on each processor (default 1000)", NULL},
+		{'o', "output", SCRY_OPT_STRING, &s.o.output, "FILE",
+		 "keep the recording (x.scry), or render at once (x.json, x.txt)", NULL},
+		{0, "force", SCRY_OPT_FLAG, &s.o.force, NULL, "replace FILE if it exists", NULL},
+		{0, "max-size", SCRY_OPT_SIZE, &s.o.max_size, "SIZE", "limit of the recording",
+		 NULL},
+		{0, "top", SCRY_OPT_U64, &s.o.report.rows.top, "N",
+		 "show N rows, 0 all (default 30; all with -c and in JSON)", NULL},
+		{0, "grep", SCRY_OPT_STRING, &s.o.report.rows.grep, "TEXT",
+		 "only rows that contain TEXT, or match /REGEX/", NULL},
+		{0, "json", SCRY_OPT_FLAG, &s.o.report.json, NULL, "print JSON instead of text",
+		 NULL},
+		{'q', "quiet", SCRY_OPT_FLAG, &s.quiet, NULL, "no talk on stderr", NULL},
+		{'v', "verbose", SCRY_OPT_COUNT, &s.verbose, NULL, "more talk", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &s.help, NULL, "this help", NULL},
+	};
+	const size_t count = sizeof(rows) / sizeof(rows[0]);
+	int at, err = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &at);
+
+	if (!err && s.help) {
+		printf("usage: %s\n\nWhich instructions of a program make its system calls, and "
+		       "which calls are in vain.\n\n",
+		       usage);
+		scry_opt_help(rows, count, stdout);
+		return 0;
+	}
+	if (!err)
+		err = check(&s, argc, argv, at);
+	if (err)
+		return SCRY_EXIT_USAGE;
+	scry_log_setup(s.quiet ? -1 : s.verbose, SCRY_LOG_COLOR_AUTO);
+	scry_front_catch_signals();
+	err = run(&s);
+	if (!err && !s.o.child)
+		err = scry_front_is_gone(s.is_gone && s.duration_ns);
+	return s.o.child ? scry_outside_status(&s.o, err) : scry_front_status(err);
+}

@@ -1,0 +1,351 @@
+/* See syscall_programs.h. */
+#include "sample/syscall_programs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "name/native.h"
+#include "name/native_stacks.h"
+#include "sys/proc.h"
+#include "sys/unwinder.h"
+#include "wire/unwind.h"
+
+#define IMAGES_MAX (1u << 20)
+#define FRAMES_MAX 64u
+#define AGAIN_NS 5000000u /* what is mapped is not looked at more often */
+#define SYSCALL_BYTES 2u  /* of the instruction: also of int 0x80 and sysenter */
+
+struct program { /* what is mapped in a process: of one image, and of forks of it */
+	pid_t pid;
+	uint32_t image;
+	unsigned int users;
+	uint64_t seen_ns;
+	struct scry_native *native;
+	struct scry_native_stacks *stacks;
+	struct scry_unwinder *unwinder; /* made for the first stack */
+	bool has_no_unwinder;
+	struct scry_mem mem;
+	struct scry_intern numbers; /* addresses of a stack -> its number */
+};
+
+struct image {
+	uint32_t number, parent;
+	pid_t pid;
+	struct program *program; /* NULL: it was not looked at, or has ended */
+	bool has_ended, was_seen;
+};
+
+struct scry_syscall_programs {
+	struct scry_writer *writer;
+	bool (*still)(void *arg, pid_t pid, uint32_t image);
+	void *arg;
+	struct image *images;
+	size_t count, room, programs, unseen;
+	size_t settled; /* images before it have no program */
+	struct scry_map by_number;
+	struct scry_native_name name; /* the last one: its module is ours */
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct scry_syscall_programs *
+scry_syscall_programs_new(struct scry_writer *writer,
+			  bool (*still)(void *arg, pid_t pid, uint32_t image), void *arg)
+{
+	struct scry_syscall_programs *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->writer = writer;
+	p->still = still;
+	p->arg = arg;
+	scry_map_init(&p->by_number, IMAGES_MAX);
+	return p;
+}
+
+static void release(struct scry_syscall_programs *p, struct program *g)
+{
+	if (!g || --g->users)
+		return;
+	scry_unwinder_close(g->unwinder);
+	scry_native_stacks_free(g->stacks);
+	scry_native_free(g->native);
+	scry_intern_done(&g->numbers);
+	free(g);
+	p->programs--;
+}
+
+void scry_syscall_programs_free(struct scry_syscall_programs *p)
+{
+	if (!p)
+		return;
+	for (size_t i = 0; i < p->count; i++)
+		release(p, p->images[i].program);
+	free(p->images);
+	free(p->name.module);
+	scry_map_done(&p->by_number);
+	free(p);
+}
+
+static struct image *find(const struct scry_syscall_programs *p, uint32_t number)
+{
+	uint64_t at;
+
+	return scry_map_get(&p->by_number, number, &at) ? &p->images[at] : NULL;
+}
+
+/* What is mapped there now. NULL: it is not there any more, or there are too many. */
+static struct program *look(struct scry_syscall_programs *p, pid_t pid, uint32_t image)
+{
+	struct program *g = NULL;
+
+	if (p->programs < SCRY_SYSCALL_PROGRAMS_MAX && p->still(p->arg, pid, image))
+		g = calloc(1, sizeof(*g));
+	if (!g)
+		return NULL;
+	p->programs++;
+	*g = (struct program){
+		.pid = pid, .image = image, .users = 1, .seen_ns = now_ns(), .mem.fd = -1};
+	scry_intern_init(&g->numbers, SCRY_NATIVE_STACKS_MAX, 64u << 20);
+	g->native = scry_native_new(pid);
+	if (g->native)
+		g->stacks = scry_native_stacks_new(g->native);
+	if (g->stacks && scry_native_sees(g->native) && p->still(p->arg, pid, image))
+		return g;
+	release(p, g);
+	return NULL;
+}
+
+static uint32_t string(struct scry_syscall_programs *p, const char *text)
+{
+	uint32_t id = 0;
+
+	scry_writer_string(p->writer, text, strlen(text), &id);
+	return id;
+}
+
+static void tell(struct scry_syscall_programs *p, const struct image *i)
+{
+	struct scry_ev_process process = {.pid = (uint32_t)i->pid};
+	struct scry_ev_attach attach = {.pid = (uint32_t)i->pid};
+	struct scry_proc proc;
+
+	if (scry_proc_open(&proc, i->pid) == 0) {
+		if (p->still(p->arg, i->pid, i->number)) {
+			process.uid = proc.uid;
+			process.start_ticks = proc.start_ticks;
+			process.exe_str = string(p, proc.exe);
+			attach.threads = (uint32_t)proc.threads;
+		}
+		scry_proc_close(&proc);
+	}
+	scry_error_clear();
+	scry_writer_payload(p->writer,
+			    &(struct scry_event){.time_ns = now_ns(), .type = SCRY_EVENT_PROCESS},
+			    &process, sizeof(process));
+	scry_writer_payload(p->writer,
+			    &(struct scry_event){.time_ns = now_ns(), .type = SCRY_EVENT_ATTACH},
+			    &attach, sizeof(attach));
+}
+
+void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t number, pid_t pid,
+			       uint32_t parent)
+{
+	const struct image *of;
+	struct image *more, *i;
+
+	if (!number || find(p, number))
+		return;
+	if (p->count == p->room) {
+		size_t room = p->room ? 2 * p->room : 64;
+
+		more = reallocarray(p->images, room, sizeof(*more));
+		if (!more)
+			return;
+		p->images = more;
+		p->room = room;
+	}
+	of = parent ? find(p, parent) : NULL;
+	if (scry_map_put(&p->by_number, number, p->count) < 0)
+		return;
+	i = &p->images[p->count++];
+	*i = (struct image){.number = number, .parent = parent, .pid = pid};
+	if (of && of->program) {
+		i->program = of->program;
+		i->program->users++;
+	} else {
+		i->program = look(p, pid, number);
+	}
+	i->was_seen = i->program != NULL;
+	p->unseen += !i->was_seen;
+	tell(p, i);
+}
+
+void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t number)
+{
+	struct image *i = find(p, number);
+
+	if (i)
+		i->has_ended = true;
+}
+
+void scry_syscall_programs_settle(struct scry_syscall_programs *p)
+{
+	bool is_first = true;
+
+	for (size_t at = p->settled; at < p->count; at++) {
+		struct image *i = &p->images[at];
+
+		if (i->has_ended && i->program) {
+			release(p, i->program);
+			i->program = NULL;
+		}
+		is_first &= i->has_ended;
+		if (is_first)
+			p->settled = at + 1;
+	}
+}
+
+static void see(struct program *g)
+{
+	g->seen_ns = now_ns();
+	scry_native_see_on(g->native);
+	if (g->unwinder)
+		scry_unwinder_see(g->unwinder);
+}
+
+/* What was mapped since, or unmapped: a fork's own is not the parent's. */
+static void look_again(struct scry_syscall_programs *p, struct image *i)
+{
+	struct program *g = i->program;
+
+	if (now_ns() - g->seen_ns < AGAIN_NS || !p->still(p->arg, i->pid, i->number))
+		return;
+	if (g->image == i->number) {
+		see(g);
+		return;
+	}
+	g = look(p, i->pid, i->number);
+	if (!g)
+		return;
+	release(p, i->program);
+	i->program = g;
+}
+
+static bool is_mapped(const struct scry_native_name *name)
+{
+	return name->module && strcmp(name->module, "[unmapped]") != 0;
+}
+
+void scry_syscall_programs_name(struct scry_syscall_programs *p, uint32_t number, uint64_t ip,
+				struct scry_syscall_place *ret)
+{
+	struct image *i = find(p, number);
+
+	free(p->name.module);
+	p->name.module = NULL;
+	*ret = (struct scry_syscall_place){.module = "[not looked at]",
+					   .offset = ip - SYSCALL_BYTES};
+	if (i && !i->program && !i->has_ended) {
+		i->program = look(p, i->pid, number);
+		p->unseen -= i->program && !i->was_seen;
+		i->was_seen |= i->program != NULL;
+	}
+	if (!i || !i->program)
+		return;
+	scry_native_name(i->program->native, ip, &p->name);
+	if (!is_mapped(&p->name)) {
+		look_again(p, i);
+		free(p->name.module);
+		scry_native_name(i->program->native, ip, &p->name);
+	}
+	if (!p->name.module)
+		return;
+	*ret = (struct scry_syscall_place){p->name.module, p->name.symbol,
+					   p->name.offset - SYSCALL_BYTES};
+}
+
+/* The copied stack, as memory. */
+static int read_copy(const void *image, uint64_t addr, void *buf, size_t size)
+{
+	const struct scry_syscalls_stack *r = image;
+
+	if (addr < r->sp || addr - r->sp > r->size || size > r->size - (addr - r->sp))
+		return -1;
+	memcpy(buf, r->bytes + (addr - r->sp), size);
+	return 0;
+}
+
+static struct scry_unwinder *unwinder_of(struct program *g)
+{
+	const struct scry_space space = {.pid = g->pid};
+
+	if (!g->unwinder && !g->has_no_unwinder &&
+	    scry_unwinder_open(&space, &g->mem, &g->unwinder) < 0) {
+		g->has_no_unwinder = true;
+		scry_error_clear();
+	}
+	return g->unwinder;
+}
+
+/* Return addresses, the innermost first; 0 as the last where the rest is not known. */
+static size_t walk(struct program *g, const struct scry_syscalls_stack *r, uint64_t *ret)
+{
+	static struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
+	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
+	const struct user_regs_struct regs = {
+		.rip = r->head.key.ip, .rsp = r->sp, .rbp = r->bp, .rbx = r->bx};
+	struct scry_unwinder *u = unwinder_of(g);
+	enum scry_native_end end = SCRY_NATIVE_NO_RULE;
+	size_t count = 0, kept = 1;
+
+	if (u) {
+		scry_unwinder_use(u, &copy);
+		count = scry_unwinder_walk(u, scry_unwinder_at(&regs), frames, &end);
+		scry_unwinder_use(u, &g->mem);
+	}
+	ret[0] = r->head.key.ip; /* a return address, as it were: the call is before it */
+	for (size_t i = 1; i < count && kept < FRAMES_MAX; i++)
+		ret[kept++] = frames[i].pc | (frames[i].is_exact ? SCRY_UNWIND_EXACT : 0);
+	if (end != SCRY_NATIVE_WHOLE || kept < count)
+		ret[kept++] = 0;
+	return kept;
+}
+
+uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
+				     const struct scry_syscalls_stack *r)
+{
+	struct image *i = find(p, r->head.key.image);
+	uint64_t addresses[FRAMES_MAX + 1];
+	struct program *g;
+	uint32_t number = 0;
+	size_t count;
+
+	if (!i || !i->program || !r->head.key.ip || r->size > sizeof(r->bytes))
+		return 0;
+	g = i->program;
+	count = walk(g, r, addresses);
+	if (scry_intern_put(&g->numbers, (const char *)addresses, count * sizeof(*addresses),
+			    &number) < 0 ||
+	    scry_native_stacks_define(g->stacks, number, addresses, count) < 0)
+		return 0;
+	scry_native_stacks_look(g->stacks);
+	return scry_native_stacks_write(g->stacks, number, p->writer);
+}
+
+size_t scry_syscall_programs_unseen(const struct scry_syscall_programs *p)
+{
+	return p->unseen;
+}

@@ -1,0 +1,57 @@
+/*
+ * What the processes of a watch of system calls run: names of the places that make calls, and the
+ * stacks above them. An image is what one process runs from one exec or fork to the next
+ * (wire/bpf_syscalls.h); fork children share what their parent's image has until they map more.
+ *
+ * Names are taken while the image is there, as nothing is held for it: one that ends before it was
+ * looked at has none, which is counted. Reads /proc only. One thread.
+ */
+#ifndef SCRY_SAMPLE_SYSCALL_PROGRAMS_H
+#define SCRY_SAMPLE_SYSCALL_PROGRAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "rec/writer.h"
+#include "wire/bpf_syscalls.h"
+
+#define SCRY_SYSCALL_PROGRAMS_MAX 256u /* that are looked at, at once */
+
+struct scry_syscall_programs;
+
+/* `still`: does `pid` run that image now? `writer` gets PROCESS, ATTACH and STACK events. NULL: no
+ * memory. */
+struct scry_syscall_programs *
+scry_syscall_programs_new(struct scry_writer *writer,
+			  bool (*still)(void *arg, pid_t pid, uint32_t image), void *arg);
+void scry_syscall_programs_free(struct scry_syscall_programs *p); /* NULL is legal */
+
+/* A new image, to be looked at now; `parent` (0: none) is the image whose fork it is. Known ones
+ * stay as they are. */
+void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t image, pid_t pid,
+			       uint32_t parent);
+/* Records of it may still come until scry_syscall_programs_settle. */
+void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t image);
+/* Lets go of what ended ones had. */
+void scry_syscall_programs_settle(struct scry_syscall_programs *p);
+
+/* Names the instruction before `ip`. `module` is "[not looked at]" where nothing is known; the
+ * texts are good until the next call. */
+struct scry_syscall_place {
+	const char *module, *symbol; /* symbol NULL: none */
+	uint64_t offset;	     /* from the symbol, else from the object */
+};
+void scry_syscall_programs_name(struct scry_syscall_programs *p, uint32_t image, uint64_t ip,
+				struct scry_syscall_place *ret);
+
+/* The STACK id of the frame that made the call, with its callers, written where new. 0: not known.
+ */
+uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
+				     const struct scry_syscalls_stack *record);
+
+/* Images that were counted and never looked at. */
+size_t scry_syscall_programs_unseen(const struct scry_syscall_programs *p);
+
+#endif

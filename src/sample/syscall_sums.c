@@ -1,0 +1,419 @@
+/* See syscall_sums.h. */
+#include "sample/syscall_sums.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "sys/syscalls.h"
+
+#define SITES_MAX (1u << 20)
+#define ROWS_MAX (1u << 20)
+#define THREADS_MAX (1u << 16)
+#define PATHS_MAX (1u << 16)
+#define NAMES_BYTES (64u << 20)
+
+struct site {
+	struct scry_syscalls_key key; /* tid 0 */
+	uint32_t pid, number;
+	uint32_t *steps; /* SCRY_SYSCALLS_STEPS of them; NULL: none was timed */
+};
+
+struct row {
+	uint32_t site, thread; /* both places + 1; thread 0: of those beyond the limit */
+	struct scry_syscalls_sum sum;
+	uint64_t timed, total_ns, max_ns;
+};
+
+struct scry_syscall_sums {
+	struct scry_writer *writer;
+	struct scry_syscall_programs *programs;
+	struct scry_intern by_key, by_thread, by_row, texts;
+	struct site *sites;
+	struct scry_syscall_thread *threads;
+	struct row *rows;
+	size_t site_room, thread_room, row_room;
+	size_t ended;		    /* threads whose sums are in the kernel still */
+	struct scry_map ended_tids; /* image << 32 | tid */
+	struct scry_map stacks;	    /* site << 32 | stack -> count */
+	struct scry_map paths;	    /* site << 32 | text -> count */
+};
+
+struct scry_syscall_sums *scry_syscall_sums_new(struct scry_writer *writer,
+						struct scry_syscall_programs *programs)
+{
+	struct scry_syscall_sums *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->writer = writer;
+	s->programs = programs;
+	scry_intern_init(&s->by_key, SITES_MAX, SITES_MAX * sizeof(struct scry_syscalls_key));
+	scry_intern_init(&s->by_thread, THREADS_MAX, THREADS_MAX * 16u);
+	scry_intern_init(&s->by_row, ROWS_MAX, ROWS_MAX * 16u);
+	scry_intern_init(&s->texts, PATHS_MAX, NAMES_BYTES);
+	scry_map_init(&s->ended_tids, ROWS_MAX);
+	scry_map_init(&s->stacks, ROWS_MAX);
+	scry_map_init(&s->paths, PATHS_MAX);
+	return s;
+}
+
+void scry_syscall_sums_free(struct scry_syscall_sums *s)
+{
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < s->by_key.count && s->sites; i++)
+		free(s->sites[i].steps);
+	free(s->sites);
+	free(s->threads);
+	free(s->rows);
+	scry_intern_done(&s->by_key);
+	scry_intern_done(&s->by_thread);
+	scry_intern_done(&s->by_row);
+	scry_intern_done(&s->texts);
+	scry_map_done(&s->ended_tids);
+	scry_map_done(&s->stacks);
+	scry_map_done(&s->paths);
+	free(s);
+}
+
+/* The place + 1 of `key`, new or known, with room for it in `*table`; 0: none is left. */
+static uint32_t place_of(struct scry_intern *in, const void *key, size_t key_size, void *table,
+			 size_t *room, size_t size)
+{
+	const uint32_t count = in->count;
+	uint32_t id = 0;
+	void **at = table, *more;
+
+	if (count == *room && !scry_intern_find(in, key, key_size)) {
+		more = reallocarray(*at, *room ? 2 * *room : 256, size);
+		if (!more)
+			return 0;
+		*at = more;
+		*room = *room ? 2 * *room : 256;
+	}
+	if (scry_intern_put(in, key, key_size, &id) < 0)
+		return 0;
+	if (in->count != count)
+		memset((char *)*at + (size_t)count * size, 0, size);
+	return id;
+}
+
+static uint32_t thread_of(struct scry_syscall_sums *s, uint32_t tid, uint32_t image, uint32_t pid)
+{
+	const uint32_t key[2] = {tid, image};
+	uint32_t id = place_of(&s->by_thread, key, sizeof(key), &s->threads, &s->thread_room,
+			       sizeof(*s->threads));
+
+	if (id && !s->threads[id - 1].tid)
+		s->threads[id - 1] =
+			(struct scry_syscall_thread){.tid = tid, .image = image, .pid = pid};
+	return id;
+}
+
+/* --- sites ----------------------------------------------------------------------------------- */
+
+static uint32_t string(struct scry_syscall_sums *s, const char *text)
+{
+	uint32_t id = 0;
+
+	if (text && text[0])
+		scry_writer_string(s->writer, text, strlen(text), &id);
+	return id;
+}
+
+/* "write"; of another ABI "32-bit call 4"; unknown ones by their number. */
+static uint32_t call_name(struct scry_syscall_sums *s, const struct scry_syscalls_key *key)
+{
+	const char *known = key->abi == SCRY_ABI_64 ? scry_syscall_name(key->number) : NULL;
+	char text[40];
+
+	if (key->number == SCRY_SYSCALLS_RETURNED)
+		known = "rt_sigreturn";
+	if (known)
+		return string(s, known);
+	snprintf(text, sizeof(text), key->abi == SCRY_ABI_64 ? "call %u" : "32-bit call %u",
+		 key->number);
+	return string(s, text);
+}
+
+static void write_site(struct scry_syscall_sums *s, const struct site *site)
+{
+	struct scry_syscall_place place = {.module = NULL};
+	struct scry_ev_syscall_site ev = {
+		.site = site->number,
+		.pid = site->pid,
+		.image = site->key.image,
+		.number = site->key.number,
+		.abi = site->key.abi,
+		.name_str = call_name(s, &site->key),
+		.address = site->key.ip ? site->key.ip - 2 : 0,
+	};
+
+	if (site->key.ip)
+		scry_syscall_programs_name(s->programs, site->key.image, site->key.ip, &place);
+	ev.module_str = string(s, place.module);
+	ev.symbol_str = string(s, place.symbol);
+	ev.offset = place.offset;
+	scry_writer_payload(s->writer, &(struct scry_event){.type = SCRY_EVENT_SYSCALL_SITE}, &ev,
+			    sizeof(ev));
+}
+
+uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *of,
+				uint32_t pid)
+{
+	struct scry_syscalls_key key = *of;
+	struct site *site;
+	uint32_t id;
+
+	key.tid = 0;
+	if (of->tid && pid)
+		thread_of(s, of->tid, of->image, pid);
+	id = place_of(&s->by_key, &key, sizeof(key), &s->sites, &s->site_room, sizeof(*s->sites));
+	if (!id)
+		return 0;
+	site = &s->sites[id - 1];
+	if (!site->number) {
+		*site = (struct site){.key = key, .pid = pid, .number = id};
+		write_site(s, site);
+	}
+	return id;
+}
+
+void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack)
+{
+	uint64_t *count = scry_map_ref(&s->stacks, (uint64_t)site << 32 | stack);
+
+	if (count)
+		++*count;
+}
+
+void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path)
+{
+	const size_t length = strnlen(path, SCRY_SYSCALLS_PATH);
+	uint64_t *count = NULL;
+	uint32_t id = 0;
+
+	if (scry_intern_put(&s->texts, path, length, &id) == 0)
+		count = scry_map_ref(&s->paths, (uint64_t)site << 32 | id);
+	if (count)
+		++*count;
+}
+
+/* --- threads --------------------------------------------------------------------------------- */
+
+void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_syscalls_record *r)
+{
+	uint32_t id = thread_of(s, r->tid, r->image, r->pid);
+
+	if (id) {
+		s->threads[id - 1].has_ended = true;
+		memcpy(s->threads[id - 1].name, r->name, sizeof(r->name));
+		s->threads[id - 1].name[sizeof(r->name) - 1] = 0;
+	}
+	scry_map_put(&s->ended_tids, (uint64_t)r->image << 32 | r->tid, 1);
+}
+
+size_t scry_syscall_sums_waiting(const struct scry_syscall_sums *s)
+{
+	return s->ended_tids.count;
+}
+
+void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name *name, void *arg)
+{
+	for (uint32_t i = 0; i < s->by_thread.count; i++)
+		if (!s->threads[i].has_ended && s->threads[i].pid)
+			name(arg, &s->threads[i]);
+}
+
+/* --- taking ---------------------------------------------------------------------------------- */
+
+static void add_times(struct site *site, struct row *row, const struct scry_syscalls_times *t)
+{
+	if (!site->steps)
+		site->steps = calloc(SCRY_SYSCALLS_STEPS, sizeof(*site->steps));
+	for (uint32_t i = 0; i < SCRY_SYSCALLS_STEPS; i++) {
+		row->timed += t->steps[i];
+		if (site->steps)
+			site->steps[i] += t->steps[i];
+	}
+	row->total_ns += t->total_ns;
+	row->max_ns = t->max_ns > row->max_ns ? t->max_ns : row->max_ns;
+}
+
+static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum *by)
+{
+	to->calls += by->calls;
+	to->errors += by->errors;
+	to->again += by->again;
+	to->absent += by->absent;
+	to->ticks += by->ticks;
+	to->error = by->error ? by->error : to->error;
+	if (by->what) {
+		to->what = by->what;
+		to->asked += by->asked;
+		to->vain += by->vain;
+	}
+}
+
+static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
+		    const struct scry_syscalls_sum *sum, const struct scry_syscalls_times *times)
+{
+	uint32_t thread = thread_of(s, key->tid, key->image, 0);
+	uint32_t ids[2] = {scry_syscall_sums_site(s, key, thread ? s->threads[thread - 1].pid : 0),
+			   thread};
+	uint32_t at = ids[0] ? place_of(&s->by_row, ids, sizeof(ids), &s->rows, &s->row_room,
+					sizeof(*s->rows))
+			     : 0;
+	struct row *row;
+
+	if (!at && ids[0]) { /* too many rows: of no thread */
+		ids[1] = 0;
+		at = place_of(&s->by_row, ids, sizeof(ids), &s->rows, &s->row_room,
+			      sizeof(*s->rows));
+	}
+	if (!at)
+		return scry_fail(-ENOMEM, "no memory for sums of system calls");
+	row = &s->rows[at - 1];
+	row->site = ids[0];
+	row->thread = ids[1];
+	add_sum(&row->sum, sum);
+	if (times)
+		add_times(&s->sites[ids[0] - 1], row, times);
+	return 0;
+}
+
+static bool has_ended(const struct scry_syscall_sums *s, const struct scry_syscalls_key *key)
+{
+	uint64_t one;
+
+	return scry_map_get(&s->ended_tids, (uint64_t)key->image << 32 | key->tid, &one);
+}
+
+int scry_syscall_sums_take(struct scry_syscall_sums *s, struct scry_bpf *bpf, bool all)
+{
+	int sums = scry_bpf_map_fd(bpf, "sums"), times = scry_bpf_map_fd(bpf, "times"), err = 0;
+	static struct scry_syscalls_times t;
+	struct scry_syscalls_key key, next;
+	struct scry_syscalls_sum sum;
+	bool is_there;
+
+	if (sums < 0 || times < 0)
+		return -ENOENT;
+	is_there = bpf_map_get_next_key(sums, NULL, &key) == 0;
+	while (is_there && !err) {
+		/* asked first: what is deleted has no next */
+		is_there = bpf_map_get_next_key(sums, &key, &next) == 0;
+		if ((all || has_ended(s, &key)) && bpf_map_lookup_elem(sums, &key, &sum) == 0) {
+			err = take_one(s, &key, &sum,
+				       bpf_map_lookup_elem(times, &key, &t) == 0 ? &t : NULL);
+			bpf_map_delete_elem(sums, &key);
+			bpf_map_delete_elem(times, &key);
+		}
+		key = next;
+	}
+	scry_map_done(&s->ended_tids);
+	scry_map_init(&s->ended_tids, ROWS_MAX);
+	return err;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+static int put(struct scry_syscall_sums *s, uint16_t type, const void *payload, size_t size)
+{
+	return scry_writer_payload(s->writer, &(struct scry_event){.type = type}, payload, size);
+}
+
+static int write_row(struct scry_syscall_sums *s, const struct row *row)
+{
+	const struct scry_syscall_thread *t = row->thread ? &s->threads[row->thread - 1] : NULL;
+	const struct scry_ev_syscall ev = {
+		.site = row->site,
+		.pid = s->sites[row->site - 1].pid,
+		.tid = t ? t->tid : 0,
+		.thread_str = t ? string(s, t->name) : 0,
+		.calls = row->sum.calls,
+		.errors = row->sum.errors,
+		.again = row->sum.again,
+		.absent = row->sum.absent,
+		.ticks = row->sum.ticks,
+		.asked = row->sum.asked,
+		.vain = row->sum.vain,
+		.what = row->sum.what,
+		.error = (uint32_t)-row->sum.error,
+		.timed = row->timed,
+		.total_ns = row->total_ns,
+		.max_ns = row->max_ns,
+	};
+
+	return put(s, SCRY_EVENT_SYSCALL, &ev, sizeof(ev));
+}
+
+static int write_steps(struct scry_syscall_sums *s, const struct site *site)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; site->steps && i < SCRY_SYSCALLS_STEPS && !err; i++) {
+		const struct scry_ev_syscall_time ev = {
+			.site = site->number,
+			.from_ns = scry_syscalls_step_ns(i),
+			.to_ns = scry_syscalls_step_ns(i + 1),
+			.calls = site->steps[i],
+		};
+
+		if (site->steps[i])
+			err = put(s, SCRY_EVENT_SYSCALL_TIME, &ev, sizeof(ev));
+	}
+	return err;
+}
+
+static int write_stacks(struct scry_syscall_sums *s)
+{
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && scry_map_next(&s->stacks, &cursor, &slot)) {
+		const struct scry_ev_syscall_stack ev = {.site = (uint32_t)(slot.key >> 32),
+							 .stack = (uint32_t)slot.key,
+							 .count = slot.value};
+
+		err = put(s, SCRY_EVENT_SYSCALL_STACK, &ev, sizeof(ev));
+	}
+	return err;
+}
+
+static int write_paths(struct scry_syscall_sums *s)
+{
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && scry_map_next(&s->paths, &cursor, &slot)) {
+		const char *text = scry_intern_get(&s->texts, (uint32_t)slot.key, NULL);
+		const struct scry_ev_syscall_path ev = {.site = (uint32_t)(slot.key >> 32),
+							.path_str = string(s, text),
+							.count = slot.value};
+
+		err = put(s, SCRY_EVENT_SYSCALL_PATH, &ev, sizeof(ev));
+	}
+	return err;
+}
+
+int scry_syscall_sums_write(struct scry_syscall_sums *s)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < s->by_row.count && !err; i++)
+		err = write_row(s, &s->rows[i]);
+	for (uint32_t i = 0; i < s->by_key.count && !err; i++)
+		err = write_steps(s, &s->sites[i]);
+	if (!err)
+		err = write_stacks(s);
+	return err ? err : write_paths(s);
+}

@@ -1,0 +1,50 @@
+/*
+ * What was counted: the sums of bpf/syscalls.bpf.c as they are taken out of the kernel, by site and
+ * thread, with the stacks and paths that were seen; in the end as events.
+ *
+ * Limits: sums of more than a million threads and sites, and threads beyond 65,536, are one row per
+ * site, as of a thread 0.
+ */
+#ifndef SCRY_SAMPLE_SYSCALL_SUMS_H
+#define SCRY_SAMPLE_SYSCALL_SUMS_H
+
+#include "probe/bpf.h"
+#include "rec/writer.h"
+#include "sample/syscall_programs.h"
+
+struct scry_syscall_sums;
+
+/* Both are borrowed. NULL: no memory. */
+struct scry_syscall_sums *scry_syscall_sums_new(struct scry_writer *writer,
+						struct scry_syscall_programs *programs);
+void scry_syscall_sums_free(struct scry_syscall_sums *s); /* NULL is legal */
+
+/* The number of the site of a key, written as SYSCALL_SITE when it is new: its image is there now.
+ * `pid` 0: not known. 0: no memory. */
+uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
+				uint32_t pid);
+/* A call there came by this STACK (0: not known), or asked for this path. */
+void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack);
+void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path);
+
+/* A thread has ended: SCRY_SYSCALLS_ENDED. Its sums can be taken from the kernel. How many wait. */
+void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_syscalls_record *r);
+size_t scry_syscall_sums_waiting(const struct scry_syscall_sums *s);
+
+/* Asks for the names of threads that live, as far as is known. */
+struct scry_syscall_thread {
+	uint32_t tid, image, pid;
+	char name[16]; /* "": not known */
+	bool has_ended;
+};
+typedef void scry_syscall_sums_name(void *arg, struct scry_syscall_thread *thread);
+void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name *name, void *arg);
+
+/* Takes the sums of those that have ended out of the kernel's maps; or of all. 0 or -errno with a
+ * sentence. */
+int scry_syscall_sums_take(struct scry_syscall_sums *s, struct scry_bpf *bpf, bool all);
+
+/* SYSCALL, SYSCALL_TIME, SYSCALL_STACK and SYSCALL_PATH events. 0 or -errno. */
+int scry_syscall_sums_write(struct scry_syscall_sums *s);
+
+#endif

@@ -1,0 +1,422 @@
+/* See syscalls.h. */
+#include "sample/syscalls.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "probe/bpf.h"
+#include "sample/processors.h"
+#include "sample/syscall_programs.h"
+#include "sample/syscall_sums.h"
+#include "sys/kin.h"
+#include "sys/proc.h"
+#include "sys/task.h"
+
+#define OWN_IMAGES 65536u /* numbers below are given by us, others by the kernel's side */
+#define YOUNG_NS 100000000u
+#define YOUNG_WAIT_NS 1000000u
+#define PRUNE_NS 1000000000u
+#define CLOCKS 1 /* number of these attachments */
+#define COST_ROUNDS 40
+#define COST_CALLS 250
+#define STACKS_A_SECOND 1000u
+#define ENDED_MAX 256u /* threads whose sums wait in the kernel */
+
+SCRY_BPF_OBJECT(syscalls);
+
+struct scry_syscalls_watch {
+	struct scry_syscalls_watch_opts opts;
+	struct scry_bpf *bpf;
+	struct scry_syscall_programs *programs;
+	struct scry_syscall_sums *sums;
+	struct scry_map members; /* pid -> image: those that are counted, and live */
+	uint32_t images;
+	uint32_t first_pid;
+	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns;
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t = {0};
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t scry_syscalls_cost_ns(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int round = 0; round < COST_ROUNDS; round++) {
+		uint64_t began = clock_ns(CLOCK_MONOTONIC), ns;
+
+		for (int i = 0; i < COST_CALLS; i++)
+			syscall(SYS_getppid);
+		ns = (clock_ns(CLOCK_MONOTONIC) - began) / COST_CALLS;
+		least = ns < least ? ns : least;
+	}
+	return least;
+}
+
+/* --- what comes ------------------------------------------------------------------------------ */
+
+static bool still(void *arg, pid_t pid, uint32_t image)
+{
+	struct scry_syscalls_watch *w = arg;
+	const uint32_t key = (uint32_t)pid;
+	struct scry_syscalls_member m;
+
+	return scry_bpf_get(w->bpf, "tree", &key, &m) == 0 && m.image == image;
+}
+
+static void name_thread(void *arg, struct scry_syscall_thread *t)
+{
+	char name[sizeof(t->name)];
+
+	scry_task_name((pid_t)t->pid, (pid_t)t->tid, name, sizeof(name));
+	if (still(arg, (pid_t)t->pid, t->image))
+		memcpy(t->name, name, sizeof(name));
+}
+
+/* The places of an image are told of before its end is, but in another ring. */
+static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
+{
+	if (r->kind == SCRY_SYSCALLS_ENDED) {
+		scry_syscall_sums_ended(w->sums, r);
+		if (!r->is_last)
+			return;
+		scry_syscall_programs_ended(w->programs, r->image);
+		scry_map_remove(&w->members, r->pid, NULL);
+		return;
+	}
+	w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
+	scry_map_put(&w->members, r->pid, r->image);
+	if (r->kind == SCRY_SYSCALLS_EXECED)
+		scry_syscall_programs_ended(w->programs, r->other);
+	scry_syscall_programs_add(w->programs, r->image, (pid_t)r->pid,
+				  r->kind == SCRY_SYSCALLS_FORKED ? r->other : 0);
+}
+
+static int give_news(void *arg, void *record, size_t size)
+{
+	const struct scry_syscalls_record *r = record;
+
+	if (size < sizeof(*r))
+		return -EPROTO;
+	on_news(arg, r);
+	return 0;
+}
+
+static int give_place(void *arg, void *record, size_t size)
+{
+	struct scry_syscalls_watch *w = arg;
+	const struct scry_syscalls_record *r = record;
+	uint32_t site;
+
+	if (size < sizeof(*r))
+		return -EPROTO;
+	scry_syscall_programs_add(w->programs, r->image, (pid_t)r->pid, 0);
+	site = scry_syscall_sums_site(w->sums, &r->key, r->pid);
+	if (!site)
+		return 0;
+	if (r->kind == SCRY_SYSCALLS_STACK && size >= sizeof(struct scry_syscalls_stack))
+		scry_syscall_sums_stack(w->sums, site,
+					scry_syscall_programs_stack(w->programs, record));
+	else if (r->kind >= SCRY_SYSCALLS_PATH_ABSENT && size >= sizeof(struct scry_syscalls_path))
+		scry_syscall_sums_path(w->sums, site,
+				       ((const struct scry_syscalls_path *)record)->path);
+	return 0;
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static int leave_out(struct scry_syscalls_watch *w)
+{
+	int err = w->opts.exact ? 0 : scry_bpf_leave_out(w->bpf, "syscalls_exit");
+
+	if (!err && !w->opts.exact)
+		err = scry_bpf_leave_out(w->bpf, "syscalls_signal");
+	if (!err && !w->opts.latency)
+		err = scry_bpf_leave_out(w->bpf, "syscalls_enter");
+	if (!err && !w->opts.latency)
+		err = scry_bpf_map_entries(w->bpf, "times", 1);
+	if (!err && !w->opts.follows)
+		err = scry_bpf_leave_out(w->bpf, "syscalls_forked");
+	return err;
+}
+
+static int load(struct scry_syscalls_watch *w)
+{
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	const struct scry_syscalls_setup setup = {
+		.pid_ns = scry_processors_namespace(),
+		.follows = w->opts.follows,
+		.exact = w->opts.exact,
+		.latency = w->opts.latency,
+		.stack_every_ns =
+			(uint32_t)(1000000000u / STACKS_A_SECOND * (uint32_t)(cpus > 0 ? cpus : 1)),
+	};
+	const uint32_t zero = 0, first = OWN_IMAGES;
+	int err = scry_bpf_open(SCRY_BPF(syscalls), &w->bpf);
+
+	if (!err)
+		err = scry_bpf_constant(w->bpf, "scry_setup", &setup, sizeof(setup));
+	if (!err)
+		err = leave_out(w);
+	if (!err)
+		err = scry_bpf_load(w->bpf);
+	if (!err)
+		err = scry_bpf_set(w->bpf, "images", &zero, &first);
+	if (!err) /* first: what there is, is known when places are told of */
+		err = scry_bpf_ring(w->bpf, "news", give_news, w);
+	if (!err)
+		err = scry_bpf_ring(w->bpf, "places", give_place, w);
+	return err;
+}
+
+int scry_syscalls_watch_open(const struct scry_syscalls_watch_opts *opts,
+			     struct scry_syscalls_watch **ret)
+{
+	struct scry_syscalls_watch *w = calloc(1, sizeof(*w));
+	int err = 0;
+
+	if (!w)
+		return scry_fail(-ENOMEM, "no memory for system calls");
+	w->opts = *opts;
+	w->opts.exact |= opts->latency;
+	scry_map_init(&w->members, SCRY_SYSCALLS_TASKS);
+	w->programs = scry_syscall_programs_new(opts->writer, still, w);
+	if (w->programs)
+		w->sums = scry_syscall_sums_new(opts->writer, w->programs);
+	if (!w->sums)
+		err = scry_fail(-ENOMEM, "no memory for system calls");
+	if (!err)
+		err = load(w);
+	if (err)
+		scry_syscalls_watch_close(w);
+	else
+		*ret = w;
+	return err;
+}
+
+void scry_syscalls_watch_close(struct scry_syscalls_watch *w)
+{
+	if (!w)
+		return;
+	scry_bpf_close(w->bpf);
+	scry_syscall_sums_free(w->sums);
+	scry_syscall_programs_free(w->programs);
+	scry_map_done(&w->members);
+	free(w);
+}
+
+int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_exec)
+{
+	const struct scry_syscalls_member m = {.image = from_exec ? 0 : ++w->images};
+	const uint32_t key = (uint32_t)pid;
+	int err = w->images < OWN_IMAGES ? scry_bpf_set(w->bpf, "tree", &key, &m) : -ENOSPC;
+
+	if (err)
+		return scry_fail(err, "the kernel does not take process %d into its map: %s",
+				 (int)pid, strerror(-err));
+	if (!w->first_pid)
+		w->first_pid = key;
+	scry_map_put(&w->members, key, m.image);
+	scry_syscall_programs_add(w->programs, m.image, pid, 0);
+	return 0;
+}
+
+/* --- children that are there already --------------------------------------------------------- */
+
+struct search {
+	struct scry_syscalls_watch *w;
+	size_t found;
+	int err;
+};
+
+static void meet(void *arg, pid_t pid)
+{
+	struct search *s = arg;
+	const uint32_t key = (uint32_t)pid;
+	struct scry_proc_stat st;
+	uint32_t parent;
+
+	if (s->err || scry_bpf_has(s->w->bpf, "tree", &key) || scry_proc_stat(pid, &st) < 0 ||
+	    !st.has_memory)
+		return;
+	parent = (uint32_t)st.ppid;
+	if (!scry_bpf_has(s->w->bpf, "tree", &parent))
+		return;
+	s->found++;
+	s->err = scry_syscalls_watch_add(s->w, pid, false);
+}
+
+static int find_children(struct scry_syscalls_watch *w)
+{
+	struct search s = {.w = w, .found = 1};
+
+	while (s.found && !s.err) { /* a child may have been met before its parent */
+		s.found = 0;
+		scry_kin_each_process(meet, &s);
+	}
+	return s.err;
+}
+
+int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
+{
+	int err = 0;
+
+	w->before_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
+	w->cpu_began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	w->began_ns = w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
+	if (w->opts.follows)
+		err = scry_bpf_attach_own(w->bpf, "syscalls_forked");
+	if (!err)
+		err = scry_bpf_attach_own(w->bpf, "syscalls_execed");
+	if (!err)
+		err = scry_bpf_attach_own(w->bpf, "syscalls_ended");
+	if (!err && w->opts.follows)
+		err = find_children(w);
+	if (!err && w->opts.exact)
+		err = scry_bpf_attach_own(w->bpf, "syscalls_signal");
+	if (!err && w->opts.exact)
+		err = scry_bpf_attach_own(w->bpf, "syscalls_exit");
+	if (!err && w->opts.latency)
+		err = scry_bpf_attach_own(w->bpf, "syscalls_enter");
+	if (!err)
+		err = scry_processors_tick(w->bpf, "syscalls_tick",
+					   scry_processors_period(w->opts.rate), CLOCKS);
+	return err;
+}
+
+/* --- turns ----------------------------------------------------------------------------------- */
+
+/* Ends may have been lost: who is in the kernel's map no more has ended. */
+static void prune(struct scry_syscalls_watch *w)
+{
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+	uint32_t gone = 0;
+
+	if (clock_ns(CLOCK_MONOTONIC) - w->pruned_ns < PRUNE_NS)
+		return;
+	while (!gone && scry_map_next(&w->members, &cursor, &slot)) {
+		const uint32_t pid = (uint32_t)slot.key;
+
+		if (!scry_bpf_has(w->bpf, "tree", &pid))
+			gone = pid;
+	}
+	if (gone) /* the others with the next turns */
+		scry_map_remove(&w->members, gone, NULL);
+	else
+		w->pruned_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
+{
+	struct pollfd fd = {scry_bpf_map_fd(w->bpf, "news"), POLLIN, 0};
+	const uint64_t age = clock_ns(CLOCK_MONOTONIC) - w->youngest_ns;
+	const uint64_t wait = age < YOUNG_NS && YOUNG_WAIT_NS < limit_ns ? YOUNG_WAIT_NS : limit_ns;
+	const struct timespec limit = {(time_t)(wait / 1000000000u), (long)(wait % 1000000000u)};
+	int got;
+
+	ppoll(&fd, 1, &limit, NULL);
+	got = scry_bpf_take(w->bpf);
+	if (got < 0)
+		return scry_fail(got, "cannot read what the kernel has counted: %s",
+				 strerror(-got));
+	scry_syscall_programs_settle(w->programs);
+	prune(w);
+	if (scry_syscall_sums_waiting(w->sums) >= ENDED_MAX)
+		return scry_syscall_sums_take(w->sums, w->bpf, false);
+	return 0;
+}
+
+bool scry_syscalls_watch_lives(const struct scry_syscalls_watch *w)
+{
+	return w->members.count != 0;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+static uint64_t sum(struct scry_syscalls_watch *w, uint32_t what)
+{
+	return scry_bpf_sum(w->bpf, "counters", what);
+}
+
+static uint32_t flags(const struct scry_syscalls_watch *w)
+{
+	return (w->opts.exact ? SCRY_SYSCALLS_EXACT : 0) |
+	       (w->opts.latency ? SCRY_SYSCALLS_LATENCY : 0) |
+	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0);
+}
+
+static void put(struct scry_syscalls_watch *w, uint16_t type, const void *payload, size_t size)
+{
+	scry_writer_payload(
+		w->opts.writer,
+		&(struct scry_event){.time_ns = clock_ns(CLOCK_MONOTONIC), .type = type}, payload,
+		size);
+}
+
+static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t watched_ns,
+		      uint64_t with_ns)
+{
+	const struct scry_ev_syscalls ev = {
+		.flags = flags(w),
+		.rate = w->opts.rate,
+		.ticks = sum(w, SCRY_SYSCALLS_TICKS),
+		.inside = sum(w, SCRY_SYSCALLS_INSIDE),
+		.unplaced = sum(w, SCRY_SYSCALLS_UNPLACED),
+		.calls = sum(w, SCRY_SYSCALLS_CALLS),
+		.nowhere = sum(w, SCRY_SYSCALLS_NOWHERE),
+		.untimed = sum(w, SCRY_SYSCALLS_UNTIMED),
+		.exits = sum(w, SCRY_SYSCALLS_EXITS),
+		.killed = sum(w, SCRY_SYSCALLS_KILLED),
+		.lost = sum(w, SCRY_SYSCALLS_LOST),
+		.strangers = sum(w, SCRY_SYSCALLS_STRANGE),
+		.unnamed = scry_syscall_programs_unseen(w->programs),
+		.watched_ns = watched_ns,
+		.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - w->cpu_began_ns,
+		.before_ns = w->before_ns,
+		.with_ns = with_ns,
+	};
+	struct scry_ev_detach detach = {.pid = w->first_pid, .verified = 1};
+	const struct scry_ev_totals totals = {
+		.pid = w->first_pid,
+		.events = w->opts.exact ? ev.calls : ev.inside,
+		.lost = w->opts.exact ? ev.nowhere : ev.unplaced,
+		.watched_ns = watched_ns,
+	};
+
+	put(w, SCRY_EVENT_SYSCALLS, &ev, sizeof(ev));
+	scry_writer_string(w->opts.writer, why, strlen(why), &detach.reason_str);
+	put(w, SCRY_EVENT_DETACH, &detach, sizeof(detach));
+	put(w, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
+}
+
+int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
+{
+	const uint64_t with_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
+	const uint64_t watched_ns = clock_ns(CLOCK_MONOTONIC) - w->began_ns;
+	int err;
+
+	scry_syscall_sums_names(w->sums, name_thread, w); /* of threads that live */
+	scry_bpf_detach(w->bpf);
+	err = scry_bpf_take(w->bpf);
+	if (err >= 0)
+		err = scry_syscall_sums_take(w->sums, w->bpf, true);
+	if (!err)
+		err = scry_syscall_sums_write(w->sums);
+	if (!err)
+		write_end(w, why, watched_ns, with_ns);
+	return err;
+}

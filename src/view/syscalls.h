@@ -1,0 +1,87 @@
+/*
+ * What the syscalls view knows of a recording: rows by place, by call or by thread, and what of
+ * them was in vain.
+ */
+#ifndef SCRY_VIEW_SYSCALLS_H
+#define SCRY_VIEW_SYSCALLS_H
+
+#include "base/intern.h"
+#include "base/map.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+#include "view/native_frames.h"
+#include "view/view.h"
+
+#define SCRY_SYSCALL_PATHS 3 /* that a verdict lists */
+
+struct scry_syscall_step { /* of times */
+	uint64_t from_ns, to_ns, calls;
+};
+
+struct scry_syscall_row {
+	/* what it is of; site: the first of those that it sums up, its place + 1 */
+	uint32_t site, pid, tid, thread_str;
+	uint64_t calls, errors, again, absent, ticks, asked, vain;
+	uint64_t timed, total_ns, max_ns;
+	uint32_t what, error;
+	uint32_t processes;		 /* in which it was seen */
+	struct scry_syscall_step *steps; /* by from_ns */
+	size_t step_count;
+	uint32_t caller_str;  /* of `texts`: who called most; 0 */
+	uint32_t stack;	      /* one of those */
+	uint64_t caller_seen; /* of samples */
+	uint64_t callers_seen;
+};
+
+struct scry_syscall_table {
+	struct scry_intern keys;
+	struct scry_syscall_row *rows;
+	size_t room;
+};
+
+struct scry_syscall_view {
+	struct scry_reader *reader;
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+	struct scry_honesty honesty;
+	const struct scry_grep *grep;
+	struct scry_native_frames frames;
+	struct scry_ev_syscalls sums;
+	bool has_sums;
+	struct scry_ev_syscall_site *sites;
+	size_t site_count, site_room;
+	struct scry_map by_site; /* number -> place + 1 */
+	struct scry_intern texts;
+	struct scry_map callers;		 /* row << 32 | text -> count */
+	struct scry_map paths;			 /* row << 32 | string -> count */
+	struct scry_syscall_table places, shown; /* `shown` where it is not by place */
+};
+
+enum scry_syscall_grade { SCRY_GRADE_PROVEN, SCRY_GRADE_OBSERVED, SCRY_GRADE_HINT };
+
+struct scry_syscall_verdict { /* of a row of places */
+	const struct scry_syscall_row *row;
+	const char *pattern; /* "mask", "eagain", ...: for programs */
+	enum scry_syscall_grade grade;
+	uint64_t vain, of;
+	const char *did; /* "set the signal mask that was already in force" */
+	const char *cure, *risk;
+};
+
+/* The worst first, to be freed; how many. */
+size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall_verdict **ret);
+const char *scry_syscall_grade_name(enum scry_syscall_grade grade);
+
+/* "libc.so.6 swapcontext+0x8b". */
+void scry_syscall_put_place(const struct scry_syscall_view *v,
+			    const struct scry_ev_syscall_site *site, struct scry_buf *buf);
+
+/* The site of a row. */
+const struct scry_ev_syscall_site *scry_syscall_site_of(const struct scry_syscall_view *v,
+							const struct scry_syscall_row *row);
+
+/* Paths that calls of this row asked for, most first: "/a, /b"; nothing where none are known. */
+void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
+			    struct scry_buf *buf);
+
+#endif

@@ -1,0 +1,158 @@
+/*
+ * What bpf/syscalls.bpf.c is told, and what it gives: sums of system calls for each thread and
+ * place, counted while the thread stands between program and kernel, and copies of native stacks.
+ *
+ * A place is the address of the instruction behind the one that made the call. An image is what one
+ * process runs from one exec (or fork) to the next; its number is never given out again.
+ */
+#ifndef SCRY_WIRE_BPF_SYSCALLS_H
+#define SCRY_WIRE_BPF_SYSCALLS_H
+
+#include <stdint.h>
+
+#define SCRY_SYSCALLS_TASKS 32768	   /* processes at once; threads at once with times */
+#define SCRY_SYSCALLS_SUMS 131072	   /* of calls: thread x place */
+#define SCRY_SYSCALLS_TIMES 16384	   /* the same, with times */
+#define SCRY_SYSCALLS_STACK_BYTES 4096	   /* of a native stack */
+#define SCRY_SYSCALLS_PATH 256		   /* bytes of a path */
+#define SCRY_SYSCALLS_RETURNED 0xffffffffu /* as a number: rt_sigreturn, seen when it is over */
+
+struct scry_syscalls_setup { /* constants */
+	uint32_t pid_ns;     /* in which processes have their numbers: inode; 0: the machine's */
+	uint32_t follows;    /* 1: children belong to it */
+	uint32_t exact;	     /* 1: calls are counted; 0: only ticks of the clock are */
+	uint32_t latency;    /* 1: and timed */
+	uint32_t stack_every_ns; /* of one processor: no second copy of a stack before */
+};
+
+/* Map `tree`, by process id. */
+struct scry_syscalls_member {
+	uint32_t image; /* 0: counted from its next exec on */
+	uint32_t reserved;
+};
+
+struct scry_syscalls_key { /* no padding */
+	uint32_t tid, image;
+	uint32_t number; /* SCRY_SYSCALLS_RETURNED */
+	uint32_t abi;	 /* enum scry_syscalls_abi */
+	uint64_t ip;
+};
+enum scry_syscalls_abi {
+	SCRY_ABI_64,
+	SCRY_ABI_32, /* int 0x80, also of 64-bit code: other numbers, their names are not known */
+};
+
+/* What a call did in vain, or may have done: one kind for each number and its arguments. */
+enum scry_syscalls_vain {
+	SCRY_VAIN_NONE,
+	SCRY_VAIN_MASK,	     /* the signal mask was the same before; proven */
+	SCRY_VAIN_FLAGS,     /* F_SETFL or FIONBIO: the file's flags were the same before; proven */
+	SCRY_VAIN_CLOEXEC,   /* F_SETFD: the descriptor's flag was the same before; proven */
+	SCRY_VAIN_WAKE,	     /* futex: it woke nobody */
+	SCRY_VAIN_CLOCK,     /* a clock that the vDSO could have read */
+	SCRY_VAIN_TRIM,	     /* memory given back: brk to less, MADV_DONTNEED */
+	SCRY_VAIN_POLL,	     /* poll, select, epoll_wait that may not wait, and found nothing */
+	SCRY_VAIN_YIELD,     /* sched_yield */
+	SCRY_VAIN_BYTE,	     /* one byte was read or written */
+	SCRY_VAIN_TELL,	     /* lseek(fd, 0, SEEK_CUR) */
+	SCRY_VAIN_EPOLL,     /* EPOLL_CTL_MOD */
+	SCRY_VAIN_OPTION,    /* setsockopt */
+	SCRY_VAIN_LOCALTIME, /* asked for /etc/localtime; found by its path, outside */
+};
+
+/* Map `sums`. Only the thread itself writes, but for `ticks`, which its processor's clock does. */
+struct scry_syscalls_sum {
+	uint64_t calls, errors; /* errors: results from -4095 to -1 */
+	uint64_t again, absent; /* of them: EAGAIN, ENOENT */
+	uint64_t ticks;		/* of the clock, at which it was in this call */
+	uint64_t vain;		/* of the calls: for which `what` is known to hold */
+	uint64_t asked;		/* of the calls: of which it is known whether it holds */
+	uint64_t last;		/* result of the last one: what brk is compared with */
+	uint64_t next;		/* call at which a stack is copied next */
+	uint32_t what;		/* enum scry_syscalls_vain */
+	int32_t error;		/* the last one's, that was none of the two; 0 */
+};
+
+/*
+ * Map `times`, by the same key: how long calls took, in steps: step s holds times from
+ * scry_syscalls_step_ns(s) on, to that of s + 1. Eight to each doubling: within 12 %.
+ */
+#define SCRY_SYSCALLS_STEPS 256
+#define SCRY_SYSCALLS_STEP_FIRST 5 /* bits: what takes less than 32 ns is in the first */
+struct scry_syscalls_times {
+	uint64_t total_ns, max_ns;
+	uint64_t unsure; /* of calls that a filter with a supervisor may have held: not counted */
+	uint32_t steps[SCRY_SYSCALLS_STEPS];
+};
+
+static inline uint32_t scry_syscalls_step(uint64_t ns)
+{
+	uint32_t bits = SCRY_SYSCALLS_STEP_FIRST, step;
+
+	if (ns < 1u << SCRY_SYSCALLS_STEP_FIRST)
+		return 0;
+	for (uint32_t half = 32; half; half /= 2) /* no clz: not all BPF compilers have it */
+		if (bits + half < 64 && ns >> (bits + half))
+			bits += half;
+	step = (bits - SCRY_SYSCALLS_STEP_FIRST) * 8 + (uint32_t)(ns >> (bits - 3) & 7) + 1;
+	return step < SCRY_SYSCALLS_STEPS ? step : SCRY_SYSCALLS_STEPS - 1;
+}
+static inline uint64_t scry_syscalls_step_ns(uint32_t step)
+{
+	uint64_t one = 1;
+
+	if (!step)
+		return 0;
+	step--;
+	return (one << (SCRY_SYSCALLS_STEP_FIRST + step / 8)) +
+	       ((one << (SCRY_SYSCALLS_STEP_FIRST + step / 8)) >> 3) * (step % 8);
+}
+
+enum {			       /* map `counters`, summed over the processors */
+       SCRY_SYSCALLS_LOST,     /* records for which there was no room */
+       SCRY_SYSCALLS_NOWHERE,  /* calls for which there was no room in `sums` */
+       SCRY_SYSCALLS_UNTIMED,  /* the same of `times` */
+       SCRY_SYSCALLS_TICKS,    /* of the clock, while a thread of the tree ran */
+       SCRY_SYSCALLS_INSIDE,   /* of them: in a system call */
+       SCRY_SYSCALLS_UNPLACED, /* of those: no room in `sums` */
+       SCRY_SYSCALLS_CALLS,    /* all calls of the tree that were counted, or should have been */
+       SCRY_SYSCALLS_EXITS,    /* threads that ended by exit or exit_group: calls without end */
+       SCRY_SYSCALLS_KILLED,   /* threads that ended within another call */
+       SCRY_SYSCALLS_STRANGE,  /* children for which there was no room in `tree` */
+       SCRY_SYSCALLS_COUNTERS,
+};
+
+enum scry_syscalls_kind {
+	/* in the ring `news`, where a record wakes who polls it: */
+	SCRY_SYSCALLS_FORKED, /* `image` of `pid` is new, and has what `other` has mapped */
+	SCRY_SYSCALLS_EXECED, /* `image` of `pid` is new, in the place of `other` (0: none) */
+	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name`; ip: its time */
+	/* in the ring `places`, which wakes nobody: */
+	SCRY_SYSCALLS_PLACE,	   /* `key` is new */
+	SCRY_SYSCALLS_STACK,	   /* struct scry_syscalls_stack */
+	SCRY_SYSCALLS_PATH_ABSENT, /* struct scry_syscalls_path: ENOENT */
+	SCRY_SYSCALLS_PATH_LOCALTIME,
+};
+
+struct scry_syscalls_record {
+	uint32_t kind, pid, tid, image;
+	uint32_t other;
+	uint32_t is_last; /* ENDED: the process has no other thread */
+	char name[16];
+	struct scry_syscalls_key key;
+};
+
+struct scry_syscalls_stack {
+	struct scry_syscalls_record head;
+	uint64_t sp, bp, bx;
+	uint32_t size; /* of `bytes`: what was at sp */
+	uint32_t reserved;
+	uint8_t bytes[SCRY_SYSCALLS_STACK_BYTES];
+};
+
+struct scry_syscalls_path {
+	struct scry_syscalls_record head;
+	char path[SCRY_SYSCALLS_PATH]; /* ends with 0, and may be cut */
+};
+
+#endif

@@ -1,0 +1,74 @@
+/* Payloads about system calls: see wire/payload.h, which includes this. */
+#ifndef SCRY_WIRE_PAYLOAD_SYSCALLS_H
+#define SCRY_WIRE_PAYLOAD_SYSCALLS_H
+
+#include <stdint.h>
+
+#define SCRY_SYSCALLS_EXACT 1u	 /* calls were counted; else only ticks of the clock */
+#define SCRY_SYSCALLS_LATENCY 2u /* and timed */
+#define SCRY_SYSCALLS_FOLLOW 4u	 /* children too */
+
+struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
+	uint32_t flags;	    /* SCRY_SYSCALLS_EXACT... */
+	uint32_t rate;	    /* ticks a second on each processor */
+	uint64_t ticks;	    /* while a thread that was watched ran */
+	uint64_t inside;    /* of them: in a system call */
+	uint64_t unplaced;  /* of those: without a row */
+	uint64_t calls;	    /* that returned; 0 where they were not counted */
+	uint64_t nowhere;   /* of them: without a row, as there were too many */
+	uint64_t untimed;   /* of them: without a time, for the same reason */
+	uint64_t exits;	    /* threads that ended by exit or exit_group, which do not return */
+	uint64_t killed;    /* threads that ended within another call */
+	uint64_t lost;	    /* records of places and stacks for which there was no room */
+	uint64_t strangers; /* children that could not be watched, as there were too many */
+	uint64_t unnamed;   /* images that ended before it could be seen what they had mapped */
+	uint64_t watched_ns;
+	uint64_t cpu_ns;	     /* of the sampler itself */
+	uint64_t before_ns, with_ns; /* a getppid() of scry's own, which is not watched; 0 */
+};
+
+struct scry_ev_syscall_site { /* an instruction of a process that makes a system call */
+	uint32_t site;	      /* number, dense from 1 */
+	uint32_t pid;
+	uint32_t image;	 /* what the process ran: a number for each exec and fork */
+	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn */
+	uint32_t abi;	 /* 0: of x86_64; 1: of 32 bits (int 0x80) */
+	uint32_t name_str;
+	uint32_t module_str, symbol_str;
+	uint64_t offset;  /* of the instruction: from the symbol, else from the object */
+	uint64_t address; /* the same; 0: no place, as of what returns elsewhere */
+};
+
+struct scry_ev_syscall { /* what one thread did at a site: at the end of the watch */
+	uint32_t site;
+	uint32_t pid, tid;
+	uint32_t thread_str; /* its name; 0: not known */
+	uint64_t calls, errors;
+	uint64_t again, absent; /* of the errors: EAGAIN, ENOENT */
+	uint64_t ticks;
+	uint64_t asked, vain; /* of the calls: of which is known whether `what` holds; it does */
+	uint32_t what;	      /* enum scry_syscalls_vain of wire/bpf_syscalls.h */
+	uint32_t error;	      /* errno of the last error that was neither; 0 */
+	uint64_t timed, total_ns, max_ns;
+};
+
+struct scry_ev_syscall_time { /* of a site: calls that took so long */
+	uint32_t site;
+	uint32_t reserved;
+	uint64_t from_ns, to_ns; /* [from, to) */
+	uint64_t calls;
+};
+
+struct scry_ev_syscall_stack { /* who called, in a sample of a site's calls, or of its ticks */
+	uint32_t site;
+	uint32_t stack; /* id of a STACK: the frame that has the site */
+	uint64_t count;
+};
+
+struct scry_ev_syscall_path { /* that a site's calls asked for, in a sample of them */
+	uint32_t site;
+	uint32_t path_str;
+	uint64_t count;
+};
+
+#endif
