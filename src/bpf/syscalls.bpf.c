@@ -17,7 +17,7 @@
 #define TS_COMPAT 0x2u
 #define USER_CS 3u
 #define ERRNO_MAX 4095
-#define BURST 64u /* copies of stacks, and paths, that may come at once on a processor */
+#define BURST 128u /* copies of stacks, and paths, that may come at once on a processor */
 #define RANDOM 127u
 
 const volatile struct scry_syscalls_setup scry_setup;
@@ -28,7 +28,7 @@ struct pt_regs___kernel { /* as the running kernel lays it out */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20);
+	__uint(max_entries, 8 << 20);
 } places SEC(".maps");
 
 struct { /* for which who reads is woken */
@@ -240,6 +240,9 @@ enum { /* numbers of system calls */
        NR_SENDTO = 44,
        NR_RECVFROM = 45,
        NR_SETSOCKOPT = 54,
+       NR_CLONE = 56,
+       NR_FORK = 57,
+       NR_VFORK = 58,
        NR_EXECVE = 59,
        NR_EXIT = 60,
        NR_FCNTL = 72,
@@ -258,6 +261,7 @@ enum { /* numbers of system calls */
        NR_EPOLL_PWAIT = 281,
        NR_EXECVEAT = 322,
        NR_STATX = 332,
+       NR_CLONE3 = 435,
        NR_OPENAT2 = 437,
        NR_FACCESSAT2 = 439,
 };
@@ -444,10 +448,9 @@ static __always_inline struct scry_syscalls_sum *sum_of(const struct scry_syscal
 
 	if (s)
 		return s;
-	if (bpf_map_update_elem(&sums, key, &none, BPF_NOEXIST))
-		return NULL;
-	tell_place(key);
-	return bpf_map_lookup_elem(&sums, key);
+	if (!bpf_map_update_elem(&sums, key, &none, BPF_NOEXIST))
+		tell_place(key);
+	return bpf_map_lookup_elem(&sums, key); /* the clock's tick may have come first */
 }
 
 static __always_inline void add_time(const struct scry_syscalls_key *key, const struct entered *e)
@@ -497,6 +500,14 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 	}
 }
 
+/* The child's return from its parent's call. */
+static __always_inline bool is_birth(const struct scry_syscalls_key *key, long result)
+{
+	return !result && key->abi == SCRY_ABI_64 &&
+	       (key->number == NR_CLONE || key->number == NR_FORK || key->number == NR_VFORK ||
+		key->number == NR_CLONE3);
+}
+
 /*
  * A call has returned. Its number is kept by the kernel, but not that of rt_sigreturn, which has
  * put other registers in place; and where execve has succeeded there is no place any more.
@@ -514,6 +525,8 @@ int syscalls_exit(unsigned long long *ctx)
 	if (!key.image)
 		return 0;
 	set_key(&key, task, regs);
+	if (is_birth(&key, result))
+		return 0;
 	count(SCRY_SYSCALLS_CALLS);
 	if (key.number == SCRY_SYSCALLS_RETURNED ||
 	    ((key.number == NR_EXECVE || key.number == NR_EXECVEAT) && result == 0))

@@ -15,8 +15,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Those of recordings of malloc too: enum scry_view_by. */
-#define BY_CHOICES "line|class|file|method|gem|caller|module|stack"
+/* Of all views: enum scry_view_by. */
+#define BY_CHOICES "line|class|file|method|gem|caller|module|stack|syscall|thread"
 
 /* Columns of the terminal that `out` is; 0: none. */
 static unsigned int terminal_width(FILE *out)
@@ -63,6 +63,26 @@ int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
 	return scry_out_text_open(doc);
 }
 
+/* The first is what a view has without --by. */
+static int refuse_by(const struct scry_view *view, int by)
+{
+	const bool is_syscalls = !strcmp(view->name, "syscalls");
+	const bool is_malloc = !strcmp(view->name, "malloc");
+
+	if (by == SCRY_VIEW_BY_LINE)
+		return 0;
+	if (by >= SCRY_VIEW_BY_SYSCALL && !is_syscalls)
+		return scry_fail(-EINVAL,
+				 "--by syscall and thread are for recordings of system calls");
+	if (by < SCRY_VIEW_BY_SYSCALL && is_syscalls)
+		return scry_fail(-EINVAL, "rows of system calls are by place; fix: without --by, "
+					  "or --by syscall, --by thread");
+	if (by >= SCRY_VIEW_BY_CALLER && !is_syscalls && !is_malloc)
+		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
+					  "malloc");
+	return 0;
+}
+
 static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		    const struct scry_report_opts *opts, FILE *out)
 {
@@ -73,11 +93,10 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		.out = out,
 		.talk = stderr,
 	};
-	int err;
+	int err = refuse_by(view, opts->rows.by);
 
-	if (opts->rows.by >= SCRY_VIEW_BY_CALLER && strcmp(view->name, "malloc"))
-		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
-					  "malloc");
+	if (err)
+		return err;
 	if (opts->folded && strcmp(view->name, "objects") && strcmp(view->name, "malloc") &&
 	    strcmp(view->name, "stacks") && strcmp(view->name, "gvl"))
 		return scry_fail(-EINVAL, "view '%s' has no stacks to fold", view->name);

@@ -133,10 +133,11 @@ static void note_late(struct stacks *s)
 	const struct scry_descendants_sums sums = scry_descendants_sums(s->kin);
 
 	if (!s->run.clock && !s->pause && sums.late * LATE_PART > sums.looks)
-		scry_outside_note(&s->o,
-		     "other programs had the processors when scry was to look: by reading, shares "
-		     "of time may be off by tens of percent then; fix: --engine=bpf, --pause, or "
-		     "a machine that has less to do");
+		scry_outside_note(&s->o, "other programs had the processors when scry was to look: "
+					 "by reading, shares "
+					 "of time may be off by tens of percent then; fix: "
+					 "--engine=bpf, --pause, or "
+					 "a machine that has less to do");
 }
 
 static int write_end(struct stacks *s)

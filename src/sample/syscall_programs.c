@@ -18,14 +18,14 @@
 
 #define IMAGES_MAX (1u << 20)
 #define FRAMES_MAX 64u
-#define AGAIN_NS 5000000u /* what is mapped is not looked at more often */
+#define AGAIN_NS 5000000u /* after a look that did not show what was asked for */
 #define SYSCALL_BYTES 2u  /* of the instruction: also of int 0x80 and sysenter */
 
 struct program { /* what is mapped in a process: of one image, and of forks of it */
 	pid_t pid;
 	uint32_t image;
 	unsigned int users;
-	uint64_t seen_ns;
+	uint64_t seen_ns, vain_ns; /* the last look; and that showed nothing new */
 	struct scry_native *native;
 	struct scry_native_stacks *stacks;
 	struct scry_unwinder *unwinder; /* made for the first stack */
@@ -231,7 +231,7 @@ static void look_again(struct scry_syscall_programs *p, struct image *i)
 {
 	struct program *g = i->program;
 
-	if (now_ns() - g->seen_ns < AGAIN_NS || !p->still(p->arg, i->pid, i->number))
+	if (now_ns() - g->vain_ns < AGAIN_NS || !p->still(p->arg, i->pid, i->number))
 		return;
 	if (g->image == i->number) {
 		see(g);
@@ -270,6 +270,8 @@ void scry_syscall_programs_name(struct scry_syscall_programs *p, uint32_t number
 		look_again(p, i);
 		free(p->name.module);
 		scry_native_name(i->program->native, ip, &p->name);
+		if (!is_mapped(&p->name))
+			i->program->vain_ns = now_ns();
 	}
 	if (!p->name.module)
 		return;
@@ -301,7 +303,8 @@ static struct scry_unwinder *unwinder_of(struct program *g)
 }
 
 /* Return addresses, the innermost first; 0 as the last where the rest is not known. */
-static size_t walk(struct program *g, const struct scry_syscalls_stack *r, uint64_t *ret)
+static size_t walk(struct program *g, const struct scry_syscalls_stack *r, bool is_there,
+		   uint64_t *ret)
 {
 	static struct scry_native_frame frames[SCRY_UNWINDER_FRAMES_MAX];
 	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
@@ -311,10 +314,13 @@ static size_t walk(struct program *g, const struct scry_syscalls_stack *r, uint6
 	enum scry_native_end end = SCRY_NATIVE_NO_RULE;
 	size_t count = 0, kept = 1;
 
-	if (u) {
+	for (int look = 0; u && look < 2 && end == SCRY_NATIVE_NO_RULE; look++) {
 		scry_unwinder_use(u, &copy);
 		count = scry_unwinder_walk(u, scry_unwinder_at(&regs), frames, &end);
 		scry_unwinder_use(u, &g->mem);
+		if (end != SCRY_NATIVE_NO_RULE || now_ns() - g->seen_ns < AGAIN_NS || !is_there)
+			break;
+		see(g); /* a library may have been mapped since */
 	}
 	ret[0] = r->head.key.ip; /* a return address, as it were: the call is before it */
 	for (size_t i = 1; i < count && kept < FRAMES_MAX; i++)
@@ -336,7 +342,7 @@ uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 	if (!i || !i->program || !r->head.key.ip || r->size > sizeof(r->bytes))
 		return 0;
 	g = i->program;
-	count = walk(g, r, addresses);
+	count = walk(g, r, p->still(p->arg, g->pid, g->image), addresses);
 	if (scry_intern_put(&g->numbers, (const char *)addresses, count * sizeof(*addresses),
 			    &number) < 0 ||
 	    scry_native_stacks_define(g->stacks, number, addresses, count) < 0)

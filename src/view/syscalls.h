@@ -80,6 +80,36 @@ void scry_syscall_put_place(const struct scry_syscall_view *v,
 const struct scry_ev_syscall_site *scry_syscall_site_of(const struct scry_syscall_view *v,
 							const struct scry_syscall_row *row);
 
+static inline bool scry_syscall_is_exact(const struct scry_syscall_view *v)
+{
+	return v->sums.flags & SCRY_SYSCALLS_EXACT;
+}
+static inline bool scry_syscall_is_timed(const struct scry_syscall_view *v)
+{
+	return v->sums.flags & SCRY_SYSCALLS_LATENCY;
+}
+
+/* "write"; "2,752,057 of 2,752,057 calls set ..."; "main+0x4 < ...", with how much of the samples
+ * that is where it is not nearly all. */
+const char *scry_syscall_text(const struct scry_syscall_view *v, uint32_t string);
+void scry_syscall_put_verdict(const struct scry_syscall_verdict *verdict, struct scry_buf *buf);
+void scry_syscall_put_caller(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
+			     struct scry_buf *buf);
+/* A part of 1 as a value of JSON; null of nothing. */
+struct scry_doc_value scry_syscall_share(uint64_t part, uint64_t whole);
+
+/* Its rows, the heaviest first, to be freed; NULL: no memory. */
+const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_view *v,
+						    const struct scry_syscall_table *t);
+
+/* Head: verdict, notes, totals. Tables: rows; calls in vain and their cures. 0 or -ENOMEM. */
+void scry_syscall_push_head(struct scry_syscall_view *v,
+			    const struct scry_syscall_verdict *verdicts, size_t count);
+int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
+			   size_t count);
+void scry_syscall_push_verdicts(struct scry_syscall_view *v,
+				const struct scry_syscall_verdict *verdicts, size_t count);
+
 /* Paths that calls of this row asked for, most first: "/a, /b"; nothing where none are known. */
 void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
 			    struct scry_buf *buf);

@@ -59,7 +59,6 @@ struct scry_view_opts {
 	}
 
 #define SCRY_VIEW_SORT_CHOICES "allocated|bytes|live|live-bytes|age"
-
 /*
  * Rows of these options, for the table of a command (base/opt.h). `o`: struct scry_view_opts *.
  * PICK: which rows there are.

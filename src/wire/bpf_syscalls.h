@@ -8,6 +8,8 @@
 #ifndef SCRY_WIRE_BPF_SYSCALLS_H
 #define SCRY_WIRE_BPF_SYSCALLS_H
 
+#include "wire/syscall_times.h"
+
 #include <stdint.h>
 
 #define SCRY_SYSCALLS_TASKS 32768	   /* processes at once; threads at once with times */
@@ -72,41 +74,6 @@ struct scry_syscalls_sum {
 	uint32_t what;		/* enum scry_syscalls_vain */
 	int32_t error;		/* the last one's, that was none of the two; 0 */
 };
-
-/*
- * Map `times`, by the same key: how long calls took, in steps: step s holds times from
- * scry_syscalls_step_ns(s) on, to that of s + 1. Eight to each doubling: within 12 %.
- */
-#define SCRY_SYSCALLS_STEPS 256
-#define SCRY_SYSCALLS_STEP_FIRST 5 /* bits: what takes less than 32 ns is in the first */
-struct scry_syscalls_times {
-	uint64_t total_ns, max_ns;
-	uint64_t unsure; /* of calls that a filter with a supervisor may have held: not counted */
-	uint32_t steps[SCRY_SYSCALLS_STEPS];
-};
-
-static inline uint32_t scry_syscalls_step(uint64_t ns)
-{
-	uint32_t bits = SCRY_SYSCALLS_STEP_FIRST, step;
-
-	if (ns < 1u << SCRY_SYSCALLS_STEP_FIRST)
-		return 0;
-	for (uint32_t half = 32; half; half /= 2) /* no clz: not all BPF compilers have it */
-		if (bits + half < 64 && ns >> (bits + half))
-			bits += half;
-	step = (bits - SCRY_SYSCALLS_STEP_FIRST) * 8 + (uint32_t)(ns >> (bits - 3) & 7) + 1;
-	return step < SCRY_SYSCALLS_STEPS ? step : SCRY_SYSCALLS_STEPS - 1;
-}
-static inline uint64_t scry_syscalls_step_ns(uint32_t step)
-{
-	uint64_t one = 1;
-
-	if (!step)
-		return 0;
-	step--;
-	return (one << (SCRY_SYSCALLS_STEP_FIRST + step / 8)) +
-	       ((one << (SCRY_SYSCALLS_STEP_FIRST + step / 8)) >> 3) * (step % 8);
-}
 
 enum {			       /* map `counters`, summed over the processors */
        SCRY_SYSCALLS_LOST,     /* records for which there was no room */

@@ -1,0 +1,215 @@
+/* The head of the syscalls view: the sentence that a person can act on, what is missing, totals. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "view/functions.h"
+#include "view/syscalls.h"
+#include "wire/bpf_syscalls.h"
+
+#define LITTLE 50 /* of a thousand: less of the time in system calls is nothing to win */
+
+static const struct scry_syscall_row *largest(struct scry_syscall_view *v)
+{
+	const struct scry_syscall_row **rows = scry_syscall_sorted(v, &v->places), *row;
+
+	row = rows && v->places.keys.count ? rows[0] : NULL;
+	free(rows);
+	return row;
+}
+
+static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
+{
+	const struct scry_syscall_row *row = largest(v);
+	const uint64_t all = scry_share(v->sums.inside, v->sums.ticks, 1000);
+	const struct scry_ev_syscall_site *site = row ? scry_syscall_site_of(v, row) : NULL;
+
+	if (!v->sums.ticks) {
+		scry_buf_printf(b, "it was not seen on a processor%s",
+				scry_syscall_is_exact(v) ? "" : "; calls that wait need --exact");
+		return;
+	}
+	scry_buf_printf(b, "%llu.%llu %% of its processor time is spent in system calls",
+			(unsigned long long)(all / 10), (unsigned long long)(all % 10));
+	if (all < LITTLE) {
+		scry_buf_printf(b, ": little is to be won there");
+		return;
+	}
+	if (!site)
+		return;
+	scry_buf_printf(b, ", most in %s from ", scry_syscall_text(v, site->name_str));
+	scry_syscall_put_place(v, site, b);
+	scry_buf_printf(b, " (%llu %%)",
+			(unsigned long long)scry_share(row->ticks, v->sums.ticks, 100));
+	if (row->caller_str) {
+		scry_buf_printf(b, ", called by ");
+		scry_syscall_put_caller(v, row, b);
+	}
+}
+
+/* The sentence that a person can act on. */
+static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
+		  size_t count)
+{
+	struct scry_buf b = {0};
+
+	if (!v->has_sums)
+		scry_buf_printf(&b, "as far as the recording goes: ");
+	if (count && verdicts[0].grade != SCRY_GRADE_HINT &&
+	    (!v->sums.ticks || scry_share(verdicts[0].row->ticks, v->sums.ticks, 1000) >= 10)) {
+		const struct scry_syscall_verdict *d = &verdicts[0];
+		const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, d->row);
+
+		scry_syscall_put_verdict(d, &b);
+		scry_buf_printf(&b, ": %s from ", scry_syscall_text(v, site->name_str));
+		scry_syscall_put_place(v, site, &b);
+		scry_buf_printf(&b, ", %llu %% of its processor time; fix: %s",
+				(unsigned long long)scry_share(d->row->ticks, v->sums.ticks, 100),
+				d->cure);
+	} else {
+		put_largest(v, &b);
+	}
+	v->doc->ops->note(v->doc, b.data, b.len);
+	scry_buf_done(&b);
+}
+
+static void note(struct scry_syscall_view *v, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void note(struct scry_syscall_view *v, const char *fmt, ...)
+{
+	char text[400];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	v->doc->ops->note(v->doc, text, strlen(text));
+}
+
+/* What is missing, where something is. */
+static void note_missing(struct scry_syscall_view *v)
+{
+	const struct scry_ev_syscalls *s = &v->sums;
+
+	if (s->nowhere)
+		note(v,
+		     "%llu of %llu calls are in no row, as there were more threads and places "
+		     "than %u; fix: a shorter watch, or fewer processes",
+		     (unsigned long long)s->nowhere, (unsigned long long)s->calls,
+		     SCRY_SYSCALLS_SUMS);
+	if (s->untimed)
+		note(v, "%llu calls have no time, as there were more threads and places than %u",
+		     (unsigned long long)s->untimed, SCRY_SYSCALLS_TIMES);
+	if (s->unplaced)
+		note(v, "%llu of %llu samples in system calls are in no row",
+		     (unsigned long long)s->unplaced, (unsigned long long)s->inside);
+	if (s->unnamed)
+		note(v,
+		     "%llu processes ended, or became others, before scry could see what they had "
+		     "mapped: their calls are counted, from \"[not looked at]\"",
+		     (unsigned long long)s->unnamed);
+	if (s->strangers)
+		note(v, "%llu child processes were not watched, as there were too many at once",
+		     (unsigned long long)s->strangers);
+	if (s->lost)
+		note(v, "%llu places, stacks or ends of threads were not told, for want of room",
+		     (unsigned long long)s->lost);
+	if (scry_syscall_is_exact(v) && s->with_ns)
+		note(v,
+		     "while it was counted each system call of every process of this machine took "
+		     "some %llu ns more (getppid of scry: %llu ns, before %llu)",
+		     (unsigned long long)(s->with_ns > s->before_ns ? s->with_ns - s->before_ns
+								    : 0),
+		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
+	if (!scry_syscall_is_exact(v) && v->has_sums && !v->doc->is_data)
+		note(v, "sampled: shares of processor time; --exact counts calls, also those that "
+			"wait, and proves which are in vain");
+}
+
+static void push_totals(struct scry_syscall_view *v)
+{
+	const struct scry_ev_syscalls *s = &v->sums;
+	const struct scry_doc_value share = scry_syscall_share(s->inside, s->ticks);
+	struct scry_cell calls = scry_cell_known(s->calls, scry_syscall_is_exact(v));
+	struct scry_cell ticks = scry_cell_number(s->ticks), inside = scry_cell_number(s->inside);
+	const char *mode = scry_syscall_is_timed(v)   ? "latency"
+			   : scry_syscall_is_exact(v) ? "exact"
+						      : "sampled";
+	struct scry_cell how = scry_cell_text(mode, strlen(mode));
+
+	how.is_blank = true;
+	calls.is_blank = !scry_syscall_is_exact(v);
+	const struct scry_pair pairs[] = {
+		{"mode", NULL, SCRY_CELL_TEXT, 0, how},
+		{"calls", "system calls", SCRY_CELL_COUNT, 0, calls},
+		{"samples", "samples of its processor time", SCRY_CELL_COUNT, 0, ticks},
+		{"samples_in_calls", "of them in system calls", SCRY_CELL_COUNT, 0, inside},
+		{"share",
+		 NULL,
+		 SCRY_CELL_VALUE,
+		 0,
+		 {.values = &share, .number = 1, .is_blank = true}},
+		{"watched_ns",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->watched_ns, .is_blank = true}},
+		{"exits", NULL, SCRY_CELL_NUMBER, 0, {.number = s->exits, .is_blank = true}},
+		{"killed_in_calls",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->killed, .is_blank = true}},
+		{"calls_in_no_row",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->nowhere, .is_blank = true}},
+		{"calls_untimed",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->untimed, .is_blank = true}},
+		{"samples_in_no_row",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->unplaced, .is_blank = true}},
+		{"images_not_looked_at",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->unnamed, .is_blank = true}},
+		{"processes_not_watched",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->strangers, .is_blank = true}},
+		{"records_lost", NULL, SCRY_CELL_NUMBER, 0, {.number = s->lost, .is_blank = true}},
+		{"getppid_before_ns",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->before_ns, .is_blank = true}},
+		{"getppid_with_ns",
+		 NULL,
+		 SCRY_CELL_NUMBER,
+		 0,
+		 {.number = s->with_ns, .is_blank = true}},
+	};
+
+	v->doc->ops->totals(v->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+}
+
+void scry_syscall_push_head(struct scry_syscall_view *v,
+			    const struct scry_syscall_verdict *verdicts, size_t count)
+{
+	v->doc->ops->honesty(v->doc, &v->honesty);
+	judge(v, verdicts, count);
+	note_missing(v);
+	scry_honesty_notes(&v->honesty, v->doc);
+	push_totals(v);
+}
