@@ -16,16 +16,11 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "wire/bpf_stacks.h"
 
-#define NEWEST 8 /* frames among which one with its environment on the stack is looked for */
-#define STACK_WORDS_MAX (1u << 26)
-#define TASKS_MAX 32768	   /* room for all at once: before Linux 6.1 the judge takes no other map */
-#define IMEMO_MASK 0xf01fu /* T_MASK, and imemo_type << FL_USHIFT */
-#define IMEMO_SVAR 0x201au /* special variables, which hold the entry first */
-#define TYPE_MASK 0x7fff0000u
-#define TYPE_METHOD 0x11110000u /* VM_FRAME_MAGIC_METHOD */
+#define TASKS_MAX 32768 /* room for all at once: before Linux 6.1 the judge takes no other map */
 
 const volatile struct scry_bpf_layout scry_layout;
 
@@ -166,11 +161,6 @@ COPY(largest, SCRY_BPF_LARGEST)
 
 /* --- a sample --------------------------------------------------------------------------------- */
 
-static bool read_word(uint64_t at, uint64_t *ret)
-{
-	return bpf_probe_read_user(ret, sizeof(*ret), (void *)at) == 0;
-}
-
 /* Is it that thread of the VM's that runs here now? Threads of ractors change theirs (M:N). */
 static bool is_on_it(const struct scry_bpf_thread *t)
 {
@@ -180,22 +170,10 @@ static bool is_on_it(const struct scry_bpf_thread *t)
 	if (!t->tid)
 		return true;
 	if (scry_layout.th_nt != SCRY_BPF_NONE &&
-	    (!read_word(t->th + scry_layout.th_nt, &base) || !base))
+	    (!scry_read_word(t->th + scry_layout.th_nt, &base) || !base))
 		return false;
 	return bpf_probe_read_user(&tid, sizeof(tid), (void *)(base + scry_layout.th_tid)) == 0 &&
 	       tid == t->tid;
-}
-
-/* The end of the values: behind the newest environment that is on the stack. */
-static __u64 find_top(const struct scry_bpf_stack *head)
-{
-	uint64_t at = head->cfp, ep;
-
-	for (int i = 0; i < NEWEST && at < head->end; i++, at += scry_layout.frame_size)
-		if (read_word(at + scry_layout.frame_ep, &ep) && ep >= head->stack + 16 &&
-		    ep < head->cfp && ep % 8 == 0)
-			return ep + 8;
-	return head->stack;
 }
 
 /* The bounds of its stack. */
@@ -203,19 +181,19 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 {
 	uint64_t size, owner;
 
-	if (!read_word(head->th + scry_layout.th_ec, &head->ec))
+	if (!scry_read_word(head->th + scry_layout.th_ec, &head->ec))
 		return SCRY_BPF_REJECTED;
 	if (!head->ec)
 		return SCRY_BPF_EMPTY;
-	if (!read_word(head->ec + scry_layout.ec_stack, &head->stack) ||
-	    !read_word(head->ec + scry_layout.ec_stack_size, &size) ||
-	    !read_word(head->ec + scry_layout.ec_cfp, &head->cfp) ||
-	    !read_word(head->ec + scry_layout.ec_thread, &owner) || owner != head->th)
+	if (!scry_read_word(head->ec + scry_layout.ec_stack, &head->stack) ||
+	    !scry_read_word(head->ec + scry_layout.ec_stack_size, &size) ||
+	    !scry_read_word(head->ec + scry_layout.ec_cfp, &head->cfp) ||
+	    !scry_read_word(head->ec + scry_layout.ec_thread, &owner) || owner != head->th)
 		return SCRY_BPF_REJECTED;
 	if (!head->stack || !head->cfp)
 		return SCRY_BPF_EMPTY;
 	head->end = head->stack + 8 * size;
-	if (size > STACK_WORDS_MAX || head->cfp <= head->stack || head->cfp >= head->end)
+	if (size > SCRY_STACK_WORDS_MAX || head->cfp <= head->stack || head->cfp >= head->end)
 		return SCRY_BPF_REJECTED;
 	return SCRY_BPF_STACK;
 }
@@ -224,7 +202,7 @@ static __u32 read_bounds(struct scry_bpf_stack *head)
 static void read_gc(struct scry_bpf_stack *head, const struct scry_bpf_thread *t)
 {
 	if (t->gc_count)
-		read_word(t->gc_count, &head->gc_count);
+		scry_read_word(t->gc_count, &head->gc_count);
 	if (t->gc_during)
 		bpf_probe_read_user(&head->gc_during, 1, (void *)t->gc_during);
 	if (t->gc_marking)
@@ -247,8 +225,9 @@ static __attribute__((always_inline)) bool read_entry(uint64_t at, struct scry_b
 	    bpf_probe_read_user(words, scry_layout.me_def + 8, (void *)at))
 		return false;
 	head->top_flags = words[0];
-	*ret_def = (words[0] & IMEMO_MASK) == IMEMO_SVAR ? words[1] /* the entry, perhaps */
-							 : word_of(words, scry_layout.me_def);
+	*ret_def = (words[0] & SCRY_IMEMO_MASK) == SCRY_IMEMO_SVAR
+			   ? words[1] /* the entry, perhaps */
+			   : word_of(words, scry_layout.me_def);
 	return true;
 }
 
@@ -270,15 +249,15 @@ static void read_top(struct scry_bpf_stack *head)
 		return;
 	pc = word_of(frame, scry_layout.frame_pc);
 	if (pc)
-		read_word(pc - 8, &head->top_word);
-	if (pc && (env[SCRY_BPF_ENV_WORDS - 1] & TYPE_MASK) != TYPE_METHOD)
+		scry_read_word(pc - 8, &head->top_word);
+	if (pc && (env[SCRY_BPF_ENV_WORDS - 1] & SCRY_TYPE_MASK) != SCRY_TYPE_METHOD)
 		return;
 	at = word_of(env, 8 * (SCRY_BPF_ENV_WORDS - 1) - scry_layout.frame_me);
 	if (!read_entry(at, head, &at) ||
-	    ((head->top_flags & IMEMO_MASK) == IMEMO_SVAR && !read_entry(at, head, &at)))
+	    ((head->top_flags & SCRY_IMEMO_MASK) == SCRY_IMEMO_SVAR && !read_entry(at, head, &at)))
 		return;
 	if (pc)
-		read_word(at + scry_layout.def_iseq, &head->top_code);
+		scry_read_word(at + scry_layout.def_iseq, &head->top_code);
 }
 
 /* Who reads waits for long where he can; from a quarter on he is called. */
@@ -317,7 +296,8 @@ static bool take(__u32 tid)
 	}
 	if (scry_layout.native)
 		tell_native(&head);
-	head.top = find_top(&head);
+	head.top = scry_find_top(head.cfp, head.stack, head.end, scry_layout.frame_size,
+				 scry_layout.frame_ep);
 	read_gc(&head, t);
 	read_top(&head);
 	head.bottom = head.stack;

@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
+#include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "wire/bpf_syscalls.h"
 
@@ -56,6 +57,20 @@ struct {
 	__type(key, struct scry_syscalls_key);
 	__type(value, struct scry_syscalls_times);
 } times SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SCRY_SYSCALLS_RUBIES);
+	__type(key, __u32);
+	__type(value, struct scry_syscalls_ruby);
+} rubies SEC(".maps");
+
+struct { /* image -> its place in `rubies` */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SCRY_SYSCALLS_TASKS);
+	__type(key, __u32);
+	__type(value, __u32);
+} lines SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -173,6 +188,84 @@ static bool spend(void)
 	return true;
 }
 
+/* --- lines of Ruby --------------------------------------------------------------------------- */
+
+/* The bounds of the stack of the thread that runs, which says itself that it is its own. */
+static bool read_bounds(struct scry_syscalls_lines *r, const struct scry_syscalls_ruby *ruby)
+{
+	uint64_t fs = BPF_CORE_READ(scry_current(), thread.fsbase), size, thread, own;
+
+	if (!scry_read_word(fs + ruby->ec, &r->ec) || !r->ec ||
+	    !scry_read_word(r->ec + ruby->layout.ec_thread, &thread) ||
+	    !scry_read_word(thread + ruby->layout.th_ec, &own) || own != r->ec ||
+	    !scry_read_word(r->ec + ruby->layout.ec_stack, &r->stack) ||
+	    !scry_read_word(r->ec + ruby->layout.ec_stack_size, &size) ||
+	    !scry_read_word(r->ec + ruby->layout.ec_cfp, &r->cfp))
+		return false;
+	r->end = r->stack + 8 * size;
+	return size <= SCRY_STACK_WORDS_MAX && r->cfp > r->stack && r->cfp < r->end;
+}
+
+/* What the newest frame leads to: a thread in a system call is not on its way in or out of one, but
+ * who reads wants to see it. */
+static void read_top(struct scry_syscalls_lines *r, const struct scry_bpf_layout *l)
+{
+	uint64_t pc = 0, ep = 0, flags = 0, at = 0, def = 0;
+
+	r->top_word = r->top_flags = r->top_code = 0;
+	if (!l->frame_me || !scry_read_word(r->cfp + l->frame_pc, &pc) ||
+	    !scry_read_word(r->cfp + l->frame_ep, &ep) || !scry_read_word(ep, &flags))
+		return;
+	if (pc)
+		scry_read_word(pc - 8, &r->top_word);
+	if ((pc && (flags & SCRY_TYPE_MASK) != SCRY_TYPE_METHOD) ||
+	    !scry_read_word(ep - l->frame_me, &at) || !scry_read_word(at, &r->top_flags))
+		return;
+	if ((r->top_flags & SCRY_IMEMO_MASK) == SCRY_IMEMO_SVAR &&
+	    (!scry_read_word(at + 8, &at) || !scry_read_word(at, &r->top_flags)))
+		return;
+	if (pc && scry_read_word(at + l->me_def, &def))
+		scry_read_word(def + l->def_iseq, &r->top_code);
+}
+
+static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *key)
+{
+	const struct scry_syscalls_ruby *ruby;
+	struct scry_syscalls_lines *r;
+	__u32 *at = key ? bpf_map_lookup_elem(&lines, &key->image) : NULL;
+	uint64_t frames, values;
+
+	ruby = at ? bpf_map_lookup_elem(&rubies, at) : NULL;
+	if (!ruby || !key)
+		return 0;
+	r = bpf_ringbuf_reserve(&places, sizeof(*r), 0);
+	if (!r) {
+		count(SCRY_SYSCALLS_LOST);
+		return 0;
+	}
+	set_head(&r->head, SCRY_SYSCALLS_LINES, key);
+	r->time_ns = bpf_ktime_get_ns();
+	r->frames_size = 0;
+	if (read_bounds(r, ruby)) {
+		r->top = scry_find_top(r->cfp, r->stack, r->end, ruby->layout.frame_size,
+				       ruby->layout.frame_ep);
+		read_top(r, &ruby->layout);
+		r->bottom = r->top - r->stack > SCRY_SYSCALLS_VALUES ? r->top - SCRY_SYSCALLS_VALUES
+								     : r->stack;
+		frames = r->end - r->cfp;
+		if (frames > SCRY_SYSCALLS_FRAMES)
+			frames = SCRY_SYSCALLS_FRAMES;
+		values = r->top - r->bottom;
+		if (values > SCRY_SYSCALLS_VALUES)
+			values = SCRY_SYSCALLS_VALUES;
+		if (!bpf_probe_read_user(r->frames, (__u32)frames, (void *)r->cfp) &&
+		    !bpf_probe_read_user(r->values, (__u32)values, (void *)r->bottom))
+			r->frames_size = (__u32)frames;
+	}
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
 /* Read in halves of halves, since where the stack ends is not known. */
 static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *key,
 						const struct pt_regs___kernel *regs)
@@ -192,6 +285,7 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 	r->sp = sp = BPF_CORE_READ(regs, sp);
 	r->bp = BPF_CORE_READ(regs, bp);
 	r->bx = BPF_CORE_READ(regs, bx);
+	r->fs = BPF_CORE_READ(scry_current(), thread.fsbase);
 #pragma unroll
 	for (int half = SCRY_SYSCALLS_STACK_BYTES / 2; half >= 8; half /= 2)
 		if (size <= (__u64)(SCRY_SYSCALLS_STACK_BYTES - half) &&
@@ -199,7 +293,7 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 			size += half;
 	r->size = size;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	return 0;
+	return tell_lines(key);
 }
 
 static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
@@ -657,6 +751,7 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 					 .pid = scry_pid_of(child, scry_setup.pid_ns)};
 	const struct scry_syscalls_member *m = bpf_map_lookup_elem(&tree, &of);
 	struct scry_syscalls_member born = {0};
+	__u32 *line, at;
 
 	if (!m || r.pid == of || !r.pid)
 		return 0;
@@ -664,6 +759,11 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 	if (m->image)
 		born.image = new_image();
 	r.image = born.image;
+	line = bpf_map_lookup_elem(&lines, &r.other);
+	if (line && born.image) { /* a copy of the parent's memory */
+		at = *line;
+		bpf_map_update_elem(&lines, &born.image, &at, BPF_ANY);
+	}
 	if (bpf_map_update_elem(&tree, &r.pid, &born, BPF_ANY))
 		count(SCRY_SYSCALLS_STRANGE);
 	else
@@ -681,6 +781,7 @@ int syscalls_execed(struct bpf_raw_tracepoint_args *ctx)
 	if (!m)
 		return 0;
 	r.other = m->image;
+	bpf_map_delete_elem(&lines, &r.other);
 	m->image = r.image = new_image();
 	tell_news(&r);
 	return 0;
@@ -705,8 +806,10 @@ int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 		count(SCRY_SYSCALLS_EXITS);
 	else if (r.image && number >= 0)
 		count(SCRY_SYSCALLS_KILLED);
-	if (r.is_last)
+	if (r.is_last) {
 		bpf_map_delete_elem(&tree, &r.pid);
+		bpf_map_delete_elem(&lines, &r.image);
+	}
 	tell_news(&r);
 	return 0;
 }

@@ -60,6 +60,10 @@ struct file {
 	unsigned int f_flags;
 } __attribute__((preserve_access_index));
 
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid;
@@ -69,6 +73,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	sigset_t blocked;
 	struct files_struct *files;
+	struct thread_struct thread;
 } __attribute__((preserve_access_index));
 
 /* The thread's number in the namespace whose inode is `pid_ns`; 0: it has none there. */

@@ -446,6 +446,11 @@ static const struct scry_field fields_scry_ev_syscall_path[] = {
 	FIELD(scry_ev_syscall_path, path_str, "path", STRING),
 	FIELD(scry_ev_syscall_path, count, "count", NUMBER),
 };
+static const struct scry_field fields_scry_ev_syscall_line[] = {
+	FIELD(scry_ev_syscall_line, site, "site", NUMBER),
+	FIELD(scry_ev_syscall_line, stack, "stack", STACK),
+	FIELD(scry_ev_syscall_line, count, "count", NUMBER),
+};
 
 static const struct scry_event_kind kinds[] = {
 #define SCRY_EVENT(id, NAME, label, payload, what)                                     \

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "probe/bpf.h"
+#include "sample/layout.h"
 #include "sample/processors.h"
 #include "sys/tracee.h"
 
@@ -136,25 +137,11 @@ static bool is_readable(const struct scry_ruby_layout *l)
 
 static struct scry_bpf_layout layout_of(const struct scry_clock *c, const struct scry_ruby *ruby)
 {
-	const struct scry_ruby_layout *l = &ruby->layout;
+	struct scry_bpf_layout layout = scry_sample_layout(ruby);
 
-	return (struct scry_bpf_layout){
-		.th_ec = l->th_ec,
-		.th_nt = l->th_nt,
-		.th_tid = l->th_tid,
-		.ec_stack = l->ec_stack,
-		.ec_stack_size = l->ec_stack_size,
-		.ec_cfp = l->ec_cfp,
-		.ec_thread = l->ec_thread,
-		.frame_size = l->frame_size,
-		.frame_ep = l->frame_ep,
-		.frame_pc = l->frame_pc,
-		.frame_me = l->frame_me,
-		.me_def = l->me_def,
-		.def_iseq = l->def_iseq,
-		.pid_ns = scry_processors_namespace(),
-		.native = c->opts.native,
-	};
+	layout.pid_ns = scry_processors_namespace();
+	layout.native = c->opts.native;
+	return layout;
 }
 
 static int leave_out(struct program *p, bool is_inside)

@@ -41,6 +41,7 @@ struct scry_syscall_sums {
 	size_t ended;		    /* threads whose sums are in the kernel still */
 	struct scry_map ended_tids; /* image << 32 | tid */
 	struct scry_map stacks;	    /* site << 32 | stack -> count */
+	struct scry_map lines;	    /* the same; stack 0: of a Ruby, and without one */
 	struct scry_map paths;	    /* site << 32 | text -> count */
 };
 
@@ -59,6 +60,7 @@ struct scry_syscall_sums *scry_syscall_sums_new(struct scry_writer *writer,
 	scry_intern_init(&s->texts, PATHS_MAX, NAMES_BYTES);
 	scry_map_init(&s->ended_tids, ROWS_MAX);
 	scry_map_init(&s->stacks, ROWS_MAX);
+	scry_map_init(&s->lines, ROWS_MAX);
 	scry_map_init(&s->paths, PATHS_MAX);
 	return s;
 }
@@ -78,6 +80,7 @@ void scry_syscall_sums_free(struct scry_syscall_sums *s)
 	scry_intern_done(&s->texts);
 	scry_map_done(&s->ended_tids);
 	scry_map_done(&s->stacks);
+	scry_map_done(&s->lines);
 	scry_map_done(&s->paths);
 	free(s);
 }
@@ -189,6 +192,28 @@ void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_
 {
 	uint64_t *count = scry_map_ref(&s->stacks, (uint64_t)site << 32 | stack);
 
+	if (count)
+		++*count;
+}
+
+/* Each call of a Ruby's counts as one without a line, until its line comes. */
+void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, bool is_ruby)
+{
+	uint64_t *count = is_ruby ? scry_map_ref(&s->lines, (uint64_t)site << 32) : NULL;
+
+	if (count)
+		++*count;
+}
+
+void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack)
+{
+	uint64_t *none = stack ? scry_map_ref(&s->lines, (uint64_t)site << 32) : NULL;
+	uint64_t *count;
+
+	if (!none)
+		return;
+	*none -= *none > 0;
+	count = scry_map_ref(&s->lines, (uint64_t)site << 32 | stack);
 	if (count)
 		++*count;
 }
@@ -372,18 +397,19 @@ static int write_steps(struct scry_syscall_sums *s, const struct site *site)
 	return err;
 }
 
-static int write_stacks(struct scry_syscall_sums *s)
+static int write_stacks(struct scry_syscall_sums *s, const struct scry_map *of, uint16_t type)
 {
 	struct scry_map_slot slot;
 	size_t cursor = 0;
 	int err = 0;
 
-	while (!err && scry_map_next(&s->stacks, &cursor, &slot)) {
+	while (!err && scry_map_next(of, &cursor, &slot)) {
 		const struct scry_ev_syscall_stack ev = {.site = (uint32_t)(slot.key >> 32),
 							 .stack = (uint32_t)slot.key,
 							 .count = slot.value};
 
-		err = put(s, SCRY_EVENT_SYSCALL_STACK, &ev, sizeof(ev));
+		if (slot.value)
+			err = put(s, type, &ev, sizeof(ev));
 	}
 	return err;
 }
@@ -414,6 +440,8 @@ int scry_syscall_sums_write(struct scry_syscall_sums *s)
 	for (uint32_t i = 0; i < s->by_key.count && !err; i++)
 		err = write_steps(s, &s->sites[i]);
 	if (!err)
-		err = write_stacks(s);
+		err = write_stacks(s, &s->stacks, SCRY_EVENT_SYSCALL_STACK);
+	if (!err)
+		err = write_stacks(s, &s->lines, SCRY_EVENT_SYSCALL_LINE);
 	return err ? err : write_paths(s);
 }

@@ -25,6 +25,9 @@ uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_s
 				uint32_t pid);
 /* A call there came by this STACK (0: not known), or asked for this path. */
 void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack);
+/* A call there of a Ruby's; its line, where that was asked for (0: not known). */
+void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, bool is_ruby);
+void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack);
 void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path);
 
 /* A thread has ended: SCRY_SYSCALLS_ENDED. Its sums can be taken from the kernel. How many wait. */

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "probe/bpf.h"
 #include "sample/processors.h"
+#include "sample/syscall_lines.h"
 #include "sample/syscall_programs.h"
 #include "sample/syscall_sums.h"
 #include "sys/kin.h"
@@ -36,6 +37,7 @@ struct scry_syscalls_watch {
 	struct scry_syscalls_watch_opts opts;
 	struct scry_bpf *bpf;
 	struct scry_syscall_programs *programs;
+	struct scry_syscall_lines *lines;
 	struct scry_syscall_sums *sums;
 	struct scry_map members; /* pid -> image: those that are counted, and live */
 	uint32_t images;
@@ -86,6 +88,18 @@ static void name_thread(void *arg, struct scry_syscall_thread *t)
 		memcpy(t->name, name, sizeof(name));
 }
 
+static void add_image(struct scry_syscalls_watch *w, uint32_t image, pid_t pid, uint32_t parent)
+{
+	scry_syscall_programs_add(w->programs, image, pid, parent);
+	scry_syscall_lines_add(w->lines, image, pid, parent);
+}
+
+static void ended(struct scry_syscalls_watch *w, uint32_t image)
+{
+	scry_syscall_programs_ended(w->programs, image);
+	scry_syscall_lines_ended(w->lines, image);
+}
+
 /* The places of an image are told of before its end is, but in another ring. */
 static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
 {
@@ -93,16 +107,15 @@ static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_re
 		scry_syscall_sums_ended(w->sums, r);
 		if (!r->is_last)
 			return;
-		scry_syscall_programs_ended(w->programs, r->image);
+		ended(w, r->image);
 		scry_map_remove(&w->members, r->pid, NULL);
 		return;
 	}
 	w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
 	scry_map_put(&w->members, r->pid, r->image);
 	if (r->kind == SCRY_SYSCALLS_EXECED)
-		scry_syscall_programs_ended(w->programs, r->other);
-	scry_syscall_programs_add(w->programs, r->image, (pid_t)r->pid,
-				  r->kind == SCRY_SYSCALLS_FORKED ? r->other : 0);
+		ended(w, r->other);
+	add_image(w, r->image, (pid_t)r->pid, r->kind == SCRY_SYSCALLS_FORKED ? r->other : 0);
 }
 
 static int give_news(void *arg, void *record, size_t size)
@@ -123,14 +136,20 @@ static int give_place(void *arg, void *record, size_t size)
 
 	if (size < sizeof(*r))
 		return -EPROTO;
-	scry_syscall_programs_add(w->programs, r->image, (pid_t)r->pid, 0);
+	add_image(w, r->image, (pid_t)r->pid, 0);
 	site = scry_syscall_sums_site(w->sums, &r->key, r->pid);
 	if (!site)
 		return 0;
-	if (r->kind == SCRY_SYSCALLS_STACK && size >= sizeof(struct scry_syscalls_stack))
+	if (r->kind == SCRY_SYSCALLS_STACK && size >= sizeof(struct scry_syscalls_stack)) {
 		scry_syscall_sums_stack(w->sums, site,
 					scry_syscall_programs_stack(w->programs, record));
-	else if (r->kind >= SCRY_SYSCALLS_PATH_ABSENT && size >= sizeof(struct scry_syscalls_path))
+		scry_syscall_sums_ruby(w->sums, site,
+				       scry_syscall_lines_is_ruby(w->lines, r->image));
+		scry_syscall_lines_see(w->lines, record);
+	} else if (r->kind == SCRY_SYSCALLS_LINES && size >= sizeof(struct scry_syscalls_lines)) {
+		scry_syscall_sums_line(w->sums, site, scry_syscall_lines_stack(w->lines, record));
+	} else if (r->kind == SCRY_SYSCALLS_PATH_ABSENT &&
+		   size >= sizeof(struct scry_syscalls_path))
 		scry_syscall_sums_path(w->sums, site,
 				       ((const struct scry_syscalls_path *)record)->path);
 	return 0;
@@ -200,6 +219,8 @@ int scry_syscalls_watch_open(const struct scry_syscalls_watch_opts *opts,
 		err = scry_fail(-ENOMEM, "no memory for system calls");
 	if (!err)
 		err = load(w);
+	if (!err && !(w->lines = scry_syscall_lines_new(opts->writer, w->bpf)))
+		err = scry_fail(-ENOMEM, "no memory for system calls");
 	if (err)
 		scry_syscalls_watch_close(w);
 	else
@@ -211,6 +232,7 @@ void scry_syscalls_watch_close(struct scry_syscalls_watch *w)
 {
 	if (!w)
 		return;
+	scry_syscall_lines_free(w->lines);
 	scry_bpf_close(w->bpf);
 	scry_syscall_sums_free(w->sums);
 	scry_syscall_programs_free(w->programs);
@@ -230,7 +252,7 @@ int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_
 	if (!w->first_pid)
 		w->first_pid = key;
 	scry_map_put(&w->members, key, m.image);
-	scry_syscall_programs_add(w->programs, m.image, pid, 0);
+	add_image(w, m.image, pid, 0);
 	return 0;
 }
 
@@ -334,6 +356,7 @@ int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 		return scry_fail(got, "cannot read what the kernel has counted: %s",
 				 strerror(-got));
 	scry_syscall_programs_settle(w->programs);
+	scry_syscall_lines_turn(w->lines);
 	prune(w);
 	if (scry_syscall_sums_waiting(w->sums) >= ENDED_MAX)
 		return scry_syscall_sums_take(w->sums, w->bpf, false);
@@ -367,6 +390,17 @@ static void put(struct scry_syscalls_watch *w, uint16_t type, const void *payloa
 		size);
 }
 
+static void note_lines(struct scry_syscalls_watch *w)
+{
+	const char *text = scry_syscall_lines_note(w->lines);
+	struct scry_ev_note ev = {0};
+
+	if (!text)
+		return;
+	scry_writer_string(w->opts.writer, text, strlen(text), &ev.text_str);
+	put(w, SCRY_EVENT_NOTE, &ev, sizeof(ev));
+}
+
 static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t watched_ns,
 		      uint64_t with_ns)
 {
@@ -398,6 +432,7 @@ static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t w
 	};
 
 	put(w, SCRY_EVENT_SYSCALLS, &ev, sizeof(ev));
+	note_lines(w);
 	scry_writer_string(w->opts.writer, why, strlen(why), &detach.reason_str);
 	put(w, SCRY_EVENT_DETACH, &detach, sizeof(detach));
 	put(w, SCRY_EVENT_TOTALS, &totals, sizeof(totals));

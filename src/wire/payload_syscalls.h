@@ -65,6 +65,12 @@ struct scry_ev_syscall_stack { /* who called, in a sample of a site's calls, or 
 	uint64_t count;
 };
 
+struct scry_ev_syscall_line { /* the same of a Ruby's calls: the newest line of Ruby */
+	uint32_t site;
+	uint32_t stack; /* 0: not known */
+	uint64_t count;
+};
+
 struct scry_ev_syscall_path { /* that a site's calls asked for, in a sample of them */
 	uint32_t site;
 	uint32_t path_str;

@@ -1,0 +1,390 @@
+/* See syscall_lines.h. */
+#include "sample/syscall_lines.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/map.h"
+#include "name/stacks.h"
+#include "sample/layout.h"
+#include "sys/maps.h"
+#include "sys/proc.h"
+#include "vm/ruby.h"
+#include "vm/ruby_symbol.h"
+#include "vm/ruby_walk.h"
+
+#define IMAGES_MAX (1u << 20)
+#define ASK_NS 5000000u	      /* between two questions whether an image is a Ruby */
+#define YOUNG_NS 2000000000u  /* whose libraries may not be there yet, or whose VM boots */
+#define TLS_BYTES (64u << 10) /* below the thread register: where static TLS lies */
+#define TRIES 50u
+
+enum state { ASKING, FINDING, KNOWN, REFUSED };
+
+struct image {
+	uint32_t number, at; /* at: its place in map `rubies` */
+	pid_t pid;
+	enum state state;
+	bool has_ended, is_ruby;
+	unsigned int tries;
+	uint64_t since_ns, asked_ns;
+	struct scry_ruby *ruby;
+	struct scry_symbols symbols; /* valid with ruby */
+	struct scry_stacks stacks;
+};
+
+struct scry_syscall_lines {
+	struct scry_writer *writer;
+	struct scry_bpf *bpf;
+	struct image **images;
+	size_t count, room;
+	struct scry_map by_number; /* -> place + 1 */
+	struct scry_walk walk;
+	struct scry_named_frame *named;
+	struct scry_syscalls_ruby rubies[SCRY_SYSCALLS_RUBIES];
+	uint32_t ruby_count;
+	char note[300];
+};
+
+struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, struct scry_bpf *bpf)
+{
+	struct scry_syscall_lines *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->writer = writer;
+	l->bpf = bpf;
+	l->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*l->named));
+	scry_map_init(&l->by_number, IMAGES_MAX);
+	if (!l->named || scry_walk_init(&l->walk) < 0) {
+		free(l->named);
+		free(l);
+		return NULL;
+	}
+	return l;
+}
+
+static void free_image(struct image *i)
+{
+	if (i->ruby) {
+		scry_symbols_done(&i->symbols);
+		scry_stacks_done(&i->stacks);
+	}
+	scry_ruby_free(i->ruby);
+	free(i);
+}
+
+void scry_syscall_lines_free(struct scry_syscall_lines *l)
+{
+	if (!l)
+		return;
+	for (size_t i = 0; i < l->count; i++)
+		free_image(l->images[i]);
+	free(l->images);
+	scry_map_done(&l->by_number);
+	scry_walk_done(&l->walk);
+	free(l->named);
+	free(l);
+}
+
+static struct image *find(const struct scry_syscall_lines *l, uint32_t number)
+{
+	uint64_t at;
+
+	return scry_map_get(&l->by_number, number, &at) ? l->images[at - 1] : NULL;
+}
+
+static void refuse(struct scry_syscall_lines *l, struct image *i, const char *why)
+{
+	i->state = REFUSED;
+	snprintf(l->note, sizeof(l->note), "no lines of the Ruby in process %d: %s", (int)i->pid,
+		 why);
+	scry_error_clear();
+}
+
+static int keep_ruby(struct image *i, struct scry_ruby *ruby)
+{
+	i->ruby = ruby;
+	i->is_ruby = true;
+	scry_stacks_init(&i->stacks);
+	return scry_symbols_init(&i->symbols);
+}
+
+/* --- what it is ------------------------------------------------------------------------------ */
+
+/* A fork has what its parent has, where it has it. */
+static void be_like(struct scry_syscall_lines *l, struct image *i, const struct image *parent)
+{
+	struct scry_ruby *ruby = NULL;
+
+	if (parent->state != KNOWN && parent->state != FINDING)
+		return;
+	if (scry_ruby_like(parent->ruby, &ruby) < 0)
+		return;
+	if (scry_ruby_bind(ruby, i->pid) < 0 || keep_ruby(i, ruby) < 0) {
+		if (!i->ruby)
+			scry_ruby_free(ruby);
+		scry_error_clear();
+		i->state = REFUSED; /* it has ended */
+		return;
+	}
+	i->state = parent->state;
+	i->at = parent->at;
+	if (i->state == KNOWN)
+		scry_bpf_set(l->bpf, "lines", &i->number, &i->at);
+}
+
+void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t number, pid_t pid,
+			    uint32_t parent)
+{
+	const struct image *of = parent ? find(l, parent) : NULL;
+	struct image *i, **more;
+
+	if (!number || find(l, number))
+		return;
+	if (l->count == l->room) {
+		more = reallocarray(l->images, l->room ? 2 * l->room : 64, sizeof(*more));
+		if (!more)
+			return;
+		l->images = more;
+		l->room = l->room ? 2 * l->room : 64;
+	}
+	i = calloc(1, sizeof(*i));
+	if (!i || scry_map_put(&l->by_number, number, l->count + 1) < 0) {
+		free(i);
+		return;
+	}
+	*i = (struct image){.number = number, .pid = pid, .since_ns = scry_walk_now_ns()};
+	l->images[l->count++] = i;
+	if (of)
+		be_like(l, i, of);
+}
+
+void scry_syscall_lines_ended(struct scry_syscall_lines *l, uint32_t number)
+{
+	struct image *i = find(l, number);
+
+	if (i)
+		i->has_ended = true;
+}
+
+/* Is there a Ruby in it? Its libraries come one after the other. */
+static bool has_ruby(pid_t pid)
+{
+	struct scry_maps maps = {0};
+	size_t entry;
+	bool has = scry_maps_read(pid, &maps) == 0 && scry_ruby_find(pid, &maps, &entry) == 0;
+
+	scry_maps_done(&maps);
+	scry_error_clear();
+	return has;
+}
+
+static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
+{
+	struct scry_ruby *ruby = NULL;
+	int err;
+
+	if (now - i->asked_ns < ASK_NS)
+		return;
+	i->asked_ns = now;
+	if (!has_ruby(i->pid)) {
+		if (now - i->since_ns > YOUNG_NS)
+			i->state = REFUSED;
+		return;
+	}
+	err = scry_ruby_open(i->pid, SCRY_RUBY_BOOTS, &ruby);
+	if (err == -EAGAIN) {
+		scry_error_clear();
+		return;
+	}
+	if (err == -ESRCH || err == -ENOENT) {
+		i->state = REFUSED;
+		scry_error_clear();
+		return;
+	}
+	i->is_ruby = true;
+	if (err || keep_ruby(i, ruby) < 0)
+		refuse(l, i, err ? scry_error() : "no memory");
+	else
+		i->state = FINDING;
+}
+
+void scry_syscall_lines_turn(struct scry_syscall_lines *l)
+{
+	const uint64_t now = scry_walk_now_ns();
+
+	for (size_t at = 0; at < l->count;) {
+		struct image *i = l->images[at];
+
+		if (i->has_ended) {
+			scry_map_remove(&l->by_number, i->number, NULL);
+			l->images[at] = l->images[--l->count];
+			if (at < l->count)
+				scry_map_put(&l->by_number, l->images[at]->number, at + 1);
+			free_image(i);
+			continue;
+		}
+		if (i->state == ASKING)
+			ask(l, i, now);
+		at++;
+	}
+}
+
+/* --- where a thread has its context ---------------------------------------------------------- */
+
+/* How far from `fs` the only word lies that is `ec`; 0: none does, or several do. */
+static int64_t search(const struct scry_mem *mem, uint64_t fs, uint64_t ec)
+{
+	static uint64_t words[TLS_BYTES / 8];
+	uint64_t size = sizeof(words);
+	int64_t found = 0;
+
+	/* what is mapped below it may be less than that */
+	while (size >= 512 && scry_mem_read(mem, fs - size, words, size) < 0)
+		size /= 2;
+	for (uint64_t i = 0; size >= 512 && i < size / 8; i++) {
+		if (words[i] != ec)
+			continue;
+		if (found)
+			return 0;
+		found = (int64_t)(8 * i) - (int64_t)size;
+	}
+	return found;
+}
+
+static uint64_t context_of(const struct scry_ruby *ruby, pid_t tid)
+{
+	struct scry_ruby_thread *threads = NULL;
+	ssize_t count = scry_ruby_threads(ruby, &threads);
+	uint64_t ec = 0;
+
+	for (ssize_t i = 0; i < count; i++)
+		if (threads[i].tid == tid)
+			ec = threads[i].ec;
+	free(threads);
+	scry_error_clear();
+	return ec;
+}
+
+/* The place of what is alike, new or known; SCRY_SYSCALLS_RUBIES: there is no room. */
+static uint32_t place_of(struct scry_syscall_lines *l, const struct scry_syscalls_ruby *r)
+{
+	for (uint32_t i = 0; i < l->ruby_count; i++)
+		if (memcmp(&l->rubies[i], r, sizeof(*r)) == 0)
+			return i;
+	if (l->ruby_count == SCRY_SYSCALLS_RUBIES ||
+	    scry_bpf_set(l->bpf, "rubies", &l->ruby_count, r) < 0)
+		return SCRY_SYSCALLS_RUBIES;
+	l->rubies[l->ruby_count] = *r;
+	return l->ruby_count++;
+}
+
+static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec)
+{
+	struct scry_syscalls_ruby r;
+
+	memset(&r, 0, sizeof(r));
+	r.ec = ec;
+	r.layout = scry_sample_layout(i->ruby);
+	i->at = place_of(l, &r);
+	if (i->at == SCRY_SYSCALLS_RUBIES || scry_bpf_set(l->bpf, "lines", &i->number, &i->at) < 0)
+		refuse(l, i, "there are too many");
+	else
+		i->state = KNOWN;
+}
+
+void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_syscalls_stack *r)
+{
+	struct image *i = find(l, r->head.key.image);
+	uint64_t ec;
+	int64_t at;
+
+	if (!i || i->state != FINDING || !r->fs)
+		return;
+	ec = context_of(i->ruby, (pid_t)r->head.key.tid);
+	if (!ec) /* none of the VM's threads */
+		return;
+	at = search(&i->ruby->mem, r->fs, ec);
+	if (at && context_of(i->ruby, (pid_t)r->head.key.tid) == ec)
+		know(l, i, at);
+	else if (++i->tries == TRIES)
+		refuse(l, i, "where its threads have their execution context was not found");
+}
+
+/* --- records --------------------------------------------------------------------------------- */
+
+static bool is_dead(const struct image *i, const struct scry_symbol *symbol, uint64_t taken_ns,
+		    const struct scry_walk *w)
+{
+	/* named after the copy was made, and not there any more: its words may be others' */
+	return symbol->made_ns >= taken_ns && scry_walk_alive(w, i->ruby) < w->count;
+}
+
+/* The newest line and its callers; a C method has its caller's line, and is left out. */
+static uint32_t intern_stack(struct scry_syscall_lines *l, struct image *i, uint64_t taken_ns)
+{
+	uint32_t parent = 0;
+
+	for (size_t at = l->walk.count; at > 0; at--) {
+		const struct scry_symbol *symbol =
+			scry_symbols_get(&i->symbols, l->named[at - 1].symbol);
+		struct scry_stack_frame frame = {.parent = parent};
+
+		if (!symbol || l->named[at - 1].is_hidden || symbol->is_c || symbol->is_internal)
+			continue;
+		if (is_dead(i, symbol, taken_ns, &l->walk))
+			return 0;
+		frame.path = symbol->path;
+		frame.line = l->named[at - 1].line;
+		frame.label = symbol->name;
+		parent = scry_stacks_add(&i->stacks, &frame);
+		if (!parent)
+			return 0;
+	}
+	return parent;
+}
+
+uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l, const struct scry_syscalls_lines *r)
+{
+	struct image *i = find(l, r->head.key.image);
+	const struct scry_walk_copy copy = {
+		.ec = r->ec,
+		.stack = r->stack,
+		.end = r->end,
+		.cfp = r->cfp,
+		.bottom = r->bottom,
+		.top = r->top,
+		.frames = r->frames,
+		.values = r->values,
+		.frames_size = r->frames_size,
+		.newest = {r->top_word, r->top_flags, r->top_code},
+	};
+
+	if (!i || i->state != KNOWN || !r->frames_size || r->frames_size > sizeof(r->frames) ||
+	    r->top < r->bottom || r->top - r->bottom > sizeof(r->values))
+		return 0;
+	scry_walk_forget(&l->walk); /* it may have been another process's */
+	if (scry_walk_take(&l->walk, i->ruby, &copy) != SCRY_WALK_VALID)
+		return 0;
+	l->walk.time_ns = r->time_ns;
+	scry_symbols_turn(&i->symbols);
+	scry_symbols_name(&i->symbols, i->ruby, &l->walk, l->named);
+	return scry_stacks_write(&i->stacks, intern_stack(l, i, r->time_ns), &i->symbols.names,
+				 l->writer);
+}
+
+bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t image)
+{
+	const struct image *i = find(l, image);
+
+	return i && i->is_ruby;
+}
+
+const char *scry_syscall_lines_note(const struct scry_syscall_lines *l)
+{
+	return l->note[0] ? l->note : NULL;
+}

@@ -1,0 +1,49 @@
+/*
+ * Lines of Ruby that make system calls: what of a watch's images is a Ruby, where its threads have
+ * their frames, and what a record of them means.
+ *
+ * A thread is not looked for: the kernel's side finds the execution context of the one that makes
+ * the call by its thread register. How far from it that word lies is found by looking for a known
+ * context of a thread below its register, and holds when just one place has it. A Ruby for which
+ * that cannot be had, or whose layout is not known, has no lines; why, `note` says.
+ *
+ * Reads only. One thread. A layout that nobody has learned yet is learned here: that takes some
+ * tenths of a second, once (vm/ruby_calib), in which nothing is named.
+ */
+#ifndef SCRY_SAMPLE_SYSCALL_LINES_H
+#define SCRY_SAMPLE_SYSCALL_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "probe/bpf.h"
+#include "rec/writer.h"
+#include "wire/bpf_syscalls.h"
+
+struct scry_syscall_lines;
+
+/* `bpf` gets its maps `lines` and `rubies` filled. Both are borrowed. NULL: no memory. */
+struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, struct scry_bpf *bpf);
+void scry_syscall_lines_free(struct scry_syscall_lines *l); /* NULL is legal */
+
+/* A new image; `parent` as in syscall_programs.h. One that has ended. */
+void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t image, pid_t pid,
+			    uint32_t parent);
+void scry_syscall_lines_ended(struct scry_syscall_lines *l, uint32_t image);
+/* Lets go of what has ended, and asks of those that are not known yet whether they are Rubies. */
+void scry_syscall_lines_turn(struct scry_syscall_lines *l);
+
+/* A thread of this image was seen, by a native stack. */
+void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_syscalls_stack *record);
+/* The STACK id of the newest line of a record, with its callers. 0: not known. */
+uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l,
+				  const struct scry_syscalls_lines *record);
+
+/* Is this image's a Ruby? */
+bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t image);
+/* Why a Ruby has no lines, the last such one; NULL. */
+const char *scry_syscall_lines_note(const struct scry_syscall_lines *l);
+
+#endif
