@@ -228,7 +228,8 @@ static void read_top(struct scry_syscalls_lines *r, const struct scry_bpf_layout
 		scry_read_word(def + l->def_iseq, &r->top_code);
 }
 
-static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *key)
+static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *key,
+						uint64_t weight)
 {
 	const struct scry_syscalls_ruby *ruby;
 	struct scry_syscalls_lines *r;
@@ -244,6 +245,7 @@ static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *
 		return 0;
 	}
 	set_head(&r->head, SCRY_SYSCALLS_LINES, key);
+	r->head.weight = weight;
 	r->time_ns = bpf_ktime_get_ns();
 	r->frames_size = 0;
 	if (read_bounds(r, ruby)) {
@@ -268,7 +270,7 @@ static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *
 
 /* Read in halves of halves, since where the stack ends is not known. */
 static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *key,
-						const struct pt_regs___kernel *regs)
+						const struct pt_regs___kernel *regs, __u64 weight)
 {
 	struct scry_syscalls_stack *r = bpf_ringbuf_reserve(&places, sizeof(*r), 0);
 	__u64 size = 0, sp;
@@ -282,6 +284,7 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 		return 0;
 	}
 	set_head(&r->head, SCRY_SYSCALLS_STACK, key);
+	r->head.weight = weight;
 	r->sp = sp = BPF_CORE_READ(regs, sp);
 	r->bp = BPF_CORE_READ(regs, bp);
 	r->bx = BPF_CORE_READ(regs, bx);
@@ -293,7 +296,7 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 			size += half;
 	r->size = size;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	return tell_lines(key);
+	return tell_lines(key, weight);
 }
 
 static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
@@ -654,8 +657,10 @@ int syscalls_exit(unsigned long long *ctx)
 	if (key.ip && s->calls >= s->next) {
 		s->next = s->calls < 4 ? s->calls + 1
 				       : s->calls + 1 + (bpf_get_prandom_u32() & RANDOM);
-		if (spend())
-			tell_stack(&key, regs);
+		if (spend()) {
+			tell_stack(&key, regs, s->calls - s->told);
+			s->told = s->calls;
+		}
 	}
 	return 0;
 }
@@ -723,7 +728,7 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	}
 	s->ticks++;
 	if (!scry_setup.exact && spend())
-		tell_stack(&key, regs);
+		tell_stack(&key, regs, 1);
 	return 0;
 }
 

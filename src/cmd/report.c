@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* Of all views: enum scry_view_by. */
-#define BY_CHOICES "line|class|file|method|gem|caller|module|stack|syscall|thread"
+#define BY_CHOICES "line|class|file|method|gem|caller|module|stack|syscall|thread|site"
 
 /* Columns of the terminal that `out` is; 0: none. */
 static unsigned int terminal_width(FILE *out)
@@ -63,21 +63,21 @@ int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)
 	return scry_out_text_open(doc);
 }
 
-/* The first is what a view has without --by. */
-static int refuse_by(const struct scry_view *view, int by)
+/* What rows are by, of this view; -EINVAL with a sentence. */
+static int choose_by(const struct scry_view *view, const struct scry_report_opts *opts, int *by)
 {
 	const bool is_syscalls = !strcmp(view->name, "syscalls");
 	const bool is_malloc = !strcmp(view->name, "malloc");
 
-	if (by == SCRY_VIEW_BY_LINE)
-		return 0;
-	if (by >= SCRY_VIEW_BY_SYSCALL && !is_syscalls)
-		return scry_fail(-EINVAL,
-				 "--by syscall and thread are for recordings of system calls");
-	if (by < SCRY_VIEW_BY_SYSCALL && is_syscalls)
-		return scry_fail(-EINVAL, "rows of system calls are by place; fix: without --by, "
-					  "or --by syscall, --by thread");
-	if (by >= SCRY_VIEW_BY_CALLER && !is_syscalls && !is_malloc)
+	if (is_syscalls && !opts->by_given)
+		*by = SCRY_VIEW_BY_SITE;
+	if (is_syscalls && *by < SCRY_VIEW_BY_SYSCALL && *by != SCRY_VIEW_BY_LINE)
+		return scry_fail(-EINVAL, "system calls are by site, syscall, line or thread; fix: "
+					  "--by one of these");
+	if (*by >= SCRY_VIEW_BY_SYSCALL && !is_syscalls)
+		return scry_fail(-EINVAL, "--by syscall, thread and site are for recordings of "
+					  "system calls");
+	if (*by >= SCRY_VIEW_BY_CALLER && !is_syscalls && !is_malloc)
 		return scry_fail(-EINVAL, "--by caller, module and stack are for recordings of "
 					  "malloc");
 	return 0;
@@ -93,7 +93,8 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 		.out = out,
 		.talk = stderr,
 	};
-	int err = refuse_by(view, opts->rows.by);
+	struct scry_view_opts rows = opts->rows;
+	int err = choose_by(view, opts, &rows.by);
 
 	if (err)
 		return err;
@@ -108,7 +109,7 @@ static int run_view(struct scry_reader *reader, const struct scry_view *view,
 	err = scry_report_open(&doc, opts);
 	if (err)
 		return err;
-	err = view->run(reader, &opts->rows, &doc);
+	err = view->run(reader, &rows, &doc);
 	if (!err)
 		return scry_doc_end(&doc);
 	scry_doc_abandon(&doc);
@@ -223,11 +224,15 @@ int scry_cmd_report(int argc, char **argv)
 	for (size_t i = 0; i < count; i++)
 		if (rows[i].target == &opts.rows.by)
 			rows[i].choices = BY_CHOICES;
+	opts.rows.by = -1; /* so that one that is given is seen */
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {
 		help(rows, count);
 		return 0;
 	}
+	opts.by_given = opts.rows.by >= 0;
+	if (!opts.by_given)
+		opts.rows.by = SCRY_VIEW_BY_LINE;
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
 	if (!err)

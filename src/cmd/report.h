@@ -12,7 +12,8 @@
 struct scry_report_opts {
 	const char *view; /* NULL: the one of the instrument that recorded */
 	bool json, folded;
-	bool flame; /* a flame graph, as an HTML page: of samples */
+	bool flame;    /* a flame graph, as an HTML page: of samples */
+	bool by_given; /* rows.by was asked for, and is not what views have without */
 	struct scry_view_opts rows;
 };
 

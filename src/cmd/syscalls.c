@@ -20,7 +20,7 @@
 #define RATE_DEFAULT 1000u
 #define RATE_MAX 20000u
 
-enum { BY_SITE, BY_SYSCALL, BY_THREAD };
+enum { BY_SITE, BY_SYSCALL, BY_LINE, BY_THREAD };
 
 struct syscalls {
 	struct scry_opt_list pids;
@@ -137,6 +137,13 @@ static int run(struct syscalls *s)
 	return scry_outside_close(&s->o, err);
 }
 
+static const int rows_by[] = {
+	[BY_SITE] = SCRY_VIEW_BY_SITE,
+	[BY_SYSCALL] = SCRY_VIEW_BY_SYSCALL,
+	[BY_LINE] = SCRY_VIEW_BY_LINE,
+	[BY_THREAD] = SCRY_VIEW_BY_THREAD,
+};
+
 static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 {
 	if (rest_at < argc)
@@ -158,10 +165,8 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 	if (s->sums)
 		s->by = BY_SYSCALL;
 	s->exact |= s->latency || s->sums;
-	if (s->by == BY_SYSCALL)
-		s->o.report.rows.by = SCRY_VIEW_BY_SYSCALL;
-	if (s->by == BY_THREAD)
-		s->o.report.rows.by = SCRY_VIEW_BY_THREAD;
+	s->o.report.rows.by = rows_by[s->by];
+	s->o.report.by_given = true;
 	if (scry_output_check_ending(s->o.output, "scry json txt") < 0)
 		return -EINVAL;
 	return scry_report_opts_check(&s->o.report, s->o.output);
@@ -187,8 +192,8 @@ int scry_cmd_syscalls(int argc, char **argv)
 		{'c', "sums", SCRY_OPT_FLAG, &s.sums, NULL,
 		 "like strace -c: --exact, a row for each system call", NULL},
 		{0, "by", SCRY_OPT_CHOICE, &s.by, NULL,
-		 "one row for each place that makes calls, each system call, each thread",
-		 "site|syscall|thread"},
+		 "one row for each place that makes calls, system call, line of Ruby, or thread",
+		 "site|syscall|line|thread"},
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N",
 		 "ticks a second on each processor (default 1000)", NULL},
 		{'o', "output", SCRY_OPT_STRING, &s.o.output, "FILE",

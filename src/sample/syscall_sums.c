@@ -38,7 +38,7 @@ struct scry_syscall_sums {
 	struct scry_syscall_thread *threads;
 	struct row *rows;
 	size_t site_room, thread_room, row_room;
-	size_t ended;		    /* threads whose sums are in the kernel still */
+	uint64_t line_samples;
 	struct scry_map ended_tids; /* image << 32 | tid */
 	struct scry_map stacks;	    /* site << 32 | stack -> count */
 	struct scry_map lines;	    /* the same; stack 0: of a Ruby, and without one */
@@ -188,34 +188,41 @@ uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_s
 	return id;
 }
 
-void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack)
+static void add_sample(struct scry_map *to, uint32_t site, uint32_t stack, uint64_t weight)
 {
-	uint64_t *count = scry_map_ref(&s->stacks, (uint64_t)site << 32 | stack);
+	uint64_t *sum = scry_map_ref(to, (uint64_t)site << 32 | stack);
 
-	if (count)
-		++*count;
+	if (sum)
+		*sum += weight;
 }
 
-/* Each call of a Ruby's counts as one without a line, until its line comes. */
-void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, bool is_ruby)
+void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack,
+			     uint64_t weight)
 {
-	uint64_t *count = is_ruby ? scry_map_ref(&s->lines, (uint64_t)site << 32) : NULL;
-
-	if (count)
-		++*count;
+	add_sample(&s->stacks, site, stack, weight);
 }
 
-void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack)
+void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, uint64_t weight)
+{
+	s->line_samples++;
+	add_sample(&s->lines, site, 0, weight);
+}
+
+/* Till its line comes it counts as one without. */
+void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack,
+			    uint64_t weight)
 {
 	uint64_t *none = stack ? scry_map_ref(&s->lines, (uint64_t)site << 32) : NULL;
-	uint64_t *count;
 
-	if (!none)
+	if (!none || *none < weight)
 		return;
-	*none -= *none > 0;
-	count = scry_map_ref(&s->lines, (uint64_t)site << 32 | stack);
-	if (count)
-		++*count;
+	*none -= weight;
+	add_sample(&s->lines, site, stack, weight);
+}
+
+uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s)
+{
+	return s->line_samples;
 }
 
 void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path)

@@ -23,11 +23,16 @@ void scry_syscall_sums_free(struct scry_syscall_sums *s); /* NULL is legal */
  * `pid` 0: not known. 0: no memory. */
 uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
 				uint32_t pid);
-/* A call there came by this STACK (0: not known), or asked for this path. */
-void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack);
-/* A call there of a Ruby's; its line, where that was asked for (0: not known). */
-void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, bool is_ruby);
-void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack);
+/*
+ * A sample that stands for `weight` calls there, or ticks: it came by this STACK; of a Ruby's, by
+ * this line, which comes after it where it was asked for. 0: not known. A path that was asked for.
+ */
+void scry_syscall_sums_stack(struct scry_syscall_sums *s, uint32_t site, uint32_t stack,
+			     uint64_t weight);
+void scry_syscall_sums_ruby(struct scry_syscall_sums *s, uint32_t site, uint64_t weight);
+void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t stack,
+			    uint64_t weight);
+uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s); /* of Rubies */
 void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const char *path);
 
 /* A thread has ended: SCRY_SYSCALLS_ENDED. Its sums can be taken from the kernel. How many wait. */

@@ -141,13 +141,14 @@ static int give_place(void *arg, void *record, size_t size)
 	if (!site)
 		return 0;
 	if (r->kind == SCRY_SYSCALLS_STACK && size >= sizeof(struct scry_syscalls_stack)) {
-		scry_syscall_sums_stack(w->sums, site,
-					scry_syscall_programs_stack(w->programs, record));
-		scry_syscall_sums_ruby(w->sums, site,
-				       scry_syscall_lines_is_ruby(w->lines, r->image));
+		scry_syscall_sums_stack(
+			w->sums, site, scry_syscall_programs_stack(w->programs, record), r->weight);
+		if (scry_syscall_lines_is_ruby(w->lines, r->image))
+			scry_syscall_sums_ruby(w->sums, site, r->weight);
 		scry_syscall_lines_see(w->lines, record);
 	} else if (r->kind == SCRY_SYSCALLS_LINES && size >= sizeof(struct scry_syscalls_lines)) {
-		scry_syscall_sums_line(w->sums, site, scry_syscall_lines_stack(w->lines, record));
+		scry_syscall_sums_line(w->sums, site, scry_syscall_lines_stack(w->lines, record),
+				       r->weight);
 	} else if (r->kind == SCRY_SYSCALLS_PATH_ABSENT &&
 		   size >= sizeof(struct scry_syscalls_path))
 		scry_syscall_sums_path(w->sums, site,
@@ -418,6 +419,7 @@ static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t w
 		.lost = sum(w, SCRY_SYSCALLS_LOST),
 		.strangers = sum(w, SCRY_SYSCALLS_STRANGE),
 		.unnamed = scry_syscall_programs_unseen(w->programs),
+		.line_samples = scry_syscall_sums_line_samples(w->sums),
 		.watched_ns = watched_ns,
 		.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - w->cpu_began_ns,
 		.before_ns = w->before_ns,

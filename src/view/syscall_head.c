@@ -44,7 +44,10 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 	scry_syscall_put_place(v, site, b);
 	scry_buf_printf(b, " (%llu %%)",
 			(unsigned long long)scry_share(row->ticks, v->sums.ticks, 100));
-	if (row->caller_str) {
+	if (row->line_str) {
+		scry_buf_printf(b, ", by ");
+		scry_syscall_put_line(v, row, b);
+	} else if (row->caller_str) {
 		scry_buf_printf(b, ", called by ");
 		scry_syscall_put_caller(v, row, b);
 	}
@@ -111,6 +114,15 @@ static void note_missing(struct scry_syscall_view *v)
 		     "%llu processes ended, or became others, before scry could see what they had "
 		     "mapped: their calls are counted, from \"[not looked at]\"",
 		     (unsigned long long)s->unnamed);
+	if (v->lines_seen && v->lineless * 20 > v->lines_seen)
+		note(v, "lines of Ruby are known for %llu %% of the calls of Rubies",
+		     (unsigned long long)scry_share(v->lines_seen - v->lineless, v->lines_seen,
+						    100));
+	if (v->opts->by == SCRY_VIEW_BY_LINE && v->lines_seen && !v->doc->is_data)
+		note(v,
+		     "each place's sums are shared out among its lines by %llu samples of "
+		     "stacks",
+		     (unsigned long long)s->line_samples);
 	if (s->strangers)
 		note(v, "%llu child processes were not watched, as there were too many at once",
 		     (unsigned long long)s->strangers);

@@ -196,6 +196,12 @@ enum {
 	COL_MODULE,
 	COL_SYMBOL,
 	COL_OFFSET,
+	COL_LINE,
+	COL_LINE_PATH,
+	COL_LINE_NUMBER,
+	COL_LINE_METHOD,
+	COL_LINE_SHARE,
+	COL_LINE_FRAMES,
 	COL_CALLER,
 	COL_FRAMES,
 	COL_VERDICT,
@@ -234,12 +240,20 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_MODULE] = {NULL, "module", SCRY_CELL_TEXT, false},
 		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_TEXT, false},
 		[COL_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
+		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, false},
+		[COL_LINE_PATH] = {NULL, "file", SCRY_CELL_TEXT, false},
+		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, false},
+		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
+		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, false},
+		[COL_LINE_FRAMES] = {NULL, "line_frames", SCRY_CELL_FRAMES, false},
 		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, false},
 		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, false},
 		[COL_VERDICT] = {NULL, "verdict", SCRY_CELL_TEXT, false},
 	};
 	const int by = v->opts->by;
-	const bool is_thread = by == SCRY_VIEW_BY_THREAD, is_place = by == SCRY_VIEW_BY_LINE;
+	const bool is_thread = by == SCRY_VIEW_BY_THREAD, is_place = by == SCRY_VIEW_BY_SITE;
+	const bool is_line = by == SCRY_VIEW_BY_LINE;
+	const struct scry_column none = {NULL, NULL, SCRY_CELL_TEXT, false};
 
 	memcpy(c, all, sizeof(all));
 	if (scry_syscall_is_exact(v))
@@ -251,12 +265,51 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 			c[i].title = NULL;
 	if (is_thread)
 		c[COL_P50_SHOWN].title = c[COL_P99_SHOWN].title = NULL;
+	if (is_line)
+		c[COL_P50_SHOWN].title = c[COL_P99_SHOWN].title = c[COL_MAX_SHOWN].title = NULL;
+	if (is_place && !v->lines_seen)
+		c[COL_LINE].title = NULL;
 	for (int i = COL_PID; i <= COL_THREAD && !is_thread; i++)
-		c[i] = (struct scry_column){NULL, NULL, SCRY_CELL_TEXT, false};
-	for (int i = COL_NAME; i <= COL_ABI && is_thread; i++)
-		c[i] = (struct scry_column){NULL, NULL, SCRY_CELL_TEXT, false};
+		c[i] = none;
+	for (int i = COL_NAME; i <= COL_ABI && (is_thread || is_line); i++)
+		c[i] = none;
 	for (int i = COL_PLACE; i <= COL_VERDICT && !is_place; i++)
-		c[i] = (struct scry_column){NULL, NULL, SCRY_CELL_TEXT, false};
+		if (!is_line || i < COL_LINE || i > COL_LINE_METHOD)
+			c[i] = none;
+}
+
+void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
+			   struct scry_buf *buf)
+{
+	const char *text = scry_intern_get(&v->texts, row->line_str, NULL);
+	uint64_t seen = row->line_seen;
+
+	if (!row->lines_seen && !text)
+		return;
+	if (!text || row->lineless > row->line_seen) {
+		text = "[no line]";
+		seen = row->lineless;
+	}
+	if (row->lines_seen && seen * 100 < row->lines_seen * CALLER_MOST)
+		scry_buf_printf(buf, "%llu %% ",
+				(unsigned long long)scry_share(seen, row->lines_seen, 100));
+	scry_buf_printf(buf, "%s", text);
+}
+
+/* File, line and method of a line's text, as line_of made it. */
+static void line_cells(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
+		       struct scry_cell *c)
+{
+	const char *text = scry_intern_get(&v->texts, row->line_str, NULL);
+	const char *colon = text ? strrchr(text, ':') : NULL, *space;
+
+	while (colon && (colon[1] < '0' || colon[1] > '9')) /* of a method: Foo::Bar */
+		colon = colon > text ? memrchr(text, ':', (size_t)(colon - text)) : NULL;
+	space = colon ? strchr(colon, ' ') : NULL;
+	c[COL_LINE_PATH] = scry_cell_text(colon ? text : NULL, colon ? (size_t)(colon - text) : 0);
+	c[COL_LINE_NUMBER] = scry_cell_known(colon ? strtoul(colon + 1, NULL, 10) : 0, colon);
+	c[COL_LINE_METHOD] =
+		scry_cell_text(space ? space + 1 : NULL, space ? strlen(space + 1) : 0);
 }
 
 static void push_row(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
@@ -268,7 +321,13 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 		row->stack ? scry_native_frames_frames(&v->frames, v->reader, row->stack, frames)
 			   : 0;
 	const struct scry_doc_value share = scry_syscall_share(row->ticks, v->sums.ticks);
-	struct scry_buf place = {0}, caller = {0}, said = {0};
+	const struct scry_doc_value line_share =
+		scry_syscall_share(row->line_seen, row->lines_seen);
+	struct scry_doc_frame line_frames[SCRY_NATIVE_DEPTH];
+	const uint32_t line_depth =
+		row->line ? scry_native_frames_frames(&v->frames, v->reader, row->line, line_frames)
+			  : 0;
+	struct scry_buf place = {0}, caller = {0}, said = {0}, line = {0};
 	struct scry_cell c[COLUMNS];
 	char shown[4][TIME_ROOM];
 
@@ -307,6 +366,15 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_MODULE] = scry_functions_string(v->reader, site ? site->module_str : 0);
 	c[COL_SYMBOL] = scry_functions_string(v->reader, site ? site->symbol_str : 0);
 	c[COL_OFFSET] = scry_cell_known(site ? site->offset : 0, site && site->module_str);
+	scry_syscall_put_line(v, row, &line);
+	if (!line.len && v->opts->by == SCRY_VIEW_BY_LINE)
+		scry_buf_printf(&line, "[no line]");
+	line_cells(v, row, c);
+	c[COL_LINE] = line.len ? scry_cell_text(line.data, line.len)
+			       : (struct scry_cell){.is_unknown = true};
+	c[COL_LINE_SHARE] = (struct scry_cell){.values = &line_share, .number = 1};
+	c[COL_LINE_FRAMES] = (struct scry_cell){
+		.is_unknown = !line_depth, .frames = line_frames, .number = line_depth};
 	c[COL_CALLER] = caller.len ? scry_cell_text(caller.data, caller.len) : scry_cell_unknown();
 	c[COL_FRAMES] = (struct scry_cell){.is_unknown = !depth, .frames = frames, .number = depth};
 	c[COL_VERDICT] = said.len ? scry_cell_text(said.data, said.len) : scry_cell_unknown();
@@ -314,6 +382,7 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	scry_buf_done(&place);
 	scry_buf_done(&caller);
 	scry_buf_done(&said);
+	scry_buf_done(&line);
 }
 
 static bool is_wanted(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
@@ -322,11 +391,12 @@ static bool is_wanted(const struct scry_syscall_view *v, const struct scry_sysca
 	struct scry_buf text = {0};
 	bool is;
 
+	scry_syscall_put_line(v, row, &text);
 	if (v->opts->by == SCRY_VIEW_BY_THREAD)
 		scry_buf_printf(&text, "%s", scry_syscall_text(v, row->thread_str));
 	else if (site)
 		scry_buf_printf(&text, "%s ", scry_syscall_text(v, site->name_str));
-	if (site && v->opts->by == SCRY_VIEW_BY_LINE) {
+	if (site && v->opts->by == SCRY_VIEW_BY_SITE) {
 		scry_syscall_put_place(v, site, &text);
 		scry_buf_printf(&text, " ");
 		scry_syscall_put_caller(v, row, &text);
@@ -344,7 +414,7 @@ static int by_weight(const void *left, const void *right)
 				      *b = *(const struct scry_syscall_row *const *)right;
 	int order = 0;
 
-	if (scry_syscall_is_timed(sorting) && sorting->opts->by != SCRY_VIEW_BY_LINE)
+	if (scry_syscall_is_timed(sorting) && sorting->opts->by != SCRY_VIEW_BY_SITE)
 		order = scry_functions_compare(b->total_ns, a->total_ns);
 	order = order ? order : scry_functions_compare(b->ticks, a->ticks);
 	order = order ? order : scry_functions_compare(b->calls, a->calls);
@@ -376,7 +446,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 			   size_t verdict_count)
 {
 	const struct scry_syscall_table *t =
-		v->opts->by == SCRY_VIEW_BY_LINE ? &v->places : &v->shown;
+		v->opts->by == SCRY_VIEW_BY_SITE ? &v->places : &v->shown;
 	const struct scry_syscall_row **rows = scry_syscall_sorted(v, t);
 	struct scry_column columns[COLUMNS];
 	struct scry_syscall_row total = {0};

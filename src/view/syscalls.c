@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "view/grep.h"
 #include "wire/bpf_syscalls.h"
 
@@ -136,7 +137,7 @@ static int on_sum(struct scry_syscall_view *v, const struct scry_ev_syscall *ev)
 	if (!row)
 		return no_memory();
 	add(row, ev);
-	if (v->opts->by == SCRY_VIEW_BY_LINE)
+	if (v->opts->by == SCRY_VIEW_BY_SITE || v->opts->by == SCRY_VIEW_BY_LINE)
 		return 0;
 	row = shown_of(v, ev, site);
 	if (!row)
@@ -230,6 +231,78 @@ static int on_stack(struct scry_syscall_view *v, const struct scry_ev_syscall_st
 	return 0;
 }
 
+/* The text of a line: "app.rb:12 Foo#bar". 0: it is none. */
+static uint32_t line_of(struct scry_syscall_view *v, uint32_t stack)
+{
+	struct scry_doc_frame frames[SCRY_NATIVE_DEPTH], *f;
+	uint32_t count =
+		stack ? scry_native_frames_frames(&v->frames, v->reader, stack, frames) : 0;
+	struct scry_buf text = {0};
+	uint32_t id = 0;
+
+	if (!count)
+		return 0;
+	f = &frames[count - 1];
+	if (f->file)
+		scry_buf_printf(&text, "%.*s:%u", (int)f->file_length, f->file, f->line);
+	if (f->method)
+		scry_buf_printf(&text, " %.*s", (int)f->method_length, f->method);
+	if (text.len)
+		scry_intern_put(&v->texts, text.data, text.len, &id);
+	scry_buf_done(&text);
+	return id;
+}
+
+static int on_line(struct scry_syscall_view *v, const struct scry_ev_syscall_line *ev)
+{
+	struct scry_syscall_row *row = place_of(v, ev->site);
+	const uint32_t id = line_of(v, ev->stack);
+	uint64_t *count =
+		row ? scry_map_ref(&v->lines, (uint64_t)(row - v->places.rows) << 32 | id) : NULL;
+
+	if (!count)
+		return 0;
+	*count += ev->count;
+	row->lines_seen += ev->count;
+	v->lines_seen += ev->count;
+	if (!id) {
+		row->lineless += ev->count;
+		v->lineless += ev->count;
+	} else if (*count > row->line_seen) {
+		row->line_seen = *count;
+		row->line_str = id;
+		row->line = ev->stack;
+	}
+	return 0;
+}
+
+/*
+ * Rows by line: what a place's calls are shared out among its lines, by their samples. What has
+ * none is of no line.
+ */
+static int share_out(struct scry_syscall_view *v)
+{
+	struct scry_map_slot slot;
+	size_t cursor = 0;
+
+	while (scry_map_next(&v->lines, &cursor, &slot)) {
+		const struct scry_syscall_row *of = &v->places.rows[slot.key >> 32];
+		const uint32_t text = (uint32_t)slot.key;
+		struct scry_syscall_row *row = row_of(&v->shown, &text, sizeof(text));
+
+		if (!row)
+			return no_memory();
+		row->line_str = text;
+		row->line_seen += slot.value;
+		row->calls += scry_share(slot.value, of->lines_seen, of->calls);
+		row->errors += scry_share(slot.value, of->lines_seen, of->errors);
+		row->ticks += scry_share(slot.value, of->lines_seen, of->ticks);
+		row->timed += scry_share(slot.value, of->lines_seen, of->timed);
+		row->total_ns += scry_share(slot.value, of->lines_seen, of->total_ns);
+	}
+	return 0;
+}
+
 static int on_path(struct scry_syscall_view *v, const struct scry_ev_syscall_path *ev)
 {
 	struct scry_syscall_row *row = place_of(v, ev->site);
@@ -261,6 +334,8 @@ static int on_event(struct scry_syscall_view *v, const struct scry_event *event)
 		return on_time(v, payload);
 	case SCRY_EVENT_SYSCALL_STACK:
 		return on_stack(v, payload);
+	case SCRY_EVENT_SYSCALL_LINE:
+		return on_line(v, payload);
 	case SCRY_EVENT_SYSCALL_PATH:
 		return on_path(v, payload);
 	}
@@ -276,6 +351,11 @@ static int push(struct scry_syscall_view *v)
 	v->honesty.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
 	v->honesty.shown = scry_syscall_is_exact(v) ? v->sums.calls - v->sums.nowhere
 						    : v->sums.inside - v->sums.unplaced;
+	r = v->opts->by == SCRY_VIEW_BY_LINE ? share_out(v) : 0;
+	if (r < 0) {
+		free(verdicts);
+		return r;
+	}
 	scry_syscall_push_head(v, verdicts, count);
 	r = scry_syscall_push_rows(v, verdicts, count);
 	if (r == 0)
@@ -290,6 +370,7 @@ static void init(struct scry_syscall_view *v)
 {
 	scry_map_init(&v->by_site, ROWS_MAX);
 	scry_map_init(&v->callers, ROWS_MAX);
+	scry_map_init(&v->lines, ROWS_MAX);
 	scry_map_init(&v->paths, ROWS_MAX);
 	scry_intern_init(&v->texts, ROWS_MAX, 256u << 20);
 	scry_intern_init(&v->places.keys, ROWS_MAX, ROWS_MAX * 32u);
@@ -310,6 +391,7 @@ static void done(struct scry_syscall_view *v)
 	scry_native_frames_done(&v->frames);
 	scry_map_done(&v->by_site);
 	scry_map_done(&v->callers);
+	scry_map_done(&v->lines);
 	scry_map_done(&v->paths);
 	scry_intern_done(&v->texts);
 	done_table(&v->places);

@@ -31,6 +31,9 @@ struct scry_syscall_row {
 	uint32_t stack;	      /* one of those */
 	uint64_t caller_seen; /* of samples */
 	uint64_t callers_seen;
+	uint32_t line_str; /* of `texts`: the line of Ruby that called most; 0: none is known */
+	uint32_t line;	   /* its STACK */
+	uint64_t line_seen, lineless, lines_seen; /* of a Ruby's samples; without a line; all */
 };
 
 struct scry_syscall_table {
@@ -52,9 +55,11 @@ struct scry_syscall_view {
 	size_t site_count, site_room;
 	struct scry_map by_site; /* number -> place + 1 */
 	struct scry_intern texts;
-	struct scry_map callers;		 /* row << 32 | text -> count */
-	struct scry_map paths;			 /* row << 32 | string -> count */
-	struct scry_syscall_table places, shown; /* `shown` where it is not by place */
+	struct scry_map callers; /* row << 32 | text -> count */
+	struct scry_map lines;	 /* the same; text 0: not known */
+	struct scry_map paths;	 /* row << 32 | string -> count */
+	uint64_t lines_seen, lineless;
+	struct scry_syscall_table places, shown; /* `shown` where rows are no places */
 };
 
 enum scry_syscall_grade { SCRY_GRADE_PROVEN, SCRY_GRADE_OBSERVED, SCRY_GRADE_HINT };
@@ -101,6 +106,10 @@ struct scry_doc_value scry_syscall_share(uint64_t part, uint64_t whole);
 /* Its rows, the heaviest first, to be freed; NULL: no memory. */
 const struct scry_syscall_row **scry_syscall_sorted(const struct scry_syscall_view *v,
 						    const struct scry_syscall_table *t);
+
+/* "60 % app.rb:12 Foo#bar"; "[no line]" where that is the largest part. */
+void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
+			   struct scry_buf *buf);
 
 /* Head: verdict, notes, totals. Tables: rows; calls in vain and their cures. 0 or -ENOMEM. */
 void scry_syscall_push_head(struct scry_syscall_view *v,

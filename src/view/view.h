@@ -24,8 +24,9 @@ enum scry_view_by {
 	SCRY_VIEW_BY_CALLER, /* from here on: of malloc only */
 	SCRY_VIEW_BY_MODULE,
 	SCRY_VIEW_BY_STACK,
-	SCRY_VIEW_BY_SYSCALL, /* of system calls only, as is THREAD */
+	SCRY_VIEW_BY_SYSCALL, /* from here on: of system calls only */
 	SCRY_VIEW_BY_THREAD,
+	SCRY_VIEW_BY_SITE,
 };
 enum scry_view_sort {
 	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */

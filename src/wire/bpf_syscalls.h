@@ -75,6 +75,7 @@ struct scry_syscalls_sum {
 	uint64_t asked;		/* of the calls: of which it is known whether it holds */
 	uint64_t last;		/* result of the last one: what brk is compared with */
 	uint64_t next;		/* call at which a stack is copied next */
+	uint64_t told;		/* calls for which the stacks that were copied stand */
 	uint32_t what;		/* enum scry_syscalls_vain */
 	int32_t error;		/* the last one's, that was none of the two; 0 */
 };
@@ -97,7 +98,7 @@ enum scry_syscalls_kind {
 	/* in the ring `news`, where a record wakes who polls it: */
 	SCRY_SYSCALLS_FORKED, /* `image` of `pid` is new, and has what `other` has mapped */
 	SCRY_SYSCALLS_EXECED, /* `image` of `pid` is new, in the place of `other` (0: none) */
-	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name`; ip: its time */
+	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name` */
 	/* in the ring `places`, which wakes nobody: */
 	SCRY_SYSCALLS_PLACE,	   /* `key` is new */
 	SCRY_SYSCALLS_STACK,	   /* struct scry_syscalls_stack */
@@ -110,6 +111,7 @@ struct scry_syscalls_record {
 	uint32_t other;
 	uint32_t is_last; /* ENDED: the process has no other thread */
 	char name[16];
+	uint64_t weight; /* STACK, LINES: it stands for so many calls, or ticks */
 	struct scry_syscalls_key key;
 };
 

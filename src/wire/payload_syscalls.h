@@ -25,6 +25,7 @@ struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint64_t watched_ns;
 	uint64_t cpu_ns;	     /* of the sampler itself */
 	uint64_t before_ns, with_ns; /* a getppid() of scry's own, which is not watched; 0 */
+	uint64_t line_samples;	     /* calls of Rubies whose line was asked for */
 };
 
 struct scry_ev_syscall_site { /* an instruction of a process that makes a system call */
@@ -59,10 +60,10 @@ struct scry_ev_syscall_time { /* of a site: calls that took so long */
 	uint64_t calls;
 };
 
-struct scry_ev_syscall_stack { /* who called, in a sample of a site's calls, or of its ticks */
+struct scry_ev_syscall_stack { /* who called: samples, each for the calls since the one before */
 	uint32_t site;
 	uint32_t stack; /* id of a STACK: the frame that has the site */
-	uint64_t count;
+	uint64_t count; /* of calls, or ticks, that they stand for */
 };
 
 struct scry_ev_syscall_line { /* the same of a Ruby's calls: the newest line of Ruby */
