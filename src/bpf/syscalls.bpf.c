@@ -156,16 +156,32 @@ static __always_inline void set_head(struct scry_syscalls_record *r, __u32 kind,
 	r->key = *key;
 }
 
-static void tell_place(const struct scry_syscalls_key *key)
+static long see_file(struct task_struct *task, struct vm_area_struct *vma, void *arg)
 {
-	struct scry_syscalls_record *r = bpf_ringbuf_reserve(&places, sizeof(*r), 0);
+	struct scry_syscalls_place *p = arg;
+	struct file *file = vma->vm_file;
 
-	if (!r) {
+	if (!file)
+		return 0;
+	p->inode = BPF_CORE_READ(file, f_inode, i_ino);
+	p->device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	p->offset = p->head.key.ip - vma->vm_start + (vma->vm_pgoff << 12);
+	return 0;
+}
+
+/* Which file it is in is asked here, as the process may have ended when it is asked outside. */
+static __attribute__((noinline)) int tell_place(const struct scry_syscalls_key *key)
+{
+	struct scry_syscalls_place p = {0};
+
+	if (!key)
+		return 0;
+	set_head(&p.head, SCRY_SYSCALLS_PLACE, key);
+	if (key->ip && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
+		bpf_find_vma(bpf_get_current_task_btf(), key->ip, see_file, &p, 0);
+	if (bpf_ringbuf_output(&places, &p, sizeof(p), BPF_RB_NO_WAKEUP))
 		count(SCRY_SYSCALLS_LOST);
-		return;
-	}
-	set_head(r, SCRY_SYSCALLS_PLACE, key);
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 /* May one more be made now? */

@@ -151,6 +151,19 @@ void scry_native_free(struct scry_native *n)
 	free(n);
 }
 
+uint64_t scry_native_address(const struct scry_native *n, const struct scry_native_place *place)
+{
+	for (size_t i = 0; i < n->maps.count; i++) {
+		const struct scry_map_entry *m = &n->maps.entries[i];
+
+		if (m->x && m->inode == place->inode && m->dev_major == place->dev_major &&
+		    m->dev_minor == place->dev_minor && place->offset >= m->offset &&
+		    place->offset - m->offset < m->end - m->start)
+			return m->start + (place->offset - m->offset);
+	}
+	return 0;
+}
+
 static int gather(const struct scry_sym *sym, void *arg)
 {
 	struct file *f = arg;

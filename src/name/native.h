@@ -34,6 +34,14 @@ void scry_native_see(struct scry_native *n);
 /* The same while it runs the program that it ran: what it has by exec is not seen. */
 void scry_native_see_on(struct scry_native *n);
 
+/* Where code of a file is mapped there, told by the file's device, inode and offset; 0: it is not.
+ */
+struct scry_native_place {
+	uint32_t dev_major, dev_minor;
+	uint64_t inode, offset;
+};
+uint64_t scry_native_address(const struct scry_native *n, const struct scry_native_place *place);
+
 struct scry_native_name {
 	char *module;	    /* path, "[anon]" or "[unmapped]"; to be freed by the caller */
 	const char *symbol; /* NULL: none; as long as `n` */

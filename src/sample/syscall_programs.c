@@ -19,17 +19,19 @@
 #define IMAGES_MAX (1u << 20)
 #define FRAMES_MAX 64u
 #define AGAIN_NS 5000000u /* after a look that did not show what was asked for */
+#define AGAIN_TIMES 10u	  /* and after so many times what it took, as it may take long */
+#define RETIRED 32u	  /* programs of images that have ended, kept for what others need */
 #define SYSCALL_BYTES 2u  /* of the instruction: also of int 0x80 and sysenter */
 
 struct program { /* what is mapped in a process: of one image, and of forks of it */
 	pid_t pid;
 	uint32_t image;
 	unsigned int users;
-	uint64_t seen_ns, vain_ns; /* the last look; and that showed nothing new */
+	uint64_t seen_ns, again_ns; /* the last look; none before */
 	struct scry_native *native;
 	struct scry_native_stacks *stacks;
 	struct scry_unwinder *unwinder; /* made for the first stack */
-	bool has_no_unwinder;
+	bool has_no_unwinder, is_vain;	/* is_vain: the last look did not show what it was for */
 	struct scry_mem mem;
 	struct scry_intern numbers; /* addresses of a stack -> its number */
 };
@@ -49,6 +51,9 @@ struct scry_syscall_programs {
 	size_t count, room, programs, unseen;
 	size_t settled; /* images before it have no program */
 	struct scry_map by_number;
+	struct program *retired[RETIRED];
+	size_t retired_next;
+	struct scry_native *own;      /* ours; made when it is asked */
 	struct scry_native_name name; /* the last one: its module is ours */
 };
 
@@ -93,6 +98,9 @@ void scry_syscall_programs_free(struct scry_syscall_programs *p)
 		return;
 	for (size_t i = 0; i < p->count; i++)
 		release(p, p->images[i].program);
+	for (size_t i = 0; i < RETIRED; i++)
+		release(p, p->retired[i]);
+	scry_native_free(p->own);
 	free(p->images);
 	free(p->name.module);
 	scry_map_done(&p->by_number);
@@ -201,6 +209,15 @@ void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t numbe
 		i->has_ended = true;
 }
 
+static void retire(struct scry_syscall_programs *p, struct image *i)
+{
+	struct program **at = &p->retired[p->retired_next++ % RETIRED];
+
+	release(p, *at);
+	*at = i->program;
+	i->program = NULL;
+}
+
 void scry_syscall_programs_settle(struct scry_syscall_programs *p)
 {
 	bool is_first = true;
@@ -208,10 +225,8 @@ void scry_syscall_programs_settle(struct scry_syscall_programs *p)
 	for (size_t at = p->settled; at < p->count; at++) {
 		struct image *i = &p->images[at];
 
-		if (i->has_ended && i->program) {
-			release(p, i->program);
-			i->program = NULL;
-		}
+		if (i->has_ended && i->program)
+			retire(p, i);
 		is_first &= i->has_ended;
 		if (is_first)
 			p->settled = at + 1;
@@ -220,10 +235,15 @@ void scry_syscall_programs_settle(struct scry_syscall_programs *p)
 
 static void see(struct program *g)
 {
-	g->seen_ns = now_ns();
+	const uint64_t began = now_ns();
+	uint64_t took;
+
 	scry_native_see_on(g->native);
 	if (g->unwinder)
 		scry_unwinder_see(g->unwinder);
+	g->seen_ns = now_ns();
+	took = AGAIN_TIMES * (g->seen_ns - began);
+	g->again_ns = g->seen_ns + (took > AGAIN_NS ? took : AGAIN_NS);
 }
 
 /* What was mapped since, or unmapped: a fork's own is not the parent's. */
@@ -231,7 +251,7 @@ static void look_again(struct scry_syscall_programs *p, struct image *i)
 {
 	struct program *g = i->program;
 
-	if (now_ns() - g->vain_ns < AGAIN_NS || !p->still(p->arg, i->pid, i->number))
+	if ((now_ns() < g->again_ns && g->is_vain) || !p->still(p->arg, i->pid, i->number))
 		return;
 	if (g->image == i->number) {
 		see(g);
@@ -249,34 +269,73 @@ static bool is_mapped(const struct scry_native_name *name)
 	return name->module && strcmp(name->module, "[unmapped]") != 0;
 }
 
-void scry_syscall_programs_name(struct scry_syscall_programs *p, uint32_t number, uint64_t ip,
-				struct scry_syscall_place *ret)
+/* By what its own process has mapped. */
+static bool name_there(struct scry_syscall_programs *p, struct image *i, uint64_t ip)
 {
-	struct image *i = find(p, number);
-
-	free(p->name.module);
-	p->name.module = NULL;
-	*ret = (struct scry_syscall_place){.module = "[not looked at]",
-					   .offset = ip - SYSCALL_BYTES};
-	if (i && !i->program && !i->has_ended) {
-		i->program = look(p, i->pid, number);
+	if (!i->program && !i->has_ended) {
+		i->program = look(p, i->pid, i->number);
 		p->unseen -= i->program && !i->was_seen;
 		i->was_seen |= i->program != NULL;
 	}
-	if (!i || !i->program)
-		return;
+	if (!i->program)
+		return false;
 	scry_native_name(i->program->native, ip, &p->name);
 	if (!is_mapped(&p->name)) {
 		look_again(p, i);
 		free(p->name.module);
 		scry_native_name(i->program->native, ip, &p->name);
-		if (!is_mapped(&p->name))
-			i->program->vain_ns = now_ns();
+		i->program->is_vain = !is_mapped(&p->name);
 	}
-	if (!p->name.module)
-		return;
-	*ret = (struct scry_syscall_place){p->name.module, p->name.symbol,
-					   p->name.offset - SYSCALL_BYTES};
+	return is_mapped(&p->name);
+}
+
+static bool name_by(struct scry_syscall_programs *p, struct scry_native *n,
+		    const struct scry_syscalls_place *r)
+{
+	const struct scry_native_place place = {r->device >> 20, r->device & 0xfffff, r->inode,
+						r->offset};
+	const uint64_t at = n ? scry_native_address(n, &place) : 0;
+
+	if (!at)
+		return false;
+	free(p->name.module);
+	scry_native_name(n, at, &p->name);
+	return is_mapped(&p->name);
+}
+
+/* By what others have mapped of the same file. */
+static bool name_elsewhere(struct scry_syscall_programs *p, const struct scry_syscalls_place *r)
+{
+	if (!r->inode)
+		return false;
+	if (!p->own)
+		p->own = scry_native_new(getpid());
+	if (name_by(p, p->own, r))
+		return true;
+	for (size_t i = 0; i < RETIRED; i++)
+		if (p->retired[i] && name_by(p, p->retired[i]->native, r))
+			return true;
+	for (size_t i = p->settled; i < p->count; i++)
+		if (p->images[i].program && name_by(p, p->images[i].program->native, r))
+			return true;
+	return false;
+}
+
+void scry_syscall_programs_name(struct scry_syscall_programs *p,
+				const struct scry_syscalls_place *r, struct scry_syscall_place *ret)
+{
+	struct image *i = find(p, r->head.key.image);
+	const uint64_t ip = r->head.key.ip;
+
+	free(p->name.module);
+	p->name.module = NULL;
+	*ret = (struct scry_syscall_place){.module = "[not looked at]",
+					   .offset = ip - SYSCALL_BYTES};
+	if ((i && name_there(p, i, ip)) || name_elsewhere(p, r))
+		*ret = (struct scry_syscall_place){p->name.module, p->name.symbol,
+						   p->name.offset - SYSCALL_BYTES};
+	else if (i && i->was_seen)
+		ret->module = "[unmapped]";
 }
 
 /* The copied stack, as memory. */

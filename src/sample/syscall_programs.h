@@ -3,8 +3,9 @@
  * stacks above them. An image is what one process runs from one exec or fork to the next
  * (wire/bpf_syscalls.h); fork children share what their parent's image has until they map more.
  *
- * Names are taken while the image is there, as nothing is held for it: one that ends before it was
- * looked at has none, which is counted. Reads /proc only. One thread.
+ * Names are taken while the image is there, as nothing is held for it: of one that ends before it
+ * was looked at, which is counted, only what is in files that others have too has names. Reads
+ * /proc only. One thread.
  */
 #ifndef SCRY_SAMPLE_SYSCALL_PROGRAMS_H
 #define SCRY_SAMPLE_SYSCALL_PROGRAMS_H
@@ -37,13 +38,17 @@ void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t image
 /* Lets go of what ended ones had. */
 void scry_syscall_programs_settle(struct scry_syscall_programs *p);
 
-/* Names the instruction before `ip`. `module` is "[not looked at]" where nothing is known; the
- * texts are good until the next call. */
+/*
+ * Names the instruction before the `ip` of a new place. Where the image was not looked at in time,
+ * as the same file is named in another process, which may be ours. `module` is "[not looked at]"
+ * where nothing is known; the texts are good until the next call.
+ */
 struct scry_syscall_place {
 	const char *module, *symbol; /* symbol NULL: none */
 	uint64_t offset;	     /* from the symbol, else from the object */
 };
-void scry_syscall_programs_name(struct scry_syscall_programs *p, uint32_t image, uint64_t ip,
+void scry_syscall_programs_name(struct scry_syscall_programs *p,
+				const struct scry_syscalls_place *record,
 				struct scry_syscall_place *ret);
 
 /* The STACK id of the frame that made the call, with its callers, written where new. 0: not known.

@@ -145,7 +145,8 @@ static uint32_t call_name(struct scry_syscall_sums *s, const struct scry_syscall
 	return string(s, text);
 }
 
-static void write_site(struct scry_syscall_sums *s, const struct site *site)
+static void write_site(struct scry_syscall_sums *s, const struct site *site,
+		       const struct scry_syscalls_place *record)
 {
 	struct scry_syscall_place place = {.module = NULL};
 	struct scry_ev_syscall_site ev = {
@@ -159,7 +160,7 @@ static void write_site(struct scry_syscall_sums *s, const struct site *site)
 	};
 
 	if (site->key.ip)
-		scry_syscall_programs_name(s->programs, site->key.image, site->key.ip, &place);
+		scry_syscall_programs_name(s->programs, record, &place);
 	ev.module_str = string(s, place.module);
 	ev.symbol_str = string(s, place.symbol);
 	ev.offset = place.offset;
@@ -167,25 +168,33 @@ static void write_site(struct scry_syscall_sums *s, const struct site *site)
 			    sizeof(ev));
 }
 
-uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *of,
-				uint32_t pid)
+uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s, const struct scry_syscalls_place *r)
 {
-	struct scry_syscalls_key key = *of;
+	struct scry_syscalls_key key = r->head.key;
 	struct site *site;
 	uint32_t id;
 
+	if (key.tid && r->head.pid)
+		thread_of(s, key.tid, key.image, r->head.pid);
 	key.tid = 0;
-	if (of->tid && pid)
-		thread_of(s, of->tid, of->image, pid);
 	id = place_of(&s->by_key, &key, sizeof(key), &s->sites, &s->site_room, sizeof(*s->sites));
 	if (!id)
 		return 0;
 	site = &s->sites[id - 1];
 	if (!site->number) {
-		*site = (struct site){.key = key, .pid = pid, .number = id};
-		write_site(s, site);
+		*site = (struct site){.key = key, .pid = r->head.pid, .number = id};
+		write_site(s, site, r);
 	}
 	return id;
+}
+
+uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
+				uint32_t pid)
+{
+	const struct scry_syscalls_place r = {
+		.head = {.pid = pid, .image = key->image, .key = *key}};
+
+	return scry_syscall_sums_place(s, &r);
 }
 
 static void add_sample(struct scry_map *to, uint32_t site, uint32_t stack, uint64_t weight)

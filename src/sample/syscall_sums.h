@@ -19,8 +19,10 @@ struct scry_syscall_sums *scry_syscall_sums_new(struct scry_writer *writer,
 						struct scry_syscall_programs *programs);
 void scry_syscall_sums_free(struct scry_syscall_sums *s); /* NULL is legal */
 
-/* The number of the site of a key, written as SYSCALL_SITE when it is new: its image is there now.
- * `pid` 0: not known. 0: no memory. */
+/* The number of a place's site, written as SYSCALL_SITE when it is new: its image is there now. Of
+ * a key alone it is named without a file. pid 0: not known. 0: no memory. */
+uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s,
+				 const struct scry_syscalls_place *record);
 uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
 				uint32_t pid);
 /*

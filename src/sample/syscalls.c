@@ -24,6 +24,7 @@
 #define OWN_IMAGES 65536u /* numbers below are given by us, others by the kernel's side */
 #define YOUNG_NS 100000000u
 #define YOUNG_WAIT_NS 1000000u
+#define TURN_MAX_NS 50000000u
 #define PRUNE_NS 1000000000u
 #define CLOCKS 1 /* number of these attachments */
 #define COST_ROUNDS 40
@@ -42,7 +43,7 @@ struct scry_syscalls_watch {
 	struct scry_map members; /* pid -> image: those that are counted, and live */
 	uint32_t images;
 	uint32_t first_pid;
-	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns;
+	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns, turn_until_ns;
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -128,6 +129,12 @@ static int give_news(void *arg, void *record, size_t size)
 	return 0;
 }
 
+/* A program may tell of places faster than they are named: others are to be heard too. */
+static int is_long(const struct scry_syscalls_watch *w)
+{
+	return clock_ns(CLOCK_MONOTONIC) > w->turn_until_ns ? -ECANCELED : 0;
+}
+
 static int give_place(void *arg, void *record, size_t size)
 {
 	struct scry_syscalls_watch *w = arg;
@@ -137,9 +144,11 @@ static int give_place(void *arg, void *record, size_t size)
 	if (size < sizeof(*r))
 		return -EPROTO;
 	add_image(w, r->image, (pid_t)r->pid, 0);
-	site = scry_syscall_sums_site(w->sums, &r->key, r->pid);
+	site = r->kind == SCRY_SYSCALLS_PLACE && size >= sizeof(struct scry_syscalls_place)
+		       ? scry_syscall_sums_place(w->sums, record)
+		       : scry_syscall_sums_site(w->sums, &r->key, r->pid);
 	if (!site)
-		return 0;
+		return is_long(w);
 	if (r->kind == SCRY_SYSCALLS_STACK && size >= sizeof(struct scry_syscalls_stack)) {
 		scry_syscall_sums_stack(
 			w->sums, site, scry_syscall_programs_stack(w->programs, record), r->weight);
@@ -153,7 +162,7 @@ static int give_place(void *arg, void *record, size_t size)
 		   size >= sizeof(struct scry_syscalls_path))
 		scry_syscall_sums_path(w->sums, site,
 				       ((const struct scry_syscalls_path *)record)->path);
-	return 0;
+	return is_long(w);
 }
 
 /* --- life ------------------------------------------------------------------------------------ */
@@ -352,8 +361,9 @@ int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 	int got;
 
 	ppoll(&fd, 1, &limit, NULL);
+	w->turn_until_ns = clock_ns(CLOCK_MONOTONIC) + TURN_MAX_NS;
 	got = scry_bpf_take(w->bpf);
-	if (got < 0)
+	if (got < 0 && got != -ECANCELED)
 		return scry_fail(got, "cannot read what the kernel has counted: %s",
 				 strerror(-got));
 	scry_syscall_programs_settle(w->programs);
@@ -448,6 +458,7 @@ int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
 
 	scry_syscall_sums_names(w->sums, name_thread, w); /* of threads that live */
 	scry_bpf_detach(w->bpf);
+	w->turn_until_ns = UINT64_MAX; /* no more come */
 	err = scry_bpf_take(w->bpf);
 	if (err >= 0)
 		err = scry_syscall_sums_take(w->sums, w->bpf, true);

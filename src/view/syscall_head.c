@@ -112,7 +112,8 @@ static void note_missing(struct scry_syscall_view *v)
 	if (s->unnamed)
 		note(v,
 		     "%llu processes ended, or became others, before scry could see what they had "
-		     "mapped: their calls are counted, from \"[not looked at]\"",
+		     "mapped: their callers are missing, and the names of places that no other "
+		     "process has mapped",
 		     (unsigned long long)s->unnamed);
 	if (v->lines_seen && v->lineless * 20 > v->lines_seen)
 		note(v, "lines of Ruby are known for %llu %% of the calls of Rubies",

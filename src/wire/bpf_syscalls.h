@@ -9,6 +9,7 @@
 #define SCRY_WIRE_BPF_SYSCALLS_H
 
 #include "wire/bpf_stacks.h"
+#include "wire/payload_syscalls.h"
 #include "wire/syscall_times.h"
 
 #include <stdint.h>
@@ -48,24 +49,6 @@ enum scry_syscalls_abi {
 	SCRY_ABI_32, /* int 0x80, also of 64-bit code: other numbers, their names are not known */
 };
 
-/* What a call did in vain, or may have done: one kind for each number and its arguments. */
-enum scry_syscalls_vain {
-	SCRY_VAIN_NONE,
-	SCRY_VAIN_MASK,	     /* the signal mask was the same before; proven */
-	SCRY_VAIN_FLAGS,     /* F_SETFL or FIONBIO: the file's flags were the same before; proven */
-	SCRY_VAIN_CLOEXEC,   /* F_SETFD: the descriptor's flag was the same before; proven */
-	SCRY_VAIN_WAKE,	     /* futex: it woke nobody */
-	SCRY_VAIN_CLOCK,     /* a clock that the vDSO could have read */
-	SCRY_VAIN_TRIM,	     /* memory given back: brk to less, MADV_DONTNEED */
-	SCRY_VAIN_POLL,	     /* poll, select, epoll_wait that may not wait, and found nothing */
-	SCRY_VAIN_YIELD,     /* sched_yield */
-	SCRY_VAIN_BYTE,	     /* one byte was read or written */
-	SCRY_VAIN_TELL,	     /* lseek(fd, 0, SEEK_CUR) */
-	SCRY_VAIN_EPOLL,     /* EPOLL_CTL_MOD */
-	SCRY_VAIN_OPTION,    /* setsockopt */
-	SCRY_VAIN_LOCALTIME, /* asked for /etc/localtime; found by its path, outside */
-};
-
 /* Map `sums`. Only the thread itself writes, but for `ticks`, which its processor's clock does. */
 struct scry_syscalls_sum {
 	uint64_t calls, errors; /* errors: results from -4095 to -1 */
@@ -100,7 +83,7 @@ enum scry_syscalls_kind {
 	SCRY_SYSCALLS_EXECED, /* `image` of `pid` is new, in the place of `other` (0: none) */
 	SCRY_SYSCALLS_ENDED,  /* thread `tid` of `image` has ended, called `name` */
 	/* in the ring `places`, which wakes nobody: */
-	SCRY_SYSCALLS_PLACE,	   /* `key` is new */
+	SCRY_SYSCALLS_PLACE,	   /* struct scry_syscalls_place: `key` is new */
 	SCRY_SYSCALLS_STACK,	   /* struct scry_syscalls_stack */
 	SCRY_SYSCALLS_LINES,	   /* struct scry_syscalls_lines: at the same moment */
 	SCRY_SYSCALLS_PATH_ABSENT, /* struct scry_syscalls_path: ENOENT */
@@ -113,6 +96,12 @@ struct scry_syscalls_record {
 	char name[16];
 	uint64_t weight; /* STACK, LINES: it stands for so many calls, or ticks */
 	struct scry_syscalls_key key;
+};
+
+struct scry_syscalls_place { /* where in which file `ip` is; inode 0: in none, or not known */
+	struct scry_syscalls_record head;
+	uint64_t inode, offset;
+	uint32_t device, reserved; /* major << 20 | minor */
 };
 
 struct scry_syscalls_stack {

@@ -40,6 +40,24 @@ struct scry_ev_syscall_site { /* an instruction of a process that makes a system
 	uint64_t address; /* the same; 0: no place, as of what returns elsewhere */
 };
 
+/* What a call did in vain, or may have done: one kind for each number and its arguments. */
+enum scry_syscalls_vain {
+	SCRY_VAIN_NONE,
+	SCRY_VAIN_MASK,	     /* the signal mask was the same before; proven */
+	SCRY_VAIN_FLAGS,     /* F_SETFL or FIONBIO: the file's flags were the same before; proven */
+	SCRY_VAIN_CLOEXEC,   /* F_SETFD: the descriptor's flag was the same before; proven */
+	SCRY_VAIN_WAKE,	     /* futex: it woke nobody */
+	SCRY_VAIN_CLOCK,     /* a clock that the vDSO could have read */
+	SCRY_VAIN_TRIM,	     /* memory given back: brk to less, MADV_DONTNEED */
+	SCRY_VAIN_POLL,	     /* poll, select, epoll_wait that may not wait, and found nothing */
+	SCRY_VAIN_YIELD,     /* sched_yield */
+	SCRY_VAIN_BYTE,	     /* one byte was read or written */
+	SCRY_VAIN_TELL,	     /* lseek(fd, 0, SEEK_CUR) */
+	SCRY_VAIN_EPOLL,     /* EPOLL_CTL_MOD */
+	SCRY_VAIN_OPTION,    /* setsockopt */
+	SCRY_VAIN_LOCALTIME, /* asked for /etc/localtime; found by its path, outside */
+};
+
 struct scry_ev_syscall { /* what one thread did at a site: at the end of the watch */
 	uint32_t site;
 	uint32_t pid, tid;
@@ -48,7 +66,7 @@ struct scry_ev_syscall { /* what one thread did at a site: at the end of the wat
 	uint64_t again, absent; /* of the errors: EAGAIN, ENOENT */
 	uint64_t ticks;
 	uint64_t asked, vain; /* of the calls: of which is known whether `what` holds; it does */
-	uint32_t what;	      /* enum scry_syscalls_vain of wire/bpf_syscalls.h */
+	uint32_t what;	      /* enum scry_syscalls_vain */
 	uint32_t error;	      /* errno of the last error that was neither; 0 */
 	uint64_t timed, total_ns, max_ns;
 };
