@@ -91,6 +91,10 @@ struct task_struct {
 	struct thread_struct thread;
 } __attribute__((preserve_access_index));
 
+struct pt_regs___kernel { /* as the running kernel lays it out */
+	unsigned long bx, bp, r10, dx, si, di, orig_ax, ip, sp;
+} __attribute__((preserve_access_index));
+
 /* The thread's number in the namespace whose inode is `pid_ns`; 0: it has none there. */
 static inline __u32 scry_tid_in(struct task_struct *task, __u32 pid_ns)
 {

@@ -14,7 +14,6 @@
 
 #define SCRY_VIEW_TOP_DEFAULT UINT64_MAX /* not given: 30 rows for people, all for programs */
 #define SCRY_VIEW_TOP_ROWS 30
-
 enum scry_view_by {
 	SCRY_VIEW_BY_LINE,
 	SCRY_VIEW_BY_CLASS,
