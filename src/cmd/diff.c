@@ -3,6 +3,7 @@
  */
 #include "view/diff.h"
 #include "view/recorded.h"
+#include "view/syscall_diff.h"
 
 #include "base/err.h"
 #include "cmd/cmd.h"
@@ -26,6 +27,7 @@ struct side {	    /* "x.scry@5m" */
 	char *path; /* owned */
 	uint64_t since_ns;
 	int fd;
+	bool is_syscalls;
 	struct scry_diff_side diff;
 };
 
@@ -98,17 +100,23 @@ static int blame(const struct side *side, int err)
 	return scry_fail(err, "'%s': %s", side->path, why);
 }
 
-/* Only objects have rows that can be told again in another recording. */
-static int refuse_others(int fd)
+/* Only objects and system calls have rows that can be told again in another recording. */
+static int refuse_others(struct side *side)
 {
 	const struct scry_view *view;
-	int err = scry_view_recorded(fd, &view);
+	int err = scry_view_recorded(side->fd, &view);
 
 	if (err || !strcmp(view->name, "objects") || !strcmp(view->name, "events"))
 		return err;
+	side->is_syscalls = !strcmp(view->name, "syscalls");
+	if (side->is_syscalls && side->since_ns == SCRY_MOMENT_END)
+		return 0;
+	if (side->is_syscalls)
+		return scry_fail(-EINVAL, "a recording of system calls has no moments; fix: two "
+					  "recordings");
 	return scry_fail(-EINVAL,
-			 "a recording of '%s', and objects only are compared; fix: scry report, "
-			 "of each",
+			 "a recording of '%s', and only objects and system calls are compared; "
+			 "fix: scry report, of each",
 			 view->name);
 }
 
@@ -118,10 +126,10 @@ static int side_open(struct side *side)
 
 	if (err)
 		return err;
-	err = refuse_others(side->fd);
+	err = refuse_others(side);
 	if (!err)
 		err = scry_reader_open(side->fd, &side->diff.reader);
-	if (!err)
+	if (!err && !side->is_syscalls)
 		err = scry_moment_find(side->fd, side->since_ns, &side->diff.moment);
 	return err ? blame(side, err) : 0;
 }
@@ -147,12 +155,47 @@ static void name_sides(struct side sides[2])
 		sides[i].diff.name = sides[i].path;
 }
 
+static int print_syscalls(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+{
+	const struct scry_syscall_side of[2] = {{sides[0].diff.reader, sides[0].path},
+						{sides[1].diff.reader, sides[1].path}};
+	struct scry_doc doc = {.view = "syscalls_diff",
+			       .schema = SCRY_SYSCALL_DIFF_SCHEMA,
+			       .out = out,
+			       .talk = stderr};
+	struct scry_view_opts rows = opts->report.rows;
+	int err = 0;
+
+	if (!opts->report.by_given)
+		rows.by = SCRY_VIEW_BY_SITE;
+	if (rows.by != SCRY_VIEW_BY_SITE && rows.by != SCRY_VIEW_BY_SYSCALL)
+		err = scry_fail(-EINVAL, "system calls are compared by site or syscall; fix: --by "
+					 "one of these");
+	if (!err)
+		err = scry_report_open(&doc, &opts->report);
+	if (err)
+		return err;
+	err = scry_view_syscall_diff(of, &rows, &doc);
+	if (!err)
+		return scry_doc_end(&doc);
+	scry_doc_abandon(&doc);
+	return err;
+}
+
 static int print(const struct side sides[2], const struct diff_opts *opts, FILE *out)
 {
 	struct scry_doc doc = {
 		.view = "diff", .schema = SCRY_DIFF_SCHEMA, .out = out, .talk = stderr};
-	int err = scry_report_open(&doc, &opts->report);
+	int err = 0;
 
+	if (sides[0].is_syscalls != sides[1].is_syscalls)
+		return scry_fail(-EINVAL, "one recording is of system calls, the other one is not");
+	if (sides[0].is_syscalls)
+		return print_syscalls(sides, opts, out);
+	if (opts->report.rows.by >= SCRY_VIEW_BY_CALLER)
+		return scry_fail(-EINVAL, "objects are compared by line, class, file, method or "
+					  "gem; fix: --by one of these");
+	err = scry_report_open(&doc, &opts->report);
 	if (err)
 		return err;
 	err = scry_view_diff(&sides[0].diff, &sides[1].diff, &opts->report.rows, &doc);
@@ -178,7 +221,7 @@ static void help(const struct scry_opt *rows, size_t count)
 {
 	printf("usage: %s\n\nPrints what grew between two recordings of `scry objects`, or between "
 	       "two moments of\none that was made with --every. A moment is a time since the "
-	       "beginning, start or end.\n\n",
+	       "beginning, start or end.\nOf two recordings of `scry syscalls`: what changed.\n\n",
 	       usage);
 	scry_opt_help(rows, count, stdout);
 }
@@ -186,7 +229,7 @@ static void help(const struct scry_opt *rows, size_t count)
 int scry_cmd_diff(int argc, char **argv)
 {
 	struct diff_opts opts = {.report = SCRY_REPORT_OPTS_DEFAULT};
-	const struct scry_opt rows[] = {
+	struct scry_opt rows[] = {
 		{0, "from", SCRY_OPT_STRING, &opts.from, "TIME",
 		 "of one recording: from this moment (default start)", NULL},
 		{0, "to", SCRY_OPT_STRING, &opts.to, "TIME", "to this one (default end)", NULL},
@@ -203,9 +246,14 @@ int scry_cmd_diff(int argc, char **argv)
 	size_t count = sizeof(rows) / sizeof(rows[0]);
 	struct side sides[2] = {{.fd = -1}, {.fd = -1}};
 	struct scry_opt_words words = {0};
-	int err = scry_opt_parse_words(rows, count, (struct scry_opt_args){argc, argv}, &words);
-	int status = SCRY_EXIT_USAGE;
+	int err, status = SCRY_EXIT_USAGE;
 
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].target == &opts.report.rows.by)
+			rows[i].choices = SCRY_REPORT_BY_CHOICES;
+	opts.report.rows.by = -1;
+	err = scry_opt_parse_words(rows, count, (struct scry_opt_args){argc, argv}, &words);
+	scry_report_by_settle(&opts.report);
 	if (!err && opts.help) {
 		help(rows, count);
 		return 0;

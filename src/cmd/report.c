@@ -15,9 +15,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Of all views: enum scry_view_by. */
-#define BY_CHOICES "line|class|file|method|gem|caller|module|stack|syscall|thread|site"
-
 /* Columns of the terminal that `out` is; 0: none. */
 static unsigned int terminal_width(FILE *out)
 {
@@ -27,6 +24,13 @@ static unsigned int terminal_width(FILE *out)
 	if (fd < 0 || !isatty(fd) || ioctl(fd, TIOCGWINSZ, &size))
 		return 0;
 	return size.ws_col;
+}
+
+void scry_report_by_settle(struct scry_report_opts *opts)
+{
+	opts->by_given = opts->rows.by >= 0;
+	if (!opts->by_given)
+		opts->rows.by = SCRY_VIEW_BY_LINE;
 }
 
 int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
@@ -223,16 +227,14 @@ int scry_cmd_report(int argc, char **argv)
 
 	for (size_t i = 0; i < count; i++)
 		if (rows[i].target == &opts.rows.by)
-			rows[i].choices = BY_CHOICES;
+			rows[i].choices = SCRY_REPORT_BY_CHOICES;
 	opts.rows.by = -1; /* so that one that is given is seen */
 	err = scry_opt_parse_one(rows, count, (struct scry_opt_args){argc, argv}, &recording);
 	if (!err && wants_help) {
 		help(rows, count);
 		return 0;
 	}
-	opts.by_given = opts.rows.by >= 0;
-	if (!opts.by_given)
-		opts.rows.by = SCRY_VIEW_BY_LINE;
+	scry_report_by_settle(&opts);
 	if (!err && opts.view && !scry_view_find(opts.view))
 		err = -EINVAL;
 	if (!err)

@@ -36,6 +36,11 @@ struct scry_report_opts {
 		0, "json", SCRY_OPT_FLAG, &(o)->json, NULL, "print JSON instead of text", NULL \
 	}
 
+/* --by of all views, for the choices of a row (enum scry_view_by); it begins as -1, so that one
+ * that is given is seen: by_settle, after parsing. */
+#define SCRY_REPORT_BY_CHOICES "line|class|file|method|gem|caller|module|stack|syscall|thread|site"
+void scry_report_by_settle(struct scry_report_opts *opts);
+
 /*
  * After parsing, and before a watch: what the options cannot mean. `path` is where the report or
  * the recording goes (NULL: stdout): x.json, x.folded and x.html choose the form. 0, or -EINVAL

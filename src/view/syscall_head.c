@@ -119,6 +119,8 @@ static void note_missing(struct scry_syscall_view *v)
 		note(v, "lines of Ruby are known for %llu %% of the calls of Rubies",
 		     (unsigned long long)scry_share(v->lines_seen - v->lineless, v->lines_seen,
 						    100));
+	if (v->opts->by == SCRY_VIEW_BY_LINE && !v->lines_seen)
+		note(v, "no call of a Ruby's was sampled, so there are no lines; fix: --by site");
 	if (v->opts->by == SCRY_VIEW_BY_LINE && v->lines_seen && !v->doc->is_data)
 		note(v,
 		     "each place's sums are shared out among its lines by %llu samples of "

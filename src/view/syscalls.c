@@ -348,9 +348,6 @@ static int push(struct scry_syscall_view *v)
 	const size_t count = scry_syscall_judge(v, &verdicts);
 	int r;
 
-	v->honesty.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
-	v->honesty.shown = scry_syscall_is_exact(v) ? v->sums.calls - v->sums.nowhere
-						    : v->sums.inside - v->sums.unplaced;
 	r = v->opts->by == SCRY_VIEW_BY_LINE ? share_out(v) : 0;
 	if (r < 0) {
 		free(verdicts);
@@ -386,7 +383,7 @@ static void done_table(struct scry_syscall_table *t)
 	scry_intern_done(&t->keys);
 }
 
-static void done(struct scry_syscall_view *v)
+void scry_syscall_done(struct scry_syscall_view *v)
 {
 	scry_native_frames_done(&v->frames);
 	scry_map_done(&v->by_site);
@@ -399,27 +396,41 @@ static void done(struct scry_syscall_view *v)
 	free(v->sites);
 }
 
+int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
+		      const struct scry_view_opts *opts, struct scry_doc *doc)
+{
+	const struct scry_event *event;
+	int r = 0, got = 0;
+
+	v->reader = reader;
+	v->opts = opts;
+	v->doc = doc;
+	init(v);
+	while (r == 0 && (got = scry_reader_next(reader, &event)) > 0) {
+		scry_honesty_event(&v->honesty, event);
+		r = on_event(v, event);
+	}
+	scry_honesty_close(&v->honesty);
+	v->honesty.noun = scry_syscall_is_exact(v) ? "system calls" : "samples in system calls";
+	v->honesty.shown = scry_syscall_is_exact(v) ? v->sums.calls - v->sums.nowhere
+						    : v->sums.inside - v->sums.unplaced;
+	return r ? r : got;
+}
+
 int scry_view_syscalls(struct scry_reader *reader, const struct scry_view_opts *opts,
 		       struct scry_doc *doc)
 {
-	struct scry_syscall_view v = {.reader = reader, .opts = opts, .doc = doc};
-	const struct scry_event *event;
+	struct scry_syscall_view v = {0};
 	struct scry_grep grep;
-	int r = scry_grep_init(&grep, opts->grep), got = 0;
+	int r = scry_grep_init(&grep, opts->grep);
 
 	if (r < 0)
 		return r;
 	v.grep = &grep;
-	init(&v);
-	while (r == 0 && (got = scry_reader_next(reader, &event)) > 0) {
-		scry_honesty_event(&v.honesty, event);
-		r = on_event(&v, event);
-	}
-	scry_honesty_close(&v.honesty);
-	r = r ? r : got;
+	r = scry_syscall_read(&v, reader, opts, doc);
 	if (r == 0)
 		r = push(&v);
 	scry_grep_done(&grep);
-	done(&v);
+	scry_syscall_done(&v);
 	return r;
 }

@@ -62,6 +62,12 @@ struct scry_syscall_view {
 	struct scry_syscall_table places, shown; /* `shown` where rows are no places */
 };
 
+/* Reads a recording to its end. `v` is zeros, and is freed by done in any case. 0 or -errno with a
+ * sentence. */
+int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,
+		      const struct scry_view_opts *opts, struct scry_doc *doc);
+void scry_syscall_done(struct scry_syscall_view *v);
+
 enum scry_syscall_grade { SCRY_GRADE_PROVEN, SCRY_GRADE_OBSERVED, SCRY_GRADE_HINT };
 
 struct scry_syscall_verdict { /* of a row of places */

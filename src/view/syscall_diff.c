@@ -1,0 +1,272 @@
+/* See syscall_diff.h. */
+#include "view/syscall_diff.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "view/syscalls.h"
+
+#define ROWS_MAX (1u << 20)
+#define SURE 4.0	/* standard deviations of what is counted at random */
+#define LEAST_PART 0.05 /* of the greater one: less is no change that somebody looks for */
+
+struct pair {
+	uint32_t text;
+	uint64_t n[2], ticks[2]; /* n: calls, or ticks where they were sampled */
+};
+
+struct diff {
+	struct scry_syscall_view v[2];
+	struct scry_intern texts;
+	struct pair *pairs; /* by text */
+	size_t room;
+	double per[2]; /* n / per: calls a second, or percent of the time */
+	bool is_exact;
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+};
+
+static int no_memory(void)
+{
+	return scry_fail(-ENOMEM, "no memory to compare system calls");
+}
+
+static struct pair *pair_of(struct diff *d, const struct scry_buf *text)
+{
+	const uint32_t count = d->texts.count;
+	uint32_t id = 0;
+
+	if (count == d->room) {
+		size_t room = d->room ? 2 * d->room : 256;
+		struct pair *more = reallocarray(d->pairs, room, sizeof(*more));
+
+		if (!more)
+			return NULL;
+		d->pairs = more;
+		d->room = room;
+	}
+	if (scry_intern_put(&d->texts, scry_buf_str(text), text->len, &id) < 0)
+		return NULL;
+	if (d->texts.count != count)
+		d->pairs[count] = (struct pair){.text = id};
+	return &d->pairs[id - 1];
+}
+
+static int add_side(struct diff *d, int side)
+{
+	const struct scry_syscall_view *v = &d->v[side];
+	const struct scry_syscall_table *t =
+		d->opts->by == SCRY_VIEW_BY_SITE ? &v->places : &v->shown;
+	struct scry_buf text = {0};
+	int r = 0;
+
+	for (uint32_t i = 0; i < t->keys.count && !r; i++) {
+		const struct scry_syscall_row *row = &t->rows[i];
+		const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
+		struct pair *pair;
+
+		scry_buf_clear(&text);
+		scry_buf_printf(&text, "%s", scry_syscall_text(v, site->name_str));
+		if (d->opts->by == SCRY_VIEW_BY_SITE) {
+			scry_buf_printf(&text, " from ");
+			scry_syscall_put_place(v, site, &text);
+		}
+		pair = pair_of(d, &text);
+		if (!pair)
+			r = no_memory();
+		else {
+			pair->n[side] += d->is_exact ? row->calls : row->ticks;
+			pair->ticks[side] += row->ticks;
+		}
+	}
+	scry_buf_done(&text);
+	return r;
+}
+
+static double rate(const struct diff *d, const struct pair *p, int side)
+{
+	return d->per[side] > 0 ? (double)p->n[side] / d->per[side] : 0;
+}
+
+static double change(const struct diff *d, const struct pair *p)
+{
+	return rate(d, p, 1) - rate(d, p, 0);
+}
+
+/* Is it more than what counting at random gives? */
+static bool is_change(const struct diff *d, const struct pair *p)
+{
+	const double a = rate(d, p, 0), b = rate(d, p, 1), most = a > b ? a : b;
+	double spread = 0;
+
+	for (int i = 0; i < 2; i++)
+		if (d->per[i] > 0) /* one more, so that nothing is not sure */
+			spread += (double)(p->n[i] + 1) / d->per[i] / d->per[i];
+	return fabs(b - a) > SURE * sqrt(spread) && fabs(b - a) > LEAST_PART * most;
+}
+
+static const struct diff *sorting;
+
+static int by_change(const void *left, const void *right)
+{
+	const double a = fabs(change(sorting, left)), b = fabs(change(sorting, right));
+
+	return a < b ? 1 : a > b ? -1 : 0;
+}
+
+static void put_rate(const struct diff *d, double r, struct scry_buf *b)
+{
+	if (d->is_exact)
+		scry_text_count(b, (uint64_t)(r + 0.5));
+	else
+		scry_buf_printf(b, "%.1f", r);
+}
+
+static void judge(const struct diff *d, size_t changed)
+{
+	const char *unit = d->is_exact ? " calls/s" : " % of the processor time";
+	struct scry_buf b = {0};
+
+	if (!changed) {
+		scry_buf_printf(&b, "nothing changed by more than may be chance");
+	} else {
+		const struct pair *p = &d->pairs[0];
+
+		scry_buf_printf(&b, "%s: ", scry_intern_get(&d->texts, p->text, NULL));
+		put_rate(d, rate(d, p, 0), &b);
+		scry_buf_printf(&b, "%s, then ", unit);
+		put_rate(d, rate(d, p, 1), &b);
+	}
+	d->doc->ops->note(d->doc, b.data, b.len);
+	scry_buf_done(&b);
+}
+
+static struct scry_doc_value value_of(double number)
+{
+	struct scry_doc_value value = {.kind = SCRY_VALUE_DOUBLE};
+
+	memcpy(&value.number, &number, sizeof(number));
+	return value;
+}
+
+static void push_rows(const struct diff *d, size_t changed)
+{
+	const char *unit = d->is_exact ? "calls/s" : "time %";
+	const struct scry_column columns[] = {
+		{unit, NULL, SCRY_CELL_TEXT, false},
+		{"then", NULL, SCRY_CELL_TEXT, false},
+		{"change", NULL, SCRY_CELL_TEXT, false},
+		{NULL, "before", SCRY_CELL_VALUE, false},
+		{NULL, "after", SCRY_CELL_VALUE, false},
+		{NULL, "count_before", SCRY_CELL_COUNT, false},
+		{NULL, "count_after", SCRY_CELL_COUNT, false},
+		{"what", "what", SCRY_CELL_TEXT, false},
+	};
+	uint64_t top = d->opts->top;
+
+	if (top == SCRY_VIEW_TOP_DEFAULT)
+		top = d->doc->is_data ? 0 : SCRY_VIEW_TOP_ROWS;
+	scry_doc_table(d->doc, columns, sizeof(columns) / sizeof(columns[0]));
+	for (size_t i = 0; i < changed && (!top || i < top); i++) {
+		const struct pair *p = &d->pairs[i];
+		const double by = change(d, p);
+		const struct scry_doc_value before = value_of(rate(d, p, 0)),
+					    after = value_of(rate(d, p, 1));
+		struct scry_buf text[3] = {0};
+		size_t length;
+		const char *what = scry_intern_get(&d->texts, p->text, &length);
+
+		put_rate(d, rate(d, p, 0), &text[0]);
+		put_rate(d, rate(d, p, 1), &text[1]);
+		scry_buf_printf(&text[2], by < 0 ? "-" : "+");
+		put_rate(d, fabs(by), &text[2]);
+		const struct scry_cell cells[] = {
+			scry_cell_text(text[0].data, text[0].len),
+			scry_cell_text(text[1].data, text[1].len),
+			scry_cell_text(text[2].data, text[2].len),
+			{.values = &before, .number = 1},
+			{.values = &after, .number = 1},
+			scry_cell_number(p->n[0]),
+			scry_cell_number(p->n[1]),
+			scry_cell_text(what, length),
+		};
+
+		d->doc->ops->row(d->doc, cells);
+		for (int k = 0; k < 3; k++)
+			scry_buf_done(&text[k]);
+	}
+	if (top && changed > top)
+		scry_doc_remark(d->doc, "%zu more rows have changed; --top 0 shows them",
+				changed - top);
+}
+
+static int push(struct diff *d)
+{
+	size_t changed = 0;
+
+	for (size_t i = 0; i < d->texts.count; i++)
+		if (is_change(d, &d->pairs[i])) {
+			struct pair p = d->pairs[i];
+
+			d->pairs[i] = d->pairs[changed];
+			d->pairs[changed++] = p;
+		}
+	sorting = d;
+	if (changed)
+		qsort(d->pairs, changed, sizeof(*d->pairs), by_change);
+	for (int i = 0; i < 2; i++)
+		d->doc->ops->honesty(d->doc, &d->v[i].honesty);
+	judge(d, changed);
+	for (int i = 0; i < 2; i++)
+		scry_honesty_notes(&d->v[i].honesty, d->doc);
+	const struct scry_pair pairs[] = {
+		{"changed", "rows have changed", SCRY_CELL_COUNT, 0, scry_cell_number(changed)},
+		{"unchanged", "rows have not, or by no more than may be chance: not listed",
+		 SCRY_CELL_COUNT, 0, scry_cell_number(d->texts.count - changed)},
+	};
+
+	d->doc->ops->totals(d->doc, pairs, sizeof(pairs) / sizeof(pairs[0]));
+	push_rows(d, changed);
+	return 0;
+}
+
+static int read_side(struct diff *d, const struct scry_syscall_side *side, int at)
+{
+	struct scry_syscall_view *v = &d->v[at];
+	int r = scry_syscall_read(v, side->reader, d->opts, d->doc);
+
+	v->honesty.label = side->name;
+	if (r == 0 && !v->has_sums)
+		return scry_fail(-EINVAL, "'%s' ends before its watch did", side->name);
+	d->per[at] = scry_syscall_is_exact(v) ? (double)v->sums.watched_ns / 1e9
+					      : (double)v->sums.ticks / 100;
+	return r;
+}
+
+int scry_view_syscall_diff(const struct scry_syscall_side sides[2],
+			   const struct scry_view_opts *opts, struct scry_doc *doc)
+{
+	struct diff d = {.opts = opts, .doc = doc};
+	int r = 0;
+
+	scry_intern_init(&d.texts, ROWS_MAX, 256u << 20);
+	for (int i = 0; i < 2 && !r; i++)
+		r = read_side(&d, &sides[i], i);
+	d.is_exact = scry_syscall_is_exact(&d.v[0]);
+	if (!r && d.is_exact != scry_syscall_is_exact(&d.v[1]))
+		r = scry_fail(-EINVAL, "one recording has counts (--exact), the other one only "
+				       "samples; fix: two of one kind");
+	for (int i = 0; i < 2 && !r; i++)
+		r = add_side(&d, i);
+	if (!r)
+		r = push(&d);
+	for (int i = 0; i < 2; i++)
+		scry_syscall_done(&d.v[i]);
+	scry_intern_done(&d.texts);
+	free(d.pairs);
+	return r;
+}
