@@ -44,16 +44,24 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SCRY_SYSCALLS_SUMS);
-	__type(key, struct scry_syscalls_key);
+	__type(key, struct scry_syscalls_slot);
 	__type(value, struct scry_syscalls_sum);
 } sums SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SCRY_SYSCALLS_TIMES);
-	__type(key, struct scry_syscalls_key);
-	__type(value, struct scry_syscalls_times);
-} times SEC(".maps");
+	__uint(max_entries, SCRY_SYSCALLS_TIMED);
+	__type(key, struct scry_syscalls_slot);
+	__type(value, struct scry_syscalls_timed);
+} timed SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SCRY_SYSCALLS_PIDS / 64);
+	__type(key, __u32);
+	__type(value, __u64);
+} filter SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -109,6 +117,22 @@ static __always_inline void count(__u32 what)
 		*counter += 1;
 }
 
+static __always_inline __u64 *filter_word(__u32 pid)
+{
+	__u32 at = pid / 64;
+
+	return bpf_map_lookup_elem(&filter, &at);
+}
+
+/* Most are not: that is to cost them nothing. */
+static __always_inline bool may_be_member(const struct task_struct *task)
+{
+	__u32 pid = (__u32)task->tgid;
+	const __u64 *word = filter_word(pid);
+
+	return word && *word >> (pid % 64) & 1;
+}
+
 static __always_inline __u32 image_of(struct task_struct *task)
 {
 	__u32 pid = scry_setup.pid_ns ? scry_pid_of(task, scry_setup.pid_ns) : (__u32)task->tgid;
@@ -124,13 +148,16 @@ static __u32 new_image(void)
 	return next ? __sync_fetch_and_add(next, 1) : 0;
 }
 
-static void set_key(struct scry_syscalls_key *key, struct task_struct *task,
-		    const struct pt_regs___kernel *regs)
+static __always_inline void set_slot(struct scry_syscalls_slot *slot,
+				     const struct task_struct *task,
+				     const struct pt_regs___kernel *regs)
 {
-	key->tid = scry_tid_of(task, scry_setup.pid_ns);
-	key->number = (__u32)regs->orig_ax;
-	key->abi = task->thread_info.status & TS_COMPAT ? SCRY_ABI_32 : SCRY_ABI_64;
-	key->ip = regs->ip;
+	slot->tid = (__u32)task->pid;
+	slot->execs = (__u32)task->self_exec_id;
+	slot->born = task->start_time;
+	slot->number = (__u32)regs->orig_ax;
+	slot->abi = task->thread_info.status & TS_COMPAT ? SCRY_ABI_32 : SCRY_ABI_64;
+	slot->ip = regs->ip;
 }
 
 /* --- copies: of places, stacks and paths ----------------------------------------------------- */
@@ -325,33 +352,51 @@ static void tell_path(const struct scry_syscalls_key *key, __u64 at, __u32 kind)
 
 /* --- sums ------------------------------------------------------------------------------------ */
 
-static __always_inline struct scry_syscalls_sum *sum_of(const struct scry_syscalls_key *key)
+static __always_inline struct scry_syscalls_sum *find(const struct scry_syscalls_slot *slot)
 {
-	struct scry_syscalls_sum none = {0}, *s = bpf_map_lookup_elem(&sums, key);
+	struct scry_syscalls_timed *t;
 
-	if (s)
-		return s;
-	if (!bpf_map_update_elem(&sums, key, &none, BPF_NOEXIST))
-		tell_place(key);
-	return bpf_map_lookup_elem(&sums, key); /* the clock's tick may have come first */
+	if (!scry_setup.latency)
+		return bpf_map_lookup_elem(&sums, slot);
+	t = bpf_map_lookup_elem(&timed, slot);
+	return t ? &t->sum : NULL;
 }
 
-static __always_inline void add_time(const struct scry_syscalls_key *key, const struct entered *e)
+/* Of a member, whose image is not 0. */
+static __attribute__((noinline)) int make(const struct scry_syscalls_slot *slot, __u32 image)
 {
-	static const struct scry_syscalls_times none;
-	struct scry_syscalls_times *t = bpf_map_lookup_elem(&times, key);
+	static const struct scry_syscalls_timed none;
+	struct scry_syscalls_sum fresh = {0}, *s;
+	long err;
+
+	if (!slot)
+		return 0;
+	fresh.key.tid = scry_tid_of(scry_current(), scry_setup.pid_ns);
+	fresh.key.image = image;
+	fresh.key.number = slot->number;
+	fresh.key.abi = slot->abi;
+	fresh.key.ip = slot->ip;
+	if (scry_setup.latency) {
+		err = bpf_map_update_elem(&timed, slot, &none, BPF_NOEXIST);
+		s = find(slot);
+		if (!err && s)
+			s->key = fresh.key;
+	} else {
+		err = bpf_map_update_elem(&sums, slot, &fresh, BPF_NOEXIST);
+	}
+	if (!err)
+		tell_place(&fresh.key);
+	return 0;
+}
+
+static __always_inline void add_time(struct scry_syscalls_sum *s, const struct entered *e)
+{
+	struct scry_syscalls_timed *timed_sum = (struct scry_syscalls_timed *)s;
+	struct scry_syscalls_times *t = &timed_sum->times;
 	__u64 ns;
 	__u32 step;
 
-	if (!t) {
-		bpf_map_update_elem(&times, key, &none, BPF_NOEXIST);
-		t = bpf_map_lookup_elem(&times, key);
-	}
-	if (!t) {
-		count(SCRY_SYSCALLS_UNTIMED);
-		return;
-	}
-	if (!e || !e->ns || e->ip != key->ip || e->number != key->number) {
+	if (!e || !e->ns || e->ip != s->key.ip || e->number != s->key.number) {
 		t->unsure++;
 		return;
 	}
@@ -365,7 +410,6 @@ static __always_inline void add_time(const struct scry_syscalls_key *key, const 
 }
 
 static __always_inline void add_error(struct scry_syscalls_sum *s,
-				      const struct scry_syscalls_key *key,
 				      const struct pt_regs___kernel *regs, long result)
 {
 	__u64 path;
@@ -375,20 +419,34 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 		s->again++;
 	} else if (result == -2) {
 		s->absent++;
-		path = path_of(key->number, regs);
+		path = path_of(s->key.number, regs);
 		if (path && (s->absent < 8 || s->absent % 16 == 0))
-			tell_path(key, path, SCRY_SYSCALLS_PATH_ABSENT);
+			tell_path(&s->key, path, SCRY_SYSCALLS_PATH_ABSENT);
 	} else {
 		s->error = (__s32)result;
 	}
 }
 
 /* The child's return from its parent's call. */
-static __always_inline bool is_birth(const struct scry_syscalls_key *key, long result)
+static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long result)
 {
-	return !result && key->abi == SCRY_ABI_64 &&
-	       (key->number == NR_CLONE || key->number == NR_FORK || key->number == NR_VFORK ||
-		key->number == NR_CLONE3);
+	return !result && slot->abi == SCRY_ABI_64 &&
+	       (slot->number == NR_CLONE || slot->number == NR_FORK || slot->number == NR_VFORK ||
+		slot->number == NR_CLONE3);
+}
+
+static __always_inline bool is_exec(const struct scry_syscalls_slot *slot, long result)
+{
+	return !result && (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
+}
+
+static __always_inline void sample(struct scry_syscalls_sum *s, const struct pt_regs___kernel *regs)
+{
+	s->next = s->calls < 4 ? s->calls + 1 : s->calls + 1 + (bpf_get_prandom_u32() & RANDOM);
+	if (!spend())
+		return;
+	tell_stack(&s->key, regs, s->calls - s->told);
+	s->told = s->calls;
 }
 
 /*
@@ -401,53 +459,53 @@ int syscalls_exit(unsigned long long *ctx)
 	struct pt_regs___kernel *regs = (struct pt_regs___kernel *)ctx[0];
 	long result = (long)ctx[1];
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct scry_syscalls_key key = {.image = image_of(task)};
+	struct scry_syscalls_slot slot;
 	struct scry_syscalls_sum *s;
 	struct entered *e = NULL;
+	__u32 image;
 
-	if (!key.image)
+	if (!may_be_member(task))
 		return 0;
-	set_key(&key, task, regs);
-	if (is_birth(&key, result))
+	set_slot(&slot, task, regs);
+	if (is_birth(&slot, result))
 		return 0;
-	count(SCRY_SYSCALLS_CALLS);
-	if (key.number == SCRY_SYSCALLS_RETURNED ||
-	    ((key.number == NR_EXECVE || key.number == NR_EXECVEAT) && result == 0))
-		key.ip = 0;
-	if (scry_setup.latency || key.number == NR_SIGPROCMASK ||
-	    key.number == SCRY_SYSCALLS_RETURNED)
-		e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (e && !scry_setup.latency && key.number == SCRY_SYSCALLS_RETURNED)
-		e->has_mask = 0;
-	s = sum_of(&key);
+	if (slot.number == SCRY_SYSCALLS_RETURNED || is_exec(&slot, result))
+		slot.ip = 0;
+	s = find(&slot);
 	if (!s) {
-		count(SCRY_SYSCALLS_NOWHERE);
-		return 0;
+		image = image_of(task);
+		if (!image)
+			return 0;
+		make(&slot, image);
+		s = find(&slot);
+		if (!s) {
+			count(SCRY_SYSCALLS_NOWHERE);
+			return 0;
+		}
 	}
+	if (scry_setup.latency || slot.number == NR_SIGPROCMASK ||
+	    slot.number == SCRY_SYSCALLS_RETURNED)
+		e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (e && !scry_setup.latency && slot.number == SCRY_SYSCALLS_RETURNED)
+		e->has_mask = 0;
 	s->calls++;
 	if (result < 0 && result >= -ERRNO_MAX)
-		add_error(s, &key, regs, result);
-	if (key.abi == SCRY_ABI_64) {
-		if (key.number == NR_SIGPROCMASK)
+		add_error(s, regs, result);
+	if (slot.abi == SCRY_ABI_64) {
+		if (slot.number == NR_SIGPROCMASK)
 			ask_mask(s, task, regs, e);
-		else if (scry_setup.latency && (key.number == NR_FCNTL || key.number == NR_IOCTL))
-			ask_flags(s, task, regs, key.number, e);
+		else if (scry_setup.latency && (slot.number == NR_FCNTL || slot.number == NR_IOCTL))
+			ask_flags(s, task, regs, slot.number, e);
 		else
-			ask(s, &key, regs, result);
+			ask(s, &s->key, regs, result);
 	}
 	if (scry_setup.latency) {
-		add_time(&key, e);
+		add_time(s, e);
 		if (e)
 			e->ns = 0;
 	}
-	if (key.ip && s->calls >= s->next) {
-		s->next = s->calls < 4 ? s->calls + 1
-				       : s->calls + 1 + (bpf_get_prandom_u32() & RANDOM);
-		if (spend()) {
-			tell_stack(&key, regs, s->calls - s->told);
-			s->told = s->calls;
-		}
-	}
+	if (slot.ip && s->calls >= s->next)
+		sample(s, regs);
 	return 0;
 }
 
@@ -458,7 +516,7 @@ int syscalls_enter(unsigned long long *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct entered *e;
 
-	if (!image_of(task))
+	if (!may_be_member(task) || (scry_setup.pid_ns && !image_of(task)))
 		return 0;
 	e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!e)
@@ -479,7 +537,7 @@ int syscalls_signal(struct bpf_raw_tracepoint_args *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct entered *e;
 
-	if (!image_of(task))
+	if (!may_be_member(task))
 		return 0;
 	e = bpf_task_storage_get(&threads, task, 0, 0);
 	if (e)
@@ -493,11 +551,15 @@ SEC("perf_event")
 int syscalls_tick(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct scry_syscalls_key key = {.image = image_of(task)};
+	struct scry_syscalls_slot slot;
 	struct scry_syscalls_sum *s;
 	struct pt_regs___kernel *regs;
+	__u32 image;
 
-	if (!key.image)
+	if (!may_be_member(task))
+		return 0;
+	image = image_of(task);
+	if (!image)
 		return 0;
 	count(SCRY_SYSCALLS_TICKS);
 	if ((ctx->regs.cs & USER_CS) == USER_CS)
@@ -505,16 +567,20 @@ int syscalls_tick(struct bpf_perf_event_data *ctx)
 	regs = (struct pt_regs___kernel *)bpf_task_pt_regs(task);
 	if ((long)regs->orig_ax < 0) /* a fault, or an interrupt of the program itself */
 		return 0;
-	set_key(&key, task, regs);
+	set_slot(&slot, task, regs);
 	count(SCRY_SYSCALLS_INSIDE);
-	s = sum_of(&key);
+	s = find(&slot);
 	if (!s) {
-		count(SCRY_SYSCALLS_UNPLACED);
-		return 0;
+		make(&slot, image);
+		s = find(&slot);
+		if (!s) {
+			count(SCRY_SYSCALLS_UNPLACED);
+			return 0;
+		}
 	}
 	s->ticks++;
 	if (!scry_setup.exact && spend())
-		tell_stack(&key, regs, 1);
+		tell_stack(&s->key, regs, 1);
 	return 0;
 }
 
@@ -530,6 +596,24 @@ static void tell_news(struct scry_syscalls_record *head)
 	}
 	*r = *head;
 	bpf_ringbuf_submit(r, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void set_filter(struct task_struct *task)
+{
+	__u32 pid = (__u32)BPF_CORE_READ(task, tgid);
+	__u64 *word = filter_word(pid);
+
+	if (word)
+		__sync_fetch_and_or(word, 1ull << (pid % 64));
+}
+
+static __always_inline void clear_filter(struct task_struct *task)
+{
+	__u32 pid = (__u32)BPF_CORE_READ(task, tgid);
+	__u64 *word = filter_word(pid);
+
+	if (word && !scry_setup.pid_ns)
+		__sync_fetch_and_and(word, ~(1ull << (pid % 64)));
 }
 
 SEC("raw_tp/sched_process_fork")
@@ -555,6 +639,7 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 		at = *line;
 		bpf_map_update_elem(&lines, &born.image, &at, BPF_ANY);
 	}
+	set_filter(child);
 	if (bpf_map_update_elem(&tree, &r.pid, &born, BPF_ANY))
 		count(SCRY_SYSCALLS_STRANGE);
 	else
@@ -598,6 +683,7 @@ int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 	else if (r.image && number >= 0)
 		count(SCRY_SYSCALLS_KILLED);
 	if (r.is_last) {
+		clear_filter(scry_current());
 		bpf_map_delete_elem(&tree, &r.pid);
 		bpf_map_delete_elem(&lines, &r.image);
 	}

@@ -82,6 +82,8 @@ struct thread_struct {
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid;
+	__u64 start_time;
+	__u64 self_exec_id;
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;

@@ -388,7 +388,6 @@ static const struct scry_field fields_scry_ev_syscalls[] = {
 	FIELD(scry_ev_syscalls, unplaced, "unplaced", NUMBER),
 	FIELD(scry_ev_syscalls, calls, "calls", NUMBER),
 	FIELD(scry_ev_syscalls, nowhere, "nowhere", NUMBER),
-	FIELD(scry_ev_syscalls, untimed, "untimed", NUMBER),
 	FIELD(scry_ev_syscalls, exits, "exits", NUMBER),
 	FIELD(scry_ev_syscalls, killed, "killed", NUMBER),
 	FIELD(scry_ev_syscalls, lost, "lost", NUMBER),

@@ -38,7 +38,7 @@ struct scry_syscall_sums {
 	struct scry_syscall_thread *threads;
 	struct row *rows;
 	size_t site_room, thread_room, row_room;
-	uint64_t line_samples;
+	uint64_t line_samples, calls;
 	struct scry_map ended_tids; /* image << 32 | tid */
 	struct scry_map stacks;	    /* site << 32 | stack -> count */
 	struct scry_map lines;	    /* the same; stack 0: of a Ruby, and without one */
@@ -229,6 +229,11 @@ void scry_syscall_sums_line(struct scry_syscall_sums *s, uint32_t site, uint32_t
 	add_sample(&s->lines, site, stack, weight);
 }
 
+uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s)
+{
+	return s->calls;
+}
+
 uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s)
 {
 	return s->line_samples;
@@ -302,9 +307,10 @@ static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum
 	}
 }
 
-static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
-		    const struct scry_syscalls_sum *sum, const struct scry_syscalls_times *times)
+static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum *sum,
+		    const struct scry_syscalls_times *times)
 {
+	const struct scry_syscalls_key *key = &sum->key;
 	uint32_t thread = thread_of(s, key->tid, key->image, 0);
 	uint32_t ids[2] = {scry_syscall_sums_site(s, key, thread ? s->threads[thread - 1].pid : 0),
 			   thread};
@@ -323,6 +329,7 @@ static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_key 
 	row = &s->rows[at - 1];
 	row->site = ids[0];
 	row->thread = ids[1];
+	s->calls += sum->calls;
 	add_sum(&row->sum, sum);
 	if (times)
 		add_times(&s->sites[ids[0] - 1], row, times);
@@ -336,27 +343,21 @@ static bool has_ended(const struct scry_syscall_sums *s, const struct scry_sysca
 	return scry_map_get(&s->ended_tids, (uint64_t)key->image << 32 | key->tid, &one);
 }
 
-int scry_syscall_sums_take(struct scry_syscall_sums *s, struct scry_bpf *bpf, bool all)
+int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
 {
-	int sums = scry_bpf_map_fd(bpf, "sums"), times = scry_bpf_map_fd(bpf, "times"), err = 0;
-	static struct scry_syscalls_times t;
-	struct scry_syscalls_key key, next;
-	struct scry_syscalls_sum sum;
-	bool is_there;
+	static struct scry_syscalls_timed t; /* or what it begins with */
+	struct scry_syscalls_slot slot, next;
+	bool is_there = bpf_map_get_next_key(map, NULL, &slot) == 0;
+	int err = 0;
 
-	if (sums < 0 || times < 0)
-		return -ENOENT;
-	is_there = bpf_map_get_next_key(sums, NULL, &key) == 0;
 	while (is_there && !err) {
 		/* asked first: what is deleted has no next */
-		is_there = bpf_map_get_next_key(sums, &key, &next) == 0;
-		if ((all || has_ended(s, &key)) && bpf_map_lookup_elem(sums, &key, &sum) == 0) {
-			err = take_one(s, &key, &sum,
-				       bpf_map_lookup_elem(times, &key, &t) == 0 ? &t : NULL);
-			bpf_map_delete_elem(sums, &key);
-			bpf_map_delete_elem(times, &key);
+		is_there = bpf_map_get_next_key(map, &slot, &next) == 0;
+		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, &t.sum.key))) {
+			err = take_one(s, &t.sum, is_timed ? &t.times : NULL);
+			bpf_map_delete_elem(map, &slot);
 		}
-		key = next;
+		slot = next;
 	}
 	scry_map_done(&s->ended_tids);
 	scry_map_init(&s->ended_tids, ROWS_MAX);

@@ -8,7 +8,6 @@
 #ifndef SCRY_SAMPLE_SYSCALL_SUMS_H
 #define SCRY_SAMPLE_SYSCALL_SUMS_H
 
-#include "probe/bpf.h"
 #include "rec/writer.h"
 #include "sample/syscall_programs.h"
 
@@ -50,9 +49,10 @@ struct scry_syscall_thread {
 typedef void scry_syscall_sums_name(void *arg, struct scry_syscall_thread *thread);
 void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name *name, void *arg);
 
-/* Takes the sums of those that have ended out of the kernel's maps; or of all. 0 or -errno with a
- * sentence. */
-int scry_syscall_sums_take(struct scry_syscall_sums *s, struct scry_bpf *bpf, bool all);
+/* Takes the sums of those that have ended out of the kernel's map; or of all. `is_timed`: it is
+ * `timed`, not `sums`. 0 or -errno with a sentence. And how many calls they have. */
+int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
+uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s);
 
 /* SYSCALL, SYSCALL_TIME, SYSCALL_STACK and SYSCALL_PATH events. 0 or -errno. */
 int scry_syscall_sums_write(struct scry_syscall_sums *s);

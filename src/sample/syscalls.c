@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,8 +176,8 @@ static int leave_out(struct scry_syscalls_watch *w)
 		err = scry_bpf_leave_out(w->bpf, "syscalls_signal");
 	if (!err && !w->opts.latency)
 		err = scry_bpf_leave_out(w->bpf, "syscalls_enter");
-	if (!err && !w->opts.latency)
-		err = scry_bpf_map_entries(w->bpf, "times", 1);
+	if (!err)
+		err = scry_bpf_map_entries(w->bpf, w->opts.latency ? "sums" : "timed", 1);
 	if (!err && !w->opts.follows)
 		err = scry_bpf_leave_out(w->bpf, "syscalls_forked");
 	return err;
@@ -250,12 +251,32 @@ void scry_syscalls_watch_close(struct scry_syscalls_watch *w)
 	free(w);
 }
 
+/* Its bit; in a pid namespace of our own the machine's numbers are not known: all. */
+static int pass_filter(struct scry_syscalls_watch *w, uint32_t pid)
+{
+	const size_t size = SCRY_SYSCALLS_PIDS / 8;
+	int map = scry_bpf_map_fd(w->bpf, "filter");
+	uint64_t *words =
+		map < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, map, 0);
+
+	if (words == MAP_FAILED)
+		return -errno;
+	if (scry_processors_namespace())
+		memset(words, 0xff, size);
+	else
+		__atomic_fetch_or(&words[pid / 64], 1ull << (pid % 64), __ATOMIC_RELAXED);
+	munmap(words, size);
+	return 0;
+}
+
 int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_exec)
 {
 	const struct scry_syscalls_member m = {.image = from_exec ? 0 : ++w->images};
 	const uint32_t key = (uint32_t)pid;
 	int err = w->images < OWN_IMAGES ? scry_bpf_set(w->bpf, "tree", &key, &m) : -ENOSPC;
 
+	if (!err)
+		err = pass_filter(w, key);
 	if (err)
 		return scry_fail(err, "the kernel does not take process %d into its map: %s",
 				 (int)pid, strerror(-err));
@@ -331,6 +352,13 @@ int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
+static int take(struct scry_syscalls_watch *w, bool all)
+{
+	int map = scry_bpf_map_fd(w->bpf, w->opts.latency ? "timed" : "sums");
+
+	return map < 0 ? map : scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
+}
+
 /* Ends may have been lost: who is in the kernel's map no more has ended. */
 static void prune(struct scry_syscalls_watch *w)
 {
@@ -370,7 +398,7 @@ int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 	scry_syscall_lines_turn(w->lines);
 	prune(w);
 	if (scry_syscall_sums_waiting(w->sums) >= ENDED_MAX)
-		return scry_syscall_sums_take(w->sums, w->bpf, false);
+		return take(w, false);
 	return 0;
 }
 
@@ -421,9 +449,8 @@ static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t w
 		.ticks = sum(w, SCRY_SYSCALLS_TICKS),
 		.inside = sum(w, SCRY_SYSCALLS_INSIDE),
 		.unplaced = sum(w, SCRY_SYSCALLS_UNPLACED),
-		.calls = sum(w, SCRY_SYSCALLS_CALLS),
+		.calls = scry_syscall_sums_calls(w->sums) + sum(w, SCRY_SYSCALLS_NOWHERE),
 		.nowhere = sum(w, SCRY_SYSCALLS_NOWHERE),
-		.untimed = sum(w, SCRY_SYSCALLS_UNTIMED),
 		.exits = sum(w, SCRY_SYSCALLS_EXITS),
 		.killed = sum(w, SCRY_SYSCALLS_KILLED),
 		.lost = sum(w, SCRY_SYSCALLS_LOST),
@@ -461,7 +488,7 @@ int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
 	w->turn_until_ns = UINT64_MAX; /* no more come */
 	err = scry_bpf_take(w->bpf);
 	if (err >= 0)
-		err = scry_syscall_sums_take(w->sums, w->bpf, true);
+		err = take(w, true);
 	if (!err)
 		err = scry_syscall_sums_write(w->sums);
 	if (!err)

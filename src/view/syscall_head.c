@@ -102,10 +102,7 @@ static void note_missing(struct scry_syscall_view *v)
 		     "%llu of %llu calls are in no row, as there were more threads and places "
 		     "than %u; fix: a shorter watch, or fewer processes",
 		     (unsigned long long)s->nowhere, (unsigned long long)s->calls,
-		     SCRY_SYSCALLS_SUMS);
-	if (s->untimed)
-		note(v, "%llu calls have no time, as there were more threads and places than %u",
-		     (unsigned long long)s->untimed, SCRY_SYSCALLS_TIMES);
+		     scry_syscall_is_timed(v) ? SCRY_SYSCALLS_TIMED : SCRY_SYSCALLS_SUMS);
 	if (s->unplaced)
 		note(v, "%llu of %llu samples in system calls are in no row",
 		     (unsigned long long)s->unplaced, (unsigned long long)s->inside);
@@ -183,11 +180,6 @@ static void push_totals(struct scry_syscall_view *v)
 		 SCRY_CELL_NUMBER,
 		 0,
 		 {.number = s->nowhere, .is_blank = true}},
-		{"calls_untimed",
-		 NULL,
-		 SCRY_CELL_NUMBER,
-		 0,
-		 {.number = s->untimed, .is_blank = true}},
 		{"samples_in_no_row",
 		 NULL,
 		 SCRY_CELL_NUMBER,

@@ -14,9 +14,10 @@
 
 #include <stdint.h>
 
-#define SCRY_SYSCALLS_TASKS 32768	   /* processes at once; threads at once with times */
+#define SCRY_SYSCALLS_PIDS 4194304	   /* that the kernel gives out: PID_MAX_LIMIT */
+#define SCRY_SYSCALLS_TASKS 32768	   /* processes at once */
 #define SCRY_SYSCALLS_SUMS 131072	   /* of calls: thread x place */
-#define SCRY_SYSCALLS_TIMES 16384	   /* the same, with times */
+#define SCRY_SYSCALLS_TIMED 32768	   /* the same, with times */
 #define SCRY_SYSCALLS_STACK_BYTES 4096	   /* of a native stack */
 #define SCRY_SYSCALLS_PATH 256		   /* bytes of a path */
 #define SCRY_SYSCALLS_RUBIES 256	   /* that have lines, at once: entries of map `rubies` */
@@ -32,7 +33,9 @@ struct scry_syscalls_setup { /* constants */
 	uint32_t stack_every_ns; /* of one processor: no second copy of a stack before */
 };
 
-/* Map `tree`, by process id. */
+/* Map `tree`, by process id. Of each of its processes a bit is set in map `filter`, which others
+ * are told apart by at once: words of 64 bits, by the machine's number; all, where that is not
+ * known. */
 struct scry_syscalls_member {
 	uint32_t image; /* 0: counted from its next exec on */
 	uint32_t reserved;
@@ -49,8 +52,17 @@ enum scry_syscalls_abi {
 	SCRY_ABI_32, /* int 0x80, also of 64-bit code: other numbers, their names are not known */
 };
 
-/* Map `sums`. Only the thread itself writes, but for `ticks`, which its processor's clock does. */
+/* Key of map `sums`, or of `timed`: what is known of a thread without asking whose it is. No
+ * padding. */
+struct scry_syscalls_slot {
+	uint32_t tid, execs; /* the machine's number; how often it has exec'd */
+	uint32_t number, abi;
+	uint64_t ip, born; /* born: when the thread was */
+};
+
+/* Only the thread itself writes, but for `ticks`, which its processor's clock does. */
 struct scry_syscalls_sum {
+	struct scry_syscalls_key key;
 	uint64_t calls, errors; /* errors: results from -4095 to -1 */
 	uint64_t again, absent; /* of them: EAGAIN, ENOENT */
 	uint64_t ticks;		/* of the clock, at which it was in this call */
@@ -63,14 +75,17 @@ struct scry_syscalls_sum {
 	int32_t error;		/* the last one's, that was none of the two; 0 */
 };
 
+struct scry_syscalls_timed { /* with --latency in its place */
+	struct scry_syscalls_sum sum;
+	struct scry_syscalls_times times;
+};
+
 enum {			       /* map `counters`, summed over the processors */
        SCRY_SYSCALLS_LOST,     /* records for which there was no room */
        SCRY_SYSCALLS_NOWHERE,  /* calls for which there was no room in `sums` */
-       SCRY_SYSCALLS_UNTIMED,  /* the same of `times` */
        SCRY_SYSCALLS_TICKS,    /* of the clock, while a thread of the tree ran */
        SCRY_SYSCALLS_INSIDE,   /* of them: in a system call */
        SCRY_SYSCALLS_UNPLACED, /* of those: no room in `sums` */
-       SCRY_SYSCALLS_CALLS,    /* all calls of the tree that were counted, or should have been */
        SCRY_SYSCALLS_EXITS,    /* threads that ended by exit or exit_group: calls without end */
        SCRY_SYSCALLS_KILLED,   /* threads that ended within another call */
        SCRY_SYSCALLS_STRANGE,  /* children for which there was no room in `tree` */

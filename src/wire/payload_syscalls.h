@@ -16,7 +16,6 @@ struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint64_t unplaced;  /* of those: without a row */
 	uint64_t calls;	    /* that returned; 0 where they were not counted */
 	uint64_t nowhere;   /* of them: without a row, as there were too many */
-	uint64_t untimed;   /* of them: without a time, for the same reason */
 	uint64_t exits;	    /* threads that ended by exit or exit_group, which do not return */
 	uint64_t killed;    /* threads that ended within another call */
 	uint64_t lost;	    /* records of places and stacks for which there was no room */

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /*
- * Map `times`, by the same key: how long calls took, in steps: step s holds times from
- * scry_syscalls_step_ns(s) on, to that of s + 1. Eight to each doubling: within 12 %.
+ * How long calls took, in steps: step s holds times from scry_syscalls_step_ns(s) on, to that of s
+ * + 1. Eight to each doubling: within 12 %.
  */
 #define SCRY_SYSCALLS_STEPS 256
 #define SCRY_SYSCALLS_STEP_FIRST 5 /* bits: what takes less than 32 ns is in the first */
