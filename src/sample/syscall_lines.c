@@ -213,14 +213,14 @@ static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
 		i->state = FINDING;
 }
 
-void scry_syscall_lines_turn(struct scry_syscall_lines *l)
+void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles)
 {
 	const uint64_t now = scry_walk_now_ns();
 
 	for (size_t at = 0; at < l->count;) {
 		struct image *i = l->images[at];
 
-		if (i->has_ended) {
+		if (i->has_ended && settles) {
 			scry_map_remove(&l->by_number, i->number, NULL);
 			l->images[at] = l->images[--l->count];
 			if (at < l->count)
@@ -228,7 +228,7 @@ void scry_syscall_lines_turn(struct scry_syscall_lines *l)
 			free_image(i);
 			continue;
 		}
-		if (i->state == ASKING)
+		if (i->state == ASKING && !i->has_ended)
 			ask(l, i, now);
 		at++;
 	}

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/intern.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "name/native.h"
 #include "name/native_stacks.h"
@@ -356,6 +357,7 @@ static struct scry_unwinder *unwinder_of(struct program *g)
 	if (!g->unwinder && !g->has_no_unwinder &&
 	    scry_unwinder_open(&space, &g->mem, &g->unwinder) < 0) {
 		g->has_no_unwinder = true;
+		scry_log_detail("process %d has no callers: %s", (int)g->pid, scry_error());
 		scry_error_clear();
 	}
 	return g->unwinder;

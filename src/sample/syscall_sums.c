@@ -343,24 +343,41 @@ static bool has_ended(const struct scry_syscall_sums *s, const struct scry_sysca
 	return scry_map_get(&s->ended_tids, (uint64_t)key->image << 32 | key->tid, &one);
 }
 
+/* Its place is told of in a ring that may not have been read so far. */
+static bool is_placed(const struct scry_syscall_sums *s, const struct scry_syscalls_key *of)
+{
+	struct scry_syscalls_key key = *of;
+
+	key.tid = 0;
+	return scry_intern_find(&s->by_key, (const char *)&key, sizeof(key)) != 0;
+}
+
 int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
 {
 	static struct scry_syscalls_timed t; /* or what it begins with */
 	struct scry_syscalls_slot slot, next;
 	bool is_there = bpf_map_get_next_key(map, NULL, &slot) == 0;
+	struct scry_map later;
 	int err = 0;
 
+	scry_map_init(&later, ROWS_MAX);
 	while (is_there && !err) {
+		const struct scry_syscalls_key *key = &t.sum.key;
+
 		/* asked first: what is deleted has no next */
 		is_there = bpf_map_get_next_key(map, &slot, &next) == 0;
-		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, &t.sum.key))) {
-			err = take_one(s, &t.sum, is_timed ? &t.times : NULL);
-			bpf_map_delete_elem(map, &slot);
+		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, key))) {
+			if (all || is_placed(s, key)) {
+				err = take_one(s, &t.sum, is_timed ? &t.times : NULL);
+				bpf_map_delete_elem(map, &slot);
+			} else {
+				scry_map_put(&later, (uint64_t)key->image << 32 | key->tid, 1);
+			}
 		}
 		slot = next;
 	}
 	scry_map_done(&s->ended_tids);
-	scry_map_init(&s->ended_tids, ROWS_MAX);
+	s->ended_tids = later;
 	return err;
 }
 

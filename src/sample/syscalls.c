@@ -394,8 +394,9 @@ int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 	if (got < 0 && got != -ECANCELED)
 		return scry_fail(got, "cannot read what the kernel has counted: %s",
 				 strerror(-got));
-	scry_syscall_programs_settle(w->programs);
-	scry_syscall_lines_turn(w->lines);
+	if (got >= 0) /* else records of what has ended may still come */
+		scry_syscall_programs_settle(w->programs);
+	scry_syscall_lines_turn(w->lines, got >= 0);
 	prune(w);
 	if (scry_syscall_sums_waiting(w->sums) >= ENDED_MAX)
 		return take(w, false);
