@@ -483,8 +483,8 @@ int syscalls_exit(unsigned long long *ctx)
 			return 0;
 		}
 	}
-	if (scry_setup.latency || slot.number == NR_SIGPROCMASK ||
-	    slot.number == SCRY_SYSCALLS_RETURNED)
+	if (scry_setup.latency || slot.number == NR_SIGPROCMASK || slot.number == NR_MMAP ||
+	    slot.number == NR_MUNMAP || slot.number == SCRY_SYSCALLS_RETURNED)
 		e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (e && !scry_setup.latency && slot.number == SCRY_SYSCALLS_RETURNED)
 		e->has_mask = 0;
@@ -494,6 +494,8 @@ int syscalls_exit(unsigned long long *ctx)
 	if (slot.abi == SCRY_ABI_64) {
 		if (slot.number == NR_SIGPROCMASK)
 			ask_mask(s, task, regs, e);
+		else if (slot.number == NR_MMAP || slot.number == NR_MUNMAP)
+			ask_map(s, regs, slot.number, result, e);
 		else if (scry_setup.latency && (slot.number == NR_FCNTL || slot.number == NR_IOCTL))
 			ask_flags(s, task, regs, slot.number, e);
 		else

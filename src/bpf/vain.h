@@ -8,8 +8,9 @@
 #include "bpf/task.h"
 #include "wire/bpf_syscalls.h"
 
-struct entered {  /* the call that a thread is in, or was in last */
-	__u64 ns; /* 0: it was not seen to begin */
+struct entered {   /* the call that a thread is in, or was in last */
+	__u64 map; /* what it has mapped last, no file; 0 */
+	__u64 ns;  /* 0: it was not seen to begin */
 	__u64 ip;
 	__u64 mask; /* blocked signals: when it began; without --latency, after the last change */
 	__u32 number;
@@ -24,6 +25,8 @@ enum { /* numbers of system calls */
        NR_LSTAT = 6,
        NR_POLL = 7,
        NR_LSEEK = 8,
+       NR_MMAP = 9,
+       NR_MUNMAP = 11,
        NR_BRK = 12,
        NR_SIGPROCMASK = 14,
        NR_IOCTL = 16,
@@ -65,6 +68,7 @@ enum { /* numbers of system calls */
 #define FUTEX_WAKE 1
 #define FUTEX_WAKE_BITSET 10
 #define EPOLL_CTL_MOD 3
+#define MAP_ANONYMOUS 0x20
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
 #define CLOCKS_OF_VDSO 0x8e3u /* CLOCK_REALTIME, MONOTONIC, their COARSE ones, BOOTTIME, TAI */
@@ -129,6 +133,21 @@ static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_st
 		found(s, SCRY_VAIN_MASK, e->mask == now);
 	e->mask = now;
 	e->has_mask = 1;
+}
+
+/* Memory that is mapped and given back in turn, as malloc does with great blocks. */
+static __always_inline void ask_map(struct scry_syscalls_sum *s,
+				    const struct pt_regs___kernel *regs, __u32 number, long result,
+				    struct entered *e)
+{
+	if (!e)
+		return;
+	if (number == NR_MMAP) {
+		e->map = regs->r10 & MAP_ANONYMOUS && result > 0 ? (__u64)result : 0;
+		return;
+	}
+	found(s, SCRY_VAIN_MAP, result == 0 && e->map && regs->di == e->map);
+	e->map = 0;
 }
 
 /* What is seen of the descriptor `fd` of a thread: its file's flags; or its own (F_SETFD). */

@@ -10,6 +10,7 @@
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
 
+#define MANY 1000
 #define LITTLE 50 /* of a thousand: less of the time in system calls is nothing to win */
 
 static const struct scry_syscall_row *largest(struct scry_syscall_view *v)
@@ -92,6 +93,19 @@ static void note(struct scry_syscall_view *v, const char *fmt, ...)
 	v->doc->ops->note(v->doc, text, strlen(text));
 }
 
+/* Are there many calls of which --latency would know more? */
+static bool may_prove_more(const struct scry_syscall_view *v)
+{
+	for (uint32_t i = 0; i < v->places.keys.count; i++) {
+		const struct scry_syscall_row *row = &v->places.rows[i];
+		const char *name = scry_syscall_text(v, scry_syscall_site_of(v, row)->name_str);
+
+		if (row->calls >= MANY && (!strcmp(name, "fcntl") || !strcmp(name, "ioctl")))
+			return true;
+	}
+	return false;
+}
+
 /* What is missing, where something is. */
 static void note_missing(struct scry_syscall_view *v)
 {
@@ -136,6 +150,9 @@ static void note_missing(struct scry_syscall_view *v)
 		     (unsigned long long)(s->with_ns > s->before_ns ? s->with_ns - s->before_ns
 								    : 0),
 		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
+	if (scry_syscall_is_exact(v) && !scry_syscall_is_timed(v) && may_prove_more(v))
+		note(v, "whether fcntl and ioctl set what was set already is known with --latency "
+			"only, which sees calls begin");
 	if (!scry_syscall_is_exact(v) && v->has_sums && !v->doc->is_data)
 		note(v, "sampled: shares of processor time; --exact counts calls, also those that "
 			"wait, and proves which are in vain");

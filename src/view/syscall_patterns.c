@@ -63,6 +63,11 @@ static const struct pattern patterns[] = {
 	[SCRY_VAIN_LOCALTIME] = {"localtime", SCRY_GRADE_OBSERVED, "asked for /etc/localtime",
 				 "restart it with TZ=:/etc/localtime in its environment",
 				 "a new time zone is seen with the next restart only"},
+	[SCRY_VAIN_MAP] = {"map-unmap", SCRY_GRADE_OBSERVED,
+			   "gave back the memory that had just been mapped",
+			   "keep it: MALLOC_MMAP_THRESHOLD_=64M and MALLOC_TRIM_THRESHOLD_=256M "
+			   "(glibc), or a buffer that is used again",
+			   "the program keeps more memory"},
 };
 
 static const struct pattern again = {"eagain", SCRY_GRADE_OBSERVED, "found nothing to do (EAGAIN)",

@@ -12,6 +12,7 @@
 
 #define CALLER_MOST 90 /* percent: it stands for all */
 #define VERDICTS_SHOWN 10
+#define PATHS_MAX (1u << 16)
 #define TIME_ROOM 24 /* "1234.5 s" */
 
 /* --- cells ----------------------------------------------------------------------------------- */
@@ -45,29 +46,56 @@ void scry_syscall_put_place(const struct scry_syscall_view *v,
 	scry_buf_printf(buf, "+%#llx", (unsigned long long)site->offset);
 }
 
+static size_t directory_length(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+}
+
 void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
-			    struct scry_buf *buf)
+			    bool directories, struct scry_buf *buf)
 {
 	const uint64_t of = (uint64_t)(row - v->places.rows);
-	struct scry_map_slot best[SCRY_SYSCALL_PATHS] = {0}, slot;
+	struct scry_map_slot slot;
+	struct scry_intern names;
+	struct scry_map counts;
+	uint64_t all = 0;
 	size_t cursor = 0, length;
 
+	scry_intern_init(&names, PATHS_MAX, 64u << 20);
+	scry_map_init(&counts, PATHS_MAX);
 	while (scry_map_next(&v->paths, &cursor, &slot)) {
-		if (slot.key >> 32 != of)
+		const char *path = scry_reader_string(v->reader, (uint32_t)slot.key, &length);
+		uint64_t *count = NULL;
+		uint32_t id;
+
+		if (slot.key >> 32 != of || !path)
 			continue;
-		for (size_t i = 0; i < SCRY_SYSCALL_PATHS; i++)
-			if (slot.value > best[i].value) {
-				struct scry_map_slot other = best[i];
-
-				best[i] = slot;
-				slot = other;
-			}
+		if (directories)
+			length = directory_length(path);
+		all += slot.value;
+		if (scry_intern_put(&names, path, length, &id) == 0)
+			count = scry_map_ref(&counts, id);
+		if (count)
+			*count += slot.value;
 	}
-	for (size_t i = 0; i < SCRY_SYSCALL_PATHS && best[i].value; i++) {
-		const char *path = scry_reader_string(v->reader, (uint32_t)best[i].key, &length);
+	for (int i = 0; i < SCRY_SYSCALL_PATHS; i++) {
+		struct scry_map_slot best = {0};
 
-		scry_buf_printf(buf, "%s%s", i ? ", " : "", path ? path : "?");
+		for (cursor = 0; scry_map_next(&counts, &cursor, &slot);)
+			if (slot.value > best.value)
+				best = slot;
+		if (!best.value)
+			break;
+		scry_map_remove(&counts, best.key, NULL);
+		scry_buf_printf(buf, "%s%s", i ? ", " : "",
+				scry_intern_get(&names, (uint32_t)best.key, &length));
+		scry_buf_printf(buf, " %llu %%",
+				(unsigned long long)scry_share(best.value, all, 100));
 	}
+	scry_intern_done(&names);
+	scry_map_done(&counts);
 }
 
 /* The time that no more than so many thousandths took: the end of its step, as none took longer
@@ -497,6 +525,7 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		{"from", "from", SCRY_CELL_TEXT, false},
 		{"they", "did", SCRY_CELL_TEXT, false},
 		{NULL, "paths", SCRY_CELL_TEXT, false},
+		{NULL, "directories", SCRY_CELL_TEXT, false},
 		{NULL, "cure", SCRY_CELL_TEXT, false},
 		{NULL, "risk", SCRY_CELL_TEXT, false},
 	};
@@ -511,10 +540,11 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		const struct scry_doc_value share =
 			scry_syscall_share(d->row->ticks, v->sums.ticks);
 		const char *grade = scry_syscall_grade_name(d->grade);
-		struct scry_buf place = {0}, paths = {0};
+		struct scry_buf place = {0}, paths = {0}, directories = {0};
 
 		scry_syscall_put_place(v, site, &place);
-		scry_syscall_put_paths(v, d->row, &paths);
+		scry_syscall_put_paths(v, d->row, false, &paths);
+		scry_syscall_put_paths(v, d->row, true, &directories);
 		const struct scry_cell cells[] = {
 			scry_cell_number(d->vain),
 			scry_cell_number(d->of),
@@ -526,6 +556,8 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 			scry_cell_text(scry_buf_str(&place), place.len),
 			scry_cell_text(d->did, strlen(d->did)),
 			paths.len ? scry_cell_text(paths.data, paths.len) : scry_cell_unknown(),
+			directories.len ? scry_cell_text(directories.data, directories.len)
+					: scry_cell_unknown(),
 			scry_cell_text(d->cure, strlen(d->cure)),
 			scry_cell_text(d->risk, strlen(d->risk)),
 		};
@@ -533,6 +565,7 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		v->doc->ops->row(v->doc, cells);
 		scry_buf_done(&place);
 		scry_buf_done(&paths);
+		scry_buf_done(&directories);
 	}
 	v->doc->section = v->doc->title = NULL;
 }
@@ -542,8 +575,14 @@ static void push_cures(struct scry_syscall_view *v, const struct scry_syscall_ve
 		       size_t count)
 {
 	for (size_t i = 0; i < count && i < VERDICTS_SHOWN && !v->doc->is_data; i++) {
+		struct scry_buf paths = {0};
 		bool is_told = false;
 
+		scry_syscall_put_paths(v, verdicts[i].row, true, &paths);
+		if (paths.len && verdicts[i].row->absent)
+			scry_doc_remark(v->doc, "%s: most were asked for in %s",
+					verdicts[i].pattern, paths.data);
+		scry_buf_done(&paths);
 		for (size_t k = 0; k < i; k++)
 			is_told |= verdicts[k].cure == verdicts[i].cure;
 		if (is_told)

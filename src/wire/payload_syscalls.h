@@ -55,6 +55,7 @@ enum scry_syscalls_vain {
 	SCRY_VAIN_EPOLL,     /* EPOLL_CTL_MOD */
 	SCRY_VAIN_OPTION,    /* setsockopt */
 	SCRY_VAIN_LOCALTIME, /* asked for /etc/localtime; found by its path, outside */
+	SCRY_VAIN_MAP,	     /* munmap of what the thread had mapped last */
 };
 
 struct scry_ev_syscall { /* what one thread did at a site: at the end of the watch */
