@@ -420,7 +420,7 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 	} else if (result == -2) {
 		s->absent++;
 		path = path_of(s->key.number, regs);
-		if (path && (s->absent < 8 || s->absent % 16 == 0))
+		if (path && (s->absent < 8 || (bpf_get_prandom_u32() & 15) == 0))
 			tell_path(&s->key, path, SCRY_SYSCALLS_PATH_ABSENT);
 	} else {
 		s->error = (__s32)result;

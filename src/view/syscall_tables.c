@@ -60,6 +60,7 @@ void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry
 	struct scry_map_slot slot;
 	struct scry_intern names;
 	struct scry_map counts;
+	static const char here[] = ".";
 	uint64_t all = 0;
 	size_t cursor = 0, length;
 
@@ -74,6 +75,9 @@ void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry
 			continue;
 		if (directories)
 			length = directory_length(path);
+		if (!length)
+			path = here;
+		length = length ? length : strlen(here);
 		all += slot.value;
 		if (scry_intern_put(&names, path, length, &id) == 0)
 			count = scry_map_ref(&counts, id);
