@@ -123,7 +123,7 @@ static int give_place(void *arg, void *record, size_t size)
 
 	if (size < sizeof(*r))
 		return -EPROTO;
-	scry_syscall_programs_add(w->programs, r->image, (pid_t)r->pid, 0);
+	scry_syscall_programs_add(w->programs, r->image, (pid_t)r->pid, r->other);
 	site = scry_syscall_sums_site(w->sums, &r->key, r->pid);
 	if (!site)
 		return 0;
