@@ -214,7 +214,7 @@ RUBY
 }
 
 @test "-c -f is strace -c -f, call for call: a shell and what it runs, a Ruby, a Perl that forks" {
-	same_as_strace sh -c 'ls /usr | wc -l; ls /nowhere/of/scry; true'
+	same_as_strace sh -c 'ls /usr; ls /nowhere/of/scry; true'
 	same_as_strace "$RUBY" --disable=gems -e 1
 	same_as_strace perl -e 'for (1 .. 5) { my $p = fork; if (!$p) { getppid for 1 .. 10; exec "true" if $_[0]; exit 0 } waitpid $p, 0 }'
 	same_as_strace "$TARGETS/target_syscaller" getppid=100 again=100 brk=100 signals=50
