@@ -165,11 +165,15 @@ static __always_inline void set_slot(struct scry_syscalls_slot *slot,
 static __always_inline void set_head(struct scry_syscalls_record *r, __u32 kind,
 				     const struct scry_syscalls_key *key)
 {
+	__u32 pid = scry_pid_of(scry_current(), scry_setup.pid_ns);
+	const struct scry_syscalls_member *m = bpf_map_lookup_elem(&tree, &pid);
+
 	r->kind = kind;
 	r->tid = key->tid;
-	r->pid = scry_pid_of(scry_current(), scry_setup.pid_ns);
+	r->pid = pid;
 	r->image = key->image;
 	r->key = *key;
+	r->other = m ? m->parent : 0;
 }
 
 static long see_file(struct task_struct *task, struct vm_area_struct *vma, void *arg)
@@ -632,7 +636,7 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!m || r.pid == of || !r.pid)
 		return 0;
-	r.other = m->image;
+	r.other = born.parent = m->image;
 	if (m->image)
 		born.image = new_image();
 	r.image = born.image;
@@ -660,6 +664,7 @@ int syscalls_execed(struct bpf_raw_tracepoint_args *ctx)
 		return 0;
 	r.other = m->image;
 	bpf_map_delete_elem(&lines, &r.other);
+	m->parent = 0;
 	m->image = r.image = new_image();
 	tell_news(&r);
 	return 0;

@@ -350,15 +350,19 @@ static int read_copy(const void *image, uint64_t addr, void *buf, size_t size)
 	return 0;
 }
 
-static struct scry_unwinder *unwinder_of(struct program *g)
+/* What it sees, is what has names: libraries may have been mapped since the first look. */
+static struct scry_unwinder *unwinder_of(struct program *g, bool is_there)
 {
 	const struct scry_space space = {.pid = g->pid};
 
-	if (!g->unwinder && !g->has_no_unwinder &&
-	    scry_unwinder_open(&space, &g->mem, &g->unwinder) < 0) {
+	if (g->unwinder || g->has_no_unwinder)
+		return g->unwinder;
+	if (scry_unwinder_open(&space, &g->mem, &g->unwinder) < 0) {
 		g->has_no_unwinder = true;
 		scry_log_detail("process %d has no callers: %s", (int)g->pid, scry_error());
 		scry_error_clear();
+	} else if (is_there) {
+		scry_native_see_on(g->native);
 	}
 	return g->unwinder;
 }
@@ -371,7 +375,7 @@ static size_t walk(struct program *g, const struct scry_syscalls_stack *r, bool 
 	const struct scry_mem copy = {.fd = -1, .image = r, .image_read = read_copy};
 	const struct user_regs_struct regs = {
 		.rip = r->head.key.ip, .rsp = r->sp, .rbp = r->bp, .rbx = r->bx};
-	struct scry_unwinder *u = unwinder_of(g);
+	struct scry_unwinder *u = unwinder_of(g, is_there);
 	enum scry_native_end end = SCRY_NATIVE_NO_RULE;
 	size_t count = 0, kept = 1;
 

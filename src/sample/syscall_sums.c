@@ -421,7 +421,8 @@ static int write_steps(struct scry_syscall_sums *s, const struct site *site)
 		const struct scry_ev_syscall_time ev = {
 			.site = site->number,
 			.from_ns = scry_syscalls_step_ns(i),
-			.to_ns = scry_syscalls_step_ns(i + 1),
+			.to_ns = i + 1 < SCRY_SYSCALLS_STEPS ? scry_syscalls_step_ns(i + 1)
+							     : UINT64_MAX,
 			.calls = site->steps[i],
 		};
 

@@ -144,7 +144,7 @@ static int give_place(void *arg, void *record, size_t size)
 
 	if (size < sizeof(*r))
 		return -EPROTO;
-	add_image(w, r->image, (pid_t)r->pid, 0);
+	add_image(w, r->image, (pid_t)r->pid, r->other);
 	site = r->kind == SCRY_SYSCALLS_PLACE && size >= sizeof(struct scry_syscalls_place)
 		       ? scry_syscall_sums_place(w->sums, record)
 		       : scry_syscall_sums_site(w->sums, &r->key, r->pid);

@@ -37,8 +37,8 @@ struct scry_syscalls_setup { /* constants */
  * are told apart by at once: words of 64 bits, by the machine's number; all, where that is not
  * known. */
 struct scry_syscalls_member {
-	uint32_t image; /* 0: counted from its next exec on */
-	uint32_t reserved;
+	uint32_t image;	 /* 0: counted from its next exec on */
+	uint32_t parent; /* image of whose fork it is; 0: none */
 };
 
 struct scry_syscalls_key { /* no padding */
@@ -106,7 +106,7 @@ enum scry_syscalls_kind {
 
 struct scry_syscalls_record {
 	uint32_t kind, pid, tid, image;
-	uint32_t other;
+	uint32_t other;	  /* in `places`: image of whose fork it is, as that may be told later; 0 */
 	uint32_t is_last; /* ENDED: the process has no other thread */
 	char name[16];
 	uint64_t weight; /* STACK, LINES: it stands for so many calls, or ticks */

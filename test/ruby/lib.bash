@@ -17,6 +17,13 @@ need_gem() {
 	"$RUBY" -e 'require ARGV[0]' "$1" 2>/dev/null || skip "ruby has no library '$1': run make deps"
 }
 
+# need_bpf: where the kernel lets us; else skipped with its reason. Who has the rights fails in probe_bpf.
+need_bpf() {
+	local why
+	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
+	[ -z "$why" ] || skip "$why"
+}
+
 # Every Ruby that is tried, one a line.
 rubies() {
 	echo "$RUBY"

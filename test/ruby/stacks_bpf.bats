@@ -10,13 +10,6 @@ setup() {
 	K="$HERE/sampled_stacks"
 }
 
-# Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
-need_bpf() {
-	local why
-	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
-	[ -z "$why" ] || skip "$why"
-}
-
 processor_shares() {
 	"$SCRY" stacks -q --engine=bpf --cpu -r 5000 --force -o "$T/cpu.json" -- "$RUBY" "$K/shares.rb" "$(share 1 20)" "$T/truth.json" || return 2
 	"$RUBY" "$K/check_shares.rb" "$T/truth.json" - "$T/cpu.json" - || return 2

@@ -13,13 +13,6 @@ teardown() {
 	end_started
 }
 
-# Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
-need_bpf() {
-	local why
-	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
-	[ -z "$why" ] || skip "$why"
-}
-
 # is_on RECORDING: its process is watched.
 is_on() {
 	"$SCRY" report --view events "$1" | grep -q " attach "

@@ -8,13 +8,6 @@ setup() {
 	K="$HERE/sampled_stacks"
 }
 
-# Where the kernel lets us: else skipped with its reason. Who has the rights fails in probe_bpf.
-need_bpf() {
-	local why
-	why="$("$SCRY" doctor | sed -n 's/^-- *eBPF *//p')"
-	[ -z "$why" ] || skip "$why"
-}
-
 @test "who runs and who waits: C code above the line that called it, and nowhere else" {
 	need_bpf
 	while read -ra words; do
