@@ -19,6 +19,11 @@
 
 #define LIBC "/usr/lib/x86_64-linux-gnu/libc.so.6"
 #define APP "/srv/app"
+#define BY_SITE                                                          \
+	{                                                                \
+		.by = SCRY_VIEW_BY_SITE, .sort = SCRY_VIEW_SORT_DEFAULT, \
+		.top = SCRY_VIEW_TOP_DEFAULT                             \
+	}
 
 struct place { /* of a call */
 	uint32_t site, pid, number;
@@ -100,6 +105,38 @@ static void put_stacks(struct golden *rec)
 	put_frame(rec, (struct scry_ev_stack){.id = 6, .parent = 2, .offset = 14}, LIBC, "read");
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		golden_put(rec, SCRY_EVENT_SYSCALL_STACK, &counts[i], sizeof(counts[i]));
+}
+
+/* Of the reads three of four are of one line, of the openats half have none. */
+static void put_lines(struct golden *rec)
+{
+	const struct scry_ev_stack frames[] = {
+		{.id = 7,
+		 .file_str = golden_str(rec, "/srv/app.rb"),
+		 .line = 30,
+		 .method_str = golden_str(rec, "<main>")},
+		{.id = 8,
+		 .parent = 7,
+		 .file_str = golden_str(rec, "/srv/app.rb"),
+		 .line = 12,
+		 .method_str = golden_str(rec, "Foo::Bar#baz")},
+		{.id = 9,
+		 .parent = 7,
+		 .file_str = golden_str(rec, "/srv/lib:2/q.rb"),
+		 .line = 7,
+		 .method_str = golden_str(rec, "Foo.poll")},
+	};
+	const struct scry_ev_syscall_line lines[] = {
+		{.site = 4, .stack = 8, .count = 3000},
+		{.site = 4, .stack = 9, .count = 1000},
+		{.site = 5, .stack = 9, .count = 200},
+		{.site = 5, .stack = 0, .count = 201},
+	};
+
+	for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
+		golden_put(rec, SCRY_EVENT_STACK, &frames[i], sizeof(frames[i]));
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		golden_put(rec, SCRY_EVENT_SYSCALL_LINE, &lines[i], sizeof(lines[i]));
 }
 
 static void put_paths(struct golden *rec)
@@ -197,7 +234,7 @@ static void put_totals(struct golden *rec, const struct scry_ev_syscalls *sums)
 	golden_put(rec, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
 }
 
-static int recording(uint32_t flags, bool has_losses)
+static int recording(uint32_t flags, bool has_losses, bool is_ruby)
 {
 	struct golden rec = golden_begin();
 	const bool is_exact = flags & SCRY_SYSCALLS_EXACT;
@@ -217,7 +254,6 @@ static int recording(uint32_t flags, bool has_losses)
 	if (has_losses) {
 		sums.unplaced = 11;
 		sums.nowhere = is_exact ? 1400 : 0;
-		sums.untimed = flags & SCRY_SYSCALLS_LATENCY ? 77 : 0;
 		sums.killed = 1;
 		sums.lost = 5;
 		sums.strangers = 3;
@@ -233,6 +269,10 @@ static int recording(uint32_t flags, bool has_losses)
 	put_stacks(&rec);
 	if (is_exact)
 		put_paths(&rec);
+	if (is_ruby) {
+		sums.line_samples = 44;
+		put_lines(&rec);
+	}
 	golden_put(&rec, SCRY_EVENT_SYSCALLS, &sums, sizeof(sums));
 	put_totals(&rec, &sums);
 	return golden_end(&rec);
@@ -241,7 +281,7 @@ static int recording(uint32_t flags, bool has_losses)
 static void check(uint32_t flags, bool has_losses, const struct scry_view_opts *opts,
 		  const char *file)
 {
-	int fd = recording(flags, has_losses);
+	int fd = recording(flags, has_losses, false);
 
 	golden_check(fd, "syscalls", file, opts);
 	close(fd);
@@ -249,7 +289,7 @@ static void check(uint32_t flags, bool has_losses, const struct scry_view_opts *
 
 static void sampled(void **state)
 {
-	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_view_opts plain = BY_SITE;
 
 	check(0, false, &plain, "syscalls_sampled.txt");
 	check(0, false, &plain, "syscalls_sampled.json");
@@ -257,8 +297,8 @@ static void sampled(void **state)
 
 static void exact(void **state)
 {
-	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
-	struct scry_view_opts some = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_view_opts plain = BY_SITE;
+	struct scry_view_opts some = BY_SITE;
 
 	check(SCRY_SYSCALLS_EXACT, false, &plain, "syscalls_exact.txt");
 	check(SCRY_SYSCALLS_EXACT, false, &plain, "syscalls_exact.json");
@@ -272,7 +312,7 @@ static void exact(void **state)
 
 static void latency(void **state)
 {
-	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_view_opts plain = BY_SITE;
 
 	check(SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_LATENCY, false, &plain, "syscalls_latency.txt");
 	check(SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_LATENCY, false, &plain, "syscalls_latency.json");
@@ -280,7 +320,7 @@ static void latency(void **state)
 
 static void by(void **state)
 {
-	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct scry_view_opts opts = BY_SITE;
 
 	opts.by = SCRY_VIEW_BY_SYSCALL;
 	check(SCRY_SYSCALLS_EXACT, false, &opts, "syscalls_by_syscall.txt");
@@ -293,9 +333,25 @@ static void by(void **state)
 	check(SCRY_SYSCALLS_EXACT, false, &opts, "syscalls_by_thread.json");
 }
 
+static void lines(void **state)
+{
+	struct scry_view_opts opts = BY_SITE;
+	int fd = recording(SCRY_SYSCALLS_EXACT, false, true);
+
+	golden_check(fd, "syscalls", "syscalls_ruby.txt", &opts);
+	golden_check(fd, "syscalls", "syscalls_ruby.json", &opts);
+	opts.by = SCRY_VIEW_BY_LINE;
+	golden_check(fd, "syscalls", "syscalls_by_line.txt", &opts);
+	golden_check(fd, "syscalls", "syscalls_by_line.json", &opts);
+	close(fd);
+	fd = recording(SCRY_SYSCALLS_EXACT, false, false);
+	golden_check(fd, "syscalls", "syscalls_by_line_none.txt", &opts);
+	close(fd);
+}
+
 static void losses(void **state)
 {
-	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_view_opts plain = BY_SITE;
 
 	check(0, true, &plain, "syscalls_sampled_losses.txt");
 	check(SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_LATENCY, true, &plain, "syscalls_losses.txt");
@@ -313,7 +369,7 @@ static void put_nothing(struct golden *rec, const struct scry_ev_syscalls *sums)
 
 static void nothing(void **state)
 {
-	const struct scry_view_opts plain = SCRY_VIEW_OPTS_DEFAULT;
+	const struct scry_view_opts plain = BY_SITE;
 	const struct scry_ev_syscalls sampled = {.rate = 1000, .watched_ns = 1000000000};
 	const struct scry_ev_syscalls exact = {.flags = SCRY_SYSCALLS_EXACT,
 					       .watched_ns = 1000000000};
@@ -340,6 +396,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sampled), cmocka_unit_test(exact),  cmocka_unit_test(latency),
 		cmocka_unit_test(by),	   cmocka_unit_test(losses), cmocka_unit_test(nothing),
+		cmocka_unit_test(lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
