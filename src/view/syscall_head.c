@@ -122,10 +122,11 @@ static void note_missing(struct scry_syscall_view *v)
 		     (unsigned long long)s->unplaced, (unsigned long long)s->inside);
 	if (s->unnamed)
 		note(v,
-		     "%llu processes ended, or became others, before scry could see what they had "
+		     "%llu process%s ended, or became another program, before scry could see what "
+		     "they had "
 		     "mapped: their callers are missing, and the names of places that no other "
 		     "process has mapped",
-		     (unsigned long long)s->unnamed);
+		     (unsigned long long)s->unnamed, s->unnamed == 1 ? "" : "es");
 	if (v->lines_seen && v->lineless * 20 > v->lines_seen)
 		note(v, "lines of Ruby are known for %llu %% of the calls of Rubies",
 		     (unsigned long long)scry_share(v->lines_seen - v->lineless, v->lines_seen,
