@@ -20,7 +20,8 @@
 #define USER_CS 3u
 #define ERRNO_MAX 4095
 #define BURST 128u /* copies of stacks, and paths, that may come at once on a processor */
-#define RANDOM 127u
+#define EVERY_MAX (1u << 24)
+#define SITES_MAX 65536u
 
 const volatile struct scry_syscalls_setup scry_setup;
 
@@ -93,7 +94,10 @@ struct {
 
 struct budget { /* of copies, on one processor */
 	__u64 since_ns;
-	__u32 left;
+	__u64 hit_ns; /* the last call that was drawn */
+	__u32 left;   /* of others, that may be made at once */
+	__u32 every;  /* one of so many calls is drawn */
+	__u32 until;  /* calls till the next one */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -101,6 +105,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct budget);
 } budgets SEC(".maps");
+
+struct { /* places of an image, whatever thread: of the first call there a stack is copied */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, SITES_MAX);
+	__type(key, struct scry_syscalls_key);
+	__type(value, __u8);
+} sites SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -444,13 +455,46 @@ static __always_inline bool is_exec(const struct scry_syscalls_slot *slot, long 
 	return !result && (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
 }
 
+/*
+ * Of all calls of a processor one is drawn now and then, such that some hundred are drawn in a
+ * second, and stands for as many as are drawn one of.
+ */
 static __always_inline void sample(struct scry_syscalls_sum *s, const struct pt_regs___kernel *regs)
 {
-	s->next = s->calls < 4 ? s->calls + 1 : s->calls + 1 + (bpf_get_prandom_u32() & RANDOM);
-	if (!spend())
+	__u32 zero = 0, every;
+	struct budget *b = bpf_map_lookup_elem(&budgets, &zero);
+	__u64 now;
+
+	if (!b || (b->until && --b->until))
 		return;
-	tell_stack(&s->key, regs, s->calls - s->told);
-	s->told = s->calls;
+	now = bpf_ktime_get_ns();
+	every = b->every ? b->every : 1;
+	tell_stack(&s->key, regs, every);
+	if (now - b->hit_ns < scry_setup.stack_every_ns / 2 && every < EVERY_MAX)
+		b->every = every * 2;
+	else if (now - b->hit_ns > scry_setup.stack_every_ns * 2ull && every > 1)
+		b->every = every / 2;
+	else
+		b->every = every;
+	b->hit_ns = now;
+	b->until = 1 + bpf_get_prandom_u32() % (2 * b->every - 1);
+}
+
+/* A place that no thread of the image was at before: who calls it is to be known, however seldom.
+ */
+static __attribute__((noinline)) int sample_first(const struct scry_syscalls_key *of,
+						  const struct pt_regs___kernel *regs)
+{
+	struct scry_syscalls_key key;
+	__u8 one = 1;
+
+	if (!of || !regs)
+		return 0;
+	key = *of;
+	key.tid = 0;
+	if (!bpf_map_update_elem(&sites, &key, &one, BPF_NOEXIST) && spend())
+		tell_stack(of, regs, 1);
+	return 0;
 }
 
 /*
@@ -510,7 +554,9 @@ int syscalls_exit(unsigned long long *ctx)
 		if (e)
 			e->ns = 0;
 	}
-	if (slot.ip && s->calls >= s->next)
+	if (slot.ip && s->calls == 1)
+		sample_first(&s->key, regs);
+	else if (slot.ip)
 		sample(s, regs);
 	return 0;
 }

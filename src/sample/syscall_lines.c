@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "name/stacks.h"
 #include "sample/layout.h"
@@ -19,8 +20,9 @@
 #define IMAGES_MAX (1u << 20)
 #define ASK_NS 5000000u	      /* between two questions whether an image is a Ruby */
 #define YOUNG_NS 2000000000u  /* whose libraries may not be there yet, or whose VM boots */
-#define TLS_BYTES (64u << 10) /* below the thread register: where static TLS lies */
+#define TLS_BYTES (16u << 10) /* below the thread register: where static TLS lies */
 #define TRIES 50u
+#define MISSES 8u
 
 enum state { ASKING, FINDING, KNOWN, REFUSED };
 
@@ -30,6 +32,8 @@ struct image {
 	enum state state;
 	bool has_ended, is_ruby;
 	unsigned int tries;
+	bool is_sure;	     /* a record had frames */
+	unsigned int misses; /* records without, before that */
 	uint64_t since_ns, asked_ns;
 	struct scry_ruby *ruby;
 	struct scry_symbols symbols; /* valid with ruby */
@@ -115,6 +119,8 @@ static int keep_ruby(struct image *i, struct scry_ruby *ruby)
 
 /* --- what it is ------------------------------------------------------------------------------ */
 
+static void find_out(struct scry_syscall_lines *l, struct image *i);
+
 /* A fork has what its parent has, where it has it. */
 static void be_like(struct scry_syscall_lines *l, struct image *i, const struct image *parent)
 {
@@ -135,6 +141,8 @@ static void be_like(struct scry_syscall_lines *l, struct image *i, const struct 
 	i->at = parent->at;
 	if (i->state == KNOWN)
 		scry_bpf_set(l->bpf, "lines", &i->number, &i->at);
+	else
+		find_out(l, i);
 }
 
 void scry_syscall_lines_add(struct scry_syscall_lines *l, uint32_t number, pid_t pid,
@@ -183,6 +191,19 @@ static bool has_ruby(pid_t pid)
 	return has;
 }
 
+static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec);
+
+/* Another process of the same Ruby has shown where: then most likely there. */
+static void find_out(struct scry_syscall_lines *l, struct image *i)
+{
+	const struct scry_bpf_layout layout = scry_sample_layout(i->ruby);
+
+	i->state = FINDING;
+	for (uint32_t k = 0; k < l->ruby_count && i->state == FINDING; k++)
+		if (memcmp(&l->rubies[k].layout, &layout, sizeof(layout)) == 0)
+			know(l, i, l->rubies[k].ec);
+}
+
 static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
 {
 	struct scry_ruby *ruby = NULL;
@@ -210,7 +231,7 @@ static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
 	if (err || keep_ruby(i, ruby) < 0)
 		refuse(l, i, err ? scry_error() : "no memory");
 	else
-		i->state = FINDING;
+		find_out(l, i);
 }
 
 void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles)
@@ -236,24 +257,22 @@ void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles)
 
 /* --- where a thread has its context ---------------------------------------------------------- */
 
-/* How far from `fs` the only word lies that is `ec`; 0: none does, or several do. */
+/*
+ * How far from `fs` the nearest word lies that is `ec`; 0: none does. Below a thread's static TLS
+ * is its stack, which has that word in many places, but all TLS is nearer.
+ */
 static int64_t search(const struct scry_mem *mem, uint64_t fs, uint64_t ec)
 {
 	static uint64_t words[TLS_BYTES / 8];
 	uint64_t size = sizeof(words);
-	int64_t found = 0;
 
 	/* what is mapped below it may be less than that */
 	while (size >= 512 && scry_mem_read(mem, fs - size, words, size) < 0)
 		size /= 2;
-	for (uint64_t i = 0; size >= 512 && i < size / 8; i++) {
-		if (words[i] != ec)
-			continue;
-		if (found)
-			return 0;
-		found = (int64_t)(8 * i) - (int64_t)size;
-	}
-	return found;
+	for (uint64_t i = size / 8; size >= 512 && i-- > 0;)
+		if (words[i] == ec)
+			return (int64_t)(8 * i) - (int64_t)size;
+	return 0;
 }
 
 static uint64_t context_of(const struct scry_ruby *ruby, pid_t tid)
@@ -295,6 +314,8 @@ static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec)
 		refuse(l, i, "there are too many");
 	else
 		i->state = KNOWN;
+	scry_log_detail("process %d: its threads have their context at fs%+lld", (int)i->pid,
+			(long long)ec);
 }
 
 void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_syscalls_stack *r)
@@ -309,9 +330,11 @@ void scry_syscall_lines_see(struct scry_syscall_lines *l, const struct scry_sysc
 	if (!ec) /* none of the VM's threads */
 		return;
 	at = search(&i->ruby->mem, r->fs, ec);
-	if (at && context_of(i->ruby, (pid_t)r->head.key.tid) == ec)
+	if (context_of(i->ruby, (pid_t)r->head.key.tid) != ec)
+		return; /* another fiber runs */
+	if (at)
 		know(l, i, at);
-	else if (++i->tries == TRIES)
+	if (i->state == FINDING && ++i->tries == TRIES)
 		refuse(l, i, "where its threads have their execution context was not found");
 }
 
@@ -336,8 +359,9 @@ static uint32_t intern_stack(struct scry_syscall_lines *l, struct image *i, uint
 
 		if (!symbol || l->named[at - 1].is_hidden || symbol->is_c || symbol->is_internal)
 			continue;
-		if (is_dead(i, symbol, taken_ns, &l->walk))
+		if (is_dead(i, symbol, taken_ns, &l->walk)) {
 			return 0;
+		}
 		frame.path = symbol->path;
 		frame.line = l->named[at - 1].line;
 		frame.label = symbol->name;
@@ -346,6 +370,19 @@ static uint32_t intern_stack(struct scry_syscall_lines *l, struct image *i, uint
 			return 0;
 	}
 	return parent;
+}
+
+/* A thread that begins has no context there yet, others never have; but where none has, it is
+ * elsewhere. */
+static void look_for_misses(struct scry_syscall_lines *l, struct image *i,
+			    const struct scry_syscalls_lines *r)
+{
+	i->is_sure |= r->frames_size != 0;
+	if (i->is_sure || ++i->misses < MISSES || !context_of(i->ruby, (pid_t)r->head.key.tid))
+		return;
+	i->misses = 0;
+	i->state = ++i->tries < TRIES ? FINDING : REFUSED;
+	scry_bpf_unset(l->bpf, "lines", &i->number);
 }
 
 uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l, const struct scry_syscalls_lines *r)
@@ -364,12 +401,15 @@ uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l, const struct scr
 		.newest = {r->top_word, r->top_flags, r->top_code},
 	};
 
+	if (i && i->state == KNOWN)
+		look_for_misses(l, i, r);
 	if (!i || i->state != KNOWN || !r->frames_size || r->frames_size > sizeof(r->frames) ||
 	    r->top < r->bottom || r->top - r->bottom > sizeof(r->values))
 		return 0;
 	scry_walk_forget(&l->walk); /* it may have been another process's */
-	if (scry_walk_take(&l->walk, i->ruby, &copy) != SCRY_WALK_VALID)
+	if (scry_walk_take(&l->walk, i->ruby, &copy) != SCRY_WALK_VALID) {
 		return 0;
+	}
 	l->walk.time_ns = r->time_ns;
 	scry_symbols_turn(&i->symbols);
 	scry_symbols_name(&i->symbols, i->ruby, &l->walk, l->named);

@@ -69,8 +69,6 @@ struct scry_syscalls_sum {
 	uint64_t vain;		/* of the calls: for which `what` is known to hold */
 	uint64_t asked;		/* of the calls: of which it is known whether it holds */
 	uint64_t last;		/* result of the last one: what brk is compared with */
-	uint64_t next;		/* call at which a stack is copied next */
-	uint64_t told;		/* calls for which the stacks that were copied stand */
 	uint32_t what;		/* enum scry_syscalls_vain */
 	int32_t error;		/* the last one's, that was none of the two; 0 */
 };
