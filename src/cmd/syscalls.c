@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/err.h"
@@ -19,6 +20,7 @@
 #define TURN_NS 20000000u
 #define RATE_DEFAULT 1000u
 #define RATE_MAX 20000u
+#define WATCHER_NICE (-15)
 
 enum { BY_SITE, BY_SYSCALL, BY_LINE, BY_THREAD };
 
@@ -70,8 +72,13 @@ static int open_watch(struct syscalls *s)
 		.latency = s->latency,
 		.rate = (uint32_t)s->rate,
 	};
-	int err = scry_syscalls_watch_open(&opts, &s->watch);
+	int err;
 
+	scry_fd_raise_limit();
+	/* What runs for a moment is to be looked at before it has ended, on a busy machine too;
+	 * where it may not be, more places have no names. */
+	setpriority(PRIO_PROCESS, 0, WATCHER_NICE);
+	err = scry_syscalls_watch_open(&opts, &s->watch);
 	scry_outside_head(&s->o, "syscalls");
 	for (size_t i = 0; i < s->pids.count && !err; i++)
 		err = add_pid(s, (pid_t)s->pids.values[i]);
@@ -115,7 +122,6 @@ static int run(struct syscalls *s)
 {
 	int err = scry_outside_files(&s->o);
 
-	scry_fd_raise_limit();
 	if (!err && s->o.command)
 		err = scry_outside_start(&s->o, true);
 	if (!err)

@@ -23,6 +23,8 @@
 #define TLS_BYTES (16u << 10) /* below the thread register: where static TLS lies */
 #define TRIES 50u
 #define MISSES 8u
+#define TH_WORDS 128u /* of a thread's struct, among which its pthread_t is */
+#define TCB_SELF 16u  /* a thread's control block says twice where it is: tcb and self of glibc */
 
 enum state { ASKING, FINDING, KNOWN, REFUSED };
 
@@ -191,17 +193,90 @@ static bool has_ruby(pid_t pid)
 	return has;
 }
 
+/*
+ * How far from `fs` the nearest word lies that is `ec`; 0: none does. Below a thread's static TLS
+ * is its stack, which has that word in many places, but all TLS is nearer.
+ */
+static int64_t search(const struct scry_mem *mem, uint64_t fs, uint64_t ec)
+{
+	static uint64_t words[TLS_BYTES / 8];
+	uint64_t size = sizeof(words);
+
+	/* what is mapped below it may be less than that */
+	while (size >= 512 && scry_mem_read(mem, fs - size, words, size) < 0)
+		size /= 2;
+	for (uint64_t i = size / 8; size >= 512 && i-- > 0;)
+		if (words[i] == ec)
+			return (int64_t)(8 * i) - (int64_t)size;
+	return 0;
+}
+
+static uint64_t context_of(const struct scry_ruby *ruby, pid_t tid)
+{
+	struct scry_ruby_thread *threads = NULL;
+	ssize_t count = scry_ruby_threads(ruby, &threads);
+	uint64_t ec = 0;
+
+	for (ssize_t i = 0; i < count; i++)
+		if (threads[i].tid == tid)
+			ec = threads[i].ec;
+	free(threads);
+	scry_error_clear();
+	return ec;
+}
+
 static void know(struct scry_syscall_lines *l, struct image *i, int64_t ec);
 
-/* Another process of the same Ruby has shown where: then most likely there. */
+/* A control block among the words at `base`; 0: there is none. */
+static uint64_t control_block(const struct scry_mem *mem, uint64_t base)
+{
+	uint64_t words[TH_WORDS], tcb, self;
+
+	if (!base || scry_mem_read(mem, base, words, sizeof(words)) < 0)
+		return 0;
+	for (size_t i = 0; i < TH_WORDS; i++)
+		if (words[i] && words[i] % 64 == 0 && scry_mem_u64(mem, words[i], &tcb) == 0 &&
+		    tcb == words[i] && scry_mem_u64(mem, tcb + TCB_SELF, &self) == 0 && self == tcb)
+			return tcb;
+	return 0;
+}
+
+/* The VM knows a thread's pthread_t, which glibc has made the address of its control block. */
+static int64_t ask_threads(const struct scry_ruby *ruby)
+{
+	struct scry_ruby_thread *threads = NULL;
+	ssize_t count = scry_ruby_threads(ruby, &threads);
+	int64_t found = 0;
+
+	for (ssize_t i = 0; i < count && !found; i++) {
+		uint64_t base = threads[i].th, fs = control_block(&ruby->mem, base);
+
+		if (!fs && ruby->layout.th_nt != SCRY_RUBY_NONE &&
+		    scry_mem_u64(&ruby->mem, base + ruby->layout.th_nt, &base) == 0)
+			fs = control_block(&ruby->mem, base);
+		if (fs && threads[i].ec)
+			found = search(&ruby->mem, fs, threads[i].ec);
+	}
+	free(threads);
+	scry_error_clear();
+	return found;
+}
+
+/* Another process of the same Ruby has shown where: then most likely there. Else its own threads
+ * do, if not now then by the register of one that makes a call. */
 static void find_out(struct scry_syscall_lines *l, struct image *i)
 {
 	const struct scry_bpf_layout layout = scry_sample_layout(i->ruby);
+	int64_t at = 0;
 
 	i->state = FINDING;
-	for (uint32_t k = 0; k < l->ruby_count && i->state == FINDING; k++)
+	for (uint32_t k = 0; k < l->ruby_count && !at; k++)
 		if (memcmp(&l->rubies[k].layout, &layout, sizeof(layout)) == 0)
-			know(l, i, l->rubies[k].ec);
+			at = l->rubies[k].ec;
+	if (!at)
+		at = ask_threads(i->ruby);
+	if (at)
+		know(l, i, at);
 }
 
 static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
@@ -253,40 +328,6 @@ void scry_syscall_lines_turn(struct scry_syscall_lines *l, bool settles)
 			ask(l, i, now);
 		at++;
 	}
-}
-
-/* --- where a thread has its context ---------------------------------------------------------- */
-
-/*
- * How far from `fs` the nearest word lies that is `ec`; 0: none does. Below a thread's static TLS
- * is its stack, which has that word in many places, but all TLS is nearer.
- */
-static int64_t search(const struct scry_mem *mem, uint64_t fs, uint64_t ec)
-{
-	static uint64_t words[TLS_BYTES / 8];
-	uint64_t size = sizeof(words);
-
-	/* what is mapped below it may be less than that */
-	while (size >= 512 && scry_mem_read(mem, fs - size, words, size) < 0)
-		size /= 2;
-	for (uint64_t i = size / 8; size >= 512 && i-- > 0;)
-		if (words[i] == ec)
-			return (int64_t)(8 * i) - (int64_t)size;
-	return 0;
-}
-
-static uint64_t context_of(const struct scry_ruby *ruby, pid_t tid)
-{
-	struct scry_ruby_thread *threads = NULL;
-	ssize_t count = scry_ruby_threads(ruby, &threads);
-	uint64_t ec = 0;
-
-	for (ssize_t i = 0; i < count; i++)
-		if (threads[i].tid == tid)
-			ec = threads[i].ec;
-	free(threads);
-	scry_error_clear();
-	return ec;
 }
 
 /* The place of what is alike, new or known; SCRY_SYSCALLS_RUBIES: there is no room. */
