@@ -18,6 +18,11 @@ held_twice() {
 	[ "$(grep -c "^held" "$T/share.out")" -eq 2 ]
 }
 
+# Native threads of those that have ended go when their VM likes.
+is_but_for_threads() { # PID STATE
+	[ "$(state_of "$1" | grep -v ^threads)" = "$(grep -v ^threads <<<"$2")" ]
+}
+
 # shares RUBY...: three compute, one sleeps often, four are idle; then one holds the lock for 400 ms.
 shares() {
 	local pid before scry
@@ -38,10 +43,24 @@ shares() {
 	kill -INT "$scry"
 	wait "$scry" || return 1
 	judged hog "$(sed -n 's/^held //p' "$T/share.out" | tail -1)" || return 1
-	as_before "$pid" "$before" "after the second watch" || return 1
+	wait_for 5 is_but_for_threads "$pid" "$before" || return 1
 	echo end >&8
 	finish "$pid" || return 1
 	grep -qx right "$T/share.out"
+}
+
+# watched WHAT NUMBER ARGS...: scry gvl on $PID, judged.
+watched_is() {
+	local what=$1 number=$2
+	shift 2
+	"$SCRY" gvl -p "$PID" --max-pause 2s --json "$@" >"$T/gvl.json" && judged "$what" "$number" # the machine may be busy
+}
+
+@test "more pairs of threads than are kept: the sums of threads and lines are whole, and it is said" {
+	need_root "entering a process that is not a child of scry"
+	start crowd "$RUBY" "$GVL/crowd.rb" 330
+	wait_for 20 in_file "^pid" "$T/crowd.out"
+	watched_is crowd 0 -d 2s
 }
 
 @test "computing threads share the lock, idle ones want nothing, who holds it long is blamed with its line" {

@@ -69,7 +69,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
 void scry_gvl_blame_look(struct scry_gvl *g);
-/* Writes the lines of a holder, by its row, because of which others lost so much. */
+/* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
 /* report.c: writes what the table says into the recording. */
