@@ -56,6 +56,22 @@ watched_is() {
 	"$SCRY" gvl -p "$PID" --max-pause 2s --json "$@" >"$T/gvl.json" && judged "$what" "$number" # the machine may be busy
 }
 
+# holds RUBY...: the lock is held, and wanted, from before the watch to after it; then for a part of it.
+holds() {
+	start hold "$@" "$GVL/hold.rb" 999999999
+	wait_for 20 has_spent "$PID" 30
+	watched_is hold 0 -d 80ms || return 1
+	watched_is hold 0 -d 700ms || return 1
+	start hold "$@" "$GVL/hold.rb" 2000000
+	wait_for 20 has_spent "$PID" 20
+	watched_is hold 1 -d 4s
+}
+
+@test "who holds the lock for all of the watch has a line; who waits for it still, or waited before, is named" {
+	need_root "entering a process that is not a child of scry"
+	holds "$RUBY"
+}
+
 @test "more pairs of threads than are kept: the sums of threads and lines are whole, and it is said" {
 	need_root "entering a process that is not a child of scry"
 	start crowd "$RUBY" "$GVL/crowd.rb" 330
@@ -75,6 +91,7 @@ watched_is() {
 	for ruby in "${rubies[@]}"; do
 		read -ra words <<<"$ruby"
 		shares "${words[@]}" || { echo "$ruby"; return 1; }
+		holds "${words[@]}" || { echo "$ruby"; return 1; }
 	done
 }
 

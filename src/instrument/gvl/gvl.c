@@ -29,6 +29,7 @@
 #define EVENT_NS 27 /* what it adds to the end of a critical section: bench/gvl.md */
 #define LOOK_NS 50000000ull
 #define READS 1000
+#define FIRST_TRIES 20
 #define QUEUE_MAX 4096u
 
 static const struct letting_go {
@@ -112,12 +113,13 @@ static int read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
 	return after == ret->owner ? 0 : -EAGAIN;
 }
 
-static void look_first(struct scry_gvl *g)
+void scry_gvl_look_first(struct scry_gvl *g, int tries)
 {
 	struct scry_gvl_snapshot *s = &g->first_look;
 
-	s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
-	for (int i = 0; i < 20 && s->queue && !g->has_first_look; i++) {
+	if (!s->queue)
+		s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
+	for (int i = 0; i < tries && s->queue && !g->has_first_look; i++) {
 		if (__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE))
 			return; /* there was an event: it says all */
 		s->tsc = __rdtsc();
@@ -324,7 +326,7 @@ static int begin(struct scry_gvl *g)
 	g->is_bound = true;
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
-	look_first(g);
+	scry_gvl_look_first(g, FIRST_TRIES);
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;

@@ -69,11 +69,15 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
 void scry_gvl_blame_look(struct scry_gvl *g);
+/* Who held it before the first event has that number. Before the first report. */
+void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
 /* report.c: writes what the table says into the recording. */
 int scry_gvl_report(struct scry_gvl *g);
+/* What stands before the first event; nothing where there was one. Again until it is known. */
+void scry_gvl_look_first(struct scry_gvl *g, int tries);
 /* Looks who there is: names, native threads. */
 void scry_gvl_look_at_people(struct scry_gvl *g);
 

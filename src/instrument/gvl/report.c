@@ -311,6 +311,7 @@ static void tell_lines(const struct report *r)
 
 	if (!g->blame)
 		return;
+	scry_gvl_blame_settle(g, row_of(r, g->first_look.owner));
 	for (uint32_t i = 1; i < SCRY_GVL_THREADS + g->count; i++)
 		if (r->lost[i])
 			scry_gvl_blame_report(g, i, ns_of(r, r->lost[i]));

@@ -43,6 +43,23 @@ when "hog" # one thread holds it, in C, for so long by its own clock; another on
   wrong << "another one is worse: #{threads[0]}" unless threads[0] == hog
   line = report["rows"].max_by { |r| r["lost_ns"] }
   wrong << "blames #{line}" unless [20, 24].include?(line["line"])
+when "hold" # one thread holds it from before the watch to after it, or for so long
+  hog, waiter = by_name.fetch("hog")[0], by_name.fetch("waiter")[0]
+  known = watched - totals["unknown_ns"]
+  wrong << "hog is not to blame: #{threads[0]}" unless threads[0] == hog
+  line = report["rows"].max_by { |r| r["lost_ns"] }
+  wrong << "blames #{line}" unless line["line"] == 6 && line["file"].to_s.end_with?("hold.rb")
+  notes = report["notes"].join("\n")
+  if number == "0"
+    near["held by hog", hog["held_ns"], known, 0.01]
+    near["lost by its line", line["lost_ns"], known, 0.01]
+    near["the wait that is not over", waiter["open_wait_ns"], known, 0.01]
+    wrong << "does not say who waits still" unless notes.match?(/still waiting at the end: waiter/)
+    wrong << "it has ended" if hog["has_ended"] || waiter["has_ended"]
+  else
+    near["the wait from before", waiter["older_wait_ns"], hog["held_ns"], 0.05, 5_000_000]
+    wrong << "does not say who had waited" unless notes.match?(/waiting from before the watch: waiter/)
+  end
 when "crowd" # more pairs than there is room for: the sums above hold all the same, and it is said
   wrong << "every pair found room" unless totals["unpaired_ns"] > 0
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }
