@@ -163,7 +163,9 @@ static void look_at_self(const struct moment *m, struct scry_gvl_row *r)
 	if (self == r->self)
 		return;
 	r->self = self;
+	r->tid = 0;
 	r->threads++;
+	m->t->births++;
 }
 
 static void end_wait(const struct moment *m, struct scry_gvl_row *r)
@@ -219,20 +221,27 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 	r->since = m->now;
 }
 
+/* Of this native thread; 0: not known. */
+static uint32_t own_tid(void)
+{
+	uint64_t fs;
+
+	if (!scry_agent.tracking.tid_offset)
+		return 0;
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset);
+}
+
 /* Is this native thread the one that runs it? */
 static int is_own(const struct moment *m, uint64_t th)
 {
-	uint64_t fs, native = th;
+	uint64_t native = th;
 
 	if (!m->plan->hands_over)
 		return 1;
 	if (m->plan->nt != SCRY_GVL_NONE)
 		native = load64(th + m->plan->nt);
-	if (!native)
-		return 0;
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset) ==
-	       *(const volatile uint32_t *)(native + m->plan->tid);
+	return native && own_tid() == *(const volatile uint32_t *)(native + m->plan->tid);
 }
 
 /* Whose it was, and who gave it. */
@@ -273,7 +282,11 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m, th)) {
 		settle_waiters(m);
 		change(m, row, SCRY_GVL_HOLDS);
+	} else {
+		return;
 	}
+	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m, th) && t->events)
+		r->tid = own_tid();
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */

@@ -217,21 +217,29 @@ static void sort(struct gvl *g)
 			     (uint64_t)g->threads[i].pid << 32 | g->threads[i].thread, i + 1);
 }
 
+static void put_name(const struct gvl *g, const struct scry_ev_gvl_thread *t, struct scry_buf *b)
+{
+	size_t size = 0;
+	const char *name = scry_reader_string(g->reader, t->name_str, &size);
+
+	if (size)
+		scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
+	else
+		scry_buf_printf(b, "[thread %u]", t->thread);
+	if (t->threads > 1)
+		scry_buf_printf(b, " and %u before it", t->threads - 1);
+}
+
 /* "worker (4711)" */
 static void put_thread(const struct gvl *g, const struct scry_ev_gvl_thread *t, struct scry_buf *b)
 {
-	size_t size = 0;
-	const char *name = t ? scry_reader_string(g->reader, t->name_str, &size) : NULL;
-
 	if (!t) {
 		scry_buf_printf(b, "[changing hands]");
 		return;
 	}
-	scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
+	put_name(g, t, b);
 	if (t->tid)
-		scry_buf_printf(b, "%s(%u)", size ? " " : "", t->tid);
-	else if (!size)
-		scry_buf_printf(b, "[thread %u]", t->thread);
+		scry_buf_printf(b, " (%u)", t->tid);
 }
 
 static void put_line(struct gvl *g, uint32_t stack, struct scry_buf *b)
@@ -464,6 +472,7 @@ static void push_thread(struct gvl *g, const struct scry_ev_gvl_thread *t)
 		scry_cell_number(t->taken_back),
 		scry_cell_number(t->threads),
 		scry_cell_number(t->has_ended),
+		scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
 		scry_functions_string(g->reader, t->name_str),
 	};
 
@@ -495,7 +504,8 @@ static void push_threads(struct gvl *g)
 		{NULL, "taken_back", SCRY_CELL_COUNT, false},
 		{NULL, "threads", SCRY_CELL_COUNT, false},
 		{NULL, "has_ended", SCRY_CELL_BOOL, false},
-		{"name", "name", SCRY_CELL_TEXT, false},
+		{"name", NULL, SCRY_CELL_TEXT, false},
+		{NULL, "name", SCRY_CELL_TEXT, false},
 	};
 	uint64_t top = top_of(g), shown = 0, hidden = 0;
 
@@ -509,6 +519,8 @@ static void push_threads(struct gvl *g)
 			hidden++;
 			continue;
 		}
+		scry_buf_clear(&g->buf);
+		put_name(g, &g->threads[i], &g->buf);
 		push_thread(g, &g->threads[i]);
 		shown++;
 	}

@@ -51,7 +51,8 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
 			      * nobody had it, as it changed hands */
 	uint64_t old_wait;   /* from the first event to the end of the wait that was on then */
-	uint64_t pad;
+	uint32_t tid; /* of the native thread that ran it, as that knows itself; 0: not seen */
+	uint32_t pad;
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
 };
 
@@ -74,6 +75,7 @@ struct scry_gvl_table { /* zero at first */
 	uint64_t wanted_since; /* ... and since when somebody does */
 	uint64_t crowded;      /* threads that found no row */
 	uint64_t lost_pairs;   /* ticks that found no pair; the rows' `lost` has them */
+	uint64_t births;       /* threads, by their Thread objects: somebody new is there */
 	uint64_t busy;	       /* events in a signal handler that interrupted the table's writer */
 	uint64_t strange;      /* what the queue should not have been */
 	uint64_t over;	       /* the lease was over */

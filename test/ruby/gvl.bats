@@ -72,6 +72,16 @@ holds() {
 	holds "$RUBY"
 }
 
+briefly() { # NAMES: so many are known; 2: they are not
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/brief.rb"
+	judged brief "$1" || return 2
+}
+
+@test "threads that live for 8 ms have a name and a tid, and end when they end" {
+	briefly 0
+	most_hold 1 3 briefly 8
+}
+
 @test "more pairs of threads than are kept: the sums of threads and lines are whole, and it is said" {
 	need_root "entering a process that is not a child of scry"
 	start crowd "$RUBY" "$GVL/crowd.rb" 330

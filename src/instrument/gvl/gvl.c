@@ -28,6 +28,8 @@
 
 #define EVENT_NS 27 /* what it adds to the end of a critical section: bench/gvl.md */
 #define LOOK_NS 50000000ull
+#define FRESH_LOOKS 4 /* until who is new has its tid and name */
+#define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */
 #define READS 1000
 #define FIRST_TRIES 20
 #define QUEUE_MAX 4096u
@@ -154,6 +156,7 @@ static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
+	const uint64_t began = scry_now_ns(), births = g->table->births;
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
@@ -174,7 +177,19 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	if (n >= 0)
 		free(threads);
 	scry_error_clear();
+	g->fresh = births != g->births ? FRESH_LOOKS : g->fresh ? g->fresh - 1 : 0;
+	g->births = births;
 	g->look_ns = scry_now_ns() + LOOK_NS;
+	g->soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
+}
+
+/* Now and then; and at once where a thread is new, which may end soon. */
+static bool is_look_due(const struct scry_gvl *g)
+{
+	const uint64_t now = scry_now_ns();
+
+	return now >= g->look_ns ||
+	       ((g->fresh || g->table->births != g->births) && now >= g->soon_ns);
 }
 
 /* ---- planned ---- */
@@ -315,6 +330,13 @@ static void begin_blame(struct scry_gvl *g)
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
 
+static bool knows_tids_as_we_do(const struct scry_gvl *g)
+{
+	const pid_t pid = g->watch->proc.pid;
+
+	return scry_proc_tid_inside(pid, pid) == pid;
+}
+
 static int begin(struct scry_gvl *g)
 {
 	int r = find_lock(g);
@@ -324,6 +346,7 @@ static int begin(struct scry_gvl *g)
 	g->began = scry_ticks_look();
 	g->since = g->began.tsc;
 	g->is_bound = true;
+	g->tids_are_ours = knows_tids_as_we_do(g);
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
 	scry_gvl_look_first(g, FIRST_TRIES);
@@ -375,6 +398,7 @@ static void identified(struct scry_watch *w)
 	struct scry_gvl *g = w->state;
 
 	g->is_bound = scry_ruby_bind(g->ruby, w->proc.pid) == 0;
+	g->tids_are_ours = knows_tids_as_we_do(g);
 	if (g->is_bound)
 		begin_blame(g);
 	scry_error_clear();
@@ -427,7 +451,7 @@ static void turn(struct scry_watch *w)
 		scry_gvl_blame_look(g);
 	if (g->is_booting)
 		judge_boot(g);
-	else if (scry_now_ns() >= g->look_ns)
+	else if (is_look_due(g))
 		scry_gvl_look_at_people(g);
 }
 

@@ -48,7 +48,10 @@ struct scry_gvl {
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
 	struct scry_gvl_blame *blame; /* NULL: not yet, or not wanted */
-	uint64_t look_ns;	      /* when to look again who there is */
+	uint64_t look_ns, soon_ns;    /* when to look again who there is; where somebody is new */
+	uint64_t births;	      /* of the table's, that were looked at */
+	uint32_t fresh;		      /* looks that are still to come soon, as somebody was new */
+	bool tids_are_ours;	      /* its pid namespace is ours: it knows tids as we do */
 };
 
 /* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes

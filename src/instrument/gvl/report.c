@@ -98,28 +98,36 @@ static void settle_old_wait(const struct report *r, struct scry_gvl_row *row,
 		row->longest = row->old_wait;
 }
 
+/* Before the watch did. Of one that no look has found: it was there between two. */
+static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
+{
+	const struct scry_gvl_person *p = person_of(r->g, row->th);
+
+	return !(p && p->is_alive) && row->state <= SCRY_GVL_OFF;
+}
+
 /* `row` is a copy; its th may have no row of the table: nothing was seen of it. */
 static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
 {
 	struct scry_watch *w = r->g->watch;
 	const struct scry_gvl_person *p = person_of(r->g, row->th);
 	const bool was_there = p && p->was_there, has_row = row->state != SCRY_GVL_UNKNOWN;
-	const bool has_ended = !w->target_gone && !(p && p->is_alive);
 	struct scry_ev_gvl_thread ev = {.pid = (uint32_t)w->proc.pid,
 					.thread = number,
 					.threads = row->threads,
-					.has_ended = has_ended};
+					.has_ended = has_ended(r, row)};
 	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end, known;
 
 	settle_old_wait(r, row, &ev);
 	if (was_there || !has_row)
 		add(row, first_state(r, row->th), r->prefix);
-	if (has_row && row->state == SCRY_GVL_OFF && has_ended)
+	if (has_row && ev.has_ended)
 		end = row->since;
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
 	known = row->held + row->wanted + row->granted;
-	if (p) {
+	ev.tid = r->g->tids_are_ours ? row->tid : 0;
+	if (p && p->tid) {
 		ev.tid = (uint32_t)p->tid;
 		ev.name_str = scry_watch_string(w, p->name);
 	}

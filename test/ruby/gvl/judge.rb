@@ -60,6 +60,18 @@ when "hold" # one thread holds it from before the watch to after it, or for so l
     near["the wait from before", waiter["older_wait_ns"], hog["held_ns"], 0.05, 5_000_000]
     wrong << "does not say who had waited" unless notes.match?(/waiting from before the watch: waiter/)
   end
+when "brief" # eight of 8 ms in a program of two seconds: were no more when they had ended
+  first = threads.max_by { |t| t["without_ns"] }
+  brief = threads - [first]
+  wrong << "there are #{brief.sum { |t| t["threads"] }}" unless brief.sum { |t| t["threads"] } == 8
+  brief.each do |t|
+    wrong << "a tid is missing: #{t}" unless t["tid"].to_i > 0
+    wrong << "it has not ended, or long after it had: #{t}" unless t["has_ended"] && t["without_ns"] < 500_000_000
+  end
+  # a keeper that has no processor meanwhile sees no names
+  wrong << "names are missing: #{by_name.keys}" if by_name.keys.grep(/^brief\d$/).size < number.to_i
+  wrong << "the first one has ended" if first["has_ended"]
+  near["the first one without it", first["without_ns"], 2_000_000_000, 0.2]
 when "crowd" # more pairs than there is room for: the sums above hold all the same, and it is said
   wrong << "every pair found room" unless totals["unpaired_ns"] > 0
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }
