@@ -346,6 +346,7 @@ static const struct scry_field fields_scry_ev_gvl[] = {
 	FIELD(scry_ev_gvl, runnable7_ns, "runnable7_ns", NUMBER),
 	FIELD(scry_ev_gvl, handing_ns, "handing_ns", NUMBER),
 	FIELD(scry_ev_gvl, unpaired_ns, "unpaired_ns", NUMBER),
+	FIELD(scry_ev_gvl, cpu_ns, "cpu_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),

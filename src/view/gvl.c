@@ -15,7 +15,9 @@
 #include "view/honesty.h"
 
 #define ROWS_MAX (1u << 20)
-#define OPEN_NS 1000000u /* a wait that has no end is told from that length on */
+#define UNKNOWN UINT64_MAX
+#define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
+#define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 #define NAMES_BYTES_MAX (256u << 20)
 
 struct line { /* in text the line where it ran, in data its stack */
@@ -80,6 +82,8 @@ static void on_lock(struct gvl *g, const struct scry_ev_gvl *ev)
 	s->runnable7_ns += ev->runnable7_ns;
 	s->handing_ns += ev->handing_ns;
 	s->unpaired_ns += ev->unpaired_ns;
+	s->cpu_ns =
+		ev->cpu_ns == UNKNOWN || s->cpu_ns == UNKNOWN ? UNKNOWN : s->cpu_ns + ev->cpu_ns;
 }
 
 static int on_thread(struct gvl *g, const struct scry_ev_gvl_thread *ev)
@@ -331,6 +335,26 @@ static void tell_wait(struct gvl *g, bool is_open)
 	note(g);
 }
 
+/* To have the lock is not to run. */
+static void tell_cpu(struct gvl *g)
+{
+	const uint64_t cpu_ns = g->sum.cpu_ns;
+	struct scry_buf *b = &g->buf;
+	uint64_t held = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		held += g->threads[i].held_ns;
+	if (!g->locks || cpu_ns == UNKNOWN || held < cpu_ns + SLACK_NS || held / 4 * 3 < cpu_ns)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b, "the lock was held for ");
+	scry_text_duration(b, held);
+	scry_buf_printf(b, ", but the process ran for ");
+	scry_text_duration(b, cpu_ns);
+	scry_buf_printf(b, " only: who held it waited for a processor, or slept with it");
+	note(g);
+}
+
 static void judge(struct gvl *g, uint64_t waited)
 {
 	const uint64_t known = g->sum.watched_ns - g->sum.unknown_ns;
@@ -382,6 +406,7 @@ static void push_notes(struct gvl *g)
 	tell_rest(g, waited);
 	tell_wait(g, true);
 	tell_wait(g, false);
+	tell_cpu(g);
 	scry_honesty_notes(&g->honesty, g->doc);
 }
 
@@ -419,6 +444,8 @@ static void push_totals(const struct gvl *g)
 			 scry_cell_known(s->handing_ns, g->doc->is_data || s->handing_ns)},
 			{"unpaired_ns", "of the waiting in no pair", SCRY_CELL_TIME, 0,
 			 scry_cell_known(s->unpaired_ns, g->doc->is_data || s->unpaired_ns)},
+			{"cpu_ns", "of processor time of the process", SCRY_CELL_TIME, 0,
+			 scry_cell_known(s->cpu_ns, s->cpu_ns != UNKNOWN)},
 			{"granted_ns", "granted, until the thread ran", SCRY_CELL_TIME, 0,
 			 scry_cell_number(granted)},
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},

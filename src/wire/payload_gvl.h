@@ -21,6 +21,7 @@ struct scry_ev_gvl {
 		runnable6_ns, runnable7_ns;
 	uint64_t handing_ns;  /* of the waiting of all: nobody had the lock, it changed hands */
 	uint64_t unpaired_ns; /* of the waiting: in no pair, there are too many */
+	uint64_t cpu_ns;      /* processor time of the process meanwhile; UINT64_MAX: not known */
 };
 
 struct scry_ev_gvl_thread {

@@ -89,6 +89,14 @@ briefly() { # NAMES: so many are known; 2: they are not
 	watched_is crowd 0 -d 2s
 }
 
+@test "the lock held asleep: how long the process ran is said beside it" {
+	need_root "entering a process that is not a child of scry"
+	"$RUBY" -e 'require "fiddle"' || skip "ruby has no fiddle"
+	start asleep "$RUBY" "$GVL/asleep.rb"
+	wait_for 20 in_file "^pid" "$T/asleep.out"
+	watched_is asleep 0 -d 1s
+}
+
 @test "computing threads share the lock, idle ones want nothing, who holds it long is blamed with its line" {
 	need_root "entering a process that is not a child of scry"
 	shares "$RUBY"

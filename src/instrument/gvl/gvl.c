@@ -350,6 +350,7 @@ static int begin(struct scry_gvl *g)
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
 	scry_gvl_look_first(g, FIRST_TRIES);
+	g->cpu_began_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;
@@ -399,6 +400,7 @@ static void identified(struct scry_watch *w)
 
 	g->is_bound = scry_ruby_bind(g->ruby, w->proc.pid) == 0;
 	g->tids_are_ours = knows_tids_as_we_do(g);
+	g->cpu_began_ns = 0; /* it was forked with none */
 	if (g->is_bound)
 		begin_blame(g);
 	scry_error_clear();
@@ -467,6 +469,7 @@ static void end(struct scry_gvl *g)
 	if (g->ended.tsc || !g->began.tsc)
 		return;
 	g->ended = scry_ticks_look();
+	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	if (!g->watch->target_gone && g->is_bound)
 		scry_gvl_look_at_people(g);
 }

@@ -52,6 +52,7 @@ struct scry_gvl {
 	uint64_t births;	      /* of the table's, that were looked at */
 	uint32_t fresh;		      /* looks that are still to come soon, as somebody was new */
 	bool tids_are_ours;	      /* its pid namespace is ours: it knows tids as we do */
+	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };
 
 /* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes

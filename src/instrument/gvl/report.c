@@ -246,6 +246,9 @@ static void tell_lock(const struct report *r)
 	ev.runnable7_ns = ns_of(r, places[7]);
 	ev.handing_ns = ns_of(r, r->lost[0]);
 	ev.unpaired_ns = ns_of(r, t->lost_pairs);
+	ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
+			    ? g->cpu_ended_ns - g->cpu_began_ns
+			    : UINT64_MAX;
 	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
 }
 

@@ -76,6 +76,9 @@ when "crowd" # more pairs than there is room for: the sums above hold all the sa
   wrong << "every pair found room" unless totals["unpaired_ns"] > 0
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }
   wrong << "handing over is not said" unless report["notes"].any? { |n| n.match?(/while the lock was being handed over/) }
+when "asleep" # who has the lock need not run
+  wrong << "it ran for #{totals["cpu_ns"]}" if totals["cpu_ns"] > totals["held_ns"] / 2
+  wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/the lock was held for .*, but the process ran for/) }
 end
 puts wrong
 exit wrong.empty?
