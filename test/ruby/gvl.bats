@@ -152,6 +152,21 @@ briefly() { # NAMES: so many are known; 2: they are not
 	  ts.count { |t| t["held_ns"] > 150_000_000 && t["wanted_ns"] + t["granted_ns"] > 150_000_000 } == 2 } == 2'
 }
 
+@test "without -f children that are Rubies are said to be unwatched; other programs are none" {
+	local words='Array.new(4) { fork { sleep 1.5 } }; puts "pid #{$$}"; system("sleep 0.2"); Process.waitall'
+	scry_ends 0 gvl -- "$RUBY" -e "$words"
+	grep -qE "^note: at least 4 child processes of process [0-9]+ are each a Ruby .*: [0-9]+, [0-9]+, [0-9]+, ...; fix: -f$" "$T/scry.out"
+	scry_ends 0 gvl -f -- "$RUBY" -e "$words"
+	no grep -q "at least" "$T/scry.out"
+	scry_ends 0 gvl -- "$RUBY" -e 'system("sleep 0.3"); sleep 0.1'
+	no grep -q "at least" "$T/scry.out"
+	need_root "entering a process that is not a child of scry"
+	start kids "$RUBY" -e "\$stdout.sync = true; $words"
+	wait_for 20 in_file "^pid" "$T/kids.out"
+	scry_ends 0 gvl -p "$PID" -d 300ms --max-pause 2s
+	grep -q "^note: at least 4 child processes of process $PID" "$T/scry.out"
+}
+
 @test "SIGKILL of scry: the program goes on, computes right, and all is undone" {
 	local pid before keeper scry who
 	need_root "entering a process that is not a child of scry"

@@ -349,6 +349,8 @@ static int begin(struct scry_gvl *g)
 	g->tids_are_ours = knows_tids_as_we_do(g);
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
+	if (g->watch->writer && !g->watch->opts->follow)
+		g->unseen = scry_gvl_unseen_new(g->watch);
 	scry_gvl_look_first(g, FIRST_TRIES);
 	g->cpu_began_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	scry_gvl_look_at_people(g);
@@ -451,6 +453,8 @@ static void turn(struct scry_watch *w)
 		return;
 	if (g->blame && !g->ended.tsc)
 		scry_gvl_blame_look(g);
+	if (g->unseen)
+		scry_gvl_unseen_turn(g->unseen);
 	if (g->is_booting)
 		judge_boot(g);
 	else if (is_look_due(g))
@@ -497,6 +501,8 @@ static int finish(struct scry_watch *w)
 		scry_watch_note(w, "nothing was counted: the program ended, or the watch did, "
 				   "before its VM was up");
 	end(g);
+	if (g->unseen)
+		scry_gvl_unseen_note(g->unseen, w);
 	w->events = g->table->events;
 	w->cost_ns = w->events * EVENT_NS;
 	return g->began.tsc ? scry_gvl_report(g) : 0;
@@ -511,6 +517,7 @@ static void done(struct scry_watch *w)
 		scry_ruby_free(g->ruby);
 		scry_map_done(&g->by_th);
 		scry_gvl_blame_free(g->blame);
+		scry_gvl_unseen_free(g->unseen);
 		free(g->first_look.queue);
 		free(g->people);
 	}
