@@ -78,6 +78,7 @@ static void lose(const struct moment *m, uint32_t waiter, uint32_t holder, uint6
 	uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
 	uint64_t at = key * 0x9e3779b97f4a7c15ull >> 48;
 
+	row_at(m, holder)->lost += ticks;
 	for (uint32_t i = 0; i < SCRY_GVL_PROBES; i++) {
 		struct scry_gvl_pair *pair = &t->pairs[(at + i) % SCRY_GVL_PAIRS];
 
@@ -154,6 +155,33 @@ static int is_waiting(uint32_t state)
 	return state == SCRY_GVL_WANTS || state == SCRY_GVL_GRANTED;
 }
 
+/* The thread that has the row now. */
+static void look_at_self(const struct moment *m, struct scry_gvl_row *r)
+{
+	uint64_t self = load64(r->th + m->plan->self);
+
+	if (self == r->self)
+		return;
+	r->self = self;
+	r->tid = 0;
+	r->threads++;
+	m->t->births++;
+}
+
+static void end_wait(const struct moment *m, struct scry_gvl_row *r)
+{
+	uint64_t waited = m->now - r->wait_began;
+
+	if (r->is_old) {
+		r->old_wait = waited;
+		return;
+	}
+	r->waits++;
+	r->lengths[scry_gvl_step(waited)]++;
+	if (waited > r->longest)
+		r->longest = waited;
+}
+
 /* From one state to the next: the only place where times are added up. */
 static void change(const struct moment *m, uint32_t row, uint32_t state)
 {
@@ -174,31 +202,17 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 	if (is_waiting(was) && !is_waiting(state)) {
 		settle_waiter(m, row, holder_of(m));
 		drop_waiting(m, row);
-		if (state == SCRY_GVL_HOLDS && !r->is_old) {
-			uint64_t waited = m->now - r->wait_began;
-
-			r->waits++;
-			r->lengths[scry_gvl_step(waited)]++;
-			if (waited > r->longest)
-				r->longest = waited;
-		}
+		if (state == SCRY_GVL_HOLDS)
+			end_wait(m, r);
 		r->is_old = 0;
 	} else if (!is_waiting(was) && is_waiting(state)) {
-		uint64_t self = load64(r->th + m->plan->self);
-
-		if (self != r->self)
-			r->threads++;
-		r->self = self;
+		look_at_self(m, r);
 		r->wait_began = r->lost_since = m->now;
 		r->is_old = m->t->events == 0;
 		add_waiting(m, row);
 	}
 	if (state == SCRY_GVL_HOLDS) {
-		uint64_t self = load64(r->th + m->plan->self);
-
-		if (self != r->self)
-			r->threads++;
-		r->self = self;
+		look_at_self(m, r);
 		r->takes++;
 	}
 	if (state == SCRY_GVL_OFF || state == SCRY_GVL_HOLDS)
@@ -207,20 +221,27 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 	r->since = m->now;
 }
 
+/* Of this native thread; 0: not known. */
+static uint32_t own_tid(void)
+{
+	uint64_t fs;
+
+	if (!scry_agent.tracking.tid_offset)
+		return 0;
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
+	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset);
+}
+
 /* Is this native thread the one that runs it? */
 static int is_own(const struct moment *m, uint64_t th)
 {
-	uint64_t fs, native = th;
+	uint64_t native = th;
 
 	if (!m->plan->hands_over)
 		return 1;
 	if (m->plan->nt != SCRY_GVL_NONE)
 		native = load64(th + m->plan->nt);
-	if (!native)
-		return 0;
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(fs));
-	return *(const volatile uint32_t *)(fs + scry_agent.tracking.tid_offset) ==
-	       *(const volatile uint32_t *)(native + m->plan->tid);
+	return native && own_tid() == *(const volatile uint32_t *)(native + m->plan->tid);
 }
 
 /* Whose it was, and who gave it. */
@@ -261,7 +282,11 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 	} else if (row && r->state == SCRY_GVL_GRANTED && is_own(m, th)) {
 		settle_waiters(m);
 		change(m, row, SCRY_GVL_HOLDS);
+	} else {
+		return;
 	}
+	if (!r->tid && row && !waits && r->state == SCRY_GVL_HOLDS && is_own(m, th) && t->events)
+		r->tid = own_tid();
 }
 
 /* Who has joined the queue: from its tail to the first that was there. */

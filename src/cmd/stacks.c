@@ -484,7 +484,7 @@ int scry_cmd_stacks(int argc, char **argv)
 	const struct scry_opt rows[] = {
 		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID", "watch this live process", NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
-		 "stop after 30s, 5m, ...", NULL},
+		 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL},
 		{'r', "rate", SCRY_OPT_U64, &s.rate, "N",
 		 "samples a second (default 1000; with --pause 100)", NULL},
 		{0, "engine", SCRY_OPT_CHOICE, &s.engine, "NAME",

@@ -13,7 +13,7 @@
 	{'p', "pid", SCRY_OPT_U64_LIST, &(o)->pids, "PID", \
 	 "watch this live process; may be given again", NULL}, \
 	{'d', "duration", SCRY_OPT_DURATION, &(o)->duration_ns, "TIME", \
-	 "stop after 30s, 5m, ...", NULL}, \
+	 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL}, \
 	{'o', "output", SCRY_OPT_STRING, &(o)->output, "FILE", \
 	 "keep the recording (x.scry), or render at once (x.json, x.txt, x.folded)", NULL}, \
 	{0, "force", SCRY_OPT_FLAG, &(o)->force, NULL, "replace FILE if it exists", NULL}, \

@@ -344,6 +344,9 @@ static const struct scry_field fields_scry_ev_gvl[] = {
 	FIELD(scry_ev_gvl, runnable5_ns, "runnable5_ns", NUMBER),
 	FIELD(scry_ev_gvl, runnable6_ns, "runnable6_ns", NUMBER),
 	FIELD(scry_ev_gvl, runnable7_ns, "runnable7_ns", NUMBER),
+	FIELD(scry_ev_gvl, handing_ns, "handing_ns", NUMBER),
+	FIELD(scry_ev_gvl, unpaired_ns, "unpaired_ns", NUMBER),
+	FIELD(scry_ev_gvl, cpu_ns, "cpu_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, pid, "pid", NUMBER),
@@ -365,6 +368,9 @@ static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, p90_ns, "p90_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, p99_ns, "p99_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, max_ns, "max_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, lost_ns, "lost_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, older_ns, "older_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, open_ns, "open_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, pid, "pid", NUMBER),

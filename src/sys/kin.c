@@ -225,11 +225,14 @@ static bool is_there(struct scry_kin *k, struct scry_relative *row, uint64_t now
 	return true;
 }
 
-/* `look` may add rows and forget others: the row is looked for again. */
+/* `look` may add rows and forget others: the row is looked for again. A row may be younger than the
+ * caller's clock, which was read before a scan, or before another row's look: it is of age 0. */
 static void turn_one(struct scry_kin *k, struct scry_relative *row, uint64_t now)
 {
 	const pid_t pid = row->pid;
 
+	if (now < row->since_ns)
+		now = row->since_ns;
 	if (now >= row->poll_ns && k->kind->is_member(k->arg, pid)) {
 		take_out(k, row);
 		return;

@@ -49,7 +49,8 @@ struct scry_kin_kind {
 		     const struct scry_proc_stat *st); /* NULL */
 	/* It runs another program. `look` comes next. Or NULL. */
 	void (*execed)(void *arg, struct scry_relative *row);
-	/* What is it? Sets look_ns, or is_taken. May add rows, and forget them. */
+	/* What is it? Sets look_ns, or is_taken. May add rows, and forget them. `now` is never
+	 * before since_ns. */
 	void (*look)(void *arg, struct scry_relative *row, uint64_t now);
 	void (*gone)(void *arg, struct scry_relative *row); /* it has ended, and was not taken */
 	size_t own_bytes;

@@ -15,12 +15,10 @@
 #include "view/honesty.h"
 
 #define ROWS_MAX (1u << 20)
+#define UNKNOWN UINT64_MAX
+#define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
+#define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 #define NAMES_BYTES_MAX (256u << 20)
-
-struct thread {
-	struct scry_ev_gvl_thread ev;
-	uint64_t lost_ns; /* by others, while it held the lock */
-};
 
 struct line { /* in text the line where it ran, in data its stack */
 	uint32_t stack, samples;
@@ -35,7 +33,7 @@ struct gvl {
 	struct scry_grep grep;
 	struct scry_ev_gvl sum; /* of all locks; pid: of the last */
 	uint32_t locks;
-	struct thread *threads;
+	struct scry_ev_gvl_thread *threads;
 	struct scry_ev_gvl_pair *pairs;
 	struct line *lines;
 	struct scry_frames frames;
@@ -82,6 +80,10 @@ static void on_lock(struct gvl *g, const struct scry_ev_gvl *ev)
 	s->runnable5_ns += ev->runnable5_ns;
 	s->runnable6_ns += ev->runnable6_ns;
 	s->runnable7_ns += ev->runnable7_ns;
+	s->handing_ns += ev->handing_ns;
+	s->unpaired_ns += ev->unpaired_ns;
+	s->cpu_ns =
+		ev->cpu_ns == UNKNOWN || s->cpu_ns == UNKNOWN ? UNKNOWN : s->cpu_ns + ev->cpu_ns;
 }
 
 static int on_thread(struct gvl *g, const struct scry_ev_gvl_thread *ev)
@@ -91,11 +93,12 @@ static int on_thread(struct gvl *g, const struct scry_ev_gvl_thread *ev)
 	if (grow((void **)&g->threads, g->thread_count, &g->thread_room, sizeof(*g->threads)) < 0 ||
 	    scry_map_put(&g->by_number, key, g->thread_count + 1) < 0)
 		return -ENOMEM;
-	g->threads[g->thread_count++] = (struct thread){.ev = *ev};
+	g->threads[g->thread_count++] = *ev;
 	return 0;
 }
 
-static struct thread *thread_at(const struct gvl *g, uint32_t pid, uint32_t number)
+static const struct scry_ev_gvl_thread *thread_at(const struct gvl *g, uint32_t pid,
+						  uint32_t number)
 {
 	uint64_t at;
 
@@ -170,20 +173,20 @@ static int read_all(struct gvl *g)
 	return r ? r : got;
 }
 
-static uint64_t waited_ns(const struct thread *t)
+static uint64_t waited_ns(const struct scry_ev_gvl_thread *t)
 {
-	return t->ev.wanted_ns + t->ev.granted_ns;
+	return t->wanted_ns + t->granted_ns;
 }
 
 static int by_lost(const void *left, const void *right)
 {
-	const struct thread *a = left, *b = right;
+	const struct scry_ev_gvl_thread *a = left, *b = right;
 	int order = scry_functions_compare(b->lost_ns, a->lost_ns);
 
-	order = order ? order : scry_functions_compare(b->ev.held_ns, a->ev.held_ns);
+	order = order ? order : scry_functions_compare(b->held_ns, a->held_ns);
 	order = order ? order : scry_functions_compare(waited_ns(b), waited_ns(a));
-	order = order ? order : scry_functions_compare(a->ev.pid, b->ev.pid);
-	return order ? order : scry_functions_compare(a->ev.thread, b->ev.thread);
+	order = order ? order : scry_functions_compare(a->pid, b->pid);
+	return order ? order : scry_functions_compare(a->thread, b->thread);
 }
 
 static int pair_by_lost(const void *left, const void *right)
@@ -206,12 +209,6 @@ static int line_by_lost(const void *left, const void *right)
 /* Threads that kept others waiting come first. */
 static void sort(struct gvl *g)
 {
-	for (uint32_t i = 0; i < g->pair_count; i++) {
-		struct thread *t = thread_at(g, g->pairs[i].pid, g->pairs[i].holder);
-
-		if (t)
-			t->lost_ns += g->pairs[i].lost_ns;
-	}
 	if (g->pair_count)
 		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), pair_by_lost);
 	if (g->line_count)
@@ -221,24 +218,32 @@ static void sort(struct gvl *g)
 	qsort(g->threads, g->thread_count, sizeof(*g->threads), by_lost);
 	for (uint32_t i = 0; i < g->thread_count; i++)
 		scry_map_put(&g->by_number,
-			     (uint64_t)g->threads[i].ev.pid << 32 | g->threads[i].ev.thread, i + 1);
+			     (uint64_t)g->threads[i].pid << 32 | g->threads[i].thread, i + 1);
+}
+
+static void put_name(const struct gvl *g, const struct scry_ev_gvl_thread *t, struct scry_buf *b)
+{
+	size_t size = 0;
+	const char *name = scry_reader_string(g->reader, t->name_str, &size);
+
+	if (size)
+		scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
+	else
+		scry_buf_printf(b, "[thread %u]", t->thread);
+	if (t->threads > 1)
+		scry_buf_printf(b, " and %u before it", t->threads - 1);
 }
 
 /* "worker (4711)" */
-static void put_thread(const struct gvl *g, const struct thread *t, struct scry_buf *b)
+static void put_thread(const struct gvl *g, const struct scry_ev_gvl_thread *t, struct scry_buf *b)
 {
-	size_t size = 0;
-	const char *name = t ? scry_reader_string(g->reader, t->ev.name_str, &size) : NULL;
-
 	if (!t) {
 		scry_buf_printf(b, "[changing hands]");
 		return;
 	}
-	scry_buf_printf(b, "%.*s", (int)size, name ? name : "");
-	if (t->ev.tid)
-		scry_buf_printf(b, "%s(%u)", size ? " " : "", t->ev.tid);
-	else if (!size)
-		scry_buf_printf(b, "[thread %u]", t->ev.thread);
+	put_name(g, t, b);
+	if (t->tid)
+		scry_buf_printf(b, " (%u)", t->tid);
 }
 
 static void put_line(struct gvl *g, uint32_t stack, struct scry_buf *b)
@@ -264,23 +269,101 @@ static void put_worst_line(struct gvl *g, struct scry_buf *b)
 		worst++;
 	if (!worst || !worst->stack)
 		return;
-	scry_buf_printf(b, ", the line ");
+	scry_buf_printf(b, "; the line ");
 	put_line(g, worst->stack, b);
-	scry_buf_printf(b, " alone ");
+	scry_buf_printf(b, ", whoever ran it, ");
 	scry_text_duration(b, worst->lost_ns);
 }
 
-static void judge(struct gvl *g)
+static void note(struct gvl *g)
 {
-	const uint64_t known = g->sum.watched_ns - g->sum.unknown_ns;
-	const struct thread *worst = g->thread_count ? &g->threads[0] : NULL;
-	uint64_t waited = 0, waiters = 0;
+	g->doc->ops->note(g->doc, g->buf.data, g->buf.len);
+}
+
+/* What the tables of lines and pairs lack of the waiting. */
+static void tell_rest(struct gvl *g, uint64_t waited)
+{
+	struct scry_buf *b = &g->buf;
+
+	scry_buf_clear(b);
+	if (g->sum.handing_ns && g->sum.handing_ns >= waited / 100) {
+		scry_text_duration(b, g->sum.handing_ns);
+		scry_buf_printf(b, " of the waiting was while the lock was being handed over: no "
+				   "thread's and no line's; the shares of lines are of the rest");
+		note(g);
+	}
+	scry_buf_clear(b);
+	if (g->sum.unpaired_ns) {
+		scry_text_duration(b, g->sum.unpaired_ns);
+		scry_buf_printf(b, " of the waiting is in no pair, as there are more pairs of "
+				   "threads than are kept; it is in the sums of threads and lines");
+		note(g);
+	}
+}
+
+/* The longest of the waits that are in no quantile, where that is more than its thread's maximum.
+ */
+static void tell_wait(struct gvl *g, bool is_open)
+{
+	const struct scry_ev_gvl_thread *longest = NULL;
+	uint64_t longest_ns = OPEN_NS, more = 0;
 	struct scry_buf *b = &g->buf;
 
 	for (uint32_t i = 0; i < g->thread_count; i++) {
-		waited += waited_ns(&g->threads[i]);
-		waiters += waited_ns(&g->threads[i]) != 0;
+		const struct scry_ev_gvl_thread *t = &g->threads[i];
+		uint64_t ns = is_open ? t->open_ns : t->older_ns;
+
+		if (ns <= t->max_ns || ns <= OPEN_NS)
+			continue;
+		more++;
+		if (ns <= longest_ns)
+			continue;
+		longest = t;
+		longest_ns = ns;
 	}
+	if (!longest)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b,
+			is_open ? "still waiting at the end: " : "waiting from before the watch: ");
+	put_thread(g, longest, b);
+	scry_buf_printf(b, ", for ");
+	scry_text_duration(b, longest_ns);
+	if (more > 1)
+		scry_buf_printf(b, ", and %llu more", (unsigned long long)more - 1);
+	scry_buf_printf(b, "; that is in no quantile and no maximum");
+	note(g);
+}
+
+/* To have the lock is not to run. */
+static void tell_cpu(struct gvl *g)
+{
+	const uint64_t cpu_ns = g->sum.cpu_ns;
+	struct scry_buf *b = &g->buf;
+	uint64_t held = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		held += g->threads[i].held_ns;
+	if (!g->locks || cpu_ns == UNKNOWN || held < cpu_ns + SLACK_NS || held / 4 * 3 < cpu_ns)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b, "the lock was held for ");
+	scry_text_duration(b, held);
+	scry_buf_printf(b, ", but the process ran for ");
+	scry_text_duration(b, cpu_ns);
+	scry_buf_printf(b, " only: who held it waited for a processor, or slept with it");
+	note(g);
+}
+
+static void judge(struct gvl *g, uint64_t waited)
+{
+	const uint64_t known = g->sum.watched_ns - g->sum.unknown_ns;
+	const struct scry_ev_gvl_thread *worst = g->thread_count ? &g->threads[0] : NULL;
+	uint64_t waiters = 0;
+	struct scry_buf *b = &g->buf;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		waiters += waited_ns(&g->threads[i]) != 0;
 	scry_buf_clear(b);
 	if (!g->honesty.has_totals)
 		scry_buf_printf(b, "as far as the recording goes: ");
@@ -310,7 +393,21 @@ static void judge(struct gvl *g)
 			put_worst_line(g, b);
 		}
 	}
-	g->doc->ops->note(g->doc, b->data, b->len);
+	note(g);
+}
+
+static void push_notes(struct gvl *g)
+{
+	uint64_t waited = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		waited += waited_ns(&g->threads[i]);
+	judge(g, waited);
+	tell_rest(g, waited);
+	tell_wait(g, true);
+	tell_wait(g, false);
+	tell_cpu(g);
+	scry_honesty_notes(&g->honesty, g->doc);
 }
 
 static void push_totals(const struct gvl *g)
@@ -319,7 +416,7 @@ static void push_totals(const struct gvl *g)
 	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0;
 
 	for (uint32_t i = 0; i < g->thread_count; i++) {
-		const struct scry_ev_gvl_thread *e = &g->threads[i].ev;
+		const struct scry_ev_gvl_thread *e = &g->threads[i];
 
 		held += e->held_ns;
 		wanted += e->wanted_ns;
@@ -342,6 +439,13 @@ static void push_totals(const struct gvl *g)
 			 scry_cell_number(held)},
 			{"wanted_ns", "waited for it by all together", SCRY_CELL_TIME, 0,
 			 scry_cell_number(wanted)},
+			{"handing_ns", "of the waiting while the lock changed hands",
+			 SCRY_CELL_TIME, 0,
+			 scry_cell_known(s->handing_ns, g->doc->is_data || s->handing_ns)},
+			{"unpaired_ns", "of the waiting in no pair", SCRY_CELL_TIME, 0,
+			 scry_cell_known(s->unpaired_ns, g->doc->is_data || s->unpaired_ns)},
+			{"cpu_ns", "of processor time of the process", SCRY_CELL_TIME, 0,
+			 scry_cell_known(s->cpu_ns, s->cpu_ns != UNKNOWN)},
 			{"granted_ns", "granted, until the thread ran", SCRY_CELL_TIME, 0,
 			 scry_cell_number(granted)},
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
@@ -369,32 +473,34 @@ static void tell_hidden(struct gvl *g, uint64_t hidden)
 				(unsigned long long)hidden, hidden == 1 ? "row is" : "rows are");
 }
 
-static void push_thread(struct gvl *g, const struct thread *t)
+static void push_thread(struct gvl *g, const struct scry_ev_gvl_thread *t)
 {
-	const struct scry_ev_gvl_thread *e = &t->ev;
-	const bool has_waits = e->waits != 0;
+	const bool has_waits = t->waits != 0;
 	struct scry_cell cells[] = {
-		scry_cell_number(e->pid),
-		scry_cell_number(e->thread),
-		scry_cell_known(e->tid, e->tid != 0),
+		scry_cell_number(t->pid),
+		scry_cell_number(t->thread),
+		scry_cell_known(t->tid, t->tid != 0),
 		scry_cell_number(t->lost_ns),
-		scry_cell_number(e->held_ns),
+		scry_cell_number(t->held_ns),
 		scry_cell_number(waited_ns(t)),
-		scry_cell_number(e->wanted_ns),
-		scry_cell_number(e->granted_ns),
-		scry_cell_number(e->without_ns),
-		scry_cell_number(e->unknown_ns),
-		scry_cell_number(e->takes),
-		scry_cell_number(e->waits),
-		scry_cell_known(e->p50_ns, has_waits),
-		scry_cell_known(e->p90_ns, has_waits),
-		scry_cell_known(e->p99_ns, has_waits),
-		scry_cell_known(e->max_ns, has_waits),
-		scry_cell_number(e->yields),
-		scry_cell_number(e->taken_back),
-		scry_cell_number(e->threads),
-		scry_cell_number(e->has_ended),
-		scry_functions_string(g->reader, e->name_str),
+		scry_cell_number(t->wanted_ns),
+		scry_cell_number(t->granted_ns),
+		scry_cell_number(t->without_ns),
+		scry_cell_number(t->unknown_ns),
+		scry_cell_number(t->takes),
+		scry_cell_number(t->waits),
+		scry_cell_known(t->p50_ns, has_waits),
+		scry_cell_known(t->p90_ns, has_waits),
+		scry_cell_known(t->p99_ns, has_waits),
+		scry_cell_known(t->max_ns, has_waits),
+		scry_cell_number(t->older_ns),
+		scry_cell_number(t->open_ns),
+		scry_cell_number(t->yields),
+		scry_cell_number(t->taken_back),
+		scry_cell_number(t->threads),
+		scry_cell_number(t->has_ended),
+		scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
+		scry_functions_string(g->reader, t->name_str),
 	};
 
 	g->doc->ops->row(g->doc, cells);
@@ -419,11 +525,14 @@ static void push_threads(struct gvl *g)
 		{NULL, "wait_p90_ns", SCRY_CELL_TIME, false},
 		{"p99 s", "wait_p99_ns", SCRY_CELL_TIME, false},
 		{"max s", "wait_max_ns", SCRY_CELL_TIME, false},
+		{NULL, "older_wait_ns", SCRY_CELL_TIME, false},
+		{NULL, "open_wait_ns", SCRY_CELL_TIME, false},
 		{"yields", "yields", SCRY_CELL_COUNT, false},
 		{NULL, "taken_back", SCRY_CELL_COUNT, false},
 		{NULL, "threads", SCRY_CELL_COUNT, false},
 		{NULL, "has_ended", SCRY_CELL_BOOL, false},
-		{"name", "name", SCRY_CELL_TEXT, false},
+		{"name", NULL, SCRY_CELL_TEXT, false},
+		{NULL, "name", SCRY_CELL_TEXT, false},
 	};
 	uint64_t top = top_of(g), shown = 0, hidden = 0;
 
@@ -437,6 +546,8 @@ static void push_threads(struct gvl *g)
 			hidden++;
 			continue;
 		}
+		scry_buf_clear(&g->buf);
+		put_name(g, &g->threads[i], &g->buf);
 		push_thread(g, &g->threads[i]);
 		shown++;
 	}
@@ -585,11 +696,10 @@ static void push(struct gvl *g)
 		push_lines(g);
 		return;
 	}
-	g->honesty.noun = "critical sections of the GVL";
+	g->honesty.noun = "critical sections";
 	g->honesty.shown = g->sum.ends;
 	g->doc->ops->honesty(g->doc, &g->honesty);
-	judge(g);
-	scry_honesty_notes(&g->honesty, g->doc);
+	push_notes(g);
 	push_totals(g);
 	if (g->line_count || g->doc->is_data)
 		push_lines(g);

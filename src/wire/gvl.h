@@ -38,7 +38,7 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	uint64_t since;			/* when `state` began */
 	uint64_t first;			/* event */
 	uint32_t state;			/* enum scry_gvl_state */
-	uint16_t is_queued, is_old;	/* is_old: the wait began before the first event */
+	uint16_t is_queued, is_old;	/* is_old: the wait was on at the first event */
 	uint32_t threads;		/* that had this struct, seen by their Thread objects */
 	uint32_t place;			/* among those that want it */
 	uint64_t held, wanted, granted; /* ticks, of states that are over */
@@ -48,7 +48,11 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	uint64_t takes;	     /* times that it got the lock */
 	uint64_t yields;     /* times that it gave the lock and wanted it at once */
 	uint64_t taken_back; /* grants that were another's before it ran */
-	uint64_t pad[3];
+	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
+			      * nobody had it, as it changed hands */
+	uint64_t old_wait;   /* from the first event to the end of the wait that was on then */
+	uint32_t tid; /* of the native thread that ran it, as that knows itself; 0: not seen */
+	uint32_t pad;
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
 };
 
@@ -70,7 +74,8 @@ struct scry_gvl_table { /* zero at first */
 	uint64_t contended; /* ticks in which somebody wanted it, up to when that ended last ... */
 	uint64_t wanted_since; /* ... and since when somebody does */
 	uint64_t crowded;      /* threads that found no row */
-	uint64_t lost_pairs;   /* ticks that found no pair */
+	uint64_t lost_pairs;   /* ticks that found no pair; the rows' `lost` has them */
+	uint64_t births;       /* threads, by their Thread objects: somebody new is there */
 	uint64_t busy;	       /* events in a signal handler that interrupted the table's writer */
 	uint64_t strange;      /* what the queue should not have been */
 	uint64_t over;	       /* the lease was over */

@@ -19,6 +19,9 @@ struct scry_ev_gvl {
 	/* time with so many threads that wanted, were granted or held it */
 	uint64_t runnable0_ns, runnable1_ns, runnable2_ns, runnable3_ns, runnable4_ns, runnable5_ns,
 		runnable6_ns, runnable7_ns;
+	uint64_t handing_ns;  /* of the waiting of all: nobody had the lock, it changed hands */
+	uint64_t unpaired_ns; /* of the waiting: in no pair, there are too many */
+	uint64_t cpu_ns;      /* processor time of the process meanwhile; UINT64_MAX: not known */
 };
 
 struct scry_ev_gvl_thread {
@@ -34,6 +37,9 @@ struct scry_ev_gvl_thread {
 	uint64_t taken_back;			 /* grants that another thread got before it ran */
 	uint64_t waits;				 /* that are over, and began in the watch */
 	uint64_t p50_ns, p90_ns, p99_ns, max_ns; /* of these; the first three within 6 % */
+	uint64_t lost_ns;  /* by others, while it had the lock; whatever is in the pairs */
+	uint64_t older_ns; /* a wait that the watch began in, from then to its end; 0: none */
+	uint64_t open_ns;  /* a wait that was not over at the end, up to then; 0: none */
 };
 
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */

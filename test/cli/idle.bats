@@ -5,6 +5,7 @@
 load lib
 
 LEFT_MAX=131072 # bytes
+PATIENT=(--max-pause 2s) # the machine may be busy
 
 # idle [VARIABLE=VALUE...]: the program, its pid in $PID; descriptor 8 wakes it, 7 speaks to libsquat's thread.
 idle() {
@@ -85,7 +86,7 @@ taken_out() {
 	idle
 	for watch in "objects" "objects --sample 16" "calls -c" "objects --source hooks" "malloc record --force -o $T/m.scry" "objects -f"; do
 		# shellcheck disable=SC2086
-		scry_ends 0 $watch -p "$IDLE" -d 0.3s
+		scry_ends 0 $watch "${PATIENT[@]}" -p "$IDLE" -d 0.3s
 		[ "${watch%% *}" = malloc ] || grep -qE "[0-9]+ KiB of the agent stay mapped in process $IDLE, without effect, as Ruby still has its address; fix: scry undo -p $IDLE once" \
 			"$T/scry.out" "$T/scry.err"
 		small "after $watch"
@@ -101,11 +102,11 @@ taken_out() {
 @test "parts that were closed when the agent became idle are not used by the next watch" {
 	local scry
 	idle
-	scry_ends 0 objects -p "$IDLE" -d 0.3s
-	scry_ends 0 malloc record --stack=4 --force -o "$T/m.scry" -p "$IDLE" -d 0.3s
+	scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.3s
+	scry_ends 0 malloc record --stack=4 --force -o "$T/m.scry" "${PATIENT[@]}" -p "$IDLE" -d 0.3s
 	for watch in "malloc record --no-lines --force -o $T/m.scry" "calls -c -x calloc"; do
 		# shellcheck disable=SC2086
-		"$SCRY" $watch -p "$IDLE" >"$T/scry.out" 2>&1 3>&- &
+		"$SCRY" $watch "${PATIENT[@]}" -p "$IDLE" >"$T/scry.out" 2>&1 3>&- &
 		scry=$!
 		wait_for 20 hooked "$IDLE"
 		wakes
@@ -120,7 +121,7 @@ taken_out() {
 	idle
 	for watch in "" "--sample 16" "--source hooks"; do
 		# shellcheck disable=SC2086
-		start scry "$SCRY" objects $watch -p "$IDLE" -o "$T/o.json" --force
+		start scry "$SCRY" objects $watch "${PATIENT[@]}" -p "$IDLE" -o "$T/o.json" --force
 		scry=$PID
 		wait_for 20 in_file "watching process" "$T/scry.err"
 		wakes
@@ -137,9 +138,9 @@ taken_out() {
 
 @test "what the program maps where scry was stays as it is, and a watch says why it cannot begin" {
 	idle
-	scry_ends 0 objects -p "$IDLE" -d 0.2s
+	scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
 	squats take "^taken [1-9]"
-	scry_ends 1 objects -p "$IDLE" -d 0.2s
+	scry_ends 1 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
 	says "memory of its own where scry's was; fix: let one of its Ruby threads run"
 	undo "$IDLE"
 	squats check "^checked [1-9].* wrong 0$"
@@ -148,7 +149,7 @@ taken_out() {
 	taken_out
 	squats check "^checked [1-9].* wrong 0$"
 	squats free "^freed"
-	scry_ends 0 objects -p "$IDLE" -d 0.2s
+	scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
 	wakes
 	taken_out
 }
@@ -156,14 +157,14 @@ taken_out() {
 @test "memory that is locked, and a fork child of such a process" {
 	idle SQUAT_LOCK=1
 	for _ in 1 2; do
-		scry_ends 0 objects -p "$IDLE" -d 0.2s
+		scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
 		small "in locked memory"
 	done
 	squats fork "^child"
 	child=$(sed -n 's/^child //p' "$T/squat.out")
 	HELD=$child
 	undo "$child"
-	scry_ends 0 calls -c -p "$child" -d 0.2s
+	scry_ends 0 calls -c "${PATIENT[@]}" -p "$child" -d 0.2s
 	kill -0 "$child"
 	[ "$(left_of "$child")" -le "$LEFT_MAX" ]
 	wakes
@@ -173,14 +174,14 @@ taken_out() {
 
 @test "--wait ends when the program has woken and nothing is left" {
 	idle
-	start scry "$SCRY" objects --wait -p "$IDLE" -d 0.2s
+	start scry "$SCRY" objects --wait "${PATIENT[@]}" -p "$IDLE" -d 0.2s
 	wait_for 20 in_file "waiting until nothing of scry is mapped" "$T/scry.err"
 	small "while scry waits"
 	wakes
 	finish "$PID"
 	gone
-	scry_ends 0 objects -p "$IDLE" -d 0.2s
-	start undo "$SCRY" undo --wait -p "$IDLE"
+	scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.2s
+	start undo "$SCRY" undo --wait "${PATIENT[@]}" -p "$IDLE"
 	wait_for 20 in_file "without effect" "$T/undo.out"
 	wakes
 	finish "$PID"
@@ -218,13 +219,13 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 	local back=$1 step=$2 total n bad=0 points=0
 	shift 2
 	scry_ends 0 "$@" # what is not known yet is learned first
-	[ -z "$AGAIN" ] || scry_ends 0 objects -p "$IDLE" -d 0.05s
+	[ -z "$AGAIN" ] || scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
 	total=$("$TARGETS/killer" both 0 -- "$SCRY" "$@" 2>&1 >/dev/null 3>&- | sed -n 's/^killer: stops //p')
 	[ "$total" -gt 100 ]
 	for ((n = total - back > 0 ? total - back : 1; n < total && bad < 3; n += step)); do
 		wakes
 		taken_out
-		[ -z "$AGAIN" ] || scry_ends 0 objects -p "$IDLE" -d 0.05s # it enters an idle agent
+		[ -z "$AGAIN" ] || scry_ends 0 objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s # it enters an idle agent
 		killed_at "$n" "$@" || bad=$((bad + 1))
 		points=$((points + 1))
 	done
@@ -237,7 +238,7 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 	idle
 	for n in $(seq 5 "$(share 40 120)"); do
 		strace -f -o "$T/strace" -e trace=ptrace -e "inject=ptrace:signal=SIGKILL:when=$n" \
-			"$SCRY" objects -p "$IDLE" -d 0.05s >/dev/null 2>&1 3>&- || true
+			"$SCRY" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s >/dev/null 2>&1 3>&- || true
 		is_harmless "killed at ptrace call $n"
 	done
 }
@@ -245,13 +246,13 @@ killed_leaving() { # FROM-THE-END STEP ARGS...
 @test "killed at any syscall of the leaving: nothing of the program's is taken for scry's" {
 	AGAIN=""
 	idle
-	killed_leaving 120 "$(share 5 1)" objects -p "$IDLE" -d 0.05s
+	killed_leaving 120 "$(share 5 1)" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
 	wakes
 }
 
 @test "killed at any syscall of coming back to an idle agent" {
 	AGAIN=1
 	idle
-	killed_leaving 100000 "$(share 150 3)" objects -p "$IDLE" -d 0.05s
+	killed_leaving 100000 "$(share 150 3)" objects "${PATIENT[@]}" -p "$IDLE" -d 0.05s
 	wakes
 }

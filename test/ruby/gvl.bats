@@ -18,6 +18,11 @@ held_twice() {
 	[ "$(grep -c "^held" "$T/share.out")" -eq 2 ]
 }
 
+# Native threads of those that have ended go when their VM likes.
+is_but_for_threads() { # PID STATE
+	[ "$(state_of "$1" | grep -v ^threads)" = "$(grep -v ^threads <<<"$2")" ]
+}
+
 # shares RUBY...: three compute, one sleeps often, four are idle; then one holds the lock for 400 ms.
 shares() {
 	local pid before scry
@@ -38,10 +43,58 @@ shares() {
 	kill -INT "$scry"
 	wait "$scry" || return 1
 	judged hog "$(sed -n 's/^held //p' "$T/share.out" | tail -1)" || return 1
-	as_before "$pid" "$before" "after the second watch" || return 1
+	wait_for 5 is_but_for_threads "$pid" "$before" || return 1
 	echo end >&8
 	finish "$pid" || return 1
 	grep -qx right "$T/share.out"
+}
+
+# watched WHAT NUMBER ARGS...: scry gvl on $PID, judged.
+watched_is() {
+	local what=$1 number=$2
+	shift 2
+	"$SCRY" gvl -p "$PID" --max-pause 2s --json "$@" >"$T/gvl.json" && judged "$what" "$number" # the machine may be busy
+}
+
+# holds RUBY...: the lock is held, and wanted, from before the watch to after it; then for a part of it.
+holds() {
+	start hold "$@" "$GVL/hold.rb" 999999999
+	wait_for 20 has_spent "$PID" 30
+	watched_is hold 0 -d 80ms || return 1
+	watched_is hold 0 -d 700ms || return 1
+	start hold "$@" "$GVL/hold.rb" 2000000
+	wait_for 20 has_spent "$PID" 20
+	watched_is hold 1 -d 4s
+}
+
+@test "who holds the lock for all of the watch has a line; who waits for it still, or waited before, is named" {
+	need_root "entering a process that is not a child of scry"
+	holds "$RUBY"
+}
+
+briefly() { # NAMES: so many are known; 2: they are not
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$RUBY" "$GVL/brief.rb"
+	judged brief "$1" || return 2
+}
+
+@test "threads that live for 8 ms have a name and a tid, and end when they end" {
+	briefly 0
+	most_hold 1 3 briefly 8
+}
+
+@test "more pairs of threads than are kept: the sums of threads and lines are whole, and it is said" {
+	need_root "entering a process that is not a child of scry"
+	start crowd "$RUBY" "$GVL/crowd.rb" 330
+	wait_for 20 in_file "^pid" "$T/crowd.out"
+	watched_is crowd 0 -d 2s
+}
+
+@test "the lock held asleep: how long the process ran is said beside it" {
+	need_root "entering a process that is not a child of scry"
+	"$RUBY" -e 'require "fiddle"' || skip "ruby has no fiddle"
+	start asleep "$RUBY" "$GVL/asleep.rb"
+	wait_for 20 in_file "^pid" "$T/asleep.out"
+	watched_is asleep 0 -d 1s
 }
 
 @test "computing threads share the lock, idle ones want nothing, who holds it long is blamed with its line" {
@@ -56,6 +109,7 @@ shares() {
 	for ruby in "${rubies[@]}"; do
 		read -ra words <<<"$ruby"
 		shares "${words[@]}" || { echo "$ruby"; return 1; }
+		holds "${words[@]}" || { echo "$ruby"; return 1; }
 	done
 }
 
@@ -96,6 +150,21 @@ shares() {
 	# two in each child share some 0.6 s
 	json_is "$T/gvl.json" 'r["threads"].group_by { |t| t["pid"] }.count { |_, ts|
 	  ts.count { |t| t["held_ns"] > 150_000_000 && t["wanted_ns"] + t["granted_ns"] > 150_000_000 } == 2 } == 2'
+}
+
+@test "without -f children that are Rubies are said to be unwatched; other programs are none" {
+	local words='Array.new(4) { fork { sleep 1.5 } }; puts "pid #{$$}"; system("sleep 0.2"); Process.waitall'
+	scry_ends 0 gvl -- "$RUBY" -e "$words"
+	grep -qE "^note: at least 4 child processes of process [0-9]+ are each a Ruby .*: [0-9]+, [0-9]+, [0-9]+, ...; fix: -f$" "$T/scry.out"
+	scry_ends 0 gvl -f -- "$RUBY" -e "$words"
+	no grep -q "at least" "$T/scry.out"
+	scry_ends 0 gvl -- "$RUBY" -e 'system("sleep 0.3"); sleep 0.1'
+	no grep -q "at least" "$T/scry.out"
+	need_root "entering a process that is not a child of scry"
+	start kids "$RUBY" -e "\$stdout.sync = true; $words"
+	wait_for 20 in_file "^pid" "$T/kids.out"
+	scry_ends 0 gvl -p "$PID" -d 300ms --max-pause 2s
+	grep -q "^note: at least 4 child processes of process $PID" "$T/scry.out"
 }
 
 @test "SIGKILL of scry: the program goes on, computes right, and all is undone" {

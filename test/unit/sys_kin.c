@@ -60,6 +60,7 @@ static void look(void *arg, struct scry_relative *row, uint64_t now)
 {
 	struct model *m = arg;
 
+	assert_true(now >= row->since_ns); /* its age is a difference of the two */
 	m->looks++;
 	((struct own *)row->own)->looks++;
 	row->is_taken = row->pid == m->taken;
@@ -290,12 +291,34 @@ static void looks_again(void **state)
 	scry_kin_done(&m.k);
 }
 
+/* The clock was read before the scan that found it, as by who reads it once in a turn. */
+static void younger_than_the_clock(void **state)
+{
+	uint64_t before = scry_now_ns();
+	struct model m;
+	pid_t pid;
+
+	(void)state;
+	begin(&m);
+	pid = child(0);
+	assert_non_null(scry_kin_add(&m.k, pid));
+	scry_kin_turn(&m.k, before);
+	assert_int_equal(m.looks, 1);
+	end(pid);
+	until(&m, &m.gone, 1);
+	scry_kin_done(&m.k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(found_and_gone),   cmocka_unit_test(there_before),
-		cmocka_unit_test(threads_are_none), cmocka_unit_test(another_program),
-		cmocka_unit_test(taken_up),	    cmocka_unit_test(looks_again),
+		cmocka_unit_test(found_and_gone),
+		cmocka_unit_test(there_before),
+		cmocka_unit_test(threads_are_none),
+		cmocka_unit_test(another_program),
+		cmocka_unit_test(taken_up),
+		cmocka_unit_test(looks_again),
+		cmocka_unit_test(younger_than_the_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

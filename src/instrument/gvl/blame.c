@@ -6,6 +6,9 @@
  * interrupts after a C function is off the stack. So holders are sampled while they hold. How long
  * others lost because of a holder is counted exactly by the agent; that time is shared out among
  * the holder's samples at the end, by the waiting that each stood for.
+ *
+ * A holder that lets nobody in makes no event. Until the first one the look from outside says who
+ * has the lock and who wants it: nobody comes or goes without an event.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,6 +27,7 @@
 #define PERIOD_NS 1000000
 #define GAP_MAX_NS 20000000ull /* a look stands for no more than that */
 #define ROWS_MAX 100000u
+#define FIRST 0xffffffffu /* holder: who had it before the first event */
 
 struct row {
 	uint32_t holder, stack; /* of the agent's table; a frame's number, 0: not read */
@@ -50,6 +54,7 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 
 	if (!b)
 		return NULL;
+	b->last_ns = scry_now_ns();
 	b->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	b->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*b->named));
 	scry_map_init(&b->keys, ROWS_MAX);
@@ -148,30 +153,68 @@ static void add(struct scry_gvl_blame *b, uint32_t holder, uint32_t stack, uint6
 	b->rows[*at - 1].weight += weight;
 }
 
+struct holding { /* as it is now */
+	uint32_t holder, waiting;
+	uint64_t th;
+};
+
+/* A row of the table; FIRST: there was no event yet. */
+static uint32_t holder_of(const struct scry_gvl *g)
+{
+	const volatile struct scry_gvl_table *t = g->table;
+
+	return !t->sequence && g->since ? FIRST : t->owner % SCRY_GVL_THREADS;
+}
+
+static bool is_held_first(struct scry_gvl *g, struct holding *ret)
+{
+	const struct scry_gvl_snapshot *s = &g->first_look;
+
+	if (!g->has_first_look)
+		scry_gvl_look_first(g, 1);
+	*ret = (struct holding){.holder = FIRST, .th = s->owner, .waiting = (uint32_t)s->count};
+	return g->has_first_look && s->owner && s->count;
+}
+
+static bool is_held(struct scry_gvl *g, struct holding *ret)
+{
+	const volatile struct scry_gvl_table *t = g->table;
+	const uint32_t row = holder_of(g);
+
+	if (row == FIRST)
+		return is_held_first(g, ret);
+	*ret = (struct holding){row, t->wanting, t->row[row].th};
+	return row && ret->waiting && ret->waiting <= SCRY_GVL_THREADS && ret->th &&
+	       t->row[row].state == SCRY_GVL_HOLDS;
+}
+
 void scry_gvl_blame_look(struct scry_gvl *g)
 {
 	struct scry_gvl_blame *b = g->blame;
-	const volatile struct scry_gvl_table *t = g->table;
 	const uint64_t now = scry_now_ns(), gap = now - b->last_ns;
-	uint64_t ticks, owners[2], th;
-	uint32_t waiting, owner, stack;
+	struct holding held;
+	uint64_t ticks;
+	uint32_t stack;
 
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
-	owners[0] = t->owner;
-	owner = (uint32_t)owners[0] % SCRY_GVL_THREADS;
-	waiting = t->wanting;
-	th = t->row[owner].th;
-	if (!owner || !waiting || waiting > SCRY_GVL_THREADS || !th ||
-	    t->row[owner].state != SCRY_GVL_HOLDS)
+	if (!is_held(g, &held))
 		return;
-	stack = walk(b, g->ruby, th);
-	owners[1] = t->owner;
-	if (owners[1] != owners[0]) /* its stack may be of when it had it no more */
+	stack = walk(b, g->ruby, held.th);
+	if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
 		stack = 0;
 	b->samples++;
-	add(b, owner, stack, (gap < GAP_MAX_NS ? gap : GAP_MAX_NS) * waiting);
+	add(b, held.holder, stack, (gap < GAP_MAX_NS ? gap : GAP_MAX_NS) * held.waiting);
+}
+
+void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder)
+{
+	struct scry_gvl_blame *b = g->blame;
+
+	for (size_t i = 0; i < b->count; i++)
+		if (b->rows[i].holder == FIRST)
+			b->rows[i].holder = first_holder;
 }
 
 /* The holder's samples share what others lost because of it. */

@@ -28,7 +28,10 @@
 
 #define EVENT_NS 27 /* what it adds to the end of a critical section: bench/gvl.md */
 #define LOOK_NS 50000000ull
+#define FRESH_LOOKS 4 /* until who is new has its tid and name */
+#define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */
 #define READS 1000
+#define FIRST_TRIES 20
 #define QUEUE_MAX 4096u
 
 static const struct letting_go {
@@ -112,12 +115,13 @@ static int read_words(const struct scry_gvl *g, struct scry_gvl_snapshot *ret)
 	return after == ret->owner ? 0 : -EAGAIN;
 }
 
-static void look_first(struct scry_gvl *g)
+void scry_gvl_look_first(struct scry_gvl *g, int tries)
 {
 	struct scry_gvl_snapshot *s = &g->first_look;
 
-	s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
-	for (int i = 0; i < 20 && s->queue && !g->has_first_look; i++) {
+	if (!s->queue)
+		s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
+	for (int i = 0; i < tries && s->queue && !g->has_first_look; i++) {
 		if (__atomic_load_n(&g->table->sequence, __ATOMIC_ACQUIRE))
 			return; /* there was an event: it says all */
 		s->tsc = __rdtsc();
@@ -152,6 +156,7 @@ static struct scry_gvl_person *person_of(struct scry_gvl *g, uint64_t th)
 
 void scry_gvl_look_at_people(struct scry_gvl *g)
 {
+	const uint64_t began = scry_now_ns(), births = g->table->births;
 	struct scry_ruby_thread *threads;
 	ssize_t n = scry_ruby_threads(g->ruby, &threads);
 
@@ -172,7 +177,19 @@ void scry_gvl_look_at_people(struct scry_gvl *g)
 	if (n >= 0)
 		free(threads);
 	scry_error_clear();
+	g->fresh = births != g->births ? FRESH_LOOKS : g->fresh ? g->fresh - 1 : 0;
+	g->births = births;
 	g->look_ns = scry_now_ns() + LOOK_NS;
+	g->soon_ns = scry_now_ns() + LOOK_SHARE * (scry_now_ns() - began);
+}
+
+/* Now and then; and at once where a thread is new, which may end soon. */
+static bool is_look_due(const struct scry_gvl *g)
+{
+	const uint64_t now = scry_now_ns();
+
+	return now >= g->look_ns ||
+	       ((g->fresh || g->table->births != g->births) && now >= g->soon_ns);
 }
 
 /* ---- planned ---- */
@@ -313,6 +330,13 @@ static void begin_blame(struct scry_gvl *g)
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
 
+static bool knows_tids_as_we_do(const struct scry_gvl *g)
+{
+	const pid_t pid = g->watch->proc.pid;
+
+	return scry_proc_tid_inside(pid, pid) == pid;
+}
+
 static int begin(struct scry_gvl *g)
 {
 	int r = find_lock(g);
@@ -322,9 +346,13 @@ static int begin(struct scry_gvl *g)
 	g->began = scry_ticks_look();
 	g->since = g->began.tsc;
 	g->is_bound = true;
+	g->tids_are_ours = knows_tids_as_we_do(g);
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
-	look_first(g);
+	if (g->watch->writer && !g->watch->opts->follow)
+		g->unseen = scry_gvl_unseen_new(g->watch);
+	scry_gvl_look_first(g, FIRST_TRIES);
+	g->cpu_began_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	scry_gvl_look_at_people(g);
 	for (size_t i = 0; i < g->count; i++)
 		g->people[i].was_there = g->people[i].is_alive;
@@ -373,6 +401,8 @@ static void identified(struct scry_watch *w)
 	struct scry_gvl *g = w->state;
 
 	g->is_bound = scry_ruby_bind(g->ruby, w->proc.pid) == 0;
+	g->tids_are_ours = knows_tids_as_we_do(g);
+	g->cpu_began_ns = 0; /* it was forked with none */
 	if (g->is_bound)
 		begin_blame(g);
 	scry_error_clear();
@@ -423,9 +453,11 @@ static void turn(struct scry_watch *w)
 		return;
 	if (g->blame && !g->ended.tsc)
 		scry_gvl_blame_look(g);
+	if (g->unseen)
+		scry_gvl_unseen_turn(g->unseen);
 	if (g->is_booting)
 		judge_boot(g);
-	else if (scry_now_ns() >= g->look_ns)
+	else if (is_look_due(g))
 		scry_gvl_look_at_people(g);
 }
 
@@ -441,6 +473,7 @@ static void end(struct scry_gvl *g)
 	if (g->ended.tsc || !g->began.tsc)
 		return;
 	g->ended = scry_ticks_look();
+	g->cpu_ended_ns = scry_proc_cpu_ns(g->watch->proc.pid);
 	if (!g->watch->target_gone && g->is_bound)
 		scry_gvl_look_at_people(g);
 }
@@ -468,6 +501,8 @@ static int finish(struct scry_watch *w)
 		scry_watch_note(w, "nothing was counted: the program ended, or the watch did, "
 				   "before its VM was up");
 	end(g);
+	if (g->unseen)
+		scry_gvl_unseen_note(g->unseen, w);
 	w->events = g->table->events;
 	w->cost_ns = w->events * EVENT_NS;
 	return g->began.tsc ? scry_gvl_report(g) : 0;
@@ -482,6 +517,7 @@ static void done(struct scry_watch *w)
 		scry_ruby_free(g->ruby);
 		scry_map_done(&g->by_th);
 		scry_gvl_blame_free(g->blame);
+		scry_gvl_unseen_free(g->unseen);
 		free(g->first_look.queue);
 		free(g->people);
 	}

@@ -30,6 +30,7 @@ struct scry_gvl_person { /* a thread's struct, and who it was last */
 };
 
 struct scry_gvl_blame;
+struct scry_gvl_unseen;
 
 struct scry_gvl {
 	struct scry_watch *watch;
@@ -47,8 +48,13 @@ struct scry_gvl {
 	struct scry_gvl_person *people;
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
-	struct scry_gvl_blame *blame; /* NULL: not yet, or not wanted */
-	uint64_t look_ns;	      /* when to look again who there is */
+	struct scry_gvl_blame *blame;	/* NULL: not yet, or not wanted */
+	struct scry_gvl_unseen *unseen; /* NULL: children are followed */
+	uint64_t look_ns, soon_ns;	/* when to look again who there is; where somebody is new */
+	uint64_t births;		/* of the table's, that were looked at */
+	uint32_t fresh;			/* looks that are still to come soon, as somebody was new */
+	bool tids_are_ours;		/* its pid namespace is ours: it knows tids as we do */
+	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };
 
 /* As the ways that the instrument has: for the rehearsal, with the child's Ruby, which it takes
@@ -69,11 +75,22 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby);
 void scry_gvl_blame_free(struct scry_gvl_blame *b);
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b);
 void scry_gvl_blame_look(struct scry_gvl *g);
-/* Writes the lines of a holder, by its row, because of which others lost so much. */
+/* Who held it before the first event has that number. Before the first report. */
+void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder);
+/* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
+
+/* unseen.c: counts children that are Rubies, and says at the end that they were not watched. NULL:
+ * no memory. */
+struct scry_gvl_unseen *scry_gvl_unseen_new(const struct scry_watch *w);
+void scry_gvl_unseen_free(struct scry_gvl_unseen *u);
+void scry_gvl_unseen_turn(struct scry_gvl_unseen *u);
+void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w);
 
 /* report.c: writes what the table says into the recording. */
 int scry_gvl_report(struct scry_gvl *g);
+/* What stands before the first event; nothing where there was one. Again until it is known. */
+void scry_gvl_look_first(struct scry_gvl *g, int tries);
 /* Looks who there is: names, native threads. */
 void scry_gvl_look_at_people(struct scry_gvl *g);
 

@@ -18,7 +18,7 @@ struct report {
 	uint64_t since;		  /* the watch began */
 	uint64_t start, end;	  /* of what is known, ticks */
 	uint64_t prefix;	  /* ticks from the start to the first event */
-	uint64_t *lost;		  /* ns, by the holder's row */
+	uint64_t *lost;		  /* ticks, by the holder's number; 0: nobody had it */
 };
 
 static uint64_t ns_of(const struct report *r, uint64_t ticks)
@@ -73,30 +73,65 @@ static uint64_t quantile(const struct scry_gvl_row *row, uint64_t thousandths)
 	return row->longest;
 }
 
+/*
+ * The wait that was on at the first event: it began before, or with that event where the look
+ * before it says so; then it is one as any.
+ */
+static void settle_old_wait(const struct report *r, struct scry_gvl_row *row,
+			    struct scry_ev_gvl_thread *ev)
+{
+	const bool is_older = r->g->since && first_state(r, row->th) != SCRY_GVL_OFF;
+
+	if ((row->state == SCRY_GVL_WANTS || row->state == SCRY_GVL_GRANTED) &&
+	    r->end > row->wait_began)
+		ev->open_ns = ns_of(r, r->end - row->wait_began +
+					       (row->is_old && is_older ? r->prefix : 0));
+	else if (row->state == SCRY_GVL_UNKNOWN && first_state(r, row->th) == SCRY_GVL_WANTS)
+		ev->open_ns = ns_of(r, r->prefix); /* there was no event */
+	if (row->old_wait && is_older)
+		ev->older_ns = ns_of(r, row->old_wait + r->prefix);
+	if (!row->old_wait || is_older)
+		return;
+	row->waits++;
+	row->lengths[scry_gvl_step(row->old_wait)]++;
+	if (row->old_wait > row->longest)
+		row->longest = row->old_wait;
+}
+
+/* Before the watch did. Of one that no look has found: it was there between two. */
+static bool has_ended(const struct report *r, const struct scry_gvl_row *row)
+{
+	const struct scry_gvl_person *p = person_of(r->g, row->th);
+
+	return !(p && p->is_alive) && row->state <= SCRY_GVL_OFF;
+}
+
 /* `row` is a copy; its th may have no row of the table: nothing was seen of it. */
 static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_t number)
 {
 	struct scry_watch *w = r->g->watch;
 	const struct scry_gvl_person *p = person_of(r->g, row->th);
 	const bool was_there = p && p->was_there, has_row = row->state != SCRY_GVL_UNKNOWN;
-	const bool has_ended = !w->target_gone && !(p && p->is_alive);
 	struct scry_ev_gvl_thread ev = {.pid = (uint32_t)w->proc.pid,
 					.thread = number,
 					.threads = row->threads,
-					.has_ended = has_ended};
+					.has_ended = has_ended(r, row)};
 	uint64_t start = was_there || !has_row ? r->start : row->first, end = r->end, known;
 
+	settle_old_wait(r, row, &ev);
 	if (was_there || !has_row)
 		add(row, first_state(r, row->th), r->prefix);
-	if (has_row && row->state == SCRY_GVL_OFF && has_ended)
+	if (has_row && ev.has_ended)
 		end = row->since;
 	if (has_row && end > row->since)
 		add(row, row->state, end - row->since);
 	known = row->held + row->wanted + row->granted;
-	if (p) {
+	ev.tid = r->g->tids_are_ours ? row->tid : 0;
+	if (p && p->tid) {
 		ev.tid = (uint32_t)p->tid;
 		ev.name_str = scry_watch_string(w, p->name);
 	}
+	ev.lost_ns = ns_of(r, r->lost[number]);
 	ev.held_ns = ns_of(r, row->held);
 	ev.wanted_ns = ns_of(r, row->wanted);
 	ev.granted_ns = ns_of(r, row->granted);
@@ -114,15 +149,13 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	return 0;
 }
 
-static void tell_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
+static void tell_pair(const struct report *r, uint32_t waiter, uint32_t holder, uint64_t ticks)
 {
 	const struct scry_ev_gvl_pair ev = {.pid = (uint32_t)r->g->watch->proc.pid,
 					    .waiter = waiter,
 					    .holder = holder,
 					    .lost_ns = ns_of(r, ticks)};
 
-	if (holder < SCRY_GVL_THREADS)
-		r->lost[holder] += ev.lost_ns;
 	if (ticks)
 		scry_watch_event(r->g->watch, SCRY_EVENT_GVL_PAIR, &ev, sizeof(ev));
 }
@@ -132,12 +165,22 @@ static void add_pair(struct report *r, uint32_t waiter, uint32_t holder, uint64_
 {
 	const uint64_t key = ((uint64_t)waiter << 16 | holder) + 1;
 
-	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
-		if (r->t->pairs[i].key == key) {
-			r->t->pairs[i].ticks += ticks;
-			return;
-		}
-	tell_pair(r, waiter, holder, ticks);
+	struct scry_gvl_pair *free = NULL, *pair = NULL;
+
+	r->lost[holder] += ticks;
+	for (uint32_t i = 0; i < SCRY_GVL_PAIRS && !pair; i++) {
+		if (r->t->pairs[i].key == key)
+			pair = &r->t->pairs[i];
+		else if (!r->t->pairs[i].key && !free)
+			free = &r->t->pairs[i];
+	}
+	pair = pair ? pair : free;
+	if (!pair) {
+		tell_pair(r, waiter, holder, ticks);
+		return;
+	}
+	pair->key = key;
+	pair->ticks += ticks;
 }
 
 static uint32_t row_of(const struct report *r, uint64_t th)
@@ -201,6 +244,11 @@ static void tell_lock(const struct report *r)
 	ev.runnable5_ns = ns_of(r, places[5]);
 	ev.runnable6_ns = ns_of(r, places[6]);
 	ev.runnable7_ns = ns_of(r, places[7]);
+	ev.handing_ns = ns_of(r, r->lost[0]);
+	ev.unpaired_ns = ns_of(r, t->lost_pairs);
+	ev.cpu_ns = g->cpu_ended_ns && g->cpu_ended_ns >= g->cpu_began_ns
+			    ? g->cpu_ended_ns - g->cpu_began_ns
+			    : UINT64_MAX;
 	scry_watch_event(g->watch, SCRY_EVENT_GVL, &ev, sizeof(ev));
 }
 
@@ -218,9 +266,6 @@ static void tell_lacks(const struct report *r)
 	if (odd)
 		scry_watch_note(w, "the VM's queue was not as learned at %llu moments",
 				(unsigned long long)odd);
-	if (t->lost_pairs)
-		scry_watch_note(w,
-				"of who waited for whom some is missing: there are too many pairs");
 	if (ractors > 1)
 		scry_watch_note(w,
 				"%d more ractor%s, each with a lock of its own, which is not seen",
@@ -246,40 +291,66 @@ static void set_times(struct report *r)
 	}
 }
 
+/* Those that have a row, then those that were there and of which nothing was seen. */
+static void tell_threads(const struct report *r)
+{
+	const struct scry_gvl *g = r->g;
+
+	for (uint32_t i = 1; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
+		tell_thread(r, &r->t->row[i], i);
+	for (size_t i = 0; i < g->count; i++) {
+		struct scry_gvl_row row = {.th = g->people[i].th};
+		const uint32_t number = row_of(r, row.th);
+
+		if (number >= SCRY_GVL_THREADS && g->people[i].was_there)
+			tell_thread(r, &row, number);
+	}
+}
+
+static void tell_pairs(const struct report *r)
+{
+	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
+		if (r->t->pairs[i].key)
+			tell_pair(r, (uint32_t)((r->t->pairs[i].key - 1) >> 16),
+				  (uint32_t)(r->t->pairs[i].key - 1) & 0xffff,
+				  r->t->pairs[i].ticks);
+}
+
+static void tell_lines(const struct report *r)
+{
+	struct scry_gvl *g = r->g;
+
+	if (!g->blame)
+		return;
+	scry_gvl_blame_settle(g, row_of(r, g->first_look.owner));
+	for (uint32_t i = 1; i < SCRY_GVL_THREADS + g->count; i++)
+		if (r->lost[i])
+			scry_gvl_blame_report(g, i, ns_of(r, r->lost[i]));
+}
+
+static void tell_all(struct report *r)
+{
+	set_times(r);
+	for (uint32_t i = 0; i < r->t->rows && i < SCRY_GVL_THREADS; i++)
+		r->lost[i] = r->t->row[i].lost;
+	complete_pairs(r);
+	tell_lock(r);
+	tell_lacks(r);
+	tell_threads(r);
+	tell_pairs(r);
+	tell_lines(r);
+}
+
 int scry_gvl_report(struct scry_gvl *g)
 {
 	struct report r = {.g = g,
 			   .t = malloc(sizeof(*r.t)),
-			   .lost = calloc(SCRY_GVL_THREADS, sizeof(*r.lost))};
+			   .lost = calloc(SCRY_GVL_THREADS + g->count, sizeof(*r.lost))};
 	int e = r.t && r.lost ? scry_gvl_read(g->table, r.t) : -ENOMEM;
 
-	if (e < 0) {
-		free(r.lost);
-		free(r.t);
-		return e;
-	}
-	set_times(&r);
-	tell_lock(&r);
-	tell_lacks(&r);
-	for (uint32_t i = 1; i < r.t->rows && i < SCRY_GVL_THREADS; i++)
-		tell_thread(&r, &r.t->row[i], i);
-	for (size_t i = 0; i < g->count; i++) {
-		struct scry_gvl_row row = {.th = g->people[i].th};
-		bool has_row = false;
-
-		for (uint32_t k = 1; k < r.t->rows && k < SCRY_GVL_THREADS && !has_row; k++)
-			has_row = r.t->row[k].th == row.th;
-		if (!has_row && g->people[i].was_there)
-			tell_thread(&r, &row, SCRY_GVL_THREADS + (uint32_t)i);
-	}
-	complete_pairs(&r);
-	for (uint32_t i = 0; i < SCRY_GVL_PAIRS; i++)
-		if (r.t->pairs[i].key)
-			tell_pair(&r, (uint32_t)((r.t->pairs[i].key - 1) >> 16),
-				  (uint32_t)(r.t->pairs[i].key - 1) & 0xffff, r.t->pairs[i].ticks);
-	for (uint32_t i = 1; i < r.t->rows && i < SCRY_GVL_THREADS && g->blame; i++)
-		scry_gvl_blame_report(g, i, r.lost[i]);
+	if (e == 0)
+		tell_all(&r);
 	free(r.lost);
 	free(r.t);
-	return 0;
+	return e;
 }

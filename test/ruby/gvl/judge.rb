@@ -18,7 +18,8 @@ wrong << "held longer than it was watched" if totals["held_ns"] > watched * 1.00
 lost = threads.sum { |t| t["lost_ns"] }
 near["what lines lost", report["rows"].sum { |r| r["lost_ns"] }, lost, 0.01, 1000]
 waited = threads.sum { |t| t["wanted_ns"] + t["granted_ns"] }
-near["what pairs lost", report["pairs"].sum { |p| p["lost_ns"] }, waited, 0.01, 1000]
+near["what was waited for threads, and while it changed hands", lost + totals["handing_ns"], waited, 0.01, 1000]
+near["what pairs lost", report["pairs"].sum { |p| p["lost_ns"] } + totals["unpaired_ns"], waited, 0.01, 1000]
 wrong << "errors or losses" unless report["honesty"]["errors"].zero? && report["honesty"]["lost"].zero?
 
 case what
@@ -42,6 +43,42 @@ when "hog" # one thread holds it, in C, for so long by its own clock; another on
   wrong << "another one is worse: #{threads[0]}" unless threads[0] == hog
   line = report["rows"].max_by { |r| r["lost_ns"] }
   wrong << "blames #{line}" unless [20, 24].include?(line["line"])
+when "hold" # one thread holds it from before the watch to after it, or for so long
+  hog, waiter = by_name.fetch("hog")[0], by_name.fetch("waiter")[0]
+  known = watched - totals["unknown_ns"]
+  wrong << "hog is not to blame: #{threads[0]}" unless threads[0] == hog
+  line = report["rows"].max_by { |r| r["lost_ns"] }
+  wrong << "blames #{line}" unless line["line"] == 6 && line["file"].to_s.end_with?("hold.rb")
+  notes = report["notes"].join("\n")
+  if number == "0"
+    near["held by hog", hog["held_ns"], known, 0.01]
+    near["lost by its line", line["lost_ns"], known, 0.01]
+    near["the wait that is not over", waiter["open_wait_ns"], known, 0.01]
+    wrong << "does not say who waits still" unless notes.match?(/still waiting at the end: waiter/)
+    wrong << "it has ended" if hog["has_ended"] || waiter["has_ended"]
+  else
+    near["the wait from before", waiter["older_wait_ns"], hog["held_ns"], 0.05, 5_000_000]
+    wrong << "does not say who had waited" unless notes.match?(/waiting from before the watch: waiter/)
+  end
+when "brief" # eight of 8 ms in a program of two seconds: were no more when they had ended
+  first = threads.max_by { |t| t["without_ns"] }
+  brief = threads - [first]
+  wrong << "there are #{brief.sum { |t| t["threads"] }}" unless brief.sum { |t| t["threads"] } == 8
+  brief.each do |t|
+    wrong << "a tid is missing: #{t}" unless t["tid"].to_i > 0
+    wrong << "it has not ended, or long after it had: #{t}" unless t["has_ended"] && t["without_ns"] < 500_000_000
+  end
+  # a keeper that has no processor meanwhile sees no names
+  wrong << "names are missing: #{by_name.keys}" if by_name.keys.grep(/^brief\d$/).size < number.to_i
+  wrong << "the first one has ended" if first["has_ended"]
+  near["the first one without it", first["without_ns"], 2_000_000_000, 0.2]
+when "crowd" # more pairs than there is room for: the sums above hold all the same, and it is said
+  wrong << "every pair found room" unless totals["unpaired_ns"] > 0
+  wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }
+  wrong << "handing over is not said" unless report["notes"].any? { |n| n.match?(/while the lock was being handed over/) }
+when "asleep" # who has the lock need not run
+  wrong << "it ran for #{totals["cpu_ns"]}" if totals["cpu_ns"] > totals["held_ns"] / 2
+  wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/the lock was held for .*, but the process ran for/) }
 end
 puts wrong
 exit wrong.empty?
