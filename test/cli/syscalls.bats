@@ -232,7 +232,7 @@ RUBY
 	pid=$PID
 	does badfd 1000 # before the watch
 	before=$(state_of "$pid")
-	watches "$pid" --exact -d 2s -o "$T/o.json"
+	watches "$pid" --exact -d 5s -o "$T/o.json"
 	scry=$PID
 	does getppid 1000
 	[ "$(state_of "$pid")" = "$before" ] # while it counts, too
@@ -390,6 +390,16 @@ PYTHON
 		[ ! -s "$T/out" ]
 		says "CAP_BPF.*fix: "
 	done
+	# With those of eBPF only: its own programs, and no others.
+	caps=-all,+bpf,+perfmon
+	bpf_only() { setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=$caps --ambient-caps=$caps --bounding-set=$caps "$@"; }
+	status=0
+	bpf_only "$SCRY" syscalls -p "$PID" -d 1s >"$T/out" 2>"$T/scry.err" || status=$?
+	[ "$status" -eq 3 ]
+	says "process $PID .*not permitted.*CAP_SYS_PTRACE.*fix: "
+	bpf_only "$SCRY" syscalls -c --json -- "$TARGETS/target_syscaller" getppid=1000 sleep=20 >"$T/own.json"
+	sed -i '/^{/,$!d' "$T/own.json"
+	json_is "$T/own.json" 'rows.find { |x| x["name"] == "getppid" }["count"] == 2000'
 	status=0
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" syscalls -- echo ran >"$T/out" 2>"$T/scry.err" || status=$?
 	[ "$status" -eq 125 ]
