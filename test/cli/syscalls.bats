@@ -173,6 +173,19 @@ row() { # FILE FUNCTION EXPRESSION in x
 	row "$T/o.json" call_threads 'x["count"] == 1800 && x["caller"] =~ /calls_as_thread/'
 }
 
+@test "threads that come and go, more than wait in the kernel to be fetched: each call counts once" {
+	caller
+	pid=$PID
+	watches "$pid" --latency -o "$T/o.json"
+	scry=$PID
+	does comers 2000
+	ends_watch "$scry"
+	leaves "$pid"
+	as_told "$T/o.json"
+	row "$T/o.json" call_comers 'x["timed"] == 10000 && x["total_ns"] > 0'
+	json_is "$T/o.json" 'r["totals"]["exits"] == 2000 && rows.sum { |x| x["count"] } == r["totals"]["calls"] && r["totals"]["records_lost"] == 0'
+}
+
 @test "children: with -f their calls too, named as the parent's; without it none" {
 	for how in "" -f; do
 		rm -f "$T/in"
