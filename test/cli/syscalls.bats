@@ -432,6 +432,38 @@ PYTHON
 	json_is "$T/o.json" 'r["totals"]["exits"] == 1 && r["totals"]["killed_in_calls"] == 0'
 }
 
+@test "a program that is traced is counted as any other" {
+	caller
+	pid=$PID
+	start strace strace -o /dev/null -p "$pid" 8>&-
+	strace=$PID
+	wait_for 20 grep -q "^TracerPid:.*[1-9]" "/proc/$pid/status"
+	watches "$pid" --exact -o "$T/o.json"
+	scry=$PID
+	does getppid 1000
+	ends_watch "$scry"
+	kill -INT "$strace"
+	ended "$strace"
+	leaves "$pid"
+	as_told "$T/o.json"
+}
+
+@test "-f: children that are there already" {
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start caller bash -c '"$1" <"$2"; true' - "$TARGETS/target_syscaller" "$T/in" 8>&-
+	parent=$PID
+	wait_for 20 in_file "^pid" "$T/caller.out"
+	watches "$parent" --exact -f -o "$T/o.json"
+	scry=$PID
+	does getppid 1000
+	exec 8>&-
+	finish "$parent"
+	finish "$scry"
+	as_told "$T/o.json"
+	json_is "$T/o.json" "r['honesty']['processes'].map { |x| x['pid'] } == [$parent, $(sed -n 's/^pid //p' "$T/caller.out")]"
+}
+
 @test "in another pid namespace: seen from outside, and from within" {
 	unshare -fp true || skip "no right to make a pid namespace"
 	mkfifo "$T/in"
