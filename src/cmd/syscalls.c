@@ -4,9 +4,11 @@
  * kernel, which takes it off when scry ends, however it does (sample/syscalls).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/log.h"
@@ -14,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/outside.h"
 #include "sample/syscalls.h"
+#include "sys/container.h"
 #include "sys/fd.h"
 #include "sys/proc.h"
 
@@ -45,6 +48,22 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Why what it runs is not to be seen. */
+static int fail_unseen(const struct scry_proc *proc)
+{
+	char path[64], exe[1];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)proc->pid);
+	if (readlink(path, exe, sizeof(exe)) < 0 && (errno == EACCES || errno == EPERM))
+		return scry_fail(-EACCES,
+				 "cannot see what process %d (%s, uid %u) runs: not permitted; "
+				 "you are uid %u and have no CAP_SYS_PTRACE over it; fix: sudo "
+				 "scry ...%s",
+				 (int)proc->pid, proc->comm, proc->uid, geteuid(),
+				 scry_container_fix(SCRY_CONTAINER_PTRACE));
+	return scry_proc_fail_gone(proc->pid);
+}
+
 /* Is it there, and a process? It is pinned while it is put into the map. */
 static int add_pid(struct syscalls *s, pid_t pid)
 {
@@ -54,7 +73,7 @@ static int add_pid(struct syscalls *s, pid_t pid)
 	if (err)
 		return err;
 	if (!proc.exe[0] || proc.state == 'Z')
-		err = scry_proc_fail_gone(pid);
+		err = fail_unseen(&proc);
 	if (!err)
 		err = scry_syscalls_watch_add(s->watch, pid, false);
 	if (!err && !scry_proc_is_alive(&proc))

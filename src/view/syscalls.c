@@ -16,7 +16,6 @@
 
 #define ROWS_MAX (1u << 20)
 #define CALLERS_SHOWN 3
-#define LITTLE 50 /* of a thousand: less of the time in system calls is nothing to win */
 
 /* --- reading --------------------------------------------------------------------------------- */
 

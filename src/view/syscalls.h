@@ -24,7 +24,6 @@ struct scry_syscall_row {
 	uint64_t calls, errors, again, absent, ticks, asked, vain;
 	uint64_t timed, total_ns, max_ns;
 	uint32_t what, error;
-	uint32_t processes;		 /* in which it was seen */
 	struct scry_syscall_step *steps; /* by from_ns */
 	size_t step_count;
 	uint32_t caller_str;  /* of `texts`: who called most; 0 */

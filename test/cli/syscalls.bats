@@ -173,6 +173,19 @@ row() { # FILE FUNCTION EXPRESSION in x
 	row "$T/o.json" call_threads 'x["count"] == 1800 && x["caller"] =~ /calls_as_thread/'
 }
 
+@test "threads that come and go, more than wait in the kernel to be fetched: each call counts once" {
+	caller
+	pid=$PID
+	watches "$pid" --latency -o "$T/o.json"
+	scry=$PID
+	does comers 2000
+	ends_watch "$scry"
+	leaves "$pid"
+	as_told "$T/o.json"
+	row "$T/o.json" call_comers 'x["timed"] == 10000 && x["total_ns"] > 0'
+	json_is "$T/o.json" 'r["totals"]["exits"] == 2000 && rows.sum { |x| x["count"] } == r["totals"]["calls"] && r["totals"]["records_lost"] == 0'
+}
+
 @test "children: with -f their calls too, named as the parent's; without it none" {
 	for how in "" -f; do
 		rm -f "$T/in"
@@ -223,8 +236,9 @@ RUBY
 @test "what a shell becomes by exec is counted as what it is then" {
 	scry_ends 0 syscalls --exact -o "$T/o.json" -- sh -c "exec '$TARGETS/target_syscaller' getppid=1000 sleep=60"
 	row "$T/o.json" call_getppid 'x["count"] == 1000'
-	# The program that calls exec is gone when that returns: it is the new one's, and has no place.
-	json_is "$T/o.json" '(x = rows.select { |y| y["name"] == "execve" }).sum { |y| y["count"] } == 2 && x.all? { |y| y["module"].nil? }'
+	# The program that calls exec is gone when that returns: it is the new one's, and has no place. Samples within it
+	# have one, without a count.
+	json_is "$T/o.json" '(x = rows.select { |y| y["name"] == "execve" && y["count"] > 0 }).sum { |y| y["count"] } == 2 && x.all? { |y| y["module"].nil? }'
 }
 
 @test "-p -d: counts while it watches, ends with 0, and has written nothing" {
@@ -232,7 +246,7 @@ RUBY
 	pid=$PID
 	does badfd 1000 # before the watch
 	before=$(state_of "$pid")
-	watches "$pid" --exact -d 2s -o "$T/o.json"
+	watches "$pid" --exact -d 5s -o "$T/o.json"
 	scry=$PID
 	does getppid 1000
 	[ "$(state_of "$pid")" = "$before" ] # while it counts, too
@@ -390,6 +404,16 @@ PYTHON
 		[ ! -s "$T/out" ]
 		says "CAP_BPF.*fix: "
 	done
+	# With those of eBPF only: its own programs, and no others.
+	caps=-all,+bpf,+perfmon
+	bpf_only() { setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=$caps --ambient-caps=$caps --bounding-set=$caps "$@"; }
+	status=0
+	bpf_only "$SCRY" syscalls -p "$PID" -d 1s >"$T/out" 2>"$T/scry.err" || status=$?
+	[ "$status" -eq 3 ]
+	says "process $PID .*not permitted.*CAP_SYS_PTRACE.*fix: "
+	bpf_only "$SCRY" syscalls -c --json -- "$TARGETS/target_syscaller" getppid=1000 sleep=20 >"$T/own.json"
+	sed -i '/^{/,$!d' "$T/own.json"
+	json_is "$T/own.json" 'rows.find { |x| x["name"] == "getppid" }["count"] == 2000'
 	status=0
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$SCRY" syscalls -- echo ran >"$T/out" 2>"$T/scry.err" || status=$?
 	[ "$status" -eq 125 ]
@@ -407,6 +431,38 @@ PYTHON
 	finish "$scry"
 	row "$T/o.json" call_strict 'x["count"] == 5000 && x["timed"] == 5000 && x["name"] == "write" && x["errors"] == 0'
 	json_is "$T/o.json" 'r["totals"]["exits"] == 1 && r["totals"]["killed_in_calls"] == 0'
+}
+
+@test "a program that is traced is counted as any other" {
+	caller
+	pid=$PID
+	start strace strace -o /dev/null -p "$pid" 8>&-
+	strace=$PID
+	wait_for 20 grep -q "^TracerPid:.*[1-9]" "/proc/$pid/status"
+	watches "$pid" --exact -o "$T/o.json"
+	scry=$PID
+	does getppid 1000
+	ends_watch "$scry"
+	kill -INT "$strace"
+	ended "$strace"
+	leaves "$pid"
+	as_told "$T/o.json"
+}
+
+@test "-f: children that are there already" {
+	mkfifo "$T/in"
+	exec 8<>"$T/in"
+	start caller bash -c '"$1" <"$2"; true' - "$TARGETS/target_syscaller" "$T/in" 8>&-
+	parent=$PID
+	wait_for 20 in_file "^pid" "$T/caller.out"
+	watches "$parent" --exact -f -o "$T/o.json"
+	scry=$PID
+	does getppid 1000
+	exec 8>&-
+	finish "$parent"
+	finish "$scry"
+	as_told "$T/o.json"
+	json_is "$T/o.json" "r['honesty']['processes'].map { |x| x['pid'] } == [$parent, $(sed -n 's/^pid //p' "$T/caller.out")]"
 }
 
 @test "in another pid namespace: seen from outside, and from within" {

@@ -30,6 +30,7 @@
 
 #define THREADS 3
 #define CHILDREN 3
+#define COMER_CALLS 5
 
 extern const char __ehdr_start[];
 
@@ -401,6 +402,27 @@ static __attribute__((noipa)) long do_threads(long n)
 	return all;
 }
 
+CALLER(comers)
+
+static void *comes_and_goes(void *arg)
+{
+	for (int i = 0; i < COMER_CALLS; i++)
+		call_comers(SYS_getppid, 0, 0, 0, 0);
+	return arg;
+}
+
+/* N threads, one after the other. */
+static __attribute__((noipa)) long do_comers(long n)
+{
+	pthread_t thread;
+
+	for (long i = 0; i < n; i++) {
+		pthread_create(&thread, NULL, comes_and_goes, NULL);
+		pthread_join(thread, NULL);
+	}
+	return n * COMER_CALLS;
+}
+
 DOES(children)
 {
 	for (int child = 0; child < CHILDREN; child++) {
@@ -491,8 +513,8 @@ static int do_one(const char *name, long n)
 		KIND(bytes),   KIND(yield),	KIND(clock),	 KIND(clock_cpu),
 		KIND(poll),    KIND(tell),	KIND(brk),	 KIND(dontneed),
 		KIND(epoll),   KIND(localtime), KIND(sleep),	 KIND(zeros),
-		KIND(threads), KIND(children),	KIND(signals),	 KIND(old),
-		KIND(strict),
+		KIND(threads), KIND(children),	KIND(comers),	 KIND(signals),
+		KIND(old),     KIND(strict),
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
