@@ -1,4 +1,5 @@
-/* Two contexts that hand over to each other: processor time of a switch, each round of 100,000, one a line. */
+/* Two contexts that hand over to each other: processor time of a switch, each round of 100,000, one
+ * a line. */
 #include <stdio.h>
 #include <time.h>
 #include <ucontext.h>

@@ -12,7 +12,7 @@
 #include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "bpf/vain.h"
-#include "wire/bpf_syscalls.h"
+#include "wire/bpf_syscalls_lines.h"
 
 #include <bpf/bpf_tracing.h>
 

@@ -3,10 +3,10 @@
  * their frames, and what a record of them means.
  *
  * A thread is not looked for: the kernel's side finds the execution context of the one that makes
- * the call by its thread register. How far from it that word lies is found by looking for the context
- * that the VM has for a thread below its register; that it is that thread's own, the kernel's side
- * asks each time. A Ruby for which
- * that cannot be had, or whose layout is not known, has no lines; why, `note` says.
+ * the call by its thread register. How far from it that word lies is found by looking for the
+ * context that the VM has for a thread below its register; that it is that thread's own, the
+ * kernel's side asks each time. A Ruby for which that cannot be had, or whose layout is not known,
+ * has no lines; why, `note` says.
  *
  * Reads only. One thread. A layout that nobody has learned yet is learned here: that takes some
  * tenths of a second, once (vm/ruby_calib), in which nothing is named.
@@ -21,7 +21,7 @@
 
 #include "probe/bpf.h"
 #include "rec/writer.h"
-#include "wire/bpf_syscalls.h"
+#include "wire/bpf_syscalls_lines.h"
 
 struct scry_syscall_lines;
 

@@ -8,7 +8,6 @@
 #ifndef SCRY_WIRE_BPF_SYSCALLS_H
 #define SCRY_WIRE_BPF_SYSCALLS_H
 
-#include "wire/bpf_stacks.h"
 #include "wire/payload_syscalls.h"
 #include "wire/syscall_times.h"
 
@@ -20,9 +19,6 @@
 #define SCRY_SYSCALLS_TIMED 32768	   /* the same, with times */
 #define SCRY_SYSCALLS_STACK_BYTES 4096	   /* of a native stack */
 #define SCRY_SYSCALLS_PATH 256		   /* bytes of a path */
-#define SCRY_SYSCALLS_RUBIES 256	   /* that have lines, at once: entries of map `rubies` */
-#define SCRY_SYSCALLS_FRAMES 2048	   /* bytes of a Ruby's control frames */
-#define SCRY_SYSCALLS_VALUES 4096	   /* and of what their environments are in */
 #define SCRY_SYSCALLS_RETURNED 0xffffffffu /* as a number: rt_sigreturn, seen when it is over */
 
 struct scry_syscalls_setup { /* constants */
@@ -123,26 +119,6 @@ struct scry_syscalls_stack {
 	uint32_t size; /* of `bytes`: what was at sp */
 	uint32_t reserved;
 	uint8_t bytes[SCRY_SYSCALLS_STACK_BYTES];
-};
-
-/*
- * Map `rubies`, by a number that map `lines` gives for an image: a Ruby's layout, and where a
- * thread has its execution context: so far from its fs.
- */
-struct scry_syscalls_ruby {
-	int64_t ec;
-	struct scry_bpf_layout layout;
-};
-
-/* The newest control frames, as in struct scry_bpf_stack. */
-struct scry_syscalls_lines {
-	struct scry_syscalls_record head;
-	uint64_t time_ns; /* CLOCK_MONOTONIC */
-	uint64_t ec, stack, end, cfp, bottom, top;
-	uint64_t top_word, top_flags, top_code;
-	uint32_t frames_size, reserved;
-	uint8_t frames[SCRY_SYSCALLS_FRAMES];
-	uint8_t values[SCRY_SYSCALLS_VALUES];
 };
 
 struct scry_syscalls_path {
