@@ -19,6 +19,7 @@
 #define TS_COMPAT 0x2u
 #define USER_CS 3u
 #define ERRNO_MAX 4095
+#define ENOSYS 38
 #define BURST 128u /* copies of stacks, and paths, that may come at once on a processor */
 #define EVERY_MAX (1u << 24)
 #define SITES_MAX 65536u
@@ -450,6 +451,12 @@ static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long
 		slot->number == NR_CLONE3);
 }
 
+/* syscall(-1), which strace does not have either; what returns elsewhere has no such number. */
+static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long result)
+{
+	return slot->number == SCRY_SYSCALLS_RETURNED && result == -ENOSYS;
+}
+
 static __always_inline bool is_exec(const struct scry_syscalls_slot *slot, long result)
 {
 	return !result && (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
@@ -515,7 +522,7 @@ int syscalls_exit(unsigned long long *ctx)
 	if (!may_be_member(task))
 		return 0;
 	set_slot(&slot, task, regs);
-	if (is_birth(&slot, result))
+	if (is_birth(&slot, result) || is_none(&slot, result))
 		return 0;
 	if (slot.number == SCRY_SYSCALLS_RETURNED || is_exec(&slot, result))
 		slot.ip = 0;
@@ -716,6 +723,15 @@ int syscalls_execed(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* One that has returned is counted; which is known where its beginning was seen. */
+static __always_inline bool is_in_call(struct task_struct *task)
+{
+	const struct entered *e =
+		scry_setup.latency ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
+
+	return e && e->ns;
+}
+
 SEC("raw_tp/sched_process_exit")
 int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -733,7 +749,7 @@ int syscalls_ended(struct bpf_raw_tracepoint_args *ctx)
 	bpf_get_current_comm(r.name, sizeof(r.name));
 	if (r.image && (number == NR_EXIT || number == NR_EXIT_GROUP))
 		count(SCRY_SYSCALLS_EXITS);
-	else if (r.image && number >= 0)
+	else if (r.image && is_in_call(task))
 		count(SCRY_SYSCALLS_KILLED);
 	if (r.is_last) {
 		clear_filter(scry_current());

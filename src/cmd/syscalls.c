@@ -37,6 +37,7 @@ struct syscalls {
 	struct scry_syscalls_watch *watch;
 	uint64_t began_ns;
 	const char *why; /* it ended */
+	int first_err;	 /* of several -p */
 	bool is_gone;	 /* all that was watched had ended when the watch was over */
 };
 
@@ -82,6 +83,28 @@ static int add_pid(struct syscalls *s, pid_t pid)
 	return err;
 }
 
+/* Those that can be watched are; the first that cannot gives the status. */
+static int add_pids(struct syscalls *s)
+{
+	size_t added = 0;
+
+	if (s->pids.count == 1)
+		return add_pid(s, (pid_t)s->pids.values[0]);
+	for (size_t i = 0; i < s->pids.count; i++) {
+		int err = add_pid(s, (pid_t)s->pids.values[i]);
+
+		added += !err;
+		if (!err)
+			continue;
+		scry_log_error("%s", scry_error());
+		s->first_err = s->first_err ? s->first_err : err;
+		scry_error_clear();
+	}
+	if (added)
+		return 0;
+	return s->first_err ? s->first_err : -EINVAL;
+}
+
 static int open_watch(struct syscalls *s)
 {
 	const struct scry_syscalls_watch_opts opts = {
@@ -99,8 +122,8 @@ static int open_watch(struct syscalls *s)
 	setpriority(PRIO_PROCESS, 0, WATCHER_NICE);
 	err = scry_syscalls_watch_open(&opts, &s->watch);
 	scry_outside_head(&s->o, "syscalls");
-	for (size_t i = 0; i < s->pids.count && !err; i++)
-		err = add_pid(s, (pid_t)s->pids.values[i]);
+	if (!err && s->pids.count)
+		err = add_pids(s);
 	if (!err && s->o.child)
 		err = scry_syscalls_watch_add(s->watch, s->o.child, true);
 	if (!err)
@@ -255,5 +278,6 @@ int scry_cmd_syscalls(int argc, char **argv)
 	err = run(&s);
 	if (!err && !s.o.child)
 		err = scry_front_is_gone(s.is_gone && s.duration_ns);
+	err = err ? err : s.first_err;
 	return s.o.child ? scry_outside_status(&s.o, err) : scry_front_status(err);
 }

@@ -11,7 +11,9 @@
 #include "wire/bpf_syscalls.h"
 
 #define MANY 1000
-#define LITTLE 50 /* of a thousand: less of the time in system calls is nothing to win */
+#define FEW 20	    /* samples: a share of fewer says nothing */
+#define OWN_MOST 50 /* of a thousand: what counting may take before shares are said to be of it */
+#define LITTLE 50   /* of a thousand: less of the time in system calls is nothing to win */
 
 static const struct scry_syscall_row *largest(struct scry_syscall_view *v)
 {
@@ -31,6 +33,13 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 	if (!v->sums.ticks) {
 		scry_buf_printf(b, "it was not seen on a processor%s",
 				scry_syscall_is_exact(v) ? "" : "; calls that wait need --exact");
+		return;
+	}
+	if (v->sums.ticks < FEW) {
+		scry_buf_printf(b,
+				"it ran for too short a time to say how much of it is spent in "
+				"system calls (%llu samples)",
+				(unsigned long long)v->sums.ticks);
 		return;
 	}
 	scry_buf_printf(b, "%llu.%llu %% of its processor time is spent in system calls",
@@ -63,7 +72,8 @@ static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict
 	if (!v->has_sums)
 		scry_buf_printf(&b, "as far as the recording goes: ");
 	if (count && verdicts[0].grade != SCRY_GRADE_HINT &&
-	    (!v->sums.ticks || scry_share(verdicts[0].row->ticks, v->sums.ticks, 1000) >= 10)) {
+	    (v->sums.ticks < FEW ||
+	     scry_share(verdicts[0].row->ticks, v->sums.ticks, 1000) >= 10)) {
 		const struct scry_syscall_verdict *d = &verdicts[0];
 		const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, d->row);
 
@@ -106,6 +116,17 @@ static bool may_prove_more(const struct scry_syscall_view *v)
 	return false;
 }
 
+/* Of a thousand: what counting has taken of the program's time, at least. */
+static uint64_t own_share(const struct scry_syscall_view *v)
+{
+	const struct scry_ev_syscalls *s = &v->sums;
+	const uint64_t more = s->with_ns > s->before_ns ? s->with_ns - s->before_ns : 0;
+
+	return s->rate && s->ticks >= FEW
+		       ? scry_share(s->calls * more, s->ticks * (1000000000u / s->rate), 1000)
+		       : 0;
+}
+
 /* What is missing, where something is. */
 static void note_missing(struct scry_syscall_view *v)
 {
@@ -144,6 +165,11 @@ static void note_missing(struct scry_syscall_view *v)
 	if (s->lost)
 		note(v, "%llu places, stacks or ends of threads were not told, for want of room",
 		     (unsigned long long)s->lost);
+	if (own_share(v) > OWN_MOST)
+		note(v,
+		     "counting took at least %llu %% of the processor time, and is in all shares; "
+		     "without --exact they are the program's own",
+		     (unsigned long long)(own_share(v) / 10));
 	if (scry_syscall_is_exact(v) && s->with_ns)
 		note(v,
 		     "while it was counted each system call of every process of this machine took "

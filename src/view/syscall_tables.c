@@ -492,12 +492,15 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 	for (uint32_t i = 0; i < t->keys.count; i++) {
 		const struct scry_syscall_row *row = rows[i];
 
-		if ((most && shown == most) || !is_wanted(v, row)) {
+		if (!is_wanted(v, row)) {
 			hidden++;
 			continue;
 		}
-		push_row(v, row, verdict_of(row, verdicts, verdict_count));
-		shown++;
+		if (most && shown == most)
+			hidden++;
+		else
+			push_row(v, row, verdict_of(row, verdicts, verdict_count));
+		shown += !most || shown < most;
 		total.calls += row->calls;
 		total.errors += row->errors;
 		total.ticks += row->ticks;
