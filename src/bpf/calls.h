@@ -50,6 +50,8 @@ enum { /* numbers of system calls */
        NR_FACCESSAT2 = 439,
 };
 #define F_SETFD 2
+#define O_NONBLOCK 04000
+#define SETFL_MASK 01046000u /* O_APPEND, O_NONBLOCK, O_DIRECT, O_NOATIME */
 #define F_SETFL 4
 #define FIONBIO 0x5421
 #define FUTEX_CMD 0x7f

@@ -114,6 +114,13 @@ struct { /* places of an image, whatever thread: of the first call there a stack
 	__type(value, __u8);
 } sites SEC(".maps");
 
+struct { /* threads that have not been in the program yet */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, SCRY_SYSCALLS_TASKS);
+	__type(key, __u32);
+	__type(value, __u8);
+} newborn SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -193,6 +200,7 @@ static long see_file(struct task_struct *task, struct vm_area_struct *vma, void 
 	struct scry_syscalls_place *p = arg;
 	struct file *file = vma->vm_file;
 
+	p->is_known = 1;
 	if (!file)
 		return 0;
 	p->inode = BPF_CORE_READ(file, f_inode, i_ino);
@@ -435,7 +443,7 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 		s->again++;
 	} else if (result == -2) {
 		s->absent++;
-		path = path_of(s->key.number, regs);
+		path = s->key.abi == SCRY_ABI_64 ? path_of(s->key.number, regs) : 0;
 		if (path && (s->absent < 8 || (bpf_get_prandom_u32() & 15) == 0))
 			tell_path(&s->key, path, SCRY_SYSCALLS_PATH_ABSENT);
 	} else {
@@ -443,12 +451,20 @@ static __always_inline void add_error(struct scry_syscalls_sum *s,
 	}
 }
 
-/* The child's return from its parent's call. */
+/* The child's return from its parent's call: the first thing that a thread does. */
 static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long result)
 {
-	return !result && slot->abi == SCRY_ABI_64 &&
-	       (slot->number == NR_CLONE || slot->number == NR_FORK || slot->number == NR_VFORK ||
-		slot->number == NR_CLONE3);
+	return !result && !bpf_map_delete_elem(&newborn, &slot->tid);
+}
+
+/* Of either ABI: 120 is clone, 2 fork, 190 vfork of the other one. */
+static __always_inline bool may_be_birth(const struct scry_syscalls_slot *slot)
+{
+	if (slot->abi == SCRY_ABI_32)
+		return slot->number == 2 || slot->number == 120 || slot->number == 190 ||
+		       slot->number == NR_CLONE3;
+	return slot->number == NR_CLONE || slot->number == NR_FORK || slot->number == NR_VFORK ||
+	       slot->number == NR_CLONE3;
 }
 
 /* syscall(-1), which strace does not have either; what returns elsewhere has no such number. */
@@ -459,7 +475,8 @@ static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long 
 
 static __always_inline bool is_exec(const struct scry_syscalls_slot *slot, long result)
 {
-	return !result && (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
+	return !result && slot->abi == SCRY_ABI_64 &&
+	       (slot->number == NR_EXECVE || slot->number == NR_EXECVEAT);
 }
 
 /*
@@ -522,7 +539,7 @@ int syscalls_exit(unsigned long long *ctx)
 	if (!may_be_member(task))
 		return 0;
 	set_slot(&slot, task, regs);
-	if (is_birth(&slot, result) || is_none(&slot, result))
+	if ((!result && may_be_birth(&slot) && is_birth(&slot, result)) || is_none(&slot, result))
 		return 0;
 	if (slot.number == SCRY_SYSCALLS_RETURNED || is_exec(&slot, result))
 		slot.ip = 0;
@@ -539,20 +556,22 @@ int syscalls_exit(unsigned long long *ctx)
 		}
 	}
 	if (scry_setup.latency || slot.number == NR_SIGPROCMASK || slot.number == NR_MMAP ||
-	    slot.number == NR_MUNMAP || slot.number == SCRY_SYSCALLS_RETURNED)
+	    slot.number == NR_MUNMAP || slot.number == SCRY_SYSCALLS_RETURNED ||
+	    slot.abi == SCRY_ABI_32)
 		e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (e && !scry_setup.latency && slot.number == SCRY_SYSCALLS_RETURNED)
-		e->has_mask = 0;
+	if (e && !scry_setup.latency &&
+	    (slot.number == SCRY_SYSCALLS_RETURNED || slot.abi == SCRY_ABI_32))
+		e->has_mask = 0; /* it may have changed the mask */
 	s->calls++;
 	if (result < 0 && result >= -ERRNO_MAX)
 		add_error(s, regs, result);
 	if (slot.abi == SCRY_ABI_64) {
 		if (slot.number == NR_SIGPROCMASK)
-			ask_mask(s, task, regs, e);
+			ask_mask(s, task, regs, result, e);
 		else if (slot.number == NR_MMAP || slot.number == NR_MUNMAP)
 			ask_map(s, regs, slot.number, result, e);
 		else if (scry_setup.latency && (slot.number == NR_FCNTL || slot.number == NR_IOCTL))
-			ask_flags(s, task, regs, slot.number, e);
+			ask_flags(s, task, regs, slot.number, result, e);
 		else
 			ask(s, &s->key, regs, result);
 	}
@@ -685,10 +704,19 @@ int syscalls_forked(struct bpf_raw_tracepoint_args *ctx)
 					 .pid = scry_pid_of(child, scry_setup.pid_ns)};
 	const struct scry_syscalls_member *m = bpf_map_lookup_elem(&tree, &of);
 	struct scry_syscalls_member born = {0};
-	__u32 *line, at;
+	__u32 *line, at, tid = (__u32)BPF_CORE_READ(child, pid);
+	__u8 one = 1;
 
-	if (!m || r.pid == of || !r.pid)
+	if (!m || !r.pid)
 		return 0;
+	if (r.pid == of || scry_setup.follows)
+		bpf_map_update_elem(&newborn, &tid, &one, BPF_ANY);
+	if (r.pid == of)
+		return 0;
+	if (!scry_setup.follows) {
+		count(SCRY_SYSCALLS_CHILDREN);
+		return 0;
+	}
 	r.other = born.parent = m->image;
 	if (m->image)
 		born.image = new_image();

@@ -82,6 +82,7 @@ struct thread_struct {
 struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid;
+	unsigned int ptrace;
 	__u64 start_time;
 	__u64 self_exec_id;
 	struct pid *thread_pid;

@@ -9,15 +9,18 @@
 #include "bpf/task.h"
 #include "wire/bpf_syscalls.h"
 
+/* A call of two kinds at one address (fcntl) has both; a third one is not asked. */
 static __always_inline void found(struct scry_syscalls_sum *s, __u32 what, bool is_vain)
 {
-	if (s->what != what) {
-		if (s->what)
-			return;
-		s->what = what;
-	}
-	s->asked++;
-	s->vain += is_vain;
+	struct scry_syscalls_kind_sum *k = &s->kinds[0];
+
+	if (k->what && k->what != what)
+		k = &s->kinds[1];
+	if (k->what && k->what != what)
+		return;
+	k->what = what;
+	k->asked++;
+	k->vain += is_vain;
 }
 
 static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
@@ -33,18 +36,20 @@ static __always_inline void ask_localtime(struct scry_syscalls_sum *s,
 	found(s, SCRY_VAIN_LOCALTIME, path[0] == want[0] && path[1] == want[1]);
 }
 
-/* The mask is the thread's own: nobody else changes it, but for a signal that is delivered. */
+/* The mask is the thread's own: nobody else changes it, but for a signal that is delivered, and a
+ * tracer. */
 static __always_inline void ask_mask(struct scry_syscalls_sum *s, struct task_struct *task,
-				     const struct pt_regs___kernel *regs, struct entered *e)
+				     const struct pt_regs___kernel *regs, long result,
+				     struct entered *e)
 {
 	__u64 now = task->blocked.sig[0];
 
 	if (!e)
 		return;
-	if (regs->si && e->has_mask)
+	if (regs->si && e->has_mask && !result && !task->ptrace)
 		found(s, SCRY_VAIN_MASK, e->mask == now);
 	e->mask = now;
-	e->has_mask = 1;
+	e->has_mask = !task->ptrace;
 }
 
 /* Memory that is mapped and given back in turn, as malloc does with great blocks. */
@@ -62,17 +67,26 @@ static __always_inline void ask_map(struct scry_syscalls_sum *s,
 	e->map = 0;
 }
 
+/* The same before and after, and what was asked for: another thread may have changed it meanwhile.
+ */
 static __always_inline void ask_flags(struct scry_syscalls_sum *s, struct task_struct *task,
 				      const struct pt_regs___kernel *regs, __u32 number,
-				      const struct entered *e)
+				      long result, const struct entered *e)
 {
-	__u32 now;
+	const bool is_fd = number == NR_FCNTL && (__u32)regs->si == F_SETFD;
+	__u32 now, want = (__u32)regs->dx, mask = is_fd ? 1 : SETFL_MASK;
 
-	if (e && e->has_flags && sets_flags(number, regs) && read_flags(task, regs, number, &now))
-		found(s,
-		      number == NR_FCNTL && (__u32)regs->si == F_SETFD ? SCRY_VAIN_CLOEXEC
-								       : SCRY_VAIN_FLAGS,
-		      now == e->flags);
+	if (result || !e || !e->has_flags || !sets_flags(number, regs) ||
+	    !read_flags(task, regs, number, &now))
+		return;
+	if (number == NR_IOCTL) {
+		if (bpf_probe_read_user(&want, sizeof(want), (void *)regs->dx))
+			return;
+		want = want ? O_NONBLOCK : 0;
+		mask = O_NONBLOCK;
+	}
+	found(s, is_fd ? SCRY_VAIN_CLOEXEC : SCRY_VAIN_FLAGS,
+	      now == e->flags && (now & mask) == (want & mask));
 }
 
 static __always_inline void ask(struct scry_syscalls_sum *s, const struct scry_syscalls_key *key,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/intern.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "name/stacks.h"
@@ -19,9 +20,11 @@
 
 #define IMAGES_MAX (1u << 20)
 #define ASK_NS 5000000u	      /* between two questions whether an image is a Ruby */
+#define ASK_TIMES 20u	      /* and so many times what one takes */
 #define YOUNG_NS 2000000000u  /* whose libraries may not be there yet, or whose VM boots */
 #define TLS_BYTES (16u << 10) /* below the thread register: where static TLS lies */
 #define TRIES 50u
+#define NAMES_BYTES (64u << 20)
 #define MISSES 8u
 #define TH_WORDS 128u /* of a thread's struct, among which its pthread_t is */
 #define TCB_SELF 16u  /* a thread's control block says twice where it is: tcb and self of glibc */
@@ -36,10 +39,9 @@ struct image {
 	unsigned int tries;
 	bool is_sure;	     /* a record had frames */
 	unsigned int misses; /* records without, before that */
-	uint64_t since_ns, asked_ns;
+	uint64_t since_ns, ask_ns;
 	struct scry_ruby *ruby;
 	struct scry_symbols symbols; /* valid with ruby */
-	struct scry_stacks stacks;
 };
 
 struct scry_syscall_lines {
@@ -50,6 +52,8 @@ struct scry_syscall_lines {
 	struct scry_map by_number; /* -> place + 1 */
 	struct scry_walk walk;
 	struct scry_named_frame *named;
+	struct scry_stacks stacks; /* of all, as many processes have the same */
+	struct scry_intern names;  /* paths and methods in them */
 	struct scry_syscalls_ruby rubies[SCRY_SYSCALLS_RUBIES];
 	uint32_t ruby_count;
 	char note[300];
@@ -65,6 +69,8 @@ struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, st
 	l->bpf = bpf;
 	l->named = calloc(SCRY_WALK_FRAMES_MAX, sizeof(*l->named));
 	scry_map_init(&l->by_number, IMAGES_MAX);
+	scry_stacks_init(&l->stacks);
+	scry_intern_init(&l->names, IMAGES_MAX, NAMES_BYTES);
 	if (!l->named || scry_walk_init(&l->walk) < 0) {
 		free(l->named);
 		free(l);
@@ -75,10 +81,8 @@ struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, st
 
 static void free_image(struct image *i)
 {
-	if (i->ruby) {
+	if (i->ruby)
 		scry_symbols_done(&i->symbols);
-		scry_stacks_done(&i->stacks);
-	}
 	scry_ruby_free(i->ruby);
 	free(i);
 }
@@ -92,6 +96,8 @@ void scry_syscall_lines_free(struct scry_syscall_lines *l)
 	free(l->images);
 	scry_map_done(&l->by_number);
 	scry_walk_done(&l->walk);
+	scry_stacks_done(&l->stacks);
+	scry_intern_done(&l->names);
 	free(l->named);
 	free(l);
 }
@@ -115,7 +121,6 @@ static int keep_ruby(struct image *i, struct scry_ruby *ruby)
 {
 	i->ruby = ruby;
 	i->is_ruby = true;
-	scry_stacks_init(&i->stacks);
 	return scry_symbols_init(&i->symbols);
 }
 
@@ -282,12 +287,16 @@ static void find_out(struct scry_syscall_lines *l, struct image *i)
 static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
 {
 	struct scry_ruby *ruby = NULL;
+	uint64_t took;
+	bool has;
 	int err;
 
-	if (now - i->asked_ns < ASK_NS)
+	if (now < i->ask_ns)
 		return;
-	i->asked_ns = now;
-	if (!has_ruby(i->pid)) {
+	has = has_ruby(i->pid);
+	took = scry_walk_now_ns() - now; /* of a process with many mappings it may be long */
+	i->ask_ns = now + (took > ASK_NS / ASK_TIMES ? ASK_TIMES * took : ASK_NS);
+	if (!has) {
 		if (now - i->since_ns > YOUNG_NS)
 			i->state = REFUSED;
 		return;
@@ -388,25 +397,49 @@ static bool is_dead(const struct image *i, const struct scry_symbol *symbol, uin
 	return symbol->made_ns >= taken_ns && scry_walk_alive(w, i->ruby) < w->count;
 }
 
-/* The newest line and its callers; a C method has its caller's line, and is left out. */
+static uint32_t name_of(struct scry_syscall_lines *l, const struct image *i, uint32_t name)
+{
+	const char *text = scry_symbols_text(&i->symbols, name);
+	uint32_t id = 0;
+
+	scry_intern_put(&l->names, text, strlen(text), &id);
+	return id;
+}
+
+/* Is this frame a line of the program's own? */
+static bool is_line(const struct scry_named_frame *f, const struct scry_symbol *symbol)
+{
+	return symbol && !f->is_hidden && !symbol->is_c && !symbol->is_internal;
+}
+
+/* The newest line and its callers; a C method has its caller's line, and is left out. 0: the newest
+ * has no name, or it may be another's by now. */
 static uint32_t intern_stack(struct scry_syscall_lines *l, struct image *i, uint64_t taken_ns)
 {
 	uint32_t parent = 0;
 
+	for (size_t at = 0; at < l->walk.count; at++) {
+		const struct scry_symbol *symbol =
+			scry_symbols_get(&i->symbols, l->named[at].symbol);
+
+		if (!symbol && !l->named[at].is_hidden)
+			return 0;
+		if (is_line(&l->named[at], symbol))
+			break;
+	}
 	for (size_t at = l->walk.count; at > 0; at--) {
 		const struct scry_symbol *symbol =
 			scry_symbols_get(&i->symbols, l->named[at - 1].symbol);
 		struct scry_stack_frame frame = {.parent = parent};
 
-		if (!symbol || l->named[at - 1].is_hidden || symbol->is_c || symbol->is_internal)
+		if (!is_line(&l->named[at - 1], symbol))
 			continue;
-		if (is_dead(i, symbol, taken_ns, &l->walk)) {
+		if (is_dead(i, symbol, taken_ns, &l->walk))
 			return 0;
-		}
-		frame.path = symbol->path;
+		frame.path = name_of(l, i, symbol->path);
 		frame.line = l->named[at - 1].line;
-		frame.label = symbol->name;
-		parent = scry_stacks_add(&i->stacks, &frame);
+		frame.label = name_of(l, i, symbol->name);
+		parent = scry_stacks_add(&l->stacks, &frame);
 		if (!parent)
 			return 0;
 	}
@@ -454,8 +487,7 @@ uint32_t scry_syscall_lines_stack(struct scry_syscall_lines *l, const struct scr
 	l->walk.time_ns = r->time_ns;
 	scry_symbols_turn(&i->symbols);
 	scry_symbols_name(&i->symbols, i->ruby, &l->walk, l->named);
-	return scry_stacks_write(&i->stacks, intern_stack(l, i, r->time_ns), &i->symbols.names,
-				 l->writer);
+	return scry_stacks_write(&l->stacks, intern_stack(l, i, r->time_ns), &l->names, l->writer);
 }
 
 bool scry_syscall_lines_is_ruby(const struct scry_syscall_lines *l, uint32_t image)

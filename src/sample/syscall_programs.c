@@ -41,7 +41,11 @@ struct image {
 	uint32_t number, parent;
 	pid_t pid;
 	struct program *program; /* NULL: it was not looked at, or has ended */
-	bool has_ended, was_seen;
+	bool has_ended, was_seen, is_told;
+	/* who it is */
+	uid_t uid;
+	uint64_t start_ticks, since_ns;
+	uint32_t exe_str, threads;
 };
 
 struct scry_syscall_programs {
@@ -145,28 +149,56 @@ static uint32_t string(struct scry_syscall_programs *p, const char *text)
 	return id;
 }
 
-static void tell(struct scry_syscall_programs *p, const struct image *i)
+/* Who it is, while it is that. */
+static void see_process(struct scry_syscall_programs *p, struct image *i)
 {
-	struct scry_ev_process process = {.pid = (uint32_t)i->pid};
-	struct scry_ev_attach attach = {.pid = (uint32_t)i->pid};
 	struct scry_proc proc;
 
 	if (scry_proc_open(&proc, i->pid) == 0) {
 		if (p->still(p->arg, i->pid, i->number)) {
-			process.uid = proc.uid;
-			process.start_ticks = proc.start_ticks;
-			process.exe_str = string(p, proc.exe);
-			attach.threads = (uint32_t)proc.threads;
+			i->uid = proc.uid;
+			i->start_ticks = proc.start_ticks;
+			i->exe_str = string(p, proc.exe);
+			i->threads = (uint32_t)proc.threads;
 		}
 		scry_proc_close(&proc);
 	}
 	scry_error_clear();
+}
+
+/* A process is told of once, as what it was last. */
+static void tell(struct scry_syscall_programs *p, struct image *i)
+{
+	const struct scry_ev_process process = {.pid = (uint32_t)i->pid,
+						.uid = i->uid,
+						.start_ticks = i->start_ticks,
+						.exe_str = i->exe_str};
+	const struct scry_ev_attach attach = {.pid = (uint32_t)i->pid, .threads = i->threads};
+	const struct scry_event head = {.time_ns = i->since_ns, .type = SCRY_EVENT_PROCESS};
+
+	if (i->is_told)
+		return;
+	i->is_told = true;
+	scry_writer_payload(p->writer, &head, &process, sizeof(process));
 	scry_writer_payload(p->writer,
-			    &(struct scry_event){.time_ns = now_ns(), .type = SCRY_EVENT_PROCESS},
-			    &process, sizeof(process));
-	scry_writer_payload(p->writer,
-			    &(struct scry_event){.time_ns = now_ns(), .type = SCRY_EVENT_ATTACH},
+			    &(struct scry_event){.time_ns = i->since_ns, .type = SCRY_EVENT_ATTACH},
 			    &attach, sizeof(attach));
+}
+
+void scry_syscall_programs_tell(struct scry_syscall_programs *p)
+{
+	for (size_t at = 0; at < p->count; at++)
+		tell(p, &p->images[at]);
+}
+
+void scry_syscall_programs_replaced(struct scry_syscall_programs *p, uint32_t old)
+{
+	struct image *i = find(p, old);
+
+	if (!i)
+		return;
+	i->has_ended = true;
+	i->is_told = true; /* of what it is now */
 }
 
 void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t number, pid_t pid,
@@ -198,8 +230,9 @@ void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t number,
 		i->program = look(p, pid, number);
 	}
 	i->was_seen = i->program != NULL;
+	i->since_ns = now_ns();
 	p->unseen += !i->was_seen;
-	tell(p, i);
+	see_process(p, i);
 }
 
 void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t number)
@@ -270,9 +303,33 @@ static bool is_mapped(const struct scry_native_name *name)
 	return name->module && strcmp(name->module, "[unmapped]") != 0;
 }
 
-/* By what its own process has mapped. */
-static bool name_there(struct scry_syscall_programs *p, struct image *i, uint64_t ip)
+static struct scry_native_place place_in(const struct scry_syscalls_place *r)
 {
+	return (struct scry_native_place){r->device >> 20, r->device & 0xfffff, r->inode,
+					  r->offset};
+}
+
+/* Has it mapped there what the kernel says? Something else may have been there before. */
+static bool agrees(const struct scry_native *n, const struct scry_syscalls_place *r,
+		   const struct scry_native_name *name)
+{
+	const struct scry_native_place place = place_in(r);
+
+	if (!is_mapped(name))
+		return false;
+	if (!r->is_known)
+		return true;
+	if (!r->inode)
+		return name->module[0] == '[';
+	return scry_native_address(n, &place) == r->head.key.ip;
+}
+
+/* By what its own process has mapped. */
+static bool name_there(struct scry_syscall_programs *p, struct image *i,
+		       const struct scry_syscalls_place *r)
+{
+	const uint64_t ip = r->head.key.ip;
+
 	if (!i->program && !i->has_ended) {
 		i->program = look(p, i->pid, i->number);
 		p->unseen -= i->program && !i->was_seen;
@@ -281,20 +338,19 @@ static bool name_there(struct scry_syscall_programs *p, struct image *i, uint64_
 	if (!i->program)
 		return false;
 	scry_native_name(i->program->native, ip, &p->name);
-	if (!is_mapped(&p->name)) {
-		look_again(p, i);
-		free(p->name.module);
-		scry_native_name(i->program->native, ip, &p->name);
-		i->program->is_vain = !is_mapped(&p->name);
-	}
-	return is_mapped(&p->name);
+	if (agrees(i->program->native, r, &p->name))
+		return true;
+	look_again(p, i);
+	free(p->name.module);
+	scry_native_name(i->program->native, ip, &p->name);
+	i->program->is_vain = !agrees(i->program->native, r, &p->name);
+	return !i->program->is_vain;
 }
 
 static bool name_by(struct scry_syscall_programs *p, struct scry_native *n,
 		    const struct scry_syscalls_place *r)
 {
-	const struct scry_native_place place = {r->device >> 20, r->device & 0xfffff, r->inode,
-						r->offset};
+	const struct scry_native_place place = place_in(r);
 	const uint64_t at = n ? scry_native_address(n, &place) : 0;
 
 	if (!at)
@@ -332,7 +388,7 @@ void scry_syscall_programs_name(struct scry_syscall_programs *p,
 	p->name.module = NULL;
 	*ret = (struct scry_syscall_place){.module = "[not looked at]",
 					   .offset = ip - SYSCALL_BYTES};
-	if ((i && name_there(p, i, ip)) || name_elsewhere(p, r))
+	if ((i && name_there(p, i, r)) || name_elsewhere(p, r))
 		*ret = (struct scry_syscall_place){p->name.module, p->name.symbol,
 						   p->name.offset - SYSCALL_BYTES};
 	else if (i && i->was_seen)

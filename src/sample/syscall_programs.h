@@ -35,6 +35,8 @@ void scry_syscall_programs_add(struct scry_syscall_programs *p, uint32_t image, 
 			       uint32_t parent);
 /* Records of it may still come until scry_syscall_programs_settle. */
 void scry_syscall_programs_ended(struct scry_syscall_programs *p, uint32_t image);
+/* The process of image `old` (0: none) runs another one, by exec. */
+void scry_syscall_programs_replaced(struct scry_syscall_programs *p, uint32_t old);
 /* Lets go of what ended ones had. */
 void scry_syscall_programs_settle(struct scry_syscall_programs *p);
 
@@ -55,6 +57,9 @@ void scry_syscall_programs_name(struct scry_syscall_programs *p,
  */
 uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 				     const struct scry_syscalls_stack *record);
+
+/* PROCESS and ATTACH of all processes, each once: at the end. */
+void scry_syscall_programs_tell(struct scry_syscall_programs *p);
 
 /* Images that were counted and never looked at. */
 size_t scry_syscall_programs_unseen(const struct scry_syscall_programs *p);

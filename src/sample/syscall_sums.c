@@ -38,7 +38,7 @@ struct scry_syscall_sums {
 	struct scry_syscall_thread *threads;
 	struct row *rows;
 	size_t site_room, thread_room, row_room;
-	uint64_t line_samples, calls;
+	uint64_t line_samples, calls, lost;
 	struct scry_map ended_tids; /* image << 32 | tid */
 	struct scry_map stacks;	    /* site << 32 | stack -> count */
 	struct scry_map lines;	    /* the same; stack 0: of a Ruby, and without one */
@@ -234,6 +234,11 @@ uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s)
 	return s->calls;
 }
 
+uint64_t scry_syscall_sums_lost(const struct scry_syscall_sums *s)
+{
+	return s->lost;
+}
+
 uint64_t scry_syscall_sums_line_samples(const struct scry_syscall_sums *s)
 {
 	return s->line_samples;
@@ -265,6 +270,12 @@ void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_sysc
 	scry_map_put(&s->ended_tids, (uint64_t)r->image << 32 | r->tid, 1);
 }
 
+void scry_syscall_sums_replaced(struct scry_syscall_sums *s, uint32_t image)
+{
+	if (image)
+		scry_map_put(&s->ended_tids, (uint64_t)image << 32, 1);
+}
+
 size_t scry_syscall_sums_waiting(const struct scry_syscall_sums *s)
 {
 	return s->ended_tids.count;
@@ -292,6 +303,20 @@ static void add_times(struct site *site, struct row *row, const struct scry_sysc
 	row->max_ns = t->max_ns > row->max_ns ? t->max_ns : row->max_ns;
 }
 
+static void add_kind(struct scry_syscalls_sum *to, const struct scry_syscalls_kind_sum *by)
+{
+	for (int i = 0; i < 2 && by->what; i++) {
+		struct scry_syscalls_kind_sum *k = &to->kinds[i];
+
+		if (k->what && k->what != by->what)
+			continue;
+		k->what = by->what;
+		k->asked += by->asked;
+		k->vain += by->vain;
+		return;
+	}
+}
+
 static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum *by)
 {
 	to->calls += by->calls;
@@ -300,11 +325,8 @@ static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum
 	to->absent += by->absent;
 	to->ticks += by->ticks;
 	to->error = by->error ? by->error : to->error;
-	if (by->what) {
-		to->what = by->what;
-		to->asked += by->asked;
-		to->vain += by->vain;
-	}
+	for (int i = 0; i < 2; i++)
+		add_kind(to, &by->kinds[i]);
 }
 
 static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum *sum,
@@ -324,12 +346,14 @@ static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum 
 		at = place_of(&s->by_row, ids, sizeof(ids), &s->rows, &s->row_room,
 			      sizeof(*s->rows));
 	}
-	if (!at)
-		return scry_fail(-ENOMEM, "no memory for sums of system calls");
+	s->calls += sum->calls;
+	if (!at) {
+		s->lost += sum->calls;
+		return 0;
+	}
 	row = &s->rows[at - 1];
 	row->site = ids[0];
 	row->thread = ids[1];
-	s->calls += sum->calls;
 	add_sum(&row->sum, sum);
 	if (times)
 		add_times(&s->sites[ids[0] - 1], row, times);
@@ -340,16 +364,8 @@ static bool has_ended(const struct scry_syscall_sums *s, const struct scry_sysca
 {
 	uint64_t one;
 
-	return scry_map_get(&s->ended_tids, (uint64_t)key->image << 32 | key->tid, &one);
-}
-
-/* Its place is told of in a ring that may not have been read so far. */
-static bool is_placed(const struct scry_syscall_sums *s, const struct scry_syscalls_key *of)
-{
-	struct scry_syscalls_key key = *of;
-
-	key.tid = 0;
-	return scry_intern_find(&s->by_key, (const char *)&key, sizeof(key)) != 0;
+	return scry_map_get(&s->ended_tids, (uint64_t)key->image << 32 | key->tid, &one) ||
+	       scry_map_get(&s->ended_tids, (uint64_t)key->image << 32, &one);
 }
 
 int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
@@ -357,27 +373,19 @@ int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, 
 	static struct scry_syscalls_timed t; /* or what it begins with */
 	struct scry_syscalls_slot slot, next;
 	bool is_there = bpf_map_get_next_key(map, NULL, &slot) == 0;
-	struct scry_map later;
 	int err = 0;
 
-	scry_map_init(&later, ROWS_MAX);
 	while (is_there && !err) {
-		const struct scry_syscalls_key *key = &t.sum.key;
-
 		/* asked first: what is deleted has no next */
 		is_there = bpf_map_get_next_key(map, &slot, &next) == 0;
-		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, key))) {
-			if (all || is_placed(s, key)) {
-				err = take_one(s, &t.sum, is_timed ? &t.times : NULL);
-				bpf_map_delete_elem(map, &slot);
-			} else {
-				scry_map_put(&later, (uint64_t)key->image << 32 | key->tid, 1);
-			}
+		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, &t.sum.key))) {
+			err = take_one(s, &t.sum, is_timed ? &t.times : NULL);
+			bpf_map_delete_elem(map, &slot);
 		}
 		slot = next;
 	}
 	scry_map_done(&s->ended_tids);
-	s->ended_tids = later;
+	scry_map_init(&s->ended_tids, ROWS_MAX);
 	return err;
 }
 
@@ -401,16 +409,27 @@ static int write_row(struct scry_syscall_sums *s, const struct row *row)
 		.again = row->sum.again,
 		.absent = row->sum.absent,
 		.ticks = row->sum.ticks,
-		.asked = row->sum.asked,
-		.vain = row->sum.vain,
-		.what = row->sum.what,
+		.asked = row->sum.kinds[0].asked,
+		.vain = row->sum.kinds[0].vain,
+		.what = row->sum.kinds[0].what,
 		.error = (uint32_t)-row->sum.error,
 		.timed = row->timed,
 		.total_ns = row->total_ns,
 		.max_ns = row->max_ns,
 	};
 
-	return put(s, SCRY_EVENT_SYSCALL, &ev, sizeof(ev));
+	const struct scry_ev_syscall second = {
+		.site = ev.site,
+		.pid = ev.pid,
+		.tid = ev.tid,
+		.thread_str = ev.thread_str,
+		.asked = row->sum.kinds[1].asked,
+		.vain = row->sum.kinds[1].vain,
+		.what = row->sum.kinds[1].what,
+	};
+	int err = put(s, SCRY_EVENT_SYSCALL, &ev, sizeof(ev));
+
+	return err || !second.what ? err : put(s, SCRY_EVENT_SYSCALL, &second, sizeof(second));
 }
 
 static int write_steps(struct scry_syscall_sums *s, const struct site *site)

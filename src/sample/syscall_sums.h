@@ -38,6 +38,8 @@ void scry_syscall_sums_path(struct scry_syscall_sums *s, uint32_t site, const ch
 
 /* A thread has ended: SCRY_SYSCALLS_ENDED. Its sums can be taken from the kernel. How many wait. */
 void scry_syscall_sums_ended(struct scry_syscall_sums *s, const struct scry_syscalls_record *r);
+/* All threads of this image have. */
+void scry_syscall_sums_replaced(struct scry_syscall_sums *s, uint32_t image);
 size_t scry_syscall_sums_waiting(const struct scry_syscall_sums *s);
 
 /* Asks for the names of threads that live, as far as is known. */
@@ -53,6 +55,7 @@ void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name
  * `timed`, not `sums`. 0 or -errno with a sentence. And how many calls they have. */
 int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
 uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s);
+uint64_t scry_syscall_sums_lost(const struct scry_syscall_sums *s); /* of them: beyond the limits */
 
 /* SYSCALL, SYSCALL_TIME, SYSCALL_STACK and SYSCALL_PATH events. 0 or -errno. */
 int scry_syscall_sums_write(struct scry_syscall_sums *s);

@@ -32,6 +32,8 @@
 #define COST_CALLS 250
 #define STACKS_A_SECOND 1000u
 #define ENDED_MAX 256u /* threads whose sums wait in the kernel */
+#define TAKE_NS 1000000000u
+#define GONE_AT_ONCE 1024u
 
 SCRY_BPF_OBJECT(syscalls);
 
@@ -44,7 +46,9 @@ struct scry_syscalls_watch {
 	struct scry_map members; /* pid -> image: those that are counted, and live */
 	uint32_t images;
 	uint32_t first_pid;
-	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns, turn_until_ns;
+	uint64_t children; /* that were there already, and are not watched */
+	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns, turn_until_ns, took_ns,
+		take_rest_ns;
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -102,6 +106,14 @@ static void ended(struct scry_syscalls_watch *w, uint32_t image)
 	scry_syscall_lines_ended(w->lines, image);
 }
 
+/* By exec: all threads of the old image are gone. */
+static void replaced(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
+{
+	scry_syscall_sums_replaced(w->sums, r->other);
+	scry_syscall_programs_replaced(w->programs, r->other);
+	scry_syscall_lines_ended(w->lines, r->other);
+}
+
 /* The places of an image are told of before its end is, but in another ring. */
 static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_record *r)
 {
@@ -116,7 +128,7 @@ static void on_news(struct scry_syscalls_watch *w, const struct scry_syscalls_re
 	w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
 	scry_map_put(&w->members, r->pid, r->image);
 	if (r->kind == SCRY_SYSCALLS_EXECED)
-		ended(w, r->other);
+		replaced(w, r);
 	add_image(w, r->image, (pid_t)r->pid, r->kind == SCRY_SYSCALLS_FORKED ? r->other : 0);
 }
 
@@ -178,8 +190,6 @@ static int leave_out(struct scry_syscalls_watch *w)
 		err = scry_bpf_leave_out(w->bpf, "syscalls_enter");
 	if (!err)
 		err = scry_bpf_map_entries(w->bpf, w->opts.latency ? "sums" : "timed", 1);
-	if (!err && !w->opts.follows)
-		err = scry_bpf_leave_out(w->bpf, "syscalls_forked");
 	return err;
 }
 
@@ -309,7 +319,10 @@ static void meet(void *arg, pid_t pid)
 	if (!scry_bpf_has(s->w->bpf, "tree", &parent))
 		return;
 	s->found++;
-	s->err = scry_syscalls_watch_add(s->w, pid, false);
+	if (s->w->opts.follows)
+		s->err = scry_syscalls_watch_add(s->w, pid, false);
+	else
+		s->w->children++;
 }
 
 static int find_children(struct scry_syscalls_watch *w)
@@ -319,6 +332,8 @@ static int find_children(struct scry_syscalls_watch *w)
 	while (s.found && !s.err) { /* a child may have been met before its parent */
 		s.found = 0;
 		scry_kin_each_process(meet, &s);
+		if (!w->opts.follows)
+			break; /* they are only counted */
 	}
 	return s.err;
 }
@@ -330,13 +345,12 @@ int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
 	w->before_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
 	w->cpu_began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	w->began_ns = w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
-	if (w->opts.follows)
-		err = scry_bpf_attach_own(w->bpf, "syscalls_forked");
+	err = scry_bpf_attach_own(w->bpf, "syscalls_forked");
 	if (!err)
 		err = scry_bpf_attach_own(w->bpf, "syscalls_execed");
 	if (!err)
 		err = scry_bpf_attach_own(w->bpf, "syscalls_ended");
-	if (!err && w->opts.follows)
+	if (!err)
 		err = find_children(w);
 	if (!err && w->opts.exact)
 		err = scry_bpf_attach_own(w->bpf, "syscalls_signal");
@@ -356,28 +370,45 @@ static int take(struct scry_syscalls_watch *w, bool all)
 {
 	int map = scry_bpf_map_fd(w->bpf, w->opts.latency ? "timed" : "sums");
 
-	return map < 0 ? map : scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
+	int err = map < 0 ? map : scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
+
+	/* to look at all of them takes time, of which a tenth is enough */
+	w->take_rest_ns = 10 * (clock_ns(CLOCK_MONOTONIC) - w->took_ns);
+	return err;
 }
 
 /* Ends may have been lost: who is in the kernel's map no more has ended. */
 static void prune(struct scry_syscalls_watch *w)
 {
-	struct scry_map_slot slot;
-	size_t cursor = 0;
-	uint32_t gone = 0;
+	struct scry_map_slot slot, gone[GONE_AT_ONCE];
+	size_t cursor = 0, count = 0;
 
 	if (clock_ns(CLOCK_MONOTONIC) - w->pruned_ns < PRUNE_NS)
 		return;
-	while (!gone && scry_map_next(&w->members, &cursor, &slot)) {
+	while (count < GONE_AT_ONCE && scry_map_next(&w->members, &cursor, &slot)) {
 		const uint32_t pid = (uint32_t)slot.key;
 
 		if (!scry_bpf_has(w->bpf, "tree", &pid))
-			gone = pid;
+			gone[count++] = slot;
 	}
-	if (gone) /* the others with the next turns */
-		scry_map_remove(&w->members, gone, NULL);
-	else
+	for (size_t i = 0; i < count; i++) {
+		scry_map_remove(&w->members, gone[i].key, NULL);
+		ended(w, (uint32_t)gone[i].value);
+	}
+	if (count < GONE_AT_ONCE) /* else the others with the next turn */
 		w->pruned_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+/* When there are many, or some for long; and what they had been at was told of. */
+static bool is_time_to_take(struct scry_syscalls_watch *w)
+{
+	const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	const size_t waiting = scry_syscall_sums_waiting(w->sums);
+
+	if (!waiting || now - w->took_ns < (waiting < ENDED_MAX ? TAKE_NS : w->take_rest_ns))
+		return false;
+	w->took_ns = now;
+	return true;
 }
 
 int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
@@ -398,9 +429,7 @@ int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 		scry_syscall_programs_settle(w->programs);
 	scry_syscall_lines_turn(w->lines, got >= 0);
 	prune(w);
-	if (scry_syscall_sums_waiting(w->sums) >= ENDED_MAX)
-		return take(w, false);
-	return 0;
+	return got >= 0 && is_time_to_take(w) ? take(w, false) : 0;
 }
 
 bool scry_syscalls_watch_lives(const struct scry_syscalls_watch *w)
@@ -451,12 +480,13 @@ static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t w
 		.inside = sum(w, SCRY_SYSCALLS_INSIDE),
 		.unplaced = sum(w, SCRY_SYSCALLS_UNPLACED),
 		.calls = scry_syscall_sums_calls(w->sums) + sum(w, SCRY_SYSCALLS_NOWHERE),
-		.nowhere = sum(w, SCRY_SYSCALLS_NOWHERE),
+		.nowhere = sum(w, SCRY_SYSCALLS_NOWHERE) + scry_syscall_sums_lost(w->sums),
 		.exits = sum(w, SCRY_SYSCALLS_EXITS),
 		.killed = sum(w, SCRY_SYSCALLS_KILLED),
 		.lost = sum(w, SCRY_SYSCALLS_LOST),
 		.strangers = sum(w, SCRY_SYSCALLS_STRANGE),
 		.unnamed = scry_syscall_programs_unseen(w->programs),
+		.children = w->children + sum(w, SCRY_SYSCALLS_CHILDREN),
 		.line_samples = scry_syscall_sums_line_samples(w->sums),
 		.watched_ns = watched_ns,
 		.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - w->cpu_began_ns,
@@ -490,6 +520,7 @@ int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
 	err = scry_bpf_take(w->bpf);
 	if (err >= 0)
 		err = take(w, true);
+	scry_syscall_programs_tell(w->programs);
 	if (!err)
 		err = scry_syscall_sums_write(w->sums);
 	if (!err)

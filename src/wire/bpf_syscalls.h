@@ -56,17 +56,21 @@ struct scry_syscalls_slot {
 	uint64_t ip, born; /* born: when the thread was */
 };
 
+struct scry_syscalls_kind_sum {	 /* of calls of one kind at a place */
+	uint64_t asked, vain;	 /* of which it is known whether it holds; it does */
+	uint32_t what, reserved; /* enum scry_syscalls_vain */
+};
+
 /* Only the thread itself writes, but for `ticks`, which its processor's clock does. */
 struct scry_syscalls_sum {
 	struct scry_syscalls_key key;
 	uint64_t calls, errors; /* errors: results from -4095 to -1 */
 	uint64_t again, absent; /* of them: EAGAIN, ENOENT */
 	uint64_t ticks;		/* of the clock, at which it was in this call */
-	uint64_t vain;		/* of the calls: for which `what` is known to hold */
-	uint64_t asked;		/* of the calls: of which it is known whether it holds */
 	uint64_t last;		/* result of the last one: what brk is compared with */
-	uint32_t what;		/* enum scry_syscalls_vain */
-	int32_t error;		/* the last one's, that was none of the two; 0 */
+	struct scry_syscalls_kind_sum kinds[2];
+	int32_t error; /* the last one's, that was none of the two; 0 */
+	uint32_t reserved;
 };
 
 struct scry_syscalls_timed { /* with --latency in its place */
@@ -83,6 +87,7 @@ enum {			       /* map `counters`, summed over the processors */
        SCRY_SYSCALLS_EXITS,    /* threads that ended by exit or exit_group: calls without end */
        SCRY_SYSCALLS_KILLED,   /* threads that ended within another call */
        SCRY_SYSCALLS_STRANGE,  /* children for which there was no room in `tree` */
+       SCRY_SYSCALLS_CHILDREN, /* that were born and are not followed */
        SCRY_SYSCALLS_COUNTERS,
 };
 
@@ -110,7 +115,8 @@ struct scry_syscalls_record {
 struct scry_syscalls_place { /* where in which file `ip` is; inode 0: in none, or not known */
 	struct scry_syscalls_record head;
 	uint64_t inode, offset;
-	uint32_t device, reserved; /* major << 20 | minor */
+	uint32_t device;   /* major << 20 | minor */
+	uint32_t is_known; /* it was asked, and answered */
 };
 
 struct scry_syscalls_stack {

@@ -25,6 +25,7 @@ struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint64_t cpu_ns;	     /* of the sampler itself */
 	uint64_t before_ns, with_ns; /* a getppid() of scry's own, which is not watched; 0 */
 	uint64_t line_samples;	     /* calls of Rubies whose line was asked for */
+	uint64_t children; /* processes that were started, or were there, and are not watched */
 };
 
 struct scry_ev_syscall_site { /* an instruction of a process that makes a system call */
@@ -58,7 +59,9 @@ enum scry_syscalls_vain {
 	SCRY_VAIN_MAP,	     /* munmap of what the thread had mapped last */
 };
 
-struct scry_ev_syscall { /* what one thread did at a site: at the end of the watch */
+/* What one thread did at a site: at the end of the watch. A second one with no calls has another
+ * `what` of these calls. */
+struct scry_ev_syscall {
 	uint32_t site;
 	uint32_t pid, tid;
 	uint32_t thread_str; /* its name; 0: not known */
