@@ -146,6 +146,23 @@ static bool is_over(struct syscalls *s)
 	return s->why;
 }
 
+/* The sums come last: without them there is nothing. */
+static int check_room(struct syscalls *s)
+{
+	struct scry_writer_stats stats;
+	int err = scry_writer_flush(s->o.writer);
+
+	scry_writer_stats(s->o.writer, &stats);
+	if (!err && !stats.lost)
+		return 0;
+	return scry_fail(err	       ? err
+			 : stats.error ? stats.error
+				       : -ENOSPC,
+			 "the recording has no room for what was counted: %llu of its events are "
+			 "missing; fix: room on the disk, or a greater --max-size",
+			 (unsigned long long)stats.lost);
+}
+
 static int watch(struct syscalls *s)
 {
 	int err = 0;
@@ -157,7 +174,9 @@ static int watch(struct syscalls *s)
 
 		err = scry_syscalls_watch_turn(s->watch, left < TURN_NS ? left : TURN_NS);
 	}
-	return err ? err : scry_syscalls_watch_end(s->watch, s->why);
+	if (!err)
+		err = scry_syscalls_watch_end(s->watch, s->why);
+	return err ? err : check_room(s);
 }
 
 static int run(struct syscalls *s)

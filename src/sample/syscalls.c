@@ -46,6 +46,7 @@ struct scry_syscalls_watch {
 	struct scry_map members; /* pid -> image: those that are counted, and live */
 	uint32_t images;
 	uint32_t first_pid;
+	bool is_from_exec;
 	uint64_t children; /* that were there already, and are not watched */
 	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns, turn_until_ns, took_ns,
 		take_rest_ns;
@@ -290,6 +291,7 @@ int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_
 	if (err)
 		return scry_fail(err, "the kernel does not take process %d into its map: %s",
 				 (int)pid, strerror(-err));
+	w->is_from_exec |= from_exec;
 	if (!w->first_pid)
 		w->first_pid = key;
 	scry_map_put(&w->members, key, m.image);
@@ -448,7 +450,8 @@ static uint32_t flags(const struct scry_syscalls_watch *w)
 {
 	return (w->opts.exact ? SCRY_SYSCALLS_EXACT : 0) |
 	       (w->opts.latency ? SCRY_SYSCALLS_LATENCY : 0) |
-	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0);
+	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0) |
+	       (w->is_from_exec && !w->members.count ? SCRY_SYSCALLS_WHOLE : 0);
 }
 
 static void put(struct scry_syscalls_watch *w, uint16_t type, const void *payload, size_t size)

@@ -26,6 +26,7 @@ struct diff {
 	size_t room;
 	double per[2]; /* n / per: calls a second, or percent of the time */
 	bool is_exact;
+	bool is_by_run; /* both watched a program from its start to its end: counts are compared */
 	const struct scry_view_opts *opts;
 	struct scry_doc *doc;
 };
@@ -128,7 +129,9 @@ static void put_rate(const struct diff *d, double r, struct scry_buf *b)
 
 static void judge(const struct diff *d, size_t changed)
 {
-	const char *unit = d->is_exact ? " calls/s" : " % of the processor time";
+	const char *unit = d->is_by_run	 ? " calls"
+			   : d->is_exact ? " calls/s"
+					 : " % of the processor time";
 	struct scry_buf b = {0};
 
 	if (!changed) {
@@ -155,7 +158,7 @@ static struct scry_doc_value value_of(double number)
 
 static void push_rows(const struct diff *d, size_t changed)
 {
-	const char *unit = d->is_exact ? "calls/s" : "time %";
+	const char *unit = d->is_by_run ? "calls" : d->is_exact ? "calls/s" : "time %";
 	const struct scry_column columns[] = {
 		{unit, NULL, SCRY_CELL_TEXT, false},
 		{"then", NULL, SCRY_CELL_TEXT, false},
@@ -260,6 +263,9 @@ int scry_view_syscall_diff(const struct scry_syscall_side sides[2],
 	if (!r && d.is_exact != scry_syscall_is_exact(&d.v[1]))
 		r = scry_fail(-EINVAL, "one recording has counts (--exact), the other one only "
 				       "samples; fix: two of one kind");
+	d.is_by_run = d.is_exact && d.v[0].sums.flags & d.v[1].sums.flags & SCRY_SYSCALLS_WHOLE;
+	for (int i = 0; i < 2 && d.is_by_run; i++)
+		d.per[i] = 1;
 	for (int i = 0; i < 2 && !r; i++)
 		r = add_side(&d, i);
 	if (!r)

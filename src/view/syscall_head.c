@@ -159,6 +159,9 @@ static void note_missing(struct scry_syscall_view *v)
 		     "each place's sums are shared out among its lines by %llu samples of "
 		     "stacks",
 		     (unsigned long long)s->line_samples);
+	if (s->children && !(s->flags & SCRY_SYSCALLS_FOLLOW))
+		note(v, "%llu child process%s not watched; fix: -f",
+		     (unsigned long long)s->children, s->children == 1 ? " was" : "es were");
 	if (s->strangers)
 		note(v, "%llu child processes were not watched, as there were too many at once",
 		     (unsigned long long)s->strangers);
@@ -170,7 +173,12 @@ static void note_missing(struct scry_syscall_view *v)
 		     "counting took at least %llu %% of the processor time, and is in all shares; "
 		     "without --exact they are the program's own",
 		     (unsigned long long)(own_share(v) / 10));
-	if (scry_syscall_is_exact(v) && s->with_ns)
+	if (scry_syscall_is_exact(v) && s->with_ns && s->with_ns <= s->before_ns)
+		note(v,
+		     "what counting costs other processes could not be told: the machine's speed "
+		     "changed meanwhile (getppid of scry: %llu ns, before %llu)",
+		     (unsigned long long)s->with_ns, (unsigned long long)s->before_ns);
+	else if (scry_syscall_is_exact(v) && s->with_ns)
 		note(v,
 		     "while it was counted each system call of every process of this machine took "
 		     "some %llu ns more (getppid of scry: %llu ns, before %llu)",

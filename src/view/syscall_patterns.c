@@ -11,7 +11,8 @@
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
 
-#define LEAST 100	/* calls */
+#define LEAST 100 /* calls */
+#define LEAST_MUCH 5000
 #define LEAST_HINT 1000 /* the same of a hint, which must be half of the calls too */
 
 struct pattern {
@@ -26,13 +27,13 @@ static const struct pattern patterns[] = {
 			    "set the mask only where it changes; of swapcontext and siglongjmp: "
 			    "contexts without a mask (_setjmp, Boost.Context)",
 			    "code that relies on the mask of a context would no longer have it"},
-	[SCRY_VAIN_FLAGS] = {"file-flags", SCRY_GRADE_PROVEN,
-			     "set file flags that were already set",
+	[SCRY_VAIN_FLAGS] = {"file-flags", SCRY_GRADE_PROVEN, "set file flags to what they were",
 			     "set O_NONBLOCK once: SOCK_NONBLOCK with socket() or accept4()",
 			     "none while nobody else clears the flag"},
 	[SCRY_VAIN_CLOEXEC] = {"cloexec", SCRY_GRADE_PROVEN,
-			       "set a close-on-exec flag that was already set",
-			       "open with O_CLOEXEC, and do not set it again", "none"},
+			       "set a close-on-exec flag to what it was",
+			       "open with O_CLOEXEC where it is wanted, and do not set it again",
+			       "none"},
 	[SCRY_VAIN_WAKE] = {"wakes-nobody", SCRY_GRADE_OBSERVED, "woke nobody",
 			    "wake only when somebody waits: count waiters beside the word",
 			    "a waiter that is not counted sleeps for ever"},
@@ -75,13 +76,17 @@ static const struct pattern again = {"eagain", SCRY_GRADE_OBSERVED, "found nothi
 				     "none"};
 static const struct pattern absent = {
 	"enoent", SCRY_GRADE_OBSERVED, "asked for files that are not there",
-	"shorten the search path, or put first where most is found (Ruby: $LOAD_PATH, bootsnap; "
-	"Python: sys.path)",
+	"ask in fewer places: a shorter search path (Ruby: $LOAD_PATH, bootsnap; Python: "
+	"sys.path), LC_ALL=C.UTF-8 for locales",
 	"another file of that name may be found first"};
 static const struct pattern unlock = {
-	"contended-mutex", SCRY_GRADE_OBSERVED,
-	"let go of a mutex for whose waiters it found nobody asleep",
-	"threads contend for this mutex: scry locks shows for which, and where", "none"};
+	"mutex-wake", SCRY_GRADE_HINT, "let go of a mutex of libc's, and woke nobody",
+	"often harmless: after pthread_cond_wait a mutex counts as contended; whether threads wait "
+	"for one, scry locks shows, and for a Ruby's GVL scry gvl",
+	"none"};
+static const struct pattern stack = {"thread-stack", SCRY_GRADE_OBSERVED,
+				     "gave back the stack of a thread that ended",
+				     "a pool of threads, instead of one for each task", "none"};
 
 const char *scry_syscall_grade_name(enum scry_syscall_grade grade)
 {
@@ -90,12 +95,14 @@ const char *scry_syscall_grade_name(enum scry_syscall_grade grade)
 	return names[grade];
 }
 
+/* More than half of them; or a tenth, where these are very many. */
 static void add(struct scry_syscall_verdict *to, size_t *count, const struct pattern *p,
 		const struct scry_syscall_verdict *of)
 {
 	const bool is_hint = p->grade == SCRY_GRADE_HINT;
+	const bool is_much = !is_hint && of->vain >= LEAST_MUCH && of->vain * 10 >= of->of;
 
-	if (of->vain < (is_hint ? LEAST_HINT : LEAST) || of->vain * 2 < of->of)
+	if (of->vain < (is_hint ? LEAST_HINT : LEAST) || (of->vain * 2 < of->of && !is_much))
 		return;
 	to[*count] = *of;
 	to[*count].pattern = p->name;
@@ -106,15 +113,59 @@ static void add(struct scry_syscall_verdict *to, size_t *count, const struct pat
 	++*count;
 }
 
+static const char *symbol_of(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
+{
+	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
+
+	return site ? scry_syscall_text(v, site->symbol_str) : "";
+}
+
+/* glibc gives most of a thread's stack back when that ends. */
+static bool is_of_a_thread(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
+{
+	const char *caller = scry_intern_get(&v->texts, row->caller_str, NULL);
+
+	return !strcmp(symbol_of(v, row), "start_thread") ||
+	       (caller && !strncmp(caller, "start_thread", strlen("start_thread")));
+}
+
+/* Does EAGAIN of it mean that there is nothing to read, or no room? */
+static bool is_of_readiness(const char *name)
+{
+	static const char *const names[] = {"read",    "readv",	   "pread64",  "write",
+					    "writev",  "recvfrom", "recvmsg",  "recvmmsg",
+					    "sendto",  "sendmsg",  "sendmmsg", "accept",
+					    "accept4", "sendfile", "splice"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
+static bool is_of_a_path(const char *name)
+{
+	return strstr(name, "open") || strstr(name, "stat") || strstr(name, "access") ||
+	       strstr(name, "readlink") || strstr(name, "exec");
+}
+
 /* The library's own locks wake by the word, and know that somebody may wait. */
 static bool is_of_a_mutex(const struct scry_syscall_view *v, const struct scry_syscall_row *row)
 {
-	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
-	size_t length;
-	const char *symbol = site ? scry_reader_string(v->reader, site->symbol_str, &length) : NULL;
+	const char *symbol = symbol_of(v, row);
 
-	return symbol && (strstr(symbol, "lll_lock_wake") || strstr(symbol, "lll_unlock") ||
-			  strstr(symbol, "mutex_unlock"));
+	return strstr(symbol, "lll_lock_wake") || strstr(symbol, "lll_unlock") ||
+	       strstr(symbol, "mutex_unlock");
+}
+
+static const struct pattern *pattern_of(const struct scry_syscall_view *v,
+					const struct scry_syscall_row *row, uint32_t what)
+{
+	if (what == SCRY_VAIN_WAKE && is_of_a_mutex(v, row))
+		return &unlock;
+	if (what == SCRY_VAIN_TRIM && is_of_a_thread(v, row))
+		return &stack;
+	return &patterns[what];
 }
 
 static int by_weight(const void *left, const void *right)
@@ -128,25 +179,49 @@ static int by_weight(const void *left, const void *right)
 	return a->vain < b->vain ? 1 : a->vain > b->vain ? -1 : 0;
 }
 
-size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall_verdict **ret)
+static size_t judge_row(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
+			struct scry_syscall_verdict *to)
 {
-	const size_t rows = v->places.keys.count;
-	struct scry_syscall_verdict *all = calloc(3 * rows + 1, sizeof(*all));
+	const struct scry_ev_syscall_site *site = scry_syscall_site_of(v, row);
+	const char *name = site ? scry_syscall_text(v, site->name_str) : "";
+	struct scry_syscall_verdict of = {.row = row};
 	size_t count = 0;
 
-	for (size_t i = 0; all && i < rows; i++) {
-		const struct scry_syscall_row *row = &v->places.rows[i];
-		struct scry_syscall_verdict of = {.row = row, .vain = row->vain, .of = row->asked};
+	for (uint32_t what = 1; what < sizeof(patterns) / sizeof(patterns[0]); what++) {
+		of.vain = row->kinds[what].vain;
+		of.of = row->kinds[what].asked;
+		add(to, &count, pattern_of(v, row, what), &of);
+	}
+	of.of = row->calls;
+	of.vain = row->again;
+	if (is_of_readiness(name))
+		add(to, &count, &again, &of);
+	of.vain = row->absent;
+	if (is_of_a_path(name))
+		add(to, &count, &absent, &of);
+	return count;
+}
 
-		if (row->what == SCRY_VAIN_WAKE && is_of_a_mutex(v, row))
-			add(all, &count, &unlock, &of);
-		else if (row->what && row->what < sizeof(patterns) / sizeof(patterns[0]))
-			add(all, &count, &patterns[row->what], &of);
-		of.of = row->calls;
-		of.vain = row->again;
-		add(all, &count, &again, &of);
-		of.vain = row->absent;
-		add(all, &count, &absent, &of);
+size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall_verdict **ret)
+{
+	const size_t rows = v->places.keys.count, most = SCRY_SYSCALL_KINDS + 2;
+	struct scry_syscall_verdict *all = NULL, *more, some[SCRY_SYSCALL_KINDS + 2];
+	size_t count = 0, room = 0;
+
+	_Static_assert(sizeof(patterns) / sizeof(patterns[0]) <= SCRY_SYSCALL_KINDS,
+		       "kinds of a row");
+	for (size_t i = 0; i < rows; i++) {
+		const size_t found = judge_row(v, &v->places.rows[i], some);
+
+		if (count + found > room) {
+			room = 2 * (room + most);
+			more = reallocarray(all, room, sizeof(*more));
+			if (!more)
+				break;
+			all = more;
+		}
+		for (size_t k = 0; k < found; k++)
+			all[count++] = some[k];
 	}
 	if (count)
 		qsort(all, count, sizeof(*all), by_weight);

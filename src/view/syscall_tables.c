@@ -298,7 +298,8 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 	if (is_thread)
 		c[COL_P50_SHOWN].title = c[COL_P99_SHOWN].title = NULL;
 	if (is_line)
-		c[COL_P50_SHOWN].title = c[COL_P99_SHOWN].title = c[COL_MAX_SHOWN].title = NULL;
+		c[COL_ERRORS].title = c[COL_P50_SHOWN].title = c[COL_P99_SHOWN].title =
+			c[COL_MAX_SHOWN].title = NULL;
 	if (is_place && !v->lines_seen)
 		c[COL_LINE].title = NULL;
 	for (int i = COL_PID; i <= COL_THREAD && !is_thread; i++)
@@ -310,6 +311,12 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 			c[i] = none;
 }
 
+/* Of all samples at the place, also of programs that are no Ruby. */
+static uint64_t line_whole(const struct scry_syscall_row *row)
+{
+	return row->callers_seen > row->lines_seen ? row->callers_seen : row->lines_seen;
+}
+
 void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
 			   struct scry_buf *buf)
 {
@@ -318,13 +325,13 @@ void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_
 
 	if (!row->lines_seen && !text)
 		return;
-	if (!text || row->lineless > row->line_seen) {
+	if (!text || line_whole(row) - row->lines_seen + row->lineless > row->line_seen) {
 		text = "[no line]";
-		seen = row->lineless;
+		seen = line_whole(row) - row->lines_seen + row->lineless;
 	}
-	if (row->lines_seen && seen * 100 < row->lines_seen * CALLER_MOST)
+	if (row->lines_seen && seen * 100 < line_whole(row) * CALLER_MOST)
 		scry_buf_printf(buf, "%llu %% ",
-				(unsigned long long)scry_share(seen, row->lines_seen, 100));
+				(unsigned long long)scry_share(seen, line_whole(row), 100));
 	scry_buf_printf(buf, "%s", text);
 }
 
@@ -354,13 +361,14 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 			   : 0;
 	const struct scry_doc_value share = scry_syscall_share(row->ticks, v->sums.ticks);
 	const struct scry_doc_value line_share =
-		scry_syscall_share(row->line_seen, row->lines_seen);
+		scry_syscall_share(row->line_seen, line_whole(row));
 	struct scry_doc_frame line_frames[SCRY_NATIVE_DEPTH];
 	const uint32_t line_depth =
 		row->line ? scry_native_frames_frames(&v->frames, v->reader, row->line, line_frames)
 			  : 0;
 	struct scry_buf place = {0}, caller = {0}, said = {0}, line = {0};
 	struct scry_cell c[COLUMNS];
+	const bool is_line = v->opts->by == SCRY_VIEW_BY_LINE;
 	char shown[4][TIME_ROOM];
 
 	if (site)
@@ -377,9 +385,9 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_CALLS] = scry_cell_known(row->calls, scry_syscall_is_exact(v));
 	c[COL_RATE] = scry_cell_known(scry_share(row->calls, v->sums.watched_ns, 1000000000u),
 				      scry_syscall_is_exact(v) && v->sums.watched_ns);
-	c[COL_ERRORS] = scry_cell_known(row->errors, scry_syscall_is_exact(v));
-	c[COL_AGAIN] = scry_cell_known(row->again, scry_syscall_is_exact(v));
-	c[COL_ABSENT] = scry_cell_known(row->absent, scry_syscall_is_exact(v));
+	c[COL_ERRORS] = scry_cell_known(row->errors, scry_syscall_is_exact(v) && !is_line);
+	c[COL_AGAIN] = scry_cell_known(row->again, scry_syscall_is_exact(v) && !is_line);
+	c[COL_ABSENT] = scry_cell_known(row->absent, scry_syscall_is_exact(v) && !is_line);
 	c[COL_ERRNO] = scry_cell_known(row->error, row->error != 0);
 	c[COL_TOTAL] = scry_cell_known(row->total_ns, row->timed != 0);
 	c[COL_MEAN] = scry_cell_known(row->timed ? row->total_ns / row->timed : 0, row->timed != 0);

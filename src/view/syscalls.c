@@ -29,14 +29,17 @@ static int on_site(struct scry_syscall_view *v, const struct scry_ev_syscall_sit
 	if (v->site_count == v->site_room) {
 		size_t room = v->site_room ? 2 * v->site_room : 256;
 		struct scry_ev_syscall_site *more = reallocarray(v->sites, room, sizeof(*more));
+		struct scry_syscall_row *sums = reallocarray(v->site_sums, room, sizeof(*sums));
 
-		if (!more)
+		v->sites = more ? more : v->sites;
+		v->site_sums = sums ? sums : v->site_sums;
+		if (!more || !sums)
 			return no_memory();
-		v->sites = more;
 		v->site_room = room;
 	}
 	if (scry_map_put(&v->by_site, ev->site, v->site_count + 1) < 0)
 		return no_memory();
+	v->site_sums[v->site_count] = (struct scry_syscall_row){0};
 	v->sites[v->site_count++] = *ev;
 	return 0;
 }
@@ -94,7 +97,7 @@ static struct scry_syscall_row *shown_of(struct scry_syscall_view *v,
 	struct scry_syscall_row *row;
 
 	if (v->opts->by == SCRY_VIEW_BY_THREAD) {
-		key[0] = ev->pid;
+		key[0] = s->image;
 		key[1] = ev->tid;
 	}
 	row = row_of(&v->shown, key, sizeof(key));
@@ -115,12 +118,13 @@ static void add(struct scry_syscall_row *row, const struct scry_ev_syscall *ev)
 	row->again += ev->again;
 	row->absent += ev->absent;
 	row->ticks += ev->ticks;
-	row->asked += ev->asked;
-	row->vain += ev->vain;
+	if (ev->what && ev->what < SCRY_SYSCALL_KINDS) {
+		row->kinds[ev->what].asked += ev->asked;
+		row->kinds[ev->what].vain += ev->vain;
+	}
 	row->timed += ev->timed;
 	row->total_ns += ev->total_ns;
 	row->max_ns = ev->max_ns > row->max_ns ? ev->max_ns : row->max_ns;
-	row->what = ev->what ? ev->what : row->what;
 	row->error = ev->error ? ev->error : row->error;
 }
 
@@ -136,6 +140,7 @@ static int on_sum(struct scry_syscall_view *v, const struct scry_ev_syscall *ev)
 	if (!row)
 		return no_memory();
 	add(row, ev);
+	add(&v->site_sums[site - 1], ev);
 	if (v->opts->by == SCRY_VIEW_BY_SITE || v->opts->by == SCRY_VIEW_BY_LINE)
 		return 0;
 	row = shown_of(v, ev, site);
@@ -202,9 +207,21 @@ static void put_callers(struct scry_syscall_view *v, uint32_t stack, struct scry
 	}
 }
 
+/* The row of a site's place; NULL: it is none, or of another process than the one that is wanted.
+ */
+static struct scry_syscall_row *wanted_place(struct scry_syscall_view *v, uint32_t number)
+{
+	uint64_t site;
+
+	if (!scry_map_get(&v->by_site, number, &site) ||
+	    (v->opts->pid && v->opts->pid != v->sites[site - 1].pid))
+		return NULL;
+	return place_of(v, number);
+}
+
 static int on_stack(struct scry_syscall_view *v, const struct scry_ev_syscall_stack *ev)
 {
-	struct scry_syscall_row *row = place_of(v, ev->site);
+	struct scry_syscall_row *row = wanted_place(v, ev->site);
 	struct scry_buf text = {0};
 	uint32_t id = 0;
 	uint64_t *count = NULL;
@@ -254,14 +271,20 @@ static uint32_t line_of(struct scry_syscall_view *v, uint32_t stack)
 
 static int on_line(struct scry_syscall_view *v, const struct scry_ev_syscall_line *ev)
 {
-	struct scry_syscall_row *row = place_of(v, ev->site);
+	struct scry_syscall_row *row = wanted_place(v, ev->site);
 	const uint32_t id = line_of(v, ev->stack);
-	uint64_t *count =
-		row ? scry_map_ref(&v->lines, (uint64_t)(row - v->places.rows) << 32 | id) : NULL;
+	uint64_t *count, *of_site, site;
 
-	if (!count)
+	if (!row || !scry_map_get(&v->by_site, ev->site, &site))
 		return 0;
+	of_site = scry_map_ref(&v->site_lines, (site - 1) << 32 | id);
+	if (of_site)
+		*of_site += ev->count;
+	count = scry_map_ref(&v->lines, (uint64_t)(row - v->places.rows) << 32 | id);
+	if (!of_site || !count)
+		return no_memory();
 	*count += ev->count;
+	v->site_sums[site - 1].lines_seen += ev->count;
 	row->lines_seen += ev->count;
 	v->lines_seen += ev->count;
 	if (!id) {
@@ -275,31 +298,41 @@ static int on_line(struct scry_syscall_view *v, const struct scry_ev_syscall_lin
 	return 0;
 }
 
+static int add_part(struct scry_syscall_view *v, uint32_t text, const struct scry_syscall_row *of,
+		    uint64_t part, uint64_t whole)
+{
+	struct scry_syscall_row *row = row_of(&v->shown, &text, sizeof(text));
+
+	if (!row)
+		return no_memory();
+	row->line_str = text;
+	row->line_seen += part;
+	row->calls += scry_share(part, whole, of->calls);
+	row->ticks += scry_share(part, whole, of->ticks);
+	row->timed += scry_share(part, whole, of->timed);
+	row->total_ns += scry_share(part, whole, of->total_ns);
+	return 0;
+}
+
 /*
- * Rows by line: what a place's calls are shared out among its lines, by their samples. What has
- * none is of no line.
+ * Rows by line: what a process's calls at a place are is shared out among its lines, by their
+ * samples. What no Ruby called, or without a sample, is of no line.
  */
 static int share_out(struct scry_syscall_view *v)
 {
 	struct scry_map_slot slot;
 	size_t cursor = 0;
+	int r = 0;
 
-	while (scry_map_next(&v->lines, &cursor, &slot)) {
-		const struct scry_syscall_row *of = &v->places.rows[slot.key >> 32];
-		const uint32_t text = (uint32_t)slot.key;
-		struct scry_syscall_row *row = row_of(&v->shown, &text, sizeof(text));
+	while (!r && scry_map_next(&v->site_lines, &cursor, &slot)) {
+		const struct scry_syscall_row *of = &v->site_sums[slot.key >> 32];
 
-		if (!row)
-			return no_memory();
-		row->line_str = text;
-		row->line_seen += slot.value;
-		row->calls += scry_share(slot.value, of->lines_seen, of->calls);
-		row->errors += scry_share(slot.value, of->lines_seen, of->errors);
-		row->ticks += scry_share(slot.value, of->lines_seen, of->ticks);
-		row->timed += scry_share(slot.value, of->lines_seen, of->timed);
-		row->total_ns += scry_share(slot.value, of->lines_seen, of->total_ns);
+		r = add_part(v, (uint32_t)slot.key, of, slot.value, of->lines_seen);
 	}
-	return 0;
+	for (size_t i = 0; i < v->site_count && !r; i++)
+		if (!v->site_sums[i].lines_seen && (v->site_sums[i].calls || v->site_sums[i].ticks))
+			r = add_part(v, 0, &v->site_sums[i], 1, 1);
+	return r;
 }
 
 static int on_path(struct scry_syscall_view *v, const struct scry_ev_syscall_path *ev)
@@ -367,6 +400,7 @@ static void init(struct scry_syscall_view *v)
 	scry_map_init(&v->by_site, ROWS_MAX);
 	scry_map_init(&v->callers, ROWS_MAX);
 	scry_map_init(&v->lines, ROWS_MAX);
+	scry_map_init(&v->site_lines, ROWS_MAX);
 	scry_map_init(&v->paths, ROWS_MAX);
 	scry_intern_init(&v->texts, ROWS_MAX, 256u << 20);
 	scry_intern_init(&v->places.keys, ROWS_MAX, ROWS_MAX * 32u);
@@ -388,11 +422,13 @@ void scry_syscall_done(struct scry_syscall_view *v)
 	scry_map_done(&v->by_site);
 	scry_map_done(&v->callers);
 	scry_map_done(&v->lines);
+	scry_map_done(&v->site_lines);
 	scry_map_done(&v->paths);
 	scry_intern_done(&v->texts);
 	done_table(&v->places);
 	done_table(&v->shown);
 	free(v->sites);
+	free(v->site_sums);
 }
 
 int scry_syscall_read(struct scry_syscall_view *v, struct scry_reader *reader,

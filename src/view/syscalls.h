@@ -12,6 +12,7 @@
 #include "view/native_frames.h"
 #include "view/view.h"
 
+#define SCRY_SYSCALL_KINDS 16
 #define SCRY_SYSCALL_PATHS 3 /* that a verdict lists */
 
 struct scry_syscall_step { /* of times */
@@ -21,9 +22,12 @@ struct scry_syscall_step { /* of times */
 struct scry_syscall_row {
 	/* what it is of; site: the first of those that it sums up, its place + 1 */
 	uint32_t site, pid, tid, thread_str;
-	uint64_t calls, errors, again, absent, ticks, asked, vain;
+	uint64_t calls, errors, again, absent, ticks;
 	uint64_t timed, total_ns, max_ns;
-	uint32_t what, error;
+	struct {
+		uint64_t asked, vain;
+	} kinds[SCRY_SYSCALL_KINDS]; /* by enum scry_syscalls_vain */
+	uint32_t error;
 	struct scry_syscall_step *steps; /* by from_ns */
 	size_t step_count;
 	uint32_t caller_str;  /* of `texts`: who called most; 0 */
@@ -32,7 +36,8 @@ struct scry_syscall_row {
 	uint64_t callers_seen;
 	uint32_t line_str; /* of `texts`: the line of Ruby that called most; 0: none is known */
 	uint32_t line;	   /* its STACK */
-	uint64_t line_seen, lineless, lines_seen; /* of a Ruby's samples; without a line; all */
+	uint64_t line_seen, lineless,
+		lines_seen; /* samples of this line; of Rubies without one; of Rubies */
 };
 
 struct scry_syscall_table {
@@ -51,12 +56,14 @@ struct scry_syscall_view {
 	struct scry_ev_syscalls sums;
 	bool has_sums;
 	struct scry_ev_syscall_site *sites;
+	struct scry_syscall_row *site_sums; /* by place in `sites` */
 	size_t site_count, site_room;
 	struct scry_map by_site; /* number -> place + 1 */
 	struct scry_intern texts;
-	struct scry_map callers; /* row << 32 | text -> count */
-	struct scry_map lines;	 /* the same; text 0: not known */
-	struct scry_map paths;	 /* row << 32 | string -> count */
+	struct scry_map callers;    /* row << 32 | text -> count */
+	struct scry_map lines;	    /* the same; text 0: not known */
+	struct scry_map site_lines; /* the same by place in `sites` */
+	struct scry_map paths;	    /* row << 32 | string -> count */
 	uint64_t lines_seen, lineless;
 	struct scry_syscall_table places, shown; /* `shown` where rows are no places */
 };

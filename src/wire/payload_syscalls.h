@@ -6,6 +6,7 @@
 
 #define SCRY_SYSCALLS_EXACT 1u	 /* calls were counted; else only ticks of the clock */
 #define SCRY_SYSCALLS_LATENCY 2u /* and timed */
+#define SCRY_SYSCALLS_WHOLE 8u	 /* a program from its start to its end */
 #define SCRY_SYSCALLS_FOLLOW 4u	 /* children too */
 
 struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
