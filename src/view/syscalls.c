@@ -24,20 +24,30 @@ static int no_memory(void)
 	return scry_fail(-ENOMEM, "no memory for rows of system calls");
 }
 
+/* Room for one more, in both tables. */
+static int grow_sites(struct scry_syscall_view *v)
+{
+	const size_t room = v->site_room ? 2 * v->site_room : 256;
+	struct scry_ev_syscall_site *sites;
+	struct scry_syscall_row *sums;
+
+	if (v->site_count < v->site_room)
+		return 0;
+	sites = reallocarray(v->sites, room, sizeof(*sites));
+	if (!sites)
+		return no_memory();
+	v->sites = sites;
+	sums = reallocarray(v->site_sums, room, sizeof(*sums));
+	if (!sums)
+		return no_memory();
+	v->site_sums = sums;
+	v->site_room = room;
+	return 0;
+}
+
 static int on_site(struct scry_syscall_view *v, const struct scry_ev_syscall_site *ev)
 {
-	if (v->site_count == v->site_room) {
-		size_t room = v->site_room ? 2 * v->site_room : 256;
-		struct scry_ev_syscall_site *more = reallocarray(v->sites, room, sizeof(*more));
-		struct scry_syscall_row *sums = reallocarray(v->site_sums, room, sizeof(*sums));
-
-		v->sites = more ? more : v->sites;
-		v->site_sums = sums ? sums : v->site_sums;
-		if (!more || !sums)
-			return no_memory();
-		v->site_room = room;
-	}
-	if (scry_map_put(&v->by_site, ev->site, v->site_count + 1) < 0)
+	if (grow_sites(v) < 0 || scry_map_put(&v->by_site, ev->site, v->site_count + 1) < 0)
 		return no_memory();
 	v->site_sums[v->site_count] = (struct scry_syscall_row){0};
 	v->sites[v->site_count++] = *ev;
