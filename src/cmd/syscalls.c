@@ -247,7 +247,7 @@ int scry_cmd_syscalls(int argc, char **argv)
 		{'p', "pid", SCRY_OPT_U64_LIST, &s.pids, "PID",
 		 "watch this live process; may be given again", NULL},
 		{'d', "duration", SCRY_OPT_DURATION, &s.duration_ns, "TIME",
-		 "stop after 30s, 5m, ...", NULL},
+		 "stop after 30s, 5m, ...; 0 (default): at ^C, or when it ends", NULL},
 		{'f', "follow", SCRY_OPT_FLAG, &s.follow, NULL,
 		 "its child processes too, and what they run", NULL},
 		{0, "exact", SCRY_OPT_FLAG, &s.exact, NULL,
