@@ -13,7 +13,8 @@
 #define CALLER_MOST 90 /* percent: it stands for all */
 #define VERDICTS_SHOWN 10
 #define PATHS_MAX (1u << 16)
-#define TIME_ROOM 24 /* "1234.5 s" */
+#define PATHS_SHOWN 100 /* verdicts that have them */
+#define TIME_ROOM 24	/* "1234.5 s" */
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
@@ -174,16 +175,6 @@ void scry_syscall_put_caller(const struct scry_syscall_view *v, const struct scr
 	if (part < CALLER_MOST)
 		scry_buf_printf(buf, "%llu %% ", (unsigned long long)part);
 	scry_buf_printf(buf, "%s", text);
-}
-
-static const struct scry_syscall_verdict *verdict_of(const struct scry_syscall_row *row,
-						     const struct scry_syscall_verdict *verdicts,
-						     size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (verdicts[i].row == row)
-			return &verdicts[i];
-	return NULL;
 }
 
 /* "2,752,057 of 2,752,057 calls set ..." */
@@ -482,8 +473,7 @@ static uint64_t most_rows(const struct scry_syscall_view *v)
 	return v->doc->is_data || v->opts->by == SCRY_VIEW_BY_SYSCALL ? 0 : SCRY_VIEW_TOP_ROWS;
 }
 
-int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
-			   size_t verdict_count)
+int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts)
 {
 	const struct scry_syscall_table *t =
 		v->opts->by == SCRY_VIEW_BY_SITE ? &v->places : &v->shown;
@@ -507,7 +497,7 @@ int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscal
 		if (most && shown == most)
 			hidden++;
 		else
-			push_row(v, row, verdict_of(row, verdicts, verdict_count));
+			push_row(v, row, row->verdict ? &verdicts[row->verdict - 1] : NULL);
 		shown += !most || shown < most;
 		total.calls += row->calls;
 		total.errors += row->errors;
@@ -558,8 +548,10 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		struct scry_buf place = {0}, paths = {0}, directories = {0};
 
 		scry_syscall_put_place(v, site, &place);
-		scry_syscall_put_paths(v, d->row, false, &paths);
-		scry_syscall_put_paths(v, d->row, true, &directories);
+		if (i < PATHS_SHOWN) {
+			scry_syscall_put_paths(v, d->row, false, &paths);
+			scry_syscall_put_paths(v, d->row, true, &directories);
+		}
 		const struct scry_cell cells[] = {
 			scry_cell_number(d->vain),
 			scry_cell_number(d->of),

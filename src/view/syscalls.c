@@ -16,6 +16,7 @@
 
 #define ROWS_MAX (1u << 20)
 #define CALLERS_SHOWN 3
+#define STEPS_MAX 1024
 
 /* --- reading --------------------------------------------------------------------------------- */
 
@@ -171,6 +172,8 @@ static int add_step(struct scry_syscall_row *row, const struct scry_ev_syscall_t
 		row->steps[at].calls += ev->calls;
 		return 0;
 	}
+	if (row->step_count == STEPS_MAX) /* no scry writes so many */
+		return 0;
 	more = reallocarray(row->steps, row->step_count + 1, sizeof(*more));
 	if (!more)
 		return no_memory();
@@ -390,13 +393,15 @@ static int push(struct scry_syscall_view *v)
 	const size_t count = scry_syscall_judge(v, &verdicts);
 	int r;
 
+	for (size_t i = count; i-- > 0;) /* the first of a row's */
+		v->places.rows[verdicts[i].row - v->places.rows].verdict = (uint32_t)i + 1;
 	r = v->opts->by == SCRY_VIEW_BY_LINE ? share_out(v) : 0;
 	if (r < 0) {
 		free(verdicts);
 		return r;
 	}
 	scry_syscall_push_head(v, verdicts, count);
-	r = scry_syscall_push_rows(v, verdicts, count);
+	r = scry_syscall_push_rows(v, verdicts);
 	if (r == 0)
 		scry_syscall_push_verdicts(v, verdicts, count);
 	free(verdicts);

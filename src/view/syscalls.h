@@ -28,6 +28,7 @@ struct scry_syscall_row {
 		uint64_t asked, vain;
 	} kinds[SCRY_SYSCALL_KINDS]; /* by enum scry_syscalls_vain */
 	uint32_t error;
+	uint32_t verdict;		 /* the first of its, + 1; 0: none */
 	struct scry_syscall_step *steps; /* by from_ns */
 	size_t step_count;
 	uint32_t caller_str;  /* of `texts`: who called most; 0 */
@@ -126,8 +127,8 @@ void scry_syscall_put_line(const struct scry_syscall_view *v, const struct scry_
 /* Head: verdict, notes, totals. Tables: rows; calls in vain and their cures. 0 or -ENOMEM. */
 void scry_syscall_push_head(struct scry_syscall_view *v,
 			    const struct scry_syscall_verdict *verdicts, size_t count);
-int scry_syscall_push_rows(struct scry_syscall_view *v, const struct scry_syscall_verdict *verdicts,
-			   size_t count);
+int scry_syscall_push_rows(struct scry_syscall_view *v,
+			   const struct scry_syscall_verdict *verdicts);
 void scry_syscall_push_verdicts(struct scry_syscall_view *v,
 				const struct scry_syscall_verdict *verdicts, size_t count);
 
