@@ -9,6 +9,7 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
+#include "bpf/mapped.h"
 #include "bpf/ruby.h"
 #include "bpf/task.h"
 #include "bpf/vain.h"
@@ -195,30 +196,17 @@ static __always_inline void set_head(struct scry_syscalls_record *r, __u32 kind,
 	r->other = m ? m->parent : 0;
 }
 
-static long see_file(struct task_struct *task, struct vm_area_struct *vma, void *arg)
-{
-	struct scry_syscalls_place *p = arg;
-	struct file *file = vma->vm_file;
-
-	p->is_known = 1;
-	if (!file)
-		return 0;
-	p->inode = BPF_CORE_READ(file, f_inode, i_ino);
-	p->device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
-	p->offset = p->head.key.ip - vma->vm_start + (vma->vm_pgoff << 12);
-	return 0;
-}
-
 /* Which file it is in is asked here, as the process may have ended when it is asked outside. */
 static __attribute__((noinline)) int tell_place(const struct scry_syscalls_key *key)
 {
 	struct scry_syscalls_place p = {0};
+	struct asked asked = {0};
 
 	if (!key)
 		return 0;
 	set_head(&p.head, SCRY_SYSCALLS_PLACE, key);
-	if (key->ip && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
-		bpf_find_vma(bpf_get_current_task_btf(), key->ip, see_file, &p, 0);
+	ask_file(key->ip, &asked);
+	p.file = asked.file;
 	if (bpf_ringbuf_output(&places, &p, sizeof(p), BPF_RB_NO_WAKEUP))
 		count(SCRY_SYSCALLS_LOST);
 	return 0;
@@ -328,9 +316,13 @@ static __attribute__((noinline)) int tell_lines(const struct scry_syscalls_key *
 static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *key,
 						const struct pt_regs___kernel *regs, __u64 weight)
 {
-	struct scry_syscalls_stack *r = bpf_ringbuf_reserve(&places, sizeof(*r), 0);
+	struct asked asked = {0};
+	struct scry_syscalls_stack *r;
 	__u64 size = 0, sp;
 
+	if (key)
+		ask_file(key->ip, &asked);
+	r = bpf_ringbuf_reserve(&places, sizeof(*r), 0);
 	if (!r) {
 		count(SCRY_SYSCALLS_LOST);
 		return 0;
@@ -340,6 +332,7 @@ static __attribute__((noinline)) int tell_stack(const struct scry_syscalls_key *
 		return 0;
 	}
 	set_head(&r->head, SCRY_SYSCALLS_STACK, key);
+	r->file = asked.file;
 	r->head.weight = weight;
 	r->sp = sp = BPF_CORE_READ(regs, sp);
 	r->bp = BPF_CORE_READ(regs, bp);

@@ -305,8 +305,8 @@ static bool is_mapped(const struct scry_native_name *name)
 
 static struct scry_native_place place_in(const struct scry_syscalls_place *r)
 {
-	return (struct scry_native_place){r->device >> 20, r->device & 0xfffff, r->inode,
-					  r->offset};
+	return (struct scry_native_place){r->file.device >> 20, r->file.device & 0xfffff,
+					  r->file.inode, r->file.offset};
 }
 
 /* Has it mapped there what the kernel says? Something else may have been there before. */
@@ -317,9 +317,9 @@ static bool agrees(const struct scry_native *n, const struct scry_syscalls_place
 
 	if (!is_mapped(name))
 		return false;
-	if (!r->is_known)
+	if (!r->file.is_known)
 		return true;
-	if (!r->inode)
+	if (!r->file.inode)
 		return name->module[0] == '[';
 	return scry_native_address(n, &place) == r->head.key.ip;
 }
@@ -363,7 +363,7 @@ static bool name_by(struct scry_syscall_programs *p, struct scry_native *n,
 /* By what others have mapped of the same file. */
 static bool name_elsewhere(struct scry_syscall_programs *p, const struct scry_syscalls_place *r)
 {
-	if (!r->inode)
+	if (!r->file.inode)
 		return false;
 	if (!p->own)
 		p->own = scry_native_new(getpid());

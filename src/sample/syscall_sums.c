@@ -21,7 +21,9 @@
 struct site {
 	struct scry_syscalls_key key; /* tid 0 */
 	uint32_t pid, number;
-	uint32_t *steps; /* SCRY_SYSCALLS_STEPS of them; NULL: none was timed */
+	struct scry_syscalls_file file; /* that its instruction was in at first */
+	bool is_several;		/* it was in another one later */
+	uint32_t *steps;		/* SCRY_SYSCALLS_STEPS of them; NULL: none was timed */
 };
 
 struct row {
@@ -145,31 +147,36 @@ static uint32_t call_name(struct scry_syscall_sums *s, const struct scry_syscall
 	return string(s, text);
 }
 
-static void write_site(struct scry_syscall_sums *s, const struct site *site,
-		       const struct scry_syscalls_place *record)
+/* Something else was mapped there since: whose calls they were is not known. */
+static bool is_other(const struct scry_syscalls_file *a, const struct scry_syscalls_file *b)
 {
-	struct scry_syscall_place place = {.module = NULL};
-	struct scry_ev_syscall_site ev = {
+	return a->is_known && b->is_known &&
+	       (a->inode != b->inode || a->device != b->device || a->offset != b->offset);
+}
+
+static void write_site(struct scry_syscall_sums *s, const struct site *site,
+		       const struct scry_syscall_place *place)
+{
+	const struct scry_ev_syscall_site ev = {
 		.site = site->number,
 		.pid = site->pid,
 		.image = site->key.image,
 		.number = site->key.number,
 		.abi = site->key.abi,
 		.name_str = call_name(s, &site->key),
+		.module_str = string(s, place->module),
+		.symbol_str = string(s, place->symbol),
+		.offset = place->offset,
 		.address = site->key.ip ? site->key.ip - 2 : 0,
 	};
 
-	if (site->key.ip)
-		scry_syscall_programs_name(s->programs, record, &place);
-	ev.module_str = string(s, place.module);
-	ev.symbol_str = string(s, place.symbol);
-	ev.offset = place.offset;
 	scry_writer_payload(s->writer, &(struct scry_event){.type = SCRY_EVENT_SYSCALL_SITE}, &ev,
 			    sizeof(ev));
 }
 
 uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s, const struct scry_syscalls_place *r)
 {
+	struct scry_syscall_place place = {.module = NULL};
 	struct scry_syscalls_key key = r->head.key;
 	struct site *site;
 	uint32_t id;
@@ -182,10 +189,26 @@ uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s, const struct scry_
 		return 0;
 	site = &s->sites[id - 1];
 	if (!site->number) {
-		*site = (struct site){.key = key, .pid = r->head.pid, .number = id};
-		write_site(s, site, r);
+		*site = (struct site){
+			.key = key, .pid = r->head.pid, .number = id, .file = r->file};
+		if (key.ip)
+			scry_syscall_programs_name(s->programs, r, &place);
+		write_site(s, site, &place);
 	}
 	return id;
+}
+
+void scry_syscall_sums_file(struct scry_syscall_sums *s, uint32_t number,
+			    const struct scry_syscalls_file *file)
+{
+	struct site *site = &s->sites[number - 1];
+	const struct scry_syscall_place several = {.module = "[several objects]",
+						   .offset = site->key.ip - 2};
+
+	if (site->is_several || !is_other(&site->file, file))
+		return;
+	site->is_several = true;
+	write_site(s, site, &several); /* the last one holds */
 }
 
 uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,

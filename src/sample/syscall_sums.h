@@ -24,6 +24,10 @@ uint32_t scry_syscall_sums_place(struct scry_syscall_sums *s,
 				 const struct scry_syscalls_place *record);
 uint32_t scry_syscall_sums_site(struct scry_syscall_sums *s, const struct scry_syscalls_key *key,
 				uint32_t pid);
+/* A call at a known site was made in this file: in another one than at first it has no name. */
+void scry_syscall_sums_file(struct scry_syscall_sums *s, uint32_t site,
+			    const struct scry_syscalls_file *file);
+
 /*
  * A sample that stands for `weight` calls there, or ticks: it came by this STACK; of a Ruby's, by
  * this line, which comes after it where it was asked for. 0: not known. A path that was asked for.

@@ -164,6 +164,8 @@ static int give_place(void *arg, void *record, size_t size)
 	if (!site)
 		return is_long(w);
 	if (r->kind == SCRY_SYSCALLS_STACK && size >= sizeof(struct scry_syscalls_stack)) {
+		scry_syscall_sums_file(w->sums, site,
+				       &((const struct scry_syscalls_stack *)record)->file);
 		scry_syscall_sums_stack(
 			w->sums, site, scry_syscall_programs_stack(w->programs, record), r->weight);
 		if (scry_syscall_lines_is_ruby(w->lines, r->image))

@@ -112,15 +112,20 @@ struct scry_syscalls_record {
 	struct scry_syscalls_key key;
 };
 
-struct scry_syscalls_place { /* where in which file `ip` is; inode 0: in none, or not known */
+struct scry_syscalls_file {	/* where in which file `ip` is */
+	uint64_t inode, offset; /* inode 0: in none */
+	uint32_t device;	/* major << 20 | minor */
+	uint32_t is_known;	/* it was asked, and answered */
+};
+
+struct scry_syscalls_place {
 	struct scry_syscalls_record head;
-	uint64_t inode, offset;
-	uint32_t device;   /* major << 20 | minor */
-	uint32_t is_known; /* it was asked, and answered */
+	struct scry_syscalls_file file;
 };
 
 struct scry_syscalls_stack {
 	struct scry_syscalls_record head;
+	struct scry_syscalls_file file;
 	uint64_t sp, bp, bx, fs;
 	uint32_t size; /* of `bytes`: what was at sp */
 	uint32_t reserved;

@@ -530,3 +530,9 @@ PYTHON
 	says "exists.*--force"
 	[ ! -s "$T/scry.out" ]
 }
+
+@test "another file at the same address: the calls of both are of neither" {
+	need_root "eBPF"
+	"$SCRY" syscalls -q --exact -o "$T/o.json" -- "$TARGETS/target_remapped" "$T/first" "$T/second" >"$T/out"
+	json_is "$T/o.json" "x = rows.find { |y| y['name'] == 'getppid' }; x['count'] == 2 * $(cat "$T/out") && x['module'] == '[several objects]' && x['symbol'].nil?"
+}
