@@ -106,7 +106,7 @@ row() { # FILE FUNCTION EXPRESSION in x
 	json_is "$T/o.json" 'r["verdicts"].all? { |v| (v["grade"] == "proven") == (v["pattern"] == "mask") }'
 	json_is "$T/o.json" 'r["verdicts"].find { |v| v["pattern"] == "enoent" }["paths"].match?(%r{\A/nowhere/of/scry/often \d+ %, /nowhere/of/scry/seldom \d+ %\z})'
 	# Calls that return elsewhere have no place; those of 32 bits have other numbers.
-	json_is "$T/o.json" '(x = rows.find { |y| y["name"] == "rt_sigreturn" }) && x["count"] == 105 && x["number"].nil? && x["module"].nil?'
+	json_is "$T/o.json" '(x = rows.find { |y| y["name"] == "rt_sigreturn" && y["count"] > 0 }) && x["count"] == 105 && x["number"].nil? && x["module"].nil?'
 	row "$T/o.json" call_old 'x["abi"] == "32" && x["number"] == 64'
 }
 
