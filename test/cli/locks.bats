@@ -184,7 +184,7 @@ int main(void)
 	pthread_mutex_lock(&one);
 	puts("ok");
 	fflush(stdout);
-	sleep(2);
+	sleep(3);
 	pthread_mutex_lock(&two);
 	return 0;
 }
@@ -192,7 +192,7 @@ C
 	cc -O1 -pthread -o "$T/dead" "$T/dead.c"
 	start dead "$T/dead"
 	wait_for 10 in_file "^ok" "$T/dead.out"
-	scry_ends 0 locks -p "$PID" -d 4s --json
+	scry_ends 0 locks -p "$PID" -d 8s --max-pause 2s --json # the later wait begins after four seconds
 	json_is "$T/scry.out" "r['totals']['mutex_open'] == 2 && r['notes'][0].include?('not over: a deadlock')"
 	no grep "hold it for less time" "$T/scry.out"
 }
