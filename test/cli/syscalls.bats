@@ -306,12 +306,13 @@ shares() {
 	for how in "" --exact; do
 		# shellcheck disable=SC2086
 		"$SCRY" syscalls -q -r 5000 $how --force -o "$T/s.json" -- "$TARGETS/target_syscaller" zeros=2500 >"$T/zeros.out" || return 2
-		json_is "$T/s.json" "(rows.find { |x| x['symbol'] == 'call_zeros' }['share'] - $(sed -n 's/^zeros share //p' "$T/zeros.out")).abs < 0.03" || return 3
+		json_is "$T/s.json" "(rows.find { |x| x['symbol'] == 'call_zeros' }['share'] - $(sed -n 's/^zeros share //p' "$T/zeros.out")).abs < 0.05" || return 3
 	done
 }
 
-# Some 2500 samples: a share is chance within a point.
-@test "the share of time in a call is that of the program's clock of its processor within three points, sampled and counted" {
+# Some 2500 samples: a share is chance within a point; a virtual machine whose host is busy takes more, from the clock and
+# from the ticks not alike.
+@test "the share of time in a call is that of the program's clock of its processor within five points, sampled and counted" {
 	most_hold 2 3 shares
 	json_is "$T/s.json" 'rows.sum { |x| x["samples"] } == r["totals"]["samples_in_calls"] && (r["totals"]["share"] - rows.sum { |x| x["share"] }).abs < 1e-9'
 }
