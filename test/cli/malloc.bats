@@ -346,7 +346,7 @@ lease_ends() {
 	goes_far "$T/program.out"
 	kill -INT "$scry"
 	finish "$scry"
-	grep -q "held up for [0-9]* s, and nothing was recorded from then on: 1 calls are missing at least" "$T/scry.err"
+	grep -q "held up for [0-9]* s, and nothing was recorded from then on: 1 calls are missing at least" "$T/scry.err" || { cat "$T/scry.err"; false; }
 	"$SCRY" report "$T/x.scry" --json >"$T/report"
 	jq -e '.honesty | .lost == 1 and (.is_complete | not)' "$T/report"
 	jq -e '[.notes[] | select(test("nobody knows how many events lost: scry was held up"))] | length == 1' "$T/report"
