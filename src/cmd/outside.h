@@ -39,7 +39,8 @@ struct scry_outside {
 /* 0 or -errno with a sentence. */
 int scry_outside_files(struct scry_outside *o);
 
-/* SESSION, of this instrument. */
+/* Events of the recording, now: SESSION, of this instrument; any one; the id of a string; NOTE, a
+ * sentence that every report shows. What cannot be written, the writer counts. */
 void scry_outside_head(struct scry_outside *o, const char *instrument);
 void scry_outside_event(struct scry_outside *o, uint16_t type, const void *payload, size_t size);
 uint32_t scry_outside_string(struct scry_outside *o, const char *text);
@@ -57,6 +58,7 @@ bool scry_outside_has_ended(struct scry_outside *o);
 
 /* Ends the recording, and shows the report where one is wanted. 0 or -errno with a sentence. */
 int scry_outside_show(struct scry_outside *o);
+/* Frees; the output file stays only where `err` is 0. Returns `err`, or what closing says. */
 int scry_outside_close(struct scry_outside *o, int err);
 
 /* Waits for the program: its own status, whatever became of the watch; 125 when that failed. */

@@ -3,7 +3,7 @@
  * thread, with the stacks and paths that were seen; in the end as events.
  *
  * Limits: sums of more than a million threads and sites, and threads beyond 65,536, are one row per
- * site, as of a thread 0.
+ * site, as of a thread 0; of sites beyond a million the calls are counted as lost.
  */
 #ifndef SCRY_SAMPLE_SYSCALL_SUMS_H
 #define SCRY_SAMPLE_SYSCALL_SUMS_H
@@ -61,7 +61,7 @@ int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, 
 uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s);
 uint64_t scry_syscall_sums_lost(const struct scry_syscall_sums *s); /* of them: beyond the limits */
 
-/* SYSCALL, SYSCALL_TIME, SYSCALL_STACK and SYSCALL_PATH events. 0 or -errno. */
+/* SYSCALL, SYSCALL_TIME, SYSCALL_STACK, SYSCALL_LINE and SYSCALL_PATH events. 0 or -errno. */
 int scry_syscall_sums_write(struct scry_syscall_sums *s);
 
 #endif

@@ -56,7 +56,7 @@ enum scry_syscalls_vain {
 	SCRY_VAIN_TELL,	     /* lseek(fd, 0, SEEK_CUR) */
 	SCRY_VAIN_EPOLL,     /* EPOLL_CTL_MOD */
 	SCRY_VAIN_OPTION,    /* setsockopt */
-	SCRY_VAIN_LOCALTIME, /* asked for /etc/localtime; found by its path, outside */
+	SCRY_VAIN_LOCALTIME, /* asked for /etc/localtime */
 	SCRY_VAIN_MAP,	     /* munmap of what the thread had mapped last */
 };
 
