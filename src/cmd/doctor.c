@@ -15,6 +15,7 @@
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "hook/enter_check.h"
 #include "hook/inject.h"
 #include "hook/shared.h"
 #include "instrument/objects/alloc_functions.h"

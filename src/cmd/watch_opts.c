@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "hook/enter_check.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/text.h"

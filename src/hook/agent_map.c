@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "base/err.h"
+#include "hook/hold.h"
 #include "hook/shared.h"
 #include "sys/cgroup.h"
 #include "sys/edit.h"
@@ -299,17 +300,6 @@ static int reserve(const struct scry_agent_header *h, uint64_t start, struct scr
 				      &h->nonce, sizeof(h->nonce));
 }
 
-/* All of `calls`, up to the first that fails. */
-static int run(const uint64_t (*calls)[7], size_t n, struct scry_tracee *t,
-	       const struct scry_call *how)
-{
-	int r = 0;
-
-	for (size_t i = 0; i < n && r == 0; i++)
-		r = failed(remote(t, how, calls[i]));
-	return r;
-}
-
 static int open_parts(const struct scry_agent_header *h, uint32_t parts, struct scry_tracee *t,
 		      const struct scry_call *how)
 {
@@ -326,7 +316,7 @@ static int open_parts(const struct scry_agent_header *h, uint32_t parts, struct 
 			{SYS_madvise, h->image + is->at, is->size, MADV_WIPEONFORK},
 		};
 
-		r = run(calls, is->access == SCRY_AGENT_WIPED ? 2 : 1, t, how);
+		r = scry_hold_calls(t, how, calls, is->access == SCRY_AGENT_WIPED ? 2 : 1);
 	}
 	return r;
 }
@@ -339,7 +329,7 @@ static int open_journal(const struct scry_agent_header *h, struct scry_tracee *t
 	const uint64_t call[1][7] = {
 		{SYS_mprotect, stack, h->shared - stack, PROT_READ | PROT_WRITE}};
 
-	return run(call, 1, t, how);
+	return scry_hold_calls(t, how, call, 1);
 }
 
 static uint64_t writable_bytes(uint32_t parts)
@@ -372,7 +362,7 @@ static void give_back(const struct scry_agent_header *h, struct scry_tracee *t,
 	const uint64_t start = scry_agent_gate(h);
 	const uint64_t call[1][7] = {{SYS_munmap, start, end_of(h) - start}};
 
-	run(call, 1, t, how);
+	scry_hold_calls(t, how, call, 1);
 	if ((r == -EACCES || r == -EPERM) && !*scry_error())
 		scry_fail(r,
 			  "process %d may have no new executable memory (PR_SET_MDWE, systemd's "
@@ -402,7 +392,7 @@ int scry_agent_map(const struct scry_agent_header *h, uint32_t parts, struct scr
 		return finish(t, how, r); /* -EEXIST: the caller looks elsewhere */
 	r = scry_agent_write_header(h, how->mem_fd);
 	if (r == 0)
-		r = run(calls, 3, t, how);
+		r = scry_hold_calls(t, how, calls, 3);
 	if (r == 0)
 		r = open_parts(h, parts, t, how);
 	if (r == 0)
@@ -657,7 +647,7 @@ static int unmap(const struct scry_agent_header *h, enum scry_agent_stage stage,
 	if (r == 0)
 		r = scry_agent_write_header(&now, how->mem_fd);
 	if (r == 0)
-		r = run(ranges.calls, ranges.count, t, how);
+		r = scry_hold_calls(t, how, ranges.calls, ranges.count);
 	now.slab_count = now.lanes = now.lanes_size = 0;
 	if (r == 0 && stage == SCRY_AGENT_IDLE)
 		r = scry_agent_write_header(&now, how->mem_fd);

@@ -51,10 +51,11 @@ static bool is_back(struct scry_inject *inj, pid_t tid, uint64_t end)
  */
 static uint64_t call_stack(struct scry_inject *inj, const struct scry_tracee *held)
 {
-	const uint64_t end = scry_agent_call_stack(&inj->header);
+	const uint64_t end =
+		inj->has_call_stack ? scry_agent_call_stack(&inj->header) : inj->spare_stack;
 	uint64_t tid;
 
-	if (!inj->has_call_stack || scry_mem_u64(&inj->mem, end - sizeof(tid), &tid) < 0)
+	if (!end || scry_mem_u64(&inj->mem, end - sizeof(tid), &tid) < 0)
 		return 0;
 	if (!tid || tid > 1u << 22 || !scry_proc_task_state(inj->proc->pid, (pid_t)tid))
 		return end;
@@ -208,4 +209,18 @@ int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uin
 		return 0;
 	return scry_fail(-EAGAIN, "thread %d of process %d stands on a small stack", held->tid,
 			 inj->proc->pid);
+}
+
+int scry_hold_calls(struct scry_tracee *t, const struct scry_call *how, const uint64_t (*calls)[7],
+		    size_t n)
+{
+	int64_t value = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r == 0; i++) {
+		r = scry_tracee_syscall(t, how, calls[i], &value);
+		if (r == 0 && value < 0 && value > -4096)
+			r = (int)value;
+	}
+	return r;
 }

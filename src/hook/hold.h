@@ -24,4 +24,9 @@ int scry_hold_thread(struct scry_inject *inj, pid_t tid, struct scry_tracee *t,
  * a sentence. */
 int scry_hold_check(struct scry_inject *inj, const struct scry_tracee *held, uint64_t *ret_stack);
 
+/* System calls (number and arguments) in a stopped thread, up to the first that fails: 0 or -errno.
+ * scry_tracee_finish is the caller's. */
+int scry_hold_calls(struct scry_tracee *t, const struct scry_call *how, const uint64_t (*calls)[7],
+		    size_t n);
+
 #endif

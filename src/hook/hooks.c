@@ -656,13 +656,11 @@ static int take_back(struct scry_hooks *h, struct scry_inject *inj, int failure)
 	return scry_fail(failure, "%s", why);
 }
 
-int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
+int scry_hooks_change(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
 {
 	struct changes c = {0};
-	int r = write_stubs(h, inj, held);
+	int r = list_changes(h, &c);
 
-	if (r == 0)
-		r = list_changes(h, &c);
 	h->first_edit = inj->edit.count;
 	if (r == 0)
 		r = scry_edit_plan(&inj->edit, c.at, c.count);
@@ -676,6 +674,13 @@ int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tra
 	free(c.at);
 	free(c.jumps);
 	return r;
+}
+
+int scry_hooks_on(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held)
+{
+	int r = write_stubs(h, inj, held);
+
+	return r < 0 ? r : scry_hooks_change(h, inj, held);
 }
 
 int scry_hooks_off(struct scry_hooks *h, struct scry_inject *inj)

@@ -21,113 +21,18 @@
 #include "hook/own.h"
 #include "hook/parts.h"
 #include "hook/shadow.h"
-#include "sys/seccomp.h"
-#include "sys/task.h"
 #include "wire/lanes.h"
 
 #define MAP_TRIES 5
-#define ALONE_TRIES 20 /* a vfork is over soon */
-#define ALONE_NAP_NS 5000000
 #define OTHERS_TRIES 100      /* while another scry is entering */
 #define CALL_NS 3000000000ull /* the calls in one thread, which waits for a processor too */
-
-/* AT_SECURE says that the program gained rights at exec: it must not be steered from outside. */
-static bool is_secure(const struct scry_proc *proc)
-{
-	uint64_t secure = 0;
-
-	return scry_proc_auxv(proc->pid, 23, &secure) == 0 && secure;
-}
-
-int scry_inject_check(const struct scry_proc *p)
-{
-	const char *why = NULL, *fix = "";
-
-	if ((p->state == 'Z' || p->state == 'X') && p->threads <= 1)
-		return scry_fail(-ESRCH, "process %d (%s) has ended", p->pid, p->comm);
-	if (p->state == 'Z')
-		why = "goes on without its first thread, and the kernel shows no memory of such a "
-		      "process";
-	else if (p->pid == getpid())
-		why = "is scry itself";
-	else if (scry_proc_is_kernel(p->pid))
-		why = "is a thread of the kernel";
-	else if (p->tracer)
-		return scry_fail(
-			-EPERM,
-			"cannot enter process %d (%s): process %d traces it already; fix: end that "
-			"tracer",
-			p->pid, p->comm, p->tracer);
-	else if (p->state == 'T' || p->state == 't')
-		why = "is stopped by a signal", fix = "; fix: continue it first (kill -CONT)";
-	else if (scry_seccomp_any(p->pid))
-		why = "runs under seccomp, which may kill it for a system call that scry makes in "
-		      "it";
-	else if (p->has_shadow_stack)
-		why = "has shadow stacks (CET), and a call that scry makes in it would end it",
-		fix = "; fix: start it without GLIBC_TUNABLES=glibc.cpu.x86_shstk=on";
-	else if (scry_proc_share_memory(p->pid, p->ppid))
-		why = "has its parent's memory as long as it has not run a program (vfork)",
-		fix = "; fix: try again";
-	else if (is_secure(p))
-		why = "gained rights at its start (setuid, setgid or file capabilities)";
-	if (why)
-		return scry_fail(-ENOTSUP, "cannot enter process %d (%s): it %s%s", p->pid, p->comm,
-				 why, fix);
-	return 0;
-}
-
-static bool waits_for_vfork(pid_t pid, pid_t tid)
-{
-	struct scry_task task;
-	struct scry_task_now now;
-
-	scry_task_open(&task, pid, tid);
-	scry_task_read(&task, &now);
-	scry_task_close(&task);
-	return now.nr == SYS_vfork || now.nr == SYS_clone || now.nr == SYS_clone3;
-}
-
-/* Does a thread wait for the child of its vfork? Then it does not stop, which is told elsewhere. */
-static bool is_in_vfork(pid_t pid)
-{
-	bool is_waiting = false;
-	pid_t *tids;
-	ssize_t n = scry_proc_tasks(pid, &tids);
-
-	for (ssize_t i = 0; i < n && !is_waiting; i++)
-		is_waiting =
-			scry_proc_task_state(pid, tids[i]) == 'D' && waits_for_vfork(pid, tids[i]);
-	if (n > 0)
-		free(tids);
-	return is_waiting;
-}
-
-int scry_inject_check_alone(const struct scry_proc *p)
-{
-	pid_t other = scry_proc_shares_memory(p->pid), first = other;
-
-	for (int i = 0; other && other == first && i < ALONE_TRIES && !is_in_vfork(p->pid); i++) {
-		nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
-		other = scry_proc_shares_memory(p->pid);
-	}
-	if (other && is_in_vfork(p->pid))
-		return 0;
-	return other && other == first
-		       ? scry_fail(-ENOTSUP,
-				   "cannot enter process %d (%s): process %d has the same memory "
-				   "(clone with CLONE_VM), and is none of its threads: what it "
-				   "runs cannot be stopped with them",
-				   p->pid, p->comm, other)
-		       : 0;
-}
 
 enum work {
 	WORK_MAP,
 	WORK_REHOME,
 	WORK_LANES,
 	WORK_SLAB,
-	WORK_TRAP,
+	WORK_CALL,
 	WORK_REVIVE,
 	WORK_OPEN,
 	WORK_RETIRE,
@@ -194,6 +99,8 @@ static int take_trap_back(struct scry_inject *inj, struct scry_tracee *t,
 
 struct place { /* where work is done */
 	struct scry_tracee *thread;
+	scry_inject_work *work; /* CALL */
+	void *arg;
 	uint64_t stack;	     /* see struct scry_call */
 	struct scry_own own; /* while it is */
 };
@@ -296,8 +203,8 @@ static int do_work(struct scry_inject *inj, struct place *at, enum work work, in
 		return scry_agent_map_slab(&inj->header,
 					   &inj->header.slabs[inj->header.slab_count - 1], t, &how,
 					   ret_fd);
-	if (work == WORK_TRAP) {
-		r = exchange_sigtrap(inj, t, &how, true);
+	if (work == WORK_CALL) {
+		r = at->work(t, &how, at->arg);
 		finished = scry_tracee_finish(t, &how);
 		return r < 0 ? r : finished;
 	}
@@ -321,30 +228,47 @@ int scry_inject_unmap(struct scry_inject *inj, struct scry_tracee *t, bool to_id
 }
 
 /* Does it in `held`, or in a thread that is held for it. */
-static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum work work, int *ret_fd)
+static int in_place(struct scry_inject *inj, struct scry_tracee *held, struct place *at,
+		    enum work work, int *ret_fd)
 {
 	struct scry_tracee own = {0};
-	struct place at = {.thread = held ? held : &own};
 	struct scry_hurry hurry = {0};
 	int r;
 
+	at->thread = held ? held : &own;
 	if (!held)
 		scry_hurry_begin(&hurry, inj->proc->pid, 2);
-	r = held ? scry_hold_check(inj, held, &at.stack) : scry_hold_one(inj, &own, &at.stack);
+	r = held ? scry_hold_check(inj, held, &at->stack) : scry_hold_one(inj, &own, &at->stack);
 	if (r < 0) {
 		scry_hurry_end(&hurry);
 		return r;
 	}
-	r = do_work(inj, &at, work, ret_fd);
+	r = do_work(inj, at, work, ret_fd);
 	if (!held) {
 		scry_hurry_recall(own.tid);
 		scry_hurry_settle();
 		scry_tracee_release(&own);
 		scry_inject_count_pause(inj, own.held_ns, 1);
 	}
-	scry_own_end(&at.own);
+	scry_own_end(&at->own);
 	scry_hurry_end(&hurry);
 	return r;
+}
+
+static int in_thread(struct scry_inject *inj, struct scry_tracee *held, enum work work, int *ret_fd)
+{
+	struct place at = {0};
+
+	return in_place(inj, held, &at, work, ret_fd);
+}
+
+int scry_inject_call(struct scry_inject *inj, struct scry_tracee *held, scry_inject_work *work,
+		     void *arg)
+{
+	struct place at = {.work = work, .arg = arg};
+	int unused;
+
+	return in_place(inj, held, &at, WORK_CALL, &unused);
 }
 
 /* Our own view of the shared pages; takes `fd`. */
@@ -659,9 +583,14 @@ int scry_inject_slab(struct scry_inject *inj, struct scry_tracee *held, uint64_t
 	return r < 0 ? r : (int)number;
 }
 
+static int set_trap(struct scry_tracee *t, const struct scry_call *how, void *arg)
+{
+	return exchange_sigtrap(arg, t, how, true);
+}
+
 int scry_inject_trap(struct scry_inject *inj, struct scry_tracee *held)
 {
-	int unused, r = in_thread(inj, held, WORK_TRAP, &unused);
+	int r = scry_inject_call(inj, held, set_trap, inj);
 
 	return r < 0 && r != -EBUSY && r != -EAGAIN
 		       ? scry_fail(r, "cannot handle SIGTRAP in process %d: %s", inj->proc->pid,

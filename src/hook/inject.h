@@ -40,6 +40,7 @@ struct scry_inject {
 	bool removed_part;		 /* an incomplete one was taken out */
 	bool is_borrowed;		 /* the shared mapping is a lane of another's pool */
 	bool has_call_stack;		 /* the agent's: see hook/hold.h */
+	uint64_t spare_stack;		 /* until then; of a patch (hook/lasting.h), or 0 */
 	struct scry_control *control;	 /* the shared mapping, in our own address space */
 	uint64_t *ring;
 	uint64_t *counters[SCRY_SLABS_MAX]; /* of the slabs that we mapped, the same */
@@ -54,14 +55,6 @@ struct scry_inject {
 	uint32_t pause_threads, pauses;
 	uint64_t runs_until_ns; /* before that its threads are not all stopped again */
 };
-
-/*
- * May this process be entered? Reasons for no, each with a sentence and the command that mends it:
- * stopped, traced, seccomp, setuid or not dumpable, 32-bit, a zombie, not permitted. Reads only.
- */
-int scry_inject_check(const struct scry_proc *proc);
-/* Of a live one: not if another process runs on its memory. A vfork is waited for. */
-int scry_inject_check_alone(const struct scry_proc *p);
 
 /* Is another scry at work? -EBUSY with its name. The claim (hook/own.h) is made when entering, and
  * given up by unlock, when nothing of ours is there any more. */
@@ -97,6 +90,13 @@ bool scry_inject_is_inside(const struct scry_inject *inj, const struct scry_worl
 int scry_inject_undo(struct scry_inject *inj, size_t first, size_t n, struct scry_undo_report *ret);
 /* Lets them go, and counts the pause. */
 void scry_inject_go(struct scry_inject *inj, struct scry_world *w);
+
+/*
+ * System calls, by scry_hold_calls, in `held` or in a thread that is held for it. 0 or -errno.
+ */
+typedef int scry_inject_work(struct scry_tracee *t, const struct scry_call *how, void *arg);
+int scry_inject_call(struct scry_inject *inj, struct scry_tracee *held, scry_inject_work *work,
+		     void *arg);
 
 /*
  * SIGTRAP is handled by the agent from now on (agent/trap.c), for when we die: in `held` or in a

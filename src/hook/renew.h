@@ -61,6 +61,9 @@ int scry_hooks_add(struct scry_hooks *h, const struct scry_function *f, uint32_t
 int scry_hooks_guard(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
 /* The functions that a request names, added to the set's. */
 int scry_hooks_find(struct scry_hooks *h, const char *request, const struct scry_hook_to *to);
+/* The part of scry_hooks_on behind the stubs, which all rows have: for stubs that lie elsewhere
+ * (hook/lasting.h). The changes go into the journal of inj->edit. */
+int scry_hooks_change(struct scry_hooks *h, struct scry_inject *inj, struct scry_tracee *held);
 /* `row` counts on in the stub of `old`, whose code is unmapped, or, if it does not fit, beside it.
  */
 int scry_hook_succeed(struct scry_hook *row, const struct scry_hook *old, struct scry_inject *inj);

@@ -730,6 +730,7 @@ static int give_back(struct scry_tracee *t, const struct scry_call *how)
  */
 static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
 {
+	const struct signal_frame none = {0};
 	struct user_regs_struct regs = t->regs;
 	struct __ptrace_syscall_info info;
 	struct iovec iov = {.iov_base = t->xstate, .iov_len = t->xstate_size};
@@ -751,6 +752,8 @@ static int leave_frame(struct scry_tracee *t, const struct scry_call *how)
 		if (r < 0)
 			return r;
 	}
+	/* Its registers are the thread's again: whoever looks for addresses finds no old ones. */
+	scry_edit_poke(how->mem_fd, t->frame, &none, sizeof(none));
 	t->has_frame = false;
 	t->restarted = false;
 	return t->lent ? give_back(t, how) : 0;

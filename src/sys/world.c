@@ -3,12 +3,9 @@
 #include "sys/world.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +16,7 @@
 #include "sys/mem.h"
 #include "sys/proc.h"
 #include "sys/stack.h"
+#include "sys/written.h"
 
 #define TRIES 5
 #define LATE_NS 300000000ull
@@ -241,11 +239,6 @@ void scry_world_release(struct scry_world *w)
 	w->count = w->capacity = w->saved_count = w->saved_capacity = 0;
 }
 
-#define PAGE 4096u
-/* Documentation/admin-guide/mm/pagemap.rst */
-#define PAGE_PRESENT (1ull << 63)
-#define PAGE_SWAPPED (1ull << 62)
-#define PAGE_FRAME ((1ull << 55) - 1)
 #define CHUNK_BYTES (64u << 10)
 #define UNKNOWN_BYTES (256u << 10)
 #define LOOK_BYTES (8u << 20) /* above a stack pointer; see look_bytes */
@@ -263,8 +256,7 @@ struct look {
 	const struct scry_mem *mem;
 	const struct scry_maps *maps;
 	unsigned char *stack;
-	int pagemap;	/* -1: all is read */
-	uint64_t zeros; /* the frame of the kernel's page of zeros; 0: not known */
+	struct scry_written written;
 	uint64_t restorers[RESTORERS_MAX]; /* seen */
 	size_t restorer_count;
 };
@@ -359,56 +351,6 @@ static int look_through(struct scry_world *w, struct look *l, size_t size, uint6
 	return r;
 }
 
-/* Opens the target's pagemap, where our own is believed: by it a page that was only read is there.
- * That one is the kernel's page of zeros; who may not know frames sees them as 0. */
-static void open_pagemap(struct look *l, pid_t pid)
-{
-	volatile char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const off_t at = (off_t)((uintptr_t)page / PAGE * sizeof(uint64_t));
-	int own = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry = 0;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
-	l->pagemap = -1;
-	if (own >= 0 && page != MAP_FAILED && page[0] == 0 &&
-	    pread(own, &entry, sizeof(entry), at) == sizeof(entry) && entry & PAGE_PRESENT)
-		l->pagemap = open(path, O_RDONLY | O_CLOEXEC);
-	l->zeros = entry & PAGE_FRAME;
-	if (page != MAP_FAILED)
-		munmap((void *)page, PAGE);
-	if (own >= 0)
-		close(own);
-}
-
-static bool is_written(const struct look *l, uint64_t entry)
-{
-	return entry & PAGE_SWAPPED ||
-	       (entry & PAGE_PRESENT && (!l->zeros || (entry & PAGE_FRAME) != l->zeros));
-}
-
-/*
- * From `at` on, where is the next page that anybody has written to? Of a stack of a megabyte, as
- * Ruby's threads have them, that is a small part: the rest is not there, or was only read, as a GC
- * does. Only for private memory of no file: all else is read.
- */
-static uint64_t next_written(const struct look *l, uint64_t at, uint64_t end)
-{
-	const struct scry_map_entry *m = scry_maps_at(l->maps, at);
-	uint64_t pages[LOOK_BYTES / PAGE];
-	size_t want = (end - 1) / PAGE - at / PAGE + 1;
-	ssize_t n;
-
-	if (l->pagemap < 0 || !m || m->shared || m->inode)
-		return at;
-	want = want < LOOK_BYTES / PAGE ? want : LOOK_BYTES / PAGE;
-	n = pread(l->pagemap, pages, want * sizeof(*pages), (off_t)(at / PAGE * sizeof(*pages)));
-	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*pages); i++)
-		if (is_written(l, pages[i]))
-			return i ? (at / PAGE + (uint64_t)i) * PAGE : at;
-	return n == (ssize_t)(want * sizeof(*pages)) ? (at / PAGE + want) * PAGE : at;
-}
-
 /* Chunk by chunk; a frame's head may lie across two. */
 static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *stacks, size_t i)
 {
@@ -417,7 +359,7 @@ static int look_at_stack(struct scry_world *w, struct look *l, struct stacks *st
 	ssize_t n;
 
 	while (at < stacks->end[i] && r == 0) {
-		next = next_written(l, at, stacks->end[i]);
+		next = scry_written_next(&l->written, at, stacks->end[i]);
 		if (next > at) { /* a frame's first word is not 0: none begins before */
 			at = next;
 			continue;
@@ -451,14 +393,13 @@ int scry_world_look(struct scry_world *w, const struct scry_mem *mem, const stru
 	struct look look = {.mem = mem, .maps = maps, .stack = malloc(CHUNK_BYTES)};
 	int r = look.stack ? 0 : -ENOMEM;
 
-	open_pagemap(&look, w->pid);
+	scry_written_open(&look.written, w->pid, maps);
 	w->saved_count = 0;
 	for (size_t i = 0; i < w->count && r == 0; i++)
 		if (w->threads[i].stopped)
 			r = look_at_thread(w, &look, w->threads[i].regs.rsp);
 	free(look.stack);
-	if (look.pagemap >= 0)
-		close(look.pagemap);
+	scry_written_close(&look.written);
 	return r < 0 ? scry_fail(r, "not enough memory to look at stacks") : 0;
 }
 

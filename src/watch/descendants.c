@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "hook/enter_check.h"
 #include "watch/session.h"
 
 #define SCAN_NS 20000000ull /* between two looks at all processes, at least */

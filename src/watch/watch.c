@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "hook/enter_check.h"
 #include "base/text.h"
 #include "watch/preload.h"
 #include "watch/session.h"

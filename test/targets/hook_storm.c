@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "base/err.h"
+#include "hook/enter_check.h"
 #include "hook/hooks.h"
 
 #define SAMPLES_MAX 100000

@@ -1,0 +1,66 @@
+/* See written.h. Documentation/admin-guide/mm/pagemap.rst */
+#include "sys/written.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE 4096u
+#define PAGE_PRESENT (1ull << 63)
+#define PAGE_SWAPPED (1ull << 62)
+#define PAGE_FRAME ((1ull << 55) - 1)
+#define LOOK_PAGES 2048 /* at once */
+
+/* By it a page that was only read is there. That one is the kernel's page of zeros; who may not
+ * know frames sees them as 0. */
+void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps *maps)
+{
+	volatile char *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const off_t at = (off_t)((uintptr_t)page / PAGE * sizeof(uint64_t));
+	int own = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry = 0;
+	char path[32];
+
+	*w = (struct scry_written){.maps = maps, .pagemap = -1};
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	if (own >= 0 && page != MAP_FAILED && page[0] == 0 &&
+	    pread(own, &entry, sizeof(entry), at) == sizeof(entry) && entry & PAGE_PRESENT)
+		w->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	w->zeros = entry & PAGE_FRAME;
+	if (page != MAP_FAILED)
+		munmap((void *)page, PAGE);
+	if (own >= 0)
+		close(own);
+}
+
+void scry_written_close(struct scry_written *w)
+{
+	if (w->pagemap >= 0)
+		close(w->pagemap);
+	w->pagemap = -1;
+}
+
+static bool is_written(const struct scry_written *w, uint64_t entry)
+{
+	return entry & PAGE_SWAPPED ||
+	       (entry & PAGE_PRESENT && (!w->zeros || (entry & PAGE_FRAME) != w->zeros));
+}
+
+uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end)
+{
+	const struct scry_map_entry *m = scry_maps_at(w->maps, at);
+	uint64_t pages[LOOK_PAGES];
+	size_t want = (end - 1) / PAGE - at / PAGE + 1;
+	ssize_t n;
+
+	if (w->pagemap < 0 || !m || m->shared || m->inode)
+		return at;
+	want = want < LOOK_PAGES ? want : LOOK_PAGES;
+	n = pread(w->pagemap, pages, want * sizeof(*pages), (off_t)(at / PAGE * sizeof(*pages)));
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof(*pages); i++)
+		if (is_written(w, pages[i]))
+			return i ? (at / PAGE + (uint64_t)i) * PAGE : at;
+	return n == (ssize_t)(want * sizeof(*pages)) ? (at / PAGE + want) * PAGE : at;
+}

@@ -1,0 +1,27 @@
+/*
+ * Which pages of a process anybody has written to: of a stack of megabytes, or a heap that was
+ * mapped ahead, that is a small part. By /proc/PID/pagemap, where our own is believed; else all
+ * pages count as written. Only for private memory of no file: all else counts as written, too.
+ */
+#ifndef SCRY_SYS_WRITTEN_H
+#define SCRY_SYS_WRITTEN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sys/maps.h"
+
+struct scry_written {
+	const struct scry_maps *maps; /* the caller's; must outlive this */
+	int pagemap;		      /* -1: all is read */
+	uint64_t zeros;		      /* the frame of the kernel's page of zeros; 0: not known */
+};
+
+void scry_written_open(struct scry_written *w, pid_t pid, const struct scry_maps *maps);
+void scry_written_close(struct scry_written *w);
+
+/* From `at` on, where is the next page that is written; at least `at`; `end`, or less with none
+ * before it: asked again from there. */
+uint64_t scry_written_next(const struct scry_written *w, uint64_t at, uint64_t end);
+
+#endif
