@@ -1,6 +1,7 @@
 /*
- * `scry patch`: count, time and log calls of native functions, which are instruments; `scry patch
- * list -p PID` shows what stands changed in a process, `scry patch undo -p PID` puts it back.
+ * `scry patch`: count, time and log calls of native functions, which are instruments; apply puts in
+ * a patch that lasts; `scry patch list -p PID` shows what stands changed in a process, `scry patch
+ * undo -p PID` puts back what a watch has left, `undo NAME` takes out a patch.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/patch_lasting.h"
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
 #include "instrument/instruments.h"
@@ -92,14 +94,19 @@ int scry_cmd_patch(int argc, char **argv)
 		"       scry patch time SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] "
 		"[--via=entry|site|got]\n"
 		"       scry patch log SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] [--args N]\n"
+		"       scry patch apply ucontext -p PID | -- CMD\n"
 		"       scry patch list -p PID\n"
-		"       scry patch undo -p PID\n";
+		"       scry patch undo [NAME] -p PID\n";
 
 	for (size_t i = 0; argc > 1 && i < sizeof(verbs) / sizeof(verbs[0]); i++)
 		if (!strcmp(argv[1], verbs[i].name))
 			return run_verb(argc - 1, argv + 1, &verbs[i]);
 	if (argc > 1 && !strcmp(argv[1], "list"))
 		return scry_cmd_patch_list(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "apply"))
+		return scry_cmd_patch_apply(argc - 1, argv + 1);
+	if (argc > 2 && !strcmp(argv[1], "undo") && argv[2][0] != '-')
+		return scry_cmd_patch_undo(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "undo"))
 		return scry_cmd_undo(argc - 1, argv + 1);
 	if (argc > 1 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))) {

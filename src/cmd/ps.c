@@ -1,4 +1,5 @@
-/* `scry ps`: the Ruby processes of this machine, and every process that holds an agent. Reads only.
+/* `scry ps`: the Ruby processes of this machine, and every process that holds an agent or
+ * a patch. Reads only.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -13,7 +14,7 @@
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "hook/inject.h"
+#include "hook/lasting.h"
 #include "vm/ruby.h"
 
 struct row {
@@ -24,6 +25,7 @@ struct row {
 	uint32_t owner;
 	char does[17];
 	uint64_t agent_bytes, changes;
+	char patches[128]; /* names of those that last */
 };
 
 static void look_at_agent(struct row *row, const struct scry_mem *mem, const struct scry_maps *maps)
@@ -54,6 +56,19 @@ static void look_at_agent(struct row *row, const struct scry_mem *mem, const str
 	scry_edit_close(&edit);
 }
 
+static void look_for_patches(struct row *row, const struct scry_mem *mem,
+			     const struct scry_maps *maps)
+{
+	struct scry_patch_head head;
+	size_t at = 0, used;
+
+	while (scry_lasting_next(mem, maps, &at, &head) == 0) {
+		used = strlen(row->patches);
+		snprintf(row->patches + used, sizeof(row->patches) - used, "%s%s", used ? ", " : "",
+			 head.name);
+	}
+}
+
 /* False: nothing to show, or not ours to read. */
 static bool look(pid_t pid, struct row *row)
 {
@@ -71,12 +86,13 @@ static bool look(pid_t pid, struct row *row)
 		}
 		if (scry_mem_open(&mem, pid, 0) == 0) {
 			look_at_agent(row, &mem, &maps);
+			look_for_patches(row, &mem, &maps);
 			scry_mem_close(&mem);
 		}
 		scry_maps_done(&maps);
 	}
 	scry_error_clear();
-	if (row->is_ruby || row->has_agent)
+	if (row->is_ruby || row->has_agent || row->patches[0])
 		return true;
 	scry_proc_close(&row->proc);
 	return false;
@@ -84,6 +100,10 @@ static bool look(pid_t pid, struct row *row)
 
 static const char *agent_words(const struct row *row, char *buf, size_t size)
 {
+	if (!row->has_agent && row->patches[0]) {
+		snprintf(buf, size, "patched: %s", row->patches);
+		return buf;
+	}
 	if (!row->has_agent)
 		return "-";
 	if (row->is_incomplete)
@@ -123,6 +143,8 @@ static void print_json(struct scry_json *j, const struct row *row)
 	scry_json_u64(j, row->agent_bytes);
 	scry_json_key(j, "agent_changes");
 	scry_json_u64(j, row->changes);
+	scry_json_key(j, "patches");
+	scry_json_text(j, row->patches);
 	scry_json_key(j, "owner_pid");
 	scry_json_u64(j, row->owner_lives ? row->owner : 0);
 	scry_json_object_end(j);
@@ -135,7 +157,7 @@ static void each_process(struct scry_json *json, int *ret_shown)
 
 	while (dir && (d = readdir(dir))) {
 		struct row row;
-		char words[96];
+		char words[160];
 
 		if (!isdigit((unsigned char)d->d_name[0]) || !look((pid_t)atoi(d->d_name), &row))
 			continue;

@@ -20,7 +20,9 @@
 #include "base/opt.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/patch_lasting.h"
 #include "cmd/undo.h"
+#include "hook/enter_check.h"
 #include "hook/inject.h"
 
 #define DESCENDANTS_MAX 4096
@@ -272,9 +274,31 @@ int scry_undo_await(pid_t pid, uint64_t max_pause_ns)
 	return r;
 }
 
+/* What is meant to stay. */
+static void name_patches(pid_t pid)
+{
+	struct scry_patch_head head;
+	struct scry_maps maps = {0};
+	struct scry_mem mem = {.fd = -1};
+	size_t at = 0;
+
+	if (scry_mem_open(&mem, pid, 0) == 0 && scry_maps_read(pid, &maps) == 0)
+		while (scry_lasting_next(&mem, &maps, &at, &head) == 0)
+			printf("process %d has patch '%s', which stays; fix: scry patch undo %s -p "
+			       "%d\n",
+			       (int)pid, scry_text_shown(head.name).text,
+			       scry_text_shown(head.name).text, (int)pid);
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	scry_error_clear();
+}
+
 static int undo_and_wait(const struct undo_opts *o, pid_t pid)
 {
 	int r = undo_one(o, pid);
+
+	if (r == 0)
+		name_patches(pid);
 
 	if (fflush(stdout) && r == 0)
 		return scry_fail(-errno, "cannot write to standard output: %s", strerror(errno));
@@ -371,7 +395,7 @@ int scry_cmd_patch_list(int argc, char **argv)
 	struct scry_maps maps = {0};
 	struct scry_agent_header h;
 	struct scry_edit edit = {0};
-	int r = parse(&o, argc, argv, "scry patch list -p PID", LIST_ROWS);
+	int patches = 0, r = parse(&o, argc, argv, "scry patch list -p PID", LIST_ROWS);
 
 	if (r == 1)
 		return 0;
@@ -384,8 +408,11 @@ int scry_cmd_patch_list(int argc, char **argv)
 		r = scry_proc_fail_gone(proc.pid);
 	if (r == 0)
 		r = scry_maps_read(proc.pid, &maps);
+	if (r == 0)
+		patches = scry_lasting_print(&proc);
 	if (r == 0 && scry_agent_find(&mem, &maps, &h) < 0) {
-		nothing(&proc);
+		if (!patches)
+			nothing(&proc);
 	} else if (r == 0) {
 		if (h.stage != SCRY_AGENT_IDLE) /* that has no journal: nothing stands */
 			r = scry_edit_open(&edit, &mem, scry_agent_journal(&h));

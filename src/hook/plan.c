@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "hook/hooks.h"
 #include "hook/ifunc.h"
+#include "hook/lasting.h"
 #include "sys/filter.h"
 #include "sys/text_share.h"
 
@@ -41,6 +42,23 @@ static bool are_files_bytes(struct scry_hooks *h, size_t object, const struct sc
 	return scry_elf_read(h->objects.objects[object].elf, at - h->objects.objects[object].bias,
 			     file, sizeof(file)) == 0 &&
 	       !memcmp(file, row->code + row->window.endbr, sizeof(file));
+}
+
+/* Does its first instruction jump into a patch that lasts? */
+static bool is_patched(struct scry_hooks *h, const struct scry_hook *row)
+{
+	const uint64_t at = row->address + row->window.endbr;
+	const uint8_t *code = row->code + row->window.endbr;
+	struct scry_patch_head unused;
+	struct scry_maps maps = {0};
+	int32_t rel;
+	bool is;
+
+	memcpy(&rel, code + 1, sizeof(rel));
+	is = code[0] == 0xe9 && scry_maps_read(h->proc->pid, &maps) == 0 &&
+	     scry_lasting_at(&h->mem, &maps, at + JUMP_BYTES + (uint64_t)(int64_t)rel, &unused);
+	scry_maps_done(&maps);
+	return is;
 }
 
 static const char unreadable[] = "its code cannot be read";
@@ -132,7 +150,10 @@ static const char *entry_refusal(struct scry_hooks *h, struct scry_hook *row)
 	if (!(row->window.has & SCRY_X86_ONE) && !scry_text_at(text, row->address - bias))
 		return "no unwind table tells where it ends";
 	if (!are_files_bytes(h, (size_t)object, row))
-		return "its first bytes are not those of its file: another tool has changed them";
+		return is_patched(h, row)
+			       ? "a patch of scry's is applied to it; fix: scry patch list names it"
+			       : "its first bytes are not those of its file: another tool has "
+				 "changed them";
 	start = row->address + row->window.endbr;
 	if (!is_in_page(start, JUMP_BYTES))
 		return "its first bytes cross a page";

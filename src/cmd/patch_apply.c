@@ -1,0 +1,543 @@
+/*
+ * `scry patch apply ucontext`: takes the system call out of a running program's context switches,
+ * after it was proven to be in vain, and shows what that gains.
+ *
+ * Watched from outside first: does any call change a mask? Then the patch is put in as it is, with
+ * the functions as they were behind it, and counts; after a while it is switched over, by one byte,
+ * and counts on. So before and after are the same process, observed in the same way.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/outside.h"
+#include "cmd/patch_lasting.h"
+#include "hook/enter_check.h"
+#include "patch/ucontext.h"
+#include "sample/mask_audit.h"
+
+#define NAP_NS 20000000
+
+struct window { /* a while of the patched program */
+	uint64_t ns, cpu_ns;
+	struct scry_ucontext_counts counts; /* calls within it */
+	uint64_t ticks, inside;
+};
+
+struct apply {
+	uint64_t pid, audit_ns, window_ns, max_pause_ns;
+	bool json, dry_run, quiet, help;
+	int verbose;
+	struct scry_outside o; /* of -- CMD */
+	struct scry_proc proc;
+	struct scry_ucontext u;
+	struct scry_mask_audit audit;
+	uint64_t mask;
+	size_t threads;
+	struct scry_lasting patch;
+	struct window before, after;
+	uint64_t pause_ns, bytes;
+	bool is_on, has_proc, has_found;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t switches(const struct scry_ucontext_counts *c)
+{
+	return c->fast[1] + c->fast[2] + c->slow[1] + c->slow[2];
+}
+
+static uint64_t slow_calls(const struct scry_ucontext_counts *c)
+{
+	return c->slow[0] + c->slow[1] + c->slow[2];
+}
+
+static double per_second(uint64_t n, const struct window *w)
+{
+	return w->ns ? (double)n * 1e9 / (double)w->ns : 0;
+}
+
+static double switch_ns(const struct window *w)
+{
+	const uint64_t n = switches(&w->counts);
+
+	return n ? (double)w->cpu_ns / (double)n : 0;
+}
+
+/* --- before anything is changed --------------------------------------------------------------- */
+
+static int interrupted(void)
+{
+	return scry_fail(-EINTR, "interrupted; nothing was changed");
+}
+
+static int audit(struct apply *a)
+{
+	uint64_t all = 0;
+	int r = scry_ucontext_common_mask(a->proc.pid, &a->mask, &a->threads);
+
+	a->audit = (struct scry_mask_audit){.exact = true, .place_count = SCRY_UCONTEXT_SITES};
+	memcpy(a->audit.places, a->u.at, SCRY_UCONTEXT_SITES * sizeof(*a->u.at));
+	if (r == 0)
+		r = scry_mask_audit(a->proc.pid, a->audit_ns, &a->audit);
+	if (r == 0 && !scry_proc_is_alive(&a->proc))
+		r = scry_proc_fail_gone(a->proc.pid);
+	if (r == 0 && scry_front_interrupts)
+		r = interrupted();
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < SCRY_UCONTEXT_SITES; i++)
+		all += a->audit.calls[i];
+	if (a->audit.changes)
+		return scry_fail(
+			-ENOTSUP,
+			"process %d (%s) changes signal masks: %llu calls did within %.1f s "
+			"(%s), so that its contexts may need the system call",
+			a->proc.pid, a->proc.comm, (unsigned long long)a->audit.changes,
+			(double)a->audit.watched_ns / 1e9, a->audit.changed_by);
+	if (a->audit.lost)
+		return scry_fail(-ENOTSUP,
+				 "not all of the calls of process %d could be looked at: %llu were "
+				 "lost; fix: try again",
+				 a->proc.pid, (unsigned long long)a->audit.lost);
+	if (!all)
+		return -EAGAIN;
+	return scry_ucontext_common_mask(a->proc.pid, &a->mask, &a->threads);
+}
+
+static int none_seen(const struct apply *a)
+{
+	return scry_fail(-ENOTSUP,
+			 "process %d (%s) made no system call by getcontext, setcontext or "
+			 "swapcontext within %.1f s: there is nothing to take out; fix: --audit "
+			 "with a longer time, or scry syscalls -p %d, which shows what it calls",
+			 a->proc.pid, a->proc.comm, (double)a->audit_ns / 1e9, a->proc.pid);
+}
+
+/* Is it in there already? */
+static int check_free(struct apply *a)
+{
+	struct scry_patch_head head;
+	struct scry_mem mem = {.fd = -1};
+	struct scry_maps maps = {0};
+	int r = scry_mem_open(&mem, a->proc.pid, 0);
+
+	if (r == 0)
+		r = scry_maps_read(a->proc.pid, &maps);
+	if (r == 0 && scry_lasting_find(&mem, &maps, SCRY_UCONTEXT_NAME, &head) == 0 &&
+	    head.stage != SCRY_PATCH_OUT)
+		r = scry_fail(
+			-EEXIST,
+			"patch '%s' is in process %d (%s) already; fix: scry patch list -p %d "
+			"shows it, scry patch undo %s -p %d takes it out",
+			SCRY_UCONTEXT_NAME, a->proc.pid, a->proc.comm, a->proc.pid,
+			SCRY_UCONTEXT_NAME, a->proc.pid);
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	return r;
+}
+
+static int look(struct apply *a)
+{
+	int r = scry_proc_open(&a->proc, (pid_t)a->pid);
+
+	a->has_proc = r == 0;
+	if (r == 0)
+		r = scry_inject_check(&a->proc);
+	if (r == 0)
+		r = scry_inject_check_alone(&a->proc);
+	if (r == 0)
+		r = check_free(a);
+	if (r == 0) {
+		a->has_found = true;
+		r = scry_ucontext_find(&a->u, &a->proc);
+	}
+	return r;
+}
+
+static void look_no_more(struct apply *a)
+{
+	if (a->has_found)
+		scry_ucontext_close(&a->u);
+	if (a->has_proc)
+		scry_proc_close(&a->proc);
+	a->has_found = a->has_proc = false;
+}
+
+/* --- the change --------------------------------------------------------------------------------
+ */
+
+/* Not to be interrupted: what is begun is ended, within a second or so. */
+static int put_in(struct apply *a)
+{
+	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
+	struct scry_undo_report report;
+	const char *why = NULL;
+	char kept[512];
+	uint64_t left;
+	int r = scry_lasting_enter(&inj, &a->proc,
+				   &(struct scry_lasting_way){.purpose = "patch apply",
+							      .near = a->u.at[2],
+							      .max_pause_ns = a->max_pause_ns});
+
+	if (r == 0) {
+		r = scry_ucontext_apply(&a->u, &inj, a->mask, &a->patch);
+		a->is_on = r == 0;
+		if (r < 0 && a->patch.head.journal) {
+			snprintf(kept, sizeof(kept), "%s", scry_error());
+			scry_lasting_off(&a->patch, &inj, &report, &left, &why);
+			scry_fail(r, "%s", kept);
+		}
+		a->bytes = a->patch.edit.bytes_changed;
+	}
+	scry_edit_close(&a->patch.edit);
+	r = scry_lasting_leave(&inj, r);
+	a->pause_ns = inj.pause_max_ns;
+	scry_inject_done(&inj);
+	return r;
+}
+
+static void subtract(struct scry_ucontext_counts *to, const struct scry_ucontext_counts *from)
+{
+	for (size_t i = 0; i < SCRY_UCONTEXT_SITES; i++) {
+		to->fast[i] -= from->fast[i];
+		to->slow[i] -= from->slow[i];
+	}
+}
+
+static int measure(struct apply *a, const struct scry_mem *mem, struct window *w)
+{
+	struct scry_mask_audit shares = {.place_count = SCRY_UCONTEXT_SITES};
+	struct scry_ucontext_counts first;
+	uint64_t began, cpu;
+	int r = scry_ucontext_counts(mem, &a->patch.head, &first);
+
+	memcpy(shares.places, a->u.at, SCRY_UCONTEXT_SITES * sizeof(*a->u.at));
+	began = now_ns();
+	cpu = scry_proc_cpu_ns(a->proc.pid);
+	if (r == 0)
+		r = scry_mask_audit(a->proc.pid, a->window_ns, &shares);
+	w->cpu_ns = scry_proc_cpu_ns(a->proc.pid) - cpu;
+	w->ns = now_ns() - began;
+	if (r == 0)
+		r = scry_ucontext_counts(mem, &a->patch.head, &w->counts);
+	subtract(&w->counts, &first);
+	w->ticks = shares.ticks;
+	w->inside = shares.inside;
+	return r < 0 && !scry_proc_is_alive(&a->proc) ? scry_proc_fail_gone(a->proc.pid) : r;
+}
+
+/* Takes it out again, for the reason that the error says. */
+static int take_out(struct apply *a, int reason)
+{
+	char kept[512];
+	int r;
+
+	snprintf(kept, sizeof(kept), "%s", scry_error());
+	r = scry_lasting_take_out(&a->proc, SCRY_UCONTEXT_NAME, a->max_pause_ns, NULL);
+	a->is_on = false;
+	return r < 0 ? r : scry_fail(reason, "%s; the patch was taken out again", kept);
+}
+
+static int switch_over(struct apply *a)
+{
+	struct scry_mem mem = {.fd = -1};
+	int r = scry_mem_open(&mem, a->proc.pid, 1);
+
+	if (r == 0)
+		r = measure(a, &mem, &a->before);
+	if (r == 0 && (a->before.counts.has_changed || scry_front_interrupts))
+		r = a->before.counts.has_changed
+			    ? scry_fail(-ENOTSUP,
+					"process %d (%s) has changed a signal mask "
+					"while it was measured",
+					a->proc.pid, a->proc.comm)
+			    : scry_fail(-EINTR, "interrupted");
+	if (r == 0)
+		r = scry_ucontext_start(&mem, &a->patch.head);
+	if (r < 0) {
+		scry_mem_close(&mem);
+		return r == -ESRCH || !scry_proc_is_alive(&a->proc) ? r : take_out(a, r);
+	}
+	r = measure(a, &mem, &a->after);
+	scry_mem_close(&mem);
+	return r;
+}
+
+/* --- the report --------------------------------------------------------------------------------
+ */
+
+static void verdict(const struct apply *a, char *ret, size_t size)
+{
+	const double before = switch_ns(&a->before), after = switch_ns(&a->after);
+
+	if (a->after.counts.has_changed)
+		snprintf(ret, size,
+			 "the program has changed a signal mask since: its context switches make "
+			 "the system call again");
+	else if (!switches(&a->before.counts) || !switches(&a->after.counts))
+		snprintf(ret, size,
+			 "it is in, but the program made no context switch %s it was: nothing is "
+			 "shown of what it gains",
+			 switches(&a->before.counts) ? "after" : "before");
+	else
+		snprintf(ret, size,
+			 "a context switch takes %.0f ns of processor time instead of %.0f "
+			 "(%.1fx), rt_sigprocmask is called %.0f times a second by it instead of "
+			 "%.0f",
+			 after, before, after > 0 ? before / after : 0,
+			 per_second(slow_calls(&a->after.counts), &a->after),
+			 per_second(slow_calls(&a->before.counts), &a->before));
+}
+
+static double share(const struct window *w)
+{
+	return w->ticks ? 100.0 * (double)w->inside / (double)w->ticks : 0;
+}
+
+static const char risk[] =
+	"x87 exception flags are no longer kept for each context; a mask that is changed otherwise "
+	"than by sigprocmask or pthread_sigmask, as by a system call of the program's own or by "
+	"leaving a signal handler with a switch, is not seen";
+
+static void print_text(const struct apply *a)
+{
+	const struct window *b = &a->before, *c = &a->after;
+	char text[512];
+
+	verdict(a, text, sizeof(text));
+	printf("scry patch apply ucontext: pid %d (%s): %s\n\n", a->proc.pid,
+	       scry_text_shown(a->proc.comm).text, text);
+	printf("                       before        after\n");
+	printf("%12.0f %12.0f  context switches a second\n", per_second(switches(&b->counts), b),
+	       per_second(switches(&c->counts), c));
+	printf("%12.0f %12.0f  ns of processor time for each, with all that is done between two\n",
+	       switch_ns(b), switch_ns(c));
+	printf("%12.0f %12.0f  rt_sigprocmask calls a second by them\n",
+	       per_second(slow_calls(&b->counts), b), per_second(slow_calls(&c->counts), c));
+	printf("%12.1f %12.1f  percent of its processor time in these calls, of %llu and %llu "
+	       "samples\n\n",
+	       share(b), share(c), (unsigned long long)b->ticks, (unsigned long long)c->ticks);
+	printf("audit    %.1f s, %llu calls of rt_sigprocmask: none changed a mask; %zu thread%s "
+	       "mask %016llx\n",
+	       (double)a->audit.watched_ns / 1e9,
+	       (unsigned long long)(a->audit.calls[0] + a->audit.calls[1] + a->audit.calls[2] +
+				    a->audit.other_calls),
+	       a->threads, a->threads == 1 ? " with" : "s, all with", (unsigned long long)a->mask);
+	printf("changed  %llu bytes in %s; its threads stood for %.1f ms at most\n",
+	       (unsigned long long)a->bytes, scry_text_shown(a->u.module).text,
+	       (double)a->pause_ns / 1e6);
+	printf("note     %s\n", risk);
+	printf("undo     scry patch undo %s -p %d\n", SCRY_UCONTEXT_NAME, a->proc.pid);
+}
+
+static void json_window(struct scry_json *j, const char *key, const struct window *w)
+{
+	scry_json_key(j, key);
+	scry_json_object_begin(j);
+	scry_json_key(j, "wall_ns"), scry_json_u64(j, w->ns);
+	scry_json_key(j, "cpu_ns"), scry_json_u64(j, w->cpu_ns);
+	scry_json_key(j, "switches"), scry_json_u64(j, switches(&w->counts));
+	scry_json_key(j, "switch_ns"), scry_json_double(j, switch_ns(w));
+	scry_json_key(j, "system_calls"), scry_json_u64(j, slow_calls(&w->counts));
+	scry_json_key(j, "samples"), scry_json_u64(j, w->ticks);
+	scry_json_key(j, "samples_inside"), scry_json_u64(j, w->inside);
+	scry_json_object_end(j);
+}
+
+static int print_json(const struct apply *a)
+{
+	struct scry_json j;
+	char text[512];
+
+	verdict(a, text, sizeof(text));
+	scry_json_init(&j, stdout);
+	scry_json_object_begin(&j);
+	scry_json_key(&j, "schema"), scry_json_text(&j, "scry.patch_apply/1");
+	scry_json_key(&j, "patch"), scry_json_text(&j, SCRY_UCONTEXT_NAME);
+	scry_json_key(&j, "pid"), scry_json_u64(&j, (uint64_t)a->proc.pid);
+	scry_json_key(&j, "command"), scry_json_text(&j, a->proc.comm);
+	scry_json_key(&j, "verdict"), scry_json_text(&j, text);
+	scry_json_key(&j, "has_changed_mask"), scry_json_bool(&j, a->after.counts.has_changed);
+	json_window(&j, "before", &a->before);
+	json_window(&j, "after", &a->after);
+	scry_json_key(&j, "audit");
+	scry_json_object_begin(&j);
+	scry_json_key(&j, "wall_ns"), scry_json_u64(&j, a->audit.watched_ns);
+	scry_json_key(&j, "getcontext"), scry_json_u64(&j, a->audit.calls[0]);
+	scry_json_key(&j, "setcontext"), scry_json_u64(&j, a->audit.calls[1]);
+	scry_json_key(&j, "swapcontext"), scry_json_u64(&j, a->audit.calls[2]);
+	scry_json_key(&j, "other_calls"), scry_json_u64(&j, a->audit.other_calls);
+	scry_json_key(&j, "threads"), scry_json_u64(&j, a->threads);
+	scry_json_object_end(&j);
+	scry_json_key(&j, "module"), scry_json_text(&j, a->u.module);
+	scry_json_key(&j, "bytes_changed"), scry_json_u64(&j, a->bytes);
+	scry_json_key(&j, "pause_ns"), scry_json_u64(&j, a->pause_ns);
+	scry_json_object_end(&j);
+	return scry_json_done(&j);
+}
+
+static int report(const struct apply *a)
+{
+	if (a->json) {
+		int r = print_json(a);
+
+		return r < 0 ? scry_fail(r, "cannot write to standard output: %s", strerror(-r))
+			     : 0;
+	}
+	print_text(a);
+	return scry_flush(stdout, "the report");
+}
+
+static int describe(const struct apply *a)
+{
+	printf("process %d (%s): these functions of %s would be changed\n", a->proc.pid,
+	       scry_text_shown(a->proc.comm).text, scry_text_shown(a->u.module).text);
+	for (size_t i = 0; i < a->u.hooks.count; i++)
+		printf("  change  %u bytes at %#llx\n", a->u.hooks.rows[i].jump,
+		       (unsigned long long)(a->u.hooks.rows[i].address +
+					    a->u.hooks.rows[i].window.endbr));
+	printf("note  %s\n", risk);
+	return scry_flush(stdout, "the list");
+}
+
+/* --- the command -------------------------------------------------------------------------------
+ */
+
+static int apply_now(struct apply *a)
+{
+	int r;
+
+	scry_log_say("%s", risk);
+	r = put_in(a);
+	if (r == 0)
+		r = switch_over(a);
+	return r < 0 ? r : report(a);
+}
+
+static int run_pid(struct apply *a)
+{
+	int r = look(a);
+
+	if (r == 0 && a->dry_run)
+		return describe(a);
+	if (r == 0) {
+		scry_log_say("watching for %.1f s whether process %d changes a signal mask; every "
+			     "process of this machine pays some 100 to 200 ns more for each system "
+			     "call meanwhile",
+			     (double)a->audit_ns / 1e9, a->proc.pid);
+		r = audit(a);
+	}
+	if (r == -EAGAIN)
+		r = none_seen(a);
+	return r < 0 ? r : apply_now(a);
+}
+
+/* The program is looked at until it has switched contexts; then as any other. */
+static int run_command(struct apply *a)
+{
+	int r = scry_outside_start(&a->o, false);
+
+	if (r < 0)
+		return r;
+	a->pid = (uint64_t)a->o.child;
+	r = -EAGAIN;
+	while (r == -EAGAIN && !scry_outside_has_ended(&a->o)) {
+		look_no_more(a);
+		scry_outside_rest(NAP_NS);
+		r = look(a);
+		if (r == 0)
+			r = audit(a);
+	}
+	if (r == 0)
+		r = apply_now(a);
+	else if (scry_outside_has_ended(&a->o)) {
+		scry_log_say("the program ended before it was seen to switch contexts");
+		r = 0;
+	}
+	if (r < 0)
+		scry_log_error("%s", scry_error());
+	scry_error_clear();
+	while (!scry_outside_has_ended(&a->o))
+		scry_outside_rest(NAP_NS);
+	return r;
+}
+
+static int parse(struct apply *a, int argc, char **argv)
+{
+	static const char usage[] = "scry patch apply ucontext [OPTIONS] -p PID | -- CMD...";
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_PID, &a->pid, "PID", "the process", NULL},
+		{0, "audit", SCRY_OPT_DURATION, &a->audit_ns, "TIME",
+		 "watch so long before whether a mask is changed (default 2s)", NULL},
+		{'d', "duration", SCRY_OPT_DURATION, &a->window_ns, "TIME",
+		 "measure so long before and after (default 1s)", NULL},
+		{0, "max-pause", SCRY_OPT_DURATION, &a->max_pause_ns, "TIME",
+		 "give up when its threads do not stop within this (default 50ms)", NULL},
+		{0, "dry-run", SCRY_OPT_FLAG, &a->dry_run, NULL, "only show what would be changed",
+		 NULL},
+		{0, "json", SCRY_OPT_FLAG, &a->json, NULL, "print JSON instead of text", NULL},
+		{'q', "quiet", SCRY_OPT_FLAG, &a->quiet, NULL, "no talk on stderr", NULL},
+		{'v', "verbose", SCRY_OPT_COUNT, &a->verbose, NULL, "more talk", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &a->help, NULL, "this help", NULL},
+	};
+	const size_t count = sizeof(rows) / sizeof(rows[0]);
+	int rest, r = scry_opt_parse(rows, count, (struct scry_opt_args){argc, argv}, &rest);
+
+	if (r == 0 && a->help) {
+		printf("usage: %s\n\nTakes the system call out of the context switches of a "
+		       "running program.\n\n",
+		       usage);
+		scry_opt_help(rows, count, stdout);
+		return 1;
+	}
+	if (r == 0 && rest < argc)
+		a->o.command = argv + rest;
+	if (r == 0 && !a->pid == !a->o.command)
+		r = scry_fail(-EINVAL, "say which process: -p PID, or -- CMD; usage: %s", usage);
+	if (r == 0 && (!a->audit_ns || !a->window_ns))
+		r = scry_fail(-EINVAL, "--audit and -d take a time greater than 0");
+	return r;
+}
+
+int scry_cmd_patch_apply(int argc, char **argv)
+{
+	struct apply a = {.audit_ns = 2000000000u,
+			  .window_ns = 1000000000u,
+			  .max_pause_ns = 50000000u,
+			  .o = SCRY_OUTSIDE_INIT};
+	int r;
+
+	if (argc < 2 || strcmp(argv[1], SCRY_UCONTEXT_NAME) != 0) {
+		if (argc >= 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")))
+			return parse(&a, argc, argv) == 1 ? 0 : SCRY_EXIT_USAGE;
+		scry_fail(-EINVAL, "say which patch: scry patch apply ucontext -p PID");
+		return SCRY_EXIT_USAGE;
+	}
+	r = parse(&a, argc - 1, argv + 1);
+	if (r == 1)
+		return 0;
+	if (r < 0)
+		return SCRY_EXIT_USAGE;
+	scry_log_setup(a.quiet ? -1 : a.verbose, SCRY_LOG_COLOR_AUTO);
+	scry_front_catch_signals();
+	r = a.o.command ? run_command(&a) : run_pid(&a);
+	look_no_more(&a);
+	return a.o.command ? scry_outside_status(&a.o, r) : scry_front_status(r);
+}

@@ -1,0 +1,238 @@
+/* See patch_lasting.h. */
+#include "cmd/patch_lasting.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "hook/enter_check.h"
+#include "patch/ucontext.h"
+
+static sigset_t held_back; /* the mask of before */
+
+static void hold_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, &held_back);
+}
+
+int scry_lasting_enter(struct scry_inject *inj, const struct scry_proc *proc,
+		       const struct scry_lasting_way *way)
+{
+	int r;
+
+	hold_signals();
+	r = scry_inject_lock(inj, proc);
+	inj->purpose = way->purpose;
+	inj->max_pause_ns = way->max_pause_ns;
+	inj->spare_stack = way->spare_stack;
+	return r < 0 ? r : scry_inject_enter(inj, way->near, NULL);
+}
+
+int scry_lasting_leave(struct scry_inject *inj, int r)
+{
+	struct scry_undo_report report;
+	uint64_t left = 0;
+	char kept[512];
+	int gone;
+
+	snprintf(kept, sizeof(kept), "%s", scry_error());
+	gone = inj->control ? scry_inject_leave(inj, &report, &left) : 0;
+	sigprocmask(SIG_SETMASK, &held_back, NULL);
+	if (r < 0)
+		return scry_fail(r, "%s", kept);
+	if (gone < 0)
+		return gone;
+	scry_error_clear();
+	return 0;
+}
+
+/* Of a patch that is there, by which a process whose threads stand on coroutines' stacks can be
+ * entered. 0: none. */
+static uint64_t stack_of_patch(pid_t pid, const char *name)
+{
+	struct scry_patch_head head = {0};
+	struct scry_maps maps = {0};
+	struct scry_mem mem = {.fd = -1};
+
+	if (scry_mem_open(&mem, pid, 0) == 0 && scry_maps_read(pid, &maps) == 0 &&
+	    scry_lasting_find(&mem, &maps, name, &head) == 0 && head.stage == SCRY_PATCH_MAPPING)
+		head.stack = 0; /* it may not be open */
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	scry_error_clear();
+	return head.stack;
+}
+
+int scry_lasting_take_out(const struct scry_proc *proc, const char *name, uint64_t max_pause_ns,
+			  struct scry_taken_out *ret)
+{
+	struct scry_inject inj = {.lock = -1, .mem.fd = -1};
+	struct scry_lasting patch = {0};
+	struct scry_patch_head head;
+	struct scry_taken_out out = {0};
+	int r = scry_lasting_enter(
+		&inj, proc,
+		&(struct scry_lasting_way){.purpose = "patch undo",
+					   .spare_stack = stack_of_patch(proc->pid, name),
+					   .max_pause_ns = max_pause_ns});
+
+	if (r == 0) {
+		scry_maps_done(&inj.maps);
+		r = scry_maps_read(proc->pid, &inj.maps);
+	}
+	if (r == 0 && scry_lasting_find(&inj.mem, &inj.maps, name, &head) < 0)
+		r = scry_fail(-ENOENT,
+			      "process %d (%s) has no patch '%s'; fix: scry patch list -p "
+			      "%d names those that it has",
+			      proc->pid, proc->comm, name, proc->pid);
+	if (r == 0)
+		r = scry_lasting_open(&patch, &inj, &head);
+	if (r == 0)
+		r = scry_lasting_off(&patch, &inj, &out.report, &out.left, &out.why);
+	scry_lasting_close(&patch);
+	r = scry_lasting_leave(&inj, r);
+	out.pause_ns = inj.pause_max_ns;
+	scry_inject_done(&inj);
+	if (ret)
+		*ret = out;
+	return r;
+}
+
+static void print_ucontext(const struct scry_mem *mem, const struct scry_patch_head *head)
+{
+	static const char *const names[] = {"getcontext", "setcontext", "swapcontext"};
+	struct scry_ucontext_counts counts;
+
+	if (scry_ucontext_counts(mem, head, &counts) < 0)
+		return;
+	for (size_t i = 0; i < SCRY_UCONTEXT_SITES; i++)
+		printf("  %-12s ~%llu calls without the system call, %llu with it\n", names[i],
+		       (unsigned long long)counts.fast[i], (unsigned long long)counts.slow[i]);
+	if (counts.has_changed)
+		printf("  the program has changed a signal mask: all make the system call again\n");
+	else if (counts.is_measuring)
+		printf("  it is measured, or scry was ended while it was: all make the system "
+		       "call\n");
+}
+
+static void print_counters(const struct scry_mem *mem, const struct scry_patch_head *head)
+{
+	uint64_t value;
+
+	for (uint64_t i = 0; i < head->counter_count; i++)
+		if (scry_mem_u64(mem, head->counters[i].at, &value) == 0)
+			printf("  %-12s %llu\n", scry_text_shown(head->counters[i].name).text,
+			       (unsigned long long)value);
+}
+
+static void print_patch(const struct scry_proc *proc, const struct scry_mem *mem,
+			const struct scry_patch_head *head)
+{
+	static const char *const stages[] = {"", "not complete, without effect", "applied",
+					     "taken out, still mapped"};
+	const time_t since = (time_t)(head->since_ns / 1000000000u);
+	struct tm tm;
+	char when[32];
+
+	localtime_r(&since, &tm);
+	strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
+	printf("process %d (%s): patch '%s' %s at %s by uid %u%s, %llu KiB at %#llx\n", proc->pid,
+	       scry_text_shown(proc->comm).text, scry_text_shown(head->name).text,
+	       stages[head->stage], when, head->uid,
+	       head->pid == (uint64_t)proc->pid ? "" : ", inherited",
+	       (unsigned long long)head->size / 1024, (unsigned long long)head->text);
+	if (head->version > SCRY_PATCH_VERSION)
+		printf("  made by a newer scry\n");
+	if (head->kind == SCRY_PATCH_UCONTEXT)
+		print_ucontext(mem, head);
+	print_counters(mem, head);
+}
+
+int scry_lasting_print(const struct scry_proc *proc)
+{
+	struct scry_mem mem = {.fd = -1};
+	struct scry_maps maps = {0};
+	struct scry_patch_head head;
+	size_t at = 0;
+	int count = 0, r = scry_mem_open(&mem, proc->pid, 0);
+
+	if (r == 0)
+		r = scry_maps_read(proc->pid, &maps);
+	while (r == 0 && scry_lasting_next(&mem, &maps, &at, &head) == 0) {
+		print_patch(proc, &mem, &head);
+		count++;
+	}
+	scry_maps_done(&maps);
+	scry_mem_close(&mem);
+	return r < 0 ? r : count;
+}
+
+static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pause_ns)
+{
+	struct scry_taken_out out;
+	int r = scry_inject_check(proc);
+
+	if (r == 0)
+		r = scry_lasting_take_out(proc, name, max_pause_ns, &out);
+	if (r < 0)
+		return r;
+	printf("process %d (%s): patch '%s' is out: %zu changes, %llu bytes put back and verified; "
+	       "its threads stood for %.1f ms at most; ",
+	       proc->pid, scry_text_shown(proc->comm).text, scry_text_shown(name).text,
+	       out.report.entries, (unsigned long long)out.report.bytes,
+	       (double)out.pause_ns / 1e6);
+	if (out.left)
+		printf("%llu KiB of it stay mapped, without effect, as %s; fix: scry patch undo %s "
+		       "-p %d again later\n",
+		       (unsigned long long)out.left / 1024, out.why, scry_text_shown(name).text,
+		       proc->pid);
+	else
+		printf("its memory is unmapped\n");
+	return scry_flush(stdout, "the report");
+}
+
+int scry_cmd_patch_undo(int argc, char **argv)
+{
+	const char *name = argv[1];
+	uint64_t pid = 0, max_pause_ns = 50000000;
+	bool help = false;
+	const struct scry_opt rows[] = {
+		{'p', "pid", SCRY_OPT_PID, &pid, "PID", "the process", NULL},
+		{0, "max-pause", SCRY_OPT_DURATION, &max_pause_ns, "TIME",
+		 "give up when its threads do not stop within this (default 50ms)", NULL},
+		{'h', "help", SCRY_OPT_FLAG, &help, NULL, "this help", NULL},
+	};
+	const size_t count = sizeof(rows) / sizeof(rows[0]);
+	struct scry_proc proc;
+	int rest, r;
+
+	r = scry_opt_parse(rows, count, (struct scry_opt_args){argc - 1, argv + 1}, &rest);
+	if (r == 0 && help) {
+		printf("usage: scry patch undo NAME -p PID\n\n");
+		scry_opt_help(rows, count, stdout);
+		return 0;
+	}
+	if (r == 0 && (!pid || rest < argc - 1))
+		r = scry_fail(-EINVAL,
+			      "say which process: -p PID; usage: scry patch undo NAME -p PID");
+	if (r < 0)
+		return SCRY_EXIT_USAGE;
+	r = scry_proc_open(&proc, (pid_t)pid);
+	if (r < 0)
+		return scry_front_status(r);
+	r = undo(&proc, name, max_pause_ns);
+	scry_proc_close(&proc);
+	return scry_front_status(r);
+}

@@ -1,0 +1,447 @@
+/*
+ * The proof that memory may go is a search for its addresses, as a conservative collector makes it:
+ * in registers, on stacks (those of coroutines and signal frames that nobody stands on too) and in
+ * data. It takes a read of all memory that was written to while nobody runs, so there is a limit.
+ */
+#include "hook/lasting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "hook/hold.h"
+#include "hook/renew.h"
+#include "hook/shared.h"
+#include "sys/written.h"
+
+#define REACH (1ull << 30)
+#define HEAD_BYTES 8192u
+#define MAP_TRIES 5
+#define OFF_TRIES 5
+#define PROOF_BYTES (64u << 20) /* some 20 ms */
+#define CHUNK_BYTES (256u << 10)
+
+static uint64_t page_up(uint64_t n)
+{
+	return (n + SCRY_PAGE - 1) & ~(uint64_t)(SCRY_PAGE - 1);
+}
+
+static uint64_t journal_bytes(const struct scry_patch_head *h)
+{
+	return page_up(sizeof(struct scry_journal) +
+		       h->journal_room * sizeof(struct scry_journal_entry));
+}
+
+/* Is [at, at + size) within the patch? */
+static bool holds(const struct scry_patch_head *h, uint64_t start, uint64_t at, uint64_t size)
+{
+	return at >= start && at <= start + h->size && size <= start + h->size - at;
+}
+
+static bool is_plausible(const struct scry_patch_head *h, uint64_t start)
+{
+	return h->magic == SCRY_PATCH_MAGIC && h->version >= 1 && h->size >= HEAD_BYTES &&
+	       h->size <= SCRY_PATCH_BYTES_MAX && h->size % SCRY_PAGE == 0 &&
+	       h->journal == start + HEAD_BYTES && h->journal_room <= SCRY_JOURNAL_MAX &&
+	       holds(h, start, h->journal, journal_bytes(h)) &&
+	       holds(h, start, h->text, h->text_size) &&
+	       holds(h, start, h->constants, h->constants_size) &&
+	       holds(h, start, h->data, h->data_size) && h->data_size > SCRY_CALL_STACK_BYTES &&
+	       h->stack == h->data + h->data_size && h->counter_count <= SCRY_PATCH_COUNTERS &&
+	       h->stage >= SCRY_PATCH_MAPPING && h->stage <= SCRY_PATCH_OUT;
+}
+
+static uint64_t start_of(const struct scry_patch_head *h)
+{
+	return h->journal - HEAD_BYTES;
+}
+
+int scry_lasting_next(const struct scry_mem *mem, const struct scry_maps *maps, size_t *at,
+		      struct scry_patch_head *ret)
+{
+	for (; *at < maps->count; ++*at) {
+		const struct scry_map_entry *m = &maps->entries[*at];
+		struct scry_patch_head h;
+
+		if (m->w || m->shared || m->inode || *m->path ||
+		    scry_mem_read(mem, m->start, &h, sizeof(h)) < 0 || !is_plausible(&h, m->start))
+			continue;
+		h.name[sizeof(h.name) - 1] = '\0';
+		for (uint64_t i = 0; i < h.counter_count; i++)
+			h.counters[i].name[sizeof(h.counters[i].name) - 1] = '\0';
+		*ret = h;
+		++*at;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+int scry_lasting_find(const struct scry_mem *mem, const struct scry_maps *maps, const char *name,
+		      struct scry_patch_head *ret)
+{
+	struct scry_patch_head h, out;
+	bool is_out = false;
+	size_t at = 0;
+
+	while (scry_lasting_next(mem, maps, &at, &h) == 0) {
+		if (strcmp(h.name, name))
+			continue;
+		if (h.stage != SCRY_PATCH_OUT) {
+			*ret = h;
+			return 0;
+		}
+		out = h;
+		is_out = true;
+	}
+	if (is_out)
+		*ret = out;
+	return is_out ? 0 : -ENOENT;
+}
+
+bool scry_lasting_at(const struct scry_mem *mem, const struct scry_maps *maps, uint64_t address,
+		     struct scry_patch_head *ret)
+{
+	const struct scry_map_entry *m = scry_maps_at(maps, address);
+	size_t at = m ? (size_t)(m - maps->entries) : 0;
+
+	return m && scry_lasting_next(mem, maps, &at, ret) == 0 && start_of(ret) == m->start;
+}
+
+int scry_lasting_write(const struct scry_inject *inj, const struct scry_patch_head *head)
+{
+	int r = scry_edit_poke(inj->mem.fd, start_of(head), head, sizeof(*head));
+
+	return r < 0 ? scry_fail(r, "cannot write into process %d", inj->proc->pid) : 0;
+}
+
+/* Addresses, from the sizes. */
+static int place(const struct scry_maps *maps, uint64_t near, struct scry_patch_head *h)
+{
+	const uint64_t text = page_up(h->text_size), constants = page_up(h->constants_size);
+	uint64_t start;
+
+	h->data_size = page_up(h->data_size) + SCRY_CALL_STACK_BYTES;
+	h->size = HEAD_BYTES + journal_bytes(h) + text + constants + h->data_size;
+	if (h->size > SCRY_PATCH_BYTES_MAX)
+		return scry_fail(-EFBIG, "the patch takes %llu MiB, more than %u",
+				 (unsigned long long)(h->size >> 20), SCRY_PATCH_BYTES_MAX >> 20);
+	start = scry_maps_gap(maps, near, h->size, REACH);
+	if (!start)
+		return scry_fail(-ENOMEM,
+				 "no free address space of %llu bytes within 1 GiB of %#llx",
+				 (unsigned long long)h->size, (unsigned long long)near);
+	h->journal = start + HEAD_BYTES;
+	h->text = h->journal + journal_bytes(h);
+	h->constants = h->text + text;
+	h->data = h->constants + constants;
+	h->stack = h->data + h->data_size;
+	h->text_size = text;
+	h->constants_size = constants;
+	return 0;
+}
+
+/* Closed until it is named; of what cannot be opened nothing stays. */
+static int map_patch(struct scry_tracee *t, const struct scry_call *how, void *arg)
+{
+	const struct scry_patch_head *h = arg;
+	const uint64_t start = start_of(h), code = h->text + h->text_size - start;
+	const uint64_t map[7] = {SYS_mmap,
+				 start,
+				 h->size,
+				 PROT_NONE,
+				 MAP_ANONYMOUS | MAP_PRIVATE | MAP_FIXED_NOREPLACE,
+				 (uint64_t)-1};
+	const uint64_t open[][7] = {
+		{SYS_mprotect, start, code, PROT_READ | PROT_EXEC},
+		{SYS_mprotect, h->constants, h->constants_size, PROT_READ},
+		{SYS_mprotect, h->data, h->data_size, PROT_READ | PROT_WRITE},
+	};
+	const uint64_t gone[1][7] = {{SYS_munmap, start, h->size}};
+	int r = scry_shared_mmap(map, t, how);
+
+	if (r < 0)
+		return r;
+	r = scry_edit_poke(how->mem_fd, start, h, sizeof(*h));
+	for (size_t i = 0; i < 3 && r == 0; i++)
+		if (open[i][2])
+			r = scry_hold_calls(t, how, &open[i], 1);
+	if (r < 0)
+		scry_hold_calls(t, how, gone, 1);
+	return r;
+}
+
+int scry_lasting_map(struct scry_inject *inj, uint64_t near, struct scry_patch_head *head)
+{
+	struct scry_patch_head h;
+	struct timespec ts;
+	int r = -EEXIST;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	head->magic = SCRY_PATCH_MAGIC;
+	head->version = SCRY_PATCH_VERSION;
+	head->stage = SCRY_PATCH_MAPPING;
+	head->since_ns = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	head->uid = getuid();
+	head->pid = (uint64_t)inj->proc->pid;
+	while (!head->nonce)
+		if (getrandom(&head->nonce, sizeof(head->nonce), 0) < 0)
+			return scry_fail(-errno, "no random number: %s", strerror(errno));
+	for (int i = 0; i < MAP_TRIES && r == -EEXIST; i++) { /* somebody mapped something there */
+		h = *head;
+		scry_maps_done(&inj->maps);
+		r = scry_maps_read(inj->proc->pid, &inj->maps);
+		if (r == 0)
+			r = place(&inj->maps, near, &h);
+		if (r == 0)
+			r = scry_inject_call(inj, NULL, map_patch, &h);
+	}
+	if (r == 0)
+		r = scry_edit_poke(inj->mem.fd, h.journal + offsetof(struct scry_journal, nonce),
+				   &h.nonce, sizeof(h.nonce));
+	if (r == 0)
+		*head = h;
+	return r < 0 && !*scry_error() ? scry_fail(r, "cannot map memory in process %d: %s",
+						   inj->proc->pid, strerror(-r))
+				       : r;
+}
+
+/* What works on the journal works on that of the patch meanwhile. */
+static void swap_journals(struct scry_lasting *p, struct scry_inject *inj)
+{
+	const struct scry_edit edit = inj->edit;
+
+	inj->edit = p->edit;
+	p->edit = edit;
+}
+
+int scry_lasting_on(struct scry_lasting *p, struct scry_inject *inj, struct scry_hooks *h)
+{
+	int r = scry_lasting_open(p, inj, &p->head);
+
+	if (r < 0)
+		return r;
+	if (h->count > p->head.journal_room)
+		return scry_fail(-ENOSPC, "%zu changes are more than the patch has room for",
+				 h->count);
+	p->head.stage = SCRY_PATCH_ON;
+	r = scry_lasting_write(inj, &p->head);
+	if (r < 0)
+		return r;
+	swap_journals(p, inj);
+	r = scry_hooks_change(h, inj, NULL);
+	swap_journals(p, inj);
+	return r;
+}
+
+int scry_lasting_open(struct scry_lasting *p, struct scry_inject *inj,
+		      const struct scry_patch_head *head)
+{
+	int r;
+
+	p->head = *head;
+	r = scry_edit_open(&p->edit, &inj->mem, head->journal);
+	if (r == 0 && p->edit.count > head->journal_room)
+		r = scry_fail(-EINVAL, "the journal of patch '%s' is damaged", head->name);
+	return r;
+}
+
+void scry_lasting_close(struct scry_lasting *p)
+{
+	scry_edit_close(&p->edit);
+	*p = (struct scry_lasting){0};
+}
+
+struct proof {
+	uint64_t start, end; /* of the patch */
+	uint64_t left;	     /* bytes that may be read yet */
+	uint64_t *words;
+};
+
+static bool leads_there(const struct proof *p, uint64_t word)
+{
+	return word >= p->start && word < p->end;
+}
+
+static const char too_much[] = "its memory is too large to be looked through in a pause",
+		  is_used[] = "a thread, a stack or data still leads there";
+
+/* NULL: no word of [at, end) leads there. Words that are not aligned are no addresses. */
+static const char *look_at_words(const struct scry_inject *inj, struct proof *p, uint64_t at,
+				 uint64_t end)
+{
+	while (at < end) {
+		const uint64_t size = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
+		ssize_t n = scry_mem_read_some(&inj->mem, at, p->words, size);
+
+		if (n <= 0) { /* a hole, as behind the end of a file */
+			at = (at + SCRY_PAGE) & ~(uint64_t)(SCRY_PAGE - 1);
+			continue;
+		}
+		if ((uint64_t)n > p->left)
+			return too_much;
+		p->left -= (uint64_t)n;
+		for (size_t i = 0; i < (size_t)n / 8; i++)
+			if (leads_there(p, p->words[i]))
+				return is_used;
+		at += (uint64_t)n;
+	}
+	return NULL;
+}
+
+/* Page by page where many are not written to, else as far as the written ones reach. */
+static const char *look_at_mapping(const struct scry_inject *inj, struct proof *p,
+				   const struct scry_written *written,
+				   const struct scry_map_entry *m)
+{
+	const char *why = NULL;
+
+	for (uint64_t at = m->start; at < m->end && !why;) {
+		const uint64_t next = scry_written_next(written, at, m->end);
+		uint64_t end = next + CHUNK_BYTES < m->end ? next + CHUNK_BYTES : m->end;
+
+		if (next > at) {
+			at = next;
+			continue;
+		}
+		if (!m->shared && !m->inode) /* what is read is there then: only what is written */
+			end = at + SCRY_PAGE;
+		why = look_at_words(inj, p, at, end);
+		at = end;
+	}
+	return why;
+}
+
+static bool is_in_registers(const struct proof *p, const struct scry_world *w)
+{
+	for (size_t i = 0; i < w->count; i++) {
+		const unsigned long long *words = (const void *)&w->threads[i].regs;
+
+		for (size_t k = 0; k < sizeof(w->threads[i].regs) / sizeof(*words); k++)
+			if (w->threads[i].stopped && leads_there(p, words[k]))
+				return true;
+	}
+	return false;
+}
+
+/* The patch's own memory, and the agent's, in which nobody is (look_at_all). */
+static bool is_scrys(const struct scry_inject *inj, const struct proof *p, uint64_t at)
+{
+	const struct scry_agent_header *h = &inj->header;
+
+	return (at >= p->start && at < p->end) ||
+	       (at >= scry_agent_gate(h) && at < h->shared + h->shared_size);
+}
+
+static bool stands_on_ours(const struct scry_inject *inj, const struct scry_world *w)
+{
+	const uint64_t end = scry_agent_call_stack(&inj->header);
+
+	return scry_world_stands_on(w, end - SCRY_CALL_STACK_BYTES, end);
+}
+
+/* While all stand. NULL: nobody can come to the patch any more. */
+static const char *look_at_all(struct scry_inject *inj, struct proof *p, const struct scry_world *w)
+{
+	struct scry_written written;
+	const char *why = is_in_registers(p, w) || stands_on_ours(inj, w) ? is_used : NULL;
+
+	scry_maps_done(&inj->maps);
+	if (scry_maps_read(inj->proc->pid, &inj->maps) < 0)
+		return "its mappings cannot be read";
+	scry_written_open(&written, inj->proc->pid, &inj->maps);
+	for (size_t i = 0; i < inj->maps.count && !why; i++) {
+		const struct scry_map_entry *m = &inj->maps.entries[i];
+
+		if (m->w && !is_scrys(inj, p, m->start))
+			why = look_at_mapping(inj, p, &written, m);
+	}
+	scry_written_close(&written);
+	return why;
+}
+
+/* Is all that the head names anonymous memory, so that nothing else goes? */
+static bool is_ours(const struct scry_inject *inj, const struct scry_patch_head *h)
+{
+	const uint64_t start = start_of(h);
+	uint64_t nonce;
+
+	if (scry_mem_u64(&inj->mem, h->journal + offsetof(struct scry_journal, nonce), &nonce) <
+		    0 ||
+	    nonce != (h->stage == SCRY_PATCH_MAPPING ? nonce : h->nonce))
+		return false;
+	for (uint64_t at = start; at < start + h->size;) {
+		const struct scry_map_entry *m = scry_maps_at(&inj->maps, at);
+
+		if (!m || m->inode || m->shared || *m->path)
+			return false;
+		at = m->end;
+	}
+	return true;
+}
+
+static int unmap_patch(struct scry_tracee *t, const struct scry_call *how, void *arg)
+{
+	const struct scry_patch_head *h = arg;
+	const uint64_t gone[1][7] = {{SYS_munmap, start_of(h), h->size}};
+
+	return scry_hold_calls(t, how, gone, 1);
+}
+
+static const char *prove(struct scry_inject *inj, const struct scry_patch_head *h)
+{
+	struct proof p = {.start = start_of(h),
+			  .end = start_of(h) + h->size,
+			  .left = PROOF_BYTES,
+			  .words = malloc(CHUNK_BYTES)};
+	const char *why = "its threads could not be stopped";
+	struct scry_world w;
+
+	if (!p.words)
+		return "there is no memory to look with";
+	for (int i = 0; i < OFF_TRIES && why; i++) {
+		if (i)
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+		if (scry_inject_stop(inj, &w) < 0)
+			break;
+		p.left = PROOF_BYTES;
+		why = look_at_all(inj, &p, &w);
+		if (!why && !is_ours(inj, h))
+			why = "other memory lies there";
+		scry_inject_go(inj, &w);
+		if (why == too_much)
+			break;
+	}
+	free(p.words);
+	scry_error_clear();
+	return why;
+}
+
+int scry_lasting_off(struct scry_lasting *p, struct scry_inject *inj, struct scry_undo_report *ret,
+		     uint64_t *ret_left, const char **ret_why)
+{
+	int r;
+
+	*ret_left = p->head.size;
+	swap_journals(p, inj);
+	r = scry_inject_undo(inj, 0, inj->edit.count, ret);
+	swap_journals(p, inj);
+	if (r == 0 && p->head.stage == SCRY_PATCH_ON) {
+		p->head.stage = SCRY_PATCH_OUT;
+		r = scry_lasting_write(inj, &p->head);
+	}
+	if (r < 0)
+		return r;
+	*ret_why = prove(inj, &p->head);
+	if (!*ret_why && scry_inject_call(inj, NULL, unmap_patch, &p->head) == 0)
+		*ret_left = 0;
+	else if (!*ret_why)
+		*ret_why = "it could not be unmapped";
+	scry_error_clear();
+	return 0;
+}
