@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "cmd/cmd.h"
+#include "cmd/patch_file.h"
 #include "cmd/patch_lasting.h"
 #include "cmd/run.h"
 #include "cmd/watch_opts.h"
@@ -95,6 +96,8 @@ int scry_cmd_patch(int argc, char **argv)
 		"[--via=entry|site|got]\n"
 		"       scry patch log SYMBOL[@LIB]... -p PID | -- CMD [-d TIME] [--args N]\n"
 		"       scry patch apply ucontext -p PID | -- CMD\n"
+		"       scry patch apply FILE.so -p PID\n"
+		"       scry patch read NAME -p PID [-d TIME]\n"
 		"       scry patch list -p PID\n"
 		"       scry patch undo [NAME] -p PID\n";
 
@@ -105,6 +108,8 @@ int scry_cmd_patch(int argc, char **argv)
 		return scry_cmd_patch_list(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "apply"))
 		return scry_cmd_patch_apply(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "read"))
+		return scry_cmd_patch_read(argc - 1, argv + 1);
 	if (argc > 2 && !strcmp(argv[1], "undo") && argv[2][0] != '-')
 		return scry_cmd_patch_undo(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "undo"))

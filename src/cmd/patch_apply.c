@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/outside.h"
+#include "cmd/patch_file.h"
 #include "cmd/patch_lasting.h"
 #include "hook/enter_check.h"
 #include "patch/ucontext.h"
@@ -524,10 +525,12 @@ int scry_cmd_patch_apply(int argc, char **argv)
 			  .o = SCRY_OUTSIDE_INIT};
 	int r;
 
+	if (argc >= 2 && argv[1][0] != '-' && strchr(argv[1], '.'))
+		return scry_cmd_patch_file(argc - 1, argv + 1);
 	if (argc < 2 || strcmp(argv[1], SCRY_UCONTEXT_NAME) != 0) {
 		if (argc >= 2 && (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")))
 			return parse(&a, argc, argv) == 1 ? 0 : SCRY_EXIT_USAGE;
-		scry_fail(-EINVAL, "say which patch: scry patch apply ucontext -p PID");
+		scry_fail(-EINVAL, "say which patch: scry patch apply ucontext -p PID, or FILE.so");
 		return SCRY_EXIT_USAGE;
 	}
 	r = parse(&a, argc - 1, argv + 1);

@@ -133,8 +133,9 @@ static void print_counters(const struct scry_mem *mem, const struct scry_patch_h
 
 	for (uint64_t i = 0; i < head->counter_count; i++)
 		if (scry_mem_u64(mem, head->counters[i].at, &value) == 0)
-			printf("  %-12s %llu\n", scry_text_shown(head->counters[i].name).text,
-			       (unsigned long long)value);
+			printf("  %-12s %llu%s\n", scry_text_shown(head->counters[i].name).text,
+			       (unsigned long long)value,
+			       head->counters[i].is_log ? " lines logged" : "");
 }
 
 static void print_patch(const struct scry_proc *proc, const struct scry_mem *mem,
@@ -188,11 +189,12 @@ static int undo(const struct scry_proc *proc, const char *name, uint64_t max_pau
 		r = scry_lasting_take_out(proc, name, max_pause_ns, &out);
 	if (r < 0)
 		return r;
-	printf("process %d (%s): patch '%s' is out: %zu changes, %llu bytes put back and verified; "
+	printf("process %d (%s): patch '%s' is out: %zu change%s, %llu bytes put back and "
+	       "verified; "
 	       "its threads stood for %.1f ms at most; ",
 	       proc->pid, scry_text_shown(proc->comm).text, scry_text_shown(name).text,
-	       out.report.entries, (unsigned long long)out.report.bytes,
-	       (double)out.pause_ns / 1e6);
+	       out.report.entries, scry_text_s(out.report.entries),
+	       (unsigned long long)out.report.bytes, (double)out.pause_ns / 1e6);
 	if (out.left)
 		printf("%llu KiB of it stay mapped, without effect, as %s; fix: scry patch undo %s "
 		       "-p %d again later\n",

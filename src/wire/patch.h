@@ -18,7 +18,7 @@
 #define SCRY_PATCH_MAGIC 0x3168637461707363ull /* "cspatch1" */
 #define SCRY_PATCH_VERSION 1u /* fields are only added, behind those that are there */
 #define SCRY_PATCH_NAME 64
-#define SCRY_PATCH_COUNTERS 64
+#define SCRY_PATCH_COUNTERS 64 /* as many as an object has entries */
 #define SCRY_PATCH_BYTES_MAX (64u << 20)
 
 enum scry_patch_stage {
@@ -28,9 +28,10 @@ enum scry_patch_stage {
 };
 enum scry_patch_kind { SCRY_PATCH_UCONTEXT = 1, SCRY_PATCH_OBJECT };
 
-struct scry_patch_counter { /* a word of data */
+struct scry_patch_counter { /* a word of data, or a log (include/scry/patch.h) */
 	char name[56];
-	uint64_t at; /* its address */
+	uint64_t at;	 /* its address */
+	uint64_t is_log; /* 1 */
 };
 
 struct scry_patch_head {

@@ -1,11 +1,11 @@
 /* Puts patch 'ucontext' into a running process and takes it out again, over and over, by the engine
  * itself: what hundreds of `scry patch apply` and `undo` would do, without the watch before.
  *
- *   patch_storm [-n CYCLES] [-t HOLD_US] [-a] [-f] PID
+ *   patch_storm [-n CYCLES] [-t HOLD_US] [-a] [-f] [-o FILE.so] PID
  *
- * -a: puts it in and leaves it there; -f: in a child, which may be killed (killer.c). Each time it
- * is entered and left anew, as scry does. The last line is "cycles N left BYTES pause MAX us". Exit
- * 0: every cycle was done. */
+ * -o: that patch instead. -a: puts it in and leaves it there; -f: in a child, which may be killed
+ * (killer.c). Each time it is entered and left anew, as scry does. The last line is "cycles N left
+ * BYTES pause MAX us". Exit 0: every cycle was done. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -16,11 +16,14 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "patch/apply.h"
 #include "patch/ucontext.h"
 
 #define MAX_PAUSE_NS 500000000u
 
 static uint64_t left, pause_ns;
+static const char *file; /* -o */
+static struct scry_patch_file patch_file;
 
 /* Enters, does it, leaves. */
 static int within(const struct scry_proc *proc, uint64_t near,
@@ -40,6 +43,15 @@ static int within(const struct scry_proc *proc, uint64_t near,
 	pause_ns = inj.pause_max_ns > pause_ns ? inj.pause_max_ns : pause_ns;
 	scry_inject_done(&inj);
 	return r < 0 ? r : gone;
+}
+
+static int put_file_in(struct scry_inject *inj, void *arg)
+{
+	struct scry_lasting patch;
+	int r = scry_patch_file_put_on(arg, inj, &patch);
+
+	scry_edit_close(&patch.edit);
+	return r;
 }
 
 static int put_in(struct scry_inject *inj, void *arg)
@@ -69,7 +81,8 @@ static int take_out(struct scry_inject *inj, void *arg)
 	scry_maps_done(&inj->maps);
 	r = scry_maps_read(inj->proc->pid, &inj->maps);
 	if (r == 0)
-		r = scry_lasting_find(&inj->mem, &inj->maps, SCRY_UCONTEXT_NAME, &head);
+		r = scry_lasting_find(&inj->mem, &inj->maps,
+				      file ? patch_file.name : SCRY_UCONTEXT_NAME, &head);
 	if (r == 0)
 		r = scry_lasting_open(&patch, inj, &head);
 	if (r == 0)
@@ -82,11 +95,19 @@ static int turn(const struct scry_proc *proc, unsigned long hold_us, int only_in
 {
 	const struct timespec hold = {.tv_nsec = (long)hold_us * 1000};
 	struct scry_ucontext u;
-	int r = scry_ucontext_find(&u, proc);
+	int r;
 
-	if (r == 0)
-		r = within(proc, u.at[2], put_in, &u);
-	scry_ucontext_close(&u);
+	if (file) {
+		r = scry_patch_file_open(&patch_file, file, proc, true);
+		if (r == 0)
+			r = within(proc, patch_file.near, put_file_in, &patch_file);
+		scry_patch_file_close(&patch_file);
+	} else {
+		r = scry_ucontext_find(&u, proc);
+		if (r == 0)
+			r = within(proc, u.at[2], put_in, &u);
+		scry_ucontext_close(&u);
+	}
 	nanosleep(&hold, NULL);
 	return r < 0 || only_in ? r : within(proc, 0, take_out, NULL);
 }
@@ -109,7 +130,7 @@ int main(int argc, char **argv)
 	struct scry_proc proc;
 	int option, only_in = 0, r = 0;
 
-	while ((option = getopt(argc, argv, "n:t:af")) != -1)
+	while ((option = getopt(argc, argv, "n:t:afo:")) != -1)
 		switch (option) {
 		case 'n':
 			cycles = strtoul(optarg, NULL, 10);
@@ -119,6 +140,9 @@ int main(int argc, char **argv)
 			break;
 		case 'a':
 			only_in = 1;
+			break;
+		case 'o':
+			file = optarg;
 			break;
 		case 'f':
 			r = in_child();

@@ -1,0 +1,121 @@
+/*
+ * Patches for running programs: small shared objects that `scry patch apply FILE.so -p PID` puts
+ * into a process, to replace functions of it or of its libraries, or to see their calls. They stay
+ * when scry has gone; `scry patch undo NAME -p PID` takes them out.
+ *
+ *     #include <scry/patch.h>
+ *
+ *     static int mended(const char *text, size_t size);
+ *     SCRY_REPLACE(parse_name, mended)
+ *     static int mended(const char *text, size_t size)
+ *     {
+ *             return size > 64 ? -1 : SCRY_ORIGINAL(parse_name)(text, size);
+ *     }
+ *
+ *     cc -shared -fPIC -O2 -nostartfiles -o mended.so mended.c
+ *
+ * The object is not loaded by the dynamic loader: scry maps it and binds it. It may call functions
+ * that loaded objects export; it may have data of its own. It may not import data (stderr, environ;
+ * errno is a call, and so is fine), have thread-local variables, constructors or destructors
+ * (-nostartfiles), an executable stack, or text relocations (-fPIC). scry says which it has.
+ *
+ * What nobody can check is yours: a handler runs in whatever thread calls the function, with the
+ * locks that are held there, on the stack that is there (SCRY_BEFORE takes 3.5 KiB itself), in
+ * signal handlers too if the function is called in one. It must end. It must not call the function
+ * that it is the handler of but by SCRY_ORIGINAL; what it calls otherwise may come back to it. A
+ * C++ exception or a longjmp may leave SCRY_ORIGINAL: longjmp is fine, an exception is not, as no
+ * unwinder knows of the object; scry refuses SCRY_REPLACE in programs that can throw, unless you
+ * say --no-exceptions.
+ */
+#ifndef SCRY_PATCH_H
+#define SCRY_PATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCRY_PATCH_ABI 1u
+
+enum { SCRY_PATCH_REPLACE = 1, SCRY_PATCH_BEFORE, SCRY_PATCH_COUNTER, SCRY_PATCH_LOG };
+
+struct scry_patch_entry { /* the section "scry_patch" is an array of these */
+	uint32_t abi, kind;
+	const char *name; /* SYMBOL or SYMBOL@LIB; of a counter its own */
+	void *what;	  /* the handler; the counter; the log */
+	void *original;	  /* REPLACE: where the address of the function as it was goes */
+};
+
+#define SCRY_PATCH_ENTRY(id, kind, name, what, original)                                     \
+	__attribute__((used, section("scry_patch"),                                          \
+		       aligned(8))) static struct scry_patch_entry scry_patch_entry_##id = { \
+		SCRY_PATCH_ABI, kind, name, (void *)(what), (void *)(original)};
+
+/* All calls of `function`, in whichever object defines it, run `handler`, which has been declared
+ * with the function's type. */
+#define SCRY_REPLACE(function, handler) SCRY_REPLACE_IN(function, "", handler)
+/* The same, of one library: "@libssl.so.3". */
+#define SCRY_REPLACE_IN(function, at_library, handler)                                \
+	__attribute__((used)) static __typeof__(&(handler)) scry_original_##function; \
+	SCRY_PATCH_ENTRY(function, SCRY_PATCH_REPLACE, #function at_library, handler, \
+			 &scry_original_##function)
+/* The function as it was, to be called. */
+#define SCRY_ORIGINAL(function) (*scry_original_##function)
+
+/* What a call of a function finds, for SCRY_BEFORE; as it was when the function was entered. */
+struct scry_patch_call {
+	uint64_t arguments[6]; /* rdi, rsi, rdx, rcx, r8, r9: integers and pointers */
+	uint64_t rax, r10, r11, rbx, rbp, r12, r13, r14, r15, flags;
+};
+/* The function's return address; the arguments behind the sixth lie above it. */
+static inline uint64_t *scry_patch_call_stack(struct scry_patch_call *call)
+{
+	return (uint64_t *)((char *)(call + 1) + 128);
+}
+
+/* Before each call of `function`, of any type, also one with `...` or that does not return: void
+ * handler(struct scry_patch_call *call). All registers are as they were when it is over; what it
+ * changes in *call the function sees, but for nothing that lies on the stack. */
+#define SCRY_BEFORE(function, handler) SCRY_BEFORE_IN(function, "", handler)
+#define SCRY_BEFORE_IN(function, at_library, handler) \
+	SCRY_PATCH_ENTRY(function, SCRY_PATCH_BEFORE, #function at_library, handler, 0)
+
+/* A word that `scry patch list` shows; add with scry_count. */
+#define SCRY_COUNTER(counter)                                 \
+	__attribute__((used)) static uint64_t scry_##counter; \
+	SCRY_PATCH_ENTRY(counter, SCRY_PATCH_COUNTER, #counter, &scry_##counter, 0)
+#define scry_count(counter) __atomic_fetch_add(&scry_##counter, 1, __ATOMIC_RELAXED)
+
+/*
+ * A log of the last 1,024 lines, of up to 240 bytes each, which `scry patch log NAME -p PID` shows
+ * as they come. Nobody waits for whoever reads: what is not read in time is overwritten, and its
+ * number is missing. Lock-free, async-signal-safe.
+ */
+#define SCRY_LOG_LINES 1024u
+struct scry_log_line {
+	uint64_t number; /* from 1, when it is whole; 0 while it is written */
+	uint32_t size, reserved;
+	char text[240];
+};
+struct scry_log {
+	uint64_t written, reserved[3];
+	struct scry_log_line lines[SCRY_LOG_LINES];
+};
+#define SCRY_LOG(log)                                     \
+	__attribute__((used)) static struct scry_log log; \
+	SCRY_PATCH_ENTRY(log, SCRY_PATCH_LOG, #log, &log, 0)
+
+static inline void scry_log_write(struct scry_log *log, const char *text, size_t size)
+{
+	const uint64_t number = __atomic_add_fetch(&log->written, 1, __ATOMIC_RELAXED);
+	struct scry_log_line *line = &log->lines[number % SCRY_LOG_LINES];
+
+	__atomic_store_n(&line->number, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	if (size > sizeof(line->text))
+		size = sizeof(line->text);
+	for (size_t i = 0; i < size; i++)
+		line->text[i] = text[i];
+	line->size = (uint32_t)size;
+	__atomic_store_n(&line->number, number, __ATOMIC_RELEASE);
+}
+
+#endif

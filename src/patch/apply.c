@@ -1,0 +1,393 @@
+/*
+ * The patch's text is a room for stubs, then the object's own: each stub is the copy of a
+ * function's first instructions, which is what SCRY_ORIGINAL calls, or the code of patch/before.S
+ * with that copy behind it.
+ */
+#include "patch/apply.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "hook/renew.h"
+#include "scry/patch.h"
+
+#define STUB_BYTES 640
+#define STATE_WANTED 0xe7u /* x87, SSE, AVX, AVX-512 */
+
+extern const uint8_t scry_before[], scry_before_words[], scry_before_end[];
+
+static size_t distance(const uint8_t *from, const uint8_t *to)
+{
+	return (size_t)((uintptr_t)to - (uintptr_t)from);
+}
+
+static int read_file(struct scry_patch_file *f, uint8_t **ret, size_t *ret_size)
+{
+	struct stat st;
+	uint8_t *bytes = NULL;
+	size_t done = 0;
+	ssize_t n = 1;
+	int r = 0, fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		r = scry_fail(-errno, "cannot read '%s': %s", f->path, strerror(errno));
+	else if (!S_ISREG(st.st_mode) || st.st_size > SCRY_OBJECT_BYTES_MAX)
+		r = scry_fail(-ENOTSUP, "'%s' is no file, or larger than %u MiB", f->path,
+			      SCRY_OBJECT_BYTES_MAX >> 20);
+	if (r == 0) {
+		bytes = malloc((size_t)st.st_size + 1);
+		r = bytes ? 0 : scry_fail(-ENOMEM, "not enough memory for '%s'", f->path);
+	}
+	while (r == 0 && n > 0 && done < (size_t)st.st_size) {
+		n = read(fd, bytes + done, (size_t)st.st_size - done);
+		done += n > 0 ? (size_t)n : 0;
+	}
+	if (r == 0 && n < 0)
+		r = scry_fail(-errno, "cannot read '%s': %s", f->path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	if (r < 0)
+		free(bytes);
+	*ret = bytes;
+	*ret_size = done;
+	return r;
+}
+
+void scry_patch_file_name(const char *path, char ret[SCRY_PATCH_NAME])
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	size_t size = strlen(base);
+
+	if (size > 3 && !strcmp(base + size - 3, ".so"))
+		size -= 3;
+	snprintf(ret, SCRY_PATCH_NAME, "%.*s", (int)size, base);
+}
+
+/* --- imports -----------------------------------------------------------------------------------
+ */
+
+/* What an IFUNC's resolver chose, by the slots of loaded objects. 0: not known. */
+static uint64_t chosen(struct scry_patch_file *f, const struct scry_functions *found, size_t i)
+{
+	struct scry_slots slots = {0};
+	uint64_t at = 0;
+
+	if (scry_slots_find(&f->hooks.objects, &f->hooks.mem, found, &slots) == 0 &&
+	    i < slots.function_count)
+		at = slots.implementations[i];
+	scry_slots_done(&slots);
+	return scry_linkmap_at(&f->hooks.objects, at) >= 0 ? at : 0;
+}
+
+/* The definition that the program's own loader would choose: the first in its order, of the version
+ * that is asked for. */
+static int find_import(void *arg, const struct scry_object_import *import, uint64_t *ret)
+{
+	struct scry_patch_file *f = arg;
+	struct scry_functions found = {0};
+	const struct scry_function *best = NULL;
+	char request[384];
+	int r;
+
+	snprintf(request, sizeof(request), "%s%s%s", import->name, *import->library ? "@" : "",
+		 import->library);
+	r = scry_symbols_find_exported(&f->hooks.objects, request, &found);
+	for (size_t i = 0; i < found.count && r == 0; i++) {
+		const struct scry_function *row = &found.rows[i];
+
+		if (*import->version && strcmp(row->version, import->version) != 0)
+			continue;
+		if (!best || row->object < best->object)
+			best = row;
+	}
+	if (best)
+		*ret = best->is_ifunc ? chosen(f, &found, (size_t)(best - found.rows))
+				      : best->address;
+	if (best && !*ret)
+		r = scry_fail(-ENOTSUP,
+			      "'%s' calls %s, which is chosen when a program starts (IFUNC), and "
+			      "process %d has not called it yet; fix: write it yourself, or call "
+			      "another function",
+			      f->path, import->name, f->hooks.proc->pid);
+	else if (best)
+		r = 0;
+	else if (import->is_weak)
+		*ret = 0;
+	else
+		r = scry_fail(-ENOTSUP,
+			      "'%s' calls %s%s%s, which nothing that process %d has loaded "
+			      "exports",
+			      f->path, import->name, *import->version ? ", version " : "",
+			      import->version, f->hooks.proc->pid);
+	if (r == -ENOENT)
+		r = import->is_weak ? 0
+				    : scry_fail(-ENOTSUP,
+						"'%s' calls %s, which nothing that process %d has "
+						"loaded exports",
+						f->path, import->name, f->hooks.proc->pid);
+	if (r == 0)
+		scry_error_clear();
+	scry_functions_done(&found);
+	return r;
+}
+
+/* --- functions to be changed -------------------------------------------------------------------
+ */
+
+static bool is_function(const struct scry_object_entry *e)
+{
+	return e->kind == SCRY_PATCH_REPLACE || e->kind == SCRY_PATCH_BEFORE;
+}
+
+static bool can_throw(struct scry_patch_file *f)
+{
+	struct scry_functions found = {0};
+	bool can = scry_symbols_find_exported(&f->hooks.objects, "__cxa_throw", &found) == 0 &&
+		   found.count;
+
+	scry_functions_done(&found);
+	scry_error_clear();
+	return can;
+}
+
+static int want(struct scry_patch_file *f, size_t i)
+{
+	const struct scry_object_entry *e = &f->object.entries[i];
+	const struct scry_hook_to to = {.kind = SCRY_HOOK_REPLACE, .way = SCRY_WAY_ENTRY};
+	const size_t before = f->hooks.count;
+	int r = scry_hooks_want(&f->hooks, e->name, &to);
+
+	if (r == -ENOENT)
+		return scry_fail(-ENOTSUP, "'%s' changes %s, which process %d does not have",
+				 f->path, e->name, f->hooks.proc->pid);
+	if (r < 0)
+		return r;
+	if (f->hooks.count != before + 1)
+		return scry_fail(-ENOTSUP,
+				 "'%s' changes %s, of which process %d has %zu that differ; fix: "
+				 "name the library (SCRY_REPLACE_IN, SCRY_BEFORE_IN)",
+				 f->path, e->name, f->hooks.proc->pid, f->hooks.count - before);
+	f->row_of[i] = f->hooks.rows[before].address;
+	f->near = f->row_of[i];
+	return 0;
+}
+
+static int plan(struct scry_patch_file *f, bool no_exceptions)
+{
+	bool replaces = false;
+	int r = 0;
+
+	for (size_t i = 0; i < f->object.entry_count && r == 0; i++) {
+		replaces |= f->object.entries[i].kind == SCRY_PATCH_REPLACE;
+		if (is_function(&f->object.entries[i]))
+			r = want(f, i);
+	}
+	if (r < 0)
+		return r;
+	if (!f->near)
+		return scry_fail(-ENOTSUP, "'%s' changes no function", f->path);
+	f->throws = can_throw(f);
+	if (replaces && f->throws && !no_exceptions)
+		return scry_fail(
+			-ENOTSUP,
+			"process %d can throw C++ exceptions, and one that passes a "
+			"replaced function would end it; fix: --no-exceptions, if you know "
+			"that none does",
+			f->hooks.proc->pid);
+	r = scry_hooks_plan(&f->hooks);
+	for (size_t i = 0; i < f->hooks.count && r == 0; i++) {
+		const struct scry_hook *row = &f->hooks.rows[i];
+
+		if (row->way != SCRY_WAY_ENTRY || row->pad)
+			r = scry_fail(-ENOTSUP, "%s of '%s' cannot be changed at its entry: %s",
+				      f->hooks.requests[row->request], row->module,
+				      row->why ? row->why : "there is no room for a jump");
+	}
+	return r;
+}
+
+/* --- in ----------------------------------------------------------------------------------------
+ */
+
+int scry_patch_file_open(struct scry_patch_file *f, const char *path, const struct scry_proc *proc,
+			 bool no_exceptions)
+{
+	uint8_t *file;
+	size_t size;
+	int r;
+
+	*f = (struct scry_patch_file){.path = path, .hooks.mem.fd = -1};
+	scry_patch_file_name(path, f->name);
+	r = read_file(f, &file, &size);
+	if (r == 0)
+		r = scry_patch_object_read(file, size, path, &f->object);
+	if (r == 0)
+		r = scry_hooks_open(&f->hooks, proc);
+	if (r == 0) /* for an address that is none yet: names and imports are judged */
+		r = scry_patch_object_bind(&f->object, 1ull << 40, path, find_import, f);
+	return r < 0 ? r : plan(f, no_exceptions);
+}
+
+void scry_patch_file_close(struct scry_patch_file *f)
+{
+	if (f->hooks.proc)
+		scry_hooks_close(&f->hooks);
+	scry_patch_object_free(&f->object);
+}
+
+void scry_patch_file_describe(const struct scry_patch_file *f, FILE *out)
+{
+	for (size_t i = 0; i < f->object.entry_count; i++) {
+		const struct scry_object_entry *e = &f->object.entries[i];
+
+		if (!is_function(e))
+			continue;
+		for (size_t k = 0; k < f->hooks.count; k++)
+			if (f->hooks.rows[k].address == f->row_of[i])
+				fprintf(out, "  %s  %s of %s, 5 bytes at %#llx\n",
+					e->kind == SCRY_PATCH_REPLACE ? "replace" : "before ",
+					scry_text_shown(e->name).text,
+					scry_text_shown(f->hooks.rows[k].module).text,
+					(unsigned long long)(f->hooks.rows[k].address +
+							     f->hooks.rows[k].window.endbr));
+	}
+}
+
+static uint64_t stub_bytes(const struct scry_patch_file *f)
+{
+	const uint64_t bytes = f->object.entry_count * STUB_BYTES;
+
+	return (bytes + SCRY_PAGE - 1) / SCRY_PAGE * SCRY_PAGE;
+}
+
+/* What of the state is saved, and how many bytes that takes. */
+static void state_size(uint64_t *ret_mask, uint64_t *ret_bytes)
+{
+	uint32_t a, b, c, d, low, high;
+
+	__cpuid_count(0xd, 0, a, b, c, d);
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	*ret_mask = low & STATE_WANTED;
+	*ret_bytes = b;
+}
+
+/* The stub of entry `i` at address `at`, into `code`; its row leads there. */
+static int lay_stub(struct scry_patch_file *f, size_t i, uint64_t at, uint8_t *code)
+{
+	const struct scry_object_entry *e = &f->object.entries[i];
+	const bool is_before = e->kind == SCRY_PATCH_BEFORE;
+	const size_t head = is_before ? distance(scry_before, scry_before_end) : 0;
+	const uint64_t object_at = at - i * STUB_BYTES + stub_bytes(f);
+	struct scry_x86_place place = {.address = at + head, .back = true};
+	struct scry_x86_moved moved;
+	struct scry_hook *row = f->hooks.rows;
+	enum scry_x86_refusal refusal;
+
+	while (row->address != f->row_of[i])
+		row++;
+	refusal = scry_x86_move(&(struct scry_x86_code){.bytes = row->code,
+							.address = row->address,
+							.size = row->size,
+							.avail = row->avail},
+				&row->window, &place, &moved);
+	if (refusal != SCRY_X86_OK || head + moved.bytes > STUB_BYTES)
+		return scry_fail(-ENOTSUP, "the first instructions of %s cannot be moved: %s",
+				 e->name, scry_x86_why(refusal));
+	if (is_before) {
+		uint64_t words[3] = {object_at + e->what};
+
+		state_size(&words[1], &words[2]);
+		memcpy(code, scry_before, head);
+		memcpy(code + distance(scry_before, scry_before_words), words, sizeof(words));
+	} else {
+		memcpy(f->object.image + e->original, &place.address, 8);
+	}
+	memcpy(code + head, moved.code, moved.bytes);
+	memcpy(row->copied, moved.at, sizeof(row->copied));
+	row->copy = place.address;
+	row->stub = is_before ? at : object_at + e->what;
+	row->has_stub = true;
+	return 0;
+}
+
+static int write_patch(struct scry_patch_file *f, const struct scry_inject *inj,
+		       const struct scry_patch_head *head)
+{
+	const uint64_t stubs = stub_bytes(f), at = head->text + stubs;
+	const struct scry_patch_object *o = &f->object;
+	uint8_t *code = malloc(stubs);
+	int r = code ? 0 : scry_fail(-ENOMEM, "not enough memory for the patch");
+
+	if (code)
+		memset(code, 0xcc, stubs);
+	for (size_t i = 0; i < o->entry_count && r == 0; i++)
+		if (is_function(&o->entries[i]))
+			r = lay_stub(f, i, head->text + i * STUB_BYTES, code + i * STUB_BYTES);
+	if (r == 0) {
+		r = scry_edit_poke(inj->mem.fd, head->text, code, stubs);
+		if (r == 0)
+			r = scry_edit_poke(inj->mem.fd, at, o->image,
+					   o->text_size + o->constants_size + o->data_size);
+		if (r < 0)
+			scry_fail(r, "cannot write into process %d", inj->proc->pid);
+	}
+	free(code);
+	return r;
+}
+
+static void name_counters(const struct scry_patch_file *f, struct scry_patch_head *head)
+{
+	for (size_t i = 0; i < f->object.entry_count; i++) {
+		const struct scry_object_entry *e = &f->object.entries[i];
+		struct scry_patch_counter *c = &head->counters[head->counter_count];
+
+		if (e->kind != SCRY_PATCH_COUNTER && e->kind != SCRY_PATCH_LOG)
+			continue;
+		snprintf(c->name, sizeof(c->name), "%.55s", e->name);
+		c->at = head->text + stub_bytes(f) + e->what;
+		c->is_log = e->kind == SCRY_PATCH_LOG;
+		head->counter_count++;
+	}
+}
+
+int scry_patch_file_put_on(struct scry_patch_file *f, struct scry_inject *inj,
+			   struct scry_lasting *ret)
+{
+	const uint64_t stubs = stub_bytes(f);
+	uint8_t *file;
+	size_t size;
+	int r;
+
+	*ret = (struct scry_lasting){.head = {.kind = SCRY_PATCH_OBJECT,
+					      .journal_room = f->hooks.count,
+					      .text_size = stubs + f->object.text_size,
+					      .constants_size = f->object.constants_size,
+					      .data_size = f->object.data_size}};
+	memcpy(ret->head.name, f->name, sizeof(f->name));
+	r = scry_lasting_map(inj, f->near, &ret->head);
+	/* The image anew, for where it lies: it was bound for nowhere. */
+	if (r == 0) {
+		size = f->object.file_size;
+		file = f->object.file;
+		f->object.file = NULL;
+		scry_patch_object_free(&f->object);
+		r = scry_patch_object_read(file, size, f->path, &f->object);
+	}
+	if (r == 0)
+		r = scry_patch_object_bind(&f->object, ret->head.text + stubs, f->path, find_import,
+					   f);
+	if (r == 0)
+		r = write_patch(f, inj, &ret->head);
+	if (r == 0) {
+		name_counters(f, &ret->head);
+		r = scry_lasting_write(inj, &ret->head);
+	}
+	return r < 0 ? r : scry_lasting_on(ret, inj, &f->hooks);
+}

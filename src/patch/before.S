@@ -1,0 +1,77 @@
+/*
+ * What SCRY_BEFORE of scry/patch.h puts before a function: its handler is called with all registers
+ * saved, those of vectors too, and they are put back. A template: words are filled in for each
+ * function (patch/before.h), and the copy of the function's first instructions follows.
+ *
+ * The struct scry_patch_call is what is pushed; behind it the 128 bytes that code which is entered by
+ * jumps may use below the stack pointer.
+ */
+	.section .rodata
+	.balign 16
+	.globl scry_before, scry_before_words, scry_before_end
+	.hidden scry_before, scry_before_words, scry_before_end
+scry_before:
+	lea -128(%rsp), %rsp
+	pushfq
+	push %r15
+	push %r14
+	push %r13
+	push %r12
+	push %rbp
+	push %rbx
+	push %r11
+	push %r10
+	push %rax
+	push %r9
+	push %r8
+	push %rcx
+	push %rdx
+	push %rsi
+	push %rdi
+	mov %rsp, %rbx
+	cld
+	sub 3f(%rip), %rsp
+	and $-64, %rsp
+	xor %eax, %eax			/* the head of an xsave area must be 0 */
+	mov %rax, 512(%rsp)
+	mov %rax, 520(%rsp)
+	mov %rax, 528(%rsp)
+	mov %rax, 536(%rsp)
+	mov %rax, 544(%rsp)
+	mov %rax, 552(%rsp)
+	mov %rax, 560(%rsp)
+	mov %rax, 568(%rsp)
+	mov 2f(%rip), %eax
+	mov 2f + 4(%rip), %edx
+	xsave (%rsp)
+	mov %rbx, %rdi
+	call *1f(%rip)
+	mov 2f(%rip), %eax
+	mov 2f + 4(%rip), %edx
+	xrstor (%rsp)
+	mov %rbx, %rsp
+	pop %rdi
+	pop %rsi
+	pop %rdx
+	pop %rcx
+	pop %r8
+	pop %r9
+	pop %rax
+	pop %r10
+	pop %r11
+	pop %rbx
+	pop %rbp
+	pop %r12
+	pop %r13
+	pop %r14
+	pop %r15
+	popfq
+	lea 128(%rsp), %rsp
+	jmp scry_before_end
+	.balign 8, 0xcc
+scry_before_words:
+1:	.quad 0				/* the handler */
+2:	.quad 0				/* what of the state is saved */
+3:	.quad 0				/* bytes for it */
+scry_before_end:
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,190 @@
+#!/usr/bin/env bats
+# Patches of a user's (include/scry/patch.h): the examples of doc/patches on a live server and a Ruby, and objects that
+# are refused.
+
+load lib
+
+setup() {
+	need_targets
+	prepare
+	STORM="$BUILD/test/patch_storm"
+}
+
+# server: the server with a defect, its pid in $PID, its port in $PORT.
+server() {
+	start server "$TARGETS/target_server"
+	wait_for 10 in_file "^pid .* port" "$T/server.out"
+	PORT=$(sed -n 's/.* port //p' "$T/server.out")
+}
+
+asks() { # NUMBER: over the one connection that is open
+	echo "$1" >&7
+	IFS= read -r answer <&7
+	echo "$answer"
+}
+
+compiles() { # NAME ARGS...: $T/NAME.c
+	cc -I"$ROOT/include" -shared -fPIC -O1 -nostartfiles -o "$T/$1.so" "$T/$1.c" "${@:2}"
+}
+
+@test "a defect in a library of a live server is mended, and no connection is lost" {
+	server
+	before=$(state_of "$PID")
+	exec 7<>"/dev/tcp/127.0.0.1/$PORT"
+	[ "$(asks 3)" = "value 13" ]
+	[ "$(asks 4)" = "value 999" ]
+	scry_ends 0 patch apply "$TARGETS/patch_bounds.so" -p "$PID" --dry-run
+	in_file "replace  table_get@libfaulty.so of .*libfaulty.so, 5 bytes" "$T/scry.out"
+	[ "$(asks 4)" = "value 999" ]
+	scry_ends 0 patch apply "$TARGETS/patch_bounds.so" -p "$PID" --max-pause 2s
+	[ "$(asks 3)" = "value 13" ]
+	[ "$(asks 4)" = "error" ]
+	[ "$(asks 77)" = "error" ]
+	"$SCRY" patch list -p "$PID" >"$T/list"
+	in_file "patch 'patch_bounds' applied" "$T/list"
+	in_file "refused      2$" "$T/list"
+	scry_ends 1 patch apply "$TARGETS/patch_bounds.so" -p "$PID"
+	says "has a patch 'patch_bounds' already"
+	scry_ends 0 patch undo patch_bounds -p "$PID" --max-pause 2s
+	in_file "its memory is unmapped" "$T/scry.out"
+	[ "$(asks 4)" = "value 999" ]
+	exec 7>&-
+	as_before "$PID" "$before" "after the undo" || [ "$(state_of "$PID" | grep -v ^threads)" = "$(grep -v ^threads <<<"$before")" ]
+	kill "$PID"
+}
+
+@test "put in and taken out under load: no answer is wrong" {
+	server
+	text_before=$(text "$PID")
+	cat >"$T/load.rb" <<'RUBY'
+require "socket"
+port, seconds = ARGV.map(&:to_i)
+stop = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+wrong = 0
+total = 4.times.map do
+  Thread.new do
+    s = TCPSocket.new("127.0.0.1", port)
+    n = 0
+    while Process.clock_gettime(Process::CLOCK_MONOTONIC) < stop
+      i = n % 6
+      s.puts(i)
+      got = s.gets
+      good = i < 4 ? ["value #{10 + i}\n"] : i == 4 ? ["value 999\n", "error\n"] : ["error\n"]
+      wrong += 1 unless good.include?(got)
+      n += 1
+    end
+    n
+  end
+end.sum(&:value)
+puts "asked #{total} wrong #{wrong}"
+RUBY
+	start load "$RUBY" "$T/load.rb" "$PORT" 6
+	LOAD=$PID
+	SERVER=$(sed -n 's/^pid \([0-9]*\) .*/\1/p' "$T/server.out")
+	"$STORM" -n "$(share 40 400)" -o "$TARGETS/patch_bounds.so" "$SERVER" >"$T/storm" 2>&1 || { cat "$T/storm"; false; }
+	finish "$LOAD"
+	grep -q "^asked [1-9][0-9]* wrong 0$" "$T/load.out" || { cat "$T/load.out"; false; }
+	wait_for 5 text_is "$SERVER" "$text_before"
+	kill "$SERVER"
+}
+
+@test "what a Ruby's C code raises is logged, line by line" {
+	cat >"$T/raises.rb" <<'RUBY'
+$stdout.sync = true
+puts "pid #{$$}"
+gets
+200.times do
+  begin; 1 / 0; rescue ZeroDivisionError; end
+  begin; [1].fetch(9); rescue IndexError; end
+end
+puts "raised"
+gets
+puts [1.5, "x", :y].inspect
+RUBY
+	listens raises "$RUBY" "$T/raises.rb"
+	scry_ends 0 patch apply "$TARGETS/patch_raise.so" -p "$PID" --max-pause 2s
+	echo >&8
+	wait_for 20 in_file "^raised" "$T/raises.out"
+	scry_ends 0 patch read patch_raise -p "$PID" -d 100ms
+	[ "$(grep -c "^ZeroDivisionError at .*raises.rb:5$" "$T/scry.out")" -eq 200 ]
+	[ "$(grep -c "^IndexError at .*raises.rb:6$" "$T/scry.out")" -eq 200 ]
+	[ "$(wc -l <"$T/scry.out")" -eq 400 ]
+	"$SCRY" patch list -p "$PID" | grep -q "raised       400 lines logged"
+	scry_ends 0 patch undo patch_raise -p "$PID" --max-pause 2s
+	echo >&8
+	exec 8>&-
+	ended "$PID"
+	[ "$status" -eq 0 ]
+	grep -qF '[1.5, "x", :y]' "$T/raises.out"
+}
+
+# refused WORDS: $T/it.so, with a sentence that has the words; the program is as before.
+refused() {
+	scry_ends 4 patch apply "$T/it.so" -p "$PID"
+	says "$1"
+	as_before "$PID" "$before" "$1"
+}
+
+@test "refused: what cannot be bound, or would run by itself" {
+	server
+	before=$(state_of "$PID")
+	head='#include <scry/patch.h>
+static int mine(unsigned i, int *r);'
+	hook='SCRY_REPLACE(table_get, mine)'
+	body='static int mine(unsigned i, int *r) { return SCRY_ORIGINAL(table_get)(i, r); }'
+	it() { printf '%s\n' "$head" "$@" >"$T/it.c"; compiles it; }
+	it 'static volatile int v; __attribute__((constructor)) static void c(void) { v = 1; }' "$hook" "$body" && refused "constructors or destructors"
+	it '_Thread_local int t; int *u(void); int *u(void) { return &t; }' "$hook" "$body" && refused "thread-local"
+	it 'extern void *stderr; void *u(void); void *u(void) { return stderr; }' "$hook" "$body" && refused "imports 'stderr', which is data"
+	it 'extern void nowhere(void); void u(void); void u(void) { nowhere(); }' "$hook" "$body" && refused "calls nowhere, which nothing"
+	it 'static int n(unsigned, int *); SCRY_REPLACE(no_such_function, n) static int n(unsigned i, int *r) { return 0; }' "$hook" "$body" &&
+		refused "changes no_such_function, which process"
+	it 'int v = 1; int u(void); int u(void) { return v; }' && refused "no section 'scry_patch'"
+	printf '%s\n' "$head" "$hook" "$body" >"$T/it.c"
+	compiles it -Wl,-z,execstack && refused "executable stack"
+	head -c 700 "$T/it.so" >"$T/cut.so" && mv "$T/cut.so" "$T/it.so" && refused "."
+	echo text >"$T/it.so" && refused "is no shared object"
+	rm -f "$T/it.so" && mkfifo "$T/it.so" && refused "is no file"
+	kill "$PID"
+}
+
+@test "a program that can throw: only with --no-exceptions" {
+	printf '%s\n' '#include <scry/patch.h>' 'static int mine(int c); SCRY_REPLACE_IN(toupper, "@libc.so.6", mine)' \
+		'static int mine(int c) { return SCRY_ORIGINAL(toupper)(c); }' >"$T/it.c"
+	compiles it
+	start throws "$TARGETS/target_throws" 1000000
+	sleep 0.2
+	scry_ends 4 patch apply "$T/it.so" -p "$PID"
+	says "no-exceptions"
+	scry_ends 0 patch apply "$T/it.so" -p "$PID" --no-exceptions --max-pause 2s
+	scry_ends 0 patch undo it -p "$PID" --max-pause 2s
+	kill "$PID"
+}
+
+@test "killed at any system call" {
+	server
+	text_before=$(text "$PID")
+	total=$("$TARGETS/killer" keeper 0 -- "$STORM" -f -o "$TARGETS/patch_bounds.so" "$PID" 2>&1 >/dev/null 3>&- |
+		sed -n 's/^killer: stops //p')
+	[ "$total" -gt 100 ]
+	points=$(share 16 100000)
+	killed=0
+	bad=0
+	for ((i = 0; i < points && bad < 3; i++)); do
+		n=$((1 + i * (total - 1) / points))
+		"$TARGETS/killer" keeper "$n" -- "$STORM" -f -o "$TARGETS/patch_bounds.so" "$PID" >/dev/null 2>"$T/killer.err" 3>&- || true
+		grep -q "killed at" "$T/killer.err" && killed=$((killed + 1))
+		exec 7<>"/dev/tcp/127.0.0.1/$PORT"
+		[ "$(asks 2)" = "value 12" ]
+		exec 7>&-
+		if "$SCRY" patch list -p "$PID" | grep -q "patch 'patch_bounds'"; then
+			scry_ends 0 patch undo patch_bounds -p "$PID" --max-pause 2s
+		fi
+		undo "$PID"
+		wait_for 5 text_is "$PID" "$text_before" || bad=$((bad + 1))
+		[ "$("$SCRY" patch list -p "$PID" | grep -c "nothing to undo")" -eq 1 ] || bad=$((bad + 1))
+	done
+	echo "$killed of $points points of $total stops, $bad bad"
+	[ "$bad" -eq 0 ] && [ "$killed" -gt $((points / 2)) ]
+	kill "$PID"
+}
