@@ -248,3 +248,14 @@ void scry_native_name(struct scry_native *n, uint64_t address, struct scry_nativ
 	ret->symbol = function->name;
 	ret->offset = address - f->bias - function->value;
 }
+
+struct scry_elf *scry_native_file(struct scry_native *n, uint64_t address, uint64_t *ret_address)
+{
+	const struct scry_map_entry *m = scry_maps_at(&n->maps, address - 1);
+	struct file *f = m && m->inode ? file_of(n, m) : NULL;
+
+	if (!f || !f->elf)
+		return NULL;
+	*ret_address = address - f->bias;
+	return f->elf;
+}
