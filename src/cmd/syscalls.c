@@ -73,7 +73,7 @@ static int add_pid(struct syscalls *s, pid_t pid)
 
 	if (err)
 		return err;
-	if (!proc.exe[0] || proc.state == 'Z')
+	if (!proc.exe[0]) /* of one whose first thread has ended it is another's */
 		err = fail_unseen(&proc);
 	if (!err)
 		err = scry_syscalls_watch_add(s->watch, pid, false);

@@ -466,6 +466,25 @@ PYTHON
 	json_is "$T/o.json" "r['honesty']['processes'].map { |x| x['pid'] } == [$parent, $(sed -n 's/^pid //p' "$T/caller.out")]"
 }
 
+@test "a process whose first thread has ended: its other threads, with names and callers" {
+	target odd leaderless
+	kill -USR1 "$PID"
+	wait_for 10 grep -q "^State:.*Z" "/proc/$PID/status"
+	scry_ends 0 syscalls -p "$PID" -d 1s --json
+	json_is "$T/scry.out" 'r["totals"]["samples"] > 50 && r["honesty"]["processes"].map { |x| x["exe"] } == ["'"$TARGETS"'/target_odd"]'
+	scry_ends 0 syscalls -p "$PID" -d 1s --exact --json
+	json_is "$T/scry.out" '!rows.select { |y| y["module"] =~ /libc/ && y["symbol"] && y["caller"] && y["count"] > 0 }.empty? && r["totals"]["images_not_looked_at"] == 0'
+	goes_on "$T/odd.out"
+	ends_right "$PID" odd
+	# One that has ended wholly.
+	python3 -c 'import os, time; p = os.fork() or os._exit(0); print("pid", p, flush=True); time.sleep(60)' >"$T/zombie" &
+	parent=$!
+	wait_for 10 in_file "^pid" "$T/zombie"
+	scry_ends 5 syscalls -p "$(sed -n 's/^pid //p' "$T/zombie")"
+	says "is a zombie"
+	kill "$parent"
+}
+
 @test "in another pid namespace: seen from outside, and from within" {
 	unshare -fp true || skip "no right to make a pid namespace"
 	mkfifo "$T/in"
