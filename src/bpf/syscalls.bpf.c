@@ -9,10 +9,10 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
+#include "bpf/limits.h"
 #include "bpf/mapped.h"
 #include "bpf/ruby.h"
 #include "bpf/task.h"
-#include "bpf/vain.h"
 #include "wire/bpf_syscalls_lines.h"
 
 #include <bpf/bpf_tracing.h>
@@ -550,7 +550,7 @@ int syscalls_exit(unsigned long long *ctx)
 	}
 	if (scry_setup.latency || slot.number == NR_SIGPROCMASK || slot.number == NR_MMAP ||
 	    slot.number == NR_MUNMAP || slot.number == SCRY_SYSCALLS_RETURNED ||
-	    slot.abi == SCRY_ABI_32)
+	    is_limited(slot.number) || slot.abi == SCRY_ABI_32)
 		e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (e && !scry_setup.latency &&
 	    (slot.number == SCRY_SYSCALLS_RETURNED || slot.abi == SCRY_ABI_32))
@@ -565,6 +565,8 @@ int syscalls_exit(unsigned long long *ctx)
 			ask_map(s, regs, slot.number, result, e);
 		else if (scry_setup.latency && (slot.number == NR_FCNTL || slot.number == NR_IOCTL))
 			ask_flags(s, task, regs, slot.number, result, e);
+		else if (is_limited(slot.number))
+			ask_limit(s, task, regs, result, e);
 		else
 			ask(s, &s->key, regs, result);
 	}
@@ -596,6 +598,7 @@ int syscalls_enter(unsigned long long *ctx)
 	e->ip = regs->ip;
 	e->mask = task->blocked.sig[0];
 	e->has_mask = 1;
+	note_limit(e, e->number, regs);
 	e->has_flags = sets_flags(e->number, regs) && read_flags(task, regs, e->number, &e->flags);
 	e->ns = bpf_ktime_get_ns();
 	return 0;
