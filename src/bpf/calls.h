@@ -4,6 +4,7 @@
 #define SCRY_BPF_CALLS_H
 
 #include "bpf/task.h"
+#include "wire/bpf_syscalls.h"
 
 enum { /* numbers of system calls */
        NR_READ = 0,
@@ -130,6 +131,16 @@ static __always_inline bool sets_flags(__u32 number, const struct pt_regs___kern
 
 	return (number == NR_FCNTL && (what == F_SETFD || what == F_SETFL)) ||
 	       (number == NR_IOCTL && what == FIONBIO);
+}
+
+/* Of either ABI: 120 is clone, 2 fork, 190 vfork of the other one. */
+static __always_inline bool may_be_birth(const struct scry_syscalls_slot *slot)
+{
+	if (slot->abi == SCRY_ABI_32)
+		return slot->number == 2 || slot->number == 120 || slot->number == 190 ||
+		       slot->number == NR_CLONE3;
+	return slot->number == NR_CLONE || slot->number == NR_FORK || slot->number == NR_VFORK ||
+	       slot->number == NR_CLONE3;
 }
 
 #endif

@@ -360,6 +360,10 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	struct scry_buf place = {0}, caller = {0}, said = {0}, line = {0};
 	struct scry_cell c[COLUMNS];
 	const bool is_line = v->opts->by == SCRY_VIEW_BY_LINE;
+	/* rt_sigreturn has none */
+	const bool has_results = scry_syscall_is_exact(v) && !is_line &&
+				 (!site || v->opts->by == SCRY_VIEW_BY_THREAD ||
+				  site->number < SCRY_SYSCALLS_UNKNOWN);
 	char shown[4][TIME_ROOM];
 
 	if (site)
@@ -376,9 +380,9 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_CALLS] = scry_cell_known(row->calls, scry_syscall_is_exact(v));
 	c[COL_RATE] = scry_cell_known(scry_share(row->calls, v->sums.watched_ns, 1000000000u),
 				      scry_syscall_is_exact(v) && v->sums.watched_ns);
-	c[COL_ERRORS] = scry_cell_known(row->errors, scry_syscall_is_exact(v) && !is_line);
-	c[COL_AGAIN] = scry_cell_known(row->again, scry_syscall_is_exact(v) && !is_line);
-	c[COL_ABSENT] = scry_cell_known(row->absent, scry_syscall_is_exact(v) && !is_line);
+	c[COL_ERRORS] = scry_cell_known(row->errors, has_results);
+	c[COL_AGAIN] = scry_cell_known(row->again, has_results);
+	c[COL_ABSENT] = scry_cell_known(row->absent, has_results);
 	c[COL_ERRNO] = scry_cell_known(row->error, row->error != 0);
 	c[COL_TOTAL] = scry_cell_known(row->total_ns, row->timed != 0);
 	c[COL_MEAN] = scry_cell_known(row->timed ? row->total_ns / row->timed : 0, row->timed != 0);
