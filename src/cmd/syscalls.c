@@ -236,7 +236,9 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 	s->o.report.by_given = true;
 	if (scry_output_check_ending(s->o.output, "scry json txt") < 0)
 		return -EINVAL;
-	return scry_report_opts_check(&s->o.report, s->o.output);
+	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
+		return -EINVAL;
+	return scry_report_check_kept(&s->o.report, s->o.output);
 }
 
 int scry_cmd_syscalls(int argc, char **argv)

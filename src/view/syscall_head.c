@@ -100,6 +100,8 @@ static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict
 	} else {
 		put_largest(v, &b);
 	}
+	if (!v->doc->is_data)
+		scry_syscall_shorten(&b);
 	v->doc->ops->note(v->doc, b.data, b.len);
 	scry_buf_done(&b);
 }

@@ -10,6 +10,7 @@
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
 
+#define WORD_MOST 40   /* columns: of a longer symbol the middle is left out */
 #define CALLER_MOST 90 /* percent: it stands for all */
 #define VERDICTS_SHOWN 10
 #define PATHS_MAX (1u << 16)
@@ -45,6 +46,15 @@ void scry_syscall_put_place(const struct scry_syscall_view *v,
 	scry_buf_printf(buf, "%s", base_name(module));
 	scry_buf_printf(buf, symbol ? " %s" : "%s", symbol ? symbol : "");
 	scry_buf_printf(buf, "+%#llx", (unsigned long long)site->offset);
+}
+
+void scry_syscall_shorten(struct scry_buf *buf)
+{
+	struct scry_buf whole = *buf;
+
+	*buf = (struct scry_buf){0};
+	scry_text_shorten(buf, scry_buf_str(&whole), WORD_MOST);
+	scry_buf_done(&whole);
 }
 
 static size_t directory_length(const char *path)
@@ -259,17 +269,17 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_NAME] = {"syscall", "name", SCRY_CELL_TEXT, false},
 		[COL_NUMBER] = {NULL, "number", SCRY_CELL_NUMBER, false},
 		[COL_ABI] = {NULL, "abi", SCRY_CELL_TEXT, false},
-		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, false},
+		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, true},
 		[COL_MODULE] = {NULL, "module", SCRY_CELL_TEXT, false},
 		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_TEXT, false},
 		[COL_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
-		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, false},
+		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, true},
 		[COL_LINE_PATH] = {NULL, "file", SCRY_CELL_TEXT, false},
 		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, false},
 		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
 		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, false},
 		[COL_LINE_FRAMES] = {NULL, "line_frames", SCRY_CELL_FRAMES, false},
-		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, false},
+		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
 		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, false},
 		[COL_VERDICT] = {NULL, "verdict", SCRY_CELL_TEXT, false},
 	};
@@ -369,6 +379,10 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	if (site)
 		scry_syscall_put_place(v, site, &place);
 	scry_syscall_put_caller(v, row, &caller);
+	if (!v->doc->is_data) {
+		scry_syscall_shorten(&place);
+		scry_syscall_shorten(&caller);
+	}
 	if (verdict)
 		scry_syscall_put_verdict(verdict, &said);
 	c[COL_PID] = scry_cell_number(row->pid);
@@ -531,8 +545,8 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		{"grade", "grade", SCRY_CELL_TEXT, false},
 		{NULL, "pattern", SCRY_CELL_TEXT, false},
 		{"syscall", "name", SCRY_CELL_TEXT, false},
-		{"from", "from", SCRY_CELL_TEXT, false},
-		{"they", "did", SCRY_CELL_TEXT, false},
+		{"from", "from", SCRY_CELL_TEXT, true},
+		{"they", "did", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
 		{NULL, "paths", SCRY_CELL_TEXT, false},
 		{NULL, "directories", SCRY_CELL_TEXT, false},
 		{NULL, "cure", SCRY_CELL_TEXT, false},
@@ -552,6 +566,8 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		struct scry_buf place = {0}, paths = {0}, directories = {0};
 
 		scry_syscall_put_place(v, site, &place);
+		if (!v->doc->is_data)
+			scry_syscall_shorten(&place);
 		if (i < PATHS_SHOWN) {
 			scry_syscall_put_paths(v, d->row, false, &paths);
 			scry_syscall_put_paths(v, d->row, true, &directories);

@@ -94,6 +94,9 @@ const char *scry_syscall_grade_name(enum scry_syscall_grade grade);
 void scry_syscall_put_place(const struct scry_syscall_view *v,
 			    const struct scry_ev_syscall_site *site, struct scry_buf *buf);
 
+/* For people: symbols that are too long for a page lose their middle. */
+void scry_syscall_shorten(struct scry_buf *buf);
+
 /* The site of a row. */
 const struct scry_ev_syscall_site *scry_syscall_site_of(const struct scry_syscall_view *v,
 							const struct scry_syscall_row *row);

@@ -588,6 +588,11 @@ skips() {
 	refused --rate 0 -- echo ran
 	refused --rate 20001 -- echo ran
 	refused -o "$T/x.folded" -- echo ran
+	refused -o "$T/x.txt" --json -- echo ran
+	says "x.txt' is text, and --json is not; fix: "
+	refused -o "$T/x.scry" --json -- echo ran
+	says "x.scry' keeps the recording; fix: -o x.json"
+	no ls "$T/x.txt" "$T/x.scry"
 	refused --nothing -- echo ran
 	touch "$T/there.json"
 	scry_ends 1 syscalls -o "$T/there.json" -- echo ran
