@@ -11,6 +11,7 @@
 #include "wire/bpf_syscalls.h"
 
 #define MANY 1000
+#define MANY_PLACES 20 /* of which the first has no more than its part: none is to be named */
 #define TICK_SECOND_NS 1021286236u /* between two ticks, times their rate: sample/processors */
 #define FEW 20			   /* samples: a share of fewer says nothing */
 #define OWN_MOST 50 /* of a thousand: what counting may take before shares are said to be of it */
@@ -64,6 +65,10 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 	}
 	if (!site)
 		return;
+	if (row->ticks * MANY_PLACES < v->sums.inside) {
+		scry_buf_printf(b, ", from many places, of which none has much of it");
+		return;
+	}
 	scry_buf_printf(b, ", most in %s from ", scry_syscall_text(v, site->name_str));
 	scry_syscall_put_place(v, site, b);
 	scry_buf_printf(b, " (%llu %%)",
