@@ -46,7 +46,8 @@ struct scry_syscalls_watch {
 	struct scry_syscall_programs *programs;
 	struct scry_syscall_lines *lines;
 	struct scry_syscall_sums *sums;
-	struct scry_map members; /* pid -> image: those that are counted, and live */
+	struct scry_processors processors; /* how their clocks go */
+	struct scry_map members;	   /* pid -> image: those that are counted, and live */
 	uint32_t images;
 	uint32_t first_pid;
 	bool is_from_exec;
@@ -316,6 +317,7 @@ void scry_syscalls_watch_close(struct scry_syscalls_watch *w)
 	if (!w)
 		return;
 	scry_syscall_lines_free(w->lines);
+	scry_processors_done(&w->processors);
 	scry_bpf_close(w->bpf);
 	scry_syscall_perf_close(w->perf);
 	scry_syscall_sums_free(w->sums);
@@ -435,7 +437,8 @@ static int attach(struct scry_syscalls_watch *w)
 		err = scry_bpf_attach_own(w->bpf, "syscalls_enter");
 	if (!err)
 		err = scry_processors_tick(w->bpf, "syscalls_tick",
-					   scry_processors_period(w->opts.rate), CLOCKS);
+					   scry_processors_period(w->opts.rate), CLOCKS,
+					   &w->processors);
 	return err;
 }
 
@@ -520,6 +523,7 @@ int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 		return turn_perf(w, wait);
 	fd.fd = scry_bpf_map_fd(w->bpf, "news");
 	ppoll(&fd, 1, &limit, NULL);
+	scry_processors_sway(&w->processors);
 	w->turn_until_ns = clock_ns(CLOCK_MONOTONIC) + TURN_MAX_NS;
 	got = scry_bpf_take(w->bpf);
 	if (got < 0 && got != -ECANCELED)
@@ -624,6 +628,7 @@ static int end_bpf(struct scry_syscalls_watch *w)
 {
 	int err;
 
+	scry_processors_done(&w->processors);
 	scry_bpf_detach(w->bpf);
 	err = scry_bpf_take(w->bpf);
 	return err < 0 ? err : take(w, true);

@@ -70,7 +70,7 @@ none_of_ours() {
 }
 
 CAPS=-all,+bpf,+perfmon,+sys_ptrace,+dac_read_search
-AS_ALONE=(setpriv --reuid=$ALONE --regid=$ALONE --clear-groups "--inh-caps=$CAPS" "--ambient-caps=$CAPS" "--bounding-set=$CAPS")
+AS_ALONE=(setpriv "--reuid=$ALONE" "--regid=$ALONE" --clear-groups "--inh-caps=$CAPS" "--ambient-caps=$CAPS" "--bounding-set=$CAPS")
 
 # dies CALL N ARGS...: scry is killed at its Nth CALL. CALL "": it is not; how often it makes each is in $T/counts.
 dies() {
