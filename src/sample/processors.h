@@ -9,9 +9,9 @@
 
 #include "probe/bpf.h"
 
-/* How clocks go: all zeros is none. The caller may fill it in for clocks of his own. */
+/* How the clocks go: all zeros is none. */
 struct scry_processors {
-	int *fds; /* of the events; -1: none */
+	int *fds; /* of the events */
 	size_t count;
 	uint64_t period_ns, swayed_ns;
 };

@@ -2,7 +2,9 @@
  * See syscall_perf.h.
  *
  * A clock that threads inherit has to be opened for each processor, and writes into that one's
- * ring, which all threads share (sample/perf_rings).
+ * ring, which all threads share (sample/perf_rings). The clocks do not sway as those of
+ * processors do: another period begins anew, and who runs for a moment only would never see its
+ * end, nor would the threads that have inherited it.
  */
 #include "sample/syscall_perf.h"
 
@@ -20,7 +22,6 @@
 #include "base/err.h"
 #include "base/map.h"
 #include "sample/perf_rings.h"
-#include "sample/processors.h"
 #include "sys/container.h"
 #include "sys/proc.h"
 #include "sys/task.h"
@@ -30,7 +31,6 @@
 #define TASKS_MAX 65536u
 #define PASSES 10 /* over a process's threads, which may start others meanwhile */
 #define LOOK_NS 1000000000u
-#define SWAYED_MOST 64u
 #define GONE_AT_ONCE 256u
 #define ENOSYS_RESULT ((uint64_t)-38) /* in ax while the call has no result yet */
 
@@ -81,7 +81,7 @@ struct scry_syscall_perf {
 	struct scry_map images;	 /* of members, by pid */
 	struct scry_map running; /* how many threads a member has, by pid */
 	uint32_t next_image;
-	uint64_t looked_ns, swayed_ns;
+	uint64_t looked_ns;
 	struct scry_syscall_tick tick;
 };
 
@@ -539,24 +539,9 @@ int scry_syscall_perf_take(struct scry_syscall_perf *p, bool is_last)
 	return 0;
 }
 
-/* Of few clocks: it costs each of them. */
-static void sway(struct scry_syscall_perf *p)
-{
-	struct scry_processors clocks = {.fds = p->fds,
-					 .count = p->fd_count,
-					 .period_ns = p->opts.period_ns,
-					 .swayed_ns = p->swayed_ns};
-
-	if (p->fd_count > SWAYED_MOST)
-		return;
-	scry_processors_sway(&clocks);
-	p->swayed_ns = clocks.swayed_ns;
-}
-
 void scry_syscall_perf_wait(struct scry_syscall_perf *p, uint64_t limit_ns)
 {
 	scry_perf_rings_wait(p->rings, limit_ns);
-	sway(p);
 }
 
 /* --- who is watched -------------------------------------------------------------------------- */
