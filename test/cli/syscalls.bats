@@ -618,3 +618,10 @@ skips() {
 	"$SCRY" syscalls -q --exact -o "$T/o.json" -- "$TARGETS/target_remapped" "$T/first" "$T/second" >"$T/out"
 	json_is "$T/o.json" "x = rows.find { |y| y['name'] == 'getppid' }; x['count'] == 2 * $(cat "$T/out") && x['module'] == '[several objects]' && x['symbol'].nil?"
 }
+
+@test "a call out of the vDSO: its function there, and who called it" {
+	# Of the clocks of a processor the vDSO knows nothing.
+	scry_ends 0 syscalls --exact --json -- python3 -c 'import time
+for i in range(3000): time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)'
+	json_is "$T/scry.out" '(x = rows.find { |y| y["name"] == "clock_gettime" })["count"] >= 3000 && x["module"] == "[vdso]" && !!(x["symbol"] =~ /clock_gettime/ && x["caller"] =~ /clock_gettime\+0x\h+ < /)'
+}
