@@ -6,10 +6,17 @@
 #include "base/err.h"
 #include "sys/text_share.h"
 
+#define SYSCALL_BYTES 2u
+
 struct value { /* of a register on the straight way through a function */
 	enum { UNKNOWN, NUMBER, ARGUMENT } kind;
 	uint64_t from; /* link-time address of the instruction that has set it */
 	uint32_t number;
+};
+
+struct function {
+	uint64_t start, size;
+	uint8_t bytes[65536];
 };
 
 struct reading {
@@ -75,29 +82,43 @@ static void step(struct reading *r, uint64_t address)
 		r->ax = r->di = (struct value){.kind = UNKNOWN};
 }
 
-/* Reads the function that has the instruction before `at`, up to and with that one, which is in
- * r->insn then; `*ret_at` is where it begins. */
-static bool read_to(struct reading *r, struct scry_text *text, uint64_t at, uint64_t *ret_at)
+/* The function that has the instruction before `at`. The unwind table of one that begins a stack of
+ * its own (clone3) ends right before its system call. */
+static bool find_function(struct scry_elf *elf, struct scry_text *text, uint64_t at,
+			  struct function *ret)
 {
 	const struct scry_text_range *range = scry_text_at(text, at - 1);
-	struct scry_x86_code code;
-	uint64_t offset = 0;
 
 	if (!range)
+		range = scry_text_at(text, at - SYSCALL_BYTES - 1);
+	if (!range || at - range->start > sizeof(ret->bytes))
 		return false;
-	scry_text_bytes(text, range, &code);
-	*r = (struct reading){.di = {.kind = ARGUMENT, .from = range->start}};
+	ret->start = range->start;
+	ret->size = at - range->start;
+	return scry_elf_read(elf, ret->start, ret->bytes, ret->size) == 0;
+}
+
+/* Reads the function that has the instruction before `at`, up to and with that one, which is in
+ * r->insn then; `*ret_at` is where it begins. */
+static bool read_to(struct reading *r, struct scry_elf *elf, struct scry_text *text, uint64_t at,
+		    uint64_t *ret_at)
+{
+	static struct function f;
+	uint64_t offset = 0;
+
+	if (!find_function(elf, text, at, &f))
+		return false;
+	*r = (struct reading){.di = {.kind = ARGUMENT, .from = f.start}};
 	ZydisDecoderInit(&r->decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64);
-	while (offset < code.size && range->start + offset < at) {
-		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&r->decoder, code.bytes + offset,
-							 code.size - offset, &r->insn,
-							 r->operands)))
+	while (offset < f.size && f.start + offset < at) {
+		if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&r->decoder, f.bytes + offset,
+							 f.size - offset, &r->insn, r->operands)))
 			return false;
-		if (range->start + offset + r->insn.length == at) {
-			*ret_at = range->start + offset;
+		if (f.start + offset + r->insn.length == at) {
+			*ret_at = f.start + offset;
 			return true;
 		}
-		step(r, range->start + offset);
+		step(r, f.start + offset);
 		offset += r->insn.length;
 	}
 	return false;
@@ -127,7 +148,7 @@ struct scry_syscall_number scry_syscall_number(const struct scry_syscall_code *a
 	struct reading r;
 	uint64_t address;
 
-	if (text && read_to(&r, text, at->address, &address)) {
+	if (text && read_to(&r, at->elf, text, at->address, &address)) {
 		n.code =
 			r.insn.mnemonic == ZYDIS_MNEMONIC_SYSCALL ? SCRY_SYSCALL_CODE_64
 			: r.insn.mnemonic == ZYDIS_MNEMONIC_INT && r.operands[0].imm.value.u == 0x80
@@ -188,7 +209,7 @@ bool scry_syscall_number_passed(const struct scry_syscall_code *at, const char *
 	struct scry_text *text = open_text(at->elf);
 	struct reading r;
 	uint64_t address;
-	bool is_known = text && read_to(&r, text, at->address, &address) &&
+	bool is_known = text && read_to(&r, at->elf, text, at->address, &address) &&
 			r.insn.mnemonic == ZYDIS_MNEMONIC_CALL && r.di.kind == NUMBER &&
 			holds(text, &r.di, at->address) &&
 			leads_to(text, at->elf, &r, address, callee);

@@ -242,6 +242,16 @@ int scry_syscall_perf_open(const struct scry_syscall_perf_opts *opts,
 	return 0;
 }
 
+int scry_syscall_perf_check(void)
+{
+	const struct scry_syscall_perf_opts opts = {.period_ns = 1000000};
+	struct scry_syscall_perf *p = NULL;
+	int err = scry_syscall_perf_open(&opts, &p);
+
+	scry_syscall_perf_close(p);
+	return err;
+}
+
 void scry_syscall_perf_close(struct scry_syscall_perf *p)
 {
 	if (!p)

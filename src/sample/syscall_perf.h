@@ -47,6 +47,8 @@ struct scry_syscall_perf_sums {
 };
 
 /* May it be done? 0; -EPERM, -ENOTSUP, -ENOMEM with a sentence. */
+int scry_syscall_perf_check(void);
+/* As that. */
 int scry_syscall_perf_open(const struct scry_syscall_perf_opts *opts,
 			   struct scry_syscall_perf **ret);
 void scry_syscall_perf_close(struct scry_syscall_perf *p); /* NULL is legal */
