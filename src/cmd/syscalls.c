@@ -1,7 +1,7 @@
 /*
  * `scry syscalls`: which instructions of a program make system calls, how many, and which of them
- * were in vain. There is no keeper: nothing is ever written into the process; what counts is in the
- * kernel, which takes it off when scry ends, however it does (sample/syscalls).
+ * were in vain. There is no keeper: nothing is ever written into the process; what counts or
+ * samples is in the kernel, which takes it off when scry ends, however it does (sample/syscalls).
  */
 #include <errno.h>
 #include <stdio.h>
