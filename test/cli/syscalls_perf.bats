@@ -66,6 +66,33 @@ for i in range(6000): t = threading.Thread(target=int); t.start(); t.join()'
 	json_is "$T/s.json" '(x = rows.find { |y| y["symbol"] == "by_interrupt" })["name"] == "32-bit call 64" && x["abi"] == "32"'
 }
 
+# agrees COMMAND...: what a place's calls are by the code, the kernel says as well, which counts all of them.
+agrees() {
+	"$SCRY" syscalls -q -f --exact --force -o "$T/exact.json" -- "$@" >"$T/out"
+	sampled -f -r 20000 -- "$@"
+	"$RUBY" -rjson - "$T/exact.json" "$T/s.json" <<'RUBY'
+exact, read = ARGV.map { |f| JSON.parse(File.read(f))["rows"].group_by { |x| x.values_at("module", "symbol", "offset") } }
+seen = 0
+bad = read.flat_map do |place, rows|
+  names = exact[place]&.map { |x| x["name"] } or next []
+  known = rows.map { |x| x["name"] } - ["[not known]"]
+  seen += known.size
+  (known - names).map { |name| "#{place.compact.join(" ")}: #{name}, which is #{names}" }
+end
+puts bad, "#{seen} places"
+exit bad.empty? && seen >= 8
+RUBY
+}
+
+@test "numbers read from the code are those that the kernel sees: a shell, git, a Python, a Perl, a Ruby" {
+	need_bpf
+	agrees sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do git --version; ls -l /usr; cat /etc/passwd | wc; done'
+	agrees python3 -c 'import os, tempfile
+for i in range(2000): os.stat("/"); os.getppid(); os.close(os.open("/", 0)); os.listdir("/"); os.pipe() if i < 20 else 0; os.urandom(8)'
+	agrees perl -e 'for (1 .. 3000) { opendir my $d, "/"; readdir $d; stat "/"; getppid; kill 0, $$; open my $f, "<", "/etc/passwd"; my @l = <$f> }'
+	agrees "$RUBY" --disable=gems -e '2000.times { File.stat("/"); Dir.children("/"); File.read("/etc/passwd"); Process.ppid; Thread.new { }.join }'
+}
+
 @test "each thread's, and with -f each child's; what a shell becomes by exec" {
 	sampled --by thread -- "$TARGETS/target_syscaller" threads=150000
 	json_is "$T/s.json" '(1..3).all? { |n| rows.any? { |x| x["thread"] == "caller #{n * 150000}" } } && rows.map { |x| x["pid"] }.uniq.size == 1'
