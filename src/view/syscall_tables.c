@@ -14,8 +14,7 @@
 #define CALLER_MOST 90 /* percent: it stands for all */
 #define VERDICTS_SHOWN 10
 #define PATHS_MAX (1u << 16)
-#define PATHS_SHOWN 100 /* verdicts that have them */
-#define TIME_ROOM 24	/* "1234.5 s" */
+#define TIME_ROOM 24 /* "1234.5 s" */
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
@@ -64,15 +63,16 @@ static size_t directory_length(const char *path)
 	return !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
 }
 
-void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
-			    bool directories, struct scry_buf *buf)
+uint64_t scry_syscall_put_paths(const struct scry_syscall_view *v,
+				const struct scry_syscall_row *row, bool directories,
+				struct scry_buf *buf)
 {
 	const uint64_t of = (uint64_t)(row - v->places.rows);
 	struct scry_map_slot slot;
 	struct scry_intern names;
 	struct scry_map counts;
 	static const char here[] = ".";
-	uint64_t all = 0;
+	uint64_t all = 0, most = 0;
 	size_t cursor = 0, length;
 
 	scry_intern_init(&names, PATHS_MAX, 64u << 20);
@@ -104,6 +104,7 @@ void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry
 		if (!best.value)
 			break;
 		scry_map_remove(&counts, best.key, NULL);
+		most = i ? most : scry_share(best.value, all, 100);
 		scry_buf_printf(buf, "%s%s", i ? ", " : "",
 				scry_intern_get(&names, (uint32_t)best.key, &length));
 		scry_buf_printf(buf, " %llu %%",
@@ -111,6 +112,7 @@ void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry
 	}
 	scry_intern_done(&names);
 	scry_map_done(&counts);
+	return most;
 }
 
 /* The time that no more than so many thousandths took: the end of its step, as none took longer
@@ -568,7 +570,7 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		scry_syscall_put_place(v, site, &place);
 		if (!v->doc->is_data)
 			scry_syscall_shorten(&place);
-		if (i < PATHS_SHOWN) {
+		if (i < SCRY_SYSCALL_WITH_PATHS) {
 			scry_syscall_put_paths(v, d->row, false, &paths);
 			scry_syscall_put_paths(v, d->row, true, &directories);
 		}

@@ -619,6 +619,13 @@ skips() {
 	json_is "$T/o.json" "x = rows.find { |y| y['name'] == 'getppid' }; x['count'] == 2 * $(cat "$T/out") && x['module'] == '[several objects]' && x['symbol'].nil?"
 }
 
+@test "files that are not there: along a search path, or where nobody searches, as the cure says" {
+	scry_ends 0 syscalls --exact --json -- perl -e 'stat "/nowhere" for 1 .. 20000'
+	json_is "$T/scry.out" '(x = r["verdicts"].find { |y| y["pattern"] == "enoent" && y["count"] >= 20000 }) && !!(x["directories"] =~ /^\/ \d/ && x["cure"] =~ /remember/)'
+	scry_ends 0 syscalls --exact --json -- perl -e 'stat "/nowhere$_/x" for map { $_ % 3 } 1 .. 20000'
+	json_is "$T/scry.out" '!!(r["verdicts"].find { |y| y["pattern"] == "enoent" && y["count"] >= 20000 }["cure"] =~ /search path/)'
+}
+
 @test "a call out of the vDSO: its function there, and who called it" {
 	# Of the clocks of a processor the vDSO knows nothing.
 	scry_ends 0 syscalls --exact --json -- python3 -c 'import time
