@@ -142,6 +142,49 @@ size_t scry_text_width(const char *text)
 	return width;
 }
 
+/* Where the character begins that is `columns` behind `at`. */
+static const char *forward(const char *at, size_t columns)
+{
+	while (*at && columns) {
+		at++;
+		columns -= ((unsigned char)*at & 0xc0) != 0x80;
+	}
+	return at;
+}
+
+static int shorten_word(struct scry_buf *buf, const char *word, size_t length, size_t most)
+{
+	const size_t head = (most - 3) / 2, tail = most - 3 - head;
+	const char *end;
+	size_t width = 0;
+	int r;
+
+	for (size_t i = 0; i < length; i++)
+		width += ((unsigned char)word[i] & 0xc0) != 0x80;
+	if (width <= most)
+		return scry_buf_append(buf, word, length);
+	end = forward(word, width - tail);
+	r = scry_buf_append(buf, word, (size_t)(forward(word, head) - word));
+	if (r == 0)
+		r = scry_buf_append(buf, "...", 3);
+	return r ? r : scry_buf_append(buf, end, length - (size_t)(end - word));
+}
+
+int scry_text_shorten(struct scry_buf *buf, const char *text, size_t most)
+{
+	int r = 0;
+
+	while (*text && r == 0) {
+		const size_t length = strcspn(text, " ");
+
+		r = shorten_word(buf, text, length, most);
+		text += length;
+		if (*text && r == 0)
+			r = scry_buf_append(buf, text++, 1);
+	}
+	return r;
+}
+
 uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale)
 {
 	unsigned __int128 share;

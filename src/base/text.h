@@ -47,6 +47,10 @@ int scry_text_quote(struct scry_buf *buf, const char *bytes, size_t len);
 /* Columns that escaped text takes: its characters, each counted as one. */
 size_t scry_text_width(const char *text);
 
+/* Appends the text; of a word that takes more than `most` columns (at least 8) the middle is left
+ * out for "...". 0 or -ENOMEM. */
+int scry_text_shorten(struct scry_buf *buf, const char *text, size_t most);
+
 /* part of whole in units of 1 / scale (100: percent), to the nearest: for what is shown. 0 of
  * nothing, UINT64_MAX where it is more. */
 uint64_t scry_share(uint64_t part, uint64_t whole, uint64_t scale);

@@ -4,6 +4,7 @@
 #define SCRY_BPF_CALLS_H
 
 #include "bpf/task.h"
+#include "wire/bpf_syscalls.h"
 
 enum { /* numbers of system calls */
        NR_READ = 0,
@@ -19,6 +20,7 @@ enum { /* numbers of system calls */
        NR_SIGPROCMASK = 14,
        NR_IOCTL = 16,
        NR_ACCESS = 21,
+       NR_SELECT = 23,
        NR_YIELD = 24,
        NR_MADVISE = 28,
        NR_SENDTO = 44,
@@ -42,12 +44,15 @@ enum { /* numbers of system calls */
        NR_NEWFSTATAT = 262,
        NR_READLINKAT = 267,
        NR_FACCESSAT = 269,
+       NR_PSELECT6 = 270,
+       NR_PPOLL = 271,
        NR_EPOLL_PWAIT = 281,
        NR_EXECVEAT = 322,
        NR_STATX = 332,
        NR_CLONE3 = 435,
        NR_OPENAT2 = 437,
        NR_FACCESSAT2 = 439,
+       NR_EPOLL_PWAIT2 = 441,
 };
 #define F_SETFD 2
 #define O_NONBLOCK 04000
@@ -69,8 +74,9 @@ struct entered {   /* the call that a thread is in, or was in last */
 	__u64 ip;
 	__u64 mask; /* blocked signals: when it began; without --latency, after the last change */
 	__u32 number;
-	__u32 flags; /* of the file, or of the descriptor */
-	__u8 has_mask, has_flags;
+	__u32 flags;	/* of the file, or of the descriptor */
+	__u64 switches; /* 1 + how often it had slept when such a call (limits.h) had ended; 0 */
+	__u8 has_mask, has_flags, has_limit, may_wait;
 };
 /* The argument that is a path; 0: none is. */
 static __always_inline __u64 path_of(__u32 number, const struct pt_regs___kernel *regs)
@@ -125,6 +131,16 @@ static __always_inline bool sets_flags(__u32 number, const struct pt_regs___kern
 
 	return (number == NR_FCNTL && (what == F_SETFD || what == F_SETFL)) ||
 	       (number == NR_IOCTL && what == FIONBIO);
+}
+
+/* Of either ABI: 120 is clone, 2 fork, 190 vfork of the other one. */
+static __always_inline bool may_be_birth(const struct scry_syscalls_slot *slot)
+{
+	if (slot->abi == SCRY_ABI_32)
+		return slot->number == 2 || slot->number == 120 || slot->number == 190 ||
+		       slot->number == NR_CLONE3;
+	return slot->number == NR_CLONE || slot->number == NR_FORK || slot->number == NR_VFORK ||
+	       slot->number == NR_CLONE3;
 }
 
 #endif

@@ -9,10 +9,10 @@
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 
+#include "bpf/limits.h"
 #include "bpf/mapped.h"
 #include "bpf/ruby.h"
 #include "bpf/task.h"
-#include "bpf/vain.h"
 #include "wire/bpf_syscalls_lines.h"
 
 #include <bpf/bpf_tracing.h>
@@ -450,16 +450,6 @@ static __always_inline bool is_birth(const struct scry_syscalls_slot *slot, long
 	return !result && !bpf_map_delete_elem(&newborn, &slot->tid);
 }
 
-/* Of either ABI: 120 is clone, 2 fork, 190 vfork of the other one. */
-static __always_inline bool may_be_birth(const struct scry_syscalls_slot *slot)
-{
-	if (slot->abi == SCRY_ABI_32)
-		return slot->number == 2 || slot->number == 120 || slot->number == 190 ||
-		       slot->number == NR_CLONE3;
-	return slot->number == NR_CLONE || slot->number == NR_FORK || slot->number == NR_VFORK ||
-	       slot->number == NR_CLONE3;
-}
-
 /* syscall(-1), which strace does not have either; what returns elsewhere has no such number. */
 static __always_inline bool is_none(const struct scry_syscalls_slot *slot, long result)
 {
@@ -515,6 +505,22 @@ static __attribute__((noinline)) int sample_first(const struct scry_syscalls_key
 }
 
 /*
+ * A call that a tracer has skipped returns with the number of rt_sigreturn, and is none. It is told
+ * where it was seen to begin; else what a traced thread returns from with it is not known.
+ */
+static __always_inline bool is_skipped(struct scry_syscalls_slot *slot, struct task_struct *task)
+{
+	const struct entered *e;
+
+	if (slot->number != SCRY_SYSCALLS_RETURNED || !task->ptrace)
+		return false;
+	e = scry_setup.latency ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
+	if (!e || !e->ns)
+		slot->number = SCRY_SYSCALLS_UNKNOWN;
+	return e && e->ns && e->number == SCRY_SYSCALLS_RETURNED;
+}
+
+/*
  * A call has returned. Its number is kept by the kernel, but not that of rt_sigreturn, which has
  * put other registers in place; and where execve has succeeded there is no place any more.
  */
@@ -532,9 +538,10 @@ int syscalls_exit(unsigned long long *ctx)
 	if (!may_be_member(task))
 		return 0;
 	set_slot(&slot, task, regs);
-	if ((!result && may_be_birth(&slot) && is_birth(&slot, result)) || is_none(&slot, result))
+	if ((!result && may_be_birth(&slot) && is_birth(&slot, result)) || is_none(&slot, result) ||
+	    is_skipped(&slot, task))
 		return 0;
-	if (slot.number == SCRY_SYSCALLS_RETURNED || is_exec(&slot, result))
+	if (slot.number >= SCRY_SYSCALLS_UNKNOWN || is_exec(&slot, result))
 		slot.ip = 0;
 	s = find(&slot);
 	if (!s) {
@@ -549,14 +556,15 @@ int syscalls_exit(unsigned long long *ctx)
 		}
 	}
 	if (scry_setup.latency || slot.number == NR_SIGPROCMASK || slot.number == NR_MMAP ||
-	    slot.number == NR_MUNMAP || slot.number == SCRY_SYSCALLS_RETURNED ||
-	    slot.abi == SCRY_ABI_32)
+	    slot.number == NR_MUNMAP || slot.number >= SCRY_SYSCALLS_UNKNOWN ||
+	    is_limited(slot.number) || slot.abi == SCRY_ABI_32)
 		e = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (e && !scry_setup.latency &&
-	    (slot.number == SCRY_SYSCALLS_RETURNED || slot.abi == SCRY_ABI_32))
+	    (slot.number >= SCRY_SYSCALLS_UNKNOWN || slot.abi == SCRY_ABI_32))
 		e->has_mask = 0; /* it may have changed the mask */
 	s->calls++;
-	if (result < 0 && result >= -ERRNO_MAX)
+	/* what ax was before a signal is no result */
+	if (result < 0 && result >= -ERRNO_MAX && slot.number < SCRY_SYSCALLS_UNKNOWN)
 		add_error(s, regs, result);
 	if (slot.abi == SCRY_ABI_64) {
 		if (slot.number == NR_SIGPROCMASK)
@@ -565,6 +573,8 @@ int syscalls_exit(unsigned long long *ctx)
 			ask_map(s, regs, slot.number, result, e);
 		else if (scry_setup.latency && (slot.number == NR_FCNTL || slot.number == NR_IOCTL))
 			ask_flags(s, task, regs, slot.number, result, e);
+		else if (is_limited(slot.number))
+			ask_limit(s, task, regs, result, e);
 		else
 			ask(s, &s->key, regs, result);
 	}
@@ -596,6 +606,7 @@ int syscalls_enter(unsigned long long *ctx)
 	e->ip = regs->ip;
 	e->mask = task->blocked.sig[0];
 	e->has_mask = 1;
+	note_limit(e, e->number, regs);
 	e->has_flags = sets_flags(e->number, regs) && read_flags(task, regs, e->number, &e->flags);
 	e->ns = bpf_ktime_get_ns();
 	return 0;

@@ -85,6 +85,7 @@ struct task_struct {
 	unsigned int ptrace;
 	__u64 start_time;
 	__u64 self_exec_id;
+	unsigned long nvcsw;
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
@@ -95,7 +96,7 @@ struct task_struct {
 } __attribute__((preserve_access_index));
 
 struct pt_regs___kernel { /* as the running kernel lays it out */
-	unsigned long bx, bp, r10, dx, si, di, orig_ax, ip, sp;
+	unsigned long bx, bp, r10, r8, dx, si, di, orig_ax, ip, sp;
 } __attribute__((preserve_access_index));
 
 /* The thread's number in the namespace whose inode is `pid_ns`; 0: it has none there. */

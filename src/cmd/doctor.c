@@ -21,6 +21,7 @@
 #include "instrument/objects/alloc_functions.h"
 #include "instrument/objects/rehearsal.h"
 #include "probe/bpf.h"
+#include "sample/syscall_perf.h"
 #include "sys/container.h"
 #include "vm/ruby.h"
 #include "vm/ruby_gc.h"
@@ -75,6 +76,12 @@ static void check_machine(void)
 			 "a kernel with pidfd_getfd, Linux 5.6 or later");
 	r = scry_bpf_check();
 	scry_doctor_optional("eBPF", r == 0, r == 0 ? "programs can be loaded" : scry_error());
+	if (r < 0) {
+		r = scry_syscall_perf_check();
+		scry_doctor_optional("syscalls: samples", r == 0,
+				     r == 0 ? "by perf events, of processes that you may look at"
+					    : scry_error());
+	}
 	scry_doctor_line("memory access", access("/proc/self/mem", R_OK | W_OK) == 0,
 			 "/proc/PID/mem", "mount /proc");
 }

@@ -45,6 +45,10 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 				 "'%s': scry draws no SVG of a report; fix: --folded, whose stacks "
 				 "flamegraph.pl draws",
 				 path);
+	if (path && scry_output_is(path, ".txt") && (opts->json || opts->folded))
+		return scry_fail(
+			-EINVAL, "'%s' is text, and --%s is not; fix: -o x.%s, or one of them",
+			path, opts->json ? "json" : "folded", opts->json ? "json" : "folded");
 	if (opts->folded && opts->json)
 		return scry_fail(-EINVAL,
 				 "--folded and --json are two forms of a report; fix: one");
@@ -53,6 +57,18 @@ int scry_report_opts_check(struct scry_report_opts *opts, const char *path)
 				 "x.html is a picture, and neither JSON nor folded; fix: one");
 	opts->rows.stacks |= opts->folded || opts->flame;
 	return scry_view_opts_check(&opts->rows);
+}
+
+int scry_report_check_kept(const struct scry_report_opts *opts, const char *path)
+{
+	const char *form = opts->json ? "json" : "folded";
+
+	if (!path || scry_output_renders(path) || !(opts->json || opts->folded))
+		return 0;
+	return scry_fail(-EINVAL,
+			 "--%s is a form of a report, and '%s' keeps the recording; fix: -o x.%s, "
+			 "or --%s with scry report",
+			 form, path, form, form);
 }
 
 int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts)

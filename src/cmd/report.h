@@ -47,6 +47,8 @@ void scry_report_by_settle(struct scry_report_opts *opts);
  * with a sentence.
  */
 int scry_report_opts_check(struct scry_report_opts *opts, const char *path);
+/* The same of a live command, where `path` may keep the recording, which has no form. */
+int scry_report_check_kept(const struct scry_report_opts *opts, const char *path);
 
 /* Chooses and opens the renderer; `doc` is set as for it, but for the width. As the renderers. */
 int scry_report_open(struct scry_doc *doc, const struct scry_report_opts *opts);

@@ -124,15 +124,8 @@ int scry_run(struct scry_watch_opts *opts, const struct scry_instrument *instrum
 			  opts->output);
 		return SCRY_EXIT_USAGE;
 	}
-	if ((report->json || report->folded) && opts->output &&
-	    !scry_output_renders(opts->output)) {
-		scry_fail(-EINVAL,
-			  "--%s is a form of a report, and '%s' keeps the recording; fix: -o "
-			  "x.json, or --%s with scry report",
-			  report->json ? "json" : "folded", opts->output,
-			  report->json ? "json" : "folded");
+	if (scry_report_check_kept(report, opts->output) < 0)
 		return SCRY_EXIT_USAGE;
-	}
 	scry_front_catch_signals();
 	r = scry_output_recording(&f.output, opts->output, opts->force, &f.front.rec_fd);
 	if (r < 0)

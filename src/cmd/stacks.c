@@ -474,7 +474,9 @@ static int check(struct stacks *s, int argc, char **argv, int rest_at)
 	s->pid = s->pids.count ? (pid_t)s->pids.values[0] : 0;
 	if (scry_output_check_ending(s->o.output, SCRY_OUTPUT_RECORDS) < 0)
 		return -EINVAL;
-	return scry_report_opts_check(&s->o.report, s->o.output);
+	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
+		return -EINVAL;
+	return scry_report_check_kept(&s->o.report, s->o.output);
 }
 
 int scry_cmd_stacks(int argc, char **argv)

@@ -1,7 +1,7 @@
 /*
  * `scry syscalls`: which instructions of a program make system calls, how many, and which of them
- * were in vain. There is no keeper: nothing is ever written into the process; what counts is in the
- * kernel, which takes it off when scry ends, however it does (sample/syscalls).
+ * were in vain. There is no keeper: nothing is ever written into the process; what counts or
+ * samples is in the kernel, which takes it off when scry ends, however it does (sample/syscalls).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static int add_pid(struct syscalls *s, pid_t pid)
 
 	if (err)
 		return err;
-	if (!proc.exe[0] || proc.state == 'Z')
+	if (!proc.exe[0]) /* of one whose first thread has ended it is another's */
 		err = fail_unseen(&proc);
 	if (!err)
 		err = scry_syscalls_watch_add(s->watch, pid, false);
@@ -236,7 +236,9 @@ static int check(struct syscalls *s, int argc, char **argv, int rest_at)
 	s->o.report.by_given = true;
 	if (scry_output_check_ending(s->o.output, "scry json txt") < 0)
 		return -EINVAL;
-	return scry_report_opts_check(&s->o.report, s->o.output);
+	if (scry_report_opts_check(&s->o.report, s->o.output) < 0)
+		return -EINVAL;
+	return scry_report_check_kept(&s->o.report, s->o.output);
 }
 
 int scry_cmd_syscalls(int argc, char **argv)

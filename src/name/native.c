@@ -55,7 +55,7 @@ static struct file *file_of(struct scry_native *n, const struct scry_map_entry *
 		return NULL;
 	f = &n->files[n->file_count++];
 	*f = (struct file){.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
-	if (scry_space_elf(&n->space, m, &f->elf) < 0 ||
+	if (scry_space_code(&n->space, m, &f->elf) < 0 ||
 	    scry_elf_bias(f->elf, &n->maps, m, &f->bias) < 0) {
 		scry_elf_close(f->elf);
 		f->elf = NULL;
@@ -238,7 +238,7 @@ void scry_native_name(struct scry_native *n, uint64_t address, struct scry_nativ
 	}
 	ret->module = strdup(m->path);
 	ret->offset = address - m->start + m->offset;
-	f = m->inode ? file_of(n, m) : NULL;
+	f = m->inode || scry_elf_is_vdso(m) ? file_of(n, m) : NULL;
 	if (!f || !f->elf)
 		return;
 	ret->offset = address - f->bias;
@@ -247,4 +247,15 @@ void scry_native_name(struct scry_native *n, uint64_t address, struct scry_nativ
 		return;
 	ret->symbol = function->name;
 	ret->offset = address - f->bias - function->value;
+}
+
+struct scry_elf *scry_native_file(struct scry_native *n, uint64_t address, uint64_t *ret_address)
+{
+	const struct scry_map_entry *m = scry_maps_at(&n->maps, address - 1);
+	struct file *f = m && (m->inode || scry_elf_is_vdso(m)) ? file_of(n, m) : NULL;
+
+	if (!f || !f->elf)
+		return NULL;
+	*ret_address = address - f->bias;
+	return f->elf;
 }

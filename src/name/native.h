@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sys/elf.h"
 #include "sys/space.h"
 
 struct scry_native;
@@ -50,5 +51,9 @@ struct scry_native_name {
 
 /* What covers the byte before `address`, a return address. */
 void scry_native_name(struct scry_native *n, uint64_t address, struct scry_native_name *ret);
+
+/* The file that it lies in, and the address in that; NULL: in none that can be read. As long as
+ * `n`. */
+struct scry_elf *scry_native_file(struct scry_native *n, uint64_t address, uint64_t *ret_address);
 
 #endif

@@ -405,6 +405,7 @@ static const struct scry_field fields_scry_ev_syscalls[] = {
 	FIELD(scry_ev_syscalls, with_ns, "with_ns", NUMBER),
 	FIELD(scry_ev_syscalls, line_samples, "line_samples", NUMBER),
 	FIELD(scry_ev_syscalls, children, "children", NUMBER),
+	FIELD(scry_ev_syscalls, ran_ns, "ran_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_syscall_site[] = {
 	FIELD(scry_ev_syscall_site, site, "site", NUMBER),

@@ -255,7 +255,9 @@ void scry_clock_close(struct scry_clock *c)
 
 static int put_on(struct program *p)
 {
-	int err = p->is_on ? 0 : scry_processors_tick(p->bpf, p->tick, p->clock->period_ns, CLOCKS);
+	int err =
+		p->is_on ? 0
+			 : scry_processors_tick(p->bpf, p->tick, p->clock->period_ns, CLOCKS, NULL);
 
 	p->is_on |= !err;
 	return err;

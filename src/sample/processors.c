@@ -2,14 +2,21 @@
 #include "sample/processors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
 
+#define SWAY_NS 20000000u
+#define SWAY_TICKS 20u
+#define SWAY_MANY 16u		 /* processors */
 #define FIRST_PID_NS 0xeffffffcu /* linux/proc_ns.h, PROC_PID_INIT_INO */
 
 /*
@@ -24,13 +31,23 @@ uint64_t scry_processors_period(uint64_t rate)
 	return (uint64_t)(1.0212862362522082 * 1e9 / (double)rate);
 }
 
+/* The event's descriptor is libbpf's: a second one is ours. */
+static int keep(struct scry_processors *p, int fd, int err)
+{
+	const int own = err || !p || !p->fds ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (own >= 0)
+		p->fds[p->count++] = own;
+	return err;
+}
+
 /*
  * One clock a processor, and not one a thread: the kernel sets a thread's timer anew each time that
  * it comes on a processor, which took 12 us on a virtual machine, and a fifth of the requests of a
  * web server whose threads take turns.
  */
 int scry_processors_tick(struct scry_bpf *bpf, const char *program, uint64_t period_ns,
-			 uint64_t number)
+			 uint64_t number, struct scry_processors *ret)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_SOFTWARE,
@@ -43,6 +60,9 @@ int scry_processors_tick(struct scry_bpf *bpf, const char *program, uint64_t per
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	int err = 0;
 
+	if (ret)
+		*ret = (struct scry_processors){.fds = calloc((size_t)cpus, sizeof(int)),
+						.period_ns = period_ns};
 	for (int cpu = 0; cpu < cpus && !err; cpu++) {
 		int fd =
 			(int)syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
@@ -58,11 +78,49 @@ int scry_processors_tick(struct scry_bpf *bpf, const char *program, uint64_t per
 						  "kernel.perf_event_paranoid=-1"
 						: "");
 		else
-			err = scry_bpf_attach_perf(bpf, program, fd, number);
+			err = keep(ret, fd, scry_bpf_attach_perf(bpf, program, fd, number));
 	}
-	if (err) /* none, and not two when it is tried once more */
-		scry_bpf_detach_number(bpf, number);
+	if (!err)
+		return 0;
+	scry_bpf_detach_number(bpf, number); /* none, and not two when it is tried once more */
+	if (ret)
+		scry_processors_done(ret);
 	return err;
+}
+
+void scry_processors_done(struct scry_processors *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		close(p->fds[i]);
+	free(p->fds);
+	*p = (struct scry_processors){0};
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A period begins anew then, so half a tick is lost: of many. Each processor is interrupted: where
+ * there are many, more seldom. */
+void scry_processors_sway(struct scry_processors *p)
+{
+	const uint64_t least = SWAY_TICKS * p->period_ns, now = now_ns();
+	const uint64_t rest = least > SWAY_NS ? least : SWAY_NS;
+
+	if (now - p->swayed_ns < rest * (1 + p->count / SWAY_MANY))
+		return;
+	p->swayed_ns = now;
+	for (size_t i = 0; i < p->count; i++) {
+		/* three quarters of it to five */
+		uint64_t period = p->period_ns - p->period_ns / 4 +
+				  (uint64_t)random() % (p->period_ns / 2 + 1);
+
+		ioctl(p->fds[i], PERF_EVENT_IOC_PERIOD, &period);
+	}
 }
 
 uint32_t scry_processors_namespace(void)

@@ -301,6 +301,10 @@ static void ask(struct scry_syscall_lines *l, struct image *i, uint64_t now)
 			i->state = REFUSED;
 		return;
 	}
+	if (!l->bpf) {
+		refuse(l, i, "they are read by eBPF, which is not permitted here");
+		return;
+	}
 	err = scry_ruby_open(i->pid, SCRY_RUBY_BOOTS, &ruby);
 	if (err == -EAGAIN) {
 		scry_error_clear();

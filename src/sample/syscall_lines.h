@@ -25,7 +25,8 @@
 
 struct scry_syscall_lines;
 
-/* `bpf` gets its maps `lines` and `rubies` filled. Both are borrowed. NULL: no memory. */
+/* `bpf` gets its maps `lines` and `rubies` filled; NULL: there is none, and no Ruby has lines. Both
+ * are borrowed. NULL: no memory. */
 struct scry_syscall_lines *scry_syscall_lines_new(struct scry_writer *writer, struct scry_bpf *bpf);
 void scry_syscall_lines_free(struct scry_syscall_lines *l); /* NULL is legal */
 

@@ -18,6 +18,7 @@
 #include "wire/unwind.h"
 
 #define IMAGES_MAX (1u << 20)
+#define CODES_MAX (1u << 16)
 #define FRAMES_MAX 64u
 #define AGAIN_NS 5000000u /* after a look that did not show what was asked for */
 #define AGAIN_TIMES 10u	  /* and after so many times what it took, as it may take long */
@@ -60,6 +61,9 @@ struct scry_syscall_programs {
 	size_t retired_next;
 	struct scry_native *own;      /* ours; made when it is asked */
 	struct scry_native_name name; /* the last one: its module is ours */
+	struct scry_intern codes;     /* image, place, caller -> place in `numbers` + 1 */
+	struct scry_syscall_number *numbers;
+	size_t number_room;
 };
 
 static uint64_t now_ns(void)
@@ -82,6 +86,7 @@ scry_syscall_programs_new(struct scry_writer *writer,
 	p->still = still;
 	p->arg = arg;
 	scry_map_init(&p->by_number, IMAGES_MAX);
+	scry_intern_init(&p->codes, CODES_MAX, CODES_MAX * 32u);
 	return p;
 }
 
@@ -109,6 +114,8 @@ void scry_syscall_programs_free(struct scry_syscall_programs *p)
 	free(p->images);
 	free(p->name.module);
 	scry_map_done(&p->by_number);
+	scry_intern_done(&p->codes);
+	free(p->numbers);
 	free(p);
 }
 
@@ -470,6 +477,66 @@ uint32_t scry_syscall_programs_stack(struct scry_syscall_programs *p,
 		return 0;
 	scry_native_stacks_look(g->stacks);
 	return scry_native_stacks_write(g->stacks, number, p->writer);
+}
+
+/* --- which call it is, where only the code tells --------------------------------------------- */
+
+static struct scry_syscall_number read_number(struct scry_syscall_programs *p, struct program *g,
+					      uint64_t ip, uint64_t caller)
+{
+	struct scry_syscall_code at = {0};
+	struct scry_syscall_number n;
+
+	at.elf = scry_native_file(g->native, ip, &at.address);
+	n = scry_syscall_number(&at);
+	if (!n.is_argument || !caller)
+		return n;
+	free(p->name.module);
+	scry_native_name(g->native, ip, &p->name);
+	at.elf = scry_native_file(g->native, caller, &at.address);
+	n.is_known = p->name.symbol && at.elf &&
+		     scry_syscall_number_passed(&at, p->name.symbol, &n.number);
+	return n;
+}
+
+struct scry_syscall_number scry_syscall_programs_number(struct scry_syscall_programs *p,
+							const struct scry_syscalls_stack *r)
+{
+	struct image *i = find(p, r->head.key.image);
+	uint64_t key[3] = {r->head.key.image, r->head.key.ip, 0};
+	struct scry_syscall_number n = {.code = SCRY_SYSCALL_CODE_UNREAD}, *more;
+	const uint32_t count = p->codes.count;
+	uint32_t id = 0;
+
+	if (r->size >= sizeof(key[2]))
+		memcpy(&key[2], r->bytes, sizeof(key[2])); /* a return address, or anything */
+	for (int with = 0; with < 2; with++) {
+		const uint64_t of[3] = {key[0], key[1], with ? key[2] : 0};
+
+		id = scry_intern_find(&p->codes, (const char *)of, sizeof(of));
+		if (id)
+			return p->numbers[id - 1];
+	}
+	if (!i || !i->program)
+		return n;
+	n = read_number(p, i->program, key[1], key[2]);
+	if (n.code == SCRY_SYSCALL_CODE_UNREAD) { /* it may have been mapped since */
+		look_again(p, i);
+		n = read_number(p, i->program, key[1], key[2]);
+	}
+	if (!n.is_argument)
+		key[2] = 0;
+	if (count == p->number_room) {
+		more = reallocarray(p->numbers, count ? 2 * count : 256, sizeof(*more));
+		if (!more)
+			return n;
+		p->numbers = more;
+		p->number_room = count ? 2 * count : 256;
+	}
+	if (n.code != SCRY_SYSCALL_CODE_UNREAD &&
+	    scry_intern_put(&p->codes, (const char *)key, sizeof(key), &id) == 0)
+		p->numbers[id - 1] = n;
+	return n;
 }
 
 size_t scry_syscall_programs_unseen(const struct scry_syscall_programs *p)

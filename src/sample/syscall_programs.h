@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "rec/writer.h"
+#include "sample/syscall_number.h"
 #include "wire/bpf_syscalls.h"
 
 #define SCRY_SYSCALL_PROGRAMS_MAX 256u /* that are looked at, at once */
@@ -52,6 +53,11 @@ struct scry_syscall_place {
 void scry_syscall_programs_name(struct scry_syscall_programs *p,
 				const struct scry_syscalls_place *record,
 				struct scry_syscall_place *ret);
+
+/* Which call the instruction before the place of a stack makes, by its code, and by that of its
+ * caller where it is in libc's syscall(2). */
+struct scry_syscall_number scry_syscall_programs_number(struct scry_syscall_programs *p,
+							const struct scry_syscalls_stack *record);
 
 /* The STACK id of the frame that made the call, with its callers, written where new. 0: not known.
  */

@@ -140,6 +140,8 @@ static uint32_t call_name(struct scry_syscall_sums *s, const struct scry_syscall
 
 	if (key->number == SCRY_SYSCALLS_RETURNED)
 		known = "rt_sigreturn";
+	if (key->number == SCRY_SYSCALLS_UNKNOWN)
+		known = key->abi == SCRY_ABI_64 ? "[not known]" : "[32-bit call]";
 	if (known)
 		return string(s, known);
 	snprintf(text, sizeof(text), key->abi == SCRY_ABI_64 ? "call %u" : "32-bit call %u",
@@ -352,8 +354,8 @@ static void add_sum(struct scry_syscalls_sum *to, const struct scry_syscalls_sum
 		add_kind(to, &by->kinds[i]);
 }
 
-static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum *sum,
-		    const struct scry_syscalls_times *times)
+static bool take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum *sum,
+		     const struct scry_syscalls_times *times)
 {
 	const struct scry_syscalls_key *key = &sum->key;
 	uint32_t thread = thread_of(s, key->tid, key->image, 0);
@@ -372,7 +374,7 @@ static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum 
 	s->calls += sum->calls;
 	if (!at) {
 		s->lost += sum->calls;
-		return 0;
+		return false;
 	}
 	row = &s->rows[at - 1];
 	row->site = ids[0];
@@ -380,7 +382,12 @@ static int take_one(struct scry_syscall_sums *s, const struct scry_syscalls_sum 
 	add_sum(&row->sum, sum);
 	if (times)
 		add_times(&s->sites[ids[0] - 1], row, times);
-	return 0;
+	return true;
+}
+
+bool scry_syscall_sums_tick(struct scry_syscall_sums *s, const struct scry_syscalls_key *key)
+{
+	return take_one(s, &(struct scry_syscalls_sum){.key = *key, .ticks = 1}, NULL);
 }
 
 static bool has_ended(const struct scry_syscall_sums *s, const struct scry_syscalls_key *key)
@@ -391,25 +398,23 @@ static bool has_ended(const struct scry_syscall_sums *s, const struct scry_sysca
 	       scry_map_get(&s->ended_tids, (uint64_t)key->image << 32, &one);
 }
 
-int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
+void scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all)
 {
 	static struct scry_syscalls_timed t; /* or what it begins with */
 	struct scry_syscalls_slot slot, next;
 	bool is_there = bpf_map_get_next_key(map, NULL, &slot) == 0;
-	int err = 0;
 
-	while (is_there && !err) {
+	while (is_there) {
 		/* asked first: what is deleted has no next */
 		is_there = bpf_map_get_next_key(map, &slot, &next) == 0;
 		if (bpf_map_lookup_elem(map, &slot, &t) == 0 && (all || has_ended(s, &t.sum.key))) {
-			err = take_one(s, &t.sum, is_timed ? &t.times : NULL);
+			take_one(s, &t.sum, is_timed ? &t.times : NULL);
 			bpf_map_delete_elem(map, &slot);
 		}
 		slot = next;
 	}
 	scry_map_done(&s->ended_tids);
 	scry_map_init(&s->ended_tids, ROWS_MAX);
-	return err;
 }
 
 /* --- the end --------------------------------------------------------------------------------- */

@@ -55,9 +55,12 @@ struct scry_syscall_thread {
 typedef void scry_syscall_sums_name(void *arg, struct scry_syscall_thread *thread);
 void scry_syscall_sums_names(struct scry_syscall_sums *s, scry_syscall_sums_name *name, void *arg);
 
+/* One tick, in a call of the thread of `key`. False: there was no room. */
+bool scry_syscall_sums_tick(struct scry_syscall_sums *s, const struct scry_syscalls_key *key);
+
 /* Takes the sums of those that have ended out of the kernel's map; or of all. `is_timed`: it is
- * `timed`, not `sums`. 0 or -errno with a sentence. And how many calls they have. */
-int scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
+ * `timed`, not `sums`. And how many calls they have. */
+void scry_syscall_sums_take(struct scry_syscall_sums *s, int map, bool is_timed, bool all);
 uint64_t scry_syscall_sums_calls(const struct scry_syscall_sums *s);
 uint64_t scry_syscall_sums_lost(const struct scry_syscall_sums *s); /* of them: beyond the limits */
 

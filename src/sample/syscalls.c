@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "probe/bpf.h"
 #include "sample/processors.h"
 #include "sample/syscall_lines.h"
+#include "sample/syscall_perf.h"
 #include "sample/syscall_programs.h"
 #include "sample/syscall_sums.h"
 #include "sys/kin.h"
@@ -39,15 +41,18 @@ SCRY_BPF_OBJECT(syscalls);
 
 struct scry_syscalls_watch {
 	struct scry_syscalls_watch_opts opts;
-	struct scry_bpf *bpf;
+	struct scry_bpf *bpf;		/* NULL with perf */
+	struct scry_syscall_perf *perf; /* NULL: eBPF is permitted */
 	struct scry_syscall_programs *programs;
 	struct scry_syscall_lines *lines;
 	struct scry_syscall_sums *sums;
-	struct scry_map members; /* pid -> image: those that are counted, and live */
+	struct scry_processors processors; /* how their clocks go */
+	struct scry_map members;	   /* pid -> image: those that are counted, and live */
 	uint32_t images;
 	uint32_t first_pid;
 	bool is_from_exec;
-	uint64_t children; /* that were there already, and are not watched */
+	uint64_t children;	   /* that were there already, and are not watched */
+	uint64_t inside, unplaced; /* with perf: ticks in system calls; without a row */
 	uint64_t began_ns, cpu_began_ns, youngest_ns, before_ns, pruned_ns, turn_until_ns, took_ns,
 		take_rest_ns;
 };
@@ -83,6 +88,8 @@ static bool still(void *arg, pid_t pid, uint32_t image)
 	const uint32_t key = (uint32_t)pid;
 	struct scry_syscalls_member m;
 
+	if (w->perf)
+		return scry_syscall_perf_runs(w->perf, pid, image);
 	return scry_bpf_get(w->bpf, "tree", &key, &m) == 0 && m.image == image;
 }
 
@@ -181,6 +188,31 @@ static int give_place(void *arg, void *record, size_t size)
 	return is_long(w);
 }
 
+static void news_of_perf(void *arg, const struct scry_syscalls_record *r)
+{
+	on_news(arg, r);
+}
+
+/* Which call it is, and whether it is one, the code says that made it. */
+static void tick_of_perf(void *arg, struct scry_syscall_tick *t)
+{
+	struct scry_syscalls_watch *w = arg;
+	struct scry_syscalls_key *key = &t->stack.head.key;
+	struct scry_syscall_number n = {.code = SCRY_SYSCALL_CODE_32};
+
+	if (!t->is_compat) {
+		add_image(w, key->image, (pid_t)t->stack.head.pid, 0);
+		n = scry_syscall_programs_number(w->programs, &t->stack);
+	}
+	if (!t->is_sure && n.code < SCRY_SYSCALL_CODE_64)
+		return;
+	key->abi = n.code == SCRY_SYSCALL_CODE_32 ? SCRY_ABI_32 : SCRY_ABI_64;
+	key->number = n.is_known ? n.number : SCRY_SYSCALLS_UNKNOWN;
+	w->inside++;
+	give_place(w, &t->stack, sizeof(t->stack)); /* first: then it is known whose thread it is */
+	w->unplaced += !scry_syscall_sums_tick(w->sums, key);
+}
+
 /* --- life ------------------------------------------------------------------------------------ */
 
 static int leave_out(struct scry_syscalls_watch *w)
@@ -222,6 +254,32 @@ static int load(struct scry_syscalls_watch *w)
 		err = scry_bpf_ring(w->bpf, "news", give_news, w);
 	if (!err)
 		err = scry_bpf_ring(w->bpf, "places", give_place, w);
+	if (err) {
+		scry_bpf_close(w->bpf);
+		w->bpf = NULL;
+	}
+	return err;
+}
+
+/* What eBPF lacks is said; and, where that does not go either, what perf does. */
+static int load_perf(struct scry_syscalls_watch *w)
+{
+	const struct scry_syscall_perf_opts opts = {
+		.period_ns = scry_processors_period(w->opts.rate),
+		.follows = w->opts.follows,
+		.first_image = OWN_IMAGES,
+		.news = news_of_perf,
+		.tick = tick_of_perf,
+		.arg = w,
+	};
+	int err;
+
+	scry_log_detail("%s", scry_error());
+	scry_error_clear();
+	err = scry_syscall_perf_open(&opts, &w->perf);
+	if (!err)
+		scry_log_say("eBPF is not permitted here: sampled by perf events, with a clock for "
+			     "each thread");
 	return err;
 }
 
@@ -243,6 +301,8 @@ int scry_syscalls_watch_open(const struct scry_syscalls_watch_opts *opts,
 		err = scry_fail(-ENOMEM, "no memory for system calls");
 	if (!err)
 		err = load(w);
+	if ((err == -EPERM || err == -ENOTSUP) && !w->opts.exact)
+		err = load_perf(w);
 	if (!err && !(w->lines = scry_syscall_lines_new(opts->writer, w->bpf)))
 		err = scry_fail(-ENOMEM, "no memory for system calls");
 	if (err)
@@ -257,7 +317,9 @@ void scry_syscalls_watch_close(struct scry_syscalls_watch *w)
 	if (!w)
 		return;
 	scry_syscall_lines_free(w->lines);
+	scry_processors_done(&w->processors);
 	scry_bpf_close(w->bpf);
+	scry_syscall_perf_close(w->perf);
 	scry_syscall_sums_free(w->sums);
 	scry_syscall_programs_free(w->programs);
 	scry_map_done(&w->members);
@@ -282,17 +344,26 @@ static int pass_filter(struct scry_syscalls_watch *w, uint32_t pid)
 	return 0;
 }
 
+static int tell_kernel(struct scry_syscalls_watch *w, uint32_t pid,
+		       const struct scry_syscalls_member *m)
+{
+	int err = w->images < OWN_IMAGES ? scry_bpf_set(w->bpf, "tree", &pid, m) : -ENOSPC;
+
+	if (!err)
+		err = pass_filter(w, pid);
+	return err ? scry_fail(err, "the kernel does not take process %d into its map: %s",
+			       (int)pid, strerror(-err))
+		   : 0;
+}
+
 int scry_syscalls_watch_add(struct scry_syscalls_watch *w, pid_t pid, bool from_exec)
 {
 	const struct scry_syscalls_member m = {.image = from_exec ? 0 : ++w->images};
 	const uint32_t key = (uint32_t)pid;
-	int err = w->images < OWN_IMAGES ? scry_bpf_set(w->bpf, "tree", &key, &m) : -ENOSPC;
+	int err = w->perf ? scry_syscall_perf_add(w->perf, pid, m.image) : tell_kernel(w, key, &m);
 
-	if (!err)
-		err = pass_filter(w, key);
 	if (err)
-		return scry_fail(err, "the kernel does not take process %d into its map: %s",
-				 (int)pid, strerror(-err));
+		return err;
 	w->is_from_exec |= from_exec;
 	if (!w->first_pid)
 		w->first_pid = key;
@@ -309,18 +380,24 @@ struct search {
 	int err;
 };
 
+static bool has(const struct scry_syscalls_watch *w, pid_t pid)
+{
+	const uint32_t key = (uint32_t)pid;
+
+	return w->perf ? scry_syscall_perf_has(w->perf, pid) : scry_bpf_has(w->bpf, "tree", &key);
+}
+
 static void meet(void *arg, pid_t pid)
 {
 	struct search *s = arg;
-	const uint32_t key = (uint32_t)pid;
 	struct scry_proc_stat st;
-	uint32_t parent;
 
-	if (s->err || scry_bpf_has(s->w->bpf, "tree", &key) || scry_proc_stat(pid, &st) < 0 ||
-	    !st.has_memory)
+	if (s->err || has(s->w, pid) || scry_proc_stat(pid, &st) < 0 || !st.has_memory ||
+	    !has(s->w, st.ppid))
 		return;
-	parent = (uint32_t)st.ppid;
-	if (!scry_bpf_has(s->w->bpf, "tree", &parent))
+	if (s->w->perf) /* one that was born since has its clock */
+		s->err = scry_syscall_perf_take(s->w->perf, true);
+	if (s->err || has(s->w, pid))
 		return;
 	s->found++;
 	if (s->w->opts.follows)
@@ -342,14 +419,10 @@ static int find_children(struct scry_syscalls_watch *w)
 	return s.err;
 }
 
-int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
+static int attach(struct scry_syscalls_watch *w)
 {
-	int err = 0;
+	int err = scry_bpf_attach_own(w->bpf, "syscalls_forked");
 
-	w->before_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
-	w->cpu_began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	w->began_ns = w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
-	err = scry_bpf_attach_own(w->bpf, "syscalls_forked");
 	if (!err)
 		err = scry_bpf_attach_own(w->bpf, "syscalls_execed");
 	if (!err)
@@ -364,21 +437,31 @@ int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
 		err = scry_bpf_attach_own(w->bpf, "syscalls_enter");
 	if (!err)
 		err = scry_processors_tick(w->bpf, "syscalls_tick",
-					   scry_processors_period(w->opts.rate), CLOCKS);
+					   scry_processors_period(w->opts.rate), CLOCKS,
+					   &w->processors);
 	return err;
+}
+
+int scry_syscalls_watch_begin(struct scry_syscalls_watch *w)
+{
+	w->before_ns = w->opts.exact ? scry_syscalls_cost_ns() : 0;
+	w->cpu_began_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+	w->began_ns = w->youngest_ns = clock_ns(CLOCK_MONOTONIC);
+	return w->perf ? find_children(w) : attach(w);
 }
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
 static int take(struct scry_syscalls_watch *w, bool all)
 {
-	int map = scry_bpf_map_fd(w->bpf, w->opts.latency ? "timed" : "sums");
+	const int map = scry_bpf_map_fd(w->bpf, w->opts.latency ? "timed" : "sums");
 
-	int err = map < 0 ? map : scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
-
+	if (map < 0)
+		return map;
+	scry_syscall_sums_take(w->sums, map, w->opts.latency, all);
 	/* to look at all of them takes time, of which a tenth is enough */
 	w->take_rest_ns = 10 * (clock_ns(CLOCK_MONOTONIC) - w->took_ns);
-	return err;
+	return 0;
 }
 
 /* Ends may have been lost: who is in the kernel's map no more has ended. */
@@ -415,15 +498,32 @@ static bool is_time_to_take(struct scry_syscalls_watch *w)
 	return true;
 }
 
+/* Nobody is woken for news. */
+static int turn_perf(struct scry_syscalls_watch *w, uint64_t limit_ns)
+{
+	const uint64_t most = w->opts.follows ? YOUNG_WAIT_NS * 2 : limit_ns;
+	int err;
+
+	scry_syscall_perf_wait(w->perf, most < limit_ns ? most : limit_ns);
+	err = scry_syscall_perf_take(w->perf, false);
+	scry_syscall_programs_settle(w->programs);
+	scry_syscall_lines_turn(w->lines, true);
+	return err;
+}
+
 int scry_syscalls_watch_turn(struct scry_syscalls_watch *w, uint64_t limit_ns)
 {
-	struct pollfd fd = {scry_bpf_map_fd(w->bpf, "news"), POLLIN, 0};
+	struct pollfd fd = {.events = POLLIN};
 	const uint64_t age = clock_ns(CLOCK_MONOTONIC) - w->youngest_ns;
 	const uint64_t wait = age < YOUNG_NS && YOUNG_WAIT_NS < limit_ns ? YOUNG_WAIT_NS : limit_ns;
 	const struct timespec limit = {(time_t)(wait / 1000000000u), (long)(wait % 1000000000u)};
 	int got;
 
+	if (w->perf)
+		return turn_perf(w, wait);
+	fd.fd = scry_bpf_map_fd(w->bpf, "news");
 	ppoll(&fd, 1, &limit, NULL);
+	scry_processors_sway(&w->processors);
 	w->turn_until_ns = clock_ns(CLOCK_MONOTONIC) + TURN_MAX_NS;
 	got = scry_bpf_take(w->bpf);
 	if (got < 0 && got != -ECANCELED)
@@ -445,14 +545,14 @@ bool scry_syscalls_watch_lives(const struct scry_syscalls_watch *w)
 
 static uint64_t sum(struct scry_syscalls_watch *w, uint32_t what)
 {
-	return scry_bpf_sum(w->bpf, "counters", what);
+	return w->perf ? 0 : scry_bpf_sum(w->bpf, "counters", what);
 }
 
 static uint32_t flags(const struct scry_syscalls_watch *w)
 {
 	return (w->opts.exact ? SCRY_SYSCALLS_EXACT : 0) |
 	       (w->opts.latency ? SCRY_SYSCALLS_LATENCY : 0) |
-	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0) |
+	       (w->opts.follows ? SCRY_SYSCALLS_FOLLOW : 0) | (w->perf ? SCRY_SYSCALLS_PERF : 0) |
 	       (w->is_from_exec && !w->members.count ? SCRY_SYSCALLS_WHOLE : 0);
 }
 
@@ -475,10 +575,22 @@ static void note_lines(struct scry_syscalls_watch *w)
 	put(w, SCRY_EVENT_NOTE, &ev, sizeof(ev));
 }
 
+static void add_perf(const struct scry_syscalls_watch *w, struct scry_ev_syscalls *ev)
+{
+	const struct scry_syscall_perf_sums sums = scry_syscall_perf_sums(w->perf);
+
+	ev->ticks = sums.ticks;
+	ev->inside = w->inside;
+	ev->unplaced = w->unplaced;
+	ev->lost = sums.lost;
+	ev->children += sums.children;
+	ev->ran_ns = sums.ran_ns;
+}
+
 static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t watched_ns,
 		      uint64_t with_ns)
 {
-	const struct scry_ev_syscalls ev = {
+	struct scry_ev_syscalls ev = {
 		.flags = flags(w),
 		.rate = w->opts.rate,
 		.ticks = sum(w, SCRY_SYSCALLS_TICKS),
@@ -499,18 +611,33 @@ static void write_end(struct scry_syscalls_watch *w, const char *why, uint64_t w
 		.with_ns = with_ns,
 	};
 	struct scry_ev_detach detach = {.pid = w->first_pid, .verified = 1};
-	const struct scry_ev_totals totals = {
-		.pid = w->first_pid,
-		.events = w->opts.exact ? ev.calls : ev.inside,
-		.lost = w->opts.exact ? ev.nowhere : ev.unplaced,
-		.watched_ns = watched_ns,
-	};
+	struct scry_ev_totals totals = {.pid = w->first_pid, .watched_ns = watched_ns};
 
+	if (w->perf)
+		add_perf(w, &ev);
+	totals.events = w->opts.exact ? ev.calls : ev.inside;
+	totals.lost = w->opts.exact ? ev.nowhere : ev.unplaced;
 	put(w, SCRY_EVENT_SYSCALLS, &ev, sizeof(ev));
 	note_lines(w);
 	scry_writer_string(w->opts.writer, why, strlen(why), &detach.reason_str);
 	put(w, SCRY_EVENT_DETACH, &detach, sizeof(detach));
 	put(w, SCRY_EVENT_TOTALS, &totals, sizeof(totals));
+}
+
+static int end_bpf(struct scry_syscalls_watch *w)
+{
+	int err;
+
+	scry_processors_done(&w->processors);
+	scry_bpf_detach(w->bpf);
+	err = scry_bpf_take(w->bpf);
+	return err < 0 ? err : take(w, true);
+}
+
+static int end_perf(struct scry_syscalls_watch *w)
+{
+	scry_syscall_perf_stop(w->perf);
+	return scry_syscall_perf_take(w->perf, true);
 }
 
 int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
@@ -520,11 +647,8 @@ int scry_syscalls_watch_end(struct scry_syscalls_watch *w, const char *why)
 	int err;
 
 	scry_syscall_sums_names(w->sums, name_thread, w); /* of threads that live */
-	scry_bpf_detach(w->bpf);
-	w->turn_until_ns = UINT64_MAX; /* no more come */
-	err = scry_bpf_take(w->bpf);
-	if (err >= 0)
-		err = take(w, true);
+	w->turn_until_ns = UINT64_MAX;			  /* no more come */
+	err = w->perf ? end_perf(w) : end_bpf(w);
 	scry_syscall_programs_tell(w->programs);
 	if (!err)
 		err = scry_syscall_sums_write(w->sums);

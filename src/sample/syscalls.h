@@ -1,6 +1,7 @@
 /*
  * The system calls of processes, summed in the kernel by bpf/syscalls.bpf.c: nothing is stopped,
- * nothing in the processes is changed, and what is counted stays the same whoever dies.
+ * nothing in the processes is changed, and what is counted stays the same whoever dies. Where eBPF
+ * is not permitted, and only samples are wanted, perf events give them (sample/syscall_perf).
  *
  * Life: open, add each process, begin, then turn again and again; end writes all sums; close. One
  * thread.
@@ -25,7 +26,8 @@ struct scry_syscalls_watch_opts {
 	uint32_t rate;		    /* ticks a second on each processor */
 };
 
-/* Loads what runs in the kernel. 0 or -errno with a sentence, as scry_bpf_load. */
+/* Loads what runs in the kernel. 0 or -errno with a sentence, as scry_bpf_load; of samples, what
+ * perf lacks as well. */
 int scry_syscalls_watch_open(const struct scry_syscalls_watch_opts *opts,
 			     struct scry_syscalls_watch **ret);
 void scry_syscalls_watch_close(struct scry_syscalls_watch *w); /* NULL is legal */

@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -264,6 +266,45 @@ int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_
 				 m->path, (int)pid);
 	}
 	return open_fd(fd, m->path, ret);
+}
+
+bool scry_elf_is_vdso(const struct scry_map_entry *m)
+{
+	return m->x && !m->inode && m->start >> 32 && strcmp(m->path, "[vdso]") == 0;
+}
+
+/* The bytes of ours, from its beginning to its mapping's end. */
+static int copy_vdso(int fd)
+{
+	struct scry_maps maps = {0};
+	const char *at = (const char *)getauxval(AT_SYSINFO_EHDR);
+	const struct scry_map_entry *m;
+	int err = scry_maps_read(getpid(), &maps);
+	size_t size;
+
+	if (err)
+		return err;
+	m = at ? scry_maps_at(&maps, (uintptr_t)at) : NULL;
+	size = m && m->start == (uintptr_t)at ? (size_t)(m->end - m->start) : 0;
+	scry_maps_done(&maps);
+	if (!size)
+		return scry_fail(-ENOENT, "this process has no vDSO");
+	if (write(fd, at, size) != (ssize_t)size)
+		return scry_fail(-EIO, "no memory for a copy of the vDSO");
+	return 0;
+}
+
+int scry_elf_open_vdso(struct scry_elf **ret)
+{
+	int fd = memfd_create("vdso", MFD_CLOEXEC), err;
+
+	if (fd < 0)
+		return scry_fail(-errno, "no memory for a copy of the vDSO");
+	err = copy_vdso(fd);
+	if (!err)
+		return open_fd(fd, "[vdso]", ret);
+	close(fd);
+	return err;
 }
 
 int scry_elf_open_path(const char *path, struct scry_elf **ret)

@@ -30,6 +30,10 @@ struct scry_sym {
 
 /* Opens the file behind mapping `m` of process `pid`. 0 or -errno with a sentence. */
 int scry_elf_open_mapped(pid_t pid, const struct scry_map_entry *m, struct scry_elf **ret);
+/* Is it the vDSO of a 64-bit program? It is no file, but the kernel gives each the same one: ours
+ * is copied. 0 or -errno with a sentence. */
+bool scry_elf_is_vdso(const struct scry_map_entry *m);
+int scry_elf_open_vdso(struct scry_elf **ret);
 /* Opens a file by path (tests, scry itself). */
 int scry_elf_open_path(const char *path, struct scry_elf **ret);
 void scry_elf_close(struct scry_elf *elf);

@@ -144,14 +144,30 @@ static long status_number(const char *text, const char *key)
 	return value ? strtol(value, NULL, 10) : 0;
 }
 
+static bool read_link(const char *path, struct scry_proc *proc)
+{
+	ssize_t n = readlink(path, proc->exe, sizeof(proc->exe) - 1);
+
+	proc->exe[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+/* Where the first thread has ended before the others, only theirs is told. */
 static void read_exe(struct scry_proc *proc)
 {
-	char path[64];
-	ssize_t n;
+	char path[80];
+	pid_t *tids = NULL;
+	ssize_t count;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", (int)proc->pid);
-	n = readlink(path, proc->exe, sizeof(proc->exe) - 1);
-	proc->exe[n > 0 ? n : 0] = '\0';
+	if (read_link(path, proc) || proc->state != 'Z')
+		return;
+	count = scry_proc_tasks(proc->pid, &tids);
+	for (ssize_t i = 0; i < count && !proc->exe[0]; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/exe", (int)proc->pid, (int)tids[i]);
+		read_link(path, proc);
+	}
+	free(count < 0 ? NULL : tids);
 }
 
 /* Fills all fields that come from /proc/PID/status and exe; *ret_tgid is the process of the task.

@@ -21,7 +21,7 @@ struct scry_proc {
 	pid_t tracer;	       /* 0: none */
 	int seccomp;	       /* 0 none, 1 strict, 2 filter */
 	bool has_shadow_stack; /* CET SHSTK is on: returns must go where calls came from */
-	char state;	       /* R S D T t Z X */
+	char state;	       /* R S D T t Z X; of its first thread: Z, and others may live */
 	int threads;
 	char comm[32];
 	char exe[512]; /* as readlink of /proc/PID/exe says; "" when not readable */

@@ -90,7 +90,7 @@ static struct file *file_at(struct scry_unwinder *u, uint64_t address)
 	struct scry_elf *elf = NULL;
 	struct file *f;
 
-	if (!m || !m->inode || !m->x)
+	if (!m || !m->x || (!m->inode && !scry_elf_is_vdso(m)))
 		return NULL;
 	for (f = u->files; f < u->files + u->file_count; f++)
 		if (f->inode == m->inode && f->dev_major == m->dev_major &&
@@ -100,7 +100,7 @@ static struct file *file_at(struct scry_unwinder *u, uint64_t address)
 		return NULL;
 	u->file_count++;
 	*f = (struct file){.inode = m->inode, .dev_major = m->dev_major, .dev_minor = m->dev_minor};
-	if (scry_space_elf(&u->space, m, &elf) == 0 &&
+	if (scry_space_code(&u->space, m, &elf) == 0 &&
 	    scry_elf_bias(elf, &u->maps, m, &f->bias) == 0)
 		compile(elf, f);
 	scry_error_clear();

@@ -32,11 +32,11 @@ enum scry_cell_kind {
 	SCRY_CELL_VALUES, /* JSON only: an array of them */
 };
 
-struct scry_column {
+struct scry_column { /* elastic: TEXT is cut where the page is too wide, at its beginning or end */
 	const char *title; /* NULL: not in text */
 	const char *key;   /* snake_case, unit at the end; NULL: not in JSON */
 	enum scry_cell_kind kind;
-	bool is_elastic; /* TEXT: may be cut at its beginning where the page is too wide */
+	enum { SCRY_COLUMN_RIGID, SCRY_COLUMN_ELASTIC, SCRY_COLUMN_CUT_AT_END } elastic;
 };
 
 struct scry_doc_frame {

@@ -181,6 +181,19 @@ static void print_tail(struct scry_doc *doc, const char *text, size_t limit)
 	fprintf(doc->out, "...%s", text);
 }
 
+/* Prints the first `limit` characters, an ellipsis last. */
+static void print_head(struct scry_doc *doc, const char *text, size_t limit)
+{
+	const char *end = text;
+	size_t left = limit - 3;
+
+	while (left && *end) {
+		end++;
+		left -= ((unsigned char)*end & 0xc0) != 0x80;
+	}
+	fprintf(doc->out, "%.*s...", (int)(end - text), text);
+}
+
 /* One line of cells that lie one behind the other at `cells`; returns what follows them. */
 static const char *print_line(struct scry_doc *doc, const char *cells)
 {
@@ -199,7 +212,9 @@ static const char *print_line(struct scry_doc *doc, const char *cells)
 			gap += 2 + text->widths[i];
 		} else if (limit && width > limit) {
 			fprintf(doc->out, "%*s", (int)gap, "");
-			print_tail(doc, cells, limit);
+			(text->columns[i].elastic == SCRY_COLUMN_CUT_AT_END
+				 ? print_head
+				 : print_tail)(doc, cells, limit);
 			gap = 2;
 		} else {
 			fprintf(doc->out, "%*s%s", (int)(gap + (right ? pad : 0)), "", cells);
@@ -241,7 +256,7 @@ static void fit(struct scry_doc *doc)
 		total += text->columns[i].title ? text->widths[i] + (total ? 2 : 0) : 0;
 	while (doc->width && total > doc->width) {
 		for (i = 0, widest = text->column_count; i < text->column_count; i++)
-			if (text->columns[i].title && text->columns[i].is_elastic &&
+			if (text->columns[i].title && text->columns[i].elastic &&
 			    text->widths[i] > ELASTIC_MIN &&
 			    (widest == text->column_count ||
 			     text->widths[i] > text->widths[widest]))
@@ -254,7 +269,7 @@ static void fit(struct scry_doc *doc)
 	}
 	/* Rows that come later may be wider than those that were measured. */
 	for (i = 0; doc->width && i < text->column_count; i++)
-		if (text->columns[i].is_elastic && !text->limits[i])
+		if (text->columns[i].elastic && !text->limits[i])
 			text->limits[i] = text->widths[i] + (doc->width - total);
 }
 

@@ -11,7 +11,9 @@
 #include "wire/bpf_syscalls.h"
 
 #define MANY 1000
-#define FEW 20	    /* samples: a share of fewer says nothing */
+#define MANY_PLACES 20 /* of which the first has no more than its part: none is to be named */
+#define TICK_SECOND_NS 1021286236u /* between two ticks, times their rate: sample/processors */
+#define FEW 20			   /* samples: a share of fewer says nothing */
 #define OWN_MOST 50 /* of a thousand: what counting may take before shares are said to be of it */
 #define LITTLE 50   /* of a thousand: less of the time in system calls is nothing to win */
 
@@ -22,6 +24,14 @@ static const struct scry_syscall_row *largest(struct scry_syscall_view *v)
 	row = rows && v->places.keys.count ? rows[0] : NULL;
 	free(rows);
 	return row;
+}
+
+/* Ticks that there would be if no thread ran for less than one; 0: that cannot be told. */
+static uint64_t due_ticks(const struct scry_ev_syscalls *s)
+{
+	const uint64_t due = scry_share(s->ran_ns, TICK_SECOND_NS, s->rate);
+
+	return due > s->ticks + FEW && s->ticks * 10 < due * 9 ? due : 0;
 }
 
 static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
@@ -42,14 +52,23 @@ static void put_largest(struct scry_syscall_view *v, struct scry_buf *b)
 				(unsigned long long)v->sums.ticks);
 		return;
 	}
-	scry_buf_printf(b, "%llu.%llu %% of its processor time is spent in system calls",
-			(unsigned long long)(all / 10), (unsigned long long)(all % 10));
+	scry_buf_printf(b, "%llu.%llu %% of its processor time", (unsigned long long)(all / 10),
+			(unsigned long long)(all % 10));
+	if (due_ticks(&v->sums))
+		scry_buf_printf(
+			b, ", as far as it was sampled (%llu %% of it),",
+			(unsigned long long)scry_share(v->sums.ticks, due_ticks(&v->sums), 100));
+	scry_buf_printf(b, " is spent in system calls");
 	if (all < LITTLE) {
 		scry_buf_printf(b, ": little is to be won there");
 		return;
 	}
 	if (!site)
 		return;
+	if (row->ticks * MANY_PLACES < v->sums.inside) {
+		scry_buf_printf(b, ", from many places, of which none has much of it");
+		return;
+	}
 	scry_buf_printf(b, ", most in %s from ", scry_syscall_text(v, site->name_str));
 	scry_syscall_put_place(v, site, b);
 	scry_buf_printf(b, " (%llu %%)",
@@ -86,6 +105,8 @@ static void judge(struct scry_syscall_view *v, const struct scry_syscall_verdict
 	} else {
 		put_largest(v, &b);
 	}
+	if (!v->doc->is_data)
+		scry_syscall_shorten(&b);
 	v->doc->ops->note(v->doc, b.data, b.len);
 	scry_buf_done(&b);
 }
@@ -127,6 +148,41 @@ static uint64_t own_share(const struct scry_syscall_view *v)
 		       : 0;
 }
 
+/* Samples of calls of which it is not known which they are. */
+static uint64_t unknown_ticks(const struct scry_syscall_view *v)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < v->places.keys.count; i++)
+		if (scry_syscall_site_of(v, &v->places.rows[i])->number == SCRY_SYSCALLS_UNKNOWN)
+			sum += v->places.rows[i].ticks;
+	return sum;
+}
+
+/* Clocks of threads do not tick for who runs for less than a tick at a time; nor is there room for
+ * all. */
+static void note_perf(struct scry_syscall_view *v)
+{
+	const struct scry_ev_syscalls *s = &v->sums;
+	const uint64_t unknown = unknown_ticks(v);
+	const uint64_t due = due_ticks(s);
+
+	if (s->lost)
+		note(v, "%llu samples, or ends of threads, were not told, for want of room",
+		     (unsigned long long)s->lost);
+	if (due)
+		note(v,
+		     "of the processor time %llu %% is in no sample, as that of threads and "
+		     "processes that run for less than a tick (%u us)",
+		     (unsigned long long)scry_share(due - s->ticks, due, 100),
+		     (unsigned int)(TICK_SECOND_NS / 1000 / s->rate));
+	if (unknown)
+		note(v,
+		     "which call it is, is read from the code without eBPF, and is not known of "
+		     "%llu %% of the samples in system calls",
+		     (unsigned long long)scry_share(unknown, s->inside, 100));
+}
+
 /* What is missing, where something is. */
 static void note_missing(struct scry_syscall_view *v)
 {
@@ -165,7 +221,9 @@ static void note_missing(struct scry_syscall_view *v)
 	if (s->strangers)
 		note(v, "%llu child processes were not watched, as there were too many at once",
 		     (unsigned long long)s->strangers);
-	if (s->lost)
+	if (s->flags & SCRY_SYSCALLS_PERF)
+		note_perf(v);
+	else if (s->lost)
 		note(v, "%llu places, stacks or ends of threads were not told, for want of room",
 		     (unsigned long long)s->lost);
 	if (own_share(v) > OWN_MOST)
@@ -189,8 +247,11 @@ static void note_missing(struct scry_syscall_view *v)
 		note(v, "whether fcntl and ioctl set what was set already is known with --latency "
 			"only, which sees calls begin");
 	if (!scry_syscall_is_exact(v) && v->has_sums && !v->doc->is_data)
-		note(v, "sampled: shares of processor time; --exact counts calls, also those that "
-			"wait, and proves which are in vain");
+		note(v,
+		     "sampled%s: shares of processor time; --exact%s counts calls, also those "
+		     "that wait, and proves which are in vain",
+		     s->flags & SCRY_SYSCALLS_PERF ? " by perf events" : "",
+		     s->flags & SCRY_SYSCALLS_PERF ? " (with eBPF: sudo scry ...)" : "");
 }
 
 static void push_totals(struct scry_syscall_view *v)
@@ -203,11 +264,18 @@ static void push_totals(struct scry_syscall_view *v)
 			   : scry_syscall_is_exact(v) ? "exact"
 						      : "sampled";
 	struct scry_cell how = scry_cell_text(mode, strlen(mode));
+	struct scry_cell engine = scry_cell_text("ebpf", 4);
+	struct scry_cell exits = scry_cell_known(s->exits, !(s->flags & SCRY_SYSCALLS_PERF));
+	struct scry_cell ran = scry_cell_known(s->ran_ns, s->ran_ns != 0);
 
 	how.is_blank = true;
+	if (s->flags & SCRY_SYSCALLS_PERF)
+		engine = scry_cell_text("perf", 4);
+	engine.is_blank = exits.is_blank = ran.is_blank = true;
 	calls.is_blank = !scry_syscall_is_exact(v);
 	const struct scry_pair pairs[] = {
 		{"mode", NULL, SCRY_CELL_TEXT, 0, how},
+		{"engine", NULL, SCRY_CELL_TEXT, 0, engine},
 		{"calls", "system calls", SCRY_CELL_COUNT, 0, calls},
 		{"samples", "samples of its processor time", SCRY_CELL_COUNT, 0, ticks},
 		{"samples_in_calls", "of them in system calls", SCRY_CELL_COUNT, 0, inside},
@@ -221,7 +289,8 @@ static void push_totals(struct scry_syscall_view *v)
 		 SCRY_CELL_NUMBER,
 		 0,
 		 {.number = s->watched_ns, .is_blank = true}},
-		{"exits", NULL, SCRY_CELL_NUMBER, 0, {.number = s->exits, .is_blank = true}},
+		{"ran_ns", NULL, SCRY_CELL_NUMBER, 0, ran},
+		{"exits", NULL, SCRY_CELL_NUMBER, 0, exits},
 		{"killed_in_calls",
 		 NULL,
 		 SCRY_CELL_NUMBER,

@@ -11,7 +11,8 @@
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
 
-#define LEAST 100 /* calls */
+#define LEAST 100	 /* calls */
+#define ONE_DIRECTORY 90 /* percent: it is as good as the only one */
 #define LEAST_MUCH 5000
 #define LEAST_HINT 1000 /* the same of a hint, which must be half of the calls too */
 
@@ -79,6 +80,11 @@ static const struct pattern absent = {
 	"ask in fewer places: a shorter search path (Ruby: $LOAD_PATH, bootsnap; Python: "
 	"sys.path), LC_ALL=C.UTF-8 for locales",
 	"another file of that name may be found first"};
+/* Where it is one directory nobody searches. */
+static const struct pattern absent_there = {
+	"enoent", SCRY_GRADE_OBSERVED, "asked for files that are not there",
+	"ask for what is there, or remember for a while what is not",
+	"a file that comes later is seen later"};
 static const struct pattern unlock = {
 	"mutex-wake", SCRY_GRADE_HINT, "let go of a mutex of libc's, and woke nobody",
 	"often harmless: after pthread_cond_wait a mutex counts as contended; whether threads wait "
@@ -87,6 +93,22 @@ static const struct pattern unlock = {
 static const struct pattern stack = {"thread-stack", SCRY_GRADE_OBSERVED,
 				     "gave back the stack of a thread that ended",
 				     "a pool of threads, instead of one for each task", "none"};
+
+/* Of the first ones, as each is a walk over all paths. */
+static void look_for_searches(const struct scry_syscall_view *v, struct scry_syscall_verdict *all,
+			      size_t count)
+{
+	for (size_t i = 0; i < count && i < SCRY_SYSCALL_WITH_PATHS; i++) {
+		struct scry_buf paths = {0};
+
+		if (all[i].pattern == absent.name &&
+		    scry_syscall_put_paths(v, all[i].row, true, &paths) >= ONE_DIRECTORY) {
+			all[i].cure = absent_there.cure;
+			all[i].risk = absent_there.risk;
+		}
+		scry_buf_done(&paths);
+	}
+}
 
 const char *scry_syscall_grade_name(enum scry_syscall_grade grade)
 {
@@ -225,6 +247,7 @@ size_t scry_syscall_judge(const struct scry_syscall_view *v, struct scry_syscall
 	}
 	if (count)
 		qsort(all, count, sizeof(*all), by_weight);
+	look_for_searches(v, all, count);
 	*ret = all;
 	return count;
 }

@@ -10,11 +10,11 @@
 #include "view/syscalls.h"
 #include "wire/bpf_syscalls.h"
 
+#define WORD_MOST 40   /* columns: of a longer symbol the middle is left out */
 #define CALLER_MOST 90 /* percent: it stands for all */
 #define VERDICTS_SHOWN 10
 #define PATHS_MAX (1u << 16)
-#define PATHS_SHOWN 100 /* verdicts that have them */
-#define TIME_ROOM 24	/* "1234.5 s" */
+#define TIME_ROOM 24 /* "1234.5 s" */
 
 /* --- cells ----------------------------------------------------------------------------------- */
 
@@ -47,6 +47,15 @@ void scry_syscall_put_place(const struct scry_syscall_view *v,
 	scry_buf_printf(buf, "+%#llx", (unsigned long long)site->offset);
 }
 
+void scry_syscall_shorten(struct scry_buf *buf)
+{
+	struct scry_buf whole = *buf;
+
+	*buf = (struct scry_buf){0};
+	scry_text_shorten(buf, scry_buf_str(&whole), WORD_MOST);
+	scry_buf_done(&whole);
+}
+
 static size_t directory_length(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -54,15 +63,16 @@ static size_t directory_length(const char *path)
 	return !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
 }
 
-void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
-			    bool directories, struct scry_buf *buf)
+uint64_t scry_syscall_put_paths(const struct scry_syscall_view *v,
+				const struct scry_syscall_row *row, bool directories,
+				struct scry_buf *buf)
 {
 	const uint64_t of = (uint64_t)(row - v->places.rows);
 	struct scry_map_slot slot;
 	struct scry_intern names;
 	struct scry_map counts;
 	static const char here[] = ".";
-	uint64_t all = 0;
+	uint64_t all = 0, most = 0;
 	size_t cursor = 0, length;
 
 	scry_intern_init(&names, PATHS_MAX, 64u << 20);
@@ -94,6 +104,7 @@ void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry
 		if (!best.value)
 			break;
 		scry_map_remove(&counts, best.key, NULL);
+		most = i ? most : scry_share(best.value, all, 100);
 		scry_buf_printf(buf, "%s%s", i ? ", " : "",
 				scry_intern_get(&names, (uint32_t)best.key, &length));
 		scry_buf_printf(buf, " %llu %%",
@@ -101,6 +112,7 @@ void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry
 	}
 	scry_intern_done(&names);
 	scry_map_done(&counts);
+	return most;
 }
 
 /* The time that no more than so many thousandths took: the end of its step, as none took longer
@@ -259,17 +271,17 @@ static void set_columns(const struct scry_syscall_view *v, struct scry_column *c
 		[COL_NAME] = {"syscall", "name", SCRY_CELL_TEXT, false},
 		[COL_NUMBER] = {NULL, "number", SCRY_CELL_NUMBER, false},
 		[COL_ABI] = {NULL, "abi", SCRY_CELL_TEXT, false},
-		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, false},
+		[COL_PLACE] = {"from", NULL, SCRY_CELL_TEXT, true},
 		[COL_MODULE] = {NULL, "module", SCRY_CELL_TEXT, false},
 		[COL_SYMBOL] = {NULL, "symbol", SCRY_CELL_TEXT, false},
 		[COL_OFFSET] = {NULL, "offset", SCRY_CELL_NUMBER, false},
-		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, false},
+		[COL_LINE] = {"line", NULL, SCRY_CELL_TEXT, true},
 		[COL_LINE_PATH] = {NULL, "file", SCRY_CELL_TEXT, false},
 		[COL_LINE_NUMBER] = {NULL, "line", SCRY_CELL_NUMBER, false},
 		[COL_LINE_METHOD] = {NULL, "method", SCRY_CELL_TEXT, false},
 		[COL_LINE_SHARE] = {NULL, "line_share", SCRY_CELL_VALUE, false},
 		[COL_LINE_FRAMES] = {NULL, "line_frames", SCRY_CELL_FRAMES, false},
-		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, false},
+		[COL_CALLER] = {"called by", "caller", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
 		[COL_FRAMES] = {NULL, "frames", SCRY_CELL_FRAMES, false},
 		[COL_VERDICT] = {NULL, "verdict", SCRY_CELL_TEXT, false},
 	};
@@ -360,11 +372,19 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	struct scry_buf place = {0}, caller = {0}, said = {0}, line = {0};
 	struct scry_cell c[COLUMNS];
 	const bool is_line = v->opts->by == SCRY_VIEW_BY_LINE;
+	/* rt_sigreturn has none */
+	const bool has_results = scry_syscall_is_exact(v) && !is_line &&
+				 (!site || v->opts->by == SCRY_VIEW_BY_THREAD ||
+				  site->number < SCRY_SYSCALLS_UNKNOWN);
 	char shown[4][TIME_ROOM];
 
 	if (site)
 		scry_syscall_put_place(v, site, &place);
 	scry_syscall_put_caller(v, row, &caller);
+	if (!v->doc->is_data) {
+		scry_syscall_shorten(&place);
+		scry_syscall_shorten(&caller);
+	}
 	if (verdict)
 		scry_syscall_put_verdict(verdict, &said);
 	c[COL_PID] = scry_cell_number(row->pid);
@@ -376,9 +396,9 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_CALLS] = scry_cell_known(row->calls, scry_syscall_is_exact(v));
 	c[COL_RATE] = scry_cell_known(scry_share(row->calls, v->sums.watched_ns, 1000000000u),
 				      scry_syscall_is_exact(v) && v->sums.watched_ns);
-	c[COL_ERRORS] = scry_cell_known(row->errors, scry_syscall_is_exact(v) && !is_line);
-	c[COL_AGAIN] = scry_cell_known(row->again, scry_syscall_is_exact(v) && !is_line);
-	c[COL_ABSENT] = scry_cell_known(row->absent, scry_syscall_is_exact(v) && !is_line);
+	c[COL_ERRORS] = scry_cell_known(row->errors, has_results);
+	c[COL_AGAIN] = scry_cell_known(row->again, has_results);
+	c[COL_ABSENT] = scry_cell_known(row->absent, has_results);
 	c[COL_ERRNO] = scry_cell_known(row->error, row->error != 0);
 	c[COL_TOTAL] = scry_cell_known(row->total_ns, row->timed != 0);
 	c[COL_MEAN] = scry_cell_known(row->timed ? row->total_ns / row->timed : 0, row->timed != 0);
@@ -391,7 +411,7 @@ static void push_row(const struct scry_syscall_view *v, const struct scry_syscal
 	c[COL_NAME] = site ? scry_functions_string(v->reader, site->name_str)
 			   : scry_cell_text("total", 5);
 	c[COL_NUMBER] = scry_cell_known(site ? site->number : 0,
-					site && site->number != SCRY_SYSCALLS_RETURNED);
+					site && site->number < SCRY_SYSCALLS_UNKNOWN);
 	c[COL_ABI] = scry_cell_text(site && site->abi ? "32" : "64", 2);
 	c[COL_PLACE] = scry_cell_text(scry_buf_str(&place), place.len);
 	c[COL_MODULE] = scry_functions_string(v->reader, site ? site->module_str : 0);
@@ -527,8 +547,8 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		{"grade", "grade", SCRY_CELL_TEXT, false},
 		{NULL, "pattern", SCRY_CELL_TEXT, false},
 		{"syscall", "name", SCRY_CELL_TEXT, false},
-		{"from", "from", SCRY_CELL_TEXT, false},
-		{"they", "did", SCRY_CELL_TEXT, false},
+		{"from", "from", SCRY_CELL_TEXT, true},
+		{"they", "did", SCRY_CELL_TEXT, SCRY_COLUMN_CUT_AT_END},
 		{NULL, "paths", SCRY_CELL_TEXT, false},
 		{NULL, "directories", SCRY_CELL_TEXT, false},
 		{NULL, "cure", SCRY_CELL_TEXT, false},
@@ -548,7 +568,9 @@ static void push_table(struct scry_syscall_view *v, const struct scry_syscall_ve
 		struct scry_buf place = {0}, paths = {0}, directories = {0};
 
 		scry_syscall_put_place(v, site, &place);
-		if (i < PATHS_SHOWN) {
+		if (!v->doc->is_data)
+			scry_syscall_shorten(&place);
+		if (i < SCRY_SYSCALL_WITH_PATHS) {
 			scry_syscall_put_paths(v, d->row, false, &paths);
 			scry_syscall_put_paths(v, d->row, true, &directories);
 		}

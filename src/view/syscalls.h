@@ -13,7 +13,8 @@
 #include "view/view.h"
 
 #define SCRY_SYSCALL_KINDS 16
-#define SCRY_SYSCALL_PATHS 3 /* that a verdict lists */
+#define SCRY_SYSCALL_PATHS 3	    /* that a verdict lists */
+#define SCRY_SYSCALL_WITH_PATHS 100 /* verdicts that have them */
 
 struct scry_syscall_step { /* of times */
 	uint64_t from_ns, to_ns, calls;
@@ -94,6 +95,9 @@ const char *scry_syscall_grade_name(enum scry_syscall_grade grade);
 void scry_syscall_put_place(const struct scry_syscall_view *v,
 			    const struct scry_ev_syscall_site *site, struct scry_buf *buf);
 
+/* For people: symbols that are too long for a page lose their middle. */
+void scry_syscall_shorten(struct scry_buf *buf);
+
 /* The site of a row. */
 const struct scry_ev_syscall_site *scry_syscall_site_of(const struct scry_syscall_view *v,
 							const struct scry_syscall_row *row);
@@ -133,8 +137,10 @@ void scry_syscall_push_verdicts(struct scry_syscall_view *v,
 				const struct scry_syscall_verdict *verdicts, size_t count);
 
 /* Where calls of this row asked for files in vain, in a sample of them, most first: "/a 45 %, /b
- * 30 %"; nothing where none are known. `directories`: or the paths themselves. */
-void scry_syscall_put_paths(const struct scry_syscall_view *v, const struct scry_syscall_row *row,
-			    bool directories, struct scry_buf *buf);
+ * 30 %"; nothing where none are known. `directories`: or the paths themselves. How many percent the
+ * first has. */
+uint64_t scry_syscall_put_paths(const struct scry_syscall_view *v,
+				const struct scry_syscall_row *row, bool directories,
+				struct scry_buf *buf);
 
 #endif

@@ -8,6 +8,7 @@
 #define SCRY_SYSCALLS_LATENCY 2u /* and timed */
 #define SCRY_SYSCALLS_WHOLE 8u	 /* a program from its start to its end */
 #define SCRY_SYSCALLS_FOLLOW 4u	 /* children too */
+#define SCRY_SYSCALLS_PERF 16u	 /* without eBPF: numbers are read from the code */
 
 struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint32_t flags;	    /* SCRY_SYSCALLS_EXACT... */
@@ -27,13 +28,14 @@ struct scry_ev_syscalls {   /* of the whole watch: one, at its end */
 	uint64_t before_ns, with_ns; /* a getppid() of scry's own, which is not watched; 0 */
 	uint64_t line_samples;	     /* calls of Rubies whose line was asked for */
 	uint64_t children; /* processes that were started, or were there, and are not watched */
+	uint64_t ran_ns;   /* what the threads ran, where the kernel said it; 0 */
 };
 
 struct scry_ev_syscall_site { /* an instruction of a process that makes a system call */
 	uint32_t site;	      /* number, dense from 1 */
 	uint32_t pid;
 	uint32_t image;	 /* what the process ran: a number for each exec and fork */
-	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn */
+	uint32_t number; /* of the call; 0xffffffff: rt_sigreturn; 0xfffffffe: not known */
 	uint32_t abi;	 /* 0: of x86_64; 1: of 32 bits (int 0x80) */
 	uint32_t name_str;
 	uint32_t module_str, symbol_str;

@@ -34,22 +34,27 @@
 
 extern const char __ehdr_start[];
 
+static long fifth; /* argument of the next calls */
+
 /* A function with one instruction that makes a call. Its label is none of the symbol table. */
-#define CALLER(name)                                                                        \
-	extern const uintptr_t at_##name;                                                   \
-	static __attribute__((noipa)) long call_##name(long number, long a, long b, long c, \
-						       long d)                              \
-	{                                                                                   \
-		register long fourth __asm__("r10") = d;                                    \
-		long result;                                                                \
-                                                                                            \
-		__asm__ volatile(".Lat_" #name ": syscall"                                  \
-				 : "=a"(result)                                             \
-				 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth)         \
-				 : "rcx", "r11", "memory");                                 \
-		return result;                                                              \
-	}                                                                                   \
-	__asm__(".pushsection .data.rel.ro,\"aw\"\n at_" #name ": .quad .Lat_" #name        \
+#define CALLER(name)                                                                          \
+	extern const uintptr_t at_##name;                                                     \
+	static __attribute__((noipa)) long call_##name(long number, long a, long b, long c,   \
+						       long d)                                \
+	{                                                                                     \
+		register long fourth __asm__("r10") = d;                                      \
+		register long r8 __asm__("r8") = fifth;                                       \
+		register long r9 __asm__("r9") = 0;                                           \
+		long result;                                                                  \
+                                                                                              \
+		__asm__ volatile(".Lat_" #name ": syscall"                                    \
+				 : "=a"(result)                                               \
+				 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(r8), \
+				   "r"(r9)                                                    \
+				 : "rcx", "r11", "memory");                                   \
+		return result;                                                                \
+	}                                                                                     \
+	__asm__(".pushsection .data.rel.ro,\"aw\"\n at_" #name ": .quad .Lat_" #name          \
 		"\n.popsection");
 
 /* A kind: its instruction, and what it does N times; the return value are its calls in vain. */
@@ -248,6 +253,33 @@ DOES(poll)
 		must("poll", call_poll(SYS_poll, 0, 0, 0, 0), 0);
 	return n;
 }
+
+/* N that may not wait, and some that may wait for a microsecond, where the kernel leaves no time.
+ */
+#define WAITS(name, call)                                                      \
+	DOES(name)                                                             \
+	{                                                                      \
+		other = n / 10;                                                \
+		for (long i = 0; i < n + other; i++) {                         \
+			struct timespec limit = {.tv_nsec = i < n ? 0 : 1000}; \
+			must(#name, call, 0);                                  \
+		}                                                              \
+		fifth = 0;                                                     \
+		return n;                                                      \
+	}
+WAITS(ppoll, call_ppoll(SYS_ppoll, 0, 0, (long)&limit, 0))
+WAITS(select, (fifth = (long)&limit, call_select(SYS_select, 0, 0, 0, 0)))
+WAITS(pselect, (fifth = (long)&limit, call_pselect(SYS_pselect6, 0, 0, 0, 0)))
+
+static int empty_epoll(void)
+{
+	static int fd = -1;
+
+	return fd >= 0 ? fd : (fd = epoll_create1(EPOLL_CLOEXEC));
+}
+
+WAITS(pwait, (fifth = 0, call_pwait(SYS_epoll_pwait2, empty_epoll(), (long)&(struct epoll_event){0},
+				    1, (long)&limit)))
 
 DOES(tell)
 {
@@ -506,15 +538,14 @@ static int do_one(const char *name, long n)
 		uintptr_t begin;
 		const uintptr_t *at;
 	} kinds[] = {
-		KIND(getppid), KIND(badfd),	KIND(again),	 KIND(absent),
-		KIND(wake),    KIND(wakes),	KIND(setfl),	 KIND(setfl_new),
-		KIND(setfd),   KIND(setfd_new), KIND(fionbio),	 KIND(fionbio_new),
-		KIND(mask),    KIND(mask_new),	KIND(mask_some), KIND(byte),
-		KIND(bytes),   KIND(yield),	KIND(clock),	 KIND(clock_cpu),
-		KIND(poll),    KIND(tell),	KIND(brk),	 KIND(dontneed),
-		KIND(epoll),   KIND(localtime), KIND(sleep),	 KIND(zeros),
-		KIND(threads), KIND(children),	KIND(comers),	 KIND(signals),
-		KIND(old),     KIND(strict),
+		KIND(getppid), KIND(badfd),	  KIND(again),	   KIND(absent),   KIND(wake),
+		KIND(wakes),   KIND(setfl),	  KIND(setfl_new), KIND(setfd),	   KIND(setfd_new),
+		KIND(fionbio), KIND(fionbio_new), KIND(mask),	   KIND(mask_new), KIND(mask_some),
+		KIND(byte),    KIND(bytes),	  KIND(yield),	   KIND(clock),	   KIND(clock_cpu),
+		KIND(ppoll),   KIND(select),	  KIND(pselect),   KIND(pwait),	   KIND(poll),
+		KIND(tell),    KIND(brk),	  KIND(dontneed),  KIND(epoll),	   KIND(localtime),
+		KIND(sleep),   KIND(zeros),	  KIND(threads),   KIND(children), KIND(comers),
+		KIND(signals), KIND(old),	  KIND(strict),
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -122,6 +122,19 @@ static void two_digits(void **state)
 	assert_true(scry_two_digits(UINT64_MAX, UINT64_MAX) == 18000000000000000000u);
 }
 
+static void shortened(void **state)
+{
+	scry_text_shorten(&buf, "libc.so.6 swapcontext+0x8b", 12);
+	is("libc.so.6 swap...+0x8b");
+	scry_text_shorten(&buf, "a  abcdefgh abcdefghi ", 8);
+	is("a  abcdefgh ab...ghi ");
+	/* characters, and no parts of them */
+	scry_text_shorten(&buf, "\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc", 8);
+	is("\u00e4\u00f6...\u00e4\u00f6\u00fc");
+	scry_text_shorten(&buf, "", 8);
+	is("");
+}
+
 static int done(void **state)
 {
 	scry_buf_done(&buf);
@@ -131,8 +144,10 @@ static int done(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(escapes), cmocka_unit_test(shown),   cmocka_unit_test(numbers),
-		cmocka_unit_test(shares),  cmocka_unit_test(plurals), cmocka_unit_test(two_digits),
+		cmocka_unit_test(escapes),   cmocka_unit_test(shown),
+		cmocka_unit_test(numbers),   cmocka_unit_test(shares),
+		cmocka_unit_test(plurals),   cmocka_unit_test(two_digits),
+		cmocka_unit_test(shortened),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, done);

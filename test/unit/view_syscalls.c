@@ -357,6 +357,84 @@ static void losses(void **state)
 	check(SCRY_SYSCALLS_EXACT | SCRY_SYSCALLS_LATENCY, true, &plain, "syscalls_losses.txt");
 }
 
+/* By clocks of threads: what ran for less than a tick is missing; and of a call there is no number.
+ */
+static void perf(void **state)
+{
+	const struct scry_view_opts plain = BY_SITE;
+	const struct place unknown = {.site = 8,
+				      .pid = 4711,
+				      .number = SCRY_SYSCALLS_UNKNOWN,
+				      .name = "[not known]",
+				      .module = LIBC,
+				      .symbol = "syscall",
+				      .offset = 0x17};
+	struct golden rec = golden_begin();
+	const struct scry_ev_syscalls sums = {.flags = SCRY_SYSCALLS_PERF,
+					      .rate = 1000,
+					      .ticks = 100,
+					      .inside = 57,
+					      .lost = 5,
+					      .watched_ns = 2000000000,
+					      .ran_ns = 204257247};
+	int fd;
+
+	golden_beginning(&rec, "syscalls", 4711);
+	put_site(&rec, &unknown);
+	put_sum(&rec, 0, "ruby",
+		(struct scry_ev_syscall){.site = 8, .pid = 4711, .tid = 4711, .ticks = 57});
+	golden_put(&rec, SCRY_EVENT_SYSCALLS, &sums, sizeof(sums));
+	put_totals(&rec, &sums);
+	fd = golden_end(&rec);
+	golden_check(fd, "syscalls", "syscalls_perf.txt", &plain);
+	golden_check(fd, "syscalls", "syscalls_perf.json", &plain);
+	close(fd);
+}
+
+/* Symbols lose their middle, and a page of 120 columns holds a row: its place to the end, its
+ * callers from the beginning. */
+static void narrow(void **state)
+{
+	static const char symbol[] =
+		"_ZN4long9namespaceE4nameEISt3mapINSt7__cxx1112basic_stringIcEEEEE3runEv";
+	const struct scry_view_opts plain = BY_SITE;
+	const struct place place = {.site = 1,
+				    .pid = 4711,
+				    .number = 110,
+				    .name = "getppid",
+				    .module = LIBC,
+				    .symbol = symbol,
+				    .offset = 0x17};
+	struct golden rec = golden_begin();
+	const struct scry_ev_syscalls sums = {.flags = SCRY_SYSCALLS_EXACT,
+					      .rate = 1000,
+					      .ticks = 100,
+					      .inside = 57,
+					      .calls = 12345,
+					      .watched_ns = 1000000000};
+	const struct scry_ev_syscall_stack stack = {.site = 1, .stack = 3, .count = 10};
+	int fd;
+
+	golden_beginning(&rec, "syscalls", 4711);
+	put_site(&rec, &place);
+	put_sum(&rec, SCRY_SYSCALLS_EXACT, "ruby",
+		(struct scry_ev_syscall){
+			.site = 1, .pid = 4711, .tid = 4711, .ticks = 57, .calls = 12345});
+	put_frame(&rec, (struct scry_ev_stack){.id = 1, .offset = 64}, APP, "main");
+	put_frame(&rec, (struct scry_ev_stack){.id = 2, .parent = 1, .offset = 9}, APP, symbol);
+	put_frame(&rec, (struct scry_ev_stack){.id = 3, .parent = 2, .offset = 25}, LIBC, symbol);
+	golden_put(&rec, SCRY_EVENT_SYSCALL_STACK, &stack, sizeof(stack));
+	golden_put(&rec, SCRY_EVENT_SYSCALLS, &sums, sizeof(sums));
+	put_totals(&rec, &sums);
+	fd = golden_end(&rec);
+	golden_check(fd, "syscalls", "syscalls_wide.txt", &plain);
+	golden_check(fd, "syscalls", "syscalls_wide.json", &plain);
+	golden_width = 120;
+	golden_check(fd, "syscalls", "syscalls_narrow.txt", &plain);
+	golden_width = 0;
+	close(fd);
+}
+
 static void put_nothing(struct golden *rec, const struct scry_ev_syscalls *sums)
 {
 	*rec = golden_begin();
@@ -396,7 +474,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sampled), cmocka_unit_test(exact),  cmocka_unit_test(latency),
 		cmocka_unit_test(by),	   cmocka_unit_test(losses), cmocka_unit_test(nothing),
-		cmocka_unit_test(lines),
+		cmocka_unit_test(lines),   cmocka_unit_test(perf),   cmocka_unit_test(narrow),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
