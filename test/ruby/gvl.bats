@@ -167,6 +167,26 @@ briefly() { # NAMES: so many are known; 2: they are not
 	grep -q "^note: at least 4 child processes of process $PID" "$T/scry.out"
 }
 
+@test "--by: the same waiting by line, method, gem, holder and waiting thread" {
+	local by
+	scry_ends 0 gvl -o "$T/by.scry" -- "$RUBY" -e '
+	  t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.7
+	  Array.new(3) { |i| Thread.new { Thread.current.name = "w#{i}"; nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t } }.each(&:join)'
+	for by in line method gem; do
+		"$SCRY" report --by $by --json "$T/by.scry" >"$T/gvl.json"
+		json_is "$T/gvl.json" '(r["rows"].sum { |x| x["lost_ns"] } - r["threads"].sum { |x| x["lost_ns"] }).abs < 1000'
+	done
+	json_is "$T/gvl.json" 'r["rows"].max_by { |x| x["lost_ns"] }["gem"] == "(app)"'
+	for by in thread holder; do
+		"$SCRY" report --by $by --json "$T/by.scry" >"$T/gvl.json"
+		json_is "$T/gvl.json" '(r["rows"].sum { |x| x["lost_ns"] } - r["threads"].sum { |x| x["wanted_ns"] + x["granted_ns"] }).abs < 10_000'
+		json_is "$T/gvl.json" 'r["rows"].map { |x| x["thread"] }.compact.size >= 3'
+	done
+	scry_ends 1 report --by class "$T/by.scry"
+	says "line, method, gem, thread or holder"
+	scry_ends 2 gvl --by class -- "$RUBY" -e 1
+}
+
 @test "SIGKILL of scry: the program goes on, computes right, and all is undone" {
 	local pid before keeper scry who
 	need_root "entering a process that is not a child of scry"
