@@ -187,6 +187,24 @@ briefly() { # NAMES: so many are known; 2: they are not
 	scry_ends 2 gvl --by class -- "$RUBY" -e 1
 }
 
+@test "diff: the line for which others wait longer, and which threads do; nothing between equals" {
+	local ms
+	for ms in 2 60; do
+		scry_ends 0 gvl -o "$T/$ms.scry" -- "$RUBY" "$GVL/turns.rb" $ms
+	done
+	scry_ends 0 diff --json -o "$T/diff.json" "$T/2.scry" "$T/60.scry"
+	json_is "$T/diff.json" 'r["notes"][0].start_with?("threads wait longer")'
+	json_is "$T/diff.json" 'r["rows"][0]["what"] =~ /turns.rb:6 / && r["rows"][0]["after_ns_per_s"] > 10 * r["rows"][0]["before_ns_per_s"]'
+	json_is "$T/diff.json" 'r["threads"].map { |t| t["what"] }.grep(/^turn[01]$/).size == 2'
+	scry_ends 0 diff "$T/60.scry" "$T/2.scry"
+	grep -q "^note: threads wait less: " "$T/scry.out"
+	scry_ends 0 diff "$T/60.scry" "$T/60.scry"
+	grep -q "^note: threads wait as long as before" "$T/scry.out"
+	scry_ends 1 diff --by class "$T/60.scry" "$T/2.scry"
+	scry_ends 1 diff "$T/60.scry@start" "$T/2.scry"
+	says "has no moments"
+}
+
 @test "SIGKILL of scry: the program goes on, computes right, and all is undone" {
 	local pid before keeper scry who
 	need_root "entering a process that is not a child of scry"

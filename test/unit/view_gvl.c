@@ -9,9 +9,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "view/gvl_diff.h"
 
 #define MS 1000000ull
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
@@ -67,7 +71,8 @@ static void put_stacks(struct golden *rec)
 		golden_put(rec, SCRY_EVENT_STACK, &frames[i], sizeof(frames[i]));
 }
 
-static void put_threads(struct golden *rec)
+/* `is_mended`: main does not call into the library any more. */
+static void put_threads(struct golden *rec, bool is_mended)
 {
 	const struct scry_ev_gvl_thread threads[] = {
 		{.pid = 4711,
@@ -86,15 +91,15 @@ static void put_threads(struct golden *rec)
 		 .p90_ns = 90 * MS,
 		 .p99_ns = 100 * MS,
 		 .max_ns = 101 * MS,
-		 .lost_ns = 1500 * MS},
+		 .lost_ns = is_mended ? 600 * MS : 1500 * MS},
 		{.pid = 4711,
 		 .thread = 2,
 		 .tid = 4713,
 		 .name_str = golden_str(rec, "worker\x1b 1"),
 		 .threads = 3,
 		 .held_ns = 600 * MS,
-		 .wanted_ns = 900 * MS,
-		 .without_ns = 500 * MS,
+		 .wanted_ns = is_mended ? 90 * MS : 900 * MS,
+		 .without_ns = is_mended ? 1310 * MS : 500 * MS,
 		 .takes = 300,
 		 .yields = 290,
 		 .taken_back = 4,
@@ -138,7 +143,7 @@ static void put_pairs(struct golden *rec)
 		golden_put(rec, SCRY_EVENT_GVL_PAIR, &pairs[i], sizeof(pairs[i]));
 }
 
-static void put_lines(struct golden *rec)
+static void put_lines(struct golden *rec, bool is_mended)
 {
 	const struct scry_ev_gvl_line lines[] = {
 		{.pid = 4711, .holder = 1, .stack = 5, .samples = 700, .lost_ns = 700 * MS},
@@ -150,7 +155,7 @@ static void put_lines(struct golden *rec)
 		{.pid = 4711, .holder = 2, .stack = 0, .samples = 110, .lost_ns = 110 * MS},
 	};
 
-	for (size_t i = 0; i < COUNT(lines); i++)
+	for (size_t i = is_mended ? 2 : 0; i < COUNT(lines); i++)
 		golden_put(rec, SCRY_EVENT_GVL_LINE, &lines[i], sizeof(lines[i]));
 }
 
@@ -183,16 +188,16 @@ static void put_locks(struct golden *rec)
 		golden_put(rec, SCRY_EVENT_GVL, &locks[i], sizeof(locks[i]));
 }
 
-static int recording(void)
+static int recording(bool is_mended)
 {
 	struct golden rec = golden_begin();
 
 	golden_beginning(&rec, "gvl", 4711);
 	put_locks(&rec);
-	put_threads(&rec);
+	put_threads(&rec, is_mended);
 	put_pairs(&rec);
 	put_stacks(&rec);
-	put_lines(&rec);
+	put_lines(&rec, is_mended);
 	golden_totals(&rec, 4711, 905);
 	return golden_end(&rec);
 }
@@ -200,7 +205,7 @@ static int recording(void)
 static void whole(void **state)
 {
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
-	int fd = recording();
+	int fd = recording(false);
 
 	golden_check(fd, "gvl", "gvl.txt", &opts);
 	golden_check(fd, "gvl", "gvl.json", &opts);
@@ -220,7 +225,7 @@ static void by(void **state)
 		{SCRY_VIEW_BY_HOLDER, "gvl_by_holder.txt", "gvl_by_holder.json"},
 	};
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
-	int fd = recording();
+	int fd = recording(false);
 
 	for (size_t i = 0; i < COUNT(pages); i++) {
 		opts.by = pages[i].by;
@@ -233,7 +238,7 @@ static void by(void **state)
 static void some(void **state)
 {
 	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
-	int fd = recording();
+	int fd = recording(false);
 
 	opts.grep = "worker";
 	golden_check(fd, "gvl", "gvl_grep.txt", &opts);
@@ -244,6 +249,45 @@ static void some(void **state)
 	opts.top = 1;
 	golden_check(fd, "gvl", "gvl_top.txt", &opts);
 	close(fd);
+}
+
+static void diff(int before, int after, const struct scry_view_opts *opts, const char *file)
+{
+	struct scry_diff_side sides[2] = {{.name = "a.scry"}, {.name = "b.scry"}};
+	struct scry_buf page = {0};
+	size_t size = 0;
+	struct scry_doc doc = {.view = "gvl_diff", .schema = SCRY_GVL_DIFF_SCHEMA};
+
+	doc.out = open_memstream(&page.data, &size);
+	assert_non_null(doc.out);
+	assert_int_equal(scry_reader_open(before, &sides[0].reader), 0);
+	assert_int_equal(scry_reader_open(after, &sides[1].reader), 0);
+	assert_int_equal(golden_open(&doc, file), 0);
+	assert_int_equal(scry_view_gvl_diff(sides, opts, &doc), 0);
+	assert_int_equal(scry_doc_end(&doc), 0);
+	fclose(doc.out);
+	page.len = size;
+	golden_compare(file, &page);
+	scry_reader_close(sides[0].reader);
+	scry_reader_close(sides[1].reader);
+	free(page.data);
+}
+
+static void diffs(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int before = recording(false), after = recording(true);
+
+	diff(before, after, &opts, "gvl_diff.txt");
+	diff(before, after, &opts, "gvl_diff.json");
+	diff(after, before, &opts, "gvl_diff_back.txt");
+	diff(before, before, &opts, "gvl_diff_nothing.txt");
+	opts.by = SCRY_VIEW_BY_HOLDER;
+	diff(before, after, &opts, "gvl_diff_by_holder.txt");
+	opts.by = SCRY_VIEW_BY_THREAD;
+	diff(before, after, &opts, "gvl_diff_by_thread.txt");
+	close(before);
+	close(after);
 }
 
 static void nothing(void **state)
@@ -261,7 +305,7 @@ static void nothing(void **state)
 	rec = golden_begin(); /* cut short */
 	golden_beginning(&rec, "gvl", 4711);
 	put_locks(&rec);
-	put_threads(&rec);
+	put_threads(&rec, false);
 	fd = golden_end(&rec);
 	golden_check(fd, "gvl", "gvl_cut.txt", &opts);
 	close(fd);
@@ -270,10 +314,8 @@ static void nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole),
-		cmocka_unit_test(by),
-		cmocka_unit_test(some),
-		cmocka_unit_test(nothing),
+		cmocka_unit_test(whole), cmocka_unit_test(by),	    cmocka_unit_test(some),
+		cmocka_unit_test(diffs), cmocka_unit_test(nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
