@@ -168,10 +168,22 @@ static struct scry_cell rare(uint64_t number)
 	return cell;
 }
 
+/* A VM that gives the lock to the next thread lets nobody in before that one: from 3.3 on, to
+ * 4.0.5. One that does is known by what it did. */
+static bool can_overtake(const struct scry_gvl_view *g)
+{
+	bool can = !g->sum.can_take_back;
+
+	for (uint32_t i = 0; i < g->thread_count && !can; i++)
+		can = g->threads[i].taken_back || g->threads[i].overtakes;
+	return can;
+}
+
 static void push_totals(const struct scry_gvl_view *g)
 {
 	const struct scry_ev_gvl *s = &g->sum;
-	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0;
+	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0, passes = 0,
+		 forced = 0, over = 0;
 
 	for (uint32_t i = 0; i < g->thread_count; i++) {
 		const struct scry_ev_gvl_thread *e = &g->threads[i];
@@ -182,6 +194,9 @@ static void push_totals(const struct scry_gvl_view *g)
 		waits += e->waits;
 		yields += e->yields;
 		back += e->taken_back;
+		passes += e->passes;
+		forced += e->forced;
+		over += e->overtakes;
 	}
 	{
 		const struct scry_pair totals[] = {
@@ -208,6 +223,17 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
 			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
 			 scry_cell_number(yields)},
+			{"forced", "of them as the time slice was over", SCRY_CELL_COUNT, 0,
+			 scry_cell_known(forced, forced || passes || !yields)},
+			{"passes", "of them by Thread.pass", SCRY_CELL_COUNT, 0,
+			 scry_cell_known(passes, forced || passes || !yields)},
+			{"unclear_yields", "of them it is not known", SCRY_CELL_COUNT, 0,
+			 rare(yields - forced - passes)},
+			{"overtakes",
+			 can_overtake(g) ? "times taken before those that had waited for it"
+					 : "times taken before those that had waited: not possible "
+					   "in this Ruby, or not seen",
+			 SCRY_CELL_COUNT, 0, scry_cell_known(over, can_overtake(g))},
 			{"taken_back", "grants that another thread got first", SCRY_CELL_COUNT, 0,
 			 rare(back)},
 		};

@@ -25,7 +25,7 @@ static void tell_hidden(struct scry_gvl_view *g, uint64_t hidden)
 
 static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t)
 {
-	const bool has_waits = t->waits != 0;
+	const bool has_waits = t->waits != 0, is_clear = t->forced || t->passes || !t->yields;
 	struct scry_cell cells[] = {
 		scry_cell_number(t->pid),
 		scry_cell_number(t->thread),
@@ -47,6 +47,9 @@ static void push_thread(struct scry_gvl_view *g, const struct scry_ev_gvl_thread
 		scry_cell_number(t->open_ns),
 		scry_cell_number(t->yields),
 		scry_cell_number(t->taken_back),
+		scry_cell_known(t->forced, is_clear),
+		scry_cell_known(t->passes, is_clear),
+		scry_cell_number(t->overtakes),
 		scry_cell_number(t->threads),
 		scry_cell_number(t->has_ended),
 		scry_cell_text(scry_buf_str(&g->buf), g->buf.len),
@@ -79,6 +82,9 @@ static void push_threads(struct scry_gvl_view *g)
 		{NULL, "open_wait_ns", SCRY_CELL_TIME, false},
 		{"yields", "yields", SCRY_CELL_COUNT, false},
 		{NULL, "taken_back", SCRY_CELL_COUNT, false},
+		{"forced", "forced", SCRY_CELL_COUNT, false},
+		{NULL, "passes", SCRY_CELL_COUNT, false},
+		{NULL, "overtakes", SCRY_CELL_COUNT, false},
 		{NULL, "threads", SCRY_CELL_COUNT, false},
 		{NULL, "has_ended", SCRY_CELL_BOOL, false},
 		{"name", NULL, SCRY_CELL_TEXT, false},

@@ -37,9 +37,12 @@ struct scry_ev_gvl_thread {
 	uint64_t taken_back;			 /* grants that another thread got before it ran */
 	uint64_t waits;				 /* that are over, and began in the watch */
 	uint64_t p50_ns, p90_ns, p99_ns, max_ns; /* of these; the first three within 6 % */
-	uint64_t lost_ns;  /* by others, while it had the lock; whatever is in the pairs */
-	uint64_t older_ns; /* a wait that the watch began in, from then to its end; 0: none */
-	uint64_t open_ns;  /* a wait that was not over at the end, up to then; 0: none */
+	uint64_t lost_ns;   /* by others, while it had the lock; whatever is in the pairs */
+	uint64_t older_ns;  /* a wait that the watch began in, from then to its end; 0: none */
+	uint64_t open_ns;   /* a wait that was not over at the end, up to then; 0: none */
+	uint64_t passes;    /* of the yields: by Thread.pass */
+	uint64_t forced;    /* of the yields: not by it; of the others it is not known */
+	uint64_t overtakes; /* takes while others had waited for it */
 };
 
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */

@@ -97,6 +97,18 @@ briefly() { # NAMES: so many are known; 2: they are not
 	watched_is asleep 0 -d 1s
 }
 
+passes() { # RUBY...
+	start passes "$@" "$GVL/passes.rb"
+	wait_for 20 in_file "^pid" "$T/passes.out"
+	# to 3.2 a lock that is free for a moment is taken by who is there; from 3.3 on it is given to the next thread
+	watched_is passes "$("$@" -e 'v = RUBY_VERSION.split(".").map(&:to_i); puts((v <=> [3, 3]) < 0 ? 1 : (v <=> [4, 0, 6]) < 0 ? 2 : 0)')" -d 2500ms
+}
+
+@test "the end of a time slice is told from Thread.pass; who takes the lock before those that wait is counted" {
+	need_root "entering a process that is not a child of scry"
+	passes "$RUBY"
+}
+
 @test "computing threads share the lock, idle ones want nothing, who holds it long is blamed with its line" {
 	need_root "entering a process that is not a child of scry"
 	shares "$RUBY"
@@ -110,6 +122,7 @@ briefly() { # NAMES: so many are known; 2: they are not
 		read -ra words <<<"$ruby"
 		shares "${words[@]}" || { echo "$ruby"; return 1; }
 		holds "${words[@]}" || { echo "$ruby"; return 1; }
+		passes "${words[@]}" || { echo "$ruby"; return 1; }
 	done
 }
 

@@ -289,6 +289,25 @@ static void describe(struct scry_watch *w, FILE *out)
 
 /* ---- on ---- */
 
+/* What the agent needs to tell Thread.pass from the end of a time slice. */
+static void tell_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
+{
+	const struct scry_ruby_layout *l = &g->ruby->layout;
+
+	if (!l->gvl.pass || !l->frame_me)
+		return;
+	plan->ec = l->th_ec;
+	plan->cfp = l->ec_cfp;
+	plan->frame_iseq = l->frame_iseq;
+	plan->frame_ep = l->frame_ep;
+	plan->frame_me = l->frame_me;
+	plan->me_def = l->me_def;
+	plan->def_func = l->gvl.def_func;
+	plan->me_flags = l->me_flags;
+	plan->me_mask = l->iseq_flags_mask;
+	plan->pass = g->ruby->bias + l->gvl.pass;
+}
+
 /* A thread of another ractor has another lock. */
 static int find_lock(struct scry_gvl *g)
 {
@@ -313,6 +332,7 @@ static int find_lock(struct scry_gvl *g)
 	told.hands_over = l->gvl.hands_over;
 	told.nt = l->th_nt;
 	told.tid = l->th_tid;
+	tell_pass(g, &told);
 	if (told.hands_over && l->th_tid == SCRY_RUBY_NONE)
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s): its threads do not say which native thread runs "

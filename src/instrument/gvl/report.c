@@ -140,6 +140,9 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	ev.takes = row->takes;
 	ev.yields = row->yields;
 	ev.taken_back = row->taken_back;
+	ev.passes = row->passes;
+	ev.forced = row->forced;
+	ev.overtakes = row->overtakes;
 	ev.waits = row->waits;
 	ev.p50_ns = ns_of(r, quantile(row, 500));
 	ev.p90_ns = ns_of(r, quantile(row, 900));

@@ -76,6 +76,17 @@ when "crowd" # more pairs than there is room for: the sums above hold all the sa
   wrong << "every pair found room" unless totals["unpaired_ns"] > 0
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/of the waiting is in no pair/) }
   wrong << "handing over is not said" unless report["notes"].any? { |n| n.match?(/while the lock was being handed over/) }
+when "passes" # why a thread gives the lock and wants it again; who is quicker than those that wait
+  threads.each { |t| wrong << "#{t["name"]}: #{t}" unless t["yields"] == t["forced"].to_i + t["passes"].to_i }
+  %w[busy sort].each do |n|
+    t = by_name.fetch(n)[0]
+    wrong << "#{n} was not forced: #{t}" unless t["forced"] > 2 && t["passes"].zero?
+  end
+  passer = by_name.fetch("passer")[0]
+  wrong << "passer passes: #{passer}" unless passer["passes"] > 2 && passer["forced"] <= passer["passes"] / 2
+  brief = by_name.fetch("brief")[0]
+  wrong << "brief is not quicker: #{brief}" if number == "1" && brief["overtakes"] < 10
+  wrong << "#{totals["overtakes"]} were quicker, where the lock is given to the next" if number == "2" && totals["overtakes"]
 when "asleep" # who has the lock need not run
   wrong << "it ran for #{totals["cpu_ns"]}" if totals["cpu_ns"] > totals["held_ns"] / 2
   wrong << "it is not said" unless report["notes"].any? { |n| n.match?(/the lock was held for .*, but the process ran for/) }
