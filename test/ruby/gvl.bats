@@ -97,6 +97,25 @@ briefly() { # NAMES: so many are known; 2: they are not
 	watched_is asleep 0 -d 1s
 }
 
+# extension RUBY...: built for it, the program started with it, and both answers compared.
+extension() {
+	local include
+	include=$("$@" -rrbconfig -e 'puts RbConfig::CONFIG.values_at("rubyhdrdir", "rubyarchhdrdir").map { |d| "-I#{d}" }.join(" ")')
+	# shellcheck disable=SC2086 # two words
+	cc -O1 -shared -fPIC $include "$GVL/hog.c" -o "$T/hog.so" || return 1
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$@" "$GVL/hog.rb" "$T" >"$T/hog.out" || return 1
+	judged extension "$T/hog.out"
+}
+
+has_headers() { # RUBY...
+	"$@" -rrbconfig -e 'exit File.exist?(File.join(RbConfig::CONFIG["rubyhdrdir"], "ruby.h"))'
+}
+
+@test "a C extension that holds the lock is named with its library, for as long as its own clock says" {
+	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
+	extension "$RUBY"
+}
+
 passes() { # RUBY...
 	start passes "$@" "$GVL/passes.rb"
 	wait_for 20 in_file "^pid" "$T/passes.out"
@@ -122,6 +141,7 @@ passes() { # RUBY...
 		read -ra words <<<"$ruby"
 		shares "${words[@]}" || { echo "$ruby"; return 1; }
 		holds "${words[@]}" || { echo "$ruby"; return 1; }
+		! has_headers "${words[@]}" || extension "${words[@]}" || { echo "$ruby"; return 1; }
 		passes "${words[@]}" || { echo "$ruby"; return 1; }
 	done
 }
