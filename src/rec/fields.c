@@ -382,6 +382,13 @@ static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, samples, "samples", NUMBER),
 	FIELD(scry_ev_gvl_line, lost_ns, "lost_ns", NUMBER),
 };
+static const struct scry_field fields_scry_ev_gvl_wait_line[] = {
+	FIELD(scry_ev_gvl_wait_line, pid, "pid", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, waiter, "waiter", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, stack, "stack", STACK),
+	FIELD(scry_ev_gvl_wait_line, samples, "samples", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, lost_ns, "lost_ns", NUMBER),
+};
 static const struct scry_field fields_scry_ev_gvl_pair[] = {
 	FIELD(scry_ev_gvl_pair, pid, "pid", NUMBER),
 	FIELD(scry_ev_gvl_pair, waiter, "waiter", NUMBER),

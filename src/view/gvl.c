@@ -140,22 +140,46 @@ static uint32_t row_of(struct scry_gvl_view *g, uint32_t stack)
 	return scry_frames_put(&g->frames, &above);
 }
 
+/* `row`: a stack of the recording, and what counts for it. */
+static int add_line(struct scry_gvl_view *g, struct scry_gvl_lines *l,
+		    const struct scry_gvl_row *row)
+{
+	const uint32_t what = row_of(g, scry_frames_find(&g->frames, row->what));
+	uint64_t *at = scry_map_ref(&l->by_what, what + 1ull);
+
+	if (!at || (!*at && grow((void **)&l->rows, l->count, &l->room, sizeof(*l->rows)) < 0))
+		return scry_fail(-ENOMEM, "no memory for %u lines", l->count);
+	if (!*at) {
+		l->rows[l->count++] = (struct scry_gvl_row){.what = what};
+		*at = l->count;
+	}
+	l->rows[*at - 1].samples += row->samples;
+	l->rows[*at - 1].lost_ns += row->lost_ns;
+	l->lost_ns += row->lost_ns;
+	return 0;
+}
+
 static int on_line(struct scry_gvl_view *g, const struct scry_ev_gvl_line *ev)
 {
-	const uint32_t what = row_of(g, scry_frames_find(&g->frames, ev->stack));
-	uint64_t *at = scry_map_ref(&g->by_line, what + 1ull);
+	const struct scry_gvl_row row = {ev->stack, ev->samples, ev->lost_ns};
 
-	if (!at ||
-	    (!*at && grow((void **)&g->lines, g->line_count, &g->line_room, sizeof(*g->lines)) < 0))
-		return scry_fail(-ENOMEM, "no memory for %u lines", g->line_count);
-	if (!*at) {
-		g->lines[g->line_count++] = (struct scry_gvl_row){.what = what};
-		*at = g->line_count;
-	}
-	g->lines[*at - 1].samples += ev->samples;
-	g->lines[*at - 1].lost_ns += ev->lost_ns;
-	g->lost_ns += ev->lost_ns;
-	return 0;
+	return add_line(g, &g->held, &row);
+}
+
+static int on_wait_line(struct scry_gvl_view *g, const struct scry_ev_gvl_wait_line *ev)
+{
+	const struct scry_gvl_row row = {ev->stack, ev->samples, ev->lost_ns};
+
+	return add_line(g, &g->waited, &row);
+}
+
+static bool is_ours(const struct scry_gvl_view *g, const struct scry_event *event)
+{
+	const uint32_t *pid = (const void *)(event + 1); /* of each of these, the first */
+
+	return ((event->type >= SCRY_EVENT_GVL && event->type <= SCRY_EVENT_GVL_LINE) ||
+		event->type == SCRY_EVENT_GVL_WAIT_LINE) &&
+	       (!g->opts->pid || g->opts->pid == *pid);
 }
 
 static int read_all(struct scry_gvl_view *g)
@@ -165,14 +189,11 @@ static int read_all(struct scry_gvl_view *g)
 
 	scry_honesty_init(&g->honesty, g->reader);
 	while ((got = scry_reader_next(g->reader, &event)) > 0 && r == 0) {
-		const uint32_t *pid = (const void *)(event + 1); /* of the four, the first */
-
 		scry_honesty_event(&g->honesty, event);
 		if (event->type == SCRY_EVENT_STACK)
 			scry_frames_event(&g->frames, &g->names, g->reader,
 					  (const void *)(event + 1));
-		if (event->type < SCRY_EVENT_GVL || event->type > SCRY_EVENT_GVL_LINE ||
-		    (g->opts->pid && g->opts->pid != *pid))
+		if (!is_ours(g, event))
 			continue;
 		if (event->type == SCRY_EVENT_GVL)
 			on_lock(g, (const void *)(event + 1));
@@ -180,8 +201,10 @@ static int read_all(struct scry_gvl_view *g)
 			r = on_thread(g, (const void *)(event + 1));
 		else if (event->type == SCRY_EVENT_GVL_PAIR)
 			r = on_pair(g, (const void *)(event + 1));
-		else
+		else if (event->type == SCRY_EVENT_GVL_LINE)
 			r = on_line(g, (const void *)(event + 1));
+		else
+			r = on_wait_line(g, (const void *)(event + 1));
 	}
 	scry_honesty_close(&g->honesty);
 	return r ? r : got;
@@ -232,8 +255,11 @@ void scry_gvl_view_sort(struct scry_gvl_view *g)
 {
 	if (g->pair_count)
 		qsort(g->pairs, g->pair_count, sizeof(*g->pairs), pair_by_lost);
-	if (g->line_count)
-		qsort(g->lines, g->line_count, sizeof(*g->lines), scry_gvl_row_compare);
+	if (g->held.count)
+		qsort(g->held.rows, g->held.count, sizeof(*g->held.rows), scry_gvl_row_compare);
+	if (g->waited.count)
+		qsort(g->waited.rows, g->waited.count, sizeof(*g->waited.rows),
+		      scry_gvl_row_compare);
 	if (!g->thread_count)
 		return;
 	qsort(g->threads, g->thread_count, sizeof(*g->threads), by_lost);
@@ -312,7 +338,8 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 	g->opts = opts;
 	g->doc = doc;
 	scry_map_init(&g->by_number, ROWS_MAX);
-	scry_map_init(&g->by_line, ROWS_MAX);
+	scry_map_init(&g->held.by_what, ROWS_MAX);
+	scry_map_init(&g->waited.by_what, ROWS_MAX);
 	scry_frames_init(&g->frames);
 	scry_frames_begin(&g->frames);
 	scry_intern_init(&g->names, ROWS_MAX, NAMES_BYTES_MAX);
@@ -322,11 +349,13 @@ int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
 void scry_gvl_view_done(struct scry_gvl_view *g)
 {
 	scry_map_done(&g->by_number);
-	scry_map_done(&g->by_line);
+	scry_map_done(&g->held.by_what);
+	scry_map_done(&g->waited.by_what);
 	scry_frames_done(&g->frames);
 	scry_intern_done(&g->names);
 	scry_buf_done(&g->buf);
-	free(g->lines);
+	free(g->held.rows);
+	free(g->waited.rows);
 	free(g->threads);
 	free(g->pairs);
 }

@@ -23,6 +23,13 @@ struct scry_gvl_row {
 	uint64_t lost_ns;
 };
 
+struct scry_gvl_lines {
+	struct scry_gvl_row *rows;
+	struct scry_map by_what; /* -> place + 1 */
+	uint64_t lost_ns;	 /* by all rows */
+	uint32_t count, room;
+};
+
 struct scry_gvl_view {
 	struct scry_reader *reader;
 	const struct scry_view_opts *opts;
@@ -33,12 +40,10 @@ struct scry_gvl_view {
 	uint32_t locks;
 	struct scry_ev_gvl_thread *threads;
 	struct scry_ev_gvl_pair *pairs;
-	struct scry_gvl_row *lines;
 	struct scry_frames frames;
 	struct scry_intern names;
-	struct scry_map by_line; /* what -> place + 1 */
-	uint64_t lost_ns;	 /* by all lines */
-	uint32_t thread_count, thread_room, pair_count, pair_room, line_count, line_room;
+	struct scry_gvl_lines held, waited; /* of who held it while others waited; of those */
+	uint32_t thread_count, thread_room, pair_count, pair_room;
 	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
 	struct scry_buf buf;
 };
@@ -71,7 +76,7 @@ void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_t
 void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,
 			 struct scry_buf *b);
 
-/* "app.rb:12 Foo#bar in foo.so"; what a row of `lines` is. */
+/* "app.rb:12 Foo#bar in foo.so"; what a row of lines is. */
 void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_buf *b);
 
 /* The frame of Ruby, and that of the library above it: 0, there is none. */

@@ -111,7 +111,8 @@ static uint64_t turns_of(const struct scry_gvl_view *v, const struct scry_gvl_ro
 			 uint64_t takes)
 {
 	const double turns =
-		v->lost_ns ? (double)takes * (double)row->lost_ns / (double)v->lost_ns : 0;
+		v->held.lost_ns ? (double)takes * (double)row->lost_ns / (double)v->held.lost_ns
+				: 0;
 	const uint64_t slices = row->lost_ns / SLICE_NS;
 	const uint64_t most = turns > (double)slices ? (uint64_t)turns : slices;
 
@@ -126,14 +127,14 @@ static int add_lines(struct diff *d, int side, struct scry_buf *text)
 
 	for (uint32_t i = 0; i < v->thread_count; i++)
 		takes += v->threads[i].takes;
-	for (uint32_t i = 0; i < v->line_count; i++) {
+	for (uint32_t i = 0; i < v->held.count; i++) {
 		scry_buf_clear(text);
-		scry_gvl_put_row(v, v->lines[i].what, text);
+		scry_gvl_put_row(v, v->held.rows[i].what, text);
 		row = part_of(&d->rows, text, side);
 		if (!row)
 			return -ENOMEM;
-		row->lost_ns += v->lines[i].lost_ns;
-		row->turns += turns_of(v, &v->lines[i], takes);
+		row->lost_ns += v->held.rows[i].lost_ns;
+		row->turns += turns_of(v, &v->held.rows[i], takes);
 	}
 	return 0;
 }

@@ -10,9 +10,9 @@
 
 static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 {
-	const struct scry_gvl_row *worst = g->line_count ? &g->lines[0] : NULL;
+	const struct scry_gvl_row *worst = g->held.count ? &g->held.rows[0] : NULL;
 
-	if (worst && !worst->what && g->line_count > 1)
+	if (worst && !worst->what && g->held.count > 1)
 		worst++;
 	if (!worst || !worst->what)
 		return;

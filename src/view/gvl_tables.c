@@ -160,14 +160,25 @@ static void push_pairs(struct scry_gvl_view *g)
 
 /* ---- rows: what --by says ---- */
 
-static const struct kind {
-	const char *title, *head;
-} kinds[] = {
-	[SCRY_VIEW_BY_LINE] = {"lines that made others wait", "while one held the GVL in"},
-	[SCRY_VIEW_BY_METHOD] = {"methods that made others wait", "while one held the GVL in"},
-	[SCRY_VIEW_BY_GEM] = {"gems that made others wait", "while one held the GVL in"},
-	[SCRY_VIEW_BY_THREAD] = {"threads that waited", "thread"},
-	[SCRY_VIEW_BY_HOLDER] = {"threads that made others wait", "while it was held by"},
+#define LOST "others lost s"
+
+struct kind {
+	const char *title, *lost, *head;
+};
+
+static const struct kind kinds[] = {
+	[SCRY_VIEW_BY_LINE] = {"lines that made others wait", LOST, "while one held the GVL in"},
+	[SCRY_VIEW_BY_METHOD] = {"methods that made others wait", LOST,
+				 "while one held the GVL in"},
+	[SCRY_VIEW_BY_GEM] = {"gems that made others wait", LOST, "while one held the GVL in"},
+	[SCRY_VIEW_BY_THREAD] = {"threads that waited", "lost s", "thread"},
+	[SCRY_VIEW_BY_HOLDER] = {"threads that made others wait", LOST, "while it was held by"},
+};
+
+static const struct kind waits[] = {
+	[SCRY_VIEW_BY_LINE] = {"lines that waited", "lost s", "where one waited"},
+	[SCRY_VIEW_BY_METHOD] = {"methods that waited", "lost s", "where one waited"},
+	[SCRY_VIEW_BY_GEM] = {"gems that waited", "lost s", "where one waited"},
 };
 
 static bool is_by_thread(const struct scry_gvl_view *g)
@@ -249,13 +260,11 @@ static void push_row(struct scry_gvl_view *g, const struct scry_gvl_row *row, ui
 	g->doc->ops->row(g->doc, cells);
 }
 
-static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_row *rows, uint32_t count,
-		      uint64_t all_ns)
+static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_lines *l,
+		      const struct kind *kind)
 {
-	const struct kind *kind = &kinds[g->opts->by];
 	const struct scry_column columns[COLUMNS] = {
-		[C_LOST] = {g->opts->by == SCRY_VIEW_BY_THREAD ? "lost s" : "others lost s",
-			    "lost_ns", SCRY_CELL_TIME, false},
+		[C_LOST] = {kind->lost, "lost_ns", SCRY_CELL_TIME, false},
 		[C_TENTHS] = {"%", NULL, SCRY_CELL_TENTHS, false},
 		[C_SHARE] = {NULL, "share_pct", SCRY_CELL_NUMBER, false},
 		[C_SAMPLES] = {is_by_thread(g) ? NULL : "samples", "samples", SCRY_CELL_COUNT,
@@ -278,20 +287,19 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_row *rows, 
 	struct scry_frame_row scratch = {0};
 
 	g->doc->weight = "lost_ns";
-	g->doc->section = NULL;
 	g->doc->title = kind->title;
 	scry_doc_table(g->doc, columns, COLUMNS);
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < l->count; i++) {
 		scry_buf_clear(&g->buf);
 		if (is_by_thread(g))
-			scry_gvl_put_thread(g, thread_of(g, &rows[i]), &g->buf);
+			scry_gvl_put_thread(g, thread_of(g, &l->rows[i]), &g->buf);
 		else
-			scry_gvl_put_row(g, rows[i].what, &g->buf);
+			scry_gvl_put_row(g, l->rows[i].what, &g->buf);
 		if ((top && shown == top) || !scry_grep_matches(&g->grep, scry_buf_str(&g->buf))) {
 			hidden++;
 			continue;
 		}
-		push_row(g, &rows[i], all_ns, &scratch);
+		push_row(g, &l->rows[i], l->lost_ns, &scratch);
 		shown++;
 	}
 	tell_hidden(g, hidden);
@@ -303,28 +311,28 @@ static void push_rows(struct scry_gvl_view *g, const struct scry_gvl_row *rows, 
 static void push_by_thread(struct scry_gvl_view *g)
 {
 	const bool is_holder = g->opts->by == SCRY_VIEW_BY_HOLDER;
-	struct scry_gvl_row *rows = calloc(g->thread_count + 1ull, sizeof(*rows));
-	uint32_t count = 0;
+	struct scry_gvl_lines l = {.rows = calloc(g->thread_count + 1ull, sizeof(*l.rows)),
+				   .lost_ns = scry_gvl_waited_all_ns(g)};
 
-	for (uint32_t i = 0; rows && i < g->thread_count; i++) {
+	for (uint32_t i = 0; l.rows && i < g->thread_count; i++) {
 		const struct scry_ev_gvl_thread *t = &g->threads[i];
 		const uint64_t lost = is_holder ? t->lost_ns : scry_gvl_waited_ns(t);
 
 		if (lost)
-			rows[count++] = (struct scry_gvl_row){.what = i + 1, .lost_ns = lost};
+			l.rows[l.count++] = (struct scry_gvl_row){.what = i + 1, .lost_ns = lost};
 	}
-	if (rows && is_holder && g->sum.handing_ns)
-		rows[count++] = (struct scry_gvl_row){.lost_ns = g->sum.handing_ns};
-	if (count)
-		qsort(rows, count, sizeof(*rows), scry_gvl_row_compare);
-	if (rows && (count || g->doc->is_data))
-		push_rows(g, rows, count, scry_gvl_waited_all_ns(g));
-	free(rows);
+	if (l.rows && is_holder && g->sum.handing_ns)
+		l.rows[l.count++] = (struct scry_gvl_row){.lost_ns = g->sum.handing_ns};
+	if (l.count)
+		qsort(l.rows, l.count, sizeof(*l.rows), scry_gvl_row_compare);
+	if (l.count || g->doc->is_data)
+		push_rows(g, &l, &kinds[g->opts->by]);
+	free(l.rows);
 }
 
 void scry_gvl_push_stacks(struct scry_gvl_view *g)
 {
-	push_rows(g, g->lines, g->line_count, g->lost_ns);
+	push_rows(g, &g->held, &kinds[g->opts->by]);
 }
 
 static void push_runnable(struct scry_gvl_view *g)
@@ -358,8 +366,12 @@ void scry_gvl_push_tables(struct scry_gvl_view *g)
 {
 	if (is_by_thread(g))
 		push_by_thread(g);
-	else if (g->line_count || g->doc->is_data)
-		push_rows(g, g->lines, g->line_count, g->lost_ns);
+	else if (g->held.count || g->doc->is_data)
+		push_rows(g, &g->held, &kinds[g->opts->by]);
+	g->doc->section = "waiting";
+	if (!is_by_thread(g) && (g->waited.count || g->doc->is_data))
+		push_rows(g, &g->waited, &waits[g->opts->by]);
+	g->doc->section = NULL;
 	if (g->thread_count || g->doc->is_data)
 		push_threads(g);
 	if (g->pair_count || g->doc->is_data)

@@ -61,4 +61,12 @@ struct scry_ev_gvl_line { /* a stack of who held it, while others wanted it */
 	uint64_t lost_ns; /* by all who waited: their share of the exact sum, by samples */
 };
 
+struct scry_ev_gvl_wait_line { /* a stack of who waited for it */
+	uint32_t pid;
+	uint32_t waiter;
+	uint32_t stack;	  /* id of a STACK event; 0: it was not read */
+	uint32_t samples; /* 0: the waiter was never looked at */
+	uint64_t lost_ns; /* its share of what it waited, by samples */
+};
+
 #endif

@@ -163,6 +163,19 @@ static void put_lines(struct golden *rec, bool is_mended)
 		golden_put(rec, SCRY_EVENT_GVL_LINE, &lines[i], sizeof(lines[i]));
 }
 
+static void put_wait_lines(struct golden *rec)
+{
+	const struct scry_ev_gvl_wait_line lines[] = {
+		{.pid = 4711, .waiter = 1, .stack = 7, .samples = 600, .lost_ns = 600 * MS},
+		{.pid = 4711, .waiter = 1, .stack = 0, .samples = 5, .lost_ns = 5 * MS},
+		{.pid = 4711, .waiter = 2, .stack = 3, .samples = 850, .lost_ns = 900 * MS},
+		{.pid = 4711, .waiter = 3, .stack = 3, .samples = 500, .lost_ns = 500 * MS},
+	};
+
+	for (size_t i = 0; i < COUNT(lines); i++)
+		golden_put(rec, SCRY_EVENT_GVL_WAIT_LINE, &lines[i], sizeof(lines[i]));
+}
+
 static void put_locks(struct golden *rec)
 {
 	const struct scry_ev_gvl locks[] = {
@@ -202,6 +215,7 @@ static int recording(bool is_mended)
 	put_pairs(&rec);
 	put_stacks(&rec);
 	put_lines(&rec, is_mended);
+	put_wait_lines(&rec);
 	golden_totals(&rec, 4711, 905);
 	return golden_end(&rec);
 }

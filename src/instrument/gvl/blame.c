@@ -217,8 +217,16 @@ static uint32_t intern_stack(struct scry_gvl_blame *b)
 	return parent;
 }
 
-static uint32_t walk(struct scry_gvl_blame *b, const struct scry_ruby *ruby, uint64_t th)
+uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack)
 {
+	return scry_stacks_write(&g->blame->stacks, stack, &g->blame->symbols.names,
+				 g->watch->writer);
+}
+
+uint32_t scry_gvl_blame_walk(struct scry_gvl *g, uint64_t th)
+{
+	struct scry_gvl_blame *b = g->blame;
+	const struct scry_ruby *ruby = g->ruby;
 	struct scry_ruby_thread t = {.th = th};
 
 	for (int i = 0; i < 2; i++) {
@@ -294,7 +302,8 @@ static bool is_held(struct scry_gvl *g, struct holding *ret)
 void scry_gvl_blame_look(struct scry_gvl *g)
 {
 	struct scry_gvl_blame *b = g->blame;
-	const uint64_t now = scry_now_ns(), gap = now - b->last_ns;
+	const uint64_t now = scry_now_ns(), gap = now - b->last_ns,
+		       stands_ns = gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
 	struct holding held;
 	uint64_t ticks;
 	uint32_t stack;
@@ -302,13 +311,14 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
-	if (!is_held(g, &held))
-		return;
-	stack = walk(b, g->ruby, held.th);
-	if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
-		stack = 0;
-	b->samples++;
-	add(b, held.holder, stack, (gap < GAP_MAX_NS ? gap : GAP_MAX_NS) * held.waiting);
+	if (is_held(g, &held)) {
+		stack = scry_gvl_blame_walk(g, held.th);
+		if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
+			stack = 0;
+		b->samples++;
+		add(b, held.holder, stack, stands_ns * held.waiting);
+	}
+	scry_gvl_waiters_look(g, stands_ns);
 }
 
 void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder)
@@ -334,8 +344,7 @@ void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns
 
 		if (row->holder != holder || !row->weight)
 			continue;
-		ev.stack = scry_stacks_write(&b->stacks, row->stack, &b->symbols.names,
-					     g->watch->writer);
+		ev.stack = scry_gvl_blame_write(g, row->stack);
 		ev.samples = row->samples;
 		ev.lost_ns = (uint64_t)((double)lost_ns * (double)row->weight / (double)all);
 		scry_watch_event(g->watch, SCRY_EVENT_GVL_LINE, &ev, sizeof(ev));

@@ -347,6 +347,11 @@ static int find_lock(struct scry_gvl *g)
 static void begin_blame(struct scry_gvl *g)
 {
 	g->blame = scry_gvl_blame_new(g->ruby);
+	g->waiters = g->blame ? scry_gvl_waiters_new() : NULL;
+	if (!g->waiters) {
+		scry_gvl_blame_free(g->blame);
+		g->blame = NULL;
+	}
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
 
@@ -537,6 +542,7 @@ static void done(struct scry_watch *w)
 		scry_ruby_free(g->ruby);
 		scry_map_done(&g->by_th);
 		scry_gvl_blame_free(g->blame);
+		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);
 		free(g->first_look.queue);
 		free(g->people);
