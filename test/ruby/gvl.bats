@@ -146,6 +146,28 @@ passes() { # RUBY...
 	done
 }
 
+# Words that make each Ruby compile, one a line.
+jits() {
+	local option
+	for option in --yjit --rjit --mjit --zjit; do
+		"$RUBY" --disable=gems "$option" -e 'exit(%w[YJIT RJIT MJIT ZJIT].any? { |n| RubyVM.const_defined?(n) && RubyVM.const_get(n).enabled? })' 2>/dev/null && echo "$option"
+	done
+	return 0
+}
+
+@test "the same where Ruby compiles what it runs" {
+	local option options
+	need_root "entering a process that is not a child of scry"
+	mapfile -t options < <(jits)
+	[ "${#options[@]}" -gt 0 ] || skip "ruby has no JIT"
+	for option in "${options[@]}"; do
+		# MJIT loads what it has compiled: the text is not what it was
+		[ "$option" = --mjit ] || shares "$RUBY" "$option" || { echo "$option"; return 1; }
+		passes "$RUBY" "$option" || { echo "$option"; return 1; }
+		! has_headers "$RUBY" || extension "$RUBY" "$option" || { echo "$option"; return 1; }
+	done
+}
+
 @test "a program that is started: its result and its status are its own" {
 	"$SCRY" gvl --json -o "$T/gvl.json" -- "$RUBY" "$GVL/storm.rb" 4 nofork >"$T/out"
 	grep -q "^right" "$T/out"
@@ -153,6 +175,13 @@ passes() { # RUBY...
 	"$RUBY" "$GVL/storm.rb" 4 nofork >"$T/alone"
 	[ "$(tail -1 "$T/out")" = "$(tail -1 "$T/alone")" ]
 	scry_ends 7 gvl -- "$RUBY" -e 'exit 7'
+}
+
+@test "a fiber scheduler computes the same" {
+	"$RUBY" -e 'exit Fiber.respond_to?(:set_scheduler)' || skip "this ruby has no fiber schedulers"
+	"$SCRY" gvl --json -o "$T/gvl.json" -- "$RUBY" "$GVL/fibers.rb" 10 >"$T/out"
+	grep -qx "right 26500" "$T/out"
+	judged started
 }
 
 # The program goes on meanwhile, with all that hands the lock on, forks among it.
