@@ -63,6 +63,7 @@ struct stage {
 	struct scry_maps maps;
 	uint64_t pass; /* the function of Thread.pass, where that was seen last */
 	uint32_t pass_at, passes;
+	bool is_hopeless; /* what failed fails again: this Ruby cannot be hooked */
 };
 
 /* Does the ring that begins in word `j` go through threads at one offset, back to where it began?
@@ -406,6 +407,7 @@ static int rehearse(struct stage *s)
 	uint64_t left = 0;
 	int r = enter(s, &w);
 
+	s->is_hopeless = r == -ENOTSUP;
 	if (r == 0)
 		r = contend(s);
 	wait_ms(r == 0 ? CONTEND_MS + SLEEP_MS : 0);
@@ -424,6 +426,17 @@ static int rehearse(struct stage *s)
 		w.instrument->done(&w);
 	scry_inject_done(&w.inj);
 	return r;
+}
+
+/* What the last error says, without whose it was, the child's, and its cure, which is none here. */
+static void put_reason(char *ret, size_t size)
+{
+	const char *text = scry_error(), *begins = strstr(text, "): "), *ends;
+
+	if (!strncmp(text, "process ", 8) && begins)
+		text = begins + 3;
+	ends = strstr(text, "; fix: ");
+	snprintf(ret, size, "%.*s", ends ? (int)(ends - text) : (int)strlen(text), text);
 }
 
 static int play(struct scry_ruby *ruby, const struct scry_proc *proc, struct stage *s)
@@ -447,7 +460,7 @@ static int play(struct scry_ruby *ruby, const struct scry_proc *proc, struct sta
 	s->child->layout.gvl.is_known = s->child->layout.gvl.is_proven = true;
 	r = rehearse(s);
 	if (r < 0) {
-		snprintf(why, sizeof(why), "%s", scry_error());
+		put_reason(why, sizeof(why));
 		return no(g, why);
 	}
 	g->pass = s->child->layout.gvl.pass;
@@ -468,12 +481,13 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 {
 	struct scry_ruby_gvl *g = &ruby->layout.gvl;
 	struct stage *s;
+	bool is_hopeless = false;
 	int r = 0;
 
 	if (is_good(g))
 		return 0;
 	/* What did not come out even may have been the machine's load. */
-	for (int i = 0; i < TRIES && !g->is_proven; i++) {
+	for (int i = 0; i < TRIES && !g->is_proven && !is_hopeless; i++) {
 		*g = (struct scry_ruby_gvl){0};
 		s = calloc(1, sizeof(*s));
 		if (s) {
@@ -482,6 +496,7 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 		}
 		r = s ? play(ruby, proc, s) : -ENOMEM;
 		if (s) {
+			is_hopeless = s->is_hopeless;
 			scry_calib_close(&s->talk);
 			scry_ruby_free(s->child);
 			scry_proc_close(&s->proc);
@@ -495,7 +510,7 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 		scry_ruby_keep(ruby);
 	if (r < 0 && g->why[0])
 		r = scry_fail(-ENOTSUP,
-			      "process %d (%s): where its VM keeps the GVL is not known: %s; "
+			      "process %d (%s): its GVL cannot be watched: %s; "
 			      "fix: scry stacks samples how much of the time threads wait for it",
 			      proc->pid, ruby->description, g->why);
 	return r;
