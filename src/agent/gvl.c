@@ -324,6 +324,41 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 		r->tid = own_tid();
 }
 
+/*
+ * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
+ * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
+ */
+static int is_quiet(const struct moment *m, uint32_t waits)
+{
+	struct scry_gvl_table *t = m->t;
+	const uint64_t th = load64(m->plan->owner);
+	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
+	struct scry_gvl_row *r = &t->row[row];
+	const uint32_t n = t->runnable;
+
+	if (t->wanting || waits || !row || n > 1 || load64(m->plan->queue + 8) != t->tail)
+		return 0;
+	if (!th && r->state == SCRY_GVL_HOLDS) {
+		r->held += m->now - r->since;
+		r->state = SCRY_GVL_OFF;
+		t->runnable = n - 1;
+		t->owner = 0;
+		t->recent = row;
+	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
+		   load64(th + m->plan->self) == r->self && is_own(m, th)) {
+		r->takes++;
+		r->state = SCRY_GVL_HOLDS;
+		t->runnable = n + 1;
+		t->owner = row;
+	} else {
+		return 0;
+	}
+	r->since = m->now;
+	t->by_runnable[n] += m->now - t->changed;
+	t->changed = m->now;
+	return 1;
+}
+
 /* Who has joined the queue: from its tail to the first that was there. */
 static void look_at_queue(const struct moment *m)
 {
@@ -386,8 +421,10 @@ void scry_gvl_let_go(uint32_t waits)
 		m.now = t->last;
 	if (!t->events)
 		t->began = t->changed = m.now;
-	look_at_owner(&m, waits);
-	look_at_queue(&m);
+	if (!is_quiet(&m, waits)) {
+		look_at_owner(&m, waits);
+		look_at_queue(&m);
+	}
 	t->events++;
 	t->last = m.now;
 	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);

@@ -72,6 +72,7 @@ struct scry_gvl_table { /* zero at first */
 	uint64_t changed;     /* when `runnable` changed last */
 	uint64_t tail;	      /* of the queue, as it was last: a node */
 	uint32_t owner;	      /* row; 0: nobody */
+	uint32_t recent, pad; /* recent: the row that gave it last, while nobody waited */
 	uint32_t wanting;     /* how many of `waiting` */
 	uint32_t rows;	      /* in use, row 0 included */
 	uint32_t runnable;    /* threads that want, were granted or hold the lock */
