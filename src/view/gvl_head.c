@@ -6,6 +6,7 @@
 #include "base/text.h"
 
 #define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
+#define FEW 25		   /* samples: from there on a share is a fifth more or less */
 #define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
 
 static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
@@ -23,6 +24,8 @@ static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
 	scry_gvl_put_row(g, worst->what, b);
 	scry_buf_printf(b, ", whoever ran it, ");
 	scry_text_duration(b, worst->lost_ns);
+	if (worst->samples < FEW)
+		scry_buf_printf(b, " by %u sample%s", worst->samples, scry_text_s(worst->samples));
 }
 
 static void note(struct scry_gvl_view *g)
@@ -223,7 +226,7 @@ static void push_totals(const struct scry_gvl_view *g)
 			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
 			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
 			 scry_cell_number(yields)},
-			{"forced", "of them as the time slice was over", SCRY_CELL_COUNT, 0,
+			{"forced", "of them as the VM asked for it", SCRY_CELL_COUNT, 0,
 			 scry_cell_known(forced, forced || passes || !yields)},
 			{"passes", "of them by Thread.pass", SCRY_CELL_COUNT, 0,
 			 scry_cell_known(passes, forced || passes || !yields)},

@@ -51,7 +51,7 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
 			      * nobody had it, as it changed hands */
 	uint64_t old_wait;   /* from the first event to the end of the wait that was on then */
-	/* Of the yields: Thread.pass was what ran; it was not, so the VM's time slice was over. Of
+	/* Of the yields: Thread.pass was what ran; it was not, so the VM asked for it. Of
 	 * the others it could not be seen. */
 	uint64_t passes, forced;
 	uint64_t overtakes; /* times that it got the lock while others had waited for it */

@@ -123,7 +123,7 @@ passes() { # RUBY...
 	watched_is passes "$("$@" -e 'v = RUBY_VERSION.split(".").map(&:to_i); puts((v <=> [3, 3]) < 0 ? 1 : (v <=> [4, 0, 6]) < 0 ? 2 : 0)')" -d 2500ms
 }
 
-@test "the end of a time slice is told from Thread.pass; who takes the lock before those that wait is counted" {
+@test "a switch that the VM forces is told from Thread.pass; who takes the lock before those that wait is counted" {
 	need_root "entering a process that is not a child of scry"
 	passes "$RUBY"
 }

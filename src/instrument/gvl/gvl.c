@@ -289,7 +289,7 @@ static void describe(struct scry_watch *w, FILE *out)
 
 /* ---- on ---- */
 
-/* What the agent needs to tell Thread.pass from the end of a time slice. */
+/* What the agent needs to tell Thread.pass from a switch that the VM forces. */
 static void tell_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
 {
 	const struct scry_ruby_layout *l = &g->ruby->layout;
