@@ -270,9 +270,10 @@ static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
 	return is_pointer(def) ? load64(def + plan->def_func) == plan->pass : -1;
 }
 
+/* Where a section was missed it may be another thread's, which may have ended. */
 static void count_yield(const struct moment *m, struct scry_gvl_row *r)
 {
-	int passes = is_own(m, r->th) ? is_passing(m->plan, r->th) : -1;
+	int passes = !m->t->busy && is_own(m, r->th) ? is_passing(m->plan, r->th) : -1;
 
 	r->yields++;
 	r->passes += passes == 1;

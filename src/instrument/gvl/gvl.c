@@ -26,7 +26,7 @@
 #include "watch/ask.h"
 #include "watch/loading.h"
 
-#define EVENT_NS 27 /* what it adds to the end of a critical section: bench/gvl.md */
+#define EVENT_NS 20 /* what it adds to the end of a critical section: bench/gvl.md */
 #define LOOK_NS 50000000ull
 #define FRESH_LOOKS 4 /* until who is new has its tid and name */
 #define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */

@@ -12,7 +12,7 @@
 #include "sys/kin.h"
 #include "watch/ask.h"
 
-#define SCAN_NS 5000000ull
+#define SCAN_NS 20000000ull
 #define NAMED_MAX 3
 
 struct own {
