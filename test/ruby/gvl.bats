@@ -205,6 +205,7 @@ jits() {
 
 @test "fork children have locks of their own, and with -f rows of their own" {
 	"$SCRY" gvl -f --json -o "$T/gvl.json" -- "$RUBY" -e '
+	  sleep 1 # until its VM is known: what is forked before is not watched
 	  kids = Array.new(2) { fork { t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.6
 	    Array.new(2) { Thread.new { nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t } }.each(&:join) } }
 	  kids.each { |k| Process.wait(k); exit(1) unless $?.success? }'

@@ -374,7 +374,7 @@ static int begin(struct scry_gvl *g)
 	g->tids_are_ours = knows_tids_as_we_do(g);
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
-	if (g->watch->writer && !g->watch->opts->follow)
+	if (g->watch->writer && !g->watch->opts->follow && !g->unseen)
 		g->unseen = scry_gvl_unseen_new(g->watch);
 	scry_gvl_look_first(g, FIRST_TRIES);
 	g->cpu_began_ns = scry_proc_cpu_ns(g->watch->proc.pid);
@@ -395,6 +395,8 @@ static int enter(struct scry_watch *w)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&g->hooks, &w->inj, w->held);
+	if (r == 0 && g->is_booting && w->writer)
+		g->unseen = scry_gvl_unseen_new(w);
 	if (r == 0 && !g->is_booting)
 		r = begin(g);
 	if (r == 0 && scry_watch_is_late(w))
@@ -457,6 +459,8 @@ static void judge_boot(struct scry_gvl *g)
 		return;
 	}
 	g->is_booting = false;
+	if (r == 0 && g->unseen && w->opts->follow)
+		scry_gvl_unseen_end_early(g->unseen);
 	if (r == 0)
 		r = begin(g);
 	if (r == -EAGAIN || r == -ESRCH) {

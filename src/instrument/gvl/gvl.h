@@ -51,7 +51,7 @@ struct scry_gvl {
 	size_t count, room;
 	struct scry_gvl_blame *blame;	  /* NULL: not yet, or not wanted */
 	struct scry_gvl_waiters *waiters; /* with blame */
-	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed */
+	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed from the first on */
 	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
 	uint64_t births;	   /* of the table's, that were looked at */
 	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
@@ -102,6 +102,8 @@ void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *w
 struct scry_gvl_unseen *scry_gvl_unseen_new(const struct scry_watch *w);
 void scry_gvl_unseen_free(struct scry_gvl_unseen *u);
 void scry_gvl_unseen_turn(struct scry_gvl_unseen *u);
+/* With -f: from now on children are watched. */
+void scry_gvl_unseen_end_early(struct scry_gvl_unseen *u);
 void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w);
 
 /* report.c: writes what the table says into the recording. */
