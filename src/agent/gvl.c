@@ -19,6 +19,7 @@ struct scry_agent_gvl scry_agent_gvl SCRY_SHARED;
 
 #define ROWS_MASK (SCRY_GVL_THREADS - 1)
 #define QUEUE_MAX 4096
+#define FRAME_CFUNC 0x5555u /* vm_core.h, VM_FRAME_MAGIC_CFUNC, above 16 bits of flags */
 
 void scry_gvl_let_go(uint32_t waits);
 
@@ -214,6 +215,7 @@ static void change(const struct moment *m, uint32_t row, uint32_t state)
 	if (state == SCRY_GVL_HOLDS) {
 		look_at_self(m, r);
 		r->takes++;
+		r->overtakes += !is_waiting(was) && m->t->wanting && m->t->events;
 	}
 	if (state == SCRY_GVL_OFF || state == SCRY_GVL_HOLDS)
 		r->is_queued = 0;
@@ -244,6 +246,40 @@ static int is_own(const struct moment *m, uint64_t th)
 	return native && own_tid() == *(const volatile uint32_t *)(native + m->plan->tid);
 }
 
+/* The newest control frame of th, which this native thread runs: is it Thread.pass? -1: not seen.
+ * A frame that is in C has its method's entry below its ep. */
+static int is_passing(const struct scry_gvl_plan *plan, uint64_t th)
+{
+	uint64_t ec, cfp, ep, me, def;
+
+	if (!plan->pass)
+		return -1;
+	ec = load64(th + plan->ec);
+	cfp = is_pointer(ec) ? load64(ec + plan->cfp) : 0;
+	if (!is_pointer(cfp))
+		return -1;
+	if (load64(cfp + plan->frame_iseq))
+		return 0;
+	ep = load64(cfp + plan->frame_ep);
+	if (!is_pointer(ep) || (load64(ep) >> 16 & 0x7fff) != FRAME_CFUNC)
+		return -1;
+	me = load64(ep - plan->frame_me);
+	if (!is_pointer(me) || (load64(me) & plan->me_mask) != plan->me_flags)
+		return -1;
+	def = load64(me + plan->me_def);
+	return is_pointer(def) ? load64(def + plan->def_func) == plan->pass : -1;
+}
+
+/* Where a section was missed it may be another thread's, which may have ended. */
+static void count_yield(const struct moment *m, struct scry_gvl_row *r)
+{
+	int passes = !m->t->busy && is_own(m, r->th) ? is_passing(m->plan, r->th) : -1;
+
+	r->yields++;
+	r->passes += passes == 1;
+	r->forced += passes == 0;
+}
+
 /* Whose it was, and who gave it. */
 static void end_ownership(const struct moment *m, uint32_t was, int yields)
 {
@@ -260,7 +296,7 @@ static void end_ownership(const struct moment *m, uint32_t was, int yields)
 	change(m, was, SCRY_GVL_OFF);
 	if (yields) {
 		change(m, was, SCRY_GVL_WANTS);
-		r->yields++;
+		count_yield(m, r);
 	}
 }
 
@@ -289,6 +325,41 @@ static void look_at_owner(const struct moment *m, uint32_t waits)
 		r->tid = own_tid();
 }
 
+/*
+ * Nobody waits, and the lock is given, or taken by whom that was before: what mostly happens, in
+ * few steps, which are those of look_at_owner. 0: it is not so, and nothing is done.
+ */
+static int is_quiet(const struct moment *m, uint32_t waits)
+{
+	struct scry_gvl_table *t = m->t;
+	const uint64_t th = load64(m->plan->owner);
+	const uint32_t row = (th ? t->recent : t->owner) & ROWS_MASK;
+	struct scry_gvl_row *r = &t->row[row];
+	const uint32_t n = t->runnable;
+
+	if (t->wanting || waits || !row || n > 1 || load64(m->plan->queue + 8) != t->tail)
+		return 0;
+	if (!th && r->state == SCRY_GVL_HOLDS) {
+		r->held += m->now - r->since;
+		r->state = SCRY_GVL_OFF;
+		t->runnable = n - 1;
+		t->owner = 0;
+		t->recent = row;
+	} else if (th && !t->owner && r->th == th && r->state == SCRY_GVL_OFF && r->tid &&
+		   load64(th + m->plan->self) == r->self && is_own(m, th)) {
+		r->takes++;
+		r->state = SCRY_GVL_HOLDS;
+		t->runnable = n + 1;
+		t->owner = row;
+	} else {
+		return 0;
+	}
+	r->since = m->now;
+	t->by_runnable[n] += m->now - t->changed;
+	t->changed = m->now;
+	return 1;
+}
+
 /* Who has joined the queue: from its tail to the first that was there. */
 static void look_at_queue(const struct moment *m)
 {
@@ -311,7 +382,8 @@ static void look_at_queue(const struct moment *m)
 		change(m, row, SCRY_GVL_WANTS);
 		if (row) {
 			r->is_queued = 1;
-			r->yields += gave;
+			if (gave)
+				count_yield(m, r);
 		}
 		node = load64(node + 8);
 	}
@@ -350,8 +422,10 @@ void scry_gvl_let_go(uint32_t waits)
 		m.now = t->last;
 	if (!t->events)
 		t->began = t->changed = m.now;
-	look_at_owner(&m, waits);
-	look_at_queue(&m);
+	if (!is_quiet(&m, waits)) {
+		look_at_owner(&m, waits);
+		look_at_queue(&m);
+	}
 	t->events++;
 	t->last = m.now;
 	__atomic_store_n(&t->sequence, sequence + 2, __ATOMIC_RELEASE);

@@ -1,11 +1,10 @@
 /*
- * Entries of agent/gvl.c: at calls that let a mutex go (CALL hooks). Registers and flags as found.
+ * Entries of agent/gvl.c: at calls that let a mutex go (CALL hooks), of pthread functions by the
+ * VM's slots. What a call may change by the System V ABI (3.2.1) is changed: flags, and general
+ * registers but those with the three arguments that these functions have at most.
  *
- * Whoever lets another mutex go than the VM's lock goes on after seven instructions, which leave the
- * flags alone (not does, and lea).
+ * Whoever lets another mutex go than the VM's lock goes on after three instructions.
  */
-#include "agent/keep.h"
-
 	.text
 	.macro	entry name, mutex, waits
 	.globl	\name
@@ -13,18 +12,17 @@
 .type	\name, @function
 \name:
 	endbr64
-	push	%rcx
-	mov	scry_agent_gvl(%rip), %rcx
-	not	%rcx
-	lea	1(%rcx,\mutex), %rcx
-	jrcxz	1f
-	pop	%rcx
+	cmp	scry_agent_gvl(%rip), \mutex
+	je	1f
 	ret
-1:	pop	%rcx
-	keep
+1:	push	%rdi
+	push	%rsi
+	push	%rdx
 	mov	$\waits, %edi
 	call	scry_gvl_let_go
-	give_back
+	pop	%rdx
+	pop	%rsi
+	pop	%rdi
 	ret
 	.size	\name, . - \name
 	.endm

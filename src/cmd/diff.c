@@ -2,6 +2,7 @@
  * `scry diff`: what grew between two recordings, or between two slices of one. See view/diff.h.
  */
 #include "view/diff.h"
+#include "view/gvl_diff.h"
 #include "view/recorded.h"
 #include "view/syscall_diff.h"
 
@@ -23,11 +24,13 @@ struct diff_opts {
 	bool force, help;
 };
 
+static const char *const kinds[] = {"objects", "system calls", "the GVL"}; /* by enum what */
+
 struct side {	    /* "x.scry@5m" */
 	char *path; /* owned */
 	uint64_t since_ns;
 	int fd;
-	bool is_syscalls;
+	enum what { OBJECTS, SYSCALLS, GVL } what;
 	struct scry_diff_side diff;
 };
 
@@ -100,7 +103,7 @@ static int blame(const struct side *side, int err)
 	return scry_fail(err, "'%s': %s", side->path, why);
 }
 
-/* Only objects and system calls have rows that can be told again in another recording. */
+/* Only these have rows that can be told again in another recording. */
 static int refuse_others(struct side *side)
 {
 	const struct scry_view *view;
@@ -108,15 +111,17 @@ static int refuse_others(struct side *side)
 
 	if (err || !strcmp(view->name, "objects") || !strcmp(view->name, "events"))
 		return err;
-	side->is_syscalls = !strcmp(view->name, "syscalls");
-	if (side->is_syscalls && side->since_ns == SCRY_MOMENT_END)
+	side->what = !strcmp(view->name, "syscalls") ? SYSCALLS
+		     : !strcmp(view->name, "gvl")    ? GVL
+						     : OBJECTS;
+	if (side->what != OBJECTS && side->since_ns == SCRY_MOMENT_END)
 		return 0;
-	if (side->is_syscalls)
-		return scry_fail(-EINVAL, "a recording of system calls has no moments; fix: two "
-					  "recordings");
+	if (side->what != OBJECTS)
+		return scry_fail(-EINVAL, "a recording of %s has no moments; fix: two recordings",
+				 kinds[side->what]);
 	return scry_fail(-EINVAL,
-			 "a recording of '%s', and only objects and system calls are compared; "
-			 "fix: scry report, of each",
+			 "a recording of '%s', and only objects, system calls and the GVL are "
+			 "compared; fix: scry report, of each",
 			 view->name);
 }
 
@@ -129,7 +134,7 @@ static int side_open(struct side *side)
 	err = refuse_others(side);
 	if (!err)
 		err = scry_reader_open(side->fd, &side->diff.reader);
-	if (!err && !side->is_syscalls)
+	if (!err && side->what == OBJECTS)
 		err = scry_moment_find(side->fd, side->since_ns, &side->diff.moment);
 	return err ? blame(side, err) : 0;
 }
@@ -182,16 +187,43 @@ static int print_syscalls(const struct side sides[2], const struct diff_opts *op
 	return err;
 }
 
+static int print_gvl(const struct side sides[2], const struct diff_opts *opts, FILE *out)
+{
+	const struct scry_diff_side of[2] = {sides[0].diff, sides[1].diff};
+	const struct scry_view_opts *rows = &opts->report.rows;
+	struct scry_doc doc = {
+		.view = "gvl_diff", .schema = SCRY_GVL_DIFF_SCHEMA, .out = out, .talk = stderr};
+	int err = 0;
+
+	if (rows->by != SCRY_VIEW_BY_LINE && rows->by != SCRY_VIEW_BY_METHOD &&
+	    rows->by != SCRY_VIEW_BY_GEM && rows->by != SCRY_VIEW_BY_THREAD &&
+	    rows->by != SCRY_VIEW_BY_HOLDER)
+		err = scry_fail(-EINVAL, "the GVL is compared by line, method, gem, thread or "
+					 "holder; fix: --by one of these");
+	if (!err)
+		err = scry_report_open(&doc, &opts->report);
+	if (err)
+		return err;
+	err = scry_view_gvl_diff(of, rows, &doc);
+	if (!err)
+		return scry_doc_end(&doc);
+	scry_doc_abandon(&doc);
+	return err;
+}
+
 static int print(const struct side sides[2], const struct diff_opts *opts, FILE *out)
 {
 	struct scry_doc doc = {
 		.view = "diff", .schema = SCRY_DIFF_SCHEMA, .out = out, .talk = stderr};
 	int err = 0;
 
-	if (sides[0].is_syscalls != sides[1].is_syscalls)
-		return scry_fail(-EINVAL, "one recording is of system calls, the other one is not");
-	if (sides[0].is_syscalls)
+	if (sides[0].what != sides[1].what)
+		return scry_fail(-EINVAL, "one recording is of %s, the other one of %s",
+				 kinds[sides[0].what], kinds[sides[1].what]);
+	if (sides[0].what == SYSCALLS)
 		return print_syscalls(sides, opts, out);
+	if (sides[0].what == GVL)
+		return print_gvl(sides, opts, out);
 	if (opts->report.rows.by >= SCRY_VIEW_BY_CALLER)
 		return scry_fail(-EINVAL, "objects are compared by line, class, file, method or "
 					  "gem; fix: --by one of these");
@@ -221,7 +253,8 @@ static void help(const struct scry_opt *rows, size_t count)
 {
 	printf("usage: %s\n\nPrints what grew between two recordings of `scry objects`, or between "
 	       "two moments of\none that was made with --every. A moment is a time since the "
-	       "beginning, start or end.\nOf two recordings of `scry syscalls`: what changed.\n\n",
+	       "beginning, start or end.\nOf two recordings of `scry syscalls` or `scry gvl`: what "
+	       "changed.\n\n",
 	       usage);
 	scry_opt_help(rows, count, stdout);
 }

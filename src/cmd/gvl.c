@@ -7,14 +7,27 @@
 #include "cmd/watch_opts.h"
 #include "instrument/instruments.h"
 
+enum { BY_LINE, BY_METHOD, BY_GEM, BY_THREAD, BY_HOLDER };
+
+static const int rows_by[] = {
+	[BY_LINE] = SCRY_VIEW_BY_LINE,	   [BY_METHOD] = SCRY_VIEW_BY_METHOD,
+	[BY_GEM] = SCRY_VIEW_BY_GEM,	   [BY_THREAD] = SCRY_VIEW_BY_THREAD,
+	[BY_HOLDER] = SCRY_VIEW_BY_HOLDER,
+};
+
 int scry_cmd_gvl(int argc, char **argv)
 {
 	struct scry_watch_opts opts = {0};
 	struct scry_talk_opts talk = {0};
 	struct scry_report_opts report = SCRY_REPORT_OPTS_DEFAULT;
+	int by = BY_LINE;
 	const struct scry_opt rows[] = {
 		{'f', "follow", SCRY_OPT_FLAG, &opts.follow, NULL, "watch child processes too",
 		 NULL},
+		{0, "by", SCRY_OPT_CHOICE, &by, NULL,
+		 "who or what made others wait: one row for each line, method or gem that ran, or "
+		 "thread that held it; thread: for each that waited",
+		 "line|method|gem|thread|holder"},
 		{0, "top", SCRY_OPT_U64, &report.rows.top, "N",
 		 "show N rows of each table, 0 all (default 30; all in JSON)", NULL},
 		{0, "grep", SCRY_OPT_STRING, &report.rows.grep, "TEXT",
@@ -31,6 +44,8 @@ int scry_cmd_gvl(int argc, char **argv)
 	};
 	int r = scry_watch_parse(&cli, argc, argv);
 
+	report.rows.by = rows_by[by];
+	report.by_given = true;
 	if (r == 0)
 		r = scry_report_opts_check(&report, opts.output);
 	if (r == 0 && report.flame)

@@ -88,12 +88,24 @@ static int choose_by(const struct scry_view *view, const struct scry_report_opts
 {
 	const bool is_syscalls = !strcmp(view->name, "syscalls");
 	const bool is_malloc = !strcmp(view->name, "malloc");
+	const bool is_gvl = !strcmp(view->name, "gvl");
 
 	if (is_syscalls && !opts->by_given)
 		*by = SCRY_VIEW_BY_SITE;
-	if (is_syscalls && *by < SCRY_VIEW_BY_SYSCALL && *by != SCRY_VIEW_BY_LINE)
+	if (is_syscalls && (*by < SCRY_VIEW_BY_SYSCALL || *by > SCRY_VIEW_BY_SITE) &&
+	    *by != SCRY_VIEW_BY_LINE)
 		return scry_fail(-EINVAL, "system calls are by site, syscall, line or thread; fix: "
 					  "--by one of these");
+	if (is_gvl &&
+	    (*by == SCRY_VIEW_BY_LINE || *by == SCRY_VIEW_BY_METHOD || *by == SCRY_VIEW_BY_GEM ||
+	     *by == SCRY_VIEW_BY_THREAD || *by == SCRY_VIEW_BY_HOLDER))
+		return 0;
+	if (is_gvl)
+		return scry_fail(-EINVAL,
+				 "who made others wait for the GVL is by line, method, gem, "
+				 "thread or holder; fix: --by one of these");
+	if (*by == SCRY_VIEW_BY_HOLDER)
+		return scry_fail(-EINVAL, "--by holder is for recordings of the GVL");
 	if (*by >= SCRY_VIEW_BY_SYSCALL && !is_syscalls)
 		return scry_fail(-EINVAL, "--by syscall, thread and site are for recordings of "
 					  "system calls");

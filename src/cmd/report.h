@@ -38,7 +38,8 @@ struct scry_report_opts {
 
 /* --by of all views, for the choices of a row (enum scry_view_by); it begins as -1, so that one
  * that is given is seen: by_settle, after parsing. */
-#define SCRY_REPORT_BY_CHOICES "line|class|file|method|gem|caller|module|stack|syscall|thread|site"
+#define SCRY_REPORT_BY_CHOICES \
+	"line|class|file|method|gem|caller|module|stack|syscall|thread|site|holder"
 void scry_report_by_settle(struct scry_report_opts *opts);
 
 /*

@@ -371,6 +371,9 @@ static const struct scry_field fields_scry_ev_gvl_thread[] = {
 	FIELD(scry_ev_gvl_thread, lost_ns, "lost_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, older_ns, "older_ns", NUMBER),
 	FIELD(scry_ev_gvl_thread, open_ns, "open_ns", NUMBER),
+	FIELD(scry_ev_gvl_thread, passes, "passes", NUMBER),
+	FIELD(scry_ev_gvl_thread, forced, "forced", NUMBER),
+	FIELD(scry_ev_gvl_thread, overtakes, "overtakes", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, pid, "pid", NUMBER),
@@ -378,6 +381,13 @@ static const struct scry_field fields_scry_ev_gvl_line[] = {
 	FIELD(scry_ev_gvl_line, stack, "stack", STACK),
 	FIELD(scry_ev_gvl_line, samples, "samples", NUMBER),
 	FIELD(scry_ev_gvl_line, lost_ns, "lost_ns", NUMBER),
+};
+static const struct scry_field fields_scry_ev_gvl_wait_line[] = {
+	FIELD(scry_ev_gvl_wait_line, pid, "pid", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, waiter, "waiter", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, stack, "stack", STACK),
+	FIELD(scry_ev_gvl_wait_line, samples, "samples", NUMBER),
+	FIELD(scry_ev_gvl_wait_line, lost_ns, "lost_ns", NUMBER),
 };
 static const struct scry_field fields_scry_ev_gvl_pair[] = {
 	FIELD(scry_ev_gvl_pair, pid, "pid", NUMBER),

@@ -40,7 +40,7 @@ const struct scry_view scry_views[] = {
 	{"calls-sums", "calls", "calls and times of each traced function", 1, false,
 	 scry_view_calls_sums, SCRY_VIEW_TAKES_GREP | SCRY_VIEW_TAKES_PID},
 	{"gvl", "gvl", "who held a Ruby's VM lock (GVL), and who waited for it", 1, false,
-	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_STACKS},
+	 scry_view_gvl, FUNCTIONS | SCRY_VIEW_TAKES_BY | SCRY_VIEW_TAKES_STACKS},
 	{"locks", "locks", "which mutexes and conditions threads waited for, and where", 1, false,
 	 scry_view_locks, FUNCTIONS},
 	{"stacks", "stacks", "which lines take the time of a Ruby program", 1, false,

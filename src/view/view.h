@@ -23,9 +23,10 @@ enum scry_view_by {
 	SCRY_VIEW_BY_CALLER, /* from here on: of malloc only */
 	SCRY_VIEW_BY_MODULE,
 	SCRY_VIEW_BY_STACK,
-	SCRY_VIEW_BY_SYSCALL, /* from here on: of system calls only */
+	SCRY_VIEW_BY_SYSCALL, /* of system calls only, but for THREAD */
 	SCRY_VIEW_BY_THREAD,
 	SCRY_VIEW_BY_SITE,
+	SCRY_VIEW_BY_HOLDER, /* of the GVL only */
 };
 enum scry_view_sort {
 	SCRY_VIEW_SORT_DEFAULT = -1, /* by the column that the view is about */
@@ -123,9 +124,8 @@ typedef int scry_view_run(struct scry_reader *reader, const struct scry_view_opt
 
 struct scry_view {
 	const char *name, *of, *help; /* of: whose recordings it shows; NULL: any */
-	unsigned int
-		schema; /* of its JSON: scry.NAME/schema; raised only when a key goes or changes */
-	bool is_stream; /* records as they come, honesty last */
+	unsigned int schema;	      /* of its JSON: raised only when a key goes or changes */
+	bool is_stream;		      /* records as they come, honesty last */
 	scry_view_run *run;
 	unsigned int takes; /* options: view/takes.h */
 };

@@ -14,8 +14,10 @@ struct scry_ruby_gvl {
 	bool is_proven;	 /* looked at in a child, and counted there by the agent `agent` */
 	bool hands_over; /* the giver names the next owner, before that one runs */
 	uint32_t mutex, owner, queue;
-	uint32_t node;	/* in a thread's struct: its node in the queue */
-	uint64_t agent; /* the hash of the agent that was rehearsed */
+	uint32_t node;	   /* in a thread's struct: its node in the queue */
+	uint32_t def_func; /* in the definition of a method in C: its function */
+	uint64_t pass;	   /* that of Thread.pass, from the module's bias on; 0: not known */
+	uint64_t agent;	   /* the hash of the agent that was rehearsed */
 	char why[160];
 };
 

@@ -51,6 +51,10 @@ struct scry_gvl_row { /* a thread's struct; another thread may have it later */
 	uint64_t lost;	     /* ticks that others waited while it had the lock; of row 0: while
 			      * nobody had it, as it changed hands */
 	uint64_t old_wait;   /* from the first event to the end of the wait that was on then */
+	/* Of the yields: Thread.pass was what ran; it was not, so the VM asked for it. Of
+	 * the others it could not be seen. */
+	uint64_t passes, forced;
+	uint64_t overtakes; /* times that it got the lock while others had waited for it */
 	uint32_t tid; /* of the native thread that ran it, as that knows itself; 0: not seen */
 	uint32_t pad;
 	uint32_t lengths[SCRY_GVL_STEPS]; /* of waits */
@@ -68,6 +72,7 @@ struct scry_gvl_table { /* zero at first */
 	uint64_t changed;     /* when `runnable` changed last */
 	uint64_t tail;	      /* of the queue, as it was last: a node */
 	uint32_t owner;	      /* row; 0: nobody */
+	uint32_t recent, pad; /* recent: the row that gave it last, while nobody waited */
 	uint32_t wanting;     /* how many of `waiting` */
 	uint32_t rows;	      /* in use, row 0 included */
 	uint32_t runnable;    /* threads that want, were granted or hold the lock */
@@ -99,7 +104,11 @@ struct scry_gvl_plan {
 	 * run by its native thread, whose id its `nt` (th + nt, or th where that is NONE) has at
 	 * `tid`. */
 	uint32_t hands_over, nt, tid;
-	uint32_t pad;
+	/* To tell Thread.pass: th's ec, there its cfp, of a control frame iseq and ep, below that
+	 * the method entry, there its definition, and there its function in C. */
+	uint32_t ec, cfp, frame_iseq, frame_ep, frame_me, me_def, def_func;
+	uint64_t me_flags, me_mask; /* of a method entry's first word */
+	uint64_t pass;		    /* that function; 0: it cannot be told */
 };
 #define SCRY_GVL_NONE 0xffffffffu
 

@@ -37,9 +37,12 @@ struct scry_ev_gvl_thread {
 	uint64_t taken_back;			 /* grants that another thread got before it ran */
 	uint64_t waits;				 /* that are over, and began in the watch */
 	uint64_t p50_ns, p90_ns, p99_ns, max_ns; /* of these; the first three within 6 % */
-	uint64_t lost_ns;  /* by others, while it had the lock; whatever is in the pairs */
-	uint64_t older_ns; /* a wait that the watch began in, from then to its end; 0: none */
-	uint64_t open_ns;  /* a wait that was not over at the end, up to then; 0: none */
+	uint64_t lost_ns;   /* by others, while it had the lock; whatever is in the pairs */
+	uint64_t older_ns;  /* a wait that the watch began in, from then to its end; 0: none */
+	uint64_t open_ns;   /* a wait that was not over at the end, up to then; 0: none */
+	uint64_t passes;    /* of the yields: by Thread.pass */
+	uint64_t forced;    /* of the yields: not by it; of the others it is not known */
+	uint64_t overtakes; /* takes while others had waited for it */
 };
 
 struct scry_ev_gvl_pair { /* what a thread lost while another one had the lock */
@@ -56,6 +59,14 @@ struct scry_ev_gvl_line { /* a stack of who held it, while others wanted it */
 	uint32_t stack;	  /* id of a STACK event; 0: it could not be read */
 	uint32_t samples; /* 0: the holder was never looked at */
 	uint64_t lost_ns; /* by all who waited: their share of the exact sum, by samples */
+};
+
+struct scry_ev_gvl_wait_line { /* a stack of who waited for it */
+	uint32_t pid;
+	uint32_t waiter;
+	uint32_t stack;	  /* id of a STACK event; 0: it was not read */
+	uint32_t samples; /* 0: the waiter was never looked at */
+	uint64_t lost_ns; /* its share of what it waited, by samples */
 };
 
 #endif

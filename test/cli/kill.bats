@@ -127,6 +127,20 @@ ruby_at() { # WHO [OPTIONS...]
 	tail -1 "$T/counted.out" | grep -q "^rounds [0-9]"
 }
 
+# Threads of a Ruby hand their lock on; each round of theirs has a known result.
+gvl_at() {
+	local rounds
+	start turning "$RUBY" "$ROOT/test/ruby/gvl/turning.rb"
+	wait_for 20 in_file "^pid" "$T/turning.out"
+	scry_ends 0 gvl -p "$PID" -d 0.02s --max-pause 2s # one not known yet is learned first
+	kill_at "$1" "$(share 16 1000)" "$PID" gvl -p "$PID" -d 0.02s --max-pause 2s
+	scry_ends 0 gvl -p "$PID" -d 0.3s --max-pause 2s
+	kill -TERM "$PID"
+	finish "$PID"
+	rounds=$(sed -n 's/^right //p' "$T/turning.out")
+	[ "${rounds:-0}" -gt 0 ]
+}
+
 @test "counting in busy threads, keeper killed at any syscall" { busy_at keeper; }
 @test "counting in busy threads, both killed at any syscall" { busy_at both; }
 @test "counting in busy threads, front killed at any syscall" { busy_at front; }
@@ -143,6 +157,9 @@ ruby_at() { # WHO [OPTIONS...]
 @test "objects by hooks, keeper killed at any syscall" { ruby_at keeper --source hooks; }
 @test "objects by hooks, both killed at any syscall" { ruby_at both --source hooks; }
 @test "objects of a running ruby, front killed at any syscall" { ruby_at front; }
+@test "the lock of a ruby, keeper killed at any syscall" { gvl_at keeper; }
+@test "the lock of a ruby, both killed at any syscall" { gvl_at both; }
+@test "the lock of a ruby, front killed at any syscall" { gvl_at front; }
 
 # started_at WHO: `-- CMD`. The program says its answer and ends with 7, whatever happens to scry.
 started_at() {

@@ -97,6 +97,37 @@ briefly() { # NAMES: so many are known; 2: they are not
 	watched_is asleep 0 -d 1s
 }
 
+# extension RUBY...: built for it, the program started with it, and both answers compared.
+extension() {
+	local include
+	include=$("$@" -rrbconfig -e 'puts RbConfig::CONFIG.values_at("rubyhdrdir", "rubyarchhdrdir").map { |d| "-I#{d}" }.join(" ")')
+	# shellcheck disable=SC2086 # two words
+	cc -O1 -shared -fPIC $include "$GVL/hog.c" -o "$T/hog.so" || return 1
+	"$SCRY" gvl --json -o "$T/gvl.json" --force -- "$@" "$GVL/hog.rb" "$T" >"$T/hog.out" || return 1
+	judged extension "$T/hog.out"
+}
+
+has_headers() { # RUBY...
+	"$@" -rrbconfig -e 'exit File.exist?(File.join(RbConfig::CONFIG["rubyhdrdir"], "ruby.h"))'
+}
+
+@test "a C extension that holds the lock is named with its library, for as long as its own clock says" {
+	has_headers "$RUBY" || skip "no headers of ruby: apt install ruby-dev"
+	extension "$RUBY"
+}
+
+passes() { # RUBY...
+	start passes "$@" "$GVL/passes.rb"
+	wait_for 20 in_file "^pid" "$T/passes.out"
+	# to 3.2 a lock that is free for a moment is taken by who is there; from 3.3 on it is given to the next thread
+	watched_is passes "$("$@" -e 'v = RUBY_VERSION.split(".").map(&:to_i); puts((v <=> [3, 3]) < 0 ? 1 : (v <=> [4, 0, 6]) < 0 ? 2 : 0)')" -d 2500ms
+}
+
+@test "a switch that the VM forces is told from Thread.pass; who takes the lock before those that wait is counted" {
+	need_root "entering a process that is not a child of scry"
+	passes "$RUBY"
+}
+
 @test "computing threads share the lock, idle ones want nothing, who holds it long is blamed with its line" {
 	need_root "entering a process that is not a child of scry"
 	shares "$RUBY"
@@ -110,6 +141,30 @@ briefly() { # NAMES: so many are known; 2: they are not
 		read -ra words <<<"$ruby"
 		shares "${words[@]}" || { echo "$ruby"; return 1; }
 		holds "${words[@]}" || { echo "$ruby"; return 1; }
+		! has_headers "${words[@]}" || extension "${words[@]}" || { echo "$ruby"; return 1; }
+		passes "${words[@]}" || { echo "$ruby"; return 1; }
+	done
+}
+
+# Words that make each Ruby compile, one a line.
+jits() {
+	local option
+	for option in --yjit --rjit --mjit --zjit; do
+		"$RUBY" --disable=gems "$option" -e 'exit(%w[YJIT RJIT MJIT ZJIT].any? { |n| RubyVM.const_defined?(n) && RubyVM.const_get(n).enabled? })' 2>/dev/null && echo "$option"
+	done
+	return 0
+}
+
+@test "the same where Ruby compiles what it runs" {
+	local option options
+	need_root "entering a process that is not a child of scry"
+	mapfile -t options < <(jits)
+	[ "${#options[@]}" -gt 0 ] || skip "ruby has no JIT"
+	for option in "${options[@]}"; do
+		# MJIT loads what it has compiled: the text is not what it was
+		[ "$option" = --mjit ] || shares "$RUBY" "$option" || { echo "$option"; return 1; }
+		passes "$RUBY" "$option" || { echo "$option"; return 1; }
+		! has_headers "$RUBY" || extension "$RUBY" "$option" || { echo "$option"; return 1; }
 	done
 }
 
@@ -120,6 +175,13 @@ briefly() { # NAMES: so many are known; 2: they are not
 	"$RUBY" "$GVL/storm.rb" 4 nofork >"$T/alone"
 	[ "$(tail -1 "$T/out")" = "$(tail -1 "$T/alone")" ]
 	scry_ends 7 gvl -- "$RUBY" -e 'exit 7'
+}
+
+@test "a fiber scheduler computes the same" {
+	"$RUBY" -e 'exit Fiber.respond_to?(:set_scheduler)' || skip "this ruby has no fiber schedulers"
+	"$SCRY" gvl --json -o "$T/gvl.json" -- "$RUBY" "$GVL/fibers.rb" 10 >"$T/out"
+	grep -qx "right 26500" "$T/out"
+	judged started
 }
 
 # The program goes on meanwhile, with all that hands the lock on, forks among it.
@@ -143,6 +205,7 @@ briefly() { # NAMES: so many are known; 2: they are not
 
 @test "fork children have locks of their own, and with -f rows of their own" {
 	"$SCRY" gvl -f --json -o "$T/gvl.json" -- "$RUBY" -e '
+	  sleep 1 # until its VM is known: what is forked before is not watched
 	  kids = Array.new(2) { fork { t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.6
 	    Array.new(2) { Thread.new { nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t } }.each(&:join) } }
 	  kids.each { |k| Process.wait(k); exit(1) unless $?.success? }'
@@ -165,6 +228,44 @@ briefly() { # NAMES: so many are known; 2: they are not
 	wait_for 20 in_file "^pid" "$T/kids.out"
 	scry_ends 0 gvl -p "$PID" -d 300ms --max-pause 2s
 	grep -q "^note: at least 4 child processes of process $PID" "$T/scry.out"
+}
+
+@test "--by: the same waiting by line, method, gem, holder and waiting thread" {
+	local by
+	scry_ends 0 gvl -o "$T/by.scry" -- "$RUBY" -e '
+	  t = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.7
+	  Array.new(3) { |i| Thread.new { Thread.current.name = "w#{i}"; nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < t } }.each(&:join)'
+	for by in line method gem; do
+		"$SCRY" report --by $by --json "$T/by.scry" >"$T/gvl.json"
+		json_is "$T/gvl.json" '(r["rows"].sum { |x| x["lost_ns"] } - r["threads"].sum { |x| x["lost_ns"] }).abs < 1000'
+	done
+	json_is "$T/gvl.json" 'r["rows"].max_by { |x| x["lost_ns"] }["gem"] == "(app)"'
+	for by in thread holder; do
+		"$SCRY" report --by $by --json "$T/by.scry" >"$T/gvl.json"
+		json_is "$T/gvl.json" '(r["rows"].sum { |x| x["lost_ns"] } - r["threads"].sum { |x| x["wanted_ns"] + x["granted_ns"] }).abs < 10_000'
+		json_is "$T/gvl.json" 'r["rows"].map { |x| x["thread"] }.compact.size >= 3'
+	done
+	scry_ends 1 report --by class "$T/by.scry"
+	says "line, method, gem, thread or holder"
+	scry_ends 2 gvl --by class -- "$RUBY" -e 1
+}
+
+@test "diff: the line for which others wait longer, and which threads do; nothing between equals" {
+	local ms
+	for ms in 2 60; do
+		scry_ends 0 gvl -o "$T/$ms.scry" -- "$RUBY" "$GVL/turns.rb" $ms
+	done
+	scry_ends 0 diff --json -o "$T/diff.json" "$T/2.scry" "$T/60.scry"
+	json_is "$T/diff.json" 'r["notes"][0].start_with?("threads wait longer")'
+	json_is "$T/diff.json" 'r["rows"][0]["what"] =~ /turns.rb:6 / && r["rows"][0]["after_ns_per_s"] > 10 * r["rows"][0]["before_ns_per_s"]'
+	json_is "$T/diff.json" 'r["threads"].map { |t| t["what"] }.grep(/^turn[01]$/).size == 2'
+	scry_ends 0 diff "$T/60.scry" "$T/2.scry"
+	grep -q "^note: threads wait less: " "$T/scry.out"
+	scry_ends 0 diff "$T/60.scry" "$T/60.scry"
+	grep -q "^note: threads wait as long as before" "$T/scry.out"
+	scry_ends 1 diff --by class "$T/60.scry" "$T/2.scry"
+	scry_ends 1 diff "$T/60.scry@start" "$T/2.scry"
+	says "has no moments"
 }
 
 @test "SIGKILL of scry: the program goes on, computes right, and all is undone" {

@@ -7,6 +7,9 @@
  * others lost because of a holder is counted exactly by the agent; that time is shared out among
  * the holder's samples at the end, by the waiting that each stood for.
  *
+ * Where it runs a method in C of a library, as an extension's, the library's function is a frame
+ * above it: the method's definition names it, so it is on the stack, whatever it calls.
+ *
  * A holder that lets nobody in makes no event. Until the first one the look from outside says who
  * has the lock and who wants it: nobody comes or goes without an event.
  */
@@ -19,6 +22,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "instrument/gvl/gvl.h"
+#include "name/native.h"
 #include "name/stacks.h"
 #include "vm/ruby_symbol.h"
 #include "watch/ask.h"
@@ -27,6 +31,7 @@
 #define PERIOD_NS 1000000
 #define GAP_MAX_NS 20000000ull /* a look stands for no more than that */
 #define ROWS_MAX 100000u
+#define FUNCTIONS_MAX 65536u
 #define FIRST 0xffffffffu /* holder: who had it before the first event */
 
 struct row {
@@ -45,6 +50,11 @@ struct scry_gvl_blame {
 	struct row *rows;
 	size_t count, room;
 	uint64_t last_ns, samples, torn, unrecorded;
+	struct scry_native *native;
+	struct scry_map
+		functions; /* of C methods -> their frame in `stacks`' terms, by place + 1 */
+	struct scry_stack_frame *libraries;
+	size_t library_count, library_room;
 };
 
 struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
@@ -65,6 +75,8 @@ struct scry_gvl_blame *scry_gvl_blame_new(const struct scry_ruby *ruby)
 		return NULL;
 	}
 	scry_walk_watch_gc(&b->walk, ruby);
+	scry_map_init(&b->functions, FUNCTIONS_MAX);
+	b->native = scry_native_new(ruby->pid); /* NULL: then libraries have no names */
 	return b;
 }
 
@@ -78,6 +90,9 @@ void scry_gvl_blame_free(struct scry_gvl_blame *b)
 	scry_stacks_done(&b->stacks);
 	scry_walk_done(&b->walk);
 	scry_map_done(&b->keys);
+	scry_map_done(&b->functions);
+	scry_native_free(b->native);
+	free(b->libraries);
 	free(b->named);
 	free(b->rows);
 	free(b);
@@ -86,6 +101,94 @@ void scry_gvl_blame_free(struct scry_gvl_blame *b)
 int scry_gvl_blame_fd(const struct scry_gvl_blame *b)
 {
 	return b->timer;
+}
+
+/* ---- C code that is not the VM's ---- */
+
+/* The function in C that the newest frame's method is; 0: it is none, or not known. */
+static uint64_t function_of(const struct scry_gvl_blame *b, const struct scry_ruby *ruby)
+{
+	const struct scry_ruby_layout *l = &ruby->layout;
+	const struct scry_walk_frame *f = &b->walk.frames[0];
+	uint64_t entry, def, function;
+
+	if (!l->gvl.pass || !b->walk.count || f->iseq ||
+	    SCRY_FRAME_TYPE(f->flags) != SCRY_FRAME_CFUNC || !f->entry ||
+	    !(entry = scry_walk_entry(ruby, f->entry)) ||
+	    scry_mem_u64(&ruby->mem, entry + l->me_def, &def) ||
+	    scry_mem_u64(&ruby->mem, def + l->gvl.def_func, &function))
+		return 0;
+	return function;
+}
+
+static uint32_t name_id(struct scry_gvl_blame *b, const char *text)
+{
+	uint32_t id = 0;
+
+	if (text)
+		scry_intern_put(&b->symbols.names, text, strlen(text), &id);
+	return id;
+}
+
+static bool has_room(struct scry_gvl_blame *b)
+{
+	size_t room = b->library_room ? 2 * b->library_room : 64;
+	struct scry_stack_frame *more;
+
+	if (b->library_count < b->library_room)
+		return true;
+	more = reallocarray(b->libraries, room, sizeof(*more));
+	if (!more)
+		return false;
+	b->libraries = more;
+	b->library_room = room;
+	return true;
+}
+
+/* Its frame, without a parent; all zeros: it is the VM's own, or of no file. */
+static struct scry_stack_frame library_frame(struct scry_gvl_blame *b, const struct scry_ruby *ruby,
+					     uint64_t function)
+{
+	struct scry_stack_frame frame = {0};
+	struct scry_native_name name;
+	uint64_t *at = scry_map_ref(&b->functions, function);
+
+	if (at && *at)
+		return b->libraries[*at - 1];
+	if (!at || !has_room(b))
+		return frame;
+	/* What was mapped there at the last look may have gone: Ruby maps the files that it reads,
+	 * and libraries come where they were. From the first call on a library stays. */
+	scry_native_see(b->native);
+	scry_native_name(b->native, function + 1, &name); /* of the byte before */
+	if (name.module && name.module[0] == '/' && strcmp(name.module, ruby->module))
+		frame = (struct scry_stack_frame){
+			.path = name_id(b, name.module),
+			.label = name_id(b, name.symbol),
+			.line = name.symbol ? 0 : (uint32_t)name.offset - 1,
+			.flags = SCRY_STACK_NATIVE,
+		};
+	b->libraries[b->library_count++] = frame;
+	*at = b->library_count;
+	free(name.module);
+	return frame;
+}
+
+/* Above the method in C that runs, its function, where that is a library's. */
+static uint32_t with_library(struct scry_gvl_blame *b, const struct scry_ruby *ruby, uint32_t stack)
+{
+	const uint64_t function = stack && b->native ? function_of(b, ruby) : 0;
+	struct scry_stack_frame frame;
+	uint32_t above;
+
+	if (!function)
+		return stack;
+	frame = library_frame(b, ruby, function);
+	if (!frame.path)
+		return stack;
+	frame.parent = stack;
+	above = scry_stacks_add(&b->stacks, &frame);
+	return above ? above : stack;
 }
 
 /* The walked stack as a number of `stacks`; a C method has its caller's line. */
@@ -114,8 +217,16 @@ static uint32_t intern_stack(struct scry_gvl_blame *b)
 	return parent;
 }
 
-static uint32_t walk(struct scry_gvl_blame *b, const struct scry_ruby *ruby, uint64_t th)
+uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack)
 {
+	return scry_stacks_write(&g->blame->stacks, stack, &g->blame->symbols.names,
+				 g->watch->writer);
+}
+
+uint32_t scry_gvl_blame_walk(struct scry_gvl *g, uint64_t th)
+{
+	struct scry_gvl_blame *b = g->blame;
+	const struct scry_ruby *ruby = g->ruby;
 	struct scry_ruby_thread t = {.th = th};
 
 	for (int i = 0; i < 2; i++) {
@@ -125,7 +236,7 @@ static uint32_t walk(struct scry_gvl_blame *b, const struct scry_ruby *ruby, uin
 		if (scry_walk_collect(&b->walk, ruby, &t, NULL) <= SCRY_WALK_REPAIRED &&
 		    b->walk.ec_now == t.ec &&
 		    scry_symbols_name(&b->symbols, ruby, &b->walk, b->named) == 0)
-			return intern_stack(b);
+			return with_library(b, ruby, intern_stack(b));
 	}
 	b->torn++;
 	return 0;
@@ -191,7 +302,8 @@ static bool is_held(struct scry_gvl *g, struct holding *ret)
 void scry_gvl_blame_look(struct scry_gvl *g)
 {
 	struct scry_gvl_blame *b = g->blame;
-	const uint64_t now = scry_now_ns(), gap = now - b->last_ns;
+	const uint64_t now = scry_now_ns(), gap = now - b->last_ns,
+		       stands_ns = gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
 	struct holding held;
 	uint64_t ticks;
 	uint32_t stack;
@@ -199,13 +311,14 @@ void scry_gvl_blame_look(struct scry_gvl *g)
 	if (read(b->timer, &ticks, sizeof(ticks)) != sizeof(ticks) && gap < PERIOD_NS)
 		return;
 	b->last_ns = now;
-	if (!is_held(g, &held))
-		return;
-	stack = walk(b, g->ruby, held.th);
-	if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
-		stack = 0;
-	b->samples++;
-	add(b, held.holder, stack, (gap < GAP_MAX_NS ? gap : GAP_MAX_NS) * held.waiting);
+	if (is_held(g, &held)) {
+		stack = scry_gvl_blame_walk(g, held.th);
+		if (holder_of(g) != held.holder) /* its stack may be of when it had it no more */
+			stack = 0;
+		b->samples++;
+		add(b, held.holder, stack, stands_ns * held.waiting);
+	}
+	scry_gvl_waiters_look(g, stands_ns);
 }
 
 void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder)
@@ -231,8 +344,7 @@ void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns
 
 		if (row->holder != holder || !row->weight)
 			continue;
-		ev.stack = scry_stacks_write(&b->stacks, row->stack, &b->symbols.names,
-					     g->watch->writer);
+		ev.stack = scry_gvl_blame_write(g, row->stack);
 		ev.samples = row->samples;
 		ev.lost_ns = (uint64_t)((double)lost_ns * (double)row->weight / (double)all);
 		scry_watch_event(g->watch, SCRY_EVENT_GVL_LINE, &ev, sizeof(ev));

@@ -26,7 +26,7 @@
 #include "watch/ask.h"
 #include "watch/loading.h"
 
-#define EVENT_NS 27 /* what it adds to the end of a critical section: bench/gvl.md */
+#define EVENT_NS 20 /* what it adds to the end of a critical section: bench/gvl.md */
 #define LOOK_NS 50000000ull
 #define FRESH_LOOKS 4 /* until who is new has its tid and name */
 #define LOOK_SHARE 10 /* looks for new threads take a tenth of the time, at most */
@@ -289,6 +289,25 @@ static void describe(struct scry_watch *w, FILE *out)
 
 /* ---- on ---- */
 
+/* What the agent needs to tell Thread.pass from a switch that the VM forces. */
+static void tell_pass(const struct scry_gvl *g, struct scry_gvl_plan *plan)
+{
+	const struct scry_ruby_layout *l = &g->ruby->layout;
+
+	if (!l->gvl.pass || !l->frame_me)
+		return;
+	plan->ec = l->th_ec;
+	plan->cfp = l->ec_cfp;
+	plan->frame_iseq = l->frame_iseq;
+	plan->frame_ep = l->frame_ep;
+	plan->frame_me = l->frame_me;
+	plan->me_def = l->me_def;
+	plan->def_func = l->gvl.def_func;
+	plan->me_flags = l->me_flags;
+	plan->me_mask = l->iseq_flags_mask;
+	plan->pass = g->ruby->bias + l->gvl.pass;
+}
+
 /* A thread of another ractor has another lock. */
 static int find_lock(struct scry_gvl *g)
 {
@@ -313,6 +332,7 @@ static int find_lock(struct scry_gvl *g)
 	told.hands_over = l->gvl.hands_over;
 	told.nt = l->th_nt;
 	told.tid = l->th_tid;
+	tell_pass(g, &told);
 	if (told.hands_over && l->th_tid == SCRY_RUBY_NONE)
 		return scry_fail(-ENOTSUP,
 				 "process %d (%s): its threads do not say which native thread runs "
@@ -327,6 +347,11 @@ static int find_lock(struct scry_gvl *g)
 static void begin_blame(struct scry_gvl *g)
 {
 	g->blame = scry_gvl_blame_new(g->ruby);
+	g->waiters = g->blame ? scry_gvl_waiters_new() : NULL;
+	if (!g->waiters) {
+		scry_gvl_blame_free(g->blame);
+		g->blame = NULL;
+	}
 	g->watch->wake_fd = g->blame ? scry_gvl_blame_fd(g->blame) : 0;
 }
 
@@ -349,7 +374,7 @@ static int begin(struct scry_gvl *g)
 	g->tids_are_ours = knows_tids_as_we_do(g);
 	if (g->watch->writer) /* not in a rehearsal */
 		begin_blame(g);
-	if (g->watch->writer && !g->watch->opts->follow)
+	if (g->watch->writer && !g->watch->opts->follow && !g->unseen)
 		g->unseen = scry_gvl_unseen_new(g->watch);
 	scry_gvl_look_first(g, FIRST_TRIES);
 	g->cpu_began_ns = scry_proc_cpu_ns(g->watch->proc.pid);
@@ -370,6 +395,8 @@ static int enter(struct scry_watch *w)
 		r = scry_pool_tell(&w->pool, &w->inj, &(struct scry_agent_frames){0});
 	if (r == 0)
 		r = scry_hooks_on(&g->hooks, &w->inj, w->held);
+	if (r == 0 && g->is_booting && w->writer)
+		g->unseen = scry_gvl_unseen_new(w);
 	if (r == 0 && !g->is_booting)
 		r = begin(g);
 	if (r == 0 && scry_watch_is_late(w))
@@ -432,6 +459,8 @@ static void judge_boot(struct scry_gvl *g)
 		return;
 	}
 	g->is_booting = false;
+	if (r == 0 && g->unseen && w->opts->follow)
+		scry_gvl_unseen_end_early(g->unseen);
 	if (r == 0)
 		r = begin(g);
 	if (r == -EAGAIN || r == -ESRCH) {
@@ -517,6 +546,7 @@ static void done(struct scry_watch *w)
 		scry_ruby_free(g->ruby);
 		scry_map_done(&g->by_th);
 		scry_gvl_blame_free(g->blame);
+		scry_gvl_waiters_free(g->waiters);
 		scry_gvl_unseen_free(g->unseen);
 		free(g->first_look.queue);
 		free(g->people);

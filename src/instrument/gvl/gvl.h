@@ -30,6 +30,7 @@ struct scry_gvl_person { /* a thread's struct, and who it was last */
 };
 
 struct scry_gvl_blame;
+struct scry_gvl_waiters;
 struct scry_gvl_unseen;
 
 struct scry_gvl {
@@ -48,12 +49,13 @@ struct scry_gvl {
 	struct scry_gvl_person *people;
 	struct scry_map by_th; /* -> index + 1 */
 	size_t count, room;
-	struct scry_gvl_blame *blame;	/* NULL: not yet, or not wanted */
-	struct scry_gvl_unseen *unseen; /* NULL: children are followed */
-	uint64_t look_ns, soon_ns;	/* when to look again who there is; where somebody is new */
-	uint64_t births;		/* of the table's, that were looked at */
-	uint32_t fresh;			/* looks that are still to come soon, as somebody was new */
-	bool tids_are_ours;		/* its pid namespace is ours: it knows tids as we do */
+	struct scry_gvl_blame *blame;	  /* NULL: not yet, or not wanted */
+	struct scry_gvl_waiters *waiters; /* with blame */
+	struct scry_gvl_unseen *unseen;	  /* NULL: children are followed from the first on */
+	uint64_t look_ns, soon_ns; /* when to look again who there is; where somebody is new */
+	uint64_t births;	   /* of the table's, that were looked at */
+	uint32_t fresh;		   /* looks that are still to come soon, as somebody was new */
+	bool tids_are_ours;	   /* its pid namespace is ours: it knows tids as we do */
 	uint64_t cpu_began_ns, cpu_ended_ns; /* of its process */
 };
 
@@ -80,11 +82,28 @@ void scry_gvl_blame_settle(struct scry_gvl *g, uint32_t first_holder);
 /* Writes the lines of a holder, by its number, because of which others lost so much. */
 void scry_gvl_blame_report(struct scry_gvl *g, uint32_t holder, uint64_t lost_ns);
 
+/* The stack of a thread as a number, 0: not read; and as a STACK id, written where it is new. */
+uint32_t scry_gvl_blame_walk(struct scry_gvl *g, uint64_t th);
+uint32_t scry_gvl_blame_write(struct scry_gvl *g, uint32_t stack);
+
+/* waiters.c: samples who waits. NULL: no memory. A look stands for `gap_ns`. */
+struct scry_gvl_waiters *scry_gvl_waiters_new(void);
+void scry_gvl_waiters_free(struct scry_gvl_waiters *s);
+void scry_gvl_waiters_look(struct scry_gvl *g, uint64_t gap_ns);
+struct scry_gvl_waited { /* by a thread, by its number */
+	uint64_t th, ns;
+	uint32_t number;
+};
+/* Writes the lines at which it waited. */
+void scry_gvl_waiters_report(struct scry_gvl *g, const struct scry_gvl_waited *waited);
+
 /* unseen.c: counts children that are Rubies, and says at the end that they were not watched. NULL:
  * no memory. */
 struct scry_gvl_unseen *scry_gvl_unseen_new(const struct scry_watch *w);
 void scry_gvl_unseen_free(struct scry_gvl_unseen *u);
 void scry_gvl_unseen_turn(struct scry_gvl_unseen *u);
+/* With -f: from now on children are watched. */
+void scry_gvl_unseen_end_early(struct scry_gvl_unseen *u);
 void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w);
 
 /* report.c: writes what the table says into the recording. */

@@ -38,6 +38,8 @@
 #define PAUSE_NS 1000000000ull
 #define TAKES_LEAST 20u
 #define TRIES 5
+#define PASSES 5u /* looks that show the same function of Thread.pass */
+#define DEFINITION_BYTES 64u
 
 struct ring {
 	uint32_t head, node;
@@ -58,6 +60,10 @@ struct stage {
 	uint32_t fits[WORDS], in_ring[WORDS], changes[WORDS];
 	uint64_t last[WORDS];
 	uint32_t mutex_fits[WORDS], mutex_locked[WORDS];
+	struct scry_maps maps;
+	uint64_t pass; /* the function of Thread.pass, where that was seen last */
+	uint32_t pass_at, passes;
+	bool is_hopeless; /* what failed fails again: this Ruby cannot be hooked */
 };
 
 /* Does the ring that begins in word `j` go through threads at one offset, back to where it began?
@@ -250,6 +256,52 @@ static void wait_ms(uint64_t ms)
 		  NULL);
 }
 
+/* The function in C of method entry's definition: the first pointer to code in it. */
+static bool read_function(const struct stage *s, uint64_t def, uint64_t *ret, uint32_t *ret_at)
+{
+	uint64_t words[DEFINITION_BYTES / 8];
+	const struct scry_map_entry *code;
+
+	if (scry_mem_read(&s->child->mem, def, words, sizeof(words)))
+		return false;
+	for (uint32_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		code = scry_maps_at(&s->maps, words[i]);
+		if (!code || !code->x)
+			continue;
+		*ret = words[i];
+		*ret_at = 8 * i;
+		return true;
+	}
+	return false;
+}
+
+/* Who wants the lock after Thread.pass stands in that. */
+static void look_for_pass(struct stage *s)
+{
+	const struct scry_ruby_layout *l = &s->child->layout;
+	uint64_t ec, cfp, ep, me, def, function;
+	char name[16];
+	uint32_t at;
+
+	for (size_t i = 0; i < s->count && l->frame_me && s->passes < PASSES; i++) {
+		if (scry_mem_u64(&s->child->mem, s->threads[i].th + l->th_ec, &ec) ||
+		    scry_mem_u64(&s->child->mem, ec + l->ec_cfp, &cfp) ||
+		    scry_ruby_c_method(s->child, cfp, name, sizeof(name)) != 4 ||
+		    memcmp(name, "pass", 4) ||
+		    scry_mem_u64(&s->child->mem, cfp + l->frame_ep, &ep) ||
+		    scry_mem_u64(&s->child->mem, ep - l->frame_me, &me) ||
+		    scry_mem_u64(&s->child->mem, me + l->me_def, &def) ||
+		    !read_function(s, def, &function, &at))
+			continue;
+		if (function != s->pass || at != s->pass_at)
+			s->passes = 0;
+		s->pass = function;
+		s->pass_at = at;
+		s->passes++;
+	}
+	scry_error_clear();
+}
+
 /* While they contend, and for no longer. */
 static int learn(struct stage *s, struct scry_ruby_gvl *g)
 {
@@ -263,9 +315,17 @@ static int learn(struct stage *s, struct scry_ruby_gvl *g)
 	if (n < 4 || n > 64)
 		return scry_fail(-ENOTSUP, "the child's threads are not found");
 	s->count = (size_t)n;
+	if (scry_maps_read(s->talk.pid, &s->maps) < 0)
+		scry_error_clear();
 	end = scry_now_ns() + (CONTEND_MS + SLEEP_MS) * 1000000ull;
-	while ((s->looks < LOOKS || s->waited < LOOKS_WAITED) && scry_now_ns() < end && r == 0)
+	while ((s->looks < LOOKS || s->waited < LOOKS_WAITED) && scry_now_ns() < end && r == 0) {
 		r = look(s);
+		look_for_pass(s);
+	}
+	if (s->passes == PASSES) {
+		g->pass = s->pass - s->child->bias;
+		g->def_func = s->pass_at;
+	}
 	return r < 0 ? scry_fail(r, "the child is gone") : judge(s, g);
 }
 
@@ -297,7 +357,19 @@ static int enter(struct stage *s, struct scry_watch *w)
 	return w->instrument->enter(w);
 }
 
-static int check_counts(const struct stage *s, const struct scry_gvl *g)
+/* The four give the lock by Thread.pass, and seldom otherwise. */
+static bool sees_passes(const struct scry_gvl_table *t)
+{
+	uint64_t yields = 0, passes = 0;
+
+	for (uint32_t i = 1; i < t->rows && i < SCRY_GVL_THREADS; i++) {
+		yields += t->row[i].yields;
+		passes += t->row[i].passes;
+	}
+	return passes && passes >= yields / 2;
+}
+
+static int check_counts(struct stage *s, const struct scry_gvl *g)
 {
 	struct scry_gvl_table *t = malloc(sizeof(*t));
 	const char *why = NULL;
@@ -318,6 +390,8 @@ static int check_counts(const struct stage *s, const struct scry_gvl *g)
 	}
 	if (r == 0 && !why && contenders < 4)
 		why = "it did not see four threads take the lock in turns";
+	if (r == 0 && !sees_passes(t))
+		s->child->layout.gvl.pass = 0;
 	free(t);
 	return r < 0 ? r : why ? scry_fail(-EPROTO, "%s", why) : 0;
 }
@@ -333,6 +407,7 @@ static int rehearse(struct stage *s)
 	uint64_t left = 0;
 	int r = enter(s, &w);
 
+	s->is_hopeless = r == -ENOTSUP;
 	if (r == 0)
 		r = contend(s);
 	wait_ms(r == 0 ? CONTEND_MS + SLEEP_MS : 0);
@@ -351,6 +426,17 @@ static int rehearse(struct stage *s)
 		w.instrument->done(&w);
 	scry_inject_done(&w.inj);
 	return r;
+}
+
+/* What the last error says, without whose it was, the child's, and its cure, which is none here. */
+static void put_reason(char *ret, size_t size)
+{
+	const char *text = scry_error(), *begins = strstr(text, "): "), *ends;
+
+	if (!strncmp(text, "process ", 8) && begins)
+		text = begins + 3;
+	ends = strstr(text, "; fix: ");
+	snprintf(ret, size, "%.*s", ends ? (int)(ends - text) : (int)strlen(text), text);
 }
 
 static int play(struct scry_ruby *ruby, const struct scry_proc *proc, struct stage *s)
@@ -374,9 +460,10 @@ static int play(struct scry_ruby *ruby, const struct scry_proc *proc, struct sta
 	s->child->layout.gvl.is_known = s->child->layout.gvl.is_proven = true;
 	r = rehearse(s);
 	if (r < 0) {
-		snprintf(why, sizeof(why), "%s", scry_error());
+		put_reason(why, sizeof(why));
 		return no(g, why);
 	}
+	g->pass = s->child->layout.gvl.pass;
 	g->is_proven = scry_agent_source_read(&source) == 0;
 	g->agent = source.hash;
 	return 0;
@@ -394,12 +481,13 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 {
 	struct scry_ruby_gvl *g = &ruby->layout.gvl;
 	struct stage *s;
+	bool is_hopeless = false;
 	int r = 0;
 
 	if (is_good(g))
 		return 0;
 	/* What did not come out even may have been the machine's load. */
-	for (int i = 0; i < TRIES && !g->is_proven; i++) {
+	for (int i = 0; i < TRIES && !g->is_proven && !is_hopeless; i++) {
 		*g = (struct scry_ruby_gvl){0};
 		s = calloc(1, sizeof(*s));
 		if (s) {
@@ -408,10 +496,12 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 		}
 		r = s ? play(ruby, proc, s) : -ENOMEM;
 		if (s) {
+			is_hopeless = s->is_hopeless;
 			scry_calib_close(&s->talk);
 			scry_ruby_free(s->child);
 			scry_proc_close(&s->proc);
 			free(s->threads);
+			scry_maps_done(&s->maps);
 		}
 		free(s);
 	}
@@ -420,7 +510,7 @@ int scry_gvl_learn(struct scry_ruby *ruby, const struct scry_proc *proc)
 		scry_ruby_keep(ruby);
 	if (r < 0 && g->why[0])
 		r = scry_fail(-ENOTSUP,
-			      "process %d (%s): where its VM keeps the GVL is not known: %s; "
+			      "process %d (%s): its GVL cannot be watched: %s; "
 			      "fix: scry stacks samples how much of the time threads wait for it",
 			      proc->pid, ruby->description, g->why);
 	return r;

@@ -14,11 +14,12 @@
 
 struct report {
 	struct scry_gvl *g;
-	struct scry_gvl_table *t; /* a copy */
-	uint64_t since;		  /* the watch began */
-	uint64_t start, end;	  /* of what is known, ticks */
-	uint64_t prefix;	  /* ticks from the start to the first event */
-	uint64_t *lost;		  /* ticks, by the holder's number; 0: nobody had it */
+	struct scry_gvl_table *t;	/* a copy */
+	uint64_t since;			/* the watch began */
+	uint64_t start, end;		/* of what is known, ticks */
+	uint64_t prefix;		/* ticks from the start to the first event */
+	uint64_t *lost;			/* ticks, by the holder's number; 0: nobody had it */
+	struct scry_gvl_waited *waited; /* by number */
 };
 
 static uint64_t ns_of(const struct report *r, uint64_t ticks)
@@ -140,12 +141,16 @@ static int tell_thread(const struct report *r, struct scry_gvl_row *row, uint32_
 	ev.takes = row->takes;
 	ev.yields = row->yields;
 	ev.taken_back = row->taken_back;
+	ev.passes = row->passes;
+	ev.forced = row->forced;
+	ev.overtakes = row->overtakes;
 	ev.waits = row->waits;
 	ev.p50_ns = ns_of(r, quantile(row, 500));
 	ev.p90_ns = ns_of(r, quantile(row, 900));
 	ev.p99_ns = ns_of(r, quantile(row, 990));
 	ev.max_ns = ns_of(r, row->longest);
 	scry_watch_event(w, SCRY_EVENT_GVL_THREAD, &ev, sizeof(ev));
+	r->waited[number] = (struct scry_gvl_waited){row->th, ev.wanted_ns + ev.granted_ns, number};
 	return 0;
 }
 
@@ -326,6 +331,9 @@ static void tell_lines(const struct report *r)
 	for (uint32_t i = 1; i < SCRY_GVL_THREADS + g->count; i++)
 		if (r->lost[i])
 			scry_gvl_blame_report(g, i, ns_of(r, r->lost[i]));
+	for (uint32_t i = 1; i < SCRY_GVL_THREADS + g->count; i++)
+		if (r->waited[i].ns)
+			scry_gvl_waiters_report(g, &r->waited[i]);
 }
 
 static void tell_all(struct report *r)
@@ -345,12 +353,14 @@ int scry_gvl_report(struct scry_gvl *g)
 {
 	struct report r = {.g = g,
 			   .t = malloc(sizeof(*r.t)),
-			   .lost = calloc(SCRY_GVL_THREADS + g->count, sizeof(*r.lost))};
-	int e = r.t && r.lost ? scry_gvl_read(g->table, r.t) : -ENOMEM;
+			   .lost = calloc(SCRY_GVL_THREADS + g->count, sizeof(*r.lost)),
+			   .waited = calloc(SCRY_GVL_THREADS + g->count, sizeof(*r.waited))};
+	int e = r.t && r.lost && r.waited ? scry_gvl_read(g->table, r.t) : -ENOMEM;
 
 	if (e == 0)
 		tell_all(&r);
 	free(r.lost);
+	free(r.waited);
 	free(r.t);
 	return e;
 }

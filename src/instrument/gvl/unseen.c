@@ -12,7 +12,7 @@
 #include "sys/kin.h"
 #include "watch/ask.h"
 
-#define SCAN_NS 5000000ull
+#define SCAN_NS 20000000ull
 #define NAMED_MAX 3
 
 struct own {
@@ -23,6 +23,7 @@ struct scry_gvl_unseen {
 	struct scry_kin kin;
 	const struct scry_watch *watch;
 	uint64_t scan_ns, count;
+	bool is_early;	       /* with -f: those that were forked before anything was counted */
 	pid_t pids[NAMED_MAX]; /* of the first ones; 0: none */
 };
 
@@ -106,7 +107,7 @@ void scry_gvl_unseen_free(struct scry_gvl_unseen *u)
 	free(u);
 }
 
-void scry_gvl_unseen_turn(struct scry_gvl_unseen *u)
+static void scan(struct scry_gvl_unseen *u)
 {
 	const uint64_t now = scry_now_ns();
 
@@ -115,6 +116,21 @@ void scry_gvl_unseen_turn(struct scry_gvl_unseen *u)
 	scry_kin_scan(&u->kin);
 	scry_kin_turn(&u->kin, now);
 	u->scan_ns = scry_now_ns() + SCAN_NS;
+}
+
+void scry_gvl_unseen_turn(struct scry_gvl_unseen *u)
+{
+	if (!u->is_early)
+		scan(u);
+}
+
+void scry_gvl_unseen_end_early(struct scry_gvl_unseen *u)
+{
+	if (u->is_early)
+		return;
+	u->is_early = true;
+	u->scan_ns = 0;
+	scan(u);
 }
 
 void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w)
@@ -126,7 +142,15 @@ void scry_gvl_unseen_note(const struct scry_gvl_unseen *u, struct scry_watch *w)
 		if (u->pids[i])
 			length += (size_t)snprintf(pids + length, sizeof(pids) - length, "%s%d",
 						   length ? ", " : "", (int)u->pids[i]);
-	if (u->count)
+	if (u->count && u->is_early)
+		scry_watch_note(w,
+				"at least %llu child process%s of process %d %s forked before its "
+				"VM was known to scry, and %s not watched: %s%s",
+				(unsigned long long)u->count, u->count == 1 ? "" : "es",
+				(int)w->proc.pid, u->count == 1 ? "was" : "were",
+				u->count == 1 ? "was" : "were", pids,
+				u->count > NAMED_MAX ? ", ..." : "");
+	else if (u->count)
 		scry_watch_note(w,
 				"at least %llu child process%s of process %d %s a Ruby with a "
 				"lock of its own, and %s not watched: %s%s; fix: -f",

@@ -1,0 +1,92 @@
+/*
+ * What the gvl view knows of a recording: locks summed, threads, pairs, and what made others wait:
+ * by line, method or gem, as the samples of who held the lock say.
+ *
+ * Life: read, which fills a struct of zeros; sort; push; done in any case.
+ */
+#ifndef SCRY_VIEW_GVL_H
+#define SCRY_VIEW_GVL_H
+
+#include "base/map.h"
+#include "view/frames.h"
+#include "view/grep.h"
+#include "view/honesty.h"
+#include "view/view.h"
+
+#define SCRY_GVL_CPU_UNKNOWN UINT64_MAX
+
+struct scry_gvl_row {
+	/* A frame: with a line by line, without one by method, a gem's name as its method; of data
+	 * by line a whole stack. Where C code of a library ran it has one of that above it. 0: not
+	 * known. By thread or holder: the thread's place + 1, 0: nobody's. */
+	uint32_t what, samples;
+	uint64_t lost_ns;
+};
+
+struct scry_gvl_lines {
+	struct scry_gvl_row *rows;
+	struct scry_map by_what; /* -> place + 1 */
+	uint64_t lost_ns;	 /* by all rows */
+	uint32_t count, room;
+};
+
+struct scry_gvl_view {
+	struct scry_reader *reader;
+	const struct scry_view_opts *opts;
+	struct scry_doc *doc;
+	struct scry_honesty honesty;
+	struct scry_grep grep;
+	struct scry_ev_gvl sum; /* of all locks; pid: of the last */
+	uint32_t locks;
+	struct scry_ev_gvl_thread *threads;
+	struct scry_ev_gvl_pair *pairs;
+	struct scry_frames frames;
+	struct scry_intern names;
+	struct scry_gvl_lines held, waited; /* of who held it while others waited; of those */
+	uint32_t thread_count, thread_room, pair_count, pair_room;
+	struct scry_map by_number; /* pid << 32 | thread -> place + 1 */
+	struct scry_buf buf;
+};
+
+/* Reads a recording to its end; by line, method or gem, as `opts` say, else by line. 0 or -errno
+ * with a sentence. */
+int scry_gvl_view_read(struct scry_gvl_view *g, struct scry_reader *reader,
+		       const struct scry_view_opts *opts, struct scry_doc *doc);
+void scry_gvl_view_done(struct scry_gvl_view *g);
+
+/* What made others wait most comes first, in each table. */
+void scry_gvl_view_sort(struct scry_gvl_view *g);
+int scry_gvl_row_compare(const void *left, const void *right);
+
+static inline uint64_t scry_gvl_waited_ns(const struct scry_ev_gvl_thread *t)
+{
+	return t->wanted_ns + t->granted_ns;
+}
+
+/* By all threads together. */
+uint64_t scry_gvl_waited_all_ns(const struct scry_gvl_view *g);
+
+/* NULL: `number` is 0, or none. */
+const struct scry_ev_gvl_thread *scry_gvl_thread_at(const struct scry_gvl_view *g, uint32_t pid,
+						    uint32_t number);
+
+/* "worker", "worker (4711)"; NULL: "[changing hands]". */
+void scry_gvl_put_name(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,
+		       struct scry_buf *b);
+void scry_gvl_put_thread(const struct scry_gvl_view *g, const struct scry_ev_gvl_thread *t,
+			 struct scry_buf *b);
+
+/* "app.rb:12 Foo#bar in foo.so"; what a row of lines is. */
+void scry_gvl_put_row(const struct scry_gvl_view *g, uint32_t what, struct scry_buf *b);
+
+/* The frame of Ruby, and that of the library above it: 0, there is none. */
+struct scry_frame scry_gvl_ruby_frame(const struct scry_gvl_view *g, uint32_t what,
+				      uint32_t *ret_library);
+
+/* Verdict, notes, totals; then the tables. */
+void scry_gvl_push_head(struct scry_gvl_view *g);
+void scry_gvl_push_tables(struct scry_gvl_view *g);
+/* Only the stacks of who held it. */
+void scry_gvl_push_stacks(struct scry_gvl_view *g);
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * The head of the gvl view: the verdict, what the tables do not show, and the totals. See gvl.h.
+ */
+#include "view/gvl.h"
+
+#include "base/text.h"
+
+#define OPEN_NS 1000000u   /* a wait that has no end is told from that length on */
+#define FEW 25		   /* samples: from there on a share is a fifth more or less */
+#define SLACK_NS 50000000u /* processor time is counted in ticks of 10 ms */
+
+static void put_worst_line(struct scry_gvl_view *g, struct scry_buf *b)
+{
+	const struct scry_gvl_row *worst = g->held.count ? &g->held.rows[0] : NULL;
+
+	if (worst && !worst->what && g->held.count > 1)
+		worst++;
+	if (!worst || !worst->what)
+		return;
+	scry_buf_printf(b, "; the %s ",
+			g->opts->by == SCRY_VIEW_BY_GEM	     ? "gem"
+			: g->opts->by == SCRY_VIEW_BY_METHOD ? "method"
+							     : "line");
+	scry_gvl_put_row(g, worst->what, b);
+	scry_buf_printf(b, ", whoever ran it, ");
+	scry_text_duration(b, worst->lost_ns);
+	if (worst->samples < FEW)
+		scry_buf_printf(b, " by %u sample%s", worst->samples, scry_text_s(worst->samples));
+}
+
+static void note(struct scry_gvl_view *g)
+{
+	g->doc->ops->note(g->doc, g->buf.data, g->buf.len);
+}
+
+/* What the tables of lines and pairs lack of the waiting. */
+static void tell_rest(struct scry_gvl_view *g, uint64_t waited)
+{
+	struct scry_buf *b = &g->buf;
+
+	scry_buf_clear(b);
+	if (g->sum.handing_ns && g->sum.handing_ns >= waited / 100) {
+		scry_text_duration(b, g->sum.handing_ns);
+		scry_buf_printf(b, " of the waiting was while the lock was being handed over: no "
+				   "thread's and no line's; the shares of lines are of the rest");
+		note(g);
+	}
+	scry_buf_clear(b);
+	if (g->sum.unpaired_ns) {
+		scry_text_duration(b, g->sum.unpaired_ns);
+		scry_buf_printf(b, " of the waiting is in no pair, as there are more pairs of "
+				   "threads than are kept; it is in the sums of threads and lines");
+		note(g);
+	}
+}
+
+/* The longest of the waits that are in no quantile, where that is more than its thread's maximum.
+ */
+static void tell_wait(struct scry_gvl_view *g, bool is_open)
+{
+	const struct scry_ev_gvl_thread *longest = NULL;
+	uint64_t longest_ns = OPEN_NS, more = 0;
+	struct scry_buf *b = &g->buf;
+
+	for (uint32_t i = 0; i < g->thread_count; i++) {
+		const struct scry_ev_gvl_thread *t = &g->threads[i];
+		uint64_t ns = is_open ? t->open_ns : t->older_ns;
+
+		if (ns <= t->max_ns || ns <= OPEN_NS)
+			continue;
+		more++;
+		if (ns <= longest_ns)
+			continue;
+		longest = t;
+		longest_ns = ns;
+	}
+	if (!longest)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b,
+			is_open ? "still waiting at the end: " : "waiting from before the watch: ");
+	scry_gvl_put_thread(g, longest, b);
+	scry_buf_printf(b, ", for ");
+	scry_text_duration(b, longest_ns);
+	if (more > 1)
+		scry_buf_printf(b, ", and %llu more", (unsigned long long)more - 1);
+	scry_buf_printf(b, "; that is in no quantile and no maximum");
+	note(g);
+}
+
+/* To have the lock is not to run. */
+static void tell_cpu(struct scry_gvl_view *g)
+{
+	const uint64_t cpu_ns = g->sum.cpu_ns;
+	struct scry_buf *b = &g->buf;
+	uint64_t held = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		held += g->threads[i].held_ns;
+	if (!g->locks || cpu_ns == SCRY_GVL_CPU_UNKNOWN || held < cpu_ns + SLACK_NS ||
+	    held / 4 * 3 < cpu_ns)
+		return;
+	scry_buf_clear(b);
+	scry_buf_printf(b, "the lock was held for ");
+	scry_text_duration(b, held);
+	scry_buf_printf(b, ", but the process ran for ");
+	scry_text_duration(b, cpu_ns);
+	scry_buf_printf(b, " only: who held it waited for a processor, or slept with it");
+	note(g);
+}
+
+static void judge(struct scry_gvl_view *g, uint64_t waited)
+{
+	const uint64_t known = g->sum.watched_ns - g->sum.unknown_ns;
+	const struct scry_ev_gvl_thread *worst = g->thread_count ? &g->threads[0] : NULL;
+	uint64_t waiters = 0;
+	struct scry_buf *b = &g->buf;
+
+	for (uint32_t i = 0; i < g->thread_count; i++)
+		waiters += scry_gvl_waited_ns(&g->threads[i]) != 0;
+	scry_buf_clear(b);
+	if (!g->honesty.has_totals)
+		scry_buf_printf(b, "as far as the recording goes: ");
+	if (!g->locks || !known) {
+		scry_buf_printf(b, "nothing is known of the GVL");
+	} else if (!waited) {
+		scry_buf_printf(b, "no thread waited for the GVL");
+	} else {
+		uint64_t tenths = scry_share(g->sum.contended_ns, known, 1000);
+
+		scry_buf_printf(b, "threads wanted the GVL %llu.%llu %% of the time: ",
+				(unsigned long long)tenths / 10, (unsigned long long)tenths % 10);
+		scry_text_things(b, waiters, "threads");
+		scry_buf_printf(b, " waited ");
+		scry_text_duration(b, waited);
+		scry_buf_printf(b, " together within ");
+		scry_text_duration(b, known);
+		if (g->locks > 1)
+			scry_buf_printf(b, " of %u processes", g->locks);
+		if (tenths < 10) {
+			scry_buf_printf(b, ", which is little");
+		} else if (worst->lost_ns) {
+			scry_buf_printf(b, "; ");
+			scry_gvl_put_thread(g, worst, b);
+			scry_buf_printf(b, " made others wait ");
+			scry_text_duration(b, worst->lost_ns);
+			put_worst_line(g, b);
+		}
+	}
+	note(g);
+}
+
+static void push_notes(struct scry_gvl_view *g)
+{
+	const uint64_t waited = scry_gvl_waited_all_ns(g);
+
+	judge(g, waited);
+	tell_rest(g, waited);
+	tell_wait(g, true);
+	tell_wait(g, false);
+	tell_cpu(g);
+	scry_honesty_notes(&g->honesty, g->doc);
+}
+
+/* Told to people only where it is not 0. */
+static struct scry_cell rare(uint64_t number)
+{
+	struct scry_cell cell = scry_cell_number(number);
+
+	cell.is_blank = !number;
+	return cell;
+}
+
+/* A VM that gives the lock to the next thread lets nobody in before that one: from 3.3 on, to
+ * 4.0.5. One that does is known by what it did. */
+static bool can_overtake(const struct scry_gvl_view *g)
+{
+	bool can = !g->sum.can_take_back;
+
+	for (uint32_t i = 0; i < g->thread_count && !can; i++)
+		can = g->threads[i].taken_back || g->threads[i].overtakes;
+	return can;
+}
+
+static void push_totals(const struct scry_gvl_view *g)
+{
+	const struct scry_ev_gvl *s = &g->sum;
+	uint64_t held = 0, wanted = 0, granted = 0, waits = 0, yields = 0, back = 0, passes = 0,
+		 forced = 0, over = 0;
+
+	for (uint32_t i = 0; i < g->thread_count; i++) {
+		const struct scry_ev_gvl_thread *e = &g->threads[i];
+
+		held += e->held_ns;
+		wanted += e->wanted_ns;
+		granted += e->granted_ns;
+		waits += e->waits;
+		yields += e->yields;
+		back += e->taken_back;
+		passes += e->passes;
+		forced += e->forced;
+		over += e->overtakes;
+	}
+	{
+		const struct scry_pair totals[] = {
+			{"watched_ns", "seconds were watched", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->watched_ns)},
+			{"unknown_ns", "of them before anything was known", SCRY_CELL_TIME, 0,
+			 rare(s->unknown_ns)},
+			{"contended_ns", "in which some thread wanted the GVL", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->contended_ns)},
+			{"free_ns", "in which nobody held or wanted it", SCRY_CELL_TIME, 0,
+			 scry_cell_number(s->runnable0_ns)},
+			{"held_ns", "held by all threads together", SCRY_CELL_TIME, 0,
+			 scry_cell_number(held)},
+			{"wanted_ns", "waited for it by all together", SCRY_CELL_TIME, 0,
+			 scry_cell_number(wanted)},
+			{"handing_ns", "of the waiting while the lock changed hands",
+			 SCRY_CELL_TIME, 0, rare(s->handing_ns)},
+			{"unpaired_ns", "of the waiting in no pair", SCRY_CELL_TIME, 0,
+			 rare(s->unpaired_ns)},
+			{"cpu_ns", "of processor time of the process", SCRY_CELL_TIME, 0,
+			 scry_cell_known(s->cpu_ns, s->cpu_ns != SCRY_GVL_CPU_UNKNOWN)},
+			{"granted_ns", "granted, until the thread ran", SCRY_CELL_TIME, 0,
+			 rare(granted)},
+			{"waits", "waits that ended", SCRY_CELL_COUNT, 0, scry_cell_number(waits)},
+			{"yields", "times given and wanted at once", SCRY_CELL_COUNT, 0,
+			 scry_cell_number(yields)},
+			{"forced", "of them as the VM asked for it", SCRY_CELL_COUNT, 0,
+			 scry_cell_known(forced, forced || passes || !yields)},
+			{"passes", "of them by Thread.pass", SCRY_CELL_COUNT, 0,
+			 scry_cell_known(passes, forced || passes || !yields)},
+			{"unclear_yields", "of them it is not known", SCRY_CELL_COUNT, 0,
+			 rare(yields - forced - passes)},
+			{"overtakes",
+			 can_overtake(g) ? "times taken before those that had waited for it"
+					 : "times taken before those that had waited: not possible "
+					   "in this Ruby, or not seen",
+			 SCRY_CELL_COUNT, 0, scry_cell_known(over, can_overtake(g))},
+			{"taken_back", "grants that another thread got first", SCRY_CELL_COUNT, 0,
+			 rare(back)},
+		};
+
+		g->doc->ops->totals(g->doc, totals, sizeof(totals) / sizeof(totals[0]));
+	}
+}
+
+void scry_gvl_push_head(struct scry_gvl_view *g)
+{
+	push_notes(g);
+	push_totals(g);
+}

@@ -1,0 +1,340 @@
+/*
+ * The gvl view against the pages in test/golden/, on a made-up recording: a process whose lock
+ * three threads want, one of them nameless, and a fork child of it in which nobody waits; lines of
+ * the program, of a gem, of a library in C. SCRY_GOLDEN_UPDATE=1 rewrites the pages.
+ */
+#include "golden.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "view/gvl_diff.h"
+
+#define MS 1000000ull
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+/* <main> -> Report#build, which calls into a gem, and a method in C of a library. */
+static void put_stacks(struct golden *rec)
+{
+	const struct scry_ev_stack frames[] = {
+		{.id = 1,
+		 .file_str = golden_str(rec, "/srv/app.rb"),
+		 .line = 30,
+		 .method_str = golden_str(rec, "<main>")},
+		{.id = 2,
+		 .parent = 1,
+		 .file_str = golden_str(rec, "/srv/report.rb"),
+		 .line = 88,
+		 .method_str = golden_str(rec, "Report#build")},
+		{.id = 3,
+		 .parent = 2,
+		 .file_str = golden_str(rec, "/gems/gems/rack-2.2.22/lib/rack/\x1b.rb"),
+		 .line = 7,
+		 .method_str = golden_str(rec, "Rack::Utils.escape")},
+		{.id = 4,
+		 .parent = 2,
+		 .file_str = golden_str(rec, "/srv/report.rb"),
+		 .line = 90,
+		 .method_str = golden_str(rec, "Image.blur"),
+		 .flags = SCRY_STACK_C},
+		{.id = 5,
+		 .parent = 4,
+		 .file_str = golden_str(rec, "/gems/gems/image-1.0/lib/image.so"),
+		 .method_str = golden_str(rec, "image_blur"),
+		 .flags = SCRY_STACK_NATIVE},
+		{.id = 6,
+		 .parent = 1,
+		 .file_str = golden_str(rec, "/srv/app.rb"),
+		 .line = 31,
+		 .method_str = golden_str(rec, "Image.blur"),
+		 .flags = SCRY_STACK_C},
+		{.id = 7,
+		 .parent = 6,
+		 .file_str = golden_str(rec, "/gems/gems/image-1.0/lib/image.so"),
+		 .method_str = golden_str(rec, "image_blur"),
+		 .flags = SCRY_STACK_NATIVE},
+		{.id = 8,
+		 .parent = 1,
+		 .file_str = golden_str(rec, "/srv/report.rb"),
+		 .line = 89,
+		 .method_str = golden_str(rec, "Report#build")},
+	};
+
+	for (size_t i = 0; i < COUNT(frames); i++)
+		golden_put(rec, SCRY_EVENT_STACK, &frames[i], sizeof(frames[i]));
+}
+
+/* `is_mended`: main does not call into the library any more. */
+static void put_threads(struct golden *rec, bool is_mended)
+{
+	const struct scry_ev_gvl_thread threads[] = {
+		{.pid = 4711,
+		 .thread = 1,
+		 .tid = 4711,
+		 .name_str = golden_str(rec, "main"),
+		 .threads = 1,
+		 .held_ns = 1000 * MS,
+		 .wanted_ns = 600 * MS,
+		 .granted_ns = 5 * MS,
+		 .without_ns = 395 * MS,
+		 .takes = 21,
+		 .yields = 9,
+		 .forced = 7,
+		 .passes = 2,
+		 .waits = 20,
+		 .p50_ns = 10 * MS,
+		 .p90_ns = 90 * MS,
+		 .p99_ns = 100 * MS,
+		 .max_ns = 101 * MS,
+		 .lost_ns = is_mended ? 600 * MS : 1500 * MS},
+		{.pid = 4711,
+		 .thread = 2,
+		 .tid = 4713,
+		 .name_str = golden_str(rec, "worker\x1b 1"),
+		 .threads = 3,
+		 .held_ns = 600 * MS,
+		 .wanted_ns = is_mended ? 90 * MS : 900 * MS,
+		 .without_ns = is_mended ? 1310 * MS : 500 * MS,
+		 .takes = 300,
+		 .yields = 290,
+		 .passes = 280,
+		 .overtakes = 3,
+		 .taken_back = 4,
+		 .waits = 299,
+		 .p50_ns = 40000,
+		 .p90_ns = 50000,
+		 .p99_ns = 50 * MS,
+		 .max_ns = 60 * MS,
+		 .lost_ns = 500 * MS,
+		 .older_ns = 300 * MS},
+		{.pid = 4711,
+		 .thread = 3,
+		 .has_ended = 1,
+		 .wanted_ns = 500 * MS,
+		 .without_ns = 1500 * MS - 12345,
+		 .unknown_ns = 12345,
+		 .open_ns = 500 * MS},
+		{.pid = 4720,
+		 .thread = 1,
+		 .tid = 4720,
+		 .name_str = golden_str(rec, "app"),
+		 .held_ns = 20 * MS,
+		 .without_ns = 980 * MS,
+		 .takes = 2},
+	};
+
+	for (size_t i = 0; i < COUNT(threads); i++)
+		golden_put(rec, SCRY_EVENT_GVL_THREAD, &threads[i], sizeof(threads[i]));
+}
+
+static void put_pairs(struct golden *rec)
+{
+	const struct scry_ev_gvl_pair pairs[] = {
+		{.pid = 4711, .waiter = 2, .holder = 1, .lost_ns = 890 * MS},
+		{.pid = 4711, .waiter = 3, .holder = 1, .lost_ns = 400 * MS},
+		{.pid = 4711, .waiter = 1, .holder = 2, .lost_ns = 500 * MS},
+		{.pid = 4711, .waiter = 1, .holder = 0, .lost_ns = 5 * MS},
+	};
+
+	for (size_t i = 0; i < COUNT(pairs); i++)
+		golden_put(rec, SCRY_EVENT_GVL_PAIR, &pairs[i], sizeof(pairs[i]));
+}
+
+static void put_lines(struct golden *rec, bool is_mended)
+{
+	const struct scry_ev_gvl_line lines[] = {
+		{.pid = 4711, .holder = 1, .stack = 5, .samples = 700, .lost_ns = 700 * MS},
+		{.pid = 4711, .holder = 1, .stack = 7, .samples = 200, .lost_ns = 200 * MS},
+		{.pid = 4711, .holder = 1, .stack = 2, .samples = 350, .lost_ns = 350 * MS},
+		{.pid = 4711, .holder = 1, .stack = 8, .samples = 250, .lost_ns = 250 * MS},
+		{.pid = 4711, .holder = 2, .stack = 3, .samples = 300, .lost_ns = 300 * MS},
+		{.pid = 4711, .holder = 2, .stack = 2, .samples = 90, .lost_ns = 90 * MS},
+		{.pid = 4711, .holder = 2, .stack = 0, .samples = 110, .lost_ns = 110 * MS},
+	};
+
+	for (size_t i = is_mended ? 2 : 0; i < COUNT(lines); i++)
+		golden_put(rec, SCRY_EVENT_GVL_LINE, &lines[i], sizeof(lines[i]));
+}
+
+static void put_wait_lines(struct golden *rec)
+{
+	const struct scry_ev_gvl_wait_line lines[] = {
+		{.pid = 4711, .waiter = 1, .stack = 7, .samples = 600, .lost_ns = 600 * MS},
+		{.pid = 4711, .waiter = 1, .stack = 0, .samples = 5, .lost_ns = 5 * MS},
+		{.pid = 4711, .waiter = 2, .stack = 3, .samples = 850, .lost_ns = 900 * MS},
+		{.pid = 4711, .waiter = 3, .stack = 3, .samples = 500, .lost_ns = 500 * MS},
+	};
+
+	for (size_t i = 0; i < COUNT(lines); i++)
+		golden_put(rec, SCRY_EVENT_GVL_WAIT_LINE, &lines[i], sizeof(lines[i]));
+}
+
+static void put_locks(struct golden *rec)
+{
+	const struct scry_ev_gvl locks[] = {
+		{.pid = 4711,
+		 .can_take_back = 1,
+		 .watched_ns = 2000 * MS,
+		 .unknown_ns = 12345,
+		 .contended_ns = 1600 * MS,
+		 .ends = 900,
+		 .runnable0_ns = 100 * MS,
+		 .runnable1_ns = 300 * MS,
+		 .runnable2_ns = 1100 * MS,
+		 .runnable3_ns = 500 * MS - 12345,
+		 .handing_ns = 5 * MS,
+		 .unpaired_ns = 210 * MS,
+		 .cpu_ns = 900 * MS},
+		{.pid = 4720,
+		 .can_take_back = 1,
+		 .watched_ns = 1000 * MS,
+		 .ends = 5,
+		 .runnable0_ns = 980 * MS,
+		 .runnable1_ns = 20 * MS,
+		 .cpu_ns = 20 * MS},
+	};
+
+	for (size_t i = 0; i < COUNT(locks); i++)
+		golden_put(rec, SCRY_EVENT_GVL, &locks[i], sizeof(locks[i]));
+}
+
+static int recording(bool is_mended)
+{
+	struct golden rec = golden_begin();
+
+	golden_beginning(&rec, "gvl", 4711);
+	put_locks(&rec);
+	put_threads(&rec, is_mended);
+	put_pairs(&rec);
+	put_stacks(&rec);
+	put_lines(&rec, is_mended);
+	put_wait_lines(&rec);
+	golden_totals(&rec, 4711, 905);
+	return golden_end(&rec);
+}
+
+static void whole(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = recording(false);
+
+	golden_check(fd, "gvl", "gvl.txt", &opts);
+	golden_check(fd, "gvl", "gvl.json", &opts);
+	golden_check(fd, "gvl", "gvl.folded", &opts);
+	close(fd);
+}
+
+static void by(void **state)
+{
+	static const struct {
+		int by;
+		const char *text, *json;
+	} pages[] = {
+		{SCRY_VIEW_BY_METHOD, "gvl_by_method.txt", "gvl_by_method.json"},
+		{SCRY_VIEW_BY_GEM, "gvl_by_gem.txt", "gvl_by_gem.json"},
+		{SCRY_VIEW_BY_THREAD, "gvl_by_thread.txt", "gvl_by_thread.json"},
+		{SCRY_VIEW_BY_HOLDER, "gvl_by_holder.txt", "gvl_by_holder.json"},
+	};
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = recording(false);
+
+	for (size_t i = 0; i < COUNT(pages); i++) {
+		opts.by = pages[i].by;
+		golden_check(fd, "gvl", pages[i].text, &opts);
+		golden_check(fd, "gvl", pages[i].json, &opts);
+	}
+	close(fd);
+}
+
+static void some(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int fd = recording(false);
+
+	opts.grep = "worker";
+	golden_check(fd, "gvl", "gvl_grep.txt", &opts);
+	opts.grep = NULL;
+	opts.pid = 4720;
+	golden_check(fd, "gvl", "gvl_pid.txt", &opts);
+	opts.pid = 0;
+	opts.top = 1;
+	golden_check(fd, "gvl", "gvl_top.txt", &opts);
+	close(fd);
+}
+
+static void diff(int before, int after, const struct scry_view_opts *opts, const char *file)
+{
+	struct scry_diff_side sides[2] = {{.name = "a.scry"}, {.name = "b.scry"}};
+	struct scry_buf page = {0};
+	size_t size = 0;
+	struct scry_doc doc = {.view = "gvl_diff", .schema = SCRY_GVL_DIFF_SCHEMA};
+
+	doc.out = open_memstream(&page.data, &size);
+	assert_non_null(doc.out);
+	assert_int_equal(scry_reader_open(before, &sides[0].reader), 0);
+	assert_int_equal(scry_reader_open(after, &sides[1].reader), 0);
+	assert_int_equal(golden_open(&doc, file), 0);
+	assert_int_equal(scry_view_gvl_diff(sides, opts, &doc), 0);
+	assert_int_equal(scry_doc_end(&doc), 0);
+	fclose(doc.out);
+	page.len = size;
+	golden_compare(file, &page);
+	scry_reader_close(sides[0].reader);
+	scry_reader_close(sides[1].reader);
+	free(page.data);
+}
+
+static void diffs(void **state)
+{
+	struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	int before = recording(false), after = recording(true);
+
+	diff(before, after, &opts, "gvl_diff.txt");
+	diff(before, after, &opts, "gvl_diff.json");
+	diff(after, before, &opts, "gvl_diff_back.txt");
+	diff(before, before, &opts, "gvl_diff_nothing.txt");
+	opts.by = SCRY_VIEW_BY_HOLDER;
+	diff(before, after, &opts, "gvl_diff_by_holder.txt");
+	opts.by = SCRY_VIEW_BY_THREAD;
+	diff(before, after, &opts, "gvl_diff_by_thread.txt");
+	close(before);
+	close(after);
+}
+
+static void nothing(void **state)
+{
+	const struct scry_view_opts opts = SCRY_VIEW_OPTS_DEFAULT;
+	struct golden rec = golden_begin();
+	int fd;
+
+	golden_beginning(&rec, "gvl", 4711);
+	golden_totals(&rec, 4711, 0);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_nothing.txt", &opts);
+	golden_check(fd, "gvl", "gvl_nothing.json", &opts);
+	close(fd);
+	rec = golden_begin(); /* cut short */
+	golden_beginning(&rec, "gvl", 4711);
+	put_locks(&rec);
+	put_threads(&rec, false);
+	fd = golden_end(&rec);
+	golden_check(fd, "gvl", "gvl_cut.txt", &opts);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(whole), cmocka_unit_test(by),	    cmocka_unit_test(some),
+		cmocka_unit_test(diffs), cmocka_unit_test(nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
