@@ -45,8 +45,8 @@ struct fault {
 
 static const int signals[] = {SIGSEGV, SIGBUS};
 static struct sigaction before[2];
-static pthread_once_t installed = PTHREAD_ONCE_INIT;
-static int install_error;
+static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread uintptr_t passing_at; /* the frame that passes a fault on */
 static __thread void *own_signal_stack;
 static char report_stack[REPORT_STACK] __attribute__((aligned(64)));
 static atomic_flag report_busy = ATOMIC_FLAG_INIT;
@@ -291,9 +291,15 @@ static bool report(const struct hit *hit, siginfo_t *info, ucontext_t *context)
 static void pass_on(int signal, siginfo_t *info, void *context)
 {
 	const struct sigaction *old = &before[signal == SIGBUS];
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+	bool is_back = passing_at > here && passing_at - here < SIGNAL_STACK;
 
-	if ((old->sa_flags & SA_SIGINFO) != 0 ||
-	    (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN)) {
+	/*
+	 * One that passes on to this handler, as it was there before, does not know either: its
+	 * frames lie above. (It may also have jumped out of them some time ago: then they do not.)
+	 */
+	if (!is_back && ((old->sa_flags & SA_SIGINFO) != 0 ||
+			 (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN))) {
 		sigset_t mask = old->sa_mask, was;
 
 		if (old->sa_flags & SA_NODEFER) {
@@ -304,13 +310,16 @@ static void pass_on(int signal, siginfo_t *info, void *context)
 			pthread_sigmask(SIG_UNBLOCK, &none, NULL);
 		}
 		pthread_sigmask(SIG_BLOCK, &mask, &was);
+		passing_at = here;
 		if (old->sa_flags & SA_SIGINFO)
 			old->sa_sigaction(signal, info, context);
 		else
 			old->sa_handler(signal);
+		passing_at = 0;
 		pthread_sigmask(SIG_SETMASK, &was, NULL);
 		return;
 	}
+	passing_at = 0;
 	/* a fault cannot be ignored, as its instruction would run again; one that was sent can */
 	if (old->sa_handler == SIG_IGN && info->si_code <= 0)
 		return;
@@ -336,24 +345,36 @@ static void on_fault(int signal, siginfo_t *info, void *argument)
 	errno = error;
 }
 
-static void install(void)
+/* In front of whatever handler there is now. */
+static int install(void)
 {
-	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK},
+			 now;
+	int error = 0;
 
 	sigemptyset(&action.sa_mask);
-	for (int i = 0; i < 2; i++)
-		if (sigaction(signals[i], &action, &before[i]) != 0)
-			install_error = -errno;
+	pthread_mutex_lock(&install_lock);
+	for (int i = 0; i < 2 && error == 0; i++) {
+		if (sigaction(signals[i], NULL, &now) != 0)
+			error = -errno;
+		else if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault)
+			continue;
+		before[i] = now;
+		if (sigaction(signals[i], &action, NULL) != 0)
+			error = -errno;
+	}
+	pthread_mutex_unlock(&install_lock);
+	return error;
 }
 
 int scry_stack_watch(void)
 {
 	stack_t had, mine = {.ss_size = SIGNAL_STACK};
 	char *memory;
+	int error = install();
 
-	pthread_once(&installed, install);
-	if (install_error != 0)
-		return install_error;
+	if (error != 0)
+		return error;
 	if (sigaltstack(NULL, &had) != 0)
 		return -errno;
 	if ((had.ss_flags & SS_DISABLE) == 0)
@@ -365,8 +386,7 @@ int scry_stack_watch(void)
 		return -errno;
 	mine.ss_sp = memory + 4096;
 	if (mprotect(memory, 4096, PROT_NONE) != 0 || sigaltstack(&mine, NULL) != 0) {
-		int error = -errno;
-
+		error = -errno;
 		munmap(memory, SIGNAL_STACK + 4096);
 		return error;
 	}

@@ -224,11 +224,12 @@ int scry_stack_get(struct scry_stack_pool *pool, struct scry_stack *ret_stack)
 void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack)
 {
 	const bool is_shared = pool->attr.is_shared;
+	const uint32_t id = stack->id; /* it may itself lie on the stack, which may be gone below */
 	struct scry_slot *slot;
 
 	if (is_shared)
 		pthread_mutex_lock(&pool->lock);
-	slot = scry_slot_of(pool, stack->id);
+	slot = scry_slot_of(pool, id);
 	if (pool->attr.is_measured)
 		scry_use_note(pool, stack);
 	else
@@ -236,7 +237,7 @@ void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack
 	slot->is_used = 0;
 	slot->name = NULL;
 	slot->entry = NULL;
-	*scry_free_id(pool, pool->free_count++) = stack->id;
+	*scry_free_id(pool, pool->free_count++) = id;
 	pool->used--;
 	if (is_shared)
 		pthread_mutex_unlock(&pool->lock);

@@ -270,6 +270,34 @@ static void the_programs_handler_and_signal_stack_are_kept(void **state)
 	assert_non_null(strstr(text, "in frames_small+0x"));
 }
 
+static struct sigaction before_own;
+
+static void passes_on(int signal, siginfo_t *info, void *context)
+{
+	static const char said[] = "passed on\n";
+
+	if (write(STDERR_FILENO, said, sizeof(said) - 1) < 0)
+		_exit(97);
+	before_own.sa_sigaction(signal, info, context);
+}
+
+/* The program's handler calls the library's, which then puts itself in front of it again. */
+static void null_in_a_circle(void)
+{
+	struct sigaction action = {.sa_sigaction = passes_on, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+
+	if (scry_stack_watch() != 0)
+		_exit(91);
+	sigaction(SIGSEGV, &action, &before_own);
+	null_on_stack();
+}
+
+static void handlers_that_call_each_other_end(void **state)
+{
+	assert_true(dies_by(child_status(null_in_a_circle), SIGSEGV));
+	assert_string_equal(text, "passed on\n");
+}
+
 static void goes_on(void *argument)
 {
 	_exit(argument == own_signal_stack ? 43 : 95);
@@ -338,6 +366,7 @@ int main(void)
 		cmocka_unit_test(a_larger_frame_is_caught_with_probes_only),
 		cmocka_unit_test(other_faults_are_not_reported),
 		cmocka_unit_test(the_programs_handler_and_signal_stack_are_kept),
+		cmocka_unit_test(handlers_that_call_each_other_end),
 		cmocka_unit_test(a_callback_may_go_on_elsewhere),
 		cmocka_unit_test(a_system_call_gets_efault),
 	};

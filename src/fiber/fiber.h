@@ -1,0 +1,169 @@
+/*
+ * Within the library: what a fiber and a scheduler are made of. switch.S knows the first words of a
+ * fiber, and gdb finds the rest by debug information or by scry_fiber_registry.
+ *
+ * A fiber lies at the top of its own stack. The stack of one that is not running, from its saved
+ * stack pointer up:
+ *
+ *     sp -> | mxcsr, x87 word | r15 | r14 | r13 | r12 | rbx | rbp | where it goes on |
+ */
+#ifndef SCRY_FIBER_FIBER_H
+#define SCRY_FIBER_FIBER_H
+
+/* Of struct scry_fiber: */
+#define SCRY_FIBER_SP 0
+#define SCRY_FIBER_SCHED 8
+#define SCRY_FIBER_STATE 16
+#define SCRY_FIBER_CXA 32
+/* Of struct scry_fiber_sched: */
+#define SCRY_SCHED_CXA 0
+#define SCRY_SCHED_BUSY 8
+
+/* The state's low byte, with what a switch to this fiber has to keep. */
+#define SCRY_STATE_IDLE 1 /* or running */
+#define SCRY_STATE_READY 2
+#define SCRY_STATE_WAITING 3
+#define SCRY_STATE_RESUMING 4
+#define SCRY_STATE_ENDED 5
+#define SCRY_STATE_FREE 6
+#define SCRY_STATE_MASK 0xff
+#define SCRY_KEEP_FP 0x100
+#define SCRY_KEEP_CXA 0x200
+
+#ifndef __ASSEMBLER__
+
+#include "fiber/scry_fiber.h"
+#include "fiber/stack.h"
+
+#define SCRY_CLASSES 32	 /* pools of a scheduler, by the power of two of their size */
+#define SCRY_SCHEDS 1024 /* schedulers of a process */
+#define SCRY_FIBER_MAGIC 0x7265626966797263ull /* "cryfiber" */
+
+struct scry_fiber {
+	void *sp;
+	struct scry_fiber_sched *sched;
+	uint32_t state;
+	uint32_t is_detached;
+	struct scry_fiber *resumer; /* waits in resume for this one's yield */
+	uint64_t
+		cxa[2]; /* __cxa_eh_globals while it does not run: Itanium C++ ABI, section 2.2.2 */
+	struct scry_fiber *next; /* in the queue */
+	scry_fiber_fn *entry;
+	void *arg, *value;
+	struct scry_fiber *joiner;
+	const char *name;
+	struct scry_stack stack;
+	struct scry_stack_pool *pool;
+	int error;	    /* of its end */
+	uint32_t is_woken;  /* before it parked */
+	uint32_t is_parked; /* idle, and to be woken */
+	int32_t timer;	    /* place in the heap, or -1 */
+	int wait_fd, wait_events, wait_result;
+	uint32_t is_on_descriptor; /* it waits for wait_fd */
+	_Atomic uint32_t is_mailed;
+	struct scry_fiber *mail_next;
+	uint64_t magic;
+};
+
+struct scry_timer {
+	int64_t at_ns;
+	struct scry_fiber *fiber;
+};
+
+/* A descriptor somebody waits for, or did. */
+struct scry_watch {
+	struct scry_fiber *reader, *writer;
+	uint32_t generation; /* of the event that is awaited */
+};
+
+/* What another thread asks for: a fiber to be made. */
+struct scry_mail {
+	struct scry_mail *next;
+	scry_fiber_fn *entry;
+	void *arg;
+};
+
+struct scry_fiber_sched {
+	void *cxa; /* this thread's __cxa_eh_globals, or NULL */
+	/* in code that may be neither preempted nor ended: set before, cleared after or by the
+	 * switch */
+	volatile int busy;
+	volatile int is_due; /* a slice is over, and a safe point has to see to it */
+	struct scry_fiber *main;
+	struct scry_fiber *head, *tail; /* the queue */
+	struct scry_fiber *spare;	/* ended last: it and its stack are the next to be used */
+	uint32_t keep;			/* SCRY_KEEP_* of all its fibers */
+	bool pool_is_measured;
+	bool is_lost;	/* the process that had it forked */
+	size_t live;	/* fibers that did not end */
+	size_t held;	/* and those that did, but were not joined */
+	unsigned turns; /* since it looked at descriptors */
+	struct scry_timer *timers;
+	uint32_t timer_count, timer_room;
+	struct scry_watch *watches;
+	uint32_t watch_room;
+	uint32_t waiting; /* fibers that wait for descriptors */
+	int epoll, event;
+	_Atomic int is_asleep;
+	_Atomic(struct scry_mail *) mails;
+	_Atomic(struct scry_fiber *) woken;
+	int64_t tick_ns; /* when pools were last asked for idle stacks */
+	struct scry_stack_pool *pools[SCRY_CLASSES];
+	struct scry_stack_pool *plain_pool; /* of fibers whose size is the scheduler's */
+	struct scry_fiber_sched_attr attr;
+	char note[240];
+};
+
+/* The running fiber; one whose scheduler is NULL where the thread has none. switch.S writes it. */
+extern __thread struct scry_fiber *scry_fiber_current
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern struct scry_fiber scry_fiber_nobody;
+
+/* switch.S: saves what `from` has to keep and goes on as `to`; the scheduler is no longer busy
+ * then. */
+void scry_fiber_switch(struct scry_fiber *from, struct scry_fiber *to);
+/* switch.S: where a new fiber begins, with itself in %r12. */
+void scry_fiber_begin(void);
+/* Called there; does not return. */
+void scry_fiber_main(struct scry_fiber *fiber);
+/* Where transfer goes for what it does not do itself. */
+int scry_fiber_transfer_slow(struct scry_fiber *to);
+
+/* The queue, and who runs next. block: there may be nothing to run. run.c */
+void scry_fiber_queue(struct scry_fiber_sched *sched, struct scry_fiber *fiber);
+void scry_fiber_go_on(struct scry_fiber_sched *sched);
+struct scry_fiber *scry_fiber_next(struct scry_fiber_sched *sched);
+int64_t scry_fiber_now(void);
+
+/* Timers: a heap by time. timer.c */
+int scry_fiber_timer_add(struct scry_fiber_sched *sched, struct scry_fiber *fiber, int64_t at_ns);
+void scry_fiber_timer_remove(struct scry_fiber_sched *sched, struct scry_fiber *fiber);
+
+/* Descriptors that are ready, up to timeout_ns from now. poll.c */
+int scry_fiber_poll_open(struct scry_fiber_sched *sched);
+void scry_fiber_poll_close(struct scry_fiber_sched *sched);
+void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns);
+/* Takes a fiber whose time is over out of what it waited for. */
+void scry_fiber_poll_cancel(struct scry_fiber_sched *sched, struct scry_fiber *fiber);
+
+/* A fiber for mail. fiber.c */
+int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr *attr,
+		    scry_fiber_fn *entry, void *arg, struct scry_fiber **ret_fiber);
+void scry_fiber_mail_take(struct scry_fiber_sched *sched);
+void scry_fiber_mail_ring(struct scry_fiber_sched *sched);
+
+/* How a stack's overflow ends its fiber: scry_stack_overflow_fn, arg is the scheduler. */
+int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg);
+
+/* 0: the fiber is of this scheduler. */
+int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber);
+
+_Static_assert(offsetof(struct scry_fiber, sp) == SCRY_FIBER_SP, "switch.S");
+_Static_assert(offsetof(struct scry_fiber, sched) == SCRY_FIBER_SCHED, "switch.S");
+_Static_assert(offsetof(struct scry_fiber, state) == SCRY_FIBER_STATE, "switch.S");
+_Static_assert(offsetof(struct scry_fiber, cxa) == SCRY_FIBER_CXA, "switch.S");
+_Static_assert(offsetof(struct scry_fiber_sched, busy) == SCRY_SCHED_BUSY, "switch.S");
+_Static_assert(offsetof(struct scry_fiber_sched, cxa) == SCRY_SCHED_CXA, "switch.S");
+
+#endif
+#endif
