@@ -1,5 +1,5 @@
 /*
- * The life of a fiber: made at the top of a stack, run, ended, joined. The trick is in its end: the
+ * The life of a fiber: made with a stack, run, ended, joined. The trick is in its end: the
  * stack it runs on is put aside as the scheduler's spare, not into the pool, so that nobody gives
  * its memory back while it is still in use; a fiber that is made next takes it as it is. That makes
  * a spawn and an exit as cheap as two switches.
@@ -51,7 +51,7 @@ static int pool_of(struct scry_fiber_sched *sched, size_t size_bytes,
 	if (class >= SCRY_CLASSES)
 		return -EINVAL;
 	if (sched->pools[class] == NULL) {
-		error = scry_stack_pool_new(&attr, &sched->pools[class]);
+		error = scry_stack_pool_make(&attr, sizeof(struct scry_fiber), &sched->pools[class]);
 		if (error != 0)
 			return error;
 	}
@@ -59,7 +59,7 @@ static int pool_of(struct scry_fiber_sched *sched, size_t size_bytes,
 	return 0;
 }
 
-/* A fiber on a stack of its own; what remains the same when the spare is used again. */
+/* A fiber with a stack of its own; what remains the same when the spare is used again. */
 static int make_on_stack(struct scry_fiber_sched *sched, size_t size_bytes,
 			 struct scry_fiber **ret_fiber)
 {
@@ -75,7 +75,7 @@ static int make_on_stack(struct scry_fiber_sched *sched, size_t size_bytes,
 		strcpy(sched->note, scry_stack_pool_note(pool));
 		return error;
 	}
-	fiber = (struct scry_fiber *)(((uintptr_t)stack.top - sizeof(*fiber)) & ~(uintptr_t)63);
+	fiber = scry_slot_extra(pool, stack.id);
 	memset(fiber, 0, sizeof(*fiber));
 	fiber->stack = stack;
 	fiber->pool = pool;
@@ -105,7 +105,7 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 		if (size_bytes == 0)
 			sched->plain_pool = fiber->pool;
 	}
-	saved = (struct saved *)fiber - 1;
+	saved = (struct saved *)fiber->stack.top - 1;
 	*saved = (struct saved){
 		.control_words = CONTROL_WORDS,
 		.r12 = (uint64_t)fiber,
@@ -251,7 +251,7 @@ int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg)
 	    sched->attr.on_overflow(overflow, sched->attr.arg) == 0)
 		return 0;
 	overflow->resume_ip = (uintptr_t)end_overflowed;
-	overflow->resume_sp = (uintptr_t)fiber - 8;
+	overflow->resume_sp = overflow->top - 8;
 	overflow->resume_argument = (uintptr_t)fiber;
 	return 1;
 }

@@ -2,8 +2,9 @@
  * Within the library: what a fiber and a scheduler are made of. switch.S knows the first words of a
  * fiber, and gdb finds the rest by debug information or by scry_fiber_registry.
  *
- * A fiber lies at the top of its own stack. The stack of one that is not running, from its saved
- * stack pointer up:
+ * Fibers lie side by side in the heads of slabs, not on their stacks: a switch touches few pages
+ * then, however deep the stacks are. The stack of one that does not run, from its saved stack
+ * pointer up:
  *
  *     sp -> | mxcsr, x87 word | r15 | r14 | r13 | r12 | rbx | rbp | where it goes on |
  */
@@ -19,7 +20,10 @@
 #define SCRY_SCHED_CXA 0
 #define SCRY_SCHED_BUSY 8
 
-/* The state's low byte, with what a switch to this fiber has to keep. */
+/*
+ * The state's low byte; with it what a switch has to keep, and, from SCRY_TAG_SHIFT on, the number of
+ * the scheduler. So two fibers between which transfer may switch have the same word.
+ */
 #define SCRY_STATE_IDLE 1 /* or running */
 #define SCRY_STATE_READY 2
 #define SCRY_STATE_WAITING 3
@@ -29,6 +33,7 @@
 #define SCRY_STATE_MASK 0xff
 #define SCRY_KEEP_FP 0x100
 #define SCRY_KEEP_CXA 0x200
+#define SCRY_TAG_SHIFT 16
 
 #ifndef __ASSEMBLER__
 
@@ -63,7 +68,7 @@ struct scry_fiber {
 	_Atomic uint32_t is_mailed;
 	struct scry_fiber *mail_next;
 	uint64_t magic;
-};
+} __attribute__((aligned(64)));
 
 struct scry_timer {
 	int64_t at_ns;
@@ -92,7 +97,7 @@ struct scry_fiber_sched {
 	struct scry_fiber *main;
 	struct scry_fiber *head, *tail; /* the queue */
 	struct scry_fiber *spare;	/* ended last: it and its stack are the next to be used */
-	uint32_t keep;			/* SCRY_KEEP_* of all its fibers */
+	uint32_t keep;			/* SCRY_KEEP_* of all its fibers, and its number */
 	bool pool_is_measured;
 	bool is_lost;	/* the process that had it forked */
 	size_t live;	/* fibers that did not end */
@@ -158,6 +163,7 @@ int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg);
 /* 0: the fiber is of this scheduler. */
 int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber);
 
+_Static_assert(sizeof(struct scry_fiber) <= 256, "a million of them");
 _Static_assert(offsetof(struct scry_fiber, sp) == SCRY_FIBER_SP, "switch.S");
 _Static_assert(offsetof(struct scry_fiber, sched) == SCRY_FIBER_SCHED, "switch.S");
 _Static_assert(offsetof(struct scry_fiber, state) == SCRY_FIBER_STATE, "switch.S");

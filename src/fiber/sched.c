@@ -30,6 +30,21 @@ __attribute__((visibility("default"))) struct scry_fiber_registry {
 } const scry_fiber_registry = {SCRY_FIBER_MAGIC, SCRY_STACK_LAYOUT, SCRY_SCHEDS, scheds,
 			       scry_stack_pools};
 
+/* A number that no scheduler of this process has, nor had lately: those that a fork left are not listed. */
+static uint32_t take_number(void)
+{
+	static uint16_t last;
+	int i;
+
+	do {
+		last = last == UINT16_MAX ? 1 : last + 1;
+		for (i = 0; i < SCRY_SCHEDS; i++)
+			if (scheds[i] != NULL && scheds[i]->keep >> SCRY_TAG_SHIFT == last)
+				break;
+	} while (i < SCRY_SCHEDS);
+	return (uint32_t)last << SCRY_TAG_SHIFT;
+}
+
 static int enlist(struct scry_fiber_sched *sched)
 {
 	int error = -EAGAIN;
@@ -37,6 +52,7 @@ static int enlist(struct scry_fiber_sched *sched)
 	pthread_mutex_lock(&scheds_lock);
 	for (int i = 0; i < SCRY_SCHEDS && error != 0; i++) {
 		if (scheds[i] == NULL) {
+			sched->keep = take_number();
 			scheds[i] = sched;
 			error = 0;
 		}
@@ -105,6 +121,8 @@ static void after_fork_in_child(void)
 	self->resumer = NULL;
 	self->joiner = NULL;
 	self->timer = -1;
+	now->keep = (was->keep & ((1u << SCRY_TAG_SHIFT) - 1)) | take_number();
+	self->state = SCRY_STATE_IDLE | now->keep;
 	scheds[0] = now;
 	close(was->epoll);
 	close(was->event);
@@ -135,7 +153,7 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 		return -EOPNOTSUPP;
 	pthread_once(&fork_handled, handle_fork);
 	sched = calloc(1, sizeof(*sched));
-	first = aligned_alloc(64, (sizeof(*first) + 63) & ~63ul);
+	first = aligned_alloc(64, sizeof(*first));
 	error = sched == NULL || first == NULL ? -ENOMEM : scry_stack_watch();
 	if (error == 0)
 		error = scry_fiber_poll_open(sched);
@@ -152,7 +170,7 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 	if (attr != NULL)
 		sched->attr = *attr;
 	sched->pool_is_measured = (sched->attr.flags & SCRY_FIBER_MEASURED) != 0;
-	sched->keep = (sched->attr.flags & SCRY_FIBER_NO_FP) ? 0 : SCRY_KEEP_FP;
+	sched->keep |= (sched->attr.flags & SCRY_FIBER_NO_FP) ? 0 : SCRY_KEEP_FP;
 	if (__cxa_get_globals != NULL) {
 		sched->cxa = __cxa_get_globals();
 		sched->keep |= SCRY_KEEP_CXA;

@@ -33,6 +33,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#pragma GCC visibility push(default)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -142,4 +143,5 @@ const char *scry_fiber_note(void);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

@@ -31,6 +31,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#pragma GCC visibility push(default)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -146,4 +147,5 @@ void scry_stack_unwatch(void);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

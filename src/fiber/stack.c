@@ -83,7 +83,7 @@ static int take_pool(struct scry_stack_pool **ret_pool)
 	return error;
 }
 
-int scry_stack_pool_new(const struct scry_stack_attr *attr, struct scry_stack_pool **ret_pool)
+int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra, struct scry_stack_pool **ret_pool)
 {
 	static const struct scry_stack_attr none;
 	size_t environment = scry_stack_environment(), size, guard;
@@ -103,8 +103,12 @@ int scry_stack_pool_new(const struct scry_stack_attr *attr, struct scry_stack_po
 		return error;
 	pool->size = power_of_two(size > environment ? size : environment);
 	pool->guard = (guard + PAGE - 1) & ~(size_t)(PAGE - 1);
+	/* an odd number of pages apart: else all stacks share few sets of the TLB and of the caches */
+	if (((pool->guard + pool->size) / PAGE) % 2 == 0)
+		pool->guard += PAGE;
 	pool->stride = pool->guard + pool->size;
-	pool->head = (sizeof(struct scry_slab) + PAGE - 1) & ~(size_t)(PAGE - 1);
+	pool->extra = extra;
+	pool->head = (SCRY_SLAB_EXTRA + SCRY_SLAB_SLOTS * extra + PAGE - 1) & ~(size_t)(PAGE - 1);
 	pool->slab_slots = SCRY_SLAB_SLOTS;
 	pool->batch = FIRST_BATCH;
 	pool->attr = *attr;
@@ -114,6 +118,11 @@ int scry_stack_pool_new(const struct scry_stack_attr *attr, struct scry_stack_po
 	strcpy(pool->note, "guards by madvise: no ceiling but memory");
 	*ret_pool = pool;
 	return 0;
+}
+
+int scry_stack_pool_new(const struct scry_stack_attr *attr, struct scry_stack_pool **ret_pool)
+{
+	return scry_stack_pool_make(attr, 0, ret_pool);
 }
 
 void scry_stack_pool_free(struct scry_stack_pool *pool)

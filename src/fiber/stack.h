@@ -40,6 +40,8 @@ struct scry_slab {
 	struct scry_slot slots[SCRY_SLAB_SLOTS];
 };
 
+#define SCRY_SLAB_EXTRA ((sizeof(struct scry_slab) + 63) & ~(size_t)63)
+
 enum scry_guard_kind {
 	SCRY_GUARD_UNKNOWN,
 	SCRY_GUARD_MADVISE,
@@ -56,6 +58,7 @@ struct scry_stack_pool {
 	_Atomic uint32_t is_live;
 	uint32_t slab_slots;		  /* per slab; a power of two */
 	size_t size, guard, stride, head; /* bytes; stride = guard + size */
+	size_t extra; /* bytes per stack for its user, in the head behind struct scry_slab */
 	_Atomic(struct scry_slab *) slabs[SCRY_POOL_SLABS];
 	uint32_t slab_count;
 	uint32_t batch;		/* stacks that are opened at once */
@@ -79,7 +82,7 @@ static inline char *scry_slot_guard(const struct scry_stack_pool *pool,
 	return (char *)slab + pool->head + slot * pool->stride;
 }
 
-/* A slot by the stack's id, and the stack that it is. */
+/* A slot by the stack's id. */
 static inline struct scry_slot *scry_slot_of(struct scry_stack_pool *pool, uint32_t id)
 {
 	struct scry_slab *slab =
@@ -88,10 +91,18 @@ static inline struct scry_slot *scry_slot_of(struct scry_stack_pool *pool, uint3
 	return &slab->slots[id % pool->slab_slots];
 }
 
-/*
- * What a caller that keeps stacks by itself needs: that the pool is used by one thread, then get
- * without a lock. Pools that live, for the handler: NULL past the last.
- */
+/* What the stack's user has in the head of its slab: pool->extra bytes, side by side with those of its neighbours. */
+static inline void *scry_slot_extra(struct scry_stack_pool *pool, uint32_t id)
+{
+	struct scry_slab *slab = atomic_load_explicit(&pool->slabs[id / pool->slab_slots], memory_order_relaxed);
+
+	return (char *)slab + SCRY_SLAB_EXTRA + id % pool->slab_slots * pool->extra;
+}
+
+/* scry_stack_pool_new, with room for the user of each stack: a multiple of 64 bytes, aligned so. */
+int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra, struct scry_stack_pool **ret_pool);
+
+/* Pools that live or lived, for the handler: NULL past the last. */
 struct scry_stack_pool *scry_stack_pools(uint32_t index);
 
 /* The default size: SCRY_STACK_SIZE, or 0. */

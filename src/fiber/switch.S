@@ -62,6 +62,15 @@
 	jmp *%rcx
 .endm
 
+/* The exceptions that are being handled: two words of the C++ library, for each fiber its own. */
+.macro exchange_exceptions sched
+	mov SCRY_SCHED_CXA(\sched), %rcx
+	movdqu (%rcx), %xmm0
+	movdqu %xmm0, SCRY_FIBER_CXA(%rdx)
+	movdqu SCRY_FIBER_CXA(%rdi), %xmm0
+	movdqu %xmm0, (%rcx)
+.endm
+
 /* int scry_fiber_transfer(struct scry_fiber *to) */
 	.globl scry_fiber_transfer
 	.type scry_fiber_transfer, @function
@@ -70,20 +79,27 @@ scry_fiber_transfer:
 	.cfi_startproc
 	mov scry_fiber_current@gottpoff(%rip), %rax
 	mov %fs:(%rax), %rdx
-	mov SCRY_FIBER_SCHED(%rdi), %rcx
-	cmp SCRY_FIBER_SCHED(%rdx), %rcx
-	jne 2f
-	cmpl $(SCRY_STATE_IDLE | SCRY_KEEP_FP), SCRY_FIBER_STATE(%rdi)
-	jne 1f
+	mov SCRY_FIBER_STATE(%rdx), %ecx
+	cmp SCRY_FIBER_STATE(%rdi), %ecx
+	jne 3f
+	test $(SCRY_KEEP_CXA >> 8), %ch
+	jnz 2f
+	test $(SCRY_KEEP_FP >> 8), %ch
+	jz 1f
 	.cfi_remember_state
 	exchange 1, 0
 	.cfi_restore_state
-1:	cmpl $SCRY_STATE_IDLE, SCRY_FIBER_STATE(%rdi)
-	jne 2f
-	.cfi_remember_state
+1:	.cfi_remember_state
 	exchange 0, 0
 	.cfi_restore_state
-2:	jmp scry_fiber_transfer_slow
+2:	test $(SCRY_KEEP_FP >> 8), %ch
+	jz 3f
+	mov SCRY_FIBER_SCHED(%rdi), %r8
+	.cfi_remember_state
+	exchange_exceptions %r8
+	exchange 1, 0
+	.cfi_restore_state
+3:	jmp scry_fiber_transfer_slow
 	.cfi_endproc
 	.size scry_fiber_transfer, . - scry_fiber_transfer
 
@@ -99,13 +115,8 @@ scry_fiber_switch:
 	mov %rsi, %rdi
 	testl $SCRY_KEEP_CXA, SCRY_FIBER_STATE(%rdi)
 	jz 1f
-	/* exceptions that are handled: two words, exchanged with those of the other fiber */
 	mov SCRY_FIBER_SCHED(%rdi), %rcx
-	mov SCRY_SCHED_CXA(%rcx), %rcx
-	movdqu (%rcx), %xmm0
-	movdqu %xmm0, SCRY_FIBER_CXA(%rdx)
-	movdqu SCRY_FIBER_CXA(%rdi), %xmm0
-	movdqu %xmm0, (%rcx)
+	exchange_exceptions %rcx
 1:	testl $SCRY_KEEP_FP, SCRY_FIBER_STATE(%rdi)
 	jz 2f
 	.cfi_remember_state
