@@ -1,7 +1,7 @@
 /*
  * One stack for all: a thread that stops is copied from it to the heap, the next is copied back to
- * where it was, as Ruby 1.8 did. Who copies back stands below what is written: it calls itself
- * until it does.
+ * where it was, as Ruby 1.8 did. Who copies back first makes room, and stands below what is
+ * written.
  */
 #include "ring.h"
 
@@ -30,15 +30,20 @@ __attribute__((noinline)) static void begin(long me)
 	ring_grow(ring.frames, body, me);
 }
 
-__attribute__((noinline)) static void restore(struct thread *to)
+/* Its own frame lies below all that is written: see restore. */
+__attribute__((noinline)) static void put_back(struct thread *to)
 {
-	volatile char room[COPY_STEP];
-
-	room[0] = 0;
-	if ((char *)__builtin_frame_address(0) - sizeof(room) - 512 > base - to->size)
-		restore(to);
 	memcpy(base - to->size, to->copy, to->size);
 	_longjmp(to->at, 1);
+}
+
+static void restore(struct thread *to)
+{
+	intptr_t missing = (char *)__builtin_frame_address(0) - (base - to->size);
+	volatile char *room = __builtin_alloca(missing > 0 ? missing + COPY_STEP : COPY_STEP);
+
+	room[0] = 0;
+	put_back(to);
 }
 
 __attribute__((noinline)) static void save(struct thread *from)

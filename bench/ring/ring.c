@@ -1,7 +1,7 @@
 /*
- * threadring [--passes N] [--threads N] [--frame-count N] [--json] [WAY...]: what it takes to pass a token on, in
- * ns of CPU time, with flat stacks and with stacks that were grown by 100 frames first. Each
- * measurement is a process of its own. bench/threadring.md has results.
+ * threadring [--passes N] [--threads N] [--frame-count N] [--json] [WAY...]: what it takes to pass
+ * a token on, in ns of CPU time, with flat stacks and with stacks that were grown by 100 frames
+ * first. Each measurement is a process of its own. bench/threadring.md has results.
  */
 #include "ring.h"
 
@@ -175,13 +175,15 @@ int main(int argc, char **argv)
 		} else if (strcmp(argv[i], "--frame-count") == 0 && i + 1 < argc) {
 			frames = atoi(argv[++i]);
 		} else {
-			fprintf(stderr, "usage: threadring [--passes N] [--threads N] [--frame-count N] [--json] "
+			fprintf(stderr, "usage: threadring [--passes N] [--threads N] "
+					"[--frame-count N] [--json] "
 					"[WAY...]\n");
 			return 2;
 		}
 	}
 	if (passes < 1 || threads < 2 || threads > RING_THREADS || frames < 0 || frames > 300) {
-		fprintf(stderr, "threadring: passes from 1, threads from 2 to 403, frames from 0 to 300\n");
+		fprintf(stderr,
+			"threadring: passes from 1, threads from 2 to 403, frames from 0 to 300\n");
 		return 2;
 	}
 	if (!is_json)
