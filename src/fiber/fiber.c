@@ -51,7 +51,8 @@ static int pool_of(struct scry_fiber_sched *sched, size_t size_bytes,
 	if (class >= SCRY_CLASSES)
 		return -EINVAL;
 	if (sched->pools[class] == NULL) {
-		error = scry_stack_pool_make(&attr, sizeof(struct scry_fiber), &sched->pools[class]);
+		error = scry_stack_pool_make(&attr, sizeof(struct scry_fiber),
+					     &sched->pools[class]);
 		if (error != 0)
 			return error;
 	}
@@ -124,6 +125,7 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 	fiber->is_mailed = 0;
 	fiber->timer = -1;
 	fiber->is_on_descriptor = 0;
+	fiber->preempted = 0;
 	fiber->cxa[0] = fiber->cxa[1] = 0;
 	slot = scry_slot_of(fiber->pool, fiber->stack.id);
 	slot->name = fiber->name;

@@ -21,8 +21,8 @@
 #define SCRY_SCHED_BUSY 8
 
 /*
- * The state's low byte; with it what a switch has to keep, and, from SCRY_TAG_SHIFT on, the number of
- * the scheduler. So two fibers between which transfer may switch have the same word.
+ * The state's low byte; with it what a switch has to keep, and, from SCRY_TAG_SHIFT on, the number
+ * of the scheduler. So two fibers between which transfer may switch have the same word.
  */
 #define SCRY_STATE_IDLE 1 /* or running */
 #define SCRY_STATE_READY 2
@@ -38,7 +38,11 @@
 #ifndef __ASSEMBLER__
 
 #include "fiber/scry_fiber.h"
+#include "fiber/scry_preempt.h"
 #include "fiber/stack.h"
+
+#include <signal.h>
+#include <time.h>
 
 #define SCRY_CLASSES 32	 /* pools of a scheduler, by the power of two of their size */
 #define SCRY_SCHEDS 1024 /* schedulers of a process */
@@ -67,6 +71,7 @@ struct scry_fiber {
 	uint32_t is_on_descriptor; /* it waits for wait_fd */
 	_Atomic uint32_t is_mailed;
 	struct scry_fiber *mail_next;
+	uint32_t preempted; /* times */
 	uint64_t magic;
 } __attribute__((aligned(64)));
 
@@ -86,6 +91,18 @@ struct scry_mail {
 	struct scry_mail *next;
 	scry_fiber_fn *entry;
 	void *arg;
+};
+
+/* Of a sigset_t only this many bytes are the kernel's. */
+#define SCRY_KERNEL_MASK 8
+
+struct scry_preempt {
+	volatile int is_on;
+	timer_t timer;
+	sigset_t mask; /* the thread's, outside of handlers */
+	int64_t began_ns;
+	uintptr_t main_low, main_high;
+	struct scry_preempt_counts counts;
 };
 
 struct scry_fiber_sched {
@@ -115,6 +132,7 @@ struct scry_fiber_sched {
 	int64_t tick_ns; /* when pools were last asked for idle stacks */
 	struct scry_stack_pool *pools[SCRY_CLASSES];
 	struct scry_stack_pool *plain_pool; /* of fibers whose size is the scheduler's */
+	struct scry_preempt preempt;
 	struct scry_fiber_sched_attr attr;
 	char note[240];
 };

@@ -30,7 +30,8 @@ __attribute__((visibility("default"))) struct scry_fiber_registry {
 } const scry_fiber_registry = {SCRY_FIBER_MAGIC, SCRY_STACK_LAYOUT, SCRY_SCHEDS, scheds,
 			       scry_stack_pools};
 
-/* A number that no scheduler of this process has, nor had lately: those that a fork left are not listed. */
+/* A number that no scheduler of this process has, nor had lately: those that a fork left are not
+ * listed. */
 static uint32_t take_number(void)
 {
 	static uint16_t last;
@@ -101,6 +102,8 @@ static void after_fork_in_child(void)
 		return;
 	*now = *was;
 	now->is_lost = false;
+	now->preempt.is_on = 0; /* timers are not inherited: timer_create(2) */
+	now->is_due = 0;
 	now->head = now->tail = now->spare = NULL;
 	now->timer_count = 0;
 	now->waiting = 0;
@@ -197,6 +200,7 @@ int scry_fiber_close(void)
 		return -EPERM;
 	if (sched->held > 0)
 		return -EBUSY;
+	scry_preempt_stop();
 	strike(sched);
 	scry_fiber_current = &scry_fiber_nobody;
 	scry_fiber_poll_close(sched);

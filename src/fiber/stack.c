@@ -83,7 +83,8 @@ static int take_pool(struct scry_stack_pool **ret_pool)
 	return error;
 }
 
-int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra, struct scry_stack_pool **ret_pool)
+int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra,
+			 struct scry_stack_pool **ret_pool)
 {
 	static const struct scry_stack_attr none;
 	size_t environment = scry_stack_environment(), size, guard;
@@ -103,7 +104,8 @@ int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra, struc
 		return error;
 	pool->size = power_of_two(size > environment ? size : environment);
 	pool->guard = (guard + PAGE - 1) & ~(size_t)(PAGE - 1);
-	/* an odd number of pages apart: else all stacks share few sets of the TLB and of the caches */
+	/* an odd number of pages apart: else all stacks share few sets of the TLB and of the caches
+	 */
 	if (((pool->guard + pool->size) / PAGE) % 2 == 0)
 		pool->guard += PAGE;
 	pool->stride = pool->guard + pool->size;

@@ -91,16 +91,19 @@ static inline struct scry_slot *scry_slot_of(struct scry_stack_pool *pool, uint3
 	return &slab->slots[id % pool->slab_slots];
 }
 
-/* What the stack's user has in the head of its slab: pool->extra bytes, side by side with those of its neighbours. */
+/* What the stack's user has in the head of its slab: pool->extra bytes, side by side with those of
+ * its neighbours. */
 static inline void *scry_slot_extra(struct scry_stack_pool *pool, uint32_t id)
 {
-	struct scry_slab *slab = atomic_load_explicit(&pool->slabs[id / pool->slab_slots], memory_order_relaxed);
+	struct scry_slab *slab =
+		atomic_load_explicit(&pool->slabs[id / pool->slab_slots], memory_order_relaxed);
 
 	return (char *)slab + SCRY_SLAB_EXTRA + id % pool->slab_slots * pool->extra;
 }
 
 /* scry_stack_pool_new, with room for the user of each stack: a multiple of 64 bytes, aligned so. */
-int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra, struct scry_stack_pool **ret_pool);
+int scry_stack_pool_make(const struct scry_stack_attr *attr, size_t extra,
+			 struct scry_stack_pool **ret_pool);
 
 /* Pools that live or lived, for the handler: NULL past the last. */
 struct scry_stack_pool *scry_stack_pools(uint32_t index);
