@@ -17,8 +17,8 @@
 struct ring {
 	volatile int64_t left; /* passes until the token goes to main */
 	int threads;
-	int frames;	       /* by which each thread grows its stack first */
-	int64_t passes;	       /* to be timed; 0: as many as take two seconds */
+	int frames;	/* by which each thread grows its stack first */
+	int64_t passes; /* to be timed; 0: as many as take two seconds */
 	/* what came out */
 	double grow_ns; /* per thread: made, grown, and the token passed on twice */
 	double pass_ns;

@@ -1,5 +1,5 @@
 /*
- * Within the library: what a fiber and a scheduler are made of. switch.S knows the first words of a
+ * Within the library: what a fiber is made of. switch.S knows the first words of a
  * fiber, and gdb finds the rest by debug information or by scry_fiber_registry.
  *
  * Fibers lie side by side in the heads of slabs, not on their stacks: a switch touches few pages
@@ -11,41 +11,8 @@
 #ifndef SCRY_FIBER_FIBER_H
 #define SCRY_FIBER_FIBER_H
 
-/* Of struct scry_fiber: */
-#define SCRY_FIBER_SP 0
-#define SCRY_FIBER_SCHED 8
-#define SCRY_FIBER_STATE 16
-#define SCRY_FIBER_CXA 32
-/* Of struct scry_fiber_sched: */
-#define SCRY_SCHED_CXA 0
-#define SCRY_SCHED_BUSY 8
+#include "fiber/scheduler.h"
 
-/*
- * The state's low byte; with it what a switch has to keep, and, from SCRY_TAG_SHIFT on, the number
- * of the scheduler. So two fibers between which transfer may switch have the same word.
- */
-#define SCRY_STATE_IDLE 1 /* or running */
-#define SCRY_STATE_READY 2
-#define SCRY_STATE_WAITING 3
-#define SCRY_STATE_RESUMING 4
-#define SCRY_STATE_ENDED 5
-#define SCRY_STATE_FREE 6
-#define SCRY_STATE_MASK 0xff
-#define SCRY_KEEP_FP 0x100
-#define SCRY_KEEP_CXA 0x200
-#define SCRY_TAG_SHIFT 16
-
-#ifndef __ASSEMBLER__
-
-#include "fiber/scry_fiber.h"
-#include "fiber/scry_preempt.h"
-#include "fiber/stack.h"
-
-#include <signal.h>
-#include <time.h>
-
-#define SCRY_CLASSES 32	 /* pools of a scheduler, by the power of two of their size */
-#define SCRY_SCHEDS 1024 /* schedulers of a process */
 #define SCRY_FIBER_MAGIC 0x7265626966797263ull /* "cryfiber" */
 
 struct scry_fiber {
@@ -54,8 +21,8 @@ struct scry_fiber {
 	uint32_t state;
 	uint32_t is_detached;
 	struct scry_fiber *resumer; /* waits in resume for this one's yield */
-	uint64_t
-		cxa[2]; /* __cxa_eh_globals while it does not run: Itanium C++ ABI, section 2.2.2 */
+	/* __cxa_eh_globals while it does not run: Itanium C++ ABI, section 2.2.2 */
+	uint64_t cxa[2];
 	struct scry_fiber *next; /* in the queue */
 	scry_fiber_fn *entry;
 	void *arg, *value;
@@ -74,68 +41,6 @@ struct scry_fiber {
 	uint32_t preempted; /* times */
 	uint64_t magic;
 } __attribute__((aligned(64)));
-
-struct scry_timer {
-	int64_t at_ns;
-	struct scry_fiber *fiber;
-};
-
-/* A descriptor somebody waits for, or did. */
-struct scry_watch {
-	struct scry_fiber *reader, *writer;
-	uint32_t generation; /* of the event that is awaited */
-};
-
-/* What another thread asks for: a fiber to be made. */
-struct scry_mail {
-	struct scry_mail *next;
-	scry_fiber_fn *entry;
-	void *arg;
-};
-
-/* Of a sigset_t only this many bytes are the kernel's. */
-#define SCRY_KERNEL_MASK 8
-
-struct scry_preempt {
-	volatile int is_on;
-	timer_t timer;
-	sigset_t mask; /* the thread's, outside of handlers */
-	int64_t began_ns;
-	uintptr_t main_low, main_high;
-	struct scry_preempt_counts counts;
-};
-
-struct scry_fiber_sched {
-	void *cxa; /* this thread's __cxa_eh_globals, or NULL */
-	/* in code that may be neither preempted nor ended: set before, cleared after or by the
-	 * switch */
-	volatile int busy;
-	volatile int is_due; /* a slice is over, and a safe point has to see to it */
-	struct scry_fiber *main;
-	struct scry_fiber *head, *tail; /* the queue */
-	struct scry_fiber *spare;	/* ended last: it and its stack are the next to be used */
-	uint32_t keep;			/* SCRY_KEEP_* of all its fibers, and its number */
-	bool pool_is_measured;
-	bool is_lost;	/* the process that had it forked */
-	size_t live;	/* fibers that did not end */
-	size_t held;	/* and those that did, but were not joined */
-	unsigned turns; /* since it looked at descriptors */
-	struct scry_timer *timers;
-	uint32_t timer_count, timer_room;
-	struct scry_watch *watches;
-	uint32_t watch_room;
-	uint32_t waiting; /* fibers that wait for descriptors */
-	int epoll, event;
-	_Atomic int is_asleep;
-	_Atomic(struct scry_mail *) mails;
-	_Atomic(struct scry_fiber *) woken;
-	int64_t tick_ns; /* when pools were last asked for idle stacks */
-	struct scry_stack_pool *pools[SCRY_CLASSES];
-	struct scry_stack_pool *plain_pool; /* of fibers whose size is the scheduler's */
-	struct scry_preempt preempt;
-	struct scry_fiber_sched_attr attr;
-	char note[240];
-};
 
 /* The running fiber; one whose scheduler is NULL where the thread has none. switch.S writes it. */
 extern __thread struct scry_fiber *scry_fiber_current
@@ -186,8 +91,5 @@ _Static_assert(offsetof(struct scry_fiber, sp) == SCRY_FIBER_SP, "switch.S");
 _Static_assert(offsetof(struct scry_fiber, sched) == SCRY_FIBER_SCHED, "switch.S");
 _Static_assert(offsetof(struct scry_fiber, state) == SCRY_FIBER_STATE, "switch.S");
 _Static_assert(offsetof(struct scry_fiber, cxa) == SCRY_FIBER_CXA, "switch.S");
-_Static_assert(offsetof(struct scry_fiber_sched, busy) == SCRY_SCHED_BUSY, "switch.S");
-_Static_assert(offsetof(struct scry_fiber_sched, cxa) == SCRY_SCHED_CXA, "switch.S");
 
-#endif
 #endif

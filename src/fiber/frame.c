@@ -70,18 +70,18 @@ static uint64_t take_uleb(struct bytes *from)
 
 static int64_t take_sleb(struct bytes *from)
 {
-	int64_t value = 0;
+	uint64_t value = 0;
 	unsigned shift = 0, byte;
 
 	do {
 		byte = take(from, 1);
 		if (shift < 64)
-			value |= (int64_t)(byte & 0x7f) << shift;
+			value |= (uint64_t)(byte & 0x7f) << shift;
 		shift += 7;
 	} while (byte & 0x80);
 	if (shift < 64 && (byte & 0x40))
-		value |= -((int64_t)1 << shift);
-	return value;
+		value |= UINT64_MAX << shift;
+	return (int64_t)value;
 }
 
 /* A CIE; only pointers relative to themselves, in four bytes, are known: what compilers write on

@@ -20,9 +20,7 @@
  * - A system call that is given an address in a guard returns EFAULT: no signal, no report.
  * - Environment: SCRY_STACK_SIZE (512K, 1M) is the default size, and the least of any pool.
  *   SCRY_STACK_GUARD=mprotect makes guards the older way.
- * - fork: the child has copies of all stacks.
- *
- * Calls return 0 or -errno.
+ * - fork: the child has copies of all stacks. Calls return 0 or -errno.
  */
 #ifndef SCRY_STACK_H
 #define SCRY_STACK_H

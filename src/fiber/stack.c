@@ -145,7 +145,7 @@ static int add_slab(struct scry_stack_pool *pool)
 
 	if (pool->slab_count == SCRY_POOL_SLABS) {
 		snprintf(pool->note, sizeof(pool->note),
-			 "no more stacks: a pool has %u slabs at most", SCRY_POOL_SLABS);
+			 "no more stacks: a pool has %d slabs at most", SCRY_POOL_SLABS);
 		return -EAGAIN;
 	}
 	slab = scry_guard_map_slab(pool, pool->slab_count);

@@ -5,8 +5,7 @@
  * The unwind information is true at each instruction: both stacks look alike at the moment of the exchange, so what holds
  * before it holds after it, of another stack. The way out is an indirect jump: a return would miss its prediction each time.
  */
-#define __ASSEMBLER__ 1
-#include "fiber/fiber.h"
+#include "fiber/state.h"
 
 	.text
 

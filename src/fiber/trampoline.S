@@ -7,9 +7,6 @@
  * Everything the fiber can see is saved: flags, all general registers, and what XSAVE saves. Protection keys are not: they
  * are the thread's.
  */
-#define __ASSEMBLER__ 1
-#include "fiber/fiber.h"
-
 #define RED_ZONE 128
 #define PUSHED (8 * 16) /* flags and fifteen registers */
 #define PKRU_OFF 0xfffffdff
