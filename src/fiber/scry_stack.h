@@ -93,6 +93,10 @@ void scry_stack_pool_free(struct scry_stack_pool *pool);
  */
 int scry_stack_get(struct scry_stack_pool *pool, struct scry_stack *ret_stack);
 
+/* The stack of the pool that an address lies in. -ENOENT: none. */
+int scry_stack_find(struct scry_stack_pool *pool, const void *address,
+		    struct scry_stack *ret_stack);
+
 /* Gives a stack back; its memory stays with the pool until it is idle. Nothing may run on it any
  * more. */
 void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack);
@@ -124,10 +128,8 @@ int scry_stack_advise(struct scry_stack_pool *pool, FILE *out);
  * until the next call on the pool. */
 const char *scry_stack_pool_note(struct scry_stack_pool *pool);
 
-/* The size of each stack of the pool, after rounding and environment. */
+/* The size of each stack, after rounding and environment; and how many are given out now. */
 size_t scry_stack_pool_size(const struct scry_stack_pool *pool);
-
-/* Stacks that are given out now. */
 size_t scry_stack_pool_used(const struct scry_stack_pool *pool);
 
 /*
@@ -138,8 +140,7 @@ size_t scry_stack_pool_used(const struct scry_stack_pool *pool);
  */
 int scry_stack_watch(void);
 
-/* Takes this thread's signal stack away again, if scry_stack_watch made it. The handlers stay. Not
- * from within a fiber. */
+/* Takes away the signal stack that scry_stack_watch made. The handlers stay. Not by a fiber. */
 void scry_stack_unwatch(void);
 
 #ifdef __cplusplus

@@ -162,7 +162,8 @@ static int add_slab(struct scry_stack_pool *pool)
 			 (pool->slab_slots * pool->stride) >> 20, strerror(-error));
 		return error;
 	}
-	atomic_store(&pool->slabs[pool->slab_count++], slab);
+	atomic_store(&pool->slabs[pool->slab_count], slab);
+	pool->slab_count++; /* after it: who looks a stack up takes no lock */
 	return 0;
 }
 
@@ -252,6 +253,23 @@ void scry_stack_put(struct scry_stack_pool *pool, const struct scry_stack *stack
 	pool->used--;
 	if (is_shared)
 		pthread_mutex_unlock(&pool->lock);
+}
+
+int scry_stack_find(struct scry_stack_pool *pool, const void *address, struct scry_stack *ret_stack)
+{
+	uint32_t count = atomic_load_explicit(&pool->slab_count, memory_order_acquire);
+	size_t bytes = pool->slab_slots * pool->stride;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uintptr_t first = (uintptr_t)atomic_load(&pool->slabs[i]) + pool->head;
+		size_t at = (uintptr_t)address - first;
+
+		if ((uintptr_t)address < first || at >= bytes || at % pool->stride < pool->guard)
+			continue;
+		place(pool, i * pool->slab_slots + at / pool->stride, ret_stack);
+		return 0;
+	}
+	return -ENOENT;
 }
 
 void scry_stack_name(struct scry_stack_pool *pool, const struct scry_stack *stack, const char *name,

@@ -60,7 +60,7 @@ struct scry_stack_pool {
 	size_t size, guard, stride, head; /* bytes; stride = guard + size */
 	size_t extra; /* bytes per stack for its user, in the head behind struct scry_slab */
 	_Atomic(struct scry_slab *) slabs[SCRY_POOL_SLABS];
-	uint32_t slab_count;
+	_Atomic uint32_t slab_count;
 	uint32_t batch;		/* stacks that are opened at once */
 	uint32_t free_count;	/* ids in the array of free ones */
 	uint32_t free_least;	/* the fewest since the last tick */

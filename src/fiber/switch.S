@@ -91,12 +91,16 @@ scry_fiber_transfer:
 1:	.cfi_remember_state
 	exchange 0, 0
 	.cfi_restore_state
-2:	test $(SCRY_KEEP_FP >> 8), %ch
-	jz 3f
-	mov SCRY_FIBER_SCHED(%rdi), %r8
+2:	mov SCRY_FIBER_SCHED(%rdi), %r8
+	test $(SCRY_KEEP_FP >> 8), %ch
+	jz 4f
 	.cfi_remember_state
 	exchange_exceptions %r8
 	exchange 1, 0
+	.cfi_restore_state
+4:	.cfi_remember_state
+	exchange_exceptions %r8
+	exchange 0, 0
 	.cfi_restore_state
 3:	jmp scry_fiber_transfer_slow
 	.cfi_endproc
