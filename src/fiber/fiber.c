@@ -33,6 +33,12 @@ static void set_state(struct scry_fiber *fiber, uint32_t state)
 	fiber->state = state | fiber->sched->keep;
 }
 
+/* Somebody watches, and wants to know of stacks. */
+static bool is_told(const struct scry_fiber_sched *sched)
+{
+	return sched->is_on_valgrind || (sched->keep & SCRY_KEEP_TOLD) != 0;
+}
+
 /* The pool of a size: made when it is first wanted. */
 static int pool_of(struct scry_fiber_sched *sched, size_t size_bytes,
 		   struct scry_stack_pool **ret_pool)
@@ -98,6 +104,8 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 	if (fiber != NULL && size_bytes == 0 && fiber->pool == sched->plain_pool &&
 	    fiber != scry_fiber_current && !sched->pool_is_measured) {
 		sched->spare = NULL;
+		if (is_told(sched))
+			scry_fiber_told_free(fiber);
 	} else {
 		int error = make_on_stack(sched, size_bytes, &fiber);
 
@@ -131,6 +139,8 @@ int scry_fiber_make(struct scry_fiber_sched *sched, const struct scry_fiber_attr
 	slot->name = fiber->name;
 	slot->entry = (const void *)entry;
 	set_state(fiber, SCRY_STATE_IDLE);
+	if (is_told(sched))
+		scry_fiber_told_new(fiber);
 	sched->live++;
 	sched->held++;
 	*ret_fiber = fiber;
@@ -201,8 +211,11 @@ static void put_aside(struct scry_fiber_sched *sched, struct scry_fiber *fiber)
 	set_state(fiber, SCRY_STATE_FREE);
 	sched->held--;
 	sched->spare = fiber;
-	if (spare != NULL)
-		scry_stack_put(spare->pool, &spare->stack);
+	if (spare == NULL)
+		return;
+	if (is_told(sched))
+		scry_fiber_told_free(spare);
+	scry_stack_put(spare->pool, &spare->stack);
 }
 
 /* Does not return. */
@@ -226,12 +239,14 @@ static void end(struct scry_fiber *fiber, void *value, int error)
 	} else {
 		resumer = scry_fiber_next(sched);
 	}
-	scry_fiber_switch(fiber, resumer);
+	scry_fiber_change(fiber, resumer);
 	__builtin_unreachable();
 }
 
 void scry_fiber_main(struct scry_fiber *fiber)
 {
+	if (fiber->state & SCRY_KEEP_TOLD)
+		scry_fiber_told_begin(fiber);
 	end(fiber, fiber->entry(fiber->arg), 0);
 }
 
@@ -252,6 +267,8 @@ int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg)
 	    (uintptr_t)fiber->stack.top != overflow->top ||
 	    sched->attr.on_overflow(overflow, sched->attr.arg) == 0)
 		return 0;
+	if (is_told(sched))
+		scry_fiber_told_emptied(fiber);
 	overflow->resume_ip = (uintptr_t)end_overflowed;
 	overflow->resume_sp = overflow->top - 8;
 	overflow->resume_argument = (uintptr_t)fiber;
@@ -295,7 +312,7 @@ int scry_fiber_resume(struct scry_fiber *fiber)
 	fiber->resumer = self;
 	self->wait_result = 0;
 	set_state(self, SCRY_STATE_RESUMING);
-	scry_fiber_switch(self, fiber);
+	scry_fiber_change(self, fiber);
 	return self->wait_result;
 }
 
@@ -310,7 +327,7 @@ void scry_fiber_yield(void)
 	if (resumer != NULL) {
 		self->resumer = NULL;
 		set_state(resumer, SCRY_STATE_IDLE);
-		scry_fiber_switch(self, resumer);
+		scry_fiber_change(self, resumer);
 		return;
 	}
 	sched->is_due = 0;
@@ -330,7 +347,7 @@ int scry_fiber_transfer_slow(struct scry_fiber *to)
 	if (to == self)
 		return 0;
 	self->sched->busy = 1;
-	scry_fiber_switch(self, to);
+	scry_fiber_change(self, to);
 	return 0;
 }
 

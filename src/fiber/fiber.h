@@ -39,6 +39,8 @@ struct scry_fiber {
 	_Atomic uint32_t is_mailed;
 	struct scry_fiber *mail_next;
 	uint32_t preempted; /* times */
+	unsigned valgrind;  /* its name for the stack */
+	void *fake, *tsan;  /* what sanitizers keep of it */
 	uint64_t magic;
 } __attribute__((aligned(64)));
 
@@ -85,6 +87,24 @@ int scry_fiber_overflowed(struct scry_stack_overflow *overflow, void *arg);
 
 /* 0: the fiber is of this scheduler. */
 int scry_fiber_check(const struct scry_fiber_sched *sched, const struct scry_fiber *fiber);
+
+/* Tools that watch, and are to be told of stacks and switches; each does nothing where there is
+ * none. watchers.c */
+int scry_fiber_told_open(struct scry_fiber_sched *sched, struct scry_fiber *main);
+void scry_fiber_told_new(struct scry_fiber *fiber);
+void scry_fiber_told_begin(struct scry_fiber *fiber);
+void scry_fiber_told_free(struct scry_fiber *fiber);
+void scry_fiber_told_emptied(struct scry_fiber *fiber);
+void scry_fiber_told_switch(struct scry_fiber *from, struct scry_fiber *to);
+
+/* The way from one fiber to another for all of the library. */
+static inline void scry_fiber_change(struct scry_fiber *from, struct scry_fiber *to)
+{
+	if (__builtin_expect(to->state & SCRY_KEEP_TOLD, 0))
+		scry_fiber_told_switch(from, to);
+	else
+		scry_fiber_switch(from, to);
+}
 
 _Static_assert(sizeof(struct scry_fiber) <= 256, "a million of them");
 _Static_assert(offsetof(struct scry_fiber, sp) == SCRY_FIBER_SP, "switch.S");

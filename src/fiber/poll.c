@@ -142,10 +142,22 @@ static void deliver(struct scry_fiber_sched *sched, const struct epoll_event *ev
 		arm(sched, fd, watch);
 }
 
+/* Before Linux 5.11, and under valgrind 3.19, times are whole milliseconds: rounded up, as no sleep
+ * may be too short. */
+static int wait_for_events(int epoll, struct epoll_event *events, int64_t timeout_ns)
+{
+	struct timespec wait = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
+	int64_t ms = timeout_ns < 0 ? -1 : (timeout_ns + 999999) / 1000000;
+	int count = epoll_pwait2(epoll, events, EVENTS, timeout_ns < 0 ? NULL : &wait, NULL);
+
+	if (count >= 0 || errno != ENOSYS)
+		return count;
+	return epoll_wait(epoll, events, EVENTS, ms > INT32_MAX ? INT32_MAX : (int)ms);
+}
+
 void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS];
-	struct timespec wait;
 	int count;
 
 	if (timeout_ns != 0) {
@@ -154,8 +166,7 @@ void scry_fiber_poll(struct scry_fiber_sched *sched, int64_t timeout_ns)
 		if (atomic_load(&sched->mails) != NULL || atomic_load(&sched->woken) != NULL)
 			timeout_ns = 0;
 	}
-	wait = (struct timespec){timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
-	count = epoll_pwait2(sched->epoll, events, EVENTS, timeout_ns < 0 ? NULL : &wait, NULL);
+	count = wait_for_events(sched->epoll, events, timeout_ns);
 	atomic_store(&sched->is_asleep, 0);
 	for (int i = 0; i < count; i++) {
 		uint64_t rings;

@@ -112,7 +112,7 @@ void scry_fiber_go_on(struct scry_fiber_sched *sched)
 	struct scry_fiber *self = scry_fiber_current, *next = scry_fiber_next(sched);
 
 	if (next != self)
-		scry_fiber_switch(self, next);
+		scry_fiber_change(self, next);
 	else
 		sched->busy = 0;
 }

@@ -53,7 +53,7 @@ static int enlist(struct scry_fiber_sched *sched)
 	pthread_mutex_lock(&scheds_lock);
 	for (int i = 0; i < SCRY_SCHEDS && error != 0; i++) {
 		if (scheds[i] == NULL) {
-			sched->keep = take_number();
+			sched->keep |= take_number();
 			scheds[i] = sched;
 			error = 0;
 		}
@@ -144,6 +144,22 @@ static bool has_shadow_stack(void)
 	return syscall(SYS_arch_prctl, ARCH_SHSTK_STATUS, &features) == 0 && (features & 1) != 0;
 }
 
+static int open_parts(struct scry_fiber_sched *sched, struct scry_fiber *first)
+{
+	int error = scry_stack_watch();
+
+	if (error == 0)
+		error = scry_fiber_told_open(sched, first);
+	if (error == 0)
+		error = scry_fiber_poll_open(sched);
+	if (error != 0)
+		return error;
+	error = enlist(sched);
+	if (error != 0)
+		scry_fiber_poll_close(sched);
+	return error;
+}
+
 int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_sched **ret_sched)
 {
 	struct scry_fiber_sched *sched;
@@ -157,14 +173,13 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 	pthread_once(&fork_handled, handle_fork);
 	sched = calloc(1, sizeof(*sched));
 	first = aligned_alloc(64, sizeof(*first));
-	error = sched == NULL || first == NULL ? -ENOMEM : scry_stack_watch();
-	if (error == 0)
-		error = scry_fiber_poll_open(sched);
-	if (error == 0) {
-		error = enlist(sched);
-		if (error != 0)
-			scry_fiber_poll_close(sched);
+	if (sched == NULL || first == NULL) {
+		free(sched);
+		free(first);
+		return -ENOMEM;
 	}
+	memset(first, 0, sizeof(*first));
+	error = open_parts(sched, first);
 	if (error != 0) {
 		free(sched);
 		free(first);
@@ -178,7 +193,6 @@ int scry_fiber_open(const struct scry_fiber_sched_attr *attr, struct scry_fiber_
 		sched->cxa = __cxa_get_globals();
 		sched->keep |= SCRY_KEEP_CXA;
 	}
-	memset(first, 0, sizeof(*first));
 	first->sched = sched;
 	first->state = SCRY_STATE_IDLE | sched->keep;
 	first->timer = -1;

@@ -57,6 +57,7 @@ struct scry_fiber_sched {
 	struct scry_fiber *spare;	/* ended last: it and its stack are the next to be used */
 	uint32_t keep;			/* SCRY_KEEP_* of all its fibers, and its number */
 	bool pool_is_measured;
+	bool is_on_valgrind;
 	bool is_lost;	/* the process that had it forked */
 	size_t live;	/* fibers that did not end */
 	size_t held;	/* and those that did, but were not joined */

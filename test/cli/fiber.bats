@@ -52,3 +52,64 @@ setup() {
 	[ "$status" = 0 ]
 	[ "$output" = "hello, world" ]
 }
+
+# Builds test/fiber/fiber.c with a sanitizer: $1. What is linked after it: the rest.
+sanitized() {
+	local sanitizer=$1 source=$BATS_TEST_DIRNAME/../..
+	shift
+	echo 'int main(void) { return 0; }' >"$BATS_TEST_TMPDIR/none.c"
+	cc "-fsanitize=$sanitizer" -o "$BATS_TEST_TMPDIR/none" "$BATS_TEST_TMPDIR/none.c" 2>/dev/null || skip "the compiler has no $sanitizer"
+	cc -g -O1 -w -std=gnu17 -D_GNU_SOURCE "-fsanitize=$sanitizer" -I"$source/src" -I"$source/test/fiber" -ftls-model=initial-exec \
+		-o "$BATS_TEST_TMPDIR/fiber" "$source/test/fiber/fiber.c" "$source/test/fiber/frames.c" "$@" -lcmocka -lm -lpthread
+}
+
+@test "a program with AddressSanitizer and the library as it is installed" {
+	sanitized address "$SCRY_BUILD/src/fiber/libscryfiber.a"
+	# a child that ends in a fiber is said to leak what its main fiber had on the stack
+	ASAN_OPTIONS=detect_leaks=0 run "$BATS_TEST_TMPDIR/fiber"
+	[ "$status" = 0 ]
+	[[ "$output" != *"AddressSanitizer"* ]]
+}
+
+@test "the library itself with AddressSanitizer and with UndefinedBehaviorSanitizer" {
+	for sanitizer in address undefined; do
+		sanitized "$sanitizer" "$BATS_TEST_DIRNAME"/../../src/fiber/*.c "$BATS_TEST_DIRNAME"/../../src/fiber/*.S
+		ASAN_OPTIONS=detect_leaks=0 run "$BATS_TEST_TMPDIR/fiber"
+		[ "$status" = 0 ]
+		[[ "$output" != *"Sanitizer"* ]]
+		[[ "$output" != *"runtime error"* ]]
+	done
+}
+
+@test "AddressSanitizer finds an error in a fiber" {
+	cat >"$BATS_TEST_TMPDIR/bad.c" <<-'END'
+		#include "fiber/scry_fiber.h"
+		static void *writes(void *arg)
+		{
+			volatile char room[10];
+			room[(long)arg] = 1;
+			return NULL;
+		}
+		int main(void)
+		{
+			struct scry_fiber *fiber;
+			scry_fiber_open(NULL, NULL);
+			scry_fiber_spawn(NULL, writes, (void *)10L, &fiber);
+			return scry_fiber_join(fiber, NULL);
+		}
+	END
+	cc -g -fsanitize=address -I"$BATS_TEST_DIRNAME/../../src" -o "$BATS_TEST_TMPDIR/bad" "$BATS_TEST_TMPDIR/bad.c" "$SCRY_BUILD/src/fiber/libscryfiber.a" ||
+		skip "the compiler has no AddressSanitizer"
+	run "$BATS_TEST_TMPDIR/bad"
+	[ "$status" != 0 ]
+	[[ "$output" == *"stack-buffer-overflow"*"in writes "* ]]
+}
+
+@test "valgrind takes no switch for an error" {
+	command -v valgrind >/dev/null || skip "valgrind is not installed"
+	[ -x "$SCRY_BUILD/test/unit_fiber_exceptions" ] || skip "there is no C++ compiler"
+	run valgrind --error-exitcode=9 "$SCRY_BUILD/test/unit_fiber_exceptions"
+	[ "$status" = 0 ]
+	[[ "$output" == *"ERROR SUMMARY: 0 errors"* ]]
+	[[ "$output" != *"switching stacks"* ]]
+}
